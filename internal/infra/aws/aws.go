@@ -29,7 +29,7 @@ import (
 // Scope selects the resources of one cluster.
 type Scope = driver.Scope
 
-// Cloud is one cluster's part of an AWS account. It implements [plan.Cloud] and [plan.Session]. Its methods may be
+// Cloud is one cluster's part of an AWS account. It implements [plan.Cloud] and [plan.BatchSession]. Its methods may be
 // called concurrently.
 type Cloud struct {
 	*driver.Cloud

@@ -25,11 +25,7 @@ type Image struct {
 }
 
 type imageAPI interface {
-	DescribeImages(
-		context.Context,
-		*ec2.DescribeImagesInput,
-		...func(*ec2.Options),
-	) (*ec2.DescribeImagesOutput, error)
+	ec2.DescribeImagesAPIClient
 }
 
 type parameterAPI interface {

@@ -33,16 +33,8 @@ type usageAPI interface {
 		*ec2.DescribeAddressesInput,
 		...func(*ec2.Options),
 	) (*ec2.DescribeAddressesOutput, error)
-	DescribeInstances(
-		context.Context,
-		*ec2.DescribeInstancesInput,
-		...func(*ec2.Options),
-	) (*ec2.DescribeInstancesOutput, error)
-	DescribeVpcs(
-		context.Context,
-		*ec2.DescribeVpcsInput,
-		...func(*ec2.Options),
-	) (*ec2.DescribeVpcsOutput, error)
+	ec2.DescribeInstancesAPIClient
+	ec2.DescribeVpcsAPIClient
 }
 
 // ReadQuotas reads the account's limits, and what all but the cluster uses of those that are shared. It asks about nothing

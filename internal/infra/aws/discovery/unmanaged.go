@@ -24,45 +24,21 @@ import (
 
 // vpcAPI is what it takes to look at a VPC that is not ours.
 type vpcAPI interface {
-	DescribeVpcs(
-		context.Context,
-		*ec2.DescribeVpcsInput,
-		...func(*ec2.Options),
-	) (*ec2.DescribeVpcsOutput, error)
+	ec2.DescribeVpcsAPIClient
 	DescribeVpcAttribute(
 		context.Context,
 		*ec2.DescribeVpcAttributeInput,
 		...func(*ec2.Options),
 	) (*ec2.DescribeVpcAttributeOutput, error)
-	DescribeInternetGateways(
-		context.Context,
-		*ec2.DescribeInternetGatewaysInput,
-		...func(*ec2.Options),
-	) (*ec2.DescribeInternetGatewaysOutput, error)
-	DescribeSubnets(
-		context.Context,
-		*ec2.DescribeSubnetsInput,
-		...func(*ec2.Options),
-	) (*ec2.DescribeSubnetsOutput, error)
-	DescribeRouteTables(
-		context.Context,
-		*ec2.DescribeRouteTablesInput,
-		...func(*ec2.Options),
-	) (*ec2.DescribeRouteTablesOutput, error)
+	ec2.DescribeInternetGatewaysAPIClient
+	ec2.DescribeSubnetsAPIClient
+	ec2.DescribeRouteTablesAPIClient
 	egressAPI
 }
 
 type egressAPI interface {
-	DescribeNatGateways(
-		context.Context,
-		*ec2.DescribeNatGatewaysInput,
-		...func(*ec2.Options),
-	) (*ec2.DescribeNatGatewaysOutput, error)
-	DescribeSecurityGroups(
-		context.Context,
-		*ec2.DescribeSecurityGroupsInput,
-		...func(*ec2.Options),
-	) (*ec2.DescribeSecurityGroupsOutput, error)
+	ec2.DescribeNatGatewaysAPIClient
+	ec2.DescribeSecurityGroupsAPIClient
 	DescribeAddresses(
 		context.Context,
 		*ec2.DescribeAddressesInput,
@@ -71,11 +47,7 @@ type egressAPI interface {
 }
 
 type profileAPI interface {
-	GetInstanceProfile(
-		context.Context,
-		*iam.GetInstanceProfileInput,
-		...func(*iam.Options),
-	) (*iam.GetInstanceProfileOutput, error)
+	iam.GetInstanceProfileAPIClient
 }
 
 type keyAPI interface {

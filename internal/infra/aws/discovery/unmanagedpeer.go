@@ -18,21 +18,9 @@ import (
 )
 
 type peerAPI interface {
-	DescribeVpcs(
-		context.Context,
-		*ec2.DescribeVpcsInput,
-		...func(*ec2.Options),
-	) (*ec2.DescribeVpcsOutput, error)
-	DescribeRouteTables(
-		context.Context,
-		*ec2.DescribeRouteTablesInput,
-		...func(*ec2.Options),
-	) (*ec2.DescribeRouteTablesOutput, error)
-	DescribeVpcPeeringConnections(
-		context.Context,
-		*ec2.DescribeVpcPeeringConnectionsInput,
-		...func(*ec2.Options),
-	) (*ec2.DescribeVpcPeeringConnectionsOutput, error)
+	ec2.DescribeVpcsAPIClient
+	ec2.DescribeRouteTablesAPIClient
+	ec2.DescribeVpcPeeringConnectionsAPIClient
 }
 
 // readPeerVPCs reads the other VPCs of peerings, with their route tables.

@@ -24,16 +24,8 @@ import (
 )
 
 type scalingAPI interface {
-	DescribeAutoScalingGroups(
-		context.Context,
-		*autoscaling.DescribeAutoScalingGroupsInput,
-		...func(*autoscaling.Options),
-	) (*autoscaling.DescribeAutoScalingGroupsOutput, error)
-	DescribeScalingActivities(
-		context.Context,
-		*autoscaling.DescribeScalingActivitiesInput,
-		...func(*autoscaling.Options),
-	) (*autoscaling.DescribeScalingActivitiesOutput, error)
+	autoscaling.DescribeAutoScalingGroupsAPIClient
+	autoscaling.DescribeScalingActivitiesAPIClient
 	CreateAutoScalingGroup(
 		context.Context,
 		*autoscaling.CreateAutoScalingGroupInput,

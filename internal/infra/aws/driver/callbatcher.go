@@ -31,8 +31,8 @@ type batchKey struct {
 
 // itemResult is the result of one item.
 type itemResult struct {
-	made plan.StepResult
-	err  error
+	result plan.StepResult
+	err    error
 }
 
 // pendingBatch is a batch that is not sent yet.
@@ -59,7 +59,7 @@ func (g *callBatcher[T]) submit(ctx context.Context, key batchKey, item T) (plan
 	g.enqueue(ctx, key, item, result)
 	select {
 	case r := <-result:
-		return r.made, r.err
+		return r.result, r.err
 	case <-ctx.Done():
 	}
 
@@ -69,7 +69,7 @@ func (g *callBatcher[T]) submit(ctx context.Context, key batchKey, item T) (plan
 
 	r := <-result // the batch was sent: its result counts
 
-	return r.made, r.err
+	return r.result, r.err
 }
 
 // enqueue adds item to its batch, and sends the batch if it is complete.

@@ -24,43 +24,52 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-// Scope says whose resources are meant.
+// Scope selects the resources of one cluster.
 type Scope struct {
+	// Cluster is the name of the cluster, the value of the tag slipway.dev/cluster.
 	Cluster string
-	Region  string
-	// RolePath is the IAM path of the cluster's roles and profiles.
+	// Region is the AWS region, such as eu-central-1.
+	Region string
+	// RolePath is the IAM path of the cluster's roles and instance profiles.
 	RolePath string
 	// KeyAlias is the alias of the cluster's KMS key.
 	KeyAlias string
 }
 
-// Cloud is one cluster's part of an AWS account. It implements [plan.Cloud].
+// Cloud is one cluster's part of an AWS account. It implements [plan.Cloud] and [plan.BatchSession]. Read, Create,
+// Update, Delete and WaitReady may be called concurrently.
 type Cloud struct {
-	scope         Scope
+	scope Scope
+	// kinds are the drivers by the name of their resource kind.
+	kinds map[string]untypedDriver
+	// readers read all kinds. readersByType are further readers, which one more reader calls if they have something to
+	// read.
 	readers       []resourceReader
 	readersByType conditionalReaders
-	kinds         map[string]untypedDriver
-	// planHooks are told of a plan before it is carried out.
-	planHooks []func(plan.Plan)
-	// readersByKind are the readers that find what is made by its tags, or through what is found so, by kind.
+	// readersByKind are the indexes in readers of those that find new resources of a kind by their tags, or through
+	// resources that are found by their tags. EndPlan waits until these list what was created.
 	readersByKind map[string][]int
 	created       createdIDs
-	// recordZones are existing hosted zones to look for records in.
+	// planHooks are called with a plan before it is applied.
+	planHooks []func(plan.Plan)
+	// recordZones are the ids of unmanaged hosted zones that may have records of the cluster.
 	recordZones []string
-	// inUse explains why AWS refuses to delete something; nil where nothing is known.
+	// inUse explains why AWS refuses to delete a resource; nil: it is retried without an explanation.
 	inUse InUseFunc
-	// runID tells the client tokens of this run from those of others.
+	// runID makes the client tokens of this run different from those of other runs.
 	runID string
 }
 
-// resourceReader reads every resource of one or more kinds. The number of its calls does not grow with the instance groups.
+// resourceReader reads all resources of one or more kinds. The number of its calls does not grow with the number of
+// instance groups.
 type resourceReader func(ctx context.Context) ([]plan.ActualResource, error)
 
-// InUseFunc explains err, the refusal of AWS to delete id because it is in use; filter is the name of the filter that finds
-// what uses it. It returns an error of class [plan.NotReady] if waiting helps, and errors of other classes as they are.
+// InUseFunc explains err, with which AWS refused to delete the resource with id because it is in use. filter is how the
+// resources that use it are found, such as "subnet-id". The function returns an error of class [plan.NotReady] if they
+// will disappear without the operator. It returns errors of other classes than [plan.InUse] unchanged.
 type InUseFunc func(ctx context.Context, err error, filter, id string) error
 
-// New returns the part of the account that cfg reaches which scope names. inUse may be nil.
+// New returns the resources of scope in the account and region that cfg reaches. inUse may be nil.
 func New(cfg aws.Config, scope Scope, inUse InUseFunc) *Cloud {
 	c := &Cloud{
 		scope:         scope,
@@ -70,42 +79,44 @@ func New(cfg aws.Config, scope Scope, inUse InUseFunc) *Cloud {
 		readersByKind: map[string][]int{},
 		runID:         rand.Text(),
 	}
-	e := ec2.NewFromConfig(cfg)
-	i := iam.NewFromConfig(cfg)
-	k := kms.NewFromConfig(cfg)
-	l := elb.NewFromConfig(cfg)
-	a := autoscaling.NewFromConfig(cfg)
-	registerInstances(c, e)
-	registerNetworkInterfaces(c, e)
-	registerSnapshots(c, e)
-	registerVPCs(c, e, scope)
-	registerInternetGateways(c, e, scope)
-	registerGatewayAttachments(c, e)
-	registerSubnets(c, e, scope)
-	registerAddresses(c, e, scope)
-	registerNATGateways(c, e, scope)
-	registerRouteTables(c, e, scope)
-	registerRouteTableAssociations(c, e)
-	registerRoutes(c, e)
-	registerEndpoints(c, e, scope)
-	registerPeerings(c, e, scope)
-	registerSecurityGroups(c, e, scope)
-	registerVolumes(c, e, scope)
-	registerKeyPairs(c, e, scope)
-	registerLaunchTemplates(c, e, scope)
-	registerRoles(c, i, scope)
-	registerRolePolicies(c, i)
-	registerInstanceProfiles(c, i, scope)
-	registerKeys(c, k, scope)
-	registerLoadBalancers(c, l, scope)
+
+	ec2Client := ec2.NewFromConfig(cfg)
+	iamClient := iam.NewFromConfig(cfg)
+	kmsClient := kms.NewFromConfig(cfg)
+	elbClient := elb.NewFromConfig(cfg)
+	scalingClient := autoscaling.NewFromConfig(cfg)
+
+	registerInstances(c, ec2Client)
+	registerNetworkInterfaces(c, ec2Client)
+	registerSnapshots(c, ec2Client)
+	registerVPCs(c, ec2Client, scope)
+	registerInternetGateways(c, ec2Client, scope)
+	registerGatewayAttachments(c, ec2Client)
+	registerSubnets(c, ec2Client, scope)
+	registerAddresses(c, ec2Client, scope)
+	registerNATGateways(c, ec2Client, scope)
+	registerRouteTables(c, ec2Client, scope)
+	registerRouteTableAssociations(c, ec2Client)
+	registerRoutes(c, ec2Client)
+	registerEndpoints(c, ec2Client, scope)
+	registerPeerings(c, ec2Client, scope)
+	registerSecurityGroups(c, ec2Client, scope)
+	registerVolumes(c, ec2Client, scope)
+	registerKeyPairs(c, ec2Client, scope)
+	registerLaunchTemplates(c, ec2Client, scope)
+	registerRoles(c, iamClient, scope)
+	registerRolePolicies(c, iamClient)
+	registerInstanceProfiles(c, iamClient, scope)
+	registerKeys(c, kmsClient, scope)
+	registerLoadBalancers(c, elbClient, scope)
 	registerHostedZones(c, route53.NewFromConfig(cfg), scope)
-	registerAutoScalingGroups(c, a, e, scope)
-	c.readers = append(c.readers, c.readersByType.combineReaders(e, scope))
+	registerAutoScalingGroups(c, scalingClient, ec2Client, scope)
+	c.readers = append(c.readers, c.readersByType.combineReaders(ec2Client, scope))
 
 	return c
 }
 
-// AddRecordZones names existing hosted zones that may have records of the cluster. It is meant for before the first [Cloud.Read].
+// AddRecordZones adds ids of unmanaged hosted zones that may have records of the cluster. Call it before [Cloud.Read].
 func (c *Cloud) AddRecordZones(zones ...string) {
 	for _, z := range zones {
 		if !slices.Contains(c.recordZones, z) {
@@ -114,10 +125,11 @@ func (c *Cloud) AddRecordZones(zones ...string) {
 	}
 }
 
-// Read returns everything in AWS that is the cluster's. It changes nothing.
+// Read returns all resources of the cluster that exist in AWS. It changes nothing.
 func (c *Cloud) Read(ctx context.Context) ([]plan.ActualResource, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+
 	results := make([][]plan.ActualResource, len(c.readers))
 	errs := make([]error, len(c.readers))
 	var wg sync.WaitGroup
@@ -145,8 +157,8 @@ func (c *Cloud) Read(ctx context.Context) ([]plan.ActualResource, error) {
 	return slices.DeleteFunc(slices.Concat(results...), c.isForeign), nil
 }
 
-// isForeign says whether a is somebody else's after all. What a filter lets through is not taken on trust: the next thing
-// to happen to it may be its deletion.
+// isForeign reports whether a belongs to another cluster or to none. Filters of AWS are not trusted with that decision,
+// because the next operation on a may be its deletion.
 func (c *Cloud) isForeign(a plan.ActualResource) bool {
 	for _, f := range graph.Fields(a.Resource) {
 		if tags, ok := f.Value.(map[string]any); ok && f.IsTags {
@@ -154,7 +166,7 @@ func (c *Cloud) isForeign(a plan.ActualResource) bool {
 		}
 	}
 
-	return len(a.Resource.Kind().KeyProperties) == 0 // without a key it must have tags
+	return len(a.Resource.Kind().KeyProperties) == 0 // a kind without key properties must have tags
 }
 
 // driverOf returns the driver of the kind of t's step.
@@ -174,12 +186,12 @@ func (c *Cloud) Create(ctx context.Context, t plan.Task) (plan.StepResult, error
 		return plan.StepResult{}, err
 	}
 
-	m, err := d.create(ctx, t)
+	result, err := d.create(ctx, t)
 	if err == nil {
-		c.created.add(t.Step.Kind, m.ID)
+		c.created.add(t.Step.Kind, result.ID)
 	}
 
-	return m, err
+	return result, err
 }
 
 // Update implements [plan.Cloud].
@@ -203,16 +215,16 @@ func (c *Cloud) Delete(ctx context.Context, t plan.Task) error {
 }
 
 // WaitReady implements [plan.Cloud].
-func (c *Cloud) WaitReady(ctx context.Context, t plan.Task, m plan.StepResult) error {
+func (c *Cloud) WaitReady(ctx context.Context, t plan.Task, result plan.StepResult) error {
 	d, err := c.driverOf(t)
 	if err != nil {
 		return err
 	}
 
-	return d.waitReady(ctx, t, m)
+	return d.waitReady(ctx, t, result)
 }
 
-// explainInUse adds to err what uses id, if err means that id is in use. Other errors stay as they are.
+// explainInUse adds the resources that use id to err, if err means that id is in use. It returns other errors unchanged.
 func (c *Cloud) explainInUse(ctx context.Context, err error, filter, id string) error {
 	if plan.ErrorClassOf(err) != plan.InUse {
 		return err

@@ -16,17 +16,13 @@ import (
 )
 
 type describeTagsAPI interface {
-	DescribeTags(
-		context.Context,
-		*ec2.DescribeTagsInput,
-		...func(*ec2.Options),
-	) (*ec2.DescribeTagsOutput, error)
+	ec2.DescribeTagsAPIClient
 }
 
-// conditionalReaders are readers of what most clusters have none of, by EC2's type of resource.
+// conditionalReaders are readers of kinds that most clusters have no resource of, by EC2's resource type.
 type conditionalReaders map[ec2types.ResourceType]resourceReader
 
-// combineReaders asks once which of the types the cluster has, and reads those.
+// combineReaders returns one reader, which lists the resource types that the cluster has and calls the readers of these.
 func (s conditionalReaders) combineReaders(api describeTagsAPI, scope Scope) resourceReader {
 	return func(ctx context.Context) ([]plan.ActualResource, error) {
 		var types []string
@@ -35,19 +31,18 @@ func (s conditionalReaders) combineReaders(api describeTagsAPI, scope Scope) res
 		}
 
 		slices.Sort(types)
-		has, err := listTaggedTypes(ctx, api, scope, types)
+		found, err := listTaggedTypes(ctx, api, scope, types)
 		if err != nil {
 			return nil, err
 		}
 
-		return readEach(
-			has,
-			func(t ec2types.ResourceType) ([]plan.ActualResource, error) { return s[t](ctx) },
-		)
+		return readEach(found, func(t ec2types.ResourceType) ([]plan.ActualResource, error) {
+			return s[t](ctx)
+		})
 	}
 }
 
-// listTaggedTypes are those of types that the cluster's tag is on.
+// listTaggedTypes returns those of types that have a resource with the cluster's tag.
 func listTaggedTypes(
 	ctx context.Context,
 	api describeTagsAPI,
@@ -60,13 +55,14 @@ func listTaggedTypes(
 			NewFilters("key", awskind.TagCluster),
 			NewFilters("value", scope.Cluster),
 			NewFilters("resource-type", types...),
-		), MaxResults: aws.Int32(1000),
+		),
+		MaxResults: aws.Int32(1000),
 	})
 
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, transport.Wrap(err, "list what has the cluster's tag")
+			return nil, transport.Wrap(err, "list the resources with the tag of cluster %s", scope.Cluster)
 		}
 
 		for _, t := range page.Tags {

@@ -11,11 +11,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
+// subtractList returns the elements of list that are not in other.
 func subtractList(list, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
 }
 
-// refIDs are the identities of resolved references.
+// refIDs returns the ids of resolved references.
 func refIDs[T graph.Resource](refs []graph.Ref[T]) []string {
 	var out []string
 	for _, r := range refs {
@@ -25,11 +26,12 @@ func refIDs[T graph.Resource](refs []graph.Ref[T]) []string {
 	return out
 }
 
+// sameRefs reports whether a and b have the same ids, in any order.
 func sameRefs[T graph.Resource](a, b []graph.Ref[T]) bool {
 	return slices.Equal(slices.Sorted(slices.Values(refIDs(a))), slices.Sorted(slices.Values(refIDs(b))))
 }
 
-// changedKeys returns the keys of want whose value have lacks, sorted.
+// changedKeys returns the sorted keys of want whose value differs in have.
 func changedKeys(want, have map[string]string) []string {
 	var out []string
 	for _, k := range slices.Sorted(maps.Keys(want)) {
@@ -50,7 +52,7 @@ func stringOrNil(s string) *string {
 	return &s
 }
 
-// int32OrNil returns nil for 0: what is not said is AWS's to choose.
+// int32OrNil returns nil for 0, so that AWS chooses its default.
 func int32OrNil(n int) *int32 {
 	if n == 0 {
 		return nil
@@ -59,7 +61,7 @@ func int32OrNil(n int) *int32 {
 	return aws.Int32(int32(n))
 }
 
-// diffLists says what to add to have and what to remove from it, so that it becomes want.
+// diffLists returns the elements to add to have and those to remove from it, so that it becomes want.
 func diffLists(want, have []string) (add, remove []string) {
 	for _, w := range want {
 		if !slices.Contains(have, w) {
@@ -76,7 +78,7 @@ func diffLists(want, have []string) (add, remove []string) {
 	return add, remove
 }
 
-// refsTo points at what is there under ids.
+// refsTo returns references to existing resources by their ids.
 func refsTo[T graph.Resource](ids []string) []graph.Ref[T] {
 	var out []graph.Ref[T]
 	for _, id := range ids {

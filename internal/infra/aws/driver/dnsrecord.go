@@ -18,11 +18,7 @@ import (
 )
 
 type recordAPI interface {
-	ListResourceRecordSets(
-		context.Context,
-		*route53.ListResourceRecordSetsInput,
-		...func(*route53.Options),
-	) (*route53.ListResourceRecordSetsOutput, error)
+	route53.ListResourceRecordSetsAPIClient
 	ChangeResourceRecordSets(
 		context.Context,
 		*route53.ChangeResourceRecordSetsInput,

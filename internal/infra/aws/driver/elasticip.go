@@ -33,38 +33,18 @@ type addressAPI interface {
 	) (*ec2.ReleaseAddressOutput, error)
 }
 
-// registerAddresses drives elastic IP addresses.
+// registerAddresses registers the driver of elastic IP addresses.
 func registerAddresses(c *Cloud, api addressAPI, scope Scope) {
-	c.addReader(func(ctx context.Context) ([]plan.ActualResource, error) {
-		page, err := api.DescribeAddresses(
-			ctx,
-			&ec2.DescribeAddressesInput{Filters: clusterFilters(scope)},
-		) // it has no pages
-		if err != nil {
-			return nil, transport.Wrap(err, "list elastic IP addresses")
-		}
-
-		var out []plan.ActualResource
-
-		for _, a := range page.Addresses {
-			r := awskind.EIP{Domain: string(a.Domain), Tags: FromEC2Tags(a.Tags)}
-			out = append(out, plan.ActualResource{
-				Addr:       addressFromTags(r.Tags),
-				ID:         aws.ToString(a.AllocationId),
-				Resource:   r,
-				Attributes: map[string]string{"PublicIp": aws.ToString(a.PublicIp)},
-			})
-		}
-
-		return out, nil
-	}, awskind.EIP{})
+	c.addReader(
+		func(ctx context.Context) ([]plan.ActualResource, error) { return readAddresses(ctx, api, scope) },
+		awskind.EIP{},
+	)
 
 	registerDriver(c, driver[awskind.EIP]{
 		create: func(ctx context.Context, t task[awskind.EIP]) (plan.StepResult, error) {
 			out, err := api.AllocateAddress(ctx, &ec2.AllocateAddressInput{
-				Domain: ec2types.DomainType(
-					t.want.Domain,
-				), TagSpecifications: tagSpecifications(ec2types.ResourceTypeElasticIp, t.want.Tags),
+				Domain:            ec2types.DomainType(t.want.Domain),
+				TagSpecifications: tagSpecifications(ec2types.ResourceTypeElasticIp, t.want.Tags),
 			})
 			if err != nil {
 				return plan.StepResult{}, transport.Wrap(err, "allocate an elastic IP address")
@@ -87,4 +67,22 @@ func registerAddresses(c *Cloud, api addressAPI, scope Scope) {
 			return err
 		},
 	})
+}
+
+func readAddresses(ctx context.Context, api addressAPI, scope Scope) ([]plan.ActualResource, error) {
+	list, err := api.DescribeAddresses(ctx, &ec2.DescribeAddressesInput{Filters: clusterFilters(scope)}) // has no pages
+	if err != nil {
+		return nil, transport.Wrap(err, "list elastic IP addresses")
+	}
+
+	var out []plan.ActualResource
+
+	for _, a := range list.Addresses {
+		r := awskind.EIP{Domain: string(a.Domain), Tags: FromEC2Tags(a.Tags)}
+		actual := newActual(a.AllocationId, r.Tags, r)
+		actual.Attributes = map[string]string{"PublicIp": aws.ToString(a.PublicIp)}
+		out = append(out, actual)
+	}
+
+	return out, nil
 }

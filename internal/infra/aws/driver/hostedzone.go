@@ -20,11 +20,7 @@ import (
 )
 
 type zoneAPI interface {
-	ListHostedZones(
-		context.Context,
-		*route53.ListHostedZonesInput,
-		...func(*route53.Options),
-	) (*route53.ListHostedZonesOutput, error)
+	route53.ListHostedZonesAPIClient
 	GetHostedZone(
 		context.Context,
 		*route53.GetHostedZoneInput,

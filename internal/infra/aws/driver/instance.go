@@ -15,11 +15,7 @@ import (
 )
 
 type instanceAPI interface {
-	DescribeInstances(
-		context.Context,
-		*ec2.DescribeInstancesInput,
-		...func(*ec2.Options),
-	) (*ec2.DescribeInstancesOutput, error)
+	ec2.DescribeInstancesAPIClient
 }
 
 // ScalingGroupTag is what auto scaling itself puts on its machines.

@@ -16,16 +16,8 @@ import (
 )
 
 type profileAPI interface {
-	ListInstanceProfiles(
-		context.Context,
-		*iam.ListInstanceProfilesInput,
-		...func(*iam.Options),
-	) (*iam.ListInstanceProfilesOutput, error)
-	GetInstanceProfile(
-		context.Context,
-		*iam.GetInstanceProfileInput,
-		...func(*iam.Options),
-	) (*iam.GetInstanceProfileOutput, error)
+	iam.ListInstanceProfilesAPIClient
+	iam.GetInstanceProfileAPIClient
 	CreateInstanceProfile(
 		context.Context,
 		*iam.CreateInstanceProfileInput,

@@ -17,11 +17,7 @@ import (
 
 type gatewayAPI interface {
 	tagAPI
-	DescribeInternetGateways(
-		context.Context,
-		*ec2.DescribeInternetGatewaysInput,
-		...func(*ec2.Options),
-	) (*ec2.DescribeInternetGatewaysOutput, error)
+	ec2.DescribeInternetGatewaysAPIClient
 	CreateInternetGateway(
 		context.Context,
 		*ec2.CreateInternetGatewayInput,
@@ -34,7 +30,7 @@ type gatewayAPI interface {
 	) (*ec2.DeleteInternetGatewayOutput, error)
 }
 
-// registerInternetGateways drives internet gateways and, found through them, their attachments.
+// registerInternetGateways registers the driver of internet gateways. Its reader also finds their attachments.
 func registerInternetGateways(c *Cloud, api gatewayAPI, scope Scope) {
 	c.addReader(
 		func(ctx context.Context) ([]plan.ActualResource, error) { return readGateways(ctx, api, scope) },
@@ -88,9 +84,8 @@ func readGateways(ctx context.Context, api gatewayAPI, scope Scope) ([]plan.Actu
 			for _, a := range g.Attachments {
 				vpc := aws.ToString(a.VpcId)
 				out = append(out, plan.ActualResource{ID: id + "/" + vpc, Resource: awskind.GatewayAttachment{
-					VPC: graph.UnmanagedRef[awskind.VPC](
-						vpc,
-					), Gateway: graph.UnmanagedRef[awskind.InternetGateway](id),
+					VPC:     graph.UnmanagedRef[awskind.VPC](vpc),
+					Gateway: graph.UnmanagedRef[awskind.InternetGateway](id),
 				}})
 			}
 		}

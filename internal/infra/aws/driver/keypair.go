@@ -16,11 +16,7 @@ import (
 )
 
 type keyPairAPI interface {
-	DescribeKeyPairs(
-		context.Context,
-		*ec2.DescribeKeyPairsInput,
-		...func(*ec2.Options),
-	) (*ec2.DescribeKeyPairsOutput, error)
+	ec2.DescribeKeyPairsAPIClient
 	ImportKeyPair(
 		context.Context,
 		*ec2.ImportKeyPairInput,

@@ -27,13 +27,9 @@ type keyAPI interface {
 }
 
 type keyReadAPI interface {
-	ListKeys(context.Context, *kms.ListKeysInput, ...func(*kms.Options)) (*kms.ListKeysOutput, error)
+	kms.ListKeysAPIClient
 	DescribeKey(context.Context, *kms.DescribeKeyInput, ...func(*kms.Options)) (*kms.DescribeKeyOutput, error)
-	ListResourceTags(
-		context.Context,
-		*kms.ListResourceTagsInput,
-		...func(*kms.Options),
-	) (*kms.ListResourceTagsOutput, error)
+	kms.ListResourceTagsAPIClient
 	GetKeyRotationStatus(
 		context.Context,
 		*kms.GetKeyRotationStatusInput,

@@ -18,16 +18,8 @@ import (
 
 type templateAPI interface {
 	tagAPI
-	DescribeLaunchTemplates(
-		context.Context,
-		*ec2.DescribeLaunchTemplatesInput,
-		...func(*ec2.Options),
-	) (*ec2.DescribeLaunchTemplatesOutput, error)
-	DescribeLaunchTemplateVersions(
-		context.Context,
-		*ec2.DescribeLaunchTemplateVersionsInput,
-		...func(*ec2.Options),
-	) (*ec2.DescribeLaunchTemplateVersionsOutput, error)
+	ec2.DescribeLaunchTemplatesAPIClient
+	ec2.DescribeLaunchTemplateVersionsAPIClient
 	CreateLaunchTemplate(
 		context.Context,
 		*ec2.CreateLaunchTemplateInput,

@@ -16,11 +16,7 @@ import (
 )
 
 type listenerAPI interface {
-	DescribeListeners(
-		context.Context,
-		*elb.DescribeListenersInput,
-		...func(*elb.Options),
-	) (*elb.DescribeListenersOutput, error)
+	elb.DescribeListenersAPIClient
 	CreateListener(
 		context.Context,
 		*elb.CreateListenerInput,

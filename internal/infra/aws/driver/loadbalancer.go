@@ -25,11 +25,7 @@ type balancerAPI interface {
 }
 
 type balancerReadAPI interface {
-	DescribeLoadBalancers(
-		context.Context,
-		*elb.DescribeLoadBalancersInput,
-		...func(*elb.Options),
-	) (*elb.DescribeLoadBalancersOutput, error)
+	elb.DescribeLoadBalancersAPIClient
 	DescribeLoadBalancerAttributes(
 		context.Context,
 		*elb.DescribeLoadBalancerAttributesInput,

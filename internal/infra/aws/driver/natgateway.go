@@ -18,11 +18,7 @@ import (
 
 type natAPI interface {
 	tagAPI
-	DescribeNatGateways(
-		context.Context,
-		*ec2.DescribeNatGatewaysInput,
-		...func(*ec2.Options),
-	) (*ec2.DescribeNatGatewaysOutput, error)
+	ec2.DescribeNatGatewaysAPIClient
 	CreateNatGateway(
 		context.Context,
 		*ec2.CreateNatGatewayInput,
@@ -35,26 +31,17 @@ type natAPI interface {
 	) (*ec2.DeleteNatGatewayOutput, error)
 }
 
-// registerNATGateways drives NAT gateways. One that is not available yet takes no route, so creation waits.
+// natGatewayDriver is the driver of NAT gateways.
+type natGatewayDriver struct {
+	api    natAPI
+	poller *transport.StatePoller[ec2types.NatGateway]
+}
+
+// registerNATGateways registers the driver of NAT gateways. A route to a gateway is refused before the gateway is available,
+// so its creation waits.
 func registerNATGateways(c *Cloud, api natAPI, scope Scope) {
-	poller := &transport.StatePoller[ec2types.NatGateway]{
-		Describe: func(ctx context.Context, ids []string) (map[string]ec2types.NatGateway, error) {
-			list, err := describeNATGateways(
-				ctx,
-				api,
-				&ec2.DescribeNatGatewaysInput{
-					Filter: []ec2types.Filter{{Name: aws.String("nat-gateway-id"), Values: ids}},
-				},
-			)
-
-			out := map[string]ec2types.NatGateway{}
-			for _, n := range list {
-				out[aws.ToString(n.NatGatewayId)] = n
-			}
-
-			return out, err
-		},
-	}
+	d := &natGatewayDriver{api: api}
+	d.poller = &transport.StatePoller[ec2types.NatGateway]{Describe: d.describeByID}
 
 	c.addReader(
 		func(ctx context.Context) ([]plan.ActualResource, error) { return readNATGateways(ctx, api, scope) },
@@ -62,45 +49,69 @@ func registerNATGateways(c *Cloud, api natAPI, scope Scope) {
 	)
 
 	registerDriver(c, driver[awskind.NATGateway]{
-		create: func(ctx context.Context, t task[awskind.NATGateway]) (plan.StepResult, error) {
-			subnet := t.want.Subnet.Literal()
-			eip := t.want.Allocation.Literal()
-			out, err := api.CreateNatGateway(ctx, &ec2.CreateNatGatewayInput{
-				SubnetId:          &subnet,
-				AllocationId:      &eip,
-				ClientToken:       &t.token,
-				TagSpecifications: tagSpecifications(ec2types.ResourceTypeNatgateway, t.want.Tags),
-			})
-			if err != nil {
-				return plan.StepResult{}, transport.Wrap(err, "create NAT gateway")
-			}
-
-			id := aws.ToString(out.NatGateway.NatGatewayId)
-			err = poller.WaitUntil(ctx, id, func(n ec2types.NatGateway, found bool) (bool, error) {
-				t.reportWaiting(id + " is " + string(n.State))
-				if n.State == ec2types.NatGatewayStateFailed {
-					return false, fmt.Errorf("%s failed: %s", id, aws.ToString(n.FailureMessage))
-				}
-
-				return found && n.State == ec2types.NatGatewayStateAvailable, nil
-			})
-
-			return plan.StepResult{ID: id}, transport.MarkNotRetryable(err, id)
-		},
+		create: d.createGateway,
 		update: func(ctx context.Context, t task[awskind.NATGateway]) (plan.StepResult, error) {
 			return keepIdentity(t), retagEC2(ctx, api, t.id, t.want.Tags, t.have.Tags)
 		},
-		remove: func(ctx context.Context, t task[awskind.NATGateway]) error {
-			if _, err := api.DeleteNatGateway(ctx, &ec2.DeleteNatGatewayInput{NatGatewayId: &t.id}); err != nil {
-				return transport.Wrap(err, "delete")
-			}
-
-			return poller.WaitUntil(ctx, t.id, func(n ec2types.NatGateway, found bool) (bool, error) {
-				t.reportWaiting(t.id + " is " + string(n.State))
-				return !found || n.State == ec2types.NatGatewayStateDeleted, nil
-			})
-		},
+		remove: d.deleteGateway,
 	})
+}
+
+func (d *natGatewayDriver) createGateway(
+	ctx context.Context,
+	t task[awskind.NATGateway],
+) (plan.StepResult, error) {
+	subnet := t.want.Subnet.Literal()
+	eip := t.want.Allocation.Literal()
+	out, err := d.api.CreateNatGateway(ctx, &ec2.CreateNatGatewayInput{
+		SubnetId:          &subnet,
+		AllocationId:      &eip,
+		ClientToken:       &t.token,
+		TagSpecifications: tagSpecifications(ec2types.ResourceTypeNatgateway, t.want.Tags),
+	})
+	if err != nil {
+		return plan.StepResult{}, transport.Wrap(err, "create NAT gateway")
+	}
+
+	id := aws.ToString(out.NatGateway.NatGatewayId)
+	err = d.poller.WaitUntil(ctx, id, func(n ec2types.NatGateway, found bool) (bool, error) {
+		t.reportWaiting(id + " is " + string(n.State))
+		if n.State == ec2types.NatGatewayStateFailed {
+			return false, fmt.Errorf("%s failed: %s", id, aws.ToString(n.FailureMessage))
+		}
+
+		return found && n.State == ec2types.NatGatewayStateAvailable, nil
+	})
+
+	return plan.StepResult{ID: id}, transport.MarkNotRetryable(err, id)
+}
+
+// deleteGateway deletes a gateway and waits until it is deleted: until then it keeps its address and its subnet in use.
+func (d *natGatewayDriver) deleteGateway(ctx context.Context, t task[awskind.NATGateway]) error {
+	if _, err := d.api.DeleteNatGateway(ctx, &ec2.DeleteNatGatewayInput{NatGatewayId: &t.id}); err != nil {
+		return transport.Wrap(err, "delete")
+	}
+
+	return d.poller.WaitUntil(ctx, t.id, func(n ec2types.NatGateway, found bool) (bool, error) {
+		t.reportWaiting(t.id + " is " + string(n.State))
+		return !found || n.State == ec2types.NatGatewayStateDeleted, nil
+	})
+}
+
+// describeByID returns the gateways with ids.
+func (d *natGatewayDriver) describeByID(
+	ctx context.Context,
+	ids []string,
+) (map[string]ec2types.NatGateway, error) {
+	filters := NewFilters("nat-gateway-id", ids...)
+	list, err := describeNATGateways(ctx, d.api, &ec2.DescribeNatGatewaysInput{Filter: filters})
+
+	out := map[string]ec2types.NatGateway{}
+	for _, n := range list {
+		out[aws.ToString(n.NatGatewayId)] = n
+	}
+
+	return out, err
 }
 
 func describeNATGateways(
@@ -132,7 +143,7 @@ func readNATGateways(ctx context.Context, api natAPI, scope Scope) ([]plan.Actua
 
 	for _, n := range list {
 		if n.State != ec2types.NatGatewayStatePending && n.State != ec2types.NatGatewayStateAvailable {
-			continue // AWS lists a gateway for an hour after its end
+			continue // AWS lists a gateway for an hour after its deletion
 		}
 
 		r := awskind.NATGateway{
@@ -147,10 +158,7 @@ func readNATGateways(ctx context.Context, api natAPI, scope Scope) ([]plan.Actua
 			}
 		}
 
-		out = append(
-			out,
-			plan.ActualResource{Addr: addressFromTags(r.Tags), ID: aws.ToString(n.NatGatewayId), Resource: r},
-		)
+		out = append(out, newActual(n.NatGatewayId, r.Tags, r))
 	}
 
 	return out, nil

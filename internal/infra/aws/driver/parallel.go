@@ -10,7 +10,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-// readEach reads something of every item at once, and returns what was found in the order of the items.
+// readEach calls read for all items concurrently. It returns the results in the order of the items, also with an error.
 func readEach[T any](items []T, read func(T) ([]plan.ActualResource, error)) ([]plan.ActualResource, error) {
 	found := make([][]plan.ActualResource, len(items))
 	errs := make([]error, len(items))
@@ -24,7 +24,7 @@ func readEach[T any](items []T, read func(T) ([]plan.ActualResource, error)) ([]
 	return slices.Concat(found...), errors.Join(errs...)
 }
 
-// runBoth runs f and g at once.
+// runBoth runs f and g concurrently.
 func runBoth(f, g func() error) error {
 	var wg sync.WaitGroup
 	var first, second error

@@ -17,33 +17,34 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-// createdIDs are the identities of what this run made, by kind.
+// createdIDs are the ids of the resources that were created since the plan began.
 type createdIDs struct {
 	mu     sync.Mutex
 	byKind map[string][]string
 }
 
-func (m *createdIDs) add(kind, id string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.byKind == nil {
-		m.byKind = map[string][]string{}
+func (s *createdIDs) add(kind, id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byKind == nil {
+		s.byKind = map[string][]string{}
 	}
 
-	m.byKind[kind] = append(m.byKind[kind], id)
+	s.byKind[kind] = append(s.byKind[kind], id)
 }
 
-// drain returns what was made, and forgets it.
-func (m *createdIDs) drain() map[string][]string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	out := m.byKind
-	m.byKind = nil
+// drain returns the ids by kind, and clears them.
+func (s *createdIDs) drain() map[string][]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := s.byKind
+	s.byKind = nil
 
 	return out
 }
 
-// addReader adds a reader that finds resources of kinds by their tags, or through what is found so. A kind may have several.
+// addReader adds a reader that finds resources of kinds by their tags, or through resources that it finds by their tags. A
+// kind may have several readers.
 func (c *Cloud) addReader(r resourceReader, kinds ...graph.Resource) {
 	if c.readersByKind == nil {
 		c.readersByKind = map[string][]int{}
@@ -57,7 +58,7 @@ func (c *Cloud) addReader(r resourceReader, kinds ...graph.Resource) {
 	c.readers = append(c.readers, r)
 }
 
-// BeginPlan implements [plan.Session].
+// BeginPlan implements [plan.BatchSession].
 func (c *Cloud) BeginPlan(p plan.Plan) {
 	c.created.drain()
 	for _, f := range c.planHooks {
@@ -65,19 +66,45 @@ func (c *Cloud) BeginPlan(p plan.Plan) {
 	}
 }
 
-// How long, and how often, End looks for what was made.
 const (
-	listTimeout  = time.Minute
+	// listTimeout is how long EndPlan waits until AWS lists the created resources.
+	listTimeout = time.Minute
+	// listInterval is the pause between two lists.
 	listInterval = 500 * time.Millisecond
 )
 
-// EndPlan implements [plan.Session]. It returns when AWS lists all that was made and would be made again if the next plan
-// did not see it. What has a name of its own cannot be made twice.
+// EndPlan implements [plan.BatchSession]. It returns when AWS lists all created resources that the next plan would create
+// again if AWS did not list them. Resources with a name that is unique in AWS are not waited for: they cannot be created
+// twice. It fails if AWS does not list them within a minute.
 func (c *Cloud) EndPlan(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	open := map[unlistedResource]bool{}
 
+	unlisted := c.drainUnlisted()
+	for {
+		if err := c.removeListed(ctx, unlisted); err != nil {
+			return err
+		}
+
+		if len(unlisted) == 0 {
+			return nil
+		}
+
+		if transport.Sleep(ctx, listInterval) != nil {
+			return fmt.Errorf(
+				"AWS does not list resources that were just created: %s; wait a minute before the next apply",
+				joinUnlistedIDs(unlisted),
+			)
+		}
+	}
+}
+
+// unlistedResource is a resource that was created and that AWS does not list yet.
+type unlistedResource struct{ kind, id string }
+
+// drainUnlisted returns the created resources that EndPlan has to wait for.
+func (c *Cloud) drainUnlisted() map[unlistedResource]bool {
+	unlisted := map[unlistedResource]bool{}
 	for kind, ids := range c.created.drain() {
 		if len(c.readersByKind[kind]) == 0 {
 			continue
@@ -85,35 +112,17 @@ func (c *Cloud) EndPlan(ctx context.Context) error {
 
 		for _, id := range ids {
 			if id != existingRuleID {
-				open[unlistedResource{kind, id}] = true
+				unlisted[unlistedResource{kind, id}] = true
 			}
 		}
 	}
 
-	for {
-		if err := c.removeListed(ctx, open); err != nil {
-			return err
-		}
-
-		if len(open) == 0 {
-			return nil
-		}
-
-		if transport.Sleep(ctx, listInterval) != nil {
-			return fmt.Errorf(
-				"AWS does not list yet what was made: %s; wait a minute before the next apply",
-				joinUnlistedIDs(open),
-			)
-		}
-	}
+	return unlisted
 }
 
-// unlistedResource is what was made and is not listed yet.
-type unlistedResource struct{ kind, id string }
-
-func joinUnlistedIDs(open map[unlistedResource]bool) string {
+func joinUnlistedIDs(unlisted map[unlistedResource]bool) string {
 	var out []string
-	for u := range open {
+	for u := range unlisted {
 		out = append(out, u.id)
 	}
 
@@ -122,10 +131,10 @@ func joinUnlistedIDs(open map[unlistedResource]bool) string {
 	return strings.Join(out, ", ")
 }
 
-// removeListed reads once and takes out of open what it sees.
-func (c *Cloud) removeListed(ctx context.Context, open map[unlistedResource]bool) error {
+// removeListed calls the readers once, and removes the resources that they find from unlisted.
+func (c *Cloud) removeListed(ctx context.Context, unlisted map[unlistedResource]bool) error {
 	needed := map[int]bool{}
-	for u := range open {
+	for u := range unlisted {
 		for _, i := range c.readersByKind[u.kind] {
 			needed[i] = true
 		}
@@ -134,19 +143,21 @@ func (c *Cloud) removeListed(ctx context.Context, open map[unlistedResource]bool
 	readers := slices.Sorted(maps.Keys(needed))
 	lists := make([][]plan.ActualResource, len(readers))
 	errs := make([]error, len(readers))
+
 	var wg sync.WaitGroup
 	for n, i := range readers {
 		wg.Go(func() { lists[n], errs[n] = c.readers[i](ctx) })
 	}
 
 	wg.Wait()
+
 	for _, a := range slices.Concat(lists...) {
-		delete(open, unlistedResource{a.Resource.Kind().Name, a.ID})
+		delete(unlisted, unlistedResource{a.Resource.Kind().Name, a.ID})
 	}
 
 	if ctx.Err() == nil {
 		return errors.Join(errs...)
 	}
 
-	return nil // End says what is not seen yet
+	return nil // EndPlan reports what is still unlisted
 }

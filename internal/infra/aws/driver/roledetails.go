@@ -16,11 +16,7 @@ import (
 )
 
 type accountDetailsAPI interface {
-	GetAccountAuthorizationDetails(
-		context.Context,
-		*iam.GetAccountAuthorizationDetailsInput,
-		...func(*iam.Options),
-	) (*iam.GetAccountAuthorizationDetailsOutput, error)
+	iam.GetAccountAuthorizationDetailsAPIClient
 }
 
 // maxRoleDetails is how many roles IAM tells of in one page.

@@ -13,11 +13,7 @@ import (
 )
 
 type managedPolicyAPI interface {
-	ListAttachedRolePolicies(
-		context.Context,
-		*iam.ListAttachedRolePoliciesInput,
-		...func(*iam.Options),
-	) (*iam.ListAttachedRolePoliciesOutput, error)
+	iam.ListAttachedRolePoliciesAPIClient
 	AttachRolePolicy(
 		context.Context,
 		*iam.AttachRolePolicyInput,

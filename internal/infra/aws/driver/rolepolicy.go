@@ -16,11 +16,7 @@ import (
 )
 
 type rolePolicyAPI interface {
-	ListRolePolicies(
-		context.Context,
-		*iam.ListRolePoliciesInput,
-		...func(*iam.Options),
-	) (*iam.ListRolePoliciesOutput, error)
+	iam.ListRolePoliciesAPIClient
 	GetRolePolicy(
 		context.Context,
 		*iam.GetRolePolicyInput,

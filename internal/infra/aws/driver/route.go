@@ -22,7 +22,7 @@ type routeAPI interface {
 	DeleteRoute(context.Context, *ec2.DeleteRouteInput, ...func(*ec2.Options)) (*ec2.DeleteRouteOutput, error)
 }
 
-// registerRoutes drives routes, which are read with their tables.
+// registerRoutes registers the driver of routes. They are read with their tables.
 func registerRoutes(c *Cloud, api routeAPI) {
 	registerDriver(c, driver[awskind.Route]{
 		create: func(ctx context.Context, t task[awskind.Route]) (plan.StepResult, error) {
@@ -36,7 +36,7 @@ func registerRoutes(c *Cloud, api routeAPI) {
 				VpcPeeringConnectionId: stringOrNil(t.want.Peering.Literal()),
 			})
 
-			return plan.StepResult{ID: table + "/" + dest}, transport.Wrap(err, "route %s in %s", dest, table)
+			return plan.StepResult{ID: table + "/" + dest}, transport.Wrap(err, "create route %s in %s", dest, table)
 		},
 		update: func(ctx context.Context, t task[awskind.Route]) (plan.StepResult, error) {
 			table := t.want.Table.Literal()
@@ -49,7 +49,7 @@ func registerRoutes(c *Cloud, api routeAPI) {
 				VpcPeeringConnectionId: stringOrNil(t.want.Peering.Literal()),
 			})
 
-			return keepIdentity(t), transport.Wrap(err, "reroute %s in %s", dest, table)
+			return keepIdentity(t), transport.Wrap(err, "replace route %s in %s", dest, table)
 		},
 		remove: func(ctx context.Context, t task[awskind.Route]) error {
 			table := t.have.Table.Literal()
@@ -59,7 +59,7 @@ func registerRoutes(c *Cloud, api routeAPI) {
 				&ec2.DeleteRouteInput{RouteTableId: &table, DestinationCidrBlock: &dest},
 			)
 
-			return transport.Wrap(err, "delete route %s of %s", dest, table)
+			return transport.Wrap(err, "delete route %s in %s", dest, table)
 		},
 	})
 }

@@ -18,11 +18,7 @@ import (
 
 type routeTableAPI interface {
 	tagAPI
-	DescribeRouteTables(
-		context.Context,
-		*ec2.DescribeRouteTablesInput,
-		...func(*ec2.Options),
-	) (*ec2.DescribeRouteTablesOutput, error)
+	ec2.DescribeRouteTablesAPIClient
 	CreateRouteTable(
 		context.Context,
 		*ec2.CreateRouteTableInput,
@@ -35,7 +31,7 @@ type routeTableAPI interface {
 	) (*ec2.DeleteRouteTableOutput, error)
 }
 
-// registerRouteTables drives route tables and, found through them, their routes and associations.
+// registerRouteTables registers the driver of route tables. Its reader also finds their routes and associations.
 func registerRouteTables(c *Cloud, api routeTableAPI, scope Scope) {
 	c.addReader(
 		func(ctx context.Context) ([]plan.ActualResource, error) { return readRouteTables(ctx, api, scope) },
@@ -48,7 +44,9 @@ func registerRouteTables(c *Cloud, api routeTableAPI, scope Scope) {
 		create: func(ctx context.Context, t task[awskind.RouteTable]) (plan.StepResult, error) {
 			vpc := t.want.VPC.Literal()
 			out, err := api.CreateRouteTable(ctx, &ec2.CreateRouteTableInput{
-				VpcId: &vpc, ClientToken: &t.token, TagSpecifications: tagSpecifications(ec2types.ResourceTypeRouteTable, t.want.Tags),
+				VpcId:             &vpc,
+				ClientToken:       &t.token,
+				TagSpecifications: tagSpecifications(ec2types.ResourceTypeRouteTable, t.want.Tags),
 			})
 			if err != nil {
 				return plan.StepResult{}, transport.Wrap(err, "create route table")
@@ -87,7 +85,7 @@ func readRouteTables(ctx context.Context, api routeTableAPI, scope Scope) ([]pla
 	return out, nil
 }
 
-// fromRouteTable returns a table, its routes but AWS's own, and its associations with subnets.
+// fromRouteTable returns a table, its routes except those that AWS manages, and its associations with subnets.
 func fromRouteTable(rt ec2types.RouteTable) []plan.ActualResource {
 	id := aws.ToString(rt.RouteTableId)
 	table := graph.UnmanagedRef[awskind.RouteTable](id)
@@ -101,9 +99,7 @@ func fromRouteTable(rt ec2types.RouteTable) []plan.ActualResource {
 	for _, route := range rt.Routes {
 		gateway := aws.ToString(route.GatewayId)
 		dest := aws.ToString(route.DestinationCidrBlock)
-		// local is the VPC itself; a vpce- gateway comes and goes with its endpoint.
-		if gateway == "local" || strings.HasPrefix(gateway, "vpce-") || dest == "" ||
-			route.Origin == ec2types.RouteOriginEnableVgwRoutePropagation {
+		if dest == "" || isManagedRoute(route) {
 			continue
 		}
 
@@ -117,22 +113,31 @@ func fromRouteTable(rt ec2types.RouteTable) []plan.ActualResource {
 	}
 
 	for _, a := range rt.Associations {
-		if a.SubnetId == nil ||
-			a.AssociationState != nil &&
-				a.AssociationState.State == ec2types.RouteTableAssociationStateCodeDisassociated {
+		if a.SubnetId == nil || isDisassociated(a) {
 			continue
 		}
 
-		out = append(
-			out,
-			plan.ActualResource{
-				ID: aws.ToString(a.RouteTableAssociationId),
-				Resource: awskind.RouteTableAssociation{
-					Subnet: graph.UnmanagedRef[awskind.Subnet](*a.SubnetId), Table: table,
-				},
-			},
-		)
+		subnet := graph.UnmanagedRef[awskind.Subnet](*a.SubnetId)
+		out = append(out, plan.ActualResource{
+			ID:       aws.ToString(a.RouteTableAssociationId),
+			Resource: awskind.RouteTableAssociation{Subnet: subnet, Table: table},
+		})
 	}
 
 	return out
+}
+
+// isManagedRoute reports whether AWS manages a route: the local route of the VPC, a route of a gateway endpoint, which is
+// created and deleted with its endpoint, or a route that a virtual private gateway propagates.
+func isManagedRoute(route ec2types.Route) bool {
+	gateway := aws.ToString(route.GatewayId)
+
+	return gateway == "local" ||
+		strings.HasPrefix(gateway, "vpce-") ||
+		route.Origin == ec2types.RouteOriginEnableVgwRoutePropagation
+}
+
+func isDisassociated(a ec2types.RouteTableAssociation) bool {
+	return a.AssociationState != nil &&
+		a.AssociationState.State == ec2types.RouteTableAssociationStateCodeDisassociated
 }

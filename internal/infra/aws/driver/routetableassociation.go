@@ -26,7 +26,8 @@ type associationAPI interface {
 	) (*ec2.DisassociateRouteTableOutput, error)
 }
 
-// registerRouteTableAssociations drives the associations of route tables with subnets, which are read with their tables.
+// registerRouteTableAssociations registers the driver of the associations of route tables with subnets. They are read with
+// their tables.
 func registerRouteTableAssociations(c *Cloud, api associationAPI) {
 	registerDriver(c, driver[awskind.RouteTableAssociation]{
 		create: func(ctx context.Context, t task[awskind.RouteTableAssociation]) (plan.StepResult, error) {
@@ -37,14 +38,14 @@ func registerRouteTableAssociations(c *Cloud, api associationAPI) {
 				&ec2.AssociateRouteTableInput{RouteTableId: &table, SubnetId: &subnet},
 			)
 			if err != nil {
-				return plan.StepResult{}, transport.Wrap(err, "give %s to %s", table, subnet)
+				return plan.StepResult{}, transport.Wrap(err, "associate %s with %s", table, subnet)
 			}
 
 			return plan.StepResult{ID: aws.ToString(out.AssociationId)}, nil
 		},
 		remove: func(ctx context.Context, t task[awskind.RouteTableAssociation]) error {
 			_, err := api.DisassociateRouteTable(ctx, &ec2.DisassociateRouteTableInput{AssociationId: &t.id})
-			return transport.Wrap(err, "take the route table from %s", t.have.Subnet.Literal())
+			return transport.Wrap(err, "disassociate the route table from %s", t.have.Subnet.Literal())
 		},
 	})
 }

@@ -18,20 +18,20 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-// ruleBatcher are the calls that give rules to groups and take them away, many at once.
+// ruleBatcher authorizes and revokes rules of security groups, many in one call.
 type ruleBatcher struct {
 	api    ruleAPI
 	allow  *callBatcher[groupRule]
 	revoke *callBatcher[ruleRevocation]
 }
 
-// ruleRevocation is a rule that is to go.
+// ruleRevocation is the revocation of the rule with id of a security group.
 type ruleRevocation struct{ group, id string }
 
-// existingRuleID stands for the identity of a rule that was there already; nothing refers to one.
+// existingRuleID is the id in the result of a rule that existed already. No resource refers to a rule by its id.
 const existingRuleID = "exists"
 
-// maxRulesPerCall is how many rules are sent in one call; AWS takes more, and gives a group 60 unless asked for more.
+// maxRulesPerCall is how many rules are sent in one call. AWS accepts more; a group has at most 60 rules by default.
 const maxRulesPerCall = 200
 
 func newRuleBatcher(api ruleAPI) *ruleBatcher {
@@ -42,18 +42,18 @@ func newRuleBatcher(api ruleAPI) *ruleBatcher {
 	return c
 }
 
-// expectPlan counts the rules that each group gets and loses.
+// expectPlan counts the rules that each group gains and loses, so that each batch is complete before it is sent.
 func (c *ruleBatcher) expectPlan(p plan.Plan) {
 	allow := map[batchKey]int{}
 	revoke := map[batchKey]int{}
 	for _, s := range p.Steps {
-		if key := batchKeyOf(s, false); key.kind != "" &&
-			(s.Action == plan.Create || s.Action == plan.Replace) {
+		creates := s.Action == plan.Create || s.Action == plan.Replace
+		if key := batchKeyOf(s.Kind, s.Desired()); creates && key.kind != "" {
 			allow[key]++
 		}
 
-		if key := batchKeyOf(s, true); key.kind != "" &&
-			(s.Action == plan.Delete || s.Action == plan.Replace) {
+		deletes := s.Action == plan.Delete || s.Action == plan.Replace
+		if key := batchKeyOf(s.Kind, s.Actual()); deletes && key.kind != "" {
 			revoke[key]++
 		}
 	}
@@ -62,16 +62,9 @@ func (c *ruleBatcher) expectPlan(p plan.Plan) {
 	c.revoke.expectItems(revoke)
 }
 
-// batchKeyOf is the group and direction of a step's rule; zero for other kinds. What is to go names its group by identity.
-func batchKeyOf(
-	s plan.Step,
-	destroy bool,
-) batchKey {
-	r := s.Desired()
-	if destroy {
-		r = s.Actual()
-	}
-
+// batchKeyOf returns the batch of a rule: those of its group in its direction. It is zero for other kinds. A desired rule
+// refers to its group by address, an existing rule by id.
+func batchKeyOf(kind string, r graph.Resource) batchKey {
 	var group graph.Ref[awskind.SecurityGroup]
 
 	switch r := r.(type) {
@@ -83,26 +76,26 @@ func batchKeyOf(
 		return batchKey{}
 	}
 
-	return batchKey{kind: s.Kind, parent: string(group.Addr()) + group.Literal()}
+	return batchKey{kind: kind, parent: string(group.Addr()) + group.Literal()}
 }
 
-// authorizeRules gives rules to one group. AWS takes all or none, so where it refuses for a reason that may be one rule's,
-// each is tried alone.
+// authorizeRules adds rules to one group. AWS adds all rules of a call or none. If it refuses for a reason that may concern
+// a single rule, each rule is sent alone.
 func (c *ruleBatcher) authorizeRules(ctx context.Context, key batchKey, rules []groupRule) []itemResult {
 	var out []itemResult
-	for some := range slices.Chunk(rules, maxRulesPerCall) {
-		made, err := c.callAuthorize(ctx, key, some)
-		if len(some) > 1 && shouldSplitBatch(err) {
-			for _, r := range some {
-				made, err := c.callAuthorize(ctx, key, []groupRule{r})
-				out = append(out, authorizeResult(err, made, r))
+	for chunk := range slices.Chunk(rules, maxRulesPerCall) {
+		created, err := c.callAuthorize(ctx, key, chunk)
+		if len(chunk) > 1 && shouldSplitBatch(err) {
+			for _, r := range chunk {
+				created, err := c.callAuthorize(ctx, key, []groupRule{r})
+				out = append(out, authorizeResult(err, created, r))
 			}
 
 			continue
 		}
 
-		for _, r := range some {
-			out = append(out, authorizeResult(err, made, r))
+		for _, r := range chunk {
+			out = append(out, authorizeResult(err, created, r))
 		}
 	}
 
@@ -114,18 +107,18 @@ func (c *ruleBatcher) callAuthorize(
 	key batchKey,
 	rules []groupRule,
 ) ([]ec2types.SecurityGroupRule, error) {
-	var ps []ec2types.IpPermission
+	var permissions []ec2types.IpPermission
 	for _, r := range rules {
-		ps = append(ps, r.toPermission())
+		permissions = append(permissions, r.toPermission())
 	}
 
 	if key.kind == (awskind.SecurityGroupEgress{}).Kind().Name {
 		out, err := c.api.AuthorizeSecurityGroupEgress(
 			ctx,
-			&ec2.AuthorizeSecurityGroupEgressInput{GroupId: &rules[0].group, IpPermissions: ps},
+			&ec2.AuthorizeSecurityGroupEgressInput{GroupId: &rules[0].group, IpPermissions: permissions},
 		)
 		if err != nil {
-			return nil, transport.Wrap(err, "allow")
+			return nil, transport.Wrap(err, "authorize rules of %s", rules[0].group)
 		}
 
 		return out.SecurityGroupRules, nil
@@ -133,44 +126,45 @@ func (c *ruleBatcher) callAuthorize(
 
 	out, err := c.api.AuthorizeSecurityGroupIngress(
 		ctx,
-		&ec2.AuthorizeSecurityGroupIngressInput{GroupId: &rules[0].group, IpPermissions: ps},
+		&ec2.AuthorizeSecurityGroupIngressInput{GroupId: &rules[0].group, IpPermissions: permissions},
 	)
 	if err != nil {
-		return nil, transport.Wrap(err, "allow")
+		return nil, transport.Wrap(err, "authorize rules of %s", rules[0].group)
 	}
 
 	return out.SecurityGroupRules, nil
 }
 
-// authorizeResult is what came of a rule. One that is there already is the same rule: its content is its identity.
-func authorizeResult(err error, made []ec2types.SecurityGroupRule, r groupRule) itemResult {
+// authorizeResult returns the result of one rule. If the rule exists already, that counts as success: AWS identifies rules by
+// their content.
+func authorizeResult(err error, created []ec2types.SecurityGroupRule, r groupRule) itemResult {
 	if err != nil && plan.ErrorClassOf(err) != plan.AlreadyExists {
 		return itemResult{err: err}
 	}
 
-	for _, m := range made {
-		if got := ruleFromActual(fromRule(m)); got.sameRule(r) {
-			return itemResult{made: plan.StepResult{ID: aws.ToString(m.SecurityGroupRuleId)}}
+	for _, s := range created {
+		if got := ruleFromActual(fromRule(s)); got.sameRule(r) {
+			return itemResult{result: plan.StepResult{ID: aws.ToString(s.SecurityGroupRuleId)}}
 		}
 	}
 
-	return itemResult{made: plan.StepResult{ID: existingRuleID}}
+	return itemResult{result: plan.StepResult{ID: existingRuleID}}
 }
 
-// revokeRules takes rules from one group.
+// revokeRules removes rules from one group. As with authorizeRules, rules that AWS refuses together are sent alone.
 func (c *ruleBatcher) revokeRules(ctx context.Context, key batchKey, rules []ruleRevocation) []itemResult {
 	var out []itemResult
-	for some := range slices.Chunk(rules, maxRulesPerCall) {
-		err := c.callRevoke(ctx, key, some)
-		if len(some) > 1 && (shouldSplitBatch(err) || plan.ErrorClassOf(err) == plan.NotFound) {
-			for _, r := range some {
+	for chunk := range slices.Chunk(rules, maxRulesPerCall) {
+		err := c.callRevoke(ctx, key, chunk)
+		if len(chunk) > 1 && (shouldSplitBatch(err) || plan.ErrorClassOf(err) == plan.NotFound) {
+			for _, r := range chunk {
 				out = append(out, itemResult{err: c.callRevoke(ctx, key, []ruleRevocation{r})})
 			}
 
 			continue
 		}
 
-		for range some {
+		for range chunk {
 			out = append(out, itemResult{err: err})
 		}
 	}
@@ -192,7 +186,10 @@ func (c *ruleBatcher) callRevoke(ctx context.Context, key batchKey, rules []rule
 			&ec2.RevokeSecurityGroupEgressInput{GroupId: &group, SecurityGroupRuleIds: ids},
 		)
 	} else {
-		_, err = c.api.RevokeSecurityGroupIngress(ctx, &ec2.RevokeSecurityGroupIngressInput{GroupId: &group, SecurityGroupRuleIds: ids})
+		_, err = c.api.RevokeSecurityGroupIngress(
+			ctx,
+			&ec2.RevokeSecurityGroupIngressInput{GroupId: &group, SecurityGroupRuleIds: ids},
+		)
 	}
 
 	if len(ids) == 1 {
@@ -202,7 +199,7 @@ func (c *ruleBatcher) callRevoke(ctx context.Context, key batchKey, rules []rule
 	return transport.Wrap(err, "revoke %d rules of %s", len(ids), group)
 }
 
-// shouldSplitBatch says whether AWS refused a batch for what may be wrong with one item of it.
+// shouldSplitBatch reports whether AWS refused a batch for a reason that may concern one item of it.
 func shouldSplitBatch(err error) bool {
 	var api smithy.APIError
 	class := plan.ErrorClassOf(err)

@@ -17,11 +17,7 @@ import (
 
 type securityGroupAPI interface {
 	tagAPI
-	DescribeSecurityGroups(
-		context.Context,
-		*ec2.DescribeSecurityGroupsInput,
-		...func(*ec2.Options),
-	) (*ec2.DescribeSecurityGroupsOutput, error)
+	ec2.DescribeSecurityGroupsAPIClient
 	CreateSecurityGroup(
 		context.Context,
 		*ec2.CreateSecurityGroupInput,
@@ -35,8 +31,8 @@ type securityGroupAPI interface {
 	ruleAPI
 }
 
-// registerSecurityGroups drives security groups. A new one comes with a rule that lets everything out; that goes at once, so
-// that the only rules are those of the graph.
+// registerSecurityGroups registers the driver of security groups. AWS creates a group with a rule that allows all outgoing
+// traffic. The driver removes it at once, so that the group has only the rules of the graph.
 func registerSecurityGroups(c *Cloud, api securityGroupAPI, scope Scope) {
 	c.addReader(
 		func(ctx context.Context) ([]plan.ActualResource, error) { return readSecurityGroups(ctx, api, scope) },
@@ -58,25 +54,9 @@ func registerSecurityGroups(c *Cloud, api securityGroupAPI, scope Scope) {
 				return plan.StepResult{}, transport.Wrap(err, "create security group")
 			}
 
-			_, err = api.RevokeSecurityGroupEgress(
-				ctx,
-				&ec2.RevokeSecurityGroupEgressInput{
-					GroupId: out.GroupId,
-					IpPermissions: []ec2types.IpPermission{
-						{
-							IpProtocol: aws.String("-1"),
-							IpRanges:   []ec2types.IpRange{{CidrIp: aws.String("0.0.0.0/0")}},
-						},
-					},
-				},
-			)
-			if transport.ErrorCode(err) == "InvalidPermission.NotFound" {
-				err = nil // the group was created without that rule
-			}
-
 			id := aws.ToString(out.GroupId)
 
-			return plan.StepResult{ID: id}, transport.Wrap(err, "remove the rule of %s that allows all outgoing traffic", id)
+			return plan.StepResult{ID: id}, removeDefaultRule(ctx, api, id)
 		},
 		update: func(ctx context.Context, t task[awskind.SecurityGroup]) (plan.StepResult, error) {
 			return keepIdentity(t), retagEC2(ctx, api, t.id, t.want.Tags, t.have.Tags)
@@ -88,6 +68,20 @@ func registerSecurityGroups(c *Cloud, api securityGroupAPI, scope Scope) {
 	})
 
 	registerRules(c, api)
+}
+
+// removeDefaultRule removes the rule that allows all outgoing traffic, if the group with id was created with it.
+func removeDefaultRule(ctx context.Context, api securityGroupAPI, id string) error {
+	everywhere := []ec2types.IpRange{{CidrIp: aws.String("0.0.0.0/0")}}
+	_, err := api.RevokeSecurityGroupEgress(ctx, &ec2.RevokeSecurityGroupEgressInput{
+		GroupId:       &id,
+		IpPermissions: []ec2types.IpPermission{{IpProtocol: aws.String("-1"), IpRanges: everywhere}},
+	})
+	if transport.ErrorCode(err) == "InvalidPermission.NotFound" {
+		return nil
+	}
+
+	return transport.Wrap(err, "remove the rule of %s that allows all outgoing traffic", id)
 }
 
 func readSecurityGroups(
@@ -117,10 +111,7 @@ func readSecurityGroups(
 			}
 
 			ids = append(ids, aws.ToString(g.GroupId))
-			out = append(
-				out,
-				plan.ActualResource{Addr: addressFromTags(r.Tags), ID: aws.ToString(g.GroupId), Resource: r},
-			)
+			out = append(out, newActual(g.GroupId, r.Tags, r))
 		}
 	}
 

@@ -4,6 +4,7 @@ package driver
 
 import (
 	"context"
+	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -16,11 +17,7 @@ import (
 )
 
 type ruleAPI interface {
-	DescribeSecurityGroupRules(
-		context.Context,
-		*ec2.DescribeSecurityGroupRulesInput,
-		...func(*ec2.Options),
-	) (*ec2.DescribeSecurityGroupRulesOutput, error)
+	ec2.DescribeSecurityGroupRulesAPIClient
 	AuthorizeSecurityGroupIngress(
 		context.Context,
 		*ec2.AuthorizeSecurityGroupIngressInput,
@@ -48,48 +45,55 @@ type ruleAPI interface {
 	) (*ec2.ModifySecurityGroupRulesOutput, error)
 }
 
-// groupRule is what an ingress and an egress rule have in common.
+// groupRule is an ingress or an egress rule of a security group. One of cidr, cidr6, prefixList and peer is set.
 type groupRule struct {
-	group, protocol, cidr, cidr6, prefixList, peer, description string
-	from, to                                                    int
+	group       string // the id of the security group
+	protocol    string // tcp, udp or -1 for all
+	cidr        string // an IPv4 range
+	cidr6       string // an IPv6 range
+	prefixList  string // the id of a prefix list
+	peer        string // the id of the security group of the other side
+	description string
+	from        int // the first port; 0 for all protocols
+	to          int // the last port; 0 for all protocols
 }
 
 func ruleFromIngress(r awskind.SecurityGroupIngress) groupRule {
 	return groupRule{
-		r.Group.Literal(),
-		r.Protocol,
-		r.CIDR,
-		r.CIDRv6,
-		r.PrefixList,
-		r.Source.Literal(),
-		r.Description,
-		r.FromPort,
-		r.ToPort,
+		group:       r.Group.Literal(),
+		protocol:    r.Protocol,
+		cidr:        r.CIDR,
+		cidr6:       r.CIDRv6,
+		prefixList:  r.PrefixList,
+		peer:        r.Source.Literal(),
+		description: r.Description,
+		from:        r.FromPort,
+		to:          r.ToPort,
 	}
 }
 
 func ruleFromEgress(r awskind.SecurityGroupEgress) groupRule {
 	return groupRule{
-		r.Group.Literal(),
-		r.Protocol,
-		r.CIDR,
-		r.CIDRv6,
-		r.PrefixList,
-		r.Destination.Literal(),
-		r.Description,
-		r.FromPort,
-		r.ToPort,
+		group:       r.Group.Literal(),
+		protocol:    r.Protocol,
+		cidr:        r.CIDR,
+		cidr6:       r.CIDRv6,
+		prefixList:  r.PrefixList,
+		peer:        r.Destination.Literal(),
+		description: r.Description,
+		from:        r.FromPort,
+		to:          r.ToPort,
 	}
 }
 
-// registerRules drives the rules of security groups. They are found through their group, so that a rule that somebody added by
-// hand is seen too. All rules that one group gets, or loses, in one direction are one call.
+// registerRules registers the drivers of the rules of security groups. Rules are read through their group, so that rules
+// that were added by hand are found too. All rules that one group gains or loses in one direction are sent in one call.
 func registerRules(c *Cloud, api ruleAPI) {
 	calls := newRuleBatcher(api)
 	c.planHooks = append(c.planHooks, calls.expectPlan)
 	registerDriver(c, driver[awskind.SecurityGroupIngress]{
 		create: func(ctx context.Context, t task[awskind.SecurityGroupIngress]) (plan.StepResult, error) {
-			return calls.allow.submit(ctx, batchKeyOf(t.step, false), ruleFromIngress(t.want))
+			return calls.allow.submit(ctx, batchKeyOf(t.step.Kind, t.step.Desired()), ruleFromIngress(t.want))
 		},
 		update: func(ctx context.Context, t task[awskind.SecurityGroupIngress]) (plan.StepResult, error) {
 			return keepIdentity(t), ruleFromIngress(t.want).updateDescription(ctx, api, t.id)
@@ -97,7 +101,7 @@ func registerRules(c *Cloud, api ruleAPI) {
 		remove: func(ctx context.Context, t task[awskind.SecurityGroupIngress]) error {
 			_, err := calls.revoke.submit(
 				ctx,
-				batchKeyOf(t.step, true),
+				batchKeyOf(t.step.Kind, t.step.Actual()),
 				ruleRevocation{group: t.have.Group.Literal(), id: t.id},
 			)
 
@@ -107,7 +111,7 @@ func registerRules(c *Cloud, api ruleAPI) {
 
 	registerDriver(c, driver[awskind.SecurityGroupEgress]{
 		create: func(ctx context.Context, t task[awskind.SecurityGroupEgress]) (plan.StepResult, error) {
-			return calls.allow.submit(ctx, batchKeyOf(t.step, false), ruleFromEgress(t.want))
+			return calls.allow.submit(ctx, batchKeyOf(t.step.Kind, t.step.Desired()), ruleFromEgress(t.want))
 		},
 		update: func(ctx context.Context, t task[awskind.SecurityGroupEgress]) (plan.StepResult, error) {
 			return keepIdentity(t), ruleFromEgress(t.want).updateDescription(ctx, api, t.id)
@@ -115,7 +119,7 @@ func registerRules(c *Cloud, api ruleAPI) {
 		remove: func(ctx context.Context, t task[awskind.SecurityGroupEgress]) error {
 			_, err := calls.revoke.submit(
 				ctx,
-				batchKeyOf(t.step, true),
+				batchKeyOf(t.step.Kind, t.step.Actual()),
 				ruleRevocation{group: t.have.Group.Literal(), id: t.id},
 			)
 
@@ -124,7 +128,7 @@ func registerRules(c *Cloud, api ruleAPI) {
 	})
 }
 
-// ruleFromActual is the rule that a reading found.
+// ruleFromActual returns an existing rule.
 func ruleFromActual(a plan.ActualResource) groupRule {
 	switch r := a.Resource.(type) {
 	case awskind.SecurityGroupIngress:
@@ -136,7 +140,7 @@ func ruleFromActual(a plan.ActualResource) groupRule {
 	return groupRule{}
 }
 
-// sameRule says whether AWS takes two rules of a group for one: all but the description counts.
+// sameRule reports whether two rules of a group are the same to AWS: they may differ in their description.
 func (r groupRule) sameRule(other groupRule) bool {
 	r.description = ""
 	other.description = ""
@@ -150,10 +154,12 @@ func (r groupRule) sameRule(other groupRule) bool {
 	return r == other
 }
 
+// toPermission returns r as the input of calls that authorize rules.
 func (r groupRule) toPermission() ec2types.IpPermission {
 	p := ec2types.IpPermission{IpProtocol: &r.protocol}
 	if r.protocol != "-1" {
-		p.FromPort, p.ToPort = aws.Int32(int32(r.from)), aws.Int32(int32(r.to))
+		p.FromPort = aws.Int32(int32(r.from))
+		p.ToPort = aws.Int32(int32(r.to))
 	}
 
 	d := stringOrNil(r.description)
@@ -172,7 +178,7 @@ func (r groupRule) toPermission() ec2types.IpPermission {
 	return p
 }
 
-// updateDescription sets the description, the only thing about a rule that is not its identity.
+// updateDescription sets the description of the rule with id. AWS identifies rules by all else, which cannot change.
 func (r groupRule) updateDescription(ctx context.Context, api ruleAPI, id string) error {
 	req := &ec2types.SecurityGroupRuleRequest{
 		IpProtocol:        &r.protocol,
@@ -185,7 +191,8 @@ func (r groupRule) updateDescription(ctx context.Context, api ruleAPI, id string
 		ToPort:            aws.Int32(-1),
 	}
 	if r.protocol != "-1" {
-		req.FromPort, req.ToPort = aws.Int32(int32(r.from)), aws.Int32(int32(r.to))
+		req.FromPort = aws.Int32(int32(r.from))
+		req.ToPort = aws.Int32(int32(r.to))
 	}
 
 	_, err := api.ModifySecurityGroupRules(ctx, &ec2.ModifySecurityGroupRulesInput{
@@ -195,25 +202,22 @@ func (r groupRule) updateDescription(ctx context.Context, api ruleAPI, id string
 		},
 	})
 
-	return transport.Wrap(err, "describe rule %s", id)
+	return transport.Wrap(err, "set the description of rule %s", id)
 }
 
-// maxFilterValues is how many values EC2 takes in one filter.
+// maxFilterValues is how many values EC2 accepts in one filter.
 const maxFilterValues = 200
 
+// ReadRules returns the rules of the security groups with the ids groups.
 func ReadRules(
 	ctx context.Context,
 	api ec2.DescribeSecurityGroupRulesAPIClient,
 	groups []string,
 ) ([]plan.ActualResource, error) {
 	var out []plan.ActualResource
-	for start := 0; start < len(groups); start += maxFilterValues {
-		pages := ec2.NewDescribeSecurityGroupRulesPaginator(
-			api,
-			&ec2.DescribeSecurityGroupRulesInput{Filters: []ec2types.Filter{
-				{Name: aws.String("group-id"), Values: groups[start:min(start+maxFilterValues, len(groups))]},
-			}},
-		)
+	for ids := range slices.Chunk(groups, maxFilterValues) {
+		in := &ec2.DescribeSecurityGroupRulesInput{Filters: NewFilters("group-id", ids...)}
+		pages := ec2.NewDescribeSecurityGroupRulesPaginator(api, in)
 
 		for pages.HasMorePages() {
 			page, err := pages.NextPage(ctx)
@@ -230,6 +234,7 @@ func ReadRules(
 	return out, nil
 }
 
+// fromRule returns r as the ingress or egress rule that it is.
 func fromRule(r ec2types.SecurityGroupRule) plan.ActualResource {
 	from := int(aws.ToInt32(r.FromPort))
 	to := int(aws.ToInt32(r.ToPort))

@@ -17,11 +17,7 @@ import (
 
 type subnetAPI interface {
 	tagAPI
-	DescribeSubnets(
-		context.Context,
-		*ec2.DescribeSubnetsInput,
-		...func(*ec2.Options),
-	) (*ec2.DescribeSubnetsOutput, error)
+	ec2.DescribeSubnetsAPIClient
 	CreateSubnet(
 		context.Context,
 		*ec2.CreateSubnetInput,
@@ -39,6 +35,7 @@ type subnetAPI interface {
 	) (*ec2.DeleteSubnetOutput, error)
 }
 
+// registerSubnets registers the driver of subnets.
 func registerSubnets(c *Cloud, api subnetAPI, scope Scope) {
 	c.addReader(
 		func(ctx context.Context) ([]plan.ActualResource, error) { return readSubnets(ctx, api, scope) },
@@ -58,7 +55,8 @@ func registerSubnets(c *Cloud, api subnetAPI, scope Scope) {
 				return plan.StepResult{}, transport.Wrap(err, "create subnet")
 			}
 
-			t.id, t.have = aws.ToString(out.Subnet.SubnetId), awskind.Subnet{Tags: t.want.Tags}
+			t.id = aws.ToString(out.Subnet.SubnetId)
+			t.have = awskind.Subnet{Tags: t.want.Tags}
 
 			return updateSubnet(ctx, api, t)
 		},
@@ -75,10 +73,11 @@ func registerSubnets(c *Cloud, api subnetAPI, scope Scope) {
 func updateSubnet(ctx context.Context, api subnetAPI, t task[awskind.Subnet]) (plan.StepResult, error) {
 	if t.want.MapPublicIP != t.have.MapPublicIP {
 		_, err := api.ModifySubnetAttribute(ctx, &ec2.ModifySubnetAttributeInput{
-			SubnetId: &t.id, MapPublicIpOnLaunch: &ec2types.AttributeBooleanValue{Value: &t.want.MapPublicIP},
+			SubnetId:            &t.id,
+			MapPublicIpOnLaunch: &ec2types.AttributeBooleanValue{Value: &t.want.MapPublicIP},
 		})
 		if err != nil {
-			return plan.StepResult{}, transport.Wrap(err, "set public addresses of %s", t.id)
+			return plan.StepResult{}, transport.Wrap(err, "set the assignment of public addresses in %s", t.id)
 		}
 	}
 
@@ -103,10 +102,7 @@ func readSubnets(ctx context.Context, api subnetAPI, scope Scope) ([]plan.Actual
 				Tags:        FromEC2Tags(s.Tags),
 			}
 
-			out = append(
-				out,
-				plan.ActualResource{Addr: addressFromTags(r.Tags), ID: aws.ToString(s.SubnetId), Resource: r},
-			)
+			out = append(out, newActual(s.SubnetId, r.Tags, r))
 		}
 	}
 

@@ -16,13 +16,14 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// tagAPI is what every kind of EC2 needs to change tags.
+// tagAPI changes the tags of any resource of EC2.
 type tagAPI interface {
 	CreateTags(context.Context, *ec2.CreateTagsInput, ...func(*ec2.Options)) (*ec2.CreateTagsOutput, error)
 	DeleteTags(context.Context, *ec2.DeleteTagsInput, ...func(*ec2.Options)) (*ec2.DeleteTagsOutput, error)
 }
 
-// clusterFilters asks EC2 for what is the cluster's and bears an address. Root volumes and instances bear the first tag only.
+// clusterFilters select the resources of the cluster that have an address. Instances and their root volumes have only the
+// cluster's tag and are left out.
 func clusterFilters(s Scope) []ec2types.Filter {
 	return []ec2types.Filter{
 		{Name: aws.String("tag:" + awskind.TagCluster), Values: []string{s.Cluster}},
@@ -30,12 +31,12 @@ func clusterFilters(s Scope) []ec2types.Filter {
 	}
 }
 
-// NewFilters asks EC2 for what has one of values.
+// NewFilters returns one EC2 filter, which selects resources with any of values.
 func NewFilters(name string, values ...string) []ec2types.Filter {
 	return []ec2types.Filter{{Name: &name, Values: values}}
 }
 
-// tagSpecifications gives tags to what a call makes, so that it never exists without them.
+// tagSpecifications returns the tags of a resource for the call that creates it, so that it never exists without them.
 func tagSpecifications(t ec2types.ResourceType, tags awskind.Tags) []ec2types.TagSpecification {
 	return []ec2types.TagSpecification{{ResourceType: t, Tags: toEC2Tags(tags)}}
 }
@@ -49,6 +50,7 @@ func toEC2Tags(tags awskind.Tags) []ec2types.Tag {
 	return out
 }
 
+// FromEC2Tags returns tags as the tags of a resource.
 func FromEC2Tags(tags []ec2types.Tag) awskind.Tags {
 	out := awskind.Tags{}
 	for _, t := range tags {
@@ -58,10 +60,10 @@ func FromEC2Tags(tags []ec2types.Tag) awskind.Tags {
 	return out
 }
 
-// addressFromTags is the address that a resource's tags say.
+// addressFromTags returns the address in the tags of a resource; empty if they have none.
 func addressFromTags(tags awskind.Tags) graph.Addr { return graph.Addr(tags[awskind.TagAddress]) }
 
-// diffTags says which tags to set and which of ours to remove. Others' tags stay.
+// diffTags returns the tags to set, and the keys of those to remove. Only tags that slipway set are removed.
 func diffTags(want, have awskind.Tags) (set awskind.Tags, remove []string) {
 	set = awskind.Tags{}
 	for k, v := range want {
@@ -79,7 +81,7 @@ func diffTags(want, have awskind.Tags) (set awskind.Tags, remove []string) {
 	return set, remove
 }
 
-// retagEC2 changes the tags of a resource of EC2.
+// retagEC2 changes the tags of a resource of EC2 from have to want.
 func retagEC2(ctx context.Context, api tagAPI, id string, want, have awskind.Tags) error {
 	set, remove := diffTags(want, have)
 	if len(set) > 0 {

@@ -16,11 +16,7 @@ import (
 )
 
 type targetGroupAPI interface {
-	DescribeTargetGroups(
-		context.Context,
-		*elb.DescribeTargetGroupsInput,
-		...func(*elb.Options),
-	) (*elb.DescribeTargetGroupsOutput, error)
+	elb.DescribeTargetGroupsAPIClient
 	DescribeTargetGroupAttributes(
 		context.Context,
 		*elb.DescribeTargetGroupAttributesInput,

@@ -17,11 +17,7 @@ import (
 
 type volumeAPI interface {
 	tagAPI
-	DescribeVolumes(
-		context.Context,
-		*ec2.DescribeVolumesInput,
-		...func(*ec2.Options),
-	) (*ec2.DescribeVolumesOutput, error)
+	ec2.DescribeVolumesAPIClient
 	CreateVolume(
 		context.Context,
 		*ec2.CreateVolumeInput,
@@ -107,10 +103,7 @@ func readVolumes(ctx context.Context, api volumeAPI, scope Scope) ([]plan.Actual
 			}
 
 			r := FromVolume(v)
-			out = append(
-				out,
-				plan.ActualResource{Addr: addressFromTags(r.Tags), ID: aws.ToString(v.VolumeId), Resource: r},
-			)
+			out = append(out, newActual(v.VolumeId, r.Tags, r))
 		}
 	}
 

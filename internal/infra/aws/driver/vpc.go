@@ -16,11 +16,7 @@ import (
 
 type vpcAPI interface {
 	tagAPI
-	DescribeVpcs(
-		context.Context,
-		*ec2.DescribeVpcsInput,
-		...func(*ec2.Options),
-	) (*ec2.DescribeVpcsOutput, error)
+	ec2.DescribeVpcsAPIClient
 	DescribeVpcAttribute(
 		context.Context,
 		*ec2.DescribeVpcAttributeInput,
@@ -35,20 +31,25 @@ type vpcAPI interface {
 	DeleteVpc(context.Context, *ec2.DeleteVpcInput, ...func(*ec2.Options)) (*ec2.DeleteVpcOutput, error)
 }
 
+// registerVPCs registers the driver of VPCs.
 func registerVPCs(c *Cloud, api vpcAPI, scope Scope) {
-	c.addReader(func(ctx context.Context) ([]plan.ActualResource, error) { return readVPCs(ctx, api, scope) },
-		awskind.VPC{})
+	c.addReader(
+		func(ctx context.Context) ([]plan.ActualResource, error) { return readVPCs(ctx, api, scope) },
+		awskind.VPC{},
+	)
+
 	registerDriver(c, driver[awskind.VPC]{
 		create: func(ctx context.Context, t task[awskind.VPC]) (plan.StepResult, error) {
 			out, err := api.CreateVpc(ctx, &ec2.CreateVpcInput{
-				CidrBlock: &t.want.CIDR, TagSpecifications: tagSpecifications(ec2types.ResourceTypeVpc, t.want.Tags),
+				CidrBlock:         &t.want.CIDR,
+				TagSpecifications: tagSpecifications(ec2types.ResourceTypeVpc, t.want.Tags),
 			})
 			if err != nil {
-				return plan.StepResult{}, transport.Wrap(err, "create vpc")
+				return plan.StepResult{}, transport.Wrap(err, "create VPC")
 			}
 
 			t.id = aws.ToString(out.Vpc.VpcId)
-			t.have = awskind.VPC{DNSSupport: true, Tags: t.want.Tags} // AWS's defaults
+			t.have = awskind.VPC{DNSSupport: true, Tags: t.want.Tags} // the defaults of AWS
 
 			return updateVPC(ctx, api, t)
 		},
@@ -70,44 +71,36 @@ func readVPCs(ctx context.Context, api vpcAPI, scope Scope) ([]plan.ActualResour
 		}
 
 		for _, v := range page.Vpcs {
-			r := awskind.VPC{CIDR: aws.ToString(v.CidrBlock), Tags: FromEC2Tags(v.Tags)}
-			err := runBoth(
-				func() (err error) {
-					r.DNSSupport, err = readVPCAttribute(
-						ctx,
-						api,
-						v.VpcId,
-						ec2types.VpcAttributeNameEnableDnsSupport,
-					)
-
-					return err
-				},
-				func() (err error) {
-					r.DNSHostnames, err = readVPCAttribute(
-						ctx,
-						api,
-						v.VpcId,
-						ec2types.VpcAttributeNameEnableDnsHostnames,
-					)
-
-					return err
-				},
-			)
+			r, err := readVPC(ctx, api, v)
 			if err != nil {
 				return nil, err
 			}
 
-			out = append(
-				out,
-				plan.ActualResource{Addr: addressFromTags(r.Tags), ID: aws.ToString(v.VpcId), Resource: r},
-			)
+			out = append(out, newActual(v.VpcId, r.Tags, r))
 		}
 	}
 
 	return out, nil
 }
 
-// readVPCAttribute reads one of the attributes that DescribeVpcs leaves out.
+// readVPC returns v with its attributes.
+func readVPC(ctx context.Context, api vpcAPI, v ec2types.Vpc) (awskind.VPC, error) {
+	r := awskind.VPC{CIDR: aws.ToString(v.CidrBlock), Tags: FromEC2Tags(v.Tags)}
+	err := runBoth(
+		func() (err error) {
+			r.DNSSupport, err = readVPCAttribute(ctx, api, v.VpcId, ec2types.VpcAttributeNameEnableDnsSupport)
+			return err
+		},
+		func() (err error) {
+			r.DNSHostnames, err = readVPCAttribute(ctx, api, v.VpcId, ec2types.VpcAttributeNameEnableDnsHostnames)
+			return err
+		},
+	)
+
+	return r, err
+}
+
+// readVPCAttribute returns one of the boolean attributes that DescribeVpcs does not return.
 func readVPCAttribute(
 	ctx context.Context,
 	api vpcAPI,
@@ -128,21 +121,25 @@ func readVPCAttribute(
 	return false, nil
 }
 
+// updateVPC sets the DNS attributes and the tags that differ.
 func updateVPC(ctx context.Context, api vpcAPI, t task[awskind.VPC]) (plan.StepResult, error) {
-	change := func(in ec2.ModifyVpcAttributeInput) error {
-		in.VpcId = &t.id
-		_, err := api.ModifyVpcAttribute(ctx, &in)
-		return transport.Wrap(err, "set DNS of %s", t.id)
-	}
 	if t.want.DNSSupport != t.have.DNSSupport {
-		if err := change(ec2.ModifyVpcAttributeInput{EnableDnsSupport: &ec2types.AttributeBooleanValue{Value: &t.want.DNSSupport}}); err != nil {
-			return plan.StepResult{}, err
+		_, err := api.ModifyVpcAttribute(ctx, &ec2.ModifyVpcAttributeInput{
+			VpcId:            &t.id,
+			EnableDnsSupport: &ec2types.AttributeBooleanValue{Value: &t.want.DNSSupport},
+		})
+		if err != nil {
+			return plan.StepResult{}, transport.Wrap(err, "set DNS support of %s", t.id)
 		}
 	}
 
 	if t.want.DNSHostnames != t.have.DNSHostnames {
-		if err := change(ec2.ModifyVpcAttributeInput{EnableDnsHostnames: &ec2types.AttributeBooleanValue{Value: &t.want.DNSHostnames}}); err != nil {
-			return plan.StepResult{}, err
+		_, err := api.ModifyVpcAttribute(ctx, &ec2.ModifyVpcAttributeInput{
+			VpcId:              &t.id,
+			EnableDnsHostnames: &ec2types.AttributeBooleanValue{Value: &t.want.DNSHostnames},
+		})
+		if err != nil {
+			return plan.StepResult{}, transport.Wrap(err, "set DNS hostnames of %s", t.id)
 		}
 	}
 

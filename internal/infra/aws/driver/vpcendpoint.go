@@ -19,11 +19,7 @@ import (
 
 type endpointAPI interface {
 	tagAPI
-	DescribeVpcEndpoints(
-		context.Context,
-		*ec2.DescribeVpcEndpointsInput,
-		...func(*ec2.Options),
-	) (*ec2.DescribeVpcEndpointsOutput, error)
+	ec2.DescribeVpcEndpointsAPIClient
 	CreateVpcEndpoint(
 		context.Context,
 		*ec2.CreateVpcEndpointInput,
@@ -41,45 +37,26 @@ type endpointAPI interface {
 	) (*ec2.DeleteVpcEndpointsOutput, error)
 }
 
-// registerEndpoints drives VPC endpoints. Machines behind one can do nothing before it is available, so creation waits; its
-// interfaces are in subnets and groups until it is gone, so deletion waits too.
+// endpointDriver is the driver of VPC endpoints.
+type endpointDriver struct {
+	api    endpointAPI
+	scope  Scope
+	poller *transport.StatePoller[ec2types.VpcEndpoint]
+}
+
+// registerEndpoints registers the driver of VPC endpoints. Instances that depend on an endpoint can do nothing before it is
+// available, so its creation waits. Its network interfaces keep subnets and security groups in use until it is deleted,
+// so its deletion waits too.
 func registerEndpoints(c *Cloud, api endpointAPI, scope Scope) {
-	poller := &transport.StatePoller[ec2types.VpcEndpoint]{
-		Describe: func(ctx context.Context, _ []string) (map[string]ec2types.VpcEndpoint, error) {
-			list, err := describeEndpoints(
-				ctx,
-				api,
-				clusterFilters(scope),
-			) // asked by id, one that is gone would fail the others
+	d := &endpointDriver{api: api, scope: scope}
+	d.poller = &transport.StatePoller[ec2types.VpcEndpoint]{Describe: d.describeAll}
 
-			out := map[string]ec2types.VpcEndpoint{}
-			for _, e := range list {
-				out[aws.ToString(e.VpcEndpointId)] = e
-			}
-
-			return out, err
-		},
+	c.readersByType[ec2types.ResourceTypeVpcEndpoint] = func(ctx context.Context) ([]plan.ActualResource, error) {
+		return readEndpoints(ctx, api, scope)
 	}
 
-	c.readersByType[ec2types.ResourceTypeVpcEndpoint] = func(ctx context.Context) ([]plan.ActualResource, error) { return readEndpoints(ctx, api, scope) }
 	registerDriver(c, driver[awskind.VPCEndpoint]{
-		create: func(ctx context.Context, t task[awskind.VPCEndpoint]) (plan.StepResult, error) {
-			id, err := createEndpoint(ctx, api, t.want)
-			if err != nil {
-				return plan.StepResult{}, err
-			}
-
-			err = poller.WaitUntil(ctx, id, func(e ec2types.VpcEndpoint, found bool) (bool, error) {
-				t.reportWaiting(id + " is " + string(e.State))
-				if state := strings.ToLower(string(e.State)); state == "failed" || state == "rejected" {
-					return false, fmt.Errorf("%s is %s", id, state)
-				}
-
-				return found && strings.EqualFold(string(e.State), string(ec2types.StateAvailable)), nil
-			})
-
-			return plan.StepResult{ID: id}, transport.MarkNotRetryable(err, id)
-		},
+		create: d.createEndpoint,
 		update: func(ctx context.Context, t task[awskind.VPCEndpoint]) (plan.StepResult, error) {
 			if err := modifyEndpoint(ctx, api, t); err != nil {
 				return plan.StepResult{}, err
@@ -87,35 +64,64 @@ func registerEndpoints(c *Cloud, api endpointAPI, scope Scope) {
 
 			return keepIdentity(t), retagEC2(ctx, api, t.id, t.want.Tags, t.have.Tags)
 		},
-		remove: func(ctx context.Context, t task[awskind.VPCEndpoint]) error {
-			out, err := api.DeleteVpcEndpoints(
-				ctx,
-				&ec2.DeleteVpcEndpointsInput{VpcEndpointIds: []string{t.id}},
-			)
-			if err != nil {
-				return transport.Wrap(err, "delete")
-			}
-
-			for _, u := range out.Unsuccessful {
-				if u.Error != nil && !strings.HasSuffix(aws.ToString(u.Error.Code), ".NotFound") {
-					return fmt.Errorf(
-						"delete %s: %s: %s",
-						t.id,
-						aws.ToString(u.Error.Code),
-						aws.ToString(u.Error.Message),
-					)
-				}
-			}
-
-			return poller.WaitUntil(ctx, t.id, func(e ec2types.VpcEndpoint, found bool) (bool, error) {
-				t.reportWaiting(t.id + " is " + string(e.State))
-				return !found || strings.EqualFold(string(e.State), string(ec2types.StateDeleted)), nil
-			})
-		},
+		remove: d.deleteEndpoint,
 	})
 }
 
-func createEndpoint(ctx context.Context, api endpointAPI, want awskind.VPCEndpoint) (string, error) {
+// describeAll returns all endpoints of the cluster. If AWS were asked for them by id, one that is deleted would fail the
+// call for all.
+func (d *endpointDriver) describeAll(ctx context.Context, _ []string) (map[string]ec2types.VpcEndpoint, error) {
+	list, err := describeEndpoints(ctx, d.api, clusterFilters(d.scope))
+
+	out := map[string]ec2types.VpcEndpoint{}
+	for _, e := range list {
+		out[aws.ToString(e.VpcEndpointId)] = e
+	}
+
+	return out, err
+}
+
+func (d *endpointDriver) createEndpoint(
+	ctx context.Context,
+	t task[awskind.VPCEndpoint],
+) (plan.StepResult, error) {
+	id, err := callCreateEndpoint(ctx, d.api, t.want)
+	if err != nil {
+		return plan.StepResult{}, err
+	}
+
+	err = d.poller.WaitUntil(ctx, id, func(e ec2types.VpcEndpoint, found bool) (bool, error) {
+		t.reportWaiting(id + " is " + string(e.State))
+		if state := strings.ToLower(string(e.State)); state == "failed" || state == "rejected" {
+			return false, fmt.Errorf("%s is %s", id, state)
+		}
+
+		return found && strings.EqualFold(string(e.State), string(ec2types.StateAvailable)), nil
+	})
+
+	return plan.StepResult{ID: id}, transport.MarkNotRetryable(err, id)
+}
+
+func (d *endpointDriver) deleteEndpoint(ctx context.Context, t task[awskind.VPCEndpoint]) error {
+	out, err := d.api.DeleteVpcEndpoints(ctx, &ec2.DeleteVpcEndpointsInput{VpcEndpointIds: []string{t.id}})
+	if err != nil {
+		return transport.Wrap(err, "delete")
+	}
+
+	for _, u := range out.Unsuccessful {
+		if u.Error != nil && !strings.HasSuffix(aws.ToString(u.Error.Code), ".NotFound") {
+			return fmt.Errorf("delete %s: %s: %s", t.id, aws.ToString(u.Error.Code), aws.ToString(u.Error.Message))
+		}
+	}
+
+	return d.poller.WaitUntil(ctx, t.id, func(e ec2types.VpcEndpoint, found bool) (bool, error) {
+		t.reportWaiting(t.id + " is " + string(e.State))
+		return !found || strings.EqualFold(string(e.State), string(ec2types.StateDeleted)), nil
+	})
+}
+
+// callCreateEndpoint creates an endpoint and returns its id.
+func callCreateEndpoint(ctx context.Context, api endpointAPI, want awskind.VPCEndpoint) (string, error) {
 	in := &ec2.CreateVpcEndpointInput{
 		VpcId:             aws.String(want.VPC.Literal()),
 		ServiceName:       &want.Service,
@@ -131,12 +137,13 @@ func createEndpoint(ctx context.Context, api endpointAPI, want awskind.VPCEndpoi
 
 	out, err := api.CreateVpcEndpoint(ctx, in)
 	if err != nil {
-		return "", transport.Wrap(err, "create endpoint of %s", want.Service)
+		return "", transport.Wrap(err, "create endpoint for %s", want.Service)
 	}
 
 	return aws.ToString(out.VpcEndpoint.VpcEndpointId), nil
 }
 
+// modifyEndpoint changes what differs, with one call, or with none if nothing differs.
 func modifyEndpoint(ctx context.Context, api endpointAPI, t task[awskind.VPCEndpoint]) error {
 	in := &ec2.ModifyVpcEndpointInput{VpcEndpointId: &t.id}
 	in.AddRouteTableIds, in.RemoveRouteTableIds = diffLists(
@@ -150,20 +157,18 @@ func modifyEndpoint(ctx context.Context, api endpointAPI, t task[awskind.VPCEndp
 		refIDs(t.have.SecurityGroups),
 	)
 
-	changes := len(
+	changes := 0
+	for _, ids := range [][]string{
 		in.AddRouteTableIds,
-	) + len(
 		in.RemoveRouteTableIds,
-	) + len(
 		in.AddSubnetIds,
-	) + len(
 		in.RemoveSubnetIds,
-	) +
-		len(
-			in.AddSecurityGroupIds,
-		) + len(
+		in.AddSecurityGroupIds,
 		in.RemoveSecurityGroupIds,
-	)
+	} {
+		changes += len(ids)
+	}
+
 	if t.want.PrivateDNS != t.have.PrivateDNS {
 		in.PrivateDnsEnabled = &t.want.PrivateDNS
 		changes++
@@ -175,7 +180,7 @@ func modifyEndpoint(ctx context.Context, api endpointAPI, t task[awskind.VPCEndp
 
 	_, err := api.ModifyVpcEndpoint(ctx, in)
 
-	return transport.Wrap(err, "change %s", t.id)
+	return transport.Wrap(err, "modify %s", t.id)
 }
 
 func describeEndpoints(
@@ -227,14 +232,7 @@ func readEndpoints(ctx context.Context, api endpointAPI, scope Scope) ([]plan.Ac
 			)
 		}
 
-		out = append(
-			out,
-			plan.ActualResource{
-				Addr:     addressFromTags(r.Tags),
-				ID:       aws.ToString(e.VpcEndpointId),
-				Resource: r,
-			},
-		)
+		out = append(out, newActual(e.VpcEndpointId, r.Tags, r))
 	}
 
 	return out, nil

@@ -18,11 +18,7 @@ import (
 
 type peeringAPI interface {
 	tagAPI
-	DescribeVpcPeeringConnections(
-		context.Context,
-		*ec2.DescribeVpcPeeringConnectionsInput,
-		...func(*ec2.Options),
-	) (*ec2.DescribeVpcPeeringConnectionsOutput, error)
+	ec2.DescribeVpcPeeringConnectionsAPIClient
 	CreateVpcPeeringConnection(
 		context.Context,
 		*ec2.CreateVpcPeeringConnectionInput,
@@ -38,14 +34,10 @@ type peeringAPI interface {
 		*ec2.DeleteVpcPeeringConnectionInput,
 		...func(*ec2.Options),
 	) (*ec2.DeleteVpcPeeringConnectionOutput, error)
-	DescribeRouteTables(
-		context.Context,
-		*ec2.DescribeRouteTablesInput,
-		...func(*ec2.Options),
-	) (*ec2.DescribeRouteTablesOutput, error)
+	ec2.DescribeRouteTablesAPIClient
 }
 
-// registerPeerings drives VPC peerings, and finds through them the routes back in tables that are not ours.
+// registerPeerings registers the driver of VPC peerings. Its reader also finds the routes to them in unmanaged route tables.
 func registerPeerings(c *Cloud, api peeringAPI, scope Scope) {
 	c.addReader(
 		func(ctx context.Context) ([]plan.ActualResource, error) { return readPeerings(ctx, api, scope) },
@@ -53,25 +45,14 @@ func registerPeerings(c *Cloud, api peeringAPI, scope Scope) {
 		awskind.Route{},
 	)
 
-	accept := func(ctx context.Context, id string, wanted bool) error {
-		if !wanted {
-			return nil
-		}
-
-		_, err := api.AcceptVpcPeeringConnection(
-			ctx,
-			&ec2.AcceptVpcPeeringConnectionInput{VpcPeeringConnectionId: &id},
-		)
-
-		return transport.Wrap(err, "accept %s", id)
-	}
-
 	registerDriver(c, driver[awskind.VPCPeering]{
 		create: func(ctx context.Context, t task[awskind.VPCPeering]) (plan.StepResult, error) {
 			vpc := t.want.VPC.Literal()
 			peer := t.want.Peer.Literal()
 			out, err := api.CreateVpcPeeringConnection(ctx, &ec2.CreateVpcPeeringConnectionInput{
-				VpcId: &vpc, PeerVpcId: &peer, TagSpecifications: tagSpecifications(ec2types.ResourceTypeVpcPeeringConnection, t.want.Tags),
+				VpcId:             &vpc,
+				PeerVpcId:         &peer,
+				TagSpecifications: tagSpecifications(ec2types.ResourceTypeVpcPeeringConnection, t.want.Tags),
 			})
 			if err != nil {
 				return plan.StepResult{}, transport.Wrap(err, "peer %s with %s", vpc, peer)
@@ -79,11 +60,17 @@ func registerPeerings(c *Cloud, api peeringAPI, scope Scope) {
 
 			id := aws.ToString(out.VpcPeeringConnection.VpcPeeringConnectionId)
 
-			return plan.StepResult{ID: id}, transport.MarkNotRetryable(accept(ctx, id, t.want.Accepted), id)
+			if t.want.Accepted {
+				err = acceptPeering(ctx, api, id)
+			}
+
+			return plan.StepResult{ID: id}, transport.MarkNotRetryable(err, id)
 		},
 		update: func(ctx context.Context, t task[awskind.VPCPeering]) (plan.StepResult, error) {
-			if err := accept(ctx, t.id, t.want.Accepted && !t.have.Accepted); err != nil {
-				return plan.StepResult{}, err
+			if t.want.Accepted && !t.have.Accepted {
+				if err := acceptPeering(ctx, api, t.id); err != nil {
+					return plan.StepResult{}, err
+				}
 			}
 
 			return keepIdentity(t), retagEC2(ctx, api, t.id, t.want.Tags, t.have.Tags)
@@ -97,6 +84,13 @@ func registerPeerings(c *Cloud, api peeringAPI, scope Scope) {
 			return transport.Wrap(err, "delete")
 		},
 	})
+}
+
+func acceptPeering(ctx context.Context, api peeringAPI, id string) error {
+	in := &ec2.AcceptVpcPeeringConnectionInput{VpcPeeringConnectionId: &id}
+	_, err := api.AcceptVpcPeeringConnection(ctx, in)
+
+	return transport.Wrap(err, "accept %s", id)
 }
 
 func readPeerings(ctx context.Context, api peeringAPI, scope Scope) ([]plan.ActualResource, error) {
@@ -115,9 +109,9 @@ func readPeerings(ctx context.Context, api peeringAPI, scope Scope) ([]plan.Actu
 
 		for _, p := range page.VpcPeeringConnections {
 			id := aws.ToString(p.VpcPeeringConnectionId)
-			ids = append(ids, id) // also of one that has ended: its routes have not
+			ids = append(ids, id) // also of a deleted peering: its routes still exist
 			if r, alive := fromPeering(p); alive {
-				out = append(out, plan.ActualResource{Addr: addressFromTags(r.Tags), ID: id, Resource: r})
+				out = append(out, newActual(&id, r.Tags, r))
 			}
 		}
 	}
@@ -126,12 +120,12 @@ func readPeerings(ctx context.Context, api peeringAPI, scope Scope) ([]plan.Actu
 		return nil, nil
 	}
 
-	back, err := readPeerRoutes(ctx, api, scope, ids)
+	routes, err := readPeerRoutes(ctx, api, scope, ids)
 
-	return append(out, back...), err
+	return append(out, routes...), err
 }
 
-// fromPeering is a peering as we know it; false for one that has ended or failed, which AWS lists for hours more.
+// fromPeering returns a peering, and false if it is deleted or failed: AWS lists such peerings for hours.
 func fromPeering(p ec2types.VpcPeeringConnection) (awskind.VPCPeering, bool) {
 	if p.Status == nil || p.RequesterVpcInfo == nil || p.AccepterVpcInfo == nil {
 		return awskind.VPCPeering{}, false
@@ -139,7 +133,8 @@ func fromPeering(p ec2types.VpcPeeringConnection) (awskind.VPCPeering, bool) {
 
 	waiting := p.Status.Code == ec2types.VpcPeeringConnectionStateReasonCodePendingAcceptance
 	alive := []ec2types.VpcPeeringConnectionStateReasonCode{
-		ec2types.VpcPeeringConnectionStateReasonCodeActive, ec2types.VpcPeeringConnectionStateReasonCodeProvisioning,
+		ec2types.VpcPeeringConnectionStateReasonCodeActive,
+		ec2types.VpcPeeringConnectionStateReasonCodeProvisioning,
 		ec2types.VpcPeeringConnectionStateReasonCodeInitiatingRequest,
 	}
 
@@ -151,7 +146,7 @@ func fromPeering(p ec2types.VpcPeeringConnection) (awskind.VPCPeering, bool) {
 	}, waiting || slices.Contains(alive, p.Status.Code)
 }
 
-// readPeerRoutes finds the routes to our peerings in tables that do not bear our tag: others' tables with our routes.
+// readPeerRoutes returns the routes to the peerings with ids in unmanaged route tables, which lack the cluster's tag.
 func readPeerRoutes(
 	ctx context.Context,
 	api peeringAPI,
@@ -167,7 +162,7 @@ func readPeerRoutes(
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, transport.Wrap(err, "list the routes back")
+			return nil, transport.Wrap(err, "list the routes to VPC peerings")
 		}
 
 		for _, rt := range page.RouteTables {
