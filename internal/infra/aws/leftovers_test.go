@@ -319,7 +319,7 @@ func TestBlockers(t *testing.T) {
 				_, err := s.ec2.DeleteSecurityGroup(s.Context(), &sdkec2.DeleteSecurityGroupInput{GroupId: &group})
 				return err
 			}
-		}, "ID: NLB k8s-other-web of service default/web", "network interface of NLB k8s-other-web made by service default/web", []string{"subnet", "vpc"}},
+		}, "ID: NLB k8s-other-web of service default/web", "network interface of NLB k8s-other-web created by service default/web", []string{"subnet", "vpc"}},
 		{"an interface of nobody", func(s site) (string, func() error) {
 			id := s.face("by hand", nil)
 			return id, func() error {

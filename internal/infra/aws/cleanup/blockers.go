@@ -20,7 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-// blockerEC2API is what it takes to see what lies in a network.
+// blockerEC2API lists the resources of EC2 that can prevent a deletion.
 type blockerEC2API interface {
 	ec2.DescribeInstancesAPIClient
 	ec2.DescribeNetworkInterfacesAPIClient
@@ -49,27 +49,53 @@ type blockerELBAPI interface {
 	DescribeTags(context.Context, *elb.DescribeTagsInput, ...func(*elb.Options)) (*elb.DescribeTagsOutput, error)
 }
 
-// Finder looks for what keeps AWS from deleting something.
+// Finder finds leftovers and blockers of one cluster. It only reads. Its methods may be called concurrently.
 type Finder struct {
 	ec2     blockerEC2API
 	elb     blockerELBAPI
-	cluster string
+	cluster string // the name of the cluster
 }
 
-// ExplainInUse says what is in the way where AWS refuses to delete something because it is in use; other errors stay as they
-// are. What is on its way out, or goes with the cluster, is waited for: load balancers and machines leave interfaces
-// behind for minutes. What is somebody else's ends the wait at once, by name: it would not go by itself.
+// Blocker is a resource that prevents the deletion of another one. Its JSON form is part of the output of commands.
+type Blocker struct {
+	// ID is the id or ARN of the resource.
+	ID string `json:"id"`
+	// Kind is what the resource is, in words, such as "network interface".
+	Kind string `json:"kind"`
+	// Owner is what the resource belongs to, in words, such as "service default/web"; empty if AWS has no hint.
+	Owner string `json:"owner,omitempty"`
+
+	deleting bool // it is being deleted
+	owned    bool // it belongs to the cluster
+}
+
+// String returns b in words, such as "eni-0: network interface of service default/web".
+func (b Blocker) String() string {
+	s := b.ID + ": " + b.Kind
+	if b.Owner != "" {
+		s += " of " + b.Owner
+	}
+
+	return s
+}
+
+// ExplainInUse adds to err the blockers of the resource with id, if err is of class [plan.InUse]; it returns other errors
+// unchanged. The result has class [plan.NotReady] if all blockers are being deleted or belong to the cluster: load
+// balancers and instances leave network interfaces behind for minutes. If one does not, the result has class
+// [plan.InUse], so that the operation is not retried: that blocker would not disappear by itself. It implements
+// [driver.InUseFunc].
 func (f Finder) ExplainInUse(ctx context.Context, err error, filter, id string) error {
 	if plan.ErrorClassOf(err) != plan.InUse {
 		return err
 	}
 
-	found, lookErr := f.findBlockers(ctx, filter, id)
-	if lookErr != nil || len(found) == 0 {
+	found, findErr := f.findBlockers(ctx, filter, id)
+	if findErr != nil || len(found) == 0 {
 		return transport.NotYet("%w", err)
 	}
 
-	var staying, leaving []string
+	var staying []string
+	var leaving []string
 
 	for _, b := range found {
 		if b.deleting || b.owned {
@@ -84,7 +110,7 @@ func (f Finder) ExplainInUse(ctx context.Context, err error, filter, id string) 
 	}
 
 	op := fmt.Sprintf(
-		"%s is in use by %s, which is not the cluster's. Remove it, then run this again",
+		"%s is in use by %s, which does not belong to the cluster; delete it, then run the command again",
 		id,
 		strings.Join(staying, "; "),
 	)
@@ -92,63 +118,85 @@ func (f Finder) ExplainInUse(ctx context.Context, err error, filter, id string) 
 	return transport.NewError(op, plan.InUse, err)
 }
 
-// NewFinder returns a finder for one cluster.
+// NewFinder returns a finder for the cluster of that name.
 func NewFinder(ec2 *ec2.Client, elb *elb.Client, cluster string) Finder {
 	return Finder{ec2: ec2, elb: elb, cluster: cluster}
 }
 
-// findBlockers lists what stands in the way of deleting what has id; how tells the kind of id.
-func (f Finder) findBlockers(ctx context.Context, how, id string) ([]Blocker, error) {
-	switch how {
+// findBlockers returns the resources that use the resource with id. filter is the name of an EC2 filter of network
+// interfaces, or one of the special names below.
+func (f Finder) findBlockers(ctx context.Context, filter, id string) ([]Blocker, error) {
+	switch filter {
 	case "volume-id":
 		return f.listVolumeUsers(ctx, id)
 	case "target-group":
 		return f.listTargetGroupUsers(ctx, id)
 	case "group-id":
-		faces, err := f.listInterfaces(ctx, how, id, false)
+		interfaces, err := f.findInterfaces(ctx, filter, id)
 		if err != nil {
 			return nil, err
 		}
 
 		groups, err := f.listReferringGroups(ctx, id)
 
-		return append(faces, groups...), err
+		return append(interfaces, groups...), err
 
 	case "public-in":
-		return f.listInterfaces(ctx, "vpc-id", id, true)
+		return f.findPublicInterfaces(ctx, id)
 	case "vpc-id":
 		return f.listVPCContents(ctx, id)
 	}
 
-	return f.listInterfaces(ctx, how, id, false)
+	return f.findInterfaces(ctx, filter, id)
 }
 
-// listInterfaces lists the interfaces that a filter finds, each by what it belongs to.
-func (f Finder) listInterfaces(
-	ctx context.Context,
-	name, value string,
-	public bool,
-) ([]Blocker, error) { //revive:disable-line:flag-parameter
+// findInterfaces returns the network interfaces that a filter selects.
+func (f Finder) findInterfaces(ctx context.Context, filter, value string) ([]Blocker, error) {
+	list, err := f.listInterfaces(ctx, filter, value)
+	if err != nil {
+		return nil, err
+	}
+
+	return f.describeInterfaces(ctx, list)
+}
+
+// findPublicInterfaces returns the network interfaces of a VPC that have a public address, or all of them if none has one.
+func (f Finder) findPublicInterfaces(ctx context.Context, vpc string) ([]Blocker, error) {
+	list, err := f.listInterfaces(ctx, "vpc-id", vpc)
+	if err != nil {
+		return nil, err
+	}
+
+	public := slices.DeleteFunc(slices.Clone(list), func(n ec2types.NetworkInterface) bool {
+		return n.Association == nil
+	})
+	if len(public) > 0 {
+		list = public
+	}
+
+	return f.describeInterfaces(ctx, list)
+}
+
+func (f Finder) listInterfaces(ctx context.Context, filter, value string) ([]ec2types.NetworkInterface, error) {
 	var list []ec2types.NetworkInterface
 	pages := ec2.NewDescribeNetworkInterfacesPaginator(
 		f.ec2,
-		&ec2.DescribeNetworkInterfacesInput{Filters: driver.NewFilters(name, value)},
+		&ec2.DescribeNetworkInterfacesInput{Filters: driver.NewFilters(filter, value)},
 	)
 
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, transport.Wrap(err, "look for what is in the way")
+			return nil, transport.Wrap(err, "list the network interfaces that use %s", value)
 		}
 
 		list = append(list, page.NetworkInterfaces...)
 	}
 
-	if addressed := slices.DeleteFunc(slices.Clone(list), func(n ec2types.NetworkInterface) bool { return n.Association == nil }); public &&
-		len(addressed) > 0 {
-		list = addressed
-	}
+	return list, nil
+}
 
+func (f Finder) describeInterfaces(ctx context.Context, list []ec2types.NetworkInterface) ([]Blocker, error) {
 	var out []Blocker
 
 	for _, n := range list {
@@ -163,51 +211,52 @@ func (f Finder) listInterfaces(
 	return out, nil
 }
 
-// describeInterface says what an interface belongs to.
+// describeInterface returns a network interface with its owner.
 func (f Finder) describeInterface(ctx context.Context, n ec2types.NetworkInterface) (Blocker, error) {
 	b := newInterfaceBlocker(n)
 	tags := driver.FromEC2Tags(n.TagSet)
-	text := aws.ToString(n.Description)
+	description := aws.ToString(n.Description)
 	b.owned = classifyOwnership(tags, f.cluster) == ownedByCluster
 
-	switch machine := attachedInstance(n); {
-	case machine != "":
-		return f.setInstanceOwner(ctx, b, machine)
-	case strings.HasPrefix(text, "ELB ") && strings.Count(text, "/") == 2:
+	switch instance := attachedInstance(n); {
+	case instance != "":
+		return f.setInstanceOwner(ctx, b, instance)
+	case strings.HasPrefix(description, "ELB ") && strings.Count(description, "/") == 2: // such as "ELB net/NAME/ID"
 		b.Kind = "network interface"
-		return f.findBalancerOwner(ctx, b, strings.Split(text, "/")[1])
+		return f.findBalancerOwner(ctx, b, strings.Split(description, "/")[1])
 	case n.InterfaceType == ec2types.NetworkInterfaceTypeNatGateway:
 		b.Kind = "network interface"
-		return f.setNATOwner(ctx, b, text[strings.LastIndex(text, " ")+1:])
+		return f.setNATOwner(ctx, b, description[strings.LastIndex(description, " ")+1:])
 	}
 
 	return b, nil
 }
 
+// setInstanceOwner returns b with the instance with id as its owner.
 func (f Finder) setInstanceOwner(ctx context.Context, b Blocker, id string) (Blocker, error) {
 	pages, err := f.ec2.DescribeInstances(
 		ctx,
 		&ec2.DescribeInstancesInput{Filters: driver.NewFilters("instance-id", id)},
 	)
 	if err != nil {
-		return b, transport.Wrap(err, "look at %s", id)
+		return b, transport.Wrap(err, "describe %s", id)
 	}
 
 	b.Owner = "instance " + id
-	b.deleting = true // one that is not listed any more is gone
+	b.deleting = true // AWS does not list an instance that is terminated for long
 
 	for _, r := range pages.Reservations {
 		for _, i := range r.Instances {
-			m := newInstanceBlocker(i)
-			b.Owner = strings.TrimSpace("instance " + id + strings.TrimPrefix(m.Kind, "instance"))
-			if m.Owner != "" {
-				b.Owner += " of " + m.Owner
+			instance := newInstanceBlocker(i)
+			b.Owner = strings.TrimSpace("instance " + id + strings.TrimPrefix(instance.Kind, "instance"))
+			if instance.Owner != "" {
+				b.Owner += " of " + instance.Owner
 			}
 
 			b.deleting = i.State.Name == ec2types.InstanceStateNameShuttingDown ||
 				i.State.Name == ec2types.InstanceStateNameTerminated
 			tags := driver.FromEC2Tags(i.Tags)
-			// A machine that some other group keeps alive would come back.
+			// The auto scaling group of another cluster would replace its instance.
 			b.owned = classifyOwnership(tags, f.cluster) == ownedByCluster &&
 				(tags[driver.ScalingGroupTag] == "" || tags[awskind.TagCluster] == f.cluster)
 		}
@@ -216,11 +265,13 @@ func (f Finder) setInstanceOwner(ctx context.Context, b Blocker, id string) (Blo
 	return b, nil
 }
 
+// findBalancerOwner returns b with the load balancer called name as its owner.
 func (f Finder) findBalancerOwner(ctx context.Context, b Blocker, name string) (Blocker, error) {
 	out, err := f.elb.DescribeLoadBalancers(ctx, &elb.DescribeLoadBalancersInput{Names: []string{name}})
-	if err = transport.Wrap(err, "look at load balancer %s", name); plan.ErrorClassOf(err) == plan.NotFound {
+	if err = transport.Wrap(err, "describe load balancer %s", name); plan.ErrorClassOf(err) == plan.NotFound {
 		b.Owner = "load balancer " + name
 		b.deleting = true
+
 		return b, nil
 	}
 
@@ -231,6 +282,7 @@ func (f Finder) findBalancerOwner(ctx context.Context, b Blocker, name string) (
 	return f.setBalancerOwner(ctx, b, out.LoadBalancers[0])
 }
 
+// setBalancerOwner returns b with lb as its owner.
 func (f Finder) setBalancerOwner(
 	ctx context.Context,
 	b Blocker,
@@ -239,8 +291,8 @@ func (f Finder) setBalancerOwner(
 	arn := aws.ToString(lb.LoadBalancerArn)
 	tags, err := driver.DescribeELBTags(ctx, f.elb, []string{arn})
 	b.Owner = formatBalancer(lb)
-	if who := creatorFromTags(tags[arn]); who != "" {
-		b.Owner += " made by " + who
+	if creator := creatorFromTags(tags[arn]); creator != "" {
+		b.Owner += " created by " + creator
 	}
 
 	b.owned = classifyOwnership(tags[arn], f.cluster) == ownedByCluster
@@ -248,9 +300,10 @@ func (f Finder) setBalancerOwner(
 	return b, err
 }
 
+// setNATOwner returns b with the NAT gateway with id as its owner.
 func (f Finder) setNATOwner(ctx context.Context, b Blocker, id string) (Blocker, error) {
 	out, err := f.ec2.DescribeNatGateways(ctx, &ec2.DescribeNatGatewaysInput{NatGatewayIds: []string{id}})
-	if err = transport.Wrap(err, "look at %s", id); plan.ErrorClassOf(err) == plan.NotFound {
+	if err = transport.Wrap(err, "describe %s", id); plan.ErrorClassOf(err) == plan.NotFound {
 		b.deleting = true
 		return b, nil
 	}
@@ -269,23 +322,25 @@ func (f Finder) setNATOwner(ctx context.Context, b Blocker, id string) (Blocker,
 	return b, nil
 }
 
-// listVolumeUsers names the machines that a volume is attached to.
+// listVolumeUsers returns the instances that a volume is attached to.
 func (f Finder) listVolumeUsers(ctx context.Context, id string) ([]Blocker, error) {
 	out, err := f.ec2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{VolumeIds: []string{id}})
 	if err != nil {
-		return nil, transport.Wrap(err, "look at %s", id)
+		return nil, transport.Wrap(err, "describe %s", id)
 	}
 
 	var found []Blocker
 
 	for _, v := range out.Volumes {
-		for _, machine := range volumeInstances(v) {
-			b, err := f.setInstanceOwner(ctx, Blocker{}, machine)
+		for _, instance := range volumeInstances(v) {
+			b, err := f.setInstanceOwner(ctx, Blocker{}, instance)
 			if err != nil {
 				return nil, err
 			}
 
-			b.ID, b.Kind, b.Owner = machine, b.Owner, ""
+			b.ID = instance
+			b.Kind = b.Owner
+			b.Owner = ""
 			found = append(found, b)
 		}
 	}
@@ -293,14 +348,14 @@ func (f Finder) listVolumeUsers(ctx context.Context, id string) ([]Blocker, erro
 	return found, nil
 }
 
-// listTargetGroupUsers names the load balancers that send to a target group.
+// listTargetGroupUsers returns the load balancers that forward to a target group.
 func (f Finder) listTargetGroupUsers(ctx context.Context, arn string) ([]Blocker, error) {
 	out, err := f.elb.DescribeTargetGroups(
 		ctx,
 		&elb.DescribeTargetGroupsInput{TargetGroupArns: []string{arn}},
 	)
 	if err != nil {
-		return nil, transport.Wrap(err, "look at %s", arn)
+		return nil, transport.Wrap(err, "describe %s", arn)
 	}
 
 	var found []Blocker
@@ -312,11 +367,8 @@ func (f Finder) listTargetGroupUsers(ctx context.Context, arn string) ([]Blocker
 		}
 
 		for _, lb := range known {
-			b, err := f.setBalancerOwner(
-				ctx,
-				Blocker{ID: aws.ToString(lb.LoadBalancerArn), Kind: "listener"},
-				lb,
-			)
+			b := Blocker{ID: aws.ToString(lb.LoadBalancerArn), Kind: "listener"}
+			b, err := f.setBalancerOwner(ctx, b, lb)
 			if err != nil {
 				return nil, err
 			}
@@ -326,26 +378,4 @@ func (f Finder) listTargetGroupUsers(ctx context.Context, arn string) ([]Blocker
 	}
 
 	return found, nil
-}
-
-// Blocker is a thing that keeps AWS from deleting another one.
-type Blocker struct {
-	ID string `json:"id"`
-	// Kind in words, such as "network interface".
-	Kind string `json:"kind"`
-	// Owner in words, as far as AWS can tell; it may be empty.
-	Owner string `json:"owner,omitempty"`
-
-	deleting bool // it is on its way out
-	owned    bool // it is the cluster's
-}
-
-// String renders b as "eni-0: network interface of service default/web".
-func (b Blocker) String() string {
-	s := b.ID + ": " + b.Kind
-	if b.Owner != "" {
-		s += " of " + b.Owner
-	}
-
-	return s
 }

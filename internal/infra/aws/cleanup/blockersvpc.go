@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 )
 
-// listReferringGroups lists the security groups whose rules refer to group.
+// listReferringGroups returns the security groups with rules that refer to group.
 func (f Finder) listReferringGroups(ctx context.Context, group string) ([]Blocker, error) {
 	var out []Blocker
 	seen := map[string]bool{group: true}
@@ -35,17 +35,18 @@ func (f Finder) listReferringGroups(ctx context.Context, group string) ([]Blocke
 	return out, nil
 }
 
-func (f Finder) listGroups(ctx context.Context, name, value string) ([]Blocker, error) {
+// listGroups returns the security groups that a filter selects, except default groups.
+func (f Finder) listGroups(ctx context.Context, filter, value string) ([]Blocker, error) {
 	var out []Blocker
 	pages := ec2.NewDescribeSecurityGroupsPaginator(
 		f.ec2,
-		&ec2.DescribeSecurityGroupsInput{Filters: driver.NewFilters(name, value)},
+		&ec2.DescribeSecurityGroupsInput{Filters: driver.NewFilters(filter, value)},
 	)
 
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, transport.Wrap(err, "look for what is in the way")
+			return nil, transport.Wrap(err, "list the security groups that use %s", value)
 		}
 
 		for _, g := range page.SecurityGroups {
@@ -60,17 +61,23 @@ func (f Finder) listGroups(ctx context.Context, name, value string) ([]Blocker, 
 	return out, nil
 }
 
-// listVPCContents lists what keeps a VPC: nearly everything that lies in it.
+// listVPCContents returns the resources in a VPC that prevent its deletion, which are nearly all of them.
 func (f Finder) listVPCContents(ctx context.Context, vpc string) ([]Blocker, error) {
-	out, err := f.listInterfaces(ctx, "vpc-id", vpc, false)
+	out, err := f.findInterfaces(ctx, "vpc-id", vpc)
 	if err != nil {
 		return nil, err
 	}
 
-	for _, look := range []func(context.Context, string) ([]Blocker, error){
-		func(ctx context.Context, id string) ([]Blocker, error) { return f.listGroups(ctx, "vpc-id", id) }, f.listSubnets, f.listRouteTables, f.listInternetGateways, f.listEndpoints,
-	} {
-		more, err := look(ctx, vpc)
+	lists := []func(context.Context, string) ([]Blocker, error){
+		f.listVPCGroups,
+		f.listSubnets,
+		f.listRouteTables,
+		f.listInternetGateways,
+		f.listEndpoints,
+	}
+
+	for _, list := range lists {
+		more, err := list(ctx, vpc)
 		if err != nil {
 			return nil, err
 		}
@@ -81,9 +88,14 @@ func (f Finder) listVPCContents(ctx context.Context, vpc string) ([]Blocker, err
 	return out, nil
 }
 
-// newTaggedBlocker makes a blocker of what its tags say.
+func (f Finder) listVPCGroups(ctx context.Context, vpc string) ([]Blocker, error) {
+	return f.listGroups(ctx, "vpc-id", vpc)
+}
+
+// newTaggedBlocker returns a resource with the owner in its tags.
 func (f Finder) newTaggedBlocker(id *string, kind string, tags []ec2types.Tag) Blocker {
 	t := driver.FromEC2Tags(tags)
+
 	return Blocker{
 		ID:    aws.ToString(id),
 		Kind:  kind + formatNameTag(t),
@@ -95,7 +107,7 @@ func (f Finder) newTaggedBlocker(id *string, kind string, tags []ec2types.Tag) B
 func (f Finder) listSubnets(ctx context.Context, vpc string) ([]Blocker, error) {
 	page, err := f.ec2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{Filters: driver.NewFilters("vpc-id", vpc)})
 	if err != nil {
-		return nil, transport.Wrap(err, "look for subnets in the way")
+		return nil, transport.Wrap(err, "list the subnets of %s", vpc)
 	}
 
 	var out []Blocker
@@ -106,13 +118,14 @@ func (f Finder) listSubnets(ctx context.Context, vpc string) ([]Blocker, error) 
 	return out, nil
 }
 
+// listRouteTables returns the route tables of a VPC except its main one, which is deleted with the VPC.
 func (f Finder) listRouteTables(ctx context.Context, vpc string) ([]Blocker, error) {
 	page, err := f.ec2.DescribeRouteTables(
 		ctx,
 		&ec2.DescribeRouteTablesInput{Filters: driver.NewFilters("vpc-id", vpc)},
 	)
 	if err != nil {
-		return nil, transport.Wrap(err, "look for route tables in the way")
+		return nil, transport.Wrap(err, "list the route tables of %s", vpc)
 	}
 
 	var out []Blocker
@@ -137,7 +150,7 @@ func (f Finder) listInternetGateways(ctx context.Context, vpc string) ([]Blocker
 		&ec2.DescribeInternetGatewaysInput{Filters: driver.NewFilters("attachment.vpc-id", vpc)},
 	)
 	if err != nil {
-		return nil, transport.Wrap(err, "look for internet gateways in the way")
+		return nil, transport.Wrap(err, "list the internet gateways of %s", vpc)
 	}
 
 	var out []Blocker
@@ -154,7 +167,7 @@ func (f Finder) listEndpoints(ctx context.Context, vpc string) ([]Blocker, error
 		&ec2.DescribeVpcEndpointsInput{Filters: driver.NewFilters("vpc-id", vpc)},
 	)
 	if err != nil {
-		return nil, transport.Wrap(err, "look for VPC endpoints in the way")
+		return nil, transport.Wrap(err, "list the VPC endpoints of %s", vpc)
 	}
 
 	var out []Blocker

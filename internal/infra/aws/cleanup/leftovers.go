@@ -19,18 +19,21 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-// Leftovers is what lies about where a cluster was, beside what we made.
+// Leftovers are the resources that the deletion of a cluster has to deal with besides those that slipway created.
 type Leftovers struct {
-	// Resources were made by programs in the cluster, such as its cloud controllers. They go with it.
+	// Resources were created by programs in the cluster, such as its cloud controllers. They are deleted with it.
 	Resources []plan.ActualResource
-	// Data are volumes of claims and their snapshots: they hold what cannot be made again.
+	// Data are the volumes of PersistentVolumeClaims and their snapshots. Their content cannot be restored after a
+	// deletion.
 	Data []plan.ActualResource
-	// Blockers lie in the cluster's own VPC, and are nobody's that we know. AWS will not delete the VPC before they are gone.
+	// Blockers are resources in the cluster's own VPC with an unknown owner. AWS refuses to delete the VPC before they
+	// are deleted.
 	Blockers []Blocker
 }
 
-// FindLeftovers looks for what programs in the cluster left over, and for what is in the way; own is what [Cloud.Read] found.
-// What lies in a VPC counts only if that is the cluster's VPC: a cluster of EKS may bear the same name. It changes nothing.
+// FindLeftovers finds the leftovers of the cluster and the blockers of its deletion. own is what [driver.Cloud.Read]
+// returned. Resources in a VPC count only if the cluster is in that VPC, because an EKS cluster may have the same name.
+// It changes nothing.
 func (f Finder) FindLeftovers(ctx context.Context, own []plan.ActualResource) (Leftovers, error) {
 	s := newLeftoverSurvey(f, own)
 	var wg sync.WaitGroup
@@ -54,19 +57,23 @@ func (f Finder) FindLeftovers(ctx context.Context, own []plan.ActualResource) (L
 	return s.result, nil
 }
 
-// leftoverSurvey is one look at what remains.
+// leftoverSurvey is one search for leftovers.
 type leftoverSurvey struct {
-	finder        Finder
-	ownIDs        map[string]bool // identities
-	scalingGroups []string        // the auto scaling groups: their machines run what makes leftovers, so they go first
-	vpcs          map[string]bool // where the cluster lies; true: the VPC is its own
+	finder Finder
+	ownIDs map[string]bool // ids of the cluster's own resources
+	// scalingGroups are the cluster's auto scaling groups. They are deleted before leftovers, because the programs that
+	// create leftovers run on their instances.
+	scalingGroups []string
+	// vpcs are the VPCs that the cluster is in; true if it owns the VPC.
+	vpcs map[string]bool
 
 	mu            sync.Mutex
 	result        Leftovers
 	interfaces    []ec2types.NetworkInterface
-	balancerNames map[string]bool // names of load balancers that were looked at
+	balancerNames map[string]bool // names of the load balancers in vpcs
 }
 
+// newLeftoverSurvey returns a survey of the VPCs that the resources own are in.
 func newLeftoverSurvey(f Finder, own []plan.ActualResource) *leftoverSurvey {
 	s := &leftoverSurvey{
 		finder:        f,
@@ -92,14 +99,14 @@ func newLeftoverSurvey(f Finder, own []plan.ActualResource) *leftoverSurvey {
 	return s
 }
 
-// addVPC notes a VPC that the cluster lies in, which may be its own.
+// addVPC adds a VPC that the cluster is in, unless it is known as the cluster's own.
 func (s *leftoverSurvey) addVPC(vpc string) {
 	if !s.vpcs[vpc] {
 		s.vpcs[vpc] = false
 	}
 }
 
-// addLeftover adds a thing that goes with the cluster.
+// addLeftover adds a resource that is deleted with the cluster.
 func (s *leftoverSurvey) addLeftover(id, name string, tags awskind.Tags, r graph.Resource, usedBy ...string) {
 	a := plan.ActualResource{
 		Addr:     graph.Address(r.Kind(), "leftover:"+name),
@@ -114,15 +121,16 @@ func (s *leftoverSurvey) addLeftover(id, name string, tags awskind.Tags, r graph
 	s.result.Resources = append(s.result.Resources, a)
 }
 
+// describeCreator returns what created a leftover; if its tags do not tell, the cluster.
 func (s *leftoverSurvey) describeCreator(tags awskind.Tags) string {
-	if who := creatorFromTags(tags); who != "" {
-		return who
+	if creator := creatorFromTags(tags); creator != "" {
+		return creator
 	}
 
 	return "cluster " + s.finder.cluster
 }
 
-// addBlocker notes a thing that is in the way, if it lies in a VPC that is to go.
+// addBlocker adds a blocker, if it is in a VPC that is deleted with the cluster.
 func (s *leftoverSurvey) addBlocker(vpc string, b Blocker) {
 	if !s.vpcs[vpc] {
 		return
@@ -133,7 +141,7 @@ func (s *leftoverSurvey) addBlocker(vpc string, b Blocker) {
 	s.result.Blockers = append(s.result.Blockers, b)
 }
 
-// classifyInterfaces sorts out the interfaces once all else is known, and puts everything into an order of its own.
+// classifyInterfaces classifies the network interfaces, which needs all other results, and sorts the results by id.
 func (s *leftoverSurvey) classifyInterfaces() {
 	for _, n := range s.interfaces {
 		s.classifyInterface(n)
@@ -145,11 +153,13 @@ func (s *leftoverSurvey) classifyInterfaces() {
 	slices.SortFunc(s.result.Blockers, func(a, b Blocker) int { return strings.Compare(a.ID, b.ID) })
 }
 
-// surveyData finds the volumes and snapshots that the EBS driver made for claims. They lie in no VPC: their tags alone count.
+// surveyData finds the volumes and snapshots that the EBS driver created for PersistentVolumeClaims. They are in no VPC, so
+// only their tags count.
 func (s *leftoverSurvey) surveyData(ctx context.Context) error {
 	seen := map[string]bool{}
 	for _, f := range [][]ec2types.Filter{
-		driver.NewFilters("tag:"+clusterTagPrefix+s.finder.cluster, "owned"), driver.NewFilters("tag:"+tagLegacyCluster, s.finder.cluster),
+		driver.NewFilters("tag:"+clusterTagPrefix+s.finder.cluster, "owned"),
+		driver.NewFilters("tag:"+tagLegacyCluster, s.finder.cluster),
 	} {
 		if err := s.surveyVolumes(ctx, f, seen); err != nil {
 			return err
@@ -163,18 +173,19 @@ func (s *leftoverSurvey) surveyData(ctx context.Context) error {
 	return nil
 }
 
+// surveyVolumes adds the volumes that f selects and seen lacks.
 func (s *leftoverSurvey) surveyVolumes(ctx context.Context, f []ec2types.Filter, seen map[string]bool) error {
 	pages := ec2.NewDescribeVolumesPaginator(s.finder.ec2, &ec2.DescribeVolumesInput{Filters: f})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return transport.Wrap(err, "list the volumes of claims")
+			return transport.Wrap(err, "list the volumes of PersistentVolumeClaims")
 		}
 
 		for _, v := range page.Volumes {
 			r := driver.FromVolume(v)
 			id := aws.ToString(v.VolumeId)
-			// A machine's root volume bears our tag, and goes with the machine.
+			// The root volume of an instance has slipway's tag, and is deleted with the instance.
 			if seen[id] || s.ownIDs[id] || r.Tags[awskind.TagCluster] != "" ||
 				classifyOwnership(r.Tags, s.finder.cluster) != ownedByCluster ||
 				isDeletedWithInstance(v) {
@@ -189,7 +200,7 @@ func (s *leftoverSurvey) surveyVolumes(ctx context.Context, f []ec2types.Filter,
 	return nil
 }
 
-// isDeletedWithInstance says whether a volume goes by itself: it is going, or ends with its machine.
+// isDeletedWithInstance reports whether a volume is being deleted, or will be deleted with its instance.
 func isDeletedWithInstance(v ec2types.Volume) bool {
 	return v.State == ec2types.VolumeStateDeleting || v.State == ec2types.VolumeStateDeleted ||
 		slices.ContainsFunc(
@@ -198,6 +209,7 @@ func isDeletedWithInstance(v ec2types.Volume) bool {
 		)
 }
 
+// volumeInstances returns the ids of the instances that a volume is attached to.
 func volumeInstances(v ec2types.Volume) []string {
 	var out []string
 	for _, a := range v.Attachments {
@@ -207,6 +219,7 @@ func volumeInstances(v ec2types.Volume) []string {
 	return out
 }
 
+// surveySnapshots adds the snapshots that f selects and seen lacks.
 func (s *leftoverSurvey) surveySnapshots(
 	ctx context.Context,
 	f []ec2types.Filter,
@@ -220,7 +233,7 @@ func (s *leftoverSurvey) surveySnapshots(
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return transport.Wrap(err, "list the snapshots of claims")
+			return transport.Wrap(err, "list the snapshots of PersistentVolumeClaims")
 		}
 
 		for _, v := range page.Snapshots {
@@ -236,7 +249,8 @@ func (s *leftoverSurvey) surveySnapshots(
 	return nil
 }
 
-func (s *leftoverSurvey) addData(id string, r graph.Resource, users []string) {
+// addData adds a volume or a snapshot that instances use.
+func (s *leftoverSurvey) addData(id string, r graph.Resource, instances []string) {
 	tags := awskind.Tags{}
 	switch x := r.(type) {
 	case awskind.Volume:
@@ -252,11 +266,12 @@ func (s *leftoverSurvey) addData(id string, r graph.Resource, users []string) {
 		ID:       id,
 		Resource: r,
 		Owner:    s.describeCreator(tags),
-		UsedBy:   append(users, s.scalingGroups...),
+		UsedBy:   append(instances, s.scalingGroups...),
 	})
 }
 
-// SplitDataKeys returns own without the keys that kept data is encrypted with, and their aliases: without its key it is lost too.
+// SplitDataKeys splits own: spared are the KMS keys that encrypt the kept volumes and snapshots, and the aliases of these keys;
+// rest is all else. Data cannot be decrypted after the deletion of their key.
 func SplitDataKeys(own, kept []plan.ActualResource) (rest, spared []plan.ActualResource) {
 	needed := listDataKeyARNs(kept)
 	ids := map[string]bool{}
@@ -279,7 +294,7 @@ func SplitDataKeys(own, kept []plan.ActualResource) (rest, spared []plan.ActualR
 	return rest, spared
 }
 
-// listDataKeyARNs are the ARNs of the keys that data is encrypted with.
+// listDataKeyARNs returns the ARNs of the keys that encrypt data.
 func listDataKeyARNs(data []plan.ActualResource) map[string]bool {
 	out := map[string]bool{}
 	for _, a := range data {

@@ -17,21 +17,22 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-// surveyNetwork looks at the instances, security groups and interfaces in the cluster's VPCs.
+// surveyNetwork finds the instances, security groups and network interfaces in the cluster's VPCs.
 func (s *leftoverSurvey) surveyNetwork(ctx context.Context) error {
 	vpcs := driver.NewFilters("vpc-id", slices.Sorted(maps.Keys(s.vpcs))...)
+	states := driver.NewFilters("instance-state-name", "pending", "running", "stopping", "stopped")
 	instances := ec2.NewDescribeInstancesPaginator(
 		s.finder.ec2,
-		&ec2.DescribeInstancesInput{Filters: append(vpcs, driver.NewFilters(
-			"instance-state-name", "pending", "running", "stopping", "stopped")...)},
+		&ec2.DescribeInstancesInput{Filters: slices.Concat(vpcs, states)},
 	)
 
 	for instances.HasMorePages() {
 		page, err := instances.NextPage(ctx)
 		if err != nil {
-			return transport.Wrap(err, "list the machines in the cluster's network")
+			return transport.Wrap(err, "list the instances in the cluster's VPC")
 		}
 
 		for _, r := range page.Reservations {
@@ -41,15 +42,15 @@ func (s *leftoverSurvey) surveyNetwork(ctx context.Context) error {
 		}
 	}
 
-	faces := ec2.NewDescribeNetworkInterfacesPaginator(
+	interfaces := ec2.NewDescribeNetworkInterfacesPaginator(
 		s.finder.ec2,
 		&ec2.DescribeNetworkInterfacesInput{Filters: vpcs},
 	)
 
-	for faces.HasMorePages() {
-		page, err := faces.NextPage(ctx)
+	for interfaces.HasMorePages() {
+		page, err := interfaces.NextPage(ctx)
 		if err != nil {
-			return transport.Wrap(err, "list the network interfaces in the cluster's network")
+			return transport.Wrap(err, "list the network interfaces in the cluster's VPC")
 		}
 
 		s.interfaces = append(s.interfaces, page.NetworkInterfaces...)
@@ -58,7 +59,8 @@ func (s *leftoverSurvey) surveyNetwork(ctx context.Context) error {
 	return s.surveySecurityGroups(ctx, vpcs)
 }
 
-// classifyInstance sorts out one machine. Those of the cluster's own groups go with their group.
+// classifyInstance adds an instance as a leftover or as a blocker. Instances of the cluster's auto scaling groups are deleted
+// with their group.
 func (s *leftoverSurvey) classifyInstance(i ec2types.Instance) {
 	tags := driver.FromEC2Tags(i.Tags)
 	id := aws.ToString(i.InstanceId)
@@ -82,7 +84,7 @@ func (s *leftoverSurvey) classifyInstance(i ec2types.Instance) {
 	}
 }
 
-// newInstanceBlocker describes a machine that is in the way.
+// newInstanceBlocker returns an instance as a blocker.
 func newInstanceBlocker(i ec2types.Instance) Blocker {
 	tags := driver.FromEC2Tags(i.Tags)
 	b := Blocker{
@@ -97,11 +99,11 @@ func newInstanceBlocker(i ec2types.Instance) Blocker {
 	return b
 }
 
-// surveySecurityGroups finds the groups that controllers made, and of their rules those that refer to a group: until they are
-// gone two such groups keep each other.
+// surveySecurityGroups finds the security groups that controllers created, and those of their rules that refer to another
+// group. Two groups that refer to each other can be deleted only after these rules.
 func (s *leftoverSurvey) surveySecurityGroups(ctx context.Context, vpcs []ec2types.Filter) error {
 	var ids []string
-	owner := map[string]awskind.Tags{}
+	tagsByID := map[string]awskind.Tags{}
 	pages := ec2.NewDescribeSecurityGroupsPaginator(
 		s.finder.ec2,
 		&ec2.DescribeSecurityGroupsInput{Filters: vpcs},
@@ -110,7 +112,7 @@ func (s *leftoverSurvey) surveySecurityGroups(ctx context.Context, vpcs []ec2typ
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return transport.Wrap(err, "list the security groups in the cluster's network")
+			return transport.Wrap(err, "list the security groups in the cluster's VPC")
 		}
 
 		for _, g := range page.SecurityGroups {
@@ -129,7 +131,7 @@ func (s *leftoverSurvey) surveySecurityGroups(ctx context.Context, vpcs []ec2typ
 				})
 
 				ids = append(ids, id)
-				owner[id] = tags
+				tagsByID[id] = tags
 
 			default:
 				s.addBlocker(aws.ToString(g.VpcId), newGroupBlocker(g))
@@ -138,21 +140,10 @@ func (s *leftoverSurvey) surveySecurityGroups(ctx context.Context, vpcs []ec2typ
 	}
 
 	rules, err := driver.ReadRules(ctx, s.finder.ec2, ids)
-
 	for _, r := range rules {
-		group := graph.Ref[awskind.SecurityGroup]{}
-		peer := graph.Ref[awskind.SecurityGroup]{}
-		switch x := r.Resource.(type) {
-		case awskind.SecurityGroupIngress:
-			group = x.Group
-			peer = x.Source
-		case awskind.SecurityGroupEgress:
-			group = x.Group
-			peer = x.Destination
-		}
-
-		if peer.Literal() != "" {
-			r.Owner = s.describeCreator(owner[group.Literal()])
+		group, peer := ruleGroups(r)
+		if peer != "" {
+			r.Owner = s.describeCreator(tagsByID[group])
 			s.mu.Lock()
 			s.result.Resources = append(s.result.Resources, r)
 			s.mu.Unlock()
@@ -162,6 +153,19 @@ func (s *leftoverSurvey) surveySecurityGroups(ctx context.Context, vpcs []ec2typ
 	return err
 }
 
+// ruleGroups returns the id of the security group of a rule, and of the group that it refers to, if any.
+func ruleGroups(rule plan.ActualResource) (group, peer string) {
+	switch r := rule.Resource.(type) {
+	case awskind.SecurityGroupIngress:
+		return r.Group.Literal(), r.Source.Literal()
+	case awskind.SecurityGroupEgress:
+		return r.Group.Literal(), r.Destination.Literal()
+	}
+
+	return "", ""
+}
+
+// newGroupBlocker returns a security group as a blocker.
 func newGroupBlocker(g ec2types.SecurityGroup) Blocker {
 	tags := driver.FromEC2Tags(g.Tags)
 	b := Blocker{
@@ -176,26 +180,25 @@ func newGroupBlocker(g ec2types.SecurityGroup) Blocker {
 	return b
 }
 
-// classifyInterface sorts out one interface. One of a machine, of a gateway or of a load balancer goes with it or is named with it.
+// classifyInterface adds a network interface as a leftover or as a blocker. It skips those of instances, gateways and load
+// balancers: they are deleted with these, or these are blockers.
 func (s *leftoverSurvey) classifyInterface(n ec2types.NetworkInterface) {
 	tags := driver.FromEC2Tags(n.TagSet)
 	id := aws.ToString(n.NetworkInterfaceId)
-	text := aws.ToString(n.Description)
+	description := aws.ToString(n.Description)
 	if attachedInstance(n) != "" {
 		return
 	}
 
-	if slices.ContainsFunc(
-		strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == '/' }),
-		s.isKnown,
-	) {
+	words := strings.FieldsFunc(description, func(r rune) bool { return r == ' ' || r == '/' })
+	if slices.ContainsFunc(words, s.isKnown) {
 		return
 	}
 
-	free := n.Status == ec2types.NetworkInterfaceStatusAvailable
-	who := classifyOwnership(tags, s.finder.cluster)
-	cni := strings.HasPrefix(text, "aws-K8S-i-") && who != ownedByOther && s.vpcs[aws.ToString(n.VpcId)]
-	if !free || who != ownedByCluster && !cni {
+	detached := n.Status == ec2types.NetworkInterfaceStatusAvailable
+	owner := classifyOwnership(tags, s.finder.cluster)
+	cni := strings.HasPrefix(description, "aws-K8S-i-") && owner != ownedByOther && s.vpcs[aws.ToString(n.VpcId)]
+	if !detached || owner != ownedByCluster && !cni {
 		s.addBlocker(aws.ToString(n.VpcId), newInterfaceBlocker(n))
 		return
 	}
@@ -216,10 +219,10 @@ func (s *leftoverSurvey) classifyInterface(n ec2types.NetworkInterface) {
 	s.addLeftover(id, id, tags, r)
 }
 
-// isKnown says that a word is the id of a thing of the cluster, or the name of a load balancer that was looked at.
+// isKnown reports whether a word is the id of one of the cluster's resources, or the name of a load balancer in its VPCs.
 func (s *leftoverSurvey) isKnown(word string) bool { return s.ownIDs[word] || s.balancerNames[word] }
 
-// surveyBalancers looks at the load balancers and target groups in the cluster's VPCs.
+// surveyBalancers finds the load balancers and target groups in the cluster's VPCs.
 func (s *leftoverSurvey) surveyBalancers(ctx context.Context) error {
 	lbs, err := driver.ListBalancers(ctx, s.finder.elb)
 	if err != nil {
@@ -231,15 +234,8 @@ func (s *leftoverSurvey) surveyBalancers(ctx context.Context) error {
 		return err
 	}
 
-	lbs = slices.DeleteFunc(
-		lbs,
-		func(l elbtypes.LoadBalancer) bool { _, in := s.vpcs[aws.ToString(l.VpcId)]; return !in },
-	)
-
-	tgs = slices.DeleteFunc(
-		tgs,
-		func(g elbtypes.TargetGroup) bool { _, in := s.vpcs[aws.ToString(g.VpcId)]; return !in },
-	)
+	lbs = slices.DeleteFunc(lbs, func(l elbtypes.LoadBalancer) bool { return !s.hasVPC(l.VpcId) })
+	tgs = slices.DeleteFunc(tgs, func(g elbtypes.TargetGroup) bool { return !s.hasVPC(g.VpcId) })
 
 	var arns []string
 	for _, l := range lbs {
@@ -260,25 +256,36 @@ func (s *leftoverSurvey) surveyBalancers(ctx context.Context) error {
 	}
 
 	for _, g := range tgs {
-		arn := aws.ToString(g.TargetGroupArn)
-		// A target group that nobody claims is no obstacle: it lies in a VPC by name only.
-		if t := tags[arn]; !s.ownIDs[arn] && classifyOwnership(t, s.finder.cluster) == ownedByCluster {
-			s.addLeftover(
-				arn,
-				aws.ToString(g.TargetGroupName),
-				t,
-				awskind.TargetGroup{
-					Name: aws.ToString(g.TargetGroupName),
-					VPC:  graph.UnmanagedRef[awskind.VPC](aws.ToString(g.VpcId)),
-					Tags: t,
-				},
-				g.LoadBalancerArns...)
-		}
+		s.classifyTargetGroup(g, tags[aws.ToString(g.TargetGroupArn)])
 	}
 
 	return nil
 }
 
+// hasVPC reports whether the cluster is in a VPC.
+func (s *leftoverSurvey) hasVPC(id *string) bool {
+	_, ok := s.vpcs[aws.ToString(id)]
+
+	return ok
+}
+
+// classifyTargetGroup adds a target group as a leftover, if the cluster created it. A target group does not prevent the
+// deletion of its VPC, so it is never a blocker.
+func (s *leftoverSurvey) classifyTargetGroup(g elbtypes.TargetGroup, tags awskind.Tags) {
+	arn := aws.ToString(g.TargetGroupArn)
+	if s.ownIDs[arn] || classifyOwnership(tags, s.finder.cluster) != ownedByCluster {
+		return
+	}
+
+	r := awskind.TargetGroup{
+		Name: aws.ToString(g.TargetGroupName),
+		VPC:  graph.UnmanagedRef[awskind.VPC](aws.ToString(g.VpcId)),
+		Tags: tags,
+	}
+	s.addLeftover(arn, r.Name, tags, r, g.LoadBalancerArns...)
+}
+
+// classifyBalancer adds a load balancer as a leftover or as a blocker.
 func (s *leftoverSurvey) classifyBalancer(l elbtypes.LoadBalancer, tags awskind.Tags) {
 	arn := aws.ToString(l.LoadBalancerArn)
 	name := aws.ToString(l.LoadBalancerName)
@@ -314,12 +321,16 @@ func (s *leftoverSurvey) classifyBalancer(l elbtypes.LoadBalancer, tags awskind.
 	}
 }
 
-// formatBalancer is what people call a load balancer: NLB k8s-default-web.
+// formatBalancer returns a load balancer in words, such as "NLB k8s-default-web".
 func formatBalancer(l elbtypes.LoadBalancer) string {
-	kind := map[elbtypes.LoadBalancerTypeEnum]string{elbtypes.LoadBalancerTypeEnumNetwork: "NLB", elbtypes.LoadBalancerTypeEnumApplication: "ALB"}[l.Type]
-	if kind == "" {
-		kind = string(l.Type) + " load balancer"
+	name := aws.ToString(l.LoadBalancerName)
+	if l.Type == elbtypes.LoadBalancerTypeEnumNetwork {
+		return "NLB " + name
 	}
 
-	return kind + " " + aws.ToString(l.LoadBalancerName)
+	if l.Type == elbtypes.LoadBalancerTypeEnumApplication {
+		return "ALB " + name
+	}
+
+	return string(l.Type) + " load balancer " + name
 }

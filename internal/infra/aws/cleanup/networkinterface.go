@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/aws/driver"
 )
 
-// attachedInstance is the instance that an interface is attached to; else "".
+// attachedInstance returns the id of the instance that an interface is attached to; empty if it is not.
 func attachedInstance(n ec2types.NetworkInterface) string {
 	if n.Attachment == nil {
 		return ""
@@ -20,7 +20,7 @@ func attachedInstance(n ec2types.NetworkInterface) string {
 	return aws.ToString(n.Attachment.InstanceId)
 }
 
-// newInterfaceBlocker describes an interface by what it says itself.
+// newInterfaceBlocker returns a network interface with the owner in its tags or its description.
 func newInterfaceBlocker(n ec2types.NetworkInterface) Blocker {
 	tags := driver.FromEC2Tags(n.TagSet)
 	b := Blocker{
@@ -29,16 +29,16 @@ func newInterfaceBlocker(n ec2types.NetworkInterface) Blocker {
 		Owner: creatorFromTags(tags),
 	}
 
-	text := aws.ToString(n.Description)
+	description := aws.ToString(n.Description)
 
 	switch {
 	case b.Owner != "":
 	case attachedInstance(n) != "":
 		b.Owner = attachedInstance(n)
-	case strings.HasPrefix(text, "ELB ") && !strings.Contains(text, "/"):
-		b.Owner = "classic load balancer " + text[len("ELB "):]
-	case text != "":
-		b.Kind += " (" + text + ")"
+	case strings.HasPrefix(description, "ELB ") && !strings.Contains(description, "/"):
+		b.Owner = "classic load balancer " + description[len("ELB "):]
+	case description != "":
+		b.Kind += " (" + description + ")"
 	case aws.ToBool(n.RequesterManaged):
 		b.Owner = "AWS service " + aws.ToString(n.RequesterId)
 	}

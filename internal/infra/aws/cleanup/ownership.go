@@ -9,21 +9,27 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 )
 
-// The tags by which programs in a cluster, and we, say whose a thing is.
+// Tags with which programs in a cluster mark the resources that they create.
 const (
-	clusterTagPrefix = "kubernetes.io/cluster/" // the cloud controller manager, the EBS driver, Karpenter: owned or shared
-	tagLegacyCluster = "KubernetesCluster"      // the cloud controller manager and the EBS driver, as in the years before
-	tagBalancerV2    = "elbv2.k8s.aws/cluster"  // the AWS load balancer controller, since version 2
-	tagBalancerV1    = "ingress.k8s.aws/cluster"
-	tagCNI           = "cluster.k8s.amazonaws.com/name" // the VPC CNI
+	// clusterTagPrefix precedes the name of the cluster; the value is "owned" or "shared". The cloud controller manager,
+	// the EBS driver and Karpenter set it.
+	clusterTagPrefix = "kubernetes.io/cluster/"
+	// tagLegacyCluster is set by old versions of the cloud controller manager and of the EBS driver.
+	tagLegacyCluster = "KubernetesCluster"
+	// tagBalancerV2 is set by the AWS load balancer controller since version 2.
+	tagBalancerV2 = "elbv2.k8s.aws/cluster"
+	// tagBalancerV1 is set by version 1 of the AWS load balancer controller.
+	tagBalancerV1 = "ingress.k8s.aws/cluster"
+	// tagCNI is set by the VPC CNI.
+	tagCNI = "cluster.k8s.amazonaws.com/name"
 )
 
-// namingTags are the tags whose value is a cluster's name. EKS's own say that a thing is of an EKS cluster, which may
-// bear the name of one of ours.
+// namingTags returns the keys of the tags whose value is the name of a cluster.
 func namingTags() []string {
 	return []string{awskind.TagCluster, tagLegacyCluster, tagBalancerV2, tagBalancerV1, tagCNI}
 }
 
+// eksTags returns the keys of the tags that EKS sets. Its clusters may have the name of one of slipway's.
 func eksTags() []string {
 	return []string{
 		"eks:cluster-name",
@@ -33,26 +39,27 @@ func eksTags() []string {
 	}
 }
 
-// ownership says whose a thing is, from its tags alone.
+// ownership is to whom the tags of a resource assign it. A greater value overrides a smaller one.
 type ownership int
 
 const (
-	ownedByNone    ownership = iota // no tag says
-	ownedByCluster                  // some tag says our cluster, and none another one
-	ownedByOther                    // a tag says another cluster, or that the thing is shared
+	ownedByNone    ownership = iota // no tag names a cluster
+	ownedByCluster                  // a tag names the cluster, and none names another one
+	ownedByOther                    // a tag names another cluster, or the resource is shared
 )
 
-// classifyOwnership is strict: whole names are compared, never beginnings, and a thing that two clusters claim is not ours.
+// classifyOwnership returns the owner of a resource. It is strict: names of clusters are compared as a whole, and a resource
+// with the tags of two clusters belongs to neither.
 func classifyOwnership(tags awskind.Tags, cluster string) ownership {
-	is := ownedByNone
+	owner := ownedByNone
 	for k, v := range tags {
-		is = max(is, classifyOwnerTag(k, v, cluster))
+		owner = max(owner, classifyOwnerTag(k, v, cluster))
 	}
 
-	return is
+	return owner
 }
 
-// classifyOwnerTag says whose a thing is that has one tag. What says more is the greater claim.
+// classifyOwnerTag returns the owner that one tag names.
 func classifyOwnerTag(key, value, cluster string) ownership {
 	if slices.Contains(eksTags(), key) {
 		return ownedByOther
@@ -66,12 +73,15 @@ func classifyOwnerTag(key, value, cluster string) ownership {
 		return ownedByCluster
 	}
 
-	return ownedByOther // of another cluster: "owned", or empty as old versions wrote it; or ours, but shared
+	// Another cluster owns it, with the value "owned", or with an empty one as set by old versions; or this cluster shares
+	// it.
+	return ownedByOther
 }
 
-// creatorFromTags says who made a thing, as its tags tell: the object in Kubernetes where they name one.
+// creatorFromTags returns what created a resource according to its tags, such as "service default/web"; empty if they do not
+// tell.
 func creatorFromTags(tags awskind.Tags) string {
-	for _, t := range []struct{ key, what string }{
+	for _, t := range []struct{ key, kind string }{
 		{"service.k8s.aws/stack", "service"},
 		{"kubernetes.io/service-name", "service"},
 		{"ingress.k8s.aws/stack", "ingress"},
@@ -83,7 +93,7 @@ func creatorFromTags(tags awskind.Tags) string {
 		{"slipway.dev/group", "instance group"},
 	} {
 		if v := tags[t.key]; v != "" {
-			return t.what + " " + v
+			return t.kind + " " + v
 		}
 	}
 
@@ -103,7 +113,7 @@ func creatorFromTags(tags awskind.Tags) string {
 	return ""
 }
 
-// formatNameTag is a thing's Name tag in words; empty without one.
+// formatNameTag returns the Name tag of a resource as a suffix, such as " named web"; empty without one.
 func formatNameTag(tags awskind.Tags) string {
 	if v := tags["Name"]; v != "" {
 		return " named " + v

@@ -13,19 +13,22 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 )
 
-// Identity is whose account we are in.
+// Identity is the caller that credentials belong to.
 type Identity struct {
-	Account, Partition string
-	// ARN of the caller.
+	// Account is the id of the AWS account, of 12 digits.
+	Account string
+	// Partition is the AWS partition, such as aws or aws-cn.
+	Partition string
+	// ARN is the ARN of the user, of the assumed role or of the root of the account.
 	ARN string
 }
 
-// GetCallerIdentity asks AWS whose credentials cfg has.
+// GetCallerIdentity returns the caller whose credentials cfg has.
 func GetCallerIdentity(ctx context.Context, cfg aws.Config) (Identity, error) {
 	api := sts.NewFromConfig(cfg)
 	out, err := api.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	if err != nil {
-		return Identity{}, transport.Wrap(err, "ask AWS who we are")
+		return Identity{}, transport.Wrap(err, "get the caller identity")
 	}
 
 	arn, err := awsarn.Parse(aws.ToString(out.Arn))

@@ -13,14 +13,15 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
-// Image is a machine image.
+// Image is a machine image (AMI).
 type Image struct {
+	// ID is its id, such as ami-0123456789abcdef0.
 	ID string
-	// RootDevice such as /dev/xvda.
+	// RootDevice is the device name of its root volume, such as /dev/xvda.
 	RootDevice string
-	// Arch as Go and Kubernetes spell it: amd64 or arm64.
+	// Arch is amd64 or arm64.
 	Arch string
-	// Name that its owner gave it.
+	// Name is the name that its owner gave it.
 	Name string
 }
 
@@ -36,22 +37,28 @@ type parameterAPI interface {
 	) (*ssm.GetParameterOutput, error)
 }
 
-// ssmPrefix marks an image that a parameter names, such as ssm:/aws/service/debian/release/12/latest/amd64.
+// ssmPrefix precedes the name of an SSM parameter that contains the id of an image, such as
+// ssm:/aws/service/debian/release/12/latest/amd64.
 const ssmPrefix = "ssm:"
 
-// ImageRequest is an image as a manifest names it: ssm:/PARAMETER, OWNER/NAME or ami-ID; and the architecture of its machines.
-type ImageRequest struct{ Name, Arch string }
+// ImageRequest is an image to find.
+type ImageRequest struct {
+	// Name is the image as a manifest names it: ssm:/PARAMETER, OWNER/NAME or ami-ID. NAME may contain * and ?.
+	Name string
+	// Arch is the architecture of its instances: amd64 or arm64.
+	Arch string
+}
 
-// ResolveImages finds what manifests name. One call a parameter and an owner's name, and one for all images. What cannot be
-// found or booted is a finding at the path that want gives for it, and what its owner has deprecated before now is a
-// warning; want is image by path.
+// ResolveImages finds the images of want, which has the path of each in its manifest as key. It makes one call for each
+// parameter and each OWNER/NAME, and one for all images. An image that does not exist or cannot be booted is a finding
+// of severity error at its path. An image that was deprecated before now is a warning.
 func ResolveImages(
 	ctx context.Context,
 	cfg aws.Config,
 	want map[string]ImageRequest,
 	now time.Time,
 ) (map[string]Image, diag.Findings, error) {
-	e := ec2.NewFromConfig(cfg)
-	p := ssm.NewFromConfig(cfg)
-	return resolveImages(ctx, imageSource{images: e, parameters: p, now: now}, want)
+	source := imageSource{images: ec2.NewFromConfig(cfg), parameters: ssm.NewFromConfig(cfg), now: now}
+
+	return resolveImages(ctx, source, want)
 }

@@ -20,20 +20,21 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
-// imageSource is where images are looked up, and when.
+// imageSource finds images.
 type imageSource struct {
 	images     imageAPI
 	parameters parameterAPI
-	now        time.Time
+	now        time.Time // images that are deprecated before it are reported
 }
 
+// resolveImages is ResolveImages with its clients in s.
 func resolveImages(
 	ctx context.Context,
 	s imageSource,
 	want map[string]ImageRequest,
 ) (map[string]Image, diag.Findings, error) {
 	var fs diag.Findings
-	ids := map[ImageRequest]string{} // empty where there is none
+	ids := map[ImageRequest]string{} // empty if no image is found
 	for _, path := range slices.Sorted(maps.Keys(want)) {
 		name := want[path]
 		if _, done := ids[name]; done {
@@ -47,7 +48,7 @@ func resolveImages(
 
 		ids[name] = id
 		if id == "" {
-			fs.Errorf(path, name.Name, hint, "names nothing that is in this region")
+			fs.Errorf(path, name.Name, hint, "matches no image in this region")
 		}
 	}
 
@@ -65,7 +66,7 @@ func resolveImages(
 			fs.Errorf(
 				path,
 				want[path].Name,
-				"images belong to one region; name one of this region",
+				"an image exists in one region only; choose one of this region",
 				"there is no image %s in this region",
 				id,
 			)
@@ -78,7 +79,8 @@ func resolveImages(
 	return result, fs, nil
 }
 
-// resolveID returns the id of an image as a manifest names it; empty, and a hint, if there is none.
+// resolveID returns the id of the image that a manifest names, without checking that it exists. If a parameter or a name
+// matches nothing, the id is empty and hint is for the operator.
 func (s imageSource) resolveID(ctx context.Context, want ImageRequest) (id, hint string, err error) {
 	name := want.Name
 	if parameter, ok := strings.CutPrefix(name, ssmPrefix); ok {
@@ -101,10 +103,12 @@ func (s imageSource) resolveID(ctx context.Context, want ImageRequest) (id, hint
 
 	newest, err := s.findNewest(ctx, owner, pattern, toEC2Architecture(want.Arch))
 
-	return newest, "see: aws ec2 describe-images --owners " + owner + " --filters 'Name=name,Values=" + pattern + "'", err
+	hint = "see: aws ec2 describe-images --owners " + owner + " --filters 'Name=name,Values=" + pattern + "'"
+
+	return newest, hint, err
 }
 
-// toEC2Architecture is what EC2 calls one.
+// toEC2Architecture returns EC2's name of an architecture.
 func toEC2Architecture(arch string) string {
 	if arch == "amd64" {
 		return "x86_64"
@@ -113,19 +117,23 @@ func toEC2Architecture(arch string) string {
 	return arch
 }
 
-// findNewest returns the id of the youngest of an owner's images of an architecture whose name fits a pattern with * and ?.
+// findNewest returns the id of the newest image of an owner and architecture whose name matches pattern, which may contain *
+// and ?. It is empty if there is none.
 func (s imageSource) findNewest(ctx context.Context, owner, pattern, arch string) (string, error) {
 	pages := ec2.NewDescribeImagesPaginator(s.images, &ec2.DescribeImagesInput{
-		Owners: []string{
-			owner,
-		}, Filters: slices.Concat(driver.NewFilters("name", pattern), driver.NewFilters("state", "available"), driver.NewFilters("architecture", arch)),
+		Owners: []string{owner},
+		Filters: slices.Concat(
+			driver.NewFilters("name", pattern),
+			driver.NewFilters("state", "available"),
+			driver.NewFilters("architecture", arch),
+		),
 	})
 
 	var all []ec2types.Image
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return "", transport.Wrap(err, "look for images of %s", owner)
+			return "", transport.Wrap(err, "list the images of %s", owner)
 		}
 
 		all = append(all, page.Images...)
@@ -145,6 +153,7 @@ func (s imageSource) findNewest(ctx context.Context, owner, pattern, arch string
 	return aws.ToString(i.ImageId), nil
 }
 
+// describeImages returns the images with ids that exist.
 func (s imageSource) describeImages(ctx context.Context, ids []string) (map[string]ec2types.Image, error) {
 	found := map[string]ec2types.Image{}
 	ids = slices.DeleteFunc(ids, func(id string) bool { return id == "" })
@@ -152,13 +161,13 @@ func (s imageSource) describeImages(ctx context.Context, ids []string) (map[stri
 		return found, nil
 	}
 
-	// With a filter an image that is not there is left out; by ImageIds it would fail the call for all.
+	// A filter leaves out images that do not exist. In ImageIds, one of them would fail the call for all.
 	out, err := s.images.DescribeImages(
 		ctx,
 		&ec2.DescribeImagesInput{Filters: driver.NewFilters("image-id", ids...)},
 	)
 	if err != nil {
-		return nil, transport.Wrap(err, "look images up")
+		return nil, transport.Wrap(err, "describe images")
 	}
 
 	for _, i := range out.Images {
@@ -168,45 +177,52 @@ func (s imageSource) describeImages(ctx context.Context, ids []string) (map[stri
 	return found, nil
 }
 
-// checkBootable reports what keeps machines from booting an image: every type that is known today needs ENA, and the root volume
-// is made with the size and the key of the manifest, which takes EBS. What EC2 does not tell is not held against it.
+// checkBootable adds findings about what prevents instances from booting an image. All current instance types need ENA. The
+// root volume has to be on EBS, because the manifest sets its size and its key. Facts that EC2 does not return pass.
 func (s imageSource) checkBootable(fs *diag.Findings, path, name string, i ec2types.Image) {
 	if i.State != "" && i.State != ec2types.ImageStateAvailable {
 		fs.Errorf(
 			path,
 			name,
-			"wait, or name another image",
-			"is %s: image %s cannot be booted",
-			i.State,
+			"wait until it is available, or choose another image",
+			"image %s cannot be booted: its state is %s",
 			aws.ToString(i.ImageId),
+			i.State,
 		)
 	}
 
 	if i.RootDeviceType != "" && i.RootDeviceType != ec2types.DeviceTypeEbs {
-		fs.Errorf(path, name, "name one whose root device is on EBS", "boots from %s", i.RootDeviceType)
+		fs.Errorf(
+			path,
+			name,
+			"choose an image with an EBS root device",
+			"the root device of the image is of type %s",
+			i.RootDeviceType,
+		)
 	}
 
 	if i.EnaSupport != nil && !*i.EnaSupport {
 		fs.Errorf(
 			path,
 			name,
-			"name one with ENA support",
-			"has no driver for the network of today's instances (ENA)",
+			"choose an image with ENA support",
+			"the image does not support ENA, the network adapter of current instance types",
 		)
 	}
 
-	if end, err := time.Parse(time.RFC3339, aws.ToString(i.DeprecationTime)); err == nil &&
-		end.Before(s.now) {
+	end, err := time.Parse(time.RFC3339, aws.ToString(i.DeprecationTime))
+	if err == nil && end.Before(s.now) {
 		fs.Warnf(
 			path,
 			name,
-			"name its successor",
-			"is deprecated since %s: its owner does not mend it any more",
+			"choose its successor",
+			"the image is deprecated since %s: its owner no longer updates it",
 			end.Format(time.DateOnly),
 		)
 	}
 }
 
+// fromImage returns an image that EC2 lists.
 func fromImage(i ec2types.Image) Image {
 	arch := string(i.Architecture)
 	if arch == "x86_64" {

@@ -19,12 +19,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 )
 
-// MeasureClockSkew is how far AWS's clock is ahead of ours, by an answer of STS. More than five minutes either way, and AWS
-// refuses signatures.
+// MeasureClockSkew returns how far AWS's clock is ahead of the local one, measured with a call to STS. It is negative if AWS's
+// clock is behind. AWS refuses signatures at more than five minutes.
 func MeasureClockSkew(ctx context.Context, cfg aws.Config) (time.Duration, error) {
 	out, err := sts.NewFromConfig(cfg).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	if err != nil {
-		return 0, transport.Wrap(err, "ask STS who is calling")
+		return 0, transport.Wrap(err, "get the caller identity to measure the clock skew")
 	}
 
 	skew, _ := awsmiddleware.GetAttemptSkew(out.ResultMetadata)
@@ -32,12 +32,13 @@ func MeasureClockSkew(ctx context.Context, cfg aws.Config) (time.Duration, error
 	return skew, nil
 }
 
-// ListInstanceTypeZones returns the zones of the region in which each of types can be launched.
+// ListInstanceTypeZones returns the zones of the region in which each of types can be launched, by type.
 func ListInstanceTypeZones(ctx context.Context, cfg aws.Config, types []string) (map[string][]string, error) {
 	pages := ec2.NewDescribeInstanceTypeOfferingsPaginator(
 		ec2.NewFromConfig(cfg),
 		&ec2.DescribeInstanceTypeOfferingsInput{
-			LocationType: ec2types.LocationTypeAvailabilityZone, Filters: driver.NewFilters("instance-type", types...),
+			LocationType: ec2types.LocationTypeAvailabilityZone,
+			Filters:      driver.NewFilters("instance-type", types...),
 		},
 	)
 
@@ -45,7 +46,7 @@ func ListInstanceTypeZones(ctx context.Context, cfg aws.Config, types []string) 
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, transport.Wrap(err, "list where instance types are offered")
+			return nil, transport.Wrap(err, "list the zones of instance types")
 		}
 
 		for _, o := range page.InstanceTypeOfferings {
@@ -56,33 +57,38 @@ func ListInstanceTypeZones(ctx context.Context, cfg aws.Config, types []string) 
 	return out, nil
 }
 
-// PermissionCheck is what a caller may want to be allowed: actions on resources, under conditions.
+// PermissionCheck is a set of actions to check.
 type PermissionCheck struct {
-	Actions, Resources []string
-	Context            map[string][]string
+	// Actions are IAM actions, such as ec2:RunInstances.
+	Actions []string
+	// Resources are the ARNs that the actions are applied to; empty means all resources.
+	Resources []string
+	// Context has the values of IAM condition keys.
+	Context map[string][]string
 }
 
-// FindDeniedActions asks IAM which actions the user or role of arn is denied. An assumed role's ARN stands for its role.
+// FindDeniedActions returns the actions that the policies of the user or role with arn do not allow, each as "ACTION on
+// RESOURCE". IAM simulates them; nothing is changed. arn is a result of [ResolvePrincipal].
 func FindDeniedActions(
 	ctx context.Context,
 	cfg aws.Config,
 	arn string,
-	questions []PermissionCheck,
+	checks []PermissionCheck,
 ) ([]string, error) {
 	api := iam.NewFromConfig(cfg)
 	var out []string
-	for _, q := range questions {
+	for _, c := range checks {
 		in := &iam.SimulatePrincipalPolicyInput{
 			PolicySourceArn: aws.String(arn),
-			ActionNames:     q.Actions,
-			ResourceArns:    q.Resources,
+			ActionNames:     c.Actions,
+			ResourceArns:    c.Resources,
 		}
 
-		for k, v := range q.Context {
+		for k, v := range c.Context {
 			in.ContextEntries = append(in.ContextEntries, iamtypes.ContextEntry{
-				ContextKeyName: aws.String(
-					k,
-				), ContextKeyType: iamtypes.ContextKeyTypeEnumStringList, ContextKeyValues: v,
+				ContextKeyName:   aws.String(k),
+				ContextKeyType:   iamtypes.ContextKeyTypeEnumStringList,
+				ContextKeyValues: v,
 			})
 		}
 
@@ -91,7 +97,7 @@ func FindDeniedActions(
 		for pages.HasMorePages() {
 			page, err := pages.NextPage(ctx)
 			if err != nil {
-				return nil, transport.Wrap(err, "ask IAM what %s may do", arn)
+				return nil, transport.Wrap(err, "simulate the policies of %s", arn)
 			}
 
 			for _, r := range page.EvaluationResults {
@@ -105,8 +111,8 @@ func FindDeniedActions(
 	return out, nil
 }
 
-// ResolvePrincipal is the user or role behind a caller's ARN, as IAM names it; empty for the account's root, who may do
-// everything. A role's path is not in an assumed role's ARN, so it is looked up.
+// ResolvePrincipal returns the ARN of the IAM user or role of a caller. It is empty for the root of the account, which has all
+// permissions. The ARN of an assumed role lacks the path of the role, so the role is looked up in IAM.
 func ResolvePrincipal(ctx context.Context, cfg aws.Config, arn string) (string, error) {
 	switch {
 	case strings.HasSuffix(arn, ":root"):
@@ -118,7 +124,7 @@ func ResolvePrincipal(ctx context.Context, cfg aws.Config, arn string) (string, 
 	name := strings.Split(arn, "/")[1]
 	out, err := iam.NewFromConfig(cfg).GetRole(ctx, &iam.GetRoleInput{RoleName: &name})
 	if err != nil {
-		return "", transport.Wrap(err, "look at role %s", name)
+		return "", transport.Wrap(err, "read role %s", name)
 	}
 
 	return aws.ToString(out.Role.Arn), nil

@@ -18,7 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/quota"
 )
 
-// quotaAPI are the calls of Service Quotas, and usageAPI those that count what is there.
+// quotaAPI reads quotas.
 type quotaAPI interface {
 	GetServiceQuota(
 		context.Context,
@@ -27,6 +27,7 @@ type quotaAPI interface {
 	) (*servicequotas.GetServiceQuotaOutput, error)
 }
 
+// usageAPI lists the resources that count toward quotas.
 type usageAPI interface {
 	DescribeAddresses(
 		context.Context,
@@ -37,8 +38,9 @@ type usageAPI interface {
 	ec2.DescribeVpcsAPIClient
 }
 
-// ReadQuotas reads the account's limits, and what all but the cluster uses of those that are shared. It asks about nothing
-// else than needs, all at once. What could be read is returned beside the error about the rest.
+// ReadQuotas returns the limits of the account for the quotas in needs, and the usage by resources of other owners than the
+// cluster, for quotas that are shared in the account. It reads them concurrently. It returns the quotas that it could
+// read together with an error about the others; a shared quota without its usage is left out.
 func ReadQuotas(
 	ctx context.Context,
 	cfg aws.Config,
@@ -48,10 +50,13 @@ func ReadQuotas(
 	limits = map[quota.Code]int{}
 	used = map[quota.Code]int{}
 	quotas := servicequotas.NewFromConfig(cfg)
-	machines := ec2.NewFromConfig(cfg)
+	resources := ec2.NewFromConfig(cfg)
 	usage := map[quota.Code]func(context.Context, usageAPI, string) (int, error){
-		quota.VPCQuota(): countOtherVPCs, quota.ElasticIPQuota(): countOtherAddresses, quota.VCPUQuota(): countOtherVCPUs,
+		quota.VPCQuota():       countOtherVPCs,
+		quota.ElasticIPQuota(): countOtherAddresses,
+		quota.VCPUQuota():      countOtherVCPUs,
 	}
+
 	var mu sync.Mutex
 	var errs []error
 	set := func(into map[quota.Code]int, code quota.Code, n int, err error) {
@@ -74,7 +79,7 @@ func ReadQuotas(
 		})
 		if count := usage[n.Code]; count != nil {
 			wg.Go(func() {
-				v, err := count(ctx, machines, cluster)
+				v, err := count(ctx, resources, cluster)
 				set(used, n.Code, v, err)
 			})
 		}
@@ -82,7 +87,7 @@ func ReadQuotas(
 
 	wg.Wait()
 
-	for _, n := range needs { // without its usage a limit says nothing
+	for _, n := range needs { // a shared limit is of no use without its usage
 		if _, ok := used[n.Code]; !ok && n.Shared {
 			delete(limits, n.Code)
 		}
@@ -91,20 +96,20 @@ func ReadQuotas(
 	return limits, used, errors.Join(errs...)
 }
 
-// readQuota is a limit's value in the account. AWS tells it also where it is the usual one.
+// readQuota returns the value of a quota in the account. AWS also returns it if it is the default.
 func readQuota(ctx context.Context, api quotaAPI, c quota.Code) (int, error) {
 	out, err := api.GetServiceQuota(
 		ctx,
 		&servicequotas.GetServiceQuotaInput{ServiceCode: &c.Service, QuotaCode: &c.Quota},
 	)
 	if err != nil {
-		return 0, transport.Wrap(err, "read the quota %s", c)
+		return 0, transport.Wrap(err, "read quota %s", c)
 	}
 
 	return int(aws.ToFloat64(out.Quota.Value)), nil
 }
 
-// hasClusterTag tells whether tags say that something is the cluster's.
+// hasClusterTag reports whether tags have the cluster's tag.
 func hasClusterTag(tags []ec2types.Tag, cluster string) bool {
 	return driver.FromEC2Tags(tags)[awskind.TagCluster] == cluster
 }
@@ -145,29 +150,37 @@ func countOtherAddresses(ctx context.Context, api usageAPI, cluster string) (int
 	return n, nil
 }
 
-// countOtherVCPUs counts on-demand machines of standard families: an instance says how many processors it has.
+// countOtherVCPUs counts the vCPUs of on-demand instances of the standard families.
 func countOtherVCPUs(ctx context.Context, api usageAPI, cluster string) (int, error) {
 	n := 0
 	pages := ec2.NewDescribeInstancesPaginator(api, &ec2.DescribeInstancesInput{
-		Filters: driver.NewFilters("instance-state-name", "pending", "running"), MaxResults: aws.Int32(1000),
+		Filters:    driver.NewFilters("instance-state-name", "pending", "running"),
+		MaxResults: aws.Int32(1000),
 	})
+
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return 0, transport.Wrap(err, "count processors")
+			return 0, transport.Wrap(err, "count vCPUs")
 		}
 
 		for _, r := range page.Reservations {
 			for _, i := range r.Instances {
-				if i.CpuOptions == nil || i.InstanceLifecycle != "" || hasClusterTag(i.Tags, cluster) ||
-					!quota.IsStandardFamily(string(i.InstanceType)) {
-					continue
+				if !hasClusterTag(i.Tags, cluster) {
+					n += countVCPUs(i)
 				}
-
-				n += int(aws.ToInt32(i.CpuOptions.CoreCount) * aws.ToInt32(i.CpuOptions.ThreadsPerCore))
 			}
 		}
 	}
 
 	return n, nil
+}
+
+// countVCPUs returns the vCPUs of an on-demand instance of a standard family; 0 for others, which count toward other quotas.
+func countVCPUs(i ec2types.Instance) int {
+	if i.CpuOptions == nil || i.InstanceLifecycle != "" || !quota.IsStandardFamily(string(i.InstanceType)) {
+		return 0
+	}
+
+	return int(aws.ToInt32(i.CpuOptions.CoreCount) * aws.ToInt32(i.CpuOptions.ThreadsPerCore))
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/unmanaged"
 )
 
-// vpcAPI is what it takes to look at a VPC that is not ours.
+// vpcAPI reads an unmanaged VPC and the resources in it.
 type vpcAPI interface {
 	ec2.DescribeVpcsAPIClient
 	DescribeVpcAttribute(
@@ -54,7 +54,8 @@ type keyAPI interface {
 	DescribeKey(context.Context, *kms.DescribeKeyInput, ...func(*kms.Options)) (*kms.DescribeKeyOutput, error)
 }
 
-// ReadUnmanaged looks at what a cluster's manifest names by its id. It changes nothing.
+// ReadUnmanaged returns facts about the resources that the manifest of a cluster names by their ids: VPC, subnets, peers,
+// hosted zone, instance profiles and KMS key. It leaves out resources that do not exist. It changes nothing.
 func ReadUnmanaged(ctx context.Context, cfg aws.Config, c v1alpha1.Cluster) (unmanaged.Facts, error) {
 	f := unmanaged.Facts{
 		Subnets:             map[string]unmanaged.Subnet{},
@@ -88,6 +89,7 @@ func ReadUnmanaged(ctx context.Context, cfg aws.Config, c v1alpha1.Cluster) (unm
 	return f, readKeyState(ctx, kms.NewFromConfig(cfg), p.KMSKeyARN, &f)
 }
 
+// readUnmanagedNetwork reads the VPC that the manifest names, if it exists.
 func readUnmanagedNetwork(
 	ctx context.Context,
 	api vpcAPI,
@@ -96,7 +98,7 @@ func readUnmanagedNetwork(
 ) error {
 	vpcs, err := api.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{Filters: driver.NewFilters("vpc-id", n.NetworkID)})
 	if err != nil {
-		return transport.Wrap(err, "look at %s", n.NetworkID)
+		return transport.Wrap(err, "describe %s", n.NetworkID)
 	}
 
 	if len(vpcs.Vpcs) == 0 {
@@ -111,7 +113,7 @@ func readUnmanagedNetwork(
 		func() error { return readDNSSupport(ctx, api, n.NetworkID, f) },
 		func() error { return readInternetGateways(ctx, api, n.NetworkID, f) },
 		func() error { return readUnmanagedSubnets(ctx, api, n, f) },
-		func() error { return readDefaultRoutes(ctx, api, n.NetworkID, f) },
+		func() error { return readGatewayRoutes(ctx, api, n.NetworkID, f) },
 		func() error { return readNATsAndGroups(ctx, api, n.NetworkID, f) },
 		func() error { return readElasticIPs(ctx, api, n, f) },
 	}
@@ -125,13 +127,14 @@ func readUnmanagedNetwork(
 	return nil
 }
 
+// readDNSSupport reads the DNS attributes of a VPC.
 func readDNSSupport(ctx context.Context, api vpcAPI, vpc string, f *unmanaged.Facts) error {
 	names, err := api.DescribeVpcAttribute(
 		ctx,
 		&ec2.DescribeVpcAttributeInput{VpcId: &vpc, Attribute: ec2types.VpcAttributeNameEnableDnsHostnames},
 	)
 	if err != nil {
-		return transport.Wrap(err, "look at the DNS of %s", vpc)
+		return transport.Wrap(err, "read the DNS attributes of %s", vpc)
 	}
 
 	support, err := api.DescribeVpcAttribute(
@@ -139,7 +142,7 @@ func readDNSSupport(ctx context.Context, api vpcAPI, vpc string, f *unmanaged.Fa
 		&ec2.DescribeVpcAttributeInput{VpcId: &vpc, Attribute: ec2types.VpcAttributeNameEnableDnsSupport},
 	)
 	if err != nil {
-		return transport.Wrap(err, "look at the DNS of %s", vpc)
+		return transport.Wrap(err, "read the DNS attributes of %s", vpc)
 	}
 
 	f.DNSHostnames = names.EnableDnsHostnames != nil && aws.ToBool(names.EnableDnsHostnames.Value)
@@ -164,14 +167,14 @@ func readInternetGateways(ctx context.Context, api vpcAPI, vpc string, f *unmana
 	return nil
 }
 
-// readUnmanagedSubnets reads all of the VPC's, and those that the manifest names, wherever they are.
+// readUnmanagedSubnets reads all subnets of the VPC, and those that the manifest names, in whatever VPC they are.
 func readUnmanagedSubnets(
 	ctx context.Context,
 	api vpcAPI,
 	n v1alpha1.Networking,
 	f *unmanaged.Facts,
 ) error {
-	asked := [][]ec2types.Filter{driver.NewFilters("vpc-id", n.NetworkID)}
+	queries := [][]ec2types.Filter{driver.NewFilters("vpc-id", n.NetworkID)}
 	var ids []string
 	for _, s := range n.Subnets {
 		if s.ID != "" {
@@ -180,10 +183,10 @@ func readUnmanagedSubnets(
 	}
 
 	if len(ids) > 0 {
-		asked = append(asked, driver.NewFilters("subnet-id", ids...))
+		queries = append(queries, driver.NewFilters("subnet-id", ids...))
 	}
 
-	for _, filters := range asked {
+	for _, filters := range queries {
 		pages := ec2.NewDescribeSubnetsPaginator(api, &ec2.DescribeSubnetsInput{Filters: filters})
 		for pages.HasMorePages() {
 			page, err := pages.NextPage(ctx)
@@ -206,8 +209,8 @@ func readUnmanagedSubnets(
 	return nil
 }
 
-// readDefaultRoutes finds what the VPC reaches that is neither itself nor the internet.
-func readDefaultRoutes(ctx context.Context, api vpcAPI, vpc string, f *unmanaged.Facts) error {
+// readGatewayRoutes reads the routes of the VPC to peerings, transit gateways and virtual private gateways.
+func readGatewayRoutes(ctx context.Context, api vpcAPI, vpc string, f *unmanaged.Facts) error {
 	pages := ec2.NewDescribeRouteTablesPaginator(
 		api,
 		&ec2.DescribeRouteTablesInput{Filters: driver.NewFilters("vpc-id", vpc)},
@@ -222,15 +225,10 @@ func readDefaultRoutes(ctx context.Context, api vpcAPI, vpc string, f *unmanaged
 
 		for _, t := range page.RouteTables {
 			for _, r := range t.Routes {
-				of := aws.ToString(r.VpcPeeringConnectionId) + aws.ToString(r.TransitGatewayId)
-				if g := aws.ToString(r.GatewayId); strings.HasPrefix(g, "vgw-") {
-					of += g
-				}
-
-				one := unmanaged.OwnedRange{CIDR: aws.ToString(r.DestinationCidrBlock), Owner: of}
-				if of != "" && one.CIDR != "" && !seen[one] {
-					seen[one] = true
-					f.Routes = append(f.Routes, one)
+				route := unmanaged.OwnedRange{CIDR: aws.ToString(r.DestinationCidrBlock), Owner: routeGateway(r)}
+				if route.Owner != "" && route.CIDR != "" && !seen[route] {
+					seen[route] = true
+					f.Routes = append(f.Routes, route)
 				}
 			}
 		}
@@ -239,6 +237,17 @@ func readDefaultRoutes(ctx context.Context, api vpcAPI, vpc string, f *unmanaged
 	return nil
 }
 
+// routeGateway returns the id of the peering, transit gateway or virtual private gateway of a route; empty for other routes.
+func routeGateway(r ec2types.Route) string {
+	owner := aws.ToString(r.VpcPeeringConnectionId) + aws.ToString(r.TransitGatewayId)
+	if g := aws.ToString(r.GatewayId); strings.HasPrefix(g, "vgw-") {
+		owner += g
+	}
+
+	return owner
+}
+
+// readNATsAndGroups reads the available NAT gateways and the security groups of the VPC.
 func readNATsAndGroups(ctx context.Context, api vpcAPI, vpc string, f *unmanaged.Facts) error {
 	list, err := api.DescribeNatGateways(
 		ctx,
@@ -273,6 +282,7 @@ func readNATsAndGroups(ctx context.Context, api vpcAPI, vpc string, f *unmanaged
 	return nil
 }
 
+// readElasticIPs reads the elastic IP addresses that the manifest names as the egress of subnets.
 func readElasticIPs(
 	ctx context.Context,
 	api vpcAPI,
@@ -295,7 +305,7 @@ func readElasticIPs(
 		&ec2.DescribeAddressesInput{Filters: driver.NewFilters("allocation-id", ids...)},
 	)
 	if err != nil {
-		return transport.Wrap(err, "look at the addresses of the NAT gateways")
+		return transport.Wrap(err, "describe the elastic IP addresses of the NAT gateways")
 	}
 
 	for _, a := range out.Addresses {
@@ -305,13 +315,14 @@ func readElasticIPs(
 	return nil
 }
 
+// readProfileRole reads the role of an instance profile.
 func readProfileRole(ctx context.Context, api profileAPI, name string, f *unmanaged.Facts) error {
 	if name == "" {
 		return nil
 	}
 
 	out, err := api.GetInstanceProfile(ctx, &iam.GetInstanceProfileInput{InstanceProfileName: &name})
-	if err = transport.Wrap(err, "look at instance profile %s", name); plan.ErrorClassOf(err) == plan.NotFound {
+	if err = transport.Wrap(err, "read instance profile %s", name); plan.ErrorClassOf(err) == plan.NotFound {
 		return nil
 	}
 
@@ -322,13 +333,14 @@ func readProfileRole(ctx context.Context, api profileAPI, name string, f *unmana
 	return err
 }
 
+// readKeyState reads the state of a KMS key.
 func readKeyState(ctx context.Context, api keyAPI, arn string, f *unmanaged.Facts) error {
 	if arn == "" {
 		return nil
 	}
 
 	out, err := api.DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: &arn})
-	if err = transport.Wrap(err, "look at %s", arn); plan.ErrorClassOf(err) == plan.NotFound {
+	if err = transport.Wrap(err, "read key %s", arn); plan.ErrorClassOf(err) == plan.NotFound {
 		return nil
 	}
 
@@ -337,7 +349,7 @@ func readKeyState(ctx context.Context, api keyAPI, arn string, f *unmanaged.Fact
 	}
 
 	if out.KeyMetadata == nil {
-		return errors.New("look at " + arn + ": an answer without metadata")
+		return errors.New("read key " + arn + ": the response has no metadata")
 	}
 
 	f.KeyStates[arn] = string(out.KeyMetadata.KeyState)

@@ -23,7 +23,7 @@ type peerAPI interface {
 	ec2.DescribeVpcPeeringConnectionsAPIClient
 }
 
-// readPeerVPCs reads the other VPCs of peerings, with their route tables.
+// readPeerVPCs reads the peer VPCs that the manifest names, with their route tables.
 func readPeerVPCs(ctx context.Context, api peerAPI, c v1alpha1.Cluster, f *unmanaged.Facts) error {
 	var ids []string
 	for _, p := range c.Spec.Networking.VPCPeerings {
@@ -36,7 +36,7 @@ func readPeerVPCs(ctx context.Context, api peerAPI, c v1alpha1.Cluster, f *unman
 
 	vpcs, err := api.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{Filters: driver.NewFilters("vpc-id", ids...)})
 	if err != nil {
-		return transport.Wrap(err, "look at %s", strings.Join(ids, ", "))
+		return transport.Wrap(err, "describe %s", strings.Join(ids, ", "))
 	}
 
 	f.Peers = map[string]unmanaged.PeerVPC{}
@@ -50,7 +50,7 @@ func readPeerVPCs(ctx context.Context, api peerAPI, c v1alpha1.Cluster, f *unman
 		f.Peers[aws.ToString(v.VpcId)] = p
 	}
 
-	ours, err := listOwnPeerings(ctx, api, c.Metadata.Name)
+	own, err := listOwnPeerings(ctx, api, c.Metadata.Name)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func readPeerVPCs(ctx context.Context, api peerAPI, c v1alpha1.Cluster, f *unman
 
 		for _, t := range page.RouteTables {
 			if p, ok := f.Peers[aws.ToString(t.VpcId)]; ok {
-				p.RouteTables[aws.ToString(t.RouteTableId)] = listOtherRoutes(t, ours)
+				p.RouteTables[aws.ToString(t.RouteTableId)] = listOtherRoutes(t, own)
 			}
 		}
 	}
@@ -76,7 +76,7 @@ func readPeerVPCs(ctx context.Context, api peerAPI, c v1alpha1.Cluster, f *unman
 	return nil
 }
 
-// listOwnPeerings are the ids of the cluster's peerings, also of those that have ended.
+// listOwnPeerings returns the ids of the cluster's peerings, including deleted ones.
 func listOwnPeerings(ctx context.Context, api peerAPI, cluster string) (map[string]bool, error) {
 	out := map[string]bool{}
 	pages := ec2.NewDescribeVpcPeeringConnectionsPaginator(
@@ -98,15 +98,15 @@ func listOwnPeerings(ctx context.Context, api peerAPI, cluster string) (map[stri
 	return out, nil
 }
 
-// listOtherRoutes are the routes of a table that none of our peerings has.
-func listOtherRoutes(t ec2types.RouteTable, ours map[string]bool) []unmanaged.OwnedRange {
+// listOtherRoutes returns the routes of a table except those to the cluster's own peerings.
+func listOtherRoutes(t ec2types.RouteTable, own map[string]bool) []unmanaged.OwnedRange {
 	var out []unmanaged.OwnedRange
 	for _, r := range t.Routes {
-		if ours[aws.ToString(r.VpcPeeringConnectionId)] {
+		if own[aws.ToString(r.VpcPeeringConnectionId)] {
 			continue
 		}
 
-		to := []*string{
+		targets := []*string{
 			r.GatewayId,
 			r.NatGatewayId,
 			r.VpcPeeringConnectionId,
@@ -115,15 +115,15 @@ func listOtherRoutes(t ec2types.RouteTable, ours map[string]bool) []unmanaged.Ow
 			r.CoreNetworkArn,
 		}
 
-		of := "elsewhere"
+		owner := "elsewhere"
 
-		for _, id := range to {
+		for _, id := range targets {
 			if s := aws.ToString(id); s != "" {
-				of = s
+				owner = s
 			}
 		}
 
-		out = append(out, unmanaged.OwnedRange{CIDR: aws.ToString(r.DestinationCidrBlock), Owner: of})
+		out = append(out, unmanaged.OwnedRange{CIDR: aws.ToString(r.DestinationCidrBlock), Owner: owner})
 	}
 
 	return out

@@ -29,7 +29,8 @@ type zoneAPI interface {
 	) (*route53.GetHostedZoneOutput, error)
 }
 
-// readUnmanagedZone reads the hosted zone that the manifest names by its id, and whether the API's name in it is free.
+// readUnmanagedZone reads the hosted zone that the manifest names by its id, and whether another record has the name of the
+// Kubernetes API.
 func readUnmanagedZone(ctx context.Context, api zoneAPI, c v1alpha1.Cluster, f *unmanaged.Facts) error {
 	id := c.Spec.DNSZone
 	if !manifest.HasDNS(c.Spec) || !manifest.IsZoneID(id) {
@@ -37,7 +38,7 @@ func readUnmanagedZone(ctx context.Context, api zoneAPI, c v1alpha1.Cluster, f *
 	}
 
 	out, err := api.GetHostedZone(ctx, &route53.GetHostedZoneInput{Id: &id})
-	if err = transport.Wrap(err, "look at zone %s", id); plan.ErrorClassOf(err) == plan.NotFound {
+	if err = transport.Wrap(err, "read zone %s", id); plan.ErrorClassOf(err) == plan.NotFound {
 		return nil
 	} else if err != nil {
 		return err
@@ -60,8 +61,8 @@ func readUnmanagedZone(ctx context.Context, api zoneAPI, c v1alpha1.Cluster, f *
 	})
 }
 
-// ReadNameServers returns the name of the cluster's public zone and the name servers that it has to be delegated to; none if
-// the zone is not made yet.
+// ReadNameServers returns the name of the cluster's hosted zone, and the name servers that the parent domain has to delegate
+// it to. servers is empty if the zone is not created yet.
 func ReadNameServers(
 	ctx context.Context,
 	cfg aws.Config,
@@ -72,12 +73,12 @@ func ReadNameServers(
 	if !manifest.IsZoneID(id) {
 		zone = id
 		id = ""
-		ours, err := driver.ListClusterZones(ctx, api, c.Metadata.Name)
+		zones, err := driver.ListClusterZones(ctx, api, c.Metadata.Name)
 		if err != nil {
 			return zone, nil, err
 		}
 
-		for _, z := range ours {
+		for _, z := range zones {
 			if strings.TrimSuffix(aws.ToString(z.Name), ".") == zone {
 				id = driver.TrimZonePrefix(z.Id)
 			}
@@ -90,7 +91,7 @@ func ReadNameServers(
 
 	out, err := api.GetHostedZone(ctx, &route53.GetHostedZoneInput{Id: &id})
 	if err != nil {
-		return zone, nil, transport.Wrap(err, "look at zone %s", id)
+		return zone, nil, transport.Wrap(err, "read zone %s", id)
 	}
 
 	if out.DelegationSet != nil {

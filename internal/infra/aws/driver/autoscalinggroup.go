@@ -14,7 +14,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	astypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
-	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/smithy-go"
 
 	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
@@ -68,14 +67,15 @@ type scalingAttachAPI interface {
 	) (*autoscaling.DeleteTagsOutput, error)
 }
 
-// scalingDriver drives auto scaling groups.
+// scalingDriver is the driver of auto scaling groups.
 type scalingDriver struct {
 	api            scalingAPI
 	instances      instanceAPI
 	groupPoller    *transport.StatePoller[astypes.AutoScalingGroup]
-	instancePoller *transport.StatePoller[[]string] // the instances of a group that are not terminated yet
+	instancePoller *transport.StatePoller[[]string] // ids of the instances of a group that are not terminated yet
 }
 
+// registerAutoScalingGroups registers the driver of auto scaling groups.
 func registerAutoScalingGroups(c *Cloud, api scalingAPI, instances instanceAPI, scope Scope) {
 	s := &scalingDriver{api: api, instances: instances}
 	s.groupPoller = &transport.StatePoller[astypes.AutoScalingGroup]{Describe: s.describeGroups}
@@ -99,26 +99,26 @@ func (s *scalingDriver) createGroup(
 ) (plan.StepResult, error) {
 	w := t.want
 	_, err := s.api.CreateAutoScalingGroup(ctx, &autoscaling.CreateAutoScalingGroupInput{
-		AutoScalingGroupName: &w.Name, MinSize: aws.Int32(int32(w.MinSize)), MaxSize: aws.Int32(int32(w.MaxSize)),
-		DesiredCapacity: int32OrNil(w.DesiredCapacity), LaunchTemplate: toTemplateSpec(w.Template),
-		VPCZoneIdentifier: aws.String(
-			strings.Join(refIDs(w.Subnets), ","),
-		), TargetGroupARNs: refIDs(w.TargetGroups),
-		HealthCheckType: stringOrNil(
-			w.HealthCheckType,
-		), HealthCheckGracePeriod: int32OrNil(w.HealthCheckGrace), Tags: toScalingTags(w.Name, w.Tags),
-		MixedInstancesPolicy: toMixedPolicy(w.MixedInstances), CapacityRebalance: &w.CapacityRebalance,
+		AutoScalingGroupName:   &w.Name,
+		MinSize:                aws.Int32(int32(w.MinSize)),
+		MaxSize:                aws.Int32(int32(w.MaxSize)),
+		DesiredCapacity:        int32OrNil(w.DesiredCapacity),
+		LaunchTemplate:         toTemplateSpec(w.Template),
+		VPCZoneIdentifier:      aws.String(strings.Join(refIDs(w.Subnets), ",")),
+		TargetGroupARNs:        refIDs(w.TargetGroups),
+		HealthCheckType:        stringOrNil(w.HealthCheckType),
+		HealthCheckGracePeriod: int32OrNil(w.HealthCheckGrace),
+		Tags:                   toScalingTags(w.Name, w.Tags),
+		MixedInstancesPolicy:   toMixedPolicy(w.MixedInstances),
+		CapacityRebalance:      &w.CapacityRebalance,
 	})
 	if err != nil {
 		return plan.StepResult{}, transport.Wrap(err, "create auto scaling group %s", w.Name)
 	}
 
-	return plan.StepResult{
-			ID: w.Name,
-		}, transport.MarkNotRetryable(
-			s.setWarmPool(ctx, w.Name, w.WarmPool, awskind.WarmPool{}),
-			w.Name,
-		)
+	err = s.setWarmPool(ctx, w.Name, w.WarmPool, awskind.WarmPool{})
+
+	return plan.StepResult{ID: w.Name}, transport.MarkNotRetryable(err, w.Name)
 }
 
 func (s *scalingDriver) updateGroup(
@@ -127,31 +127,22 @@ func (s *scalingDriver) updateGroup(
 ) (plan.StepResult, error) {
 	w := t.want
 	_, err := s.api.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{
-		AutoScalingGroupName: &t.id, MinSize: aws.Int32(int32(w.MinSize)), MaxSize: aws.Int32(int32(w.MaxSize)),
-		LaunchTemplate: toTemplateSpec(
-			w.Template,
-		), VPCZoneIdentifier: aws.String(strings.Join(refIDs(w.Subnets), ",")),
-		HealthCheckType: stringOrNil(
-			w.HealthCheckType,
-		), HealthCheckGracePeriod: int32OrNil(w.HealthCheckGrace),
-		MixedInstancesPolicy: toMixedPolicy(w.MixedInstances), CapacityRebalance: &w.CapacityRebalance,
+		AutoScalingGroupName:   &t.id,
+		MinSize:                aws.Int32(int32(w.MinSize)),
+		MaxSize:                aws.Int32(int32(w.MaxSize)),
+		LaunchTemplate:         toTemplateSpec(w.Template),
+		VPCZoneIdentifier:      aws.String(strings.Join(refIDs(w.Subnets), ",")),
+		HealthCheckType:        stringOrNil(w.HealthCheckType),
+		HealthCheckGracePeriod: int32OrNil(w.HealthCheckGrace),
+		MixedInstancesPolicy:   toMixedPolicy(w.MixedInstances),
+		CapacityRebalance:      &w.CapacityRebalance,
 	})
 	if err != nil {
 		return plan.StepResult{}, transport.Wrap(err, "update auto scaling group %s", t.id)
 	}
 
-	want := refIDs(w.TargetGroups)
-	have := refIDs(t.have.TargetGroups)
-	if more := subtractList(want, have); len(more) > 0 {
-		if _, err := s.api.AttachLoadBalancerTargetGroups(ctx, &autoscaling.AttachLoadBalancerTargetGroupsInput{AutoScalingGroupName: &t.id, TargetGroupARNs: more}); err != nil {
-			return plan.StepResult{}, transport.Wrap(err, "attach target groups to %s", t.id)
-		}
-	}
-
-	if less := subtractList(have, want); len(less) > 0 {
-		if _, err := s.api.DetachLoadBalancerTargetGroups(ctx, &autoscaling.DetachLoadBalancerTargetGroupsInput{AutoScalingGroupName: &t.id, TargetGroupARNs: less}); err != nil {
-			return plan.StepResult{}, transport.Wrap(err, "detach target groups from %s", t.id)
-		}
+	if err := s.syncTargetGroups(ctx, t); err != nil {
+		return plan.StepResult{}, err
 	}
 
 	if err := s.setWarmPool(ctx, t.id, w.WarmPool, t.have.WarmPool); err != nil {
@@ -161,21 +152,44 @@ func (s *scalingDriver) updateGroup(
 	return keepIdentity(t), s.retagGroup(ctx, t)
 }
 
+// syncTargetGroups attaches the target groups that a group lacks, and detaches those that it is not to have.
+func (s *scalingDriver) syncTargetGroups(ctx context.Context, t task[awskind.AutoScalingGroup]) error {
+	add, remove := diffLists(refIDs(t.want.TargetGroups), refIDs(t.have.TargetGroups))
+	if len(add) > 0 {
+		in := &autoscaling.AttachLoadBalancerTargetGroupsInput{AutoScalingGroupName: &t.id, TargetGroupARNs: add}
+		if _, err := s.api.AttachLoadBalancerTargetGroups(ctx, in); err != nil {
+			return transport.Wrap(err, "attach target groups to %s", t.id)
+		}
+	}
+
+	if len(remove) > 0 {
+		in := &autoscaling.DetachLoadBalancerTargetGroupsInput{AutoScalingGroupName: &t.id, TargetGroupARNs: remove}
+		if _, err := s.api.DetachLoadBalancerTargetGroups(ctx, in); err != nil {
+			return transport.Wrap(err, "detach target groups from %s", t.id)
+		}
+	}
+
+	return nil
+}
+
+// retagGroup changes the tags of a group.
 func (s *scalingDriver) retagGroup(ctx context.Context, t task[awskind.AutoScalingGroup]) error {
 	set, remove := diffTags(t.want.Tags, t.have.Tags)
 	if len(set) > 0 {
-		if _, err := s.api.CreateOrUpdateTags(ctx, &autoscaling.CreateOrUpdateTagsInput{Tags: toScalingTags(t.id, set)}); err != nil {
+		in := &autoscaling.CreateOrUpdateTagsInput{Tags: toScalingTags(t.id, set)}
+		if _, err := s.api.CreateOrUpdateTags(ctx, in); err != nil {
 			return transport.Wrap(err, "tag %s", t.id)
 		}
 	}
 
 	if len(remove) > 0 {
-		gone := awskind.Tags{}
+		removed := awskind.Tags{}
 		for _, k := range remove {
-			gone[k] = t.have.Tags[k]
+			removed[k] = t.have.Tags[k]
 		}
 
-		if _, err := s.api.DeleteTags(ctx, &autoscaling.DeleteTagsInput{Tags: toScalingTags(t.id, gone)}); err != nil {
+		in := &autoscaling.DeleteTagsInput{Tags: toScalingTags(t.id, removed)}
+		if _, err := s.api.DeleteTags(ctx, in); err != nil {
 			return transport.Wrap(err, "untag %s", t.id)
 		}
 	}
@@ -183,7 +197,8 @@ func (s *scalingDriver) retagGroup(ctx context.Context, t task[awskind.AutoScali
 	return nil
 }
 
-// deleteGroup ends the group and its machines, and waits for both: what they use is free only then.
+// deleteGroup deletes the group and its instances, and waits for both: until then their subnets and security groups are in
+// use.
 func (s *scalingDriver) deleteGroup(ctx context.Context, t task[awskind.AutoScalingGroup]) error {
 	_, err := s.api.DeleteAutoScalingGroup(
 		ctx,
@@ -198,7 +213,7 @@ func (s *scalingDriver) deleteGroup(ctx context.Context, t task[awskind.AutoScal
 	}
 
 	err = s.groupPoller.WaitUntil(ctx, t.id, func(g astypes.AutoScalingGroup, found bool) (bool, error) {
-		t.reportWaiting(fmt.Sprintf("%d machines are going", len(g.Instances)))
+		t.reportWaiting(fmt.Sprintf("%d instances are being terminated", len(g.Instances)))
 		return !found, nil
 	})
 	if err != nil {
@@ -206,7 +221,7 @@ func (s *scalingDriver) deleteGroup(ctx context.Context, t task[awskind.AutoScal
 	}
 
 	return s.instancePoller.WaitUntil(ctx, t.id, func(ids []string, _ bool) (bool, error) {
-		t.reportWaiting("machines are going: " + strings.Join(ids, ", "))
+		t.reportWaiting("instances are being terminated: " + strings.Join(ids, ", "))
 		return len(ids) == 0, nil
 	})
 }
@@ -217,52 +232,60 @@ func isGroupNotFound(err error) bool {
 	return ok && api.ErrorCode() == "ValidationError" && strings.Contains(api.ErrorMessage(), "not found")
 }
 
-// waitInService waits until the machines run; whether Kubernetes does is for validate to say.
+// waitInService waits until the desired number of instances is in service. Whether Kubernetes runs on them is checked by
+// validate.
 func (s *scalingDriver) waitInService(
 	ctx context.Context,
 	t task[awskind.AutoScalingGroup],
-	m plan.StepResult,
+	result plan.StepResult,
 ) error {
-	looked := 0
-	return s.groupPoller.WaitUntil(ctx, m.ID, func(g astypes.AutoScalingGroup, found bool) (bool, error) {
-		in := 0
-		for _, i := range g.Instances {
-			if i.LifecycleState == astypes.LifecycleStateInService {
-				in++
-			}
-		}
+	const roundsPerReason = 5 // how often the group is described before AWS is asked for a reason
+	rounds := 0
 
+	return s.groupPoller.WaitUntil(ctx, result.ID, func(g astypes.AutoScalingGroup, found bool) (bool, error) {
+		inService := countInService(g)
 		want := int(aws.ToInt32(g.DesiredCapacity))
-		if found && in >= want {
+		if found && inService >= want {
 			return true, nil
 		}
 
-		looked++
-		what := fmt.Sprintf("%d of %d machines in service", in, want)
-		const patience = 5 // looks before asking why
-		if looked%patience == 0 {
-			why, err := s.readLastFailure(ctx, m.ID)
+		rounds++
+		progress := fmt.Sprintf("%d of %d instances in service", inService, want)
+		if rounds%roundsPerReason == 0 {
+			reason, err := s.readLastFailure(ctx, result.ID)
 			if err != nil {
 				return false, err
 			}
 
-			what += why
+			progress += reason
 		}
 
-		t.reportWaiting(what)
+		t.reportWaiting(progress)
 
 		return false, nil
 	})
 }
 
-// readLastFailure is why auto scaling could not launch a machine, in its own words; empty if it does not complain.
+func countInService(g astypes.AutoScalingGroup) int {
+	n := 0
+	for _, i := range g.Instances {
+		if i.LifecycleState == astypes.LifecycleStateInService {
+			n++
+		}
+	}
+
+	return n
+}
+
+// readLastFailure returns the reason why auto scaling failed to launch an instance, in AWS's words and with a leading ": ". It
+// is empty if the last scaling activity did not fail.
 func (s *scalingDriver) readLastFailure(ctx context.Context, name string) (string, error) {
 	out, err := s.api.DescribeScalingActivities(
 		ctx,
 		&autoscaling.DescribeScalingActivitiesInput{AutoScalingGroupName: &name, MaxRecords: aws.Int32(1)},
 	)
 	if err != nil {
-		return "", transport.Wrap(err, "ask why %s has too few machines", name)
+		return "", transport.Wrap(err, "read the scaling activities of %s", name)
 	}
 
 	for _, a := range out.Activities {
@@ -280,8 +303,8 @@ func (s *scalingDriver) listGroups(
 	in *autoscaling.DescribeAutoScalingGroupsInput,
 ) ([]astypes.AutoScalingGroup, error) {
 	var out []astypes.AutoScalingGroup
-	const most = 100 // a page; the default is 50
-	in.MaxRecords = aws.Int32(most)
+	const pageSize = 100 // the largest; the default is 50
+	in.MaxRecords = aws.Int32(pageSize)
 	pages := autoscaling.NewDescribeAutoScalingGroupsPaginator(s.api, in)
 
 	for pages.HasMorePages() {
@@ -296,6 +319,7 @@ func (s *scalingDriver) listGroups(
 	return out, nil
 }
 
+// describeGroups returns the groups with names.
 func (s *scalingDriver) describeGroups(
 	ctx context.Context,
 	names []string,
@@ -309,23 +333,19 @@ func (s *scalingDriver) describeGroups(
 	return out, err
 }
 
+// listInstances returns the ids of the instances of groups that are not terminated, by the name of their group.
 func (s *scalingDriver) listInstances(ctx context.Context, names []string) (map[string][]string, error) {
 	out := map[string][]string{}
-	pages := ec2.NewDescribeInstancesPaginator(
-		s.instances,
-		&ec2.DescribeInstancesInput{Filters: []ec2types.Filter{
-			{Name: aws.String("tag:" + ScalingGroupTag), Values: names},
-			{
-				Name:   aws.String("instance-state-name"),
-				Values: []string{"pending", "running", "shutting-down", "stopping", "stopped"},
-			},
-		}},
+	filters := slices.Concat(
+		NewFilters("tag:"+ScalingGroupTag, names...),
+		NewFilters("instance-state-name", "pending", "running", "shutting-down", "stopping", "stopped"),
 	)
+	pages := ec2.NewDescribeInstancesPaginator(s.instances, &ec2.DescribeInstancesInput{Filters: filters})
 
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, transport.Wrap(err, "list the machines of auto scaling groups")
+			return nil, transport.Wrap(err, "list the instances of auto scaling groups")
 		}
 
 		for _, r := range page.Reservations {
@@ -343,55 +363,60 @@ func (s *scalingDriver) readGroups(ctx context.Context, scope Scope) ([]plan.Act
 	list, err := s.listGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{Filters: []astypes.Filter{
 		{Name: aws.String("tag:" + awskind.TagCluster), Values: []string{scope.Cluster}},
 	}})
+
 	var out []plan.ActualResource
+
 	for _, g := range list {
 		if aws.ToString(g.Status) != "" { // it is being deleted
 			continue
 		}
 
-		r := awskind.AutoScalingGroup{
-			Name:              aws.ToString(g.AutoScalingGroupName),
-			MinSize:           int(aws.ToInt32(g.MinSize)),
-			MaxSize:           int(aws.ToInt32(g.MaxSize)),
-			DesiredCapacity:   int(aws.ToInt32(g.DesiredCapacity)),
-			HealthCheckType:   aws.ToString(g.HealthCheckType),
-			HealthCheckGrace:  int(aws.ToInt32(g.HealthCheckGracePeriod)),
-			Tags:              awskind.Tags{},
-			MixedInstances:    fromMixedPolicy(g.MixedInstancesPolicy),
-			CapacityRebalance: aws.ToBool(g.CapacityRebalance),
-			WarmPool:          fromWarmPool(g.WarmPoolConfiguration),
-		}
-		if lt := g.LaunchTemplate; lt != nil {
-			r.Template = awskind.TemplateSpec{
-				ID: graph.UnmanagedRef[awskind.LaunchTemplate](
-					aws.ToString(lt.LaunchTemplateId),
-				), Version: graph.LiteralText(aws.ToString(lt.Version)),
-			}
-		}
-
-		for id := range strings.SplitSeq(aws.ToString(g.VPCZoneIdentifier), ",") {
-			r.Subnets = append(r.Subnets, graph.UnmanagedRef[awskind.Subnet](strings.TrimSpace(id)))
-		}
-
-		for _, arn := range g.TargetGroupARNs {
-			r.TargetGroups = append(r.TargetGroups, graph.UnmanagedRef[awskind.TargetGroup](arn))
-		}
-
-		for _, tag := range g.Tags {
-			if aws.ToBool(
-				tag.PropagateAtLaunch,
-			) { // one that does not reach the machines is not what was asked for
-				r.Tags[aws.ToString(tag.Key)] = aws.ToString(tag.Value)
-			}
-		}
-
-		out = append(out, plan.ActualResource{Addr: addressFromTags(r.Tags), ID: r.Name, Resource: r})
+		r := fromGroup(g)
+		out = append(out, newActual(&r.Name, r.Tags, r))
 	}
 
 	return out, err
 }
 
-// toTemplateSpec is nil where a policy names the template.
+// fromGroup returns an auto scaling group that AWS lists.
+func fromGroup(g astypes.AutoScalingGroup) awskind.AutoScalingGroup {
+	r := awskind.AutoScalingGroup{
+		Name:              aws.ToString(g.AutoScalingGroupName),
+		MinSize:           int(aws.ToInt32(g.MinSize)),
+		MaxSize:           int(aws.ToInt32(g.MaxSize)),
+		DesiredCapacity:   int(aws.ToInt32(g.DesiredCapacity)),
+		HealthCheckType:   aws.ToString(g.HealthCheckType),
+		HealthCheckGrace:  int(aws.ToInt32(g.HealthCheckGracePeriod)),
+		Tags:              awskind.Tags{},
+		MixedInstances:    fromMixedPolicy(g.MixedInstancesPolicy),
+		CapacityRebalance: aws.ToBool(g.CapacityRebalance),
+		WarmPool:          fromWarmPool(g.WarmPoolConfiguration),
+	}
+	if lt := g.LaunchTemplate; lt != nil {
+		r.Template = awskind.TemplateSpec{
+			ID:      graph.UnmanagedRef[awskind.LaunchTemplate](aws.ToString(lt.LaunchTemplateId)),
+			Version: graph.LiteralText(aws.ToString(lt.Version)),
+		}
+	}
+
+	for id := range strings.SplitSeq(aws.ToString(g.VPCZoneIdentifier), ",") {
+		r.Subnets = append(r.Subnets, graph.UnmanagedRef[awskind.Subnet](strings.TrimSpace(id)))
+	}
+
+	for _, arn := range g.TargetGroupARNs {
+		r.TargetGroups = append(r.TargetGroups, graph.UnmanagedRef[awskind.TargetGroup](arn))
+	}
+
+	for _, tag := range g.Tags {
+		if aws.ToBool(tag.PropagateAtLaunch) { // other tags differ from the desired ones: instances lack them
+			r.Tags[aws.ToString(tag.Key)] = aws.ToString(tag.Value)
+		}
+	}
+
+	return r
+}
+
+// toTemplateSpec returns nil if the group has a mixed instances policy, which names the template.
 func toTemplateSpec(t awskind.TemplateSpec) *astypes.LaunchTemplateSpecification {
 	if t.ID.Literal() == "" {
 		return nil

@@ -11,11 +11,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// subtractList returns the elements of list that are not in other.
-func subtractList(list, other []string) []string {
-	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
-}
-
 // refIDs returns the ids of resolved references.
 func refIDs[T graph.Resource](refs []graph.Ref[T]) []string {
 	var out []string

@@ -26,37 +26,39 @@ type recordAPI interface {
 	) (*route53.ChangeResourceRecordSetsOutput, error)
 }
 
-// registerRecords drives record sets. One of the same name that is not ours is never changed: Route 53 refuses ours beside it.
+// registerRecords registers the driver of record sets. An existing record set of the same name that is not the cluster's is
+// never changed: Route 53 refuses to create a second one next to it.
 func registerRecords(c *Cloud, api recordAPI) {
-	put := func(ctx context.Context, want awskind.DNSRecord) (plan.StepResult, error) {
+	put := func(ctx context.Context, t task[awskind.DNSRecord]) (plan.StepResult, error) {
+		want := t.want
 		zone := want.Zone.Literal()
 		err := changeRecord(ctx, api, r53types.ChangeActionUpsert, want)
-		return plan.StepResult{
-				ID: recordID(want),
-			}, transport.Wrap(
-				err,
-				"put %s %s into zone %s",
-				want.Name,
-				want.Type,
-				zone,
-			)
+		err = transport.Wrap(err, "set record %s %s in zone %s", want.Name, want.Type, zone)
+
+		return plan.StepResult{ID: recordID(want)}, err
 	}
 
 	registerDriver(c, driver[awskind.DNSRecord]{
-		create: func(ctx context.Context, t task[awskind.DNSRecord]) (plan.StepResult, error) { return put(ctx, t.want) },
-		update: func(ctx context.Context, t task[awskind.DNSRecord]) (plan.StepResult, error) { return put(ctx, t.want) },
+		create: put,
+		update: put,
 		remove: func(ctx context.Context, t task[awskind.DNSRecord]) error {
 			err := changeRecord(ctx, api, r53types.ChangeActionDelete, t.have)
-			if e, ok := errors.AsType[*r53types.InvalidChangeBatch](err); ok &&
-				strings.Contains(strings.Join(e.Messages, " ")+e.ErrorMessage(), "not found") {
+			if isRecordNotFound(err) {
 				return nil
 			}
 
-			return transport.Wrap(err, "delete %s %s from zone %s", t.have.Name, t.have.Type, t.have.Zone.Literal())
+			return transport.Wrap(err, "delete record %s %s from zone %s", t.have.Name, t.have.Type, t.have.Zone.Literal())
 		},
 	})
 }
 
+// isRecordNotFound reports whether err means that a record to delete does not exist. Route 53 has no code of its own for that.
+func isRecordNotFound(err error) bool {
+	batch, ok := errors.AsType[*r53types.InvalidChangeBatch](err)
+	return ok && strings.Contains(strings.Join(batch.Messages, " ")+batch.ErrorMessage(), "not found")
+}
+
+// recordID returns the id of a record set, which AWS identifies by these four.
 func recordID(r awskind.DNSRecord) string {
 	return r.Zone.Literal() + "/" + r.Name + "/" + r.Type + "/" + r.SetID
 }
@@ -85,8 +87,12 @@ func changeRecord(
 		set.TTL = aws.Int64(int64(r.TTL))
 	} else {
 		name, _ := r.Alias.DNSName.Literal()
-		in, _ := r.Alias.Zone.Literal()
-		set.AliasTarget = &r53types.AliasTarget{DNSName: &name, HostedZoneId: &in, EvaluateTargetHealth: r.Alias.EvaluateHealth}
+		aliasZone, _ := r.Alias.Zone.Literal()
+		set.AliasTarget = &r53types.AliasTarget{
+			DNSName:              &name,
+			HostedZoneId:         &aliasZone,
+			EvaluateTargetHealth: r.Alias.EvaluateHealth,
+		}
 	}
 
 	_, err := api.ChangeResourceRecordSets(ctx, &route53.ChangeResourceRecordSetsInput{
@@ -99,7 +105,7 @@ func changeRecord(
 	return err
 }
 
-// WalkRecords walks over the records of a zone.
+// WalkRecords calls do with each record set of the zone with id.
 func WalkRecords(
 	ctx context.Context,
 	api route53.ListResourceRecordSetsAPIClient,
@@ -127,7 +133,7 @@ func WalkRecords(
 	}
 }
 
-// readRecords returns the cluster's records in a zone. A zone that is gone has none.
+// readRecords returns the cluster's records in a zone, and none if the zone does not exist.
 func readRecords(ctx context.Context, api recordAPI, id string, scope Scope) ([]plan.ActualResource, error) {
 	var out []plan.ActualResource
 	err := WalkRecords(ctx, api, id, func(s r53types.ResourceRecordSet) {
@@ -159,9 +165,9 @@ func fromRecord(zone string, s r53types.ResourceRecordSet) awskind.DNSRecord {
 
 	if a := s.AliasTarget; a != nil {
 		r.Alias = awskind.AliasTarget{
-			DNSName: graph.LiteralText(
-				strings.TrimSuffix(aws.ToString(a.DNSName), "."),
-			), Zone: graph.LiteralText(aws.ToString(a.HostedZoneId)), EvaluateHealth: a.EvaluateTargetHealth,
+			DNSName:        graph.LiteralText(strings.TrimSuffix(aws.ToString(a.DNSName), ".")),
+			Zone:           graph.LiteralText(aws.ToString(a.HostedZoneId)),
+			EvaluateHealth: a.EvaluateTargetHealth,
 		}
 	}
 

@@ -29,10 +29,10 @@ type elbTagAPI interface {
 	RemoveTags(context.Context, *elb.RemoveTagsInput, ...func(*elb.Options)) (*elb.RemoveTagsOutput, error)
 }
 
-// maxDescribeTags is how many ARNs ELB's DescribeTags takes.
+// maxDescribeTags is how many ARNs DescribeTags of ELB accepts.
 const maxDescribeTags = 20
 
-// describeClusterTags returns the tags of those of arns that are the cluster's.
+// describeClusterTags returns the tags of those of arns that belong to the cluster and have an address.
 func describeClusterTags(
 	ctx context.Context,
 	api elbTagAPI,
@@ -43,10 +43,11 @@ func describeClusterTags(
 	maps.DeleteFunc(out, func(_ string, tags awskind.Tags) bool {
 		return tags[awskind.TagCluster] != scope.Cluster || tags[awskind.TagAddress] == ""
 	})
+
 	return out, err
 }
 
-// DescribeELBTags returns all tags of arns.
+// DescribeELBTags returns the tags of load balancers and target groups by their ARN.
 func DescribeELBTags(
 	ctx context.Context,
 	api elbTagReadAPI,
@@ -72,16 +73,19 @@ func DescribeELBTags(
 	return out, nil
 }
 
+// retagELB changes the tags of a load balancer or target group from have to want.
 func retagELB(ctx context.Context, api elbTagAPI, arn string, want, have awskind.Tags) error {
 	set, remove := diffTags(want, have)
 	if len(set) > 0 {
-		if _, err := api.AddTags(ctx, &elb.AddTagsInput{ResourceArns: []string{arn}, Tags: toELBTags(set)}); err != nil {
+		in := &elb.AddTagsInput{ResourceArns: []string{arn}, Tags: toELBTags(set)}
+		if _, err := api.AddTags(ctx, in); err != nil {
 			return transport.Wrap(err, "tag")
 		}
 	}
 
 	if len(remove) > 0 {
-		if _, err := api.RemoveTags(ctx, &elb.RemoveTagsInput{ResourceArns: []string{arn}, TagKeys: remove}); err != nil {
+		in := &elb.RemoveTagsInput{ResourceArns: []string{arn}, TagKeys: remove}
+		if _, err := api.RemoveTags(ctx, in); err != nil {
 			return transport.Wrap(err, "untag")
 		}
 	}

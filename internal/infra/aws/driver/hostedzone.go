@@ -72,15 +72,16 @@ type zoneVPCAPI interface {
 	) (*route53.DisassociateVPCFromHostedZoneOutput, error)
 }
 
-// maxZoneTags is how many tags one call sets, and of how many zones one call reads them.
+// maxZoneTags is how many tags of one zone Route 53 changes per call.
 const maxZoneTags = 10
 
-// registerHostedZones drives hosted zones and the records in them. An account's zones are listed without their tags, so the cluster's
-// is told by its comment first; existing zones are those of [Cloud.AddRecordZones].
+// registerHostedZones registers the drivers of hosted zones and of the records in them. Route 53 lists zones without their
+// tags, so the cluster's zone is found by its comment. Records are also read in the zones of [Cloud.AddRecordZones].
 func registerHostedZones(c *Cloud, api zoneAPI, scope Scope) {
 	c.addReader(func(ctx context.Context) ([]plan.ActualResource, error) {
 		return readZones(ctx, api, scope, c.recordZones)
 	}, awskind.HostedZone{}, awskind.DNSRecord{})
+
 	registerDriver(c, driver[awskind.HostedZone]{
 		create: func(ctx context.Context, t task[awskind.HostedZone]) (plan.StepResult, error) {
 			return createZone(ctx, api, t)
@@ -90,7 +91,8 @@ func registerHostedZones(c *Cloud, api zoneAPI, scope Scope) {
 		},
 		remove: func(ctx context.Context, t task[awskind.HostedZone]) error {
 			_, err := api.DeleteHostedZone(ctx, &route53.DeleteHostedZoneInput{Id: &t.id})
-			if err = transport.Wrap(err, "delete zone %s", t.have.Name); transport.ErrorCode(err) == "HostedZoneNotEmpty" {
+			err = transport.Wrap(err, "delete zone %s", t.have.Name)
+			if transport.ErrorCode(err) == "HostedZoneNotEmpty" {
 				return explainNotEmpty(ctx, api, t.id, err)
 			}
 
@@ -109,7 +111,8 @@ func createZone(ctx context.Context, api zoneAPI, t task[awskind.HostedZone]) (p
 		HostedZoneConfig: &r53types.HostedZoneConfig{Comment: &t.want.Config.Comment},
 	}
 	if len(t.want.VPCs) > 0 {
-		in.HostedZoneConfig.PrivateZone, in.VPC = true, toZoneVPC(t.want.VPCs[0])
+		in.HostedZoneConfig.PrivateZone = true
+		in.VPC = toZoneVPC(t.want.VPCs[0])
 		t.have.VPCs = t.want.VPCs[:1]
 	}
 
@@ -118,38 +121,57 @@ func createZone(ctx context.Context, api zoneAPI, t task[awskind.HostedZone]) (p
 		return plan.StepResult{}, transport.Wrap(err, "create zone %s", t.want.Name)
 	}
 
-	t.id, t.have.Config = TrimZonePrefix(out.HostedZone.Id), t.want.Config
+	t.id = TrimZonePrefix(out.HostedZone.Id)
+	t.have.Config = t.want.Config
 
 	return updateZone(ctx, api, t)
 }
 
+// updateZone sets the comment, the VPCs and the tags of a zone.
 func updateZone(ctx context.Context, api zoneAPI, t task[awskind.HostedZone]) (plan.StepResult, error) {
 	if t.want.Config != t.have.Config {
-		if _, err := api.UpdateHostedZoneComment(ctx, &route53.UpdateHostedZoneCommentInput{Id: &t.id, Comment: &t.want.Config.Comment}); err != nil {
-			return plan.StepResult{}, transport.Wrap(err, "comment zone %s", t.want.Name)
+		in := &route53.UpdateHostedZoneCommentInput{Id: &t.id, Comment: &t.want.Config.Comment}
+		if _, err := api.UpdateHostedZoneComment(ctx, in); err != nil {
+			return plan.StepResult{}, transport.Wrap(err, "set the comment of zone %s", t.want.Name)
 		}
 	}
 
-	for _, v := range t.want.VPCs {
-		if !slices.Contains(t.have.VPCs, v) {
-			if _, err := api.AssociateVPCWithHostedZone(ctx, &route53.AssociateVPCWithHostedZoneInput{HostedZoneId: &t.id, VPC: toZoneVPC(v)}); err != nil {
-				return plan.StepResult{}, transport.Wrap(err, "let %s know zone %s", v.VPC.Literal(), t.want.Name)
-			}
-		}
-	}
-
-	for _, v := range t.have.VPCs {
-		if !slices.Contains(t.want.VPCs, v) {
-			if _, err := api.DisassociateVPCFromHostedZone(ctx, &route53.DisassociateVPCFromHostedZoneInput{HostedZoneId: &t.id, VPC: toZoneVPC(v)}); err != nil {
-				return plan.StepResult{}, transport.Wrap(err, "take zone %s from %s", t.want.Name, v.VPC.Literal())
-			}
-		}
+	if err := syncZoneVPCs(ctx, api, t); err != nil {
+		return plan.StepResult{}, err
 	}
 
 	return plan.StepResult{ID: t.id}, retagZone(ctx, api, t)
 }
 
-// retagZone sets all tags: a zone whose creation was cut short has none, though its comment says that it is ours.
+// syncZoneVPCs associates a private zone with the VPCs that it lacks, and disassociates it from those that it is not to
+// have. A private zone always has a VPC, so associations come first.
+func syncZoneVPCs(ctx context.Context, api zoneVPCAPI, t task[awskind.HostedZone]) error {
+	for _, v := range t.want.VPCs {
+		if slices.Contains(t.have.VPCs, v) {
+			continue
+		}
+
+		in := &route53.AssociateVPCWithHostedZoneInput{HostedZoneId: &t.id, VPC: toZoneVPC(v)}
+		if _, err := api.AssociateVPCWithHostedZone(ctx, in); err != nil {
+			return transport.Wrap(err, "associate %s with zone %s", v.VPC.Literal(), t.want.Name)
+		}
+	}
+
+	for _, v := range t.have.VPCs {
+		if slices.Contains(t.want.VPCs, v) {
+			continue
+		}
+
+		in := &route53.DisassociateVPCFromHostedZoneInput{HostedZoneId: &t.id, VPC: toZoneVPC(v)}
+		if _, err := api.DisassociateVPCFromHostedZone(ctx, in); err != nil {
+			return transport.Wrap(err, "disassociate %s from zone %s", v.VPC.Literal(), t.want.Name)
+		}
+	}
+
+	return nil
+}
+
+// retagZone sets all tags and not only those that differ: a zone has none if its creation was interrupted.
 func retagZone(ctx context.Context, api zoneTagAPI, t task[awskind.HostedZone]) error {
 	_, remove := diffTags(t.want.Tags, t.have.Tags)
 	for keys := range slices.Chunk(slices.Sorted(maps.Keys(t.want.Tags)), maxZoneTags) {
@@ -185,31 +207,31 @@ func toZoneVPC(v awskind.ZoneVPC) *r53types.VPC {
 	return &r53types.VPC{VPCId: aws.String(v.VPC.Literal()), VPCRegion: r53types.VPCRegion(v.Region)}
 }
 
-// TrimZonePrefix is an id without the /hostedzone/ that answers put before it.
+// TrimZonePrefix returns the id of a zone without the prefix /hostedzone/ that Route 53 returns it with.
 func TrimZonePrefix(id *string) string { return strings.TrimPrefix(aws.ToString(id), "/hostedzone/") }
 
-// readZones returns the cluster's zones and its records in these and in existing zones.
+// readZones returns the cluster's zones, and its records in these and in the unmanaged zones with the given ids.
 func readZones(
 	ctx context.Context,
 	api zoneAPI,
 	scope Scope,
-	existing []string,
+	unmanaged []string,
 ) ([]plan.ActualResource, error) {
-	ours, err := ListClusterZones(ctx, api, scope.Cluster)
+	zones, err := ListClusterZones(ctx, api, scope.Cluster)
 	if err != nil {
 		return nil, err
 	}
 
-	ids := slices.Clone(existing)
+	ids := slices.Clone(unmanaged)
 
-	for _, z := range ours {
+	for _, z := range zones {
 		if id := TrimZonePrefix(z.Id); !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
 	}
 
 	found, err := readEach(
-		ours,
+		zones,
 		func(z r53types.HostedZone) ([]plan.ActualResource, error) { return readZone(ctx, api, z, scope) },
 	)
 	if err != nil {
@@ -224,9 +246,14 @@ func readZones(
 	return append(found, records...), err
 }
 
-// ListClusterZones are the zones whose comment, or whose reference, which nobody can change, says that they are the cluster's.
-func ListClusterZones(ctx context.Context, api route53.ListHostedZonesAPIClient, cluster string) ([]r53types.HostedZone, error) {
-	var ours []r53types.HostedZone
+// ListClusterZones returns the hosted zones of a cluster: those with its name in their comment, or in their caller reference,
+// which cannot be changed.
+func ListClusterZones(
+	ctx context.Context,
+	api route53.ListHostedZonesAPIClient,
+	cluster string,
+) ([]r53types.HostedZone, error) {
+	var out []r53types.HostedZone
 	pages := route53.NewListHostedZonesPaginator(api, &route53.ListHostedZonesInput{})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
@@ -237,14 +264,15 @@ func ListClusterZones(ctx context.Context, api route53.ListHostedZonesAPIClient,
 		for _, z := range page.HostedZones {
 			if z.Config != nil && aws.ToString(z.Config.Comment) == awskind.RecordSetID(cluster) ||
 				strings.HasPrefix(aws.ToString(z.CallerReference), awskind.RecordSetID(cluster)+"/") {
-				ours = append(ours, z)
+				out = append(out, z)
 			}
 		}
 	}
 
-	return ours, nil
+	return out, nil
 }
 
+// readZone returns a zone with its tags and VPCs. It returns none if the zone was deleted after it was listed.
 func readZone(
 	ctx context.Context,
 	api zoneAPI,
@@ -252,31 +280,16 @@ func readZone(
 	scope Scope,
 ) ([]plan.ActualResource, error) {
 	id := TrimZonePrefix(z.Id)
-	list, err := api.ListTagsForResources(
-		ctx,
-		&route53.ListTagsForResourcesInput{
-			ResourceType: r53types.TagResourceTypeHostedzone,
-			ResourceIds:  []string{id},
-		},
-	)
-	if err = transport.Wrap(err, "list the tags of zone %s", id); plan.ErrorClassOf(err) == plan.NotFound {
+	tags, err := readZoneTags(ctx, api, id)
+	if plan.ErrorClassOf(err) == plan.NotFound {
 		return nil, nil
 	} else if err != nil {
 		return nil, err
 	}
 
-	tags := awskind.Tags{}
-
-	for _, set := range list.ResourceTagSets {
-		for _, t := range set.Tags {
-			tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
-		}
-	}
-
-	if len(tags) == 0 { // its creation was cut short: the comment alone says whose it is
-		tags[awskind.TagCluster], tags[awskind.TagAddress] = scope.Cluster, string(
-			graph.Address(awskind.HostedZone{}.Kind(), awskind.ZoneName),
-		)
+	if len(tags) == 0 { // its creation was interrupted: only the comment has the name of its cluster
+		tags[awskind.TagCluster] = scope.Cluster
+		tags[awskind.TagAddress] = string(graph.Address(awskind.HostedZone{}.Kind(), awskind.ZoneName))
 	}
 
 	r := awskind.HostedZone{Name: strings.TrimSuffix(aws.ToString(z.Name), "."), Tags: tags}
@@ -285,26 +298,50 @@ func readZone(
 	}
 
 	if z.Config != nil && z.Config.PrivateZone {
-		full, err := api.GetHostedZone(ctx, &route53.GetHostedZoneInput{Id: &id})
-		if err != nil {
-			return nil, transport.Wrap(err, "read zone %s", id)
-		}
-
-		for _, v := range full.VPCs {
-			r.VPCs = append(
-				r.VPCs,
-				awskind.ZoneVPC{
-					VPC:    graph.UnmanagedRef[awskind.VPC](aws.ToString(v.VPCId)),
-					Region: string(v.VPCRegion),
-				},
-			)
+		if r.VPCs, err = readZoneVPCs(ctx, api, id); err != nil {
+			return nil, err
 		}
 	}
 
 	return []plan.ActualResource{{Addr: addressFromTags(tags), ID: id, Resource: r}}, nil
 }
 
-// explainNotEmpty says which records keep a zone from being deleted.
+func readZoneTags(ctx context.Context, api zoneTagAPI, id string) (awskind.Tags, error) {
+	list, err := api.ListTagsForResources(ctx, &route53.ListTagsForResourcesInput{
+		ResourceType: r53types.TagResourceTypeHostedzone,
+		ResourceIds:  []string{id},
+	})
+	if err != nil {
+		return nil, transport.Wrap(err, "list the tags of zone %s", id)
+	}
+
+	tags := awskind.Tags{}
+	for _, set := range list.ResourceTagSets {
+		for _, t := range set.Tags {
+			tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
+		}
+	}
+
+	return tags, nil
+}
+
+// readZoneVPCs returns the VPCs of a private zone, which the list of zones lacks.
+func readZoneVPCs(ctx context.Context, api zoneAPI, id string) ([]awskind.ZoneVPC, error) {
+	zone, err := api.GetHostedZone(ctx, &route53.GetHostedZoneInput{Id: &id})
+	if err != nil {
+		return nil, transport.Wrap(err, "read zone %s", id)
+	}
+
+	var out []awskind.ZoneVPC
+	for _, v := range zone.VPCs {
+		vpc := graph.UnmanagedRef[awskind.VPC](aws.ToString(v.VPCId))
+		out = append(out, awskind.ZoneVPC{VPC: vpc, Region: string(v.VPCRegion)})
+	}
+
+	return out, nil
+}
+
+// explainNotEmpty adds to err the records that prevent the deletion of a zone.
 func explainNotEmpty(ctx context.Context, api recordAPI, id string, err error) error {
 	var names []string
 	walkErr := WalkRecords(ctx, api, id, func(r r53types.ResourceRecordSet) {
@@ -316,11 +353,12 @@ func explainNotEmpty(ctx context.Context, api recordAPI, id string, err error) e
 		return err
 	}
 
-	const most = 5
+	const maxNames = 5
 	more := ""
-	if len(names) > most {
-		names, more = names[:most], fmt.Sprintf(" and %d more", len(names)-most)
+	if len(names) > maxNames {
+		more = fmt.Sprintf(" and %d more", len(names)-maxNames)
+		names = names[:maxNames]
 	}
 
-	return fmt.Errorf("records of others are in it: %s%s: %w", strings.Join(names, ", "), more, err)
+	return fmt.Errorf("the zone has records that the cluster does not own: %s%s: %w", strings.Join(names, ", "), more, err)
 }

@@ -18,14 +18,18 @@ type instanceAPI interface {
 	ec2.DescribeInstancesAPIClient
 }
 
-// ScalingGroupTag is what auto scaling itself puts on its machines.
+// ScalingGroupTag is the tag that auto scaling sets on its instances, with the name of their group.
 const ScalingGroupTag = "aws:autoscaling:groupName"
 
-// Instance is a machine of no auto scaling group, such as one that Karpenter launched. We make none: it is only removed.
+// Instance is an instance outside auto scaling groups, such as one that Karpenter launched. Slipway creates none and only
+// deletes them.
 type Instance struct {
-	Subnet         graph.Ref[awskind.Subnet]          `aws:"SubnetId"`
+	// Subnet is the subnet of the first network interface.
+	Subnet graph.Ref[awskind.Subnet] `aws:"SubnetId"`
+	// SecurityGroups are those of the first network interface.
 	SecurityGroups []graph.Ref[awskind.SecurityGroup] `aws:"SecurityGroupIds,set"`
-	Tags           awskind.Tags                       `aws:"Tags,tags"`
+	// Tags are all tags of the instance.
+	Tags awskind.Tags `aws:"Tags,tags"`
 }
 
 // Kind implements [graph.Resource].
@@ -42,7 +46,7 @@ type terminateAPI interface {
 	) (*ec2.TerminateInstancesOutput, error)
 }
 
-// registerInstances deletes instances of no auto scaling group.
+// registerInstances registers the driver of instances outside auto scaling groups. It waits for their termination.
 func registerInstances(c *Cloud, api terminateAPI) {
 	poller := &transport.StatePoller[ec2types.InstanceStateName]{
 		Describe: func(ctx context.Context, ids []string) (map[string]ec2types.InstanceStateName, error) {
@@ -51,17 +55,19 @@ func registerInstances(c *Cloud, api terminateAPI) {
 	}
 
 	registerDriver(c, driver[Instance]{remove: func(ctx context.Context, t task[Instance]) error {
-		if _, err := api.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{t.id}}); err != nil {
+		in := &ec2.TerminateInstancesInput{InstanceIds: []string{t.id}}
+		if _, err := api.TerminateInstances(ctx, in); err != nil {
 			return transport.Wrap(err, "terminate %s", t.id)
 		}
 
 		return poller.WaitUntil(ctx, t.id, func(s ec2types.InstanceStateName, found bool) (bool, error) {
-			t.reportWaiting("it is " + string(s))
+			t.reportWaiting(t.id + " is " + string(s))
 			return !found || s == ec2types.InstanceStateNameTerminated, nil
 		})
 	}})
 }
 
+// instanceStates returns the states of the instances with ids.
 func instanceStates(
 	ctx context.Context,
 	api instanceAPI,
@@ -76,7 +82,7 @@ func instanceStates(
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, transport.Wrap(err, "look at machines")
+			return nil, transport.Wrap(err, "read the states of instances")
 		}
 
 		for _, r := range page.Reservations {

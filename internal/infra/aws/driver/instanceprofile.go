@@ -8,6 +8,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
+	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 
 	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
@@ -40,7 +41,7 @@ type profileAPI interface {
 	) (*iam.RemoveRoleFromInstanceProfileOutput, error)
 }
 
-// registerInstanceProfiles drives instance profiles, which are found by their path.
+// registerInstanceProfiles registers the driver of instance profiles. Its reader finds them by the cluster's path.
 func registerInstanceProfiles(c *Cloud, api profileAPI, scope Scope) {
 	c.readers = append(
 		c.readers,
@@ -70,7 +71,8 @@ func registerInstanceProfiles(c *Cloud, api profileAPI, scope Scope) {
 	})
 }
 
-// createProfile takes a profile over that an earlier run made and IAM, which is slow to tell, did not list.
+// createProfile creates an instance profile. If it exists already at the cluster's path, it is updated: an earlier run created
+// it, and IAM did not list it yet when the plan was made.
 func createProfile(
 	ctx context.Context,
 	api profileAPI,
@@ -95,27 +97,17 @@ func createProfile(
 			t.have.Roles = append(t.have.Roles, graph.UnmanagedRef[awskind.IAMRole](aws.ToString(r.RoleName)))
 		}
 
-		return plan.StepResult{
-				ID:         t.id,
-				Attributes: map[string]string{"Arn": aws.ToString(have.InstanceProfile.Arn)},
-			}, setProfileRoles(
-				ctx,
-				api,
-				t,
-			)
+		return profileResult(t.id, have.InstanceProfile), setProfileRoles(ctx, api, t)
 	}
 
-	return plan.StepResult{
-			ID:         t.id,
-			Attributes: map[string]string{"Arn": aws.ToString(out.InstanceProfile.Arn)},
-		}, setProfileRoles(
-			ctx,
-			api,
-			t,
-		)
+	return profileResult(t.id, out.InstanceProfile), setProfileRoles(ctx, api, t)
 }
 
-// setProfileRoles takes the roles out that should not be in, then puts the right one in: a profile holds one.
+func profileResult(id string, p *iamtypes.InstanceProfile) plan.StepResult {
+	return plan.StepResult{ID: id, Attributes: map[string]string{"Arn": aws.ToString(p.Arn)}}
+}
+
+// setProfileRoles removes the roles that t.want lacks, then adds the one that it has: a profile can have one role.
 func setProfileRoles(ctx context.Context, api profileAPI, t task[awskind.InstanceProfile]) error {
 	for _, r := range t.have.Roles {
 		if name := r.Literal(); !slices.Contains(t.want.Roles, r) {
@@ -123,7 +115,7 @@ func setProfileRoles(ctx context.Context, api profileAPI, t task[awskind.Instanc
 				ctx,
 				&iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: &t.id, RoleName: &name},
 			)
-			if err = transport.Wrap(err, "take role %s out of %s", name, t.id); err != nil &&
+			if err = transport.Wrap(err, "remove role %s from %s", name, t.id); err != nil &&
 				plan.ErrorClassOf(err) != plan.NotFound {
 				return err
 			}
@@ -137,7 +129,7 @@ func setProfileRoles(ctx context.Context, api profileAPI, t task[awskind.Instanc
 				&iam.AddRoleToInstanceProfileInput{InstanceProfileName: &t.id, RoleName: &name},
 			)
 			if err != nil {
-				return transport.Wrap(err, "put role %s into %s", name, t.id)
+				return transport.Wrap(err, "add role %s to %s", name, t.id)
 			}
 		}
 	}
@@ -171,14 +163,11 @@ func readProfiles(ctx context.Context, api profileAPI, scope Scope) ([]plan.Actu
 				r.Roles = append(r.Roles, graph.UnmanagedRef[awskind.IAMRole](aws.ToString(role.RoleName)))
 			}
 
-			out = append(
-				out,
-				plan.ActualResource{
-					ID:         r.Name,
-					Resource:   r,
-					Attributes: map[string]string{"Arn": aws.ToString(p.Arn)},
-				},
-			)
+			out = append(out, plan.ActualResource{
+				ID:         r.Name,
+				Resource:   r,
+				Attributes: map[string]string{"Arn": aws.ToString(p.Arn)},
+			})
 		}
 	}
 

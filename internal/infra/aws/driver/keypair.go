@@ -29,14 +29,21 @@ type keyPairAPI interface {
 	) (*ec2.DeleteKeyPairOutput, error)
 }
 
-// registerKeyPairs drives EC2 key pairs, which are public keys here. Machines keep the key that they were launched with.
+// registerKeyPairs registers the driver of EC2 key pairs, of which AWS has only the public keys. Instances keep the key that
+// they were launched with.
 func registerKeyPairs(c *Cloud, api keyPairAPI, scope Scope) {
-	c.readersByType[ec2types.ResourceTypeKeyPair] = func(ctx context.Context) ([]plan.ActualResource, error) { return readKeyPairs(ctx, api, scope) }
+	c.readersByType[ec2types.ResourceTypeKeyPair] = func(ctx context.Context) ([]plan.ActualResource, error) {
+		return readKeyPairs(ctx, api, scope)
+	}
+
 	registerDriver(c, driver[awskind.KeyPair]{
 		create: func(ctx context.Context, t task[awskind.KeyPair]) (plan.StepResult, error) {
 			_, err := api.ImportKeyPair(ctx, &ec2.ImportKeyPairInput{
-				KeyName: &t.want.Name, PublicKeyMaterial: []byte(t.want.PublicKey), TagSpecifications: tagSpecifications(ec2types.ResourceTypeKeyPair, t.want.Tags),
+				KeyName:           &t.want.Name,
+				PublicKeyMaterial: []byte(t.want.PublicKey),
+				TagSpecifications: tagSpecifications(ec2types.ResourceTypeKeyPair, t.want.Tags),
 			})
+
 			return plan.StepResult{ID: t.want.Name}, transport.Wrap(err, "import key pair %s", t.want.Name)
 		},
 		remove: func(ctx context.Context, t task[awskind.KeyPair]) error {
@@ -58,7 +65,7 @@ func readKeyPairs(ctx context.Context, api keyPairAPI, scope Scope) ([]plan.Actu
 	var out []plan.ActualResource
 
 	for _, k := range res.KeyPairs {
-		// EC2 puts the pair's name behind the key.
+		// EC2 appends the name of the pair to the key.
 		fields := strings.Fields(aws.ToString(k.PublicKey))
 		r := awskind.KeyPair{
 			Name:      aws.ToString(k.KeyName),

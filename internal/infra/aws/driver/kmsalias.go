@@ -21,17 +21,19 @@ type aliasAPI interface {
 	DeleteAlias(context.Context, *kms.DeleteAliasInput, ...func(*kms.Options)) (*kms.DeleteAliasOutput, error)
 }
 
-// registerAliases drives the names of KMS keys.
+// registerAliases registers the driver of the aliases of KMS keys.
 func registerAliases(c *Cloud, api aliasAPI) {
 	registerDriver(c, driver[awskind.KMSAlias]{
 		create: func(ctx context.Context, t task[awskind.KMSAlias]) (plan.StepResult, error) {
 			key := t.want.Target.Literal()
 			_, err := api.CreateAlias(ctx, &kms.CreateAliasInput{AliasName: &t.want.Name, TargetKeyId: &key})
-			return plan.StepResult{ID: t.want.Name}, transport.Wrap(err, "name key %s", key)
+
+			return plan.StepResult{ID: t.want.Name}, transport.Wrap(err, "create alias for key %s", key)
 		},
 		update: func(ctx context.Context, t task[awskind.KMSAlias]) (plan.StepResult, error) {
 			key := t.want.Target.Literal()
 			_, err := api.UpdateAlias(ctx, &kms.UpdateAliasInput{AliasName: &t.want.Name, TargetKeyId: &key})
+
 			return keepIdentity(t), transport.Wrap(err, "point %s to key %s", t.id, key)
 		},
 		remove: func(ctx context.Context, t task[awskind.KMSAlias]) error {
@@ -41,7 +43,7 @@ func registerAliases(c *Cloud, api aliasAPI) {
 	})
 }
 
-// readAliases returns the alias called name, if it is there, and which keys have any alias.
+// readAliases returns the alias called name, if it exists, and the ids of all keys that have an alias.
 func readAliases(
 	ctx context.Context,
 	api aliasAPI,

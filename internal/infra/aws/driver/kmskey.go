@@ -87,16 +87,17 @@ type keyPolicyAPI interface {
 }
 
 const (
-	// keyPolicyName is the only name that the policy of a key can have.
+	// keyPolicyName is the only name that KMS accepts for the policy of a key.
 	keyPolicyName = "default"
-	// defaultPendingDays is how many days a key lingers whose resource does not say; KMS allows no less.
+	// defaultPendingDays is the waiting period before a key is deleted, in days, if its resource does not set it. It is
+	// the shortest that KMS accepts.
 	defaultPendingDays = 7
-	// formerClusterTag marks a key whose cluster is gone. KMS refuses to change the tags of a key that waits for its end,
-	// so the cluster's tag goes first, and this one finds the key again if we are killed in between.
+	// formerClusterTag marks a key whose cluster is being deleted. KMS refuses to change the tags of a key that is pending
+	// deletion, so the cluster's tag is removed before. If the program is killed in between, the key is found by this tag.
 	formerClusterTag = "slipway.dev/former-cluster"
 )
 
-// registerKeys drives KMS keys and, beside them, their aliases.
+// registerKeys registers the drivers of KMS keys and of their aliases.
 func registerKeys(c *Cloud, api keyAPI, scope Scope) {
 	c.readers = append(
 		c.readers,
@@ -105,31 +106,7 @@ func registerKeys(c *Cloud, api keyAPI, scope Scope) {
 
 	registerDriver(c, driver[awskind.KMSKey]{
 		create: func(ctx context.Context, t task[awskind.KMSKey]) (plan.StepResult, error) {
-			policy := string(t.want.Policy)
-			out, err := api.CreateKey(
-				ctx,
-				&kms.CreateKeyInput{
-					Description: &t.want.Description,
-					Policy:      stringOrNil(policy),
-					Tags:        toKMSTags(t.want.Tags),
-				},
-			)
-			if err != nil {
-				return plan.StepResult{}, transport.Wrap(err, "create key")
-			}
-
-			t.id = aws.ToString(out.KeyMetadata.KeyId)
-			t.have = awskind.KMSKey{
-				Description: t.want.Description,
-				Policy:      t.want.Policy,
-				Tags:        t.want.Tags,
-				Enabled:     true,
-			}
-
-			made, err := updateKey(ctx, api, t)
-			made.Attributes = map[string]string{"Arn": aws.ToString(out.KeyMetadata.Arn)}
-
-			return made, transport.MarkNotRetryable(err, t.id)
+			return createKey(ctx, api, t)
 		},
 		update: func(ctx context.Context, t task[awskind.KMSKey]) (plan.StepResult, error) {
 			return updateKey(ctx, api, t)
@@ -142,22 +119,49 @@ func registerKeys(c *Cloud, api keyAPI, scope Scope) {
 	registerAliases(c, api)
 }
 
+func createKey(ctx context.Context, api keyAPI, t task[awskind.KMSKey]) (plan.StepResult, error) {
+	out, err := api.CreateKey(ctx, &kms.CreateKeyInput{
+		Description: &t.want.Description,
+		Policy:      stringOrNil(string(t.want.Policy)),
+		Tags:        toKMSTags(t.want.Tags),
+	})
+	if err != nil {
+		return plan.StepResult{}, transport.Wrap(err, "create key")
+	}
+
+	t.id = aws.ToString(out.KeyMetadata.KeyId)
+	t.have = awskind.KMSKey{
+		Description: t.want.Description,
+		Policy:      t.want.Policy,
+		Tags:        t.want.Tags,
+		Enabled:     true,
+	}
+
+	result, err := updateKey(ctx, api, t)
+	result.Attributes = map[string]string{"Arn": aws.ToString(out.KeyMetadata.Arn)}
+
+	return result, transport.MarkNotRetryable(err, t.id)
+}
+
+// updateKey changes the parts of a key that differ.
 func updateKey(ctx context.Context, api keyAPI, t task[awskind.KMSKey]) (plan.StepResult, error) {
-	if t.want.Enabled && !t.have.Enabled { // first: much else is refused while it is disabled
+	if t.want.Enabled && !t.have.Enabled { // first: KMS refuses most changes of a disabled key
 		if _, err := api.EnableKey(ctx, &kms.EnableKeyInput{KeyId: &t.id}); err != nil {
 			return plan.StepResult{}, transport.Wrap(err, "enable")
 		}
 	}
 
 	if t.want.Description != t.have.Description {
-		if _, err := api.UpdateKeyDescription(ctx, &kms.UpdateKeyDescriptionInput{KeyId: &t.id, Description: &t.want.Description}); err != nil {
-			return plan.StepResult{}, transport.Wrap(err, "describe")
+		in := &kms.UpdateKeyDescriptionInput{KeyId: &t.id, Description: &t.want.Description}
+		if _, err := api.UpdateKeyDescription(ctx, in); err != nil {
+			return plan.StepResult{}, transport.Wrap(err, "set description")
 		}
 	}
 
 	if t.want.Policy != t.have.Policy {
 		policy := string(t.want.Policy)
-		if _, err := api.PutKeyPolicy(ctx, &kms.PutKeyPolicyInput{KeyId: &t.id, Policy: &policy, PolicyName: aws.String(keyPolicyName)}); err != nil {
+		in := &kms.PutKeyPolicyInput{KeyId: &t.id, Policy: &policy, PolicyName: aws.String(keyPolicyName)}
+		if _, err := api.PutKeyPolicy(ctx, in); err != nil {
 			return plan.StepResult{}, transport.Wrap(err, "set policy")
 		}
 	}
@@ -169,7 +173,7 @@ func updateKey(ctx context.Context, api keyAPI, t task[awskind.KMSKey]) (plan.St
 	return keepIdentity(t), retagKey(ctx, api, t.id, t.want.Tags, t.have.Tags)
 }
 
-// setKeyState sets the rotation, and takes a key out of use that is not to be.
+// setKeyState turns rotation on or off, and disables a key that is not to be enabled.
 func setKeyState(ctx context.Context, api keyStateAPI, t task[awskind.KMSKey]) error {
 	var err error
 	switch {
@@ -183,7 +187,7 @@ func setKeyState(ctx context.Context, api keyStateAPI, t task[awskind.KMSKey]) e
 		_, err = api.DisableKey(ctx, &kms.DisableKeyInput{KeyId: &t.id})
 	}
 
-	return transport.Wrap(err, "switch key")
+	return transport.Wrap(err, "set the rotation or the state of the key")
 }
 
 func retagKey(ctx context.Context, api keyChangeAPI, id string, want, have awskind.Tags) error {
@@ -203,15 +207,15 @@ func retagKey(ctx context.Context, api keyChangeAPI, id string, want, have awski
 	return nil
 }
 
-// scheduleKeyDeletion takes the cluster's tags off, then schedules the end.
+// scheduleKeyDeletion removes the cluster's tags, then schedules the deletion.
 func scheduleKeyDeletion(ctx context.Context, api keyChangeAPI, t task[awskind.KMSKey], scope Scope) error {
 	mark := toKMSTags(awskind.Tags{formerClusterTag: scope.Cluster})
 	if _, err := api.TagResource(ctx, &kms.TagResourceInput{KeyId: &t.id, Tags: mark}); err != nil {
 		return transport.Wrap(err, "tag")
 	}
 
-	gone := []string{awskind.TagCluster, awskind.TagClusterOwned + scope.Cluster}
-	if _, err := api.UntagResource(ctx, &kms.UntagResourceInput{KeyId: &t.id, TagKeys: gone}); err != nil {
+	tags := []string{awskind.TagCluster, awskind.TagClusterOwned + scope.Cluster}
+	if _, err := api.UntagResource(ctx, &kms.UntagResourceInput{KeyId: &t.id, TagKeys: tags}); err != nil {
 		return transport.Wrap(err, "untag")
 	}
 
@@ -228,8 +232,8 @@ func scheduleKeyDeletion(ctx context.Context, api keyChangeAPI, t task[awskind.K
 	return transport.Wrap(err, "schedule deletion")
 }
 
-// readKeys finds the key by its alias: KMS cannot list keys by tag. Only where the alias is missing are the tags of
-// keys without any alias looked at, so that a run that was killed before it made the alias leaves no orphan.
+// readKeys finds the key by its alias, because KMS cannot list keys by tag. Only if the alias is missing are the tags of all
+// keys without an alias read: a run that was killed before it created the alias leaves such a key.
 func readKeys(ctx context.Context, api keyAPI, scope Scope) ([]plan.ActualResource, error) {
 	meta, err := api.DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: &scope.KeyAlias})
 	switch class := plan.ErrorClassOf(transport.Wrap(err, "read key %s", scope.KeyAlias)); {
@@ -245,32 +249,29 @@ func readKeys(ctx context.Context, api keyAPI, scope Scope) ([]plan.ActualResour
 		Resource: awskind.KMSAlias{Name: scope.KeyAlias, Target: graph.UnmanagedRef[awskind.KMSKey](id)},
 	}}
 
-	key, ours, err := readKey(ctx, api, meta.KeyMetadata, scope)
-	if err == nil && ours {
-		return append(found, key), nil
-	}
-
+	key, own, err := readKey(ctx, api, meta.KeyMetadata, scope)
 	if err != nil {
 		return nil, err
 	}
 
-	return findUnaliasedKeys(
-		ctx,
-		api,
-		scope,
-	) // somebody has given the alias to another key: ours is not gone for that
+	if own {
+		return append(found, key), nil
+	}
+
+	// The alias was given to another key. The cluster's key may still exist.
+	return findUnaliasedKeys(ctx, api, scope)
 }
 
-// findUnaliasedKeys finds the key where the alias does not tell it.
+// findUnaliasedKeys returns the alias, if it exists, and the cluster's keys among those without an alias.
 func findUnaliasedKeys(ctx context.Context, api keyAPI, scope Scope) ([]plan.ActualResource, error) {
 	var found []plan.ActualResource
 	var aliased map[string]bool
-	var aliasErr error
-	var wg sync.WaitGroup
-	wg.Go(func() { found, aliased, aliasErr = readAliases(ctx, api, scope.KeyAlias) })
-	ids, err := listKeyIDs(ctx, api)
-	wg.Wait()
-	if err := errors.Join(aliasErr, err); err != nil {
+	var ids []string
+	err := runBoth(
+		func() (err error) { found, aliased, err = readAliases(ctx, api, scope.KeyAlias); return err },
+		func() (err error) { ids, err = listKeyIDs(ctx, api); return err },
+	)
+	if err != nil {
 		return nil, err
 	}
 
@@ -279,32 +280,41 @@ func findUnaliasedKeys(ctx context.Context, api keyAPI, scope Scope) ([]plan.Act
 			continue
 		}
 
-		tags, err := readKeyTags(ctx, api, id)
-		if class := plan.ErrorClassOf(err); class == plan.AccessDenied ||
-			err == nil && !isOwnKey(tags, scope) {
-			continue // somebody else's
-		}
-
+		key, own, err := findOwnKey(ctx, api, id, scope)
 		if err != nil {
 			return nil, err
 		}
 
-		meta, err := api.DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: &id})
-		if err != nil {
-			return nil, transport.Wrap(err, "read key %s", id)
-		}
-
-		key, ours, err := readKey(ctx, api, meta.KeyMetadata, scope)
-		if err != nil {
-			return nil, err
-		}
-
-		if ours {
+		if own {
 			found = append(found, key)
 		}
 	}
 
 	return found, nil
+}
+
+// findOwnKey returns the key with id, and whether it belongs to the cluster.
+func findOwnKey(ctx context.Context, api keyAPI, id string, scope Scope) (plan.ActualResource, bool, error) {
+	tags, err := readKeyTags(ctx, api, id)
+	if isOtherKey(tags, err, scope) {
+		return plan.ActualResource{}, false, nil
+	}
+
+	if err != nil {
+		return plan.ActualResource{}, false, err
+	}
+
+	meta, err := api.DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: &id})
+	if err != nil {
+		return plan.ActualResource{}, false, transport.Wrap(err, "read key %s", id)
+	}
+
+	return readKey(ctx, api, meta.KeyMetadata, scope)
+}
+
+// isOtherKey reports whether a key belongs to others, given the result of reading its tags.
+func isOtherKey(tags awskind.Tags, err error, scope Scope) bool {
+	return plan.ErrorClassOf(err) == plan.AccessDenied || err == nil && !isOwnKey(tags, scope)
 }
 
 func isOwnKey(tags awskind.Tags, scope Scope) bool {
@@ -328,7 +338,7 @@ func listKeyIDs(ctx context.Context, api keyReadAPI) ([]string, error) {
 	return out, nil
 }
 
-// readKey returns the key, and whether it is the cluster's and lives.
+// readKey returns the key, and whether it belongs to the cluster and is not pending deletion.
 func readKey(
 	ctx context.Context,
 	api keyAPI,
@@ -357,11 +367,14 @@ func readKey(
 	})
 
 	wg.Wait()
-	if plan.ErrorClassOf(errs[0]) == plan.AccessDenied || errs[0] == nil && !isOwnKey(tags, scope) {
-		return plan.ActualResource{}, false, nil // somebody else's
+
+	if isOtherKey(tags, errs[0], scope) {
+		return plan.ActualResource{}, false, nil
 	}
 
-	if err := errors.Join(errs[0], transport.Wrap(errs[1], "read the rotation of key %s", id), transport.Wrap(errs[2], "read the policy of key %s", id)); err != nil {
+	errs[1] = transport.Wrap(errs[1], "read the rotation of key %s", id)
+	errs[2] = transport.Wrap(errs[2], "read the policy of key %s", id)
+	if err := errors.Join(errs[:]...); err != nil {
 		return plan.ActualResource{}, false, err
 	}
 
@@ -371,7 +384,7 @@ func readKey(
 		Attributes: map[string]string{"Arn": aws.ToString(meta.Arn)},
 	}
 	if tags[formerClusterTag] == scope.Cluster {
-		a.Addr += graph.Addr("@" + id) // to be ended, never to be used again
+		a.Addr += graph.Addr("@" + id) // to be deleted, never to be used again
 	}
 
 	a.Resource = awskind.KMSKey{

@@ -42,9 +42,11 @@ type templateAPI interface {
 	) (*ec2.DeleteLaunchTemplateOutput, error)
 }
 
+// latestVersionAttribute is the attribute that auto scaling groups refer to.
 const latestVersionAttribute = "LatestVersionNumber"
 
-// registerLaunchTemplates drives launch templates. A change is a new version; auto scaling groups name versions by number.
+// registerLaunchTemplates registers the driver of launch templates. An update creates a new version; auto scaling groups
+// refer to versions by number.
 func registerLaunchTemplates(c *Cloud, api templateAPI, scope Scope) {
 	c.addReader(
 		func(ctx context.Context) ([]plan.ActualResource, error) { return readTemplates(ctx, api, scope) },
@@ -78,6 +80,7 @@ func registerLaunchTemplates(c *Cloud, api templateAPI, scope Scope) {
 	})
 }
 
+// templateResult returns the result for a template whose latest version is version.
 func templateResult(id string, version *int64) plan.StepResult {
 	return plan.StepResult{
 		ID:         id,
@@ -85,38 +88,42 @@ func templateResult(id string, version *int64) plan.StepResult {
 	}
 }
 
+// updateTemplate creates a new version if the data differ, makes it the default version, and updates the tags.
 func updateTemplate(
 	ctx context.Context,
 	api templateAPI,
 	t task[awskind.LaunchTemplate],
 ) (plan.StepResult, error) {
-	made := keepIdentity(t)
+	result := keepIdentity(t)
 	if len(plan.Diff(awskind.LaunchTemplate{Data: t.want.Data}, t.have)) > 0 {
 		out, err := api.CreateLaunchTemplateVersion(ctx, &ec2.CreateLaunchTemplateVersionInput{
-			LaunchTemplateId: &t.id, ClientToken: &t.token, LaunchTemplateData: toTemplateRequest(t.want.Data),
+			LaunchTemplateId:   &t.id,
+			ClientToken:        &t.token,
+			LaunchTemplateData: toTemplateRequest(t.want.Data),
 		})
 		if err != nil {
-			return plan.StepResult{}, transport.Wrap(err, "create a new version")
+			return plan.StepResult{}, transport.Wrap(err, "create launch template version")
 		}
 
 		version := out.LaunchTemplateVersion.VersionNumber
-		made = templateResult(t.id, version)
+		result = templateResult(t.id, version)
 		number := strconv.FormatInt(aws.ToInt64(version), 10)
-		if _, err := api.ModifyLaunchTemplate(ctx, &ec2.ModifyLaunchTemplateInput{LaunchTemplateId: &t.id, DefaultVersion: &number}); err != nil {
-			return plan.StepResult{}, transport.Wrap(err, "make version %s the default", number)
+		in := &ec2.ModifyLaunchTemplateInput{LaunchTemplateId: &t.id, DefaultVersion: &number}
+		if _, err := api.ModifyLaunchTemplate(ctx, in); err != nil {
+			return plan.StepResult{}, transport.Wrap(err, "set the default version to %s", number)
 		}
 	}
 
-	return made, retagEC2(ctx, api, t.id, t.want.Tags, t.have.Tags)
+	return result, retagEC2(ctx, api, t.id, t.want.Tags, t.have.Tags)
 }
 
-// templatePageSize is how many templates, and how many versions, EC2 lists in a page.
+// templatePageSize is the largest page of templates and of their versions that EC2 returns.
 const templatePageSize = 200
 
-// readTemplates makes two paged calls, however many templates there are: EC2 lists the latest versions of all at once.
+// readTemplates needs two paged calls for any number of templates: EC2 lists the latest versions of all of them at once.
 func readTemplates(ctx context.Context, api templateAPI, scope Scope) ([]plan.ActualResource, error) {
 	var out []plan.ActualResource
-	at := map[string]int{}
+	index := map[string]int{} // in out, by id
 	pages := ec2.NewDescribeLaunchTemplatesPaginator(
 		api,
 		&ec2.DescribeLaunchTemplatesInput{
@@ -134,7 +141,7 @@ func readTemplates(ctx context.Context, api templateAPI, scope Scope) ([]plan.Ac
 		for _, lt := range page.LaunchTemplates {
 			r := awskind.LaunchTemplate{Name: aws.ToString(lt.LaunchTemplateName), Tags: FromEC2Tags(lt.Tags)}
 			id := aws.ToString(lt.LaunchTemplateId)
-			at[id] = len(out)
+			index[id] = len(out)
 			out = append(out, plan.ActualResource{
 				Addr:       addressFromTags(r.Tags),
 				ID:         id,
@@ -149,7 +156,8 @@ func readTemplates(ctx context.Context, api templateAPI, scope Scope) ([]plan.Ac
 	}
 
 	versions := ec2.NewDescribeLaunchTemplateVersionsPaginator(api, &ec2.DescribeLaunchTemplateVersionsInput{
-		Versions: []string{"$Latest"}, MaxResults: aws.Int32(templatePageSize),
+		Versions:   []string{"$Latest"},
+		MaxResults: aws.Int32(templatePageSize),
 	})
 
 	for versions.HasMorePages() {
@@ -159,8 +167,12 @@ func readTemplates(ctx context.Context, api templateAPI, scope Scope) ([]plan.Ac
 		}
 
 		for _, v := range page.LaunchTemplateVersions {
-			i, ok := at[aws.ToString(v.LaunchTemplateId)]
-			if r, is := resourceAt(out, i, ok).(awskind.LaunchTemplate); is && v.LaunchTemplateData != nil {
+			i, ok := index[aws.ToString(v.LaunchTemplateId)]
+			if !ok || v.LaunchTemplateData == nil {
+				continue // a template of another cluster
+			}
+
+			if r, ok := out[i].Resource.(awskind.LaunchTemplate); ok {
 				r.Data = fromTemplateData(*v.LaunchTemplateData)
 				out[i].Resource = r
 			}
@@ -170,18 +182,7 @@ func readTemplates(ctx context.Context, api templateAPI, scope Scope) ([]plan.Ac
 	return out, nil
 }
 
-func resourceAt(
-	list []plan.ActualResource,
-	i int,
-	ok bool,
-) graph.Resource { //nolint:revive // ok belongs to i
-	if !ok {
-		return nil
-	}
-
-	return list[i].Resource
-}
-
+// toTemplateRequest returns d as the input of the calls that create versions.
 func toTemplateRequest(d awskind.LaunchTemplateData) *ec2types.RequestLaunchTemplateData {
 	data, _ := d.UserData.Literal()
 	profile := d.Profile.Name.Literal()
@@ -191,10 +192,9 @@ func toTemplateRequest(d awskind.LaunchTemplateData) *ec2types.RequestLaunchTemp
 		UserData:           &data,
 		IamInstanceProfile: &ec2types.LaunchTemplateIamInstanceProfileSpecificationRequest{Name: &profile},
 		MetadataOptions: &ec2types.LaunchTemplateInstanceMetadataOptionsRequest{
-			HttpEndpoint: ec2types.LaunchTemplateInstanceMetadataEndpointState(d.Metadata.Endpoint),
-			HttpTokens: ec2types.LaunchTemplateHttpTokensState(
-				d.Metadata.Tokens,
-			), HttpPutResponseHopLimit: int32OrNil(d.Metadata.HopLimit),
+			HttpEndpoint:            ec2types.LaunchTemplateInstanceMetadataEndpointState(d.Metadata.Endpoint),
+			HttpTokens:              ec2types.LaunchTemplateHttpTokensState(d.Metadata.Tokens),
+			HttpPutResponseHopLimit: int32OrNil(d.Metadata.HopLimit),
 		},
 	}
 	if d.KeyName.Literal() != "" {
@@ -210,38 +210,42 @@ func toTemplateRequest(d awskind.LaunchTemplateData) *ec2types.RequestLaunchTemp
 	}
 
 	for _, b := range d.BlockDevices {
-		key, _ := b.EBS.KMSKey.Literal()
-		req.BlockDeviceMappings = append(
-			req.BlockDeviceMappings,
-			ec2types.LaunchTemplateBlockDeviceMappingRequest{
-				DeviceName: &b.DeviceName,
-				Ebs: &ec2types.LaunchTemplateEbsBlockDeviceRequest{
-					VolumeType:          ec2types.VolumeType(b.EBS.VolumeType),
-					VolumeSize:          int32OrNil(b.EBS.VolumeSize),
-					Iops:                int32OrNil(b.EBS.IOPS),
-					Throughput:          int32OrNil(b.EBS.Throughput),
-					Encrypted:           &b.EBS.Encrypted,
-					KmsKeyId:            stringOrNil(key),
-					DeleteOnTermination: &b.EBS.DeleteOnTermination,
-				},
-			},
-		)
+		req.BlockDeviceMappings = append(req.BlockDeviceMappings, toBlockDeviceRequest(b))
 	}
 
 	for _, s := range d.Tags {
 		req.TagSpecifications = append(req.TagSpecifications, ec2types.LaunchTemplateTagSpecificationRequest{
-			ResourceType: ec2types.ResourceType(s.ResourceType), Tags: toEC2Tags(s.Tags),
+			ResourceType: ec2types.ResourceType(s.ResourceType),
+			Tags:         toEC2Tags(s.Tags),
 		})
 	}
 
 	return req
 }
 
+func toBlockDeviceRequest(b awskind.BlockDevice) ec2types.LaunchTemplateBlockDeviceMappingRequest {
+	key, _ := b.EBS.KMSKey.Literal()
+
+	return ec2types.LaunchTemplateBlockDeviceMappingRequest{
+		DeviceName: &b.DeviceName,
+		Ebs: &ec2types.LaunchTemplateEbsBlockDeviceRequest{
+			VolumeType:          ec2types.VolumeType(b.EBS.VolumeType),
+			VolumeSize:          int32OrNil(b.EBS.VolumeSize),
+			Iops:                int32OrNil(b.EBS.IOPS),
+			Throughput:          int32OrNil(b.EBS.Throughput),
+			Encrypted:           &b.EBS.Encrypted,
+			KmsKeyId:            stringOrNil(key),
+			DeleteOnTermination: &b.EBS.DeleteOnTermination,
+		},
+	}
+}
+
+// fromTemplateData returns the data of a version that EC2 lists.
 func fromTemplateData(v ec2types.ResponseLaunchTemplateData) awskind.LaunchTemplateData {
 	d := awskind.LaunchTemplateData{
-		ImageID: aws.ToString(
-			v.ImageId,
-		), InstanceType: string(v.InstanceType), UserData: graph.LiteralText(aws.ToString(v.UserData)),
+		ImageID:      aws.ToString(v.ImageId),
+		InstanceType: string(v.InstanceType),
+		UserData:     graph.LiteralText(aws.ToString(v.UserData)),
 	}
 	if v.KeyName != nil {
 		d.KeyName = graph.UnmanagedRef[awskind.KeyPair](*v.KeyName)

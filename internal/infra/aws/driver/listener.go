@@ -34,7 +34,7 @@ type listenerAPI interface {
 	) (*elb.DeleteListenerOutput, error)
 }
 
-// registerListeners drives the listeners of load balancers, through which they are found.
+// registerListeners registers the driver of listeners. They are read with their load balancers.
 func registerListeners(c *Cloud, api listenerAPI) {
 	registerDriver(c, driver[awskind.Listener]{
 		create: func(ctx context.Context, t task[awskind.Listener]) (plan.StepResult, error) {
@@ -46,7 +46,7 @@ func registerListeners(c *Cloud, api listenerAPI) {
 				DefaultActions:  toListenerActions(t.want),
 			})
 			if err != nil {
-				return plan.StepResult{}, transport.Wrap(err, "listen on port %d", t.want.Port)
+				return plan.StepResult{}, transport.Wrap(err, "create the listener on port %d", t.want.Port)
 			}
 
 			return plan.StepResult{ID: aws.ToString(out.Listeners[0].ListenerArn)}, nil
@@ -59,7 +59,7 @@ func registerListeners(c *Cloud, api listenerAPI) {
 				DefaultActions: toListenerActions(t.want),
 			})
 
-			return keepIdentity(t), transport.Wrap(err, "change the listener on port %d", t.want.Port)
+			return keepIdentity(t), transport.Wrap(err, "modify the listener on port %d", t.want.Port)
 		},
 		remove: func(ctx context.Context, t task[awskind.Listener]) error {
 			_, err := api.DeleteListener(ctx, &elb.DeleteListenerInput{ListenerArn: &t.id})
@@ -71,13 +71,10 @@ func registerListeners(c *Cloud, api listenerAPI) {
 func toListenerActions(l awskind.Listener) []elbtypes.Action {
 	var out []elbtypes.Action
 	for _, a := range l.DefaultActions {
-		out = append(
-			out,
-			elbtypes.Action{
-				Type:           elbtypes.ActionTypeEnum(a.Type),
-				TargetGroupArn: aws.String(a.TargetGroup.Literal()),
-			},
-		)
+		out = append(out, elbtypes.Action{
+			Type:           elbtypes.ActionTypeEnum(a.Type),
+			TargetGroupArn: aws.String(a.TargetGroup.Literal()),
+		})
 	}
 
 	return out
@@ -94,16 +91,15 @@ func readListeners(ctx context.Context, api listenerAPI, lb string) ([]plan.Actu
 
 		for _, l := range page.Listeners {
 			r := awskind.Listener{
-				LoadBalancer: graph.UnmanagedRef[awskind.LoadBalancer](
-					lb,
-				), Port: int(aws.ToInt32(l.Port)), Protocol: string(l.Protocol),
+				LoadBalancer: graph.UnmanagedRef[awskind.LoadBalancer](lb),
+				Port:         int(aws.ToInt32(l.Port)),
+				Protocol:     string(l.Protocol),
 			}
 
 			for _, a := range l.DefaultActions {
 				r.DefaultActions = append(r.DefaultActions, awskind.ListenerAction{
-					Type: string(
-						a.Type,
-					), TargetGroup: graph.UnmanagedRef[awskind.TargetGroup](forwardTarget(a)),
+					Type:        string(a.Type),
+					TargetGroup: graph.UnmanagedRef[awskind.TargetGroup](forwardTarget(a)),
 				})
 			}
 
@@ -114,7 +110,7 @@ func readListeners(ctx context.Context, api listenerAPI, lb string) ([]plan.Actu
 	return out, nil
 }
 
-// forwardTarget returns the target group of an action, which AWS may tell in either of two places.
+// forwardTarget returns the ARN of the target group of an action, which AWS returns in either of two fields.
 func forwardTarget(a elbtypes.Action) string {
 	if a.TargetGroupArn == nil && a.ForwardConfig != nil && len(a.ForwardConfig.TargetGroups) == 1 {
 		return aws.ToString(a.ForwardConfig.TargetGroups[0].TargetGroupArn)

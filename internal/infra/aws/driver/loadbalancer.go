@@ -57,7 +57,7 @@ type balancerChangeAPI interface {
 	) (*elb.DeleteLoadBalancerOutput, error)
 }
 
-// registerLoadBalancers drives load balancers, their listeners, and target groups.
+// registerLoadBalancers registers the drivers of load balancers, their listeners, and target groups.
 func registerLoadBalancers(c *Cloud, api balancerAPI, scope Scope) {
 	poller := &transport.StatePoller[elbtypes.LoadBalancer]{
 		Describe: func(ctx context.Context, arns []string) (map[string]elbtypes.LoadBalancer, error) {
@@ -68,6 +68,7 @@ func registerLoadBalancers(c *Cloud, api balancerAPI, scope Scope) {
 	c.readers = append(c.readers, func(ctx context.Context) ([]plan.ActualResource, error) {
 		return readBalancersAndTargets(ctx, api, scope)
 	})
+
 	registerDriver(c, driver[awskind.LoadBalancer]{
 		create: func(ctx context.Context, t task[awskind.LoadBalancer]) (plan.StepResult, error) {
 			return createBalancer(ctx, api, t)
@@ -76,24 +77,26 @@ func registerLoadBalancers(c *Cloud, api balancerAPI, scope Scope) {
 			return updateBalancer(ctx, api, t)
 		},
 		remove: func(ctx context.Context, t task[awskind.LoadBalancer]) error {
-			if _, err := api.DeleteLoadBalancer(ctx, &elb.DeleteLoadBalancerInput{LoadBalancerArn: &t.id}); err != nil {
+			in := &elb.DeleteLoadBalancerInput{LoadBalancerArn: &t.id}
+			if _, err := api.DeleteLoadBalancer(ctx, in); err != nil {
 				return transport.Wrap(err, "delete")
 			}
 
 			return poller.WaitUntil(ctx, t.id, func(_ elbtypes.LoadBalancer, found bool) (bool, error) {
-				t.reportWaiting("it is going")
+				t.reportWaiting("it is being deleted")
 				return !found, nil
 			})
 		},
-		waitReady: func(ctx context.Context, t task[awskind.LoadBalancer], m plan.StepResult) error {
-			return poller.WaitUntil(ctx, m.ID, func(lb elbtypes.LoadBalancer, found bool) (bool, error) {
+		waitReady: func(ctx context.Context, t task[awskind.LoadBalancer], result plan.StepResult) error {
+			return poller.WaitUntil(ctx, result.ID, func(lb elbtypes.LoadBalancer, found bool) (bool, error) {
 				if !found || lb.State == nil {
 					return found, nil
 				}
 
 				t.reportWaiting("it is " + string(lb.State.Code))
 				if lb.State.Code == elbtypes.LoadBalancerStateEnumFailed {
-					return false, transport.Wrap(transport.ReasonError(aws.ToString(lb.State.Reason)), "make %s", t.want.Name)
+					reason := transport.ReasonError(aws.ToString(lb.State.Reason))
+					return false, transport.Wrap(reason, "create %s", t.want.Name)
 				}
 
 				return lb.State.Code == elbtypes.LoadBalancerStateEnumActive, nil
@@ -105,6 +108,7 @@ func registerLoadBalancers(c *Cloud, api balancerAPI, scope Scope) {
 	registerListeners(c, api)
 }
 
+// DescribeBalancers returns the load balancers with arns, by ARN. It leaves out those that do not exist.
 func DescribeBalancers(
 	ctx context.Context,
 	api elb.DescribeLoadBalancersAPIClient,
@@ -112,12 +116,12 @@ func DescribeBalancers(
 ) (map[string]elbtypes.LoadBalancer, error) {
 	out := map[string]elbtypes.LoadBalancer{}
 	page, err := api.DescribeLoadBalancers(ctx, &elb.DescribeLoadBalancersInput{LoadBalancerArns: arns})
-	if err = transport.Wrap(err, "look at load balancers"); plan.ErrorClassOf(err) == plan.NotFound {
+	if err = transport.Wrap(err, "describe load balancers"); plan.ErrorClassOf(err) == plan.NotFound {
 		if len(arns) == 1 {
 			return out, nil
 		}
 
-		for _, arn := range arns { // one that is gone fails the call for all
+		for _, arn := range arns { // one that does not exist fails the call for all
 			one, oneErr := DescribeBalancers(ctx, api, []string{arn})
 			if oneErr != nil {
 				return nil, oneErr
@@ -162,13 +166,13 @@ func createBalancer(
 	t.id = aws.ToString(lb.LoadBalancerArn)
 	t.have = w
 	t.have.Attributes = nil
-	made, err := updateBalancer(ctx, api, t)
-	made.Attributes = balancerAttributes(lb)
+	result, err := updateBalancer(ctx, api, t)
+	result.Attributes = balancerAttributes(lb)
 
-	return made, err
+	return result, err
 }
 
-// balancerAttributes are what AWS makes up.
+// balancerAttributes returns the attributes of a load balancer that AWS chooses and other resources refer to.
 func balancerAttributes(lb elbtypes.LoadBalancer) map[string]string {
 	return map[string]string{
 		"DNSName":               aws.ToString(lb.DNSName),
@@ -176,45 +180,47 @@ func balancerAttributes(lb elbtypes.LoadBalancer) map[string]string {
 	}
 }
 
+// updateBalancer changes the parts of a load balancer that differ.
 func updateBalancer(
 	ctx context.Context,
 	api balancerAPI,
 	t task[awskind.LoadBalancer],
 ) (plan.StepResult, error) {
-	w := t.want
-	h := t.have
-	if !sameRefs(w.Subnets, h.Subnets) {
-		if _, err := api.SetSubnets(ctx, &elb.SetSubnetsInput{LoadBalancerArn: &t.id, Subnets: refIDs(w.Subnets)}); err != nil {
+	want := t.want
+	have := t.have
+	if !sameRefs(want.Subnets, have.Subnets) {
+		in := &elb.SetSubnetsInput{LoadBalancerArn: &t.id, Subnets: refIDs(want.Subnets)}
+		if _, err := api.SetSubnets(ctx, in); err != nil {
 			return plan.StepResult{}, transport.Wrap(err, "set subnets")
 		}
 	}
 
-	if !sameRefs(w.SecurityGroups, h.SecurityGroups) {
-		if _, err := api.SetSecurityGroups(ctx, &elb.SetSecurityGroupsInput{LoadBalancerArn: &t.id, SecurityGroups: refIDs(w.SecurityGroups)}); err != nil {
+	if !sameRefs(want.SecurityGroups, have.SecurityGroups) {
+		in := &elb.SetSecurityGroupsInput{LoadBalancerArn: &t.id, SecurityGroups: refIDs(want.SecurityGroups)}
+		if _, err := api.SetSecurityGroups(ctx, in); err != nil {
 			return plan.StepResult{}, transport.Wrap(err, "set security groups")
 		}
 	}
 
 	var attrs []elbtypes.LoadBalancerAttribute
 
-	for _, k := range changedKeys(w.Attributes, h.Attributes) {
-		attrs = append(
-			attrs,
-			elbtypes.LoadBalancerAttribute{Key: aws.String(k), Value: aws.String(w.Attributes[k])},
-		)
+	for _, k := range changedKeys(want.Attributes, have.Attributes) {
+		value := want.Attributes[k]
+		attrs = append(attrs, elbtypes.LoadBalancerAttribute{Key: &k, Value: &value})
 	}
 
 	if len(attrs) > 0 {
-		if _, err := api.ModifyLoadBalancerAttributes(ctx, &elb.ModifyLoadBalancerAttributesInput{LoadBalancerArn: &t.id, Attributes: attrs}); err != nil {
+		in := &elb.ModifyLoadBalancerAttributesInput{LoadBalancerArn: &t.id, Attributes: attrs}
+		if _, err := api.ModifyLoadBalancerAttributes(ctx, in); err != nil {
 			return plan.StepResult{}, transport.Wrap(err, "set attributes")
 		}
 	}
 
-	return keepIdentity(t), retagELB(ctx, api, t.id, w.Tags, h.Tags)
+	return keepIdentity(t), retagELB(ctx, api, t.id, want.Tags, have.Tags)
 }
 
-// readBalancersAndTargets lists all load balancers and target groups, since ELB has no filter by tag, and asks for the tags of
-// twenty at a time.
+// readBalancersAndTargets lists all load balancers and target groups of the account, because ELB has no filter by tag, and
+// reads the tags of 20 of them per call.
 func readBalancersAndTargets(
 	ctx context.Context,
 	api balancerAPI,
@@ -244,7 +250,8 @@ func readBalancersAndTargets(
 		return nil, err
 	}
 
-	var balancers, groups []plan.ActualResource
+	var balancers []plan.ActualResource
+	var groups []plan.ActualResource
 	err = runBoth(
 		func() (err error) {
 			balancers, err = readEach(lbs, func(lb elbtypes.LoadBalancer) ([]plan.ActualResource, error) {
@@ -263,7 +270,11 @@ func readBalancersAndTargets(
 	return append(balancers, groups...), err
 }
 
-func ListBalancers(ctx context.Context, api elb.DescribeLoadBalancersAPIClient) ([]elbtypes.LoadBalancer, error) {
+// ListBalancers returns all load balancers of the account in the region.
+func ListBalancers(
+	ctx context.Context,
+	api elb.DescribeLoadBalancersAPIClient,
+) ([]elbtypes.LoadBalancer, error) {
 	var out []elbtypes.LoadBalancer
 	pages := elb.NewDescribeLoadBalancersPaginator(api, &elb.DescribeLoadBalancersInput{})
 	for pages.HasMorePages() {
@@ -278,6 +289,7 @@ func ListBalancers(ctx context.Context, api elb.DescribeLoadBalancersAPIClient) 
 	return out, nil
 }
 
+// readBalancer returns a load balancer and its listeners.
 func readBalancer(
 	ctx context.Context,
 	api balancerAPI,

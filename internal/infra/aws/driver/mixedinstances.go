@@ -10,7 +10,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// toMixedPolicy is nil where a group has a template of its own.
+// toMixedPolicy returns nil for a policy without overrides: then the group names its template itself.
 func toMixedPolicy(p awskind.MixedInstancesPolicy) *astypes.MixedInstancesPolicy {
 	if len(p.Launch.Overrides) == 0 {
 		return nil
@@ -22,16 +22,11 @@ func toMixedPolicy(p awskind.MixedInstancesPolicy) *astypes.MixedInstancesPolicy
 			LaunchTemplateSpecification: toTemplateSpec(awskind.TemplateSpec(p.Launch.Template)),
 		},
 		InstancesDistribution: &astypes.InstancesDistribution{
-			OnDemandAllocationStrategy: stringOrNil(
-				d.OnDemandAllocation,
-			), SpotAllocationStrategy: stringOrNil(d.SpotAllocation),
-			OnDemandBaseCapacity: aws.Int32(
-				int32(d.OnDemandBase),
-			),
-			OnDemandPercentageAboveBaseCapacity: aws.Int32(
-				int32(d.OnDemandPercentage),
-			),
-			SpotMaxPrice: &d.SpotMaxPrice, // empty takes an earlier one away
+			OnDemandAllocationStrategy:          stringOrNil(d.OnDemandAllocation),
+			SpotAllocationStrategy:              stringOrNil(d.SpotAllocation),
+			OnDemandBaseCapacity:                aws.Int32(int32(d.OnDemandBase)),
+			OnDemandPercentageAboveBaseCapacity: aws.Int32(int32(d.OnDemandPercentage)),
+			SpotMaxPrice:                        &d.SpotMaxPrice, // an empty price removes an earlier one
 		},
 	}
 
@@ -45,6 +40,7 @@ func toMixedPolicy(p awskind.MixedInstancesPolicy) *astypes.MixedInstancesPolicy
 	return out
 }
 
+// fromMixedPolicy returns the policy of a group; zero for nil.
 func fromMixedPolicy(p *astypes.MixedInstancesPolicy) awskind.MixedInstancesPolicy {
 	var out awskind.MixedInstancesPolicy
 	if p == nil {
@@ -54,9 +50,8 @@ func fromMixedPolicy(p *astypes.MixedInstancesPolicy) awskind.MixedInstancesPoli
 	if lt := p.LaunchTemplate; lt != nil {
 		if spec := lt.LaunchTemplateSpecification; spec != nil {
 			out.Launch.Template = awskind.MixedTemplateSpec{
-				ID: graph.UnmanagedRef[awskind.LaunchTemplate](
-					aws.ToString(spec.LaunchTemplateId),
-				), Version: graph.LiteralText(aws.ToString(spec.Version)),
+				ID:      graph.UnmanagedRef[awskind.LaunchTemplate](aws.ToString(spec.LaunchTemplateId)),
+				Version: graph.LiteralText(aws.ToString(spec.Version)),
 			}
 		}
 

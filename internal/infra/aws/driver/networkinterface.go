@@ -12,11 +12,14 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// NetworkInterface is an interface that belongs to nothing any more. We make none: it is only removed.
+// NetworkInterface is a network interface that is no longer attached. Slipway creates none and only deletes them.
 type NetworkInterface struct {
-	Subnet         graph.Ref[awskind.Subnet]          `aws:"SubnetId"`
+	// Subnet is the subnet of the interface.
+	Subnet graph.Ref[awskind.Subnet] `aws:"SubnetId"`
+	// SecurityGroups are the security groups of the interface.
 	SecurityGroups []graph.Ref[awskind.SecurityGroup] `aws:"GroupSet,set"`
-	Tags           awskind.Tags                       `aws:"Tags,tags"`
+	// Tags are all tags of the interface.
+	Tags awskind.Tags `aws:"Tags,tags"`
 }
 
 // Kind implements [graph.Resource].
@@ -30,17 +33,12 @@ type interfaceDeleteAPI interface {
 	) (*ec2.DeleteNetworkInterfaceOutput, error)
 }
 
-// registerNetworkInterfaces deletes network interfaces.
+// registerNetworkInterfaces registers the driver of network interfaces.
 func registerNetworkInterfaces(c *Cloud, api interfaceDeleteAPI) {
-	registerDriver(
-		c,
-		driver[NetworkInterface]{remove: func(ctx context.Context, t task[NetworkInterface]) error {
-			_, err := api.DeleteNetworkInterface(
-				ctx,
-				&ec2.DeleteNetworkInterfaceInput{NetworkInterfaceId: &t.id},
-			)
+	remove := func(ctx context.Context, t task[NetworkInterface]) error {
+		_, err := api.DeleteNetworkInterface(ctx, &ec2.DeleteNetworkInterfaceInput{NetworkInterfaceId: &t.id})
+		return transport.Wrap(err, "delete %s", t.id)
+	}
 
-			return transport.Wrap(err, "delete %s", t.id)
-		}},
-	)
+	registerDriver(c, driver[NetworkInterface]{remove: remove})
 }

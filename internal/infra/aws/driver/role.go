@@ -30,7 +30,7 @@ type roleAPI interface {
 	roleContentsAPI
 }
 
-// roleContentsAPI is about what a role has.
+// roleContentsAPI reads and changes the tags and policies of roles.
 type roleContentsAPI interface {
 	roleTagAPI
 	rolePolicyAPI
@@ -43,7 +43,7 @@ type roleTagAPI interface {
 	UntagRole(context.Context, *iam.UntagRoleInput, ...func(*iam.Options)) (*iam.UntagRoleOutput, error)
 }
 
-// registerRoles drives IAM roles and the policies inside them, which are found by the cluster's path.
+// registerRoles registers the driver of IAM roles. Its reader finds the roles by the cluster's path, and their policies.
 func registerRoles(c *Cloud, api roleAPI, scope Scope) {
 	c.readers = append(
 		c.readers,
@@ -68,7 +68,8 @@ func registerRoles(c *Cloud, api roleAPI, scope Scope) {
 	})
 }
 
-// createRole takes a role over that an earlier run made and IAM, which is slow to tell, did not list.
+// createRole creates a role. If the role exists already and belongs to the cluster, it is updated: an earlier run created it,
+// and IAM did not list it yet when the plan was made.
 func createRole(ctx context.Context, api roleAPI, t task[awskind.IAMRole]) (plan.StepResult, error) {
 	w := t.want
 	trust := string(t.want.TrustPolicy)
@@ -80,42 +81,57 @@ func createRole(ctx context.Context, api roleAPI, t task[awskind.IAMRole]) (plan
 		Tags:                     toIAMTags(w.Tags),
 	})
 	if err = transport.Wrap(err, "create role %s", w.Name); plan.ErrorClassOf(err) == plan.AlreadyExists {
-		have, getErr := getRole(ctx, api, w.Name)
-		if getErr != nil {
-			return plan.StepResult{}, getErr
-		}
-
-		if r, ok := have.Resource.(awskind.IAMRole); ok && r.Path == w.Path &&
-			r.Tags[awskind.TagCluster] == w.Tags[awskind.TagCluster] {
-			t.id = w.Name
-			t.have = r
-			made, updateErr := updateRole(ctx, api, t)
-			made.Attributes = have.Attributes
-
-			return made, updateErr
-		}
+		return adoptRole(ctx, api, t, err)
 	}
 
 	if err != nil {
 		return plan.StepResult{}, err
 	}
 
-	made := plan.StepResult{ID: w.Name, Attributes: map[string]string{"Arn": aws.ToString(out.Role.Arn)}}
+	result := plan.StepResult{ID: w.Name, Attributes: map[string]string{"Arn": aws.ToString(out.Role.Arn)}}
 
-	return made, syncManagedPolicies(ctx, api, w.Name, w.ManagedPolicies, nil)
+	return result, syncManagedPolicies(ctx, api, w.Name, w.ManagedPolicies, nil)
 }
 
+// adoptRole updates the existing role if it belongs to the cluster; otherwise it returns existsErr.
+func adoptRole(
+	ctx context.Context,
+	api roleAPI,
+	t task[awskind.IAMRole],
+	existsErr error,
+) (plan.StepResult, error) {
+	have, err := getRole(ctx, api, t.want.Name)
+	if err != nil {
+		return plan.StepResult{}, err
+	}
+
+	r, ok := have.Resource.(awskind.IAMRole)
+	if !ok || r.Path != t.want.Path || r.Tags[awskind.TagCluster] != t.want.Tags[awskind.TagCluster] {
+		return plan.StepResult{}, existsErr
+	}
+
+	t.id = t.want.Name
+	t.have = r
+	result, err := updateRole(ctx, api, t)
+	result.Attributes = have.Attributes
+
+	return result, err
+}
+
+// updateRole changes the parts of a role that differ.
 func updateRole(ctx context.Context, api roleAPI, t task[awskind.IAMRole]) (plan.StepResult, error) {
 	if t.want.TrustPolicy != t.have.TrustPolicy {
-		doc := string(t.want.TrustPolicy)
-		if _, err := api.UpdateAssumeRolePolicy(ctx, &iam.UpdateAssumeRolePolicyInput{RoleName: &t.id, PolicyDocument: &doc}); err != nil {
-			return plan.StepResult{}, transport.Wrap(err, "set who may assume %s", t.id)
+		policy := string(t.want.TrustPolicy)
+		in := &iam.UpdateAssumeRolePolicyInput{RoleName: &t.id, PolicyDocument: &policy}
+		if _, err := api.UpdateAssumeRolePolicy(ctx, in); err != nil {
+			return plan.StepResult{}, transport.Wrap(err, "set the trust policy of %s", t.id)
 		}
 	}
 
 	if t.want.Description != t.have.Description {
-		if _, err := api.UpdateRole(ctx, &iam.UpdateRoleInput{RoleName: &t.id, Description: &t.want.Description}); err != nil {
-			return plan.StepResult{}, transport.Wrap(err, "describe %s", t.id)
+		in := &iam.UpdateRoleInput{RoleName: &t.id, Description: &t.want.Description}
+		if _, err := api.UpdateRole(ctx, in); err != nil {
+			return plan.StepResult{}, transport.Wrap(err, "set the description of %s", t.id)
 		}
 	}
 
@@ -123,24 +139,29 @@ func updateRole(ctx context.Context, api roleAPI, t task[awskind.IAMRole]) (plan
 		return plan.StepResult{}, err
 	}
 
+	return keepIdentity(t), retagRole(ctx, api, t)
+}
+
+// retagRole changes the tags of a role.
+func retagRole(ctx context.Context, api roleTagAPI, t task[awskind.IAMRole]) error {
 	set, remove := diffTags(t.want.Tags, t.have.Tags)
 	if len(set) > 0 {
 		if _, err := api.TagRole(ctx, &iam.TagRoleInput{RoleName: &t.id, Tags: toIAMTags(set)}); err != nil {
-			return plan.StepResult{}, transport.Wrap(err, "tag %s", t.id)
+			return transport.Wrap(err, "tag %s", t.id)
 		}
 	}
 
 	if len(remove) > 0 {
 		if _, err := api.UntagRole(ctx, &iam.UntagRoleInput{RoleName: &t.id, TagKeys: remove}); err != nil {
-			return plan.StepResult{}, transport.Wrap(err, "untag %s", t.id)
+			return transport.Wrap(err, "untag %s", t.id)
 		}
 	}
 
-	return keepIdentity(t), nil
+	return nil
 }
 
 func readRoles(ctx context.Context, api roleAPI, scope Scope) ([]plan.ActualResource, error) {
-	var mine []iamtypes.Role
+	var roles []iamtypes.Role
 	pages := iam.NewListRolesPaginator(api, &iam.ListRolesInput{PathPrefix: &scope.RolePath})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
@@ -150,17 +171,17 @@ func readRoles(ctx context.Context, api roleAPI, scope Scope) ([]plan.ActualReso
 
 		for _, r := range page.Roles {
 			if aws.ToString(r.Path) == scope.RolePath {
-				mine = append(mine, r)
+				roles = append(roles, r)
 			}
 		}
 	}
 
-	if found, ok := readRoleDetails(ctx, api, mine); ok {
+	if found, ok := readRoleDetails(ctx, api, roles); ok {
 		return found, nil
 	}
 
-	return readEach(mine, func(listed iamtypes.Role) ([]plan.ActualResource, error) {
-		role, err := getRole(ctx, api, aws.ToString(listed.RoleName)) // the list has no tags
+	return readEach(roles, func(listed iamtypes.Role) ([]plan.ActualResource, error) {
+		role, err := getRole(ctx, api, aws.ToString(listed.RoleName)) // the list lacks tags
 		if err != nil {
 			return nil, err
 		}
@@ -171,6 +192,7 @@ func readRoles(ctx context.Context, api roleAPI, scope Scope) ([]plan.ActualReso
 	})
 }
 
+// getRole returns a role with its tags and managed policies.
 func getRole(ctx context.Context, api roleAPI, name string) (plan.ActualResource, error) {
 	out, err := api.GetRole(ctx, &iam.GetRoleInput{RoleName: &name})
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
-	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
@@ -19,23 +18,24 @@ type accountDetailsAPI interface {
 	iam.GetAccountAuthorizationDetailsAPIClient
 }
 
-// maxRoleDetails is how many roles IAM tells of in one page.
+// maxRoleDetails is the largest page of roles that IAM returns.
 const maxRoleDetails = 1000
 
-// readRoleDetails reads roles with their tags and policies in one call, instead of three or more for each. It tells of all
-// the account's roles: an operator who may not see those, and one whose account has more than a page of them, reads each
-// of the cluster's roles by itself, and ok is false.
+// readRoleDetails reads roles with their tags and policies in one call, instead of three or more calls for each role. The call
+// returns all roles of the account. ok is false if the operator is not allowed to make it, or if the account has more
+// roles than fit into one page: then each role has to be read by itself.
 func readRoleDetails(
 	ctx context.Context,
 	api accountDetailsAPI,
-	mine []iamtypes.Role,
+	roles []iamtypes.Role,
 ) (found []plan.ActualResource, ok bool) {
-	if len(mine) == 0 {
+	if len(roles) == 0 {
 		return nil, true
 	}
 
 	out, err := api.GetAccountAuthorizationDetails(ctx, &iam.GetAccountAuthorizationDetailsInput{
-		Filter: []iamtypes.EntityType{iamtypes.EntityTypeRole}, MaxItems: aws.Int32(maxRoleDetails),
+		Filter:   []iamtypes.EntityType{iamtypes.EntityTypeRole},
+		MaxItems: aws.Int32(maxRoleDetails),
 	})
 	if err != nil || out.IsTruncated {
 		return nil, false
@@ -46,9 +46,9 @@ func readRoleDetails(
 		details[aws.ToString(d.RoleName)] = d
 	}
 
-	for _, r := range mine {
+	for _, r := range roles {
 		d, listed := details[aws.ToString(r.RoleName)]
-		if !listed { // made a moment ago
+		if !listed { // the role was created a moment ago
 			return nil, false
 		}
 
@@ -58,7 +58,7 @@ func readRoleDetails(
 	return found, true
 }
 
-// fromRoleDetail returns a role, whose description only the list has, and its policies.
+// fromRoleDetail returns a role and its inline policies. Only listed has the description.
 func fromRoleDetail(listed iamtypes.Role, d iamtypes.RoleDetail) []plan.ActualResource {
 	name := aws.ToString(d.RoleName)
 	r := awskind.IAMRole{
@@ -82,14 +82,7 @@ func fromRoleDetail(listed iamtypes.Role, d iamtypes.RoleDetail) []plan.ActualRe
 	}}
 
 	for _, p := range d.RolePolicyList {
-		out = append(
-			out,
-			plan.ActualResource{ID: name + ":" + aws.ToString(p.PolicyName), Resource: awskind.IAMRolePolicy{
-				Role: graph.UnmanagedRef[awskind.IAMRole](
-					name,
-				), Name: aws.ToString(p.PolicyName), Document: decodePolicy(aws.ToString(p.PolicyDocument)),
-			}},
-		)
+		out = append(out, newRolePolicy(name, aws.ToString(p.PolicyName), p.PolicyDocument))
 	}
 
 	return out

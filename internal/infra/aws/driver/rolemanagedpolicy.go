@@ -26,7 +26,8 @@ type managedPolicyAPI interface {
 	) (*iam.DetachRolePolicyOutput, error)
 }
 
-// listManagedPolicies lists the managed policies of a role, by ARN: with them a role may do more than its own policies say.
+// listManagedPolicies returns the sorted ARNs of the managed policies of a role. They allow the role more than its inline
+// policies do.
 func listManagedPolicies(ctx context.Context, api managedPolicyAPI, role string) ([]string, error) {
 	var out []string
 	pages := iam.NewListAttachedRolePoliciesPaginator(
@@ -50,14 +51,15 @@ func listManagedPolicies(ctx context.Context, api managedPolicyAPI, role string)
 	return out, nil
 }
 
-// syncManagedPolicies gives a role the managed policies that it is to have, and takes the others off.
+// syncManagedPolicies attaches the managed policies in want that have lacks to a role, and detaches those that want lacks.
 func syncManagedPolicies(ctx context.Context, api managedPolicyAPI, role string, want, have []string) error {
 	for _, arn := range want {
 		if slices.Contains(have, arn) {
 			continue
 		}
 
-		if _, err := api.AttachRolePolicy(ctx, &iam.AttachRolePolicyInput{RoleName: &role, PolicyArn: &arn}); err != nil {
+		in := &iam.AttachRolePolicyInput{RoleName: &role, PolicyArn: &arn}
+		if _, err := api.AttachRolePolicy(ctx, in); err != nil {
 			return transport.Wrap(err, "attach %s to %s", arn, role)
 		}
 	}
@@ -67,7 +69,8 @@ func syncManagedPolicies(ctx context.Context, api managedPolicyAPI, role string,
 			continue
 		}
 
-		if _, err := api.DetachRolePolicy(ctx, &iam.DetachRolePolicyInput{RoleName: &role, PolicyArn: &arn}); err != nil {
+		in := &iam.DetachRolePolicyInput{RoleName: &role, PolicyArn: &arn}
+		if _, err := api.DetachRolePolicy(ctx, in); err != nil {
 			return transport.Wrap(err, "detach %s from %s", arn, role)
 		}
 	}

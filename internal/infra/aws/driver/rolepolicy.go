@@ -34,21 +34,24 @@ type rolePolicyAPI interface {
 	) (*iam.DeleteRolePolicyOutput, error)
 }
 
-// registerRolePolicies drives the inline policies of roles, which are read with their roles.
+// registerRolePolicies registers the driver of the inline policies of roles. They are read with their roles.
 func registerRolePolicies(c *Cloud, api rolePolicyAPI) {
 	put := func(ctx context.Context, t task[awskind.IAMRolePolicy]) (plan.StepResult, error) {
 		role := t.want.Role.Literal()
-		doc := string(t.want.Document)
-		_, err := api.PutRolePolicy(
-			ctx,
-			&iam.PutRolePolicyInput{RoleName: &role, PolicyName: &t.want.Name, PolicyDocument: &doc},
-		)
+		document := string(t.want.Document)
+		_, err := api.PutRolePolicy(ctx, &iam.PutRolePolicyInput{
+			RoleName:       &role,
+			PolicyName:     &t.want.Name,
+			PolicyDocument: &document,
+		})
+		err = transport.Wrap(err, "put policy %s into %s", t.want.Name, role)
 
-		return plan.StepResult{ID: role + ":" + t.want.Name}, transport.Wrap(err, "put policy %s into %s", t.want.Name, role)
+		return plan.StepResult{ID: rolePolicyID(role, t.want.Name)}, err
 	}
 
 	registerDriver(c, driver[awskind.IAMRolePolicy]{
-		create: put, update: put,
+		create: put,
+		update: put,
 		remove: func(ctx context.Context, t task[awskind.IAMRolePolicy]) error {
 			role := t.have.Role.Literal()
 			_, err := api.DeleteRolePolicy(
@@ -76,18 +79,26 @@ func readRolePolicies(ctx context.Context, api rolePolicyAPI, role string) ([]pl
 				return nil, transport.Wrap(err, "read policy %s of %s", name, role)
 			}
 
-			out = append(out, plan.ActualResource{ID: role + ":" + name, Resource: awskind.IAMRolePolicy{
-				Role: graph.UnmanagedRef[awskind.IAMRole](
-					role,
-				), Name: name, Document: decodePolicy(aws.ToString(p.PolicyDocument)),
-			}})
+			out = append(out, newRolePolicy(role, name, p.PolicyDocument))
 		}
 	}
 
 	return out, nil
 }
 
-// decodePolicy is a policy as IAM returns it: escaped as in a URL.
+// newRolePolicy returns an inline policy of a role; document is escaped as IAM returns it.
+func newRolePolicy(role, name string, document *string) plan.ActualResource {
+	return plan.ActualResource{ID: rolePolicyID(role, name), Resource: awskind.IAMRolePolicy{
+		Role:     graph.UnmanagedRef[awskind.IAMRole](role),
+		Name:     name,
+		Document: decodePolicy(aws.ToString(document)),
+	}}
+}
+
+// rolePolicyID returns the id of an inline policy.
+func rolePolicyID(role, name string) string { return role + ":" + name }
+
+// decodePolicy returns a policy that IAM returned, which is escaped as in a URL.
 func decodePolicy(escaped string) graph.JSON {
 	if plain, err := url.QueryUnescape(escaped); err == nil {
 		return graph.CanonicalJSON(plain)

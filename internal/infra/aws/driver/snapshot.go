@@ -13,10 +13,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-// Snapshot is a snapshot of a claim's volume. We make none: it is only removed.
+// Snapshot is a snapshot of the volume of a PersistentVolumeClaim. Slipway creates none and only deletes them.
 type Snapshot struct {
-	KMSKey graph.Text   `aws:"KmsKeyId"`
-	Tags   awskind.Tags `aws:"Tags,tags"`
+	// KMSKey is the ARN of the key that encrypts the snapshot; empty if it is not encrypted.
+	KMSKey graph.Text `aws:"KmsKeyId"`
+	// Tags are all tags of the snapshot.
+	Tags awskind.Tags `aws:"Tags,tags"`
 }
 
 // Kind implements [graph.Resource].
@@ -30,12 +32,13 @@ type snapshotDeleteAPI interface {
 	) (*ec2.DeleteSnapshotOutput, error)
 }
 
-// registerSnapshots deletes snapshots of volumes.
+// registerSnapshots registers the driver of snapshots.
 func registerSnapshots(c *Cloud, api snapshotDeleteAPI) {
 	registerDriver(c, driver[Snapshot]{remove: func(ctx context.Context, t task[Snapshot]) error {
 		_, err := api.DeleteSnapshot(ctx, &ec2.DeleteSnapshotInput{SnapshotId: &t.id})
 		if err = transport.Wrap(err, "delete %s", t.id); transport.ErrorCode(err) == "InvalidSnapshot.InUse" {
-			return transport.NewError("delete "+t.id+": an image was made of it: deregister that first", plan.InUse, err)
+			op := "delete " + t.id + ": an image was created from it; deregister the image first"
+			return transport.NewError(op, plan.InUse, err)
 		}
 
 		return err

@@ -44,6 +44,7 @@ type targetGroupAPI interface {
 	) (*elb.DeleteTargetGroupOutput, error)
 }
 
+// registerTargetGroups registers the driver of target groups. They are read together with the load balancers.
 func registerTargetGroups(c *Cloud, api balancerAPI) {
 	registerDriver(c, driver[awskind.TargetGroup]{
 		create: func(ctx context.Context, t task[awskind.TargetGroup]) (plan.StepResult, error) {
@@ -84,25 +85,14 @@ func registerTargetGroups(c *Cloud, api balancerAPI) {
 	})
 }
 
+// updateTargetGroup changes the parts of a target group that differ.
 func updateTargetGroup(
 	ctx context.Context,
 	api balancerAPI,
 	t task[awskind.TargetGroup],
 ) (plan.StepResult, error) {
 	w := t.want
-	h := t.have
-	checks := func(g awskind.TargetGroup) awskind.TargetGroup {
-		return awskind.TargetGroup{
-			HealthCheckProtocol: g.HealthCheckProtocol,
-			HealthCheckPath:     g.HealthCheckPath,
-			HealthCheckPort:     g.HealthCheckPort,
-			HealthCheckInterval: g.HealthCheckInterval,
-			HealthCheckTimeout:  g.HealthCheckTimeout,
-			HealthyThreshold:    g.HealthyThreshold,
-			UnhealthyThreshold:  g.UnhealthyThreshold,
-		}
-	}
-	if len(plan.Diff(checks(w), checks(h))) > 0 {
+	if len(plan.Diff(onlyHealthCheck(w), onlyHealthCheck(t.have))) > 0 {
 		_, err := api.ModifyTargetGroup(ctx, &elb.ModifyTargetGroupInput{
 			TargetGroupArn:             &t.id,
 			HealthCheckProtocol:        elbtypes.ProtocolEnum(w.HealthCheckProtocol),
@@ -114,29 +104,45 @@ func updateTargetGroup(
 			UnhealthyThresholdCount:    int32OrNil(w.UnhealthyThreshold),
 		})
 		if err != nil {
-			return plan.StepResult{}, transport.Wrap(err, "set health checks")
+			return plan.StepResult{}, transport.Wrap(err, "set the health check")
 		}
 	}
 
 	var attrs []elbtypes.TargetGroupAttribute
 
-	for _, k := range changedKeys(w.Attributes, h.Attributes) {
-		attrs = append(
-			attrs,
-			elbtypes.TargetGroupAttribute{Key: aws.String(k), Value: aws.String(w.Attributes[k])},
-		)
+	for _, k := range changedKeys(w.Attributes, t.have.Attributes) {
+		value := w.Attributes[k]
+		attrs = append(attrs, elbtypes.TargetGroupAttribute{Key: &k, Value: &value})
 	}
 
 	if len(attrs) > 0 {
-		if _, err := api.ModifyTargetGroupAttributes(ctx, &elb.ModifyTargetGroupAttributesInput{TargetGroupArn: &t.id, Attributes: attrs}); err != nil {
+		in := &elb.ModifyTargetGroupAttributesInput{TargetGroupArn: &t.id, Attributes: attrs}
+		if _, err := api.ModifyTargetGroupAttributes(ctx, in); err != nil {
 			return plan.StepResult{}, transport.Wrap(err, "set attributes")
 		}
 	}
 
-	return keepIdentity(t), retagELB(ctx, api, t.id, w.Tags, h.Tags)
+	return keepIdentity(t), retagELB(ctx, api, t.id, w.Tags, t.have.Tags)
 }
 
-func ListTargetGroups(ctx context.Context, api elb.DescribeTargetGroupsAPIClient) ([]elbtypes.TargetGroup, error) {
+// onlyHealthCheck returns g with nothing but the settings of its health check.
+func onlyHealthCheck(g awskind.TargetGroup) awskind.TargetGroup {
+	return awskind.TargetGroup{
+		HealthCheckProtocol: g.HealthCheckProtocol,
+		HealthCheckPath:     g.HealthCheckPath,
+		HealthCheckPort:     g.HealthCheckPort,
+		HealthCheckInterval: g.HealthCheckInterval,
+		HealthCheckTimeout:  g.HealthCheckTimeout,
+		HealthyThreshold:    g.HealthyThreshold,
+		UnhealthyThreshold:  g.UnhealthyThreshold,
+	}
+}
+
+// ListTargetGroups returns all target groups of the account in the region.
+func ListTargetGroups(
+	ctx context.Context,
+	api elb.DescribeTargetGroupsAPIClient,
+) ([]elbtypes.TargetGroup, error) {
 	var out []elbtypes.TargetGroup
 	pages := elb.NewDescribeTargetGroupsPaginator(api, &elb.DescribeTargetGroupsInput{})
 	for pages.HasMorePages() {
@@ -151,7 +157,7 @@ func ListTargetGroups(ctx context.Context, api elb.DescribeTargetGroupsAPIClient
 	return out, nil
 }
 
-// readTargetGroups reads those of tgs that have tags: the cluster's.
+// readTargetGroups reads those of tgs that have an entry in tags, which belong to the cluster.
 func readTargetGroups(
 	ctx context.Context,
 	api targetGroupAPI,

@@ -35,7 +35,8 @@ type volumeAPI interface {
 	) (*ec2.DeleteVolumeOutput, error)
 }
 
-// registerVolumes drives the EBS volumes that have an address: those that outlive instances.
+// registerVolumes registers the driver of EBS volumes that outlive instances. The root volumes of instances have no address
+// and are not read.
 func registerVolumes(c *Cloud, api volumeAPI, scope Scope) {
 	c.addReader(
 		func(ctx context.Context) ([]plan.ActualResource, error) { return readVolumes(ctx, api, scope) },
@@ -63,29 +64,34 @@ func registerVolumes(c *Cloud, api volumeAPI, scope Scope) {
 			return plan.StepResult{ID: aws.ToString(out.VolumeId)}, nil
 		},
 		update: func(ctx context.Context, t task[awskind.Volume]) (plan.StepResult, error) {
-			w := t.want
-			h := t.have
-			if w.VolumeType != h.VolumeType || w.Size != h.Size || w.IOPS != 0 && w.IOPS != h.IOPS ||
-				w.Throughput != 0 && w.Throughput != h.Throughput {
+			if needsModification(t.want, t.have) {
 				_, err := api.ModifyVolume(ctx, &ec2.ModifyVolumeInput{
 					VolumeId:   &t.id,
-					VolumeType: ec2types.VolumeType(w.VolumeType),
-					Size:       int32OrNil(w.Size),
-					Iops:       int32OrNil(w.IOPS),
-					Throughput: int32OrNil(w.Throughput),
+					VolumeType: ec2types.VolumeType(t.want.VolumeType),
+					Size:       int32OrNil(t.want.Size),
+					Iops:       int32OrNil(t.want.IOPS),
+					Throughput: int32OrNil(t.want.Throughput),
 				})
 				if err != nil {
 					return plan.StepResult{}, transport.Wrap(err, "modify")
 				}
 			}
 
-			return keepIdentity(t), retagEC2(ctx, api, t.id, w.Tags, h.Tags)
+			return keepIdentity(t), retagEC2(ctx, api, t.id, t.want.Tags, t.have.Tags)
 		},
 		remove: func(ctx context.Context, t task[awskind.Volume]) error {
 			_, err := api.DeleteVolume(ctx, &ec2.DeleteVolumeInput{VolumeId: &t.id})
 			return c.explainInUse(ctx, transport.Wrap(err, "delete"), "volume-id", t.id)
 		},
 	})
+}
+
+// needsModification reports whether type, size or performance differ. IOPS and throughput that are not set are AWS's defaults.
+func needsModification(want, have awskind.Volume) bool {
+	return want.VolumeType != have.VolumeType ||
+		want.Size != have.Size ||
+		want.IOPS != 0 && want.IOPS != have.IOPS ||
+		want.Throughput != 0 && want.Throughput != have.Throughput
 }
 
 func readVolumes(ctx context.Context, api volumeAPI, scope Scope) ([]plan.ActualResource, error) {
@@ -110,6 +116,7 @@ func readVolumes(ctx context.Context, api volumeAPI, scope Scope) ([]plan.Actual
 	return out, nil
 }
 
+// FromVolume returns a volume that EC2 lists.
 func FromVolume(v ec2types.Volume) awskind.Volume {
 	return awskind.Volume{
 		Zone:       aws.ToString(v.AvailabilityZone),

@@ -26,7 +26,7 @@ type warmPoolAPI interface {
 	) (*autoscaling.DeleteWarmPoolOutput, error)
 }
 
-// setWarmPool brings a group's warm pool to what it should be. Its machines end with it.
+// setWarmPool creates, changes or deletes the warm pool of a group. Deleting it terminates its instances.
 func (s *scalingDriver) setWarmPool(ctx context.Context, group string, want, have awskind.WarmPool) error {
 	switch {
 	case want == have:
@@ -41,22 +41,26 @@ func (s *scalingDriver) setWarmPool(ctx context.Context, group string, want, hav
 	}
 
 	_, err := s.api.PutWarmPool(ctx, &autoscaling.PutWarmPoolInput{
-		AutoScalingGroupName: &group, MinSize: aws.Int32(int32(want.MinSize)), MaxGroupPreparedCapacity: aws.Int32(int32(want.MaxPrepared)),
-		PoolState: astypes.WarmPoolState(
-			want.State,
-		), InstanceReusePolicy: &astypes.InstanceReusePolicy{ReuseOnScaleIn: &want.Reuse.OnScaleIn},
+		AutoScalingGroupName:     &group,
+		MinSize:                  aws.Int32(int32(want.MinSize)),
+		MaxGroupPreparedCapacity: aws.Int32(int32(want.MaxPrepared)),
+		PoolState:                astypes.WarmPoolState(want.State),
+		InstanceReusePolicy:      &astypes.InstanceReusePolicy{ReuseOnScaleIn: &want.Reuse.OnScaleIn},
 	})
 
 	return transport.Wrap(err, "set the warm pool of %s", group)
 }
 
+// fromWarmPool returns the warm pool of a group; zero if it has none. MaxPrepared is -1 if AWS does not limit it.
 func fromWarmPool(c *astypes.WarmPoolConfiguration) awskind.WarmPool {
 	if c == nil || c.Status == astypes.WarmPoolStatusPendingDelete {
 		return awskind.WarmPool{}
 	}
 
 	out := awskind.WarmPool{
-		MinSize: int(aws.ToInt32(c.MinSize)), MaxPrepared: -1, State: string(c.PoolState),
+		MinSize:     int(aws.ToInt32(c.MinSize)),
+		MaxPrepared: -1,
+		State:       string(c.PoolState),
 	}
 	if c.MaxGroupPreparedCapacity != nil {
 		out.MaxPrepared = int(*c.MaxGroupPreparedCapacity)
