@@ -50,7 +50,10 @@ func GetStatus(cache string) (Status, error) {
 		return st, err
 	}
 
-	st.Exists, st.Settings, st.Endpoint, st.Region = true, s, s.Endpoint(), s.Region
+	st.Exists = true
+	st.Settings = s
+	st.Endpoint = s.Endpoint()
+	st.Region = s.Region
 	if proc, ok := findRunningProcess(p); ok {
 		st.Running = true
 		st.PID = proc.PID

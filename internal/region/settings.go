@@ -96,7 +96,9 @@ func ensureSettings(o Options) (Settings, error) {
 		s.Port = findFreePort()
 	}
 
-	s.ID, s.AccessKey, s.SecretKey = randomHex(2), "AKIA"+strings.ToUpper(randomHex(8)), randomHex(20)
+	s.ID = randomHex(2)
+	s.AccessKey = "AKIA" + strings.ToUpper(randomHex(8))
+	s.SecretKey = randomHex(20)
 	if err := os.MkdirAll(p.regionDir(), 0o700); err != nil {
 		return s, fmt.Errorf("make the region's folder: %w", err)
 	}

@@ -151,12 +151,14 @@ func (s *Service) computeChanges(st *stack, cs *changeSet) {
 
 	switch {
 	case err != nil:
-		cs.Status, cs.Execution, cs.Reason = sdk.ChangeSetStatusFailed, sdk.ExecutionStatusUnavailable, validationMessage(
-			err,
-		)
+		cs.Status = sdk.ChangeSetStatusFailed
+		cs.Execution = sdk.ExecutionStatusUnavailable
+		cs.Reason = validationMessage(err)
 
 	case cs.Kind == sdk.ChangeSetTypeUpdate && idle:
-		cs.Status, cs.Execution, cs.Reason = sdk.ChangeSetStatusFailed, sdk.ExecutionStatusUnavailable, errNoChanges.Error()
+		cs.Status = sdk.ChangeSetStatusFailed
+		cs.Execution = sdk.ExecutionStatusUnavailable
+		cs.Reason = errNoChanges.Error()
 	default:
 		cs.Status = sdk.ChangeSetStatusCreateComplete
 		cs.Execution = sdk.ExecutionStatusAvailable

@@ -13,7 +13,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/resourcetype"
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
-	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -67,95 +66,6 @@ func propertiesJSON(props template.Object) string {
 	}
 
 	return string(b)
-}
-
-// newScope is what a stack's template is evaluated with. The caller is inside the book while it is used.
-func (s *Service) newScope(st *stack, c stackContent, t *template.Template) template.Scope {
-	return template.Scope{
-		Template:   t,
-		Parameters: c.Params,
-		Zones:      s.cfg.Zones,
-		Pseudo:     s.pseudoValues(st),
-		Conditions: map[string]bool{},
-		ResolveResource: func(logical string) (any, error) {
-			r := st.Resources[logical]
-			if r == nil || r.Physical == "" {
-				return nil, template.FormatError(
-					"Unresolved resource dependencies [%s] in the Resources block of the template",
-					logical,
-				)
-			}
-
-			return r.Physical, nil
-		},
-		ResolveAttribute: func(logical, name string) (any, error) {
-			r := st.Resources[logical]
-			if r == nil || r.Physical == "" {
-				return nil, template.FormatError(
-					"Unresolved resource dependencies [%s] in the Resources block of the template",
-					logical,
-				)
-			}
-
-			if v, ok := r.Attributes[name]; ok {
-				return v, nil
-			}
-
-			return nil, template.TemplateError(
-				"resource %s does not support attribute type %s in Fn::GetAtt",
-				logical,
-				name,
-			)
-		},
-		ResolveExport: s.exportValue,
-	}
-}
-
-func (s *Service) pseudoValues(st *stack) map[string]any {
-	notify := []any{}
-	for _, n := range st.Notify {
-		notify = append(notify, n)
-	}
-
-	return map[string]any{
-		"AWS::AccountId": s.cfg.Account, "AWS::Region": s.cfg.Region, "AWS::Partition": "aws", "AWS::URLSuffix": "amazonaws.com",
-		"AWS::StackId": st.ID, "AWS::StackName": st.Name, "AWS::NoValue": template.NoValue{}, "AWS::NotificationARNs": notify,
-	}
-}
-
-// evaluateResource gives a resource's properties and policies as values.
-func (s *Service) evaluateResource(
-	sd stackTransition,
-	name string,
-) (props template.Object, spec template.ResourceSpec, err error) {
-	spec = sd.newTemplate.Resources[name]
-	sc := s.newScope(sd.stack, sd.after, sd.newTemplate)
-	v, err := sc.Eval([]any{spec.Properties, emptyIfNil(spec.CreationPolicy), emptyIfNil(spec.UpdatePolicy)})
-	if err != nil {
-		return nil, spec, err
-	}
-
-	props, _ = template.ValueAt(v, 0).(template.Object)
-	spec.CreationPolicy, _ = template.ValueAt(v, 1).(template.Object)
-	spec.UpdatePolicy, _ = template.ValueAt(v, 2).(template.Object)
-	props, problems := resourcetype.CoerceProperties(spec.Type, props)
-	if len(problems) > 0 {
-		return nil, spec, fmt.Errorf(
-			"Properties validation failed for resource %s with message: [%s]",
-			name,
-			strings.Join(problems, ", "),
-		)
-	}
-
-	return props, spec, nil
-}
-
-func emptyIfNil(m template.Object) template.Object {
-	if m == nil {
-		return template.Object{}
-	}
-
-	return m
 }
 
 // applyResource brings one resource to what its side says: it is made, changed, replaced or left as it is.
@@ -234,9 +144,9 @@ func (s *Service) planResourceUpdate(
 		func(other string) bool { return sd.operation.Touched[other] },
 	)
 
-	r.DeletionPolicy, r.UpdateReplacePolicy, r.After = m.spec.DeletionPolicy, m.spec.UpdateReplacePolicy, sd.newTemplate.DependenciesOf(
-		r.Logical,
-	)
+	r.DeletionPolicy = m.spec.DeletionPolicy
+	r.UpdateReplacePolicy = m.spec.UpdateReplacePolicy
+	r.After = sd.newTemplate.DependenciesOf(r.Logical)
 	s.store.MarkChanged()
 	if len(names) == 0 && !stackTagsChange(sd, r) && !needsRepair(sd, r) {
 		return nil
@@ -303,9 +213,10 @@ func (s *Service) createResource(
 		}
 
 		again = r.CreationStarted && strings.HasSuffix(r.Status, suffixInProgress)
-		r.Type, r.After, r.DeletionPolicy, r.UpdateReplacePolicy = m.spec.Type, sd.newTemplate.DependenciesOf(
-			name,
-		), m.spec.DeletionPolicy, m.spec.UpdateReplacePolicy
+		r.Type = m.spec.Type
+		r.After = sd.newTemplate.DependenciesOf(name)
+		r.DeletionPolicy = m.spec.DeletionPolicy
+		r.UpdateReplacePolicy = m.spec.UpdateReplacePolicy
 		if !again {
 			r.Properties = m.props
 			r.Signals = nil
@@ -457,76 +368,4 @@ func (s *Service) failResource(
 	})
 
 	return errors.Join(cause, err)
-}
-
-// evaluateOutputs evaluates a side's outputs, and lists what it imports. The caller is inside the book.
-func (s *Service) evaluateOutputs(sd stackTransition) ([]stackOutput, []string, error) {
-	sc := s.newScope(sd.stack, sd.after, sd.newTemplate)
-	imports := map[string]bool{}
-	sc.ResolveExport = func(name string) (any, error) {
-		imports[name] = true
-		return s.exportValue(name)
-	}
-
-	var out []stackOutput
-
-	for _, key := range sdkshape.SortedKeys(sd.newTemplate.Outputs) {
-		spec := sd.newTemplate.Outputs[key]
-		if spec.Condition != "" {
-			if yes, err := sc.EvalCondition(spec.Condition); err != nil || !yes {
-				if err != nil {
-					return nil, nil, err
-				}
-
-				continue
-			}
-		}
-
-		o, err := s.evaluateOutput(sc, sd.stack, key, spec)
-		if err != nil {
-			return nil, nil, err
-		}
-
-		out = append(out, o)
-	}
-
-	for _, name := range sdkshape.SortedKeys(sd.newTemplate.Resources) {
-		if r := sd.stack.Resources[name]; r == nil || r.Status == statusDeleted {
-			continue // its condition is false
-		}
-
-		if _, err := sc.Eval(sd.newTemplate.Resources[name].Properties); err != nil { // finds the imports
-			return nil, nil, err
-		}
-	}
-
-	return out, sdkshape.SortedKeys(imports), nil
-}
-
-func (s *Service) evaluateOutput(sc template.Scope, st *stack, key string, spec template.OutputSpec) (stackOutput, error) {
-	v, err := sc.Eval([]any{spec.Value, spec.Export})
-	if err != nil {
-		return stackOutput{}, err
-	}
-
-	t, ok := template.ScalarText(template.ValueAt(v, 0))
-	if !ok {
-		return stackOutput{}, template.FormatError("Output %s is malformed: its value is no string", key)
-	}
-
-	o := stackOutput{
-		Key:         key,
-		Value:       t,
-		Description: spec.Description,
-		Export:      template.StringAt(v, 1),
-	}
-	if owner := s.exportingStack(o.Export); o.Export != "" && owner != nil && owner != st {
-		return stackOutput{}, template.ValidationError(
-			"Export with name %s is already exported by stack %s. Rollback requested by user.",
-			o.Export,
-			owner.Name,
-		)
-	}
-
-	return o, nil
 }

@@ -91,38 +91,13 @@ func (s *Service) createStack(ctx context.Context, in *sdk.CreateStackInput) (*s
 		return nil, err
 	}
 
-	var id string
-	err = s.store.WithLock(func() error {
-		st, err := s.newStack(
-			stackSettings{sdkshape.String(in.StackName), sdkshape.String(in.RoleARN), in.NotificationARNs},
-			"CREATE"+suffixInProgress,
-		)
+	id := ""
+	err = s.store.Update(func() error {
+		st, err := s.addStack(in, c, caller)
 		if err != nil {
 			return err
 		}
 
-		st.DisableRollback, st.OnFailure, st.Protected = boolValue(
-			in.DisableRollback,
-		), sdkshape.String(
-			in.OnFailure,
-		), boolValue(
-			in.EnableTerminationProtection,
-		)
-
-		st.Policy = sdkshape.String(in.StackPolicyBody)
-		if in.TimeoutInMinutes != nil {
-			st.Timeout = *in.TimeoutInMinutes
-		}
-
-		s.startOperation(st, stackOperation{
-			Kind:   opCreate,
-			Phase:  "forward",
-			Token:  sdkshape.String(in.ClientRequestToken),
-			Caller: caller,
-			New:    c,
-		})
-
-		st.stackContent = c
 		id = st.ID
 
 		return nil
@@ -134,6 +109,40 @@ func (s *Service) createStack(ctx context.Context, in *sdk.CreateStackInput) (*s
 	s.wakeRunner()
 
 	return &sdk.CreateStackOutput{StackId: new(id)}, nil
+}
+
+// addStack adds a stack and starts its creation. The caller holds the store's lock.
+func (s *Service) addStack(in *sdk.CreateStackInput, c stackContent, caller wire.Caller) (*stack, error) {
+	settings := stackSettings{
+		name:             sdkshape.String(in.StackName),
+		roleARN:          sdkshape.String(in.RoleARN),
+		notificationARNs: in.NotificationARNs,
+	}
+
+	st, err := s.newStack(settings, "CREATE"+suffixInProgress)
+	if err != nil {
+		return nil, err
+	}
+
+	st.DisableRollback = boolValue(in.DisableRollback)
+	st.OnFailure = sdkshape.String(in.OnFailure)
+	st.Protected = boolValue(in.EnableTerminationProtection)
+	st.Policy = sdkshape.String(in.StackPolicyBody)
+	if in.TimeoutInMinutes != nil {
+		st.Timeout = *in.TimeoutInMinutes
+	}
+
+	s.startOperation(st, stackOperation{
+		Kind:   opCreate,
+		Phase:  "forward",
+		Token:  sdkshape.String(in.ClientRequestToken),
+		Caller: caller,
+		New:    c,
+	})
+
+	st.stackContent = c
+
+	return st, nil
 }
 
 // startOperation gives a stack an operation. The caller is inside the book.
@@ -277,7 +286,11 @@ func checkPolicies(bodies ...*string) error {
 
 // startUpdate begins to bring a stack to op.New. The caller is inside the book.
 func (s *Service) startUpdate(st *stack, op stackOperation) {
-	op.Kind, op.Phase, op.Old, op.OldResources = opUpdate, "forward", st.clone(), map[string]*resource{}
+	op.Kind = opUpdate
+	op.Phase = "forward"
+	op.Old = st.clone()
+	op.OldResources = map[string]*resource{}
+
 	for name, r := range cloneResources(st.Resources) {
 		if r.Status == statusDeleted || r.Status == "DELETE_SKIPPED" {
 			delete(st.Resources, name)
@@ -447,11 +460,9 @@ func (s *Service) continueUpdateRollback(
 	}
 
 	op := *st.Stuck
-	op.Phase, op.Skip, op.Token = "rollback", sdkshape.Strings(
-		in.ResourcesToSkip,
-	), sdkshape.String(
-		in.ClientRequestToken,
-	)
+	op.Phase = "rollback"
+	op.Skip = sdkshape.Strings(in.ResourcesToSkip)
+	op.Token = sdkshape.String(in.ClientRequestToken)
 
 	s.setStackStatus(st, "UPDATE_ROLLBACK"+suffixInProgress, "User Initiated")
 	s.startOperation(st, op)

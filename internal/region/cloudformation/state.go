@@ -111,14 +111,11 @@ type stackOperation struct {
 }
 
 func (c stackContent) clone() stackContent {
-	c.Params, c.Tags = maps.Clone(c.Params), maps.Clone(c.Tags)
-	c.Outputs, c.Imports, c.Capability = slices.Clone(
-		c.Outputs,
-	), slices.Clone(
-		c.Imports,
-	), slices.Clone(
-		c.Capability,
-	)
+	c.Params = maps.Clone(c.Params)
+	c.Tags = maps.Clone(c.Tags)
+	c.Outputs = slices.Clone(c.Outputs)
+	c.Imports = slices.Clone(c.Imports)
+	c.Capability = slices.Clone(c.Capability)
 
 	return c
 }
@@ -126,7 +123,8 @@ func (c stackContent) clone() stackContent {
 // clone copies a resource; its trees are shared, for nobody changes them in place.
 func (r *resource) clone() *resource {
 	c := *r
-	c.After, c.Signals = slices.Clone(r.After), slices.Clone(r.Signals)
+	c.After = slices.Clone(r.After)
+	c.Signals = slices.Clone(r.Signals)
 	c.Attributes = maps.Clone(r.Attributes)
 	if r.RollingUpdate != nil {
 		c.RollingUpdate = new(r.RollingUpdate.Clone())
@@ -195,7 +193,9 @@ const stackTypeName = "AWS::CloudFormation::Stack"
 
 // setResourceStatus changes a resource's status and notes it.
 func (s *Service) setResourceStatus(st *stack, r *resource, status, reason string) {
-	r.Status, r.Reason, r.Changed = status, reason, s.cfg.Now().UTC()
+	r.Status = status
+	r.Reason = reason
+	r.Changed = s.cfg.Now().UTC()
 	s.addEvent(st, stackEvent{
 		Logical:    r.Logical,
 		Physical:   r.Physical,

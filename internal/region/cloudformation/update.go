@@ -39,7 +39,9 @@ func (s *Service) updateAll(ctx context.Context, st *stack, op *stackOperation) 
 
 		if len(failures) == 0 {
 			s.queueRemoved(sd)
-			st.stackContent, st.Updated, op.Phase = op.New, s.cfg.Now().UTC(), "cleanup"
+			st.stackContent = op.New
+			st.Updated = s.cfg.Now().UTC()
+			op.Phase = "cleanup"
 			s.setStackStatus(st, "UPDATE_COMPLETE_CLEANUP"+suffixInProgress, "")
 
 			return nil

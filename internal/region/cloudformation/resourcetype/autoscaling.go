@@ -57,67 +57,76 @@ func autoScalingGroupType() Type {
 	return Type{
 		NameProperty:  "AutoScalingGroupName",
 		MaxNameLength: 255,
-		Create: func(ctx context.Context, req *Request) error {
-			in, err := autoScalingGroupInput(ctx, req)
-			if err != nil {
-				return err
-			}
-
-			name := req.physicalName()
-			in["AutoScalingGroupName"], in["Tags"] = name, autoScalingGroupTags(req, name)
-			if hooks, ok := req.Properties["LifecycleHookSpecificationList"]; ok {
-				in["LifecycleHookSpecificationList"] = hooks
-			}
-
-			if err := req.runOperation(ctx, "autoscaling", "CreateAutoScalingGroup", in); err != nil {
-				return err
-			}
-
-			return req.setPhysicalID(ctx, name)
-		},
-		Stabilize: func(ctx context.Context, req *Request) error {
-			g, err := req.describeAutoScalingGroup(ctx)
-			if err != nil {
-				return err
-			}
-
-			req.Attributes["AutoScalingGroupARN"] = template.ValueAt(g, "AutoScalingGroupARN")
-
-			return req.waitForCapacity(ctx)
-		},
-		Update: updateAutoScalingGroup,
-		Delete: func(ctx context.Context, req *Request) error {
-			g, err := req.describeAutoScalingGroup(ctx)
-			if err != nil || g == nil {
-				return err
-			}
-
-			return req.runOperation(ctx,
-				"autoscaling",
-				"DeleteAutoScalingGroup",
-				template.Object{"AutoScalingGroupName": req.PhysicalID, "ForceDelete": true},
-			)
-		},
+		Create:        createAutoScalingGroup,
+		Stabilize:     stabilizeAutoScalingGroup,
+		Update:        updateAutoScalingGroup,
+		Delete:        deleteAutoScalingGroup,
 		IsDeleted: func(ctx context.Context, req *Request) (bool, error) {
 			g, err := req.describeAutoScalingGroup(ctx)
 			return g == nil, err
 		},
-		FindCreated: func(ctx context.Context, req *Request) (bool, error) {
-			name := req.stringProperty("AutoScalingGroupName")
-			req.PhysicalID = name
-			g, err := req.describeAutoScalingGroup(ctx)
-			tags := template.ListAt(g, "Tags")
-			mine := slices.ContainsFunc(tags, func(t any) bool {
-				return template.StringAt(t, "Key") == "aws:cloudformation:stack-id" &&
-					template.StringAt(t, "Value") == req.StackID
-			})
-			if !mine {
-				req.PhysicalID = ""
-			}
-
-			return mine, err
-		},
+		FindCreated: findCreatedAutoScalingGroup,
 	}
+}
+
+func createAutoScalingGroup(ctx context.Context, req *Request) error {
+	in, err := autoScalingGroupInput(ctx, req)
+	if err != nil {
+		return err
+	}
+
+	name := req.physicalName()
+	in["AutoScalingGroupName"] = name
+	in["Tags"] = autoScalingGroupTags(req, name)
+	if hooks, ok := req.Properties["LifecycleHookSpecificationList"]; ok {
+		in["LifecycleHookSpecificationList"] = hooks
+	}
+
+	if err := req.runOperation(ctx, "autoscaling", "CreateAutoScalingGroup", in); err != nil {
+		return err
+	}
+
+	return req.setPhysicalID(ctx, name)
+}
+
+func stabilizeAutoScalingGroup(ctx context.Context, req *Request) error {
+	g, err := req.describeAutoScalingGroup(ctx)
+	if err != nil {
+		return err
+	}
+
+	req.Attributes["AutoScalingGroupARN"] = template.ValueAt(g, "AutoScalingGroupARN")
+
+	return req.waitForCapacity(ctx)
+}
+
+func deleteAutoScalingGroup(ctx context.Context, req *Request) error {
+	g, err := req.describeAutoScalingGroup(ctx)
+	if err != nil || g == nil {
+		return err
+	}
+
+	return req.runOperation(ctx,
+		"autoscaling",
+		"DeleteAutoScalingGroup",
+		template.Object{"AutoScalingGroupName": req.PhysicalID, "ForceDelete": true},
+	)
+}
+
+func findCreatedAutoScalingGroup(ctx context.Context, req *Request) (bool, error) {
+	name := req.stringProperty("AutoScalingGroupName")
+	req.PhysicalID = name
+	g, err := req.describeAutoScalingGroup(ctx)
+	tags := template.ListAt(g, "Tags")
+	mine := slices.ContainsFunc(tags, func(t any) bool {
+		return template.StringAt(t, "Key") == "aws:cloudformation:stack-id" &&
+			template.StringAt(t, "Value") == req.StackID
+	})
+	if !mine {
+		req.PhysicalID = ""
+	}
+
+	return mine, err
 }
 
 // lifecycleHookType holds machines up at a point of their lives.

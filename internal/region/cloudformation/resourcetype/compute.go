@@ -150,11 +150,8 @@ func updateLaunchTemplate(ctx context.Context, req *Request) error {
 	own := *req
 	own.StackTags = nil
 	own.OldStackTags = nil
-	own.Properties, own.OldProperties = template.Object{
-		"Tags": template.ValueAt(after, 0, "Tags"),
-	}, template.Object{
-		"Tags": template.ValueAt(before, 0, "Tags"),
-	}
+	own.Properties = template.Object{"Tags": template.ValueAt(after, 0, "Tags")}
+	own.OldProperties = template.Object{"Tags": template.ValueAt(before, 0, "Tags")}
 	if err := own.updateEC2TagsOf(ctx, req.PhysicalID); err != nil {
 		return err
 	}
@@ -164,73 +161,14 @@ func updateLaunchTemplate(ctx context.Context, req *Request) error {
 
 // instanceType is a single machine.
 func instanceType() Type {
-	state := func(ctx context.Context, req *Request) (any, error) {
-		out, err := req.callOperation(ctx, "ec2", "DescribeInstances", template.Object{"InstanceIds": []any{req.PhysicalID}})
-		return template.ValueAt(out, "Reservations", 0, "Instances", 0), err
-	}
-
 	return Type{
-		Create: func(ctx context.Context, req *Request) error {
-			in := req.pickProperties(
-				"BlockDeviceMappings",
-				"EbsOptimized",
-				"ImageId",
-				"InstanceType",
-				"KeyName",
-				"SecurityGroupIds",
-				"SubnetId",
-				"UserData",
-				"PrivateIpAddress",
-				"DisableApiTermination",
-				"MetadataOptions",
-			)
-
-			in["MinCount"], in["MaxCount"], in["TagSpecifications"] = 1, 1, req.tagSpecifications("instance")
-			if p := req.stringProperty("IamInstanceProfile"); p != "" {
-				in["IamInstanceProfile"] = template.Object{"Name": p}
-			}
-
-			if t, ok := req.Properties["LaunchTemplate"]; ok {
-				in["LaunchTemplate"] = t
-			}
-
-			out, err := req.callOperation(ctx, "ec2", "RunInstances", in)
-			if err != nil {
-				return err
-			}
-
-			return req.setPhysicalID(ctx, template.ValueAt(out, "Instances", 0, "InstanceId"))
-		},
-		Stabilize: func(ctx context.Context, req *Request) error {
-			return req.waitUntil(ctx, func() (bool, error) {
-				i, err := state(ctx, req)
-				for attribute, member := range map[string]string{
-					"PrivateIp": "PrivateIpAddress", "PublicIp": "PublicIpAddress", "PrivateDnsName": "PrivateDnsName", "PublicDnsName": "PublicDnsName",
-				} {
-					req.Attributes[attribute] = template.StringAt(i, member)
-				}
-
-				req.Attributes["InstanceId"], req.Attributes["VpcId"], req.Attributes["AvailabilityZone"] = req.PhysicalID, template.ValueAt(
-					i,
-					"VpcId",
-				), template.ValueAt(
-					i,
-					"Placement",
-					"AvailabilityZone",
-				)
-
-				return template.StringAt(i, "State", "Name") == "running", err
-			})
-		},
-		Update: updateEC2Tags,
+		Create:    createInstance,
+		Stabilize: stabilizeInstance,
+		Update:    updateEC2Tags,
 		Delete: func(ctx context.Context, req *Request) error {
 			return req.runOperation(ctx, "ec2", "TerminateInstances", template.Object{"InstanceIds": []any{req.PhysicalID}})
 		},
-		IsDeleted: func(ctx context.Context, req *Request) (bool, error) {
-			i, err := state(ctx, req)
-			name := template.StringAt(i, "State", "Name")
-			return name == "" || name == "terminated", err
-		},
+		IsDeleted:       isInstanceDeleted,
 		extraAttributes: []string{"AvailabilityZone"},
 		ReplacementProperties: []string{
 			"InstanceType",
@@ -242,4 +180,66 @@ func instanceType() Type {
 			"DisableApiTermination",
 		},
 	}
+}
+
+func describeInstance(ctx context.Context, req *Request) (any, error) {
+	out, err := req.callOperation(ctx, "ec2", "DescribeInstances", template.Object{"InstanceIds": []any{req.PhysicalID}})
+	return template.ValueAt(out, "Reservations", 0, "Instances", 0), err
+}
+
+func createInstance(ctx context.Context, req *Request) error {
+	in := req.pickProperties(
+		"BlockDeviceMappings",
+		"EbsOptimized",
+		"ImageId",
+		"InstanceType",
+		"KeyName",
+		"SecurityGroupIds",
+		"SubnetId",
+		"UserData",
+		"PrivateIpAddress",
+		"DisableApiTermination",
+		"MetadataOptions",
+	)
+
+	in["MinCount"] = 1
+	in["MaxCount"] = 1
+	in["TagSpecifications"] = req.tagSpecifications("instance")
+	if p := req.stringProperty("IamInstanceProfile"); p != "" {
+		in["IamInstanceProfile"] = template.Object{"Name": p}
+	}
+
+	if t, ok := req.Properties["LaunchTemplate"]; ok {
+		in["LaunchTemplate"] = t
+	}
+
+	out, err := req.callOperation(ctx, "ec2", "RunInstances", in)
+	if err != nil {
+		return err
+	}
+
+	return req.setPhysicalID(ctx, template.ValueAt(out, "Instances", 0, "InstanceId"))
+}
+
+func stabilizeInstance(ctx context.Context, req *Request) error {
+	return req.waitUntil(ctx, func() (bool, error) {
+		i, err := describeInstance(ctx, req)
+		for attribute, member := range map[string]string{
+			"PrivateIp": "PrivateIpAddress", "PublicIp": "PublicIpAddress", "PrivateDnsName": "PrivateDnsName", "PublicDnsName": "PublicDnsName",
+		} {
+			req.Attributes[attribute] = template.StringAt(i, member)
+		}
+
+		req.Attributes["InstanceId"] = req.PhysicalID
+		req.Attributes["VpcId"] = template.ValueAt(i, "VpcId")
+		req.Attributes["AvailabilityZone"] = template.ValueAt(i, "Placement", "AvailabilityZone")
+
+		return template.StringAt(i, "State", "Name") == "running", err
+	})
+}
+
+func isInstanceDeleted(ctx context.Context, req *Request) (bool, error) {
+	i, err := describeInstance(ctx, req)
+	name := template.StringAt(i, "State", "Name")
+	return name == "" || name == "terminated", err
 }

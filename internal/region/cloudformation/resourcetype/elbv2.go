@@ -116,106 +116,102 @@ func listenerType() Type {
 }
 
 func loadBalancerType() Type {
-	find := func(ctx context.Context, req *Request) (any, error) {
-		out, err := req.callOperation(ctx,
-			elbServiceName,
-			"DescribeLoadBalancers",
-			template.Object{"LoadBalancerArns": []any{req.PhysicalID}},
-		)
-
-		return template.ValueAt(out, "LoadBalancers", 0), err
-	}
-
 	return Type{
 		NameProperty:  "Name",
 		MaxNameLength: 32,
-		Create: func(ctx context.Context, req *Request) error {
-			in := req.pickProperties(
-				"Scheme",
-				"Type",
-				"Subnets",
-				"SubnetMappings",
-				"SecurityGroups",
-				"IpAddressType",
-			)
-
-			in["Name"] = req.physicalName()
-			if tags := req.resourceTags(); len(tags) > 0 {
-				in["Tags"] = tags
-			}
-
-			out, err := req.callOperation(ctx, elbServiceName, "CreateLoadBalancer", in)
-			if err != nil {
-				return err
-			}
-
-			return req.setPhysicalID(ctx, template.ValueAt(out, "LoadBalancers", 0, "LoadBalancerArn"))
-		},
-		Stabilize: func(ctx context.Context, req *Request) error {
-			if err := req.modifyAttributes(ctx, "LoadBalancerAttributes", "ModifyLoadBalancerAttributes", "LoadBalancerArn"); err != nil {
-				return err
-			}
-
-			return req.waitUntil(ctx, func() (bool, error) {
-				lb, err := find(ctx, req)
-				req.Attributes["LoadBalancerArn"], req.Attributes["DNSName"] = req.PhysicalID, template.StringAt(
-					lb,
-					"DNSName",
-				)
-
-				req.Attributes["CanonicalHostedZoneID"], req.Attributes["LoadBalancerName"] = template.StringAt(
-					lb,
-					"CanonicalHostedZoneId",
-				), template.StringAt(
-					lb,
-					"LoadBalancerName",
-				)
-
-				req.Attributes["LoadBalancerFullName"], req.Attributes["SecurityGroups"] = arnSuffix(
-					req.PhysicalID,
-					":loadbalancer/",
-				), template.ListAt(
-					lb,
-					"SecurityGroups",
-				)
-
-				return template.StringAt(lb, "State", "Code") == "active", err
-			})
-		},
-		Update: func(ctx context.Context, req *Request) error {
-			if req.propertyChanged("SecurityGroups") {
-				if err := req.runOperation(ctx, elbServiceName, "SetSecurityGroups", template.Object{"LoadBalancerArn": req.PhysicalID, "SecurityGroups": req.Properties["SecurityGroups"]}); err != nil {
-					return err
-				}
-			}
-
-			if req.propertyChanged("Subnets", "SubnetMappings") {
-				in := req.pickProperties("Subnets", "SubnetMappings")
-				in["LoadBalancerArn"] = req.PhysicalID
-				if err := req.runOperation(ctx, elbServiceName, "SetSubnets", in); err != nil {
-					return err
-				}
-			}
-
-			if err := req.modifyAttributes(ctx, "LoadBalancerAttributes", "ModifyLoadBalancerAttributes", "LoadBalancerArn"); err != nil {
-				return err
-			}
-
-			return updateELBTags(ctx, req)
-		},
-		Delete: func(ctx context.Context, req *Request) error {
-			return req.runOperation(ctx,
-				elbServiceName,
-				"DeleteLoadBalancer",
-				template.Object{"LoadBalancerArn": req.PhysicalID},
-			)
-		},
+		Create:        createLoadBalancer,
+		Stabilize:     stabilizeLoadBalancer,
+		Update:        updateLoadBalancer,
+		Delete:        deleteLoadBalancer,
 		IsDeleted: func(ctx context.Context, req *Request) (bool, error) {
-			lb, err := find(ctx, req)
+			lb, err := describeLoadBalancer(ctx, req)
 			return lb == nil, err
 		},
 		FindCreated: findByName("DescribeLoadBalancers", "LoadBalancers", "LoadBalancerArn"),
 	}
+}
+
+func describeLoadBalancer(ctx context.Context, req *Request) (any, error) {
+	out, err := req.callOperation(ctx,
+		elbServiceName,
+		"DescribeLoadBalancers",
+		template.Object{"LoadBalancerArns": []any{req.PhysicalID}},
+	)
+
+	return template.ValueAt(out, "LoadBalancers", 0), err
+}
+
+func createLoadBalancer(ctx context.Context, req *Request) error {
+	in := req.pickProperties(
+		"Scheme",
+		"Type",
+		"Subnets",
+		"SubnetMappings",
+		"SecurityGroups",
+		"IpAddressType",
+	)
+
+	in["Name"] = req.physicalName()
+	if tags := req.resourceTags(); len(tags) > 0 {
+		in["Tags"] = tags
+	}
+
+	out, err := req.callOperation(ctx, elbServiceName, "CreateLoadBalancer", in)
+	if err != nil {
+		return err
+	}
+
+	return req.setPhysicalID(ctx, template.ValueAt(out, "LoadBalancers", 0, "LoadBalancerArn"))
+}
+
+func stabilizeLoadBalancer(ctx context.Context, req *Request) error {
+	if err := req.modifyAttributes(ctx, "LoadBalancerAttributes", "ModifyLoadBalancerAttributes", "LoadBalancerArn"); err != nil {
+		return err
+	}
+
+	return req.waitUntil(ctx, func() (bool, error) {
+		lb, err := describeLoadBalancer(ctx, req)
+		req.Attributes["LoadBalancerArn"] = req.PhysicalID
+		req.Attributes["DNSName"] = template.StringAt(lb, "DNSName")
+
+		req.Attributes["CanonicalHostedZoneID"] = template.StringAt(lb, "CanonicalHostedZoneId")
+		req.Attributes["LoadBalancerName"] = template.StringAt(lb, "LoadBalancerName")
+
+		req.Attributes["LoadBalancerFullName"] = arnSuffix(req.PhysicalID, ":loadbalancer/")
+		req.Attributes["SecurityGroups"] = template.ListAt(lb, "SecurityGroups")
+
+		return template.StringAt(lb, "State", "Code") == "active", err
+	})
+}
+
+func updateLoadBalancer(ctx context.Context, req *Request) error {
+	if req.propertyChanged("SecurityGroups") {
+		if err := req.runOperation(ctx, elbServiceName, "SetSecurityGroups", template.Object{"LoadBalancerArn": req.PhysicalID, "SecurityGroups": req.Properties["SecurityGroups"]}); err != nil {
+			return err
+		}
+	}
+
+	if req.propertyChanged("Subnets", "SubnetMappings") {
+		in := req.pickProperties("Subnets", "SubnetMappings")
+		in["LoadBalancerArn"] = req.PhysicalID
+		if err := req.runOperation(ctx, elbServiceName, "SetSubnets", in); err != nil {
+			return err
+		}
+	}
+
+	if err := req.modifyAttributes(ctx, "LoadBalancerAttributes", "ModifyLoadBalancerAttributes", "LoadBalancerArn"); err != nil {
+		return err
+	}
+
+	return updateELBTags(ctx, req)
+}
+
+func deleteLoadBalancer(ctx context.Context, req *Request) error {
+	return req.runOperation(ctx,
+		elbServiceName,
+		"DeleteLoadBalancer",
+		template.Object{"LoadBalancerArn": req.PhysicalID},
+	)
 }
 
 // findByName adopts what has the name that the template gives.
@@ -233,83 +229,88 @@ func findByName(op, list, member string) func(context.Context, *Request) (bool, 
 	}
 }
 
-func targetGroupType() Type {
-	health := []string{
+// healthCheckProperties are the properties of a target group that ModifyTargetGroup can change.
+func healthCheckProperties() []string {
+	return []string{
 		"HealthCheckEnabled", "HealthCheckIntervalSeconds", "HealthCheckPath", "HealthCheckPort", "HealthCheckProtocol",
 		"HealthCheckTimeoutSeconds", "HealthyThresholdCount", "UnhealthyThresholdCount", "Matcher",
 	}
+}
 
+func targetGroupType() Type {
 	return Type{
 		NameProperty:  "Name",
 		MaxNameLength: 32,
-		Create: func(ctx context.Context, req *Request) error {
-			in := req.pickProperties(
-				append(
-					[]string{"Port", "Protocol", "ProtocolVersion", "VpcId", "TargetType", "IpAddressType"},
-					health...)...)
-
-			in["Name"] = req.physicalName()
-			if tags := req.resourceTags(); len(tags) > 0 {
-				in["Tags"] = tags
-			}
-
-			out, err := req.callOperation(ctx, elbServiceName, "CreateTargetGroup", in)
-			if err != nil {
-				return err
-			}
-
-			return req.setPhysicalID(ctx, template.ValueAt(out, "TargetGroups", 0, "TargetGroupArn"))
-		},
-		Stabilize: func(ctx context.Context, req *Request) error {
-			if err := req.modifyAttributes(ctx, "TargetGroupAttributes", "ModifyTargetGroupAttributes", "TargetGroupArn"); err != nil {
-				return err
-			}
-
-			out, err := req.callOperation(ctx,
-				elbServiceName,
-				"DescribeTargetGroups",
-				template.Object{"TargetGroupArns": []any{req.PhysicalID}},
-			)
-			if err != nil {
-				return err
-			}
-
-			req.Attributes["TargetGroupArn"], req.Attributes["TargetGroupName"] = req.PhysicalID, template.StringAt(
-				out,
-				"TargetGroups",
-				0,
-				"TargetGroupName",
-			)
-
-			req.Attributes["TargetGroupFullName"] = "targetgroup/" + arnSuffix(req.PhysicalID, ":targetgroup/")
-			req.Attributes["LoadBalancerArns"] = template.ListAt(out, "TargetGroups", 0, "LoadBalancerArns")
-
-			return syncTargets(ctx, req, nil, req.Properties["Targets"])
-		},
-		Update: func(ctx context.Context, req *Request) error {
-			if req.propertyChanged(health...) {
-				in := req.pickProperties(health...)
-				in["TargetGroupArn"] = req.PhysicalID
-				if err := req.runOperation(ctx, elbServiceName, "ModifyTargetGroup", in); err != nil {
-					return err
-				}
-			}
-
-			if err := req.modifyAttributes(ctx, "TargetGroupAttributes", "ModifyTargetGroupAttributes", "TargetGroupArn"); err != nil {
-				return err
-			}
-
-			if err := syncTargets(ctx, req, req.OldProperties["Targets"], req.Properties["Targets"]); err != nil {
-				return err
-			}
-
-			return updateELBTags(ctx, req)
-		},
+		Create:        createTargetGroup,
+		Stabilize:     stabilizeTargetGroup,
+		Update:        updateTargetGroup,
 		Delete: func(ctx context.Context, req *Request) error {
 			return req.runOperation(ctx, elbServiceName, "DeleteTargetGroup", template.Object{"TargetGroupArn": req.PhysicalID})
 		},
 		FindCreated: findByName("DescribeTargetGroups", "TargetGroups", "TargetGroupArn"),
 	}
+}
+
+func createTargetGroup(ctx context.Context, req *Request) error {
+	in := req.pickProperties(
+		append(
+			[]string{"Port", "Protocol", "ProtocolVersion", "VpcId", "TargetType", "IpAddressType"},
+			healthCheckProperties()...)...)
+
+	in["Name"] = req.physicalName()
+	if tags := req.resourceTags(); len(tags) > 0 {
+		in["Tags"] = tags
+	}
+
+	out, err := req.callOperation(ctx, elbServiceName, "CreateTargetGroup", in)
+	if err != nil {
+		return err
+	}
+
+	return req.setPhysicalID(ctx, template.ValueAt(out, "TargetGroups", 0, "TargetGroupArn"))
+}
+
+func stabilizeTargetGroup(ctx context.Context, req *Request) error {
+	if err := req.modifyAttributes(ctx, "TargetGroupAttributes", "ModifyTargetGroupAttributes", "TargetGroupArn"); err != nil {
+		return err
+	}
+
+	out, err := req.callOperation(ctx,
+		elbServiceName,
+		"DescribeTargetGroups",
+		template.Object{"TargetGroupArns": []any{req.PhysicalID}},
+	)
+	if err != nil {
+		return err
+	}
+
+	req.Attributes["TargetGroupArn"] = req.PhysicalID
+	req.Attributes["TargetGroupName"] = template.StringAt(out, "TargetGroups", 0, "TargetGroupName")
+
+	req.Attributes["TargetGroupFullName"] = "targetgroup/" + arnSuffix(req.PhysicalID, ":targetgroup/")
+	req.Attributes["LoadBalancerArns"] = template.ListAt(out, "TargetGroups", 0, "LoadBalancerArns")
+
+	return syncTargets(ctx, req, nil, req.Properties["Targets"])
+}
+
+func updateTargetGroup(ctx context.Context, req *Request) error {
+	if req.propertyChanged(healthCheckProperties()...) {
+		in := req.pickProperties(healthCheckProperties()...)
+		in["TargetGroupArn"] = req.PhysicalID
+		if err := req.runOperation(ctx, elbServiceName, "ModifyTargetGroup", in); err != nil {
+			return err
+		}
+	}
+
+	if err := req.modifyAttributes(ctx, "TargetGroupAttributes", "ModifyTargetGroupAttributes", "TargetGroupArn"); err != nil {
+		return err
+	}
+
+	if err := syncTargets(ctx, req, req.OldProperties["Targets"], req.Properties["Targets"]); err != nil {
+		return err
+	}
+
+	return updateELBTags(ctx, req)
 }
 
 // syncTargets brings a target group's own targets to what they should be.

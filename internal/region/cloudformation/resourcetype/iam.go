@@ -150,9 +150,8 @@ func roleType() Type {
 		Create: func(ctx context.Context, req *Request) error {
 			in := req.pickProperties("Path", "Description", "MaxSessionDuration", "PermissionsBoundary")
 			name := req.physicalName()
-			in["RoleName"], in["AssumeRolePolicyDocument"] = name, req.policyDocument(
-				"AssumeRolePolicyDocument",
-			)
+			in["RoleName"] = name
+			in["AssumeRolePolicyDocument"] = req.policyDocument("AssumeRolePolicyDocument")
 			if tags := req.resourceTags(); len(tags) > 0 {
 				in["Tags"] = tags
 			}
@@ -170,15 +169,8 @@ func roleType() Type {
 				return err
 			}
 
-			req.Attributes["Arn"], req.Attributes["RoleId"] = template.StringAt(
-				out,
-				"Role",
-				"Arn",
-			), template.StringAt(
-				out,
-				"Role",
-				"RoleId",
-			)
+			req.Attributes["Arn"] = template.StringAt(out, "Role", "Arn")
+			req.Attributes["RoleId"] = template.StringAt(out, "Role", "RoleId")
 			if err := req.syncInlinePolicies(ctx, nil); err != nil {
 				return err
 			}
@@ -211,7 +203,8 @@ func updateRole(ctx context.Context, req *Request) error {
 
 	if req.propertyChanged("Description", "MaxSessionDuration") {
 		in := req.pickProperties("MaxSessionDuration")
-		in["RoleName"], in["Description"] = req.PhysicalID, req.stringProperty("Description")
+		in["RoleName"] = req.PhysicalID
+		in["Description"] = req.stringProperty("Description")
 		if err := req.runOperation(ctx, "iam", "UpdateRole", in); err != nil {
 			return err
 		}
@@ -239,7 +232,8 @@ func managedPolicyType() Type {
 		MaxNameLength:   128,
 		Create: func(ctx context.Context, req *Request) error {
 			in := req.pickProperties("Path", "Description")
-			in["PolicyName"], in["PolicyDocument"] = req.physicalName(), req.policyDocument("PolicyDocument")
+			in["PolicyName"] = req.physicalName()
+			in["PolicyDocument"] = req.policyDocument("PolicyDocument")
 			out, err := req.callOperation(ctx, "iam", "CreatePolicy", in)
 			if err != nil {
 				return err
@@ -325,66 +319,72 @@ func deleteOldVersions(ctx context.Context, req *Request) error {
 }
 
 func instanceProfileType() Type {
-	roles := func(ctx context.Context, req *Request, before, after any) error {
-		more, fewer := diffLists(before, after)
-		for _, r := range fewer {
-			if err := IgnoreNotFound(req.runOperation(ctx, "iam", "RemoveRoleFromInstanceProfile", template.Object{"InstanceProfileName": req.PhysicalID, "RoleName": r})); err != nil {
-				return err
-			}
-		}
-
-		for _, r := range more {
-			err := req.runOperation(ctx,
-				"iam",
-				"AddRoleToInstanceProfile",
-				template.Object{"InstanceProfileName": req.PhysicalID, "RoleName": r},
-			)
-			if err != nil && (!req.Resumed || ErrorCode(err) != "LimitExceeded") {
-				return err
-			}
-		}
-
-		return nil
-	}
-
 	return Type{
 		NeedsCapability: true,
 		NameProperty:    "InstanceProfileName",
 		MaxNameLength:   128,
-		Create: func(ctx context.Context, req *Request) error {
-			in := req.pickProperties("Path")
-			name := req.physicalName()
-			in["InstanceProfileName"] = name
-			if err := req.runOperation(ctx, "iam", "CreateInstanceProfile", in); err != nil &&
-				(!req.Resumed || ErrorCode(err) != "EntityAlreadyExists") {
-				return err
-			}
-
-			return req.setPhysicalID(ctx, name)
-		},
-		Stabilize: func(ctx context.Context, req *Request) error {
-			out, err := req.callOperation(ctx,
-				"iam",
-				"GetInstanceProfile",
-				template.Object{"InstanceProfileName": req.PhysicalID},
-			)
-			if err != nil {
-				return err
-			}
-
-			req.Attributes["Arn"] = template.StringAt(out, "InstanceProfile", "Arn")
-
-			return roles(ctx, req, nil, req.Properties["Roles"])
-		},
+		Create:          createInstanceProfile,
+		Stabilize:       stabilizeInstanceProfile,
 		Update: func(ctx context.Context, req *Request) error {
-			return roles(ctx, req, req.OldProperties["Roles"], req.Properties["Roles"])
+			return syncProfileRoles(ctx, req, req.OldProperties["Roles"], req.Properties["Roles"])
 		},
-		Delete: func(ctx context.Context, req *Request) error {
-			if err := roles(ctx, req, req.Properties["Roles"], nil); err != nil {
-				return err
-			}
-
-			return req.runOperation(ctx, "iam", "DeleteInstanceProfile", template.Object{"InstanceProfileName": req.PhysicalID})
-		},
+		Delete: deleteInstanceProfile,
 	}
+}
+
+func syncProfileRoles(ctx context.Context, req *Request, before, after any) error {
+	more, fewer := diffLists(before, after)
+	for _, r := range fewer {
+		if err := IgnoreNotFound(req.runOperation(ctx, "iam", "RemoveRoleFromInstanceProfile", template.Object{"InstanceProfileName": req.PhysicalID, "RoleName": r})); err != nil {
+			return err
+		}
+	}
+
+	for _, r := range more {
+		err := req.runOperation(ctx,
+			"iam",
+			"AddRoleToInstanceProfile",
+			template.Object{"InstanceProfileName": req.PhysicalID, "RoleName": r},
+		)
+		if err != nil && (!req.Resumed || ErrorCode(err) != "LimitExceeded") {
+			return err
+		}
+	}
+
+	return nil
+}
+
+func createInstanceProfile(ctx context.Context, req *Request) error {
+	in := req.pickProperties("Path")
+	name := req.physicalName()
+	in["InstanceProfileName"] = name
+	if err := req.runOperation(ctx, "iam", "CreateInstanceProfile", in); err != nil &&
+		(!req.Resumed || ErrorCode(err) != "EntityAlreadyExists") {
+		return err
+	}
+
+	return req.setPhysicalID(ctx, name)
+}
+
+func stabilizeInstanceProfile(ctx context.Context, req *Request) error {
+	out, err := req.callOperation(ctx,
+		"iam",
+		"GetInstanceProfile",
+		template.Object{"InstanceProfileName": req.PhysicalID},
+	)
+	if err != nil {
+		return err
+	}
+
+	req.Attributes["Arn"] = template.StringAt(out, "InstanceProfile", "Arn")
+
+	return syncProfileRoles(ctx, req, nil, req.Properties["Roles"])
+}
+
+func deleteInstanceProfile(ctx context.Context, req *Request) error {
+	if err := syncProfileRoles(ctx, req, req.Properties["Roles"], nil); err != nil {
+		return err
+	}
+
+	return req.runOperation(ctx, "iam", "DeleteInstanceProfile", template.Object{"InstanceProfileName": req.PhysicalID})
 }

@@ -70,7 +70,8 @@ func kmsKeyType() Type {
 				return err
 			}
 
-			req.Attributes["Arn"], req.Attributes["KeyId"] = template.StringAt(out, "KeyMetadata", "Arn"), req.PhysicalID
+			req.Attributes["Arn"] = template.StringAt(out, "KeyMetadata", "Arn")
+			req.Attributes["KeyId"] = req.PhysicalID
 			if req.Properties["EnableKeyRotation"] == true {
 				if err := setKeyRotation(ctx, req); err != nil {
 					return err

@@ -280,7 +280,8 @@ func readVPCAttributes(ctx context.Context, req *Request) error {
 		return err
 	}
 
-	req.Attributes["VpcId"], req.Attributes["CidrBlock"] = req.PhysicalID, template.ValueAt(vpc, "CidrBlock")
+	req.Attributes["VpcId"] = req.PhysicalID
+	req.Attributes["CidrBlock"] = template.ValueAt(vpc, "CidrBlock")
 	groups, err := req.callOperation(ctx, "ec2", "DescribeSecurityGroups", template.Object{"Filters": []any{
 		template.Object{
 			"Name":   "vpc-id",
@@ -319,23 +320,6 @@ func applySubnetSettings(ctx context.Context, req *Request) error {
 
 // elasticIPType is an elastic IP: its physical id is the address.
 func elasticIPType() Type {
-	find := func(ctx context.Context, req *Request) (any, error) {
-		out, err := req.callOperation(ctx, "ec2", "DescribeAddresses", template.Object{"PublicIps": []any{req.PhysicalID}})
-		return template.ValueAt(out, "Addresses", 0), err
-	}
-
-	attach := func(ctx context.Context, req *Request) error {
-		if !req.hasProperty("InstanceId") {
-			return nil
-		}
-
-		return req.runOperation(ctx,
-			"ec2",
-			"AssociateAddress",
-			template.Object{"AllocationId": req.Attributes["AllocationId"], "InstanceId": req.Properties["InstanceId"]},
-		)
-	}
-
 	return Type{
 		Create: createEC2(
 			"AllocateAddress",
@@ -343,54 +327,80 @@ func elasticIPType() Type {
 			"PublicIp",
 			func(*Request) template.Object { return template.Object{"Domain": "vpc"} },
 		),
-		Stabilize: func(ctx context.Context, req *Request) error {
-			a, err := find(ctx, req)
-			req.Attributes["PublicIp"], req.Attributes["AllocationId"] = req.PhysicalID, template.ValueAt(a, "AllocationId")
-			if err != nil {
-				return err
-			}
-
-			return attach(ctx, req)
-		},
-		Update: func(ctx context.Context, req *Request) error {
-			if req.propertyChanged("InstanceId") {
-				a, err := find(ctx, req)
-				if id := template.StringAt(a, "AssociationId"); err == nil && id != "" {
-					err = req.runOperation(ctx, "ec2", "DisassociateAddress", template.Object{"AssociationId": id})
-				}
-
-				if err == nil {
-					err = attach(ctx, req)
-				}
-
-				if err != nil {
-					return err
-				}
-			}
-
-			return req.updateEC2TagsOf(ctx, template.StringAt(req.Attributes, "AllocationId"))
-		},
-		Delete: func(ctx context.Context, req *Request) error {
-			a, err := find(ctx, req)
-			if err != nil {
-				return err
-			}
-
-			return req.runOperation(ctx, "ec2", "ReleaseAddress", template.Object{"AllocationId": template.ValueAt(a, "AllocationId")})
-		},
-		FindCreated: func(ctx context.Context, req *Request) (bool, error) {
-			out, err := req.Engine.CallAsSystem(
-				ctx,
-				"ec2",
-				"DescribeAddresses",
-				template.Object{"Filters": []any{
-					template.Object{"Name": "tag:aws:cloudformation:stack-id", "Values": []any{req.StackID}},
-					template.Object{"Name": "tag:aws:cloudformation:logical-id", "Values": []any{req.LogicalID}},
-				}},
-			)
-
-			req.PhysicalID = template.StringAt(out, "Addresses", 0, "PublicIp")
-			return req.PhysicalID != "", err
-		},
+		Stabilize:   stabilizeElasticIP,
+		Update:      updateElasticIP,
+		Delete:      deleteElasticIP,
+		FindCreated: findCreatedElasticIP,
 	}
+}
+
+func describeElasticIP(ctx context.Context, req *Request) (any, error) {
+	out, err := req.callOperation(ctx, "ec2", "DescribeAddresses", template.Object{"PublicIps": []any{req.PhysicalID}})
+	return template.ValueAt(out, "Addresses", 0), err
+}
+
+func associateElasticIP(ctx context.Context, req *Request) error {
+	if !req.hasProperty("InstanceId") {
+		return nil
+	}
+
+	return req.runOperation(ctx,
+		"ec2",
+		"AssociateAddress",
+		template.Object{"AllocationId": req.Attributes["AllocationId"], "InstanceId": req.Properties["InstanceId"]},
+	)
+}
+
+func stabilizeElasticIP(ctx context.Context, req *Request) error {
+	a, err := describeElasticIP(ctx, req)
+	req.Attributes["PublicIp"] = req.PhysicalID
+	req.Attributes["AllocationId"] = template.ValueAt(a, "AllocationId")
+	if err != nil {
+		return err
+	}
+
+	return associateElasticIP(ctx, req)
+}
+
+func updateElasticIP(ctx context.Context, req *Request) error {
+	if req.propertyChanged("InstanceId") {
+		a, err := describeElasticIP(ctx, req)
+		if id := template.StringAt(a, "AssociationId"); err == nil && id != "" {
+			err = req.runOperation(ctx, "ec2", "DisassociateAddress", template.Object{"AssociationId": id})
+		}
+
+		if err == nil {
+			err = associateElasticIP(ctx, req)
+		}
+
+		if err != nil {
+			return err
+		}
+	}
+
+	return req.updateEC2TagsOf(ctx, template.StringAt(req.Attributes, "AllocationId"))
+}
+
+func deleteElasticIP(ctx context.Context, req *Request) error {
+	a, err := describeElasticIP(ctx, req)
+	if err != nil {
+		return err
+	}
+
+	return req.runOperation(ctx, "ec2", "ReleaseAddress", template.Object{"AllocationId": template.ValueAt(a, "AllocationId")})
+}
+
+func findCreatedElasticIP(ctx context.Context, req *Request) (bool, error) {
+	out, err := req.Engine.CallAsSystem(
+		ctx,
+		"ec2",
+		"DescribeAddresses",
+		template.Object{"Filters": []any{
+			template.Object{"Name": "tag:aws:cloudformation:stack-id", "Values": []any{req.StackID}},
+			template.Object{"Name": "tag:aws:cloudformation:logical-id", "Values": []any{req.LogicalID}},
+		}},
+	)
+
+	req.PhysicalID = template.StringAt(out, "Addresses", 0, "PublicIp")
+	return req.PhysicalID != "", err
 }

@@ -39,87 +39,90 @@ func hostedZoneTypes() map[string]Type {
 }
 
 func hostedZoneType() Type {
-	vpcs := func(req *Request) []any {
-		out := []any{}
-		for _, v := range template.ListAt(req.Properties["VPCs"]) {
-			out = append(out, template.Object{"VPCId": template.ValueAt(v, "VPCId"), "VPCRegion": template.ValueAt(v, "VPCRegion")})
-		}
-
-		return out
-	}
-
-	retag := func(ctx context.Context, req *Request) error {
-		return req.updateTags("HostedZoneTags", func(tags []any) error {
-			return req.runOperation(ctx,
-				"route53",
-				"ChangeTagsForResource",
-				template.Object{"ResourceType": "hostedzone", "ResourceId": req.PhysicalID, "AddTags": tags},
-			)
-		}, func(keys []any) error {
-			return req.runOperation(ctx,
-				"route53",
-				"ChangeTagsForResource",
-				template.Object{"ResourceType": "hostedzone", "ResourceId": req.PhysicalID, "RemoveTagKeys": keys},
-			)
-		})
-	}
-
 	return Type{
-		Create: func(ctx context.Context, req *Request) error {
-			in := template.Object{"Name": req.Properties["Name"], "CallerReference": newCallerReference(req)}
-			config := template.Object{}
-			if c := template.StringAt(req.Properties, "HostedZoneConfig", "Comment"); c != "" {
-				config["Comment"] = c
-			}
-
-			if list := vpcs(req); len(list) > 0 {
-				in["VPC"] = list[0]
-				config["PrivateZone"] = true
-			}
-
-			in["HostedZoneConfig"] = config
-			out, err := req.callOperation(ctx, "route53", "CreateHostedZone", in)
-			if err != nil {
-				return err
-			}
-
-			return req.setPhysicalID(ctx, strings.TrimPrefix(template.StringAt(out, "HostedZone", "Id"), "/hostedzone/"))
-		},
-		Stabilize: func(ctx context.Context, req *Request) error {
-			out, err := req.callOperation(ctx, "route53", "GetHostedZone", template.Object{"Id": req.PhysicalID})
-			if err != nil {
-				return err
-			}
-
-			req.Attributes["Id"], req.Attributes["NameServers"] = req.PhysicalID, template.ListAt(
-				out,
-				"DelegationSet",
-				"NameServers",
-			)
-			if tags := mergeTags(req.StackTags, req.Properties["HostedZoneTags"]); len(tags) > 0 {
-				if err := req.runOperation(ctx, "route53", "ChangeTagsForResource", template.Object{"ResourceType": "hostedzone", "ResourceId": req.PhysicalID, "AddTags": tagObjects(tags)}); err != nil {
-					return err
-				}
-			}
-
-			return syncZoneVPCs(ctx, req, template.ValueAt(out, "VPCs"), vpcs(req))
-		},
-		Update: func(ctx context.Context, req *Request) error {
-			out, err := req.callOperation(ctx, "route53", "GetHostedZone", template.Object{"Id": req.PhysicalID})
-			if err != nil {
-				return err
-			}
-
-			if err := syncZoneVPCs(ctx, req, template.ValueAt(out, "VPCs"), vpcs(req)); err != nil {
-				return err
-			}
-
-			return retag(ctx, req)
-		},
+		Create:    createHostedZone,
+		Stabilize: stabilizeHostedZone,
+		Update:    updateHostedZone,
 		Delete: func(ctx context.Context, req *Request) error {
 			return req.runOperation(ctx, "route53", "DeleteHostedZone", template.Object{"Id": req.PhysicalID})
 		},
 	}
+}
+
+func hostedZoneVPCs(req *Request) []any {
+	out := []any{}
+	for _, v := range template.ListAt(req.Properties["VPCs"]) {
+		out = append(out, template.Object{"VPCId": template.ValueAt(v, "VPCId"), "VPCRegion": template.ValueAt(v, "VPCRegion")})
+	}
+
+	return out
+}
+
+func updateHostedZoneTags(ctx context.Context, req *Request) error {
+	return req.updateTags("HostedZoneTags", func(tags []any) error {
+		return req.runOperation(ctx,
+			"route53",
+			"ChangeTagsForResource",
+			template.Object{"ResourceType": "hostedzone", "ResourceId": req.PhysicalID, "AddTags": tags},
+		)
+	}, func(keys []any) error {
+		return req.runOperation(ctx,
+			"route53",
+			"ChangeTagsForResource",
+			template.Object{"ResourceType": "hostedzone", "ResourceId": req.PhysicalID, "RemoveTagKeys": keys},
+		)
+	})
+}
+
+func createHostedZone(ctx context.Context, req *Request) error {
+	in := template.Object{"Name": req.Properties["Name"], "CallerReference": newCallerReference(req)}
+	config := template.Object{}
+	if c := template.StringAt(req.Properties, "HostedZoneConfig", "Comment"); c != "" {
+		config["Comment"] = c
+	}
+
+	if list := hostedZoneVPCs(req); len(list) > 0 {
+		in["VPC"] = list[0]
+		config["PrivateZone"] = true
+	}
+
+	in["HostedZoneConfig"] = config
+	out, err := req.callOperation(ctx, "route53", "CreateHostedZone", in)
+	if err != nil {
+		return err
+	}
+
+	return req.setPhysicalID(ctx, strings.TrimPrefix(template.StringAt(out, "HostedZone", "Id"), "/hostedzone/"))
+}
+
+func stabilizeHostedZone(ctx context.Context, req *Request) error {
+	out, err := req.callOperation(ctx, "route53", "GetHostedZone", template.Object{"Id": req.PhysicalID})
+	if err != nil {
+		return err
+	}
+
+	req.Attributes["Id"] = req.PhysicalID
+	req.Attributes["NameServers"] = template.ListAt(out, "DelegationSet", "NameServers")
+	if tags := mergeTags(req.StackTags, req.Properties["HostedZoneTags"]); len(tags) > 0 {
+		if err := req.runOperation(ctx, "route53", "ChangeTagsForResource", template.Object{"ResourceType": "hostedzone", "ResourceId": req.PhysicalID, "AddTags": tagObjects(tags)}); err != nil {
+			return err
+		}
+	}
+
+	return syncZoneVPCs(ctx, req, template.ValueAt(out, "VPCs"), hostedZoneVPCs(req))
+}
+
+func updateHostedZone(ctx context.Context, req *Request) error {
+	out, err := req.callOperation(ctx, "route53", "GetHostedZone", template.Object{"Id": req.PhysicalID})
+	if err != nil {
+		return err
+	}
+
+	if err := syncZoneVPCs(ctx, req, template.ValueAt(out, "VPCs"), hostedZoneVPCs(req)); err != nil {
+		return err
+	}
+
+	return updateHostedZoneTags(ctx, req)
 }
 
 // syncZoneVPCs brings the networks of a private zone to those that are wanted.

@@ -76,7 +76,9 @@ func (req *Request) revokeRules(ctx context.Context, direction, group string, pe
 }
 
 func applyGroupRules(ctx context.Context, req *Request) error {
-	req.Attributes["GroupId"], req.Attributes["Id"], req.Attributes["VpcId"] = req.PhysicalID, req.PhysicalID, req.Properties["VpcId"]
+	req.Attributes["GroupId"] = req.PhysicalID
+	req.Attributes["Id"] = req.PhysicalID
+	req.Attributes["VpcId"] = req.Properties["VpcId"]
 	if rules := template.ListAt(req.Properties["SecurityGroupEgress"]); len(rules) > 0 {
 		// Its own rules take the place of the one that lets everything out.
 		if !slices.ContainsFunc(

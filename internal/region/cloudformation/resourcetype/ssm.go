@@ -49,6 +49,7 @@ func parameterTypes() map[string]Type {
 }
 
 func setParameterAttributes(ctx context.Context, req *Request) error {
-	req.Attributes["Type"], req.Attributes["Value"] = req.stringProperty("Type"), req.stringProperty("Value")
+	req.Attributes["Type"] = req.stringProperty("Type")
+	req.Attributes["Value"] = req.stringProperty("Value")
 	return nil
 }
