@@ -9,7 +9,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// TestDNS: the API's name has a default where the zone is made, and each thing that is wrong is found at its field.
+// TestDNS checks the default of the API's DNS name, and that each error is reported at its field.
 func TestDNS(t *testing.T) {
 	for _, c := range []struct{ kind, zone, name, want string }{
 		{"", "", "", ""},
@@ -36,7 +36,7 @@ func TestDNS(t *testing.T) {
 			t.Errorf("%+v: %v", c, fs)
 		}
 		if got := set.Cluster.Spec.API.PublicName; c.zone == "k8s.example.com" && c.name == "" && c.kind == "Private" && got != "api.demo.k8s.example.com" {
-			t.Errorf("the API is called %q", got)
+			t.Errorf("the name of the API is %q", got)
 		}
 	}
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// found defaults and checks the default cluster after a change of its workers, and returns what is wrong.
+// found changes the default cluster or its worker group, applies the defaults, and returns the
+// findings.
 func found(t *testing.T, change func(*manifest.Set, *v1alpha1.InstanceGroupSpec)) string {
 	t.Helper()
 	set, fs := manifest.NewSet("demo", threeZones(), manifest.NewSetOptions{})
@@ -32,7 +33,7 @@ func mixed(instances ...string) func(*manifest.Set, *v1alpha1.InstanceGroupSpec)
 	}
 }
 
-// spot changes a group of spot machines.
+// spot returns a change of a worker group with spot instances.
 func spot(change func(*v1alpha1.InstanceGroupSpec)) func(*manifest.Set, *v1alpha1.InstanceGroupSpec) {
 	return func(s *manifest.Set, g *v1alpha1.InstanceGroupSpec) {
 		mixed("m6i.large", "m5.large")(s, g)
@@ -117,7 +118,8 @@ func TestGroupsAreChecked(t *testing.T) {
 	}
 }
 
-// TestDistributions: a name stands for the image that a distribution publishes for the machine type's architecture.
+// TestDistributions checks that the name of a distribution is replaced by the image that it
+// publishes for the machine type's architecture.
 func TestDistributions(t *testing.T) {
 	for name, want := range map[string][2]string{
 		"":                  {"ssm:/aws/service/debian/release/12/latest/arm64", "CloudInit"},
@@ -138,7 +140,8 @@ func TestDistributions(t *testing.T) {
 	}
 }
 
-// TestPrivateKeyIsNotShown: what was pasted by mistake must not reach a log.
+// TestPrivateKeyIsNotShown checks that a private key in sshKey does not appear in a finding, and so
+// in a log.
 func TestPrivateKeyIsNotShown(t *testing.T) {
 	const secret = "b3BlbnNzaC1rZXktdjE"
 	got := found(t, func(s *manifest.Set, _ *v1alpha1.InstanceGroupSpec) {

@@ -51,7 +51,7 @@ func TestExampleIsTheDefaultCluster(t *testing.T) {
 	}
 }
 
-func TestPrintedIsParsedBack(t *testing.T) {
+func TestEncodedSetIsParsedBack(t *testing.T) {
 	set := demo(t)
 	got, fs := manifest.Parse(manifest.EncodeYAML(set))
 	if len(fs) > 0 {
@@ -65,7 +65,8 @@ func TestPrintedIsParsedBack(t *testing.T) {
 	}
 }
 
-// TestRandomClusters: what New makes of any sensible options is valid, defaults to itself, and survives printing.
+// TestRandomClusters checks that the result of NewSet with random valid options is valid, that
+// Default does not change it again, and that it can be encoded and parsed.
 func TestRandomClusters(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		zones := threeZones()[:rapid.IntRange(1, 3).Draw(t, "zones")]
@@ -162,17 +163,17 @@ error: document 5: is not a mapping of fields (start it with apiVersion and kind
 		}
 	}
 	if set.Cluster.Metadata.Name != "demo" || len(set.Groups) != 1 {
-		t.Errorf("what was right is not there: %+v", set)
+		t.Errorf("the valid documents are missing: %+v", set)
 	}
 }
 
 func TestParseLimitsItsInput(t *testing.T) {
 	if _, fs := manifest.Parse(bytes.Repeat([]byte("# x\n"), 1<<19)); fs.Err() == nil {
-		t.Error("took 2 MiB")
+		t.Error("a manifest of 2 MiB was accepted")
 	}
 	if _, fs := manifest.Parse([]byte("a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b]\n" +
 		"d: &d [*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e]\ng: [*f,*f,*f,*f,*f,*f]\n")); fs.Err() == nil {
-		t.Error("took a bomb of aliases")
+		t.Error("nested YAML aliases were accepted")
 	}
 }
 
@@ -293,7 +294,7 @@ func TestDockerRangeIsAWarning(t *testing.T) {
 	}
 }
 
-func TestNewReportsZones(t *testing.T) {
+func TestNewSetReportsZones(t *testing.T) {
 	_, fs := manifest.NewSet("demo", []string{"us-east-1a", "us-east-1a", "nowhere"}, manifest.NewSetOptions{})
 	want := "error: --zones[1] \"us-east-1a\": is listed twice (list each zone once)\n" +
 		"error: --zones[2] \"nowhere\": is not an availability zone (write it as us-east-1a)\n"
@@ -302,7 +303,7 @@ func TestNewReportsZones(t *testing.T) {
 	}
 }
 
-func TestCarvingSkipsWhatIsTaken(t *testing.T) {
+func TestSubnetRangesSkipUsedBlocks(t *testing.T) {
 	set := demo(t)
 	for i := range set.Cluster.Spec.Networking.Subnets {
 		set.Cluster.Spec.Networking.Subnets[i].CIDR = ""
@@ -364,13 +365,13 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		set, fs := manifest.Parse(text)
 		if fs.Err() != nil {
-			_ = manifest.Validate(manifest.Default(set)) // what was understood must be checkable all the same
+			_ = manifest.Validate(manifest.Default(set)) // must not panic for a set with findings
 			return
 		}
 		printed := manifest.EncodeYAML(set)
 		again, fs := manifest.Parse(printed)
 		if fs.Err() != nil {
-			t.Fatalf("what was printed is refused: %v\n%s", fs, printed)
+			t.Fatalf("the encoded set is rejected: %v\n%s", fs, printed)
 		}
 		if diff := cmp.Diff(string(printed), string(manifest.EncodeYAML(again))); diff != "" {
 			t.Fatal(diff)

@@ -11,8 +11,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// TestDefaultRanges: no range that is a default overlaps another one, nor any that Docker takes for its networks: its
-// bridge, and the pools of the networks made after it (S5.10).
+// TestDefaultRanges checks that the default ranges overlap neither each other nor Docker's
+// networks: its bridge, and the pools from which it creates other networks (requirement S5.10).
 func TestDefaultRanges(t *testing.T) {
 	set, fs := manifest.NewSet("demo", []string{"us-east-1a", "us-east-1b", "us-east-1c"}, manifest.NewSetOptions{})
 	if err := fs.Err(); err != nil {
@@ -39,7 +39,7 @@ func TestDefaultRanges(t *testing.T) {
 	for i, s := range n.Subnets {
 		p := netip.MustParsePrefix(s.CIDR)
 		if !ranges["networkCIDR"].Contains(p.Addr()) {
-			t.Errorf("subnet %s lies outside of the network", p)
+			t.Errorf("subnet %s is outside of the network", p)
 		}
 		for _, other := range n.Subnets[:i] {
 			if netip.MustParsePrefix(other.CIDR).Overlaps(p) {
@@ -49,7 +49,8 @@ func TestDefaultRanges(t *testing.T) {
 	}
 }
 
-// TestPeeringRanges: each thing that is wrong with a peering is found at its field, and nothing is if all fits.
+// TestPeeringRanges checks that each error in a peering is reported at its field, and that a valid
+// peering has no findings.
 func TestPeeringRanges(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*v1alpha1.VPCPeering)
@@ -76,7 +77,7 @@ func TestPeeringRanges(t *testing.T) {
 			}
 			for _, w := range c.want {
 				if !strings.Contains(fs[0].String(), w) {
-					t.Errorf("%q says nothing of %s", fs[0], w)
+					t.Errorf("%q does not contain %s", fs[0], w)
 				}
 			}
 		})

@@ -28,7 +28,7 @@ var update = flag.Bool("update", false, "rewrite docs/reference/manifest.md and 
 // field is one row of the reference.
 type field struct{ path, typ, doc string }
 
-// apiTypes reads the comments of package v1alpha1's structs.
+// apiTypes returns the structs of package v1alpha1, by name.
 func apiTypes(t *testing.T) map[string]*ast.StructType {
 	t.Helper()
 	paths, err := filepath.Glob("../../api/v1alpha1/*.go")
@@ -53,7 +53,7 @@ func apiTypes(t *testing.T) map[string]*ast.StructType {
 	return out
 }
 
-// fieldsOf lists the fields under a type, with its own paths.
+// fieldsOf returns the rows of all fields below a type. Their paths begin with path.
 func fieldsOf(types map[string]*ast.StructType, typ, path string) []field {
 	var out []field
 	for _, f := range types[typ].Fields.List {
@@ -94,7 +94,7 @@ func reference(t *testing.T) string {
 		fmt.Fprintf(&b, "\n## %s\n\n| field | type | meaning | default |\n|---|---|---|---|\n", kind)
 		for _, f := range fieldsOf(types, kind, "") {
 			if types[strings.TrimPrefix(f.typ, "list of ")] != nil && f.typ != "list of Subnet" && f.doc == "" {
-				continue // metadata and spec have nothing to say of themselves
+				continue // metadata and spec need no description
 			}
 			def := defaults[kind+" "+f.path]
 			delete(defaults, kind+" "+f.path)
@@ -102,7 +102,7 @@ func reference(t *testing.T) string {
 		}
 	}
 	for _, left := range slices.Sorted(maps.Keys(defaults)) {
-		t.Errorf("the default of %s is of no field", left)
+		t.Errorf("%s has a default but is not a field", left)
 	}
 	return b.String()
 }
@@ -127,7 +127,8 @@ func TestReferenceIsInStep(t *testing.T) {
 	}
 }
 
-// TestEveryFieldIsDocumented: the reference is only as good as the comments.
+// TestEveryFieldIsDocumented checks that every field has a comment, since the reference is
+// generated from the comments.
 func TestEveryFieldIsDocumented(t *testing.T) {
 	types := apiTypes(t)
 	for _, kind := range []string{"ClusterSpec", "InstanceGroupSpec", "Metadata"} {
@@ -139,7 +140,8 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 	}
 }
 
-// TestShapesLeaveOutNoField decodes a document with every field that the Go types have: none may be unknown.
+// TestShapesLeaveOutNoField decodes documents with all fields of the Go types. None of them may be
+// unknown.
 func TestShapesLeaveOutNoField(t *testing.T) {
 	for _, doc := range []any{&v1alpha1.Cluster{}, &v1alpha1.InstanceGroup{}} {
 		v := reflect.ValueOf(doc).Elem()
@@ -159,7 +161,7 @@ func TestShapesLeaveOutNoField(t *testing.T) {
 			got = set.Groups[0]
 		}
 		if diff := cmp.Diff(v.Interface(), got); diff != "" {
-			t.Errorf("%s did not come back whole:\n%s", v.Type().Name(), diff)
+			t.Errorf("%s has lost fields:\n%s", v.Type().Name(), diff)
 		}
 	}
 }

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs AWS CLI commands in one process: a start of the CLI for each takes half a second.
+"""Runs AWS CLI commands in one process, since each start of the CLI takes half a second.
 
-Each line of stdin is {"endpoint": URL, "commands": [[argument, ...], ...]}; each line of stdout {"answers": [...]} with what
-the commands answered, or {"error": text}."""
+Each line of stdin is {"endpoint": URL, "commands": [[argument, ...], ...]}. Each line of stdout is {"answers": [...]} with
+the outputs of the commands, or {"error": text}."""
 import contextlib
 import io
 import json
@@ -16,7 +16,7 @@ clients, create = {}, driver.session.create_client
 
 
 def client(service, **settings):
-    """Makes a client for each service and region once: the CLI makes one for each command, at half of a command's time."""
+    """Creates one client per service and region. The CLI creates one per command, which takes half of its time."""
     key = (service, settings["endpoint_url"])
     if key not in clients:
         clients[key] = create(service, **settings)

@@ -164,7 +164,7 @@ func TestEmbeddedHasWhatAClusterNeeds(t *testing.T) {
 	}
 }
 
-// facts is the part of the shared table that the catalogue is made from.
+// facts is the part of the reference data that the catalogue must match.
 type facts struct {
 	Kubernetes struct {
 		URL         string

@@ -46,7 +46,7 @@ func TestEnsureIsIdempotentAndSealed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(keys) != 1+len(pki.KeyNames()) {
-		t.Errorf("the store holds %v", keys)
+		t.Errorf("the store contains %v", keys)
 	}
 	for _, key := range keys {
 		o, err := s.Get(t.Context(), key)
@@ -159,7 +159,7 @@ func TestPublish(t *testing.T) {
 		t.Fatal(err)
 	}
 	if wrote, err = pki.PublishMachineKeys(t.Context(), b, machine, machineSealer); err != nil || len(wrote) != 1 {
-		t.Errorf("a damaged secret was not mended: %v (%v)", wrote, err)
+		t.Errorf("a damaged secret was not replaced: %v (%v)", wrote, err)
 	}
 	other, err := pki.EnsureBundle(t.Context(), store.NewFileStore(t.TempDir()), sealer, "demo", start())
 	if err != nil {

@@ -128,8 +128,8 @@ func (k Key) PEM() ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: pemPrivateKey, Bytes: der}), nil
 }
 
-// Derive makes a symmetric key of size bytes from the private key, different for each purpose
-// (HKDF, RFC 5869).
+// Derive returns a symmetric key of size bytes that is derived from the private key with HKDF (RFC
+// 5869). It is different for each purpose, and always the same for one private key and purpose.
 func (k Key) Derive(purpose string, size int) ([]byte, error) {
 	if k.private == nil {
 		return nil, fmt.Errorf("derive from key %s: it is not loaded", k.name)

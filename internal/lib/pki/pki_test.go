@@ -61,7 +61,7 @@ func TestCA(t *testing.T) {
 	}
 }
 
-// issue makes a key and a certificate for it.
+// issue generates a key and issues a certificate for it.
 func issue(t *testing.T, ca pki.CA, leaf pki.Leaf) (tls.Certificate, *x509.Certificate) {
 	t.Helper()
 	key, err := pki.NewKey("leaf")
@@ -129,7 +129,7 @@ func TestIssueRefuses(t *testing.T) {
 	key, _ := pki.NewKey("leaf")
 	weak, err := rsa.GenerateKey(rand.Reader, 1024)
 	if err != nil {
-		t.Log("this Go makes no weak RSA key:", err)
+		t.Log("this Go version cannot generate a weak RSA key:", err)
 	}
 	good := pki.Leaf{CN: "a", Usages: []pki.Usage{pki.ClientUsage}, TTL: time.Hour}
 	change := func(f func(*pki.Leaf)) pki.Leaf { l := good; f(&l); return l }
@@ -160,8 +160,8 @@ func TestIssueRefuses(t *testing.T) {
 	}
 }
 
-// TestMutualTLS is what the certificates are for: a real handshake, which another CA's leaf must
-// fail.
+// TestMutualTLS uses the certificates in a real TLS handshake, which must fail with the certificate
+// of another CA.
 func TestMutualTLS(t *testing.T) {
 	ca, other := newCA(t, pki.EtcdPeerCA), newCA(t, pki.EtcdClientCA)
 	server, _ := issue(t, ca, pki.Leaf{CN: "s", DNS: []string{"etcd-a.demo.internal"}, Usages: []pki.Usage{pki.ServerUsage}, TTL: time.Hour})
@@ -177,7 +177,7 @@ func TestMutualTLS(t *testing.T) {
 		cl := tls.Client(b, &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: pool, ServerName: "etcd-a.demo.internal"})
 		done := make(chan error, 1)
 		go func() {
-			_, err := cl.Read(make([]byte, 1)) // shakes hands, and hears the server's alert
+			_, err := cl.Read(make([]byte, 1)) // completes the handshake, and receives the server's alert
 			done <- err
 		}()
 		err := srv.HandshakeContext(t.Context())
@@ -253,7 +253,7 @@ func TestTrustBundleOfTwo(t *testing.T) {
 		t.Error("the first certificate does not sign:", err)
 	}
 	if _, err := pki.ParseCA("kubernetes-ca", old.CertsPEM(), next.Key()); err == nil {
-		t.Error("took a key that is not the certificate's")
+		t.Error("a key that does not match the certificate was accepted")
 	}
 }
 

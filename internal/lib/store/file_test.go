@@ -142,18 +142,18 @@ func initialise(t *testing.T, url string, opts store.Options) {
 func TestOpenFile(t *testing.T) {
 	dir := t.TempDir()
 	url, key := "file://"+dir+"/state", dir+"/keys/state.key"
-	t.Run("not made yet", func(t *testing.T) {
+	t.Run("not initialized", func(t *testing.T) {
 		_, _, err := store.Open(t.Context(), url, store.Options{})
 		if !errors.Is(err, store.ErrNotFound) || len(diag.Hints(err)) == 0 || !strings.Contains(diag.Hints(err)[0], "slipway state init") {
 			t.Errorf("got %v with hints %v", err, diag.Hints(err))
 		}
 		if _, err := os.Stat(dir + "/state"); err == nil {
-			t.Error("looking at a store made its folder")
+			t.Error("opening a store created its folder")
 		}
 	})
 	t.Run("init needs a key", func(t *testing.T) {
 		if _, err := store.PlanInit(t.Context(), url, store.Options{}); err == nil {
-			t.Error("made a store without a key")
+			t.Error("created a store without a key")
 		}
 	})
 	initialise(t, url, store.Options{KeyFile: key})
@@ -175,7 +175,7 @@ func TestOpenFile(t *testing.T) {
 			t.Errorf("sealed without a key, or gave no hint: %v", err)
 		}
 	})
-	t.Run("a wrong key is refused", func(t *testing.T) {
+	t.Run("a wrong key is rejected", func(t *testing.T) {
 		other := filepath.Join(t.TempDir(), "other.key")
 		initialise(t, "file://"+t.TempDir(), store.Options{KeyFile: other})
 		_, sealer, err := store.Open(t.Context(), url, store.Options{KeyFile: other})

@@ -30,7 +30,8 @@ func (b *policyBucket) PutBucketPolicy(_ context.Context, in *s3.PutBucketPolicy
 	return &s3.PutBucketPolicyOutput{}, nil
 }
 
-// TestInitKeepsABucketsPolicy says that a bucket which is there already keeps what its policy says.
+// TestInitKeepsABucketsPolicy checks that the initialization does not replace the policy of an
+// existing bucket.
 func TestInitKeepsABucketsPolicy(t *testing.T) {
 	const own = `{"Statement":[{"Effect":"Deny","Principal":"*","Action":"s3:DeleteObject","Resource":"*"}]}`
 	const secure = `{"Statement":{"Effect":"Deny","Principal":{"AWS":"*"},"Action":"s3:*","Resource":["arn:aws:s3:::b","arn:aws:s3:::b/*"],` +

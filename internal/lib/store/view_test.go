@@ -31,8 +31,9 @@ func (c *counted) ETags(ctx context.Context, prefix string) (map[string]string, 
 	return c.S3Store.ETags(ctx, prefix)
 }
 
-// TestViewReadsInTwoCalls says that reading through a view costs two calls, however many objects there are, once the
-// index is kept; that what changed since is read anew; and that what is gone is gone.
+// TestViewReadsInTwoCalls checks that a view with a saved index makes two calls, independent of the
+// number of objects. It also checks that the view reads changed objects again, and that deleted
+// objects are not found.
 func TestViewReadsInTwoCalls(t *testing.T) {
 	cfg := regiontest.Start(t).AWSConfig()
 	api := s3.NewFromConfig(cfg, func(o *s3.Options) { o.UsePathStyle = true })
@@ -103,10 +104,10 @@ func TestViewReadsInTwoCalls(t *testing.T) {
 	}
 	o, err := v.Get(t.Context(), "demo2/g/00")
 	if err != nil || string(o.Body) != "another's" {
-		t.Errorf("beside the prefix: %q, %v", o.Body, err)
+		t.Errorf("outside of the prefix: %q, %v", o.Body, err)
 	}
 	if keys, err := v.List(t.Context(), "demo2/"); err != nil || !slices.Equal(keys, []string{"demo2/g/00"}) {
-		t.Errorf("beside the prefix: %v, %v", keys, err)
+		t.Errorf("outside of the prefix: %v, %v", keys, err)
 	}
 	if _, err := s.Get(t.Context(), store.IndexKey("demo2/")); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("another's index: %v", err)

@@ -51,7 +51,7 @@ func write(t *testing.T, path, text string) {
 func needsApt(t *testing.T, err error) {
 	t.Helper()
 	if errors.Is(err, ErrMissingPackages) || (err != nil && strings.Contains(err.Error(), "apt")) {
-		t.Skipf("SKIPPED: this host cannot make the nftables layer: %v", err)
+		t.Skipf("SKIPPED: this host cannot build the nftables layer: %v", err)
 	}
 }
 
@@ -75,7 +75,7 @@ func TestASecondRunIsCachedAndAnEditIsNot(t *testing.T) {
 		t.Errorf("second run built %v, %v", second.Built, err)
 	}
 	if !strings.Contains(log.String(), "cached") {
-		t.Errorf("the log does not say cached:\n%s", &log)
+		t.Errorf("the log does not contain cached:\n%s", &log)
 	}
 	write(t, filepath.Join(src, "hello/main.go"), "package main\n\nvar version string\n\nfunc main() { println(version, 2) }\n")
 	third, err := small(t, src, out, &log).buildAll(t.Context())
@@ -129,7 +129,7 @@ func TestAFailedStepLeavesNothingThatLooksDone(t *testing.T) {
 	}
 	write(t, filepath.Join(src, "hello/main.go"), "package main\n\nfunc main() {}\n")
 	if r, err := small(t, src, out, &log).buildAll(t.Context()); err != nil || r.Built[0] != "hello" {
-		t.Errorf("after mending: %v, %v", r.Built, err)
+		t.Errorf("after the fix: %v, %v", r.Built, err)
 	}
 }
 
@@ -162,7 +162,7 @@ func TestRecipesHoldTogether(t *testing.T) {
 	for _, i := range b.images {
 		for _, l := range i.Layers {
 			if b.versions[l] == "" && l != "base" && l != "nftables" {
-				t.Errorf("image %s: no module makes layer %s", i.Name, l)
+				t.Errorf("image %s: no module builds layer %s", i.Name, l)
 			}
 		}
 	}
