@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/authz"
 )
 
-// getAccountAuthorizationDetails pages through users, roles and policies as one list.
+// getAccountAuthorizationDetails returns one page of the list of all users, roles and local policies.
 func (s *IAM) getAccountAuthorizationDetails(
 	in *iam.GetAccountAuthorizationDetailsInput,
 ) (*iam.GetAccountAuthorizationDetailsOutput, error) {
@@ -62,11 +62,11 @@ func (r *role) toRoleDetail(s *IAM) *iam.RoleDetail {
 		AssumeRolePolicyDocument: encodeDocument(r.Trust),
 		Tags:                     tagList(r.Tags),
 		RolePolicyList:           r.inlinePolicyDetails(),
-		AttachedManagedPolicies:  s.attachedPolicies(r.Attached),
+		AttachedManagedPolicies:  s.st.attachedPolicies(r.Attached),
 		InstanceProfileList:      []*iam.InstanceProfile{},
 	}
 
-	for _, name := range s.profileNamesForRole(r.Name) {
+	for _, name := range s.st.profileNamesForRole(r.Name) {
 		p := s.st.Profiles[name].toInstanceProfile(s)
 		p.Tags = tagList(s.st.Profiles[name].Tags)
 		out.InstanceProfileList = append(out.InstanceProfileList, p)
@@ -84,12 +84,12 @@ func (u *user) toUserDetail(s *IAM) *iam.UserDetail {
 		CreateDate:              new(u.Created),
 		Tags:                    tagList(u.Tags),
 		UserPolicyList:          u.inlinePolicyDetails(),
-		AttachedManagedPolicies: s.attachedPolicies(u.Attached),
+		AttachedManagedPolicies: s.st.attachedPolicies(u.Attached),
 		GroupList:               []*string{},
 	}
 }
 
-// simulatePrincipalPolicy answers what a user's or role's policies would say.
+// simulatePrincipalPolicy evaluates the policies of a user or a role for actions and resources.
 func (s *IAM) simulatePrincipalPolicy(
 	_ context.Context,
 	in *iam.SimulatePrincipalPolicyInput,
@@ -150,13 +150,13 @@ func (s *IAM) simulatePrincipalPolicy(
 func (s *IAM) findPoliciesByARN(arn string) ([]authz.Policy, error) {
 	for _, r := range s.st.Roles {
 		if r.roleARN(s) == arn {
-			return s.parseIdentityPolicies(&r.identity), nil
+			return s.st.parseIdentityPolicies(&r.identity), nil
 		}
 	}
 
 	for _, u := range s.st.Users {
 		if u.userARN(s) == arn {
-			return s.parseIdentityPolicies(&u.identity), nil
+			return s.st.parseIdentityPolicies(&u.identity), nil
 		}
 	}
 

@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// Authorize implements [wire.Authorizer]: the caller's own policies must allow the action.
+// Authorize implements [wire.Authorizer]: the policies of the caller in ctx must allow the action.
 func (s *IAM) Authorize(ctx context.Context, c wire.Check) error {
 	if d := s.EvaluateIdentity(ctx, c); !d.Allowed {
 		return wire.AccessDenied(ctx, c, d.Reason)
@@ -21,7 +21,8 @@ func (s *IAM) Authorize(ctx context.Context, c wire.Check) error {
 	return nil
 }
 
-// EvaluateIdentity evaluates the policies of the caller in ctx. Services with policies of their own join its answer with theirs.
+// EvaluateIdentity evaluates the policies of the caller in ctx. Services whose resources have policies, such
+// as S3 and KMS, combine the decision with that of the resource's policy.
 func (s *IAM) EvaluateIdentity(ctx context.Context, c wire.Check) authz.Decision {
 	caller := wire.CallerFrom(ctx)
 	if caller.IsUnrestricted() {
@@ -38,20 +39,20 @@ func (s *IAM) EvaluateIdentity(ctx context.Context, c wire.Check) authz.Decision
 }
 
 func (s *IAM) evaluateCaller(caller wire.Caller, c wire.Check, r authz.Request) authz.Decision {
-	own, narrowing := s.callerPolicies(caller)
+	own, sessionPolicies := s.callerPolicies(caller)
 	d := authz.Decide(own, r)
-	if !d.Allowed || len(narrowing) == 0 {
+	if !d.Allowed || len(sessionPolicies) == 0 {
 		return d
 	}
 
-	if d = authz.Decide(narrowing, r); !d.Allowed {
+	if d = authz.Decide(sessionPolicies, r); !d.Allowed {
 		d.Reason = "no session policy allows the " + c.Action + " action"
 	}
 
 	return d
 }
 
-// CallerPrincipal is the caller in ctx as policies of resources name it.
+// CallerPrincipal returns the caller in ctx as a principal, for the policies of resources.
 func (s *IAM) CallerPrincipal(ctx context.Context) authz.Principal {
 	caller := wire.CallerFrom(ctx)
 	p := authz.Principal{Account: caller.Account, ARN: caller.ARN}
@@ -62,7 +63,8 @@ func (s *IAM) CallerPrincipal(ctx context.Context) authz.Principal {
 	return p
 }
 
-// BuildRequest is a check with every condition key that IAM knows of the caller and the request.
+// BuildRequest returns a check with the caller as principal and with all condition keys of the caller and the
+// request.
 func (s *IAM) BuildRequest(ctx context.Context, c wire.Check) authz.Request {
 	keys := wire.ConditionKeys(ctx, c)
 	service, _, _ := strings.Cut(c.Action, ":")
@@ -85,6 +87,7 @@ func (s *IAM) BuildRequest(ctx context.Context, c wire.Check) authz.Request {
 	}
 }
 
+// addCallerKeys adds the condition keys that describe the caller.
 func (s *IAM) addCallerKeys(caller wire.Caller, keys map[string][]string) {
 	if caller.IsAnonymous() {
 		keys["aws:PrincipalType"] = []string{"Anonymous"}
@@ -110,7 +113,7 @@ func (s *IAM) addCallerKeys(caller wire.Caller, keys map[string][]string) {
 
 	default:
 		keys["aws:PrincipalType"] = []string{"User"}
-		if u := s.findUserByARN(caller.ARN); u != nil {
+		if u := s.st.findUserByARN(caller.ARN); u != nil {
 			keys["aws:username"] = []string{u.Name}
 			tags = u.Tags
 		}
@@ -121,18 +124,18 @@ func (s *IAM) addCallerKeys(caller wire.Caller, keys map[string][]string) {
 	}
 }
 
-func (s *IAM) findUserByARN(arn string) *user {
-	return s.st.Users[arn[strings.LastIndex(arn, "/")+1:]]
+func (st *serviceState) findUserByARN(arn string) *user {
+	return st.Users[arn[strings.LastIndex(arn, "/")+1:]]
 }
 
-// callerPolicies are a caller's own policies, and those that its session was narrowed by. A session outlives its role,
-// but not with any right.
-func (s *IAM) callerPolicies(caller wire.Caller) (own, narrowing []authz.Policy) {
+// callerPolicies returns the policies of a user or a role, and the session policies of a role's session. A
+// session whose role was deleted, or deleted and created again, has no policies.
+func (s *IAM) callerPolicies(caller wire.Caller) (own, sessionPolicies []authz.Policy) {
 	s.store.Lock()
 	defer s.store.Unlock()
 	if caller.Role == "" {
-		if u := s.findUserByARN(caller.ARN); u != nil {
-			own = s.parseIdentityPolicies(&u.identity)
+		if u := s.st.findUserByARN(caller.ARN); u != nil {
+			own = s.st.parseIdentityPolicies(&u.identity)
 		}
 
 		return own, nil
@@ -145,21 +148,21 @@ func (s *IAM) callerPolicies(caller wire.Caller) (own, narrowing []authz.Policy)
 	}
 
 	for _, document := range v.Policies {
-		narrowing = appendPolicy(narrowing, document)
+		sessionPolicies = appendPolicy(sessionPolicies, document)
 	}
 
-	return s.parseIdentityPolicies(&r.identity), narrowing
+	return s.st.parseIdentityPolicies(&r.identity), sessionPolicies
 }
 
-// parseIdentityPolicies are all policies of an identity.
-func (s *IAM) parseIdentityPolicies(i *identity) []authz.Policy {
+// parseIdentityPolicies returns all inline and attached policies of an identity.
+func (st *serviceState) parseIdentityPolicies(i *identity) []authz.Policy {
 	var out []authz.Policy
 	for _, document := range i.Inline {
 		out = appendPolicy(out, document)
 	}
 
 	for _, arn := range i.Attached {
-		if p, err := s.findPolicy(arn); err == nil {
+		if p, err := st.findPolicy(arn); err == nil {
 			out = appendPolicy(out, p.defaultDocument())
 		}
 	}
@@ -167,7 +170,8 @@ func (s *IAM) parseIdentityPolicies(i *identity) []authz.Policy {
 	return out
 }
 
-// appendPolicy adds a document that was checked when it was stored.
+// appendPolicy adds the policy of a document. It skips an invalid document: documents are checked before they
+// are stored.
 func appendPolicy(list []authz.Policy, document string) []authz.Policy {
 	if p, err := authz.Parse(authz.Identity, document); err == nil {
 		return append(list, p)
@@ -176,20 +180,20 @@ func appendPolicy(list []authz.Policy, document string) []authz.Policy {
 	return list
 }
 
-// AssumeRole makes credentials of a role for the caller in ctx, if the role's trust policy lets it. Where the trust
-// policy names the account, the caller's own policies must allow it too. life is in seconds; 0 means an hour.
-// policies are documents that narrow the session.
+// AssumeRole returns new credentials of a role for the caller in ctx, and the caller that they identify. The
+// role's trust policy must allow it; if the trust policy names the account, the caller's own policies must
+// allow it too. life is in seconds, and 0 means an hour. policies are documents of session policies. A
+// refusal is a [wire.Error].
 func (s *IAM) AssumeRole(
 	ctx context.Context,
 	roleARN, sessionName string,
 	life int64,
 	policies []string,
-) (Credentials, wire.Caller, error) { //revive:disable-line:function-result-limit
+) (Credentials, wire.Caller, error) {
 	check := wire.Check{Action: "sts:AssumeRole", Resource: roleARN}
-	none := Credentials{}
-	name, trust, longest, ok := s.findTrustPolicy(roleARN)
+	role, ok := s.findTrustPolicy(roleARN)
 	if !ok {
-		return none, wire.Caller{}, wire.AccessDenied(
+		return Credentials{}, wire.Caller{}, wire.AccessDenied(
 			ctx,
 			check,
 			"the role does not exist or does not trust the caller",
@@ -198,15 +202,19 @@ func (s *IAM) AssumeRole(
 
 	caller := wire.CallerFrom(ctx)
 	if caller.Root {
-		return none, wire.Caller{}, wire.AccessDenied(ctx, check, "roles may not be assumed by root accounts")
+		return Credentials{}, wire.Caller{}, wire.AccessDenied(
+			ctx,
+			check,
+			"roles may not be assumed by root accounts",
+		)
 	}
 
 	r := s.BuildRequest(ctx, check)
 	own := s.EvaluateIdentity(ctx, check)
-	byTrust := authz.Decide([]authz.Policy{trust}, r)
-	delegated := authz.DelegatesToAccount(trust, s.cfg.Account, r)
+	byTrust := authz.Decide([]authz.Policy{role.trust}, r)
+	delegated := authz.DelegatesToAccount(role.trust, s.cfg.Account, r)
 	if own.Denied || byTrust.Denied || !byTrust.Allowed && (!delegated || !own.Allowed) {
-		return none, wire.Caller{}, wire.AccessDenied(
+		return Credentials{}, wire.Caller{}, wire.AccessDenied(
 			ctx,
 			check,
 			"the role's trust policy or the caller's policies do not allow it",
@@ -214,18 +222,19 @@ func (s *IAM) AssumeRole(
 	}
 
 	if caller.Role != "" {
-		longest = min(longest, defaultSessionSeconds) // chained roles live an hour at most
+		role.maxSession = min(role.maxSession, defaultSessionSeconds) // the limit of AWS for role chaining
 	}
 
-	duration, err := resolveSessionDuration(life, longest, policies)
+	duration, err := resolveSessionDuration(life, role.maxSession, policies)
 	if err != nil {
-		return none, wire.Caller{}, err
+		return Credentials{}, wire.Caller{}, err
 	}
 
-	return s.issueCredentials(name, sessionName, duration, policies)
+	return s.issueCredentials(role.name, sessionName, duration, policies)
 }
 
-// resolveSessionDuration checks what a caller asks of a session, and returns its life.
+// resolveSessionDuration checks the lifetime and the policies that a caller asks for, and returns the
+// lifetime. life and longest are in seconds.
 func resolveSessionDuration(life, longest int64, policies []string) (time.Duration, error) {
 	if life == 0 {
 		life = defaultSessionSeconds
@@ -247,32 +256,39 @@ func resolveSessionDuration(life, longest int64, policies []string) (time.Durati
 	return time.Duration(life) * time.Second, nil
 }
 
-// findTrustPolicy finds a role by its ARN, with its trust policy and its longest session in seconds.
-func (s *IAM) findTrustPolicy(
-	arn string,
-) (name string, trust authz.Policy, longest int64, ok bool) { //revive:disable-line:function-result-limit
+// assumableRole is a role with its parsed trust policy.
+type assumableRole struct {
+	name       string
+	trust      authz.Policy
+	maxSession int64 // seconds
+}
+
+// findTrustPolicy returns the role with an ARN. ok is false if there is none.
+func (s *IAM) findTrustPolicy(arn string) (found assumableRole, ok bool) {
 	s.store.Lock()
 	defer s.store.Unlock()
 	r := s.st.Roles[arn[strings.LastIndex(arn, "/")+1:]]
 	if r == nil || r.roleARN(s) != arn {
-		return "", authz.Policy{}, 0, false
+		return assumableRole{}, false
 	}
 
 	trust, err := authz.Parse(authz.TrustPolicy, r.Trust)
 
-	return r.Name, trust, r.MaxSession, err == nil
+	return assumableRole{name: r.Name, trust: trust, maxSession: r.MaxSession}, err == nil
 }
 
-// TrustsService tells whether a role's trust policy lets a service such as ec2.amazonaws.com assume it.
+// TrustsService reports whether the trust policy of a role allows a service, such as ec2.amazonaws.com, to
+// assume it.
 func (s *IAM) TrustsService(roleName, service string) bool {
 	arn, ok := s.RoleARN(roleName)
 	if !ok {
 		return false
 	}
 
-	_, trust, _, ok := s.findTrustPolicy(arn)
+	r, ok := s.findTrustPolicy(arn)
 
-	return ok && authz.Decide([]authz.Policy{trust}, authz.Request{
-		Action: "sts:AssumeRole", Principal: authz.Principal{Service: service},
+	return ok && authz.Decide([]authz.Policy{r.trust}, authz.Request{
+		Action:    "sts:AssumeRole",
+		Principal: authz.Principal{Service: service},
 	}).Allowed
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/authz"
 )
 
-// putInlinePolicy stores an inline policy. longest is the limit of all inline policies of the identity together.
-func (i *identity) putInlinePolicy(name, document string, longest int) error {
+// putInlinePolicy stores an inline policy. maxBytes is the limit of all inline policies of the identity
+// together.
+func (i *identity) putInlinePolicy(name, document string, maxBytes int) error {
 	if err := validateName("policyName", name, maxPolicyNameLength); err != nil {
 		return err
 	}
@@ -23,12 +24,12 @@ func (i *identity) putInlinePolicy(name, document string, longest int) error {
 		}
 	}
 
-	if err := validateDocument(authz.Identity, document, longest); err != nil {
+	if err := validateDocument(authz.Identity, document, maxBytes); err != nil {
 		return err
 	}
 
-	if others+documentSize(document) > longest {
-		return newLimitError("Maximum policy size of %d bytes exceeded for %s", longest, i.Name)
+	if others+documentSize(document) > maxBytes {
+		return newLimitError("Maximum policy size of %d bytes exceeded for %s", maxBytes, i.Name)
 	}
 
 	if i.Inline == nil {
@@ -40,7 +41,7 @@ func (i *identity) putInlinePolicy(name, document string, longest int) error {
 	return nil
 }
 
-// findInlinePolicy finds an inline policy.
+// findInlinePolicy returns the document of an inline policy.
 func (i *identity) findInlinePolicy(name string) (string, error) {
 	document, ok := i.Inline[name]
 	if !ok {
@@ -50,8 +51,8 @@ func (i *identity) findInlinePolicy(name string) (string, error) {
 	return document, nil
 }
 
-func (s *IAM) attachPolicy(i *identity, arn string) error {
-	if _, err := s.findPolicy(arn); err != nil {
+func (st *serviceState) attachPolicy(i *identity, arn string) error {
+	if _, err := st.findPolicy(arn); err != nil {
 		return err
 	}
 
@@ -80,10 +81,10 @@ func (i *identity) detachPolicy(arn string) error {
 	return nil
 }
 
-func (s *IAM) attachedPolicies(arns []string) []*iam.AttachedPolicy {
+func (st *serviceState) attachedPolicies(arns []string) []*iam.AttachedPolicy {
 	out := []*iam.AttachedPolicy{}
 	for _, arn := range arns {
-		if p, err := s.findPolicy(arn); err == nil {
+		if p, err := st.findPolicy(arn); err == nil {
 			out = append(out, &iam.AttachedPolicy{PolicyArn: new(arn), PolicyName: new(p.Name)})
 		}
 	}
@@ -104,7 +105,7 @@ func (i *identity) inlinePolicyDetails() []*iam.PolicyDetail {
 }
 
 func (s *IAM) putRolePolicy(in *iam.PutRolePolicyInput) (*iam.PutRolePolicyOutput, error) {
-	r, err := s.findRole(*in.RoleName)
+	r, err := s.st.findRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +118,7 @@ func (s *IAM) putRolePolicy(in *iam.PutRolePolicyInput) (*iam.PutRolePolicyOutpu
 }
 
 func (s *IAM) getRolePolicy(in *iam.GetRolePolicyInput) (*iam.GetRolePolicyOutput, error) {
-	r, err := s.findRole(*in.RoleName)
+	r, err := s.st.findRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +136,7 @@ func (s *IAM) getRolePolicy(in *iam.GetRolePolicyInput) (*iam.GetRolePolicyOutpu
 }
 
 func (s *IAM) listRolePolicies(in *iam.ListRolePoliciesInput) (*iam.ListRolePoliciesOutput, error) {
-	r, err := s.findRole(*in.RoleName)
+	r, err := s.st.findRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +160,7 @@ func stringPointers(names []string) []*string {
 }
 
 func (s *IAM) deleteRolePolicy(in *iam.DeleteRolePolicyInput) (*iam.DeleteRolePolicyOutput, error) {
-	r, err := s.findRole(*in.RoleName)
+	r, err := s.st.findRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}
@@ -174,16 +175,16 @@ func (s *IAM) deleteRolePolicy(in *iam.DeleteRolePolicyInput) (*iam.DeleteRolePo
 }
 
 func (s *IAM) attachRolePolicy(in *iam.AttachRolePolicyInput) (*iam.AttachRolePolicyOutput, error) {
-	r, err := s.findRole(*in.RoleName)
+	r, err := s.st.findRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}
 
-	return &iam.AttachRolePolicyOutput{}, s.attachPolicy(&r.identity, *in.PolicyArn)
+	return &iam.AttachRolePolicyOutput{}, s.st.attachPolicy(&r.identity, *in.PolicyArn)
 }
 
 func (s *IAM) detachRolePolicy(in *iam.DetachRolePolicyInput) (*iam.DetachRolePolicyOutput, error) {
-	r, err := s.findRole(*in.RoleName)
+	r, err := s.st.findRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +195,7 @@ func (s *IAM) detachRolePolicy(in *iam.DetachRolePolicyInput) (*iam.DetachRolePo
 func (s *IAM) listAttachedRolePolicies(
 	in *iam.ListAttachedRolePoliciesInput,
 ) (*iam.ListAttachedRolePoliciesOutput, error) {
-	r, err := s.findRole(*in.RoleName)
+	r, err := s.st.findRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}
@@ -202,14 +203,14 @@ func (s *IAM) listAttachedRolePolicies(
 	w, err := paginateKeys(r.Attached, in.Marker, in.MaxItems)
 
 	return &iam.ListAttachedRolePoliciesOutput{
-		AttachedPolicies: s.attachedPolicies(w.keys),
+		AttachedPolicies: s.st.attachedPolicies(w.keys),
 		IsTruncated:      w.isTruncated,
 		Marker:           w.marker,
 	}, err
 }
 
 func (s *IAM) putUserPolicy(in *iam.PutUserPolicyInput) (*iam.PutUserPolicyOutput, error) {
-	u, err := s.findUser(*in.UserName)
+	u, err := s.st.findUser(*in.UserName)
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +223,7 @@ func (s *IAM) putUserPolicy(in *iam.PutUserPolicyInput) (*iam.PutUserPolicyOutpu
 }
 
 func (s *IAM) getUserPolicy(in *iam.GetUserPolicyInput) (*iam.GetUserPolicyOutput, error) {
-	u, err := s.findUser(*in.UserName)
+	u, err := s.st.findUser(*in.UserName)
 	if err != nil {
 		return nil, err
 	}
@@ -240,7 +241,7 @@ func (s *IAM) getUserPolicy(in *iam.GetUserPolicyInput) (*iam.GetUserPolicyOutpu
 }
 
 func (s *IAM) listUserPolicies(in *iam.ListUserPoliciesInput) (*iam.ListUserPoliciesOutput, error) {
-	u, err := s.findUser(*in.UserName)
+	u, err := s.st.findUser(*in.UserName)
 	if err != nil {
 		return nil, err
 	}
@@ -255,7 +256,7 @@ func (s *IAM) listUserPolicies(in *iam.ListUserPoliciesInput) (*iam.ListUserPoli
 }
 
 func (s *IAM) deleteUserPolicy(in *iam.DeleteUserPolicyInput) (*iam.DeleteUserPolicyOutput, error) {
-	u, err := s.findUser(*in.UserName)
+	u, err := s.st.findUser(*in.UserName)
 	if err != nil {
 		return nil, err
 	}
@@ -270,16 +271,16 @@ func (s *IAM) deleteUserPolicy(in *iam.DeleteUserPolicyInput) (*iam.DeleteUserPo
 }
 
 func (s *IAM) attachUserPolicy(in *iam.AttachUserPolicyInput) (*iam.AttachUserPolicyOutput, error) {
-	u, err := s.findUser(*in.UserName)
+	u, err := s.st.findUser(*in.UserName)
 	if err != nil {
 		return nil, err
 	}
 
-	return &iam.AttachUserPolicyOutput{}, s.attachPolicy(&u.identity, *in.PolicyArn)
+	return &iam.AttachUserPolicyOutput{}, s.st.attachPolicy(&u.identity, *in.PolicyArn)
 }
 
 func (s *IAM) detachUserPolicy(in *iam.DetachUserPolicyInput) (*iam.DetachUserPolicyOutput, error) {
-	u, err := s.findUser(*in.UserName)
+	u, err := s.st.findUser(*in.UserName)
 	if err != nil {
 		return nil, err
 	}
@@ -290,7 +291,7 @@ func (s *IAM) detachUserPolicy(in *iam.DetachUserPolicyInput) (*iam.DetachUserPo
 func (s *IAM) listAttachedUserPolicies(
 	in *iam.ListAttachedUserPoliciesInput,
 ) (*iam.ListAttachedUserPoliciesOutput, error) {
-	u, err := s.findUser(*in.UserName)
+	u, err := s.st.findUser(*in.UserName)
 	if err != nil {
 		return nil, err
 	}
@@ -298,7 +299,7 @@ func (s *IAM) listAttachedUserPolicies(
 	w, err := paginateKeys(u.Attached, in.Marker, in.MaxItems)
 
 	return &iam.ListAttachedUserPoliciesOutput{
-		AttachedPolicies: s.attachedPolicies(w.keys),
+		AttachedPolicies: s.st.attachedPolicies(w.keys),
 		IsTruncated:      w.isTruncated,
 		Marker:           w.marker,
 	}, err

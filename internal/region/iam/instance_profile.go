@@ -9,8 +9,8 @@ import (
 	"github.com/aws/aws-sdk-go/service/iam"
 )
 
-func (s *IAM) findInstanceProfile(name string) (*instanceProfile, error) {
-	p, ok := s.st.Profiles[name]
+func (st *serviceState) findInstanceProfile(name string) (*instanceProfile, error) {
+	p, ok := st.Profiles[name]
 	if !ok {
 		return nil, newNotFoundError("Instance Profile %s cannot be found.", name)
 	}
@@ -57,7 +57,7 @@ func (s *IAM) createInstanceProfile(
 		}
 	}
 
-	if p.ID, err = s.newUniqueID("AIPA", 21); err != nil {
+	if p.ID, err = newUniqueID(s.cfg.Rand, "AIPA", 21); err != nil {
 		return nil, err
 	}
 
@@ -69,7 +69,7 @@ func (s *IAM) createInstanceProfile(
 }
 
 func (s *IAM) getInstanceProfile(in *iam.GetInstanceProfileInput) (*iam.GetInstanceProfileOutput, error) {
-	p, err := s.findInstanceProfile(*in.InstanceProfileName)
+	p, err := s.st.findInstanceProfile(*in.InstanceProfileName)
 	if err != nil {
 		return nil, err
 	}
@@ -99,22 +99,22 @@ func (s *IAM) listInstanceProfiles(
 	return out, nil
 }
 
-// profileNamesForRole are the names of a role's profiles.
-func (s *IAM) profileNamesForRole(role string) []string {
+// profileNamesForRole returns the names of the instance profiles of a role, sorted.
+func (st *serviceState) profileNamesForRole(role string) []string {
 	return slices.DeleteFunc(
-		sortedKeys(s.st.Profiles),
-		func(name string) bool { return s.st.Profiles[name].Role != role },
+		sortedKeys(st.Profiles),
+		func(name string) bool { return st.Profiles[name].Role != role },
 	)
 }
 
 func (s *IAM) listInstanceProfilesForRole(
 	in *iam.ListInstanceProfilesForRoleInput,
 ) (*iam.ListInstanceProfilesForRoleOutput, error) {
-	if _, err := s.findRole(*in.RoleName); err != nil {
+	if _, err := s.st.findRole(*in.RoleName); err != nil {
 		return nil, err
 	}
 
-	w, err := paginateKeys(s.profileNamesForRole(*in.RoleName), in.Marker, in.MaxItems)
+	w, err := paginateKeys(s.st.profileNamesForRole(*in.RoleName), in.Marker, in.MaxItems)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (s *IAM) listInstanceProfilesForRole(
 func (s *IAM) deleteInstanceProfile(
 	in *iam.DeleteInstanceProfileInput,
 ) (*iam.DeleteInstanceProfileOutput, error) {
-	p, err := s.findInstanceProfile(*in.InstanceProfileName)
+	p, err := s.st.findInstanceProfile(*in.InstanceProfileName)
 	if err != nil {
 		return nil, err
 	}
@@ -147,12 +147,12 @@ func (s *IAM) deleteInstanceProfile(
 func (s *IAM) addRoleToInstanceProfile(
 	in *iam.AddRoleToInstanceProfileInput,
 ) (*iam.AddRoleToInstanceProfileOutput, error) {
-	p, err := s.findInstanceProfile(*in.InstanceProfileName)
+	p, err := s.st.findInstanceProfile(*in.InstanceProfileName)
 	if err != nil {
 		return nil, err
 	}
 
-	r, err := s.findRole(*in.RoleName)
+	r, err := s.st.findRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +169,7 @@ func (s *IAM) addRoleToInstanceProfile(
 func (s *IAM) removeRoleFromInstanceProfile(
 	in *iam.RemoveRoleFromInstanceProfileInput,
 ) (*iam.RemoveRoleFromInstanceProfileOutput, error) {
-	p, err := s.findInstanceProfile(*in.InstanceProfileName)
+	p, err := s.st.findInstanceProfile(*in.InstanceProfileName)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +188,7 @@ func (s *IAM) removeRoleFromInstanceProfile(
 }
 
 func (s *IAM) tagInstanceProfile(in *iam.TagInstanceProfileInput) (*iam.TagInstanceProfileOutput, error) {
-	p, err := s.findInstanceProfile(*in.InstanceProfileName)
+	p, err := s.st.findInstanceProfile(*in.InstanceProfileName)
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +206,7 @@ func (s *IAM) tagInstanceProfile(in *iam.TagInstanceProfileInput) (*iam.TagInsta
 func (s *IAM) untagInstanceProfile(
 	in *iam.UntagInstanceProfileInput,
 ) (*iam.UntagInstanceProfileOutput, error) {
-	p, err := s.findInstanceProfile(*in.InstanceProfileName)
+	p, err := s.st.findInstanceProfile(*in.InstanceProfileName)
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +219,7 @@ func (s *IAM) untagInstanceProfile(
 func (s *IAM) listInstanceProfileTags(
 	in *iam.ListInstanceProfileTagsInput,
 ) (*iam.ListInstanceProfileTagsOutput, error) {
-	p, err := s.findInstanceProfile(*in.InstanceProfileName)
+	p, err := s.st.findInstanceProfile(*in.InstanceProfileName)
 	if err != nil {
 		return nil, err
 	}

@@ -14,28 +14,29 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/authz"
 )
 
-// managedPolicy is a managed policy.
+// managedPolicy is a policy managed by the customer or by AWS. Tags is replaced on each change, never
+// modified.
 type managedPolicy struct {
 	Name        string            `json:"name"`
-	ID          string            `json:"id"`
+	ID          string            `json:"id"` // unique ID, such as ANPA…
 	Path        string            `json:"path"`
 	ARN         string            `json:"arn"`
 	Description string            `json:"description,omitempty"`
 	Created     time.Time         `json:"created"`
-	Updated     time.Time         `json:"updated"`
+	Updated     time.Time         `json:"updated"` // when the default version last changed
 	Tags        map[string]string `json:"tags,omitempty"`
 	Versions    []policyVersion   `json:"versions"` // oldest first
-	Default     string            `json:"default"`  // such as v1
-	Last        int               `json:"last"`     // number of the newest version ever
+	Default     string            `json:"default"`  // id of the default version, such as v1
+	Last        int               `json:"last"`     // highest version number so far, also of deleted versions
 }
 
 type policyVersion struct {
-	ID       string    `json:"id"`
+	ID       string    `json:"id"` // such as v1
 	Document string    `json:"document"`
 	Created  time.Time `json:"created"`
 }
 
-// defaultDocument is the policy's default version.
+// defaultDocument returns the document of the default version.
 func (p *managedPolicy) defaultDocument() string {
 	for _, v := range p.Versions {
 		if v.ID == p.Default {
@@ -60,12 +61,12 @@ func (p *managedPolicy) findVersion(id string) (policyVersion, error) {
 	)
 }
 
-func (s *IAM) findPolicy(arn string) (*managedPolicy, error) {
+func (st *serviceState) findPolicy(arn string) (*managedPolicy, error) {
 	if p, ok := awsManagedPolicies()[arn]; ok {
 		return p, nil
 	}
 
-	p, ok := s.st.Policies[arn]
+	p, ok := st.Policies[arn]
 	if !ok {
 		return nil, newNotFoundError("Policy %s does not exist or is not attachable.", arn)
 	}
@@ -73,16 +74,16 @@ func (s *IAM) findPolicy(arn string) (*managedPolicy, error) {
 	return p, nil
 }
 
-// countAttachments counts whom a policy is attached to.
-func (s *IAM) countAttachments(arn string) int64 {
+// countAttachments returns the number of roles and users that a policy is attached to.
+func (st *serviceState) countAttachments(arn string) int64 {
 	var n int64
-	for _, r := range s.st.Roles {
+	for _, r := range st.Roles {
 		if slices.Contains(r.Attached, arn) {
 			n++
 		}
 	}
 
-	for _, u := range s.st.Users {
+	for _, u := range st.Users {
 		if slices.Contains(u.Attached, arn) {
 			n++
 		}
@@ -98,7 +99,7 @@ func (p *managedPolicy) toPolicy(s *IAM) *iam.Policy {
 		PolicyId:                      new(p.ID),
 		Path:                          new(p.Path),
 		DefaultVersionId:              new(p.Default),
-		AttachmentCount:               new(s.countAttachments(p.ARN)),
+		AttachmentCount:               new(s.st.countAttachments(p.ARN)),
 		IsAttachable:                  new(true),
 		PermissionsBoundaryUsageCount: new(int64(0)),
 		CreateDate:                    new(p.Created),
@@ -111,18 +112,19 @@ func (p *managedPolicy) toPolicy(s *IAM) *iam.Policy {
 	return out
 }
 
-func (v policyVersion) toPolicyVersion(
-	p *managedPolicy,
-	withDocument bool,
-) *iam.PolicyVersion { //revive:disable-line:flag-parameter
-	out := &iam.PolicyVersion{
+// toPolicyVersion describes a version without its document.
+func (v policyVersion) toPolicyVersion(p *managedPolicy) *iam.PolicyVersion {
+	return &iam.PolicyVersion{
 		VersionId:        new(v.ID),
 		CreateDate:       new(v.Created),
 		IsDefaultVersion: new(v.ID == p.Default),
 	}
-	if withDocument {
-		out.Document = encodeDocument(v.Document)
-	}
+}
+
+// toFullPolicyVersion describes a version with its document.
+func (v policyVersion) toFullPolicyVersion(p *managedPolicy) *iam.PolicyVersion {
+	out := v.toPolicyVersion(p)
+	out.Document = encodeDocument(v.Document)
 
 	return out
 }
@@ -164,7 +166,7 @@ func (s *IAM) createPolicy(in *iam.CreatePolicyInput) (*iam.CreatePolicyOutput, 
 		}
 	}
 
-	if p.ID, err = s.newUniqueID("ANPA", 21); err != nil {
+	if p.ID, err = newUniqueID(s.cfg.Rand, "ANPA", 21); err != nil {
 		return nil, err
 	}
 
@@ -177,7 +179,7 @@ func (s *IAM) createPolicy(in *iam.CreatePolicyInput) (*iam.CreatePolicyOutput, 
 }
 
 func (s *IAM) getPolicy(in *iam.GetPolicyInput) (*iam.GetPolicyOutput, error) {
-	p, err := s.findPolicy(*in.PolicyArn)
+	p, err := s.st.findPolicy(*in.PolicyArn)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +193,7 @@ func (s *IAM) getPolicy(in *iam.GetPolicyInput) (*iam.GetPolicyOutput, error) {
 func (s *IAM) listPolicies(in *iam.ListPoliciesInput) (*iam.ListPoliciesOutput, error) {
 	keys := slices.DeleteFunc(sortedKeys(s.st.Policies), func(arn string) bool {
 		return !strings.HasPrefix(s.st.Policies[arn].Path, stringValue(in.PathPrefix)) ||
-			in.OnlyAttached != nil && *in.OnlyAttached && s.countAttachments(arn) == 0
+			in.OnlyAttached != nil && *in.OnlyAttached && s.st.countAttachments(arn) == 0
 	})
 
 	switch stringValue(in.Scope) {
@@ -211,7 +213,7 @@ func (s *IAM) listPolicies(in *iam.ListPoliciesInput) (*iam.ListPoliciesOutput, 
 	out := &iam.ListPoliciesOutput{IsTruncated: w.isTruncated, Marker: w.marker}
 
 	for _, arn := range w.keys {
-		p, err := s.findPolicy(arn)
+		p, err := s.st.findPolicy(arn)
 		if err != nil {
 			return nil, err
 		}
@@ -223,11 +225,11 @@ func (s *IAM) listPolicies(in *iam.ListPoliciesInput) (*iam.ListPoliciesOutput, 
 }
 
 func (s *IAM) deletePolicy(in *iam.DeletePolicyInput) (*iam.DeletePolicyOutput, error) {
-	p, err := s.findLocalPolicy(*in.PolicyArn)
+	p, err := s.st.findLocalPolicy(*in.PolicyArn)
 	switch {
 	case err != nil:
 		return nil, err
-	case s.countAttachments(p.ARN) > 0:
+	case s.st.countAttachments(p.ARN) > 0:
 		return nil, newDeleteConflictError("detach the policy from all entities")
 	case len(p.Versions) > 1:
 		return nil, newDeleteConflictError("delete all versions but the default one")
@@ -238,9 +240,9 @@ func (s *IAM) deletePolicy(in *iam.DeletePolicyInput) (*iam.DeletePolicyOutput, 
 	return &iam.DeletePolicyOutput{}, nil
 }
 
-// findLocalPolicy finds a policy that may be changed.
-func (s *IAM) findLocalPolicy(arn string) (*managedPolicy, error) {
-	p, ok := s.st.Policies[arn]
+// findLocalPolicy returns a policy managed by the customer, which may be changed.
+func (st *serviceState) findLocalPolicy(arn string) (*managedPolicy, error) {
+	p, ok := st.Policies[arn]
 	if !ok {
 		return nil, newNotFoundError("Policy %s was not found.", arn)
 	}
@@ -249,7 +251,7 @@ func (s *IAM) findLocalPolicy(arn string) (*managedPolicy, error) {
 }
 
 func (s *IAM) createPolicyVersion(in *iam.CreatePolicyVersionInput) (*iam.CreatePolicyVersionOutput, error) {
-	p, err := s.findLocalPolicy(*in.PolicyArn)
+	p, err := s.st.findLocalPolicy(*in.PolicyArn)
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +262,8 @@ func (s *IAM) createPolicyVersion(in *iam.CreatePolicyVersionInput) (*iam.Create
 
 	if len(p.Versions) >= maxPolicyVersions {
 		return nil, newLimitError(
-			"A managed policy can have up to %d versions. Before you create a new version, you must delete an existing version.",
+			"A managed policy can have up to %d versions. "+
+				"Before you create a new version, you must delete an existing version.",
 			maxPolicyVersions,
 		)
 	}
@@ -277,11 +280,11 @@ func (s *IAM) createPolicyVersion(in *iam.CreatePolicyVersionInput) (*iam.Create
 		p.Updated = v.Created
 	}
 
-	return &iam.CreatePolicyVersionOutput{PolicyVersion: v.toPolicyVersion(p, false)}, nil
+	return &iam.CreatePolicyVersionOutput{PolicyVersion: v.toPolicyVersion(p)}, nil
 }
 
 func (s *IAM) getPolicyVersion(in *iam.GetPolicyVersionInput) (*iam.GetPolicyVersionOutput, error) {
-	p, err := s.findPolicy(*in.PolicyArn)
+	p, err := s.st.findPolicy(*in.PolicyArn)
 	if err != nil {
 		return nil, err
 	}
@@ -291,18 +294,18 @@ func (s *IAM) getPolicyVersion(in *iam.GetPolicyVersionInput) (*iam.GetPolicyVer
 		return nil, err
 	}
 
-	return &iam.GetPolicyVersionOutput{PolicyVersion: v.toPolicyVersion(p, true)}, nil
+	return &iam.GetPolicyVersionOutput{PolicyVersion: v.toFullPolicyVersion(p)}, nil
 }
 
 func (s *IAM) listPolicyVersions(in *iam.ListPolicyVersionsInput) (*iam.ListPolicyVersionsOutput, error) {
-	p, err := s.findPolicy(*in.PolicyArn)
+	p, err := s.st.findPolicy(*in.PolicyArn)
 	if err != nil {
 		return nil, err
 	}
 
 	out := &iam.ListPolicyVersionsOutput{IsTruncated: new(false)} // there are never more than five
 	for _, v := range slices.Backward(p.Versions) {
-		out.Versions = append(out.Versions, v.toPolicyVersion(p, false))
+		out.Versions = append(out.Versions, v.toPolicyVersion(p))
 	}
 
 	return out, nil
@@ -311,7 +314,7 @@ func (s *IAM) listPolicyVersions(in *iam.ListPolicyVersionsInput) (*iam.ListPoli
 func (s *IAM) setDefaultPolicyVersion(
 	in *iam.SetDefaultPolicyVersionInput,
 ) (*iam.SetDefaultPolicyVersionOutput, error) {
-	p, err := s.findLocalPolicy(*in.PolicyArn)
+	p, err := s.st.findLocalPolicy(*in.PolicyArn)
 	if err != nil {
 		return nil, err
 	}
@@ -320,13 +323,14 @@ func (s *IAM) setDefaultPolicyVersion(
 		return nil, err
 	}
 
-	p.Default, p.Updated = *in.VersionId, s.cfg.Now().UTC()
+	p.Default = *in.VersionId
+	p.Updated = s.cfg.Now().UTC()
 
 	return &iam.SetDefaultPolicyVersionOutput{}, nil
 }
 
 func (s *IAM) deletePolicyVersion(in *iam.DeletePolicyVersionInput) (*iam.DeletePolicyVersionOutput, error) {
-	p, err := s.findLocalPolicy(*in.PolicyArn)
+	p, err := s.st.findLocalPolicy(*in.PolicyArn)
 	if err != nil {
 		return nil, err
 	}
@@ -344,7 +348,7 @@ func (s *IAM) deletePolicyVersion(in *iam.DeletePolicyVersionInput) (*iam.Delete
 	return &iam.DeletePolicyVersionOutput{}, nil
 }
 
-// toPolicyDetail is a policy as GetAccountAuthorizationDetails shows it.
+// toPolicyDetail describes a policy for GetAccountAuthorizationDetails, newest version first.
 func (p *managedPolicy) toPolicyDetail(s *IAM) *iam.ManagedPolicyDetail {
 	out := &iam.ManagedPolicyDetail{
 		Arn:              new(p.ARN),
@@ -352,14 +356,14 @@ func (p *managedPolicy) toPolicyDetail(s *IAM) *iam.ManagedPolicyDetail {
 		PolicyId:         new(p.ID),
 		Path:             new(p.Path),
 		DefaultVersionId: new(p.Default),
-		AttachmentCount:  new(s.countAttachments(p.ARN)),
+		AttachmentCount:  new(s.st.countAttachments(p.ARN)),
 		IsAttachable:     new(true),
 		CreateDate:       new(p.Created),
 		UpdateDate:       new(p.Updated),
 	}
 
 	for _, v := range p.Versions {
-		out.PolicyVersionList = append(out.PolicyVersionList, v.toPolicyVersion(p, true))
+		out.PolicyVersionList = append(out.PolicyVersionList, v.toFullPolicyVersion(p))
 	}
 
 	slices.SortFunc(

@@ -11,125 +11,94 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// Service is IAM on the wire.
+// Service returns IAM's operations for the wire layer.
 func (s *IAM) Service() wire.Service {
 	return wire.Service{
 		Name:      "iam",
 		Protocol:  wire.Query,
 		Version:   "2010-05-08",
 		Namespace: "https://iam.amazonaws.com/doc/2010-05-08/",
-		Ops:       slices.Concat(s.roleOps(), s.policyOps(), s.instanceProfileOps(), s.userOps()),
+		Ops:       slices.Concat(roleOps(s), policyOps(s), instanceProfileOps(s), userOps(s)),
 		Authorize: s.authorizeRequest,
 	}
 }
 
-func (s *IAM) roleOps() []wire.Op {
+func roleOps(s *IAM) []wire.Op {
 	return []wire.Op{
-		state.WriteOperation(s.store,
-			"CreateRole",
-			s.createRole,
-		), state.ReadOperation(s.store, "GetRole", s.getRole), state.ReadOperation(s.store, "ListRoles", s.listRoles),
-		state.WriteOperation(s.store,
-			"UpdateAssumeRolePolicy",
-			s.updateAssumeRolePolicy,
-		), state.WriteOperation(s.store, "UpdateRole", s.updateRole), state.WriteOperation(s.store, "DeleteRole", s.deleteRole),
-		state.WriteOperation(s.store,
-			"TagRole",
-			s.tagRole,
-		), state.WriteOperation(s.store, "UntagRole", s.untagRole), state.ReadOperation(s.store, "ListRoleTags", s.listRoleTags),
+		state.WriteOperation(s.store, "CreateRole", s.createRole),
+		state.ReadOperation(s.store, "GetRole", s.getRole),
+		state.ReadOperation(s.store, "ListRoles", s.listRoles),
+		state.WriteOperation(s.store, "UpdateAssumeRolePolicy", s.updateAssumeRolePolicy),
+		state.WriteOperation(s.store, "UpdateRole", s.updateRole),
+		state.WriteOperation(s.store, "DeleteRole", s.deleteRole),
+		state.WriteOperation(s.store, "TagRole", s.tagRole),
+		state.WriteOperation(s.store, "UntagRole", s.untagRole),
+		state.ReadOperation(s.store, "ListRoleTags", s.listRoleTags),
 		state.WriteOperation(s.store, "CreateServiceLinkedRole", s.createServiceLinkedRole),
-		state.WriteOperation(s.store,
-			"PutRolePolicy",
-			s.putRolePolicy,
-		), state.ReadOperation(s.store, "GetRolePolicy", s.getRolePolicy),
-		state.ReadOperation(s.store,
-			"ListRolePolicies",
-			s.listRolePolicies,
-		), state.WriteOperation(s.store, "DeleteRolePolicy", s.deleteRolePolicy),
-		state.WriteOperation(s.store,
-			"AttachRolePolicy",
-			s.attachRolePolicy,
-		), state.WriteOperation(s.store, "DetachRolePolicy", s.detachRolePolicy),
+		state.WriteOperation(s.store, "PutRolePolicy", s.putRolePolicy),
+		state.ReadOperation(s.store, "GetRolePolicy", s.getRolePolicy),
+		state.ReadOperation(s.store, "ListRolePolicies", s.listRolePolicies),
+		state.WriteOperation(s.store, "DeleteRolePolicy", s.deleteRolePolicy),
+		state.WriteOperation(s.store, "AttachRolePolicy", s.attachRolePolicy),
+		state.WriteOperation(s.store, "DetachRolePolicy", s.detachRolePolicy),
 		state.ReadOperation(s.store, "ListAttachedRolePolicies", s.listAttachedRolePolicies),
-		state.ReadOperation(s.store,
-			"GetAccountAuthorizationDetails",
-			s.getAccountAuthorizationDetails,
-		), state.ReadOperationContext(s.store, "SimulatePrincipalPolicy", s.simulatePrincipalPolicy),
+		state.ReadOperation(s.store, "GetAccountAuthorizationDetails", s.getAccountAuthorizationDetails),
+		state.ReadOperationContext(s.store, "SimulatePrincipalPolicy", s.simulatePrincipalPolicy),
 	}
 }
 
-func (s *IAM) policyOps() []wire.Op {
+func policyOps(s *IAM) []wire.Op {
 	return []wire.Op{
-		state.WriteOperation(s.store,
-			"CreatePolicy",
-			s.createPolicy,
-		), state.ReadOperation(s.store, "GetPolicy", s.getPolicy), state.ReadOperation(s.store, "ListPolicies", s.listPolicies),
-		state.WriteOperation(s.store,
-			"DeletePolicy",
-			s.deletePolicy,
-		), state.WriteOperation(s.store, "CreatePolicyVersion", s.createPolicyVersion),
-		state.ReadOperation(s.store,
-			"GetPolicyVersion",
-			s.getPolicyVersion,
-		), state.ReadOperation(s.store, "ListPolicyVersions", s.listPolicyVersions),
-		state.WriteOperation(s.store,
-			"SetDefaultPolicyVersion",
-			s.setDefaultPolicyVersion,
-		), state.WriteOperation(s.store, "DeletePolicyVersion", s.deletePolicyVersion),
+		state.WriteOperation(s.store, "CreatePolicy", s.createPolicy),
+		state.ReadOperation(s.store, "GetPolicy", s.getPolicy),
+		state.ReadOperation(s.store, "ListPolicies", s.listPolicies),
+		state.WriteOperation(s.store, "DeletePolicy", s.deletePolicy),
+		state.WriteOperation(s.store, "CreatePolicyVersion", s.createPolicyVersion),
+		state.ReadOperation(s.store, "GetPolicyVersion", s.getPolicyVersion),
+		state.ReadOperation(s.store, "ListPolicyVersions", s.listPolicyVersions),
+		state.WriteOperation(s.store, "SetDefaultPolicyVersion", s.setDefaultPolicyVersion),
+		state.WriteOperation(s.store, "DeletePolicyVersion", s.deletePolicyVersion),
 	}
 }
 
-func (s *IAM) instanceProfileOps() []wire.Op {
+func instanceProfileOps(s *IAM) []wire.Op {
 	return []wire.Op{
-		state.WriteOperation(s.store,
-			"CreateInstanceProfile",
-			s.createInstanceProfile,
-		), state.ReadOperation(s.store, "GetInstanceProfile", s.getInstanceProfile),
-		state.ReadOperation(s.store,
-			"ListInstanceProfiles",
-			s.listInstanceProfiles,
-		), state.ReadOperation(s.store, "ListInstanceProfilesForRole", s.listInstanceProfilesForRole),
-		state.WriteOperation(s.store,
-			"DeleteInstanceProfile",
-			s.deleteInstanceProfile,
-		), state.WriteOperation(s.store, "AddRoleToInstanceProfile", s.addRoleToInstanceProfile),
-		state.WriteOperation(s.store,
-			"RemoveRoleFromInstanceProfile",
-			s.removeRoleFromInstanceProfile,
-		), state.WriteOperation(s.store, "TagInstanceProfile", s.tagInstanceProfile),
-		state.WriteOperation(s.store,
-			"UntagInstanceProfile",
-			s.untagInstanceProfile,
-		), state.ReadOperation(s.store, "ListInstanceProfileTags", s.listInstanceProfileTags),
+		state.WriteOperation(s.store, "CreateInstanceProfile", s.createInstanceProfile),
+		state.ReadOperation(s.store, "GetInstanceProfile", s.getInstanceProfile),
+		state.ReadOperation(s.store, "ListInstanceProfiles", s.listInstanceProfiles),
+		state.ReadOperation(s.store, "ListInstanceProfilesForRole", s.listInstanceProfilesForRole),
+		state.WriteOperation(s.store, "DeleteInstanceProfile", s.deleteInstanceProfile),
+		state.WriteOperation(s.store, "AddRoleToInstanceProfile", s.addRoleToInstanceProfile),
+		state.WriteOperation(s.store, "RemoveRoleFromInstanceProfile", s.removeRoleFromInstanceProfile),
+		state.WriteOperation(s.store, "TagInstanceProfile", s.tagInstanceProfile),
+		state.WriteOperation(s.store, "UntagInstanceProfile", s.untagInstanceProfile),
+		state.ReadOperation(s.store, "ListInstanceProfileTags", s.listInstanceProfileTags),
 	}
 }
 
-func (s *IAM) userOps() []wire.Op {
+func userOps(s *IAM) []wire.Op {
 	return []wire.Op{
-		state.WriteOperation(s.store,
-			"CreateUser",
-			s.createUser,
-		), state.ReadOperationContext(s.store, "GetUser", s.getUser), state.ReadOperation(s.store, "ListUsers", s.listUsers),
-		state.WriteOperation(s.store, "DeleteUser", s.deleteUser), state.WriteOperationContext(s.store, "CreateAccessKey", s.createAccessKey),
-		state.WriteOperationContext(s.store, "DeleteAccessKey", s.deleteAccessKey), state.WriteOperationContext(s.store, "UpdateAccessKey", s.updateAccessKey),
+		state.WriteOperation(s.store, "CreateUser", s.createUser),
+		state.ReadOperationContext(s.store, "GetUser", s.getUser),
+		state.ReadOperation(s.store, "ListUsers", s.listUsers),
+		state.WriteOperation(s.store, "DeleteUser", s.deleteUser),
+		state.WriteOperationContext(s.store, "CreateAccessKey", s.createAccessKey),
+		state.WriteOperationContext(s.store, "DeleteAccessKey", s.deleteAccessKey),
+		state.WriteOperationContext(s.store, "UpdateAccessKey", s.updateAccessKey),
 		state.ReadOperationContext(s.store, "ListAccessKeys", s.listAccessKeys),
-		state.WriteOperation(s.store,
-			"PutUserPolicy",
-			s.putUserPolicy,
-		), state.ReadOperation(s.store, "GetUserPolicy", s.getUserPolicy),
-		state.ReadOperation(s.store,
-			"ListUserPolicies",
-			s.listUserPolicies,
-		), state.WriteOperation(s.store, "DeleteUserPolicy", s.deleteUserPolicy),
-		state.WriteOperation(s.store,
-			"AttachUserPolicy",
-			s.attachUserPolicy,
-		), state.WriteOperation(s.store, "DetachUserPolicy", s.detachUserPolicy),
+		state.WriteOperation(s.store, "PutUserPolicy", s.putUserPolicy),
+		state.ReadOperation(s.store, "GetUserPolicy", s.getUserPolicy),
+		state.ReadOperation(s.store, "ListUserPolicies", s.listUserPolicies),
+		state.WriteOperation(s.store, "DeleteUserPolicy", s.deleteUserPolicy),
+		state.WriteOperation(s.store, "AttachUserPolicy", s.attachUserPolicy),
+		state.WriteOperation(s.store, "DetachUserPolicy", s.detachUserPolicy),
 		state.ReadOperation(s.store, "ListAttachedUserPolicies", s.listAttachedUserPolicies),
 	}
 }
 
-// authorizeRequest asks for the entity that an operation names, with its tags.
+// authorizeRequest asks IAM about the entity that a request names. A caller who creates an entity with tags
+// also needs the right to tag it, and a caller who adds a role to an instance profile the right to pass the
+// role.
 func (s *IAM) authorizeRequest(ctx context.Context, op string, in any) error {
 	c := wire.Check{Action: "iam:" + op}
 	var tags map[string]string
@@ -147,13 +116,18 @@ func (s *IAM) authorizeRequest(ctx context.Context, op string, in any) error {
 		return err
 	}
 
-	if made := map[string]string{"CreateRole": "iam:TagRole", "CreateUser": "iam:TagUser", "CreateInstanceProfile": "iam:TagInstanceProfile"}[op]; made != "" {
+	tagAction := map[string]string{
+		"CreateRole":            "iam:TagRole",
+		"CreateUser":            "iam:TagUser",
+		"CreateInstanceProfile": "iam:TagInstanceProfile",
+	}[op]
+	if tagAction != "" {
 		tree, err := sdkshape.ShapeToMap(in)
 		if err != nil || tree["Tags"] == nil {
 			return err
 		}
 
-		c.Action = made // whoever makes it with tags must be allowed to tag it
+		c.Action = tagAction
 		sdkshape.AddRequestTags(c.Context, tree["Tags"])
 
 		return wire.Authorize(ctx, c)
@@ -168,7 +142,7 @@ func (s *IAM) authorizeRequest(ctx context.Context, op string, in any) error {
 	return wire.Authorize(ctx, wire.Check{Action: "iam:PassRole", Resource: arn})
 }
 
-// requestResource is the ARN of the entity that in names, and its tags.
+// requestResource returns the ARN of the entity that a request names, and its tags; "*" if it names none.
 func (s *IAM) requestResource(in any) (string, map[string]string) {
 	s.store.Lock()
 	defer s.store.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-func (s *IAM) findRole(name string) (*role, error) {
-	r, ok := s.st.Roles[name]
+func (st *serviceState) findRole(name string) (*role, error) {
+	r, ok := st.Roles[name]
 	if !ok {
 		return nil, newNotFoundError("The role with name %s cannot be found.", name)
 	}
@@ -21,7 +21,7 @@ func (s *IAM) findRole(name string) (*role, error) {
 	return r, nil
 }
 
-// toRole is a role as IAM shows it. Lists of roles have no tags.
+// toRole describes a role without its tags, which lists do not contain.
 func (r *role) toRole(s *IAM) *iam.Role {
 	out := &iam.Role{
 		Arn:                      new(r.roleARN(s)),
@@ -46,7 +46,9 @@ func (s *IAM) createRole(in *iam.CreateRoleInput) (*iam.CreateRoleOutput, error)
 		MaxSession:  defaultSessionSeconds,
 	}
 
-	r.Name, r.Created, r.Inline = *in.RoleName, s.cfg.Now().UTC(), map[string]string{}
+	r.Name = *in.RoleName
+	r.Created = s.cfg.Now().UTC()
+	r.Inline = map[string]string{}
 	if in.MaxSessionDuration != nil {
 		r.MaxSession = *in.MaxSessionDuration
 	}
@@ -56,7 +58,10 @@ func (s *IAM) createRole(in *iam.CreateRoleInput) (*iam.CreateRoleOutput, error)
 	}
 
 	if in.PermissionsBoundary != nil {
-		return nil, wire.Errorf(iam.ErrCodeInvalidInputException, "permissions boundaries are not known here")
+		return nil, wire.Errorf(
+			iam.ErrCodeInvalidInputException,
+			"permissions boundaries are not supported by this region",
+		)
 	}
 
 	if err := validateName("roleName", r.Name, maxRoleNameLength); err != nil {
@@ -76,11 +81,11 @@ func (s *IAM) createRole(in *iam.CreateRoleInput) (*iam.CreateRoleOutput, error)
 		return nil, err
 	}
 
-	if s.hasRole(r.Name) {
+	if s.st.hasRole(r.Name) {
 		return nil, newExistsError("Role with name %s already exists.", r.Name)
 	}
 
-	if r.ID, err = s.newUniqueID("AROA", 21); err != nil {
+	if r.ID, err = newUniqueID(s.cfg.Rand, "AROA", 21); err != nil {
 		return nil, err
 	}
 
@@ -91,9 +96,9 @@ func (s *IAM) createRole(in *iam.CreateRoleInput) (*iam.CreateRoleOutput, error)
 	return &iam.CreateRoleOutput{Role: out}, nil
 }
 
-// hasRole tells whether a role's name is taken: names are unique without regard to case.
-func (s *IAM) hasRole(name string) bool {
-	for other := range s.st.Roles {
+// hasRole reports whether a role has the name. Names are unique regardless of case.
+func (st *serviceState) hasRole(name string) bool {
+	for other := range st.Roles {
 		if strings.EqualFold(other, name) {
 			return true
 		}
@@ -103,7 +108,7 @@ func (s *IAM) hasRole(name string) bool {
 }
 
 func (s *IAM) getRole(in *iam.GetRoleInput) (*iam.GetRoleOutput, error) {
-	r, err := s.findRole(*in.RoleName)
+	r, err := s.st.findRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +139,7 @@ func (s *IAM) listRoles(in *iam.ListRolesInput) (*iam.ListRolesOutput, error) {
 func (s *IAM) updateAssumeRolePolicy(
 	in *iam.UpdateAssumeRolePolicyInput,
 ) (*iam.UpdateAssumeRolePolicyOutput, error) {
-	r, err := s.findRole(*in.RoleName)
+	r, err := s.st.findRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +154,7 @@ func (s *IAM) updateAssumeRolePolicy(
 }
 
 func (s *IAM) updateRole(in *iam.UpdateRoleInput) (*iam.UpdateRoleOutput, error) {
-	r, err := s.findRole(*in.RoleName)
+	r, err := s.st.findRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +175,7 @@ func (s *IAM) updateRole(in *iam.UpdateRoleInput) (*iam.UpdateRoleOutput, error)
 }
 
 func (s *IAM) deleteRole(in *iam.DeleteRoleInput) (*iam.DeleteRoleOutput, error) {
-	r, err := s.findRole(*in.RoleName)
+	r, err := s.st.findRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +208,7 @@ func (i *identity) checkDeletable() error {
 }
 
 func (s *IAM) tagRole(in *iam.TagRoleInput) (*iam.TagRoleOutput, error) {
-	r, err := s.findRole(*in.RoleName)
+	r, err := s.st.findRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +224,7 @@ func (s *IAM) tagRole(in *iam.TagRoleInput) (*iam.TagRoleOutput, error) {
 }
 
 func (s *IAM) untagRole(in *iam.UntagRoleInput) (*iam.UntagRoleOutput, error) {
-	r, err := s.findRole(*in.RoleName)
+	r, err := s.st.findRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +235,7 @@ func (s *IAM) untagRole(in *iam.UntagRoleInput) (*iam.UntagRoleOutput, error) {
 }
 
 func (s *IAM) listRoleTags(in *iam.ListRoleTagsInput) (*iam.ListRoleTagsOutput, error) {
-	r, err := s.findRole(*in.RoleName)
+	r, err := s.st.findRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}
@@ -262,7 +267,7 @@ func (s *IAM) createServiceLinkedRole(
 		name += "_" + *in.CustomSuffix
 	}
 
-	if s.hasRole(name) {
+	if s.st.hasRole(name) {
 		return nil, wire.Errorf(
 			iam.ErrCodeInvalidInputException,
 			"Service role name %s has been taken in this account, please try a different suffix.",
@@ -270,17 +275,21 @@ func (s *IAM) createServiceLinkedRole(
 		)
 	}
 
-	id, err := s.newUniqueID("AROA", 21)
+	id, err := newUniqueID(s.cfg.Rand, "AROA", 21)
 	if err != nil {
 		return nil, err
 	}
 
 	r := &role{
-		Trust:       `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"` + service + `"},"Action":"sts:AssumeRole"}]}`,
-		Description: stringValue(in.Description), MaxSession: defaultSessionSeconds,
+		Trust: `{"Version":"2012-10-17","Statement":[{"Effect":"Allow",` +
+			`"Principal":{"Service":"` + service + `"},"Action":"sts:AssumeRole"}]}`,
+		Description: stringValue(in.Description),
+		MaxSession:  defaultSessionSeconds,
 	}
-
-	r.Name, r.ID, r.Path, r.Created = name, id, "/aws-service-role/"+service+"/", s.cfg.Now().UTC()
+	r.Name = name
+	r.ID = id
+	r.Path = "/aws-service-role/" + service + "/"
+	r.Created = s.cfg.Now().UTC()
 	s.st.Roles[name] = r
 
 	return &iam.CreateServiceLinkedRoleOutput{Role: r.toRole(s)}, nil

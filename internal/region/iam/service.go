@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package iam holds the region's users, roles, instance profiles, policies and temporary credentials, and decides by
-// them what a caller may do. It knows no other service and no signature.
+// Package iam is the region's IAM: users, roles, instance profiles, policies and temporary credentials. It
+// evaluates the policies of a caller for the other services, as a [wire.Authorizer], and issues the
+// credentials of roles for STS and for instances. It does not know the other services, and it does not verify
+// signatures.
 package iam
 
 import (
@@ -18,56 +20,57 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// Config is what an [IAM] is made of. All of it is required but Rand.
+// Config has the settings and dependencies of an [IAM]. All fields but Rand and Trace are required.
 type Config struct {
-	Account     string // 12 digits
-	AccessKeyID string // of the account's root
-	SecretKey   string
-	State       state.Backend
-	Now         func() time.Time
-	Rand        io.Reader // of ids and secrets; nil means crypto/rand
-	// Trace, if set, sees every question that a policy decides: those of a caller that is not the root.
+	Account     string           // 12 digits
+	AccessKeyID string           // of the account's root
+	SecretKey   string           // of AccessKeyID
+	State       state.Backend    // keeps the state over a restart
+	Now         func() time.Time // the region's clock
+	Rand        io.Reader        // source of ids and secrets; nil means crypto/rand
+	// Trace is called with every request that policies decide, that is, of all callers but the root. nil for
+	// none.
 	Trace func(authz.Request, authz.Decision)
 }
 
-// IAM is the identity service of one account.
+// IAM is the identity service of one account. Its methods may be called concurrently.
 type IAM struct {
 	cfg Config
 
-	st    serviceState
+	st    serviceState // guarded by the store's lock
 	store *state.Store
 }
 
-// serviceState is what is kept over a restart. Every map is by name, but Policies by ARN and Sessions by access key id.
+// serviceState is the saved state. Its methods need the store's lock.
 type serviceState struct {
-	Roles    map[string]*role            `json:"roles"`
-	Users    map[string]*user            `json:"users"`
-	Profiles map[string]*instanceProfile `json:"profiles"`
-	Policies map[string]*managedPolicy   `json:"policies"`
-	Sessions map[string]*roleSession     `json:"sessions"`
+	Roles    map[string]*role            `json:"roles"`    // by name
+	Users    map[string]*user            `json:"users"`    // by name
+	Profiles map[string]*instanceProfile `json:"profiles"` // by name
+	Policies map[string]*managedPolicy   `json:"policies"` // by ARN
+	Sessions map[string]*roleSession     `json:"sessions"` // by access key ID
 }
 
-// identity is what a role and a user have in common.
+// identity has the common fields of roles and users. Tags is replaced on each change, never modified.
 type identity struct {
 	Name     string            `json:"name"`
-	ID       string            `json:"id"`
+	ID       string            `json:"id"` // unique ID, such as AROA…
 	Path     string            `json:"path"`
 	Created  time.Time         `json:"created"`
 	Tags     map[string]string `json:"tags,omitempty"`
-	Inline   map[string]string `json:"inline,omitempty"`
-	Attached []string          `json:"attached,omitempty"` // ARNs, sorted
+	Inline   map[string]string `json:"inline,omitempty"`   // documents of the inline policies, by name
+	Attached []string          `json:"attached,omitempty"` // ARNs of the attached policies, sorted
 }
 
 type role struct {
 	identity
-	Trust       string `json:"trust"`
+	Trust       string `json:"trust"` // document of the trust policy
 	Description string `json:"description,omitempty"`
 	MaxSession  int64  `json:"maxSession"` // seconds
 }
 
 type user struct {
 	identity
-	Keys map[string]*accessKey `json:"keys,omitempty"`
+	Keys map[string]*accessKey `json:"keys,omitempty"` // by access key ID
 }
 
 type accessKey struct {
@@ -76,27 +79,28 @@ type accessKey struct {
 	Created time.Time `json:"created"`
 }
 
+// instanceProfile is an instance profile. Tags is replaced on each change, never modified.
 type instanceProfile struct {
 	Name    string            `json:"name"`
-	ID      string            `json:"id"`
+	ID      string            `json:"id"` // unique ID, such as AIPA…
 	Path    string            `json:"path"`
 	Created time.Time         `json:"created"`
 	Tags    map[string]string `json:"tags,omitempty"`
-	Role    string            `json:"role,omitempty"`
+	Role    string            `json:"role,omitempty"` // name of its role; empty for none
 }
 
-// roleSession is a role that somebody has assumed.
+// roleSession is the session of an assumed role.
 type roleSession struct {
-	Role     string    `json:"role"`
-	RoleID   string    `json:"roleId"`
-	Name     string    `json:"name"`
-	Secret   string    `json:"secret"`
-	Token    string    `json:"token"`
+	Role     string    `json:"role"`   // name of the role
+	RoleID   string    `json:"roleId"` // unique ID of the role: a new role of the same name has no sessions
+	Name     string    `json:"name"`   // session name
+	Secret   string    `json:"secret"` // secret access key
+	Token    string    `json:"token"`  // session token
 	Expires  time.Time `json:"expires"`
-	Policies []string  `json:"policies,omitempty"` // documents that narrow the role's own
+	Policies []string  `json:"policies,omitempty"` // documents of the session policies
 }
 
-// New loads an account's state, or begins an empty one.
+// New returns the service with its saved state.
 func New(cfg Config) (*IAM, error) {
 	if cfg.Rand == nil {
 		cfg.Rand = rand.Reader
@@ -117,35 +121,39 @@ func New(cfg Config) (*IAM, error) {
 	return s, nil
 }
 
-// SaveTo writes what the service knows to another place, for a snapshot.
+// SaveTo saves the service's state to another backend, for a snapshot.
 func (s *IAM) SaveTo(to state.Backend) error { return s.store.SaveTo(to) }
 
-// newUniqueID makes a unique id such as AROA… of the given length.
-func (s *IAM) newUniqueID(prefix string, length int) (string, error) {
-	text, err := s.randomText(length)
+// newUniqueID returns a unique id of the given length, such as AROA….
+func newUniqueID(random io.Reader, prefix string, length int) (string, error) {
+	text, err := readRandom(random, length)
 	if err != nil {
 		return "", err
 	}
 
-	return prefix + base32.StdEncoding.EncodeToString([]byte(text))[:length-len(prefix)], nil
+	return prefix + base32.StdEncoding.EncodeToString(text)[:length-len(prefix)], nil
 }
 
-// newSecret makes n random characters of base64.
-func (s *IAM) newSecret(n int) (string, error) {
-	text, err := s.randomText(n)
-	return base64.StdEncoding.EncodeToString([]byte(text))[:n], err
-}
-
-func (s *IAM) randomText(n int) (string, error) {
-	b := make([]byte, n)
-	if _, err := io.ReadFull(s.cfg.Rand, b); err != nil {
-		return "", fmt.Errorf("make a random id: %w", err)
+// newSecret returns n random characters of base64.
+func newSecret(random io.Reader, n int) (string, error) {
+	text, err := readRandom(random, n)
+	if err != nil {
+		return "", err
 	}
 
-	return string(b), nil
+	return base64.StdEncoding.EncodeToString(text)[:n], nil
 }
 
-// entityARN is the ARN of an entity of this account, such as role/path/name.
+func readRandom(random io.Reader, n int) ([]byte, error) {
+	b := make([]byte, n)
+	if _, err := io.ReadFull(random, b); err != nil {
+		return nil, fmt.Errorf("read random bytes: %w", err)
+	}
+
+	return b, nil
+}
+
+// entityARN returns the ARN of an entity of this account. kind is role, user, instance-profile or policy.
 func (s *IAM) entityARN(kind, path, name string) string {
 	return "arn:aws:iam::" + s.cfg.Account + ":" + kind + path + name
 }
@@ -156,7 +164,7 @@ func (p *instanceProfile) profileARN(s *IAM) string {
 	return s.entityARN("instance-profile", p.Path, p.Name)
 }
 
-// FindKey implements [wire.Keys].
+// FindKey implements [wire.KeyStore].
 func (s *IAM) FindKey(id string) (wire.AccessKey, bool) {
 	if id == s.cfg.AccessKeyID {
 		root := "arn:aws:iam::" + s.cfg.Account + ":root"
@@ -206,21 +214,25 @@ func (s *IAM) sessionARN(v *roleSession) string {
 
 // Credentials are temporary credentials of a role.
 type Credentials struct {
-	AccessKeyID, SecretAccessKey, Token string
-	Expiration                          time.Time
+	AccessKeyID     string
+	SecretAccessKey string
+	Token           string // session token
+	Expiration      time.Time
 }
 
-// instanceSessionDuration is how long credentials of an instance's role live; EC2 hands out new ones about every six hours.
+// instanceSessionDuration is the lifetime of the credentials of an instance's role. EC2 issues new ones about
+// every six hours.
 const instanceSessionDuration = 6 * time.Hour
 
-// IssueRoleCredentials makes credentials of a role for an instance, whose id is the session's name. EC2 may do that
-// for a role that trusts it, which is checked when the instance is launched.
+// IssueRoleCredentials returns new credentials of a role for an instance, whose id is the session name. It
+// does not check that the role trusts EC2: that is checked when the instance is launched. It returns
+// NoSuchEntity if the role does not exist.
 func (s *IAM) IssueRoleCredentials(roleName, sessionName string) (Credentials, error) {
 	c, _, err := s.issueCredentials(roleName, sessionName, instanceSessionDuration, nil)
 	return c, err
 }
 
-// issueCredentials makes credentials and returns them with the session's ARN and unique id.
+// issueCredentials adds a session of a role and returns its credentials and its caller.
 func (s *IAM) issueCredentials(
 	roleName, sessionName string,
 	life time.Duration,
@@ -236,13 +248,14 @@ func (s *IAM) issueCredentials(
 	return c, who, err
 }
 
-// newSession adds a session to the state and returns its credentials and its caller. The caller holds the store's lock.
+// newSession adds a session to the state and returns its credentials and its caller. The caller holds the
+// store's lock.
 func (s *IAM) newSession(
 	roleName, sessionName string,
 	life time.Duration,
 	policies []string,
 ) (Credentials, wire.Caller, error) {
-	r, err := s.findRole(roleName)
+	r, err := s.st.findRole(roleName)
 	if err != nil {
 		return Credentials{}, wire.Caller{}, err
 	}
@@ -250,7 +263,7 @@ func (s *IAM) newSession(
 	now := s.cfg.Now()
 
 	for id, v := range s.st.Sessions {
-		if now.After(v.Expires.Add(time.Hour)) { // an hour later nobody is told any more that it has expired
+		if now.After(v.Expires.Add(time.Hour)) { // until then, a request gets the error ExpiredToken
 			delete(s.st.Sessions, id)
 		}
 	}
@@ -263,16 +276,16 @@ func (s *IAM) newSession(
 		Expires:  now.Add(life).UTC().Truncate(time.Second),
 	}
 
-	id, err := s.newUniqueID("ASIA", 20)
+	id, err := newUniqueID(s.cfg.Rand, "ASIA", 20)
 	if err != nil {
 		return Credentials{}, wire.Caller{}, err
 	}
 
-	if v.Secret, err = s.newSecret(40); err != nil {
+	if v.Secret, err = newSecret(s.cfg.Rand, 40); err != nil {
 		return Credentials{}, wire.Caller{}, err
 	}
 
-	if v.Token, err = s.newSecret(220); err != nil {
+	if v.Token, err = newSecret(s.cfg.Rand, 220); err != nil {
 		return Credentials{}, wire.Caller{}, err
 	}
 
@@ -293,12 +306,14 @@ func (s *IAM) newSession(
 	}, who, nil
 }
 
-// InstanceProfileInfo is what a service that launches instances needs to know of an instance profile.
+// InstanceProfileInfo describes an instance profile for the services that launch instances.
 type InstanceProfileInfo struct {
-	ARN, ID, Role string // Role is the role's name; empty for a profile without one
+	ARN  string
+	ID   string // unique ID, such as AIPA…
+	Role string // name of the profile's role; empty for none
 }
 
-// InstanceProfile finds an instance profile by its name or ARN.
+// InstanceProfile returns the instance profile with a name or an ARN. ok is false if there is none.
 func (s *IAM) InstanceProfile(nameOrARN string) (InstanceProfileInfo, bool) {
 	s.store.Lock()
 	defer s.store.Unlock()
@@ -315,7 +330,7 @@ func (s *IAM) InstanceProfile(nameOrARN string) (InstanceProfileInfo, bool) {
 	return InstanceProfileInfo{ARN: p.profileARN(s), ID: p.ID, Role: p.Role}, true
 }
 
-// RoleARN is the ARN of the role of that name, for iam:PassRole checks.
+// RoleARN returns the ARN of a role, for iam:PassRole checks. ok is false if the role does not exist.
 func (s *IAM) RoleARN(name string) (string, bool) {
 	s.store.Lock()
 	defer s.store.Unlock()

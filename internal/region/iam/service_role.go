@@ -8,8 +8,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// ServiceCaller is a service of AWS, such as cloudformation.amazonaws.com, that has assumed a role to work for somebody.
-// The role must trust the service.
+// ServiceCaller returns the caller for a service of AWS, such as cloudformation.amazonaws.com, that assumes a
+// role to act for a client. It returns ValidationError if the role does not exist or does not trust the
+// service.
 func (s *IAM) ServiceCaller(roleARN, service, session string) (wire.Caller, error) {
 	name := roleARN[strings.LastIndex(roleARN, "/")+1:]
 	if arn, ok := s.RoleARN(name); !ok || arn != roleARN || !s.TrustsService(name, service) {

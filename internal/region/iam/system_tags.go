@@ -4,7 +4,8 @@ package iam
 
 import "maps"
 
-// Mark puts tags on a role that only AWS itself may put there: their keys begin with aws:.
+// Mark sets tags of a role whose keys begin with aws:, such as aws:cloudformation:stack-name. Requests cannot
+// set them. Mark does nothing if the role does not exist.
 func (s *IAM) Mark(role string, tags map[string]string) {
 	_ = s.store.WithLock(func() error { // if the save fails, the next change saves the tags
 		s.addSystemTags(role, tags)

@@ -12,8 +12,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-func (s *IAM) findUser(name string) (*user, error) {
-	u, ok := s.st.Users[name]
+func (st *serviceState) findUser(name string) (*user, error) {
+	u, ok := st.Users[name]
 	if !ok {
 		return nil, newNotFoundError("The user with name %s cannot be found.", name)
 	}
@@ -33,7 +33,9 @@ func (u *user) toUser(s *IAM) *iam.User {
 
 func (s *IAM) createUser(in *iam.CreateUserInput) (*iam.CreateUserOutput, error) {
 	u := &user{Keys: map[string]*accessKey{}}
-	u.Name, u.Created, u.Inline = *in.UserName, s.cfg.Now().UTC(), map[string]string{}
+	u.Name = *in.UserName
+	u.Created = s.cfg.Now().UTC()
+	u.Inline = map[string]string{}
 	if err := validateName("userName", u.Name, maxRoleNameLength); err != nil {
 		return nil, err
 	}
@@ -53,7 +55,7 @@ func (s *IAM) createUser(in *iam.CreateUserInput) (*iam.CreateUserOutput, error)
 		}
 	}
 
-	if u.ID, err = s.newUniqueID("AIDA", 21); err != nil {
+	if u.ID, err = newUniqueID(s.cfg.Rand, "AIDA", 21); err != nil {
 		return nil, err
 	}
 
@@ -64,7 +66,7 @@ func (s *IAM) createUser(in *iam.CreateUserInput) (*iam.CreateUserOutput, error)
 	return &iam.CreateUserOutput{User: out}, nil
 }
 
-// getUser answers with the caller where no name is given.
+// getUser returns a user, or the caller if the request has no name.
 func (s *IAM) getUser(ctx context.Context, in *iam.GetUserInput) (*iam.GetUserOutput, error) {
 	caller := wire.CallerFrom(ctx)
 	if in.UserName == nil {
@@ -87,7 +89,7 @@ func (s *IAM) getUser(ctx context.Context, in *iam.GetUserInput) (*iam.GetUserOu
 		in = &iam.GetUserInput{UserName: new(caller.ARN[strings.LastIndex(caller.ARN, "/")+1:])}
 	}
 
-	u, err := s.findUser(*in.UserName)
+	u, err := s.st.findUser(*in.UserName)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +118,7 @@ func (s *IAM) listUsers(in *iam.ListUsersInput) (*iam.ListUsersOutput, error) {
 }
 
 func (s *IAM) deleteUser(in *iam.DeleteUserInput) (*iam.DeleteUserOutput, error) {
-	u, err := s.findUser(*in.UserName)
+	u, err := s.st.findUser(*in.UserName)
 	if err != nil {
 		return nil, err
 	}
@@ -134,10 +136,10 @@ func (s *IAM) deleteUser(in *iam.DeleteUserInput) (*iam.DeleteUserOutput, error)
 	return &iam.DeleteUserOutput{}, nil
 }
 
-// findUserOrCaller is the user of that name, or the caller where none is given.
-func (s *IAM) findUserOrCaller(ctx context.Context, name *string) (*user, error) {
+// findUserOrCaller returns the user of that name, or the caller if name is nil.
+func (st *serviceState) findUserOrCaller(ctx context.Context, name *string) (*user, error) {
 	if name != nil {
-		return s.findUser(*name)
+		return st.findUser(*name)
 	}
 
 	caller := wire.CallerFrom(ctx)
@@ -145,14 +147,14 @@ func (s *IAM) findUserOrCaller(ctx context.Context, name *string) (*user, error)
 		return nil, newValidationError("Must specify userName when calling with non-User credentials")
 	}
 
-	return s.findUser(caller.ARN[strings.LastIndex(caller.ARN, "/")+1:])
+	return st.findUser(caller.ARN[strings.LastIndex(caller.ARN, "/")+1:])
 }
 
 func (s *IAM) createAccessKey(
 	ctx context.Context,
 	in *iam.CreateAccessKeyInput,
 ) (*iam.CreateAccessKeyOutput, error) {
-	u, err := s.findUserOrCaller(ctx, in.UserName)
+	u, err := s.st.findUserOrCaller(ctx, in.UserName)
 	if err != nil {
 		return nil, err
 	}
@@ -161,12 +163,12 @@ func (s *IAM) createAccessKey(
 		return nil, newLimitError("Cannot exceed quota for AccessKeysPerUser: %d", maxAccessKeys)
 	}
 
-	id, err := s.newUniqueID("AKIA", 20)
+	id, err := newUniqueID(s.cfg.Rand, "AKIA", 20)
 	if err != nil {
 		return nil, err
 	}
 
-	secret, err := s.newSecret(40)
+	secret, err := newSecret(s.cfg.Rand, 40)
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +195,7 @@ func (s *IAM) deleteAccessKey(
 	ctx context.Context,
 	in *iam.DeleteAccessKeyInput,
 ) (*iam.DeleteAccessKeyOutput, error) {
-	u, err := s.findUserOrCaller(ctx, in.UserName)
+	u, err := s.st.findUserOrCaller(ctx, in.UserName)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +213,7 @@ func (s *IAM) updateAccessKey(
 	ctx context.Context,
 	in *iam.UpdateAccessKeyInput,
 ) (*iam.UpdateAccessKeyOutput, error) {
-	u, err := s.findUserOrCaller(ctx, in.UserName)
+	u, err := s.st.findUserOrCaller(ctx, in.UserName)
 	if err != nil {
 		return nil, err
 	}
@@ -230,12 +232,12 @@ func (s *IAM) listAccessKeys(
 	ctx context.Context,
 	in *iam.ListAccessKeysInput,
 ) (*iam.ListAccessKeysOutput, error) {
-	u, err := s.findUserOrCaller(ctx, in.UserName)
+	u, err := s.st.findUserOrCaller(ctx, in.UserName)
 	if err != nil {
 		return nil, err
 	}
 
-	out := &iam.ListAccessKeysOutput{IsTruncated: new(false)} // a user has two at most
+	out := &iam.ListAccessKeysOutput{IsTruncated: new(false)} // a user has at most two
 
 	for _, id := range sortedKeys(u.Keys) {
 		status := iam.StatusTypeInactive

@@ -17,13 +17,14 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// IAM's quotas, as the IAM user guide lists them ("IAM and AWS STS quotas"); sizes do not count white space.
+// The quotas of IAM, from the IAM user guide ("IAM and AWS STS quotas"). Sizes of policies do not include
+// white space.
 const (
 	maxRoleNameLength     = 64
-	maxPolicyNameLength   = 128 // of instance profiles too
+	maxPolicyNameLength   = 128 // also of instance profiles
 	maxTrustPolicyBytes   = 2048
-	maxRoleInlineBytes    = 10240 // of all inline policies of a role together
-	maxUserInlineBytes    = 2048
+	maxRoleInlineBytes    = 10240 // all inline policies of a role together
+	maxUserInlineBytes    = 2048  // all inline policies of a user together
 	maxManagedPolicyBytes = 6144
 	maxAttachedPolicies   = 10
 	maxTags               = 50
@@ -59,10 +60,12 @@ func newExistsError(format string, args ...any) error {
 	}
 }
 
-func newDeleteConflictError(what string) error {
+// newDeleteConflictError returns the error for an entity that is in use. remedy continues "must", such as
+// "detach all policies".
+func newDeleteConflictError(remedy string) error {
 	return &wire.Error{
 		Code:    iam.ErrCodeDeleteConflictException,
-		Message: "Cannot delete entity, must " + what + " first.",
+		Message: "Cannot delete entity, must " + remedy + " first.",
 		Status:  http.StatusConflict,
 	}
 }
@@ -85,14 +88,16 @@ func validateName(field, name string, longest int) error {
 	if strings.ContainsFunc(name, func(r rune) bool { return !strings.ContainsRune(letters, r) }) ||
 		name == "" {
 		return newValidationError(
-			"The specified value for %s is invalid. It must contain only alphanumeric characters and/or the following: +=,.@_-",
+			"The specified value for %s is invalid. "+
+				"It must contain only alphanumeric characters and/or the following: +=,.@_-",
 			field,
 		)
 	}
 
 	if len(name) > longest {
 		return newValidationError(
-			"1 validation error detected: Value '%s' at '%s' failed to satisfy constraint: Member must have length less than or equal to %d",
+			"1 validation error detected: Value '%s' at '%s' failed to satisfy constraint: "+
+				"Member must have length less than or equal to %d",
 			name,
 			field,
 			longest,
@@ -102,7 +107,7 @@ func validateName(field, name string, longest int) error {
 	return nil
 }
 
-// resolvePath returns the path of a new entity.
+// resolvePath returns the path of a new entity: "/" if p is nil.
 func resolvePath(p *string) (string, error) {
 	if p == nil {
 		return "/", nil
@@ -111,17 +116,18 @@ func resolvePath(p *string) (string, error) {
 	if !strings.HasPrefix(*p, "/") || !strings.HasSuffix(*p, "/") || len(*p) > 512 ||
 		strings.ContainsAny(*p, " \t\n") {
 		return "", newValidationError(
-			"The specified value for path is invalid. It must begin and end with / and contain only alphanumeric characters and/or / characters.",
+			"The specified value for path is invalid. " +
+				"It must begin and end with / and contain only alphanumeric characters and/or / characters.",
 		)
 	}
 
 	return *p, nil
 }
 
-// validateDocument checks a policy document of a kind, and its size without white space.
-func validateDocument(kind authz.PolicyKind, document string, longest int) error {
-	if n := documentSize(document); n > longest {
-		return newLimitError("Cannot exceed quota for PolicySize: %d", longest)
+// validateDocument checks a policy document and its size.
+func validateDocument(kind authz.PolicyKind, document string, maxBytes int) error {
+	if n := documentSize(document); n > maxBytes {
+		return newLimitError("Cannot exceed quota for PolicySize: %d", maxBytes)
 	}
 
 	if _, err := authz.Parse(kind, document); err != nil {
@@ -131,11 +137,12 @@ func validateDocument(kind authz.PolicyKind, document string, longest int) error
 	return nil
 }
 
+// documentSize returns the size of a document without white space, in bytes.
 func documentSize(document string) int {
 	return len(strings.Join(strings.Fields(document), ""))
 }
 
-// mergeTags checks tags and returns the old ones with them. Keys are unique without regard to case.
+// mergeTags returns a new map with the old and the added tags. Keys are unique regardless of case.
 func mergeTags(old map[string]string, added []*iam.Tag) (map[string]string, error) {
 	out := map[string]string{}
 	maps.Copy(out, old)
@@ -181,6 +188,7 @@ func mergeTags(old map[string]string, added []*iam.Tag) (map[string]string, erro
 	return out, nil
 }
 
+// removeTags returns a new map without the tags of the keys, regardless of case.
 func removeTags(tags map[string]string, keys []*string) map[string]string {
 	out := map[string]string{}
 	for k, v := range tags {
@@ -215,7 +223,7 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// encodeDocument is a document as IAM's answers carry it: percent-encoded by RFC 3986.
+// encodeDocument returns a document as IAM's responses contain it: percent-encoded as in RFC 3986.
 func encodeDocument(document string) *string {
 	return new(strings.ReplaceAll(url.QueryEscape(document), "+", "%20"))
 }
@@ -223,11 +231,11 @@ func encodeDocument(document string) *string {
 // keyPage is one page of sorted keys.
 type keyPage struct {
 	keys        []string
-	isTruncated *bool
-	marker      *string
+	isTruncated *bool   // more pages follow
+	marker      *string // of the next page; nil for the last page
 }
 
-// paginateKeys cuts the page out of sorted keys that follows a marker.
+// paginateKeys returns the page of sorted keys after marker, which is the marker of the page before.
 func paginateKeys(keys []string, marker *string, items *int64) (keyPage, error) {
 	from := 0
 	if marker != nil {
@@ -246,7 +254,8 @@ func paginateKeys(keys []string, marker *string, items *int64) (keyPage, error) 
 	if items != nil {
 		if *items > maxPageSize {
 			return keyPage{}, newValidationError(
-				"1 validation error detected: Value '%d' at 'maxItems' failed to satisfy constraint: Member must have value less than or equal to %d",
+				"1 validation error detected: Value '%d' at 'maxItems' failed to satisfy constraint: "+
+					"Member must have value less than or equal to %d",
 				*items,
 				maxPageSize,
 			)

@@ -94,46 +94,22 @@ func (s *Service) Wire() wire.Service {
 		Authorize: s.authorizeRequest,
 		Route:     parseRoute,
 		Ops: []wire.Op{
-			state.WriteOperation(
-				b,
-				"CreateHostedZone",
-				s.createHostedZone,
-			), state.WriteOperation(b, "DeleteHostedZone", s.deleteHostedZone),
-			state.ReadOperation(
-				b,
-				"GetHostedZone",
-				s.getHostedZone,
-			), state.ReadOperation(b, "GetHostedZoneCount", s.getHostedZoneCount),
-			state.ReadOperation(
-				b,
-				"ListHostedZones",
-				s.listHostedZones,
-			), state.ReadOperation(b, "ListHostedZonesByName", s.listHostedZonesByName),
-			state.ReadOperation(
-				b,
-				"ListHostedZonesByVPC",
-				s.listHostedZonesByVPC,
-			), state.WriteOperation(b, "UpdateHostedZoneComment", s.updateHostedZoneComment),
-			state.WriteOperation(
-				b,
-				"AssociateVPCWithHostedZone",
-				s.associateVPC,
-			), state.WriteOperation(b, "DisassociateVPCFromHostedZone", s.disassociateVPC),
-			state.WriteOperation(
-				b,
-				"ChangeResourceRecordSets",
-				s.changeResourceRecordSets,
-			), state.ReadOperation(b, "ListResourceRecordSets", s.listResourceRecordSets),
-			state.ReadOperation(
-				b,
-				"GetChange",
-				s.getChange,
-			), state.WriteOperation(b, "ChangeTagsForResource", s.changeTagsForResource),
-			state.ReadOperation(
-				b,
-				"ListTagsForResource",
-				s.listTagsForResource,
-			), state.ReadOperation(b, "ListTagsForResources", s.listTagsForResources),
+			state.WriteOperation(b, "CreateHostedZone", s.createHostedZone),
+			state.WriteOperation(b, "DeleteHostedZone", s.deleteHostedZone),
+			state.ReadOperation(b, "GetHostedZone", s.getHostedZone),
+			state.ReadOperation(b, "GetHostedZoneCount", s.getHostedZoneCount),
+			state.ReadOperation(b, "ListHostedZones", s.listHostedZones),
+			state.ReadOperation(b, "ListHostedZonesByName", s.listHostedZonesByName),
+			state.ReadOperation(b, "ListHostedZonesByVPC", s.listHostedZonesByVPC),
+			state.WriteOperation(b, "UpdateHostedZoneComment", s.updateHostedZoneComment),
+			state.WriteOperation(b, "AssociateVPCWithHostedZone", s.associateVPC),
+			state.WriteOperation(b, "DisassociateVPCFromHostedZone", s.disassociateVPC),
+			state.WriteOperation(b, "ChangeResourceRecordSets", s.changeResourceRecordSets),
+			state.ReadOperation(b, "ListResourceRecordSets", s.listResourceRecordSets),
+			state.ReadOperation(b, "GetChange", s.getChange),
+			state.WriteOperation(b, "ChangeTagsForResource", s.changeTagsForResource),
+			state.ReadOperation(b, "ListTagsForResource", s.listTagsForResource),
+			state.ReadOperation(b, "ListTagsForResources", s.listTagsForResources),
 		},
 	}
 }
