@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// addressHandlers serves elastic IP addresses.
+// addressHandlers serves Elastic IP addresses.
 type addressHandlers struct{ *Service }
 
 func (s addressHandlers) ops() []wire.Op {
@@ -26,8 +26,8 @@ func (s addressHandlers) ops() []wire.Op {
 	}
 }
 
-// allocatePublicIP gives a free public address: of the range that the configuration names, else of 198.19.0.0/16, a range kept for
-// tests (RFC 2544), so that none can be somebody's.
+// allocatePublicIP returns a free public address: from the /16 of Config.PublicIPBase, or else from
+// 198.19.0.0/16, a range reserved for tests (RFC 2544), so that it never is the address of a real host.
 func (s addressHandlers) allocatePublicIP() string {
 	used := map[string]bool{}
 	for _, a := range s.st.Addresses {
@@ -58,7 +58,7 @@ func (s addressHandlers) allocatePublicIP() string {
 
 func (s addressHandlers) allocateAddress(in *sdk.AllocateAddressInput) (*sdk.AllocateAddressOutput, error) {
 	if d := str(in.Domain); d != "" && d != "vpc" {
-		return nil, invalidParameter("domain", d, "EC2-Classic is gone")
+		return nil, invalidParameter("domain", d, "Only vpc is supported")
 	}
 
 	tags, err := parseTagSpecs(in.TagSpecifications, "elastic-ip")
@@ -124,7 +124,7 @@ func (s addressHandlers) releaseAddress(in *sdk.ReleaseAddressInput) (*sdk.Relea
 	return &sdk.ReleaseAddressOutput{}, nil
 }
 
-// setAddressAssociation ties an elastic IP to an interface.
+// setAddressAssociation associates an Elastic IP address with a network interface.
 func (s addressHandlers) setAddressAssociation(a *sdk.Address, n *sdk.NetworkInterface) {
 	a.AssociationId = new(s.newID("eipassoc"))
 	a.NetworkInterfaceId = n.NetworkInterfaceId
@@ -143,7 +143,7 @@ func (s addressHandlers) setAddressAssociation(a *sdk.Address, n *sdk.NetworkInt
 	}
 }
 
-// clearAddressAssociation is the reverse of bind.
+// clearAddressAssociation undoes setAddressAssociation.
 func (st *serviceState) clearAddressAssociation(a *sdk.Address) {
 	if n := st.Interfaces[str(a.NetworkInterfaceId)]; n != nil {
 		n.Association = nil
@@ -156,7 +156,7 @@ func (st *serviceState) clearAddressAssociation(a *sdk.Address) {
 	a.InstanceId = nil
 }
 
-// findInterfaceToAssociate finds the interface that a request wants an address on.
+// findInterfaceToAssociate returns the network interface that a request names, directly or by its instance.
 func (st *serviceState) findInterfaceToAssociate(
 	in *sdk.AssociateAddressInput,
 ) (*sdk.NetworkInterface, error) {
@@ -310,7 +310,8 @@ func (s addressHandlers) describeAddresses(
 	return &sdk.DescribeAddressesOutput{Addresses: got}, err
 }
 
-// describeAddressesAttribute answers what the Terraform provider asks: reverse names, which this region does not have.
+// describeAddressesAttribute lists addresses without reverse DNS names, which this region does not have. The
+// Terraform provider calls it.
 func (s addressHandlers) describeAddressesAttribute(
 	in *sdk.DescribeAddressesAttributeInput,
 ) (*sdk.DescribeAddressesAttributeOutput, error) {

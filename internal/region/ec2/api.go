@@ -8,7 +8,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 )
 
-// DescribeInstances is the operation of that name. It is meant for Auto Scaling and load balancing.
+// DescribeInstances is the operation DescribeInstances, for Auto Scaling and load balancing.
 func (s *Service) DescribeInstances(
 	_ context.Context,
 	in *sdk.DescribeInstancesInput,
@@ -16,13 +16,18 @@ func (s *Service) DescribeInstances(
 	return runRead(s, instanceHandlers{s}.describeInstances, in)
 }
 
-// InstanceInfo are what other services ask about an instance.
+// InstanceInfo is what other services need to know about an instance.
 type InstanceInfo struct {
-	ID, VPC, Subnet, Zone, State, Type string
-	Impaired                           bool // its machine died though it should run
+	ID       string
+	VPC      string // empty once terminated
+	Subnet   string // empty once terminated
+	Zone     string // such as us-east-1a
+	State    string // such as running
+	Type     string // instance type
+	Impaired bool   // the machine died although the instance should run
 }
 
-// InstanceInfo says where an instance is and how it is; false if there is no such instance.
+// InstanceInfo returns the location and the state of an instance, or false if it does not exist.
 func (s *Service) InstanceInfo(id string) (InstanceInfo, bool) {
 	var f InstanceInfo
 	err := s.withLock(func() error {
@@ -47,7 +52,7 @@ func (s *Service) InstanceInfo(id string) (InstanceInfo, bool) {
 	return f, err == nil
 }
 
-// StopInstance stops an instance, as StopInstances does. It is meant for Auto Scaling.
+// StopInstance stops an instance as StopInstances does, for Auto Scaling.
 func (s *Service) StopInstance(id string) error {
 	in := &sdk.StopInstancesInput{InstanceIds: []*string{&id}}
 	_, err := runWrite(s, instanceHandlers{s}.stopInstances, in)
@@ -55,7 +60,7 @@ func (s *Service) StopInstance(id string) error {
 	return err
 }
 
-// StartInstance starts an instance, as StartInstances does. It is meant for Auto Scaling.
+// StartInstance starts an instance as StartInstances does, for Auto Scaling.
 func (s *Service) StartInstance(id string) error {
 	in := &sdk.StartInstancesInput{InstanceIds: []*string{&id}}
 	_, err := runWrite(s, instanceHandlers{s}.startInstances, in)
@@ -63,7 +68,8 @@ func (s *Service) StartInstance(id string) error {
 	return err
 }
 
-// SetTargetLifecycleState lets an instance's metadata service tell the lifecycle state that Auto Scaling wants it in.
+// SetTargetLifecycleState sets the lifecycle state that an instance finds in its metadata at
+// autoscaling/target-lifecycle-state, such as InService. Auto Scaling calls it.
 func (s *Service) SetTargetLifecycleState(id, state string) error {
 	return s.withLock(func() error {
 		if x := s.st.Extra[id]; x != nil && x.Target != state {
@@ -75,7 +81,7 @@ func (s *Service) SetTargetLifecycleState(id, state string) error {
 	})
 }
 
-// TerminateInstances is the operation of that name. It is meant for Auto Scaling.
+// TerminateInstances is the operation TerminateInstances, for Auto Scaling.
 func (s *Service) TerminateInstances(
 	_ context.Context,
 	in *sdk.TerminateInstancesInput,
@@ -83,13 +89,14 @@ func (s *Service) TerminateInstances(
 	return runWrite(s, instanceHandlers{s}.terminateInstances, in)
 }
 
-// RunInstances launches instances, as the operation of that name does. It is meant for Auto Scaling.
+// RunInstances launches instances as the operation RunInstances does, for Auto Scaling.
 func (s *Service) RunInstances(_ context.Context, in *sdk.RunInstancesInput) (*sdk.Reservation, error) {
 	return runWrite(s, launchHandlers{s}.runInstances, in)
 }
 
-// RunInstancesWithTags launches instances for another service, such as Auto Scaling, with tags that users may not set
-// (aws:autoscaling:groupName) there from the first moment on. They win over those of the launch template.
+// RunInstancesWithTags launches instances for another service, such as Auto Scaling. The instances have the
+// given tags from the start, and these win over the tags of the launch template. Users may not set such tags,
+// for example aws:autoscaling:groupName.
 func (s *Service) RunInstancesWithTags(
 	in *sdk.RunInstancesInput,
 	tags map[string]string,
@@ -109,14 +116,16 @@ func (s *Service) RunInstancesWithTags(
 	}, in)
 }
 
-// LaunchTemplateInfo name one version of a launch template.
+// LaunchTemplateInfo describes one version of a launch template.
 type LaunchTemplateInfo struct {
-	ID, Name     string
-	Version      int64
-	InstanceType string
+	ID           string // of the template
+	Name         string // of the template
+	Version      int64  // number, also if it was found as $Latest or $Default
+	InstanceType string // empty if the template sets none
 }
 
-// LaunchTemplateInfo finds a version of a launch template by the template's id or name; version may be $Latest or $Default.
+// LaunchTemplateInfo returns a version of a launch template, found by the template's id or name. version is a
+// number, $Latest or $Default.
 func (s *Service) LaunchTemplateInfo(id, name, version string) (LaunchTemplateInfo, error) {
 	var f LaunchTemplateInfo
 	err := s.withLock(func() error {
@@ -143,7 +152,7 @@ func (s *Service) LaunchTemplateInfo(id, name, version string) (LaunchTemplateIn
 	return f, err
 }
 
-// HasVPC says whether there is a VPC of that id.
+// HasVPC reports whether a VPC of that id exists.
 func (s *Service) HasVPC(id string) bool {
 	s.store.Lock()
 	defer s.store.Unlock()

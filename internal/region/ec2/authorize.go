@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// createdKinds says which kind of resource an operation makes, so that IAM is asked about it too.
+// createdKinds returns the resource types that an operation creates. IAM is asked about them as well.
 func createdKinds() map[string][]string {
 	return map[string][]string{
 		"CreateVpc":                  {"vpc"},
@@ -34,7 +34,8 @@ func createdKinds() map[string][]string {
 	}
 }
 
-// authorizeRequest asks IAM about every resource that a request touches. Reads are asked about "*", as at AWS.
+// authorizeRequest asks IAM about every resource that a request names. Describe operations are checked
+// against the resource "*", as in AWS.
 func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error {
 	if wire.CallerFrom(ctx).IsUnrestricted() {
 		return nil
@@ -53,7 +54,7 @@ func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error
 	return wire.Authorize(ctx, s.requestChecks(op, tree)...)
 }
 
-// requestChecks are what IAM is asked for a request that changes something.
+// requestChecks returns what IAM is asked for a request that changes something.
 func (s *Service) requestChecks(op string, tree map[string]any) []wire.Check {
 	s.store.Lock()
 	defer s.store.Unlock()
@@ -132,7 +133,8 @@ func (st *serviceState) requestResources(op string, tree map[string]any) []strin
 	return slices.Concat(named, st.associationResources(tree), st.peeringAccepterVPC(op, tree))
 }
 
-// peeringAccepterVPC is the VPC whose owner accepts a peering: IAM is asked about it too.
+// peeringAccepterVPC returns the accepter's VPC if the request accepts a peering connection: IAM is asked
+// about it as well.
 func (st *serviceState) peeringAccepterVPC(op string, tree map[string]any) []string {
 	id, _ := tree["VpcPeeringConnectionId"].(string)
 	if p := st.Peerings[id]; p != nil && op == "AcceptVpcPeeringConnection" {
@@ -142,7 +144,8 @@ func (st *serviceState) peeringAccepterVPC(op string, tree map[string]any) []str
 	return nil
 }
 
-// associationResources are the route table and the subnet of an association that a request names: it has no ARN of its own.
+// associationResources returns the route table and the subnet of the association that a request names. An
+// association has no ARN of its own.
 func (st *serviceState) associationResources(tree map[string]any) []string {
 	name, _ := tree["AssociationId"].(string)
 	if !strings.HasPrefix(name, "rtbassoc-") {
@@ -160,7 +163,7 @@ func (st *serviceState) associationResources(tree map[string]any) []string {
 	return nil
 }
 
-// isResourceID says whether a text is the id of a kind of resource that IAM knows.
+// isResourceID reports whether text is the id of a resource type that IAM knows.
 func isResourceID(text string) bool {
 	return resourceKind(text) != "" && regexp.MustCompile(`^[a-z]+-[0-9a-f]{8,17}$`).MatchString(text)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
-// enqueueJob queues a job for Run. Jobs of one key run one at a time. The caller holds mu.
+// enqueueJob queues a job for Run. Jobs of the same key run one at a time. The caller holds the lock.
 func (s *Service) enqueueJob(key string, f func(context.Context)) {
 	s.jobs = append(s.jobs, func(ctx context.Context) {
 		m := s.jobLocks.mutexFor(key)
@@ -28,8 +28,8 @@ func (s *Service) enqueueJob(key string, f func(context.Context)) {
 	s.wakeRunLoop()
 }
 
-// completeJob carries out the transition that a job brought about. A job that was cut short by the end of the process
-// changes nothing: it is resumed by the next one.
+// completeJob applies the transition that ends a job; cause is the job's error or nil. A job that the end of
+// the process interrupted changes nothing: the next process resumes it.
 func (s *Service) completeJob(ctx context.Context, kind, id string, cause error) {
 	if ctx.Err() != nil {
 		return
@@ -39,8 +39,8 @@ func (s *Service) completeJob(ctx context.Context, kind, id string, cause error)
 	if cause != nil {
 		t.Arg = cause.Error()
 		s.cfg.Log.Error(
-			"an instance or volume could not be made what it should be",
-			slog.String("wanted", kind),
+			"job failed",
+			slog.String("transition", kind),
 			slog.String("id", id),
 			slog.Any("error", cause),
 		)
@@ -52,20 +52,20 @@ func (s *Service) completeJob(ctx context.Context, kind, id string, cause error)
 		return nil
 	})
 	if err != nil {
-		s.cfg.Log.Error("the state could not be saved", slog.Any("error", err))
+		s.cfg.Log.Error("failed to save the state of ec2", slog.Any("error", err))
 	}
 }
 
-// requestNotification remembers to tell the watchers. The caller holds mu.
+// requestNotification makes the end of the call notify the watchers. The caller holds the lock.
 func (s *Service) requestNotification() { s.notifyPending = true }
 
-// notifyWatchers calls the watchers if there is news.
+// notifyWatchers calls the watchers if a notification was requested. The caller must not hold the lock.
 func (s *Service) notifyWatchers() {
 	s.store.Lock()
-	news := s.notifyPending
+	pending := s.notifyPending
 	s.notifyPending = false
 	s.store.Unlock()
-	if !news {
+	if !pending {
 		return
 	}
 
@@ -74,7 +74,7 @@ func (s *Service) notifyWatchers() {
 	}
 }
 
-// resumeJobs queues again what a stopped process left half done.
+// resumeJobs queues the jobs that were unfinished when the previous process stopped.
 func (s *Service) resumeJobs() {
 	if s.cfg.Machines == nil {
 		return
@@ -96,7 +96,8 @@ func (s *Service) resumeJobs() {
 	}
 }
 
-// Run carries transitions out, does the work on machines and keeps the network in step, until ctx ends.
+// Run applies transitions, runs the jobs on machines and volumes, checks the health of machines and keeps the
+// network up to date, until ctx ends. It returns after the running jobs have ended.
 func (s *Service) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -121,7 +122,7 @@ func (s *Service) Run(ctx context.Context) {
 			return nil
 		})
 		if err != nil {
-			s.cfg.Log.ErrorContext(ctx, "the state could not be saved", slog.Any("error", err))
+			s.cfg.Log.ErrorContext(ctx, "failed to save the state of ec2", slog.Any("error", err))
 		}
 
 		for _, job := range jobs {
@@ -132,7 +133,7 @@ func (s *Service) Run(ctx context.Context) {
 	}
 }
 
-// waitForSignal waits for a signal, for d, or for the end.
+// waitForSignal waits for a signal, at most for d or until ctx ends.
 func waitForSignal(ctx context.Context, signal <-chan struct{}, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -143,12 +144,12 @@ func waitForSignal(ctx context.Context, signal <-chan struct{}, d time.Duration)
 	}
 }
 
-// runNetworkSync brings the network into step after every change; a failure is tried again after a second.
+// runNetworkSync applies the desired network after every change. It retries a failure after a second.
 func (s *Service) runNetworkSync(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait := time.Hour
 		if err := s.ensureNetworkSynced(ctx); err != nil && ctx.Err() == nil {
-			s.cfg.Log.ErrorContext(ctx, "the network could not be brought into step", slog.Any("error", err))
+			s.cfg.Log.ErrorContext(ctx, "failed to apply the network; retrying in a second", slog.Any("error", err))
 			wait = time.Second
 		}
 
@@ -156,48 +157,48 @@ func (s *Service) runNetworkSync(ctx context.Context) {
 	}
 }
 
-// ensureNetworkSynced returns once the network shows at least what was wanted when it was called.
+// ensureNetworkSynced returns when the network is at least as new as the state at the time of the call.
 func (s *Service) ensureNetworkSynced(ctx context.Context) error {
 	if s.cfg.Network == nil {
 		return nil
 	}
 
 	s.store.Lock()
-	want := s.networkRevision
+	revision := s.networkRevision
 	s.store.Unlock()
 	s.syncMu.Lock()
 	defer s.syncMu.Unlock()
-	if s.syncedRevision >= want {
+	if s.syncedRevision >= revision {
 		return nil
 	}
 
-	p, gen := s.buildDesiredNetwork()
-	text, err := json.Marshal(p)
+	network, built := s.buildDesiredNetwork()
+	text, err := json.Marshal(network)
 	if err != nil {
-		return fmt.Errorf("compare the network's picture: %w", err)
+		return fmt.Errorf("encode the desired network: %w", err)
 	}
 
 	if string(text) != s.syncedNetwork {
-		if err := s.cfg.Network.Sync(ctx, p); err != nil {
-			return fmt.Errorf("bring the network into step: %w", err)
+		if err := s.cfg.Network.Sync(ctx, network); err != nil {
+			return fmt.Errorf("apply the desired network: %w", err)
 		}
 
 		s.syncedNetwork = string(text)
 	}
 
-	s.syncedRevision = gen
+	s.syncedRevision = built
 
 	return nil
 }
 
-// buildDesiredNetwork is the network that should exist, and the change it reflects.
+// buildDesiredNetwork returns the network that should exist, and the revision that it reflects.
 func (s *Service) buildDesiredNetwork() (netspec.Network, uint64) {
 	s.store.Lock()
-	gen := s.networkRevision
+	revision := s.networkRevision
 	s.store.Unlock()
 	var balancers []netbuilder.LoadBalancer
 	if s.cfg.LoadBalancers != nil {
-		balancers = s.cfg.LoadBalancers() // without mu: load balancing calls EC2 under its own lock
+		balancers = s.cfg.LoadBalancers() // without the lock: load balancing calls EC2 under its own
 	}
 
 	var zones []netbuilder.HostedZone
@@ -210,10 +211,11 @@ func (s *Service) buildDesiredNetwork() (netspec.Network, uint64) {
 	in := s.st.networkInput(balancers)
 	in.HostedZones = zones
 
-	return netbuilder.Build(in), gen
+	return netbuilder.Build(in), revision
 }
 
-// networkInput is EC2's state as the picture's builder reads it. The caller holds mu for as long as it is used.
+// networkInput returns the state in the form that netbuilder reads. It shares the maps of the state: the
+// caller holds the lock as long as it uses the result.
 func (st *serviceState) networkInput(balancers []netbuilder.LoadBalancer) netbuilder.Input {
 	return netbuilder.Input{
 		VPCs:               st.VPCs,
@@ -229,16 +231,17 @@ func (st *serviceState) networkInput(balancers []netbuilder.LoadBalancer) netbui
 	}
 }
 
-// DesiredNetwork is the network that should exist.
+// DesiredNetwork returns the network that should exist.
 func (s *Service) DesiredNetwork() netspec.Network {
-	p, _ := s.buildDesiredNetwork()
-	return p
+	network, _ := s.buildDesiredNetwork()
+	return network
 }
 
-// failuresUntilImpaired is how many looks in a row must find a machine dead: one may fall into its boot.
+// failuresUntilImpaired is the number of failed health checks in a row after which an instance is impaired. A
+// single failure may be due to a machine that is still booting.
 const failuresUntilImpaired = 2
 
-// runHealthChecks looks every half second whether machines that should run are alive.
+// runHealthChecks checks every half second whether the machines of running instances are alive.
 func (s *Service) runHealthChecks(ctx context.Context) {
 	for ctx.Err() == nil {
 		for _, id := range s.runningInstanceIDs() {
@@ -270,11 +273,8 @@ func (s *Service) runningInstanceIDs() []string {
 	return out
 }
 
-// recordHealthCheck notes what a look at a machine found.
-func (s *Service) recordHealthCheck(
-	id string,
-	alive bool,
-) {
+// recordHealthCheck records the result of a health check of one machine.
+func (s *Service) recordHealthCheck(id string, alive bool) {
 	err := s.withLock(func() error {
 		i := s.st.Instances[id]
 		x := s.st.Extra[id]
@@ -297,6 +297,6 @@ func (s *Service) recordHealthCheck(
 		return nil
 	})
 	if err != nil {
-		s.cfg.Log.Error("the state could not be saved", slog.Any("error", err))
+		s.cfg.Log.Error("failed to save the state of ec2", slog.Any("error", err))
 	}
 }

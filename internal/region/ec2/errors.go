@@ -6,10 +6,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
+// missingParameter returns EC2's error for a required parameter that a request lacks.
 func missingParameter(name string) error {
 	return wire.Errorf("MissingParameter", "The request must contain the parameter %s", name)
 }
 
+// invalidParameter returns EC2's error for a parameter whose value is not valid.
 func invalidParameter(name, value, why string) error {
 	return wire.Errorf(
 		"InvalidParameterValue",
@@ -28,7 +30,7 @@ func incorrectState(format string, args ...any) error {
 	return wire.Errorf("IncorrectState", format, args...)
 }
 
-// notFound is the error for an id of any kind that is not there.
+// notFound returns EC2's error for an id that does not exist; the code depends on the prefix of the id.
 func notFound(id string) error {
 	codes := map[string]string{
 		"vpc":      "InvalidVpcID.NotFound",

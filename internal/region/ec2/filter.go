@@ -12,21 +12,27 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// describeQuery is what Describe calls have in common.
+// describeQuery holds the parameters that Describe operations have in common.
 type describeQuery struct {
-	ids        []*string
+	ids        []*string // empty for all
 	filters    []*sdk.Filter
-	maxResults *int64
-	nextToken  *string
+	maxResults *int64  // page size; nil for the default
+	nextToken  *string // nil for the first page
 }
 
-// resourceLister knows a kind of resource: what to say when an id is missing, and a resource's values by filter name.
+// resourceLister describes a resource type for listResources: the error for an id that does not exist, and
+// the values of a resource that a filter looks at.
 type resourceLister[T any] struct {
-	notFoundCode, noun string // as in InvalidVpcID.NotFound: The vpc ID 'vpc-…' does not exist
-	filterValues       func(v *T, name string) (values []string, known bool)
+	notFoundCode string // such as InvalidVpcID.NotFound
+	noun         string // for the message: The NOUN 'vpc-…' does not exist
+
+	// filterValues returns the values of v for a filter, and whether the filter exists at all. v may be empty: then only
+	// known matters.
+	filterValues func(v *T, name string) (values []string, known bool)
 }
 
-// listResources answers a Describe call: the resources asked for, in the order of their ids, filtered and paged.
+// listResources returns the resources that a Describe operation asks for, in the order of their ids, filtered
+// and paged, and the token of the next page.
 func listResources[T any](
 	s *Service,
 	all map[string]*T,
@@ -64,7 +70,7 @@ func listResources[T any](
 	return out, next, nil
 }
 
-// paginateIDs cuts a sorted list of ids.
+// paginateIDs returns one page of sorted ids and the token of the next page. A page has at most 1000 entries.
 func paginateIDs(ids []string, q describeQuery) ([]string, *string, error) {
 	limit := int64(1000)
 	if q.maxResults != nil {
@@ -102,7 +108,8 @@ func checkFilters[T any](filters []*sdk.Filter, field func(*T, string) ([]string
 	return nil
 }
 
-// matchesFilters says whether a resource passes all filters; a filter passes if any of its values does.
+// matchesFilters reports whether a resource matches all filters. It matches a filter if one of its values
+// matches one of the filter's patterns.
 func matchesFilters[T any](
 	tags map[string]string,
 	v *T,
@@ -123,7 +130,7 @@ func matchesFilters[T any](
 	return true
 }
 
-// tagFilterValues is what a tag filter looks at; nil for a filter that is not on tags.
+// tagFilterValues returns the values that a tag filter looks at, or nil if the filter is not about tags.
 func tagFilterValues(tags map[string]string, name string) []string {
 	key, isTag := strings.CutPrefix(name, "tag:")
 	have := []string{}
@@ -153,8 +160,8 @@ func anyMatch(have, patterns []string) bool {
 	})
 }
 
-// matchGlob matches AWS's filter patterns: * for anything, ? for one character, \ before either to mean itself. It goes back
-// to the last * only, which is enough, so that no pattern takes long.
+// matchGlob matches the pattern of an AWS filter: * is any text, ? any one character, and \ before either the
+// character itself. It backtracks to the last * only, which is enough, so that no pattern takes long.
 func matchGlob(pattern, s string) bool {
 	p := 0
 	i := 0
@@ -185,7 +192,8 @@ func matchGlob(pattern, s string) bool {
 	return strings.Trim(pattern[p:], "*") == ""
 }
 
-// readGlobElement reads a pattern's first element: its length, whether it is a *, and whether it fits the byte.
+// readGlobElement reads the first element of a pattern. It returns the element's length, and whether it is a
+// * or else matches c.
 func readGlobElement(pattern string, c byte) (n int, isStar, fits bool) {
 	switch {
 	case pattern == "":

@@ -23,7 +23,8 @@ func requestHash(in any) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// idempotentResult looks a client token up: the ids of the first answer, or nil where this is the first time.
+// idempotentResult returns the ids that the first request with this client token created, or nil if the token
+// is new. It refuses a token that was used with other parameters.
 func (s *Service) idempotentResult(op string, tok *string, in any) ([]string, error) {
 	if str(tok) == "" {
 		return nil, nil
@@ -45,7 +46,8 @@ func (s *Service) idempotentResult(op string, tok *string, in any) ([]string, er
 	return known.IDs, nil
 }
 
-// saveIdempotentResult keeps the answer for a client token. Tokens are forgotten after a day, as at AWS.
+// saveIdempotentResult stores the ids that a request with a client token created. Tokens expire after a day,
+// as in AWS.
 func (s *Service) saveIdempotentResult(op string, tok *string, in any, ids ...string) {
 	if str(tok) == "" {
 		return
@@ -60,9 +62,9 @@ func (s *Service) saveIdempotentResult(op string, tok *string, in any, ids ...st
 	s.st.Tokens[op+"/"+str(tok)] = idempotencyToken{Sum: requestHash(in), IDs: ids, At: now}
 }
 
-// idempotencyToken is a remembered client token: what was asked and what came of it.
+// idempotencyToken is a client token that was used.
 type idempotencyToken struct {
-	Sum string
-	IDs []string
-	At  time.Time
+	Sum string    // SHA-256 of the request's parameters
+	IDs []string  // what the request created
+	At  time.Time // when; the token expires a day later
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
-// newID makes an id such as vpc-0123456789abcdef0: a prefix and 17 hexadecimal digits.
+// newID returns a new id such as vpc-0123456789abcdef0: a prefix and 17 hexadecimal digits.
 func (s *Service) newID(prefix string) string {
 	id := prefix + "-0" + s.randomHex(16)
 	s.trackNewID(prefix, id)
@@ -21,7 +21,7 @@ func (s *Service) newID(prefix string) string {
 
 func (s *Service) randomHex(n int) string { return sdkshape.RandomHex(s.cfg.Rand, n) }
 
-// resourceKinds maps an id's prefix to the name that ARNs and tags use.
+// resourceKinds maps the prefix of an id to the resource type that ARNs and tags use.
 func resourceKinds() map[string]string {
 	return map[string]string{
 		"vpc":      "vpc",
@@ -50,14 +50,15 @@ func idPrefix(id string) string {
 	return p
 }
 
-// resourceKind is the kind that ARNs use for an id; DescribeTags and TagSpecifications agree but for images.
+// resourceKind returns the resource type of an id as ARNs use it. DescribeTags and TagSpecifications use the
+// same names, except for images.
 func resourceKind(id string) string { return resourceKinds()[idPrefix(id)] }
 
-// sortedKeys gives a map's keys in order.
+// sortedKeys returns the keys of a map in order.
 func sortedKeys[V any](m map[string]V) []string { return sdkshape.SortedKeys(m) }
 
-// str reads an optional string.
+// str returns the value of an optional string, or "".
 func str(p *string) string { return sdkshape.String(p) }
 
-// strs reads a list of strings.
+// strs returns the values of a list of optional strings.
 func strs(p []*string) []string { return sdkshape.Strings(p) }

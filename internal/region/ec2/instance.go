@@ -45,7 +45,7 @@ func (st *serviceState) findInstance(id *string) (*sdk.Instance, error) {
 	return nil, wire.Errorf("InvalidInstanceID.NotFound", "The instance ID '%s' does not exist", *id)
 }
 
-// findInstances finds all or none.
+// findInstances returns all instances of the ids, or the error of the first one that does not exist.
 func (st *serviceState) findInstances(ids []*string) ([]*sdk.Instance, error) {
 	if len(ids) == 0 {
 		return nil, missingParameter("InstanceId")
@@ -64,7 +64,8 @@ func (st *serviceState) findInstances(ids []*string) ([]*sdk.Instance, error) {
 	return out, nil
 }
 
-// instanceFilterValues gives the values that a filter looks at; it fills in computed fields first.
+// instanceFilterValues returns the values of an instance that a filter looks at. It computes the derived
+// fields first.
 func (s instanceHandlers) instanceFilterValues(i *sdk.Instance, name string) ([]string, bool) {
 	if i.InstanceId != nil && i.NetworkInterfaces == nil {
 		s.st.refreshInstance(i)
@@ -189,7 +190,7 @@ func (s instanceHandlers) describeInstances(
 	}
 
 	for _, i := range s.st.Instances {
-		i.NetworkInterfaces = nil // filters see them anew
+		i.NetworkInterfaces = nil // makes instanceFilterValues compute it again
 	}
 
 	got, next, err := listResources(
@@ -241,7 +242,7 @@ func newInstanceState(name string) *sdk.InstanceState {
 	return &sdk.InstanceState{Name: new(name), Code: new(codes[name])}
 }
 
-// isLive says whether an instance counts against quotas and holds resources.
+// isLive reports whether an instance counts against quotas and owns resources.
 func isLive(i *sdk.Instance) bool {
 	return !slices.Contains(
 		[]string{sdk.InstanceStateNameTerminated, sdk.InstanceStateNameShuttingDown},

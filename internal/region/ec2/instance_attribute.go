@@ -91,7 +91,7 @@ func (s instanceHandlers) modifyInstanceAttribute(
 	return &sdk.ModifyInstanceAttributeOutput{}, nil
 }
 
-// modifyStoppedInstance changes what only a stopped instance lets change.
+// modifyStoppedInstance changes the attributes that only a stopped instance allows to change.
 func (s instanceHandlers) modifyStoppedInstance(
 	i *sdk.Instance,
 	x *instanceExtra,

@@ -11,9 +11,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// LaunchPermissionChecks are what IAM is asked about the caller that tells Auto Scaling to launch from a template: AWS launches
-// as the service, but only if the caller could have run the instances and passed the role itself. A template that does
-// not exist has no checks: the call fails anyway.
+// LaunchPermissionChecks returns what IAM is asked about a caller that makes Auto Scaling launch from a
+// template. AWS launches as the service, but only if the caller could have run the instances and passed the
+// role itself. A template that does not exist has no checks: the call fails anyway.
 func (s *Service) LaunchPermissionChecks(id, name, version string, subnets []string) []wire.Check {
 	s.store.Lock()
 	defer s.store.Unlock()
@@ -69,7 +69,7 @@ func (s *Service) LaunchPermissionChecks(id, name, version string, subnets []str
 	return append(out, s.cfg.passRoleChecks(data.IamInstanceProfile)...)
 }
 
-// templateTagContext are the condition keys of the tags that a template gives to a kind of resource.
+// templateTagContext returns the condition keys of the tags that a template puts on resources of a type.
 func templateTagContext(specs []*sdk.LaunchTemplateTagSpecification, kind string) map[string][]string {
 	out := map[string][]string{}
 	for _, spec := range specs {
@@ -86,7 +86,7 @@ func templateTagContext(specs []*sdk.LaunchTemplateTagSpecification, kind string
 	return out
 }
 
-// passRoleChecks is the question whether the caller may pass the role of a template's profile to EC2.
+// passRoleChecks asks whether the caller may pass the role of a template's instance profile to EC2.
 func (cfg *Config) passRoleChecks(spec *sdk.LaunchTemplateIamInstanceProfileSpecification) []wire.Check {
 	if spec == nil || cfg.Profiles == nil {
 		return nil

@@ -9,7 +9,8 @@ import (
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 )
 
-// launchInstance records one new instance with its interface and volumes.
+// launchInstance adds one new instance with its network interface and volumes to the state, and returns its
+// id.
 func (s launchHandlers) launchInstance(l *launchRequest, reservation string, index int64) (string, error) {
 	id := s.newID("i")
 	face, err := networkInterfaceHandlers{s.Service}.newNetworkInterface(interfaceSpec{
@@ -131,7 +132,7 @@ func newHostnameOptions() *sdk.PrivateDnsNameOptionsResponse {
 	}
 }
 
-// addLaunchVolumes makes the root volume's record, and the volumes that the request maps beside it.
+// addLaunchVolumes adds the root volume and the other volumes of the request's block device mappings.
 func (s launchHandlers) addLaunchVolumes(l *launchRequest, i *sdk.Instance) error {
 	maps := slices.Clone(l.in.BlockDeviceMappings)
 	if !slices.ContainsFunc(
@@ -168,7 +169,7 @@ func (s launchHandlers) addLaunchVolumes(l *launchRequest, i *sdk.Instance) erro
 	return nil
 }
 
-// discardInstance removes all trace of an instance that never began.
+// discardInstance removes an instance that was not started, with its volumes and its network interface.
 func (st *serviceState) discardInstance(id string) {
 	i := st.Instances[id]
 	for _, m := range i.BlockDeviceMappings {
@@ -182,7 +183,7 @@ func (st *serviceState) discardInstance(id string) {
 	delete(st.Extra, id)
 }
 
-// refreshInstance fills in what is computed: interface, addresses, tags.
+// refreshInstance computes the derived fields of an instance: network interface, addresses and tags.
 func (st *serviceState) refreshInstance(i *sdk.Instance) {
 	id := str(i.InstanceId)
 	i.Tags = st.tagList(id)
@@ -241,7 +242,7 @@ func (st *serviceState) refreshInstance(i *sdk.Instance) {
 	})
 }
 
-// privateHostname is the first label of an instance's private name.
+// privateHostname returns the first label of an instance's private DNS name.
 func privateHostname(i *sdk.Instance) string {
 	name, _, _ := strings.Cut(str(i.PrivateDnsName), ".")
 	return name

@@ -14,13 +14,14 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// changeInstanceState is the shape that says what became of an instance's state.
+// changeInstanceState sets the state of an instance and returns the change in the form of answers.
 func changeInstanceState(i *sdk.Instance, to string) *sdk.InstanceStateChange {
 	was := i.State
 	i.State = newInstanceState(to)
 	return &sdk.InstanceStateChange{InstanceId: i.InstanceId, PreviousState: was, CurrentState: i.State}
 }
 
+// unchangedInstanceState returns the current state of an instance as a change that changes nothing.
 func unchangedInstanceState(i *sdk.Instance) *sdk.InstanceStateChange {
 	return &sdk.InstanceStateChange{InstanceId: i.InstanceId, PreviousState: i.State, CurrentState: i.State}
 }
@@ -175,7 +176,7 @@ func (s instanceHandlers) rebootInstances(in *sdk.RebootInstancesInput) (*sdk.Re
 			if err := s.cfg.Machines.Reboot(ctx, id); err != nil {
 				s.cfg.Log.ErrorContext(
 					ctx,
-					"an instance could not be rebooted",
+					"failed to reboot an instance",
 					slog.String("instance", id),
 					slog.Any("error", err),
 				)
@@ -186,6 +187,7 @@ func (s instanceHandlers) rebootInstances(in *sdk.RebootInstancesInput) (*sdk.Re
 	return &sdk.RebootInstancesOutput{}, nil
 }
 
+// beginLaunch starts the boot of an instance that is pending.
 func (s instanceHandlers) beginLaunch(id string) {
 	if s.cfg.Machines == nil {
 		s.scheduleTransition(transitionInstanceRunning, id)
@@ -198,6 +200,7 @@ func (s instanceHandlers) beginLaunch(id string) {
 	)
 }
 
+// beginTerminate starts the removal of the machine of an instance that is shutting down.
 func (s instanceHandlers) beginTerminate(id string) {
 	if s.cfg.Machines == nil {
 		s.scheduleTransition(transitionInstanceTerminated, id)
@@ -209,8 +212,8 @@ func (s instanceHandlers) beginTerminate(id string) {
 	})
 }
 
-// beginStop ends the machine. Its root file system does not outlive it: a started instance boots afresh, with its
-// volumes, addresses and identity.
+// beginStop starts the removal of the machine of an instance that is stopping. The machine's root file system
+// is lost: a started instance boots a fresh one, with its volumes, addresses and identity.
 func (s instanceHandlers) beginStop(id string) {
 	if s.cfg.Machines == nil {
 		s.scheduleTransition(transitionInstanceStopped, id)
@@ -222,7 +225,7 @@ func (s instanceHandlers) beginStop(id string) {
 	})
 }
 
-// bootInstance makes an instance real: its network first, then its volumes, then the machine.
+// bootInstance creates the machine of an instance: its network first, then the machine, then its volumes.
 func (s instanceHandlers) bootInstance(ctx context.Context, id string) error {
 	if err := s.ensureNetworkSynced(ctx); err != nil {
 		return err
@@ -230,7 +233,7 @@ func (s instanceHandlers) bootInstance(ctx context.Context, id string) error {
 
 	m, disks, ok := s.machineSpec(id)
 	if !ok {
-		return nil // it was terminated while it waited
+		return nil // terminated while the job waited
 	}
 
 	if err := s.cfg.Machines.Launch(ctx, m); err != nil {
@@ -250,10 +253,10 @@ func (s instanceHandlers) bootInstance(ctx context.Context, id string) error {
 	return nil
 }
 
-// terminatedRetention is how long a terminated instance stays visible, as at AWS.
+// terminatedRetention is how long a terminated instance stays visible, as in AWS.
 const terminatedRetention = time.Hour
 
-// applyInstanceTransition moves an instance on; a failure is in Arg.
+// applyInstanceTransition applies a transition of an instance. Arg is the error if the job failed.
 func (s instanceHandlers) applyInstanceTransition(t transition) {
 	i := s.st.Instances[t.ID]
 	if i == nil {
@@ -309,7 +312,7 @@ func (s instanceHandlers) completeLaunch(i *sdk.Instance, failure string) {
 	}
 }
 
-// completeTermination frees what a terminated instance held.
+// completeTermination releases the resources of a terminated instance.
 func (s instanceHandlers) completeTermination(i *sdk.Instance) {
 	if str(i.State.Name) == sdk.InstanceStateNameTerminated {
 		return
@@ -352,7 +355,8 @@ func (s instanceHandlers) completeTermination(i *sdk.Instance) {
 	)
 }
 
-// getConsoleOutput gives the serial console's output in base64. It asks the machine without holding EC2's lock.
+// getConsoleOutput returns the output of the serial console in base64, the newest 64 KiB. It asks the machine
+// without holding the lock.
 func (s instanceHandlers) getConsoleOutput(
 	_ context.Context,
 	in *sdk.GetConsoleOutputInput,
@@ -377,12 +381,12 @@ func (s instanceHandlers) getConsoleOutput(
 	text, err := s.cfg.Machines.Console(str(in.InstanceId))
 	if err != nil {
 		s.cfg.Log.Warn(
-			"a console could not be read",
+			"failed to read a console",
 			slog.String("instance", str(in.InstanceId)),
 			slog.Any("error", err),
 		)
 
-		return out, nil // as AWS answers where there is no console yet
+		return out, nil // as AWS does before there is any output
 	}
 
 	// AWS keeps the newest 64 KiB.

@@ -14,13 +14,14 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
-// bootVolume is a volume that an instance boots with, beside its root.
+// bootVolume is a volume that an instance boots with, other than its root volume.
 type bootVolume struct {
 	volume netspec.Volume
 	device string
 }
 
-// machineSpec says what it takes to boot an instance; false if it is not to boot any more.
+// machineSpec returns the machine of an instance and its volumes, or false if the instance is no longer
+// pending.
 func (s instanceHandlers) machineSpec(id string) (netspec.Machine, []bootVolume, bool) {
 	s.store.Lock()
 	defer s.store.Unlock()
@@ -52,17 +53,19 @@ func (s instanceHandlers) machineSpec(id string) (netspec.Machine, []bootVolume,
 	for _, b := range i.BlockDeviceMappings {
 		if vol := s.st.Volumes[str(b.Ebs.VolumeId)]; vol != nil &&
 			str(b.DeviceName) != str(i.RootDeviceName) {
-			disks = append(disks, bootVolume{fabricVolume(vol), str(b.DeviceName)})
+			disks = append(disks, bootVolume{toVolumeSpec(vol), str(b.DeviceName)})
 		}
 	}
 
 	return m, disks, true
 }
 
-// terminateAttempts is how often an instance's end is tried before its records are closed regardless.
+// terminateAttempts is how often the removal of a machine is tried. After that the instance is terminated
+// regardless.
 const terminateAttempts = 3
 
-// terminateMachine ends a machine and frees its volumes. What fails is tried again: nothing else would remove the machine.
+// terminateMachine removes a machine and detaches its volumes. It retries, because nothing else would remove
+// the machine.
 func (s instanceHandlers) terminateMachine(ctx context.Context, id string) error {
 	err := s.tryTerminateMachine(ctx, id)
 	for n := 1; err != nil && n < terminateAttempts && ctx.Err() == nil; n++ {

@@ -10,7 +10,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// checkMarketOptions refuses what EC2 refuses of a launch of spot instances.
+// checkMarketOptions refuses the market options that EC2 refuses for spot instances.
 func checkMarketOptions(l *launchRequest) error {
 	m := l.in.InstanceMarketOptions
 	if m == nil {
@@ -18,7 +18,7 @@ func checkMarketOptions(l *launchRequest) error {
 	}
 
 	if str(m.MarketType) != sdk.MarketTypeSpot {
-		return invalidParameter("MarketType", str(m.MarketType), "Only spot is known here")
+		return invalidParameter("MarketType", str(m.MarketType), "Only spot is supported")
 	}
 
 	o := m.SpotOptions

@@ -15,13 +15,15 @@ import (
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 )
 
-// Credentials are an instance role's, good until Expiration.
+// Credentials are temporary credentials of an instance's role.
 type Credentials struct {
-	AccessKeyID, SecretAccessKey, Token string
-	Expiration                          time.Time
+	AccessKeyID     string
+	SecretAccessKey string
+	Token           string    // session token
+	Expiration      time.Time // end of their validity
 }
 
-// Metadata is what instances may ask about themselves: the source of the metadata service.
+// Metadata is the data source of the instance metadata service. Its methods may be called concurrently.
 type Metadata struct {
 	service          *Service
 	issueCredentials func(instanceID, role string) (Credentials, error)
@@ -35,13 +37,13 @@ type cachedCredentials struct {
 	issuedAt time.Time
 }
 
-// Metadata gives the metadata service's source. issue makes credentials for an instance's role; they are used again
-// until an hour before they expire.
+// Metadata returns the data source of the instance metadata service. issue returns new credentials for an
+// instance's role; they are reused until an hour before they expire.
 func (s *Service) Metadata(issue func(instanceID, role string) (Credentials, error)) *Metadata {
 	return &Metadata{service: s, issueCredentials: issue, cached: map[string]cachedCredentials{}}
 }
 
-// FindInstance finds who has a private address in a VPC.
+// FindInstance returns the id of the live instance with a private address in a VPC.
 func (m *Metadata) FindInstance(vpc string, addr netip.Addr) (string, bool) {
 	m.service.store.Lock()
 	defer m.service.store.Unlock()
@@ -56,7 +58,8 @@ func (m *Metadata) FindInstance(vpc string, addr netip.Addr) (string, bool) {
 	return "", false
 }
 
-// TokenOptions says whether an instance's requests need a session token, and whether they are answered at all.
+// TokenOptions returns whether the requests of an instance need a session token (IMDSv2), and whether its
+// metadata service is enabled at all.
 func (m *Metadata) TokenOptions(id string) (tokensRequired, enabled bool) {
 	m.service.store.Lock()
 	defer m.service.store.Unlock()
@@ -70,7 +73,7 @@ func (m *Metadata) TokenOptions(id string) (tokensRequired, enabled bool) {
 	return str(o.HttpTokens) != "optional", str(o.HttpEndpoint) != "disabled"
 }
 
-// GetValue returns the value at a path such as meta-data/instance-id.
+// GetValue returns the value at a path such as meta-data/instance-id, and whether there is one.
 func (m *Metadata) GetValue(id, path string) ([]byte, bool, error) {
 	tree, role := m.metadataTree(id)
 	if name, ok := strings.CutPrefix(path, "meta-data/iam/security-credentials/"); ok && name == role &&
@@ -84,13 +87,13 @@ func (m *Metadata) GetValue(id, path string) ([]byte, bool, error) {
 	return []byte(v), ok, nil
 }
 
-// ListPaths returns all paths that have a value.
+// ListPaths returns all paths that have a value, sorted.
 func (m *Metadata) ListPaths(id string) []string {
 	tree, _ := m.metadataTree(id)
 	return sortedKeys(tree)
 }
 
-// roleCredentials is the document that SDKs read.
+// roleCredentials returns the credentials document that SDKs read.
 func (m *Metadata) roleCredentials(id, role string) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -118,7 +121,8 @@ func (m *Metadata) roleCredentials(id, role string) ([]byte, error) {
 	}, "", "  ")
 }
 
-// metadataTree is all values of an instance but its credentials' document, and its role's name.
+// metadataTree returns all values of an instance by path, except the credentials document, and the name of
+// its role.
 func (m *Metadata) metadataTree(id string) (map[string]string, string) {
 	s := m.service
 	s.store.Lock()
@@ -178,6 +182,7 @@ func (m *Metadata) metadataTree(id string) (map[string]string, string) {
 	return out, m.addRoleMetadata(i, meta)
 }
 
+// addNetworkMetadata adds the values about the network interface.
 func (m *Metadata) addNetworkMetadata(i *sdk.Instance, meta func(path, value string)) {
 	if len(i.NetworkInterfaces) == 0 {
 		return
@@ -223,7 +228,7 @@ func (m *Metadata) addNetworkMetadata(i *sdk.Instance, meta func(path, value str
 	}
 }
 
-// instanceLifeCycle is how an instance is paid for.
+// instanceLifeCycle returns the purchasing option of an instance: spot or on-demand.
 func instanceLifeCycle(i *sdk.Instance) string {
 	if l := str(i.InstanceLifecycle); l != "" {
 		return l
@@ -232,7 +237,8 @@ func instanceLifeCycle(i *sdk.Instance) string {
 	return "on-demand"
 }
 
-// identityDocument is the instance identity document. It is not signed: there is no AWS key here.
+// identityDocument returns the instance identity document. It is not signed, because the region has no key of
+// AWS.
 func (m *Metadata) identityDocument(i *sdk.Instance) string {
 	b, err := json.MarshalIndent(map[string]any{
 		"accountId":               m.service.cfg.Account,
@@ -260,7 +266,7 @@ func (m *Metadata) identityDocument(i *sdk.Instance) string {
 	return string(b)
 }
 
-// addRoleMetadata adds what names the instance's role, and returns the role's name.
+// addRoleMetadata adds the values about the instance's role and returns the role's name.
 func (m *Metadata) addRoleMetadata(i *sdk.Instance, meta func(path, value string)) string {
 	if i.IamInstanceProfile == nil || m.service.cfg.Profiles == nil {
 		return ""
@@ -282,7 +288,7 @@ func (m *Metadata) addRoleMetadata(i *sdk.Instance, meta func(path, value string
 	}
 
 	if p.Role != "" {
-		meta("iam/security-credentials/"+p.Role, "{}") // the document itself is made when it is asked for
+		meta("iam/security-credentials/"+p.Role, "{}") // GetValue returns the document itself
 	}
 
 	return p.Role

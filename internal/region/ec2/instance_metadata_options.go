@@ -39,7 +39,7 @@ func (s instanceHandlers) modifyInstanceMetadataOptions(
 	}, nil
 }
 
-// resolveMetadataOptions settles the metadata options.
+// resolveMetadataOptions sets the metadata options of a launch, with EC2's defaults.
 func resolveMetadataOptions(l *launchRequest) error {
 	o := &sdk.InstanceMetadataOptionsResponse{
 		State:                   new("applied"),
@@ -65,6 +65,7 @@ func resolveMetadataOptions(l *launchRequest) error {
 	})
 }
 
+// applyMetadataOptions changes the metadata options that a request sets.
 func applyMetadataOptions(
 	o *sdk.InstanceMetadataOptionsResponse,
 	in *sdk.ModifyInstanceMetadataOptionsInput,

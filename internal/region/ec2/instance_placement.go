@@ -6,14 +6,15 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// placementRequest is where a request wants an instance.
+// placementRequest is the network location that a launch request asks for.
 type placementRequest struct {
 	subnet   *string
 	groups   []string
 	publicIP *bool
 }
 
-// parsePlacement reads a request's place, from its one network interface or from the request itself.
+// parsePlacement reads the network location of a launch, from its one network interface or from the request
+// itself.
 func parsePlacement(l *launchRequest) (placementRequest, error) {
 	w := placementRequest{subnet: l.in.SubnetId, groups: strs(l.in.SecurityGroupIds)}
 	l.privateIP = str(l.in.PrivateIpAddress)
@@ -31,7 +32,7 @@ func parsePlacement(l *launchRequest) (placementRequest, error) {
 		)
 
 	case len(l.in.NetworkInterfaces) > 1:
-		return w, wire.Errorf("UnsupportedOperation", "This region gives an instance one network interface")
+		return w, wire.Errorf("UnsupportedOperation", "This region supports one network interface for each instance")
 	case f.DeviceIndex == nil || *f.DeviceIndex != 0:
 		return w, wire.Errorf(
 			"InvalidParameterValue",
@@ -45,7 +46,7 @@ func parsePlacement(l *launchRequest) (placementRequest, error) {
 	return placementRequest{f.SubnetId, strs(f.Groups), f.AssociatePublicIpAddress}, nil
 }
 
-// resolvePlacement settles subnet, groups and addresses.
+// resolvePlacement sets the subnet, the security groups and the addresses of a launch.
 func (s launchHandlers) resolvePlacement(l *launchRequest) error {
 	w, err := parsePlacement(l)
 	if err != nil {
@@ -89,7 +90,7 @@ func (s launchHandlers) resolvePlacement(l *launchRequest) error {
 	return nil
 }
 
-// defaultSecurityGroupID is the id of a VPC's default group.
+// defaultSecurityGroupID returns the id of a VPC's default security group.
 func (st *serviceState) defaultSecurityGroupID(vpc string) string {
 	for id, g := range st.Groups {
 		if str(g.VpcId) == vpc && str(g.GroupName) == "default" {

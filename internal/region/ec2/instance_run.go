@@ -21,7 +21,7 @@ func (s launchHandlers) ops() []wire.Op {
 	}
 }
 
-// mergeLaunchTemplate is a request with its launch template's data below it.
+// mergeLaunchTemplate returns a request merged with its launch template; the fields of the request win.
 func (s launchHandlers) mergeLaunchTemplate(in *sdk.RunInstancesInput) (*sdk.RunInstancesInput, error) {
 	if in.LaunchTemplate == nil {
 		return in, nil
@@ -59,7 +59,7 @@ func (s launchHandlers) mergeLaunchTemplate(in *sdk.RunInstancesInput) (*sdk.Run
 	}
 
 	if _, own := request["NetworkInterfaces"]; faces && hasSubnet && !own {
-		// Auto Scaling names the subnet beside a template that describes the interface.
+		// Auto Scaling sets the subnet in the request although the template describes the interface.
 		out.SubnetId = nil
 		for _, f := range out.NetworkInterfaces {
 			f.SubnetId = &subnet
@@ -69,19 +69,19 @@ func (s launchHandlers) mergeLaunchTemplate(in *sdk.RunInstancesInput) (*sdk.Run
 	return out, nil
 }
 
-// launchRequest is a checked request.
+// launchRequest is a launch request that was checked, with its references resolved.
 type launchRequest struct {
-	in              *sdk.RunInstancesInput
-	count           int64
+	in              *sdk.RunInstancesInput // merged with the launch template
+	count           int64                  // number of instances to launch
 	image           Image
-	instanceType    string // instance type
+	instanceType    string // name
 	subnet          *sdk.Subnet
-	groups          []string
-	publicIP        bool
-	profile         *Profile
+	groups          []string // ids of security groups
+	publicIP        bool     // with a public address
+	profile         *Profile // nil for none
 	metadataOptions *sdk.InstanceMetadataOptionsResponse
 	tags            map[string]map[string]string // by resource type
-	privateIP       string
+	privateIP       string                       // empty for any
 }
 
 func (s launchHandlers) runInstances(in *sdk.RunInstancesInput) (*sdk.Reservation, error) {
@@ -102,13 +102,13 @@ func (s launchHandlers) runInstances(in *sdk.RunInstancesInput) (*sdk.Reservatio
 	for n := range l.count {
 		id, err := s.launchInstance(l, reservation, n)
 		if err != nil {
-			// AWS gives as many as fit if MinCount is reached.
+			// EC2 launches as many as possible if that is at least MinCount.
 			if n >= *in.MinCount {
 				break
 			}
 
-			for _, made := range ids {
-				s.st.discardInstance(made)
+			for _, launched := range ids {
+				s.st.discardInstance(launched)
 			}
 
 			return nil, err
@@ -139,7 +139,7 @@ func (s launchHandlers) buildReservation(ids []string) *sdk.Reservation {
 	return out
 }
 
-// checkLaunchRequest refuses a launch that AWS would refuse.
+// checkLaunchRequest checks a launch request as EC2 does and resolves its references.
 func (s launchHandlers) checkLaunchRequest(in *sdk.RunInstancesInput) (*launchRequest, error) {
 	if in.MinCount == nil || in.MaxCount == nil {
 		return nil, missingParameter("MinCount and MaxCount")

@@ -61,7 +61,7 @@ func (s instanceHandlers) describeInstanceStatus(
 	return out, err
 }
 
-// instanceHealth is the status of an instance's own check.
+// instanceHealth returns the instance status check: ok, impaired or not-applicable.
 func (st *serviceState) instanceHealth(id string) string {
 	i := st.Instances[id]
 	x := st.Extra[id]

@@ -24,14 +24,14 @@ type instanceTypeSpec struct {
 	VCPU               int64    `json:"vcpu"`
 	MemoryMiB          int64    `json:"memoryMib"`
 	Arch               []string `json:"arch"` // amd64 or arm64
-	ENIs               int64    `json:"enis"`
+	ENIs               int64    `json:"enis"` // maximum number of network interfaces
 	IPv4PerENI         int64    `json:"ipv4PerEni"`
-	NetworkPerformance string   `json:"network"`
-	MaxEBSVolumes      int64    `json:"ebsMax"`
+	NetworkPerformance string   `json:"network"` // such as Up to 5 Gigabit
+	MaxEBSVolumes      int64    `json:"ebsMax"`  // root volume included
 	BareMetal          bool     `json:"bareMetal"`
-	Burstable          bool     `json:"burstable"`
-	NetworkCards       int64    `json:"networkCards"`
-	CurrentGeneration  *bool    `json:"current"`
+	Burstable          bool     `json:"burstable"`    // a T type
+	NetworkCards       int64    `json:"networkCards"` // 0 means 1
+	CurrentGeneration  *bool    `json:"current"`      // nil means true
 }
 
 func loadInstanceTypes() (map[string]instanceTypeSpec, []string, error) {
@@ -45,6 +45,7 @@ func loadInstanceTypes() (map[string]instanceTypeSpec, []string, error) {
 	return file.Types, sortedKeys(file.Types), nil
 }
 
+// itoa formats a number.
 func itoa(n int) string { return strconv.Itoa(n) }
 
 // instanceTypeHandlers serves instance types.
@@ -57,7 +58,7 @@ func (s instanceTypeHandlers) ops() []wire.Op {
 	}
 }
 
-// awsArchitectures are AWS's names for a type's architectures.
+// awsArchitectures returns AWS's names of a type's architectures, such as x86_64.
 func (t instanceTypeSpec) awsArchitectures() []string {
 	var out []string
 	for _, a := range t.Arch {
@@ -124,7 +125,7 @@ func buildInstanceTypeInfo(name string, t instanceTypeSpec) *sdk.InstanceTypeInf
 }
 
 func instanceTypeFilterValues(t *sdk.InstanceTypeInfo, name string) ([]string, bool) {
-	if t.InstanceType == nil { // only asked whether the filter is known
+	if t.InstanceType == nil { // only the second result matters
 		t = &sdk.InstanceTypeInfo{
 			ProcessorInfo: &sdk.ProcessorInfo{},
 			VCpuInfo:      &sdk.VCpuInfo{DefaultVCpus: new(int64(0))},
@@ -175,7 +176,7 @@ func (s instanceTypeHandlers) describeInstanceTypes(
 
 	limit := in.MaxResults
 	if limit == nil && len(in.InstanceTypes) == 0 {
-		limit = new(int64(100)) // AWS's own page size, so that callers who forget to page are found out
+		limit = new(int64(100)) // AWS's page size, so that a caller that does not page fails here too
 	}
 
 	got, next, err := listResources(
@@ -209,7 +210,7 @@ func (s instanceTypeHandlers) describeInstanceTypeOfferings(
 		return nil, invalidParameter("LocationType", kind, "")
 	}
 
-	// Only what the filters can match is built: every type in every zone is some thousands.
+	// Create only what the filters can match: every type in every zone makes some thousands.
 	wanted := s.instanceTypeNames
 
 	for _, f := range in.Filters {
@@ -256,12 +257,12 @@ func (t instanceTypeSpec) cpuOptions() *sdk.CpuOptions {
 	}
 }
 
-// supportsArchitecture says whether a type can run an image of the architecture.
+// supportsArchitecture reports whether a type can run an image of the architecture, such as x86_64.
 func (t instanceTypeSpec) supportsArchitecture(architecture string) bool {
 	return slices.Contains(t.awsArchitectures(), strings.TrimSpace(architecture))
 }
 
-// HasInstanceType says whether there is such an instance type.
+// HasInstanceType reports whether the region offers an instance type.
 func (s *Service) HasInstanceType(name string) bool {
 	_, ok := s.instanceTypes[name]
 	return ok

@@ -161,7 +161,7 @@ func (s internetGatewayHandlers) attachInternetGateway(
 		)
 	}
 
-	// For an internet gateway AWS calls the state "available" where the documents say "attached".
+	// AWS returns the state "available" for an internet gateway, although its documentation says "attached".
 	g.Attachments = []*sdk.InternetGatewayAttachment{{VpcId: v.VpcId, State: new("available")}}
 
 	return &sdk.AttachInternetGatewayOutput{}, nil

@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// findKeyPairID is the id of the key pair of that name; empty if there is none.
+// findKeyPairID returns the id of the key pair of a name, or "" if it does not exist.
 func (st *serviceState) findKeyPairID(name string) string {
 	for _, id := range sortedKeys(st.Keys) {
 		if name != "" && str(st.Keys[id].KeyName) == name {
@@ -38,9 +38,9 @@ func (s keyPairHandlers) ops() []wire.Op {
 	}
 }
 
-// createKeyPair refuses: the region would have to make and hand out a private key, and machines have no SSH server.
+// createKeyPair is not supported: it would return a private key, and the machines have no SSH server.
 func (s keyPairHandlers) createKeyPair(*sdk.CreateKeyPairInput) (*sdk.CreateKeyPairOutput, error) {
-	return nil, wire.Errorf("UnsupportedOperation", "This region makes no private keys: use ImportKeyPair")
+	return nil, wire.Errorf("UnsupportedOperation", "This region does not create private keys: use ImportKeyPair")
 }
 
 func (s keyPairHandlers) importKeyPair(in *sdk.ImportKeyPairInput) (*sdk.ImportKeyPairOutput, error) {
@@ -90,7 +90,7 @@ func (s keyPairHandlers) importKeyPair(in *sdk.ImportKeyPairInput) (*sdk.ImportK
 	}, nil
 }
 
-// deleteKeyPair succeeds for a key that is not there, as at AWS.
+// deleteKeyPair succeeds if the key pair does not exist, as in AWS.
 func (s keyPairHandlers) deleteKeyPair(in *sdk.DeleteKeyPairInput) (*sdk.DeleteKeyPairOutput, error) {
 	for id, k := range s.st.Keys {
 		if id == str(in.KeyPairId) || str(k.KeyName) == str(in.KeyName) {

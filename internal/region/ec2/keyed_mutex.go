@@ -6,12 +6,13 @@ import (
 	"sync"
 )
 
-// keyedMutex is a set of mutexes, one a key.
+// keyedMutex is a set of mutexes, one for each key.
 type keyedMutex struct {
 	mu      sync.Mutex
 	mutexes map[string]*sync.Mutex
 }
 
+// mutexFor returns the mutex of a key.
 func (k *keyedMutex) mutexFor(key string) *sync.Mutex {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -23,6 +24,7 @@ func (k *keyedMutex) mutexFor(key string) *sync.Mutex {
 	return k.mutexes[key]
 }
 
+// removeKey forgets the mutex of a key.
 func (k *keyedMutex) removeKey(key string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

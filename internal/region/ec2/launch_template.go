@@ -81,7 +81,7 @@ func (s launchTemplateHandlers) createLaunchTemplate(
 	return &sdk.CreateLaunchTemplateOutput{LaunchTemplate: t}, nil
 }
 
-// findLaunchTemplate finds a launch template by id or name.
+// findLaunchTemplate returns the launch template of an id or a name.
 func (st *serviceState) findLaunchTemplate(id, name *string) (*sdk.LaunchTemplate, error) {
 	switch {
 	case str(id) != "" && str(name) != "":

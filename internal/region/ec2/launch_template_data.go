@@ -15,22 +15,24 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// structFromFields turns a tree into a shape; what the shape has no field for is left out.
+// structFromFields converts a tree of fields into an SDK shape and drops the fields that the shape lacks. AWS
+// names the fields of a launch template's data, of its answer and of RunInstances alike, so that one can be
+// converted into the other.
 func structFromFields[T any](tree map[string]any) (*T, error) {
 	b, err := json.Marshal(tree)
 	if err != nil {
-		return nil, fmt.Errorf("make a %T: %w", *new(T), err)
+		return nil, fmt.Errorf("convert fields into a %T: %w", *new(T), err)
 	}
 
 	out := new(T)
 	if err := json.Unmarshal(b, out); err != nil {
-		return nil, fmt.Errorf("make a %T: %w", *out, err)
+		return nil, fmt.Errorf("convert fields into a %T: %w", *out, err)
 	}
 
 	return out, nil
 }
 
-// maxUserData is EC2's limit, before base64.
+// maxUserData is EC2's limit for user data in bytes, before base64.
 const maxUserData = 16 << 10
 
 func checkUserData(data *string) error {
@@ -50,7 +52,8 @@ func checkUserData(data *string) error {
 	return nil
 }
 
-// resolveTemplateData checks a template's data and brings it into the shape of answers.
+// resolveTemplateData checks the data of a launch template, merges it over base (nil for none) and returns it
+// in the form of answers.
 func (s launchTemplateHandlers) resolveTemplateData(
 	in *sdk.RequestLaunchTemplateData,
 	base *sdk.ResponseLaunchTemplateData,

@@ -30,7 +30,8 @@ func templateVersionFilterValues(v *sdk.LaunchTemplateVersion, name string) ([]s
 	return nil, false
 }
 
-// describeLaunchTemplateVersions shows versions of one template, or, without one, the latest or default versions of all.
+// describeLaunchTemplateVersions lists the versions of one template or, if the request names no template, the
+// latest or default versions of all templates.
 func (s launchTemplateHandlers) describeLaunchTemplateVersions(
 	in *sdk.DescribeLaunchTemplateVersionsInput,
 ) (*sdk.DescribeLaunchTemplateVersionsOutput, error) {
@@ -63,7 +64,7 @@ func (s launchTemplateHandlers) describeLaunchTemplateVersions(
 	return &sdk.DescribeLaunchTemplateVersionsOutput{LaunchTemplateVersions: got, NextToken: next}, err
 }
 
-// findTemplateVersions are the wanted versions of a template; all of them where none is named.
+// findTemplateVersions returns the wanted versions of a template, or all of them if wanted is empty.
 func (st *serviceState) findTemplateVersions(
 	t *sdk.LaunchTemplate,
 	wanted []string,
@@ -142,7 +143,7 @@ func (s launchTemplateHandlers) addTemplateVersion(
 	return v
 }
 
-// findTemplateVersion finds a version by number, $Latest or $Default.
+// findTemplateVersion returns a version by its number, $Latest or $Default; "" is $Default.
 func (st *serviceState) findTemplateVersion(
 	t *sdk.LaunchTemplate,
 	want string,

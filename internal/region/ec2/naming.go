@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// publicDNSName is the DNS name of a public address.
+// publicDNSName returns the DNS name of a public address.
 func (cfg *Config) publicDNSName(ip string) string {
 	suffix := cfg.Region + ".compute.amazonaws.com"
 	if cfg.Region == "us-east-1" {
@@ -21,16 +21,18 @@ func (cfg *Config) publicDNSName(ip string) string {
 	return "ec2-" + strings.ReplaceAll(ip, ".", "-") + "." + suffix
 }
 
-// wildcardARN is the ARN of all resources of a kind: of one that is yet to be made.
+// wildcardARN returns the ARN of all resources of a type. IAM is asked about it for a resource that does not
+// exist yet.
 func (cfg *Config) wildcardARN(kind string) string {
 	return fmt.Sprintf("arn:aws:ec2:%s:%s:%s/*", cfg.Region, cfg.Account, kind)
 }
 
-// keyPairARN is the ARN of a key pair, which has its name and not its id.
+// keyPairARN returns the ARN of a key pair, which contains its name instead of its id.
 func (cfg *Config) keyPairARN(name string) string {
 	return fmt.Sprintf("arn:aws:ec2:%s:%s:key-pair/%s", cfg.Region, cfg.Account, name)
 }
 
+// resourceARN returns the ARN of a resource. Only that of an image has no account.
 func (cfg *Config) resourceARN(id string) string {
 	account := cfg.Account
 	if idPrefix(id) == "ami" {
@@ -42,12 +44,12 @@ func (cfg *Config) resourceARN(id string) string {
 
 func (cfg *Config) rootARN() string { return "arn:aws:iam::" + cfg.Account + ":root" }
 
-// privateDNSName is the DNS name of an instance's private address.
+// privateDNSName returns the DNS name of an instance's private address.
 func (cfg *Config) privateDNSName(ip string) string {
 	return "ip-" + strings.ReplaceAll(ip, ".", "-") + "." + PrivateDNSDomain(cfg.Region)
 }
 
-// PrivateDNSDomain is the domain of instances' private names in a region.
+// PrivateDNSDomain returns the domain of the private DNS names of instances in a region.
 func PrivateDNSDomain(region string) string {
 	if region == "us-east-1" {
 		return "ec2.internal"
@@ -56,7 +58,8 @@ func PrivateDNSDomain(region string) string {
 	return region + ".compute.internal"
 }
 
-// volumeKeyARN names the key of an encrypted volume as DescribeVolumes does: by its ARN, however it was asked for.
+// volumeKeyARN returns the ARN of the KMS key of an encrypted volume as DescribeVolumes shows it, whether the
+// request named the key by ARN, alias or id.
 func (cfg *Config) volumeKeyARN(v *sdk.Volume) *string {
 	key := str(v.KmsKeyId)
 	switch {
@@ -73,7 +76,8 @@ func (cfg *Config) volumeKeyARN(v *sdk.Volume) *string {
 	return new("arn:aws:kms:" + cfg.Region + ":" + cfg.Account + ":" + key)
 }
 
-// parseServiceName is the short name, such as ec2.
+// parseServiceName returns the short name of an endpoint service, such as ec2, and the endpoint types that it
+// supports.
 func (cfg *Config) parseServiceName(full string) (string, []string) {
 	short, ok := strings.CutPrefix(full, "com.amazonaws."+cfg.Region+".")
 	if !ok {
@@ -83,7 +87,7 @@ func (cfg *Config) parseServiceName(full string) (string, []string) {
 	return short, endpointServices()[short]
 }
 
-// defaultZones are the letters of a region's zones.
+// defaultZones returns the zone letters of a region.
 func defaultZones(region string) []string {
 	if region == "us-east-1" {
 		return []string{"a", "b", "c", "d", "e", "f"}
@@ -92,7 +96,7 @@ func defaultZones(region string) []string {
 	return []string{"a", "b", "c"}
 }
 
-// zoneID is a zone's id, such as use1-az1: the same for every account at AWS.
+// zoneID returns the id of a zone, such as use1-az1. Unlike in AWS, every account has the same ids.
 func (cfg *Config) zoneID(zone string) string {
 	short := strings.NewReplacer(
 		"-",
@@ -115,7 +119,7 @@ func (cfg *Config) zoneID(zone string) string {
 	return short + "-az" + string('1'+letter-'a')
 }
 
-// resolveZone finds a zone by name or id; the first one where neither is given.
+// resolveZone returns the zone of a name or an id, or the first zone if both are empty.
 func (cfg *Config) resolveZone(name, id *string) (string, error) {
 	for _, l := range cfg.Zones {
 		zone := cfg.Region + l

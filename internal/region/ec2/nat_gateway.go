@@ -95,7 +95,8 @@ func (s natGatewayHandlers) newNATGatewayInterface(
 	})
 }
 
-// checkNATGateway refuses what cannot become a NAT gateway; the address is nil for a private one.
+// checkNATGateway checks a request for a NAT gateway and returns its subnet and its Elastic IP address, which
+// is nil for a private gateway. limit is the quota for each zone.
 func (st *serviceState) checkNATGateway(
 	in *sdk.CreateNatGatewayInput,
 	limit int,
@@ -149,7 +150,7 @@ func (st *serviceState) checkNATGateway(
 	return n, addr, nil
 }
 
-// countZoneNATGateways counts the NAT gateways of a zone that are or will be there.
+// countZoneNATGateways returns the number of pending and available NAT gateways in a zone.
 func (st *serviceState) countZoneNATGateways(zone string) int {
 	count := 0
 	for _, g := range st.NATs {
@@ -182,7 +183,8 @@ func (s natGatewayHandlers) deleteNATGateway(
 	return &sdk.DeleteNatGatewayOutput{NatGatewayId: in.NatGatewayId}, nil
 }
 
-// applyNATGatewayTransition moves a gateway on. A deleted one stays visible for an hour, as at AWS.
+// applyNATGatewayTransition applies a transition of a NAT gateway. A deleted gateway stays visible for an
+// hour, as in AWS.
 func (s natGatewayHandlers) applyNATGatewayTransition(t transition) {
 	g := s.st.NATs[t.ID]
 	if g == nil {

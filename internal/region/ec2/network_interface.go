@@ -22,15 +22,15 @@ func (s networkInterfaceHandlers) ops() []wire.Op {
 	}
 }
 
-// interfaceSpec says what interface is wanted.
+// interfaceSpec describes a network interface to create.
 type interfaceSpec struct {
 	subnet      *sdk.Subnet
-	kind        string // interface, nat_gateway, network_load_balancer
-	description string
-	requester   string
-	managed     bool // AWS's own: users may not change it
-	groups      []string
-	privateIP   string // private address; empty for any
+	kind        string   // interface, nat_gateway, vpc_endpoint or network_load_balancer
+	description string   // shown by DescribeNetworkInterfaces
+	requester   string   // service of AWS that owns the interface, such as amazon-elb; empty for the account
+	managed     bool     // AWS manages it: users may not change it
+	groups      []string // ids of security groups
+	privateIP   string   // private address; empty for any
 }
 
 func (s networkInterfaceHandlers) newNetworkInterface(spec interfaceSpec) (*sdk.NetworkInterface, error) {
@@ -82,13 +82,14 @@ func (s networkInterfaceHandlers) newNetworkInterface(spec interfaceSpec) (*sdk.
 	return n, nil
 }
 
-// newMACAddress makes a locally administered hardware address, as AWS's begin with 02, 06, 0a or 0e.
+// newMACAddress returns a locally administered MAC address. Those of AWS begin with 02, 06, 0a or 0e.
 func (s networkInterfaceHandlers) newMACAddress() string {
 	h := s.randomHex(10)
 	return fmt.Sprintf("02:%s:%s:%s:%s:%s", h[0:2], h[2:4], h[4:6], h[6:8], h[8:10])
 }
 
-// resolveSecurityGroups checks that groups exist and lie in the VPC. AWS's own interfaces may have none.
+// resolveSecurityGroups checks that security groups exist in a VPC and that there are not more than limit.
+// The list may be empty only for interfaces that AWS manages.
 func (st *serviceState) resolveSecurityGroups(
 	vpc string,
 	ids []string,
@@ -135,7 +136,7 @@ func (st *serviceState) removeInterface(id string) {
 	delete(st.Interfaces, id)
 }
 
-// primaryInterfaceID is the id of an instance's interface.
+// primaryInterfaceID returns the id of an instance's network interface.
 func (st *serviceState) primaryInterfaceID(instance string) string {
 	if x := st.Extra[instance]; x != nil {
 		return x.Interface
@@ -277,7 +278,7 @@ func (s networkInterfaceHandlers) deleteNetworkInterface(
 	return &sdk.DeleteNetworkInterfaceOutput{}, nil
 }
 
-// createNetworkInterface makes an interface that is attached to nothing.
+// createNetworkInterface creates a network interface that is not attached.
 func (s networkInterfaceHandlers) createNetworkInterface(
 	in *sdk.CreateNetworkInterfaceInput,
 ) (*sdk.CreateNetworkInterfaceOutput, error) {

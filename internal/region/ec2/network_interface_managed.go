@@ -11,19 +11,21 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// ManagedInterface is an interface that another service wants in a subnet, such as a load balancer's.
+// ManagedInterface is a network interface that another service manages, such as a load balancer's.
 type ManagedInterface struct {
-	ID           string // set by [Service.CreateManagedInterfaces]
-	Addr         netip.Addr
-	Subnet, VPC  string
-	Zone         string
-	Description  string
-	Groups       []string
-	AllocationID string     // elastic IP to tie to it
-	Want         netip.Addr // private address; the zero value for any
+	ID           string     // set by [Service.CreateManagedInterfaces]
+	Addr         netip.Addr // private address, set by [Service.CreateManagedInterfaces]
+	Subnet       string     // id of the subnet
+	VPC          string     // set by [Service.CreateManagedInterfaces]
+	Zone         string     // set by [Service.CreateManagedInterfaces]
+	Description  string     // shown by DescribeNetworkInterfaces
+	Groups       []string   // ids of security groups
+	AllocationID string     // Elastic IP address to associate; empty for none
+	Want         netip.Addr // private address to use; the zero value for any
 }
 
-// CreateManagedInterfaces makes interfaces for a load balancer, all or none, and fills in what they became.
+// CreateManagedInterfaces creates network interfaces for a load balancer, all or none, and returns the specs
+// with ID, Addr, VPC and Zone set.
 func (s *Service) CreateManagedInterfaces(specs []ManagedInterface) ([]ManagedInterface, error) {
 	out := slices.Clone(specs)
 	err := s.withLock(func() error {
@@ -100,7 +102,7 @@ func (s networkInterfaceHandlers) createManagedInterface(f *ManagedInterface) (*
 	return n, nil
 }
 
-// DeleteManagedInterfaces removes interfaces that CreateManagedInterfaces made.
+// DeleteManagedInterfaces deletes network interfaces of [Service.CreateManagedInterfaces].
 func (s *Service) DeleteManagedInterfaces(ids ...string) error {
 	return s.withLock(func() error {
 		for _, id := range ids {
@@ -112,7 +114,8 @@ func (s *Service) DeleteManagedInterfaces(ids ...string) error {
 	})
 }
 
-// SetManagedInterfaceGroups changes the security groups of interfaces that CreateManagedInterfaces made.
+// SetManagedInterfaceGroups sets the security groups of network interfaces of
+// [Service.CreateManagedInterfaces].
 func (s *Service) SetManagedInterfaceGroups(groups []string, ids ...string) error {
 	return s.withLock(func() error {
 		for _, id := range ids {

@@ -2,24 +2,24 @@
 
 package ec2
 
-// Quotas are the region's limits. A zero field takes its value from [DefaultQuotas].
+// Quotas are the limits of the region. The default of a field that is zero is that of [DefaultQuotas].
 type Quotas struct {
-	VPCs             int
-	InternetGateways int
-	Addresses        int // elastic IPs
-	NATsPerZone      int
+	VPCs             int // in the region
+	InternetGateways int // in the region
+	Addresses        int // Elastic IP addresses in the region
+	NATsPerZone      int // NAT gateways in an availability zone
 	SubnetsPerVPC    int
-	TablesPerVPC     int
-	RoutesPerTable   int
-	GroupsPerVPC     int
-	RulesPerGroup    int // a direction
-	GroupsPerENI     int
-	VCPUs            int // on-demand, standard families
-	Volumes          int
+	TablesPerVPC     int // route tables in a VPC
+	RoutesPerTable   int // routes in a route table, the local ones included
+	GroupsPerVPC     int // security groups in a VPC
+	RulesPerGroup    int // rules of a security group in one direction
+	GroupsPerENI     int // security groups of a network interface
+	VCPUs            int // vCPUs of all instances that are not terminated
+	Volumes          int // in the region
 }
 
-// DefaultQuotas are what a new AWS account has (EC2 and VPC user guides, 2025), but for the 5 on-demand vCPUs: no
-// highly available cluster fits into those.
+// DefaultQuotas returns the quotas of a new AWS account (EC2 and VPC user guides, 2025), except for VCPUs: a
+// new account has 5 on-demand vCPUs, too few for a highly available cluster.
 func DefaultQuotas() Quotas {
 	return Quotas{
 		VPCs:             5,
@@ -37,7 +37,7 @@ func DefaultQuotas() Quotas {
 	}
 }
 
-// WithDefaults fills zero fields with those of [DefaultQuotas].
+// WithDefaults returns q with each zero field set to that of [DefaultQuotas].
 func (q Quotas) WithDefaults() Quotas {
 	d := DefaultQuotas()
 	for _, f := range []struct {

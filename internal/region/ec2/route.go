@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// newRoute checks a wanted route and makes it.
+// newRoute checks a request for a route and returns the route.
 func (s routeTableHandlers) newRoute(t *sdk.RouteTable, in *sdk.CreateRouteInput) (*sdk.Route, error) {
 	p, err := netip.ParsePrefix(str(in.DestinationCidrBlock))
 	if err != nil || !p.Addr().Is4() {
@@ -165,7 +165,7 @@ func (s routeTableHandlers) createRoute(in *sdk.CreateRouteInput) (*sdk.CreateRo
 	}
 
 	if at := routeIndex(t, r.DestinationCidrBlock); at >= 0 {
-		// AWS answers a repeat of the very same route with success.
+		// Creating the same route again succeeds, as in AWS.
 		same := *t.Routes[at]
 		if str(same.GatewayId) == str(r.GatewayId) && str(same.NatGatewayId) == str(r.NatGatewayId) &&
 			str(same.VpcPeeringConnectionId) == str(r.VpcPeeringConnectionId) &&

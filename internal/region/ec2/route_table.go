@@ -56,7 +56,8 @@ func (s routeTableHandlers) newRouteTable(vpc string, cidrs []netip.Prefix) *sdk
 	return t
 }
 
-// newRouteTableAssociation ties a table to a subnet, or, without one, makes it its VPC's main table.
+// newRouteTableAssociation returns an association of a table with a subnet or, if subnet is nil, as the main
+// table of its VPC.
 func (s routeTableHandlers) newRouteTableAssociation(
 	t *sdk.RouteTable,
 	subnet *string,
@@ -271,7 +272,7 @@ func (s routeTableHandlers) associateRouteTable(
 	}, nil
 }
 
-// findRouteTableAssociation finds an association and its table.
+// findRouteTableAssociation returns an association and its route table.
 func (st *serviceState) findRouteTableAssociation(
 	id *string,
 ) (*sdk.RouteTable, *sdk.RouteTableAssociation, error) {
@@ -350,7 +351,7 @@ func (s routeTableHandlers) replaceRouteTableAssociation(
 	}, nil
 }
 
-// blackholeRoutes marks the routes through a target that is gone.
+// blackholeRoutes sets the state of the routes to a deleted target to blackhole.
 func (st *serviceState) blackholeRoutes(target string) {
 	for _, t := range st.Tables {
 		for _, r := range t.Routes {

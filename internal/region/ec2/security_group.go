@@ -39,7 +39,7 @@ func (s securityGroupHandlers) ops() []wire.Op {
 	}
 }
 
-// newSecurityGroup makes a group with the egress rule that every new group has.
+// newSecurityGroup creates a group with the default egress rule, which allows everything.
 func (s securityGroupHandlers) newSecurityGroup(vpc, name, description string) *sdk.SecurityGroup {
 	id := s.newID("sg")
 	g := &sdk.SecurityGroup{
@@ -72,7 +72,7 @@ func (s securityGroupHandlers) addRule(r *sdk.SecurityGroupRule) string {
 	return id
 }
 
-// groupRules lists a group's rules in one direction, in the order of their ids.
+// groupRules returns the rules of a group in one direction, ingress or egress, in the order of their ids.
 func (st *serviceState) groupRules(group, direction string) []*sdk.SecurityGroupRule {
 	var out []*sdk.SecurityGroupRule
 	for _, id := range sortedKeys(st.Rules) {
@@ -96,7 +96,7 @@ func (st *serviceState) removeSecurityGroup(id string) {
 	delete(st.Groups, id)
 }
 
-// groupTextPattern is what AWS lets into a group's name and description.
+// groupTextPattern matches the names and descriptions that EC2 allows for a group.
 const groupTextPattern = `^[a-zA-Z0-9 ._\-:/()#,@\[\]+=&;{}!$*]{1,255}$`
 
 // checkGroupText refuses a name or a description that EC2 does not allow.
@@ -185,7 +185,8 @@ func (st *serviceState) checkNewGroup(v *sdk.Vpc, name string, limit int) error 
 	return nil
 }
 
-// findSecurityGroup finds a security group by id, or by name in no VPC in particular, which AWS does for a default VPC only.
+// findSecurityGroup returns the security group of an id. It does not find one by name: AWS does that for the
+// default VPC only.
 func (st *serviceState) findSecurityGroup(id *string) (*sdk.SecurityGroup, error) {
 	if str(id) == "" {
 		return nil, missingParameter("groupId")
@@ -245,7 +246,7 @@ func (s securityGroupHandlers) deleteSecurityGroup(
 	return &sdk.DeleteSecurityGroupOutput{}, nil
 }
 
-// foldPermissions folds rules into the older shape: one permission for each protocol and port range.
+// foldPermissions converts rules into the older form: one permission for each protocol and port range.
 func foldPermissions(rules []*sdk.SecurityGroupRule) []*sdk.IpPermission {
 	out := []*sdk.IpPermission{}
 	at := map[string]*sdk.IpPermission{}
@@ -364,7 +365,8 @@ func (s securityGroupHandlers) describeSecurityGroups(
 	return &sdk.DescribeSecurityGroupsOutput{SecurityGroups: got, NextToken: next}, err
 }
 
-// rulesByGroup is every rule, by group id and direction, in the order of their ids.
+// rulesByGroup returns all rules by group id and direction (the key is ID/false for ingress, ID/true for
+// egress), in the order of their ids.
 func (st *serviceState) rulesByGroup() map[string][]*sdk.SecurityGroupRule {
 	out := map[string][]*sdk.SecurityGroupRule{}
 	for _, id := range sortedKeys(st.Rules) {

@@ -20,12 +20,12 @@ func portValue(p *int64) int64 {
 	return *p
 }
 
-// portKey identifies a rule's protocol and ports.
+// portKey returns a key of a rule's protocol and ports.
 func portKey(r *sdk.SecurityGroupRule) string {
 	return fmt.Sprintf("%s/%d/%d", str(r.IpProtocol), portValue(r.FromPort), portValue(r.ToPort))
 }
 
-// sameRule says whether AWS takes two rules for duplicates: all but the description counts.
+// sameRule reports whether EC2 treats two rules as duplicates: all fields count except the description.
 func sameRule(a, b *sdk.SecurityGroupRule) bool { return ruleKey(a) == ruleKey(b) }
 
 func ruleKey(r *sdk.SecurityGroupRule) string {
@@ -37,7 +37,7 @@ func ruleKey(r *sdk.SecurityGroupRule) string {
 	return fmt.Sprintf("%s/%s/%s/%s", str(r.GroupId), boolText(r.IsEgress), portKey(r), peer)
 }
 
-// normalizePorts brings protocol and ports into AWS's normal form.
+// normalizePorts converts the protocol and the ports of a rule into EC2's normal form.
 func normalizePorts(r *sdk.SecurityGroupRule) error {
 	names := map[string]string{
 		"6":   "tcp",
@@ -96,6 +96,8 @@ func checkPortRange(r *sdk.SecurityGroupRule) error {
 	return nil
 }
 
+// normalizeRulePeer checks the CIDR block or the group that a rule refers to, and converts it into EC2's
+// normal form.
 func (st *serviceState) normalizeRulePeer(g *sdk.SecurityGroup, r *sdk.SecurityGroupRule) error {
 	switch {
 	case r.CidrIpv4 != nil:
@@ -154,7 +156,7 @@ func (st *serviceState) normalizeRulePeer(g *sdk.SecurityGroup, r *sdk.SecurityG
 	return nil
 }
 
-// expandPermissions turns permissions into single rules of a group.
+// expandPermissions converts permissions into single rules of a group.
 func expandPermissions(group *string, egress bool, ps []*sdk.IpPermission) []*sdk.SecurityGroupRule {
 	var out []*sdk.SecurityGroupRule
 	for _, p := range ps {
@@ -196,7 +198,7 @@ func expandPermissions(group *string, egress bool, ps []*sdk.IpPermission) []*sd
 	return out
 }
 
-// normalizeRules checks and normalizes rules before anything is done with them.
+// normalizeRules checks all rules and converts them into EC2's normal form, before any of them is used.
 func (st *serviceState) normalizeRules(g *sdk.SecurityGroup, rules []*sdk.SecurityGroupRule) error {
 	if len(rules) == 0 {
 		return missingParameter("ipPermissions")
@@ -273,6 +275,7 @@ func (s securityGroupHandlers) authorizeRules(
 	return rules, nil
 }
 
+// peerText returns the CIDR block or the group of a rule, for an error message.
 func peerText(r *sdk.SecurityGroupRule) string {
 	if r.ReferencedGroupInfo != nil {
 		return str(r.ReferencedGroupInfo.GroupId)
@@ -281,7 +284,8 @@ func peerText(r *sdk.SecurityGroupRule) string {
 	return str(r.CidrIpv4) + str(r.CidrIpv6)
 }
 
-// legacyPermissions is the older flat form of one permission.
+// legacyPermissions returns the permissions of a request that uses the older flat parameters for one
+// permission.
 func legacyPermissions(cidr, protocol *string, from, to *int64, ps []*sdk.IpPermission) []*sdk.IpPermission {
 	if len(ps) > 0 || protocol == nil {
 		return ps
@@ -323,7 +327,7 @@ func (s securityGroupHandlers) authorizeSecurityGroupEgress(
 	return &sdk.AuthorizeSecurityGroupEgressOutput{Return: new(true), SecurityGroupRules: rules}, err
 }
 
-// revokeRules removes rules named by id or by what they say, all or none.
+// revokeRules removes rules, all or none. The request names them by their ids or by their contents.
 func (s securityGroupHandlers) revokeRules(
 	g *sdk.SecurityGroup,
 	ids []*string,

@@ -42,7 +42,7 @@ func (s securityGroupHandlers) describeSecurityGroupRules(
 	return &sdk.DescribeSecurityGroupRulesOutput{SecurityGroupRules: got, NextToken: next}, err
 }
 
-// updatedRule is the rule that an update makes of an old one.
+// updatedRule returns a rule with an update applied.
 func (st *serviceState) updatedRule(
 	g *sdk.SecurityGroup,
 	u *sdk.SecurityGroupRuleUpdate,
@@ -115,7 +115,7 @@ func (s securityGroupHandlers) modifySecurityGroupRules(
 	return &sdk.ModifySecurityGroupRulesOutput{Return: new(true)}, nil
 }
 
-// updateRuleDescriptions changes only the descriptions of rules.
+// updateRuleDescriptions changes the descriptions of rules and nothing else.
 func (st *serviceState) updateRuleDescriptions(
 	g *sdk.SecurityGroup,
 	rules []*sdk.SecurityGroupRule,

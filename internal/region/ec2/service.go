@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ec2 behaves as Amazon EC2's control plane does, strictly: networks, security groups, instances, volumes,
-// launch templates, their eventual states, dependencies and errors. It knows neither the wire format nor how a
-// machine or a network is made real: it hands a fabric.Picture and fabric.Machine values to those who do.
+// Package ec2 is the region's Amazon EC2: networks, security groups, instances, volumes and launch templates, with the
+// states, dependencies, quotas and errors that AWS has.
+//
+// A [Service] keeps its resources in a [state.Store], as the shapes of the AWS SDK for Go v1. A change that takes time
+// in AWS is a transition: it is scheduled, and applied when it is due, such as from pending to available. Work on
+// machines and volumes is a job, which [Service.Run] executes in the background; a job ends with a transition. The
+// network is not changed step by step: after each change the service computes the whole desired network and passes it
+// to [Network].
+//
+// The package knows neither the wire protocol (package wire) nor how machines and networks are implemented: it uses
+// them through [Machines] and [Network].
 package ec2
 
 import (
@@ -19,102 +27,129 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// Machines makes instances and volumes real. Every call is idempotent.
+// Machines runs instances. Every method is idempotent and may be called concurrently.
 type Machines interface {
+	// Launch boots a machine. It returns nil if the machine runs already.
 	Launch(ctx context.Context, m netspec.Machine) error
+	// Terminate removes a machine with its root disk. It returns nil if the machine does not exist.
 	Terminate(ctx context.Context, id string) error
+	// Reboot restarts a machine and keeps its disks.
 	Reboot(ctx context.Context, id string) error
+	// Alive reports whether a machine runs.
 	Alive(id string) bool
+	// Console returns what a machine wrote to its serial console.
 	Console(id string) ([]byte, error)
 	Disks
 }
 
-// Disks makes volumes real. Every call is idempotent.
+// Disks stores volumes. Every method is idempotent.
 type Disks interface {
+	// CreateVolume creates a volume.
 	CreateVolume(ctx context.Context, v netspec.Volume) error
+	// DeleteVolume deletes a volume and its data.
 	DeleteVolume(ctx context.Context, id string) error
+	// Attach makes a volume visible in a machine as device, such as /dev/sdf.
 	Attach(ctx context.Context, volumeID, instanceID, device string) error
+	// Detach removes a volume from a machine.
 	Detach(ctx context.Context, volumeID, instanceID string) error
 }
 
-// Network makes the picture real.
+// Network implements the virtual network.
 type Network interface {
+	// Sync changes the network into p, the whole desired network.
 	Sync(ctx context.Context, p netspec.Network) error
+	// Health returns the health of the load balancers' targets.
 	Health() netspec.TargetHealth
 }
 
-// Profiles finds an instance profile by its name or ARN.
+// Profiles finds instance profiles. IAM of the region implements it.
 type Profiles interface {
+	// InstanceProfile returns the profile, or false if it does not exist.
 	InstanceProfile(nameOrARN string) (Profile, bool)
 }
 
-// Profile is what EC2 needs to know of an IAM instance profile.
+// Profile is what EC2 needs to know about an IAM instance profile.
 type Profile struct {
-	ARN, ID, Role string // Role is the role's name; empty for a profile without one
-	RoleARN       string
+	ARN     string // of the instance profile
+	ID      string // such as AIPA0123456789ABCDEF
+	Role    string // name of the role; empty for a profile without a role
+	RoleARN string // empty for a profile without a role
 }
 
 // Image is an AMI that the region offers.
 type Image struct {
-	ID, Name, Description, Owner string
-	Architecture                 string // x86_64 or arm64
-	RootDevice                   string // such as /dev/sda1
-	RootSizeGiB                  int64
-	Created                      time.Time
-	// Unbootable says why no machine can boot from it; empty if one can.
-	Unbootable string
+	ID           string    // such as ami-0123456789abcdef0
+	Name         string    // such as debian-12-amd64
+	Description  string    // empty for none
+	Owner        string    // account id of the publisher
+	Architecture string    // x86_64 or arm64
+	RootDevice   string    // such as /dev/sda1
+	RootSizeGiB  int64     // minimum size of the root volume
+	Created      time.Time // shown as the creation date
+	Unbootable   string    // why no machine can boot from it; empty if machines can
 }
 
-// Config is what a [Service] is made of. Region, Account, Now and Rand are required; the rest may be left out.
+// Config configures a [Service]. Region, Account, Now and Rand are required.
 type Config struct {
-	Region          string
-	Account         string
-	Zones           []string // zone letters; nil means a to f in us-east-1, a to c elsewhere
-	Images          []Image
-	Now             func() time.Time
-	Rand            io.Reader
-	TransitionDelay time.Duration // how long an eventual state takes; 0 means at once
-	// ProvisioningDelay, where set, is asked for the delay of each kind, as in fault.Kinds, with Delay as the usual one.
+	Region  string           // such as us-east-1
+	Account string           // account id of 12 digits, which owns all resources
+	Zones   []string         // zone letters; nil means a to f in us-east-1, a to c elsewhere
+	Images  []Image          // all images that exist
+	Now     func() time.Time // clock
+	Rand    io.Reader        // source of ids and MAC addresses
+
+	// TransitionDelay is how long each transition takes. 0 means none.
+	TransitionDelay time.Duration
+	// ProvisioningDelay returns the delay of one kind of transition, as in fault.Kinds; usual is TransitionDelay. nil
+	// means TransitionDelay for all kinds.
 	ProvisioningDelay func(kind string, usual time.Duration) time.Duration
-	Quotas            Quotas // zero fields take DefaultQuotas
-	Saver             state.Backend
-	// PublicIPBase begins the /16 that public addresses are from. If it is of the host, the host reaches machines by them.
+
+	Quotas Quotas        // limits; the zero fields are set from DefaultQuotas
+	Saver  state.Backend // keeps the state over a restart; nil for none
+
+	// PublicIPBase is the beginning of the /16 that public addresses are allocated from; the zero value means
+	// 198.19.0.0/16. If the host owns the range, processes on the host reach machines by their public addresses.
 	PublicIPBase netip.Addr
-	// Machines and Network make it real; without them everything is a record only.
-	Machines Machines
-	Network  Network
-	Profiles Profiles
-	// LoadBalancers gives the load balancers that belong into the picture. It is called without any lock of EC2's.
+
+	Machines Machines // runs instances; nil if instances and volumes are only records
+	Network  Network  // implements the network; nil if it is only a record
+	Profiles Profiles // finds instance profiles; nil accepts any profile
+
+	// LoadBalancers returns the load balancers that are part of the network, and HostedZones the hosted zones of
+	// Route 53 that the resolvers of VPCs answer from. Both are called without a lock of EC2. nil means none.
 	LoadBalancers func() []netbuilder.LoadBalancer
-	// HostedZones gives the zones of Route 53 that VPCs' resolvers know, likewise.
-	HostedZones func() []netbuilder.HostedZone
-	Log         *slog.Logger
+	HostedZones   func() []netbuilder.HostedZone
+
+	Log *slog.Logger // nil discards
 }
 
-// Service is EC2 in one region.
+// Service is EC2 in one region. Its exported methods may be called concurrently, except those that are for
+// setup.
 type Service struct {
 	cfg               Config
-	instanceTypes     map[string]instanceTypeSpec
-	instanceTypeNames []string   // names of types, sorted
-	jobLocks          keyedMutex // one job at a time for each instance or volume
-	syncMu            sync.Mutex
+	instanceTypes     map[string]instanceTypeSpec // by name
+	instanceTypeNames []string                    // sorted
+	jobLocks          keyedMutex                  // one job at a time for each instance or volume
+	watchers          []func()                    // see AddWatcher
+	wake              chan struct{}               // makes Run look for jobs and transitions
+	networkChanged    chan struct{}               // makes runNetworkSync compute the network
 
-	store           *state.Store
+	syncMu         sync.Mutex // guards the following two
+	syncedRevision uint64     // the networkRevision that Network has
+	syncedNetwork  string     // the network that Network has, as JSON
+
+	store *state.Store // its lock guards all of the following
+
 	st              *serviceState
-	staleReads      int            // how often a new resource is not seen
-	unseenReads     map[string]int // how often it is not seen yet, by id
-	createdIDs      []string       // ids made by the call under way, where somebody wants to know
-	networkRevision uint64         // counts changes that the picture may show
-	syncedRevision  uint64         // the gen that Network has; guarded by syncing
-	syncedNetwork   string         // the picture that Network has, as text; guarded by syncing
-	jobs            []func(context.Context)
-	notifyPending   bool // the watchers have something to look at
-	watchers        []func()
-	wake            chan struct{} // Run has something to do
-	networkChanged  chan struct{} // the picture may have changed
+	staleReads      int                     // see SetStaleReads
+	unseenReads     map[string]int          // how many more calls do not see a new resource, by id
+	createdIDs      []string                // ids that the current call has created; nil unless withSystemTags needs them
+	networkRevision uint64                  // number of changes that may affect the network
+	jobs            []func(context.Context) // for Run to start
+	notifyPending   bool                    // the watchers must be called
 }
 
-// New makes the service and loads its saved state. Call [Service.Run] to let work go on in the background.
+// New returns a service with its saved state. Call [Service.Run] to run its background work.
 func New(cfg Config) (*Service, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -136,7 +171,7 @@ func New(cfg Config) (*Service, error) {
 		instanceTypeNames: order,
 		wake:              make(chan struct{}, 1),
 		networkChanged:    make(chan struct{}, 1),
-		networkRevision:   1,
+		networkRevision:   1, // more than syncedRevision, so that the first sync is not skipped
 		st:                &serviceState{},
 	}
 	s.store = &state.Store{
@@ -155,27 +190,28 @@ func New(cfg Config) (*Service, error) {
 	return s, nil
 }
 
-// SaveTo writes what the service knows to another place, for a snapshot.
+// SaveTo writes the state of the service to another backend, for a snapshot.
 func (s *Service) SaveTo(to state.Backend) error { return s.store.SaveTo(to) }
 
-// SetLoadBalancers names the source of load balancers. It is meant for wiring, before [Service.Run].
+// SetLoadBalancers sets Config.LoadBalancers. It is for setup, before [Service.Run].
 func (s *Service) SetLoadBalancers(f func() []netbuilder.LoadBalancer) { s.cfg.LoadBalancers = f }
 
-// SetHostedZones names the source of hosted zones. It is meant for wiring, before [Service.Run].
+// SetHostedZones sets Config.HostedZones. It is for setup, before [Service.Run].
 func (s *Service) SetHostedZones(f func() []netbuilder.HostedZone) { s.cfg.HostedZones = f }
 
-// AddWatcher calls f, without any lock, soon after an instance or a load balancer's target may have changed state.
-// f must not block. It is meant for wiring, before [Service.Run].
+// AddWatcher registers f to be called, without any lock, soon after the state of an instance may have
+// changed. f must not block. It is for setup, before [Service.Run].
 func (s *Service) AddWatcher(f func()) { s.watchers = append(s.watchers, f) }
 
-// LoadBalancersChanged says that what Balancers answers has changed.
+// LoadBalancersChanged must be called after the result of Config.LoadBalancers or Config.HostedZones has
+// changed.
 func (s *Service) LoadBalancersChanged() {
 	s.store.Lock()
 	defer s.store.Unlock()
 	s.markNetworkChanged()
 }
 
-// Health is the targets' health as the network sees it; nil without a network.
+// Health returns the health of the load balancers' targets, or nil without a network.
 func (s *Service) Health() netspec.TargetHealth {
 	if s.cfg.Network == nil {
 		return nil
@@ -184,6 +220,7 @@ func (s *Service) Health() netspec.TargetHealth {
 	return s.cfg.Network.Health()
 }
 
+// wakeRunLoop makes Run look for jobs and transitions now. It does not block.
 func (s *Service) wakeRunLoop() {
 	select {
 	case s.wake <- struct{}{}:
@@ -191,13 +228,13 @@ func (s *Service) wakeRunLoop() {
 	}
 }
 
-// markChanged notes a mutation. The caller holds mu.
+// markChanged records that the state has changed. The caller holds the lock.
 func (s *Service) markChanged() {
 	s.store.MarkChanged()
 	s.markNetworkChanged()
 }
 
-// markNetworkChanged notes that the picture may have changed. The caller holds mu.
+// markNetworkChanged records that the desired network may have changed. The caller holds the lock.
 func (s *Service) markNetworkChanged() {
 	s.networkRevision++
 	select {
@@ -238,12 +275,12 @@ func runWrite[I, O any](s *Service, do func(*I) (*O, error), in *I) (*O, error) 
 	}, in)
 }
 
-// readOperation makes an operation that changes nothing.
+// readOperation returns an operation that only reads.
 func readOperation[I, O any](s *Service, name string, do func(*I) (*O, error)) wire.Op {
 	return wire.Operation(name, func(_ context.Context, in *I) (*O, error) { return runRead(s, do, in) })
 }
 
-// writeOperation makes an operation that changes something; with DryRun set it ends after authorization.
+// writeOperation returns an operation that changes the state. A request with DryRun ends after authorization.
 func writeOperation[I, O any](s *Service, name string, do func(*I) (*O, error)) wire.Op {
 	return wire.Operation(
 		name,

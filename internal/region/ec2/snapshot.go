@@ -11,10 +11,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// snapshotHandlers serves snapshots.
+// snapshotHandlers serves snapshots. They have no data, and no volume can be created from them.
 type snapshotHandlers struct{ *Service }
 
-// snapshotOps are the records of snapshots: they hold no data, and no volume is made from them here.
 func (s snapshotHandlers) ops() []wire.Op {
 	return []wire.Op{
 		writeOperation(s.Service, "CreateSnapshot", s.createSnapshot),
@@ -109,7 +108,7 @@ func (s snapshotHandlers) describeSnapshots(
 
 	if owners := strs(in.OwnerIds); len(owners) > 0 && !slices.Contains(owners, "self") &&
 		!slices.Contains(owners, s.cfg.Account) {
-		got = []*sdk.Snapshot{} // every snapshot here is the account's own
+		got = []*sdk.Snapshot{} // the account owns all snapshots
 	}
 
 	return &sdk.DescribeSnapshotsOutput{Snapshots: got, NextToken: next}, err

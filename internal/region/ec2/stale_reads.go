@@ -9,8 +9,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
-// SetStaleReads makes EC2 tell of new resources late, as AWS may: the first n calls that name one, or would list it, do not
-// see it. 0 is the beginning, and all is seen at once.
+// SetStaleReads delays the visibility of new resources, as in AWS: the first n calls that name a new resource
+// or would list it do not see it. 0, the default, makes them visible at once.
 func (s *Service) SetStaleReads(n int) {
 	s.store.Lock()
 	defer s.store.Unlock()
@@ -18,7 +18,7 @@ func (s *Service) SetStaleReads(n int) {
 	s.unseenReads = map[string]int{}
 }
 
-// trackNewID notes a new id. The caller holds mu.
+// trackNewID starts the delay of a new resource. The caller holds the lock.
 func (s *Service) trackNewID(prefix, id string) {
 	late := []string{"vpc", "subnet", "igw", "eipalloc", "nat", "rtb", "sg", "vol", "lt"}
 	if s.staleReads > 0 && slices.Contains(late, prefix) {
@@ -26,7 +26,8 @@ func (s *Service) trackNewID(prefix, id string) {
 	}
 }
 
-// consumeStaleRead says whether a call that is about id comes too early to see it. The caller holds mu.
+// consumeStaleRead reports whether a call about id comes too early to see the resource, and counts the call.
+// The caller holds the lock.
 func (s *Service) consumeStaleRead(id string) bool {
 	n, young := s.unseenReads[id]
 	if !young {
@@ -42,7 +43,7 @@ func (s *Service) consumeStaleRead(id string) bool {
 	return true
 }
 
-// checkStaleReads refuses a request that names what is not seen yet. The caller holds mu.
+// checkStaleReads refuses a request that names a resource that is not visible yet. The caller holds the lock.
 func (s *Service) checkStaleReads(in any) error {
 	if len(s.unseenReads) == 0 {
 		return nil
@@ -50,7 +51,7 @@ func (s *Service) checkStaleReads(in any) error {
 
 	tree, err := sdkshape.ShapeToMap(in)
 	if err != nil {
-		return fmt.Errorf("look at the ids of a request: %w", err)
+		return fmt.Errorf("read the ids of a request: %w", err)
 	}
 
 	named := sdkshape.CollectStrings(

@@ -6,57 +6,64 @@ import (
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 )
 
-// serviceState is all that EC2 remembers; it is saved as JSON. Tags live in one map, by resource id.
+// serviceState is the whole state of EC2, saved as JSON. Its methods neither lock nor know the configuration.
 type serviceState struct {
 	VPCs       map[string]*sdk.Vpc
-	Attributes map[string]*vpcAttributes
-	Subnets    map[string]*sdk.Subnet
-	LastIP     map[string]uint32 // by subnet: the last address given, so that one is not reused at once
-	ACLs       map[string]*sdk.NetworkAcl
-	Internet   map[string]*sdk.InternetGateway
-	Addresses  map[string]*sdk.Address
-	LastPublic uint32
-	NATs       map[string]*sdk.NatGateway
-	Tables     map[string]*sdk.RouteTable
-	Groups     map[string]*sdk.SecurityGroup
+	Attributes map[string]*vpcAttributes       // by VPC id
+	Subnets    map[string]*sdk.Subnet          // by id, like all maps without a comment
+	LastIP     map[string]uint32               // number after the last address given out, by subnet id
+	ACLs       map[string]*sdk.NetworkAcl      // network ACLs
+	Internet   map[string]*sdk.InternetGateway // internet gateways
+	Addresses  map[string]*sdk.Address         // Elastic IP addresses, by allocation id
+	LastPublic uint32                          // number of the last public address given out
+	NATs       map[string]*sdk.NatGateway      // NAT gateways
+	Tables     map[string]*sdk.RouteTable      // route tables with their routes
+	Groups     map[string]*sdk.SecurityGroup   // security groups without their rules
 	Rules      map[string]*sdk.SecurityGroupRule
 	Interfaces map[string]*sdk.NetworkInterface
 	Volumes    map[string]*sdk.Volume
 	Snapshots  map[string]*sdk.Snapshot
 	Templates  map[string]*sdk.LaunchTemplate
-	Versions   map[string][]*sdk.LaunchTemplateVersion
+	Versions   map[string][]*sdk.LaunchTemplateVersion // by template id, oldest first
 	Instances  map[string]*sdk.Instance
-	Extra      map[string]*instanceExtra
-	Keys       map[string]*sdk.KeyPairInfo
-	Endpoints  map[string]*sdk.VpcEndpoint
+	Extra      map[string]*instanceExtra   // by instance id
+	Keys       map[string]*sdk.KeyPairInfo // by key pair id
+	Endpoints  map[string]*sdk.VpcEndpoint // by VPC endpoint id
 	Peerings   map[string]*sdk.VpcPeeringConnection
-	Tags       map[string]map[string]string
-	Tokens     map[string]idempotencyToken
-	Pending    []transition
+	Tags       map[string]map[string]string // tags of every kind of resource, by resource id
+	Tokens     map[string]idempotencyToken  // by operation/token
+	Pending    []transition                 // scheduled transitions
 }
 
-type vpcAttributes struct{ DNSSupport, DNSHostnames, AddressMetrics bool }
+// vpcAttributes are the attributes of a VPC that DescribeVpcAttribute shows.
+type vpcAttributes struct {
+	DNSSupport     bool // enableDnsSupport
+	DNSHostnames   bool // enableDnsHostnames
+	AddressMetrics bool // enableNetworkAddressUsageMetrics
+}
 
-// instanceExtra is what an instance has beyond the shape that DescribeInstances shows.
+// instanceExtra holds what DescribeInstances does not show of an instance.
 type instanceExtra struct {
-	ReservationID string
-	UserData      string // base64, as it came
-	Shutdown      string // stop or terminate
-	NoTermination bool
-	NoStop        bool
-	Interface     string // id of the primary interface
-	Impaired      bool   // its machine died
-	Failures      int    // looks in a row that found the machine dead
-	Role          string
-	Target        string // the lifecycle state that Auto Scaling wants it in
+	ReservationID string // r-…
+	UserData      string // in base64, as in the request
+	Shutdown      string // instance-initiated shutdown behavior: stop or terminate
+	NoTermination bool   // disableApiTermination
+	NoStop        bool   // disableApiStop
+	Interface     string // id of the network interface; empty once terminated
+	Impaired      bool   // the machine died although the instance should run
+	Failures      int    // failed health checks in a row
+	Role          string // name of the instance's role; empty for none
+	Target        string // target lifecycle state set by Auto Scaling; empty for none
 }
 
+// initMap replaces a nil map by an empty one.
 func initMap[K comparable, V any](m *map[K]V) {
 	if *m == nil {
 		*m = map[K]V{}
 	}
 }
 
+// initMaps replaces the nil maps of a new state or of one saved by an older version.
 func (st *serviceState) initMaps() {
 	initMap(&st.VPCs)
 	initMap(&st.Attributes)

@@ -83,7 +83,8 @@ func (s subnetHandlers) createSubnet(in *sdk.CreateSubnetInput) (*sdk.CreateSubn
 	return &sdk.CreateSubnetOutput{Subnet: n}, nil
 }
 
-// checkSubnetRange refuses a range outside the VPC's, one that overlaps another subnet's, and one subnet too many.
+// checkSubnetRange refuses a CIDR block outside the VPC or overlapping another subnet, and one subnet more
+// than limit.
 func (st *serviceState) checkSubnetRange(v *sdk.Vpc, cidr netip.Prefix, limit int) error {
 	inside := slices.ContainsFunc(
 		vpcCIDRs(v),
@@ -113,7 +114,7 @@ func (st *serviceState) checkSubnetRange(v *sdk.Vpc, cidr netip.Prefix, limit in
 	return nil
 }
 
-// refreshSubnet fills in what is computed.
+// refreshSubnet computes the derived fields of a subnet: free addresses and tags.
 func (st *serviceState) refreshSubnet(n *sdk.Subnet) {
 	bits := netip.MustParsePrefix(str(n.CidrBlock)).Bits()
 	used := len(st.usedAddresses(str(n.SubnetId)))
@@ -250,13 +251,15 @@ func (s subnetHandlers) modifySubnetAttribute(
 	return &sdk.ModifySubnetAttributeOutput{}, nil
 }
 
-// SubnetPlacement is where a subnet lies.
+// SubnetPlacement is the location of a subnet.
 type SubnetPlacement struct {
-	Subnet, VPC, Zone  string
-	HasInternetGateway bool // the VPC has an internet gateway
+	Subnet             string // id
+	VPC                string // id
+	Zone               string // such as us-east-1a
+	HasInternetGateway bool   // an internet gateway is attached to the VPC
 }
 
-// SubnetPlacements says where subnets lie.
+// SubnetPlacements returns the locations of subnets, in the given order.
 func (s *Service) SubnetPlacements(subnets ...string) ([]SubnetPlacement, error) {
 	var out []SubnetPlacement
 	err := s.withLock(func() error {

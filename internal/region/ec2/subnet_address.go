@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// usedAddresses is the set of addresses taken in a subnet.
+// usedAddresses returns the addresses of a subnet that are in use.
 func (st *serviceState) usedAddresses(subnet string) map[netip.Addr]bool {
 	used := map[netip.Addr]bool{}
 	for _, n := range st.Interfaces {
@@ -23,8 +23,9 @@ func (st *serviceState) usedAddresses(subnet string) map[netip.Addr]bool {
 	return used
 }
 
-// pickAddress takes a free address of a subnet: the wanted one, or the next after the last one given, so that a
-// replaced machine comes back with another address, as at AWS. The first four and the last are AWS's own.
+// pickAddress returns a free address of a subnet: the wanted one or, if want is empty, the next one after the
+// last that was given out, so that a replaced machine gets another address, as in AWS. The first four
+// addresses and the last are reserved.
 func (st *serviceState) pickAddress(n *sdk.Subnet, want string) (netip.Addr, error) {
 	id := str(n.SubnetId)
 	cidr := netip.MustParsePrefix(str(n.CidrBlock))

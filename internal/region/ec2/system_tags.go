@@ -8,8 +8,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// withSystemTags runs a handler and puts the tags of [wire.SystemTags] on the resource that the operation is to make, in the same
-// breath: nobody ever sees it without them.
+// withSystemTags wraps a handler so that the resource it creates has the tags of [wire.SystemTags] from the
+// start: no caller ever sees it without them.
 func withSystemTags[I, O any](
 	ctx context.Context,
 	s *Service,

@@ -23,7 +23,7 @@ func (s tagHandlers) ops() []wire.Op {
 	}
 }
 
-// tagList is a resource's tags in the shape of answers, sorted by key.
+// tagList returns the tags of a resource in the form of answers, sorted by key.
 func (st *serviceState) tagList(id string) []*sdk.Tag {
 	tags := st.Tags[id]
 	out := make([]*sdk.Tag, 0, len(tags))
@@ -34,7 +34,7 @@ func (st *serviceState) tagList(id string) []*sdk.Tag {
 	return out
 }
 
-// checkTags refuses what AWS refuses of tags.
+// checkTags refuses tags that EC2 refuses.
 func checkTags(tags []*sdk.Tag) error {
 	seen := map[string]bool{}
 	for _, t := range tags {
@@ -64,8 +64,8 @@ func checkTags(tags []*sdk.Tag) error {
 	return nil
 }
 
-// parseTagSpecs gives the tags that a request wants on a new resource of the given kind. Kinds that the operation does not
-// make are refused, as AWS does.
+// parseTagSpecs returns the tags that a request puts on a new resource of the given type. It refuses types
+// other than kind and others, as EC2 does for types that an operation does not create.
 func parseTagSpecs(specs []*sdk.TagSpecification, kind string, others ...string) (map[string]string, error) {
 	tags := map[string]string{}
 	for _, spec := range specs {
@@ -94,6 +94,7 @@ func parseTagSpecs(specs []*sdk.TagSpecification, kind string, others ...string)
 	return tags, nil
 }
 
+// setTags adds tags to a resource and overwrites those with the same keys.
 func (st *serviceState) setTags(id string, tags map[string]string) {
 	if len(tags) == 0 {
 		return
@@ -108,7 +109,7 @@ func (st *serviceState) setTags(id string, tags map[string]string) {
 	maps.Copy(have, tags)
 }
 
-// resourceExists says whether the id names a resource that can have tags.
+// resourceExists reports whether id is that of an existing resource that can have tags.
 func (s *Service) resourceExists(id string) bool {
 	st := s.st
 	has := map[string]func() bool{
@@ -233,7 +234,7 @@ func (s tagHandlers) describeTags(in *sdk.DescribeTagsInput) (*sdk.DescribeTagsO
 		return nil, false
 	}
 
-	// "tag:KEY" filters look at this very tag, not at all of a resource's tags.
+	// A filter "tag:KEY" applies to the tag itself here, not to all tags of its resource.
 	filters := slices.Clone(in.Filters)
 	var byTag []*sdk.Filter
 	filters = slices.DeleteFunc(filters, func(f *sdk.Filter) bool {
@@ -264,5 +265,5 @@ func (s tagHandlers) describeTags(in *sdk.DescribeTagsInput) (*sdk.DescribeTagsO
 	return &sdk.DescribeTagsOutput{Tags: got, NextToken: next}, err
 }
 
-// removeTags drops a resource's tags.
+// removeTags removes all tags of a resource.
 func (st *serviceState) removeTags(id string) { delete(st.Tags, id) }

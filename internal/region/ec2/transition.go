@@ -8,15 +8,16 @@ import (
 	"time"
 )
 
-// transition is a change of state that time brings.
+// transition is a change of state at a given time.
 type transition struct {
-	At   time.Time
-	Kind string // see applyTransition
-	ID   string
-	Arg  string
+	At   time.Time // when it is due
+	Kind string    // one of the constants below
+	ID   string    // of the resource
+	Arg  string    // error of the job that it ends; empty if the job succeeded
 }
 
-// scheduleTransition schedules a transition one delay from now.
+// scheduleTransition schedules a transition one delay from now; see Config.TransitionDelay and
+// Config.ProvisioningDelay.
 func (s *Service) scheduleTransition(kind, id string) {
 	delay := s.cfg.TransitionDelay
 	if s.cfg.ProvisioningDelay != nil {
@@ -27,7 +28,7 @@ func (s *Service) scheduleTransition(kind, id string) {
 	s.wakeRunLoop()
 }
 
-// provisioningKind is what operators call the things that a transition moves on.
+// provisioningKind returns the name under which a delay is configured for a transition, as in fault.Kinds.
 func provisioningKind(transition string) string {
 	switch transition {
 	case transitionNATAvailable:
@@ -51,7 +52,7 @@ func provisioningKind(transition string) string {
 	return "vpc"
 }
 
-// applyDueTransitions carries out the transitions that are due, oldest first. The caller holds mu.
+// applyDueTransitions applies the transitions that are due, oldest first. The caller holds the lock.
 func (s *Service) applyDueTransitions() {
 	for {
 		now := s.cfg.Now()
@@ -72,7 +73,7 @@ func (s *Service) applyDueTransitions() {
 	}
 }
 
-// nextTransitionTime is when the next transition is due.
+// nextTransitionTime returns when the next transition is due, or false if none is scheduled.
 func (st *serviceState) nextTransitionTime() (time.Time, bool) {
 	var at time.Time
 	for _, t := range st.Pending {
@@ -84,7 +85,7 @@ func (st *serviceState) nextTransitionTime() (time.Time, bool) {
 	return at, !at.IsZero()
 }
 
-// The kinds of transition.
+// The kinds of transition. They are part of the saved state.
 const (
 	transitionVPCAvailable       = "vpc-available"
 	transitionNATAvailable       = "nat-available"
@@ -102,6 +103,7 @@ const (
 	transitionInstanceExpired    = "instance-forgotten"
 )
 
+// applyTransition applies a transition of any kind.
 func (s *Service) applyTransition(t transition) {
 	switch t.Kind {
 	case transitionVPCAvailable:

@@ -26,7 +26,8 @@ func (s volumeHandlers) ops() []wire.Op {
 	}
 }
 
-// newVolume makes a record of a volume from a request's parameters.
+// newVolume returns a new volume in state creating, not yet in the state of the service. fallback is the size
+// in GiB if the request has none.
 func (s volumeHandlers) newVolume(zone string, e *sdk.EbsBlockDevice, fallback int64) (*sdk.Volume, error) {
 	v := &sdk.Volume{
 		AvailabilityZone:   new(zone),
@@ -168,7 +169,7 @@ func (s volumeHandlers) deleteVolume(in *sdk.DeleteVolumeInput) (*sdk.DeleteVolu
 	return &sdk.DeleteVolumeOutput{}, nil
 }
 
-// volumeFilterValues gives the values that a filter looks at.
+// volumeFilterValues returns the values of a volume that a filter looks at.
 func volumeFilterValues(v *sdk.Volume, name string) ([]string, bool) {
 	var instance, status, device, del []string
 	for _, a := range v.Attachments {
@@ -215,8 +216,8 @@ func (s volumeHandlers) describeVolumes(in *sdk.DescribeVolumesInput) (*sdk.Desc
 	return &sdk.DescribeVolumesOutput{Volumes: got, NextToken: next}, err
 }
 
-// modifyVolume changes a volume's type and performance, and lets it grow. The block device of a real volume keeps its
-// size until it is attached again.
+// modifyVolume changes the type and the performance of a volume and lets it grow. The block device of an
+// attached volume keeps its size until it is attached again.
 func (s volumeHandlers) modifyVolume(in *sdk.ModifyVolumeInput) (*sdk.ModifyVolumeOutput, error) {
 	v, err := s.st.findVolume(in.VolumeId)
 	if err != nil {
@@ -276,7 +277,7 @@ func volumeModification(v, after *sdk.Volume) *sdk.VolumeModification {
 	}
 }
 
-// describeVolumesModifications shows every volume asked for as modified: changes take no time here.
+// describeVolumesModifications shows every requested volume as modified: changes complete at once.
 func (s volumeHandlers) describeVolumesModifications(
 	in *sdk.DescribeVolumesModificationsInput,
 ) (*sdk.DescribeVolumesModificationsOutput, error) {

@@ -11,7 +11,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// checkAttachable says why a volume cannot be attached as wanted.
+// checkAttachable refuses an attachment that EC2 refuses. limit is the number of volumes that the instance
+// type supports.
 func checkAttachable(v *sdk.Volume, i *sdk.Instance, device string, limit int64) error {
 	id := str(v.VolumeId)
 	switch {
@@ -55,7 +56,7 @@ func checkAttachable(v *sdk.Volume, i *sdk.Instance, device string, limit int64)
 	if int64(len(i.BlockDeviceMappings)) >= limit {
 		return wire.Errorf(
 			"AttachmentLimitExceeded",
-			"Instance %s has %d volumes, the most that its type takes",
+			"Instance %s has %d volumes, the maximum of its type",
 			str(i.InstanceId),
 			limit,
 		)
@@ -86,7 +87,7 @@ func (s volumeHandlers) attachVolume(in *sdk.AttachVolumeInput) (*sdk.VolumeAtta
 	return a, nil
 }
 
-// recordAttachment records an attachment that is under way.
+// recordAttachment adds an attachment in state attaching. ephemeral deletes the volume with the instance.
 func (s volumeHandlers) recordAttachment(
 	v *sdk.Volume,
 	i *sdk.Instance,
@@ -117,7 +118,7 @@ func (s volumeHandlers) recordAttachment(
 	return a
 }
 
-// clearAttachments removes what tie recorded; the volume is available again.
+// clearAttachments undoes recordAttachment; the volume is available again.
 func (st *serviceState) clearAttachments(v *sdk.Volume) {
 	for _, a := range v.Attachments {
 		if i := st.Instances[str(a.InstanceId)]; i != nil {
@@ -172,6 +173,7 @@ func (s volumeHandlers) detachVolume(in *sdk.DetachVolumeInput) (*sdk.VolumeAtta
 	return a, nil
 }
 
+// completeAttachments sets the attachments of a volume that are attaching to attached.
 func (st *serviceState) completeAttachments(v *sdk.Volume) {
 	for _, a := range v.Attachments {
 		if str(a.State) != sdk.VolumeAttachmentStateAttaching {

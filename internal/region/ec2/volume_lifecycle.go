@@ -10,19 +10,20 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
-// fabricVolume is a volume's device as the machines know it.
-func fabricVolume(v *sdk.Volume) netspec.Volume {
+// toVolumeSpec returns a volume in the form that Machines uses.
+func toVolumeSpec(v *sdk.Volume) netspec.Volume {
 	return netspec.Volume{ID: str(v.VolumeId), Size: int(*v.Size)}
 }
 
-// beginCreateVolume makes a volume: real, or by the clock alone.
+// beginCreateVolume starts the creation of a volume: a job, or only a transition if the service has no
+// machines.
 func (s volumeHandlers) beginCreateVolume(id string) {
 	if s.cfg.Machines == nil {
 		s.scheduleTransition(transitionVolumeAvailable, id)
 		return
 	}
 
-	d := fabricVolume(s.st.Volumes[id])
+	d := toVolumeSpec(s.st.Volumes[id])
 	s.enqueueJob(id, func(ctx context.Context) {
 		s.completeJob(ctx, transitionVolumeAvailable, id, s.cfg.Machines.CreateVolume(ctx, d))
 	})
@@ -66,7 +67,7 @@ func (s volumeHandlers) beginDetach(v *sdk.Volume, a *sdk.VolumeAttachment) {
 	})
 }
 
-// applyVolumeTransition moves a volume on; a failure is in Arg.
+// applyVolumeTransition applies a transition of a volume. Arg is the error if the job failed.
 func (s volumeHandlers) applyVolumeTransition(t transition) {
 	v := s.st.Volumes[t.ID]
 	if v == nil {
@@ -90,6 +91,7 @@ func (s volumeHandlers) applyVolumeTransition(t transition) {
 	}
 }
 
+// resumeVolumeJobs queues the unfinished jobs of one volume.
 func (s volumeHandlers) resumeVolumeJobs(v *sdk.Volume) {
 	id := str(v.VolumeId)
 	switch str(v.State) {

@@ -8,7 +8,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// volumeLimits are a volume type's size in GiB, and its input/output operations a second where one may choose them.
+// volumeLimits are the limits of a volume type: its size in GiB, its IOPS (default and maximum; 0 if they
+// cannot be chosen) and its default throughput in MiB/s.
 type volumeLimits struct{ minGiB, maxGiB, iops, maxIOPS, throughput int64 }
 
 func volumeTypeLimits(kind string) (volumeLimits, bool) {
@@ -25,7 +26,7 @@ func volumeTypeLimits(kind string) (volumeLimits, bool) {
 	return l, ok
 }
 
-// checkVolumeSize finds the limits of a volume's type and refuses a size outside them.
+// checkVolumeSize returns the limits of a volume's type and refuses a size outside them.
 func checkVolumeSize(v *sdk.Volume) (volumeLimits, error) {
 	l, ok := volumeTypeLimits(str(v.VolumeType))
 	if !ok {
@@ -50,7 +51,7 @@ func checkVolumeSize(v *sdk.Volume) (volumeLimits, error) {
 	return l, nil
 }
 
-// checkPerformance refuses performance that the type does not have.
+// checkPerformance refuses IOPS and throughput that the type does not support.
 func (l volumeLimits) checkPerformance(v *sdk.Volume, iops, throughput *int64) error {
 	switch {
 	case iops != nil && l.maxIOPS == 0:
@@ -87,7 +88,7 @@ func (l volumeLimits) checkPerformance(v *sdk.Volume, iops, throughput *int64) e
 	return nil
 }
 
-// setPerformance gives a volume the performance asked for, or its type's own.
+// setPerformance sets the requested IOPS and throughput of a volume, or the defaults of its type.
 func (l volumeLimits) setPerformance(v *sdk.Volume, iops, throughput *int64) {
 	v.Iops = iops
 	v.Throughput = throughput
@@ -104,7 +105,7 @@ func (l volumeLimits) setPerformance(v *sdk.Volume, iops, throughput *int64) {
 	}
 }
 
-// keepPerformance fills in a volume's present performance where a change does not name it.
+// keepPerformance returns the requested performance, and the present one where the request sets none.
 func (l volumeLimits) keepPerformance(
 	v *sdk.Volume,
 	iops, throughput *int64,

@@ -26,7 +26,7 @@ func (s vpcHandlers) ops() []wire.Op {
 	}
 }
 
-// parseCIDR reads an IPv4 block whose length lies within the bounds.
+// parseCIDR parses an IPv4 CIDR block of /16 to /28; code is the error code for other sizes.
 func parseCIDR(cidr *string, name, code string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(str(cidr))
 	if err != nil || !p.Addr().Is4() {
@@ -61,7 +61,7 @@ func (s vpcHandlers) createVPC(in *sdk.CreateVpcInput) (*sdk.CreateVpcOutput, er
 	}
 
 	if in.AmazonProvidedIpv6CidrBlock != nil && *in.AmazonProvidedIpv6CidrBlock {
-		return nil, wire.Errorf("UnsupportedOperation", "This region has no IPv6")
+		return nil, wire.Errorf("UnsupportedOperation", "This region does not support IPv6")
 	}
 
 	if len(s.st.VPCs) >= s.cfg.Quotas.VPCs {
@@ -103,7 +103,8 @@ func (s vpcHandlers) newCIDRAssociation(cidr netip.Prefix) *sdk.VpcCidrBlockAsso
 	}
 }
 
-// addVPCDefaults gives a new VPC what AWS gives it: a main route table, a default network ACL and a default security group.
+// addVPCDefaults creates what every new VPC has: a main route table, a default network ACL and a default
+// security group.
 func (s vpcHandlers) addVPCDefaults(vpc string, cidr netip.Prefix) {
 	tables := routeTableHandlers{s.Service}
 	table := tables.newRouteTable(vpc, []netip.Prefix{cidr})
@@ -266,7 +267,7 @@ func (s vpcHandlers) modifyVPCAttribute(
 	return &sdk.ModifyVpcAttributeOutput{}, nil
 }
 
-// vpcDependency names what keeps a VPC from being deleted; empty when nothing does.
+// vpcDependency returns the id of a resource that prevents the deletion of a VPC, or "".
 func (st *serviceState) vpcDependency(id string) string {
 	blockers := map[string]bool{}
 	for _, n := range st.Subnets {

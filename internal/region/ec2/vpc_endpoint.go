@@ -22,7 +22,8 @@ func (s vpcEndpointHandlers) ops() []wire.Op {
 	}
 }
 
-// endpointServices are the services that an endpoint can be made for, each with its types.
+// endpointServices returns the services that can have a VPC endpoint, with the types of endpoint they
+// support.
 func endpointServices() map[string][]string {
 	gateway := sdk.VpcEndpointTypeGateway
 	private := sdk.VpcEndpointTypeInterface
@@ -83,7 +84,7 @@ func (s vpcEndpointHandlers) createVPCEndpoint(
 	return &sdk.CreateVpcEndpointOutput{VpcEndpoint: e, ClientToken: in.ClientToken}, nil
 }
 
-// newVPCEndpoint refuses what cannot become an endpoint, and makes its record.
+// newVPCEndpoint checks a request for an endpoint and returns the endpoint, without an id.
 func (s vpcEndpointHandlers) newVPCEndpoint(in *sdk.CreateVpcEndpointInput) (*sdk.VpcEndpoint, error) {
 	v, err := s.st.findVPC(in.VpcId)
 	if err != nil {
@@ -146,7 +147,7 @@ func (s vpcEndpointHandlers) configureGatewayEndpoint(
 	return s.addEndpointRouteTables(e, strs(in.RouteTableIds))
 }
 
-// addEndpointRouteTables leads the service's addresses in route tables to a gateway endpoint.
+// addEndpointRouteTables associates a gateway endpoint with route tables.
 func (s vpcEndpointHandlers) addEndpointRouteTables(e *sdk.VpcEndpoint, ids []string) error {
 	for _, id := range ids {
 		t, err := s.st.findRouteTable(&id)
@@ -264,7 +265,7 @@ func (s vpcEndpointHandlers) deleteVPCEndpoints(
 	return out, nil
 }
 
-// applyEndpointTransition moves an endpoint on.
+// applyEndpointTransition applies a transition of an endpoint.
 func (s vpcEndpointHandlers) applyEndpointTransition(t transition) {
 	e := s.st.Endpoints[t.ID]
 	switch {

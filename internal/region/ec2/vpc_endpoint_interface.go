@@ -55,7 +55,7 @@ func (s vpcEndpointHandlers) setEndpointSecurityGroups(e *sdk.VpcEndpoint, ids [
 	return nil
 }
 
-// enablePrivateDNS makes the service's own name lead to the endpoint.
+// enablePrivateDNS makes the private DNS name of the service resolve to the endpoint.
 func (s vpcEndpointHandlers) enablePrivateDNS(e *sdk.VpcEndpoint) error {
 	if a := s.st.Attributes[str(e.VpcId)]; a == nil || !a.DNSSupport || !a.DNSHostnames {
 		return wire.Errorf(
@@ -83,7 +83,7 @@ func (s vpcEndpointHandlers) enablePrivateDNS(e *sdk.VpcEndpoint) error {
 	return nil
 }
 
-// addEndpointInterfaces gives an endpoint an interface in each subnet: all or none.
+// addEndpointInterfaces creates a network interface in each subnet for an endpoint, all or none.
 func (s vpcEndpointHandlers) addEndpointInterfaces(e *sdk.VpcEndpoint, subnets []string) error {
 	zones := map[string]string{}
 	for _, id := range append(strs(e.SubnetIds), subnets...) {
@@ -180,7 +180,7 @@ func (s vpcEndpointHandlers) modifyInterfaceEndpoint(
 	return nil
 }
 
-// changeEndpointSubnets takes an endpoint out of subnets and puts it into others.
+// changeEndpointSubnets removes subnets from an endpoint and adds others.
 func (s vpcEndpointHandlers) changeEndpointSubnets(e *sdk.VpcEndpoint, in *sdk.ModifyVpcEndpointInput) error {
 	for _, id := range strs(in.RemoveSubnetIds) {
 		at := slices.Index(strs(e.SubnetIds), id)

@@ -136,7 +136,8 @@ func (s vpcPeeringHandlers) acceptVPCPeeringConnection(
 	return &sdk.AcceptVpcPeeringConnectionOutput{VpcPeeringConnection: p}, nil
 }
 
-// deleteVPCPeeringConnection ends a peering; routes to it lead nowhere then. AWS lists it for some hours more.
+// deleteVPCPeeringConnection deletes a peering connection; routes to it become blackholes. It stays visible,
+// as it does in AWS for some hours.
 func (s vpcPeeringHandlers) deleteVPCPeeringConnection(
 	in *sdk.DeleteVpcPeeringConnectionInput,
 ) (*sdk.DeleteVpcPeeringConnectionOutput, error) {

@@ -77,7 +77,7 @@ func (s zoneHandlers) describeAvailabilityZones(
 func (s zoneHandlers) describeRegions(in *sdk.DescribeRegionsInput) (*sdk.DescribeRegionsOutput, error) {
 	for _, n := range strs(in.RegionNames) {
 		if n != s.cfg.Region {
-			return nil, invalidParameter("region", n, "This machine has one region")
+			return nil, invalidParameter("region", n, "The only region is the one of this endpoint")
 		}
 	}
 
