@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package aws is the AWS side of a plan: it reads, creates, updates and deletes the resources of package awskind.
-// Its parts are
+// Package aws is the AWS side of a plan: it reads, creates, updates and deletes the resources of
+// package awskind. Its parts are
 //
-//   - transport: every call to AWS goes through it. It counts calls, keeps them below AWS's rate limits, repeats those
-//     that are safe to repeat, classifies errors, and polls for states.
-//   - driver: one file for each resource kind, and [driver.Cloud], which implements [plan.Cloud] with them.
-//   - cleanup: finds what a deletion has to deal with besides the cluster's own resources.
-//   - discovery: reads facts that a manifest refers to, such as images, unmanaged VPCs and service quotas.
+//   - transport: every call to AWS goes through it. It counts calls, keeps them below AWS's rate
+//     limits, retries those that are safe to retry, classifies errors, and polls for states.
+//   - driver: one file for each resource kind, and [driver.Cloud], which implements [plan.Cloud]
+//     with them.
+//   - cleanup: finds leftovers and blockers, which the deletion of a cluster has to deal with
+//     besides the cluster's own resources.
+//   - discovery: reads facts that a manifest refers to, such as images, unmanaged VPCs and
+//     service quotas.
 //
-// This package connects cleanup to the drivers. It does not know what a cluster consists of, nor in which order its
-// resources are created.
+// This package connects cleanup to the drivers. It does not know what a cluster consists of, nor in
+// which order its resources are created.
 package aws
 
 import (
@@ -29,15 +32,15 @@ import (
 // Scope selects the resources of one cluster.
 type Scope = driver.Scope
 
-// Cloud is one cluster's part of an AWS account. It implements [plan.Cloud] and [plan.BatchSession]. Its methods may be
-// called concurrently.
+// Cloud is one cluster's part of an AWS account. It implements [plan.Cloud] and
+// [plan.BatchSession]. Its methods may be called concurrently.
 type Cloud struct {
 	*driver.Cloud
 	finder cleanup.Finder
 }
 
-// New returns the resources of scope in the account and region that cfg reaches. Calls are paced by a
-// [transport.CallLimiter] of their own unless cfg comes from one.
+// New returns the resources of scope in the account and region that cfg reaches. Calls are paced by
+// a [transport.CallLimiter] of their own unless cfg comes from one.
 func New(cfg aws.Config, scope Scope) *Cloud {
 	if !transport.IsPaced(cfg) {
 		cfg = (&transport.CallLimiter{}).PaceCalls(cfg)
@@ -48,8 +51,8 @@ func New(cfg aws.Config, scope Scope) *Cloud {
 	return &Cloud{Cloud: driver.New(cfg, scope, finder.ExplainInUse), finder: finder}
 }
 
-// FindLeftovers returns what programs in the cluster created and left behind, and what prevents the deletion of its VPC.
-// own is what [driver.Cloud.Read] returned. It changes nothing.
+// FindLeftovers returns what programs in the cluster created and left behind, and what prevents the
+// deletion of its VPC. own is what [driver.Cloud.Read] returned. It changes nothing.
 func (c *Cloud) FindLeftovers(ctx context.Context, own []plan.ActualResource) (cleanup.Leftovers, error) {
 	return c.finder.FindLeftovers(ctx, own)
 }

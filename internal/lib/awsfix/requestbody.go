@@ -14,11 +14,12 @@ import (
 
 const bodyMiddlewareID = "SlipwayBodies"
 
-// AddBodyMiddleware is an element of [aws.Config.APIOptions] that prevents the error "use of closed network connection"
-// for calls with large requests. smithy-go 1.28.8 closes the body of a request as soon as the headers of the response
-// have arrived. A closed body that is an [io.WriterTo] then returns io.EOF, which is an error of WriteTo, though not of
-// Read. If net/http has not finished its last write of the body by then, it closes the connection while the response is
-// being read. The middleware hides WriteTo. Adding it twice has the effect of adding it once.
+// AddBodyMiddleware is an element of [aws.Config.APIOptions] that prevents the error "use of closed
+// network connection" for calls with large requests. smithy-go 1.28.8 closes the body of a request
+// as soon as the headers of the response have arrived. A closed body that is an [io.WriterTo] then
+// returns io.EOF, which is an error of WriteTo, though not of Read. If net/http has not finished
+// its last write of the body by then, it closes the connection while the response is being read.
+// The middleware hides WriteTo. Adding it twice has the effect of adding it once.
 //
 // [aws.Config.APIOptions]: https://pkg.go.dev/github.com/aws/aws-sdk-go-v2/aws#Config
 func AddBodyMiddleware(stack *middleware.Stack) error {

@@ -49,20 +49,23 @@ type blockerELBAPI interface {
 	DescribeTags(context.Context, *elb.DescribeTagsInput, ...func(*elb.Options)) (*elb.DescribeTagsOutput, error)
 }
 
-// Finder finds leftovers and blockers of one cluster. It only reads. Its methods may be called concurrently.
+// Finder finds leftovers and blockers of one cluster. It only reads. Its methods may be called
+// concurrently.
 type Finder struct {
 	ec2     blockerEC2API
 	elb     blockerELBAPI
 	cluster string // the name of the cluster
 }
 
-// Blocker is a resource that prevents the deletion of another one. Its JSON form is part of the output of commands.
+// Blocker is a resource that prevents the deletion of another one. Its JSON form is part of the
+// output of commands.
 type Blocker struct {
 	// ID is the id or ARN of the resource.
 	ID string `json:"id"`
 	// Kind is what the resource is, in words, such as "network interface".
 	Kind string `json:"kind"`
-	// Owner is what the resource belongs to, in words, such as "service default/web"; empty if AWS has no hint.
+	// Owner is what the resource belongs to, in words, such as "service default/web"; empty if AWS
+	// has no hint.
 	Owner string `json:"owner,omitempty"`
 
 	deleting bool // it is being deleted
@@ -79,11 +82,11 @@ func (b Blocker) String() string {
 	return s
 }
 
-// ExplainInUse adds to err the blockers of the resource with id, if err is of class [plan.InUse]; it returns other errors
-// unchanged. The result has class [plan.NotReady] if all blockers are being deleted or belong to the cluster: load
-// balancers and instances leave network interfaces behind for minutes. If one does not, the result has class
-// [plan.InUse], so that the operation is not retried: that blocker would not disappear by itself. It implements
-// [driver.InUseFunc].
+// ExplainInUse adds to err the blockers of the resource with id, if err is of class [plan.InUse];
+// it returns other errors unchanged. The result has class [plan.NotReady] if all blockers are being
+// deleted or belong to the cluster: load balancers and instances leave network interfaces behind
+// for minutes. If one does not, the result has class [plan.InUse], so that the operation is not
+// retried: that blocker would not disappear by itself. It implements [driver.InUseFunc].
 func (f Finder) ExplainInUse(ctx context.Context, err error, filter, id string) error {
 	if plan.ErrorClassOf(err) != plan.InUse {
 		return err
@@ -123,8 +126,8 @@ func NewFinder(ec2 *ec2.Client, elb *elb.Client, cluster string) Finder {
 	return Finder{ec2: ec2, elb: elb, cluster: cluster}
 }
 
-// findBlockers returns the resources that use the resource with id. filter is the name of an EC2 filter of network
-// interfaces, or one of the special names below.
+// findBlockers returns the resources that use the resource with id. filter is the name of an EC2
+// filter of network interfaces, or one of the special names below.
 func (f Finder) findBlockers(ctx context.Context, filter, id string) ([]Blocker, error) {
 	switch filter {
 	case "volume-id":
@@ -160,7 +163,8 @@ func (f Finder) findInterfaces(ctx context.Context, filter, value string) ([]Blo
 	return f.describeInterfaces(ctx, list)
 }
 
-// findPublicInterfaces returns the network interfaces of a VPC that have a public address, or all of them if none has one.
+// findPublicInterfaces returns the network interfaces of a VPC that have a public address, or all
+// of them if none has one.
 func (f Finder) findPublicInterfaces(ctx context.Context, vpc string) ([]Blocker, error) {
 	list, err := f.listInterfaces(ctx, "vpc-id", vpc)
 	if err != nil {
@@ -177,7 +181,10 @@ func (f Finder) findPublicInterfaces(ctx context.Context, vpc string) ([]Blocker
 	return f.describeInterfaces(ctx, list)
 }
 
-func (f Finder) listInterfaces(ctx context.Context, filter, value string) ([]ec2types.NetworkInterface, error) {
+func (f Finder) listInterfaces(
+	ctx context.Context,
+	filter, value string,
+) ([]ec2types.NetworkInterface, error) {
 	var list []ec2types.NetworkInterface
 	pages := ec2.NewDescribeNetworkInterfacesPaginator(
 		f.ec2,
@@ -221,7 +228,7 @@ func (f Finder) describeInterface(ctx context.Context, n ec2types.NetworkInterfa
 	switch instance := attachedInstance(n); {
 	case instance != "":
 		return f.setInstanceOwner(ctx, b, instance)
-	case strings.HasPrefix(description, "ELB ") && strings.Count(description, "/") == 2: // such as "ELB net/NAME/ID"
+	case strings.HasPrefix(description, "ELB ") && strings.Count(description, "/") == 2: // "ELB net/NAME/ID"
 		b.Kind = "network interface"
 		return f.findBalancerOwner(ctx, b, strings.Split(description, "/")[1])
 	case n.InterfaceType == ec2types.NetworkInterfaceTypeNatGateway:

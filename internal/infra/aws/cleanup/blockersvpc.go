@@ -61,7 +61,8 @@ func (f Finder) listGroups(ctx context.Context, filter, value string) ([]Blocker
 	return out, nil
 }
 
-// listVPCContents returns the resources in a VPC that prevent its deletion, which are nearly all of them.
+// listVPCContents returns the resources in a VPC that prevent its deletion, which are nearly all of
+// them.
 func (f Finder) listVPCContents(ctx context.Context, vpc string) ([]Blocker, error) {
 	out, err := f.findInterfaces(ctx, "vpc-id", vpc)
 	if err != nil {
@@ -118,7 +119,8 @@ func (f Finder) listSubnets(ctx context.Context, vpc string) ([]Blocker, error) 
 	return out, nil
 }
 
-// listRouteTables returns the route tables of a VPC except its main one, which is deleted with the VPC.
+// listRouteTables returns the route tables of a VPC except its main one, which is deleted with the
+// VPC.
 func (f Finder) listRouteTables(ctx context.Context, vpc string) ([]Blocker, error) {
 	page, err := f.ec2.DescribeRouteTables(
 		ctx,

@@ -19,21 +19,23 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-// Leftovers are the resources that the deletion of a cluster has to deal with besides those that slipway created.
+// Leftovers are the resources that the deletion of a cluster has to deal with besides those that
+// slipway created.
 type Leftovers struct {
-	// Resources were created by programs in the cluster, such as its cloud controllers. They are deleted with it.
+	// Resources were created by programs in the cluster, such as its cloud controllers. They are
+	// deleted with it.
 	Resources []plan.ActualResource
-	// Data are the volumes of PersistentVolumeClaims and their snapshots. Their content cannot be restored after a
-	// deletion.
+	// Data are the volumes of PersistentVolumeClaims and their snapshots. Their content cannot be
+	// restored after a deletion.
 	Data []plan.ActualResource
-	// Blockers are resources in the cluster's own VPC with an unknown owner. AWS refuses to delete the VPC before they
-	// are deleted.
+	// Blockers are resources in the cluster's own VPC with an unknown owner. AWS refuses to delete
+	// the VPC before they are deleted.
 	Blockers []Blocker
 }
 
-// FindLeftovers finds the leftovers of the cluster and the blockers of its deletion. own is what [driver.Cloud.Read]
-// returned. Resources in a VPC count only if the cluster is in that VPC, because an EKS cluster may have the same name.
-// It changes nothing.
+// FindLeftovers finds the leftovers of the cluster and the blockers of its deletion. own is what
+// [driver.Cloud.Read] returned. Resources in a VPC count only if the cluster is in that VPC,
+// because an EKS cluster may have the same name. It changes nothing.
 func (f Finder) FindLeftovers(ctx context.Context, own []plan.ActualResource) (Leftovers, error) {
 	s := newLeftoverSurvey(f, own)
 	var wg sync.WaitGroup
@@ -61,8 +63,8 @@ func (f Finder) FindLeftovers(ctx context.Context, own []plan.ActualResource) (L
 type leftoverSurvey struct {
 	finder Finder
 	ownIDs map[string]bool // ids of the cluster's own resources
-	// scalingGroups are the cluster's auto scaling groups. They are deleted before leftovers, because the programs that
-	// create leftovers run on their instances.
+	// scalingGroups are the cluster's auto scaling groups. They are deleted before leftovers,
+	// because the programs that create leftovers run on their instances.
 	scalingGroups []string
 	// vpcs are the VPCs that the cluster is in; true if it owns the VPC.
 	vpcs map[string]bool
@@ -141,7 +143,8 @@ func (s *leftoverSurvey) addBlocker(vpc string, b Blocker) {
 	s.result.Blockers = append(s.result.Blockers, b)
 }
 
-// classifyInterfaces classifies the network interfaces, which needs all other results, and sorts the results by id.
+// classifyInterfaces classifies the network interfaces, which needs all other results, and sorts
+// the results by id.
 func (s *leftoverSurvey) classifyInterfaces() {
 	for _, n := range s.interfaces {
 		s.classifyInterface(n)
@@ -153,8 +156,8 @@ func (s *leftoverSurvey) classifyInterfaces() {
 	slices.SortFunc(s.result.Blockers, func(a, b Blocker) int { return strings.Compare(a.ID, b.ID) })
 }
 
-// surveyData finds the volumes and snapshots that the EBS driver created for PersistentVolumeClaims. They are in no VPC, so
-// only their tags count.
+// surveyData finds the volumes and snapshots that the EBS driver created for
+// PersistentVolumeClaims. They are in no VPC, so only their tags count.
 func (s *leftoverSurvey) surveyData(ctx context.Context) error {
 	seen := map[string]bool{}
 	for _, f := range [][]ec2types.Filter{
@@ -200,7 +203,8 @@ func (s *leftoverSurvey) surveyVolumes(ctx context.Context, f []ec2types.Filter,
 	return nil
 }
 
-// isDeletedWithInstance reports whether a volume is being deleted, or will be deleted with its instance.
+// isDeletedWithInstance reports whether a volume is being deleted, or will be deleted with its
+// instance.
 func isDeletedWithInstance(v ec2types.Volume) bool {
 	return v.State == ec2types.VolumeStateDeleting || v.State == ec2types.VolumeStateDeleted ||
 		slices.ContainsFunc(
@@ -237,7 +241,10 @@ func (s *leftoverSurvey) surveySnapshots(
 		}
 
 		for _, v := range page.Snapshots {
-			r := driver.Snapshot{KMSKey: graph.LiteralText(aws.ToString(v.KmsKeyId)), Tags: driver.FromEC2Tags(v.Tags)}
+			r := driver.Snapshot{
+				KMSKey: graph.LiteralText(aws.ToString(v.KmsKeyId)),
+				Tags:   driver.FromEC2Tags(v.Tags),
+			}
 			if id := aws.ToString(v.SnapshotId); !seen[id] &&
 				classifyOwnership(r.Tags, s.finder.cluster) == ownedByCluster {
 				seen[id] = true
@@ -270,8 +277,9 @@ func (s *leftoverSurvey) addData(id string, r graph.Resource, instances []string
 	})
 }
 
-// SplitDataKeys splits own: spared are the KMS keys that encrypt the kept volumes and snapshots, and the aliases of these keys;
-// rest is all else. Data cannot be decrypted after the deletion of their key.
+// SplitDataKeys splits own: spared are the KMS keys that encrypt the kept volumes and snapshots,
+// and the aliases of these keys; rest is all else. Data cannot be decrypted after the deletion of
+// their key.
 func SplitDataKeys(own, kept []plan.ActualResource) (rest, spared []plan.ActualResource) {
 	needed := listDataKeyARNs(kept)
 	ids := map[string]bool{}

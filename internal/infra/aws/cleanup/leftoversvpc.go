@@ -59,8 +59,8 @@ func (s *leftoverSurvey) surveyNetwork(ctx context.Context) error {
 	return s.surveySecurityGroups(ctx, vpcs)
 }
 
-// classifyInstance adds an instance as a leftover or as a blocker. Instances of the cluster's auto scaling groups are deleted
-// with their group.
+// classifyInstance adds an instance as a leftover or as a blocker. Instances of the cluster's auto
+// scaling groups are deleted with their group.
 func (s *leftoverSurvey) classifyInstance(i ec2types.Instance) {
 	tags := driver.FromEC2Tags(i.Tags)
 	id := aws.ToString(i.InstanceId)
@@ -99,8 +99,9 @@ func newInstanceBlocker(i ec2types.Instance) Blocker {
 	return b
 }
 
-// surveySecurityGroups finds the security groups that controllers created, and those of their rules that refer to another
-// group. Two groups that refer to each other can be deleted only after these rules.
+// surveySecurityGroups finds the security groups that controllers created, and those of their rules
+// that refer to another group. Two groups that refer to each other can be deleted only after these
+// rules.
 func (s *leftoverSurvey) surveySecurityGroups(ctx context.Context, vpcs []ec2types.Filter) error {
 	var ids []string
 	tagsByID := map[string]awskind.Tags{}
@@ -153,7 +154,8 @@ func (s *leftoverSurvey) surveySecurityGroups(ctx context.Context, vpcs []ec2typ
 	return err
 }
 
-// ruleGroups returns the id of the security group of a rule, and of the group that it refers to, if any.
+// ruleGroups returns the id of the security group of a rule, and of the group that it refers to, if
+// any.
 func ruleGroups(rule plan.ActualResource) (group, peer string) {
 	switch r := rule.Resource.(type) {
 	case awskind.SecurityGroupIngress:
@@ -180,8 +182,8 @@ func newGroupBlocker(g ec2types.SecurityGroup) Blocker {
 	return b
 }
 
-// classifyInterface adds a network interface as a leftover or as a blocker. It skips those of instances, gateways and load
-// balancers: they are deleted with these, or these are blockers.
+// classifyInterface adds a network interface as a leftover or as a blocker. It skips those of
+// instances, gateways and load balancers: they are deleted with these, or these are blockers.
 func (s *leftoverSurvey) classifyInterface(n ec2types.NetworkInterface) {
 	tags := driver.FromEC2Tags(n.TagSet)
 	id := aws.ToString(n.NetworkInterfaceId)
@@ -197,13 +199,17 @@ func (s *leftoverSurvey) classifyInterface(n ec2types.NetworkInterface) {
 
 	detached := n.Status == ec2types.NetworkInterfaceStatusAvailable
 	owner := classifyOwnership(tags, s.finder.cluster)
-	cni := strings.HasPrefix(description, "aws-K8S-i-") && owner != ownedByOther && s.vpcs[aws.ToString(n.VpcId)]
+	ownVPC := s.vpcs[aws.ToString(n.VpcId)]
+	cni := strings.HasPrefix(description, "aws-K8S-i-") && owner != ownedByOther && ownVPC
 	if !detached || owner != ownedByCluster && !cni {
 		s.addBlocker(aws.ToString(n.VpcId), newInterfaceBlocker(n))
 		return
 	}
 
-	r := driver.NetworkInterface{Subnet: graph.UnmanagedRef[awskind.Subnet](aws.ToString(n.SubnetId)), Tags: tags}
+	r := driver.NetworkInterface{
+		Subnet: graph.UnmanagedRef[awskind.Subnet](aws.ToString(n.SubnetId)),
+		Tags:   tags,
+	}
 
 	for _, g := range n.Groups {
 		r.SecurityGroups = append(
@@ -219,7 +225,8 @@ func (s *leftoverSurvey) classifyInterface(n ec2types.NetworkInterface) {
 	s.addLeftover(id, id, tags, r)
 }
 
-// isKnown reports whether a word is the id of one of the cluster's resources, or the name of a load balancer in its VPCs.
+// isKnown reports whether a word is the id of one of the cluster's resources, or the name of a load
+// balancer in its VPCs.
 func (s *leftoverSurvey) isKnown(word string) bool { return s.ownIDs[word] || s.balancerNames[word] }
 
 // surveyBalancers finds the load balancers and target groups in the cluster's VPCs.
@@ -269,8 +276,8 @@ func (s *leftoverSurvey) hasVPC(id *string) bool {
 	return ok
 }
 
-// classifyTargetGroup adds a target group as a leftover, if the cluster created it. A target group does not prevent the
-// deletion of its VPC, so it is never a blocker.
+// classifyTargetGroup adds a target group as a leftover, if the cluster created it. A target group
+// does not prevent the deletion of its VPC, so it is never a blocker.
 func (s *leftoverSurvey) classifyTargetGroup(g elbtypes.TargetGroup, tags awskind.Tags) {
 	arn := aws.ToString(g.TargetGroupArn)
 	if s.ownIDs[arn] || classifyOwnership(tags, s.finder.cluster) != ownedByCluster {

@@ -11,7 +11,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/aws/driver"
 )
 
-// attachedInstance returns the id of the instance that an interface is attached to; empty if it is not.
+// attachedInstance returns the id of the instance that an interface is attached to; empty if it is
+// not.
 func attachedInstance(n ec2types.NetworkInterface) string {
 	if n.Attachment == nil {
 		return ""

@@ -11,10 +11,11 @@ import (
 
 // Tags with which programs in a cluster mark the resources that they create.
 const (
-	// clusterTagPrefix precedes the name of the cluster; the value is "owned" or "shared". The cloud controller manager,
-	// the EBS driver and Karpenter set it.
+	// clusterTagPrefix precedes the name of the cluster; the value is "owned" or "shared". The
+	// cloud controller manager, the EBS driver and Karpenter set it.
 	clusterTagPrefix = "kubernetes.io/cluster/"
-	// tagLegacyCluster is set by old versions of the cloud controller manager and of the EBS driver.
+	// tagLegacyCluster is set by old versions of the cloud controller manager and of the EBS
+	// driver.
 	tagLegacyCluster = "KubernetesCluster"
 	// tagBalancerV2 is set by the AWS load balancer controller since version 2.
 	tagBalancerV2 = "elbv2.k8s.aws/cluster"
@@ -29,7 +30,8 @@ func namingTags() []string {
 	return []string{awskind.TagCluster, tagLegacyCluster, tagBalancerV2, tagBalancerV1, tagCNI}
 }
 
-// eksTags returns the keys of the tags that EKS sets. Its clusters may have the name of one of slipway's.
+// eksTags returns the keys of the tags that EKS sets. Its clusters may have the name of one of
+// slipway's.
 func eksTags() []string {
 	return []string{
 		"eks:cluster-name",
@@ -48,8 +50,8 @@ const (
 	ownedByOther                    // a tag names another cluster, or the resource is shared
 )
 
-// classifyOwnership returns the owner of a resource. It is strict: names of clusters are compared as a whole, and a resource
-// with the tags of two clusters belongs to neither.
+// classifyOwnership returns the owner of a resource. It is strict: names of clusters are compared
+// as a whole, and a resource with the tags of two clusters belongs to neither.
 func classifyOwnership(tags awskind.Tags, cluster string) ownership {
 	owner := ownedByNone
 	for k, v := range tags {
@@ -73,13 +75,13 @@ func classifyOwnerTag(key, value, cluster string) ownership {
 		return ownedByCluster
 	}
 
-	// Another cluster owns it, with the value "owned", or with an empty one as set by old versions; or this cluster shares
-	// it.
+	// Another cluster owns it, with the value "owned", or with an empty one as set by old versions;
+	// or this cluster shares it.
 	return ownedByOther
 }
 
-// creatorFromTags returns what created a resource according to its tags, such as "service default/web"; empty if they do not
-// tell.
+// creatorFromTags returns what created a resource according to its tags, such as "service
+// default/web"; empty if they do not tell.
 func creatorFromTags(tags awskind.Tags) string {
 	for _, t := range []struct{ key, kind string }{
 		{"service.k8s.aws/stack", "service"},
@@ -113,7 +115,8 @@ func creatorFromTags(tags awskind.Tags) string {
 	return ""
 }
 
-// formatNameTag returns the Name tag of a resource as a suffix, such as " named web"; empty without one.
+// formatNameTag returns the Name tag of a resource as a suffix, such as " named web"; empty without
+// one.
 func formatNameTag(tags awskind.Tags) string {
 	if v := tags["Name"]; v != "" {
 		return " named " + v

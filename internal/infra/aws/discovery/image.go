@@ -43,15 +43,17 @@ const ssmPrefix = "ssm:"
 
 // ImageRequest is an image to find.
 type ImageRequest struct {
-	// Name is the image as a manifest names it: ssm:/PARAMETER, OWNER/NAME or ami-ID. NAME may contain * and ?.
+	// Name is the image as a manifest names it: ssm:/PARAMETER, OWNER/NAME or ami-ID. NAME may
+	// contain * and ?.
 	Name string
 	// Arch is the architecture of its instances: amd64 or arm64.
 	Arch string
 }
 
-// ResolveImages finds the images of want, which has the path of each in its manifest as key. It makes one call for each
-// parameter and each OWNER/NAME, and one for all images. An image that does not exist or cannot be booted is a finding
-// of severity error at its path. An image that was deprecated before now is a warning.
+// ResolveImages finds the images of want, which has the path of each in its manifest as key. It
+// makes one call for each parameter and each OWNER/NAME, and one for all images. An image that does
+// not exist or cannot be booted is a finding of severity error at its path. An image that was
+// deprecated before now is a warning.
 func ResolveImages(
 	ctx context.Context,
 	cfg aws.Config,

@@ -79,8 +79,8 @@ func resolveImages(
 	return result, fs, nil
 }
 
-// resolveID returns the id of the image that a manifest names, without checking that it exists. If a parameter or a name
-// matches nothing, the id is empty and hint is for the operator.
+// resolveID returns the id of the image that a manifest names, without checking that it exists. If
+// a parameter or a name matches nothing, the id is empty and hint is for the operator.
 func (s imageSource) resolveID(ctx context.Context, want ImageRequest) (id, hint string, err error) {
 	name := want.Name
 	if parameter, ok := strings.CutPrefix(name, ssmPrefix); ok {
@@ -117,8 +117,8 @@ func toEC2Architecture(arch string) string {
 	return arch
 }
 
-// findNewest returns the id of the newest image of an owner and architecture whose name matches pattern, which may contain *
-// and ?. It is empty if there is none.
+// findNewest returns the id of the newest image of an owner and architecture whose name matches
+// pattern, which may contain * and ?. It is empty if there is none.
 func (s imageSource) findNewest(ctx context.Context, owner, pattern, arch string) (string, error) {
 	pages := ec2.NewDescribeImagesPaginator(s.images, &ec2.DescribeImagesInput{
 		Owners: []string{owner},
@@ -161,7 +161,8 @@ func (s imageSource) describeImages(ctx context.Context, ids []string) (map[stri
 		return found, nil
 	}
 
-	// A filter leaves out images that do not exist. In ImageIds, one of them would fail the call for all.
+	// A filter leaves out images that do not exist. In ImageIds, one of them would fail the call
+	// for all.
 	out, err := s.images.DescribeImages(
 		ctx,
 		&ec2.DescribeImagesInput{Filters: driver.NewFilters("image-id", ids...)},
@@ -177,8 +178,9 @@ func (s imageSource) describeImages(ctx context.Context, ids []string) (map[stri
 	return found, nil
 }
 
-// checkBootable adds findings about what prevents instances from booting an image. All current instance types need ENA. The
-// root volume has to be on EBS, because the manifest sets its size and its key. Facts that EC2 does not return pass.
+// checkBootable adds findings about what prevents instances from booting an image. All current
+// instance types need ENA. The root volume has to be on EBS, because the manifest sets its size and
+// its key. Facts that EC2 does not return pass.
 func (s imageSource) checkBootable(fs *diag.Findings, path, name string, i ec2types.Image) {
 	if i.State != "" && i.State != ec2types.ImageStateAvailable {
 		fs.Errorf(

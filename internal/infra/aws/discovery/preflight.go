@@ -19,8 +19,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 )
 
-// MeasureClockSkew returns how far AWS's clock is ahead of the local one, measured with a call to STS. It is negative if AWS's
-// clock is behind. AWS refuses signatures at more than five minutes.
+// MeasureClockSkew returns how far AWS's clock is ahead of the local one, measured with a call to
+// STS. It is negative if AWS's clock is behind. AWS refuses signatures at more than five minutes.
 func MeasureClockSkew(ctx context.Context, cfg aws.Config) (time.Duration, error) {
 	out, err := sts.NewFromConfig(cfg).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	if err != nil {
@@ -32,7 +32,8 @@ func MeasureClockSkew(ctx context.Context, cfg aws.Config) (time.Duration, error
 	return skew, nil
 }
 
-// ListInstanceTypeZones returns the zones of the region in which each of types can be launched, by type.
+// ListInstanceTypeZones returns the zones of the region in which each of types can be launched, by
+// type.
 func ListInstanceTypeZones(ctx context.Context, cfg aws.Config, types []string) (map[string][]string, error) {
 	pages := ec2.NewDescribeInstanceTypeOfferingsPaginator(
 		ec2.NewFromConfig(cfg),
@@ -67,8 +68,9 @@ type PermissionCheck struct {
 	Context map[string][]string
 }
 
-// FindDeniedActions returns the actions that the policies of the user or role with arn do not allow, each as "ACTION on
-// RESOURCE". IAM simulates them; nothing is changed. arn is a result of [ResolvePrincipal].
+// FindDeniedActions returns the actions that the policies of the user or role with arn do not
+// allow, each as "ACTION on RESOURCE". IAM simulates them; nothing is changed. arn is a result of
+// [ResolvePrincipal].
 func FindDeniedActions(
 	ctx context.Context,
 	cfg aws.Config,
@@ -111,8 +113,9 @@ func FindDeniedActions(
 	return out, nil
 }
 
-// ResolvePrincipal returns the ARN of the IAM user or role of a caller. It is empty for the root of the account, which has all
-// permissions. The ARN of an assumed role lacks the path of the role, so the role is looked up in IAM.
+// ResolvePrincipal returns the ARN of the IAM user or role of a caller. It is empty for the root of
+// the account, which has all permissions. The ARN of an assumed role lacks the path of the role, so
+// the role is looked up in IAM.
 func ResolvePrincipal(ctx context.Context, cfg aws.Config, arn string) (string, error) {
 	switch {
 	case strings.HasSuffix(arn, ":root"):

@@ -38,9 +38,10 @@ type usageAPI interface {
 	ec2.DescribeVpcsAPIClient
 }
 
-// ReadQuotas returns the limits of the account for the quotas in needs, and the usage by resources of other owners than the
-// cluster, for quotas that are shared in the account. It reads them concurrently. It returns the quotas that it could
-// read together with an error about the others; a shared quota without its usage is left out.
+// ReadQuotas returns the limits of the account for the quotas in needs, and the usage by resources
+// of other owners than the cluster, for quotas that are shared in the account. It reads them
+// concurrently. It returns the quotas that it could read together with an error about the others; a
+// shared quota without its usage is left out.
 func ReadQuotas(
 	ctx context.Context,
 	cfg aws.Config,
@@ -176,7 +177,8 @@ func countOtherVCPUs(ctx context.Context, api usageAPI, cluster string) (int, er
 	return n, nil
 }
 
-// countVCPUs returns the vCPUs of an on-demand instance of a standard family; 0 for others, which count toward other quotas.
+// countVCPUs returns the vCPUs of an on-demand instance of a standard family; 0 for others, which
+// count toward other quotas.
 func countVCPUs(i ec2types.Instance) int {
 	if i.CpuOptions == nil || i.InstanceLifecycle != "" || !quota.IsStandardFamily(string(i.InstanceType)) {
 		return 0

@@ -54,8 +54,9 @@ type keyAPI interface {
 	DescribeKey(context.Context, *kms.DescribeKeyInput, ...func(*kms.Options)) (*kms.DescribeKeyOutput, error)
 }
 
-// ReadUnmanaged returns facts about the resources that the manifest of a cluster names by their ids: VPC, subnets, peers,
-// hosted zone, instance profiles and KMS key. It leaves out resources that do not exist. It changes nothing.
+// ReadUnmanaged returns facts about the resources that the manifest of a cluster names by their
+// ids: VPC, subnets, peers, hosted zone, instance profiles and KMS key. It leaves out resources
+// that do not exist. It changes nothing.
 func ReadUnmanaged(ctx context.Context, cfg aws.Config, c v1alpha1.Cluster) (unmanaged.Facts, error) {
 	f := unmanaged.Facts{
 		Subnets:             map[string]unmanaged.Subnet{},
@@ -167,7 +168,8 @@ func readInternetGateways(ctx context.Context, api vpcAPI, vpc string, f *unmana
 	return nil
 }
 
-// readUnmanagedSubnets reads all subnets of the VPC, and those that the manifest names, in whatever VPC they are.
+// readUnmanagedSubnets reads all subnets of the VPC, and those that the manifest names, in whatever
+// VPC they are.
 func readUnmanagedSubnets(
 	ctx context.Context,
 	api vpcAPI,
@@ -209,7 +211,8 @@ func readUnmanagedSubnets(
 	return nil
 }
 
-// readGatewayRoutes reads the routes of the VPC to peerings, transit gateways and virtual private gateways.
+// readGatewayRoutes reads the routes of the VPC to peerings, transit gateways and virtual private
+// gateways.
 func readGatewayRoutes(ctx context.Context, api vpcAPI, vpc string, f *unmanaged.Facts) error {
 	pages := ec2.NewDescribeRouteTablesPaginator(
 		api,
@@ -237,7 +240,8 @@ func readGatewayRoutes(ctx context.Context, api vpcAPI, vpc string, f *unmanaged
 	return nil
 }
 
-// routeGateway returns the id of the peering, transit gateway or virtual private gateway of a route; empty for other routes.
+// routeGateway returns the id of the peering, transit gateway or virtual private gateway of a
+// route; empty for other routes.
 func routeGateway(r ec2types.Route) string {
 	owner := aws.ToString(r.VpcPeeringConnectionId) + aws.ToString(r.TransitGatewayId)
 	if g := aws.ToString(r.GatewayId); strings.HasPrefix(g, "vgw-") {

@@ -29,8 +29,8 @@ type zoneAPI interface {
 	) (*route53.GetHostedZoneOutput, error)
 }
 
-// readUnmanagedZone reads the hosted zone that the manifest names by its id, and whether another record has the name of the
-// Kubernetes API.
+// readUnmanagedZone reads the hosted zone that the manifest names by its id, and whether another
+// record has the name of the Kubernetes API.
 func readUnmanagedZone(ctx context.Context, api zoneAPI, c v1alpha1.Cluster, f *unmanaged.Facts) error {
 	id := c.Spec.DNSZone
 	if !manifest.HasDNS(c.Spec) || !manifest.IsZoneID(id) {
@@ -61,8 +61,8 @@ func readUnmanagedZone(ctx context.Context, api zoneAPI, c v1alpha1.Cluster, f *
 	})
 }
 
-// ReadNameServers returns the name of the cluster's hosted zone, and the name servers that the parent domain has to delegate
-// it to. servers is empty if the zone is not created yet.
+// ReadNameServers returns the name of the cluster's hosted zone, and the name servers that the
+// parent domain has to delegate it to. servers is empty if the zone is not created yet.
 func ReadNameServers(
 	ctx context.Context,
 	cfg aws.Config,

@@ -72,7 +72,7 @@ type scalingDriver struct {
 	api            scalingAPI
 	instances      instanceAPI
 	groupPoller    *transport.StatePoller[astypes.AutoScalingGroup]
-	instancePoller *transport.StatePoller[[]string] // ids of the instances of a group that are not terminated yet
+	instancePoller *transport.StatePoller[[]string] // ids of instances that are not terminated yet
 }
 
 // registerAutoScalingGroups registers the driver of auto scaling groups.
@@ -152,7 +152,8 @@ func (s *scalingDriver) updateGroup(
 	return keepIdentity(t), s.retagGroup(ctx, t)
 }
 
-// syncTargetGroups attaches the target groups that a group lacks, and detaches those that it is not to have.
+// syncTargetGroups attaches the target groups that a group lacks, and detaches those that it is not
+// to have.
 func (s *scalingDriver) syncTargetGroups(ctx context.Context, t task[awskind.AutoScalingGroup]) error {
 	add, remove := diffLists(refIDs(t.want.TargetGroups), refIDs(t.have.TargetGroups))
 	if len(add) > 0 {
@@ -197,8 +198,8 @@ func (s *scalingDriver) retagGroup(ctx context.Context, t task[awskind.AutoScali
 	return nil
 }
 
-// deleteGroup deletes the group and its instances, and waits for both: until then their subnets and security groups are in
-// use.
+// deleteGroup deletes the group and its instances, and waits for both: until then their subnets and
+// security groups are in use.
 func (s *scalingDriver) deleteGroup(ctx context.Context, t task[awskind.AutoScalingGroup]) error {
 	_, err := s.api.DeleteAutoScalingGroup(
 		ctx,
@@ -226,14 +227,15 @@ func (s *scalingDriver) deleteGroup(ctx context.Context, t task[awskind.AutoScal
 	})
 }
 
-// isGroupNotFound reports whether err means that an auto scaling group does not exist. AWS has no code of its own for that.
+// isGroupNotFound reports whether err means that an auto scaling group does not exist. AWS has no
+// code of its own for that.
 func isGroupNotFound(err error) bool {
 	api, ok := errors.AsType[smithy.APIError](err)
 	return ok && api.ErrorCode() == "ValidationError" && strings.Contains(api.ErrorMessage(), "not found")
 }
 
-// waitInService waits until the desired number of instances is in service. Whether Kubernetes runs on them is checked by
-// validate.
+// waitInService waits until the desired number of instances is in service. Whether Kubernetes runs
+// on them is checked by validate.
 func (s *scalingDriver) waitInService(
 	ctx context.Context,
 	t task[awskind.AutoScalingGroup],
@@ -277,8 +279,8 @@ func countInService(g astypes.AutoScalingGroup) int {
 	return n
 }
 
-// readLastFailure returns the reason why auto scaling failed to launch an instance, in AWS's words and with a leading ": ". It
-// is empty if the last scaling activity did not fail.
+// readLastFailure returns the reason why auto scaling failed to launch an instance, in AWS's words
+// and with a leading ": ". It is empty if the last scaling activity did not fail.
 func (s *scalingDriver) readLastFailure(ctx context.Context, name string) (string, error) {
 	out, err := s.api.DescribeScalingActivities(
 		ctx,
@@ -333,7 +335,8 @@ func (s *scalingDriver) describeGroups(
 	return out, err
 }
 
-// listInstances returns the ids of the instances of groups that are not terminated, by the name of their group.
+// listInstances returns the ids of the instances of groups that are not terminated, by the name of
+// their group.
 func (s *scalingDriver) listInstances(ctx context.Context, names []string) (map[string][]string, error) {
 	out := map[string][]string{}
 	filters := slices.Concat(

@@ -12,9 +12,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-// callBatcher combines operations that AWS accepts together into one call. An operation waits until its batch has as many
-// items as the plan has operations for it, or until no item was added for [batchIdleTimeout]: then a resource that the
-// missing operations depend on has failed.
+// callBatcher combines operations that AWS accepts together into one call. An operation waits until
+// its batch has as many items as the plan has operations for it, or until no item was added for
+// [batchIdleTimeout]: then a resource that the missing operations depend on has failed.
 type callBatcher[T any] struct {
 	// call sends a batch and returns the result of each item, in the order of items.
 	call func(ctx context.Context, batch batchKey, items []T) []itemResult
@@ -24,7 +24,8 @@ type callBatcher[T any] struct {
 	pending  map[batchKey]*pendingBatch[T]
 }
 
-// batchKey names the operations that go into one call: those of one kind on one parent, such as a security group.
+// batchKey names the operations that go into one call: those of one kind on one parent, such as a
+// security group.
 type batchKey struct {
 	kind, parent string
 }
@@ -53,7 +54,8 @@ func (g *callBatcher[T]) expectItems(expect map[batchKey]int) {
 	g.pending = map[batchKey]*pendingBatch[T]{}
 }
 
-// submit adds item to its batch and returns its result. If ctx is cancelled before the batch is sent, item is withdrawn.
+// submit adds item to its batch and returns its result. If ctx is cancelled before the batch is
+// sent, item is withdrawn.
 func (g *callBatcher[T]) submit(ctx context.Context, key batchKey, item T) (plan.StepResult, error) {
 	result := make(chan itemResult, 1)
 	g.enqueue(ctx, key, item, result)
@@ -103,7 +105,8 @@ func (g *callBatcher[T]) sendBatch(ctx context.Context, key batchKey, b *pending
 	go g.deliverResults(context.WithoutCancel(ctx), key, b)
 }
 
-// deliverResults sends a batch and gives each of its callers a result, also if call returns too few.
+// deliverResults sends a batch and gives each of its callers a result, also if call returns too
+// few.
 func (g *callBatcher[T]) deliverResults(ctx context.Context, key batchKey, b *pendingBatch[T]) {
 	outcomes := g.call(ctx, key, b.items)
 	for i, result := range b.results {
@@ -126,7 +129,8 @@ func (g *callBatcher[T]) sendIncomplete(ctx context.Context, key batchKey, b *pe
 	}
 }
 
-// withdrawItem removes the item that waits for result from its batch. It returns false if the batch was sent already.
+// withdrawItem removes the item that waits for result from its batch. It returns false if the batch
+// was sent already.
 func (g *callBatcher[T]) withdrawItem(key batchKey, result chan itemResult) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

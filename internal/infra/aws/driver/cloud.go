@@ -36,37 +36,40 @@ type Scope struct {
 	KeyAlias string
 }
 
-// Cloud is one cluster's part of an AWS account. It implements [plan.Cloud] and [plan.BatchSession]. Read, Create,
-// Update, Delete and WaitReady may be called concurrently.
+// Cloud is one cluster's part of an AWS account. It implements [plan.Cloud] and
+// [plan.BatchSession]. Read, Create, Update, Delete and WaitReady may be called concurrently.
 type Cloud struct {
 	scope Scope
 	// kinds are the drivers by the name of their resource kind.
 	kinds map[string]untypedDriver
-	// readers read all kinds. readersByType are further readers, which one more reader calls if they have something to
-	// read.
+	// readers read all kinds. readersByType are further readers, which one more reader calls if
+	// they have something to read.
 	readers       []resourceReader
 	readersByType conditionalReaders
-	// readersByKind are the indexes in readers of those that find new resources of a kind by their tags, or through
-	// resources that are found by their tags. EndPlan waits until these list what was created.
+	// readersByKind are the indexes in readers of those that find new resources of a kind by their
+	// tags, or through resources that are found by their tags. EndPlan waits until these list what
+	// was created.
 	readersByKind map[string][]int
 	created       createdIDs
 	// planHooks are called with a plan before it is applied.
 	planHooks []func(plan.Plan)
 	// recordZones are the ids of unmanaged hosted zones that may have records of the cluster.
 	recordZones []string
-	// inUse explains why AWS refuses to delete a resource; nil: it is retried without an explanation.
+	// inUse explains why AWS refuses to delete a resource; nil: it is retried without an
+	// explanation.
 	inUse InUseFunc
 	// runID makes the client tokens of this run different from those of other runs.
 	runID string
 }
 
-// resourceReader reads all resources of one or more kinds. The number of its calls does not grow with the number of
-// instance groups.
+// resourceReader reads all resources of one or more kinds. The number of its calls does not grow
+// with the number of instance groups.
 type resourceReader func(ctx context.Context) ([]plan.ActualResource, error)
 
-// InUseFunc explains err, with which AWS refused to delete the resource with id because it is in use. filter is how the
-// resources that use it are found, such as "subnet-id". The function returns an error of class [plan.NotReady] if they
-// will disappear without the operator. It returns errors of other classes than [plan.InUse] unchanged.
+// InUseFunc explains err, with which AWS refused to delete the resource with id because it is in
+// use. filter is how the resources that use it are found, such as "subnet-id". The function returns
+// an error of class [plan.NotReady] if they will disappear without the operator. It returns errors
+// of other classes than [plan.InUse] unchanged.
 type InUseFunc func(ctx context.Context, err error, filter, id string) error
 
 // New returns the resources of scope in the account and region that cfg reaches. inUse may be nil.
@@ -116,7 +119,8 @@ func New(cfg aws.Config, scope Scope, inUse InUseFunc) *Cloud {
 	return c
 }
 
-// AddRecordZones adds ids of unmanaged hosted zones that may have records of the cluster. Call it before [Cloud.Read].
+// AddRecordZones adds ids of unmanaged hosted zones that may have records of the cluster. Call it
+// before [Cloud.Read].
 func (c *Cloud) AddRecordZones(zones ...string) {
 	for _, z := range zones {
 		if !slices.Contains(c.recordZones, z) {
@@ -157,8 +161,8 @@ func (c *Cloud) Read(ctx context.Context) ([]plan.ActualResource, error) {
 	return slices.DeleteFunc(slices.Concat(results...), c.isForeign), nil
 }
 
-// isForeign reports whether a belongs to another cluster or to none. Filters of AWS are not trusted with that decision,
-// because the next operation on a may be its deletion.
+// isForeign reports whether a belongs to another cluster or to none. Filters of AWS are not trusted
+// with that decision, because the next operation on a may be its deletion.
 func (c *Cloud) isForeign(a plan.ActualResource) bool {
 	for _, f := range graph.Fields(a.Resource) {
 		if tags, ok := f.Value.(map[string]any); ok && f.IsTags {
@@ -224,7 +228,8 @@ func (c *Cloud) WaitReady(ctx context.Context, t plan.Task, result plan.StepResu
 	return d.waitReady(ctx, t, result)
 }
 
-// explainInUse adds the resources that use id to err, if err means that id is in use. It returns other errors unchanged.
+// explainInUse adds the resources that use id to err, if err means that id is in use. It returns
+// other errors unchanged.
 func (c *Cloud) explainInUse(ctx context.Context, err error, filter, id string) error {
 	if plan.ErrorClassOf(err) != plan.InUse {
 		return err

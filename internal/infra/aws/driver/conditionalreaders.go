@@ -19,10 +19,12 @@ type describeTagsAPI interface {
 	ec2.DescribeTagsAPIClient
 }
 
-// conditionalReaders are readers of kinds that most clusters have no resource of, by EC2's resource type.
+// conditionalReaders are readers of kinds that most clusters have no resource of, by EC2's resource
+// type.
 type conditionalReaders map[ec2types.ResourceType]resourceReader
 
-// combineReaders returns one reader, which lists the resource types that the cluster has and calls the readers of these.
+// combineReaders returns one reader, which lists the resource types that the cluster has and calls
+// the readers of these.
 func (s conditionalReaders) combineReaders(api describeTagsAPI, scope Scope) resourceReader {
 	return func(ctx context.Context) ([]plan.ActualResource, error) {
 		var types []string

@@ -56,7 +56,8 @@ func int32OrNil(n int) *int32 {
 	return aws.Int32(int32(n))
 }
 
-// diffLists returns the elements to add to have and those to remove from it, so that it becomes want.
+// diffLists returns the elements to add to have and those to remove from it, so that it becomes
+// want.
 func diffLists(want, have []string) (add, remove []string) {
 	for _, w := range want {
 		if !slices.Contains(have, w) {

@@ -26,8 +26,8 @@ type recordAPI interface {
 	) (*route53.ChangeResourceRecordSetsOutput, error)
 }
 
-// registerRecords registers the driver of record sets. An existing record set of the same name that is not the cluster's is
-// never changed: Route 53 refuses to create a second one next to it.
+// registerRecords registers the driver of record sets. An existing record set of the same name that
+// is not the cluster's is never changed: Route 53 refuses to create a second one next to it.
 func registerRecords(c *Cloud, api recordAPI) {
 	put := func(ctx context.Context, t task[awskind.DNSRecord]) (plan.StepResult, error) {
 		want := t.want
@@ -47,12 +47,15 @@ func registerRecords(c *Cloud, api recordAPI) {
 				return nil
 			}
 
-			return transport.Wrap(err, "delete record %s %s from zone %s", t.have.Name, t.have.Type, t.have.Zone.Literal())
+			zone := t.have.Zone.Literal()
+
+			return transport.Wrap(err, "delete record %s %s from zone %s", t.have.Name, t.have.Type, zone)
 		},
 	})
 }
 
-// isRecordNotFound reports whether err means that a record to delete does not exist. Route 53 has no code of its own for that.
+// isRecordNotFound reports whether err means that a record to delete does not exist. Route 53 has
+// no code of its own for that.
 func isRecordNotFound(err error) bool {
 	batch, ok := errors.AsType[*r53types.InvalidChangeBatch](err)
 	return ok && strings.Contains(strings.Join(batch.Messages, " ")+batch.ErrorMessage(), "not found")

@@ -25,8 +25,8 @@ type task[T graph.Resource] struct {
 	reportWaiting func(string) // shows the operator what is being waited for
 }
 
-// driver has the operations of one resource kind. update is nil if the kind cannot be changed in place, and waitReady if
-// there is nothing to wait for.
+// driver has the operations of one resource kind. update is nil if the kind cannot be changed in
+// place, and waitReady if there is nothing to wait for.
 type driver[T graph.Resource] struct {
 	create    func(context.Context, task[T]) (plan.StepResult, error)
 	update    func(context.Context, task[T]) (plan.StepResult, error)
@@ -42,7 +42,8 @@ type untypedDriver struct {
 	waitReady func(context.Context, plan.Task, plan.StepResult) error
 }
 
-// registerDriver adds the driver of a kind to c. A deletion succeeds if AWS does not find the resource.
+// registerDriver adds the driver of a kind to c. A deletion succeeds if AWS does not find the
+// resource.
 func registerDriver[T graph.Resource](c *Cloud, d driver[T]) {
 	var zero T
 	name := zero.Kind().Name

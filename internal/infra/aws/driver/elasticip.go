@@ -70,7 +70,8 @@ func registerAddresses(c *Cloud, api addressAPI, scope Scope) {
 }
 
 func readAddresses(ctx context.Context, api addressAPI, scope Scope) ([]plan.ActualResource, error) {
-	list, err := api.DescribeAddresses(ctx, &ec2.DescribeAddressesInput{Filters: clusterFilters(scope)}) // has no pages
+	in := &ec2.DescribeAddressesInput{Filters: clusterFilters(scope)}
+	list, err := api.DescribeAddresses(ctx, in) // the call has no pages
 	if err != nil {
 		return nil, transport.Wrap(err, "list elastic IP addresses")
 	}

@@ -32,7 +32,8 @@ type elbTagAPI interface {
 // maxDescribeTags is how many ARNs DescribeTags of ELB accepts.
 const maxDescribeTags = 20
 
-// describeClusterTags returns the tags of those of arns that belong to the cluster and have an address.
+// describeClusterTags returns the tags of those of arns that belong to the cluster and have an
+// address.
 func describeClusterTags(
 	ctx context.Context,
 	api elbTagAPI,

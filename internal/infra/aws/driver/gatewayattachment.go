@@ -25,8 +25,8 @@ type attachmentAPI interface {
 	) (*ec2.DetachInternetGatewayOutput, error)
 }
 
-// registerGatewayAttachments registers the driver of the attachments of internet gateways to VPCs. They are read with their
-// gateways.
+// registerGatewayAttachments registers the driver of the attachments of internet gateways to VPCs.
+// They are read with their gateways.
 func registerGatewayAttachments(c *Cloud, api attachmentAPI) {
 	registerDriver(c, driver[awskind.GatewayAttachment]{
 		create: func(ctx context.Context, t task[awskind.GatewayAttachment]) (plan.StepResult, error) {

@@ -75,8 +75,9 @@ type zoneVPCAPI interface {
 // maxZoneTags is how many tags of one zone Route 53 changes per call.
 const maxZoneTags = 10
 
-// registerHostedZones registers the drivers of hosted zones and of the records in them. Route 53 lists zones without their
-// tags, so the cluster's zone is found by its comment. Records are also read in the zones of [Cloud.AddRecordZones].
+// registerHostedZones registers the drivers of hosted zones and of the records in them. Route 53
+// lists zones without their tags, so the cluster's zone is found by its comment. Records are also
+// read in the zones of [Cloud.AddRecordZones].
 func registerHostedZones(c *Cloud, api zoneAPI, scope Scope) {
 	c.addReader(func(ctx context.Context) ([]plan.ActualResource, error) {
 		return readZones(ctx, api, scope, c.recordZones)
@@ -143,8 +144,8 @@ func updateZone(ctx context.Context, api zoneAPI, t task[awskind.HostedZone]) (p
 	return plan.StepResult{ID: t.id}, retagZone(ctx, api, t)
 }
 
-// syncZoneVPCs associates a private zone with the VPCs that it lacks, and disassociates it from those that it is not to
-// have. A private zone always has a VPC, so associations come first.
+// syncZoneVPCs associates a private zone with the VPCs that it lacks, and disassociates it from
+// those that it is not to have. A private zone always has a VPC, so associations come first.
 func syncZoneVPCs(ctx context.Context, api zoneVPCAPI, t task[awskind.HostedZone]) error {
 	for _, v := range t.want.VPCs {
 		if slices.Contains(t.have.VPCs, v) {
@@ -171,7 +172,8 @@ func syncZoneVPCs(ctx context.Context, api zoneVPCAPI, t task[awskind.HostedZone
 	return nil
 }
 
-// retagZone sets all tags and not only those that differ: a zone has none if its creation was interrupted.
+// retagZone sets all tags and not only those that differ: a zone has none if its creation was
+// interrupted.
 func retagZone(ctx context.Context, api zoneTagAPI, t task[awskind.HostedZone]) error {
 	_, remove := diffTags(t.want.Tags, t.have.Tags)
 	for keys := range slices.Chunk(slices.Sorted(maps.Keys(t.want.Tags)), maxZoneTags) {
@@ -207,10 +209,12 @@ func toZoneVPC(v awskind.ZoneVPC) *r53types.VPC {
 	return &r53types.VPC{VPCId: aws.String(v.VPC.Literal()), VPCRegion: r53types.VPCRegion(v.Region)}
 }
 
-// TrimZonePrefix returns the id of a zone without the prefix /hostedzone/ that Route 53 returns it with.
+// TrimZonePrefix returns the id of a zone without the prefix /hostedzone/ that Route 53 returns it
+// with.
 func TrimZonePrefix(id *string) string { return strings.TrimPrefix(aws.ToString(id), "/hostedzone/") }
 
-// readZones returns the cluster's zones, and its records in these and in the unmanaged zones with the given ids.
+// readZones returns the cluster's zones, and its records in these and in the unmanaged zones with
+// the given ids.
 func readZones(
 	ctx context.Context,
 	api zoneAPI,
@@ -246,8 +250,8 @@ func readZones(
 	return append(found, records...), err
 }
 
-// ListClusterZones returns the hosted zones of a cluster: those with its name in their comment, or in their caller reference,
-// which cannot be changed.
+// ListClusterZones returns the hosted zones of a cluster: those with its name in their comment, or
+// in their caller reference, which cannot be changed.
 func ListClusterZones(
 	ctx context.Context,
 	api route53.ListHostedZonesAPIClient,
@@ -272,7 +276,8 @@ func ListClusterZones(
 	return out, nil
 }
 
-// readZone returns a zone with its tags and VPCs. It returns none if the zone was deleted after it was listed.
+// readZone returns a zone with its tags and VPCs. It returns none if the zone was deleted after it
+// was listed.
 func readZone(
 	ctx context.Context,
 	api zoneAPI,
@@ -360,5 +365,7 @@ func explainNotEmpty(ctx context.Context, api recordAPI, id string, err error) e
 		names = names[:maxNames]
 	}
 
-	return fmt.Errorf("the zone has records that the cluster does not own: %s%s: %w", strings.Join(names, ", "), more, err)
+	list := strings.Join(names, ", ") + more
+
+	return fmt.Errorf("the zone has records that the cluster does not own: %s: %w", list, err)
 }

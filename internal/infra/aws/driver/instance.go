@@ -21,8 +21,8 @@ type instanceAPI interface {
 // ScalingGroupTag is the tag that auto scaling sets on its instances, with the name of their group.
 const ScalingGroupTag = "aws:autoscaling:groupName"
 
-// Instance is an instance outside auto scaling groups, such as one that Karpenter launched. Slipway creates none and only
-// deletes them.
+// Instance is an instance outside auto scaling groups, such as one that Karpenter launched. Slipway
+// creates none and only deletes them.
 type Instance struct {
 	// Subnet is the subnet of the first network interface.
 	Subnet graph.Ref[awskind.Subnet] `aws:"SubnetId"`
@@ -46,7 +46,8 @@ type terminateAPI interface {
 	) (*ec2.TerminateInstancesOutput, error)
 }
 
-// registerInstances registers the driver of instances outside auto scaling groups. It waits for their termination.
+// registerInstances registers the driver of instances outside auto scaling groups. It waits for
+// their termination.
 func registerInstances(c *Cloud, api terminateAPI) {
 	poller := &transport.StatePoller[ec2types.InstanceStateName]{
 		Describe: func(ctx context.Context, ids []string) (map[string]ec2types.InstanceStateName, error) {

@@ -41,7 +41,8 @@ type profileAPI interface {
 	) (*iam.RemoveRoleFromInstanceProfileOutput, error)
 }
 
-// registerInstanceProfiles registers the driver of instance profiles. Its reader finds them by the cluster's path.
+// registerInstanceProfiles registers the driver of instance profiles. Its reader finds them by the
+// cluster's path.
 func registerInstanceProfiles(c *Cloud, api profileAPI, scope Scope) {
 	c.readers = append(
 		c.readers,
@@ -71,8 +72,8 @@ func registerInstanceProfiles(c *Cloud, api profileAPI, scope Scope) {
 	})
 }
 
-// createProfile creates an instance profile. If it exists already at the cluster's path, it is updated: an earlier run created
-// it, and IAM did not list it yet when the plan was made.
+// createProfile creates an instance profile. If it exists already at the cluster's path, it is
+// updated: an earlier run created it, and IAM did not list it yet when the plan was made.
 func createProfile(
 	ctx context.Context,
 	api profileAPI,
@@ -107,7 +108,8 @@ func profileResult(id string, p *iamtypes.InstanceProfile) plan.StepResult {
 	return plan.StepResult{ID: id, Attributes: map[string]string{"Arn": aws.ToString(p.Arn)}}
 }
 
-// setProfileRoles removes the roles that t.want lacks, then adds the one that it has: a profile can have one role.
+// setProfileRoles removes the roles that t.want lacks, then adds the one that it has: a profile can
+// have one role.
 func setProfileRoles(ctx context.Context, api profileAPI, t task[awskind.InstanceProfile]) error {
 	for _, r := range t.have.Roles {
 		if name := r.Literal(); !slices.Contains(t.want.Roles, r) {

@@ -30,7 +30,8 @@ type gatewayAPI interface {
 	) (*ec2.DeleteInternetGatewayOutput, error)
 }
 
-// registerInternetGateways registers the driver of internet gateways. Its reader also finds their attachments.
+// registerInternetGateways registers the driver of internet gateways. Its reader also finds their
+// attachments.
 func registerInternetGateways(c *Cloud, api gatewayAPI, scope Scope) {
 	c.addReader(
 		func(ctx context.Context) ([]plan.ActualResource, error) { return readGateways(ctx, api, scope) },

@@ -29,8 +29,8 @@ type keyPairAPI interface {
 	) (*ec2.DeleteKeyPairOutput, error)
 }
 
-// registerKeyPairs registers the driver of EC2 key pairs, of which AWS has only the public keys. Instances keep the key that
-// they were launched with.
+// registerKeyPairs registers the driver of EC2 key pairs, of which AWS has only the public keys.
+// Instances keep the key that they were launched with.
 func registerKeyPairs(c *Cloud, api keyPairAPI, scope Scope) {
 	c.readersByType[ec2types.ResourceTypeKeyPair] = func(ctx context.Context) ([]plan.ActualResource, error) {
 		return readKeyPairs(ctx, api, scope)

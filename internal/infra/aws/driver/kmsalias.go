@@ -43,7 +43,8 @@ func registerAliases(c *Cloud, api aliasAPI) {
 	})
 }
 
-// readAliases returns the alias called name, if it exists, and the ids of all keys that have an alias.
+// readAliases returns the alias called name, if it exists, and the ids of all keys that have an
+// alias.
 func readAliases(
 	ctx context.Context,
 	api aliasAPI,

@@ -89,11 +89,12 @@ type keyPolicyAPI interface {
 const (
 	// keyPolicyName is the only name that KMS accepts for the policy of a key.
 	keyPolicyName = "default"
-	// defaultPendingDays is the waiting period before a key is deleted, in days, if its resource does not set it. It is
-	// the shortest that KMS accepts.
+	// defaultPendingDays is the waiting period before a key is deleted, in days, if its resource
+	// does not set it. It is the shortest that KMS accepts.
 	defaultPendingDays = 7
-	// formerClusterTag marks a key whose cluster is being deleted. KMS refuses to change the tags of a key that is pending
-	// deletion, so the cluster's tag is removed before. If the program is killed in between, the key is found by this tag.
+	// formerClusterTag marks a key whose cluster is being deleted. KMS refuses to change the tags
+	// of a key that is pending deletion, so the cluster's tag is removed before. If the program is
+	// killed in between, the key is found by this tag.
 	formerClusterTag = "slipway.dev/former-cluster"
 )
 
@@ -232,8 +233,9 @@ func scheduleKeyDeletion(ctx context.Context, api keyChangeAPI, t task[awskind.K
 	return transport.Wrap(err, "schedule deletion")
 }
 
-// readKeys finds the key by its alias, because KMS cannot list keys by tag. Only if the alias is missing are the tags of all
-// keys without an alias read: a run that was killed before it created the alias leaves such a key.
+// readKeys finds the key by its alias, because KMS cannot list keys by tag. Only if the alias is
+// missing are the tags of all keys without an alias read: a run that was killed before it created
+// the alias leaves such a key.
 func readKeys(ctx context.Context, api keyAPI, scope Scope) ([]plan.ActualResource, error) {
 	meta, err := api.DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: &scope.KeyAlias})
 	switch class := plan.ErrorClassOf(transport.Wrap(err, "read key %s", scope.KeyAlias)); {
@@ -262,7 +264,8 @@ func readKeys(ctx context.Context, api keyAPI, scope Scope) ([]plan.ActualResour
 	return findUnaliasedKeys(ctx, api, scope)
 }
 
-// findUnaliasedKeys returns the alias, if it exists, and the cluster's keys among those without an alias.
+// findUnaliasedKeys returns the alias, if it exists, and the cluster's keys among those without an
+// alias.
 func findUnaliasedKeys(ctx context.Context, api keyAPI, scope Scope) ([]plan.ActualResource, error) {
 	var found []plan.ActualResource
 	var aliased map[string]bool
@@ -356,14 +359,13 @@ func readKey(
 	var errs [3]error
 	var wg sync.WaitGroup
 	wg.Go(func() { tags, errs[0] = readKeyTags(ctx, api, id) })
-	wg.Go(
-		func() { rotation, errs[1] = api.GetKeyRotationStatus(ctx, &kms.GetKeyRotationStatusInput{KeyId: &id}) },
-	)
 	wg.Go(func() {
-		policy, errs[2] = api.GetKeyPolicy(
-			ctx,
-			&kms.GetKeyPolicyInput{KeyId: &id, PolicyName: aws.String(keyPolicyName)},
-		)
+		in := &kms.GetKeyRotationStatusInput{KeyId: &id}
+		rotation, errs[1] = api.GetKeyRotationStatus(ctx, in)
+	})
+	wg.Go(func() {
+		in := &kms.GetKeyPolicyInput{KeyId: &id, PolicyName: aws.String(keyPolicyName)}
+		policy, errs[2] = api.GetKeyPolicy(ctx, in)
 	})
 
 	wg.Wait()

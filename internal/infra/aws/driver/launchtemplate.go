@@ -45,8 +45,8 @@ type templateAPI interface {
 // latestVersionAttribute is the attribute that auto scaling groups refer to.
 const latestVersionAttribute = "LatestVersionNumber"
 
-// registerLaunchTemplates registers the driver of launch templates. An update creates a new version; auto scaling groups
-// refer to versions by number.
+// registerLaunchTemplates registers the driver of launch templates. An update creates a new
+// version; auto scaling groups refer to versions by number.
 func registerLaunchTemplates(c *Cloud, api templateAPI, scope Scope) {
 	c.addReader(
 		func(ctx context.Context) ([]plan.ActualResource, error) { return readTemplates(ctx, api, scope) },
@@ -88,7 +88,8 @@ func templateResult(id string, version *int64) plan.StepResult {
 	}
 }
 
-// updateTemplate creates a new version if the data differ, makes it the default version, and updates the tags.
+// updateTemplate creates a new version if the data differ, makes it the default version, and
+// updates the tags.
 func updateTemplate(
 	ctx context.Context,
 	api templateAPI,
@@ -120,7 +121,8 @@ func updateTemplate(
 // templatePageSize is the largest page of templates and of their versions that EC2 returns.
 const templatePageSize = 200
 
-// readTemplates needs two paged calls for any number of templates: EC2 lists the latest versions of all of them at once.
+// readTemplates needs two paged calls for any number of templates: EC2 lists the latest versions of
+// all of them at once.
 func readTemplates(ctx context.Context, api templateAPI, scope Scope) ([]plan.ActualResource, error) {
 	var out []plan.ActualResource
 	index := map[string]int{} // in out, by id

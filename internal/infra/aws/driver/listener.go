@@ -110,7 +110,8 @@ func readListeners(ctx context.Context, api listenerAPI, lb string) ([]plan.Actu
 	return out, nil
 }
 
-// forwardTarget returns the ARN of the target group of an action, which AWS returns in either of two fields.
+// forwardTarget returns the ARN of the target group of an action, which AWS returns in either of
+// two fields.
 func forwardTarget(a elbtypes.Action) string {
 	if a.TargetGroupArn == nil && a.ForwardConfig != nil && len(a.ForwardConfig.TargetGroups) == 1 {
 		return aws.ToString(a.ForwardConfig.TargetGroups[0].TargetGroupArn)

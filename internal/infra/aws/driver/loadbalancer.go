@@ -57,7 +57,8 @@ type balancerChangeAPI interface {
 	) (*elb.DeleteLoadBalancerOutput, error)
 }
 
-// registerLoadBalancers registers the drivers of load balancers, their listeners, and target groups.
+// registerLoadBalancers registers the drivers of load balancers, their listeners, and target
+// groups.
 func registerLoadBalancers(c *Cloud, api balancerAPI, scope Scope) {
 	poller := &transport.StatePoller[elbtypes.LoadBalancer]{
 		Describe: func(ctx context.Context, arns []string) (map[string]elbtypes.LoadBalancer, error) {
@@ -108,7 +109,8 @@ func registerLoadBalancers(c *Cloud, api balancerAPI, scope Scope) {
 	registerListeners(c, api)
 }
 
-// DescribeBalancers returns the load balancers with arns, by ARN. It leaves out those that do not exist.
+// DescribeBalancers returns the load balancers with arns, by ARN. It leaves out those that do not
+// exist.
 func DescribeBalancers(
 	ctx context.Context,
 	api elb.DescribeLoadBalancersAPIClient,
@@ -172,7 +174,8 @@ func createBalancer(
 	return result, err
 }
 
-// balancerAttributes returns the attributes of a load balancer that AWS chooses and other resources refer to.
+// balancerAttributes returns the attributes of a load balancer that AWS chooses and other resources
+// refer to.
 func balancerAttributes(lb elbtypes.LoadBalancer) map[string]string {
 	return map[string]string{
 		"DNSName":               aws.ToString(lb.DNSName),
@@ -219,8 +222,8 @@ func updateBalancer(
 	return keepIdentity(t), retagELB(ctx, api, t.id, want.Tags, have.Tags)
 }
 
-// readBalancersAndTargets lists all load balancers and target groups of the account, because ELB has no filter by tag, and
-// reads the tags of 20 of them per call.
+// readBalancersAndTargets lists all load balancers and target groups of the account, because ELB
+// has no filter by tag, and reads the tags of 20 of them per call.
 func readBalancersAndTargets(
 	ctx context.Context,
 	api balancerAPI,

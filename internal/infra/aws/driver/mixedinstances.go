@@ -10,7 +10,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// toMixedPolicy returns nil for a policy without overrides: then the group names its template itself.
+// toMixedPolicy returns nil for a policy without overrides: then the group names its template
+// itself.
 func toMixedPolicy(p awskind.MixedInstancesPolicy) *astypes.MixedInstancesPolicy {
 	if len(p.Launch.Overrides) == 0 {
 		return nil

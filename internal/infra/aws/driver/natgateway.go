@@ -37,8 +37,8 @@ type natGatewayDriver struct {
 	poller *transport.StatePoller[ec2types.NatGateway]
 }
 
-// registerNATGateways registers the driver of NAT gateways. A route to a gateway is refused before the gateway is available,
-// so its creation waits.
+// registerNATGateways registers the driver of NAT gateways. A route to a gateway is refused before
+// the gateway is available, so its creation waits.
 func registerNATGateways(c *Cloud, api natAPI, scope Scope) {
 	d := &natGatewayDriver{api: api}
 	d.poller = &transport.StatePoller[ec2types.NatGateway]{Describe: d.describeByID}
@@ -86,7 +86,8 @@ func (d *natGatewayDriver) createGateway(
 	return plan.StepResult{ID: id}, transport.MarkNotRetryable(err, id)
 }
 
-// deleteGateway deletes a gateway and waits until it is deleted: until then it keeps its address and its subnet in use.
+// deleteGateway deletes a gateway and waits until it is deleted: until then it keeps its address
+// and its subnet in use.
 func (d *natGatewayDriver) deleteGateway(ctx context.Context, t task[awskind.NATGateway]) error {
 	if _, err := d.api.DeleteNatGateway(ctx, &ec2.DeleteNatGatewayInput{NatGatewayId: &t.id}); err != nil {
 		return transport.Wrap(err, "delete")

@@ -12,7 +12,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// NetworkInterface is a network interface that is no longer attached. Slipway creates none and only deletes them.
+// NetworkInterface is a network interface that is no longer attached. Slipway creates none and only
+// deletes them.
 type NetworkInterface struct {
 	// Subnet is the subnet of the interface.
 	Subnet graph.Ref[awskind.Subnet] `aws:"SubnetId"`

@@ -10,7 +10,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-// readEach calls read for all items concurrently. It returns the results in the order of the items, also with an error.
+// readEach calls read for all items concurrently. It returns the results in the order of the items,
+// also with an error.
 func readEach[T any](items []T, read func(T) ([]plan.ActualResource, error)) ([]plan.ActualResource, error) {
 	found := make([][]plan.ActualResource, len(items))
 	errs := make([]error, len(items))

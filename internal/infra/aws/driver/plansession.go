@@ -43,8 +43,8 @@ func (s *createdIDs) drain() map[string][]string {
 	return out
 }
 
-// addReader adds a reader that finds resources of kinds by their tags, or through resources that it finds by their tags. A
-// kind may have several readers.
+// addReader adds a reader that finds resources of kinds by their tags, or through resources that it
+// finds by their tags. A kind may have several readers.
 func (c *Cloud) addReader(r resourceReader, kinds ...graph.Resource) {
 	if c.readersByKind == nil {
 		c.readersByKind = map[string][]int{}
@@ -73,9 +73,10 @@ const (
 	listInterval = 500 * time.Millisecond
 )
 
-// EndPlan implements [plan.BatchSession]. It returns when AWS lists all created resources that the next plan would create
-// again if AWS did not list them. Resources with a name that is unique in AWS are not waited for: they cannot be created
-// twice. It fails if AWS does not list them within a minute.
+// EndPlan implements [plan.BatchSession]. It returns when AWS lists all created resources that the
+// next plan would create again if AWS did not list them. Resources with a name that is unique in
+// AWS are not waited for: they cannot be created twice. It fails if AWS does not list them within a
+// minute.
 func (c *Cloud) EndPlan(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()

@@ -43,7 +43,8 @@ type roleTagAPI interface {
 	UntagRole(context.Context, *iam.UntagRoleInput, ...func(*iam.Options)) (*iam.UntagRoleOutput, error)
 }
 
-// registerRoles registers the driver of IAM roles. Its reader finds the roles by the cluster's path, and their policies.
+// registerRoles registers the driver of IAM roles. Its reader finds the roles by the cluster's
+// path, and their policies.
 func registerRoles(c *Cloud, api roleAPI, scope Scope) {
 	c.readers = append(
 		c.readers,
@@ -68,8 +69,8 @@ func registerRoles(c *Cloud, api roleAPI, scope Scope) {
 	})
 }
 
-// createRole creates a role. If the role exists already and belongs to the cluster, it is updated: an earlier run created it,
-// and IAM did not list it yet when the plan was made.
+// createRole creates a role. If the role exists already and belongs to the cluster, it is updated:
+// an earlier run created it, and IAM did not list it yet when the plan was made.
 func createRole(ctx context.Context, api roleAPI, t task[awskind.IAMRole]) (plan.StepResult, error) {
 	w := t.want
 	trust := string(t.want.TrustPolicy)

@@ -21,9 +21,10 @@ type accountDetailsAPI interface {
 // maxRoleDetails is the largest page of roles that IAM returns.
 const maxRoleDetails = 1000
 
-// readRoleDetails reads roles with their tags and policies in one call, instead of three or more calls for each role. The call
-// returns all roles of the account. ok is false if the operator is not allowed to make it, or if the account has more
-// roles than fit into one page: then each role has to be read by itself.
+// readRoleDetails reads roles with their tags and policies in one call, instead of three or more
+// calls for each role. The call returns all roles of the account. ok is false if the operator is
+// not allowed to make it, or if the account has more roles than fit into one page: then each role
+// has to be read by itself.
 func readRoleDetails(
 	ctx context.Context,
 	api accountDetailsAPI,

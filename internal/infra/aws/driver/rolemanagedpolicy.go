@@ -26,8 +26,8 @@ type managedPolicyAPI interface {
 	) (*iam.DetachRolePolicyOutput, error)
 }
 
-// listManagedPolicies returns the sorted ARNs of the managed policies of a role. They allow the role more than its inline
-// policies do.
+// listManagedPolicies returns the sorted ARNs of the managed policies of a role. They allow the
+// role more than its inline policies do.
 func listManagedPolicies(ctx context.Context, api managedPolicyAPI, role string) ([]string, error) {
 	var out []string
 	pages := iam.NewListAttachedRolePoliciesPaginator(
@@ -51,7 +51,8 @@ func listManagedPolicies(ctx context.Context, api managedPolicyAPI, role string)
 	return out, nil
 }
 
-// syncManagedPolicies attaches the managed policies in want that have lacks to a role, and detaches those that want lacks.
+// syncManagedPolicies attaches the managed policies in want that have lacks to a role, and detaches
+// those that want lacks.
 func syncManagedPolicies(ctx context.Context, api managedPolicyAPI, role string, want, have []string) error {
 	for _, arn := range want {
 		if slices.Contains(have, arn) {

@@ -34,7 +34,8 @@ type rolePolicyAPI interface {
 	) (*iam.DeleteRolePolicyOutput, error)
 }
 
-// registerRolePolicies registers the driver of the inline policies of roles. They are read with their roles.
+// registerRolePolicies registers the driver of the inline policies of roles. They are read with
+// their roles.
 func registerRolePolicies(c *Cloud, api rolePolicyAPI) {
 	put := func(ctx context.Context, t task[awskind.IAMRolePolicy]) (plan.StepResult, error) {
 		role := t.want.Role.Literal()

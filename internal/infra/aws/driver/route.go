@@ -36,7 +36,9 @@ func registerRoutes(c *Cloud, api routeAPI) {
 				VpcPeeringConnectionId: stringOrNil(t.want.Peering.Literal()),
 			})
 
-			return plan.StepResult{ID: table + "/" + dest}, transport.Wrap(err, "create route %s in %s", dest, table)
+			err = transport.Wrap(err, "create route %s in %s", dest, table)
+
+			return plan.StepResult{ID: table + "/" + dest}, err
 		},
 		update: func(ctx context.Context, t task[awskind.Route]) (plan.StepResult, error) {
 			table := t.want.Table.Literal()

@@ -31,7 +31,8 @@ type routeTableAPI interface {
 	) (*ec2.DeleteRouteTableOutput, error)
 }
 
-// registerRouteTables registers the driver of route tables. Its reader also finds their routes and associations.
+// registerRouteTables registers the driver of route tables. Its reader also finds their routes and
+// associations.
 func registerRouteTables(c *Cloud, api routeTableAPI, scope Scope) {
 	c.addReader(
 		func(ctx context.Context) ([]plan.ActualResource, error) { return readRouteTables(ctx, api, scope) },
@@ -85,7 +86,8 @@ func readRouteTables(ctx context.Context, api routeTableAPI, scope Scope) ([]pla
 	return out, nil
 }
 
-// fromRouteTable returns a table, its routes except those that AWS manages, and its associations with subnets.
+// fromRouteTable returns a table, its routes except those that AWS manages, and its associations
+// with subnets.
 func fromRouteTable(rt ec2types.RouteTable) []plan.ActualResource {
 	id := aws.ToString(rt.RouteTableId)
 	table := graph.UnmanagedRef[awskind.RouteTable](id)
@@ -127,8 +129,9 @@ func fromRouteTable(rt ec2types.RouteTable) []plan.ActualResource {
 	return out
 }
 
-// isManagedRoute reports whether AWS manages a route: the local route of the VPC, a route of a gateway endpoint, which is
-// created and deleted with its endpoint, or a route that a virtual private gateway propagates.
+// isManagedRoute reports whether AWS manages a route: the local route of the VPC, a route of a
+// gateway endpoint, which is created and deleted with its endpoint, or a route that a virtual
+// private gateway propagates.
 func isManagedRoute(route ec2types.Route) bool {
 	gateway := aws.ToString(route.GatewayId)
 

@@ -26,8 +26,8 @@ type associationAPI interface {
 	) (*ec2.DisassociateRouteTableOutput, error)
 }
 
-// registerRouteTableAssociations registers the driver of the associations of route tables with subnets. They are read with
-// their tables.
+// registerRouteTableAssociations registers the driver of the associations of route tables with
+// subnets. They are read with their tables.
 func registerRouteTableAssociations(c *Cloud, api associationAPI) {
 	registerDriver(c, driver[awskind.RouteTableAssociation]{
 		create: func(ctx context.Context, t task[awskind.RouteTableAssociation]) (plan.StepResult, error) {

@@ -28,10 +28,12 @@ type ruleBatcher struct {
 // ruleRevocation is the revocation of the rule with id of a security group.
 type ruleRevocation struct{ group, id string }
 
-// existingRuleID is the id in the result of a rule that existed already. No resource refers to a rule by its id.
+// existingRuleID is the id in the result of a rule that existed already. No resource refers to a
+// rule by its id.
 const existingRuleID = "exists"
 
-// maxRulesPerCall is how many rules are sent in one call. AWS accepts more; a group has at most 60 rules by default.
+// maxRulesPerCall is how many rules are sent in one call. AWS accepts more; a group has at most 60
+// rules by default.
 const maxRulesPerCall = 200
 
 func newRuleBatcher(api ruleAPI) *ruleBatcher {
@@ -42,7 +44,8 @@ func newRuleBatcher(api ruleAPI) *ruleBatcher {
 	return c
 }
 
-// expectPlan counts the rules that each group gains and loses, so that each batch is complete before it is sent.
+// expectPlan counts the rules that each group gains and loses, so that each batch is complete
+// before it is sent.
 func (c *ruleBatcher) expectPlan(p plan.Plan) {
 	allow := map[batchKey]int{}
 	revoke := map[batchKey]int{}
@@ -62,8 +65,8 @@ func (c *ruleBatcher) expectPlan(p plan.Plan) {
 	c.revoke.expectItems(revoke)
 }
 
-// batchKeyOf returns the batch of a rule: those of its group in its direction. It is zero for other kinds. A desired rule
-// refers to its group by address, an existing rule by id.
+// batchKeyOf returns the batch of a rule: those of its group in its direction. It is zero for other
+// kinds. A desired rule refers to its group by address, an existing rule by id.
 func batchKeyOf(kind string, r graph.Resource) batchKey {
 	var group graph.Ref[awskind.SecurityGroup]
 
@@ -79,8 +82,8 @@ func batchKeyOf(kind string, r graph.Resource) batchKey {
 	return batchKey{kind: kind, parent: string(group.Addr()) + group.Literal()}
 }
 
-// authorizeRules adds rules to one group. AWS adds all rules of a call or none. If it refuses for a reason that may concern
-// a single rule, each rule is sent alone.
+// authorizeRules adds rules to one group. AWS adds all rules of a call or none. If it refuses for a
+// reason that may concern a single rule, each rule is sent alone.
 func (c *ruleBatcher) authorizeRules(ctx context.Context, key batchKey, rules []groupRule) []itemResult {
 	var out []itemResult
 	for chunk := range slices.Chunk(rules, maxRulesPerCall) {
@@ -135,8 +138,8 @@ func (c *ruleBatcher) callAuthorize(
 	return out.SecurityGroupRules, nil
 }
 
-// authorizeResult returns the result of one rule. If the rule exists already, that counts as success: AWS identifies rules by
-// their content.
+// authorizeResult returns the result of one rule. If the rule exists already, that counts as
+// success: AWS identifies rules by their content.
 func authorizeResult(err error, created []ec2types.SecurityGroupRule, r groupRule) itemResult {
 	if err != nil && plan.ErrorClassOf(err) != plan.AlreadyExists {
 		return itemResult{err: err}
@@ -151,7 +154,8 @@ func authorizeResult(err error, created []ec2types.SecurityGroupRule, r groupRul
 	return itemResult{result: plan.StepResult{ID: existingRuleID}}
 }
 
-// revokeRules removes rules from one group. As with authorizeRules, rules that AWS refuses together are sent alone.
+// revokeRules removes rules from one group. As with authorizeRules, rules that AWS refuses together
+// are sent alone.
 func (c *ruleBatcher) revokeRules(ctx context.Context, key batchKey, rules []ruleRevocation) []itemResult {
 	var out []itemResult
 	for chunk := range slices.Chunk(rules, maxRulesPerCall) {
@@ -199,7 +203,8 @@ func (c *ruleBatcher) callRevoke(ctx context.Context, key batchKey, rules []rule
 	return transport.Wrap(err, "revoke %d rules of %s", len(ids), group)
 }
 
-// shouldSplitBatch reports whether AWS refused a batch for a reason that may concern one item of it.
+// shouldSplitBatch reports whether AWS refused a batch for a reason that may concern one item of
+// it.
 func shouldSplitBatch(err error) bool {
 	var api smithy.APIError
 	class := plan.ErrorClassOf(err)

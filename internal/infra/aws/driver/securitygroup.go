@@ -31,8 +31,9 @@ type securityGroupAPI interface {
 	ruleAPI
 }
 
-// registerSecurityGroups registers the driver of security groups. AWS creates a group with a rule that allows all outgoing
-// traffic. The driver removes it at once, so that the group has only the rules of the graph.
+// registerSecurityGroups registers the driver of security groups. AWS creates a group with a rule
+// that allows all outgoing traffic. The driver removes it at once, so that the group has only the
+// rules of the graph.
 func registerSecurityGroups(c *Cloud, api securityGroupAPI, scope Scope) {
 	c.addReader(
 		func(ctx context.Context) ([]plan.ActualResource, error) { return readSecurityGroups(ctx, api, scope) },
@@ -70,7 +71,8 @@ func registerSecurityGroups(c *Cloud, api securityGroupAPI, scope Scope) {
 	registerRules(c, api)
 }
 
-// removeDefaultRule removes the rule that allows all outgoing traffic, if the group with id was created with it.
+// removeDefaultRule removes the rule that allows all outgoing traffic, if the group with id was
+// created with it.
 func removeDefaultRule(ctx context.Context, api securityGroupAPI, id string) error {
 	everywhere := []ec2types.IpRange{{CidrIp: aws.String("0.0.0.0/0")}}
 	_, err := api.RevokeSecurityGroupEgress(ctx, &ec2.RevokeSecurityGroupEgressInput{

@@ -45,7 +45,8 @@ type ruleAPI interface {
 	) (*ec2.ModifySecurityGroupRulesOutput, error)
 }
 
-// groupRule is an ingress or an egress rule of a security group. One of cidr, cidr6, prefixList and peer is set.
+// groupRule is an ingress or an egress rule of a security group. One of cidr, cidr6, prefixList and
+// peer is set.
 type groupRule struct {
 	group       string // the id of the security group
 	protocol    string // tcp, udp or -1 for all
@@ -86,8 +87,9 @@ func ruleFromEgress(r awskind.SecurityGroupEgress) groupRule {
 	}
 }
 
-// registerRules registers the drivers of the rules of security groups. Rules are read through their group, so that rules
-// that were added by hand are found too. All rules that one group gains or loses in one direction are sent in one call.
+// registerRules registers the drivers of the rules of security groups. Rules are read through their
+// group, so that rules that were added by hand are found too. All rules that one group gains or
+// loses in one direction are sent in one call.
 func registerRules(c *Cloud, api ruleAPI) {
 	calls := newRuleBatcher(api)
 	c.planHooks = append(c.planHooks, calls.expectPlan)
@@ -140,7 +142,8 @@ func ruleFromActual(a plan.ActualResource) groupRule {
 	return groupRule{}
 }
 
-// sameRule reports whether two rules of a group are the same to AWS: they may differ in their description.
+// sameRule reports whether two rules of a group are the same to AWS: they may differ in their
+// description.
 func (r groupRule) sameRule(other groupRule) bool {
 	r.description = ""
 	other.description = ""
@@ -178,7 +181,8 @@ func (r groupRule) toPermission() ec2types.IpPermission {
 	return p
 }
 
-// updateDescription sets the description of the rule with id. AWS identifies rules by all else, which cannot change.
+// updateDescription sets the description of the rule with id. AWS identifies rules by all else,
+// which cannot change.
 func (r groupRule) updateDescription(ctx context.Context, api ruleAPI, id string) error {
 	req := &ec2types.SecurityGroupRuleRequest{
 		IpProtocol:        &r.protocol,

@@ -13,7 +13,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-// Snapshot is a snapshot of the volume of a PersistentVolumeClaim. Slipway creates none and only deletes them.
+// Snapshot is a snapshot of the volume of a PersistentVolumeClaim. Slipway creates none and only
+// deletes them.
 type Snapshot struct {
 	// KMSKey is the ARN of the key that encrypts the snapshot; empty if it is not encrypted.
 	KMSKey graph.Text `aws:"KmsKeyId"`

@@ -22,8 +22,8 @@ type tagAPI interface {
 	DeleteTags(context.Context, *ec2.DeleteTagsInput, ...func(*ec2.Options)) (*ec2.DeleteTagsOutput, error)
 }
 
-// clusterFilters select the resources of the cluster that have an address. Instances and their root volumes have only the
-// cluster's tag and are left out.
+// clusterFilters select the resources of the cluster that have an address. Instances and their root
+// volumes have only the cluster's tag and are left out.
 func clusterFilters(s Scope) []ec2types.Filter {
 	return []ec2types.Filter{
 		{Name: aws.String("tag:" + awskind.TagCluster), Values: []string{s.Cluster}},
@@ -36,7 +36,8 @@ func NewFilters(name string, values ...string) []ec2types.Filter {
 	return []ec2types.Filter{{Name: &name, Values: values}}
 }
 
-// tagSpecifications returns the tags of a resource for the call that creates it, so that it never exists without them.
+// tagSpecifications returns the tags of a resource for the call that creates it, so that it never
+// exists without them.
 func tagSpecifications(t ec2types.ResourceType, tags awskind.Tags) []ec2types.TagSpecification {
 	return []ec2types.TagSpecification{{ResourceType: t, Tags: toEC2Tags(tags)}}
 }
@@ -63,7 +64,8 @@ func FromEC2Tags(tags []ec2types.Tag) awskind.Tags {
 // addressFromTags returns the address in the tags of a resource; empty if they have none.
 func addressFromTags(tags awskind.Tags) graph.Addr { return graph.Addr(tags[awskind.TagAddress]) }
 
-// diffTags returns the tags to set, and the keys of those to remove. Only tags that slipway set are removed.
+// diffTags returns the tags to set, and the keys of those to remove. Only tags that slipway set are
+// removed.
 func diffTags(want, have awskind.Tags) (set awskind.Tags, remove []string) {
 	set = awskind.Tags{}
 	for k, v := range want {
@@ -85,7 +87,8 @@ func diffTags(want, have awskind.Tags) (set awskind.Tags, remove []string) {
 func retagEC2(ctx context.Context, api tagAPI, id string, want, have awskind.Tags) error {
 	set, remove := diffTags(want, have)
 	if len(set) > 0 {
-		if _, err := api.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: toEC2Tags(set)}); err != nil {
+		in := &ec2.CreateTagsInput{Resources: []string{id}, Tags: toEC2Tags(set)}
+		if _, err := api.CreateTags(ctx, in); err != nil {
 			return transport.Wrap(err, "tag %s", id)
 		}
 	}
@@ -96,7 +99,8 @@ func retagEC2(ctx context.Context, api tagAPI, id string, want, have awskind.Tag
 			tags = append(tags, ec2types.Tag{Key: aws.String(k)})
 		}
 
-		if _, err := api.DeleteTags(ctx, &ec2.DeleteTagsInput{Resources: []string{id}, Tags: tags}); err != nil {
+		in := &ec2.DeleteTagsInput{Resources: []string{id}, Tags: tags}
+		if _, err := api.DeleteTags(ctx, in); err != nil {
 			return transport.Wrap(err, "untag %s", id)
 		}
 	}

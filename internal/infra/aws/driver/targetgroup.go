@@ -44,7 +44,8 @@ type targetGroupAPI interface {
 	) (*elb.DeleteTargetGroupOutput, error)
 }
 
-// registerTargetGroups registers the driver of target groups. They are read together with the load balancers.
+// registerTargetGroups registers the driver of target groups. They are read together with the load
+// balancers.
 func registerTargetGroups(c *Cloud, api balancerAPI) {
 	registerDriver(c, driver[awskind.TargetGroup]{
 		create: func(ctx context.Context, t task[awskind.TargetGroup]) (plan.StepResult, error) {

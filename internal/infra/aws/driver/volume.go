@@ -35,8 +35,8 @@ type volumeAPI interface {
 	) (*ec2.DeleteVolumeOutput, error)
 }
 
-// registerVolumes registers the driver of EBS volumes that outlive instances. The root volumes of instances have no address
-// and are not read.
+// registerVolumes registers the driver of EBS volumes that outlive instances. The root volumes of
+// instances have no address and are not read.
 func registerVolumes(c *Cloud, api volumeAPI, scope Scope) {
 	c.addReader(
 		func(ctx context.Context) ([]plan.ActualResource, error) { return readVolumes(ctx, api, scope) },
@@ -86,7 +86,8 @@ func registerVolumes(c *Cloud, api volumeAPI, scope Scope) {
 	})
 }
 
-// needsModification reports whether type, size or performance differ. IOPS and throughput that are not set are AWS's defaults.
+// needsModification reports whether type, size or performance differ. IOPS and throughput that are
+// not set are AWS's defaults.
 func needsModification(want, have awskind.Volume) bool {
 	return want.VolumeType != have.VolumeType ||
 		want.Size != have.Size ||

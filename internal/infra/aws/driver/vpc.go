@@ -53,7 +53,9 @@ func registerVPCs(c *Cloud, api vpcAPI, scope Scope) {
 
 			return updateVPC(ctx, api, t)
 		},
-		update: func(ctx context.Context, t task[awskind.VPC]) (plan.StepResult, error) { return updateVPC(ctx, api, t) },
+		update: func(ctx context.Context, t task[awskind.VPC]) (plan.StepResult, error) {
+			return updateVPC(ctx, api, t)
+		},
 		remove: func(ctx context.Context, t task[awskind.VPC]) error {
 			_, err := api.DeleteVpc(ctx, &ec2.DeleteVpcInput{VpcId: &t.id})
 			return c.explainInUse(ctx, transport.Wrap(err, "delete"), "vpc-id", t.id)

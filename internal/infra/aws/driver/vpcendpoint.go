@@ -44,16 +44,15 @@ type endpointDriver struct {
 	poller *transport.StatePoller[ec2types.VpcEndpoint]
 }
 
-// registerEndpoints registers the driver of VPC endpoints. Instances that depend on an endpoint can do nothing before it is
-// available, so its creation waits. Its network interfaces keep subnets and security groups in use until it is deleted,
-// so its deletion waits too.
+// registerEndpoints registers the driver of VPC endpoints. Instances that depend on an endpoint can
+// do nothing before it is available, so its creation waits. Its network interfaces keep subnets and
+// security groups in use until it is deleted, so its deletion waits too.
 func registerEndpoints(c *Cloud, api endpointAPI, scope Scope) {
 	d := &endpointDriver{api: api, scope: scope}
 	d.poller = &transport.StatePoller[ec2types.VpcEndpoint]{Describe: d.describeAll}
 
-	c.readersByType[ec2types.ResourceTypeVpcEndpoint] = func(ctx context.Context) ([]plan.ActualResource, error) {
-		return readEndpoints(ctx, api, scope)
-	}
+	read := func(ctx context.Context) ([]plan.ActualResource, error) { return readEndpoints(ctx, api, scope) }
+	c.readersByType[ec2types.ResourceTypeVpcEndpoint] = read
 
 	registerDriver(c, driver[awskind.VPCEndpoint]{
 		create: d.createEndpoint,
@@ -68,9 +67,12 @@ func registerEndpoints(c *Cloud, api endpointAPI, scope Scope) {
 	})
 }
 
-// describeAll returns all endpoints of the cluster. If AWS were asked for them by id, one that is deleted would fail the
-// call for all.
-func (d *endpointDriver) describeAll(ctx context.Context, _ []string) (map[string]ec2types.VpcEndpoint, error) {
+// describeAll returns all endpoints of the cluster. If AWS were asked for them by id, one that is
+// deleted would fail the call for all.
+func (d *endpointDriver) describeAll(
+	ctx context.Context,
+	_ []string,
+) (map[string]ec2types.VpcEndpoint, error) {
 	list, err := describeEndpoints(ctx, d.api, clusterFilters(d.scope))
 
 	out := map[string]ec2types.VpcEndpoint{}

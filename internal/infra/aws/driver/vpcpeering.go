@@ -37,7 +37,8 @@ type peeringAPI interface {
 	ec2.DescribeRouteTablesAPIClient
 }
 
-// registerPeerings registers the driver of VPC peerings. Its reader also finds the routes to them in unmanaged route tables.
+// registerPeerings registers the driver of VPC peerings. Its reader also finds the routes to them
+// in unmanaged route tables.
 func registerPeerings(c *Cloud, api peeringAPI, scope Scope) {
 	c.addReader(
 		func(ctx context.Context) ([]plan.ActualResource, error) { return readPeerings(ctx, api, scope) },
@@ -125,7 +126,8 @@ func readPeerings(ctx context.Context, api peeringAPI, scope Scope) ([]plan.Actu
 	return append(out, routes...), err
 }
 
-// fromPeering returns a peering, and false if it is deleted or failed: AWS lists such peerings for hours.
+// fromPeering returns a peering, and false if it is deleted or failed: AWS lists such peerings for
+// hours.
 func fromPeering(p ec2types.VpcPeeringConnection) (awskind.VPCPeering, bool) {
 	if p.Status == nil || p.RequesterVpcInfo == nil || p.AccepterVpcInfo == nil {
 		return awskind.VPCPeering{}, false
@@ -146,7 +148,8 @@ func fromPeering(p ec2types.VpcPeeringConnection) (awskind.VPCPeering, bool) {
 	}, waiting || slices.Contains(alive, p.Status.Code)
 }
 
-// readPeerRoutes returns the routes to the peerings with ids in unmanaged route tables, which lack the cluster's tag.
+// readPeerRoutes returns the routes to the peerings with ids in unmanaged route tables, which lack
+// the cluster's tag.
 func readPeerRoutes(
 	ctx context.Context,
 	api peeringAPI,

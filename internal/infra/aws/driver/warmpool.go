@@ -26,7 +26,8 @@ type warmPoolAPI interface {
 	) (*autoscaling.DeleteWarmPoolOutput, error)
 }
 
-// setWarmPool creates, changes or deletes the warm pool of a group. Deleting it terminates its instances.
+// setWarmPool creates, changes or deletes the warm pool of a group. Deleting it terminates its
+// instances.
 func (s *scalingDriver) setWarmPool(ctx context.Context, group string, want, have awskind.WarmPool) error {
 	switch {
 	case want == have:
@@ -51,7 +52,8 @@ func (s *scalingDriver) setWarmPool(ctx context.Context, group string, want, hav
 	return transport.Wrap(err, "set the warm pool of %s", group)
 }
 
-// fromWarmPool returns the warm pool of a group; zero if it has none. MaxPrepared is -1 if AWS does not limit it.
+// fromWarmPool returns the warm pool of a group; zero if it has none. MaxPrepared is -1 if AWS does
+// not limit it.
 func fromWarmPool(c *astypes.WarmPoolConfiguration) awskind.WarmPool {
 	if c == nil || c.Status == astypes.WarmPoolStatusPendingDelete {
 		return awskind.WarmPool{}

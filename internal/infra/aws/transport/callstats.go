@@ -18,12 +18,14 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/awsfix"
 )
 
-// CallLimiter counts the calls to AWS, keeps them below AWS's rate limits, and retries those that are safe to retry. The
-// zero value is ready to use, in real time. Its methods may be called concurrently.
+// CallLimiter counts the calls to AWS, keeps them below AWS's rate limits, and retries those that
+// are safe to retry. The zero value is ready to use, in real time. Its methods may be called
+// concurrently.
 type CallLimiter struct {
 	// Now returns the current time. It is set by tests; nil means [time.Now].
 	Now func() time.Time
-	// Sleep pauses until the duration has passed or the context is cancelled. It is set by tests; nil means [Sleep].
+	// Sleep pauses until the duration has passed or the context is cancelled. It is set by tests;
+	// nil means [Sleep].
 	Sleep func(context.Context, time.Duration) error
 
 	mu       sync.Mutex
@@ -38,9 +40,11 @@ type CallStats struct {
 	Retries int
 	// Throttled is the number of Retries after AWS refused a call because of its rate.
 	Throttled int
-	// NotPropagated is the number of Retries after AWS did not find a resource that had just been created.
+	// NotPropagated is the number of Retries after AWS did not find a resource that had just been
+	// created.
 	NotPropagated int
-	// Waited is the time that all calls together waited to stay below rate limits and before retries.
+	// Waited is the time that all calls together waited to stay below rate limits and before
+	// retries.
 	Waited time.Duration
 }
 
@@ -98,8 +102,8 @@ func (c *CallLimiter) addCall(call string) {
 	c.calls[call]++
 }
 
-// Calls returns how often each call was sent, retries included. Its keys are service and operation, such as
-// "EC2:DescribeVpcs".
+// Calls returns how often each call was sent, retries included. Its keys are service and operation,
+// such as "EC2:DescribeVpcs".
 func (c *CallLimiter) Calls() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +111,8 @@ func (c *CallLimiter) Calls() map[string]int {
 	return maps.Clone(c.calls)
 }
 
-// TotalCalls returns the number of all calls, retries included, and of those among them that may change a resource.
+// TotalCalls returns the number of all calls, retries included, and of those among them that may
+// change a resource.
 func (c *CallLimiter) TotalCalls() (all, mutating int) {
 	for call, n := range c.Calls() {
 		all += n

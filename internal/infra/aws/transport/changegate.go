@@ -12,9 +12,9 @@ import (
 	"github.com/aws/smithy-go/middleware"
 )
 
-// GateChanges returns cfg with may called before each call that may change a resource. If may returns an error, the call is
-// not sent and fails with that error wrapped. may is called before each retry too, so that a call that waited for its
-// retry is not sent too late.
+// GateChanges returns cfg with may called before each call that may change a resource. If may
+// returns an error, the call is not sent and fails with that error wrapped. may is called before
+// each retry too, so that a call that waited for its retry is not sent too late.
 func GateChanges(cfg aws.Config, may func(context.Context) error) aws.Config {
 	gate := middleware.DeserializeMiddlewareFunc("SlipwayGate", func(
 		ctx context.Context,

@@ -22,7 +22,8 @@ type Error struct {
 	err   error
 }
 
-// NewError returns an error of class that wraps err. op is what was being done, such as "create vpc/main".
+// NewError returns an error of class that wraps err. op is what was being done, such as "create
+// vpc/main".
 func NewError(op string, class plan.ErrorClass, err error) Error {
 	return Error{Op: op, class: class, err: err}
 }
@@ -42,13 +43,15 @@ func (e Error) Unwrap() error { return e.err }
 // Class returns the class of e. [plan.ErrorClassOf] calls it.
 func (e Error) Class() plan.ErrorClass { return e.class }
 
-// ReasonError is an error that consists of a reason in AWS's words, such as why a load balancer failed.
+// ReasonError is an error that consists of a reason in AWS's words, such as why a load balancer
+// failed.
 type ReasonError string
 
 // Error returns the reason.
 func (e ReasonError) Error() string { return string(e) }
 
-// Wrap returns err as an [Error] with the class of its AWS code, and nil for nil. format and args are what was being done.
+// Wrap returns err as an [Error] with the class of its AWS code, and nil for nil. format and args
+// are what was being done.
 func Wrap(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
@@ -57,14 +60,15 @@ func Wrap(err error, format string, args ...any) error {
 	return NewError(fmt.Sprintf(format, args...), classifyError(err), err)
 }
 
-// NotYet returns an error of class [plan.NotReady]: AWS accepted the call, but a resource has not reached its state yet, so
-// the operation is to be retried.
+// NotYet returns an error of class [plan.NotReady]: AWS accepted the call, but a resource has not
+// reached its state yet, so the operation is to be retried.
 func NotYet(format string, args ...any) error {
 	return NewError("wait", plan.NotReady, fmt.Errorf(format, args...))
 }
 
-// MarkNotRetryable returns err without its class, so that the operation that has created the resource with id is not
-// retried: a retry would create a second one. The next plan finds the first one by its tag. It returns nil for nil.
+// MarkNotRetryable returns err without its class, so that the operation that has created the
+// resource with id is not retried: a retry would create a second one. The next plan finds the first
+// one by its tag. It returns nil for nil.
 func MarkNotRetryable(err error, id string) error {
 	if err == nil {
 		return nil
@@ -73,7 +77,8 @@ func MarkNotRetryable(err error, id string) error {
 	return NewError(id+" was created, but", plan.Unclassified, err)
 }
 
-// ErrorCode returns AWS's code of err, such as InvalidGroup.NotFound; it is empty for nil and for errors that are not AWS's.
+// ErrorCode returns AWS's code of err, such as InvalidGroup.NotFound; it is empty for nil and for
+// errors that are not AWS's.
 func ErrorCode(err error) string {
 	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		return api.ErrorCode()
@@ -138,8 +143,8 @@ func errorClassRules() []errorClassRule {
 	}
 }
 
-// isMissingProfile matches the errors of EC2 about an instance profile that IAM created seconds ago: EC2 does not see it
-// yet. They have no code of their own.
+// isMissingProfile matches the errors of EC2 about an instance profile that IAM created seconds
+// ago: EC2 does not see it yet. They have no code of their own.
 func isMissingProfile(code, message string) bool {
 	if !strings.Contains(strings.ToLower(message), "instance profile") {
 		return false

@@ -18,10 +18,11 @@ func isReadOnly(operation string) bool {
 	)
 }
 
-// isIdempotent reports whether an operation may be sent again when it is unknown whether AWS carried it out. That is so if
-// it only reads, if it describes the state to reach, or if input has a client token. Deleting a resource that is gone
-// already fails as not found, which counts as success. Any other operation could create a second resource: the next plan
-// finds the first one by its tag.
+// isIdempotent reports whether an operation may be sent again when it is unknown whether AWS
+// carried it out. That is so if it only reads, if it describes the state to reach, or if input has
+// a client token. Deleting a resource that is gone already fails as not found, which counts as
+// success. Any other operation could create a second resource: the next plan finds the first one by
+// its tag.
 func isIdempotent(operation string, input any) bool {
 	if isReadOnly(operation) || hasClientToken(input) {
 		return true
@@ -35,8 +36,8 @@ func isIdempotent(operation string, input any) bool {
 	)
 }
 
-// hasClientToken reports whether the input of a call has a client token, so that AWS recognizes the call when it is sent
-// again.
+// hasClientToken reports whether the input of a call has a client token, so that AWS recognizes the
+// call when it is sent again.
 func hasClientToken(input any) bool {
 	var token *string
 	switch in := input.(type) {
@@ -55,8 +56,8 @@ func hasClientToken(input any) bool {
 	return token != nil
 }
 
-// isDeletedAlready reports whether operation removes the very resource that err says is not found. If a rule is revoked and
-// AWS does not find its group, the group may only be too new to be seen.
+// isDeletedAlready reports whether operation removes the very resource that err says is not found.
+// If a rule is revoked and AWS does not find its group, the group may only be too new to be seen.
 func isDeletedAlready(operation string, err smithy.APIError) bool {
 	if strings.HasPrefix(operation, "Revoke") {
 		return err.ErrorCode() != "InvalidGroup.NotFound"

@@ -8,11 +8,13 @@ import (
 	"time"
 )
 
-// adaptiveLimiter paces the calls of one class to one API. It sets no limit until AWS throttles a call. From then on it
-// halves its rate with each throttled call, and lets it grow again with each answer, as TCP does.
+// adaptiveLimiter paces the calls of one class to one API. It sets no limit until AWS throttles a
+// call. From then on it halves its rate with each throttled call, and lets it grow again with each
+// answer, as TCP does.
 type adaptiveLimiter struct {
 	clock clock
-	// turn has room for the call that is sent next, so that calls are sent in the order in which they arrived.
+	// turn has room for the call that is sent next, so that calls are sent in the order in which
+	// they arrived.
 	turn chan struct{}
 	// inFlight has room for the calls that are sent and not answered.
 	inFlight chan struct{}
@@ -34,8 +36,8 @@ const (
 	rateGrowth = 0.05
 	// cautiousGrowth replaces rateGrowth near the ceiling, where the next throttled call is likely.
 	cautiousGrowth = 0.01
-	// cautiousFrom and cautiousUntil bound cautious growth, as fractions of the ceiling. Above them, AWS has raised its
-	// limit.
+	// cautiousFrom and cautiousUntil bound cautious growth, as fractions of the ceiling. Above
+	// them, AWS has raised its limit.
 	cautiousFrom  = 0.85
 	cautiousUntil = 1.15
 	// rateWindow is how long calls are remembered, to know the rate at the first throttled call.
@@ -56,7 +58,8 @@ func newAdaptiveLimiter(c clock) *adaptiveLimiter {
 	}
 }
 
-// acquireSlot waits until a call may be sent, and returns that time. After a success the caller calls releaseSlot.
+// acquireSlot waits until a call may be sent, and returns that time. After a success the caller
+// calls releaseSlot.
 func (b *adaptiveLimiter) acquireSlot(ctx context.Context) (time.Time, error) {
 	select {
 	case b.inFlight <- struct{}{}:
@@ -95,7 +98,8 @@ func (b *adaptiveLimiter) waitTurn(ctx context.Context) (time.Time, error) {
 	}
 }
 
-// reserveTime reserves the present moment for a call, or returns how long to wait before trying again.
+// reserveTime reserves the present moment for a call, or returns how long to wait before trying
+// again.
 func (b *adaptiveLimiter) reserveTime() (time.Time, time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -117,8 +121,8 @@ func (b *adaptiveLimiter) reserveTime() (time.Time, time.Duration) {
 	return now, 0
 }
 
-// recordThrottle halves the rate after AWS throttled a call that was sent at sent. Calls that were sent before the rate was
-// halved last do not count: they tell nothing about the new rate.
+// recordThrottle halves the rate after AWS throttled a call that was sent at sent. Calls that were
+// sent before the rate was halved last do not count: they tell nothing about the new rate.
 func (b *adaptiveLimiter) recordThrottle(sent time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -162,7 +166,8 @@ type limiterSet struct {
 	limiters map[string]*adaptiveLimiter // by service and class of calls
 }
 
-// limiterFor returns the limiter of an operation. AWS limits reads and changes of one API separately.
+// limiterFor returns the limiter of an operation. AWS limits reads and changes of one API
+// separately.
 func (p *limiterSet) limiterFor(service, operation string) *adaptiveLimiter {
 	key := service + " changes"
 	if isReadOnly(operation) {

@@ -24,10 +24,13 @@ import (
 type retryReason string
 
 const (
-	noRetry            retryReason = ""
-	retryThrottled     retryReason = "throttled" // AWS refused the call because of its rate and did nothing
-	retryTransient     retryReason = "no answer" // the connection broke or AWS failed: the call may have had its effect
-	retryNotPropagated retryReason = "not seen"  // a resource that was just created is not visible everywhere in AWS yet
+	noRetry retryReason = ""
+	// retryThrottled: AWS refused the call because of its rate, and did nothing.
+	retryThrottled retryReason = "throttled"
+	// retryTransient: the connection broke or AWS failed. The call may have had its effect.
+	retryTransient retryReason = "no answer"
+	// retryNotPropagated: a resource that was just created is not visible everywhere in AWS yet.
+	retryNotPropagated retryReason = "not seen"
 )
 
 // retryPolicy is how calls are retried for one reason.
@@ -71,7 +74,8 @@ func retryPolicyFor(reason retryReason) retryPolicy {
 	return retryPolicy{}
 }
 
-// isExhausted reports whether a call that failed attempt times within elapsed is not retried any more.
+// isExhausted reports whether a call that failed attempt times within elapsed is not retried any
+// more.
 func (p retryPolicy) isExhausted(attempt int, elapsed time.Duration) bool {
 	return p.maxAttempts > 0 && attempt >= p.maxAttempts || elapsed > p.timeout
 }
@@ -84,8 +88,9 @@ func (p retryPolicy) delayAfter(attempt int) time.Duration {
 
 type propagationKey struct{}
 
-// ExpectPropagation returns a context whose calls are retried when AWS does not find a resource: it may have been created a
-// moment ago, and AWS makes new resources visible to all of its parts within seconds, not at once.
+// ExpectPropagation returns a context whose calls are retried when AWS does not find a resource: it
+// may have been created a moment ago, and AWS makes new resources visible to all of its parts
+// within seconds, not at once.
 func ExpectPropagation(ctx context.Context) context.Context {
 	return context.WithValue(ctx, propagationKey{}, true)
 }
@@ -105,7 +110,9 @@ func classifyRetry(ctx context.Context, operation string, input any, err error) 
 			return retryTransient
 		}
 
-	case ctx.Value(propagationKey{}) != nil && classifyError(err) == plan.NotFound && !isDeletedAlready(operation, api):
+	case ctx.Value(propagationKey{}) == nil, classifyError(err) != plan.NotFound:
+		return noRetry
+	case !isDeletedAlready(operation, api):
 		return retryNotPropagated
 	}
 
@@ -126,8 +133,8 @@ func IsPaced(cfg aws.Config) bool {
 	return ok
 }
 
-// PaceCalls returns cfg with calls kept below AWS's rate limits and retried where that is safe. It does not count them:
-// see [CallLimiter.CountCalls].
+// PaceCalls returns cfg with calls kept below AWS's rate limits and retried where that is safe. It
+// does not count them: see [CallLimiter.CountCalls].
 func (c *CallLimiter) PaceCalls(cfg aws.Config) aws.Config {
 	cfg = cfg.Copy()
 	cfg.Retryer = func() aws.Retryer { return singleAttempt{} }
@@ -184,7 +191,8 @@ func (c *CallLimiter) paceCall(
 	}
 }
 
-// addJitter returns a random duration between d/2 and d, so that calls that failed together are not retried together.
+// addJitter returns a random duration between d/2 and d, so that calls that failed together are not
+// retried together.
 func addJitter(d time.Duration) time.Duration {
 	return d/2 + rand.N(d/2+1) //nolint:gosec // jitter needs no cryptographic randomness
 }

@@ -10,11 +10,12 @@ import (
 	"time"
 )
 
-// StatePoller waits for the states of many resources with one Describe call per round. S is the state of one resource.
-// The zero value with Describe is ready to use, and its methods may be called concurrently.
+// StatePoller waits for the states of many resources with one Describe call per round. S is the
+// state of one resource. The zero value with Describe is ready to use, and its methods may be
+// called concurrently.
 type StatePoller[S any] struct {
-	// Describe returns the states of the resources with ids. It leaves out resources that AWS does not know. Its error
-	// ends all waits of the round. It is set once, before the first wait.
+	// Describe returns the states of the resources with ids. It leaves out resources that AWS does
+	// not know. Its error ends all waits of the round. It is set once, before the first wait.
 	Describe func(ctx context.Context, ids []string) (map[string]S, error)
 
 	mu      sync.Mutex
@@ -30,15 +31,15 @@ type pollResult[S any] struct {
 	err   error
 }
 
-// The first and the longest pause between two rounds. The first is short because some states change within a moment; the
-// longest is that of the SDK's own waiters.
+// The first and the longest pause between two rounds. The first is short because some states change
+// within a moment; the longest is that of the SDK's own waiters.
 const (
 	minPollInterval = 100 * time.Millisecond
 	maxPollInterval = 5 * time.Second
 )
 
-// WaitUntil polls the state of id until done returns true or an error, which it returns. done gets found=false if AWS
-// does not know id. WaitUntil also returns errors of Describe and of ctx.
+// WaitUntil polls the state of id until done returns true or an error, which it returns. done gets
+// found=false if AWS does not know id. WaitUntil also returns errors of Describe and of ctx.
 func (p *StatePoller[S]) WaitUntil(
 	ctx context.Context,
 	id string,
@@ -65,8 +66,8 @@ func (p *StatePoller[S]) WaitUntil(
 	}
 }
 
-// startPolling counts a wait, and starts the polling with the first one. The polling outlives the cancellation of ctx,
-// because other waits may share it.
+// startPolling counts a wait, and starts the polling with the first one. The polling outlives the
+// cancellation of ctx, because other waits may share it.
 func (p *StatePoller[S]) startPolling(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -114,8 +115,8 @@ func (p *StatePoller[S]) removeWaiter(id string, result chan pollResult[S]) {
 	}
 }
 
-// takeWaiters returns the waits of the next round and removes them. It returns none once ctx is cancelled: what waits then
-// waits for the polling that started after this one.
+// takeWaiters returns the waits of the next round and removes them. It returns none once ctx is
+// cancelled: what waits then waits for the polling that started after this one.
 func (p *StatePoller[S]) takeWaiters(ctx context.Context) map[string][]chan pollResult[S] {
 	p.mu.Lock()
 	defer p.mu.Unlock()

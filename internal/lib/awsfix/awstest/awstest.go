@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package awstest configures the AWS clients of tests, so that each of them has the workarounds of package awsfix.
+// Package awstest configures the AWS clients of tests, so that each of them has the workarounds of
+// package awsfix.
 package awstest
 
 import (
@@ -10,9 +11,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/awsfix"
 )
 
-// NewConfig returns the configuration of clients that send their calls for region to endpoint, a URL such as that of an
-// httptest.Server. Failed calls are not retried, so that a test sees each error; set RetryMaxAttempts to 0 for the
-// SDK's own retries.
+// NewConfig returns the configuration of clients that send their calls for region to endpoint, a
+// URL such as that of an httptest.Server. Failed calls are not retried, so that a test sees each
+// error; set RetryMaxAttempts to 0 for the SDK's own retries.
 func NewConfig(endpoint, region string, credentials aws.CredentialsProvider) aws.Config {
 	return aws.Config{
 		Region:           region,
