@@ -19,7 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// TestS3AgainstRegion runs the suite against the local region's S3, over HTTP.
+// TestS3AgainstRegion runs the suite against the local region's S3 over HTTP, without authorization.
 func TestS3AgainstRegion(t *testing.T) {
 	svc, err := regions3.New(regions3.Config{Dir: t.TempDir(), Region: "us-east-1", Now: time.Now})
 	if err != nil {
@@ -27,7 +27,7 @@ func TestS3AgainstRegion(t *testing.T) {
 	}
 	endpoint := wire.NewEndpoint(svc.Wire())
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		endpoint.Serve(w, r, "id", nil)
+		endpoint.Serve(w, r.WithContext(wire.WithCaller(r.Context(), wire.SystemCaller())), "id", nil)
 	}))
 	t.Cleanup(srv.Close)
 	creds := credentials.NewStaticCredentialsProvider("test", "test", "")
