@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// reportPrefix begins each report on a machine's serial console.
+// reportPrefix is the start of each report on a machine's serial console.
 const reportPrefix = "slipway-node: {"
 
-// ParseConsole returns the reports found in a machine's console output, in order. Lines that are none, or are cut off,
-// are passed over: a console is shared with the kernel and systemd.
+// ParseConsole returns the reports in a machine's console output, in order. It skips other and truncated
+// lines: the kernel and systemd write to the same console.
 func ParseConsole(output []byte) []StageReport {
 	var out []StageReport
 	for line := range bytes.Lines(output) {

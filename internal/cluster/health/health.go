@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package health judges a cluster from what was seen of it: machines, their boot reports, etcd members, the API, nodes
-// and system pods. It names the cause of whatever is missing. It reads nothing itself and changes nothing.
+// Package health checks the health of a cluster from [Facts]: machines, their boot reports, etcd members, the
+// API, nodes and system pods. Each failed [Check] has a cause. The package is pure: it reads and changes
+// nothing.
 package health
 
 import (
@@ -11,36 +12,42 @@ import (
 	"time"
 )
 
-// Facts is what was seen of a cluster at one time.
+// Facts is the observed state of a cluster at one time.
 type Facts struct {
+	// Now is when the facts were read.
 	Now       time.Time
 	Groups    []Group
 	Instances []Instance
 	APIError  string // why the API did not answer; empty if it did
-	Nodes     []Node
-	Members   []Member
-	Pods      []Pod
+	// Nodes, Members and Pods are read from the API; empty if it did not answer.
+	Nodes   []Node
+	Members []Member
+	Pods    []Pod
 }
 
-// Group is a set of machines that is wanted. A control-plane slot is a group of its own, of size one.
+// Group is a group of machines that should run. Each control-plane slot is a group of size one.
 type Group struct {
 	Name           string // of the instance group
 	Slot           string // of the control plane; empty for workers
-	Size           int    // machines wanted at least
+	Size           int    // minimal number of running machines
 	ScalingFailure string // the newest failed scaling activity; empty if there is none
 }
 
-// Instance is a machine in EC2.
+// Instance is an EC2 instance.
 type Instance struct {
-	ID, Group, Slot, State, NodeName string
-	Bastion                          bool          // it runs no Kubernetes
-	Reports                          []StageReport // of its boot, oldest first; empty if they were not read
+	ID       string
+	Group    string        // name of the instance group
+	Slot     string        // of the control plane; empty for others
+	State    string        // EC2's, such as running
+	NodeName string        // of its Kubernetes node
+	Bastion  bool          // does not run Kubernetes
+	Reports  []StageReport // of its boot, oldest first; empty if they were not read
 }
 
-// StageReport is one line that the agent or the boot script wrote to the serial console.
+// StageReport is one report that the agent or the boot script wrote to the serial console.
 type StageReport struct {
 	Time  time.Time `json:"time"`
-	Stage string    `json:"stage"`
+	Stage string    `json:"stage"` // such as verify
 	State string    `json:"state"` // running, done or failed
 	Error string    `json:"error,omitempty"`
 	Hint  string    `json:"hint,omitempty"`
@@ -48,47 +55,51 @@ type StageReport struct {
 
 // Node is a Kubernetes node.
 type Node struct {
-	Name, Instance string // instance id, from the provider id
-	Ready          bool
-	Reason         string // why it is not ready
+	Name     string
+	Instance string // instance id, from the provider id
+	Ready    bool
+	Reason   string // why it is not ready
 }
 
 // Member is an etcd member as its own machine reports it.
 type Member struct {
 	Slot       string
 	Healthy    bool
-	Learner    bool
-	Reason     string
-	ReportedAt time.Time // when it last reported
+	Learner    bool      // does not vote yet
+	Reason     string    // why it is not healthy
+	ReportedAt time.Time // of the last report
 }
 
 // Pod is a system pod.
 type Pod struct {
-	Namespace, Name string
-	Node            string // where it is; empty while it is not scheduled
-	Running         bool
-	Reason          string // why it is not
+	Namespace string
+	Name      string
+	Node      string // name of its node; empty while it is not scheduled
+	Running   bool
+	Reason    string // why it is not running
 }
 
-// MemberTTL is how old a member's report may be: agents renew every 10 s, so three are missed.
+// MemberTTL is the maximal age of a member's report. Agents report every 10 s, so three reports may be
+// missed.
 const MemberTTL = 40 * time.Second
 
-// Check is one thing that was judged.
+// Check is the result of one check.
 type Check struct {
 	Kind  string `json:"kind"` // machine, etcd, api, node or pod
 	Name  string `json:"name"`
 	OK    bool   `json:"ok"`
-	Cause string `json:"cause,omitempty"` // why it is not OK
-	Hint  string `json:"hint,omitempty"`
+	Cause string `json:"cause,omitempty"` // why it failed
+	Hint  string `json:"hint,omitempty"`  // what to do; may be empty
 }
 
-// Report is the judgement of a cluster.
+// Report is the health of a cluster.
 type Report struct {
-	Valid  bool    `json:"valid"`
+	Valid  bool    `json:"valid"` // every check is OK
 	Checks []Check `json:"checks"`
 }
 
-// Evaluate judges f. Checks come in a fixed order: machines, etcd, API, nodes, pods, each by name.
+// Evaluate returns the health of a cluster. Checks are in a fixed order: machines, etcd, API, nodes, pods,
+// each by name. Without the API, only machines are checked.
 func Evaluate(f Facts) Report {
 	f.Instances = slices.DeleteFunc(slices.Clone(f.Instances), isInWarmPool)
 	var checks []Check
@@ -108,7 +119,8 @@ func Evaluate(f Facts) Report {
 	return Report{Valid: !slices.ContainsFunc(checks, func(c Check) bool { return !c.OK }), Checks: checks}
 }
 
-// isInWarmPool says that a machine is in a warm pool: it is neither one of its group nor to be a node yet.
+// isInWarmPool reports whether a machine is in a warm pool. Such a machine does not count for its group and
+// is not a node yet.
 func isInWarmPool(i Instance) bool {
 	n := len(i.Reports)
 	return n > 0 && i.Reports[n-1].Stage == "warm" && i.Reports[n-1].State == "running"
@@ -127,9 +139,9 @@ func checkMachines(f Facts) []Check {
 
 		c := Check{Kind: "machine", Name: groupName(g), OK: len(running) >= g.Size}
 		if !c.OK {
-			c.Cause = fmt.Sprintf("%d of %d machines run", len(running), g.Size)
+			c.Cause = fmt.Sprintf("%d of %d machines are running", len(running), g.Size)
 			if g.ScalingFailure != "" {
-				c.Cause += "; the auto scaling group says: " + g.ScalingFailure
+				c.Cause += "; the last scaling activity failed: " + g.ScalingFailure
 			}
 		}
 
@@ -150,6 +162,9 @@ func checkMachines(f Facts) []Check {
 	return out
 }
 
+// isSlotOf reports whether i is running and belongs to g, a control-plane slot.
+func (g Group) isSlotOf(i Instance) bool { return i.Slot == g.Slot && i.State == "running" }
+
 func groupName(g Group) string {
 	if g.Slot == "" {
 		return g.Name
@@ -158,7 +173,7 @@ func groupName(g Group) string {
 	return g.Name + "-" + g.Slot
 }
 
-// lastReport returns an instance's newest report and whether it says that the boot failed.
+// lastReport returns an instance's newest report, and whether it is a failure.
 func lastReport(i Instance) (StageReport, bool) {
 	if len(i.Reports) == 0 {
 		return StageReport{}, false
@@ -177,8 +192,8 @@ func reportText(r StageReport) string {
 	return text
 }
 
-// checkMembers checks that every slot's etcd member is healthy, votes and has said so lately. Without the API nothing is
-// known of them.
+// checkMembers checks that every slot's etcd member is healthy, votes and has reported recently. Without the
+// API it returns no checks.
 func checkMembers(f Facts) []Check {
 	var out []Check
 	if f.APIError != "" {
@@ -194,8 +209,8 @@ func checkMembers(f Facts) []Check {
 		i := slices.IndexFunc(f.Members, func(m Member) bool { return m.Slot == g.Slot })
 
 		switch {
-		case !slices.ContainsFunc(f.Instances, func(m Instance) bool { return m.Slot == g.Slot && m.State == "running" }):
-			c.Cause = "its machine does not run"
+		case !slices.ContainsFunc(f.Instances, g.isSlotOf):
+			c.Cause = "its machine is not running"
 		case i < 0:
 			c.Cause = "has not reported yet"
 		case f.Now.Sub(f.Members[i].ReportedAt) > MemberTTL:
@@ -218,7 +233,7 @@ func checkMembers(f Facts) []Check {
 	return out
 }
 
-// checkNodes checks that each running machine has a Ready node and each node a machine.
+// checkNodes checks that each running machine has a Ready node, and that each node has a running machine.
 func checkNodes(f Facts) []Check {
 	var out []Check
 	byInstance := map[string]Node{}
@@ -242,7 +257,7 @@ func checkNodes(f Facts) []Check {
 			c.Cause = "machine " + i.ID + " has not joined; " + reportText(last)
 			c.Hint = last.Hint
 		case !ok:
-			c.Cause = "machine " + i.ID + " has not joined and has reported nothing yet"
+			c.Cause = "machine " + i.ID + " has not joined and has sent no reports yet"
 		}
 
 		out = append(out, c)
@@ -251,7 +266,7 @@ func checkNodes(f Facts) []Check {
 	for _, n := range byInstance {
 		out = append(
 			out,
-			Check{Kind: "node", Name: n.Name, Cause: "its machine " + n.Instance + " does not run"},
+			Check{Kind: "node", Name: n.Name, Cause: "its machine " + n.Instance + " is not running"},
 		)
 	}
 
@@ -260,12 +275,12 @@ func checkNodes(f Facts) []Check {
 	return out
 }
 
-// checkPods checks that each system pod runs, on a machine that does, and that none of the control plane's is missing. Pods of
-// nodes that are gone count for nothing: Kubernetes forgets them by and by.
+// checkPods checks that each system pod runs on a running machine, and that no control-plane pod is missing.
+// It ignores pods of deleted nodes, which Kubernetes removes after a while.
 func checkPods(f Facts) []Check {
 	out := make([]Check, 0, len(f.Pods))
 	nodes := map[string]bool{}
-	there := map[string]bool{}
+	found := map[string]bool{}
 
 	for _, n := range f.Nodes {
 		nodes[n.Name] = slices.ContainsFunc(
@@ -275,30 +290,30 @@ func checkPods(f Facts) []Check {
 	}
 
 	for _, p := range f.Pods {
-		runs, known := nodes[p.Node]
-		placed := p.Node != ""
-		if placed && !known {
+		running, known := nodes[p.Node]
+		scheduled := p.Node != ""
+		if scheduled && !known {
 			continue
 		}
 
-		there[p.Name] = true
+		found[p.Name] = true
 		c := Check{
 			Kind:  "pod",
 			Name:  p.Namespace + "/" + p.Name,
 			OK:    p.Running,
 			Cause: p.Reason,
 		}
-		if placed && !runs {
+		if scheduled && !running {
 			c.OK = false
-			c.Cause = "its machine does not run"
+			c.Cause = "its machine is not running"
 		}
 
 		out = append(out, c)
 	}
 
 	for _, i := range f.Instances {
-		if nodes[i.NodeName] { // what has not joined is the node's matter
-			out = append(out, missingPods(i, there)...)
+		if nodes[i.NodeName] { // checkNodes reports machines that have not joined
+			out = append(out, missingPods(i, found)...)
 		}
 	}
 
@@ -307,20 +322,20 @@ func checkPods(f Facts) []Check {
 	return out
 }
 
-// missingPods are the pods that a control-plane machine lacks among those that are there.
-func missingPods(i Instance, there map[string]bool) (out []Check) {
+// missingPods returns a failed check for each control-plane pod of a machine that is not in found.
+func missingPods(i Instance, found map[string]bool) (out []Check) {
 	if i.Slot == "" {
 		return nil
 	}
 
-	for _, part := range []string{"kube-apiserver-", "kube-controller-manager-", "kube-scheduler-"} {
-		if name := part + i.NodeName; !there[name] {
+	for _, prefix := range []string{"kube-apiserver-", "kube-controller-manager-", "kube-scheduler-"} {
+		if name := prefix + i.NodeName; !found[name] {
 			out = append(
 				out,
 				Check{
 					Kind:  "pod",
 					Name:  "kube-system/" + name,
-					Cause: "the kubelet has not shown it to the API yet",
+					Cause: "the kubelet has not registered it with the API yet",
 				},
 			)
 		}

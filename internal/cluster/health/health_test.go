@@ -44,7 +44,7 @@ func TestJudge(t *testing.T) {
 			change: func(f *health.Facts) {
 				f.Instances, f.Nodes, f.Pods, f.Groups[1].ScalingFailure = f.Instances[:1], f.Nodes[:1], f.Pods[1:], "no capacity for t3.large in us-east-1a"
 			},
-			want: []health.Check{{Kind: "machine", Name: "workers", Cause: "0 of 1 machines run; the auto scaling group says: no capacity for t3.large in us-east-1a"}},
+			want: []health.Check{{Kind: "machine", Name: "workers", Cause: "0 of 1 machines are running; the last scaling activity failed: no capacity for t3.large in us-east-1a"}},
 		},
 		"a machine that failed to boot names the stage and the error": {
 			change: func(f *health.Facts) {
@@ -76,7 +76,7 @@ func TestJudge(t *testing.T) {
 			change: func(f *health.Facts) {
 				f.Nodes = append(f.Nodes, health.Node{Name: "ip-0", Instance: "i-0", Ready: true})
 			},
-			want: []health.Check{{Kind: "node", Name: "ip-0", Cause: "its machine i-0 does not run"}},
+			want: []health.Check{{Kind: "node", Name: "ip-0", Cause: "its machine i-0 is not running"}},
 		},
 		"a node is not ready": {
 			change: func(f *health.Facts) { f.Nodes[1].Ready, f.Nodes[1].Reason = false, "cni plugin not initialized" },
@@ -84,17 +84,17 @@ func TestJudge(t *testing.T) {
 		},
 		"a pod of the control plane is missing": {
 			change: func(f *health.Facts) { f.Pods = f.Pods[:3] },
-			want:   []health.Check{{Kind: "pod", Name: "kube-system/kube-scheduler-ip-1", Cause: "the kubelet has not shown it to the API yet"}},
+			want:   []health.Check{{Kind: "pod", Name: "kube-system/kube-scheduler-ip-1", Cause: "the kubelet has not registered it with the API yet"}},
 		},
-		"a machine that is gone is not well in any part": {
+		"a stopped machine fails every check": {
 			change: func(f *health.Facts) { f.Instances[0].State = "shutting-down" },
 			want: []health.Check{
-				{Kind: "machine", Name: "control-plane-a", Cause: "0 of 1 machines run"},
-				{Kind: "etcd", Name: "etcd-a", Cause: "its machine does not run"},
-				{Kind: "node", Name: "ip-1", Cause: "its machine i-1 does not run"},
-				{Kind: "pod", Name: "kube-system/kube-apiserver-ip-1", Cause: "its machine does not run"},
-				{Kind: "pod", Name: "kube-system/kube-controller-manager-ip-1", Cause: "its machine does not run"},
-				{Kind: "pod", Name: "kube-system/kube-scheduler-ip-1", Cause: "its machine does not run"},
+				{Kind: "machine", Name: "control-plane-a", Cause: "0 of 1 machines are running"},
+				{Kind: "etcd", Name: "etcd-a", Cause: "its machine is not running"},
+				{Kind: "node", Name: "ip-1", Cause: "its machine i-1 is not running"},
+				{Kind: "pod", Name: "kube-system/kube-apiserver-ip-1", Cause: "its machine is not running"},
+				{Kind: "pod", Name: "kube-system/kube-controller-manager-ip-1", Cause: "its machine is not running"},
+				{Kind: "pod", Name: "kube-system/kube-scheduler-ip-1", Cause: "its machine is not running"},
 			},
 		},
 		"pods of a node that is gone count for nothing": {
@@ -102,7 +102,7 @@ func TestJudge(t *testing.T) {
 				f.Pods = append(f.Pods, health.Pod{Namespace: "kube-system", Name: "kube-proxy-0", Node: "ip-0", Reason: "phase Running"})
 			},
 		},
-		"a pod does not run": {
+		"a pod is not running": {
 			change: func(f *health.Facts) { f.Pods[0].Running, f.Pods[0].Reason = false, "ImagePullBackOff" },
 			want:   []health.Check{{Kind: "pod", Name: "kube-system/coredns-1", Cause: "ImagePullBackOff"}},
 		},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package planfile is the file that a plan is saved in, and what makes such a plan stale. It knows neither AWS nor the
-// state store: what they hold is given to it as fingerprints. See docs/design/0008.
+// Package planfile defines the file in which a plan is saved, and detects when a saved plan is stale. It does
+// not know AWS or the state store: their contents are passed in as fingerprints. See docs/design/0008.
 package planfile
 
 import (
@@ -21,51 +21,60 @@ import (
 )
 
 const (
-	// Format is what every such file says it is.
+	// Format is the value of [File.Format].
 	Format = "slipway-plan"
-	// Version of the format. A file of a higher one is refused.
+	// Version of the format. A file of another version is rejected.
 	Version = 1
-	// MaxSize is how large a file is read at all, in bytes: ten times what a plan of 100 groups takes.
+	// MaxSize is the maximal size of a file in bytes: ten times that of a plan of 100 groups.
 	MaxSize = 64 << 20
 )
 
-// ClusterIdentity is what a plan is for.
+// ClusterIdentity identifies the cluster that a plan is for.
 type ClusterIdentity struct {
-	Cluster   string `json:"cluster"`
-	Account   string `json:"account"`
+	// Cluster is the cluster's name.
+	Cluster string `json:"cluster"`
+	// Account is the AWS account's 12 digits.
+	Account string `json:"account"`
+	// Partition is aws, aws-cn or aws-us-gov.
 	Partition string `json:"partition"`
-	Region    string `json:"region"`
-	// Endpoint of AWS, where it is not AWS's own.
+	// Region such as us-east-1.
+	Region string `json:"region"`
+	// Endpoint is the URL of the AWS API; empty for AWS itself.
 	Endpoint string `json:"endpoint,omitempty"`
 	// State is the URL of the state store.
 	State string `json:"state"`
 }
 
-// File is a saved plan. It holds fingerprints of what the plan was made from, no values, and no secret.
+// File is a saved plan. It contains the plan and fingerprints of its inputs, but no secrets.
 type File struct {
-	Format        string `json:"format"`
-	FormatVersion int    `json:"formatVersion"`
-	// Tool is the version of the program that made it.
+	// Format is the constant of that name; set by [File.Encode].
+	Format string `json:"format"`
+	// FormatVersion is [Version]; set by [File.Encode].
+	FormatVersion int `json:"formatVersion"`
+	// Tool is the version of Slipway that created the file.
 	Tool      string    `json:"tool"`
 	CreatedAt time.Time `json:"made"`
-	// CreatedBy is the person and the machine.
+	// CreatedBy is the person and the machine, as in me@host.
 	CreatedBy string          `json:"by"`
 	Identity  ClusterIdentity `json:"identity"`
-	// Destroy says that it is the plan of a deletion. DestroyData is --destroy-data.
-	Destroy     bool `json:"destroy"`
+	// Destroy is true for the plan of a deletion.
+	Destroy bool `json:"destroy"`
+	// DestroyData is the flag --destroy-data.
 	DestroyData bool `json:"destroyData"`
 	// Plan is a [plan.Document].
 	Plan json.RawMessage `json:"plan"`
-	// Documents are hashes of the cluster's documents in the state store, by key.
+	// Documents has the hashes of the cluster's documents in the state store, by key.
 	Documents map[string]string `json:"documents"`
-	// Actual is what existed, Wanted what was to be.
-	Actual  plan.Fingerprints `json:"actual"`
+	// Actual has the fingerprints of the existing resources.
+	Actual plan.Fingerprints `json:"actual"`
+	// Desired has the fingerprints of the desired resources.
 	Desired plan.Fingerprints `json:"wanted"`
-	// Digest is over all of the above. It finds damage; what was changed on purpose is found when the plan is made again.
+	// Digest is the SHA-256 of all fields above; set by [File.Encode]. It detects damage. A deliberate change
+	// is detected when the plan is computed again.
 	Digest string `json:"digest"`
 }
 
-// Encode returns the file's bytes. It fills in format, version and digest.
+// Encode returns the content of the file. It sets Format, FormatVersion and Digest.
 func (f File) Encode() ([]byte, error) {
 	f.Format = Format
 	f.FormatVersion = Version
@@ -95,7 +104,8 @@ func (f File) computeDigest() (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// Parse reads a saved plan, and refuses what is none, is of a later format, or is not whole.
+// Parse reads a saved plan. It rejects other files, other format versions and damaged plans; its errors have
+// hints.
 func Parse(body []byte) (File, error) {
 	var head struct {
 		Format        string `json:"format"`
@@ -103,15 +113,15 @@ func Parse(body []byte) (File, error) {
 	}
 	if err := json.Unmarshal(body, &head); err != nil || head.Format != Format {
 		return File{}, diag.WithHint(
-			errors.New("is no saved plan, or is damaged"),
-			"make one with: slipway plan NAME --out FILE",
+			errors.New("is not a saved plan, or is damaged"),
+			"create one with: slipway plan NAME --out FILE",
 		)
 	}
 
 	if head.FormatVersion != Version {
 		return File{}, diag.WithHint(
 			fmt.Errorf("has format %d; this slipway reads format %d", head.FormatVersion, Version),
-			"apply it with the slipway that made it, or make a new plan",
+			"apply it with the version of slipway that created it, or create a new plan",
 		)
 	}
 
@@ -123,15 +133,15 @@ func Parse(body []byte) (File, error) {
 	}
 
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return File{}, newDamagedError("something comes after its end")
+		return File{}, newDamagedError("it has data after its end")
 	}
 
 	if digest, err := f.computeDigest(); err != nil || digest != f.Digest {
-		return File{}, newDamagedError("its digest is not that of what it holds")
+		return File{}, newDamagedError("its digest does not match its content")
 	}
 
 	if f.Identity.Cluster == "" {
-		return File{}, newDamagedError("it names no cluster")
+		return File{}, newDamagedError("it has no cluster name")
 	}
 
 	if _, err := f.Document(); err != nil {
@@ -141,24 +151,25 @@ func Parse(body []byte) (File, error) {
 	return f, nil
 }
 
-func newDamagedError(why string) error {
+func newDamagedError(reason string) error {
 	return diag.WithHint(
-		fmt.Errorf("is damaged, or was changed after it was made: %s", why),
-		"make a new plan",
+		fmt.Errorf("is damaged, or was changed after it was created: %s", reason),
+		"create a new plan",
 	)
 }
 
-// Document returns the plan as data.
+// Document returns the plan in the file.
 func (f File) Document() (plan.Document, error) {
 	var d plan.Document
 	if err := json.Unmarshal(f.Plan, &d); err != nil {
-		return d, fmt.Errorf("read the plan in it: %w", err)
+		return d, fmt.Errorf("read the plan in the file: %w", err)
 	}
 
 	return d, nil
 }
 
-// IdentityMismatches lists in what the place where f is to be applied differs from the one that it was made for.
+// IdentityMismatches returns how now, the cluster that f would be applied to, differs from the one that f was
+// created for.
 func (f File) IdentityMismatches(now ClusterIdentity) []string {
 	var out []string
 	for _, l := range []struct{ what, then, now string }{
@@ -185,11 +196,12 @@ func describeEndpoint(url string) string {
 	return url
 }
 
-// StaleReasons lists what is not any more as it was when f was made, where now is the plan as it is made now. It is empty only
-// if both plans are the same to the last byte, so whoever applies now does exactly what f says.
+// StaleReasons returns what has changed since f was created; now is the plan as it is computed now. The
+// result is empty only if both plans are identical to the last byte, so that applying now does exactly what f
+// shows.
 func (f File) StaleReasons(now File) []string {
 	if f.Tool != now.Tool {
-		return []string{fmt.Sprintf("it was made by slipway %s; this is %s", f.Tool, now.Tool)}
+		return []string{fmt.Sprintf("it was created by slipway %s; this is %s", f.Tool, now.Tool)}
 	}
 
 	var out []string
@@ -198,11 +210,11 @@ func (f File) StaleReasons(now File) []string {
 		is := now.Documents[key]
 		switch {
 		case is == "":
-			out = append(out, fmt.Sprintf("the state's document %s is gone", key))
+			out = append(out, fmt.Sprintf("the document %s of the state was deleted", key))
 		case was == "":
-			out = append(out, fmt.Sprintf("the state's document %s is new", key))
+			out = append(out, fmt.Sprintf("the document %s of the state is new", key))
 		case was != is:
-			out = append(out, fmt.Sprintf("the state's document %s changed", key))
+			out = append(out, fmt.Sprintf("the document %s of the state changed", key))
 		}
 	}
 
@@ -212,7 +224,7 @@ func (f File) StaleReasons(now File) []string {
 	}
 
 	for _, line := range f.Desired.Differences(now.Desired) {
-		out = append(out, line+", by another agent, machine image or asset catalogue")
+		out = append(out, line+", because of another agent, machine image or asset catalogue")
 	}
 
 	if len(out) > 0 {
@@ -226,12 +238,12 @@ func (f File) StaleReasons(now File) []string {
 	return nil
 }
 
-// explainStepDifferences says in what the plans themselves differ, though all that they are made from is the same.
+// explainStepDifferences returns how two plans differ whose inputs are the same.
 func (f File) explainStepDifferences(now File) []string {
 	was, wasErr := f.Document()
 	is, isErr := now.Document()
 	if wasErr != nil || isErr != nil || slices.Equal(was.MachineStore, is.MachineStore) {
-		return []string{"its steps are not those that follow from manifests and AWS: the file was changed"}
+		return []string{"its steps do not follow from the manifests and AWS: the file was changed"}
 	}
 
 	return []string{"the objects that machines read have changed in the machine store"}

@@ -78,20 +78,20 @@ func TestStale(t *testing.T) {
 		"a resource that is new": {func(w *world) {
 			w.rest = []plan.ActualResource{{Addr: "subnet/c", ID: "subnet-3", Resource: awskind.Subnet{CIDR: "10.0.3.0/24"}}}
 		}, []string{"subnet/c: is new"}},
-		"another tool": {func(w *world) { w.file.Tool = "v2" }, []string{"it was made by slipway v1; this is v2"}},
+		"another tool": {func(w *world) { w.file.Tool = "v2" }, []string{"it was created by slipway v1; this is v2"}},
 		"a changed manifest": {
 			func(w *world) {
 				w.file.Documents = map[string]string{"demo/cluster.yaml": "9", "demo/instancegroups/b.yaml": "2"}
 			},
-			[]string{"the state's document demo/cluster.yaml changed", "the state's document demo/instancegroups/a.yaml is gone", "the state's document demo/instancegroups/b.yaml is new"},
+			[]string{"the document demo/cluster.yaml of the state changed", "the document demo/instancegroups/a.yaml of the state was deleted", "the document demo/instancegroups/b.yaml of the state is new"},
 		},
 		"something else that is wanted": {
 			func(w *world) { w.zone = "us-east-1b" },
-			[]string{"subnet/b: AvailabilityZone changed, by another agent, machine image or asset catalogue"},
+			[]string{"subnet/b: AvailabilityZone changed, because of another agent, machine image or asset catalogue"},
 		},
 		"another option": {
 			func(w *world) { w.file.DestroyData = true },
-			[]string{"its steps are not those that follow from manifests and AWS: the file was changed"},
+			[]string{"its steps do not follow from the manifests and AWS: the file was changed"},
 		},
 	}
 	for name, tt := range tests {
@@ -114,7 +114,8 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// TestForged: who changes the steps and mends the digest gets no further: the plan is made again and compared.
+// TestForged: who changes the steps and mends the digest gets no further: the plan is made again and
+// compared.
 func TestForged(t *testing.T) {
 	f := save(t, theWorld())
 	f.Plan = bytes.Replace(f.Plan, []byte(`"create"`), []byte(`"delete"`), 1)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package quota holds a cluster against the limits of its AWS account: what its graph takes of each, and whether that
-// fits beside what others use. It makes no call: limits and usage are given to it.
+// Package quota compares a cluster with the service quotas of its AWS account: how much of each quota its
+// graph requires, and whether that fits in addition to what other resources use. It makes no calls: limits
+// and usage are passed in.
 package quota
 
 import (
@@ -16,45 +17,55 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
-// Code names a quota as Service Quotas does: the service's code and the quota's.
-type Code struct{ Service, Quota string }
+// Code identifies a quota in AWS Service Quotas.
+type Code struct {
+	// Service is the service code, such as vpc.
+	Service string
+	// Quota is the quota code, such as L-F678F1CE.
+	Quota string
+}
 
-// String is the code as `aws service-quotas` takes it.
+// String returns the service code and the quota code, separated by a blank.
 func (c Code) String() string { return c.Service + " " + c.Quota }
 
-// VPCQuota is how many VPCs a region may have.
-func VPCQuota() Code { return Code{"vpc", "L-F678F1CE"} }
+// VPCQuota is the number of VPCs in a region.
+func VPCQuota() Code { return Code{Service: "vpc", Quota: "L-F678F1CE"} }
 
-// ElasticIPQuota is how many elastic IP addresses a region may have.
-func ElasticIPQuota() Code { return Code{"ec2", "L-0263D0A3"} }
+// ElasticIPQuota is the number of Elastic IP addresses in a region.
+func ElasticIPQuota() Code { return Code{Service: "ec2", Quota: "L-0263D0A3"} }
 
-// VCPUQuota is how many virtual processors on-demand machines of the standard families (A, C, D, H, I, M, R, T, Z) may have.
-func VCPUQuota() Code { return Code{"ec2", "L-1216C47A"} }
+// VCPUQuota is the number of vCPUs of running on-demand instances of the standard families (A, C, D, H, I, M,
+// R, T, Z).
+func VCPUQuota() Code { return Code{Service: "ec2", Quota: "L-1216C47A"} }
 
-// SecurityGroupRuleQuota is how many rules a security group may have in each direction.
-func SecurityGroupRuleQuota() Code { return Code{"vpc", "L-0EA8095F"} }
+// SecurityGroupRuleQuota is the number of rules of a security group in each direction.
+func SecurityGroupRuleQuota() Code { return Code{Service: "vpc", Quota: "L-0EA8095F"} }
 
-// Requirement is what a cluster takes of a quota.
+// Requirement is how much of a quota a cluster requires.
 type Requirement struct {
+	// Code identifies the quota.
 	Code Code
-	// Name is the quota's own, as the console shows it.
+	// Name is the quota's name in the AWS console.
 	Name string
-	// Amount is how much the cluster takes, all of it. Of [SecurityGroupRuleQuota] the most that one group takes.
+	// Amount is the amount that the whole cluster requires. For [SecurityGroupRuleQuota] it is that of the
+	// largest group.
 	Amount int
-	// Source is what takes it, and Fix how to take less.
-	Source, Remedy string
-	// Shared says that others of the account take of the same.
+	// Source is the field of the manifest, or the resource, that requires it.
+	Source string
+	// Remedy is how to require less, as a hint.
+	Remedy string
+	// Shared is true if other resources of the account count against the same quota.
 	Shared bool
-	// kinds are those whose resources take of it.
+	// kinds lists the names of the kinds whose resources count.
 	kinds []string
 }
 
-// RequirementsOf is what g takes, in the order of the checks. What g takes nothing of is left out. vcpus tells how many virtual
-// processors a machine of a type has; 0 if it is not known.
+// RequirementsOf returns the requirements of g, in a fixed order and without zero amounts. vcpus returns the
+// vCPUs of an instance type; 0 if they are unknown.
 func RequirementsOf(g *graph.Graph, vcpus func(machineType string) int) []Requirement {
 	count := map[string]int{}
 	rules := map[string]int{}
-	processors := 0
+	totalVCPUs := 0
 
 	for _, n := range g.Nodes() {
 		count[n.Resource.Kind().Name]++
@@ -64,7 +75,7 @@ func RequirementsOf(g *graph.Graph, vcpus func(machineType string) int) []Requir
 		case awskind.SecurityGroupEgress:
 			rules[string(r.Group.Addr())+" out"]++
 		case awskind.AutoScalingGroup:
-			processors += onDemandCount(r) * vcpusPerMachine(g, r, vcpus)
+			totalVCPUs += onDemandCount(r) * vcpusPerMachine(g, r, vcpus)
 		}
 	}
 
@@ -97,23 +108,23 @@ func RequirementsOf(g *graph.Graph, vcpus func(machineType string) int) []Requir
 			Shared: true,
 			kinds:  []string{eip},
 			Source: "cluster: spec.networking",
-			Remedy: "take fewer NAT gateways (spec.networking.natGateways)",
+			Remedy: "use fewer NAT gateways (spec.networking.natGateways)",
 		},
 		{
 			Code:   VCPUQuota(),
 			Name:   "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
-			Amount: processors,
+			Amount: totalVCPUs,
 			Shared: true,
 			kinds:  []string{awskind.AutoScalingGroup{}.Kind().Name},
 			Source: "instancegroups: spec.minSize, spec.machineType",
-			Remedy: "take fewer or smaller machines",
+			Remedy: "use fewer or smaller machines",
 		},
 		{
 			Code:   SecurityGroupRuleQuota(),
 			Name:   "Inbound or outbound rules per security group",
 			Amount: most,
 			Source: group,
-			Remedy: "allow fewer ranges",
+			Remedy: "allow fewer CIDR ranges",
 			kinds: []string{
 				awskind.SecurityGroupIngress{}.Kind().Name,
 				awskind.SecurityGroupEgress{}.Kind().Name,
@@ -124,7 +135,7 @@ func RequirementsOf(g *graph.Graph, vcpus func(machineType string) int) []Requir
 	return slices.DeleteFunc(all, func(n Requirement) bool { return n.Amount == 0 })
 }
 
-// onDemandCount is how many machines of a group are on-demand ones: spot machines have a quota of their own.
+// onDemandCount returns the number of on-demand instances of a group. Spot instances have a separate quota.
 func onDemandCount(r awskind.AutoScalingGroup) int {
 	all := max(r.MinSize, r.DesiredCapacity)
 	d := r.MixedInstances.Distribution
@@ -137,7 +148,7 @@ func onDemandCount(r awskind.AutoScalingGroup) int {
 	return min(all, d.OnDemandBase) + (above*d.OnDemandPercentage+99)/100 // Auto Scaling rounds up
 }
 
-// vcpusPerMachine is how much a machine of a group counts: the largest that it may take.
+// vcpusPerMachine returns the vCPUs of the largest instance type that a group may use.
 func vcpusPerMachine(g *graph.Graph, r awskind.AutoScalingGroup, vcpus func(string) int) int {
 	var types []string
 	for _, o := range r.MixedInstances.Launch.Overrides {
@@ -161,8 +172,9 @@ func vcpusPerMachine(g *graph.Graph, r awskind.AutoScalingGroup, vcpus func(stri
 	return most
 }
 
-// IsStandardFamily tells whether a machine type's processors count against [VCPUQuota]: accelerators, Macs and HPC have quotas of
-// their own, and the spelling of their series begins with other letters, but for these.
+// IsStandardFamily reports whether an instance type counts against [VCPUQuota]. Instances with accelerators,
+// Mac and HPC instances have separate quotas; their series begin with other letters, except for those listed
+// here.
 func IsStandardFamily(machineType string) bool {
 	series := machineType[:len(machineType)-len(strings.TrimLeft(machineType, "abcdefghijklmnopqrstuvwxyz"))]
 	if series == "" || slices.Contains([]string{"dl", "hpc", "inf", "mac", "trn"}, series) {
@@ -172,9 +184,10 @@ func IsStandardFamily(machineType string) bool {
 	return slices.Contains([]string{"a", "c", "d", "h", "i", "m", "r", "t", "z"}, series[:1])
 }
 
-// FilterIncreased are the needs that a plan makes larger: with the others, what exists fits already.
-func FilterIncreased(needs []Requirement, p plan.Plan) []Requirement {
-	return slices.DeleteFunc(slices.Clone(needs), func(n Requirement) bool {
+// FilterIncreased returns the requirements that p increases. The others are already met by existing
+// resources.
+func FilterIncreased(requirements []Requirement, p plan.Plan) []Requirement {
+	return slices.DeleteFunc(slices.Clone(requirements), func(n Requirement) bool {
 		return !slices.ContainsFunc(p.Steps, func(s plan.Step) bool {
 			return s.Action == plan.Create && slices.Contains(n.kinds, s.Kind) ||
 				n.Code == VCPUQuota() && mayNeedVCPUs(s)
@@ -182,7 +195,7 @@ func FilterIncreased(needs []Requirement, p plan.Plan) []Requirement {
 	})
 }
 
-// mayNeedVCPUs says whether a change may let a group take more of them: by its size or by its machines' types.
+// mayNeedVCPUs reports whether a step may increase the vCPUs of a group: by its size or its instance types.
 func mayNeedVCPUs(s plan.Step) bool {
 	return s.Action == plan.Update && slices.ContainsFunc(s.Changes, func(c plan.Change) bool {
 		top, _, _ := strings.Cut(c.Property, ".")
@@ -191,9 +204,10 @@ func mayNeedVCPUs(s plan.Step) bool {
 	})
 }
 
-// Check finds the needs that do not fit. Limits that are not known are not checked; used is what others take.
-func Check(needs []Requirement, limits, used map[Code]int) (fs diag.Findings) {
-	for _, n := range needs {
+// Check returns an error finding for each requirement that exceeds its limit. A quota without a limit is not
+// checked. used is the amount that other resources of the account use.
+func Check(requirements []Requirement, limits, used map[Code]int) (fs diag.Findings) {
+	for _, n := range requirements {
 		limit, known := limits[n.Code]
 		if !known || used[n.Code]+n.Amount <= limit {
 			continue
@@ -201,18 +215,13 @@ func Check(needs []Requirement, limits, used map[Code]int) (fs diag.Findings) {
 
 		others := ""
 		if n.Shared {
-			others = fmt.Sprintf(" and others use %d", used[n.Code])
+			others = fmt.Sprintf(", and other resources use %d", used[n.Code])
 		}
 
 		fs.Errorf(
 			n.Source,
 			strconv.Itoa(n.Amount),
-			n.Remedy+fmt.Sprintf(
-				", or ask for more: aws service-quotas request-service-quota-increase --service-code %s --quota-code %s --desired-value %d",
-				n.Code.Service,
-				n.Code.Quota,
-				used[n.Code]+n.Amount,
-			),
+			n.Remedy+", or request an increase: "+increaseCommand(n.Code, used[n.Code]+n.Amount),
 			"the quota %q is %d%s",
 			n.Name,
 			limit,
@@ -221,4 +230,15 @@ func Check(needs []Requirement, limits, used map[Code]int) (fs diag.Findings) {
 	}
 
 	return fs
+}
+
+// increaseCommand returns the AWS CLI command that requests a quota increase.
+func increaseCommand(c Code, value int) string {
+	return fmt.Sprintf(
+		"aws service-quotas request-service-quota-increase "+
+			"--service-code %s --quota-code %s --desired-value %d",
+		c.Service,
+		c.Quota,
+		value,
+	)
 }

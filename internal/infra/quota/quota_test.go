@@ -14,8 +14,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/quota"
 )
 
-// cluster has a VPC, two addresses, three machines of two processors and one that does not count, and groups with three
-// rules in and one out.
+// cluster has a VPC, two addresses, three machines of two processors and one that does not count, and groups
+// with three rules in and one out.
 func cluster() *graph.Graph {
 	g := &graph.Graph{}
 	vpc := graph.Add(g, "main", awskind.VPC{CIDR: "10.0.0.0/16"})
@@ -90,7 +90,7 @@ func TestCheck(t *testing.T) {
 		{
 			"others fill it",
 			map[quota.Code]int{quota.VPCQuota(): 5, quota.ElasticIPQuota(): 4, quota.VCPUQuota(): 3},
-			[]string{"VPCs per Region\" is 5 and others use 5", "Elastic IPs\" is 5 and others use 4", "Standard", "rules per security group"},
+			[]string{"VPCs per Region\" is 5, and other resources use 5", "Elastic IPs\" is 5, and other resources use 4", "Standard", "rules per security group"},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -10,18 +10,19 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// HostedZone is what Route 53 says about an existing hosted zone.
+// HostedZone is what Route 53 reports about an existing hosted zone.
 type HostedZone struct {
-	// Name without a dot at its end; empty if there is no such zone.
+	// Name without a trailing dot; empty if the zone does not exist.
 	Name string
-	// Private says that it is known in VPCs only.
+	// Private is true if the zone resolves only in VPCs.
 	Private bool
-	VPCs    []string
-	// RecordTaken says that the API's name has a record of somebody else.
+	// VPCs lists the ids of the VPCs of a private zone.
+	VPCs []string
+	// RecordTaken is true if the API's name has a record that does not belong to this cluster.
 	RecordTaken bool
 }
 
-// checkHostedZone checks the zone that the manifest names by its id.
+// checkHostedZone checks the hosted zone that the manifest names by its id.
 func (k *checker) checkHostedZone(c v1alpha1.ClusterSpec) {
 	if !manifest.HasDNS(c) || !manifest.IsZoneID(c.DNSZone) {
 		return
@@ -33,8 +34,8 @@ func (k *checker) checkHostedZone(c v1alpha1.ClusterSpec) {
 		k.addErrorf(
 			"spec.dnsZone",
 			c.DNSZone,
-			"see aws route53 list-hosted-zones",
-			"is no hosted zone of this account",
+			"see: aws route53 list-hosted-zones",
+			"is not a hosted zone of this account",
 		)
 
 		return
@@ -42,7 +43,7 @@ func (k *checker) checkHostedZone(c v1alpha1.ClusterSpec) {
 
 	k.checkZoneVisibility(c)
 	if name != z.Name && !strings.HasSuffix(name, "."+z.Name) {
-		k.addErrorf("spec.api.publicName", name, "write it as api."+z.Name, "is not in %s", z.Name)
+		k.addErrorf("spec.api.publicName", name, "set it to api."+z.Name, "is not in %s", z.Name)
 	}
 
 	if z.RecordTaken {
@@ -56,7 +57,8 @@ func (k *checker) checkHostedZone(c v1alpha1.ClusterSpec) {
 	}
 }
 
-// checkZoneVisibility checks that the zone is known where the manifest says.
+// checkZoneVisibility checks that the zone is private or public as in the manifest, and that the VPC can
+// resolve it.
 func (k *checker) checkZoneVisibility(c v1alpha1.ClusterSpec) {
 	z := k.facts.HostedZone
 	private := c.Topology.DNS.Type == manifest.DNSPrivate
@@ -65,8 +67,8 @@ func (k *checker) checkZoneVisibility(c v1alpha1.ClusterSpec) {
 		k.addErrorf(
 			"spec.topology.dns.type",
 			c.Topology.DNS.Type,
-			"write Private, or use a public zone",
-			"is not what %s is: %s is private",
+			"set type to Private, or use a public zone",
+			"does not match %s: the zone %s is private",
 			c.DNSZone,
 			z.Name,
 		)
@@ -75,8 +77,8 @@ func (k *checker) checkZoneVisibility(c v1alpha1.ClusterSpec) {
 		k.addErrorf(
 			"spec.topology.dns.type",
 			c.Topology.DNS.Type,
-			"write Public, or use a private zone",
-			"is not what %s is: %s is public",
+			"set type to Public, or use a private zone",
+			"does not match %s: the zone %s is public",
 			c.DNSZone,
 			z.Name,
 		)
@@ -86,7 +88,7 @@ func (k *checker) checkZoneVisibility(c v1alpha1.ClusterSpec) {
 			"spec.dnsZone",
 			c.DNSZone,
 			"associate the zone with that VPC",
-			"is not known in %s",
+			"is not associated with %s",
 			c.Networking.NetworkID,
 		)
 	}

@@ -10,15 +10,17 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
 
-// PeerVPC is a VPC that the cluster's own is to be connected with.
+// PeerVPC is an existing VPC that the manifest peers with the cluster's.
 type PeerVPC struct {
-	// CIDRs of the VPC.
+	// CIDRs lists the address ranges of the VPC.
 	CIDRs []string
-	// RouteTables are its route tables by id, each with its routes that a peering of the cluster's has not made.
+	// RouteTables has its route tables by id, each with the routes that the cluster's peerings did not
+	// create.
 	RouteTables map[string][]OwnedRange
 }
 
-// checkPeerings checks the other VPCs of peerings: their ranges, and that a route back takes the place of no other.
+// checkPeerings checks the other VPCs of peerings: their ranges, and that a route to the cluster does not
+// exist yet.
 func (k *checker) checkPeerings(n v1alpha1.Networking) {
 	for i, p := range n.VPCPeerings {
 		at := fmt.Sprintf("spec.networking.vpcPeerings[%d]", i)
@@ -27,8 +29,8 @@ func (k *checker) checkPeerings(n v1alpha1.Networking) {
 			k.addErrorf(
 				at+".networkID",
 				p.NetworkID,
-				"see aws ec2 describe-vpcs",
-				"is no VPC of this account and region",
+				"see: aws ec2 describe-vpcs",
+				"is not a VPC of this account and region",
 			)
 
 			continue
@@ -47,7 +49,7 @@ func (k *checker) checkPeerings(n v1alpha1.Networking) {
 		}
 
 		for _, theirs := range have.CIDRs {
-			// EC2 peers no VPCs that share a range, wherever the routes lead.
+			// EC2 does not peer VPCs with overlapping ranges, whatever their routes are.
 			if r := FindOverlaps(theirs, []OwnedRange{{CIDR: n.NetworkCIDR}}); len(r) > 0 {
 				k.addErrorf(
 					"spec.networking.networkCIDR",
@@ -71,8 +73,8 @@ func (k *checker) checkReturnRoutes(at string, n v1alpha1.Networking, p v1alpha1
 			k.addErrorf(
 				fmt.Sprintf("%s.routeTables[%d]", at, j),
 				id,
-				"see aws ec2 describe-route-tables",
-				"is no route table of %s",
+				"see: aws ec2 describe-route-tables",
+				"is not a route table of %s",
 				p.NetworkID,
 			)
 		}
@@ -82,8 +84,8 @@ func (k *checker) checkReturnRoutes(at string, n v1alpha1.Networking, p v1alpha1
 				k.addErrorf(
 					fmt.Sprintf("%s.routeTables[%d]", at, j),
 					id,
-					"delete that route, or leave the table out",
-					"leads %s to %s already",
+					"delete that route, or remove the table",
+					"already has a route for %s to %s",
 					r.CIDR,
 					r.Owner,
 				)

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package existing judges whether what a manifest names by its id, and Slipway never changes, is there and fits: the
-// VPC, its subnets, gateways, groups and routes. It is pure: it reads no cloud, package aws gathers the facts.
+// Package unmanaged checks the existing AWS resources that a manifest names by their ids and that Slipway
+// never changes: the VPC, its subnets, gateways, security groups and routes, peered VPCs, hosted zones,
+// instance profiles and the KMS key. It is pure: package aws reads the facts, and [Check] compares them with
+// the manifest.
 package unmanaged
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -15,43 +18,58 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// Facts are what AWS says about the ids of a manifest. What is not there is left out.
+// Facts is what AWS reports about the ids in a manifest. Resources that do not exist are left out.
 type Facts struct {
-	// CIDRs of the VPC; empty if it does not exist.
+	// CIDRs lists the address ranges of the VPC; empty if it does not exist.
 	CIDRs []string
-	// DNSHostnames and DNSSupport of the VPC.
-	DNSHostnames, DNSSupport bool
-	// InternetGateways attached to the VPC.
+	// DNSHostnames is the attribute enableDnsHostnames of the VPC.
+	DNSHostnames bool
+	// DNSSupport is the attribute enableDnsSupport of the VPC.
+	DNSSupport bool
+	// InternetGateways lists the ids of the gateways that are attached to the VPC.
 	InternetGateways []string
-	// Subnets by id, all of the VPC's and those of the manifest.
+	// Subnets has all subnets of the VPC and those in the manifest, by id.
 	Subnets map[string]Subnet
-	// VPCByResource of security groups and NAT gateways, by id.
+	// VPCByResource has the VPCs of security groups and available NAT gateways, by id.
 	VPCByResource map[string]string
-	// AddressAssociations by allocation id: what each is associated with, empty if it is free.
+	// AddressAssociations has the association of each Elastic IP address by its allocation id; empty: not
+	// associated.
 	AddressAssociations map[string]string
-	// ProfileRoles of instance profiles, by the profile's name.
+	// ProfileRoles has the roles of instance profiles, by the profile's name.
 	ProfileRoles map[string]string
-	// KeyStates by ARN, such as Enabled.
+	// KeyStates has the states of KMS keys, such as Enabled, by ARN.
 	KeyStates map[string]string
-	// Routes that lead out of the VPC other than to the internet: ranges of peers, VPNs and transit gateways.
+	// Routes lists the destinations of routes to peers, VPNs and transit gateways, but not to the internet.
 	Routes []OwnedRange
-	// Peers are the other VPCs of the manifest's peerings, by id.
+	// Peers has the other VPCs of the manifest's peerings, by id.
 	Peers map[string]PeerVPC
-	// HostedZone that the manifest names by its id.
+	// HostedZone is the hosted zone that the manifest names by its id.
 	HostedZone HostedZone
 }
 
-// Subnet is what EC2 says about one.
+// Subnet is what EC2 reports about a subnet.
 type Subnet struct {
-	VPC, Zone, CIDR, Cluster string
-	// PublicAddresses says that instances get one at launch.
+	// VPC is the id of its VPC.
+	VPC string
+	// Zone such as us-east-1a.
+	Zone string
+	// CIDR is its address range.
+	CIDR string
+	// Cluster is the value of its tag slipway.dev/cluster; empty: not created by Slipway.
+	Cluster string
+	// PublicAddresses is true if instances get a public address at launch.
 	PublicAddresses bool
 }
 
-// OwnedRange is a range of addresses and what has it.
-type OwnedRange struct{ CIDR, Owner string }
+// OwnedRange is an address range and the resource that uses it.
+type OwnedRange struct {
+	// CIDR is the range.
+	CIDR string
+	// Owner is the id of a VPC, of a route's target, or of a subnet.
+	Owner string
+}
 
-// IsNeeded says whether the manifest names anything that exists already.
+// IsNeeded reports whether the manifest names any existing resource, so that [Check] needs facts.
 func IsNeeded(c v1alpha1.Cluster) bool {
 	p := c.Spec.CloudProvider.AWS
 	return c.Spec.Networking.NetworkID != "" || len(c.Spec.Networking.VPCPeerings) > 0 ||
@@ -60,7 +78,7 @@ func IsNeeded(c v1alpha1.Cluster) bool {
 		p.InstanceProfiles != v1alpha1.Existing{}
 }
 
-// Check returns everything that does not fit.
+// Check returns an error finding for each existing resource that is missing or does not match the manifest.
 func Check(c v1alpha1.Cluster, groups []v1alpha1.InstanceGroup, f Facts) diag.Findings {
 	k := checker{pathPrefix: "cluster/" + c.Metadata.Name + ": ", facts: f, groups: groups}
 	if n := c.Spec.Networking; n.NetworkID != "" && k.checkVPC(n) {
@@ -89,11 +107,11 @@ func (k *checker) addErrorf(path, value, hint, format string, args ...any) {
 	k.findings.Errorf(k.pathPrefix+path, value, hint, format, args...)
 }
 
-// checkVPC checks the VPC; false if there is none to check more of.
+// checkVPC checks the VPC; false if it does not exist.
 func (k *checker) checkVPC(n v1alpha1.Networking) bool {
 	const at = "spec.networking.networkID"
 	if len(k.facts.CIDRs) == 0 {
-		k.addErrorf(at, n.NetworkID, "see aws ec2 describe-vpcs", "is no VPC of this account and region")
+		k.addErrorf(at, n.NetworkID, "see: aws ec2 describe-vpcs", "is not a VPC of this account and region")
 		return false
 	}
 
@@ -112,7 +130,7 @@ func (k *checker) checkVPC(n v1alpha1.Networking) bool {
 			at,
 			n.NetworkID,
 			"set its attributes enableDnsSupport and enableDnsHostnames",
-			"has DNS names switched off",
+			"has DNS support or DNS hostnames disabled",
 		)
 	}
 
@@ -140,19 +158,19 @@ func (k *checker) checkSubnets(n v1alpha1.Networking) {
 			k.addErrorf(
 				at+".id",
 				s.ID,
-				"see aws ec2 describe-subnets",
-				"is no subnet of this account and region",
+				"see: aws ec2 describe-subnets",
+				"is not a subnet of this account and region",
 			)
 
 		case have.VPC != n.NetworkID:
 			k.addErrorf(at+".id", s.ID, "use a subnet of "+n.NetworkID, "is in %s", have.VPC)
 		case have.Zone != s.Zone:
-			k.addErrorf(at+".zone", s.Zone, "write "+have.Zone, "is not the zone of %s", s.ID)
+			k.addErrorf(at+".zone", s.Zone, "set zone to "+have.Zone, "is not the zone of %s", s.ID)
 		case s.CIDR != "" && have.CIDR != s.CIDR:
 			k.addErrorf(
 				at+".cidr",
 				s.CIDR,
-				"write "+have.CIDR+" or leave it out",
+				"set cidr to "+have.CIDR+", or remove it",
 				"is not the range of %s",
 				s.ID,
 			)
@@ -161,8 +179,8 @@ func (k *checker) checkSubnets(n v1alpha1.Networking) {
 			k.addErrorf(
 				at+".id",
 				s.ID,
-				"set mapPublicIpOnLaunch of it, or make it Private",
-				"gives machines no public address, so they would not get out",
+				"set mapPublicIpOnLaunch of the subnet, or set type to Private",
+				"assigns no public addresses, so its machines would have no internet access",
 			)
 		}
 	}
@@ -175,15 +193,15 @@ func (k *checker) hasMachines(subnet string) bool {
 	)
 }
 
-// checkRangeFree checks that no other subnet of the VPC has the range of one that is to be made.
+// checkRangeFree checks that the range of a new subnet does not overlap other subnets of the VPC.
 func (k *checker) checkRangeFree(at string, n v1alpha1.Networking, s v1alpha1.Subnet) {
 	want, err := netip.ParsePrefix(s.CIDR)
 	if err != nil {
-		return // Validate says so
+		return // package manifest reports it
 	}
 
 	for id, have := range k.facts.Subnets {
-		// One of the cluster's own from an earlier apply has the same range.
+		// The cluster's own subnet from an earlier apply has the same range.
 		if have.VPC != n.NetworkID ||
 			have.Cluster != "" && strings.HasPrefix(k.pathPrefix, "cluster/"+have.Cluster+":") {
 			continue
@@ -193,7 +211,7 @@ func (k *checker) checkRangeFree(at string, n v1alpha1.Networking, s v1alpha1.Su
 			k.addErrorf(
 				at+".cidr",
 				s.CIDR,
-				"choose a range that is free in "+n.NetworkID,
+				"choose an unused range of "+n.NetworkID,
 				"overlaps %s of %s",
 				have.CIDR,
 				id,
@@ -221,28 +239,30 @@ func (k *checker) checkEgress(n v1alpha1.Networking) {
 				k.addErrorf(
 					at,
 					s.Egress,
-					"see aws ec2 describe-addresses",
-					"is no address of this account and region",
+					"see: aws ec2 describe-addresses",
+					"is not an Elastic IP address of this account and region",
 				)
 			}
 		}
 	}
 }
 
-// checkClusterRanges checks what pods and services have against what the VPC can reach: such an address would never leave a node.
+// checkClusterRanges checks that the ranges of pods and services do not overlap ranges that the VPC can
+// reach: packets to such an address would never leave a node.
 func (k *checker) checkClusterRanges(n v1alpha1.Networking) {
 	theirs := slices.Clone(k.facts.Routes)
 	for _, c := range k.facts.CIDRs {
 		theirs = append(theirs, OwnedRange{CIDR: c, Owner: n.NetworkID})
 	}
 
-	for path, cidr := range map[string]string{"podCIDR": n.PodCIDR, "serviceClusterIPRange": n.ServiceClusterIPRange} {
-		for _, r := range FindOverlaps(cidr, theirs) {
+	ranges := map[string]string{"podCIDR": n.PodCIDR, "serviceClusterIPRange": n.ServiceClusterIPRange}
+	for _, field := range slices.Sorted(maps.Keys(ranges)) {
+		for _, r := range FindOverlaps(ranges[field], theirs) {
 			k.addErrorf(
-				"spec.networking."+path,
-				cidr,
+				"spec.networking."+field,
+				ranges[field],
 				"choose another range",
-				"overlaps %s, which leads to %s",
+				"overlaps %s, which is routed to %s",
 				r.CIDR,
 				r.Owner,
 			)
@@ -250,7 +270,7 @@ func (k *checker) checkClusterRanges(n v1alpha1.Networking) {
 	}
 }
 
-// FindOverlaps returns those of ranges that share an address with cidr. What is no range overlaps nothing.
+// FindOverlaps returns those of ranges that overlap cidr. An invalid range overlaps nothing.
 func FindOverlaps(cidr string, ranges []OwnedRange) []OwnedRange {
 	p, err := netip.ParsePrefix(cidr)
 	if err != nil {
@@ -282,7 +302,7 @@ func (k *checker) checkSecurityGroups(spec v1alpha1.ClusterSpec) {
 	}
 }
 
-// checkInstanceConnect checks the group of the VPC's EC2 Instance Connect Endpoint.
+// checkInstanceConnect checks the security group of the VPC's EC2 Instance Connect Endpoint.
 func (k *checker) checkInstanceConnect(spec v1alpha1.ClusterSpec) {
 	id := spec.MachineAccess.InstanceConnectSecurityGroup
 	if vpc := k.facts.VPCByResource[id]; id != "" && vpc != spec.Networking.NetworkID {
@@ -297,28 +317,27 @@ func (k *checker) checkInstanceConnect(spec v1alpha1.ClusterSpec) {
 }
 
 func (k *checker) checkProfilesAndKey(p v1alpha1.AWSProvider) {
-	for _, i := range [][2]string{{"controlPlane", p.InstanceProfiles.ControlPlane}, {"worker", p.InstanceProfiles.Worker}} {
-		if i[1] != "" && k.facts.ProfileRoles[i[1]] == "" {
+	profiles := map[string]string{
+		"controlPlane": p.InstanceProfiles.ControlPlane,
+		"worker":       p.InstanceProfiles.Worker,
+	}
+	for _, field := range slices.Sorted(maps.Keys(profiles)) {
+		if name := profiles[field]; name != "" && k.facts.ProfileRoles[name] == "" {
 			k.addErrorf(
-				"spec.cloudProvider.aws.instanceProfiles."+i[0],
-				i[1],
-				"see aws iam list-instance-profiles",
+				"spec.cloudProvider.aws.instanceProfiles."+field,
+				name,
+				"see: aws iam list-instance-profiles",
 				"does not exist or has no role",
 			)
 		}
 	}
 
 	if state := k.facts.KeyStates[p.KMSKeyARN]; p.KMSKeyARN != "" && state != "Enabled" {
+		text := "is " + state
 		if state == "" {
-			state = "not there"
+			text = "does not exist"
 		}
 
-		k.addErrorf(
-			"spec.cloudProvider.aws.kmsKeyARN",
-			p.KMSKeyARN,
-			"use a key that is Enabled",
-			"is %s",
-			state,
-		)
+		k.addErrorf("spec.cloudProvider.aws.kmsKeyARN", p.KMSKeyARN, "use a key that is Enabled", "%s", text)
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package diag holds findings: what is wrong in a user's input, where, and how to mend it.
-// It knows no input format and prints nothing by itself.
+// Package diag has findings, which report what is wrong in a user's input, where, and how to fix it, and
+// errors with hints. It does not know any input format and prints nothing.
 package diag
 
 import (
@@ -9,25 +9,29 @@ import (
 	"strings"
 )
 
-// Severity says whether a finding stops the work.
+// Severity is whether a finding is an error or a warning.
 type Severity string
 
-// The severities.
+// The severities. A command must not continue with findings of severity Error.
 const (
 	Error   Severity = "error"
 	Warning Severity = "warning"
 )
 
-// Finding is one thing wrong with an input.
+// Finding is one problem of an input.
 type Finding struct {
 	Severity Severity `json:"severity"`
-	Path     string   `json:"path"`            // such as cluster/demo: spec.networking.podCIDR
-	Value    string   `json:"value,omitempty"` // as given; never a secret
-	Message  string   `json:"message"`
-	Hint     string   `json:"hint,omitempty"` // how to mend it
+	// Path is the location of the value, such as "cluster/demo: spec.networking.podCIDR".
+	Path string `json:"path"`
+	// Value is the value as given; empty if it is missing. It must not be a secret.
+	Value string `json:"value,omitempty"`
+	// Message completes a sentence that begins with the path: "overlaps 10.0.0.0/16".
+	Message string `json:"message"`
+	// Hint is how to fix it, in the imperative; may be empty.
+	Hint string `json:"hint,omitempty"`
 }
 
-// String renders f as one line.
+// String returns f as one line: path "value": message (hint).
 func (f Finding) String() string {
 	var b strings.Builder
 	b.WriteString(f.Path)
@@ -43,10 +47,11 @@ func (f Finding) String() string {
 	return b.String()
 }
 
-// Findings is a list of findings, in the order they were found. It is an error when it holds one of severity Error.
-type Findings []Finding //nolint:errname,recvcheck // mostly a list that grows, an error only where it holds one
+// Findings is a list of findings, in the order in which they were found. [Findings.Err] returns it as an
+// error if it contains one of severity Error.
+type Findings []Finding //nolint:errname,recvcheck // a list that callers append to; an error only through Err
 
-// Errorf adds an error.
+// Errorf adds a finding of severity Error. format and args give the message.
 func (fs *Findings) Errorf(path, value, hint, format string, args ...any) {
 	*fs = append(*fs, Finding{
 		Severity: Error,
@@ -57,7 +62,7 @@ func (fs *Findings) Errorf(path, value, hint, format string, args ...any) {
 	})
 }
 
-// Warnf adds a warning.
+// Warnf adds a finding of severity Warning. format and args give the message.
 func (fs *Findings) Warnf(path, value, hint, format string, args ...any) {
 	*fs = append(*fs, Finding{
 		Severity: Warning,
@@ -68,7 +73,7 @@ func (fs *Findings) Warnf(path, value, hint, format string, args ...any) {
 	})
 }
 
-// Err returns fs as an error if it holds an error, else nil.
+// Err returns fs as an error if it contains a finding of severity Error, otherwise nil.
 func (fs Findings) Err() error {
 	for _, f := range fs {
 		if f.Severity == Error {
@@ -79,7 +84,7 @@ func (fs Findings) Err() error {
 	return nil
 }
 
-// Error lists the errors, one a line.
+// Error returns the findings of severity Error, one per line.
 func (fs Findings) Error() string {
 	var lines []string
 	for _, f := range fs {

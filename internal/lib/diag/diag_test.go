@@ -16,7 +16,7 @@ import (
 func TestFindings(t *testing.T) {
 	var list diag.Findings
 	if list.Err() != nil {
-		t.Error("no findings are an error")
+		t.Error("an empty list is an error")
 	}
 	list.Warnf("a", "", "", "is odd")
 	if list.Err() != nil {
@@ -35,7 +35,7 @@ func TestFindings(t *testing.T) {
 
 func TestHints(t *testing.T) {
 	if diag.WithHint(nil, "x") != nil {
-		t.Error("a hint alone is an error")
+		t.Error("a hint without an error is an error")
 	}
 	err := diag.WithHint(fmt.Errorf("outer: %w", diag.WithHint(fs.ErrNotExist, "inner hint")), "outer hint")
 	if diff := cmp.Diff([]string{"outer hint", "inner hint"}, diag.Hints(fmt.Errorf("top: %w", err))); diff != "" {

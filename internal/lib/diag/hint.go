@@ -4,19 +4,21 @@ package diag
 
 import "errors"
 
-// HintedError is an error that knows how to mend itself. The command line prints Hint on a line of its own.
-type HintedError struct { //nolint:errname // reads as what it is: an error with a hint
-	Err  error
+// HintedError is an error with a hint for the user. The command line prints each hint on a separate line.
+type HintedError struct {
+	// Err is the error.
+	Err error
+	// Hint is how to fix it, in the imperative.
 	Hint string
 }
 
-// Error is the message without the hint.
+// Error returns the message without the hint.
 func (h *HintedError) Error() string { return h.Err.Error() }
 
-// Unwrap returns the error that the hint is for.
+// Unwrap returns the error that the hint belongs to.
 func (h *HintedError) Unwrap() error { return h.Err }
 
-// WithHint returns err with hint; nil stays nil.
+// WithHint returns err with a hint; nil if err is nil.
 func WithHint(err error, hint string) error {
 	if err == nil {
 		return nil
@@ -25,7 +27,7 @@ func WithHint(err error, hint string) error {
 	return &HintedError{Err: err, Hint: hint}
 }
 
-// Hints returns the hints of err and of the errors it wraps, outermost first.
+// Hints returns the hints of err and of the errors that it wraps, outermost first.
 func Hints(err error) []string {
 	var out []string
 	for {

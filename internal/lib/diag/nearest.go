@@ -4,8 +4,8 @@ package diag
 
 import "strings"
 
-// Nearest returns the candidate that given was perhaps meant to be, or "" if none is close: at most a third of its
-// letters differ. Case does not count.
+// Nearest returns the candidate most similar to given, to suggest it for a misspelled name; "" if none is
+// similar. At most a third of the letters may differ; case is ignored.
 func Nearest(given string, candidates []string) string {
 	best := ""
 	least := len(given)/3 + 1
@@ -20,7 +20,7 @@ func Nearest(given string, candidates []string) string {
 	return best
 }
 
-// editDistance is Levenshtein's: how many letters to add, drop or change.
+// editDistance returns the Levenshtein distance: the number of letters to insert, delete or replace.
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -36,7 +36,7 @@ func facts() unmanaged.Facts {
 		CIDRs: []string{"10.90.0.0/16"}, DNSHostnames: true, DNSSupport: true, InternetGateways: []string{"igw-1"},
 		Subnets: map[string]unmanaged.Subnet{
 			"subnet-1": {VPC: "vpc-1", Zone: "us-east-1a", CIDR: "10.90.0.0/24", PublicAddresses: true},
-			"subnet-2": {VPC: "vpc-1", Zone: "us-east-1a", CIDR: "10.90.16.0/20", Cluster: "demo"}, // ours, of an earlier apply
+			"subnet-2": {VPC: "vpc-1", Zone: "us-east-1a", CIDR: "10.90.16.0/20", Cluster: "demo"}, // the cluster's own, of an earlier apply
 			"subnet-3": {VPC: "vpc-2", Zone: "us-east-1a", CIDR: "10.90.32.0/20"},                  // of another VPC
 		},
 		VPCByResource: map[string]string{"nat-01": "vpc-1", "sg-1": "vpc-1"}, AddressAssociations: map[string]string{"eipalloc-01": ""},
@@ -45,7 +45,7 @@ func facts() unmanaged.Facts {
 	}
 }
 
-// TestCheck: each thing that does not fit is found, at its field, and nothing else is.
+// TestCheck: each mismatch is reported at its field, and nothing else.
 func TestCheck(t *testing.T) {
 	groups := []v1alpha1.InstanceGroup{{Spec: v1alpha1.InstanceGroupSpec{Subnets: []string{"public-a"}}}}
 	change := func(f func(*unmanaged.Facts)) unmanaged.Facts {
@@ -61,25 +61,25 @@ func TestCheck(t *testing.T) {
 		})
 	}
 	for want, f := range map[string]unmanaged.Facts{
-		"":                             facts(),
-		`networkID "vpc-1": is no VPC`: change(func(x *unmanaged.Facts) { x.CIDRs = nil }),
-		`networkCIDR "10.90.0.0/16": is not a range of vpc-1`:   change(func(x *unmanaged.Facts) { x.CIDRs = []string{"10.90.0.0/15"} }),
-		`networkID "vpc-1": has DNS names switched off`:         change(func(x *unmanaged.Facts) { x.DNSHostnames = false }),
-		`internetGatewayID "igw-1": is not attached`:            change(func(x *unmanaged.Facts) { x.InternetGateways = nil }),
-		`subnets[0].id "subnet-1": is no subnet`:                change(func(x *unmanaged.Facts) { delete(x.Subnets, "subnet-1") }),
-		`subnets[0].id "subnet-1": is in vpc-2`:                 subnet(func(s *unmanaged.Subnet) { s.VPC = "vpc-2" }),
-		`subnets[0].zone "us-east-1a": is not the zone`:         subnet(func(s *unmanaged.Subnet) { s.Zone = "us-east-1b" }),
-		`subnets[0].cidr "10.90.0.0/24": is not the range`:      subnet(func(s *unmanaged.Subnet) { s.CIDR = "10.90.1.0/24" }),
-		`subnets[0].id "subnet-1": gives machines no public`:    subnet(func(s *unmanaged.Subnet) { s.PublicAddresses = false }),
-		`subnets[2].cidr "10.90.32.0/20": overlaps`:             change(func(x *unmanaged.Facts) { x.Subnets["x"] = unmanaged.Subnet{VPC: "vpc-1", CIDR: "10.90.47.0/24"} }),
-		`subnets[1].egress "nat-01": is not an available`:       change(func(x *unmanaged.Facts) { delete(x.VPCByResource, "nat-01") }),
-		`subnets[2].egress "eipalloc-01": is no address`:        change(func(x *unmanaged.Facts) { x.AddressAssociations = nil }),
-		`podCIDR "10.244.0.0/16": overlaps 10.244.8.0/24`:       change(func(x *unmanaged.Facts) { x.Routes = []unmanaged.OwnedRange{{CIDR: "10.244.8.0/24", Owner: "tgw-1"}} }),
-		`serviceClusterIPRange "10.96.0.0/16": overlaps 10.0.0`: change(func(x *unmanaged.Facts) { x.Routes = []unmanaged.OwnedRange{{CIDR: "10.0.0.0/9", Owner: "vgw-1"}} }),
-		`securityGroups.controlPlane "sg-1": is not a security`: change(func(x *unmanaged.Facts) { x.VPCByResource["sg-1"] = "vpc-2" }),
-		`instanceProfiles.worker "w": does not exist`:           change(func(x *unmanaged.Facts) { x.ProfileRoles = nil }),
-		`kmsKeyARN "arn:key": is PendingDeletion`:               change(func(x *unmanaged.Facts) { x.KeyStates["arn:key"] = "PendingDeletion" }),
-		`kmsKeyARN "arn:key": is not there`:                     change(func(x *unmanaged.Facts) { x.KeyStates = nil }),
+		"":                                facts(),
+		`networkID "vpc-1": is not a VPC`: change(func(x *unmanaged.Facts) { x.CIDRs = nil }),
+		`networkCIDR "10.90.0.0/16": is not a range of vpc-1`:          change(func(x *unmanaged.Facts) { x.CIDRs = []string{"10.90.0.0/15"} }),
+		`networkID "vpc-1": has DNS support or DNS hostnames disabled`: change(func(x *unmanaged.Facts) { x.DNSHostnames = false }),
+		`internetGatewayID "igw-1": is not attached`:                   change(func(x *unmanaged.Facts) { x.InternetGateways = nil }),
+		`subnets[0].id "subnet-1": is not a subnet`:                    change(func(x *unmanaged.Facts) { delete(x.Subnets, "subnet-1") }),
+		`subnets[0].id "subnet-1": is in vpc-2`:                        subnet(func(s *unmanaged.Subnet) { s.VPC = "vpc-2" }),
+		`subnets[0].zone "us-east-1a": is not the zone`:                subnet(func(s *unmanaged.Subnet) { s.Zone = "us-east-1b" }),
+		`subnets[0].cidr "10.90.0.0/24": is not the range`:             subnet(func(s *unmanaged.Subnet) { s.CIDR = "10.90.1.0/24" }),
+		`subnets[0].id "subnet-1": assigns no public`:                  subnet(func(s *unmanaged.Subnet) { s.PublicAddresses = false }),
+		`subnets[2].cidr "10.90.32.0/20": overlaps`:                    change(func(x *unmanaged.Facts) { x.Subnets["x"] = unmanaged.Subnet{VPC: "vpc-1", CIDR: "10.90.47.0/24"} }),
+		`subnets[1].egress "nat-01": is not an available`:              change(func(x *unmanaged.Facts) { delete(x.VPCByResource, "nat-01") }),
+		`subnets[2].egress "eipalloc-01": is not an Elastic IP`:        change(func(x *unmanaged.Facts) { x.AddressAssociations = nil }),
+		`podCIDR "10.244.0.0/16": overlaps 10.244.8.0/24`:              change(func(x *unmanaged.Facts) { x.Routes = []unmanaged.OwnedRange{{CIDR: "10.244.8.0/24", Owner: "tgw-1"}} }),
+		`serviceClusterIPRange "10.96.0.0/16": overlaps 10.0.0`:        change(func(x *unmanaged.Facts) { x.Routes = []unmanaged.OwnedRange{{CIDR: "10.0.0.0/9", Owner: "vgw-1"}} }),
+		`securityGroups.controlPlane "sg-1": is not a security`:        change(func(x *unmanaged.Facts) { x.VPCByResource["sg-1"] = "vpc-2" }),
+		`instanceProfiles.worker "w": does not exist`:                  change(func(x *unmanaged.Facts) { x.ProfileRoles = nil }),
+		`kmsKeyARN "arn:key": is PendingDeletion`:                      change(func(x *unmanaged.Facts) { x.KeyStates["arn:key"] = "PendingDeletion" }),
+		`kmsKeyARN "arn:key": does not exist`:                          change(func(x *unmanaged.Facts) { x.KeyStates = nil }),
 	} {
 		var got []string
 		for _, finding := range unmanaged.Check(cluster(), groups, f) {
@@ -91,7 +91,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestAllAtOnce: an empty account lacks everything, and all of it is said.
+// TestAllAtOnce: in an empty account everything is missing, and all of it is reported.
 func TestAllAtOnce(t *testing.T) {
 	c := cluster()
 	c.Spec.Networking.NetworkID = "vpc-1"

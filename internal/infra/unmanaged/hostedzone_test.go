@@ -9,7 +9,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/unmanaged"
 )
 
-// TestZone: what does not fit about an existing zone is found at its field, and nothing else is.
+// TestZone: each mismatch of an existing zone is reported at its field, and nothing else.
 func TestZone(t *testing.T) {
 	fits := unmanaged.HostedZone{Name: "example.org", Private: true, VPCs: []string{"vpc-1"}}
 	for _, x := range []struct {
@@ -19,10 +19,10 @@ func TestZone(t *testing.T) {
 		{"Private", "api.example.org", "", fits},
 		{"Public", "api.example.org", "", unmanaged.HostedZone{Name: "example.org"}},
 		{"Private", "example.org", "", fits},
-		{"Private", "api.example.org", `dnsZone "Z0123456789": is no hosted zone`, unmanaged.HostedZone{}},
-		{"Public", "api.example.org", `dns.type "Public": is not what Z0123456789 is: example.org is private`, fits},
-		{"Private", "api.example.org", `dns.type "Private": is not what Z0123456789 is: example.org is public`, unmanaged.HostedZone{Name: "example.org"}},
-		{"Private", "api.example.org", `dnsZone "Z0123456789": is not known in vpc-1`, unmanaged.HostedZone{Name: "example.org", Private: true, VPCs: []string{"vpc-2"}}},
+		{"Private", "api.example.org", `dnsZone "Z0123456789": is not a hosted zone`, unmanaged.HostedZone{}},
+		{"Public", "api.example.org", `dns.type "Public": does not match Z0123456789: the zone example.org is private`, fits},
+		{"Private", "api.example.org", `dns.type "Private": does not match Z0123456789: the zone example.org is public`, unmanaged.HostedZone{Name: "example.org"}},
+		{"Private", "api.example.org", `dnsZone "Z0123456789": is not associated with vpc-1`, unmanaged.HostedZone{Name: "example.org", Private: true, VPCs: []string{"vpc-2"}}},
 		{"Public", "api.my-example.org", `publicName "api.my-example.org": is not in example.org`, unmanaged.HostedZone{Name: "example.org"}},
 		{"Public", "api.example.org", `publicName "api.example.org": has a record`, unmanaged.HostedZone{Name: "example.org", RecordTaken: true}},
 	} {
