@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli is slipway's command line: one file a command, each of which turns flags into a call and prints what
-// comes back. It decides nothing about clusters; the packages it calls do.
+// Package cli is slipway's command line: one file a command, each of which turns flags into a call and
+// prints what comes back. It decides nothing about clusters; the packages it calls do.
 package cli
 
 import (
@@ -21,32 +21,40 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
-// The exit codes that every command shares; others say theirs in their help.
+// The exit codes of every command. Commands with further codes list them in their help.
 const (
 	exitOK    = 0
 	exitError = 1
 )
 
-// Env is the process as commands see it, so that tests can give another.
+// Env is the process that a command runs in. Tests replace it.
 type Env struct {
-	// Args without the program's name.
-	Args           []string
-	Stdin          io.Reader
+	// Args are the arguments without the program's name.
+	Args []string
+	// Stdin is read for confirmations and for the file name "-".
+	Stdin io.Reader
+	// Stdout gets data; Stderr gets messages, errors and hints.
 	Stdout, Stderr io.Writer
-	Getenv         func(string) string
-	Now            func() time.Time
-	Hostname       func() (string, error)
-	// Resolver asks the DNS; nil is this machine's own.
+	// Getenv returns the value of an environment variable, empty if it is not set.
+	Getenv func(string) string
+	// Now is the clock.
+	Now func() time.Time
+	// Hostname returns the name of this machine, for locks and the journal.
+	Hostname func() (string, error)
+	// Resolver queries the DNS. Nil: the resolver of this machine.
 	Resolver Resolver
 }
 
-// Exit is an error that only sets the exit code: what there is to say has been said.
-type Exit struct{ Code int } //nolint:errname // it is no error to anybody but cobra
+// ExitError is an error that only sets the exit code: the command has printed everything else.
+type ExitError struct {
+	// Code is the exit code of the process.
+	Code int
+}
 
-// Error names the code.
-func (e Exit) Error() string { return fmt.Sprintf("exit status %d", e.Code) }
+// Error returns the exit code as text; it is never printed.
+func (e ExitError) Error() string { return fmt.Sprintf("exit status %d", e.Code) }
 
-// app is what the commands of one run share: the process and the global flags.
+// app is what the commands of a process share: its environment and the global flags.
 type app struct {
 	Env
 	stateFlag, stateKeyFlag string
@@ -57,7 +65,7 @@ type app struct {
 	noColor                 bool
 	configs                 map[string]aws.Config // by region; the default's is also at ""
 	storeCache              *storeCache
-	calls                   transport.CallLimiter // of all that this run asks of AWS, the stores included
+	calls                   transport.CallLimiter // counts all calls to AWS, also those for stores
 }
 
 // Main runs one command and returns the process's exit code.
@@ -66,7 +74,7 @@ func Main(ctx context.Context, env Env) int {
 	root := newRoot(a) //nolint:contextcheck // commands get their context when they are executed
 	root.SetArgs(env.Args)
 	err := root.ExecuteContext(ctx)
-	var exit Exit
+	var exit ExitError
 
 	switch {
 	case err == nil:
@@ -80,7 +88,7 @@ func Main(ctx context.Context, env Env) int {
 	return exitError
 }
 
-// printError says what went wrong and how to mend it, on stderr.
+// printError prints an error with its findings and hints to stderr.
 func (a *app) printError(err error) {
 	var findings diag.Findings
 	if errors.As(err, &findings) {
@@ -93,7 +101,7 @@ func (a *app) printError(err error) {
 	}
 }
 
-// summarizeError is err's text; findings have been printed one a line already, so they are only counted.
+// summarizeError returns the text of err, or the number of its findings, which are printed one per line.
 func summarizeError(err error, findings diag.Findings) string {
 	if len(findings) == 0 {
 		return err.Error()
@@ -113,7 +121,7 @@ func summarizeError(err error, findings diag.Findings) string {
 	return fmt.Sprintf("%d things are wrong; nothing was written", n)
 }
 
-// printFindings lists findings on stderr, each with its path, value and hint.
+// printFindings prints findings to stderr, each with its path, value and hint.
 func (a *app) printFindings(findings diag.Findings) {
 	for _, f := range findings {
 		color := red
@@ -132,7 +140,7 @@ func (a *app) printMessage(format string, args ...any) {
 	}
 }
 
-// flagOrEnv returns the flag's value, else that of an environment variable.
+// flagOrEnv returns the value of a flag, or of an environment variable if the flag is empty.
 func (a *app) flagOrEnv(flag, variable string) string {
 	if flag != "" {
 		return flag
@@ -141,7 +149,8 @@ func (a *app) flagOrEnv(flag, variable string) string {
 	return a.Getenv(variable)
 }
 
-// awsConfig returns the configuration that the AWS SDK finds, for a region; empty: --region, else the SDK's default.
+// awsConfig returns the configuration that the AWS SDK finds, for a region; empty: --region, else the SDK's
+// default.
 func (a *app) awsConfig(ctx context.Context, region string) (aws.Config, error) {
 	if region == "" {
 		region = a.region
@@ -151,7 +160,7 @@ func (a *app) awsConfig(ctx context.Context, region string) (aws.Config, error) 
 		return cfg, nil
 	}
 
-	// The SDK notes on stderr what it retried and which connection it could not use again; errors come back anyway.
+	// The SDK's logger prints retries and closed connections to stderr; errors are returned anyway.
 	opts := []func(*config.LoadOptions) error{config.WithLogger(logging.Nop{})}
 	if region != "" {
 		opts = append(opts, config.WithRegion(region))
@@ -187,7 +196,7 @@ func (a *app) awsConfig(ctx context.Context, region string) (aws.Config, error) 
 	return cfg, nil
 }
 
-// isTerminal says whether a stream is a terminal that a person sits at.
+// isTerminal reports whether a stream is a terminal.
 func isTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))

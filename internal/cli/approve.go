@@ -68,7 +68,7 @@ func (a *app) printPlan(format string, review cluster.Review) error {
 	return review.Plan.Print(a.Stdout)
 }
 
-// printStackState says what has to happen to the stack before its resources change.
+// printStackState prints what must happen to the stack before its resources can change.
 func (a *app) printStackState(s cluster.StackReview) {
 	switch {
 	case s.Recreate:
@@ -99,7 +99,8 @@ func (a *app) printObjectCounts(review cluster.Review) {
 	}
 }
 
-// printDeletionNotes prints what the plan of a deletion does not show: retained data, and what blocks the deletion.
+// printDeletionNotes prints what the plan of a deletion does not show: retained data, and what blocks the
+// deletion.
 func (a *app) printDeletionNotes(d cluster.Deletion) {
 	for _, step := range d.RetainedSteps {
 		a.printMessage(

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,11 +22,12 @@ type clusterOptions struct {
 	nodeBinary  string
 	verbose     bool
 	destroyData bool
-	// provisioner is how resources are made; empty: as the cluster was made.
+	// provisioner is --via; empty: the recorded one.
 	provisioner string
 	stack       stackapply.Options
 }
 
+// addClusterFlags adds the flags of commands that read the cluster from AWS.
 func addClusterFlags(cmd *cobra.Command, o *clusterOptions) {
 	addNameFlag(cmd, &o.name)
 	cmd.Flags().BoolVarP(
@@ -37,6 +39,7 @@ func addClusterFlags(cmd *cobra.Command, o *clusterOptions) {
 	)
 }
 
+// addBuildFlags adds the flags of commands that build the graph of a cluster.
 func addBuildFlags(cmd *cobra.Command, o *clusterOptions) {
 	cmd.Flags().StringVar(
 		&o.nodeBinary,
@@ -112,4 +115,23 @@ func (o clusterOptions) withAgent(env *cluster.Env) *cluster.Env {
 	}
 
 	return env
+}
+
+// clusterName returns the argument, else --name, else SLIPWAY_CLUSTER.
+func (a *app) clusterName(args []string, flag string) (string, error) {
+	if len(args) > 0 {
+		return args[0], nil
+	}
+
+	if name := a.flagOrEnv(flag, "SLIPWAY_CLUSTER"); name != "" {
+		return name, nil
+	}
+
+	return "", withHint(errors.New("no cluster is named"), "give its NAME, --name or SLIPWAY_CLUSTER")
+}
+
+// addNameFlag adds --name to a command for one cluster and allows one argument, NAME.
+func addNameFlag(cmd *cobra.Command, into *string) {
+	cmd.Flags().StringVar(into, "name", "", "the cluster (SLIPWAY_CLUSTER)")
+	cmd.Args = cobra.MaximumNArgs(1)
 }

@@ -4,7 +4,8 @@ package cli
 
 import "github.com/spf13/cobra"
 
-// addCommands lists every command. Verbs that take a kind (create, get, delete, ...) are groups of one command a kind.
+// addCommands adds every command. Verbs with a kind (create, get, delete, ...) are groups with a command
+// for each kind.
 func addCommands(a *app, root *cobra.Command) {
 	root.AddCommand(
 		newCreateCommand(a),

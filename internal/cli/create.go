@@ -100,8 +100,21 @@ The cluster gets a public and a private subnet in each zone, a group of control-
 
 	addNameFlag(cmd, &name)
 	addCreateFlags(a, cmd, &o)
+	cmd.Flags().StringSliceVar(
+		&zones,
+		"zones",
+		nil,
+		"availability zones, such as us-east-1a,us-east-1b,us-east-1c",
+	)
+
+	addShapeFlags(cmd, &n)
+
+	return cmd
+}
+
+// addShapeFlags adds the flags for the size and the network of a new cluster.
+func addShapeFlags(cmd *cobra.Command, n *manifest.NewSetOptions) {
 	flags := cmd.Flags()
-	flags.StringSliceVar(&zones, "zones", nil, "availability zones, such as us-east-1a,us-east-1b,us-east-1c")
 	flags.IntVar(
 		&n.ControlPlaneCount,
 		"control-plane-count",
@@ -140,8 +153,6 @@ The cluster gets a public and a private subnet in each zone, a group of control-
 		"",
 		"s3:// store that machines read from (default: the state store)",
 	)
-
-	return cmd
 }
 
 // readManifestFile reads and parses a manifest file, or stdin.
@@ -163,7 +174,8 @@ func (a *app) readManifestFile(file string) (manifest.Set, diag.Findings, error)
 	return set, findings, nil
 }
 
-// runCreate completes and checks the set with all that was found before, then writes or prints it.
+// runCreate sets the defaults, checks the manifests together with the findings of the parser, and writes or
+// prints them.
 func (a *app) runCreate(
 	ctx context.Context,
 	set manifest.Set,
@@ -206,7 +218,7 @@ func (a *app) runCreate(
 	return a.confirmAndCreate(ctx, created)
 }
 
-// confirmAndCreate shows what is written, asks, and writes it.
+// confirmAndCreate prints the objects of a new cluster, asks, and writes them.
 func (a *app) confirmAndCreate(ctx context.Context, created manifests.NewCluster) error {
 	name := created.Name()
 	if err := created.RefuseExisting(ctx); err != nil {

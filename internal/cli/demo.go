@@ -53,14 +53,14 @@ after an interruption.` + exitStatusHelp(),
 	return cmd
 }
 
-// demoRunner is one run of the demo: its times, and where it keeps things.
+// demoRunner is one run of the demo.
 type demoRunner struct {
 	app        *app
 	executable string
 	cache      string
 	env        [][2]string
 	start      time.Time
-	timeline   [][2]string // what happened, and when
+	timeline   [][2]string // events and their times
 	kubeconfig string
 }
 
@@ -92,7 +92,7 @@ func (a *app) runDemo(ctx context.Context) error {
 	return d.printResult(ctx)
 }
 
-// runSlipway runs one of slipway's own commands, shown as it would be typed.
+// runSlipway prints a slipway command as it would be typed, and runs it.
 func (d *demoRunner) runSlipway(ctx context.Context, args ...string) error {
 	fmt.Fprintf(
 		d.app.Stderr,
@@ -117,7 +117,7 @@ func (d *demoRunner) runProgram(ctx context.Context, program string, args ...str
 	return nil
 }
 
-// recordTime notes that something has happened by now.
+// recordTime adds an event to the timeline.
 func (d *demoRunner) recordTime(what string) {
 	d.timeline = append(
 		d.timeline,
@@ -125,10 +125,10 @@ func (d *demoRunner) recordTime(what string) {
 	)
 }
 
-// assetsSource is the folder of nested modules in a checkout of slipway, where the demo is usually run.
+// assetsSource is the folder of nested modules in a checkout of slipway, where the demo usually runs.
 const assetsSource = "assets"
 
-// buildAssets builds what machines download, in a checkout; elsewhere it must be there.
+// buildAssets builds what machines download. Outside a checkout of slipway it must exist already.
 func (d *demoRunner) buildAssets(ctx context.Context) error {
 	defer d.recordTime("assets")
 	if _, err := os.Stat(filepath.Join(assetsSource, "kubernetes", "go.mod")); err == nil {
@@ -146,7 +146,7 @@ func (d *demoRunner) buildAssets(ctx context.Context) error {
 	return nil
 }
 
-// startRegion starts the region and points the commands that follow at it.
+// startRegion starts the region and configures the following commands for it.
 func (d *demoRunner) startRegion(ctx context.Context) error {
 	if err := d.runSlipway(ctx, "region", "start"); err != nil {
 		return err
@@ -168,7 +168,7 @@ func (d *demoRunner) startRegion(ctx context.Context) error {
 	return nil
 }
 
-// createCluster makes the state store and the cluster's manifests, unless an earlier run did.
+// createCluster creates the state store and the manifests of the cluster, unless an earlier run did.
 func (d *demoRunner) createCluster(ctx context.Context) error {
 	if err := d.runSlipway(ctx, "state", "init", "--yes"); err != nil {
 		return err
@@ -208,7 +208,7 @@ func (d *demoRunner) applyCluster(ctx context.Context) error {
 	return d.runSlipway(ctx, "export", "kubeconfig", demoCluster, "--kubeconfig", d.kubeconfig)
 }
 
-// waitForAPI waits for the first answer of the Kubernetes API through the load balancer.
+// waitForAPI waits for the first response of the Kubernetes API through the load balancer.
 func (d *demoRunner) waitForAPI(ctx context.Context) error {
 	env := map[string]string{}
 	for _, kv := range d.env {
@@ -235,7 +235,7 @@ func (d *demoRunner) waitForAPI(ctx context.Context) error {
 	return d.pollReadyz(ctx, cfg)
 }
 
-// waitUntilHealthy waits until the whole cluster is well.
+// waitUntilHealthy waits until the cluster is healthy.
 func (d *demoRunner) waitUntilHealthy(ctx context.Context) error {
 	if err := d.runSlipway(ctx, "validate", "cluster", demoCluster, "--wait", demoTimeout.String()); err != nil {
 		return err
@@ -245,10 +245,10 @@ func (d *demoRunner) waitUntilHealthy(ctx context.Context) error {
 	return nil
 }
 
-// demoKubeconfig is the file that lets kubectl into the demo's cluster.
+// demoKubeconfig returns the path of the kubeconfig of the demo's cluster.
 func demoKubeconfig(cache string) string { return filepath.Join(cache, "demo.kubeconfig") }
 
-// printResult prints the nodes as kubectl does, the timeline, and how to go on.
+// printResult prints the nodes and pods with kubectl, the timeline, and the next steps.
 func (d *demoRunner) printResult(ctx context.Context) error {
 	kubectl, err := d.findKubectl()
 	if err != nil {
@@ -286,7 +286,7 @@ func (d *demoRunner) printResult(ctx context.Context) error {
 	return nil
 }
 
-// findKubectl is this machine's, else the one among the built assets.
+// findKubectl returns the path of kubectl: from PATH, else from the built assets.
 func (d *demoRunner) findKubectl() (string, error) {
 	if path, err := exec.LookPath("kubectl"); err == nil {
 		return path, nil
@@ -313,7 +313,7 @@ func (d *demoRunner) findKubectl() (string, error) {
 		)
 	}
 
-	// As an asset it is a file that need not be executable: run a copy that is.
+	// An asset need not be executable: run an executable copy.
 	newest := slices.Max(found)
 	path := filepath.Join(d.cache, "kubectl")
 	body, err := os.ReadFile(newest)

@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
-// pollReadyz polls the API's readiness until it answers for the first time.
+// pollReadyz polls /readyz of the API until it succeeds.
 func (d *demoRunner) pollReadyz(ctx context.Context, cfg aws.Config) error {
 	s, sealer, err := store.Open(
 		ctx,

@@ -73,7 +73,7 @@ func (a *app) runDiff(ctx context.Context, name, file, format string, o clusterO
 	}
 
 	if !report.Review.IsEmpty() || len(report.Manifests) > 0 {
-		return Exit{exitChanges}
+		return ExitError{exitChanges}
 	}
 
 	return nil

@@ -70,7 +70,7 @@ func (a *app) runDrift(ctx context.Context, name, format string, o clusterOption
 	}
 
 	if len(report.Drift) > 0 {
-		return Exit{exitChanges}
+		return ExitError{exitChanges}
 	}
 
 	return nil

@@ -19,7 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// findingPrefix begins the lines that edit itself writes into the file; they are taken out again.
+// findingPrefix begins the lines that edit itself writes into the file and removes again.
 const findingPrefix = "#! "
 
 const editLong = `Open a manifest of the state store in $VISUAL or $EDITOR (default vi). If something in it is wrong it is opened again
@@ -126,7 +126,7 @@ func (a *app) runEdit(ctx context.Context, cluster, key string) error {
 	return os.Remove(e.file)
 }
 
-// manifestEditor lets a person change one document until it is right or left as it is.
+// manifestEditor opens one document in an editor until it is valid or unchanged.
 type manifestEditor struct {
 	app      *app
 	change   manifests.Change
@@ -163,7 +163,7 @@ func (e manifestEditor) editUntilValid(ctx context.Context) error {
 	}
 }
 
-// checkSameNames refuses a changed name, which would make another document of it.
+// checkSameNames refuses a changed name, which would be another document.
 func (e manifestEditor) checkSameNames(given manifest.Set, findings *diag.Findings) {
 	was, _ := manifest.Parse(e.original)
 	if given.Cluster.Metadata.Name != was.Cluster.Metadata.Name {
@@ -187,7 +187,7 @@ func (e manifestEditor) checkSameNames(given manifest.Set, findings *diag.Findin
 	}
 }
 
-// openInEditor shows text in the person's editor and returns what they made of it.
+// openInEditor opens text in the editor of the user and returns the edited text.
 func (e manifestEditor) openInEditor(ctx context.Context, text []byte) ([]byte, error) {
 	if err := os.WriteFile(e.file, text, 0o600); err != nil {
 		return nil, fmt.Errorf("write the file to edit: %w", err)
@@ -227,7 +227,7 @@ func commentFindings(findings diag.Findings) []byte {
 	return []byte(b.String())
 }
 
-// stripFindings takes those comments out.
+// stripFindings removes those comments.
 func stripFindings(text []byte) []byte {
 	var out []byte
 	for line := range bytes.Lines(text) {

@@ -100,6 +100,11 @@ func (a *app) exportKubeconfig(ctx context.Context, name string, o exportOptions
 	}
 
 	admin.Server = access.PreferDNSName(ctx, a.newClusterEnv(), set.Cluster.Spec, admin.Server)
+	return a.writeKubeconfig(admin, o)
+}
+
+// writeKubeconfig prints a kubeconfig, or merges it into the file of --kubeconfig.
+func (a *app) writeKubeconfig(admin pki.KubeconfigOptions, o exportOptions) error {
 	if o.kubeconfig == "-" {
 		text, err := pki.RenderKubeconfig(admin)
 		if err != nil {
@@ -122,7 +127,7 @@ func (a *app) exportKubeconfig(ctx context.Context, name string, o exportOptions
 
 	a.printMessage(
 		"context %s is now the current one of %s; its certificate is good for %s",
-		name,
+		admin.Name,
 		file,
 		o.admin,
 	)
@@ -130,7 +135,7 @@ func (a *app) exportKubeconfig(ctx context.Context, name string, o exportOptions
 	return nil
 }
 
-// kubeconfigFile is the file that kubectl would write to.
+// kubeconfigFile returns the file that kubectl would write to.
 func (a *app) kubeconfigFile(flag string) (string, error) {
 	if flag != "" {
 		return flag, nil

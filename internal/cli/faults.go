@@ -58,18 +58,8 @@ or the region's process ends.` + exitStatusHelp(),
 		}),
 	}
 
+	addCallFlags(cmd, &r)
 	f := cmd.Flags()
-	f.StringVar(
-		&r.Service,
-		"service",
-		"",
-		"the service by its signing name, such as ec2 or elasticloadbalancing (default: all)",
-	)
-
-	f.StringVar(&r.Action, "action", "", "the operation, such as CreateVolume or Create* (default: all)")
-	f.BoolVar(&r.Mutating, "mutating", false, "only calls that change something")
-	f.IntVar(&r.Nth, "nth", 0, "the first call to affect, counted from now (default 1)")
-	f.IntVar(&r.Count, "count", 0, "number of calls to affect; -1 means all (default 1)")
 	f.StringVar(&effect, "effect", "", "effect: "+joinEffects("|"))
 	f.StringVar(&r.Code, "code", "", "the error's code, for fail and throttle (default: the service's own)")
 	f.DurationVar(&delay, "delay", 0, "duration, for delay and provision")
@@ -88,6 +78,23 @@ or the region's process ends.` + exitStatusHelp(),
 	return cmd
 }
 
+// addCallFlags adds the flags that select the calls of a fault.
+func addCallFlags(cmd *cobra.Command, r *fault.Rule) {
+	f := cmd.Flags()
+	f.StringVar(
+		&r.Service,
+		"service",
+		"",
+		"the service by its signing name, such as ec2 or elasticloadbalancing (default: all)",
+	)
+
+	f.StringVar(&r.Action, "action", "", "the operation, such as CreateVolume or Create* (default: all)")
+	f.BoolVar(&r.Mutating, "mutating", false, "only calls that change something")
+	f.IntVar(&r.Nth, "nth", 0, "the first call to affect, counted from now (default 1)")
+	f.IntVar(&r.Count, "count", 0, "number of calls to affect; -1 means all (default 1)")
+}
+
+// joinEffects returns the names of all effects.
 func joinEffects(sep string) string {
 	var out []string
 	for _, e := range fault.Effects() {
@@ -155,7 +162,7 @@ func newRegionFaultsClearCommand(a *app) *cobra.Command {
 	}
 }
 
-// describeFault says a rule in a line.
+// describeFault describes a fault in one line.
 func describeFault(r fault.Rule) string {
 	if r.Effect == fault.Provision {
 		return r.Kind + " takes " + r.Delay.String()
@@ -195,7 +202,7 @@ func describeFault(r fault.Rule) string {
 	return what + " " + calls + to
 }
 
-// withRegionHint says how to start a region where none runs.
+// withRegionHint adds how to start a region to an error that none runs.
 func withRegionHint(err error) error {
 	if errors.Is(err, region.ErrNotRunning) {
 		return withHint(err, "slipway region start")

@@ -189,14 +189,15 @@ func (a *app) printSet(format string, set manifest.Set) error {
 	return a.printDocuments(format, docs, false)
 }
 
-// documentList is what several documents are in JSON, as kubectl has it.
+// documentList is a List of documents in JSON, as in kubectl.
 type documentList struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Items      []any  `json:"items"`
 }
 
-// printDocuments prints documents: in YAML one after the other, in JSON as a List unless it is one that was named.
+// printDocuments prints documents: in YAML as a stream, in JSON as a List. A single named document is
+// printed as such.
 func (a *app) printDocuments(
 	format string,
 	docs []any,

@@ -12,8 +12,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
-// errorHints are err's own hints. An error of a call to AWS that has none gets one where it is about the way there: a shell's
-// settings outlive the local region that they came from.
+// errorHints returns the hints of err. An error of an AWS call without a hint gets one if the endpoint
+// refuses connections or the credentials: the environment of a shell outlives the local region that it was
+// set for.
 func errorHints(err error) []string {
 	hints := diag.Hints(err)
 	if _, call := errors.AsType[*smithy.OperationError](err); len(hints) > 0 || !call {
@@ -36,7 +37,7 @@ func errorHints(err error) []string {
 	return nil
 }
 
-// credentialErrorCodes are the codes by which AWS's services say that they do not know who asks.
+// credentialErrorCodes returns the error codes of AWS services for invalid credentials.
 func credentialErrorCodes() []string {
 	return []string{
 		"InvalidAccessKeyId",

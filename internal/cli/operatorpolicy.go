@@ -63,7 +63,7 @@ prints {"policies": [{"name", "characters", "document"}]}.` + exitStatusHelp(),
 	return cmd
 }
 
-// policyDocument is one policy as printed.
+// policyDocument is the output for one policy.
 type policyDocument struct {
 	Name       string           `json:"name"`
 	Characters int              `json:"characters"`
@@ -117,10 +117,15 @@ func (a *app) printOperatorPolicy(ctx context.Context, name string, o policyOpti
 		return a.printValue(o.format, map[string]any{"policies": list})
 	}
 
+	return a.printPolicyTable(list)
+}
+
+// printPolicyTable prints the size of each policy.
+func (a *app) printPolicyTable(list []policyDocument) error {
 	w := tabwriter.NewWriter(a.Stdout, 0, 8, 3, ' ', 0)
 	fmt.Fprintln(w, "POLICY\tCHARACTERS\tSTATEMENTS\tACTIONS")
 
-	for i, p := range list {
+	for _, p := range list {
 		fmt.Fprintf(
 			w,
 			"%s\t%d of %d\t%d\t%d\n",
@@ -128,7 +133,7 @@ func (a *app) printOperatorPolicy(ctx context.Context, name string, o policyOpti
 			p.Characters,
 			iampolicy.MaxPolicySize,
 			len(p.Document.Statement),
-			len(iampolicy.AllowedActions(docs[i:i+1])),
+			len(iampolicy.AllowedActions([]iampolicy.Policy{p.Document})),
 		)
 	}
 

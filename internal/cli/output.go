@@ -20,7 +20,7 @@ const (
 	formatYAML  = "yaml"
 )
 
-// addFormatFlag adds -o to a command that reads.
+// addFormatFlag adds -o to a command that prints data.
 func addFormatFlag(cmd *cobra.Command, into *string, formats ...string) {
 	if len(formats) == 0 {
 		formats = []string{formatTable, formatJSON, formatYAML}
@@ -57,7 +57,8 @@ func (a *app) printValue(format string, v any) error {
 	return withHint(fmt.Errorf("output format %q is not known", format), "use -o table, json or yaml")
 }
 
-// printTable prints rows under a header with columns that line up. It holds no colour, so that widths are true.
+// printTable prints rows under a header, in aligned columns. Cells must have no colour, which would change
+// their width.
 func (a *app) printTable(header []string, rows [][]string) {
 	widths := make([]int, len(header))
 	for _, row := range append([][]string{header}, rows...) {
@@ -84,7 +85,8 @@ const (
 	cyan   = "36"
 )
 
-// usesColor says whether colour may go to w: only to a terminal, and only if nobody said no.
+// usesColor reports whether output to w is coloured: only on a terminal, and not if NO_COLOR or --no-color
+// is set.
 func (a *app) usesColor(w io.Writer) bool {
 	return !a.noColor && a.Getenv("NO_COLOR") == "" && a.Getenv("TERM") != "dumb" && isTerminal(w)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-// exitChanges is what 'slipway plan' exits with when there is something to do.
+// exitChanges is the exit code of 'slipway plan' if there are changes.
 const exitChanges = 2
 
 func newPlanCommand(a *app) *cobra.Command {
@@ -92,7 +92,7 @@ func (a *app) runPlan(ctx context.Context, name string, o planOptions) error {
 	}
 
 	if review.HasChanges() {
-		return Exit{exitChanges}
+		return ExitError{exitChanges}
 	}
 
 	return nil

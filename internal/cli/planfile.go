@@ -15,10 +15,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/privatefile"
 )
 
-// isPlanFile says whether an argument of apply is a file: no cluster has a dot or a slash in its name.
+// isPlanFile reports whether an argument of apply is a file: no cluster name has a dot or a slash.
 func isPlanFile(arg string) bool { return strings.ContainsAny(arg, "./\\") }
 
-// toolVersion tells builds apart, also those that have no version of their own.
+// toolVersion returns the version and the commit, which distinguishes also development builds.
 func toolVersion() string {
 	v := buildVersion()
 	return strings.TrimSpace(v.Version + " " + v.Commit)

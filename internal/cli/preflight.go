@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
-// exitFindings is what 'slipway preflight' exits with when an apply would go, but not without a warning.
+// exitFindings is the exit code of 'slipway preflight' if there are only warnings.
 const exitFindings = 2
 
 func newPreflightCommand(a *app) *cobra.Command {
@@ -100,9 +100,9 @@ func (a *app) printPreflight(format string, fs diag.Findings) error {
 
 	switch {
 	case failed:
-		return Exit{exitError}
+		return ExitError{exitError}
 	case len(fs) > 0:
-		return Exit{exitFindings}
+		return ExitError{exitFindings}
 	}
 
 	return nil

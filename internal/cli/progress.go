@@ -15,8 +15,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-// progressPrinter shows how a plan goes on: one line for each thing that is done and, on a terminal, a last line with what
-// runs. Elsewhere what still waits gets a line of its own now and then.
+// progressPrinter prints the progress of a plan: a line for each finished step and, on a terminal, a last
+// line with the running ones. Without a terminal a waiting step gets a line at each heartbeat.
 type progressPrinter struct {
 	out       io.Writer
 	live      bool
@@ -24,10 +24,10 @@ type progressPrinter struct {
 	colorText func(color, text string) string
 	heartbeat time.Duration
 	running   map[graph.Addr]plan.Event
-	lineShown bool // a live line stands on the terminal
+	lineShown bool // the terminal shows a line with running steps
 }
 
-// How often what runs is looked at: a person wants to see that it lives, a log wants few lines.
+// The heartbeats: a person wants to see progress, a log wants few lines.
 const (
 	liveHeartbeat = time.Second
 	logHeartbeat  = 10 * time.Second
@@ -56,7 +56,7 @@ func (a *app) newProgressPrinter() *progressPrinter {
 	return p
 }
 
-// handleEvent implements the Events of [plan.Walk]: it is called by one goroutine at a time.
+// handleEvent prints an event. It is called by one goroutine at a time.
 func (p *progressPrinter) handleEvent(e plan.Event) {
 	if p.quiet && e.State != plan.Failed {
 		return
@@ -82,31 +82,10 @@ func (p *progressPrinter) handleEvent(e plan.Event) {
 
 	case plan.Done:
 		delete(p.running, e.Step.Addr)
-		p.printLine(
-			fmt.Sprintf(
-				"%7s %3s %s: %s [%s]",
-				stepCount(e),
-				p.colorText(green, e.Step.Action.Sign()),
-				e.Step.Addr,
-				actionDone(e.Step.Action),
-				roundDuration(e.Elapsed),
-			),
-		)
-
+		p.printDone(e)
 	case plan.Failed:
 		delete(p.running, e.Step.Addr)
-		p.printLine(
-			fmt.Sprintf(
-				"%7s %3s %s: %s [%s]%s",
-				stepCount(e),
-				p.colorText(red, e.Step.Action.Sign()),
-				e.Step.Addr,
-				p.colorText(red, "failed"),
-				roundDuration(e.Elapsed),
-				detailSuffix(e),
-			),
-		)
-
+		p.printFailed(e)
 	case plan.Skipped:
 		p.printLine(
 			fmt.Sprintf(
@@ -122,7 +101,36 @@ func (p *progressPrinter) handleEvent(e plan.Event) {
 	p.repaintLine(e)
 }
 
-// printLine prints a line that stays.
+// printDone prints a step that succeeded.
+func (p *progressPrinter) printDone(e plan.Event) {
+	p.printLine(
+		fmt.Sprintf(
+			"%7s %3s %s: %s [%s]",
+			stepCount(e),
+			p.colorText(green, e.Step.Action.Sign()),
+			e.Step.Addr,
+			actionDone(e.Step.Action),
+			roundDuration(e.Elapsed),
+		),
+	)
+}
+
+// printFailed prints a step that failed, with its error.
+func (p *progressPrinter) printFailed(e plan.Event) {
+	p.printLine(
+		fmt.Sprintf(
+			"%7s %3s %s: %s [%s]%s",
+			stepCount(e),
+			p.colorText(red, e.Step.Action.Sign()),
+			e.Step.Addr,
+			p.colorText(red, "failed"),
+			roundDuration(e.Elapsed),
+			detailSuffix(e),
+		),
+	)
+}
+
+// printLine prints a line that remains on the terminal.
 func (p *progressPrinter) printLine(s string) {
 	p.clearLine()
 	fmt.Fprintln(p.out, s)
@@ -135,7 +143,7 @@ func (p *progressPrinter) clearLine() {
 	}
 }
 
-// repaintLine shows what runs, the longest first, in one line of a terminal.
+// repaintLine shows the longest running step, and how many others run, in the last line of a terminal.
 func (p *progressPrinter) repaintLine(e plan.Event) {
 	if !p.live || p.quiet || len(p.running) == 0 {
 		p.clearLine()

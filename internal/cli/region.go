@@ -18,7 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region"
 )
 
-// cacheDir is the one folder that holds the local region, its machine image and the built assets.
+// cacheDir returns the folder of the local region, its machine image and the built assets.
 func (a *app) cacheDir() (string, error) {
 	if dir := a.Getenv("SLIPWAY_CACHE"); dir != "" {
 		return filepath.Abs(dir)
@@ -35,7 +35,7 @@ func (a *app) cacheDir() (string, error) {
 	return "", withHint(errors.New("no cache folder is known"), "set SLIPWAY_CACHE, XDG_CACHE_HOME or HOME")
 }
 
-// withCacheDir makes a command's run of what needs the cache folder and nothing else.
+// withCacheDir returns a RunE function that passes the cache folder to run.
 func (a *app) withCacheDir(
 	run func(ctx context.Context, cache string) error,
 ) func(*cobra.Command, []string) error {
@@ -87,7 +87,7 @@ and buckets are kept until 'slipway region destroy'. Needs root. The first start
 	return cmd
 }
 
-// regionStart makes sure that the image is built and the region runs.
+// regionStart builds the machine image if needed and starts the region if it does not run.
 func (a *app) regionStart(ctx context.Context, port int) error {
 	cache, err := a.cacheDir()
 	if err != nil {
@@ -123,9 +123,9 @@ func (a *app) regionStart(ctx context.Context, port int) error {
 
 func newRegionStopCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:   "stop",
-		Short: "Stop the local region's process; keep machines and data",
-		Long: `Stop the local region's process. Machines keep running and all data is kept; 'slipway region start' resumes.` + exitStatusHelp(),
+		Use:     "stop",
+		Short:   "Stop the local region's process; keep machines and data",
+		Long:    `Stop the local region's process. Machines keep running and all data is kept; 'slipway region start' resumes.` + exitStatusHelp(),
 		Example: "  slipway region stop",
 		Args:    cobra.NoArgs,
 		RunE: a.withCacheDir(func(ctx context.Context, cache string) error {
@@ -190,7 +190,7 @@ func formatPID(n int) string {
 	return strconv.Itoa(n)
 }
 
-// orDash stands for nothing in a table.
+// orDash returns s, or a dash for an empty cell.
 func orDash(s string) string {
 	if s == "" {
 		return "-"
@@ -220,7 +220,7 @@ any state of the region, also after its process was killed. The built image and 
 				return err
 			}
 
-			// The demo's cluster was in it. A caller's own kubeconfigs are the caller's.
+			// The region had the demo's cluster. Other kubeconfigs belong to the caller.
 			if err := os.Remove(demoKubeconfig(cache)); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return err
 			}
@@ -278,7 +278,7 @@ func (a *app) regionImage(ctx context.Context, cache string) error {
 	return region.EnsureImage(ctx, cache, func(line string) { a.printMessage("%s", line) })
 }
 
-// newRegionServeCommand is what 'region start' runs in the background.
+// newRegionServeCommand returns the command that 'region start' runs in the background.
 func newRegionServeCommand(a *app) *cobra.Command {
 	var cache string
 	cmd := &cobra.Command{

@@ -25,10 +25,10 @@ type renderOptions struct {
 	module      bool
 	forStack    bool
 	publish     bool
-	skipPublish bool // what machines read does not matter
+	skipPublish bool // the output does not refer to published objects
 }
 
-// renderHelp is what every rendering needs to say.
+// renderHelp is part of the help of each renderer of templates.
 const renderHelp = `
 
 Images, account and region are looked up in AWS; nothing is changed. The output contains no secret. It refers to the agent and
@@ -150,8 +150,8 @@ func addRenderFlags(a *app, cmd *cobra.Command, o *renderOptions) {
 	a.addYesFlag(cmd)
 }
 
-// loadGraph computes a cluster's graph without looking at what exists of it. It publishes what machines download if that was
-// asked for.
+// loadGraph computes a cluster's graph without looking at what exists of it. It publishes what machines
+// download if that was asked for.
 func (a *app) loadGraph(
 	ctx context.Context,
 	args []string,
@@ -180,7 +180,7 @@ func (a *app) loadGraph(
 	return session, d, a.confirmAndPublish(ctx, session, d)
 }
 
-// confirmAndPublish shows what is published, asks, and publishes it.
+// confirmAndPublish prints the objects that are published, asks, and publishes them.
 func (a *app) confirmAndPublish(ctx context.Context, session *cluster.Session, d *cluster.Desired) error {
 	for _, key := range d.Unpublished {
 		fmt.Fprintf(a.Stderr, "  + object/%s\n", strings.TrimPrefix(key, session.Name+"/machine/"))
@@ -198,7 +198,7 @@ func (a *app) confirmAndPublish(ctx context.Context, session *cluster.Session, d
 	return publish.Run(ctx, env, session, d)
 }
 
-// writeRendering puts a rendering into file, or on stdout where none is named.
+// writeRendering writes a rendering into a file, or to stdout if file is empty.
 func (a *app) writeRendering(d *cluster.Desired, body []byte, file string) error {
 	if file == "" {
 		_, err := a.Stdout.Write(body)

@@ -56,7 +56,7 @@ func (a *app) runReplace(ctx context.Context, given manifest.Set, findings diag.
 
 	name, err := a.clusterNameIn(given, flag)
 	if bad := findings.Err(); err != nil && bad != nil {
-		return bad // what could not be read may have named it
+		return bad // the part that cannot be parsed may name the cluster
 	}
 
 	if err != nil {
@@ -78,7 +78,7 @@ func (a *app) runReplace(ctx context.Context, given manifest.Set, findings diag.
 	return a.confirmAndChange(ctx, c, "replace", after)
 }
 
-// clusterNameIn finds which cluster a file is about.
+// clusterNameIn returns the name of the cluster in a file, else --name, else SLIPWAY_CLUSTER.
 func (a *app) clusterNameIn(set manifest.Set, flag string) (string, error) {
 	if set.Cluster.Metadata.Name != "" {
 		return set.Cluster.Metadata.Name, nil
@@ -93,7 +93,8 @@ func (a *app) clusterNameIn(set manifest.Set, flag string) (string, error) {
 	return a.clusterName(nil, flag)
 }
 
-// confirmAndChange shows the difference, asks, and writes the documents that differ. kind is the operation in the journal.
+// confirmAndChange shows the difference, asks, and writes the documents that differ. kind is the operation
+// in the journal.
 func (a *app) confirmAndChange(
 	ctx context.Context,
 	c manifests.Change,

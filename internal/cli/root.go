@@ -35,8 +35,8 @@ const (
 	groupLocal   = "local"
 )
 
-// newRoot builds the whole command tree. To add a command: write newXCommand(a *app) *cobra.Command in a file of its
-// own, with Long, Example and RunE, made by a.command, and list it here.
+// newRoot returns the command tree. To add a command, write newXCommand(a *app) *cobra.Command in a file of
+// its own, with Long, Example and RunE, and add it to addCommands.
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:               "slipway",
@@ -85,7 +85,7 @@ func newRoot(a *app) *cobra.Command {
 	return root
 }
 
-// newGroupCommand is a command that only holds others.
+// newGroupCommand returns a command that only has subcommands.
 func newGroupCommand(use, short, id string, subs ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     use,
@@ -99,7 +99,7 @@ func newGroupCommand(use, short, id string, subs ...*cobra.Command) *cobra.Comma
 	return cmd
 }
 
-// refuseUnknownCommand refuses words that are no subcommand, and says which one was perhaps meant.
+// refuseUnknownCommand returns an error for an unknown subcommand, with the most similar one as a hint.
 func refuseUnknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -126,6 +126,16 @@ func (a *app) addYesFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, "confirm without asking")
 }
 
+// addLockFlag adds --lock-timeout to a command that takes a cluster's lock.
+func (a *app) addLockFlag(cmd *cobra.Command) {
+	cmd.Flags().DurationVar(
+		&a.lockTimeout,
+		"lock-timeout",
+		0,
+		"how long to wait for the cluster's lock, such as 2m",
+	)
+}
+
 // addAssetsFlag adds --assets to a command that reads the asset catalogue.
 func (a *app) addAssetsFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(
@@ -139,7 +149,7 @@ func (a *app) addAssetsFlag(cmd *cobra.Command) {
 // catalogSource returns --assets, else SLIPWAY_ASSETS; empty: the catalogue that is embedded or pinned.
 func (a *app) catalogSource() string { return a.flagOrEnv(a.assets, "SLIPWAY_ASSETS") }
 
-// exitStatusHelp is the section of a command's help that every command has.
+// exitStatusHelp returns the section of the help that lists exit codes; extra are further ones.
 func exitStatusHelp(extra ...string) string {
 	return "\n\nEXIT STATUS\n  0  success\n  1  error" + strings.Join(
 		append([]string{""}, extra...),
@@ -147,5 +157,5 @@ func exitStatusHelp(extra ...string) string {
 	)
 }
 
-// Root returns the command tree, for the reference that is generated from it.
+// Root returns the command tree, for the generated reference.
 func Root(env Env) *cobra.Command { return newRoot(&app{Env: env}) }

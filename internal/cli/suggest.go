@@ -12,9 +12,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
+// withHint returns err with a hint.
 func withHint(err error, hint string) error { return diag.WithHint(err, hint) }
 
-// suggestFlag names the flag that was perhaps meant.
+// suggestFlag adds the most similar flag to the error of an unknown one.
 func suggestFlag(cmd *cobra.Command, err error) error {
 	hint := "see: " + cmd.CommandPath() + " --help"
 	if _, given, ok := strings.Cut(err.Error(), "unknown flag: --"); ok {

@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster/validate"
 )
 
-// exitUnhealthy is validate's exit code for a cluster that is not well, as kops has it.
+// exitUnhealthy is the exit code of validate for an unhealthy cluster, as in kops.
 const exitUnhealthy = 2
 
 type validateOptions struct {
@@ -49,7 +49,7 @@ SSH is not needed. With --wait, check again until the cluster is healthy or the 
 	return cmd
 }
 
-// runValidateCluster looks at the cluster, again until it is well if it may wait, and prints the last judgement.
+// runValidateCluster checks the cluster, waits until it is healthy if asked to, and prints the last report.
 func (a *app) runValidateCluster(ctx context.Context, name string, o validateOptions) error {
 	r, err := validate.Wait(ctx, a.newClusterEnv(), validate.Request{Name: name, Wait: o.wait})
 	if err != nil {
@@ -61,13 +61,13 @@ func (a *app) runValidateCluster(ctx context.Context, name string, o validateOpt
 	}
 
 	if !r.Valid {
-		return Exit{Code: exitUnhealthy}
+		return ExitError{Code: exitUnhealthy}
 	}
 
 	return nil
 }
 
-// printHealth prints a judgement: what is not well first.
+// printHealth prints a report: failed checks first.
 func (a *app) printHealth(format string, r health.Report) error {
 	if format != formatTable {
 		return a.printValue(format, r)

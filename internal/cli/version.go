@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// versionInfo is what slipway knows of its own build.
+// versionInfo describes the build of slipway.
 type versionInfo struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit,omitempty"`

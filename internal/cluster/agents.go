@@ -17,8 +17,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
-// findAgents returns the agent binary for each architecture in arches, which maps groups to architectures. A binary is read
-// only when it is published; its hash is cached as long as the file does not change.
+// findAgents returns the agent binary for each architecture in arches, which maps groups to architectures.
+// A binary is read only when it is published; its hash is cached as long as the file does not change.
 func (session *Session) findAgents(arches map[string]string) (map[string]node.AgentBinary, error) {
 	out := map[string]node.AgentBinary{}
 	for _, arch := range arches {
@@ -54,8 +54,8 @@ func (session *Session) findAgents(arches map[string]string) (map[string]node.Ag
 	return out, nil
 }
 
-// findAgentPath returns the path of the agent: Env.AgentPath, else slipway-node next to the running program, with the
-// suffix -ARCH for a foreign architecture.
+// findAgentPath returns the path of the agent: Env.AgentPath, else slipway-node next to the running
+// program, with the suffix -ARCH for a foreign architecture.
 func (session *Session) findAgentPath(arch string) (string, error) {
 	if given := session.Env.AgentPath; given != "" {
 		return filepath.Abs(given)

@@ -47,8 +47,8 @@ type Desired struct {
 	Unpublished []string
 }
 
-// Load reads the manifests of a cluster. A missing cluster is an error that wraps [store.ErrNotFound]; invalid manifests
-// are one of type [diag.Findings].
+// Load reads the manifests of a cluster. A missing cluster is an error that wraps [store.ErrNotFound];
+// invalid manifests are one of type [diag.Findings].
 func Load(ctx context.Context, env *Env, name string) (*Desired, error) {
 	s, sealer, err := env.Stores.State(ctx)
 	if err != nil {
@@ -82,8 +82,8 @@ func (d *Desired) OpenSession(ctx context.Context, env *Env) (*Session, error) {
 	return Open(ctx, env, d.Name(), d.Manifests.Cluster.Spec.CloudProvider.AWS.Region)
 }
 
-// ResolveMachineStore opens the store that the cluster's machines read: spec.configStore.base, else the state store, which
-// then must be on S3.
+// ResolveMachineStore opens the store that the cluster's machines read: spec.configStore.base, else the
+// state store, which then must be on S3.
 func (session *Session) ResolveMachineStore(ctx context.Context, d *Desired) error {
 	if base := d.Manifests.Cluster.Spec.ConfigStore.Base; base != "" {
 		s, sealer, err := session.Env.Stores.Open(ctx, base, session.Config.Region)
@@ -100,15 +100,17 @@ func (session *Session) ResolveMachineStore(ctx context.Context, d *Desired) err
 	if !strings.HasPrefix(d.MachineStore.URL(), "s3://") {
 		return diag.WithHint(
 			fmt.Errorf("machines cannot read the state store %s", d.MachineStore.URL()),
-			"set spec.configStore.base of the cluster to an s3:// store created by 'slipway state init', or keep the state on S3",
+			"set spec.configStore.base of the cluster to an s3:// store created by 'slipway state init', "+
+				"or keep the state on S3",
 		)
 	}
 
 	return nil
 }
 
-// ComputePlan builds the graph of d, reads what exists, and plans the changes. It reports warnings and returns the findings
-// that prevent the plan from being applied; d.Plan is set also then. Manifests of d need not be those in the state store.
+// ComputePlan builds the graph of d, reads what exists, and plans the changes. It reports warnings and
+// returns the findings that prevent the plan from being applied; d.Plan is set also then. Manifests of d
+// need not be those in the state store.
 func (session *Session) ComputePlan(
 	ctx context.Context,
 	d *Desired,

@@ -2,12 +2,14 @@
 
 // Package cluster computes and applies the desired state of one cluster.
 //
-// An [Env] describes the caller: its stores, its AWS configuration, its identity and its hooks. A [Session] is one cluster
-// in AWS during one request. [Desired] is what the cluster's manifests ask for: node documents, the graph of resources and
-// the plan that makes AWS match it. A [Review] is what a person sees and approves before anything changes.
+// An [Env] describes the caller: its stores, its AWS configuration, its identity and its hooks. A [Session]
+// is one cluster in AWS during one request. [Desired] is what the cluster's manifests ask for: node
+// documents, the graph of resources and the plan that makes AWS match it. A [Review] is what a person sees
+// and approves before anything changes.
 //
-// The packages below this one carry out requests: apply, destroy, drift, preflight, validate and others. Like this one,
-// they know no flags and print nothing; they report through [Hooks] and return typed results.
+// The packages below this one carry out requests: apply, destroy, drift, preflight, validate and others.
+// Like this one, they know no flags and print nothing; they report through [Hooks] and return typed
+// results.
 package cluster
 
 import (
@@ -26,8 +28,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
-// Env is the caller of a request and what the request may use. It is the same for all requests of a process and is not
-// changed by them.
+// Env is the caller of a request and what the request may use. It is the same for all requests of a process
+// and is not changed by them.
 type Env struct {
 	// Stores opens the state store and machine stores.
 	Stores Stores

@@ -11,8 +11,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/unmanaged"
 )
 
-// ReadExternalResources reads, once, the AWS resources that the manifest names by id, and stores them in d. Resources that
-// are missing or do not fit are an error of type [diag.Findings].
+// ReadExternalResources reads, once, the AWS resources that the manifest names by id, and stores them in d.
+// Resources that are missing or do not fit are an error of type [diag.Findings].
 func (session *Session) ReadExternalResources(ctx context.Context, d *Desired) error {
 	if d.External != nil || !unmanaged.IsNeeded(d.Manifests.Cluster) {
 		return nil
@@ -32,8 +32,8 @@ func (session *Session) ReadExternalResources(ctx context.Context, d *Desired) e
 	return nil
 }
 
-// workerRolesByGroup returns the name of the IAM role of each worker group. The join endpoint admits the machines of a group
-// by this role.
+// workerRolesByGroup returns the name of the IAM role of each worker group. The join endpoint admits the
+// machines of a group by this role.
 func (session *Session) workerRolesByGroup(d *Desired) map[string]string {
 	out := map[string]string{}
 	for _, g := range d.Manifests.Groups {

@@ -17,8 +17,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
-// BuildGraph builds the node documents and the graph of resources that refers to them, and finds the objects that the
-// machine store lacks. Call ResolveMachineStore first.
+// BuildGraph builds the node documents and the graph of resources that refers to them, and finds the
+// objects that the machine store lacks. Call ResolveMachineStore first.
 func (session *Session) BuildGraph(ctx context.Context, d *Desired) error {
 	if err := session.ReadExternalResources(ctx, d); err != nil {
 		return err
@@ -67,8 +67,8 @@ func (d *Desired) findUnpublished(ctx context.Context, name string) error {
 	return err
 }
 
-// publishedStore returns the store to look up published objects in: the view if it is of the machine store, else the
-// machine store.
+// publishedStore returns the store to look up published objects in: the view if it is of the machine store,
+// else the machine store.
 func (d *Desired) publishedStore() store.Store {
 	if d.MachineStore.URL() == d.View.URL() {
 		return d.View
@@ -138,7 +138,8 @@ func readStoreSettings(ctx context.Context, s store.Store) (store.Settings, erro
 	return settings, nil
 }
 
-// LoadGraph loads the manifests of a cluster and builds its graph. forStack prepares it for a CloudFormation stack.
+// LoadGraph loads the manifests of a cluster and builds its graph. forStack prepares it for a
+// CloudFormation stack.
 func LoadGraph(ctx context.Context, env *Env, name string, forStack bool) (*Session, *Desired, error) {
 	d, err := Load(ctx, env, name)
 	if err != nil {

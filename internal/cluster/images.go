@@ -12,8 +12,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// ResolveImages finds, once, the machine image of each group and checks that it fits the architecture of the machines. It
-// returns the images by group; images that are wrong are an error of type [diag.Findings].
+// ResolveImages finds, once, the machine image of each group and checks that it fits the architecture of
+// the machines. It returns the images by group; images that are wrong are an error of type [diag.Findings].
 func (session *Session) ResolveImages(ctx context.Context, d *Desired) (map[string]model.Image, error) {
 	if d.Images != nil {
 		return d.Images, nil

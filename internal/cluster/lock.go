@@ -34,8 +34,8 @@ type OperationRequest struct {
 	RecordInBackground bool
 }
 
-// LockedFunc does the work of an operation while it holds the lock. It writes to the state store through guarded, which
-// refuses writes once the lock is lost.
+// LockedFunc does the work of an operation while it holds the lock. It writes to the state store through
+// guarded, which refuses writes once the lock is lost.
 type LockedFunc func(ctx context.Context, op *operation.Operation, guarded store.Store) error
 
 // Coordinator returns the coordinator of the operations on one cluster.
@@ -56,9 +56,9 @@ func (env *Env) Initiator(kind string) operation.Initiator {
 	return who
 }
 
-// RunOperation takes the cluster's lock, calls do as the only writer of the cluster, and records how it ended. The context
-// of do ends when the lock is lost; the error then wraps [operation.ErrLockLost]. If somebody else holds the lock for
-// longer than Env.LockTimeout, the error is an [operation.LockHeldError].
+// RunOperation takes the cluster's lock, calls do as the only writer of the cluster, and records how it
+// ended. The context of do ends when the lock is lost; the error then wraps [operation.ErrLockLost]. If
+// somebody else holds the lock for longer than Env.LockTimeout, the error is an [operation.LockHeldError].
 func (env *Env) RunOperation(ctx context.Context, req OperationRequest, do LockedFunc) error {
 	d := env.Coordinator(req.Store, req.Cluster)
 	d.CheckReady = req.CheckReady

@@ -11,8 +11,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// CheckQuotas compares needs with the quotas of the account. Quotas that cannot be read are a warning. Without needs it
-// makes no call.
+// CheckQuotas compares needs with the quotas of the account. Quotas that cannot be read are a warning.
+// Without needs it makes no call.
 func (session *Session) CheckQuotas(ctx context.Context, needs []quota.Requirement) (fs diag.Findings) {
 	if len(needs) == 0 {
 		return nil

@@ -43,7 +43,8 @@ type lastAppliedRecord struct {
 	loaded bool
 }
 
-// readLastApplied returns the last-applied record. If the view shows that there is none, the store is not read.
+// readLastApplied returns the last-applied record. If the view shows that there is none, the store is not
+// read.
 func (session *Session) readLastApplied(ctx context.Context, view *store.View) (lastAppliedRecord, error) {
 	if session.lastApplied.loaded {
 		return session.lastApplied, nil
@@ -69,7 +70,8 @@ func (session *Session) writeLastApplied(ctx context.Context, a plan.LastApplied
 		return err
 	}
 
-	o, err := clusterstate.ReplaceObject(ctx, session.State, store.Object{Key: clusterstate.LastAppliedKey(session.Name), Body: body}, was)
+	record := store.Object{Key: clusterstate.LastAppliedKey(session.Name), Body: body}
+	o, err := clusterstate.ReplaceObject(ctx, session.State, record, was)
 	if err == nil {
 		session.lastApplied = lastAppliedRecord{a, o, true}
 	}
@@ -77,8 +79,8 @@ func (session *Session) writeLastApplied(ctx context.Context, a plan.LastApplied
 	return err
 }
 
-// recordAttempt records what is about to change in AWS, so that drift detection does not blame somebody else for changes
-// of an apply that did not finish.
+// recordAttempt records what is about to change in AWS, so that drift detection does not blame somebody
+// else for changes of an apply that did not finish.
 func (session *Session) recordAttempt(ctx context.Context, view *store.View, p plan.Plan) error {
 	if p.IsEmpty() {
 		return nil
@@ -92,7 +94,8 @@ func (session *Session) recordAttempt(ctx context.Context, view *store.View, p p
 	return session.writeLastApplied(ctx, last.WithAttempt(session.Operation.Token(), p), last.object)
 }
 
-// RecordApplied records what AWS has now, after an apply that succeeded. Without an operation it does nothing.
+// RecordApplied records what AWS has now, after an apply that succeeded. Without an operation it does
+// nothing.
 func (session *Session) RecordApplied(ctx context.Context, d *Desired) error {
 	if session.Operation == nil {
 		return nil // a run without a lock writes nothing
@@ -134,8 +137,8 @@ func (session *Session) RecordApplied(ctx context.Context, d *Desired) error {
 	return session.writeLastApplied(ctx, now, last.object)
 }
 
-// RecordZones records the existing hosted zones in which the cluster may have records: before an apply (done is false)
-// those of the manifest and the former ones, after it those of the manifest.
+// RecordZones records the existing hosted zones in which the cluster may have records: before an apply
+// (done is false) those of the manifest and the former ones, after it those of the manifest.
 func (session *Session) RecordZones(
 	ctx context.Context,
 	d *Desired,

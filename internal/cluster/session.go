@@ -42,8 +42,8 @@ type Session struct {
 	cachedIdentity discovery.Identity // zero until CallerIdentity is called
 }
 
-// Open opens a session. manifestRegion is the region in the cluster's manifest, empty if the state has lost it; an
-// Env.Region that differs from it is refused.
+// Open opens a session. manifestRegion is the region in the cluster's manifest, empty if the state has lost
+// it; an Env.Region that differs from it is refused.
 func Open(ctx context.Context, env *Env, name, manifestRegion string) (*Session, error) {
 	region := cmp.Or(env.Region, manifestRegion)
 	if manifestRegion != "" && region != manifestRegion {
@@ -70,8 +70,8 @@ func Open(ctx context.Context, env *Env, name, manifestRegion string) (*Session,
 	return session, nil
 }
 
-// Under lets the session change AWS and write to the state store while op holds the cluster's lock. Without an operation
-// (nil) it leaves the session read-only and s is read only.
+// Under lets the session change AWS and write to the state store while op holds the cluster's lock. Without
+// an operation (nil) it leaves the session read-only and s is read only.
 func (session *Session) Under(op *operation.Operation, s store.Store) {
 	session.Operation = op
 	session.State = s
@@ -105,22 +105,24 @@ func (session *Session) ensureLock(ctx context.Context) error {
 	return session.Operation.EnsureHeld(ctx)
 }
 
-// AddRecordZones returns the session's cloud after it has told it where the cluster may have DNS records: in the existing
-// zones of the manifest and in those that earlier manifests named.
+// AddRecordZones returns the session's cloud after it has told it where the cluster may have DNS records:
+// in the existing zones of the manifest and in those that earlier manifests named.
 func (session *Session) AddRecordZones(
 	ctx context.Context,
 	s store.Store,
 	set manifest.Set,
 ) *aws.Cloud {
 	session.Cloud.AddRecordZones(model.UnmanagedZones(set.Cluster.Spec)...)
-	if zones, _, err := clusterstate.ReadZones(ctx, s, session.Name); err == nil { // else the next apply overwrites the list
+	zones, _, err := clusterstate.ReadZones(ctx, s, session.Name)
+	if err == nil { // else the next apply overwrites the list
 		session.Cloud.AddRecordZones(zones...)
 	}
 
 	return session.Cloud
 }
 
-// Walk executes a plan on a cloud, shows its progress, and notes the finished steps in the record of the operation.
+// Walk executes a plan on a cloud, shows its progress, and notes the finished steps in the record of the
+// operation.
 func (session *Session) Walk(ctx context.Context, p plan.Plan, cloud plan.Cloud) error {
 	show := session.Env.StartProgress()
 	done := 0

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package access gives an administrator access to the Kubernetes API of a cluster: it finds the URL of the API, issues
-// short-lived client certificates from the authorities in the state store, and merges them into a kubeconfig.
+// Package access gives an administrator access to the Kubernetes API of a cluster: it finds the URL of the
+// API, issues short-lived client certificates from the authorities in the state store, and merges them into
+// a kubeconfig.
 package access
 
 import (
@@ -27,7 +28,8 @@ type Request struct {
 	Sealer store.Sealer
 	// Cluster is the name of the cluster.
 	Cluster string
-	// User is added to the subject of the certificate, so that the audit log tells administrators apart. It may be empty.
+	// User is added to the subject of the certificate, so that the audit log tells administrators apart. It
+	// may be empty.
 	User string
 	// TTL is how long the certificate is valid. Zero: two hours, longer than slipway waits for a cluster.
 	TTL time.Duration
@@ -88,7 +90,8 @@ func Issue(
 	}, nil
 }
 
-// NewKubeClient returns a client of the cluster's API that is an administrator. Its key is kept in memory only.
+// NewKubeClient returns a client of the cluster's API that is an administrator. Its key is kept in memory
+// only.
 func NewKubeClient(ctx context.Context, cfg aws.Config, r Request) (kubernetes.Interface, error) {
 	rc, err := newRESTConfig(ctx, cfg, r)
 	if err != nil {
@@ -117,5 +120,6 @@ func newRESTConfig(ctx context.Context, cfg aws.Config, r Request) (*rest.Config
 	}, nil
 }
 
-// clientCertTTL is how long the certificates of slipway's own clients are valid: longer than the longest wait.
+// clientCertTTL is how long the certificates of slipway's own clients are valid: longer than the longest
+// wait.
 const clientCertTTL = 2 * time.Hour

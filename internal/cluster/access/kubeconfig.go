@@ -21,8 +21,9 @@ import (
 // kubeconfigExtension marks the entries that slipway created.
 const kubeconfigExtension = "slipway.dev/made"
 
-// MergeKubeconfig writes access into a kubeconfig file as the cluster, user and context of its name, and makes it the
-// current context. Entries that slipway did not create are never changed: one of this name is an error.
+// MergeKubeconfig writes access into a kubeconfig file as the cluster, user and context of its name, and
+// makes it the current context. Entries that slipway did not create are never changed: one of this name is
+// an error.
 func MergeKubeconfig(file string, access pki.KubeconfigOptions) error {
 	config, err := clientcmd.LoadFromFile(file)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -23,7 +23,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// findServerURL returns the URL of the cluster's API: at its elastic IP address if it has one, else at a load balancer.
+// findServerURL returns the URL of the cluster's API: at its elastic IP address if it has one, else at a
+// load balancer.
 func findServerURL(ctx context.Context, cfg aws.Config, name string) (string, error) {
 	out, err := ec2.NewFromConfig(
 		cfg,
@@ -58,7 +59,8 @@ type loadBalancerAPI interface {
 // maxTaggedARNs is the maximum of resources in one call of DescribeTags.
 const maxTaggedARNs = 20
 
-// findLoadBalancerURL returns the URL of the cluster's API: its internet-facing load balancer, else the internal one.
+// findLoadBalancerURL returns the URL of the cluster's API: its internet-facing load balancer, else the
+// internal one.
 func findLoadBalancerURL(ctx context.Context, api loadBalancerAPI, name string) (string, error) {
 	var all []elbtypes.LoadBalancer
 	pages := elb.NewDescribeLoadBalancersPaginator(api, &elb.DescribeLoadBalancersInput{})
@@ -142,7 +144,8 @@ func filterByCluster(
 // dnsTimeout limits a query to the DNS.
 const dnsTimeout = 5 * time.Second
 
-// PreferDNSName returns the URL with the API's DNS name, if the cluster has one that this machine resolves; else server.
+// PreferDNSName returns the URL with the API's DNS name, if the cluster has one that this machine resolves;
+// else server.
 func PreferDNSName(
 	ctx context.Context,
 	env *cluster.Env,

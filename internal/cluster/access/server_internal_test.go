@@ -29,7 +29,8 @@ func (names) LookupNS(context.Context, string) ([]*net.NS, error) {
 	return nil, errors.New("no such host")
 }
 
-// TestNamedServer: a kubeconfig has the API's name where it resolves, with the port that the name's balancer listens on.
+// TestNamedServer: a kubeconfig has the API's name where it resolves, with the port that the name's
+// balancer listens on.
 func TestNamedServer(t *testing.T) {
 	for _, c := range []struct{ dns, api, server, want string }{
 		{"", "Public", "https://lb:443", "https://lb:443"},

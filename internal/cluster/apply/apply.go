@@ -2,9 +2,10 @@
 
 // Package apply makes AWS match the manifests of a cluster.
 //
-// An apply is a list of steps under the cluster's lock: load the manifests, choose the provisioner, plan, have the plan
-// approved, record the start, publish what machines download while the plan is walked, and record what was applied.
-// Two provisioners do it: direct calls to the AWS services, or a CloudFormation stack (package stackapply).
+// An apply is a list of steps under the cluster's lock: load the manifests, choose the provisioner, plan,
+// have the plan approved, record the start, publish what machines download while the plan is walked, and
+// record what was applied. Two provisioners do it: direct calls to the AWS services, or a CloudFormation
+// stack (package stackapply).
 //
 // A plan can also be saved in a file and applied later, if nothing that it depends on has changed.
 package apply
@@ -24,8 +25,8 @@ import (
 
 // Provisioner creates, changes and deletes the resources of one cluster for one request.
 type Provisioner interface {
-	// Propose plans the changes. Together with an error it may return a review, which then shows a plan that cannot be
-	// executed.
+	// Propose plans the changes. Together with an error it may return a review, which then shows a plan that
+	// cannot be executed.
 	Propose(ctx context.Context) (*cluster.Review, error)
 	// Record records what must be known before anything is changed.
 	Record(ctx context.Context) error
@@ -61,8 +62,8 @@ type Result struct {
 	Took time.Duration
 }
 
-// Run plans and applies the manifests of a cluster under its lock. If Env.ReadOnly it plans and shows without the lock, and
-// Hooks.Approve must refuse.
+// Run plans and applies the manifests of a cluster under its lock. If Env.ReadOnly it plans and shows
+// without the lock, and Hooks.Approve must refuse.
 func Run(ctx context.Context, env *cluster.Env, req Request) (Result, error) {
 	result := Result{Cluster: req.Name}
 	state, _, err := env.Stores.State(ctx)
@@ -78,11 +79,12 @@ func Run(ctx context.Context, env *cluster.Env, req Request) (Result, error) {
 		return runLocked(ctx, env, nil, state, req)
 	}
 
+	exists := func(ctx context.Context) error { return clusterstate.RequireCluster(ctx, state, req.Name) }
 	operationRequest := cluster.OperationRequest{
 		Store:              state,
 		Cluster:            req.Name,
 		Kind:               "apply",
-		CheckReady:         func(ctx context.Context) error { return clusterstate.RequireCluster(ctx, state, req.Name) },
+		CheckReady:         exists,
 		RecordInBackground: true,
 	}
 
@@ -155,8 +157,8 @@ func load(ctx context.Context, env *cluster.Env, req Request) (*run, error) {
 	return r, nil
 }
 
-// execute shows a review, has it approved, records the start, and carries it out. Until then a failure discards the
-// proposal.
+// execute shows a review, has it approved, records the start, and carries it out. Until then a failure
+// discards the proposal.
 func (r *run) execute(ctx context.Context, review cluster.Review) (Result, error) {
 	result := Result{Cluster: review.Cluster}
 	env := r.session.Env

@@ -22,7 +22,8 @@ type direct struct {
 	destroyData bool
 }
 
-// Propose compares the graph with what exists. Findings that prevent the plan are returned together with the review.
+// Propose compares the graph with what exists. Findings that prevent the plan are returned together with
+// the review.
 func (p *direct) Propose(ctx context.Context) (*cluster.Review, error) {
 	findings, err := p.session.ComputePlan(ctx, p.desired, p.destroyData)
 	if err != nil {
@@ -67,8 +68,8 @@ func (p *direct) Unchanged(ctx context.Context) error {
 // Discard has nothing to discard.
 func (p *direct) Discard(context.Context) error { return nil }
 
-// publishAndWalk publishes what machines download while it creates what machines need. It also saves the index of the
-// state store.
+// publishAndWalk publishes what machines download while it creates what machines need. It also saves the
+// index of the state store.
 func (p *direct) publishAndWalk(ctx context.Context) error {
 	machines := &publicationGate{Cloud: p.session.Cloud, published: make(chan struct{})}
 	var wg sync.WaitGroup

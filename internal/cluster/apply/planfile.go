@@ -41,8 +41,8 @@ type Planned struct {
 	destruction *destroy.Destruction // of a deletion
 }
 
-// Plan plans an apply or a deletion. It takes no lock and changes nothing. If findings prevent the plan from being executed,
-// it is returned together with the error.
+// Plan plans an apply or a deletion. It takes no lock and changes nothing. If findings prevent the plan
+// from being executed, it is returned together with the error.
 func Plan(ctx context.Context, env *cluster.Env, req PlanRequest) (*Planned, error) {
 	state, _, err := env.Stores.State(ctx)
 	if err != nil {

@@ -38,8 +38,8 @@ func (e *RefusedError) Error() string { return e.err.Error() }
 // Unwrap returns the error with its hint.
 func (e *RefusedError) Unwrap() error { return e.err }
 
-// RunSaved applies a saved plan if nothing that it depends on has changed. It computes the plan again under the lock and
-// compares the two, so the content of the file is not trusted. Errors may be a [RefusedError].
+// RunSaved applies a saved plan if nothing that it depends on has changed. It computes the plan again under
+// the lock and compares the two, so the content of the file is not trusted. Errors may be a [RefusedError].
 func RunSaved(ctx context.Context, env *cluster.Env, req SavedRequest) (Result, error) {
 	name := req.File.Identity.Cluster
 	result := Result{Cluster: name}
@@ -73,7 +73,8 @@ func RunSaved(ctx context.Context, env *cluster.Env, req SavedRequest) (Result, 
 	return result, err
 }
 
-// checkIdentity compares the account, region and state store of the plan with ours, before anything is locked or read.
+// checkIdentity compares the account, region and state store of the plan with ours, before anything is
+// locked or read.
 func checkIdentity(ctx context.Context, env *cluster.Env, state store.Store, req SavedRequest) error {
 	session, err := cluster.Open(ctx, env, req.File.Identity.Cluster, req.File.Identity.Region)
 	if err != nil {

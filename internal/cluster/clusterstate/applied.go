@@ -16,8 +16,9 @@ import (
 // LastAppliedKey is the key of the last-applied record.
 func LastAppliedKey(cluster string) string { return cluster + "/applied.json" }
 
-// ReadLastApplied returns the last-applied record and the object that it was read from. Both are zero if nothing is
-// recorded. With an error, a set ETag says that the object exists and cannot be parsed: an apply then overwrites it.
+// ReadLastApplied returns the last-applied record and the object that it was read from. Both are zero if
+// nothing is recorded. With an error, a set ETag says that the object exists and cannot be parsed: an apply
+// then overwrites it.
 func ReadLastApplied(
 	ctx context.Context,
 	s store.Store,
@@ -44,7 +45,8 @@ func ReadLastApplied(
 	return a, o, nil
 }
 
-// ReplaceObject updates the object that was read as was, or creates it if was has no ETag. It returns the object written.
+// ReplaceObject updates the object that was read as was, or creates it if was has no ETag. It returns the
+// object written.
 func ReplaceObject(ctx context.Context, s store.Store, o, was store.Object) (_ store.Object, err error) {
 	if was.ETag == "" {
 		o.ETag, err = s.Create(ctx, o.Key, o.Body)

@@ -2,12 +2,13 @@
 
 // Package clusterstate reads and writes the objects of one cluster in the state store.
 //
-// The manifests (Cluster and InstanceGroup documents) and the pinned asset catalogue are the input of every plan. Three
-// records are written by applies: applied.json (what was applied last), way.json (which provisioner creates the cluster's
-// resources) and zones.json (the existing hosted zones in which the cluster may have records).
+// The manifests (Cluster and InstanceGroup documents) and the pinned asset catalogue are the input of every
+// plan. Three records are written by applies: applied.json (what was applied last), way.json (which
+// provisioner creates the cluster's resources) and zones.json (the existing hosted zones in which the
+// cluster may have records).
 //
-// The package computes no plan, calls no AWS API but that of the store, and takes no lock: writers pass a store that is
-// guarded by the cluster's lock.
+// The package computes no plan, calls no AWS API but that of the store, and takes no lock: writers pass a
+// store that is guarded by the cluster's lock.
 package clusterstate
 
 import (
@@ -27,7 +28,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// CheckName returns an error if name is not a valid cluster name. Call it before the name becomes part of a key.
+// CheckName returns an error if name is not a valid cluster name. Call it before the name becomes part of a
+// key.
 func CheckName(name string) error {
 	if !manifest.ValidName(name) {
 		return diag.WithHint(
@@ -39,7 +41,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// RequireCluster returns an error that wraps [store.ErrNotFound], with a hint, if s has no cluster of this name.
+// RequireCluster returns an error that wraps [store.ErrNotFound], with a hint, if s has no cluster of this
+// name.
 func RequireCluster(ctx context.Context, s store.Store, name string) error {
 	if err := CheckName(name); err != nil {
 		return err
@@ -67,8 +70,8 @@ func NewNowhereError(name string) error {
 	)
 }
 
-// LoadManifests returns the manifests of a cluster with all defaults set. Invalid manifests are an error of type
-// [diag.Findings]; a missing cluster is one that wraps [store.ErrNotFound].
+// LoadManifests returns the manifests of a cluster with all defaults set. Invalid manifests are an error of
+// type [diag.Findings]; a missing cluster is one that wraps [store.ErrNotFound].
 func LoadManifests(ctx context.Context, s store.Store, name string) (manifest.Set, error) {
 	text, _, err := ReadDocuments(ctx, s, name)
 	if err != nil {
@@ -85,8 +88,9 @@ func LoadManifests(ctx context.Context, s store.Store, name string) (manifest.Se
 	return set, nil
 }
 
-// ReadClusterDocument returns the Cluster document alone, with defaults, and does not validate it. A deletion needs only
-// its region and its protection, and a deletion that was killed may have removed the groups already.
+// ReadClusterDocument returns the Cluster document alone, with defaults, and does not validate it. A
+// deletion needs only its region and its protection, and a deletion that was killed may have removed the
+// groups already.
 func ReadClusterDocument(ctx context.Context, s store.Store, name string) (manifest.Set, error) {
 	if err := CheckName(name); err != nil {
 		return manifest.Set{}, err
@@ -102,7 +106,8 @@ func ReadClusterDocument(ctx context.Context, s store.Store, name string) (manif
 	return manifest.Default(set), findings.Err()
 }
 
-// ReadDocuments returns the manifests of a cluster as one YAML stream, and the ETag of each object by its key.
+// ReadDocuments returns the manifests of a cluster as one YAML stream, and the ETag of each object by its
+// key.
 func ReadDocuments(ctx context.Context, s store.Store, name string) ([]byte, map[string]string, error) {
 	if err := CheckName(name); err != nil {
 		return nil, nil, err
@@ -183,8 +188,8 @@ func ReadPinnedCatalog(ctx context.Context, s store.Store, cluster string) (asse
 	return c, nil
 }
 
-// HashDocuments returns the SHA-256 of each public document that a plan is computed from, in hexadecimal by key: the
-// manifests, the asset catalogue and the certificates.
+// HashDocuments returns the SHA-256 of each public document that a plan is computed from, in hexadecimal by
+// key: the manifests, the asset catalogue and the certificates.
 func HashDocuments(ctx context.Context, s store.Store, name string) (map[string]string, error) {
 	keys, err := s.List(ctx, manifest.GroupKey(name, ""))
 	if err != nil {
@@ -193,7 +198,8 @@ func HashDocuments(ctx context.Context, s store.Store, name string) (map[string]
 
 	out := map[string]string{}
 
-	for _, key := range append(keys, manifest.ClusterKey(name), manifest.AssetsKey(name), pki.CertsObjectKey(name)) {
+	keys = append(keys, manifest.ClusterKey(name), manifest.AssetsKey(name), pki.CertsObjectKey(name))
+	for _, key := range keys {
 		o, err := s.Get(ctx, key)
 		if errors.Is(err, store.ErrNotFound) {
 			continue

@@ -30,8 +30,8 @@ type provisionerRecord struct {
 // provisionerKey is the key of the record in the state store.
 func provisionerKey(name string) string { return name + "/way.json" }
 
-// ReadProvisioner returns the recorded provisioner of a cluster. It is empty if nothing was created yet, or if a slipway
-// created it that did not record provisioners.
+// ReadProvisioner returns the recorded provisioner of a cluster. It is empty if nothing was created yet, or
+// if a slipway created it that did not record provisioners.
 func ReadProvisioner(ctx context.Context, s store.Store, name string) (Provisioner, error) {
 	o, err := s.Get(ctx, provisionerKey(name))
 	if errors.Is(err, store.ErrNotFound) {
@@ -50,7 +50,8 @@ func ReadProvisioner(ctx context.Context, s store.Store, name string) (Provision
 	return w.Via, nil
 }
 
-// EnsureProvisioner records the provisioner of a cluster unless the record has it. Call it before anything is created.
+// EnsureProvisioner records the provisioner of a cluster unless the record has it. Call it before anything
+// is created.
 func EnsureProvisioner(ctx context.Context, s store.Store, name string, via Provisioner) error {
 	have, err := ReadProvisioner(ctx, s, name)
 	if err != nil || have == via {
@@ -62,9 +63,14 @@ func EnsureProvisioner(ctx context.Context, s store.Store, name string, via Prov
 	return err
 }
 
-// CreateProvisionerRecord writes the record of a cluster that had none when the caller last looked. It returns the object
-// written; the zero object if an earlier, equal write of ours had succeeded.
-func CreateProvisionerRecord(ctx context.Context, s store.Store, name string, via Provisioner) (store.Object, error) {
+// CreateProvisionerRecord writes the record of a cluster that had none when the caller last looked. It
+// returns the object written; the zero object if an earlier, equal write of ours had succeeded.
+func CreateProvisionerRecord(
+	ctx context.Context,
+	s store.Store,
+	name string,
+	via Provisioner,
+) (store.Object, error) {
 	o := store.Object{Key: provisionerKey(name)}
 	var err error
 	if o.Body, err = json.Marshal(provisionerRecord{Via: via}); err != nil {
@@ -83,8 +89,8 @@ func CreateProvisionerRecord(ctx context.Context, s store.Store, name string, vi
 	return o, fmt.Errorf("another process is creating cluster %s: %w", name, err)
 }
 
-// ChooseProvisioner returns the provisioner of a cluster: the recorded one, else via, else [Direct]. It refuses an unknown
-// via, and one that differs from the record.
+// ChooseProvisioner returns the provisioner of a cluster: the recorded one, else via, else [Direct]. It
+// refuses an unknown via, and one that differs from the record.
 func ChooseProvisioner(
 	ctx context.Context,
 	s store.Store,

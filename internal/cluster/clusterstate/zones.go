@@ -11,12 +11,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
-// ZonesKey is the key of the list of existing hosted zones in which the cluster may have records. A zone that the manifest
-// no longer names stays in the list until an apply without it has succeeded.
+// ZonesKey is the key of the list of existing hosted zones in which the cluster may have records. A zone
+// that the manifest no longer names stays in the list until an apply without it has succeeded.
 func ZonesKey(cluster string) string { return cluster + "/zones.json" }
 
-// ReadZones returns the ids of the zones and the object that they were read from. Both are empty if no manifest ever named
-// a zone. With an error, a set ETag says that the object exists and cannot be parsed: an apply then overwrites it.
+// ReadZones returns the ids of the zones and the object that they were read from. Both are empty if no
+// manifest ever named a zone. With an error, a set ETag says that the object exists and cannot be parsed:
+// an apply then overwrites it.
 func ReadZones(ctx context.Context, s store.Store, cluster string) ([]string, store.Object, error) {
 	o, err := s.Get(ctx, ZonesKey(cluster))
 	if errors.Is(err, store.ErrNotFound) {

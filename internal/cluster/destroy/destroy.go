@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package destroy deletes a cluster: its resources in AWS, which it finds by their tags, then its objects in the machine
-// store and in the state store. It works for clusters that were created in part, and for those whose state is lost. Data
-// of programs in the cluster is retained unless the request says otherwise.
+// Package destroy deletes a cluster: its resources in AWS, which it finds by their tags, then its objects
+// in the machine store and in the state store. It works for clusters that were created in part, and for
+// those whose state is lost. Data of programs in the cluster is retained unless the request says otherwise.
 package destroy
 
 import (
@@ -25,7 +25,8 @@ import (
 type Request struct {
 	// Name of the cluster.
 	Name string
-	// DestroyData deletes also volumes of claims and their snapshots; by CloudFormation, etcd's volumes and their key too.
+	// DestroyData deletes also volumes of claims and their snapshots; by CloudFormation, etcd's volumes and
+	// their key too.
 	DestroyData bool
 }
 
@@ -60,8 +61,8 @@ func (d *Destruction) IsUnknown() bool {
 	return !d.inState && len(d.Review.Deletion.Retained) == 0 && d.Review.IsEmpty()
 }
 
-// Run shows and deletes a cluster under its lock. If Env.ReadOnly it shows without the lock, and Hooks.Approve must refuse.
-// It takes no lock, and records nothing, for a cluster of which nothing exists.
+// Run shows and deletes a cluster under its lock. If Env.ReadOnly it shows without the lock, and
+// Hooks.Approve must refuse. It takes no lock, and records nothing, for a cluster of which nothing exists.
 func Run(ctx context.Context, env *cluster.Env, req Request) (Outcome, error) {
 	if err := clusterstate.CheckName(req.Name); err != nil {
 		return Nothing, err
@@ -96,7 +97,8 @@ func Run(ctx context.Context, env *cluster.Env, req Request) (Outcome, error) {
 	return outcome, err
 }
 
-// hasRemains reports whether the state store or AWS has anything to delete of a cluster. The state may have lost it.
+// hasRemains reports whether the state store or AWS has anything to delete of a cluster. The state may have
+// lost it.
 func hasRemains(ctx context.Context, env *cluster.Env, s store.Store, req Request) (bool, error) {
 	err := clusterstate.RequireCluster(ctx, s, req.Name)
 	if !errors.Is(err, store.ErrNotFound) {
@@ -190,7 +192,8 @@ func Plan(ctx context.Context, env *cluster.Env, s store.Store, req Request) (*D
 	return d, err
 }
 
-// selectDeletable returns the resources that are deleted, and sets what is retained and what blocks the deletion.
+// selectDeletable returns the resources that are deleted, and sets what is retained and what blocks the
+// deletion.
 func selectDeletable(
 	deletion *cluster.Deletion,
 	actual []plan.ActualResource,
@@ -210,7 +213,11 @@ func selectDeletable(
 }
 
 // Run shows the deletion, has it approved, and carries it out as the holder of op's lock.
-func (d *Destruction) Run(ctx context.Context, op *operation.Operation, guarded store.Store) (Outcome, error) {
+func (d *Destruction) Run(
+	ctx context.Context,
+	op *operation.Operation,
+	guarded store.Store,
+) (Outcome, error) {
 	session := d.session
 	session.Under(op, guarded)
 	guardObjects(op, d.Review.Deletion.Objects)
@@ -241,7 +248,8 @@ func (d *Destruction) Run(ctx context.Context, op *operation.Operation, guarded 
 	return Deleted, nil
 }
 
-// runByStack is Run for a cluster that CloudFormation created. The state store keeps the cluster as long as data is retained.
+// runByStack is Run for a cluster that CloudFormation created. The state store keeps the cluster as long as
+// data is retained.
 func (d *Destruction) runByStack(ctx context.Context, op *operation.Operation) (Outcome, error) {
 	session := d.session
 	deleter := stackapply.NewDeleter(session, d.destroyData)

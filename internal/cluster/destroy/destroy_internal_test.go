@@ -35,8 +35,8 @@ func (s *lateStore) Delete(ctx context.Context, key string) error {
 	return s.Store.Delete(ctx, key)
 }
 
-// TestDestroyLeavesNoMarker: objects that machines wrote during the deletion are deleted, too. A remaining etcd marker
-// would prevent etcd of a later cluster of this name from being bootstrapped.
+// TestDestroyLeavesNoMarker: objects that machines wrote during the deletion are deleted, too. A remaining
+// etcd marker would prevent etcd of a later cluster of this name from being bootstrapped.
 func TestDestroyLeavesNoMarker(t *testing.T) {
 	s := &lateStore{Store: store.NewFileStore(t.TempDir()), late: "demo/machine/etcd/initialized"}
 	for _, key := range []string{"demo/cluster.yaml", "demo/machine/agent/1", "demo2/cluster.yaml"} {

@@ -13,8 +13,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// deleteObjectSet deletes the keys, and before them those that were written since they were listed: machines write until they
-// are terminated, and a remaining etcd marker would prevent etcd of a later cluster of this name from being bootstrapped.
+// deleteObjectSet deletes the keys, and before them those that were written since they were listed:
+// machines write until they are terminated, and a remaining etcd marker would prevent etcd of a later
+// cluster of this name from being bootstrapped.
 func deleteObjectSet(ctx context.Context, l cluster.ObjectSet, name string) error {
 	now, err := l.Store.List(ctx, name+"/")
 	if err != nil {
@@ -52,8 +53,8 @@ func deleteObjects(ctx context.Context, sets []cluster.ObjectSet, name string) e
 	return nil
 }
 
-// listObjects returns the cluster's objects: first those of the machine store, then those of the state store with the Cluster
-// document last, so that a deletion that was killed can be run again.
+// listObjects returns the cluster's objects: first those of the machine store, then those of the state
+// store with the Cluster document last, so that a deletion that was killed can be run again.
 func listObjects(
 	ctx context.Context,
 	session *cluster.Session,

@@ -81,8 +81,8 @@ type DiffRequest struct {
 	DestroyData bool
 }
 
-// Diff computes what applying the manifests would change. If findings prevent the plan from being applied, the report is
-// returned together with them as an error of type [diag.Findings].
+// Diff computes what applying the manifests would change. If findings prevent the plan from being applied,
+// the report is returned together with them as an error of type [diag.Findings].
 func Diff(ctx context.Context, env *cluster.Env, req DiffRequest) (*DiffReport, error) {
 	d, err := cluster.Load(ctx, env, req.Name)
 	if err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package drift compares what AWS has with what was applied last (Detect), and what a changed manifest would change with
-// both (Diff). It changes nothing and takes no lock.
+// Package drift compares what AWS has with what was applied last (Detect), and what a changed manifest
+// would change with both (Diff). It changes nothing and takes no lock.
 package drift
 
 import (
@@ -23,8 +23,8 @@ import (
 type Report struct {
 	// Cluster is the name of the cluster.
 	Cluster string `json:"cluster"`
-	// Applied is when, and by whom, the state that AWS is compared with was applied. Empty: no apply is recorded, and AWS
-	// is compared with the manifests.
+	// Applied is when, and by whom, the state that AWS is compared with was applied. Empty: no apply is
+	// recorded, and AWS is compared with the manifests.
 	Applied string `json:"applied,omitempty"`
 	// Edited are the keys of the documents that were edited since.
 	Edited []string `json:"edited"`

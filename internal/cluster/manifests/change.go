@@ -25,8 +25,8 @@ type Change struct {
 	usesPinnedCatalog bool // catalog is the one in the state store
 }
 
-// LoadChange reads the manifests of a cluster. They may be invalid: the change may be their correction. catalog is the path
-// or URL of another asset catalogue; empty: the one that the cluster is pinned to.
+// LoadChange reads the manifests of a cluster. They may be invalid: the change may be their correction.
+// catalog is the path or URL of another asset catalogue; empty: the one that the cluster is pinned to.
 func LoadChange(ctx context.Context, s store.Store, name, catalog string) (Change, error) {
 	text, etags, err := clusterstate.ReadDocuments(ctx, s, name)
 	if err != nil {
@@ -67,7 +67,8 @@ func (c Change) merge(given manifest.Set) manifest.Set {
 	return manifest.Default(after)
 }
 
-// Check returns the manifests after the change, with defaults, and appends everything that is wrong with them to findings.
+// Check returns the manifests after the change, with defaults, and appends everything that is wrong with
+// them to findings.
 func (c Change) Check(
 	given manifest.Set,
 	findings diag.Findings,
@@ -89,7 +90,8 @@ type Write struct {
 	Body []byte
 }
 
-// Writes returns the objects that the change writes: groups first, so that the cluster never names a missing one.
+// Writes returns the objects that the change writes: groups first, so that the cluster never names a
+// missing one.
 func (c Change) Writes(after manifest.Set) ([]Write, error) {
 	name := after.Cluster.Metadata.Name
 	before := manifest.Default(c.before)

@@ -20,8 +20,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// NewCluster is a cluster that is about to be written into the state store. Its Cluster document is written last: without
-// it there is no cluster, so a create that was interrupted can be run again.
+// NewCluster is a cluster that is about to be written into the state store. Its Cluster document is written
+// last: without it there is no cluster, so a create that was interrupted can be run again.
 type NewCluster struct {
 	// Store is the state store, and Sealer seals its secrets.
 	Store  store.Store
@@ -99,8 +99,9 @@ func (w NewCluster) writeGroups(ctx context.Context, s store.Store) error {
 	return nil
 }
 
-// indexManifests copies the written documents into one index object, so that the first plan reads that instead of each
-// document. A copy counts only while the original is unchanged, so this write needs no guard.
+// indexManifests copies the written documents into one index object, so that the first plan reads that
+// instead of each document. A copy counts only while the original is unchanged, so this write needs no
+// guard.
 func indexManifests(ctx context.Context, s store.Store, name string) error {
 	view, err := store.OpenView(ctx, s, name+"/")
 	if err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package permissions collects what the IAM policies of a cluster's operator depend on: the account, the region, the stores
-// and the resources that the manifests name.
+// Package permissions collects what the IAM policies of a cluster's operator depend on: the account, the
+// region, the stores and the resources that the manifests name.
 package permissions
 
 import (
@@ -20,8 +20,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// Input returns what the policies of an operator are built from. cfg is for the cluster's region. The stores are the state
-// store and, if the state has the cluster, its machine store.
+// Input returns what the policies of an operator are built from. cfg is for the cluster's region. The
+// stores are the state store and, if the state has the cluster, its machine store.
 func Input(
 	ctx context.Context,
 	env *cluster.Env,
@@ -64,7 +64,8 @@ func Input(
 	return in, nil
 }
 
-// addNamedResources adds the resources that a cluster's manifests name, and the rights that only some clusters need.
+// addNamedResources adds the resources that a cluster's manifests name, and the rights that only some
+// clusters need.
 func addNamedResources(in *iampolicy.Input, set manifest.Set) {
 	for _, g := range set.Groups {
 		in.WarmPools = in.WarmPools || g.Spec.WarmPool.PoolState != ""

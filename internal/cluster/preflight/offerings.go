@@ -52,8 +52,8 @@ func checkOfferings(ctx context.Context, session *cluster.Session, d *cluster.De
 	return fs
 }
 
-// checkOffering returns the machine types of a group that a zone lacks. If it offers others of the group, that is a warning:
-// the group uses those there.
+// checkOffering returns the machine types of a group that a zone lacks. If it offers others of the group,
+// that is a warning: the group uses those there.
 func checkOffering(g v1alpha1.InstanceGroup, zone string, offered map[string][]string) (fs diag.Findings) {
 	path := "instancegroup/" + g.Metadata.Name + ": spec."
 	types := manifest.MachineTypes(g.Spec)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package preflight checks, without changing anything, whether an apply would fail: for images, quotas, machine types,
-// address ranges, DNS delegation and the caller's permissions.
+// Package preflight checks, without changing anything, whether an apply would fail: for images, quotas,
+// machine types, address ranges, DNS delegation and the caller's permissions.
 package preflight
 
 import (
@@ -23,8 +23,8 @@ import (
 // maxClockSkew is the clock difference that is worth a warning. From five minutes on AWS refuses signatures.
 const maxClockSkew = time.Minute
 
-// checkModel checks the images, the resources that the manifest names by id, everything else that prevents a plan, and
-// then the quotas.
+// checkModel checks the images, the resources that the manifest names by id, everything else that prevents
+// a plan, and then the quotas.
 func checkModel(ctx context.Context, session *cluster.Session, d *cluster.Desired) (fs diag.Findings) {
 	add := func(err error, path, hint string) {
 		if found, ok := errors.AsType[diag.Findings](err); ok {
@@ -67,7 +67,12 @@ func checkClock(ctx context.Context, session *cluster.Session) (fs diag.Findings
 			err,
 		)
 	} else if skew.Abs() > maxClockSkew {
-		fs.Warnf("aws: clock", skew.Round(time.Second).String(), "set this machine's clock by NTP", "differs from the clock of AWS, which refuses all calls from five minutes on")
+		fs.Warnf(
+			"aws: clock",
+			skew.Round(time.Second).String(),
+			"set this machine's clock by NTP",
+			"differs from the clock of AWS, which refuses all calls from five minutes on",
+		)
 	}
 
 	return fs
@@ -78,7 +83,9 @@ func checkAddressRanges(d *cluster.Desired) (fs diag.Findings) {
 	docker := netip.MustParsePrefix(dockerBridgeCIDR)
 	n := d.Manifests.Cluster.Spec.Networking
 	for _, r := range []struct{ path, cidr string }{
-		{"spec.networking.networkCIDR", n.NetworkCIDR}, {"spec.networking.podCIDR", n.PodCIDR}, {"spec.networking.serviceClusterIPRange", n.ServiceClusterIPRange},
+		{"spec.networking.networkCIDR", n.NetworkCIDR},
+		{"spec.networking.podCIDR", n.PodCIDR},
+		{"spec.networking.serviceClusterIPRange", n.ServiceClusterIPRange},
 	} {
 		if p, err := netip.ParsePrefix(r.cidr); err == nil && p.Overlaps(docker) {
 			fs.Warnf(
@@ -93,16 +100,19 @@ func checkAddressRanges(d *cluster.Desired) (fs diag.Findings) {
 	return fs
 }
 
-// dockerBridgeCIDR is the range of Docker's bridge: machines that run Docker cannot reach pods and services in it.
+// dockerBridgeCIDR is the range of Docker's bridge: machines that run Docker cannot reach pods and services
+// in it.
 const dockerBridgeCIDR = "172.17.0.0/16"
 
-// checkPermissions has IAM simulate every statement of the operator's policy, with the conditions of the statement.
+// checkPermissions has IAM simulate every statement of the operator's policy, with the conditions of the
+// statement.
 func checkPermissions(ctx context.Context, session *cluster.Session) (fs diag.Findings) {
 	cannot := func(err error) diag.Findings {
 		fs.Warnf(
 			"aws: permissions",
 			"",
-			"allow iam:SimulatePrincipalPolicy on the caller itself, or compare with: slipway iam operator-policy "+session.Name,
+			"allow iam:SimulatePrincipalPolicy on the caller itself, or compare with: "+
+				"slipway iam operator-policy "+session.Name,
 			"could not be checked: %s",
 			err,
 		)
@@ -218,8 +228,8 @@ func checkDelegation(ctx context.Context, session *cluster.Session, d *cluster.D
 // dnsTimeout limits a query to the DNS.
 const dnsTimeout = 5 * time.Second
 
-// Run makes all checks of a cluster, whatever the others find, and returns their findings. An error says that the checks
-// could not be made.
+// Run makes all checks of a cluster, whatever the others find, and returns their findings. An error says
+// that the checks could not be made.
 func Run(ctx context.Context, env *cluster.Env, name string) (diag.Findings, error) {
 	d, err := cluster.Load(ctx, env, name)
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
-// Objects writes d.Unpublished to the machine store: the agent, the node documents and the sealed keys. Objects that exist
-// are left as they are, so it may be called again. The session must be open; its lock is not checked, since no object is
-// ever overwritten with other content.
+// Objects writes d.Unpublished to the machine store: the agent, the node documents and the sealed keys.
+// Objects that exist are left as they are, so it may be called again. The session must be open; its lock is
+// not checked, since no object is ever overwritten with other content.
 func Objects(ctx context.Context, session *cluster.Session, d *cluster.Desired) error {
 	if len(d.Unpublished) == 0 {
 		return nil

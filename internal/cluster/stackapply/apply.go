@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stackapply creates, changes and deletes a cluster by a CloudFormation stack: an apply is a change set that is
-// shown, approved and executed; a deletion deletes the stack and then the resources that it leaves.
+// Package stackapply creates, changes and deletes a cluster by a CloudFormation stack: an apply is a change
+// set that is shown, approved and executed; a deletion deletes the stack and then the resources that it
+// leaves.
 package stackapply
 
 import (
@@ -20,10 +21,11 @@ import (
 type Options struct {
 	// Parameters of the template, as NAME=VALUE.
 	Parameters []string
-	// ResetParameters sets all other parameters to the manifest's values, also those that were set in the console.
+	// ResetParameters sets all other parameters to the manifest's values, also those that were set in the
+	// console.
 	ResetParameters bool
-	// ContinueRollback continues a rollback of the stack that failed, after it is approved. Without it such a stack is only
-	// reported.
+	// ContinueRollback continues a rollback of the stack that failed, after it is approved. Without it such a
+	// stack is only reported.
 	ContinueRollback bool
 }
 
@@ -43,7 +45,8 @@ func New(session *cluster.Session, d *cluster.Desired, options Options) *Applier
 	return &Applier{session: session, desired: d, options: options}
 }
 
-// Propose builds the template and has CloudFormation compute a change set, which remains until Discard or Execute.
+// Propose builds the template and has CloudFormation compute a change set, which remains until Discard or
+// Execute.
 func (c *Applier) Propose(ctx context.Context) (*cluster.Review, error) {
 	if op := c.session.Operation; op != nil { // to create a change set is a change, too
 		if err := op.SaveRecord(ctx); err != nil {
@@ -143,7 +146,13 @@ func (c *Applier) continueRollback(
 
 // publishAndExecute publishes what machines download, then executes the change set.
 func (c *Applier) publishAndExecute(ctx context.Context, p proposal) error {
-	if err := clusterstate.EnsureProvisioner(ctx, c.session.State, c.session.Name, clusterstate.CloudFormation); err != nil {
+	err := clusterstate.EnsureProvisioner(
+		ctx,
+		c.session.State,
+		c.session.Name,
+		clusterstate.CloudFormation,
+	)
+	if err != nil {
 		return errors.Join(err, c.discardChangeSet(ctx, p))
 	}
 

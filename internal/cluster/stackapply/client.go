@@ -47,8 +47,8 @@ func newStackClient(session *cluster.Session, names stack.NameIndex) (stack.Stac
 	}, show
 }
 
-// addTemplateNames adds the logical ids in the deployed template to the names of s, except known ones. It returns the
-// template, or a zero one if there is none.
+// addTemplateNames adds the logical ids in the deployed template to the names of s, except known ones. It
+// returns the template, or a zero one if there is none.
 func addTemplateNames(ctx context.Context, s stack.Stack) (cfnTemplate, error) {
 	body, err := s.ReadTemplate(ctx)
 	if err != nil || body == "" {
@@ -79,7 +79,8 @@ func createSteps(g *graph.Graph) []plan.Step {
 	return out
 }
 
-// isDataKind reports whether resources of a kind hold data that cannot be recreated, or the key that decrypts it.
+// isDataKind reports whether resources of a kind hold data that cannot be recreated, or the key that
+// decrypts it.
 func isDataKind(kind string) bool {
 	return kind == awskind.Volume{}.Kind().Name || kind == awskind.KMSKey{}.Kind().Name ||
 		kind == awskind.KMSAlias{}.Kind().Name

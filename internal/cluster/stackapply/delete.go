@@ -29,8 +29,8 @@ type Deleter struct {
 	blockers []cleanup.Blocker
 }
 
-// HasStack reports whether CloudFormation created a cluster: as its state records; if the state is lost (inState is false),
-// whether AWS has its stack.
+// HasStack reports whether CloudFormation created a cluster: as its state records; if the state is lost
+// (inState is false), whether AWS has its stack.
 func HasStack(ctx context.Context, session *cluster.Session, inState bool,
 ) (bool, error) {
 	via, err := clusterstate.ReadProvisioner(ctx, session.State, session.Name)
@@ -85,8 +85,8 @@ func (d *Deleter) Plan(ctx context.Context) error {
 	return findings.Err()
 }
 
-// readResources returns what AWS has of the cluster, and what programs in the cluster created. Their data is left out unless
-// it is destroyed too.
+// readResources returns what AWS has of the cluster, and what programs in the cluster created. Their data
+// is left out unless it is destroyed too.
 func (d *Deleter) readResources(ctx context.Context) ([]plan.ActualResource, error) {
 	have, err := d.session.Cloud.Read(ctx)
 	if err != nil {
@@ -130,8 +130,9 @@ func (d *Deleter) addStep(s plan.Step) {
 	d.steps = append(d.steps, s)
 }
 
-// Delete deletes the stack, then what it leaves. Resources that programs in the cluster created may block the stack: after a
-// failure it deletes those, once the machines that would create them again are gone, and then tries the stack again.
+// Delete deletes the stack, then what it leaves. Resources that programs in the cluster created may block
+// the stack: after a failure it deletes those, once the machines that would create them again are gone, and
+// then tries the stack again.
 func (d *Deleter) Delete(ctx context.Context) error {
 	for again := range 2 {
 		if d.info.ID == "" {
@@ -164,7 +165,8 @@ func (d *Deleter) Delete(ctx context.Context) error {
 	return d.deleteRemaining(ctx, false)
 }
 
-// deleteRemaining deletes the resources with the cluster's tag. skipHeld leaves out those that the stack still holds.
+// deleteRemaining deletes the resources with the cluster's tag. skipHeld leaves out those that the stack
+// still holds.
 func (d *Deleter) deleteRemaining(
 	ctx context.Context,
 	skipHeld bool,
@@ -197,7 +199,8 @@ func (d *Deleter) deleteRemaining(
 	return errors.Join(findings.Err(), d.session.Walk(ctx, p, d.session.Cloud))
 }
 
-// NewDeleter returns a deleter of a cluster. It calls nothing. destroyData deletes the volumes and keys that hold data, too.
+// NewDeleter returns a deleter of a cluster. It calls nothing. destroyData deletes the volumes and keys
+// that hold data, too.
 func NewDeleter(session *cluster.Session, destroyData bool) *Deleter {
 	return &Deleter{session: session, destroyData: destroyData}
 }

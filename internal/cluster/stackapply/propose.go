@@ -29,7 +29,8 @@ type proposal struct {
 	template stack.Template
 }
 
-// learnFormerNames adds the logical ids in the deployed template, so that deleted resources are shown with their address.
+// learnFormerNames adds the logical ids in the deployed template, so that deleted resources are shown with
+// their address.
 func (c *Applier) learnFormerNames(ctx context.Context, info stack.Info) (cfnTemplate, error) {
 	if stack.PhaseOf(info.Status) != stack.PhaseUpdatable {
 		return cfnTemplate{}, nil
@@ -83,8 +84,8 @@ func (c *Applier) proposeChange(ctx context.Context) (proposal, error) {
 	return p, err
 }
 
-// createChangeSet creates a change set. A template that is too large for the request is passed through the machine store,
-// and deleted there at once.
+// createChangeSet creates a change set. A template that is too large for the request is passed through the
+// machine store, and deleted there at once.
 func (c *Applier) createChangeSet(
 	ctx context.Context,
 	t stack.Template,
@@ -94,7 +95,8 @@ func (c *Applier) createChangeSet(
 		return c.client.CreateChangeSet(ctx, t, info)
 	}
 
-	key := c.session.Name + "/cloudformation/" + t.Name + "-" + rand.Text() + ".json" // another run may propose the same template
+	// The name is random, since another run may propose the same template.
+	key := c.session.Name + "/cloudformation/" + t.Name + "-" + rand.Text() + ".json"
 	if _, err := c.desired.MachineStore.Put(ctx, key, c.templateBody); err != nil {
 		return stack.ChangeSet{}, err
 	}
@@ -110,7 +112,8 @@ func (c *Applier) createChangeSet(
 	return c.client.CreateChangeSet(ctx, t, info)
 }
 
-// deleteTemplate deletes a template from the machine store. It does no harm there, so a failure is only reported.
+// deleteTemplate deletes a template from the machine store. It does no harm there, so a failure is only
+// reported.
 func (c *Applier) deleteTemplate(ctx context.Context, key string) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -125,10 +128,13 @@ func (c *Applier) templateURL(bucket, object string) string {
 		return strings.TrimSuffix(*c.session.Config.BaseEndpoint, "/") + "/" + bucket + "/" + object
 	}
 
-	return fmt.Sprintf("https://%s.s3.%s.%s/%s", bucket, c.session.Config.Region, awsDNSSuffix(c.session.Config.Region), object)
+	region := c.session.Config.Region
+
+	return fmt.Sprintf("https://%s.s3.%s.%s/%s", bucket, region, awsDNSSuffix(region), object)
 }
 
-// refuseDirectResources refuses a cluster that was created directly by a slipway that did not record provisioners.
+// refuseDirectResources refuses a cluster that was created directly by a slipway that did not record
+// provisioners.
 func (c *Applier) refuseDirectResources(ctx context.Context) error {
 	if have, err := clusterstate.ReadProvisioner(ctx, c.desired.View, c.session.Name); err != nil || have != "" {
 		return err
@@ -147,12 +153,13 @@ func (c *Applier) refuseDirectResources(ctx context.Context) error {
 			found[0].Addr,
 			found[0].ID,
 		),
-		"continue with: slipway apply "+c.session.Name+"; to change the provisioner, delete the cluster and create it again",
+		"continue with: slipway apply "+c.session.Name+
+			"; to change the provisioner, delete the cluster and create it again",
 	)
 }
 
-// buildTemplate returns the template with its parameters and tags. It reports parameters that keep or lose a value that
-// somebody set in CloudFormation.
+// buildTemplate returns the template with its parameters and tags. It reports parameters that keep or lose
+// a value that somebody set in CloudFormation.
 func (c *Applier) buildTemplate(
 	old cfnTemplate,
 	current map[string]string,
@@ -174,7 +181,8 @@ func (c *Applier) buildTemplate(
 	for _, k := range slices.Sorted(maps.Keys(current)) {
 		if _, still := now.Parameters[k]; !still && current[k] != old.Parameters[k].Default {
 			c.session.Env.Notifyf(
-				"parameter %s was set to %s in CloudFormation; the template no longer has it: the manifest's value is used",
+				"parameter %s was set to %s in CloudFormation; the template no longer has it: "+
+					"the manifest's value is used",
 				k,
 				current[k],
 			)
@@ -183,7 +191,8 @@ func (c *Applier) buildTemplate(
 
 	for _, k := range kept {
 		c.session.Env.Notifyf(
-			"parameter %s keeps %s, which was set in CloudFormation; the manifest has %s (use it with --reset-parameters)",
+			"parameter %s keeps %s, which was set in CloudFormation; the manifest has %s "+
+				"(use it with --reset-parameters)",
 			k,
 			values[k],
 			now.Parameters[k].Default,

@@ -41,8 +41,9 @@ func (c *Applier) addMachineReports(ctx context.Context, err error) error {
 	return diag.WithHint(err, hint)
 }
 
-// readMachineReports returns the boot reports behind a failure: of the machines that signaled it, else of those that the
-// stack waited for and that are not healthy. A rollback has terminated them; their consoles stay readable for a while.
+// readMachineReports returns the boot reports behind a failure: of the machines that signaled it, else of
+// those that the stack waited for and that are not healthy. A rollback has terminated them; their consoles
+// stay readable for a while.
 func (c *Applier) readMachineReports(ctx context.Context, cause stack.FailureCause) []string {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -66,15 +67,18 @@ func (c *Applier) readMachineReports(ctx context.Context, cause stack.FailureCau
 	return reports
 }
 
-// findFailedMachines returns the machines, launched since the failed step began, of the group that failed, or of all groups
-// if the wait condition of the control plane failed.
+// findFailedMachines returns the machines, launched since the failed step began, of the group that failed,
+// or of all groups if the wait condition of the control plane failed.
 func (c *Applier) findFailedMachines(
 	ctx context.Context,
 	api *ec2.Client,
 	cause stack.FailureCause,
 ) ([]string, error) {
 	group, found := strings.CutPrefix(string(cause.Addr), "autoscaling-group/")
-	filters := []ec2types.Filter{{Name: sdk.String("tag:" + awskind.TagCluster), Values: []string{c.session.Name}}}
+	filters := []ec2types.Filter{{
+		Name:   sdk.String("tag:" + awskind.TagCluster),
+		Values: []string{c.session.Name},
+	}}
 	switch {
 	case found:
 		filters = append(
@@ -107,7 +111,8 @@ func (c *Applier) findFailedMachines(
 	return ids, nil
 }
 
-// readLastReport returns the last failure, else the last report, on a machine's console. It is empty for a healthy machine.
+// readLastReport returns the last failure, else the last report, on a machine's console. It is empty for a
+// healthy machine.
 func readLastReport(ctx context.Context, api *ec2.Client, id string) string {
 	out, err := api.GetConsoleOutput(ctx, &ec2.GetConsoleOutputInput{InstanceId: &id})
 	if err != nil {
@@ -122,8 +127,8 @@ func readLastReport(ctx context.Context, api *ec2.Client, id string) string {
 	return summarizeWorst(health.ParseConsole(text))
 }
 
-// summarizeWorst returns the stage that failed last and did not succeed later, else the last report. It is empty for a
-// machine that has signaled success. The stage "signal" itself is no news.
+// summarizeWorst returns the stage that failed last and did not succeed later, else the last report. It is
+// empty for a machine that has signaled success. The stage "signal" itself is no news.
 func summarizeWorst(reports []health.StageReport) string {
 	const signal, done = "signal", "done"
 	var failed []health.StageReport

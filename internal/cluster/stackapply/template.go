@@ -44,8 +44,8 @@ func parseTemplate(body string) (cfnTemplate, error) {
 	return t, nil
 }
 
-// resourceAddresses returns the address of each resource by its logical id: the one in its tags, else the one that the
-// logical id was derived from, if that can be told.
+// resourceAddresses returns the address of each resource by its logical id: the one in its tags, else the
+// one that the logical id was derived from, if that can be told.
 func (t cfnTemplate) resourceAddresses(kinds map[string]string) map[string]graph.Addr {
 	out := map[string]graph.Addr{}
 	for id, r := range t.Resources {
@@ -80,8 +80,9 @@ func (t cfnTemplate) resourceAddresses(kinds map[string]string) map[string]graph
 	return out
 }
 
-// resolveParameters returns the value of each parameter: the given one, else the one that somebody set in CloudFormation
-// (if it differs from the default of that time), else the default. Kept are the names of the second kind.
+// resolveParameters returns the value of each parameter: the given one, else the one that somebody set in
+// CloudFormation (if it differs from the default of that time), else the default. Kept are the names of the
+// second kind.
 func (t cfnTemplate) resolveParameters(
 	old cfnTemplate,
 	current map[string]string,

@@ -23,7 +23,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// collector reads the facts that health judges from EC2, from the consoles of machines and from the Kubernetes API.
+// collector reads the facts that health judges from EC2, from the consoles of machines and from the
+// Kubernetes API.
 type collector struct {
 	now         func() time.Time
 	set         manifest.Set

@@ -36,7 +36,8 @@ func nodeFact(n corev1.Node) health.Node {
 	return out
 }
 
-// memberFact reads the state of an etcd member from the annotations that its agent writes on the member's lease.
+// memberFact reads the state of an etcd member from the annotations that its agent writes on the member's
+// lease.
 func memberFact(slot string, notes map[string]string, renewed *metav1.MicroTime) health.Member {
 	m := health.Member{
 		Slot:    slot,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package validate checks the health of a cluster: it reads facts from AWS and from the Kubernetes API, has package health
-// judge them, and repeats that until the cluster is healthy.
+// Package validate checks the health of a cluster: it reads facts from AWS and from the Kubernetes API, has
+// package health judge them, and repeats that until the cluster is healthy.
 package validate
 
 import (
@@ -22,7 +22,8 @@ import (
 // validateInterval is the pause between two checks.
 const validateInterval = 2 * time.Second
 
-// waitUntilHealthy checks the cluster until it is healthy or wait is over. It reports each new reason to wait.
+// waitUntilHealthy checks the cluster until it is healthy or wait is over. It reports each new reason to
+// wait.
 func waitUntilHealthy(
 	ctx context.Context,
 	env *cluster.Env,
@@ -91,8 +92,8 @@ type Request struct {
 	Wait time.Duration
 }
 
-// Wait checks the cluster, again until it is healthy if the request allows, and returns the last report. An unhealthy
-// cluster is not an error.
+// Wait checks the cluster, again until it is healthy if the request allows, and returns the last report. An
+// unhealthy cluster is not an error.
 func Wait(ctx context.Context, env *cluster.Env, req Request) (health.Report, error) {
 	g, err := newCollector(ctx, env, req.Name)
 	if err != nil {

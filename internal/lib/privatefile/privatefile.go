@@ -9,7 +9,8 @@ import (
 	"path/filepath"
 )
 
-// Write replaces a file in one step, with mode 0600. A symbolic link stays a link: the file it points to is replaced.
+// Write replaces a file in one step, with mode 0600. A symbolic link stays a link: the file it points to is
+// replaced.
 func Write(file string, text []byte) error {
 	if target, err := filepath.EvalSymlinks(file); err == nil {
 		file = target // a link stays a link
