@@ -33,6 +33,7 @@ func (s *Service) groupOps() []wire.Op {
 	}
 }
 
+// numberOrDefault returns p, or a pointer to otherwise if p is nil.
 func numberOrDefault(p *int64, otherwise int64) *int64 {
 	if p != nil {
 		return p
@@ -41,6 +42,7 @@ func numberOrDefault(p *int64, otherwise int64) *int64 {
 	return new(otherwise)
 }
 
+// textOrDefault returns p, or a pointer to otherwise if p is nil.
 func textOrDefault(p *string, otherwise string) *string {
 	if p != nil {
 		return p
@@ -49,8 +51,10 @@ func textOrDefault(p *string, otherwise string) *string {
 	return new(otherwise)
 }
 
+// isTrue returns the value of an optional flag; nil is false.
 func isTrue(b *bool) bool { return b != nil && *b }
 
+// checkCapacity checks the sizes of a group.
 func checkCapacity(lowest, highest, desired int64) error {
 	switch {
 	case lowest < 0 || highest < 0:
@@ -74,7 +78,7 @@ func checkCapacity(lowest, highest, desired int64) error {
 	return nil
 }
 
-// checkTemplateSpec refuses a request's template that is named twice over.
+// checkTemplateSpec refuses a request that names a launch template both by its id and by its name.
 func checkTemplateSpec(t *sdk.LaunchTemplateSpecification) error {
 	if t != nil && sdkshape.String(t.LaunchTemplateId) != "" && sdkshape.String(t.LaunchTemplateName) != "" {
 		return validationError("Valid requests must contain either launchTemplateId or LaunchTemplateName")
@@ -83,11 +87,11 @@ func checkTemplateSpec(t *sdk.LaunchTemplateSpecification) error {
 	return nil
 }
 
-// resolveLaunchTemplate checks a launch template and completes its id and name.
+// resolveLaunchTemplate checks that a launch template exists and sets both its id and its name.
 func (s *Service) resolveLaunchTemplate(t *sdk.LaunchTemplateSpecification) error {
 	name := sdkshape.String(t.LaunchTemplateName)
 	if sdkshape.String(t.LaunchTemplateId) != "" {
-		name = "" // a template that was settled before has both
+		name = "" // a template that was resolved before has both
 	}
 
 	f, err := s.cfg.EC2.LaunchTemplateInfo(sdkshape.String(t.LaunchTemplateId), name, sdkshape.String(t.Version))
@@ -101,7 +105,8 @@ func (s *Service) resolveLaunchTemplate(t *sdk.LaunchTemplateSpecification) erro
 	return nil
 }
 
-// resolveLaunchSource settles what a group launches: a template, or a policy with one.
+// resolveLaunchSource checks what a group launches: either a launch template or a mixed instances policy with
+// one.
 func (s *Service) resolveLaunchSource(g *sdk.Group) error {
 	switch {
 	case g.LaunchTemplate != nil && g.MixedInstancesPolicy != nil:
@@ -123,7 +128,7 @@ func (s *Service) resolveLaunchSource(g *sdk.Group) error {
 	return s.resolveLaunchTemplate(g.MixedInstancesPolicy.LaunchTemplate.LaunchTemplateSpecification)
 }
 
-// resolveZones settles a group's subnets and zones.
+// resolveZones checks the subnets of a group and sets its availability zones.
 func (s *Service) resolveZones(g *sdk.Group) error {
 	ids := parseSubnetIDs(g.VPCZoneIdentifier)
 	if len(ids) == 0 {
@@ -151,6 +156,7 @@ func (s *Service) resolveZones(g *sdk.Group) error {
 	return nil
 }
 
+// checkTargetGroups checks that target groups exist.
 func (s *Service) checkTargetGroups(arns []*string) error {
 	for _, arn := range sdkshape.Strings(arns) {
 		if !s.cfg.TargetGroups.HasTargetGroup(arn) {
@@ -164,7 +170,8 @@ func (s *Service) checkTargetGroups(arns []*string) error {
 	return nil
 }
 
-// createAutoScalingGroup makes a group, with the tags that AWS itself puts on it. Its instances get them too.
+// createAutoScalingGroup creates a group, with the system tags of the request. Its instances get these tags
+// as well.
 func (s *Service) createAutoScalingGroup(
 	ctx context.Context,
 	in *sdk.CreateAutoScalingGroupInput,
@@ -188,6 +195,7 @@ func (s *Service) createAutoScalingGroup(
 	)
 }
 
+// addNewGroup is createAutoScalingGroup under the lock.
 func (s *Service) addNewGroup(
 	in *sdk.CreateAutoScalingGroupInput,
 ) (*sdk.CreateAutoScalingGroupOutput, error) {
@@ -231,7 +239,7 @@ func (s *Service) addNewGroup(
 	return &sdk.CreateAutoScalingGroupOutput{}, nil
 }
 
-// newGroup makes a group of a request whose sizes are in order.
+// newGroup returns the group of a request whose sizes are valid.
 func (s *Service) newGroup(name string, in *sdk.CreateAutoScalingGroupInput) (*group, error) {
 	id := sdkshape.RandomHex(s.cfg.Rand, 32)
 	uuid := fmt.Sprintf("%s-%s-%s-%s-%s", id[:8], id[8:12], id[12:16], id[16:20], id[20:])
@@ -268,7 +276,7 @@ func (s *Service) newGroup(name string, in *sdk.CreateAutoScalingGroupInput) (*g
 	}
 
 	if err := checkTemplateSpec(in.LaunchTemplate); err != nil {
-		return nil, err // before resolveLaunchSource, which completes it
+		return nil, err // before resolveLaunchSource, which sets both
 	}
 
 	err := cmp.Or(
@@ -354,6 +362,7 @@ func (s *Service) updateAutoScalingGroup(
 	return &sdk.UpdateAutoScalingGroupOutput{}, nil
 }
 
+// applyOptionalFields changes the fields of a group that an update may leave out.
 func applyOptionalFields(g *sdk.Group, in *sdk.UpdateAutoScalingGroupInput) {
 	g.DefaultCooldown = numberOrDefault(in.DefaultCooldown, *g.DefaultCooldown)
 	g.HealthCheckGracePeriod = numberOrDefault(in.HealthCheckGracePeriod, *g.HealthCheckGracePeriod)
@@ -467,6 +476,7 @@ func (s *Service) describeAutoScalingGroups(
 	return out, nil
 }
 
+// matchesFilter reports whether a tag of the group matches a filter.
 func (g *group) matchesFilter(f *sdk.Filter) bool {
 	name := sdkshape.String(f.Name)
 	wanted := sdkshape.Strings(f.Values)
@@ -588,7 +598,7 @@ func (s *Service) describeLoadBalancerTargetGroups(
 	return out, err
 }
 
-// scalingProcesses are those that may be suspended.
+// scalingProcesses returns the processes that can be suspended.
 func scalingProcesses() []string {
 	return []string{
 		"Launch",
@@ -603,6 +613,7 @@ func scalingProcesses() []string {
 	}
 }
 
+// selectProcesses returns the processes that a request names, or all of them if it names none.
 func selectProcesses(in *sdk.ScalingProcessQuery) ([]string, error) {
 	if len(in.ScalingProcesses) == 0 {
 		return scalingProcesses(), nil
@@ -617,6 +628,8 @@ func selectProcesses(in *sdk.ScalingProcessQuery) ([]string, error) {
 	return sdkshape.Strings(in.ScalingProcesses), nil
 }
 
+// updateSuspendedProcesses calls change for each process that a request names. change adds it to or removes
+// it from the suspended processes of the group, which map a process to the reason.
 func (s *Service) updateSuspendedProcesses(
 	in *sdk.ScalingProcessQuery,
 	change func(have map[string]string, p string),
@@ -667,4 +680,5 @@ func (s *Service) resumeProcesses(in *sdk.ScalingProcessQuery) (*sdk.ResumeProce
 	return &sdk.ResumeProcessesOutput{}, err
 }
 
+// formatVersion formats the version of a launch template.
 func formatVersion(n int64) string { return strconv.FormatInt(n, 10) }

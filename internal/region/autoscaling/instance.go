@@ -82,7 +82,7 @@ func (s *Service) terminateOnRequest(
 	return &sdk.TerminateInstanceInAutoScalingGroupOutput{Activity: a}, nil
 }
 
-// terminateGroupInstance takes an instance out of its target groups and terminates it.
+// terminateGroupInstance deregisters an instance from its target groups and terminates it.
 func (s *Service) terminateGroupInstance(
 	ctx context.Context,
 	g *group,
@@ -103,7 +103,7 @@ func (s *Service) terminateGroupInstance(
 	if _, err := s.cfg.EC2.TerminateInstances(ctx, in); err != nil {
 		s.cfg.Log.ErrorContext(
 			ctx,
-			"an instance could not be terminated",
+			"failed to terminate an instance",
 			slog.String("instance", id),
 			slog.Any("error", err),
 		)
@@ -181,7 +181,7 @@ func (s *Service) describeScalingActivities(
 	return &sdk.DescribeScalingActivitiesOutput{Activities: found[:min(max(n, 0), len(found))]}, nil
 }
 
-// findInstances finds instances of one group, all or none.
+// findInstances returns all instances of the ids if they belong to the group, or else an error.
 func (s *Service) findInstances(name *string, ids []*string) (*group, []*sdk.Instance, error) {
 	g, err := s.findGroup(name)
 	if err != nil {

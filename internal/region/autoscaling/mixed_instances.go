@@ -12,10 +12,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
-// maxOverrides is AWS's limit on what a policy lists.
+// maxOverrides is AWS's limit of launch template overrides in a policy.
 const maxOverrides = 40
 
-// resolveMixedPolicy refuses a policy that AWS refuses, and completes it with AWS's defaults.
+// resolveMixedPolicy checks a mixed instances policy as AWS does and sets AWS's defaults.
 func (s *Service) resolveMixedPolicy(p *sdk.MixedInstancesPolicy) error {
 	overrides := p.LaunchTemplate.Overrides
 	if len(overrides) > maxOverrides {
@@ -28,7 +28,7 @@ func (s *Service) resolveMixedPolicy(p *sdk.MixedInstancesPolicy) error {
 		kind := sdkshape.String(o.InstanceType)
 		switch {
 		case kind == "":
-			return validationError("This region takes overrides that name an instance type")
+			return validationError("This region supports only overrides that set an instance type")
 		case !s.cfg.EC2.HasInstanceType(kind):
 			return validationError("Invalid instance type: '%s'", kind)
 		case seen[kind]:
@@ -49,6 +49,7 @@ func (s *Service) resolveMixedPolicy(p *sdk.MixedInstancesPolicy) error {
 	return checkDistribution(p.InstancesDistribution)
 }
 
+// checkDistribution checks an instances distribution as AWS does and sets AWS's defaults.
 func checkDistribution(d *sdk.InstancesDistribution) error {
 	d.OnDemandAllocationStrategy = textOrDefault(d.OnDemandAllocationStrategy, "prioritized")
 	d.SpotAllocationStrategy = textOrDefault(d.SpotAllocationStrategy, "lowest-price")
@@ -98,12 +99,13 @@ func checkDistribution(d *sdk.InstancesDistribution) error {
 // launchOption is one way to launch the next instance of a group.
 type launchOption struct {
 	template      *sdk.LaunchTemplateSpecification
-	instanceType  string // overrides the template's instance type
-	marketOptions *ec2sdk.InstanceMarketOptionsRequest
+	instanceType  string                               // instead of the template's; empty for the template's
+	marketOptions *ec2sdk.InstanceMarketOptionsRequest // nil for an on-demand instance
 }
 
-// launchOptions are the ways to launch a group's next instance, best first. All strategies take the overrides in their order
-// here: this region has no prices, and as much room for one type as for another.
+// launchOptions returns the ways to launch the next instance of a group, best first. All allocation
+// strategies use the overrides in their order, because this region has no prices and the same capacity for
+// every type.
 func (g *group) launchOptions() []launchOption {
 	if g.Shape.LaunchTemplate != nil {
 		return []launchOption{{template: g.Shape.LaunchTemplate}}
@@ -143,8 +145,8 @@ func (g *group) launchOptions() []launchOption {
 	return out
 }
 
-// nextIsOnDemand says whether the next instance is an on-demand one: first the base, and then the percentage of all above
-// it, rounded up.
+// nextIsOnDemand reports whether the next instance is an on-demand one: first the base capacity, then the
+// percentage of the capacity above it, rounded up.
 func (g *group) nextIsOnDemand() bool {
 	d := g.Shape.MixedInstancesPolicy.InstancesDistribution
 	base := int(*d.OnDemandBaseCapacity)

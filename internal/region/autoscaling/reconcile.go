@@ -19,13 +19,14 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
-// An instance's health, in AWS's words.
+// The values of an instance's HealthStatus.
 const (
 	healthy   = "Healthy"
 	unhealthy = "Unhealthy"
 )
 
-// Reconcile looks at every group once and does what it lacks. Run calls it; tests may.
+// Reconcile brings every group closer to its desired state once. It returns an error only if the state could
+// not be saved. Run calls it; tests may call it.
 func (s *Service) Reconcile(ctx context.Context) error {
 	return s.store.WithLock(func() error {
 		for _, name := range sdkshape.SortedKeys(s.st.Groups) {
@@ -46,6 +47,7 @@ func (s *Service) Reconcile(ctx context.Context) error {
 	})
 }
 
+// isSuspended reports whether a process of the group is suspended.
 func (g *group) isSuspended(process string) bool {
 	return slices.ContainsFunc(
 		g.Shape.SuspendedProcesses,
@@ -53,6 +55,7 @@ func (g *group) isSuspended(process string) bool {
 	)
 }
 
+// removeInstance removes an instance and what is stored about it from the group.
 func (g *group) removeInstance(id string) {
 	g.Shape.Instances = slices.DeleteFunc(
 		g.Shape.Instances,
@@ -64,7 +67,7 @@ func (g *group) removeInstance(id string) {
 	delete(g.Registered, id)
 }
 
-// startActivity notes an activity of a group; 100 are kept.
+// startActivity adds an activity in progress to a group, which keeps the newest 100.
 func (s *Service) startActivity(g *group, what, cause string) *sdk.Activity {
 	now := s.cfg.Now().UTC()
 	a := &sdk.Activity{
@@ -85,7 +88,7 @@ func (s *Service) startActivity(g *group, what, cause string) *sdk.Activity {
 	return a
 }
 
-// completeActivity ends the activity in progress that is about an instance.
+// completeActivity marks the activity of an instance that is in progress as successful.
 func (s *Service) completeActivity(g *group, id string) {
 	for _, a := range g.Activities {
 		if sdkshape.String(a.Details) == id &&
@@ -99,7 +102,7 @@ func (s *Service) completeActivity(g *group, id string) {
 	s.store.MarkChanged()
 }
 
-// syncInstanceStates takes over what EC2 says about the group's instances.
+// syncInstanceStates updates the instances of a group from their states in EC2.
 func (s *Service) syncInstanceStates(g *group) {
 	for _, i := range slices.Clone(g.Shape.Instances) {
 		id := sdkshape.String(i.InstanceId)
@@ -135,7 +138,7 @@ func (s *Service) syncInstanceStates(g *group) {
 	}
 }
 
-// markInstanceLost notes, once, that an instance ended without the group's doing.
+// markInstanceLost records, once, that an instance was terminated by someone other than the group.
 func (s *Service) markInstanceLost(g *group, i *sdk.Instance) {
 	id := sdkshape.String(i.InstanceId)
 	state := sdkshape.String(i.LifecycleState)
@@ -144,7 +147,7 @@ func (s *Service) markInstanceLost(g *group, i *sdk.Instance) {
 	}
 
 	if state == sdk.LifecycleStatePending {
-		s.delayNextLaunch(g) // it never ran: the next will hardly do better at once
+		s.delayNextLaunch(g) // it never ran: the next launch would probably fail as well
 	}
 
 	a := s.startActivity(
@@ -159,8 +162,8 @@ func (s *Service) markInstanceLost(g *group, i *sdk.Instance) {
 	s.deregisterInstance(g, id)
 }
 
-// failsHealthCheck says whether a health check finds an instance unfit. A machine that died is replaced at once; what load
-// balancing says counts after the grace period.
+// failsHealthCheck reports whether an instance fails a health check. A machine that died counts at once; the
+// health check of a target group counts after the grace period.
 func (s *Service) failsHealthCheck(g *group, f ec2.InstanceInfo) bool {
 	if g.isSuspended("HealthCheck") {
 		return false
@@ -181,7 +184,7 @@ func (s *Service) failsHealthCheck(g *group, f ec2.InstanceInfo) bool {
 	)
 }
 
-// replaceUnhealthy terminates what is unhealthy; scale then makes up for it.
+// replaceUnhealthy terminates unhealthy instances; scaleToDesired then launches others.
 func (s *Service) replaceUnhealthy(ctx context.Context, g *group) {
 	if g.isSuspended("ReplaceUnhealthy") || g.isSuspended("Terminate") {
 		return
@@ -200,7 +203,7 @@ func (s *Service) replaceUnhealthy(ctx context.Context, g *group) {
 	}
 }
 
-// countedInstances are the instances that count towards the desired capacity.
+// countedInstances returns the instances that count towards the desired capacity.
 func (g *group) countedInstances() []*sdk.Instance {
 	return slices.DeleteFunc(slices.Clone(g.Shape.Instances), func(i *sdk.Instance) bool {
 		return slices.Contains(
@@ -210,6 +213,7 @@ func (g *group) countedInstances() []*sdk.Instance {
 	})
 }
 
+// scaleToDesired launches or terminates instances until the group has its desired capacity.
 func (s *Service) scaleToDesired(ctx context.Context, g *group) {
 	have := g.countedInstances()
 	missing := int(*g.Shape.DesiredCapacity) - len(have)
@@ -242,8 +246,9 @@ func (s *Service) scaleToDesired(ctx context.Context, g *group) {
 	}
 }
 
-// selectInstanceToTerminate chooses what to terminate when a group shrinks: in the zone with the most instances, the one launched from
-// the oldest version of the template, the oldest of those. Protected ones are spared unless the group is deleted.
+// selectInstanceToTerminate returns the instance to terminate when a group shrinks: in the zone with the most
+// instances, the one of the oldest version of the launch template, and the oldest of those. It skips
+// protected instances unless the group is being deleted. It returns nil if there is none.
 func selectInstanceToTerminate(have []*sdk.Instance, deleting bool) *sdk.Instance {
 	zones := map[string]int{}
 	for _, i := range have {
@@ -266,6 +271,7 @@ func selectInstanceToTerminate(have []*sdk.Instance, deleting bool) *sdk.Instanc
 	})
 }
 
+// templateVersion returns the version of the launch template of an instance, or 0.
 func templateVersion(i *sdk.Instance) int {
 	n := 0
 	if i.LaunchTemplate != nil {
@@ -275,7 +281,8 @@ func templateVersion(i *sdk.Instance) int {
 	return n
 }
 
-// selectSubnet chooses where the next instance goes: the zone with the fewest, then the order of the subnets.
+// selectSubnet returns the subnet of the next instance: in the zone with the fewest instances, and the first
+// one of those.
 func (s *Service) selectSubnet(g *group) (ec2.SubnetPlacement, error) {
 	places, err := s.cfg.EC2.SubnetPlacements(parseSubnetIDs(g.Shape.VPCZoneIdentifier)...)
 	if err != nil {
@@ -293,7 +300,8 @@ func (s *Service) selectSubnet(g *group) (ec2.SubnetPlacement, error) {
 	), nil
 }
 
-// launchInstance starts one instance; false if that failed, after which the group waits longer each time.
+// launchInstance launches one instance. It returns false if that failed; the group then waits, longer after
+// each failure in a row.
 func (s *Service) launchInstance(g *group) bool {
 	a := s.startActivity(
 		g,
@@ -315,7 +323,7 @@ func (s *Service) launchInstance(g *group) bool {
 		a.Description = new("Launching a new EC2 instance.  Status Reason: " + err.Error())
 
 		s.cfg.Log.Warn(
-			"a group could not launch an instance",
+			"failed to launch an instance of a group",
 			slog.String("group", sdkshape.String(g.Shape.AutoScalingGroupName)),
 			slog.Any("error", err),
 		)
@@ -332,13 +340,15 @@ func (s *Service) launchInstance(g *group) bool {
 	return true
 }
 
-// delayNextLaunch lets a group wait before its next launch, longer each time in a row.
+// delayNextLaunch delays the next launch of a group by 2 s, doubled for each further failure in a row, up to
+// a minute.
 func (s *Service) delayNextLaunch(g *group) {
 	g.Failures++
 	g.NotBefore = s.cfg.Now().Add(min(time.Second<<min(g.Failures, 6), time.Minute))
 }
 
-// tryLaunch starts an instance of the first of the group's choices that there is room for.
+// tryLaunch launches an instance by the first launch option that succeeds. It returns the errors of all if
+// none does.
 func (s *Service) tryLaunch(g *group) (*sdk.Instance, error) {
 	place, err := s.selectSubnet(g)
 	if err != nil {
@@ -359,18 +369,18 @@ func (s *Service) tryLaunch(g *group) (*sdk.Instance, error) {
 	return nil, errors.Join(failures...)
 }
 
-// setTargetLifecycleState tells an instance, by its metadata service, in which state it is to be.
+// setTargetLifecycleState sets the target lifecycle state that an instance reads from its metadata.
 func (s *Service) setTargetLifecycleState(i *sdk.Instance, state string) {
 	if err := s.cfg.EC2.SetTargetLifecycleState(sdkshape.String(i.InstanceId), state); err != nil {
 		s.cfg.Log.Warn(
-			"an instance could not be told its state",
+			"failed to set the target lifecycle state of an instance",
 			slog.String("instance", sdkshape.String(i.InstanceId)),
 			slog.Any("error", err),
 		)
 	}
 }
 
-// runInstance launches one instance as a choice says.
+// runInstance launches one instance by a launch option.
 func (s *Service) runInstance(g *group, place ec2.SubnetPlacement, c launchOption) (*sdk.Instance, error) {
 	f, err := s.cfg.EC2.LaunchTemplateInfo(
 		sdkshape.String(c.template.LaunchTemplateId),
@@ -427,7 +437,7 @@ func (s *Service) runInstance(g *group, place ec2.SubnetPlacement, c launchOptio
 	}, nil
 }
 
-// launchTags are the tags of a group's instances from the first moment on.
+// launchTags returns the tags that the instances of a group have from the start.
 func (g *group) launchTags(f ec2.LaunchTemplateInfo) map[string]string {
 	tags := map[string]string{
 		"aws:autoscaling:groupName": sdkshape.String(
@@ -446,7 +456,8 @@ func (g *group) launchTags(f ec2.LaunchTemplateInfo) map[string]string {
 	return tags
 }
 
-// registerInstances brings the target groups into step with the instances in service.
+// registerInstances registers the instances in service with the target groups of the group, and deregisters
+// them from others.
 func (s *Service) registerInstances(g *group) {
 	wanted := sdkshape.Strings(g.Shape.TargetGroupARNs)
 	for _, i := range g.Shape.Instances {
@@ -468,7 +479,7 @@ func (s *Service) registerInstances(g *group) {
 
 			if err := s.cfg.TargetGroups.RegisterTargets(arn, id); err != nil {
 				s.cfg.Log.Warn(
-					"an instance could not be registered",
+					"failed to register an instance",
 					slog.String("instance", id),
 					slog.String("targetGroup", arn),
 					slog.Any("error", err),
@@ -487,7 +498,7 @@ func (s *Service) registerInstances(g *group) {
 	}
 }
 
-// deregisterInstance takes an instance out of all its target groups.
+// deregisterInstance deregisters an instance from all its target groups.
 func (s *Service) deregisterInstance(g *group, id string) {
 	for _, arn := range slices.Clone(g.Registered[id]) {
 		s.deregisterTarget(g, id, arn)
@@ -496,10 +507,11 @@ func (s *Service) deregisterInstance(g *group, id string) {
 	s.store.MarkChanged()
 }
 
+// deregisterTarget deregisters an instance from one target group.
 func (s *Service) deregisterTarget(g *group, id, arn string) {
 	if err := s.cfg.TargetGroups.DeregisterTargets(arn, id); err != nil {
 		s.cfg.Log.Warn(
-			"an instance could not be deregistered",
+			"failed to deregister an instance",
 			slog.String("instance", id),
 			slog.String("targetGroup", arn),
 			slog.Any("error", err),

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package autoscaling behaves as EC2 Auto Scaling does: groups that keep a number of instances over the zones of
-// their subnets, replace what died, and keep target groups in step. It knows instances only through EC2, targets only
-// through load balancing.
+// Package autoscaling is the region's EC2 Auto Scaling: groups that keep a desired number of instances,
+// spread over the zones of their subnets, replace unhealthy ones, and register instances with target groups.
+// A group may have a warm pool of stopped instances. [Service.Reconcile] compares every group with its
+// desired state and acts on the difference. The package uses instances only through EC2 and target groups
+// only through Elastic Load Balancing.
 package autoscaling
 
 import (
@@ -24,79 +26,99 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// EC2 is what Auto Scaling needs of EC2. It is called under this service's lock.
+// EC2 is the part of EC2 that Auto Scaling uses. It is called under the lock of this service.
 type EC2 interface {
 	InstanceController
+	// RunInstancesWithTags launches instances that have the tags from the start.
 	RunInstancesWithTags(in *ec2sdk.RunInstancesInput, tags map[string]string) (*ec2sdk.Reservation, error)
+	// TerminateInstances is the operation TerminateInstances.
 	TerminateInstances(
 		ctx context.Context,
 		in *ec2sdk.TerminateInstancesInput,
 	) (*ec2sdk.TerminateInstancesOutput, error)
+	// InstanceInfo returns the state of an instance, or false if it does not exist.
 	InstanceInfo(id string) (ec2.InstanceInfo, bool)
+	// SubnetPlacements returns the locations of subnets, in the given order.
 	SubnetPlacements(subnets ...string) ([]ec2.SubnetPlacement, error)
+	// LaunchTemplateInfo returns a version of a launch template, found by the template's id or name.
 	LaunchTemplateInfo(id, name, version string) (ec2.LaunchTemplateInfo, error)
+	// HasInstanceType reports whether the region offers an instance type.
 	HasInstanceType(name string) bool
+	// LaunchPermissionChecks returns what IAM is asked about a caller that makes a group launch from a
+	// template.
 	LaunchPermissionChecks(id, name, version string, subnets []string) []wire.Check
 }
 
-// InstanceController is what warm pools need of EC2: to stop an instance and start it, and to tell it in which state it is to be.
+// InstanceController is the part of EC2 that warm pools use.
 type InstanceController interface {
+	// StopInstance stops an instance.
 	StopInstance(id string) error
+	// StartInstance starts a stopped instance.
 	StartInstance(id string) error
+	// SetTargetLifecycleState sets the lifecycle state that an instance finds in its metadata.
 	SetTargetLifecycleState(id, state string) error
 }
 
-// TargetGroups is what Auto Scaling needs of load balancing. It is called under this service's lock.
+// TargetGroups is the part of Elastic Load Balancing that Auto Scaling uses. It is called under the lock of
+// this service.
 type TargetGroups interface {
+	// RegisterTargets registers instances with the target group of an ARN.
 	RegisterTargets(group string, ids ...string) error
+	// DeregisterTargets deregisters instances from the target group of an ARN.
 	DeregisterTargets(group string, ids ...string) error
+	// HasTargetGroup reports whether a target group exists.
 	HasTargetGroup(arn string) bool
+	// TargetState returns the state of a target, such as healthy or unhealthy.
 	TargetState(group, id string) string
 }
 
-// Config is what a [Service] is made of. All but Saver, MaxGroups and Log are required.
+// Config configures a [Service]. All fields but Saver, MaxGroups and Log are required.
 type Config struct {
-	Region, Account string
-	Now             func() time.Time
-	Rand            io.Reader
-	Saver           state.Backend
-	EC2             EC2
-	TargetGroups    TargetGroups
-	// MaxGroups is the quota of groups; the default is AWS's 500.
-	MaxGroups int
-	Log       *slog.Logger
+	Region       string           // such as us-east-1
+	Account      string           // account id of 12 digits, which owns all groups
+	Now          func() time.Time // clock
+	Rand         io.Reader        // source of ids
+	Saver        state.Backend    // keeps the state over a restart; nil for none
+	EC2          EC2              // launches instances
+	TargetGroups TargetGroups     // registers instances
+	MaxGroups    int              // quota of groups; 0 means AWS's default of 500
+	Log          *slog.Logger     // nil discards
 }
 
-// Service is Auto Scaling in one region.
+// Service is Auto Scaling in one region. Its methods may be called concurrently.
 type Service struct {
 	cfg   Config
 	st    *serviceState
-	store *state.Store
-	wake  chan struct{}
+	store *state.Store  // its lock guards st
+	wake  chan struct{} // makes Run reconcile
 }
 
-// serviceState is all that is remembered, by group name; it is saved as JSON.
-type serviceState struct{ Groups map[string]*group }
+// serviceState is the whole state of Auto Scaling, saved as JSON.
+type serviceState struct {
+	Groups map[string]*group // by name
+}
 
+// group is an Auto Scaling group with its instances.
 type group struct {
-	Shape      *sdk.Group
-	Tags       map[string]groupTag
-	Activities []*sdk.Activity // newest first
-	Deleting   bool
-	Since      map[string]time.Time // when an instance came into service, by its id
-	Registered map[string][]string  // target groups that an instance was registered in, by its id
-	Warm       []*sdk.Instance      // the warm pool's
-	Spot       map[string]bool      // spot instances, by id
-	Failures   int                  // launches in a row that failed
-	NotBefore  time.Time            // no launch before this
+	Shape      *sdk.Group           // as in DescribeAutoScalingGroups, without the tags
+	Tags       map[string]groupTag  // by key
+	Activities []*sdk.Activity      // newest first, at most 100
+	Deleting   bool                 // the group is deleted when its last instance is gone
+	Since      map[string]time.Time // when an instance came into service, by instance id
+	Registered map[string][]string  // ARNs of the target groups of an instance, by instance id
+	Warm       []*sdk.Instance      // instances of the warm pool
+	Spot       map[string]bool      // whether an instance is a spot instance, by instance id
+	Failures   int                  // failed launches in a row
+	NotBefore  time.Time            // earliest time of the next launch
 }
 
+// groupTag is the value of a group's tag.
 type groupTag struct {
 	Value     string
-	Propagate bool
+	Propagate bool // new instances get the tag
 }
 
-// New makes the service and loads its saved state. Call [Service.Run] to let it act.
+// New returns a service with its saved state. Call [Service.Run] to run its background work.
 func New(cfg Config) (*Service, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -124,10 +146,10 @@ func New(cfg Config) (*Service, error) {
 	return s, nil
 }
 
-// SaveTo writes what the service knows to another place, for a snapshot.
+// SaveTo writes the state of the service to another backend, for a snapshot.
 func (s *Service) SaveTo(to state.Backend) error { return s.store.SaveTo(to) }
 
-// RequestReconcile makes Run look at the groups soon. It does not block.
+// RequestReconcile makes Run reconcile the groups soon. It does not block.
 func (s *Service) RequestReconcile() {
 	select {
 	case s.wake <- struct{}{}:
@@ -135,7 +157,7 @@ func (s *Service) RequestReconcile() {
 	}
 }
 
-// Run keeps the groups as they should be until ctx ends: after every change, and each second.
+// Run reconciles the groups after every change and every second, until ctx ends.
 func (s *Service) Run(ctx context.Context) {
 	t := time.NewTicker(time.Second)
 	defer t.Stop()
@@ -148,12 +170,12 @@ func (s *Service) Run(ctx context.Context) {
 		}
 
 		if err := s.Reconcile(ctx); err != nil {
-			s.cfg.Log.ErrorContext(ctx, "the state could not be saved", slog.Any("error", err))
+			s.cfg.Log.ErrorContext(ctx, "failed to save the state of autoscaling", slog.Any("error", err))
 		}
 	}
 }
 
-// Wire is the service as the wire serves it.
+// Wire returns the operations of Auto Scaling for the endpoint that serves them.
 func (s *Service) Wire() wire.Service {
 	return wire.Service{
 		Name:      "autoscaling",
@@ -165,6 +187,7 @@ func (s *Service) Wire() wire.Service {
 	}
 }
 
+// groupARN returns the ARN of a group with * for its UUID.
 func (s *Service) groupARN(name string) string {
 	return fmt.Sprintf(
 		"arn:aws:autoscaling:%s:%s:autoScalingGroup:*:autoScalingGroupName/%s",
@@ -180,7 +203,7 @@ func (s *Service) serviceRoleARN() string {
 		":role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
 }
 
-// authorizeRequest asks IAM about every group that a request touches.
+// authorizeRequest asks IAM about every group that a request names.
 func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error {
 	action := "autoscaling:" + op
 	return s.store.Authorize(ctx, action, in, func(tree map[string]any) []wire.Check {
@@ -188,7 +211,7 @@ func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error
 	})
 }
 
-// launchChecks is what the caller must be allowed to do itself for a group to launch from a template.
+// launchChecks returns what the caller itself must be allowed to do for a group to launch from a template.
 func (s *Service) launchChecks(tree map[string]any) []wire.Check {
 	below := func(m map[string]any, k string) map[string]any { v, _ := m[k].(map[string]any); return v }
 	spec := below(tree, "LaunchTemplate")
@@ -213,6 +236,7 @@ func (s *Service) launchChecks(tree map[string]any) []wire.Check {
 	)
 }
 
+// requestChecks returns what IAM is asked about the groups that a request names.
 func (s *Service) requestChecks(action string, tree map[string]any) []wire.Check {
 	request := map[string][]string{}
 	names := []string{}
@@ -260,10 +284,12 @@ func (s *Service) requestChecks(action string, tree map[string]any) []wire.Check
 	return out
 }
 
+// validationError returns AWS's error for a request that is not valid.
 func validationError(format string, args ...any) error {
 	return wire.Errorf("ValidationError", format, args...)
 }
 
+// findGroup returns the group of a name.
 func (s *Service) findGroup(name *string) (*group, error) {
 	g := s.st.Groups[sdkshape.String(name)]
 	if g == nil {
@@ -276,7 +302,7 @@ func (s *Service) findGroup(name *string) (*group, error) {
 	return g, nil
 }
 
-// findInstance finds an instance's group and the instance in it.
+// findInstance returns an instance of a group or its warm pool and the group, or nil.
 func (s *Service) findInstance(id string) (*group, *sdk.Instance) {
 	for _, name := range sdkshape.SortedKeys(s.st.Groups) {
 		for _, i := range slices.Concat(s.st.Groups[name].Shape.Instances, s.st.Groups[name].Warm) {
@@ -289,7 +315,7 @@ func (s *Service) findInstance(id string) (*group, *sdk.Instance) {
 	return nil, nil
 }
 
-// parseSubnetIDs are a group's subnets, in the order given.
+// parseSubnetIDs returns the subnet ids of a VPCZoneIdentifier, in its order.
 func parseSubnetIDs(zoneIdentifier *string) []string {
 	var out []string
 	for part := range strings.SplitSeq(sdkshape.String(zoneIdentifier), ",") {
@@ -301,7 +327,8 @@ func parseSubnetIDs(zoneIdentifier *string) []string {
 	return out
 }
 
-// paginateKeys cuts a list; as at AWS a page has 50 entries unless asked otherwise, and 100 at most.
+// paginateKeys returns one page of keys and the token of the next page. As in AWS, a page has 50 entries by
+// default and 100 at most.
 func paginateKeys(keys []string, size *int64, token *string) ([]string, *string, error) {
 	n := int64(50)
 	limit := int64(100)

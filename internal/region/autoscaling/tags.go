@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// tagResourceType is the one type of resource with tags.
+// tagResourceType is the only type of resource with tags.
 const tagResourceType = "auto-scaling-group"
 
 func (s *Service) tagOps() []wire.Op {
@@ -24,6 +24,7 @@ func (s *Service) tagOps() []wire.Op {
 	}
 }
 
+// checkTags refuses tags that Auto Scaling refuses.
 func checkTags(tags []*sdk.Tag) error {
 	for _, t := range tags {
 		k := sdkshape.String(t.Key)
@@ -66,6 +67,7 @@ func (g *group) tagDescriptions() []*sdk.TagDescription {
 	return out
 }
 
+// checkTagResources checks that tags belong to existing groups.
 func (s *Service) checkTagResources(tags []*sdk.Tag) error {
 	for _, t := range tags {
 		if sdkshape.String(t.ResourceType) != tagResourceType {

@@ -23,7 +23,8 @@ func (s *Service) warmPoolOps() []wire.Op {
 	}
 }
 
-// putWarmPool sets a warm pool's whole configuration; what is left out gets AWS's default.
+// putWarmPool replaces the whole configuration of a warm pool; fields that the request leaves out get AWS's
+// defaults.
 func (s *Service) putWarmPool(in *sdk.PutWarmPoolInput) (*sdk.PutWarmPoolOutput, error) {
 	g, err := s.findGroup(in.AutoScalingGroupName)
 	if err != nil {
@@ -52,7 +53,7 @@ func (s *Service) putWarmPool(in *sdk.PutWarmPoolInput) (*sdk.PutWarmPoolOutput,
 		return nil, validationError("MinSize must not be negative")
 	case !slices.Contains([]string{sdk.WarmPoolStateStopped, sdk.WarmPoolStateRunning}, *c.PoolState):
 		return nil, validationError(
-			"This region keeps the machines of a warm pool Stopped or Running, not '%s'",
+			"This region supports warm pools that are Stopped or Running, not '%s'",
 			*c.PoolState,
 		)
 
@@ -100,19 +101,20 @@ func (s *Service) describeWarmPool(in *sdk.DescribeWarmPoolInput) (*sdk.Describe
 	}, nil
 }
 
-// clearWarmPool ends a pool; its machines go with the next look at the group.
+// clearWarmPool removes the warm pool of a group. The next reconciliation terminates its instances.
 func (g *group) clearWarmPool() {
 	g.Shape.WarmPoolConfiguration = nil
 	g.Shape.WarmPoolSize = nil
 }
 
-// The lifecycle states of a warm pool's instances, after the pool's own.
+// The prefixes and states of instances in a warm pool: Warmed: is followed by the state of the pool.
 const (
 	warmPending  = "Warmed:Pending"
 	warmedPrefix = "Warmed:"
 )
 
-// syncWarmPoolStates takes over what EC2 says about the pool's instances, and stops those that have run once.
+// syncWarmPoolStates updates the instances of a warm pool from their states in EC2. It stops those that have
+// booted if the pool keeps them stopped.
 func (s *Service) syncWarmPoolStates(g *group) {
 	for _, i := range slices.Clone(g.Warm) {
 		id := sdkshape.String(i.InstanceId)
@@ -141,12 +143,14 @@ func (s *Service) syncWarmPoolStates(g *group) {
 	}
 }
 
+// tryInstanceAction stops or starts an instance of a warm pool. It logs an error and returns false if that
+// fails.
 func (s *Service) tryInstanceAction(i *sdk.Instance, do func(id string) error) bool {
 	id := sdkshape.String(i.InstanceId)
 	err := do(id)
 	if err != nil {
 		s.cfg.Log.Warn(
-			"an instance of a warm pool could not be stopped or started",
+			"failed to stop or start an instance of a warm pool",
 			slog.String("instance", id),
 			slog.Any("error", err),
 		)
@@ -155,7 +159,7 @@ func (s *Service) tryInstanceAction(i *sdk.Instance, do func(id string) error) b
 	return err == nil
 }
 
-// removeWarmInstance takes an instance out of the pool.
+// removeWarmInstance removes an instance from the warm pool.
 func (g *group) removeWarmInstance(id string) {
 	g.Warm = slices.DeleteFunc(
 		g.Warm,
@@ -163,7 +167,8 @@ func (g *group) removeWarmInstance(id string) {
 	)
 }
 
-// warmPoolSize is how many machines the pool is to have: what the prepared capacity leaves, at least its own minimum.
+// warmPoolSize returns the desired number of instances in the warm pool: the prepared capacity less the
+// desired capacity of the group, and at least the pool's own minimum.
 func (g *group) warmPoolSize() int {
 	c := g.Shape.WarmPoolConfiguration
 	if c == nil || g.Deleting {
@@ -178,7 +183,8 @@ func (g *group) warmPoolSize() int {
 	)
 }
 
-// scaleWarmPool launches what the pool lacks, once the group itself lacks nothing, and ends what is too much.
+// scaleWarmPool launches the instances that the warm pool lacks, once the group has its own, and terminates
+// those that are too many.
 func (s *Service) scaleWarmPool(ctx context.Context, g *group) {
 	size := g.warmPoolSize()
 	for len(g.Warm) < size && s.mayLaunchWarm(g) {
@@ -209,7 +215,7 @@ func (s *Service) scaleWarmPool(ctx context.Context, g *group) {
 		in := &ec2sdk.TerminateInstancesInput{InstanceIds: []*string{&id}}
 		if _, err := s.cfg.EC2.TerminateInstances(ctx, in); err != nil {
 			s.cfg.Log.Warn(
-				"an instance of a warm pool could not be terminated",
+				"failed to terminate an instance of a warm pool",
 				slog.String("instance", id),
 				slog.Any("error", err),
 			)
@@ -222,15 +228,15 @@ func (s *Service) scaleWarmPool(ctx context.Context, g *group) {
 	}
 }
 
-// mayLaunchWarm reports whether a group may launch into its warm pool: it has its desired capacity, and launching is
-// neither suspended nor delayed after a failure.
+// mayLaunchWarm reports whether a group may launch into its warm pool: it has its desired capacity, and
+// launching is neither suspended nor delayed after a failure.
 func (s *Service) mayLaunchWarm(g *group) bool {
 	return len(g.countedInstances()) >= int(*g.Shape.DesiredCapacity) &&
 		!g.isSuspended("Launch") &&
 		!g.NotBefore.After(s.cfg.Now())
 }
 
-// takeWarmInstance moves a machine of the pool into the group; false if none is ready.
+// takeWarmInstance moves an instance from the warm pool into the group. It returns false if none is ready.
 func (s *Service) takeWarmInstance(g *group) bool {
 	for _, i := range g.Warm {
 		id := sdkshape.String(i.InstanceId)

@@ -99,7 +99,8 @@ func (s *Service) requestChecks(op string, tree map[string]any) []wire.Check {
 	return out
 }
 
-// tagSpecificationContexts returns the condition keys of the tags that a request puts on new resources, by resource type.
+// tagSpecificationContexts returns the condition keys of the tags that a request puts on new resources, by
+// resource type.
 func tagSpecificationContexts(tree map[string]any) map[string]map[string][]string {
 	out := map[string]map[string][]string{}
 	specs, _ := tree["TagSpecifications"].([]any)
@@ -113,8 +114,8 @@ func tagSpecificationContexts(tree map[string]any) map[string]map[string][]strin
 	return out
 }
 
-// requestResources returns the ids of the existing resources that IAM is asked about for a request. It leaves out the
-// peers of rules and VPCs, tags, and the resources that a launch template names.
+// requestResources returns the ids of the existing resources that IAM is asked about for a request. It leaves
+// out the peers of rules and VPCs, tags, and the resources that a launch template names.
 func (st *serviceState) requestResources(op string, tree map[string]any) []string {
 	named := sdkshape.CollectStrings(
 		tree,

@@ -26,8 +26,8 @@ type resourceLister[T any] struct {
 	notFoundCode string // such as InvalidVpcID.NotFound
 	noun         string // for the message: The NOUN 'vpc-…' does not exist
 
-	// filterValues returns the values of v for a filter, and whether the filter exists at all. v may be empty: then only
-	// known matters.
+	// filterValues returns the values of v for a filter, and whether the filter exists at all. v may be
+	// empty: then only known matters.
 	filterValues func(v *T, name string) (values []string, known bool)
 }
 

@@ -99,8 +99,8 @@ func (s instanceHandlers) instanceFilterValues(i *sdk.Instance, name string) ([]
 	return s.extendedInstanceFilterValues(i, name)
 }
 
-// instanceListFilterValues returns the values of the filters that look at a list of an instance: its security groups,
-// volumes and network interfaces.
+// instanceListFilterValues returns the values of the filters that look at a list of an instance: its security
+// groups, volumes and network interfaces.
 func instanceListFilterValues(i *sdk.Instance, name string) (values []string, known bool) {
 	switch name {
 	case "group-id", "instance.group-id", "network-interface.group-id":

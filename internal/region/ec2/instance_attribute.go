@@ -21,26 +21,7 @@ func (s instanceHandlers) describeInstanceAttribute(
 	s.st.refreshInstance(i)
 	x := s.st.Extra[str(i.InstanceId)]
 	out := &sdk.DescribeInstanceAttributeOutput{InstanceId: i.InstanceId}
-	flag := func(b bool) *sdk.AttributeBooleanValue { return &sdk.AttributeBooleanValue{Value: new(b)} }
-	text := func(v *string) *sdk.AttributeValue { return &sdk.AttributeValue{Value: v} }
-	show := map[string]func(){
-		sdk.InstanceAttributeNameUserData: func() {
-			out.UserData = text(nil)
-			if x.UserData != "" {
-				out.UserData.Value = new(x.UserData)
-			}
-		},
-		sdk.InstanceAttributeNameInstanceType:                      func() { out.InstanceType = text(i.InstanceType) },
-		sdk.InstanceAttributeNameDisableApiTermination:             func() { out.DisableApiTermination = flag(x.NoTermination) },
-		sdk.InstanceAttributeNameDisableApiStop:                    func() { out.DisableApiStop = flag(x.NoStop) },
-		sdk.InstanceAttributeNameInstanceInitiatedShutdownBehavior: func() { out.InstanceInitiatedShutdownBehavior = text(new(x.Shutdown)) },
-		sdk.InstanceAttributeNameRootDeviceName:                    func() { out.RootDeviceName = text(i.RootDeviceName) },
-		sdk.InstanceAttributeNameBlockDeviceMapping:                func() { out.BlockDeviceMappings = i.BlockDeviceMappings },
-		sdk.InstanceAttributeNameSourceDestCheck:                   func() { out.SourceDestCheck = flag(isTrue(i.SourceDestCheck)) },
-		sdk.InstanceAttributeNameGroupSet:                          func() { out.Groups = i.SecurityGroups },
-		sdk.InstanceAttributeNameEbsOptimized:                      func() { out.EbsOptimized = flag(isTrue(i.EbsOptimized)) },
-		sdk.InstanceAttributeNameEnaSupport:                        func() { out.EnaSupport = flag(true) },
-	}[str(in.Attribute)]
+	show := instanceAttributeSetters(i, x, out)[str(in.Attribute)]
 	if show == nil {
 		return nil, invalidParameter("attribute", str(in.Attribute), "")
 	}
@@ -48,6 +29,55 @@ func (s instanceHandlers) describeInstanceAttribute(
 	show()
 
 	return out, nil
+}
+
+// instanceAttributeSetters returns the function that sets an attribute in out, by the attribute's name.
+func instanceAttributeSetters(
+	i *sdk.Instance,
+	x *instanceExtra,
+	out *sdk.DescribeInstanceAttributeOutput,
+) map[string]func() {
+	flag := func(b bool) *sdk.AttributeBooleanValue { return &sdk.AttributeBooleanValue{Value: new(b)} }
+	text := func(v *string) *sdk.AttributeValue { return &sdk.AttributeValue{Value: v} }
+
+	return map[string]func(){
+		sdk.InstanceAttributeNameUserData: func() {
+			out.UserData = text(nil)
+			if x.UserData != "" {
+				out.UserData.Value = new(x.UserData)
+			}
+		},
+		sdk.InstanceAttributeNameInstanceType: func() {
+			out.InstanceType = text(i.InstanceType)
+		},
+		sdk.InstanceAttributeNameDisableApiTermination: func() {
+			out.DisableApiTermination = flag(x.NoTermination)
+		},
+		sdk.InstanceAttributeNameDisableApiStop: func() {
+			out.DisableApiStop = flag(x.NoStop)
+		},
+		sdk.InstanceAttributeNameInstanceInitiatedShutdownBehavior: func() {
+			out.InstanceInitiatedShutdownBehavior = text(new(x.Shutdown))
+		},
+		sdk.InstanceAttributeNameRootDeviceName: func() {
+			out.RootDeviceName = text(i.RootDeviceName)
+		},
+		sdk.InstanceAttributeNameBlockDeviceMapping: func() {
+			out.BlockDeviceMappings = i.BlockDeviceMappings
+		},
+		sdk.InstanceAttributeNameSourceDestCheck: func() {
+			out.SourceDestCheck = flag(isTrue(i.SourceDestCheck))
+		},
+		sdk.InstanceAttributeNameGroupSet: func() {
+			out.Groups = i.SecurityGroups
+		},
+		sdk.InstanceAttributeNameEbsOptimized: func() {
+			out.EbsOptimized = flag(isTrue(i.EbsOptimized))
+		},
+		sdk.InstanceAttributeNameEnaSupport: func() {
+			out.EnaSupport = flag(true)
+		},
+	}
 }
 
 func (s instanceHandlers) modifyInstanceAttribute(

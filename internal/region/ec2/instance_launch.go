@@ -63,7 +63,8 @@ func (s launchHandlers) launchInstance(l *launchRequest, reservation string, ind
 	return id, nil
 }
 
-// newInstance returns the record of an instance in state pending; index is its number in the reservation, from 0.
+// newInstance returns the record of an instance in state pending; index is its number in the reservation,
+// from 0.
 func (s launchHandlers) newInstance(
 	l *launchRequest,
 	id string,
@@ -123,7 +124,8 @@ func (s launchHandlers) newInstance(
 	return i
 }
 
-// newHostnameOptions returns the options of a private DNS name made of the IP address, which is EC2's default.
+// newHostnameOptions returns the options of a private DNS name made of the IP address, which is EC2's
+// default.
 func newHostnameOptions() *sdk.PrivateDnsNameOptionsResponse {
 	return &sdk.PrivateDnsNameOptionsResponse{
 		HostnameType:                    new("ip-name"),

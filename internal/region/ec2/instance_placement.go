@@ -32,7 +32,11 @@ func parsePlacement(l *launchRequest) (placementRequest, error) {
 		)
 
 	case len(l.in.NetworkInterfaces) > 1:
-		return w, wire.Errorf("UnsupportedOperation", "This region supports one network interface for each instance")
+		return w, wire.Errorf(
+			"UnsupportedOperation",
+			"This region supports one network interface for each instance",
+		)
+
 	case f.DeviceIndex == nil || *f.DeviceIndex != 0:
 		return w, wire.Errorf(
 			"InvalidParameterValue",

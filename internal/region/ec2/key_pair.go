@@ -40,7 +40,10 @@ func (s keyPairHandlers) ops() []wire.Op {
 
 // createKeyPair is not supported: it would return a private key, and the machines have no SSH server.
 func (s keyPairHandlers) createKeyPair(*sdk.CreateKeyPairInput) (*sdk.CreateKeyPairOutput, error) {
-	return nil, wire.Errorf("UnsupportedOperation", "This region does not create private keys: use ImportKeyPair")
+	return nil, wire.Errorf(
+		"UnsupportedOperation",
+		"This region does not create private keys: use ImportKeyPair",
+	)
 }
 
 func (s keyPairHandlers) importKeyPair(in *sdk.ImportKeyPairInput) (*sdk.ImportKeyPairOutput, error) {

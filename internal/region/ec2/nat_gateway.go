@@ -80,7 +80,8 @@ func (s natGatewayHandlers) createNATGateway(
 	return &sdk.CreateNatGatewayOutput{NatGateway: g, ClientToken: in.ClientToken}, nil
 }
 
-// newNATGatewayInterface creates the network interface of a NAT gateway; privateIP is empty for any free address.
+// newNATGatewayInterface creates the network interface of a NAT gateway; privateIP is empty for any free
+// address.
 func (s natGatewayHandlers) newNATGatewayInterface(
 	subnet *sdk.Subnet,
 	id, privateIP string,

@@ -8,11 +8,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// The operations on each resource type are methods of a small type such as vpcHandlers, which embeds the service. Its
-// method ops lists them: one line for each operation, with the handler of the same name. Handlers run under the lock of
-// the store and must not lock it again. The methods of [Service] that lock it are exported, for other services of the
-// region. Functions that need only the state are methods of serviceState; those that need only the configuration are
-// methods of [Config].
+// The operations on each resource type are methods of a small type such as vpcHandlers, which embeds the
+// service. Its method ops lists them: one line for each operation, with the handler of the same name.
+// Handlers run under the lock of the store and must not lock it again. The methods of [Service] that lock it
+// are exported, for other services of the region. Functions that need only the state are methods of
+// serviceState; those that need only the configuration are methods of [Config].
 
 // Wire returns the operations of EC2 for the endpoint that serves them.
 func (s *Service) Wire() wire.Service {

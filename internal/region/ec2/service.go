@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ec2 is the region's Amazon EC2: networks, security groups, instances, volumes and launch templates, with the
-// states, dependencies, quotas and errors that AWS has.
+// Package ec2 is the region's Amazon EC2: networks, security groups, instances, volumes and launch templates,
+// with the states, dependencies, quotas and errors that AWS has.
 //
-// A [Service] keeps its resources in a [state.Store], as the shapes of the AWS SDK for Go v1. A change that takes time
-// in AWS is a transition: it is scheduled, and applied when it is due, such as from pending to available. Work on
-// machines and volumes is a job, which [Service.Run] executes in the background; a job ends with a transition. The
-// network is not changed step by step: after each change the service computes the whole desired network and passes it
-// to [Network].
+// A [Service] keeps its resources in a [state.Store], as the shapes of the AWS SDK for Go v1. A change that
+// takes time in AWS is a transition: it is scheduled, and applied when it is due, such as from pending to
+// available. Work on machines and volumes is a job, which [Service.Run] executes in the background; a job
+// ends with a transition. The network is not changed step by step: after each change the service computes the
+// whole desired network and passes it to [Network].
 //
-// The package knows neither the wire protocol (package wire) nor how machines and networks are implemented: it uses
-// them through [Machines] and [Network].
+// The package knows neither the wire protocol (package wire) nor how machines and networks are implemented:
+// it uses them through [Machines] and [Network].
 package ec2
 
 import (
@@ -100,23 +100,25 @@ type Config struct {
 
 	// TransitionDelay is how long each transition takes. 0 means none.
 	TransitionDelay time.Duration
-	// ProvisioningDelay returns the delay of one kind of transition, as in fault.Kinds; usual is TransitionDelay. nil
-	// means TransitionDelay for all kinds.
+	// ProvisioningDelay returns the delay of one kind of transition, as in fault.Kinds; usual is
+	// TransitionDelay. nil means TransitionDelay for all kinds.
 	ProvisioningDelay func(kind string, usual time.Duration) time.Duration
 
 	Quotas Quotas        // limits; the zero fields are set from DefaultQuotas
 	Saver  state.Backend // keeps the state over a restart; nil for none
 
 	// PublicIPBase is the beginning of the /16 that public addresses are allocated from; the zero value means
-	// 198.19.0.0/16. If the host owns the range, processes on the host reach machines by their public addresses.
+	// 198.19.0.0/16. If the host owns the range, processes on the host reach machines by their public
+	// addresses.
 	PublicIPBase netip.Addr
 
 	Machines Machines // runs instances; nil if instances and volumes are only records
 	Network  Network  // implements the network; nil if it is only a record
 	Profiles Profiles // finds instance profiles; nil accepts any profile
 
-	// LoadBalancers returns the load balancers that are part of the network, and HostedZones the hosted zones of
-	// Route 53 that the resolvers of VPCs answer from. Both are called without a lock of EC2. nil means none.
+	// LoadBalancers returns the load balancers that are part of the network, and HostedZones the hosted zones
+	// of Route 53 that the resolvers of VPCs answer from. Both are called without a lock of EC2. nil means
+	// none.
 	LoadBalancers func() []netbuilder.LoadBalancer
 	HostedZones   func() []netbuilder.HostedZone
 
@@ -143,7 +145,7 @@ type Service struct {
 	st              *serviceState
 	staleReads      int                     // see SetStaleReads
 	unseenReads     map[string]int          // how many more calls do not see a new resource, by id
-	createdIDs      []string                // ids that the current call has created; nil unless withSystemTags needs them
+	createdIDs      []string                // ids that the current call has created; nil if not needed
 	networkRevision uint64                  // number of changes that may affect the network
 	jobs            []func(context.Context) // for Run to start
 	notifyPending   bool                    // the watchers must be called
@@ -249,8 +251,8 @@ func (s *Service) withLock(f func() error) error {
 	return s.store.WithLock(f)
 }
 
-// runRead runs a handler under the lock and returns a copy of its answer. It refuses a request for a resource that is
-// not visible yet; see [Service.SetStaleReads].
+// runRead runs a handler under the lock and returns a copy of its answer. It refuses a request for a resource
+// that is not visible yet; see [Service.SetStaleReads].
 func runRead[I, O any](s *Service, do func(*I) (*O, error), in *I) (*O, error) {
 	defer s.notifyWatchers()
 

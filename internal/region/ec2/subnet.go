@@ -218,6 +218,7 @@ func (s subnetHandlers) modifySubnetAttribute(
 	}
 
 	given := 0
+	hostname := n.PrivateDnsNameOptionsOnLaunch
 
 	for _, c := range []struct {
 		from *sdk.AttributeBooleanValue
@@ -226,8 +227,8 @@ func (s subnetHandlers) modifySubnetAttribute(
 		{in.MapPublicIpOnLaunch, &n.MapPublicIpOnLaunch},
 		{in.AssignIpv6AddressOnCreation, &n.AssignIpv6AddressOnCreation},
 		{in.EnableDns64, &n.EnableDns64},
-		{in.EnableResourceNameDnsARecordOnLaunch, &n.PrivateDnsNameOptionsOnLaunch.EnableResourceNameDnsARecord},
-		{in.EnableResourceNameDnsAAAARecordOnLaunch, &n.PrivateDnsNameOptionsOnLaunch.EnableResourceNameDnsAAAARecord},
+		{in.EnableResourceNameDnsARecordOnLaunch, &hostname.EnableResourceNameDnsARecord},
+		{in.EnableResourceNameDnsAAAARecordOnLaunch, &hostname.EnableResourceNameDnsAAAARecord},
 	} {
 		if c.from != nil && c.from.Value != nil {
 			given++
@@ -241,7 +242,7 @@ func (s subnetHandlers) modifySubnetAttribute(
 			return nil, invalidParameter("privateDnsHostnameTypeOnLaunch", h, "")
 		}
 
-		n.PrivateDnsNameOptionsOnLaunch.HostnameType = in.PrivateDnsHostnameTypeOnLaunch
+		hostname.HostnameType = in.PrivateDnsHostnameTypeOnLaunch
 	}
 
 	if given == 0 {

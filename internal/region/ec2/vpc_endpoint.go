@@ -223,7 +223,9 @@ func (s vpcEndpointHandlers) modifyVPCEndpoint(
 	if gateway {
 		e.RouteTableIds = withoutStrings(e.RouteTableIds, in.RemoveRouteTableIds)
 
-		return &sdk.ModifyVpcEndpointOutput{Return: new(true)}, s.addEndpointRouteTables(e, strs(in.AddRouteTableIds))
+		err := s.addEndpointRouteTables(e, strs(in.AddRouteTableIds))
+
+		return &sdk.ModifyVpcEndpointOutput{Return: new(true)}, err
 	}
 
 	return &sdk.ModifyVpcEndpointOutput{Return: new(true)}, s.modifyInterfaceEndpoint(in, e)

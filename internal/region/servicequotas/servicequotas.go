@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package servicequotas is the region's Service Quotas: it tells the limits that EC2 of the region really enforces. It
-// raises none.
+// Package servicequotas is the region's Service Quotas. It returns the quotas that EC2 of the region
+// enforces, and cannot increase them.
 package servicequotas
 
 import (
@@ -14,89 +14,96 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// Config is what the service needs from outside.
+// Config configures the service.
 type Config struct {
-	Region, Account string
-	// EC2 are the limits that are told. A zero field is that of a new account.
-	EC2 ec2.Quotas
+	Region  string     // such as us-east-1
+	Account string     // account id of 12 digits
+	EC2     ec2.Quotas // the quotas of the region; the zero fields are those of a new account
 }
 
-// quota is a limit with its own and the usual value. Codes and names are those that AWS publishes.
+// quota is one quota of the region. Codes and names are those that AWS publishes.
 type quota struct {
-	service, serviceName, code, name string
-	value, defaultValue              int
-	adjustable                       bool
+	service string               // service code: ec2 or vpc
+	code    string               // such as L-F678F1CE
+	name    string               // such as VPCs per Region
+	limit   func(ec2.Quotas) int // its value in the quotas of EC2
 }
 
-func (c Config) allQuotas() []quota {
-	own := c.EC2.WithDefaults()
-	usual := ec2.DefaultQuotas()
-	const cloud = "Amazon Elastic Compute Cloud (Amazon EC2)"
-	const network = "Amazon Virtual Private Cloud (Amazon VPC)"
-
+// allQuotas returns the quotas that the region enforces. AWS can adjust all of them.
+func allQuotas() []quota {
 	return []quota{
-		{"ec2", cloud, "L-0263D0A3", "EC2-VPC Elastic IPs", own.Addresses, usual.Addresses, true},
 		{
-			"ec2",
-			cloud,
-			"L-1216C47A",
-			"Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
-			own.VCPUs,
-			usual.VCPUs,
-			true,
+			service: "ec2",
+			code:    "L-0263D0A3",
+			name:    "EC2-VPC Elastic IPs",
+			limit:   func(q ec2.Quotas) int { return q.Addresses },
 		},
 		{
-			"vpc",
-			network,
-			"L-0EA8095F",
-			"Inbound or outbound rules per security group",
-			own.RulesPerGroup,
-			usual.RulesPerGroup,
-			true,
+			service: "ec2",
+			code:    "L-1216C47A",
+			name:    "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
+			limit:   func(q ec2.Quotas) int { return q.VCPUs },
 		},
 		{
-			"vpc",
-			network,
-			"L-2AFB9258",
-			"Security groups per network interface",
-			own.GroupsPerENI,
-			usual.GroupsPerENI,
-			true,
-		},
-		{"vpc", network, "L-407747CB", "Subnets per VPC", own.SubnetsPerVPC, usual.SubnetsPerVPC, true},
-		{"vpc", network, "L-589F43AA", "Route tables per VPC", own.TablesPerVPC, usual.TablesPerVPC, true},
-		{
-			"vpc",
-			network,
-			"L-93826ACB",
-			"Routes per route table",
-			own.RoutesPerTable,
-			usual.RoutesPerTable,
-			true,
+			service: "vpc",
+			code:    "L-0EA8095F",
+			name:    "Inbound or outbound rules per security group",
+			limit:   func(q ec2.Quotas) int { return q.RulesPerGroup },
 		},
 		{
-			"vpc",
-			network,
-			"L-A4707A72",
-			"Internet gateways per Region",
-			own.InternetGateways,
-			usual.InternetGateways,
-			true,
+			service: "vpc",
+			code:    "L-2AFB9258",
+			name:    "Security groups per network interface",
+			limit:   func(q ec2.Quotas) int { return q.GroupsPerENI },
 		},
-		{"vpc", network, "L-F678F1CE", "VPCs per Region", own.VPCs, usual.VPCs, true},
 		{
-			"vpc",
-			network,
-			"L-FE5A380F",
-			"NAT gateways per Availability Zone",
-			own.NATsPerZone,
-			usual.NATsPerZone,
-			true,
+			service: "vpc",
+			code:    "L-407747CB",
+			name:    "Subnets per VPC",
+			limit:   func(q ec2.Quotas) int { return q.SubnetsPerVPC },
+		},
+		{
+			service: "vpc",
+			code:    "L-589F43AA",
+			name:    "Route tables per VPC",
+			limit:   func(q ec2.Quotas) int { return q.TablesPerVPC },
+		},
+		{
+			service: "vpc",
+			code:    "L-93826ACB",
+			name:    "Routes per route table",
+			limit:   func(q ec2.Quotas) int { return q.RoutesPerTable },
+		},
+		{
+			service: "vpc",
+			code:    "L-A4707A72",
+			name:    "Internet gateways per Region",
+			limit:   func(q ec2.Quotas) int { return q.InternetGateways },
+		},
+		{
+			service: "vpc",
+			code:    "L-F678F1CE",
+			name:    "VPCs per Region",
+			limit:   func(q ec2.Quotas) int { return q.VPCs },
+		},
+		{
+			service: "vpc",
+			code:    "L-FE5A380F",
+			name:    "NAT gateways per Availability Zone",
+			limit:   func(q ec2.Quotas) int { return q.NATsPerZone },
 		},
 	}
 }
 
-// Service answers for a region.
+// serviceName returns the name of a service by its code.
+func serviceName(code string) string {
+	return map[string]string{
+		"ec2": "Amazon Elastic Compute Cloud (Amazon EC2)",
+		"vpc": "Amazon Virtual Private Cloud (Amazon VPC)",
+	}[code]
+}
+
+// Service returns the operations of Service Quotas for the endpoint that serves them.
 func Service(cfg Config) wire.Service {
 	return wire.Service{
 		Name:      "servicequotas",
@@ -113,28 +120,43 @@ func Service(cfg Config) wire.Service {
 	}
 }
 
-// authorizeAction asks IAM. These operations know no narrower resource than all.
+// authorizeAction asks IAM whether the caller may do an action, on all resources: these operations have no
+// narrower ones.
 func authorizeAction(ctx context.Context, action string) error {
 	return wire.Authorize(ctx, wire.Check{Action: "servicequotas:" + action, Resource: "*"})
 }
 
+// toServiceQuota returns a quota in the form of answers; account is empty for a default quota.
 func (c Config) toServiceQuota(q quota, value int, account string) *sdk.ServiceQuota {
+	arn := "arn:aws:servicequotas:" + c.Region + ":" + account + ":" + q.service + "/" + q.code
+
 	return &sdk.ServiceQuota{
 		ServiceCode:         &q.service,
-		ServiceName:         &q.serviceName,
+		ServiceName:         new(serviceName(q.service)),
 		QuotaCode:           &q.code,
 		QuotaName:           &q.name,
 		Value:               new(float64(value)),
 		Unit:                new("None"),
-		Adjustable:          &q.adjustable,
+		Adjustable:          new(true),
 		GlobalQuota:         new(false),
 		QuotaAppliedAtLevel: new(sdk.AppliedLevelEnumAccount),
-		QuotaArn:            new("arn:aws:servicequotas:" + c.Region + ":" + account + ":" + q.service + "/" + q.code),
+		QuotaArn:            new(arn),
 	}
 }
 
-func (c Config) findQuota(service, code *string) (quota, error) {
-	all := c.allQuotas()
+// ownQuota returns the value of a quota in this region.
+func (c Config) ownQuota(q quota) *sdk.ServiceQuota {
+	return c.toServiceQuota(q, q.limit(c.EC2.WithDefaults()), c.Account)
+}
+
+// defaultQuota returns the value of a quota in a new account.
+func (c Config) defaultQuota(q quota) *sdk.ServiceQuota {
+	return c.toServiceQuota(q, q.limit(ec2.DefaultQuotas()), "")
+}
+
+// findQuota returns the quota of a service and a quota code.
+func findQuota(service, code *string) (quota, error) {
+	all := allQuotas()
 	at := slices.IndexFunc(all, func(q quota) bool { return q.service == *service && q.code == *code })
 	if at < 0 {
 		return quota{}, wire.Errorf(
@@ -148,8 +170,9 @@ func (c Config) findQuota(service, code *string) (quota, error) {
 	return all[at], nil
 }
 
-func (c Config) serviceQuotas(service string) ([]quota, error) {
-	mine := slices.DeleteFunc(c.allQuotas(), func(q quota) bool { return q.service != service })
+// serviceQuotas returns all quotas of a service.
+func serviceQuotas(service string) ([]quota, error) {
+	mine := slices.DeleteFunc(allQuotas(), func(q quota) bool { return q.service != service })
 	if len(mine) == 0 {
 		return nil, wire.Errorf(
 			"NoSuchResourceException",
@@ -169,12 +192,12 @@ func (c Config) getServiceQuota(
 		return nil, err
 	}
 
-	q, err := c.findQuota(in.ServiceCode, in.QuotaCode)
+	q, err := findQuota(in.ServiceCode, in.QuotaCode)
 	if err != nil {
 		return nil, err
 	}
 
-	return &sdk.GetServiceQuotaOutput{Quota: c.toServiceQuota(q, q.value, c.Account)}, nil
+	return &sdk.GetServiceQuotaOutput{Quota: c.ownQuota(q)}, nil
 }
 
 func (c Config) getAWSDefaultServiceQuota(
@@ -185,12 +208,12 @@ func (c Config) getAWSDefaultServiceQuota(
 		return nil, err
 	}
 
-	q, err := c.findQuota(in.ServiceCode, in.QuotaCode)
+	q, err := findQuota(in.ServiceCode, in.QuotaCode)
 	if err != nil {
 		return nil, err
 	}
 
-	return &sdk.GetAWSDefaultServiceQuotaOutput{Quota: c.toServiceQuota(q, q.defaultValue, "")}, nil
+	return &sdk.GetAWSDefaultServiceQuotaOutput{Quota: c.defaultQuota(q)}, nil
 }
 
 func (c Config) listServiceQuotas(
@@ -201,10 +224,10 @@ func (c Config) listServiceQuotas(
 		return nil, err
 	}
 
-	mine, err := c.serviceQuotas(*in.ServiceCode)
+	mine, err := serviceQuotas(*in.ServiceCode)
 	out := &sdk.ListServiceQuotasOutput{Quotas: []*sdk.ServiceQuota{}}
 	for _, q := range mine {
-		out.Quotas = append(out.Quotas, c.toServiceQuota(q, q.value, c.Account))
+		out.Quotas = append(out.Quotas, c.ownQuota(q))
 	}
 
 	return out, err
@@ -218,10 +241,10 @@ func (c Config) listAWSDefaultServiceQuotas(
 		return nil, err
 	}
 
-	mine, err := c.serviceQuotas(*in.ServiceCode)
+	mine, err := serviceQuotas(*in.ServiceCode)
 	out := &sdk.ListAWSDefaultServiceQuotasOutput{Quotas: []*sdk.ServiceQuota{}}
 	for _, q := range mine {
-		out.Quotas = append(out.Quotas, c.toServiceQuota(q, q.defaultValue, ""))
+		out.Quotas = append(out.Quotas, c.defaultQuota(q))
 	}
 
 	return out, err
