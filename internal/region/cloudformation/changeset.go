@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// changeSet is a proposed change of a stack.
+// changeSet is a proposed change of a stack. It is saved in the stack's record.
 type changeSet struct {
 	ID, Name, Kind, Description string
 	Status, Reason, Execution   string
@@ -29,7 +29,8 @@ type changeSet struct {
 	Caller    wire.Caller
 }
 
-// checkChangeSetInput checks what a change set says of itself, and returns its type and what its stack is before it.
+// checkChangeSetInput checks the settings of a new change set. It returns the type of the change set and the
+// content of its stack before it.
 func (s *Service) checkChangeSetInput(in *sdk.CreateChangeSetInput) (string, stackContent, error) {
 	kind := cmp.Or(sdkshape.String(in.ChangeSetType), sdk.ChangeSetTypeUpdate)
 	if kind != sdk.ChangeSetTypeUpdate && kind != sdk.ChangeSetTypeCreate {
@@ -113,7 +114,8 @@ func (s *Service) createChangeSet(
 	}, in)
 }
 
-// stackForChangeSet is the stack that a change set is about; a new one is only reviewed. The caller is inside the book.
+// stackForChangeSet returns the stack of a change set; a new stack gets the status REVIEW_IN_PROGRESS. The
+// caller holds the store's lock.
 func (s *Service) stackForChangeSet(in *sdk.CreateChangeSetInput, kind string) (*stack, error) {
 	st := s.findActiveStack(sdkshape.String(in.StackName))
 	if st == nil && kind == sdk.ChangeSetTypeCreate {
@@ -140,7 +142,7 @@ func (s *Service) stackForChangeSet(in *sdk.CreateChangeSetInput, kind string) (
 	return st, nil
 }
 
-// computeChanges computes what a change set would do.
+// computeChanges computes the changes of a change set.
 func (s *Service) computeChanges(st *stack, cs *changeSet) {
 	before := st.stackContent
 	if cs.Kind == sdk.ChangeSetTypeCreate {
@@ -250,14 +252,14 @@ func (s *Service) describeChangeSet(in *sdk.DescribeChangeSetInput) (*sdk.Descri
 	return out, nil
 }
 
-// setIfNotEmpty sets a member to a text that is not empty.
+// setIfNotEmpty sets a field of an answer unless the text is empty.
 func setIfNotEmpty(member **string, text string) {
 	if text != "" {
 		*member = &text
 	}
 }
 
-// changeContext is how properties are told with a change.
+// changeContext returns the properties of a resource as a change shows them.
 func changeContext(properties string) string {
 	if properties == "" {
 		return ""
@@ -383,7 +385,7 @@ func (s *Service) executeChangeSet(in *sdk.ExecuteChangeSetInput) (*sdk.ExecuteC
 		s.startUpdate(st, op)
 	}
 
-	// The others were made for a stack that no longer is as it was.
+	// The other change sets were computed for the content before this one.
 	st.ChangeSets = map[string]*changeSet{cs.ID: cs}
 	s.wakeRunner()
 

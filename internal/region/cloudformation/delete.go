@@ -12,7 +12,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// deleteResources takes away all of a stack's resources, those first that others do not need.
+// deleteResources deletes all resources of a stack, in the reverse order of their dependencies. It returns
+// the failures by logical ID.
 func (s *Service) deleteResources(
 	ctx context.Context,
 	st *stack,
@@ -20,14 +21,12 @@ func (s *Service) deleteResources(
 	rollback bool,
 ) map[string]error { //revive:disable-line:flag-parameter
 	after := map[string][]string{}
-	_ = s.store.WithLock(func() error { // it only reads
+	s.store.View(func() {
 		for name, r := range st.Resources {
 			if r.Status != statusDeleted && r.Status != "DELETE_SKIPPED" {
 				after[name] = r.After
 			}
 		}
-
-		return nil
 	})
 
 	return dependencyGraph{
@@ -43,7 +42,7 @@ func (s *Service) deleteResources(
 	)
 }
 
-// deleteResource takes one resource away, or leaves it alone.
+// deleteResource deletes one resource, or keeps it and records that it was skipped.
 func (s *Service) deleteResource(
 	ctx context.Context,
 	st *stack,
@@ -94,7 +93,7 @@ func (s *Service) deleteResource(
 	return s.saveResourceStatus(st, r, statusDeleted, "")
 }
 
-// saveResourceStatus gives a resource a status.
+// saveResourceStatus sets the status of a resource and saves it.
 func (s *Service) saveResourceStatus(st *stack, r *resource, status, why string) error {
 	return s.store.WithLock(func() error {
 		s.setResourceStatus(st, r, status, why)
@@ -102,7 +101,7 @@ func (s *Service) saveResourceStatus(st *stack, r *resource, status, why string)
 	})
 }
 
-// wantsSnapshot tells whether a resource's policy asks for a snapshot before it goes.
+// wantsSnapshot reports whether the policy of a resource requires a snapshot before the deletion.
 func wantsSnapshot(r *resource, replaced bool) bool { //revive:disable-line:flag-parameter
 	if replaced {
 		return r.UpdateReplacePolicy == "Snapshot"
@@ -111,8 +110,9 @@ func wantsSnapshot(r *resource, replaced bool) bool { //revive:disable-line:flag
 	return r.DeletionPolicy == "Snapshot"
 }
 
-// deletePhysical removes a resource and waits for its end; a snapshot is of a volume. What is in use is tried again for a while, as
-// CloudFormation does.
+// deletePhysical deletes a resource and waits until it is gone. It takes a snapshot of a volume first if
+// asked to. A deletion that fails because the resource is in use is retried for a while, as CloudFormation
+// does.
 func (s *Service) deletePhysical(
 	ctx context.Context,
 	req *resourcetype.Request,
@@ -148,7 +148,7 @@ func (s *Service) deletePhysical(
 	})
 }
 
-// isInUse tells whether a refusal may end by itself.
+// isInUse reports whether a refused deletion can succeed later, because the resource is still in use.
 func isInUse(err error) bool {
 	return slices.Contains([]string{
 		"DependencyViolation", "ResourceInUse", "VolumeInUse", "DeleteConflict", "InvalidIPAddress.InUse", "IncorrectState",
@@ -156,7 +156,8 @@ func isInUse(err error) bool {
 	}, resourcetype.ErrorCode(err))
 }
 
-// findCreatedResource finds what an interrupted creation has made.
+// findCreatedResource looks for the resource that an interrupted creation has created, and sets the physical
+// ID of the request.
 func (s *Service) findCreatedResource(ctx context.Context, req *resourcetype.Request) (bool, error) {
 	t := req.Type
 	if t.FindCreated != nil {
@@ -184,7 +185,8 @@ func (s *Service) findCreatedResource(ctx context.Context, req *resourcetype.Req
 	return false, err
 }
 
-// findTagged are the ids of what has a tag, in EC2. Nobody's end may stop the search.
+// findTagged returns the IDs of the EC2 resources that have a tag. It runs with the rights of the region, and
+// continues if the operation is cancelled.
 func (s *Service) findTagged(ctx context.Context, key, value string) ([]string, error) {
 	out, err := s.callService(
 		context.WithoutCancel(s.withStackCaller(ctx, wire.SystemCaller())),

@@ -8,25 +8,25 @@ import (
 	"slices"
 )
 
-// errCancelled ends what is under way when something else has failed.
+// errCancelled is the cause of a cancelled operation: another resource failed, or the user cancelled.
 var errCancelled = errors.New("Resource creation cancelled")
 
-// nodeResult is what became of one node of a walk.
+// nodeResult is the result of one node of a walk.
 type nodeResult struct {
 	name string
 	err  error
 }
 
-// dependencyGraph is a set of nodes with what each must wait for.
+// dependencyGraph is a set of nodes and their dependencies.
 type dependencyGraph struct {
 	dependencies map[string][]string
-	// stopOnFailure ends the walk at the first failure: what is under way is cancelled and nothing new begins. Without it only
-	// those who wait for what failed are left out.
+	// stopOnFailure cancels the walk at the first failure. Without it, only the nodes that depend on a failed node are
+	// skipped.
 	stopOnFailure bool
 }
 
-// walk calls do for every node, as soon as those before it are done and as many at once as possible. It returns the
-// failures by node, but those that only were cancelled.
+// walk calls do for each node as soon as its dependencies are done, with as many nodes at once as possible.
+// It returns the failures by node, without the nodes that were only cancelled.
 func (o dependencyGraph) walk(
 	ctx context.Context,
 	do func(ctx context.Context, name string) error,
@@ -81,7 +81,7 @@ func (o dependencyGraph) readyNodes(begun, done map[string]bool) []string {
 	return out
 }
 
-// reverseEdges is the order for taking away: who came after goes first.
+// reverseEdges returns the graph for a deletion: a resource waits for those that depend on it.
 func reverseEdges(after map[string][]string) map[string][]string {
 	out := map[string][]string{}
 	for name := range after {

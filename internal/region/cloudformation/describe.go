@@ -22,7 +22,7 @@ func showTags(tags map[string]string) []*sdk.Tag {
 	return out
 }
 
-// showParameters are the values of parameters; those with NoEcho are hidden.
+// showParameters returns the values of parameters; the value of a parameter with NoEcho is masked.
 func showParameters(params map[string]template.ParameterValue) []*sdk.Parameter {
 	out := []*sdk.Parameter{}
 	for _, name := range sdkshape.SortedKeys(params) {
@@ -147,8 +147,8 @@ func (s *Service) listStacks(in *sdk.ListStacksInput) (*sdk.ListStacksOutput, er
 	return out, err
 }
 
-// describeStackEvents pages through a stack's history, newest first. The token is the number of the next event to show, so
-// that new ones do no harm.
+// describeStackEvents returns a page of a stack's events, newest first. The token is the index of the next
+// event, so new events do not shift the pages.
 func (s *Service) describeStackEvents(
 	in *sdk.DescribeStackEventsInput,
 ) (*sdk.DescribeStackEventsOutput, error) {

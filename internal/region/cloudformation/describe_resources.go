@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
-// resourcesByName are a stack's resources in the order of their names.
+// resourcesByName returns the resources of a stack in the order of their logical IDs.
 func resourcesByName(st *stack) []*resource {
 	var out []*resource
 	for _, name := range sdkshape.SortedKeys(st.Resources) {
@@ -70,7 +70,8 @@ func (s *Service) describeStackResources(
 	return out, nil
 }
 
-// stackOwning is the stack that has a resource with that physical id.
+// stackOwning returns the stack that has a resource with that physical ID; nil if there is none. The caller
+// holds the store's lock.
 func (s *Service) stackOwning(physical string) *stack {
 	for _, st := range s.state.Stacks {
 		for _, r := range st.Resources {
@@ -118,7 +119,7 @@ func (s *Service) describeStackResource(
 		if m := t.Resources[r.Logical].Metadata; m != nil {
 			b, err := json.Marshal(m)
 			if err != nil {
-				return nil, fmt.Errorf("write the metadata of %s: %w", r.Logical, err)
+				return nil, fmt.Errorf("encode the metadata of %s: %w", r.Logical, err)
 			}
 
 			out.Metadata = new(string(b))

@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
-// resourceChange is what an update would do to one resource.
+// resourceChange is what an update would do to one resource. Its fields are saved in a change set.
 type resourceChange struct {
 	Action, Logical, Physical, Type, Replacement, Policy string
 	Scope                                                []string
@@ -21,18 +21,19 @@ type resourceChange struct {
 	Before, After                                        string
 }
 
-// changeDetail is one reason of a change.
+// changeDetail is one reason of a change. Its fields are saved in a change set.
 type changeDetail struct {
 	Attribute, Name, Recreation string
 	Evaluation, Source, Cause   string
 }
 
-// contentDiff is what a difference is computed of.
+// contentDiff compares the current content of a stack with a new one.
 type contentDiff struct {
 	templatePair
 	stack *stack
-	// affected says how a resource changes: its attributes may be others, or it may be another thing altogether.
-	affected map[string]string // "", "Modify" or "Replace"
+	// affected is how each resource changes, by logical ID: "" (not at all), Modify (its attributes may change) or
+	// Replace (its physical ID changes).
+	affected map[string]string
 }
 
 func newContentDiff(st *stack, before, after stackContent) (c contentDiff, err error) {
@@ -52,7 +53,7 @@ func newContentDiff(st *stack, before, after stackContent) (c contentDiff, err e
 	return c, err
 }
 
-// removedResources are the resources of a stack that are not among nodes.
+// removedResources returns a removal for each resource of a stack that is not among nodes.
 func removedResources(st *stack, nodes map[string][]string) []resourceChange {
 	var out []resourceChange
 	for _, name := range sdkshape.SortedKeys(st.Resources) {
@@ -75,7 +76,8 @@ func removedResources(st *stack, nodes map[string][]string) []resourceChange {
 	return out
 }
 
-// diffContent says what new contents would do to a stack, and whether that is nothing at all. The caller is inside the book.
+// diffContent returns the changes that new content would make to a stack. idle is true if there is no change
+// at all, not even of tags and outputs. The caller holds the store's lock.
 func (s *Service) diffContent(
 	st *stack,
 	before, after stackContent,
@@ -114,7 +116,7 @@ func (s *Service) diffContent(
 	return out, len(out) == 0 && c.sameTagsAndOutputs(), nil
 }
 
-// topologicalOrder lists nodes, each after those that it waits for.
+// topologicalOrder lists the nodes, each after its dependencies.
 func topologicalOrder(nodes map[string][]string) []string {
 	var out []string
 	done := map[string]bool{}
@@ -140,7 +142,7 @@ func topologicalOrder(nodes map[string][]string) []string {
 	return out
 }
 
-// plannedScope is a scope that does not know what only the execution will tell.
+// plannedScope returns a scope in which values that depend on the execution are unknown.
 func (s *Service) plannedScope(c contentDiff) template.Scope {
 	sc := s.newScope(c.stack, c.after, c.newTemplate)
 	ref := sc.ResolveResource
@@ -223,7 +225,8 @@ func (s *Service) diffResource(c contentDiff, name string) (*resourceChange, []s
 	return ch, nil, nil
 }
 
-// addPropertyChanges notes changes of a resource's properties, and of the tags that it has of its stack.
+// addPropertyChanges adds the changes of a resource's properties, and of the tags that it inherits from the
+// stack.
 func (c contentDiff) addPropertyChanges(ch *resourceChange, r *resource, props template.Object) {
 	for _, p := range c.requestedChanges(r.Logical, resourcetype.ChangedProperties(r.Properties, props), func(other string) bool { return c.affected[other] != "" }) {
 		ch.Details = append(ch.Details, c.changeReasons(r, r.Logical, p, props[p])...)
@@ -245,7 +248,7 @@ func (c contentDiff) addPropertyChanges(ch *resourceChange, r *resource, props t
 	}
 }
 
-// withoutUnknown leaves out what is not known.
+// withoutUnknown returns properties without unknown values, which must not be saved.
 func withoutUnknown(v template.Object) template.Object {
 	out := template.Object{}
 	for k, e := range v {
@@ -257,7 +260,7 @@ func withoutUnknown(v template.Object) template.Object {
 	return out
 }
 
-// addAttributeChanges notes changes of what is beside a resource's properties.
+// addAttributeChanges adds the changes of a resource's other attributes, such as Metadata and DeletionPolicy.
 func (c contentDiff) addAttributeChanges(ch *resourceChange, old, spec template.ResourceSpec) {
 	for _, a := range []struct {
 		name          string
@@ -281,7 +284,7 @@ func (c contentDiff) addAttributeChanges(ch *resourceChange, old, spec template.
 	}
 }
 
-// changeReasons says why a property changes.
+// changeReasons returns the reasons why a property changes.
 func (c contentDiff) changeReasons(r *resource, name, property string, v any) []changeDetail {
 	d := changeDetail{
 		Attribute:  "Properties",
@@ -308,7 +311,7 @@ func (c contentDiff) changeReasons(r *resource, name, property string, v any) []
 		}
 	}
 
-	if len(out) == 0 { // an import, a mapping or a condition gives something else now
+	if len(out) == 0 { // an import, a mapping or a condition has another value
 		d.Source = "DirectModification"
 		out = append(out, d)
 	}
@@ -316,7 +319,7 @@ func (c contentDiff) changeReasons(r *resource, name, property string, v any) []
 	return out
 }
 
-// referenceCause tells how a reference changes a property; empty if it does not.
+// referenceCause returns how a reference changes a property; empty if it does not.
 func (c contentDiff) referenceCause(ref template.Reference) (source, evaluation string) {
 	switch _, resource := c.newTemplate.Resources[ref.Target]; {
 	case !resource && c.before.Params[ref.Target].EffectiveText() != c.after.Params[ref.Target].EffectiveText():
@@ -330,7 +333,7 @@ func (c contentDiff) referenceCause(ref template.Reference) (source, evaluation 
 	return "", ""
 }
 
-// summarizeReplacement sums up details: True, Conditional or False.
+// summarizeReplacement summarizes the details of a change: True, Conditional or False.
 func summarizeReplacement(details []changeDetail, kind string) string {
 	out := "False"
 	for _, d := range details {

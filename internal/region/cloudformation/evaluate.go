@@ -11,7 +11,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
-// newScope is what a stack's template is evaluated with. The caller is inside the book while it is used.
+// newScope returns the scope to evaluate a stack's template with. The caller holds the store's lock while it
+// uses the scope.
 func (s *Service) newScope(st *stack, c stackContent, t *template.Template) template.Scope {
 	return template.Scope{
 		Template:   t,
@@ -65,7 +66,8 @@ func (s *Service) pseudoValues(st *stack) map[string]any {
 	}
 }
 
-// evaluateResource gives a resource's properties and policies as values.
+// evaluateResource evaluates the properties and the policies of a resource. The caller holds the store's
+// lock.
 func (s *Service) evaluateResource(
 	sd stackTransition,
 	name string,
@@ -100,7 +102,8 @@ func emptyIfNil(m template.Object) template.Object {
 	return m
 }
 
-// evaluateOutputs evaluates a side's outputs, and lists what it imports. The caller is inside the book.
+// evaluateOutputs evaluates the outputs of the new template, and lists the exports that the template imports.
+// The caller holds the store's lock.
 func (s *Service) evaluateOutputs(sd stackTransition) ([]stackOutput, []string, error) {
 	sc := s.newScope(sd.stack, sd.after, sd.newTemplate)
 	imports := map[string]bool{}

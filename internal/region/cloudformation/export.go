@@ -11,7 +11,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
-// exportingStack is the stack that exports a name; nil if none does. The caller is inside the book.
+// exportingStack returns the stack that exports a name; nil if there is none. The caller holds the store's
+// lock.
 func (s *Service) exportingStack(name string) *stack {
 	for _, id := range sdkshape.SortedKeys(s.state.Stacks) {
 		st := s.state.Stacks[id]
@@ -24,7 +25,7 @@ func (s *Service) exportingStack(name string) *stack {
 	return nil
 }
 
-// exportValue is the value of an export. The caller is inside the book.
+// exportValue returns the value of an export. The caller holds the store's lock.
 func (s *Service) exportValue(name string) (any, error) {
 	st := s.exportingStack(name)
 	if st == nil {
@@ -40,7 +41,7 @@ func (s *Service) exportValue(name string) (any, error) {
 	return nil, template.ValidationError("No export named %s found.", name)
 }
 
-// importingStacks are the names of the stacks that use an export. The caller is inside the book.
+// importingStacks returns the names of the stacks that import an export. The caller holds the store's lock.
 func (s *Service) importingStacks(name string) []string {
 	var out []string
 	for _, id := range sdkshape.SortedKeys(s.state.Stacks) {
@@ -54,7 +55,8 @@ func (s *Service) importingStacks(name string) []string {
 	return out
 }
 
-// exportInUse says which of a stack's exports others use; empty if none.
+// exportInUse returns the first of a stack's exports that other stacks import, and the names of those stacks;
+// empty for none. The caller holds the store's lock.
 func (s *Service) exportInUse(outputs []stackOutput) (export string, by []string) {
 	for _, o := range outputs {
 		if o.Export == "" {

@@ -41,7 +41,7 @@ func (s *Service) wireOperations() []wire.Op {
 	}
 }
 
-// authorizeRequest asks IAM about the stack that a request names.
+// authorizeRequest asks IAM whether the caller may do an operation on the stack that the request names.
 func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error {
 	if wire.CallerFrom(ctx).IsUnrestricted() {
 		return nil
@@ -86,8 +86,8 @@ func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error
 	return wire.Authorize(ctx, c)
 }
 
-// requestedStack is the stack that a request names by itself or by a change set; nil if there is none, which has no tags either. The
-// caller is inside the book.
+// requestedStack returns the stack that a request names, by itself or by a change set; nil if it does not
+// exist, in which case it has no tags to check. The caller holds the store's lock.
 func (s *Service) requestedStack(name, set string) *stack {
 	st := s.findActiveStack(name)
 	if st == nil && name == "" {

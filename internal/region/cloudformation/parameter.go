@@ -27,7 +27,8 @@ func (s *Service) resolveParameters(
 	return out, s.resolveParameterReferences(ctx, t, out)
 }
 
-// resolveParameterReferences reads the parameters of SSM that values name, and refuses ids of what does not exist.
+// resolveParameterReferences reads the SSM parameters that values name, and refuses IDs of resources that do
+// not exist.
 func (s *Service) resolveParameterReferences(
 	ctx context.Context,
 	t *template.Template,
@@ -65,7 +66,7 @@ func (s *Service) resolveParameterReferences(
 	return nil
 }
 
-// existenceCheck is what must exist.
+// existenceCheck is a lookup of resources that must exist.
 type existenceCheck struct {
 	template.DescribeLookup
 	ids []any

@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// handlerMessage is a failure in CloudFormation's words.
+// handlerMessage returns the message of a failure as CloudFormation words it.
 func handlerMessage(err error, token string) string {
 	if e, ok := errors.AsType[*resourcetype.CallError](err); ok {
 		return fmt.Sprintf(
@@ -34,7 +34,7 @@ func handlerMessage(err error, token string) string {
 	return err.Error()
 }
 
-// handlerCode is the class that CloudFormation gives to a service's error code.
+// handlerCode returns the class that CloudFormation gives to an error code of a service.
 func handlerCode(service string) string {
 	for _, c := range []struct{ part, class string }{
 		{"NotFound", "NotFound"},
@@ -54,7 +54,7 @@ func handlerCode(service string) string {
 	return "InvalidRequest"
 }
 
-// propertiesJSON is properties as events show them.
+// propertiesJSON returns properties as JSON text, as events show them.
 func propertiesJSON(props template.Object) string {
 	if props == nil {
 		return ""
@@ -68,7 +68,7 @@ func propertiesJSON(props template.Object) string {
 	return string(b)
 }
 
-// applyResource brings one resource to what its side says: it is made, changed, replaced or left as it is.
+// applyResource makes one resource match the new template: it creates, updates, replaces or keeps it.
 func (s *Service) applyResource(ctx context.Context, sd stackTransition, name string) error {
 	var act func() error
 	err := s.store.WithLock(func() error {
@@ -103,7 +103,7 @@ func (s *Service) applyResource(ctx context.Context, sd stackTransition, name st
 	return act()
 }
 
-// evaluatedResource is what a resource is to be made of, or why that could not be evaluated, and what that is called.
+// evaluatedResource is what the template says about a resource, evaluated.
 type evaluatedResource struct {
 	props  template.Object
 	spec   template.ResourceSpec
@@ -111,7 +111,8 @@ type evaluatedResource struct {
 	action string
 }
 
-// planResourceUpdate decides what to do with a resource that is there; nil if nothing. The caller is inside the book.
+// planResourceUpdate returns the function that updates an existing resource; nil if there is nothing to do.
+// The caller holds the store's lock.
 func (s *Service) planResourceUpdate(
 	ctx context.Context,
 	sd stackTransition,
@@ -124,7 +125,7 @@ func (s *Service) planResourceUpdate(
 	switch {
 	case m.err != nil:
 		return refuse(m.err)
-	case r.PreviousProperties != nil: // an earlier process was at it
+	case r.PreviousProperties != nil: // an earlier process began the update
 		return func() error { return s.updateResource(ctx, sd, r, m) }
 	case r.Type != m.spec.Type:
 		return refuse(
@@ -135,7 +136,7 @@ func (s *Service) planResourceUpdate(
 		)
 
 	case sd.rollback && !sd.operation.Touched[r.Logical]:
-		return nil // what the update did not reach stays as it is
+		return nil // the update did not reach it, so it needs no rollback
 	}
 
 	names := sd.requestedChanges(
@@ -165,18 +166,18 @@ func (s *Service) planResourceUpdate(
 	return func() error { return s.updateResource(ctx, sd, r, m) }
 }
 
-// stackTagsChange tells whether the stack's tags change on a resource.
+// stackTagsChange reports whether an update changes the stack's tags on a resource.
 func stackTagsChange(sd stackTransition, r *resource) bool {
 	return template.CanonicalText(toObject(sd.after.Tags)) != template.CanonicalText(toObject(sd.before.Tags)) &&
 		resourcetype.HasStackTags(r.Type)
 }
 
-// needsRepair tells whether a resource may not be as its properties say.
+// needsRepair reports whether a resource may differ from its recorded properties.
 func needsRepair(sd stackTransition, r *resource) bool {
 	return strings.HasSuffix(r.Status, suffixFailed) || sd.rollback && sd.operation.Touched[r.Logical]
 }
 
-// needsReplacement tells whether a change needs a new resource.
+// needsReplacement reports whether a change of properties replaces the resource.
 func needsReplacement(r *resource, m evaluatedResource, names []string) bool {
 	if slices.ContainsFunc(names, func(n string) bool { return resourcetype.RequiresRecreation(r.Type, n) == "Always" }) {
 		return true
@@ -197,7 +198,7 @@ func toObject(m map[string]string) template.Object {
 	return out
 }
 
-// createResource makes a resource that is not there.
+// createResource creates a resource that does not exist yet, or resumes its creation.
 func (s *Service) createResource(
 	ctx context.Context,
 	sd stackTransition,
@@ -224,7 +225,7 @@ func (s *Service) createResource(
 			r.CreationStarted = true
 			r.Physical = ""
 			if r.Status != "UPDATE"+suffixInProgress ||
-				m.action != "UPDATE" { // a replacement has said so already
+				m.action != "UPDATE" { // replaceResource has set the status
 				s.setResourceStatus(sd.stack, r, m.action+suffixInProgress, "")
 			}
 		}
@@ -253,13 +254,14 @@ func (s *Service) createResource(
 	return s.completeResource(sd, r, req, m.action)
 }
 
-// resourceRef is a resource in its stack.
+// resourceRef is a resource and its stack.
 type resourceRef struct {
 	stack    *stack
 	resource *resource
 }
 
-// provisionResource makes the thing, waits until it is ready and, where asked, until it says so.
+// provisionResource creates a resource, waits until it is ready and, if its CreationPolicy requires that, for
+// its signals.
 func (s *Service) provisionResource(
 	ctx context.Context,
 	req *resourcetype.Request,
@@ -293,7 +295,7 @@ func (s *Service) provisionResource(
 	return s.waitForSignals(ctx, req, wait)
 }
 
-// createOrFind makes the thing, or finds what an earlier process has made.
+// createOrFind creates a resource, or finds the one that an earlier process created.
 func (s *Service) createOrFind(
 	ctx context.Context,
 	req *resourcetype.Request,
@@ -325,7 +327,7 @@ func (s *Service) createOrFind(
 	})
 }
 
-// completeResource notes that a resource is as it should be.
+// completeResource records the success of an operation on a resource.
 func (s *Service) completeResource(sd stackTransition, r *resource, req *resourcetype.Request, verb string) error {
 	return s.store.WithLock(func() error {
 		r.Attributes = req.Attributes
@@ -341,7 +343,8 @@ func (s *Service) completeResource(sd stackTransition, r *resource, req *resourc
 	})
 }
 
-// failResource notes a failure. Work that ends with the region's process leaves everything as it is.
+// failResource records the failure of an operation on a resource. If the region's process is ending, it
+// records nothing: the next process resumes the operation.
 func (s *Service) failResource(
 	ctx context.Context,
 	sd stackTransition,

@@ -25,13 +25,13 @@ const (
 	maxS3Template     = 1 << 20 // in S3
 )
 
-// templateSource is where a request's template comes from.
+// templateSource is where a request's template comes from; exactly one field is set.
 type templateSource struct {
 	body, url   *string
 	usePrevious *bool
 }
 
-// stackRequest is what the operations that make or change a stack have in common.
+// stackRequest has the fields that CreateStack, UpdateStack and CreateChangeSet have in common.
 type stackRequest struct {
 	templateSource
 	parameters   []*sdk.Parameter
@@ -39,7 +39,7 @@ type stackRequest struct {
 	capabilities []*string
 }
 
-// loadTemplate reads a template and enforces its size.
+// loadTemplate returns the text of a template and checks its size. before is the stack's current template.
 func (s *Service) loadTemplate(ctx context.Context, src templateSource, before string) (string, error) {
 	given := 0
 	for _, is := range []bool{src.body != nil, src.url != nil, src.usePrevious != nil && *src.usePrevious} {
@@ -71,7 +71,7 @@ func (s *Service) loadTemplate(ctx context.Context, src templateSource, before s
 	return *src.body, nil
 }
 
-// downloadTemplate reads a template from the region's S3, with the caller's rights.
+// downloadTemplate reads a template from the region's S3, with the rights of the caller.
 func (s *Service) downloadTemplate(ctx context.Context, address string) (string, error) {
 	bucket, key, err := parseTemplateURL(address)
 	if err != nil {
@@ -121,7 +121,8 @@ func (s *Service) downloadTemplate(ctx context.Context, address string) (string,
 	return string(b), nil
 }
 
-// parseTemplateURL finds bucket and key in a URL of S3, with the bucket in the host or in the path.
+// parseTemplateURL returns the bucket and the key of a URL of S3. The bucket may be in the host or in the
+// path.
 func parseTemplateURL(address string) (bucket, key string, err error) {
 	bad := template.ValidationError("TemplateURL must be a supported URL.")
 	u, err := url.Parse(address)
@@ -142,7 +143,8 @@ func parseTemplateURL(address string) (bucket, key string, err error) {
 	return bucket, key, nil
 }
 
-// prepareContent reads everything that a request says a stack is to be. before is what the stack is now.
+// prepareContent returns the content of a stack that a request describes. before is the stack's current
+// content.
 func (s *Service) prepareContent(
 	ctx context.Context,
 	r stackRequest,
@@ -212,7 +214,7 @@ func parseTags(tags []*sdk.Tag) (map[string]string, error) {
 	return out, nil
 }
 
-// requiredCapabilities are the capabilities that a template asks for, and why.
+// requiredCapabilities returns the capability that a template requires, and the types that require it.
 func requiredCapabilities(t *template.Template) (capability string, because []string) {
 	for _, name := range sdkshape.SortedKeys(t.Resources) {
 		r := t.Resources[name]
@@ -236,7 +238,7 @@ func requiredCapabilities(t *template.Template) (capability string, because []st
 	return capability, slices.Compact(because)
 }
 
-// checkCapabilities refuses a template that makes IAM's things without the caller's word.
+// checkCapabilities refuses a template with IAM resources if the caller did not acknowledge the capability.
 func checkCapabilities(t *template.Template, given []string) error {
 	for _, c := range given {
 		if !slices.Contains(sdk.Capability_Values(), c) {
@@ -256,7 +258,8 @@ func checkCapabilities(t *template.Template, given []string) error {
 	return wire.Errorf(sdk.ErrCodeInsufficientCapabilitiesException, "Requires capabilities : [%s]", need)
 }
 
-// stackCaller is as whom a stack's resources are made: the caller, or the role that the stack is given.
+// stackCaller returns the identity that creates a stack's resources: the caller, or the role that the request
+// names.
 func (s *Service) stackCaller(ctx context.Context, role string) (wire.Caller, error) {
 	if role == "" {
 		return wire.CallerFrom(ctx), nil
@@ -271,5 +274,5 @@ func (s *Service) stackCaller(ctx context.Context, role string) (wire.Caller, er
 
 func invalidTokenError() error { return template.ValidationError("The NextToken is not valid") }
 
-// pageSize is how many entries a page has.
+// pageSize is the number of entries of a page.
 const pageSize = 100

@@ -15,10 +15,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
-// errStopping ends work because the region's process ends: the next one takes it up.
+// errStopping ends an operation because the region's process ends. The next process resumes the operation.
 var errStopping = errors.New("the region stops")
 
-// wakeRunner makes Run look for operations.
+// wakeRunner makes Run look for pending operations. It does not block.
 func (s *Service) wakeRunner() {
 	select {
 	case s.wake <- struct{}{}:
@@ -26,7 +26,7 @@ func (s *Service) wakeRunner() {
 	}
 }
 
-// Run carries out operations until ctx ends, each stack's by itself.
+// Run carries out the operations of stacks until ctx ends, each stack in a goroutine of its own.
 func (s *Service) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -42,7 +42,7 @@ func (s *Service) Run(ctx context.Context) {
 				s.mu.Lock()
 				delete(s.cancelFuncs, id)
 				s.mu.Unlock()
-				s.wakeRunner() // there may be something new
+				s.wakeRunner() // another operation may be pending
 			})
 		}
 
@@ -54,25 +54,24 @@ func (s *Service) Run(ctx context.Context) {
 	}
 }
 
-// pendingStacks are the stacks with an operation that nobody drives.
+// pendingStacks returns the IDs of the stacks with an operation that is not running.
 func (s *Service) pendingStacks() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []string
-	_ = s.store.WithLock(func() error { // it only reads
+	s.store.View(func() {
 		for _, id := range sdkshape.SortedKeys(s.state.Stacks) {
 			if s.state.Stacks[id].Op != nil && s.cancelFuncs[id] == nil {
 				out = append(out, id)
 			}
 		}
-
-		return nil
 	})
 
 	return out
 }
 
-// cancelRunning ends what the stack's operation does now, with a reason.
+// cancelRunning cancels the running operation of a stack. It takes mu, so the caller must not hold the
+// store's lock.
 func (s *Service) cancelRunning(id string, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,8 +80,8 @@ func (s *Service) cancelRunning(id string, why error) {
 	}
 }
 
-// runStackOperation carries out the operation of one stack, phase by phase. work ends when the phase is to be cut short, ctx when the
-// region's process ends.
+// runStackOperation carries out the operation of one stack, phase by phase. work is cancelled to cut the
+// forward phase short; ctx ends with the region's process.
 func (s *Service) runStackOperation(ctx, work context.Context, id string) {
 	for ctx.Err() == nil {
 		st, op := s.currentOperation(id)
@@ -94,7 +93,7 @@ func (s *Service) runStackOperation(ctx, work context.Context, id string) {
 		if phase == nil {
 			s.cfg.Log.ErrorContext(
 				ctx,
-				"a stack is in no known phase",
+				"a stack is in an unknown phase",
 				slog.String("stack", id),
 				slog.String("phase", op.Kind+" "+op.Phase),
 			)
@@ -117,7 +116,7 @@ func (s *Service) runStackOperation(ctx, work context.Context, id string) {
 		if err != nil {
 			s.cfg.Log.ErrorContext(
 				ctx,
-				"a stack's operation cannot go on",
+				"the operation of a stack failed",
 				slog.String("stack", id),
 				slog.Any("error", err),
 			)
@@ -127,7 +126,7 @@ func (s *Service) runStackOperation(ctx, work context.Context, id string) {
 	}
 }
 
-// withStackTimeout gives a creation the time that the stack allows it.
+// withStackTimeout limits a creation to the stack's TimeoutInMinutes.
 func (s *Service) withStackTimeout(
 	ctx context.Context,
 	st *stack,
@@ -145,15 +144,13 @@ func (s *Service) withStackTimeout(
 	)
 }
 
-// currentOperation is a stack and its operation as they are now. Only what does not change during a phase may be read of them
-// without the lock.
+// currentOperation returns a stack and its operation. Without the lock, the caller may read only what does
+// not change during a phase.
 func (s *Service) currentOperation(id string) (st *stack, op *stackOperation) {
-	_ = s.store.WithLock(func() error { // it only reads
+	s.store.View(func() {
 		if st = s.state.Stacks[id]; st != nil && st.Op != nil {
 			op = st.Op
 		}
-
-		return nil
 	})
 
 	return st, op
@@ -173,7 +170,7 @@ func (s *Service) phaseFuncs() map[string]phaseFunc {
 	}
 }
 
-// stackTransition is what a stack is being brought to.
+// stackTransition is the change of a stack from one content to another.
 type stackTransition struct {
 	templatePair
 	stack     *stack
@@ -181,7 +178,7 @@ type stackTransition struct {
 	rollback  bool
 }
 
-// newTransition reads the content's template, which was read before without an error.
+// newTransition parses the two templates of a transition. They were parsed before, without an error.
 func (s *Service) newTransition(
 	st *stack,
 	op *stackOperation,
@@ -189,20 +186,21 @@ func (s *Service) newTransition(
 ) (stackTransition, error) {
 	t, err := parseTemplate(c.Body)
 	if err != nil {
-		return stackTransition{}, fmt.Errorf("read the template of %s again: %w", st.Name, err)
+		return stackTransition{}, fmt.Errorf("parse the saved template of %s: %w", st.Name, err)
 	}
 
 	old := &template.Template{}
 	if before.Body != "" {
 		if old, err = parseTemplate(before.Body); err != nil {
-			return stackTransition{}, fmt.Errorf("read the former template of %s again: %w", st.Name, err)
+			return stackTransition{}, fmt.Errorf("parse the previous template of %s: %w", st.Name, err)
 		}
 	}
 
 	return stackTransition{templatePair: templatePair{old, t, before, c}, stack: st, operation: op}, nil
 }
 
-// enabledResources are the resources of a side that its conditions allow, with what each waits for.
+// enabledResources returns the resources of the new template whose conditions are true, with their
+// dependencies. The caller holds the store's lock.
 func (s *Service) enabledResources(sd stackTransition) (map[string][]string, error) {
 	sc := s.newScope(sd.stack, sd.after, sd.newTemplate)
 	out := map[string][]string{}
@@ -224,7 +222,8 @@ func (s *Service) enabledResources(sd stackTransition) (map[string][]string, err
 	return out, nil
 }
 
-// applyResources walks the resources of a side forward.
+// applyResources applies the resources of the new template in the order of their dependencies. It returns the
+// failures by logical ID; the key "" is for a failure of the stack.
 func (s *Service) applyResources(ctx context.Context, sd stackTransition) (map[string]error, error) {
 	var nodes map[string][]string
 	err := s.store.WithLock(func() (err error) {
@@ -262,7 +261,7 @@ func (s *Service) createAll(ctx context.Context, st *stack, op *stackOperation) 
 
 	return s.store.WithLock(func() error {
 		if st.Op != op || op.Kind != opCreate {
-			return nil // a deletion has taken over
+			return nil // a deletion has replaced the creation
 		}
 
 		if len(failures) == 0 {
@@ -298,7 +297,7 @@ func (s *Service) createAll(ctx context.Context, st *stack, op *stackOperation) 
 	})
 }
 
-// failureReason says what failed.
+// failureReason returns the status reason for failures.
 func failureReason(verb string, failures map[string]error) string {
 	if err, ok := failures[""]; ok {
 		return err.Error() + "."
@@ -311,7 +310,8 @@ func failureReason(verb string, failures map[string]error) string {
 	)
 }
 
-// updateFailureReason says what an update failed to make and to change. The caller is inside the book.
+// updateFailureReason returns the status reason of a failed update, which lists created and updated resources
+// apart. The caller holds the store's lock.
 func updateFailureReason(st *stack, failures map[string]error) string {
 	created := map[string]error{}
 	updated := map[string]error{}
@@ -335,7 +335,7 @@ func updateFailureReason(st *stack, failures map[string]error) string {
 	return strings.Join(out, " ")
 }
 
-// storeOutputs evaluates the outputs into the side's stack. The caller is inside the book.
+// storeOutputs evaluates the outputs into the operation's new content. The caller holds the store's lock.
 func (s *Service) storeOutputs(sd stackTransition) map[string]error {
 	outputs, imports, err := s.evaluateOutputs(sd)
 	if err != nil {
@@ -348,7 +348,7 @@ func (s *Service) storeOutputs(sd stackTransition) map[string]error {
 	return nil
 }
 
-// rollBackCreate takes away what a failed creation has made.
+// rollBackCreate deletes the resources of a failed creation.
 func (s *Service) rollBackCreate(ctx context.Context, st *stack, op *stackOperation) error {
 	failures := s.deleteResources(ctx, st, op, true)
 	if ctx.Err() != nil {

@@ -23,34 +23,34 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// SystemTagger puts tags that begin with aws: on a resource; clients cannot.
+// SystemTagger adds tags whose keys begin with aws: to a resource, which clients cannot do.
 type SystemTagger func(id string, tags map[string]string)
 
-// Roles is IAM as stacks see it: it lets a service act as a role that trusts it.
+// Roles is what CloudFormation needs of IAM: the credentials of a role that trusts a service.
 type Roles interface {
 	ServiceCaller(roleARN, service, session string) (wire.Caller, error)
 }
 
-// Config is what a [Service] is made of. Region, Account, Now, Rand, Services, Authorizer and Roles are required.
+// Config describes a [Service]. Region, Account, Now, Rand, Services, Authorizer and Roles are required.
 type Config struct {
 	Region, Account string
 	Now             func() time.Time
 	Rand            io.Reader
 	State           state.Backend
-	Services        []wire.Service // those that resources are made with
-	Zones           []string       // the names of the region's availability zones
+	Services        []wire.Service // services that resource types call
+	Zones           []string       // names of the availability zones
 	Authorizer      wire.Authorizer
 	Roles           Roles
-	// SystemTaggers puts the stack's tags on what was made, by the service's name. What is not in it gets none, or takes them from
-	// [wire.SystemTags].
+	// SystemTaggers are the services that cannot read the stack's system tags from [wire.SystemTags] when they create a
+	// resource, by signing name.
 	SystemTaggers map[string]SystemTagger
-	// SignalURL is where wait condition handles point to; see [Service.SignalHandler].
+	// SignalURL is the base URL of wait condition handles; see [Service.SignalHandler].
 	SignalURL string
-	// PollInterval is how often a resource is looked at while it gets ready; the default is 100 ms.
+	// PollInterval is how often the state of a resource is polled; default 100 ms.
 	PollInterval time.Duration
-	// DeleteRetryTimeout is how long a deletion is tried again while something is still in use; the default is 20 s.
+	// DeleteRetryTimeout is how long a deletion is retried while the resource is in use; default 20 s.
 	DeleteRetryTimeout time.Duration
-	// StabilizeTimeout is the longest that a resource may take to get ready; the default is 10 minutes.
+	// StabilizeTimeout is the longest time that a resource may take to become ready; default 10 minutes.
 	StabilizeTimeout time.Duration
 	Log              *slog.Logger
 }
@@ -64,11 +64,11 @@ type Service struct {
 	wake     chan struct{}
 
 	mu          sync.Mutex
-	cancelFuncs map[string]context.CancelCauseFunc // ends what a stack's operation does now, by the stack's id
+	cancelFuncs map[string]context.CancelCauseFunc // cancels the running operation, by stack ID
 }
 
-// New makes the service and loads its saved state. Call [Service.Run] to let it act: it takes up operations that an
-// earlier process left.
+// New builds the service and loads its saved state. Call [Service.Run] to start it: it resumes the operations
+// of an earlier process.
 func New(cfg Config) (*Service, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -106,10 +106,10 @@ func New(cfg Config) (*Service, error) {
 	return s, nil
 }
 
-// SaveTo writes what the service knows to another place, for a snapshot.
+// SaveTo writes the service's state to another backend, for a snapshot.
 func (s *Service) SaveTo(to state.Backend) error { return s.store.SaveTo(to) }
 
-// Wire is the service as the wire serves it.
+// Wire returns the service for the region's server.
 func (s *Service) Wire() wire.Service {
 	return wire.Service{
 		Name:      "cloudformation",
@@ -130,7 +130,8 @@ func (s *Service) buildARN(rest string) string {
 	return fmt.Sprintf("arn:aws:cloudformation:%s:%s:%s", s.cfg.Region, s.cfg.Account, rest)
 }
 
-// findStack returns the stack that a client names: by its name, unless it is deleted, or by its id.
+// findStack returns the stack that a client names: by its name, unless it is deleted, or by its ID. The
+// caller holds the store's lock.
 func (s *Service) findStack(nameOrID string) (*stack, error) {
 	if st := s.findActiveStack(nameOrID); st != nil {
 		return st, nil
@@ -143,7 +144,8 @@ func (s *Service) findStack(nameOrID string) (*stack, error) {
 	return nil, template.ValidationError("Stack with id %s does not exist", nameOrID)
 }
 
-// findActiveStack is the stack of that name, or of that id, that is not deleted; nil if there is none.
+// findActiveStack returns the stack with that name or ID that is not deleted; nil if there is none. The
+// caller holds the store's lock.
 func (s *Service) findActiveStack(nameOrID string) *stack {
 	for _, st := range s.state.Stacks {
 		if (st.Name == nameOrID || st.ID == nameOrID) && st.Status != statusDeleted {
@@ -154,24 +156,24 @@ func (s *Service) findActiveStack(nameOrID string) *stack {
 	return nil
 }
 
-// callService carries out an operation of one of the region's services as the caller in ctx. Members are named as aws-sdk-go
-// names them.
+// callService carries out an operation of another service of the region as the caller in ctx. The members of
+// in and of the answer have the names of aws-sdk-go.
 func (s *Service) callService(ctx context.Context, service, op string, in template.Object) (template.Object, error) {
 	v, ok := s.services[service]
 	if !ok {
-		return nil, wire.Errorf("ServiceUnavailable", "this region has no %s", service)
+		return nil, wire.Errorf("ServiceUnavailable", "the region does not have the service %s", service)
 	}
 
 	out, err := wire.Call(ctx, v, op, func(shape any) error {
 		b, err := json.Marshal(in)
 		if err != nil {
-			return fmt.Errorf("write the input of %s: %w", op, err)
+			return fmt.Errorf("encode the input of %s: %w", op, err)
 		}
 
 		d := json.NewDecoder(strings.NewReader(string(b)))
 		d.DisallowUnknownFields()
 		if err := d.Decode(shape); err != nil {
-			return wire.Errorf("InvalidRequest", "%s does not take this: %v", op, err)
+			return wire.Errorf("InvalidRequest", "the input of %s is invalid: %v", op, err)
 		}
 
 		return nil
@@ -183,7 +185,8 @@ func (s *Service) callService(ctx context.Context, service, op string, in templa
 	return sdkshape.ShapeToMap(out)
 }
 
-// withStackCaller returns ctx with a stack's caller, as the services that are called see it.
+// withStackCaller returns ctx with a stack's caller and the condition keys that AWS sets for calls by
+// CloudFormation.
 func (s *Service) withStackCaller(ctx context.Context, caller wire.Caller) context.Context {
 	ctx = wire.WithAuthorizer(wire.WithCaller(ctx, caller), s.cfg.Authorizer)
 	return wire.WithConditions(ctx, map[string][]string{

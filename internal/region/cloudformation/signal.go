@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
-var errTooFewSignals = errors.New("not enough signals") // replaced before anybody sees it
+var errTooFewSignals = errors.New("not enough signals") // waitForSignals replaces it by a message with numbers
 
 // waitForSignals waits for signals about a resource.
 func (s *Service) waitForSignals(ctx context.Context, req *resourcetype.Request, w resourcetype.SignalWait) error {
@@ -88,7 +88,7 @@ func (s *Service) countSignals(req *resourcetype.Request) (good, bad int) {
 	return good, bad
 }
 
-// signalResource notes a signal.
+// signalResource records a signal of the operation SignalResource.
 func (s *Service) signalResource(in *sdk.SignalResourceInput) (*sdk.SignalResourceOutput, error) {
 	st, err := s.findStack(sdkshape.String(in.StackName))
 	if err != nil {
@@ -122,7 +122,7 @@ func (s *Service) signalResource(in *sdk.SignalResourceInput) (*sdk.SignalResour
 	return &sdk.SignalResourceOutput{}, nil
 }
 
-// addSignal notes a signal, once for each sender. The caller is inside the book.
+// addSignal records a signal, once for each sender. The caller holds the store's lock.
 func (s *Service) addSignal(st *stack, r *resource, sig resourceSignal) {
 	if slices.ContainsFunc(r.Signals, func(o resourceSignal) bool { return o.ID == sig.ID }) {
 		return

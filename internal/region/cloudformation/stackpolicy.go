@@ -15,10 +15,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
-// stringOrList is a JSON string or a list of them.
+// stringOrList is a JSON string or a list of strings.
 type stringOrList []string
 
-// UnmarshalJSON reads either.
+// UnmarshalJSON implements json.Unmarshaler.
 func (o *stringOrList) UnmarshalJSON(b []byte) error {
 	var one string
 	if json.Unmarshal(b, &one) == nil {
@@ -36,7 +36,7 @@ func (o *stringOrList) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// stackPolicy says which updates a stack allows.
+// stackPolicy is a stack policy: the updates that a stack allows.
 type stackPolicy struct{ Statement []policyStatement }
 
 type policyStatement struct {
@@ -52,7 +52,7 @@ func (st policyStatement) appliesTo(action, resource, kind string) bool {
 		(matchesPatterns(st.Resource, st.NotResource, resource) || len(st.Resource)+len(st.NotResource) == 0)
 }
 
-// matchesPatterns tells whether text is among patterns, or outside of those that are given as exceptions.
+// matchesPatterns reports whether text matches one of the patterns, or none of the patterns of a Not element.
 func matchesPatterns(patterns, but []string, text string) bool {
 	return matchesAny(patterns, text) || len(but) > 0 && !matchesAny(but, text)
 }
@@ -86,8 +86,8 @@ func matchesAny(patterns []string, text string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return authz.Like(p, text) })
 }
 
-// deniedByPolicy says why the stack policy does not let an update do an action on a resource; empty if it does. The
-// caller is inside the book.
+// deniedByPolicy returns why the stack policy denies an action on a resource in an update; empty if it allows
+// the action. The caller holds the store's lock.
 func (s *Service) deniedByPolicy(sd stackTransition, r *resource, action string) string {
 	body := sd.stack.Policy
 	if sd.operation.DuringPolicy != "" {

@@ -18,13 +18,13 @@ import (
 
 func boolValue(p *bool) bool { return p != nil && *p }
 
-// stackSettings are what a stack has beside its contents.
+// stackSettings are the settings of a stack that are not part of its content.
 type stackSettings struct {
 	name, roleARN    string
 	notificationARNs []*string
 }
 
-// checkName refuses what cannot be the name of a stack or of a change set.
+// checkName refuses an invalid name of a stack or a change set.
 func checkName(member, name string) error {
 	if !regexp.MustCompile(`^[a-zA-Z][-a-zA-Z0-9]{0,127}$`).MatchString(name) {
 		return template.ValidationError(
@@ -37,7 +37,7 @@ func checkName(member, name string) error {
 	return nil
 }
 
-// newStack makes an empty stack. The caller is inside the book.
+// newStack adds an empty stack. The caller holds the store's lock.
 func (s *Service) newStack(in stackSettings, status string) (*stack, error) {
 	if err := checkName("stackName", in.name); err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func (s *Service) addStack(in *sdk.CreateStackInput, c stackContent, caller wire
 	return st, nil
 }
 
-// startOperation gives a stack an operation. The caller is inside the book.
+// startOperation starts an operation of a stack. The caller holds the store's lock.
 func (s *Service) startOperation(st *stack, op stackOperation) {
 	op.Begun = s.cfg.Now().UTC()
 	op.Done = map[string]bool{}
@@ -159,7 +159,7 @@ func (s *Service) startOperation(st *stack, op stackOperation) {
 	s.store.MarkChanged()
 }
 
-// checkUpdatable refuses to update a stack in a status that does not allow it.
+// checkUpdatable refuses an update in a status that does not allow one.
 func checkUpdatable(st *stack) error {
 	switch st.Status {
 	case "CREATE_COMPLETE",
@@ -174,7 +174,7 @@ func checkUpdatable(st *stack) error {
 	return template.ValidationError("Stack:%s is in %s state and can not be updated.", st.ID, st.Status)
 }
 
-// currentContent is a copy of what a stack is now.
+// currentContent returns a copy of a stack's content, its ID and its status.
 func (s *Service) currentContent(
 	name string,
 ) (before stackContent, id, status string, err error) { //revive:disable-line:function-result-limit
@@ -256,20 +256,20 @@ func (s *Service) updateStack(ctx context.Context, in *sdk.UpdateStackInput) (*s
 	return &sdk.UpdateStackOutput{StackId: new(id)}, nil
 }
 
-// checkHasChanges refuses an update that would do nothing. The caller is inside the book.
+// checkHasChanges refuses an update without changes. The caller holds the store's lock.
 func (s *Service) checkHasChanges(st *stack, in *sdk.UpdateStackInput, c stackContent) error {
 	_, idle, err := s.diffContent(st, st.stackContent, c)
 	switch {
 	case idle && in.StackPolicyBody == nil:
 		return template.ValidationError("No updates are to be performed.")
 	case err != nil && strings.Contains(err.Error(), "Properties validation failed"):
-		return nil // the update fails at the resource that is wrong
+		return nil // the update will fail at that resource
 	}
 
 	return err
 }
 
-// checkPolicies refuses those of bodies that are given and are no stack policies.
+// checkPolicies refuses invalid stack policies; nil bodies are ignored.
 func checkPolicies(bodies ...*string) error {
 	for _, b := range bodies {
 		if b == nil {
@@ -284,7 +284,7 @@ func checkPolicies(bodies ...*string) error {
 	return nil
 }
 
-// startUpdate begins to bring a stack to op.New. The caller is inside the book.
+// startUpdate starts the update of a stack to op.New. The caller holds the store's lock.
 func (s *Service) startUpdate(st *stack, op stackOperation) {
 	op.Kind = opUpdate
 	op.Phase = "forward"
@@ -315,11 +315,11 @@ func (s *Service) deleteStack(ctx context.Context, in *sdk.DeleteStackInput) (*s
 	err = s.store.WithLock(func() error {
 		st := s.findActiveStack(sdkshape.String(in.StackName))
 		if st == nil {
-			return nil // deleting what is not there is a success
+			return nil // deleting a stack that does not exist succeeds
 		}
 
 		if st.Role != "" &&
-			in.RoleARN == nil { // whoever may delete the stack may have it deleted by the stack's role
+			in.RoleARN == nil { // a caller who may delete the stack may use its role for that
 			if caller, err = s.stackCaller(wire.WithCaller(ctx, wire.SystemCaller()), st.Role); err != nil {
 				return err
 			}
@@ -341,7 +341,7 @@ func (s *Service) deleteStack(ctx context.Context, in *sdk.DeleteStackInput) (*s
 	return &sdk.DeleteStackOutput{}, nil
 }
 
-// startDelete begins to delete a stack, if it may be. The caller is inside the book.
+// startDelete starts the deletion of a stack, if it is allowed. The caller holds the store's lock.
 func (s *Service) startDelete(st *stack, in *sdk.DeleteStackInput, caller wire.Caller) error {
 	if err := checkDeletable(st, sdkshape.Strings(in.RetainResources)); err != nil {
 		return err
@@ -381,7 +381,7 @@ func (s *Service) startDelete(st *stack, in *sdk.DeleteStackInput, caller wire.C
 	return nil
 }
 
-// checkDeletable refuses the deletion of a protected stack, and one that leaves alone what it may not.
+// checkDeletable refuses the deletion of a protected stack, and RetainResources where they are not allowed.
 func checkDeletable(st *stack, retain []string) error {
 	if st.Protected {
 		return template.ValidationError("Stack [%s] cannot be deleted while TerminationProtection is enabled", st.Name)

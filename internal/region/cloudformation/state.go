@@ -13,28 +13,29 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// serviceState is all that is remembered; it is saved as JSON.
+// serviceState is the saved state of the service. The names of its fields, and those of the types below it,
+// are the format on disk.
 type serviceState struct {
-	Stacks map[string]*stack // by id, which is an ARN
+	Stacks map[string]*stack // by ID, which is an ARN
 }
 
-// stackContent is what a stack is made of: it changes as a whole.
+// stackContent is the part of a stack that an update replaces as a whole.
 type stackContent struct {
 	Body       string
 	Params     map[string]template.ParameterValue
 	Tags       map[string]string
 	Outputs    []stackOutput
-	Imports    []string // names of other stacks' exports
-	Described  string   // the template's description
+	Imports    []string // names of imported exports
+	Described  string   // description of the template
 	Capability []string
 }
 
-// stack is a stack, or what is remembered of a deleted one.
+// stack is the record of a stack. The record of a deleted stack is kept.
 type stack struct {
 	ID, Name, Status, Reason  string
 	Created, Updated, Deleted time.Time
 	stackContent
-	Resources       map[string]*resource // by logical id
+	Resources       map[string]*resource // by logical ID
 	Events          []stackEvent         // oldest first
 	ChangeSets      map[string]*changeSet
 	Policy          string
@@ -45,29 +46,29 @@ type stack struct {
 	Role            string
 	Notify          []string
 	ChangeSetID     string          // the change set that was executed last
-	Op              *stackOperation // under way
-	Stuck           *stackOperation // an update whose rollback failed
+	Op              *stackOperation // running; nil for none
+	Stuck           *stackOperation // the update whose rollback failed
 }
 
-// resource is a resource of a stack.
+// resource is the record of one resource of a stack.
 type resource struct {
 	Logical, Type, Physical string
 	Status, Reason          string
 	Changed                 time.Time
-	Properties              template.Object // evaluated, as they were last applied
+	Properties              template.Object // evaluated, as last applied
 	Attributes              template.Object
-	After                   []string // what it depends on
+	After                   []string // logical IDs of its dependencies
 	DeletionPolicy          string
 	UpdateReplacePolicy     string
 	Description             string
 	Signals                 []resourceSignal            `json:"signals,omitempty"`
-	CreationStarted         bool                        `json:"begun,omitempty"`   // its creation was begun, and perhaps done
+	CreationStarted         bool                        `json:"begun,omitempty"`   // Create was called and may have succeeded
 	WaitingForSignals       bool                        `json:"waiting,omitempty"` // for signals
 	RollingUpdate           *resourcetype.RollingUpdate `json:"roll,omitempty"`
-	PreviousProperties      template.Object             `json:"from,omitempty"` // its properties before the change under way
+	PreviousProperties      template.Object             `json:"from,omitempty"` // before the running update; nil if none runs
 }
 
-// resourceSignal is a message about a resource's readiness.
+// resourceSignal is a signal about the readiness of a resource.
 type resourceSignal struct {
 	ID      string
 	Success bool
@@ -76,7 +77,7 @@ type resourceSignal struct {
 
 type stackOutput struct{ Key, Value, Description, Export string }
 
-// stackEvent is one line of a stack's history.
+// stackEvent is one event of a stack.
 type stackEvent struct {
 	ID, Logical, Physical, Type, Status, Reason string
 	At                                          time.Time
@@ -84,27 +85,27 @@ type stackEvent struct {
 	Properties                                  string
 }
 
-// The kinds of operations.
+// Kinds of stackOperation.
 const (
 	opCreate = "create"
 	opUpdate = "update"
 	opDelete = "delete"
 )
 
-// stackOperation is what happens to a stack. Everything in it survives a restart.
+// stackOperation is the running operation of a stack. It is saved, so that a restarted region resumes it.
 type stackOperation struct {
 	Kind, Phase string
-	Token       string // the client's
+	Token       string // ClientRequestToken
 	Caller      wire.Caller
 	Begun       time.Time
-	Retain      []string // resources that a deletion leaves alone
-	// Old is the stack before an update; New is what it is to become.
+	Retain      []string // logical IDs to keep in a deletion
+	// Old is the content before an update; New is the content to apply.
 	Old, New      stackContent
 	OldResources  map[string]*resource
-	Garbage       []*resource // to delete at the end
+	Garbage       []*resource // to delete in the last phase
 	Done          map[string]bool
 	Touched       map[string]bool
-	Cancelled     string // why it is to be rolled back
+	Cancelled     string // the reason, if the update was cancelled
 	DuringPolicy  string // replaces the stack policy for this update
 	Skip          []string
 	KeepOnFailure bool
@@ -120,7 +121,7 @@ func (c stackContent) clone() stackContent {
 	return c
 }
 
-// clone copies a resource; its trees are shared, for nobody changes them in place.
+// clone copies a resource. The copies share Properties, which are never changed in place.
 func (r *resource) clone() *resource {
 	c := *r
 	c.After = slices.Clone(r.After)
@@ -142,7 +143,7 @@ func cloneResources(in map[string]*resource) map[string]*resource {
 	return out
 }
 
-// The statuses of stacks and resources are composed: an action and how it stands.
+// A status of a stack or a resource is an action and one of these suffixes. These three have no action.
 const (
 	suffixInProgress = "_IN_PROGRESS"
 	suffixComplete   = "_COMPLETE"
@@ -151,11 +152,11 @@ const (
 	statusDeleted    = "DELETE_COMPLETE"
 )
 
-// addEvent records an event. The caller is inside the book.
+// addEvent adds an event to a stack. The caller holds the store's lock.
 func (s *Service) addEvent(st *stack, e stackEvent) {
 	e.At = s.cfg.Now().UTC()
 	if n := len(st.Events); n > 0 && !e.At.After(st.Events[n-1].At) {
-		e.At = st.Events[n-1].At.Add(time.Microsecond) // in order, whatever the clock says
+		e.At = st.Events[n-1].At.Add(time.Microsecond) // events are in order even if the clock is not
 	}
 
 	e.ID = e.Logical + "-" + e.Status + "-" + e.At.Format(
@@ -172,7 +173,7 @@ func (s *Service) addEvent(st *stack, e stackEvent) {
 	s.store.MarkChanged()
 }
 
-// setStackStatus changes a stack's status and notes it.
+// setStackStatus sets the status of a stack and adds an event. The caller holds the store's lock.
 func (s *Service) setStackStatus(st *stack, status, reason string) {
 	st.Status = status
 	st.Reason = reason
@@ -191,7 +192,7 @@ func (s *Service) setStackStatus(st *stack, status, reason string) {
 
 const stackTypeName = "AWS::CloudFormation::Stack"
 
-// setResourceStatus changes a resource's status and notes it.
+// setResourceStatus sets the status of a resource and adds an event. The caller holds the store's lock.
 func (s *Service) setResourceStatus(st *stack, r *resource, status, reason string) {
 	r.Status = status
 	r.Reason = reason

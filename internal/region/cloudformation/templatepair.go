@@ -8,15 +8,16 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 )
 
-// templatePair is a template and the one before it, with what is put into each.
+// templatePair is the new template of a stack and the one before it, each with its content.
 type templatePair struct {
 	oldTemplate, newTemplate *template.Template
 	before, after            stackContent
 }
 
-// requestedChanges leaves out of the properties of a resource that differ those that nobody asked to change: the template says of them
-// what it said, and nothing that they name is touched. So CloudFormation does not notice that a launch template that was
-// rolled back has a newer version than the groups that the update had not reached.
+// requestedChanges removes from the changed properties of a resource those that the update did not ask to
+// change: their text in the template is the same, and nothing that they refer to changes. For example, after
+// a rollback a launch template has a newer version with the old content; groups that the update had not
+// reached must not be updated to it.
 func (e templatePair) requestedChanges(
 	name string,
 	properties []string,

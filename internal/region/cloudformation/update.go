@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
-// updateAll brings a stack to its new template.
+// updateAll is the forward phase of an update.
 func (s *Service) updateAll(ctx context.Context, st *stack, op *stackOperation) error {
 	sd, err := s.newTransition(st, op, op.New, op.Old)
 	if err != nil {
@@ -64,7 +64,8 @@ func (s *Service) updateAll(ctx context.Context, st *stack, op *stackOperation) 
 	})
 }
 
-// checkRemovals says which removals the stack policy or another stack's import forbids. The caller is inside the book.
+// checkRemovals returns the removals that the stack policy or an import by another stack forbids. The caller
+// holds the store's lock.
 func (s *Service) checkRemovals(sd stackTransition) map[string]error {
 	failures := map[string]error{}
 	var gone []stackOutput
@@ -107,11 +108,12 @@ func (s *Service) checkRemovals(sd stackTransition) map[string]error {
 	return failures
 }
 
-// queueRemoved moves what the new template no longer has to the things to delete. The caller is inside the book.
+// queueRemoved moves the resources that the new template does not have to the operation's garbage. The caller
+// holds the store's lock.
 func (s *Service) queueRemoved(sd stackTransition) {
 	nodes, err := s.enabledResources(sd)
 	if err != nil {
-		return // it was evaluated before
+		return // cannot happen: it was evaluated before
 	}
 
 	for _, name := range sdkshape.SortedKeys(sd.stack.Resources) {
@@ -127,7 +129,7 @@ func (s *Service) queueRemoved(sd stackTransition) {
 	}
 }
 
-// updateResource brings a resource to new properties without replacing it.
+// updateResource updates a resource in place.
 func (s *Service) updateResource(
 	ctx context.Context,
 	sd stackTransition,
@@ -173,18 +175,19 @@ func (s *Service) updateResource(
 	return s.completeResource(sd, r, req, "UPDATE")
 }
 
-// clearPreviousProperties ends a change that failed: what the resource has now is taken to be what it should have had.
+// clearPreviousProperties ends a failed update of a resource: its new properties count as its properties.
 func (s *Service) clearPreviousProperties(r *resource) error {
 	return s.store.WithLock(func() error {
 		r.PreviousProperties = nil
-		r.RollingUpdate = nil // a rollback begins a rolling update of its own
+		r.RollingUpdate = nil // a rollback starts its own rolling update
 		s.store.MarkChanged()
 
 		return nil
 	})
 }
 
-// replaceResource makes a new resource in the place of one that cannot be changed; the old one goes at the end.
+// replaceResource creates the replacement of a resource that cannot be updated in place. The old resource is
+// deleted at the end of the operation.
 func (s *Service) replaceResource(
 	ctx context.Context,
 	sd stackTransition,
@@ -230,7 +233,8 @@ func (s *Service) replaceResource(
 	return s.createResource(ctx, sd, r.Logical, evaluatedResource{m.props, m.spec, nil, "UPDATE"})
 }
 
-// cleanUp deletes what an update has replaced or removed. What cannot be deleted is only told.
+// cleanUp is the last phase of an update: it deletes what the update has replaced or removed. A deletion that
+// fails only adds an event.
 func (s *Service) cleanUp(ctx context.Context, st *stack, op *stackOperation) error {
 	if err := s.deleteGarbage(ctx, st, op); err != nil {
 		return err
@@ -243,7 +247,7 @@ func (s *Service) cleanUp(ctx context.Context, st *stack, op *stackOperation) er
 	})
 }
 
-// deleteGarbage takes away an operation's garbage, those first that others do not need.
+// deleteGarbage deletes the garbage of an operation, in the reverse order of the dependencies.
 func (s *Service) deleteGarbage(ctx context.Context, st *stack, op *stackOperation) error {
 	after := map[string][]string{}
 	byKey := map[string]*resource{}
@@ -276,7 +280,7 @@ func (s *Service) deleteGarbage(ctx context.Context, st *stack, op *stackOperati
 	return nil
 }
 
-// rollBackUpdate brings a stack back to what it was before an update.
+// rollBackUpdate is the phase that restores the content of a stack from before a failed update.
 func (s *Service) rollBackUpdate(ctx context.Context, st *stack, op *stackOperation) error {
 	if err := s.store.WithLock(func() error { s.restoreResources(st, op); return nil }); err != nil {
 		return err
@@ -318,7 +322,8 @@ func (s *Service) rollBackUpdate(ctx context.Context, st *stack, op *stackOperat
 	})
 }
 
-// restoreResources puts replaced resources back into their places, and what the update made among the garbage. It may run twice.
+// restoreResources puts replaced resources back in place, and moves what the update created to the garbage.
+// It is idempotent. The caller holds the store's lock.
 func (s *Service) restoreResources(st *stack, op *stackOperation) {
 	isOld := func(r *resource) bool {
 		o := op.OldResources[r.Logical]
@@ -341,7 +346,8 @@ func (s *Service) restoreResources(st *stack, op *stackOperation) {
 	s.store.MarkChanged()
 }
 
-// restoreResource puts what was in a resource's place back, if there was something, and r among the garbage, if it was made.
+// restoreResource puts the old resource back in place of r, if there was one, and moves r to the garbage, if
+// it was created. The caller holds the store's lock.
 func (s *Service) restoreResource(st *stack, op *stackOperation, r *resource) {
 	name := r.Logical
 	old := op.OldResources[r.Logical]
@@ -360,7 +366,7 @@ func (s *Service) restoreResource(st *stack, op *stackOperation, r *resource) {
 	delete(op.Touched, name)
 }
 
-// cleanUpRollback deletes what a rolled back update had made.
+// cleanUpRollback is the last phase of a rollback: it deletes what the update created.
 func (s *Service) cleanUpRollback(ctx context.Context, st *stack, op *stackOperation) error {
 	if err := s.deleteGarbage(ctx, st, op); err != nil {
 		return err

@@ -14,10 +14,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
-// signalPath is where wait condition handles take their signals; at AWS it is a presigned URL of S3.
+// signalPath is the path of the URLs of wait condition handles. At AWS they are presigned URLs of S3.
 const signalPath = "/cloudformation-waitcondition/"
 
-// newSignalURL is a new handle: who knows it may signal, so it ends in a secret.
+// newSignalURL returns the URL of a new wait condition handle. It contains a secret: a client that has the
+// URL may signal.
 func (s *Service) newSignalURL(stackID, logical string) string {
 	at := base64.RawURLEncoding.EncodeToString([]byte(stackID))
 	return strings.TrimSuffix(
@@ -29,7 +30,8 @@ func (s *Service) newSignalURL(stackID, logical string) string {
 	)
 }
 
-// SignalHandler answers requests to wait condition handles, which have no signature; false for all others.
+// SignalHandler returns the handler of a request to a wait condition handle, which has no signature; false
+// for all other requests.
 func (s *Service) SignalHandler(r *http.Request) (http.Handler, bool) {
 	if r.Method != http.MethodPut || !strings.HasPrefix(r.URL.Path, signalPath) {
 		return nil, false
@@ -42,7 +44,7 @@ func (s *Service) SignalHandler(r *http.Request) (http.Handler, bool) {
 	}), true
 }
 
-// readSignal reads the signal of a PUT to a handle.
+// readSignal reads the signal from a request to a handle.
 func readSignal(r *http.Request) (resourceSignal, error) {
 	b, err := io.ReadAll(io.LimitReader(r.Body, 4096))
 	if err != nil {
@@ -63,7 +65,7 @@ func readSignal(r *http.Request) (resourceSignal, error) {
 	return resourceSignal{ID: body.UniqueID, Success: body.Status == "SUCCESS", Data: body.Data}, nil
 }
 
-// receiveSignal notes what a PUT to a handle says for every wait condition that uses the handle.
+// receiveSignal records a signal for every wait condition of the handle.
 func (s *Service) receiveSignal(r *http.Request) error {
 	encoded, logical, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, signalPath), "/")
 	id, err := base64.RawURLEncoding.DecodeString(encoded)
@@ -96,7 +98,7 @@ func (s *Service) receiveSignal(r *http.Request) error {
 	})
 }
 
-// matchesHandle compares a handle with the URL of a request, which does not tell its host.
+// matchesHandle reports whether a request is to a handle. The request does not contain the host.
 func matchesHandle(handle string, u *url.URL) bool {
 	h, err := url.Parse(handle)
 	return err == nil && h.Path == u.Path && h.RawQuery == u.RawQuery

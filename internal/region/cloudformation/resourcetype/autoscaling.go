@@ -15,7 +15,7 @@ import (
 
 const AutoScalingGroupTypeName = "AWS::AutoScaling::AutoScalingGroup"
 
-// LaunchProperties are the properties of a group that say what it launches: their change begins a rolling update.
+// LaunchProperties returns the properties of a group whose change begins a rolling update.
 func LaunchProperties() []string {
 	return []string{
 		"LaunchTemplate",
@@ -52,7 +52,8 @@ func scalingTypes() map[string]Type {
 	}
 }
 
-// autoScalingGroupType is a group of machines. Its machines take a while to come and to go.
+// autoScalingGroupType is AWS::AutoScaling::AutoScalingGroup. Its creation and its deletion wait for its
+// instances.
 func autoScalingGroupType() Type {
 	return Type{
 		NameProperty:  "AutoScalingGroupName",
@@ -129,7 +130,7 @@ func findCreatedAutoScalingGroup(ctx context.Context, req *Request) (bool, error
 	return mine, err
 }
 
-// lifecycleHookType holds machines up at a point of their lives.
+// lifecycleHookType is AWS::AutoScaling::LifecycleHook.
 func lifecycleHookType() Type {
 	return Type{
 		NameProperty:  "LifecycleHookName",
@@ -162,7 +163,8 @@ func lifecycleHookType() Type {
 	}
 }
 
-// autoScalingGroupInput is the group as Auto Scaling takes it, but its name and tags.
+// autoScalingGroupInput returns the input of CreateAutoScalingGroup and UpdateAutoScalingGroup, without name
+// and tags.
 func autoScalingGroupInput(ctx context.Context, req *Request) (template.Object, error) {
 	in := req.pickProperties(
 		"AvailabilityZones",
@@ -215,7 +217,7 @@ func autoScalingGroupInput(ctx context.Context, req *Request) (template.Object, 
 	return in, nil
 }
 
-// autoScalingGroupTags are a group's tags; the stack's own are handed on to instances.
+// autoScalingGroupTags returns the tags of a group. The stack's tags are propagated to instances.
 func autoScalingGroupTags(req *Request, name string) []any {
 	out := []any{}
 	seen := map[string]bool{}
@@ -247,7 +249,7 @@ func autoScalingGroupTags(req *Request, name string) []any {
 	return out
 }
 
-// describeAutoScalingGroup is the group as it is; nil if there is none.
+// describeAutoScalingGroup returns the group; nil if it does not exist.
 func (req *Request) describeAutoScalingGroup(ctx context.Context) (any, error) {
 	out, err := req.callOperation(ctx,
 		"autoscaling",
@@ -258,7 +260,8 @@ func (req *Request) describeAutoScalingGroup(ctx context.Context) (any, error) {
 	return template.ValueAt(out, "AutoScalingGroups", 0), err
 }
 
-// waitForCapacity waits until the group has as many instances as it should. A launch that fails twice fails it.
+// waitForCapacity waits until the group has its desired number of instances in service. It fails after two
+// failed launches in a row.
 func (req *Request) waitForCapacity(ctx context.Context) error {
 	return req.waitUntil(ctx, func() (bool, error) {
 		g, err := req.describeAutoScalingGroup(ctx)
@@ -306,7 +309,7 @@ func (req *Request) waitForCapacity(ctx context.Context) error {
 	})
 }
 
-// instancesInService are the ids of a group's instances that serve.
+// instancesInService returns the IDs of a group's instances in service.
 func instancesInService(g any) []string {
 	var out []string
 	for _, i := range template.ListAt(g, "Instances") {
@@ -352,7 +355,7 @@ func updateAutoScalingGroup(ctx context.Context, req *Request) error {
 	return err
 }
 
-// syncTargetGroups brings a group's target groups to what they should be.
+// syncTargetGroups attaches and detaches target groups, so that the group has those of its properties.
 func (req *Request) syncTargetGroups(ctx context.Context) error {
 	more, fewer := diffLists(req.OldProperties["TargetGroupARNs"], req.Properties["TargetGroupARNs"])
 	if len(more) > 0 {
@@ -371,7 +374,7 @@ func (req *Request) syncTargetGroups(ctx context.Context) error {
 		template.Object{"AutoScalingGroupName": req.PhysicalID, "TargetGroupARNs": fewer},
 	)
 	if ErrorCode(err) == "ValidationError" {
-		return nil // an earlier process did it
+		return nil // an earlier process has done it
 	}
 
 	return err

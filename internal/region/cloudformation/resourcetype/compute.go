@@ -58,7 +58,7 @@ func computeTypes() map[string]Type {
 	}
 }
 
-// volumeType is a volume of EBS.
+// volumeType is AWS::EC2::Volume.
 func volumeType() Type {
 	return Type{
 		Create: createEC2("CreateVolume", "volume", "VolumeId", func(req *Request) template.Object {
@@ -102,7 +102,7 @@ func volumeType() Type {
 	}
 }
 
-// withStackTags adds the stack's tags to specifications of tags.
+// withStackTags returns tag specifications with the stack's tags added.
 func withStackTags(specs []any, tags map[string]string, kind string) []any {
 	var own any
 	for _, s := range specs {
@@ -132,7 +132,7 @@ func readTemplateVersions(ctx context.Context, req *Request) error {
 	return nil
 }
 
-// updateLaunchTemplate makes a new version; what refers to the latest one follows.
+// updateLaunchTemplate creates a new version. Resources that refer to LatestVersionNumber then change too.
 func updateLaunchTemplate(ctx context.Context, req *Request) error {
 	if req.propertyChanged("LaunchTemplateData", "VersionDescription") {
 		in := template.Object{"LaunchTemplateId": req.PhysicalID, "LaunchTemplateData": req.Properties["LaunchTemplateData"]}
@@ -159,7 +159,7 @@ func updateLaunchTemplate(ctx context.Context, req *Request) error {
 	return readTemplateVersions(ctx, req)
 }
 
-// instanceType is a single machine.
+// instanceType is AWS::EC2::Instance.
 func instanceType() Type {
 	return Type{
 		Create:    createInstance,

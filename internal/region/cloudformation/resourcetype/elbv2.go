@@ -28,7 +28,7 @@ func updateELBTags(ctx context.Context, req *Request) error {
 	})
 }
 
-// modifyAttributes gives a load balancer or a target group its attributes.
+// modifyAttributes sets the attributes of a load balancer or a target group.
 func (req *Request) modifyAttributes(ctx context.Context, property, op, member string) error {
 	list := template.ListAt(req.Properties[property])
 	if len(list) == 0 ||
@@ -40,12 +40,12 @@ func (req *Request) modifyAttributes(ctx context.Context, property, op, member s
 	return req.runOperation(ctx, elbServiceName, op, template.Object{member: req.PhysicalID, "Attributes": list})
 }
 
-// isCreation tells whether the job makes something: then its old properties are the new ones.
+// isCreation reports whether the request creates the resource: its old properties equal the new ones.
 func (req *Request) isCreation() bool {
 	return template.CanonicalText(req.OldProperties) == template.CanonicalText(req.Properties)
 }
 
-// arnSuffix is the part of an ARN after its kind.
+// arnSuffix returns the part of an ARN after kind.
 func arnSuffix(arn, kind string) string {
 	_, rest, _ := strings.Cut(arn, kind)
 	return rest
@@ -214,7 +214,7 @@ func deleteLoadBalancer(ctx context.Context, req *Request) error {
 	)
 }
 
-// findByName adopts what has the name that the template gives.
+// findByName returns a FindCreated function that looks for the name in the template.
 func findByName(op, list, member string) func(context.Context, *Request) (bool, error) {
 	return func(ctx context.Context, req *Request) (bool, error) {
 		name := req.stringProperty("Name")
@@ -313,7 +313,7 @@ func updateTargetGroup(ctx context.Context, req *Request) error {
 	return updateELBTags(ctx, req)
 }
 
-// syncTargets brings a target group's own targets to what they should be.
+// syncTargets registers and deregisters the targets in the properties of a target group.
 func syncTargets(ctx context.Context, req *Request, before, after any) error {
 	more, fewer := diffLists(before, after)
 	if len(more) > 0 {

@@ -229,10 +229,10 @@ func (req *Request) physicalName() string {
 	return base + suffix
 }
 
-// hasProperty tells whether a property is set.
+// hasProperty reports whether a property is set.
 func (req *Request) hasProperty(property string) bool { return req.Properties[property] != nil }
 
-// pickProperties copies the named properties as they are.
+// pickProperties returns the named properties that are set.
 func (req *Request) pickProperties(names ...string) template.Object {
 	out := template.Object{}
 	for _, n := range names {
@@ -244,7 +244,7 @@ func (req *Request) pickProperties(names ...string) template.Object {
 	return out
 }
 
-// omitProperties copies all properties but the named ones.
+// omitProperties returns all properties except the named ones.
 func (req *Request) omitProperties(but ...string) template.Object {
 	out := template.Object{}
 	for n, v := range req.Properties {
@@ -256,7 +256,7 @@ func (req *Request) omitProperties(but ...string) template.Object {
 	return out
 }
 
-// propertyChanged tells whether one of the properties is to change.
+// propertyChanged reports whether one of the properties changes.
 func (req *Request) propertyChanged(names ...string) bool {
 	return slices.ContainsFunc(
 		names,

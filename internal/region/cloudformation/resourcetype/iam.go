@@ -9,7 +9,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 )
 
-// policyDocument is a policy as the services take it: a text. A property may hold an object or a text.
+// policyDocument returns a policy as text, as the services expect it. The property may be an object or a
+// text.
 func (req *Request) policyDocument(property string) string {
 	return documentText(req.Properties[property])
 }
@@ -30,7 +31,7 @@ func documentText(v any) string {
 	}
 }
 
-// syncInlinePolicies brings a role's policies to those in its Policies property.
+// syncInlinePolicies makes a role's inline policies match its property Policies.
 func (req *Request) syncInlinePolicies(ctx context.Context, before any) error {
 	wanted := map[string]bool{}
 	for _, p := range template.ListAt(req.Properties["Policies"]) {
@@ -52,7 +53,7 @@ func (req *Request) syncInlinePolicies(ctx context.Context, before any) error {
 	return nil
 }
 
-// syncManagedPolicies brings a role's managed policies to those in its ManagedPolicyArns property.
+// syncManagedPolicies makes a role's managed policies match its property ManagedPolicyArns.
 func (req *Request) syncManagedPolicies(ctx context.Context, before, after any) error {
 	more, fewer := diffLists(before, after)
 	for _, arn := range more {
@@ -128,7 +129,7 @@ func deleteRolePolicy(ctx context.Context, req *Request) error {
 	)
 }
 
-// forEachRole calls do for every role in a list, as if it were the property RoleName.
+// forEachRole calls do for each role in a list, with the property RoleName set to the role.
 func forEachRole(ctx context.Context, req *Request, roles any, do func(context.Context, *Request) error) error {
 	for _, r := range template.ListAt(roles) {
 		one := *req
@@ -273,7 +274,7 @@ func managedPolicyType() Type {
 	}
 }
 
-// forEachAttachedRole attaches the policy to roles, or takes it from them.
+// forEachAttachedRole calls an operation such as AttachRolePolicy for each role in a list.
 func forEachAttachedRole(ctx context.Context, req *Request, roles any, op string) error {
 	for _, r := range template.ListAt(roles) {
 		if err := req.runOperation(ctx, "iam", op, template.Object{"RoleName": r, "PolicyArn": req.PhysicalID}); err != nil {
@@ -284,7 +285,8 @@ func forEachAttachedRole(ctx context.Context, req *Request, roles any, op string
 	return nil
 }
 
-// createPolicyVersion makes a new default version; IAM keeps five, CloudFormation one.
+// createPolicyVersion creates a new default version, and deletes the others: IAM keeps five, CloudFormation
+// one.
 func createPolicyVersion(ctx context.Context, req *Request) error {
 	err := req.runOperation(ctx,
 		"iam",

@@ -9,7 +9,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 )
 
-// keyPairType is the public half of an SSH key, by its name. The region makes no private keys, so a template must bring it.
+// keyPairType is AWS::EC2::KeyPair. The region creates no private keys, so the template must contain the
+// public key.
 func keyPairType() Type {
 	return Type{
 		NameProperty:  "KeyName",

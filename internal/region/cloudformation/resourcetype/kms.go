@@ -8,7 +8,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 )
 
-// kmsTags are tags as KMS takes them.
+// kmsTags returns tags with the member names of KMS.
 func kmsTags(tags []any) []any {
 	out := []any{}
 	for _, t := range tags {
@@ -25,7 +25,7 @@ func kmsTypes() map[string]Type {
 	}
 }
 
-// setKeyRotation turns a key's rotation on or off.
+// setKeyRotation enables or disables the rotation of a key.
 func setKeyRotation(ctx context.Context, req *Request) error {
 	op := "DisableKeyRotation"
 	if req.Properties["EnableKeyRotation"] == true {
@@ -35,7 +35,7 @@ func setKeyRotation(ctx context.Context, req *Request) error {
 	return req.runOperation(ctx, "kms", op, template.Object{"KeyId": req.PhysicalID})
 }
 
-// setKeyEnabled turns a key on or off.
+// setKeyEnabled enables or disables a key.
 func setKeyEnabled(ctx context.Context, req *Request) error {
 	op := "EnableKey"
 	if req.Properties["Enabled"] == false {
@@ -93,7 +93,7 @@ func kmsKeyType() Type {
 
 			err := req.runOperation(ctx, "kms", "ScheduleKeyDeletion", in)
 			if ErrorCode(err) == "KMSInvalidStateException" {
-				return nil // it is scheduled already
+				return nil // its deletion is scheduled already
 			}
 
 			return err

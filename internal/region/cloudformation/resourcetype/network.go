@@ -10,7 +10,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 )
 
-// tagSpecifications are the tags of a new resource as EC2 takes them.
+// tagSpecifications returns the tags of a new resource as EC2 expects them.
 func (req *Request) tagSpecifications(kind string) []any {
 	tags := req.resourceTags()
 	if len(tags) == 0 {
@@ -20,7 +20,8 @@ func (req *Request) tagSpecifications(kind string) []any {
 	return []any{template.Object{"ResourceType": kind, "Tags": tags}}
 }
 
-// createEC2 makes a resource by one call whose answer has the id at a path.
+// createEC2 returns a Create function that calls one operation of EC2. path is the path of the ID in its
+// answer.
 func createEC2(op, kind string, path string, in func(req *Request) template.Object) func(context.Context, *Request) error {
 	return func(ctx context.Context, req *Request) error {
 		args := in(req)
@@ -42,14 +43,15 @@ func createEC2(op, kind string, path string, in func(req *Request) template.Obje
 	}
 }
 
-// deleteEC2 deletes a resource by one call that takes its id.
+// deleteEC2 returns a Delete function that calls one operation of EC2 with the physical ID as the input
+// member.
 func deleteEC2(op, member string) func(context.Context, *Request) error {
 	return func(ctx context.Context, req *Request) error {
 		return req.runOperation(ctx, "ec2", op, template.Object{member: req.PhysicalID})
 	}
 }
 
-// updateEC2Tags brings a resource's tags to what they should be.
+// updateEC2Tags makes the tags of a resource match its properties and the stack's tags.
 func updateEC2Tags(ctx context.Context, req *Request) error {
 	return req.updateEC2TagsOf(ctx, req.PhysicalID)
 }
@@ -75,7 +77,8 @@ func tagKeyObjects(keys []any) []any {
 	return out
 }
 
-// describeFirst is the first item that an operation tells about an id.
+// describeFirst returns the first item of the list that a Describe operation returns for the physical ID; nil
+// if it is empty.
 func (req *Request) describeFirst(ctx context.Context, op, member, list string) (any, error) {
 	out, err := req.callOperation(ctx, "ec2", op, template.Object{member: []any{req.PhysicalID}})
 	return template.ValueAt(out, list, 0), err
@@ -119,7 +122,7 @@ func networkTypes() map[string]Type {
 	}
 }
 
-// vpcType is a network.
+// vpcType is AWS::EC2::VPC.
 func vpcType() Type {
 	return Type{
 		Create: createEC2(
@@ -147,7 +150,7 @@ func vpcType() Type {
 	}
 }
 
-// gatewayAttachmentType is the way out of a network.
+// gatewayAttachmentType is AWS::EC2::VPCGatewayAttachment.
 func gatewayAttachmentType() Type {
 	return Type{
 		Create: func(ctx context.Context, req *Request) error {
@@ -180,7 +183,7 @@ func gatewayAttachmentType() Type {
 	}
 }
 
-// subnetType is a part of a network in one zone.
+// subnetType is AWS::EC2::Subnet.
 func subnetType() Type {
 	return Type{
 		Create: createEC2("CreateSubnet", "subnet", "Subnet.SubnetId", func(req *Request) template.Object {
@@ -210,7 +213,7 @@ func subnetType() Type {
 	}
 }
 
-// natGatewayType is a NAT gateway, which takes a while to come and to go.
+// natGatewayType is AWS::EC2::NatGateway. Its creation and its deletion take a while.
 func natGatewayType() Type {
 	return Type{
 		Create: createEC2(
@@ -251,7 +254,7 @@ func natGatewayType() Type {
 	}
 }
 
-// setIDAttribute sets an attribute to the physical id.
+// setIDAttribute returns a Stabilize function that sets an attribute to the physical ID.
 func setIDAttribute(attribute string) func(context.Context, *Request) error {
 	return func(ctx context.Context, req *Request) error {
 		req.Attributes[attribute] = req.PhysicalID
@@ -318,7 +321,7 @@ func applySubnetSettings(ctx context.Context, req *Request) error {
 	)
 }
 
-// elasticIPType is an elastic IP: its physical id is the address.
+// elasticIPType is AWS::EC2::EIP. Its physical ID is the address.
 func elasticIPType() Type {
 	return Type{
 		Create: createEC2(

@@ -13,17 +13,18 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 )
 
-// RollingUpdate is a rolling update that is under way; it survives a restart.
+// RollingUpdate is the progress of a rolling update of a group. It is saved with the resource, so that a
+// restarted region resumes it: the names of its fields are the format on disk.
 type RollingUpdate struct {
-	Old          []string // instances to replace
-	Total        int      // how many they were
-	MaxSize      int      // of the group
-	Begun        bool     // the sizes below are known
-	FinalMin     int      // the group's own sizes, which may be raised for a while
-	FinalDesired int
-	Raised       bool     // they are raised
-	Batch        []string // instances that are being replaced now
-	Shrink       int      // how many of those are not replaced, since others took their places before
+	Old          []string // IDs of the instances that are still to be replaced
+	Total        int      // number of instances to replace at the beginning
+	MaxSize      int      // maximum size of the group
+	Begun        bool     // FinalMin and FinalDesired are set
+	FinalMin     int      // minimum size to restore at the end
+	FinalDesired int      // desired capacity to restore at the end
+	Raised       bool     // the capacity is raised for the update
+	Batch        []string // IDs of the instances of the current batch
+	Shrink       int      // number of instances of the batch that need no replacement, because the raised capacity replaced them
 }
 
 // rollingUpdatePolicy is an AutoScalingRollingUpdate policy.
@@ -63,7 +64,7 @@ func parseRollingUpdatePolicy(policy template.Object) (*rollingUpdatePolicy, err
 	return r, err
 }
 
-// runRollingUpdate updates a group and, where its policy says so, replaces its instances in batches.
+// runRollingUpdate updates a group and, if its policy requires that, replaces its instances in batches.
 func (req *Request) runRollingUpdate(ctx context.Context, in template.Object) error {
 	p, err := parseRollingUpdatePolicy(req.Policy)
 	if err != nil {
@@ -149,8 +150,8 @@ func (r *RollingUpdate) Clone() RollingUpdate {
 	return c
 }
 
-// obsoleteInstances are the instances that were not launched as the group is to launch them. Going back, those are spared that
-// already are what they should be again.
+// obsoleteInstances returns the instances to replace. A rollback replaces none if all instances already use
+// the launch template that it restores.
 func (req *Request) obsoleteInstances(g any) []string {
 	var out []string
 	for _, i := range template.ListAt(g, "Instances") {
@@ -168,7 +169,7 @@ func (req *Request) obsoleteInstances(g any) []string {
 	return out
 }
 
-// matchesLaunchTemplate tells whether all of a group's instances come from the launch template that it goes back to.
+// matchesLaunchTemplate reports whether all instances of a group use the launch template in the properties.
 func (req *Request) matchesLaunchTemplate(g any) bool {
 	spec, ok := req.Properties["LaunchTemplate"].(template.Object)
 	if !ok {
@@ -228,7 +229,8 @@ func (req *Request) replaceInBatches(ctx context.Context, p *rollingUpdatePolicy
 	return req.restoreCapacity(ctx, r)
 }
 
-// raiseCapacity lets a group have more instances for a while, where otherwise too few would serve.
+// raiseCapacity raises the capacity of a group for the update, if a batch would leave fewer than
+// MinInstancesInService instances in service.
 func (req *Request) raiseCapacity(ctx context.Context, p *rollingUpdatePolicy, r *RollingUpdate) error {
 	g, err := req.describeAutoScalingGroup(ctx)
 	if err != nil {
@@ -274,7 +276,7 @@ func (req *Request) raiseCapacity(ctx context.Context, p *rollingUpdatePolicy, r
 	return req.waitForNewInstances(ctx, p, want-desired)
 }
 
-// restoreCapacity takes back what raise did.
+// restoreCapacity restores the capacity that raiseCapacity raised.
 func (req *Request) restoreCapacity(ctx context.Context, r *RollingUpdate) error {
 	if !r.Raised {
 		return req.waitForCapacity(ctx)
@@ -296,7 +298,8 @@ func (req *Request) restoreCapacity(ctx context.Context, r *RollingUpdate) error
 	return req.waitForCapacity(ctx)
 }
 
-// beginBatch says what a batch does and forgets earlier signals, unless an earlier process did.
+// beginBatch adds an event about a batch and deletes earlier signals, unless an earlier process began the
+// batch.
 func (req *Request) beginBatch(ctx context.Context, r *RollingUpdate, ids []string) error {
 	if slices.Equal(r.Batch, ids) {
 		return nil
@@ -308,7 +311,7 @@ func (req *Request) beginBatch(ctx context.Context, r *RollingUpdate, ids []stri
 	}
 
 	shrink := 0
-	if r.Raised { // the extra instances took places already: the last of the old ones make room
+	if r.Raised { // the extra instances are replacements already: the last old ones are not replaced
 		shrink = max(0, template.IntOr(template.ValueAt(g, "DesiredCapacity"), 0)-r.FinalDesired-(len(r.Old)-len(ids)))
 	}
 
@@ -331,7 +334,7 @@ func (req *Request) beginBatch(ctx context.Context, r *RollingUpdate, ids []stri
 	})
 }
 
-// terminateInstances terminates the instances of a batch.
+// terminateInstances terminates the instances of a batch and waits until the group has lost them.
 func (req *Request) terminateInstances(ctx context.Context, r *RollingUpdate, ids []string) error {
 	for i, id := range ids {
 		less := i < r.Shrink
@@ -346,7 +349,7 @@ func (req *Request) terminateInstances(ctx context.Context, r *RollingUpdate, id
 			"TerminateInstanceInAutoScalingGroup",
 			template.Object{"InstanceId": id, "ShouldDecrementDesiredCapacity": less},
 		)
-		if err != nil && ErrorCode(err) != "ValidationError" { // it has ended by itself
+		if err != nil && ErrorCode(err) != "ValidationError" { // the instance has terminated by itself
 			return err
 		}
 	}
@@ -360,7 +363,7 @@ func (req *Request) terminateInstances(ctx context.Context, r *RollingUpdate, id
 	})
 }
 
-// replaceBatch terminates some old instances and waits for those that take their places.
+// replaceBatch terminates some old instances and waits for their replacements.
 func (req *Request) replaceBatch(ctx context.Context, p *rollingUpdatePolicy, r *RollingUpdate, ids []string) error {
 	if err := req.beginBatch(ctx, r, ids); err != nil {
 		return err
@@ -384,7 +387,8 @@ func (req *Request) replaceBatch(ctx context.Context, p *rollingUpdatePolicy, r 
 	})
 }
 
-// waitForNewInstances waits for new instances: until they serve, and then until they say so, or for a while.
+// waitForNewInstances waits until new instances are in service, and then for their signals or for the pause
+// time.
 func (req *Request) waitForNewInstances(ctx context.Context, p *rollingUpdatePolicy, n int) error {
 	if err := req.waitForCapacity(ctx); err != nil || n <= 0 {
 		return err

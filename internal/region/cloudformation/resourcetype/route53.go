@@ -125,7 +125,7 @@ func updateHostedZone(ctx context.Context, req *Request) error {
 	return updateHostedZoneTags(ctx, req)
 }
 
-// syncZoneVPCs brings the networks of a private zone to those that are wanted.
+// syncZoneVPCs associates and disassociates VPCs, so that a private zone has the wanted ones.
 func syncZoneVPCs(ctx context.Context, req *Request, have any, want []any) error {
 	if len(want) == 0 {
 		return nil
@@ -162,7 +162,7 @@ func syncZoneVPCs(ctx context.Context, req *Request, have any, want []any) error
 	return nil
 }
 
-// changeRecordSet makes, changes or deletes a record set.
+// changeRecordSet creates, updates or deletes a record set.
 func changeRecordSet(ctx context.Context, req *Request, action string, props template.Object) error {
 	zone, err := findZoneID(ctx, req)
 	if err != nil {
@@ -201,7 +201,7 @@ func changeRecordSet(ctx context.Context, req *Request, action string, props tem
 	})
 }
 
-// findZoneID is the id of a record's zone, which may be named.
+// findZoneID returns the ID of a record's zone, which the properties may give by name.
 func findZoneID(ctx context.Context, req *Request) (string, error) {
 	if id := req.stringProperty("HostedZoneId"); id != "" {
 		return id, nil

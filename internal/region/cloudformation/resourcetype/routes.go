@@ -9,7 +9,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 )
 
-// routeTargetProperties are the properties of a route that say where it leads.
+// routeTargetProperties returns the properties that can be the target of a route.
 func routeTargetProperties() []string {
 	return []string{
 		"GatewayId", "NatGatewayId", "InstanceId", "NetworkInterfaceId", "VpcPeeringConnectionId", "TransitGatewayId",
@@ -84,7 +84,7 @@ func routeTypes() map[string]Type {
 	}
 }
 
-// vpcEndpointType is a way to a service that does not lead out of the network.
+// vpcEndpointType is AWS::EC2::VPCEndpoint.
 func vpcEndpointType() Type {
 	return Type{
 		Create: createEC2(
@@ -122,7 +122,7 @@ func vpcEndpointType() Type {
 	}
 }
 
-// vpcPeeringType joins two networks.
+// vpcPeeringType is AWS::EC2::VPCPeeringConnection.
 func vpcPeeringType() Type {
 	return Type{
 		Create: createEC2(
@@ -170,7 +170,7 @@ func routeDestination(req *Request) string {
 	return ""
 }
 
-// findAssociation finds the association of the job's subnet.
+// findAssociation returns the route table association of the request's subnet.
 func findAssociation(ctx context.Context, req *Request) (bool, error) {
 	out, err := req.callOperation(ctx,
 		"ec2",
@@ -188,7 +188,7 @@ func findAssociation(ctx context.Context, req *Request) (bool, error) {
 	return false, err
 }
 
-// updateVPCEndpoint gives an endpoint other tables, subnets, groups or another policy.
+// updateVPCEndpoint changes the route tables, subnets, groups and the policy of an endpoint.
 func updateVPCEndpoint(ctx context.Context, req *Request) error {
 	in := template.Object{"VpcEndpointId": req.PhysicalID}
 	for _, name := range []string{"RouteTableIds", "SubnetIds", "SecurityGroupIds"} {
@@ -223,7 +223,7 @@ func updateVPCEndpoint(ctx context.Context, req *Request) error {
 	return updateEC2Tags(ctx, req)
 }
 
-// diffLists are the items that one list has and the other has not.
+// diffLists returns the items that only the new list has, and those that only the old list has.
 func diffLists(before, after any) (more, fewer []any) {
 	have := map[string]bool{}
 	want := map[string]bool{}

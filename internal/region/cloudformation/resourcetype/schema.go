@@ -15,13 +15,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
-// schemaText holds the properties of the types in [Lookup]: CloudFormation's own schemas, cut to what is used here.
-// TestSchemas makes it of test/referencedata/data/cloudformation-types.json.
+// schemaText has the schemas of the types in [Lookup]: those of CloudFormation, reduced to what is used here.
+// TestSchemas generates it from test/referencedata/data/cloudformation-types.json.
 //
 //go:embed types.json
 var schemaText []byte
 
-// typeSchema is what CloudFormation publishes of a type.
+// typeSchema is the published schema of a type, reduced to what is used here.
 type typeSchema struct {
 	Properties  map[string]string       `json:"properties"`
 	Required    []string                `json:"required,omitempty"`
@@ -33,7 +33,7 @@ type typeSchema struct {
 	Definitions map[string]nestedSchema `json:"definitions,omitempty"`
 }
 
-// nestedSchema is a nested property type.
+// nestedSchema is the schema of a nested property type.
 type nestedSchema struct {
 	Properties map[string]string `json:"properties"`
 	Required   []string          `json:"required,omitempty"`
@@ -43,7 +43,7 @@ type nestedSchema struct {
 var schemas = sync.OnceValue(func() map[string]typeSchema {
 	out := map[string]typeSchema{}
 	if err := json.Unmarshal(schemaText, &out); err != nil {
-		panic(fmt.Sprintf("the embedded schemas are broken: %v", err)) // built in: broken code
+		panic(fmt.Sprintf("the embedded schemas are broken: %v", err)) // embedded at build time
 	}
 
 	return out
@@ -52,15 +52,16 @@ var schemas = sync.OnceValue(func() map[string]typeSchema {
 // HasStackTags reports whether resources of a type have tags, so that a change of the stack's tags updates them.
 func HasStackTags(typeName string) bool { return schemas()[typeName].TagProperty != "" }
 
-// propertyErrors collects what is wrong with a resource's properties.
+// propertyErrors collects the violations of a schema.
 type propertyErrors struct{ list []string }
 
 func (p *propertyErrors) add(at, format string, args ...any) {
 	p.list = append(p.list, "#"+at+": "+fmt.Sprintf(format, args...))
 }
 
-// CoerceProperties checks evaluated properties against the type's schema and gives every value the type that it should have: a
-// template may write a number as a text. What is not known yet is passed on.
+// CoerceProperties checks evaluated properties against the schema of a type, and converts each scalar to the
+// type in the schema, because a template may write a number as a string. Unknown values are kept. It returns
+// the violations.
 func CoerceProperties(kind string, props template.Object) (template.Object, []string) {
 	s := schemas()[kind]
 	if s.Properties == nil {
@@ -167,7 +168,7 @@ func (s typeSchema) coerceMap(at, inner string, v any, p *propertyErrors) any {
 	return out
 }
 
-// coerceScalar turns a scalar into the type that it should have.
+// coerceScalar converts a scalar to a type of the schema.
 func coerceScalar(at, kind string, v any, p *propertyErrors) any {
 	if kind == "object" {
 		if _, ok := v.(template.Object); !ok {
@@ -203,7 +204,7 @@ func coerceScalar(at, kind string, v any, p *propertyErrors) any {
 	return out
 }
 
-// jsonTypeName is a value's type in the words of CloudFormation's messages.
+// jsonTypeName returns the type of a value as the messages of CloudFormation name it.
 func jsonTypeName(v any) string {
 	switch v.(type) {
 	case template.Object:
@@ -219,13 +220,14 @@ func jsonTypeName(v any) string {
 	return "Number"
 }
 
-// firstPathStep is the first step of a schema's path.
+// firstPathStep returns the first step of a path in a schema.
 func firstPathStep(path string) string {
 	first, _, _ := strings.Cut(path, "/")
 	return first
 }
 
-// RequiresRecreation says whether a change of a property replaces the resource: Always, Conditionally or Never.
+// RequiresRecreation returns whether a change of a property replaces the resource: Always, Conditionally or
+// Never.
 func RequiresRecreation(kind, property string) string {
 	s := schemas()[kind]
 	has := func(paths []string) bool {
@@ -241,7 +243,7 @@ func RequiresRecreation(kind, property string) string {
 	return "Never"
 }
 
-// ChangedProperties are the properties whose values differ, in order.
+// ChangedProperties returns the properties whose values differ, sorted. An unknown value counts as different.
 func ChangedProperties(before, after template.Object) []string {
 	var out []string
 	for _, name := range sdkshape.SortedKeys(after) {

@@ -9,7 +9,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 )
 
-// ipPermission is a rule as EC2 takes it.
+// ipPermission returns a rule as EC2 expects it.
 func ipPermission(rule template.Object) template.Object {
 	p := template.Object{}
 	for _, k := range []string{"IpProtocol", "FromPort", "ToPort"} {
@@ -39,7 +39,7 @@ func ipPermission(rule template.Object) template.Object {
 	return p
 }
 
-// allowAllEgress is the rule that EC2 gives to every new group.
+// allowAllEgress returns the rule that EC2 adds to every new group.
 func allowAllEgress() template.Object {
 	return template.Object{"IpProtocol": "-1", "IpRanges": []any{template.Object{"CidrIp": "0.0.0.0/0"}}}
 }
@@ -80,7 +80,7 @@ func applyGroupRules(ctx context.Context, req *Request) error {
 	req.Attributes["Id"] = req.PhysicalID
 	req.Attributes["VpcId"] = req.Properties["VpcId"]
 	if rules := template.ListAt(req.Properties["SecurityGroupEgress"]); len(rules) > 0 {
-		// Its own rules take the place of the one that lets everything out.
+		// Egress rules in the template replace the rule that EC2 adds.
 		if !slices.ContainsFunc(
 			rules,
 			func(r any) bool {
@@ -160,7 +160,7 @@ func securityTypes() map[string]Type {
 	}
 }
 
-// securityRuleType is a rule of a group as a resource of its own.
+// securityRuleType is a rule of a security group as a resource of its own.
 func securityRuleType(direction string) Type {
 	return Type{
 		Create: func(ctx context.Context, req *Request) error {
@@ -210,7 +210,7 @@ func securityRuleType(direction string) Type {
 	}
 }
 
-// matchesRule tells whether a rule of a group is the one that properties describe.
+// matchesRule reports whether a rule of a group is the one that properties describe.
 func matchesRule(rule any, props template.Object) bool {
 	port := func(v any) string {
 		if t, ok := template.ScalarText(v); ok {

@@ -55,5 +55,5 @@ func ParseISODuration(text string, otherwise time.Duration) (time.Duration, erro
 	return d, nil
 }
 
-// formatISODuration formats a duration as templates write it.
+// formatISODuration returns a duration as templates write it, such as PT5M0S.
 func formatISODuration(d time.Duration) string { return "PT" + strings.ToUpper(d.String()) }

@@ -9,7 +9,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
-// mergeTags are the tags that the resource should have: the stack's, and its own, which win.
+// mergeTags returns the tags of a resource: the stack's, and its own, which take precedence.
 func mergeTags(stack map[string]string, property any) map[string]string {
 	out := maps.Clone(stack)
 	if out == nil {
@@ -34,7 +34,7 @@ func mergeTags(stack map[string]string, property any) map[string]string {
 	return out
 }
 
-// tagObjects is the tags as most services take them.
+// tagObjects returns tags as a list of objects with Key and Value.
 func tagObjects(tags map[string]string) []any {
 	out := []any{}
 	for _, k := range sdkshape.SortedKeys(tags) {
@@ -44,12 +44,13 @@ func tagObjects(tags map[string]string) []any {
 	return out
 }
 
-// resourceTags is the list of tags that the resource should have.
+// resourceTags returns the tags that the resource should have.
 func (req *Request) resourceTags() []any {
 	return tagObjects(mergeTags(req.StackTags, req.Properties["Tags"]))
 }
 
-// updateTags calls set and drop with what must change of the tags in a property.
+// updateTags calls set with the tags to add or change, and drop with the keys to remove. property is the one
+// that has the resource's own tags.
 func (req *Request) updateTags(
 	property string,
 	set func([]any) error,

@@ -4,14 +4,17 @@ package template
 
 import "github.com/slipway-k8s/slipway/internal/region/wire"
 
+// ValidationError returns a *wire.Error with the code ValidationError.
 func ValidationError(format string, args ...any) error {
 	return wire.Errorf("ValidationError", format, args...)
 }
 
+// FormatError returns a ValidationError whose message begins with "Template format error: ".
 func FormatError(format string, args ...any) error {
 	return ValidationError("Template format error: "+format, args...)
 }
 
+// TemplateError returns a ValidationError whose message begins with "Template error: ".
 func TemplateError(format string, args ...any) error {
 	return ValidationError("Template error: "+format, args...)
 }

@@ -9,21 +9,30 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
-// Scope is what a template's functions are evaluated with.
+// Scope is what the functions of a template are evaluated with. A Scope is used by one goroutine: it caches
+// the values of conditions.
 type Scope struct {
-	Template         *Template
-	Parameters       map[string]ParameterValue
-	Pseudo           map[string]any
-	Zones            []string
-	Conditions       map[string]bool
-	ResolveResource  func(logical string) (any, error)
+	// Template is the template with the mappings, conditions and parameters.
+	Template *Template
+	// Parameters are the values of the parameters, by name.
+	Parameters map[string]ParameterValue
+	// Pseudo are the values of the pseudo parameters, such as AWS::Region.
+	Pseudo map[string]any
+	// Zones are the availability zones that Fn::GetAZs returns.
+	Zones []string
+	// Conditions caches the values of conditions; set it to an empty map.
+	Conditions map[string]bool
+	// ResolveResource returns the physical ID of a resource; nil if Ref to resources is not allowed.
+	ResolveResource func(logical string) (any, error)
+	// ResolveAttribute returns an attribute of a resource; nil if Fn::GetAtt is not allowed.
 	ResolveAttribute func(logical, name string) (any, error)
-	ResolveExport    func(name string) (any, error)
+	// ResolveExport returns the value of an export; nil if Fn::ImportValue is not allowed.
+	ResolveExport func(name string) (any, error)
 }
 
 type intrinsicFunc func(s Scope, arg any) (any, error)
 
-// intrinsicFunctions are the intrinsic functions but Ref and Condition.
+// intrinsicFunctions returns the intrinsic functions except Ref and Condition.
 func intrinsicFunctions() map[string]intrinsicFunc {
 	return map[string]intrinsicFunc{
 		"Fn::GetAtt": Scope.fnGetAtt, "Fn::Sub": Scope.fnSub, "Fn::Join": Scope.fnJoin, "Fn::Select": Scope.fnSelect,
@@ -35,7 +44,7 @@ func intrinsicFunctions() map[string]intrinsicFunc {
 
 func functionNames() []string { return sdkshape.SortedKeys(intrinsicFunctions()) }
 
-// call tells whether an object is a function: its name and its argument.
+// asIntrinsic returns the name and the argument of a function; false if the object is not a function.
 func asIntrinsic(m Object) (name string, arg any, ok bool) {
 	if len(m) != 1 {
 		return "", nil, false
@@ -123,7 +132,7 @@ func (s Scope) applyFunction(name string, arg any) (any, error) {
 	return f(s, arg)
 }
 
-// resolveRef gives what a name stands for: a pseudo parameter, a parameter or a resource.
+// resolveRef returns the value of Ref: of a pseudo parameter, a parameter or a resource.
 func (s Scope) resolveRef(name string) (any, error) {
 	if v, ok := s.Pseudo[name]; ok {
 		return v, nil
@@ -143,7 +152,7 @@ func (s Scope) resolveRef(name string) (any, error) {
 	return s.ResolveResource(name)
 }
 
-// EvalCondition evaluates a named condition.
+// EvalCondition evaluates a condition by its name.
 func (s Scope) EvalCondition(name string) (bool, error) {
 	if v, ok := s.Conditions[name]; ok {
 		return v, nil
@@ -166,7 +175,7 @@ func (s Scope) EvalCondition(name string) (bool, error) {
 	return v, err
 }
 
-// evalBool evaluates what must be a condition.
+// evalBool evaluates a value that must be a condition.
 func (s Scope) evalBool(v any) (bool, error) {
 	x, err := s.Eval(v)
 	if err != nil {
@@ -198,7 +207,7 @@ func (s Scope) fnGetAtt(arg any) (any, error) {
 	return s.ResolveAttribute(logical, name)
 }
 
-// parseGetAtt reads the argument of Fn::GetAtt.
+// parseGetAtt parses the argument of Fn::GetAtt.
 func (s Scope) parseGetAtt(arg any) (logical, name string, err error) {
 	if one, ok := arg.(string); ok {
 		logical, name, _ = strings.Cut(one, ".")
@@ -208,7 +217,7 @@ func (s Scope) parseGetAtt(arg any) (logical, name string, err error) {
 	list, _ := arg.([]any)
 	if len(list) == 2 {
 		logical, _ = list[0].(string)
-		if m, ok := list[1].(Object); ok { // the attribute's name may be a Ref to a parameter
+		if m, ok := list[1].(Object); ok { // the attribute may be a Ref to a parameter
 			v, err := s.Eval(m)
 			if err != nil {
 				return "", "", err

@@ -36,7 +36,7 @@ func (s Scope) fnJoin(arg any) (any, error) {
 	return strings.Join(parts, list[0].(string)), nil //nolint:errcheck // isString said so
 }
 
-// stringsOrUnknown are the strings of a list; nil if one of them is unknown.
+// stringsOrUnknown returns the strings of a list; nil if one of them is unknown.
 func stringsOrUnknown(v any, bad error) ([]string, error) {
 	list, ok := v.([]any)
 	if !ok {
@@ -180,7 +180,7 @@ func (s Scope) fnImportValue(arg any) (any, error) {
 	return s.ResolveExport(name)
 }
 
-// fnCidr cuts ranges of addresses out of a larger one: [range, count, bits of the host part].
+// fnCidr divides a CIDR block into smaller ones. The argument is [block, count, number of host bits].
 func (s Scope) fnCidr(arg any) (any, error) {
 	v, err := s.Eval(arg)
 	if err != nil {
@@ -221,7 +221,7 @@ func (s Scope) fnCidr(arg any) (any, error) {
 	return splitPrefix(from.Masked(), count, from.Addr().BitLen()-host)
 }
 
-// hostBitCount is the length of the host part of ranges within from.
+// hostBitCount returns the number of host bits of the blocks.
 func hostBitCount(from netip.Prefix, given string) (int, error) {
 	switch n, err := strconv.Atoi(given); {
 	case given == "" && from.Addr().Is6():
@@ -235,7 +235,7 @@ func hostBitCount(from netip.Prefix, given string) (int, error) {
 	}
 }
 
-// splitPrefix gives the first count ranges of the given length within from.
+// splitPrefix returns the first count prefixes of the given length within from.
 func splitPrefix(from netip.Prefix, count, length int) (any, error) {
 	if length < from.Bits() || length > from.Addr().BitLen() {
 		return nil, TemplateError("Fn::Cidr: ranges of /%d do not fit into %s", length, from)
@@ -261,7 +261,7 @@ func splitPrefix(from netip.Prefix, count, length int) (any, error) {
 	return out, nil
 }
 
-// nextPrefix is the range that follows p; false at the end of all addresses.
+// nextPrefix returns the prefix that follows p; false at the end of the address space.
 func nextPrefix(p netip.Prefix) (netip.Prefix, bool) {
 	b := p.Addr().AsSlice()
 	bit := p.Bits() - 1

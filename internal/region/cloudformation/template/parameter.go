@@ -12,18 +12,22 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
-// NoEchoMask is what is shown of a parameter with NoEcho.
+// NoEchoMask is shown instead of the value of a parameter with NoEcho.
 const NoEchoMask = "****"
 
-// ParameterSpec is a parameter as a template declares it.
+// ParameterSpec is the declaration of a parameter in a template.
 type ParameterSpec struct {
-	Type, Description, Constraint string
-	Default                       *string
-	Allowed                       []string
-	Pattern                       string
-	MinLength, MaxLength          *float64
-	MinValue, MaxValue            *float64
-	NoEcho                        bool
+	Type        string   // such as String, List<Number> or AWS::EC2::VPC::Id
+	Description string   // text for the user
+	Constraint  string   // ConstraintDescription, which messages show
+	Default     *string  // nil if the parameter is required
+	Allowed     []string // AllowedValues; empty for any value
+	Pattern     string   // AllowedPattern: a regular expression for the whole value
+	MinLength   *float64 // in characters
+	MaxLength   *float64 // in characters
+	MinValue    *float64 // of a Number
+	MaxValue    *float64 // of a Number
+	NoEcho      bool     // answers show NoEchoMask instead of the value
 }
 
 func (t *Template) readParameter(name string, v any) error {
@@ -53,7 +57,7 @@ func (t *Template) readParameter(name string, v any) error {
 	return nil
 }
 
-// readParameterMember takes one member of a declaration.
+// readParameterMember reads one member of a declaration.
 func readParameterMember(p *ParameterSpec, at, member string, v any) (err error) {
 	texts := map[string]*string{
 		"Type": &p.Type, "Description": &p.Description, "ConstraintDescription": &p.Constraint, "AllowedPattern": &p.Pattern,
@@ -103,29 +107,34 @@ func readParameterMember(p *ParameterSpec, at, member string, v any) (err error)
 	return err
 }
 
-// AWSParameterTypes are the parameter types that name something that must exist: how it is looked up.
+// AWSParameterTypes returns the parameter types whose values are IDs of existing resources, and how to look
+// up a resource of each. A type without an operation is not looked up.
 func AWSParameterTypes() map[string]DescribeLookup {
 	return map[string]DescribeLookup{
-		"AWS::EC2::VPC::Id":                  {"DescribeVpcs", "VpcIds"},
-		"AWS::EC2::Subnet::Id":               {"DescribeSubnets", "SubnetIds"},
-		"AWS::EC2::SecurityGroup::Id":        {"DescribeSecurityGroups", "GroupIds"},
-		"AWS::EC2::SecurityGroup::GroupName": {"DescribeSecurityGroups", "GroupNames"},
-		"AWS::EC2::Instance::Id":             {"DescribeInstances", "InstanceIds"},
-		"AWS::EC2::Volume::Id":               {"DescribeVolumes", "VolumeIds"},
-		"AWS::EC2::Image::Id":                {"DescribeImages", "ImageIds"},
-		"AWS::EC2::KeyPair::KeyName":         {"DescribeKeyPairs", "KeyNames"},
-		"AWS::EC2::AvailabilityZone::Name":   {"DescribeAvailabilityZones", "ZoneNames"},
-		"AWS::Route53::HostedZone::Id":       {"", ""},
-		"AWS::SSM::Parameter::Name":          {"", ""},
+		"AWS::EC2::VPC::Id":                  {Operation: "DescribeVpcs", IDsMember: "VpcIds"},
+		"AWS::EC2::Subnet::Id":               {Operation: "DescribeSubnets", IDsMember: "SubnetIds"},
+		"AWS::EC2::SecurityGroup::Id":        {Operation: "DescribeSecurityGroups", IDsMember: "GroupIds"},
+		"AWS::EC2::SecurityGroup::GroupName": {Operation: "DescribeSecurityGroups", IDsMember: "GroupNames"},
+		"AWS::EC2::Instance::Id":             {Operation: "DescribeInstances", IDsMember: "InstanceIds"},
+		"AWS::EC2::Volume::Id":               {Operation: "DescribeVolumes", IDsMember: "VolumeIds"},
+		"AWS::EC2::Image::Id":                {Operation: "DescribeImages", IDsMember: "ImageIds"},
+		"AWS::EC2::KeyPair::KeyName":         {Operation: "DescribeKeyPairs", IDsMember: "KeyNames"},
+		"AWS::EC2::AvailabilityZone::Name":   {Operation: "DescribeAvailabilityZones", IDsMember: "ZoneNames"},
+		"AWS::Route53::HostedZone::Id":       {},
+		"AWS::SSM::Parameter::Name":          {},
 	}
 }
 
-// DescribeLookup is an operation of EC2 and the member that takes what is looked for.
-type DescribeLookup struct{ Operation, IDsMember string }
+// DescribeLookup is an operation that looks up resources by their IDs.
+type DescribeLookup struct {
+	Operation string // operation of EC2, such as DescribeVpcs; empty if the type is not looked up
+	IDsMember string // member of its input that has the IDs, such as VpcIds
+}
 
 const ssmPrefix = "AWS::SSM::Parameter::Value<"
 
-// ElementType is the type of one value: what stands in List<…> or AWS::SSM::Parameter::Value<…>.
+// ElementType returns the type of one value: the type inside List<…> and AWS::SSM::Parameter::Value<…>. list
+// is true for a list, ssm if the value is the name of an SSM parameter.
 func (p ParameterSpec) ElementType() (kind string, list, ssm bool) {
 	kind = p.Type
 	if inner, ok := strings.CutPrefix(kind, ssmPrefix); ok {
@@ -150,14 +159,14 @@ func (p ParameterSpec) hasKnownType() bool {
 	return aws || kind == "String" || kind == "Number"
 }
 
-// ParameterValue is a parameter's value: as it was given, and, if that names a parameter of SSM, what is there.
+// ParameterValue is the value of a parameter. Stacks save it.
 type ParameterValue struct {
-	Given    string
-	Resolved *string `json:"resolved,omitempty"`
-	NoEcho   bool    `json:"noEcho,omitempty"` // it is not to be shown
+	Given    string  // as the request or the default has it
+	Resolved *string `json:"resolved,omitempty"` // value of the SSM parameter that Given names
+	NoEcho   bool    `json:"noEcho,omitempty"`   // answers show NoEchoMask instead
 }
 
-// EffectiveText is the text that counts.
+// EffectiveText returns the resolved value, or else the given one.
 func (v ParameterValue) EffectiveText() string {
 	if v.Resolved != nil {
 		return *v.Resolved
@@ -166,7 +175,7 @@ func (v ParameterValue) EffectiveText() string {
 	return v.Given
 }
 
-// refValue is what Ref to the parameter gives.
+// refValue returns the value of Ref to the parameter.
 func (p ParameterSpec) refValue(v ParameterValue) any {
 	_, list, _ := p.ElementType()
 	if !list {
@@ -181,7 +190,7 @@ func (p ParameterSpec) refValue(v ParameterValue) any {
 	return out
 }
 
-// CheckValue refuses a value that the declaration does not allow.
+// CheckValue returns an error for a value that the declaration does not allow.
 func (p ParameterSpec) CheckValue(name, given string) error {
 	because := func(format string, args ...any) error {
 		if p.Constraint != "" {
@@ -250,11 +259,11 @@ func (p ParameterSpec) checkText(name, given string, because func(string, ...any
 	return nil
 }
 
-// ParameterInput is a parameter as a request gives it.
+// ParameterInput is a parameter in a request.
 type ParameterInput struct {
-	Name        string
-	Value       string
-	UsePrevious bool
+	Name        string // ParameterKey
+	Value       string // ParameterValue
+	UsePrevious bool   // keep the value of the stack, and ignore Value
 }
 
 // MergeInputs returns the values of a template's parameters: those of a request, those of the stack before where the
@@ -295,7 +304,7 @@ func (t *Template) MergeInputs(
 	return out, nil
 }
 
-// mergeInputs takes the values that a request gives.
+// mergeInputs returns the values that a request sets.
 func (t *Template) mergeInputs(
 	given []ParameterInput,
 	before map[string]ParameterValue,

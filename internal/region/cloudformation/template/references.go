@@ -10,10 +10,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
-// Reference is what a value names: a parameter, a pseudo parameter or a resource, and perhaps an attribute of that.
-type Reference struct{ Target, Attribute string }
+// Reference is a reference of a value to a parameter, a pseudo parameter or a resource.
+type Reference struct {
+	Target    string // name of a parameter, a pseudo parameter or a resource
+	Attribute string // attribute of the resource; empty for Ref
+}
 
-// String is the reference as change sets show it.
+// String returns the reference as change sets show it.
 func (r Reference) String() string {
 	if r.Attribute == "" {
 		return r.Target
@@ -22,10 +25,10 @@ func (r Reference) String() string {
 	return r.Target + "." + r.Attribute
 }
 
-// variablePattern finds ${…} in the text of Fn::Sub; what begins with ! is literal.
+// variablePattern matches ${…} in the text of Fn::Sub, except ${!…}, which is literal.
 func variablePattern() *regexp.Regexp { return regexp.MustCompile(`\$\{([^!{}][^{}]*)\}`) }
 
-// FindReferences collects what v names, in order, each once.
+// FindReferences returns the references in v, sorted, each once.
 func FindReferences(v any) []Reference {
 	found := map[Reference]bool{}
 	collectReferences(v, found)
@@ -57,7 +60,7 @@ func collectReferences(v any, into map[Reference]bool) {
 	}
 }
 
-// collectFromIntrinsic collects what a function names; false if it is none of those that name something.
+// collectFromIntrinsic collects the references of a function; false if its argument has to be searched.
 func collectFromIntrinsic(name string, arg any, into map[Reference]bool) bool {
 	switch name {
 	case "Ref":
@@ -83,7 +86,7 @@ func collectFromIntrinsic(name string, arg any, into map[Reference]bool) bool {
 	return false
 }
 
-// staticGetAtt is the argument of Fn::GetAtt, with an attribute's name that is a Ref left as a text that names none.
+// staticGetAtt returns the argument of Fn::GetAtt, with the attribute "*" if the attribute's name is a Ref.
 func staticGetAtt(arg any) any {
 	list, _ := arg.([]any)
 	if len(list) == 2 {
@@ -109,7 +112,7 @@ func collectFromSub(arg any, into map[Reference]bool) {
 	}
 }
 
-// parseSub are the text of Fn::Sub and its own variables.
+// parseSub returns the text of Fn::Sub and its own variables.
 func parseSub(arg any) (string, Object) {
 	if s, ok := arg.(string); ok {
 		return s, nil
@@ -163,7 +166,7 @@ func (s Scope) fnSub(arg any) (any, error) {
 	return out, nil
 }
 
-// subVariable is the value of ${name}.
+// subVariable returns the value of ${name}.
 func (s Scope) subVariable(name string, own Object) (any, error) {
 	if v, ok := own[name]; ok {
 		return s.Eval(v)
@@ -182,7 +185,7 @@ func (s Scope) subVariable(name string, own Object) (any, error) {
 	return s.resolveRef(name)
 }
 
-// pseudoParameters are the names that every template may refer to.
+// pseudoParameters returns the names of the pseudo parameters.
 func pseudoParameters() []string {
 	return []string{
 		"AWS::AccountId", "AWS::NotificationARNs", "AWS::NoValue", "AWS::Partition", "AWS::Region", "AWS::StackId",
@@ -190,7 +193,8 @@ func pseudoParameters() []string {
 	}
 }
 
-// validate refuses what no parameters could make right: names of nothing, unknown types, loops.
+// validate refuses a template that is invalid for all values of its parameters: it exceeds a limit, has an
+// unknown type, an unresolved reference or a circular dependency.
 func (t *Template) validate(types Catalog) error {
 	switch {
 	case len(t.Resources) > maxResources:
@@ -256,7 +260,7 @@ func (t *Template) checkTypes(types Catalog) error {
 	return nil
 }
 
-// checkReferences refuses references to nothing in resources and outputs.
+// checkReferences refuses unresolved references in resources and outputs.
 func (t *Template) checkReferences(types Catalog) error {
 	missing := map[string]bool{}
 	for _, name := range sdkshape.SortedKeys(t.Resources) {
@@ -295,7 +299,7 @@ func (t *Template) checkReferences(types Catalog) error {
 	return nil
 }
 
-// collectUnresolved notes the names in v that stand for nothing.
+// collectUnresolved adds the unresolved references in v to missing.
 func (t *Template) collectUnresolved(types Catalog, name string, v any, missing map[string]bool) error {
 	for _, ref := range FindReferences(v) {
 		_, resource := t.Resources[ref.Target]
@@ -318,7 +322,7 @@ func (t *Template) collectUnresolved(types Catalog, name string, v any, missing 
 	return nil
 }
 
-// checkConditions refuses conditions that name nothing or each other in a circle.
+// checkConditions refuses conditions that refer to an unknown condition, or to each other in a cycle.
 func (t *Template) checkConditions() error {
 	for _, name := range sdkshape.SortedKeys(t.Conditions) {
 		if err := t.checkConditionLoop(name, nil); err != nil {
@@ -364,7 +368,7 @@ func (t *Template) checkConditionLoop(name string, path []string) error {
 	return nil
 }
 
-// collectConditions are the conditions that a condition names.
+// collectConditions adds the conditions that v refers to.
 func collectConditions(v any, into map[string]bool) map[string]bool {
 	switch v := v.(type) {
 	case []any:
@@ -391,7 +395,7 @@ func collectConditions(v any, into map[string]bool) map[string]bool {
 	return into
 }
 
-// DependenciesOf lists the resources that one depends on.
+// DependenciesOf returns the resources that a resource depends on, sorted.
 func (t *Template) DependenciesOf(name string) []string {
 	r := t.Resources[name]
 	found := map[string]bool{}
@@ -408,7 +412,7 @@ func (t *Template) DependenciesOf(name string) []string {
 	return sdkshape.SortedKeys(found)
 }
 
-// checkResourceLoops refuses resources that wait for each other.
+// checkResourceLoops refuses circular dependencies between resources.
 func (t *Template) checkResourceLoops() error {
 	left := map[string][]string{}
 	for name := range t.Resources {
@@ -438,7 +442,8 @@ func (t *Template) checkResourceLoops() error {
 	return nil
 }
 
-// UsesMappingOrCondition tells whether a value is made of what lies outside of it and of resources: mappings, conditions, other stacks.
+// UsesMappingOrCondition reports whether a value depends on a mapping, a condition or an export of another
+// stack, so that it can change although its text and its references do not.
 func UsesMappingOrCondition(v any) bool {
 	switch v := v.(type) {
 	case []any:

@@ -28,35 +28,36 @@ const (
 // Object is a JSON object.
 type Object = map[string]any
 
-// Template is a template that has been read. Its values still hold intrinsic functions.
+// Template is a parsed template. Its values still contain intrinsic functions.
 type Template struct {
-	Description string
-	Metadata    any
-	Parameters  map[string]ParameterSpec
-	Mappings    map[string]map[string]Object
-	Conditions  Object
-	Resources   map[string]ResourceSpec
-	Outputs     map[string]OutputSpec
+	Description string                       // at most 1024 bytes
+	Metadata    any                          // not evaluated
+	Parameters  map[string]ParameterSpec     // by name
+	Mappings    map[string]map[string]Object // by map name and top-level key
+	Conditions  Object                       // not evaluated, by name
+	Resources   map[string]ResourceSpec      // by logical ID
+	Outputs     map[string]OutputSpec        // by name
 }
 
-// ResourceSpec is a resource as a template describes it.
+// ResourceSpec is a resource in a template.
 type ResourceSpec struct {
-	Type                string
-	Properties          Object
-	Metadata            any
-	DependsOn           []string
-	Condition           string
-	DeletionPolicy      string
-	UpdateReplacePolicy string
-	CreationPolicy      Object
-	UpdatePolicy        Object
+	Type                string   // such as AWS::EC2::VPC
+	Properties          Object   // not evaluated; empty, not nil, if there are none
+	Metadata            any      // not evaluated
+	DependsOn           []string // logical IDs
+	Condition           string   // name of a condition; empty for none
+	DeletionPolicy      string   // Delete, Retain, Snapshot, RetainExceptOnCreate or empty
+	UpdateReplacePolicy string   // Delete, Retain, Snapshot or empty
+	CreationPolicy      Object   // not evaluated
+	UpdatePolicy        Object   // not evaluated
 }
 
+// OutputSpec is an output in a template.
 type OutputSpec struct {
 	Description string
-	Value       any
-	Export      any // its name; nil exports nothing
-	Condition   string
+	Value       any    // not evaluated
+	Export      any    // name of the export, not evaluated; nil for none
+	Condition   string // name of a condition; empty for none
 }
 
 // Catalog lists the resource types that a template may use.
@@ -110,7 +111,7 @@ func Parse(body string, types Catalog) (*Template, error) {
 	return t, t.validate(types)
 }
 
-// decodeTemplate reads JSON, or YAML where the text does not begin like JSON.
+// decodeTemplate decodes JSON if the text begins with a brace, and YAML otherwise.
 func decodeTemplate(body string) (Object, error) {
 	if !strings.HasPrefix(strings.TrimSpace(body), "{") {
 		return decodeYAML(body)
@@ -135,7 +136,7 @@ func decodeTemplate(body string) (Object, error) {
 	return m, nil
 }
 
-// sectionReaders reads each part of a template.
+// sectionReaders returns the function that reads each section of a template.
 func (t *Template) sectionReaders() map[string]func(any) error {
 	return map[string]func(any) error{
 		"AWSTemplateFormatVersion": func(v any) error {
@@ -170,7 +171,7 @@ func (t *Template) sectionReaders() map[string]func(any) error {
 	}
 }
 
-// forEachMember calls read for every member of a section.
+// forEachMember calls read for each member of a section, sorted by name.
 func forEachMember(section string, v any, read func(name string, v any) error) error {
 	m, ok := v.(Object)
 	if !ok {
@@ -190,7 +191,8 @@ func forEachMember(section string, v any, read func(name string, v any) error) e
 	return nil
 }
 
-// isAlphanumeric tells whether a name is of 1 to 255 letters and digits. It is asked of every name in a template.
+// isAlphanumeric reports whether a name has 1 to 255 letters and digits. It is called for every name of a
+// template, so it does not use a regular expression.
 func isAlphanumeric(name string) bool {
 	other := func(r rune) bool { return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && (r < '0' || r > '9') }
 	return name != "" && len(name) <= 255 && !strings.ContainsFunc(name, other)
@@ -254,7 +256,7 @@ func (t *Template) readOutput(name string, v any) error {
 	return nil
 }
 
-// allowedPolicies are the values that DeletionPolicy and UpdateReplacePolicy may have.
+// allowedPolicies returns the values that DeletionPolicy or UpdateReplacePolicy may have.
 func allowedPolicies(attribute string) []string {
 	if attribute == "DeletionPolicy" {
 		return []string{"", "Delete", "Retain", "Snapshot", "RetainExceptOnCreate"}
@@ -291,7 +293,7 @@ func (t *Template) readResource(name string, v any) error {
 	return nil
 }
 
-// readAttribute takes one attribute of a resource.
+// readAttribute reads one attribute of a resource.
 func (r *ResourceSpec) readAttribute(name, attribute string, v any) (err error) {
 	at := fmt.Sprintf("/Resources/%s/%s", name, attribute)
 	switch attribute {

@@ -12,18 +12,20 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
-// UnknownValue stands for a value that only the execution of a change set will tell.
+// UnknownValue is the value of a function that only the execution of a change set can evaluate. It must not
+// be saved.
 type UnknownValue struct{}
 
-// NoValue is what Ref AWS::NoValue gives: the property is left out.
+// NoValue is the value of AWS::NoValue: Eval removes the property.
 type NoValue struct{}
 
+// IsUnknown reports whether v is an UnknownValue.
 func IsUnknown(v any) bool {
 	_, ok := v.(UnknownValue)
 	return ok
 }
 
-// HasUnknown tells whether a value depends on what is not known.
+// HasUnknown reports whether v contains an UnknownValue.
 func HasUnknown(v any) bool {
 	switch v := v.(type) {
 	case UnknownValue:
@@ -42,7 +44,7 @@ func HasUnknown(v any) bool {
 	return false
 }
 
-// ScalarText is a scalar as CloudFormation writes it; false for anything else.
+// ScalarText returns a scalar as text, as CloudFormation writes it; false for other values.
 func ScalarText(v any) (string, bool) {
 	switch v := v.(type) {
 	case string:
@@ -59,7 +61,8 @@ func ScalarText(v any) (string, bool) {
 	return "", false
 }
 
-// CanonicalText is a value as text: equal values have equal texts, and a number equals the string that writes it.
+// CanonicalText returns a value as text. Equal values have equal texts, and a number equals the string with
+// its digits.
 func CanonicalText(v any) string {
 	if t, ok := ScalarText(v); ok {
 		return strconv.Quote(t)
@@ -91,7 +94,7 @@ func CanonicalText(v any) string {
 	return string(b)
 }
 
-// ValueAt follows a path of members, and of numbers of list items, into an answer.
+// ValueAt follows a path of member names and list indexes into a value; nil if there is no value.
 func ValueAt(v any, path ...any) any {
 	for _, step := range path {
 		switch step := step.(type) {
@@ -111,19 +114,19 @@ func ValueAt(v any, path ...any) any {
 	return v
 }
 
-// ListAt is the list at a path; nil if there is none.
+// ListAt returns the list at a path; nil if there is none.
 func ListAt(v any, path ...any) []any {
 	list, _ := ValueAt(v, path...).([]any)
 	return list
 }
 
-// StringAt is the text at a path; empty if there is none.
+// StringAt returns the scalar at a path as text; empty if there is none.
 func StringAt(v any, path ...any) string {
 	t, _ := ScalarText(ValueAt(v, path...))
 	return t
 }
 
-// IntOr returns a scalar as a number; otherwise if it is not set or not a number.
+// IntOr returns a scalar as a number, or otherwise if v is not a number.
 func IntOr(v any, otherwise int) int {
 	t, _ := ScalarText(v)
 	if n, err := strconv.Atoi(t); err == nil {

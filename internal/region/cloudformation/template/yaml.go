@@ -10,10 +10,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxYAMLNodes bounds what aliases of a YAML template may grow to.
+// maxYAMLNodes limits the size to which aliases can expand a YAML template.
 const maxYAMLNodes = 200000
 
-// decodeYAML reads a template in YAML. Short forms such as !Ref become the functions that they stand for.
+// decodeYAML decodes a template in YAML. It expands short forms such as !Ref to functions.
 func decodeYAML(body string) (Object, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal([]byte(body), &doc); err != nil {
@@ -53,7 +53,7 @@ func (r *yamlReader) readValue(n *yaml.Node, depth int) (any, error) {
 	return expandShortForm(n.Tag, v)
 }
 
-// readUntagged is a node without its short form.
+// readUntagged returns the value of a node without its tag.
 func (r *yamlReader) readUntagged(n *yaml.Node, depth int) (any, error) {
 	switch n.Kind {
 	case yaml.AliasNode:
@@ -116,7 +116,7 @@ func scalarValue(n *yaml.Node) any {
 	return n.Value
 }
 
-// expandShortForm turns a tag such as !GetAtt and its value into a function.
+// expandShortForm returns the function for a tag such as !GetAtt and its value.
 func expandShortForm(tag string, v any) (any, error) {
 	name := strings.TrimPrefix(tag, "!")
 	switch {
