@@ -13,10 +13,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// maxPlaintextBytes is the most that Encrypt takes, in bytes; KMS's own limit.
+// maxPlaintextBytes is KMS's limit of the plaintext of Encrypt.
 const maxPlaintextBytes = 4096
 
-// findUsableKey finds a key that is fit for work and asks IAM, with the encryption context, for an action on it.
+// findUsableKey returns a copy of a key that is enabled, after it has checked that the caller may do an
+// action with it and the encryption context. The caller uses the copy without the lock.
 func (s *Service) findUsableKey(
 	ctx context.Context,
 	id *string,
@@ -34,12 +35,14 @@ func (s *Service) findUsableKey(
 		return nil, err
 	}
 
-	return k, s.checkUsable(k)
+	usable := *k
+
+	return &usable, s.checkUsable(k)
 }
 
 func (s *Service) encrypt(ctx context.Context, in *kms.EncryptInput) (*kms.EncryptOutput, error) {
-	bound := stringValues(in.EncryptionContext)
-	k, err := s.findUsableKey(ctx, in.KeyId, "Encrypt", bound)
+	encryption := stringValues(in.EncryptionContext)
+	k, err := s.findUsableKey(ctx, in.KeyId, "Encrypt", encryption)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +50,7 @@ func (s *Service) encrypt(ctx context.Context, in *kms.EncryptInput) (*kms.Encry
 	if len(in.Plaintext) > maxPlaintextBytes {
 		return nil, wire.Errorf(
 			"ValidationException",
-			"plaintext has %d bytes, the most is %d",
+			"plaintext has %d bytes, the limit is %d",
 			len(in.Plaintext),
 			maxPlaintextBytes,
 		)
@@ -57,7 +60,7 @@ func (s *Service) encrypt(ctx context.Context, in *kms.EncryptInput) (*kms.Encry
 		return nil, err
 	}
 
-	blob, err := encryptBlob(k, in.Plaintext, bound)
+	blob, err := encryptBlob(k, in.Plaintext, encryption)
 
 	return &kms.EncryptOutput{
 		CiphertextBlob:      blob,
@@ -67,8 +70,8 @@ func (s *Service) encrypt(ctx context.Context, in *kms.EncryptInput) (*kms.Encry
 }
 
 func (s *Service) decrypt(ctx context.Context, in *kms.DecryptInput) (*kms.DecryptOutput, error) {
-	bound := stringValues(in.EncryptionContext)
-	k, err := s.findCiphertextKey(ctx, in.CiphertextBlob, in.KeyId, "Decrypt", bound)
+	encryption := stringValues(in.EncryptionContext)
+	k, err := s.findCiphertextKey(ctx, in.CiphertextBlob, in.KeyId, "Decrypt", encryption)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +80,7 @@ func (s *Service) decrypt(ctx context.Context, in *kms.DecryptInput) (*kms.Decry
 		return nil, err
 	}
 
-	plaintext, err := decryptBlob(k, in.CiphertextBlob, bound)
+	plaintext, err := decryptBlob(k, in.CiphertextBlob, encryption)
 	if err != nil {
 		return nil, err
 	}
@@ -96,6 +99,7 @@ func (s *Service) generateDataKey(
 	return s.newDataKey(ctx, "GenerateDataKey", in)
 }
 
+// newDataKey generates a data key and encrypts it. action is the operation that IAM is asked about.
 func (s *Service) newDataKey(
 	ctx context.Context,
 	action string,
@@ -115,8 +119,8 @@ func (s *Service) newDataKey(
 		return nil, wire.Errorf("ValidationException", "NumberOfBytes must be between 1 and 1024")
 	}
 
-	bound := stringValues(in.EncryptionContext)
-	k, err := s.findUsableKey(ctx, in.KeyId, action, bound)
+	encryption := stringValues(in.EncryptionContext)
+	k, err := s.findUsableKey(ctx, in.KeyId, action, encryption)
 	if err != nil {
 		return nil, err
 	}
@@ -127,10 +131,10 @@ func (s *Service) newDataKey(
 
 	plaintext := make([]byte, n)
 	if _, err := rand.Read(plaintext); err != nil {
-		return nil, fmt.Errorf("make a data key: %w", err)
+		return nil, fmt.Errorf("generate a data key: %w", err)
 	}
 
-	blob, err := encryptBlob(k, plaintext, bound)
+	blob, err := encryptBlob(k, plaintext, encryption)
 
 	return &kms.GenerateDataKeyOutput{
 		Plaintext:      plaintext,
@@ -160,8 +164,8 @@ func (s *Service) generateDataKeyWithoutPlaintext(
 	}, nil
 }
 
-// findCiphertextKey finds the key that a ciphertext names, which must be the one that the caller names, if any. What was not
-// sealed here is an invalid ciphertext, whatever it names.
+// findCiphertextKey returns the key of a ciphertext. If want is not nil, it must name that key. A ciphertext
+// that is not from this region is invalid, whatever want names.
 func (s *Service) findCiphertextKey(
 	ctx context.Context,
 	blob []byte,
@@ -175,28 +179,44 @@ func (s *Service) findCiphertextKey(
 	}
 
 	id := string(blob[:idLength])
-	s.store.Lock()
-	_, unknown := s.findKey(&id)
-	named, err := s.findKey(want)
-	s.store.Unlock()
-
-	switch {
-	case unknown != nil:
-		return nil, newInvalidCiphertextError()
-	case want != nil && err != nil:
+	if err := s.checkCiphertextKey(id, want); err != nil {
 		return nil, err
-	case want != nil && named.ID != id:
-		return nil, wire.Errorf(
-			"IncorrectKeyException",
-			"The key ID in the request does not identify a CMK that can perform this operation.",
-		)
 	}
 
 	return s.findUsableKey(ctx, &id, action, encryption)
 }
 
-func checkDryRun(asked *bool) error {
-	if asked != nil && *asked {
+// checkCiphertextKey checks that the key of a ciphertext exists and is the one that want names, if want is
+// not nil.
+func (s *Service) checkCiphertextKey(id string, want *string) error {
+	s.store.Lock()
+	defer s.store.Unlock()
+	if _, err := s.findKey(&id); err != nil {
+		return newInvalidCiphertextError()
+	}
+
+	if want == nil {
+		return nil
+	}
+
+	named, err := s.findKey(want)
+	if err != nil {
+		return err
+	}
+
+	if named.ID != id {
+		return wire.Errorf(
+			"IncorrectKeyException",
+			"The key ID in the request does not identify a CMK that can perform this operation.",
+		)
+	}
+
+	return nil
+}
+
+// checkDryRun returns the error of a dry run, which AWS returns after all other checks.
+func checkDryRun(dryRun *bool) error {
+	if dryRun != nil && *dryRun {
 		return wire.Errorf(
 			kms.ErrCodeDryRunOperationException,
 			"The request would have succeeded, but the DryRun option is set.",
@@ -277,11 +297,8 @@ func (s *Service) createGrant(
 		}
 
 		if c := in.Constraints; c != nil {
-			g.Equals, g.Subset = stringValues(
-				c.EncryptionContextEquals,
-			), stringValues(
-				c.EncryptionContextSubset,
-			)
+			g.Equals = stringValues(c.EncryptionContextEquals)
+			g.Subset = stringValues(c.EncryptionContextSubset)
 		}
 
 		if err := s.checkUsable(k); err != nil {

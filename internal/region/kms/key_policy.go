@@ -15,27 +15,31 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// IdentityEvaluator decides by the policies of the caller in ctx. IAM implements it.
+// IdentityEvaluator evaluates the policies of the caller in ctx. IAM implements it. It is called under the
+// store's lock, so it must not call this service.
 type IdentityEvaluator interface {
+	// EvaluateIdentity decides a check by the caller's own policies.
 	EvaluateIdentity(ctx context.Context, c wire.Check) authz.Decision
+	// BuildRequest returns a check with the caller and all condition keys, for the evaluation of key
+	// policies.
 	BuildRequest(ctx context.Context, c wire.Check) authz.Request
 }
 
 const contextKeyPrefix = "kms:EncryptionContext:"
 
-// authorizeKey asks whether the caller may do an action with a key: by the key's policy alone, by the caller's own
-// policies where the key's leaves that to the account, or by a grant. A Deny in any of them wins.
+// authorizeKey checks whether the caller may do an action with a key: by the key policy alone, by the
+// caller's own policies if the key policy delegates to the account, or by a grant. A Deny in any policy wins.
+// The caller holds the store's lock.
 func (s *Service) authorizeKey(
 	ctx context.Context,
 	k *key,
 	action string,
 	encryption map[string]string,
 ) error {
-	return s.evaluateAccess(
-		ctx,
-		k,
-		wire.Check{Action: "kms:" + action, Context: s.conditionKeys(k, encryption)},
-	)
+	return s.evaluateAccess(ctx, k, wire.Check{
+		Action:  "kms:" + action,
+		Context: s.conditionKeys(k, encryption),
+	})
 }
 
 func (s *Service) evaluateAccess(ctx context.Context, k *key, c wire.Check) error {
@@ -65,7 +69,8 @@ func (s *Service) evaluateAccess(ctx context.Context, k *key, c wire.Check) erro
 	return wire.AccessDenied(ctx, c, own.Reason)
 }
 
-// conditionKeys are the condition keys that KMS knows of a key and an encryption context.
+// conditionKeys returns KMS's condition keys for a key and an encryption context. The caller holds the
+// store's lock.
 func (s *Service) conditionKeys(k *key, encryption map[string]string) map[string][]string {
 	keys := map[string][]string{"kms:CallerAccount": {s.cfg.Account}}
 	for name, value := range k.Tags {
@@ -86,16 +91,16 @@ func (s *Service) conditionKeys(k *key, encryption map[string]string) map[string
 	return keys
 }
 
-// hasGrant tells whether a grant lets the caller do the action.
+// hasGrant reports whether a grant of the key allows a request.
 func (k *key) hasGrant(r authz.Request) bool {
 	return slices.ContainsFunc(k.Grants, func(g grant) bool {
-		who := g.Principal == r.Principal.ARN || g.Principal == r.Principal.RoleARN
-		what := slices.ContainsFunc(g.Operations, func(op string) bool { return "kms:"+op == r.Action })
-		return who && what && g.matchesContext(r.Context)
+		isGrantee := g.Principal == r.Principal.ARN || g.Principal == r.Principal.RoleARN
+		isGranted := slices.ContainsFunc(g.Operations, func(op string) bool { return "kms:"+op == r.Action })
+		return isGrantee && isGranted && g.matchesContext(r.Context)
 	})
 }
 
-// matchesContext tells whether the encryption context is one that the grant is for.
+// matchesContext reports whether the encryption context in the condition keys meets the grant's constraints.
 func (g grant) matchesContext(keys map[string][]string) bool {
 	if len(g.Equals) > 0 && len(keys["kms:EncryptionContextKeys"]) != len(g.Equals) {
 		return false
@@ -112,9 +117,10 @@ func (g grant) matchesContext(keys map[string][]string) bool {
 	return true
 }
 
-// UseKey is how another service of the region uses a key for the caller in ctx. action is one such as GenerateDataKey,
-// via the service, such as s3. It says whether the caller may and whether the key is fit for work, and returns the
-// key's ARN. name is an id, an ARN or an alias.
+// UseKey authorizes another service of the region to use a key for the caller in ctx, and returns the key's
+// ARN. action is an operation such as GenerateDataKey, name an id, an ARN or an alias, and via the service,
+// such as s3. The error is a [wire.Error] with KMS's code if the key does not exist, the caller may not use
+// it, or it is disabled.
 func (s *Service) UseKey(
 	ctx context.Context,
 	action, name, via string,
@@ -136,10 +142,13 @@ func (s *Service) UseKey(
 	return s.keyARN(k.ID), s.checkUsable(k)
 }
 
-// validateKeyPolicy refuses what is no key policy. 32 KiB is KMS's limit.
+// maxPolicyBytes is KMS's limit of the size of a key policy: 32 KiB.
+const maxPolicyBytes = 32 << 10
+
+// validateKeyPolicy checks that a document is a valid key policy.
 func validateKeyPolicy(document string) error {
-	if len(document) > 32<<10 {
-		return wire.Errorf(kms.ErrCodeLimitExceededException, "a key's policy may have 32 KiB at most")
+	if len(document) > maxPolicyBytes {
+		return wire.Errorf(kms.ErrCodeLimitExceededException, "a key policy can have at most 32 KiB")
 	}
 
 	if _, err := authz.Parse(authz.ResourcePolicy, document); err != nil {
@@ -149,7 +158,7 @@ func validateKeyPolicy(document string) error {
 	return nil
 }
 
-// validateAliasName refuses names that no alias may have.
+// validateAliasName checks the name of a new alias.
 func validateAliasName(name string) error {
 	rest, ok := strings.CutPrefix(name, "alias/")
 	bad := strings.ContainsFunc(rest, func(r rune) bool {
@@ -159,7 +168,8 @@ func validateAliasName(name string) error {
 	case !ok:
 		return wire.Errorf(
 			"ValidationException",
-			"Alias must start with the prefix \"alias/\". Please see http://docs.aws.amazon.com/kms/latest/developerguide/programming-aliases.html",
+			"Alias must start with the prefix \"alias/\". Please see "+
+				"http://docs.aws.amazon.com/kms/latest/developerguide/programming-aliases.html",
 		)
 
 	case rest == "" || bad || len(name) > 256:
@@ -170,7 +180,7 @@ func validateAliasName(name string) error {
 		)
 
 	case strings.HasPrefix(rest, "aws/"):
-		return wire.Errorf("NotAuthorizedException", "aliases that begin with alias/aws/ are AWS's own")
+		return wire.Errorf("NotAuthorizedException", "aliases that begin with alias/aws/ are reserved for AWS")
 	}
 
 	return nil

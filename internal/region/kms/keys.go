@@ -25,11 +25,12 @@ func (s *Service) createKey(ctx context.Context, in *kms.CreateKeyInput) (*kms.C
 	}
 
 	checks := []wire.Check{check}
-	if len(in.Tags) > 0 { // whoever makes a key with tags must be allowed to tag it
-		checks = append(
-			checks,
-			wire.Check{Action: "kms:TagResource", Resource: s.keyARN("*"), Context: check.Context},
-		)
+	if len(in.Tags) > 0 { // a caller who creates a key with tags also needs the right to tag it
+		checks = append(checks, wire.Check{
+			Action:   "kms:TagResource",
+			Resource: s.keyARN("*"),
+			Context:  check.Context,
+		})
 	}
 
 	if err := wire.Authorize(ctx, checks...); err != nil {
@@ -37,7 +38,7 @@ func (s *Service) createKey(ctx context.Context, in *kms.CreateKeyInput) (*kms.C
 	}
 
 	if spec := stringValue(in.KeySpec); spec != "" && spec != kms.KeySpecSymmetricDefault {
-		return nil, wire.Errorf("UnsupportedOperationException", "KeySpec %s is not supported here", spec)
+		return nil, wire.Errorf("UnsupportedOperationException", "KeySpec %s is not supported by this region", spec)
 	}
 
 	policy := stringValue(in.Policy)
@@ -51,7 +52,7 @@ func (s *Service) createKey(ctx context.Context, in *kms.CreateKeyInput) (*kms.C
 
 	material := make([]byte, 32)
 	if _, err := rand.Read(material); err != nil {
-		return nil, fmt.Errorf("make a key: %w", err)
+		return nil, fmt.Errorf("generate key material: %w", err)
 	}
 
 	k := &key{
@@ -69,17 +70,19 @@ func (s *Service) createKey(ctx context.Context, in *kms.CreateKeyInput) (*kms.C
 	return &kms.CreateKeyOutput{KeyMetadata: s.keyMetadata(k)}, nil
 }
 
-// defaultPolicy is AWS's: the account decides by IAM.
+// defaultPolicy returns the default key policy of AWS: the account's IAM policies decide.
 func (s *Service) defaultPolicy() string {
-	return `{"Version":"2012-10-17","Id":"key-default-1","Statement":[{"Sid":"Enable IAM User Permissions","Effect":"Allow",` +
+	return `{"Version":"2012-10-17","Id":"key-default-1","Statement":[` +
+		`{"Sid":"Enable IAM User Permissions","Effect":"Allow",` +
 		`"Principal":{"AWS":"arn:aws:iam::` + s.cfg.Account + `:root"},"Action":"kms:*","Resource":"*"}]}`
 }
 
-// newUUID is a random identity in the form that KMS gives its keys.
+// newUUID returns a random UUID, the form of the ids of keys and grants.
 func newUUID() string {
 	var b [16]byte
-	rand.Read(b[:]) // never fails since Go 1.24
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	rand.Read(b[:])         // never fails since Go 1.24
+	b[6] = b[6]&0x0f | 0x40 // version 4
+	b[8] = b[8]&0x3f | 0x80 // variant 10
 
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
@@ -119,7 +122,8 @@ func (s *Service) describeKey(
 	return out, err
 }
 
-// paginateNames cuts a sorted list after marker to at most limit entries, and says where the next page begins.
+// paginateNames returns the page of sorted names after marker, with at most limit and at most most entries,
+// and the marker of the next page.
 func paginateNames(names []string, marker *string, limit *int64, most int) (out []string, next *string) {
 	if limit != nil {
 		most = min(most, int(*limit))
@@ -162,20 +166,20 @@ func (s *Service) listAliases(ctx context.Context, in *kms.ListAliasesInput) (*k
 		return nil, err
 	}
 
-	of := ""
+	keyID := ""
 	if in.KeyId != nil {
 		k, err := s.findKey(in.KeyId)
 		if err != nil {
 			return nil, err
 		}
 
-		of = k.ID
+		keyID = k.ID
 	}
 
 	var all []string
 
 	for _, name := range slices.Sorted(maps.Keys(s.st.Aliases)) {
-		if of == "" || s.st.Aliases[name].Key == of {
+		if keyID == "" || s.st.Aliases[name].Key == keyID {
 			all = append(all, name)
 		}
 	}
@@ -201,15 +205,12 @@ func (s *Service) listAliases(ctx context.Context, in *kms.ListAliasesInput) (*k
 	return out, nil
 }
 
-// authorizeAlias asks about an alias itself: whoever names a key needs the right to the name beside that to the key.
+// authorizeAlias checks the right to an alias. Operations on aliases also need the right to the key.
 func (s *Service) authorizeAlias(ctx context.Context, action string, name *string) error {
-	return wire.Authorize(
-		ctx,
-		wire.Check{
-			Action:   "kms:" + action,
-			Resource: "arn:aws:kms:" + s.cfg.Region + ":" + s.cfg.Account + ":" + stringValue(name),
-		},
-	)
+	return wire.Authorize(ctx, wire.Check{
+		Action:   "kms:" + action,
+		Resource: "arn:aws:kms:" + s.cfg.Region + ":" + s.cfg.Account + ":" + stringValue(name),
+	})
 }
 
 func (s *Service) createAlias(ctx context.Context, in *kms.CreateAliasInput) (*kms.CreateAliasOutput, error) {
@@ -388,9 +389,8 @@ func (s *Service) scheduleKeyDeletion(
 			return s.checkUsable(k)
 		}
 
-		k.State, k.Deletion = kms.KeyStatePendingDeletion, s.cfg.Now().UTC().Add(
-			time.Duration(days)*24*time.Hour,
-		)
+		k.State = kms.KeyStatePendingDeletion
+		k.Deletion = s.cfg.Now().UTC().Add(time.Duration(days) * 24 * time.Hour)
 		out = &kms.ScheduleKeyDeletionOutput{
 			KeyId:               new(s.keyARN(k.ID)),
 			DeletionDate:        &k.Deletion,

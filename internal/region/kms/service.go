@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kms is the region's key service: keys with tags, aliases and deletion after a waiting time, and real AES-GCM
-// under them with the encryption context authenticated. Key policies and grants are evaluated beside the caller's own
-// policies. It knows no other service; those that encrypt for a caller ask [Service.UseKey].
+// Package kms is the region's KMS: symmetric keys with tags, aliases, grants and scheduled deletion. It
+// encrypts with AES-GCM and authenticates the encryption context. Access to a key is decided by its key
+// policy, its grants and the caller's own policies. The package does not know the other services: those that
+// encrypt for a caller, such as S3, call [Service.UseKey].
 package kms
 
 import (
@@ -24,59 +25,62 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// Config is what the service needs from outside.
+// Config has the settings and dependencies of a [Service]. All fields but Identities are required.
 type Config struct {
-	Region, Account string
-	State           state.Backend
-	Now             func() time.Time
-	// Identities decides by the caller's own policies, beside the key's. Without it only IAM's policies count, as if
-	// every key had AWS's default policy.
+	Region  string           // such as us-east-1
+	Account string           // 12 digits
+	State   state.Backend    // keeps the keys over a restart
+	Now     func() time.Time // the region's clock
+	// Identities evaluates the caller's own policies. If it is nil, key policies and grants are not
+	// evaluated: only the authorizer of the request decides, as if every key had the default key policy.
 	Identities IdentityEvaluator
 }
 
-// Service is KMS in one region.
+// Service is KMS of one region. Its methods may be called concurrently.
 type Service struct {
 	cfg Config
 
-	st    serviceState
+	st    serviceState // guarded by the store's lock
 	store *state.Store
 }
 
+// serviceState is the saved state.
 type serviceState struct {
 	Keys    map[string]*key   `json:"keys"`    // by id
 	Aliases map[string]*alias `json:"aliases"` // by name, such as alias/x
 }
 
+// key is a KMS key. ID and Material never change.
 type key struct {
-	ID          string            `json:"id"`
+	ID          string            `json:"id"` // a UUID
 	Description string            `json:"description,omitempty"`
 	Created     time.Time         `json:"created"`
-	State       string            `json:"state"`
-	Deletion    time.Time         `json:"deletion"`
-	Rotation    bool              `json:"rotation,omitempty"`
-	Policy      string            `json:"policy"`
+	State       string            `json:"state"`              // Enabled, Disabled or PendingDeletion
+	Deletion    time.Time         `json:"deletion"`           // when a key that is pending deletion is deleted
+	Rotation    bool              `json:"rotation,omitempty"` // as set; the region does not rotate keys
+	Policy      string            `json:"policy"`             // document of the key policy
 	Tags        map[string]string `json:"tags,omitempty"`
-	Material    []byte            `json:"material"` // 32 bytes; the file is its owner's alone
+	Material    []byte            `json:"material"` // 32 bytes; only the owner can read the file
 	Grants      []grant           `json:"grants,omitempty"`
 }
 
 type alias struct {
-	Key     string    `json:"key"`
+	Key     string    `json:"key"` // id of the key
 	Created time.Time `json:"created"`
 }
 
 type grant struct {
-	ID         string    `json:"id"`
+	ID         string    `json:"id"` // also the grant token
 	Name       string    `json:"name,omitempty"`
-	Principal  string    `json:"principal"`
-	Operations []string  `json:"operations"`
+	Principal  string    `json:"principal"`  // ARN of the grantee
+	Operations []string  `json:"operations"` // such as Decrypt
 	Created    time.Time `json:"created"`
-	// Equals and Subset bind the grant to an encryption context.
+	// Equals and Subset are constraints on the encryption context: equal to Equals, and containing Subset.
 	Equals map[string]string `json:"equals,omitempty"`
 	Subset map[string]string `json:"subset,omitempty"`
 }
 
-// New loads the keys of a region, or begins with none.
+// New returns a service with its saved state.
 func New(cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, st: serviceState{Keys: map[string]*key{}, Aliases: map[string]*alias{}}}
 	s.store = &state.Store{Name: "kms", Backend: cfg.State, State: &s.st}
@@ -84,7 +88,7 @@ func New(cfg Config) (*Service, error) {
 	return s, s.store.Load()
 }
 
-// Wire is the service as the wire layer serves it.
+// Wire returns the service's operations for the wire layer.
 func (s *Service) Wire() wire.Service {
 	return wire.Service{
 		Name:      "kms",
@@ -126,7 +130,7 @@ func (s *Service) Wire() wire.Service {
 	}
 }
 
-// SaveTo writes what the service knows to another place, for a snapshot.
+// SaveTo saves the service's state to another backend, for a snapshot.
 func (s *Service) SaveTo(to state.Backend) error { return s.store.SaveTo(to) }
 
 func (s *Service) keyARN(id string) string {
@@ -150,7 +154,8 @@ func stringValues(m map[string]*string) map[string]string {
 	return out
 }
 
-// findKey returns the key that a client names by id, ARN, alias or alias's ARN. The caller holds the store's lock.
+// findKey returns the key that a client names by id, ARN, alias or alias's ARN. The caller holds the store's
+// lock.
 func (s *Service) findKey(name *string) (*key, error) {
 	id := stringValue(name)
 	if _, rest, ok := strings.Cut(id, ":"+s.cfg.Account+":"); ok {
@@ -181,8 +186,8 @@ func (s *Service) findKey(name *string) (*key, error) {
 	return k, nil
 }
 
-// withKey finds a key, checks whether the caller may do an action on it, and calls f. Only DescribeKey and DeleteAlias
-// accept an alias, as in AWS. The caller holds the store's lock.
+// withKey finds a key, checks whether the caller may do an action on it, and calls f. Only DescribeKey and
+// DeleteAlias accept an alias, as in AWS. The caller holds the store's lock.
 func (s *Service) withKey(ctx context.Context, name *string, action string, f func(*key) error) error {
 	if strings.Contains(stringValue(name), "alias/") && action != "DescribeKey" && action != "DeleteAlias" {
 		return wire.Errorf(
@@ -204,7 +209,7 @@ func (s *Service) withKey(ctx context.Context, name *string, action string, f fu
 	return f(k)
 }
 
-// checkUsable refuses work with a key that is disabled or waits for its deletion.
+// checkUsable returns an error for a key that is disabled or pending deletion.
 func (s *Service) checkUsable(k *key) error {
 	switch k.State {
 	case kms.KeyStateDisabled:
@@ -216,7 +221,8 @@ func (s *Service) checkUsable(k *key) error {
 	return nil
 }
 
-// encryptBlob encrypts under a key. What comes out names the key, so that Decrypt needs no name.
+// encryptBlob encrypts with a key. The ciphertext begins with the key's id, so Decrypt does not need the
+// key's name.
 func encryptBlob(k *key, plaintext []byte, encryption map[string]string) ([]byte, error) {
 	aead, aad, err := newAEAD(k, encryption)
 	if err != nil {
@@ -231,7 +237,7 @@ func encryptBlob(k *key, plaintext []byte, encryption map[string]string) ([]byte
 	return aead.Seal(append([]byte(k.ID), nonce...), nonce, plaintext, aad), nil
 }
 
-// decryptBlob decrypts what seal made under the same key and context.
+// decryptBlob decrypts a result of encryptBlob with the same key and encryption context.
 func decryptBlob(k *key, blob []byte, encryption map[string]string) ([]byte, error) {
 	aead, aad, err := newAEAD(k, encryption)
 	if err != nil {
@@ -253,23 +259,24 @@ func decryptBlob(k *key, blob []byte, encryption map[string]string) ([]byte, err
 
 func newInvalidCiphertextError() error { return wire.Errorf("InvalidCiphertextException", "") }
 
+// newAEAD returns the cipher of a key, and the encryption context as additional authenticated data.
 func newAEAD(k *key, encryption map[string]string) (cipher.AEAD, []byte, error) {
 	block, err := aes.NewCipher(k.Material)
 	if err != nil {
-		return nil, nil, fmt.Errorf("use key %s: %w", k.ID, err)
+		return nil, nil, fmt.Errorf("create the cipher of key %s: %w", k.ID, err)
 	}
 
 	aead, err := cipher.NewGCM(block)
 	if err != nil {
-		return nil, nil, fmt.Errorf("use key %s: %w", k.ID, err)
+		return nil, nil, fmt.Errorf("create the cipher of key %s: %w", k.ID, err)
 	}
 
-	aad, err := json.Marshal(encryption) // keys come sorted
+	aad, err := json.Marshal(encryption) // json.Marshal sorts the keys
 
 	return aead, aad, err
 }
 
-// sortedTags lists tags by key.
+// sortedTags returns tags, sorted by key.
 func sortedTags(tags map[string]string) []*kms.Tag {
 	out := []*kms.Tag{}
 	for _, name := range slices.Sorted(maps.Keys(tags)) {

@@ -4,7 +4,8 @@ package kms
 
 import "maps"
 
-// Mark puts tags on a key that only AWS itself may put there: their keys begin with aws:.
+// Mark sets tags of a key whose keys begin with aws:, such as aws:cloudformation:stack-name. Requests cannot
+// set them. Mark does nothing if the key does not exist.
 func (s *Service) Mark(id string, tags map[string]string) {
 	_ = s.store.WithLock(func() error { // if the save fails, the next change saves the tags
 		s.addSystemTags(id, tags)

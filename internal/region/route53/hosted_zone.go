@@ -15,7 +15,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// normalizeName is a name as Route 53 keeps it: lower case, with a dot at its end, an asterisk escaped.
+// normalizeName returns a name as Route 53 stores it: in lower case, with a dot at its end, and with
+// asterisks escaped.
 func normalizeName(name string) string {
 	name = strings.ReplaceAll(strings.ToLower(name), "*", `\052`)
 	if !strings.HasSuffix(name, ".") {
@@ -25,7 +26,8 @@ func normalizeName(name string) string {
 	return name
 }
 
-// reverseLabels is a name by which names sort as Route 53 lists them: the last label first.
+// reverseLabels returns a name with its labels reversed. Such names sort in the order in which Route 53 lists
+// them.
 func reverseLabels(name string) string {
 	labels := strings.Split(strings.TrimSuffix(name, "."), ".")
 	slices.Reverse(labels)
@@ -68,10 +70,11 @@ func (s *Service) createHostedZone(in *sdk.CreateHostedZoneInput) (*sdk.CreateHo
 	config := &sdk.HostedZoneConfig{PrivateZone: new(in.VPC != nil)}
 	if in.HostedZoneConfig != nil {
 		config.Comment = in.HostedZoneConfig.Comment
-		if asked := in.HostedZoneConfig.PrivateZone; asked != nil && *asked && in.VPC == nil {
+		if private := in.HostedZoneConfig.PrivateZone; private != nil && *private && in.VPC == nil {
 			return nil, wire.Errorf(
 				"InvalidInput",
-				"When you're creating a private hosted zone (when you specify true for PrivateZone), you must also specify values for VPCId and VPCRegion.",
+				"When you're creating a private hosted zone (when you specify true for PrivateZone), "+
+					"you must also specify values for VPCId and VPCRegion.",
 			)
 		}
 	}
@@ -108,7 +111,7 @@ func (s *Service) createHostedZone(in *sdk.CreateHostedZoneInput) (*sdk.CreateHo
 	return out, nil
 }
 
-// addDefaultRecords gives a zone its name servers, and the records that every zone has.
+// addDefaultRecords sets the name servers of a zone and its NS and SOA records.
 func (s *Service) addDefaultRecords(z *hostedZone) {
 	for i, tld := range []string{"org", "co.uk", "com", "net"} {
 		n := len(s.st.Zones) % 64
@@ -136,7 +139,7 @@ func (s *Service) addDefaultRecords(z *hostedZone) {
 	})
 }
 
-// toHostedZone is a zone as answers describe it.
+// toHostedZone describes a zone for a response.
 func (z *hostedZone) toHostedZone() *sdk.HostedZone {
 	out := *z.Shape
 	out.ResourceRecordSetCount = new(int64(len(z.Records)))
@@ -165,7 +168,7 @@ func (s *Service) deleteHostedZone(in *sdk.DeleteHostedZoneInput) (*sdk.DeleteHo
 	return &sdk.DeleteHostedZoneOutput{ChangeInfo: s.newChange()}, nil
 }
 
-// isRequiredRecord says whether a record is one that every zone has.
+// isRequiredRecord reports whether a record is the NS or the SOA record of the zone, which every zone has.
 func (z *hostedZone) isRequiredRecord(r *sdk.ResourceRecordSet) bool {
 	return *r.Name == *z.Shape.Name && (*r.Type == sdk.RRTypeNs || *r.Type == sdk.RRTypeSoa)
 }
@@ -201,13 +204,13 @@ func (s *Service) updateHostedZoneComment(
 	return &sdk.UpdateHostedZoneCommentOutput{HostedZone: z.toHostedZone()}, nil
 }
 
-// attachVPC makes a zone answer in a VPC.
+// attachVPC associates a VPC with a zone.
 func (s *Service) attachVPC(z *hostedZone, v *sdk.VPC) error {
 	id := sdkshape.String(v.VPCId)
 	if sdkshape.String(v.VPCRegion) != s.cfg.Region || s.cfg.VPC != nil && !s.cfg.VPC(id) {
 		return wire.Errorf(
 			"InvalidVPCId",
-			"The VPC %s in region %s that you specified isn't a valid VPC ID, or this account has none of that ID.",
+			"The VPC %s in region %s that you specified isn't a valid VPC ID, or this account has no such VPC.",
 			id,
 			sdkshape.String(v.VPCRegion),
 		)
@@ -217,7 +220,8 @@ func (s *Service) attachVPC(z *hostedZone, v *sdk.VPC) error {
 		if *other.Shape.Name == *z.Shape.Name && other.hasVPC(id) {
 			return wire.Errorf(
 				"ConflictingDomainExists",
-				"The VPC %s in region %s has already been associated with the hosted zone %s with the same domain name.",
+				"The VPC %s in region %s has already been associated with the hosted zone %s "+
+					"with the same domain name.",
 				id,
 				s.cfg.Region,
 				trimIDPath(*other.Shape.Id),
@@ -245,11 +249,16 @@ func (s *Service) associateVPC(
 	if !z.isPrivate() {
 		return nil, wire.Errorf(
 			"PublicZoneVPCAssociation",
-			"You're trying to associate a VPC with a public hosted zone. Amazon Route 53 doesn't support associating a VPC with a public hosted zone.",
+			"You're trying to associate a VPC with a public hosted zone. "+
+				"Amazon Route 53 doesn't support associating a VPC with a public hosted zone.",
 		)
 	}
 
-	return &sdk.AssociateVPCWithHostedZoneOutput{ChangeInfo: s.newChange()}, s.attachVPC(z, in.VPC)
+	if err := s.attachVPC(z, in.VPC); err != nil {
+		return nil, err
+	}
+
+	return &sdk.AssociateVPCWithHostedZoneOutput{ChangeInfo: s.newChange()}, nil
 }
 
 func (s *Service) disassociateVPC(
@@ -273,7 +282,8 @@ func (s *Service) disassociateVPC(
 	case len(z.VPCs) == 1:
 		return nil, wire.Errorf(
 			"LastVPCAssociation",
-			"The VPC that you're trying to disassociate from the private hosted zone is the last VPC that is associated with the hosted zone.",
+			"The VPC that you're trying to disassociate from the private hosted zone is "+
+				"the last VPC that is associated with the hosted zone.",
 		)
 	}
 

@@ -15,27 +15,28 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// The longest pages (docs.aws.amazon.com/Route53/latest/APIReference).
+// The maximum number of entries on a page (docs.aws.amazon.com/Route53/latest/APIReference).
 const (
 	maxZonesPerPage   = 100
 	maxRecordsPerPage = 300
 )
 
-// parsePageSize is how many items a page has.
-func parsePageSize(asked *string, most int) (int, error) {
-	if asked == nil {
+// parsePageSize returns the number of entries on a page: most unless a request sets fewer.
+func parsePageSize(requested *string, most int) (int, error) {
+	if requested == nil {
 		return most, nil
 	}
 
-	n, err := strconv.Atoi(*asked)
+	n, err := strconv.Atoi(*requested)
 	if err != nil || n < 1 {
-		return 0, wire.Errorf("InvalidInput", "Invalid value for MaxItems: %s", *asked)
+		return 0, wire.Errorf("InvalidInput", "Invalid value for MaxItems: %s", *requested)
 	}
 
 	return min(n, most), nil
 }
 
-// pageFrom returns a page of keys from start on, and the first key of the next page; empty if there is none.
+// pageFrom returns a page of n keys that begins with start, and the first key of the next page; empty for the
+// last page.
 func pageFrom(keys []string, start string, n int) (page []string, next string) {
 	at, _ := slices.BinarySearch(keys, start)
 	keys = keys[at:]
@@ -98,7 +99,8 @@ func (s *Service) listHostedZonesByName(
 	}
 	if next != "" {
 		z := byName[next]
-		out.NextDNSName, out.NextHostedZoneId = z.Shape.Name, new(trimIDPath(*z.Shape.Id))
+		out.NextDNSName = z.Shape.Name
+		out.NextHostedZoneId = new(trimIDPath(*z.Shape.Id))
 	}
 
 	for _, k := range page {
@@ -119,10 +121,11 @@ func (s *Service) listHostedZonesByVPC(
 	for _, id := range sdkshape.SortedKeys(s.st.Zones) {
 		if z := s.st.Zones[id]; z.hasVPC(sdkshape.String(in.VPCId)) &&
 			sdkshape.String(in.VPCRegion) == s.cfg.Region {
-			out.HostedZoneSummaries = append(
-				out.HostedZoneSummaries,
-				&sdk.HostedZoneSummary{HostedZoneId: &id, Name: z.Shape.Name, Owner: &sdk.HostedZoneOwner{}},
-			)
+			out.HostedZoneSummaries = append(out.HostedZoneSummaries, &sdk.HostedZoneSummary{
+				HostedZoneId: &id,
+				Name:         z.Shape.Name,
+				Owner:        &sdk.HostedZoneOwner{},
+			})
 		}
 	}
 
@@ -210,7 +213,8 @@ func (s *Service) listTagsForResources(
 	if len(in.ResourceIds) > most {
 		return nil, wire.Errorf(
 			"InvalidInput",
-			"1 validation error detected: Value at 'resourceIds' failed to satisfy constraint: Member must have length less than or equal to 10",
+			"1 validation error detected: Value at 'resourceIds' failed to satisfy constraint: "+
+				"Member must have length less than or equal to 10",
 		)
 	}
 
@@ -247,9 +251,10 @@ func (s *Service) changeTagsForResource(
 	return &sdk.ChangeTagsForResourceOutput{}, nil
 }
 
-// Mark puts tags on a zone that only AWS itself may put there: their keys begin with aws:.
+// Mark sets tags of a zone whose keys begin with aws:, such as aws:cloudformation:stack-name. Requests cannot
+// set them. Mark does nothing if the zone does not exist.
 func (s *Service) Mark(id string, tags map[string]string) {
-	_ = s.store.WithLock(func() error { // a state that cannot be saved shows at the next change
+	_ = s.store.WithLock(func() error { // if the save fails, the next change saves the tags
 		if z := s.st.Zones[trimIDPath(id)]; z != nil {
 			maps.Copy(z.Tags, tags)
 			s.store.MarkChanged()
@@ -259,5 +264,5 @@ func (s *Service) Mark(id string, tags map[string]string) {
 	})
 }
 
-// SaveTo writes what the service knows to another place, for a snapshot.
+// SaveTo saves the service's state to another backend, for a snapshot.
 func (s *Service) SaveTo(to state.Backend) error { return s.store.SaveTo(to) }

@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// recordKey orders records as Route 53 lists them.
+// recordKey returns the key of a record in [hostedZone].Records.
 func recordKey(name, kind, identifier string) string {
 	return reverseLabels(name) + " " + kind + " " + identifier
 }
@@ -26,7 +26,8 @@ func recordSetKey(r *sdk.ResourceRecordSet) string {
 
 func (z *hostedZone) putRecord(r *sdk.ResourceRecordSet) { z.Records[recordSetKey(r)] = r }
 
-// changeResourceRecordSets carries out a batch: all of it or nothing. Every change that cannot be made is named.
+// changeResourceRecordSets applies a batch of changes: all of them or none. The error lists every change that
+// is invalid.
 func (s *Service) changeResourceRecordSets(
 	in *sdk.ChangeResourceRecordSetsInput,
 ) (*sdk.ChangeResourceRecordSetsOutput, error) {
@@ -36,30 +37,27 @@ func (s *Service) changeResourceRecordSets(
 	}
 
 	after := &hostedZone{Shape: z.Shape, VPCs: z.VPCs, Records: maps.Clone(z.Records)}
-	var wrong []string
+	var problems []string
 
 	for _, c := range in.ChangeBatch.Changes {
 		r := sdkshape.CloneShape(c.ResourceRecordSet)
 		r.Name = new(normalizeName(sdkshape.String(r.Name)))
 		if a := r.AliasTarget; a != nil {
-			a.DNSName, a.HostedZoneId = new(
-				normalizeName(sdkshape.String(a.DNSName)),
-			), new(
-				trimIDPath(sdkshape.String(a.HostedZoneId)),
-			)
+			a.DNSName = new(normalizeName(sdkshape.String(a.DNSName)))
+			a.HostedZoneId = new(trimIDPath(sdkshape.String(a.HostedZoneId)))
 		}
 
-		if why := s.applyChange(after, sdkshape.String(c.Action), r); why != "" {
-			wrong = append(wrong, why)
+		if problem := s.applyChange(after, sdkshape.String(c.Action), r); problem != "" {
+			problems = append(problems, problem)
 		}
 	}
 
-	if len(wrong) == 0 && after.Records[recordKey(*z.Shape.Name, sdk.RRTypeSoa, "")] == nil {
-		wrong = append(wrong, "A HostedZone must contain exactly one SOA record.")
+	if len(problems) == 0 && after.Records[recordKey(*z.Shape.Name, sdk.RRTypeSoa, "")] == nil {
+		problems = append(problems, "A HostedZone must contain exactly one SOA record.")
 	}
 
-	if len(wrong) > 0 {
-		return nil, wire.Errorf("InvalidChangeBatch", "[%s]", strings.Join(wrong, ", "))
+	if len(problems) > 0 {
+		return nil, wire.Errorf("InvalidChangeBatch", "[%s]", strings.Join(problems, ", "))
 	}
 
 	z.Records = after.Records
@@ -67,30 +65,30 @@ func (s *Service) changeResourceRecordSets(
 	return &sdk.ChangeResourceRecordSetsOutput{ChangeInfo: s.newChange()}, nil
 }
 
-// applyChange makes one change to z and says why it cannot.
+// applyChange applies one change to z. It returns the problem with the change, or "" if it is valid.
 func (s *Service) applyChange(z *hostedZone, action string, r *sdk.ResourceRecordSet) string {
-	have := z.Records[recordSetKey(r)]
-	what := fmt.Sprintf("resource record set [name='%s', type='%s'", *r.Name, sdkshape.String(r.Type))
+	existing := z.Records[recordSetKey(r)]
+	description := fmt.Sprintf("resource record set [name='%s', type='%s'", *r.Name, sdkshape.String(r.Type))
 	if r.SetIdentifier != nil {
-		what += ", set identifier='" + *r.SetIdentifier + "'"
+		description += ", set identifier='" + *r.SetIdentifier + "'"
 	}
 
-	what += "]"
+	description += "]"
 
 	switch {
-	case action == sdk.ChangeActionDelete && have == nil:
-		return "Tried to delete " + what + " but it was not found"
-	case action == sdk.ChangeActionDelete && have.String() != r.String():
-		return "Tried to delete " + what + " but the values provided do not match the current values"
+	case action == sdk.ChangeActionDelete && existing == nil:
+		return "Tried to delete " + description + " but it was not found"
+	case action == sdk.ChangeActionDelete && existing.String() != r.String():
+		return "Tried to delete " + description + " but the values provided do not match the current values"
 	case action == sdk.ChangeActionDelete:
 		delete(z.Records, recordSetKey(r))
 		return ""
-	case action == sdk.ChangeActionCreate && have != nil:
-		return "Tried to create " + what + " but it already exists"
+	case action == sdk.ChangeActionCreate && existing != nil:
+		return "Tried to create " + description + " but it already exists"
 	}
 
-	if why := s.checkRecord(z, r); why != "" {
-		return why
+	if problem := s.checkRecord(z, r); problem != "" {
+		return problem
 	}
 
 	z.putRecord(r)
@@ -98,7 +96,7 @@ func (s *Service) applyChange(z *hostedZone, action string, r *sdk.ResourceRecor
 	return ""
 }
 
-// checkRecord says why a record cannot be in a zone; empty if it can.
+// checkRecord returns why a zone cannot contain a record, or "" if it can.
 func (s *Service) checkRecord(z *hostedZone, r *sdk.ResourceRecordSet) string {
 	name := *r.Name
 	policies := []bool{
@@ -121,8 +119,8 @@ func (s *Service) checkRecord(z *hostedZone, r *sdk.ResourceRecordSet) string {
 	}
 
 	for _, other := range z.Records {
-		if why := z.checkConflict(other, r); why != "" {
-			return why
+		if problem := z.checkConflict(other, r); problem != "" {
+			return problem
 		}
 	}
 
@@ -133,7 +131,7 @@ func (s *Service) checkRecord(z *hostedZone, r *sdk.ResourceRecordSet) string {
 	return checkValues(r)
 }
 
-// checkConflict says why a record cannot be beside another one of its name.
+// checkConflict returns why a zone cannot contain both records, or "" if it can.
 func (z *hostedZone) checkConflict(other, r *sdk.ResourceRecordSet) string {
 	name := *r.Name
 	kind := sdkshape.String(r.Type)
@@ -143,7 +141,8 @@ func (z *hostedZone) checkConflict(other, r *sdk.ResourceRecordSet) string {
 
 	if sdkshape.String(other.Type) == kind && (other.SetIdentifier == nil) != (r.SetIdentifier == nil) {
 		return fmt.Sprintf(
-			"RRSet with DNS name %s, type %s, SetIdentifier %s cannot be created because a record set with another routing policy exists with the same name and type.",
+			"RRSet with DNS name %s, type %s, SetIdentifier %s cannot be created because "+
+				"a record set with another routing policy exists with the same name and type.",
 			name,
 			kind,
 			sdkshape.String(r.SetIdentifier),
@@ -152,7 +151,8 @@ func (z *hostedZone) checkConflict(other, r *sdk.ResourceRecordSet) string {
 
 	if (sdkshape.String(other.Type) == sdk.RRTypeCname) != (kind == sdk.RRTypeCname) {
 		return fmt.Sprintf(
-			"RRSet of type CNAME with DNS name %s is not permitted as it conflicts with other records with the same DNS name in zone %s",
+			"RRSet of type CNAME with DNS name %s is not permitted as "+
+				"it conflicts with other records with the same DNS name in zone %s",
 			name,
 			*z.Shape.Name,
 		)
@@ -161,32 +161,36 @@ func (z *hostedZone) checkConflict(other, r *sdk.ResourceRecordSet) string {
 	return ""
 }
 
+// checkAlias returns why an alias record is invalid, or "" if it is valid.
 func (s *Service) checkAlias(z *hostedZone, r *sdk.ResourceRecordSet) string {
-	to := sdkshape.String(r.AliasTarget.DNSName)
-	in := sdkshape.String(r.AliasTarget.HostedZoneId)
-	said := fmt.Sprintf(
+	targetName := sdkshape.String(r.AliasTarget.DNSName)
+	targetZone := sdkshape.String(r.AliasTarget.HostedZoneId)
+	isOwnZone := targetZone == trimIDPath(*z.Shape.Id)
+	prefix := fmt.Sprintf(
 		"Tried to create an alias that targets %s, type %s in zone %s, but ",
-		to,
+		targetName,
 		sdkshape.String(r.Type),
-		in,
+		targetZone,
 	)
 
 	switch {
 	case r.TTL != nil || len(r.ResourceRecords) > 0:
 		return "An alias resource record set has neither a TTL nor resource records"
-	case in == trimIDPath(*z.Shape.Id) && z.Records[recordKey(to, sdkshape.String(r.Type), "")] == nil:
-		return said + "that target was not found"
-	case in != trimIDPath(*z.Shape.Id) && s.cfg.Target != nil && !s.cfg.Target(in, strings.TrimSuffix(to, ".")):
-		return said + "the alias target name does not lie within the target zone"
+	case isOwnZone && z.Records[recordKey(targetName, sdkshape.String(r.Type), "")] == nil:
+		return prefix + "that target was not found"
+	case !isOwnZone && s.cfg.Target != nil && !s.cfg.Target(targetZone, strings.TrimSuffix(targetName, ".")):
+		return prefix + "the alias target name does not lie within the target zone"
 	}
 
 	return ""
 }
 
+// checkValues returns why the values of a record are invalid, or "" if they are valid.
 func checkValues(r *sdk.ResourceRecordSet) string {
 	if r.TTL == nil || len(r.ResourceRecords) == 0 {
 		return fmt.Sprintf(
-			"Expected exactly one of [AliasTarget, all of [TTL, and ResourceRecords], or TrafficPolicyInstanceId], but found none in Change with [Action=CREATE, Name=%s, Type=%s]",
+			"Expected exactly one of [AliasTarget, all of [TTL, and ResourceRecords], or TrafficPolicyInstanceId], "+
+				"but found none in Change with [Action=CREATE, Name=%s, Type=%s]",
 			*r.Name,
 			sdkshape.String(r.Type),
 		)
@@ -199,10 +203,10 @@ func checkValues(r *sdk.ResourceRecordSet) string {
 			return fmt.Sprintf("Duplicate Resource Record: '%s'", text)
 		}
 
-		if why := checkValue(sdkshape.String(r.Type), text); why != "" {
+		if problem := checkValue(sdkshape.String(r.Type), text); problem != "" {
 			return fmt.Sprintf(
 				"Invalid Resource Record: 'FATAL problem: %s encountered with '%s''",
-				why,
+				problem,
 				text,
 			)
 		}
@@ -213,6 +217,7 @@ func checkValues(r *sdk.ResourceRecordSet) string {
 	return ""
 }
 
+// checkValue returns why a value of a record is invalid, or "" if it is valid.
 func checkValue(kind, text string) string {
 	a, err := netip.ParseAddr(text)
 	switch kind {

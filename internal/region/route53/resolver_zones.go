@@ -12,30 +12,30 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
-// Names are the addresses in all zones, as the resolvers of VPCs should give them: a public zone's in every VPC, a
-// private one's in its own, where it hides a public one of the same name.
+// Names returns the A records of all zones for the resolvers of VPCs. A public zone applies to every VPC; a
+// private zone applies to its own VPCs, where it hides a public zone of the same name.
 func (s *Service) Names() []netbuilder.HostedZone {
 	var out []netbuilder.HostedZone
-	// It changes nothing, so there is nothing to save that could fail.
-	_ = s.store.WithLock(func() error {
+	s.store.View(func() {
 		for _, id := range sdkshape.SortedKeys(s.st.Zones) {
-			z := s.st.Zones[id]
-			p := netbuilder.HostedZone{Name: strings.TrimSuffix(*z.Shape.Name, ".")}
-			for _, v := range z.VPCs {
-				p.VPCs = append(p.VPCs, sdkshape.String(v.VPCId))
-			}
-
-			for _, k := range sdkshape.SortedKeys(z.Records) {
-				if r := z.Records[k]; sdkshape.String(r.Type) == sdk.RRTypeA {
-					p.Records = append(p.Records, toDNSRecord(r))
-				}
-			}
-
-			out = append(out, p)
+			out = append(out, s.st.Zones[id].toNetworkZone())
 		}
-
-		return nil
 	})
+
+	return out
+}
+
+func (z *hostedZone) toNetworkZone() netbuilder.HostedZone {
+	out := netbuilder.HostedZone{Name: strings.TrimSuffix(*z.Shape.Name, ".")}
+	for _, v := range z.VPCs {
+		out.VPCs = append(out.VPCs, sdkshape.String(v.VPCId))
+	}
+
+	for _, k := range sdkshape.SortedKeys(z.Records) {
+		if r := z.Records[k]; sdkshape.String(r.Type) == sdk.RRTypeA {
+			out.Records = append(out.Records, toDNSRecord(r))
+		}
+	}
 
 	return out
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package route53 is the region's Route 53: hosted zones, public and private, their record sets and tags. It answers no
-// query itself: what a VPC's resolver should say of its zones goes into the picture that EC2 hands to the network.
+// Package route53 is the region's Route 53: public and private hosted zones, their record sets and tags. It
+// does not answer DNS queries: [Service.Names] describes the zones to package netbuilder, and the resolvers
+// of the region's network answer.
 package route53
 
 import (
@@ -20,44 +21,48 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// Config is what a [Service] is made of. Region, Now and Rand are required.
+// Config has the settings and dependencies of a [Service]. Region, Now and Rand are required. VPC and Target
+// are called under the service's lock, so they must not call the service.
 type Config struct {
-	Region string
-	Now    func() time.Time
-	Rand   io.Reader
-	Delay  time.Duration // until a change is in all name servers
-	Saver  state.Backend
-	// VPC says whether a VPC exists; nil knows all.
+	Region string           // the only region whose VPCs exist, such as us-east-1
+	Now    func() time.Time // the region's clock
+	Rand   io.Reader        // source of ids
+	Delay  time.Duration    // how long a change is PENDING before it is INSYNC
+	Saver  state.Backend    // keeps the zones over a restart; nil keeps nothing
+	// VPC reports whether a VPC exists. If it is nil, every VPC exists.
 	VPC func(id string) bool
-	// Target says whether an alias may lead to a name in a zone that AWS runs; nil lets all.
+	// Target reports whether a name exists in a hosted zone of AWS, so that an alias may point to it. If it
+	// is nil, every name exists.
 	Target func(zone, name string) bool
-	// Changed is called when records or networks of zones have changed.
+	// Changed is called without the lock after each change. It must not block. nil for none.
 	Changed func()
 }
 
-// Service is Route 53 of one account.
+// Service is Route 53 of one account. Its methods may be called concurrently.
 type Service struct {
 	cfg   Config
-	st    *serviceState
+	st    *serviceState // guarded by the store's lock
 	store *state.Store
 }
 
-// serviceState is all that is remembered; it is saved as JSON.
+// serviceState is the saved state.
 type serviceState struct {
-	Zones   map[string]*hostedZone
-	Changes map[string]time.Time // when each was asked for, by id
+	Zones   map[string]*hostedZone // by id, without the path /hostedzone/
+	Changes map[string]time.Time   // when each change was submitted, by id
 }
 
-// hostedZone is a hosted zone. Records are by name, type and identifier, in the order in which they are listed.
+// hostedZone is a hosted zone.
 type hostedZone struct {
-	Shape   *sdk.HostedZone
-	VPCs    []*sdk.VPC
-	Servers []*string
-	Tags    map[string]string
+	Shape   *sdk.HostedZone   // as GetHostedZone returns it, except the number of records
+	VPCs    []*sdk.VPC        // none for a public zone
+	Servers []*string         // names of the name servers
+	Tags    map[string]string // by key
+	// Records are by name, type and set identifier. The keys sort in the order in which Route 53 lists
+	// records.
 	Records map[string]*sdk.ResourceRecordSet
 }
 
-// New loads the zones of an account.
+// New returns a service with its saved state.
 func New(cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, st: &serviceState{}}
 	s.store = &state.Store{
@@ -83,9 +88,8 @@ func New(cfg Config) (*Service, error) {
 
 const apiPathPrefix = "/2013-04-01/"
 
-// Wire is the service as the wire layer serves it.
+// Wire returns the service's operations for the wire layer.
 func (s *Service) Wire() wire.Service {
-	b := s.store
 	return wire.Service{
 		Name:      "route53",
 		Protocol:  wire.RESTProtocol,
@@ -94,61 +98,70 @@ func (s *Service) Wire() wire.Service {
 		Authorize: s.authorizeRequest,
 		Route:     parseRoute,
 		Ops: []wire.Op{
-			state.WriteOperation(b, "CreateHostedZone", s.createHostedZone),
-			state.WriteOperation(b, "DeleteHostedZone", s.deleteHostedZone),
-			state.ReadOperation(b, "GetHostedZone", s.getHostedZone),
-			state.ReadOperation(b, "GetHostedZoneCount", s.getHostedZoneCount),
-			state.ReadOperation(b, "ListHostedZones", s.listHostedZones),
-			state.ReadOperation(b, "ListHostedZonesByName", s.listHostedZonesByName),
-			state.ReadOperation(b, "ListHostedZonesByVPC", s.listHostedZonesByVPC),
-			state.WriteOperation(b, "UpdateHostedZoneComment", s.updateHostedZoneComment),
-			state.WriteOperation(b, "AssociateVPCWithHostedZone", s.associateVPC),
-			state.WriteOperation(b, "DisassociateVPCFromHostedZone", s.disassociateVPC),
-			state.WriteOperation(b, "ChangeResourceRecordSets", s.changeResourceRecordSets),
-			state.ReadOperation(b, "ListResourceRecordSets", s.listResourceRecordSets),
-			state.ReadOperation(b, "GetChange", s.getChange),
-			state.WriteOperation(b, "ChangeTagsForResource", s.changeTagsForResource),
-			state.ReadOperation(b, "ListTagsForResource", s.listTagsForResource),
-			state.ReadOperation(b, "ListTagsForResources", s.listTagsForResources),
+			state.WriteOperation(s.store, "CreateHostedZone", s.createHostedZone),
+			state.WriteOperation(s.store, "DeleteHostedZone", s.deleteHostedZone),
+			state.ReadOperation(s.store, "GetHostedZone", s.getHostedZone),
+			state.ReadOperation(s.store, "GetHostedZoneCount", s.getHostedZoneCount),
+			state.ReadOperation(s.store, "ListHostedZones", s.listHostedZones),
+			state.ReadOperation(s.store, "ListHostedZonesByName", s.listHostedZonesByName),
+			state.ReadOperation(s.store, "ListHostedZonesByVPC", s.listHostedZonesByVPC),
+			state.WriteOperation(s.store, "UpdateHostedZoneComment", s.updateHostedZoneComment),
+			state.WriteOperation(s.store, "AssociateVPCWithHostedZone", s.associateVPC),
+			state.WriteOperation(s.store, "DisassociateVPCFromHostedZone", s.disassociateVPC),
+			state.WriteOperation(s.store, "ChangeResourceRecordSets", s.changeResourceRecordSets),
+			state.ReadOperation(s.store, "ListResourceRecordSets", s.listResourceRecordSets),
+			state.ReadOperation(s.store, "GetChange", s.getChange),
+			state.WriteOperation(s.store, "ChangeTagsForResource", s.changeTagsForResource),
+			state.ReadOperation(s.store, "ListTagsForResource", s.listTagsForResource),
+			state.ReadOperation(s.store, "ListTagsForResources", s.listTagsForResources),
 		},
 	}
 }
 
-// operationPaths are the operations by method and path, in which a star is one identity.
+// operationPaths returns the operations by method and path. A star stands for an id.
 func operationPaths() map[string]string {
 	return map[string]string{
-		"POST hostedzone": "CreateHostedZone", "GET hostedzone": "ListHostedZones", "GET hostedzonesbyname": "ListHostedZonesByName",
-		"GET hostedzonesbyvpc": "ListHostedZonesByVPC", "GET hostedzonecount": "GetHostedZoneCount",
-		"GET hostedzone/*": "GetHostedZone", "DELETE hostedzone/*": "DeleteHostedZone", "POST hostedzone/*": "UpdateHostedZoneComment",
-		"POST hostedzone/*/associatevpc": "AssociateVPCWithHostedZone", "POST hostedzone/*/disassociatevpc": "DisassociateVPCFromHostedZone",
-		"POST hostedzone/*/rrset": "ChangeResourceRecordSets", "GET hostedzone/*/rrset": "ListResourceRecordSets",
-		"GET change/*": "GetChange", "GET tags/hostedzone/*": "ListTagsForResource", "POST tags/hostedzone/*": "ChangeTagsForResource",
-		"POST tags/hostedzone": "ListTagsForResources",
+		"DELETE hostedzone/*":               "DeleteHostedZone",
+		"GET change/*":                      "GetChange",
+		"GET hostedzone":                    "ListHostedZones",
+		"GET hostedzone/*":                  "GetHostedZone",
+		"GET hostedzone/*/rrset":            "ListResourceRecordSets",
+		"GET hostedzonecount":               "GetHostedZoneCount",
+		"GET hostedzonesbyname":             "ListHostedZonesByName",
+		"GET hostedzonesbyvpc":              "ListHostedZonesByVPC",
+		"GET tags/hostedzone/*":             "ListTagsForResource",
+		"POST hostedzone":                   "CreateHostedZone",
+		"POST hostedzone/*":                 "UpdateHostedZoneComment",
+		"POST hostedzone/*/associatevpc":    "AssociateVPCWithHostedZone",
+		"POST hostedzone/*/disassociatevpc": "DisassociateVPCFromHostedZone",
+		"POST hostedzone/*/rrset":           "ChangeResourceRecordSets",
+		"POST tags/hostedzone":              "ListTagsForResources",
+		"POST tags/hostedzone/*":            "ChangeTagsForResource",
 	}
 }
 
-// parseRoute finds the operation in method and path.
+// parseRoute finds the operation of a request by its method and path.
 func parseRoute(r *http.Request) (wire.Route, error) {
 	rest, ok := strings.CutPrefix(r.URL.EscapedPath(), apiPathPrefix)
-	steps := strings.Split(strings.TrimSuffix(rest, "/"), "/")
-	at := map[string]int{"hostedzone": 1, "change": 1, "tags": 2}[steps[0]]
+	segments := strings.Split(strings.TrimSuffix(rest, "/"), "/")
+	at := map[string]int{"hostedzone": 1, "change": 1, "tags": 2}[segments[0]]
 	path := map[string]string{"ResourceType": "hostedzone"}
-	if at > 0 && at < len(steps) {
-		id, err := url.PathUnescape(steps[at])
+	if at > 0 && at < len(segments) {
+		id, err := url.PathUnescape(segments[at])
 		if err != nil {
-			return wire.Route{}, wire.Errorf("InvalidInput", "%s is no identity", steps[at])
+			return wire.Route{}, wire.Errorf("InvalidInput", "%s is not a valid ID", segments[at])
 		}
 
 		path["Id"] = id
 		path["ResourceId"] = id
-		steps[at] = "*"
+		segments[at] = "*"
 	}
 
-	op := operationPaths()[r.Method+" "+strings.Join(steps, "/")]
+	op := operationPaths()[r.Method+" "+strings.Join(segments, "/")]
 	if !ok || op == "" {
 		return wire.Route{}, &wire.Error{
 			Code:    "UnknownOperationException",
-			Message: r.Method + " " + r.URL.Path + " is no operation",
+			Message: r.Method + " " + r.URL.Path + " is not an operation",
 			Status:  http.StatusNotFound,
 		}
 	}
@@ -156,7 +169,8 @@ func parseRoute(r *http.Request) (wire.Route, error) {
 	return wire.Route{Op: op, Path: path, RootElement: op + "Response"}, nil
 }
 
-// authorizeRequest asks IAM about the zone or the change that a request names, and about the records of a batch.
+// authorizeRequest asks IAM about the zones or the change that a request names, with the records of a batch
+// as condition keys.
 func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error {
 	tree, err := sdkshape.ShapeToMap(in)
 	if err != nil {
@@ -195,15 +209,14 @@ func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error
 	var checks []wire.Check
 
 	for _, id := range ids {
-		one := c
-		one.Resource = "arn:aws:route53:::" + kind + trimIDPath(id)
-		checks = append(checks, one)
+		c.Resource = "arn:aws:route53:::" + kind + trimIDPath(id)
+		checks = append(checks, c)
 	}
 
 	return wire.Authorize(ctx, checks...)
 }
 
-// addRecordConditions are the condition keys of a batch of changes.
+// addRecordConditions adds the condition keys of a batch of changes.
 func addRecordConditions(into map[string][]string, in *sdk.ChangeResourceRecordSetsInput) {
 	const prefix = "route53:ChangeResourceRecordSets"
 	add := func(key, value string) {
@@ -213,19 +226,17 @@ func addRecordConditions(into map[string][]string, in *sdk.ChangeResourceRecordS
 	}
 
 	for _, c := range in.ChangeBatch.Changes {
-		add(
-			"NormalizedRecordNames",
-			strings.TrimSuffix(normalizeName(sdkshape.String(c.ResourceRecordSet.Name)), "."),
-		)
+		name := normalizeName(sdkshape.String(c.ResourceRecordSet.Name))
+		add("NormalizedRecordNames", strings.TrimSuffix(name, "."))
 		add("RecordTypes", sdkshape.String(c.ResourceRecordSet.Type))
 		add("Actions", sdkshape.String(c.Action))
 	}
 }
 
-// trimIDPath is an id without the path that answers put before it.
+// trimIDPath returns an id without the path that responses put before it, such as /hostedzone/.
 func trimIDPath(id string) string { return id[strings.LastIndex(id, "/")+1:] }
 
-// newChange notes a change and tells about it.
+// newChange records a change and describes it.
 func (s *Service) newChange() *sdk.ChangeInfo {
 	id := "C" + strings.ToUpper(sdkshape.RandomHex(s.cfg.Rand, 20))
 	s.st.Changes[id] = s.cfg.Now()
@@ -233,13 +244,13 @@ func (s *Service) newChange() *sdk.ChangeInfo {
 }
 
 func (s *Service) changeInfo(id string) *sdk.ChangeInfo {
-	at := s.st.Changes[id]
-	state := sdk.ChangeStatusPending
-	if !s.cfg.Now().Before(at.Add(s.cfg.Delay)) {
-		state = sdk.ChangeStatusInsync
+	submitted := s.st.Changes[id]
+	status := sdk.ChangeStatusPending
+	if !s.cfg.Now().Before(submitted.Add(s.cfg.Delay)) {
+		status = sdk.ChangeStatusInsync
 	}
 
-	return &sdk.ChangeInfo{Id: new("/change/" + id), Status: new(state), SubmittedAt: new(at.UTC())}
+	return &sdk.ChangeInfo{Id: new("/change/" + id), Status: new(status), SubmittedAt: new(submitted.UTC())}
 }
 
 func (s *Service) getChange(in *sdk.GetChangeInput) (*sdk.GetChangeOutput, error) {

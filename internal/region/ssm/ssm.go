@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ssm is the region's parameter store: what the region publishes (the newest image of each kind) and what
-// its users put beside it. SecureString parameters are refused, not kept in clear.
+// Package ssm is the region's Systems Manager Parameter Store. It has public parameters, which the region
+// publishes (the newest image of each kind), and the parameters of its users. It rejects SecureString
+// parameters, because it does not encrypt values.
 package ssm
 
 import (
@@ -17,30 +18,32 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// Config is what the service needs from outside. Public parameters are the region's own: nobody may change them.
+// Config has the settings and dependencies of a [Service]. All fields but Public are required.
 type Config struct {
-	Region, Account string
-	Public          map[string]string
-	State           state.Backend
-	Now             func() time.Time
+	Region  string            // such as us-east-1
+	Account string            // 12 digits
+	Public  map[string]string // read-only parameters of AWS by name, such as /aws/service/debian/…
+	State   state.Backend     // keeps the parameters of users over a restart
+	Now     func() time.Time  // the region's clock
 }
 
-// Service is SSM's parameter store in one region.
+// Service is the Parameter Store of one region. Its methods may be called concurrently.
 type Service struct {
 	cfg Config
 
 	store      *state.Store
-	parameters map[string]parameter
+	parameters map[string]parameter // of users, by name; guarded by the store's lock
 }
 
+// parameter is the current version of a parameter.
 type parameter struct {
 	Value    string    `json:"value"`
-	Type     string    `json:"type"`
-	Version  int64     `json:"version"`
+	Type     string    `json:"type"`    // String or StringList
+	Version  int64     `json:"version"` // from 1
 	Modified time.Time `json:"modified"`
 }
 
-// New loads the parameters of a region, or begins with the public ones.
+// New returns a service with its saved parameters.
 func New(cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, parameters: map[string]parameter{}}
 	s.store = &state.Store{Name: "ssm", Backend: cfg.State, State: &s.parameters}
@@ -48,7 +51,7 @@ func New(cfg Config) (*Service, error) {
 	return s, s.store.Load()
 }
 
-// Wire is the service as the wire layer serves it.
+// Wire returns the service's operations for the wire layer.
 func (s *Service) Wire() wire.Service {
 	return wire.Service{
 		Name:      "ssm",
@@ -66,6 +69,7 @@ func (s *Service) Wire() wire.Service {
 	}
 }
 
+// parameterARN returns the ARN of a parameter. Public parameters belong to no account.
 func (s *Service) parameterARN(name string) string {
 	account := s.cfg.Account
 	if _, ok := s.cfg.Public[name]; ok {
@@ -79,7 +83,7 @@ func (s *Service) authorizeParameter(ctx context.Context, action, name string) e
 	return wire.Authorize(ctx, wire.Check{Action: "ssm:" + action, Resource: s.parameterARN(name)})
 }
 
-// findParameter returns a parameter. The caller holds the store's lock.
+// findParameter returns a parameter. ok is false if it does not exist. The caller holds the store's lock.
 func (s *Service) findParameter(name string) (*ssm.Parameter, bool) {
 	p, ok := s.parameters[name]
 	if value, public := s.cfg.Public[name]; public {
@@ -146,13 +150,18 @@ func (s *Service) getParametersByPath(
 	prefix := strings.TrimSuffix(*in.Path, "/") + "/"
 	names := map[string]bool{}
 
-	for _, all := range [][]string{slices.Collect(maps.Keys(s.parameters)), slices.Collect(maps.Keys(s.cfg.Public))} {
-		for _, name := range all {
-			rest, ok := strings.CutPrefix(name, prefix)
-			if ok && (in.Recursive != nil && *in.Recursive || !strings.Contains(rest, "/")) {
-				names[name] = true
-			}
+	addName := func(name string) {
+		rest, ok := strings.CutPrefix(name, prefix)
+		if ok && (in.Recursive != nil && *in.Recursive || !strings.Contains(rest, "/")) {
+			names[name] = true
 		}
+	}
+	for name := range s.parameters {
+		addName(name)
+	}
+
+	for name := range s.cfg.Public {
+		addName(name)
 	}
 
 	out := &ssm.GetParametersByPathOutput{Parameters: []*ssm.Parameter{}}
@@ -186,7 +195,7 @@ func (s *Service) putParameter(
 	}
 
 	if kind == ssm.ParameterTypeSecureString {
-		return nil, wire.Errorf("UnsupportedParameterType", "This region keeps no SecureString parameters.")
+		return nil, wire.Errorf("UnsupportedParameterType", "This region does not support SecureString parameters.")
 	}
 
 	old, exists := s.parameters[*in.Name]

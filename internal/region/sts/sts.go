@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sts is the region's Security Token Service. It knows no role: it asks an [CredentialIssuer].
+// Package sts is the region's Security Token Service: GetCallerIdentity and AssumeRole. It does not know the
+// roles: a [CredentialIssuer] checks the request and issues the credentials.
 package sts
 
 import (
@@ -13,9 +14,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// CredentialIssuer makes a role's credentials for the caller in ctx. life is in seconds, 0 means the default. It returns an
-// AWS error where the caller may not assume the role. IAM implements it.
+// CredentialIssuer issues temporary credentials. IAM implements it.
 type CredentialIssuer interface {
+	// AssumeRole returns credentials of a role for the caller in ctx, and the caller that they identify. life
+	// is in seconds, and 0 means the default. policies are documents of session policies. The error is a
+	// [wire.Error] if the caller may not assume the role.
 	AssumeRole(
 		ctx context.Context,
 		roleARN, sessionName string,
@@ -24,11 +27,14 @@ type CredentialIssuer interface {
 	) (iam.Credentials, wire.Caller, error)
 }
 
-// Service is STS on the wire.
+// Service returns STS's operations for the wire layer.
 func Service(i CredentialIssuer) wire.Service {
 	return wire.Service{
-		Name: "sts", Protocol: wire.Query, Version: "2011-06-15", Namespace: "https://sts.amazonaws.com/doc/2011-06-15/",
-		// GetCallerIdentity needs no right, and AssumeRole asks the role's trust policy.
+		Name:      "sts",
+		Protocol:  wire.Query,
+		Version:   "2011-06-15",
+		Namespace: "https://sts.amazonaws.com/doc/2011-06-15/",
+		// GetCallerIdentity needs no permission, and the issuer checks AssumeRole.
 		Authorize: wire.AuthorizedInHandlers,
 		Ops: []wire.Op{
 			wire.Operation("GetCallerIdentity", getCallerIdentity),
@@ -78,17 +84,17 @@ func assumeRole(
 	if len(in.PolicyArns) > 0 || len(in.Tags) > 0 {
 		return nil, wire.Errorf(
 			"ValidationError",
-			"session tags and managed session policies are not known here",
+			"session tags and managed session policies are not supported by this region",
 		)
 	}
 
-	c, who, err := i.AssumeRole(ctx, *in.RoleArn, name, life, policies)
+	c, assumed, err := i.AssumeRole(ctx, *in.RoleArn, name, life, policies)
 	if err != nil {
 		return nil, err
 	}
 
 	return &sts.AssumeRoleOutput{
-		AssumedRoleUser: &sts.AssumedRoleUser{Arn: new(who.ARN), AssumedRoleId: new(who.UserID)},
+		AssumedRoleUser: &sts.AssumedRoleUser{Arn: new(assumed.ARN), AssumedRoleId: new(assumed.UserID)},
 		Credentials: &sts.Credentials{
 			AccessKeyId:     new(c.AccessKeyID),
 			SecretAccessKey: new(c.SecretAccessKey),
