@@ -80,7 +80,7 @@ func (a *app) printOperatorPolicy(ctx context.Context, name string, o policyOpti
 		return err
 	}
 
-	in, err := permissions.Input(ctx, a.newClusterEnv(), cfg, permissions.Request{
+	in, err := permissions.BuildInput(ctx, a.newClusterEnv(), cfg, permissions.Request{
 		Cluster:  name,
 		Account:  o.account,
 		ReadOnly: o.readOnly,

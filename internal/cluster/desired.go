@@ -41,7 +41,7 @@ type Desired struct {
 	External *unmanaged.Facts
 	// Images by group. Nil: not resolved yet.
 	Images map[string]model.Image
-	// ForStack says that the graph is for a CloudFormation stack, which waits for signals of the machines.
+	// ForStack is set if the graph is for a CloudFormation stack, which waits for signals of the machines.
 	ForStack bool
 	// Unpublished are the sorted keys of the objects that the machine store lacks, set by BuildGraph.
 	Unpublished []string

@@ -51,9 +51,9 @@ type Env struct {
 	Tool string
 	// Lease is how long a lock outlives its last renewal. Zero: [operation.DefaultLeaseDuration].
 	Lease time.Duration
-	// LockTimeout is how long to wait for a lock that somebody else holds. Zero: do not wait.
+	// LockTimeout is how long to wait for a lock of another process. Zero: do not wait.
 	LockTimeout time.Duration
-	// ReadOnly says that nobody can approve a change: requests plan and show, and take no lock.
+	// ReadOnly is set if no change can be approved: requests plan and show, and take no lock.
 	ReadOnly bool
 	// AgentPath is the agent's program file. Empty: slipway-node next to the running program.
 	AgentPath string

@@ -79,8 +79,8 @@ func (session *Session) writeLastApplied(ctx context.Context, a plan.LastApplied
 	return err
 }
 
-// recordAttempt records what is about to change in AWS, so that drift detection does not blame somebody
-// else for changes of an apply that did not finish.
+// recordAttempt records what is about to change in AWS, so that drift detection does not blame others for
+// changes of an apply that did not finish.
 func (session *Session) recordAttempt(ctx context.Context, view *store.View, p plan.Plan) error {
 	if p.IsEmpty() {
 		return nil

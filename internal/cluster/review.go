@@ -36,7 +36,7 @@ type Review struct {
 	Plan plan.Plan
 	// Unpublished are the keys of the objects that will be written to the machine store.
 	Unpublished []string
-	// Destroy says that the plan deletes the cluster.
+	// Destroy is set if the plan deletes the cluster.
 	Destroy bool
 	// Stack is the stack as it was found. It is zero without CloudFormation.
 	Stack StackReview
@@ -50,7 +50,7 @@ type StackReview struct {
 	Name string
 	// Info is the stack as it was found, after a running operation of it had ended.
 	Info stack.Info
-	// Recreate says that the stack must be deleted, with its resources, and created again.
+	// Recreate is set if the stack must be deleted, with its resources, and created again.
 	Recreate bool
 }
 

@@ -32,9 +32,9 @@ type Session struct {
 	Config sdk.Config
 	// Cloud reads and changes the cluster's resources.
 	Cloud *aws.Cloud
-	// Operation under which AWS is changed, set by Under. Nil: AWS is only read.
+	// Operation under which AWS is changed, set by UseOperation. Nil: AWS is only read.
 	Operation *operation.Operation
-	// State is the state store, guarded by the lock, set by Under. Nil: nothing is recorded.
+	// State is the state store, guarded by the lock, set by UseOperation. Nil: nothing is recorded.
 	State store.Store
 
 	recorder       resourceRecorder
@@ -70,9 +70,9 @@ func Open(ctx context.Context, env *Env, name, manifestRegion string) (*Session,
 	return session, nil
 }
 
-// Under lets the session change AWS and write to the state store while op holds the cluster's lock. Without
-// an operation (nil) it leaves the session read-only and s is read only.
-func (session *Session) Under(op *operation.Operation, s store.Store) {
+// UseOperation lets the session change AWS and write to the state store while op holds the cluster's lock.
+// Without an operation (nil) it leaves the session read-only and s is read only.
+func (session *Session) UseOperation(op *operation.Operation, s store.Store) {
 	session.Operation = op
 	session.State = s
 }

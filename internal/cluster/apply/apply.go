@@ -54,7 +54,7 @@ type Request struct {
 type Result struct {
 	// Cluster is the name of the cluster.
 	Cluster string
-	// Changed says that there was something to do, and that it was done.
+	// Changed is set if something was changed.
 	Changed bool
 	// Destroyed is how a deletion ended, if the plan was one.
 	Destroyed destroy.Outcome
@@ -113,7 +113,7 @@ func runLocked(
 		return Result{Cluster: req.Name}, err
 	}
 
-	r.session.Under(op, guarded)
+	r.session.UseOperation(op, guarded)
 	review, err := r.provisioner.Propose(ctx)
 	if err != nil {
 		return Result{Cluster: req.Name}, err

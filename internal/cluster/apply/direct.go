@@ -75,7 +75,7 @@ func (p *direct) publishAndWalk(ctx context.Context) error {
 	var wg sync.WaitGroup
 	var saveErr error
 	wg.Go(func() {
-		machines.err = publish.Objects(ctx, p.session, p.desired)
+		machines.err = publish.WriteObjects(ctx, p.session, p.desired)
 		close(machines.published)
 	})
 

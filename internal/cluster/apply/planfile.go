@@ -24,7 +24,7 @@ type PlanRequest struct {
 
 	// Destroy plans the deletion of the cluster.
 	Destroy bool
-	// Save says that the plan will be saved, which a CloudFormation stack refuses.
+	// Save is set if the plan will be saved, which a CloudFormation stack refuses.
 	Save bool
 }
 

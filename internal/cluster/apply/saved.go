@@ -128,7 +128,7 @@ func runSavedLocked(
 		return result, err
 	}
 
-	planned.session.Under(op, guarded)
+	planned.session.UseOperation(op, guarded)
 
 	return planned.run.execute(ctx, planned.Review)
 }

@@ -17,7 +17,7 @@ import (
 func LastAppliedKey(cluster string) string { return cluster + "/applied.json" }
 
 // ReadLastApplied returns the last-applied record and the object that it was read from. Both are zero if
-// nothing is recorded. With an error, a set ETag says that the object exists and cannot be parsed: an apply
+// nothing is recorded. With an error, a set ETag means that the object exists and cannot be parsed: an apply
 // then overwrites it.
 func ReadLastApplied(
 	ctx context.Context,

@@ -16,7 +16,7 @@ import (
 func ZonesKey(cluster string) string { return cluster + "/zones.json" }
 
 // ReadZones returns the ids of the zones and the object that they were read from. Both are empty if no
-// manifest ever named a zone. With an error, a set ETag says that the object exists and cannot be parsed:
+// manifest ever named a zone. With an error, a set ETag means that the object exists and cannot be parsed:
 // an apply then overwrites it.
 func ReadZones(ctx context.Context, s store.Store, cluster string) ([]string, store.Object, error) {
 	o, err := s.Get(ctx, ZonesKey(cluster))

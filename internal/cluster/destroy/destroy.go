@@ -35,11 +35,11 @@ type Outcome int
 
 // The outcomes.
 const (
-	// Nothing was left to delete.
+	// Nothing: there was nothing to delete.
 	Nothing Outcome = iota
-	// DataRetained says that the cluster was deleted, except its data and the state that the data is read with.
+	// DataRetained: the cluster was deleted, except its data and the state that is needed to read the data.
 	DataRetained
-	// Deleted says that the cluster was deleted.
+	// Deleted: the cluster was deleted.
 	Deleted
 )
 
@@ -139,7 +139,7 @@ func runLocked(
 		return Nothing, err
 	}
 
-	d.session.Under(op, guarded)
+	d.session.UseOperation(op, guarded)
 	byStack, err := stackapply.HasStack(ctx, d.session, d.inState)
 	if err != nil {
 		return Nothing, err
@@ -219,7 +219,7 @@ func (d *Destruction) Run(
 	guarded store.Store,
 ) (Outcome, error) {
 	session := d.session
-	session.Under(op, guarded)
+	session.UseOperation(op, guarded)
 	guardObjects(op, d.Review.Deletion.Objects)
 	if d.IsUnknown() {
 		return Nothing, clusterstate.NewNowhereError(session.Name)

@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// Change replaces manifests of a cluster in the state store, unless somebody else changes them meanwhile.
+// Change replaces manifests of a cluster in the state store, unless another process changes them meanwhile.
 type Change struct {
 	before            manifest.Set
 	etags             map[string]string

@@ -20,9 +20,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// Input returns what the policies of an operator are built from. cfg is for the cluster's region. The
+// BuildInput returns what the policies of an operator are built from. cfg is for the cluster's region. The
 // stores are the state store and, if the state has the cluster, its machine store.
-func Input(
+func BuildInput(
 	ctx context.Context,
 	env *cluster.Env,
 	cfg sdk.Config,
@@ -104,7 +104,7 @@ func partitionOf(region string) string {
 	return "aws"
 }
 
-// Request says whose policies are meant.
+// Request selects the operator whose policies are built.
 type Request struct {
 	// Cluster is the name of the cluster, which need not exist.
 	Cluster string

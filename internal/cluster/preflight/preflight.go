@@ -134,7 +134,7 @@ func checkPermissions(ctx context.Context, session *cluster.Session) (fs diag.Fi
 		return nil // the account's root
 	}
 
-	in, err := permissions.Input(
+	in, err := permissions.BuildInput(
 		ctx,
 		session.Env,
 		session.Config,

@@ -15,10 +15,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
-// Objects writes d.Unpublished to the machine store: the agent, the node documents and the sealed keys.
+// WriteObjects writes d.Unpublished to the machine store: the agent, the node documents and the sealed keys.
 // Objects that exist are left as they are, so it may be called again. The session must be open; its lock is
 // not checked, since no object is ever overwritten with other content.
-func Objects(ctx context.Context, session *cluster.Session, d *cluster.Desired) error {
+func WriteObjects(ctx context.Context, session *cluster.Session, d *cluster.Desired) error {
 	if len(d.Unpublished) == 0 {
 		return nil
 	}
@@ -59,12 +59,12 @@ func Run(ctx context.Context, env *cluster.Env, session *cluster.Session, d *clu
 		ctx,
 		cluster.OperationRequest{Store: state, Cluster: session.Name, Kind: "publish"},
 		func(ctx context.Context, op *operation.Operation, guarded store.Store) error {
-			session.Under(op, guarded)
+			session.UseOperation(op, guarded)
 			op.UpdateRecord(func(r *operation.Record) {
 				r.Plan = &operation.ChangeCounts{Publish: len(d.Unpublished)}
 			})
 
-			return Objects(ctx, session, d)
+			return WriteObjects(ctx, session, d)
 		},
 	)
 }

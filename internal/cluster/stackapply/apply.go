@@ -156,7 +156,7 @@ func (c *Applier) publishAndExecute(ctx context.Context, p proposal) error {
 		return errors.Join(err, c.discardChangeSet(ctx, p))
 	}
 
-	if err := publish.Objects(ctx, c.session, c.desired); err != nil {
+	if err := publish.WriteObjects(ctx, c.session, c.desired); err != nil {
 		return errors.Join(err, c.discardChangeSet(ctx, p))
 	}
 

@@ -69,12 +69,12 @@ func (d *Deleter) Plan(ctx context.Context) error {
 		d.addStep(s)
 	}
 
-	have, err := d.readResources(ctx)
+	actual, err := d.readResources(ctx)
 	if err != nil {
 		return err
 	}
 
-	rest := slices.DeleteFunc(have, func(a plan.ActualResource) bool {
+	rest := slices.DeleteFunc(actual, func(a plan.ActualResource) bool {
 		return held[a.Addr] || len(held) > 0 && len(a.Resource.Kind().KeyProperties) > 0
 	})
 	p, findings := plan.Compute(&graph.Graph{}, rest, plan.Options{DestroyData: true})
@@ -88,20 +88,20 @@ func (d *Deleter) Plan(ctx context.Context) error {
 // readResources returns what AWS has of the cluster, and what programs in the cluster created. Their data
 // is left out unless it is destroyed too.
 func (d *Deleter) readResources(ctx context.Context) ([]plan.ActualResource, error) {
-	have, err := d.session.Cloud.Read(ctx)
+	actual, err := d.session.Cloud.Read(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	r, err := d.session.Cloud.FindLeftovers(ctx, have)
+	r, err := d.session.Cloud.FindLeftovers(ctx, actual)
 	if err != nil {
 		return nil, err
 	}
 
 	d.blockers = r.Blockers
-	have = append(have, r.Resources...)
+	actual = append(actual, r.Resources...)
 	if d.destroyData {
-		return append(have, r.Data...), nil
+		return append(actual, r.Data...), nil
 	}
 
 	d.retained = slices.DeleteFunc(d.retained, func(k plan.Step) bool {
@@ -117,7 +117,7 @@ func (d *Deleter) readResources(ctx context.Context) ([]plan.ActualResource, err
 		})
 	}
 
-	return have, nil
+	return actual, nil
 }
 
 // addStep adds a step to those that are carried out, or to the retained ones.
@@ -171,7 +171,7 @@ func (d *Deleter) deleteRemaining(
 	ctx context.Context,
 	skipHeld bool,
 ) error {
-	have, err := d.readResources(ctx)
+	actual, err := d.readResources(ctx)
 	if err != nil {
 		return err
 	}
@@ -188,13 +188,13 @@ func (d *Deleter) deleteRemaining(
 		}
 	}
 
-	have = slices.DeleteFunc(have, func(a plan.ActualResource) bool {
+	actual = slices.DeleteFunc(actual, func(a plan.ActualResource) bool {
 		kind := a.Resource.Kind()
 		return held[a.ID] || skipHeld && len(kind.KeyProperties) > 0 ||
 			isDataKind(kind.Name) && !d.destroyData
 	})
 
-	p, findings := plan.Compute(&graph.Graph{}, have, plan.Options{DestroyData: true})
+	p, findings := plan.Compute(&graph.Graph{}, actual, plan.Options{DestroyData: true})
 
 	return errors.Join(findings.Err(), d.session.Walk(ctx, p, d.session.Cloud))
 }

@@ -24,7 +24,7 @@ type proposal struct {
 	stack.ChangeSet
 	// info is the stack as it was found, after a running operation of it had ended.
 	info stack.Info
-	// recreate says that the stack must be deleted and created again: there is no change set yet.
+	// recreate is set if the stack must be deleted and created again: there is no change set yet.
 	recreate bool
 	template stack.Template
 }

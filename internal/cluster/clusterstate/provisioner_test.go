@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterstate_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+)
+
+// TestChooseProvisioner: a cluster keeps the provisioner that it was created with, and one without a record
+// is direct unless the caller chooses.
+func TestChooseProvisioner(t *testing.T) {
+	for _, c := range []struct {
+		recorded, via, want clusterstate.Provisioner
+		refused             string
+	}{
+		{"", "", clusterstate.Direct, ""},
+		{"", clusterstate.CloudFormation, clusterstate.CloudFormation, ""},
+		{clusterstate.CloudFormation, "", clusterstate.CloudFormation, ""},
+		{clusterstate.Direct, clusterstate.Direct, clusterstate.Direct, ""},
+		{clusterstate.Direct, clusterstate.CloudFormation, "", "created by the provisioner direct"},
+		{"", "teletype", "", `invalid --via "teletype"`},
+	} {
+		s := store.NewFileStore(t.TempDir())
+		if c.recorded != "" {
+			if err := clusterstate.EnsureProvisioner(t.Context(), s, "demo", c.recorded); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := clusterstate.ChooseProvisioner(t.Context(), s, "demo", c.via)
+		if c.refused == "" && (err != nil || got != c.want) {
+			t.Errorf("%+v: got %q, %v", c, got, err)
+		}
+		if c.refused != "" && (err == nil || !strings.Contains(err.Error(), c.refused) || len(diag.Hints(err)) == 0) {
+			t.Errorf("%+v: got %v", c, err)
+		}
+	}
+}
+
+// TestProvisionerRecord: the record has the stored form of earlier versions, is written once, and another
+// process that chose another provisioner at the same time is refused.
+func TestProvisionerRecord(t *testing.T) {
+	s := store.NewFileStore(t.TempDir())
+	for range 2 {
+		if err := clusterstate.EnsureProvisioner(t.Context(), s, "demo", clusterstate.CloudFormation); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o, err := s.Get(t.Context(), "demo/way.json")
+	if err != nil || string(o.Body) != `{"via":"cloudformation"}` {
+		t.Errorf("stored %s, %v", o.Body, err)
+	}
+	written, err := clusterstate.CreateProvisionerRecord(t.Context(), s, "demo", clusterstate.CloudFormation)
+	if err != nil || written.ETag != "" {
+		t.Errorf("an equal record: wrote %+v, %v", written, err)
+	}
+	if _, err := clusterstate.CreateProvisionerRecord(t.Context(), s, "demo", clusterstate.Direct); err == nil {
+		t.Error("another record was replaced")
+	}
+}
