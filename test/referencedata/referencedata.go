@@ -27,22 +27,22 @@ const (
 var files embed.FS
 
 // Read returns the content of a file of data/.
-func Read(t testing.TB, name string) []byte {
-	t.Helper()
+func Read(tb testing.TB, name string) []byte {
+	tb.Helper()
 
 	content, err := files.ReadFile("data/" + name)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 
 	return content
 }
 
 // ReadJSON decodes a JSON file of data/ into v.
-func ReadJSON(t testing.TB, name string, v any) {
-	t.Helper()
+func ReadJSON(tb testing.TB, name string, v any) {
+	tb.Helper()
 
-	if err := json.Unmarshal(Read(t, name), v); err != nil {
-		t.Fatalf("decode %s: %v", name, err)
+	if err := json.Unmarshal(Read(tb, name), v); err != nil {
+		tb.Fatalf("decode %s: %v", name, err)
 	}
 }

@@ -47,7 +47,7 @@ func ParseCatalog(raw []byte) (Catalog, error) {
 		return Catalog{}, fs.Err()
 	}
 
-	c.validate(&catalogChecker{&fs, map[string]*regexp.Regexp{}})
+	c.validate(&catalogChecker{findings: &fs, compiled: map[string]*regexp.Regexp{}})
 	if err := fs.Err(); err != nil {
 		return Catalog{}, err
 	}
@@ -141,18 +141,18 @@ func joinPath(path, key string) string {
 	return path + "." + key
 }
 
-func (c Catalog) validate(fs *catalogChecker) {
+func (c Catalog) validate(check *catalogChecker) {
 	if c.APIVersion != APIVersion {
-		fs.Errorf("apiVersion", c.APIVersion, "use "+APIVersion, "is not supported")
+		check.errorf("apiVersion", c.APIVersion, "use "+APIVersion, "is not supported")
 	}
 
 	if c.Kind != CatalogKind {
-		fs.Errorf("kind", c.Kind, "use "+CatalogKind, "is not a known kind")
+		check.errorf("kind", c.Kind, "use "+CatalogKind, "is not a known kind")
 	}
 
 	if u, err := url.Parse(c.FileRepository); c.FileRepository != "" &&
 		(err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
-		fs.Errorf(
+		check.errorf(
 			"fileRepository",
 			c.FileRepository,
 			"use the form https://mirror.example/files",
@@ -161,8 +161,8 @@ func (c Catalog) validate(fs *catalogChecker) {
 	}
 
 	if c.ContainerRegistry != "" &&
-		!fs.matchesPattern(`^[a-zA-Z0-9.-]+(:[0-9]+)?(/[a-z0-9._/-]+)?/?$`, c.ContainerRegistry) {
-		fs.Errorf(
+		!check.matchesPattern(`^[a-zA-Z0-9.-]+(:[0-9]+)?(/[a-z0-9._/-]+)?/?$`, c.ContainerRegistry) {
+		check.errorf(
 			"containerRegistry",
 			c.ContainerRegistry,
 			"use the form registry.example:5000, without https://",
@@ -174,34 +174,34 @@ func (c Catalog) validate(fs *catalogChecker) {
 
 	for i, f := range c.Files {
 		path := fmt.Sprintf("files[%d]", i)
-		f.validateFile(fs, path)
-		checkUnique(fs, seen, path, fmt.Sprintf("%s %s for %s", f.Name, f.Version, f.Arch))
+		f.validateFile(check, path)
+		checkUnique(check, seen, path, fmt.Sprintf("%s %s for %s", f.Name, f.Version, f.Arch))
 	}
 
 	clear(seen)
 
 	for i, im := range c.Images {
 		path := fmt.Sprintf("images[%d]", i)
-		im.validateImage(fs, path)
-		checkUnique(fs, seen, path, im.Name+" "+im.Version)
+		im.validateImage(check, path)
+		checkUnique(check, seen, path, im.Name+" "+im.Version)
 	}
 }
 
 // checkUnique reports an entry with the key of an earlier one. Otherwise the order would decide
 // which hash applies.
-func checkUnique(fs *catalogChecker, seen map[string]int, path, key string) {
+func checkUnique(check *catalogChecker, seen map[string]int, path, key string) {
 	if first, twice := seen[key]; twice {
-		fs.Errorf(path, key, "remove one of the two", "duplicates entry %d", first)
+		check.errorf(path, key, "remove one of the two", "duplicates entry %d", first)
 		return
 	}
 
 	seen[key] = len(seen)
 }
 
-func (f File) validateFile(fs *catalogChecker, path string) {
-	checkNameVersion(fs, path, f.Name, f.Version)
+func (f File) validateFile(check *catalogChecker, path string) {
+	checkNameVersion(check, path, f.Name, f.Version)
 	if !slices.Contains(knownArchitectures(), f.Arch) {
-		fs.Errorf(
+		check.errorf(
 			path+".arch",
 			f.Arch,
 			"use one of "+strings.Join(knownArchitectures(), ", "),
@@ -210,7 +210,7 @@ func (f File) validateFile(fs *catalogChecker, path string) {
 	}
 
 	if u, err := url.Parse(f.URL); err != nil || u.Scheme != "https" || u.Host == "" || u.Path == "" {
-		fs.Errorf(
+		check.errorf(
 			path+".url",
 			f.URL,
 			"use the upstream URL; set a mirror in fileRepository",
@@ -218,22 +218,22 @@ func (f File) validateFile(fs *catalogChecker, path string) {
 		)
 	}
 
-	if !fs.matchesPattern(`^[0-9a-f]{64}$`, f.SHA256) {
-		fs.Errorf(path+".sha256", f.SHA256, "use the output of sha256sum", "must be 64 lowercase hex digits")
+	if !check.matchesPattern(`^[0-9a-f]{64}$`, f.SHA256) {
+		check.errorf(path+".sha256", f.SHA256, "use the output of sha256sum", "must be 64 lowercase hex digits")
 	}
 
 	if f.Format != FormatBinary && f.Format != FormatArchive {
-		fs.Errorf(path+".form", string(f.Format), "use binary or archive", "is not a known format")
+		check.errorf(path+".form", string(f.Format), "use binary or archive", "is not a known format")
 	}
 }
 
-func (i Image) validateImage(fs *catalogChecker, path string) {
-	checkNameVersion(fs, path, i.Name, i.Version)
-	if !fs.matchesPattern(
+func (i Image) validateImage(check *catalogChecker, path string) {
+	checkNameVersion(check, path, i.Name, i.Version)
+	if !check.matchesPattern(
 		`^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`,
 		i.Ref,
 	) {
-		fs.Errorf(
+		check.errorf(
 			path+".ref",
 			i.Ref,
 			"use the form registry.k8s.io/pause:3.10.1; set the digest in digests",
@@ -243,7 +243,7 @@ func (i Image) validateImage(fs *catalogChecker, path string) {
 
 	for _, arch := range slices.Sorted(maps.Keys(i.Digests)) {
 		if !slices.Contains(knownArchitectures(), arch) {
-			fs.Errorf(
+			check.errorf(
 				path+".digests",
 				arch,
 				"use one of "+strings.Join(knownArchitectures(), ", "),
@@ -251,8 +251,8 @@ func (i Image) validateImage(fs *catalogChecker, path string) {
 			)
 		}
 
-		if !fs.matchesPattern(`^sha256:[0-9a-f]{64}$`, i.Digests[arch]) {
-			fs.Errorf(
+		if !check.matchesPattern(`^sha256:[0-9a-f]{64}$`, i.Digests[arch]) {
+			check.errorf(
 				path+".digests."+arch,
 				i.Digests[arch],
 				"use the digest of the manifest",
@@ -262,13 +262,13 @@ func (i Image) validateImage(fs *catalogChecker, path string) {
 	}
 }
 
-func checkNameVersion(fs *catalogChecker, path, name, version string) {
-	if !fs.matchesPattern(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`, name) {
-		fs.Errorf(path+".name", name, "use the form kubelet", "must be lowercase letters, digits and dashes")
+func checkNameVersion(check *catalogChecker, path, name, version string) {
+	if !check.matchesPattern(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`, name) {
+		check.errorf(path+".name", name, "use the form kubelet", "must be lowercase letters, digits and dashes")
 	}
 
-	if !fs.matchesPattern(`^[0-9A-Za-z][0-9A-Za-z.+-]*$`, version) || strings.HasPrefix(version, "v") {
-		fs.Errorf(path+".version", version, "use the form 1.36.3, without a leading v", "is not a valid version")
+	if !check.matchesPattern(`^[0-9A-Za-z][0-9A-Za-z.+-]*$`, version) || strings.HasPrefix(version, "v") {
+		check.errorf(path+".version", version, "use the form 1.36.3, without a leading v", "is not a valid version")
 	}
 }
 
@@ -277,8 +277,12 @@ func knownArchitectures() []string { return []string{"amd64", "arm64"} }
 // catalogChecker collects findings. It compiles each pattern only once, since a catalogue has about
 // a hundred entries.
 type catalogChecker struct {
-	*diag.Findings
+	findings *diag.Findings
 	compiled map[string]*regexp.Regexp
+}
+
+func (c *catalogChecker) errorf(path, value, hint, format string, args ...any) {
+	c.findings.Errorf(path, value, hint, format, args...)
 }
 
 func (c *catalogChecker) matchesPattern(pattern, s string) bool {

@@ -186,7 +186,7 @@ func (b *builder) compileModule(ctx context.Context, m moduleRecipe, dir string)
 	flags := "-s -w " + m.LDFlags
 	cgo := "0"
 	if m.CGO {
-		flags = flags + " -linkmode external -extldflags -static"
+		flags += " -linkmode external -extldflags -static"
 		cgo = "1"
 	}
 
