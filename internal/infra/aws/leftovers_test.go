@@ -23,14 +23,14 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
-// site is a cluster's place, for things that are made beside us.
+// site is the network of a cluster, in which tests create resources that slipway does not own.
 type site struct {
 	*testing.T
 	ec2     *sdkec2.Client
 	elb     *sdkelb.Client
 	vpc     string
 	subnet  string
-	machine string // the group of its machines
+	machine string // the security group of its instances
 }
 
 func must[T any](t *testing.T, v T, err error) T {
@@ -69,7 +69,7 @@ func (s site) group(name string, tags map[string]string) string {
 	return *must(s.T, out, err).GroupId
 }
 
-// allow lets from into to.
+// allow adds a rule to the group to that allows traffic from the group from.
 func (s site) allow(to, from string) {
 	s.Helper()
 	_, err := s.ec2.AuthorizeSecurityGroupIngress(s.Context(), &sdkec2.AuthorizeSecurityGroupIngressInput{GroupId: &to, IpPermissions: []ec2types.IpPermission{{
@@ -86,7 +86,7 @@ func describeClusterTags(tags map[string]string) []elbtypes.Tag {
 	return out
 }
 
-// balancer makes an NLB with a target group, as a controller does for a Service.
+// balancer creates an NLB with a target group, as a controller does for a Service.
 func (s site) balancer(name, group string, tags map[string]string) (lb, tg string) {
 	s.Helper()
 	b, err := s.elb.CreateLoadBalancer(s.Context(), &sdkelb.CreateLoadBalancerInput{
@@ -139,7 +139,7 @@ func (s site) snapshot(volume string, tags map[string]string) string {
 	return *must(s.T, out, err).SnapshotId
 }
 
-// demolish deletes a cluster with its leftovers, and with its data if asked.
+// demolish deletes a cluster with its leftovers, and with its data if data is set.
 func (l lab) demolish(t *testing.T, data bool) (plan.Plan, cleanup.Leftovers, error) {
 	t.Helper()
 	have, err := l.cloud.Read(t.Context())
@@ -158,7 +158,7 @@ func (l lab) demolish(t *testing.T, data bool) (plan.Plan, cleanup.Leftovers, er
 	return p, r, err
 }
 
-// wholeCluster makes cluster name in cfg, with one NAT gateway.
+// wholeCluster creates cluster name in cfg, with one NAT gateway.
 func wholeCluster(t *testing.T, cfg sdk.Config, name string) (lab, *graph.Graph) {
 	t.Helper()
 	g := desired(t, name, func(in *model.Input) { in.Cluster.Spec.Networking.NATGateways = "Single" })
@@ -167,8 +167,8 @@ func wholeCluster(t *testing.T, cfg sdk.Config, name string) (lab, *graph.Graph)
 	return l, g
 }
 
-// litter leaves of every kind of leftover one, tagged as the controllers of cluster name tag them. It returns what goes
-// with the cluster by kind and owner, and its data.
+// litter creates one leftover of every kind, tagged as the controllers of cluster name tag them. It
+// returns the leftovers that are deleted with the cluster, by kind and owner, and its data.
 func (s site) litter(name, key string) (want, data map[string]string) {
 	s.Helper()
 	lbc := func(more ...string) map[string]string {
@@ -186,9 +186,9 @@ func (s site) litter(name, key string) (want, data map[string]string) {
 	}
 	frontend := s.group("k8s-default-web-"+name, lbc("service.k8s.aws/stack", "default/web", "service.k8s.aws/resource", "ManagedLBSecurityGroup"))
 	backend := s.group("k8s-traffic-"+name, lbc("elbv2.k8s.aws/resource", "backend-sg"))
-	s.allow(frontend, backend) // they keep each other
+	s.allow(frontend, backend) // two groups that refer to each other
 	s.allow(backend, frontend)
-	s.allow(s.machine, backend) // as the controller opens the machines
+	s.allow(s.machine, backend) // as the controller opens the ports of instances
 	lb, tg := s.balancer("k8s-web-"+name, frontend, lbc("service.k8s.aws/stack", "default/web", "service.k8s.aws/resource", "LoadBalancer"))
 	old, oldTarget := s.balancer("a0123-"+name, s.group("k8s-elb-a0123-"+name, owned()), owned("kubernetes.io/service-name", "shop/cart"))
 	claim := owned("ebs.csi.aws.com/cluster", "true", "CSIVolumeName", "pvc-1",
@@ -219,8 +219,9 @@ func owners(list []plan.ActualResource, want map[string]string) map[string]strin
 	return out
 }
 
-// TestRemains deletes a cluster whose controllers left one of everything, beside a cluster whose name begins alike and
-// which has the same leftovers: all of the one go, its data only if asked, and nothing of the other changes.
+// TestRemains deletes a cluster whose controllers left one leftover of every kind, next to a cluster
+// whose name begins with the same letters and which has the same leftovers. All leftovers of the
+// first are deleted, its data only on request, and nothing of the other changes.
 func TestRemains(t *testing.T) {
 	cfg := strict(t)
 	l, g := wholeCluster(t, cfg, "prod")
@@ -228,7 +229,7 @@ func TestRemains(t *testing.T) {
 	s, s2 := siteOf(t, cfg, l, g), siteOf(t, cfg, other, otherGraph)
 	want, data := s.litter("prod", l.plan(t, g).ResourceID("kms-key/main"))
 	theirs, theirData := s2.litter("prod-2", "")
-	loose := s.volume("", map[string]string{"ebs.csi.aws.com/cluster": "true"}) // of whatever cluster
+	loose := s.volume("", map[string]string{"ebs.csi.aws.com/cluster": "true"}) // of an unknown cluster
 	shared := s.volume("", map[string]string{"kubernetes.io/cluster/prod": "shared"})
 
 	before := lines(other.plan(t, otherGraph)) // the rule that its controller added
@@ -250,20 +251,20 @@ func TestRemains(t *testing.T) {
 			t.Errorf("the plan has %s", st)
 		}
 		if st.Kind == "kms-key" {
-			t.Errorf("the key of kept data goes: %s", st)
+			t.Errorf("the key of kept data is deleted: %s", st)
 		}
 	}
 	t.Logf("%d steps, %d of them leftovers; %d kept", len(p.Steps), len(r.Resources), len(r.Data))
 	if after := lines(other.plan(t, otherGraph)); !slices.Equal(after, before) {
 		t.Errorf("deleting prod changed prod-2:\n%s\nbefore:\n%s", strings.Join(after, "\n"), strings.Join(before, "\n"))
 	}
-	// The neighbour's leftovers are all there still.
+	// All leftovers of the other cluster still exist.
 	have, err := other.cloud.Read(t.Context())
 	must(t, 0, err)
 	left, err := other.cloud.FindLeftovers(t.Context(), have)
 	must(t, 0, err)
 	if got := owners(slices.Concat(left.Resources, left.Data), theirs); !maps.Equal(got, theirs) {
-		t.Errorf("of prod-2's leftovers there are:\n%v, want\n%v", got, theirs)
+		t.Errorf("leftovers of prod-2 are\n%v, want\n%v", got, theirs)
 	}
 
 	// Later, the data and its key.
@@ -282,20 +283,21 @@ func TestRemains(t *testing.T) {
 		t.Errorf("a third run has %v %v: %v", p.Steps, r, err)
 	}
 	if out, err := s.ec2.DescribeVolumes(t.Context(), &sdkec2.DescribeVolumesInput{VolumeIds: []string{loose, shared}}); err != nil || len(out.Volumes) != 2 {
-		t.Errorf("volumes of nobody's are gone: %v", err)
+		t.Errorf("volumes of an unknown owner are deleted: %v", err)
 	}
 }
 
-// TestBlockers puts into a cluster's network what is not the cluster's. Each must be announced and, when AWS refuses, be
-// named with id, kind and owner; all else must go; and once it is gone, another run ends the cluster.
+// TestBlockers creates resources in a cluster's network that do not belong to the cluster. Each must
+// be announced and, when AWS refuses a deletion, named with id, kind and owner. All else must be
+// deleted. Once the blocker is deleted, another run deletes the rest of the cluster.
 func TestBlockers(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name string
 		put  func(site) (id string, undo func() error)
-		// announced before anything is done; then named in the error.
+		// announced is printed before anything is deleted; want is in the error.
 		announced, want string
-		// stays are kinds that must be left, beside the VPC.
+		// stays are the kinds that must remain besides the VPC.
 		stays []string
 	}{
 		{"a machine of somebody", func(s site) (string, func() error) {
@@ -312,7 +314,7 @@ func TestBlockers(t *testing.T) {
 				if _, err := s.elb.DeleteLoadBalancer(s.Context(), &sdkelb.DeleteLoadBalancerInput{LoadBalancerArn: &lb}); err != nil {
 					return err
 				}
-				time.Sleep(300 * time.Millisecond) // its interfaces go a while later
+				time.Sleep(300 * time.Millisecond) // its interfaces are deleted a while later
 				if _, err := s.elb.DeleteTargetGroup(s.Context(), &sdkelb.DeleteTargetGroupInput{TargetGroupArn: &tg}); err != nil {
 					return err
 				}
@@ -358,10 +360,10 @@ func TestBlockers(t *testing.T) {
 			start := time.Now()
 			_, r, err := l.demolish(t, false)
 			if err == nil || !strings.Contains(err.Error(), fill(tc.want)) {
-				t.Errorf("the error is\n%v\nwant in it\n%s", err, fill(tc.want))
+				t.Errorf("the error is\n%v\nwhich lacks\n%s", err, fill(tc.want))
 			}
 			if took := time.Since(start); took > 15*time.Second {
-				t.Errorf("it took %s to find that out", took)
+				t.Errorf("the blocker was reported after %s", took)
 			}
 			var all []string
 			for _, b := range r.Blockers {
@@ -384,14 +386,14 @@ func TestBlockers(t *testing.T) {
 			delete(kinds, "listener")
 			delete(kinds, "security-group-egress")
 			if got := slices.Sorted(maps.Keys(kinds)); !slices.Equal(got, tc.stays) {
-				t.Errorf("left are %v, want %v", got, tc.stays)
+				t.Errorf("remaining kinds are %v, want %v", got, tc.stays)
 			}
 			must(t, 0, undo())
 			if _, _, err := l.demolish(t, false); err != nil {
-				t.Errorf("run again: %v", err)
+				t.Errorf("the second run: %v", err)
 			}
 			if rest := l.plan(t, &graph.Graph{}); !rest.IsEmpty() {
-				t.Errorf("left: %v", lines(rest))
+				t.Errorf("remaining: %v", lines(rest))
 			}
 		})
 	}

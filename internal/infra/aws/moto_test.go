@@ -22,7 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/moto"
 )
 
-// emulator is moto. Its application id tells these tests' doubles apart from the region's.
+// emulator starts moto. Its application id distinguishes it from the local region.
 func emulator(t *testing.T) sdk.Config {
 	t.Helper()
 	cfg := moto.Start(t)
@@ -30,7 +30,7 @@ func emulator(t *testing.T) sdk.Config {
 	return cfg
 }
 
-// input is a cluster's model input with the manifests' defaults.
+// input returns the model input of a cluster with the defaults of manifests.
 func input(t *testing.T, cluster, image string) model.Input {
 	t.Helper()
 	set := manifest.Set{}
@@ -109,8 +109,8 @@ func (l lab) plan(t *testing.T, g *graph.Graph) plan.Plan {
 	return p
 }
 
-// asAWSWould works round two defects of moto 5.2.1: it puts the tags of a launch template into the template's data, and
-// it does not return the description of a rule between groups (nor change it).
+// asAWSWould works around two defects of moto 5.2.1: it adds the tags of a launch template to the
+// data of the template, and it neither returns nor changes the description of a rule between groups.
 func asAWSWould(have []plan.ActualResource) []plan.ActualResource {
 	for i, a := range have {
 		switch r := a.Resource.(type) {
@@ -128,7 +128,7 @@ func asAWSWould(have []plan.ActualResource) []plan.ActualResource {
 	return have
 }
 
-// quiet returns g without the descriptions of rules, for moto.
+// quiet returns g without the descriptions of rules between groups, for moto.
 func quiet(g *graph.Graph) *graph.Graph {
 	for _, n := range g.Nodes() {
 		switch r := n.Resource.(type) {
@@ -194,7 +194,7 @@ func TestMoto(t *testing.T) {
 
 	t.Run("drift", func(t *testing.T) { motoDrift(t, cfg, g) })
 
-	// A cluster whose name begins like ours stays untouched.
+	// A cluster whose name begins with the same letters is not changed.
 	neighbour := build("demo-2")
 	other := newLab(cfg, "demo-2")
 	other.apply(t, other.plan(t, neighbour))
@@ -205,10 +205,10 @@ func TestMoto(t *testing.T) {
 	other.apply(t, other.plan(t, &graph.Graph{}))
 	for _, name := range []string{"demo", "demo-2"} {
 		if left := tagged(t, cfg, name); len(left) > 0 {
-			t.Errorf("left with the tag of %s: %v", name, left)
+			t.Errorf("remaining resources with the tag of %s: %v", name, left)
 		}
 		if rest := newLab(cfg, name).plan(t, &graph.Graph{}); !rest.IsEmpty() {
-			t.Errorf("left of %s: %v", name, lines(rest))
+			t.Errorf("remaining resources of %s: %v", name, lines(rest))
 		}
 	}
 }
@@ -256,12 +256,12 @@ func motoDrift(t *testing.T, cfg sdk.Config, g *graph.Graph) {
 	}
 	l.apply(t, l.plan(t, g))
 	if rest := l.plan(t, g); !rest.IsEmpty() {
-		t.Errorf("not mended:\n%s", strings.Join(lines(rest), "\n"))
+		t.Errorf("the plan after apply is not empty:\n%s", strings.Join(lines(rest), "\n"))
 	}
 }
 
-// tagged lists what EC2 still holds of a cluster, seen by another way than the drivers'. It asks each kind, since moto's
-// DescribeTags goes on listing the tags of what is gone.
+// tagged lists the resources of a cluster in EC2 without using the drivers. It lists each kind,
+// because DescribeTags of moto still lists the tags of deleted resources.
 func tagged(t *testing.T, cfg sdk.Config, cluster string) []string {
 	t.Helper()
 	api := ec2.NewFromConfig(cfg)

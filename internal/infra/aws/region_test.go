@@ -26,7 +26,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
-// strict is the local region in records mode: every rule of AWS's control plane that we know of, and no machine.
+// strict starts the local region in records mode: it has the rules of AWS's control plane, and no
+// instances.
 func strict(t *testing.T) sdk.Config {
 	t.Helper()
 	return regiontest.Start(t).AWSConfig()
@@ -63,7 +64,7 @@ func TestRegion(t *testing.T) {
 
 	t.Run("drift", func(t *testing.T) { regionDrift(t, cfg, l, g) })
 
-	// An edit of the manifest, then back.
+	// Edit the manifest, then revert the edit.
 	edited := desired(t, "demo", func(in *model.Input) {
 		in.BootScript = "#!/bin/sh\n# another agent\n# @@CONFIG@@\n"
 		in.Cluster.Spec.Tags = map[string]string{"team": "a"}
@@ -80,15 +81,16 @@ func TestRegion(t *testing.T) {
 	other.apply(t, other.plan(t, &graph.Graph{}))
 	for _, name := range []string{"demo", "demo-2"} {
 		if left := tagged(t, cfg, name); len(left) > 0 {
-			t.Errorf("left with the tag of %s: %v", name, left)
+			t.Errorf("remaining resources with the tag of %s: %v", name, left)
 		}
 		if rest := newLab(cfg, name).plan(t, &graph.Graph{}); !rest.IsEmpty() {
-			t.Errorf("left of %s: %v", name, lines(rest))
+			t.Errorf("remaining resources of %s: %v", name, lines(rest))
 		}
 	}
 }
 
-// regionDrift changes things behind our back. Each change must show as exactly the lines said, and be mended.
+// regionDrift changes resources outside of slipway. The plan must show each change with exactly the
+// lines of want, and apply must revert it.
 func regionDrift(t *testing.T, cfg sdk.Config, l lab, g *graph.Graph) {
 	t.Helper()
 	e, lb, i, k := sdkec2.NewFromConfig(cfg), sdkelb.NewFromConfig(cfg), sdkiam.NewFromConfig(cfg), sdkkms.NewFromConfig(cfg)
@@ -192,17 +194,17 @@ func regionDrift(t *testing.T, cfg sdk.Config, l lab, g *graph.Graph) {
 			}
 			l.apply(t, p)
 			if rest := l.plan(t, g); !rest.IsEmpty() {
-				t.Errorf("not mended:\n%s", strings.Join(lines(rest), "\n"))
+				t.Errorf("the plan after apply is not empty:\n%s", strings.Join(lines(rest), "\n"))
 			}
 		})
 	}
 }
 
-// TestRegionResumes kills an apply, and then a delete, after each of some calls: another run converges, and nothing is
-// left over in the end.
+// TestRegionResumes kills an apply, and then a delete, after some of its calls. Another run must
+// converge, and nothing must remain in the end.
 func TestRegionResumes(t *testing.T) {
 	cfg := strict(t)
-	const last = 80 // calls of a first apply that change something
+	const last = 80 // about how many calls of a first apply change something
 	for n := 3; n < last; n += 16 {
 		name := fmt.Sprintf("c%d", n)
 		g := desired(t, name, nil)
@@ -215,12 +217,12 @@ func TestRegionResumes(t *testing.T) {
 		die(t, cfg, name, &graph.Graph{}, n)
 		l.apply(t, l.plan(t, &graph.Graph{}))
 		if left := tagged(t, cfg, name); len(left) > 0 {
-			t.Errorf("killed at call %d, left: %v", n, left)
+			t.Errorf("killed at call %d, remaining: %v", n, left)
 		}
 	}
 }
 
-// die applies g, and ends like a killed process after the n-th call that changes something.
+// die applies g and stops like a killed process after the n-th call that changes something.
 func die(t *testing.T, cfg sdk.Config, cluster string, g *graph.Graph, n int) {
 	t.Helper()
 	killed := newLab(mortal(cfg, n), cluster)
@@ -237,7 +239,8 @@ func die(t *testing.T, cfg sdk.Config, cluster string, g *graph.Graph, n int) {
 
 var errKilled = errors.New("killed")
 
-// mortal lets n calls that change something through; the answer of the last of them is lost, and all that follow fail.
+// mortal passes n calls that change something. The response to the last of them is lost, and all
+// later calls fail.
 func mortal(cfg sdk.Config, n int) sdk.Config {
 	var mu sync.Mutex
 	next := http.DefaultTransport
@@ -264,8 +267,9 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestUserTagsComeAndGo: every resource that can bear a tag has the manifest's own, instances, volumes and interfaces too;
-// one that leaves the manifest leaves AWS, and one that others have put there stays (S5.12).
+// TestUserTagsComeAndGo checks that every resource that can have tags has those of the manifest,
+// including instances, volumes and network interfaces; that a tag that is removed from the manifest
+// is removed in AWS; and that tags that others set are kept.
 func TestUserTagsComeAndGo(t *testing.T) {
 	cfg := strict(t)
 	l := newLab(cfg, "demo")
@@ -273,7 +277,7 @@ func TestUserTagsComeAndGo(t *testing.T) {
 		return desired(t, "demo", func(in *model.Input) { in.Cluster.Spec.Tags = tags })
 	}
 	l.apply(t, l.plan(t, with(map[string]string{"team": "a", "cost": "7"})))
-	// read returns each resource's tags, and those of what auto scaling made.
+	// read returns the tags of each resource, and those of the resources that auto scaling created.
 	read := func() map[string]map[string]string {
 		have, err := l.cloud.Read(t.Context())
 		if err != nil {
@@ -303,7 +307,7 @@ func TestUserTagsComeAndGo(t *testing.T) {
 			{Name: sdk.String("resource-type"), Values: []string{kind}}, {Name: sdk.String("tag:team"), Values: []string{"a"}},
 		}})
 		if err != nil || len(tagged.Tags) < 5 {
-			t.Errorf("%d of 5 machines have a %s with the tag: %v", len(tagged.Tags), kind, err)
+			t.Errorf("%d of 5 instances have a %s with the tag: %v", len(tagged.Tags), kind, err)
 		}
 	}
 	have, err := l.cloud.Read(t.Context())

@@ -122,8 +122,8 @@ func (f Finder) ExplainInUse(ctx context.Context, err error, filter, id string) 
 }
 
 // NewFinder returns a finder for the cluster of that name.
-func NewFinder(ec2 *ec2.Client, elb *elb.Client, cluster string) Finder {
-	return Finder{ec2: ec2, elb: elb, cluster: cluster}
+func NewFinder(ec2Client *ec2.Client, elbClient *elb.Client, cluster string) Finder {
+	return Finder{ec2: ec2Client, elb: elbClient, cluster: cluster}
 }
 
 // findBlockers returns the resources that use the resource with id. filter is the name of an EC2

@@ -48,10 +48,10 @@ func TestClaimOf(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := classifyOwnership(tc.tags, "prod"); got != tc.want {
-				t.Errorf("claim is %d, want %d", got, tc.want)
+				t.Errorf("ownership is %d, want %d", got, tc.want)
 			}
 			if got := creatorFromTags(tc.tags); got != tc.maker {
-				t.Errorf("maker is %q, want %q", got, tc.maker)
+				t.Errorf("creator is %q, want %q", got, tc.maker)
 			}
 		})
 	}

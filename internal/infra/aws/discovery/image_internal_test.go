@@ -85,6 +85,6 @@ func TestImages(t *testing.T) {
 		paths = append(paths, string(f.Severity)+" "+f.Path)
 	}
 	if diff := cmp.Diff([]string{"error c", "error g", "error d", "error e", "warning h", "error i", "error j"}, paths); diff != "" {
-		t.Errorf("all that is wrong at once: %s", diff)
+		t.Errorf("findings (-want +got): %s", diff)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-// TestBatchWithWrongNumberOfResults checks that no caller waits for ever, nor the program panics, when a call returns
-// fewer or more results than it had items.
+// TestBatchWithWrongNumberOfResults checks that no caller waits forever and nothing panics when a
+// call returns fewer or more results than it had items.
 func TestBatchWithWrongNumberOfResults(t *testing.T) {
 	for name, results := range map[string]int{"too few": 1, "too many": 3} {
 		t.Run(name, func(t *testing.T) {

@@ -32,7 +32,7 @@ func (deniedScaling) DescribeAutoScalingGroups(
 }
 
 // noInstances finds no instance.
-type noInstances struct{ instanceAPI }
+type noInstances struct{}
 
 func (noInstances) DescribeInstances(
 	context.Context, *ec2.DescribeInstancesInput, ...func(*ec2.Options),
@@ -62,7 +62,8 @@ func accessDenied(message string) error {
 	return &smithy.GenericAPIError{Code: "AccessDenied", Message: message}
 }
 
-// TestErrorsAreToldApartByCode checks that drivers decide by the code of an error and not by words in its message.
+// TestErrorsAreToldApartByCode checks that drivers decide by the code of an error and not by words
+// in its message.
 func TestErrorsAreToldApartByCode(t *testing.T) {
 	c := &Cloud{kinds: map[string]untypedDriver{}}
 	registerAutoScalingGroups(c, deniedScaling{}, noInstances{}, Scope{})

@@ -22,7 +22,7 @@ func throttling() error {
 	return &smithy.GenericAPIError{Code: "ThrottlingException", Message: "slow down"}
 }
 
-// throttledKeys makes keys and is too busy for anything else.
+// throttledKeys creates keys and throttles all other calls.
 type throttledKeys struct {
 	keyAPI
 	made int
@@ -37,7 +37,7 @@ func (*throttledKeys) EnableKeyRotation(context.Context, *kms.EnableKeyRotationI
 	return nil, throttling()
 }
 
-// throttledNATs makes gateways and is too busy to describe them.
+// throttledNATs creates gateways and throttles the calls that describe them.
 type throttledNATs struct{ natAPI }
 
 func (throttledNATs) CreateNatGateway(context.Context, *ec2.CreateNatGatewayInput, ...func(*ec2.Options)) (*ec2.CreateNatGatewayOutput, error) {
@@ -48,8 +48,9 @@ func (throttledNATs) DescribeNatGateways(context.Context, *ec2.DescribeNatGatewa
 	return nil, throttling()
 }
 
-// TestNothingIsMadeTwice says that a creation which succeeded in its first call is not begun anew when a later call is
-// throttled: a second key or gateway would come of it. The next plan finds the first one by its tag.
+// TestNothingIsMadeTwice checks that a creation whose first call succeeded is not retried when a
+// later call is throttled: a retry would create a second key or gateway. The next plan finds the
+// first one by its tag.
 func TestNothingIsMadeTwice(t *testing.T) {
 	c := &Cloud{kinds: map[string]untypedDriver{}}
 	registerKeys(c, &throttledKeys{}, Scope{})
@@ -58,7 +59,7 @@ func TestNothingIsMadeTwice(t *testing.T) {
 		kind := want.Kind().Name
 		_, err := c.Create(t.Context(), plan.Task{Step: plan.Step{Kind: kind}, Desired: want, ReportWaiting: func(string) {}})
 		if class := plan.ErrorClassOf(err); err == nil || class == plan.Throttled || class == plan.NotReady {
-			t.Errorf("%s: %v, of class %q, would be tried again", kind, err, class)
+			t.Errorf("%s: %v, of class %q, would be retried", kind, err, class)
 		}
 	}
 }

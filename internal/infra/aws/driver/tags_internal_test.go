@@ -19,6 +19,6 @@ func TestTagChanges(t *testing.T) {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]string{"slipway.dev/old"}, remove); diff != "" {
-		t.Errorf("only ours go: %s", diff)
+		t.Errorf("only tags of slipway are removed (-want +got): %s", diff)
 	}
 }

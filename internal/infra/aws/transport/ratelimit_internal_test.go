@@ -21,7 +21,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-// limited is an API that takes k calls a second, with a burst of as many, as EC2's buckets do. Each call takes 20 ms.
+// limited is an API that accepts k calls per second and a burst of as many, like the token buckets of
+// EC2. Each call takes 20 ms.
 type limited struct {
 	k float64
 
@@ -59,8 +60,8 @@ func paceConfig(client sdk.HTTPClient) sdk.Config {
 	return sdk.Config{Region: "us-east-1", HTTPClient: client, Credentials: credentials.NewStaticCredentialsProvider("a", "b", "")}
 }
 
-// TestPaceLearns has 300 calls at once meet an API that takes only k a second: every call succeeds in the end, calls
-// that AWS refuses are few, and what it takes is made use of. The clock is the test's.
+// TestPaceLearns sends 300 calls at once to an API that accepts only k per second. Every call must
+// succeed in the end, few may be throttled, and the rate that the API accepts must be used.
 func TestPaceLearns(t *testing.T) {
 	const calls = 300
 	for _, k := range []float64{1, 5, 20, 100} {
@@ -80,17 +81,17 @@ func TestPaceLearns(t *testing.T) {
 			wg.Wait()
 			took, best := time.Since(start), time.Duration((calls-k)/k*float64(time.Second))
 			stats := count.Stats()
-			t.Logf("a limit of %g calls/s, %d calls at once: %d refused (%.0f%%), %.0fs, %.1f times the least possible",
+			t.Logf("a limit of %g calls/s, %d calls at once: %d throttled (%.0f%%), %.0fs, %.1f times the minimum",
 				k, calls, api.refused, 100*float64(api.refused)/calls, took.Seconds(), took.Seconds()/best.Seconds())
 			if api.served != calls || stats.Throttled != api.refused || stats.Retries != api.refused {
 				t.Errorf("k=%g: %d served, %d refused, %+v", k, api.served, api.refused, stats)
 			}
-			// Those under way when the limit is met first, and one in six of those that follow.
+			// Those in flight when the first call is throttled, and one in six of the later calls.
 			if most := maxInFlight + calls/6; api.refused > most {
-				t.Errorf("k=%g: %d calls were wasted, at most %d may be", k, api.refused, most)
+				t.Errorf("k=%g: %d calls were throttled, want at most %d", k, api.refused, most)
 			}
 			if took > 2*best+10*time.Second {
-				t.Errorf("k=%g: it took %s, the least possible is %s", k, took, best)
+				t.Errorf("k=%g: it took %s, the minimum is %s", k, took, best)
 			}
 			all, mutating := count.TotalCalls()
 			if all != calls+api.refused || mutating != 0 {
@@ -100,7 +101,8 @@ func TestPaceLearns(t *testing.T) {
 	}
 }
 
-// TestPaceApart says that one API's limit slows no other one, nor what changes something what only reads.
+// TestPaceApart checks that the limit of one API slows no other API, and that the limit of changes
+// slows no reads.
 func TestPaceApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &limiterSet{clock: (&CallLimiter{}).effectiveClock()}
@@ -115,21 +117,21 @@ func TestPaceApart(t *testing.T) {
 		start := time.Now()
 		for _, other := range []*adaptiveLimiter{p.limiterFor("EC2", "DescribeVpcs"), p.limiterFor("IAM", "CreateRole")} {
 			if _, err := other.acquireSlot(t.Context()); err != nil || time.Since(start) != 0 {
-				t.Errorf("another bucket waited %s: %v", time.Since(start), err)
+				t.Errorf("a call to another API waited %s: %v", time.Since(start), err)
 			}
 		}
 		if _, err := p.limiterFor("EC2", "CreateSubnet").acquireSlot(t.Context()); err != nil || time.Since(start) != 500*time.Millisecond {
-			t.Errorf("4 calls a second were too many, so the next comes after half a second, not %s: %v", time.Since(start), err)
+			t.Errorf("4 calls per second were too many, so the next is sent after half a second, not %s: %v", time.Since(start), err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		if _, err := b.acquireSlot(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a call that is given up goes on waiting: %v", err)
+			t.Errorf("a cancelled call still waits: %v", err)
 		}
 	})
 }
 
-// TestClockIsInjected says that a counter with a clock of its own waits by no other.
+// TestClockIsInjected checks that a CallLimiter with its own clock uses no other one.
 func TestClockIsInjected(t *testing.T) {
 	now := time.Unix(0, 0)
 	var mu sync.Mutex
@@ -153,7 +155,7 @@ func TestClockIsInjected(t *testing.T) {
 		t.Fatal(err)
 	}
 	if real := time.Since(start); real > time.Second || c.Stats().Waited < time.Second || c.Stats().Throttled != 3 {
-		t.Errorf("%s passed for us, %+v", real, c.Stats())
+		t.Errorf("%s of real time passed, %+v", real, c.Stats())
 	}
 }
 
@@ -161,7 +163,7 @@ type doer func(*http.Request) (*http.Response, error)
 
 func (f doer) Do(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestJudge is the table of what is done about a failed call.
+// TestJudge is the table of which failed calls are retried, and why.
 func TestJudge(t *testing.T) {
 	api := func(code string) error { return &smithy.GenericAPIError{Code: code} }
 	broken := errors.New("connection reset by peer")
@@ -201,11 +203,12 @@ func TestJudge(t *testing.T) {
 		}
 	}
 	if class := plan.ErrorClassOf(Wrap(api("RequestLimitExceeded"), "x")); class != plan.Throttled {
-		t.Errorf("after all patience the walk may go on trying: %q", class)
+		t.Errorf("a call whose retries are exhausted has class %q", class)
 	}
 }
 
-// TestWaitsForManyCostOneLook says that waiting for many gateways costs one call a tick, however many they are.
+// TestWaitsForManyCostOneLook checks that waiting for many gateways needs one call per round, for any
+// number of gateways.
 func TestWaitsForManyCostOneLook(t *testing.T) {
 	looks := map[int]int{}
 	for _, n := range []int{1, 3, 50} {
@@ -229,11 +232,11 @@ func TestWaitsForManyCostOneLook(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			time.Sleep(2 * maxPollInterval) // it stops by itself when nobody waits
+			time.Sleep(2 * maxPollInterval) // polling stops with the last wait
 		})
 	}
-	t.Logf("looks in 100 s of waiting for n things: %v", looks)
+	t.Logf("calls within 100 s of waiting for n resources: %v", looks)
 	if looks[1] != looks[3] || looks[1] != looks[50] {
-		t.Errorf("the number of looks grows with what is waited for: %v", looks)
+		t.Errorf("the number of calls grows with the number of resources: %v", looks)
 	}
 }

@@ -76,8 +76,12 @@ func (p *StatePoller[S]) startPolling(ctx context.Context) {
 		return
 	}
 
-	ctx, p.stop = context.WithCancel(context.WithoutCancel(ctx))
-	go p.pollStates(ctx)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	p.stop = cancel
+	go func() {
+		defer cancel()
+		p.pollStates(ctx)
+	}()
 }
 
 // stopPolling uncounts a wait, and ends the polling with the last one.

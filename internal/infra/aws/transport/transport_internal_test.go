@@ -43,14 +43,14 @@ func TestClasses(t *testing.T) {
 	}
 	late := &smithy.GenericAPIError{Code: "ValidationError", Message: "Invalid IamInstanceProfile: Invalid IAM Instance Profile name"}
 	if got := plan.ErrorClassOf(Wrap(late, "create")); got != plan.NotReady {
-		t.Errorf("a new profile is not seen at once: %q", got)
+		t.Errorf("a new instance profile that EC2 does not see has class %q", got)
 	}
 	if Wrap(nil, "x") != nil {
-		t.Error("no error became one")
+		t.Error("Wrap(nil) is not nil")
 	}
 }
 
-// wires is an HTTP client that breaks the first connections.
+// wires is an HTTP client whose first connections break.
 type wires struct {
 	broken int32
 	tries  atomic.Int32
@@ -73,15 +73,15 @@ func TestOnlyReadsAreRepeatedWhenAConnectionBreaks(t *testing.T) {
 		}
 		w, api := client(2)
 		if _, err := api.DescribeVpcs(t.Context(), &ec2.DescribeVpcsInput{}); err != nil || w.tries.Load() != 3 {
-			t.Errorf("a read: %d tries, %v", w.tries.Load(), err)
+			t.Errorf("a read: %d attempts, %v", w.tries.Load(), err)
 		}
 		w, api = client(100)
 		if _, err := api.DescribeVpcs(t.Context(), &ec2.DescribeVpcsInput{}); err == nil || w.tries.Load() != maxTransientAttempts {
-			t.Errorf("a read without end: %d tries, %v", w.tries.Load(), err)
+			t.Errorf("a read that never succeeds: %d attempts, %v", w.tries.Load(), err)
 		}
 		w, api = client(1)
 		if _, err := api.CreateVpc(t.Context(), &ec2.CreateVpcInput{CidrBlock: sdk.String("10.0.0.0/16")}); err == nil || w.tries.Load() != 1 {
-			t.Errorf("a change whose answer is lost may have happened: %d tries, %v", w.tries.Load(), err)
+			t.Errorf("a change whose response is lost: %d attempts, want 1: %v", w.tries.Load(), err)
 		}
 	})
 }
@@ -116,14 +116,14 @@ func TestWaitsShareTheirLooks(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(asked) > 14 {
-			t.Errorf("%d looks in 20 s", len(asked))
+			t.Errorf("%d calls in 20 s", len(asked))
 		}
 		for _, ids := range asked[1:] {
 			if diff := cmp.Diff([]string{"a", "b"}, ids); diff != "" {
-				t.Errorf("two waits are one look: %s", diff)
+				t.Errorf("two waits share each call (-want +got): %s", diff)
 			}
 		}
-		time.Sleep(10 * time.Second) // it stops by itself when nobody waits
+		time.Sleep(10 * time.Second) // polling stops with the last wait
 	})
 }
 
