@@ -15,13 +15,15 @@ const (
 	forAnyPrefix = "ForAnyValue:"
 )
 
-// comparison is an operator without its prefix and suffix.
+// comparison is a condition operator without its prefix (ForAllValues, ForAnyValue) and suffix (IfExists).
 type comparison struct {
-	test    func(v policyVariables, have, want string) bool
-	negated bool // the test must hold for none of the wanted values
+	// test compares a value of the request with one of the policy.
+	test func(v policyVariables, have, want string) bool
+	// negated means that the test must fail for all values of the policy.
+	negated bool
 }
 
-// findComparison finds the comparison of that name.
+// findComparison returns the comparison with a name, such as StringNotEquals. ok is false if there is none.
 func findComparison(name string) (comparison, bool) {
 	base := name
 	negated := false
@@ -52,6 +54,8 @@ func hasNegatedForm(base string) bool {
 	}, base)
 }
 
+// newTextTest returns the test of an operator on text, ARNs, booleans or IP addresses; nil if there is none
+// with the name.
 func newTextTest(name string) func(policyVariables, string, string) bool {
 	withPattern := func(test func(p pattern, have string) bool) func(policyVariables, string, string) bool {
 		return func(v policyVariables, have, want string) bool {
@@ -96,7 +100,7 @@ func isInIPRange(have, want string) bool {
 	return err == nil && single == addr.Unmap()
 }
 
-// newOrderTest is a test of numbers or dates.
+// newOrderTest returns the test of an operator on numbers or dates; nil if there is none with the name.
 func newOrderTest(name string) func(policyVariables, string, string) bool {
 	number, isNumber := strings.CutPrefix(name, "Numeric")
 	date, isDate := strings.CutPrefix(name, "Date")
@@ -104,14 +108,14 @@ func newOrderTest(name string) func(policyVariables, string, string) bool {
 		number = date
 	}
 
-	holds := map[string]func(c int) bool{
-		"Equals":            func(c int) bool { return c == 0 },
-		"LessThan":          func(c int) bool { return c < 0 },
-		"LessThanEquals":    func(c int) bool { return c <= 0 },
-		"GreaterThan":       func(c int) bool { return c > 0 },
-		"GreaterThanEquals": func(c int) bool { return c >= 0 },
+	accepts := map[string]func(order int) bool{
+		"Equals":            func(order int) bool { return order == 0 },
+		"LessThan":          func(order int) bool { return order < 0 },
+		"LessThanEquals":    func(order int) bool { return order <= 0 },
+		"GreaterThan":       func(order int) bool { return order > 0 },
+		"GreaterThanEquals": func(order int) bool { return order >= 0 },
 	}[number]
-	if holds == nil || !isNumber && !isDate {
+	if accepts == nil || !isNumber && !isDate {
 		return nil
 	}
 
@@ -129,12 +133,12 @@ func newOrderTest(name string) func(policyVariables, string, string) bool {
 
 		switch {
 		case h < w:
-			return holds(-1)
+			return accepts(-1)
 		case h > w:
-			return holds(1)
+			return accepts(1)
 		}
 
-		return holds(0)
+		return accepts(0)
 	}
 }
 
@@ -152,7 +156,7 @@ func parseDate(text string) (float64, bool) {
 	return float64(t.Unix()), err == nil
 }
 
-// isKnownOperator tells whether IAM has a condition operator of that name.
+// isKnownOperator reports whether IAM has a condition operator of that name.
 func isKnownOperator(name string) bool {
 	_, name = cutSetPrefix(name)
 	if name == "Null" {
@@ -174,8 +178,8 @@ func cutSetPrefix(name string) (prefix, rest string) {
 	return "", name
 }
 
-// evaluateCondition evaluates one condition. A key that is missing fails a test, unless the test is negated, says IfExists, or is
-// about all values.
+// evaluateCondition reports whether a condition is met. A condition whose key the request does not have is
+// not met, unless its operator is negated, ends with IfExists, or begins with ForAllValues.
 func (v policyVariables) evaluateCondition(c Condition) bool {
 	have, present := v.contextValues[strings.ToLower(c.Key)]
 	prefix, name := cutSetPrefix(c.Operator)
@@ -193,9 +197,10 @@ func (v policyVariables) evaluateCondition(c Condition) bool {
 	}
 
 	passes := func(value string) bool {
-		hit := slices.ContainsFunc(c.Values, func(want string) bool { return test.test(v, value, want) })
-		return hit != test.negated
+		matched := slices.ContainsFunc(c.Values, func(want string) bool { return test.test(v, value, want) })
+		return matched != test.negated
 	}
+
 	if !present || len(have) == 0 {
 		return ifExists || prefix == forAllPrefix || prefix == "" && test.negated
 	}

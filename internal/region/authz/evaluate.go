@@ -7,30 +7,31 @@ import (
 	"strings"
 )
 
-// Principal is who asks, for policies of resources.
+// Principal is the caller of a request.
 type Principal struct {
-	Account string
-	ARN     string // of a user, or an assumed role: arn:aws:sts::ACCOUNT:assumed-role/NAME/SESSION
-	RoleARN string // of the role that is assumed; empty for others
-	Service string // such as ec2.amazonaws.com; then the others are empty
+	Account string // 12 digits
+	ARN     string // of a user, or of an assumed role: arn:aws:sts::ACCOUNT:assumed-role/NAME/SESSION
+	RoleARN string // of the role that is assumed; empty for other callers
+	Service string // such as ec2.amazonaws.com; the other fields are then empty
 }
 
 // Request is one action on one resource.
 type Request struct {
-	Action    string
+	Action    string              // such as ec2:RunInstances
 	Resource  string              // an ARN, or "*"
-	Context   map[string][]string // condition keys; names do not depend on case
-	Principal Principal           // matched only by statements that have a principal
+	Context   map[string][]string // values of condition keys; the case of the keys does not matter
+	Principal Principal           // the caller; only statements with a principal use it
 }
 
-// Decision is an answer. Reason is in IAM's words, to stand behind "because".
+// Decision is the result of an evaluation. At most one of Allowed and Denied is true.
 type Decision struct {
 	Allowed bool
-	Denied  bool // by a Deny, which no Allow elsewhere outweighs
-	Reason  string
+	Denied  bool   // explicitly, by a Deny: no other policy can allow the request
+	Reason  string // continues "because" in an error message, in IAM's words
 }
 
-// Decide evaluates policies: a Deny that matches wins, then an Allow that matches, else nothing is allowed.
+// Decide evaluates policies for a request. A matching Deny wins over a matching Allow. A request without
+// either is not allowed.
 func Decide(policies []Policy, r Request) Decision {
 	c := lowerCaseKeys(r.Context)
 	allowed := false
@@ -63,10 +64,10 @@ func formatSid(s Statement) string {
 	return " (statement " + s.Sid + ")"
 }
 
-// DelegatesToAccount tells whether a statement of p that allows r names the account itself as principal, which in a key's
-// policy leaves the decision to the account's IAM policies.
+// DelegatesToAccount reports whether p allows r for the account itself as principal. In a key policy or a
+// trust policy, this means that the IAM policies of the account decide.
 func DelegatesToAccount(p Policy, account string, r Request) bool {
-	r.Principal = Principal{Account: account, ARN: "arn:aws:iam::" + account + ":root"}
+	r.Principal = Principal{Account: account, ARN: rootARN(account)}
 	return Decide([]Policy{p}, r).Allowed
 }
 
@@ -94,16 +95,24 @@ func (s Statement) matchesRequest(version string, r Request, c map[string][]stri
 	return true
 }
 
-// matchesPrincipal tells whether a statement is about who asks. One of an identity's policy always is.
-func (s Statement) matchesPrincipal(who Principal) bool {
-	if s.Principal != nil && !s.Principal.containsPrincipal(who, s.Allow) {
+// matchesPrincipal reports whether a statement applies to a caller. A statement of an identity's policy
+// always does.
+//
+// Where an Allow names the account, it applies to the account's root only and leaves the other callers to the
+// account's own policies (see [DelegatesToAccount]). Where a Deny or NotPrincipal names the account, it
+// applies to every caller of the account.
+func (s Statement) matchesPrincipal(caller Principal) bool {
+	switch {
+	case s.Principal != nil && s.Allow && !s.Principal.containsCaller(caller):
+		return false
+	case s.Principal != nil && !s.Allow && !s.Principal.containsCallerOrAccount(caller):
 		return false
 	}
 
-	return s.NotPrincipal == nil || !s.NotPrincipal.containsPrincipal(who, false)
+	return s.NotPrincipal == nil || !s.NotPrincipal.containsCallerOrAccount(caller)
 }
 
-// matchesActionAndResource tells whether a statement is about the action and the resource.
+// matchesActionAndResource reports whether a statement applies to the action and the resource of a request.
 func (s Statement) matchesActionAndResource(vars policyVariables, r Request) bool {
 	if s.Action != nil && !matchesAction(s.Action, r.Action) ||
 		s.NotAction != nil && matchesAction(s.NotAction, r.Action) {
@@ -134,29 +143,43 @@ func (v policyVariables) matchesResource(patterns []string, resource string) boo
 	})
 }
 
-// containsPrincipal tells whether who is among the principals. Where the account itself is named, an Allow includes only its
-// root, since it leaves the rest to the account's own policies (see [DelegatesToAccount]); a Deny includes everybody in it.
-func (p Principals) containsPrincipal(who Principal, allow bool) bool { //revive:disable-line:flag-parameter
-	if who.Service != "" {
-		return slices.Contains(p["Service"], who.Service) || slices.Contains(p["AWS"], "*")
+// containsCaller reports whether the principals contain a caller: "*", the caller's ARN, the ARN of its role
+// or its service. An account that is named contains only its root.
+func (p Principals) containsCaller(caller Principal) bool {
+	names := p["AWS"]
+	if slices.Contains(names, "*") {
+		return true
 	}
 
-	root := "arn:aws:iam::" + who.Account + ":root"
-	for _, name := range p["AWS"] {
+	if caller.Service != "" {
+		return slices.Contains(p["Service"], caller.Service)
+	}
+
+	root := rootARN(caller.Account)
+
+	return slices.ContainsFunc(names, func(name string) bool {
 		switch name {
-		case "*":
-			return true
-		case who.Account, root:
-			if who.Account != "" && (!allow || who.ARN == root) {
-				return true
-			}
-
-		case who.ARN, who.RoleARN:
-			if name != "" {
-				return true
-			}
+		case "":
+			return false
+		case caller.Account, root:
+			return caller.Account != "" && caller.ARN == root
 		}
+
+		return name == caller.ARN || name == caller.RoleARN
+	})
+}
+
+// containsCallerOrAccount reports whether the principals contain a caller or its whole account.
+func (p Principals) containsCallerOrAccount(caller Principal) bool {
+	if p.containsCaller(caller) {
+		return true
 	}
 
-	return false
+	names := p["AWS"]
+
+	return caller.Service == "" && caller.Account != "" &&
+		(slices.Contains(names, caller.Account) || slices.Contains(names, rootARN(caller.Account)))
 }
+
+// rootARN returns the ARN of an account's root, which in policies also stands for the account.
+func rootARN(account string) string { return "arn:aws:iam::" + account + ":root" }

@@ -4,15 +4,15 @@ package authz
 
 import "strings"
 
-// pattern is text with wildcards. A byte that came from a variable's value is never a wildcard.
+// pattern is text with wildcards. A byte from the value of a policy variable is never a wildcard.
 type pattern []patternChar
 
 type patternChar struct {
 	char       byte
-	isWildcard bool // char is * or ? and means any text or any one character
+	isWildcard bool // char is *, which matches any text, or ?, which matches any one byte
 }
 
-// newPattern is the pattern of text without variables.
+// newPattern returns the pattern of a text without variables.
 func newPattern(text string) pattern {
 	p := make(pattern, len(text))
 	for i := range len(text) {
@@ -22,76 +22,78 @@ func newPattern(text string) pattern {
 	return p
 }
 
-// Like tells whether the whole text fits a pattern, in which * is any text and ? any one character.
+// Like reports whether a pattern matches the whole text. In the pattern, * matches any text and ? any one
+// character.
 func Like(pattern, text string) bool { return newPattern(pattern).match(text) }
 
-// match tells whether the whole text fits the pattern, in time linear in both for one star and quadratic at worst.
+// match reports whether the pattern matches the whole text. It takes linear time for a pattern with one star,
+// and at worst time proportional to the product of the lengths.
 func (p pattern) match(text string) bool {
-	i := 0
-	j := 0
-	star := -1
-	mark := 0
+	at := 0        // index in p
+	next := 0      // index in text
+	lastStar := -1 // index in p of the last star so far
+	starEnd := 0   // index in text of the end of what that star matches
 
-	for j < len(text) {
+	for next < len(text) {
 		switch {
-		case p.isStar(i):
-			star = i
-			mark = j
-			i++
+		case p.isStar(at):
+			lastStar = at
+			starEnd = next
+			at++
 
-		case i < len(p) && (p[i].isWildcard || p[i].char == text[j]):
-			i++
-			j++
-		case star >= 0:
-			mark++
-			i = star + 1
-			j = mark
+		case at < len(p) && (p[at].isWildcard || p[at].char == text[next]):
+			at++
+			next++
+		case lastStar >= 0: // let the last star match one byte more
+			starEnd++
+			at = lastStar + 1
+			next = starEnd
 
 		default:
 			return false
 		}
 	}
 
-	for p.isStar(i) {
-		i++
+	for p.isStar(at) {
+		at++
 	}
 
-	return i == len(p)
+	return at == len(p)
 }
 
-// isStar tells whether the pattern has a star at i.
+// isStar reports whether the pattern has a star at i.
 func (p pattern) isStar(i int) bool { return i < len(p) && p[i].isWildcard && p[i].char == '*' }
 
-// toLower is the pattern in lower case.
+// toLower returns the pattern in lower case.
 func (p pattern) toLower() pattern {
 	out := make(pattern, len(p))
-	for i, g := range p {
-		if 'A' <= g.char && g.char <= 'Z' {
-			g.char += 'a' - 'A'
+	for i, c := range p {
+		if 'A' <= c.char && c.char <= 'Z' {
+			c.char += 'a' - 'A'
 		}
 
-		out[i] = g
+		out[i] = c
 	}
 
 	return out
 }
 
-// withoutWildcards is the pattern with its wildcards taken literally.
+// withoutWildcards returns the pattern with its wildcards as literal characters.
 func (p pattern) withoutWildcards() pattern {
 	out := make(pattern, len(p))
-	for i, g := range p {
-		out[i] = patternChar{char: g.char}
+	for i, c := range p {
+		out[i] = patternChar{char: c.char}
 	}
 
 	return out
 }
 
-// splitARN splits a pattern of an ARN at its first five colons.
+// splitARN splits the pattern of an ARN at its first five colons.
 func (p pattern) splitARN() []pattern {
 	var out []pattern
 	start := 0
-	for i, g := range p {
-		if g.char == ':' && len(out) < 5 {
+	for i, c := range p {
+		if c.char == ':' && len(out) < 5 {
 			out = append(out, p[start:i])
 			start = i + 1
 		}
@@ -100,12 +102,12 @@ func (p pattern) splitARN() []pattern {
 	return append(out, p[start:])
 }
 
-// matchARN matches each of an ARN's six parts by itself, so that a star does not reach over a colon.
+// matchARN matches the six parts of an ARN one by one, so that a star does not match beyond a colon.
 func (p pattern) matchARN(arn string) bool {
 	want := p.splitARN()
 	got := strings.SplitN(arn, ":", 6)
 	if len(want) != 6 || len(got) != 6 {
-		return p.match(arn) && len(p) == 1 // only "*" alone fits everything
+		return p.match(arn) && len(p) == 1 // only "*" matches text that is not an ARN
 	}
 
 	for i := range want {
@@ -117,14 +119,14 @@ func (p pattern) matchARN(arn string) bool {
 	return true
 }
 
-// policyVariables replaces policy variables such as ${aws:username}.
+// policyVariables expands policy variables such as ${aws:username}.
 type policyVariables struct {
 	contextValues map[string][]string // by lower-case key
-	enabled       bool                // the policy's version has variables
+	enabled       bool                // the version of the policy has variables
 }
 
-// expandPattern is text as a pattern. ok is false where a variable has no single value and no default: then the text
-// matches nothing.
+// expandPattern returns text as a pattern, with its variables expanded. ok is false if a variable has no
+// single value and no default; the text then matches nothing.
 func (v policyVariables) expandPattern(text string) (pattern, bool) {
 	if !v.enabled {
 		return newPattern(text), true

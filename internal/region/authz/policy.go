@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package authz parses IAM policy documents and decides by them. It knows no principal's policies and does no I/O.
+// Package authz parses IAM policy documents and evaluates them. A [Policy] has statements; [Decide] evaluates
+// policies for one [Request], that is, one action on one resource, and returns a [Decision]. The package does
+// not know who has which policies, and does no I/O.
 package authz
 
 import (
@@ -13,47 +15,48 @@ import (
 	"strings"
 )
 
-// PolicyKind is where a policy is attached, which decides what its statements must have.
+// PolicyKind is the kind of entity that a policy belongs to. It determines the elements of the policy's
+// statements.
 type PolicyKind int
 
 // The kinds of policies.
 const (
-	Identity       PolicyKind = iota // of a role or user: no Principal
-	ResourcePolicy                   // of a bucket or key: Principal and Resource
-	TrustPolicy                      // of a role: Principal and no Resource
+	Identity       PolicyKind = iota // of a role or user: without Principal
+	ResourcePolicy                   // of a bucket or key: with Principal and Resource
+	TrustPolicy                      // of a role: with Principal and without Resource
 )
 
-// Policy is a parsed policy document.
+// Policy is a parsed policy document. It is immutable.
 type Policy struct {
-	Version    string
+	Version    string // 2012-10-17 or 2008-10-17; only the first has policy variables
 	Statements []Statement
 }
 
-// Statement is one statement of a policy.
+// Statement is one statement of a policy. Elements that the document does not have are nil.
 type Statement struct {
-	Sid          string
-	Allow        bool // Effect
-	Principal    Principals
-	NotPrincipal Principals
-	Action       []string
-	NotAction    []string
-	Resource     []string
-	NotResource  []string
-	Conditions   []Condition
+	Sid          string      // statement ID; empty for none
+	Allow        bool        // the Effect is Allow, not Deny
+	Principal    Principals  // nil for policies of identities
+	NotPrincipal Principals  // everyone but these
+	Action       []string    // patterns, such as ec2:Describe*
+	NotAction    []string    // patterns; every action but these
+	Resource     []string    // patterns of ARNs
+	NotResource  []string    // patterns of ARNs; every resource but these
+	Conditions   []Condition // all must be met; sorted by operator and key
 }
 
-// Principals are whom a statement of a resource's policy is about, by type: AWS, Service or Federated.
+// Principals are the principals of a statement by type: AWS, Service, Federated or CanonicalUser.
 // "Principal": "*" is AWS: ["*"].
 type Principals map[string][]string
 
-// Condition is one test of a statement: an operator, a key and the values it may have.
+// Condition is one condition of a statement. It is met if the value of the key matches one of the values.
 type Condition struct {
-	Operator string
-	Key      string
-	Values   []string
+	Operator string   // such as StringEquals or ForAnyValue:StringLike
+	Key      string   // condition key, such as aws:SourceIp; case does not matter
+	Values   []string // at least one; numbers and booleans as text
 }
 
-// rawStatement is a statement as written.
+// rawStatement is a statement as it is in the document.
 type rawStatement struct {
 	Sid          string                           `json:"Sid"`
 	Effect       string                           `json:"Effect"`
@@ -120,8 +123,8 @@ func (s *scalarList) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Parse reads a policy document strictly: unknown elements, and elements that the kind of policy cannot have, are
-// errors. The error's text fits behind IAM's MalformedPolicyDocument.
+// Parse parses a policy document. Unknown elements, and elements that a policy of this kind cannot have, are
+// errors. The error's text is meant as the message of AWS's error MalformedPolicyDocument.
 func Parse(kind PolicyKind, document string) (Policy, error) {
 	var raw struct {
 		Version   string          `json:"Version"`
@@ -165,7 +168,7 @@ func Parse(kind PolicyKind, document string) (Policy, error) {
 	return p, nil
 }
 
-// splitStatements takes the statements of a policy apart: a list of them, or one alone.
+// splitStatements returns the statements of a policy, which are a list or a single statement.
 func splitStatements(raw json.RawMessage) ([]json.RawMessage, error) {
 	trimmed := bytes.TrimSpace(raw)
 	if len(trimmed) == 0 {
@@ -188,7 +191,7 @@ func splitStatements(raw json.RawMessage) ([]json.RawMessage, error) {
 	return statements, nil
 }
 
-// decodeStrict decodes one JSON object without unknown fields and without anything after it.
+// decodeStrict decodes one JSON object. Unknown fields and text after the object are errors.
 func decodeStrict(b []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
@@ -270,7 +273,7 @@ func parsePrincipals(b json.RawMessage) (Principals, error) {
 	return out, nil
 }
 
-// validateElements checks that a statement has the elements its kind of policy must have, and no others.
+// validateElements checks that a statement has the elements of its kind of policy, and no others.
 func (s Statement) validateElements(kind PolicyKind) error {
 	principals := countTrue(s.Principal != nil, s.NotPrincipal != nil)
 	resources := countTrue(s.Resource != nil, s.NotResource != nil)
@@ -312,7 +315,7 @@ func (s Statement) validateNames() error {
 	return nil
 }
 
-// countTrue is how many of the flags are set.
+// countTrue returns the number of flags that are true.
 func countTrue(flags ...bool) (n int) {
 	for _, f := range flags {
 		if f {
@@ -332,7 +335,7 @@ func parseConditions(raw map[string]map[string]scalarList) ([]Condition, error) 
 
 		for key, values := range keys {
 			if key == "" || len(values) == 0 {
-				return nil, fmt.Errorf("a condition of %s has no key or no value", operator)
+				return nil, fmt.Errorf("a condition with the operator %s has no key or no value", operator)
 			}
 
 			out = append(out, Condition{Operator: operator, Key: key, Values: values})
