@@ -98,42 +98,42 @@ func newEnvironment(t *testing.T) *environment {
 	if _, err := os.Stat(slipway); err != nil {
 		t.Fatalf("%s does not exist: run make build", slipway)
 	}
-	l := &environment{t: t, cache: filepath.Join(shared, "e2e"), slipway: slipway, env: map[string]string{}}
-	if err := os.MkdirAll(l.cache, 0o700); err != nil {
+	e := &environment{t: t, cache: filepath.Join(shared, "e2e"), slipway: slipway, env: map[string]string{}}
+	if err := os.MkdirAll(e.cache, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"assets", "image"} {
-		link := filepath.Join(l.cache, name)
+		link := filepath.Join(e.cache, name)
 		if err := os.Symlink(filepath.Join(shared, name), link); err != nil && !errors.Is(err, os.ErrExist) {
 			t.Fatal(err)
 		}
 	}
-	l.env["SLIPWAY_CACHE"], l.env["SLIPWAY_STATE"] = l.cache, "s3://"+bucket
-	l.runSlipway("region", "destroy", "--yes") // removes the leftovers of an earlier run
+	e.env["SLIPWAY_CACHE"], e.env["SLIPWAY_STATE"] = e.cache, "s3://"+bucket
+	e.runSlipway("region", "destroy", "--yes") // removes the leftovers of an earlier run
 	t.Cleanup(func() {
 		if os.Getenv("SLIPWAY_E2E_KEEP") == "" {
-			l.runSlipway("region", "destroy", "--yes")
+			e.runSlipway("region", "destroy", "--yes")
 		}
 	})
-	l.startRegion()
-	return l
+	e.startRegion()
+	return e
 }
 
 // startRegion starts the region and configures every client for it.
-func (l *environment) startRegion() {
-	l.t.Helper()
-	l.runSlipway("region", "start", "--port", freePort(l.t))
-	for line := range strings.Lines(l.runSlipway("region", "env")) {
+func (e *environment) startRegion() {
+	e.t.Helper()
+	e.runSlipway("region", "start", "--port", freePort(e.t))
+	for line := range strings.Lines(e.runSlipway("region", "env")) {
 		name, value, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "=")
-		l.env[name] = strings.Trim(value, "'")
+		e.env[name] = strings.Trim(value, "'")
 	}
-	cfg, err := config.LoadDefaultConfig(l.t.Context(), config.WithRegion(region), config.WithBaseEndpoint(l.env["AWS_ENDPOINT_URL"]),
-		config.WithCredentialsProvider(credentials.NewStaticCredentialsProvider(l.env["AWS_ACCESS_KEY_ID"], l.env["AWS_SECRET_ACCESS_KEY"], "")),
+	cfg, err := config.LoadDefaultConfig(e.t.Context(), config.WithRegion(region), config.WithBaseEndpoint(e.env["AWS_ENDPOINT_URL"]),
+		config.WithCredentialsProvider(credentials.NewStaticCredentialsProvider(e.env["AWS_ACCESS_KEY_ID"], e.env["AWS_SECRET_ACCESS_KEY"], "")),
 		config.WithAPIOptions([]func(*middleware.Stack) error{awsfix.AddBodyMiddleware}))
 	if err != nil {
-		l.t.Fatal(err)
+		e.t.Fatal(err)
 	}
-	l.aws = cfg
+	e.aws = cfg
 }
 
 func freePort(t *testing.T) string {
@@ -154,13 +154,13 @@ type commandResult struct {
 }
 
 // runProgram runs a program with the environment's variables, for at most 15 minutes.
-func (l *environment) runProgram(program string, args ...string) commandResult {
-	l.t.Helper()
+func (e *environment) runProgram(program string, args ...string) commandResult {
+	e.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = os.Environ()
-	for k, v := range l.env {
+	for k, v := range e.env {
 		cmd.Env = append(cmd.Env, k+"="+v)
 	}
 	var out, errs bytes.Buffer
@@ -168,10 +168,10 @@ func (l *environment) runProgram(program string, args ...string) commandResult {
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
-		l.t.Fatalf("run %s: %v", program, err)
+		e.t.Fatalf("run %s: %v", program, err)
 	}
 	r := commandResult{out: out.String(), err: errs.String(), code: cmd.ProcessState.ExitCode()}
-	l.t.Logf("%s %s → %d\n%s%s", filepath.Base(program), strings.Join(args, " "), r.code, clipLog(r.out), clipLog(r.err))
+	e.t.Logf("%s %s → %d\n%s%s", filepath.Base(program), strings.Join(args, " "), r.code, clipLog(r.out), clipLog(r.err))
 	return r
 }
 
@@ -184,36 +184,36 @@ func clipLog(s string) string {
 }
 
 // runSlipway runs slipway, and fails the test unless it exits with 0.
-func (l *environment) runSlipway(args ...string) string {
-	l.t.Helper()
-	r := l.runProgram(l.slipway, args...)
+func (e *environment) runSlipway(args ...string) string {
+	e.t.Helper()
+	r := e.runProgram(e.slipway, args...)
 	if r.code != 0 {
-		l.t.Fatalf("slipway %s: exit status %d\n%s", strings.Join(args, " "), r.code, r.err)
+		e.t.Fatalf("slipway %s: exit status %d\n%s", strings.Join(args, " "), r.code, r.err)
 	}
 	return r.out
 }
 
 // kubectl runs kubectl against the cluster, and fails the test unless it exits with 0.
-func (l *environment) kubectl(args ...string) string {
-	l.t.Helper()
-	r := l.tryKubectl(args...)
+func (e *environment) kubectl(args ...string) string {
+	e.t.Helper()
+	r := e.tryKubectl(args...)
 	if r.code != 0 {
-		l.t.Fatalf("kubectl %s: exit status %d\n%s", strings.Join(args, " "), r.code, r.err)
+		e.t.Fatalf("kubectl %s: exit status %d\n%s", strings.Join(args, " "), r.code, r.err)
 	}
 	return r.out
 }
 
-func (l *environment) tryKubectl(args ...string) commandResult {
-	l.t.Helper()
-	return l.runProgram(kubectlPath(filepath.Dir(l.cache)), append([]string{"--kubeconfig", l.kubeconfig(), "--request-timeout=15s"}, args...)...)
+func (e *environment) tryKubectl(args ...string) commandResult {
+	e.t.Helper()
+	return e.runProgram(kubectlPath(filepath.Dir(e.cache)), append([]string{"--kubeconfig", e.kubeconfig(), "--request-timeout=15s"}, args...)...)
 }
 
-func (l *environment) kubeconfig() string { return filepath.Join(l.cache, "kubeconfig") }
+func (e *environment) kubeconfig() string { return filepath.Join(e.cache, "kubeconfig") }
 
 // waitUntil calls f every second until it returns nil. It fails the test with the last error when
 // the time is up.
-func (l *environment) waitUntil(what string, limit time.Duration, f func() error) {
-	l.t.Helper()
+func (e *environment) waitUntil(what string, limit time.Duration, f func() error) {
+	e.t.Helper()
 	deadline := time.Now().Add(limit)
 	for {
 		err := f()
@@ -221,31 +221,31 @@ func (l *environment) waitUntil(what string, limit time.Duration, f func() error
 			return
 		}
 		if time.Now().After(deadline) {
-			l.t.Fatalf("%s: not within %s: %v", what, limit, err)
+			e.t.Fatalf("%s: not within %s: %v", what, limit, err)
 		}
 		time.Sleep(time.Second)
 	}
 }
 
 // waitHealthy waits until slipway reports that the cluster is healthy.
-func (l *environment) waitHealthy(limit time.Duration) {
-	l.t.Helper()
-	r := l.runProgram(l.slipway, "validate", "cluster", clusterName, "--wait", limit.String(), "-o", "json")
+func (e *environment) waitHealthy(limit time.Duration) {
+	e.t.Helper()
+	r := e.runProgram(e.slipway, "validate", "cluster", clusterName, "--wait", limit.String(), "-o", "json")
 	var report struct {
 		Valid  bool
 		Checks []struct{ Kind, Name, Cause string }
 	}
 	if err := json.Unmarshal([]byte(r.out), &report); err != nil {
-		l.t.Fatalf("validate prints no JSON: %v\n%s", err, r.err)
+		e.t.Fatalf("validate prints no JSON: %v\n%s", err, r.err)
 	}
 	if !report.Valid || r.code != 0 {
-		l.t.Fatalf("the cluster is not healthy after %s (exit status %d):\n%s", limit, r.code, r.out)
+		e.t.Fatalf("the cluster is not healthy after %s (exit status %d):\n%s", limit, r.code, r.out)
 	}
 }
 
 // readyNodes returns the names of Ready nodes.
-func (l *environment) readyNodes() ([]string, error) {
-	r := l.tryKubectl("get", "nodes", "-o", "json")
+func (e *environment) readyNodes() ([]string, error) {
+	r := e.tryKubectl("get", "nodes", "-o", "json")
 	if r.code != 0 {
 		return nil, errors.New(r.err)
 	}

@@ -25,68 +25,68 @@ import (
 )
 
 // runKubectlQuietly runs kubectl without an entry in the log of the test.
-func (l *environment) runKubectlQuietly(args ...string) error {
-	cmd := exec.Command(kubectlPath(filepath.Dir(l.cache)), append([]string{"--kubeconfig", l.kubeconfig()}, args...)...)
+func (e *environment) runKubectlQuietly(args ...string) error {
+	cmd := exec.Command(kubectlPath(filepath.Dir(e.cache)), append([]string{"--kubeconfig", e.kubeconfig()}, args...)...)
 	cmd.Env = os.Environ()
 	return cmd.Run()
 }
 
 // readSettings returns the settings of the region.
-func (l *environment) readSettings() (s struct{ ID string }) {
-	l.t.Helper()
-	b, err := os.ReadFile(filepath.Join(l.cache, "region", "settings.json"))
+func (e *environment) readSettings() (s struct{ ID string }) {
+	e.t.Helper()
+	b, err := os.ReadFile(filepath.Join(e.cache, "region", "settings.json"))
 	if err != nil {
-		l.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	if err := json.Unmarshal(b, &s); err != nil {
-		l.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	return s
 }
 
 // fetchWorkerCredentials gets a worker's credentials from the metadata service, from inside the
 // worker's network.
-func (l *environment) fetchWorkerCredentials(id string) aws.Config {
-	l.t.Helper()
+func (e *environment) fetchWorkerCredentials(id string) aws.Config {
+	e.t.Helper()
 	script := `t=$(curl -sf -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 300' http://169.254.169.254/latest/api/token)
 b=http://169.254.169.254/latest/meta-data/iam/security-credentials
 curl -sf -H "X-aws-ec2-metadata-token: $t" $b/$(curl -sf -H "X-aws-ec2-metadata-token: $t" $b/)`
-	out, err := exec.Command("ip", "netns", "exec", "slw-"+l.readSettings().ID+"-"+id, "sh", "-c", script).Output()
+	out, err := exec.Command("ip", "netns", "exec", "slw-"+e.readSettings().ID+"-"+id, "sh", "-c", script).Output()
 	if err != nil {
-		l.t.Fatalf("ask the metadata service from %s: %v", id, err)
+		e.t.Fatalf("ask the metadata service from %s: %v", id, err)
 	}
 	var c struct{ AccessKeyId, SecretAccessKey, Token string }
 	if err := json.Unmarshal(out, &c); err != nil {
-		l.t.Fatalf("credentials of %s: %v", id, err)
+		e.t.Fatalf("credentials of %s: %v", id, err)
 	}
-	cfg := l.aws.Copy()
+	cfg := e.aws.Copy()
 	cfg.Credentials = credentials.NewStaticCredentialsProvider(c.AccessKeyId, c.SecretAccessKey, c.Token)
 	return cfg
 }
 
 // checkWorkerRole makes real calls with a worker's credentials. All reads of secrets and all
 // mutations must be denied.
-func checkWorkerRole(l *environment) {
+func checkWorkerRole(e *environment) {
 	var worker, victim string
-	for id := range l.listMachines("worker") {
+	for id := range e.listMachines("worker") {
 		worker = id
 	}
-	for id := range l.listMachines("control-plane") {
+	for id := range e.listMachines("control-plane") {
 		victim = id
 	}
-	cfg := l.fetchWorkerCredentials(worker)
-	ctx := l.t.Context()
+	cfg := e.fetchWorkerCredentials(worker)
+	ctx := e.t.Context()
 	store, compute, scaling := s3.NewFromConfig(cfg, func(o *s3.Options) { o.UsePathStyle = true }), ec2.NewFromConfig(cfg), autoscaling.NewFromConfig(cfg)
-	all, err := s3.NewFromConfig(l.aws, func(o *s3.Options) { o.UsePathStyle = true }).ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: aws.String(bucket)})
+	all, err := s3.NewFromConfig(e.aws, func(o *s3.Options) { o.UsePathStyle = true }).ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: aws.String(bucket)})
 	if err != nil {
-		l.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	denied := func(what string, err error) {
-		l.t.Helper()
+		e.t.Helper()
 		if err == nil {
-			l.t.Errorf("a worker is allowed to %s", what)
+			e.t.Errorf("a worker is allowed to %s", what)
 		} else if text := err.Error(); !strings.Contains(text, "AccessDenied") && !strings.Contains(text, "UnauthorizedOperation") && !strings.Contains(text, "403") {
-			l.t.Errorf("%s: failed for another reason: %v", what, err)
+			e.t.Errorf("%s: failed for another reason: %v", what, err)
 		}
 	}
 	secrets := 0
@@ -99,7 +99,7 @@ func checkWorkerRole(l *environment) {
 		denied("read "+*o.Key, err)
 	}
 	if secrets < 8 {
-		l.t.Errorf("only %d secret objects were tried", secrets)
+		e.t.Errorf("only %d secret objects were tried", secrets)
 	}
 	for _, key := range []string{clusterName + "/machine/worker/x", clusterName + "/machine/etcd/initialized", clusterName + "/cluster.yaml"} {
 		_, err = store.PutObject(ctx, &s3.PutObjectInput{Bucket: aws.String(bucket), Key: &key, Body: strings.NewReader("x")})
@@ -109,7 +109,7 @@ func checkWorkerRole(l *environment) {
 	}
 	_, err = compute.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{victim}})
 	denied("terminate a control-plane machine", err)
-	_, err = compute.AttachVolume(ctx, &ec2.AttachVolumeInput{VolumeId: aws.String(l.listVolumes()["a"][0]), InstanceId: &worker, Device: aws.String("/dev/sdf")})
+	_, err = compute.AttachVolume(ctx, &ec2.AttachVolumeInput{VolumeId: aws.String(e.listVolumes()["a"][0]), InstanceId: &worker, Device: aws.String("/dev/sdf")})
 	denied("attach etcd's volume", err)
 	_, err = compute.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{worker}, Tags: []ec2types.Tag{{Key: aws.String("slipway.dev/role"), Value: aws.String("control-plane")}}})
 	denied("tag itself", err)
@@ -123,24 +123,24 @@ func checkWorkerRole(l *environment) {
 
 // checkRegionRestart kills the region's process and starts it again. Machines and data must
 // survive.
-func checkRegionRestart(l *environment) {
-	l.killRegion()
-	l.runSlipway("region", "start")
-	l.waitHealthy(3 * time.Minute)
-	checkEmptyPlan(l)
-	checkData(l)
+func checkRegionRestart(e *environment) {
+	e.killRegion()
+	e.runSlipway("region", "start")
+	e.waitHealthy(3 * time.Minute)
+	checkEmptyPlan(e)
+	checkData(e)
 }
 
-func (l *environment) killRegion() {
-	l.t.Helper()
+func (e *environment) killRegion() {
+	e.t.Helper()
 	var st struct{ PID int }
-	if err := json.Unmarshal([]byte(l.runSlipway("region", "status", "-o", "json")), &st); err != nil || st.PID == 0 {
-		l.t.Fatalf("no process: %v", err)
+	if err := json.Unmarshal([]byte(e.runSlipway("region", "status", "-o", "json")), &st); err != nil || st.PID == 0 {
+		e.t.Fatalf("no process: %v", err)
 	}
 	if err := syscall.Kill(st.PID, syscall.SIGKILL); err != nil {
-		l.t.Fatal(err)
+		e.t.Fatal(err)
 	}
-	l.waitUntil("the region's process ends", 10*time.Second, func() error {
+	e.waitUntil("the region's process ends", 10*time.Second, func() error {
 		if b, err := os.ReadFile("/proc/" + strconv.Itoa(st.PID) + "/stat"); err == nil && !strings.Contains(string(b), ") Z ") {
 			return fmt.Errorf("process %d is still running", st.PID)
 		}
@@ -148,51 +148,51 @@ func (l *environment) killRegion() {
 	})
 }
 
-func deleteCluster(l *environment) {
-	l.runSlipway("delete", "cluster", clusterName, "--yes")
-	if left := l.listTagged(); len(left) > 0 {
-		l.t.Errorf("left behind:\n%s", strings.Join(left, "\n"))
+func deleteCluster(e *environment) {
+	e.runSlipway("delete", "cluster", clusterName, "--yes")
+	if left := e.listTagged(); len(left) > 0 {
+		e.t.Errorf("left behind:\n%s", strings.Join(left, "\n"))
 	}
 }
 
 // listTagged lists all resources with the cluster's tag or name.
-func (l *environment) listTagged() (left []string) {
-	l.t.Helper()
-	ctx := l.t.Context()
-	tags, err := ec2.NewFromConfig(l.aws).DescribeTags(ctx, &ec2.DescribeTagsInput{Filters: []ec2types.Filter{
+func (e *environment) listTagged() (left []string) {
+	e.t.Helper()
+	ctx := e.t.Context()
+	tags, err := ec2.NewFromConfig(e.aws).DescribeTags(ctx, &ec2.DescribeTagsInput{Filters: []ec2types.Filter{
 		{Name: aws.String("key"), Values: []string{"slipway.dev/cluster"}}, {Name: aws.String("value"), Values: []string{clusterName}},
 	}})
 	if err != nil {
-		l.t.Fatal(err)
+		e.t.Fatal(err)
 	}
-	gone := l.listTerminated(ctx)
+	gone := e.listTerminated(ctx)
 	for _, tag := range tags.Tags {
 		if !gone[*tag.ResourceId] {
 			left = append(left, string(tag.ResourceType)+" "+*tag.ResourceId)
 		}
 	}
-	asgs, err := autoscaling.NewFromConfig(l.aws).DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{})
+	asgs, err := autoscaling.NewFromConfig(e.aws).DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{})
 	if err != nil {
-		l.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	for _, g := range asgs.AutoScalingGroups {
 		left = append(left, "auto scaling group "+*g.AutoScalingGroupName)
 	}
-	lbs, err := elasticloadbalancingv2.NewFromConfig(l.aws).DescribeLoadBalancers(ctx, &elasticloadbalancingv2.DescribeLoadBalancersInput{})
+	lbs, err := elasticloadbalancingv2.NewFromConfig(e.aws).DescribeLoadBalancers(ctx, &elasticloadbalancingv2.DescribeLoadBalancersInput{})
 	if err != nil {
-		l.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	for _, b := range lbs.LoadBalancers {
 		left = append(left, "load balancer "+*b.LoadBalancerName)
 	}
-	roles, err := listIAM(ctx, iam.NewFromConfig(l.aws), clusterName)
+	roles, err := listIAM(ctx, iam.NewFromConfig(e.aws), clusterName)
 	if err != nil {
-		l.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	left = append(left, roles...)
-	objects, err := s3.NewFromConfig(l.aws, func(o *s3.Options) { o.UsePathStyle = true }).ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: aws.String(bucket), Prefix: aws.String(clusterName + "/")})
+	objects, err := s3.NewFromConfig(e.aws, func(o *s3.Options) { o.UsePathStyle = true }).ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: aws.String(bucket), Prefix: aws.String(clusterName + "/")})
 	if err != nil {
-		l.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	for _, o := range objects.Contents {
 		left = append(left, "object "+*o.Key)
@@ -202,13 +202,13 @@ func (l *environment) listTagged() (left []string) {
 
 // listTerminated returns the terminated instances and deleted NAT gateways, which AWS continues to
 // list for some time.
-func (l *environment) listTerminated(ctx context.Context) map[string]bool {
-	l.t.Helper()
+func (e *environment) listTerminated(ctx context.Context) map[string]bool {
+	e.t.Helper()
 	gone := map[string]bool{}
-	c := ec2.NewFromConfig(l.aws)
+	c := ec2.NewFromConfig(e.aws)
 	out, err := c.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: []ec2types.Filter{{Name: aws.String("instance-state-name"), Values: []string{"terminated"}}}})
 	if err != nil {
-		l.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	for _, r := range out.Reservations {
 		for _, i := range r.Instances {
@@ -217,7 +217,7 @@ func (l *environment) listTerminated(ctx context.Context) map[string]bool {
 	}
 	nats, err := c.DescribeNatGateways(ctx, &ec2.DescribeNatGatewaysInput{Filter: []ec2types.Filter{{Name: aws.String("state"), Values: []string{"deleted"}}}})
 	if err != nil {
-		l.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	for _, n := range nats.NatGateways {
 		gone[*n.NatGatewayId] = true
@@ -225,11 +225,11 @@ func (l *environment) listTerminated(ctx context.Context) map[string]bool {
 	return gone
 }
 
-func destroyAfterKill(l *environment) {
-	id := l.readSettings().ID
-	l.killRegion()
-	l.runSlipway("region", "destroy", "--yes")
+func destroyAfterKill(e *environment) {
+	id := e.readSettings().ID
+	e.killRegion()
+	e.runSlipway("region", "destroy", "--yes")
 	if left := leftovers(id); len(left) > 0 {
-		l.t.Errorf("left on this machine:\n%s", strings.Join(left, "\n"))
+		e.t.Errorf("left on this machine:\n%s", strings.Join(left, "\n"))
 	}
 }

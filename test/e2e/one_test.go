@@ -18,7 +18,7 @@ import (
 // TestOneMachine creates examples/one-machine.yaml and terminates its machine. The replacement must
 // get the same address and the same data. It tests requirements S3.16, S3.17, S3.25 and S3.26.
 func TestOneMachine(t *testing.T) {
-	l := newEnvironment(t)
+	e := newEnvironment(t)
 	body, err := os.ReadFile("../../examples/one-machine.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -27,59 +27,59 @@ func TestOneMachine(t *testing.T) {
 	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(body), "one-machine", clusterName)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l.runSlipway("state", "init", "--yes")
-	l.runSlipway("create", "-f", file, "--yes")
-	l.runSlipway("apply", clusterName, "--yes")
-	l.waitHealthy(5 * time.Minute)
-	os.Remove(l.kubeconfig())
-	l.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", l.kubeconfig())
-	names, err := l.readyNodes()
+	e.runSlipway("state", "init", "--yes")
+	e.runSlipway("create", "-f", file, "--yes")
+	e.runSlipway("apply", clusterName, "--yes")
+	e.waitHealthy(5 * time.Minute)
+	os.Remove(e.kubeconfig())
+	e.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", e.kubeconfig())
+	names, err := e.readyNodes()
 	if err != nil || len(names) != 1 {
 		t.Fatalf("%d Ready nodes, want 1: %v %v", len(names), names, err)
 	}
-	l.checkPodRuns()
-	address, first := l.findAPIAddress()
-	if _, err := ec2.NewFromConfig(l.aws).TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{first}}); err != nil {
+	e.checkPodRuns()
+	address, first := e.findAPIAddress()
+	if _, err := ec2.NewFromConfig(e.aws).TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{first}}); err != nil {
 		t.Fatal(err)
 	}
 	start := time.Now()
-	l.waitUntil("another machine has the address", 3*time.Minute, func() error {
-		if now, machine := l.findAPIAddress(); now != address || machine == first || machine == "" {
+	e.waitUntil("another machine has the address", 3*time.Minute, func() error {
+		if now, machine := e.findAPIAddress(); now != address || machine == first || machine == "" {
 			return fmt.Errorf("the address %s is at %q", now, machine)
 		}
 		return nil
 	})
 	t.Logf("the address was at the next machine after %s", time.Since(start).Round(time.Second))
-	l.waitUntil("its API answers with the data of before", 3*time.Minute, func() error {
-		if r := l.tryKubectl("get", "configmap", "before", "-o", "jsonpath={.data.key}"); r.out != "before" {
+	e.waitUntil("its API answers with the data of before", 3*time.Minute, func() error {
+		if r := e.tryKubectl("get", "configmap", "before", "-o", "jsonpath={.data.key}"); r.out != "before" {
 			return fmt.Errorf("%q %s", r.out, r.err)
 		}
 		return nil
 	})
 	t.Logf("its API answered with the data of before after %s", time.Since(start).Round(time.Second))
-	l.runSlipway("delete", "cluster", clusterName, "--yes")
+	e.runSlipway("delete", "cluster", clusterName, "--yes")
 }
 
 // findAPIAddress returns the API's address and the ID of the machine that has it.
-func (l *environment) findAPIAddress() (address, machine string) {
-	l.t.Helper()
-	out, err := ec2.NewFromConfig(l.aws).DescribeAddresses(l.t.Context(), &ec2.DescribeAddressesInput{Filters: []ec2types.Filter{
+func (e *environment) findAPIAddress() (address, machine string) {
+	e.t.Helper()
+	out, err := ec2.NewFromConfig(e.aws).DescribeAddresses(e.t.Context(), &ec2.DescribeAddressesInput{Filters: []ec2types.Filter{
 		{Name: aws.String("tag:slipway.dev/cluster"), Values: []string{clusterName}},
 	}})
 	if err != nil || len(out.Addresses) != 1 {
-		l.t.Fatalf("%d addresses, want 1: %v", len(out.Addresses), err)
+		e.t.Fatalf("%d addresses, want 1: %v", len(out.Addresses), err)
 	}
 	return aws.ToString(out.Addresses[0].PublicIp), aws.ToString(out.Addresses[0].InstanceId)
 }
 
 // checkPodRuns writes data, and runs an ordinary pod on the machine, which has no taint.
-func (l *environment) checkPodRuns() {
-	l.t.Helper()
+func (e *environment) checkPodRuns() {
+	e.t.Helper()
 	const name = "before"
-	l.kubectl("create", "configmap", name, "--from-literal=key="+name)
-	l.kubectl("run", name, "--image="+probeImage, "--", "serve", ":8080")
-	l.waitUntil("the pod "+name+" runs", 2*time.Minute, func() error {
-		if r := l.tryKubectl("get", "pod", name, "-o", "jsonpath={.status.phase}"); r.out != "Running" {
+	e.kubectl("create", "configmap", name, "--from-literal=key="+name)
+	e.kubectl("run", name, "--image="+probeImage, "--", "serve", ":8080")
+	e.waitUntil("the pod "+name+" runs", 2*time.Minute, func() error {
+		if r := e.tryKubectl("get", "pod", name, "-o", "jsonpath={.status.phase}"); r.out != "Running" {
 			return fmt.Errorf("it is %q %s", r.out, r.err)
 		}
 		return nil

@@ -21,7 +21,7 @@ import (
 // TestSpine tests one cluster from its creation to its deletion. Its steps share the cluster and
 // run in order. The test stops after the first failed step, since the others would fail too.
 func TestSpine(t *testing.T) {
-	l := newEnvironment(t)
+	e := newEnvironment(t)
 	steps := []struct {
 		name string
 		do   func(*environment)
@@ -43,10 +43,10 @@ func TestSpine(t *testing.T) {
 	}
 	for _, s := range steps {
 		ok := t.Run(s.name, func(t *testing.T) {
-			inner := *l
+			inner := *e
 			inner.t = t
 			s.do(&inner)
-			l.aws, l.env = inner.aws, inner.env
+			e.aws, e.env = inner.aws, inner.env
 		})
 		if !ok {
 			t.FailNow()
@@ -54,27 +54,27 @@ func TestSpine(t *testing.T) {
 	}
 }
 
-func createCluster(l *environment) {
-	l.runSlipway("state", "init", "--yes")
-	l.runSlipway("create", "cluster", clusterName, "--zones", region+"a,"+region+"b,"+region+"c", "--yes")
-	l.runSlipway("apply", clusterName, "--yes")
-	l.waitHealthy(10 * time.Minute)
-	os.Remove(l.kubeconfig())
-	l.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", l.kubeconfig())
-	names, err := l.readyNodes()
+func createCluster(e *environment) {
+	e.runSlipway("state", "init", "--yes")
+	e.runSlipway("create", "cluster", clusterName, "--zones", region+"a,"+region+"b,"+region+"c", "--yes")
+	e.runSlipway("apply", clusterName, "--yes")
+	e.waitHealthy(10 * time.Minute)
+	os.Remove(e.kubeconfig())
+	e.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", e.kubeconfig())
+	names, err := e.readyNodes()
 	if err != nil || len(names) != 5 {
-		l.t.Fatalf("%d Ready nodes, want 5: %v %v", len(names), names, err)
+		e.t.Fatalf("%d Ready nodes, want 5: %v %v", len(names), names, err)
 	}
-	checkNodeMetadata(l)
+	checkNodeMetadata(e)
 }
 
 // checkNodeMetadata compares the metadata of nodes in Kubernetes with that of their machines in
 // EC2.
-func checkNodeMetadata(l *environment) {
-	l.t.Helper()
-	out, err := ec2.NewFromConfig(l.aws).DescribeInstances(l.t.Context(), &ec2.DescribeInstancesInput{})
+func checkNodeMetadata(e *environment) {
+	e.t.Helper()
+	out, err := ec2.NewFromConfig(e.aws).DescribeInstances(e.t.Context(), &ec2.DescribeInstancesInput{})
 	if err != nil {
-		l.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	want := map[string]string{}
 	for _, r := range out.Reservations {
@@ -83,63 +83,63 @@ func checkNodeMetadata(l *environment) {
 			want[*i.PrivateDnsName] = fmt.Sprintf("aws:///%s/%s %s %s %s", zone, *i.InstanceId, region, zone, i.InstanceType)
 		}
 	}
-	got := l.kubectl("get", "nodes", "-o", `jsonpath={range .items[*]}{.metadata.name}={.spec.providerID} {.metadata.labels.topology\.kubernetes\.io/region} {.metadata.labels.topology\.kubernetes\.io/zone} {.metadata.labels.node\.kubernetes\.io/instance-type}{"\n"}{end}`)
+	got := e.kubectl("get", "nodes", "-o", `jsonpath={range .items[*]}{.metadata.name}={.spec.providerID} {.metadata.labels.topology\.kubernetes\.io/region} {.metadata.labels.topology\.kubernetes\.io/zone} {.metadata.labels.node\.kubernetes\.io/instance-type}{"\n"}{end}`)
 	for line := range strings.Lines(got) {
 		name, facts, _ := strings.Cut(strings.TrimSpace(line), "=")
 		if facts != want[name] {
-			l.t.Errorf("node %s has %q, EC2 has %q", name, facts, want[name])
+			e.t.Errorf("node %s has %q, EC2 has %q", name, facts, want[name])
 		}
 	}
 }
 
-func checkEmptyPlan(l *environment) {
-	if r := l.runProgram(l.slipway, "plan", clusterName); r.code != 0 {
-		l.t.Fatalf("plan after apply: exit status %d\n%s", r.code, r.out)
+func checkEmptyPlan(e *environment) {
+	if r := e.runProgram(e.slipway, "plan", clusterName); r.code != 0 {
+		e.t.Fatalf("plan after apply: exit status %d\n%s", r.code, r.out)
 	}
 }
 
 // checkRuleDrift removes one security group rule with the AWS CLI. The plan must contain exactly
 // one change, and apply must repair it.
-func checkRuleDrift(l *environment) {
-	c := ec2.NewFromConfig(l.aws)
-	groups, err := c.DescribeSecurityGroups(l.t.Context(), &ec2.DescribeSecurityGroupsInput{
+func checkRuleDrift(e *environment) {
+	c := ec2.NewFromConfig(e.aws)
+	groups, err := c.DescribeSecurityGroups(e.t.Context(), &ec2.DescribeSecurityGroupsInput{
 		Filters: []ec2types.Filter{{Name: aws.String("tag:slipway.dev/cluster"), Values: []string{clusterName}}},
 	})
 	if err != nil {
-		l.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	var ids []string
 	for _, g := range groups.SecurityGroups {
 		ids = append(ids, *g.GroupId)
 	}
-	out, err := c.DescribeSecurityGroupRules(l.t.Context(), &ec2.DescribeSecurityGroupRulesInput{
+	out, err := c.DescribeSecurityGroupRules(e.t.Context(), &ec2.DescribeSecurityGroupRulesInput{
 		Filters: []ec2types.Filter{{Name: aws.String("group-id"), Values: ids}},
 	})
 	if err != nil {
-		l.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	for _, rule := range out.SecurityGroupRules {
 		if aws.ToBool(rule.IsEgress) || aws.ToInt32(rule.FromPort) != 10250 {
 			continue
 		}
-		if r := l.runProgram("aws", "ec2", "revoke-security-group-ingress", "--group-id", *rule.GroupId, "--security-group-rule-ids", *rule.SecurityGroupRuleId); r.code != 0 {
-			l.t.Fatal(r.err)
+		if r := e.runProgram("aws", "ec2", "revoke-security-group-ingress", "--group-id", *rule.GroupId, "--security-group-rule-ids", *rule.SecurityGroupRuleId); r.code != 0 {
+			e.t.Fatal(r.err)
 		}
-		r := l.runProgram(l.slipway, "plan", clusterName, "-o", "json")
+		r := e.runProgram(e.slipway, "plan", clusterName, "-o", "json")
 		var plan struct {
 			Steps []struct{ Action, Address string }
 		}
 		if err := json.Unmarshal([]byte(r.out), &plan); err != nil {
-			l.t.Fatalf("plan prints no JSON: %v\n%s", err, r.out)
+			e.t.Fatalf("plan prints no JSON: %v\n%s", err, r.out)
 		}
 		if r.code != 2 || len(plan.Steps) != 1 || plan.Steps[0].Action != "create" {
-			l.t.Fatalf("exit status %d, steps %+v; want 2 and one creation", r.code, plan.Steps)
+			e.t.Fatalf("exit status %d, steps %+v; want 2 and one creation", r.code, plan.Steps)
 		}
-		l.runSlipway("apply", clusterName, "--yes")
-		checkEmptyPlan(l)
+		e.runSlipway("apply", clusterName, "--yes")
+		checkEmptyPlan(e)
 		return
 	}
-	l.t.Fatalf("no rule for 10250 among %d of the cluster's", len(out.SecurityGroupRules))
+	e.t.Fatalf("no rule for 10250 among %d of the cluster's", len(out.SecurityGroupRules))
 }
 
 // probeManifest is a Service with one pod on each worker. The built assets contain its image.
@@ -165,60 +165,60 @@ metadata: {name: probe, namespace: default}
 spec: {selector: {app: probe}, ports: [{port: 80, targetPort: 8080}]}
 `
 
-func checkPodNetwork(l *environment) {
-	file := filepath.Join(l.t.TempDir(), "probes.yaml")
+func checkPodNetwork(e *environment) {
+	file := filepath.Join(e.t.TempDir(), "probes.yaml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, probeManifest, probeImage), 0o600); err != nil {
-		l.t.Fatal(err)
+		e.t.Fatal(err)
 	}
-	l.kubectl("apply", "-f", file)
-	l.kubectl("rollout", "status", "daemonset/probe", "--timeout=120s")
-	pods := strings.Fields(l.kubectl("get", "pods", "-l", "app=probe", "-o", `jsonpath={range .items[*]}{.metadata.name}={.status.podIP}={.spec.nodeName} {end}`))
+	e.kubectl("apply", "-f", file)
+	e.kubectl("rollout", "status", "daemonset/probe", "--timeout=120s")
+	pods := strings.Fields(e.kubectl("get", "pods", "-l", "app=probe", "-o", `jsonpath={range .items[*]}{.metadata.name}={.status.podIP}={.spec.nodeName} {end}`))
 	if len(pods) != 2 {
-		l.t.Fatalf("probes on %d nodes, want the 2 workers: %v", len(pods), pods)
+		e.t.Fatalf("probes on %d nodes, want the 2 workers: %v", len(pods), pods)
 	}
 	first, second := strings.Split(pods[0], "="), strings.Split(pods[1], "=")
-	if got := l.kubectl("exec", first[0], "--", "/probe", "get", "http://"+second[1]+":8080/hostname"); !strings.Contains(got, second[0]) {
-		l.t.Errorf("by address: got %q, want %s", got, second[0])
+	if got := e.kubectl("exec", first[0], "--", "/probe", "get", "http://"+second[1]+":8080/hostname"); !strings.Contains(got, second[0]) {
+		e.t.Errorf("by address: got %q, want %s", got, second[0])
 	}
-	l.waitUntil("by name", time.Minute, func() error {
-		r := l.tryKubectl("exec", second[0], "--", "/probe", "get", "http://probe.default.svc.cluster.local/hostname")
+	e.waitUntil("by name", time.Minute, func() error {
+		r := e.tryKubectl("exec", second[0], "--", "/probe", "get", "http://probe.default.svc.cluster.local/hostname")
 		if r.code != 0 || !strings.Contains(r.out, "probe-") {
 			return errors.New(r.err + r.out)
 		}
 		return nil
 	})
-	if got := l.kubectl("logs", second[0]); got == "" {
-		l.t.Error("kubectl logs prints nothing")
+	if got := e.kubectl("logs", second[0]); got == "" {
+		e.t.Error("kubectl logs prints nothing")
 	}
-	if r := l.tryKubectl("exec", first[0], "--", "/probe", "get", "http://169.254.169.254/latest/meta-data/"); r.code == 0 {
-		l.t.Error("a pod reached the metadata service")
+	if r := e.tryKubectl("exec", first[0], "--", "/probe", "get", "http://169.254.169.254/latest/meta-data/"); r.code == 0 {
+		e.t.Error("a pod reached the metadata service")
 	}
 }
 
 // probeImage is the reference with which machines pull the test image.
 const probeImage = "198.18.0.1:5000/localhost/slipway/probe:v1.0.0"
 
-func writeData(l *environment) {
-	l.kubectl("create", "configmap", "survivor", "--from-literal=answer=42")
+func writeData(e *environment) {
+	e.kubectl("create", "configmap", "survivor", "--from-literal=answer=42")
 }
 
-func checkData(l *environment) {
-	l.t.Helper()
-	if got := l.kubectl("get", "configmap", "survivor", "-o", "jsonpath={.data.answer}"); got != "42" {
-		l.t.Fatalf("the ConfigMap contains %q, want 42", got)
+func checkData(e *environment) {
+	e.t.Helper()
+	if got := e.kubectl("get", "configmap", "survivor", "-o", "jsonpath={.data.answer}"); got != "42" {
+		e.t.Fatalf("the ConfigMap contains %q, want 42", got)
 	}
 }
 
 // listMachines returns the slots of the running machines of a role, by ID.
-func (l *environment) listMachines(role string) map[string]string {
-	l.t.Helper()
-	out, err := ec2.NewFromConfig(l.aws).DescribeInstances(l.t.Context(), &ec2.DescribeInstancesInput{Filters: []ec2types.Filter{
+func (e *environment) listMachines(role string) map[string]string {
+	e.t.Helper()
+	out, err := ec2.NewFromConfig(e.aws).DescribeInstances(e.t.Context(), &ec2.DescribeInstancesInput{Filters: []ec2types.Filter{
 		{Name: aws.String("tag:slipway.dev/cluster"), Values: []string{clusterName}},
 		{Name: aws.String("tag:slipway.dev/role"), Values: []string{role}},
 		{Name: aws.String("instance-state-name"), Values: []string{"running"}},
 	}})
 	if err != nil {
-		l.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	found := map[string]string{}
 	for _, r := range out.Reservations {
@@ -236,13 +236,13 @@ func (l *environment) listMachines(role string) map[string]string {
 
 // listVolumes returns, by slot, the ID of the etcd volume and of the instance that it is attached
 // to.
-func (l *environment) listVolumes() map[string][2]string {
-	l.t.Helper()
-	out, err := ec2.NewFromConfig(l.aws).DescribeVolumes(l.t.Context(), &ec2.DescribeVolumesInput{Filters: []ec2types.Filter{
+func (e *environment) listVolumes() map[string][2]string {
+	e.t.Helper()
+	out, err := ec2.NewFromConfig(e.aws).DescribeVolumes(e.t.Context(), &ec2.DescribeVolumesInput{Filters: []ec2types.Filter{
 		{Name: aws.String("tag:slipway.dev/cluster"), Values: []string{clusterName}}, {Name: aws.String("tag-key"), Values: []string{"slipway.dev/etcd-slot"}},
 	}})
 	if err != nil {
-		l.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	found := map[string][2]string{}
 	for _, v := range out.Volumes {
@@ -259,22 +259,22 @@ func (l *environment) listVolumes() map[string][2]string {
 	return found
 }
 
-func (l *environment) terminate(ids ...string) {
-	l.t.Helper()
-	if r := l.runProgram("aws", append([]string{"ec2", "terminate-instances", "--instance-ids"}, ids...)...); r.code != 0 {
-		l.t.Fatal(r.err)
+func (e *environment) terminate(ids ...string) {
+	e.t.Helper()
+	if r := e.runProgram("aws", append([]string{"ec2", "terminate-instances", "--instance-ids"}, ids...)...); r.code != 0 {
+		e.t.Fatal(r.err)
 	}
 }
 
 // watchAvailability calls the API through the load balancer until stop is called. stop returns the
 // longest time without a response.
-func (l *environment) watchAvailability() (stop func() time.Duration) {
+func (e *environment) watchAvailability() (stop func() time.Duration) {
 	var halt atomic.Bool
 	done := make(chan time.Duration)
 	go func() {
 		longest, last := time.Duration(0), time.Now()
 		for !halt.Load() {
-			err := l.runKubectlQuietly("get", "--raw=/readyz", "--request-timeout=3s")
+			err := e.runKubectlQuietly("get", "--raw=/readyz", "--request-timeout=3s")
 			longest = max(longest, time.Since(last)) // includes the time of a slow response
 			if err == nil {
 				last = time.Now()
@@ -286,50 +286,50 @@ func (l *environment) watchAvailability() (stop func() time.Duration) {
 	return func() time.Duration { halt.Store(true); return <-done }
 }
 
-func loseControlPlane(l *environment) {
-	before := l.listVolumes()
+func loseControlPlane(e *environment) {
+	before := e.listVolumes()
 	var victim, slot string
-	for id, s := range l.listMachines("control-plane") {
+	for id, s := range e.listMachines("control-plane") {
 		victim, slot = id, s
 	}
-	stop := l.watchAvailability()
-	l.terminate(victim)
-	l.waitUntil("a replacement has the volume", 3*time.Minute, func() error {
-		if at := l.listVolumes()[slot]; at[0] != before[slot][0] || at[1] == "" || at[1] == victim {
+	stop := e.watchAvailability()
+	e.terminate(victim)
+	e.waitUntil("a replacement has the volume", 3*time.Minute, func() error {
+		if at := e.listVolumes()[slot]; at[0] != before[slot][0] || at[1] == "" || at[1] == victim {
 			return fmt.Errorf("slot %s: volume %v, before %v", slot, at, before[slot])
 		}
 		return nil
 	})
-	l.waitHealthy(5 * time.Minute)
+	e.waitHealthy(5 * time.Minute)
 	if away := stop(); away > 10*time.Second {
-		l.t.Errorf("the API was unavailable for %s, want at most 10 s", away)
+		e.t.Errorf("the API was unavailable for %s, want at most 10 s", away)
 	} else {
-		l.t.Logf("the API was unavailable for at most %s", away)
+		e.t.Logf("the API was unavailable for at most %s", away)
 	}
-	checkData(l)
+	checkData(e)
 }
 
-func loseWorker(l *environment) {
-	for id := range l.listMachines("worker") {
-		l.terminate(id)
+func loseWorker(e *environment) {
+	for id := range e.listMachines("worker") {
+		e.terminate(id)
 		break
 	}
 	time.Sleep(2 * time.Second)
-	l.waitHealthy(5 * time.Minute)
-	names, err := l.readyNodes()
+	e.waitHealthy(5 * time.Minute)
+	names, err := e.readyNodes()
 	if err != nil || len(names) != 5 {
-		l.t.Fatalf("%d Ready nodes, want 5: %v %v", len(names), names, err)
+		e.t.Fatalf("%d Ready nodes, want 5: %v %v", len(names), names, err)
 	}
-	checkData(l)
+	checkData(e)
 }
 
-func loseAllControlPlanes(l *environment) {
+func loseAllControlPlanes(e *environment) {
 	var ids []string
-	for id := range l.listMachines("control-plane") {
+	for id := range e.listMachines("control-plane") {
 		ids = append(ids, id)
 	}
-	l.terminate(ids...)
+	e.terminate(ids...)
 	time.Sleep(2 * time.Second)
-	l.waitHealthy(8 * time.Minute)
-	checkData(l)
+	e.waitHealthy(8 * time.Minute)
+	checkData(e)
 }

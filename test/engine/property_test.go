@@ -89,16 +89,16 @@ func TestProperties(t *testing.T) {
 			r, stop := regiontest.StartStoppable(rt, regiontest.Options{InProcess: true, Snapshot: base.bothClusters, Quotas: quotas()})
 			defer stop()
 			defer time.Sleep(time.Minute) // killed clients' waits end
-			l := &scenario{T: rt, ctx: t.Context(), region: r, set: newHASet(t, testCluster)}
+			sc := &scenario{T: rt, ctx: t.Context(), region: r, set: newHASet(t, testCluster)}
 			for range rapid.IntRange(1, 4).Draw(rt, "steps") {
 				if rapid.Bool().Draw(rt, "edit") {
-					l.editManifest()
+					sc.editManifest()
 				} else {
-					l.changeResources()
+					sc.changeResources()
 				}
-				l.converge(mustBuildGraph(t, l.set))
+				sc.converge(mustBuildGraph(t, sc.set))
 			}
-			l.converge(&graph.Graph{})
+			sc.converge(&graph.Graph{})
 			waitForRegion()
 			if diff := cmp.Diff(base.neighbourInventory, r.Inventory(rt)); diff != "" {
 				rt.Fatalf("delete leaves (-neighbour alone +left):\n%s", diff)
@@ -107,10 +107,10 @@ func TestProperties(t *testing.T) {
 				rt.Fatalf("the neighbour was changed:\n%s", diff)
 			}
 			lives.Add(1)
-			runs.Add(l.runs)
-			failures.Add(l.failures)
-			edits.Add(l.edits)
-			changes.Add(l.changes)
+			runs.Add(sc.runs)
+			failures.Add(sc.failures)
+			edits.Add(sc.edits)
+			changes.Add(sc.changes)
 		})
 	})
 	printFigure(t, "properties: %d clusters next to one whose name has the same prefix: %d edits, %d changes outside of Slipway, %d runs, %d of them with a fault (killed, throttled, denied, response lost)",
@@ -130,57 +130,57 @@ type scenario struct {
 }
 
 // editManifest changes the manifests at random. It skips changes that would be invalid.
-func (l *scenario) editManifest() {
-	next := l.set
+func (sc *scenario) editManifest() {
+	next := sc.set
 	next.Groups = slices.Clone(next.Groups)
-	what := rapid.SampledFrom([]string{"size", "add", "remove", "type", "tags", "access", "disk", "zones", "etcd"}).Draw(l.T, "what")
+	what := rapid.SampledFrom([]string{"size", "add", "remove", "type", "tags", "access", "disk", "zones", "etcd"}).Draw(sc.T, "what")
 	worker := slices.IndexFunc(next.Groups, func(g v1alpha1.InstanceGroup) bool { return g.Metadata.Name == "workers" })
 	g := &next.Groups[worker]
 	switch what {
 	case "size":
-		g.Spec.MinSize = rapid.IntRange(0, 3).Draw(l.T, "min")
-		g.Spec.MaxSize = g.Spec.MinSize + rapid.IntRange(0, 3).Draw(l.T, "more")
+		g.Spec.MinSize = rapid.IntRange(0, 3).Draw(sc.T, "min")
+		g.Spec.MaxSize = g.Spec.MinSize + rapid.IntRange(0, 3).Draw(sc.T, "more")
 	case "add":
 		extra := *g
-		extra.Metadata.Name = rapid.SampledFrom([]string{"extra", "workers-2", "gpu"}).Draw(l.T, "name")
+		extra.Metadata.Name = rapid.SampledFrom([]string{"extra", "workers-2", "gpu"}).Draw(sc.T, "name")
 		extra.Spec.MinSize, extra.Spec.MaxSize = 1, 1
 		next.Groups = slices.DeleteFunc(next.Groups, func(have v1alpha1.InstanceGroup) bool { return have.Metadata.Name == extra.Metadata.Name })
 		next.Groups = append(next.Groups, extra)
 	case "remove":
-		name := rapid.SampledFrom([]string{"extra", "workers-2", "gpu"}).Draw(l.T, "name")
+		name := rapid.SampledFrom([]string{"extra", "workers-2", "gpu"}).Draw(sc.T, "name")
 		next.Groups = slices.DeleteFunc(next.Groups, func(have v1alpha1.InstanceGroup) bool { return have.Metadata.Name == name })
 	case "type":
-		g.Spec.MachineType = rapid.SampledFrom([]string{"t3.large", "t3.xlarge", "m5.large"}).Draw(l.T, "type")
+		g.Spec.MachineType = rapid.SampledFrom([]string{"t3.large", "t3.xlarge", "m5.large"}).Draw(sc.T, "type")
 	case "tags":
-		next.Cluster.Spec.Tags = rapid.MapOfN(rapid.SampledFrom([]string{"team", "cost-centre", "Env"}), rapid.StringMatching(`[a-zA-Z0-9 ._:/=+@-]{1,20}`), 0, 3).Draw(l.T, "tags")
+		next.Cluster.Spec.Tags = rapid.MapOfN(rapid.SampledFrom([]string{"team", "cost-centre", "Env"}), rapid.StringMatching(`[a-zA-Z0-9 ._:/=+@-]{1,20}`), 0, 3).Draw(sc.T, "tags")
 	case "access":
-		next.Cluster.Spec.API.Access = slices.Sorted(maps.Keys(rapid.MapOfN(rapid.SampledFrom([]string{"0.0.0.0/0", "10.1.0.0/16", "192.0.2.0/24"}), rapid.Just(true), 1, 3).Draw(l.T, "access")))
+		next.Cluster.Spec.API.Access = slices.Sorted(maps.Keys(rapid.MapOfN(rapid.SampledFrom([]string{"0.0.0.0/0", "10.1.0.0/16", "192.0.2.0/24"}), rapid.Just(true), 1, 3).Draw(sc.T, "access")))
 	case "disk":
-		g.Spec.RootVolume.Size = rapid.IntRange(20, 200).Draw(l.T, "size")
+		g.Spec.RootVolume.Size = rapid.IntRange(20, 200).Draw(sc.T, "size")
 	case "zones":
-		g.Spec.Subnets = slices.Sorted(maps.Keys(rapid.MapOfN(rapid.SampledFrom([]string{"private-a", "private-b", "private-c"}), rapid.Just(true), 1, 3).Draw(l.T, "subnets")))
+		g.Spec.Subnets = slices.Sorted(maps.Keys(rapid.MapOfN(rapid.SampledFrom([]string{"private-a", "private-b", "private-c"}), rapid.Just(true), 1, 3).Draw(sc.T, "subnets")))
 	case "etcd":
-		next.Cluster.Spec.Etcd.Volume.IOPS = rapid.IntRange(3000, 6000).Draw(l.T, "iops")
+		next.Cluster.Spec.Etcd.Volume.IOPS = rapid.IntRange(3000, 6000).Draw(sc.T, "iops")
 	}
 	if err := manifest.Validate(next).Err(); err != nil {
-		l.Logf("edit %s is not valid: %v", what, err)
+		sc.Logf("edit %s is not valid: %v", what, err)
 		return
 	}
-	l.Logf("edit %s", what)
-	l.set = next
-	l.edits++
+	sc.Logf("edit %s", what)
+	sc.set = next
+	sc.edits++
 }
 
 // changeResources makes some changes outside of Slipway. It skips those that an earlier change has
 // made impossible.
-func (l *scenario) changeResources() {
-	g, err := buildGraph(l.set)
+func (sc *scenario) changeResources() {
+	g, err := buildGraph(sc.set)
 	if err != nil {
-		l.Fatal(err)
+		sc.Fatal(err)
 	}
-	p, err := newEngine(l.region.AWSConfig(), testCluster).plan(l.ctx, g)
+	p, err := newEngine(sc.region.AWSConfig(), testCluster).plan(sc.ctx, g)
 	if err != nil {
-		l.Fatal(err)
+		sc.Fatal(err)
 	}
 	ids := map[graph.Addr]string{}
 	for _, n := range g.Nodes() {
@@ -188,16 +188,16 @@ func (l *scenario) changeResources() {
 			ids[n.Addr] = id
 		}
 	}
-	h := newAWSClients(l.ctx, l.region.AWSConfig(), ids)
+	h := newAWSClients(sc.ctx, sc.region.AWSConfig(), ids)
 	all := drifts()
-	for range rapid.IntRange(1, 3).Draw(l.T, "changes") {
-		d := all[rapid.IntRange(0, len(all)-1).Draw(l.T, "drift")]
-		if err := l.tryDrift(d, h); err != nil {
-			l.Logf("%s: %v", d.description, err)
+	for range rapid.IntRange(1, 3).Draw(sc.T, "changes") {
+		d := all[rapid.IntRange(0, len(all)-1).Draw(sc.T, "drift")]
+		if err := sc.tryDrift(d, h); err != nil {
+			sc.Logf("%s: %v", d.description, err)
 			continue
 		}
-		l.Logf("%s", d.description)
-		l.changes++
+		sc.Logf("%s", d.description)
+		sc.changes++
 	}
 	waitForRegion()
 }
@@ -214,64 +214,64 @@ func (*scenario) tryDrift(d drift, h awsClients) (err error) {
 
 // converge runs until the region matches g, first with failures. A run without a failure must
 // converge.
-func (l *scenario) converge(g *graph.Graph) {
-	for range rapid.IntRange(0, 3).Draw(l.T, "disturbed runs") {
-		l.failures++
-		l.runWithFault(g)
+func (sc *scenario) converge(g *graph.Graph) {
+	for range rapid.IntRange(0, 3).Draw(sc.T, "disturbed runs") {
+		sc.failures++
+		sc.runWithFault(g)
 	}
 	const most = 2 // the second one is for what the first could not know, such as a rule that came while it ran
 	var err error
 	for range most {
-		l.runs++
-		e := newEngine(l.region.AWSConfig(), testCluster)
-		before := l.countMutations()
-		p, planErr := e.plan(l.ctx, g)
+		sc.runs++
+		e := newEngine(sc.region.AWSConfig(), testCluster)
+		before := sc.countMutations()
+		p, planErr := e.plan(sc.ctx, g)
 		if planErr != nil {
-			l.Fatalf("plan: %v", planErr)
+			sc.Fatalf("plan: %v", planErr)
 		}
-		if n := l.countMutations() - before; n != 0 {
-			l.Fatalf("plan made %d mutating calls", n)
+		if n := sc.countMutations() - before; n != 0 {
+			sc.Fatalf("plan made %d mutating calls", n)
 		}
-		l.checkStepOrder(p, g)
-		if err = (plan.Applier{Cloud: e.cloud, Now: time.Now}).Apply(l.ctx, p); err == nil {
+		sc.checkStepOrder(p, g)
+		if err = (plan.Applier{Cloud: e.cloud, Now: time.Now}).Apply(sc.ctx, p); err == nil {
 			break
 		}
-		l.Logf("run: %v", err)
+		sc.Logf("run: %v", err)
 	}
 	if err != nil {
-		l.Fatalf("does not converge: %v", err)
+		sc.Fatalf("does not converge: %v", err)
 	}
-	if p, err := newEngine(l.region.AWSConfig(), testCluster).plan(l.ctx, g); err != nil || !p.IsEmpty() {
-		l.Fatalf("the second plan is not empty: %v\n%s", err, strings.Join(planLines(p), "\n"))
+	if p, err := newEngine(sc.region.AWSConfig(), testCluster).plan(sc.ctx, g); err != nil || !p.IsEmpty() {
+		sc.Fatalf("the second plan is not empty: %v\n%s", err, strings.Join(planLines(p), "\n"))
 	}
 }
 
 // runWithFault is a run with one injected failure.
-func (l *scenario) runWithFault(g *graph.Graph) {
-	l.runs++
-	nth := rapid.IntRange(1, 40).Draw(l.T, "nth")
-	effect := rapid.SampledFrom([]fault.Effect{fault.Fail, fault.Throttle, fault.DropAnswer, fault.Close, fault.Kill, fault.KillAfter}).Draw(l.T, "effect")
-	cfg, ctx := l.region.AWSConfig(), l.ctx
+func (sc *scenario) runWithFault(g *graph.Graph) {
+	sc.runs++
+	nth := rapid.IntRange(1, 40).Draw(sc.T, "nth")
+	effect := rapid.SampledFrom([]fault.Effect{fault.Fail, fault.Throttle, fault.DropAnswer, fault.Close, fault.Kill, fault.KillAfter}).Draw(sc.T, "effect")
+	cfg, ctx := sc.region.AWSConfig(), sc.ctx
 	switch effect {
 	case fault.Kill, fault.KillAfter:
 		kill, cancel := context.WithCancel(ctx)
 		defer cancel()
-		ctx, cfg = kill, l.region.NewKillableClient(nth, effect == fault.KillAfter, cancel).AWSConfig(cfg)
+		ctx, cfg = kill, sc.region.NewKillableClient(nth, effect == fault.KillAfter, cancel).AWSConfig(cfg)
 	default:
-		rule := fault.Rule{Effect: effect, Nth: nth, Count: rapid.IntRange(1, 10).Draw(l.T, "count"), Mutating: rapid.Bool().Draw(l.T, "mutating")}
-		if _, err := l.region.Faults.Add(rule); err != nil {
-			l.Fatal(err)
+		rule := fault.Rule{Effect: effect, Nth: nth, Count: rapid.IntRange(1, 10).Draw(sc.T, "count"), Mutating: rapid.Bool().Draw(sc.T, "mutating")}
+		if _, err := sc.region.Faults.Add(rule); err != nil {
+			sc.Fatal(err)
 		}
 	}
 	err := newEngine(cfg, testCluster).run(ctx, g)
-	l.Logf("%s at %d: %v", effect, nth, err)
-	l.region.Faults.Clear()
+	sc.Logf("%s at %d: %v", effect, nth, err)
+	sc.region.Faults.Clear()
 	waitForRegion()
 }
 
-func (l *scenario) countMutations() int {
+func (sc *scenario) countMutations() int {
 	n := 0
-	for call, times := range l.region.CallCounts() {
+	for call, times := range sc.region.CallCounts() {
 		if _, op, _ := strings.Cut(call, ":"); server.Mutates(op) {
 			n += times
 		}
@@ -281,7 +281,7 @@ func (l *scenario) countMutations() int {
 
 // checkStepOrder checks the order of a plan: dependencies are created first, and deletions come
 // last.
-func (l *scenario) checkStepOrder(p plan.Plan, g *graph.Graph) {
+func (sc *scenario) checkStepOrder(p plan.Plan, g *graph.Graph) {
 	at, deletes := map[graph.Addr]int{}, false
 	for i, s := range p.Steps {
 		if s.Action == plan.Delete {
@@ -289,14 +289,14 @@ func (l *scenario) checkStepOrder(p plan.Plan, g *graph.Graph) {
 			continue
 		}
 		if deletes {
-			l.Fatalf("%s comes after a deletion", s.Addr)
+			sc.Fatalf("%s comes after a deletion", s.Addr)
 		}
 		at[s.Addr] = i
 	}
 	for a, i := range at {
 		for _, d := range g.Node(a).Deps {
 			if j, ok := at[d]; ok && j > i {
-				l.Fatalf("%s comes before %s, which it needs", a, d)
+				sc.Fatalf("%s comes before %s, which it needs", a, d)
 			}
 		}
 	}
@@ -309,7 +309,7 @@ func (l *scenario) checkStepOrder(p plan.Plan, g *graph.Graph) {
 	if vpc, ok := kinds["vpc"]; ok && vpc != len(p.Steps)-1 {
 		for _, inside := range []string{"subnet", "security-group", "route-table", "gateway-attachment", "load-balancer", "nat-gateway"} {
 			if kinds[inside] > vpc {
-				l.Fatalf("a %s is deleted after its VPC", inside)
+				sc.Fatalf("a %s is deleted after its VPC", inside)
 			}
 		}
 	}
