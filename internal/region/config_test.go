@@ -24,7 +24,7 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// TestPortOfSomebodyElse refuses a port where something else answers, and takes another one afterwards.
+// TestPortOfSomebodyElse refuses a port where another program listens, and takes another one afterwards.
 func TestPortOfSomebodyElse(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -44,7 +44,7 @@ func TestPortOfSomebodyElse(t *testing.T) {
 	port, _ := strconv.Atoi(ln.Addr().String()[len("127.0.0.1:"):])
 	cache := t.TempDir()
 	o := region.Options{CacheDir: cache, Port: port}
-	if _, err := region.Start(t.Context(), o, []string{"/bin/sleep", "5"}); err == nil || !strings.Contains(err.Error(), "something else answers") {
+	if _, err := region.Start(t.Context(), o, []string{"/bin/sleep", "5"}); err == nil || !strings.Contains(err.Error(), "another program listens") {
 		t.Errorf("error %v", err)
 	}
 	if err := region.Stop(t.Context(), cache); err != nil {

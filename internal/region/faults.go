@@ -21,14 +21,15 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/fault"
 )
 
-// faultsPath is where the region's owner says which calls go wrong. It is served on the host only, and no AWS service
-// has such a path.
+// faultsPath is the path of the API for injecting faults. It is served on the host only, and no AWS service
+// uses this path.
 const faultsPath = "/_slipway/faults"
 
-// ErrNotRunning says that there is no running region to ask.
-var ErrNotRunning = errors.New("no local region runs")
+// ErrNotRunning is returned if no region is running.
+var ErrNotRunning = errors.New("the local region is not running")
 
-// AddFault lets calls to the running region go wrong as r says, until they are cleared or the region's process ends.
+// AddFault adds a rule for faults to the running region. It applies until it is cleared or the region's
+// process ends.
 func AddFault(ctx context.Context, cache string, r fault.Rule) (fault.Rule, error) {
 	var made fault.Rule
 	if err := r.Check(); err != nil {
@@ -38,19 +39,19 @@ func AddFault(ctx context.Context, cache string, r fault.Rule) (fault.Rule, erro
 	return made, callFaultsAPI(ctx, cache, http.MethodPost, r, &made)
 }
 
-// ListFaults lists the rules of the running region with their counters, oldest first.
+// ListFaults returns the rules of the running region with their counters, oldest first.
 func ListFaults(ctx context.Context, cache string) ([]fault.Rule, error) {
 	rules := []fault.Rule{}
 	return rules, callFaultsAPI(ctx, cache, http.MethodGet, nil, &rules)
 }
 
-// ClearFaults forgets all rules of the running region, and returns how many there were.
+// ClearFaults deletes all rules of the running region, and returns their number.
 func ClearFaults(ctx context.Context, cache string) (int, error) {
 	n := 0
 	return n, callFaultsAPI(ctx, cache, http.MethodDelete, nil, &n)
 }
 
-// callFaultsAPI asks the running region in the cache folder, as its owner.
+// callFaultsAPI calls the faults API of the region in the cache folder.
 func callFaultsAPI(ctx context.Context, cache, method string, in, out any) error {
 	st, err := GetStatus(cache)
 	if err != nil {
@@ -63,24 +64,24 @@ func callFaultsAPI(ctx context.Context, cache, method string, in, out any) error
 
 	body, err := json.Marshal(in)
 	if err != nil {
-		return fmt.Errorf("ask the region: %w", err)
+		return fmt.Errorf("call the region: %w", err)
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, st.Endpoint+faultsPath+"/", bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("ask the region at %s: %w", st.Endpoint, err)
+		return fmt.Errorf("call the region at %s: %w", st.Endpoint, err)
 	}
 
 	req.Header.Set("Authorization", "Bearer "+fault.Token(st.Settings.SecretKey))
 	client := &http.Client{Transport: &http.Transport{Proxy: nil}}
 	resp, err := client.Do(req)
 	if err != nil {
-		return fmt.Errorf("ask the region: %w", err)
+		return fmt.Errorf("call the region: %w", err)
 	}
 
-	defer resp.Body.Close() //nolint:errcheck // it has been read
+	defer func() { _ = resp.Body.Close() }()
 	const most = 1 << 20
 	text, err := io.ReadAll(io.LimitReader(resp.Body, most))
 	if err != nil {
@@ -88,7 +89,7 @@ func callFaultsAPI(ctx context.Context, cache, method string, in, out any) error
 	}
 
 	if resp.StatusCode >= http.StatusMultipleChoices {
-		return fmt.Errorf("the region refuses: %s", strings.TrimSpace(string(text)))
+		return fmt.Errorf("the region refused: %s", strings.TrimSpace(string(text)))
 	}
 
 	if err := json.Unmarshal(text, out); err != nil {
@@ -98,12 +99,12 @@ func callFaultsAPI(ctx context.Context, cache, method string, in, out any) error
 	return nil
 }
 
-// killPeer kills the process of this computer that sent r. Requests of machines, which do not come over the host's
-// loopback, kill nobody.
+// killPeer kills the process of this computer that sent r with SIGKILL. It refuses requests that do not come
+// over the loopback interface, such as those of machines.
 func killPeer(r *http.Request) error {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok {
-		return errors.New("kill the caller: the connection is not known")
+		return errors.New("kill the caller: the connection is unknown")
 	}
 
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
@@ -122,7 +123,7 @@ func killPeer(r *http.Request) error {
 	}
 
 	if pid == os.Getpid() {
-		return errors.New("kill the caller: it is the region itself")
+		return errors.New("kill the caller: the caller is the region itself")
 	}
 
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
@@ -132,15 +133,15 @@ func killPeer(r *http.Request) error {
 	return nil
 }
 
-// findSocketInode is the inode of the host's TCP socket between two addresses of IPv4.
+// findSocketInode returns the inode of the host's TCP socket between two IPv4 addresses.
 func findSocketInode(from, to string) (string, error) {
 	want := [2]string{procNetAddress(from), procNetAddress(to)}
 	b, err := os.ReadFile("/proc/self/net/tcp")
 	if err != nil {
-		return "", fmt.Errorf("look for the caller: %w", err)
+		return "", fmt.Errorf("find the caller: %w", err)
 	}
 
-	const inodeField = 9 // of the kernel's table: sl, local, remote, st, queues, tr, retrnsmt, uid, timeout, inode
+	const inodeField = 9 // columns: sl, local, remote, st, queues, tr, retrnsmt, uid, timeout, inode
 
 	for line := range strings.Lines(string(b)) {
 		f := strings.Fields(line)
@@ -149,11 +150,11 @@ func findSocketInode(from, to string) (string, error) {
 		}
 	}
 
-	return "", fmt.Errorf("look for the caller: no socket from %s", from)
+	return "", fmt.Errorf("find the caller: no socket from %s", from)
 }
 
-// procNetAddress writes an address of IPv4 as /proc/net/tcp does: in the processor's order, which is little-endian on
-// all that the region runs on.
+// procNetAddress formats an IPv4 address as /proc/net/tcp does: in host byte order, which is little-endian on
+// all architectures that the region supports.
 func procNetAddress(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	ip := net.ParseIP(host).To4()
@@ -165,11 +166,11 @@ func procNetAddress(addr string) string {
 	return fmt.Sprintf("%02X%02X%02X%02X:%04X", ip[3], ip[2], ip[1], ip[0], n)
 }
 
-// findSocketOwner is the process that holds a socket.
+// findSocketOwner returns the ID of the process that has a socket open.
 func findSocketOwner(inode string) (int, error) {
 	links, err := filepath.Glob("/proc/[0-9]*/fd/*")
 	if err != nil {
-		return 0, fmt.Errorf("look for the caller: %w", err)
+		return 0, fmt.Errorf("find the caller: %w", err)
 	}
 
 	for _, link := range links {
@@ -178,5 +179,5 @@ func findSocketOwner(inode string) (int, error) {
 		}
 	}
 
-	return 0, fmt.Errorf("look for the caller: no process holds its socket %s", inode)
+	return 0, fmt.Errorf("find the caller: no process has its socket %s open", inode)
 }

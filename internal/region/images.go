@@ -10,13 +10,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/image"
 )
 
-// ec2Architectures are what EC2 calls those of machines, by Go's name.
+// ec2Architectures returns the EC2 name of each architecture, by Go's name.
 func ec2Architectures() map[string]string {
 	return map[string]string{"amd64": "x86_64", "arm64": "arm64"}
 }
 
-// debianImages are the region's machine images. Programs of another architecture than this computer's cannot run here:
-// its image can be named, planned and checked, and is refused when a machine is to boot from it.
+// debianImages returns the region's AMIs. The image of an architecture other than this computer's can be
+// described and planned with, but an instance cannot boot from it.
 func debianImages() []ec2.Image {
 	var out []ec2.Image
 	for _, arch := range []string{"amd64", "arm64"} {
@@ -32,7 +32,7 @@ func debianImages() []ec2.Image {
 		}
 		if arch != runtime.GOARCH {
 			i.Description = "Debian 12, not built"
-			i.Unbootable = "This region's machines run on a computer of architecture " + runtime.GOARCH + ", which cannot run programs for " + arch + "."
+			i.Unbootable = "This region's machines run on a computer with the architecture " + runtime.GOARCH + ", which cannot run programs for " + arch + "."
 		}
 
 		out = append(out, i)
@@ -41,7 +41,7 @@ func debianImages() []ec2.Image {
 	return out
 }
 
-// debianParameters are the SSM parameters by which Debian publishes its images.
+// debianParameters returns the public SSM parameters with the IDs of the newest Debian images.
 func debianParameters() map[string]string {
 	out := map[string]string{}
 	for arch := range ec2Architectures() {

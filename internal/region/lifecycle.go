@@ -18,7 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/network"
 )
 
-// Preflight says what this machine lacks to run a region, all at once.
+// Preflight returns an error that lists everything that this computer lacks to run a region.
 func Preflight() error {
 	var missing []string
 	if runtime.GOOS != "linux" {
@@ -38,13 +38,14 @@ func Preflight() error {
 	}
 
 	if len(missing) > 0 {
-		return fmt.Errorf("the local region needs %s", strings.Join(missing, ", "))
+		return fmt.Errorf("the local region needs: %s", strings.Join(missing, ", "))
 	}
 
 	return nil
 }
 
-// EnsureImage builds the machines' image unless the cache holds it, and tells progress of each stage.
+// EnsureImage builds the image of the machines unless the cache has it. It calls progress at the start of
+// each stage.
 func EnsureImage(ctx context.Context, cache string, progress func(line string)) error {
 	id := image.ComputeID(runtime.GOARCH)
 	if _, err := image.Find(regionPaths{cache}.imageDir(), id); err == nil {
@@ -59,8 +60,8 @@ func EnsureImage(ctx context.Context, cache string, progress func(line string)) 
 	return err
 }
 
-// Destroy removes the region: its process, machines, networks, volumes and state. It works in whatever state the
-// region is, and does nothing where there is none. The image and the assets stay in the cache.
+// Destroy removes the region: its process, machines, networks, volumes and state. It can be repeated, and
+// does nothing if there is no region. It keeps the image and the assets in the cache.
 func Destroy(ctx context.Context, cache string) error {
 	p := regionPaths{cache}
 	s, err := loadSettings(p)
@@ -76,9 +77,7 @@ func Destroy(ctx context.Context, cache string) error {
 		return err
 	}
 
-	nw, err := network.New(
-		network.Options{RegionID: s.ID, Clock: time.Now},
-	) //nolint:forbidigo // nothing is timed in a removal
+	nw, err := network.New(network.Options{RegionID: s.ID, Clock: time.Now}) //nolint:forbidigo // a removal uses no clock
 	if err != nil {
 		return err
 	}
@@ -88,12 +87,12 @@ func Destroy(ctx context.Context, cache string) error {
 		return err
 	}
 
-	// Machines first: their namespaces hold the networks' links.
+	// Machines first: the links of the networks are in their namespaces.
 	if err := errors.Join(host.Destroy(ctx), nw.Destroy(ctx)); err != nil {
 		return fmt.Errorf("destroy region %s: %w", s.ID, err)
 	}
 
-	// The settings go last: they name what belongs to the region, should this be killed before its end.
+	// The settings are removed last: if this is killed, the next call needs the region's ID.
 	entries, err := os.ReadDir(p.regionDir())
 	if err != nil {
 		return fmt.Errorf("destroy region %s: %w", s.ID, err)

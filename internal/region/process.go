@@ -17,27 +17,27 @@ import (
 	"time"
 )
 
-// Process is the running region.
+// Process identifies the running process of a region.
 type Process struct {
 	PID       int    `json:"pid"`
-	StartTime string `json:"startTime"` // field 22 of /proc/PID/stat: tells a process from a later one of the same id
+	StartTime string `json:"startTime"` // field 22 of /proc/PID/stat; a later process with the same PID has another
 }
 
 // Status is what `slipway region status` shows.
 type Status struct {
-	Running  bool     `json:"running"`
-	Endpoint string   `json:"endpoint,omitempty"`
-	Region   string   `json:"region,omitempty"`
-	PID      int      `json:"pid,omitempty"`
-	Folder   string   `json:"folder"`
-	Exists   bool     `json:"exists"`
-	Settings Settings `json:"-"`
+	Running  bool     `json:"running"`            // the region's process is running
+	Endpoint string   `json:"endpoint,omitempty"` // URL of the API; empty if there is no region
+	Region   string   `json:"region,omitempty"`   // name of the AWS region; empty if there is no region
+	PID      int      `json:"pid,omitempty"`      // of the region's process; 0 if it is not running
+	Folder   string   `json:"folder"`             // folder of the settings, the state and the log
+	Exists   bool     `json:"exists"`             // the region has been started before
+	Settings Settings `json:"-"`                  // zero if there is no region
 }
 
-// healthPath answers 200 once the region serves. No AWS service has such a path.
+// healthPath returns 200 when the region is ready. No AWS service uses this path.
 const healthPath = "/_slipway/health"
 
-// GetStatus says whether the region in the cache folder exists and runs.
+// GetStatus returns the status of the region in the cache folder.
 func GetStatus(cache string) (Status, error) {
 	p := regionPaths{cache}
 	st := Status{Folder: p.regionDir()}
@@ -62,8 +62,8 @@ func GetStatus(cache string) (Status, error) {
 	return st, nil
 }
 
-// Start starts the region in a process of its own, which outlives the caller, and waits until it answers. It does
-// nothing if the region runs already. serve is the command line that ends in [Serve].
+// Start starts the region as a background process and waits until it is ready. It does nothing if the region
+// is running. serve is the command line that calls [Serve].
 func Start(ctx context.Context, o Options, serve []string) (Status, error) {
 	s, err := ensureSettings(o)
 	if err != nil {
@@ -84,14 +84,14 @@ func Start(ctx context.Context, o Options, serve []string) (Status, error) {
 	return GetStatus(o.CacheDir)
 }
 
-// startDetached starts serve detached from this process, its output in the region's log.
+// startDetached starts serve as a detached process that writes to the region's log.
 func startDetached(p regionPaths, serve []string) error {
 	log, err := os.OpenFile(p.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("open the region's log: %w", err)
 	}
 
-	defer log.Close() //nolint:errcheck // the child has its own descriptor
+	defer func() { _ = log.Close() }() // the child has its own descriptor
 	cmd := exec.Command(
 		serve[0],
 		serve[1:]...) //nolint:noctx // it must outlive every context of this process
@@ -104,12 +104,12 @@ func startDetached(p regionPaths, serve []string) error {
 	}
 
 	proc := Process{PID: cmd.Process.Pid, StartTime: processStartTime(cmd.Process.Pid)}
-	go cmd.Wait() //nolint:errcheck // reaps it if it ends before we do
+	go func() { _ = cmd.Wait() }() // reaps the child if it exits before this process
 
 	return writeJSON(p.processFile(), proc)
 }
 
-// waitHealthy waits until the region answers, its process ends or ctx does.
+// waitHealthy waits until the region is ready. It returns an error if the region's process ends before that.
 func waitHealthy(ctx context.Context, p regionPaths, s Settings) error {
 	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{Proxy: nil}}
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -118,24 +118,24 @@ func waitHealthy(ctx context.Context, p regionPaths, s Settings) error {
 	for {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Endpoint()+healthPath, nil)
 		if err != nil {
-			return fmt.Errorf("ask the region at %s: %w", s.Endpoint(), err)
+			return fmt.Errorf("call the region at %s: %w", s.Endpoint(), err)
 		}
 
 		if res, err := client.Do(req); err == nil {
-			res.Body.Close() //nolint:errcheck // nothing is read
+			_ = res.Body.Close()
 			if res.StatusCode == http.StatusOK && res.Header.Get("X-Slipway-Region") == s.ID {
 				return nil
 			}
 
 			return fmt.Errorf(
-				"something else answers at %s: stop it, or start the region with another --port",
+				"another program listens at %s: stop it, or start the region with another --port",
 				s.Endpoint(),
 			)
 		}
 
 		if _, ok := findRunningProcess(p); !ok {
 			return fmt.Errorf(
-				"the region's process ended at its start; the end of %s:\n%s",
+				"the region's process exited on startup; the last lines of %s:\n%s",
 				p.logFile(),
 				lastLines(p.logFile(), 15),
 			)
@@ -149,7 +149,8 @@ func waitHealthy(ctx context.Context, p regionPaths, s Settings) error {
 	}
 }
 
-// Stop ends the region's process and waits for its end. Machines go on running. It does nothing if none runs.
+// Stop ends the region's process and waits until it has ended. The machines keep running. It does nothing if
+// the region is not running.
 func Stop(ctx context.Context, cache string) error {
 	p := regionPaths{cache}
 	proc, ok := findRunningProcess(p)
@@ -160,7 +161,7 @@ func Stop(ctx context.Context, cache string) error {
 	return stopProcess(ctx, proc)
 }
 
-// stopProcess asks proc to stop, and after 5 s ends it.
+// stopProcess sends SIGTERM to the process, and SIGKILL after 5 s.
 func stopProcess(ctx context.Context, proc Process) error {
 	for i, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		if err := syscall.Kill(proc.PID, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -184,7 +185,7 @@ func waitForExit(ctx context.Context, proc Process) error {
 	for isAlive(proc) {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for process %d to end: %w", proc.PID, ctx.Err())
+			return fmt.Errorf("wait until process %d exits: %w", proc.PID, ctx.Err())
 		case <-tick.C:
 		}
 	}
@@ -192,7 +193,7 @@ func waitForExit(ctx context.Context, proc Process) error {
 	return nil
 }
 
-// findRunningProcess returns the region's process if it is alive.
+// findRunningProcess returns the region's process; false if it is not running.
 func findRunningProcess(p regionPaths) (Process, bool) {
 	var proc Process
 	b, err := os.ReadFile(p.processFile())
@@ -203,12 +204,14 @@ func findRunningProcess(p regionPaths) (Process, bool) {
 	return proc, isAlive(proc)
 }
 
-// isAlive says whether proc is still the process it was, and no zombie.
+// isAlive reports whether proc is running: its PID belongs to a process with the same start time that is not
+// a zombie.
 func isAlive(proc Process) bool {
 	return proc.PID > 0 && proc.StartTime != "" && processStartTime(proc.PID) == proc.StartTime
 }
 
-// processStartTime returns when pid started, in clock ticks since boot; empty for a zombie or no process.
+// processStartTime returns when a process started, in clock ticks since boot; empty for a zombie or if there
+// is no such process.
 func processStartTime(pid int) string {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -224,7 +227,7 @@ func processStartTime(pid int) string {
 	return f[19]
 }
 
-// lastLines returns the last n lines of a file, as far as it can be read.
+// lastLines returns the last n lines of a file, or the error if the file cannot be read.
 func lastLines(path string, n int) string {
 	b, err := os.ReadFile(path)
 	if err != nil {

@@ -25,25 +25,25 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/state"
 )
 
-// transitionDelay is how long load balancers, gateways and the like take to become ready: long enough that nobody can
-// forget to wait, short enough for people.
+// transitionDelay is how long load balancers, gateways and the like take to become ready: long enough that a
+// client must wait for them, short enough for a person.
 const transitionDelay = 200 * time.Millisecond
 
-// machineAPIURL is where machines find the region's API.
+// machineAPIURL is the URL of the region's API inside VPCs.
 const machineAPIURL = "http://198.18.0.1"
 
 // debianOwner is the account that owns Debian's images in AWS (wiki.debian.org/Cloud/AmazonEC2Image).
 const debianOwner = "136693071363"
 
-// ServeOptions are what a region's process needs from outside.
+// ServeOptions are the options of [Serve]. All are required.
 type ServeOptions struct {
-	CacheDir string
-	Registry http.Handler // answers as an OCI registry inside VPCs
+	CacheDir string       // see [Options]
+	Registry http.Handler // OCI registry inside VPCs
 	Now      func() time.Time
 	Log      io.Writer
 }
 
-// regionProcess is the region's process: its services, and what runs their machines and their network.
+// regionProcess is the process of a region: its services, its machines and its network.
 type regionProcess struct {
 	settings Settings
 	paths    regionPaths
@@ -55,7 +55,7 @@ type regionProcess struct {
 	network  *network.Network
 }
 
-// Serve runs the region until ctx ends. Machines and networks outlive it.
+// Serve runs the region until ctx ends. The machines and networks keep running.
 func Serve(ctx context.Context, o ServeOptions) error {
 	p := regionPaths{o.CacheDir}
 	s, err := loadSettings(p)
@@ -142,7 +142,7 @@ func (r *regionProcess) buildNetwork(registry http.Handler) (err error) {
 	return err
 }
 
-// buildMachineHost makes this computer the host of the machines.
+// buildMachineHost builds the host of the machines, which is this computer.
 func (r *regionProcess) buildMachineHost() (err error) {
 	r.host, err = machine.New(machine.Config{
 		Region:     r.settings.ID,
@@ -157,7 +157,7 @@ func (r *regionProcess) buildMachineHost() (err error) {
 	return err
 }
 
-// metadataHandler serves instances' metadata, with credentials from IAM.
+// metadataHandler returns the handler of the instance metadata service. Its credentials come from IAM.
 func (r *regionProcess) metadataHandler() http.Handler {
 	source := r.services.EC2.Metadata(func(instance, role string) (ec2.Credentials, error) {
 		c, err := r.services.IAM.IssueRoleCredentials(role, instance)
@@ -187,7 +187,7 @@ func (r *regionProcess) metadataHandler() http.Handler {
 	return h
 }
 
-// networkedHost is the host as EC2 sees it: ending a machine gives its network back too.
+// networkedHost is the machine host for EC2. Its Terminate also releases the machine's network.
 type networkedHost struct {
 	*machine.Host
 	network *network.Network
@@ -198,7 +198,7 @@ func (g networkedHost) Terminate(ctx context.Context, id string) error {
 	return errors.Join(g.Host.Terminate(ctx, id), g.network.Release(ctx, id))
 }
 
-// serveUntilDone serves on ln and keeps the background work going until ctx ends.
+// serveUntilDone serves on ln and runs the services' background work until ctx ends.
 func (r *regionProcess) serveUntilDone(ctx context.Context, ln net.Listener) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+healthPath, func(w http.ResponseWriter, _ *http.Request) {
@@ -216,7 +216,7 @@ func (r *regionProcess) serveUntilDone(ctx context.Context, ln net.Listener) err
 	wg.Go(func() { r.services.Run(ctx) })
 	wg.Go(func() {
 		<-ctx.Done()
-		_ = srv.Close() // it ends either way
+		_ = srv.Close() // Serve returns in any case
 	})
 
 	err := srv.Serve(ln)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package region is the local AWS region: its process, its settings and the wiring of its services, machines and
-// networks. It imports nothing of the provisioner and no part of the provisioner knows about it.
+// Package region runs the local AWS region: its process, its settings, its machines and its network. The services and
+// how they are connected are in package services. It imports no package of the provisioner, and only the command line
+// imports it.
 package region
 
 import (
@@ -17,39 +18,42 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/region/state"
 )
 
-// Options are what an operator may choose when a region is first started. Zero values take the defaults.
+// Options are the options of [Start]. Zero values are the defaults.
 type Options struct {
-	CacheDir string // folder for everything, such as ~/.cache/slipway
-	Region   string // default us-east-1
-	Port     int    // on 127.0.0.1; default 4666
+	CacheDir string // folder of the region, the image and the assets, such as ~/.cache/slipway
+	Region   string // name of the AWS region; default us-east-1
+	Port     int    // port on 127.0.0.1; default 4666, or a free one
 }
 
-// Settings are a region's lasting facts, kept in its folder for its life.
+// Settings identify a region. They are stored in its folder on the first start and kept until the region is
+// destroyed.
 type Settings struct {
-	ID        string `json:"id"`      // four hex digits: in every namespace's, cgroup's and link's name
-	Region    string `json:"region"`  // such as us-east-1
-	Account   string `json:"account"` // 12 digits
-	Port      int    `json:"port"`    // on 127.0.0.1
-	AccessKey string `json:"accessKey"`
-	SecretKey string `json:"secretKey"` // good for this region alone; the file is 0600
+	ID        string `json:"id"`        // four hex digits; part of the name of every namespace, cgroup and link
+	Region    string `json:"region"`    // such as us-east-1
+	Account   string `json:"account"`   // 12 digits
+	Port      int    `json:"port"`      // on 127.0.0.1
+	AccessKey string `json:"accessKey"` // of the account's root
+	SecretKey string `json:"secretKey"` // valid in this region only; the file has mode 0600
 }
 
-// The defaults of a new region, and the addresses that machines know it by.
+// Defaults of a new region, and its addresses inside VPCs.
 const (
 	DefaultRegion  = "us-east-1"
 	DefaultPort    = 4666
 	defaultAccount = "000000000000"
-	// ServiceAddress is where a region answers inside its VPCs: 198.18.0.0/15 is for tests of networks (RFC 2544).
+	// ServiceAddress is the region's address inside its VPCs. 198.18.0.0/15 is reserved for tests (RFC 2544).
 	ServiceAddress = "198.18.0.1"
 	// RegistryPort is the OCI registry's port at ServiceAddress.
 	RegistryPort = 5000
-	// AssetsBucket is the name of the read-only bucket of built assets.
+	// AssetsBucket is the name of the read-only bucket with the built assets.
 	AssetsBucket = "slipway-assets"
 )
 
-// Paths of one region below its cache folder.
+// regionPaths returns the paths of a region below its cache folder.
 type regionPaths struct{ cacheDir string }
 
 func (p regionPaths) regionDir() string    { return filepath.Join(p.cacheDir, "region") }
@@ -75,7 +79,7 @@ func loadSettings(p regionPaths) (Settings, error) {
 	return s, nil
 }
 
-// ensureSettings returns the region's settings, making them on its first start.
+// ensureSettings returns the region's settings. It creates them on the first start.
 func ensureSettings(o Options) (Settings, error) {
 	p := regionPaths{o.CacheDir}
 	s, err := loadSettings(p)
@@ -100,13 +104,14 @@ func ensureSettings(o Options) (Settings, error) {
 	s.AccessKey = "AKIA" + strings.ToUpper(randomHex(8))
 	s.SecretKey = randomHex(20)
 	if err := os.MkdirAll(p.regionDir(), 0o700); err != nil {
-		return s, fmt.Errorf("make the region's folder: %w", err)
+		return s, fmt.Errorf("create the region's folder: %w", err)
 	}
 
 	return s, writeJSON(p.settingsFile(), s)
 }
 
-// applyOptions takes over the options that may still change, and refuses those that differ from what the region is.
+// applyOptions changes the settings that may change after the first start, and refuses options that
+// contradict the others.
 func (s Settings) applyOptions(o Options) (Settings, error) {
 	p := regionPaths{o.CacheDir}
 	if o.Region != "" && o.Region != s.Region {
@@ -134,7 +139,7 @@ func (s Settings) applyOptions(o Options) (Settings, error) {
 	return s, writeJSON(p.settingsFile(), s)
 }
 
-// findFreePort is the default port, or another one where that is taken.
+// findFreePort returns the default port, or a free one if the default port is in use.
 func findFreePort() int {
 	for _, port := range []string{strconv.Itoa(DefaultPort), "0"} {
 		ln, err := net.Listen("tcp", "127.0.0.1:"+port) //nolint:noctx // it is closed at once
@@ -142,7 +147,7 @@ func findFreePort() int {
 			continue
 		}
 
-		defer ln.Close() //nolint:errcheck // nothing was accepted
+		defer func() { _ = ln.Close() }()
 		if a, ok := ln.Addr().(*net.TCPAddr); ok {
 			return a.Port
 		}
@@ -151,18 +156,19 @@ func findFreePort() int {
 	return DefaultPort
 }
 
-// balancerLoopback is the first address of the region's internet-facing load balancers: one of 127.64.0.0 to 127.127.255.0 by
-// the region's id, so that two regions of one computer seldom want the same.
+// balancerLoopback returns the first address of internet-facing load balancers. It is between 127.64.0.0 and
+// 127.127.255.0 and depends on the region's ID, so that two regions on one computer seldom collide.
 func (s Settings) balancerLoopback() netip.Addr {
 	id, err := hex.DecodeString(s.ID)
 	if err != nil || len(id) < 2 {
-		return netip.Addr{} // load balancing's own default
+		return netip.Addr{} // the default of package elbv2
 	}
 
 	return netip.AddrFrom4([4]byte{127, 64 + id[0]%64, id[1], 1})
 }
 
-// publicAddressRange begins the range of the region's public addresses: one of 127.128.0.0/16 to 127.191.0.0/16 by its id.
+// publicAddressRange returns the first address of the region's public addresses: one of 127.128.0.0/16 to
+// 127.191.0.0/16, depending on the region's ID.
 func (s Settings) publicAddressRange() netip.Addr {
 	first := s.balancerLoopback()
 	if !first.IsValid() {
@@ -170,15 +176,15 @@ func (s Settings) publicAddressRange() netip.Addr {
 	}
 
 	b := first.As4()
-	const beside = 64 // load balancers have the ranges before
+	const afterBalancers = 64 // the 64 ranges before are for load balancers
 
-	return netip.AddrFrom4([4]byte{b[0], b[1] + beside, b[2], 0})
+	return netip.AddrFrom4([4]byte{b[0], b[1] + afterBalancers, b[2], 0})
 }
 
-// Endpoint is the region's URL for clients on this machine.
+// Endpoint returns the region's URL for clients on this computer.
 func (s Settings) Endpoint() string { return fmt.Sprintf("http://127.0.0.1:%d", s.Port) }
 
-// Env lists the variables that point AWS clients and slipway at the region, in a fixed order.
+// Env returns the environment variables that point AWS clients and slipway to the region, in a fixed order.
 func (s Settings) Env(cache string) [][2]string {
 	return [][2]string{
 		{"AWS_ENDPOINT_URL", s.Endpoint()},
@@ -198,21 +204,12 @@ func randomHex(n int) string {
 	return hex.EncodeToString(b)
 }
 
-// writeJSON writes v to path, whole or not at all, readable by its owner only.
+// writeJSON writes v to path with mode 0600, atomically.
 func writeJSON(path string, v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", path, err)
 	}
 
-	tmp := path + ".tmp"
-	if err := os.WriteFile(tmp, append(b, '\n'), 0o600); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-
-	if err := os.Rename(tmp, path); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-
-	return nil
+	return state.WriteFileAtomically(path, append(b, '\n'))
 }

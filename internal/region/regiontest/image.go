@@ -8,13 +8,14 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
 )
 
-// publishedImage is a machine image, and the SSM parameter that names it if its owner has one.
+// publishedImage is an AMI and the name of the SSM parameter with its ID; empty if its owner publishes none.
 type publishedImage struct {
 	ec2.Image
 	parameter string
 }
 
-// publishedImages are those of the distributions, with the names, owners, root devices and parameters that they have at AWS.
+// publishedImages returns AMIs with the names, owners, root devices and parameters that the distributions
+// publish in AWS.
 func publishedImages() []publishedImage {
 	var out []publishedImage
 	add := func(id, name, owner, root, arch, parameter string) {

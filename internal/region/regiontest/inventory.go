@@ -13,17 +13,17 @@ import (
 	"strings"
 )
 
-// Inventory is all that exists in the region, a line each, sorted: read from the services' own records and not by the
-// calls that are tested. What depends on when and in which order things were made is left out or made alike: ids,
-// addresses, times. Two regions in which the same was built have the same inventory. What is on its way out for good, and
-// AWS shows for a while still, is not in it.
+// Inventory lists everything that exists in the region, one line for each record, sorted. It reads the saved
+// state of the services, not the API that is under test. IDs, addresses and times are removed or normalized:
+// two regions with the same resources have the same inventory. Resources that are deleted but still visible,
+// as in AWS, are not listed.
 func (r Region) Inventory(t T) []string {
 	t.Helper()
 	return r.Snapshot(t).parseRecords(t).inventoryLines()
 }
 
-// ClusterRecords are the raw records of what belongs to the cluster: what names it, or is in a VPC that does. Not a byte of
-// them changes while nobody touches the cluster.
+// ClusterRecords returns the raw records that belong to a cluster: those that contain its name, and those in
+// its VPC. They do not change while nothing changes the cluster.
 func (r Region) ClusterRecords(t T, cluster string) []string {
 	t.Helper()
 	all := r.Snapshot(t).parseRecords(t)
@@ -50,15 +50,15 @@ func (r Region) ClusterRecords(t T, cluster string) []string {
 	return out
 }
 
-// recordsByID are the records of all services, by id and then by what kind of record it is.
+// recordsByID are the records of all services, by ID and then by service and kind, such as ec2.Instances.
 type recordsByID map[string]map[string]any
 
-// isDerivedField are members that the region fills in when somebody asks, from other records.
+// isDerivedField reports whether the region computes a field from other records when it is read.
 func isDerivedField(member string) bool {
 	return slices.Contains([]string{"NetworkInterfaces", "LoadBalancerArns"}, member)
 }
 
-// withoutDerivedFields is v without what is derived.
+// withoutDerivedFields returns v without derived fields.
 func withoutDerivedFields(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -83,7 +83,7 @@ func withoutDerivedFields(v any) any {
 	return v
 }
 
-// isVolatileSection are parts of records that say nothing of what exists.
+// isVolatileSection reports whether a part of the state does not describe resources.
 func isVolatileSection(part string) bool {
 	return slices.Contains(
 		[]string{"LastIP", "LastPublic", "Tokens", "Pending", "Ghosts", "sessions", "Changes"},
@@ -121,7 +121,7 @@ func (s Snapshot) parseRecords(t T) recordsByID {
 	return out
 }
 
-// isDeleting says whether a thing is gone but for its record.
+// isDeleting reports whether a resource is deleted or is being deleted.
 func isDeleting(thing map[string]any) bool {
 	for part, v := range thing {
 		record, ok := v.(map[string]any)
@@ -153,13 +153,13 @@ func isDeleting(thing map[string]any) bool {
 func encodeJSON(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
-		return err.Error() // it came from JSON
+		return err.Error() // cannot happen: it was decoded from JSON
 	}
 
 	return string(b)
 }
 
-// inventoryLines are the things without what differs between two makings of the same.
+// inventoryLines returns the records as lines without IDs, times and random values.
 func (all recordsByID) inventoryLines() []string {
 	names := map[string]string{}
 	for id, thing := range all {
@@ -192,7 +192,7 @@ func (all recordsByID) inventoryLines() []string {
 	return out
 }
 
-// resourceAddress is the name that a thing's tags give it.
+// resourceAddress returns the cluster and the address in a resource's tags; empty if it has none.
 func resourceAddress(thing map[string]any) string {
 	for _, part := range []string{"ec2.Tags", "elbv2.Tags"} {
 		if tags, ok := thing[part].(map[string]any); ok {
@@ -214,11 +214,11 @@ func idPrefix(id string) string {
 	return id
 }
 
-// normalizer gives ids the names of what they stand for.
+// normalizer replaces IDs by the names of their resources.
 type normalizer struct {
 	namesByID     map[string]string
-	idPattern     *regexp.Regexp // ids whose names are known
-	randomPattern *regexp.Regexp // other ids, and times
+	idPattern     *regexp.Regexp // IDs of resources, which may have a name
+	randomPattern *regexp.Regexp // other IDs, and times
 }
 
 func newNormalizer(names map[string]string) normalizer {
@@ -231,7 +231,7 @@ func newNormalizer(names map[string]string) normalizer {
 	}
 }
 
-// isUnstableField are members that depend on order, time or chance.
+// isUnstableField reports whether the value of a field depends on order, time or chance.
 func isUnstableField(member string) bool {
 	return slices.Contains([]string{
 		"PrivateIpAddress", "PrivateIpAddresses", "PrivateIp", "PublicIp", "PrivateDnsName", "PublicDnsName", "DNSName", "Public", "Request",
@@ -240,7 +240,7 @@ func isUnstableField(member string) bool {
 	}, member) || isDerivedField(member)
 }
 
-// normalizeValue is v with lists sorted, as their order is that of making.
+// normalizeValue returns v with normalized texts and sorted lists.
 func (n normalizer) normalizeValue(member string, v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -276,9 +276,9 @@ func (n normalizer) normalizeValue(member string, v any) any {
 	return v
 }
 
-// normalizeText is s without ids and times.
+// normalizeText returns s with IDs and times replaced.
 func (n normalizer) normalizeText(s string) string {
-	const shortest = 12 // of all that is replaced
+	const shortest = 12 // length of the shortest text that is replaced
 	if len(s) < shortest {
 		return s
 	}

@@ -13,25 +13,25 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/server"
 )
 
-// ErrKilled is what a killed client's calls end with.
+// ErrKilled is the error of the calls of a killed client.
 var ErrKilled = errors.New("the client was killed")
 
-// KillableClient is a client that is killed at one of its calls, as by SIGKILL: from then on no call leaves, and no answer that
-// is still on its way arrives. Calls that were under way at that moment take effect.
+// KillableClient is an HTTP client that is killed at one of its calls, as by SIGKILL: from then on it sends
+// no call and receives no answer. Calls that the region has received take effect.
 type KillableClient struct {
 	next          http.RoundTripper
 	killAfterCall bool
 	onKill        func()
 
 	mu            sync.Mutex
-	callsLeft     int // calls that change something until the fatal one
-	mutatingCalls int // calls that change something
+	callsLeft     int // mutating calls until the fatal one
+	mutatingCalls int
 	killedAt      string
 }
 
-// NewKillableClient returns a client that is killed at its nth call that changes something: before the call leaves, or after it
-// took effect and before its answer arrives. kill is called then, once, to stop what the client would do by itself; it
-// may be nil.
+// NewKillableClient returns a client that is killed at its nth mutating call: before it sends the call, or,
+// if after is true, after the call took effect and before the answer arrives. It then calls kill once, to
+// stop the program under test; kill may be nil.
 func (r Region) NewKillableClient(nth int, after bool, kill func()) *KillableClient {
 	if kill == nil {
 		kill = func() {}
@@ -45,21 +45,22 @@ func (r Region) NewKillableClient(nth int, after bool, kill func()) *KillableCli
 	}
 }
 
-// AWSConfig is cfg with the calls made by the mortal client.
+// AWSConfig returns a copy of cfg whose calls are made by the client.
 func (m *KillableClient) AWSConfig(cfg aws.Config) aws.Config {
 	cfg = cfg.Copy()
 	cfg.HTTPClient = &http.Client{Transport: m}
 	return cfg
 }
 
-// KilledAt is the operation at which the client was killed, such as CreateVpc; empty while it lives.
+// KilledAt returns the operation at which the client was killed, such as CreateVpc; empty if it was not
+// killed.
 func (m *KillableClient) KilledAt() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.killedAt
 }
 
-// MutatingCalls counts the calls that change something, the fatal one among them.
+// MutatingCalls returns the number of mutating calls, including the fatal one.
 func (m *KillableClient) MutatingCalls() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -99,7 +100,7 @@ func (m *KillableClient) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 
 	if err == nil {
-		resp.Body.Close() //nolint:errcheck // nobody reads it
+		_ = resp.Body.Close()
 	}
 
 	return nil, ErrKilled

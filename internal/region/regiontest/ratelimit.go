@@ -12,10 +12,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// DelayVisibility makes EC2 tell of new resources late: the first n calls that name one, or would list it, do not see it.
+// DelayVisibility makes EC2 eventually consistent: the first n calls that name or list a new resource do not
+// see it.
 func (r Region) DelayVisibility(n int) { r.services.EC2.SetStaleReads(n) }
 
-// RateLimit is how many calls a second each service takes, reads and changes apart, with a burst of a second's worth.
+// RateLimit limits the calls per second to each service, for reads and for changes, with a burst of one
+// second. A limit of 0 is no limit.
 type RateLimit struct {
 	ReadsPerSecond, ChangesPerSecond float64
 	now                              func() time.Time
@@ -30,14 +32,14 @@ type tokenBucket struct {
 	refilledAt time.Time
 }
 
-// ThrottledCalls counts the calls that were throttled.
+// ThrottledCalls returns the number of throttled calls.
 func (l *RateLimit) ThrottledCalls() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.throttled
 }
 
-// checkRate is a [server.Config]'s Before.
+// checkRate implements Before of [server.Config].
 func (l *RateLimit) checkRate(_ context.Context, service, op string) error {
 	key := service + " reads"
 	rate := l.ReadsPerSecond

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package regiontest runs the local region in records mode for the tests of other packages: every rule of AWS's control
-// plane that the region has, without machines and without root, over real HTTP or inside the test's own process. It
-// knows nothing of who calls it.
+// Package regiontest runs the local region for the tests of other packages: the full control plane, without machines,
+// network and root, over HTTP or inside the test's process.
 package regiontest
 
 import (
@@ -26,56 +25,58 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/services"
 )
 
-// What the region is called and has.
+// Properties of every test region.
 const (
 	RegionName = "us-east-1"
 	AccountID  = "123456789012"
 	AccessKey  = "AKIDEXAMPLE"
 	SecretKey  = "secret"
-	// ImageID is Debian's for amd64; Parameter is the SSM parameter that names it. See images for the others.
+	// ImageID is the Debian AMI for amd64, and ImageParameter the SSM parameter with its ID. See publishedImages for the
+	// others.
 	ImageID        = "ami-0123456789abcdef0"
 	ImageParameter = "/aws/service/debian/release/12/latest/amd64"
-	// transitionDelay is how long an eventual state takes.
+	// transitionDelay is how long a resource takes to become ready.
 	transitionDelay = 100 * time.Millisecond
 	// pollInterval is how often CloudFormation looks at a resource that is not ready yet.
 	pollInterval = 20 * time.Millisecond
 )
 
-// Options say what kind of region a test wants. The zero Options give the one of [Start].
+// Options are the options of a region. The zero value is that of [Start].
 type Options struct {
-	// InProcess leaves out the network: only clients of [Region.AWSConfig] reach the region, by a call. With it a region
-	// may live in a bubble of testing/synctest, where nobody really waits.
+	// InProcess serves the region without a network: only clients with [Region.AWSConfig] reach it. Such a region can run
+	// in a bubble of testing/synctest.
 	InProcess bool
-	// Faults go wrong from the beginning; more can be added to [Region.Faults]. Rules of fault.Provision set how long
-	// things take.
+	// Faults are rules that apply from the beginning; [Region.Faults] takes more. Rules of fault.Provision set how long
+	// resources take to become ready.
 	Faults []fault.Rule
-	// Snapshot is what the region knows at its start; the zero Snapshot is an empty region.
+	// Snapshot is the state of the region at its start; the zero Snapshot is an empty region.
 	Snapshot Snapshot
-	// RateLimit throttles those who call too often; nil throttles nobody.
+	// RateLimit limits the rate of calls; nil for no limit.
 	RateLimit *RateLimit
-	// TraceAuthorization sees every question that a policy of IAM decides; nil for nobody.
+	// TraceAuthorization is called for each request that an IAM policy decides; nil for none.
 	TraceAuthorization func(authz.Request, authz.Decision)
-	// Quotas of EC2; zero fields are those of a new account.
+	// Quotas are the limits of EC2; a zero field is the limit of a new account.
 	Quotas ec2.Quotas
-	// DeleteRetryTimeout is how long a stack tries to delete what is in use; the default is CloudFormation's own here, 20 s.
+	// DeleteRetryTimeout is how long CloudFormation retries the deletion of a resource in use; default 20 s.
 	DeleteRetryTimeout time.Duration
 }
 
 // Region is a running region.
 type Region struct {
+	// URL is the endpoint of the region; with InProcess only clients of AWSConfig reach it.
 	URL string
-	// Faults decides which calls go wrong.
+	// Faults injects faults into calls.
 	Faults *fault.Engine
 
 	services    *services.Services
-	client      *http.Client  // nil: the ordinary one
-	clockOffset *atomic.Int64 // how far the region's clock is ahead, in nanoseconds
+	client      *http.Client  // nil for the default client
+	clockOffset *atomic.Int64 // nanoseconds that the region's clock is ahead
 }
 
-// CallCounts counts the calls that were answered, as in ec2:DescribeVpcs.
+// CallCounts returns the number of calls by service and operation, such as ec2:DescribeVpcs.
 func (r Region) CallCounts() map[string]int { return r.services.Server.Calls() }
 
-// AWSConfig reaches the region as the account's root.
+// AWSConfig returns the configuration of AWS clients that call the region as the account's root.
 func (r Region) AWSConfig() aws.Config {
 	cfg := awstest.NewConfig(r.URL, RegionName, credentials.NewStaticCredentialsProvider(AccessKey, SecretKey, ""))
 	cfg.RetryMaxAttempts = 0
@@ -86,7 +87,7 @@ func (r Region) AWSConfig() aws.Config {
 	return cfg
 }
 
-// Transport carries requests to the region, to be wrapped by what disturbs them.
+// Transport returns the HTTP transport to the region, for tests that wrap it.
 func (r Region) Transport() http.RoundTripper {
 	if r.client != nil {
 		return r.client.Transport
@@ -95,7 +96,7 @@ func (r Region) Transport() http.RoundTripper {
 	return http.DefaultTransport
 }
 
-// Env reaches the region as a process's environment does.
+// Env returns the environment variables of a process that calls the region.
 func (r Region) Env() map[string]string {
 	return map[string]string{
 		"AWS_ENDPOINT_URL": r.URL, "AWS_REGION": RegionName, "AWS_ACCESS_KEY_ID": AccessKey, "AWS_SECRET_ACCESS_KEY": SecretKey,
@@ -118,13 +119,13 @@ func StartWith(t *testing.T, o Options) Region {
 	return r
 }
 
-// T is what a region needs of a test: *testing.T and *rapid.T have it.
+// T is the part of *testing.T that a region needs; *rapid.T has it too.
 type T interface {
 	Helper()
 	Fatal(args ...any)
 }
 
-// StartStoppable runs a region until stop is called, for a test that makes many.
+// StartStoppable runs a region until stop is called, for a test that starts many.
 func StartStoppable(t T, o Options) (r Region, stop func()) {
 	t.Helper()
 	r = Region{Faults: &fault.Engine{}, clockOffset: &atomic.Int64{}}
@@ -134,7 +135,7 @@ func StartStoppable(t T, o Options) (r Region, stop func()) {
 		}
 	}
 
-	dir, err := os.MkdirTemp("", "region-") // rapid's tests have no folder of their own
+	dir, err := os.MkdirTemp("", "region-") // rapid.T has no TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,19 +144,17 @@ func StartStoppable(t T, o Options) (r Region, stop func()) {
 		t.Fatal(err)
 	}
 
-	ctx, cancel := context.WithCancel(
-		context.Background(),
-	) //nolint:forbidigo // it ends with stop: rapid's tests have no context of their own
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // rapid.T has no context
 	var wg sync.WaitGroup
 	wg.Go(func() { r.services.Run(ctx) })
 
 	end := func() {
 		cancel()
 		wg.Wait()
-		_ = os.RemoveAll(dir) // a folder of the system's own for such things
+		_ = os.RemoveAll(dir) // in the system's folder for temporary files
 	}
 	if o.InProcess {
-		r.URL = "http://127.0.0.1:1" // an address, so that names of buckets stay in the path
+		r.URL = "http://127.0.0.1:1" // an IP address, so that clients put bucket names in the path
 		r.client = &http.Client{Transport: inProcessTransport{r.services.Handler()}}
 		return r, end
 	}
@@ -166,8 +165,8 @@ func StartStoppable(t T, o Options) (r Region, stop func()) {
 	return r, func() { web.Close(); end() }
 }
 
-// AdvanceClock puts the region's clock forward: what takes time has happened at its next call. Clients whose clocks stay
-// behind by more than five minutes are refused from then on.
+// AdvanceClock moves the region's clock forward; transitions that are due then are applied at the next call.
+// The region refuses the signatures of clients whose clocks are more than five minutes behind.
 func (r Region) AdvanceClock(d time.Duration) { r.clockOffset.Add(int64(d)) }
 
 // buildServices builds a region's services over the records of the snapshot, with their buckets below dir.

@@ -9,12 +9,12 @@ import (
 	"maps"
 )
 
-// Snapshot is all that a region knows but the objects in its buckets: the saved state of each service, by its name. It
-// is not changed by the regions that are started from it.
+// Snapshot is the saved state of each service, by its name, without the objects of S3 and the parameters of
+// SSM. Starting a region from a snapshot does not change the snapshot.
 type Snapshot map[string][]byte
 
-// snapshotBackend keeps what services save in a snapshot. They save after every change, which a test does not need: it is kept
-// only while a snapshot is taken.
+// snapshotBackend is a [state.Backend] that loads from a snapshot. It discards what services save, except
+// while a new snapshot is taken.
 type snapshotBackend struct {
 	snapshot  Snapshot
 	recording bool
@@ -52,9 +52,9 @@ func (m *snapshotBackend) Save(name string, v any) error {
 	return nil
 }
 
-// Snapshot is what the region knows now. CloudFormation comes first: as after a crash, it may not have noted what was made.
-// What it had not begun must not be there, though: if it goes on meanwhile, the snapshot is taken anew. Auto Scaling comes
-// before EC2: it knows instances only as EC2 does.
+// Snapshot returns the current state of the region; see services.SaveTo for the order. CloudFormation is
+// saved again at the end: if its state has changed meanwhile, the snapshot is taken again, because it could
+// contain a resource that CloudFormation had not begun to create.
 func (r Region) Snapshot(t T) Snapshot {
 	t.Helper()
 	for range 1000 {
@@ -73,7 +73,7 @@ func (r Region) Snapshot(t T) Snapshot {
 		}
 	}
 
-	t.Fatal("stacks never stand still for a snapshot")
+	t.Fatal("the stacks changed during each of 1000 attempts to take a snapshot")
 
 	return nil
 }

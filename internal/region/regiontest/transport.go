@@ -8,8 +8,8 @@ import (
 	"net/http/httptest"
 )
 
-// inProcessTransport hands requests to a handler of the same process. As with a real server, a call goes on when its client has
-// given up.
+// inProcessTransport sends requests to a handler in the same process. As with a real server, a call continues
+// when its client has given up.
 type inProcessTransport struct{ handler http.Handler }
 
 // RoundTrip implements http.RoundTripper.

@@ -18,23 +18,23 @@ import (
 	"github.com/aws/aws-sdk-go/aws/awsutil"
 )
 
-// CloneShape copies a shape deeply.
+// CloneShape returns a deep copy of a shape.
 func CloneShape[T any](v *T) *T {
 	c := new(T)
 	awsutil.Copy(c, v)
 	return c
 }
 
-// SortedKeys gives a map's keys in order.
+// SortedKeys returns the keys of a map, sorted.
 func SortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// String reads an optional string.
+// String returns the value of an optional string; empty for nil.
 func String(p *string) string { return aws.StringValue(p) }
 
-// Strings reads a list of strings.
+// Strings returns the values of a list of optional strings.
 func Strings(p []*string) []string { return aws.StringValueSlice(p) }
 
-// StringPointers is the reverse of [Strings].
+// StringPointers returns pointers to copies of strings; it is the reverse of [Strings].
 func StringPointers(in []string) []*string {
 	out := make([]*string, 0, len(in))
 	for _, v := range in {
@@ -44,14 +44,16 @@ func StringPointers(in []string) []*string {
 	return out
 }
 
-// RandomHex reads n random hexadecimal digits; a source that fails gives zeros.
+// RandomHex returns n random hexadecimal digits from r; zeros if r fails.
 func RandomHex(r io.Reader, n int) string {
 	b := make([]byte, (n+1)/2)
-	_, _ = io.ReadFull(r, b) // a failing source makes equal ids, which is loud enough
+	_, _ = io.ReadFull(r, b) // if it fails, IDs collide, which callers report
 	return hex.EncodeToString(b)[:n]
 }
 
-// Paginate cuts a sorted list of keys. The token is the last key given, so that changes in between do no harm.
+// Paginate returns a page of a sorted list of keys and the token of the next page; bad is the error for an
+// invalid token. The token is the last key of the page, so that keys that are added or removed meanwhile do
+// not shift the pages.
 func Paginate(keys []string, limit int64, next *string, bad error) ([]string, *string, error) {
 	if tok := String(next); tok != "" {
 		last, err := base64.RawURLEncoding.DecodeString(tok)
@@ -74,16 +76,16 @@ func Paginate(keys []string, limit int64, next *string, bad error) ([]string, *s
 	return keys[:limit], new(base64.RawURLEncoding.EncodeToString([]byte(keys[limit-1]))), nil
 }
 
-// ShapeToMap is a shape as a tree without its nulls.
+// ShapeToMap converts a shape to a map without null members. The keys are the names of the Go fields.
 func ShapeToMap(shape any) (map[string]any, error) {
 	b, err := json.Marshal(shape)
 	if err != nil {
-		return nil, fmt.Errorf("read a %T: %w", shape, err)
+		return nil, fmt.Errorf("convert a %T to a map: %w", shape, err)
 	}
 
 	var out map[string]any
 	if err := json.Unmarshal(b, &out); err != nil {
-		return nil, fmt.Errorf("read a %T: %w", shape, err)
+		return nil, fmt.Errorf("convert a %T to a map: %w", shape, err)
 	}
 
 	removeNulls(out)
@@ -108,7 +110,8 @@ func removeNulls(m map[string]any) {
 	}
 }
 
-// CollectStrings collects all strings in a tree for which want says yes, but those below the named keys.
+// CollectStrings returns all strings in a tree for which want returns true, sorted, without those below the
+// keys in but.
 func CollectStrings(v any, want func(string) bool, but ...string) []string {
 	found := map[string]bool{}
 	collectStringsInto(v, want, but, found)
@@ -136,7 +139,8 @@ func collectStringsInto(v any, want func(string) bool, but []string, into map[st
 	}
 }
 
-// AddRequestTags adds the condition keys of the tags in a request: a list of objects with Key and Value.
+// AddRequestTags adds the condition keys of the tags in a request, which are a list of objects with Key and
+// Value.
 func AddRequestTags(into map[string][]string, tags any) {
 	all, _ := tags.([]any)
 	for _, t := range all {
@@ -148,7 +152,7 @@ func AddRequestTags(into map[string][]string, tags any) {
 	}
 }
 
-// AddResourceTags adds the condition keys of a resource's tags.
+// AddResourceTags adds the condition keys of the tags of a resource.
 func AddResourceTags(into map[string][]string, tags map[string]string) {
 	for k, v := range tags {
 		into["aws:ResourceTag/"+k] = []string{v}
