@@ -54,7 +54,7 @@ func unmade(ts *testscript.TestScript, neg bool, args []string) {
 	within(ts, neg, args, func(call string) bool { return !strings.HasPrefix(call, "s3:") })
 }
 
-func within(ts *testscript.TestScript, neg bool, args []string, counts func(string) bool) { //nolint:revive // neg is testscript's
+func within(ts *testscript.TestScript, neg bool, args []string, counts func(string) bool) {
 	r, ok := ts.Value("region").(regiontest.Region)
 	if !ok {
 		ts.Fatalf("no region")

@@ -169,7 +169,7 @@ func cmdElsewhere(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // cmdFits checks that a JSON file fits the published schema of plans, and has no field that the schema does not name.
-func cmdFits(ts *testscript.TestScript, neg bool, args []string) { //nolint:revive // the signature is testscript's
+func cmdFits(ts *testscript.TestScript, neg bool, args []string) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(plan.Schema()))
 	ts.Check(err)
 	root := doc.(map[string]any)

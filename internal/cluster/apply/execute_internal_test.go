@@ -29,10 +29,14 @@ func (p fakeProvisioner) note(call string) error {
 }
 
 func (p fakeProvisioner) Propose(context.Context) (*cluster.Review, error) { return nil, nil }
-func (p fakeProvisioner) Record(context.Context) error                     { return p.note("record") }
-func (p fakeProvisioner) Execute(context.Context) error                    { return p.note("execute") }
-func (p fakeProvisioner) Unchanged(context.Context) error                  { return p.note("unchanged") }
-func (p fakeProvisioner) Discard(context.Context) error                    { return p.note("discard") }
+
+func (p fakeProvisioner) Record(context.Context) error { return p.note("record") }
+
+func (p fakeProvisioner) Execute(context.Context) error { return p.note("execute") }
+
+func (p fakeProvisioner) Unchanged(context.Context) error { return p.note("unchanged") }
+
+func (p fakeProvisioner) Discard(context.Context) error { return p.note("discard") }
 
 // TestExecute: a review is shown, then approved, then executed; one that is not executed is discarded, and
 // one without changes needs no approval.

@@ -31,8 +31,7 @@ type Deleter struct {
 
 // HasStack reports whether CloudFormation created a cluster: as its state records; if the state is lost
 // (inState is false), whether AWS has its stack.
-func HasStack(ctx context.Context, session *cluster.Session, inState bool,
-) (bool, error) {
+func HasStack(ctx context.Context, session *cluster.Session, inState bool) (bool, error) {
 	via, err := clusterstate.ReadProvisioner(ctx, session.State, session.Name)
 	if err != nil || via != "" || inState {
 		return via == clusterstate.CloudFormation, err
