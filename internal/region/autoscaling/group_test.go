@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func (s *stack) create(tb testing.TB, g ground, size int32) {
+func (s *stack) createGroup(tb testing.TB, g testNetwork, size int32) {
 	tb.Helper()
 	must[*as.CreateAutoScalingGroupOutput](tb)(s.as.CreateAutoScalingGroup(tb.Context(), &as.CreateAutoScalingGroupInput{
 		AutoScalingGroupName: aws.String("nodes"), MinSize: aws.Int32(0), MaxSize: aws.Int32(10), DesiredCapacity: aws.Int32(size),
@@ -30,7 +30,7 @@ func (s *stack) create(tb testing.TB, g ground, size int32) {
 	}))
 }
 
-func (s *stack) describe(tb testing.TB) types.AutoScalingGroup {
+func (s *stack) describeGroup(tb testing.TB) types.AutoScalingGroup {
 	tb.Helper()
 	out := must[*as.DescribeAutoScalingGroupsOutput](tb)(s.as.DescribeAutoScalingGroups(tb.Context(), &as.DescribeAutoScalingGroupsInput{
 		Filters: []types.Filter{{Name: aws.String("tag:team"), Values: []string{"a"}}},
@@ -76,10 +76,10 @@ func ids(g types.AutoScalingGroup) []string {
 
 func TestGroupBalancesZonesTagsAndTargets(t *testing.T) {
 	s := newStack(t)
-	g := s.ground(t.Context(), t)
-	s.create(t, g, 4)
-	s.pass(t)
-	got := s.describe(t)
+	g := s.createTestNetwork(t.Context(), t)
+	s.createGroup(t, g, 4)
+	s.advanceClock(t)
+	got := s.describeGroup(t)
 	if diff := cmp.Diff(map[string]int{"eu-west-1a": 2, "eu-west-1b": 2}, zones(got)); diff != "" {
 		t.Errorf("instances by zone (-want +got):\n%s", diff)
 	}
@@ -105,13 +105,13 @@ func TestGroupBalancesZonesTagsAndTargets(t *testing.T) {
 
 func TestGroupReplacesTerminatedAndShrinks(t *testing.T) {
 	s := newStack(t)
-	g := s.ground(t.Context(), t)
-	s.create(t, g, 2)
-	s.pass(t)
-	before := ids(s.describe(t))
+	g := s.createTestNetwork(t.Context(), t)
+	s.createGroup(t, g, 2)
+	s.advanceClock(t)
+	before := ids(s.describeGroup(t))
 	must[*ec2client.TerminateInstancesOutput](t)(s.ec2.TerminateInstances(t.Context(), &ec2client.TerminateInstancesInput{InstanceIds: before[:1]}))
-	s.pass(t)
-	after := s.describe(t)
+	s.advanceClock(t)
+	after := s.describeGroup(t)
 	if diff := cmp.Diff(map[string]int{"eu-west-1a": 1, "eu-west-1b": 1}, zones(after)); diff != "" {
 		t.Errorf("after a termination (-want +got):\n%s", diff)
 	}
@@ -127,17 +127,17 @@ func TestGroupReplacesTerminatedAndShrinks(t *testing.T) {
 	must[*as.SetDesiredCapacityOutput](t)(s.as.SetDesiredCapacity(t.Context(), &as.SetDesiredCapacityInput{
 		AutoScalingGroupName: aws.String("nodes"), DesiredCapacity: aws.Int32(1),
 	}))
-	s.pass(t)
-	if diff := cmp.Diff(before[1:], ids(s.describe(t))); diff != "" {
+	s.advanceClock(t)
+	if diff := cmp.Diff(before[1:], ids(s.describeGroup(t))); diff != "" {
 		t.Errorf("after shrinking, want the protected instance left (-want +got):\n%s", diff)
 	}
 }
 
 func TestGroupIsDeletedOnlyWhenEmptyOrForced(t *testing.T) {
 	s := newStack(t)
-	g := s.ground(t.Context(), t)
-	s.create(t, g, 2)
-	s.pass(t)
+	g := s.createTestNetwork(t.Context(), t)
+	s.createGroup(t, g, 2)
+	s.advanceClock(t)
 	remove := func(force bool) string {
 		_, err := s.as.DeleteAutoScalingGroup(t.Context(), &as.DeleteAutoScalingGroupInput{AutoScalingGroupName: aws.String("nodes"), ForceDelete: &force})
 		return code(err)
@@ -151,7 +151,7 @@ func TestGroupIsDeletedOnlyWhenEmptyOrForced(t *testing.T) {
 	if got := remove(true); got != "" {
 		t.Errorf("delete by force: %q", got)
 	}
-	s.pass(t)
+	s.advanceClock(t)
 	out := must[*as.DescribeAutoScalingGroupsOutput](t)(s.as.DescribeAutoScalingGroups(t.Context(), &as.DescribeAutoScalingGroupsInput{}))
 	if len(out.AutoScalingGroups) != 0 {
 		t.Errorf("the group is still there: %v", ids(out.AutoScalingGroups[0]))
@@ -160,8 +160,8 @@ func TestGroupIsDeletedOnlyWhenEmptyOrForced(t *testing.T) {
 
 func TestGroupErrors(t *testing.T) {
 	s := newStack(t)
-	g := s.ground(t.Context(), t)
-	s.create(t, g, 0)
+	g := s.createTestNetwork(t.Context(), t)
+	s.createGroup(t, g, 0)
 	good := func() *as.CreateAutoScalingGroupInput {
 		return &as.CreateAutoScalingGroupInput{
 			AutoScalingGroupName: aws.String("other"), MinSize: aws.Int32(0), MaxSize: aws.Int32(1), VPCZoneIdentifier: &g.subnets[0],

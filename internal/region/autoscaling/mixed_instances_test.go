@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// mixed makes a group of a policy over types.
-func (s *stack) mixed(tb testing.TB, g ground, size int32, d types.InstancesDistribution, kinds ...string) error {
+// createMixedGroup makes a group of a policy over types.
+func (s *stack) createMixedGroup(tb testing.TB, g testNetwork, size int32, d types.InstancesDistribution, kinds ...string) error {
 	tb.Helper()
 	p := &types.MixedInstancesPolicy{InstancesDistribution: &d, LaunchTemplate: &types.LaunchTemplate{
 		LaunchTemplateSpecification: &types.LaunchTemplateSpecification{LaunchTemplateId: &g.template, Version: aws.String("1")},
@@ -48,18 +48,18 @@ func (s *stack) kinds(tb testing.TB) map[string]int {
 
 func TestSpotAboveTheBase(t *testing.T) {
 	s := newStack(t)
-	g := s.ground(t.Context(), t)
-	err := s.mixed(t, g, 7, types.InstancesDistribution{
+	g := s.createTestNetwork(t.Context(), t)
+	err := s.createMixedGroup(t, g, 7, types.InstancesDistribution{
 		OnDemandBaseCapacity: aws.Int32(2), OnDemandPercentageAboveBaseCapacity: aws.Int32(40), SpotAllocationStrategy: aws.String("capacity-optimized"),
 	}, "m6i.large", "m5.large")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.pass(t)
+	s.advanceClock(t)
 	if diff := cmp.Diff(map[string]int{"m6i.large": 4, "spot m6i.large": 3}, s.kinds(t)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	shown := s.describe(t)
+	shown := s.describeGroup(t)
 	if !*shown.CapacityRebalance || shown.LaunchTemplate != nil || len(shown.MixedInstancesPolicy.LaunchTemplate.Overrides) != 2 {
 		t.Errorf("described as %+v", shown)
 	}
@@ -68,12 +68,12 @@ func TestSpotAboveTheBase(t *testing.T) {
 // TestFallback: what there is no room for is launched as the next type.
 func TestFallback(t *testing.T) {
 	s := newStack(t)
-	g := s.ground(t.Context(), t)
+	g := s.createTestNetwork(t.Context(), t)
 	// The quota of vCPUs has no room for more than one of the first type.
-	if err := s.mixed(t, g, 3, types.InstancesDistribution{OnDemandPercentageAboveBaseCapacity: aws.Int32(0)}, "m6i.32xlarge", "m5.large"); err != nil {
+	if err := s.createMixedGroup(t, g, 3, types.InstancesDistribution{OnDemandPercentageAboveBaseCapacity: aws.Int32(0)}, "m6i.32xlarge", "m5.large"); err != nil {
 		t.Fatal(err)
 	}
-	s.pass(t)
+	s.advanceClock(t)
 	got := s.kinds(t)
 	if got["spot m5.large"] == 0 || got["spot m5.large"]+got["spot m6i.32xlarge"] != 3 {
 		t.Errorf("machines are %v", got)
@@ -95,7 +95,7 @@ func TestPolicyIsChecked(t *testing.T) {
 		"only available with the lowest-price":  {d: types.InstancesDistribution{SpotAllocationStrategy: aws.String("capacity-optimized"), SpotInstancePools: aws.Int32(2)}},
 	} {
 		s := newStack(t)
-		err := s.mixed(t, s.ground(t.Context(), t), 1, c.d, c.kinds...)
+		err := s.createMixedGroup(t, s.createTestNetwork(t.Context(), t), 1, c.d, c.kinds...)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %s, got %v", want, err)
 		}

@@ -82,11 +82,11 @@ func (m *memory) Load(name string, v any) error {
 	return json.Unmarshal(m.saved[name], v)
 }
 
-// boot starts the services over saved state, as a region does, and returns what stops them.
-func boot(t *testing.T, m *machines, saved *memory, seed int64) (*stack, func()) {
+// startServices starts the services over saved state, as a region does, and returns what stops them.
+func startServices(t *testing.T, m *machines, saved *memory, seed int64) (*stack, func()) {
 	t.Helper()
 	s := &stack{}
-	random := rand.New(&locked{src: rand.NewSource(seed)})
+	random := rand.New(&lockedSource{src: rand.NewSource(seed)})
 	var err error
 	s.cloud, err = ec2.New(ec2.Config{
 		Region: "eu-west-1", Account: "000000000000", Now: time.Now, Rand: random, Saver: saved, Machines: m,
@@ -117,21 +117,21 @@ func boot(t *testing.T, m *machines, saved *memory, seed int64) (*stack, func())
 	return s, stop
 }
 
-// locked is a random source that several goroutines may read.
-type locked struct {
+// lockedSource is a random source that several goroutines may read.
+type lockedSource struct {
 	mu  sync.Mutex
 	src rand.Source
 }
 
-func (l *locked) Int63() int64 {
+func (l *lockedSource) Int63() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.src.Int63()
 }
 
-func (l *locked) Seed(seed int64) { l.src.Seed(seed) }
+func (l *lockedSource) Seed(seed int64) { l.src.Seed(seed) }
 
-func await(t *testing.T, what string, ok func() bool) {
+func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for range 1000 {
 		if ok() {
@@ -144,23 +144,23 @@ func await(t *testing.T, what string, ok func() bool) {
 
 func TestDeadMachinesAreReplacedAlsoAfterARestart(t *testing.T) {
 	m, saved := &machines{live: map[string]bool{}}, &memory{saved: map[string][]byte{}}
-	s, stop := boot(t, m, saved, 1)
-	g := s.ground(t.Context(), t)
-	s.create(t, g, 1)
+	s, stop := startServices(t, m, saved, 1)
+	g := s.createTestNetwork(t.Context(), t)
+	s.createGroup(t, g, 1)
 	replaced := func(s *stack, old string) func() bool {
 		return func() bool {
-			now := zones(s.describe(t))
+			now := zones(s.describeGroup(t))
 			live := m.all()
 			return len(live) == 1 && live[0] != old && len(now) == 1 && len(s.targets(t, g.targets)) == 1
 		}
 	}
-	await(t, "the first machine", replaced(s, ""))
+	waitFor(t, "the first machine", replaced(s, ""))
 	first := m.all()[0]
 	_ = m.Terminate(t.Context(), first) // it dies on its own
-	await(t, "its replacement", replaced(s, first))
+	waitFor(t, "its replacement", replaced(s, first))
 	second := m.all()[0]
 	stop()
 	_ = m.Terminate(t.Context(), second) // it dies while nobody looks
-	again, _ := boot(t, m, saved, 2)
-	await(t, "a replacement after the restart", replaced(again, second))
+	again, _ := startServices(t, m, saved, 2)
+	waitFor(t, "a replacement after the restart", replaced(again, second))
 }

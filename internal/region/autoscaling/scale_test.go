@@ -14,15 +14,15 @@ import (
 func BenchmarkFourHundredInstances(b *testing.B) {
 	for b.Loop() {
 		s := newStack(b)
-		g := s.ground(b.Context(), b)
-		s.create(b, g, 0)
+		g := s.createTestNetwork(b.Context(), b)
+		s.createGroup(b, g, 0)
 		_, err := s.as.UpdateAutoScalingGroup(b.Context(), &as.UpdateAutoScalingGroupInput{
 			AutoScalingGroupName: aws.String("nodes"), MaxSize: aws.Int32(400), DesiredCapacity: aws.Int32(400),
 		})
 		if err != nil {
 			b.Fatal(err)
 		}
-		s.pass(b)
+		s.advanceClock(b)
 		pages, n := ec2client.NewDescribeInstancesPaginator(s.ec2, &ec2client.DescribeInstancesInput{}), 0
 		for pages.HasMorePages() {
 			out, err := pages.NextPage(b.Context())

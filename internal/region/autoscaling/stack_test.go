@@ -46,8 +46,8 @@ func (s *stack) Now() time.Time {
 	return s.now
 }
 
-// pass lets two seconds pass in steps, with a look at the groups after each.
-func (s *stack) pass(tb testing.TB) {
+// advanceClock lets two seconds pass in steps, with a look at the groups after each.
+func (s *stack) advanceClock(tb testing.TB) {
 	tb.Helper()
 	for range 10 {
 		s.mu.Lock()
@@ -126,17 +126,17 @@ func must[T any](tb testing.TB) func(T, error) T {
 	}
 }
 
-// ground is a VPC with two subnets in two zones, an internet gateway, a launch template and a target group.
-type ground struct {
+// testNetwork is a VPC with two subnets in two zones, an internet gateway, a launch template and a target group.
+type testNetwork struct {
 	vpc      string
 	subnets  []string
 	template string
 	targets  string
 }
 
-func (s *stack) ground(ctx context.Context, tb testing.TB) ground {
+func (s *stack) createTestNetwork(ctx context.Context, tb testing.TB) testNetwork {
 	tb.Helper()
-	g := ground{vpc: *must[*ec2client.CreateVpcOutput](tb)(s.ec2.CreateVpc(ctx, &ec2client.CreateVpcInput{CidrBlock: aws.String("10.0.0.0/16")})).Vpc.VpcId}
+	g := testNetwork{vpc: *must[*ec2client.CreateVpcOutput](tb)(s.ec2.CreateVpc(ctx, &ec2client.CreateVpcInput{CidrBlock: aws.String("10.0.0.0/16")})).Vpc.VpcId}
 	for i, zone := range []string{"eu-west-1a", "eu-west-1b"} {
 		n := must[*ec2client.CreateSubnetOutput](tb)(s.ec2.CreateSubnet(ctx, &ec2client.CreateSubnetInput{
 			VpcId: &g.vpc, AvailabilityZone: aws.String(zone), CidrBlock: aws.String([]string{"10.0.0.0/24", "10.0.1.0/24"}[i]),

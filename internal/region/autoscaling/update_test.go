@@ -25,9 +25,9 @@ func (s *stack) update(t *testing.T, change func(*as.UpdateAutoScalingGroupInput
 
 func TestGroupIsUpdated(t *testing.T) {
 	s := newStack(t)
-	g := s.ground(t.Context(), t)
-	s.create(t, g, 2)
-	s.pass(t)
+	g := s.createTestNetwork(t.Context(), t)
+	s.createGroup(t, g, 2)
+	s.advanceClock(t)
 	must[*ec2client.CreateLaunchTemplateVersionOutput](t)(s.ec2.CreateLaunchTemplateVersion(t.Context(), &ec2client.CreateLaunchTemplateVersionInput{
 		LaunchTemplateId: &g.template, SourceVersion: aws.String("1"), LaunchTemplateData: &ec2types.RequestLaunchTemplateData{InstanceType: "t3.large"},
 	}))
@@ -42,9 +42,9 @@ func TestGroupIsUpdated(t *testing.T) {
 	if diff := cmp.Diff([]string{"", "ValidationError", "ValidationError", "ValidationError"}, got); diff != "" {
 		t.Errorf("grow, too few, nowhere, two templates (-want +got):\n%s", diff)
 	}
-	s.pass(t)
+	s.advanceClock(t)
 	var kinds []string
-	for _, i := range s.describe(t).Instances {
+	for _, i := range s.describeGroup(t).Instances {
 		kinds = append(kinds, *i.InstanceType+" of version "+*i.LaunchTemplate.Version)
 	}
 	slices.Sort(kinds)
@@ -55,17 +55,17 @@ func TestGroupIsUpdated(t *testing.T) {
 	if got := s.update(t, func(in *as.UpdateAutoScalingGroupInput) { in.MaxSize = aws.Int32(2) }); got != "" {
 		t.Errorf("shrink by the maximum: %q", got)
 	}
-	s.pass(t)
-	if n := len(s.describe(t).Instances); n != 2 {
+	s.advanceClock(t)
+	if n := len(s.describeGroup(t).Instances); n != 2 {
 		t.Errorf("%d instances after the maximum became 2", n)
 	}
 }
 
-func TestTargetGroupsComeAndGo(t *testing.T) {
+func TestAttachAndDetachTargetGroups(t *testing.T) {
 	s := newStack(t)
-	g := s.ground(t.Context(), t)
-	s.create(t, g, 2)
-	s.pass(t)
+	g := s.createTestNetwork(t.Context(), t)
+	s.createGroup(t, g, 2)
+	s.advanceClock(t)
 	other := *must[*lb.CreateTargetGroupOutput](t)(s.lb.CreateTargetGroup(t.Context(), &lb.CreateTargetGroupInput{
 		Name: aws.String("join"), Protocol: "TCP", Port: aws.Int32(3988), VpcId: &g.vpc,
 	})).TargetGroups[0].TargetGroupArn
@@ -75,8 +75,8 @@ func TestTargetGroupsComeAndGo(t *testing.T) {
 	must[*as.DetachLoadBalancerTargetGroupsOutput](t)(s.as.DetachLoadBalancerTargetGroups(t.Context(), &as.DetachLoadBalancerTargetGroupsInput{
 		AutoScalingGroupName: aws.String("nodes"), TargetGroupARNs: []string{g.targets},
 	}))
-	s.pass(t)
-	if diff := cmp.Diff(ids(s.describe(t)), s.targets(t, other)); diff != "" {
+	s.advanceClock(t)
+	if diff := cmp.Diff(ids(s.describeGroup(t)), s.targets(t, other)); diff != "" {
 		t.Errorf("the attached group's targets (-instances +targets):\n%s", diff)
 	}
 	if left := s.targets(t, g.targets); len(left) != 0 {
@@ -86,29 +86,29 @@ func TestTargetGroupsComeAndGo(t *testing.T) {
 
 func TestSuspendedGroupDoesNotLaunch(t *testing.T) {
 	s := newStack(t)
-	g := s.ground(t.Context(), t)
-	s.create(t, g, 0)
+	g := s.createTestNetwork(t.Context(), t)
+	s.createGroup(t, g, 0)
 	must[*as.SuspendProcessesOutput](t)(s.as.SuspendProcesses(t.Context(), &as.SuspendProcessesInput{AutoScalingGroupName: aws.String("nodes"), ScalingProcesses: []string{"Launch"}}))
 	must[*as.SetDesiredCapacityOutput](t)(s.as.SetDesiredCapacity(t.Context(), &as.SetDesiredCapacityInput{AutoScalingGroupName: aws.String("nodes"), DesiredCapacity: aws.Int32(1)}))
-	s.pass(t)
-	if n := len(s.describe(t).Instances); n != 0 {
+	s.advanceClock(t)
+	if n := len(s.describeGroup(t).Instances); n != 0 {
 		t.Errorf("%d instances though launching is suspended", n)
 	}
 	must[*as.ResumeProcessesOutput](t)(s.as.ResumeProcesses(t.Context(), &as.ResumeProcessesInput{AutoScalingGroupName: aws.String("nodes")}))
-	s.pass(t)
-	if n := len(s.describe(t).Instances); n != 1 {
+	s.advanceClock(t)
+	if n := len(s.describeGroup(t).Instances); n != 1 {
 		t.Errorf("%d instances after resuming, want 1", n)
 	}
 }
 
-func TestFailedLaunchesAreToldAndSpacedOut(t *testing.T) {
+func TestFailedLaunchesAreRecordedAndDelayed(t *testing.T) {
 	s := newStack(t)
-	g := s.ground(t.Context(), t)
-	s.create(t, g, 0)
+	g := s.createTestNetwork(t.Context(), t)
+	s.createGroup(t, g, 0)
 	must[*ec2client.DeleteLaunchTemplateOutput](t)(s.ec2.DeleteLaunchTemplate(t.Context(), &ec2client.DeleteLaunchTemplateInput{LaunchTemplateId: &g.template}))
 	must[*as.SetDesiredCapacityOutput](t)(s.as.SetDesiredCapacity(t.Context(), &as.SetDesiredCapacityInput{AutoScalingGroupName: aws.String("nodes"), DesiredCapacity: aws.Int32(1)}))
 	for range 5 {
-		s.pass(t) // ten seconds: tries at 0, 2 and 6
+		s.advanceClock(t) // ten seconds: tries at 0, 2 and 6
 	}
 	out := must[*as.DescribeScalingActivitiesOutput](t)(s.as.DescribeScalingActivities(t.Context(), &as.DescribeScalingActivitiesInput{AutoScalingGroupName: aws.String("nodes")}))
 	failed := 0
@@ -124,8 +124,8 @@ func TestFailedLaunchesAreToldAndSpacedOut(t *testing.T) {
 
 func TestGroupTags(t *testing.T) {
 	s := newStack(t)
-	g := s.ground(t.Context(), t)
-	s.create(t, g, 0)
+	g := s.createTestNetwork(t.Context(), t)
+	s.createGroup(t, g, 0)
 	tag := func(key, value, group string) []types.Tag {
 		return []types.Tag{{Key: &key, Value: &value, ResourceId: &group, ResourceType: aws.String("auto-scaling-group"), PropagateAtLaunch: aws.Bool(true)}}
 	}
@@ -148,27 +148,27 @@ func TestGroupTags(t *testing.T) {
 
 func TestStandbyAndTerminationOfMembers(t *testing.T) {
 	s := newStack(t)
-	g := s.ground(t.Context(), t)
-	s.create(t, g, 2)
-	s.pass(t)
-	first := ids(s.describe(t))[0]
+	g := s.createTestNetwork(t.Context(), t)
+	s.createGroup(t, g, 2)
+	s.advanceClock(t)
+	first := ids(s.describeGroup(t))[0]
 	must[*as.EnterStandbyOutput](t)(s.as.EnterStandby(t.Context(), &as.EnterStandbyInput{
 		AutoScalingGroupName: aws.String("nodes"), InstanceIds: []string{first}, ShouldDecrementDesiredCapacity: aws.Bool(true),
 	}))
-	s.pass(t)
+	s.advanceClock(t)
 	if got := s.targets(t, g.targets); len(got) != 1 || got[0] == first {
 		t.Errorf("targets with %s in standby: %v", first, got)
 	}
 	must[*as.ExitStandbyOutput](t)(s.as.ExitStandby(t.Context(), &as.ExitStandbyInput{AutoScalingGroupName: aws.String("nodes"), InstanceIds: []string{first}}))
-	s.pass(t)
+	s.advanceClock(t)
 	if got := s.targets(t, g.targets); !slices.Contains(got, first) {
 		t.Errorf("targets after standby: %v, without %s", got, first)
 	}
 	must[*as.TerminateInstanceInAutoScalingGroupOutput](t)(s.as.TerminateInstanceInAutoScalingGroup(t.Context(), &as.TerminateInstanceInAutoScalingGroupInput{
 		InstanceId: &first, ShouldDecrementDesiredCapacity: aws.Bool(true),
 	}))
-	s.pass(t)
-	if got := ids(s.describe(t)); len(got) != 1 || got[0] == first {
+	s.advanceClock(t)
+	if got := ids(s.describeGroup(t)); len(got) != 1 || got[0] == first {
 		t.Errorf("left: %v", got)
 	}
 }

@@ -23,8 +23,8 @@ func (s *stack) pool(tb testing.TB) map[types.LifecycleState]int {
 	return states
 }
 
-// aimed is what the metadata service tells a machine of the state that it is to be in.
-func (s *stack) aimed(tb testing.TB, id string) string {
+// targetLifecycleState is what the metadata service tells a machine of the state that it is to be in.
+func (s *stack) targetLifecycleState(tb testing.TB, id string) string {
 	tb.Helper()
 	source := s.cloud.Metadata(func(string, string) (ec2.Credentials, error) { return ec2.Credentials{}, nil })
 	state, _, err := source.GetValue(id, "meta-data/autoscaling/target-lifecycle-state")
@@ -37,27 +37,27 @@ func (s *stack) aimed(tb testing.TB, id string) string {
 // TestWarmPool: machines run once, are stopped, and are started when the group grows.
 func TestWarmPool(t *testing.T) {
 	s := newStack(t)
-	s.create(t, s.ground(t.Context(), t), 1)
+	s.createGroup(t, s.createTestNetwork(t.Context(), t), 1)
 	must[*as.PutWarmPoolOutput](t)(s.as.PutWarmPool(t.Context(), &as.PutWarmPoolInput{
 		AutoScalingGroupName: aws.String("nodes"), MinSize: aws.Int32(1), MaxGroupPreparedCapacity: aws.Int32(3),
 	}))
-	s.pass(t)
-	s.pass(t)
+	s.advanceClock(t)
+	s.advanceClock(t)
 	if diff := cmp.Diff(map[types.LifecycleState]int{types.LifecycleStateWarmedStopped: 2}, s.pool(t)); diff != "" {
 		t.Fatalf("(-want +got)\n%s", diff)
 	}
 	out := must[*as.DescribeWarmPoolOutput](t)(s.as.DescribeWarmPool(t.Context(), &as.DescribeWarmPoolInput{AutoScalingGroupName: aws.String("nodes")}))
 	first := *out.Instances[0].InstanceId
-	if got := s.aimed(t, first); got != "Warmed:Stopped" {
+	if got := s.targetLifecycleState(t, first); got != "Warmed:Stopped" {
 		t.Errorf("%s is to be %q", first, got)
 	}
 	must[*as.SetDesiredCapacityOutput](t)(s.as.SetDesiredCapacity(t.Context(), &as.SetDesiredCapacityInput{AutoScalingGroupName: aws.String("nodes"), DesiredCapacity: aws.Int32(2)}))
-	s.pass(t)
-	s.pass(t)
-	if g := s.describe(t); len(g.Instances) != 2 || *g.WarmPoolSize != 1 || zones(g)["eu-west-1a"]+zones(g)["eu-west-1b"] != 2 {
+	s.advanceClock(t)
+	s.advanceClock(t)
+	if g := s.describeGroup(t); len(g.Instances) != 2 || *g.WarmPoolSize != 1 || zones(g)["eu-west-1a"]+zones(g)["eu-west-1b"] != 2 {
 		t.Errorf("the group is %+v", g.Instances)
 	}
-	if got := s.aimed(t, first); got != "InService" {
+	if got := s.targetLifecycleState(t, first); got != "InService" {
 		t.Errorf("%s, taken from the pool, is to be %q", first, got)
 	}
 	_, err := s.as.DeleteAutoScalingGroup(t.Context(), &as.DeleteAutoScalingGroupInput{AutoScalingGroupName: aws.String("nodes")})
@@ -65,16 +65,16 @@ func TestWarmPool(t *testing.T) {
 		t.Errorf("deleted with a pool: %v", err)
 	}
 	must[*as.DeleteWarmPoolOutput](t)(s.as.DeleteWarmPool(t.Context(), &as.DeleteWarmPoolInput{AutoScalingGroupName: aws.String("nodes"), ForceDelete: aws.Bool(true)}))
-	s.pass(t)
-	if g := s.describe(t); len(s.pool(t)) != 0 || g.WarmPoolConfiguration != nil {
+	s.advanceClock(t)
+	if g := s.describeGroup(t); len(s.pool(t)) != 0 || g.WarmPoolConfiguration != nil {
 		t.Errorf("a pool that was deleted has %v", s.pool(t))
 	}
 }
 
 func TestWarmPoolIsChecked(t *testing.T) {
 	s := newStack(t)
-	g := s.ground(t.Context(), t)
-	if err := s.mixed(t, g, 1, types.InstancesDistribution{}, "m5.large"); err != nil {
+	g := s.createTestNetwork(t.Context(), t)
+	if err := s.createMixedGroup(t, g, 1, types.InstancesDistribution{}, "m5.large"); err != nil {
 		t.Fatal(err)
 	}
 	_, err := s.as.PutWarmPool(t.Context(), &as.PutWarmPoolInput{AutoScalingGroupName: aws.String("nodes")})

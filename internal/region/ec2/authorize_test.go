@@ -16,10 +16,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// asked is an authorizer that notes what it is asked, and allows all.
-type asked struct{ lines []string }
+// recordingAuthorizer is an authorizer that notes what it is asked, and allows all.
+type recordingAuthorizer struct{ lines []string }
 
-func (a *asked) Authorize(_ context.Context, c wire.Check) error {
+func (a *recordingAuthorizer) Authorize(_ context.Context, c wire.Check) error {
 	var keys []string
 	for _, k := range []string{"aws:ResourceTag/team", "aws:RequestTag/team", "ec2:CreateAction"} {
 		if v := c.Context[k]; len(v) > 0 {
@@ -33,8 +33,8 @@ func (a *asked) Authorize(_ context.Context, c wire.Check) error {
 
 func TestIAMIsAskedAboutEachResource(t *testing.T) {
 	r := newRegion(t)
-	_, subnet := r.place(t)
-	instance := *r.run(t, subnet).InstanceId
+	_, subnet := r.createVPCWithSubnet(t)
+	instance := *r.runInstance(t, subnet).InstanceId
 	volume := *must[*client.CreateVolumeOutput](t)(r.CreateVolume(t.Context(), &client.CreateVolumeInput{
 		AvailabilityZone: aws.String("us-east-1b"), Size: aws.Int32(1), VolumeType: "gp3", TagSpecifications: tags("volume", "team", "a"),
 	})).VolumeId
@@ -68,7 +68,7 @@ func TestIAMIsAskedAboutEachResource(t *testing.T) {
 		}, []string{"ec2:AuthorizeSecurityGroupIngress security-group/sg-0123456789abcdef0"}},
 		{"DeleteKeyPair", &sdk.DeleteKeyPairInput{KeyName: new("ours")}, []string{"ec2:DeleteKeyPair key-pair/ours aws:ResourceTag/team=a"}},
 	} {
-		a := &asked{}
+		a := &recordingAuthorizer{}
 		ctx := wire.WithAuthorizer(wire.WithCaller(t.Context(), wire.Caller{Account: "000000000000", Role: "worker", ARN: "arn"}), a)
 		if err := r.svc.Wire().Authorize(ctx, c.op, c.in); err != nil {
 			t.Errorf("%s: %v", c.op, err)
@@ -81,7 +81,7 @@ func TestIAMIsAskedAboutEachResource(t *testing.T) {
 
 func TestFiltersMatchAsAtAWS(t *testing.T) {
 	r := newRegion(t)
-	vpc, _ := r.place(t)
+	vpc, _ := r.createVPCWithSubnet(t)
 	for i, v := range []string{"red", "dark red", "re*d", "blue"} {
 		must[*client.CreateRouteTableOutput](t)(r.CreateRouteTable(t.Context(), &client.CreateRouteTableInput{
 			VpcId: &vpc, TagSpecifications: tags("route-table", "colour", v, fmt.Sprint("n", i), "x"),

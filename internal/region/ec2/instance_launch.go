@@ -13,7 +13,7 @@ import (
 // id.
 func (s launchHandlers) launchInstance(l *launchRequest, reservation string, index int64) (string, error) {
 	id := s.newID("i")
-	face, err := networkInterfaceHandlers{s.Service}.newNetworkInterface(interfaceSpec{
+	face, err := networkInterfaceHandlers(s).newNetworkInterface(interfaceSpec{
 		subnet:    l.subnet,
 		kind:      "interface",
 		groups:    l.groups,
@@ -25,7 +25,7 @@ func (s launchHandlers) launchInstance(l *launchRequest, reservation string, ind
 
 	face.Attachment.InstanceId = new(id)
 	if l.publicIP {
-		ip := addressHandlers{s.Service}.allocatePublicIP()
+		ip := addressHandlers(s).allocatePublicIP()
 		face.Association = &sdk.NetworkInterfaceAssociation{
 			PublicIp:      new(ip),
 			PublicDnsName: new(s.cfg.publicDNSName(ip)),
@@ -156,7 +156,7 @@ func (s launchHandlers) addLaunchVolumes(l *launchRequest, i *sdk.Instance) erro
 		}
 
 		size := max(l.image.RootSizeGiB, 1)
-		v, err := volumeHandlers{s.Service}.newVolume(str(l.subnet.AvailabilityZone), m.Ebs, size)
+		v, err := volumeHandlers(s).newVolume(str(l.subnet.AvailabilityZone), m.Ebs, size)
 		if err != nil {
 			return err
 		}
@@ -165,7 +165,7 @@ func (s launchHandlers) addLaunchVolumes(l *launchRequest, i *sdk.Instance) erro
 		s.st.Volumes[id] = v
 		s.st.setTags(id, l.tags["volume"])
 		gone := m.Ebs.DeleteOnTermination == nil || *m.Ebs.DeleteOnTermination
-		volumeHandlers{s.Service}.recordAttachment(v, i, str(m.DeviceName), gone)
+		volumeHandlers(s).recordAttachment(v, i, str(m.DeviceName), gone)
 	}
 
 	return nil

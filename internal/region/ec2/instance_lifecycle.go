@@ -337,7 +337,7 @@ func (s instanceHandlers) completeTermination(i *sdk.Instance) {
 			delete(s.st.Volumes, str(v.VolumeId))
 		case gone:
 			v.State = new(sdk.VolumeStateDeleting)
-			volumeHandlers{s.Service}.beginDeleteVolume(str(v.VolumeId))
+			volumeHandlers(s).beginDeleteVolume(str(v.VolumeId))
 		}
 	}
 

@@ -118,7 +118,7 @@ func (s launchHandlers) runInstances(in *sdk.RunInstancesInput) (*sdk.Reservatio
 	}
 
 	for _, id := range ids {
-		instanceHandlers{s.Service}.beginLaunch(id)
+		instanceHandlers(s).beginLaunch(id)
 	}
 
 	s.saveIdempotentResult("RunInstances", in.ClientToken, in, ids...)
@@ -325,7 +325,7 @@ func (s launchHandlers) checkBlockDevices(l *launchRequest) error {
 			)
 		}
 
-		_, err := volumeHandlers{s.Service}.newVolume(str(l.subnet.AvailabilityZone), m.Ebs, max(size, 1))
+		_, err := volumeHandlers(s).newVolume(str(l.subnet.AvailabilityZone), m.Ebs, max(size, 1))
 		if err != nil {
 			return err
 		}

@@ -47,22 +47,22 @@ func (n *network) has(addr netip.Addr) bool {
 	return false
 }
 
-// checked refuses to launch a machine that the network does not have yet.
-type checked struct {
+// checkingMachines refuses to launch a machine that the network does not have yet.
+type checkingMachines struct {
 	*machines
 	net *network
 	t   *testing.T
 }
 
-func (c checked) Launch(ctx context.Context, m netspec.Machine) error {
+func (c checkingMachines) Launch(ctx context.Context, m netspec.Machine) error {
 	if !c.net.has(m.Iface.Addr) {
 		c.t.Errorf("%s is launched before the network has %s", m.ID, m.Iface.Addr)
 	}
 	return c.machines.Launch(ctx, m)
 }
 
-// place makes a VPC with one subnet.
-func (r region) place(t *testing.T) (vpc, subnet string) {
+// createVPCWithSubnet makes a VPC with one subnet.
+func (r region) createVPCWithSubnet(t *testing.T) (vpc, subnet string) {
 	t.Helper()
 	v := must[*client.CreateVpcOutput](t)(r.CreateVpc(t.Context(), &client.CreateVpcInput{CidrBlock: aws.String("10.0.0.0/16")}))
 	n := must[*client.CreateSubnetOutput](t)(r.CreateSubnet(t.Context(), &client.CreateSubnetInput{
@@ -71,7 +71,7 @@ func (r region) place(t *testing.T) (vpc, subnet string) {
 	return *v.Vpc.VpcId, *n.Subnet.SubnetId
 }
 
-func (r region) run(t *testing.T, subnet string) types.Instance {
+func (r region) runInstance(t *testing.T, subnet string) types.Instance {
 	t.Helper()
 	out := must[*client.RunInstancesOutput](t)(r.RunInstances(t.Context(), &client.RunInstancesInput{
 		ImageId: aws.String(image), InstanceType: "t3.medium", MinCount: aws.Int32(1), MaxCount: aws.Int32(1), SubnetId: &subnet,
@@ -89,8 +89,8 @@ func (r region) instance(t *testing.T, id string) types.Instance {
 	return out.Reservations[0].Instances[0]
 }
 
-// await waits in real time: Run works in real time, whatever the clock says.
-func await(t *testing.T, what string, ok func() bool) {
+// waitFor waits in real time: Run works in real time, whatever the clock says.
+func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for range 500 {
 		if ok() {
@@ -101,9 +101,9 @@ func await(t *testing.T, what string, ok func() bool) {
 	t.Fatal("not in time: " + what)
 }
 
-func (r region) awaitState(t *testing.T, id string, want types.InstanceStateName) {
+func (r region) waitForState(t *testing.T, id string, want types.InstanceStateName) {
 	t.Helper()
-	await(t, "instance "+string(want), func() bool { return r.instance(t, id).State.Name == want })
+	waitFor(t, "instance "+string(want), func() bool { return r.instance(t, id).State.Name == want })
 }
 
 func start(t *testing.T, svc *ec2.Service) {
@@ -114,14 +114,14 @@ func start(t *testing.T, svc *ec2.Service) {
 	t.Cleanup(func() { cancel(); <-done })
 }
 
-func TestMachineLivesAndDies(t *testing.T) {
+func TestMachineFollowsInstance(t *testing.T) {
 	m, n := newMachines(), &network{}
-	r := newRegion(t, func(c *ec2.Config) { c.Machines, c.Network = checked{m, n, t}, n })
+	r := newRegion(t, func(c *ec2.Config) { c.Machines, c.Network = checkingMachines{m, n, t}, n })
 	start(t, r.svc)
 	ctx := t.Context()
-	_, subnet := r.place(t)
-	id := *r.run(t, subnet).InstanceId
-	r.awaitState(t, id, types.InstanceStateNameRunning)
+	_, subnet := r.createVPCWithSubnet(t)
+	id := *r.runInstance(t, subnet).InstanceId
+	r.waitForState(t, id, types.InstanceStateNameRunning)
 	if got := *r.instance(t, id).PrivateDnsName; got != "ip-10-0-1-4.ec2.internal" {
 		t.Errorf("private name is %s", got)
 	}
@@ -135,22 +135,22 @@ func TestMachineLivesAndDies(t *testing.T) {
 		out := must[*client.DescribeVolumesOutput](t)(r.DescribeVolumes(ctx, &client.DescribeVolumesInput{VolumeIds: []string{*v.VolumeId}}))
 		return out.Volumes[0]
 	}
-	await(t, "volume available", func() bool { return volume().State == types.VolumeStateAvailable })
+	waitFor(t, "volume available", func() bool { return volume().State == types.VolumeStateAvailable })
 	must[*client.AttachVolumeOutput](t)(r.AttachVolume(ctx, &client.AttachVolumeInput{VolumeId: v.VolumeId, InstanceId: &id, Device: aws.String("/dev/sdf")}))
-	await(t, "volume attached", func() bool { return volume().Attachments[0].State == types.VolumeAttachmentStateAttached })
+	waitFor(t, "volume attached", func() bool { return volume().Attachments[0].State == types.VolumeAttachmentStateAttached })
 	_, err := r.DeleteVolume(ctx, &client.DeleteVolumeInput{VolumeId: v.VolumeId})
 	if code(err) != "VolumeInUse" {
 		t.Errorf("delete an attached volume: %v", err)
 	}
 	must[*client.TerminateInstancesOutput](t)(r.TerminateInstances(ctx, &client.TerminateInstancesInput{InstanceIds: []string{id}}))
-	r.awaitState(t, id, types.InstanceStateNameTerminated)
+	r.waitForState(t, id, types.InstanceStateNameTerminated)
 	if got := volume().State; got != types.VolumeStateAvailable {
 		t.Errorf("the volume is %s after its instance ended, want available", got)
 	}
 	if m.Alive(id) {
 		t.Error("the machine still lives")
 	}
-	second := r.run(t, subnet)
+	second := r.runInstance(t, subnet)
 	if *second.PrivateIpAddress == "10.0.1.4" {
 		t.Error("the next instance has the address of the last one")
 	}
@@ -162,11 +162,11 @@ func TestDeadMachineIsImpaired(t *testing.T) {
 	told := make(chan struct{}, 100)
 	r.svc.AddWatcher(func() { told <- struct{}{} })
 	start(t, r.svc)
-	_, subnet := r.place(t)
-	id := *r.run(t, subnet).InstanceId
-	r.awaitState(t, id, types.InstanceStateNameRunning)
+	_, subnet := r.createVPCWithSubnet(t)
+	id := *r.runInstance(t, subnet).InstanceId
+	r.waitForState(t, id, types.InstanceStateNameRunning)
 	_ = m.Terminate(t.Context(), id)
-	await(t, "impaired", func() bool { f, _ := r.svc.InstanceInfo(id); return f.Impaired })
+	waitFor(t, "impaired", func() bool { f, _ := r.svc.InstanceInfo(id); return f.Impaired })
 	out := must[*client.DescribeInstanceStatusOutput](t)(r.DescribeInstanceStatus(t.Context(), &client.DescribeInstanceStatusInput{InstanceIds: []string{id}}))
 	if got := out.InstanceStatuses[0].InstanceStatus.Status; got != types.SummaryStatusImpaired {
 		t.Errorf("status is %s, want impaired", got)
@@ -185,8 +185,8 @@ func (profiles) InstanceProfile(name string) (ec2.Profile, bool) {
 
 func TestMetadata(t *testing.T) {
 	r := newRegion(t, func(c *ec2.Config) { c.Profiles = profiles{} })
-	vpc, subnet := r.place(t)
-	id := *r.run(t, subnet).InstanceId
+	vpc, subnet := r.createVPCWithSubnet(t)
+	id := *r.runInstance(t, subnet).InstanceId
 	issued := 0
 	m := r.svc.Metadata(func(_, role string) (ec2.Credentials, error) {
 		issued++
@@ -220,18 +220,18 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// elsewhere is an image whose programs this computer cannot run.
-func elsewhere() ec2.Image {
+// unbootableImage is an image whose programs this computer cannot run.
+func unbootableImage() ec2.Image {
 	return ec2.Image{ID: "ami-0123456789abcdef1", Architecture: "arm64", RootDevice: "/dev/xvda", RootSizeGiB: 8, Unbootable: "This computer is amd64."}
 }
 
-func TestRunInstancesIsRefused(t *testing.T) {
+func TestRunInstancesErrors(t *testing.T) {
 	r := newRegion(t, func(c *ec2.Config) {
 		c.Profiles = profiles{}
 		c.Quotas.VCPUs = 4
-		c.Images = append(c.Images, elsewhere())
+		c.Images = append(c.Images, unbootableImage())
 	})
-	_, subnet := r.place(t)
+	_, subnet := r.createVPCWithSubnet(t)
 	good := func() *client.RunInstancesInput {
 		return &client.RunInstancesInput{
 			ImageId: aws.String(image), InstanceType: "t3.medium", MinCount: aws.Int32(1), MaxCount: aws.Int32(1), SubnetId: &subnet,
@@ -279,7 +279,7 @@ func TestRunInstancesIsRefused(t *testing.T) {
 
 func TestRunInstancesTokenIsIdempotent(t *testing.T) {
 	r := newRegion(t)
-	_, subnet := r.place(t)
+	_, subnet := r.createVPCWithSubnet(t)
 	in := &client.RunInstancesInput{
 		ImageId: aws.String(image), InstanceType: "t3.medium", MinCount: aws.Int32(2), MaxCount: aws.Int32(2), SubnetId: &subnet, ClientToken: aws.String("one"),
 	}

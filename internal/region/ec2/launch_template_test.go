@@ -18,7 +18,7 @@ import (
 
 func TestTemplateVersionsAndLaunch(t *testing.T) {
 	r, ctx := newRegion(t), t.Context()
-	vpc, subnet := r.place(t)
+	vpc, subnet := r.createVPCWithSubnet(t)
 	group := r.group(t, vpc, "nodes")
 	data := func(kind types.InstanceType) *types.RequestLaunchTemplateData {
 		return &types.RequestLaunchTemplateData{
@@ -85,17 +85,17 @@ func (m *memory) Load(_ string, v any) error {
 	return json.Unmarshal(m.saved, v)
 }
 
-func TestRestartResumes(t *testing.T) {
+func TestRestartResumesJobs(t *testing.T) {
 	mem, mach := &memory{}, newMachines()
 	r := newRegion(t, func(c *ec2.Config) { c.Machines, c.Saver = mach, mem })
-	_, subnet := r.place(t)
-	id := *r.run(t, subnet).InstanceId // nobody runs the service: it stays pending
+	_, subnet := r.createVPCWithSubnet(t)
+	id := *r.runInstance(t, subnet).InstanceId // nobody runs the service: it stays pending
 	if got := r.instance(t, id).State.Name; got != types.InstanceStateNamePending {
 		t.Fatalf("the instance is %s", got)
 	}
 	again := newRegion(t, func(c *ec2.Config) { c.Machines, c.Saver, c.Rand = mach, mem, rand.New(rand.NewSource(2)) })
 	start(t, again.svc)
-	again.awaitState(t, id, types.InstanceStateNameRunning)
+	again.waitForState(t, id, types.InstanceStateNameRunning)
 	if !mach.Alive(id) {
 		t.Error("the machine was not launched after the restart")
 	}
@@ -109,10 +109,10 @@ func TestRestartResumes(t *testing.T) {
 	}
 }
 
-func TestVolumesByTheClock(t *testing.T) {
+func TestVolumeTransitionsWithoutMachines(t *testing.T) {
 	r, ctx := newRegion(t), t.Context()
-	_, subnet := r.place(t)
-	id := *r.run(t, subnet).InstanceId
+	_, subnet := r.createVPCWithSubnet(t)
+	id := *r.runInstance(t, subnet).InstanceId
 	r.clock.Add(time.Second)
 	far := must[*client.CreateVolumeOutput](t)(r.CreateVolume(ctx, &client.CreateVolumeInput{AvailabilityZone: aws.String("us-east-1a"), Size: aws.Int32(1), VolumeType: "gp3"}))
 	near := must[*client.CreateVolumeOutput](t)(r.CreateVolume(ctx, &client.CreateVolumeInput{AvailabilityZone: aws.String("us-east-1b"), Size: aws.Int32(1), VolumeType: "gp3"}))

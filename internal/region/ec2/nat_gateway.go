@@ -55,7 +55,7 @@ func (s natGatewayHandlers) createNATGateway(
 	kind := sdk.ConnectivityTypePrivate
 	if addr != nil {
 		kind = sdk.ConnectivityTypePublic
-		addressHandlers{s.Service}.setAddressAssociation(addr, face)
+		addressHandlers(s).setAddressAssociation(addr, face)
 		na.AllocationId = addr.AllocationId
 		na.AssociationId = addr.AssociationId
 		na.PublicIp = addr.PublicIp
@@ -86,7 +86,7 @@ func (s natGatewayHandlers) newNATGatewayInterface(
 	subnet *sdk.Subnet,
 	id, privateIP string,
 ) (*sdk.NetworkInterface, error) {
-	return networkInterfaceHandlers{s.Service}.newNetworkInterface(interfaceSpec{
+	return networkInterfaceHandlers(s).newNetworkInterface(interfaceSpec{
 		subnet:      subnet,
 		kind:        "nat_gateway",
 		description: "Interface for NAT Gateway " + id,

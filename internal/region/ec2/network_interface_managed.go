@@ -91,7 +91,7 @@ func (s networkInterfaceHandlers) createManagedInterface(f *ManagedInterface) (*
 	}
 
 	if addr != nil {
-		addressHandlers{s.Service}.setAddressAssociation(addr, n)
+		addressHandlers(s).setAddressAssociation(addr, n)
 	}
 
 	f.ID = str(n.NetworkInterfaceId)

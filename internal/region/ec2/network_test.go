@@ -13,15 +13,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// net is a VPC with a public and a private subnet, as the provisioner builds them.
-type net struct {
+// testNetwork is a VPC with a public and a private subnet, as the provisioner builds them.
+type testNetwork struct {
 	vpc, igw, public, private, eip, nat, table, assoc, group, instance string
 }
 
-func (r region) net(t *testing.T) net {
+func (r region) createTestNetwork(t *testing.T) testNetwork {
 	t.Helper()
-	ctx, n := t.Context(), net{}
-	n.vpc, n.private = r.place(t)
+	ctx, n := t.Context(), testNetwork{}
+	n.vpc, n.private = r.createVPCWithSubnet(t)
 	n.igw = *must[*client.CreateInternetGatewayOutput](t)(r.CreateInternetGateway(ctx, &client.CreateInternetGatewayInput{})).InternetGateway.InternetGatewayId
 	must[*client.AttachInternetGatewayOutput](t)(r.AttachInternetGateway(ctx, &client.AttachInternetGatewayInput{InternetGatewayId: &n.igw, VpcId: &n.vpc}))
 	n.public = *must[*client.CreateSubnetOutput](t)(r.CreateSubnet(ctx, &client.CreateSubnetInput{VpcId: &n.vpc, CidrBlock: aws.String("10.0.2.0/24")})).Subnet.SubnetId
@@ -48,7 +48,7 @@ type step struct {
 	want string
 }
 
-func (r region) steps(n net) []step {
+func (r region) steps(n testNetwork) []step {
 	return []step{
 		{"VPC with everything in it", r.dropVPC(n), "DependencyViolation"},
 		{"subnet with an instance", r.dropSubnet(n.private), "DependencyViolation"},
@@ -98,7 +98,7 @@ func (r region) wait(context.Context) error {
 	return nil
 }
 
-func (r region) dropVPC(n net) func(context.Context) error {
+func (r region) dropVPC(n testNetwork) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := r.DeleteVpc(ctx, &client.DeleteVpcInput{VpcId: &n.vpc})
 		return err
@@ -112,35 +112,35 @@ func (r region) dropSubnet(id string) func(context.Context) error {
 	}
 }
 
-func (r region) dropGroup(n net) func(context.Context) error {
+func (r region) dropGroup(n testNetwork) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := r.DeleteSecurityGroup(ctx, &client.DeleteSecurityGroupInput{GroupId: &n.group})
 		return err
 	}
 }
 
-func (r region) dropInternet(n net) func(context.Context) error {
+func (r region) dropInternet(n testNetwork) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := r.DeleteInternetGateway(ctx, &client.DeleteInternetGatewayInput{InternetGatewayId: &n.igw})
 		return err
 	}
 }
 
-func (r region) detachInternet(n net) func(context.Context) error {
+func (r region) detachInternet(n testNetwork) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := r.DetachInternetGateway(ctx, &client.DetachInternetGatewayInput{InternetGatewayId: &n.igw, VpcId: &n.vpc})
 		return err
 	}
 }
 
-func (r region) release(n net) func(context.Context) error {
+func (r region) release(n testNetwork) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := r.ReleaseAddress(ctx, &client.ReleaseAddressInput{AllocationId: &n.eip})
 		return err
 	}
 }
 
-func (r region) dropTable(n net) func(context.Context) error {
+func (r region) dropTable(n testNetwork) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := r.DeleteRouteTable(ctx, &client.DeleteRouteTableInput{RouteTableId: &n.table})
 		return err
@@ -149,7 +149,7 @@ func (r region) dropTable(n net) func(context.Context) error {
 
 func TestDependenciesBlockDeletion(t *testing.T) {
 	r := newRegion(t)
-	for _, s := range r.steps(r.net(t)) {
+	for _, s := range r.steps(r.createTestNetwork(t)) {
 		if got := code(s.do(t.Context())); got != s.want {
 			t.Fatalf("%s: got %q, want %q", s.name, got, s.want)
 		}
@@ -158,7 +158,7 @@ func TestDependenciesBlockDeletion(t *testing.T) {
 
 func TestNetworkErrors(t *testing.T) {
 	r := newRegion(t)
-	n := r.net(t)
+	n := r.createTestNetwork(t)
 	subnet := func(cidr string) func(context.Context) error {
 		return func(ctx context.Context) error {
 			_, err := r.CreateSubnet(ctx, &client.CreateSubnetInput{VpcId: &n.vpc, CidrBlock: &cidr})
@@ -224,9 +224,9 @@ func TestQuotas(t *testing.T) {
 	}
 }
 
-func TestPagingShowsEachOnce(t *testing.T) {
+func TestPagingReturnsEachOnce(t *testing.T) {
 	r := newRegion(t)
-	vpc, _ := r.place(t)
+	vpc, _ := r.createVPCWithSubnet(t)
 	for i := range 7 {
 		must[*client.CreateRouteTableOutput](t)(r.CreateRouteTable(t.Context(), &client.CreateRouteTableInput{
 			VpcId: &vpc, TagSpecifications: tags("route-table", "even", map[bool]string{true: "yes", false: "no"}[i%2 == 0]),
@@ -250,7 +250,7 @@ func TestPagingShowsEachOnce(t *testing.T) {
 
 func TestNATGatewayStates(t *testing.T) {
 	r := newRegion(t)
-	n := r.net(t)
+	n := r.createTestNetwork(t)
 	state := func() types.NatGatewayState {
 		out := must[*client.DescribeNatGatewaysOutput](t)(r.DescribeNatGateways(t.Context(), &client.DescribeNatGatewaysInput{NatGatewayIds: []string{n.nat}}))
 		return out.NatGateways[0].State

@@ -33,7 +33,7 @@ func (r region) group(t *testing.T, vpc, name string) string {
 
 func TestGroupRules(t *testing.T) {
 	r, ctx := newRegion(t), t.Context()
-	vpc, _ := r.place(t)
+	vpc, _ := r.createVPCWithSubnet(t)
 	a, b := r.group(t, vpc, "a"), r.group(t, vpc, "b")
 	allow := func(group string, ps []types.IpPermission) (*client.AuthorizeSecurityGroupIngressOutput, error) {
 		return r.AuthorizeSecurityGroupIngress(ctx, &client.AuthorizeSecurityGroupIngressInput{
@@ -89,7 +89,7 @@ func TestGroupRules(t *testing.T) {
 
 func TestGroupNames(t *testing.T) {
 	r := newRegion(t)
-	vpc, _ := r.place(t)
+	vpc, _ := r.createVPCWithSubnet(t)
 	r.group(t, vpc, "a")
 	for name, want := range map[string]string{"a": "InvalidGroup.Duplicate", "default": "InvalidParameterValue", "sg-1": "InvalidParameterValue", "ü": "InvalidParameterValue"} {
 		_, err := r.CreateSecurityGroup(t.Context(), &client.CreateSecurityGroupInput{GroupName: &name, Description: aws.String("d"), VpcId: &vpc})

@@ -106,7 +106,7 @@ func (s vpcHandlers) newCIDRAssociation(cidr netip.Prefix) *sdk.VpcCidrBlockAsso
 // addVPCDefaults creates what every new VPC has: a main route table, a default network ACL and a default
 // security group.
 func (s vpcHandlers) addVPCDefaults(vpc string, cidr netip.Prefix) {
-	tables := routeTableHandlers{s.Service}
+	tables := routeTableHandlers(s)
 	table := tables.newRouteTable(vpc, []netip.Prefix{cidr})
 	table.Associations = []*sdk.RouteTableAssociation{tables.newRouteTableAssociation(table, nil)}
 	acl := s.newID("acl")
@@ -133,8 +133,8 @@ func (s vpcHandlers) addVPCDefaults(vpc string, cidr netip.Prefix) {
 		},
 	}
 
-	group := securityGroupHandlers{s.Service}.newSecurityGroup(vpc, "default", "default VPC security group")
-	securityGroupHandlers{s.Service}.addRule(&sdk.SecurityGroupRule{
+	group := securityGroupHandlers(s).newSecurityGroup(vpc, "default", "default VPC security group")
+	securityGroupHandlers(s).addRule(&sdk.SecurityGroupRule{
 		GroupId:    group.GroupId,
 		IsEgress:   new(false),
 		IpProtocol: new("-1"),

@@ -115,7 +115,7 @@ func (s vpcEndpointHandlers) addEndpointInterfaces(e *sdk.VpcEndpoint, subnets [
 	var made []string
 
 	for _, id := range subnets {
-		n, err := networkInterfaceHandlers{s.Service}.newNetworkInterface(interfaceSpec{
+		n, err := networkInterfaceHandlers(s).newNetworkInterface(interfaceSpec{
 			subnet:      s.st.Subnets[id],
 			kind:        "vpc_endpoint",
 			description: "VPC Endpoint Interface " + str(e.VpcEndpointId),

@@ -18,9 +18,9 @@ func (r region) makeEndpoint(t *testing.T, in client.CreateVpcEndpointInput) str
 	return *must[*client.CreateVpcEndpointOutput](t)(r.CreateVpcEndpoint(t.Context(), &in)).VpcEndpoint.VpcEndpointId
 }
 
-func TestEndpointIsRefused(t *testing.T) {
+func TestEndpointErrors(t *testing.T) {
 	r := newRegion(t)
-	n := r.net(t)
+	n := r.createTestNetwork(t)
 	ctx := t.Context()
 	r.makeEndpoint(t, client.CreateVpcEndpointInput{VpcId: &n.vpc, ServiceName: aws.String("com.amazonaws.us-east-1.s3"), RouteTableIds: []string{n.table}})
 	iface := types.VpcEndpointTypeInterface
@@ -57,10 +57,10 @@ func TestEndpointIsRefused(t *testing.T) {
 	}
 }
 
-// TestEndpointLives: it is pending, then available and drawn, holds its subnet and group while it is there, and lets go.
-func TestEndpointLives(t *testing.T) {
+// TestEndpointLifecycle: it is pending, then available and drawn, holds its subnet and group while it is there, and lets go.
+func TestEndpointLifecycle(t *testing.T) {
 	r := newRegion(t)
-	vpc, subnet := r.place(t)
+	vpc, subnet := r.createVPCWithSubnet(t)
 	ctx := t.Context()
 	yes := &types.AttributeBooleanValue{Value: aws.Bool(true)}
 	must[*client.ModifyVpcAttributeOutput](t)(r.ModifyVpcAttribute(ctx, &client.ModifyVpcAttributeInput{VpcId: &vpc, EnableDnsHostnames: yes}))

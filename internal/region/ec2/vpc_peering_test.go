@@ -13,7 +13,7 @@ import (
 // TestPeering: asked for, accepted, routed through, deleted; then the routes lead nowhere, and the pair can be peered again.
 func TestPeering(t *testing.T) {
 	r, ctx := newRegion(t), t.Context()
-	n := r.net(t)
+	n := r.createTestNetwork(t)
 	vpc := func(cidr string) *string {
 		return must[*client.CreateVpcOutput](t)(r.CreateVpc(ctx, &client.CreateVpcInput{CidrBlock: &cidr})).Vpc.VpcId
 	}
