@@ -5,10 +5,8 @@ package autoscaling
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"time"
 
@@ -45,14 +43,6 @@ func (s *Service) Reconcile(ctx context.Context) error {
 
 		return nil
 	})
-}
-
-// isSuspended reports whether a process of the group is suspended.
-func (g *group) isSuspended(process string) bool {
-	return slices.ContainsFunc(
-		g.Shape.SuspendedProcesses,
-		func(p *sdk.SuspendedProcess) bool { return sdkshape.String(p.ProcessName) == process },
-	)
 }
 
 // removeInstance removes an instance and what is stored about it from the group.
@@ -281,94 +271,6 @@ func templateVersion(i *sdk.Instance) int {
 	return n
 }
 
-// selectSubnet returns the subnet of the next instance: in the zone with the fewest instances, and the first
-// one of those.
-func (s *Service) selectSubnet(g *group) (ec2.SubnetPlacement, error) {
-	places, err := s.cfg.EC2.SubnetPlacements(parseSubnetIDs(g.Shape.VPCZoneIdentifier)...)
-	if err != nil {
-		return ec2.SubnetPlacement{}, err
-	}
-
-	zones := map[string]int{}
-	for _, i := range g.countedInstances() {
-		zones[sdkshape.String(i.AvailabilityZone)]++
-	}
-
-	return slices.MinFunc(
-		places,
-		func(a, b ec2.SubnetPlacement) int { return cmp.Compare(zones[a.Zone], zones[b.Zone]) },
-	), nil
-}
-
-// launchInstance launches one instance. It returns false if that failed; the group then waits, longer after
-// each failure in a row.
-func (s *Service) launchInstance(g *group) bool {
-	a := s.startActivity(
-		g,
-		"Launching a new EC2 instance",
-		fmt.Sprintf(
-			"an instance was started in response to a difference between desired and actual capacity (%d).",
-			*g.Shape.DesiredCapacity,
-		),
-	)
-
-	i, err := s.tryLaunch(g)
-	if err != nil {
-		s.delayNextLaunch(g)
-		a.StatusCode = new(sdk.ScalingActivityStatusCodeFailed)
-		a.StatusMessage = new(err.Error())
-		a.EndTime = new(s.cfg.Now().UTC())
-
-		a.Progress = new(int64(100))
-		a.Description = new("Launching a new EC2 instance.  Status Reason: " + err.Error())
-
-		s.cfg.Log.Warn(
-			"failed to launch an instance of a group",
-			slog.String("group", sdkshape.String(g.Shape.AutoScalingGroupName)),
-			slog.Any("error", err),
-		)
-
-		return false
-	}
-
-	a.Description = new("Launching a new EC2 instance: " + sdkshape.String(i.InstanceId))
-	a.Details = i.InstanceId
-	g.Shape.Instances = append(g.Shape.Instances, i)
-	s.setTargetLifecycleState(i, sdk.LifecycleStateInService)
-	s.store.MarkChanged()
-
-	return true
-}
-
-// delayNextLaunch delays the next launch of a group by 2 s, doubled for each further failure in a row, up to
-// a minute.
-func (s *Service) delayNextLaunch(g *group) {
-	g.Failures++
-	g.NotBefore = s.cfg.Now().Add(min(time.Second<<min(g.Failures, 6), time.Minute))
-}
-
-// tryLaunch launches an instance by the first launch option that succeeds. It returns the errors of all if
-// none does.
-func (s *Service) tryLaunch(g *group) (*sdk.Instance, error) {
-	place, err := s.selectSubnet(g)
-	if err != nil {
-		return nil, err
-	}
-
-	var failures []error
-
-	for _, c := range g.launchOptions() {
-		i, err := s.runInstance(g, place, c)
-		if err == nil {
-			return i, nil
-		}
-
-		failures = append(failures, err)
-	}
-
-	return nil, errors.Join(failures...)
-}
-
 // setTargetLifecycleState sets the target lifecycle state that an instance reads from its metadata.
 func (s *Service) setTargetLifecycleState(i *sdk.Instance, state string) {
 	if err := s.cfg.EC2.SetTargetLifecycleState(sdkshape.String(i.InstanceId), state); err != nil {
@@ -378,147 +280,4 @@ func (s *Service) setTargetLifecycleState(i *sdk.Instance, state string) {
 			slog.Any("error", err),
 		)
 	}
-}
-
-// runInstance launches one instance by a launch option.
-func (s *Service) runInstance(g *group, place ec2.SubnetPlacement, c launchOption) (*sdk.Instance, error) {
-	f, err := s.cfg.EC2.LaunchTemplateInfo(
-		sdkshape.String(c.template.LaunchTemplateId),
-		"",
-		sdkshape.String(c.template.Version),
-	)
-	if err != nil {
-		return nil, err
-	}
-
-	in := &ec2sdk.RunInstancesInput{
-		MinCount:    new(int64(1)),
-		MaxCount:    new(int64(1)),
-		SubnetId:    new(place.Subnet),
-		ClientToken: new(sdkshape.RandomHex(s.cfg.Rand, 32)),
-		LaunchTemplate: &ec2sdk.LaunchTemplateSpecification{
-			LaunchTemplateId: new(f.ID),
-			Version:          new(formatVersion(f.Version)),
-		},
-		InstanceMarketOptions: c.marketOptions,
-	}
-
-	kind := f.InstanceType
-	if c.instanceType != "" {
-		kind = c.instanceType
-		in.InstanceType = new(c.instanceType)
-	}
-
-	out, err := s.cfg.EC2.RunInstancesWithTags(in, g.launchTags(f))
-	if err != nil {
-		return nil, err
-	}
-
-	if c.marketOptions != nil {
-		if g.Spot == nil {
-			g.Spot = map[string]bool{}
-		}
-
-		g.Spot[sdkshape.String(out.Instances[0].InstanceId)] = true
-	}
-
-	return &sdk.Instance{
-		InstanceId:           out.Instances[0].InstanceId,
-		AvailabilityZone:     new(place.Zone),
-		InstanceType:         new(kind),
-		HealthStatus:         new(healthy),
-		LifecycleState:       new(sdk.LifecycleStatePending),
-		ProtectedFromScaleIn: new(*g.Shape.NewInstancesProtectedFromScaleIn),
-		LaunchTemplate: &sdk.LaunchTemplateSpecification{
-			LaunchTemplateId:   new(f.ID),
-			LaunchTemplateName: new(f.Name),
-			Version:            new(formatVersion(f.Version)),
-		},
-	}, nil
-}
-
-// launchTags returns the tags that the instances of a group have from the start.
-func (g *group) launchTags(f ec2.LaunchTemplateInfo) map[string]string {
-	tags := map[string]string{
-		"aws:autoscaling:groupName": sdkshape.String(
-			g.Shape.AutoScalingGroupName,
-		),
-		"aws:ec2launchtemplate:id":      f.ID,
-		"aws:ec2launchtemplate:version": formatVersion(f.Version),
-	}
-
-	for k, t := range g.Tags {
-		if t.Propagate {
-			tags[k] = t.Value
-		}
-	}
-
-	return tags
-}
-
-// registerInstances registers the instances in service with the target groups of the group, and deregisters
-// them from others.
-func (s *Service) registerInstances(g *group) {
-	wanted := sdkshape.Strings(g.Shape.TargetGroupARNs)
-	for _, i := range g.Shape.Instances {
-		id := sdkshape.String(i.InstanceId)
-		if sdkshape.String(i.LifecycleState) != sdk.LifecycleStateInService {
-			continue
-		}
-
-		for _, arn := range slices.Clone(g.Registered[id]) {
-			if !slices.Contains(wanted, arn) {
-				s.deregisterTarget(g, id, arn)
-			}
-		}
-
-		for _, arn := range wanted {
-			if g.isSuspended("AddToLoadBalancer") || slices.Contains(g.Registered[id], arn) {
-				continue
-			}
-
-			if err := s.cfg.TargetGroups.RegisterTargets(arn, id); err != nil {
-				s.cfg.Log.Warn(
-					"failed to register an instance",
-					slog.String("instance", id),
-					slog.String("targetGroup", arn),
-					slog.Any("error", err),
-				)
-
-				continue
-			}
-
-			if g.Registered == nil {
-				g.Registered = map[string][]string{}
-			}
-
-			g.Registered[id] = append(g.Registered[id], arn)
-			s.store.MarkChanged()
-		}
-	}
-}
-
-// deregisterInstance deregisters an instance from all its target groups.
-func (s *Service) deregisterInstance(g *group, id string) {
-	for _, arn := range slices.Clone(g.Registered[id]) {
-		s.deregisterTarget(g, id, arn)
-	}
-
-	s.store.MarkChanged()
-}
-
-// deregisterTarget deregisters an instance from one target group.
-func (s *Service) deregisterTarget(g *group, id, arn string) {
-	if err := s.cfg.TargetGroups.DeregisterTargets(arn, id); err != nil {
-		s.cfg.Log.Warn(
-			"failed to deregister an instance",
-			slog.String("instance", id),
-			slog.String("targetGroup", arn),
-			slog.Any("error", err),
-		)
-	}
-
-	g.Registered[id] = slices.DeleteFunc(g.Registered[id], func(a string) bool { return a == arn })
-	maps.DeleteFunc(g.Registered, func(_ string, arns []string) bool { return len(arns) == 0 })
-	s.store.MarkChanged()
 }

@@ -56,7 +56,7 @@ type InstanceController interface {
 	// StartInstance starts a stopped instance.
 	StartInstance(id string) error
 	// SetTargetLifecycleState sets the lifecycle state that an instance finds in its metadata.
-	SetTargetLifecycleState(id, state string) error
+	SetTargetLifecycleState(id, lifecycleState string) error
 }
 
 // TargetGroups is the part of Elastic Load Balancing that Auto Scaling uses. It is called under the lock of

@@ -240,9 +240,9 @@ func (s *Service) mayLaunchWarm(g *group) bool {
 func (s *Service) takeWarmInstance(g *group) bool {
 	for _, i := range g.Warm {
 		id := sdkshape.String(i.InstanceId)
-		state := sdkshape.String(i.LifecycleState)
-		if state == warmPending ||
-			state == warmedPrefix+sdk.WarmPoolStateStopped &&
+		lifecycle := sdkshape.String(i.LifecycleState)
+		if lifecycle == warmPending ||
+			lifecycle == warmedPrefix+sdk.WarmPoolStateStopped &&
 				!s.tryInstanceAction(i, s.cfg.EC2.StartInstance) {
 			continue
 		}

@@ -160,8 +160,8 @@ func (st *serviceState) clearAddressAssociation(a *sdk.Address) {
 func (st *serviceState) findInterfaceToAssociate(
 	in *sdk.AssociateAddressInput,
 ) (*sdk.NetworkInterface, error) {
-	eni := str(in.NetworkInterfaceId)
-	if eni == "" {
+	interfaceID := str(in.NetworkInterfaceId)
+	if interfaceID == "" {
 		i, err := st.findInstance(in.InstanceId)
 		if err != nil {
 			return nil, err
@@ -175,12 +175,12 @@ func (st *serviceState) findInterfaceToAssociate(
 			)
 		}
 
-		eni = st.primaryInterfaceID(str(i.InstanceId))
+		interfaceID = st.primaryInterfaceID(str(i.InstanceId))
 	}
 
-	n := st.Interfaces[eni]
+	n := st.Interfaces[interfaceID]
 	if n == nil {
-		return nil, notFound(eni)
+		return nil, notFound(interfaceID)
 	}
 
 	if st.vpcInternetGateway(str(n.VpcId)) == nil {

@@ -177,8 +177,8 @@ func matchGlob(pattern, s string) bool {
 			p += n
 
 		case fits:
-			p = p + n
-			i = i + 1
+			p += n
+			i++
 		case star >= 0:
 			mark++
 			p = star + 1

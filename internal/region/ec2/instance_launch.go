@@ -13,7 +13,7 @@ import (
 // id.
 func (s launchHandlers) launchInstance(l *launchRequest, reservation string, index int64) (string, error) {
 	id := s.newID("i")
-	face, err := networkInterfaceHandlers(s).newNetworkInterface(interfaceSpec{
+	networkInterface, err := networkInterfaceHandlers(s).newNetworkInterface(interfaceSpec{
 		subnet:    l.subnet,
 		kind:      "interface",
 		groups:    l.groups,
@@ -23,17 +23,17 @@ func (s launchHandlers) launchInstance(l *launchRequest, reservation string, ind
 		return "", err
 	}
 
-	face.Attachment.InstanceId = new(id)
+	networkInterface.Attachment.InstanceId = new(id)
 	if l.publicIP {
 		ip := addressHandlers(s).allocatePublicIP()
-		face.Association = &sdk.NetworkInterfaceAssociation{
+		networkInterface.Association = &sdk.NetworkInterfaceAssociation{
 			PublicIp:      new(ip),
 			PublicDnsName: new(s.cfg.publicDNSName(ip)),
 			IpOwnerId:     new("amazon"),
 		}
 	}
 
-	i := s.newInstance(l, id, face, index)
+	i := s.newInstance(l, id, networkInterface, index)
 	s.st.Instances[id] = i
 	x := &instanceExtra{
 		ReservationID: reservation,
@@ -41,7 +41,7 @@ func (s launchHandlers) launchInstance(l *launchRequest, reservation string, ind
 		Shutdown:      "stop",
 		NoTermination: isTrue(l.in.DisableApiTermination),
 		NoStop:        isTrue(l.in.DisableApiStop),
-		Interface:     str(face.NetworkInterfaceId),
+		Interface:     str(networkInterface.NetworkInterfaceId),
 	}
 	if b := str(l.in.InstanceInitiatedShutdownBehavior); b != "" {
 		x.Shutdown = b
@@ -68,7 +68,7 @@ func (s launchHandlers) launchInstance(l *launchRequest, reservation string, ind
 func (s launchHandlers) newInstance(
 	l *launchRequest,
 	id string,
-	face *sdk.NetworkInterface,
+	networkInterface *sdk.NetworkInterface,
 	index int64,
 ) *sdk.Instance {
 	i := &sdk.Instance{
@@ -91,8 +91,8 @@ func (s launchHandlers) newInstance(
 		MetadataOptions:       l.metadataOptions,
 		Monitoring:            &sdk.Monitoring{State: new("disabled")},
 		EbsOptimized:          new(isTrue(l.in.EbsOptimized)),
-		PrivateIpAddress:      face.PrivateIpAddress,
-		PrivateDnsName:        face.PrivateDnsName,
+		PrivateIpAddress:      networkInterface.PrivateIpAddress,
+		PrivateDnsName:        networkInterface.PrivateDnsName,
 		PublicDnsName:         new(""),
 		PrivateDnsNameOptions: newHostnameOptions(),
 		RootDeviceName:        new(l.image.RootDevice),
@@ -164,8 +164,8 @@ func (s launchHandlers) addLaunchVolumes(l *launchRequest, i *sdk.Instance) erro
 		id := str(v.VolumeId)
 		s.st.Volumes[id] = v
 		s.st.setTags(id, l.tags["volume"])
-		gone := m.Ebs.DeleteOnTermination == nil || *m.Ebs.DeleteOnTermination
-		volumeHandlers(s).recordAttachment(v, i, str(m.DeviceName), gone)
+		ephemeral := m.Ebs.DeleteOnTermination == nil || *m.Ebs.DeleteOnTermination
+		volumeHandlers(s).recordAttachment(v, i, str(m.DeviceName), ephemeral)
 	}
 
 	return nil

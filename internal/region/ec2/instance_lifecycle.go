@@ -327,15 +327,15 @@ func (s instanceHandlers) completeTermination(i *sdk.Instance) {
 			continue
 		}
 
-		gone := isTrue(m.Ebs.DeleteOnTermination)
+		deleted := isTrue(m.Ebs.DeleteOnTermination)
 		root := str(m.DeviceName) == str(i.RootDeviceName)
 		s.st.clearAttachments(v)
 
 		switch {
-		case gone && root:
+		case deleted && root:
 			s.st.removeTags(str(v.VolumeId))
 			delete(s.st.Volumes, str(v.VolumeId))
-		case gone:
+		case deleted:
 			v.State = new(sdk.VolumeStateDeleting)
 			volumeHandlers(s).beginDeleteVolume(str(v.VolumeId))
 		}

@@ -49,7 +49,7 @@ func (s launchHandlers) mergeLaunchTemplate(in *sdk.RunInstancesInput) (*sdk.Run
 
 	tagsBelow, _ := tree["TagSpecifications"].([]any)
 	tagsAbove, _ := request["TagSpecifications"].([]any)
-	_, faces := tree["NetworkInterfaces"].([]any)
+	_, hasInterfaces := tree["NetworkInterfaces"].([]any)
 	subnet, hasSubnet := request["SubnetId"].(string)
 	maps.Copy(tree, request)
 	tree["TagSpecifications"] = append(slices.Clone(tagsBelow), tagsAbove...)
@@ -58,7 +58,7 @@ func (s launchHandlers) mergeLaunchTemplate(in *sdk.RunInstancesInput) (*sdk.Run
 		return nil, err
 	}
 
-	if _, own := request["NetworkInterfaces"]; faces && hasSubnet && !own {
+	if _, own := request["NetworkInterfaces"]; hasInterfaces && hasSubnet && !own {
 		// Auto Scaling sets the subnet in the request although the template describes the interface.
 		out.SubnetId = nil
 		for _, f := range out.NetworkInterfaces {

@@ -41,21 +41,21 @@ func (s natGatewayHandlers) createNATGateway(
 	}
 
 	id := s.newID("nat")
-	face, err := s.newNATGatewayInterface(n, id, str(in.PrivateIpAddress))
+	networkInterface, err := s.newNATGatewayInterface(n, id, str(in.PrivateIpAddress))
 	if err != nil {
 		return nil, err
 	}
 
 	na := &sdk.NatGatewayAddress{
-		NetworkInterfaceId: face.NetworkInterfaceId,
-		PrivateIp:          face.PrivateIpAddress,
+		NetworkInterfaceId: networkInterface.NetworkInterfaceId,
+		PrivateIp:          networkInterface.PrivateIpAddress,
 		IsPrimary:          new(true),
 		Status:             new("succeeded"),
 	}
 	kind := sdk.ConnectivityTypePrivate
 	if addr != nil {
 		kind = sdk.ConnectivityTypePublic
-		addressHandlers(s).setAddressAssociation(addr, face)
+		addressHandlers(s).setAddressAssociation(addr, networkInterface)
 		na.AllocationId = addr.AllocationId
 		na.AssociationId = addr.AssociationId
 		na.PublicIp = addr.PublicIp

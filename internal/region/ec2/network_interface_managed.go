@@ -29,18 +29,18 @@ type ManagedInterface struct {
 func (s *Service) CreateManagedInterfaces(specs []ManagedInterface) ([]ManagedInterface, error) {
 	out := slices.Clone(specs)
 	err := s.withLock(func() error {
-		var made []string
+		var created []string
 		for i := range out {
 			n, err := networkInterfaceHandlers{s}.createManagedInterface(&out[i])
 			if err != nil {
-				for _, id := range made {
+				for _, id := range created {
 					s.st.removeInterface(id)
 				}
 
 				return err
 			}
 
-			made = append(made, str(n.NetworkInterfaceId))
+			created = append(created, str(n.NetworkInterfaceId))
 		}
 
 		s.markChanged()

@@ -113,21 +113,21 @@ func (s routeTableHandlers) routeToInterface(
 	r *sdk.Route,
 	in *sdk.CreateRouteInput,
 ) error {
-	eni := str(in.NetworkInterfaceId)
+	interfaceID := str(in.NetworkInterfaceId)
 	if in.InstanceId != nil {
 		i, err := s.st.findInstance(in.InstanceId)
 		if err != nil {
 			return err
 		}
 
-		eni = s.st.primaryInterfaceID(str(i.InstanceId))
+		interfaceID = s.st.primaryInterfaceID(str(i.InstanceId))
 		r.InstanceId = i.InstanceId
 		r.InstanceOwnerId = new(s.cfg.Account)
 	}
 
-	n := s.st.Interfaces[eni]
+	n := s.st.Interfaces[interfaceID]
 	if n == nil {
-		return notFound(eni)
+		return notFound(interfaceID)
 	}
 
 	if str(n.VpcId) != str(t.VpcId) {
@@ -135,7 +135,7 @@ func (s routeTableHandlers) routeToInterface(
 			"InvalidParameterValue",
 			"route table %s and interface %s belong to different networks",
 			str(t.RouteTableId),
-			eni,
+			interfaceID,
 		)
 	}
 

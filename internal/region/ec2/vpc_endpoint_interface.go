@@ -112,7 +112,7 @@ func (s vpcEndpointHandlers) addEndpointInterfaces(e *sdk.VpcEndpoint, subnets [
 		groups = append(groups, str(g.GroupId))
 	}
 
-	var made []string
+	var created []string
 
 	for _, id := range subnets {
 		n, err := networkInterfaceHandlers(s).newNetworkInterface(interfaceSpec{
@@ -124,19 +124,19 @@ func (s vpcEndpointHandlers) addEndpointInterfaces(e *sdk.VpcEndpoint, subnets [
 			groups:      groups,
 		})
 		if err != nil {
-			for _, m := range made {
+			for _, m := range created {
 				s.st.removeInterface(m)
 			}
 
 			return err
 		}
 
-		made = append(made, str(n.NetworkInterfaceId))
+		created = append(created, str(n.NetworkInterfaceId))
 	}
 
 	for i, id := range subnets {
 		e.SubnetIds = append(e.SubnetIds, new(id))
-		e.NetworkInterfaceIds = append(e.NetworkInterfaceIds, new(made[i]))
+		e.NetworkInterfaceIds = append(e.NetworkInterfaceIds, new(created[i]))
 	}
 
 	return nil

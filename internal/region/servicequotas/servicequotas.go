@@ -30,7 +30,9 @@ type quota struct {
 }
 
 // allQuotas returns the quotas that the region enforces. AWS can adjust all of them.
-func allQuotas() []quota {
+func allQuotas() []quota { return slices.Concat(ec2Quotas(), vpcQuotas()) }
+
+func ec2Quotas() []quota {
 	return []quota{
 		{
 			service: "ec2",
@@ -44,6 +46,11 @@ func allQuotas() []quota {
 			name:    "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
 			limit:   func(q ec2.Quotas) int { return q.VCPUs },
 		},
+	}
+}
+
+func vpcQuotas() []quota {
+	return []quota{
 		{
 			service: "vpc",
 			code:    "L-0EA8095F",
