@@ -115,10 +115,10 @@ func summarizeError(err error, findings diag.Findings) string {
 	}
 
 	if n == 1 {
-		return "1 thing is wrong; nothing was written"
+		return "1 error; nothing was written"
 	}
 
-	return fmt.Sprintf("%d things are wrong; nothing was written", n)
+	return fmt.Sprintf("%d errors; nothing was written", n)
 }
 
 // printFindings prints findings to stderr, each with its path, value and hint.

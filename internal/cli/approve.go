@@ -41,7 +41,7 @@ func (a *app) approve(_ context.Context, review cluster.Review) error {
 		a.printStackState(review.Stack)
 		return a.confirm("Go on with the rollback of stack " + review.Stack.Name + "?")
 	case cluster.ReviewDestroy:
-		return a.confirm("Destroy cluster " + review.Cluster + " with everything it holds?")
+		return a.confirm("Delete cluster " + review.Cluster + " with all its data?")
 	case cluster.ReviewDestroyStack:
 		return a.confirm("Destroy cluster " + review.Cluster + " and its stack?")
 	case cluster.ReviewApply:
@@ -73,14 +73,14 @@ func (a *app) printStackState(s cluster.StackReview) {
 	switch {
 	case s.Recreate:
 		a.printMessage(
-			"stack %s is in %s: it can only be deleted, with what it holds, and made again",
+			"stack %s is in %s: delete it with its resources, and create it again",
 			s.Name,
 			s.Info.Status,
 		)
 
 	case s.IsStuck():
 		a.printMessage(
-			"stack %s is in %s: its rollback has to be gone on with before anything else",
+			"stack %s is in %s: continue its rollback before anything else",
 			s.Name,
 			s.Info.Status,
 		)
@@ -104,7 +104,7 @@ func (a *app) printObjectCounts(review cluster.Review) {
 func (a *app) printDeletionNotes(d cluster.Deletion) {
 	for _, step := range d.RetainedSteps {
 		a.printMessage(
-			"%s (%s) stays in AWS, with the state that its data is read by: --destroy-data destroys all of it",
+			"%s (%s) is kept in AWS, with the state that its data needs: --destroy-data deletes both",
 			step.Addr,
 			step.ID,
 		)
@@ -126,7 +126,7 @@ func (a *app) printDeletionNotes(d cluster.Deletion) {
 
 	for _, b := range d.Blockers {
 		a.printMessage(
-			"%s %s lies in the cluster's network and is not the cluster's: AWS will refuse to delete what it uses",
+			"%s %s is in the cluster's network but does not belong to the cluster: AWS will refuse to delete the resources that it uses",
 			a.colorText(a.Stderr, yellow, "warning:"),
 			b,
 		)

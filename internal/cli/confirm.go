@@ -17,12 +17,12 @@ func (a *app) confirm(question string) error {
 
 	if !isTerminal(a.Stdin) {
 		return withHint(
-			errors.New("nothing was changed: it takes --yes"),
-			"look at what is printed above, then run it again with --yes",
+			errors.New("nothing was changed: rerun with --yes to confirm"),
+			"review the output above, then rerun the command with --yes",
 		)
 	}
 
-	fmt.Fprintf(a.Stderr, "%s Type yes to go ahead: ", question)
+	fmt.Fprintf(a.Stderr, "%s Type yes to continue: ", question)
 	answer, err := bufio.NewReader(a.Stdin).ReadString('\n')
 	if strings.TrimSpace(answer) == "yes" {
 		return nil

@@ -257,7 +257,7 @@ func (a *app) confirmAndCreate(ctx context.Context, created manifests.NewCluster
 		return err
 	}
 
-	a.printMessage("cluster %s is written; make it in AWS with: slipway apply %s --yes", name, name)
+	a.printMessage("cluster %s was written to the state store; create it in AWS with: slipway apply %s --yes", name, name)
 
 	return nil
 }

@@ -77,9 +77,9 @@ func (a *app) runDeleteCluster(ctx context.Context, name string, o clusterOption
 func (a *app) printDestroyed(name string, outcome destroy.Outcome) {
 	switch outcome {
 	case destroy.Deleted:
-		a.printMessage("cluster %s is gone", name)
+		a.printMessage("cluster %s was deleted", name)
 	case destroy.DataRetained:
-		a.printMessage("cluster %s is gone but for its data", name)
+		a.printMessage("cluster %s was deleted, except its data", name)
 	case destroy.Nothing:
 	}
 }

@@ -138,7 +138,7 @@ func (d *demoRunner) buildAssets(ctx context.Context) error {
 	catalogue := filepath.Join(d.cache, "assets", "catalog.yaml")
 	if _, err := os.Stat(catalogue); errors.Is(err, fs.ErrNotExist) {
 		return withHint(
-			errors.New("the assets are not built yet: there is no "+catalogue),
+			errors.New("the assets are not built yet: missing "+catalogue),
 			"run make demo in a checkout of slipway, which builds them",
 		)
 	}
@@ -270,7 +270,7 @@ func (d *demoRunner) printResult(ctx context.Context) error {
 		d.app.printMessage("  %-18s %8s", m[0], m[1])
 	}
 
-	d.app.printMessage("\nthe cluster goes on running:")
+	d.app.printMessage("\nthe cluster keeps running:")
 	d.app.printMessage("  export KUBECONFIG=%s", d.kubeconfig)
 	d.app.printMessage(
 		"  eval \"$(%s region env)\"; export SLIPWAY_STATE=%s   # for slipway and aws",
@@ -308,7 +308,7 @@ func (d *demoRunner) findKubectl() (string, error) {
 	)
 	if err != nil || len(found) == 0 {
 		return "", withHint(
-			errors.New("there is no kubectl on this machine, nor among the assets"),
+			errors.New("no kubectl found on this machine or among the assets"),
 			"make assets",
 		)
 	}

@@ -51,7 +51,7 @@ func (d *demoRunner) pollReadyz(ctx context.Context, cfg aws.Config) error {
 		select {
 		case <-ctx.Done():
 			return withHint(fmt.Errorf("the API did not answer within %s: %w", demoTimeout, err),
-				"what the machines say: slipway validate cluster "+demoCluster)
+				"see the machines' reports: slipway validate cluster "+demoCluster)
 		case <-tick.C:
 		}
 	}

@@ -111,11 +111,11 @@ func (a *app) runEdit(ctx context.Context, cluster, key string) error {
 	c.SetETag(key, o.ETag)
 	file, err := os.CreateTemp("", "slipway-edit-*.yaml")
 	if err != nil {
-		return fmt.Errorf("make a file to edit: %w", err)
+		return fmt.Errorf("create a file to edit: %w", err)
 	}
 
 	if err := file.Close(); err != nil {
-		return fmt.Errorf("make a file to edit: %w", err)
+		return fmt.Errorf("create a file to edit: %w", err)
 	}
 
 	e := manifestEditor{app: a, change: c, file: file.Name(), original: o.Body}
@@ -170,7 +170,7 @@ func (e manifestEditor) checkSameNames(given manifest.Set, findings *diag.Findin
 		findings.Errorf(
 			"metadata.name",
 			given.Cluster.Metadata.Name,
-			"put it back; make another with slipway create",
+			"keep the name; create another cluster with: slipway create cluster",
 			"is not the name of the document being edited",
 		)
 	}

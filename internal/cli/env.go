@@ -69,7 +69,7 @@ func (a *app) newLockingEnv() (*cluster.Env, error) {
 	lease, err := time.ParseDuration(v)
 	if err != nil || lease < time.Second || lease > time.Hour {
 		return nil, withHint(
-			fmt.Errorf("SLIPWAY_LOCK_LEASE=%s is no lease", v),
+			fmt.Errorf("SLIPWAY_LOCK_LEASE=%s is not a valid lease", v),
 			"give a time between 1s and 1h, or unset it for "+operation.DefaultLeaseDuration.String(),
 		)
 	}

@@ -126,7 +126,7 @@ func (a *app) writeKubeconfig(admin pki.KubeconfigOptions, o exportOptions) erro
 	}
 
 	a.printMessage(
-		"context %s is now the current one of %s; its certificate is good for %s",
+		"context %s is now the current context of %s; its certificate is valid for %s",
 		admin.Name,
 		file,
 		o.admin,

@@ -46,13 +46,14 @@ or the region's process ends.` + exitStatusHelp(),
   slipway region faults add --effect provision --kind nat-gateway --delay 100s`,
 		Args: cobra.NoArgs,
 		RunE: a.withCacheDir(func(ctx context.Context, cache string) error {
-			r.Delay, r.Effect = fault.Duration(delay), fault.Effect(effect)
-			made, err := region.AddFault(ctx, cache, r)
+			r.Delay = fault.Duration(delay)
+			r.Effect = fault.Effect(effect)
+			added, err := region.AddFault(ctx, cache, r)
 			if err != nil {
 				return withRegionHint(err)
 			}
 
-			a.printMessage("fault %d: %s", made.ID, describeFault(made))
+			a.printMessage("fault %d: %s", added.ID, describeFault(added))
 
 			return nil
 		}),

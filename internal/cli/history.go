@@ -50,7 +50,7 @@ func (a *app) runHistory(ctx context.Context, name, format string, limit int) er
 	}
 
 	if limit < 0 {
-		return fmt.Errorf("--limit %d is no number of operations", limit)
+		return fmt.Errorf("--limit %d is not a valid number of operations", limit)
 	}
 
 	s, _, err := a.stores().State(ctx)

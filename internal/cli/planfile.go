@@ -55,7 +55,7 @@ func readPlanFile(path string) (planfile.File, error) {
 	if err != nil {
 		return planfile.File{}, withHint(
 			fmt.Errorf("read the plan: %w", err),
-			"an argument with a dot or a slash is a saved plan; make one with: slipway plan NAME --out FILE",
+			"an argument with a dot or a slash is a saved plan; create one with: slipway plan NAME --out FILE",
 		)
 	}
 

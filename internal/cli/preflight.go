@@ -85,7 +85,7 @@ func (a *app) printPreflight(format string, fs diag.Findings) error {
 		}
 
 	case len(fs) == 0:
-		fmt.Fprintln(a.Stdout, "all is well")
+		fmt.Fprintln(a.Stdout, "no findings")
 	default:
 		w := tabwriter.NewWriter(a.Stdout, 0, 8, 3, ' ', 0)
 		fmt.Fprintln(w, "SEVERITY\tFIELD\tVALUE\tFINDING\tFIX")

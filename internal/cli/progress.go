@@ -93,7 +93,7 @@ func (p *progressPrinter) handleEvent(e plan.Event) {
 				stepCount(e),
 				e.Step.Action.Sign(),
 				e.Step.Addr,
-				p.colorText(yellow, "not tried, since something it needs failed"),
+				p.colorText(yellow, "skipped: a step that it depends on failed"),
 			),
 		)
 	}
@@ -196,28 +196,28 @@ func detailSuffix(e plan.Event) string {
 func actionInProgress(a plan.Action) string {
 	switch a {
 	case plan.Create:
-		return "being made"
+		return "creating"
 	case plan.Update:
-		return "being changed"
+		return "changing"
 	case plan.Replace:
-		return "being replaced"
+		return "replacing"
 	case plan.Delete:
-		return "being destroyed"
+		return "deleting"
 	}
 
-	return "going on"
+	return "in progress"
 }
 
 func actionDone(a plan.Action) string {
 	switch a {
 	case plan.Create:
-		return "made"
+		return "created"
 	case plan.Update:
 		return "changed"
 	case plan.Replace:
 		return "replaced"
 	case plan.Delete:
-		return "destroyed"
+		return "deleted"
 	}
 
 	return "done"

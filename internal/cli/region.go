@@ -225,7 +225,7 @@ any state of the region, also after its process was killed. The built image and 
 				return err
 			}
 
-			a.printMessage("the region is gone")
+			a.printMessage("the local region was removed")
 
 			return nil
 		}),
@@ -249,7 +249,7 @@ func newRegionEnvCommand(a *app) *cobra.Command {
 			}
 
 			if !st.Exists {
-				return withHint(errors.New("there is no local region"), "slipway region start")
+				return withHint(errors.New("no local region exists"), "slipway region start")
 			}
 
 			for _, kv := range st.Settings.Env(cache) {

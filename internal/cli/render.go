@@ -115,7 +115,7 @@ healthy in time stops the update and rolls it back.` + renderHelp + exitStatusHe
 
 			if len(body) > cloudformation.MaxBodySize {
 				a.printMessage(
-					"the template has %d bytes; over %d it has to lie in S3: give aws cloudformation deploy --s3-bucket",
+					"the template has %d bytes; over %d it must be in S3: use aws cloudformation deploy --s3-bucket",
 					len(body),
 					cloudformation.MaxBodySize,
 				)
@@ -206,7 +206,7 @@ func (a *app) writeRendering(d *cluster.Desired, body []byte, file string) error
 	}
 
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return fmt.Errorf("make the folder of %s: %w", file, err)
+		return fmt.Errorf("create the directory of %s: %w", file, err)
 	}
 
 	if err := os.WriteFile(file, body, 0o644); err != nil {

@@ -60,7 +60,7 @@ func (a *app) stateInit(ctx context.Context) error {
 		return err
 	}
 
-	if err := store.RunInitSteps(ctx, steps, func(s store.InitStep) { a.printMessage("made %s", s.Description) }); err != nil {
+	if err := store.RunInitSteps(ctx, steps, func(s store.InitStep) { a.printMessage("created %s", s.Description) }); err != nil {
 		return err
 	}
 

@@ -56,7 +56,7 @@ func (a *app) runValidateCluster(ctx context.Context, name string, o validateOpt
 		return err
 	}
 
-	if err := a.printHealth(o.format, r); err != nil {
+	if err := a.printHealth(name, o.format, r); err != nil {
 		return err
 	}
 
@@ -67,8 +67,8 @@ func (a *app) runValidateCluster(ctx context.Context, name string, o validateOpt
 	return nil
 }
 
-// printHealth prints a report: failed checks first.
-func (a *app) printHealth(format string, r health.Report) error {
+// printHealth prints the report of a cluster: failed checks first.
+func (a *app) printHealth(name, format string, r health.Report) error {
 	if format != formatTable {
 		return a.printValue(format, r)
 	}
@@ -96,9 +96,9 @@ func (a *app) printHealth(format string, r health.Report) error {
 
 	a.printTable([]string{"KIND", "NAME", "STATE", "CAUSE"}, rows)
 	if r.Valid {
-		a.printMessage("%s", a.colorText(a.Stderr, green, "the cluster is well"))
+		a.printMessage("%s", a.colorText(a.Stderr, green, "cluster "+name+" is healthy"))
 	} else {
-		a.printMessage("%s", a.colorText(a.Stderr, red, "the cluster is not well"))
+		a.printMessage("%s", a.colorText(a.Stderr, red, "cluster "+name+" is not healthy"))
 	}
 
 	return nil

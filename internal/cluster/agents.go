@@ -33,9 +33,9 @@ func (session *Session) findAgents(arches map[string]string) (map[string]node.Ag
 
 		sum, err := session.Env.Sums.Sum(path)
 		if err != nil {
-			hint := "make build, or give --node-binary or SLIPWAY_NODE_BINARY"
+			hint := "run make build, or set --node-binary or SLIPWAY_NODE_BINARY"
 			if errors.Is(err, fs.ErrNotExist) {
-				return nil, diag.WithHint(fmt.Errorf("there is no agent for %s machines at %s", arch, path), hint)
+				return nil, diag.WithHint(fmt.Errorf("no agent for %s machines at %s", arch, path), hint)
 			}
 
 			return nil, diag.WithHint(fmt.Errorf("read the agent: %w", err), hint)

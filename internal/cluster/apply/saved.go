@@ -89,7 +89,7 @@ func checkIdentity(ctx context.Context, env *cluster.Env, state store.Store, req
 	if reasons := req.File.IdentityMismatches(id); len(reasons) > 0 {
 		return &RefusedError{reasons, diag.WithHint(
 			fmt.Errorf("the plan %s is for another account, region or state store; nothing was changed", req.Path),
-			"apply it with the account, region and state store that it was made for, or plan again",
+			"apply it with its own account, region and state store, or plan again",
 		)}
 	}
 

@@ -5,7 +5,7 @@ package awskind
 import "github.com/slipway-k8s/slipway/internal/infra/graph"
 
 // renameHint is the hint of kinds whose resources can exist side by side under different names.
-const renameHint = "give the new one another name in the manifest, move what uses it, then remove the old one"
+const renameHint = "add a resource with a new name to the manifest, move its users to it, then remove the old one"
 
 // LaunchTemplate is an EC2 launch template: how an instance is started. A change creates a new version; the
 // identity stays.
