@@ -23,8 +23,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
-// site is the network of a cluster, in which tests create resources that slipway does not own.
-type site struct {
+// clusterNetwork is the network of a cluster, in which tests create resources that slipway does not own.
+type clusterNetwork struct {
 	*testing.T
 	ec2     *sdkec2.Client
 	elb     *sdkelb.Client
@@ -41,10 +41,10 @@ func must[T any](t *testing.T, v T, err error) T {
 	return v
 }
 
-func siteOf(t *testing.T, cfg sdk.Config, l lab, g *graph.Graph) site {
+func newClusterNetwork(t *testing.T, cfg sdk.Config, l testCluster, g *graph.Graph) clusterNetwork {
 	t.Helper()
-	p := l.plan(t, g)
-	return site{
+	p := l.makePlan(t, g)
+	return clusterNetwork{
 		T: t, ec2: sdkec2.NewFromConfig(cfg), elb: sdkelb.NewFromConfig(cfg),
 		vpc: p.ResourceID("vpc/main"), subnet: p.ResourceID("subnet/private-a"), machine: p.ResourceID("security-group/worker"),
 	}
@@ -61,7 +61,7 @@ func ec2TagsOf(tags map[string]string, kind ec2types.ResourceType) []ec2types.Ta
 	return []ec2types.TagSpecification{spec}
 }
 
-func (s site) group(name string, tags map[string]string) string {
+func (s clusterNetwork) createGroup(name string, tags map[string]string) string {
 	s.Helper()
 	out, err := s.ec2.CreateSecurityGroup(s.Context(), &sdkec2.CreateSecurityGroupInput{
 		VpcId: &s.vpc, GroupName: &name, Description: sdk.String("[k8s] made by a test"), TagSpecifications: ec2TagsOf(tags, ec2types.ResourceTypeSecurityGroup),
@@ -69,8 +69,8 @@ func (s site) group(name string, tags map[string]string) string {
 	return *must(s.T, out, err).GroupId
 }
 
-// allow adds a rule to the group to that allows traffic from the group from.
-func (s site) allow(to, from string) {
+// allowTraffic adds a rule to the group to that allows traffic from the group from.
+func (s clusterNetwork) allowTraffic(to, from string) {
 	s.Helper()
 	_, err := s.ec2.AuthorizeSecurityGroupIngress(s.Context(), &sdkec2.AuthorizeSecurityGroupIngressInput{GroupId: &to, IpPermissions: []ec2types.IpPermission{{
 		IpProtocol: sdk.String("tcp"), FromPort: sdk.Int32(30000), ToPort: sdk.Int32(32767), UserIdGroupPairs: []ec2types.UserIdGroupPair{{GroupId: &from}},
@@ -78,7 +78,7 @@ func (s site) allow(to, from string) {
 	must(s.T, 0, err)
 }
 
-func describeClusterTags(tags map[string]string) []elbtypes.Tag {
+func toELBTags(tags map[string]string) []elbtypes.Tag {
 	var out []elbtypes.Tag
 	for _, k := range slices.Sorted(maps.Keys(tags)) {
 		out = append(out, elbtypes.Tag{Key: sdk.String(k), Value: sdk.String(tags[k])})
@@ -86,16 +86,16 @@ func describeClusterTags(tags map[string]string) []elbtypes.Tag {
 	return out
 }
 
-// balancer creates an NLB with a target group, as a controller does for a Service.
-func (s site) balancer(name, group string, tags map[string]string) (lb, tg string) {
+// createBalancer creates an NLB with a target group, as a controller does for a Service.
+func (s clusterNetwork) createBalancer(name, group string, tags map[string]string) (lb, tg string) {
 	s.Helper()
 	b, err := s.elb.CreateLoadBalancer(s.Context(), &sdkelb.CreateLoadBalancerInput{
 		Name: &name, Type: elbtypes.LoadBalancerTypeEnumNetwork, Scheme: elbtypes.LoadBalancerSchemeEnumInternal,
-		Subnets: []string{s.subnet}, SecurityGroups: []string{group}, Tags: describeClusterTags(tags),
+		Subnets: []string{s.subnet}, SecurityGroups: []string{group}, Tags: toELBTags(tags),
 	})
 	lb = *must(s.T, b, err).LoadBalancers[0].LoadBalancerArn
 	g, err := s.elb.CreateTargetGroup(s.Context(), &sdkelb.CreateTargetGroupInput{
-		Name: &name, VpcId: &s.vpc, Protocol: elbtypes.ProtocolEnumTcp, Port: sdk.Int32(80), TargetType: elbtypes.TargetTypeEnumInstance, Tags: describeClusterTags(tags),
+		Name: &name, VpcId: &s.vpc, Protocol: elbtypes.ProtocolEnumTcp, Port: sdk.Int32(80), TargetType: elbtypes.TargetTypeEnumInstance, Tags: toELBTags(tags),
 	})
 	tg = *must(s.T, g, err).TargetGroups[0].TargetGroupArn
 	_, err = s.elb.CreateListener(s.Context(), &sdkelb.CreateListenerInput{
@@ -106,7 +106,7 @@ func (s site) balancer(name, group string, tags map[string]string) (lb, tg strin
 	return lb, tg
 }
 
-func (s site) face(description string, tags map[string]string) string {
+func (s clusterNetwork) createInterface(description string, tags map[string]string) string {
 	s.Helper()
 	out, err := s.ec2.CreateNetworkInterface(s.Context(), &sdkec2.CreateNetworkInterfaceInput{
 		SubnetId: &s.subnet, Description: &description, Groups: []string{s.machine}, TagSpecifications: ec2TagsOf(tags, ec2types.ResourceTypeNetworkInterface),
@@ -114,7 +114,7 @@ func (s site) face(description string, tags map[string]string) string {
 	return *must(s.T, out, err).NetworkInterface.NetworkInterfaceId
 }
 
-func (s site) instance(tags map[string]string) string {
+func (s clusterNetwork) launchInstance(tags map[string]string) string {
 	s.Helper()
 	out, err := s.ec2.RunInstances(s.Context(), &sdkec2.RunInstancesInput{
 		ImageId: sdk.String(regiontest.ImageID), InstanceType: ec2types.InstanceTypeM5Large, MinCount: sdk.Int32(1), MaxCount: sdk.Int32(1),
@@ -123,7 +123,7 @@ func (s site) instance(tags map[string]string) string {
 	return *must(s.T, out, err).Instances[0].InstanceId
 }
 
-func (s site) volume(key string, tags map[string]string) string {
+func (s clusterNetwork) createVolume(key string, tags map[string]string) string {
 	s.Helper()
 	in := &sdkec2.CreateVolumeInput{AvailabilityZone: sdk.String("us-east-1a"), Size: sdk.Int32(8), TagSpecifications: ec2TagsOf(tags, ec2types.ResourceTypeVolume)}
 	if key != "" {
@@ -133,14 +133,14 @@ func (s site) volume(key string, tags map[string]string) string {
 	return *must(s.T, out, err).VolumeId
 }
 
-func (s site) snapshot(volume string, tags map[string]string) string {
+func (s clusterNetwork) createSnapshot(volume string, tags map[string]string) string {
 	s.Helper()
 	out, err := s.ec2.CreateSnapshot(s.Context(), &sdkec2.CreateSnapshotInput{VolumeId: &volume, TagSpecifications: ec2TagsOf(tags, ec2types.ResourceTypeSnapshot)})
 	return *must(s.T, out, err).SnapshotId
 }
 
-// demolish deletes a cluster with its leftovers, and with its data if data is set.
-func (l lab) demolish(t *testing.T, data bool) (plan.Plan, cleanup.Leftovers, error) {
+// deleteCluster deletes a cluster with its leftovers, and with its data if data is set.
+func (l testCluster) deleteCluster(t *testing.T, data bool) (plan.Plan, cleanup.Leftovers, error) {
 	t.Helper()
 	have, err := l.cloud.Read(t.Context())
 	must(t, 0, err)
@@ -158,18 +158,18 @@ func (l lab) demolish(t *testing.T, data bool) (plan.Plan, cleanup.Leftovers, er
 	return p, r, err
 }
 
-// wholeCluster creates cluster name in cfg, with one NAT gateway.
-func wholeCluster(t *testing.T, cfg sdk.Config, name string) (lab, *graph.Graph) {
+// createCluster creates cluster name in cfg, with one NAT gateway.
+func createCluster(t *testing.T, cfg sdk.Config, name string) (testCluster, *graph.Graph) {
 	t.Helper()
-	g := desired(t, name, func(in *model.Input) { in.Cluster.Spec.Networking.NATGateways = "Single" })
-	l := newLab(cfg, name)
-	l.apply(t, l.plan(t, g))
+	g := desiredGraph(t, name, func(in *model.Input) { in.Cluster.Spec.Networking.NATGateways = "Single" })
+	l := newTestCluster(cfg, name)
+	l.applyPlan(t, l.makePlan(t, g))
 	return l, g
 }
 
-// litter creates one leftover of every kind, tagged as the controllers of cluster name tag them. It
+// createLeftovers creates one leftover of every kind, tagged as the controllers of cluster name tag them. It
 // returns the leftovers that are deleted with the cluster, by kind and owner, and its data.
-func (s site) litter(name, key string) (want, data map[string]string) {
+func (s clusterNetwork) createLeftovers(name, key string) (want, data map[string]string) {
 	s.Helper()
 	lbc := func(more ...string) map[string]string {
 		tags := map[string]string{"elbv2.k8s.aws/cluster": name}
@@ -184,32 +184,32 @@ func (s site) litter(name, key string) (want, data map[string]string) {
 		tags["kubernetes.io/cluster/"+name] = "owned"
 		return tags
 	}
-	frontend := s.group("k8s-default-web-"+name, lbc("service.k8s.aws/stack", "default/web", "service.k8s.aws/resource", "ManagedLBSecurityGroup"))
-	backend := s.group("k8s-traffic-"+name, lbc("elbv2.k8s.aws/resource", "backend-sg"))
-	s.allow(frontend, backend) // two groups that refer to each other
-	s.allow(backend, frontend)
-	s.allow(s.machine, backend) // as the controller opens the ports of instances
-	lb, tg := s.balancer("k8s-web-"+name, frontend, lbc("service.k8s.aws/stack", "default/web", "service.k8s.aws/resource", "LoadBalancer"))
-	old, oldTarget := s.balancer("a0123-"+name, s.group("k8s-elb-a0123-"+name, owned()), owned("kubernetes.io/service-name", "shop/cart"))
+	frontend := s.createGroup("k8s-default-web-"+name, lbc("service.k8s.aws/stack", "default/web", "service.k8s.aws/resource", "ManagedLBSecurityGroup"))
+	backend := s.createGroup("k8s-traffic-"+name, lbc("elbv2.k8s.aws/resource", "backend-sg"))
+	s.allowTraffic(frontend, backend) // two groups that refer to each other
+	s.allowTraffic(backend, frontend)
+	s.allowTraffic(s.machine, backend) // as the controller opens the ports of instances
+	lb, tg := s.createBalancer("k8s-web-"+name, frontend, lbc("service.k8s.aws/stack", "default/web", "service.k8s.aws/resource", "LoadBalancer"))
+	old, oldTarget := s.createBalancer("a0123-"+name, s.createGroup("k8s-elb-a0123-"+name, owned()), owned("kubernetes.io/service-name", "shop/cart"))
 	claim := owned("ebs.csi.aws.com/cluster", "true", "CSIVolumeName", "pvc-1",
 		"kubernetes.io/created-for/pvc/namespace", "db", "kubernetes.io/created-for/pvc/name", "data-0")
-	volume := s.volume(key, claim)
+	volume := s.createVolume(key, claim)
 	want = map[string]string{
 		frontend: "service default/web", backend: "the AWS load balancer controller", lb: "service default/web", tg: "service default/web",
 		old: "service shop/cart", oldTarget: "service shop/cart",
-		s.face("aws-K8S-i-0123456789abcdef0", map[string]string{"cluster.k8s.amazonaws.com/name": name, "node.k8s.amazonaws.com/instance_id": "i-0123456789abcdef0"}): "the VPC CNI of i-0123456789abcdef0",
-		s.face("aws-K8S-i-0123456789abcdef1", nil):                                               "the VPC CNI",
-		s.instance(owned("karpenter.sh/nodepool", "default")):                                    "Karpenter's node pool default",
-		s.instance(map[string]string{"slipway.dev/cluster": name, "slipway.dev/group": "nodes"}): "instance group nodes",
+		s.createInterface("aws-K8S-i-0123456789abcdef0", map[string]string{"cluster.k8s.amazonaws.com/name": name, "node.k8s.amazonaws.com/instance_id": "i-0123456789abcdef0"}): "the VPC CNI of i-0123456789abcdef0",
+		s.createInterface("aws-K8S-i-0123456789abcdef1", nil):                                          "the VPC CNI",
+		s.launchInstance(owned("karpenter.sh/nodepool", "default")):                                    "Karpenter's node pool default",
+		s.launchInstance(map[string]string{"slipway.dev/cluster": name, "slipway.dev/group": "nodes"}): "instance group nodes",
 	}
 	data = map[string]string{
 		volume: "claim db/data-0",
-		s.snapshot(volume, owned("ebs.csi.aws.com/cluster", "true", "CSIVolumeSnapshotName", "nightly")): "volume snapshot nightly",
+		s.createSnapshot(volume, owned("ebs.csi.aws.com/cluster", "true", "CSIVolumeSnapshotName", "nightly")): "volume snapshot nightly",
 	}
 	return want, data
 }
 
-func owners(list []plan.ActualResource, want map[string]string) map[string]string {
+func ownersByID(list []plan.ActualResource, want map[string]string) map[string]string {
 	out := map[string]string{}
 	for _, a := range list {
 		if _, ok := want[a.ID]; ok {
@@ -219,28 +219,28 @@ func owners(list []plan.ActualResource, want map[string]string) map[string]strin
 	return out
 }
 
-// TestRemains deletes a cluster whose controllers left one leftover of every kind, next to a cluster
+// TestLeftovers deletes a cluster whose controllers left one leftover of every kind, next to a cluster
 // whose name begins with the same letters and which has the same leftovers. All leftovers of the
 // first are deleted, its data only on request, and nothing of the other changes.
-func TestRemains(t *testing.T) {
-	cfg := strict(t)
-	l, g := wholeCluster(t, cfg, "prod")
-	other, otherGraph := wholeCluster(t, cfg, "prod-2")
-	s, s2 := siteOf(t, cfg, l, g), siteOf(t, cfg, other, otherGraph)
-	want, data := s.litter("prod", l.plan(t, g).ResourceID("kms-key/main"))
-	theirs, theirData := s2.litter("prod-2", "")
-	loose := s.volume("", map[string]string{"ebs.csi.aws.com/cluster": "true"}) // of an unknown cluster
-	shared := s.volume("", map[string]string{"kubernetes.io/cluster/prod": "shared"})
+func TestLeftovers(t *testing.T) {
+	cfg := startRegion(t)
+	l, g := createCluster(t, cfg, "prod")
+	other, otherGraph := createCluster(t, cfg, "prod-2")
+	s, s2 := newClusterNetwork(t, cfg, l, g), newClusterNetwork(t, cfg, other, otherGraph)
+	want, data := s.createLeftovers("prod", l.makePlan(t, g).ResourceID("kms-key/main"))
+	theirs, theirData := s2.createLeftovers("prod-2", "")
+	loose := s.createVolume("", map[string]string{"ebs.csi.aws.com/cluster": "true"}) // of an unknown cluster
+	shared := s.createVolume("", map[string]string{"kubernetes.io/cluster/prod": "shared"})
 
-	before := lines(other.plan(t, otherGraph)) // the rule that its controller added
-	p, r, err := l.demolish(t, false)
+	before := planLines(other.makePlan(t, otherGraph)) // the rule that its controller added
+	p, r, err := l.deleteCluster(t, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := owners(r.Resources, want); !maps.Equal(got, want) {
+	if got := ownersByID(r.Resources, want); !maps.Equal(got, want) {
 		t.Errorf("leftovers:\n got %v\nwant %v", got, want)
 	}
-	if got := owners(r.Data, data); !maps.Equal(got, data) || len(r.Data) != len(data) {
+	if got := ownersByID(r.Data, data); !maps.Equal(got, data) || len(r.Data) != len(data) {
 		t.Errorf("data:\n got %v\nwant %v", r.Data, data)
 	}
 	if len(r.Blockers) > 0 {
@@ -255,7 +255,7 @@ func TestRemains(t *testing.T) {
 		}
 	}
 	t.Logf("%d steps, %d of them leftovers; %d kept", len(p.Steps), len(r.Resources), len(r.Data))
-	if after := lines(other.plan(t, otherGraph)); !slices.Equal(after, before) {
+	if after := planLines(other.makePlan(t, otherGraph)); !slices.Equal(after, before) {
 		t.Errorf("deleting prod changed prod-2:\n%s\nbefore:\n%s", strings.Join(after, "\n"), strings.Join(before, "\n"))
 	}
 	// All leftovers of the other cluster still exist.
@@ -263,12 +263,12 @@ func TestRemains(t *testing.T) {
 	must(t, 0, err)
 	left, err := other.cloud.FindLeftovers(t.Context(), have)
 	must(t, 0, err)
-	if got := owners(slices.Concat(left.Resources, left.Data), theirs); !maps.Equal(got, theirs) {
+	if got := ownersByID(slices.Concat(left.Resources, left.Data), theirs); !maps.Equal(got, theirs) {
 		t.Errorf("leftovers of prod-2 are\n%v, want\n%v", got, theirs)
 	}
 
 	// Later, the data and its key.
-	p, _, err = l.demolish(t, true)
+	p, _, err = l.deleteCluster(t, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +279,7 @@ func TestRemains(t *testing.T) {
 	if got := slices.Sorted(maps.Keys(gone)); !slices.Equal(got, []string{"kms-alias", "kms-key", "snapshot", "volume"}) {
 		t.Errorf("the second run removes %v", got)
 	}
-	if p, r, err := l.demolish(t, true); err != nil || !p.IsEmpty() {
+	if p, r, err := l.deleteCluster(t, true); err != nil || !p.IsEmpty() {
 		t.Errorf("a third run has %v %v: %v", p.Steps, r, err)
 	}
 	if out, err := s.ec2.DescribeVolumes(t.Context(), &sdkec2.DescribeVolumesInput{VolumeIds: []string{loose, shared}}); err != nil || len(out.Volumes) != 2 {
@@ -294,22 +294,22 @@ func TestBlockers(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name string
-		put  func(site) (id string, undo func() error)
+		put  func(clusterNetwork) (id string, undo func() error)
 		// announced is printed before anything is deleted; want is in the error.
 		announced, want string
 		// stays are the kinds that must remain besides the VPC.
 		stays []string
 	}{
-		{"a machine of somebody", func(s site) (string, func() error) {
-			id := s.instance(map[string]string{"Name": "jumphost"})
+		{"a machine of somebody", func(s clusterNetwork) (string, func() error) {
+			id := s.launchInstance(map[string]string{"Name": "jumphost"})
 			return id, func() error {
 				_, err := s.ec2.TerminateInstances(s.Context(), &sdkec2.TerminateInstancesInput{InstanceIds: []string{id}})
 				return err
 			}
 		}, "ID: instance named jumphost", "network interface of instance ID named jumphost", []string{"security-group", "subnet", "vpc"}},
-		{"a load balancer of a neighbour", func(s site) (string, func() error) {
-			group := s.group("k8s-other", map[string]string{"elbv2.k8s.aws/cluster": "prod-2"})
-			lb, tg := s.balancer("k8s-other-web", group, map[string]string{"elbv2.k8s.aws/cluster": "prod-2", "service.k8s.aws/stack": "default/web"})
+		{"a load balancer of a neighbour", func(s clusterNetwork) (string, func() error) {
+			group := s.createGroup("k8s-other", map[string]string{"elbv2.k8s.aws/cluster": "prod-2"})
+			lb, tg := s.createBalancer("k8s-other-web", group, map[string]string{"elbv2.k8s.aws/cluster": "prod-2", "service.k8s.aws/stack": "default/web"})
 			return lb, func() error {
 				if _, err := s.elb.DeleteLoadBalancer(s.Context(), &sdkelb.DeleteLoadBalancerInput{LoadBalancerArn: &lb}); err != nil {
 					return err
@@ -322,24 +322,24 @@ func TestBlockers(t *testing.T) {
 				return err
 			}
 		}, "ID: NLB k8s-other-web of service default/web", "network interface of NLB k8s-other-web created by service default/web", []string{"subnet", "vpc"}},
-		{"an interface of nobody", func(s site) (string, func() error) {
-			id := s.face("by hand", nil)
+		{"an interface of nobody", func(s clusterNetwork) (string, func() error) {
+			id := s.createInterface("by hand", nil)
 			return id, func() error {
 				_, err := s.ec2.DeleteNetworkInterface(s.Context(), &sdkec2.DeleteNetworkInterfaceInput{NetworkInterfaceId: &id})
 				return err
 			}
 		}, "ID: network interface (by hand)", "ID: network interface (by hand), which", []string{"security-group", "subnet", "vpc"}},
-		{"a group that lets our machines in", func(s site) (string, func() error) {
-			id := s.group("database", map[string]string{"Name": "rds"})
-			s.allow(id, s.machine)
+		{"a group that lets our machines in", func(s clusterNetwork) (string, func() error) {
+			id := s.createGroup("database", map[string]string{"Name": "rds"})
+			s.allowTraffic(id, s.machine)
 			return id, func() error {
 				_, err := s.ec2.DeleteSecurityGroup(s.Context(), &sdkec2.DeleteSecurityGroupInput{GroupId: &id})
 				return err
 			}
 		}, "ID: security group database", "ID: rule in security group database", []string{"security-group", "vpc"}},
-		{"a load balancer that AWS protects", func(s site) (string, func() error) {
+		{"a load balancer that AWS protects", func(s clusterNetwork) (string, func() error) {
 			tags := map[string]string{"elbv2.k8s.aws/cluster": "prod", "service.k8s.aws/stack": "default/web"}
-			lb, _ := s.balancer("k8s-kept", s.group("k8s-kept", tags), tags)
+			lb, _ := s.createBalancer("k8s-kept", s.createGroup("k8s-kept", tags), tags)
 			set := func(v string) error {
 				_, err := s.elb.ModifyLoadBalancerAttributes(s.Context(), &sdkelb.ModifyLoadBalancerAttributesInput{
 					LoadBalancerArn: &lb, Attributes: []elbtypes.LoadBalancerAttribute{{Key: sdk.String("deletion_protection.enabled"), Value: &v}},
@@ -352,13 +352,13 @@ func TestBlockers(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			cfg := strict(t)
-			l, g := wholeCluster(t, cfg, "prod")
-			s := siteOf(t, cfg, l, g)
+			cfg := startRegion(t)
+			l, g := createCluster(t, cfg, "prod")
+			s := newClusterNetwork(t, cfg, l, g)
 			id, undo := tc.put(s)
 			fill := func(text string) string { return strings.ReplaceAll(text, "ID", id) }
 			start := time.Now()
-			_, r, err := l.demolish(t, false)
+			_, r, err := l.deleteCluster(t, false)
 			if err == nil || !strings.Contains(err.Error(), fill(tc.want)) {
 				t.Errorf("the error is\n%v\nwhich lacks\n%s", err, fill(tc.want))
 			}
@@ -389,11 +389,11 @@ func TestBlockers(t *testing.T) {
 				t.Errorf("remaining kinds are %v, want %v", got, tc.stays)
 			}
 			must(t, 0, undo())
-			if _, _, err := l.demolish(t, false); err != nil {
+			if _, _, err := l.deleteCluster(t, false); err != nil {
 				t.Errorf("the second run: %v", err)
 			}
-			if rest := l.plan(t, &graph.Graph{}); !rest.IsEmpty() {
-				t.Errorf("remaining: %v", lines(rest))
+			if rest := l.makePlan(t, &graph.Graph{}); !rest.IsEmpty() {
+				t.Errorf("remaining: %v", planLines(rest))
 			}
 		})
 	}

@@ -22,16 +22,16 @@ import (
 	"github.com/slipway-k8s/slipway/test/moto"
 )
 
-// emulator starts moto. Its application id distinguishes it from the local region.
-func emulator(t *testing.T) sdk.Config {
+// startMoto starts moto. Its application id distinguishes it from the local region.
+func startMoto(t *testing.T) sdk.Config {
 	t.Helper()
 	cfg := moto.Start(t)
 	cfg.AppID = "moto"
 	return cfg
 }
 
-// input returns the model input of a cluster with the defaults of manifests.
-func input(t *testing.T, cluster, image string) model.Input {
+// modelInput returns the model input of a cluster with the defaults of manifests.
+func modelInput(t *testing.T, cluster, image string) model.Input {
 	t.Helper()
 	set := manifest.Set{}
 	set.Cluster.Metadata.Name = cluster
@@ -77,15 +77,15 @@ spec: {role: Worker}
 	return in
 }
 
-type lab struct {
+type testCluster struct {
 	cfg   sdk.Config
 	calls *transport.CallLimiter
 	cloud *aws.Cloud
 	moto  bool
 }
 
-func newLab(cfg sdk.Config, cluster string) lab {
-	l := lab{calls: &transport.CallLimiter{}, moto: cfg.AppID == "moto"}
+func newTestCluster(cfg sdk.Config, cluster string) testCluster {
+	l := testCluster{calls: &transport.CallLimiter{}, moto: cfg.AppID == "moto"}
 	l.cfg = l.calls.Instrument(cfg)
 	l.cloud = aws.New(l.cfg, aws.Scope{
 		Cluster: cluster, Region: "us-east-1", RolePath: model.RolePath(cluster, "us-east-1"), KeyAlias: model.KeyAliasName(cluster),
@@ -93,14 +93,14 @@ func newLab(cfg sdk.Config, cluster string) lab {
 	return l
 }
 
-func (l lab) plan(t *testing.T, g *graph.Graph) plan.Plan {
+func (l testCluster) makePlan(t *testing.T, g *graph.Graph) plan.Plan {
 	t.Helper()
 	have, err := l.cloud.Read(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if l.moto {
-		have = asAWSWould(have)
+		have = correctMotoDefects(have)
 	}
 	p, fs := plan.Compute(g, have, plan.Options{DestroyData: true})
 	if err := fs.Err(); err != nil {
@@ -109,9 +109,9 @@ func (l lab) plan(t *testing.T, g *graph.Graph) plan.Plan {
 	return p
 }
 
-// asAWSWould works around two defects of moto 5.2.1: it adds the tags of a launch template to the
+// correctMotoDefects works around two defects of moto 5.2.1: it adds the tags of a launch template to the
 // data of the template, and it neither returns nor changes the description of a rule between groups.
-func asAWSWould(have []plan.ActualResource) []plan.ActualResource {
+func correctMotoDefects(have []plan.ActualResource) []plan.ActualResource {
 	for i, a := range have {
 		switch r := a.Resource.(type) {
 		case awskind.LaunchTemplate:
@@ -128,8 +128,8 @@ func asAWSWould(have []plan.ActualResource) []plan.ActualResource {
 	return have
 }
 
-// quiet returns g without the descriptions of rules between groups, for moto.
-func quiet(g *graph.Graph) *graph.Graph {
+// withoutRuleDescriptions returns g without the descriptions of rules between groups, for moto.
+func withoutRuleDescriptions(g *graph.Graph) *graph.Graph {
 	for _, n := range g.Nodes() {
 		switch r := n.Resource.(type) {
 		case awskind.SecurityGroupIngress:
@@ -143,14 +143,14 @@ func quiet(g *graph.Graph) *graph.Graph {
 	return g
 }
 
-func (l lab) apply(t *testing.T, p plan.Plan) {
+func (l testCluster) applyPlan(t *testing.T, p plan.Plan) {
 	t.Helper()
 	if err := (plan.Applier{Cloud: l.cloud, Now: time.Now, RetryTimeout: time.Minute}).Apply(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func lines(p plan.Plan) []string {
+func planLines(p plan.Plan) []string {
 	var out []string
 	for _, s := range p.Steps {
 		out = append(out, s.String())
@@ -162,28 +162,28 @@ func lines(p plan.Plan) []string {
 }
 
 func TestMoto(t *testing.T) {
-	cfg := emulator(t)
+	cfg := startMoto(t)
 	id := moto.FindImage(t, cfg)
 	build := func(name string) *graph.Graph {
-		g, fs := model.Build(input(t, name, id))
+		g, fs := model.Build(modelInput(t, name, id))
 		if err := fs.Err(); err != nil {
 			t.Fatal(err)
 		}
-		return quiet(g)
+		return withoutRuleDescriptions(g)
 	}
 	g := build("demo")
-	first := newLab(cfg, "demo")
-	p := first.plan(t, g)
+	first := newTestCluster(cfg, "demo")
+	p := first.makePlan(t, g)
 	if _, mutating := first.calls.TotalCalls(); mutating != 0 {
 		t.Errorf("plan made %d mutating calls: %v", mutating, first.calls.Calls())
 	}
-	first.apply(t, p)
+	first.applyPlan(t, p)
 	all, mutating := first.calls.TotalCalls()
 	t.Logf("first apply: %d steps, %d calls, of which %d change something", len(p.Steps), all, mutating)
 
-	again := newLab(cfg, "demo")
-	if rest := again.plan(t, g); !rest.IsEmpty() {
-		t.Fatalf("the second plan is not empty:\n%s", strings.Join(lines(rest), "\n"))
+	again := newTestCluster(cfg, "demo")
+	if rest := again.makePlan(t, g); !rest.IsEmpty() {
+		t.Fatalf("the second plan is not empty:\n%s", strings.Join(planLines(rest), "\n"))
 	}
 	all, _ = again.calls.TotalCalls()
 	t.Logf("plan without changes: %d calls: %v", all, again.calls.Calls())
@@ -192,30 +192,30 @@ func TestMoto(t *testing.T) {
 		t.Errorf("a plan without changes makes %d calls, at most %d are allowed", all, mostCalls)
 	}
 
-	t.Run("drift", func(t *testing.T) { motoDrift(t, cfg, g) })
+	t.Run("drift", func(t *testing.T) { checkMotoDrift(t, cfg, g) })
 
 	// A cluster whose name begins with the same letters is not changed.
 	neighbour := build("demo-2")
-	other := newLab(cfg, "demo-2")
-	other.apply(t, other.plan(t, neighbour))
-	again.apply(t, again.plan(t, &graph.Graph{}))
-	if rest := other.plan(t, neighbour); !rest.IsEmpty() {
-		t.Errorf("deleting demo changed demo-2:\n%s", strings.Join(lines(rest), "\n"))
+	other := newTestCluster(cfg, "demo-2")
+	other.applyPlan(t, other.makePlan(t, neighbour))
+	again.applyPlan(t, again.makePlan(t, &graph.Graph{}))
+	if rest := other.makePlan(t, neighbour); !rest.IsEmpty() {
+		t.Errorf("deleting demo changed demo-2:\n%s", strings.Join(planLines(rest), "\n"))
 	}
-	other.apply(t, other.plan(t, &graph.Graph{}))
+	other.applyPlan(t, other.makePlan(t, &graph.Graph{}))
 	for _, name := range []string{"demo", "demo-2"} {
-		if left := tagged(t, cfg, name); len(left) > 0 {
+		if left := listTaggedResources(t, cfg, name); len(left) > 0 {
 			t.Errorf("remaining resources with the tag of %s: %v", name, left)
 		}
-		if rest := newLab(cfg, name).plan(t, &graph.Graph{}); !rest.IsEmpty() {
-			t.Errorf("remaining resources of %s: %v", name, lines(rest))
+		if rest := newTestCluster(cfg, name).makePlan(t, &graph.Graph{}); !rest.IsEmpty() {
+			t.Errorf("remaining resources of %s: %v", name, planLines(rest))
 		}
 	}
 }
 
-func motoDrift(t *testing.T, cfg sdk.Config, g *graph.Graph) {
+func checkMotoDrift(t *testing.T, cfg sdk.Config, g *graph.Graph) {
 	t.Helper()
-	l := newLab(cfg, "demo")
+	l := newTestCluster(cfg, "demo")
 	api := ec2.NewFromConfig(cfg)
 	groups, err := api.DescribeSecurityGroups(t.Context(), &ec2.DescribeSecurityGroupsInput{Filters: []ec2types.Filter{
 		{Name: sdk.String("tag:slipway.dev/cluster"), Values: []string{"demo"}}, {Name: sdk.String("group-name"), Values: []string{"worker.demo"}},
@@ -240,10 +240,10 @@ func motoDrift(t *testing.T, cfg sdk.Config, g *graph.Graph) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if got := lines(l.plan(t, g)); len(got) != 1 || !strings.HasPrefix(got[0], "  + security-group-ingress/kubelet-") {
+	if got := planLines(l.makePlan(t, g)); len(got) != 1 || !strings.HasPrefix(got[0], "  + security-group-ingress/kubelet-") {
 		t.Errorf("one rule was revoked, the plan is:\n%s", strings.Join(got, "\n"))
 	}
-	l.apply(t, l.plan(t, g))
+	l.applyPlan(t, l.makePlan(t, g))
 	if _, err := api.AuthorizeSecurityGroupIngress(t.Context(), &ec2.AuthorizeSecurityGroupIngressInput{
 		GroupId: kubelet.GroupId, IpPermissions: []ec2types.IpPermission{{
 			IpProtocol: sdk.String("tcp"), FromPort: sdk.Int32(22), ToPort: sdk.Int32(22), IpRanges: []ec2types.IpRange{{CidrIp: sdk.String("0.0.0.0/0")}},
@@ -251,18 +251,18 @@ func motoDrift(t *testing.T, cfg sdk.Config, g *graph.Graph) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if got := lines(l.plan(t, g)); len(got) != 1 || !strings.HasPrefix(got[0], "  - security-group-ingress/") || !strings.Contains(got[0], ":tcp:22:22:0.0.0.0/0") {
+	if got := planLines(l.makePlan(t, g)); len(got) != 1 || !strings.HasPrefix(got[0], "  - security-group-ingress/") || !strings.Contains(got[0], ":tcp:22:22:0.0.0.0/0") {
 		t.Errorf("SSH was opened by hand, the plan is:\n%s", strings.Join(got, "\n"))
 	}
-	l.apply(t, l.plan(t, g))
-	if rest := l.plan(t, g); !rest.IsEmpty() {
-		t.Errorf("the plan after apply is not empty:\n%s", strings.Join(lines(rest), "\n"))
+	l.applyPlan(t, l.makePlan(t, g))
+	if rest := l.makePlan(t, g); !rest.IsEmpty() {
+		t.Errorf("the plan after apply is not empty:\n%s", strings.Join(planLines(rest), "\n"))
 	}
 }
 
-// tagged lists the resources of a cluster in EC2 without using the drivers. It lists each kind,
+// listTaggedResources lists the resources of a cluster in EC2 without using the drivers. It lists each kind,
 // because DescribeTags of moto still lists the tags of deleted resources.
-func tagged(t *testing.T, cfg sdk.Config, cluster string) []string {
+func listTaggedResources(t *testing.T, cfg sdk.Config, cluster string) []string {
 	t.Helper()
 	api := ec2.NewFromConfig(cfg)
 	mine := []ec2types.Filter{{Name: sdk.String("tag:slipway.dev/cluster"), Values: []string{cluster}}}

@@ -26,16 +26,16 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
-// strict starts the local region in records mode: it has the rules of AWS's control plane, and no
+// startRegion starts the local region in records mode: it has the rules of AWS's control plane, and no
 // instances.
-func strict(t *testing.T) sdk.Config {
+func startRegion(t *testing.T) sdk.Config {
 	t.Helper()
 	return regiontest.Start(t).AWSConfig()
 }
 
-func desired(t *testing.T, cluster string, edit func(*model.Input)) *graph.Graph {
+func desiredGraph(t *testing.T, cluster string, edit func(*model.Input)) *graph.Graph {
 	t.Helper()
-	in := input(t, cluster, regiontest.ImageID)
+	in := modelInput(t, cluster, regiontest.ImageID)
 	if edit != nil {
 		edit(&in)
 	}
@@ -47,51 +47,51 @@ func desired(t *testing.T, cluster string, edit func(*model.Input)) *graph.Graph
 }
 
 func TestRegion(t *testing.T) {
-	cfg := strict(t)
-	g := desired(t, "demo", nil)
-	l := newLab(cfg, "demo")
-	p := l.plan(t, g)
+	cfg := startRegion(t)
+	g := desiredGraph(t, "demo", nil)
+	l := newTestCluster(cfg, "demo")
+	p := l.makePlan(t, g)
 	if _, mutating := l.calls.TotalCalls(); mutating != 0 {
 		t.Errorf("plan made %d mutating calls", mutating)
 	}
-	l.apply(t, p)
-	if rest := l.plan(t, g); !rest.IsEmpty() {
-		t.Fatalf("the second plan is not empty:\n%s", strings.Join(lines(rest), "\n"))
+	l.applyPlan(t, p)
+	if rest := l.makePlan(t, g); !rest.IsEmpty() {
+		t.Fatalf("the second plan is not empty:\n%s", strings.Join(planLines(rest), "\n"))
 	}
-	neighbour := desired(t, "demo-2", func(in *model.Input) { in.Cluster.Spec.Networking.NATGateways = "Single" }) // of 5 addresses
-	other := newLab(cfg, "demo-2")
-	other.apply(t, other.plan(t, neighbour))
+	neighbour := desiredGraph(t, "demo-2", func(in *model.Input) { in.Cluster.Spec.Networking.NATGateways = "Single" }) // of 5 addresses
+	other := newTestCluster(cfg, "demo-2")
+	other.applyPlan(t, other.makePlan(t, neighbour))
 
-	t.Run("drift", func(t *testing.T) { regionDrift(t, cfg, l, g) })
+	t.Run("drift", func(t *testing.T) { checkRegionDrift(t, cfg, l, g) })
 
 	// Edit the manifest, then revert the edit.
-	edited := desired(t, "demo", func(in *model.Input) {
+	edited := desiredGraph(t, "demo", func(in *model.Input) {
 		in.BootScript = "#!/bin/sh\n# another agent\n# @@CONFIG@@\n"
 		in.Cluster.Spec.Tags = map[string]string{"team": "a"}
 	})
-	l.apply(t, l.plan(t, edited))
-	if rest := l.plan(t, edited); !rest.IsEmpty() {
-		t.Errorf("after the edit:\n%s", strings.Join(lines(rest), "\n"))
+	l.applyPlan(t, l.makePlan(t, edited))
+	if rest := l.makePlan(t, edited); !rest.IsEmpty() {
+		t.Errorf("after the edit:\n%s", strings.Join(planLines(rest), "\n"))
 	}
 
-	l.apply(t, l.plan(t, &graph.Graph{}))
-	if rest := other.plan(t, neighbour); !rest.IsEmpty() {
-		t.Errorf("deleting demo changed demo-2:\n%s", strings.Join(lines(rest), "\n"))
+	l.applyPlan(t, l.makePlan(t, &graph.Graph{}))
+	if rest := other.makePlan(t, neighbour); !rest.IsEmpty() {
+		t.Errorf("deleting demo changed demo-2:\n%s", strings.Join(planLines(rest), "\n"))
 	}
-	other.apply(t, other.plan(t, &graph.Graph{}))
+	other.applyPlan(t, other.makePlan(t, &graph.Graph{}))
 	for _, name := range []string{"demo", "demo-2"} {
-		if left := tagged(t, cfg, name); len(left) > 0 {
+		if left := listTaggedResources(t, cfg, name); len(left) > 0 {
 			t.Errorf("remaining resources with the tag of %s: %v", name, left)
 		}
-		if rest := newLab(cfg, name).plan(t, &graph.Graph{}); !rest.IsEmpty() {
-			t.Errorf("remaining resources of %s: %v", name, lines(rest))
+		if rest := newTestCluster(cfg, name).makePlan(t, &graph.Graph{}); !rest.IsEmpty() {
+			t.Errorf("remaining resources of %s: %v", name, planLines(rest))
 		}
 	}
 }
 
-// regionDrift changes resources outside of slipway. The plan must show each change with exactly the
+// checkRegionDrift changes resources outside of slipway. The plan must show each change with exactly the
 // lines of want, and apply must revert it.
-func regionDrift(t *testing.T, cfg sdk.Config, l lab, g *graph.Graph) {
+func checkRegionDrift(t *testing.T, cfg sdk.Config, l testCluster, g *graph.Graph) {
 	t.Helper()
 	e, lb, i, k := sdkec2.NewFromConfig(cfg), sdkelb.NewFromConfig(cfg), sdkiam.NewFromConfig(cfg), sdkkms.NewFromConfig(cfg)
 	scaling := sdkscaling.NewFromConfig(cfg)
@@ -182,8 +182,8 @@ func regionDrift(t *testing.T, cfg sdk.Config, l lab, g *graph.Graph) {
 			if err := tc.do(); err != nil {
 				t.Fatal(err)
 			}
-			p := l.plan(t, g)
-			got := lines(p)
+			p := l.makePlan(t, g)
+			got := planLines(p)
 			if len(got) != len(tc.want) {
 				t.Errorf("want %q, the plan is:\n%s", tc.want, strings.Join(got, "\n"))
 			}
@@ -192,9 +192,9 @@ func regionDrift(t *testing.T, cfg sdk.Config, l lab, g *graph.Graph) {
 					t.Errorf("line %d is %q, want %q", n, got[n], tc.want[n])
 				}
 			}
-			l.apply(t, p)
-			if rest := l.plan(t, g); !rest.IsEmpty() {
-				t.Errorf("the plan after apply is not empty:\n%s", strings.Join(lines(rest), "\n"))
+			l.applyPlan(t, p)
+			if rest := l.makePlan(t, g); !rest.IsEmpty() {
+				t.Errorf("the plan after apply is not empty:\n%s", strings.Join(planLines(rest), "\n"))
 			}
 		})
 	}
@@ -203,30 +203,30 @@ func regionDrift(t *testing.T, cfg sdk.Config, l lab, g *graph.Graph) {
 // TestRegionResumes kills an apply, and then a delete, after some of its calls. Another run must
 // converge, and nothing must remain in the end.
 func TestRegionResumes(t *testing.T) {
-	cfg := strict(t)
+	cfg := startRegion(t)
 	const last = 80 // about how many calls of a first apply change something
 	for n := 3; n < last; n += 16 {
 		name := fmt.Sprintf("c%d", n)
-		g := desired(t, name, nil)
-		die(t, cfg, name, g, n)
-		l := newLab(cfg, name)
-		l.apply(t, l.plan(t, g))
-		if rest := l.plan(t, g); !rest.IsEmpty() {
-			t.Fatalf("killed at call %d, not converged:\n%s", n, strings.Join(lines(rest), "\n"))
+		g := desiredGraph(t, name, nil)
+		applyUntilKilled(t, cfg, name, g, n)
+		l := newTestCluster(cfg, name)
+		l.applyPlan(t, l.makePlan(t, g))
+		if rest := l.makePlan(t, g); !rest.IsEmpty() {
+			t.Fatalf("killed at call %d, not converged:\n%s", n, strings.Join(planLines(rest), "\n"))
 		}
-		die(t, cfg, name, &graph.Graph{}, n)
-		l.apply(t, l.plan(t, &graph.Graph{}))
-		if left := tagged(t, cfg, name); len(left) > 0 {
+		applyUntilKilled(t, cfg, name, &graph.Graph{}, n)
+		l.applyPlan(t, l.makePlan(t, &graph.Graph{}))
+		if left := listTaggedResources(t, cfg, name); len(left) > 0 {
 			t.Errorf("killed at call %d, remaining: %v", n, left)
 		}
 	}
 }
 
-// die applies g and stops like a killed process after the n-th call that changes something.
-func die(t *testing.T, cfg sdk.Config, cluster string, g *graph.Graph, n int) {
+// applyUntilKilled applies g and stops like a killed process after the n-th call that changes something.
+func applyUntilKilled(t *testing.T, cfg sdk.Config, cluster string, g *graph.Graph, n int) {
 	t.Helper()
-	killed := newLab(mortal(cfg, n), cluster)
-	have, err := newLab(cfg, cluster).cloud.Read(t.Context())
+	killed := newTestCluster(killAfterCalls(cfg, n), cluster)
+	have, err := newTestCluster(cfg, cluster).cloud.Read(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,9 +239,9 @@ func die(t *testing.T, cfg sdk.Config, cluster string, g *graph.Graph, n int) {
 
 var errKilled = errors.New("killed")
 
-// mortal passes n calls that change something. The response to the last of them is lost, and all
+// killAfterCalls passes n calls that change something. The response to the last of them is lost, and all
 // later calls fail.
-func mortal(cfg sdk.Config, n int) sdk.Config {
+func killAfterCalls(cfg sdk.Config, n int) sdk.Config {
 	var mu sync.Mutex
 	next := http.DefaultTransport
 	cfg = cfg.Copy()
@@ -271,12 +271,12 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 // including instances, volumes and network interfaces; that a tag that is removed from the manifest
 // is removed in AWS; and that tags that others set are kept.
 func TestUserTagsComeAndGo(t *testing.T) {
-	cfg := strict(t)
-	l := newLab(cfg, "demo")
+	cfg := startRegion(t)
+	l := newTestCluster(cfg, "demo")
 	with := func(tags map[string]string) *graph.Graph {
-		return desired(t, "demo", func(in *model.Input) { in.Cluster.Spec.Tags = tags })
+		return desiredGraph(t, "demo", func(in *model.Input) { in.Cluster.Spec.Tags = tags })
 	}
-	l.apply(t, l.plan(t, with(map[string]string{"team": "a", "cost": "7"})))
+	l.applyPlan(t, l.makePlan(t, with(map[string]string{"team": "a", "cost": "7"})))
 	// read returns the tags of each resource, and those of the resources that auto scaling created.
 	read := func() map[string]map[string]string {
 		have, err := l.cloud.Read(t.Context())
@@ -323,9 +323,9 @@ func TestUserTagsComeAndGo(t *testing.T) {
 	}
 	for _, left := range []map[string]string{{"team": "a"}, nil} {
 		g := with(left)
-		l.apply(t, l.plan(t, g))
-		if rest := l.plan(t, g); !rest.IsEmpty() {
-			t.Errorf("after %v:\n%s", left, strings.Join(lines(rest), "\n"))
+		l.applyPlan(t, l.makePlan(t, g))
+		if rest := l.makePlan(t, g); !rest.IsEmpty() {
+			t.Errorf("after %v:\n%s", left, strings.Join(planLines(rest), "\n"))
 		}
 		for addr, tags := range read() {
 			if _, still := tags["cost"]; still || tags["team"] != left["team"] || addr == "vpc/main" && tags["backup"] != "yes" {

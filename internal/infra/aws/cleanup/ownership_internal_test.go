@@ -8,7 +8,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 )
 
-func TestClaimOf(t *testing.T) {
+func TestClassifyOwnership(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		tags  awskind.Tags

@@ -48,10 +48,10 @@ func (throttledNATs) DescribeNatGateways(context.Context, *ec2.DescribeNatGatewa
 	return nil, throttling()
 }
 
-// TestNothingIsMadeTwice checks that a creation whose first call succeeded is not retried when a
+// TestNothingIsCreatedTwice checks that a creation whose first call succeeded is not retried when a
 // later call is throttled: a retry would create a second key or gateway. The next plan finds the
 // first one by its tag.
-func TestNothingIsMadeTwice(t *testing.T) {
+func TestNothingIsCreatedTwice(t *testing.T) {
 	c := &Cloud{kinds: map[string]untypedDriver{}}
 	registerKeys(c, &throttledKeys{}, Scope{})
 	registerNATGateways(c, throttledNATs{}, Scope{})

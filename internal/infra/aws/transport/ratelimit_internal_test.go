@@ -21,9 +21,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-// limited is an API that accepts k calls per second and a burst of as many, like the token buckets of
+// limitedAPI is an API that accepts k calls per second and a burst of as many, like the token buckets of
 // EC2. Each call takes 20 ms.
-type limited struct {
+type limitedAPI struct {
 	k float64
 
 	mu      sync.Mutex
@@ -33,7 +33,7 @@ type limited struct {
 	refused int
 }
 
-func (l *limited) Do(*http.Request) (*http.Response, error) {
+func (l *limitedAPI) Do(*http.Request) (*http.Response, error) {
 	const latency = 20 * time.Millisecond
 	time.Sleep(latency)
 	l.mu.Lock()
@@ -60,13 +60,13 @@ func paceConfig(client sdk.HTTPClient) sdk.Config {
 	return sdk.Config{Region: "us-east-1", HTTPClient: client, Credentials: credentials.NewStaticCredentialsProvider("a", "b", "")}
 }
 
-// TestPaceLearns sends 300 calls at once to an API that accepts only k per second. Every call must
+// TestRateAdaptsToTheLimit sends 300 calls at once to an API that accepts only k per second. Every call must
 // succeed in the end, few may be throttled, and the rate that the API accepts must be used.
-func TestPaceLearns(t *testing.T) {
+func TestRateAdaptsToTheLimit(t *testing.T) {
 	const calls = 300
 	for _, k := range []float64{1, 5, 20, 100} {
 		synctest.Test(t, func(t *testing.T) {
-			api := &limited{k: k}
+			api := &limitedAPI{k: k}
 			count := &CallLimiter{}
 			client := ec2.NewFromConfig(count.Instrument(paceConfig(api)))
 			start := time.Now()
@@ -101,9 +101,9 @@ func TestPaceLearns(t *testing.T) {
 	}
 }
 
-// TestPaceApart checks that the limit of one API slows no other API, and that the limit of changes
+// TestLimitersAreIndependent checks that the limit of one API slows no other API, and that the limit of changes
 // slows no reads.
-func TestPaceApart(t *testing.T) {
+func TestLimitersAreIndependent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &limiterSet{clock: (&CallLimiter{}).effectiveClock()}
 		b := p.limiterFor("EC2", "CreateVpc")
@@ -143,7 +143,7 @@ func TestClockIsInjected(t *testing.T) {
 		return nil
 	}}
 	fails := 3
-	client := ec2.NewFromConfig(c.Instrument(paceConfig(doer(func(*http.Request) (*http.Response, error) {
+	client := ec2.NewFromConfig(c.Instrument(paceConfig(clientFunc(func(*http.Request) (*http.Response, error) {
 		if fails--; fails >= 0 {
 			body := `<Response><Errors><Error><Code>RequestLimitExceeded</Code></Error></Errors></Response>`
 			return &http.Response{StatusCode: http.StatusServiceUnavailable, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}, nil
@@ -159,12 +159,12 @@ func TestClockIsInjected(t *testing.T) {
 	}
 }
 
-type doer func(*http.Request) (*http.Response, error)
+type clientFunc func(*http.Request) (*http.Response, error)
 
-func (f doer) Do(r *http.Request) (*http.Response, error) { return f(r) }
+func (f clientFunc) Do(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestJudge is the table of which failed calls are retried, and why.
-func TestJudge(t *testing.T) {
+// TestClassifyRetry is the table of which failed calls are retried, and why.
+func TestClassifyRetry(t *testing.T) {
 	api := func(code string) error { return &smithy.GenericAPIError{Code: code} }
 	broken := errors.New("connection reset by peer")
 	token := sdk.String("x")
@@ -207,9 +207,9 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestWaitsForManyCostOneLook checks that waiting for many gateways needs one call per round, for any
+// TestPollingCallsDoNotGrowWithWaits checks that waiting for many gateways needs one call per round, for any
 // number of gateways.
-func TestWaitsForManyCostOneLook(t *testing.T) {
+func TestPollingCallsDoNotGrowWithWaits(t *testing.T) {
 	looks := map[int]int{}
 	for _, n := range []int{1, 3, 50} {
 		synctest.Test(t, func(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-func TestClasses(t *testing.T) {
+func TestErrorClasses(t *testing.T) {
 	for code, want := range map[string]plan.ErrorClass{
 		"RequestLimitExceeded": plan.Throttled, "Throttling": plan.Throttled, "ThrottlingException": plan.Throttled,
 		"InvalidVpcID.NotFound": plan.NotFound, "NoSuchEntity": plan.NotFound, "LoadBalancerNotFound": plan.NotFound, "NotFoundException": plan.NotFound,
@@ -50,13 +50,13 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// wires is an HTTP client whose first connections break.
-type wires struct {
+// brokenConnections is an HTTP client whose first connections break.
+type brokenConnections struct {
 	broken int32
 	tries  atomic.Int32
 }
 
-func (w *wires) Do(*http.Request) (*http.Response, error) {
+func (w *brokenConnections) Do(*http.Request) (*http.Response, error) {
 	if w.tries.Add(1) <= w.broken {
 		return nil, errors.New("connection reset by peer")
 	}
@@ -66,8 +66,8 @@ func (w *wires) Do(*http.Request) (*http.Response, error) {
 
 func TestOnlyReadsAreRepeatedWhenAConnectionBreaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := func(broken int32) (*wires, *ec2.Client) {
-			w := &wires{broken: broken}
+		client := func(broken int32) (*brokenConnections, *ec2.Client) {
+			w := &brokenConnections{broken: broken}
 			cfg := (&CallLimiter{}).PaceCalls(sdk.Config{Region: "us-east-1", HTTPClient: w, Credentials: credentials.NewStaticCredentialsProvider("a", "b", "")})
 			return w, ec2.NewFromConfig(cfg)
 		}
@@ -86,7 +86,7 @@ func TestOnlyReadsAreRepeatedWhenAConnectionBreaks(t *testing.T) {
 	})
 }
 
-func TestWaitsShareTheirLooks(t *testing.T) {
+func TestWaitsShareCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var asked [][]string
