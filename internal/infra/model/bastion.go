@@ -39,30 +39,13 @@ func (b *builder) addSSHAccess() {
 	if b.bastionBalancerType() != "None" {
 		b.balancers.bastionGroup = b.addSecurityGroup("bastion-balancer", "Load balancer of the bastions of ")
 		front = b.balancers.bastionGroup
-		b.allowFlow(flow{
-			name:        "ssh-bastion",
-			from:        front,
-			to:          b.bastion.securityGroup,
-			port:        portSSH,
-			description: "SSH and its health",
-		})
+		b.allowFlow(newFlow("ssh-bastion", front, b.bastion.securityGroup, portSSH, "SSH and its health"))
 	}
 
+	bastions := b.bastion.securityGroup
 	for _, f := range []flow{
-		{
-			name:        "ssh-control-plane",
-			from:        b.bastion.securityGroup,
-			to:          b.controlPlane.securityGroup,
-			port:        portSSH,
-			description: "SSH from bastions",
-		},
-		{
-			name:        "ssh-worker",
-			from:        b.bastion.securityGroup,
-			to:          b.worker.securityGroup,
-			port:        portSSH,
-			description: "SSH from bastions",
-		},
+		newFlow("ssh-control-plane", bastions, b.controlPlane.securityGroup, portSSH, "SSH from bastions"),
+		newFlow("ssh-worker", bastions, b.worker.securityGroup, portSSH, "SSH from bastions"),
 	} {
 		b.allowFlow(f)
 	}
@@ -89,22 +72,11 @@ func (b *builder) allowInstanceConnect() {
 		return
 	}
 
+	const description = "SSH by EC2 Instance Connect"
 	from := graph.UnmanagedRef[awskind.SecurityGroup](id)
-	b.allowFlow(flow{
-		name:        "connect-control-plane",
-		from:        from,
-		to:          b.controlPlane.securityGroup,
-		port:        portSSH,
-		description: "SSH by EC2 Instance Connect",
-	})
+	b.allowFlow(newFlow("connect-control-plane", from, b.controlPlane.securityGroup, portSSH, description))
 
-	b.allowFlow(flow{
-		name:        "connect-worker",
-		from:        from,
-		to:          b.worker.securityGroup,
-		port:        portSSH,
-		description: "SSH by EC2 Instance Connect",
-	})
+	b.allowFlow(newFlow("connect-worker", from, b.worker.securityGroup, portSSH, description))
 }
 
 // addBastions adds the bastions' load balancer, and a launch template and an Auto Scaling group for each

@@ -13,10 +13,30 @@ import (
 type flow struct {
 	name        string // in the graph
 	from, to    graph.Ref[awskind.SecurityGroup]
-	protocol    string // empty: tcp
+	protocol    string // tcp or udp
 	port        int
 	lastPort    int // of a range; 0: only port
 	description string
+}
+
+// newFlow returns a flow over TCP to one port.
+func newFlow(name string, from, to graph.Ref[awskind.SecurityGroup], port int, description string) flow {
+	return flow{
+		name:        name,
+		from:        from,
+		to:          to,
+		protocol:    "tcp",
+		port:        port,
+		description: description,
+	}
+}
+
+// newVXLANFlow returns the flow of the pod network between two groups.
+func newVXLANFlow(name string, from, to graph.Ref[awskind.SecurityGroup]) flow {
+	f := newFlow(name, from, to, portVXLAN, "pods, VXLAN")
+	f.protocol = "udp"
+
+	return f
 }
 
 // addSecurityGroups adds the security groups and the permitted connections between them, by port. The
@@ -66,126 +86,28 @@ func (b *builder) trafficFlows() []flow {
 	cp := b.controlPlane.securityGroup
 	worker := b.worker.securityGroup
 	internal := b.balancers.internalGroup
+	etcd := newFlow("etcd", cp, cp, portEtcd, "etcd clients and peers")
+	etcd.lastPort = portEtcd + 1
 	fs := []flow{
-		{
-			name:        "etcd",
-			from:        cp,
-			to:          cp,
-			port:        portEtcd,
-			lastPort:    portEtcd + 1,
-			description: "etcd clients and peers",
-		},
-		{
-			name:        "api-control-plane",
-			from:        cp,
-			to:          cp,
-			port:        portAPI,
-			description: "Kubernetes API, Service kubernetes",
-		},
-		{
-			name:        "api-worker",
-			from:        worker,
-			to:          cp,
-			port:        portAPI,
-			description: "Kubernetes API, Service kubernetes",
-		},
-		{
-			name:        "api-internal",
-			from:        internal,
-			to:          cp,
-			port:        portAPI,
-			description: "Kubernetes API and its health",
-		},
-		{
-			name:        "join-internal",
-			from:        internal,
-			to:          cp,
-			port:        portJoin,
-			description: "join endpoint and its health",
-		},
-		{
-			name:        "kubelet-control-plane",
-			from:        cp,
-			to:          cp,
-			port:        portKubelet,
-			description: "kubelet: logs, exec, metrics",
-		},
-		{
-			name:        "kubelet-worker",
-			from:        cp,
-			to:          worker,
-			port:        portKubelet,
-			description: "kubelet: logs, exec, metrics",
-		},
-		{
-			name:        "balancer-api-control-plane",
-			from:        cp,
-			to:          internal,
-			port:        portAPI,
-			description: "Kubernetes API",
-		},
-		{
-			name:        "balancer-api-worker",
-			from:        worker,
-			to:          internal,
-			port:        portAPI,
-			description: "Kubernetes API",
-		},
-		{
-			name:        "balancer-join-control-plane",
-			from:        cp,
-			to:          internal,
-			port:        portJoin,
-			description: "join endpoint",
-		},
-		{
-			name:        "balancer-join-worker",
-			from:        worker,
-			to:          internal,
-			port:        portJoin,
-			description: "join endpoint",
-		},
-		{
-			name:        "vxlan-control-plane",
-			from:        cp,
-			to:          cp,
-			protocol:    "udp",
-			port:        portVXLAN,
-			description: "pods, VXLAN",
-		},
-		{
-			name:        "vxlan-control-plane-worker",
-			from:        cp,
-			to:          worker,
-			protocol:    "udp",
-			port:        portVXLAN,
-			description: "pods, VXLAN",
-		},
-		{
-			name:        "vxlan-worker-control-plane",
-			from:        worker,
-			to:          cp,
-			protocol:    "udp",
-			port:        portVXLAN,
-			description: "pods, VXLAN",
-		},
-		{
-			name:        "vxlan-worker",
-			from:        worker,
-			to:          worker,
-			protocol:    "udp",
-			port:        portVXLAN,
-			description: "pods, VXLAN",
-		},
+		etcd,
+		newFlow("api-control-plane", cp, cp, portAPI, "Kubernetes API, Service kubernetes"),
+		newFlow("api-worker", worker, cp, portAPI, "Kubernetes API, Service kubernetes"),
+		newFlow("api-internal", internal, cp, portAPI, "Kubernetes API and its health"),
+		newFlow("join-internal", internal, cp, portJoin, "join endpoint and its health"),
+		newFlow("kubelet-control-plane", cp, cp, portKubelet, "kubelet: logs, exec, metrics"),
+		newFlow("kubelet-worker", cp, worker, portKubelet, "kubelet: logs, exec, metrics"),
+		newFlow("balancer-api-control-plane", cp, internal, portAPI, "Kubernetes API"),
+		newFlow("balancer-api-worker", worker, internal, portAPI, "Kubernetes API"),
+		newFlow("balancer-join-control-plane", cp, internal, portJoin, "join endpoint"),
+		newFlow("balancer-join-worker", worker, internal, portJoin, "join endpoint"),
+		newVXLANFlow("vxlan-control-plane", cp, cp),
+		newVXLANFlow("vxlan-control-plane-worker", cp, worker),
+		newVXLANFlow("vxlan-worker-control-plane", worker, cp),
+		newVXLANFlow("vxlan-worker", worker, worker),
 	}
 	if b.hasPublicBalancer() {
-		fs = append(fs, flow{
-			name:        "api-public",
-			from:        b.balancers.publicGroup,
-			to:          cp,
-			port:        portAPI,
-			description: "Kubernetes API and its health",
-		})
+		public := b.balancers.publicGroup
+		fs = append(fs, newFlow("api-public", public, cp, portAPI, "Kubernetes API and its health"))
 	}
 
 	return fs
@@ -194,10 +116,6 @@ func (b *builder) trafficFlows() []flow {
 // allowFlow adds the ingress rule of f, and from a load balancer also the egress rule: a load balancer may
 // open no other connections.
 func (b *builder) allowFlow(f flow) {
-	if f.protocol == "" {
-		f.protocol = "tcp"
-	}
-
 	if f.lastPort == 0 {
 		f.lastPort = f.port
 	}

@@ -21,21 +21,10 @@ func (b *builder) addVPCEndpoints() {
 	}
 
 	group := b.addSecurityGroup("endpoints", "VPC endpoints of ")
-	b.allowFlow(flow{
-		name:        "endpoints-control-plane",
-		from:        b.controlPlane.securityGroup,
-		to:          group,
-		port:        portHTTPS,
-		description: "AWS services",
-	})
+	cp := b.controlPlane.securityGroup
+	b.allowFlow(newFlow("endpoints-control-plane", cp, group, portHTTPS, "AWS services"))
 
-	b.allowFlow(flow{
-		name:        "endpoints-worker",
-		from:        b.worker.securityGroup,
-		to:          group,
-		port:        portHTTPS,
-		description: "AWS services",
-	})
+	b.allowFlow(newFlow("endpoints-worker", b.worker.securityGroup, group, portHTTPS, "AWS services"))
 
 	var endpoints []graph.Reference
 

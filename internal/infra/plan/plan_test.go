@@ -59,9 +59,11 @@ func (gate) Kind() graph.Kind { return graph.Kind{Name: "gate"} }
 func (rule) Kind() graph.Kind {
 	return graph.Kind{Name: "rule", KeyProperties: []string{"Net", "From"}}
 }
+
 func (template) Kind() graph.Kind {
 	return graph.Kind{Name: "template", Attributes: map[string]string{"Version": "version"}, VolatileAttributes: []string{"Version"}}
 }
+
 func (machine) Kind() graph.Kind {
 	return graph.Kind{Name: "machine", ImplicitDependencies: []string{"gate"}}
 }

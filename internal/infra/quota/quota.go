@@ -7,6 +7,7 @@ package quota
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,60 +80,78 @@ func RequirementsOf(g *graph.Graph, vcpus func(machineType string) int) []Requir
 		}
 	}
 
-	group := ""
-	most := 0
-
-	for name, n := range rules {
-		if n > most || n == most && name < group {
-			group = name
-			most = n
-		}
-	}
-
-	vpc := awskind.VPC{}.Kind().Name
-	eip := awskind.EIP{}.Kind().Name
+	group, most := largestCount(rules)
 	all := []Requirement{
-		{
-			Code:   VPCQuota(),
-			Name:   "VPCs per Region",
-			Amount: count[vpc],
-			Shared: true,
-			kinds:  []string{vpc},
-			Source: "cluster: spec.networking",
-			Remedy: "name an existing VPC in spec.networking.networkID",
-		},
-		{
-			Code:   ElasticIPQuota(),
-			Name:   "EC2-VPC Elastic IPs",
-			Amount: count[eip],
-			Shared: true,
-			kinds:  []string{eip},
-			Source: "cluster: spec.networking",
-			Remedy: "use fewer NAT gateways (spec.networking.natGateways)",
-		},
-		{
-			Code:   VCPUQuota(),
-			Name:   "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
-			Amount: totalVCPUs,
-			Shared: true,
-			kinds:  []string{awskind.AutoScalingGroup{}.Kind().Name},
-			Source: "instancegroups: spec.minSize, spec.machineType",
-			Remedy: "use fewer or smaller machines",
-		},
-		{
-			Code:   SecurityGroupRuleQuota(),
-			Name:   "Inbound or outbound rules per security group",
-			Amount: most,
-			Source: group,
-			Remedy: "allow fewer CIDR ranges",
-			kinds: []string{
-				awskind.SecurityGroupIngress{}.Kind().Name,
-				awskind.SecurityGroupEgress{}.Kind().Name,
-			},
-		},
+		vpcRequirement(count[awskind.VPC{}.Kind().Name]),
+		elasticIPRequirement(count[awskind.EIP{}.Kind().Name]),
+		vcpuRequirement(totalVCPUs),
+		ruleRequirement(group, most),
 	}
 
 	return slices.DeleteFunc(all, func(n Requirement) bool { return n.Amount == 0 })
+}
+
+func vpcRequirement(amount int) Requirement {
+	return Requirement{
+		Code:   VPCQuota(),
+		Name:   "VPCs per Region",
+		Amount: amount,
+		Shared: true,
+		kinds:  []string{awskind.VPC{}.Kind().Name},
+		Source: "cluster: spec.networking",
+		Remedy: "name an existing VPC in spec.networking.networkID",
+	}
+}
+
+func elasticIPRequirement(amount int) Requirement {
+	return Requirement{
+		Code:   ElasticIPQuota(),
+		Name:   "EC2-VPC Elastic IPs",
+		Amount: amount,
+		Shared: true,
+		kinds:  []string{awskind.EIP{}.Kind().Name},
+		Source: "cluster: spec.networking",
+		Remedy: "use fewer NAT gateways (spec.networking.natGateways)",
+	}
+}
+
+func vcpuRequirement(amount int) Requirement {
+	return Requirement{
+		Code:   VCPUQuota(),
+		Name:   "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
+		Amount: amount,
+		Shared: true,
+		kinds:  []string{awskind.AutoScalingGroup{}.Kind().Name},
+		Source: "instancegroups: spec.minSize, spec.machineType",
+		Remedy: "use fewer or smaller machines",
+	}
+}
+
+// ruleRequirement returns the requirement of group, an address and a direction, with the most rules.
+func ruleRequirement(group string, amount int) Requirement {
+	return Requirement{
+		Code:   SecurityGroupRuleQuota(),
+		Name:   "Inbound or outbound rules per security group",
+		Amount: amount,
+		Source: group,
+		Remedy: "allow fewer CIDR ranges",
+		kinds: []string{
+			awskind.SecurityGroupIngress{}.Kind().Name,
+			awskind.SecurityGroupEgress{}.Kind().Name,
+		},
+	}
+}
+
+// largestCount returns the name with the largest count; of equal ones the first by name.
+func largestCount(counts map[string]int) (name string, most int) {
+	for _, candidate := range slices.Sorted(maps.Keys(counts)) {
+		if counts[candidate] > most {
+			name = candidate
+			most = counts[candidate]
+		}
+	}
+
+	return name, most
 }
 
 // onDemandCount returns the number of on-demand instances of a group. Spot instances have a separate quota.

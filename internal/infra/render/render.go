@@ -110,9 +110,14 @@ func ParametersOf(g *graph.Graph) Parameters {
 		})
 	}
 
+	return newParameters(all)
+}
+
+// newParameters returns the parameters of all candidates without conflicting values, by name.
+func newParameters(candidates map[string]*parameterCandidate) Parameters {
 	out := Parameters{nameByProperty: map[string]string{}}
 
-	for name, at := range all {
+	for name, at := range candidates {
 		if at.hasConflict {
 			continue
 		}

@@ -80,30 +80,9 @@ func Render(g *graph.Graph, o Options) ([]byte, error) {
 
 	r.currentVersion, r.versions = versionsOf(g, o.EarlierVersions)
 	r.sharedNames = r.sharedTexts()
-	resources := jsonObject{}
-
-	for _, n := range g.Nodes() {
-		body, err := r.renderResource(n)
-		if err != nil {
-			return nil, fmt.Errorf("render %s: %w", n.Addr, err)
-		}
-
-		resources[ids[n.Addr]] = body
-		if err := r.addSeparateResources(n, resources); err != nil {
-			return nil, fmt.Errorf("render %s: %w", n.Addr, err)
-		}
-	}
-
-	if gate := r.renderGate(); gate != nil {
-		resources[ControlPlaneGate] = gate
-	}
-
-	if len(resources) > maxResources {
-		return nil, fmt.Errorf(
-			"a template of %d resources: CloudFormation allows %d; use --via direct, or divide the cluster",
-			len(resources),
-			maxResources,
-		)
+	resources, err := r.renderResources()
+	if err != nil {
+		return nil, err
 	}
 
 	doc := jsonObject{
@@ -137,6 +116,36 @@ func Render(g *graph.Graph, o Options) ([]byte, error) {
 	}
 
 	return b.Bytes(), nil
+}
+
+// renderResources returns all resources by logical id.
+func (r renderer) renderResources() (jsonObject, error) {
+	resources := jsonObject{}
+	for _, n := range r.graph.Nodes() {
+		body, err := r.renderResource(n)
+		if err != nil {
+			return nil, fmt.Errorf("render %s: %w", n.Addr, err)
+		}
+
+		resources[r.logicalIDs[n.Addr]] = body
+		if err := r.addSeparateResources(n, resources); err != nil {
+			return nil, fmt.Errorf("render %s: %w", n.Addr, err)
+		}
+	}
+
+	if gate := r.renderGate(); gate != nil {
+		resources[ControlPlaneGate] = gate
+	}
+
+	if len(resources) > maxResources {
+		return nil, fmt.Errorf(
+			"a template of %d resources: CloudFormation allows %d; use --via direct, or divide the cluster",
+			len(resources),
+			maxResources,
+		)
+	}
+
+	return resources, nil
 }
 
 func (r renderer) renderParameters() jsonObject {
