@@ -14,60 +14,19 @@ func awsManagedPolicies() map[string]*managedPolicy {
 		actions []string
 	}{
 		{
-			name: "AdministratorAccess",
-			id:   "ANPAIWMBCKSKIEE64ZLYK",
-			actions: []string{
-				"*",
-			},
+			name:    "AdministratorAccess",
+			id:      "ANPAIWMBCKSKIEE64ZLYK",
+			actions: []string{"*"},
 		},
 		{
-			name: "AmazonEC2ContainerRegistryReadOnly",
-			id:   "ANPAIFYZPA37OOHVIH7KQ",
-			actions: []string{
-				"ecr:GetAuthorizationToken",
-				"ecr:BatchCheckLayerAvailability",
-				"ecr:GetDownloadUrlForLayer",
-				"ecr:GetRepositoryPolicy",
-				"ecr:DescribeRepositories",
-				"ecr:ListImages",
-				"ecr:DescribeImages",
-				"ecr:BatchGetImage",
-				"ecr:GetLifecyclePolicy",
-				"ecr:GetLifecyclePolicyPreview",
-				"ecr:ListTagsForResource",
-				"ecr:DescribeImageScanFindings",
-			},
+			name:    "AmazonEC2ContainerRegistryReadOnly",
+			id:      "ANPAIFYZPA37OOHVIH7KQ",
+			actions: registryReadActions(),
 		},
 		{
-			name: "AmazonSSMManagedInstanceCore",
-			id:   "ANPAIXSHM2BNB2D3AXXRU",
-			actions: []string{
-				"ssm:DescribeAssociation",
-				"ssm:GetDeployablePatchSnapshotForInstance",
-				"ssm:GetDocument",
-				"ssm:DescribeDocument",
-				"ssm:GetManifest",
-				"ssm:GetParameter",
-				"ssm:GetParameters",
-				"ssm:ListAssociations",
-				"ssm:ListInstanceAssociations",
-				"ssm:PutInventory",
-				"ssm:PutComplianceItems",
-				"ssm:PutConfigurePackageResult",
-				"ssm:UpdateAssociationStatus",
-				"ssm:UpdateInstanceAssociationStatus",
-				"ssm:UpdateInstanceInformation",
-				"ssmmessages:CreateControlChannel",
-				"ssmmessages:CreateDataChannel",
-				"ssmmessages:OpenControlChannel",
-				"ssmmessages:OpenDataChannel",
-				"ec2messages:AcknowledgeMessage",
-				"ec2messages:DeleteMessage",
-				"ec2messages:FailMessage",
-				"ec2messages:GetEndpoint",
-				"ec2messages:GetMessages",
-				"ec2messages:SendReply",
-			},
+			name:    "AmazonSSMManagedInstanceCore",
+			id:      "ANPAIXSHM2BNB2D3AXXRU",
+			actions: systemsManagerAgentActions(),
 		},
 	} {
 		arn := "arn:aws:iam::aws:policy/" + p.name
@@ -92,4 +51,53 @@ func allowDocument(actions []string) string {
 	}
 
 	return `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":` + list + `,"Resource":"*"}]}`
+}
+
+// registryReadActions returns the actions of AmazonEC2ContainerRegistryReadOnly.
+func registryReadActions() []string {
+	return []string{
+		"ecr:GetAuthorizationToken",
+		"ecr:BatchCheckLayerAvailability",
+		"ecr:GetDownloadUrlForLayer",
+		"ecr:GetRepositoryPolicy",
+		"ecr:DescribeRepositories",
+		"ecr:ListImages",
+		"ecr:DescribeImages",
+		"ecr:BatchGetImage",
+		"ecr:GetLifecyclePolicy",
+		"ecr:GetLifecyclePolicyPreview",
+		"ecr:ListTagsForResource",
+		"ecr:DescribeImageScanFindings",
+	}
+}
+
+// systemsManagerAgentActions returns the actions of AmazonSSMManagedInstanceCore.
+func systemsManagerAgentActions() []string {
+	return []string{
+		"ssm:DescribeAssociation",
+		"ssm:GetDeployablePatchSnapshotForInstance",
+		"ssm:GetDocument",
+		"ssm:DescribeDocument",
+		"ssm:GetManifest",
+		"ssm:GetParameter",
+		"ssm:GetParameters",
+		"ssm:ListAssociations",
+		"ssm:ListInstanceAssociations",
+		"ssm:PutInventory",
+		"ssm:PutComplianceItems",
+		"ssm:PutConfigurePackageResult",
+		"ssm:UpdateAssociationStatus",
+		"ssm:UpdateInstanceAssociationStatus",
+		"ssm:UpdateInstanceInformation",
+		"ssmmessages:CreateControlChannel",
+		"ssmmessages:CreateDataChannel",
+		"ssmmessages:OpenControlChannel",
+		"ssmmessages:OpenDataChannel",
+		"ec2messages:AcknowledgeMessage",
+		"ec2messages:DeleteMessage",
+		"ec2messages:FailMessage",
+		"ec2messages:GetEndpoint",
+		"ec2messages:GetMessages",
+		"ec2messages:SendReply",
+	}
 }

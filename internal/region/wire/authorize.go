@@ -9,36 +9,39 @@ import (
 
 // Check is one question to IAM: may the caller do Action on Resource?
 //
-// A service asks one Check for each resource that an operation touches, such as ec2:AttachVolume once on the volume's
-// ARN and once on the instance's, each with the tags of that resource in Context:
+// A service asks one Check for each resource of an operation, such as ec2:AttachVolume once for the volume
+// and once for the instance, each with the tags of that resource in Context:
 //
 //	wire.Authorize(ctx,
-//		wire.Check{Action: "ec2:AttachVolume", Resource: volumeARN, Context: map[string][]string{"aws:ResourceTag/team": {"a"}}},
-//		wire.Check{Action: "ec2:AttachVolume", Resource: instanceARN, Context: …})
+//		wire.Check{Action: "ec2:AttachVolume", Resource: volumeARN, Context: volumeTags},
+//		wire.Check{Action: "ec2:AttachVolume", Resource: instanceARN, Context: instanceTags})
 //
-// The usual place is [Service].Authorize, which runs before the handler and before a dry run is answered; a handler
-// may ask as well. Keys that every request has (aws:PrincipalArn, aws:SourceIp, aws:SecureTransport, …) are added by
-// the region; ec2:ResourceTag/KEY is added beside each aws:ResourceTag/KEY by the authorizer.
+// The usual place is [Service].Authorize, which runs before the handler and before the error of a dry run. A
+// handler may ask too. The region adds the condition keys that every request has (aws:PrincipalArn,
+// aws:SourceIp, aws:SecureTransport, …). The authorizer adds ec2:ResourceTag/KEY for each
+// aws:ResourceTag/KEY.
 type Check struct {
 	Action   string              // such as ec2:AttachVolume
-	Resource string              // an ARN; empty means "*"
-	Context  map[string][]string // condition keys, such as aws:ResourceTag/NAME, aws:RequestTag/NAME, aws:TagKeys
+	Resource string              // ARN; empty means "*"
+	Context  map[string][]string // values of condition keys, such as aws:ResourceTag/NAME
 }
 
-// Authorizer answers checks. It returns nil where the action is allowed, and an [Error] made by [AccessDenied] where not.
+// Authorizer decides checks. IAM implements it.
 type Authorizer interface {
+	// Authorize returns nil if the caller in ctx may do the action, and else the error of [AccessDenied].
 	Authorize(ctx context.Context, c Check) error
 }
 
 type authorizerKey struct{}
 
-// WithAuthorizer returns ctx carrying a, which answers [Authorize].
+// WithAuthorizer returns a context with the authorizer that [Authorize] asks.
 func WithAuthorizer(ctx context.Context, a Authorizer) context.Context {
 	return context.WithValue(ctx, authorizerKey{}, a)
 }
 
-// Authorize asks the authorizer in ctx every check and returns the first refusal. A caller that [Caller.IsUnrestricted] is
-// allowed everything. A context without a caller or without an authorizer is refused.
+// Authorize asks the authorizer in ctx every check and returns the first refusal. A caller that
+// [Caller.IsUnrestricted] is allowed everything. A context without a caller or without an authorizer is
+// refused.
 func Authorize(ctx context.Context, checks ...Check) error {
 	caller := CallerFrom(ctx)
 	if caller.IsUnrestricted() {
@@ -64,12 +67,13 @@ func Authorize(ctx context.Context, checks ...Check) error {
 	return nil
 }
 
-// AuthorizedInHandlers is a [Service].Authorize for services whose handlers ask [Authorize] themselves, since only
-// they know the resources.
+// AuthorizedInHandlers is the [Service].Authorize of services whose handlers call [Authorize], because only
+// the handlers know the resources.
 func AuthorizedInHandlers(context.Context, string, any) error { return nil }
 
-// AccessDenied is the refusal of c in AWS's words. The protocol's writer gives it the code that the service uses:
-// UnauthorizedOperation in EC2, AccessDeniedException in JSON services, AccessDenied elsewhere.
+// AccessDenied returns the error for a check that is not allowed, in AWS's words. reason continues "because".
+// Clients see the code of the protocol: UnauthorizedOperation in EC2, AccessDeniedException in JSON services,
+// AccessDenied elsewhere.
 func AccessDenied(ctx context.Context, c Check, reason string) *Error {
 	resource := c.Resource
 	if resource == "" {

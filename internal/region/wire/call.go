@@ -9,8 +9,9 @@ import (
 	"reflect"
 )
 
-// Call carries out one operation of s as if the caller in ctx had sent it: it fills a new input shape, checks it, asks
-// whether the caller may and runs the handler. It is how one service of the region uses another for a caller.
+// Call runs one operation of a service as if the caller in ctx had sent the request: it creates an input
+// shape, calls fill, validates the input, checks the authorization and runs the handler. Services of the
+// region use it to call each other on behalf of a caller. The result is the output shape.
 func Call(ctx context.Context, s Service, op string, fill func(in any) error) (any, error) {
 	for _, o := range s.Ops {
 		if o.Name == op {
@@ -44,19 +45,19 @@ func invokeOperation(ctx context.Context, s Service, o Op, fill func(in any) err
 	return o.Handle(ctx, in)
 }
 
-// Refusal is err as a client of s would see it: the code that the service's protocol uses, and the HTTP status.
+// Refusal returns err as a client of s sees it, with the code of the service's protocol and the HTTP status.
 func Refusal(s Service, err error) *Error { return toAWSError(s.Protocol, err) }
 
 type systemTagsKey struct{}
 
-// WithSystemTags returns ctx carrying tags that AWS itself puts on what the call makes, such as those that name a stack.
-// Clients cannot give them: their keys begin with aws:.
+// WithSystemTags returns a context with tags that AWS itself sets on the resources that a call creates, such
+// as aws:cloudformation:stack-name. Requests cannot set them.
 func WithSystemTags(ctx context.Context, tags map[string]string) context.Context {
 	return context.WithValue(ctx, systemTagsKey{}, tags)
 }
 
-// SystemTags are the tags of [WithSystemTags]; nil where there are none.
+// SystemTags returns the tags of [WithSystemTags]; nil if there are none.
 func SystemTags(ctx context.Context) map[string]string {
-	tags, _ := ctx.Value(systemTagsKey{}).(map[string]string) // none is nil
+	tags, _ := ctx.Value(systemTagsKey{}).(map[string]string)
 	return tags
 }

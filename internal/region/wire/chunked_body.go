@@ -20,12 +20,15 @@ import (
 	"strings"
 )
 
-// What x-amz-content-sha256 may say in place of a hash.
+// The values of x-amz-content-sha256 other than a hash.
 const (
-	unsignedPayload   = "UNSIGNED-PAYLOAD"
-	unsignedTrailer   = "STREAMING-UNSIGNED-PAYLOAD-TRAILER"
-	signedChunks      = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"
-	signedTrailer     = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER"
+	unsignedPayload = "UNSIGNED-PAYLOAD"
+	unsignedTrailer = "STREAMING-UNSIGNED-PAYLOAD-TRAILER"
+	signedChunks    = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"
+	signedTrailer   = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER"
+)
+
+const (
 	maxChunkBytes     = 64 << 20
 	maxChunkLineBytes = 4 << 10
 	maxTrailers       = 16
@@ -36,8 +39,8 @@ const (
 	chunkSignatureKey = "chunk-signature"
 )
 
-// NewChecksum makes the hash that a checksum's header name ends with: crc32, crc32c, crc64nvme, sha1 or sha256. It
-// returns nil for an unknown one. S3 writes sums in base64.
+// NewChecksum returns a new hash for the last part of the name of a checksum header: crc32, crc32c,
+// crc64nvme, sha1 or sha256. It returns nil for another name. S3 encodes the sums in base64.
 func NewChecksum(name string) hash.Hash {
 	switch strings.ToLower(name) {
 	case "crc32":
@@ -55,11 +58,12 @@ func NewChecksum(name string) hash.Hash {
 	return nil
 }
 
-// ChecksumNames are the checksums that [NewChecksum] knows.
+// ChecksumNames returns the names that [NewChecksum] supports.
 func ChecksumNames() []string { return []string{"crc32", "crc32c", "crc64nvme", "sha1", "sha256"} }
 
-// replaceBody replaces r's body by one that is checked while it is read: against the signed hash, the chunks'
-// signatures, and the checksums in headers or trailers. The last read says what was wrong, in place of io.EOF.
+// replaceBody replaces r's body by one that is verified while it is read: against the signed hash, the
+// signatures of its chunks, and the checksums in headers or trailers. If the verification fails, the last
+// read returns the error instead of io.EOF.
 func replaceBody(r *http.Request, s *Signature, payload string, key []byte) error {
 	if r.Body == nil {
 		r.Body = http.NoBody
@@ -116,8 +120,9 @@ func replaceBody(r *http.Request, s *Signature, payload string, key []byte) erro
 	return nil
 }
 
-// DecodeAnonymousBody takes unsigned aws-chunked framing off the body of an anonymous request, whose body is checked as that of
-// a signed one is. Signed chunks need a signature and are refused.
+// DecodeAnonymousBody prepares the body of a request without a signature: it removes unsigned aws-chunked
+// framing and verifies checksums, as [Verifier.Verify] does for a signed request. It rejects signed chunks,
+// which need a signature.
 func DecodeAnonymousBody(r *http.Request) error {
 	payload := r.Header.Get("X-Amz-Content-Sha256")
 	switch payload {
@@ -130,7 +135,7 @@ func DecodeAnonymousBody(r *http.Request) error {
 	return replaceBody(r, &Signature{}, payload, nil)
 }
 
-// dropChunkedEncoding takes aws-chunked off Content-Encoding: it is framing, not part of the object.
+// dropChunkedEncoding removes aws-chunked from Content-Encoding, because it is not part of the object.
 func dropChunkedEncoding(h http.Header) {
 	var rest []string
 	for part := range strings.SplitSeq(h.Get("Content-Encoding"), ",") {
@@ -145,13 +150,15 @@ func dropChunkedEncoding(h http.Header) {
 	}
 }
 
+// bodyChecksum is an expected checksum of a body.
 type bodyChecksum struct {
-	hash          hash.Hash
-	want          []byte
-	code, message string
+	hash    hash.Hash
+	want    []byte // nil if it is in a trailer
+	code    string // of the error; empty means BadDigest
+	message string // of the error
 }
 
-// checkedBody computes sums over a body and compares them at its end.
+// checkedBody computes the checksums of a body and compares them at its end.
 type checkedBody struct {
 	src    io.Reader
 	closer io.Closer
@@ -222,7 +229,8 @@ func (b *checkedBody) verifyChecksums() error {
 			if !ok {
 				return Errorf(
 					"MalformedTrailerError",
-					"The request contained trailing data that was not well-formed or did not conform to our published schema.",
+					"The request contained trailing data that was not well-formed or "+
+						"did not conform to our published schema.",
 				)
 			}
 
@@ -250,7 +258,8 @@ func (b *checkedBody) verifyChecksums() error {
 	return nil
 }
 
-// BodyChecksums are the checked sums of a request's body by name, in base64. They are known once the body has been read.
+// BodyChecksums returns the verified checksums of a request's body by name, in base64. Call it after the body
+// was read.
 func BodyChecksums(r *http.Request) map[string]string {
 	b, ok := r.Body.(*checkedBody)
 	if !ok {
@@ -268,17 +277,23 @@ func BodyChecksums(r *http.Request) map[string]string {
 	return out
 }
 
-// chunkVerifier checks the chain of signatures of signed chunks.
+// chunkVerifier verifies the signatures of chunks. Each one contains the signature before it.
 type chunkVerifier struct {
-	key      []byte
+	key      []byte // signing key
 	sig      *Signature
-	previous string
+	previous string // signature of the request, and then of the chunk before
 }
 
+// verifySignature verifies the signature of a chunk or a trailer. kind is the algorithm, and hashed the hash
+// of the content.
 func (c *chunkVerifier) verifySignature(kind, given, hashed string) error {
-	text := kind + "\n" + c.sig.signedAt.Format(
-		timeLayout,
-	) + "\n" + c.sig.scopeText() + "\n" + c.previous + "\n" + hashed
+	text := strings.Join([]string{
+		kind,
+		c.sig.signedAt.Format(timeLayout),
+		c.sig.scopeText(),
+		c.previous,
+		hashed,
+	}, "\n")
 	want := hexHMAC(c.key, text)
 	if subtle.ConstantTimeCompare([]byte(want), []byte(given)) != 1 {
 		return newSignatureError(S3Protocol, signatureMismatch)
@@ -289,7 +304,7 @@ func (c *chunkVerifier) verifySignature(kind, given, hashed string) error {
 	return nil
 }
 
-// chunkReader takes aws-chunked framing off a body.
+// chunkReader removes aws-chunked framing from a body.
 type chunkReader struct {
 	src         *bufio.Reader
 	remaining   int64 // decoded bytes still to come
@@ -350,7 +365,8 @@ func toBodyError(err error) error {
 	return fmt.Errorf("read chunked body: %w", err)
 }
 
-// readChunkHeader reads a chunk's header: its size in hex and, where chunks are signed, its signature.
+// readChunkHeader reads the header of a chunk: its size in hexadecimal and, if chunks are signed, its
+// signature.
 func (c *chunkReader) readChunkHeader() error {
 	line, err := c.readLine()
 	if err != nil {
@@ -362,7 +378,7 @@ func (c *chunkReader) readChunkHeader() error {
 	if err != nil || n < 0 || n > maxChunkBytes || n > c.remaining {
 		return Errorf(
 			"InvalidChunkSizeError",
-			"the size of a chunk is not a number, or beyond what was announced",
+			"the size of a chunk is not a number, or larger than the announced size",
 		)
 	}
 
@@ -372,7 +388,8 @@ func (c *chunkReader) readChunkHeader() error {
 			return newSignatureError(S3Protocol, signatureMismatch)
 		}
 
-		c.signature, c.hash = value, sha256.New()
+		c.signature = value
+		c.hash = sha256.New()
 	}
 
 	if n == 0 && c.remaining != 0 {
@@ -388,10 +405,10 @@ func (c *chunkReader) readChunkHeader() error {
 	return nil
 }
 
-// finishChunk reads what follows a chunk's data and checks its signature.
+// finishChunk reads the line end after the data of a chunk and verifies its signature.
 func (c *chunkReader) finishChunk() error {
 	if line, err := c.readLine(); err != nil || line != "" {
-		return Errorf("IncompleteBody", "a chunk does not end where its size says")
+		return Errorf("IncompleteBody", "a chunk does not end after the size in its header")
 	}
 
 	c.inChunk = false
@@ -410,7 +427,7 @@ func (c *chunkReader) verifyChunk() error {
 	)
 }
 
-// readTrailers deals with the empty chunk and the trailers after it. It returns io.EOF where all is well.
+// readTrailers verifies the empty chunk and reads the trailers after it. It returns io.EOF for success.
 func (c *chunkReader) readTrailers() error {
 	if err := c.verifyChunk(); err != nil {
 		return err
@@ -420,7 +437,7 @@ func (c *chunkReader) readTrailers() error {
 	for range maxTrailers {
 		line, err := c.readLine()
 		if err != nil && !c.wantTrailer {
-			return io.EOF // without trailers, some clients leave out the last line end
+			return io.EOF // without trailers, some clients omit the last line end
 		}
 
 		if err != nil {
@@ -458,7 +475,8 @@ func (c *chunkReader) verifyTrailers() error {
 			fmt.Fprintf(h, "%s:%s\n", name, c.trailers[name])
 		}
 
-		if err := c.verifier.verifySignature(signingAlgorithm+"-TRAILER", given, hex.EncodeToString(h.Sum(nil))); err != nil {
+		hashed := hex.EncodeToString(h.Sum(nil))
+		if err := c.verifier.verifySignature(signingAlgorithm+"-TRAILER", given, hashed); err != nil {
 			return err
 		}
 	}
@@ -466,7 +484,7 @@ func (c *chunkReader) verifyTrailers() error {
 	return io.EOF
 }
 
-// readLine reads up to a line end, which it leaves out.
+// readLine reads a line and returns it without the line end.
 func (c *chunkReader) readLine() (string, error) {
 	var b []byte
 	for len(b) < maxChunkLineBytes {

@@ -10,12 +10,13 @@ import (
 
 type conditionsKey struct{}
 
-// WithConditions returns ctx carrying condition keys that every check of the request has, such as aws:SourceIp.
+// WithConditions returns a context with condition keys for all checks of a request, such as aws:SourceIp.
 func WithConditions(ctx context.Context, keys map[string][]string) context.Context {
 	return context.WithValue(ctx, conditionsKey{}, keys)
 }
 
-// ConditionKeys are the condition keys of [WithConditions] and those of a check, which win, in a new map.
+// ConditionKeys returns the condition keys of [WithConditions] and of a check in a new map. Those of the
+// check win.
 func ConditionKeys(ctx context.Context, c Check) map[string][]string {
 	out := map[string][]string{}
 	if common, ok := ctx.Value(conditionsKey{}).(map[string][]string); ok {
@@ -27,8 +28,8 @@ func ConditionKeys(ctx context.Context, c Check) map[string][]string {
 	return out
 }
 
-// Member is the text member of that name of the shape in; empty where it has none or where it is unset. It lets a
-// [Service].Authorize find the resource of many operations without knowing each shape.
+// Member returns the string member of a shape by its name; empty if the shape has no such member or it is not
+// set. A [Service].Authorize uses it to find the resource of many operations without their types.
 func Member(in any, name string) string {
 	v := reflect.ValueOf(in)
 	if v.Kind() != reflect.Pointer || v.IsNil() {

@@ -13,16 +13,16 @@ import (
 
 const xmlHeader = `<?xml version="1.0" encoding="UTF-8"?>` + "\n"
 
-// EncodeQuery is out as the answer to op in the query protocol. An answer without members has an empty result all the
-// same: SDKs look for it where the model names one, and skip it where not.
+// EncodeQuery encodes the output of op in the query protocol. The response has a result element even if the
+// output has no members: SDKs look for it if their model has one, and skip it if not.
 func EncodeQuery(namespace, op, requestID string, out any) ([]byte, error) {
 	var w xmlWriter
 	w.writeDeclaration()
 	w.openElement(op+"Response", ` xmlns="`+namespace+`"`)
 	if v, ok := derefStruct(out); ok {
 		w.openElement(op+"Result", "")
-		if err := w.writeMembers(v, true); err != nil {
-			return nil, fmt.Errorf("encode answer to %s: %w", op, err)
+		if err := w.writeResultMembers(v); err != nil {
+			return nil, fmt.Errorf("encode the output of %s: %w", op, err)
 		}
 
 		w.closeElement(op + "Result")
@@ -36,8 +36,8 @@ func EncodeQuery(namespace, op, requestID string, out any) ([]byte, error) {
 	return w.buf.Bytes(), nil
 }
 
-// EncodeEC2 is out as the answer to op in the EC2 query protocol. A shape without members is answered with
-// <return>true</return>, as EC2 does.
+// EncodeEC2 encodes the output of op in the EC2 query protocol. As in EC2, the response for an output without
+// members is <return>true</return>.
 func EncodeEC2(namespace, op, requestID string, out any) ([]byte, error) {
 	var w xmlWriter
 	w.writeDeclaration()
@@ -45,8 +45,8 @@ func EncodeEC2(namespace, op, requestID string, out any) ([]byte, error) {
 	w.writeText("requestId", requestID)
 	v, ok := derefStruct(out)
 	if ok && v.NumField() > 1 {
-		if err := w.writeMembers(v, true); err != nil {
-			return nil, fmt.Errorf("encode answer to %s: %w", op, err)
+		if err := w.writeResultMembers(v); err != nil {
+			return nil, fmt.Errorf("encode the output of %s: %w", op, err)
 		}
 	} else {
 		w.writeText("return", "true")
@@ -57,7 +57,7 @@ func EncodeEC2(namespace, op, requestID string, out any) ([]byte, error) {
 	return w.buf.Bytes(), nil
 }
 
-// derefStruct is the struct that out points to.
+// derefStruct returns the struct that out points to. ok is false if out is not such a pointer.
 func derefStruct(out any) (reflect.Value, bool) {
 	v := reflect.ValueOf(out)
 	if v.Kind() != reflect.Pointer || v.IsNil() {
@@ -67,24 +67,25 @@ func derefStruct(out any) (reflect.Value, bool) {
 	return v.Elem(), true
 }
 
-// toAWSError turns any error into the [Error] that the client of protocol p sees. What a service did not foresee is
-// an internal error whose text stays in the log.
+// toAWSError returns an error as clients of protocol p see it. The text of an error that is not an [Error]
+// stays in the log.
 func toAWSError(p Protocol, err error) *Error {
-	var e *Error
+	e, ok := errors.AsType[*Error](err)
+
 	switch {
-	case errors.As(err, &e):
+	case ok:
 		e = &Error{Code: e.Code, Message: e.Message, Status: e.Status}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		e = &Error{
 			Code:    "RequestTimeout",
-			Message: "the request was given up",
+			Message: "the request was canceled or timed out",
 			Status:  http.StatusRequestTimeout,
 		}
 
 	default:
 		e = &Error{
 			Code:    "InternalError",
-			Message: "the region failed to answer; its log says why",
+			Message: "the region failed to process the request; see its log for the cause",
 			Status:  http.StatusInternalServerError,
 		}
 	}
@@ -100,11 +101,12 @@ func toAWSError(p Protocol, err error) *Error {
 	return e
 }
 
-// setDeniedCode gives a refusal the code that clients of p know.
+// setDeniedCode gives an AccessDenied error the code and status of the protocol.
 func setDeniedCode(p Protocol, e *Error) {
 	switch p {
 	case EC2Query:
-		e.Code, e.Message = "UnauthorizedOperation", "You are not authorized to perform this operation. "+e.Message
+		e.Code = "UnauthorizedOperation"
+		e.Message = "You are not authorized to perform this operation. " + e.Message
 	case JSON:
 		e.Code = "AccessDeniedException"
 		e.Status = http.StatusBadRequest
@@ -112,15 +114,15 @@ func setDeniedCode(p Protocol, e *Error) {
 	}
 }
 
-// EncodeError is e as the body of an error answer, with its content type.
+// EncodeError encodes an error as the body of a response, and returns its content type. resource is the path
+// of the request.
 func EncodeError(s Service, e *Error, requestID, resource string) (body []byte, contentType string) {
 	var w xmlWriter
 	w.writeDeclaration()
 	switch s.Protocol {
 	case JSON:
-		key := "message"
-		b, err := json.Marshal(map[string]string{"__type": e.Code, key: e.Message})
-		if err != nil { // two strings always marshal
+		b, err := json.Marshal(map[string]string{"__type": e.Code, "message": e.Message})
+		if err != nil { // cannot happen with strings
 			b = []byte(`{"__type":"InternalFailure"}`)
 		}
 
@@ -143,13 +145,13 @@ func EncodeError(s Service, e *Error, requestID, resource string) (body []byte, 
 		w.writeRaw("</Error>")
 
 	case Query, RESTProtocol:
-		who := "Sender"
+		fault := "Sender"
 		if e.Status >= http.StatusInternalServerError {
-			who = "Receiver"
+			fault = "Receiver"
 		}
 
 		w.openElement("ErrorResponse", ` xmlns="`+s.Namespace+`"`)
-		w.writeRaw("<Error><Type>" + who + "</Type>")
+		w.writeRaw("<Error><Type>" + fault + "</Type>")
 		w.writeText("Code", e.Code)
 		w.writeText("Message", e.Message)
 		w.writeRaw("</Error>")

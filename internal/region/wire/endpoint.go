@@ -14,24 +14,23 @@ import (
 	"strings"
 )
 
-// maxBodyBytes is the most that a request of a service other than S3 may hold, in bytes.
+// maxBodyBytes is the maximum size of the body of a request to a service other than S3.
 const maxBodyBytes = 4 << 20
 
-// Route is what a REST request means: the operation, the members that travel in its path, and the name of the root
-// element of its answer.
+// Route is the operation of a REST request.
 type Route struct {
-	Op          string
-	Path        map[string]string // by member, such as Bucket and Key
-	RootElement string            // such as ListBucketResult; empty means Op + "Result"
+	Op          string            // name of the operation
+	Path        map[string]string // the members of the input in the path, such as Bucket and Key
+	RootElement string            // of the response, such as ListBucketResult; empty means Op + "Result"
 }
 
-// Endpoint answers HTTP requests to one service.
+// Endpoint serves HTTP requests to one service. It may be used concurrently.
 type Endpoint struct {
-	Service    Service
-	operations map[string]Op
+	Service    Service       // as given to NewEndpoint
+	operations map[string]Op // by name
 }
 
-// NewEndpoint makes the endpoint of a service.
+// NewEndpoint returns the endpoint of a service.
 func NewEndpoint(s Service) *Endpoint {
 	ops := make(map[string]Op, len(s.Ops))
 	for _, op := range s.Ops {
@@ -41,15 +40,15 @@ func NewEndpoint(s Service) *Endpoint {
 	return &Endpoint{Service: s, operations: ops}
 }
 
-// CallResult says what became of a request, for the log and for counters. Err is nil for a success.
+// CallResult is the result of a request, for the log and for counters.
 type CallResult struct {
-	Op     string
-	Status int
-	Err    error
+	Op     string // name of the operation; empty if the request has none
+	Status int    // HTTP status
+	Err    error  // nil for success
 }
 
-// Serve answers a request whose signature has been checked and whose caller and authorizer are in r's context.
-// before, where not nil, runs once the operation is known and may refuse it.
+// Serve serves a request whose signature has been verified and whose caller and authorizer are in r's
+// context. before may be nil. It is called when the operation is known, and its error rejects the request.
 func (e *Endpoint) Serve(
 	w http.ResponseWriter,
 	r *http.Request,
@@ -58,12 +57,12 @@ func (e *Endpoint) Serve(
 ) CallResult {
 	meta := &httpExchange{request: r, header: http.Header{}}
 	ctx := context.WithValue(r.Context(), exchangeKey{}, meta)
-	op, route, out, err := e.handleRequest(ctx, r, before)
-	result := CallResult{Op: op, Err: err}
+	call, out, err := e.handleRequest(ctx, r, before)
+	result := CallResult{Op: call.op, Err: err}
 	if err == nil {
 		result.Status, err = e.writeResponse(w, meta, requestID, successResponse{
-			op:        op,
-			route:     route,
+			op:        call.op,
+			route:     call.route,
 			output:    out,
 			namespace: e.Service.Namespace,
 		})
@@ -81,47 +80,55 @@ func (e *Endpoint) Serve(
 	return result
 }
 
-// handleRequest decodes, authorises and carries out a request.
+// parsedRequest is a request whose operation is known and whose input is not decoded yet.
+type parsedRequest struct {
+	op     string
+	route  Route                 // of a REST request
+	decode func(input any) error // decodes and validates the input
+}
+
+// handleRequest decodes, authorizes and runs a request. It returns the output shape.
 func (e *Endpoint) handleRequest(
 	ctx context.Context,
 	r *http.Request,
 	before func(string) error,
-) (string, Route, any, error) { //revive:disable-line:function-result-limit
-	name, route, decode, err := e.parseRequest(r)
+) (parsedRequest, any, error) {
+	call, err := e.parseRequest(r)
 	if err != nil {
-		return name, route, nil, err
+		return call, nil, err
 	}
 
-	op, ok := e.operations[name]
+	op, ok := e.operations[call.op]
 	if !ok {
-		return name, route, nil, e.newUnknownOperationError(name)
+		return call, nil, e.newUnknownOperationError(call.op)
 	}
 
 	if before != nil {
-		if err := before(name); err != nil {
-			return name, route, nil, err
+		if err := before(call.op); err != nil {
+			return call, nil, err
 		}
 	}
 
 	in := op.NewInput()
-	if err := decode(in); err != nil {
-		return name, route, nil, err
+	if err := call.decode(in); err != nil {
+		return call, nil, err
 	}
 
-	if err := e.authorizeRequest(ctx, name, in); err != nil {
-		return name, route, nil, err
+	if err := e.authorizeRequest(ctx, call.op, in); err != nil {
+		return call, nil, err
 	}
 
 	if e.Service.Protocol == EC2Query && isDryRun(in) {
-		return name, route, nil, &Error{
-			Code: "DryRunOperation", Status: http.StatusPreconditionFailed,
+		return call, nil, &Error{
+			Code:    "DryRunOperation",
 			Message: "Request would have succeeded, but DryRun flag is set.",
+			Status:  http.StatusPreconditionFailed,
 		}
 	}
 
 	out, err := op.Handle(ctx, in)
 
-	return name, route, out, err
+	return call, out, err
 }
 
 func (e *Endpoint) newUnknownOperationError(name string) error {
@@ -148,7 +155,7 @@ func (e *Endpoint) authorizeRequest(ctx context.Context, op string, in any) erro
 	return Authorize(ctx, Check{Action: e.Service.Name + ":" + op, Resource: "*"})
 }
 
-// isDryRun tells whether an EC2 request asks only for permission.
+// isDryRun reports whether the DryRun flag of an EC2 request is set.
 func isDryRun(in any) bool {
 	f := reflect.ValueOf(in).Elem().FieldByName("DryRun")
 	if !f.IsValid() {
@@ -160,48 +167,56 @@ func isDryRun(in any) bool {
 	return ok && b != nil && *b
 }
 
-// parseRequest finds the operation and a function that decodes its input.
-func (e *Endpoint) parseRequest(
-	r *http.Request,
-) (op string, route Route, decode func(any) error, err error) { //revive:disable-line:function-result-limit
+// parseRequest finds the operation of a request.
+func (e *Endpoint) parseRequest(r *http.Request) (parsedRequest, error) {
 	if e.Service.Protocol == S3Protocol || e.Service.Protocol == RESTProtocol {
-		route, err = e.Service.Route(r)
-		return route.Op, route, func(in any) error { return decodeREST(r, route, in) }, err
+		route, err := e.Service.Route(r)
+
+		return parsedRequest{
+			op:     route.Op,
+			route:  route,
+			decode: func(in any) error { return decodeREST(r, route, in) },
+		}, err
 	}
 
 	body, err := readBody(r)
 	if err != nil {
-		return "", route, nil, err
+		return parsedRequest{}, err
 	}
 
 	if e.Service.Protocol == JSON {
 		target := r.Header.Get("X-Amz-Target")
 		op, ok := strings.CutPrefix(target, e.Service.Target+".")
 		if !ok {
-			return "", route, nil, Errorf("UnknownOperationException", "the target %s is not known", target)
+			return parsedRequest{}, Errorf("UnknownOperationException", "the target %s is not known", target)
 		}
 
-		return op, route, func(in any) error { return DecodeJSON(body, in) }, nil
+		return parsedRequest{op: op, decode: func(in any) error { return DecodeJSON(body, in) }}, nil
 	}
 
+	return e.parseForm(r, body)
+}
+
+// parseForm finds the operation of a request in the query or the EC2 query protocol.
+func (e *Endpoint) parseForm(r *http.Request, body []byte) (parsedRequest, error) {
 	form, err := readForm(r, body)
 	if err != nil {
-		return "", route, nil, err
+		return parsedRequest{}, err
 	}
 
-	op = form.Get("Action")
+	op := form.Get("Action")
 	version := form.Get("Version")
 	form.Del("Action")
 	form.Del("Version")
 	if op == "" {
-		return "", route, nil, Errorf(
+		return parsedRequest{}, Errorf(
 			"MissingAction",
 			"The request is missing an action or a required parameter.",
 		)
 	}
 
 	if version != "" && version != e.Service.Version {
-		return op, route, nil, Errorf(
+		return parsedRequest{op: op}, Errorf(
 			"InvalidAction",
 			"The action %s is not valid for version %s of this web service.",
 			op,
@@ -209,10 +224,12 @@ func (e *Endpoint) parseRequest(
 		)
 	}
 
-	return op, route, func(in any) error { return DecodeForm(e.Service.Protocol, form, in) }, nil
+	decode := func(in any) error { return DecodeForm(e.Service.Protocol, form, in) }
+
+	return parsedRequest{op: op, decode: decode}, nil
 }
 
-// readBody reads the whole body, which the signature's check has put back.
+// readBody reads the whole body of a request. The body can be read again after the signature was verified.
 func readBody(r *http.Request) ([]byte, error) {
 	if r.Body == nil {
 		return nil, nil
@@ -242,7 +259,7 @@ func toReadError(err error) error {
 	return Errorf("IncompleteBody", "the request's body ended early")
 }
 
-// readForm joins the parameters of the query string and of the body. Those of a presigned signature are left out.
+// readForm returns the parameters of the query string and of the body, except those of a presigned signature.
 func readForm(r *http.Request, body []byte) (url.Values, error) {
 	form, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -267,15 +284,16 @@ func readForm(r *http.Request, body []byte) (url.Values, error) {
 	return form, nil
 }
 
+// successResponse is the response to an operation that succeeded.
 type successResponse struct {
-	op     string
-	route  Route
-	output any
-	// namespace of a REST answer's root element
-	namespace string
+	op        string
+	route     Route  // of a REST request
+	output    any    // the output shape
+	namespace string // of the root element of a REST response
 }
 
-// writeResponse writes a success. It returns status 0 where nothing was written, because the answer could not be encoded.
+// writeResponse writes the response of a success and returns its status. The status is 0 if nothing was
+// written, because the output could not be encoded.
 func (e *Endpoint) writeResponse(
 	w http.ResponseWriter,
 	meta *httpExchange,
@@ -312,7 +330,7 @@ func (e *Endpoint) writeResponse(
 	return http.StatusOK, err
 }
 
-// WriteError writes err as the service's clients expect it.
+// WriteError writes an error as the service's clients expect it.
 func WriteError(w http.ResponseWriter, r *http.Request, s Service, err error, requestID string) {
 	e := toAWSError(s.Protocol, err)
 	body, contentType := EncodeError(s, e, requestID, r.URL.Path)
@@ -330,14 +348,14 @@ func WriteError(w http.ResponseWriter, r *http.Request, s Service, err error, re
 
 	h.Set("Content-Type", contentType)
 	w.WriteHeader(e.Status)
-	_, _ = w.Write(body) // the client may be gone: there is nobody left to tell
+	_, _ = w.Write(body) // an error means that the client is gone
 }
 
-// httpExchange is what a handler may know and say beyond its shapes.
+// httpExchange gives a handler access to the HTTP request and response, for what its shapes do not have.
 type httpExchange struct {
 	request *http.Request
-	header  http.Header
-	status  int
+	header  http.Header // of the response
+	status  int         // of a REST response; 0 means 200
 }
 
 type exchangeKey struct{}
@@ -346,8 +364,8 @@ func (x *httpExchange) copyHeader(w http.ResponseWriter) {
 	maps.Copy(w.Header(), x.header)
 }
 
-// HTTPRequest is the HTTP request that ctx belongs to, for what aws-sdk-go v1's shapes do not know: newer headers and a
-// streamed body. It is nil outside of a request.
+// HTTPRequest returns the HTTP request of ctx, for what the shapes of aws-sdk-go v1 do not have: newer
+// headers, and a body that is a stream. It is nil outside of a request.
 func HTTPRequest(ctx context.Context) *http.Request {
 	if x, ok := ctx.Value(exchangeKey{}).(*httpExchange); ok {
 		return x.request
@@ -356,14 +374,14 @@ func HTTPRequest(ctx context.Context) *http.Request {
 	return nil
 }
 
-// SetResponseHeader sets a header of the answer.
+// SetResponseHeader sets a header of the response. Outside of a request it does nothing.
 func SetResponseHeader(ctx context.Context, name, value string) {
 	if x, ok := ctx.Value(exchangeKey{}).(*httpExchange); ok {
 		x.header.Set(name, value)
 	}
 }
 
-// SetResponseStatus sets the status of a REST answer; without it, it is 200.
+// SetResponseStatus sets the status of a REST response. The default is 200.
 func SetResponseStatus(ctx context.Context, status int) {
 	if x, ok := ctx.Value(exchangeKey{}).(*httpExchange); ok {
 		x.status = status

@@ -10,20 +10,20 @@ import (
 	"strings"
 )
 
-// Limits of a form: deeper or longer ones are no request of any service here.
+// Limits of a form. No service of the region has valid requests beyond them.
 const (
-	maxNesting = 24
-	maxParams  = 20000
+	maxNesting = 24    // levels of a parameter's name; also of XML elements
+	maxParams  = 20000 // parameters
 )
 
-// paramNode is a form's parameters as a tree: A.member.1.B=x is A → member → 1 → B.
+// paramNode is a node of the tree of a form's parameters: A.member.1.B=x is A → member → 1 → B.
 type paramNode struct {
-	text     string
-	isSet    bool // a value was given for this very name
-	children map[string]*paramNode
+	text     string                // value of the parameter
+	isSet    bool                  // the form has a parameter of exactly this name
+	children map[string]*paramNode // by the next part of the name
 }
 
-// parseParamTree turns parameters into a tree.
+// parseParamTree returns the parameters as a tree.
 func parseParamTree(form url.Values) (*paramNode, error) {
 	if len(form) > maxParams {
 		return nil, Errorf(
@@ -71,7 +71,8 @@ func parseParamTree(form url.Values) (*paramNode, error) {
 	return root, nil
 }
 
-// DecodeForm decodes the parameters of a query or EC2 query request (without Action and Version) into the shape in.
+// DecodeForm decodes the parameters of a query or EC2 query request, without Action and Version, to the shape
+// in and validates it.
 func DecodeForm(p Protocol, form url.Values, in any) error {
 	root, err := parseParamTree(form)
 	if err != nil {
@@ -88,7 +89,7 @@ func DecodeForm(p Protocol, form url.Values, in any) error {
 
 type formDecoder struct{ isEC2 bool }
 
-// paramName is a member's parameter name.
+// paramName returns the name of a member's parameter.
 func (d formDecoder) paramName(f reflect.StructField) string {
 	if d.isEC2 {
 		if n := f.Tag.Get("queryName"); n != "" {
@@ -226,7 +227,7 @@ func (d formDecoder) decodeMap(v reflect.Value, n *paramNode, path string, tag r
 			return d.newInvalidParamError(
 				joinPath(path, index),
 				"",
-				"a map's entry is a "+keyName+" and a "+valueName,
+				"an entry of a map needs "+keyName+" and "+valueName,
 			)
 		}
 
@@ -241,17 +242,18 @@ func (d formDecoder) decodeMap(v reflect.Value, n *paramNode, path string, tag r
 	return nil
 }
 
-// isEmptyList tells whether a list or map is given and empty: its name alone, without a value.
+// isEmptyList reports whether the parameter is an empty list or map: a name without a value and without
+// children.
 func (n *paramNode) isEmptyList() bool { return n.isSet && n.text == "" && len(n.children) == 0 }
 
-// mapEntry is the key and the value of a map's entry.
+// mapEntry returns the key and the value of an entry of a map. ok is false if n is not an entry.
 func (n *paramNode) mapEntry(keyName, valueName string) (key, value *paramNode, ok bool) {
 	key = n.children[keyName]
 	value = n.children[valueName]
 	return key, value, key != nil && value != nil && len(n.children) == 2 && len(key.children) == 0
 }
 
-// onlyChild returns n's child of that name, which must be its only one.
+// onlyChild returns the child with a name. Other children are an error.
 func (d formDecoder) onlyChild(n *paramNode, name, path string) (*paramNode, error) {
 	for _, other := range sortedKeys(n.children) {
 		if other != name {
@@ -266,7 +268,8 @@ func (d formDecoder) onlyChild(n *paramNode, name, path string) (*paramNode, err
 	return n.children[name], nil
 }
 
-// sortedIndices are n's children in the order of their numbers. Gaps are allowed, as AWS allows them.
+// sortedIndices returns the names of n's children, which must be numbers, in numerical order. As in AWS, gaps
+// are allowed.
 func (d formDecoder) sortedIndices(n *paramNode, path string) ([]string, error) {
 	type numbered struct {
 		number int
@@ -312,7 +315,7 @@ func (d formDecoder) newInvalidParamError(path, text, why string) error {
 	return Errorf("ValidationError", "Value '%s' at '%s' is invalid: %s", text, path, why)
 }
 
-// firstParamName is the full name of the first parameter at or under n, for messages that name what the caller wrote.
+// firstParamName returns the full name of the first parameter at or below n, for messages.
 func (n *paramNode) firstParamName(name string) string {
 	for !n.isSet && len(n.children) > 0 {
 		next := sortedKeys(n.children)[0]

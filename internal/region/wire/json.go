@@ -13,18 +13,19 @@ import (
 	"time"
 )
 
-// DecodeJSON decodes a JSON 1.1 request body into the shape in. An empty body is an empty shape.
+// DecodeJSON decodes the body of a JSON 1.1 request to the shape in and validates it. An empty body is an
+// empty shape.
 func DecodeJSON(body []byte, in any) error {
 	if len(bytes.TrimSpace(body)) > 0 {
 		var data any
 		d := json.NewDecoder(bytes.NewReader(body))
 		d.UseNumber()
 		if err := d.Decode(&data); err != nil {
-			return Errorf("SerializationException", "the body is not JSON")
+			return Errorf("SerializationException", "the body is not valid JSON")
 		}
 
 		if _, err := d.Token(); !errors.Is(err, io.EOF) {
-			return Errorf("SerializationException", "the body holds more than one JSON value")
+			return Errorf("SerializationException", "the body contains more than one JSON value")
 		}
 
 		if err := decodeJSONStructure(reflect.ValueOf(in).Elem(), data, ""); err != nil {
@@ -156,7 +157,7 @@ func newJSONTypeError(path, want string) error {
 	return Errorf("SerializationException", "%s is not %s", path, want)
 }
 
-// EncodeJSON is the shape out as a JSON 1.1 answer. Unset members are left out, keys are sorted.
+// EncodeJSON encodes the shape out as JSON 1.1. It omits members that are not set, and sorts keys.
 func EncodeJSON(out any) ([]byte, error) {
 	data, err := encodeJSONValue(reflect.ValueOf(out), "")
 	if err != nil {
@@ -230,7 +231,7 @@ func encodeJSONValue(v reflect.Value, tag reflect.StructTag) (any, error) {
 
 func encodeJSONScalar(v reflect.Value, tag reflect.StructTag) (any, error) {
 	if isUnset(v) {
-		return nil, nil //nolint:nilnil // JSON's null
+		return nil, nil // null
 	}
 
 	switch x := v.Interface().(type) {
@@ -253,5 +254,5 @@ func encodeJSONScalar(v reflect.Value, tag reflect.StructTag) (any, error) {
 		return *x, nil
 	}
 
-	return nil, fmt.Errorf("shape has a member of type %s, which JSON cannot carry", v.Type())
+	return nil, fmt.Errorf("shape has a member of type %s, which cannot be encoded as JSON", v.Type())
 }

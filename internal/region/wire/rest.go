@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// decodeREST fills a shape from path, query string, headers and, where the shape has a payload of XML or text, the
-// body. A streamed payload is left in the request's body, where the handler reads it.
+// decodeREST decodes a shape from the path, the query string, the headers and, if its payload is XML or text,
+// the body. It does not read a payload that is a stream: the handler reads it from the request's body.
 func decodeREST(r *http.Request, route Route, in any) error {
 	v := reflect.ValueOf(in).Elem()
 	query := r.URL.Query()
@@ -78,7 +78,8 @@ func setLocatedMember(member reflect.Value, f reflect.StructField, name, text st
 	return nil
 }
 
-// setHeaderMap gathers the headers with a prefix, such as x-amz-meta-. Names are lower case, as S3 keeps them.
+// setHeaderMap sets a map to the headers with a prefix, such as x-amz-meta-. As in S3, the keys are in lower
+// case.
 func setHeaderMap(member reflect.Value, header http.Header, prefix string) error {
 	found := map[string]*string{}
 	for name, values := range header {
@@ -94,7 +95,8 @@ func setHeaderMap(member reflect.Value, header http.Header, prefix string) error
 	return nil
 }
 
-// decodeBody fills the members that travel in the body: all of a shape that has a namespace, or one that is its payload.
+// decodeBody decodes the members that are in the body: all members of a shape with a namespace, or the
+// shape's payload.
 func decodeBody(r *http.Request, v reflect.Value) error {
 	tag := shapeTag(v.Type())
 	if tag.Get("xmlURI") == "" {
@@ -163,7 +165,8 @@ func decodePayload(r *http.Request, v reflect.Value) error {
 	return nil
 }
 
-// writeREST writes a REST answer: members with a location as headers, a payload as the body, everything else as XML.
+// writeREST writes a REST response: members with a location as headers, a payload as the body, and the others
+// as XML.
 func writeREST(w http.ResponseWriter, meta *httpExchange, requestID string, a successResponse) (int, error) {
 	v, ok := derefStruct(a.output)
 	var body xmlWriter
@@ -185,7 +188,7 @@ func writeREST(w http.ResponseWriter, meta *httpExchange, requestID string, a su
 	}
 
 	if stream != nil {
-		defer stream.Close() //nolint:errcheck // read only
+		defer func() { _ = stream.Close() }()
 		w.WriteHeader(status)
 		if meta.request.Method == http.MethodHead {
 			return status, nil
@@ -210,7 +213,8 @@ func writeREST(w http.ResponseWriter, meta *httpExchange, requestID string, a su
 	return status, err
 }
 
-// encodeRESTBody encodes the body of the answer v, or returns the stream that is its body.
+// encodeRESTBody encodes the body of the output v, or returns the stream that is its body. It returns nil for
+// no stream.
 func encodeRESTBody(w *xmlWriter, v reflect.Value, a successResponse) (io.ReadCloser, error) {
 	tag := shapeTag(v.Type())
 	root := a.route.RootElement
@@ -224,11 +228,11 @@ func encodeRESTBody(w *xmlWriter, v reflect.Value, a successResponse) (io.ReadCl
 				w.writeRaw(*x)
 			}
 
-			return nil, nil //nolint:nilnil // no stream
+			return nil, nil
 		}
 
 		if isUnset(member) {
-			return nil, nil //nolint:nilnil // no stream
+			return nil, nil
 		}
 
 		f, _ := v.Type().FieldByName(name)
@@ -238,7 +242,7 @@ func encodeRESTBody(w *xmlWriter, v reflect.Value, a successResponse) (io.ReadCl
 
 		v = member.Elem()
 	} else if !hasBodyMembers(v) {
-		return nil, nil //nolint:nilnil // no stream
+		return nil, nil
 	}
 
 	if root == "" {
@@ -247,16 +251,16 @@ func encodeRESTBody(w *xmlWriter, v reflect.Value, a successResponse) (io.ReadCl
 
 	w.writeDeclaration()
 	w.openElement(root, ` xmlns="`+a.namespace+`"`)
-	if err := w.writeMembers(v, false); err != nil {
-		return nil, fmt.Errorf("encode answer to %s: %w", a.op, err)
+	if err := w.writeMembers(v); err != nil {
+		return nil, fmt.Errorf("encode the output of %s: %w", a.op, err)
 	}
 
 	w.closeElement(root)
 
-	return nil, nil //nolint:nilnil // no stream
+	return nil, nil
 }
 
-// hasBodyMembers tells whether a shape has members that travel in the body.
+// hasBodyMembers reports whether a shape has members that are in the body.
 func hasBodyMembers(v reflect.Value) bool {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wire speaks AWS's wire protocols (query, EC2 query, REST-XML, JSON 1.1) on the server's side:
-// it checks signatures, decodes a request into the shape that aws-sdk-go v1 publishes for the operation, calls
-// its handler and encodes the answer or the error. It knows no service's behaviour.
+// Package wire is the server side of AWS's wire protocols: query, EC2 query, REST-XML and JSON 1.1.
+//
+// A [Service] lists the operations of one AWS service. The input and output of an operation are shapes: the
+// structs of aws-sdk-go v1, whose tags describe how members are encoded. An [Endpoint] serves a Service: it
+// decodes a request to an input shape, validates it, checks the authorization, calls the handler, and encodes
+// the output or the error. A [Verifier] verifies signatures (version 4) before that. The package does not
+// know the behaviour of any service.
 package wire
 
 import (
@@ -19,18 +23,21 @@ const (
 	Query        Protocol = "query"    // autoscaling, elasticloadbalancing, iam, sts
 	EC2Query     Protocol = "ec2query" // ec2
 	S3Protocol   Protocol = "rest-xml" // s3, with its own signatures, errors and streams
-	RESTProtocol Protocol = "rest"     // rest-xml of all others: route53
+	RESTProtocol Protocol = "rest"     // rest-xml of other services: route53
 	JSON         Protocol = "json"     // kms, ssm
 )
 
 // Op is one operation of a service.
 type Op struct {
-	Name     string     // as on the wire, such as RunInstances
-	NewInput func() any // a new, empty input shape
-	Handle   func(ctx context.Context, in any) (any, error)
+	Name     string     // such as RunInstances
+	NewInput func() any // returns a new, empty input shape
+	// Handle runs the operation. Its error is an [Error] if clients should see it, and else an internal
+	// error.
+	Handle func(ctx context.Context, in any) (any, error)
 }
 
-// Operation makes an [Op] from a typed handler. I and O are aws-sdk-go v1 shapes such as ec2.RunInstancesInput.
+// Operation returns an [Op] for a typed handler. I and O are shapes of aws-sdk-go v1, such as
+// ec2.RunInstancesInput.
 func Operation[I, O any](name string, do func(context.Context, *I) (*O, error)) Op {
 	return Op{
 		Name:     name,
@@ -46,65 +53,67 @@ func Operation[I, O any](name string, do func(context.Context, *I) (*O, error)) 
 	}
 }
 
-// Service is what one AWS service answers to.
+// Service describes one AWS service.
 type Service struct {
 	Name      string   // signing name, such as ec2 or elasticloadbalancing
-	Protocol  Protocol // how it speaks
+	Protocol  Protocol // wire protocol
 	Version   string   // API version, such as 2016-11-15
-	Namespace string   // XML namespace of answers
-	Target    string   // prefix of X-Amz-Target, for JSON
-	Ops       []Op
-	// Authorize, where set, says whether the caller may do op with in; nil uses the region's IAM with resource "*".
-	// It runs before the handler; see [Authorize] and [Check].
+	Namespace string   // XML namespace of responses; empty for JSON
+	Target    string   // prefix of the header X-Amz-Target, for JSON only
+	Ops       []Op     // the operations, in any order
+	// Authorize checks whether the caller may do op with the input in. It runs before the handler; see
+	// [Authorize] and [Check]. If it is nil, the check is NAME:OP on the resource "*".
 	Authorize func(ctx context.Context, op string, in any) error
-	// Route finds the operation of a REST request. Services of the other protocols leave it nil.
+	// Route finds the operation of a REST request. It is nil for the other protocols.
 	Route func(r *http.Request) (Route, error)
 }
 
-// Error is an AWS error as a client sees it.
+// Error is an error that clients see. Other errors are internal: clients see InternalError, and the log has
+// the text.
 type Error struct {
 	Code    string // such as InvalidGroup.NotFound
-	Message string
-	Status  int // HTTP status; 0 means 400
+	Message string // text for people
+	Status  int    // HTTP status; 0 means 400
 }
 
 // Error implements error.
 func (e *Error) Error() string { return e.Code + ": " + e.Message }
 
-// Errorf makes an [Error] with status 400.
+// Errorf returns an [Error] with status 400 and a formatted message.
 func Errorf(code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// Caller is who signed a request.
+// Caller is the identity that signed a request.
 type Caller struct {
 	Account     string // 12 digits
 	ARN         string // such as arn:aws:sts::000000000000:assumed-role/NAME/i-0123
-	UserID      string
-	AccessKeyID string
+	UserID      string // unique ID, such as AROA…:i-0123
+	AccessKeyID string // of the signature
 	Role        string // name of the assumed role; empty for a user or the root
 	Session     string // role session name; an instance's id for an instance's role
 	Root        bool   // the account's root user, who may do everything
 	System      bool   `json:",omitempty"` // the region itself; set by [SystemCaller] only
 }
 
-// SystemCaller returns the caller of work that the region does for itself, such as deleting a stack with the stack's own
-// role. It may do everything. A request never has it.
+// SystemCaller returns the caller of work that the region does for itself, such as deleting a stack with the
+// stack's own role. It may do everything. A request never has it.
 func SystemCaller() Caller { return Caller{System: true} }
 
 // AnonymousCaller returns the caller of a request without a signature, which only S3 accepts.
 func AnonymousCaller() Caller { return Caller{UserID: "anonymous"} }
 
-// IsUnrestricted reports whether the caller may do everything without a policy: the account's root and the region itself.
-// The zero Caller is not unrestricted.
+// IsUnrestricted reports whether the caller may do everything without a policy: the account's root and the
+// region itself. The zero Caller is not unrestricted.
 func (c Caller) IsUnrestricted() bool { return c.Root || c.System }
 
-// IsAnonymous reports whether the caller has no identity: a request without a signature, or a context without a caller.
+// IsAnonymous reports whether the caller has no identity: a request without a signature, or a context without
+// a caller.
 func (c Caller) IsAnonymous() bool { return c == (Caller{}) || c == AnonymousCaller() }
 
 type callerKey struct{}
 
-// WithCaller returns ctx carrying c.
+// WithCaller returns a context with a caller.
 func WithCaller(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }

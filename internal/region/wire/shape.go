@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// shapeKind is what a value of a shape is on the wire.
+// shapeKind is the kind of a value in a shape.
 type shapeKind int
 
 const (
@@ -23,7 +23,7 @@ const (
 	mapShape
 )
 
-// shapeKindOf says how values of type t, which may be a pointer, are written.
+// shapeKindOf returns the kind of values of type t, which may be a pointer.
 func shapeKindOf(t reflect.Type) shapeKind {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -43,7 +43,7 @@ func shapeKindOf(t reflect.Type) shapeKind {
 	return scalarShape
 }
 
-// eachMember calls do with every exported member of the struct v until it returns an error.
+// eachMember calls do for each exported member of the struct v. It stops at the first error and returns it.
 func eachMember(v reflect.Value, do func(f reflect.StructField, member reflect.Value) error) error {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
@@ -59,7 +59,7 @@ func eachMember(v reflect.Value, do func(f reflect.StructField, member reflect.V
 	return nil
 }
 
-// shapeTag is the tag of the struct's blank member, where aws-sdk-go puts what concerns the whole shape.
+// shapeTag returns the tag of the struct's blank member, in which aws-sdk-go describes the whole shape.
 func shapeTag(t reflect.Type) reflect.StructTag {
 	f, ok := t.FieldByName("_")
 	if !ok {
@@ -69,7 +69,7 @@ func shapeTag(t reflect.Type) reflect.StructTag {
 	return f.Tag
 }
 
-// memberName is a member's name in XML and JSON bodies.
+// memberName returns the name of a member in XML and JSON bodies.
 func memberName(f reflect.StructField) string {
 	if f.Tag.Get("flattened") != "" && f.Tag.Get("locationNameList") != "" {
 		return f.Tag.Get("locationNameList")
@@ -82,7 +82,7 @@ func memberName(f reflect.StructField) string {
 	return f.Name
 }
 
-// mapEntryNames are the element names of a map's keys and values.
+// mapEntryNames returns the element names of the keys and values of a map.
 func mapEntryNames(tag reflect.StructTag) (key, value string) {
 	key = "key"
 	value = "value"
@@ -97,7 +97,7 @@ func mapEntryNames(tag reflect.StructTag) (key, value string) {
 	return key, value
 }
 
-// listItemName is the element name of a list's items.
+// listItemName returns the element name of the items of a list.
 func listItemName(tag reflect.StructTag) string {
 	if n := tag.Get("locationNameList"); n != "" {
 		return n
@@ -106,7 +106,7 @@ func listItemName(tag reflect.StructTag) string {
 	return "member"
 }
 
-// allocStruct makes the struct that the pointer v leads to, if it is nil, and returns the struct.
+// allocStruct returns the struct that v is or points to. It allocates the struct if v is a nil pointer.
 func allocStruct(v reflect.Value) reflect.Value {
 	if v.Kind() != reflect.Pointer {
 		return v
@@ -119,8 +119,8 @@ func allocStruct(v reflect.Value) reflect.Value {
 	return v.Elem()
 }
 
-// setScalar parses text into v, which is a pointer to a scalar or a byte slice. format is how a time is written where
-// the tag says nothing.
+// setScalar parses text and sets v, which is a pointer to a scalar or a byte slice. format is the format of a
+// time if the tag has none.
 func setScalar(v reflect.Value, text string, tag reflect.StructTag, format string) error {
 	if v.Type() == reflect.TypeFor[[]byte]() {
 		b, err := base64.StdEncoding.DecodeString(text)
@@ -153,7 +153,7 @@ func setScalar(v reflect.Value, text string, tag reflect.StructTag, format strin
 		parsed, err = pointerOrError(parseTime(format, text))
 
 	default:
-		return fmt.Errorf("shape has a member of type %s, which no protocol can carry", v.Type())
+		return fmt.Errorf("shape has a member of type %s, which no protocol supports", v.Type())
 	}
 
 	if err != nil {
@@ -167,7 +167,7 @@ func setScalar(v reflect.Value, text string, tag reflect.StructTag, format strin
 
 func pointerOrError[T any](v T, err error) (*T, error) { return &v, err }
 
-// scalarText is the text of a scalar that is not nil.
+// scalarText returns a scalar, which must not be nil, as text.
 func scalarText(v reflect.Value, tag reflect.StructTag, format string) string {
 	if v.Kind() == reflect.Pointer {
 		v = v.Elem()
@@ -206,7 +206,7 @@ func scalarText(v reflect.Value, tag reflect.StructTag, format string) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// How times are written, by aws-sdk-go's names.
+// The formats of times, by the names of aws-sdk-go.
 const (
 	iso8601       = "iso8601"
 	rfc822        = "rfc822"
@@ -245,7 +245,12 @@ func parseTime(format, text string) (time.Time, error) {
 		return time.UnixMilli(int64(f * 1e3)).UTC(), nil
 	}
 
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02T15:04Z07:00", time.DateOnly} {
+	for _, layout := range []string{
+		time.RFC3339Nano,
+		"2006-01-02T15:04:05.999999999",
+		"2006-01-02T15:04Z07:00",
+		time.DateOnly,
+	} {
 		if t, err := time.Parse(layout, text); err == nil {
 			return t.UTC(), nil
 		}

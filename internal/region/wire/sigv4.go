@@ -20,43 +20,45 @@ import (
 const (
 	signingAlgorithm = "AWS4-HMAC-SHA256"
 	timeLayout       = "20060102T150405Z"
-	// clockSkew is how far a client's clock may be off; 15 minutes is AWS's limit.
+	// clockSkew is the maximum difference between the clocks of client and region. It is AWS's limit.
 	clockSkew = 15 * time.Minute
-	// maxPresignedLifetime is the longest life of a presigned URL: seven days, as S3 has it.
+	// maxPresignedLifetime is the maximum lifetime of a presigned URL. It is S3's limit: seven days.
 	maxPresignedLifetime = 7 * 24 * time.Hour
-	// defaultPresignedLifetime is the life of a presigned query request that names none, such as STS's GetCallerIdentity.
+	// defaultPresignedLifetime is the lifetime of a presigned request without X-Amz-Expires, such as STS's
+	// GetCallerIdentity.
 	defaultPresignedLifetime = 15 * time.Minute
 )
 
-// AccessKey is what the region knows of an access key.
+// AccessKey is an access key with the identity that it belongs to.
 type AccessKey struct {
-	Secret  string
-	Token   string    // session token; empty for a lasting key
-	Expires time.Time // zero for a lasting key
-	Caller  Caller
+	Secret  string    // secret access key
+	Token   string    // session token; empty for a long-term key
+	Expires time.Time // zero for a long-term key
+	Caller  Caller    // without the access key ID, which the Verifier sets
 }
 
-// KeyStore finds access keys. ok is false for a key that does not exist or is not active.
+// KeyStore finds access keys. IAM implements it.
 type KeyStore interface {
+	// FindKey returns an access key. ok is false if it does not exist or is not active.
 	FindKey(accessKeyID string) (k AccessKey, ok bool)
 }
 
-// Signature is the part of a request that says who signed it and how.
+// Signature is the parsed signature of a request (AWS Signature Version 4).
 type Signature struct {
-	AccessKeyID string
-	Region      string
-	Service     string // signing name, such as ec2
-	Presigned   bool   // in the query string, not in a header
+	AccessKeyID string // of the key that signed the request
+	Region      string // of the credential scope
+	Service     string // signing name of the credential scope, such as ec2
+	Presigned   bool   // the signature is in the query string, not in a header
 
-	scopeDate     string // of the scope, such as 20260102
+	scopeDate     string // date of the credential scope, such as 20260102
 	signedAt      time.Time
-	lifetime      time.Duration // life of a presigned request
-	sessionToken  string
-	signedHeaders []string // signed, in lower case and sorted
-	signature     string
+	lifetime      time.Duration // of a presigned request
+	sessionToken  string        // empty for a long-term key
+	signedHeaders []string      // names in lower case, sorted
+	signature     string        // in hexadecimal
 }
 
-// ParseSignature reads a request's signature. It returns nil for an anonymous request.
+// ParseSignature parses the signature of a request. It returns nil and no error for a request without one.
 func ParseSignature(r *http.Request) (*Signature, error) {
 	if h := r.Header.Get("Authorization"); h != "" {
 		return parseAuthorizationHeader(r, h)
@@ -64,7 +66,7 @@ func ParseSignature(r *http.Request) (*Signature, error) {
 
 	q := r.URL.Query()
 	if q.Get("X-Amz-Algorithm") == "" {
-		return nil, nil //nolint:nilnil // no signature and no mistake
+		return nil, nil
 	}
 
 	if q.Get("X-Amz-Algorithm") != signingAlgorithm {
@@ -131,7 +133,7 @@ func newIncompleteSignatureError(why string) *Error {
 	return Errorf("IncompleteSignature", "The request signature does not conform to AWS standards: %s", why)
 }
 
-// parseScope reads the credential's scope and the time of signing.
+// parseScope parses the credential scope and the time of the signature.
 func (s *Signature) parseScope(credential, date string) error {
 	parts := strings.Split(credential, "/")
 	if len(parts) != 5 || parts[4] != "aws4_request" {
@@ -162,15 +164,16 @@ func (s *Signature) parseScope(credential, date string) error {
 	return nil
 }
 
-// Verifier checks signatures.
+// Verifier verifies signatures.
 type Verifier struct {
-	Keys   KeyStore
-	Region string           // the only one that is answered to
+	Keys   KeyStore         // the access keys
+	Region string           // the only region that signatures may be for
 	Now    func() time.Time // the region's clock
 }
 
-// Verify checks the signature s of r, made for service, and returns who signed. It replaces r's body by one that
-// checks the body's hash and checksums while it is read, and that is free of chunk framing.
+// Verify verifies the signature s of the request r to a service, and returns the caller. It replaces r's body
+// by one that verifies the hash and the checksums while it is read, and that has no chunk framing. The error
+// is an [Error] with the code by which SDKs decide whether to correct their clock or to get new credentials.
 func (v Verifier) Verify(r *http.Request, s *Signature, service Service) (Caller, error) {
 	if s == nil {
 		return Caller{}, newSignatureError(service.Protocol, missingToken)
@@ -202,7 +205,7 @@ func (v Verifier) Verify(r *http.Request, s *Signature, service Service) (Caller
 	return caller, replaceBody(r, s, hash, signing)
 }
 
-// checkKeyAndScope checks everything about a signature and its key that needs no request: token, times and scope.
+// checkKeyAndScope checks the session token, the times and the credential scope of a signature.
 func (v Verifier) checkKeyAndScope(s *Signature, key AccessKey, service Service) error {
 	if subtle.ConstantTimeCompare([]byte(key.Token), []byte(s.sessionToken)) != 1 {
 		return newSignatureError(service.Protocol, unknownKey)
@@ -226,7 +229,7 @@ func (v Verifier) checkKeyAndScope(s *Signature, key AccessKey, service Service)
 	return nil
 }
 
-// checkSigningTime refuses a request signed too long ago or in the future.
+// checkSigningTime rejects a request that was signed too long ago or in the future.
 func (s *Signature) checkSigningTime(now time.Time, p Protocol) error {
 	switch {
 	case s.signedAt.After(now.Add(clockSkew)), !s.Presigned && s.signedAt.Before(now.Add(-clockSkew)):
@@ -238,8 +241,8 @@ func (s *Signature) checkSigningTime(now time.Time, p Protocol) error {
 	return nil
 }
 
-// payloadHash is the hash of the body as the signature has it. For services that name none in a header, the body is
-// read and hashed.
+// payloadHash returns the hash of the body in the canonical request. S3 requests have it in a header; for
+// other services, it reads and hashes the body.
 func payloadHash(r *http.Request, s *Signature, service Service) (string, error) {
 	if service.Protocol == S3Protocol {
 		if h := r.Header.Get("X-Amz-Content-Sha256"); h != "" {
@@ -264,7 +267,7 @@ func payloadHash(r *http.Request, s *Signature, service Service) (string, error)
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// buildCanonicalRequest is the canonical request.
+// buildCanonicalRequest returns the canonical request of Signature Version 4.
 func buildCanonicalRequest(r *http.Request, s *Signature, p Protocol, hash string) string {
 	var b strings.Builder
 	b.WriteString(r.Method + "\n" + canonicalPath(r.URL, p) + "\n" + canonicalQuery(r.URL.RawQuery) + "\n")
@@ -277,20 +280,20 @@ func buildCanonicalRequest(r *http.Request, s *Signature, p Protocol, hash strin
 	return b.String()
 }
 
-// canonicalPath is the path, escaped once for S3, and twice for all other services that have one.
+// canonicalPath returns the path, escaped once for S3 and twice for other REST services.
 func canonicalPath(u *url.URL, p Protocol) string {
 	if u.Path == "" {
 		return "/"
 	}
 
 	if p == RESTProtocol {
-		return uriEncode(u.EscapedPath(), true)
+		return encodePath(u.EscapedPath())
 	}
 
-	return uriEncode(u.Path, true)
+	return encodePath(u.Path)
 }
 
-// canonicalQuery sorts the query string's parameters by their escaped names and values.
+// canonicalQuery returns the parameters of a query string, sorted by their escaped names and values.
 func canonicalQuery(raw string) string {
 	var pairs []string
 	for part := range strings.SplitSeq(raw, "&") {
@@ -305,7 +308,7 @@ func canonicalQuery(raw string) string {
 			continue
 		}
 
-		pairs = append(pairs, uriEncode(n, false)+"="+uriEncode(v, false))
+		pairs = append(pairs, uriEncode(n)+"="+uriEncode(v))
 	}
 
 	slices.SortFunc(pairs, func(a, b string) int {
@@ -321,7 +324,8 @@ func canonicalQuery(raw string) string {
 	return strings.Join(pairs, "&")
 }
 
-// canonicalHeader is a signed header's value. Go's server keeps some headers outside of the map.
+// canonicalHeader returns the value of a signed header. Go's server removes some headers from the map of
+// headers.
 func canonicalHeader(r *http.Request, name string) string {
 	switch name {
 	case "host":
@@ -340,15 +344,18 @@ func canonicalHeader(r *http.Request, name string) string {
 	return strings.Join(values, ",")
 }
 
-// uriEncode is AWS's URI encoding: everything but letters, digits and -._~ becomes %XX.
-func uriEncode(s string, keepSlash bool) string { //revive:disable-line:flag-parameter
+// encodePath is uriEncode for a path: slashes stay.
+func encodePath(path string) string { return strings.ReplaceAll(uriEncode(path), "%2F", "/") }
+
+// uriEncode encodes text as AWS does: everything but letters, digits and -._~ becomes %XX.
+func uriEncode(s string) string {
 	const digits = "0123456789ABCDEF"
 	var b strings.Builder
 	for i := range len(s) {
 		c := s[i]
 		switch {
 		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9',
-			c == '-', c == '.', c == '_', c == '~', keepSlash && c == '/':
+			c == '-', c == '.', c == '_', c == '~':
 			b.WriteByte(c)
 		default:
 			b.WriteByte('%')
@@ -366,11 +373,13 @@ func (s *Signature) scopeText() string {
 
 func (s *Signature) stringToSign(canonicalRequest string) string {
 	sum := sha256.Sum256([]byte(canonicalRequest))
-	return signingAlgorithm + "\n" + s.signedAt.Format(
-		timeLayout,
-	) + "\n" + s.scopeText() + "\n" + hex.EncodeToString(
-		sum[:],
-	)
+
+	return strings.Join([]string{
+		signingAlgorithm,
+		s.signedAt.Format(timeLayout),
+		s.scopeText(),
+		hex.EncodeToString(sum[:]),
+	}, "\n")
 }
 
 func signingKey(secret string, s *Signature) []byte {
@@ -389,7 +398,7 @@ func hmacSHA256(key []byte, text string) []byte {
 
 func hexHMAC(key []byte, text string) string { return hex.EncodeToString(hmacSHA256(key, text)) }
 
-// refusalReason is why a signature is refused.
+// refusalReason is the reason why a signature is rejected.
 type refusalReason int
 
 const (
@@ -397,12 +406,12 @@ const (
 	unknownKey
 	signatureMismatch
 	clockSkewed
-	presignedExpired // a presigned request after its life
+	presignedExpired // a presigned request after its lifetime
 	expiredToken
 )
 
-// newSignatureError is the refusal that the service's protocol has for a reason. The codes are those that AWS's services answer
-// with; SDKs decide by them whether to correct their clock or fetch new credentials.
+// newSignatureError returns the error of a protocol for a reason. The codes are those of AWS's services: SDKs
+// decide by them whether to correct their clock or to get new credentials.
 func newSignatureError(p Protocol, why refusalReason) *Error {
 	type form struct {
 		code   string
@@ -452,14 +461,20 @@ func newSignatureError(p Protocol, why refusalReason) *Error {
 		},
 	}
 
-	messages := [6]string{
-		"Request is missing Authentication Token", "The security token included in the request is invalid",
-		"The request signature we calculated does not match the signature you provided. Check your AWS Secret Access Key and signing method.",
-		"The difference between the request time and the current time is too large.",
-		"Signature expired: the request was presigned too long ago", "The security token included in the request is expired",
-	}
-
 	f := codes[p][why]
 
-	return &Error{Code: f.code, Message: messages[why], Status: f.status}
+	return &Error{Code: f.code, Message: why.message(), Status: f.status}
+}
+
+// message returns the message of AWS's services for a reason.
+func (r refusalReason) message() string {
+	return [...]string{
+		"Request is missing Authentication Token",
+		"The security token included in the request is invalid",
+		"The request signature we calculated does not match the signature you provided. " +
+			"Check your AWS Secret Access Key and signing method.",
+		"The difference between the request time and the current time is too large.",
+		"Signature expired: the request was presigned too long ago",
+		"The security token included in the request is expired",
+	}[r]
 }

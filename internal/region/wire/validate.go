@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// validateShape checks what a shape's tags say of its members: what is required, and what is the least length or number.
-// Members that travel in the URL or in headers are checked too, since they have been decoded by then.
+// validateShape checks a decoded shape against the tags of its members: required members, and the minimum
+// length or value. This includes the members that are in the URL or in headers.
 func validateShape(p Protocol, v reflect.Value, path string) error {
 	switch shapeKindOf(v.Type()) {
 	case structureShape:

@@ -12,14 +12,14 @@ import (
 	"strings"
 )
 
-// xmlWriter writes shapes as XML. Empty top-level lists are written, as AWS writes them, so that clients which print
-// an answer show [] and not nothing.
+// xmlWriter encodes shapes as XML. As in AWS, an empty list at the top level of a result has an element, so
+// that clients that print the result show [].
 type xmlWriter struct{ buf bytes.Buffer }
 
 // writeDeclaration writes the XML declaration.
 func (w *xmlWriter) writeDeclaration() { w.writeRaw(xmlHeader) }
 
-// writeRaw writes text that is XML already.
+// writeRaw writes text that is already XML.
 func (w *xmlWriter) writeRaw(text string) { w.buf.WriteString(text) }
 
 func (w *xmlWriter) openElement(name, attrs string) { w.writeRaw("<" + name + attrs + ">") }
@@ -39,18 +39,33 @@ func (w *xmlWriter) writeEscaped(text string) {
 	}
 }
 
-// writeMembers writes the members of the struct v that belong into the body.
-func (w *xmlWriter) writeMembers(
-	v reflect.Value,
-	emptyLists bool,
-) error { //revive:disable-line:flag-parameter
-	return eachMember(v, func(f reflect.StructField, member reflect.Value) error {
-		if f.Tag.Get("location") != "" || f.Tag.Get("xmlAttribute") != "" {
-			return nil
-		}
+// writeMembers writes the members of the struct v that are in the body. Of the members that are not set, it
+// writes required lists.
+func (w *xmlWriter) writeMembers(v reflect.Value) error {
+	return w.writeMembersIf(v, func(f reflect.StructField, member reflect.Value) bool {
+		return !isUnset(member) || f.Tag.Get("required") != "" && isUnflattenedList(f)
+	})
+}
 
-		if isUnset(member) &&
-			(!emptyLists && f.Tag.Get("required") == "" || shapeKindOf(member.Type()) != listShape || f.Tag.Get("flattened") != "") {
+// writeResultMembers is writeMembers for the top level of a result. Of the members that are not set, it
+// writes all lists.
+func (w *xmlWriter) writeResultMembers(v reflect.Value) error {
+	return w.writeMembersIf(v, func(f reflect.StructField, member reflect.Value) bool {
+		return !isUnset(member) || isUnflattenedList(f)
+	})
+}
+
+func isUnflattenedList(f reflect.StructField) bool {
+	return shapeKindOf(f.Type) == listShape && f.Tag.Get("flattened") == ""
+}
+
+// writeMembersIf writes the members of the struct v that are in the body and that written selects.
+func (w *xmlWriter) writeMembersIf(
+	v reflect.Value,
+	written func(reflect.StructField, reflect.Value) bool,
+) error {
+	return eachMember(v, func(f reflect.StructField, member reflect.Value) error {
+		if f.Tag.Get("location") != "" || f.Tag.Get("xmlAttribute") != "" || !written(f, member) {
 			return nil
 		}
 
@@ -70,7 +85,7 @@ func (w *xmlWriter) writeValue(v reflect.Value, tag reflect.StructTag, name stri
 		}
 
 		w.openElement(name, formatAttributes(v, tag))
-		if err := w.writeMembers(v, false); err != nil {
+		if err := w.writeMembers(v); err != nil {
 			return err
 		}
 
@@ -90,7 +105,7 @@ func (w *xmlWriter) writeValue(v reflect.Value, tag reflect.StructTag, name stri
 	}
 
 	if !isScalarType(v.Type()) {
-		return fmt.Errorf("member %s has type %s, which XML cannot carry", name, v.Type())
+		return fmt.Errorf("member %s has type %s, which cannot be encoded as XML", name, v.Type())
 	}
 
 	w.writeText(name, scalarText(v, tag, iso8601))
@@ -150,7 +165,8 @@ func (w *xmlWriter) writeMap(v reflect.Value, tag reflect.StructTag, name string
 	return nil
 }
 
-// formatAttributes are the XML attributes of a struct: a namespace it declares, and members that travel as attributes.
+// formatAttributes returns the XML attributes of a struct: its namespace, and the members that are
+// attributes.
 func formatAttributes(v reflect.Value, tag reflect.StructTag) string {
 	var b strings.Builder
 	if uri := tag.Get("xmlURI"); uri != "" {
@@ -193,13 +209,13 @@ type xmlElement struct {
 	children map[string][]*xmlElement
 }
 
-// parseXML reads one document.
+// parseXML parses one document and returns its root element.
 func parseXML(r io.Reader) (*xmlElement, error) {
 	d := xml.NewDecoder(r)
 	for {
 		token, err := d.Token()
 		if err != nil {
-			return nil, fmt.Errorf("read XML: %w", err)
+			return nil, fmt.Errorf("parse XML: %w", err)
 		}
 
 		if start, ok := token.(xml.StartElement); ok {
@@ -213,7 +229,7 @@ func parseXML(r io.Reader) (*xmlElement, error) {
 	}
 }
 
-// checkTrailing refuses anything but space and comments after the root element.
+// checkTrailing returns an error if another element follows the root element.
 func checkTrailing(d *xml.Decoder) error {
 	for {
 		token, err := d.Token()
@@ -222,18 +238,18 @@ func checkTrailing(d *xml.Decoder) error {
 		}
 
 		if err != nil {
-			return fmt.Errorf("read XML: %w", err)
+			return fmt.Errorf("parse XML: %w", err)
 		}
 
 		if _, ok := token.(xml.StartElement); ok {
-			return errors.New("read XML: more than one root element")
+			return errors.New("parse XML: more than one root element")
 		}
 	}
 }
 
 func parseElement(d *xml.Decoder, start xml.StartElement, depth int) (*xmlElement, error) {
 	if depth > maxNesting {
-		return nil, errors.New("read XML: nested too deeply")
+		return nil, errors.New("parse XML: nested too deeply")
 	}
 
 	e := &xmlElement{name: start.Name.Local, attrs: map[string]string{}, children: map[string][]*xmlElement{}}
@@ -246,7 +262,7 @@ func parseElement(d *xml.Decoder, start xml.StartElement, depth int) (*xmlElemen
 	for {
 		token, err := d.Token()
 		if err != nil {
-			return nil, fmt.Errorf("read XML: %w", err)
+			return nil, fmt.Errorf("parse XML: %w", err)
 		}
 
 		switch t := token.(type) {
@@ -267,8 +283,8 @@ func parseElement(d *xml.Decoder, start xml.StartElement, depth int) (*xmlElemen
 	}
 }
 
-// DecodeXML decodes a REST-XML body into the struct that in points to and returns the root element's name. Elements
-// that the shape does not know are an error: AWS says MalformedXML.
+// DecodeXML decodes a REST-XML body to the struct that in points to, and returns the name of the root
+// element. As in AWS, an element that the shape does not have is the error MalformedXML.
 func DecodeXML(r io.Reader, in any) (string, error) {
 	root, err := parseXML(r)
 	if err != nil {
@@ -340,7 +356,7 @@ func decodeXMLValue(v reflect.Value, e *xmlElement, tag reflect.StructTag) error
 	case listShape:
 		return decodeXMLList(v, e, tag)
 	case mapShape:
-		return errors.New("no REST-XML service here takes a map")
+		return errors.New("maps are not supported in REST-XML")
 	case scalarShape:
 	}
 
