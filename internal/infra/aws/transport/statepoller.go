@@ -109,14 +109,19 @@ func (p *StatePoller[S]) addWaiter(id string) chan pollResult[S] {
 	return result
 }
 
-// removeWaiter takes a wait that was cancelled out of the next round.
+// removeWaiter takes a wait that was cancelled out of the next round. A round that runs already has taken its waits.
 func (p *StatePoller[S]) removeWaiter(id string, result chan pollResult[S]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.waiters[id] = slices.DeleteFunc(p.waiters[id], func(c chan pollResult[S]) bool { return c == result })
-	if len(p.waiters[id]) == 0 {
+
+	left := slices.DeleteFunc(p.waiters[id], func(c chan pollResult[S]) bool { return c == result })
+	if len(left) == 0 {
 		delete(p.waiters, id)
+
+		return
 	}
+
+	p.waiters[id] = left
 }
 
 // takeWaiters returns the waits of the next round and removes them. It returns none once ctx is

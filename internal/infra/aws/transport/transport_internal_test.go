@@ -159,3 +159,25 @@ func TestPollingStopsWithItsWaiters(t *testing.T) {
 		}
 	})
 }
+
+// TestWaitIsCancelledDuringARound cancels a wait while Describe runs: the poller has taken the waits of the round, so none
+// is left to remove.
+func TestWaitIsCancelledDuringARound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		release := make(chan struct{})
+		p := &StatePoller[string]{Describe: func(context.Context, []string) (map[string]string, error) {
+			cancel()
+			<-release
+
+			return map[string]string{}, nil
+		}}
+
+		err := p.WaitUntil(ctx, "vpc-1", func(string, bool) (bool, error) { return false, nil })
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want the cancellation", err)
+		}
+
+		close(release)
+	})
+}
