@@ -41,7 +41,7 @@ func (s *stack) describeGroup(tb testing.TB) types.AutoScalingGroup {
 	return out.AutoScalingGroups[0]
 }
 
-// zones counts instances in service by zone.
+// zones returns the number of instances in service by zone.
 func zones(g types.AutoScalingGroup) map[string]int {
 	out := map[string]int{}
 	for _, i := range g.Instances {
@@ -154,7 +154,7 @@ func TestGroupIsDeletedOnlyWhenEmptyOrForced(t *testing.T) {
 	s.advanceClock(t)
 	out := must[*as.DescribeAutoScalingGroupsOutput](t)(s.as.DescribeAutoScalingGroups(t.Context(), &as.DescribeAutoScalingGroupsInput{}))
 	if len(out.AutoScalingGroups) != 0 {
-		t.Errorf("the group is still there: %v", ids(out.AutoScalingGroups[0]))
+		t.Errorf("the group still exists: %v", ids(out.AutoScalingGroups[0]))
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// createMixedGroup makes a group of a policy over types.
+// createMixedGroup creates a group with a policy of several instance types.
 func (s *stack) createMixedGroup(tb testing.TB, g testNetwork, size int32, d types.InstancesDistribution, kinds ...string) error {
 	tb.Helper()
 	p := &types.MixedInstancesPolicy{InstancesDistribution: &d, LaunchTemplate: &types.LaunchTemplate{
@@ -31,7 +31,7 @@ func (s *stack) createMixedGroup(tb testing.TB, g testNetwork, size int32, d typ
 	return err
 }
 
-// kinds counts machines by how they are paid for and by type.
+// kinds returns the number of instances by purchasing option and type.
 func (s *stack) kinds(tb testing.TB) map[string]int {
 	tb.Helper()
 	out := map[string]int{}
@@ -65,18 +65,18 @@ func TestSpotAboveTheBase(t *testing.T) {
 	}
 }
 
-// TestFallback: what there is no room for is launched as the next type.
+// TestFallback checks that a group launches the next type if the quota does not allow the first one.
 func TestFallback(t *testing.T) {
 	s := newStack(t)
 	g := s.createTestNetwork(t.Context(), t)
-	// The quota of vCPUs has no room for more than one of the first type.
+	// The quota of vCPUs allows one instance of the first type.
 	if err := s.createMixedGroup(t, g, 3, types.InstancesDistribution{OnDemandPercentageAboveBaseCapacity: aws.Int32(0)}, "m6i.32xlarge", "m5.large"); err != nil {
 		t.Fatal(err)
 	}
 	s.advanceClock(t)
 	got := s.kinds(t)
 	if got["spot m5.large"] == 0 || got["spot m5.large"]+got["spot m6i.32xlarge"] != 3 {
-		t.Errorf("machines are %v", got)
+		t.Errorf("instances: got %v", got)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
-// machines keeps machines in memory; tests kill them.
+// machines is a fake of ec2.Machines in memory; tests remove machines from it.
 type machines struct {
 	mu   sync.Mutex
 	live map[string]bool
@@ -59,7 +59,7 @@ func (m *machines) DeleteVolume(context.Context, string) error           { retur
 func (m *machines) Attach(context.Context, string, string, string) error { return nil }
 func (m *machines) Detach(context.Context, string, string) error         { return nil }
 
-// memory keeps what services saved, as JSON.
+// memory is a backend that stores the state of services as JSON.
 type memory struct {
 	mu    sync.Mutex
 	saved map[string][]byte
@@ -82,7 +82,7 @@ func (m *memory) Load(name string, v any) error {
 	return json.Unmarshal(m.saved[name], v)
 }
 
-// startServices starts the services over saved state, as a region does, and returns what stops them.
+// startServices starts the services with saved state, as a region does, and returns a function that stops them.
 func startServices(t *testing.T, m *machines, saved *memory, seed int64) (*stack, func()) {
 	t.Helper()
 	s := &stack{}
@@ -117,7 +117,7 @@ func startServices(t *testing.T, m *machines, saved *memory, seed int64) (*stack
 	return s, stop
 }
 
-// lockedSource is a random source that several goroutines may read.
+// lockedSource is a random source for several goroutines.
 type lockedSource struct {
 	mu  sync.Mutex
 	src rand.Source
@@ -139,7 +139,7 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatal("not in time: " + what)
+	t.Fatal("timed out waiting for: " + what)
 }
 
 func TestDeadMachinesAreReplacedAlsoAfterARestart(t *testing.T) {
@@ -156,11 +156,11 @@ func TestDeadMachinesAreReplacedAlsoAfterARestart(t *testing.T) {
 	}
 	waitFor(t, "the first machine", replaced(s, ""))
 	first := m.all()[0]
-	_ = m.Terminate(t.Context(), first) // it dies on its own
+	_ = m.Terminate(t.Context(), first) // the machine dies
 	waitFor(t, "its replacement", replaced(s, first))
 	second := m.all()[0]
 	stop()
-	_ = m.Terminate(t.Context(), second) // it dies while nobody looks
+	_ = m.Terminate(t.Context(), second) // the machine dies while the services are stopped
 	again, _ := startServices(t, m, saved, 2)
 	waitFor(t, "a replacement after the restart", replaced(again, second))
 }

@@ -10,7 +10,7 @@ import (
 	ec2client "github.com/aws/aws-sdk-go-v2/service/ec2"
 )
 
-// BenchmarkFourHundredInstances is what plain records cost: a group of 400 comes into service and is described.
+// BenchmarkFourHundredInstances measures the cost of records only: a group of 400 instances comes into service and is described.
 func BenchmarkFourHundredInstances(b *testing.B) {
 	for b.Loop() {
 		s := newStack(b)

@@ -27,7 +27,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// stack is the three services wired as the region wires them, with real clients over HTTP.
+// stack is the three services connected as in the region, with real clients over HTTP.
 type stack struct {
 	ec2   *ec2client.Client
 	as    *as.Client
@@ -46,7 +46,7 @@ func (s *stack) Now() time.Time {
 	return s.now
 }
 
-// advanceClock lets two seconds pass in steps, with a look at the groups after each.
+// advanceClock advances the clock by two seconds in steps, and reconciles the groups after each.
 func (s *stack) advanceClock(tb testing.TB) {
 	tb.Helper()
 	for range 10 {
@@ -95,7 +95,7 @@ func newStack(tb testing.TB) *stack {
 	return s
 }
 
-// dial serves the services and makes clients of them.
+// dial serves the services and creates clients for them.
 func (s *stack) dial(tb testing.TB) {
 	tb.Helper()
 	creds := credentials.NewStaticCredentialsProvider("AKID", "SECRET", "")

@@ -51,7 +51,7 @@ func TestGroupIsUpdated(t *testing.T) {
 	if diff := cmp.Diff([]string{"t3.large of version 2", "t3.medium of version 1", "t3.medium of version 1"}, kinds); diff != "" {
 		t.Errorf("instances (-want +got):\n%s", diff)
 	}
-	// The oldest version goes first when the group shrinks within a zone.
+	// When the group shrinks within a zone, the instance of the oldest version is terminated first.
 	if got := s.update(t, func(in *as.UpdateAutoScalingGroupInput) { in.MaxSize = aws.Int32(2) }); got != "" {
 		t.Errorf("shrink by the maximum: %q", got)
 	}
@@ -108,7 +108,7 @@ func TestFailedLaunchesAreRecordedAndDelayed(t *testing.T) {
 	must[*ec2client.DeleteLaunchTemplateOutput](t)(s.ec2.DeleteLaunchTemplate(t.Context(), &ec2client.DeleteLaunchTemplateInput{LaunchTemplateId: &g.template}))
 	must[*as.SetDesiredCapacityOutput](t)(s.as.SetDesiredCapacity(t.Context(), &as.SetDesiredCapacityInput{AutoScalingGroupName: aws.String("nodes"), DesiredCapacity: aws.Int32(1)}))
 	for range 5 {
-		s.advanceClock(t) // ten seconds: tries at 0, 2 and 6
+		s.advanceClock(t) // ten seconds: launches at 0, 2 and 6
 	}
 	out := must[*as.DescribeScalingActivitiesOutput](t)(s.as.DescribeScalingActivities(t.Context(), &as.DescribeScalingActivitiesInput{AutoScalingGroupName: aws.String("nodes")}))
 	failed := 0
@@ -132,7 +132,7 @@ func TestGroupTags(t *testing.T) {
 	must[*as.CreateOrUpdateTagsOutput](t)(s.as.CreateOrUpdateTags(t.Context(), &as.CreateOrUpdateTagsInput{Tags: tag("mine", "c", "nodes")}))
 	must[*as.DeleteTagsOutput](t)(s.as.DeleteTags(t.Context(), &as.DeleteTagsInput{Tags: tag("team", "", "nodes")}))
 	if _, err := s.as.CreateOrUpdateTags(t.Context(), &as.CreateOrUpdateTagsInput{Tags: tag("x", "y", "nobody")}); code(err) != "ValidationError" {
-		t.Errorf("tag nobody: %v", err)
+		t.Errorf("tag a group that does not exist: %v", err)
 	}
 	out := must[*as.DescribeTagsOutput](t)(s.as.DescribeTags(t.Context(), &as.DescribeTagsInput{
 		Filters: []types.Filter{{Name: aws.String("auto-scaling-group"), Values: []string{"nodes"}}},
@@ -169,6 +169,6 @@ func TestStandbyAndTerminationOfMembers(t *testing.T) {
 	}))
 	s.advanceClock(t)
 	if got := ids(s.describeGroup(t)); len(got) != 1 || got[0] == first {
-		t.Errorf("left: %v", got)
+		t.Errorf("remaining instances: %v", got)
 	}
 }

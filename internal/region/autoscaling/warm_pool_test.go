@@ -23,7 +23,7 @@ func (s *stack) pool(tb testing.TB) map[types.LifecycleState]int {
 	return states
 }
 
-// targetLifecycleState is what the metadata service tells a machine of the state that it is to be in.
+// targetLifecycleState returns the target lifecycle state in the metadata of an instance.
 func (s *stack) targetLifecycleState(tb testing.TB, id string) string {
 	tb.Helper()
 	source := s.cloud.Metadata(func(string, string) (ec2.Credentials, error) { return ec2.Credentials{}, nil })
@@ -34,7 +34,7 @@ func (s *stack) targetLifecycleState(tb testing.TB, id string) string {
 	return string(state)
 }
 
-// TestWarmPool: machines run once, are stopped, and are started when the group grows.
+// TestWarmPool checks that instances boot once, are stopped, and are started when the group grows.
 func TestWarmPool(t *testing.T) {
 	s := newStack(t)
 	s.createGroup(t, s.createTestNetwork(t.Context(), t), 1)
@@ -49,25 +49,25 @@ func TestWarmPool(t *testing.T) {
 	out := must[*as.DescribeWarmPoolOutput](t)(s.as.DescribeWarmPool(t.Context(), &as.DescribeWarmPoolInput{AutoScalingGroupName: aws.String("nodes")}))
 	first := *out.Instances[0].InstanceId
 	if got := s.targetLifecycleState(t, first); got != "Warmed:Stopped" {
-		t.Errorf("%s is to be %q", first, got)
+		t.Errorf("target state of %s: %q", first, got)
 	}
 	must[*as.SetDesiredCapacityOutput](t)(s.as.SetDesiredCapacity(t.Context(), &as.SetDesiredCapacityInput{AutoScalingGroupName: aws.String("nodes"), DesiredCapacity: aws.Int32(2)}))
 	s.advanceClock(t)
 	s.advanceClock(t)
 	if g := s.describeGroup(t); len(g.Instances) != 2 || *g.WarmPoolSize != 1 || zones(g)["eu-west-1a"]+zones(g)["eu-west-1b"] != 2 {
-		t.Errorf("the group is %+v", g.Instances)
+		t.Errorf("instances of the group: %+v", g.Instances)
 	}
 	if got := s.targetLifecycleState(t, first); got != "InService" {
-		t.Errorf("%s, taken from the pool, is to be %q", first, got)
+		t.Errorf("target state of %s, taken from the pool: %q", first, got)
 	}
 	_, err := s.as.DeleteAutoScalingGroup(t.Context(), &as.DeleteAutoScalingGroupInput{AutoScalingGroupName: aws.String("nodes")})
 	if code(err) != "ResourceInUse" {
-		t.Errorf("deleted with a pool: %v", err)
+		t.Errorf("delete a group with a warm pool: %v", err)
 	}
 	must[*as.DeleteWarmPoolOutput](t)(s.as.DeleteWarmPool(t.Context(), &as.DeleteWarmPoolInput{AutoScalingGroupName: aws.String("nodes"), ForceDelete: aws.Bool(true)}))
 	s.advanceClock(t)
 	if g := s.describeGroup(t); len(s.pool(t)) != 0 || g.WarmPoolConfiguration != nil {
-		t.Errorf("a pool that was deleted has %v", s.pool(t))
+		t.Errorf("a deleted warm pool has %v", s.pool(t))
 	}
 }
 
@@ -79,10 +79,10 @@ func TestWarmPoolIsChecked(t *testing.T) {
 	}
 	_, err := s.as.PutWarmPool(t.Context(), &as.PutWarmPoolInput{AutoScalingGroupName: aws.String("nodes")})
 	if code(err) != "ValidationError" {
-		t.Errorf("a pool beside a policy: %v", err)
+		t.Errorf("a warm pool with a mixed instances policy: %v", err)
 	}
 	_, err = s.as.DeleteWarmPool(t.Context(), &as.DeleteWarmPoolInput{AutoScalingGroupName: aws.String("nodes")})
 	if code(err) != "ValidationError" {
-		t.Errorf("no pool, deleted: %v", err)
+		t.Errorf("delete a warm pool that does not exist: %v", err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// recordingAuthorizer is an authorizer that notes what it is asked, and allows all.
+// recordingAuthorizer records the checks and allows everything.
 type recordingAuthorizer struct{ lines []string }
 
 func (a *recordingAuthorizer) Authorize(_ context.Context, c wire.Check) error {
@@ -114,7 +114,7 @@ func TestCatalogues(t *testing.T) {
 	}
 	types := must[*client.DescribeInstanceTypesOutput](t)(r.DescribeInstanceTypes(ctx, &client.DescribeInstanceTypesInput{InstanceTypes: resourceKinds("t3.medium")}))
 	if got := types.InstanceTypes[0]; *got.VCpuInfo.DefaultVCpus != 2 || *got.MemoryInfo.SizeInMiB != 4096 {
-		t.Errorf("t3.medium is %+v", got)
+		t.Errorf("t3.medium: got %+v", got)
 	}
 	if _, err := r.DescribeInstanceTypes(ctx, &client.DescribeInstanceTypesInput{InstanceTypes: resourceKinds("t9.huge")}); code(err) != "InvalidInstanceType" {
 		t.Errorf("an unknown type: %v", err)

@@ -23,7 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// clock is a clock that tests move.
+// clock is a clock that tests set.
 type clock struct {
 	mu sync.Mutex
 	t  time.Time
@@ -73,7 +73,7 @@ func newRegion(t *testing.T, change ...func(*ec2.Config)) region {
 	return region{Client: dial(t, svc.Wire()), svc: svc, clock: c}
 }
 
-// dial serves a service without signatures and IAM, and gives a client of it.
+// dial serves a service without signatures and IAM, and returns a client for it.
 func dial(t *testing.T, s wire.Service) *client.Client {
 	t.Helper()
 	e := wire.NewEndpoint(s)
@@ -84,7 +84,7 @@ func dial(t *testing.T, s wire.Service) *client.Client {
 	return client.NewFromConfig(awstest.NewConfig(server.URL, "us-east-1", credentials.NewStaticCredentialsProvider("AKID", "SECRET", "")))
 }
 
-// code is the AWS error code of err; empty for nil.
+// code returns the AWS error code of err, or "" if it is nil.
 func code(err error) string {
 	var api smithy.APIError
 	switch {
@@ -108,11 +108,11 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-// machines is a fake that keeps machines in memory.
+// machines is a fake of ec2.Machines in memory.
 type machines struct {
 	mu      sync.Mutex
 	live    map[string]netspec.Machine
-	volumes map[string]string // volume → instance, empty when free
+	volumes map[string]string // instance by volume; empty if the volume is not attached
 	log     []string
 	fail    error
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
-// network is a fake that keeps the last picture.
+// network is a fake of ec2.Network that stores the last network.
 type network struct {
 	mu   sync.Mutex
 	last netspec.Network
@@ -56,12 +56,12 @@ type checkingMachines struct {
 
 func (c checkingMachines) Launch(ctx context.Context, m netspec.Machine) error {
 	if !c.net.has(m.Iface.Addr) {
-		c.t.Errorf("%s is launched before the network has %s", m.ID, m.Iface.Addr)
+		c.t.Errorf("%s was launched before the network has %s", m.ID, m.Iface.Addr)
 	}
 	return c.machines.Launch(ctx, m)
 }
 
-// createVPCWithSubnet makes a VPC with one subnet.
+// createVPCWithSubnet creates a VPC with one subnet.
 func (r region) createVPCWithSubnet(t *testing.T) (vpc, subnet string) {
 	t.Helper()
 	v := must[*client.CreateVpcOutput](t)(r.CreateVpc(t.Context(), &client.CreateVpcInput{CidrBlock: aws.String("10.0.0.0/16")}))
@@ -89,7 +89,7 @@ func (r region) instance(t *testing.T, id string) types.Instance {
 	return out.Reservations[0].Instances[0]
 }
 
-// waitFor waits in real time: Run works in real time, whatever the clock says.
+// waitFor waits in real time: Run does not use the clock of the test.
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for range 500 {
@@ -98,7 +98,7 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatal("not in time: " + what)
+	t.Fatal("timed out waiting for: " + what)
 }
 
 func (r region) waitForState(t *testing.T, id string, want types.InstanceStateName) {
@@ -123,7 +123,7 @@ func TestMachineFollowsInstance(t *testing.T) {
 	id := *r.runInstance(t, subnet).InstanceId
 	r.waitForState(t, id, types.InstanceStateNameRunning)
 	if got := *r.instance(t, id).PrivateDnsName; got != "ip-10-0-1-4.ec2.internal" {
-		t.Errorf("private name is %s", got)
+		t.Errorf("private DNS name: got %s", got)
 	}
 	if spec := m.live[id]; spec.Hostname != "ip-10-0-1-4" || spec.Gateway.String() != "10.0.1.1" || spec.Resolver.String() != "10.0.0.2" || spec.VCPUs != 2 {
 		t.Errorf("the machine was launched as %+v", spec)
@@ -148,7 +148,7 @@ func TestMachineFollowsInstance(t *testing.T) {
 		t.Errorf("the volume is %s after its instance ended, want available", got)
 	}
 	if m.Alive(id) {
-		t.Error("the machine still lives")
+		t.Error("the machine still runs")
 	}
 	second := r.runInstance(t, subnet)
 	if *second.PrivateIpAddress == "10.0.1.4" {
@@ -172,7 +172,7 @@ func TestDeadMachineIsImpaired(t *testing.T) {
 		t.Errorf("status is %s, want impaired", got)
 	}
 	if len(told) == 0 {
-		t.Error("watchers were not told")
+		t.Error("the watchers were not called")
 	}
 }
 
@@ -216,11 +216,11 @@ func TestMetadata(t *testing.T) {
 		t.Errorf("credentials were issued %d times, want once", issued)
 	}
 	if _, found, _ := m.GetValue(id, "meta-data/public-keys/"); found {
-		t.Error("there are public keys")
+		t.Error("the metadata has public keys")
 	}
 }
 
-// unbootableImage is an image whose programs this computer cannot run.
+// unbootableImage is an image of an architecture that this host cannot run.
 func unbootableImage() ec2.Image {
 	return ec2.Image{ID: "ami-0123456789abcdef1", Architecture: "arm64", RootDevice: "/dev/xvda", RootSizeGiB: 8, Unbootable: "This computer is amd64."}
 }
@@ -289,7 +289,7 @@ func TestRunInstancesTokenIsIdempotent(t *testing.T) {
 		return []string{*o.Instances[0].InstanceId, *o.Instances[1].InstanceId}
 	}
 	if diff := cmp.Diff(id(first), id(again)); diff != "" {
-		t.Errorf("a repeat launched others (-first +again):\n%s", diff)
+		t.Errorf("a repeated request launched other instances (-first +second):\n%s", diff)
 	}
 	in.InstanceType = "t3.large"
 	if _, err := r.RunInstances(t.Context(), in); code(err) != "IdempotentParameterMismatch" {

@@ -34,13 +34,13 @@ func TestTemplateVersionsAndLaunch(t *testing.T) {
 	id := made.LaunchTemplate.LaunchTemplateId
 	_, err := r.CreateLaunchTemplate(ctx, &client.CreateLaunchTemplateInput{LaunchTemplateName: aws.String("nodes"), LaunchTemplateData: data("t3.medium")})
 	if code(err) != "InvalidLaunchTemplateName.AlreadyExistsException" {
-		t.Errorf("the same name again: %v", err)
+		t.Errorf("create a template with the same name: %v", err)
 	}
 	v := must[*client.CreateLaunchTemplateVersionOutput](t)(r.CreateLaunchTemplateVersion(ctx, &client.CreateLaunchTemplateVersionInput{
 		LaunchTemplateId: id, SourceVersion: aws.String("1"), LaunchTemplateData: &types.RequestLaunchTemplateData{InstanceType: "t3.large"},
 	}))
 	if got := v.LaunchTemplateVersion; *got.VersionNumber != 2 || *got.DefaultVersion || *got.LaunchTemplateData.ImageId != image {
-		t.Errorf("the second version is %+v", got)
+		t.Errorf("second version: got %+v", got)
 	}
 	all := must[*client.DescribeLaunchTemplateVersionsOutput](t)(r.DescribeLaunchTemplateVersions(ctx, &client.DescribeLaunchTemplateVersionsInput{Versions: []string{"$Latest", "$Default"}}))
 	if n := len(all.LaunchTemplateVersions); n != 2 {
@@ -69,7 +69,7 @@ func TestTemplateVersionsAndLaunch(t *testing.T) {
 	}
 }
 
-// memory keeps what was saved last, as JSON.
+// memory is a backend that stores the last saved state as JSON.
 type memory struct{ saved []byte }
 
 func (m *memory) Save(_ string, v any) error {
@@ -89,7 +89,7 @@ func TestRestartResumesJobs(t *testing.T) {
 	mem, mach := &memory{}, newMachines()
 	r := newRegion(t, func(c *ec2.Config) { c.Machines, c.Saver = mach, mem })
 	_, subnet := r.createVPCWithSubnet(t)
-	id := *r.runInstance(t, subnet).InstanceId // nobody runs the service: it stays pending
+	id := *r.runInstance(t, subnet).InstanceId // Run is not called: the instance stays pending
 	if got := r.instance(t, id).State.Name; got != types.InstanceStateNamePending {
 		t.Fatalf("the instance is %s", got)
 	}
@@ -121,7 +121,7 @@ func TestVolumeTransitionsWithoutMachines(t *testing.T) {
 		return code(err)
 	}
 	if got := attach(near.VolumeId, "/dev/sdf"); got != "IncorrectState" {
-		t.Errorf("attach while it is made: %q", got)
+		t.Errorf("attach a volume that is being created: %q", got)
 	}
 	r.clock.Add(time.Second)
 	for _, c := range []struct{ volume, device, want string }{
@@ -146,6 +146,6 @@ func TestVolumeTransitionsWithoutMachines(t *testing.T) {
 	}
 	_, err := r.CreateVolume(ctx, &client.CreateVolumeInput{AvailabilityZone: aws.String("us-east-1b"), Size: aws.Int32(1), VolumeType: "gp3", Iops: aws.Int32(99)})
 	if code(err) != "InvalidParameterValue" {
-		t.Errorf("too few operations a second: %v", err)
+		t.Errorf("too few IOPS: %v", err)
 	}
 }

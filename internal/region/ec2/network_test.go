@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// testNetwork is a VPC with a public and a private subnet, as the provisioner builds them.
+// testNetwork is a VPC with a public and a private subnet, as the provisioner creates them.
 type testNetwork struct {
 	vpc, igw, public, private, eip, nat, table, assoc, group, instance string
 }
@@ -41,7 +41,7 @@ func (r region) createTestNetwork(t *testing.T) testNetwork {
 	return n
 }
 
-// step is one call and the error code that it must end in; empty means success.
+// step is one call and the error code that it must return; empty means success.
 type step struct {
 	name string
 	do   func(context.Context) error

@@ -42,11 +42,11 @@ func TestGroupRules(t *testing.T) {
 	}
 	made := must[*client.AuthorizeSecurityGroupIngressOutput](t)(allow(a, port(443, fromCIDR("0.0.0.0/0"))))
 	if len(made.SecurityGroupRules) != 1 || len(made.SecurityGroupRules[0].Tags) != 1 {
-		t.Fatalf("made %+v, want one tagged rule", made.SecurityGroupRules)
+		t.Fatalf("created %+v, want one tagged rule", made.SecurityGroupRules)
 	}
 	id := *made.SecurityGroupRules[0].SecurityGroupRuleId
 	if _, err := allow(a, port(443, fromCIDR("0.0.0.0/0"))); code(err) != "InvalidPermission.Duplicate" {
-		t.Errorf("the same rule again: %v", err)
+		t.Errorf("authorize the same rule again: %v", err)
 	}
 	must[*client.AuthorizeSecurityGroupIngressOutput](t)(allow(a, port(6443, fromGroup(b))))
 	if _, err := r.DeleteSecurityGroup(ctx, &client.DeleteSecurityGroupInput{GroupId: &b}); code(err) != "DependencyViolation" {
@@ -64,12 +64,12 @@ func TestGroupRules(t *testing.T) {
 		t.Errorf("%d tagged rules, want 2", len(rules.SecurityGroupRules))
 	}
 	if _, err := r.RevokeSecurityGroupIngress(ctx, &client.RevokeSecurityGroupIngressInput{GroupId: &a, IpPermissions: port(443, fromCIDR("0.0.0.0/0"))}); code(err) != "InvalidPermission.NotFound" {
-		t.Errorf("revoke what was modified away: %v", err)
+		t.Errorf("revoke a rule as it was before it was modified: %v", err)
 	}
 	must[*client.RevokeSecurityGroupIngressOutput](t)(r.RevokeSecurityGroupIngress(ctx, &client.RevokeSecurityGroupIngressInput{GroupId: &a, SecurityGroupRuleIds: []string{id}}))
 	groups := must[*client.DescribeSecurityGroupsOutput](t)(r.DescribeSecurityGroups(ctx, &client.DescribeSecurityGroupsInput{GroupIds: []string{a}}))
 	if g := groups.SecurityGroups[0]; len(g.IpPermissions) != 1 || len(g.IpPermissionsEgress) != 1 {
-		t.Errorf("the group admits %+v, lets out %+v; want one rule each", g.IpPermissions, g.IpPermissionsEgress)
+		t.Errorf("ingress %+v, egress %+v; want one rule each", g.IpPermissions, g.IpPermissionsEgress)
 	}
 	for name, c := range map[string]struct {
 		ps   []types.IpPermission

@@ -37,7 +37,7 @@ func TestEndpointErrors(t *testing.T) {
 	for want, in := range map[string]client.CreateVpcEndpointInput{
 		"InvalidServiceName":         {ServiceName: aws.String("com.amazonaws.us-east-1.ec3")},
 		"RouteAlreadyExists":         {ServiceName: aws.String("com.amazonaws.us-east-1.s3"), RouteTableIds: []string{n.table}},
-		"InvalidParameter":           {ServiceName: aws.String("com.amazonaws.us-east-1.ec2")}, // it has no gateway
+		"InvalidParameter":           {ServiceName: aws.String("com.amazonaws.us-east-1.ec2")}, // ec2 supports no gateway endpoint
 		"DuplicateSubnetsInSameZone": {ServiceName: aws.String("com.amazonaws.us-east-1.kms"), VpcEndpointType: iface, SubnetIds: []string{n.private, n.private}},
 		"InvalidGroup.NotFound":      {ServiceName: aws.String("com.amazonaws.us-east-1.kms"), VpcEndpointType: iface, SecurityGroupIds: []string{"sg-0123456789abcdef0"}},
 	} {
@@ -48,7 +48,7 @@ func TestEndpointErrors(t *testing.T) {
 	}
 	second := client.CreateVpcEndpointInput{VpcId: &n.vpc, ServiceName: aws.String("com.amazonaws.us-east-1.ec2"), VpcEndpointType: iface}
 	if _, err := r.CreateVpcEndpoint(ctx, &second); code(err) != "InvalidParameter" {
-		t.Errorf("two endpoints under one name: %v", err)
+		t.Errorf("two endpoints with private DNS for one service: %v", err)
 	}
 	dns(false)
 	second.ServiceName = aws.String("com.amazonaws.us-east-1.sts")
@@ -57,7 +57,7 @@ func TestEndpointErrors(t *testing.T) {
 	}
 }
 
-// TestEndpointLifecycle: it is pending, then available and drawn, holds its subnet and group while it is there, and lets go.
+// TestEndpointLifecycle: an endpoint is pending, then available and part of the network. It blocks the deletion of its subnet and its group until it is deleted.
 func TestEndpointLifecycle(t *testing.T) {
 	r := newRegion(t)
 	vpc, subnet := r.createVPCWithSubnet(t)
@@ -78,12 +78,12 @@ func TestEndpointLifecycle(t *testing.T) {
 		return services
 	}
 	if got := drawn(); len(got) != 0 {
-		t.Errorf("a pending endpoint is drawn: %v", got)
+		t.Errorf("a pending endpoint is in the network: %v", got)
 	}
 	r.clock.Add(time.Second)
 	must[*client.DescribeVpcsOutput](t)(r.DescribeVpcs(ctx, nil))
 	if diff := cmp.Diff([]string{"ecr.dkr"}, drawn()); diff != "" {
-		t.Errorf("drawn: %s", diff)
+		t.Errorf("network (-want +got): %s", diff)
 	}
 	for _, s := range []step{
 		{"its group", func(ctx context.Context) error {
@@ -107,6 +107,6 @@ func TestEndpointLifecycle(t *testing.T) {
 	}
 	r.clock.Add(time.Second)
 	if err := r.dropSubnet(subnet)(ctx); err != nil {
-		t.Errorf("its subnet once it is gone: %v", err)
+		t.Errorf("delete its subnet after the endpoint: %v", err)
 	}
 }

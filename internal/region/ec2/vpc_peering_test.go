@@ -10,7 +10,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// TestPeering: asked for, accepted, routed through, deleted; then the routes lead nowhere, and the pair can be peered again.
+// TestPeering requests, accepts, uses and deletes a peering connection. Then its routes are blackholes, and the VPCs can
+// be peered again.
 func TestPeering(t *testing.T) {
 	r, ctx := newRegion(t), t.Context()
 	n := r.createTestNetwork(t)
@@ -23,19 +24,19 @@ func TestPeering(t *testing.T) {
 	}
 	id := must[*client.CreateVpcPeeringConnectionOutput](t)(ask(&n.vpc, theirs)).VpcPeeringConnection.VpcPeeringConnectionId
 	if _, err := ask(theirs, &n.vpc); code(err) != "VpcPeeringConnectionAlreadyExists" {
-		t.Errorf("a second one the other way round: %v", err)
+		t.Errorf("peer the same VPCs in the other direction: %v", err)
 	}
 	if _, err := ask(&n.vpc, &n.vpc); code(err) != "InvalidParameterValue" {
-		t.Errorf("with itself: %v", err)
+		t.Errorf("peer a VPC with itself: %v", err)
 	}
 	route := &client.CreateRouteInput{RouteTableId: &n.table, DestinationCidrBlock: aws.String("10.200.0.0/16"), VpcPeeringConnectionId: id}
 	if _, err := r.CreateRoute(ctx, route); code(err) != "InvalidParameterValue" {
-		t.Errorf("a route before it is accepted: %v", err)
+		t.Errorf("create a route before the connection is accepted: %v", err)
 	}
 	accept := &client.AcceptVpcPeeringConnectionInput{VpcPeeringConnectionId: id}
 	must[*client.AcceptVpcPeeringConnectionOutput](t)(r.AcceptVpcPeeringConnection(ctx, accept))
 	if _, err := r.AcceptVpcPeeringConnection(ctx, accept); code(err) != "InvalidStateTransition" {
-		t.Errorf("accepted twice: %v", err)
+		t.Errorf("accept twice: %v", err)
 	}
 	must[*client.CreateRouteOutput](t)(r.CreateRoute(ctx, route))
 	tables := func() []types.RouteTable {
@@ -49,13 +50,13 @@ func TestPeering(t *testing.T) {
 	must[*client.DeleteVpcPeeringConnectionOutput](t)(r.DeleteVpcPeeringConnection(ctx, &client.DeleteVpcPeeringConnectionInput{VpcPeeringConnectionId: id}))
 	for _, got := range tables()[0].Routes {
 		if aws.ToString(got.VpcPeeringConnectionId) == *id && got.State != types.RouteStateBlackhole {
-			t.Errorf("its route is %s", got.State)
+			t.Errorf("state of its route: %s", got.State)
 		}
 	}
 	if again := must[*client.CreateVpcPeeringConnectionOutput](t)(ask(&n.vpc, theirs)).VpcPeeringConnection; *again.VpcPeeringConnectionId == *id {
-		t.Error("the ended one came back")
+		t.Error("the deleted connection was returned")
 	}
 	if failed := must[*client.CreateVpcPeeringConnectionOutput](t)(ask(theirs, vpc("10.200.8.0/24"))).VpcPeeringConnection; failed.Status.Code != types.VpcPeeringConnectionStateReasonCodeFailed {
-		t.Errorf("of ranges that overlap: %s", failed.Status.Code)
+		t.Errorf("peer overlapping CIDR blocks: %s", failed.Status.Code)
 	}
 }
