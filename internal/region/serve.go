@@ -82,8 +82,9 @@ func Serve(ctx context.Context, o ServeOptions) error {
 	return r.serveUntilDone(ctx, ln)
 }
 
-// buildServices builds the network, the machine host and the services over them. The network serves the API inside
-// VPCs, so it needs the services, which need the network: its handlers look up the services at each request.
+// buildServices builds the network, the machine host and the services over them. The network serves the API
+// inside VPCs, so it needs the services, which need the network: its handlers look up the services at each
+// request.
 func (r *regionProcess) buildServices(registry http.Handler) (err error) {
 	if err := r.buildNetwork(registry); err != nil {
 		return err
@@ -122,7 +123,8 @@ func (r *regionProcess) buildServices(registry http.Handler) (err error) {
 	return nil
 }
 
-// buildNetwork builds the network of the machines, with the API, the registry and the metadata service inside it.
+// buildNetwork builds the network of the machines, with the API, the registry and the metadata service inside
+// it.
 func (r *regionProcess) buildNetwork(registry http.Handler) (err error) {
 	metadata := sync.OnceValue(r.metadataHandler)
 	r.network, err = network.New(network.Options{

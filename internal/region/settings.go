@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package region runs the local AWS region: its process, its settings, its machines and its network. The services and
-// how they are connected are in package services. It imports no package of the provisioner, and only the command line
-// imports it.
+// Package region runs the local AWS region: its process, its settings, its machines and its network. The
+// services and how they are connected are in package services. It imports no package of the provisioner, and
+// only the command line imports it.
 package region
 
 import (

@@ -218,7 +218,12 @@ func (s *Service) describeChangeSet(in *sdk.DescribeChangeSetInput) (*sdk.Descri
 		byName[c.Logical+"\x00"+c.Action] = c
 	}
 
-	keys, next, err := sdkshape.Paginate(sdkshape.SortedKeys(byName), pageSize, in.NextToken, invalidTokenError())
+	keys, next, err := sdkshape.Paginate(
+		sdkshape.SortedKeys(byName),
+		pageSize,
+		in.NextToken,
+		invalidTokenError(),
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -316,7 +321,12 @@ func (s *Service) listChangeSets(in *sdk.ListChangeSetsInput) (*sdk.ListChangeSe
 		byName[cs.Name] = cs
 	}
 
-	keys, next, err := sdkshape.Paginate(sdkshape.SortedKeys(byName), pageSize, in.NextToken, invalidTokenError())
+	keys, next, err := sdkshape.Paginate(
+		sdkshape.SortedKeys(byName),
+		pageSize,
+		in.NextToken,
+		invalidTokenError(),
+	)
 	out := &sdk.ListChangeSetsOutput{NextToken: next, Summaries: []*sdk.ChangeSetSummary{}}
 
 	for _, k := range keys {

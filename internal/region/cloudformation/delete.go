@@ -119,7 +119,9 @@ func (s *Service) deletePhysical(
 	snapshot bool,
 ) error { //revive:disable-line:flag-parameter
 	if snapshot {
-		if _, err := s.callService(ctx, "ec2", "CreateSnapshot", template.Object{"VolumeId": req.PhysicalID}); err != nil {
+		if _, err := s.callService(ctx, "ec2", "CreateSnapshot", template.Object{
+			"VolumeId": req.PhysicalID,
+		}); err != nil {
 			return err
 		}
 	}
@@ -193,7 +195,10 @@ func (s *Service) findTagged(ctx context.Context, key, value string) ([]string, 
 		"ec2",
 		"DescribeTags",
 		template.Object{"Filters": []any{
-			template.Object{"Name": "key", "Values": []any{key}}, template.Object{"Name": "value", "Values": []any{value}},
+			template.Object{
+				"Name":   "key",
+				"Values": []any{key},
+			}, template.Object{"Name": "value", "Values": []any{value}},
 		}},
 	)
 

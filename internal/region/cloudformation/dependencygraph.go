@@ -20,8 +20,8 @@ type nodeResult struct {
 // dependencyGraph is a set of nodes and their dependencies.
 type dependencyGraph struct {
 	dependencies map[string][]string
-	// stopOnFailure cancels the walk at the first failure. Without it, only the nodes that depend on a failed node are
-	// skipped.
+	// stopOnFailure cancels the walk at the first failure. Without it, only the nodes that depend on a failed
+	// node are skipped.
 	stopOnFailure bool
 }
 

@@ -140,7 +140,12 @@ func (s *Service) listStackResources(in *sdk.ListStackResourcesInput) (*sdk.List
 		byName[r.Logical] = r
 	}
 
-	keys, next, err := sdkshape.Paginate(sdkshape.SortedKeys(byName), pageSize, in.NextToken, invalidTokenError())
+	keys, next, err := sdkshape.Paginate(
+		sdkshape.SortedKeys(byName),
+		pageSize,
+		in.NextToken,
+		invalidTokenError(),
+	)
 	out := &sdk.ListStackResourcesOutput{
 		NextToken:              next,
 		StackResourceSummaries: []*sdk.StackResourceSummary{},

@@ -31,8 +31,8 @@ type changeDetail struct {
 type contentDiff struct {
 	templatePair
 	stack *stack
-	// affected is how each resource changes, by logical ID: "" (not at all), Modify (its attributes may change) or
-	// Replace (its physical ID changes).
+	// affected is how each resource changes, by logical ID: "" (not at all), Modify (its attributes may
+	// change) or Replace (its physical ID changes).
 	affected map[string]string
 }
 
@@ -228,7 +228,11 @@ func (s *Service) diffResource(c contentDiff, name string) (*resourceChange, []s
 // addPropertyChanges adds the changes of a resource's properties, and of the tags that it inherits from the
 // stack.
 func (c contentDiff) addPropertyChanges(ch *resourceChange, r *resource, props template.Object) {
-	for _, p := range c.requestedChanges(r.Logical, resourcetype.ChangedProperties(r.Properties, props), func(other string) bool { return c.affected[other] != "" }) {
+	for _, p := range c.requestedChanges(
+		r.Logical,
+		resourcetype.ChangedProperties(r.Properties, props),
+		func(other string) bool { return c.affected[other] != "" },
+	) {
 		ch.Details = append(ch.Details, c.changeReasons(r, r.Logical, p, props[p])...)
 	}
 
@@ -298,7 +302,9 @@ func (c contentDiff) changeReasons(r *resource, name, property string, v any) []
 
 	raw := c.newTemplate.Resources[name].Properties[property]
 	var out []changeDetail
-	if template.CanonicalText(raw) != template.CanonicalText(c.oldTemplate.Resources[name].Properties[property]) {
+	if template.CanonicalText(raw) != template.CanonicalText(
+		c.oldTemplate.Resources[name].Properties[property],
+	) {
 		d.Source = "DirectModification"
 		out = append(out, d)
 	}

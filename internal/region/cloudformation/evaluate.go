@@ -147,7 +147,12 @@ func (s *Service) evaluateOutputs(sd stackTransition) ([]stackOutput, []string, 
 	return out, sdkshape.SortedKeys(imports), nil
 }
 
-func (s *Service) evaluateOutput(sc template.Scope, st *stack, key string, spec template.OutputSpec) (stackOutput, error) {
+func (s *Service) evaluateOutput(
+	sc template.Scope,
+	st *stack,
+	key string,
+	spec template.OutputSpec,
+) (stackOutput, error) {
 	v, err := sc.Eval([]any{spec.Value, spec.Export})
 	if err != nil {
 		return stackOutput{}, err

@@ -89,7 +89,12 @@ func (s *Service) listExports(in *sdk.ListExportsInput) (*sdk.ListExportsOutput,
 		}
 	}
 
-	keys, next, err := sdkshape.Paginate(sdkshape.SortedKeys(all), pageSize, in.NextToken, invalidTokenError())
+	keys, next, err := sdkshape.Paginate(
+		sdkshape.SortedKeys(all),
+		pageSize,
+		in.NextToken,
+		invalidTokenError(),
+	)
 	out := &sdk.ListExportsOutput{NextToken: next, Exports: []*sdk.Export{}}
 	for _, k := range keys {
 		out.Exports = append(out.Exports, all[k])

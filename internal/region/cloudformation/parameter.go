@@ -11,8 +11,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
-// resolveParameters returns the values of a template's parameters for a request, with the values of SSM parameters that
-// they name. before are the stack's values before.
+// resolveParameters returns the values of a template's parameters for a request, with the values of SSM
+// parameters that they name. before are the stack's values before.
 func (s *Service) resolveParameters(
 	ctx context.Context,
 	t *template.Template,

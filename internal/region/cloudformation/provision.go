@@ -88,7 +88,14 @@ func (s *Service) applyResource(ctx context.Context, sd stackTransition, name st
 		props, spec, err := s.evaluateResource(sd, name)
 		if r == nil || r.Physical == "" || r.Status == statusDeleted ||
 			r.Status == "CREATE"+suffixInProgress {
-			act = func() error { return s.createResource(ctx, sd, name, evaluatedResource{props, spec, err, "CREATE"}) }
+			act = func() error {
+				return s.createResource(
+					ctx,
+					sd,
+					name,
+					evaluatedResource{props, spec, err, "CREATE"},
+				)
+			}
 			return nil
 		}
 
@@ -179,13 +186,21 @@ func needsRepair(sd stackTransition, r *resource) bool {
 
 // needsReplacement reports whether a change of properties replaces the resource.
 func needsReplacement(r *resource, m evaluatedResource, names []string) bool {
-	if slices.ContainsFunc(names, func(n string) bool { return resourcetype.RequiresRecreation(r.Type, n) == "Always" }) {
+	if slices.ContainsFunc(
+		names,
+		func(n string) bool { return resourcetype.RequiresRecreation(r.Type, n) == "Always" },
+	) {
 		return true
 	}
 
-	will, _ := template.ScalarText(template.ValueAt(m.spec.UpdatePolicy, "AutoScalingReplacingUpdate", "WillReplace"))
+	will, _ := template.ScalarText(
+		template.ValueAt(m.spec.UpdatePolicy, "AutoScalingReplacingUpdate", "WillReplace"),
+	)
 	return will == "true" &&
-		slices.ContainsFunc(names, func(n string) bool { return slices.Contains(resourcetype.LaunchProperties(), n) }) ||
+		slices.ContainsFunc(
+			names,
+			func(n string) bool { return slices.Contains(resourcetype.LaunchProperties(), n) },
+		) ||
 		len(names) > 0 && lookupType(r.Type).Update == nil
 }
 
@@ -328,7 +343,12 @@ func (s *Service) createOrFind(
 }
 
 // completeResource records the success of an operation on a resource.
-func (s *Service) completeResource(sd stackTransition, r *resource, req *resourcetype.Request, verb string) error {
+func (s *Service) completeResource(
+	sd stackTransition,
+	r *resource,
+	req *resourcetype.Request,
+	verb string,
+) error {
 	return s.store.WithLock(func() error {
 		r.Attributes = req.Attributes
 		r.CreationStarted = false

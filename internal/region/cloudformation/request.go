@@ -108,7 +108,7 @@ func (s *Service) downloadTemplate(ctx context.Context, address string) (string,
 		return "", template.ValidationError("S3 error: no body")
 	}
 
-	defer got.Body.Close() //nolint:errcheck // read only
+	defer func() { _ = got.Body.Close() }()
 	b, err := io.ReadAll(io.LimitReader(got.Body, maxS3Template+1))
 
 	switch {

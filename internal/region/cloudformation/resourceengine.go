@@ -24,8 +24,8 @@ func lookupType(name string) resourcetype.Type {
 	return t
 }
 
-// newRequest returns a request for an operation on a resource as it is now, and the context to run it with: a service
-// that creates a resource with it adds the stack's system tags.
+// newRequest returns a request for an operation on a resource as it is now, and the context to run it with: a
+// service that creates a resource with it adds the stack's system tags.
 func (s *Service) newRequest(
 	ctx context.Context,
 	st *stack,
@@ -111,8 +111,8 @@ func (s *Service) pollUntil(ctx context.Context, limit time.Duration, ready func
 	}
 }
 
-// findResource returns the stored resource of a request; nil if the stack has none of that name. The caller holds the
-// store's lock.
+// findResource returns the stored resource of a request; nil if the stack has none of that name. The caller
+// holds the store's lock.
 func (s *Service) findResource(req *resourcetype.Request) *resource {
 	if st := s.state.Stacks[req.StackID]; st != nil {
 		return st.Resources[req.LogicalID]

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cloudformation is the region's CloudFormation: it creates, updates and deletes stacks in the order of their
-// dependencies, rolls back what fails, and records events. It calls the region's other services as the caller who asked
-// for the stack. The template language is package template, the resource types are package resourcetype. The state of an
-// operation is saved after each step, so that a restarted region resumes it.
+// Package cloudformation is the region's CloudFormation: it creates, updates and deletes stacks in the order
+// of their dependencies, rolls back what fails, and records events. It calls the region's other services as
+// the caller who asked for the stack. The template language is package template, the resource types are
+// package resourcetype. The state of an operation is saved after each step, so that a restarted region
+// resumes it.
 package cloudformation
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -41,8 +43,8 @@ type Config struct {
 	Zones           []string       // names of the availability zones
 	Authorizer      wire.Authorizer
 	Roles           Roles
-	// SystemTaggers are the services that cannot read the stack's system tags from [wire.SystemTags] when they create a
-	// resource, by signing name.
+	// SystemTaggers are the services that cannot read the stack's system tags from [wire.SystemTags] when
+	// they create a resource, by signing name.
 	SystemTaggers map[string]SystemTagger
 	// SignalURL is the base URL of wait condition handles; see [Service.SignalHandler].
 	SignalURL string
@@ -74,13 +76,9 @@ func New(cfg Config) (*Service, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 
-	for d, otherwise := range map[*time.Duration]time.Duration{
-		&cfg.PollInterval: 100 * time.Millisecond, &cfg.DeleteRetryTimeout: 20 * time.Second, &cfg.StabilizeTimeout: 10 * time.Minute,
-	} {
-		if *d == 0 {
-			*d = otherwise
-		}
-	}
+	cfg.PollInterval = cmp.Or(cfg.PollInterval, 100*time.Millisecond)
+	cfg.DeleteRetryTimeout = cmp.Or(cfg.DeleteRetryTimeout, 20*time.Second)
+	cfg.StabilizeTimeout = cmp.Or(cfg.StabilizeTimeout, 10*time.Minute)
 
 	s := &Service{
 		cfg:         cfg,
@@ -158,7 +156,12 @@ func (s *Service) findActiveStack(nameOrID string) *stack {
 
 // callService carries out an operation of another service of the region as the caller in ctx. The members of
 // in and of the answer have the names of aws-sdk-go.
-func (s *Service) callService(ctx context.Context, service, op string, in template.Object) (template.Object, error) {
+func (s *Service) callService(
+	ctx context.Context,
+	service,
+	op string,
+	in template.Object,
+) (template.Object, error) {
 	v, ok := s.services[service]
 	if !ok {
 		return nil, wire.Errorf("ServiceUnavailable", "the region does not have the service %s", service)

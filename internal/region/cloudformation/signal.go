@@ -20,7 +20,11 @@ import (
 var errTooFewSignals = errors.New("not enough signals") // waitForSignals replaces it by a message with numbers
 
 // waitForSignals waits for signals about a resource.
-func (s *Service) waitForSignals(ctx context.Context, req *resourcetype.Request, w resourcetype.SignalWait) error {
+func (s *Service) waitForSignals(
+	ctx context.Context,
+	req *resourcetype.Request,
+	w resourcetype.SignalWait,
+) error {
 	if w.Count <= 0 {
 		return nil
 	}
@@ -102,7 +106,11 @@ func (s *Service) signalResource(in *sdk.SignalResourceInput) (*sdk.SignalResour
 	}
 
 	if r.Status != "CREATE"+suffixInProgress && r.Status != "UPDATE"+suffixInProgress {
-		return nil, template.ValidationError("Resource %s is in %s state and cannot be signaled", name, r.Status)
+		return nil, template.ValidationError(
+			"Resource %s is in %s state and cannot be signaled",
+			name,
+			r.Status,
+		)
 	}
 
 	status := sdkshape.String(in.Status)

@@ -64,7 +64,10 @@ func parseStackPolicy(body string) (stackPolicy, error) {
 	}
 
 	if err := json.Unmarshal([]byte(body), &p); err != nil {
-		return p, template.ValidationError("Error validating stack policy: Unable to parse stack policy: %v", err)
+		return p, template.ValidationError(
+			"Error validating stack policy: Unable to parse stack policy: %v",
+			err,
+		)
 	}
 
 	for _, st := range p.Statement {

@@ -384,7 +384,10 @@ func (s *Service) startDelete(st *stack, in *sdk.DeleteStackInput, caller wire.C
 // checkDeletable refuses the deletion of a protected stack, and RetainResources where they are not allowed.
 func checkDeletable(st *stack, retain []string) error {
 	if st.Protected {
-		return template.ValidationError("Stack [%s] cannot be deleted while TerminationProtection is enabled", st.Name)
+		return template.ValidationError(
+			"Stack [%s] cannot be deleted while TerminationProtection is enabled",
+			st.Name,
+		)
 	}
 
 	if len(retain) > 0 && st.Status != "DELETE"+suffixFailed {
@@ -396,15 +399,20 @@ func checkDeletable(st *stack, retain []string) error {
 
 	for _, name := range retain {
 		if st.Resources[name] == nil {
-			return template.ValidationError("The following resources %s do not exist in stack %s", name, st.Name)
+			return template.ValidationError(
+				"The following resources %s do not exist in stack %s",
+				name,
+				st.Name,
+			)
 		}
 	}
 
 	return nil
 }
 
-// cancelUpdateStack makes a running update roll back. It cancels the running work after it has released the store's lock:
-// the runner takes the store's lock while it holds its own, so the reverse order could deadlock.
+// cancelUpdateStack makes a running update roll back. It cancels the running work after it has released the
+// store's lock: the runner takes the store's lock while it holds its own, so the reverse order could
+// deadlock.
 func (s *Service) cancelUpdateStack(
 	_ context.Context,
 	in *sdk.CancelUpdateStackInput,

@@ -196,7 +196,9 @@ func (s *Service) replaceResource(
 ) error {
 	t := lookupType(r.Type)
 	name, _ := template.ScalarText(m.props[t.NameProperty])
-	if old, _ := template.ScalarText(r.Properties[t.NameProperty]); t.NameProperty != "" && name != "" && name == old {
+	if old, _ := template.ScalarText(
+		r.Properties[t.NameProperty],
+	); t.NameProperty != "" && name != "" && name == old {
 		return s.failResource(
 			ctx,
 			sd,

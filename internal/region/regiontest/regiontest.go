@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package regiontest runs the local region for the tests of other packages: the full control plane, without machines,
-// network and root, over HTTP or inside the test's process.
+// Package regiontest runs the local region for the tests of other packages: the full control plane, without
+// machines, network and root, over HTTP or inside the test's process.
 package regiontest
 
 import (
@@ -31,8 +31,8 @@ const (
 	AccountID  = "123456789012"
 	AccessKey  = "AKIDEXAMPLE"
 	SecretKey  = "secret"
-	// ImageID is the Debian AMI for amd64, and ImageParameter the SSM parameter with its ID. See publishedImages for the
-	// others.
+	// ImageID is the Debian AMI for amd64, and ImageParameter the SSM parameter with its ID. See
+	// publishedImages for the others.
 	ImageID        = "ami-0123456789abcdef0"
 	ImageParameter = "/aws/service/debian/release/12/latest/amd64"
 	// transitionDelay is how long a resource takes to become ready.
@@ -43,11 +43,11 @@ const (
 
 // Options are the options of a region. The zero value is that of [Start].
 type Options struct {
-	// InProcess serves the region without a network: only clients with [Region.AWSConfig] reach it. Such a region can run
-	// in a bubble of testing/synctest.
+	// InProcess serves the region without a network: only clients with [Region.AWSConfig] reach it. Such a
+	// region can run in a bubble of testing/synctest.
 	InProcess bool
-	// Faults are rules that apply from the beginning; [Region.Faults] takes more. Rules of fault.Provision set how long
-	// resources take to become ready.
+	// Faults are rules that apply from the beginning; [Region.Faults] takes more. Rules of fault.Provision
+	// set how long resources take to become ready.
 	Faults []fault.Rule
 	// Snapshot is the state of the region at its start; the zero Snapshot is an empty region.
 	Snapshot Snapshot
@@ -78,7 +78,11 @@ func (r Region) CallCounts() map[string]int { return r.services.Server.Calls() }
 
 // AWSConfig returns the configuration of AWS clients that call the region as the account's root.
 func (r Region) AWSConfig() aws.Config {
-	cfg := awstest.NewConfig(r.URL, RegionName, credentials.NewStaticCredentialsProvider(AccessKey, SecretKey, ""))
+	cfg := awstest.NewConfig(
+		r.URL,
+		RegionName,
+		credentials.NewStaticCredentialsProvider(AccessKey, SecretKey, ""),
+	)
 	cfg.RetryMaxAttempts = 0
 	if r.client != nil {
 		cfg.HTTPClient = r.client

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sdkshape has helpers for the request and answer types of aws-sdk-go, which the region's services use as their
-// data: optional strings, deep copies, conversion to maps, paging, and tags as condition keys of IAM. It knows no
-// service.
+// Package sdkshape has helpers for the request and answer types of aws-sdk-go, which the region's services
+// use as their data: optional strings, deep copies, conversion to maps, paging, and tags as condition keys of
+// IAM. It knows no service.
 package sdkshape
 
 import (

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package services builds the AWS services of a local region and connects them: EC2 asks IAM for instance profiles,
-// Auto Scaling launches instances through EC2, CloudFormation calls all the others. It is the only place that wires
-// services: `slipway region start` and the tests (package regiontest) both use it. It does not know what runs the
-// machines or the network: Config has an interface for each.
+// Package services builds the AWS services of a local region and connects them: EC2 asks IAM for instance
+// profiles, Auto Scaling launches instances through EC2, CloudFormation calls all the others. It is the only
+// place that wires services: `slipway region start` and the tests (package regiontest) both use it. It does
+// not know what runs the machines or the network: Config has an interface for each.
 package services
 
 import (
@@ -45,10 +45,10 @@ type Config struct {
 	S3Dir       string           // folder of the S3 buckets
 	Faults      *fault.Engine    // faults to inject; an empty engine injects none
 
-	TransitionDelay  time.Duration     // how long a gateway, a load balancer or an instance takes to become ready
+	TransitionDelay  time.Duration     // how long a load balancer or an instance takes to become ready
 	Images           []ec2.Image       // AMIs that EC2 offers
 	PublicParameters map[string]string // SSM parameters that AWS publishes, by name
-	Quotas           ec2.Quotas        // limits that EC2 enforces and Service Quotas reports; zero fields: a new account's
+	Quotas           ec2.Quotas        // limits of EC2; a zero field is a new account's
 
 	// TraceAuthorization is called for each request that an IAM policy decides; nil for none.
 	TraceAuthorization func(authz.Request, authz.Decision)
@@ -73,22 +73,22 @@ type Config struct {
 
 // Services are the running services of one region.
 type Services struct {
-	IAM            *iam.IAM
-	KMS            *kms.Service
-	S3             *s3.Service
-	SSM            *ssm.Service
-	EC2            *ec2.Service
-	ELBv2          *elbv2.Service
-	Route53        *route53.Service
-	AutoScaling    *autoscaling.Service
-	CloudFormation *cloudformation.Service
-	Server         *server.Server // the HTTP front of all services
+	IAM            *iam.IAM                // identities and permissions; STS is a view of it
+	KMS            *kms.Service            // encryption keys
+	S3             *s3.Service             // buckets
+	SSM            *ssm.Service            // parameters
+	EC2            *ec2.Service            // instances and networks
+	ELBv2          *elbv2.Service          // network load balancers
+	Route53        *route53.Service        // hosted zones
+	AutoScaling    *autoscaling.Service    // groups of instances
+	CloudFormation *cloudformation.Service // stacks
+	Server         *server.Server          // the HTTP front of all services
 
 	cfg Config
 }
 
-// New builds the services, loads their saved state and connects them. Call [Services.Run] to start their background
-// work.
+// New builds the services, loads their saved state and connects them. Call [Services.Run] to start their
+// background work.
 func New(cfg Config) (*Services, error) {
 	s := &Services{cfg: cfg}
 	for _, build := range []func() error{
@@ -108,8 +108,8 @@ func New(cfg Config) (*Services, error) {
 	return s, nil
 }
 
-// Handler answers every request to the region: public objects of S3 and signals to wait conditions have no signature,
-// all other requests go to [Services.Server].
+// Handler answers every request to the region: public objects of S3 and signals to wait conditions have no
+// signature, all other requests go to [Services.Server].
 func (s *Services) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h, ok := s.S3.Public(r); ok {
@@ -129,17 +129,18 @@ func (s *Services) Handler() http.Handler {
 // Run does the services' background work until ctx ends, and returns when all of it has ended.
 func (s *Services) Run(ctx context.Context) {
 	var wg sync.WaitGroup
-	for _, run := range []func(context.Context){s.EC2.Run, s.ELBv2.Run, s.AutoScaling.Run, s.CloudFormation.Run} {
+	loops := []func(context.Context){s.EC2.Run, s.ELBv2.Run, s.AutoScaling.Run, s.CloudFormation.Run}
+	for _, run := range loops {
 		wg.Go(func() { run(ctx) })
 	}
 
 	wg.Wait()
 }
 
-// SaveTo writes the state of the services to another backend, for a snapshot. The order matters while the region runs:
-// CloudFormation comes first, so that its record may lack a resource that another service has (as after a crash), but
-// never the other way round. Auto Scaling comes before EC2, because its instances are those of EC2. The parameters of
-// SSM and the objects of S3 are not part of a snapshot.
+// SaveTo writes the state of the services to another backend, for a snapshot. The order matters while the
+// region runs: CloudFormation comes first, so that its record may lack a resource that another service has
+// (as after a crash), but never the other way round. Auto Scaling comes before EC2, because its instances are
+// those of EC2. The parameters of SSM and the objects of S3 are not part of a snapshot.
 func (s *Services) SaveTo(to state.Backend) error {
 	for _, service := range []interface{ SaveTo(to state.Backend) error }{
 		s.CloudFormation, s.IAM, s.KMS, s.Route53, s.AutoScaling, s.ELBv2, s.EC2,
@@ -259,7 +260,8 @@ func (s *Services) buildCompute() (err error) {
 	return err
 }
 
-// buildLoadBalancing builds load balancing and Route 53, and tells EC2 about both: they are part of the network.
+// buildLoadBalancing builds load balancing and Route 53, and tells EC2 about both: they are part of the
+// network.
 func (s *Services) buildLoadBalancing() (err error) {
 	s.ELBv2, err = elbv2.New(elbv2.Config{
 		Region:       s.cfg.Region,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package state keeps the state of a region's services: [Store] is a service's state under one lock, saved after each
-// change; [Dir] saves it as one JSON file a service, so that it survives a restart of the region's process. It knows no
-// service.
+// Package state keeps the state of a region's services: [Store] is a service's state under one lock, saved
+// after each change; [Dir] saves it as one JSON file a service, so that it survives a restart of the region's
+// process. It knows no service.
 package state
 
 import (
@@ -32,9 +32,9 @@ func LoadFile(path string, v any) error {
 	return nil
 }
 
-// SaveFile writes v as JSON to path with mode 0600, and creates the folder. The write is atomic: a reader, or a region
-// that is killed in the middle, sees the old file or the new one. It does not call fsync: the file survives the end of
-// the process, not a crash of the computer.
+// SaveFile writes v as JSON to path with mode 0600, and creates the folder. The write is atomic: a reader, or
+// a region that is killed in the middle, sees the old file or the new one. It does not call fsync: the file
+// survives the end of the process, not a crash of the computer.
 func SaveFile(path string, v any) error {
 	b, err := json.MarshalIndent(v, "", " ")
 	if err != nil {

@@ -20,16 +20,17 @@ type Backend interface {
 	Load(name string, v any) error
 }
 
-// Store holds the state of one service under one lock, and saves it after each change. Every service of the region has
-// one. Set the fields before the first use; the methods may then be called from several goroutines. The lock is not
-// reentrant: a function that runs inside a method of Store must not call another method except [Store.MarkChanged].
+// Store holds the state of one service under one lock, and saves it after each change. Every service of the
+// region has one. Set the fields before the first use; the methods may then be called from several
+// goroutines. The lock is not reentrant: a function that runs inside a method of Store must not call another
+// method except [Store.MarkChanged].
 type Store struct {
 	Name    string  // under which the backend keeps the state, such as "kms"
 	Backend Backend // nil saves nothing
 	State   any     // pointer to the service's state, saved as JSON
 
-	// ApplyDueTransitions brings the state up to the clock, such as from pending to available. It runs first in
-	// each method except Lock, under the lock. nil if the service has no such transitions.
+	// ApplyDueTransitions brings the state up to the clock, such as from pending to available. It runs first
+	// in each method except Lock, under the lock. nil if the service has no such transitions.
 	ApplyDueTransitions func()
 	// OnChange runs after each change, without the lock. It must not block. nil for none.
 	OnChange func()
@@ -56,15 +57,16 @@ func (b *Store) SaveTo(to Backend) error {
 	return b.WithLock(func() error { return to.Save(b.Name, b.State) })
 }
 
-// Lock locks the state and does nothing else: no due transition is applied, and Unlock saves nothing. It is meant for
-// short reads that must not depend on the clock, and for data that a service keeps next to its state without saving it.
+// Lock locks the state and does nothing else: no due transition is applied, and Unlock saves nothing. It is
+// meant for short reads that must not depend on the clock, and for data that a service keeps next to its
+// state without saving it.
 func (b *Store) Lock() { b.mu.Lock() }
 
 // Unlock ends [Store.Lock].
 func (b *Store) Unlock() { b.mu.Unlock() }
 
-// View runs f, which only reads, under the lock. A transition that was due is saved; if that fails, the next call of
-// another method tries again and returns the error.
+// View runs f, which only reads, under the lock. A transition that was due is saved; if that fails, the next
+// call of another method tries again and returns the error.
 func (b *Store) View(f func()) {
 	_ = b.WithLock(func() error {
 		f()
@@ -84,8 +86,9 @@ func (b *Store) Update(f func() error) error {
 	})
 }
 
-// WithLock runs f under the lock and saves the state if f called [Store.MarkChanged], even if f returns an error. The
-// error is that of f, or else that of the save. A change whose save failed is saved by the next call.
+// WithLock runs f under the lock and saves the state if f called [Store.MarkChanged], even if f returns an
+// error. The error is that of f, or else that of the save. A change whose save failed is saved by the next
+// call.
 func (b *Store) WithLock(f func() error) error {
 	changed, err := b.runLocked(f)
 	if changed && b.OnChange != nil {
@@ -130,8 +133,8 @@ func ReadOperation[I, O any](b *Store, name string, do func(*I) (*O, error)) wir
 	return wire.Operation(name, func(_ context.Context, in *I) (*O, error) { return RunRead(b, do, in) })
 }
 
-// WriteOperation returns an operation that changes the state, which is saved if do succeeds. Its answer is a copy of
-// what do returns.
+// WriteOperation returns an operation that changes the state, which is saved if do succeeds. Its answer is a
+// copy of what do returns.
 func WriteOperation[I, O any](b *Store, name string, do func(*I) (*O, error)) wire.Op {
 	return wire.Operation(name, func(_ context.Context, in *I) (*O, error) { return RunWrite(b, do, in) })
 }
@@ -144,13 +147,18 @@ func ReadOperationContext[I, O any](b *Store, name string, do func(context.Conte
 }
 
 // WriteOperationContext is [WriteOperation] for a function that needs the request's context.
-func WriteOperationContext[I, O any](b *Store, name string, do func(context.Context, *I) (*O, error)) wire.Op {
+func WriteOperationContext[I, O any](
+	b *Store,
+	name string,
+	do func(context.Context, *I) (*O, error),
+) wire.Op {
 	return wire.Operation(name, func(ctx context.Context, in *I) (*O, error) {
 		return RunWrite(b, func(in *I) (*O, error) { return do(ctx, in) }, in)
 	})
 }
 
-// RunRead runs do under the lock and returns a copy of its answer, so that the answer can be encoded without the lock.
+// RunRead runs do under the lock and returns a copy of its answer, so that the answer can be encoded without
+// the lock.
 func RunRead[I, O any](b *Store, do func(*I) (*O, error), in *I) (*O, error) {
 	var out *O
 	err := b.WithLock(func() error {
@@ -177,9 +185,9 @@ func RunWrite[I, O any](b *Store, do func(*I) (*O, error), in *I) (*O, error) {
 	}, in)
 }
 
-// Authorize asks IAM whether the caller may do action, such as "autoscaling:CreateAutoScalingGroup". A request that only
-// reads is checked against the resource "*"; any other one against the checks that questions returns for its input, as
-// a map. questions runs under the lock.
+// Authorize asks IAM whether the caller may do action, such as "autoscaling:CreateAutoScalingGroup". A
+// request that only reads is checked against the resource "*"; any other one against the checks that
+// questions returns for its input, as a map. questions runs under the lock.
 func (b *Store) Authorize(
 	ctx context.Context,
 	action string,

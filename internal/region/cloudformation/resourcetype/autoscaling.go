@@ -32,7 +32,12 @@ func scalingTypes() map[string]Type {
 		"AWS::AutoScaling::LifecycleHook": lifecycleHookType(),
 		"AWS::AutoScaling::WarmPool": {
 			Create: func(ctx context.Context, req *Request) error {
-				if err := req.runOperation(ctx, "autoscaling", "PutWarmPool", req.omitProperties()); err != nil {
+				if err := req.runOperation(
+					ctx,
+					"autoscaling",
+					"PutWarmPool",
+					req.omitProperties(),
+				); err != nil {
 					return err
 				}
 
@@ -329,7 +334,9 @@ func updateAutoScalingGroup(ctx context.Context, req *Request) error {
 
 	delete(in, "TargetGroupARNs")
 	in["AutoScalingGroupName"] = req.PhysicalID
-	if ignore, _ := template.ScalarText(template.ValueAt(req.Policy, "AutoScalingScheduledAction", "IgnoreUnmodifiedGroupSizeProperties")); ignore == "true" {
+	if ignore, _ := template.ScalarText(
+		template.ValueAt(req.Policy, "AutoScalingScheduledAction", "IgnoreUnmodifiedGroupSizeProperties"),
+	); ignore == "true" {
 		for _, size := range []string{"MinSize", "MaxSize", "DesiredCapacity"} {
 			if !req.propertyChanged(size) {
 				delete(in, size)
@@ -359,7 +366,10 @@ func updateAutoScalingGroup(ctx context.Context, req *Request) error {
 func (req *Request) syncTargetGroups(ctx context.Context) error {
 	more, fewer := diffLists(req.OldProperties["TargetGroupARNs"], req.Properties["TargetGroupARNs"])
 	if len(more) > 0 {
-		if err := req.runOperation(ctx, "autoscaling", "AttachLoadBalancerTargetGroups", template.Object{"AutoScalingGroupName": req.PhysicalID, "TargetGroupARNs": more}); err != nil {
+		if err := req.runOperation(ctx, "autoscaling", "AttachLoadBalancerTargetGroups", template.Object{
+			"AutoScalingGroupName": req.PhysicalID,
+			"TargetGroupARNs":      more,
+		}); err != nil {
 			return err
 		}
 	}
@@ -397,7 +407,9 @@ func (req *Request) updateGroupTags(ctx context.Context) error {
 
 	fewer = slices.DeleteFunc(fewer, func(t any) bool { return kept[template.StringAt(t, "Key")] })
 	if len(fewer) > 0 {
-		if err := req.runOperation(ctx, "autoscaling", "DeleteTags", template.Object{"Tags": fewer}); err != nil {
+		if err := req.runOperation(ctx, "autoscaling", "DeleteTags", template.Object{
+			"Tags": fewer,
+		}); err != nil {
 			return err
 		}
 	}

@@ -40,11 +40,19 @@ func computeTypes() map[string]Type {
 		"AWS::EC2::Volume": volumeType(),
 		"AWS::EC2::VolumeAttachment": {
 			Create: func(ctx context.Context, req *Request) error {
-				if err := req.runOperation(ctx, "ec2", "AttachVolume", req.pickProperties("VolumeId", "InstanceId", "Device")); err != nil {
+				if err := req.runOperation(
+					ctx,
+					"ec2",
+					"AttachVolume",
+					req.pickProperties("VolumeId", "InstanceId", "Device"),
+				); err != nil {
 					return err
 				}
 
-				return req.setPhysicalID(ctx, req.stringProperty("VolumeId")+"|"+req.stringProperty("InstanceId"))
+				return req.setPhysicalID(
+					ctx,
+					req.stringProperty("VolumeId")+"|"+req.stringProperty("InstanceId"),
+				)
 			},
 			Delete: func(ctx context.Context, req *Request) error {
 				return req.runOperation(ctx,
@@ -135,7 +143,10 @@ func readTemplateVersions(ctx context.Context, req *Request) error {
 // updateLaunchTemplate creates a new version. Resources that refer to LatestVersionNumber then change too.
 func updateLaunchTemplate(ctx context.Context, req *Request) error {
 	if req.propertyChanged("LaunchTemplateData", "VersionDescription") {
-		in := template.Object{"LaunchTemplateId": req.PhysicalID, "LaunchTemplateData": req.Properties["LaunchTemplateData"]}
+		in := template.Object{
+			"LaunchTemplateId":   req.PhysicalID,
+			"LaunchTemplateData": req.Properties["LaunchTemplateData"],
+		}
 		if d := req.stringProperty("VersionDescription"); d != "" {
 			in["VersionDescription"] = d
 		}
@@ -145,8 +156,16 @@ func updateLaunchTemplate(ctx context.Context, req *Request) error {
 		}
 	}
 
-	before := withStackTags(template.ListAt(req.OldProperties["TagSpecifications"]), req.OldStackTags, "launch-template")
-	after := withStackTags(template.ListAt(req.Properties["TagSpecifications"]), req.StackTags, "launch-template")
+	before := withStackTags(
+		template.ListAt(req.OldProperties["TagSpecifications"]),
+		req.OldStackTags,
+		"launch-template",
+	)
+	after := withStackTags(
+		template.ListAt(req.Properties["TagSpecifications"]),
+		req.StackTags,
+		"launch-template",
+	)
 	own := *req
 	own.StackTags = nil
 	own.OldStackTags = nil
@@ -166,7 +185,9 @@ func instanceType() Type {
 		Stabilize: stabilizeInstance,
 		Update:    updateEC2Tags,
 		Delete: func(ctx context.Context, req *Request) error {
-			return req.runOperation(ctx, "ec2", "TerminateInstances", template.Object{"InstanceIds": []any{req.PhysicalID}})
+			return req.runOperation(ctx, "ec2", "TerminateInstances", template.Object{
+				"InstanceIds": []any{req.PhysicalID},
+			})
 		},
 		IsDeleted:       isInstanceDeleted,
 		extraAttributes: []string{"AvailabilityZone"},
@@ -183,7 +204,9 @@ func instanceType() Type {
 }
 
 func describeInstance(ctx context.Context, req *Request) (any, error) {
-	out, err := req.callOperation(ctx, "ec2", "DescribeInstances", template.Object{"InstanceIds": []any{req.PhysicalID}})
+	out, err := req.callOperation(ctx, "ec2", "DescribeInstances", template.Object{
+		"InstanceIds": []any{req.PhysicalID},
+	})
 	return template.ValueAt(out, "Reservations", 0, "Instances", 0), err
 }
 

@@ -32,12 +32,17 @@ func updateELBTags(ctx context.Context, req *Request) error {
 func (req *Request) modifyAttributes(ctx context.Context, property, op, member string) error {
 	list := template.ListAt(req.Properties[property])
 	if len(list) == 0 ||
-		template.CanonicalText(req.Properties[property]) == template.CanonicalText(req.OldProperties[property]) && req.PhysicalID != "" &&
+		template.CanonicalText(req.Properties[property]) == template.CanonicalText(
+			req.OldProperties[property],
+		) && req.PhysicalID != "" &&
 			!req.isCreation() {
 		return nil
 	}
 
-	return req.runOperation(ctx, elbServiceName, op, template.Object{member: req.PhysicalID, "Attributes": list})
+	return req.runOperation(ctx, elbServiceName, op, template.Object{
+		member:       req.PhysicalID,
+		"Attributes": list,
+	})
 }
 
 // isCreation reports whether the request creates the resource: its old properties equal the new ones.
@@ -96,7 +101,9 @@ func listenerType() Type {
 			return req.runOperation(ctx, elbServiceName, "ModifyListener", in)
 		},
 		Delete: func(ctx context.Context, req *Request) error {
-			return req.runOperation(ctx, elbServiceName, "DeleteListener", template.Object{"ListenerArn": req.PhysicalID})
+			return req.runOperation(ctx, elbServiceName, "DeleteListener", template.Object{
+				"ListenerArn": req.PhysicalID,
+			})
 		},
 		FindCreated: func(ctx context.Context, req *Request) (bool, error) {
 			out, err := req.callOperation(ctx, elbServiceName, "DescribeListeners", template.Object{
@@ -165,7 +172,12 @@ func createLoadBalancer(ctx context.Context, req *Request) error {
 }
 
 func stabilizeLoadBalancer(ctx context.Context, req *Request) error {
-	if err := req.modifyAttributes(ctx, "LoadBalancerAttributes", "ModifyLoadBalancerAttributes", "LoadBalancerArn"); err != nil {
+	if err := req.modifyAttributes(
+		ctx,
+		"LoadBalancerAttributes",
+		"ModifyLoadBalancerAttributes",
+		"LoadBalancerArn",
+	); err != nil {
 		return err
 	}
 
@@ -186,7 +198,10 @@ func stabilizeLoadBalancer(ctx context.Context, req *Request) error {
 
 func updateLoadBalancer(ctx context.Context, req *Request) error {
 	if req.propertyChanged("SecurityGroups") {
-		if err := req.runOperation(ctx, elbServiceName, "SetSecurityGroups", template.Object{"LoadBalancerArn": req.PhysicalID, "SecurityGroups": req.Properties["SecurityGroups"]}); err != nil {
+		if err := req.runOperation(ctx, elbServiceName, "SetSecurityGroups", template.Object{
+			"LoadBalancerArn": req.PhysicalID,
+			"SecurityGroups":  req.Properties["SecurityGroups"],
+		}); err != nil {
 			return err
 		}
 	}
@@ -199,7 +214,12 @@ func updateLoadBalancer(ctx context.Context, req *Request) error {
 		}
 	}
 
-	if err := req.modifyAttributes(ctx, "LoadBalancerAttributes", "ModifyLoadBalancerAttributes", "LoadBalancerArn"); err != nil {
+	if err := req.modifyAttributes(
+		ctx,
+		"LoadBalancerAttributes",
+		"ModifyLoadBalancerAttributes",
+		"LoadBalancerArn",
+	); err != nil {
 		return err
 	}
 
@@ -245,7 +265,9 @@ func targetGroupType() Type {
 		Stabilize:     stabilizeTargetGroup,
 		Update:        updateTargetGroup,
 		Delete: func(ctx context.Context, req *Request) error {
-			return req.runOperation(ctx, elbServiceName, "DeleteTargetGroup", template.Object{"TargetGroupArn": req.PhysicalID})
+			return req.runOperation(ctx, elbServiceName, "DeleteTargetGroup", template.Object{
+				"TargetGroupArn": req.PhysicalID,
+			})
 		},
 		FindCreated: findByName("DescribeTargetGroups", "TargetGroups", "TargetGroupArn"),
 	}
@@ -271,7 +293,12 @@ func createTargetGroup(ctx context.Context, req *Request) error {
 }
 
 func stabilizeTargetGroup(ctx context.Context, req *Request) error {
-	if err := req.modifyAttributes(ctx, "TargetGroupAttributes", "ModifyTargetGroupAttributes", "TargetGroupArn"); err != nil {
+	if err := req.modifyAttributes(
+		ctx,
+		"TargetGroupAttributes",
+		"ModifyTargetGroupAttributes",
+		"TargetGroupArn",
+	); err != nil {
 		return err
 	}
 
@@ -302,7 +329,12 @@ func updateTargetGroup(ctx context.Context, req *Request) error {
 		}
 	}
 
-	if err := req.modifyAttributes(ctx, "TargetGroupAttributes", "ModifyTargetGroupAttributes", "TargetGroupArn"); err != nil {
+	if err := req.modifyAttributes(
+		ctx,
+		"TargetGroupAttributes",
+		"ModifyTargetGroupAttributes",
+		"TargetGroupArn",
+	); err != nil {
 		return err
 	}
 
@@ -317,7 +349,10 @@ func updateTargetGroup(ctx context.Context, req *Request) error {
 func syncTargets(ctx context.Context, req *Request, before, after any) error {
 	more, fewer := diffLists(before, after)
 	if len(more) > 0 {
-		if err := req.runOperation(ctx, elbServiceName, "RegisterTargets", template.Object{"TargetGroupArn": req.PhysicalID, "Targets": more}); err != nil {
+		if err := req.runOperation(ctx, elbServiceName, "RegisterTargets", template.Object{
+			"TargetGroupArn": req.PhysicalID,
+			"Targets":        more,
+		}); err != nil {
 			return err
 		}
 	}

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package resourcetype is the table of the resource types that the region's CloudFormation can create: for each type,
-// its schema and the functions that create, update and delete one resource by calls to the region's other services. It
-// knows no stack and no order of resources. What a function needs of the stack is in its [Request]; what it needs of the
-// engine is the interface [Engine].
+// Package resourcetype is the table of the resource types that the region's CloudFormation can create: for
+// each type, its schema and the functions that create, update and delete one resource by calls to the
+// region's other services. It knows no stack and no order of resources. What a function needs of the stack is
+// in its [Request]; what it needs of the engine is the interface [Engine].
 package resourcetype
 
 import (
@@ -18,12 +18,14 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 )
 
-// Type is one resource type. To add a type, add an entry to the table of its service, and its schema (see TestSchemas).
+// Type is one resource type. To add a type, add an entry to the table of its service, and its schema (see
+// TestSchemas).
 type Type struct {
-	// Create creates the resource and sets the request's physical ID. It does not wait: that is what Stabilize is for.
+	// Create creates the resource and sets the request's physical ID. It does not wait: that is what
+	// Stabilize is for.
 	Create func(ctx context.Context, req *Request) error
-	// Stabilize waits until the resource is ready, does the rest of the creation and sets the request's attributes. It
-	// must be idempotent: after a restart it runs again. nil if there is nothing to do.
+	// Stabilize waits until the resource is ready, does the rest of the creation and sets the request's
+	// attributes. It must be idempotent: after a restart it runs again. nil if there is nothing to do.
 	Stabilize func(ctx context.Context, req *Request) error
 	// Update changes the resource from OldProperties to Properties. nil if every change replaces it.
 	Update func(ctx context.Context, req *Request) error
@@ -31,14 +33,15 @@ type Type struct {
 	Delete func(ctx context.Context, req *Request) error
 	// IsDeleted reports whether a deletion has ended. nil if Delete deletes at once.
 	IsDeleted func(ctx context.Context, req *Request) (bool, error)
-	// FindCreated looks for a resource that an interrupted Create has created, and sets the request's physical ID. nil
-	// if the engine looks for the stack's tags.
+	// FindCreated looks for a resource that an interrupted Create has created, and sets the request's
+	// physical ID. nil if the engine looks for the stack's tags.
 	FindCreated func(ctx context.Context, req *Request) (bool, error)
 	// NameProperty is the property that names the resource, such as RoleName; empty if it has none.
 	NameProperty string
 	// MaxNameLength is the maximum length of a name that CloudFormation generates; 0 for no limit.
 	MaxNameLength int
-	// ReplacementProperties are properties whose change replaces the resource although the schema does not say so.
+	// ReplacementProperties are properties whose change replaces the resource although the schema does not
+	// say so.
 	ReplacementProperties []string
 	// NeedsCapability is set if a template with the type needs CAPABILITY_IAM or CAPABILITY_NAMED_IAM.
 	NeedsCapability bool
@@ -55,8 +58,17 @@ type Type struct {
 var table = sync.OnceValue(func() map[string]Type {
 	out := map[string]Type{}
 	for _, part := range []map[string]Type{
-		networkTypes(), routeTypes(), securityTypes(), computeTypes(), scalingTypes(), balancerTypes(), iamTypes(), kmsTypes(),
-		hostedZoneTypes(), parameterTypes(), waitConditionTypes(),
+		networkTypes(),
+		routeTypes(),
+		securityTypes(),
+		computeTypes(),
+		scalingTypes(),
+		balancerTypes(),
+		iamTypes(),
+		kmsTypes(),
+		hostedZoneTypes(),
+		parameterTypes(),
+		waitConditionTypes(),
 	} {
 		maps.Copy(out, part)
 	}
@@ -137,13 +149,13 @@ type Engine interface {
 
 // Services calls the region's other services.
 type Services interface {
-	// Call carries out an operation as the stack's caller, which is in ctx. The members of in and of the answer have the
-	// names of aws-sdk-go. A refusal by the service is a [*CallError].
+	// Call carries out an operation as the stack's caller, which is in ctx. The members of in and of the
+	// answer have the names of aws-sdk-go. A refusal by the service is a [*CallError].
 	Call(ctx context.Context, service, op string, in template.Object) (template.Object, error)
 	// CallAsSystem is Call with the rights of the region itself.
 	CallAsSystem(ctx context.Context, service, op string, in template.Object) (template.Object, error)
-	// Poll calls ready at the poll interval until it returns true or an error. It returns ErrWaitTimeout after limit; 0
-	// is the longest time that a resource may take to become ready.
+	// Poll calls ready at the poll interval until it returns true or an error. It returns ErrWaitTimeout
+	// after limit; 0 is the longest time that a resource may take to become ready.
 	Poll(ctx context.Context, limit time.Duration, ready func() (bool, error)) error
 }
 
@@ -153,8 +165,8 @@ type Record interface {
 	SavePhysicalID(ctx context.Context, req *Request) error
 	// AddProgressEvent adds an event with the resource's current status.
 	AddProgressEvent(req *Request, reason string) error
-	// BeginRollingUpdate stores what first returns, unless a rolling update is stored already, and returns a copy of the
-	// stored one.
+	// BeginRollingUpdate stores what first returns, unless a rolling update is stored already, and returns a
+	// copy of the stored one.
 	BeginRollingUpdate(req *Request, first func() RollingUpdate) (RollingUpdate, error)
 	// ChangeRollingUpdate changes the stored rolling update and returns a copy of it.
 	ChangeRollingUpdate(req *Request, change func(*RollingUpdate)) (RollingUpdate, error)
@@ -198,7 +210,8 @@ func (req *Request) waitUntil(ctx context.Context, ready func() (bool, error)) e
 	return req.Engine.Poll(ctx, 0, ready)
 }
 
-// setPhysicalID sets the physical ID and stores it before anything else happens, so that a restart finds the resource.
+// setPhysicalID sets the physical ID and stores it before anything else happens, so that a restart finds the
+// resource.
 func (req *Request) setPhysicalID(ctx context.Context, id any) error {
 	req.PhysicalID, _ = template.ScalarText(id)
 	if req.PhysicalID == "" {
@@ -214,7 +227,8 @@ func (req *Request) stringProperty(property string) string {
 	return t
 }
 
-// physicalName returns the name of the resource: the name property, or a name made of the stack's and the resource's.
+// physicalName returns the name of the resource: the name property, or a name made of the stack's and the
+// resource's.
 func (req *Request) physicalName() string {
 	if n := req.stringProperty(req.Type.NameProperty); n != "" {
 		return n

@@ -37,14 +37,21 @@ func (req *Request) syncInlinePolicies(ctx context.Context, before any) error {
 	for _, p := range template.ListAt(req.Properties["Policies"]) {
 		name := template.StringAt(p, "PolicyName")
 		wanted[name] = true
-		if err := req.runOperation(ctx, "iam", "PutRolePolicy", template.Object{"RoleName": req.PhysicalID, "PolicyName": name, "PolicyDocument": documentText(template.ValueAt(p, "PolicyDocument"))}); err != nil {
+		if err := req.runOperation(ctx, "iam", "PutRolePolicy", template.Object{
+			"RoleName":       req.PhysicalID,
+			"PolicyName":     name,
+			"PolicyDocument": documentText(template.ValueAt(p, "PolicyDocument")),
+		}); err != nil {
 			return err
 		}
 	}
 
 	for _, p := range template.ListAt(before) {
 		if name := template.StringAt(p, "PolicyName"); !wanted[name] {
-			if err := IgnoreNotFound(req.runOperation(ctx, "iam", "DeleteRolePolicy", template.Object{"RoleName": req.PhysicalID, "PolicyName": name})); err != nil {
+			if err := IgnoreNotFound(req.runOperation(ctx, "iam", "DeleteRolePolicy", template.Object{
+				"RoleName":   req.PhysicalID,
+				"PolicyName": name,
+			})); err != nil {
 				return err
 			}
 		}
@@ -57,13 +64,19 @@ func (req *Request) syncInlinePolicies(ctx context.Context, before any) error {
 func (req *Request) syncManagedPolicies(ctx context.Context, before, after any) error {
 	more, fewer := diffLists(before, after)
 	for _, arn := range more {
-		if err := req.runOperation(ctx, "iam", "AttachRolePolicy", template.Object{"RoleName": req.PhysicalID, "PolicyArn": arn}); err != nil {
+		if err := req.runOperation(ctx, "iam", "AttachRolePolicy", template.Object{
+			"RoleName":  req.PhysicalID,
+			"PolicyArn": arn,
+		}); err != nil {
 			return err
 		}
 	}
 
 	for _, arn := range fewer {
-		if err := IgnoreNotFound(req.runOperation(ctx, "iam", "DetachRolePolicy", template.Object{"RoleName": req.PhysicalID, "PolicyArn": arn})); err != nil {
+		if err := IgnoreNotFound(req.runOperation(ctx, "iam", "DetachRolePolicy", template.Object{
+			"RoleName":  req.PhysicalID,
+			"PolicyArn": arn,
+		})); err != nil {
 			return err
 		}
 	}
@@ -82,11 +95,19 @@ func iamTypes() map[string]Type {
 					return err
 				}
 
-				return req.setPhysicalID(ctx, req.stringProperty("PolicyName")+"|"+req.stringProperty("RoleName"))
+				return req.setPhysicalID(
+					ctx,
+					req.stringProperty("PolicyName")+"|"+req.stringProperty("RoleName"),
+				)
 			},
 			Update: putRolePolicy,
 			Delete: func(ctx context.Context, req *Request) error {
-				return req.runOperation(ctx, "iam", "DeleteRolePolicy", req.pickProperties("RoleName", "PolicyName"))
+				return req.runOperation(
+					ctx,
+					"iam",
+					"DeleteRolePolicy",
+					req.pickProperties("RoleName", "PolicyName"),
+				)
 			},
 		},
 		"AWS::IAM::Policy": {
@@ -130,7 +151,12 @@ func deleteRolePolicy(ctx context.Context, req *Request) error {
 }
 
 // forEachRole calls do for each role in a list, with the property RoleName set to the role.
-func forEachRole(ctx context.Context, req *Request, roles any, do func(context.Context, *Request) error) error {
+func forEachRole(
+	ctx context.Context,
+	req *Request,
+	roles any,
+	do func(context.Context, *Request) error,
+) error {
 	for _, r := range template.ListAt(roles) {
 		one := *req
 		one.Properties = req.omitProperties()
@@ -197,7 +223,10 @@ func roleType() Type {
 
 func updateRole(ctx context.Context, req *Request) error {
 	if req.propertyChanged("AssumeRolePolicyDocument") {
-		if err := req.runOperation(ctx, "iam", "UpdateAssumeRolePolicy", template.Object{"RoleName": req.PhysicalID, "PolicyDocument": req.policyDocument("AssumeRolePolicyDocument")}); err != nil {
+		if err := req.runOperation(ctx, "iam", "UpdateAssumeRolePolicy", template.Object{
+			"RoleName":       req.PhysicalID,
+			"PolicyDocument": req.policyDocument("AssumeRolePolicyDocument"),
+		}); err != nil {
 			return err
 		}
 	}
@@ -215,14 +244,24 @@ func updateRole(ctx context.Context, req *Request) error {
 		return err
 	}
 
-	if err := req.syncManagedPolicies(ctx, req.OldProperties["ManagedPolicyArns"], req.Properties["ManagedPolicyArns"]); err != nil {
+	if err := req.syncManagedPolicies(
+		ctx,
+		req.OldProperties["ManagedPolicyArns"],
+		req.Properties["ManagedPolicyArns"],
+	); err != nil {
 		return err
 	}
 
 	return req.updateTags("Tags", func(tags []any) error {
-		return req.runOperation(ctx, "iam", "TagRole", template.Object{"RoleName": req.PhysicalID, "Tags": tags})
+		return req.runOperation(ctx, "iam", "TagRole", template.Object{
+			"RoleName": req.PhysicalID,
+			"Tags":     tags,
+		})
 	}, func(keys []any) error {
-		return req.runOperation(ctx, "iam", "UntagRole", template.Object{"RoleName": req.PhysicalID, "TagKeys": keys})
+		return req.runOperation(ctx, "iam", "UntagRole", template.Object{
+			"RoleName": req.PhysicalID,
+			"TagKeys":  keys,
+		})
 	})
 }
 
@@ -261,7 +300,9 @@ func managedPolicyType() Type {
 			return forEachAttachedRole(ctx, req, fewer, "DetachRolePolicy")
 		},
 		Delete: func(ctx context.Context, req *Request) error {
-			if err := IgnoreNotFound(forEachAttachedRole(ctx, req, req.Properties["Roles"], "DetachRolePolicy")); err != nil {
+			if err := IgnoreNotFound(
+				forEachAttachedRole(ctx, req, req.Properties["Roles"], "DetachRolePolicy"),
+			); err != nil {
 				return err
 			}
 
@@ -277,7 +318,10 @@ func managedPolicyType() Type {
 // forEachAttachedRole calls an operation such as AttachRolePolicy for each role in a list.
 func forEachAttachedRole(ctx context.Context, req *Request, roles any, op string) error {
 	for _, r := range template.ListAt(roles) {
-		if err := req.runOperation(ctx, "iam", op, template.Object{"RoleName": r, "PolicyArn": req.PhysicalID}); err != nil {
+		if err := req.runOperation(ctx, "iam", op, template.Object{
+			"RoleName":  r,
+			"PolicyArn": req.PhysicalID,
+		}); err != nil {
 			return err
 		}
 	}
@@ -306,13 +350,18 @@ func createPolicyVersion(ctx context.Context, req *Request) error {
 
 // deleteOldVersions deletes the versions that are not the default.
 func deleteOldVersions(ctx context.Context, req *Request) error {
-	out, err := req.callOperation(ctx, "iam", "ListPolicyVersions", template.Object{"PolicyArn": req.PhysicalID})
+	out, err := req.callOperation(ctx, "iam", "ListPolicyVersions", template.Object{
+		"PolicyArn": req.PhysicalID,
+	})
 	for _, v := range template.ListAt(out, "Versions") {
 		if template.ValueAt(v, "IsDefaultVersion") == true {
 			continue
 		}
 
-		if err := req.runOperation(ctx, "iam", "DeletePolicyVersion", template.Object{"PolicyArn": req.PhysicalID, "VersionId": template.ValueAt(v, "VersionId")}); err != nil {
+		if err := req.runOperation(ctx, "iam", "DeletePolicyVersion", template.Object{
+			"PolicyArn": req.PhysicalID,
+			"VersionId": template.ValueAt(v, "VersionId"),
+		}); err != nil {
 			return err
 		}
 	}
@@ -337,7 +386,12 @@ func instanceProfileType() Type {
 func syncProfileRoles(ctx context.Context, req *Request, before, after any) error {
 	more, fewer := diffLists(before, after)
 	for _, r := range fewer {
-		if err := IgnoreNotFound(req.runOperation(ctx, "iam", "RemoveRoleFromInstanceProfile", template.Object{"InstanceProfileName": req.PhysicalID, "RoleName": r})); err != nil {
+		if err := IgnoreNotFound(
+			req.runOperation(ctx, "iam", "RemoveRoleFromInstanceProfile", template.Object{
+				"InstanceProfileName": req.PhysicalID,
+				"RoleName":            r,
+			}),
+		); err != nil {
 			return err
 		}
 	}
@@ -388,5 +442,7 @@ func deleteInstanceProfile(ctx context.Context, req *Request) error {
 		return err
 	}
 
-	return req.runOperation(ctx, "iam", "DeleteInstanceProfile", template.Object{"InstanceProfileName": req.PhysicalID})
+	return req.runOperation(ctx, "iam", "DeleteInstanceProfile", template.Object{
+		"InstanceProfileName": req.PhysicalID,
+	})
 }

@@ -19,7 +19,9 @@ func keyPairType() Type {
 			err := req.runOperation(ctx, "ec2", "ImportKeyPair", template.Object{
 				"KeyName": req.stringProperty(
 					"KeyName",
-				), "PublicKeyMaterial": base64.StdEncoding.EncodeToString([]byte(req.stringProperty("PublicKeyMaterial"))),
+				), "PublicKeyMaterial": base64.StdEncoding.EncodeToString(
+					[]byte(req.stringProperty("PublicKeyMaterial")),
+				),
 				"TagSpecifications": req.tagSpecifications("key-pair"),
 			})
 			if err != nil && (!req.Resumed || ErrorCode(err) != "InvalidKeyPair.Duplicate") {
@@ -29,7 +31,9 @@ func keyPairType() Type {
 			return req.setPhysicalID(ctx, req.stringProperty("KeyName"))
 		},
 		Stabilize: func(ctx context.Context, req *Request) error {
-			out, err := req.callOperation(ctx, "ec2", "DescribeKeyPairs", template.Object{"KeyNames": []any{req.PhysicalID}})
+			out, err := req.callOperation(ctx, "ec2", "DescribeKeyPairs", template.Object{
+				"KeyNames": []any{req.PhysicalID},
+			})
 			for _, name := range []string{"KeyPairId", "KeyFingerprint"} {
 				req.Attributes[name] = template.ValueAt(out, "KeyPairs", 0, name)
 			}

@@ -12,7 +12,10 @@ import (
 func kmsTags(tags []any) []any {
 	out := []any{}
 	for _, t := range tags {
-		out = append(out, template.Object{"TagKey": template.ValueAt(t, "Key"), "TagValue": template.ValueAt(t, "Value")})
+		out = append(out, template.Object{
+			"TagKey":   template.ValueAt(t, "Key"),
+			"TagValue": template.ValueAt(t, "Value"),
+		})
 	}
 
 	return out
@@ -108,10 +111,17 @@ func updateKey(ctx context.Context, req *Request) error {
 		set      func(context.Context, *Request) error
 	}{
 		{"KeyPolicy", func(ctx context.Context, req *Request) error {
-			return req.runOperation(ctx, "kms", "PutKeyPolicy", template.Object{"KeyId": req.PhysicalID, "PolicyName": "default", "Policy": req.policyDocument("KeyPolicy")})
+			return req.runOperation(ctx, "kms", "PutKeyPolicy", template.Object{
+				"KeyId":      req.PhysicalID,
+				"PolicyName": "default",
+				"Policy":     req.policyDocument("KeyPolicy"),
+			})
 		}},
 		{"Description", func(ctx context.Context, req *Request) error {
-			return req.runOperation(ctx, "kms", "UpdateKeyDescription", template.Object{"KeyId": req.PhysicalID, "Description": req.stringProperty("Description")})
+			return req.runOperation(ctx, "kms", "UpdateKeyDescription", template.Object{
+				"KeyId":       req.PhysicalID,
+				"Description": req.stringProperty("Description"),
+			})
 		}},
 		{"EnableKeyRotation", setKeyRotation},
 		{"Enabled", setKeyEnabled},
@@ -126,9 +136,15 @@ func updateKey(ctx context.Context, req *Request) error {
 	}
 
 	return req.updateTags("Tags", func(tags []any) error {
-		return req.runOperation(ctx, "kms", "TagResource", template.Object{"KeyId": req.PhysicalID, "Tags": kmsTags(tags)})
+		return req.runOperation(ctx, "kms", "TagResource", template.Object{
+			"KeyId": req.PhysicalID,
+			"Tags":  kmsTags(tags),
+		})
 	}, func(keys []any) error {
-		return req.runOperation(ctx, "kms", "UntagResource", template.Object{"KeyId": req.PhysicalID, "TagKeys": keys})
+		return req.runOperation(ctx, "kms", "UntagResource", template.Object{
+			"KeyId":   req.PhysicalID,
+			"TagKeys": keys,
+		})
 	})
 }
 
@@ -136,7 +152,12 @@ func kmsAliasType() Type {
 	return Type{
 		NameProperty: "AliasName",
 		Create: func(ctx context.Context, req *Request) error {
-			if err := req.runOperation(ctx, "kms", "CreateAlias", req.pickProperties("AliasName", "TargetKeyId")); err != nil &&
+			if err := req.runOperation(
+				ctx,
+				"kms",
+				"CreateAlias",
+				req.pickProperties("AliasName", "TargetKeyId"),
+			); err != nil &&
 				(!req.Resumed || ErrorCode(err) != "AlreadyExistsException") {
 				return err
 			}

@@ -22,7 +22,12 @@ func (req *Request) tagSpecifications(kind string) []any {
 
 // createEC2 returns a Create function that calls one operation of EC2. path is the path of the ID in its
 // answer.
-func createEC2(op, kind string, path string, in func(req *Request) template.Object) func(context.Context, *Request) error {
+func createEC2(
+	op,
+	kind string,
+	path string,
+	in func(req *Request) template.Object,
+) func(context.Context, *Request) error {
 	return func(ctx context.Context, req *Request) error {
 		args := in(req)
 		if kind != "" {
@@ -58,7 +63,10 @@ func updateEC2Tags(ctx context.Context, req *Request) error {
 
 func (req *Request) updateEC2TagsOf(ctx context.Context, id string) error {
 	return req.updateTags("Tags", func(tags []any) error {
-		return req.runOperation(ctx, "ec2", "CreateTags", template.Object{"Resources": []any{id}, "Tags": tags})
+		return req.runOperation(ctx, "ec2", "CreateTags", template.Object{
+			"Resources": []any{id},
+			"Tags":      tags,
+		})
 	}, func(keys []any) error {
 		return req.runOperation(ctx,
 			"ec2",
@@ -107,7 +115,12 @@ func networkTypes() map[string]Type {
 				out, err := req.callOperation(ctx,
 					"ec2",
 					"AssociateAddress",
-					req.pickProperties("AllocationId", "InstanceId", "NetworkInterfaceId", "PrivateIpAddress"),
+					req.pickProperties(
+						"AllocationId",
+						"InstanceId",
+						"NetworkInterfaceId",
+						"PrivateIpAddress",
+					),
 				)
 				if err != nil {
 					return err
@@ -154,7 +167,12 @@ func vpcType() Type {
 func gatewayAttachmentType() Type {
 	return Type{
 		Create: func(ctx context.Context, req *Request) error {
-			if err := req.runOperation(ctx, "ec2", "AttachInternetGateway", req.pickProperties("InternetGatewayId", "VpcId")); err != nil &&
+			if err := req.runOperation(
+				ctx,
+				"ec2",
+				"AttachInternetGateway",
+				req.pickProperties("InternetGatewayId", "VpcId"),
+			); err != nil &&
 				(!req.Resumed || ErrorCode(err) != "Resource.AlreadyAssociated") {
 				return err
 			}
@@ -163,7 +181,10 @@ func gatewayAttachmentType() Type {
 		},
 		Stabilize: func(ctx context.Context, req *Request) error { req.Attributes["AttachmentType"] = "IGW"; return nil },
 		Update: func(ctx context.Context, req *Request) error {
-			if err := IgnoreNotFound(req.runOperation(ctx, "ec2", "DetachInternetGateway", template.Object{"InternetGatewayId": req.OldProperties["InternetGatewayId"], "VpcId": req.OldProperties["VpcId"]})); err != nil {
+			if err := IgnoreNotFound(req.runOperation(ctx, "ec2", "DetachInternetGateway", template.Object{
+				"InternetGatewayId": req.OldProperties["InternetGatewayId"],
+				"VpcId":             req.OldProperties["VpcId"],
+			})); err != nil {
 				return err
 			}
 
@@ -269,7 +290,10 @@ func applyVPCSettings(ctx context.Context, req *Request) error {
 			want = name == "EnableDnsSupport" // EC2's defaults
 		}
 
-		if err := req.runOperation(ctx, "ec2", "ModifyVpcAttribute", template.Object{"VpcId": req.PhysicalID, name: template.Object{"Value": want}}); err != nil {
+		if err := req.runOperation(ctx, "ec2", "ModifyVpcAttribute", template.Object{
+			"VpcId": req.PhysicalID,
+			name:    template.Object{"Value": want},
+		}); err != nil {
 			return err
 		}
 	}
@@ -317,7 +341,10 @@ func applySubnetSettings(ctx context.Context, req *Request) error {
 	return req.runOperation(ctx,
 		"ec2",
 		"ModifySubnetAttribute",
-		template.Object{"SubnetId": req.PhysicalID, "MapPublicIpOnLaunch": template.Object{"Value": want == true}},
+		template.Object{
+			"SubnetId":            req.PhysicalID,
+			"MapPublicIpOnLaunch": template.Object{"Value": want == true},
+		},
 	)
 }
 
@@ -338,7 +365,9 @@ func elasticIPType() Type {
 }
 
 func describeElasticIP(ctx context.Context, req *Request) (any, error) {
-	out, err := req.callOperation(ctx, "ec2", "DescribeAddresses", template.Object{"PublicIps": []any{req.PhysicalID}})
+	out, err := req.callOperation(ctx, "ec2", "DescribeAddresses", template.Object{
+		"PublicIps": []any{req.PhysicalID},
+	})
 	return template.ValueAt(out, "Addresses", 0), err
 }
 
@@ -350,7 +379,10 @@ func associateElasticIP(ctx context.Context, req *Request) error {
 	return req.runOperation(ctx,
 		"ec2",
 		"AssociateAddress",
-		template.Object{"AllocationId": req.Attributes["AllocationId"], "InstanceId": req.Properties["InstanceId"]},
+		template.Object{
+			"AllocationId": req.Attributes["AllocationId"],
+			"InstanceId":   req.Properties["InstanceId"],
+		},
 	)
 }
 
@@ -390,7 +422,9 @@ func deleteElasticIP(ctx context.Context, req *Request) error {
 		return err
 	}
 
-	return req.runOperation(ctx, "ec2", "ReleaseAddress", template.Object{"AllocationId": template.ValueAt(a, "AllocationId")})
+	return req.runOperation(ctx, "ec2", "ReleaseAddress", template.Object{
+		"AllocationId": template.ValueAt(a, "AllocationId"),
+	})
 }
 
 func findCreatedElasticIP(ctx context.Context, req *Request) (bool, error) {

@@ -24,7 +24,7 @@ type RollingUpdate struct {
 	FinalDesired int      // desired capacity to restore at the end
 	Raised       bool     // the capacity is raised for the update
 	Batch        []string // IDs of the instances of the current batch
-	Shrink       int      // number of instances of the batch that need no replacement, because the raised capacity replaced them
+	Shrink       int      // instances of the batch that the raised capacity has replaced already
 }
 
 // rollingUpdatePolicy is an AutoScalingRollingUpdate policy.
@@ -35,7 +35,8 @@ type rollingUpdatePolicy struct {
 	suspendProcesses                           []any
 }
 
-// parseRollingUpdatePolicy returns the AutoScalingRollingUpdate policy of an UpdatePolicy; nil if it has none.
+// parseRollingUpdatePolicy returns the AutoScalingRollingUpdate policy of an UpdatePolicy; nil if it has
+// none.
 func parseRollingUpdatePolicy(policy template.Object) (*rollingUpdatePolicy, error) {
 	p, ok := policy["AutoScalingRollingUpdate"].(template.Object)
 	if !ok {
@@ -90,7 +91,10 @@ func (req *Request) runRollingUpdate(ctx context.Context, in template.Object) er
 
 	err = req.replaceInBatches(ctx, p, r)
 	if len(p.suspendProcesses) > 0 {
-		if resumeErr := req.runOperation(ctx, "autoscaling", "ResumeProcesses", template.Object{"AutoScalingGroupName": req.PhysicalID, "ScalingProcesses": p.suspendProcesses}); err == nil {
+		if resumeErr := req.runOperation(ctx, "autoscaling", "ResumeProcesses", template.Object{
+			"AutoScalingGroupName": req.PhysicalID,
+			"ScalingProcesses":     p.suspendProcesses,
+		}); err == nil {
 			err = resumeErr
 		}
 	}
@@ -98,8 +102,8 @@ func (req *Request) runRollingUpdate(ctx context.Context, in template.Object) er
 	return err
 }
 
-// beginRollingUpdate begins a rolling update, or continues the one that an earlier process began. It returns nil if no
-// instance has to be replaced.
+// beginRollingUpdate begins a rolling update, or continues the one that an earlier process began. It returns
+// nil if no instance has to be replaced.
 func (req *Request) beginRollingUpdate(ctx context.Context, p *rollingUpdatePolicy) (*RollingUpdate, error) {
 	if p == nil || !req.propertyChanged(LaunchProperties()...) && !req.Rollback {
 		return nil, nil //nolint:nilnil // no rolling update is not an error
@@ -173,11 +177,20 @@ func (req *Request) obsoleteInstances(g any) []string {
 func (req *Request) matchesLaunchTemplate(g any) bool {
 	spec, ok := req.Properties["LaunchTemplate"].(template.Object)
 	if !ok {
-		spec, _ = template.ValueAt(req.Properties, "MixedInstancesPolicy", "LaunchTemplate", "LaunchTemplateSpecification").(template.Object)
+		spec, _ = template.ValueAt(
+			req.Properties,
+			"MixedInstancesPolicy",
+			"LaunchTemplate",
+			"LaunchTemplateSpecification",
+		).(template.Object)
 	}
 
 	for _, i := range template.ListAt(g, "Instances") {
-		if template.StringAt(i, "LaunchTemplate", "LaunchTemplateId") != template.StringAt(spec, "LaunchTemplateId") ||
+		if template.StringAt(
+			i,
+			"LaunchTemplate",
+			"LaunchTemplateId",
+		) != template.StringAt(spec, "LaunchTemplateId") ||
 			template.StringAt(i, "LaunchTemplate", "Version") != template.StringAt(spec, "Version") {
 			return false
 		}
@@ -206,7 +219,13 @@ func (req *Request) replaceInBatches(ctx context.Context, p *rollingUpdatePolicy
 			)
 		}
 
-		if err := req.addProgressEvent("Rolling update initiated. Terminating %d obsolete instance(s) in batches of %d, while keeping at least %d instance(s) in service.%s", r.Total, p.batchSize, p.minInService, waiting); err != nil {
+		if err := req.addProgressEvent(
+			"Rolling update initiated. Terminating %d obsolete instance(s) in batches of %d, while keeping at least %d instance(s) in service.%s",
+			r.Total,
+			p.batchSize,
+			p.minInService,
+			waiting,
+		); err != nil {
 			return err
 		}
 	}
@@ -257,7 +276,10 @@ func (req *Request) raiseCapacity(ctx context.Context, p *rollingUpdatePolicy, r
 		return nil
 	}
 
-	if err := req.addProgressEvent("Temporarily setting autoscaling group MinSize and DesiredCapacity to %d.", want); err != nil {
+	if err := req.addProgressEvent(
+		"Temporarily setting autoscaling group MinSize and DesiredCapacity to %d.",
+		want,
+	); err != nil {
 		return err
 	}
 
@@ -269,7 +291,11 @@ func (req *Request) raiseCapacity(ctx context.Context, p *rollingUpdatePolicy, r
 		return err
 	}
 
-	if err := req.runOperation(ctx, "autoscaling", "UpdateAutoScalingGroup", template.Object{"AutoScalingGroupName": req.PhysicalID, "MinSize": want, "DesiredCapacity": want}); err != nil {
+	if err := req.runOperation(ctx, "autoscaling", "UpdateAutoScalingGroup", template.Object{
+		"AutoScalingGroupName": req.PhysicalID,
+		"MinSize":              want,
+		"DesiredCapacity":      want,
+	}); err != nil {
 		return err
 	}
 
@@ -312,7 +338,10 @@ func (req *Request) beginBatch(ctx context.Context, r *RollingUpdate, ids []stri
 
 	shrink := 0
 	if r.Raised { // the extra instances are replacements already: the last old ones are not replaced
-		shrink = max(0, template.IntOr(template.ValueAt(g, "DesiredCapacity"), 0)-r.FinalDesired-(len(r.Old)-len(ids)))
+		shrink = max(
+			0,
+			template.IntOr(template.ValueAt(g, "DesiredCapacity"), 0)-r.FinalDesired-(len(r.Old)-len(ids)),
+		)
 	}
 
 	err = req.addProgressEvent(
@@ -339,7 +368,10 @@ func (req *Request) terminateInstances(ctx context.Context, r *RollingUpdate, id
 	for i, id := range ids {
 		less := i < r.Shrink
 		if less {
-			if err := req.runOperation(ctx, "autoscaling", "UpdateAutoScalingGroup", template.Object{"AutoScalingGroupName": req.PhysicalID, "MinSize": r.FinalMin}); err != nil {
+			if err := req.runOperation(ctx, "autoscaling", "UpdateAutoScalingGroup", template.Object{
+				"AutoScalingGroupName": req.PhysicalID,
+				"MinSize":              r.FinalMin,
+			}); err != nil {
 				return err
 			}
 		}
@@ -364,7 +396,12 @@ func (req *Request) terminateInstances(ctx context.Context, r *RollingUpdate, id
 }
 
 // replaceBatch terminates some old instances and waits for their replacements.
-func (req *Request) replaceBatch(ctx context.Context, p *rollingUpdatePolicy, r *RollingUpdate, ids []string) error {
+func (req *Request) replaceBatch(
+	ctx context.Context,
+	p *rollingUpdatePolicy,
+	r *RollingUpdate,
+	ids []string,
+) error {
 	if err := req.beginBatch(ctx, r, ids); err != nil {
 		return err
 	}
@@ -374,7 +411,11 @@ func (req *Request) replaceBatch(ctx context.Context, p *rollingUpdatePolicy, r 
 	}
 
 	left := len(r.Old) - len(ids)
-	if err := req.addProgressEvent("Successfully terminated instance(s) [%s] (Progress %d%%).", strings.Join(ids, ","), 100*(r.Total-left)/r.Total); err != nil {
+	if err := req.addProgressEvent(
+		"Successfully terminated instance(s) [%s] (Progress %d%%).",
+		strings.Join(ids, ","),
+		100*(r.Total-left)/r.Total,
+	); err != nil {
 		return err
 	}
 
@@ -399,7 +440,10 @@ func (req *Request) waitForNewInstances(ctx context.Context, p *rollingUpdatePol
 			return nil
 		}
 
-		if err := req.addProgressEvent("New instance(s) added to autoscaling group - Pausing for %s.", formatISODuration(p.pauseTime)); err != nil {
+		if err := req.addProgressEvent(
+			"New instance(s) added to autoscaling group - Pausing for %s.",
+			formatISODuration(p.pauseTime),
+		); err != nil {
 			return err
 		}
 
@@ -411,7 +455,11 @@ func (req *Request) waitForNewInstances(ctx context.Context, p *rollingUpdatePol
 		return err
 	}
 
-	if err := req.addProgressEvent("New instance(s) added to autoscaling group - Waiting on %d resource signal(s) with a timeout of %s.", n, formatISODuration(p.pauseTime)); err != nil {
+	if err := req.addProgressEvent(
+		"New instance(s) added to autoscaling group - Waiting on %d resource signal(s) with a timeout of %s.",
+		n,
+		formatISODuration(p.pauseTime),
+	); err != nil {
 		return err
 	}
 

@@ -52,7 +52,10 @@ func hostedZoneType() Type {
 func hostedZoneVPCs(req *Request) []any {
 	out := []any{}
 	for _, v := range template.ListAt(req.Properties["VPCs"]) {
-		out = append(out, template.Object{"VPCId": template.ValueAt(v, "VPCId"), "VPCRegion": template.ValueAt(v, "VPCRegion")})
+		out = append(out, template.Object{
+			"VPCId":     template.ValueAt(v, "VPCId"),
+			"VPCRegion": template.ValueAt(v, "VPCRegion"),
+		})
 	}
 
 	return out
@@ -69,7 +72,11 @@ func updateHostedZoneTags(ctx context.Context, req *Request) error {
 		return req.runOperation(ctx,
 			"route53",
 			"ChangeTagsForResource",
-			template.Object{"ResourceType": "hostedzone", "ResourceId": req.PhysicalID, "RemoveTagKeys": keys},
+			template.Object{
+				"ResourceType":  "hostedzone",
+				"ResourceId":    req.PhysicalID,
+				"RemoveTagKeys": keys,
+			},
 		)
 	})
 }
@@ -92,7 +99,10 @@ func createHostedZone(ctx context.Context, req *Request) error {
 		return err
 	}
 
-	return req.setPhysicalID(ctx, strings.TrimPrefix(template.StringAt(out, "HostedZone", "Id"), "/hostedzone/"))
+	return req.setPhysicalID(
+		ctx,
+		strings.TrimPrefix(template.StringAt(out, "HostedZone", "Id"), "/hostedzone/"),
+	)
 }
 
 func stabilizeHostedZone(ctx context.Context, req *Request) error {
@@ -104,7 +114,11 @@ func stabilizeHostedZone(ctx context.Context, req *Request) error {
 	req.Attributes["Id"] = req.PhysicalID
 	req.Attributes["NameServers"] = template.ListAt(out, "DelegationSet", "NameServers")
 	if tags := mergeTags(req.StackTags, req.Properties["HostedZoneTags"]); len(tags) > 0 {
-		if err := req.runOperation(ctx, "route53", "ChangeTagsForResource", template.Object{"ResourceType": "hostedzone", "ResourceId": req.PhysicalID, "AddTags": tagObjects(tags)}); err != nil {
+		if err := req.runOperation(ctx, "route53", "ChangeTagsForResource", template.Object{
+			"ResourceType": "hostedzone",
+			"ResourceId":   req.PhysicalID,
+			"AddTags":      tagObjects(tags),
+		}); err != nil {
 			return err
 		}
 	}
@@ -145,7 +159,10 @@ func syncZoneVPCs(ctx context.Context, req *Request, have any, want []any) error
 
 	for id, v := range wanted {
 		if present[id] == nil {
-			if err := req.runOperation(ctx, "route53", "AssociateVPCWithHostedZone", template.Object{"HostedZoneId": req.PhysicalID, "VPC": v}); err != nil {
+			if err := req.runOperation(ctx, "route53", "AssociateVPCWithHostedZone", template.Object{
+				"HostedZoneId": req.PhysicalID,
+				"VPC":          v,
+			}); err != nil {
 				return err
 			}
 		}
@@ -153,7 +170,10 @@ func syncZoneVPCs(ctx context.Context, req *Request, have any, want []any) error
 
 	for id, v := range present {
 		if wanted[id] == nil {
-			if err := req.runOperation(ctx, "route53", "DisassociateVPCFromHostedZone", template.Object{"HostedZoneId": req.PhysicalID, "VPC": v}); err != nil {
+			if err := req.runOperation(ctx, "route53", "DisassociateVPCFromHostedZone", template.Object{
+				"HostedZoneId": req.PhysicalID,
+				"VPC":          v,
+			}); err != nil {
 				return err
 			}
 		}
@@ -197,7 +217,9 @@ func changeRecordSet(ctx context.Context, req *Request, action string, props tem
 	}
 
 	return req.runOperation(ctx, "route53", "ChangeResourceRecordSets", template.Object{
-		"HostedZoneId": zone, "ChangeBatch": template.Object{"Changes": []any{template.Object{"Action": action, "ResourceRecordSet": set}}},
+		"HostedZoneId": zone, "ChangeBatch": template.Object{
+			"Changes": []any{template.Object{"Action": action, "ResourceRecordSet": set}},
+		},
 	})
 }
 

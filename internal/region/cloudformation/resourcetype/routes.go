@@ -113,7 +113,9 @@ func vpcEndpointType() Type {
 		},
 		Update: updateVPCEndpoint,
 		Delete: func(ctx context.Context, req *Request) error {
-			return req.runOperation(ctx, "ec2", "DeleteVpcEndpoints", template.Object{"VpcEndpointIds": []any{req.PhysicalID}})
+			return req.runOperation(ctx, "ec2", "DeleteVpcEndpoints", template.Object{
+				"VpcEndpointIds": []any{req.PhysicalID},
+			})
 		},
 		IsDeleted: func(ctx context.Context, req *Request) (bool, error) {
 			e, err := req.describeFirst(ctx, "DescribeVpcEndpoints", "VpcEndpointIds", "VpcEndpoints")

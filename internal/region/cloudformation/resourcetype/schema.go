@@ -49,7 +49,8 @@ var schemas = sync.OnceValue(func() map[string]typeSchema {
 	return out
 })
 
-// HasStackTags reports whether resources of a type have tags, so that a change of the stack's tags updates them.
+// HasStackTags reports whether resources of a type have tags, so that a change of the stack's tags updates
+// them.
 func HasStackTags(typeName string) bool { return schemas()[typeName].TagProperty != "" }
 
 // propertyErrors collects the violations of a schema.
@@ -81,7 +82,12 @@ func CoerceProperties(kind string, props template.Object) (template.Object, []st
 	return out, p.list
 }
 
-func (s typeSchema) coerceObject(at string, sh nestedSchema, props template.Object, p *propertyErrors) template.Object {
+func (s typeSchema) coerceObject(
+	at string,
+	sh nestedSchema,
+	props template.Object,
+	p *propertyErrors,
+) template.Object {
 	out := template.Object{}
 	for _, name := range sdkshape.SortedKeys(props) {
 		kind, ok := sh.Properties[name]

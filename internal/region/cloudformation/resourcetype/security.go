@@ -81,12 +81,11 @@ func applyGroupRules(ctx context.Context, req *Request) error {
 	req.Attributes["VpcId"] = req.Properties["VpcId"]
 	if rules := template.ListAt(req.Properties["SecurityGroupEgress"]); len(rules) > 0 {
 		// Egress rules in the template replace the rule that EC2 adds.
-		if !slices.ContainsFunc(
-			rules,
-			func(r any) bool {
-				return template.CanonicalText(ipPermission(r.(template.Object))) == template.CanonicalText(allowAllEgress())
-			},
-		) { //nolint:errcheck // conform made objects of them
+		keepsDefault := slices.ContainsFunc(rules, func(r any) bool {
+			rule, _ := r.(template.Object)
+			return template.CanonicalText(ipPermission(rule)) == template.CanonicalText(allowAllEgress())
+		})
+		if !keepsDefault {
 			if err := req.revokeRules(ctx, "Egress", req.PhysicalID, []any{allowAllEgress()}); err != nil {
 				return err
 			}
@@ -97,12 +96,20 @@ func applyGroupRules(ctx context.Context, req *Request) error {
 		}
 	}
 
-	return req.authorizeRules(ctx, "Ingress", req.PhysicalID, template.ListAt(req.Properties["SecurityGroupIngress"]))
+	return req.authorizeRules(
+		ctx,
+		"Ingress",
+		req.PhysicalID,
+		template.ListAt(req.Properties["SecurityGroupIngress"]),
+	)
 }
 
 func updateSecurityGroup(ctx context.Context, req *Request) error {
 	for _, direction := range []string{"Egress", "Ingress"} {
-		more, fewer := diffLists(req.OldProperties["SecurityGroup"+direction], req.Properties["SecurityGroup"+direction])
+		more, fewer := diffLists(
+			req.OldProperties["SecurityGroup"+direction],
+			req.Properties["SecurityGroup"+direction],
+		)
 		if direction == "Egress" {
 			had := len(template.ListAt(req.OldProperties["SecurityGroupEgress"])) > 0
 			has := len(template.ListAt(req.Properties["SecurityGroupEgress"])) > 0
@@ -167,46 +174,64 @@ func securityRuleType(direction string) Type {
 			out, err := req.callOperation(ctx,
 				"ec2",
 				"AuthorizeSecurityGroup"+direction,
-				template.Object{"GroupId": req.Properties["GroupId"], "IpPermissions": []any{ipPermission(req.Properties)}},
+				template.Object{
+					"GroupId":       req.Properties["GroupId"],
+					"IpPermissions": []any{ipPermission(req.Properties)},
+				},
 			)
 			if err != nil {
 				return err
 			}
 
-			return req.setPhysicalID(ctx, template.ValueAt(out, "SecurityGroupRules", 0, "SecurityGroupRuleId"))
+			return req.setPhysicalID(
+				ctx,
+				template.ValueAt(out, "SecurityGroupRules", 0, "SecurityGroupRuleId"),
+			)
 		},
 		Stabilize: setIDAttribute("Id"),
 		Update: func(ctx context.Context, req *Request) error {
 			return req.runOperation(ctx,
 				"ec2",
 				"UpdateSecurityGroupRuleDescriptions"+direction,
-				template.Object{"GroupId": req.Properties["GroupId"], "IpPermissions": []any{ipPermission(req.Properties)}},
+				template.Object{
+					"GroupId":       req.Properties["GroupId"],
+					"IpPermissions": []any{ipPermission(req.Properties)},
+				},
 			)
 		},
 		Delete: func(ctx context.Context, req *Request) error {
 			return req.runOperation(ctx,
 				"ec2",
 				"RevokeSecurityGroup"+direction,
-				template.Object{"GroupId": req.Properties["GroupId"], "SecurityGroupRuleIds": []any{req.PhysicalID}},
+				template.Object{
+					"GroupId":              req.Properties["GroupId"],
+					"SecurityGroupRuleIds": []any{req.PhysicalID},
+				},
 			)
 		},
-		FindCreated: func(ctx context.Context, req *Request) (bool, error) {
-			out, err := req.callOperation(ctx,
-				"ec2",
-				"DescribeSecurityGroupRules",
-				template.Object{"Filters": []any{template.Object{"Name": "group-id", "Values": []any{req.Properties["GroupId"]}}}},
-			)
-
-			for _, r := range template.ListAt(out, "SecurityGroupRules") {
-				if template.ValueAt(r, "IsEgress") == (direction == "Egress") && matchesRule(r, req.Properties) {
-					req.PhysicalID = template.StringAt(r, "SecurityGroupRuleId")
-					return true, nil
-				}
-			}
-
-			return false, err
-		},
+		FindCreated:           findCreatedRule(direction),
 		ReplacementProperties: []string{"SourceSecurityGroupName", "SourceSecurityGroupOwnerId"},
+	}
+}
+
+// findCreatedRule returns a FindCreated function that looks for the rule in its group.
+func findCreatedRule(direction string) func(context.Context, *Request) (bool, error) {
+	return func(ctx context.Context, req *Request) (bool, error) {
+		out, err := req.callOperation(ctx, "ec2", "DescribeSecurityGroupRules", template.Object{
+			"Filters": []any{template.Object{
+				"Name":   "group-id",
+				"Values": []any{req.Properties["GroupId"]},
+			}},
+		})
+
+		for _, r := range template.ListAt(out, "SecurityGroupRules") {
+			if template.ValueAt(r, "IsEgress") == (direction == "Egress") && matchesRule(r, req.Properties) {
+				req.PhysicalID = template.StringAt(r, "SecurityGroupRuleId")
+				return true, nil
+			}
+		}
+
+		return false, err
 	}
 }
 
@@ -220,10 +245,18 @@ func matchesRule(rule any, props template.Object) bool {
 		return "-1"
 	}
 
-	group := template.StringAt(props, "SourceSecurityGroupId") + template.StringAt(props, "DestinationSecurityGroupId")
-	list := template.StringAt(props, "SourcePrefixListId") + template.StringAt(props, "DestinationPrefixListId")
+	group := template.StringAt(
+		props,
+		"SourceSecurityGroupId",
+	) + template.StringAt(props, "DestinationSecurityGroupId")
+	list := template.StringAt(
+		props,
+		"SourcePrefixListId",
+	) + template.StringAt(props, "DestinationPrefixListId")
 
-	return template.StringAt(rule, "IpProtocol") == template.StringAt(props, "IpProtocol") && port(template.ValueAt(rule, "FromPort")) == port(props["FromPort"]) &&
+	return template.StringAt(rule, "IpProtocol") == template.StringAt(props, "IpProtocol") && port(
+		template.ValueAt(rule, "FromPort"),
+	) == port(props["FromPort"]) &&
 		port(template.ValueAt(rule, "ToPort")) == port(props["ToPort"]) &&
 		template.StringAt(rule, "CidrIpv4") == template.StringAt(props, "CidrIp") &&
 		template.StringAt(rule, "CidrIpv6") == template.StringAt(props, "CidrIpv6") &&

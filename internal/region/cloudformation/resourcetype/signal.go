@@ -11,7 +11,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 )
 
-// ParseCreationPolicy returns the signals that a resource's CreationPolicy waits for; false if it waits for none.
+// ParseCreationPolicy returns the signals that a resource's CreationPolicy waits for; false if it waits for
+// none.
 func ParseCreationPolicy(policy template.Object) (SignalWait, bool, error) {
 	p, ok := policy["ResourceSignal"].(template.Object)
 	if !ok {

@@ -41,7 +41,9 @@ func parameterTypes() map[string]Type {
 				return setParameterAttributes(ctx, req)
 			},
 			Delete: func(ctx context.Context, req *Request) error {
-				return req.runOperation(ctx, "ssm", "DeleteParameter", template.Object{"Name": req.PhysicalID})
+				return req.runOperation(ctx, "ssm", "DeleteParameter", template.Object{
+					"Name": req.PhysicalID,
+				})
 			},
 			extraAttributes: []string{"Type", "Value"},
 		},

@@ -31,7 +31,8 @@ func waitConditionTypes() map[string]Type {
 	}
 }
 
-// waitForCondition waits for the number of signals that a wait condition sets. They come to its handle, or by SignalResource.
+// waitForCondition waits for the number of signals that a wait condition sets. They come to its handle, or by
+// SignalResource.
 func waitForCondition(ctx context.Context, req *Request) error {
 	wait, ok, err := ParseCreationPolicy(req.Policy)
 	if err != nil {

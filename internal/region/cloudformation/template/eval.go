@@ -282,27 +282,45 @@ func (s Scope) fnSplit(arg any) (any, error) {
 		return UnknownValue{}, nil
 	}
 
-	if len(list) != 2 || !isString(list[0]) || !isString(list[1]) || list[0] == "" {
+	delimiter, text, ok := stringPair(list)
+	if !ok || delimiter == "" {
 		return nil, TemplateError(
 			"every Fn::Split object requires two parameters, (1) a string delimiter and (2) a string to be split or a function that returns a string to be split.",
 		)
 	}
 
 	out := []any{}
-	for part := range strings.SplitSeq(list[1].(string), list[0].(string)) { //nolint:errcheck // isString said so
+	for part := range strings.SplitSeq(text, delimiter) {
 		out = append(out, part)
 	}
 
 	return out, nil
 }
 
+// stringPair returns the two strings of a list; false if the list is not of that form.
+func stringPair(list []any) (first, second string, ok bool) {
+	if len(list) != 2 {
+		return "", "", false
+	}
+
+	first, ok = list[0].(string)
+	second, isText := list[1].(string)
+
+	return first, second, ok && isText
+}
+
 func (s Scope) fnIf(arg any) (any, error) {
 	list, _ := arg.([]any)
-	if len(list) != 3 || !isString(list[0]) {
+	if len(list) != 3 {
 		return nil, TemplateError("Fn::If requires a list argument with three elements")
 	}
 
-	yes, err := s.EvalCondition(list[0].(string)) //nolint:errcheck // isString said so
+	condition, ok := list[0].(string)
+	if !ok {
+		return nil, TemplateError("Fn::If requires a list argument with three elements")
+	}
+
+	yes, err := s.EvalCondition(condition)
 	if err != nil {
 		return nil, err
 	}

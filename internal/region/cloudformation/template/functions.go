@@ -15,7 +15,12 @@ func (s Scope) fnJoin(arg any) (any, error) {
 		"every Fn::Join object requires two parameters, (1) a string delimiter and (2) a list of strings to be joined or a function that returns a list of strings (such as Fn::GetAZs) to be joined.",
 	)
 	list, _ := arg.([]any)
-	if len(list) != 2 || !isString(list[0]) {
+	if len(list) != 2 {
+		return nil, bad
+	}
+
+	delimiter, ok := list[0].(string)
+	if !ok {
 		return nil, bad
 	}
 
@@ -33,7 +38,7 @@ func (s Scope) fnJoin(arg any) (any, error) {
 		return UnknownValue{}, err
 	}
 
-	return strings.Join(parts, list[0].(string)), nil //nolint:errcheck // isString said so
+	return strings.Join(parts, delimiter), nil
 }
 
 // stringsOrUnknown returns the strings of a list; nil if one of them is unknown.

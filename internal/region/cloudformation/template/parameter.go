@@ -266,8 +266,8 @@ type ParameterInput struct {
 	UsePrevious bool   // keep the value of the stack, and ignore Value
 }
 
-// MergeInputs returns the values of a template's parameters: those of a request, those of the stack before where the
-// request reuses them, and the defaults.
+// MergeInputs returns the values of a template's parameters: those of a request, those of the stack before
+// where the request reuses them, and the defaults.
 func (t *Template) MergeInputs(
 	given []ParameterInput,
 	before map[string]ParameterValue,

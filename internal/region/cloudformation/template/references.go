@@ -271,7 +271,12 @@ func (t *Template) checkReferences(types Catalog) error {
 			}
 		}
 
-		if err := t.collectUnresolved(types, name, []any{r.Properties, r.CreationPolicy, r.UpdatePolicy}, missing); err != nil {
+		if err := t.collectUnresolved(
+			types,
+			name,
+			[]any{r.Properties, r.CreationPolicy, r.UpdatePolicy},
+			missing,
+		); err != nil {
 			return err
 		}
 	}
@@ -284,7 +289,12 @@ func (t *Template) checkReferences(types Catalog) error {
 	}
 
 	for _, name := range sdkshape.SortedKeys(t.Outputs) {
-		if err := t.collectUnresolved(types, "", []any{t.Outputs[name].Value, t.Outputs[name].Export}, missing); err != nil {
+		if err := t.collectUnresolved(
+			types,
+			"",
+			[]any{t.Outputs[name].Value, t.Outputs[name].Export},
+			missing,
+		); err != nil {
 			return err
 		}
 	}
@@ -310,7 +320,10 @@ func (t *Template) collectUnresolved(types Catalog, name string, v any, missing 
 			missing[ref.Target] = true
 		case ref.Target == name:
 			return FormatError("Circular dependency between resources: [%s]", name)
-		case ref.Attribute != "" && ref.Attribute != "*" && !types.HasAttribute(t.Resources[ref.Target].Type, ref.Attribute):
+		case ref.Attribute != "" && ref.Attribute != "*" && !types.HasAttribute(
+			t.Resources[ref.Target].Type,
+			ref.Attribute,
+		):
 			return TemplateError(
 				"resource %s does not support attribute type %s in Fn::GetAtt",
 				ref.Target,
@@ -378,12 +391,14 @@ func collectConditions(v any, into map[string]bool) map[string]bool {
 
 	case Object:
 		name, arg, ok := asIntrinsic(v)
-		if list, _ := arg.([]any); ok && name == "Fn::If" && len(list) > 0 && isString(list[0]) {
-			into[list[0].(string)] = true //nolint:errcheck // isString said so
+		if list, _ := arg.([]any); ok && name == "Fn::If" && len(list) > 0 {
+			if condition, ok := list[0].(string); ok {
+				into[condition] = true
+			}
 		}
 
-		if ok && name == "Condition" && isString(arg) {
-			into[arg.(string)] = true //nolint:errcheck // isString said so
+		if condition, isText := arg.(string); ok && name == "Condition" && isText {
+			into[condition] = true
 			return into
 		}
 

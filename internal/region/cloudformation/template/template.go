@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package template implements the language of CloudFormation templates: it reads JSON and YAML, checks a template,
-// evaluates its intrinsic functions and finds the references between its resources. It is pure: it knows no stack, no
-// clock and no service. The caller passes the catalog of resource types to [Parse], and functions that return the values of
-// resources to [Scope].
+// Package template implements the language of CloudFormation templates: it reads JSON and YAML, checks a
+// template, evaluates its intrinsic functions and finds the references between its resources. It is pure: it
+// knows no stack, no clock and no service. The caller passes the catalog of resource types to [Parse], and
+// functions that return the values of resources to [Scope].
 package template
 
 import (
@@ -70,8 +70,8 @@ type Catalog interface {
 	SupportsSnapshot(typeName string) bool
 }
 
-// Parse reads a template in JSON or YAML and checks everything that does not depend on the values of its parameters. An
-// error is a *wire.Error with the code ValidationError.
+// Parse reads a template in JSON or YAML and checks everything that does not depend on the values of its
+// parameters. An error is a *wire.Error with the code ValidationError.
 func Parse(body string, types Catalog) (*Template, error) {
 	doc, err := decodeTemplate(body)
 	if err != nil {
