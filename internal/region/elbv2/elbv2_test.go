@@ -155,7 +155,7 @@ func TestBalancerFromProvisioningToGone(t *testing.T) {
 	protect("false")
 	states = append(states, remove(), remove(), dropGroup())
 	s.now = s.now.Add(2 * time.Second)
-	_ = s.elb.Balancers() // lets time do its work
+	_ = s.elb.Balancers() // applies due transitions
 	states = append(states, dropGroup())
 	want := []string{"DependencyViolation", "OperationNotPermitted", "", "", "DependencyViolation", ""}
 	if diff := cmp.Diff(want, states); diff != "" {

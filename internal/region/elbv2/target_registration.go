@@ -52,7 +52,7 @@ func (s *Service) HasTargetGroup(arn string) bool {
 // TargetState returns the health of an instance in a target group, such as healthy; empty if it is not a
 // target.
 func (s *Service) TargetState(arn, id string) string {
-	state := ""
+	health := ""
 	err := s.store.WithLock(func() error {
 		g, err := s.findTargetGroup(&arn)
 		if err != nil {
@@ -61,7 +61,7 @@ func (s *Service) TargetState(arn, id string) string {
 
 		for _, t := range g.Targets {
 			if t.ID == id && t.Leaving.IsZero() {
-				state = sdkshape.String(s.targetHealth(arn, t).State)
+				health = sdkshape.String(s.targetHealth(arn, t).State)
 			}
 		}
 
@@ -71,5 +71,5 @@ func (s *Service) TargetState(arn, id string) string {
 		return ""
 	}
 
-	return state
+	return health
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// world is a KMS beside an IAM with one role, and clients for the root and for the role.
+// world is a KMS and an IAM with one role, and clients for the root and for the role.
 type world struct {
 	root, role *kms.Client
 	iam        *iam.IAM

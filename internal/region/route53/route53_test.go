@@ -20,7 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
-// lab is a region seen through the SDK.
+// lab is a region with a client of the SDK.
 type lab struct {
 	*testing.T
 	cfg aws.Config
@@ -66,7 +66,7 @@ func (l lab) change(zone string, changes ...types.Change) (*route53.ChangeResour
 	return l.api.ChangeResourceRecordSets(l.Context(), &route53.ChangeResourceRecordSetsInput{HostedZoneId: &zone, ChangeBatch: &types.ChangeBatch{Changes: changes}})
 }
 
-// TestBatchIsAtomic: one change that cannot be made keeps all others out, and every such change is named.
+// TestBatchIsAtomic: one invalid change rejects the whole batch, and the error lists all invalid changes.
 func TestBatchIsAtomic(t *testing.T) {
 	l := newLab(t)
 	z := l.zone("example.com", nil)
@@ -115,7 +115,7 @@ func TestBatchIsAtomic(t *testing.T) {
 	l.refused("NoSuchHostedZone", err)
 }
 
-// TestPages: a zone's records come in order and each once, whatever the size of a page; so do zones.
+// TestPages: records and zones are listed in order and once each, whatever the page size.
 func TestPages(t *testing.T) {
 	l := newLab(t)
 	z := l.zone("example.com", nil)
@@ -167,7 +167,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestPrivateZone: its VPC must exist, two of one name are not for the same VPC, and the last VPC stays.
+// TestPrivateZone: its VPC must exist, a VPC cannot have two zones of one name, and the last VPC cannot be removed.
 func TestPrivateZone(t *testing.T) {
 	l, ctx := newLab(t), t.Context()
 	cloud := ec2.NewFromConfig(l.cfg)
@@ -199,7 +199,7 @@ func TestPrivateZone(t *testing.T) {
 	}
 }
 
-// TestRightsByName: IAM allows a record by its name, in one zone, and no other.
+// TestRightsByName: a policy can allow changes of one record name in one zone only.
 func TestRightsByName(t *testing.T) {
 	l, ctx := newLab(t), t.Context()
 	z, other := l.zone("example.com", nil), l.zone("example.org", nil)

@@ -29,7 +29,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// region is S3 beside IAM and KMS behind the region's front, with one role.
+// region is a server with S3, IAM and KMS, and with one role.
 type region struct {
 	url        string
 	root, role *s3.Client
@@ -152,7 +152,7 @@ func TestBucketPolicies(t *testing.T) {
 		return resp.StatusCode
 	}
 	if got := anonymous("/b-1/k", false); got != http.StatusForbidden {
-		t.Errorf("nobody reads a private object: %d", got)
+		t.Errorf("an anonymous read of a private object returned %d", got)
 	}
 	err := r.setPolicy(t, `{"Effect":"Allow","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::b-1/*"},`+
 		`{"Sid":"TLSOnly","Effect":"Deny","Principal":"*","Action":"s3:*","Resource":["arn:aws:s3:::b-1","arn:aws:s3:::b-1/*"],"Condition":{"Bool":{"aws:SecureTransport":"false"}}}`)
@@ -168,7 +168,7 @@ func TestBucketPolicies(t *testing.T) {
 		t.Errorf("a role by the bucket's policy: %q", got)
 	}
 	if got := anonymous("/b-1", false); got != http.StatusForbidden {
-		t.Errorf("nobody lists the bucket: %d", got)
+		t.Errorf("an anonymous list of the bucket returned %d", got)
 	}
 	_, err = r.root.PutPublicAccessBlock(t.Context(), &s3.PutPublicAccessBlockInput{
 		Bucket:                         aws.String("b-1"),

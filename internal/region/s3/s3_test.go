@@ -30,7 +30,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// serve runs the service behind the wire layer and returns a client of AWS's own SDK.
+// serve serves the service through the wire layer and returns a client of AWS's SDK.
 func serve(t *testing.T, dir string) (*s3.Client, *regions3.Service, string) {
 	t.Helper()
 	svc, err := regions3.New(regions3.Config{Dir: dir, Region: "us-east-1", Now: time.Now})
@@ -59,7 +59,7 @@ func serve(t *testing.T, dir string) (*s3.Client, *regions3.Service, string) {
 	return client, svc, srv.URL
 }
 
-// keys holds the one key of these tests; its caller is nobody, to whom the service denies nothing.
+// keys has the one access key of these tests. The requests themselves are served for the root.
 type keys struct{}
 
 func (keys) FindKey(string) (wire.AccessKey, bool) { return wire.AccessKey{Secret: "secret"}, true }
@@ -129,7 +129,7 @@ func TestConditionalWrites(t *testing.T) {
 	}
 }
 
-// TestOneWinner lets many create the same key at the same time.
+// TestOneWinner creates the same key from many goroutines at the same time.
 func TestOneWinner(t *testing.T) {
 	c, _, _ := serve(t, t.TempDir())
 	bucket(t, c)

@@ -21,7 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// issuer records what it is asked for.
+// issuer records the requests to it.
 type issuer struct {
 	role, session string
 	life          int64

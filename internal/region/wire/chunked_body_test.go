@@ -42,7 +42,7 @@ func s3Service(ops ...wire.Op) wire.Service {
 	}
 }
 
-// docsRequest is the request of an example, with one chunk of 64 KiB, one of 1 KiB and the last.
+// docsRequest is the request of an example, with a chunk of 64 KiB, a chunk of 1 KiB and the final empty chunk.
 func docsRequest(seed string, chunks [3]string, trailer string) *http.Request {
 	var body bytes.Buffer
 	for i, size := range []int{65536, 1024, 0} {
@@ -70,7 +70,7 @@ func docsRequest(seed string, chunks [3]string, trailer string) *http.Request {
 }
 
 // TestSignedChunksOfTheDocumentation uses the examples of AWS's documentation ("Signature Calculations for the
-// Authorization Header: Transferring Payload in Multiple Chunks"), which nobody here computed.
+// Authorization Header: Transferring Payload in Multiple Chunks"), so the expected signatures come from AWS.
 func TestSignedChunksOfTheDocumentation(t *testing.T) {
 	t.Parallel()
 	plain := [3]string{
@@ -122,7 +122,7 @@ func short(r *http.Request) *http.Request {
 	return r
 }
 
-// TestS3ClientBodies sends bodies in every way that the SDK has over HTTP.
+// TestS3ClientBodies sends bodies in all ways that the SDK supports over HTTP.
 func TestS3ClientBodies(t *testing.T) {
 	t.Parallel()
 	var got []byte
@@ -175,7 +175,7 @@ func TestS3ClientBodies(t *testing.T) {
 	}
 }
 
-// TestUnsignedTrailer is how SDKs send bodies over HTTPS.
+// TestUnsignedTrailer sends a body as SDKs do over HTTPS.
 func TestUnsignedTrailer(t *testing.T) {
 	t.Parallel()
 	sum := crc32.NewIEEE()
@@ -198,7 +198,7 @@ func TestUnsignedTrailer(t *testing.T) {
 	}
 }
 
-// readUnsigned reads a body framed as a client would send it; the signature of its request is not checked.
+// readUnsigned reads a body with the framing of a client. It does not verify the signature of the request.
 func readUnsigned(body string) error {
 	r := httptest.NewRequest(http.MethodPut, "/b/k", strings.NewReader(body))
 	r.Header.Set("X-Amz-Content-Sha256", "STREAMING-UNSIGNED-PAYLOAD-TRAILER")

@@ -44,7 +44,7 @@ func rootKey() oneKey {
 	return oneKey{wire.AccessKey{Secret: testSecret, Caller: wire.Caller{Account: "000000000000", Root: true}}}
 }
 
-// serve answers one service over HTTP with signatures checked, and returns its URL.
+// serve serves one service over HTTP, verifies signatures, and returns the URL.
 func serve(t *testing.T, s wire.Service, keys wire.KeyStore, now func() time.Time) string {
 	t.Helper()
 	e := wire.NewEndpoint(s)
