@@ -3,7 +3,7 @@
 // Package clusterstate reads and writes the objects of one cluster in the state store.
 //
 // The manifests (Cluster and InstanceGroup documents) and the pinned asset catalogue are the input of every
-// plan. Three records are written by applies: applied.json (what was applied last), way.json (which
+// plan. Three records are written by applies: applied.json (what was applied last), provisioner.json (which
 // provisioner creates the cluster's resources) and zones.json (the existing hosted zones in which the
 // cluster may have records).
 //

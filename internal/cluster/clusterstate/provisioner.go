@@ -28,26 +28,33 @@ type provisionerRecord struct {
 }
 
 // provisionerKey is the key of the record in the state store.
-func provisionerKey(name string) string { return name + "/way.json" }
+func provisionerKey(name string) string { return name + "/provisioner.json" }
+
+// legacyProvisionerKey is the key under which earlier versions stored the record. It is read, never written.
+func legacyProvisionerKey(name string) string { return name + "/way.json" }
 
 // ReadProvisioner returns the recorded provisioner of a cluster. It is empty if nothing was created yet, or
 // if a slipway created it that did not record provisioners.
 func ReadProvisioner(ctx context.Context, s store.Store, name string) (Provisioner, error) {
-	o, err := s.Get(ctx, provisionerKey(name))
-	if errors.Is(err, store.ErrNotFound) {
-		return "", nil
+	for _, key := range []string{provisionerKey(name), legacyProvisionerKey(name)} {
+		o, err := s.Get(ctx, key)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+
+		if err != nil {
+			return "", err
+		}
+
+		var record provisionerRecord
+		if err := json.Unmarshal(o.Body, &record); err != nil {
+			return "", fmt.Errorf("read %s of %s: %w", key, s.URL(), err)
+		}
+
+		return record.Via, nil
 	}
 
-	if err != nil {
-		return "", err
-	}
-
-	var w provisionerRecord
-	if err := json.Unmarshal(o.Body, &w); err != nil {
-		return "", fmt.Errorf("read %s of %s: %w", provisionerKey(name), s.URL(), err)
-	}
-
-	return w.Via, nil
+	return "", nil
 }
 
 // EnsureProvisioner records the provisioner of a cluster unless the record has it. Call it before anything

@@ -3,6 +3,7 @@
 package clusterstate_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -41,6 +42,30 @@ func TestChooseProvisioner(t *testing.T) {
 	}
 }
 
+// TestLegacyProvisionerRecord: a record that an earlier version stored as way.json counts, and is not written again.
+func TestLegacyProvisionerRecord(t *testing.T) {
+	s := store.NewFileStore(t.TempDir())
+	if _, err := s.Create(t.Context(), "demo/way.json", []byte(`{"via":"cloudformation"}`)); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := clusterstate.EnsureProvisioner(t.Context(), s, "demo", clusterstate.CloudFormation); err != nil {
+		t.Fatal(err)
+	}
+
+	if got, err := clusterstate.ReadProvisioner(t.Context(), s, "demo"); err != nil || got != clusterstate.CloudFormation {
+		t.Errorf("got %q, %v", got, err)
+	}
+
+	if _, err := s.Get(t.Context(), "demo/provisioner.json"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("the record was written again: %v", err)
+	}
+
+	if _, err := clusterstate.ChooseProvisioner(t.Context(), s, "demo", clusterstate.Direct); err == nil {
+		t.Error("the legacy record was ignored")
+	}
+}
+
 // TestProvisionerRecord: the record has the stored form of earlier versions, is written once, and another
 // process that chose another provisioner at the same time is refused.
 func TestProvisionerRecord(t *testing.T) {
@@ -50,7 +75,7 @@ func TestProvisionerRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o, err := s.Get(t.Context(), "demo/way.json")
+	o, err := s.Get(t.Context(), "demo/provisioner.json")
 	if err != nil || string(o.Body) != `{"via":"cloudformation"}` {
 		t.Errorf("stored %s, %v", o.Body, err)
 	}
