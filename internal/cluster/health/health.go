@@ -16,9 +16,9 @@ import (
 type Facts struct {
 	// Now is when the facts were read.
 	Now       time.Time
-	Groups    []Group
-	Instances []Instance
-	APIError  string // why the API did not answer; empty if it did
+	Groups    []Group    // that should run
+	Instances []Instance // of the cluster, bastions included
+	APIError  string     // why the API did not answer; empty if it did
 	// Nodes, Members and Pods are read from the API; empty if it did not answer.
 	Nodes   []Node
 	Members []Member
@@ -46,11 +46,11 @@ type Instance struct {
 
 // StageReport is one report that the agent or the boot script wrote to the serial console.
 type StageReport struct {
-	Time  time.Time `json:"time"`
-	Stage string    `json:"stage"` // such as verify
-	State string    `json:"state"` // running, done or failed
-	Error string    `json:"error,omitempty"`
-	Hint  string    `json:"hint,omitempty"`
+	Time  time.Time `json:"time"`            // by the machine's clock
+	Stage string    `json:"stage"`           // such as verify
+	State string    `json:"state"`           // running, done or failed
+	Error string    `json:"error,omitempty"` // if State is failed
+	Hint  string    `json:"hint,omitempty"`  // how to fix it
 }
 
 // Node is a Kubernetes node.
@@ -64,7 +64,7 @@ type Node struct {
 // Member is an etcd member as its own machine reports it.
 type Member struct {
 	Slot       string
-	Healthy    bool
+	Healthy    bool      // as its own machine sees it
 	Learner    bool      // does not vote yet
 	Reason     string    // why it is not healthy
 	ReportedAt time.Time // of the last report
@@ -72,10 +72,10 @@ type Member struct {
 
 // Pod is a system pod.
 type Pod struct {
-	Namespace string
+	Namespace string // of the pod
 	Name      string
 	Node      string // name of its node; empty while it is not scheduled
-	Running   bool
+	Running   bool   // and ready
 	Reason    string // why it is not running
 }
 
@@ -87,7 +87,7 @@ const MemberTTL = 40 * time.Second
 type Check struct {
 	Kind  string `json:"kind"` // machine, etcd, api, node or pod
 	Name  string `json:"name"`
-	OK    bool   `json:"ok"`
+	OK    bool   `json:"ok"`              // false: see Cause
 	Cause string `json:"cause,omitempty"` // why it failed
 	Hint  string `json:"hint,omitempty"`  // what to do; may be empty
 }

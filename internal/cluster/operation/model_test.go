@@ -16,7 +16,7 @@ import (
 )
 
 // client is one operator: a clock that is off by a constant, and perhaps a lease. A client that is killed
-// forgets its lease; one that is stopped keeps it and does nothing until it goes on.
+// forgets its lease; one that is stopped keeps it and does nothing until it continues.
 type client struct {
 	desk  operation.Coordinator
 	name  string
@@ -25,7 +25,7 @@ type client struct {
 
 // TestLockModel lets two or three clients with clocks that differ as much as is allowed take, renew, release,
 // lose and seize a lock, over a store that loses requests and answers. Whatever they do: tokens rise, at most
-// one of them may act unless a person has unlocked, and nobody writes state after another one has taken the
+// one of them may act unless a person has unlocked, and no client writes state after another one has taken the
 // lock.
 func TestLockModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

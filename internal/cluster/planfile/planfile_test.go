@@ -64,7 +64,7 @@ func TestStale(t *testing.T) {
 		want   []string
 	}{
 		"nothing": {func(*world) {}, nil},
-		"somebody else's tag": {func(w *world) {
+		"a foreign tag": {func(w *world) {
 			w.subnet = awskind.Tags{"slipway.dev/cluster": "demo", "cost": "2", "team": "a"}
 		}, nil},
 		"a tag of a resource that the plan changes": {
@@ -114,7 +114,7 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// TestForged: who changes the steps and mends the digest gets no further: the plan is made again and
+// TestForged: a changed plan with a correct digest is rejected: the plan is computed again and
 // compared.
 func TestForged(t *testing.T) {
 	f := save(t, theWorld())

@@ -5,7 +5,8 @@ package awskind
 import "github.com/slipway-k8s/slipway/internal/infra/graph"
 
 // renameHint is the hint of kinds whose resources can exist side by side under different names.
-const renameHint = "add a resource with a new name to the manifest, move its users to it, then remove the old one"
+const renameHint = "add a resource with a new name to the manifest, move its users to it, " +
+	"then remove the old one"
 
 // LaunchTemplate is an EC2 launch template: how an instance is started. A change creates a new version; the
 // identity stays.
@@ -24,12 +25,12 @@ type LaunchTemplateData struct {
 	InstanceType string `aws:"InstanceType,param"`
 	// KeyName is the SSH key pair; unset: none.
 	KeyName graph.Ref[KeyPair] `aws:"KeyName"`
-	Profile ProfileSpec        `aws:"IamInstanceProfile"`
+	Profile ProfileSpec        `aws:"IamInstanceProfile"` // gives the instances their IAM role
 	// SecurityGroups of the primary network interface.
 	SecurityGroups []graph.Ref[SecurityGroup] `aws:"SecurityGroupIds,set" tf:"vpc_security_group_ids"`
 	// BlockDevices lists the volumes that are created with an instance: the root volume only.
 	BlockDevices []BlockDevice   `aws:"BlockDeviceMappings"`
-	Metadata     MetadataOptions `aws:"MetadataOptions"`
+	Metadata     MetadataOptions `aws:"MetadataOptions"` // IMDS settings
 	// Tags of the instances, volumes and network interfaces that the template starts.
 	Tags []TagSpecification `aws:"TagSpecifications"`
 	// UserData is the boot script, base64-encoded.
@@ -38,7 +39,7 @@ type LaunchTemplateData struct {
 
 // ProfileSpec names an instance profile.
 type ProfileSpec struct {
-	Name graph.Ref[InstanceProfile] `aws:"Name"`
+	Name graph.Ref[InstanceProfile] `aws:"Name"` // of the instance profile
 }
 
 // BlockDevice is a volume that EC2 creates with an instance.
@@ -54,10 +55,10 @@ type EBS struct {
 	VolumeSize int    `aws:"VolumeSize,param"` // GiB
 	IOPS       int    `aws:"Iops"`             // 0: the default of the type
 	Throughput int    `aws:"Throughput"`       // MiB/s; 0: the default of the type
-	Encrypted  bool   `aws:"Encrypted"`
+	Encrypted  bool   `aws:"Encrypted"`        // always true
 	// KMSKey is the ARN of the key; unset: the account's default key for EBS.
 	KMSKey              graph.Text `aws:"KmsKeyId"`
-	DeleteOnTermination bool       `aws:"DeleteOnTermination"`
+	DeleteOnTermination bool       `aws:"DeleteOnTermination"` // true for a root volume
 }
 
 // MetadataOptions configures the instance metadata service (IMDS).
@@ -92,8 +93,8 @@ func (LaunchTemplate) Kind() graph.Kind {
 // AutoScalingGroup keeps a number of instances running. All of its tags are propagated to them.
 type AutoScalingGroup struct {
 	Name    string `aws:"AutoScalingGroupName,immutable" tf:"name"`
-	MinSize int    `aws:"MinSize,always,scale" cfn:"text"`
-	MaxSize int    `aws:"MaxSize,always,scale" cfn:"text"`
+	MinSize int    `aws:"MinSize,always,scale" cfn:"text"` // machines
+	MaxSize int    `aws:"MaxSize,always,scale" cfn:"text"` // machines
 	// DesiredCapacity is set on creation; from then on an autoscaler owns it. A rendered template leaves it
 	// out, so the group starts with MinSize.
 	DesiredCapacity int `aws:"DesiredCapacity" tf:"-" cfn:"-"`
@@ -116,7 +117,7 @@ type AutoScalingGroup struct {
 // change of the group.
 type TemplateSpec struct {
 	ID      graph.Ref[LaunchTemplate] `aws:"LaunchTemplateId" tf:"id"`
-	Version graph.Text                `aws:"Version"`
+	Version graph.Text                `aws:"Version"` // the number of the version
 }
 
 // Kind implements [graph.Resource].
@@ -138,13 +139,13 @@ func (AutoScalingGroup) Kind() graph.Kind {
 
 // Volume is an EBS volume that outlives instances: one for the etcd data of each control-plane slot.
 type Volume struct {
-	Zone       string     `aws:"AvailabilityZone,immutable"`
-	VolumeType string     `aws:"VolumeType" tf:"type"`
-	Size       int        `aws:"Size,param"` // GiB; it can grow, not shrink
-	IOPS       int        `aws:"Iops"`       // 0: the default of the type
-	Throughput int        `aws:"Throughput"` // MiB/s; 0: the default of the type
-	Encrypted  bool       `aws:"Encrypted,immutable"`
-	KMSKey     graph.Text `aws:"KmsKeyId,immutable"`
+	Zone       string     `aws:"AvailabilityZone,immutable"` // such as us-east-1a
+	VolumeType string     `aws:"VolumeType" tf:"type"`       // such as gp3
+	Size       int        `aws:"Size,param"`                 // GiB; it can grow, not shrink
+	IOPS       int        `aws:"Iops"`                       // 0: the default of the type
+	Throughput int        `aws:"Throughput"`                 // MiB/s; 0: the default of the type
+	Encrypted  bool       `aws:"Encrypted,immutable"`        // always true
+	KMSKey     graph.Text `aws:"KmsKeyId,immutable"`         // ARN of the key
 	Tags       Tags       `aws:"Tags,tags"`
 }
 

@@ -8,19 +8,19 @@ import "github.com/slipway-k8s/slipway/internal/infra/graph"
 type HostedZone struct {
 	Name   string           `aws:"Name,immutable"` // without a trailing dot
 	Config HostedZoneConfig `aws:"HostedZoneConfig" tf:"-,inline"`
-	VPCs   []ZoneVPC        `aws:"VPCs,set" tf:"vpc"`
+	VPCs   []ZoneVPC        `aws:"VPCs,set" tf:"vpc"` // empty: a public zone
 	Tags   Tags             `aws:"HostedZoneTags,tags" tf:"tags"`
 }
 
 // HostedZoneConfig is the configuration of a [HostedZone].
 type HostedZoneConfig struct {
-	Comment string `aws:"Comment"`
+	Comment string `aws:"Comment"` // from [RecordSetID]
 }
 
 // ZoneVPC is a VPC in which a private zone resolves.
 type ZoneVPC struct {
 	VPC    graph.Ref[VPC] `aws:"VPCId" tf:"vpc_id"`
-	Region string         `aws:"VPCRegion" tf:"vpc_region"`
+	Region string         `aws:"VPCRegion" tf:"vpc_region"` // of the VPC
 }
 
 // Kind implements [graph.Resource].
@@ -37,20 +37,24 @@ func (HostedZone) Kind() graph.Kind {
 // makes it a weighted record set, whose weight has no effect as long as it is the only one.
 type DNSRecord struct {
 	Zone   graph.Ref[HostedZone] `aws:"HostedZoneId,immutable" tf:"zone_id"`
-	Name   string                `aws:"Name,immutable"` // without a trailing dot
-	Type   string                `aws:"Type"`           // A
-	SetID  string                `aws:"SetIdentifier"`  // from [RecordSetID]
-	Weight int                   `aws:"Weight" tf:"weighted_routing_policy.weight"`
-	TTL    int                   `aws:"TTL" cfn:"text"` // seconds; unset for an alias
-	Values []graph.Text          `aws:"ResourceRecords,set" tf:"records"`
-	Alias  AliasTarget           `aws:"AliasTarget" tf:"alias"`
+	Name   string                `aws:"Name,immutable"`                             // without a trailing dot
+	Type   string                `aws:"Type"`                                       // A
+	SetID  string                `aws:"SetIdentifier"`                              // from [RecordSetID]
+	Weight int                   `aws:"Weight" tf:"weighted_routing_policy.weight"` // 1
+	// seconds; unset for an alias
+	TTL int `aws:"TTL" cfn:"text"`
+	// addresses; unset for an alias
+	Values []graph.Text `aws:"ResourceRecords,set" tf:"records"`
+	// instead of TTL and Values
+	Alias AliasTarget `aws:"AliasTarget" tf:"alias"`
 }
 
 // AliasTarget points a [DNSRecord] to an AWS resource with addresses, such as a load balancer.
 type AliasTarget struct {
-	DNSName        graph.Text `aws:"DNSName" tf:"name"`
-	Zone           graph.Text `aws:"HostedZoneId" tf:"zone_id"` // the load balancer's own zone
-	EvaluateHealth bool       `aws:"EvaluateTargetHealth,always"`
+	DNSName graph.Text `aws:"DNSName" tf:"name"`
+	Zone    graph.Text `aws:"HostedZoneId" tf:"zone_id"` // the load balancer's own zone
+	// false: the load balancer checks its targets
+	EvaluateHealth bool `aws:"EvaluateTargetHealth,always"`
 }
 
 // Kind implements [graph.Resource].

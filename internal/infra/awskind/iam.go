@@ -6,9 +6,10 @@ import "github.com/slipway-k8s/slipway/internal/infra/graph"
 
 // IAMRole is an IAM role. Its path contains region and cluster, so that one call finds a cluster's roles.
 type IAMRole struct {
-	Name        string     `aws:"RoleName,immutable" tf:"name"`
-	Path        string     `aws:"Path,immutable"`
-	Description string     `aws:"Description"`
+	Name        string `aws:"RoleName,immutable" tf:"name"`
+	Path        string `aws:"Path,immutable"` // /slipway/REGION/CLUSTER/
+	Description string `aws:"Description"`
+	// who can assume the role: EC2
 	TrustPolicy graph.JSON `aws:"AssumeRolePolicyDocument" tf:"assume_role_policy"`
 	// ManagedPolicies lists the ARNs of the attached managed policies. Any other attached policy is detached.
 	ManagedPolicies []string `aws:"ManagedPolicyArns,always,set"`
@@ -31,7 +32,7 @@ func (IAMRole) Kind() graph.Kind {
 type IAMRolePolicy struct {
 	Role     graph.Ref[IAMRole] `aws:"RoleName,immutable" tf:"role"`
 	Name     string             `aws:"PolicyName,immutable" tf:"name"`
-	Document graph.JSON         `aws:"PolicyDocument" tf:"policy"`
+	Document graph.JSON         `aws:"PolicyDocument" tf:"policy"` // the permissions
 }
 
 // Kind implements [graph.Resource].
@@ -47,7 +48,7 @@ func (IAMRolePolicy) Kind() graph.Kind {
 // InstanceProfile gives instances a role. It is found by its path: CloudFormation cannot set its tags.
 type InstanceProfile struct {
 	Name  string               `aws:"InstanceProfileName,immutable" tf:"name"`
-	Path  string               `aws:"Path,immutable"`
+	Path  string               `aws:"Path,immutable"`      // /slipway/REGION/CLUSTER/
 	Roles []graph.Ref[IAMRole] `aws:"Roles" tf:"role,one"` // exactly one
 }
 

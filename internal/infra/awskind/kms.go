@@ -6,9 +6,12 @@ import "github.com/slipway-k8s/slipway/internal/infra/graph"
 
 // KMSKey is a KMS key. Deleting it schedules the deletion; until then it can be cancelled.
 type KMSKey struct {
-	Description   string     `aws:"Description"`
-	Rotation      bool       `aws:"EnableKeyRotation,always"`      // once a year, by AWS
-	Enabled       bool       `aws:"Enabled,always" tf:"-" cfn:"-"` // AWS enables a new key
+	Description string `aws:"Description"`
+	// once a year, by AWS
+	Rotation bool `aws:"EnableKeyRotation,always"`
+	// AWS enables a new key
+	Enabled bool `aws:"Enabled,always" tf:"-" cfn:"-"`
+	// who can use the key
 	Policy        graph.JSON `aws:"KeyPolicy" tf:"policy"`
 	PendingWindow int        `aws:"PendingWindowInDays,write" tf:"deletion_window_in_days"` // days, 7 to 30
 	Tags          Tags       `aws:"Tags,tags"`
@@ -33,7 +36,7 @@ func (KMSKey) Kind() graph.Kind {
 // KMSAlias is a name of a KMS key.
 type KMSAlias struct {
 	Name   string            `aws:"AliasName,immutable" tf:"name"` // begins with alias/
-	Target graph.Ref[KMSKey] `aws:"TargetKeyId"`
+	Target graph.Ref[KMSKey] `aws:"TargetKeyId"`                   // the key that it names
 }
 
 // Kind implements [graph.Resource].

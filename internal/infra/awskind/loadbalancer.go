@@ -10,7 +10,7 @@ type LoadBalancer struct {
 	Type string `aws:"Type,immutable" tf:"load_balancer_type"` // network
 	// internet-facing or internal
 	Scheme         string                     `aws:"Scheme,immutable" tf:"internal,is=internal"`
-	Subnets        []graph.Ref[Subnet]        `aws:"Subnets,set"`
+	Subnets        []graph.Ref[Subnet]        `aws:"Subnets,set"` // one for each zone
 	SecurityGroups []graph.Ref[SecurityGroup] `aws:"SecurityGroups,set"`
 	// by AWS's key, such as deletion_protection.enabled
 	Attributes map[string]string `aws:"LoadBalancerAttributes" tf:"-,options"`
@@ -43,10 +43,11 @@ type TargetGroup struct {
 	VPC                 graph.Ref[VPC] `aws:"VpcId,immutable"`
 	Protocol            string         `aws:"Protocol,immutable"` // TCP
 	Port                int            `aws:"Port,immutable"`
-	TargetType          string         `aws:"TargetType,immutable"` // instance
-	HealthCheckProtocol string         `aws:"HealthCheckProtocol" tf:"health_check.protocol"`
-	HealthCheckPath     string         `aws:"HealthCheckPath" tf:"health_check.path"`
-	HealthCheckPort     string         `aws:"HealthCheckPort" tf:"health_check.port"`
+	TargetType          string         `aws:"TargetType,immutable"`                           // instance
+	HealthCheckProtocol string         `aws:"HealthCheckProtocol" tf:"health_check.protocol"` // TCP or HTTPS
+	// of HTTPS, such as /readyz
+	HealthCheckPath string `aws:"HealthCheckPath" tf:"health_check.path"`
+	HealthCheckPort string `aws:"HealthCheckPort" tf:"health_check.port"`
 	// seconds
 	HealthCheckInterval int `aws:"HealthCheckIntervalSeconds" tf:"health_check.interval"`
 	// seconds
@@ -77,15 +78,15 @@ func (TargetGroup) Kind() graph.Kind {
 // Listener forwards a port of a load balancer to a target group. It is found through its load balancer.
 type Listener struct {
 	LoadBalancer   graph.Ref[LoadBalancer] `aws:"LoadBalancerArn,immutable"`
-	Port           int                     `aws:"Port"`
-	Protocol       string                  `aws:"Protocol"`
+	Port           int                     `aws:"Port"`     // of the load balancer
+	Protocol       string                  `aws:"Protocol"` // TCP
 	DefaultActions []ListenerAction        `aws:"DefaultActions" tf:"default_action"`
 }
 
 // ListenerAction is what a listener does with a connection.
 type ListenerAction struct {
-	Type        string                 `aws:"Type"` // forward
-	TargetGroup graph.Ref[TargetGroup] `aws:"TargetGroupArn"`
+	Type        string                 `aws:"Type"`           // forward
+	TargetGroup graph.Ref[TargetGroup] `aws:"TargetGroupArn"` // the target of forward
 }
 
 // Kind implements [graph.Resource].

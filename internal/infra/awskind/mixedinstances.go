@@ -15,19 +15,19 @@ type MixedInstancesPolicy struct {
 // MixedLaunch is the launch template, and what each instance type overrides in it.
 type MixedLaunch struct {
 	Template  MixedTemplateSpec      `aws:"LaunchTemplateSpecification"`
-	Overrides []InstanceTypeOverride `aws:"Overrides" tf:"override"`
+	Overrides []InstanceTypeOverride `aws:"Overrides" tf:"override"` // in order of preference
 }
 
 // MixedTemplateSpec is a [TemplateSpec] with the name that Terraform uses in this place.
 type MixedTemplateSpec struct {
 	ID      graph.Ref[LaunchTemplate] `aws:"LaunchTemplateId"`
-	Version graph.Text                `aws:"Version"`
+	Version graph.Text                `aws:"Version"` // the number of the version
 }
 
 // InstanceTypeOverride is one instance type that a group may use. Rendered templates have a parameter for it
 // if the group has only one.
 type InstanceTypeOverride struct {
-	InstanceType string `aws:"InstanceType,param"`
+	InstanceType string `aws:"InstanceType,param"` // such as m5.large
 }
 
 // InstancesDistribution sets which instances are on-demand instances, and how AWS chooses among the types.

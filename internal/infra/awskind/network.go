@@ -6,9 +6,9 @@ import "github.com/slipway-k8s/slipway/internal/infra/graph"
 
 // VPC is a virtual private cloud.
 type VPC struct {
-	CIDR         string `aws:"CidrBlock,immutable"` // such as 10.0.0.0/16
-	DNSHostnames bool   `aws:"EnableDnsHostnames,always"`
-	DNSSupport   bool   `aws:"EnableDnsSupport,always"`
+	CIDR         string `aws:"CidrBlock,immutable"`       // such as 10.0.0.0/16
+	DNSHostnames bool   `aws:"EnableDnsHostnames,always"` // instances get public DNS names
+	DNSSupport   bool   `aws:"EnableDnsSupport,always"`   // the Amazon DNS server resolves names
 	Tags         Tags   `aws:"Tags,tags"`
 }
 
@@ -44,7 +44,7 @@ func (InternetGateway) Kind() graph.Kind {
 // GatewayAttachment attaches an internet gateway to a VPC.
 type GatewayAttachment struct {
 	VPC     graph.Ref[VPC]             `aws:"VpcId,immutable"`
-	Gateway graph.Ref[InternetGateway] `aws:"InternetGatewayId"`
+	Gateway graph.Ref[InternetGateway] `aws:"InternetGatewayId"` // the gateway to attach
 }
 
 // Kind implements [graph.Resource].
@@ -99,8 +99,8 @@ func (EIP) Kind() graph.Kind {
 
 // NATGateway gives machines in private subnets outbound internet access.
 type NATGateway struct {
-	Subnet     graph.Ref[Subnet] `aws:"SubnetId,immutable"` // a public one
-	Allocation graph.Ref[EIP]    `aws:"AllocationId,immutable"`
+	Subnet     graph.Ref[Subnet] `aws:"SubnetId,immutable"`     // a public one
+	Allocation graph.Ref[EIP]    `aws:"AllocationId,immutable"` // its public address
 	Tags       Tags              `aws:"Tags,tags"`
 }
 
@@ -135,9 +135,9 @@ func (RouteTable) Kind() graph.Kind {
 type Route struct {
 	Table       graph.Ref[RouteTable]      `aws:"RouteTableId,immutable"`
 	Destination string                     `aws:"DestinationCidrBlock,immutable"` // a CIDR
-	Gateway     graph.Ref[InternetGateway] `aws:"GatewayId"`
-	NAT         graph.Ref[NATGateway]      `aws:"NatGatewayId"`
-	Peering     graph.Ref[VPCPeering]      `aws:"VpcPeeringConnectionId"`
+	Gateway     graph.Ref[InternetGateway] `aws:"GatewayId"`                      // for a public subnet
+	NAT         graph.Ref[NATGateway]      `aws:"NatGatewayId"`                   // for a private subnet
+	Peering     graph.Ref[VPCPeering]      `aws:"VpcPeeringConnectionId"`         // for a peered VPC
 }
 
 // Kind implements [graph.Resource].

@@ -42,16 +42,18 @@ func denyAllEgressRule() map[string]any {
 // SecurityGroupIngress allows traffic into a group. Exactly one of CIDR, CIDRv6, PrefixList and Source is
 // set.
 type SecurityGroupIngress struct {
-	Group    graph.Ref[SecurityGroup] `aws:"GroupId,immutable" tf:"security_group_id"`
-	Protocol string                   `aws:"IpProtocol,immutable"` // tcp, udp, icmp or a number; -1: all
-	FromPort int                      `aws:"FromPort,immutable"`   // unset for protocol -1
-	ToPort   int                      `aws:"ToPort,immutable"`     // unset for protocol -1
-	CIDR     string                   `aws:"CidrIp,immutable" tf:"cidr_ipv4"`
-	CIDRv6   string                   `aws:"CidrIpv6,immutable" tf:"cidr_ipv6"`
+	// the group that has the rule
+	Group graph.Ref[SecurityGroup] `aws:"GroupId,immutable" tf:"security_group_id"`
+	// tcp, udp, icmp or a number; -1: all
+	Protocol string `aws:"IpProtocol,immutable"`
+	FromPort int    `aws:"FromPort,immutable"`                // unset for protocol -1
+	ToPort   int    `aws:"ToPort,immutable"`                  // unset for protocol -1
+	CIDR     string `aws:"CidrIp,immutable" tf:"cidr_ipv4"`   // an IPv4 range
+	CIDRv6   string `aws:"CidrIpv6,immutable" tf:"cidr_ipv6"` // an IPv6 range
 	// such as pl-0123
 	PrefixList  string                   `aws:"SourcePrefixListId,immutable" tf:"prefix_list_id"`
 	Source      graph.Ref[SecurityGroup] `aws:"SourceSecurityGroupId,immutable" tf:"referenced_security_group_id"`
-	Description string                   `aws:"Description"`
+	Description string                   `aws:"Description"` // the only property that changes in place
 }
 
 // Kind implements [graph.Resource].
@@ -77,16 +79,18 @@ func (SecurityGroupIngress) Kind() graph.Kind {
 // SecurityGroupEgress allows traffic out of a group. Exactly one of CIDR, CIDRv6, PrefixList and Destination
 // is set.
 type SecurityGroupEgress struct {
-	Group    graph.Ref[SecurityGroup] `aws:"GroupId,immutable" tf:"security_group_id"`
-	Protocol string                   `aws:"IpProtocol,immutable"` // tcp, udp, icmp or a number; -1: all
-	FromPort int                      `aws:"FromPort,immutable"`   // unset for protocol -1
-	ToPort   int                      `aws:"ToPort,immutable"`     // unset for protocol -1
-	CIDR     string                   `aws:"CidrIp,immutable" tf:"cidr_ipv4"`
-	CIDRv6   string                   `aws:"CidrIpv6,immutable" tf:"cidr_ipv6"`
+	// the group that has the rule
+	Group graph.Ref[SecurityGroup] `aws:"GroupId,immutable" tf:"security_group_id"`
+	// tcp, udp, icmp or a number; -1: all
+	Protocol string `aws:"IpProtocol,immutable"`
+	FromPort int    `aws:"FromPort,immutable"`                // unset for protocol -1
+	ToPort   int    `aws:"ToPort,immutable"`                  // unset for protocol -1
+	CIDR     string `aws:"CidrIp,immutable" tf:"cidr_ipv4"`   // an IPv4 range
+	CIDRv6   string `aws:"CidrIpv6,immutable" tf:"cidr_ipv6"` // an IPv6 range
 	// such as pl-0123
 	PrefixList  string                   `aws:"DestinationPrefixListId,immutable" tf:"prefix_list_id"`
 	Destination graph.Ref[SecurityGroup] `aws:"DestinationSecurityGroupId,immutable" tf:"referenced_security_group_id"`
-	Description string                   `aws:"Description"`
+	Description string                   `aws:"Description"` // the only property that changes in place
 }
 
 // Kind implements [graph.Resource].

@@ -15,14 +15,16 @@ const (
 type VPCEndpoint struct {
 	VPC graph.Ref[VPC] `aws:"VpcId,immutable"`
 	// such as com.amazonaws.us-east-1.ec2
-	Service     string                  `aws:"ServiceName,immutable"`
+	Service string `aws:"ServiceName,immutable"`
+	// [EndpointGateway] or [EndpointInterface]
 	Type        string                  `aws:"VpcEndpointType,immutable"`
 	RouteTables []graph.Ref[RouteTable] `aws:"RouteTableIds,set"` // of a Gateway endpoint
 	// of an Interface endpoint, like the fields below
 	Subnets        []graph.Ref[Subnet]        `aws:"SubnetIds,set"`
 	SecurityGroups []graph.Ref[SecurityGroup] `aws:"SecurityGroupIds,set"`
-	PrivateDNS     bool                       `aws:"PrivateDnsEnabled"`
-	Tags           Tags                       `aws:"Tags,tags"`
+	// resolve the service's name to the endpoint
+	PrivateDNS bool `aws:"PrivateDnsEnabled"`
+	Tags       Tags `aws:"Tags,tags"`
 }
 
 // Kind implements [graph.Resource].

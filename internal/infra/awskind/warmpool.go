@@ -7,8 +7,8 @@ type WarmPool struct {
 	MinSize int `aws:"MinSize,always"` // machines in the pool at least
 	// MaxPrepared limits the machines of the group and its pool together; -1: the group's MaxSize.
 	MaxPrepared int         `aws:"MaxGroupPreparedCapacity"`
-	State       string      `aws:"PoolState"` // Stopped or Running; empty: no warm pool
-	Reuse       ReusePolicy `aws:"InstanceReusePolicy,always"`
+	State       string      `aws:"PoolState"`                  // Stopped or Running; empty: no warm pool
+	Reuse       ReusePolicy `aws:"InstanceReusePolicy,always"` // what happens on scale-in
 }
 
 // ReusePolicy sets whether machines return to the warm pool.

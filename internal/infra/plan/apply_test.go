@@ -51,7 +51,7 @@ func TestApplyTakesTheLongestChain(t *testing.T) {
 			t.Errorf("took %s, the longest chain is %s", got, want)
 		}
 		if waits == 0 {
-			t.Error("nobody was told what is waited for")
+			t.Error("no Waiting event was sent")
 		}
 	})
 }

@@ -49,7 +49,7 @@ type eventQueue struct {
 	delivering bool // a goroutine delivers what is pending
 }
 
-// emit queues e. The first goroutine that finds nobody delivering delivers until the queue is empty, so that
+// emit queues e. If no goroutine is delivering, the caller delivers until the queue is empty, so that
 // all events are delivered when the last call returns.
 func (q *eventQueue) emit(e Event, finished int) {
 	q.mu.Lock()

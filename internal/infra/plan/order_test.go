@@ -30,7 +30,7 @@ func (s noting) Create(ctx context.Context, t plan.Task) (plan.StepResult, error
 }
 
 // TestOrderGoesThroughWhatIsThere: a load balancer needs a route, which is there, and the route needs the
-// attachment of a gateway, which somebody took away. The load balancer waits for the attachment all the same.
+// attachment of a gateway, which was detached. The load balancer waits for the attachment nevertheless.
 func TestOrderGoesThroughWhatIsThere(t *testing.T) {
 	g := &graph.Graph{}
 	attachment := graph.Add(g, "attachment", net{CIDR: "a"})

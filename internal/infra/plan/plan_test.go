@@ -357,12 +357,12 @@ func TestPlanLines(t *testing.T) {
 		"a rule added by hand": {to: small(), between: func(c *cloud) {
 			c.things["x"] = plan.ActualResource{ID: "x", Resource: rule{Net: graph.UnmanagedRef[net](find(c, "net").ID), From: "world"}}
 		}, want: []string{"delete rule/main:world"}},
-		"a tag of somebody else is left alone": {to: small(), between: func(c *cloud) {
+		"a foreign tag is left alone": {to: small(), between: func(c *cloud) {
 			a := find(c, "net")
 			a.Resource = net{CIDR: "10.0.0.0/8", Tags: map[string]string{"t": "a", "cost-centre": "7"}}
 			c.things[a.ID] = a
 		}},
-		"a tag of ours that nobody asked for": {to: small(), between: func(c *cloud) {
+		"a tag of Slipway's that the manifest does not have": {to: small(), between: func(c *cloud) {
 			a := find(c, "net")
 			a.Resource = net{CIDR: "10.0.0.0/8", Tags: map[string]string{"t": "a", "slipway.dev/old": "7"}}
 			c.things[a.ID] = a
