@@ -31,12 +31,12 @@ var ErrNotRunning = errors.New("the local region is not running")
 // AddFault adds a rule for faults to the running region. It applies until it is cleared or the region's
 // process ends.
 func AddFault(ctx context.Context, cache string, r fault.Rule) (fault.Rule, error) {
-	var made fault.Rule
+	var added fault.Rule
 	if err := r.Check(); err != nil {
-		return made, err
+		return added, err
 	}
 
-	return made, callFaultsAPI(ctx, cache, http.MethodPost, r, &made)
+	return added, callFaultsAPI(ctx, cache, http.MethodPost, r, &added)
 }
 
 // ListFaults returns the rules of the running region with their counters, oldest first.

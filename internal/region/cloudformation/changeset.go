@@ -35,7 +35,7 @@ func (s *Service) checkChangeSetInput(in *sdk.CreateChangeSetInput) (string, sta
 	kind := cmp.Or(sdkshape.String(in.ChangeSetType), sdk.ChangeSetTypeUpdate)
 	if kind != sdk.ChangeSetTypeUpdate && kind != sdk.ChangeSetTypeCreate {
 		return "", stackContent{}, template.ValidationError(
-			"This region makes change sets of the types CREATE and UPDATE, not %s",
+			"This region supports change sets of the types CREATE and UPDATE, not %s",
 			kind,
 		)
 	}

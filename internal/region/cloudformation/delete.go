@@ -170,14 +170,14 @@ func (s *Service) findCreatedResource(ctx context.Context, req *resourcetype.Req
 		return false, nil
 	}
 
-	made, err := s.findTagged(ctx, "aws:cloudformation:stack-id", req.StackID)
+	ofStack, err := s.findTagged(ctx, "aws:cloudformation:stack-id", req.StackID)
 	if err != nil {
 		return false, err
 	}
 
 	named, err := s.findTagged(ctx, "aws:cloudformation:logical-id", req.LogicalID)
 
-	for _, id := range made {
+	for _, id := range ofStack {
 		if slices.Contains(named, id) {
 			req.PhysicalID = id
 			return true, nil

@@ -362,7 +362,7 @@ func summarizeReplacement(details []changeDetail, kind string) string {
 	return out
 }
 
-// sameTagsAndOutputs tells whether nothing but resources differs: neither tags nor outputs.
+// sameTagsAndOutputs reports whether the tags and the outputs do not change.
 func (e templatePair) sameTagsAndOutputs() bool {
 	show := func(t *template.Template) string {
 		out := template.Object{}

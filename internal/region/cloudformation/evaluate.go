@@ -160,7 +160,7 @@ func (s *Service) evaluateOutput(
 
 	t, ok := template.ScalarText(template.ValueAt(v, 0))
 	if !ok {
-		return stackOutput{}, template.FormatError("Output %s is malformed: its value is no string", key)
+		return stackOutput{}, template.FormatError("Output %s is malformed: its value is not a string", key)
 	}
 
 	o := stackOutput{

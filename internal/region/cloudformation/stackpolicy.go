@@ -46,7 +46,7 @@ type policyStatement struct {
 	Condition                                map[string]map[string]stringOrList
 }
 
-// appliesTo tells whether a statement is about an action on a resource of a type.
+// appliesTo reports whether a statement applies to an action on a resource of a type.
 func (st policyStatement) appliesTo(action, resource, kind string) bool {
 	return matchesPatterns(st.Action, st.NotAction, action) && conditionHolds(st.Condition, kind) &&
 		(matchesPatterns(st.Resource, st.NotResource, resource) || len(st.Resource)+len(st.NotResource) == 0)

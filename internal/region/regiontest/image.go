@@ -14,33 +14,35 @@ type publishedImage struct {
 	parameter string
 }
 
+type imageList []publishedImage
+
+func (l *imageList) add(id, name, owner, root, arch, parameter string) { //revive:disable-line:argument-limit
+	*l = append(*l, publishedImage{
+		ec2.Image{
+			ID:           id,
+			Name:         name,
+			Owner:        owner,
+			Architecture: arch,
+			RootDevice:   root,
+			RootSizeGiB:  8,
+			Created:      time.Unix(int64(len(*l)), 0).UTC(),
+		},
+		parameter,
+	})
+}
+
 // publishedImages returns AMIs with the names, owners, root devices and parameters that the distributions
 // publish in AWS.
 func publishedImages() []publishedImage {
-	var out []publishedImage
-	add := func(id, name, owner, root, arch, parameter string) {
-		out = append(out, publishedImage{
-			ec2.Image{
-				ID:           id,
-				Name:         name,
-				Owner:        owner,
-				Architecture: arch,
-				RootDevice:   root,
-				RootSizeGiB:  8,
-				Created:      time.Unix(int64(len(out)), 0).UTC(),
-			},
-			parameter,
-		})
-	}
-
+	var out imageList
 	const (
 		debian, canonical, amazon, flatcar = "136693071363", "099720109477", "137112412989", "075585003325"
 		debianAt, ubuntuAt                 = "/aws/service/debian/release/12/latest/", "/aws/service/canonical/ubuntu/server/24.04/stable/current/"
 		amazonAt                           = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-"
 	)
 
-	add(ImageID, "debian-12-amd64-20260101-2300", debian, "/dev/xvda", "x86_64", ImageParameter)
-	add(
+	out.add(ImageID, "debian-12-amd64-20260101-2300", debian, "/dev/xvda", "x86_64", ImageParameter)
+	out.add(
 		"ami-0123456789abcdef1",
 		"debian-12-arm64-20260101-2300",
 		debian,
@@ -49,7 +51,7 @@ func publishedImages() []publishedImage {
 		debianAt+"arm64",
 	)
 
-	add(
+	out.add(
 		"ami-0123456789abcdef2",
 		"ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-amd64-server-20260101",
 		canonical,
@@ -58,7 +60,7 @@ func publishedImages() []publishedImage {
 		ubuntuAt+"amd64/hvm/ebs-gp3/ami-id",
 	)
 
-	add(
+	out.add(
 		"ami-0123456789abcdef3",
 		"ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-arm64-server-20260101",
 		canonical,
@@ -67,7 +69,7 @@ func publishedImages() []publishedImage {
 		ubuntuAt+"arm64/hvm/ebs-gp3/ami-id",
 	)
 
-	add(
+	out.add(
 		"ami-0123456789abcdef4",
 		"al2023-ami-2023.9.20260101.0-kernel-6.1-x86_64",
 		amazon,
@@ -76,7 +78,7 @@ func publishedImages() []publishedImage {
 		amazonAt+"x86_64",
 	)
 
-	add(
+	out.add(
 		"ami-0123456789abcdef5",
 		"al2023-ami-2023.9.20260101.0-kernel-6.1-arm64",
 		amazon,
@@ -85,8 +87,8 @@ func publishedImages() []publishedImage {
 		amazonAt+"arm64",
 	)
 
-	add("ami-0123456789abcdef6", "Flatcar-stable-4230.2.4-hvm", flatcar, "/dev/xvda", "x86_64", "")
-	add("ami-0123456789abcdef7", "Flatcar-stable-4230.2.4-arm64-hvm", flatcar, "/dev/xvda", "arm64", "")
+	out.add("ami-0123456789abcdef6", "Flatcar-stable-4230.2.4-hvm", flatcar, "/dev/xvda", "x86_64", "")
+	out.add("ami-0123456789abcdef7", "Flatcar-stable-4230.2.4-arm64-hvm", flatcar, "/dev/xvda", "arm64", "")
 
 	return out
 }

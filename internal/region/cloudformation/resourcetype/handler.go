@@ -41,7 +41,7 @@ type Type struct {
 	// MaxNameLength is the maximum length of a name that CloudFormation generates; 0 for no limit.
 	MaxNameLength int
 	// ReplacementProperties are properties whose change replaces the resource although the schema does not
-	// say so.
+	// require that.
 	ReplacementProperties []string
 	// NeedsCapability is set if a template with the type needs CAPABILITY_IAM or CAPABILITY_NAMED_IAM.
 	NeedsCapability bool

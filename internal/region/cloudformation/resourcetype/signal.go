@@ -44,7 +44,7 @@ func ParseISODuration(text string, otherwise time.Duration) (time.Duration, erro
 		text,
 	)
 	if m == nil || m[0] == "P" || m[0] == "PT" {
-		return 0, template.ValidationError("The value %q is no duration such as PT5M", text)
+		return 0, template.ValidationError("The value %q is not a duration such as PT5M", text)
 	}
 
 	var d time.Duration

@@ -158,7 +158,7 @@ func (s Scope) fnGetAZs(arg any) (any, error) {
 
 	region, ok := ScalarText(v)
 	if !ok || region != "" && region != s.Pseudo["AWS::Region"] {
-		return nil, TemplateError("Fn::GetAZs: there is no region %v here", v)
+		return nil, TemplateError("Fn::GetAZs: %v is not the region of the stack", v)
 	}
 
 	out := []any{}
@@ -210,7 +210,7 @@ func (s Scope) fnCidr(arg any) (any, error) {
 
 	from, err := netip.ParsePrefix(at[0])
 	if err != nil {
-		return nil, TemplateError("Fn::Cidr: %s is no range of addresses", at[0])
+		return nil, TemplateError("Fn::Cidr: %s is not a CIDR block", at[0])
 	}
 
 	count, err := strconv.Atoi(at[1])
@@ -243,7 +243,7 @@ func hostBitCount(from netip.Prefix, given string) (int, error) {
 // splitPrefix returns the first count prefixes of the given length within from.
 func splitPrefix(from netip.Prefix, count, length int) (any, error) {
 	if length < from.Bits() || length > from.Addr().BitLen() {
-		return nil, TemplateError("Fn::Cidr: ranges of /%d do not fit into %s", length, from)
+		return nil, TemplateError("Fn::Cidr: blocks of /%d do not fit into %s", length, from)
 	}
 
 	out := []any{}
@@ -251,13 +251,13 @@ func splitPrefix(from netip.Prefix, count, length int) (any, error) {
 
 	for range count {
 		if !from.Contains(at.Addr()) {
-			return nil, TemplateError("Fn::Cidr: %s has no room for %d ranges of /%d", from, count, length)
+			return nil, TemplateError("Fn::Cidr: %s has no room for %d blocks of /%d", from, count, length)
 		}
 
 		out = append(out, at.String())
 		next, ok := nextPrefix(at)
 		if !ok && len(out) < count {
-			return nil, TemplateError("Fn::Cidr: %s has no room for %d ranges of /%d", from, count, length)
+			return nil, TemplateError("Fn::Cidr: %s has no room for %d blocks of /%d", from, count, length)
 		}
 
 		at = next

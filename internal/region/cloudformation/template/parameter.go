@@ -101,7 +101,7 @@ func readParameterMember(p *ParameterSpec, at, member string, v any) (err error)
 		}
 
 	default:
-		return FormatError("[%s] is no attribute of a parameter", at)
+		return FormatError("[%s] is not an attribute of a parameter", at)
 	}
 
 	return err
@@ -249,7 +249,7 @@ func (p ParameterSpec) checkText(name, given string, because func(string, ...any
 
 	re, err := regexp.Compile("^(?:" + p.Pattern + ")$")
 	if err != nil {
-		return FormatError("AllowedPattern of parameter %s is no regular expression", name)
+		return FormatError("AllowedPattern of parameter %s is not a regular expression", name)
 	}
 
 	if !re.MatchString(given) {

@@ -167,7 +167,7 @@ func (t *Template) sectionReaders() map[string]func(any) error {
 		"Resources": func(v any) error { return forEachMember("Resources", v, t.readResource) },
 		"Outputs":   func(v any) error { return forEachMember("Outputs", v, t.readOutput) },
 		"Rules":     func(any) error { return FormatError("this region does not evaluate Rules") },
-		"Transform": func(any) error { return FormatError("this region knows no macros, so no Transform") },
+		"Transform": func(any) error { return FormatError("this region does not support macros, so no Transform") },
 	}
 }
 

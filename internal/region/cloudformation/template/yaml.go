@@ -79,7 +79,7 @@ func (r *yamlReader) readUntagged(n *yaml.Node, depth int) (any, error) {
 			key := n.Content[i]
 			if _, twice := out[key.Value]; twice || key.Kind != yaml.ScalarNode {
 				return nil, FormatError(
-					"YAML not well-formed. (line %d: the key %q is given twice or is no text)",
+					"YAML not well-formed. (line %d: the key %q is set twice or is not a string)",
 					key.Line,
 					key.Value,
 				)
