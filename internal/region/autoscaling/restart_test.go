@@ -89,18 +89,18 @@ func startServices(t *testing.T, m *machines, saved *memory, seed int64) (*stack
 	random := rand.New(&lockedSource{src: rand.NewSource(seed)})
 	var err error
 	s.cloud, err = ec2.New(ec2.Config{
-		Region: "eu-west-1", Account: "000000000000", Now: time.Now, Rand: random, Saver: saved, Machines: m,
+		Region: "eu-west-1", Account: "000000000000", Now: time.Now, Rand: random, State: saved, Machines: m,
 		Images: []ec2.Image{{ID: "ami-0123456789abcdef0", Architecture: "x86_64", RootDevice: "/dev/xvda", RootSizeGiB: 8}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.elb, err = elbv2.New(elbv2.Config{Region: "eu-west-1", Account: "000000000000", Now: time.Now, Rand: random, Cloud: s.cloud, Saver: saved})
+	s.elb, err = elbv2.New(elbv2.Config{Region: "eu-west-1", Account: "000000000000", Now: time.Now, Rand: random, Cloud: s.cloud, State: saved})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.svc, err = autoscaling.New(autoscaling.Config{
-		Region: "eu-west-1", Account: "000000000000", Now: time.Now, Rand: random, EC2: s.cloud, TargetGroups: s.elb, Saver: saved,
+		Region: "eu-west-1", Account: "000000000000", Now: time.Now, Rand: random, EC2: s.cloud, TargetGroups: s.elb, State: saved,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -72,13 +72,13 @@ type TargetGroups interface {
 	TargetState(group, id string) string
 }
 
-// Config configures a [Service]. All fields but Saver, MaxGroups and Log are required.
+// Config configures a [Service]. All fields but State, MaxGroups and Log are required.
 type Config struct {
 	Region       string           // such as us-east-1
 	Account      string           // account id of 12 digits, which owns all groups
 	Now          func() time.Time // clock
 	Rand         io.Reader        // source of ids
-	Saver        state.Backend    // keeps the state over a restart; nil for none
+	State        state.Backend    // keeps the state over a restart; nil for none
 	EC2          EC2              // launches instances
 	TargetGroups TargetGroups     // registers instances
 	MaxGroups    int              // quota of groups; 0 means AWS's default of 500
@@ -131,7 +131,7 @@ func New(cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, st: &serviceState{}, wake: make(chan struct{}, 1)}
 	s.store = &state.Store{
 		Name:     "autoscaling",
-		Backend:  cfg.Saver,
+		Backend:  cfg.State,
 		State:    s.st,
 		OnChange: s.RequestReconcile,
 	}

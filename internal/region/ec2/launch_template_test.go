@@ -87,13 +87,13 @@ func (m *memory) Load(_ string, v any) error {
 
 func TestRestartResumesJobs(t *testing.T) {
 	mem, mach := &memory{}, newMachines()
-	r := newRegion(t, func(c *ec2.Config) { c.Machines, c.Saver = mach, mem })
+	r := newRegion(t, func(c *ec2.Config) { c.Machines, c.State = mach, mem })
 	_, subnet := r.createVPCWithSubnet(t)
 	id := *r.runInstance(t, subnet).InstanceId // Run is not called: the instance stays pending
 	if got := r.instance(t, id).State.Name; got != types.InstanceStateNamePending {
 		t.Fatalf("the instance is %s", got)
 	}
-	again := newRegion(t, func(c *ec2.Config) { c.Machines, c.Saver, c.Rand = mach, mem, rand.New(rand.NewSource(2)) })
+	again := newRegion(t, func(c *ec2.Config) { c.Machines, c.State, c.Rand = mach, mem, rand.New(rand.NewSource(2)) })
 	start(t, again.svc)
 	again.waitForState(t, id, types.InstanceStateNameRunning)
 	if !mach.Alive(id) {

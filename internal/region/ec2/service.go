@@ -105,7 +105,7 @@ type Config struct {
 	ProvisioningDelay func(kind string, usual time.Duration) time.Duration
 
 	Quotas Quotas        // limits; the zero fields are set from DefaultQuotas
-	Saver  state.Backend // keeps the state over a restart; nil for none
+	State  state.Backend // keeps the state over a restart; nil for none
 
 	// PublicIPBase is the beginning of the /16 that public addresses are allocated from; the zero value means
 	// 198.19.0.0/16. If the host owns the range, processes on the host reach machines by their public
@@ -178,7 +178,7 @@ func New(cfg Config) (*Service, error) {
 	}
 	s.store = &state.Store{
 		Name:                "ec2",
-		Backend:             cfg.Saver,
+		Backend:             cfg.State,
 		State:               s.st,
 		ApplyDueTransitions: s.applyDueTransitions,
 	}

@@ -55,7 +55,7 @@ type Config struct {
 	// Provisioning returns the delay of "load-balancer" or "load-balancer-deletion", and may change usual,
 	// which is Delay. nil means Delay.
 	Provisioning func(kind string, usual time.Duration) time.Duration
-	Saver        state.Backend // keeps the state over a restart; nil keeps nothing
+	State        state.Backend // keeps the state over a restart; nil keeps nothing
 	Cloud        Cloud         // EC2
 	// Loopback is where internet-facing load balancers get their addresses on the host; the default is
 	// 127.77.0.1 and following.
@@ -128,7 +128,7 @@ func New(cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, st: &serviceState{}}
 	s.store = &state.Store{
 		Name:                "elbv2",
-		Backend:             cfg.Saver,
+		Backend:             cfg.State,
 		State:               s.st,
 		ApplyDueTransitions: s.applyDueTransitions,
 		OnChange:            cfg.Cloud.LoadBalancersChanged,

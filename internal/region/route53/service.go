@@ -28,7 +28,7 @@ type Config struct {
 	Now    func() time.Time // the region's clock
 	Rand   io.Reader        // source of ids
 	Delay  time.Duration    // how long a change is PENDING before it is INSYNC
-	Saver  state.Backend    // keeps the zones over a restart; nil keeps nothing
+	State  state.Backend    // keeps the zones over a restart; nil keeps nothing
 	// VPC reports whether a VPC exists. If it is nil, every VPC exists.
 	VPC func(id string) bool
 	// Target reports whether a name exists in a hosted zone of AWS, so that an alias may point to it. If it
@@ -68,7 +68,7 @@ func New(cfg Config) (*Service, error) {
 	s.store = &state.Store{
 		Name:     "route53",
 		State:    s.st,
-		Backend:  cfg.Saver,
+		Backend:  cfg.State,
 		OnChange: cfg.Changed,
 	}
 	if err := s.store.Load(); err != nil {
