@@ -123,8 +123,8 @@ func TestDrift(t *testing.T) {
 	checkDriftPage(t, rows)
 }
 
-// newPeeredHASet is the highly available topology with a peering to an existing VPC and a DNS name
-// in a private zone.
+// newPeeredHASet is the highly available topology with all other kinds of resources: a peering to an
+// existing VPC, a DNS name in a private zone, a VPC endpoint for S3 and a key pair.
 func newPeeredHASet(t *testing.T, r regiontest.Region) manifest.Set {
 	t.Helper()
 	set, api := newHASet(t, "demo"), ec2.NewFromConfig(r.AWSConfig())
@@ -139,7 +139,10 @@ func newPeeredHASet(t *testing.T, r regiontest.Region) manifest.Set {
 	set.Cluster.Spec.Networking.VPCPeerings = []v1alpha1.VPCPeering{{
 		Name: "data", NetworkID: *vpc.Vpc.VpcId, CIDRs: []string{"10.200.0.0/16"}, RouteTables: []string{*table.RouteTable.RouteTableId},
 	}}
-	set.Cluster.Spec.DNSZone, set.Cluster.Spec.Topology.DNS.Type = "k8s.example.com", manifest.DNSPrivate
+	set.Cluster.Spec.Networking.VPCEndpoints = []string{"s3"}
+	set.Cluster.Spec.DNSZone = "k8s.example.com"
+	set.Cluster.Spec.Topology.DNS.Type = manifest.DNSPrivate
+	set.Cluster.Spec.SSHKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPLLbNYYsVe9WrZhsnw7dmEhqHxzyZyqzqeoAxxhCcc8 operator"
 	return manifest.Default(set)
 }
 

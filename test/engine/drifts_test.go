@@ -42,6 +42,21 @@ func tagDrifts() []drift {
 		}, want: []string{"~ vpc/main", `  Tags[kubernetes.io/cluster/demo]: (not set) → "owned"`}},
 		{description: "a tag with Slipway's prefix is added", change: setTag("eip/nat-us-east-1a", "slipway.dev/role", "worker"), want: []string{"~ eip/nat-us-east-1a", `  Tags[slipway.dev/role]: "worker" → (not set)`}},
 		{description: "an etcd volume claims another slot", change: setTag("volume/etcd-a", "slipway.dev/etcd-slot", "z"), want: []string{"~ volume/etcd-a", `  Tags[slipway.dev/etcd-slot]: "z" → "a"`}},
+		{
+			description: "an internet gateway's tag is changed",
+			change:      setTag("internet-gateway/main", "Name", "mine"),
+			want:        []string{"~ internet-gateway/main", `  Tags[Name]: "mine" → "main.demo"`},
+		},
+		{
+			description: "a route table's tag is changed",
+			change:      setTag("route-table/public", "Name", "mine"),
+			want:        []string{"~ route-table/public", `  Tags[Name]: "mine" → "public.demo"`},
+		},
+		{
+			description: "a security group's tag is changed",
+			change:      setTag("security-group/worker", "Name", "mine"),
+			want:        []string{"~ security-group/worker", `  Tags[Name]: "mine" → "worker.demo"`},
+		},
 		{description: "a role's tag is changed", change: func(h awsClients) error {
 			_, err := h.iam.TagRole(h, &iam.TagRoleInput{RoleName: h.resourceID("iam-role/worker"), Tags: iamTags("Name", "mine")})
 			return err
@@ -108,6 +123,30 @@ func networkDrifts() []drift {
 			"~ route/private-c-to-data-0", `  VpcPeeringConnectionId: "ID" → (known after apply)`,
 			"~ route/from-data-0", `  VpcPeeringConnectionId: "ID" → (known after apply)`,
 		}, leavesNewVersion: true},
+		{
+			description: "a route table is removed from a VPC endpoint",
+			change: func(h awsClients) error {
+				_, err := h.ec2.ModifyVpcEndpoint(h, &ec2.ModifyVpcEndpointInput{
+					VpcEndpointId:       h.resourceID("vpc-endpoint/s3"),
+					RemoveRouteTableIds: []string{*h.resourceID("route-table/private-a")},
+				})
+
+				return err
+			},
+			want: []string{"~ vpc-endpoint/s3", "  RouteTableIds:"},
+		},
+		{
+			description: "a VPC endpoint is deleted",
+			change: func(h awsClients) error {
+				_, err := h.ec2.DeleteVpcEndpoints(h, &ec2.DeleteVpcEndpointsInput{
+					VpcEndpointIds: []string{*h.resourceID("vpc-endpoint/s3")},
+				})
+
+				return err
+			},
+			want:             []string{"+ vpc-endpoint/s3"},
+			leavesNewVersion: true,
+		},
 		{description: "a subnet uses another route table", change: func(h awsClients) error {
 			_, err := h.ec2.ReplaceRouteTableAssociation(h, &ec2.ReplaceRouteTableAssociationInput{AssociationId: h.resourceID("route-table-association/private-c"), RouteTableId: h.resourceID("route-table/public")})
 			return err

@@ -69,6 +69,32 @@ func machineDrifts() []drift {
 		{description: "a group uses an older version of its template", change: func(h awsClients) error {
 			return h.updateWorkersGroup(&autoscaling.UpdateAutoScalingGroupInput{LaunchTemplate: &scalingtypes.LaunchTemplateSpecification{LaunchTemplateId: h.resourceID("launch-template/workers"), Version: sdk.String("1")}})
 		}, want: []string{"~ autoscaling-group/workers", `  LaunchTemplate.Version: "1" →`}},
+		{
+			description: "the SSH key pair of machines is deleted",
+			change: func(h awsClients) error {
+				_, err := h.ec2.DeleteKeyPair(h, &ec2.DeleteKeyPairInput{KeyName: h.resourceID("key-pair/main")})
+				return err
+			},
+			want: []string{
+				"+ key-pair/main",
+				"~ launch-template/control-plane-a",
+				`  LaunchTemplateData.KeyName: "slipway.demo" → (known after apply)`,
+				"~ autoscaling-group/control-plane-a",
+				"  LaunchTemplate.Version:",
+				"~ launch-template/control-plane-b",
+				`  LaunchTemplateData.KeyName: "slipway.demo" → (known after apply)`,
+				"~ autoscaling-group/control-plane-b",
+				"  LaunchTemplate.Version:",
+				"~ launch-template/control-plane-c",
+				`  LaunchTemplateData.KeyName: "slipway.demo" → (known after apply)`,
+				"~ autoscaling-group/control-plane-c",
+				"  LaunchTemplate.Version:",
+				"~ launch-template/workers",
+				`  LaunchTemplateData.KeyName: "slipway.demo" → (known after apply)`,
+				"~ autoscaling-group/workers",
+				"  LaunchTemplate.Version:",
+			},
+		},
 		{description: "a group's maximum is raised", change: scaleWorkers(&autoscaling.UpdateAutoScalingGroupInput{MaxSize: sdk.Int32(9)}), want: []string{"~ autoscaling-group/workers", "  MaxSize: 9 → 2"}},
 		{description: "a group's minimum is lowered", change: scaleWorkers(&autoscaling.UpdateAutoScalingGroupInput{MinSize: sdk.Int32(0)}), want: []string{"~ autoscaling-group/workers", "  MinSize: 0 → 2"}},
 		{description: "a subnet is removed from a group", change: func(h awsClients) error {
