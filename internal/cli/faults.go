@@ -64,7 +64,7 @@ or the region's process ends.` + exitStatusHelp(),
 	f.StringVar(&effect, "effect", "", "effect: "+joinEffects("|"))
 	f.StringVar(&r.Code, "code", "", "the error's code, for fail and throttle (default: the service's own)")
 	f.DurationVar(&delay, "delay", 0, "duration, for delay and provision")
-	f.StringVar(&r.Kind, "kind", "", "for provision: "+strings.Join(fault.Kinds(), "|"))
+	f.StringVar(&r.Kind, "kind", "", "for provision: "+strings.Join(fault.ProvisionKinds(), "|"))
 	_ = cmd.MarkFlagRequired("effect") // fails only for an unknown flag
 	_ = cmd.RegisterFlagCompletionFunc(
 		"effect",
@@ -73,7 +73,7 @@ or the region's process ends.` + exitStatusHelp(),
 
 	_ = cmd.RegisterFlagCompletionFunc(
 		"kind",
-		cobra.FixedCompletions(fault.Kinds(), cobra.ShellCompDirectiveNoFileComp),
+		cobra.FixedCompletions(fault.ProvisionKinds(), cobra.ShellCompDirectiveNoFileComp),
 	)
 
 	return cmd
@@ -165,7 +165,7 @@ func newRegionFaultsClearCommand(a *app) *cobra.Command {
 
 // describeFault describes a fault in one line.
 func describeFault(r fault.Rule) string {
-	if r.Effect == fault.Provision {
+	if r.Effect == fault.EffectProvision {
 		return r.Kind + " takes " + r.Delay.String()
 	}
 

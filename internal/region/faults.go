@@ -32,7 +32,7 @@ var ErrNotRunning = errors.New("the local region is not running")
 // process ends.
 func AddFault(ctx context.Context, cache string, r fault.Rule) (fault.Rule, error) {
 	var added fault.Rule
-	if err := r.Check(); err != nil {
+	if err := r.Validate(); err != nil {
 		return added, err
 	}
 
@@ -74,7 +74,7 @@ func callFaultsAPI(ctx context.Context, cache, method string, in, out any) error
 		return fmt.Errorf("call the region at %s: %w", st.Endpoint, err)
 	}
 
-	req.Header.Set("Authorization", "Bearer "+fault.Token(st.Settings.SecretKey))
+	req.Header.Set("Authorization", "Bearer "+fault.AdminToken(st.Settings.SecretKey))
 	client := &http.Client{Transport: &http.Transport{Proxy: nil}}
 	resp, err := client.Do(req)
 	if err != nil {

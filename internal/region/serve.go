@@ -118,7 +118,7 @@ func (r *regionProcess) buildServices(registry http.Handler) (err error) {
 		return err
 	}
 
-	r.services.S3.Mount(AssetsBucket, r.paths.assetsDir())
+	r.services.S3.MountDir(AssetsBucket, r.paths.assetsDir())
 
 	return nil
 }
@@ -208,7 +208,7 @@ func (r *regionProcess) serveUntilDone(ctx context.Context, ln net.Listener) err
 	})
 	mux.Handle(
 		faultsPath+"/",
-		http.StripPrefix(faultsPath, r.faults.Handler(fault.Token(r.settings.SecretKey))),
+		http.StripPrefix(faultsPath, r.faults.AdminHandler(fault.AdminToken(r.settings.SecretKey))),
 	)
 
 	mux.Handle("/", r.services.Handler())

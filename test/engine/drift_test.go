@@ -158,7 +158,7 @@ func (d drift) checkDrift(t *testing.T, r regiontest.Region, g *graph.Graph) str
 	}
 	var by []string
 	for _, call := range slices.Sorted(maps.Keys(r.CallCounts())) {
-		if _, op, _ := strings.Cut(call, ":"); server.Mutates(op) && r.CallCounts()[call] > before[call] {
+		if _, op, _ := strings.Cut(call, ":"); server.IsMutating(op) && r.CallCounts()[call] > before[call] {
 			by = append(by, "`"+call+"`")
 		}
 	}

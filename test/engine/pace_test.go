@@ -119,7 +119,7 @@ func TestCriticalPath(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := regiontest.StartWith(t, regiontest.Options{InProcess: true})
 			for _, kind := range slices.Sorted(maps.Keys(takes)) {
-				if _, err := r.Faults.Add(fault.Rule{Effect: fault.Provision, Kind: kind, Delay: fault.Duration(takes[kind])}); err != nil {
+				if _, err := r.Faults.AddRule(fault.Rule{Effect: fault.EffectProvision, Kind: kind, Delay: fault.Duration(takes[kind])}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -250,29 +250,29 @@ func (sc *scenario) converge(g *graph.Graph) {
 func (sc *scenario) runWithFault(g *graph.Graph) {
 	sc.runs++
 	nth := rapid.IntRange(1, 40).Draw(sc.T, "nth")
-	effect := rapid.SampledFrom([]fault.Effect{fault.Fail, fault.Throttle, fault.DropAnswer, fault.Close, fault.Kill, fault.KillAfter}).Draw(sc.T, "effect")
+	effect := rapid.SampledFrom([]fault.Effect{fault.EffectFail, fault.EffectThrottle, fault.EffectDropAnswer, fault.EffectClose, fault.EffectKill, fault.EffectKillAfter}).Draw(sc.T, "effect")
 	cfg, ctx := sc.region.AWSConfig(), sc.ctx
 	switch effect {
-	case fault.Kill, fault.KillAfter:
+	case fault.EffectKill, fault.EffectKillAfter:
 		kill, cancel := context.WithCancel(ctx)
 		defer cancel()
-		ctx, cfg = kill, sc.region.NewKillableClient(nth, effect == fault.KillAfter, cancel).AWSConfig(cfg)
+		ctx, cfg = kill, sc.region.NewKillableClient(nth, effect == fault.EffectKillAfter, cancel).AWSConfig(cfg)
 	default:
 		rule := fault.Rule{Effect: effect, Nth: nth, Count: rapid.IntRange(1, 10).Draw(sc.T, "count"), Mutating: rapid.Bool().Draw(sc.T, "mutating")}
-		if _, err := sc.region.Faults.Add(rule); err != nil {
+		if _, err := sc.region.Faults.AddRule(rule); err != nil {
 			sc.Fatal(err)
 		}
 	}
 	err := newEngine(cfg, testCluster).run(ctx, g)
 	sc.Logf("%s at %d: %v", effect, nth, err)
-	sc.region.Faults.Clear()
+	sc.region.Faults.ClearRules()
 	waitForRegion()
 }
 
 func (sc *scenario) countMutations() int {
 	n := 0
 	for call, times := range sc.region.CallCounts() {
-		if _, op, _ := strings.Cut(call, ":"); server.Mutates(op) {
+		if _, op, _ := strings.Cut(call, ":"); server.IsMutating(op) {
 			n += times
 		}
 	}

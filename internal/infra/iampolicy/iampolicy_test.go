@@ -189,7 +189,7 @@ func (b *bench) cloud(cfg sdk.Config, name string) *aws.Cloud {
 // deletion with leftovers. Then each action of each statement is removed in turn: some call of that lifecycle
 // must be denied without it.
 func TestPolicyIsEnough(t *testing.T) {
-	b := newBench(t, fault.Rule{Effect: fault.Provision, Kind: "instance", Delay: fault.Duration(4500 * time.Millisecond)}) // until apply asks why
+	b := newBench(t, fault.Rule{Effect: fault.EffectProvision, Kind: "instance", Delay: fault.Duration(4500 * time.Millisecond)}) // until apply asks why
 	initial := b.policies("demo", "--state-init")
 	starter := b.user("starter", initial)
 	b.must(starter, 0, "state", "init", "--yes")
@@ -257,7 +257,7 @@ func (b *bench) necessary(docs []iampolicy.Policy, asked []authz.Request) {
 			at = append(at, [2]int{d, s})
 		}
 	}
-	allowedBy := func(p authz.Policy, r authz.Request) bool { return authz.Decide([]authz.Policy{p}, r).Allowed }
+	allowedBy := func(p authz.Policy, r authz.Request) bool { return authz.Evaluate([]authz.Policy{p}, r).Allowed }
 	// only counts, for each statement and action, the requests that no other statement allows.
 	only := map[string]int{}
 	for _, r := range asked {
@@ -293,7 +293,7 @@ func parse(t *testing.T, st iampolicy.Statement) authz.Policy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := authz.Parse(authz.Identity, string(text))
+	p, err := authz.ParsePolicy(authz.IdentityPolicy, string(text))
 	if err != nil {
 		t.Fatal(err)
 	}

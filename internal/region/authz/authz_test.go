@@ -13,7 +13,7 @@ const account = "000000000000"
 
 func parse(t *testing.T, kind authz.PolicyKind, statements string) authz.Policy {
 	t.Helper()
-	p, err := authz.Parse(kind, `{"Version":"2012-10-17","Statement":[`+statements+`]}`)
+	p, err := authz.ParsePolicy(kind, `{"Version":"2012-10-17","Statement":[`+statements+`]}`)
 	if err != nil {
 		t.Fatalf("%s: %v", statements, err)
 	}
@@ -58,8 +58,8 @@ func TestDecide(t *testing.T) {
 		"both conditions":          {`{"Effect":"Allow","Action":"*","Resource":"*","Condition":{"IpAddress":{"aws:SourceIp":"10.0.0.0/8"},"StringEquals":{"aws:ResourceTag/team":"b"}}}`, "x:Y", vol, false},
 		"identity of all":          {`{"Effect":"Allow","Action":"x:Y","Resource":"` + vol + `"}`, "x:Y", "*", false},
 	} {
-		p := parse(t, authz.Identity, c.statements)
-		d := authz.Decide([]authz.Policy{p}, authz.Request{Action: c.action, Resource: c.resource, Context: tagged})
+		p := parse(t, authz.IdentityPolicy, c.statements)
+		d := authz.Evaluate([]authz.Policy{p}, authz.Request{Action: c.action, Resource: c.resource, Context: tagged})
 		if d.Allowed != c.want {
 			t.Errorf("%s: allowed is %v because %s", name, d.Allowed, d.Reason)
 		}
@@ -81,8 +81,8 @@ func TestNumbersDatesAndARNs(t *testing.T) {
 		`"Bool":{"aws:SecureTransport":false}`:                                  true,
 		`"StringEqualsIgnoreCase":{"aws:PrincipalArn":"ARN:aws:iam::0:role/A"}`: true,
 	} {
-		p := parse(t, authz.Identity, `{"Effect":"Allow","Action":"*","Resource":"*","Condition":{`+condition+`}}`)
-		if got := authz.Decide([]authz.Policy{p}, authz.Request{Action: "a:B", Context: context}).Allowed; got != want {
+		p := parse(t, authz.IdentityPolicy, `{"Effect":"Allow","Action":"*","Resource":"*","Condition":{`+condition+`}}`)
+		if got := authz.Evaluate([]authz.Policy{p}, authz.Request{Action: "a:B", Context: context}).Allowed; got != want {
 			t.Errorf("%s is %v", condition, got)
 		}
 	}
@@ -107,7 +107,7 @@ func TestPrincipals(t *testing.T) {
 		{`{"Service":"ec2.amazonaws.com"}`, "Allow", role, authz.Decision{}},
 	} {
 		p := parse(t, authz.TrustPolicy, `{"Effect":"`+c.effect+`","Principal":`+c.principal+`,"Action":"sts:AssumeRole"}`)
-		d := authz.Decide([]authz.Policy{p}, authz.Request{Action: "sts:AssumeRole", Principal: c.who})
+		d := authz.Evaluate([]authz.Policy{p}, authz.Request{Action: "sts:AssumeRole", Principal: c.who})
 		if d.Allowed != c.want.Allowed || d.Denied != c.want.Denied {
 			t.Errorf("%s to %s for %+v: %+v", c.effect, c.principal, c.who, d)
 		}
@@ -125,24 +125,24 @@ func TestParseRefuses(t *testing.T) {
 		document  string
 		complaint string
 	}{
-		{authz.Identity, `{`, "syntax"},
-		{authz.Identity, `{"Version":"2012-10-17","Statement":[]} x`, "syntax"},
-		{authz.Identity, `{"Version":"2012-10-18","Statement":[{}]}`, "version"},
-		{authz.Identity, `{"Version":"2012-10-17"}`, "Statement"},
-		{authz.Identity, `{"Statement":{"Effect":"Maybe","Action":"*","Resource":"*"}}`, "effect"},
-		{authz.Identity, `{"Statement":{"Effect":"Allow","Resource":"*"}}`, "actions"},
-		{authz.Identity, `{"Statement":{"Effect":"Allow","Action":"ec2","Resource":"*"}}`, "vendor"},
-		{authz.Identity, `{"Statement":{"Effect":"Allow","Action":"ec2:*"}}`, "resources"},
-		{authz.Identity, `{"Statement":{"Effect":"Allow","Action":"ec2:*","Resource":"vol"}}`, "ARN"},
-		{authz.Identity, `{"Statement":{"Effect":"Allow","Action":"ec2:*","Resource":"*","Principal":"*"}}`, "principal"},
-		{authz.Identity, `{"Statement":{"Effect":"Allow","Action":"ec2:*","Resource":"*","Extra":1}}`, "Extra"},
-		{authz.Identity, `{"Statement":{"Effect":"Allow","Action":"ec2:*","Resource":"*","Condition":{"StringIs":{"a":"b"}}}}`, "StringIs"},
-		{authz.Identity, `{"Statement":[{"Sid":"A","Effect":"Allow","Action":"a:b","Resource":"*"},{"Sid":"A","Effect":"Allow","Action":"a:b","Resource":"*"}]}`, "unique"},
+		{authz.IdentityPolicy, `{`, "syntax"},
+		{authz.IdentityPolicy, `{"Version":"2012-10-17","Statement":[]} x`, "syntax"},
+		{authz.IdentityPolicy, `{"Version":"2012-10-18","Statement":[{}]}`, "version"},
+		{authz.IdentityPolicy, `{"Version":"2012-10-17"}`, "Statement"},
+		{authz.IdentityPolicy, `{"Statement":{"Effect":"Maybe","Action":"*","Resource":"*"}}`, "effect"},
+		{authz.IdentityPolicy, `{"Statement":{"Effect":"Allow","Resource":"*"}}`, "actions"},
+		{authz.IdentityPolicy, `{"Statement":{"Effect":"Allow","Action":"ec2","Resource":"*"}}`, "vendor"},
+		{authz.IdentityPolicy, `{"Statement":{"Effect":"Allow","Action":"ec2:*"}}`, "resources"},
+		{authz.IdentityPolicy, `{"Statement":{"Effect":"Allow","Action":"ec2:*","Resource":"vol"}}`, "ARN"},
+		{authz.IdentityPolicy, `{"Statement":{"Effect":"Allow","Action":"ec2:*","Resource":"*","Principal":"*"}}`, "principal"},
+		{authz.IdentityPolicy, `{"Statement":{"Effect":"Allow","Action":"ec2:*","Resource":"*","Extra":1}}`, "Extra"},
+		{authz.IdentityPolicy, `{"Statement":{"Effect":"Allow","Action":"ec2:*","Resource":"*","Condition":{"StringIs":{"a":"b"}}}}`, "StringIs"},
+		{authz.IdentityPolicy, `{"Statement":[{"Sid":"A","Effect":"Allow","Action":"a:b","Resource":"*"},{"Sid":"A","Effect":"Allow","Action":"a:b","Resource":"*"}]}`, "unique"},
 		{authz.TrustPolicy, `{"Statement":{"Effect":"Allow","Action":"sts:AssumeRole"}}`, "Principal"},
 		{authz.TrustPolicy, `{"Statement":{"Effect":"Allow","Action":"sts:AssumeRole","Principal":"*","Resource":"*"}}`, "Resource"},
 		{authz.ResourcePolicy, `{"Statement":{"Effect":"Allow","Action":"s3:*","Principal":{"Nobody":"*"},"Resource":"*"}}`, "principal type"},
 	} {
-		_, err := authz.Parse(c.kind, c.document)
+		_, err := authz.ParsePolicy(c.kind, c.document)
 		if err == nil || !strings.Contains(err.Error(), c.complaint) {
 			t.Errorf("%s: %v", c.document, err)
 		}
@@ -152,9 +152,9 @@ func TestParseRefuses(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"ec2:*","Resource":"${aws:x}*","Condition":{"ForAllValues:StringNotLikeIfExists":{"a":["b",1,true]}}}]}`, "ec2:X", "arn:aws:ec2:::x")
 	f.Fuzz(func(_ *testing.T, document, action, resource string) {
-		for _, kind := range []authz.PolicyKind{authz.Identity, authz.ResourcePolicy, authz.TrustPolicy} {
-			if p, err := authz.Parse(kind, document); err == nil {
-				authz.Decide([]authz.Policy{p}, authz.Request{Action: action, Resource: resource, Context: map[string][]string{"a": {action, resource}}})
+		for _, kind := range []authz.PolicyKind{authz.IdentityPolicy, authz.ResourcePolicy, authz.TrustPolicy} {
+			if p, err := authz.ParsePolicy(kind, document); err == nil {
+				authz.Evaluate([]authz.Policy{p}, authz.Request{Action: action, Resource: resource, Context: map[string][]string{"a": {action, resource}}})
 			}
 		}
 	})

@@ -30,9 +30,9 @@ type Decision struct {
 	Reason  string // continues "because" in an error message, in IAM's words
 }
 
-// Decide evaluates policies for a request. A matching Deny wins over a matching Allow. A request without
+// Evaluate evaluates policies for a request. A matching Deny wins over a matching Allow. A request without
 // either is not allowed.
-func Decide(policies []Policy, r Request) Decision {
+func Evaluate(policies []Policy, r Request) Decision {
 	c := lowerCaseKeys(r.Context)
 	allowed := false
 	for _, p := range policies {
@@ -68,7 +68,7 @@ func formatSid(s Statement) string {
 // trust policy, this means that the IAM policies of the account decide.
 func DelegatesToAccount(p Policy, account string, r Request) bool {
 	r.Principal = Principal{Account: account, ARN: rootARN(account)}
-	return Decide([]Policy{p}, r).Allowed
+	return Evaluate([]Policy{p}, r).Allowed
 }
 
 func lowerCaseKeys(m map[string][]string) map[string][]string {

@@ -22,9 +22,9 @@ func newPattern(text string) pattern {
 	return p
 }
 
-// Like reports whether a pattern matches the whole text. In the pattern, * matches any text and ? any one
+// MatchPattern reports whether a pattern matches the whole text. In the pattern, * matches any text and ? any one
 // character.
-func Like(pattern, text string) bool { return newPattern(pattern).match(text) }
+func MatchPattern(pattern, text string) bool { return newPattern(pattern).match(text) }
 
 // match reports whether the pattern matches the whole text. It takes linear time for a pattern with one star,
 // and at worst time proportional to the product of the lengths.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package authz parses IAM policy documents and evaluates them. A [Policy] has statements; [Decide] evaluates
+// Package authz parses IAM policy documents and evaluates them. A [Policy] has statements; [Evaluate] evaluates
 // policies for one [Request], that is, one action on one resource, and returns a [Decision]. The package does
 // not know who has which policies, and does no I/O.
 package authz
@@ -21,7 +21,7 @@ type PolicyKind int
 
 // The kinds of policies.
 const (
-	Identity       PolicyKind = iota // of a role or user: without Principal
+	IdentityPolicy PolicyKind = iota // of a role or user: without Principal
 	ResourcePolicy                   // of a bucket or key: with Principal and Resource
 	TrustPolicy                      // of a role: with Principal and without Resource
 )
@@ -123,9 +123,9 @@ func (s *scalarList) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Parse parses a policy document. Unknown elements, and elements that a policy of this kind cannot have, are
+// ParsePolicy parses a policy document. Unknown elements, and elements that a policy of this kind cannot have, are
 // errors. The error's text is meant as the message of AWS's error MalformedPolicyDocument.
-func Parse(kind PolicyKind, document string) (Policy, error) {
+func ParsePolicy(kind PolicyKind, document string) (Policy, error) {
 	var raw struct {
 		Version   string          `json:"Version"`
 		ID        string          `json:"Id"`
@@ -280,9 +280,9 @@ func (s Statement) validateElements(kind PolicyKind) error {
 	switch {
 	case countTrue(s.Action != nil, s.NotAction != nil) != 1:
 		return errors.New("policy statement must contain actions: either Action or NotAction")
-	case kind == Identity && principals > 0:
+	case kind == IdentityPolicy && principals > 0:
 		return errors.New("policy document should not specify a principal")
-	case kind != Identity && principals != 1:
+	case kind != IdentityPolicy && principals != 1:
 		return errors.New("missing required field Principal")
 	case kind == TrustPolicy && resources > 0:
 		return errors.New("has prohibited field Resource")

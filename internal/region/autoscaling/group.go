@@ -16,9 +16,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-func (s *Service) groupOps() []wire.Op {
-	return []wire.Op{
-		wire.Operation("CreateAutoScalingGroup", s.createAutoScalingGroup),
+func (s *Service) groupOps() []wire.Operation {
+	return []wire.Operation{
+		wire.NewOperation("CreateAutoScalingGroup", s.createAutoScalingGroup),
 		state.WriteOperation(s.store, "UpdateAutoScalingGroup", s.updateAutoScalingGroup),
 		state.WriteOperation(s.store, "DeleteAutoScalingGroup", s.deleteAutoScalingGroup),
 		state.ReadOperation(s.store, "DescribeAutoScalingGroups", s.describeAutoScalingGroups),

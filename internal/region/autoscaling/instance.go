@@ -16,9 +16,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-func (s *Service) instanceOps() []wire.Op {
-	return []wire.Op{
-		wire.Operation("TerminateInstanceInAutoScalingGroup", s.terminateInstanceInAutoScalingGroup),
+func (s *Service) instanceOps() []wire.Operation {
+	return []wire.Operation{
+		wire.NewOperation("TerminateInstanceInAutoScalingGroup", s.terminateInstanceInAutoScalingGroup),
 		state.ReadOperation(s.store, "DescribeAutoScalingInstances", s.describeAutoScalingInstances),
 		state.ReadOperation(s.store, "DescribeScalingActivities", s.describeScalingActivities),
 		state.WriteOperation(s.store, "SetInstanceProtection", s.setInstanceProtection),

@@ -46,7 +46,7 @@ type EC2 interface {
 	HasInstanceType(name string) bool
 	// LaunchPermissionChecks returns what IAM is asked about a caller that makes a group launch from a
 	// template.
-	LaunchPermissionChecks(id, name, version string, subnets []string) []wire.Check
+	LaunchPermissionChecks(id, name, version string, subnets []string) []wire.AccessCheck
 }
 
 // InstanceController is the part of EC2 that warm pools use.
@@ -178,12 +178,12 @@ func (s *Service) Run(ctx context.Context) {
 // Wire returns the operations of Auto Scaling for the endpoint that serves them.
 func (s *Service) Wire() wire.Service {
 	return wire.Service{
-		Name:      "autoscaling",
-		Protocol:  wire.Query,
-		Version:   "2011-01-01",
-		Namespace: "http://autoscaling.amazonaws.com/doc/2011-01-01/",
-		Authorize: s.authorizeRequest,
-		Ops:       slices.Concat(s.groupOps(), s.warmPoolOps(), s.instanceOps(), s.tagOps()),
+		Name:       "autoscaling",
+		Protocol:   wire.QueryProtocol,
+		Version:    "2011-01-01",
+		Namespace:  "http://autoscaling.amazonaws.com/doc/2011-01-01/",
+		Authorize:  s.authorizeRequest,
+		Operations: slices.Concat(s.groupOps(), s.warmPoolOps(), s.instanceOps(), s.tagOps()),
 	}
 }
 
@@ -206,13 +206,13 @@ func (s *Service) serviceRoleARN() string {
 // authorizeRequest asks IAM about every group that a request names.
 func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error {
 	action := "autoscaling:" + op
-	return s.store.Authorize(ctx, action, in, func(tree map[string]any) []wire.Check {
+	return s.store.Authorize(ctx, action, in, func(tree map[string]any) []wire.AccessCheck {
 		return append(s.requestChecks(action, tree), s.launchChecks(tree)...)
 	})
 }
 
 // launchChecks returns what the caller itself must be allowed to do for a group to launch from a template.
-func (s *Service) launchChecks(tree map[string]any) []wire.Check {
+func (s *Service) launchChecks(tree map[string]any) []wire.AccessCheck {
 	below := func(m map[string]any, k string) map[string]any { v, _ := m[k].(map[string]any); return v }
 	spec := below(tree, "LaunchTemplate")
 	if spec == nil {
@@ -237,7 +237,7 @@ func (s *Service) launchChecks(tree map[string]any) []wire.Check {
 }
 
 // requestChecks returns what IAM is asked about the groups that a request names.
-func (s *Service) requestChecks(action string, tree map[string]any) []wire.Check {
+func (s *Service) requestChecks(action string, tree map[string]any) []wire.AccessCheck {
 	request := map[string][]string{}
 	names := []string{}
 	sdkshape.AddRequestTags(request, tree["Tags"])
@@ -260,7 +260,7 @@ func (s *Service) requestChecks(action string, tree map[string]any) []wire.Check
 		}
 	}
 
-	var out []wire.Check
+	var out []wire.AccessCheck
 
 	for _, name := range names {
 		c := map[string][]string{}
@@ -274,11 +274,11 @@ func (s *Service) requestChecks(action string, tree map[string]any) []wire.Check
 			}
 		}
 
-		out = append(out, wire.Check{Action: action, Resource: arn, Context: c})
+		out = append(out, wire.AccessCheck{Action: action, Resource: arn, Context: c})
 	}
 
 	if len(out) == 0 {
-		out = append(out, wire.Check{Action: action, Resource: "*", Context: request})
+		out = append(out, wire.AccessCheck{Action: action, Resource: "*", Context: request})
 	}
 
 	return out

@@ -82,11 +82,11 @@ func newStack(tb testing.TB) *stack {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s.elb, err = elbv2.New(elbv2.Config{Region: "eu-west-1", Account: "000000000000", Now: s.Now, Rand: random, Delay: 200 * time.Millisecond, Cloud: s.cloud})
+	s.elb, err = elbv2.New(elbv2.Config{Region: "eu-west-1", Account: "000000000000", Now: s.Now, Rand: random, TransitionDelay: 200 * time.Millisecond, Cloud: s.cloud})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s.cloud.SetLoadBalancers(s.elb.Balancers)
+	s.cloud.SetLoadBalancers(s.elb.LoadBalancers)
 	s.svc, err = autoscaling.New(autoscaling.Config{Region: "eu-west-1", Account: "000000000000", Now: s.Now, Rand: random, EC2: s.cloud, TargetGroups: s.elb})
 	if err != nil {
 		tb.Fatal(err)

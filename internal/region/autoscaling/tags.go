@@ -16,8 +16,8 @@ import (
 // tagResourceType is the only type of resource with tags.
 const tagResourceType = "auto-scaling-group"
 
-func (s *Service) tagOps() []wire.Op {
-	return []wire.Op{
+func (s *Service) tagOps() []wire.Operation {
+	return []wire.Operation{
 		state.WriteOperation(s.store, "CreateOrUpdateTags", s.createOrUpdateTags),
 		state.WriteOperation(s.store, "DeleteTags", s.deleteTags),
 		state.ReadOperation(s.store, "DescribeTags", s.describeTags),

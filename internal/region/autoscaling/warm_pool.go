@@ -15,8 +15,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-func (s *Service) warmPoolOps() []wire.Op {
-	return []wire.Op{
+func (s *Service) warmPoolOps() []wire.Operation {
+	return []wire.Operation{
 		state.WriteOperation(s.store, "PutWarmPool", s.putWarmPool),
 		state.WriteOperation(s.store, "DeleteWarmPool", s.deleteWarmPool),
 		state.ReadOperation(s.store, "DescribeWarmPool", s.describeWarmPool),

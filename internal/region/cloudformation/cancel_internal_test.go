@@ -35,7 +35,7 @@ func TestCancelUpdateStackCancelsBeforeItAnswers(t *testing.T) {
 		s.store.View(func() {}) // deadlocks if the handler holds the lock
 	}
 
-	_, err = wire.Call(wire.WithCaller(t.Context(), wire.SystemCaller()), s.Wire(), "CancelUpdateStack", func(in any) error {
+	_, err = wire.CallOperation(wire.WithCaller(t.Context(), wire.SystemCaller()), s.Wire(), "CancelUpdateStack", func(in any) error {
 		in.(*sdk.CancelUpdateStackInput).StackName = new("net")
 		return nil
 	})

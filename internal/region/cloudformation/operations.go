@@ -11,14 +11,14 @@ import (
 )
 
 // wireOperations lists the operations of the API.
-func (s *Service) wireOperations() []wire.Op {
-	return []wire.Op{
-		wire.Operation("CreateStack", s.createStack),
-		wire.Operation("UpdateStack", s.updateStack),
-		wire.Operation("DeleteStack", s.deleteStack),
-		wire.Operation("CreateChangeSet", s.createChangeSet),
-		wire.Operation("ValidateTemplate", s.validateTemplate),
-		wire.Operation("GetTemplateSummary", s.getTemplateSummary),
+func (s *Service) wireOperations() []wire.Operation {
+	return []wire.Operation{
+		wire.NewOperation("CreateStack", s.createStack),
+		wire.NewOperation("UpdateStack", s.updateStack),
+		wire.NewOperation("DeleteStack", s.deleteStack),
+		wire.NewOperation("CreateChangeSet", s.createChangeSet),
+		wire.NewOperation("ValidateTemplate", s.validateTemplate),
+		wire.NewOperation("GetTemplateSummary", s.getTemplateSummary),
 		state.ReadOperation(s.store, "DescribeChangeSet", s.describeChangeSet),
 		state.ReadOperation(s.store, "ListChangeSets", s.listChangeSets),
 		state.WriteOperation(s.store, "ExecuteChangeSet", s.executeChangeSet),
@@ -36,7 +36,7 @@ func (s *Service) wireOperations() []wire.Op {
 		state.WriteOperation(s.store, "UpdateTerminationProtection", s.updateTerminationProtection),
 		state.ReadOperation(s.store, "ListExports", s.listExports),
 		state.ReadOperation(s.store, "ListImports", s.listImports),
-		wire.Operation("CancelUpdateStack", s.cancelUpdateStack),
+		wire.NewOperation("CancelUpdateStack", s.cancelUpdateStack),
 		state.WriteOperation(s.store, "ContinueUpdateRollback", s.continueUpdateRollback),
 	}
 }
@@ -47,9 +47,9 @@ func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error
 		return nil
 	}
 
-	c := wire.Check{Action: "cloudformation:" + op, Resource: "*", Context: map[string][]string{}}
-	name := wire.Member(in, "StackName")
-	set := wire.Member(in, "ChangeSetName")
+	c := wire.AccessCheck{Action: "cloudformation:" + op, Resource: "*", Context: map[string][]string{}}
+	name := wire.StringMember(in, "StackName")
+	set := wire.StringMember(in, "ChangeSetName")
 	if name == "" && set == "" {
 		return wire.Authorize(ctx, c)
 	}
@@ -75,7 +75,7 @@ func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error
 	sdkshape.AddRequestTags(c.Context, tree["Tags"])
 
 	for key, v := range map[string]string{
-		"cloudformation:RoleArn": wire.Member(in, "RoleARN"), "cloudformation:TemplateUrl": wire.Member(in, "TemplateURL"),
+		"cloudformation:RoleArn": wire.StringMember(in, "RoleARN"), "cloudformation:TemplateUrl": wire.StringMember(in, "TemplateURL"),
 		"cloudformation:ChangeSetName": set,
 	} {
 		if v != "" {

@@ -83,7 +83,7 @@ func (s *Service) downloadTemplate(ctx context.Context, address string) (string,
 		return "", template.ValidationError("TemplateURL must be a supported URL.")
 	}
 
-	out, err := wire.Call(ctx, v, "GetObject", func(in any) error {
+	out, err := wire.CallOperation(ctx, v, "GetObject", func(in any) error {
 		g, ok := in.(*s3.GetObjectInput)
 		if !ok {
 			return template.ValidationError("S3 error: %T", in)
@@ -95,7 +95,7 @@ func (s *Service) downloadTemplate(ctx context.Context, address string) (string,
 		return nil
 	})
 	if err != nil {
-		e := wire.Refusal(v, err)
+		e := wire.ToClientError(v, err)
 		if e.Status == http.StatusForbidden {
 			return "", template.ValidationError("S3 error: Access Denied")
 		}
@@ -265,11 +265,11 @@ func (s *Service) stackCaller(ctx context.Context, role string) (wire.Caller, er
 		return wire.CallerFrom(ctx), nil
 	}
 
-	if err := wire.Authorize(ctx, wire.Check{Action: "iam:PassRole", Resource: role}); err != nil {
+	if err := wire.Authorize(ctx, wire.AccessCheck{Action: "iam:PassRole", Resource: role}); err != nil {
 		return wire.Caller{}, err
 	}
 
-	return s.cfg.Roles.ServiceCaller(role, "cloudformation.amazonaws.com", "AWSCloudFormation")
+	return s.cfg.Roles.AssumeServiceRole(role, "cloudformation.amazonaws.com", "AWSCloudFormation")
 }
 
 func invalidTokenError() error { return template.ValidationError("The NextToken is not valid") }

@@ -30,7 +30,7 @@ type SystemTagger func(id string, tags map[string]string)
 
 // Roles is what CloudFormation needs of IAM: the credentials of a role that trusts a service.
 type Roles interface {
-	ServiceCaller(roleARN, service, session string) (wire.Caller, error)
+	AssumeServiceRole(roleARN, service, session string) (wire.Caller, error)
 }
 
 // Config describes a [Service]. Region, Account, Now, Rand, Services, Authorizer and Roles are required.
@@ -110,12 +110,12 @@ func (s *Service) SaveTo(to state.Backend) error { return s.store.SaveTo(to) }
 // Wire returns the service for the region's server.
 func (s *Service) Wire() wire.Service {
 	return wire.Service{
-		Name:      "cloudformation",
-		Protocol:  wire.Query,
-		Version:   "2010-05-15",
-		Namespace: "http://cloudformation.amazonaws.com/doc/2010-05-15/",
-		Authorize: s.authorizeRequest,
-		Ops:       s.wireOperations(),
+		Name:       "cloudformation",
+		Protocol:   wire.QueryProtocol,
+		Version:    "2010-05-15",
+		Namespace:  "http://cloudformation.amazonaws.com/doc/2010-05-15/",
+		Authorize:  s.authorizeRequest,
+		Operations: s.wireOperations(),
 	}
 }
 
@@ -167,7 +167,7 @@ func (s *Service) callService(
 		return nil, wire.Errorf("ServiceUnavailable", "the region does not have the service %s", service)
 	}
 
-	out, err := wire.Call(ctx, v, op, func(shape any) error {
+	out, err := wire.CallOperation(ctx, v, op, func(shape any) error {
 		b, err := json.Marshal(in)
 		if err != nil {
 			return fmt.Errorf("encode the input of %s: %w", op, err)
@@ -182,7 +182,7 @@ func (s *Service) callService(
 		return nil
 	})
 	if err != nil {
-		return nil, &resourcetype.CallError{Service: service, Refusal: wire.Refusal(v, err)}
+		return nil, &resourcetype.CallError{Service: service, Refusal: wire.ToClientError(v, err)}
 	}
 
 	return sdkshape.ShapeToMap(out)
@@ -192,7 +192,7 @@ func (s *Service) callService(
 // CloudFormation.
 func (s *Service) withStackCaller(ctx context.Context, caller wire.Caller) context.Context {
 	ctx = wire.WithAuthorizer(wire.WithCaller(ctx, caller), s.cfg.Authorizer)
-	return wire.WithConditions(ctx, map[string][]string{
+	return wire.WithConditionKeys(ctx, map[string][]string{
 		"aws:CalledVia": {
 			"cloudformation.amazonaws.com",
 		}, "aws:CalledViaFirst": {"cloudformation.amazonaws.com"},

@@ -86,7 +86,7 @@ func parseStackPolicy(body string) (stackPolicy, error) {
 }
 
 func matchesAny(patterns []string, text string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool { return authz.Like(p, text) })
+	return slices.ContainsFunc(patterns, func(p string) bool { return authz.MatchPattern(p, text) })
 }
 
 // deniedByPolicy returns why the stack policy denies an action on a resource in an update; empty if it allows

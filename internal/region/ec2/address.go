@@ -15,8 +15,8 @@ import (
 // addressHandlers serves Elastic IP addresses.
 type addressHandlers struct{ *Service }
 
-func (s addressHandlers) ops() []wire.Op {
-	return []wire.Op{
+func (s addressHandlers) ops() []wire.Operation {
+	return []wire.Operation{
 		writeOperation(s.Service, "AllocateAddress", s.allocateAddress),
 		writeOperation(s.Service, "ReleaseAddress", s.releaseAddress),
 		writeOperation(s.Service, "AssociateAddress", s.associateAddress),

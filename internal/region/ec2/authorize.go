@@ -43,7 +43,7 @@ func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error
 
 	action := "ec2:" + op
 	if strings.HasPrefix(op, "Describe") {
-		return wire.Authorize(ctx, wire.Check{Action: action, Resource: "*"})
+		return wire.Authorize(ctx, wire.AccessCheck{Action: action, Resource: "*"})
 	}
 
 	tree, err := sdkshape.ShapeToMap(in)
@@ -55,7 +55,7 @@ func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error
 }
 
 // requestChecks returns what IAM is asked for a request that changes something.
-func (s *Service) requestChecks(op string, tree map[string]any) []wire.Check {
+func (s *Service) requestChecks(op string, tree map[string]any) []wire.AccessCheck {
 	s.store.Lock()
 	defer s.store.Unlock()
 	action := "ec2:" + op
@@ -65,16 +65,16 @@ func (s *Service) requestChecks(op string, tree map[string]any) []wire.Check {
 	}
 
 	byKind := tagSpecificationContexts(tree)
-	var out []wire.Check
+	var out []wire.AccessCheck
 
 	for _, kind := range createdKinds()[op] {
-		out = append(out, wire.Check{Action: action, Resource: s.cfg.wildcardARN(kind), Context: byKind[kind]})
+		out = append(out, wire.AccessCheck{Action: action, Resource: s.cfg.wildcardARN(kind), Context: byKind[kind]})
 	}
 
 	addCheck := func(id, arn string) {
 		c := maps.Clone(request)
 		sdkshape.AddResourceTags(c, s.st.Tags[id])
-		out = append(out, wire.Check{Action: action, Resource: arn, Context: c})
+		out = append(out, wire.AccessCheck{Action: action, Resource: arn, Context: c})
 	}
 
 	for _, id := range s.st.requestResources(op, tree) {
@@ -89,11 +89,11 @@ func (s *Service) requestChecks(op string, tree map[string]any) []wire.Check {
 	for _, kind := range sortedKeys(byKind) {
 		c := maps.Clone(byKind[kind])
 		c["ec2:CreateAction"] = []string{op}
-		out = append(out, wire.Check{Action: "ec2:CreateTags", Resource: s.cfg.wildcardARN(kind), Context: c})
+		out = append(out, wire.AccessCheck{Action: "ec2:CreateTags", Resource: s.cfg.wildcardARN(kind), Context: c})
 	}
 
 	if len(out) == 0 {
-		out = append(out, wire.Check{Action: action, Resource: "*", Context: request})
+		out = append(out, wire.AccessCheck{Action: action, Resource: "*", Context: request})
 	}
 
 	return out

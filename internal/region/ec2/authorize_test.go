@@ -19,7 +19,7 @@ import (
 // recordingAuthorizer records the checks and allows everything.
 type recordingAuthorizer struct{ lines []string }
 
-func (a *recordingAuthorizer) Authorize(_ context.Context, c wire.Check) error {
+func (a *recordingAuthorizer) Authorize(_ context.Context, c wire.AccessCheck) error {
 	var keys []string
 	for _, k := range []string{"aws:ResourceTag/team", "aws:RequestTag/team", "ec2:CreateAction"} {
 		if v := c.Context[k]; len(v) > 0 {

@@ -14,8 +14,8 @@ import (
 // imageHandlers serves AMIs.
 type imageHandlers struct{ *Service }
 
-func (s imageHandlers) ops() []wire.Op {
-	return []wire.Op{
+func (s imageHandlers) ops() []wire.Operation {
+	return []wire.Operation{
 		readOperation(s.Service, "DescribeImages", s.describeImages),
 	}
 }

@@ -14,8 +14,8 @@ import (
 // instanceHandlers serves instances that exist; [launchHandlers] launches them.
 type instanceHandlers struct{ *Service }
 
-func (s instanceHandlers) ops() []wire.Op {
-	return []wire.Op{
+func (s instanceHandlers) ops() []wire.Operation {
+	return []wire.Operation{
 		writeOperation(s.Service, "TerminateInstances", s.terminateInstances),
 		writeOperation(s.Service, "StopInstances", s.stopInstances),
 		writeOperation(s.Service, "StartInstances", s.startInstances),
@@ -25,7 +25,7 @@ func (s instanceHandlers) ops() []wire.Op {
 		readOperation(s.Service, "DescribeInstanceAttribute", s.describeInstanceAttribute),
 		writeOperation(s.Service, "ModifyInstanceAttribute", s.modifyInstanceAttribute),
 		writeOperation(s.Service, "ModifyInstanceMetadataOptions", s.modifyInstanceMetadataOptions),
-		wire.Operation("GetConsoleOutput", s.getConsoleOutput),
+		wire.NewOperation("GetConsoleOutput", s.getConsoleOutput),
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 // LaunchPermissionChecks returns what IAM is asked about a caller that makes Auto Scaling launch from a
 // template. AWS launches as the service, but only if the caller could have run the instances and passed the
 // role itself. A template that does not exist has no checks: the call fails anyway.
-func (s *Service) LaunchPermissionChecks(id, name, version string, subnets []string) []wire.Check {
+func (s *Service) LaunchPermissionChecks(id, name, version string, subnets []string) []wire.AccessCheck {
 	s.store.Lock()
 	defer s.store.Unlock()
 	t, err := s.st.findLaunchTemplate(&id, &name)
@@ -27,12 +27,12 @@ func (s *Service) LaunchPermissionChecks(id, name, version string, subnets []str
 		return nil
 	}
 
-	ask := func(arn string, context map[string][]string) wire.Check {
+	ask := func(arn string, context map[string][]string) wire.AccessCheck {
 		context["ec2:LaunchTemplate"] = []string{s.cfg.resourceARN(str(t.LaunchTemplateId))}
-		return wire.Check{Action: "ec2:RunInstances", Resource: arn, Context: context}
+		return wire.AccessCheck{Action: "ec2:RunInstances", Resource: arn, Context: context}
 	}
 
-	var out []wire.Check
+	var out []wire.AccessCheck
 	data := v.LaunchTemplateData
 
 	named := slices.Concat(
@@ -62,7 +62,7 @@ func (s *Service) LaunchPermissionChecks(id, name, version string, subnets []str
 		c["ec2:CreateAction"] = []string{"RunInstances"}
 		out = append(
 			out,
-			wire.Check{Action: "ec2:CreateTags", Resource: s.cfg.wildcardARN(str(spec.ResourceType)), Context: c},
+			wire.AccessCheck{Action: "ec2:CreateTags", Resource: s.cfg.wildcardARN(str(spec.ResourceType)), Context: c},
 		)
 	}
 
@@ -87,7 +87,7 @@ func templateTagContext(specs []*sdk.LaunchTemplateTagSpecification, kind string
 }
 
 // passRoleChecks asks whether the caller may pass the role of a template's instance profile to EC2.
-func (cfg *Config) passRoleChecks(spec *sdk.LaunchTemplateIamInstanceProfileSpecification) []wire.Check {
+func (cfg *Config) passRoleChecks(spec *sdk.LaunchTemplateIamInstanceProfileSpecification) []wire.AccessCheck {
 	if spec == nil || cfg.Profiles == nil {
 		return nil
 	}
@@ -102,7 +102,7 @@ func (cfg *Config) passRoleChecks(spec *sdk.LaunchTemplateIamInstanceProfileSpec
 		return nil
 	}
 
-	return []wire.Check{
+	return []wire.AccessCheck{
 		{
 			Action:   "iam:PassRole",
 			Resource: p.RoleARN,

@@ -15,8 +15,8 @@ import (
 // launchHandlers serves RunInstances.
 type launchHandlers struct{ *Service }
 
-func (s launchHandlers) ops() []wire.Op {
-	return []wire.Op{
+func (s launchHandlers) ops() []wire.Operation {
+	return []wire.Operation{
 		writeOperation(s.Service, "RunInstances", s.runInstances),
 	}
 }

@@ -51,8 +51,8 @@ func itoa(n int) string { return strconv.Itoa(n) }
 // instanceTypeHandlers serves instance types.
 type instanceTypeHandlers struct{ *Service }
 
-func (s instanceTypeHandlers) ops() []wire.Op {
-	return []wire.Op{
+func (s instanceTypeHandlers) ops() []wire.Operation {
+	return []wire.Operation{
 		readOperation(s.Service, "DescribeInstanceTypes", s.describeInstanceTypes),
 		readOperation(s.Service, "DescribeInstanceTypeOfferings", s.describeInstanceTypeOfferings),
 	}

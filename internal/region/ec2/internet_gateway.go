@@ -11,8 +11,8 @@ import (
 // internetGatewayHandlers serves internet gateways.
 type internetGatewayHandlers struct{ *Service }
 
-func (s internetGatewayHandlers) ops() []wire.Op {
-	return []wire.Op{
+func (s internetGatewayHandlers) ops() []wire.Operation {
+	return []wire.Operation{
 		writeOperation(s.Service, "CreateInternetGateway", s.createInternetGateway),
 		writeOperation(s.Service, "DeleteInternetGateway", s.deleteInternetGateway),
 		readOperation(s.Service, "DescribeInternetGateways", s.describeInternetGateways),

@@ -29,8 +29,8 @@ func (st *serviceState) findKeyPairID(name string) string {
 // keyPairHandlers serves key pairs.
 type keyPairHandlers struct{ *Service }
 
-func (s keyPairHandlers) ops() []wire.Op {
-	return []wire.Op{
+func (s keyPairHandlers) ops() []wire.Operation {
+	return []wire.Operation{
 		writeOperation(s.Service, "CreateKeyPair", s.createKeyPair),
 		writeOperation(s.Service, "ImportKeyPair", s.importKeyPair),
 		writeOperation(s.Service, "DeleteKeyPair", s.deleteKeyPair),

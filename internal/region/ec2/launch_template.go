@@ -14,8 +14,8 @@ import (
 // launchTemplateHandlers serves launch templates and their versions.
 type launchTemplateHandlers struct{ *Service }
 
-func (s launchTemplateHandlers) ops() []wire.Op {
-	return []wire.Op{
+func (s launchTemplateHandlers) ops() []wire.Operation {
+	return []wire.Operation{
 		writeOperation(s.Service, "CreateLaunchTemplate", s.createLaunchTemplate),
 		writeOperation(s.Service, "CreateLaunchTemplateVersion", s.createLaunchTemplateVersion),
 		writeOperation(s.Service, "ModifyLaunchTemplate", s.modifyLaunchTemplate),

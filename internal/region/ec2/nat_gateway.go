@@ -13,8 +13,8 @@ import (
 // natGatewayHandlers serves NAT gateways.
 type natGatewayHandlers struct{ *Service }
 
-func (s natGatewayHandlers) ops() []wire.Op {
-	return []wire.Op{
+func (s natGatewayHandlers) ops() []wire.Operation {
+	return []wire.Operation{
 		writeOperation(s.Service, "CreateNatGateway", s.createNATGateway),
 		writeOperation(s.Service, "DeleteNatGateway", s.deleteNATGateway),
 		readOperation(s.Service, "DescribeNatGateways", s.describeNATGateways),

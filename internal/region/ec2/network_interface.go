@@ -13,8 +13,8 @@ import (
 // networkInterfaceHandlers serves network interfaces.
 type networkInterfaceHandlers struct{ *Service }
 
-func (s networkInterfaceHandlers) ops() []wire.Op {
-	return []wire.Op{
+func (s networkInterfaceHandlers) ops() []wire.Operation {
+	return []wire.Operation{
 		readOperation(s.Service, "DescribeNetworkInterfaces", s.describeNetworkInterfaces),
 		writeOperation(s.Service, "ModifyNetworkInterfaceAttribute", s.modifyNetworkInterfaceAttribute),
 		writeOperation(s.Service, "CreateNetworkInterface", s.createNetworkInterface),

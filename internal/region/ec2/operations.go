@@ -18,11 +18,11 @@ import (
 func (s *Service) Wire() wire.Service {
 	return wire.Service{
 		Name:      "ec2",
-		Protocol:  wire.EC2Query,
+		Protocol:  wire.EC2QueryProtocol,
 		Version:   "2016-11-15",
 		Namespace: "http://ec2.amazonaws.com/doc/2016-11-15/",
 		Authorize: s.authorizeRequest,
-		Ops: slices.Concat(
+		Operations: slices.Concat(
 			vpcHandlers{s}.ops(),
 			subnetHandlers{s}.ops(),
 			internetGatewayHandlers{s}.ops(),

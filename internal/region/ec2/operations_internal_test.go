@@ -33,9 +33,9 @@ func newTestService(t *testing.T) *Service {
 // TestCreatedKindsAreOperations checks that IAM is not asked about operations that do not exist.
 func TestCreatedKindsAreOperations(t *testing.T) {
 	t.Parallel()
-	ops := newTestService(t).Wire().Ops
+	ops := newTestService(t).Wire().Operations
 	for name := range createdKinds() {
-		if !slices.ContainsFunc(ops, func(op wire.Op) bool { return op.Name == name }) {
+		if !slices.ContainsFunc(ops, func(op wire.Operation) bool { return op.Name == name }) {
 			t.Errorf("%s is not an operation", name)
 		}
 	}

@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "write testdata/operations.txt")
 func TestOperationNames(t *testing.T) {
 	t.Parallel()
 	var names []string
-	for _, op := range newRegion(t).svc.Wire().Ops {
+	for _, op := range newRegion(t).svc.Wire().Operations {
 		names = append(names, op.Name)
 	}
 	slices.Sort(names)
@@ -51,7 +51,7 @@ func TestOperationNames(t *testing.T) {
 // TestOperationInputs checks that each operation decodes the input shape of its own name.
 func TestOperationInputs(t *testing.T) {
 	t.Parallel()
-	for _, op := range newRegion(t).svc.Wire().Ops {
+	for _, op := range newRegion(t).svc.Wire().Operations {
 		if got, want := fmt.Sprintf("%T", op.NewInput()), "*ec2."+op.Name+"Input"; got != want {
 			t.Errorf("%s decodes into %s, want %s", op.Name, got, want)
 		}
@@ -116,7 +116,7 @@ func parseOperationCall(call *ast.CallExpr) (operationCall, bool) {
 func TestOperationHandlers(t *testing.T) {
 	t.Parallel()
 	calls := parseOperationCalls(t)
-	if got, want := len(calls), len(newRegion(t).svc.Wire().Ops); got != want {
+	if got, want := len(calls), len(newRegion(t).svc.Wire().Operations); got != want {
 		t.Errorf("the source has %d operations, the service serves %d", got, want)
 	}
 	for _, c := range calls {

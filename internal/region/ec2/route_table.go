@@ -14,8 +14,8 @@ import (
 // routeTableHandlers serves route tables, their associations and routes.
 type routeTableHandlers struct{ *Service }
 
-func (s routeTableHandlers) ops() []wire.Op {
-	return []wire.Op{
+func (s routeTableHandlers) ops() []wire.Operation {
+	return []wire.Operation{
 		writeOperation(s.Service, "CreateRouteTable", s.createRouteTable),
 		writeOperation(s.Service, "DeleteRouteTable", s.deleteRouteTable),
 		readOperation(s.Service, "DescribeRouteTables", s.describeRouteTables),

@@ -15,8 +15,8 @@ import (
 // securityGroupHandlers serves security groups and their rules.
 type securityGroupHandlers struct{ *Service }
 
-func (s securityGroupHandlers) ops() []wire.Op {
-	return []wire.Op{
+func (s securityGroupHandlers) ops() []wire.Operation {
+	return []wire.Operation{
 		writeOperation(s.Service, "CreateSecurityGroup", s.createSecurityGroup),
 		writeOperation(s.Service, "DeleteSecurityGroup", s.deleteSecurityGroup),
 		readOperation(s.Service, "DescribeSecurityGroups", s.describeSecurityGroups),

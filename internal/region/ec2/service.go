@@ -278,13 +278,13 @@ func runWrite[I, O any](s *Service, do func(*I) (*O, error), in *I) (*O, error) 
 }
 
 // readOperation returns an operation that only reads.
-func readOperation[I, O any](s *Service, name string, do func(*I) (*O, error)) wire.Op {
-	return wire.Operation(name, func(_ context.Context, in *I) (*O, error) { return runRead(s, do, in) })
+func readOperation[I, O any](s *Service, name string, do func(*I) (*O, error)) wire.Operation {
+	return wire.NewOperation(name, func(_ context.Context, in *I) (*O, error) { return runRead(s, do, in) })
 }
 
 // writeOperation returns an operation that changes the state. A request with DryRun ends after authorization.
-func writeOperation[I, O any](s *Service, name string, do func(*I) (*O, error)) wire.Op {
-	return wire.Operation(
+func writeOperation[I, O any](s *Service, name string, do func(*I) (*O, error)) wire.Operation {
+	return wire.NewOperation(
 		name,
 		func(ctx context.Context, in *I) (*O, error) { return runWrite(s, withSystemTags(ctx, s, name, do), in) },
 	)

@@ -14,8 +14,8 @@ import (
 // snapshotHandlers serves snapshots. They have no data, and no volume can be created from them.
 type snapshotHandlers struct{ *Service }
 
-func (s snapshotHandlers) ops() []wire.Op {
-	return []wire.Op{
+func (s snapshotHandlers) ops() []wire.Operation {
+	return []wire.Operation{
 		writeOperation(s.Service, "CreateSnapshot", s.createSnapshot),
 		writeOperation(s.Service, "DeleteSnapshot", s.deleteSnapshot),
 		readOperation(s.Service, "DescribeSnapshots", s.describeSnapshots),

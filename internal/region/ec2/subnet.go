@@ -15,8 +15,8 @@ import (
 // subnetHandlers serves subnets.
 type subnetHandlers struct{ *Service }
 
-func (s subnetHandlers) ops() []wire.Op {
-	return []wire.Op{
+func (s subnetHandlers) ops() []wire.Operation {
+	return []wire.Operation{
 		writeOperation(s.Service, "CreateSubnet", s.createSubnet),
 		writeOperation(s.Service, "DeleteSubnet", s.deleteSubnet),
 		readOperation(s.Service, "DescribeSubnets", s.describeSubnets),

@@ -15,8 +15,8 @@ import (
 // tagHandlers serves tags.
 type tagHandlers struct{ *Service }
 
-func (s tagHandlers) ops() []wire.Op {
-	return []wire.Op{
+func (s tagHandlers) ops() []wire.Operation {
+	return []wire.Operation{
 		writeOperation(s.Service, "CreateTags", s.createTags),
 		writeOperation(s.Service, "DeleteTags", s.deleteTags),
 		readOperation(s.Service, "DescribeTags", s.describeTags),

@@ -14,8 +14,8 @@ import (
 // volumeHandlers serves EBS volumes.
 type volumeHandlers struct{ *Service }
 
-func (s volumeHandlers) ops() []wire.Op {
-	return []wire.Op{
+func (s volumeHandlers) ops() []wire.Operation {
+	return []wire.Operation{
 		writeOperation(s.Service, "CreateVolume", s.createVolume),
 		writeOperation(s.Service, "DeleteVolume", s.deleteVolume),
 		readOperation(s.Service, "DescribeVolumes", s.describeVolumes),

@@ -13,8 +13,8 @@ import (
 // vpcHandlers serves VPCs, their attributes, CIDR blocks and network ACLs.
 type vpcHandlers struct{ *Service }
 
-func (s vpcHandlers) ops() []wire.Op {
-	return []wire.Op{
+func (s vpcHandlers) ops() []wire.Operation {
+	return []wire.Operation{
 		writeOperation(s.Service, "CreateVpc", s.createVPC),
 		writeOperation(s.Service, "DeleteVpc", s.deleteVPC),
 		readOperation(s.Service, "DescribeVpcs", s.describeVPCs),

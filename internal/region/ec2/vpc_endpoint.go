@@ -13,8 +13,8 @@ import (
 // vpcEndpointHandlers serves VPC endpoints.
 type vpcEndpointHandlers struct{ *Service }
 
-func (s vpcEndpointHandlers) ops() []wire.Op {
-	return []wire.Op{
+func (s vpcEndpointHandlers) ops() []wire.Operation {
+	return []wire.Operation{
 		writeOperation(s.Service, "CreateVpcEndpoint", s.createVPCEndpoint),
 		writeOperation(s.Service, "ModifyVpcEndpoint", s.modifyVPCEndpoint),
 		writeOperation(s.Service, "DeleteVpcEndpoints", s.deleteVPCEndpoints),

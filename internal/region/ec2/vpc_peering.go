@@ -13,8 +13,8 @@ import (
 // vpcPeeringHandlers serves VPC peering connections.
 type vpcPeeringHandlers struct{ *Service }
 
-func (s vpcPeeringHandlers) ops() []wire.Op {
-	return []wire.Op{
+func (s vpcPeeringHandlers) ops() []wire.Operation {
+	return []wire.Operation{
 		writeOperation(s.Service, "CreateVpcPeeringConnection", s.createVPCPeeringConnection),
 		writeOperation(s.Service, "AcceptVpcPeeringConnection", s.acceptVPCPeeringConnection),
 		writeOperation(s.Service, "DeleteVpcPeeringConnection", s.deleteVPCPeeringConnection),

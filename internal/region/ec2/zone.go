@@ -13,8 +13,8 @@ import (
 // zoneHandlers serves availability zones, the region and the account.
 type zoneHandlers struct{ *Service }
 
-func (s zoneHandlers) ops() []wire.Op {
-	return []wire.Op{
+func (s zoneHandlers) ops() []wire.Operation {
+	return []wire.Operation{
 		readOperation(s.Service, "DescribeAvailabilityZones", s.describeAvailabilityZones),
 		readOperation(s.Service, "DescribeRegions", s.describeRegions),
 		readOperation(s.Service, "DescribeAccountAttributes", s.describeAccountAttributes),

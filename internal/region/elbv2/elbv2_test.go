@@ -79,11 +79,11 @@ func newStack(t *testing.T) *stack {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.elb, err = elbv2.New(elbv2.Config{Region: "us-east-1", Account: "000000000000", Now: clock, Rand: random, Delay: time.Second, Cloud: cloud})
+	s.elb, err = elbv2.New(elbv2.Config{Region: "us-east-1", Account: "000000000000", Now: clock, Rand: random, TransitionDelay: time.Second, Cloud: cloud})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cloud.SetLoadBalancers(s.elb.Balancers)
+	cloud.SetLoadBalancers(s.elb.LoadBalancers)
 	creds := credentials.NewStaticCredentialsProvider("AKID", "SECRET", "")
 	s.ec2 = ec2client.NewFromConfig(awstest.NewConfig(serve(t, cloud.Wire()), "us-east-1", creds))
 	s.lb = lb.NewFromConfig(awstest.NewConfig(serve(t, s.elb.Wire()), "us-east-1", creds))
@@ -155,7 +155,7 @@ func TestBalancerFromProvisioningToGone(t *testing.T) {
 	protect("false")
 	states = append(states, remove(), remove(), dropGroup())
 	s.now = s.now.Add(2 * time.Second)
-	_ = s.elb.Balancers() // applies due transitions
+	_ = s.elb.LoadBalancers() // applies due transitions
 	states = append(states, dropGroup())
 	want := []string{"DependencyViolation", "OperationNotPermitted", "", "", "DependencyViolation", ""}
 	if diff := cmp.Diff(want, states); diff != "" {
@@ -236,7 +236,7 @@ func TestListenersTargetsAndTags(t *testing.T) {
 		out := must[*lb.DescribeTargetHealthOutput](t)(s.lb.DescribeTargetHealth(ctx, &lb.DescribeTargetHealthInput{TargetGroupArn: groups["one"], Targets: []types.TargetDescription{{Id: id}}}))
 		return string(out.TargetHealthDescriptions[0].TargetHealth.State)
 	}
-	drawn := s.elb.Balancers()[0].Listeners[0]
+	drawn := s.elb.LoadBalancers()[0].Listeners[0]
 	if drawn.Port != 6443 || len(drawn.TargetGroup.Targets) != 1 || drawn.TargetGroup.HealthCheck.Path != "/readyz" || drawn.TargetGroup.HealthCheck.Interval != 10 {
 		t.Errorf("drawn: %+v", drawn)
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-func (s *Service) listenerOps() []wire.Op {
-	return []wire.Op{
+func (s *Service) listenerOps() []wire.Operation {
+	return []wire.Operation{
 		state.WriteOperation(s.store, "CreateListener", s.createListener),
 		state.WriteOperation(s.store, "ModifyListener", s.modifyListener),
 		state.WriteOperation(s.store, "DeleteListener", s.deleteListener),
@@ -275,9 +275,9 @@ func (s *Service) describeListeners(in *sdk.DescribeListenersInput) (*sdk.Descri
 	return out, nil
 }
 
-// Balancers describes the load balancers for package netbuilder. The address of a target that is an instance
+// LoadBalancers describes the load balancers for package netbuilder. The address of a target that is an instance
 // is not set: netbuilder looks it up.
-func (s *Service) Balancers() []netbuilder.LoadBalancer {
+func (s *Service) LoadBalancers() []netbuilder.LoadBalancer {
 	var out []netbuilder.LoadBalancer
 	err := s.store.WithLock(func() error {
 		for _, arn := range sdkshape.SortedKeys(s.st.Balancers) {

@@ -18,8 +18,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-func (s *Service) loadBalancerOps() []wire.Op {
-	return []wire.Op{
+func (s *Service) loadBalancerOps() []wire.Operation {
+	return []wire.Operation{
 		state.WriteOperation(s.store, "CreateLoadBalancer", s.createLoadBalancer),
 		state.WriteOperation(s.store, "DeleteLoadBalancer", s.deleteLoadBalancer),
 		state.ReadOperation(s.store, "DescribeLoadBalancers", s.describeLoadBalancers),

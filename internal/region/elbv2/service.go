@@ -2,7 +2,7 @@
 
 // Package elbv2 is the region's Elastic Load Balancing v2, for network load balancers only: load balancers,
 // target groups, listeners, targets and tags. It keeps records and does not forward traffic:
-// [Service.Balancers] describes the load balancers to package netbuilder, and the region's network forwards.
+// [Service.LoadBalancers] describes the load balancers to package netbuilder, and the region's network forwards.
 // A load balancer's network interfaces belong to EC2, which this package calls through the interface [Cloud].
 package elbv2
 
@@ -47,16 +47,16 @@ type Cloud interface {
 
 // Config has the settings and dependencies of a [Service]. Region, Account, Now, Rand and Cloud are required.
 type Config struct {
-	Region  string           // such as us-east-1
-	Account string           // 12 digits
-	Now     func() time.Time // the region's clock
-	Rand    io.Reader        // source of ids
-	Delay   time.Duration    // how long provisioning and removal take
-	// Provisioning returns the delay of "load-balancer" or "load-balancer-deletion", and may change usual,
+	Region          string           // such as us-east-1
+	Account         string           // 12 digits
+	Now             func() time.Time // the region's clock
+	Rand            io.Reader        // source of ids
+	TransitionDelay time.Duration    // how long provisioning and removal take
+	// ProvisioningDelay returns the delay of "load-balancer" or "load-balancer-deletion", and may change usual,
 	// which is Delay. nil means Delay.
-	Provisioning func(kind string, usual time.Duration) time.Duration
-	State        state.Backend // keeps the state over a restart; nil keeps nothing
-	Cloud        Cloud         // EC2
+	ProvisioningDelay func(kind string, usual time.Duration) time.Duration
+	State             state.Backend // keeps the state over a restart; nil keeps nothing
+	Cloud             Cloud         // EC2
 	// Loopback is where internet-facing load balancers get their addresses on the host; the default is
 	// 127.77.0.1 and following.
 	Loopback netip.Addr
@@ -161,11 +161,11 @@ func (s *Service) SaveTo(to state.Backend) error { return s.store.SaveTo(to) }
 
 // provisioningDelay returns how long "load-balancer" or "load-balancer-deletion" takes.
 func (s *Service) provisioningDelay(kind string) time.Duration {
-	if s.cfg.Provisioning == nil {
-		return s.cfg.Delay
+	if s.cfg.ProvisioningDelay == nil {
+		return s.cfg.TransitionDelay
 	}
 
-	return s.cfg.Provisioning(kind, s.cfg.Delay)
+	return s.cfg.ProvisioningDelay(kind, s.cfg.TransitionDelay)
 }
 
 // Run applies the transitions that are due, such as the end of draining, every 200 ms until ctx ends.
@@ -227,12 +227,12 @@ func (s *Service) resourceARN(rest string) string {
 // Wire returns the service's operations for the wire layer.
 func (s *Service) Wire() wire.Service {
 	return wire.Service{
-		Name:      "elasticloadbalancing",
-		Protocol:  wire.Query,
-		Version:   "2015-12-01",
-		Namespace: "http://elasticloadbalancing.amazonaws.com/doc/2015-12-01/",
-		Authorize: s.authorizeRequest,
-		Ops:       slices.Concat(s.loadBalancerOps(), s.targetGroupOps(), s.listenerOps(), s.tagOps()),
+		Name:       "elasticloadbalancing",
+		Protocol:   wire.QueryProtocol,
+		Version:    "2015-12-01",
+		Namespace:  "http://elasticloadbalancing.amazonaws.com/doc/2015-12-01/",
+		Authorize:  s.authorizeRequest,
+		Operations: slices.Concat(s.loadBalancerOps(), s.targetGroupOps(), s.listenerOps(), s.tagOps()),
 	}
 }
 
@@ -242,12 +242,12 @@ func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error
 		ctx,
 		"elasticloadbalancing:"+op,
 		in,
-		func(tree map[string]any) []wire.Check { return s.requestChecks(op, tree) },
+		func(tree map[string]any) []wire.AccessCheck { return s.requestChecks(op, tree) },
 	)
 }
 
 // requestChecks returns the questions to IAM for a request. The caller holds the store's lock.
-func (s *Service) requestChecks(op string, tree map[string]any) []wire.Check {
+func (s *Service) requestChecks(op string, tree map[string]any) []wire.AccessCheck {
 	action := "elasticloadbalancing:" + op
 	request := map[string][]string{}
 	sdkshape.AddRequestTags(request, tree["Tags"])
@@ -262,11 +262,11 @@ func (s *Service) requestChecks(op string, tree map[string]any) []wire.Check {
 		c := map[string][]string{}
 		maps.Copy(c, request)
 		sdkshape.AddResourceTags(c, s.st.Tags[arn])
-		out = append(out, wire.Check{Action: action, Resource: arn, Context: c})
+		out = append(out, wire.AccessCheck{Action: action, Resource: arn, Context: c})
 	}
 
 	if len(out) == 0 {
-		out = append(out, wire.Check{Action: action, Resource: "*", Context: request})
+		out = append(out, wire.AccessCheck{Action: action, Resource: "*", Context: request})
 	}
 
 	return out
@@ -274,7 +274,7 @@ func (s *Service) requestChecks(op string, tree map[string]any) []wire.Check {
 
 // creationChecks returns the questions about the resource that a request creates. A caller who creates a
 // resource with tags also needs the right to tag it.
-func (s *Service) creationChecks(op string, tree map[string]any, request map[string][]string) []wire.Check {
+func (s *Service) creationChecks(op string, tree map[string]any, request map[string][]string) []wire.AccessCheck {
 	prefix := map[string]string{
 		"CreateLoadBalancer": "loadbalancer/net/",
 		"CreateTargetGroup":  "targetgroup/",
@@ -285,11 +285,11 @@ func (s *Service) creationChecks(op string, tree map[string]any, request map[str
 
 	name, _ := tree["Name"].(string)
 	arn := s.resourceARN(prefix + name + "/*")
-	out := []wire.Check{{Action: "elasticloadbalancing:" + op, Resource: arn, Context: request}}
+	out := []wire.AccessCheck{{Action: "elasticloadbalancing:" + op, Resource: arn, Context: request}}
 	if len(request) > 0 {
 		c := maps.Clone(request)
 		c["elasticloadbalancing:CreateAction"] = []string{op}
-		out = append(out, wire.Check{Action: "elasticloadbalancing:AddTags", Resource: arn, Context: c})
+		out = append(out, wire.AccessCheck{Action: "elasticloadbalancing:AddTags", Resource: arn, Context: c})
 	}
 
 	return out

@@ -4,9 +4,9 @@ package elbv2
 
 import "strings"
 
-// HasTarget reports whether a load balancer has the DNS name in the hosted zone, which is AWS's zone for the
+// HasDNSName reports whether a load balancer has the DNS name in the hosted zone, which is AWS's zone for the
 // load balancers of the region.
-func (s *Service) HasTarget(zone, name string) (found bool) {
+func (s *Service) HasDNSName(zone, name string) (found bool) {
 	s.store.View(func() {
 		for _, b := range s.st.Balancers {
 			found = found ||
@@ -17,9 +17,9 @@ func (s *Service) HasTarget(zone, name string) (found bool) {
 	return found
 }
 
-// Mark sets tags whose keys begin with aws:, such as aws:cloudformation:stack-name. Requests cannot set them.
+// SetSystemTags sets tags whose keys begin with aws:, such as aws:cloudformation:stack-name. Requests cannot set them.
 // Mark does nothing if the resource does not exist.
-func (s *Service) Mark(arn string, tags map[string]string) {
+func (s *Service) SetSystemTags(arn string, tags map[string]string) {
 	_ = s.store.WithLock(func() error { // if the save fails, the next change saves the tags
 		if s.checkResourcesExist([]string{arn}) == nil {
 			s.setTags(arn, tags)

@@ -13,8 +13,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-func (s *Service) tagOps() []wire.Op {
-	return []wire.Op{
+func (s *Service) tagOps() []wire.Operation {
+	return []wire.Operation{
 		state.WriteOperation(s.store, "AddTags", s.addTags),
 		state.WriteOperation(s.store, "RemoveTags", s.removeTags),
 		state.ReadOperation(s.store, "DescribeTags", s.describeTags),

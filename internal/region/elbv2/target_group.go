@@ -12,8 +12,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-func (s *Service) targetGroupOps() []wire.Op {
-	return []wire.Op{
+func (s *Service) targetGroupOps() []wire.Operation {
+	return []wire.Operation{
 		state.WriteOperation(s.store, "CreateTargetGroup", s.createTargetGroup),
 		state.WriteOperation(s.store, "ModifyTargetGroup", s.modifyTargetGroup),
 		state.WriteOperation(s.store, "DeleteTargetGroup", s.deleteTargetGroup),

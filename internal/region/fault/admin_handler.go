@@ -11,17 +11,17 @@ import (
 	"net/http"
 )
 
-// Token returns the bearer token of the administration endpoint. It is derived from the region's
+// AdminToken returns the bearer token of the administration endpoint. It is derived from the region's
 // secret key, which only the region's owner can read, and is not valid for AWS calls.
-func Token(secretKey string) string {
+func AdminToken(secretKey string) string {
 	m := hmac.New(sha256.New, []byte(secretKey))
 	m.Write([]byte("slipway region administrator"))
 	return hex.EncodeToString(m.Sum(nil))
 }
 
-// Handler returns the administration endpoint. It lists (GET), adds (POST of a [Rule]), and removes
+// AdminHandler returns the administration endpoint. It lists (GET), adds (POST of a [Rule]), and removes
 // (DELETE) rules, and requires the token as bearer token.
-func (e *Engine) Handler(token string) http.Handler {
+func (e *Engine) AdminHandler(token string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc(
 		"GET /",
@@ -30,7 +30,7 @@ func (e *Engine) Handler(token string) http.Handler {
 
 	mux.HandleFunc(
 		"DELETE /",
-		func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, e.Clear()) },
+		func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, e.ClearRules()) },
 	)
 
 	mux.HandleFunc("POST /", func(w http.ResponseWriter, q *http.Request) {
@@ -43,7 +43,7 @@ func (e *Engine) Handler(token string) http.Handler {
 			return
 		}
 
-		r, err := e.Add(r)
+		r, err := e.AddRule(r)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return

@@ -21,33 +21,33 @@ type Effect string
 
 // Effects of a rule.
 const (
-	// Fail returns an error without executing the call.
-	Fail Effect = "fail"
-	// Throttle returns the service's rate limit error without executing the call.
-	Throttle Effect = "throttle"
+	// EffectFail returns an error without executing the call.
+	EffectFail Effect = "fail"
+	// EffectThrottle returns the service's rate limit error without executing the call.
+	EffectThrottle Effect = "throttle"
 	// EffectDelay delays the call.
 	EffectDelay Effect = "delay"
-	// DropAnswer executes the call and closes the connection without a response.
-	DropAnswer Effect = "drop-answer"
-	// Close closes the connection without executing the call.
-	Close Effect = "close"
-	// Kill kills the calling process on this computer without executing the call.
-	Kill Effect = "kill"
-	// KillAfter executes the call and kills the calling process before it receives the response.
-	KillAfter Effect = "kill-after"
-	// Provision affects no calls; it sets how long a kind of resource takes to reach its next
+	// EffectDropAnswer executes the call and closes the connection without a response.
+	EffectDropAnswer Effect = "drop-answer"
+	// EffectClose closes the connection without executing the call.
+	EffectClose Effect = "close"
+	// EffectKill kills the calling process on this computer without executing the call.
+	EffectKill Effect = "kill"
+	// EffectKillAfter executes the call and kills the calling process before it receives the response.
+	EffectKillAfter Effect = "kill-after"
+	// EffectProvision affects no calls; it sets how long a kind of resource takes to reach its next
 	// state.
-	Provision Effect = "provision"
+	EffectProvision Effect = "provision"
 )
 
 // Effects returns all effects in the order of their documentation.
 func Effects() []Effect {
-	return []Effect{Fail, Throttle, EffectDelay, DropAnswer, Close, Kill, KillAfter, Provision}
+	return []Effect{EffectFail, EffectThrottle, EffectDelay, EffectDropAnswer, EffectClose, EffectKill, EffectKillAfter, EffectProvision}
 }
 
-// Kinds returns the kinds for Provision: a resource's creation, or with the suffix -deletion its
+// ProvisionKinds returns the kinds for Provision: a resource's creation, or with the suffix -deletion its
 // deletion.
-func Kinds() []string {
+func ProvisionKinds() []string {
 	return []string{
 		"instance",
 		"instance-deletion",
@@ -65,7 +65,7 @@ func Kinds() []string {
 
 // Rule selects calls and the effect on them.
 type Rule struct {
-	// ID is assigned by [Engine.Add].
+	// ID is assigned by [Engine.AddRule].
 	ID int `json:"id,omitempty"`
 	// Service is a signing name such as ec2; empty means all services.
 	Service string `json:"service,omitempty"`
@@ -80,13 +80,13 @@ type Rule struct {
 	Count int `json:"count,omitempty"`
 	// Effect on the affected calls.
 	Effect Effect `json:"effect"`
-	// Code of the error for [Fail] and [Throttle]; empty means the service's usual code.
+	// Code of the error for [EffectFail] and [EffectThrottle]; empty means the service's usual code.
 	Code string `json:"code,omitempty"`
-	// Message of the error for [Fail] and [Throttle]; empty means the usual message.
+	// Message of the error for [EffectFail] and [EffectThrottle]; empty means the usual message.
 	Message string `json:"message,omitempty"`
-	// Delay for [EffectDelay] and [Provision].
+	// Delay for [EffectDelay] and [EffectProvision].
 	Delay Duration `json:"delay,omitempty"`
-	// Kind for [Provision], one of [Kinds].
+	// Kind for [EffectProvision], one of [ProvisionKinds].
 	Kind string `json:"kind,omitempty"`
 	// Seen is the number of calls that matched the rule.
 	Seen int `json:"seen"`
@@ -110,8 +110,8 @@ func (d *Duration) UnmarshalText(b []byte) error {
 // String returns the duration as text, such as 2m30s.
 func (d Duration) String() string { return time.Duration(d).String() }
 
-// Check returns all errors of a rule, joined.
-func (r Rule) Check() error {
+// Validate returns all errors of a rule, joined.
+func (r Rule) Validate() error {
 	var errs []error
 	bad := func(wrong bool, format string, args ...any) {
 		if wrong {
@@ -134,20 +134,20 @@ func (r Rule) Check() error {
 	)
 	bad(r.Nth < 0, "nth %d: use 1 or more", r.Nth)
 	bad(r.Count < -1, "count %d: use 1 or more, or -1 for all calls", r.Count)
-	timed := r.Effect == EffectDelay || r.Effect == Provision
+	timed := r.Effect == EffectDelay || r.Effect == EffectProvision
 	bad(timed && r.Delay <= 0, "effect %s needs a delay, such as 2s", r.Effect)
 	bad(!timed && r.Delay != 0, "delay is valid only with effects delay and provision, not %s", r.Effect)
 	bad(
-		r.Code != "" && r.Effect != Fail && r.Effect != Throttle,
+		r.Code != "" && r.Effect != EffectFail && r.Effect != EffectThrottle,
 		"code is valid only with effects fail and throttle, not %s",
 		r.Effect,
 	)
-	if r.Effect == Provision {
+	if r.Effect == EffectProvision {
 		bad(
-			!slices.Contains(Kinds(), r.Kind),
+			!slices.Contains(ProvisionKinds(), r.Kind),
 			"kind %q is not supported: use one of %s",
 			r.Kind,
-			joinNames(Kinds()),
+			joinNames(ProvisionKinds()),
 		)
 		bad(
 			r.Service+r.Action != "" || r.Nth+r.Count != 0 || r.Mutating,
@@ -180,7 +180,7 @@ type Call struct {
 }
 
 func (r Rule) matchesCall(c Call) bool {
-	if r.Effect == Provision || r.Mutating && !c.Mutating || r.Service != "" && r.Service != c.Service {
+	if r.Effect == EffectProvision || r.Mutating && !c.Mutating || r.Service != "" && r.Service != c.Service {
 		return false
 	}
 
@@ -208,9 +208,9 @@ type Engine struct {
 	rules      []Rule
 }
 
-// Add validates and adds a rule and returns it with its id.
-func (e *Engine) Add(r Rule) (Rule, error) {
-	if err := r.Check(); err != nil {
+// AddRule validates and adds a rule and returns it with its id.
+func (e *Engine) AddRule(r Rule) (Rule, error) {
+	if err := r.Validate(); err != nil {
 		return r, err
 	}
 
@@ -232,8 +232,8 @@ func (e *Engine) ListRules() []Rule {
 	return append([]Rule{}, e.rules...)
 }
 
-// Clear removes all rules and returns how many there were.
-func (e *Engine) Clear() int {
+// ClearRules removes all rules and returns how many there were.
+func (e *Engine) ClearRules() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	n := len(e.rules)
@@ -269,9 +269,9 @@ func (e *Engine) RecordCall(c Call) []Rule {
 	return out
 }
 
-// Provisioning returns how long resources of a kind take according to the newest rule for that
+// ProvisioningDelay returns how long resources of a kind take according to the newest rule for that
 // kind, or usual without a rule.
-func (e *Engine) Provisioning(kind string, usual time.Duration) time.Duration {
+func (e *Engine) ProvisioningDelay(kind string, usual time.Duration) time.Duration {
 	if e == nil {
 		return usual
 	}
@@ -280,7 +280,7 @@ func (e *Engine) Provisioning(kind string, usual time.Duration) time.Duration {
 	defer e.mu.Unlock()
 
 	for i := len(e.rules) - 1; i >= 0; i-- {
-		if r := &e.rules[i]; r.Effect == Provision && r.Kind == kind {
+		if r := &e.rules[i]; r.Effect == EffectProvision && r.Kind == kind {
 			r.Seen++
 			r.Hit++
 			return time.Duration(r.Delay)

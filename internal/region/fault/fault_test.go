@@ -36,8 +36,8 @@ func TestWhichCallsGoWrong(t *testing.T) {
 		"more than there are":    {fault.Rule{Nth: 9, Count: -1}, nil},
 	} {
 		e := &fault.Engine{}
-		tc.rule.Effect = fault.Fail
-		if _, err := e.Add(tc.rule); err != nil {
+		tc.rule.Effect = fault.EffectFail
+		if _, err := e.AddRule(tc.rule); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		var got []int
@@ -59,14 +59,14 @@ func TestProvisioning(t *testing.T) {
 	t.Parallel()
 	e := &fault.Engine{}
 	for _, d := range []time.Duration{time.Second, 100 * time.Second} {
-		if _, err := e.Add(fault.Rule{Effect: fault.Provision, Kind: "nat-gateway", Delay: fault.Duration(d)}); err != nil {
+		if _, err := e.AddRule(fault.Rule{Effect: fault.EffectProvision, Kind: "nat-gateway", Delay: fault.Duration(d)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := e.Provisioning("nat-gateway", time.Millisecond); got != 100*time.Second {
+	if got := e.ProvisioningDelay("nat-gateway", time.Millisecond); got != 100*time.Second {
 		t.Errorf("the newest rule counts: %v", got)
 	}
-	if got := e.Provisioning("instance", time.Millisecond); got != time.Millisecond {
+	if got := e.ProvisioningDelay("instance", time.Millisecond); got != time.Millisecond {
 		t.Errorf("without a rule: %v", got)
 	}
 	if got := e.RecordCall(fault.Call{Service: "ec2", Action: "CreateNatGateway"}); len(got) > 0 {
@@ -82,12 +82,12 @@ func TestBadRules(t *testing.T) {
 	}{
 		"all at once":    {fault.Rule{Effect: "explode", Nth: -1, Count: -2, Action: "[", Kind: "x"}, []string{"explode", "nth -1", "count -2", `"["`, "kind"}},
 		"no delay":       {fault.Rule{Effect: fault.EffectDelay}, []string{"needs a delay"}},
-		"a delay":        {fault.Rule{Effect: fault.Fail, Delay: 1}, []string{"delay is valid only with"}},
-		"a code":         {fault.Rule{Effect: fault.Close, Code: "X"}, []string{"code is valid only with"}},
-		"no kind":        {fault.Rule{Effect: fault.Provision, Delay: 1}, []string{"nat-gateway"}},
-		"a kind's calls": {fault.Rule{Effect: fault.Provision, Delay: 1, Kind: "vpc", Service: "ec2"}, []string{"affects no calls"}},
+		"a delay":        {fault.Rule{Effect: fault.EffectFail, Delay: 1}, []string{"delay is valid only with"}},
+		"a code":         {fault.Rule{Effect: fault.EffectClose, Code: "X"}, []string{"code is valid only with"}},
+		"no kind":        {fault.Rule{Effect: fault.EffectProvision, Delay: 1}, []string{"nat-gateway"}},
+		"a kind's calls": {fault.Rule{Effect: fault.EffectProvision, Delay: 1, Kind: "vpc", Service: "ec2"}, []string{"affects no calls"}},
 	} {
-		_, err := (&fault.Engine{}).Add(tc.rule)
+		_, err := (&fault.Engine{}).AddRule(tc.rule)
 		if err == nil {
 			t.Errorf("%s: it is taken", name)
 			continue
@@ -105,15 +105,15 @@ func TestBadRules(t *testing.T) {
 func TestOnlyTheOwnerAdministers(t *testing.T) {
 	t.Parallel()
 	e := &fault.Engine{}
-	token := fault.Token("secret")
+	token := fault.AdminToken("secret")
 	ask := func(method, body, auth string) (int, string) {
 		r := httptest.NewRequestWithContext(t.Context(), method, "/", strings.NewReader(body))
 		r.Header.Set("Authorization", auth)
 		w := httptest.NewRecorder()
-		e.Handler(token).ServeHTTP(w, r)
+		e.AdminHandler(token).ServeHTTP(w, r)
 		return w.Code, strings.TrimSpace(w.Body.String())
 	}
-	for _, auth := range []string{"", "Bearer ", "Bearer " + fault.Token("other"), token} {
+	for _, auth := range []string{"", "Bearer ", "Bearer " + fault.AdminToken("other"), token} {
 		if code, _ := ask(http.MethodPost, `{"effect":"fail"}`, auth); code != http.StatusForbidden {
 			t.Errorf("%q is let in: %d", auth, code)
 		}

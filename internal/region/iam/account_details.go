@@ -100,7 +100,7 @@ func (s *IAM) simulatePrincipalPolicy(
 	}
 
 	for _, document := range in.PolicyInputList {
-		p, err := authz.Parse(authz.Identity, stringValue(document))
+		p, err := authz.ParsePolicy(authz.IdentityPolicy, stringValue(document))
 		if err != nil {
 			return nil, newValidationError("the policy input is malformed: %v", err)
 		}
@@ -125,7 +125,7 @@ func (s *IAM) simulatePrincipalPolicy(
 
 	for _, action := range in.ActionNames {
 		for _, resource := range resources {
-			d := authz.Decide(
+			d := authz.Evaluate(
 				policies,
 				authz.Request{Action: stringValue(action), Resource: stringValue(resource), Context: keys},
 			)

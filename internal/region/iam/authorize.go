@@ -13,7 +13,7 @@ import (
 )
 
 // Authorize implements [wire.Authorizer]: the policies of the caller in ctx must allow the action.
-func (s *IAM) Authorize(ctx context.Context, c wire.Check) error {
+func (s *IAM) Authorize(ctx context.Context, c wire.AccessCheck) error {
 	if d := s.EvaluateIdentity(ctx, c); !d.Allowed {
 		return wire.AccessDenied(ctx, c, d.Reason)
 	}
@@ -23,7 +23,7 @@ func (s *IAM) Authorize(ctx context.Context, c wire.Check) error {
 
 // EvaluateIdentity evaluates the policies of the caller in ctx. Services whose resources have policies, such
 // as S3 and KMS, combine the decision with that of the resource's policy.
-func (s *IAM) EvaluateIdentity(ctx context.Context, c wire.Check) authz.Decision {
+func (s *IAM) EvaluateIdentity(ctx context.Context, c wire.AccessCheck) authz.Decision {
 	caller := wire.CallerFrom(ctx)
 	if caller.IsUnrestricted() {
 		return authz.Decision{Allowed: true, Reason: "the account's root may do everything"}
@@ -38,14 +38,14 @@ func (s *IAM) EvaluateIdentity(ctx context.Context, c wire.Check) authz.Decision
 	return d
 }
 
-func (s *IAM) evaluateCaller(caller wire.Caller, c wire.Check, r authz.Request) authz.Decision {
+func (s *IAM) evaluateCaller(caller wire.Caller, c wire.AccessCheck, r authz.Request) authz.Decision {
 	own, sessionPolicies := s.callerPolicies(caller)
-	d := authz.Decide(own, r)
+	d := authz.Evaluate(own, r)
 	if !d.Allowed || len(sessionPolicies) == 0 {
 		return d
 	}
 
-	if d = authz.Decide(sessionPolicies, r); !d.Allowed {
+	if d = authz.Evaluate(sessionPolicies, r); !d.Allowed {
 		d.Reason = "no session policy allows the " + c.Action + " action"
 	}
 
@@ -65,7 +65,7 @@ func (s *IAM) CallerPrincipal(ctx context.Context) authz.Principal {
 
 // BuildRequest returns a check with the caller as principal and with all condition keys of the caller and the
 // request.
-func (s *IAM) BuildRequest(ctx context.Context, c wire.Check) authz.Request {
+func (s *IAM) BuildRequest(ctx context.Context, c wire.AccessCheck) authz.Request {
 	keys := wire.ConditionKeys(ctx, c)
 	service, _, _ := strings.Cut(c.Action, ":")
 	for k, v := range c.Context {
@@ -173,7 +173,7 @@ func (st *serviceState) parseIdentityPolicies(i *identity) []authz.Policy {
 // appendPolicy adds the policy of a document. It skips an invalid document: documents are checked before they
 // are stored.
 func appendPolicy(list []authz.Policy, document string) []authz.Policy {
-	if p, err := authz.Parse(authz.Identity, document); err == nil {
+	if p, err := authz.ParsePolicy(authz.IdentityPolicy, document); err == nil {
 		return append(list, p)
 	}
 
@@ -190,7 +190,7 @@ func (s *IAM) AssumeRole(
 	life int64,
 	policies []string,
 ) (Credentials, wire.Caller, error) {
-	check := wire.Check{Action: "sts:AssumeRole", Resource: roleARN}
+	check := wire.AccessCheck{Action: "sts:AssumeRole", Resource: roleARN}
 	role, ok := s.findTrustPolicy(roleARN)
 	if !ok {
 		return Credentials{}, wire.Caller{}, wire.AccessDenied(
@@ -211,7 +211,7 @@ func (s *IAM) AssumeRole(
 
 	r := s.BuildRequest(ctx, check)
 	own := s.EvaluateIdentity(ctx, check)
-	byTrust := authz.Decide([]authz.Policy{role.trust}, r)
+	byTrust := authz.Evaluate([]authz.Policy{role.trust}, r)
 	delegated := authz.DelegatesToAccount(role.trust, s.cfg.Account, r)
 	if own.Denied || byTrust.Denied || !byTrust.Allowed && (!delegated || !own.Allowed) {
 		return Credentials{}, wire.Caller{}, wire.AccessDenied(
@@ -248,7 +248,7 @@ func resolveSessionDuration(life, longest int64, policies []string) (time.Durati
 	}
 
 	for _, document := range policies {
-		if err := validateDocument(authz.Identity, document, maxTrustPolicyBytes); err != nil {
+		if err := validateDocument(authz.IdentityPolicy, document, maxTrustPolicyBytes); err != nil {
 			return 0, err
 		}
 	}
@@ -272,7 +272,7 @@ func (s *IAM) findTrustPolicy(arn string) (found assumableRole, ok bool) {
 		return assumableRole{}, false
 	}
 
-	trust, err := authz.Parse(authz.TrustPolicy, r.Trust)
+	trust, err := authz.ParsePolicy(authz.TrustPolicy, r.Trust)
 
 	return assumableRole{name: r.Name, trust: trust, maxSession: r.MaxSession}, err == nil
 }
@@ -287,7 +287,7 @@ func (s *IAM) TrustsService(roleName, service string) bool {
 
 	r, ok := s.findTrustPolicy(arn)
 
-	return ok && authz.Decide([]authz.Policy{r.trust}, authz.Request{
+	return ok && authz.Evaluate([]authz.Policy{r.trust}, authz.Request{
 		Action:    "sts:AssumeRole",
 		Principal: authz.Principal{Service: service},
 	}).Allowed

@@ -24,7 +24,7 @@ func (i *identity) putInlinePolicy(name, document string, maxBytes int) error {
 		}
 	}
 
-	if err := validateDocument(authz.Identity, document, maxBytes); err != nil {
+	if err := validateDocument(authz.IdentityPolicy, document, maxBytes); err != nil {
 		return err
 	}
 

@@ -149,7 +149,7 @@ func (s *IAM) createPolicy(in *iam.CreatePolicyInput) (*iam.CreatePolicyOutput, 
 		return nil, err
 	}
 
-	if err := validateDocument(authz.Identity, *in.PolicyDocument, maxManagedPolicyBytes); err != nil {
+	if err := validateDocument(authz.IdentityPolicy, *in.PolicyDocument, maxManagedPolicyBytes); err != nil {
 		return nil, err
 	}
 
@@ -256,7 +256,7 @@ func (s *IAM) createPolicyVersion(in *iam.CreatePolicyVersionInput) (*iam.Create
 		return nil, err
 	}
 
-	if err := validateDocument(authz.Identity, *in.PolicyDocument, maxManagedPolicyBytes); err != nil {
+	if err := validateDocument(authz.IdentityPolicy, *in.PolicyDocument, maxManagedPolicyBytes); err != nil {
 		return nil, err
 	}
 

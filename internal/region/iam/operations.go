@@ -14,17 +14,17 @@ import (
 // Service returns IAM's operations for the wire layer.
 func (s *IAM) Service() wire.Service {
 	return wire.Service{
-		Name:      "iam",
-		Protocol:  wire.Query,
-		Version:   "2010-05-08",
-		Namespace: "https://iam.amazonaws.com/doc/2010-05-08/",
-		Ops:       slices.Concat(roleOps(s), policyOps(s), instanceProfileOps(s), userOps(s)),
-		Authorize: s.authorizeRequest,
+		Name:       "iam",
+		Protocol:   wire.QueryProtocol,
+		Version:    "2010-05-08",
+		Namespace:  "https://iam.amazonaws.com/doc/2010-05-08/",
+		Operations: slices.Concat(roleOps(s), policyOps(s), instanceProfileOps(s), userOps(s)),
+		Authorize:  s.authorizeRequest,
 	}
 }
 
-func roleOps(s *IAM) []wire.Op {
-	return []wire.Op{
+func roleOps(s *IAM) []wire.Operation {
+	return []wire.Operation{
 		state.WriteOperation(s.store, "CreateRole", s.createRole),
 		state.ReadOperation(s.store, "GetRole", s.getRole),
 		state.ReadOperation(s.store, "ListRoles", s.listRoles),
@@ -47,8 +47,8 @@ func roleOps(s *IAM) []wire.Op {
 	}
 }
 
-func policyOps(s *IAM) []wire.Op {
-	return []wire.Op{
+func policyOps(s *IAM) []wire.Operation {
+	return []wire.Operation{
 		state.WriteOperation(s.store, "CreatePolicy", s.createPolicy),
 		state.ReadOperation(s.store, "GetPolicy", s.getPolicy),
 		state.ReadOperation(s.store, "ListPolicies", s.listPolicies),
@@ -61,8 +61,8 @@ func policyOps(s *IAM) []wire.Op {
 	}
 }
 
-func instanceProfileOps(s *IAM) []wire.Op {
-	return []wire.Op{
+func instanceProfileOps(s *IAM) []wire.Operation {
+	return []wire.Operation{
 		state.WriteOperation(s.store, "CreateInstanceProfile", s.createInstanceProfile),
 		state.ReadOperation(s.store, "GetInstanceProfile", s.getInstanceProfile),
 		state.ReadOperation(s.store, "ListInstanceProfiles", s.listInstanceProfiles),
@@ -76,8 +76,8 @@ func instanceProfileOps(s *IAM) []wire.Op {
 	}
 }
 
-func userOps(s *IAM) []wire.Op {
-	return []wire.Op{
+func userOps(s *IAM) []wire.Operation {
+	return []wire.Operation{
 		state.WriteOperation(s.store, "CreateUser", s.createUser),
 		state.ReadOperationContext(s.store, "GetUser", s.getUser),
 		state.ReadOperation(s.store, "ListUsers", s.listUsers),
@@ -100,7 +100,7 @@ func userOps(s *IAM) []wire.Op {
 // also needs the right to tag it, and a caller who adds a role to an instance profile the right to pass the
 // role.
 func (s *IAM) authorizeRequest(ctx context.Context, op string, in any) error {
-	c := wire.Check{Action: "iam:" + op}
+	c := wire.AccessCheck{Action: "iam:" + op}
 	var tags map[string]string
 	c.Resource, tags = s.requestResource(in)
 	c.Context = map[string][]string{}
@@ -108,7 +108,7 @@ func (s *IAM) authorizeRequest(ctx context.Context, op string, in any) error {
 		c.Context["aws:ResourceTag/"+k] = []string{v}
 	}
 
-	if arn := wire.Member(in, "PolicyArn"); arn != "" && c.Resource != arn {
+	if arn := wire.StringMember(in, "PolicyArn"); arn != "" && c.Resource != arn {
 		c.Context["iam:PolicyARN"] = []string{arn}
 	}
 
@@ -137,21 +137,21 @@ func (s *IAM) authorizeRequest(ctx context.Context, op string, in any) error {
 		return nil
 	}
 
-	arn, _ := s.RoleARN(wire.Member(in, "RoleName"))
+	arn, _ := s.RoleARN(wire.StringMember(in, "RoleName"))
 
-	return wire.Authorize(ctx, wire.Check{Action: "iam:PassRole", Resource: arn})
+	return wire.Authorize(ctx, wire.AccessCheck{Action: "iam:PassRole", Resource: arn})
 }
 
 // requestResource returns the ARN of the entity that a request names, and its tags; "*" if it names none.
 func (s *IAM) requestResource(in any) (string, map[string]string) {
 	s.store.Lock()
 	defer s.store.Unlock()
-	path := wire.Member(in, "Path")
+	path := wire.StringMember(in, "Path")
 	if path == "" {
 		path = "/"
 	}
 
-	if name := wire.Member(in, "InstanceProfileName"); name != "" {
+	if name := wire.StringMember(in, "InstanceProfileName"); name != "" {
 		if p, ok := s.st.Profiles[name]; ok {
 			return p.profileARN(s), p.Tags
 		}
@@ -159,7 +159,7 @@ func (s *IAM) requestResource(in any) (string, map[string]string) {
 		return s.entityARN("instance-profile", path, name), nil
 	}
 
-	if name := wire.Member(in, "RoleName"); name != "" {
+	if name := wire.StringMember(in, "RoleName"); name != "" {
 		if r, ok := s.st.Roles[name]; ok {
 			return r.roleARN(s), r.Tags
 		}
@@ -167,7 +167,7 @@ func (s *IAM) requestResource(in any) (string, map[string]string) {
 		return s.entityARN("role", path, name), nil
 	}
 
-	if name := wire.Member(in, "UserName"); name != "" {
+	if name := wire.StringMember(in, "UserName"); name != "" {
 		if u, ok := s.st.Users[name]; ok {
 			return u.userARN(s), u.Tags
 		}
@@ -175,11 +175,11 @@ func (s *IAM) requestResource(in any) (string, map[string]string) {
 		return s.entityARN("user", path, name), nil
 	}
 
-	if arn := wire.Member(in, "PolicyArn"); arn != "" {
+	if arn := wire.StringMember(in, "PolicyArn"); arn != "" {
 		return arn, nil
 	}
 
-	if name := wire.Member(in, "PolicyName"); name != "" {
+	if name := wire.StringMember(in, "PolicyName"); name != "" {
 		return s.entityARN("policy", path, name), nil
 	}
 

@@ -8,10 +8,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// ServiceCaller returns the caller for a service of AWS, such as cloudformation.amazonaws.com, that assumes a
+// AssumeServiceRole returns the caller for a service of AWS, such as cloudformation.amazonaws.com, that assumes a
 // role to act for a client. It returns ValidationError if the role does not exist or does not trust the
 // service.
-func (s *IAM) ServiceCaller(roleARN, service, session string) (wire.Caller, error) {
+func (s *IAM) AssumeServiceRole(roleARN, service, session string) (wire.Caller, error) {
 	name := roleARN[strings.LastIndex(roleARN, "/")+1:]
 	if arn, ok := s.RoleARN(name); !ok || arn != roleARN || !s.TrustsService(name, service) {
 		return wire.Caller{}, wire.Errorf(

@@ -4,9 +4,9 @@ package iam
 
 import "maps"
 
-// Mark sets tags of a role whose keys begin with aws:, such as aws:cloudformation:stack-name. Requests cannot
+// SetSystemTags sets tags of a role whose keys begin with aws:, such as aws:cloudformation:stack-name. Requests cannot
 // set them. Mark does nothing if the role does not exist.
-func (s *IAM) Mark(role string, tags map[string]string) {
+func (s *IAM) SetSystemTags(role string, tags map[string]string) {
 	_ = s.store.WithLock(func() error { // if the save fails, the next change saves the tags
 		s.addSystemTags(role, tags)
 		return nil

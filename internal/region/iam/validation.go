@@ -130,7 +130,7 @@ func validateDocument(kind authz.PolicyKind, document string, maxBytes int) erro
 		return newLimitError("Cannot exceed quota for PolicySize: %d", maxBytes)
 	}
 
-	if _, err := authz.Parse(kind, document); err != nil {
+	if _, err := authz.ParsePolicy(kind, document); err != nil {
 		return wire.Errorf(iam.ErrCodeMalformedPolicyDocumentException, "%v", err)
 	}
 

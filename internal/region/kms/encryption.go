@@ -264,7 +264,7 @@ func (s *Service) generateRandom(
 	ctx context.Context,
 	in *kms.GenerateRandomInput,
 ) (*kms.GenerateRandomOutput, error) {
-	if err := wire.Authorize(ctx, wire.Check{Action: "kms:GenerateRandom"}); err != nil {
+	if err := wire.Authorize(ctx, wire.AccessCheck{Action: "kms:GenerateRandom"}); err != nil {
 		return nil, err
 	}
 

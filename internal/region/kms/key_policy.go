@@ -19,10 +19,10 @@ import (
 // store's lock, so it must not call this service.
 type IdentityEvaluator interface {
 	// EvaluateIdentity decides a check by the caller's own policies.
-	EvaluateIdentity(ctx context.Context, c wire.Check) authz.Decision
+	EvaluateIdentity(ctx context.Context, c wire.AccessCheck) authz.Decision
 	// BuildRequest returns a check with the caller and all condition keys, for the evaluation of key
 	// policies.
-	BuildRequest(ctx context.Context, c wire.Check) authz.Request
+	BuildRequest(ctx context.Context, c wire.AccessCheck) authz.Request
 }
 
 const contextKeyPrefix = "kms:EncryptionContext:"
@@ -36,26 +36,26 @@ func (s *Service) authorizeKey(
 	action string,
 	encryption map[string]string,
 ) error {
-	return s.evaluateAccess(ctx, k, wire.Check{
+	return s.evaluateAccess(ctx, k, wire.AccessCheck{
 		Action:  "kms:" + action,
 		Context: s.conditionKeys(k, encryption),
 	})
 }
 
-func (s *Service) evaluateAccess(ctx context.Context, k *key, c wire.Check) error {
+func (s *Service) evaluateAccess(ctx context.Context, k *key, c wire.AccessCheck) error {
 	c.Resource = s.keyARN(k.ID)
 	if s.cfg.Identities == nil || wire.CallerFrom(ctx).IsUnrestricted() {
 		return wire.Authorize(ctx, c)
 	}
 
-	p, err := authz.Parse(authz.ResourcePolicy, k.Policy)
+	p, err := authz.ParsePolicy(authz.ResourcePolicy, k.Policy)
 	if err != nil {
 		return fmt.Errorf("read the policy of %s: %w", c.Resource, err)
 	}
 
 	r := s.cfg.Identities.BuildRequest(ctx, c)
 	own := s.cfg.Identities.EvaluateIdentity(ctx, c)
-	byKey := authz.Decide([]authz.Policy{p}, r)
+	byKey := authz.Evaluate([]authz.Policy{p}, r)
 
 	switch {
 	case byKey.Denied:
@@ -135,7 +135,7 @@ func (s *Service) UseKey(
 
 	keys := s.conditionKeys(k, encryption)
 	keys["kms:ViaService"] = []string{via + "." + s.cfg.Region + ".amazonaws.com"}
-	if err := s.evaluateAccess(ctx, k, wire.Check{Action: "kms:" + action, Context: keys}); err != nil {
+	if err := s.evaluateAccess(ctx, k, wire.AccessCheck{Action: "kms:" + action, Context: keys}); err != nil {
 		return "", err
 	}
 
@@ -151,7 +151,7 @@ func validateKeyPolicy(document string) error {
 		return wire.Errorf(kms.ErrCodeLimitExceededException, "a key policy can have at most 32 KiB")
 	}
 
-	if _, err := authz.Parse(authz.ResourcePolicy, document); err != nil {
+	if _, err := authz.ParsePolicy(authz.ResourcePolicy, document); err != nil {
 		return wire.Errorf(kms.ErrCodeMalformedPolicyDocumentException, "%v", err)
 	}
 

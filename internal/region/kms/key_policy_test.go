@@ -66,7 +66,7 @@ func newWorld(t *testing.T) world {
 // do calls an operation of IAM as the region itself.
 func (w world) do(t *testing.T, op string, in any) {
 	t.Helper()
-	for _, o := range w.iam.Service().Ops {
+	for _, o := range w.iam.Service().Operations {
 		if o.Name == op {
 			if _, err := o.Handle(t.Context(), in); err != nil {
 				t.Fatal(err)

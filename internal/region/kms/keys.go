@@ -16,7 +16,7 @@ import (
 )
 
 func (s *Service) createKey(ctx context.Context, in *kms.CreateKeyInput) (*kms.CreateKeyOutput, error) {
-	check := wire.Check{Action: "kms:CreateKey", Context: map[string][]string{}}
+	check := wire.AccessCheck{Action: "kms:CreateKey", Context: map[string][]string{}}
 	tags := map[string]string{}
 	for _, t := range in.Tags {
 		tags[*t.TagKey] = *t.TagValue
@@ -24,9 +24,9 @@ func (s *Service) createKey(ctx context.Context, in *kms.CreateKeyInput) (*kms.C
 		check.Context["aws:TagKeys"] = append(check.Context["aws:TagKeys"], *t.TagKey)
 	}
 
-	checks := []wire.Check{check}
+	checks := []wire.AccessCheck{check}
 	if len(in.Tags) > 0 { // a caller who creates a key with tags also needs the right to tag it
-		checks = append(checks, wire.Check{
+		checks = append(checks, wire.AccessCheck{
 			Action:   "kms:TagResource",
 			Resource: s.keyARN("*"),
 			Context:  check.Context,
@@ -145,7 +145,7 @@ func paginateNames(names []string, marker *string, limit *int64, most int) (out 
 }
 
 func (s *Service) listKeys(ctx context.Context, in *kms.ListKeysInput) (*kms.ListKeysOutput, error) {
-	if err := wire.Authorize(ctx, wire.Check{Action: "kms:ListKeys"}); err != nil {
+	if err := wire.Authorize(ctx, wire.AccessCheck{Action: "kms:ListKeys"}); err != nil {
 		return nil, err
 	}
 
@@ -162,7 +162,7 @@ func (s *Service) listKeys(ctx context.Context, in *kms.ListKeysInput) (*kms.Lis
 }
 
 func (s *Service) listAliases(ctx context.Context, in *kms.ListAliasesInput) (*kms.ListAliasesOutput, error) {
-	if err := wire.Authorize(ctx, wire.Check{Action: "kms:ListAliases"}); err != nil {
+	if err := wire.Authorize(ctx, wire.AccessCheck{Action: "kms:ListAliases"}); err != nil {
 		return nil, err
 	}
 
@@ -207,7 +207,7 @@ func (s *Service) listAliases(ctx context.Context, in *kms.ListAliasesInput) (*k
 
 // authorizeAlias checks the right to an alias. Operations on aliases also need the right to the key.
 func (s *Service) authorizeAlias(ctx context.Context, action string, name *string) error {
-	return wire.Authorize(ctx, wire.Check{
+	return wire.Authorize(ctx, wire.AccessCheck{
 		Action:   "kms:" + action,
 		Resource: "arn:aws:kms:" + s.cfg.Region + ":" + s.cfg.Account + ":" + stringValue(name),
 	})

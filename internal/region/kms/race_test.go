@@ -44,7 +44,7 @@ func newClient(t *testing.T) client {
 
 // call runs one operation with the given members, which are written as JSON.
 func (c client) call(op, members string) (any, error) {
-	return wire.Call(c.ctx, c.service, op, func(in any) error { return json.Unmarshal([]byte(members), in) })
+	return wire.CallOperation(c.ctx, c.service, op, func(in any) error { return json.Unmarshal([]byte(members), in) })
 }
 
 func (c client) mustCall(t *testing.T, op, members string) any {

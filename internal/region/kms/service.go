@@ -91,12 +91,12 @@ func New(cfg Config) (*Service, error) {
 // Wire returns the service's operations for the wire layer.
 func (s *Service) Wire() wire.Service {
 	return wire.Service{
-		Name:      "kms",
-		Protocol:  wire.JSON,
-		Version:   "2014-11-01",
-		Target:    "TrentService",
-		Authorize: wire.AuthorizedInHandlers,
-		Ops: []wire.Op{
+		Name:         "kms",
+		Protocol:     wire.JSONProtocol,
+		Version:      "2014-11-01",
+		TargetPrefix: "TrentService",
+		Authorize:    wire.AuthorizedInHandlers,
+		Operations: []wire.Operation{
 			state.WriteOperationContext(s.store, "CreateKey", s.createKey),
 			state.ReadOperationContext(s.store, "DescribeKey", s.describeKey),
 			state.ReadOperationContext(s.store, "ListKeys", s.listKeys),
@@ -116,12 +116,12 @@ func (s *Service) Wire() wire.Service {
 			state.WriteOperationContext(s.store, "CancelKeyDeletion", s.cancelKeyDeletion),
 			state.WriteOperationContext(s.store, "EnableKey", s.enableKey),
 			state.WriteOperationContext(s.store, "DisableKey", s.disableKey),
-			wire.Operation("Encrypt", s.encrypt),
-			wire.Operation("Decrypt", s.decrypt),
-			wire.Operation("GenerateDataKey", s.generateDataKey),
-			wire.Operation("GenerateDataKeyWithoutPlaintext", s.generateDataKeyWithoutPlaintext),
-			wire.Operation("ReEncrypt", s.reEncrypt),
-			wire.Operation("GenerateRandom", s.generateRandom),
+			wire.NewOperation("Encrypt", s.encrypt),
+			wire.NewOperation("Decrypt", s.decrypt),
+			wire.NewOperation("GenerateDataKey", s.generateDataKey),
+			wire.NewOperation("GenerateDataKeyWithoutPlaintext", s.generateDataKeyWithoutPlaintext),
+			wire.NewOperation("ReEncrypt", s.reEncrypt),
+			wire.NewOperation("GenerateRandom", s.generateRandom),
 			state.WriteOperationContext(s.store, "UpdateKeyDescription", s.updateKeyDescription),
 			state.WriteOperationContext(s.store, "CreateGrant", s.createGrant),
 			state.ReadOperationContext(s.store, "ListGrants", s.listGrants),

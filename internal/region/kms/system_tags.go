@@ -4,9 +4,9 @@ package kms
 
 import "maps"
 
-// Mark sets tags of a key whose keys begin with aws:, such as aws:cloudformation:stack-name. Requests cannot
+// SetSystemTags sets tags of a key whose keys begin with aws:, such as aws:cloudformation:stack-name. Requests cannot
 // set them. Mark does nothing if the key does not exist.
-func (s *Service) Mark(id string, tags map[string]string) {
+func (s *Service) SetSystemTags(id string, tags map[string]string) {
 	_ = s.store.WithLock(func() error { // if the save fails, the next change saves the tags
 		s.addSystemTags(id, tags)
 		return nil

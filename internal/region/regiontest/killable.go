@@ -72,7 +72,7 @@ func (m *KillableClient) RoundTrip(r *http.Request) (*http.Response, error) {
 	fatal := false
 	m.mu.Lock()
 	op := awsmiddleware.GetOperationName(r.Context())
-	if server.Mutates(op) {
+	if server.IsMutating(op) {
 		m.callsLeft--
 		m.mutatingCalls++
 		fatal = m.callsLeft == 0

@@ -43,7 +43,7 @@ func (l *RateLimit) ThrottledCalls() int {
 func (l *RateLimit) checkRate(_ context.Context, service, op string) error {
 	key := service + " reads"
 	rate := l.ReadsPerSecond
-	if server.Mutates(op) {
+	if server.IsMutating(op) {
 		key = service + " changes"
 		rate = l.ChangesPerSecond
 	}

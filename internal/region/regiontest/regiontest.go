@@ -74,7 +74,7 @@ type Region struct {
 }
 
 // CallCounts returns the number of calls by service and operation, such as ec2:DescribeVpcs.
-func (r Region) CallCounts() map[string]int { return r.services.Server.Calls() }
+func (r Region) CallCounts() map[string]int { return r.services.Server.CallCounts() }
 
 // AWSConfig returns the configuration of AWS clients that call the region as the account's root.
 func (r Region) AWSConfig() aws.Config {
@@ -134,7 +134,7 @@ func StartStoppable(t T, o Options) (r Region, stop func()) {
 	t.Helper()
 	r = Region{Faults: &fault.Engine{}, clockOffset: &atomic.Int64{}}
 	for _, rule := range o.Faults {
-		if _, err := r.Faults.Add(rule); err != nil {
+		if _, err := r.Faults.AddRule(rule); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -207,7 +207,7 @@ func (s *Service) updateHostedZoneComment(
 // attachVPC associates a VPC with a zone.
 func (s *Service) attachVPC(z *hostedZone, v *sdk.VPC) error {
 	id := sdkshape.String(v.VPCId)
-	if sdkshape.String(v.VPCRegion) != s.cfg.Region || s.cfg.VPC != nil && !s.cfg.VPC(id) {
+	if sdkshape.String(v.VPCRegion) != s.cfg.Region || s.cfg.VPCExists != nil && !s.cfg.VPCExists(id) {
 		return wire.Errorf(
 			"InvalidVPCId",
 			"The VPC %s in region %s that you specified isn't a valid VPC ID, or this account has no such VPC.",

@@ -251,9 +251,9 @@ func (s *Service) changeTagsForResource(
 	return &sdk.ChangeTagsForResourceOutput{}, nil
 }
 
-// Mark sets tags of a zone whose keys begin with aws:, such as aws:cloudformation:stack-name. Requests cannot
+// SetSystemTags sets tags of a zone whose keys begin with aws:, such as aws:cloudformation:stack-name. Requests cannot
 // set them. Mark does nothing if the zone does not exist.
-func (s *Service) Mark(id string, tags map[string]string) {
+func (s *Service) SetSystemTags(id string, tags map[string]string) {
 	_ = s.store.WithLock(func() error { // if the save fails, the next change saves the tags
 		if z := s.st.Zones[trimIDPath(id)]; z != nil {
 			maps.Copy(z.Tags, tags)

@@ -178,7 +178,7 @@ func (s *Service) checkAlias(z *hostedZone, r *sdk.ResourceRecordSet) string {
 		return "An alias resource record set has neither a TTL nor resource records"
 	case isOwnZone && z.Records[recordKey(targetName, sdkshape.String(r.Type), "")] == nil:
 		return prefix + "that target was not found"
-	case !isOwnZone && s.cfg.Target != nil && !s.cfg.Target(targetZone, strings.TrimSuffix(targetName, ".")):
+	case !isOwnZone && s.cfg.AliasTargetExists != nil && !s.cfg.AliasTargetExists(targetZone, strings.TrimSuffix(targetName, ".")):
 		return prefix + "the alias target name does not lie within the target zone"
 	}
 

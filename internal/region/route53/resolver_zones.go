@@ -12,9 +12,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
-// Names returns the A records of all zones for the resolvers of VPCs. A public zone applies to every VPC; a
+// ResolverZones returns the A records of all zones for the resolvers of VPCs. A public zone applies to every VPC; a
 // private zone applies to its own VPCs, where it hides a public zone of the same name.
-func (s *Service) Names() []netbuilder.HostedZone {
+func (s *Service) ResolverZones() []netbuilder.HostedZone {
 	var out []netbuilder.HostedZone
 	s.store.View(func() {
 		for _, id := range sdkshape.SortedKeys(s.st.Zones) {

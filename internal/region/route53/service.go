@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package route53 is the region's Route 53: public and private hosted zones, their record sets and tags. It
-// does not answer DNS queries: [Service.Names] describes the zones to package netbuilder, and the resolvers
+// does not answer DNS queries: [Service.ResolverZones] describes the zones to package netbuilder, and the resolvers
 // of the region's network answer.
 package route53
 
@@ -24,16 +24,16 @@ import (
 // Config has the settings and dependencies of a [Service]. Region, Now and Rand are required. VPC and Target
 // are called under the service's lock, so they must not call the service.
 type Config struct {
-	Region string           // the only region whose VPCs exist, such as us-east-1
-	Now    func() time.Time // the region's clock
-	Rand   io.Reader        // source of ids
-	Delay  time.Duration    // how long a change is PENDING before it is INSYNC
-	State  state.Backend    // keeps the zones over a restart; nil keeps nothing
-	// VPC reports whether a VPC exists. If it is nil, every VPC exists.
-	VPC func(id string) bool
-	// Target reports whether a name exists in a hosted zone of AWS, so that an alias may point to it. If it
+	Region           string           // the only region whose VPCs exist, such as us-east-1
+	Now              func() time.Time // the region's clock
+	Rand             io.Reader        // source of ids
+	PropagationDelay time.Duration    // how long a change is PENDING before it is INSYNC
+	State            state.Backend    // keeps the zones over a restart; nil keeps nothing
+	// VPCExists reports whether a VPC exists. If it is nil, every VPC exists.
+	VPCExists func(id string) bool
+	// AliasTargetExists reports whether a name exists in a hosted zone of AWS, so that an alias may point to it. If it
 	// is nil, every name exists.
-	Target func(zone, name string) bool
+	AliasTargetExists func(zone, name string) bool
 	// Changed is called without the lock after each change. It must not block. nil for none.
 	Changed func()
 }
@@ -97,7 +97,7 @@ func (s *Service) Wire() wire.Service {
 		Namespace: "https://route53.amazonaws.com/doc/2013-04-01/",
 		Authorize: s.authorizeRequest,
 		Route:     parseRoute,
-		Ops: []wire.Op{
+		Operations: []wire.Operation{
 			state.WriteOperation(s.store, "CreateHostedZone", s.createHostedZone),
 			state.WriteOperation(s.store, "DeleteHostedZone", s.deleteHostedZone),
 			state.ReadOperation(s.store, "GetHostedZone", s.getHostedZone),
@@ -177,7 +177,7 @@ func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error
 		return err
 	}
 
-	c := wire.Check{Action: "route53:" + op, Resource: "*", Context: map[string][]string{}}
+	c := wire.AccessCheck{Action: "route53:" + op, Resource: "*", Context: map[string][]string{}}
 	kind := "hostedzone/"
 	if op == "GetChange" {
 		kind = "change/"
@@ -206,7 +206,7 @@ func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error
 		return wire.Authorize(ctx, c)
 	}
 
-	var checks []wire.Check
+	var checks []wire.AccessCheck
 
 	for _, id := range ids {
 		c.Resource = "arn:aws:route53:::" + kind + trimIDPath(id)
@@ -246,7 +246,7 @@ func (s *Service) newChange() *sdk.ChangeInfo {
 func (s *Service) changeInfo(id string) *sdk.ChangeInfo {
 	submitted := s.st.Changes[id]
 	status := sdk.ChangeStatusPending
-	if !s.cfg.Now().Before(submitted.Add(s.cfg.Delay)) {
+	if !s.cfg.Now().Before(submitted.Add(s.cfg.PropagationDelay)) {
 		status = sdk.ChangeStatusInsync
 	}
 

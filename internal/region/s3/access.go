@@ -20,10 +20,10 @@ import (
 // IdentityEvaluator evaluates the policies of the caller in ctx. IAM implements it.
 type IdentityEvaluator interface {
 	// EvaluateIdentity decides a check by the caller's own policies.
-	EvaluateIdentity(ctx context.Context, c wire.Check) authz.Decision
+	EvaluateIdentity(ctx context.Context, c wire.AccessCheck) authz.Decision
 	// BuildRequest returns a check with the caller and all condition keys, for the evaluation of bucket
 	// policies.
-	BuildRequest(ctx context.Context, c wire.Check) authz.Request
+	BuildRequest(ctx context.Context, c wire.AccessCheck) authz.Request
 }
 
 // KeyService is the part of KMS that S3 needs.
@@ -50,7 +50,7 @@ func (s *Service) refreshAccess(b *bucket) error {
 			return fmt.Errorf("read the policy of bucket %s: %w", b.Name, err)
 		}
 
-		p, err := authz.Parse(authz.ResourcePolicy, document)
+		p, err := authz.ParsePolicy(authz.ResourcePolicy, document)
 		if err != nil {
 			return fmt.Errorf("read the policy of bucket %s: %w", b.Name, err)
 		}
@@ -97,7 +97,7 @@ func isPublicPolicy(p authz.Policy) bool {
 // validatePolicy checks that a document is a valid policy, that its resources are in this bucket, and that
 // the public access block allows it.
 func (s *Service) validatePolicy(b *bucket, document string) error {
-	p, err := authz.Parse(authz.ResourcePolicy, document)
+	p, err := authz.ParsePolicy(authz.ResourcePolicy, document)
 	if err != nil {
 		return wire.Errorf("MalformedPolicy", "%v", err)
 	}
@@ -129,12 +129,12 @@ func (s *Service) authorizeObject(ctx context.Context, action, bucket, key strin
 		arn += "/" + key
 	}
 
-	return s.evaluateAccess(ctx, bucket, wire.Check{Action: "s3:" + action, Resource: arn})
+	return s.evaluateAccess(ctx, bucket, wire.AccessCheck{Action: "s3:" + action, Resource: arn})
 }
 
 // authorizeList checks whether the caller may list the keys of a bucket that begin with prefix.
 func (s *Service) authorizeList(ctx context.Context, bucket, prefix string) error {
-	return s.evaluateAccess(ctx, bucket, wire.Check{
+	return s.evaluateAccess(ctx, bucket, wire.AccessCheck{
 		Action:   "s3:ListBucket",
 		Resource: "arn:aws:s3:::" + bucket,
 		Context:  map[string][]string{"s3:prefix": {prefix}},
@@ -143,7 +143,7 @@ func (s *Service) authorizeList(ctx context.Context, bucket, prefix string) erro
 
 // evaluateAccess checks the bucket's policy and the caller's own policies: one of them must allow the action,
 // and a Deny in either wins.
-func (s *Service) evaluateAccess(ctx context.Context, bucket string, c wire.Check) error {
+func (s *Service) evaluateAccess(ctx context.Context, bucket string, c wire.AccessCheck) error {
 	caller := wire.CallerFrom(ctx)
 	if s.cfg.Identities == nil || caller.IsUnrestricted() {
 		return wire.Authorize(ctx, c)
@@ -153,7 +153,7 @@ func (s *Service) evaluateAccess(ctx context.Context, bucket string, c wire.Chec
 	rules := s.findAccessRules(bucket)
 	r := s.cfg.Identities.BuildRequest(ctx, c)
 	own := s.cfg.Identities.EvaluateIdentity(ctx, c)
-	byBucket := authz.Decide([]authz.Policy{rules.policy}, r)
+	byBucket := authz.Evaluate([]authz.Policy{rules.policy}, r)
 	countsForCaller := !caller.IsAnonymous() || !rules.restricted || !rules.public
 
 	switch {

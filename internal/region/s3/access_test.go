@@ -47,7 +47,7 @@ func newRegion(t *testing.T, secure func(*http.Request) bool) region {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := regions3.New(regions3.Config{Dir: t.TempDir(), Region: "us-east-1", Now: time.Now, Identities: id, Keys: keys})
+	store, err := regions3.New(regions3.Config{Dir: t.TempDir(), Region: "us-east-1", Now: time.Now, Identities: id, KMS: keys})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func newRegion(t *testing.T, secure func(*http.Request) bool) region {
 
 func (r region) do(t *testing.T, op string, in any) {
 	t.Helper()
-	for _, o := range r.iam.Service().Ops {
+	for _, o := range r.iam.Service().Operations {
 		if o.Name == op {
 			if _, err := o.Handle(t.Context(), in); err != nil {
 				t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 )
 
 func (s *Service) listBuckets(ctx context.Context, _ *s3.ListBucketsInput) (*s3.ListBucketsOutput, error) {
-	if err := wire.Authorize(ctx, wire.Check{Action: "s3:ListAllMyBuckets"}); err != nil {
+	if err := wire.Authorize(ctx, wire.AccessCheck{Action: "s3:ListAllMyBuckets"}); err != nil {
 		return nil, err
 	}
 
@@ -170,8 +170,8 @@ func newPutOperation[I, O, V any](
 	s *Service,
 	c bucketSetting,
 	read func(*I) (bucket *string, v *V),
-) wire.Op {
-	return wire.Operation("Put"+c.name, func(ctx context.Context, in *I) (*O, error) {
+) wire.Operation {
+	return wire.NewOperation("Put"+c.name, func(ctx context.Context, in *I) (*O, error) {
 		name, v := read(in)
 		if err := s.authorizeObject(ctx, "Put"+c.action, *name, ""); err != nil {
 			return nil, err
@@ -193,8 +193,8 @@ func newGetOperation[I, O, V any](
 	c bucketSetting,
 	bucketOf func(*I) *string,
 	write func(*O, *V),
-) wire.Op {
-	return wire.Operation("Get"+c.name, func(ctx context.Context, in *I) (*O, error) {
+) wire.Operation {
+	return wire.NewOperation("Get"+c.name, func(ctx context.Context, in *I) (*O, error) {
 		name := bucketOf(in)
 		if err := s.authorizeObject(ctx, "Get"+c.action, *name, ""); err != nil {
 			return nil, err
@@ -231,8 +231,8 @@ func newGetOperation[I, O, V any](
 }
 
 // newDeleteOperation returns the operation that removes a setting. As in AWS, it needs the right to set it.
-func newDeleteOperation[I, O any](s *Service, op string, c bucketSetting, bucketOf func(*I) *string) wire.Op {
-	return wire.Operation(op, func(ctx context.Context, in *I) (*O, error) {
+func newDeleteOperation[I, O any](s *Service, op string, c bucketSetting, bucketOf func(*I) *string) wire.Operation {
+	return wire.NewOperation(op, func(ctx context.Context, in *I) (*O, error) {
 		if err := s.authorizeObject(ctx, "Put"+c.action, *bucketOf(in), ""); err != nil {
 			return nil, err
 		}

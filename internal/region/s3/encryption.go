@@ -119,7 +119,7 @@ func (s *Service) authorizeKey(
 	action, name, key string,
 	h map[string]string,
 ) (string, error) {
-	if h[sseHeader] != s3.ServerSideEncryptionAwsKms || s.cfg.Keys == nil {
+	if h[sseHeader] != s3.ServerSideEncryptionAwsKms || s.cfg.KMS == nil {
 		return h[sseKeyHeader], nil
 	}
 
@@ -133,7 +133,7 @@ func (s *Service) authorizeKey(
 		resource += "/" + key
 	}
 
-	arn, err := s.cfg.Keys.UseKey(ctx, action, id, "s3", map[string]string{"aws:s3:arn": resource})
+	arn, err := s.cfg.KMS.UseKey(ctx, action, id, "s3", map[string]string{"aws:s3:arn": resource})
 	if e, ok := errors.AsType[*wire.Error](err); ok && strings.HasSuffix(e.Code, "Exception") {
 		return "", &wire.Error{Code: "KMS." + e.Code, Message: e.Message, Status: http.StatusBadRequest}
 	}

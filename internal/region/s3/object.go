@@ -286,7 +286,7 @@ func (s *Service) findVersion(ctx context.Context, name, key, id *string) (objec
 	if err := s.authorizeList(ctx, *name, *key); err != nil {
 		return v, wire.AccessDenied(
 			ctx,
-			wire.Check{Action: "s3:ListBucket", Resource: "arn:aws:s3:::" + *name},
+			wire.AccessCheck{Action: "s3:ListBucket", Resource: "arn:aws:s3:::" + *name},
 			"no identity-based policy allows the action",
 		)
 	}

@@ -161,7 +161,7 @@ func (s *Service) listObjectVersions(
 	ctx context.Context,
 	in *s3.ListObjectVersionsInput,
 ) (*s3.ListObjectVersionsOutput, error) {
-	check := wire.Check{
+	check := wire.AccessCheck{
 		Action:   "s3:ListBucketVersions",
 		Resource: "arn:aws:s3:::" + *in.Bucket,
 		Context:  map[string][]string{"s3:prefix": {stringValue(in.Prefix)}},

@@ -40,7 +40,7 @@ func serve(t *testing.T, dir string) (*s3.Client, *regions3.Service, string) {
 	endpoint := wire.NewEndpoint(svc.Wire())
 	verifier := wire.Verifier{Keys: keys{}, Region: "us-east-1", Now: time.Now}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if h, ok := svc.Public(r); ok {
+		if h, ok := svc.PublicHandler(r); ok {
 			h.ServeHTTP(w, r)
 			return
 		}
@@ -292,7 +292,7 @@ func TestMountedFolder(t *testing.T) {
 	if err := os.Symlink("../secret", filepath.Join(dir, "out")); err != nil {
 		t.Fatal(err)
 	}
-	svc.Mount("mirror", dir)
+	svc.MountDir("mirror", dir)
 	for path, want := range map[string]int{"/mirror/f": 200, "/mirror/none": 404, "/mirror/out": 404, "/mirror/../secret": 404} {
 		res, err := http.Get(url + path)
 		if err != nil {

@@ -28,8 +28,8 @@ type Config struct {
 	Now    func() time.Time // the region's clock
 	// Identities evaluates the caller's own policies. If it is nil, bucket policies are not evaluated either.
 	Identities IdentityEvaluator
-	// Keys authorizes the use of KMS keys. If it is nil, every caller may use every key.
-	Keys KeyService
+	// KMS authorizes the use of KMS keys. If it is nil, every caller may use every key.
+	KMS KeyService
 }
 
 // Service is S3 of one region. Its methods may be called concurrently.
@@ -154,16 +154,16 @@ func (s *Service) findBucket(name *string) (*bucket, error) {
 	return b, nil
 }
 
-// Mount serves a directory of the host as a read-only bucket that everyone may read without a signature. The
+// MountDir serves a directory of the host as a read-only bucket that everyone may read without a signature. The
 // region uses it as a public mirror of files.
-func (s *Service) Mount(name, dir string) {
+func (s *Service) MountDir(name, dir string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mountedDirs[name] = dir
 }
 
-// Public returns a handler if the request is for a file of a mounted bucket, which needs no signature.
-func (s *Service) Public(r *http.Request) (http.Handler, bool) {
+// PublicHandler returns a handler if the request is for a file of a mounted bucket, which needs no signature.
+func (s *Service) PublicHandler(r *http.Request) (http.Handler, bool) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return nil, false
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // settingOps returns the operations on a bucket's settings.
-func (s *Service) settingOps() []wire.Op {
+func (s *Service) settingOps() []wire.Operation {
 	return slices.Concat(
 		s.versioningOps(),
 		s.policyOps(),
@@ -24,10 +24,10 @@ func (s *Service) settingOps() []wire.Op {
 	)
 }
 
-func (s *Service) versioningOps() []wire.Op {
+func (s *Service) versioningOps() []wire.Operation {
 	setting := bucketSetting{name: versioningSettingName, action: "BucketVersioning"}
 
-	return []wire.Op{
+	return []wire.Operation{
 		newPutOperation[s3.PutBucketVersioningInput, s3.PutBucketVersioningOutput](
 			s,
 			setting,
@@ -44,14 +44,14 @@ func (s *Service) versioningOps() []wire.Op {
 	}
 }
 
-func (s *Service) policyOps() []wire.Op {
+func (s *Service) policyOps() []wire.Operation {
 	setting := bucketSetting{
 		name:         policySettingName,
 		action:       "BucketPolicy",
 		notFoundCode: "NoSuchBucketPolicy",
 	}
 
-	return []wire.Op{
+	return []wire.Operation{
 		newPutOperation[s3.PutBucketPolicyInput, s3.PutBucketPolicyOutput](
 			s,
 			setting,
@@ -72,14 +72,14 @@ func (s *Service) policyOps() []wire.Op {
 	}
 }
 
-func (s *Service) publicAccessBlockOps() []wire.Op {
+func (s *Service) publicAccessBlockOps() []wire.Operation {
 	setting := bucketSetting{
 		name:         publicBlockSettingName,
 		action:       "BucketPublicAccessBlock",
 		notFoundCode: "NoSuchPublicAccessBlockConfiguration",
 	}
 
-	return []wire.Op{
+	return []wire.Operation{
 		newPutOperation[s3.PutPublicAccessBlockInput, s3.PutPublicAccessBlockOutput](
 			s,
 			setting,
@@ -104,14 +104,14 @@ func (s *Service) publicAccessBlockOps() []wire.Op {
 	}
 }
 
-func (s *Service) encryptionOps() []wire.Op {
+func (s *Service) encryptionOps() []wire.Operation {
 	setting := bucketSetting{
 		name:         encryptionSettingName,
 		action:       "EncryptionConfiguration",
 		notFoundCode: "ServerSideEncryptionConfigurationNotFoundError",
 	}
 
-	return []wire.Op{
+	return []wire.Operation{
 		newPutOperation[s3.PutBucketEncryptionInput, s3.PutBucketEncryptionOutput](
 			s,
 			setting,
@@ -136,14 +136,14 @@ func (s *Service) encryptionOps() []wire.Op {
 	}
 }
 
-func (s *Service) taggingOps() []wire.Op {
+func (s *Service) taggingOps() []wire.Operation {
 	setting := bucketSetting{
 		name:         "BucketTagging",
 		action:       "BucketTagging",
 		notFoundCode: "NoSuchTagSet",
 	}
 
-	return []wire.Op{
+	return []wire.Operation{
 		newPutOperation[s3.PutBucketTaggingInput, s3.PutBucketTaggingOutput](
 			s,
 			setting,
@@ -164,14 +164,14 @@ func (s *Service) taggingOps() []wire.Op {
 	}
 }
 
-func (s *Service) ownershipOps() []wire.Op {
+func (s *Service) ownershipOps() []wire.Operation {
 	setting := bucketSetting{
 		name:         "BucketOwnershipControls",
 		action:       "BucketOwnershipControls",
 		notFoundCode: "OwnershipControlsNotFoundError",
 	}
 
-	return []wire.Op{
+	return []wire.Operation{
 		newPutOperation[s3.PutBucketOwnershipControlsInput, s3.PutBucketOwnershipControlsOutput](
 			s,
 			setting,
@@ -190,14 +190,14 @@ func (s *Service) ownershipOps() []wire.Op {
 	}
 }
 
-func (s *Service) lifecycleOps() []wire.Op {
+func (s *Service) lifecycleOps() []wire.Operation {
 	setting := bucketSetting{
 		name:         "BucketLifecycleConfiguration",
 		action:       "LifecycleConfiguration",
 		notFoundCode: "NoSuchLifecycleConfiguration",
 	}
 
-	return []wire.Op{
+	return []wire.Operation{
 		newPutOperation[s3.PutBucketLifecycleConfigurationInput, s3.PutBucketLifecycleConfigurationOutput](
 			s,
 			setting,

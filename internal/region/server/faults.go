@@ -65,7 +65,7 @@ func (s *Server) beforeOperation(
 	r *http.Request,
 ) error {
 	s.countCall(c.service + ":" + op)
-	call := fault.Call{Service: c.service, Action: op, Mutating: Mutates(op)}
+	call := fault.Call{Service: c.service, Action: op, Mutating: IsMutating(op)}
 
 	for _, rule := range s.cfg.Faults.RecordCall(call) {
 		s.cfg.Log.InfoContext(
@@ -81,11 +81,11 @@ func (s *Server) beforeOperation(
 		}
 	}
 
-	if s.cfg.Before == nil {
+	if s.cfg.BeforeOperation == nil {
 		return nil
 	}
 
-	return s.cfg.Before(ctx, c.service, op)
+	return s.cfg.BeforeOperation(ctx, c.service, op)
 }
 
 // applyFault applies a rule. An error ends the call without executing it.
@@ -99,17 +99,17 @@ func (s *Server) applyFault(
 	switch rule.Effect {
 	case fault.EffectDelay:
 		return fault.Sleep(ctx, time.Duration(rule.Delay))
-	case fault.DropAnswer:
+	case fault.EffectDropAnswer:
 		response.dropped = true
-	case fault.KillAfter:
+	case fault.EffectKillAfter:
 		response.dropped = true
 		response.killClient = true
-	case fault.Kill:
+	case fault.EffectKill:
 		s.killClient(r)
 		return errConnectionClosed
-	case fault.Close:
+	case fault.EffectClose:
 		return errConnectionClosed
-	case fault.Fail:
+	case fault.EffectFail:
 		return newFaultError(
 			rule,
 			wire.Error{
@@ -119,9 +119,9 @@ func (s *Server) applyFault(
 			},
 		)
 
-	case fault.Throttle:
+	case fault.EffectThrottle:
 		return newFaultError(rule, newThrottleError(s.serviceOrDefault(c.service)))
-	case fault.Provision: // affects no calls
+	case fault.EffectProvision: // affects no calls
 	}
 
 	return nil
@@ -144,7 +144,7 @@ func newFaultError(rule fault.Rule, usual wire.Error) error {
 // newThrottleError returns the rate limit error of a service.
 func newThrottleError(s wire.Service) wire.Error {
 	switch s.Protocol {
-	case wire.EC2Query:
+	case wire.EC2QueryProtocol:
 		return wire.Error{
 			Code:    "RequestLimitExceeded",
 			Message: "Request limit exceeded.",
@@ -158,14 +158,14 @@ func newThrottleError(s wire.Service) wire.Error {
 			Status:  http.StatusServiceUnavailable,
 		}
 
-	case wire.JSON:
+	case wire.JSONProtocol:
 		return wire.Error{
 			Code:    "ThrottlingException",
 			Message: "Rate exceeded",
 			Status:  http.StatusBadRequest,
 		}
 
-	case wire.Query, wire.RESTProtocol:
+	case wire.QueryProtocol, wire.RESTProtocol:
 	}
 
 	return wire.Error{Code: "Throttling", Message: "Rate exceeded", Status: http.StatusBadRequest}
@@ -185,18 +185,18 @@ func (s *Server) abortConnection(r *http.Request, response *faultWriter) {
 
 // killClient kills the process at the other end of r's connection.
 func (s *Server) killClient(r *http.Request) {
-	if s.cfg.Kill == nil {
+	if s.cfg.KillClient == nil {
 		s.cfg.Log.Warn("cannot kill a client: not supported by this region")
 		return
 	}
 
-	if err := s.cfg.Kill(r); err != nil {
+	if err := s.cfg.KillClient(r); err != nil {
 		s.cfg.Log.Error("cannot kill client", slog.Any("error", err))
 	}
 }
 
-// Mutates reports whether an operation changes something, by its name.
-func Mutates(op string) bool {
+// IsMutating reports whether an operation changes something, by its name.
+func IsMutating(op string) bool {
 	return !isReadOperation(op) &&
 		!slices.ContainsFunc(
 			[]string{

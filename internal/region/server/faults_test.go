@@ -26,23 +26,23 @@ func TestEffects(t *testing.T) {
 		exists bool
 		kills  int32
 	}{
-		{fault.Rule{Effect: fault.Fail}, "InternalError", false, 0},
-		{fault.Rule{Effect: fault.Fail, Code: "LimitExceeded"}, "LimitExceeded", false, 0},
-		{fault.Rule{Effect: fault.Throttle}, "Throttling", false, 0},
+		{fault.Rule{Effect: fault.EffectFail}, "InternalError", false, 0},
+		{fault.Rule{Effect: fault.EffectFail, Code: "LimitExceeded"}, "LimitExceeded", false, 0},
+		{fault.Rule{Effect: fault.EffectThrottle}, "Throttling", false, 0},
 		{fault.Rule{Effect: fault.EffectDelay, Delay: fault.Duration(50 * time.Millisecond)}, "", true, 0},
-		{fault.Rule{Effect: fault.DropAnswer}, "EOF", true, 0},
-		{fault.Rule{Effect: fault.Close}, "EOF", false, 0},
-		{fault.Rule{Effect: fault.Kill}, "EOF", false, 1},
-		{fault.Rule{Effect: fault.KillAfter}, "EOF", true, 1},
+		{fault.Rule{Effect: fault.EffectDropAnswer}, "EOF", true, 0},
+		{fault.Rule{Effect: fault.EffectClose}, "EOF", false, 0},
+		{fault.Rule{Effect: fault.EffectKill}, "EOF", false, 1},
+		{fault.Rule{Effect: fault.EffectKillAfter}, "EOF", true, 1},
 	} {
 		name := string(tc.rule.Effect) + tc.rule.Code
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var kills atomic.Int32
 			faults := &fault.Engine{}
-			r := startWith(t, server.Config{Faults: faults, Kill: func(*http.Request) error { kills.Add(1); return nil }})
+			r := startWith(t, server.Config{Faults: faults, KillClient: func(*http.Request) error { kills.Add(1); return nil }})
 			tc.rule.Service, tc.rule.Action, tc.rule.Nth = "iam", "CreateUser", 2
-			if _, err := faults.Add(tc.rule); err != nil {
+			if _, err := faults.AddRule(tc.rule); err != nil {
 				t.Fatal(err)
 			}
 			api, ctx := r.iamClient(root()), t.Context()
@@ -75,7 +75,7 @@ func TestThrottlingOfEachProtocol(t *testing.T) {
 	t.Parallel()
 	faults := &fault.Engine{}
 	r := startWith(t, server.Config{Faults: faults})
-	if _, err := faults.Add(fault.Rule{Effect: fault.Throttle, Count: -1}); err != nil {
+	if _, err := faults.AddRule(fault.Rule{Effect: fault.EffectThrottle, Count: -1}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := r.ec2Client(root()).AttachVolume(t.Context(), &ec2.AttachVolumeInput{VolumeId: new("v"), InstanceId: new("i"), Device: new("d")})
@@ -93,7 +93,7 @@ func TestMutates(t *testing.T) {
 		"DescribeVpcs": false, "GetObject": false, "ListRoles": false, "HeadBucket": false, "Decrypt": false, "GenerateDataKey": false,
 		"SimulatePrincipalPolicy": false, "AssumeRole": false, "CreateVpc": true, "PutObject": true, "RunInstances": true, "EnableKeyRotation": true,
 	} {
-		if got := server.Mutates(op); got != want {
+		if got := server.IsMutating(op); got != want {
 			t.Errorf("%s changes something: %v", op, got)
 		}
 	}

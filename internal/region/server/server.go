@@ -43,13 +43,13 @@ type Config struct {
 	// production policies deny plain HTTP, but the region has no TLS because it listens only on
 	// loopback and inside its own VPCs.
 	IsSecure func(*http.Request) bool
-	// Before is called before each operation, after Faults, and may reject it.
-	Before func(ctx context.Context, service, op string) error
+	// BeforeOperation is called before each operation, after Faults, and may reject it.
+	BeforeOperation func(ctx context.Context, service, op string) error
 	// Faults are the injected faults; nil means none.
 	Faults *fault.Engine
-	// Kill kills the process that sent a request, for injected faults; nil means that this is not
+	// KillClient kills the process that sent a request, for injected faults; nil means that this is not
 	// supported.
-	Kill func(*http.Request) error
+	KillClient func(*http.Request) error
 }
 
 // Server handles all AWS API calls of a region. It is an [http.Handler].
@@ -84,18 +84,18 @@ func New(cfg Config) (*Server, error) {
 		}
 
 		s.endpoints[v.Name] = wire.NewEndpoint(v)
-		if v.Target != "" {
-			s.servicesByTarget[v.Target] = v.Name
+		if v.TargetPrefix != "" {
+			s.servicesByTarget[v.TargetPrefix] = v.Name
 		}
 	}
 
 	return s, nil
 }
 
-// Calls returns the number of calls since the last [Server.ResetCallCounts] by service and
+// CallCounts returns the number of calls since the last [Server.ResetCallCounts] by service and
 // operation, such as "ec2:DescribeVpcs". It includes rejected calls, except those with an invalid
 // signature.
-func (s *Server) Calls() map[string]int {
+func (s *Server) CallCounts() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.callCounts)
@@ -161,7 +161,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 
 	ctx := wire.WithAuthorizer(wire.WithCaller(r.Context(), c.caller), s.cfg.Authorizer)
-	ctx = wire.WithConditions(ctx, s.conditionKeys(r))
+	ctx = wire.WithConditionKeys(ctx, s.conditionKeys(r))
 	back := &faultWriter{ResponseWriter: w}
 	result := endpoint.Serve(back, r.WithContext(ctx), c.requestID, func(op string) error {
 		err := s.beforeOperation(ctx, c, op, back, r)
@@ -222,7 +222,7 @@ func (s *Server) serviceOrDefault(name string) wire.Service {
 		return e.Service
 	}
 
-	return wire.Service{Name: name, Protocol: wire.Query}
+	return wire.Service{Name: name, Protocol: wire.QueryProtocol}
 }
 
 func (s *Server) rejectCall(w http.ResponseWriter, r *http.Request, c apiCall, err error) {

@@ -44,7 +44,7 @@ type region struct {
 
 func start(t *testing.T, before func(context.Context, string, string) error) region {
 	t.Helper()
-	return startWith(t, server.Config{Before: before})
+	return startWith(t, server.Config{BeforeOperation: before})
 }
 
 // startWith starts a server with the given hooks.
@@ -54,16 +54,16 @@ func startWith(t *testing.T, hooks server.Config) region {
 	if err != nil {
 		t.Fatal(err)
 	}
-	attach := wire.Operation("AttachVolume", func(context.Context, *v1ec2.AttachVolumeInput) (*v1ec2.VolumeAttachment, error) {
+	attach := wire.NewOperation("AttachVolume", func(context.Context, *v1ec2.AttachVolumeInput) (*v1ec2.VolumeAttachment, error) {
 		return &v1ec2.VolumeAttachment{State: new("attaching")}, nil
 	})
 	s, err := server.New(server.Config{
-		Region: "us-east-1", Keys: id, Authorizer: id, Now: time.Now, Before: hooks.Before, Faults: hooks.Faults, Kill: hooks.Kill,
+		Region: "us-east-1", Keys: id, Authorizer: id, Now: time.Now, BeforeOperation: hooks.BeforeOperation, Faults: hooks.Faults, KillClient: hooks.KillClient,
 		Services: []wire.Service{id.Service(), sts.Service(id), {
-			Name: "ec2", Protocol: wire.EC2Query, Version: "2016-11-15", Namespace: "http://ec2.amazonaws.com/doc/2016-11-15/", Ops: []wire.Op{attach},
+			Name: "ec2", Protocol: wire.EC2QueryProtocol, Version: "2016-11-15", Namespace: "http://ec2.amazonaws.com/doc/2016-11-15/", Operations: []wire.Operation{attach},
 			Authorize: func(ctx context.Context, op string, in any) error {
-				return wire.Authorize(ctx, wire.Check{
-					Action: "ec2:" + op, Resource: "arn:aws:ec2:us-east-1:" + account + ":volume/" + wire.Member(in, "VolumeId"),
+				return wire.Authorize(ctx, wire.AccessCheck{
+					Action: "ec2:" + op, Resource: "arn:aws:ec2:us-east-1:" + account + ":volume/" + wire.StringMember(in, "VolumeId"),
 					Context: map[string][]string{"aws:ResourceTag/cluster": {"c"}},
 				})
 			},
@@ -141,7 +141,7 @@ func TestInstanceRoleIsEnforced(t *testing.T) {
 	if _, err := r.iamClient(as(c)).ListRoles(ctx, &awsiam.ListRolesInput{}); code(err) != "AccessDenied" {
 		t.Errorf("listing roles: %v", err)
 	}
-	calls := r.server.Calls()
+	calls := r.server.CallCounts()
 	if calls["ec2:AttachVolume"] != 2 || calls["iam:ListRoles"] != 1 {
 		t.Errorf("calls are counted as %v", calls)
 	}

@@ -113,16 +113,16 @@ func serviceName(code string) string {
 // Service returns the operations of Service Quotas for the endpoint that serves them.
 func Service(cfg Config) wire.Service {
 	return wire.Service{
-		Name:      "servicequotas",
-		Protocol:  wire.JSON,
-		Version:   "2019-06-24",
-		Target:    "ServiceQuotasV20190624",
-		Authorize: wire.AuthorizedInHandlers,
-		Ops: []wire.Op{
-			wire.Operation("GetServiceQuota", cfg.getServiceQuota),
-			wire.Operation("GetAWSDefaultServiceQuota", cfg.getAWSDefaultServiceQuota),
-			wire.Operation("ListServiceQuotas", cfg.listServiceQuotas),
-			wire.Operation("ListAWSDefaultServiceQuotas", cfg.listAWSDefaultServiceQuotas),
+		Name:         "servicequotas",
+		Protocol:     wire.JSONProtocol,
+		Version:      "2019-06-24",
+		TargetPrefix: "ServiceQuotasV20190624",
+		Authorize:    wire.AuthorizedInHandlers,
+		Operations: []wire.Operation{
+			wire.NewOperation("GetServiceQuota", cfg.getServiceQuota),
+			wire.NewOperation("GetAWSDefaultServiceQuota", cfg.getAWSDefaultServiceQuota),
+			wire.NewOperation("ListServiceQuotas", cfg.listServiceQuotas),
+			wire.NewOperation("ListAWSDefaultServiceQuotas", cfg.listAWSDefaultServiceQuotas),
 		},
 	}
 }
@@ -130,7 +130,7 @@ func Service(cfg Config) wire.Service {
 // authorizeAction asks IAM whether the caller may do an action, on all resources: these operations have no
 // narrower ones.
 func authorizeAction(ctx context.Context, action string) error {
-	return wire.Authorize(ctx, wire.Check{Action: "servicequotas:" + action, Resource: "*"})
+	return wire.Authorize(ctx, wire.AccessCheck{Action: "servicequotas:" + action, Resource: "*"})
 }
 
 // toServiceQuota returns a quota in the form of answers; account is empty for a default quota.

@@ -46,7 +46,7 @@ func TestOperationsPage(t *testing.T) {
 
 	for _, service := range all {
 		var names []string
-		for _, operation := range service.Ops {
+		for _, operation := range service.Operations {
 			names = append(names, "`"+operation.Name+"`")
 		}
 

@@ -112,7 +112,7 @@ func New(cfg Config) (*Services, error) {
 // signature, all other requests go to [Services.Server].
 func (s *Services) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if h, ok := s.S3.Public(r); ok {
+		if h, ok := s.S3.PublicHandler(r); ok {
 			h.ServeHTTP(w, r)
 			return
 		}
@@ -205,18 +205,18 @@ func (s *Services) buildStorage() (err error) {
 		Region:     s.cfg.Region,
 		Now:        s.cfg.Now,
 		Identities: s.IAM,
-		Keys:       s.KMS,
+		KMS:        s.KMS,
 	})
 	if err != nil {
 		return err
 	}
 
 	s.SSM, err = ssm.New(ssm.Config{
-		Region:  s.cfg.Region,
-		Account: s.cfg.Account,
-		State:   s.cfg.State,
-		Now:     s.cfg.Now,
-		Public:  s.cfg.PublicParameters,
+		Region:           s.cfg.Region,
+		Account:          s.cfg.Account,
+		State:            s.cfg.State,
+		Now:              s.cfg.Now,
+		PublicParameters: s.cfg.PublicParameters,
 	})
 
 	return err
@@ -246,7 +246,7 @@ func (s *Services) buildCompute() (err error) {
 		Now:               s.cfg.Now,
 		Rand:              rand.Reader,
 		TransitionDelay:   s.cfg.TransitionDelay,
-		ProvisioningDelay: s.cfg.Faults.Provisioning,
+		ProvisioningDelay: s.cfg.Faults.ProvisioningDelay,
 		State:             s.cfg.State,
 		Images:            s.cfg.Images,
 		Machines:          s.cfg.Machines,
@@ -264,38 +264,38 @@ func (s *Services) buildCompute() (err error) {
 // network.
 func (s *Services) buildLoadBalancing() (err error) {
 	s.ELBv2, err = elbv2.New(elbv2.Config{
-		Region:       s.cfg.Region,
-		Account:      s.cfg.Account,
-		Now:          s.cfg.Now,
-		Rand:         rand.Reader,
-		Delay:        s.cfg.TransitionDelay,
-		Provisioning: s.cfg.Faults.Provisioning,
-		State:        s.cfg.State,
-		Cloud:        s.EC2,
-		Loopback:     s.cfg.Loopback,
-		Log:          s.cfg.Log,
+		Region:            s.cfg.Region,
+		Account:           s.cfg.Account,
+		Now:               s.cfg.Now,
+		Rand:              rand.Reader,
+		TransitionDelay:   s.cfg.TransitionDelay,
+		ProvisioningDelay: s.cfg.Faults.ProvisioningDelay,
+		State:             s.cfg.State,
+		Cloud:             s.EC2,
+		Loopback:          s.cfg.Loopback,
+		Log:               s.cfg.Log,
 	})
 	if err != nil {
 		return err
 	}
 
-	s.EC2.SetLoadBalancers(s.ELBv2.Balancers)
+	s.EC2.SetLoadBalancers(s.ELBv2.LoadBalancers)
 
 	s.Route53, err = route53.New(route53.Config{
-		Region:  s.cfg.Region,
-		Now:     s.cfg.Now,
-		Rand:    rand.Reader,
-		Delay:   s.cfg.TransitionDelay,
-		State:   s.cfg.State,
-		VPC:     s.EC2.HasVPC,
-		Target:  s.ELBv2.HasTarget,
-		Changed: s.EC2.LoadBalancersChanged,
+		Region:            s.cfg.Region,
+		Now:               s.cfg.Now,
+		Rand:              rand.Reader,
+		PropagationDelay:  s.cfg.TransitionDelay,
+		State:             s.cfg.State,
+		VPCExists:         s.EC2.HasVPC,
+		AliasTargetExists: s.ELBv2.HasDNSName,
+		Changed:           s.EC2.LoadBalancersChanged,
 	})
 	if err != nil {
 		return err
 	}
 
-	s.EC2.SetHostedZones(s.Route53.Names)
+	s.EC2.SetHostedZones(s.Route53.ResolverZones)
 
 	return nil
 }
@@ -338,10 +338,10 @@ func (s *Services) buildCloudFormation() (err error) {
 		DeleteRetryTimeout: s.cfg.DeleteRetryTimeout,
 		Log:                s.cfg.Log,
 		SystemTaggers: map[string]cloudformation.SystemTagger{
-			"elasticloadbalancing": s.ELBv2.Mark,
-			"iam":                  s.IAM.Mark,
-			"kms":                  s.KMS.Mark,
-			"route53":              s.Route53.Mark,
+			"elasticloadbalancing": s.ELBv2.SetSystemTags,
+			"iam":                  s.IAM.SetSystemTags,
+			"kms":                  s.KMS.SetSystemTags,
+			"route53":              s.Route53.SetSystemTags,
 		},
 	})
 
@@ -351,15 +351,15 @@ func (s *Services) buildCloudFormation() (err error) {
 // buildServer builds the HTTP front of all services.
 func (s *Services) buildServer() (err error) {
 	s.Server, err = server.New(server.Config{
-		Region:     s.cfg.Region,
-		Services:   append(s.wireServices(), s.CloudFormation.Wire()),
-		Keys:       s.IAM,
-		Authorizer: s.IAM,
-		Now:        s.cfg.Now,
-		Log:        s.cfg.Log,
-		Before:     s.cfg.Before,
-		Faults:     s.cfg.Faults,
-		Kill:       s.cfg.KillCaller,
+		Region:          s.cfg.Region,
+		Services:        append(s.wireServices(), s.CloudFormation.Wire()),
+		Keys:            s.IAM,
+		Authorizer:      s.IAM,
+		Now:             s.cfg.Now,
+		Log:             s.cfg.Log,
+		BeforeOperation: s.cfg.Before,
+		Faults:          s.cfg.Faults,
+		KillClient:      s.cfg.KillCaller,
 	})
 
 	return err

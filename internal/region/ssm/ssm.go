@@ -20,11 +20,11 @@ import (
 
 // Config has the settings and dependencies of a [Service]. All fields but Public are required.
 type Config struct {
-	Region  string            // such as us-east-1
-	Account string            // 12 digits
-	Public  map[string]string // read-only parameters of AWS by name, such as /aws/service/debian/…
-	State   state.Backend     // keeps the parameters of users over a restart
-	Now     func() time.Time  // the region's clock
+	Region           string            // such as us-east-1
+	Account          string            // 12 digits
+	PublicParameters map[string]string // read-only parameters of AWS by name, such as /aws/service/debian/…
+	State            state.Backend     // keeps the parameters of users over a restart
+	Now              func() time.Time  // the region's clock
 }
 
 // Service is the Parameter Store of one region. Its methods may be called concurrently.
@@ -54,12 +54,12 @@ func New(cfg Config) (*Service, error) {
 // Wire returns the service's operations for the wire layer.
 func (s *Service) Wire() wire.Service {
 	return wire.Service{
-		Name:      "ssm",
-		Protocol:  wire.JSON,
-		Version:   "2014-11-06",
-		Target:    "AmazonSSM",
-		Authorize: wire.AuthorizedInHandlers,
-		Ops: []wire.Op{
+		Name:         "ssm",
+		Protocol:     wire.JSONProtocol,
+		Version:      "2014-11-06",
+		TargetPrefix: "AmazonSSM",
+		Authorize:    wire.AuthorizedInHandlers,
+		Operations: []wire.Operation{
 			state.ReadOperationContext(s.store, "GetParameter", s.getParameter),
 			state.ReadOperationContext(s.store, "GetParameters", s.getParameters),
 			state.ReadOperationContext(s.store, "GetParametersByPath", s.getParametersByPath),
@@ -72,7 +72,7 @@ func (s *Service) Wire() wire.Service {
 // parameterARN returns the ARN of a parameter. Public parameters belong to no account.
 func (s *Service) parameterARN(name string) string {
 	account := s.cfg.Account
-	if _, ok := s.cfg.Public[name]; ok {
+	if _, ok := s.cfg.PublicParameters[name]; ok {
 		account = ""
 	}
 
@@ -80,13 +80,13 @@ func (s *Service) parameterARN(name string) string {
 }
 
 func (s *Service) authorizeParameter(ctx context.Context, action, name string) error {
-	return wire.Authorize(ctx, wire.Check{Action: "ssm:" + action, Resource: s.parameterARN(name)})
+	return wire.Authorize(ctx, wire.AccessCheck{Action: "ssm:" + action, Resource: s.parameterARN(name)})
 }
 
 // findParameter returns a parameter. ok is false if it does not exist. The caller holds the store's lock.
 func (s *Service) findParameter(name string) (*ssm.Parameter, bool) {
 	p, ok := s.parameters[name]
-	if value, public := s.cfg.Public[name]; public {
+	if value, public := s.cfg.PublicParameters[name]; public {
 		p = parameter{Value: value, Type: ssm.ParameterTypeString, Version: 1}
 		ok = true
 	}
@@ -160,7 +160,7 @@ func (s *Service) getParametersByPath(
 		addName(name)
 	}
 
-	for name := range s.cfg.Public {
+	for name := range s.cfg.PublicParameters {
 		addName(name)
 	}
 

@@ -25,7 +25,7 @@ const debian = "/aws/service/debian/release/12/latest/amd64"
 
 func client(t *testing.T, dir string) *awsssm.Client {
 	t.Helper()
-	svc, err := ssm.New(ssm.Config{Region: "us-east-1", Account: "000000000000", State: state.Dir(dir), Now: time.Now, Public: map[string]string{debian: "ami-1"}})
+	svc, err := ssm.New(ssm.Config{Region: "us-east-1", Account: "000000000000", State: state.Dir(dir), Now: time.Now, PublicParameters: map[string]string{debian: "ami-1"}})
 	if err != nil {
 		t.Fatal(err)
 	}

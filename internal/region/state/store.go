@@ -129,19 +129,19 @@ func (b *Store) runLocked(f func() error) (changed bool, err error) {
 }
 
 // ReadOperation returns an operation that only reads. Its answer is a copy of what do returns.
-func ReadOperation[I, O any](b *Store, name string, do func(*I) (*O, error)) wire.Op {
-	return wire.Operation(name, func(_ context.Context, in *I) (*O, error) { return RunRead(b, do, in) })
+func ReadOperation[I, O any](b *Store, name string, do func(*I) (*O, error)) wire.Operation {
+	return wire.NewOperation(name, func(_ context.Context, in *I) (*O, error) { return RunRead(b, do, in) })
 }
 
 // WriteOperation returns an operation that changes the state, which is saved if do succeeds. Its answer is a
 // copy of what do returns.
-func WriteOperation[I, O any](b *Store, name string, do func(*I) (*O, error)) wire.Op {
-	return wire.Operation(name, func(_ context.Context, in *I) (*O, error) { return RunWrite(b, do, in) })
+func WriteOperation[I, O any](b *Store, name string, do func(*I) (*O, error)) wire.Operation {
+	return wire.NewOperation(name, func(_ context.Context, in *I) (*O, error) { return RunWrite(b, do, in) })
 }
 
 // ReadOperationContext is [ReadOperation] for a function that needs the request's context.
-func ReadOperationContext[I, O any](b *Store, name string, do func(context.Context, *I) (*O, error)) wire.Op {
-	return wire.Operation(name, func(ctx context.Context, in *I) (*O, error) {
+func ReadOperationContext[I, O any](b *Store, name string, do func(context.Context, *I) (*O, error)) wire.Operation {
+	return wire.NewOperation(name, func(ctx context.Context, in *I) (*O, error) {
 		return RunRead(b, func(in *I) (*O, error) { return do(ctx, in) }, in)
 	})
 }
@@ -151,8 +151,8 @@ func WriteOperationContext[I, O any](
 	b *Store,
 	name string,
 	do func(context.Context, *I) (*O, error),
-) wire.Op {
-	return wire.Operation(name, func(ctx context.Context, in *I) (*O, error) {
+) wire.Operation {
+	return wire.NewOperation(name, func(ctx context.Context, in *I) (*O, error) {
 		return RunWrite(b, func(in *I) (*O, error) { return do(ctx, in) }, in)
 	})
 }
@@ -192,14 +192,14 @@ func (b *Store) Authorize(
 	ctx context.Context,
 	action string,
 	in any,
-	questions func(input map[string]any) []wire.Check,
+	questions func(input map[string]any) []wire.AccessCheck,
 ) error {
 	if wire.CallerFrom(ctx).IsUnrestricted() {
 		return nil
 	}
 
 	if _, op, _ := strings.Cut(action, ":"); isReadOperation(op) {
-		return wire.Authorize(ctx, wire.Check{Action: action, Resource: "*"})
+		return wire.Authorize(ctx, wire.AccessCheck{Action: action, Resource: "*"})
 	}
 
 	tree, err := sdkshape.ShapeToMap(in)
@@ -207,7 +207,7 @@ func (b *Store) Authorize(
 		return err
 	}
 
-	var checks []wire.Check
+	var checks []wire.AccessCheck
 	b.View(func() { checks = questions(tree) })
 
 	return wire.Authorize(ctx, checks...)

@@ -31,14 +31,14 @@ type CredentialIssuer interface {
 func Service(i CredentialIssuer) wire.Service {
 	return wire.Service{
 		Name:      "sts",
-		Protocol:  wire.Query,
+		Protocol:  wire.QueryProtocol,
 		Version:   "2011-06-15",
 		Namespace: "https://sts.amazonaws.com/doc/2011-06-15/",
 		// GetCallerIdentity needs no permission, and the issuer checks AssumeRole.
 		Authorize: wire.AuthorizedInHandlers,
-		Ops: []wire.Op{
-			wire.Operation("GetCallerIdentity", getCallerIdentity),
-			wire.Operation(
+		Operations: []wire.Operation{
+			wire.NewOperation("GetCallerIdentity", getCallerIdentity),
+			wire.NewOperation(
 				"AssumeRole",
 				func(ctx context.Context, in *sts.AssumeRoleInput) (*sts.AssumeRoleOutput, error) {
 					return assumeRole(ctx, i, in)

@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// Check is one question to IAM: may the caller do Action on Resource?
+// AccessCheck is one question to IAM: may the caller do Action on Resource?
 //
 // A service asks one Check for each resource of an operation, such as ec2:AttachVolume once for the volume
 // and once for the instance, each with the tags of that resource in Context:
@@ -20,7 +20,7 @@ import (
 // handler may ask too. The region adds the condition keys that every request has (aws:PrincipalArn,
 // aws:SourceIp, aws:SecureTransport, …). The authorizer adds ec2:ResourceTag/KEY for each
 // aws:ResourceTag/KEY.
-type Check struct {
+type AccessCheck struct {
 	Action   string              // such as ec2:AttachVolume
 	Resource string              // ARN; empty means "*"
 	Context  map[string][]string // values of condition keys, such as aws:ResourceTag/NAME
@@ -29,7 +29,7 @@ type Check struct {
 // Authorizer decides checks. IAM implements it.
 type Authorizer interface {
 	// Authorize returns nil if the caller in ctx may do the action, and else the error of [AccessDenied].
-	Authorize(ctx context.Context, c Check) error
+	Authorize(ctx context.Context, c AccessCheck) error
 }
 
 type authorizerKey struct{}
@@ -42,7 +42,7 @@ func WithAuthorizer(ctx context.Context, a Authorizer) context.Context {
 // Authorize asks the authorizer in ctx every check and returns the first refusal. A caller that
 // [Caller.IsUnrestricted] is allowed everything. A context without a caller or without an authorizer is
 // refused.
-func Authorize(ctx context.Context, checks ...Check) error {
+func Authorize(ctx context.Context, checks ...AccessCheck) error {
 	caller := CallerFrom(ctx)
 	if caller.IsUnrestricted() {
 		return nil
@@ -74,7 +74,7 @@ func AuthorizedInHandlers(context.Context, string, any) error { return nil }
 // AccessDenied returns the error for a check that is not allowed, in AWS's words. reason continues "because".
 // Clients see the code of the protocol: UnauthorizedOperation in EC2, AccessDeniedException in JSON services,
 // AccessDenied elsewhere.
-func AccessDenied(ctx context.Context, c Check, reason string) *Error {
+func AccessDenied(ctx context.Context, c AccessCheck, reason string) *Error {
 	resource := c.Resource
 	if resource == "" {
 		resource = "*"

@@ -9,11 +9,11 @@ import (
 	"reflect"
 )
 
-// Call runs one operation of a service as if the caller in ctx had sent the request: it creates an input
+// CallOperation runs one operation of a service as if the caller in ctx had sent the request: it creates an input
 // shape, calls fill, validates the input, checks the authorization and runs the handler. Services of the
 // region use it to call each other on behalf of a caller. The result is the output shape.
-func Call(ctx context.Context, s Service, op string, fill func(in any) error) (any, error) {
-	for _, o := range s.Ops {
+func CallOperation(ctx context.Context, s Service, op string, fill func(in any) error) (any, error) {
+	for _, o := range s.Operations {
 		if o.Name == op {
 			return invokeOperation(ctx, s, o, fill)
 		}
@@ -22,7 +22,7 @@ func Call(ctx context.Context, s Service, op string, fill func(in any) error) (a
 	return nil, (&Endpoint{Service: s}).newUnknownOperationError(op)
 }
 
-func invokeOperation(ctx context.Context, s Service, o Op, fill func(in any) error) (any, error) {
+func invokeOperation(ctx context.Context, s Service, o Operation, fill func(in any) error) (any, error) {
 	r := &http.Request{Method: http.MethodPost, URL: &url.URL{}, Header: http.Header{}}
 	ctx = context.WithValue(
 		ctx,
@@ -45,8 +45,8 @@ func invokeOperation(ctx context.Context, s Service, o Op, fill func(in any) err
 	return o.Handle(ctx, in)
 }
 
-// Refusal returns err as a client of s sees it, with the code of the service's protocol and the HTTP status.
-func Refusal(s Service, err error) *Error { return toAWSError(s.Protocol, err) }
+// ToClientError returns err as a client of s sees it, with the code of the service's protocol and the HTTP status.
+func ToClientError(s Service, err error) *Error { return toAWSError(s.Protocol, err) }
 
 type systemTagsKey struct{}
 

@@ -32,9 +32,9 @@ func (docsKey) FindKey(string) (wire.AccessKey, bool) {
 
 func docsNow() time.Time { return time.Date(2013, 5, 24, 0, 0, 0, 0, time.UTC) }
 
-func s3Service(ops ...wire.Op) wire.Service {
+func s3Service(ops ...wire.Operation) wire.Service {
 	return wire.Service{
-		Name: "s3", Protocol: wire.S3Protocol, Ops: ops, Authorize: wire.AuthorizedInHandlers,
+		Name: "s3", Protocol: wire.S3Protocol, Operations: ops, Authorize: wire.AuthorizedInHandlers,
 		Route: func(r *http.Request) (wire.Route, error) {
 			bucket, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 			return wire.Route{Op: map[string]string{"PUT": "PutObject", "GET": "GetObject"}[r.Method], Path: map[string]string{"Bucket": bucket, "Key": key}}, nil
@@ -127,7 +127,7 @@ func TestS3ClientBodies(t *testing.T) {
 	t.Parallel()
 	var got []byte
 	var sums map[string]string
-	put := wire.Operation("PutObject", func(ctx context.Context, in *v1s3.PutObjectInput) (*v1s3.PutObjectOutput, error) {
+	put := wire.NewOperation("PutObject", func(ctx context.Context, in *v1s3.PutObjectInput) (*v1s3.PutObjectOutput, error) {
 		b, err := io.ReadAll(wire.HTTPRequest(ctx).Body)
 		if err != nil {
 			return nil, err
@@ -138,7 +138,7 @@ func TestS3ClientBodies(t *testing.T) {
 		}
 		return &v1s3.PutObjectOutput{ETag: new(`"e"`)}, nil
 	})
-	get := wire.Operation("GetObject", func(context.Context, *v1s3.GetObjectInput) (*v1s3.GetObjectOutput, error) {
+	get := wire.NewOperation("GetObject", func(context.Context, *v1s3.GetObjectInput) (*v1s3.GetObjectOutput, error) {
 		return &v1s3.GetObjectOutput{Body: io.NopCloser(strings.NewReader("body")), ContentLength: new(int64(4)), Metadata: map[string]*string{"a": new("b")}}, nil
 	})
 	endpoint := serve(t, s3Service(put, get), rootKey(), time.Now)

@@ -10,14 +10,14 @@ import (
 
 type conditionsKey struct{}
 
-// WithConditions returns a context with condition keys for all checks of a request, such as aws:SourceIp.
-func WithConditions(ctx context.Context, keys map[string][]string) context.Context {
+// WithConditionKeys returns a context with condition keys for all checks of a request, such as aws:SourceIp.
+func WithConditionKeys(ctx context.Context, keys map[string][]string) context.Context {
 	return context.WithValue(ctx, conditionsKey{}, keys)
 }
 
-// ConditionKeys returns the condition keys of [WithConditions] and of a check in a new map. Those of the
+// ConditionKeys returns the condition keys of [WithConditionKeys] and of a check in a new map. Those of the
 // check win.
-func ConditionKeys(ctx context.Context, c Check) map[string][]string {
+func ConditionKeys(ctx context.Context, c AccessCheck) map[string][]string {
 	out := map[string][]string{}
 	if common, ok := ctx.Value(conditionsKey{}).(map[string][]string); ok {
 		maps.Copy(out, common)
@@ -28,9 +28,9 @@ func ConditionKeys(ctx context.Context, c Check) map[string][]string {
 	return out
 }
 
-// Member returns the string member of a shape by its name; empty if the shape has no such member or it is not
+// StringMember returns the string member of a shape by its name; empty if the shape has no such member or it is not
 // set. A [Service].Authorize uses it to find the resource of many operations without their types.
-func Member(in any, name string) string {
+func StringMember(in any, name string) string {
 	v := reflect.ValueOf(in)
 	if v.Kind() != reflect.Pointer || v.IsNil() {
 		return ""

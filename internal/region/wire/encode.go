@@ -104,10 +104,10 @@ func toAWSError(p Protocol, err error) *Error {
 // setDeniedCode gives an AccessDenied error the code and status of the protocol.
 func setDeniedCode(p Protocol, e *Error) {
 	switch p {
-	case EC2Query:
+	case EC2QueryProtocol:
 		e.Code = "UnauthorizedOperation"
 		e.Message = "You are not authorized to perform this operation. " + e.Message
-	case JSON:
+	case JSONProtocol:
 		e.Code = "AccessDeniedException"
 		e.Status = http.StatusBadRequest
 	default:
@@ -120,7 +120,7 @@ func EncodeError(s Service, e *Error, requestID, resource string) (body []byte, 
 	var w xmlWriter
 	w.writeDeclaration()
 	switch s.Protocol {
-	case JSON:
+	case JSONProtocol:
 		b, err := json.Marshal(map[string]string{"__type": e.Code, "message": e.Message})
 		if err != nil { // cannot happen with strings
 			b = []byte(`{"__type":"InternalFailure"}`)
@@ -128,7 +128,7 @@ func EncodeError(s Service, e *Error, requestID, resource string) (body []byte, 
 
 		return b, jsonContentType
 
-	case EC2Query:
+	case EC2QueryProtocol:
 		w.writeRaw("<Response><Errors><Error>")
 		w.writeText("Code", e.Code)
 		w.writeText("Message", e.Message)
@@ -144,7 +144,7 @@ func EncodeError(s Service, e *Error, requestID, resource string) (body []byte, 
 		w.writeText("RequestId", requestID)
 		w.writeRaw("</Error>")
 
-	case Query, RESTProtocol:
+	case QueryProtocol, RESTProtocol:
 		fault := "Sender"
 		if e.Status >= http.StatusInternalServerError {
 			fault = "Receiver"

@@ -26,14 +26,14 @@ type Route struct {
 
 // Endpoint serves HTTP requests to one service. It may be used concurrently.
 type Endpoint struct {
-	Service    Service       // as given to NewEndpoint
-	operations map[string]Op // by name
+	Service    Service              // as given to NewEndpoint
+	operations map[string]Operation // by name
 }
 
 // NewEndpoint returns the endpoint of a service.
 func NewEndpoint(s Service) *Endpoint {
-	ops := make(map[string]Op, len(s.Ops))
-	for _, op := range s.Ops {
+	ops := make(map[string]Operation, len(s.Operations))
+	for _, op := range s.Operations {
 		ops[op.Name] = op
 	}
 
@@ -118,7 +118,7 @@ func (e *Endpoint) handleRequest(
 		return call, nil, err
 	}
 
-	if e.Service.Protocol == EC2Query && isDryRun(in) {
+	if e.Service.Protocol == EC2QueryProtocol && isDryRun(in) {
 		return call, nil, &Error{
 			Code:    "DryRunOperation",
 			Message: "Request would have succeeded, but DryRun flag is set.",
@@ -133,7 +133,7 @@ func (e *Endpoint) handleRequest(
 
 func (e *Endpoint) newUnknownOperationError(name string) error {
 	switch e.Service.Protocol {
-	case JSON:
+	case JSONProtocol:
 		return Errorf("UnknownOperationException", "the operation %s is not known", name)
 	case S3Protocol:
 		return &Error{
@@ -152,7 +152,7 @@ func (e *Endpoint) authorizeRequest(ctx context.Context, op string, in any) erro
 		return e.Service.Authorize(ctx, op, in)
 	}
 
-	return Authorize(ctx, Check{Action: e.Service.Name + ":" + op, Resource: "*"})
+	return Authorize(ctx, AccessCheck{Action: e.Service.Name + ":" + op, Resource: "*"})
 }
 
 // isDryRun reports whether the DryRun flag of an EC2 request is set.
@@ -184,9 +184,9 @@ func (e *Endpoint) parseRequest(r *http.Request) (parsedRequest, error) {
 		return parsedRequest{}, err
 	}
 
-	if e.Service.Protocol == JSON {
+	if e.Service.Protocol == JSONProtocol {
 		target := r.Header.Get("X-Amz-Target")
-		op, ok := strings.CutPrefix(target, e.Service.Target+".")
+		op, ok := strings.CutPrefix(target, e.Service.TargetPrefix+".")
 		if !ok {
 			return parsedRequest{}, Errorf("UnknownOperationException", "the target %s is not known", target)
 		}
@@ -309,9 +309,9 @@ func (e *Endpoint) writeResponse(
 	contentType := xmlContentType
 
 	switch e.Service.Protocol {
-	case EC2Query:
+	case EC2QueryProtocol:
 		body, err = EncodeEC2(e.Service.Namespace, a.op, requestID, a.output)
-	case JSON:
+	case JSONProtocol:
 		body, err = EncodeJSON(a.output)
 		contentType = jsonContentType
 	default:
@@ -337,7 +337,7 @@ func WriteError(w http.ResponseWriter, r *http.Request, s Service, err error, re
 	h := w.Header()
 	h.Set("X-Amzn-Requestid", requestID)
 	h.Set("X-Amz-Request-Id", requestID)
-	if s.Protocol == JSON {
+	if s.Protocol == JSONProtocol {
 		h.Set("X-Amzn-Errortype", e.Code)
 	}
 

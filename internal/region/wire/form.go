@@ -79,7 +79,7 @@ func DecodeForm(p Protocol, form url.Values, in any) error {
 		return err
 	}
 
-	d := formDecoder{isEC2: p == EC2Query}
+	d := formDecoder{isEC2: p == EC2QueryProtocol}
 	if err := d.decodeStructure(reflect.ValueOf(in).Elem(), root, ""); err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func DecodeJSON(body []byte, in any) error {
 		}
 	}
 
-	return validateShape(JSON, reflect.ValueOf(in), "")
+	return validateShape(JSONProtocol, reflect.ValueOf(in), "")
 }
 
 func decodeJSONStructure(v reflect.Value, data any, path string) error {

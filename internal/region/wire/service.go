@@ -20,15 +20,15 @@ type Protocol string
 
 // The protocols in use.
 const (
-	Query        Protocol = "query"    // autoscaling, elasticloadbalancing, iam, sts
-	EC2Query     Protocol = "ec2query" // ec2
-	S3Protocol   Protocol = "rest-xml" // s3, with its own signatures, errors and streams
-	RESTProtocol Protocol = "rest"     // rest-xml of other services: route53
-	JSON         Protocol = "json"     // kms, ssm
+	QueryProtocol    Protocol = "query"    // autoscaling, elasticloadbalancing, iam, sts
+	EC2QueryProtocol Protocol = "ec2query" // ec2
+	S3Protocol       Protocol = "rest-xml" // s3, with its own signatures, errors and streams
+	RESTProtocol     Protocol = "rest"     // rest-xml of other services: route53
+	JSONProtocol     Protocol = "json"     // kms, ssm
 )
 
-// Op is one operation of a service.
-type Op struct {
+// Operation is one operation of a service.
+type Operation struct {
 	Name     string     // such as RunInstances
 	NewInput func() any // returns a new, empty input shape
 	// Handle runs the operation. Its error is an [Error] if clients should see it, and else an internal
@@ -36,10 +36,10 @@ type Op struct {
 	Handle func(ctx context.Context, in any) (any, error)
 }
 
-// Operation returns an [Op] for a typed handler. I and O are shapes of aws-sdk-go v1, such as
+// NewOperation returns an [Operation] for a typed handler. I and O are shapes of aws-sdk-go v1, such as
 // ec2.RunInstancesInput.
-func Operation[I, O any](name string, do func(context.Context, *I) (*O, error)) Op {
-	return Op{
+func NewOperation[I, O any](name string, do func(context.Context, *I) (*O, error)) Operation {
+	return Operation{
 		Name:     name,
 		NewInput: func() any { return new(I) },
 		Handle: func(ctx context.Context, in any) (any, error) {
@@ -55,14 +55,14 @@ func Operation[I, O any](name string, do func(context.Context, *I) (*O, error)) 
 
 // Service describes one AWS service.
 type Service struct {
-	Name      string   // signing name, such as ec2 or elasticloadbalancing
-	Protocol  Protocol // wire protocol
-	Version   string   // API version, such as 2016-11-15
-	Namespace string   // XML namespace of responses; empty for JSON
-	Target    string   // prefix of the header X-Amz-Target, for JSON only
-	Ops       []Op     // the operations, in any order
+	Name         string      // signing name, such as ec2 or elasticloadbalancing
+	Protocol     Protocol    // wire protocol
+	Version      string      // API version, such as 2016-11-15
+	Namespace    string      // XML namespace of responses; empty for JSON
+	TargetPrefix string      // prefix of the header X-Amz-Target, for JSON only
+	Operations   []Operation // the operations, in any order
 	// Authorize checks whether the caller may do op with the input in. It runs before the handler; see
-	// [Authorize] and [Check]. If it is nil, the check is NAME:OP on the resource "*".
+	// [Authorize] and [AccessCheck]. If it is nil, the check is NAME:OP on the resource "*".
 	Authorize func(ctx context.Context, op string, in any) error
 	// Route finds the operation of a REST request. It is nil for the other protocols.
 	Route func(r *http.Request) (Route, error)

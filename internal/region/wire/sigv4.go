@@ -419,7 +419,7 @@ func newSignatureError(p Protocol, why refusalReason) *Error {
 	}
 
 	codes := map[Protocol][6]form{
-		Query: {
+		QueryProtocol: {
 			{"MissingAuthenticationToken", 403},
 			{"InvalidClientTokenId", 403},
 			{"SignatureDoesNotMatch", 403},
@@ -427,7 +427,7 @@ func newSignatureError(p Protocol, why refusalReason) *Error {
 			{"SignatureDoesNotMatch", 403},
 			{"ExpiredToken", 403},
 		},
-		EC2Query: {
+		EC2QueryProtocol: {
 			{"MissingAuthenticationToken", 403},
 			{"AuthFailure", 401},
 			{"SignatureDoesNotMatch", 403},
@@ -435,7 +435,7 @@ func newSignatureError(p Protocol, why refusalReason) *Error {
 			{"RequestExpired", 400},
 			{"RequestExpired", 400},
 		},
-		JSON: {
+		JSONProtocol: {
 			{"MissingAuthenticationTokenException", 400},
 			{"UnrecognizedClientException", 400},
 			{"InvalidSignatureException", 400},

@@ -96,7 +96,7 @@ func validateMinimum(p Protocol, v reflect.Value, tag reflect.StructTag, path st
 		return nil
 	}
 
-	if p == EC2Query {
+	if p == EC2QueryProtocol {
 		return Errorf(
 			"InvalidParameterValue",
 			"the parameter %s is below its least length or value, %s",
@@ -115,7 +115,7 @@ func validateMinimum(p Protocol, v reflect.Value, tag reflect.StructTag, path st
 }
 
 func newMissingMemberError(p Protocol, path string) error {
-	if p == EC2Query {
+	if p == EC2QueryProtocol {
 		return Errorf("MissingParameter", "The request must contain the parameter %s", path)
 	}
 
@@ -129,7 +129,7 @@ func newMissingMemberError(p Protocol, path string) error {
 
 func validationCode(p Protocol) string {
 	switch p {
-	case JSON:
+	case JSONProtocol:
 		return "ValidationException"
 	case S3Protocol:
 		return "InvalidArgument"

@@ -69,8 +69,8 @@ func creds() aws.CredentialsProvider {
 	return credentials.NewStaticCredentialsProvider(testKey, testSecret, "")
 }
 
-func ec2Service(ops ...wire.Op) wire.Service {
-	return wire.Service{Name: "ec2", Protocol: wire.EC2Query, Version: "2016-11-15", Namespace: "http://ec2.amazonaws.com/doc/2016-11-15/", Ops: ops}
+func ec2Service(ops ...wire.Operation) wire.Service {
+	return wire.Service{Name: "ec2", Protocol: wire.EC2QueryProtocol, Version: "2016-11-15", Namespace: "http://ec2.amazonaws.com/doc/2016-11-15/", Operations: ops}
 }
 
 func ec2Client(endpoint string) *ec2.Client {
@@ -88,7 +88,7 @@ func TestEC2RoundTrip(t *testing.T) {
 	t.Parallel()
 	launched := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	var got *v1ec2.RunInstancesInput
-	run := wire.Operation("RunInstances", func(_ context.Context, in *v1ec2.RunInstancesInput) (*v1ec2.Reservation, error) {
+	run := wire.NewOperation("RunInstances", func(_ context.Context, in *v1ec2.RunInstancesInput) (*v1ec2.Reservation, error) {
 		got = in
 		return &v1ec2.Reservation{ReservationId: new("r-1"), Instances: []*v1ec2.Instance{{
 			InstanceId: new("i-1"), LaunchTime: &launched, EbsOptimized: new(true), AmiLaunchIndex: new(int64(3)),
@@ -128,12 +128,12 @@ func TestEC2RoundTrip(t *testing.T) {
 func TestAutoScalingRoundTrip(t *testing.T) {
 	t.Parallel()
 	var got *v1as.CreateAutoScalingGroupInput
-	s := wire.Service{Name: "autoscaling", Protocol: wire.Query, Version: "2011-01-01", Namespace: "http://autoscaling.amazonaws.com/doc/2011-01-01/", Ops: []wire.Op{
-		wire.Operation("CreateAutoScalingGroup", func(_ context.Context, in *v1as.CreateAutoScalingGroupInput) (*v1as.CreateAutoScalingGroupOutput, error) {
+	s := wire.Service{Name: "autoscaling", Protocol: wire.QueryProtocol, Version: "2011-01-01", Namespace: "http://autoscaling.amazonaws.com/doc/2011-01-01/", Operations: []wire.Operation{
+		wire.NewOperation("CreateAutoScalingGroup", func(_ context.Context, in *v1as.CreateAutoScalingGroupInput) (*v1as.CreateAutoScalingGroupOutput, error) {
 			got = in
 			return &v1as.CreateAutoScalingGroupOutput{}, nil
 		}),
-		wire.Operation("DescribeAutoScalingGroups", func(_ context.Context, _ *v1as.DescribeAutoScalingGroupsInput) (*v1as.DescribeAutoScalingGroupsOutput, error) {
+		wire.NewOperation("DescribeAutoScalingGroups", func(_ context.Context, _ *v1as.DescribeAutoScalingGroupsInput) (*v1as.DescribeAutoScalingGroupsOutput, error) {
 			return &v1as.DescribeAutoScalingGroupsOutput{AutoScalingGroups: []*v1as.Group{{AutoScalingGroupName: new("g"), MinSize: new(int64(2)), Tags: []*v1as.TagDescription{{Key: new("x")}}}}}, nil
 		}),
 	}}
@@ -162,14 +162,14 @@ func TestAutoScalingRoundTrip(t *testing.T) {
 func TestJSONRoundTrip(t *testing.T) {
 	t.Parallel()
 	created := time.UnixMilli(1767323045500).UTC()
-	s := wire.Service{Name: "kms", Protocol: wire.JSON, Target: "TrentService", Ops: []wire.Op{
-		wire.Operation("Encrypt", func(_ context.Context, in *v1kms.EncryptInput) (*v1kms.EncryptOutput, error) {
+	s := wire.Service{Name: "kms", Protocol: wire.JSONProtocol, TargetPrefix: "TrentService", Operations: []wire.Operation{
+		wire.NewOperation("Encrypt", func(_ context.Context, in *v1kms.EncryptInput) (*v1kms.EncryptOutput, error) {
 			if *in.EncryptionContext["a"] != "b" {
 				return nil, wire.Errorf("InvalidCiphertextException", "context is %v", in.EncryptionContext)
 			}
 			return &v1kms.EncryptOutput{CiphertextBlob: append([]byte("x"), in.Plaintext...), KeyId: in.KeyId}, nil
 		}),
-		wire.Operation("DescribeKey", func(_ context.Context, in *v1kms.DescribeKeyInput) (*v1kms.DescribeKeyOutput, error) {
+		wire.NewOperation("DescribeKey", func(_ context.Context, in *v1kms.DescribeKeyInput) (*v1kms.DescribeKeyOutput, error) {
 			return &v1kms.DescribeKeyOutput{KeyMetadata: &v1kms.KeyMetadata{KeyId: in.KeyId, CreationDate: &created, Enabled: new(false)}}, nil
 		}),
 	}}
@@ -197,14 +197,14 @@ func TestFormMistakes(t *testing.T) {
 		form     string
 		want     string
 	}{
-		{wire.EC2Query, &v1ec2.CreateVpcInput{}, "CidrBlok=10.0.0.0/16", "UnknownParameter: The parameter CidrBlok is not recognized"},
-		{wire.EC2Query, &v1ec2.DescribeVpcsInput{}, "Filter.1.Nam.2=x", "UnknownParameter: The parameter Filter.1.Nam.2 is not recognized"},
-		{wire.EC2Query, &v1ec2.DescribeVpcsInput{}, "VpcId.member.1=x", "UnknownParameter: The parameter VpcId.member.1 is not recognized"},
-		{wire.EC2Query, &v1ec2.RunInstancesInput{}, "MinCount=x&MaxCount=1", "InvalidParameterValue: Value (x) for parameter MinCount is invalid: not a int64"},
-		{wire.EC2Query, &v1ec2.DeleteVpcInput{}, "", "MissingParameter: The request must contain the parameter VpcId"},
-		{wire.Query, &v1as.DeleteAutoScalingGroupInput{}, "AutoScalingGroupName=", "ValidationError: 1 validation error detected: Value at 'autoScalingGroupName' failed to satisfy constraint: Member must have length or value greater than or equal to 1"},
-		{wire.Query, &v1as.DeleteAutoScalingGroupInput{}, "AutoScalingGroupName=a&AutoScalingGroupName=b", "MalformedQueryString: the parameter AutoScalingGroupName is given 2 times"},
-		{wire.Query, &v1as.CreateAutoScalingGroupInput{}, "Tags.1.Key=x", "ValidationError: The parameter Tags.1.Key is not recognized"},
+		{wire.EC2QueryProtocol, &v1ec2.CreateVpcInput{}, "CidrBlok=10.0.0.0/16", "UnknownParameter: The parameter CidrBlok is not recognized"},
+		{wire.EC2QueryProtocol, &v1ec2.DescribeVpcsInput{}, "Filter.1.Nam.2=x", "UnknownParameter: The parameter Filter.1.Nam.2 is not recognized"},
+		{wire.EC2QueryProtocol, &v1ec2.DescribeVpcsInput{}, "VpcId.member.1=x", "UnknownParameter: The parameter VpcId.member.1 is not recognized"},
+		{wire.EC2QueryProtocol, &v1ec2.RunInstancesInput{}, "MinCount=x&MaxCount=1", "InvalidParameterValue: Value (x) for parameter MinCount is invalid: not a int64"},
+		{wire.EC2QueryProtocol, &v1ec2.DeleteVpcInput{}, "", "MissingParameter: The request must contain the parameter VpcId"},
+		{wire.QueryProtocol, &v1as.DeleteAutoScalingGroupInput{}, "AutoScalingGroupName=", "ValidationError: 1 validation error detected: Value at 'autoScalingGroupName' failed to satisfy constraint: Member must have length or value greater than or equal to 1"},
+		{wire.QueryProtocol, &v1as.DeleteAutoScalingGroupInput{}, "AutoScalingGroupName=a&AutoScalingGroupName=b", "MalformedQueryString: the parameter AutoScalingGroupName is given 2 times"},
+		{wire.QueryProtocol, &v1as.CreateAutoScalingGroupInput{}, "Tags.1.Key=x", "ValidationError: The parameter Tags.1.Key is not recognized"},
 	} {
 		form, err := url.ParseQuery(c.form)
 		if err != nil {
@@ -221,7 +221,7 @@ func TestListsKeepTheirNumbersOrder(t *testing.T) {
 	t.Parallel()
 	in := &v1ec2.DescribeVpcsInput{}
 	form := url.Values{"VpcId.2": {"b"}, "VpcId.11": {"c"}, "VpcId.1": {"a"}}
-	if err := wire.DecodeForm(wire.EC2Query, form, in); err != nil {
+	if err := wire.DecodeForm(wire.EC2QueryProtocol, form, in); err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff([]*string{new("a"), new("b"), new("c")}, in.VpcIds); d != "" {
@@ -231,10 +231,10 @@ func TestListsKeepTheirNumbersOrder(t *testing.T) {
 
 func TestErrorsReachTheClient(t *testing.T) {
 	t.Parallel()
-	tags := wire.Operation("CreateTags", func(context.Context, *v1ec2.CreateTagsInput) (*v1ec2.CreateTagsOutput, error) {
+	tags := wire.NewOperation("CreateTags", func(context.Context, *v1ec2.CreateTagsInput) (*v1ec2.CreateTagsOutput, error) {
 		return nil, errors.New("a secret detail")
 	})
-	vpc := wire.Operation("DeleteVpc", func(context.Context, *v1ec2.DeleteVpcInput) (*v1ec2.DeleteVpcOutput, error) {
+	vpc := wire.NewOperation("DeleteVpc", func(context.Context, *v1ec2.DeleteVpcInput) (*v1ec2.DeleteVpcOutput, error) {
 		return nil, wire.Errorf("InvalidVpcID.NotFound", "no <vpc>")
 	})
 	client := ec2Client(serve(t, ec2Service(tags, vpc), rootKey(), time.Now))
@@ -258,7 +258,7 @@ func TestErrorsReachTheClient(t *testing.T) {
 
 func TestSignatures(t *testing.T) {
 	t.Parallel()
-	op := wire.Operation("DeleteVpc", func(context.Context, *v1ec2.DeleteVpcInput) (*v1ec2.DeleteVpcOutput, error) {
+	op := wire.NewOperation("DeleteVpc", func(context.Context, *v1ec2.DeleteVpcInput) (*v1ec2.DeleteVpcOutput, error) {
 		return &v1ec2.DeleteVpcOutput{}, nil
 	})
 	temporary := oneKey{wire.AccessKey{Secret: testSecret, Token: "tok", Expires: time.Now().Add(time.Hour), Caller: wire.Caller{Root: true}}}
@@ -317,7 +317,7 @@ func TestCLI(t *testing.T) {
 	if err != nil {
 		t.Skip("the AWS CLI is not on this machine: its wire shapes are not judged here")
 	}
-	op := wire.Operation("DescribeVpcs", func(_ context.Context, in *v1ec2.DescribeVpcsInput) (*v1ec2.DescribeVpcsOutput, error) {
+	op := wire.NewOperation("DescribeVpcs", func(_ context.Context, in *v1ec2.DescribeVpcsInput) (*v1ec2.DescribeVpcsOutput, error) {
 		if len(in.Filters) == 1 && *in.Filters[0].Values[1] == "b" {
 			return &v1ec2.DescribeVpcsOutput{Vpcs: []*v1ec2.Vpc{{VpcId: new("vpc-1")}}}, nil
 		}
@@ -346,8 +346,8 @@ func FuzzDecodeForm(f *testing.F) {
 		if err != nil {
 			return
 		}
-		_ = wire.DecodeForm(wire.EC2Query, form, &v1ec2.RunInstancesInput{})
-		_ = wire.DecodeForm(wire.Query, form, &v1as.CreateAutoScalingGroupInput{})
+		_ = wire.DecodeForm(wire.EC2QueryProtocol, form, &v1ec2.RunInstancesInput{})
+		_ = wire.DecodeForm(wire.QueryProtocol, form, &v1as.CreateAutoScalingGroupInput{})
 	})
 }
 
@@ -370,13 +370,13 @@ func FuzzDecodeJSON(f *testing.F) {
 	})
 }
 
-type authorizerFunc func(context.Context, wire.Check) error
+type authorizerFunc func(context.Context, wire.AccessCheck) error
 
-func (f authorizerFunc) Authorize(ctx context.Context, c wire.Check) error { return f(ctx, c) }
+func (f authorizerFunc) Authorize(ctx context.Context, c wire.AccessCheck) error { return f(ctx, c) }
 
 func TestAuthorizeByCaller(t *testing.T) {
 	t.Parallel()
-	allow := authorizerFunc(func(context.Context, wire.Check) error { return nil })
+	allow := authorizerFunc(func(context.Context, wire.AccessCheck) error { return nil })
 	user := wire.Caller{Account: "000000000000", ARN: "arn:aws:iam::000000000000:user/u"}
 
 	for _, tc := range []struct {
@@ -403,7 +403,7 @@ func TestAuthorizeByCaller(t *testing.T) {
 				ctx = wire.WithAuthorizer(ctx, tc.authorizer)
 			}
 
-			err := wire.Authorize(ctx, wire.Check{Action: "ec2:RunInstances"})
+			err := wire.Authorize(ctx, wire.AccessCheck{Action: "ec2:RunInstances"})
 			if refused := new(wire.Error); (err == nil) != tc.allowed || err != nil && !errors.As(err, &refused) {
 				t.Errorf("Authorize returned %v", err)
 			}
