@@ -36,7 +36,8 @@ type Store struct {
 	OnChange func()
 
 	mu      sync.Mutex
-	changed bool // since the last save that succeeded
+	changed bool // since the last call that ran under the lock
+	unsaved bool // there are changes since the last save that succeeded
 }
 
 // Load reads the saved state into State.
@@ -88,7 +89,8 @@ func (b *Store) Update(f func() error) error {
 
 // WithLock runs f under the lock and saves the state if f called [Store.MarkChanged], even if f returns an
 // error. The error is that of f, or else that of the save. A change whose save failed is saved by the next
-// call.
+// call, which does not run OnChange again: an OnChange that leads to another call must not repeat for as long
+// as the saves fail.
 func (b *Store) WithLock(f func() error) error {
 	changed, err := b.runLocked(f)
 	if changed && b.OnChange != nil {
@@ -109,7 +111,10 @@ func (b *Store) runLocked(f func() error) (changed bool, err error) {
 	}
 
 	err = f()
-	if !b.changed {
+	changed = b.changed
+	b.changed = false
+	b.unsaved = b.unsaved || changed
+	if !b.unsaved {
 		return false, err
 	}
 
@@ -119,13 +124,13 @@ func (b *Store) runLocked(f func() error) (changed bool, err error) {
 				err = fmt.Errorf("save the state of %s: %w", b.Name, saveErr)
 			}
 
-			return true, err
+			return changed, err
 		}
 	}
 
-	b.changed = false
+	b.unsaved = false
 
-	return true, err
+	return changed, err
 }
 
 // ReadOperation returns an operation that only reads. Its answer is a copy of what do returns.

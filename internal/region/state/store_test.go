@@ -51,6 +51,31 @@ func TestFailedSaveIsRetried(t *testing.T) {
 	}
 }
 
+// TestFailedSaveNotifiesOnce: load balancing tells EC2 of a change, and EC2 then reads load balancing. If each
+// read reported the change again while the disk is full, the two would call each other without end.
+func TestFailedSaveNotifiesOnce(t *testing.T) {
+	t.Parallel()
+	n := 0
+	notified := 0
+	s := &state.Store{
+		Name:     "x",
+		Backend:  &memory{failures: 3},
+		State:    &n,
+		OnChange: func() { notified++ },
+	}
+	if err := s.Update(func() error { n = 7; return nil }); !errors.Is(err, errDiskFull) {
+		t.Fatalf("the save failed, but Update returned %v", err)
+	}
+
+	for range 3 { // the last one saves
+		s.View(func() {})
+	}
+
+	if notified != 1 {
+		t.Errorf("one change caused %d notices", notified)
+	}
+}
+
 func TestStoreSavesOnlyChanges(t *testing.T) {
 	t.Parallel()
 	n := 0
