@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 )
 
@@ -13,7 +14,7 @@ type limit struct {
 	// title heads the column of the figure.
 	title string
 	// value computes the figure from what was counted.
-	value func(m measurement) float64
+	value func(m *measurement) float64
 	// most is the largest value allowed, or the smallest one if atLeast is set.
 	most float64
 	// atLeast turns the limit round.
@@ -26,28 +27,28 @@ type limit struct {
 // in the same figures, rounded.
 func limits() []limit {
 	return []limit{
-		{title: "one-word names", unit: "%", most: 20, value: func(m measurement) float64 {
+		{title: "one-word names", unit: "%", most: 20, value: func(m *measurement) float64 {
 			return percent(m.oneWordFunctions, m.functions)
 		}},
-		{title: "parallel assignments", unit: "/k", most: 1, value: func(m measurement) float64 {
+		{title: "parallel assignments", unit: "/k", most: 1, value: func(m *measurement) float64 {
 			return perThousand(m.parallelAssignments, m.lines)
 		}},
-		{title: "packed literals", unit: "/k", most: 0.3, value: func(m measurement) float64 {
+		{title: "packed literals", unit: "/k", most: 0.3, value: func(m *measurement) float64 {
 			return perThousand(m.packedLines, m.lines)
 		}},
-		{title: "over 100 columns", unit: "%", most: 3, value: func(m measurement) float64 {
+		{title: "over 100 columns", unit: "%", most: 3, value: func(m *measurement) float64 {
 			return percent(m.wideLines, m.codeLines)
 		}},
-		{title: "blank lines", unit: "%", most: 12, atLeast: true, value: func(m measurement) float64 {
+		{title: "blank lines", unit: "%", most: 12, atLeast: true, value: func(m *measurement) float64 {
 			return percent(m.blankLines, m.lines)
 		}},
-		{title: "nolint", unit: "/k", most: 0.5, value: func(m measurement) float64 {
+		{title: "nolint", unit: "/k", most: 0.5, value: func(m *measurement) float64 {
 			return perThousand(m.nolints, m.lines)
 		}},
-		{title: "documented fields", unit: "%", most: 70, atLeast: true, value: func(m measurement) float64 {
+		{title: "documented fields", unit: "%", most: 70, atLeast: true, value: func(m *measurement) float64 {
 			return percent(m.documentedFields, m.fields)
 		}},
-		{title: "methods of a type", most: 80, value: func(m measurement) float64 {
+		{title: "methods of a type", most: 80, value: func(m *measurement) float64 {
 			_, methods := m.largestType()
 
 			return float64(methods)
@@ -83,10 +84,10 @@ func printHeader(w io.Writer) {
 }
 
 // printFigures prints the figures of a group in one line and returns a message for each figure outside its limit.
-func printFigures(w io.Writer, name string, m measurement) []string {
+func printFigures(w io.Writer, name string, m *measurement) []string {
 	var failures []string
 
-	cells := []string{name, fmt.Sprint(m.lines)}
+	cells := []string{name, strconv.Itoa(m.lines)}
 
 	for _, l := range limits() {
 		value := l.value(m)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command stylecheck measures the style figures that golangci-lint does not: names, packing, line width, blank lines,
-// nolint comments and documented fields. It prints one line per group of folders and fails when a figure is outside its
-// limit.
+// suppressed lint findings and documented fields. It prints one line per group of folders and fails when a figure is
+// outside its limit.
 //
 //	go run ./hack/stylecheck            # figures; exit status 1 when one is outside its limit
 //	go run ./hack/stylecheck -v         # also the places, per figure and file

@@ -42,7 +42,7 @@ type measurement struct {
 }
 
 // largestType returns the type with the most methods, and how many.
-func (m measurement) largestType() (string, int) {
+func (m *measurement) largestType() (string, int) {
 	name := ""
 	most := 0
 
@@ -57,8 +57,8 @@ func (m measurement) largestType() (string, int) {
 }
 
 // measureGroup reads all Go files of a group.
-func measureGroup(g group) (measurement, error) {
-	m := measurement{methods: map[string]int{}}
+func measureGroup(g group) (*measurement, error) {
+	m := &measurement{methods: map[string]int{}}
 
 	var excluded []string
 
@@ -102,7 +102,7 @@ func (m *measurement) addFolder(folder string, excluded []string) error {
 			return nil
 		}
 
-		source, err := os.ReadFile(path)
+		source, err := os.ReadFile(path) //nolint:gosec // the checkout of the person who runs this
 		if err != nil {
 			return fmt.Errorf("read %s: %w", path, err)
 		}

@@ -92,9 +92,7 @@ func startDetached(p regionPaths, serve []string) error {
 	}
 
 	defer func() { _ = log.Close() }() // the child has its own descriptor
-	cmd := exec.Command(
-		serve[0],
-		serve[1:]...) //nolint:noctx // it must outlive every context of this process
+	cmd := exec.Command(serve[0], serve[1:]...) //nolint:noctx // it must outlive every context of this process
 	cmd.Stdout = log
 	cmd.Stderr = log
 	cmd.Dir = "/"

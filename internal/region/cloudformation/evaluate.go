@@ -44,7 +44,7 @@ func (s *Service) newScope(st *stack, c stackContent, t *template.Template) temp
 				return v, nil
 			}
 
-			return nil, template.TemplateError(
+			return nil, template.ErrorInTemplate(
 				"resource %s does not support attribute type %s in Fn::GetAtt",
 				logical,
 				name,

@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 )
 
+// AutoScalingGroupTypeName is the type whose update policy can replace instances in batches.
 const AutoScalingGroupTypeName = "AWS::AutoScaling::AutoScalingGroup"
 
 // LaunchProperties returns the properties of a group whose change begins a rolling update.

@@ -179,7 +179,7 @@ func gatewayAttachmentType() Type {
 
 			return req.setPhysicalID(ctx, "IGW|"+req.stringProperty("VpcId"))
 		},
-		Stabilize: func(ctx context.Context, req *Request) error { req.Attributes["AttachmentType"] = "IGW"; return nil },
+		Stabilize: func(_ context.Context, req *Request) error { req.Attributes["AttachmentType"] = "IGW"; return nil },
 		Update: func(ctx context.Context, req *Request) error {
 			if err := IgnoreNotFound(req.runOperation(ctx, "ec2", "DetachInternetGateway", template.Object{
 				"InternetGatewayId": req.OldProperties["InternetGatewayId"],
@@ -277,7 +277,7 @@ func natGatewayType() Type {
 
 // setIDAttribute returns a Stabilize function that sets an attribute to the physical ID.
 func setIDAttribute(attribute string) func(context.Context, *Request) error {
-	return func(ctx context.Context, req *Request) error {
+	return func(_ context.Context, req *Request) error {
 		req.Attributes[attribute] = req.PhysicalID
 		return nil
 	}

@@ -50,7 +50,7 @@ func parameterTypes() map[string]Type {
 	}
 }
 
-func setParameterAttributes(ctx context.Context, req *Request) error {
+func setParameterAttributes(_ context.Context, req *Request) error {
 	req.Attributes["Type"] = req.stringProperty("Type")
 	req.Attributes["Value"] = req.stringProperty("Value")
 	return nil

@@ -14,7 +14,7 @@ func FormatError(format string, args ...any) error {
 	return ValidationError("Template format error: "+format, args...)
 }
 
-// TemplateError returns a ValidationError whose message begins with "Template error: ".
-func TemplateError(format string, args ...any) error {
+// ErrorInTemplate returns a ValidationError whose message begins with "Template error: ".
+func ErrorInTemplate(format string, args ...any) error {
 	return ValidationError("Template error: "+format, args...)
 }

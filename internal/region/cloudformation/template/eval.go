@@ -126,7 +126,7 @@ func (s Scope) applyFunction(name string, arg any) (any, error) {
 
 	f := intrinsicFunctions()[name]
 	if f == nil {
-		return nil, TemplateError("the function %s is not known", name)
+		return nil, ErrorInTemplate("the function %s is not known", name)
 	}
 
 	return f(s, arg)
@@ -189,7 +189,7 @@ func (s Scope) evalBool(v any) (bool, error) {
 		return false, nil
 	}
 
-	return false, TemplateError(
+	return false, ErrorInTemplate(
 		"every condition must be one of Fn::Equals, Fn::And, Fn::Or, Fn::Not and Condition",
 	)
 }
@@ -201,7 +201,7 @@ func (s Scope) fnGetAtt(arg any) (any, error) {
 	}
 
 	if s.ResolveAttribute == nil {
-		return nil, TemplateError("Fn::GetAtt cannot be used here")
+		return nil, ErrorInTemplate("Fn::GetAtt cannot be used here")
 	}
 
 	return s.ResolveAttribute(logical, name)
@@ -230,7 +230,7 @@ func (s Scope) parseGetAtt(arg any) (logical, name string, err error) {
 	}
 
 	if logical == "" || name == "" {
-		return "", "", TemplateError(
+		return "", "", ErrorInTemplate(
 			"every Fn::GetAtt object requires two non-empty parameters, the resource name and the resource attribute",
 		)
 	}
@@ -246,7 +246,7 @@ func (s Scope) fnSelect(arg any) (any, error) {
 
 	list, _ := v.([]any)
 	if len(list) != 2 {
-		return nil, TemplateError(
+		return nil, ErrorInTemplate(
 			"Fn::Select requires a list argument with two elements: an integer index and a list",
 		)
 	}
@@ -259,13 +259,13 @@ func (s Scope) fnSelect(arg any) (any, error) {
 	i, bad := strconv.Atoi(n)
 	from, ok := list[1].([]any)
 	if bad != nil || !ok {
-		return nil, TemplateError(
+		return nil, ErrorInTemplate(
 			"Fn::Select requires a list argument with two elements: an integer index and a list",
 		)
 	}
 
 	if i < 0 || i >= len(from) {
-		return nil, TemplateError("Fn::Select cannot select nonexistent value at index %d", i)
+		return nil, ErrorInTemplate("Fn::Select cannot select nonexistent value at index %d", i)
 	}
 
 	return from[i], nil
@@ -284,7 +284,7 @@ func (s Scope) fnSplit(arg any) (any, error) {
 
 	delimiter, text, ok := stringPair(list)
 	if !ok || delimiter == "" {
-		return nil, TemplateError(
+		return nil, ErrorInTemplate(
 			"every Fn::Split object requires two parameters, (1) a string delimiter and (2) a string to be split or a function that returns a string to be split.",
 		)
 	}
@@ -312,12 +312,12 @@ func stringPair(list []any) (first, second string, ok bool) {
 func (s Scope) fnIf(arg any) (any, error) {
 	list, _ := arg.([]any)
 	if len(list) != 3 {
-		return nil, TemplateError("Fn::If requires a list argument with three elements")
+		return nil, ErrorInTemplate("Fn::If requires a list argument with three elements")
 	}
 
 	condition, ok := list[0].(string)
 	if !ok {
-		return nil, TemplateError("Fn::If requires a list argument with three elements")
+		return nil, ErrorInTemplate("Fn::If requires a list argument with three elements")
 	}
 
 	yes, err := s.EvalCondition(condition)
@@ -340,7 +340,7 @@ func (s Scope) fnEquals(arg any) (any, error) {
 
 	list, _ := v.([]any)
 	if len(list) != 2 {
-		return nil, TemplateError("Fn::Equals requires a list argument with two elements.")
+		return nil, ErrorInTemplate("Fn::Equals requires a list argument with two elements.")
 	}
 
 	return CanonicalText(list[0]) == CanonicalText(list[1]), nil

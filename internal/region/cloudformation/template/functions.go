@@ -11,7 +11,7 @@ import (
 )
 
 func (s Scope) fnJoin(arg any) (any, error) {
-	bad := TemplateError(
+	bad := ErrorInTemplate(
 		"every Fn::Join object requires two parameters, (1) a string delimiter and (2) a list of strings to be joined or a function that returns a list of strings (such as Fn::GetAZs) to be joined.",
 	)
 	list, _ := arg.([]any)
@@ -69,7 +69,7 @@ func stringsOrUnknown(v any, bad error) ([]string, error) {
 func (s Scope) evalBools(name string, arg any) ([]bool, error) {
 	list, _ := arg.([]any)
 	if len(list) < 2 || len(list) > 10 {
-		return nil, TemplateError(
+		return nil, ErrorInTemplate(
 			"every %s object requires a list of at least 2 and at most 10 boolean parameters.",
 			name,
 		)
@@ -102,7 +102,7 @@ func (s Scope) fnOr(arg any) (any, error) {
 func (s Scope) fnNot(arg any) (any, error) {
 	list, _ := arg.([]any)
 	if len(list) != 1 {
-		return nil, TemplateError("every Fn::Not object requires one boolean parameter.")
+		return nil, ErrorInTemplate("every Fn::Not object requires one boolean parameter.")
 	}
 
 	b, err := s.evalBool(list[0])
@@ -118,7 +118,7 @@ func (s Scope) fnFindInMap(arg any) (any, error) {
 
 	list, _ := v.([]any)
 	if len(list) != 3 {
-		return nil, TemplateError(
+		return nil, ErrorInTemplate(
 			"every Fn::FindInMap object requires three parameters, the map name, map key and the attribute for return value",
 		)
 	}
@@ -130,7 +130,7 @@ func (s Scope) fnFindInMap(arg any) (any, error) {
 
 	out, ok := s.Template.Mappings[at[0]][at[1]][at[2]]
 	if !ok {
-		return nil, TemplateError("Unable to get mapping for %s::%s::%s", at[0], at[1], at[2])
+		return nil, ErrorInTemplate("Unable to get mapping for %s::%s::%s", at[0], at[1], at[2])
 	}
 
 	return out, nil
@@ -144,7 +144,7 @@ func (s Scope) fnBase64(arg any) (any, error) {
 
 	t, ok := ScalarText(v)
 	if !ok {
-		return nil, TemplateError("every Fn::Base64 object must have a String-typed value.")
+		return nil, ErrorInTemplate("every Fn::Base64 object must have a String-typed value.")
 	}
 
 	return base64.StdEncoding.EncodeToString([]byte(t)), nil
@@ -158,7 +158,7 @@ func (s Scope) fnGetAZs(arg any) (any, error) {
 
 	region, ok := ScalarText(v)
 	if !ok || region != "" && region != s.Pseudo["AWS::Region"] {
-		return nil, TemplateError("Fn::GetAZs: %v is not the region of the stack", v)
+		return nil, ErrorInTemplate("Fn::GetAZs: %v is not the region of the stack", v)
 	}
 
 	out := []any{}
@@ -177,7 +177,7 @@ func (s Scope) fnImportValue(arg any) (any, error) {
 
 	name, ok := ScalarText(v)
 	if !ok || s.ResolveExport == nil {
-		return nil, TemplateError(
+		return nil, ErrorInTemplate(
 			"the attribute in Fn::ImportValue must not depend on any resources, imported values, or Fn::GetAZs",
 		)
 	}
@@ -194,7 +194,7 @@ func (s Scope) fnCidr(arg any) (any, error) {
 
 	list, _ := v.([]any)
 	if len(list) < 2 || len(list) > 3 {
-		return nil, TemplateError(
+		return nil, ErrorInTemplate(
 			"every Fn::Cidr object requires two or three parameters, (1) an ipBlock, (2) a count and (3) cidrBits",
 		)
 	}
@@ -210,12 +210,12 @@ func (s Scope) fnCidr(arg any) (any, error) {
 
 	from, err := netip.ParsePrefix(at[0])
 	if err != nil {
-		return nil, TemplateError("Fn::Cidr: %s is not a CIDR block", at[0])
+		return nil, ErrorInTemplate("Fn::Cidr: %s is not a CIDR block", at[0])
 	}
 
 	count, err := strconv.Atoi(at[1])
 	if err != nil || count < 1 || count > 256 {
-		return nil, TemplateError("Fn::Cidr: the count must be between 1 and 256")
+		return nil, ErrorInTemplate("Fn::Cidr: the count must be between 1 and 256")
 	}
 
 	host, err := hostBitCount(from, at[2])
@@ -234,7 +234,7 @@ func hostBitCount(from netip.Prefix, given string) (int, error) {
 	case given == "":
 		return 8, nil
 	case err != nil:
-		return 0, TemplateError("Fn::Cidr: cidrBits must be a number")
+		return 0, ErrorInTemplate("Fn::Cidr: cidrBits must be a number")
 	default:
 		return n, nil
 	}
@@ -243,7 +243,7 @@ func hostBitCount(from netip.Prefix, given string) (int, error) {
 // splitPrefix returns the first count prefixes of the given length within from.
 func splitPrefix(from netip.Prefix, count, length int) (any, error) {
 	if length < from.Bits() || length > from.Addr().BitLen() {
-		return nil, TemplateError("Fn::Cidr: blocks of /%d do not fit into %s", length, from)
+		return nil, ErrorInTemplate("Fn::Cidr: blocks of /%d do not fit into %s", length, from)
 	}
 
 	out := []any{}
@@ -251,13 +251,13 @@ func splitPrefix(from netip.Prefix, count, length int) (any, error) {
 
 	for range count {
 		if !from.Contains(at.Addr()) {
-			return nil, TemplateError("Fn::Cidr: %s has no room for %d blocks of /%d", from, count, length)
+			return nil, ErrorInTemplate("Fn::Cidr: %s has no room for %d blocks of /%d", from, count, length)
 		}
 
 		out = append(out, at.String())
 		next, ok := nextPrefix(at)
 		if !ok && len(out) < count {
-			return nil, TemplateError("Fn::Cidr: %s has no room for %d blocks of /%d", from, count, length)
+			return nil, ErrorInTemplate("Fn::Cidr: %s has no room for %d blocks of /%d", from, count, length)
 		}
 
 		at = next

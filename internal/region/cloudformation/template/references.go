@@ -132,7 +132,7 @@ func parseSub(arg any) (string, Object) {
 func (s Scope) fnSub(arg any) (any, error) {
 	format, own := parseSub(arg)
 	if !isString(arg) && (own == nil || !isString(ValueAt(arg, 0))) {
-		return nil, TemplateError(
+		return nil, ErrorInTemplate(
 			"One or more Fn::Sub intrinsic functions don't specify expected arguments. Specify a string as first argument, and an optional second argument to specify a mapping of values to replace in the string",
 		)
 	}
@@ -154,7 +154,7 @@ func (s Scope) fnSub(arg any) (any, error) {
 		case IsUnknown(v):
 			open = true
 		case !ok && failed == nil:
-			failed = TemplateError("variable %s in Fn::Sub expression does not resolve to a string", name)
+			failed = ErrorInTemplate("variable %s in Fn::Sub expression does not resolve to a string", name)
 		}
 
 		return t
@@ -173,7 +173,7 @@ func (s Scope) subVariable(name string, own Object) (any, error) {
 	}
 
 	if name == "" {
-		return nil, TemplateError(
+		return nil, ErrorInTemplate(
 			"variable names in Fn::Sub syntax must contain only alphanumeric characters, underscores, periods, and colons",
 		)
 	}
@@ -246,7 +246,7 @@ func (t *Template) checkTypes(types Catalog) error {
 		r := t.Resources[name]
 		if (r.DeletionPolicy == "Snapshot" || r.UpdateReplacePolicy == "Snapshot") &&
 			!types.SupportsSnapshot(r.Type) {
-			return TemplateError("resource type %s does not support deletion policy Snapshot", r.Type)
+			return ErrorInTemplate("resource type %s does not support deletion policy Snapshot", r.Type)
 		}
 	}
 
@@ -324,7 +324,7 @@ func (t *Template) collectUnresolved(types Catalog, name string, v any, missing 
 			t.Resources[ref.Target].Type,
 			ref.Attribute,
 		):
-			return TemplateError(
+			return ErrorInTemplate(
 				"resource %s does not support attribute type %s in Fn::GetAtt",
 				ref.Target,
 				ref.Attribute,
