@@ -91,7 +91,7 @@ func startDetached(p regionPaths, serve []string) error {
 		return fmt.Errorf("open the region's log: %w", err)
 	}
 
-	defer func() { _ = log.Close() }() // the child has its own descriptor
+	defer func() { _ = log.Close() }()          // the child has its own descriptor
 	cmd := exec.Command(serve[0], serve[1:]...) //nolint:noctx // it must outlive every context of this process
 	cmd.Stdout = log
 	cmd.Stderr = log
