@@ -16,6 +16,19 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
+// changeSetHandlers serves change sets.
+type changeSetHandlers struct{ *Service }
+
+func (s changeSetHandlers) ops() []wire.Operation {
+	return []wire.Operation{
+		wire.NewOperation("CreateChangeSet", s.createChangeSet),
+		state.ReadOperation(s.store, "DescribeChangeSet", s.describeChangeSet),
+		state.ReadOperation(s.store, "ListChangeSets", s.listChangeSets),
+		state.WriteOperation(s.store, "ExecuteChangeSet", s.executeChangeSet),
+		state.WriteOperation(s.store, "DeleteChangeSet", s.deleteChangeSet),
+	}
+}
+
 // changeSet is a proposed change of a stack. It is saved in the stack's record.
 type changeSet struct {
 	ID, Name, Kind, Description string
@@ -31,7 +44,7 @@ type changeSet struct {
 
 // checkChangeSetInput checks the settings of a new change set. It returns the type of the change set and the
 // content of its stack before it.
-func (s *Service) checkChangeSetInput(in *sdk.CreateChangeSetInput) (string, stackContent, error) {
+func (s changeSetHandlers) checkChangeSetInput(in *sdk.CreateChangeSetInput) (string, stackContent, error) {
 	kind := cmp.Or(sdkshape.String(in.ChangeSetType), sdk.ChangeSetTypeUpdate)
 	if kind != sdk.ChangeSetTypeUpdate && kind != sdk.ChangeSetTypeCreate {
 		return "", stackContent{}, template.ValidationError(
@@ -60,7 +73,7 @@ func (s *Service) checkChangeSetInput(in *sdk.CreateChangeSetInput) (string, sta
 	return kind, stackContent{}, nil
 }
 
-func (s *Service) createChangeSet(
+func (s changeSetHandlers) createChangeSet(
 	ctx context.Context,
 	in *sdk.CreateChangeSetInput,
 ) (*sdk.CreateChangeSetOutput, error) {
@@ -69,7 +82,7 @@ func (s *Service) createChangeSet(
 		return nil, err
 	}
 
-	c, err := s.prepareContent(
+	c, err := templateHandlers(s).prepareContent(
 		ctx,
 		stackRequest{
 			templateSource{in.TemplateBody, in.TemplateURL, in.UsePreviousTemplate},
@@ -116,8 +129,8 @@ func (s *Service) createChangeSet(
 
 // stackForChangeSet returns the stack of a change set; a new stack gets the status REVIEW_IN_PROGRESS. The
 // caller holds the store's lock.
-func (s *Service) stackForChangeSet(in *sdk.CreateChangeSetInput, kind string) (*stack, error) {
-	st := s.findActiveStack(sdkshape.String(in.StackName))
+func (s changeSetHandlers) stackForChangeSet(in *sdk.CreateChangeSetInput, kind string) (*stack, error) {
+	st := s.state.findActiveStack(sdkshape.String(in.StackName))
 	if st == nil && kind == sdk.ChangeSetTypeCreate {
 		return s.newStack(
 			stackSettings{sdkshape.String(in.StackName), sdkshape.String(in.RoleARN), in.NotificationARNs},
@@ -143,7 +156,7 @@ func (s *Service) stackForChangeSet(in *sdk.CreateChangeSetInput, kind string) (
 }
 
 // computeChanges computes the changes of a change set.
-func (s *Service) computeChanges(st *stack, cs *changeSet) {
+func (s changeSetHandlers) computeChanges(st *stack, cs *changeSet) {
 	before := st.stackContent
 	if cs.Kind == sdk.ChangeSetTypeCreate {
 		before = stackContent{}
@@ -178,7 +191,7 @@ func validationMessage(err error) string {
 }
 
 // findChangeSet finds a change set by its ARN, or by its name and its stack.
-func (s *Service) findChangeSet(name, stackName *string) (*stack, *changeSet, error) {
+func (s *serviceState) findChangeSet(name, stackName *string) (*stack, *changeSet, error) {
 	want := sdkshape.String(name)
 	if !strings.HasPrefix(want, "arn:") && sdkshape.String(stackName) == "" {
 		return nil, nil, template.ValidationError(
@@ -186,8 +199,8 @@ func (s *Service) findChangeSet(name, stackName *string) (*stack, *changeSet, er
 		)
 	}
 
-	for _, id := range sdkshape.SortedKeys(s.state.Stacks) {
-		st := s.state.Stacks[id]
+	for _, id := range sdkshape.SortedKeys(s.Stacks) {
+		st := s.Stacks[id]
 		if sn := sdkshape.String(stackName); sn != "" &&
 			(st.Status == statusDeleted || sn != st.Name && sn != st.ID) {
 			continue
@@ -207,8 +220,10 @@ func (s *Service) findChangeSet(name, stackName *string) (*stack, *changeSet, er
 	}
 }
 
-func (s *Service) describeChangeSet(in *sdk.DescribeChangeSetInput) (*sdk.DescribeChangeSetOutput, error) {
-	st, cs, err := s.findChangeSet(in.ChangeSetName, in.StackName)
+func (s changeSetHandlers) describeChangeSet(
+	in *sdk.DescribeChangeSetInput,
+) (*sdk.DescribeChangeSetOutput, error) {
+	st, cs, err := s.state.findChangeSet(in.ChangeSetName, in.StackName)
 	if err != nil {
 		return nil, err
 	}
@@ -310,8 +325,8 @@ func showChange(c resourceChange, values bool) *sdk.Change { //revive:disable-li
 	return &sdk.Change{Type: new(sdk.ChangeTypeResource), ResourceChange: r}
 }
 
-func (s *Service) listChangeSets(in *sdk.ListChangeSetsInput) (*sdk.ListChangeSetsOutput, error) {
-	st, err := s.findStack(sdkshape.String(in.StackName))
+func (s changeSetHandlers) listChangeSets(in *sdk.ListChangeSetsInput) (*sdk.ListChangeSetsOutput, error) {
+	st, err := s.state.findStack(sdkshape.String(in.StackName))
 	if err != nil {
 		return nil, err
 	}
@@ -349,8 +364,10 @@ func (s *Service) listChangeSets(in *sdk.ListChangeSetsInput) (*sdk.ListChangeSe
 	return out, err
 }
 
-func (s *Service) executeChangeSet(in *sdk.ExecuteChangeSetInput) (*sdk.ExecuteChangeSetOutput, error) {
-	st, cs, err := s.findChangeSet(in.ChangeSetName, in.StackName)
+func (s changeSetHandlers) executeChangeSet(
+	in *sdk.ExecuteChangeSetInput,
+) (*sdk.ExecuteChangeSetOutput, error) {
+	st, cs, err := s.state.findChangeSet(in.ChangeSetName, in.StackName)
 	if err != nil {
 		return nil, err
 	}
@@ -402,8 +419,8 @@ func (s *Service) executeChangeSet(in *sdk.ExecuteChangeSetInput) (*sdk.ExecuteC
 	return &sdk.ExecuteChangeSetOutput{}, nil
 }
 
-func (s *Service) deleteChangeSet(in *sdk.DeleteChangeSetInput) (*sdk.DeleteChangeSetOutput, error) {
-	st, cs, err := s.findChangeSet(in.ChangeSetName, in.StackName)
+func (s changeSetHandlers) deleteChangeSet(in *sdk.DeleteChangeSetInput) (*sdk.DeleteChangeSetOutput, error) {
+	st, cs, err := s.state.findChangeSet(in.ChangeSetName, in.StackName)
 	if err != nil {
 		if strings.HasPrefix(sdkshape.String(in.ChangeSetName), "arn:") {
 			return &sdk.DeleteChangeSetOutput{}, nil

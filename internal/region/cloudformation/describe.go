@@ -11,7 +11,23 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+	"github.com/slipway-k8s/slipway/internal/region/state"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
+
+// descriptionHandlers serves the descriptions of stacks, their events and their resources.
+type descriptionHandlers struct{ *Service }
+
+func (s descriptionHandlers) ops() []wire.Operation {
+	return []wire.Operation{
+		state.ReadOperation(s.store, "DescribeStacks", s.describeStacks),
+		state.ReadOperation(s.store, "ListStacks", s.listStacks),
+		state.ReadOperation(s.store, "DescribeStackEvents", s.describeStackEvents),
+		state.ReadOperation(s.store, "DescribeStackResources", s.describeStackResources),
+		state.ReadOperation(s.store, "DescribeStackResource", s.describeStackResource),
+		state.ReadOperation(s.store, "ListStackResources", s.listStackResources),
+	}
+}
 
 func showTags(tags map[string]string) []*sdk.Tag {
 	out := []*sdk.Tag{}
@@ -42,7 +58,7 @@ func showParameters(params map[string]template.ParameterValue) []*sdk.Parameter 
 	return out
 }
 
-func (s *Service) showStack(st *stack) *sdk.Stack {
+func showStack(st *stack) *sdk.Stack {
 	out := &sdk.Stack{
 		StackId:                     new(st.ID),
 		StackName:                   new(st.Name),
@@ -89,14 +105,14 @@ func (s *Service) showStack(st *stack) *sdk.Stack {
 	return out
 }
 
-func (s *Service) describeStacks(in *sdk.DescribeStacksInput) (*sdk.DescribeStacksOutput, error) {
+func (s descriptionHandlers) describeStacks(in *sdk.DescribeStacksInput) (*sdk.DescribeStacksOutput, error) {
 	if name := sdkshape.String(in.StackName); name != "" {
-		st, err := s.findStack(name)
+		st, err := s.state.findStack(name)
 		if err != nil {
 			return nil, err
 		}
 
-		return &sdk.DescribeStacksOutput{Stacks: []*sdk.Stack{s.showStack(st)}}, nil
+		return &sdk.DescribeStacksOutput{Stacks: []*sdk.Stack{showStack(st)}}, nil
 	}
 
 	var ids []string
@@ -109,13 +125,13 @@ func (s *Service) describeStacks(in *sdk.DescribeStacksInput) (*sdk.DescribeStac
 	ids, next, err := sdkshape.Paginate(ids, pageSize, in.NextToken, invalidTokenError())
 	out := &sdk.DescribeStacksOutput{NextToken: next, Stacks: []*sdk.Stack{}}
 	for _, id := range ids {
-		out.Stacks = append(out.Stacks, s.showStack(s.state.Stacks[id]))
+		out.Stacks = append(out.Stacks, showStack(s.state.Stacks[id]))
 	}
 
 	return out, err
 }
 
-func (s *Service) listStacks(in *sdk.ListStacksInput) (*sdk.ListStacksOutput, error) {
+func (s descriptionHandlers) listStacks(in *sdk.ListStacksInput) (*sdk.ListStacksOutput, error) {
 	wanted := sdkshape.Strings(in.StackStatusFilter)
 	var ids []string
 	for _, id := range sdkshape.SortedKeys(s.state.Stacks) {
@@ -128,7 +144,7 @@ func (s *Service) listStacks(in *sdk.ListStacksInput) (*sdk.ListStacksOutput, er
 	out := &sdk.ListStacksOutput{NextToken: next, StackSummaries: []*sdk.StackSummary{}}
 
 	for _, id := range ids {
-		full := s.showStack(s.state.Stacks[id])
+		full := showStack(s.state.Stacks[id])
 		out.StackSummaries = append(out.StackSummaries, &sdk.StackSummary{
 			StackId:             full.StackId,
 			StackName:           full.StackName,
@@ -149,10 +165,10 @@ func (s *Service) listStacks(in *sdk.ListStacksInput) (*sdk.ListStacksOutput, er
 
 // describeStackEvents returns a page of a stack's events, newest first. The token is the index of the next
 // event, so new events do not shift the pages.
-func (s *Service) describeStackEvents(
+func (s descriptionHandlers) describeStackEvents(
 	in *sdk.DescribeStackEventsInput,
 ) (*sdk.DescribeStackEventsOutput, error) {
-	st, err := s.findStack(sdkshape.String(in.StackName))
+	st, err := s.state.findStack(sdkshape.String(in.StackName))
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ func resourcesByName(st *stack) []*resource {
 	return out
 }
 
-func (s *Service) describeStackResources(
+func (s descriptionHandlers) describeStackResources(
 	in *sdk.DescribeStackResourcesInput,
 ) (*sdk.DescribeStackResourcesOutput, error) {
 	name := sdkshape.String(in.StackName)
@@ -36,10 +36,10 @@ func (s *Service) describeStackResources(
 	var st *stack
 	var err error
 	if name != "" {
-		if st, err = s.findStack(name); err != nil {
+		if st, err = s.state.findStack(name); err != nil {
 			return nil, err
 		}
-	} else if st = s.stackOwning(physical); st == nil {
+	} else if st = s.state.stackOwning(physical); st == nil {
 		return nil, template.ValidationError("Stack for %s does not exist", physical)
 	}
 
@@ -72,8 +72,8 @@ func (s *Service) describeStackResources(
 
 // stackOwning returns the stack that has a resource with that physical ID; nil if there is none. The caller
 // holds the store's lock.
-func (s *Service) stackOwning(physical string) *stack {
-	for _, st := range s.state.Stacks {
+func (s *serviceState) stackOwning(physical string) *stack {
+	for _, st := range s.Stacks {
 		for _, r := range st.Resources {
 			if r.Physical == physical && st.Status != statusDeleted {
 				return st
@@ -84,10 +84,10 @@ func (s *Service) stackOwning(physical string) *stack {
 	return nil
 }
 
-func (s *Service) describeStackResource(
+func (s descriptionHandlers) describeStackResource(
 	in *sdk.DescribeStackResourceInput,
 ) (*sdk.DescribeStackResourceOutput, error) {
-	st, err := s.findStack(sdkshape.String(in.StackName))
+	st, err := s.state.findStack(sdkshape.String(in.StackName))
 	if err != nil {
 		return nil, err
 	}
@@ -129,8 +129,10 @@ func (s *Service) describeStackResource(
 	return &sdk.DescribeStackResourceOutput{StackResourceDetail: out}, nil
 }
 
-func (s *Service) listStackResources(in *sdk.ListStackResourcesInput) (*sdk.ListStackResourcesOutput, error) {
-	st, err := s.findStack(sdkshape.String(in.StackName))
+func (s descriptionHandlers) listStackResources(
+	in *sdk.ListStackResourcesInput,
+) (*sdk.ListStackResourcesOutput, error) {
+	st, err := s.state.findStack(sdkshape.String(in.StackName))
 	if err != nil {
 		return nil, err
 	}

@@ -50,7 +50,7 @@ func (s *Service) newScope(st *stack, c stackContent, t *template.Template) temp
 				name,
 			)
 		},
-		ResolveExport: s.exportValue,
+		ResolveExport: s.state.exportValue,
 	}
 }
 
@@ -109,7 +109,7 @@ func (s *Service) evaluateOutputs(sd stackTransition) ([]stackOutput, []string, 
 	imports := map[string]bool{}
 	sc.ResolveExport = func(name string) (any, error) {
 		imports[name] = true
-		return s.exportValue(name)
+		return s.state.exportValue(name)
 	}
 
 	var out []stackOutput
@@ -169,7 +169,7 @@ func (s *Service) evaluateOutput(
 		Description: spec.Description,
 		Export:      template.StringAt(v, 1),
 	}
-	if owner := s.exportingStack(o.Export); o.Export != "" && owner != nil && owner != st {
+	if owner := s.state.exportingStack(o.Export); o.Export != "" && owner != nil && owner != st {
 		return stackOutput{}, template.ValidationError(
 			"Export with name %s is already exported by stack %s. Rollback requested by user.",
 			o.Export,

@@ -9,13 +9,25 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+	"github.com/slipway-k8s/slipway/internal/region/state"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
+
+// exportHandlers serves the exports of stacks.
+type exportHandlers struct{ *Service }
+
+func (s exportHandlers) ops() []wire.Operation {
+	return []wire.Operation{
+		state.ReadOperation(s.store, "ListExports", s.listExports),
+		state.ReadOperation(s.store, "ListImports", s.listImports),
+	}
+}
 
 // exportingStack returns the stack that exports a name; nil if there is none. The caller holds the store's
 // lock.
-func (s *Service) exportingStack(name string) *stack {
-	for _, id := range sdkshape.SortedKeys(s.state.Stacks) {
-		st := s.state.Stacks[id]
+func (s *serviceState) exportingStack(name string) *stack {
+	for _, id := range sdkshape.SortedKeys(s.Stacks) {
+		st := s.Stacks[id]
 		if st.Status != statusDeleted &&
 			slices.ContainsFunc(st.Outputs, func(o stackOutput) bool { return o.Export == name }) {
 			return st
@@ -26,7 +38,7 @@ func (s *Service) exportingStack(name string) *stack {
 }
 
 // exportValue returns the value of an export. The caller holds the store's lock.
-func (s *Service) exportValue(name string) (any, error) {
+func (s *serviceState) exportValue(name string) (any, error) {
 	st := s.exportingStack(name)
 	if st == nil {
 		return nil, template.ValidationError("No export named %s found.", name)
@@ -42,10 +54,10 @@ func (s *Service) exportValue(name string) (any, error) {
 }
 
 // importingStacks returns the names of the stacks that import an export. The caller holds the store's lock.
-func (s *Service) importingStacks(name string) []string {
+func (s *serviceState) importingStacks(name string) []string {
 	var out []string
-	for _, id := range sdkshape.SortedKeys(s.state.Stacks) {
-		if st := s.state.Stacks[id]; st.Status != statusDeleted && slices.Contains(st.Imports, name) {
+	for _, id := range sdkshape.SortedKeys(s.Stacks) {
+		if st := s.Stacks[id]; st.Status != statusDeleted && slices.Contains(st.Imports, name) {
 			out = append(out, st.Name)
 		}
 	}
@@ -57,7 +69,7 @@ func (s *Service) importingStacks(name string) []string {
 
 // exportInUse returns the first of a stack's exports that other stacks import, and the names of those stacks;
 // empty for none. The caller holds the store's lock.
-func (s *Service) exportInUse(outputs []stackOutput) (export string, by []string) {
+func (s *serviceState) exportInUse(outputs []stackOutput) (export string, by []string) {
 	for _, o := range outputs {
 		if o.Export == "" {
 			continue
@@ -71,7 +83,7 @@ func (s *Service) exportInUse(outputs []stackOutput) (export string, by []string
 	return "", nil
 }
 
-func (s *Service) listExports(in *sdk.ListExportsInput) (*sdk.ListExportsOutput, error) {
+func (s exportHandlers) listExports(in *sdk.ListExportsInput) (*sdk.ListExportsOutput, error) {
 	all := map[string]*sdk.Export{}
 	for _, st := range s.state.Stacks {
 		if st.Status == statusDeleted {
@@ -103,9 +115,9 @@ func (s *Service) listExports(in *sdk.ListExportsInput) (*sdk.ListExportsOutput,
 	return out, err
 }
 
-func (s *Service) listImports(in *sdk.ListImportsInput) (*sdk.ListImportsOutput, error) {
+func (s exportHandlers) listImports(in *sdk.ListImportsInput) (*sdk.ListImportsOutput, error) {
 	name := sdkshape.String(in.ExportName)
-	by := s.importingStacks(name)
+	by := s.state.importingStacks(name)
 	if len(by) == 0 {
 		return nil, template.ValidationError("Export '%s' is not imported by any stack.", name)
 	}

@@ -4,41 +4,28 @@ package cloudformation
 
 import (
 	"context"
+	"slices"
 
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
-	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
+// The operations are methods of small types such as changeSetHandlers, which embed the service. Their method
+// ops lists them: one line for each operation, with the handler of the same name. The handlers of
+// [state.ReadOperation] and [state.WriteOperation] run under the lock of the store and must not lock it again.
+// Lookups that need only the state are methods of serviceState.
+
 // wireOperations lists the operations of the API.
 func (s *Service) wireOperations() []wire.Operation {
-	return []wire.Operation{
-		wire.NewOperation("CreateStack", s.createStack),
-		wire.NewOperation("UpdateStack", s.updateStack),
-		wire.NewOperation("DeleteStack", s.deleteStack),
-		wire.NewOperation("CreateChangeSet", s.createChangeSet),
-		wire.NewOperation("ValidateTemplate", s.validateTemplate),
-		wire.NewOperation("GetTemplateSummary", s.getTemplateSummary),
-		state.ReadOperation(s.store, "DescribeChangeSet", s.describeChangeSet),
-		state.ReadOperation(s.store, "ListChangeSets", s.listChangeSets),
-		state.WriteOperation(s.store, "ExecuteChangeSet", s.executeChangeSet),
-		state.WriteOperation(s.store, "DeleteChangeSet", s.deleteChangeSet),
-		state.ReadOperation(s.store, "DescribeStacks", s.describeStacks),
-		state.ReadOperation(s.store, "ListStacks", s.listStacks),
-		state.ReadOperation(s.store, "DescribeStackEvents", s.describeStackEvents),
-		state.ReadOperation(s.store, "DescribeStackResources", s.describeStackResources),
-		state.ReadOperation(s.store, "DescribeStackResource", s.describeStackResource),
-		state.ReadOperation(s.store, "ListStackResources", s.listStackResources),
-		state.ReadOperation(s.store, "GetTemplate", s.getTemplate),
-		state.WriteOperation(s.store, "SignalResource", s.signalResource),
-		state.WriteOperation(s.store, "SetStackPolicy", s.setStackPolicy),
-		state.ReadOperation(s.store, "GetStackPolicy", s.getStackPolicy),
-		state.WriteOperation(s.store, "UpdateTerminationProtection", s.updateTerminationProtection),
-		state.ReadOperation(s.store, "ListExports", s.listExports),
-		state.ReadOperation(s.store, "ListImports", s.listImports),
-		wire.NewOperation("CancelUpdateStack", s.cancelUpdateStack),
-		state.WriteOperation(s.store, "ContinueUpdateRollback", s.continueUpdateRollback),
-	}
+	return slices.Concat(
+		stackHandlers{s}.ops(),
+		changeSetHandlers{s}.ops(),
+		templateHandlers{s}.ops(),
+		descriptionHandlers{s}.ops(),
+		signalHandlers{s}.ops(),
+		stackPolicyHandlers{s}.ops(),
+		exportHandlers{s}.ops(),
+	)
 }
 
 // authorizeRequest asks IAM whether the caller may do an operation on the stack that the request names.
@@ -56,7 +43,7 @@ func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error
 
 	c.Resource = s.buildARN("stack/" + name + "/*")
 	err := s.store.WithLock(func() error {
-		if st := s.requestedStack(name, set); st != nil {
+		if st := s.state.requestedStack(name, set); st != nil {
 			c.Resource = st.ID
 			sdkshape.AddResourceTags(c.Context, st.Tags)
 		}
@@ -88,14 +75,14 @@ func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error
 
 // requestedStack returns the stack that a request names, by itself or by a change set; nil if it does not
 // exist, in which case it has no tags to check. The caller holds the store's lock.
-func (s *Service) requestedStack(name, set string) *stack {
+func (s *serviceState) requestedStack(name, set string) *stack {
 	st := s.findActiveStack(name)
 	if st == nil && name == "" {
 		st, _, _ = s.findChangeSet(&set, nil)
 	}
 
 	if st == nil {
-		st = s.state.Stacks[name]
+		st = s.Stacks[name]
 	}
 
 	return st

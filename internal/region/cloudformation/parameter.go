@@ -13,7 +13,7 @@ import (
 
 // resolveParameters returns the values of a template's parameters for a request, with the values of SSM
 // parameters that they name. before are the stack's values before.
-func (s *Service) resolveParameters(
+func (s templateHandlers) resolveParameters(
 	ctx context.Context,
 	t *template.Template,
 	given []template.ParameterInput,
@@ -29,7 +29,7 @@ func (s *Service) resolveParameters(
 
 // resolveParameterReferences reads the SSM parameters that values name, and refuses IDs of resources that do
 // not exist.
-func (s *Service) resolveParameterReferences(
+func (s templateHandlers) resolveParameterReferences(
 	ctx context.Context,
 	t *template.Template,
 	values map[string]template.ParameterValue,
@@ -90,7 +90,7 @@ func newExistenceCheck(
 	return w
 }
 
-func (s *Service) checkExists(ctx context.Context, name string, w existenceCheck) error {
+func (s templateHandlers) checkExists(ctx context.Context, name string, w existenceCheck) error {
 	if w.Operation == "" {
 		return nil
 	}

@@ -162,7 +162,7 @@ func (s *Service) planResourceUpdate(
 
 	replace := needsReplacement(r, m, names)
 	action := map[bool]string{true: "Update:Replace", false: "Update:Modify"}[replace]
-	if why := s.deniedByPolicy(sd, r, action); why != "" {
+	if why := deniedByPolicy(sd, r, action); why != "" {
 		return refuse(errors.New(why))
 	}
 
@@ -307,7 +307,7 @@ func (s *Service) provisionResource(
 		return err
 	}
 
-	return s.waitForSignals(ctx, req, wait)
+	return signalHandlers{s}.waitForSignals(ctx, req, wait)
 }
 
 // createOrFind creates a resource, or finds the one that an earlier process created.

@@ -40,7 +40,11 @@ type stackRequest struct {
 }
 
 // loadTemplate returns the text of a template and checks its size. before is the stack's current template.
-func (s *Service) loadTemplate(ctx context.Context, src templateSource, before string) (string, error) {
+func (s templateHandlers) loadTemplate(
+	ctx context.Context,
+	src templateSource,
+	before string,
+) (string, error) {
 	given := 0
 	for _, is := range []bool{src.body != nil, src.url != nil, src.usePrevious != nil && *src.usePrevious} {
 		if is {
@@ -72,7 +76,7 @@ func (s *Service) loadTemplate(ctx context.Context, src templateSource, before s
 }
 
 // downloadTemplate reads a template from the region's S3, with the rights of the caller.
-func (s *Service) downloadTemplate(ctx context.Context, address string) (string, error) {
+func (s templateHandlers) downloadTemplate(ctx context.Context, address string) (string, error) {
 	bucket, key, err := parseTemplateURL(address)
 	if err != nil {
 		return "", err
@@ -145,7 +149,7 @@ func parseTemplateURL(address string) (bucket, key string, err error) {
 
 // prepareContent returns the content of a stack that a request describes. before is the stack's current
 // content.
-func (s *Service) prepareContent(
+func (s templateHandlers) prepareContent(
 	ctx context.Context,
 	r stackRequest,
 	before stackContent,

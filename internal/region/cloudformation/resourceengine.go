@@ -113,8 +113,8 @@ func (s *Service) pollUntil(ctx context.Context, limit time.Duration, ready func
 
 // findResource returns the stored resource of a request; nil if the stack has none of that name. The caller
 // holds the store's lock.
-func (s *Service) findResource(req *resourcetype.Request) *resource {
-	if st := s.state.Stacks[req.StackID]; st != nil {
+func (s *serviceState) findResource(req *resourcetype.Request) *resource {
+	if st := s.Stacks[req.StackID]; st != nil {
 		return st.Resources[req.LogicalID]
 	}
 
@@ -128,7 +128,7 @@ func (e resourceEngine) SavePhysicalID(ctx context.Context, req *resourcetype.Re
 	}
 
 	return e.service.store.Update(func() error {
-		if r := e.service.findResource(req); r != nil {
+		if r := e.service.state.findResource(req); r != nil {
 			r.Physical = req.PhysicalID
 		}
 
@@ -139,7 +139,7 @@ func (e resourceEngine) SavePhysicalID(ctx context.Context, req *resourcetype.Re
 // AddProgressEvent implements [resourcetype.Record].
 func (e resourceEngine) AddProgressEvent(req *resourcetype.Request, reason string) error {
 	return e.service.store.Update(func() error {
-		r := e.service.findResource(req)
+		r := e.service.state.findResource(req)
 		e.service.addEvent(e.service.state.Stacks[req.StackID], stackEvent{
 			Logical:  r.Logical,
 			Physical: r.Physical,
@@ -158,7 +158,7 @@ func (e resourceEngine) BeginRollingUpdate(
 	first func() resourcetype.RollingUpdate,
 ) (out resourcetype.RollingUpdate, err error) {
 	err = e.service.store.Update(func() error {
-		r := e.service.findResource(req)
+		r := e.service.state.findResource(req)
 		if r.RollingUpdate == nil {
 			r.RollingUpdate = new(first())
 		}
@@ -177,7 +177,7 @@ func (e resourceEngine) ChangeRollingUpdate(
 	change func(*resourcetype.RollingUpdate),
 ) (out resourcetype.RollingUpdate, err error) {
 	err = e.service.store.Update(func() error {
-		r := e.service.findResource(req)
+		r := e.service.state.findResource(req)
 		change(r.RollingUpdate)
 		out = r.RollingUpdate.Clone()
 
@@ -189,7 +189,7 @@ func (e resourceEngine) ChangeRollingUpdate(
 
 // NewSignalURL implements [resourcetype.Record].
 func (e resourceEngine) NewSignalURL(req *resourcetype.Request) string {
-	return e.service.newSignalURL(req.StackID, req.LogicalID)
+	return signalHandlers{e.service}.newSignalURL(req.StackID, req.LogicalID)
 }
 
 // WaitForSignals implements [resourcetype.Record].
@@ -198,13 +198,13 @@ func (e resourceEngine) WaitForSignals(
 	req *resourcetype.Request,
 	wait resourcetype.SignalWait,
 ) error {
-	return e.service.waitForSignals(ctx, req, wait)
+	return signalHandlers{e.service}.waitForSignals(ctx, req, wait)
 }
 
 // ClearSignals implements [resourcetype.Record].
 func (e resourceEngine) ClearSignals(req *resourcetype.Request) error {
 	return e.service.store.Update(func() error {
-		e.service.findResource(req).Signals = nil
+		e.service.state.findResource(req).Signals = nil
 		return nil
 	})
 }
@@ -213,7 +213,7 @@ func (e resourceEngine) ClearSignals(req *resourcetype.Request) error {
 func (e resourceEngine) SignalData(req *resourcetype.Request) map[string]string {
 	data := map[string]string{}
 	e.service.store.View(func() {
-		for _, sig := range e.service.findResource(req).Signals {
+		for _, sig := range e.service.state.findResource(req).Signals {
 			data[sig.ID] = sig.Data
 		}
 	})

@@ -130,12 +130,12 @@ func (s *Service) buildARN(rest string) string {
 
 // findStack returns the stack that a client names: by its name, unless it is deleted, or by its ID. The
 // caller holds the store's lock.
-func (s *Service) findStack(nameOrID string) (*stack, error) {
+func (s *serviceState) findStack(nameOrID string) (*stack, error) {
 	if st := s.findActiveStack(nameOrID); st != nil {
 		return st, nil
 	}
 
-	if st := s.state.Stacks[nameOrID]; st != nil {
+	if st := s.Stacks[nameOrID]; st != nil {
 		return st, nil
 	}
 
@@ -144,8 +144,8 @@ func (s *Service) findStack(nameOrID string) (*stack, error) {
 
 // findActiveStack returns the stack with that name or ID that is not deleted; nil if there is none. The
 // caller holds the store's lock.
-func (s *Service) findActiveStack(nameOrID string) *stack {
-	for _, st := range s.state.Stacks {
+func (s *serviceState) findActiveStack(nameOrID string) *stack {
+	for _, st := range s.Stacks {
 		if (st.Name == nameOrID || st.ID == nameOrID) && st.Status != statusDeleted {
 			return st
 		}

@@ -15,12 +15,24 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/resourcetype"
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+	"github.com/slipway-k8s/slipway/internal/region/state"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
+
+// signalHandlers serves signals about resources: it records them, and waits for them. Signals come from the
+// operation SignalResource and from the URLs of wait condition handles.
+type signalHandlers struct{ *Service }
+
+func (s signalHandlers) ops() []wire.Operation {
+	return []wire.Operation{
+		state.WriteOperation(s.store, "SignalResource", s.signalResource),
+	}
+}
 
 var errTooFewSignals = errors.New("not enough signals") // waitForSignals replaces it by a message with numbers
 
 // waitForSignals waits for signals about a resource.
-func (s *Service) waitForSignals(
+func (s signalHandlers) waitForSignals(
 	ctx context.Context,
 	req *resourcetype.Request,
 	w resourcetype.SignalWait,
@@ -30,7 +42,7 @@ func (s *Service) waitForSignals(
 	}
 
 	err := s.store.Update(func() error {
-		s.findResource(req).WaitingForSignals = true
+		s.state.findResource(req).WaitingForSignals = true
 		return nil
 	})
 	if err != nil {
@@ -78,9 +90,9 @@ func (s *Service) waitForSignals(
 }
 
 // countSignals counts the signals about a resource that report success, and those that report failure.
-func (s *Service) countSignals(req *resourcetype.Request) (good, bad int) {
+func (s signalHandlers) countSignals(req *resourcetype.Request) (good, bad int) {
 	s.store.View(func() {
-		for _, sig := range s.findResource(req).Signals {
+		for _, sig := range s.state.findResource(req).Signals {
 			if sig.Success {
 				good++
 			} else {
@@ -93,8 +105,8 @@ func (s *Service) countSignals(req *resourcetype.Request) (good, bad int) {
 }
 
 // signalResource records a signal of the operation SignalResource.
-func (s *Service) signalResource(in *sdk.SignalResourceInput) (*sdk.SignalResourceOutput, error) {
-	st, err := s.findStack(sdkshape.String(in.StackName))
+func (s signalHandlers) signalResource(in *sdk.SignalResourceInput) (*sdk.SignalResourceOutput, error) {
+	st, err := s.state.findStack(sdkshape.String(in.StackName))
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +143,7 @@ func (s *Service) signalResource(in *sdk.SignalResourceInput) (*sdk.SignalResour
 }
 
 // addSignal records a signal, once for each sender. The caller holds the store's lock.
-func (s *Service) addSignal(st *stack, r *resource, sig resourceSignal) {
+func (s signalHandlers) addSignal(st *stack, r *resource, sig resourceSignal) {
 	if slices.ContainsFunc(r.Signals, func(o resourceSignal) bool { return o.ID == sig.ID }) {
 		return
 	}

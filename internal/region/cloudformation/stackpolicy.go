@@ -13,6 +13,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/authz"
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+	"github.com/slipway-k8s/slipway/internal/region/state"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // stringOrList is a JSON string or a list of strings.
@@ -91,7 +93,7 @@ func matchesAny(patterns []string, text string) bool {
 
 // deniedByPolicy returns why the stack policy denies an action on a resource in an update; empty if it allows
 // the action. The caller holds the store's lock.
-func (s *Service) deniedByPolicy(sd stackTransition, r *resource, action string) string {
+func deniedByPolicy(sd stackTransition, r *resource, action string) string {
 	body := sd.stack.Policy
 	if sd.operation.DuringPolicy != "" {
 		body = sd.operation.DuringPolicy
@@ -158,8 +160,18 @@ func conditionHolds(c map[string]map[string]stringOrList, kind string) bool {
 	return true
 }
 
-func (s *Service) setStackPolicy(in *sdk.SetStackPolicyInput) (*sdk.SetStackPolicyOutput, error) {
-	st, err := s.findStack(sdkshape.String(in.StackName))
+// stackPolicyHandlers serves stack policies.
+type stackPolicyHandlers struct{ *Service }
+
+func (s stackPolicyHandlers) ops() []wire.Operation {
+	return []wire.Operation{
+		state.WriteOperation(s.store, "SetStackPolicy", s.setStackPolicy),
+		state.ReadOperation(s.store, "GetStackPolicy", s.getStackPolicy),
+	}
+}
+
+func (s stackPolicyHandlers) setStackPolicy(in *sdk.SetStackPolicyInput) (*sdk.SetStackPolicyOutput, error) {
+	st, err := s.state.findStack(sdkshape.String(in.StackName))
 	if err != nil {
 		return nil, err
 	}
@@ -177,8 +189,8 @@ func (s *Service) setStackPolicy(in *sdk.SetStackPolicyInput) (*sdk.SetStackPoli
 	return &sdk.SetStackPolicyOutput{}, nil
 }
 
-func (s *Service) getStackPolicy(in *sdk.GetStackPolicyInput) (*sdk.GetStackPolicyOutput, error) {
-	st, err := s.findStack(sdkshape.String(in.StackName))
+func (s stackPolicyHandlers) getStackPolicy(in *sdk.GetStackPolicyInput) (*sdk.GetStackPolicyOutput, error) {
+	st, err := s.state.findStack(sdkshape.String(in.StackName))
 	if err != nil {
 		return nil, err
 	}

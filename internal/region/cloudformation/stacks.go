@@ -5,7 +5,6 @@ package cloudformation
 import (
 	"context"
 	"errors"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -13,62 +12,35 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 func boolValue(p *bool) bool { return p != nil && *p }
 
-// stackSettings are the settings of a stack that are not part of its content.
-type stackSettings struct {
-	name, roleARN    string
-	notificationARNs []*string
+// stackHandlers serves the operations that start or change an operation of a stack.
+type stackHandlers struct{ *Service }
+
+func (s stackHandlers) ops() []wire.Operation {
+	return []wire.Operation{
+		wire.NewOperation("CreateStack", s.createStack),
+		wire.NewOperation("UpdateStack", s.updateStack),
+		wire.NewOperation("DeleteStack", s.deleteStack),
+		wire.NewOperation("CancelUpdateStack", s.cancelUpdateStack),
+		state.WriteOperation(s.store, "ContinueUpdateRollback", s.continueUpdateRollback),
+		state.WriteOperation(s.store, "UpdateTerminationProtection", s.updateTerminationProtection),
+	}
 }
 
-// checkName refuses an invalid name of a stack or a change set.
-func checkName(member, name string) error {
-	if !regexp.MustCompile(`^[a-zA-Z][-a-zA-Z0-9]{0,127}$`).MatchString(name) {
-		return template.ValidationError(
-			"1 validation error detected: Value '%s' at '%s' failed to satisfy constraint: Member must satisfy regular expression pattern: [a-zA-Z][-a-zA-Z0-9]*",
-			name,
-			member,
-		)
-	}
-
-	return nil
-}
-
-// newStack adds an empty stack. The caller holds the store's lock.
-func (s *Service) newStack(in stackSettings, status string) (*stack, error) {
-	if err := checkName("stackName", in.name); err != nil {
-		return nil, err
-	}
-
-	if s.findActiveStack(in.name) != nil {
-		return nil, wire.Errorf(sdk.ErrCodeAlreadyExistsException, "Stack [%s] already exists", in.name)
-	}
-
-	st := &stack{
-		ID:         s.buildARN("stack/" + in.name + "/" + s.newUUID()),
-		Name:       in.name,
-		Created:    s.cfg.Now().UTC(),
-		Resources:  map[string]*resource{},
-		ChangeSets: map[string]*changeSet{},
-		Role:       in.roleARN,
-		Notify:     sdkshape.Strings(in.notificationARNs),
-	}
-
-	s.state.Stacks[st.ID] = st
-	s.setStackStatus(st, status, "User Initiated")
-
-	return st, nil
-}
-
-func (s *Service) createStack(ctx context.Context, in *sdk.CreateStackInput) (*sdk.CreateStackOutput, error) {
+func (s stackHandlers) createStack(
+	ctx context.Context,
+	in *sdk.CreateStackInput,
+) (*sdk.CreateStackOutput, error) {
 	if in.DisableRollback != nil && in.OnFailure != nil {
 		return nil, template.ValidationError("Only one of DisableRollback and OnFailure can be specified.")
 	}
 
-	c, err := s.prepareContent(
+	c, err := templateHandlers(s).prepareContent(
 		ctx,
 		stackRequest{
 			templateSource{in.TemplateBody, in.TemplateURL, nil},
@@ -112,7 +84,11 @@ func (s *Service) createStack(ctx context.Context, in *sdk.CreateStackInput) (*s
 }
 
 // addStack adds a stack and starts its creation. The caller holds the store's lock.
-func (s *Service) addStack(in *sdk.CreateStackInput, c stackContent, caller wire.Caller) (*stack, error) {
+func (s stackHandlers) addStack(
+	in *sdk.CreateStackInput,
+	c stackContent,
+	caller wire.Caller,
+) (*stack, error) {
 	settings := stackSettings{
 		name:             sdkshape.String(in.StackName),
 		roleARN:          sdkshape.String(in.RoleARN),
@@ -145,62 +121,16 @@ func (s *Service) addStack(in *sdk.CreateStackInput, c stackContent, caller wire
 	return st, nil
 }
 
-// startOperation starts an operation of a stack. The caller holds the store's lock.
-func (s *Service) startOperation(st *stack, op stackOperation) {
-	op.Begun = s.cfg.Now().UTC()
-	op.Done = map[string]bool{}
-	op.Touched = map[string]bool{}
-	st.Op = &op
-	st.Stuck = nil
-	if n := len(st.Events); n > 0 && st.Events[n-1].Token == "" {
-		st.Events[n-1].Token = op.Token
-	}
-
-	s.store.MarkChanged()
-}
-
-// checkUpdatable refuses an update in a status that does not allow one.
-func checkUpdatable(st *stack) error {
-	switch st.Status {
-	case "CREATE_COMPLETE",
-		"UPDATE_COMPLETE",
-		"UPDATE_ROLLBACK_COMPLETE",
-		"UPDATE_FAILED",
-		"CREATE_FAILED",
-		"IMPORT_COMPLETE":
-		return nil
-	}
-
-	return template.ValidationError("Stack:%s is in %s state and can not be updated.", st.ID, st.Status)
-}
-
-// currentContent returns a copy of a stack's content, its ID and its status.
-func (s *Service) currentContent(
-	name string,
-) (before stackContent, id, status string, err error) { //revive:disable-line:function-result-limit
-	err = s.store.WithLock(func() error {
-		st := s.findActiveStack(name)
-		if st == nil {
-			return template.ValidationError("Stack [%s] does not exist", name)
-		}
-
-		before = st.clone()
-		id = st.ID
-		status = st.Status
-
-		return nil
-	})
-
-	return before, id, status, err
-}
-
-func (s *Service) updateStack(ctx context.Context, in *sdk.UpdateStackInput) (*sdk.UpdateStackOutput, error) {
+func (s stackHandlers) updateStack(
+	ctx context.Context,
+	in *sdk.UpdateStackInput,
+) (*sdk.UpdateStackOutput, error) {
 	before, id, _, err := s.currentContent(sdkshape.String(in.StackName))
 	if err != nil {
 		return nil, err
 	}
 
-	c, err := s.prepareContent(
+	c, err := templateHandlers(s).prepareContent(
 		ctx,
 		stackRequest{
 			templateSource{in.TemplateBody, in.TemplateURL, in.UsePreviousTemplate},
@@ -224,28 +154,7 @@ func (s *Service) updateStack(ctx context.Context, in *sdk.UpdateStackInput) (*s
 	}
 
 	err = s.store.WithLock(func() error {
-		st := s.state.Stacks[id]
-		if err := checkUpdatable(st); err != nil {
-			return err
-		}
-
-		if err := s.checkHasChanges(st, in, c); err != nil {
-			return err
-		}
-
-		if in.StackPolicyBody != nil {
-			st.Policy = *in.StackPolicyBody
-		}
-
-		s.startUpdate(st, stackOperation{
-			Token:         sdkshape.String(in.ClientRequestToken),
-			Caller:        caller,
-			New:           c,
-			KeepOnFailure: boolValue(in.DisableRollback),
-			DuringPolicy:  sdkshape.String(in.StackPolicyDuringUpdateBody),
-		})
-
-		return nil
+		return s.beginUpdate(s.state.Stacks[id], in, c, caller)
 	})
 	if err != nil {
 		return nil, err
@@ -256,8 +165,39 @@ func (s *Service) updateStack(ctx context.Context, in *sdk.UpdateStackInput) (*s
 	return &sdk.UpdateStackOutput{StackId: new(id)}, nil
 }
 
+// beginUpdate starts the update that a request asks for, if it is allowed and changes the stack. The caller
+// holds the store's lock.
+func (s stackHandlers) beginUpdate(
+	st *stack,
+	in *sdk.UpdateStackInput,
+	c stackContent,
+	caller wire.Caller,
+) error {
+	if err := checkUpdatable(st); err != nil {
+		return err
+	}
+
+	if err := s.checkHasChanges(st, in, c); err != nil {
+		return err
+	}
+
+	if in.StackPolicyBody != nil {
+		st.Policy = *in.StackPolicyBody
+	}
+
+	s.startUpdate(st, stackOperation{
+		Token:         sdkshape.String(in.ClientRequestToken),
+		Caller:        caller,
+		New:           c,
+		KeepOnFailure: boolValue(in.DisableRollback),
+		DuringPolicy:  sdkshape.String(in.StackPolicyDuringUpdateBody),
+	})
+
+	return nil
+}
+
 // checkHasChanges refuses an update without changes. The caller holds the store's lock.
-func (s *Service) checkHasChanges(st *stack, in *sdk.UpdateStackInput, c stackContent) error {
+func (s stackHandlers) checkHasChanges(st *stack, in *sdk.UpdateStackInput, c stackContent) error {
 	_, idle, err := s.diffContent(st, st.stackContent, c)
 	switch {
 	case idle && in.StackPolicyBody == nil:
@@ -284,28 +224,10 @@ func checkPolicies(bodies ...*string) error {
 	return nil
 }
 
-// startUpdate starts the update of a stack to op.New. The caller holds the store's lock.
-func (s *Service) startUpdate(st *stack, op stackOperation) {
-	op.Kind = opUpdate
-	op.Phase = "forward"
-	op.Old = st.clone()
-	op.OldResources = map[string]*resource{}
-
-	for name, r := range cloneResources(st.Resources) {
-		if r.Status == statusDeleted || r.Status == "DELETE_SKIPPED" {
-			delete(st.Resources, name)
-			continue
-		}
-
-		op.OldResources[name] = r
-	}
-
-	s.setStackStatus(st, "UPDATE"+suffixInProgress, "User Initiated")
-	st.Updated = s.cfg.Now().UTC()
-	s.startOperation(st, op)
-}
-
-func (s *Service) deleteStack(ctx context.Context, in *sdk.DeleteStackInput) (*sdk.DeleteStackOutput, error) {
+func (s stackHandlers) deleteStack(
+	ctx context.Context,
+	in *sdk.DeleteStackInput,
+) (*sdk.DeleteStackOutput, error) {
 	caller, err := s.stackCaller(ctx, sdkshape.String(in.RoleARN))
 	if err != nil {
 		return nil, err
@@ -313,7 +235,7 @@ func (s *Service) deleteStack(ctx context.Context, in *sdk.DeleteStackInput) (*s
 
 	id := ""
 	err = s.store.WithLock(func() error {
-		st := s.findActiveStack(sdkshape.String(in.StackName))
+		st := s.state.findActiveStack(sdkshape.String(in.StackName))
 		if st == nil {
 			return nil // deleting a stack that does not exist succeeds
 		}
@@ -342,7 +264,7 @@ func (s *Service) deleteStack(ctx context.Context, in *sdk.DeleteStackInput) (*s
 }
 
 // startDelete starts the deletion of a stack, if it is allowed. The caller holds the store's lock.
-func (s *Service) startDelete(st *stack, in *sdk.DeleteStackInput, caller wire.Caller) error {
+func (s stackHandlers) startDelete(st *stack, in *sdk.DeleteStackInput, caller wire.Caller) error {
 	if err := checkDeletable(st, sdkshape.Strings(in.RetainResources)); err != nil {
 		return err
 	}
@@ -354,7 +276,7 @@ func (s *Service) startDelete(st *stack, in *sdk.DeleteStackInput, caller wire.C
 		return template.ValidationError("Stack [%s] cannot be deleted while in status %s", st.Name, st.Status)
 	}
 
-	if export, by := s.exportInUse(st.Outputs); export != "" && !slices.Equal(by, []string{st.Name}) {
+	if export, by := s.state.exportInUse(st.Outputs); export != "" && !slices.Equal(by, []string{st.Name}) {
 		s.setStackStatus(
 			st,
 			"DELETE"+suffixFailed,
@@ -413,13 +335,13 @@ func checkDeletable(st *stack, retain []string) error {
 // cancelUpdateStack makes a running update roll back. It cancels the running work after it has released the
 // store's lock: the runner takes the store's lock while it holds its own, so the reverse order could
 // deadlock.
-func (s *Service) cancelUpdateStack(
+func (s stackHandlers) cancelUpdateStack(
 	_ context.Context,
 	in *sdk.CancelUpdateStackInput,
 ) (*sdk.CancelUpdateStackOutput, error) {
 	id := ""
 	err := s.store.Update(func() error {
-		st, err := s.findStack(sdkshape.String(in.StackName))
+		st, err := s.state.findStack(sdkshape.String(in.StackName))
 		if err != nil {
 			return err
 		}
@@ -442,10 +364,10 @@ func (s *Service) cancelUpdateStack(
 	return &sdk.CancelUpdateStackOutput{}, nil
 }
 
-func (s *Service) continueUpdateRollback(
+func (s stackHandlers) continueUpdateRollback(
 	in *sdk.ContinueUpdateRollbackInput,
 ) (*sdk.ContinueUpdateRollbackOutput, error) {
-	st, err := s.findStack(sdkshape.String(in.StackName))
+	st, err := s.state.findStack(sdkshape.String(in.StackName))
 	if err != nil {
 		return nil, err
 	}
@@ -479,10 +401,10 @@ func (s *Service) continueUpdateRollback(
 	return &sdk.ContinueUpdateRollbackOutput{}, nil
 }
 
-func (s *Service) updateTerminationProtection(
+func (s stackHandlers) updateTerminationProtection(
 	in *sdk.UpdateTerminationProtectionInput,
 ) (*sdk.UpdateTerminationProtectionOutput, error) {
-	st := s.findActiveStack(sdkshape.String(in.StackName))
+	st := s.state.findActiveStack(sdkshape.String(in.StackName))
 	if st == nil {
 		return nil, template.ValidationError("Stack [%s] does not exist", sdkshape.String(in.StackName))
 	}

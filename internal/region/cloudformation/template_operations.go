@@ -11,12 +11,26 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+	"github.com/slipway-k8s/slipway/internal/region/state"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-func (s *Service) getTemplate(in *sdk.GetTemplateInput) (*sdk.GetTemplateOutput, error) {
+// templateHandlers serves templates. It also reads the template and the parameters of the requests that create
+// or update a stack.
+type templateHandlers struct{ *Service }
+
+func (s templateHandlers) ops() []wire.Operation {
+	return []wire.Operation{
+		state.ReadOperation(s.store, "GetTemplate", s.getTemplate),
+		wire.NewOperation("ValidateTemplate", s.validateTemplate),
+		wire.NewOperation("GetTemplateSummary", s.getTemplateSummary),
+	}
+}
+
+func (s templateHandlers) getTemplate(in *sdk.GetTemplateInput) (*sdk.GetTemplateOutput, error) {
 	stages := sdkshape.StringPointers([]string{sdk.TemplateStageOriginal, sdk.TemplateStageProcessed})
 	if in.ChangeSetName != nil {
-		_, cs, err := s.findChangeSet(in.ChangeSetName, in.StackName)
+		_, cs, err := s.state.findChangeSet(in.ChangeSetName, in.StackName)
 		if err != nil {
 			return nil, err
 		}
@@ -24,7 +38,7 @@ func (s *Service) getTemplate(in *sdk.GetTemplateInput) (*sdk.GetTemplateOutput,
 		return &sdk.GetTemplateOutput{TemplateBody: new(cs.Body), StagesAvailable: stages}, nil
 	}
 
-	st, err := s.findStack(sdkshape.String(in.StackName))
+	st, err := s.state.findStack(sdkshape.String(in.StackName))
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +46,7 @@ func (s *Service) getTemplate(in *sdk.GetTemplateInput) (*sdk.GetTemplateOutput,
 	return &sdk.GetTemplateOutput{TemplateBody: new(st.Body), StagesAvailable: stages}, nil
 }
 
-func (s *Service) validateTemplate(
+func (s templateHandlers) validateTemplate(
 	ctx context.Context,
 	in *sdk.ValidateTemplateInput,
 ) (*sdk.ValidateTemplateOutput, error) {
@@ -60,7 +74,7 @@ func (s *Service) validateTemplate(
 	return out, nil
 }
 
-func (s *Service) getTemplateSummary(
+func (s templateHandlers) getTemplateSummary(
 	ctx context.Context,
 	in *sdk.GetTemplateSummaryInput,
 ) (*sdk.GetTemplateSummaryOutput, error) {

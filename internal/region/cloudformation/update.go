@@ -78,7 +78,7 @@ func (s *Service) checkRemovals(sd stackTransition) map[string]error {
 		}
 	}
 
-	if export, by := s.exportInUse(gone); export != "" {
+	if export, by := s.state.exportInUse(gone); export != "" {
 		failures[""] = template.ValidationError(
 			"Export %s cannot be updated as it is in use by %s",
 			export,
@@ -99,7 +99,7 @@ func (s *Service) checkRemovals(sd stackTransition) map[string]error {
 			continue
 		}
 
-		if why := s.deniedByPolicy(sd, r, "Update:Delete"); why != "" {
+		if why := deniedByPolicy(sd, r, "Update:Delete"); why != "" {
 			failures[name] = errors.New(why)
 			s.setResourceStatus(sd.stack, r, "UPDATE"+suffixFailed, why)
 		}

@@ -19,7 +19,7 @@ const signalPath = "/cloudformation-waitcondition/"
 
 // newSignalURL returns the URL of a new wait condition handle. It contains a secret: a client that has the
 // URL may signal.
-func (s *Service) newSignalURL(stackID, logical string) string {
+func (s signalHandlers) newSignalURL(stackID, logical string) string {
 	at := base64.RawURLEncoding.EncodeToString([]byte(stackID))
 	return strings.TrimSuffix(
 		s.cfg.SignalURL,
@@ -38,7 +38,8 @@ func (s *Service) SignalHandler(r *http.Request) (http.Handler, bool) {
 	}
 
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := s.receiveSignal(r); err != nil {
+		err := signalHandlers{s}.receiveSignal(r)
+		if err != nil {
 			http.Error(w, err.Error(), http.StatusForbidden)
 		}
 	}), true
@@ -66,7 +67,7 @@ func readSignal(r *http.Request) (resourceSignal, error) {
 }
 
 // receiveSignal records a signal for every wait condition of the handle.
-func (s *Service) receiveSignal(r *http.Request) error {
+func (s signalHandlers) receiveSignal(r *http.Request) error {
 	encoded, logical, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, signalPath), "/")
 	id, err := base64.RawURLEncoding.DecodeString(encoded)
 	if err != nil {
