@@ -57,12 +57,16 @@ func ReadProvisioner(ctx context.Context, s store.Store, name string) (Provision
 	return "", nil
 }
 
-// EnsureProvisioner records the provisioner of a cluster unless the record has it. Call it before anything
-// is created.
+// EnsureProvisioner records the provisioner of a cluster unless the record has it. A record of another
+// provisioner is an error that wraps [store.ErrConflict]. Call it before anything is created.
 func EnsureProvisioner(ctx context.Context, s store.Store, name string, via Provisioner) error {
 	have, err := ReadProvisioner(ctx, s, name)
 	if err != nil || have == via {
 		return err
+	}
+
+	if have != "" { // a record under the legacy key does not conflict with the one to create
+		return newProvisionerConflict(name, store.ErrConflict)
 	}
 
 	_, err = CreateProvisionerRecord(ctx, s, name, via)
@@ -93,7 +97,11 @@ func CreateProvisionerRecord(
 		return store.Object{}, nil
 	}
 
-	return o, fmt.Errorf("another process is creating cluster %s: %w", name, err)
+	return o, newProvisionerConflict(name, err)
+}
+
+func newProvisionerConflict(name string, err error) error {
+	return fmt.Errorf("another process is creating cluster %s: %w", name, err)
 }
 
 // ChooseProvisioner returns the provisioner of a cluster: the recorded one, else via, else [Direct]. It

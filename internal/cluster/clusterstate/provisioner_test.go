@@ -64,6 +64,11 @@ func TestLegacyProvisionerRecord(t *testing.T) {
 	if _, err := clusterstate.ChooseProvisioner(t.Context(), s, "demo", clusterstate.Direct); err == nil {
 		t.Error("the legacy record was ignored")
 	}
+
+	err := clusterstate.EnsureProvisioner(t.Context(), s, "demo", clusterstate.Direct)
+	if !errors.Is(err, store.ErrConflict) {
+		t.Errorf("a second record that contradicts the legacy one: %v", err)
+	}
 }
 
 // TestProvisionerRecord: the record has the stored form of earlier versions, is written once, and another
