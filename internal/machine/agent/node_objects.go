@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -173,10 +172,10 @@ func (a *Agent) ensureNodeRegistered(ctx context.Context, api kube.Client) error
 }
 
 // parseUnixTimestamp parses a timestamp as systemctl prints it with --timestamp=unix, such as
-// @1763700000.
+// @1763700000. It ignores what follows, because the runner appends warnings of systemctl.
 func parseUnixTimestamp(text string) (time.Time, bool) {
-	seconds, err := strconv.ParseInt(strings.TrimPrefix(strings.TrimSpace(text), "@"), 10, 64)
-	if err != nil {
+	var seconds int64
+	if _, err := fmt.Sscanf(text, "@%d", &seconds); err != nil {
 		return time.Time{}, false
 	}
 

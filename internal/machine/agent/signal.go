@@ -105,8 +105,9 @@ func (a *Agent) checkRolloutReady(ctx context.Context) error {
 	if a.doc.Role == v1alpha1.RoleControlPlane {
 		api = a.newAdminClient
 		manager := a.newEtcdManager()
-		own := manager.Healthy(ctx, etcd.ClientURL)
-		if reason := EtcdNotReadyReason(a.slotNames(), manager.Members(ctx, ""), own); reason != "" {
+		members := manager.Members(ctx, "")
+		own := manager.Healthy(ctx, etcd.ClientURL) // asked last, so that it is not older than the list
+		if reason := EtcdNotReadyReason(a.slotNames(), members, own); reason != "" {
 			return newNotReadyError("%s", reason)
 		}
 	}
