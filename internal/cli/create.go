@@ -226,7 +226,7 @@ func (a *app) confirmAndCreate(ctx context.Context, created manifests.NewCluster
 	}
 
 	a.printMessage("+ %s (asset catalogue)", manifest.AssetsKey(name))
-	a.printMessage("+ %s, and %d sealed keys", pki.CertsObjectKey(name), len(pki.KeyNames()))
+	a.printMessage("+ %s, and %d encrypted keys", pki.CertsObjectKey(name), len(pki.KeyNames()))
 
 	for _, g := range created.Set.Groups {
 		a.printMessage(

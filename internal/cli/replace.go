@@ -134,7 +134,7 @@ func (a *app) confirmAndChange(
 	}
 
 	name := c.Name()
-	a.printMessage("cluster %s is written; see what changes in AWS with: slipway plan %s", name, name)
+	a.printMessage("cluster %s was written to the state store; see what changes in AWS with: slipway plan %s", name, name)
 
 	return nil
 }
