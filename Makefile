@@ -37,7 +37,9 @@ demo-down: build ## remove everything that demo made
 	@bin/slipway region destroy --yes
 
 generate: ## regenerate docs and goldens
-	@go test ./internal/cli ./internal/manifest ./internal/machine/node ./internal/lib/asset ./internal/region/network ./internal/infra/render ./internal/infra/render/diagram ./internal/repocheck -update
+	@go test ./internal/cli ./internal/manifest ./internal/machine/node ./internal/lib/asset ./internal/region/network ./internal/infra/render ./internal/infra/render/diagram ./internal/infra/plan ./internal/region/services ./internal/region/ec2 -update
+	@go test ./test/engine -run TestDrift -update
+	@go test ./internal/repocheck -update
 
 fuzz: ## every fuzz target for FUZZTIME (default 10s)
 	@hack/fuzz.sh

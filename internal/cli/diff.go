@@ -122,7 +122,7 @@ func (a *app) printDiff(format string, r *drift.DiffReport) error {
 	if len(r.Drift) > 0 {
 		fmt.Fprintf(
 			a.Stdout,
-			"\nOf these, no edit but drift since the last apply:\n  %s\n",
+			"\nOf these, drift since the last apply:\n  %s\n",
 			strings.Join(r.Drift, "\n  "),
 		)
 	}

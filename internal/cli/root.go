@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
-const rootLong = `Slipway builds and runs production Kubernetes clusters on AWS.
+const rootLong = `Slipway creates and operates Kubernetes clusters on AWS.
 
 A cluster is described by manifests, which the state store keeps. 'slipway plan' shows what would change in AWS and
 'slipway apply' changes it. Data goes to stdout, messages to stderr. Nothing changes anything without --yes; on a
@@ -40,7 +40,7 @@ const (
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:               "slipway",
-		Short:             "Build, run, upgrade and repair production Kubernetes on AWS",
+		Short:             "Create and operate Kubernetes clusters on AWS",
 		Long:              rootLong,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
