@@ -171,7 +171,7 @@ func lifecycleHookType() Type {
 
 // autoScalingGroupInput returns the input of CreateAutoScalingGroup and UpdateAutoScalingGroup, without name
 // and tags.
-func autoScalingGroupInput(ctx context.Context, req *Request) (template.Object, error) {
+func autoScalingGroupInput(_ context.Context, req *Request) (template.Object, error) {
 	in := req.pickProperties(
 		"AvailabilityZones",
 		"CapacityRebalance",

@@ -49,7 +49,7 @@ func routeTypes() map[string]Type {
 
 				return req.setPhysicalID(ctx, req.stringProperty("RouteTableId")+"|"+routeDestination(req))
 			},
-			Stabilize: func(ctx context.Context, req *Request) error {
+			Stabilize: func(_ context.Context, req *Request) error {
 				req.Attributes["CidrBlock"] = routeDestination(req)
 				return nil
 			},
