@@ -31,7 +31,7 @@ CNI plugins, flannel, CoreDNS and their container images. Results are cached by 
 paths, with a catalogue of their hashes for SLIPWAY_ASSETS; 'slipway region env' sets it. Needs Go, gcc and a checkout of
 the slipway repository.` + exitStatusHelp(),
 		Example: "  slipway assets build\n  slipway assets build --source ~/src/slipway/assets",
-		Args:    cobra.NoArgs,
+		Args:    requireNoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if out == "" {
 				cache, err := a.cacheDir()

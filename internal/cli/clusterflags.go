@@ -133,5 +133,5 @@ func (a *app) clusterName(args []string, flag string) (string, error) {
 // addNameFlag adds --name to a command for one cluster and allows one argument, NAME.
 func addNameFlag(cmd *cobra.Command, into *string) {
 	cmd.Flags().StringVar(into, "name", "", "the cluster (SLIPWAY_CLUSTER)")
-	cmd.Args = cobra.MaximumNArgs(1)
+	cmd.Args = allowOneArgument
 }

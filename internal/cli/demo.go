@@ -39,7 +39,7 @@ printed as you would type it. The cluster keeps running; 'slipway region destroy
 after an interruption.` + exitStatusHelp(),
 		Example: "  slipway demo --yes",
 		GroupID: groupLocal,
-		Args:    cobra.NoArgs,
+		Args:    requireNoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := a.confirm("A region with five machines will run on this computer (about 6 GiB of memory)."); err != nil {
 				return err

@@ -69,7 +69,7 @@ func newEditGroupCommand(a *app) *cobra.Command {
 		Short:   "Edit an InstanceGroup manifest in your editor",
 		Long:    editLong + exitStatusHelp(),
 		Example: "  slipway edit group workers --name demo",
-		Args:    cobra.ExactArgs(1),
+		Args:    requireOneArgument("GROUP"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := a.clusterName(nil, name)
 			if err != nil {

@@ -44,7 +44,7 @@ or the region's process ends.` + exitStatusHelp(),
   slipway region faults add --mutating --nth 40 --effect kill-after
   slipway region faults add --service ec2 --effect throttle --count 20
   slipway region faults add --effect provision --kind nat-gateway --delay 100s`,
-		Args: cobra.NoArgs,
+		Args: requireNoArguments,
 		RunE: a.withCacheDir(func(ctx context.Context, cache string) error {
 			r.Delay = fault.Duration(delay)
 			r.Effect = fault.Effect(effect)
@@ -112,7 +112,7 @@ func newRegionFaultsListCommand(a *app) *cobra.Command {
 		Short:   "List the injected faults",
 		Long:    "List the injected faults of the local region, with the number of calls that each has seen and affected." + exitStatusHelp(),
 		Example: "  slipway region faults list\n  slipway region faults list -o json",
-		Args:    cobra.NoArgs,
+		Args:    requireNoArguments,
 		RunE: a.withCacheDir(func(ctx context.Context, cache string) error {
 			rules, err := region.ListFaults(ctx, cache)
 			if err != nil {
@@ -149,7 +149,7 @@ func newRegionFaultsClearCommand(a *app) *cobra.Command {
 		Short:   "Remove all injected faults",
 		Long:    "Remove all injected faults of the local region." + exitStatusHelp(),
 		Example: "  slipway region faults clear",
-		Args:    cobra.NoArgs,
+		Args:    requireNoArguments,
 		RunE: a.withCacheDir(func(ctx context.Context, cache string) error {
 			n, err := region.ClearFaults(ctx, cache)
 			if err != nil {

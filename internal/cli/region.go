@@ -76,7 +76,7 @@ func newRegionStartCommand(a *app) *cobra.Command {
 machines in namespaces of this computer. It runs in the background until 'slipway region stop'. Its machines, volumes
 and buckets are kept until 'slipway region destroy'. Needs root. The first start builds the machine image.` + exitStatusHelp(),
 		Example: "  slipway region start\n  eval \"$(slipway region env)\"\n  aws ec2 describe-instances",
-		Args:    cobra.NoArgs,
+		Args:    requireNoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.regionStart(cmd.Context(), port)
 		},
@@ -127,7 +127,7 @@ func newRegionStopCommand(a *app) *cobra.Command {
 		Short:   "Stop the local region's process; keep machines and data",
 		Long:    `Stop the local region's process. Machines keep running and all data is kept; 'slipway region start' resumes.` + exitStatusHelp(),
 		Example: "  slipway region stop",
-		Args:    cobra.NoArgs,
+		Args:    requireNoArguments,
 		RunE: a.withCacheDir(func(ctx context.Context, cache string) error {
 			if err := region.Stop(ctx, cache); err != nil {
 				return err
@@ -146,7 +146,7 @@ func newRegionStatusCommand(a *app) *cobra.Command {
 		Short:   "Show whether the local region runs, and its endpoint",
 		Long:    "Show whether the local region exists and runs, and its endpoint." + exitStatusHelp(),
 		Example: "  slipway region status\n  slipway region status -o json",
-		Args:    cobra.NoArgs,
+		Args:    requireNoArguments,
 		RunE: a.withCacheDir(func(_ context.Context, cache string) error {
 			st, err := region.GetStatus(cache)
 			if err != nil {
@@ -206,7 +206,7 @@ func newRegionDestroyCommand(a *app) *cobra.Command {
 		Long: `Remove the local region: its process, machines, volumes, buckets, keys, namespaces, mounts and cgroups. It works in
 any state of the region, also after its process was killed. The built image and assets are kept.` + exitStatusHelp(),
 		Example: "  slipway region destroy --yes",
-		Args:    cobra.NoArgs,
+		Args:    requireNoArguments,
 		RunE: a.withCacheDir(func(ctx context.Context, cache string) error {
 			a.printMessage(
 				"the local region in %s, with all its machines and data",
@@ -241,7 +241,7 @@ func newRegionEnvCommand(a *app) *cobra.Command {
 		Short:   "Print shell exports that point AWS clients at the local region",
 		Long:    "Print shell exports that point AWS clients, and slipway itself, at the local region." + exitStatusHelp(),
 		Example: "  eval \"$(slipway region env)\"",
-		Args:    cobra.NoArgs,
+		Args:    requireNoArguments,
 		RunE: a.withCacheDir(func(_ context.Context, cache string) error {
 			st, err := region.GetStatus(cache)
 			if err != nil {
@@ -267,7 +267,7 @@ func newRegionImageCommand(a *app) *cobra.Command {
 		Short:   "Build the image that the local region's machines boot from",
 		Long:    "Build the local region's machine image, a Debian 12 root file system, unless the cache has it already. Needs root." + exitStatusHelp(),
 		Example: "  slipway region image",
-		Args:    cobra.NoArgs,
+		Args:    requireNoArguments,
 		RunE: a.withCacheDir(func(ctx context.Context, cache string) error {
 			return a.regionImage(ctx, cache)
 		}),
@@ -287,7 +287,7 @@ func newRegionServeCommand(a *app) *cobra.Command {
 		Long:    "Run the local region in the foreground, until SIGTERM or SIGINT. 'slipway region start' does this in the background." + exitStatusHelp(),
 		Example: "  slipway region serve --cache ~/.cache/slipway",
 		Hidden:  true,
-		Args:    cobra.NoArgs,
+		Args:    requireNoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()

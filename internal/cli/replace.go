@@ -24,7 +24,7 @@ func newReplaceCommand(a *app) *cobra.Command {
 groups, or both; other groups are kept. The command shows the changed fields, and validates everything before it writes.
 Only 'slipway apply' changes AWS.` + exitStatusHelp(),
 		Example: "  slipway replace -f demo.yaml --yes\n  slipway get groups demo -o yaml | sed 's/Size: 2/Size: 4/' | slipway replace -f - --yes",
-		Args:    cobra.NoArgs,
+		Args:    requireNoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
 				return withHint(errors.New("no manifest is given"), "give -f FILE, or -f - for stdin")

@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
 const rootLong = `Slipway creates and operates Kubernetes clusters on AWS.
@@ -45,6 +43,7 @@ func newRoot(a *app) *cobra.Command {
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
+		Version:           buildVersion().Version,
 		Args:              refuseUnknownCommand,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -52,7 +51,8 @@ func newRoot(a *app) *cobra.Command {
 	root.SetIn(a.Stdin)
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
-	root.SetFlagErrorFunc(suggestFlag)
+	root.SetFlagErrorFunc(explainFlagError)
+	root.SetVersionTemplate("slipway {{.Version}}\n")
 	flags := root.PersistentFlags()
 	flags.StringVar(
 		&a.stateFlag,
@@ -106,19 +106,8 @@ func refuseUnknownCommand(cmd *cobra.Command, args []string) error {
 	}
 
 	err := fmt.Errorf("%s has no command %q", cmd.CommandPath(), args[0])
-	var names []string
 
-	for _, sub := range cmd.Commands() {
-		if !sub.Hidden {
-			names = append(append(names, sub.Name()), sub.Aliases...)
-		}
-	}
-
-	if near := diag.Nearest(args[0], names); near != "" {
-		return withHint(err, "did you mean: "+cmd.CommandPath()+" "+near)
-	}
-
-	return withHint(err, "see: "+cmd.CommandPath()+" --help")
+	return withHint(err, hintForUnknownCommand(cmd, args[0]))
 }
 
 // addYesFlag adds --yes to a command that changes something.

@@ -28,7 +28,7 @@ lose the clusters' certificate authorities.
 Existing parts are not changed, so the command can be rerun.` + exitStatusHelp(),
 		Example: `  slipway state init --state s3://example-state/prod --yes
   slipway state init --state file:///home/me/state --state-key /home/me/.config/slipway/state.key --yes`,
-		Args: cobra.NoArgs,
+		Args: requireNoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.stateInit(cmd.Context()) },
 	}
 

@@ -27,7 +27,7 @@ func newVersionCommand(a *app) *cobra.Command {
 		Long:    "Print the version of slipway and how it was built." + exitStatusHelp(),
 		Example: "  slipway version\n  slipway version --short\n  slipway version -o json",
 		GroupID: groupLocal,
-		Args:    cobra.NoArgs,
+		Args:    requireNoArguments,
 		RunE: func(*cobra.Command, []string) error {
 			v := buildVersion()
 			switch {

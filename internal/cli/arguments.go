@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
+)
+
+// requireNoArguments rejects arguments of a command that takes none.
+func requireNoArguments(cmd *cobra.Command, args []string) error {
+	return limitArguments(cmd, args, 0)
+}
+
+// allowOneArgument rejects more than one argument.
+func allowOneArgument(cmd *cobra.Command, args []string) error {
+	return limitArguments(cmd, args, 1)
+}
+
+// limitArguments rejects arguments beyond the first most ones.
+func limitArguments(cmd *cobra.Command, args []string, most int) error {
+	if len(args) <= most {
+		return nil
+	}
+
+	return withHint(
+		fmt.Errorf("%s: unexpected argument %q", cmd.CommandPath(), args[most]),
+		"usage: "+cmd.UseLine(),
+	)
+}
+
+// requireOneArgument returns a check for exactly one argument, which is called what in the command's usage.
+func requireOneArgument(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return withHint(fmt.Errorf("%s: no %s is given", cmd.CommandPath(), what), "usage: "+cmd.UseLine())
+		}
+
+		return limitArguments(cmd, args, 1)
+	}
+}
+
+// equivalentCommands returns the commands of Slipway for words that users of kops, eksctl, kubectl and Terraform type.
+// Keys are the path of the command that has no such subcommand, without "slipway", and the word.
+func equivalentCommands() map[string]string {
+	return map[string]string{
+		"update":         "slipway apply NAME", // kops
+		"upgrade":        "slipway edit cluster NAME, then slipway apply NAME",
+		"destroy":        "slipway delete cluster NAME",       // Terraform
+		"init":           "slipway state init",                // Terraform
+		"refresh":        "slipway drift NAME",                // Terraform
+		"show":           "slipway get clusters NAME -o yaml", // Terraform
+		"force-unlock":   "slipway unlock NAME",               // Terraform
+		"describe":       "slipway get clusters NAME -o yaml", // kubectl
+		"list":           "slipway get clusters",
+		"status":         "slipway validate cluster NAME",
+		"kubeconfig":     "slipway export kubeconfig NAME",
+		"get nodes":      "kubectl get nodes",
+		"get machines":   "slipway validate cluster NAME",
+		"get all":        "slipway get clusters; slipway get groups NAME",
+		"export kubecfg": "slipway export kubeconfig NAME", // kops
+		"region delete":  "slipway region destroy",
+	}
+}
+
+// hintForUnknownCommand returns what to type instead of a subcommand of cmd that does not exist.
+func hintForUnknownCommand(cmd *cobra.Command, word string) string {
+	parent := strings.TrimSpace(strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()))
+	if equivalent, ok := equivalentCommands()[strings.TrimSpace(parent+" "+word)]; ok {
+		return "use: " + equivalent
+	}
+
+	var names []string
+
+	for _, sub := range cmd.Commands() {
+		if !sub.Hidden {
+			names = append(append(names, sub.Name()), sub.Aliases...)
+		}
+	}
+
+	if near := diag.Nearest(word, names); near != "" {
+		return "did you mean: " + cmd.CommandPath() + " " + near
+	}
+
+	return "see: " + cmd.CommandPath() + " --help"
+}
+
+// explainFlagError replaces an error of the flag parser by one that names the flag, the value and what is allowed.
+func explainFlagError(cmd *cobra.Command, err error) error {
+	help := "see: " + cmd.CommandPath() + " --help"
+
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		return withHint(
+			fmt.Errorf("%s has no flag %s", cmd.CommandPath(), spellFlag(unknown.GetSpecifiedName())),
+			hintForUnknownFlag(cmd, unknown.GetSpecifiedName(), help),
+		)
+	}
+
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		f := invalid.GetFlag()
+
+		return withHint(
+			fmt.Errorf("%s: invalid --%s %q: want %s", cmd.CommandPath(), f.Name, invalid.GetValue(), describeFlagType(f)),
+			help,
+		)
+	}
+
+	if missing, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		return withHint(
+			fmt.Errorf("%s: %s needs a value", cmd.CommandPath(), spellFlag(missing.GetSpecifiedName())),
+			help,
+		)
+	}
+
+	return withHint(fmt.Errorf("%s: %w", cmd.CommandPath(), err), help)
+}
+
+// spellFlag returns a flag as it is typed: one letter has one dash.
+func spellFlag(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+
+	return "--" + name
+}
+
+func hintForUnknownFlag(cmd *cobra.Command, given, help string) string {
+	var names []string
+
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+
+	if near := diag.Nearest(given, names); near != "" {
+		return "did you mean --" + near + "?"
+	}
+
+	return help
+}
+
+// describeFlagType returns the values that a flag accepts.
+func describeFlagType(f *pflag.Flag) string {
+	switch f.Value.Type() {
+	case "int", "int64", "count":
+		return "a whole number"
+	case "bool":
+		return "true or false"
+	case "duration":
+		return "a duration such as 30s, 10m or 2h"
+	default:
+		return "a value of type " + f.Value.Type()
+	}
+}
