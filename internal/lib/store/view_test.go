@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -18,16 +19,16 @@ import (
 // counted is a store that counts what is read.
 type counted struct {
 	*store.S3Store
-	reads int
+	reads atomic.Int64 // a view reads several objects at once
 }
 
 func (c *counted) Get(ctx context.Context, key string) (store.Object, error) {
-	c.reads++
+	c.reads.Add(1)
 	return c.S3Store.Get(ctx, key)
 }
 
 func (c *counted) ETags(ctx context.Context, prefix string) (map[string]string, error) {
-	c.reads++
+	c.reads.Add(1)
 	return c.S3Store.ETags(ctx, prefix)
 }
 
@@ -55,7 +56,7 @@ func TestViewReadsInTwoCalls(t *testing.T) {
 	put("demo2/g/00", "another's")
 	read := func() *store.View {
 		t.Helper()
-		s.reads = 0
+		s.reads.Store(0)
 		v, err := store.OpenView(t.Context(), s, "demo/")
 		if err != nil {
 			t.Fatal(err)
@@ -74,16 +75,16 @@ func TestViewReadsInTwoCalls(t *testing.T) {
 		return v
 	}
 	v := read()
-	if s.reads != n+2 {
-		t.Errorf("without an index: %d calls", s.reads)
+	if s.reads.Load() != n+2 {
+		t.Errorf("without an index: %d calls", s.reads.Load())
 	}
 	if err := v.SaveIndex(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	v = read()
-	t.Logf("reading %d objects: %d calls", n, s.reads)
-	if s.reads != 2 {
-		t.Errorf("with an index: %d calls", s.reads)
+	t.Logf("reading %d objects: %d calls", n, s.reads.Load())
+	if s.reads.Load() != 2 {
+		t.Errorf("with an index: %d calls", s.reads.Load())
 	}
 	if keys, err := v.List(t.Context(), "demo/g/"); err != nil || len(keys) != n {
 		t.Errorf("%d keys, %v", len(keys), err)
@@ -92,15 +93,15 @@ func TestViewReadsInTwoCalls(t *testing.T) {
 	if err := s.Delete(t.Context(), key(8)); err != nil {
 		t.Fatal(err)
 	}
-	if v = read(); s.reads != 3 {
-		t.Errorf("after one change: %d calls", s.reads)
+	if v = read(); s.reads.Load() != 3 {
+		t.Errorf("after one change: %d calls", s.reads.Load())
 	}
 	if _, err := v.Get(t.Context(), key(8)); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("what is gone: %v", err)
 	}
 	put(store.IndexKey("demo/"), "no index at all")
-	if read(); s.reads != n-1+2 {
-		t.Errorf("an index that cannot be read is none: %d calls", s.reads)
+	if read(); s.reads.Load() != n-1+2 {
+		t.Errorf("an index that cannot be read is none: %d calls", s.reads.Load())
 	}
 	o, err := v.Get(t.Context(), "demo2/g/00")
 	if err != nil || string(o.Body) != "another's" {

@@ -98,7 +98,7 @@ func parseOperationCall(call *ast.CallExpr) (operationCall, bool) {
 	switch {
 	case (kind == "readOperation" || kind == "writeOperation") && len(args) == 3:
 		args = args[1:]
-	case kind == "Operation" && len(args) == 2:
+	case kind == "NewOperation" && len(args) == 2:
 	default:
 		return operationCall{}, false
 	}
@@ -128,7 +128,7 @@ func TestOperationHandlers(t *testing.T) {
 		case strings.HasPrefix(c.name, "Describe"):
 			want = "readOperation"
 		case c.name == "GetConsoleOutput":
-			want = "Operation" // it asks the machine without the lock
+			want = "NewOperation" // it asks the machine without the lock
 		}
 		if c.kind != want {
 			t.Errorf("%s is a %s, want %s", c.name, c.kind, want)
