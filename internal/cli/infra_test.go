@@ -20,7 +20,7 @@ func TestInfra(t *testing.T) {
 	if err != nil {
 		t.Skip("SKIPPED: no program to stand for the agent")
 	}
-	testscript.Run(t, testscript.Params{
+	params := testscript.Params{
 		Dir:                 "testdata/infra",
 		UpdateScripts:       *update,
 		RequireExplicitExec: true,
@@ -41,7 +41,12 @@ func TestInfra(t *testing.T) {
 			"unchanged": unchanged, "unmade": unmade, "hold": cmdHold, "held": cmdHeld, "sleep": cmdSleep, "leave": leave, "signals": signals,
 			"tamper": cmdTamper, "fits": cmdFits, "objects": cmdObjects, "elsewhere": cmdElsewhere,
 		},
-	})
+	}
+	if testing.Short() { // the ones that run several processes at once; the full form runs all
+		params.Dir = ""
+		params.Files = []string{"testdata/infra/life.txtar", "testdata/infra/lock.txtar", "testdata/infra/stack.txtar"}
+	}
+	testscript.Run(t, params)
 }
 
 // unchanged runs a command and fails if it made a call that changes something.

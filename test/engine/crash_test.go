@@ -74,7 +74,7 @@ func TestCrashAtEveryCall(t *testing.T) {
 		{"delete", u.snapshot, &graph.Graph{}, u.deleteCalls, u.emptyInventory},
 	} {
 		t.Run(op.name, func(t *testing.T) {
-			for n := 1; n <= op.calls; n++ {
+			for n := 1; n <= op.calls; n += callStep() {
 				for _, after := range []bool{false, true} {
 					t.Run(fmt.Sprintf("call %d %s", n, killTiming(after)), func(t *testing.T) {
 						t.Parallel()
@@ -87,7 +87,19 @@ func TestCrashAtEveryCall(t *testing.T) {
 			}
 		})
 	}
+	if testing.Short() {
+		return
+	}
 	printFigure(t, "crash at every call: %d cases (apply %d calls, delete %d calls, each before it is sent and after it took effect)", cases.Load(), u.applyCalls, u.deleteCalls)
+}
+
+// callStep returns the distance between the calls at which a crash is tested: 1, or more in the short form.
+func callStep() int {
+	if testing.Short() {
+		return 15
+	}
+
+	return 1
 }
 
 func killTiming(after bool) string {

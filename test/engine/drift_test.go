@@ -102,7 +102,10 @@ func TestDrift(t *testing.T) {
 		}
 		waitForRegion()
 		built := r.Inventory(t)
-		for _, d := range drifts() {
+		for i, d := range drifts() {
+			if testing.Short() && i%8 != 0 {
+				continue
+			}
 			t.Log(d.description)
 			rows = append(rows, d.checkDrift(t, r, g))
 			waitForRegion()
@@ -115,6 +118,9 @@ func TestDrift(t *testing.T) {
 			}
 		}
 	})
+	if testing.Short() {
+		return // the page has all rows
+	}
 	const least = 25
 	if len(rows) < least {
 		t.Errorf("%d kinds of drift, want at least %d", len(rows), least)

@@ -29,7 +29,7 @@ import (
 func TestAgreement(t *testing.T) {
 	t.Parallel()
 	cli := newAWSCLI(t)
-	for _, x := range rendertest.Topologies() {
+	for _, x := range judgedTopologies() {
 		t.Run(x.Name, func(t *testing.T) {
 			t.Parallel()
 			reportVerdict(t, x.Name, "agreement", "aws-cli")
@@ -214,7 +214,7 @@ func deref(s *string) string {
 
 // The graph for a stack differs from the applied graph in the signals only.
 func TestStackGraph(t *testing.T) {
-	for _, x := range rendertest.Topologies() {
+	for _, x := range judgedTopologies() {
 		in := x.Input(t, regiontest.RegionName)
 		plain, fs := model.Build(in)
 		failOnError(t, fs.Err())

@@ -20,6 +20,9 @@ import (
 // to start as to check two templates.
 func TestCloudFormationLint(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short, since it lints every topology in two regions")
+	}
 	found := lintAll(t, "us-east-1", "eu-central-1")
 	for _, x := range rendertest.Topologies() {
 		t.Run(x.Name, func(t *testing.T) {

@@ -141,7 +141,7 @@ func formatPlan(p plan.Plan) string {
 // TestDirectRegion creates every topology in the local region, in records mode.
 func TestDirectRegion(t *testing.T) {
 	t.Parallel()
-	for _, x := range rendertest.Topologies() {
+	for _, x := range judgedTopologies() {
 		t.Run(x.Name, func(t *testing.T) {
 			t.Parallel()
 			reportVerdict(t, x.Name, "direct", "region")
@@ -157,7 +157,7 @@ func TestDirectMoto(t *testing.T) { //nolint:tparallel // all topologies share o
 	var cfg sdk.Config // of the shared moto, which the first test starts
 	var image string   // of the shared moto
 	owner := t
-	for _, x := range rendertest.Topologies() {
+	for _, x := range judgedTopologies() {
 		t.Run(x.Name, func(t *testing.T) {
 			reportVerdict(t, x.Name, "direct", "moto")
 			if cfg.BaseEndpoint == nil {

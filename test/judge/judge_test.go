@@ -10,8 +10,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/slipway-k8s/slipway/internal/infra/render/rendertest"
 )
 
 // requireTool returns the path of a program. It skips t, with the reason, if the program is not
@@ -44,4 +47,14 @@ func runCommand(t *testing.T, dir string, env []string, args ...string) (string,
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
 	out, err := cmd.CombinedOutput()
 	return strings.TrimSpace(string(out)), err == nil
+}
+
+// judgedTopologies returns the topologies to judge: all of them, or two in the short form.
+func judgedTopologies() []rendertest.Topology {
+	all := rendertest.Topologies()
+	if !testing.Short() {
+		return all
+	}
+
+	return slices.DeleteFunc(all, func(x rendertest.Topology) bool { return x.Name != "ha" && x.Name != "one-machine" })
 }

@@ -74,7 +74,7 @@ func TestTerraform(t *testing.T) { //nolint:tparallel // one run of Terraform us
 	t.Parallel()
 	var tf terraformRunner
 	home := t.TempDir()
-	for _, x := range rendertest.Topologies() {
+	for _, x := range judgedTopologies() {
 		t.Run(x.Name, func(t *testing.T) {
 			reportVerdict(t, x.Name, "terraform", "terraform")
 			tf = tf.startProvider(t, home)
