@@ -40,8 +40,7 @@ type accessRules struct {
 	restricted bool         // RestrictPublicBuckets: a public policy applies to the bucket's account only
 }
 
-// refreshAccess sets a bucket's access rules from its settings. They have a lock of their own, because access
-// is also checked while mu is held.
+// refreshAccess sets a bucket's access rules from its settings. The caller holds the lock, or is [New].
 func (s *Service) refreshAccess(b *bucket) error {
 	var a accessRules
 	var document string
@@ -60,16 +59,14 @@ func (s *Service) refreshAccess(b *bucket) error {
 	}
 
 	a.restricted = isTrue(b.publicAccessBlock().RestrictPublicBuckets)
-	s.accessMu.Lock()
-	defer s.accessMu.Unlock()
 	s.access[b.Name] = a
 
 	return nil
 }
 
 func (s *Service) findAccessRules(name string) accessRules {
-	s.accessMu.RLock()
-	defer s.accessMu.RUnlock()
+	s.store.Lock()
+	defer s.store.Unlock()
 	return s.access[name]
 }
 
@@ -142,7 +139,7 @@ func (s *Service) authorizeList(ctx context.Context, bucket, prefix string) erro
 }
 
 // evaluateAccess checks the bucket's policy and the caller's own policies: one of them must allow the action,
-// and a Deny in either wins.
+// and a Deny in either wins. It locks the store, so the caller must not hold the lock.
 func (s *Service) evaluateAccess(ctx context.Context, bucket string, c wire.AccessCheck) error {
 	caller := wire.CallerFrom(ctx)
 	if s.cfg.Identities == nil || caller.IsUnrestricted() {

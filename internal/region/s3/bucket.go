@@ -21,12 +21,13 @@ func (s *Service) listBuckets(ctx context.Context, _ *s3.ListBucketsInput) (*s3.
 		return nil, err
 	}
 
-	s.mu.RLock()
-	defer s.mu.RUnlock()
 	out := &s3.ListBucketsOutput{Owner: &s3.Owner{ID: new("slipway")}}
-	for _, name := range slices.Sorted(maps.Keys(s.buckets)) {
-		out.Buckets = append(out.Buckets, &s3.Bucket{Name: &name, CreationDate: new(s.buckets[name].Created)})
-	}
+	s.store.View(func() {
+		buckets := s.catalog.buckets
+		for _, name := range slices.Sorted(maps.Keys(buckets)) {
+			out.Buckets = append(out.Buckets, &s3.Bucket{Name: &name, CreationDate: new(buckets[name].Created)})
+		}
+	})
 
 	return out, nil
 }
@@ -57,40 +58,42 @@ func (s *Service) createBucket(
 		)
 	}
 
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.buckets[*in.Bucket] != nil || s.mountedDirs[*in.Bucket] != "" {
-		return nil, &wire.Error{
+	if err := s.store.WithLock(func() error { return s.addBucket(*in.Bucket) }); err != nil {
+		return nil, err
+	}
+
+	return &s3.CreateBucketOutput{Location: new("/" + *in.Bucket)}, nil
+}
+
+// addBucket creates an empty bucket. The caller holds the lock.
+func (s *Service) addBucket(name string) error {
+	if s.catalog.buckets[name] != nil || s.mountedDirs[name] != "" {
+		return &wire.Error{
 			Code:    "BucketAlreadyOwnedByYou",
 			Message: "Your previous request to create the named bucket succeeded and you already own it.",
 			Status:  http.StatusConflict,
 		}
 	}
 
-	if err := os.MkdirAll(s.bucketDir(*in.Bucket), 0o700); err != nil {
-		return nil, err
+	if err := os.MkdirAll(s.bucketDir(name), 0o700); err != nil {
+		return err
 	}
 
 	b := &bucket{
-		Name:     *in.Bucket,
+		Name:     name,
 		Created:  s.cfg.Now().UTC(),
 		Versions: map[string][]objectVersion{},
 		Config:   map[string]json.RawMessage{},
 		Uploads:  map[string]*multipartUpload{},
 	}
-	if err := s.saveBucket(b); err != nil {
-		return nil, err
-	}
+	s.catalog.buckets[name] = b
+	s.markChanged(b)
 
-	s.buckets[b.Name] = b
-
-	return &s3.CreateBucketOutput{Location: new("/" + b.Name)}, nil
+	return nil
 }
 
 func (s *Service) headBucket(ctx context.Context, in *s3.HeadBucketInput) (*s3.HeadBucketOutput, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if _, err := s.findBucket(in.Bucket); err != nil {
+	if err := s.checkBucket(in.Bucket); err != nil {
 		return nil, &wire.Error{Code: "NotFound", Message: "Not Found", Status: http.StatusNotFound}
 	}
 
@@ -111,32 +114,38 @@ func (s *Service) deleteBucket(
 		return nil, err
 	}
 
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b, err := s.findBucket(in.Bucket)
-	if err != nil {
+	if err := s.store.WithLock(func() error { return s.removeEmptyBucket(*in.Bucket) }); err != nil {
 		return nil, err
 	}
 
+	wire.SetResponseStatus(ctx, http.StatusNoContent)
+
+	return &s3.DeleteBucketOutput{}, nil
+}
+
+// removeEmptyBucket removes a bucket without objects. The caller holds the lock. There is nothing to save: a
+// bucket without a directory does not exist.
+func (s *Service) removeEmptyBucket(name string) error {
+	b, err := s.catalog.findBucket(name)
+	if err != nil {
+		return err
+	}
+
 	if len(b.Versions) > 0 {
-		return nil, &wire.Error{
+		return &wire.Error{
 			Code:    "BucketNotEmpty",
 			Message: "The bucket you tried to delete is not empty",
 			Status:  http.StatusConflict,
 		}
 	}
 
-	if err := os.RemoveAll(s.bucketDir(b.Name)); err != nil {
-		return nil, err
+	if err := s.catalog.removeBucket(name); err != nil {
+		return err
 	}
 
-	delete(s.buckets, b.Name)
-	s.accessMu.Lock()
-	delete(s.access, b.Name)
-	s.accessMu.Unlock()
-	wire.SetResponseStatus(ctx, http.StatusNoContent)
+	delete(s.access, name)
 
-	return &s3.DeleteBucketOutput{}, nil
+	return nil
 }
 
 func (s *Service) getBucketLocation(
@@ -147,9 +156,7 @@ func (s *Service) getBucketLocation(
 		return nil, err
 	}
 
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if _, err := s.findBucket(in.Bucket); err != nil {
+	if err := s.checkBucket(in.Bucket); err != nil {
 		return nil, err
 	}
 
@@ -200,16 +207,13 @@ func newGetOperation[I, O, V any](
 			return nil, err
 		}
 
-		s.mu.RLock()
-		defer s.mu.RUnlock()
-		b, err := s.findBucket(name)
+		raw, ok, err := s.readSetting(name, c.name)
 		if err != nil {
 			return nil, err
 		}
 
 		out := new(O)
 		v := new(V)
-		raw, ok := b.Config[c.name]
 		if !ok && c.notFoundCode != "" {
 			return nil, &wire.Error{
 				Code:    c.notFoundCode,
@@ -243,15 +247,23 @@ func newDeleteOperation[I, O any](s *Service, op string, c bucketSetting, bucket
 	})
 }
 
+// readSetting returns a setting; ok is false if it is not set.
+func (s *Service) readSetting(name *string, key string) (raw json.RawMessage, ok bool, err error) {
+	err = s.viewBucket(name, func(b *bucket) error {
+		raw, ok = b.Config[key]
+		return nil
+	})
+
+	return raw, ok, err
+}
+
 // updateSetting sets a setting, or removes it if raw is nil.
 func (s *Service) updateSetting(name *string, key string, raw json.RawMessage) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b, err := s.findBucket(name)
-	if err != nil {
-		return err
-	}
+	return s.updateBucket(name, func(b *bucket) error { return s.applySetting(b, key, raw) })
+}
 
+// applySetting changes a setting and the access rules that follow from it. The caller holds the lock.
+func (s *Service) applySetting(b *bucket, key string, raw json.RawMessage) error {
 	var document string
 	if key == policySettingName && raw != nil {
 		if err := json.Unmarshal(raw, &document); err != nil {
@@ -269,9 +281,5 @@ func (s *Service) updateSetting(name *string, key string, raw json.RawMessage) e
 		b.Config[key] = raw
 	}
 
-	if err := s.refreshAccess(b); err != nil {
-		return err
-	}
-
-	return s.saveBucket(b)
+	return s.refreshAccess(b)
 }

@@ -25,14 +25,11 @@ const (
 // resolveEncryption returns the encryption headers of a new object: those of the request, or else the
 // bucket's default. With KMS, the caller must be allowed to generate a data key.
 func (s *Service) resolveEncryption(ctx context.Context, name, key string) (map[string]string, error) {
-	s.mu.RLock()
-	b, err := s.findBucket(&name)
 	var rule s3.ServerSideEncryptionRule
-	if err == nil {
+	err := s.viewBucket(&name, func(b *bucket) (err error) {
 		rule, err = b.encryptionRule()
-	}
-
-	s.mu.RUnlock()
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

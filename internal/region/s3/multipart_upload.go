@@ -6,12 +6,15 @@ import (
 	"context"
 	"crypto/md5"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go/service/s3"
@@ -40,15 +43,8 @@ func (s *Service) createMultipartUpload(
 		}
 	}
 
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b, err := s.findBucket(in.Bucket)
-	if err != nil {
-		return nil, err
-	}
-
 	id := randomHex()
-	b.Uploads[id] = &multipartUpload{
+	upload := &multipartUpload{
 		Key:     *in.Key,
 		Started: s.cfg.Now().UTC(),
 		Type:    stringValue(in.ContentType),
@@ -57,10 +53,15 @@ func (s *Service) createMultipartUpload(
 		Parts:   map[int64]objectVersion{},
 	}
 
-	return &s3.CreateMultipartUploadOutput{Bucket: in.Bucket, Key: in.Key, UploadId: &id}, s.saveBucket(b)
+	err = s.updateBucket(in.Bucket, func(b *bucket) error {
+		b.Uploads[id] = upload
+		return nil
+	})
+
+	return &s3.CreateMultipartUploadOutput{Bucket: in.Bucket, Key: in.Key, UploadId: &id}, err
 }
 
-// findUpload returns an upload in progress. The caller holds mu.
+// findUpload returns an upload in progress. The caller holds the lock.
 func (b *bucket) findUpload(id, key *string) (*multipartUpload, error) {
 	u := b.Uploads[stringValue(id)]
 	if u == nil || u.Key != *key {
@@ -95,15 +96,30 @@ func (s *Service) uploadPart(ctx context.Context, in *s3.UploadPartInput) (*s3.U
 
 // addPart adds a body that is already stored to an upload. It replaces an older part of the same number.
 func (s *Service) addPart(name, key, id *string, number *int64, v objectVersion) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b, err := s.findBucket(name)
-	if err != nil {
-		return err
+	var old objectVersion
+	err := s.updateBucket(name, func(b *bucket) error {
+		u, err := b.findPartUpload(id, key, *number)
+		if err != nil {
+			s.removeFile(b.Name, v.File)
+			return err
+		}
+
+		old = u.Parts[*number]
+		u.Parts[*number] = v
+
+		return nil
+	})
+	if err == nil {
+		s.removeFiles(*name, []objectVersion{old})
 	}
 
+	return err
+}
+
+// findPartUpload is [bucket.findUpload] for a new part, whose number it checks.
+func (b *bucket) findPartUpload(id, key *string, number int64) (*multipartUpload, error) {
 	u, err := b.findUpload(id, key)
-	if err == nil && (*number < 1 || *number > maxParts) {
+	if err == nil && (number < 1 || number > maxParts) {
 		err = wire.Errorf(
 			"InvalidArgument",
 			"Part number must be an integer between 1 and %d, inclusive",
@@ -111,22 +127,7 @@ func (s *Service) addPart(name, key, id *string, number *int64, v objectVersion)
 		)
 	}
 
-	if err != nil {
-		s.removeFiles(b, []objectVersion{v})
-		return err
-	}
-
-	old, replaced := u.Parts[*number]
-	u.Parts[*number] = v
-	if err := s.saveBucket(b); err != nil {
-		return err
-	}
-
-	if replaced {
-		s.removeFiles(b, []objectVersion{old})
-	}
-
-	return nil
+	return u, err
 }
 
 // maxParts is S3's limit of the parts of an upload.
@@ -140,8 +141,12 @@ func (s *Service) completeMultipartUpload(
 		return nil, err
 	}
 
-	v, parts, err := s.joinParts(in)
+	v, parts, err := s.collectParts(in)
 	if err != nil {
+		return nil, err
+	}
+
+	if err := s.joinParts(*in.Bucket, &v, parts); err != nil {
 		return nil, err
 	}
 
@@ -150,15 +155,15 @@ func (s *Service) completeMultipartUpload(
 		return nil, err
 	}
 
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b, err := s.findBucket(in.Bucket)
+	err = s.updateBucket(in.Bucket, func(b *bucket) error {
+		delete(b.Uploads, *in.UploadId)
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
 
-	delete(b.Uploads, *in.UploadId)
-	s.removeFiles(b, parts)
+	s.removeFiles(*in.Bucket, parts)
 
 	return &s3.CompleteMultipartUploadOutput{
 		Bucket:    in.Bucket,
@@ -166,69 +171,66 @@ func (s *Service) completeMultipartUpload(
 		ETag:      &v.ETag,
 		VersionId: responseVersionID(v),
 		Location:  new("/" + *in.Bucket + "/" + *in.Key),
-	}, s.saveBucket(b)
+	}, nil
 }
 
-// joinParts writes the parts of an upload to one file, in the order of the request. It returns the new
-// version and the parts that it contains.
-func (s *Service) joinParts(in *s3.CompleteMultipartUploadInput) (objectVersion, []objectVersion, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	b, err := s.findBucket(in.Bucket)
+// collectParts returns the parts of an upload in the order of the request, and the version that they become,
+// still without a file.
+func (s *Service) collectParts(
+	in *s3.CompleteMultipartUploadInput,
+) (v objectVersion, parts []objectVersion, err error) {
+	err = s.viewBucket(in.Bucket, func(b *bucket) error {
+		u, err := b.findUpload(in.UploadId, in.Key)
+		if err != nil {
+			return err
+		}
+
+		if err := validateParts(in.MultipartUpload, u); err != nil {
+			return err
+		}
+
+		v = objectVersion{Type: u.Type, Metadata: u.Meta, Headers: map[string]string{}}
+		maps.Copy(v.Headers, u.Headers)
+
+		for _, p := range in.MultipartUpload.Parts {
+			parts = append(parts, u.Parts[*p.PartNumber])
+		}
+
+		return nil
+	})
+
+	return v, parts, err
+}
+
+// joinParts copies parts into one new file, and sets the file, the size and the ETag of v. It runs without
+// the lock: if a part is replaced in the meantime, or the upload is aborted, it returns InvalidPart.
+func (s *Service) joinParts(bucket string, v *objectVersion, parts []objectVersion) error {
+	v.File = randomHex()
+	path := filepath.Join(s.bucketDir(bucket), v.File)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return objectVersion{}, nil, err
+		return fmt.Errorf("join the parts of an upload: %w", err)
 	}
 
-	u, err := b.findUpload(in.UploadId, in.Key)
-	if err != nil {
-		return objectVersion{}, nil, err
-	}
-
-	v := objectVersion{
-		File:     randomHex(),
-		Type:     u.Type,
-		Metadata: u.Meta,
-		Headers:  map[string]string{},
-	}
-
-	maps.Copy(v.Headers, u.Headers)
-	if err := validateParts(in.MultipartUpload, u); err != nil {
-		return v, nil, err
-	}
-
-	f, err := os.OpenFile(
-		filepath.Join(s.bucketDir(b.Name), v.File),
-		os.O_CREATE|os.O_EXCL|os.O_WRONLY,
-		0o600,
-	)
-	if err != nil {
-		return v, nil, fmt.Errorf("join the parts of an upload: %w", err)
-	}
-
-	defer func() { _ = f.Close() }() // every write is checked
 	sum := md5.New()
-	var parts []objectVersion
 
-	for _, p := range in.MultipartUpload.Parts {
-		part := u.Parts[*p.PartNumber]
-		n, err := appendFile(f, filepath.Join(s.bucketDir(b.Name), part.File))
-		if err != nil {
-			return v, nil, err
+	for _, part := range parts {
+		var n int64
+		if n, err = s.appendPart(f, sum, bucket, part); err != nil {
+			break
 		}
 
-		raw, err := hex.DecodeString(strings.Trim(part.ETag, `"`))
-		if err != nil {
-			return v, nil, err
-		}
-
-		sum.Write(raw)
 		v.Size += n
-		parts = append(parts, part)
+	}
+
+	if err = errors.Join(err, f.Close()); err != nil {
+		s.removeFile(bucket, v.File)
+		return err
 	}
 
 	v.ETag = fmt.Sprintf(`"%x-%d"`, sum.Sum(nil), len(parts))
 
-	return v, parts, nil
+	return nil
 }
 
 // minPartBytes is S3's minimum size of all parts but the last.
@@ -248,7 +250,7 @@ func validateParts(list *s3.CompletedMultipartUpload, u *multipartUpload) error 
 		part, ok := u.Parts[*p.PartNumber]
 		switch {
 		case !ok || strings.Trim(part.ETag, `"`) != strings.Trim(stringValue(p.ETag), `"`):
-			return wire.Errorf("InvalidPart", "One or more of the specified parts could not be found.")
+			return newInvalidPartError()
 		case i > 0 && *p.PartNumber <= *list.Parts[i-1].PartNumber:
 			return wire.Errorf("InvalidPartOrder", "The list of parts was not in ascending order.")
 		case i < len(list.Parts)-1 && part.Size < minPartBytes:
@@ -262,15 +264,32 @@ func validateParts(list *s3.CompletedMultipartUpload, u *multipartUpload) error 
 	return nil
 }
 
-func appendFile(w io.Writer, path string) (int64, error) {
-	f, err := os.Open(path)
+// appendPart copies the body of a part to w, and its MD5 sum to sum. It returns the size of the body.
+func (s *Service) appendPart(w, sum io.Writer, bucket string, part objectVersion) (int64, error) {
+	raw, err := hex.DecodeString(strings.Trim(part.ETag, `"`))
+	if err != nil {
+		return 0, fmt.Errorf("read the ETag of a part: %w", err)
+	}
+
+	f, err := os.Open(filepath.Join(s.bucketDir(bucket), part.File))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, newInvalidPartError()
+	}
+
 	if err != nil {
 		return 0, fmt.Errorf("join the parts of an upload: %w", err)
 	}
 
 	defer func() { _ = f.Close() }()
+	if _, err := sum.Write(raw); err != nil {
+		return 0, err
+	}
 
 	return io.Copy(w, f)
+}
+
+func newInvalidPartError() error {
+	return wire.Errorf("InvalidPart", "One or more of the specified parts could not be found.")
 }
 
 func (s *Service) abortMultipartUpload(
@@ -281,24 +300,24 @@ func (s *Service) abortMultipartUpload(
 		return nil, err
 	}
 
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b, err := s.findBucket(in.Bucket)
+	var parts []objectVersion
+	err := s.updateBucket(in.Bucket, func(b *bucket) error {
+		u, err := b.findUpload(in.UploadId, in.Key)
+		if err != nil {
+			return err
+		}
+
+		delete(b.Uploads, *in.UploadId)
+		parts = slices.Collect(maps.Values(u.Parts))
+
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
 
-	u, err := b.findUpload(in.UploadId, in.Key)
-	if err != nil {
-		return nil, err
-	}
-
-	delete(b.Uploads, *in.UploadId)
-	for _, part := range u.Parts {
-		s.removeFiles(b, []objectVersion{part})
-	}
-
+	s.removeFiles(*in.Bucket, parts)
 	wire.SetResponseStatus(ctx, http.StatusNoContent)
 
-	return &s3.AbortMultipartUploadOutput{}, s.saveBucket(b)
+	return &s3.AbortMultipartUploadOutput{}, nil
 }

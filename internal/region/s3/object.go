@@ -64,10 +64,7 @@ func (s *Service) putObject(ctx context.Context, in *s3.PutObjectInput) (*s3.Put
 // storeRequestBody writes the request's body to a new file of the bucket. It returns a version with the file,
 // the stored headers and the checksums.
 func (s *Service) storeRequestBody(ctx context.Context, name *string) (objectVersion, error) {
-	s.mu.RLock()
-	_, err := s.findBucket(name)
-	s.mu.RUnlock()
-	if err != nil {
+	if err := s.checkBucket(name); err != nil {
 		return objectVersion{}, err
 	}
 
@@ -148,26 +145,24 @@ func (s *Service) commitVersion(
 	key string,
 	v objectVersion,
 ) (objectVersion, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b, err := s.findBucket(name)
+	var old []objectVersion
+	err := s.updateBucket(name, func(b *bucket) error {
+		if err := b.checkWriteConditions(wire.HTTPRequest(ctx).Header, key); err != nil {
+			s.removeFile(b.Name, v.File)
+			return err
+		}
+
+		v.Modified = s.cfg.Now().UTC().Truncate(1e9)
+		old = b.addVersion(key, v)
+		v = b.Versions[key][0]
+
+		return nil
+	})
 	if err != nil {
 		return v, err
 	}
 
-	if err := b.checkWriteConditions(wire.HTTPRequest(ctx).Header, key); err != nil {
-		s.removeFile(b.Name, v.File)
-		return v, err
-	}
-
-	v.Modified = s.cfg.Now().UTC().Truncate(1e9)
-	old := b.addVersion(key, v)
-	v = b.Versions[key][0]
-	if err := s.saveBucket(b); err != nil {
-		return v, err
-	}
-
-	s.removeFiles(b, old)
+	s.removeFiles(*name, old)
 
 	return v, nil
 }
@@ -193,11 +188,11 @@ func (b *bucket) addVersion(key string, v objectVersion) (old []objectVersion) {
 	return old
 }
 
-// removeFiles removes the bodies of versions that were removed from the index.
-func (s *Service) removeFiles(b *bucket, old []objectVersion) {
+// removeFiles removes the bodies of versions that the saved index does not refer to any more.
+func (s *Service) removeFiles(bucket string, old []objectVersion) {
 	for _, v := range old {
 		if v.File != "" {
-			s.removeFile(b.Name, v.File)
+			s.removeFile(bucket, v.File)
 		}
 	}
 }
@@ -215,6 +210,20 @@ func (b *bucket) currentVersion(key string) (v objectVersion, ok bool) {
 	}
 
 	return vs[0], true
+}
+
+// lookupVersion returns a version or delete marker of a key; the current version if id is nil.
+func (b *bucket) lookupVersion(key string, id *string) (v objectVersion, ok bool) {
+	if id == nil {
+		return b.currentVersion(key)
+	}
+
+	i := slices.IndexFunc(b.Versions[key], func(v objectVersion) bool { return v.ID == *id })
+	if i < 0 {
+		return objectVersion{}, false
+	}
+
+	return b.Versions[key][i], true
 }
 
 // checkWriteConditions checks the headers If-Match and If-None-Match of a write against the current version
@@ -255,19 +264,14 @@ func newNoSuchKeyError() error {
 // findVersion returns the version that a read asks for; the current one if id is nil. As in S3, a caller who
 // may not list the bucket gets AccessDenied instead of NoSuchKey.
 func (s *Service) findVersion(ctx context.Context, name, key, id *string) (objectVersion, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	b, err := s.findBucket(name)
+	var v objectVersion
+	var ok bool
+	err := s.viewBucket(name, func(b *bucket) error {
+		v, ok = b.lookupVersion(*key, id)
+		return nil
+	})
 	if err != nil {
-		return objectVersion{}, err
-	}
-
-	v, ok := b.currentVersion(*key)
-	if id != nil {
-		i := slices.IndexFunc(b.Versions[*key], func(v objectVersion) bool { return v.ID == *id })
-		if ok = i >= 0; ok {
-			v = b.Versions[*key][i]
-		}
+		return v, err
 	}
 
 	switch {

@@ -158,10 +158,7 @@ func parseCopySource(header string) (copySource, error) {
 // copyVersion copies the body of a version to a new file of a bucket, and returns a version with that file
 // and the headers and metadata of the source.
 func (s *Service) copyVersion(fromBucket, toBucket string, source objectVersion) (objectVersion, error) {
-	s.mu.RLock()
-	_, err := s.findBucket(&toBucket)
-	s.mu.RUnlock()
-	if err != nil {
+	if err := s.checkBucket(&toBucket); err != nil {
 		return objectVersion{}, err
 	}
 
@@ -256,18 +253,6 @@ func (s *Service) listParts(ctx context.Context, in *s3.ListPartsInput) (*s3.Lis
 		return nil, err
 	}
 
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	b, err := s.findBucket(in.Bucket)
-	if err != nil {
-		return nil, err
-	}
-
-	u, err := b.findUpload(in.UploadId, in.Key)
-	if err != nil {
-		return nil, err
-	}
-
 	out := &s3.ListPartsOutput{
 		Bucket:      in.Bucket,
 		Key:         in.Key,
@@ -276,8 +261,25 @@ func (s *Service) listParts(ctx context.Context, in *s3.ListPartsInput) (*s3.Lis
 		MaxParts:    new(int64(maxListedKeys)),
 	}
 
+	err := s.viewBucket(in.Bucket, func(b *bucket) error {
+		u, err := b.findUpload(in.UploadId, in.Key)
+		if err == nil {
+			addListedParts(out, u, in.PartNumberMarker)
+		}
+
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	return out, nil
+}
+
+// addListedParts adds the parts of an upload to a list, from the one after the number marker.
+func addListedParts(out *s3.ListPartsOutput, u *multipartUpload, marker *int64) {
 	for _, n := range slices.Sorted(maps.Keys(u.Parts)) {
-		if in.PartNumberMarker != nil && n <= *in.PartNumberMarker {
+		if marker != nil && n <= *marker {
 			continue
 		}
 
@@ -291,8 +293,6 @@ func (s *Service) listParts(ctx context.Context, in *s3.ListPartsInput) (*s3.Lis
 		part := u.Parts[n]
 		out.Parts = append(out.Parts, &s3.Part{PartNumber: &n, ETag: &part.ETag, Size: &part.Size})
 	}
-
-	return out, nil
 }
 
 func (s *Service) listMultipartUploads(
@@ -303,24 +303,20 @@ func (s *Service) listMultipartUploads(
 		return nil, err
 	}
 
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	b, err := s.findBucket(in.Bucket)
-	if err != nil {
-		return nil, err
-	}
-
 	out := &s3.ListMultipartUploadsOutput{Bucket: in.Bucket, Prefix: in.Prefix, IsTruncated: new(false)}
-
-	for _, id := range slices.Sorted(maps.Keys(b.Uploads)) {
-		if u := b.Uploads[id]; strings.HasPrefix(u.Key, stringValue(in.Prefix)) {
-			out.Uploads = append(out.Uploads, &s3.MultipartUpload{
-				Key:       new(u.Key),
-				UploadId:  &id,
-				Initiated: new(u.Started),
-			})
+	err := s.viewBucket(in.Bucket, func(b *bucket) error {
+		for _, id := range slices.Sorted(maps.Keys(b.Uploads)) {
+			if u := b.Uploads[id]; strings.HasPrefix(u.Key, stringValue(in.Prefix)) {
+				out.Uploads = append(out.Uploads, &s3.MultipartUpload{
+					Key:       new(u.Key),
+					UploadId:  &id,
+					Initiated: new(u.Started),
+				})
+			}
 		}
-	}
 
-	return out, nil
+		return nil
+	})
+
+	return out, err
 }

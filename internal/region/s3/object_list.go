@@ -33,13 +33,6 @@ func (s *Service) listObjectsV2(
 		return nil, err
 	}
 
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	b, err := s.findBucket(in.Bucket)
-	if err != nil {
-		return nil, err
-	}
-
 	out := &s3.ListObjectsV2Output{
 		Name:              in.Bucket,
 		Prefix:            in.Prefix,
@@ -50,13 +43,23 @@ func (s *Service) listObjectsV2(
 		StartAfter:        in.StartAfter,
 		IsTruncated:       new(false),
 	}
+	err = s.viewBucket(in.Bucket, func(b *bucket) error {
+		addListedObjects(out, b, page)
+		return nil
+	})
+
+	return out, err
+}
+
+// addListedObjects adds the objects and common prefixes of a page to a list.
+func addListedObjects(out *s3.ListObjectsV2Output, b *bucket, page listPage) {
 	entries, more := page.selectEntries(
 		slices.Sorted(maps.Keys(b.Versions)),
 		func(key string) bool { _, ok := b.currentVersion(key); return ok },
 	)
 
 	for _, e := range entries {
-		key := encodeListedKey(in.EncodingType, e.key)
+		key := encodeListedKey(out.EncodingType, e.key)
 		if e.isPrefix {
 			out.CommonPrefixes = append(out.CommonPrefixes, &s3.CommonPrefix{Prefix: key})
 			continue
@@ -78,8 +81,6 @@ func (s *Service) listObjectsV2(
 		out.IsTruncated = new(true)
 		out.NextContinuationToken = new(base64.RawURLEncoding.EncodeToString([]byte(last)))
 	}
-
-	return out, nil
 }
 
 // encodeListedKey returns a key in the encoding that a list request asks for: none, or "url".
@@ -170,24 +171,26 @@ func (s *Service) listObjectVersions(
 		return nil, err
 	}
 
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	b, err := s.findBucket(in.Bucket)
-	if err != nil {
-		return nil, err
-	}
-
 	out := &s3.ListObjectVersionsOutput{
 		Name:        in.Bucket,
 		Prefix:      in.Prefix,
 		IsTruncated: new(false),
 		MaxKeys:     new(int64(maxListedKeys)),
 	}
+	err := s.viewBucket(in.Bucket, func(b *bucket) error {
+		addListedKeys(out, b, in.KeyMarker)
+		return nil
+	})
+
+	return out, err
+}
+
+// addListedKeys adds the versions of the keys with the prefix of a list to it, from the key after marker.
+func addListedKeys(out *s3.ListObjectVersionsOutput, b *bucket, marker *string) {
 	last := ""
 
 	for _, key := range slices.Sorted(maps.Keys(b.Versions)) {
-		if !strings.HasPrefix(key, stringValue(in.Prefix)) ||
-			key <= stringValue(in.KeyMarker) && in.KeyMarker != nil {
+		if !strings.HasPrefix(key, stringValue(out.Prefix)) || marker != nil && key <= *marker {
 			continue
 		}
 
@@ -201,8 +204,6 @@ func (s *Service) listObjectVersions(
 		addListedVersions(out, key, b.Versions[key])
 		last = key
 	}
-
-	return out, nil
 }
 
 // addListedVersions adds the versions and delete markers of a key to a list.
@@ -267,33 +268,29 @@ func (s *Service) removeVersion(
 		return objectVersion{}, err
 	}
 
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b, err := s.findBucket(name)
-	if err != nil {
-		return objectVersion{}, err
-	}
-
-	if h.Get("If-Match") != "" {
-		if err := b.checkWriteConditions(h, key); err != nil {
-			return objectVersion{}, err
-		}
-	}
-
 	var removed objectVersion
 	var old []objectVersion
-	if id == nil && b.hasVersioningConfig() {
-		b.addVersion(key, objectVersion{Marker: true, Modified: s.cfg.Now().UTC()})
-		removed = b.Versions[key][0]
-	} else {
-		removed, old = b.deleteVersion(key, id)
-	}
+	err := s.updateBucket(name, func(b *bucket) error {
+		if h.Get("If-Match") != "" {
+			if err := b.checkWriteConditions(h, key); err != nil {
+				return err
+			}
+		}
 
-	if err := s.saveBucket(b); err != nil {
+		if id == nil && b.hasVersioningConfig() {
+			b.addVersion(key, objectVersion{Marker: true, Modified: s.cfg.Now().UTC()})
+			removed = b.Versions[key][0]
+		} else {
+			removed, old = b.deleteVersion(key, id)
+		}
+
+		return nil
+	})
+	if err != nil {
 		return removed, err
 	}
 
-	s.removeFiles(b, old)
+	s.removeFiles(*name, old)
 
 	return removed, nil
 }

@@ -3,22 +3,24 @@
 // Package s3 is the region's S3: buckets with versions, conditional writes, multipart uploads, bucket
 // policies and default encryption. A bucket is a directory with one file for each body and an index.json with
 // everything else. The wire layer verifies signatures and decodes XML.
+//
+// A [state.Store] has the indexes of all buckets: each request finds or changes versions under its lock,
+// which makes conditional writes atomic, and a changed index is saved before the response. Bodies are read,
+// written and copied without the lock. A new body is a new file, which the index refers to only when it is
+// complete; a file is removed when the saved index does not refer to it any more.
 package s3
 
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/region/state"
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // Config has the settings and dependencies of a [Service]. Dir, Region and Now are required.
@@ -34,131 +36,48 @@ type Config struct {
 
 // Service is S3 of one region. Its methods may be called concurrently.
 type Service struct {
-	cfg   Config
-	files state.Dir // of cfg.Dir
+	cfg     Config
+	store   *state.Store // of the catalog; its lock guards the fields below
+	catalog *catalog
 
-	mu          sync.RWMutex       // guards the two maps and what they contain
-	buckets     map[string]*bucket // by name
-	mountedDirs map[string]string  // directory of the host by bucket name; everyone may read it
-
-	accessMu sync.RWMutex           // guards access; may be locked while mu is held
-	access   map[string]accessRules // by bucket
-}
-
-// bucket is one bucket. Its index file is saved after each change.
-type bucket struct {
-	Name     string
-	Created  time.Time
-	Versions map[string][]objectVersion  // by key, newest first
-	Config   map[string]json.RawMessage  // by name of the setting, such as BucketVersioning
-	Uploads  map[string]*multipartUpload // uploads in progress, by id
-}
-
-// objectVersion is one version of an object, or a delete marker.
-type objectVersion struct {
-	ID       string // "null" if it was written without versioning
-	ETag     string // in quotes
-	Size     int64  // bytes
-	Modified time.Time
-	Type     string            // content type
-	Headers  map[string]string // content headers and checksums, by header name
-	Metadata map[string]string // the x-amz-meta- headers, without the prefix
-	Marker   bool              `json:"marker,omitempty"` // a delete marker
-	File     string            // name of the body's file in the bucket's directory; empty for a delete marker
-}
-
-// multipartUpload is a multipart upload in progress.
-type multipartUpload struct {
-	Key     string
-	Started time.Time
-	Type    string                  // content type
-	Meta    map[string]string       // metadata of the object
-	Headers map[string]string       // content headers and encryption, by header name
-	Parts   map[int64]objectVersion // by part number
+	mountedDirs map[string]string      // directory of the host by bucket name; everyone may read it
+	access      map[string]accessRules // by bucket; derived from the settings
 }
 
 // New returns a service with the buckets in cfg.Dir.
 func New(cfg Config) (*Service, error) {
-	s := &Service{
-		files:       state.Dir(cfg.Dir),
-		cfg:         cfg,
-		buckets:     map[string]*bucket{},
-		mountedDirs: map[string]string{},
-		access:      map[string]accessRules{},
-	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the directory of S3: %w", err)
 	}
 
-	entries, err := os.ReadDir(cfg.Dir)
-	if err != nil {
-		return nil, fmt.Errorf("read the directory of S3: %w", err)
+	c := newCatalog(cfg.Dir)
+	s := &Service{
+		cfg:         cfg,
+		store:       &state.Store{Name: "s3", Backend: c, State: c},
+		catalog:     c,
+		mountedDirs: map[string]string{},
+		access:      map[string]accessRules{},
+	}
+	if err := s.store.Load(); err != nil {
+		return nil, err
 	}
 
-	for _, e := range entries {
-		b, err := s.loadBucket(e.Name())
-		if err != nil {
-			return nil, err
-		}
-
-		if b.Name == "" {
-			continue
-		}
-
+	for _, b := range c.buckets {
 		if err := s.refreshAccess(b); err != nil {
 			return nil, err
 		}
-
-		s.buckets[b.Name] = b
 	}
 
 	return s, nil
 }
 
-// indexName returns the name under which [state.Dir] saves a bucket: its file is <bucket>/index.json.
-func indexName(bucket string) string { return filepath.Join(bucket, "index") }
-
-// loadBucket reads a bucket's index. The bucket has no name if the directory has no index, because the region
-// was killed while it created or removed the bucket.
-func (s *Service) loadBucket(name string) (*bucket, error) {
-	b := &bucket{}
-	if err := s.files.Load(indexName(name), b); err != nil {
-		return nil, fmt.Errorf("read bucket %s: %w", name, err)
-	}
-
-	return b, nil
-}
-
-// saveBucket writes a bucket's index atomically. The caller holds mu.
-func (s *Service) saveBucket(b *bucket) error {
-	if err := s.files.Save(indexName(b.Name), b); err != nil {
-		return fmt.Errorf("save bucket %s: %w", b.Name, err)
-	}
-
-	return nil
-}
-
 func (s *Service) bucketDir(bucket string) string { return filepath.Join(s.cfg.Dir, bucket) }
 
-// findBucket returns a bucket. The caller holds mu.
-func (s *Service) findBucket(name *string) (*bucket, error) {
-	b, ok := s.buckets[*name]
-	if !ok {
-		return nil, &wire.Error{
-			Code:    "NoSuchBucket",
-			Message: "The specified bucket does not exist: " + *name,
-			Status:  http.StatusNotFound,
-		}
-	}
-
-	return b, nil
-}
-
-// MountDir serves a directory of the host as a read-only bucket that everyone may read without a signature. The
-// region uses it as a public mirror of files.
+// MountDir serves a directory of the host as a read-only bucket that everyone may read without a signature.
+// The region uses it as a public mirror of files.
 func (s *Service) MountDir(name, dir string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.store.Lock()
+	defer s.store.Unlock()
 	s.mountedDirs[name] = dir
 }
 
@@ -169,9 +88,9 @@ func (s *Service) PublicHandler(r *http.Request) (http.Handler, bool) {
 	}
 
 	name, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	s.mu.RLock()
+	s.store.Lock()
 	dir, ok := s.mountedDirs[name]
-	s.mu.RUnlock()
+	s.store.Unlock()
 	if !ok || rest == "" {
 		return nil, false
 	}
