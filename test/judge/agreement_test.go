@@ -19,7 +19,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
 	render "github.com/slipway-k8s/slipway/internal/infra/render/cloudformation"
-	"github.com/slipway-k8s/slipway/internal/infra/render/rendertest"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
