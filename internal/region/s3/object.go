@@ -311,22 +311,17 @@ func (s *Service) getObject(ctx context.Context, in *s3.GetObjectInput) (*s3.Get
 		return nil, err
 	}
 
-	v, err := s.findVersion(ctx, in.Bucket, in.Key, in.VersionId)
+	v, f, err := s.openVersion(ctx, in.Bucket, in.Key, in.VersionId)
 	if err != nil {
 		return nil, err
 	}
 
 	if err := checkReadConditions(wire.HTTPRequest(ctx).Header, v); err != nil {
-		return nil, err
+		return nil, errors.Join(err, f.Close())
 	}
 
 	if _, err := s.authorizeKey(ctx, "Decrypt", *in.Bucket, *in.Key, v.Headers); err != nil {
-		return nil, err
-	}
-
-	f, err := os.Open(filepath.Join(s.bucketDir(*in.Bucket), v.File))
-	if err != nil {
-		return nil, newNoSuchKeyError() // replaced in the meantime
+		return nil, errors.Join(err, f.Close())
 	}
 
 	out := &s3.GetObjectOutput{
