@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -66,6 +67,7 @@ type app struct {
 	configs                 map[string]aws.Config // by region; the default's is also at ""
 	storeCache              *storeCache
 	calls                   transport.CallLimiter // counts all calls to AWS, also those for stores
+	messageLock             sync.Mutex            // held while a message or a progress line is written to Stderr
 }
 
 // Main runs one command and returns the process's exit code.
@@ -136,7 +138,7 @@ func (a *app) printFindings(findings diag.Findings) {
 // printMessage prints a message for people, unless --quiet.
 func (a *app) printMessage(format string, args ...any) {
 	if !a.quiet {
-		fmt.Fprintf(a.Stderr, format+"\n", args...)
+		fmt.Fprintf(lockedWriter{lock: &a.messageLock, w: a.Stderr}, format+"\n", args...)
 	}
 }
 

@@ -42,7 +42,7 @@ func (a *app) startProgress() cluster.Progress {
 
 func (a *app) newProgressPrinter() *progressPrinter {
 	p := &progressPrinter{
-		out:       a.Stderr,
+		out:       lockedWriter{lock: &a.messageLock, w: a.Stderr},
 		live:      isTerminal(a.Stderr) && a.Getenv("TERM") != "dumb",
 		quiet:     a.quiet,
 		heartbeat: logHeartbeat,

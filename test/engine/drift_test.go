@@ -103,8 +103,8 @@ func TestDrift(t *testing.T) {
 		waitForRegion()
 		built := r.Inventory(t)
 		for i, d := range drifts() {
-			if testing.Short() && i%8 != 0 {
-				continue
+			if testing.Short() && i >= 8 { // later rows need what earlier ones leave
+				break
 			}
 			t.Log(d.description)
 			rows = append(rows, d.checkDrift(t, r, g))
