@@ -112,7 +112,7 @@ func (e *environment) checkRollback(what string, texts map[string]string, reason
 	r := e.runProgram(e.slipway, append([]string{"apply", clusterName, "--yes"}, more...)...)
 	away := stop()
 	machine := regexp.MustCompile(`machine i-[0-9a-f]+ reports: .*` + report)
-	for _, want := range []string{"first that failed was autoscaling-group/control-plane-a", reason, "ended in UPDATE_ROLLBACK_COMPLETE"} {
+	for _, want := range []string{"the first failed resource was autoscaling-group/control-plane-a", reason, "ended in UPDATE_ROLLBACK_COMPLETE"} {
 		if r.code != 1 || !strings.Contains(r.err, want) {
 			e.t.Errorf("%s: exit status %d, and no %q in:\n%s", what, r.code, want, r.err)
 		}
