@@ -106,6 +106,25 @@ func (a *Agent) runStage(name string, do func() error) error {
 	return a.reportStageEnd(name, do())
 }
 
+// runCancellableStage is runStage for a stage that runs next to others. If ctx was cancelled, because another
+// stage failed, it reports no failure: the cause is the failure of the other stage.
+func (a *Agent) runCancellableStage(ctx context.Context, name string, do func() error) error {
+	a.Report.Running(name, "")
+
+	return a.reportUnlessCancelled(ctx, name, do())
+}
+
+// reportUnlessCancelled is reportStageEnd, except for an error after the cancellation of ctx.
+func (a *Agent) reportUnlessCancelled(ctx context.Context, name string, err error) error {
+	if err != nil && ctx.Err() != nil {
+		a.Report.Running(name, "stopped, because another stage failed or the agent is stopping")
+
+		return fmt.Errorf("stage %s: %w", name, ctx.Err())
+	}
+
+	return a.reportStageEnd(name, err)
+}
+
 // reportStageEnd reports how a stage ended and returns err with the stage's name. A notReadyError
 // is reported as still running, with the reason.
 func (a *Agent) reportStageEnd(name string, err error) error {
@@ -128,7 +147,7 @@ func (a *Agent) reportStageEnd(name string, err error) error {
 func (a *Agent) retryUntilReady(ctx context.Context, name string, do func() error) error {
 	a.Report.Running(name, "")
 	for {
-		err := a.reportStageEnd(name, do())
+		err := a.reportUnlessCancelled(ctx, name, do())
 		if _, waiting := errors.AsType[notReadyError](err); !waiting {
 			return err
 		}
@@ -201,7 +220,7 @@ func (a *Agent) newFetcher(stage string) Fetcher {
 
 // downloadFiles downloads the files of the document and verifies their hashes.
 func (a *Agent) downloadFiles(ctx context.Context) error {
-	return a.runStage("verify", func() error {
+	return a.runCancellableStage(ctx, "verify", func() error {
 		_, err := a.newFetcher("verify").FetchAll(ctx, a.doc.Files)
 		return err
 	})

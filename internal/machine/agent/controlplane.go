@@ -38,7 +38,7 @@ func (a *Agent) convergeControlPlane(ctx context.Context) error {
 		return a.retryUntilReady(concurrentCtx, "volume", mount)
 	})
 	concurrent.Go(func() error {
-		return a.runStage("secrets", func() error { return a.loadSecrets(concurrentCtx) })
+		return a.runCancellableStage(concurrentCtx, "secrets", func() error { return a.loadSecrets(concurrentCtx) })
 	})
 
 	if err := concurrent.Wait(); err != nil {
