@@ -50,8 +50,7 @@ func requireOneArgument(what string) cobra.PositionalArgs {
 // Keys are the path of the command that has no such subcommand, without "slipway", and the word.
 func equivalentCommands() map[string]string {
 	return map[string]string{
-		"update":         "slipway apply NAME", // kops
-		"upgrade":        "slipway edit cluster NAME, then slipway apply NAME",
+		"update":         "slipway apply NAME",                // kops
 		"destroy":        "slipway delete cluster NAME",       // Terraform
 		"init":           "slipway state init",                // Terraform
 		"refresh":        "slipway drift NAME",                // Terraform

@@ -27,7 +27,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
-// hand is somebody who changes things behind our back: by AWS's own API, never by slipway.
+// hand changes resources outside of slipway: through the AWS API.
 type hand struct {
 	ctx   context.Context
 	ec2   *ec2.Client

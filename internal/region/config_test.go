@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region"
 )
 
-// TestStartFails looks at what is left when the region's process can not start: nothing runs, and the log is shown.
+// TestStartFails looks at what is left when the region's process cannot start: nothing runs, and the log is shown.
 func TestStartFails(t *testing.T) {
 	cache := t.TempDir()
 	_, err := region.Start(t.Context(), region.Options{CacheDir: cache, Port: findFreePort(t)}, []string{"/bin/sh", "-c", "echo no luck; exit 3"})
