@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/join"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
+	"github.com/slipway-k8s/slipway/internal/machine/report"
 )
 
 // Agent converges one machine to its node document. The exported fields are its dependencies; the
@@ -58,6 +59,8 @@ type Agent struct {
 	// failureSignalled is set after the stack was notified that this machine will not become
 	// healthy.
 	failureSignalled bool
+	// conditions of the machine, which the agent reports. Every task sets those of what it maintains.
+	conditions report.Board
 }
 
 // Converge brings the machine to the state of its document once. It returns after all services were

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package report defines what an agent reports about its machine: measurements (kubelet, API server, etcd
+// member, disks, certificates) and the conditions that follow from them.
+//
+// An agent publishes its [Report] in Kubernetes: as an annotation of its Node, and on the control plane also
+// as an annotation of the member's Lease. While the API does not answer, it writes a shortened report to the
+// serial console. The package is pure: it measures nothing and writes nothing.
+package report
+
+import "time"
+
+// Annotation is the key of the annotation whose value is a Report as JSON.
+const Annotation = "slipway.dev/report"
+
+// NodeCondition is the type of the Node condition that is True while no condition of the machine failed.
+const NodeCondition = "MachineHealthy"
+
+// How often reports are published.
+const (
+	// Interval is the time between two measurements, and between two reports of a control-plane machine.
+	Interval = 5 * time.Second
+	// WorkerHeartbeat is the longest time between two reports of a worker. A worker also reports each change
+	// after at most Interval. The kubelet's lease shows in the meantime that the machine is alive.
+	WorkerHeartbeat = 5 * time.Minute
+)
+
+// Report is the state of one machine at one time.
+type Report struct {
+	// Time of the measurement by the machine's clock.
+	Time time.Time `json:"time"`
+	// NextSeconds is the number of seconds until the next report at the latest.
+	NextSeconds int `json:"nextSeconds"`
+	// Machine is the EC2 instance id.
+	Machine string `json:"machine"`
+	// Node is the name of the Kubernetes node.
+	Node string `json:"node"`
+	// Group is the name of the instance group.
+	Group string `json:"group"`
+	// Slot of the control plane; empty for workers.
+	Slot string `json:"slot,omitempty"`
+	// Conditions of the machine's components, sorted by component.
+	Conditions []Condition `json:"conditions"`
+	// Kubelet of the machine.
+	Kubelet Service `json:"kubelet"`
+	// Containerd is the container runtime.
+	Containerd Service `json:"containerd"`
+	// APIServer of the machine; nil on workers.
+	APIServer *APIServer `json:"apiServer,omitempty"`
+	// Etcd is the member of the machine; nil on workers.
+	Etcd *Etcd `json:"etcd,omitempty"`
+	// Disks of the machine, sorted by mount point.
+	Disks []Disk `json:"disks,omitempty"`
+	// Certificates of the machine, sorted by name.
+	Certificates []Certificate `json:"certificates,omitempty"`
+	// Versions of what runs.
+	Versions Versions `json:"versions"`
+}
+
+// State of a condition.
+type State string
+
+// The states of a condition, from good to bad.
+const (
+	// OK means that the component works.
+	OK State = "ok"
+	// Warning means that the component works, and that somebody has to do something before it fails.
+	Warning State = "warning"
+	// Failed means that the component does not work.
+	Failed State = "failed"
+)
+
+// Component names what a condition is about.
+type Component string
+
+// The components of a machine.
+const (
+	Kubelet      Component = "kubelet"
+	Containerd   Component = "containerd"
+	EtcdMember   Component = "etcd"
+	KubeAPI      Component = "kube-apiserver"
+	DiskSpace    Component = "disk"
+	Certificates Component = "certificates"
+	EtcdVolume   Component = "etcd volume"    // set by the agent's task that mounts the volume
+	OwnedFiles   Component = "restored files" // set by the agent's task that restores what it owns
+	AgentTasks   Component = "agent"          // set for a periodic task that fails
+)
+
+// Condition is the state of one component of a machine.
+type Condition struct {
+	// Component that this is about.
+	Component Component `json:"component"`
+	// State of the component.
+	State State `json:"state"`
+	// Cause says why it is not OK; empty if it is.
+	Cause string `json:"cause,omitempty"`
+	// Next is what the operator has to do; empty if nothing.
+	Next string `json:"next,omitempty"`
+	// Since is when the component got into this state, by the machine's clock.
+	Since time.Time `json:"since"`
+}
+
+// Service is a program that systemd runs.
+type Service struct {
+	// Unit is systemd's state of it, such as active, failed or inactive; empty if it was not read.
+	Unit string `json:"unit,omitempty"`
+	// Error of its health check; empty if it succeeded.
+	Error string `json:"error,omitempty"`
+}
+
+// APIServer is the result of /readyz?verbose of the machine's own API server.
+type APIServer struct {
+	// Ready means that every check succeeded.
+	Ready bool `json:"ready"`
+	// Error why it did not answer; empty if it did.
+	Error string `json:"error,omitempty"`
+	// FailedChecks are the names of its failed checks, such as etcd.
+	FailedChecks []string `json:"failedChecks,omitempty"`
+}
+
+// Etcd is the machine's etcd member.
+type Etcd struct {
+	// Error why the member did not answer; empty if it did.
+	Error string `json:"error,omitempty"`
+	// Quorum means that the member answered a linearizable read.
+	Quorum bool `json:"quorum"`
+	// MemberID in hex.
+	MemberID string `json:"memberID,omitempty"`
+	// LeaderID in hex; empty if the member knows no leader.
+	LeaderID string `json:"leaderID,omitempty"`
+	// Learner does not vote yet.
+	Learner bool `json:"learner,omitempty"`
+	// RaftIndex is the last index of the member's Raft log.
+	RaftIndex uint64 `json:"raftIndex,omitempty"`
+	// DBSize and Quota of the database in bytes.
+	DBSize int64 `json:"dbSize,omitempty"`
+	Quota  int64 `json:"quota,omitempty"`
+	// Alarms that are raised, such as NOSPACE.
+	Alarms []string `json:"alarms,omitempty"`
+	// Version of etcd.
+	Version string `json:"version,omitempty"`
+	// Peers are the other members as this machine sees them, sorted by slot.
+	Peers []Peer `json:"peers,omitempty"`
+}
+
+// Leader reports whether the member is the leader.
+func (e Etcd) Leader() bool { return e.LeaderID != "" && e.LeaderID == e.MemberID }
+
+// Peer is another etcd member as this machine sees it.
+type Peer struct {
+	// Slot of the member.
+	Slot string `json:"slot"`
+	// Error why it did not answer; empty if it did.
+	Error string `json:"error,omitempty"`
+}
+
+// Disk is a mounted file system.
+type Disk struct {
+	// Path is the mount point.
+	Path string `json:"path"`
+	// UsedBytes and SizeBytes as unprivileged programs see them.
+	UsedBytes int64 `json:"usedBytes"`
+	SizeBytes int64 `json:"sizeBytes"`
+	// InodesUsedPercent is 0 for file systems without a fixed number of inodes.
+	InodesUsedPercent int `json:"inodesUsedPercent,omitempty"`
+	// ReadOnly is set if the file system is mounted read-only.
+	ReadOnly bool `json:"readOnly,omitempty"`
+	// Error why it could not be read; empty if it could.
+	Error string `json:"error,omitempty"`
+}
+
+// UsedPercent returns how much of the disk is in use, rounded down.
+func (d Disk) UsedPercent() int {
+	if d.SizeBytes <= 0 {
+		return 0
+	}
+
+	return int(d.UsedBytes * 100 / d.SizeBytes)
+}
+
+// Certificate is a certificate on the machine.
+type Certificate struct {
+	// Name is its file name without directory and suffix, such as apiserver.
+	Name string `json:"name"`
+	// NotAfter is when it expires.
+	NotAfter time.Time `json:"notAfter"`
+	// RenewAt is when the agent renews it; zero for a CA.
+	RenewAt time.Time `json:"renewAt,omitzero"`
+	// CA is set for the certificate of an authority.
+	CA bool `json:"ca,omitempty"`
+}
+
+// Versions of what runs on a machine.
+type Versions struct {
+	// Kubernetes of the node document.
+	Kubernetes string `json:"kubernetes"`
+	// Etcd as the member reports it.
+	Etcd string `json:"etcd,omitempty"`
+	// Document is the SHA-256 of the node document.
+	Document string `json:"document"`
+}
+
+// IsMachineHealthy reports whether no condition has failed.
+func (r Report) IsMachineHealthy() bool {
+	for _, c := range r.Conditions {
+		if c.State == Failed {
+			return false
+		}
+	}
+
+	return true
+}
+
+// Condition returns the condition of a component.
+func (r Report) Condition(component Component) (Condition, bool) {
+	for _, c := range r.Conditions {
+		if c.Component == component {
+			return c, true
+		}
+	}
+
+	return Condition{}, false
+}
