@@ -58,12 +58,12 @@ type InstanceGroupSpec struct {
 	// Workers only.
 	WarmPool WarmPool `json:"warmPool,omitzero"`
 
-	// MinSize is the smallest number of machines. For a control plane it is the number of slots: 1,
-	// 3 or 5.
-	MinSize int `json:"minSize,omitempty"`
+	// MinSize is the smallest number of machines: 0 or more for workers. For a control plane it is
+	// the number of slots: 1, 3 or 5.
+	MinSize *int `json:"minSize,omitempty"`
 
-	// MaxSize is the largest number of machines.
-	MaxSize int `json:"maxSize,omitempty"`
+	// MaxSize is the largest number of machines. With 0, the group has none.
+	MaxSize *int `json:"maxSize,omitempty"`
 
 	// Autoscale adds the tags with which the cluster autoscaler finds the group and learns the
 	// labels and taints of its nodes.
@@ -102,6 +102,20 @@ type InstanceGroupSpec struct {
 
 	// InstanceMetadata configures the instance metadata service.
 	InstanceMetadata InstanceMetadata `json:"instanceMetadata"`
+}
+
+// MinMachines returns the smallest number of machines of the group, 0 if it is unset.
+func (s InstanceGroupSpec) MinMachines() int { return numberOrZero(s.MinSize) }
+
+// MaxMachines returns the largest number of machines of the group, 0 if it is unset.
+func (s InstanceGroupSpec) MaxMachines() int { return numberOrZero(s.MaxSize) }
+
+func numberOrZero(n *int) int {
+	if n == nil {
+		return 0
+	}
+
+	return *n
 }
 
 // MixedInstancesPolicy configures the machine types of a group, and how many of its machines are

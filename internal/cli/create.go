@@ -233,7 +233,7 @@ func (a *app) confirmAndCreate(ctx context.Context, created manifests.NewCluster
 			"+ %s (%s, %d × %s)",
 			manifest.GroupKey(name, g.Metadata.Name),
 			g.Spec.Role,
-			g.Spec.MinSize,
+			g.Spec.MinMachines(),
 			g.Spec.MachineType,
 		)
 	}

@@ -109,12 +109,12 @@ func clusterRow(set manifest.Set) []string {
 
 	workers := 0
 	for _, g := range set.Workers() {
-		workers += g.Spec.MinSize
+		workers += g.Spec.MinMachines()
 	}
 
 	return []string{
 		set.Cluster.Metadata.Name, spec.KubernetesVersion, spec.CloudProvider.AWS.Region, strings.Join(zones, ","),
-		strconv.Itoa(set.ControlPlane().Spec.MinSize), strconv.Itoa(workers),
+		strconv.Itoa(set.ControlPlane().Spec.MinMachines()), strconv.Itoa(workers),
 	}
 }
 
@@ -175,7 +175,7 @@ func (a *app) getGroups(ctx context.Context, name, format string) error {
 func groupRow(g v1alpha1.InstanceGroup) []string {
 	return []string{
 		g.Metadata.Name, string(g.Spec.Role), g.Spec.MachineType,
-		strconv.Itoa(g.Spec.MinSize), strconv.Itoa(g.Spec.MaxSize), strings.Join(g.Spec.Subnets, ","),
+		strconv.Itoa(g.Spec.MinMachines()), strconv.Itoa(g.Spec.MaxMachines()), strings.Join(g.Spec.Subnets, ","),
 	}
 }
 

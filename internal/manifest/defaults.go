@@ -187,11 +187,11 @@ func machineDefaultRules() []DefaultRule {
 			defaultFormat,
 		),
 		newGroupRule("spec.warmPool.poolState", "Stopped if warmPool has a size", defaultWarmPool),
-		newGroupRule("spec.minSize", "3 for a control plane, 2 for workers, 1 for a bastion", defaultMinSize),
+		newGroupRule("spec.minSize", "3 for a control plane, 2 for workers (maxSize if that is less), 1 for a bastion", defaultMinSize),
 		newGroupRule(
 			"spec.maxSize",
 			"minSize",
-			func(g *v1alpha1.InstanceGroup, _ *Set) { setDefaultNumber(&g.Spec.MaxSize, g.Spec.MinSize) },
+			defaultMaxSize,
 		),
 	}
 }
@@ -234,7 +234,25 @@ func defaultMinSize(g *v1alpha1.InstanceGroup, _ *Set) {
 		v1alpha1.RoleWorker:       2,
 		v1alpha1.RoleBastion:      1,
 	}
-	setDefaultNumber(&g.Spec.MinSize, sizes[g.Spec.Role])
+	if g.Spec.MinSize != nil {
+		return
+	}
+
+	size := sizes[g.Spec.Role]
+	if g.Spec.MaxSize != nil && g.Spec.Role == v1alpha1.RoleWorker {
+		size = max(0, min(size, *g.Spec.MaxSize)) // maxSize 0 alone scales the group to zero
+	}
+
+	if size != 0 || g.Spec.MaxSize != nil {
+		g.Spec.MinSize = &size
+	}
+}
+
+func defaultMaxSize(g *v1alpha1.InstanceGroup, _ *Set) {
+	if g.Spec.MaxSize == nil && g.Spec.MinSize != nil {
+		size := *g.Spec.MinSize
+		g.Spec.MaxSize = &size
+	}
 }
 
 func defaultRootGP3(g *v1alpha1.InstanceGroup, _ *Set) {

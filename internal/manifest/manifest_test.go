@@ -222,16 +222,16 @@ func TestValidate(t *testing.T) {
 		}),
 		`spec.etcd.electionTimeoutMS "400": must be at least five heartbeats`:                    cluster(func(c *v1alpha1.ClusterSpec) { c.Etcd.ElectionTimeoutMS = 400 }),
 		`instance groups: 0 have role ControlPlane`:                                              func(s *manifest.Set) { s.Groups = s.Groups[workers:] },
-		`instance groups: 2 have role ControlPlane`:                                              group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Role, g.MinSize, g.MaxSize = "ControlPlane", 1, 1 }),
+		`instance groups: 2 have role ControlPlane`:                                              group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Role, g.MinSize, g.MaxSize = "ControlPlane", new(1), new(1) }),
 		`instancegroup/control-plane: metadata.name "control-plane": is also the name of`:        func(s *manifest.Set) { s.Groups[1].Metadata.Name = "control-plane" },
 		`instancegroup/control-plane-c: metadata.name "control-plane-c": is the name`:            func(s *manifest.Set) { s.Groups[1].Metadata.Name = "control-plane-c" },
 		`subnets[3].name "public": is the name of the public route table`:                        cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[3].Name = "public" }),
 		`instancegroup/workers: metadata.labels[slipway.dev/cluster] "prod": is not`:             func(s *manifest.Set) { s.Groups[1].Metadata.Labels = map[string]string{v1alpha1.ClusterLabel: "prod"} },
-		`instancegroup/control-plane: spec.minSize "4": is not a valid number of control-p`:      group(controlPlane, func(g *v1alpha1.InstanceGroupSpec) { g.MinSize, g.MaxSize = 4, 4 }),
-		`instancegroup/control-plane: spec.maxSize "5": must equal minSize 3 in a control`:       group(controlPlane, func(g *v1alpha1.InstanceGroupSpec) { g.MaxSize = 5 }),
+		`instancegroup/control-plane: spec.minSize "4": is not a valid number of control-p`:      group(controlPlane, func(g *v1alpha1.InstanceGroupSpec) { g.MinSize, g.MaxSize = new(4), new(4) }),
+		`instancegroup/control-plane: spec.maxSize "5": must equal minSize 3 in a control`:       group(controlPlane, func(g *v1alpha1.InstanceGroupSpec) { g.MaxSize = new(5) }),
 		`instancegroup/control-plane: spec.subnets "private-a": are in too few zones`:            group(controlPlane, func(g *v1alpha1.InstanceGroupSpec) { g.Subnets = []string{"private-a"} }),
-		`instancegroup/workers: spec.maxSize "1": is less than minSize 2`:                        group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.MaxSize = 1 }),
-		`instancegroup/workers: spec.minSize "-1": is out of range`:                              group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.MinSize = -1 }),
+		`instancegroup/workers: spec.maxSize "1": is less than minSize 2`:                        group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.MaxSize = new(1) }),
+		`instancegroup/workers: spec.minSize "-1": is out of range`:                              group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.MinSize = new(-1) }),
 		`instancegroup/workers: spec.role "Node": is not one of ControlPlane, Worker`:            group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Role = "Node" }),
 		`spec.machineType "t3.larg": is not a known EC2 instance type (did yo`:                   group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.MachineType = "t3.larg" }),
 		`spec.machineType "t3.micro": has 1024 MiB of memory, too little`:                        group(controlPlane, func(g *v1alpha1.InstanceGroupSpec) { g.MachineType = "t3.micro" }),
@@ -251,7 +251,7 @@ func TestValidate(t *testing.T) {
 		`spec.api.loadBalancer.type "ElasticIP": requires exactly one control-plane machine, not 3`: cluster(func(c *v1alpha1.ClusterSpec) { c.API.LoadBalancer.Type = "ElasticIP" }),
 		`spec.api.loadBalancer.type "ElasticIP": requires the control plane in Public subnets: private-a`: func(s *manifest.Set) {
 			s.Cluster.Spec.API.LoadBalancer.Type = "ElasticIP"
-			s.Groups[0].Spec.MinSize, s.Groups[0].Spec.MaxSize, s.Groups[0].Spec.Subnets = 1, 1, []string{"private-a"}
+			s.Groups[0].Spec.MinSize, s.Groups[0].Spec.MaxSize, s.Groups[0].Spec.Subnets = new(1), new(1), []string{"private-a"}
 		},
 		`spec.api.loadBalancer.type "Public": needs a subnet with a route to the internet`: cluster(func(c *v1alpha1.ClusterSpec) {
 			c.Networking.NATGateways, c.Networking.Subnets = "None", c.Networking.Subnets[3:]
@@ -323,7 +323,7 @@ func TestDiff(t *testing.T) {
 	before, after := demo(t), demo(t)
 	after.Cluster.Spec.API.Access = []string{"10.0.0.0/8", "192.168.0.0/16"}
 	after.Cluster.Spec.Tags = map[string]string{"team": "a"}
-	after.Groups[1].Spec.MinSize = 4
+	after.Groups[1].Spec.MinSize = new(4)
 	after.Groups = append(after.Groups[1:], v1alpha1.InstanceGroup{Kind: "InstanceGroup", Metadata: v1alpha1.Metadata{Name: "gpu"}})
 	want := []string{
 		"~ cluster/demo: spec.api.access[0] 0.0.0.0/0 → 10.0.0.0/8",

@@ -93,7 +93,7 @@ func (v validator) checkMixedInstances(spec v1alpha1.InstanceGroupSpec) {
 	}
 
 	v.checkMixedTypes(spec)
-	v.checkRange(at+".onDemandBase", p.OnDemandBase, 0, max(0, spec.MaxSize))
+	v.checkRange(at+".onDemandBase", p.OnDemandBase, 0, max(0, spec.MaxMachines()))
 	v.checkRange(at+".onDemandAboveBase", p.OnDemandAboveBase, 0, 100)
 	v.checkChoice(
 		at+".onDemandAllocationStrategy",

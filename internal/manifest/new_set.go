@@ -62,12 +62,17 @@ func NewSet(name string, zones []string, o NewSetOptions) (Set, diag.Findings) {
 	}
 
 	group := func(name string, role v1alpha1.Role, size int, machine string) v1alpha1.InstanceGroup {
-		return v1alpha1.InstanceGroup{
+		g := v1alpha1.InstanceGroup{
 			APIVersion: v1alpha1.APIVersion,
 			Kind:       v1alpha1.KindInstanceGroup,
 			Metadata:   v1alpha1.Metadata{Name: name},
-			Spec:       v1alpha1.InstanceGroupSpec{Role: role, MinSize: size, MachineType: machine},
+			Spec:       v1alpha1.InstanceGroupSpec{Role: role, MachineType: machine},
 		}
+		if size != 0 {
+			g.Spec.MinSize = &size
+		}
+
+		return g
 	}
 
 	return Set{Cluster: c, Groups: []v1alpha1.InstanceGroup{

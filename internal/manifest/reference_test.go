@@ -63,6 +63,8 @@ func fieldsOf(types map[string]*ast.StructType, typ, path string) []field {
 		switch e := f.Type.(type) {
 		case *ast.Ident:
 			elem, shown = e.Name, e.Name
+		case *ast.StarExpr:
+			shown = fmt.Sprint(e.X)
 		case *ast.ArrayType:
 			elem = fmt.Sprint(e.Elt)
 			shown = "list of " + elem
@@ -177,6 +179,9 @@ func fill(v reflect.Value) {
 		v.SetString("x")
 	case reflect.Int:
 		v.SetInt(7)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
 	case reflect.Bool:
 		v.SetBool(true)
 	case reflect.Slice:

@@ -95,8 +95,8 @@ func groupShape() any {
 			MachineType:    "x",
 			Image:          "x",
 			UserDataFormat: "x",
-			MinSize:        1,
-			MaxSize:        1,
+			MinSize:        new(1),
+			MaxSize:        new(1),
 			Autoscale:      true,
 			Subnets:        []string{"x"},
 			RootVolume: v1alpha1.RootVolume{

@@ -25,13 +25,13 @@ func (v validator) checkElasticIP(s Set) {
 			continue
 		}
 
-		if g.Spec.MinSize != 1 {
+		if g.Spec.MinMachines() != 1 {
 			v.errorf(
 				"spec.api.loadBalancer.type",
 				LoadBalancerElasticIP,
 				"use Public, or one control-plane machine",
 				"requires exactly one control-plane machine, not %d",
-				g.Spec.MinSize,
+				g.Spec.MinMachines(),
 			)
 		}
 

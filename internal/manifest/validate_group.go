@@ -48,7 +48,7 @@ func (v validator) checkGroups(s Set) {
 
 		names[g.Metadata.Name] = true
 		if g.Spec.Role != v1alpha1.RoleBastion {
-			machines += max(0, g.Spec.MaxSize)
+			machines += max(0, g.Spec.MaxMachines())
 		}
 
 		if g.Spec.Role == v1alpha1.RoleControlPlane {
@@ -83,7 +83,7 @@ func (v validator) checkSlotNames(groups []v1alpha1.InstanceGroup, names map[str
 			continue
 		}
 
-		for i := range min(g.Spec.MinSize, maxControlPlaneSlots) {
+		for i := range min(g.Spec.MinMachines(), maxControlPlaneSlots) {
 			if name := g.Metadata.Name + "-" + string(rune('a'+i)); names[name] {
 				gv := validator{fs: v.fs, pathPrefix: "instancegroup/" + name + ": "}
 				gv.errorf(
@@ -210,7 +210,7 @@ func (v validator) checkMachineType(spec v1alpha1.InstanceGroupSpec) {
 
 func (v validator) checkSizes(spec v1alpha1.InstanceGroupSpec) {
 	if spec.Role == v1alpha1.RoleControlPlane {
-		if n := spec.MinSize; n != 1 && n != 3 && n != 5 {
+		if n := spec.MinMachines(); n != 1 && n != 3 && n != 5 {
 			v.errorf(
 				"spec.minSize",
 				strconv.Itoa(n),
@@ -219,28 +219,33 @@ func (v validator) checkSizes(spec v1alpha1.InstanceGroupSpec) {
 			)
 		}
 
-		if spec.MaxSize != spec.MinSize {
+		if spec.MaxMachines() != spec.MinMachines() {
 			v.errorf(
 				"spec.maxSize",
-				strconv.Itoa(spec.MaxSize),
+				strconv.Itoa(spec.MaxMachines()),
 				"leave it out, or set it to minSize",
 				"must equal minSize %d in a control plane",
-				spec.MinSize,
+				spec.MinMachines(),
 			)
 		}
 
 		return
 	}
 
-	v.checkRange("spec.minSize", spec.MinSize, 1, maxGroupSize)
-	v.checkRange("spec.maxSize", spec.MaxSize, 1, maxGroupSize)
-	if spec.MinSize > spec.MaxSize {
+	least := 0
+	if spec.Role == v1alpha1.RoleBastion {
+		least = 1
+	}
+
+	v.checkRange("spec.minSize", spec.MinMachines(), least, maxGroupSize)
+	v.checkRange("spec.maxSize", spec.MaxMachines(), least, maxGroupSize)
+	if spec.MinMachines() > spec.MaxMachines() {
 		v.errorf(
 			"spec.maxSize",
-			strconv.Itoa(spec.MaxSize),
+			strconv.Itoa(spec.MaxMachines()),
 			"raise it, or lower minSize",
 			"is less than minSize %d",
-			spec.MinSize,
+			spec.MinMachines(),
 		)
 	}
 }
@@ -275,8 +280,8 @@ func (v validator) checkGroupSubnets(spec v1alpha1.InstanceGroupSpec, c v1alpha1
 		}
 	}
 
-	if c.Kind != "" && spec.Role == v1alpha1.RoleControlPlane && spec.MinSize > 1 &&
-		len(zones) < min(spec.MinSize, 3) {
+	if c.Kind != "" && spec.Role == v1alpha1.RoleControlPlane && spec.MinMachines() > 1 &&
+		len(zones) < min(spec.MinMachines(), 3) {
 		v.warnf("spec.subnets", strings.Join(spec.Subnets, ", "), "use Private subnets in three zones",
 			"are in too few zones (%d): losing one zone can lose the majority of etcd", len(zones))
 	}

@@ -79,7 +79,7 @@ func (v validator) checkAutoscale(spec v1alpha1.InstanceGroupSpec) {
 			"is for workers: the size of a control plane is its number of etcd members",
 		)
 
-	case spec.Role == v1alpha1.RoleWorker && spec.MinSize == spec.MaxSize:
+	case spec.Role == v1alpha1.RoleWorker && spec.MinMachines() == spec.MaxMachines():
 		v.warnf("spec.autoscale", "true", "raise maxSize", "has no effect while minSize is maxSize")
 	}
 

@@ -43,17 +43,17 @@ func (v validator) checkWarmPool(spec v1alpha1.InstanceGroupSpec) {
 		)
 	}
 
-	if n := p.MaxGroupPreparedCapacity; n != 0 && n < spec.MinSize {
+	if n := p.MaxGroupPreparedCapacity; n != 0 && n < spec.MinMachines() {
 		v.errorf(
 			"spec.warmPool.maxGroupPreparedCapacity",
 			strconv.Itoa(n),
 			"raise it, or leave it out: it defaults to maxSize",
 			"is less than minSize %d, which it includes",
-			spec.MinSize,
+			spec.MinMachines(),
 		)
 	}
 
-	if p.MinSize == 0 && p.MaxGroupPreparedCapacity == 0 && spec.MinSize == spec.MaxSize {
+	if p.MinSize == 0 && p.MaxGroupPreparedCapacity == 0 && spec.MinMachines() == spec.MaxMachines() {
 		v.warnf("spec.warmPool", "", "raise maxSize, or set warmPool.minSize", "is empty while the group's minSize equals maxSize")
 	}
 }

@@ -138,12 +138,12 @@ func (sc *scenario) editManifest() {
 	g := &next.Groups[worker]
 	switch what {
 	case "size":
-		g.Spec.MinSize = rapid.IntRange(0, 3).Draw(sc.T, "min")
-		g.Spec.MaxSize = g.Spec.MinSize + rapid.IntRange(0, 3).Draw(sc.T, "more")
+		g.Spec.MinSize = new(rapid.IntRange(0, 3).Draw(sc.T, "min"))
+		g.Spec.MaxSize = new(*g.Spec.MinSize + rapid.IntRange(0, 3).Draw(sc.T, "more"))
 	case "add":
 		extra := *g
 		extra.Metadata.Name = rapid.SampledFrom([]string{"extra", "workers-2", "gpu"}).Draw(sc.T, "name")
-		extra.Spec.MinSize, extra.Spec.MaxSize = 1, 1
+		extra.Spec.MinSize, extra.Spec.MaxSize = new(1), new(1)
 		next.Groups = slices.DeleteFunc(next.Groups, func(have v1alpha1.InstanceGroup) bool { return have.Metadata.Name == extra.Metadata.Name })
 		next.Groups = append(next.Groups, extra)
 	case "remove":

@@ -58,11 +58,11 @@ func (g *collector) wantedGroups() []health.Group {
 	var out []health.Group
 	for _, ig := range g.set.Groups {
 		if ig.Spec.Role != v1alpha1.RoleControlPlane {
-			out = append(out, health.Group{Name: ig.Metadata.Name, Size: ig.Spec.MinSize})
+			out = append(out, health.Group{Name: ig.Metadata.Name, Size: ig.Spec.MinMachines()})
 			continue
 		}
 
-		for i := range ig.Spec.MinSize {
+		for i := range ig.Spec.MinMachines() {
 			out = append(out, health.Group{Name: ig.Metadata.Name, Slot: string(rune('a' + i)), Size: 1})
 		}
 	}

@@ -93,8 +93,8 @@ func (b *builder) addBastions() {
 			group:       ig,
 			name:        ig.Metadata.Name,
 			machineRole: &b.bastion,
-			min:         ig.Spec.MinSize,
-			max:         ig.Spec.MaxSize,
+			min:         ig.Spec.MinMachines(),
+			max:         ig.Spec.MaxMachines(),
 			subnets:     ig.Spec.Subnets,
 			targets:     targets,
 		})

@@ -38,7 +38,7 @@ type machineSet struct {
 // each other.
 func (b *builder) addControlPlane() {
 	for _, ig := range b.groupsByRole(v1alpha1.RoleControlPlane) {
-		for i := range ig.Spec.MinSize {
+		for i := range ig.Spec.MinMachines() {
 			slot := string(rune('a' + i))
 			subnet := ig.Spec.Subnets[i%len(ig.Spec.Subnets)]
 			volume := b.addEtcdVolume(slot, subnet)
@@ -69,8 +69,8 @@ func (b *builder) addWorkers() {
 			group:       ig,
 			name:        ig.Metadata.Name,
 			machineRole: role,
-			min:         ig.Spec.MinSize,
-			max:         ig.Spec.MaxSize,
+			min:         ig.Spec.MinMachines(),
+			max:         ig.Spec.MaxMachines(),
 			subnets:     ig.Spec.Subnets,
 		})
 	}

@@ -159,7 +159,7 @@ func TestGroupTemplate(t *testing.T) {
 func TestAutoscalerTags(t *testing.T) {
 	g := build(t, with(t, func(s *manifest.Set) {
 		w := workers(s)
-		w.Autoscale, w.MaxSize = true, 9
+		w.Autoscale, w.MaxSize = true, new(9)
 		w.NodeLabels, w.Taints = map[string]string{"a/b": "c"}, []string{"d=e:NoSchedule", "f:NoExecute"}
 	}))
 	got := awskind.Tags{}

@@ -61,7 +61,7 @@ func testDocument(t *testing.T, slots int, bundle pki.Bundle) node.Document {
 		NetworkCIDR: "10.80.0.0/16", PodCIDR: "10.244.0.0/16", ServiceClusterIPRange: "10.96.0.0/16", DNSDomain: "cluster.local",
 	}
 	g := v1alpha1.InstanceGroup{Metadata: v1alpha1.Metadata{Name: "control-plane"}}
-	g.Spec = v1alpha1.InstanceGroupSpec{Role: v1alpha1.RoleControlPlane, MinSize: slots, MaxSize: slots}
+	g.Spec = v1alpha1.InstanceGroupSpec{Role: v1alpha1.RoleControlPlane, MinSize: &slots, MaxSize: &slots}
 	g.Spec.Taints = []string{"node-role.kubernetes.io/control-plane=:NoSchedule"}
 	images := map[string]string{}
 	for _, name := range []string{

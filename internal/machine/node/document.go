@@ -199,7 +199,7 @@ func ControlPlaneSlots(cluster string, groups []v1alpha1.InstanceGroup) []Slot {
 			continue
 		}
 
-		for range g.Spec.MinSize {
+		for range g.Spec.MinMachines() {
 			name := string("abcdefghijklmnopqrstuvwxyz"[len(out)])
 			host := "etcd-" + name + "." + cluster + ".internal"
 			out = append(out, Slot{

@@ -28,10 +28,10 @@ func cluster() v1alpha1.Cluster {
 
 func groups() []v1alpha1.InstanceGroup {
 	cp := v1alpha1.InstanceGroup{Metadata: v1alpha1.Metadata{Name: "control-plane"}}
-	cp.Spec = v1alpha1.InstanceGroupSpec{Role: v1alpha1.RoleControlPlane, MinSize: 3, MaxSize: 3}
+	cp.Spec = v1alpha1.InstanceGroupSpec{Role: v1alpha1.RoleControlPlane, MinSize: new(3), MaxSize: new(3)}
 	cp.Spec.Taints = []string{"node-role.kubernetes.io/control-plane=:NoSchedule"}
 	w := v1alpha1.InstanceGroup{Metadata: v1alpha1.Metadata{Name: "nodes"}}
-	w.Spec = v1alpha1.InstanceGroupSpec{Role: v1alpha1.RoleWorker, MinSize: 2, MaxSize: 2}
+	w.Spec = v1alpha1.InstanceGroupSpec{Role: v1alpha1.RoleWorker, MinSize: new(2), MaxSize: new(2)}
 	return []v1alpha1.InstanceGroup{cp, w}
 }
 
