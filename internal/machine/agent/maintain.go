@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -23,6 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 	"github.com/slipway-k8s/slipway/internal/machine/join"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
+	"github.com/slipway-k8s/slipway/internal/machine/report"
 )
 
 // periodicTask is a function that the agent runs repeatedly.
@@ -67,6 +67,7 @@ func (a *Agent) runPeriodicTasks(ctx context.Context) error {
 // logged once.
 func (a *Agent) repeatTask(ctx context.Context, task periodicTask) error {
 	lastError := ""
+	failures := 0
 	backoff := time.Second
 	for {
 		runCtx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -79,11 +80,18 @@ func (a *Agent) repeatTask(ctx context.Context, task periodicTask) error {
 		switch {
 		case err == nil:
 			lastError = ""
+			failures = 0
+			a.conditions.Clear(report.Task(task.name))
 			backoff = time.Second
 			pause = task.interval
 
-		case errors.As(err, &notReady), err.Error() == lastError, ctx.Err() != nil:
+		case errors.As(err, &notReady), ctx.Err() != nil:
+		case err.Error() == lastError:
+			failures++
+			a.reportFailingTask(task.name, failures, err)
+
 		default:
+			failures = 1
 			lastError = err.Error()
 			a.Log.Warn("task failed; will retry", slog.String("task", task.name), slog.Any("error", err))
 		}
@@ -94,9 +102,28 @@ func (a *Agent) repeatTask(ctx context.Context, task periodicTask) error {
 	}
 }
 
+// reportFailingTask sets a condition for a task that failed repeatedly: one failure is usual while other
+// machines restart.
+func (a *Agent) reportFailingTask(name string, failures int, err error) {
+	if failures < reportedFailures {
+		return
+	}
+
+	a.conditions.Set(report.Condition{
+		Component: report.Task(name),
+		State:     report.Warning,
+		Cause:     "fails: " + err.Error(), // without a count: a change of the text writes the Node
+		Next:      "read the agent's journal on the machine: journalctl -u slipway-node",
+	}, a.Now())
+}
+
+// reportedFailures is after how many equal failures in a row a task has a condition.
+const reportedFailures = 3
+
 func (a *Agent) workerTasks() []periodicTask {
 	return []periodicTask{
 		{"certificates", time.Minute, a.renewNodeCertificates},
+		{"report", report.Interval, a.newReportPublisher(nil).run},
 		{
 			"registration",
 			20 * time.Second,
@@ -112,11 +139,7 @@ func (a *Agent) controlPlaneTasks(m *etcdMember) []periodicTask {
 		{"hosts", 5 * time.Second, a.syncHosts},
 		{"address", 15 * time.Second, a.associateAPIAddress},
 		{"etcd data", 5 * time.Second, m.recordJoined},
-		{
-			"etcd member",
-			10 * time.Second,
-			func(ctx context.Context) error { return m.publishLease(ctx, api) },
-		},
+		{"report", report.Interval, a.newReportPublisher(m).run},
 		{"add-ons", 20 * time.Second, func(ctx context.Context) error { return a.applyAddons(ctx, api) }},
 		{"nodes", 15 * time.Second, func(ctx context.Context) error { return a.reconcileNodes(ctx, api) }},
 		{
@@ -130,7 +153,7 @@ func (a *Agent) controlPlaneTasks(m *etcdMember) []periodicTask {
 // checkReady returns a notReadyError until the kubelet and, on the control plane, the local API
 // server are healthy.
 func (a *Agent) checkReady(ctx context.Context) error {
-	urls := []string{"http://127.0.0.1:10248/healthz"}
+	urls := []string{kubeletHealthURL}
 	if a.doc.Role == v1alpha1.RoleControlPlane {
 		urls = append(urls, "https://127.0.0.1:"+kube.APIPort+"/readyz")
 	}
@@ -282,43 +305,6 @@ func (a *Agent) newJoinServer() *join.Server {
 			}, found, err
 		},
 	}
-}
-
-// publishLease publishes the state of this machine's etcd member as annotations of a Lease, and
-// promotes a learner.
-func (m *etcdMember) publishLease(ctx context.Context, api kube.Client) error {
-	manager := m.agent.newEtcdManager()
-	annotations := map[string]string{
-		"slipway.dev/slot":     m.slot.Name,
-		"slipway.dev/instance": m.agent.instance.ID,
-	}
-
-	s, err := manager.Status(ctx, etcd.ClientURL)
-	if err != nil {
-		annotations["slipway.dev/healthy"] = "false"
-		annotations["slipway.dev/reason"] = err.Error()
-	} else {
-		healthy := manager.Healthy(ctx, etcd.ClientURL) && len(s.Errors) == 0
-		annotations["slipway.dev/healthy"] = strconv.FormatBool(healthy)
-		annotations["slipway.dev/learner"] = strconv.FormatBool(s.Learner)
-		annotations["slipway.dev/member-id"] = strconv.FormatUint(s.MemberID, 16)
-		annotations["slipway.dev/raft-index"] = strconv.FormatUint(s.RaftIndex, 10)
-		annotations["slipway.dev/db-size"] = strconv.FormatInt(s.DBSize, 10)
-		if !healthy {
-			annotations["slipway.dev/reason"] = fmt.Sprintf("no linearizable read, or alarms: %v", s.Errors)
-		}
-
-		if s.Learner {
-			m.promoteLearner(ctx, manager, s.MemberID)
-		}
-	}
-
-	return lease{
-		name:        "slipway-" + m.slot.Member,
-		holder:      m.agent.instance.ID,
-		annotations: annotations,
-		now:         m.agent.Now(),
-	}.applyTo(ctx, api)
 }
 
 func (m *etcdMember) promoteLearner(ctx context.Context, manager etcd.Manager, id uint64) {

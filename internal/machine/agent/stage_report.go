@@ -90,6 +90,18 @@ func (r *Reporter) writeReport(l stageReport) {
 		return
 	}
 
+	r.writeLocked([]byte("slipway-node: " + string(body) + "\n"))
+}
+
+// WriteLine writes a line, which ends with a line feed, to the console.
+func (r *Reporter) WriteLine(line []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.writeLocked(line)
+}
+
+// writeLocked writes a line with one write, so that lines do not mix. The caller holds mu.
+func (r *Reporter) writeLocked(line []byte) {
 	console, err := r.Open()
 	if err != nil {
 		r.Log.Warn("cannot open console", slog.Any("error", err))
@@ -97,7 +109,7 @@ func (r *Reporter) writeReport(l stageReport) {
 	}
 
 	defer func() { _ = console.Close() }()
-	if _, err := console.Write([]byte("slipway-node: " + string(body) + "\n")); err != nil {
+	if _, err := console.Write(line); err != nil {
 		r.Log.Warn("cannot write to console", slog.Any("error", err))
 	}
 }

@@ -44,10 +44,16 @@ type Status struct {
 	Learner bool
 	// Leader is set if the member is the current leader.
 	Leader bool
+	// LeaderID is the id of the leader; 0 if the member knows none.
+	LeaderID uint64
 	// RaftIndex is the last index in the member's Raft log.
 	RaftIndex uint64
 	// DBSize of the backend in bytes.
 	DBSize int64
+	// Quota of the backend in bytes; 0 if the member does not report it (before etcd 3.6).
+	Quota int64
+	// Version of etcd, such as 3.6.6.
+	Version string
 	// Errors that the member reports, such as a raised alarm.
 	Errors []string
 }
@@ -187,14 +193,7 @@ func (m Manager) Status(ctx context.Context, url string) (Status, error) {
 		return Status{}, fmt.Errorf("get etcd status from %s: %w", url, err)
 	}
 
-	return Status{
-		MemberID:  s.Header.MemberId,
-		Learner:   s.IsLearner,
-		Leader:    s.Leader == s.Header.MemberId,
-		RaftIndex: s.RaftIndex,
-		DBSize:    s.DbSize,
-		Errors:    s.Errors,
-	}, nil
+	return newStatus(s), nil
 }
 
 // RemoveMember removes the member id through a member other than that of slot self. etcd rejects a

@@ -88,6 +88,25 @@ func (c Client) MergePatch(ctx context.Context, path string, patch any) error {
 	return err
 }
 
+// StrategicMergePatch patches the object at path with a strategic merge patch: Kubernetes merges lists, such as
+// conditions, by the key of their items.
+func (c Client) StrategicMergePatch(ctx context.Context, path string, patch any) error {
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return fmt.Errorf("patch %s: %w", path, err)
+	}
+
+	_, err = c.Do(
+		ctx,
+		http.MethodPatch,
+		path+"?fieldManager="+FieldManager,
+		"application/strategic-merge-patch+json",
+		body,
+	)
+
+	return err
+}
+
 // Do sends one request and returns the body of a 2xx response. The kind is the Content-Type of
 // body. Other responses are errors with the API's message.
 func (c Client) Do(ctx context.Context, method, path, kind string, body []byte) ([]byte, error) {

@@ -34,6 +34,13 @@ func (b *Board) Set(c Condition, now time.Time) {
 	b.conditions[c.Component] = c
 }
 
+// Clear removes the condition of a component, which has nothing to report any more.
+func (b *Board) Clear(component Component) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.conditions, component)
+}
+
 // Conditions returns a copy of all conditions, sorted by component.
 func (b *Board) Conditions() []Condition {
 	b.mu.Lock()

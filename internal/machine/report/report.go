@@ -83,8 +83,10 @@ const (
 	Certificates Component = "certificates"
 	EtcdVolume   Component = "etcd volume"    // set by the agent's task that mounts the volume
 	OwnedFiles   Component = "restored files" // set by the agent's task that restores what it owns
-	AgentTasks   Component = "agent"          // set for a periodic task that fails
 )
+
+// Task returns the component of a periodic task of the agent. It has a condition only while the task fails.
+func Task(name string) Component { return Component("agent task " + name) }
 
 // Condition is the state of one component of a machine.
 type Condition struct {
