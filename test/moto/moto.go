@@ -48,7 +48,8 @@ func StartShared(t, owner *testing.T) aws.Config {
 	}
 	path := findScript(t)
 	port := freePort(t)
-	dir := "MOTO_RUN_DIR=" + owner.TempDir()
+	runDir := owner.TempDir()
+	dir := "MOTO_RUN_DIR=" + runDir
 	cmd := exec.CommandContext(t.Context(), bash, path, "start", port)
 	cmd.Env = append(cmd.Environ(), "MOTO_SHIM=1", dir)
 	out, err := cmd.CombinedOutput()
@@ -60,6 +61,9 @@ func StartShared(t, owner *testing.T) aws.Config {
 	}
 	ctx := context.WithoutCancel(t.Context())
 	owner.Cleanup(func() {
+		if owner.Failed() {
+			owner.Logf("the end of moto's log:\n%s", readLogEnd(filepath.Join(runDir, port, "log")))
+		}
 		stop := exec.CommandContext(ctx, bash, path, "stop", port)
 		stop.Env = append(stop.Environ(), dir)
 		if out, err := stop.CombinedOutput(); err != nil {
@@ -71,6 +75,17 @@ func StartShared(t, owner *testing.T) aws.Config {
 	cfg.RetryMaxAttempts = 0
 
 	return cfg
+}
+
+// readLogEnd returns the last tracebacks of moto's log, for the message of a failed test.
+func readLogEnd(path string) string {
+	const size = 6000
+	body, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+
+	return string(body[max(0, len(body)-size):])
 }
 
 // FindImage returns the ID of an amd64 image of moto. The call takes about a second, so call it
