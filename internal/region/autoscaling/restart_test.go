@@ -58,6 +58,7 @@ func (m *machines) CreateVolume(context.Context, netspec.Volume) error   { retur
 func (m *machines) DeleteVolume(context.Context, string) error           { return nil }
 func (m *machines) Attach(context.Context, string, string, string) error { return nil }
 func (m *machines) Detach(context.Context, string, string) error         { return nil }
+func (m *machines) ForceDetach(context.Context, string, string) error    { return nil }
 
 // memory is a backend that stores the state of services as JSON.
 type memory struct {

@@ -113,12 +113,13 @@ type machines struct {
 	mu      sync.Mutex
 	live    map[string]netspec.Machine
 	volumes map[string]string // instance by volume; empty if the volume is not attached
+	mounted map[string]bool   // volumes with a mounted file system
 	log     []string
 	fail    error
 }
 
 func newMachines() *machines {
-	return &machines{live: map[string]netspec.Machine{}, volumes: map[string]string{}}
+	return &machines{live: map[string]netspec.Machine{}, volumes: map[string]string{}, mounted: map[string]bool{}}
 }
 
 func (m *machines) do(line string, f func()) error {
@@ -160,7 +161,26 @@ func (m *machines) Attach(_ context.Context, v, i, device string) error {
 }
 
 func (m *machines) Detach(_ context.Context, v, _ string) error {
+	if m.isMounted(v) {
+		return netspec.ErrVolumeBusy
+	}
 	return m.do("detach", func() { m.volumes[v] = "" })
+}
+
+func (m *machines) ForceDetach(_ context.Context, v, _ string) error {
+	return m.do("force-detach", func() { m.volumes[v] = ""; delete(m.mounted, v) })
+}
+
+func (m *machines) setMounted(v string, mounted bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mounted[v] = mounted
+}
+
+func (m *machines) isMounted(v string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mounted[v]
 }
 
 func filters(name, value string) []types.Filter {

@@ -50,8 +50,11 @@ type Disks interface {
 	DeleteVolume(ctx context.Context, id string) error
 	// Attach makes a volume visible in a machine as device, such as /dev/sdf.
 	Attach(ctx context.Context, volumeID, instanceID, device string) error
-	// Detach removes a volume from a machine.
+	// Detach removes a volume from a machine. It returns netspec.ErrVolumeBusy while a file system on it is
+	// mounted.
 	Detach(ctx context.Context, volumeID, instanceID string) error
+	// ForceDetach removes a volume from a machine even if a file system on it is mounted: its device fails.
+	ForceDetach(ctx context.Context, volumeID, instanceID string) error
 }
 
 // Network implements the virtual network.

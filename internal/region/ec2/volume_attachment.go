@@ -165,8 +165,13 @@ func (s volumeHandlers) detachVolume(in *sdk.DetachVolumeInput) (*sdk.VolumeAtta
 		)
 	}
 
-	if str(a.State) != sdk.VolumeAttachmentStateDetaching {
-		a.State = new(sdk.VolumeAttachmentStateDetaching)
+	detaching := str(a.State) == sdk.VolumeAttachmentStateDetaching
+	a.State = new(sdk.VolumeAttachmentStateDetaching)
+
+	switch {
+	case isTrue(in.Force) && s.cfg.Machines != nil:
+		s.beginForceDetach(v, a)
+	case !detaching:
 		s.beginDetach(v, a)
 	}
 

@@ -4,6 +4,9 @@ package ec2
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"time"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
@@ -62,8 +65,58 @@ func (s volumeHandlers) beginDetach(v *sdk.Volume, a *sdk.VolumeAttachment) {
 		return
 	}
 
+	s.jobs = append(s.jobs, func(ctx context.Context) { s.detachWhenUnmounted(ctx, id, instance) })
+	s.wakeRunLoop()
+}
+
+// detachRetryInterval is how often the detachment of a mounted volume is tried again.
+const detachRetryInterval = 500 * time.Millisecond
+
+// detachWhenUnmounted detaches a volume. While a file system on it is mounted, the attachment stays in state
+// detaching, as on AWS. It holds no lock between two attempts, so that a forced detachment or the end of the
+// instance can come first.
+func (s volumeHandlers) detachWhenUnmounted(ctx context.Context, id, instance string) {
+	for ctx.Err() == nil && !s.tryDetach(ctx, id, instance) {
+		waitForSignal(ctx, nil, detachRetryInterval)
+	}
+}
+
+// tryDetach reports whether a detachment has ended: the volume was detached, by this or by another job, or
+// the attempt failed for another reason than a mount.
+func (s volumeHandlers) tryDetach(ctx context.Context, id, instance string) bool {
+	m := s.jobLocks.mutexFor(id)
+	m.Lock()
+	defer m.Unlock()
+	if !s.isDetaching(id, instance) {
+		return true
+	}
+
+	err := s.cfg.Machines.Detach(ctx, id, instance)
+	if errors.Is(err, netspec.ErrVolumeBusy) {
+		return false
+	}
+
+	s.completeJob(ctx, transitionVolumeDetached, id, err)
+
+	return true
+}
+
+func (s volumeHandlers) isDetaching(id, instance string) bool {
+	s.store.Lock()
+	defer s.store.Unlock()
+	v := s.st.Volumes[id]
+
+	return v != nil && slices.ContainsFunc(v.Attachments, func(a *sdk.VolumeAttachment) bool {
+		return str(a.InstanceId) == instance && str(a.State) == sdk.VolumeAttachmentStateDetaching
+	})
+}
+
+// beginForceDetach detaches a volume although a file system on it may be mounted.
+func (s volumeHandlers) beginForceDetach(v *sdk.Volume, a *sdk.VolumeAttachment) {
+	id := str(v.VolumeId)
+	instance := str(a.InstanceId)
 	s.enqueueJob(id, func(ctx context.Context) {
-		s.completeJob(ctx, transitionVolumeDetached, id, s.cfg.Machines.Detach(ctx, id, instance))
+		s.completeJob(ctx, transitionVolumeDetached, id, s.cfg.Machines.ForceDetach(ctx, id, instance))
 	})
 }
 

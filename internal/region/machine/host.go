@@ -26,7 +26,7 @@ import (
 
 // ErrBusy is returned if a volume cannot be detached because a file system on it is mounted. The
 // caller may retry.
-var ErrBusy = errors.New("volume is in use inside the machine")
+var ErrBusy = netspec.ErrVolumeBusy
 
 // ErrNotFound is returned for an unknown machine or volume.
 var ErrNotFound = errors.New("not found")

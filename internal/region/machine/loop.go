@@ -36,7 +36,7 @@ func listLoops() (map[string]string, error) {
 	return out, nil
 }
 
-// findLoopDevice returns the loop device of a file, or "".
+// findLoopDevice returns the loop device of a file, or "". It skips devices that breakLoopDevice has broken.
 func findLoopDevice(file string) (string, error) {
 	all, err := listLoops()
 	if err != nil {
@@ -44,12 +44,46 @@ func findLoopDevice(file string) (string, error) {
 	}
 
 	for dev, backing := range all {
-		if backing == file {
+		if backing == file && !isLoopBroken(dev) {
 			return dev, nil
 		}
 	}
 
 	return "", nil
+}
+
+// breakLoopDevice makes all later reads and writes of a used loop device fail with an I/O error, like those of
+// a disk that was pulled: the device begins at the end of its file, so that it has no sectors. The file itself
+// keeps its content and can get another loop device.
+func breakLoopDevice(dev string) error {
+	f, err := os.OpenFile(dev, os.O_RDONLY, 0)
+	if err != nil {
+		return fmt.Errorf("break %s: %w", dev, err)
+	}
+
+	defer func() { _ = f.Close() }()
+	info, err := unix.IoctlLoopGetStatus64(int(f.Fd()))
+	if err != nil {
+		return fmt.Errorf("read the state of %s: %w", dev, err)
+	}
+
+	size, err := unix.IoctlGetInt(int(f.Fd()), unix.BLKGETSIZE64)
+	if err != nil {
+		return fmt.Errorf("read the size of %s: %w", dev, err)
+	}
+
+	info.Offset = uint64(size)
+	if err := unix.IoctlLoopSetStatus64(int(f.Fd()), info); err != nil {
+		return fmt.Errorf("break %s: %w", dev, err)
+	}
+
+	return nil
+}
+
+// isLoopBroken reports whether breakLoopDevice has broken the device: no other has an offset.
+func isLoopBroken(dev string) bool {
+	offset, err := os.ReadFile(filepath.Join("/sys/block", filepath.Base(dev), "loop/offset"))
+	return err == nil && strings.TrimSpace(string(offset)) != "0"
 }
 
 // ensureLoopDevice returns the loop device of a file. It sets one up if the file has none.

@@ -180,6 +180,33 @@ func TestVolumeMovesWithItsData(t *testing.T) {
 	must(t, b.host.DeleteVolume(ctx, v.ID))
 }
 
+// A forced detachment of a mounted volume is like pulling a disk: writes fail, what was synced is kept, and the
+// volume can be attached again.
+func TestForcedDetachmentFailsTheDevice(t *testing.T) {
+	b := newBench(t, "#!/bin/sh\n")
+	one := b.launch(1)
+	b.awaitRunning(one.ID)
+	ctx := t.Context()
+	v := netspec.Volume{ID: "vol-0123456789abcdef1", Size: 1}
+	byID := "/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_vol0123456789abcdef1"
+	must(t, b.host.CreateVolume(ctx, v))
+	must(t, b.host.Attach(ctx, v.ID, one.ID, "/dev/xvdf"))
+	b.mustRun(one.ID, "mkfs.ext4 -q "+byID+" && mkdir -p /mnt/v && mount "+byID+" /mnt/v && echo kept >/mnt/v/file && sync /mnt/v/file")
+	must(t, b.host.ForceDetach(ctx, v.ID, one.ID))
+	must(t, b.host.ForceDetach(ctx, v.ID, one.ID))
+	if out, err := b.run(one.ID, "echo lost >/mnt/v/other && sync /mnt/v/other"); err == nil {
+		t.Errorf("a write to the mounted file system succeeded: %s", out)
+	}
+	b.mustRun(one.ID, "test ! -e "+byID)
+	must(t, b.host.Attach(ctx, v.ID, one.ID, "/dev/xvdf"))
+	if got := b.mustRun(one.ID, "umount -l /mnt/v && mount "+byID+" /mnt/v && cat /mnt/v/file && echo more >/mnt/v/other && sync /mnt/v/other"); got != "kept" {
+		t.Errorf("data after the volume was attached again: %q", got)
+	}
+	b.mustRun(one.ID, "umount /mnt/v")
+	must(t, b.host.Detach(ctx, v.ID, one.ID))
+	must(t, b.host.DeleteVolume(ctx, v.ID))
+}
+
 // wrote reports whether a machine's console contains text.
 func (b *bench) wrote(id, text string) bool {
 	out, err := b.host.Console(id)

@@ -311,6 +311,38 @@ func (h *Host) Detach(_ context.Context, volumeID, instanceID string) error {
 	return nil
 }
 
+// ForceDetach detaches a volume from a machine like Detach, also while a file system on it is mounted. The
+// device then has no sectors: what has not been written is lost, and reads and writes fail with an I/O error
+// until the machine unmounts it. The data on the volume stays.
+func (h *Host) ForceDetach(_ context.Context, volumeID, instanceID string) error {
+	defer h.lockID(volumeID)()
+	v, err := h.readVolume(volumeID)
+	if err == nil && v.Instance == instanceID {
+		err = h.forceDetachLocked(v)
+	}
+
+	if err != nil {
+		return fmt.Errorf("force the detachment of volume %s from %s: %w", volumeID, instanceID, err)
+	}
+
+	return nil
+}
+
+func (h *Host) forceDetachLocked(v volumeRecord) error {
+	loop, err := findLoopDevice(h.volumeData(v.ID))
+	if err != nil {
+		return err
+	}
+
+	if loop != "" && isLoopBusy(loop) {
+		if err := breakLoopDevice(loop); err != nil {
+			return err
+		}
+	}
+
+	return h.releaseVolume(v, loop)
+}
+
 func (h *Host) detachLocked(v volumeRecord) error {
 	loop, err := findLoopDevice(h.volumeData(v.ID))
 	if err != nil {
@@ -321,6 +353,12 @@ func (h *Host) detachLocked(v volumeRecord) error {
 		return ErrBusy
 	}
 
+	return h.releaseVolume(v, loop)
+}
+
+// releaseVolume removes a volume's device from its machine, frees the loop device and records that the volume
+// is not attached. The kernel frees a loop device that is still mounted when it is unmounted.
+func (h *Host) releaseVolume(v volumeRecord, loop string) error {
 	if dev, ok := h.machineDir(v.Instance).devDir(); ok {
 		if err := v.removeDevice(dev); err != nil {
 			return err

@@ -9,7 +9,13 @@
 // and does no I/O.
 package netspec
 
-import "net/netip"
+import (
+	"errors"
+	"net/netip"
+)
+
+// ErrVolumeBusy is returned if a volume cannot be detached because a file system on it is mounted.
+var ErrVolumeBusy = errors.New("volume is in use inside the machine")
 
 // Network is the desired state of all VPCs. Applying the same Network twice changes nothing.
 type Network struct {
