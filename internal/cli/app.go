@@ -42,6 +42,8 @@ type Env struct {
 	Now func() time.Time
 	// Hostname returns the name of this machine, for locks and the journal.
 	Hostname func() (string, error)
+	// Version of this program, such as v1.2.3. Empty: what the Go toolchain stamped into it.
+	Version string
 	// Resolver queries the DNS. Nil: the resolver of this machine.
 	Resolver Resolver
 }
@@ -64,6 +66,7 @@ type app struct {
 	yes, quiet              bool
 	lockTimeout             time.Duration
 	noColor                 bool
+	costDetails             bool                  // --cost
 	configs                 map[string]aws.Config // by region; the default's is also at ""
 	storeCache              *storeCache
 	calls                   transport.CallLimiter // counts all calls to AWS, also those for stores

@@ -45,6 +45,7 @@ Running machines keep the version of their launch template until they are replac
 
 	addClusterFlags(cmd, &o)
 	addBuildFlags(cmd, &o)
+	a.addCostFlag(cmd)
 	a.addYesFlag(cmd)
 	a.addLockFlag(cmd)
 

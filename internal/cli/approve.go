@@ -65,7 +65,13 @@ func (a *app) printPlan(format string, review cluster.Review) error {
 		return nil
 	}
 
-	return review.Plan.Print(a.Stdout)
+	if err := review.Plan.Print(a.Stdout); err != nil {
+		return err
+	}
+
+	a.printCost(review)
+
+	return nil
 }
 
 // printStackState prints what must happen to the stack before its resources can change.

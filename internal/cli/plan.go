@@ -27,13 +27,16 @@ changed, neither in AWS nor in the state store.
 With --out the plan is also saved. 'slipway apply FILE' applies exactly that plan, or fails if any of its inputs has changed:
 a manifest, a resource in AWS, the agent, slipway itself. --destroy plans the deletion of the cluster.
 
+--cost lists what the cluster costs in a month at AWS's list prices, and what the plan changes in it. The prices, their
+dates and their sources are in the program; what is billed by use (traffic, requests, snapshots) is not in them.
+
 'slipway plan --schema' prints the JSON Schema of the JSON output.
 
 EXIT STATUS
   0  no changes
   1  error
   2  changes`,
-		Example: "  slipway plan demo\n  slipway plan demo -o json | jq '.summary'\n  slipway plan demo --out demo.plan && slipway apply demo.plan --yes\n  slipway plan demo --destroy",
+		Example: "  slipway plan demo\n  slipway plan demo -o json | jq '.summary'\n  slipway plan demo --out demo.plan && slipway apply demo.plan --yes\n  slipway plan demo --cost\n  slipway plan demo --destroy",
 		GroupID: groupCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.schema {
@@ -53,6 +56,7 @@ EXIT STATUS
 	addClusterFlags(cmd, &o.clusterOptions)
 	addBuildFlags(cmd, &o.clusterOptions)
 	addFormatFlag(cmd, &o.format)
+	a.addCostFlag(cmd)
 	cmd.Flags().StringVar(&o.out, "out", "", "file to save the plan in, for 'slipway apply FILE'")
 	cmd.Flags().BoolVar(&o.destroy, "destroy", false, "plan the deletion of the cluster")
 	cmd.Flags().BoolVar(&o.schema, "schema", false, "print the JSON Schema of a plan")

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
+	"github.com/slipway-k8s/slipway/internal/infra/cost"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
@@ -74,7 +75,16 @@ func (d *Desired) Name() string { return d.Manifests.Cluster.Metadata.Name }
 
 // Review returns what an apply of d does, for approval.
 func (d *Desired) Review() Review {
-	return Review{Kind: ReviewApply, Cluster: d.Name(), Plan: d.Plan, Unpublished: d.Unpublished}
+	return Review{
+		Kind:        ReviewApply,
+		Cluster:     d.Name(),
+		Plan:        d.Plan,
+		Unpublished: d.Unpublished,
+		Cost: cost.Estimate(cost.ListPrices(), d.Manifests.Cluster.Spec.CloudProvider.AWS.Region, cost.Resources{
+			Existing: d.Plan.ExistingResources(),
+			Desired:  d.Plan.Desired(),
+		}),
+	}
 }
 
 // OpenSession opens the session of the cluster that d describes, in the region of its manifest.

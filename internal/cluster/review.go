@@ -42,6 +42,8 @@ type Review struct {
 	Stack StackReview
 	// Deletion is what a deletion removes besides the plan's resources.
 	Deletion Deletion
+	// Cost is what the cluster costs in a month, before and after. It is zero where it is not computed.
+	Cost plan.MonthlyCost
 }
 
 // StackReview is the state of a CloudFormation stack before a change.
@@ -95,6 +97,7 @@ func (r Review) Document() plan.Document {
 	doc := r.Plan.Document(r.Cluster)
 	doc.Destroy = r.Destroy
 	doc.MachineStore = append(doc.MachineStore, r.Unpublished...)
+	doc.MonthlyCost = r.Cost
 
 	return doc
 }

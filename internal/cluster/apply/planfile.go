@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/cluster/destroy"
 	"github.com/slipway-k8s/slipway/internal/cluster/planfile"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
@@ -133,7 +134,9 @@ func (p *Planned) File(ctx context.Context) (planfile.File, error) {
 		return planfile.File{}, err
 	}
 
-	doc, err := json.Marshal(p.Review.Document())
+	document := p.Review.Document()
+	document.MonthlyCost = plan.MonthlyCost{} // changes with the size of a group, which an autoscaler owns
+	doc, err := json.Marshal(document)
 	if err != nil {
 		return planfile.File{}, fmt.Errorf("encode the plan: %w", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster/operation"
 	"github.com/slipway-k8s/slipway/internal/cluster/stackapply"
 	"github.com/slipway-k8s/slipway/internal/infra/aws/cleanup"
+	"github.com/slipway-k8s/slipway/internal/infra/cost"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
@@ -186,6 +187,11 @@ func Plan(ctx context.Context, env *cluster.Env, s store.Store, req Request) (*D
 	if err := findings.Err(); err != nil {
 		return nil, err
 	}
+
+	d.Review.Cost = cost.Estimate(cost.ListPrices(), d.session.Config.Region, cost.Resources{
+		Existing: d.Review.Plan.ExistingResources(),
+		Kept:     d.Review.Deletion.Retained,
+	})
 
 	d.Review.Deletion.Objects, err = listObjects(ctx, d.session, s, set)
 

@@ -8,10 +8,12 @@ package stackapply
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/cluster/publish"
+	"github.com/slipway-k8s/slipway/internal/infra/cost"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 	"github.com/slipway-k8s/slipway/internal/infra/render/cloudformation"
 	"github.com/slipway-k8s/slipway/internal/infra/stack"
@@ -111,7 +113,24 @@ func (c *Applier) reviewOf(kind cluster.ReviewKind, p proposal) cluster.Review {
 		Plan:        plan.Plan{Steps: p.Steps},
 		Unpublished: c.desired.Unpublished,
 		Stack:       cluster.StackReview{Name: c.client.Name, Info: p.info, Recreate: p.recreate},
+		Cost:        c.estimateCost(p),
 	}
+}
+
+// estimateCost returns the monthly cost of a new stack. That of a change is not computed: parameters that
+// were set in the console decide the types and sizes of an existing stack.
+func (c *Applier) estimateCost(p proposal) plan.MonthlyCost {
+	isNew := !slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Action != plan.Create })
+	if !isNew || len(p.Steps) == 0 || len(c.options.Parameters) > 0 {
+		return plan.MonthlyCost{}
+	}
+
+	var desired []plan.DesiredResource
+	for _, n := range c.desired.Graph.Nodes() {
+		desired = append(desired, plan.DesiredResource{Addr: n.Addr, Resource: n.Resource})
+	}
+
+	return cost.Estimate(cost.ListPrices(), c.session.Config.Region, cost.Resources{Desired: desired})
 }
 
 // Record records nothing more: Execute records the provisioner.

@@ -31,6 +31,9 @@ type Document struct {
 	// Steps lists the steps in a valid order; apply runs independent steps concurrently.
 	Steps   []Step  `json:"steps"`
 	Summary Summary `json:"summary"`
+	// MonthlyCost is the cost of the cluster before and after the plan, at list prices; absent where it is not
+	// computed. Set by the caller.
+	MonthlyCost MonthlyCost `json:"monthlyCost,omitzero"`
 }
 
 // Summary counts p's steps.

@@ -48,6 +48,8 @@ func TestSchemaHasTheGoTypes(t *testing.T) {
 		"step":     {s.Defs["step"], reflect.TypeFor[plan.Step]()},
 		"change":   {s.Defs["change"], reflect.TypeFor[plan.Change]()},
 		"summary":  {s.Defs["summary"], reflect.TypeFor[plan.Summary]()},
+		"cost":     {s.Defs["monthlyCost"], reflect.TypeFor[plan.MonthlyCost]()},
+		"costItem": {s.Defs["costItem"], reflect.TypeFor[plan.CostItem]()},
 	} {
 		want := map[string]string{}
 		var required []string
@@ -58,8 +60,9 @@ func TestSchemaHasTheGoTypes(t *testing.T) {
 			field, opts, _ := strings.Cut(f.Tag.Get("json"), ",")
 			want[field] = map[reflect.Kind]string{
 				reflect.String: "string", reflect.Int: "integer", reflect.Bool: "boolean", reflect.Slice: "array", reflect.Struct: "object",
+				reflect.Float64: "number",
 			}[f.Type.Kind()] // any value: no type
-			if !strings.Contains(opts, "omitempty") {
+			if !strings.Contains(opts, "omitempty") && !strings.Contains(opts, "omitzero") {
 				required = append(required, field)
 			}
 		}
