@@ -13,8 +13,11 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/cli"
-	"github.com/slipway-k8s/slipway/internal/region/machine"
 )
+
+// version is set by the linker (hack/build.sh, hack/packages) from the tags of the repository. Empty: the Go
+// toolchain's own stamp is used.
+var version string //nolint:gochecknoglobals // -X of the linker sets variables only
 
 // gcPercent is the GC target of commands. A command runs for a short time, and with the default
 // target garbage collection used a tenth of its CPU time. The local region keeps the default, since
@@ -22,9 +25,8 @@ import (
 const gcPercent = 800
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == machine.SupervisorCommand {
-		// The local region starts this program again as the supervisor of each machine.
-		os.Exit(machine.Main(os.Args[2:], os.Stderr))
+	if code, isSupervisor := runSupervisor(); isSupervisor {
+		os.Exit(code)
 	}
 
 	if len(os.Args) > 1 && os.Args[1] != "region" {
@@ -40,6 +42,7 @@ func main() {
 		Getenv:   os.Getenv,
 		Now:      time.Now,
 		Hostname: os.Hostname,
+		Version:  version,
 	})
 
 	stop()

@@ -28,8 +28,9 @@ func newAssetsBuildCommand(a *app) *cobra.Command {
 		Short: "Build Kubernetes, etcd, containerd and the images of the core add-ons",
 		Long: `Build everything that machines download, from source with the Go toolchain: Kubernetes, etcd, containerd, runc, the
 CNI plugins, flannel, CoreDNS and their container images. Results are cached by content. They are stored under upstream's
-paths, with a catalogue of their hashes for SLIPWAY_ASSETS; 'slipway region env' sets it. Needs Go, gcc and a checkout of
-the slipway repository.` + exitStatusHelp(),
+paths, with a catalogue of their hashes for SLIPWAY_ASSETS; 'slipway region env' sets it. Needs Go and gcc on Debian 12.
+
+The sources are the directory assets of a checkout of slipway. Packages install them in share/slipway/assets.` + exitStatusHelp(),
 		Example: "  slipway assets build\n  slipway assets build --source ~/src/slipway/assets",
 		Args:    requireNoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -39,7 +40,12 @@ the slipway repository.` + exitStatusHelp(),
 					return err
 				}
 
-				out = filepath.Join(cache, "assets")
+				out = assetsDir(cache)
+			}
+
+			source, err := a.findAssetSource(source)
+			if err != nil {
+				return err
 			}
 
 			r, err := build.Run(cmd.Context(), build.Options{
@@ -62,11 +68,33 @@ the slipway repository.` + exitStatusHelp(),
 	cmd.Flags().StringVar(
 		&source,
 		"source",
-		"assets",
-		"directory of the nested modules, in a checkout of slipway",
+		"",
+		"directory of the sources (default: assets of a checkout, or share/slipway/assets of a package)",
 	)
 
 	cmd.Flags().StringVar(&out, "out", "", "output directory (default: assets in the cache directory)")
 
 	return cmd
+}
+
+// assetsDir returns the folder of the built assets.
+func assetsDir(cache string) string { return filepath.Join(cache, "assets") }
+
+// findAssetSource returns given, else the directory of the assets' sources.
+func (a *app) findAssetSource(given string) (string, error) {
+	if given != "" {
+		return given, nil
+	}
+
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find slipway's own program: %w", err)
+	}
+
+	source, err := build.FindSource(self)
+	if err != nil {
+		return "", withHint(err, "run it in a checkout of slipway, install the slipway package, or set --source")
+	}
+
+	return source, nil
 }

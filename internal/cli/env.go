@@ -34,7 +34,7 @@ func (a *app) newClusterEnv() *cluster.Env {
 		Resolver:    a.Resolver,
 		Operator:    a.describeOperator(),
 		User:        a.Getenv("USER"),
-		Tool:        toolVersion(),
+		Tool:        a.toolVersion(),
 		LockTimeout: a.lockTimeout,
 		ReadOnly:    !a.yes && !isTerminal(a.Stdin),
 		AgentPath:   a.Getenv("SLIPWAY_NODE_BINARY"),
@@ -95,7 +95,7 @@ func (a *app) describeOperator() operation.Initiator {
 		Owner:   user + "@" + host,
 		PID:     os.Getpid(),
 		Command: "slipway " + strings.Join(a.Args, " "),
-		Tool:    buildVersion().Version,
+		Tool:    a.buildVersion().Version,
 	}
 }
 

@@ -19,8 +19,8 @@ import (
 func isPlanFile(arg string) bool { return strings.ContainsAny(arg, "./\\") }
 
 // toolVersion returns the version and the commit, which distinguishes also development builds.
-func toolVersion() string {
-	v := buildVersion()
+func (a *app) toolVersion() string {
+	v := a.buildVersion()
 	return strings.TrimSpace(v.Version + " " + v.Commit)
 }
 

@@ -29,7 +29,7 @@ func newVersionCommand(a *app) *cobra.Command {
 		GroupID: groupLocal,
 		Args:    requireNoArguments,
 		RunE: func(*cobra.Command, []string) error {
-			v := buildVersion()
+			v := a.buildVersion()
 			switch {
 			case short:
 				fmt.Fprintln(a.Stdout, v.Version)
@@ -49,16 +49,20 @@ func newVersionCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// buildVersion reads what the Go toolchain stamped into the binary.
-func buildVersion() versionInfo {
+// buildVersion returns the version that the linker set, else what the Go toolchain stamped into the binary.
+func (a *app) buildVersion() versionInfo {
 	v := versionInfo{Version: "devel", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return v
+	if ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		v.Version = info.Main.Version
 	}
 
-	if info.Main.Version != "" && info.Main.Version != "(devel)" {
-		v.Version = info.Main.Version
+	if a.Version != "" {
+		v.Version = a.Version
+	}
+
+	if !ok {
+		return v
 	}
 
 	for _, s := range info.Settings {

@@ -26,7 +26,7 @@ func (session *Session) findAgents(arches map[string]string) (map[string]node.Ag
 			continue
 		}
 
-		path, err := session.findAgentPath(arch)
+		path, err := FindAgent(session.Env.AgentPath, arch)
 		if err != nil {
 			return nil, err
 		}
@@ -54,16 +54,21 @@ func (session *Session) findAgents(arches map[string]string) (map[string]node.Ag
 	return out, nil
 }
 
-// findAgentPath returns the path of the agent: Env.AgentPath, else slipway-node next to the running
-// program, with the suffix -ARCH for a foreign architecture.
-func (session *Session) findAgentPath(arch string) (string, error) {
-	if given := session.Env.AgentPath; given != "" {
+// FindAgent returns the path of the agent for machines of an architecture: given, else slipway-node next to
+// the running program, with the suffix -ARCH for a foreign architecture. It does not check that it exists.
+func FindAgent(given, arch string) (string, error) {
+	if given != "" {
 		return filepath.Abs(given)
 	}
 
 	self, err := os.Executable()
 	if err != nil {
 		return "", fmt.Errorf("find slipway's own program: %w", err)
+	}
+
+	// Packages have a link to the program in bin, and the agents next to the program itself.
+	if resolved, err := filepath.EvalSymlinks(self); err == nil {
+		self = resolved
 	}
 
 	name := "slipway-node"

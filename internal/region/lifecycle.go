@@ -60,6 +60,17 @@ func EnsureImage(ctx context.Context, cache string, progress func(line string)) 
 	return err
 }
 
+// FindImage returns the root file system of the machine image in the cache. The error wraps fs.ErrNotExist if
+// it has not been built.
+func FindImage(cache string) (string, error) {
+	img, err := image.Find(regionPaths{cache}.imageDir(), image.ComputeID(runtime.GOARCH))
+
+	return img.Root, err
+}
+
+// CheckImageRequirements returns an error that lists everything that this computer lacks to build the image.
+func CheckImageRequirements() error { return image.Options{}.CheckRequirements() }
+
 // Destroy removes the region: its process, machines, networks, volumes and state. It can be repeated, and
 // does nothing if there is no region. It keeps the image and the assets in the cache.
 func Destroy(ctx context.Context, cache string) error {

@@ -105,7 +105,7 @@ func Build(ctx context.Context, opts Options) (Image, error) {
 		return img, err
 	}
 
-	if err := opts.checkRequirements(); err != nil {
+	if err := opts.CheckRequirements(); err != nil {
 		return Image{}, fmt.Errorf("build image %s: %w", id, err)
 	}
 
@@ -127,8 +127,8 @@ func Build(ctx context.Context, opts Options) (Image, error) {
 	return Find(opts.CacheDir, id)
 }
 
-// checkRequirements returns all missing requirements.
-func (o Options) checkRequirements() error {
+// CheckRequirements returns all missing requirements.
+func (o Options) CheckRequirements() error {
 	var errs []error
 	if os.Geteuid() != 0 {
 		errs = append(

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 	"github.com/aws/smithy-go/middleware"
 	"github.com/spf13/cobra"
 
+	"github.com/slipway-k8s/slipway/internal/lib/asset/build"
 	"github.com/slipway-k8s/slipway/internal/lib/awsfix"
 	"github.com/slipway-k8s/slipway/internal/region"
 )
@@ -30,17 +30,24 @@ const (
 )
 
 func newDemoCommand(a *app) *cobra.Command {
+	var check bool
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Create a highly available cluster in a local region",
-		Long: `Build the assets (in a checkout of slipway), start the local region and create examples/ha.yaml in it: three
-control-plane machines and two workers over three zones, with real etcd and Kubernetes. Each step is a slipway command,
-printed as you would type it. The cluster keeps running; 'slipway region destroy' removes it. Rerun the command to resume
-after an interruption.` + exitStatusHelp(),
-		Example: "  slipway demo --yes",
+		Long: `Build the assets, start the local region and create examples/ha.yaml in it: three control-plane machines and two
+workers over three zones, with real etcd and Kubernetes. Each step is a slipway command, printed as you would type it. The
+cluster keeps running; 'slipway region destroy' removes it. Rerun the command to resume after an interruption.
+
+--check only reports whether this computer can run it: what is there, what would be built, and what is missing.` +
+			exitStatusHelp(),
+		Example: "  slipway demo --check\n  slipway demo --yes",
 		GroupID: groupLocal,
 		Args:    requireNoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if check {
+				return a.runDemoCheck(cmd.Context())
+			}
+
 			if err := a.confirm("A region with five machines will run on this computer (about 6 GiB of memory)."); err != nil {
 				return err
 			}
@@ -50,6 +57,8 @@ after an interruption.` + exitStatusHelp(),
 	}
 
 	a.addYesFlag(cmd)
+	cmd.Flags().BoolVar(&check, "check", false, "report whether this computer can run the demo, and change nothing")
+
 	return cmd
 }
 
@@ -125,22 +134,20 @@ func (d *demoRunner) recordTime(what string) {
 	)
 }
 
-// assetsSource is the folder of nested modules in a checkout of slipway, where the demo usually runs.
-const assetsSource = "assets"
-
-// buildAssets builds what machines download. Outside a checkout of slipway it must exist already.
+// buildAssets builds what machines download. Without their sources, or without Go, it must exist already.
 func (d *demoRunner) buildAssets(ctx context.Context) error {
 	defer d.recordTime("assets")
-	if _, err := os.Stat(filepath.Join(assetsSource, "kubernetes", "go.mod")); err == nil {
-		return d.runSlipway(ctx, "assets", "build", "--source", assetsSource)
+	source, err := d.app.findAssetSource("")
+	if err == nil {
+		_, err = exec.LookPath("go")
 	}
 
-	catalogue := filepath.Join(d.cache, "assets", "catalog.yaml")
-	if _, err := os.Stat(catalogue); errors.Is(err, fs.ErrNotExist) {
-		return withHint(
-			errors.New("the assets are not built yet: missing "+catalogue),
-			"run make demo in a checkout of slipway, which builds them",
-		)
+	if err == nil {
+		return d.runSlipway(ctx, "assets", "build", "--source", source)
+	}
+
+	if _, missing := build.FindCatalog(assetsDir(d.cache)); missing != nil {
+		return withHint(fmt.Errorf("%w; they cannot be built: %w", missing, err), "slipway demo --check lists what is missing")
 	}
 
 	return nil
