@@ -5,8 +5,8 @@
 #   SLIPWAY_RACE=1 ...       also runs every package with the race detector, heavy packages in their short form, and
 #                            every fuzz target for 5 s; CI sets it
 #
-# Order: first what machines run is built, because tests of single packages use it too. Then the packages run, and at the
-# lowest priority next to them the tests that only need processors: judges (moto, cfn-lint, Terraform, the AWS CLI), the
+# Order: first what machines run is built, because tests of single packages use it too. Then the packages run, and at a
+# low priority next to them the tests that only need processors: judges (moto, cfn-lint, Terraform, the AWS CLI), the
 # program that is killed again and again, fuzz targets. The end-to-end tests on real machines come last, one at a time.
 # Tests that this machine cannot run are skipped; the closing lines list and count the reasons.
 set -euo pipefail
@@ -45,14 +45,14 @@ heavy='/internal/cli$|/test/(judge|killed|engine|bench)$'
 packages=$(go list ./... | grep -v /test/e2e)
 
 run_background() {
-  echo 19 2>/dev/null >/proc/self/autogroup || true
+  echo 10 2>/dev/null >/proc/self/autogroup || true
   go test -json -p 2 -timeout 35m ./test/judge ./test/killed >"$1/judges" || exit
   if [[ ${SLIPWAY_RACE:-} ]]; then
     FUZZTIME=5s hack/fuzz.sh >"$1/fuzz.log" 2>&1 || { cat "$1/fuzz.log" >&2; exit 1; }
   fi
 }
 export -f run_background
-"${session[@]}" nice -n 19 bash -c 'run_background "$1"' background "$results" &
+"${session[@]}" nice -n 10 bash -c 'run_background "$1"' background "$results" &
 background=$!
 
 if [[ ${SLIPWAY_RACE:-} ]]; then
