@@ -107,7 +107,7 @@ func (s *Service) diffContent(
 	}
 
 	if len(problems) > 0 {
-		return nil, false, template.ValidationError("%s", strings.Join(problems, "; "))
+		return nil, false, invalidPropertiesError{template.ValidationError("%s", strings.Join(problems, "; "))}
 	}
 
 	out = append(out, removedResources(st, nodes)...)
@@ -165,6 +165,13 @@ func (s *Service) plannedScope(c contentDiff) template.Scope {
 
 	return sc
 }
+
+// invalidPropertiesError reports resources whose properties their types do not allow. A change set is refused
+// then; an update of a stack starts, and fails at the resource.
+type invalidPropertiesError struct{ cause error }
+
+func (e invalidPropertiesError) Error() string { return e.cause.Error() }
+func (e invalidPropertiesError) Unwrap() error { return e.cause }
 
 func (s *Service) diffResource(c contentDiff, name string) (*resourceChange, []string, error) {
 	spec := c.newTemplate.Resources[name]

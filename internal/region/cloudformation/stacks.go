@@ -199,10 +199,11 @@ func (s stackHandlers) beginUpdate(
 // checkHasChanges refuses an update without changes. The caller holds the store's lock.
 func (s stackHandlers) checkHasChanges(st *stack, in *sdk.UpdateStackInput, c stackContent) error {
 	_, idle, err := s.diffContent(st, st.stackContent, c)
+	_, invalid := errors.AsType[invalidPropertiesError](err)
 	switch {
 	case idle && in.StackPolicyBody == nil:
 		return template.ValidationError("No updates are to be performed.")
-	case err != nil && strings.Contains(err.Error(), "Properties validation failed"):
+	case invalid:
 		return nil // the update will fail at that resource
 	}
 
