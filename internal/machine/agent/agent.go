@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
@@ -59,6 +60,8 @@ type Agent struct {
 	// failureSignalled is set after the stack was notified that this machine will not become
 	// healthy.
 	failureSignalled bool
+	// etcdStopped is set while the agent keeps the etcd member stopped because its volume does not work.
+	etcdStopped atomic.Bool
 	// conditions of the machine, which the agent reports. Every task sets those of what it maintains.
 	conditions report.Board
 }

@@ -181,6 +181,7 @@ func issuePairs(root *HostFS, b pki.Bundle, pairs []keyPair, now time.Time) (boo
 	wrote := false
 	for _, p := range pairs {
 		if !needsRenewal(root, p, now) {
+			adoptPair(root, p)
 			continue
 		}
 
@@ -197,6 +198,12 @@ func issuePairs(root *HostFS, b pki.Bundle, pairs []keyPair, now time.Time) (boo
 	}
 
 	return wrote, nil
+}
+
+// adoptPair makes the machine own a certificate and key that an earlier process of the agent wrote.
+func adoptPair(root *HostFS, p keyPair) {
+	root.Adopt(p.path+".key", 0o600, p.uid)
+	root.Adopt(p.path+".crt", 0o644, p.uid)
 }
 
 func issueCertificate(b pki.Bundle, p keyPair, now time.Time) (keyPEM, certPEM []byte, err error) {

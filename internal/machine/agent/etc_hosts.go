@@ -52,7 +52,12 @@ func WriteHostsFile(root *HostFS, slots []node.Slot, addresses map[string]string
 
 	b.WriteString(hostsEnd + "\n")
 
-	return root.Write(File{Path: path, Body: []byte(replaceBlock(string(body), b.String())), Mode: 0o644})
+	return root.Write(File{
+		Path:   path,
+		Body:   []byte(replaceBlock(string(body), b.String())),
+		Mode:   0o644,
+		Shared: true,
+	})
 }
 
 // replaceBlock replaces Slipway's block in text, or appends it.

@@ -23,15 +23,23 @@ type File struct {
 	Mode fs.FileMode
 	// UID of the owner and group. Zero is root.
 	UID int
+	// Shared is set for a file that other programs change too. It is not restored.
+	Shared bool
 }
 
-// HostFS writes files of the machine and records the changes. It is safe for concurrent use.
+// HostFS writes files of the machine and records the changes. It remembers what it wrote, so that
+// it can be restored. It is safe for concurrent use.
 type HostFS struct {
 	// Dir is the root directory: "" or "/" on a machine, a temporary directory in tests.
 	Dir string
 
 	mu      sync.Mutex
 	written []string
+
+	// writing is held while a file, link or directory is compared and changed, so that a restoration
+	// never undoes a newer write.
+	writing sync.Mutex
+	owned   ownedPaths
 }
 
 // Path returns the path of the machine's file p as this process sees it.
@@ -51,8 +59,19 @@ func (r *HostFS) recordChange(p string) {
 }
 
 // Write writes f atomically, unless the file already has this content, mode, and owner. It reports
-// whether it wrote.
+// whether it wrote. From then on the machine owns the file: see Damage.
 func (r *HostFS) Write(f File) (bool, error) {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	wrote, err := r.writeFile(f)
+	if err == nil && !f.Shared {
+		r.owned.addFile(f)
+	}
+
+	return wrote, err
+}
+
+func (r *HostFS) writeFile(f File) (bool, error) {
 	p := r.Path(f.Path)
 	if r.fileMatches(p, f) {
 		return false, nil
@@ -118,8 +137,21 @@ func (*HostFS) fileMatches(p string, f File) bool {
 	return err == nil && bytes.Equal(body, f.Body)
 }
 
-// MakeDir creates a directory, or changes the mode and owner of an existing one.
+// MakeDir creates a directory, or changes the mode and owner of an existing one. From then on the
+// machine owns the directory: see Damage.
 func (r *HostFS) MakeDir(path string, mode fs.FileMode, uid int) error {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	if err := r.makeDir(path, mode, uid); err != nil {
+		return err
+	}
+
+	r.owned.addDir(ownedDir{path: path, mode: mode, uid: uid})
+
+	return nil
+}
+
+func (r *HostFS) makeDir(path string, mode fs.FileMode, uid int) error {
 	p := r.Path(path)
 	info, err := os.Stat(p)
 	switch {
@@ -157,8 +189,19 @@ func ownerUID(info fs.FileInfo) int {
 }
 
 // Link makes path a symbolic link to target, replacing an existing link. It reports whether it
-// changed anything.
+// changed anything. From then on the machine owns the link: see Damage.
 func (r *HostFS) Link(path, target string) (bool, error) {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	changed, err := r.makeLink(path, target)
+	if err == nil {
+		r.owned.addLink(path, target)
+	}
+
+	return changed, err
+}
+
+func (r *HostFS) makeLink(path, target string) (bool, error) {
 	p := r.Path(path)
 	if have, err := os.Readlink(p); err == nil && have == target {
 		return false, nil

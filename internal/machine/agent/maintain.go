@@ -124,6 +124,7 @@ func (a *Agent) workerTasks() []periodicTask {
 	return []periodicTask{
 		{"certificates", time.Minute, a.renewNodeCertificates},
 		{"report", report.Interval, a.newReportPublisher(nil).run},
+		{"restore", restoreInterval, a.newRestorer().lookAndRestore},
 		{
 			"registration",
 			20 * time.Second,
@@ -140,6 +141,7 @@ func (a *Agent) controlPlaneTasks(m *etcdMember) []periodicTask {
 		{"address", 15 * time.Second, a.associateAPIAddress},
 		{"etcd data", 5 * time.Second, m.recordJoined},
 		{"report", report.Interval, a.newReportPublisher(m).run},
+		{"restore", restoreInterval, a.newRestorer().lookAndRestore},
 		{"add-ons", 20 * time.Second, func(ctx context.Context) error { return a.applyAddons(ctx, api) }},
 		{"nodes", 15 * time.Second, func(ctx context.Context) error { return a.reconcileNodes(ctx, api) }},
 		{

@@ -58,6 +58,11 @@ func (r *Reporter) Running(stage, waits string) {
 // Done reports that a stage has succeeded.
 func (r *Reporter) Done(stage string) { r.writeReport(stageReport{Stage: stage, State: stateDone}) }
 
+// Restored reports that the agent has restored something that somebody else changed. The text says what.
+func (r *Reporter) Restored(text string) {
+	r.writeReport(stageReport{Stage: "restore", State: stateDone, Error: text})
+}
+
 // Failed reports that a stage has failed and will be retried, with the hints of err.
 func (r *Reporter) Failed(stage string, err error) {
 	l := stageReport{Stage: stage, State: stateFailed, Error: err.Error()}

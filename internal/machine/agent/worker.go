@@ -67,6 +67,9 @@ func (a *Agent) renewNodeCertificates(ctx context.Context) error {
 	clientPair := keyPair{path: kube.PKIDir + "/kubelet-client", leaf: client}
 	serverPair := keyPair{path: kube.PKIDir + "/kubelet", leaf: server}
 	if now := a.Now(); !needsRenewal(a.Root, clientPair, now) && !needsRenewal(a.Root, serverPair, now) {
+		adoptPair(a.Root, clientPair)
+		adoptPair(a.Root, serverPair)
+
 		return nil
 	}
 

@@ -88,6 +88,16 @@ func StaticPods(c Config) ([]File, error) {
 	return out, nil
 }
 
+// StaticPodCommands returns the command line of each component that runs as a static pod, by name.
+func StaticPodCommands(c Config) map[string][]string {
+	out := map[string][]string{}
+	for _, part := range controlPlaneComponents(c) {
+		out[part.name] = append([]string{part.name}, part.args...)
+	}
+
+	return out
+}
+
 func (p component) buildPod(c Config) corev1.Pod {
 	container := p.buildContainer(c)
 	pod := corev1.Pod{
