@@ -60,6 +60,8 @@ type Agent struct {
 	// failureSignalled is set after the stack was notified that this machine will not become
 	// healthy.
 	failureSignalled bool
+	// apiOpen is set while other machines may connect to this machine's API server.
+	apiOpen atomic.Bool
 	// etcdStopped is set while the agent keeps the etcd member stopped because its volume does not work.
 	etcdStopped atomic.Bool
 	// conditions of the machine, which the agent reports. Every task sets those of what it maintains.

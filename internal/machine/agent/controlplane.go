@@ -194,7 +194,11 @@ func (a *Agent) mountEtcdVolume(ctx context.Context, m *etcdMember) error {
 	}
 
 	err := m.mountVolume(ctx)
-	if mounted, mountErr := isEtcdVolumeMounted(a.Root); mountErr == nil && mounted && m.hasData() {
+	if err := m.checkVolumeWritable(ctx); err != nil {
+		return err
+	}
+
+	if mount, mountErr := readVolumeMount(a.Root); mountErr == nil && mount.mounted && m.hasData() {
 		return nil
 	}
 

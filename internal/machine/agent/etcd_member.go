@@ -65,8 +65,18 @@ func (m *etcdMember) mountVolume(ctx context.Context) error {
 		return err
 	}
 
+	m.volume, err = m.newMounter(known).Mount(ctx)
+	if err != nil {
+		return err
+	}
+
+	return m.agent.Root.MakeDir(etcd.DataDir, 0o700, etcdUID)
+}
+
+func (m *etcdMember) newMounter(known joinedRecord) VolumeMounter {
 	a := m.agent
-	mounter := VolumeMounter{
+
+	return VolumeMounter{
 		Client:      a.ec2Client(),
 		Root:        a.Root,
 		Run:         a.Run,
@@ -74,13 +84,6 @@ func (m *etcdMember) mountVolume(ctx context.Context) error {
 		Slot:        m.slot.Name,
 		KnownVolume: known.Volume,
 	}
-
-	m.volume, err = mounter.Mount(ctx)
-	if err != nil {
-		return err
-	}
-
-	return a.Root.MakeDir(etcd.DataDir, 0o700, etcdUID)
 }
 
 func (m *etcdMember) readJoinedRecord(ctx context.Context) (joinedRecord, error) {

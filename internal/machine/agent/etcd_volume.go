@@ -58,8 +58,8 @@ func (m VolumeMounter) Mount(ctx context.Context) (string, error) {
 		return "", err
 	}
 
-	done, err := isEtcdVolumeMounted(m.Root)
-	if err != nil || done {
+	mount, err := readVolumeMount(m.Root)
+	if err != nil || mount.mounted {
 		return volume.ID, err
 	}
 
@@ -114,21 +114,6 @@ func (m VolumeMounter) findVolume(ctx context.Context) (Volume, error) {
 	}
 
 	return all[0], nil
-}
-
-func isEtcdVolumeMounted(root *HostFS) (bool, error) {
-	body, err := os.ReadFile(root.Path("/proc/self/mountinfo"))
-	if err != nil {
-		return false, fmt.Errorf("read /proc/self/mountinfo: %w", err)
-	}
-
-	for entry := range strings.Lines(string(body)) {
-		if fields := strings.Fields(entry); len(fields) > 4 && fields[4] == etcd.DataMount {
-			return true, nil
-		}
-	}
-
-	return false, nil
 }
 
 func (m VolumeMounter) attachVolume(ctx context.Context, v Volume) error {

@@ -45,6 +45,8 @@ func (a *Agent) runPeriodicTasks(ctx context.Context) error {
 
 		tasks = a.controlPlaneTasks(m)
 		group.Go(func() error { return a.serveJoin(ctx) })
+		gate := a.newAPIGate()
+		group.Go(func() error { return gate.keepUntilDone(ctx) })
 	}
 
 	for _, task := range tasks {
@@ -140,6 +142,7 @@ func (a *Agent) controlPlaneTasks(m *etcdMember) []periodicTask {
 		{"hosts", 5 * time.Second, a.syncHosts},
 		{"address", 15 * time.Second, a.associateAPIAddress},
 		{"etcd data", 5 * time.Second, m.recordJoined},
+		{"etcd volume", volumeInterval, m.newVolumeWatch().watchOnce},
 		{"report", report.Interval, a.newReportPublisher(m).run},
 		{"restore", restoreInterval, a.newRestorer().lookAndRestore},
 		{"add-ons", 20 * time.Second, func(ctx context.Context) error { return a.applyAddons(ctx, api) }},
@@ -153,7 +156,7 @@ func (a *Agent) controlPlaneTasks(m *etcdMember) []periodicTask {
 }
 
 // checkReady returns a notReadyError until the kubelet and, on the control plane, the local API
-// server are healthy.
+// server are healthy and the API server authorizes requests.
 func (a *Agent) checkReady(ctx context.Context) error {
 	urls := []string{kubeletHealthURL}
 	if a.doc.Role == v1alpha1.RoleControlPlane {
@@ -174,6 +177,10 @@ func (a *Agent) checkReady(ctx context.Context) error {
 		if err := body.Close(); err != nil {
 			return newNotReadyError("%v", err)
 		}
+	}
+
+	if a.doc.Role == v1alpha1.RoleControlPlane && !a.apiOpen.Load() {
+		return newNotReadyError("the API server has not read its authorization rules yet")
 	}
 
 	return nil

@@ -123,6 +123,8 @@ func (m *measurer) measureAPIServer(ctx context.Context) *report.APIServer {
 	switch {
 	case err != nil:
 		return &report.APIServer{Error: err.Error()}
+	case resp.StatusCode == http.StatusOK && !m.agent.apiOpen.Load():
+		return &report.APIServer{FailedChecks: []string{"authorization"}}
 	case resp.StatusCode == http.StatusOK:
 		return &report.APIServer{Ready: true}
 	}
