@@ -3,6 +3,7 @@
 package health_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// good is a healthy cluster of one control-plane slot and one worker.
+// good is a healthy cluster of one control-plane slot and one worker, with agents that publish no reports.
 func good() health.Facts {
 	return health.Facts{
 		Now:    now,
@@ -34,77 +35,108 @@ func good() health.Facts {
 	}
 }
 
-func TestJudge(t *testing.T) {
+// problems returns the checks that are not OK, each as "severity kind name: cause".
+func problems(r health.Report) []string {
+	out := []string{}
+	for _, c := range r.Checks {
+		if c.Severity != health.OK {
+			out = append(out, string(c.Severity)+" "+c.Kind+" "+c.Name+": "+c.Cause)
+		}
+	}
+	return out
+}
+
+func TestEvaluate(t *testing.T) {
 	tests := map[string]struct {
 		change func(*health.Facts)
-		want   []health.Check // those that are not OK
+		want   []string
 	}{
-		"all well": {change: func(*health.Facts) {}},
+		"everything works": {change: func(*health.Facts) {}},
 		"a machine is missing, and the group says why": {
 			change: func(f *health.Facts) {
 				f.Instances, f.Nodes, f.Pods, f.Groups[1].ScalingFailure = f.Instances[:1], f.Nodes[:1], f.Pods[1:], "no capacity for t3.large in us-east-1a"
 			},
-			want: []health.Check{{Kind: "machine", Name: "workers", Cause: "0 of 1 machines are running; the last scaling activity failed: no capacity for t3.large in us-east-1a"}},
+			want: []string{"failed group workers: 0 of 1 machines are running; the last scaling activity failed: no capacity for t3.large in us-east-1a"},
 		},
 		"a machine that failed to boot names the stage and the error": {
 			change: func(f *health.Facts) {
 				f.Nodes = f.Nodes[:1]
 				f.Instances[1].Reports = []health.StageReport{{Stage: "fetch", State: "done"}, {Stage: "verify", State: "failed", Error: "kubelet: want sha256 aa, got bb", Hint: "check the mirror"}}
 			},
-			want: []health.Check{
-				{Kind: "machine", Name: "i-2", Cause: "stage verify failed: kubelet: want sha256 aa, got bb", Hint: "check the mirror"},
-				{Kind: "node", Name: "ip-2", Cause: "machine i-2 has not joined; stage verify failed: kubelet: want sha256 aa, got bb", Hint: "check the mirror"},
+			want: []string{
+				"failed machine i-2 (workers): stage verify failed: kubelet: want sha256 aa, got bb",
+				"failed node ip-2: machine i-2 has not joined; stage verify failed: kubelet: want sha256 aa, got bb",
 			},
 		},
 		"the API does not answer": {
 			change: func(f *health.Facts) { f.APIError = "dial tcp 127.77.0.1:443: connection refused" },
-			want:   []health.Check{{Kind: "api", Name: "kube-apiserver", Cause: "dial tcp 127.77.0.1:443: connection refused"}},
+			want:   []string{"critical api kube-apiserver: dial tcp 127.77.0.1:443: connection refused"},
 		},
-		"a member has gone silent": {
+		"the machine of a member without reports has gone silent": {
 			change: func(f *health.Facts) { f.Members[0].ReportedAt = now.Add(-time.Minute) },
-			want:   []health.Check{{Kind: "etcd", Name: "etcd-a", Cause: "last reported 1m0s ago"}},
+			want: []string{
+				"critical etcd quorum: quorum lost: 1 of 1 members do not work: etcd-a (its machine has not reported for 60s)",
+				"failed etcd etcd-a: its machine has not reported for 60s",
+			},
 		},
-		"a member never reported": {
-			change: func(f *health.Facts) { f.Members = nil },
-			want:   []health.Check{{Kind: "etcd", Name: "etcd-a", Cause: "has not reported yet"}},
-		},
-		"a member is a learner": {
-			change: func(f *health.Facts) { f.Members[0].Learner = true },
-			want:   []health.Check{{Kind: "etcd", Name: "etcd-a", Cause: "is a learner still catching up"}},
+		"a member without reports is a learner": {
+			change: func(f *health.Facts) {
+				f.Groups = append(f.Groups, health.Group{Name: "control-plane", Slot: "b", Size: 0}, health.Group{Name: "control-plane", Slot: "c", Size: 0})
+				f.Members[0].Learner = true
+			},
+			want: []string{
+				"critical etcd quorum: quorum lost: 3 of 3 members do not work: etcd-a (is a learner still catching up), etcd-b (its machine is not running), etcd-c (its machine is not running)",
+				"failed etcd etcd-a: is a learner still catching up",
+				"failed etcd etcd-b: its machine is not running",
+				"failed etcd etcd-c: its machine is not running",
+			},
 		},
 		"a node without a machine": {
 			change: func(f *health.Facts) {
 				f.Nodes = append(f.Nodes, health.Node{Name: "ip-0", Instance: "i-0", Ready: true})
 			},
-			want: []health.Check{{Kind: "node", Name: "ip-0", Cause: "its machine i-0 is not running"}},
+			want: []string{"failed node ip-0: its machine i-0 is not running"},
 		},
 		"a node is not ready": {
 			change: func(f *health.Facts) { f.Nodes[1].Ready, f.Nodes[1].Reason = false, "cni plugin not initialized" },
-			want:   []health.Check{{Kind: "node", Name: "ip-2", Cause: "not ready: cni plugin not initialized"}},
+			want:   []string{"failed node ip-2: not ready: cni plugin not initialized"},
+		},
+		"a lease is old, and the node is still Ready": {
+			change: func(f *health.Facts) { f.Nodes[1].LeaseRenewed = now.Add(-16 * time.Second) },
+			want:   []string{"failed node ip-2: its kubelet has not reported for 16s: it has stopped, or the machine hangs or is cut off from the API"},
+		},
+		"a lease is as old as usual": {
+			change: func(f *health.Facts) { f.Nodes[1].LeaseRenewed = now.Add(-11 * time.Second) },
 		},
 		"a pod of the control plane is missing": {
 			change: func(f *health.Facts) { f.Pods = f.Pods[:3] },
-			want:   []health.Check{{Kind: "pod", Name: "kube-system/kube-scheduler-ip-1", Cause: "the kubelet has not registered it with the API yet"}},
+			want:   []string{"failed pod kube-system/kube-scheduler-ip-1: the kubelet runs no such pod: it has not registered it yet, or its manifest is missing or not valid"},
 		},
-		"a stopped machine fails every check": {
+		"a stopped machine explains what was on it": {
 			change: func(f *health.Facts) { f.Instances[0].State = "shutting-down" },
-			want: []health.Check{
-				{Kind: "machine", Name: "control-plane-a", Cause: "0 of 1 machines are running"},
-				{Kind: "etcd", Name: "etcd-a", Cause: "its machine is not running"},
-				{Kind: "node", Name: "ip-1", Cause: "its machine i-1 is not running"},
-				{Kind: "pod", Name: "kube-system/kube-apiserver-ip-1", Cause: "its machine is not running"},
-				{Kind: "pod", Name: "kube-system/kube-controller-manager-ip-1", Cause: "its machine is not running"},
-				{Kind: "pod", Name: "kube-system/kube-scheduler-ip-1", Cause: "its machine is not running"},
+			want: []string{
+				"critical etcd quorum: quorum lost: 1 of 1 members do not work: etcd-a (its machine i-1 is shutting-down)",
+				"failed group control-plane-a: 0 of 1 machines are running; i-1 is shutting-down",
+				"failed etcd etcd-a: its machine i-1 is shutting-down",
+				"failed node ip-1: its machine i-1 is not running",
+				"failed pod kube-system/kube-apiserver-ip-1: its machine is not running",
+				"failed pod kube-system/kube-controller-manager-ip-1: its machine is not running",
+				"failed pod kube-system/kube-scheduler-ip-1: its machine is not running",
 			},
 		},
 		"pods of a node that is gone count for nothing": {
 			change: func(f *health.Facts) {
-				f.Pods = append(f.Pods, health.Pod{Namespace: "kube-system", Name: "kube-proxy-0", Node: "ip-0", Reason: "phase Running"})
+				f.Pods = append(f.Pods, health.Pod{Namespace: "kube-system", Name: "kube-proxy-0", Node: "ip-0", Reason: "not Ready"})
 			},
 		},
 		"a pod is not running": {
 			change: func(f *health.Facts) { f.Pods[0].Running, f.Pods[0].Reason = false, "ImagePullBackOff" },
-			want:   []health.Check{{Kind: "pod", Name: "kube-system/coredns-1", Cause: "ImagePullBackOff"}},
+			want:   []string{"failed pod kube-system/coredns-1: ImagePullBackOff"},
+		},
+		"a target that leaves is not missed": {
+			change: func(f *health.Facts) {
+				f.Targets = []health.Target{{Group: "demo-api", Instance: "i-0", State: "draining"}, {Group: "demo-api", Instance: "i-1", State: "healthy"}}
+			},
 		},
 	}
 	for name, tt := range tests {
@@ -112,13 +144,10 @@ func TestJudge(t *testing.T) {
 			f := good()
 			tt.change(&f)
 			r := health.Evaluate(f)
-			var bad []health.Check
-			for _, c := range r.Checks {
-				if !c.OK {
-					bad = append(bad, c)
-				}
+			if tt.want == nil {
+				tt.want = []string{}
 			}
-			if diff := cmp.Diff(tt.want, bad); diff != "" {
+			if diff := cmp.Diff(tt.want, problems(r)); diff != "" {
 				t.Errorf("checks that are not OK (-want +got):\n%s", diff)
 			}
 			if r.Valid != (len(tt.want) == 0) {
@@ -145,4 +174,27 @@ func FuzzParseConsole(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestOrder: the most severe first, and causes before what they explain.
+func TestOrder(t *testing.T) {
+	f := healthyCluster()
+	f.Nodes[3].Ready, f.Nodes[3].Reason = false, "x"
+	f.Nodes[4].Pressure = []string{"DiskPressure"}
+	f.Instances[0].State = "terminated"
+	var severities []string
+	explained := false
+	for _, c := range health.Evaluate(f).Checks {
+		severities = append(severities, string(c.Severity))
+		if c.Severity != health.Failed {
+			continue
+		}
+		if explained && c.CausedBy == "" {
+			t.Errorf("%s %s comes after what others explain", c.Kind, c.Name)
+		}
+		explained = explained || c.CausedBy != ""
+	}
+	if got := slices.Compact(severities); !slices.Equal(got, []string{"failed", "warning", "ok"}) || !explained {
+		t.Errorf("order of severities: %v, explained %v", got, explained)
+	}
 }

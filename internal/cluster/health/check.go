@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package health
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Severity of a check's result.
+type Severity string
+
+// The severities, from the worst to the best.
+const (
+	// Critical means that the cluster does not work as a whole.
+	Critical Severity = "critical"
+	// Failed means that a part of the cluster does not work.
+	Failed Severity = "failed"
+	// Warning means that everything works, and that somebody has to do something before it fails.
+	Warning Severity = "warning"
+	// OK means that there is nothing to do.
+	OK Severity = "ok"
+)
+
+// severities in their order.
+func severities() []Severity { return []Severity{Critical, Failed, Warning, OK} }
+
+// Kinds of checks, in the order in which they are printed.
+const (
+	KindEtcd        = "etcd"
+	KindAPI         = "api"
+	KindGroup       = "group"
+	KindMachine     = "machine"
+	KindTarget      = "target"
+	KindNode        = "node"
+	KindPod         = "pod"
+	KindCertificate = "certificate"
+)
+
+func kinds() []string {
+	return []string{KindEtcd, KindAPI, KindGroup, KindMachine, KindTarget, KindNode, KindPod, KindCertificate}
+}
+
+// Check is the result of one check.
+type Check struct {
+	Kind     string   `json:"kind"`               // etcd, api, group, machine, target, node, pod or certificate
+	Name     string   `json:"name"`               // of what was checked
+	Machine  string   `json:"machine,omitempty"`  // instance id of the machine that it is on, if there is one
+	Severity Severity `json:"severity"`           // critical, failed, warning or ok
+	OK       bool     `json:"ok"`                 // false for critical and failed
+	Cause    string   `json:"cause,omitempty"`    // why it is not OK
+	Hint     string   `json:"hint,omitempty"`     // what to do; may be empty
+	CausedBy string   `json:"causedBy,omitempty"` // kind and name of the check that explains this one
+	// Since is when the machine's agent first saw it; omitted if that is not known.
+	Since time.Time `json:"since,omitzero"`
+}
+
+// Report is the health of a cluster.
+type Report struct {
+	// Valid means that every check is OK; warnings do not count.
+	Valid bool `json:"valid"`
+	// Time at which the facts were read.
+	Time time.Time `json:"time"`
+	// Checks with the most severe first. What another check explains follows the others of its severity.
+	Checks []Check `json:"checks"`
+	// Unread lists what could not be read. The checks that need it are missing.
+	Unread []string `json:"unread,omitempty"`
+}
+
+// Evaluate returns the health of a cluster. Without the API, it checks machines and, from their consoles,
+// etcd.
+func Evaluate(f Facts) Report {
+	f.Instances = slices.DeleteFunc(slices.Clone(f.Instances), isInWarmPool)
+	machines := checkMachines(f)
+	checks := slices.Concat(machines, checkEtcd(f), checkAPI(f), checkTargets(f), checkCertificates(f))
+	if f.APIError == "" {
+		checks = append(checks, checkNodes(f)...)
+		checks = append(checks, checkPods(f)...)
+	}
+
+	for i := range checks {
+		c := &checks[i]
+		c.Severity = cmp.Or(c.Severity, OK)
+		c.OK = c.Severity == OK || c.Severity == Warning
+	}
+
+	explain(f, checks)
+	slices.SortStableFunc(checks, compareChecks)
+	r := Report{Time: f.Now, Checks: checks}
+	r.Valid = !slices.ContainsFunc(checks, func(c Check) bool { return !c.OK })
+	for _, u := range f.Unread {
+		r.Unread = append(r.Unread, u.What+": "+u.Error)
+	}
+
+	return r
+}
+
+// compareChecks orders checks by severity, causes before what they explain, and by kind and name.
+func compareChecks(a, b Check) int {
+	return cmp.Or(
+		cmp.Compare(slices.Index(severities(), a.Severity), slices.Index(severities(), b.Severity)),
+		cmp.Compare(min(1, len(a.CausedBy)), min(1, len(b.CausedBy))),
+		cmp.Compare(slices.Index(kinds(), a.Kind), slices.Index(kinds(), b.Kind)),
+		strings.Compare(a.Name, b.Name),
+	)
+}
+
+// explain sets CausedBy of the checks that fail because another one does: what is on a machine that does not
+// work, and what needs etcd while it has no quorum.
+func explain(f Facts, checks []Check) {
+	machines := explainingMachines(f, checks)
+	members := map[string]string{} // the member that does not work, by instance id
+	for _, c := range checks {
+		if c.Kind == KindEtcd && !c.OK && (c.Machine != "" || c.Name == quorumName) {
+			members[c.Machine] = KindEtcd + " " + c.Name
+		}
+	}
+
+	for i := range checks {
+		c := &checks[i]
+		switch {
+		case c.OK || c.Severity == Critical && c.Kind == KindEtcd || c.Kind == KindMachine || c.Kind == KindGroup:
+		case c.Kind == KindEtcd && c.Machine == "":
+			c.CausedBy = machines[c.Name]
+		case c.Machine != "" && machines[c.Machine] != "":
+			c.CausedBy = machines[c.Machine]
+		case c.Kind != KindAPI && c.Kind != KindTarget:
+		case members[""] != "": // the quorum is lost
+			c.CausedBy = members[""]
+		case c.Machine != "" && members[c.Machine] != "":
+			c.CausedBy = members[c.Machine]
+		case c.Kind == KindTarget:
+			c.CausedBy = failedServerOf(checks, c.Machine)
+		}
+	}
+}
+
+// explainingMachines returns the failed checks of machines, by instance id: of the machine itself, or of its
+// group if the machine does not run. A slot without a machine is found by the name of its member.
+func explainingMachines(f Facts, checks []Check) map[string]string {
+	out := map[string]string{}
+	groups := map[string]bool{} // labels of the groups that lack machines
+	for _, c := range checks {
+		switch {
+		case c.OK:
+		case c.Kind == KindGroup:
+			groups[c.Name] = true
+		case c.Kind == KindMachine:
+			out[c.Machine] = KindMachine + " " + c.Name
+		}
+	}
+
+	for _, i := range f.Instances {
+		if i.State != "running" && groups[i.label()] {
+			out[i.ID] = KindGroup + " " + i.label()
+		}
+	}
+
+	for _, g := range f.slots() {
+		if groups[g.label()] {
+			out[memberName(g.Slot)] = KindGroup + " " + g.label()
+		}
+	}
+
+	return out
+}
+
+// failedServerOf returns the check of the API server of a machine if it failed.
+func failedServerOf(checks []Check, machine string) string {
+	for _, c := range checks {
+		if c.Kind == KindAPI && c.Machine == machine && !c.OK {
+			return KindAPI + " " + c.Name
+		}
+	}
+
+	return ""
+}
+
+// formatAge formats an age in words: 45s, 3m, 2h, 4d.
+func formatAge(d time.Duration) string {
+	switch {
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%dd", int(d.Hours())/24)
+	}
+}

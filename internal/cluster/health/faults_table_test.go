@@ -1,0 +1,635 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package health_test
+
+import (
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/cluster/health"
+	"github.com/slipway-k8s/slipway/internal/machine/report"
+)
+
+// fault is one fault of a cluster that was healthy before.
+type fault struct {
+	name    string
+	happens string // for operators
+	todo    string // who does what
+	change  func(*health.Facts)
+	want    []string // the checks that are not OK, most severe first
+}
+
+const (
+	refused = "connect: connection refused"
+	timeout = "context deadline exceeded"
+)
+
+// faults is the table of faults, by what they concern: machines, etcd, API, nodes and pods, certificates.
+func faults() []fault {
+	var out []fault
+	out = append(out, machineFaults()...)
+	out = append(out, serviceFaults()...)
+	out = append(out, etcdFaults()...)
+	out = append(out, quorumFaults()...)
+	out = append(out, apiFaults()...)
+	out = append(out, podFaults()...)
+	return append(out, certificateFaults()...)
+}
+
+func machineFaults() []fault {
+	return []fault{
+		{
+			name:    "A control-plane machine is terminated",
+			happens: "EC2 terminates the machine, by itself or because somebody asked for it. Its volume stays. The API answers through the others.",
+			todo: "Nobody has to do anything: the slot's auto scaling group launches a machine, which attaches the volume and continues with\n" +
+				"its data. Do not replace another machine meanwhile.",
+			change: func(f *health.Facts) {
+				f.Instances[0].State = "terminated"
+				delete(f.Reports, f.Instances[0].ID)
+				f.Nodes, f.Targets, f.Pods = f.Nodes[1:], f.Targets[1:], f.Pods[4:]
+				peerMissed(f, 0, "dial tcp 10.80.0.1:2379: i/o timeout")
+			},
+			want: []string{
+				"failed group control-plane-a: 0 of 1 machines are running",
+				"failed etcd etcd-a: its machine is not running",
+				"warning etcd quorum: no other member may fail: 2 of 3 work",
+			},
+		},
+		{
+			name:    "A machine is stopped",
+			happens: "Somebody has stopped a worker. Its pods start elsewhere after Kubernetes' eviction time of five minutes.",
+			todo:    "Nobody: the auto scaling group terminates the stopped machine and launches another.",
+			change: func(f *health.Facts) {
+				f.Instances[3].State, f.Instances[3].Why = "stopped", "User initiated (2026-11-21 11:59:40 GMT)"
+			},
+			want: []string{
+				"failed group workers: 1 of 2 machines are running; i-0c4e4 is stopped (User initiated (2026-11-21 11:59:40 GMT))",
+				"failed node ip-10-80-0-4: its machine i-0c4e4 is not running",
+				"failed pod kube-system/coredns-7c9f: its machine is not running",
+				"failed pod kube-system/kube-proxy-ip-10-80-0-4: its machine is not running",
+			},
+		},
+		{
+			name:    "A machine cannot be replaced",
+			happens: "A worker is gone, and AWS has no capacity for another one of its type.",
+			todo:    "The operator adds other machine types or zones to the group (`slipway edit`), or waits: AWS tries again.",
+			change: func(f *health.Facts) {
+				f.Instances[4].State = "terminated"
+				delete(f.Reports, f.Instances[4].ID)
+				f.Nodes = f.Nodes[:4]
+				f.Groups[3].ScalingFailure = "We currently do not have sufficient t3.large capacity in the Availability Zone you requested (us-east-1b)."
+			},
+			want: []string{
+				"failed group workers: 1 of 2 machines are running; the last scaling activity failed: We currently do not have sufficient t3.large capacity in the Availability Zone you requested (us-east-1b).",
+			},
+		},
+		{
+			name:    "A download has another hash",
+			happens: "A new machine rejects a program whose hash is not that of the catalogue. It does not start it.",
+			todo: "The operator finds out whether the catalogue or the mirror is wrong, corrects it and applies. The machine tries again by\n" +
+				"itself.",
+			change: func(f *health.Facts) {
+				f.Instances[4].Reports = []health.StageReport{{
+					Stage: "verify", State: "failed", Error: "kubelet from https://dl.k8s.io/…/kubelet has sha256 48de8de7…, want 0f0f0f0f…",
+					Hint: "check the asset catalogue and the mirror, then run slipway apply",
+				}}
+				delete(f.Reports, f.Instances[4].ID)
+				f.Nodes = f.Nodes[:4]
+				f.Pods = f.Pods[:len(f.Pods)-2]
+			},
+			want: []string{
+				"failed machine i-0c4e5 (workers): stage verify failed: kubelet from https://dl.k8s.io/…/kubelet has sha256 48de8de7…, want 0f0f0f0f…",
+				"failed node ip-10-80-0-5: machine i-0c4e5 has not joined; stage verify failed: kubelet from https://dl.k8s.io/…/kubelet has sha256 48de8de7…, want 0f0f0f0f…",
+			},
+		},
+		{
+			name:    "A machine does not boot",
+			happens: "A machine runs for EC2, and no line of the agent is on its console.",
+			todo:    "The operator reads the console: the image does not run user data, or the route from its subnet to S3 is missing.",
+			change: func(f *health.Facts) {
+				delete(f.Reports, f.Instances[4].ID)
+				f.Nodes = f.Nodes[:4]
+			},
+			want: []string{
+				"failed node ip-10-80-0-5: machine i-0c4e5 has not joined and has sent no reports yet",
+			},
+		},
+		{
+			name:    "A worker is cut off from the network",
+			happens: "A route, a network ACL or a security group rule is gone, or the machine hangs. Kubernetes still says Ready for 40 s.",
+			todo:    "The operator restores the network (`slipway drift` finds changed rules), or terminates the machine.",
+			change:  func(f *health.Facts) { silent(f, 3, 19*time.Second) },
+			want: []string{
+				"failed node ip-10-80-0-4: its kubelet has not reported for 19s: it has stopped, or the machine hangs or is cut off from the API",
+			},
+		},
+		{
+			name:    "A control-plane machine is cut off from the network",
+			happens: "Nothing reaches the machine, and it reaches nothing. Its serial console still works: the agent reports there.",
+			todo:    "The operator restores the network (`slipway drift`), or terminates the machine; its data returns from the others.",
+			change: func(f *health.Facts) {
+				measured(f, 1, func(r *report.Report) {
+					r.Etcd.Quorum = false
+					r.Etcd.Peers = []report.Peer{{Slot: "a", Error: "i/o timeout"}, {Slot: "c", Error: "i/o timeout"}}
+					r.APIServer = &report.APIServer{FailedChecks: []string{"etcd"}}
+				})
+				onConsole(f, 1)
+				f.Nodes[1].LeaseRenewed = now.Add(-17 * time.Second)
+				f.Targets[1].State, f.Targets[1].Description = "unhealthy", "Health checks failed"
+				peerMissed(f, 1, "dial tcp 10.80.0.2:2379: i/o timeout")
+			},
+			want: []string{
+				"failed machine i-0c4e2 (control-plane-b): is cut off: its agent does not reach the API and reports on its console; its kubelet has not reported for 17s",
+				"failed etcd etcd-b: is cut off from the other members: no quorum: answers 1 of 3 members; does not reach etcd-a (i/o timeout), etcd-c (i/o timeout)",
+				"failed api kube-apiserver of i-0c4e2 (control-plane-b): not ready: failed checks of /readyz: etcd",
+				"failed target demo-api i-0c4e2 (control-plane-b): the load balancer sends it no requests: unhealthy: Health checks failed",
+				"failed node ip-10-80-0-2: its kubelet has not reported for 17s: it has stopped, or the machine hangs or is cut off from the API",
+				"warning etcd quorum: no other member may fail: 2 of 3 work",
+			},
+		},
+	}
+}
+
+func serviceFaults() []fault {
+	return []fault{
+		{
+			name:    "The kubelet is stopped",
+			happens: "Running containers continue, and nothing new starts. Kubernetes notices it after 40 s.",
+			todo:    "The operator starts it, or terminates the machine if it does not start.",
+			change: func(f *health.Facts) {
+				measured(f, 3, func(r *report.Report) {
+					r.Kubelet = report.Service{Unit: "inactive", Error: "get http://127.0.0.1:10248/healthz: " + refused}
+				})
+			},
+			want: []string{
+				"failed machine i-0c4e4 (workers): systemd unit kubelet is inactive",
+			},
+		},
+		{
+			name:    "The kubelet hangs",
+			happens: "systemd sees a running process. It answers no health check and does not renew its lease.",
+			todo:    "The operator restarts it, or terminates the machine.",
+			change: func(f *health.Facts) {
+				measured(f, 3, func(r *report.Report) { r.Kubelet.Error = "get http://127.0.0.1:10248/healthz: " + timeout })
+				f.Nodes[3].LeaseRenewed = now.Add(-21 * time.Second)
+			},
+			want: []string{
+				"failed machine i-0c4e4 (workers): kubelet does not answer: get http://127.0.0.1:10248/healthz: context deadline exceeded",
+				"failed node ip-10-80-0-4: its kubelet has not reported for 21s: it has stopped, or the machine hangs or is cut off from the API",
+			},
+		},
+		{
+			name:    "The container runtime is stopped",
+			happens: "Running containers continue. The kubelet cannot start or check any.",
+			todo:    "The operator starts it, or terminates the machine.",
+			change: func(f *health.Facts) {
+				measured(f, 4, func(r *report.Report) { r.Containerd.Unit = "failed" })
+				f.Nodes[4].Ready, f.Nodes[4].Reason = false, "[container runtime is down, PLEG is not healthy]"
+			},
+			want: []string{
+				"failed machine i-0c4e5 (workers): systemd unit containerd is failed",
+				"failed node ip-10-80-0-5: not ready: [container runtime is down, PLEG is not healthy]",
+			},
+		},
+		{
+			name:    "The agent is stopped",
+			happens: "The machine works. Its certificates are not renewed any more, and nothing on it is restored.",
+			todo:    "The operator starts it. systemd restarts an agent that crashes, so somebody has stopped it.",
+			change: func(f *health.Facts) {
+				r := f.Reports[f.Instances[2].ID]
+				r.PublishedAt = now.Add(-40 * time.Second)
+				f.Reports[f.Instances[2].ID] = r
+			},
+			want: []string{
+				"failed machine i-0c4e3 (control-plane-c): its agent has not reported for 40s; the kubelet still does",
+			},
+		},
+		{
+			name:    "A worker's disk is full",
+			happens: "The kubelet evicts pods at 90%. Logs and image layers cannot be written at 100%.",
+			todo:    "The operator finds what fills it, or gives the group larger volumes (`rootVolume` of the instance group) and applies.",
+			change: func(f *health.Facts) {
+				measured(f, 3, func(r *report.Report) { r.Disks[0].UsedBytes = 39 << 29 })
+				f.Nodes[3].Pressure = []string{"DiskPressure: kubelet has disk pressure"}
+			},
+			want: []string{
+				"failed machine i-0c4e4 (workers): disk: / is 97% full (19.5 GiB of 20.0 GiB)",
+				"warning node ip-10-80-0-4: DiskPressure: kubelet has disk pressure",
+			},
+		},
+		{
+			name:    "A disk is read-only",
+			happens: "Linux mounts a file system read-only after an error of its volume.",
+			todo:    "The operator terminates the machine; a worker loses nothing, a member gets its data from its volume or the others.",
+			change: func(f *health.Facts) {
+				measured(f, 4, func(r *report.Report) { r.Disks[0].ReadOnly = true })
+			},
+			want: []string{
+				"failed machine i-0c4e5 (workers): disk: / is mounted read-only",
+			},
+		},
+		{
+			name:    "Somebody changes what the agent owns",
+			happens: "A static pod manifest, a unit or a setting of the kernel was changed on a machine. The agent restores it within seconds.",
+			todo:    "The operator finds out who changed it: the next change of that kind is restored, too.",
+			change: func(f *health.Facts) {
+				addCondition(f, 0, report.Condition{
+					Component: report.OwnedFiles, State: report.Warning,
+					Cause: "restored /etc/kubernetes/manifests/kube-apiserver.yaml, which was changed on the machine",
+					Next:  "find out who changes it: change the manifest and run slipway apply instead",
+				})
+			},
+			want: []string{
+				"warning machine i-0c4e1 (control-plane-a): restored files: restored /etc/kubernetes/manifests/kube-apiserver.yaml, which was changed on the machine",
+			},
+		},
+	}
+}
+
+func etcdFaults() []fault {
+	return []fault{
+		{
+			name:    "The leader of etcd is stopped",
+			happens: "The others elect a leader within two seconds. The API server of the machine fails with its member; the others answer.",
+			todo:    "The operator starts it. Until then no other member may fail.",
+			change: func(f *health.Facts) {
+				measured(f, 0, func(r *report.Report) {
+					r.Etcd = &report.Etcd{Error: "reach etcd at https://127.0.0.1:2379: dial tcp 127.0.0.1:2379: " + refused}
+					r.APIServer = &report.APIServer{FailedChecks: []string{"etcd"}}
+				})
+				peerMissed(f, 0, "dial tcp 10.80.0.1:2379: "+refused)
+				f.Targets[0].State, f.Targets[0].Description = "unhealthy", "Health checks failed"
+			},
+			want: []string{
+				"failed etcd etcd-a: etcd does not answer: reach etcd at https://127.0.0.1:2379: dial tcp 127.0.0.1:2379: connect: connection refused",
+				"failed api kube-apiserver of i-0c4e1 (control-plane-a): not ready: failed checks of /readyz: etcd",
+				"failed target demo-api i-0c4e1 (control-plane-a): the load balancer sends it no requests: unhealthy: Health checks failed",
+				"warning etcd quorum: no other member may fail: 2 of 3 work",
+			},
+		},
+		{
+			name:    "The leader of etcd hangs",
+			happens: "The process exists and answers nothing, for example because its disk does not answer. The others elect a leader.",
+			todo:    "The operator restarts it, or terminates the machine if its volume hangs.",
+			change: func(f *health.Facts) {
+				measured(f, 0, func(r *report.Report) {
+					r.Etcd = &report.Etcd{Error: "get etcd status from https://127.0.0.1:2379: " + timeout}
+					r.APIServer = &report.APIServer{Error: timeout}
+				})
+				peerMissed(f, 0, "get etcd status from https://etcd-a.demo.internal:2379: "+timeout)
+			},
+			want: []string{
+				"failed etcd etcd-a: etcd does not answer: get etcd status from https://127.0.0.1:2379: context deadline exceeded",
+				"failed api kube-apiserver of i-0c4e1 (control-plane-a): kube-apiserver does not answer: context deadline exceeded",
+				"warning etcd quorum: no other member may fail: 2 of 3 work",
+			},
+		},
+		{
+			name:    "A member does not reach the others",
+			happens: "Ports 2379 and 2380 between control-plane machines are closed for one of them. Everything else works.",
+			todo:    "The operator restores the rules: `slipway drift demo`, then `slipway apply demo`.",
+			change: func(f *health.Facts) {
+				measured(f, 2, func(r *report.Report) {
+					r.Etcd.Quorum, r.Etcd.LeaderID = false, ""
+					r.Etcd.Peers = []report.Peer{{Slot: "a", Error: "i/o timeout"}, {Slot: "b", Error: "i/o timeout"}}
+					r.APIServer = &report.APIServer{FailedChecks: []string{"etcd"}}
+				})
+				peerMissed(f, 2, "i/o timeout")
+			},
+			want: []string{
+				"failed etcd etcd-c: is cut off from the other members: no quorum: answers 1 of 3 members; does not reach etcd-a (i/o timeout), etcd-b (i/o timeout)",
+				"failed api kube-apiserver of i-0c4e3 (control-plane-c): not ready: failed checks of /readyz: etcd",
+				"warning etcd quorum: no other member may fail: 2 of 3 work",
+			},
+		},
+		{
+			name:    "etcd's disk is full",
+			happens: "The member cannot write its log and exits. Something else than the database fills the volume: it is limited by its quota.",
+			todo:    "The operator sets a larger `etcd.volume.size` and applies, or removes what does not belong there.",
+			change: func(f *health.Facts) {
+				measured(f, 1, func(r *report.Report) {
+					r.Disks[1].UsedBytes = 20 << 30
+					r.Etcd = &report.Etcd{Error: "reach etcd at https://127.0.0.1:2379: dial tcp 127.0.0.1:2379: " + refused}
+				})
+			},
+			want: []string{
+				"failed machine i-0c4e2 (control-plane-b): disk: /var/lib/etcd is 100% full (20.0 GiB of 20.0 GiB)",
+				"failed etcd etcd-b: etcd does not answer: reach etcd at https://127.0.0.1:2379: dial tcp 127.0.0.1:2379: connect: connection refused",
+				"warning etcd quorum: no other member may fail: 2 of 3 work",
+			},
+		},
+		{
+			name:    "etcd's volume is lost",
+			happens: "The volume was detached by force or has failed. The agent stops the member, so that another one leads.",
+			todo: "The operator looks whether the volume still exists. If it does, terminate the machine: the next one attaches it. If not,\n" +
+				"`slipway apply` says what is left of the quorum and what it needs to create another volume.",
+			change: func(f *health.Facts) {
+				addCondition(f, 1, report.Condition{
+					Component: report.EtcdVolume, State: report.Failed, Cause: "volume vol-0d9e2 has no device any more: it was detached or has failed",
+					Next: "aws ec2 describe-volumes --volume-ids vol-0d9e2; terminate the machine, and the next one attaches the volume",
+				})
+				measured(f, 1, func(r *report.Report) { r.Etcd = &report.Etcd{Error: "systemd unit etcd is inactive"} })
+			},
+			want: []string{
+				"failed machine i-0c4e2 (control-plane-b): etcd volume: volume vol-0d9e2 has no device any more: it was detached or has failed",
+				"failed etcd etcd-b: etcd does not answer: systemd unit etcd is inactive",
+				"warning etcd quorum: no other member may fail: 2 of 3 work",
+			},
+		},
+		{
+			name:    "etcd's database is full",
+			happens: "The database has reached its quota of 8 GiB. Every write is refused, in the whole cluster.",
+			todo:    "The operator deletes objects, compacts, defragments every member and disarms the alarm.",
+			change: func(f *health.Facts) {
+				for n := range 3 {
+					measured(f, n, func(r *report.Report) { r.Etcd.DBSize, r.Etcd.Alarms = 8<<30, []string{"NOSPACE"} })
+				}
+			},
+			want: []string{
+				"critical etcd database: alarm NOSPACE: the database has 8.0 GiB of its quota of 8.0 GiB; etcd refuses all writes",
+			},
+		},
+		{
+			name:    "etcd's database is almost full",
+			happens: "The database has more than 80% of its quota.",
+			todo:    "The operator finds what fills it before writes stop. Often it is events or objects of one custom resource.",
+			change: func(f *health.Facts) {
+				for n := range 3 {
+					measured(f, n, func(r *report.Report) { r.Etcd.DBSize = 7 << 30 })
+				}
+			},
+			want: []string{
+				"warning etcd etcd-a: the database has 7.0 GiB of its quota of 8.0 GiB; etcd refuses all writes when it is full",
+				"warning etcd etcd-b: the database has 7.0 GiB of its quota of 8.0 GiB; etcd refuses all writes when it is full",
+				"warning etcd etcd-c: the database has 7.0 GiB of its quota of 8.0 GiB; etcd refuses all writes when it is full",
+			},
+		},
+		{
+			name:    "A member has lost its data and joins again",
+			happens: "A member with an empty volume is a learner until it has all data. It does not vote yet.",
+			todo:    "Nobody: the agent promotes it. Do not replace another machine meanwhile.",
+			change: func(f *health.Facts) {
+				measured(f, 1, func(r *report.Report) { r.Etcd.Learner = true })
+			},
+			want: []string{
+				"failed etcd etcd-b: is a learner still catching up; it does not vote yet",
+				"warning etcd quorum: no other member may fail: 2 of 3 work",
+			},
+		},
+	}
+}
+
+func quorumFaults() []fault {
+	return []fault{
+		{
+			name:    "Two of three control-plane machines are gone",
+			happens: "etcd has no quorum: nothing can be read or written through the API. Pods continue to run.",
+			todo:    "Nobody, if the volumes exist: the groups launch machines, which attach them. Never delete a volume now.",
+			change: func(f *health.Facts) {
+				f.Instances[1].State, f.Instances[2].State = "terminated", "shutting-down"
+				measured(f, 0, func(r *report.Report) {
+					r.Etcd.Quorum, r.Etcd.LeaderID = false, ""
+					r.Etcd.Peers = []report.Peer{{Slot: "b", Error: "i/o timeout"}, {Slot: "c", Error: "i/o timeout"}}
+					r.APIServer = &report.APIServer{FailedChecks: []string{"etcd"}}
+				})
+				withoutAPI(f, "https://demo-api.example.com:443 does not answer: "+timeout)
+				f.Targets[0].State, f.Targets[0].Description = "unhealthy", "Health checks failed"
+			},
+			want: []string{
+				"critical etcd quorum: quorum lost: 2 of 3 members do not work: etcd-b (its machine is not running), etcd-c (its machine i-0c4e3 is shutting-down)",
+				"critical api kube-apiserver: https://demo-api.example.com:443 does not answer: context deadline exceeded",
+				"failed group control-plane-b: 0 of 1 machines are running",
+				"failed group control-plane-c: 0 of 1 machines are running; i-0c4e3 is shutting-down",
+				"failed etcd etcd-b: its machine is not running",
+				"failed etcd etcd-c: its machine i-0c4e3 is shutting-down",
+				"failed api kube-apiserver of i-0c4e1 (control-plane-a): not ready: failed checks of /readyz: etcd",
+				"failed target demo-api i-0c4e1 (control-plane-a): the load balancer sends it no requests: unhealthy: Health checks failed",
+				"warning etcd etcd-a: runs without a quorum",
+			},
+		},
+		{
+			name:    "Two of three members are stopped",
+			happens: "All machines run, and etcd runs on one of them only. The agents report on the serial consoles.",
+			todo:    "The operator starts one of them: the quorum returns with it.",
+			change: func(f *health.Facts) {
+				for n := range 3 {
+					measured(f, n, func(r *report.Report) {
+						r.APIServer = &report.APIServer{FailedChecks: []string{"etcd"}}
+						if n > 0 {
+							r.Etcd = &report.Etcd{Error: "reach etcd at https://127.0.0.1:2379: dial tcp 127.0.0.1:2379: " + refused}
+							return
+						}
+						r.Etcd.Quorum, r.Etcd.LeaderID = false, ""
+						r.Etcd.Peers = []report.Peer{{Slot: "b", Error: refused}, {Slot: "c", Error: refused}}
+					})
+				}
+				withoutAPI(f, "https://demo-api.example.com:443 does not answer: "+timeout)
+			},
+			want: []string{
+				"critical etcd quorum: quorum lost: 2 of 3 members do not work: etcd-b (etcd does not answer), etcd-c (etcd does not answer)",
+				"critical api kube-apiserver: https://demo-api.example.com:443 does not answer: context deadline exceeded",
+				"failed etcd etcd-b: etcd does not answer: reach etcd at https://127.0.0.1:2379: dial tcp 127.0.0.1:2379: connect: connection refused",
+				"failed etcd etcd-c: etcd does not answer: reach etcd at https://127.0.0.1:2379: dial tcp 127.0.0.1:2379: connect: connection refused",
+				"failed api kube-apiserver of i-0c4e1 (control-plane-a): not ready: failed checks of /readyz: etcd",
+				"failed api kube-apiserver of i-0c4e2 (control-plane-b): not ready: failed checks of /readyz: etcd",
+				"failed api kube-apiserver of i-0c4e3 (control-plane-c): not ready: failed checks of /readyz: etcd",
+				"warning etcd etcd-a: runs without a quorum",
+			},
+		},
+		{
+			name:    "A new cluster waits for its other machines",
+			happens: "One machine of a new cluster has booted. etcd starts when all its initial members exist.",
+			todo:    "Nobody, unless it lasts: then see the machines that are missing.",
+			change: func(f *health.Facts) {
+				f.Instances[1].State, f.Instances[2].State = "pending", "pending"
+				f.Instances[0].Reports = []health.StageReport{{Stage: "etcd", State: "running", Error: "etcd has started but has no quorum yet"}}
+				withoutAPI(f, "https://demo-api.example.com:443 does not answer: connect: connection refused")
+				delete(f.Reports, f.Instances[0].ID)
+				f.Targets = nil
+			},
+			want: []string{
+				"critical etcd quorum: no quorum yet: 3 of 3 members have not started: etcd-a (its machine has not started it), etcd-b (its machine i-0c4e2 is pending), etcd-c (its machine i-0c4e3 is pending)",
+				"critical api kube-apiserver: https://demo-api.example.com:443 does not answer: connect: connection refused",
+				"failed etcd etcd-a: its machine has not started it: stage etcd running: etcd has started but has no quorum yet",
+				"failed group control-plane-b: 0 of 1 machines are running; i-0c4e2 is pending",
+				"failed group control-plane-c: 0 of 1 machines are running; i-0c4e3 is pending",
+				"failed etcd etcd-b: its machine i-0c4e2 is pending",
+				"failed etcd etcd-c: its machine i-0c4e3 is pending",
+			},
+		},
+	}
+}
+
+func apiFaults() []fault {
+	return []fault{
+		{
+			name:    "The API does not answer from here",
+			happens: "Machines, members and targets are healthy: the way from your computer to the load balancer is closed.",
+			todo:    "The operator checks `access.api` of the manifest against the own address, the VPN and the proxy.",
+			change: func(f *health.Facts) {
+				withoutAPI(f, "https://demo-api.example.com:443 does not answer: dial tcp 198.51.100.7:443: i/o timeout")
+				f.Reports = nil // no agent writes to its console
+			},
+			want: []string{
+				"critical api kube-apiserver: https://demo-api.example.com:443 does not answer: dial tcp 198.51.100.7:443: i/o timeout",
+			},
+		},
+		{
+			name:    "An API server does not answer",
+			happens: "The process crashes or its manifest is not valid. The load balancer leaves it out.",
+			todo:    "The operator reads the log. The agent restores a manifest that was changed on the machine.",
+			change: func(f *health.Facts) {
+				measured(f, 2, func(r *report.Report) {
+					r.APIServer = &report.APIServer{Error: "get https://127.0.0.1:6443/readyz?verbose: dial tcp 127.0.0.1:6443: " + refused}
+				})
+				f.Targets[2].State, f.Targets[2].Description = "unhealthy", "Health checks failed"
+				for p := range f.Pods {
+					if f.Pods[p].Name == "kube-apiserver-"+f.Instances[2].NodeName {
+						f.Pods[p].Running = false
+						f.Pods[p].Reason = `container kube-apiserver: CrashLoopBackOff, restarted 6 times; last exit 1 (Error) 40s ago: unknown flag: --no-such-flag`
+					}
+				}
+			},
+			want: []string{
+				"failed api kube-apiserver of i-0c4e3 (control-plane-c): kube-apiserver does not answer: get https://127.0.0.1:6443/readyz?verbose: dial tcp 127.0.0.1:6443: connect: connection refused",
+				"failed pod kube-system/kube-apiserver-ip-10-80-0-3: container kube-apiserver: CrashLoopBackOff, restarted 6 times; last exit 1 (Error) 40s ago: unknown flag: --no-such-flag",
+				"failed target demo-api i-0c4e3 (control-plane-c): the load balancer sends it no requests: unhealthy: Health checks failed",
+			},
+		},
+		{
+			name:    "The load balancer does not reach an API server",
+			happens: "The API server is ready, and the health check of the load balancer fails: a rule of the security group is missing.",
+			todo:    "The operator restores the rule: `slipway drift demo`, then `slipway apply demo`.",
+			change: func(f *health.Facts) {
+				f.Targets[0].State, f.Targets[0].Description = "unhealthy", "Health checks failed"
+			},
+			want: []string{
+				"failed target demo-api i-0c4e1 (control-plane-a): the load balancer sends it no requests: unhealthy: Health checks failed",
+			},
+		},
+		{
+			name:    "A machine is not registered with the load balancer",
+			happens: "Somebody has deregistered it. The other API servers get all requests.",
+			todo:    "The operator registers it again, or terminates the machine.",
+			change:  func(f *health.Facts) { f.Targets = f.Targets[1:] },
+			want: []string{
+				"failed target demo-api i-0c4e1 (control-plane-a): is not registered with the target group, so it gets no requests",
+			},
+		},
+	}
+}
+
+func podFaults() []fault {
+	return []fault{
+		{
+			name:    "The pod network does not start",
+			happens: "The node has joined and flannel does not run on it.",
+			todo:    "Nobody for the first seconds of a node. If it stays, the operator reads flannel's log.",
+			change: func(f *health.Facts) {
+				f.Nodes[4].Ready = false
+				f.Nodes[4].Reason = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:cni plugin not initialized"
+			},
+			want: []string{
+				"failed node ip-10-80-0-5: not ready: container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:cni plugin not initialized",
+			},
+		},
+		{
+			name:    "A container crashes",
+			happens: "The kubelet restarts it at growing intervals.",
+			todo:    "The operator reads the log of the last container: `kubectl -n kube-system logs POD --previous`.",
+			change: func(f *health.Facts) {
+				f.Pods[len(f.Pods)-1].Running = false
+				f.Pods[len(f.Pods)-1].Reason = `container coredns: CrashLoopBackOff, restarted 4 times; last exit 1 (Error) 25s ago: plugin/forward: not an IP address or file: "x"`
+			},
+			want: []string{
+				`failed pod kube-system/coredns-7c9f: container coredns: CrashLoopBackOff, restarted 4 times; last exit 1 (Error) 25s ago: plugin/forward: not an IP address or file: "x"`,
+			},
+		},
+		{
+			name:    "A pod is not ready",
+			happens: "The container runs, and its readiness probe fails: no Service sends it requests.",
+			todo:    "The operator finds out what the probe waits for; here CoreDNS waits for the API.",
+			change: func(f *health.Facts) {
+				f.Pods[len(f.Pods)-1].Running, f.Pods[len(f.Pods)-1].Reason = false, "not Ready: readiness probe failed: 503"
+			},
+			want: []string{
+				"failed pod kube-system/coredns-7c9f: not Ready: readiness probe failed: 503",
+			},
+		},
+		{
+			name:    "An image cannot be pulled",
+			happens: "The registry does not answer, or does not have the image.",
+			todo:    "The operator checks the route to the registry, or the mirror in the manifest.",
+			change: func(f *health.Facts) {
+				f.Pods[len(f.Pods)-1].Running = false
+				f.Pods[len(f.Pods)-1].Reason = `container coredns: ImagePullBackOff: Back-off pulling image "registry.k8s.io/coredns/coredns:v1.14.1"`
+			},
+			want: []string{
+				`failed pod kube-system/coredns-7c9f: container coredns: ImagePullBackOff: Back-off pulling image "registry.k8s.io/coredns/coredns:v1.14.1"`,
+			},
+		},
+		{
+			name:    "The console of a machine cannot be read",
+			happens: "EC2 throttles or denies the call. Everything else is checked.",
+			todo:    "The operator gives the permission `ec2:GetConsoleOutput` (`slipway iam operator-policy`), or tries again.",
+			change: func(f *health.Facts) {
+				f.Unread = []health.Unread{{What: "the console of i-0c4e5", Error: "api error RequestLimitExceeded: Request limit exceeded."}}
+				f.Nodes[4].Ready, f.Nodes[4].Reason = false, "kubelet is starting"
+			},
+			want: []string{
+				"failed node ip-10-80-0-5: not ready: kubelet is starting",
+			},
+		},
+	}
+}
+
+func certificateFaults() []fault {
+	return []fault{
+		{
+			name:    "A CA expires soon",
+			happens: "An authority has less than 30 days left. Everything works until then, and nothing afterwards.",
+			todo:    "The operator plans the rotation of the authority.",
+			change: func(f *health.Facts) {
+				for n := range 5 {
+					measured(f, n, func(r *report.Report) { r.Certificates[1].NotAfter = now.AddDate(0, 0, 21) })
+				}
+			},
+			want: []string{
+				"warning certificate authorities: CA certificate kubernetes-ca expires in 21 days, at 2026-12-12T12:00:00Z",
+			},
+		},
+		{
+			name:    "A certificate is not renewed",
+			happens: "Agents renew certificates after two thirds of their week. This one is six hours late or more.",
+			todo:    "The operator reads the agent's journal. A worker needs the join endpoint (port 3988) of the control plane.",
+			change: func(f *health.Facts) {
+				measured(f, 3, func(r *report.Report) {
+					r.Certificates[0].RenewAt, r.Certificates[0].NotAfter = now.Add(-20*time.Hour), now.Add(36*time.Hour)
+				})
+				addCondition(f, 3, report.Condition{
+					Component: report.Task("certificates"), State: report.Warning,
+					Cause: "fails: post https://api.demo.internal:3988/join: dial tcp: i/o timeout",
+					Next:  "read the agent's journal on the machine: journalctl -u slipway-node",
+				})
+			},
+			want: []string{
+				"warning machine i-0c4e4 (workers): agent task certificates: fails: post https://api.demo.internal:3988/join: dial tcp: i/o timeout",
+				"warning certificate i-0c4e4 (workers): certificate kubelet was due for renewal at 2026-11-20T16:00:00Z and expires at 2026-11-23T00:00:00Z",
+			},
+		},
+		{
+			name:    "A certificate has expired",
+			happens: "The renewal failed for more than two days. The kubelet cannot talk to the API any more.",
+			todo:    "The operator fixes the cause of the failed renewal, or terminates the machine.",
+			change: func(f *health.Facts) {
+				measured(f, 3, func(r *report.Report) {
+					r.Certificates[0].RenewAt, r.Certificates[0].NotAfter = now.Add(-57*time.Hour), now.Add(-time.Hour)
+				})
+				f.Nodes[3].LeaseRenewed = now.Add(-time.Hour)
+			},
+			want: []string{
+				"failed node ip-10-80-0-4: its kubelet has not reported for 60m: it has stopped, or the machine hangs or is cut off from the API",
+				"failed certificate i-0c4e4 (workers): certificate kubelet expired at 2026-11-21T11:00:00Z",
+			},
+		},
+	}
+}
