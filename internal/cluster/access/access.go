@@ -8,6 +8,7 @@ package access
 import (
 	"cmp"
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -35,6 +36,9 @@ type Request struct {
 	TTL time.Duration
 	// Now is the clock.
 	Now func() time.Time
+	// OnResponse, if set, is called for each answer of the API to a client of NewKubeClient, possibly
+	// concurrently. It must not read the body.
+	OnResponse func(*http.Response)
 }
 
 // Issue finds the URL of the cluster's API and issues an administrator's certificate for it.
@@ -108,7 +112,7 @@ func newRESTConfig(ctx context.Context, cfg aws.Config, r Request) (*rest.Config
 		return nil, err
 	}
 
-	return &rest.Config{
+	rc := &rest.Config{
 		Host: access.Server,
 		TLSClientConfig: rest.TLSClientConfig{
 			ServerName: access.TLSServerName,
@@ -117,7 +121,30 @@ func newRESTConfig(ctx context.Context, cfg aws.Config, r Request) (*rest.Config
 			KeyData:    access.KeyPEM,
 		},
 		Timeout: 30 * time.Second,
-	}, nil
+	}
+	if r.OnResponse != nil {
+		rc.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return responseObserver{next: next, observe: r.OnResponse}
+		})
+	}
+
+	return rc, nil
+}
+
+// responseObserver passes each response to observe.
+type responseObserver struct {
+	next    http.RoundTripper
+	observe func(*http.Response)
+}
+
+// RoundTrip implements http.RoundTripper.
+func (o responseObserver) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := o.next.RoundTrip(r)
+	if err == nil {
+		o.observe(resp)
+	}
+
+	return resp, err
 }
 
 // clientCertTTL is how long the certificates of slipway's own clients are valid: longer than the longest

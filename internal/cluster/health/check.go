@@ -60,6 +60,8 @@ type Check struct {
 
 // Report is the health of a cluster.
 type Report struct {
+	// FormatVersion is [FormatVersion].
+	FormatVersion int `json:"formatVersion"`
 	// Valid means that every check is OK; warnings do not count.
 	Valid bool `json:"valid"`
 	// Time at which the facts were read.
@@ -69,6 +71,9 @@ type Report struct {
 	// Unread lists what could not be read. The checks that need it are missing.
 	Unread []string `json:"unread,omitempty"`
 }
+
+// FormatVersion is the version of the form of a Report as JSON. Its schema is [Schema].
+const FormatVersion = 1
 
 // Evaluate returns the health of a cluster. Without the API, it checks machines and, from their consoles,
 // etcd.
@@ -89,7 +94,7 @@ func Evaluate(f Facts) Report {
 
 	explain(f, checks)
 	slices.SortStableFunc(checks, compareChecks)
-	r := Report{Time: f.Now, Checks: checks}
+	r := Report{FormatVersion: FormatVersion, Time: f.Now, Checks: checks}
 	r.Valid = !slices.ContainsFunc(checks, func(c Check) bool { return !c.OK })
 	for _, u := range f.Unread {
 		r.Unread = append(r.Unread, u.What+": "+u.Error)

@@ -137,8 +137,16 @@ func (r MachineReport) staleAfter() time.Duration {
 	return missedReports * next
 }
 
-// isFresh reports whether the newest report of a machine says how it is now. A report on the console is as
-// new as it can be: the agent writes a line only when something changes.
+// IsSilent reports whether a machine has reported, and its newest report is too old to say how it is now.
+func (f Facts) IsSilent(instance string) bool {
+	_, reported := f.Reports[instance]
+	_, fresh := f.freshReport(instance)
+
+	return reported && !fresh
+}
+
+// freshReport returns the newest report of a machine, and whether it says how the machine is now. A report on
+// the console is as new as it can be: the agent writes a line only when something changes.
 func (f Facts) freshReport(instance string) (MachineReport, bool) {
 	r, ok := f.Reports[instance]
 	if !ok {

@@ -5,6 +5,7 @@ package health
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Line is a line of a report as text.
@@ -28,12 +29,7 @@ func (r Report) Lines(cluster string) []Line {
 			continue
 		}
 
-		since := ""
-		if age := r.Time.Sub(c.Since); !c.Since.IsZero() && age >= 0 {
-			since = ", for " + formatAge(age)
-		}
-
-		add(c.Severity, "%-8s %s %s: %s%s", strings.ToUpper(string(c.Severity)), c.Kind, c.Name, c.Cause, since)
+		add(c.Severity, "%s", c.Line(r.Time))
 		switch {
 		case c.CausedBy != "":
 			add(c.Severity, "         because of: %s", c.CausedBy)
@@ -57,6 +53,16 @@ func (r Report) Lines(cluster string) []Line {
 	}
 
 	return out
+}
+
+// Line returns the check as one line of text, with how long it lasts at now.
+func (c Check) Line(now time.Time) string {
+	since := ""
+	if age := now.Sub(c.Since); !c.Since.IsZero() && age >= 0 {
+		since = ", for " + formatAge(age)
+	}
+
+	return fmt.Sprintf("%-8s %s %s: %s%s", strings.ToUpper(string(c.Severity)), c.Kind, c.Name, c.Cause, since)
 }
 
 // countOK counts the OK checks of each kind: "5 machines, 3 etcd".

@@ -5,52 +5,97 @@ package validate
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
-	"strings"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
-	autoscalingtypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	"github.com/aws/smithy-go"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/cluster/health"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/machine/report"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// collector reads the facts that health judges from EC2, from the consoles of machines and from the
-// Kubernetes API.
+// Limits of one collection.
+const (
+	// apiTimeout is how long the API may take to answer all reads.
+	apiTimeout = 5 * time.Second
+	// maxConsoles is how many consoles are read, those of the control plane first.
+	maxConsoles = 20
+	// parallelConsoles is how many are read at the same time.
+	parallelConsoles = 5
+)
+
+// collector reads the facts that health judges: from EC2, Auto Scaling and the load balancers, from the
+// Kubernetes API, and from the consoles of machines that the API says too little of.
 type collector struct {
 	now         func() time.Time
 	set         manifest.Set
 	ec2         *ec2.Client
 	autoscaling *autoscaling.Client
-	connect     func(ctx context.Context) (kubernetes.Interface, error)
-	client      kubernetes.Interface // nil until the API was found
+	elb         *elb.Client
+	// connect returns a client of the API that reports the API server's clock to clock.
+	connect func(ctx context.Context) (kubernetes.Interface, error)
+	client  kubernetes.Interface // nil until the API was found
+	clock   *serverClock
+
+	mu     sync.Mutex
+	unread []health.Unread
 }
 
-// collectFacts reads everything once. An API that does not answer is a fact, not an error.
+// collectFacts reads everything once. What cannot be read, such as an API that does not answer, is a fact;
+// only a failure to list the machines is an error.
 func (g *collector) collectFacts(ctx context.Context) (health.Facts, error) {
-	f := health.Facts{Now: g.now(), Groups: g.wantedGroups()}
-	var err error
-	if f.Instances, err = g.listInstances(ctx); err != nil {
+	f := health.Facts{Groups: g.wantedGroups(), Reports: map[string]health.MachineReport{}}
+	g.unread = nil
+	var api apiFacts
+	var apiErr error
+	var reads errgroup.Group
+	reads.Go(func() (err error) { f.Instances, err = g.listInstances(ctx); return err })
+	reads.Go(func() error { f.Targets = g.readGroups(ctx, f.Groups); return nil })
+	reads.Go(func() error { api, apiErr = g.readKubernetes(ctx); return nil })
+	if err := reads.Wait(); err != nil {
 		return f, err
 	}
 
-	if err := g.addScalingFailures(ctx, f.Groups); err != nil {
-		return f, err
+	f.Now = g.clock.correct(g.now())
+	if apiErr != nil {
+		f.APIError = describeAPIError(apiErr)
+	} else {
+		api.addTo(&f)
 	}
 
-	if err := g.readKubernetes(ctx, &f); err != nil {
-		f.APIError = err.Error()
+	g.readConsoles(ctx, &f)
+	f.Unread = g.unread
+
+	return f, nil
+}
+
+// addUnread records that something could not be read. It is safe for concurrent use.
+func (g *collector) addUnread(what string, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.unread = append(g.unread, health.Unread{What: what, Error: shortAWSError(err)})
+}
+
+// shortAWSError returns the code and message of an AWS error without the SDK's words around it.
+func shortAWSError(err error) string {
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
+		return api.ErrorCode() + ": " + api.ErrorMessage()
 	}
 
-	return f, g.readConsoles(ctx, &f)
+	return err.Error()
 }
 
 // wantedGroups returns what the manifests want: each slot of the control plane and each group of workers.
@@ -87,19 +132,7 @@ func (g *collector) listInstances(ctx context.Context) ([]health.Instance, error
 
 		for _, r := range page.Reservations {
 			for _, i := range r.Instances {
-				tags := map[string]string{}
-				for _, t := range i.Tags {
-					tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
-				}
-
-				out = append(out, health.Instance{
-					ID:       aws.ToString(i.InstanceId),
-					Group:    tags[awskind.TagGroup],
-					Slot:     tags[awskind.TagSlot],
-					State:    string(i.State.Name),
-					Bastion:  tags[awskind.TagRole] == "bastion",
-					NodeName: aws.ToString(i.PrivateDnsName),
-				})
+				out = append(out, instanceFact(i))
 			}
 		}
 	}
@@ -107,151 +140,109 @@ func (g *collector) listInstances(ctx context.Context) ([]health.Instance, error
 	return out, nil
 }
 
-// addScalingFailures adds the newest failed scaling activity of each group that has too few machines.
-func (g *collector) addScalingFailures(ctx context.Context, groups []health.Group) error {
-	pages := autoscaling.NewDescribeAutoScalingGroupsPaginator(
-		g.autoscaling,
-		&autoscaling.DescribeAutoScalingGroupsInput{
-			Filters: []autoscalingtypes.Filter{
-				{
-					Name:   aws.String("tag:" + awskind.TagCluster),
-					Values: []string{g.set.Cluster.Metadata.Name},
-				},
-			},
-		},
-	)
-
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return fmt.Errorf("list the cluster's auto scaling groups: %w", err)
-		}
-
-		for _, asg := range page.AutoScalingGroups {
-			if len(asg.Instances) >= int(aws.ToInt32(asg.DesiredCapacity)) {
-				continue
-			}
-
-			if err := g.addScalingFailure(ctx, asg, groups); err != nil {
-				return err
-			}
-		}
-	}
-
-	return nil
-}
-
-// addScalingFailure adds the newest scaling activity of one group if it failed.
-func (g *collector) addScalingFailure(
-	ctx context.Context,
-	asg autoscalingtypes.AutoScalingGroup,
-	groups []health.Group,
-) error {
-	out, err := g.autoscaling.DescribeScalingActivities(ctx, &autoscaling.DescribeScalingActivitiesInput{
-		AutoScalingGroupName: asg.AutoScalingGroupName, MaxRecords: aws.Int32(1),
-	})
-	if err != nil {
-		return fmt.Errorf(
-			"read the scaling activities of %s: %w",
-			aws.ToString(asg.AutoScalingGroupName),
-			err,
-		)
-	}
-
-	if len(out.Activities) == 0 ||
-		out.Activities[0].StatusCode != autoscalingtypes.ScalingActivityStatusCodeFailed {
-		return nil
-	}
-
+func instanceFact(i ec2types.Instance) health.Instance {
 	tags := map[string]string{}
-	for _, t := range asg.Tags {
+	for _, t := range i.Tags {
 		tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
 	}
 
-	for i := range groups {
-		if groups[i].Name == tags[awskind.TagGroup] && groups[i].Slot == tags[awskind.TagSlot] {
-			groups[i].ScalingFailure = aws.ToString(out.Activities[0].StatusMessage)
-		}
+	return health.Instance{
+		ID:       aws.ToString(i.InstanceId),
+		Group:    tags[awskind.TagGroup],
+		Slot:     tags[awskind.TagSlot],
+		State:    string(i.State.Name),
+		Why:      aws.ToString(i.StateTransitionReason),
+		Bastion:  tags[awskind.TagRole] == "bastion",
+		NodeName: aws.ToString(i.PrivateDnsName),
 	}
-
-	return nil
 }
 
-// readConsoles reads the boot reports of the running machines that have no Ready node.
-func (g *collector) readConsoles(ctx context.Context, f *health.Facts) error {
-	ready := map[string]bool{}
+// readConsoles reads the consoles of the machines that the API says too little of. A console that cannot be
+// read is not an error.
+func (g *collector) readConsoles(ctx context.Context, f *health.Facts) {
+	var reads errgroup.Group
+	reads.SetLimit(parallelConsoles)
+	var mu sync.Mutex // of f.Reports
+	for _, at := range consolesToRead(*f) {
+		i := &f.Instances[at]
+		reads.Go(func() error {
+			text, err := g.readConsole(ctx, i.ID)
+			if err != nil {
+				g.addUnread("the console of "+i.ID, err)
+				return nil
+			}
+
+			i.Reports = health.ParseConsole(text)
+			mu.Lock()
+			defer mu.Unlock()
+			addConsoleReport(f.Reports, *i, text)
+
+			return nil
+		})
+	}
+
+	_ = reads.Wait() // no read returns an error
+}
+
+// consolesToRead returns the indexes of the running machines whose console may say more than the API: without
+// the API those of the control plane and of no others, which do not know more; otherwise those without a Ready
+// node, and those that are silent.
+func consolesToRead(f health.Facts) []int {
+	var out []int
+	working := map[string]bool{}
 	for _, n := range f.Nodes {
-		ready[n.Instance] = n.Ready
+		working[n.Instance] = n.Ready && (n.LeaseRenewed.IsZero() || f.Now.Sub(n.LeaseRenewed) <= health.LeaseTTL)
 	}
 
-	for i := range f.Instances {
-		in := &f.Instances[i]
-		if in.State != "running" || ready[in.ID] {
-			continue
+	for at, i := range f.Instances {
+		silent := !working[i.ID] || f.IsSilent(i.ID)
+		if f.APIError != "" {
+			silent = i.Slot != ""
 		}
 
-		out, err := g.ec2.GetConsoleOutput(
-			ctx,
-			&ec2.GetConsoleOutputInput{InstanceId: &in.ID, Latest: aws.Bool(true)},
-		)
-		if err != nil {
-			return fmt.Errorf("read the console of %s: %w", in.ID, err)
+		if i.State == "running" && !i.Bastion && silent {
+			out = append(out, at)
 		}
-
-		text, err := base64.StdEncoding.DecodeString(aws.ToString(out.Output))
-		if err != nil {
-			return fmt.Errorf("read the console of %s: %w", in.ID, err)
-		}
-
-		in.Reports = health.ParseConsole(text)
 	}
 
-	return nil
+	slices.SortStableFunc(out, func(a, b int) int { // those of the control plane first
+		return min(1, len(f.Instances[b].Slot)) - min(1, len(f.Instances[a].Slot))
+	})
+
+	return out[:min(len(out), maxConsoles)]
 }
 
-// readKubernetes reads nodes, etcd's leases and system pods.
-func (g *collector) readKubernetes(ctx context.Context, f *health.Facts) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	if g.client == nil {
-		client, err := g.connect(ctx)
-		if err != nil {
-			return err
-		}
-
-		g.client = client
+// readConsole returns the newest console output of a machine.
+func (g *collector) readConsole(ctx context.Context, id string) ([]byte, error) {
+	out, err := g.ec2.GetConsoleOutput(ctx, &ec2.GetConsoleOutputInput{InstanceId: &id, Latest: aws.Bool(true)})
+	if api, ok := errors.AsType[smithy.APIError](err); ok && api.ErrorCode() == "UnsupportedOperation" {
+		// Only instances on Nitro have the latest output; others have what EC2 stored last.
+		out, err = g.ec2.GetConsoleOutput(ctx, &ec2.GetConsoleOutputInput{InstanceId: &id})
 	}
 
-	nodes, err := g.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return fmt.Errorf("list nodes: %w", err)
+		return nil, fmt.Errorf("read the console: %w", err)
 	}
 
-	leases, err := g.client.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
+	text, err := base64.StdEncoding.DecodeString(aws.ToString(out.Output))
 	if err != nil {
-		return fmt.Errorf("list leases: %w", err)
+		return nil, fmt.Errorf("decode the console: %w", err)
 	}
 
-	pods, err := g.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("list pods: %w", err)
+	return text, nil
+}
+
+// addConsoleReport uses the agent's report on a machine's console if it is newer than that of the API, and
+// than the last stage of a boot: a report before a restart of the agent says nothing of now.
+func addConsoleReport(reports map[string]health.MachineReport, i health.Instance, text []byte) {
+	r, found := report.ParseConsole(text)
+	if !found || r.Machine != i.ID || !r.Time.After(reports[i.ID].PublishedAt) {
+		return
 	}
 
-	for _, n := range nodes.Items {
-		f.Nodes = append(f.Nodes, nodeFact(n))
+	if n := len(i.Reports); n > 0 && i.Reports[n-1].Time.After(r.Time) {
+		return
 	}
 
-	for _, l := range leases.Items {
-		if slot, ok := strings.CutPrefix(l.Name, "slipway-etcd-"); ok {
-			f.Members = append(f.Members, memberFact(slot, l.Annotations, l.Spec.RenewTime))
-		}
-	}
-
-	for _, p := range pods.Items {
-		if isSystemPod(p) {
-			f.Pods = append(f.Pods, podFact(p))
-		}
-	}
-
-	return nil
+	reports[i.ID] = health.MachineReport{Report: r, PublishedAt: r.Time, FromConsole: true}
 }

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package validate checks the health of a cluster: it reads facts from AWS and from the Kubernetes API, has
-// package health judge them, and repeats that until the cluster is healthy.
+// Package validate checks the health of a cluster: it reads facts from AWS, from the Kubernetes API and from
+// the reports of the agents, has package health judge them, and repeats that until the cluster is healthy
+// ([Wait]) or as long as somebody watches ([Watch]).
 package validate
 
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
@@ -84,6 +87,36 @@ func formatElapsed(d time.Duration) string {
 	return fmt.Sprintf("%d:%02d", int(d.Minutes()), int(d.Seconds())%60)
 }
 
+// Watch checks the cluster again and again until ctx ends, and passes each report to show. It returns nil when
+// ctx ends.
+func Watch(ctx context.Context, env *cluster.Env, req Request, show func(health.Report) error) error {
+	g, err := newCollector(ctx, env, req.Name)
+	if err != nil {
+		return err
+	}
+
+	for ctx.Err() == nil {
+		facts, err := g.collectFacts(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		}
+
+		if err := show(health.Evaluate(facts)); err != nil {
+			return err
+		}
+
+		select {
+		case <-ctx.Done():
+		case <-time.After(validateInterval):
+		}
+	}
+
+	return nil
+}
+
 // Request asks for the health of a cluster.
 type Request struct {
 	// Name of the cluster.
@@ -119,8 +152,12 @@ func newCollector(ctx context.Context, env *cluster.Env, name string) (*collecto
 		return nil, err
 	}
 
+	clock := &serverClock{}
+
 	return &collector{
 		now:         env.Now,
+		clock:       clock,
+		elb:         elb.NewFromConfig(cfg),
 		set:         set,
 		ec2:         ec2.NewFromConfig(cfg),
 		autoscaling: autoscaling.NewFromConfig(cfg),
@@ -131,6 +168,9 @@ func newCollector(ctx context.Context, env *cluster.Env, name string) (*collecto
 				Cluster: name,
 				User:    env.User,
 				Now:     env.Now,
+				OnResponse: func(resp *http.Response) {
+					clock.observe(resp, env.Now())
+				},
 			})
 		},
 	}, nil
