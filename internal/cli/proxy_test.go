@@ -17,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/slipway-k8s/slipway/internal/cluster/health"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
@@ -170,7 +171,16 @@ func cmdElsewhere(ts *testscript.TestScript, _ bool, args []string) {
 
 // cmdFits checks that a JSON file fits the published schema of plans, and has no field that the schema does not name.
 func cmdFits(ts *testscript.TestScript, neg bool, args []string) {
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(plan.Schema()))
+	checkFits(ts, neg, args[0], plan.Schema())
+}
+
+// cmdHealthFits is cmdFits for reports of validate.
+func cmdHealthFits(ts *testscript.TestScript, neg bool, args []string) {
+	checkFits(ts, neg, args[0], health.Schema())
+}
+
+func checkFits(ts *testscript.TestScript, neg bool, file string, schema []byte) {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
 	ts.Check(err)
 	root := doc.(map[string]any)
 	root["additionalProperties"] = false
@@ -181,9 +191,9 @@ func cmdFits(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(c.AddResource("plan.json", doc))
 	s, err := c.Compile("plan.json")
 	ts.Check(err)
-	is, err := jsonschema.UnmarshalJSON(strings.NewReader(ts.ReadFile(args[0])))
+	is, err := jsonschema.UnmarshalJSON(strings.NewReader(ts.ReadFile(file)))
 	ts.Check(err)
 	if err := s.Validate(is); (err != nil) != neg {
-		ts.Fatalf("%s: %v", args[0], err)
+		ts.Fatalf("%s: %v", file, err)
 	}
 }

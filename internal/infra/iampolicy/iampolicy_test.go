@@ -212,6 +212,7 @@ func TestPolicyIsEnough(t *testing.T) {
 	b.must(op, 2, "plan", "demo")
 	b.must(op, 0, "apply", "demo", "--yes")
 	b.must(op, 0, "plan", "demo")
+	b.must(op, 2, "validate", "cluster", "demo") // this region runs no machines
 
 	b.drift("demo", op)
 	b.must(op, 2, "plan", "demo")
@@ -457,7 +458,8 @@ func TestDeclaredCalls(t *testing.T) {
 	// account's roles save calls: whoever may not see them reads each role by itself. The two that are added
 	// are asked by AWS without a call of ours.
 	spare := []string{"kms:DisableKey", "kms:DisableKeyRotation", "iam:AttachRolePolicy", "iam:GetAccountAuthorizationDetails"}
-	want := slices.DeleteFunc(append(declared, "ec2:RunInstances", "iam:PassRole"), func(a string) bool { return slices.Contains(spare, a) })
+	validates := []string{"ec2:GetConsoleOutput", "elasticloadbalancing:DescribeTargetHealth"} // cluster/validate, without interfaces
+	want := slices.DeleteFunc(append(append(declared, validates...), "ec2:RunInstances", "iam:PassRole"), func(a string) bool { return slices.Contains(spare, a) })
 	slices.Sort(want)
 	if diff := cmp.Diff(want, allowed); diff != "" {
 		t.Errorf("declared calls and allowed actions differ (-declared +allowed):\n%s", diff)

@@ -39,7 +39,8 @@ func (s policyBuilder) machineStatements() []Statement {
 			"ReadProgress",
 			slices.Concat(
 				qualifyActions("autoscaling", "DescribeScalingActivities"),
-				qualifyActions("ec2", "DescribeInstances"),
+				qualifyActions("ec2", "DescribeInstances", "GetConsoleOutput"),
+				qualifyActions("elasticloadbalancing", "DescribeTargetHealth"),
 			),
 			[]string{"*"},
 			nil,
