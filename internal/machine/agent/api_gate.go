@@ -3,18 +3,14 @@
 package agent
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
 	"os"
 	"strings"
 	"time"
 
-	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 )
 
@@ -32,19 +28,6 @@ const (
 	gateGrace = 20 * time.Second
 	// gateFile is the ruleset that nft loads.
 	gateFile = "/run/slipway/api-gate.nft"
-)
-
-// apiReadiness is how far an API server has started.
-type apiReadiness int
-
-const (
-	// apiStarting answers some requests wrongly.
-	apiStarting apiReadiness = iota
-	// apiAuthorizes answers requests rightly, but is not in the endpoints of the Service kubernetes yet, or
-	// the cluster has no rules for administrators yet.
-	apiAuthorizes
-	// apiServes has everything.
-	apiServes
 )
 
 // apiGate rejects connections of other machines to an API server that is not ready. It opens once for each
@@ -68,14 +51,14 @@ type apiGate struct {
 	loaded string
 }
 
-func (a *Agent) newAPIGate() *apiGate {
-	api := a.newAdminClient()
+func newAPIGate(a *Agent) *apiGate {
+	server := apiServerCheck{api: a.newAdminClient(), address: a.instance.Address.String()}
 
 	return &apiGate{
 		agent:    a,
 		listener: func() string { return findListener(a.Root, kube.APIPort) },
-		check:    func(ctx context.Context) apiReadiness { return a.checkAPIServer(ctx, api) },
-		load:     a.loadRuleset,
+		check:    server.readiness,
+		load:     func(ctx context.Context, ruleset string) error { return loadRuleset(ctx, a, ruleset) },
 	}
 }
 
@@ -184,7 +167,7 @@ delete table inet slipway_api_gate
 )
 
 // loadRuleset loads a ruleset with nft(8).
-func (a *Agent) loadRuleset(ctx context.Context, ruleset string) error {
+func loadRuleset(ctx context.Context, a *Agent, ruleset string) error {
 	if _, err := a.Root.Write(File{Path: gateFile, Body: []byte(ruleset), Mode: 0o600}); err != nil {
 		return err
 	}
@@ -235,80 +218,4 @@ func parseListener(table, port string) string {
 	}
 
 	return ""
-}
-
-// checkAPIServer returns how far this machine's API server has started.
-func (a *Agent) checkAPIServer(ctx context.Context, api kube.Client) apiReadiness {
-	// Its check informer-sync succeeds when the rules of RBAC were read.
-	if _, err := api.Do(ctx, http.MethodGet, "/readyz", "", nil); err != nil {
-		return apiStarting
-	}
-
-	// A rule that every cluster has proves it.
-	scheduler := map[string]any{"user": "system:kube-scheduler"}
-	if !isAllowed(ctx, api, scheduler, "list", "pods") {
-		return apiStarting
-	}
-
-	administrators := map[string]any{"user": "slipway", "groups": []string{pki.AdminGroup}}
-	if !isAllowed(ctx, api, administrators, "list", "nodes") || !a.isAPIEndpoint(ctx, api) {
-		return apiAuthorizes
-	}
-
-	return apiServes
-}
-
-// isAllowed asks the API server whether it would authorize a request.
-func isAllowed(ctx context.Context, api kube.Client, who map[string]any, verb, resource string) bool {
-	spec := map[string]any{"resourceAttributes": map[string]string{"verb": verb, "resource": resource}}
-	for k, v := range who {
-		spec[k] = v
-	}
-
-	body, err := json.Marshal(map[string]any{
-		"apiVersion": "authorization.k8s.io/v1",
-		"kind":       "SubjectAccessReview",
-		"spec":       spec,
-	})
-	if err != nil {
-		return false
-	}
-
-	answer, err := api.Do(ctx, http.MethodPost, "/apis/authorization.k8s.io/v1/subjectaccessreviews",
-		"application/json", bytes.TrimSpace(body))
-	if err != nil {
-		return false
-	}
-
-	var review struct {
-		Status struct {
-			Allowed bool `json:"allowed"`
-		} `json:"status"`
-	}
-
-	return json.Unmarshal(answer, &review) == nil && review.Status.Allowed
-}
-
-// isAPIEndpoint reports whether this machine is an endpoint of the Service kubernetes. API servers that stop
-// remove themselves; when all restarted, the Service has no endpoint until the first of them is ready.
-func (a *Agent) isAPIEndpoint(ctx context.Context, api kube.Client) bool {
-	var slice struct {
-		Endpoints []struct {
-			Addresses []string `json:"addresses"`
-		} `json:"endpoints"`
-	}
-	path := "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes"
-	if err := api.Get(ctx, path, &slice); err != nil {
-		return false
-	}
-
-	for _, e := range slice.Endpoints {
-		for _, address := range e.Addresses {
-			if address == a.instance.Address.String() {
-				return true
-			}
-		}
-	}
-
-	return false
 }

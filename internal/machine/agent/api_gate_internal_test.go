@@ -107,7 +107,6 @@ func TestGateWithoutNft(t *testing.T) {
 }
 
 func TestCheckAPIServer(t *testing.T) {
-	a := testAgent(t)
 	var ready, rules, admins, endpoint bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -128,19 +127,19 @@ func TestCheckAPIServer(t *testing.T) {
 		case strings.HasSuffix(r.URL.Path, "/endpointslices/kubernetes"):
 			address := "10.9.9.9"
 			if endpoint {
-				address = a.instance.Address.String()
+				address = "10.0.0.4"
 			}
 			_ = json.NewEncoder(w).Encode(map[string]any{"endpoints": []any{map[string]any{"addresses": []string{address}}}})
 		}
 	}))
 	defer server.Close()
-	api := kube.Client{Server: server.URL, HTTP: server.Client()}
+	check := apiServerCheck{api: kube.Client{Server: server.URL, HTTP: server.Client()}, address: "10.0.0.4"}
 	step := func(set *bool, want apiReadiness) {
 		t.Helper()
 		if set != nil {
 			*set = true
 		}
-		if got := a.checkAPIServer(t.Context(), api); got != want {
+		if got := check.readiness(t.Context()); got != want {
 			t.Errorf("got %d, want %d", got, want)
 		}
 	}

@@ -59,7 +59,7 @@ func (r *HostFS) recordChange(p string) {
 }
 
 // Write writes f atomically, unless the file already has this content, mode, and owner. It reports
-// whether it wrote. From then on the machine owns the file: see Damage.
+// whether it wrote. From then on the machine owns the file: see findDamage.
 func (r *HostFS) Write(f File) (bool, error) {
 	r.writing.Lock()
 	defer r.writing.Unlock()
@@ -138,7 +138,7 @@ func (*HostFS) fileMatches(p string, f File) bool {
 }
 
 // MakeDir creates a directory, or changes the mode and owner of an existing one. From then on the
-// machine owns the directory: see Damage.
+// machine owns the directory: see findDamage.
 func (r *HostFS) MakeDir(path string, mode fs.FileMode, uid int) error {
 	r.writing.Lock()
 	defer r.writing.Unlock()
@@ -189,7 +189,7 @@ func ownerUID(info fs.FileInfo) int {
 }
 
 // Link makes path a symbolic link to target, replacing an existing link. It reports whether it
-// changed anything. From then on the machine owns the link: see Damage.
+// changed anything. From then on the machine owns the link: see findDamage.
 func (r *HostFS) Link(path, target string) (bool, error) {
 	r.writing.Lock()
 	defer r.writing.Unlock()

@@ -45,7 +45,7 @@ func (a *Agent) runPeriodicTasks(ctx context.Context) error {
 
 		tasks = a.controlPlaneTasks(m)
 		group.Go(func() error { return a.serveJoin(ctx) })
-		gate := a.newAPIGate()
+		gate := newAPIGate(a)
 		group.Go(func() error { return gate.keepUntilDone(ctx) })
 	}
 
@@ -126,7 +126,7 @@ func (a *Agent) workerTasks() []periodicTask {
 	return []periodicTask{
 		{"certificates", time.Minute, a.renewNodeCertificates},
 		{"report", report.Interval, a.newReportPublisher(nil).run},
-		{"restore", restoreInterval, a.newRestorer().lookAndRestore},
+		{"restore", restoreInterval, newRestorer(a).lookAndRestore},
 		{
 			"registration",
 			20 * time.Second,
@@ -144,7 +144,7 @@ func (a *Agent) controlPlaneTasks(m *etcdMember) []periodicTask {
 		{"etcd data", 5 * time.Second, m.recordJoined},
 		{"etcd volume", volumeInterval, m.newVolumeWatch().watchOnce},
 		{"report", report.Interval, a.newReportPublisher(m).run},
-		{"restore", restoreInterval, a.newRestorer().lookAndRestore},
+		{"restore", restoreInterval, newRestorer(a).lookAndRestore},
 		{"add-ons", 20 * time.Second, func(ctx context.Context) error { return a.applyAddons(ctx, api) }},
 		{"nodes", 15 * time.Second, func(ctx context.Context) error { return a.reconcileNodes(ctx, api) }},
 		{

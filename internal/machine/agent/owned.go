@@ -58,9 +58,9 @@ type damage struct {
 	what string
 }
 
-// Damage returns the owned paths that are not as they were written, directories first, and changes
+// findDamage returns the owned paths that are not as they were written, directories first, and changes
 // nothing. It skips paths below the directories in except.
-func (r *HostFS) Damage(except ...string) []damage {
+func (r *HostFS) findDamage(except ...string) []damage {
 	r.writing.Lock()
 	defer r.writing.Unlock()
 	var out []damage
@@ -135,8 +135,7 @@ func (r *HostFS) Restore(path string) error {
 // removeOther removes an empty directory at path that is to be something else, and something else
 // that is to be a directory. Renaming cannot replace these.
 func (r *HostFS) removeOther(path string, want fs.FileMode) error {
-	info, err := os.Lstat(r.Path(path))
-	if err != nil || info.IsDir() == (want == fs.ModeDir) {
+	if info, err := os.Lstat(r.Path(path)); err == nil && info.IsDir() == (want == fs.ModeDir) {
 		return nil
 	}
 

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -108,5 +109,5 @@ func bootTime(root *HostFS) (time.Time, error) {
 		}
 	}
 
-	return time.Time{}, fmt.Errorf("read /proc/stat: it has no line btime")
+	return time.Time{}, errors.New("read /proc/stat: it has no line btime")
 }

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -45,7 +45,7 @@ type restorer struct {
 	stopped map[string]int
 }
 
-func (a *Agent) newRestorer() *restorer {
+func newRestorer(a *Agent) *restorer {
 	a.Root.Adopt(agentConfigFile, 0o600, 0)
 	a.Root.Adopt(agentUnitFile, 0o644, 0)
 	a.Root.AdoptLink(agentUnitLink)
@@ -100,7 +100,7 @@ func (r *restorer) restorePaths(ctx context.Context, damaged map[string]bool) er
 
 	// The directory of etcd's data is on a volume, which may be missing: it must not be created on
 	// the root disk.
-	for _, d := range a.Root.Damage(etcd.DataMount) {
+	for _, d := range a.Root.findDamage(etcd.DataMount) {
 		damaged[d.path] = true
 		if !r.log.mayRestore(d.path, a.Now()) {
 			continue
@@ -224,7 +224,7 @@ func (r *restorer) restartPodStartedSince(ctx context.Context, pod string, right
 	}
 
 	a.Log.Warn("restarting a static pod that was started with a changed file", slog.String("pod", pod))
-	if _, err := a.Run.Run(ctx, "kill", "-TERM", fmt.Sprint(p.pid)); err != nil {
+	if _, err := a.Run.Run(ctx, "kill", "-TERM", strconv.Itoa(p.pid)); err != nil {
 		return fmt.Errorf("restart %s: %w", pod, err)
 	}
 
@@ -292,12 +292,12 @@ func (r *restorer) restoreUnits(ctx context.Context, damaged map[string]bool) er
 			continue
 		}
 
-		if r.agent.isSystemStopping(ctx) {
+		if r.isSystemStopping(ctx) {
 			return nil
 		}
 
 		r.stopped[unit] = 0
-		err := r.agent.startStoppedUnit(ctx, unit)
+		err := r.startStoppedUnit(ctx, unit)
 		r.noteRestoration(name, "was stopped", err)
 		errs = append(errs, err)
 	}
@@ -330,16 +330,17 @@ func (a *Agent) unitStates(ctx context.Context, units []string) []string {
 }
 
 // isSystemStopping reports whether the machine shuts down.
-func (a *Agent) isSystemStopping(ctx context.Context) bool {
-	state, _ := a.Run.Run(ctx, "systemctl", "is-system-running")
+func (r *restorer) isSystemStopping(ctx context.Context) bool {
+	state, _ := r.agent.Run.Run(ctx, "systemctl", "is-system-running")
 
 	return strings.TrimSpace(state) == "stopping"
 }
 
 // startStoppedUnit starts a unit, also if it is masked until the next boot. A permanent mask replaced
 // the unit's file, which was restored before.
-func (a *Agent) startStoppedUnit(ctx context.Context, unit string) error {
-	mask := path.Join("/run/systemd/system", unit+".service")
+func (r *restorer) startStoppedUnit(ctx context.Context, unit string) error {
+	a := r.agent
+	mask := "/run/systemd/system/" + unit + ".service"
 	if a.Root.Exists(mask) {
 		if _, err := a.Run.Run(ctx, "systemctl", "unmask", "--runtime", unit); err != nil {
 			return fmt.Errorf("unmask %s: %w", unit, err)

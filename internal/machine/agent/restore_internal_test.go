@@ -31,15 +31,15 @@ func (r *unitRunner) Run(_ context.Context, name string, args ...string) (string
 	line := name + " " + strings.Join(args, " ")
 	switch {
 	case strings.HasPrefix(line, "systemctl is-active"):
-		out := ""
+		var states []string
 		for _, unit := range args[1:] {
+			state := "active"
 			if r.inactive[unit] {
-				out += "inactive\n"
-			} else {
-				out += "active\n"
+				state = "inactive"
 			}
+			states = append(states, state)
 		}
-		return out, nil
+		return strings.Join(states, "\n") + "\n", nil
 	case line == "systemctl is-system-running":
 		return r.system + "\n", nil
 	case strings.HasPrefix(line, "systemctl show"):
@@ -60,6 +60,7 @@ type restoreBench struct {
 }
 
 func newRestoreBench(t *testing.T) *restoreBench {
+	t.Helper()
 	b := &restoreBench{Agent: testAgent(t), t: t, now: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), run: &unitRunner{}}
 	b.Now = func() time.Time { return b.now }
 	b.Run = b.run
@@ -68,7 +69,7 @@ func newRestoreBench(t *testing.T) *restoreBench {
 	}
 	b.put(agentUnitFile, "[Unit]\n", 0o644)
 	b.write()
-	b.r = b.newRestorer()
+	b.r = newRestorer(b.Agent)
 	b.look()
 	b.run.lines = nil
 	b.base = b.snapshot()
@@ -154,11 +155,10 @@ func TestRestore(t *testing.T) {
 		want string // in the condition
 		runs string // commands
 	}{
-		"manifest corrupted": {manifest, func(p string) error { return os.WriteFile(p, []byte("{"), 0o600) }, "was changed", ""},
-		"manifest deleted":   {manifest, os.Remove, "was deleted", ""},
-		"mode":               {manifest, func(p string) error { return os.Chmod(p, 0o644) }, "had mode 0644 instead of 0600", ""},
-		"directory of manifests deleted": {kube.ConfigDir + "/manifests", os.RemoveAll,
-			"/manifests was deleted", ""},
+		"manifest corrupted":             {manifest, func(p string) error { return os.WriteFile(p, []byte("{"), 0o600) }, "was changed", ""},
+		"manifest deleted":               {manifest, os.Remove, "was deleted", ""},
+		"mode":                           {manifest, func(p string) error { return os.Chmod(p, 0o644) }, "had mode 0644 instead of 0600", ""},
+		"directory of manifests deleted": {kube.ConfigDir + "/manifests", os.RemoveAll, "/manifests was deleted", ""},
 		"a directory instead of a file": {manifest, func(p string) error {
 			if err := os.Remove(p); err != nil {
 				return err
@@ -233,7 +233,7 @@ func TestRestoreAfterAgentRestart(t *testing.T) {
 	b := newRestoreBench(t)
 	b.Root = &HostFS{Dir: b.Root.Dir}
 	b.write()
-	b.r = b.newRestorer()
+	b.r = newRestorer(b.Agent)
 	b.look()
 	if err := os.Remove(b.Root.Path(etcd.PKIDir + "/peer.key")); err != nil {
 		t.Fatal(err)

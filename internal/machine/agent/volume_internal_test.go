@@ -54,19 +54,17 @@ func TestJudgeVolume(t *testing.T) {
 		yield  bool
 		stop   bool
 	}{
-		"works":     {func(*volumeFacts) {}, "", false, false},
-		"detached":  {func(f *volumeFacts) { f.mount = volumeMount{} }, "vol-1 is not mounted", true, true},
-		"read-only": {func(f *volumeFacts) { f.mount.readOnly = true }, "is read-only", true, true},
-		"the write finds it read-only": {func(f *volumeFacts) { f.probeErr = probeError(syscall.EROFS) },
-			"is read-only", true, true},
-		"I/O error":       {func(f *volumeFacts) { f.probeErr = probeError(syscall.EIO) }, "does not take writes: ", true, true},
-		"hangs":           {func(f *volumeFacts) { f.hanging = 8 * time.Second }, "does not finish a write", true, false},
-		"slow":            {func(f *volumeFacts) { f.hanging = 3 * time.Second }, "", false, false},
-		"no space":        {func(f *volumeFacts) { f.probeErr = probeError(syscall.ENOSPC) }, "is full", true, false},
-		"almost no space": {func(f *volumeFacts) { f.availableBytes = 63 << 20 }, "is full: 63 MiB are left, and etcd needs 64 MiB", true, false},
-		"some space":      {func(f *volumeFacts) { f.availableBytes = 64 << 20 }, "", false, false},
-		"an unknown volume": {func(f *volumeFacts) { f.id, f.mount = "", volumeMount{} },
-			"the etcd volume is not mounted", true, true},
+		"works":             {func(*volumeFacts) {}, "", false, false},
+		"detached":          {func(f *volumeFacts) { f.mount = volumeMount{} }, "vol-1 is not mounted", true, true},
+		"read-only":         {func(f *volumeFacts) { f.mount.readOnly = true }, "is read-only", true, true},
+		"written read-only": {func(f *volumeFacts) { f.probeErr = probeError(syscall.EROFS) }, "is read-only", true, true},
+		"I/O error":         {func(f *volumeFacts) { f.probeErr = probeError(syscall.EIO) }, "does not take writes: ", true, true},
+		"hangs":             {func(f *volumeFacts) { f.hanging = 8 * time.Second }, "does not finish a write", true, false},
+		"slow":              {func(f *volumeFacts) { f.hanging = 3 * time.Second }, "", false, false},
+		"no space":          {func(f *volumeFacts) { f.probeErr = probeError(syscall.ENOSPC) }, "is full", true, false},
+		"almost no space":   {func(f *volumeFacts) { f.availableBytes = 63 << 20 }, "is full: 63 MiB are left, and etcd needs 64 MiB", true, false},
+		"some space":        {func(f *volumeFacts) { f.availableBytes = 64 << 20 }, "", false, false},
+		"an unknown volume": {func(f *volumeFacts) { f.id, f.mount = "", volumeMount{} }, "the etcd volume is not mounted", true, true},
 	} {
 		f := workingVolume()
 		c.change(&f)
