@@ -67,6 +67,7 @@ type app struct {
 	lockTimeout             time.Duration
 	noColor                 bool
 	costDetails             bool                  // --cost
+	takeOver                string                // --take-over
 	configs                 map[string]aws.Config // by region; the default's is also at ""
 	storeCache              *storeCache
 	calls                   transport.CallLimiter // counts all calls to AWS, also those for stores

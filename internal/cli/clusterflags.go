@@ -77,6 +77,16 @@ func addBuildFlags(cmd *cobra.Command, o *clusterOptions) {
 	)
 }
 
+// addTakeOverFlag adds the flag of commands that may take a cluster over.
+func (a *app) addTakeOverFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(
+		&a.takeOver,
+		"take-over",
+		"",
+		"id of a cluster that this state store takes over from another copy of the store, as the error names it",
+	)
+}
+
 // printCalls prints the calls to AWS of this process, if --verbose is given.
 func (a *app) printCalls(o clusterOptions) {
 	all, mutating := a.calls.TotalCalls()

@@ -39,6 +39,7 @@ func (a *app) newClusterEnv() *cluster.Env {
 		ReadOnly:    !a.yes && !isTerminal(a.Stdin),
 		AgentPath:   a.Getenv("SLIPWAY_NODE_BINARY"),
 		Sums:        filesum.Cache{Now: a.Now},
+		TakeOver:    a.takeOver,
 		Hooks: cluster.Hooks{
 			Notify:        func(message string) { a.printMessage("%s", message) },
 			Warn:          a.printFindings,

@@ -54,6 +54,7 @@ EXIT STATUS
 	}
 
 	addClusterFlags(cmd, &o.clusterOptions)
+	a.addTakeOverFlag(cmd)
 	addBuildFlags(cmd, &o.clusterOptions)
 	addFormatFlag(cmd, &o.format)
 	a.addCostFlag(cmd)

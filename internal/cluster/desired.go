@@ -130,10 +130,14 @@ func (session *Session) ComputePlan(
 		return nil, err
 	}
 
+	if err := session.readOwnership(ctx, d.View); err != nil {
+		return nil, err
+	}
+
 	var actual []plan.ActualResource // read while the graph is built: neither needs the other
 	var readErr error
 	var wg sync.WaitGroup
-	wg.Go(func() { actual, readErr = session.AddRecordZones(ctx, d.View, d.Manifests).Read(ctx) })
+	wg.Go(func() { actual, readErr = session.ReadResources(ctx, d.View, d.Manifests) })
 	err := session.BuildGraph(ctx, d)
 	wg.Wait()
 	if err := errors.Join(err, readErr); err != nil {

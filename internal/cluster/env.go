@@ -59,6 +59,9 @@ type Env struct {
 	AgentPath string
 	// Sums caches the hashes of agent binaries.
 	Sums filesum.Cache
+	// TakeOver is the id of a cluster that this state store takes over on purpose, from another copy of the
+	// store or after the record of the id was lost; or [ownership.Unmarked]. Empty: none.
+	TakeOver string
 	// Hooks report progress and ask for approval.
 	Hooks Hooks
 }

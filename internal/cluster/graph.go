@@ -20,6 +20,10 @@ import (
 // BuildGraph builds the node documents and the graph of resources that refers to them, and finds the
 // objects that the machine store lacks. Call ResolveMachineStore first.
 func (session *Session) BuildGraph(ctx context.Context, d *Desired) error {
+	if err := session.readOwnership(ctx, d.View); err != nil {
+		return err
+	}
+
 	if err := session.ReadExternalResources(ctx, d); err != nil {
 		return err
 	}
@@ -101,6 +105,7 @@ func (session *Session) buildModelInput(ctx context.Context, d *Desired) (model.
 
 	return model.Input{
 		Cluster:     d.Manifests.Cluster,
+		ClusterID:   session.ownership.ID,
 		Groups:      d.Manifests.Groups,
 		Account:     who.Account,
 		Region:      session.Config.Region,

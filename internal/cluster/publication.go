@@ -52,6 +52,7 @@ func (session *Session) buildPublication(
 
 		doc, err := node.BuildDocument(node.DocumentInput{
 			Cluster:     d.Manifests.Cluster,
+			ClusterID:   session.ownership.ID,
 			Groups:      d.Manifests.Groups,
 			Group:       g,
 			Files:       files,

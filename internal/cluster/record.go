@@ -222,11 +222,12 @@ func (session *Session) RecordStart(
 	})
 
 	var wg sync.WaitGroup
-	errs := make([]error, 2+len(also))
+	errs := make([]error, 3+len(also))
 	wg.Go(func() { errs[0] = session.Operation.SaveRecord(ctx) })
 	wg.Go(func() { errs[1] = session.recordAttempt(ctx, view, review.Plan) })
+	wg.Go(func() { errs[2] = session.claimOwnership(ctx, view) })
 	for i, record := range also {
-		wg.Go(func() { errs[2+i] = record(ctx) })
+		wg.Go(func() { errs[3+i] = record(ctx) })
 	}
 
 	wg.Wait()

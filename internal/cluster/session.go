@@ -37,6 +37,7 @@ type Session struct {
 	// State is the state store, guarded by the lock, set by UseOperation. Nil: nothing is recorded.
 	State store.Store
 
+	ownership      ownershipState
 	recorder       resourceRecorder
 	lastApplied    lastAppliedRecord
 	cachedIdentity discovery.Identity // zero until CallerIdentity is called
@@ -105,20 +106,18 @@ func (session *Session) ensureLock(ctx context.Context) error {
 	return session.Operation.EnsureHeld(ctx)
 }
 
-// AddRecordZones returns the session's cloud after it has told it where the cluster may have DNS records:
-// in the existing zones of the manifest and in those that earlier manifests named.
-func (session *Session) AddRecordZones(
+// addRecordZones tells the session's cloud where the cluster may have DNS records: in the existing zones of
+// the manifest and in those that earlier manifests named.
+func (session *Session) addRecordZones(
 	ctx context.Context,
 	s store.Store,
 	set manifest.Set,
-) *aws.Cloud {
+) {
 	session.Cloud.AddRecordZones(model.UnmanagedZones(set.Cluster.Spec)...)
 	zones, _, err := clusterstate.ReadZones(ctx, s, session.Name)
 	if err == nil { // else the next apply overwrites the list
 		session.Cloud.AddRecordZones(zones...)
 	}
-
-	return session.Cloud
 }
 
 // Walk executes a plan on a cloud, shows its progress, and notes the finished steps in the record of the
@@ -132,6 +131,10 @@ func (session *Session) Walk(ctx context.Context, p plan.Plan, cloud plan.Cloud)
 		}
 
 		show.OnEvent(e)
+	}
+
+	if err := session.MarkOwnership(ctx); err != nil {
+		return err
 	}
 
 	err := plan.Applier{

@@ -57,7 +57,7 @@ func newHASet(tb testing.TB, cluster string) manifest.Set {
 // buildGraph returns the graph of a cluster's manifests, as the command line builds it.
 func buildGraph(set manifest.Set) (*graph.Graph, error) {
 	in := model.Input{
-		Cluster: set.Cluster, Groups: set.Groups, Account: regiontest.AccountID, Region: regiontest.RegionName, Partition: "aws",
+		Cluster: set.Cluster, ClusterID: "k7q2m4x9c3v5b8n1", Groups: set.Groups, Account: regiontest.AccountID, Region: regiontest.RegionName, Partition: "aws",
 		Images: map[string]model.Image{}, Boot: map[string]model.BootSource{}, BootScript: "#!/bin/sh\n# @@CONFIG@@\n",
 		MachineStore: model.MachineStore{Bucket: "store", KMSKeyARN: "arn:aws:kms:us-east-1:123456789012:key/0"},
 	}

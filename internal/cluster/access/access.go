@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
@@ -47,7 +48,12 @@ func Issue(
 	cfg aws.Config,
 	r Request,
 ) (pki.KubeconfigOptions, error) {
-	server, err := findServerURL(ctx, cfg, r.Cluster)
+	owner, _, err := clusterstate.ReadOwnership(ctx, r.Store, r.Cluster)
+	if err != nil {
+		return pki.KubeconfigOptions{}, err
+	}
+
+	server, err := findServerURL(ctx, cfg, identity{name: r.Cluster, ownership: owner})
 	if err != nil {
 		return pki.KubeconfigOptions{}, err
 	}

@@ -188,15 +188,15 @@ func TestFindAPI(t *testing.T) {
 	for n := range 40 {
 		b.add(n, "other", elbtypes.LoadBalancerSchemeEnumInternetFacing)
 	}
-	if _, err := findLoadBalancerURL(t.Context(), b, "demo"); err == nil || !strings.Contains(diag.Hints(err)[0], "slipway apply demo") {
+	if _, err := findLoadBalancerURL(t.Context(), b, identity{name: "demo"}); err == nil || !strings.Contains(diag.Hints(err)[0], "slipway apply demo") {
 		t.Errorf("got %v", err)
 	}
 	b.add(40, "demo", elbtypes.LoadBalancerSchemeEnumInternal)
-	if got, err := findLoadBalancerURL(t.Context(), b, "demo"); err != nil || got != "https://lb40.example:443" {
+	if got, err := findLoadBalancerURL(t.Context(), b, identity{name: "demo"}); err != nil || got != "https://lb40.example:443" {
 		t.Errorf("got %q, %v", got, err)
 	}
 	b.add(41, "demo", elbtypes.LoadBalancerSchemeEnumInternetFacing)
-	if got, err := findLoadBalancerURL(t.Context(), b, "demo"); err != nil || got != "https://lb41.example:443" {
+	if got, err := findLoadBalancerURL(t.Context(), b, identity{name: "demo"}); err != nil || got != "https://lb41.example:443" {
 		t.Errorf("got %q, %v", got, err)
 	}
 }

@@ -17,33 +17,48 @@ import (
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/driver"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
+// identity is a cluster as its resources in AWS name it.
+type identity struct {
+	name      string
+	ownership clusterstate.Ownership
+}
+
+// owns reports whether a resource with these tags is the cluster's.
+func (c identity) owns(tags map[string]string) bool {
+	return tags[awskind.TagCluster] == c.name && c.ownership.OwnsTags(tags)
+}
+
 // findServerURL returns the URL of the cluster's API: at its elastic IP address if it has one, else at a
 // load balancer.
-func findServerURL(ctx context.Context, cfg aws.Config, name string) (string, error) {
+func findServerURL(ctx context.Context, cfg aws.Config, c identity) (string, error) {
 	out, err := ec2.NewFromConfig(
 		cfg,
 	).DescribeAddresses(
 		ctx,
 		&ec2.DescribeAddressesInput{Filters: []ec2types.Filter{
-			{Name: aws.String("tag:" + awskind.TagCluster), Values: []string{name}},
+			{Name: aws.String("tag:" + awskind.TagCluster), Values: []string{c.name}},
 			{Name: aws.String("tag-key"), Values: []string{awskind.TagSlot}},
 		}},
 	)
 	if err != nil {
-		return "", fmt.Errorf("find the address of cluster %s: %w", name, err)
+		return "", fmt.Errorf("find the address of cluster %s: %w", c.name, err)
 	}
 
-	if len(out.Addresses) > 0 {
-		return "https://" + aws.ToString(out.Addresses[0].PublicIp) + ":" + kube.APIPort, nil
+	for _, a := range out.Addresses {
+		if c.owns(driver.FromEC2Tags(a.Tags)) {
+			return "https://" + aws.ToString(a.PublicIp) + ":" + kube.APIPort, nil
+		}
 	}
 
-	return findLoadBalancerURL(ctx, elb.NewFromConfig(cfg), name)
+	return findLoadBalancerURL(ctx, elb.NewFromConfig(cfg), c)
 }
 
 // loadBalancerAPI are the calls that find the API's load balancer.
@@ -61,13 +76,13 @@ const maxTaggedARNs = 20
 
 // findLoadBalancerURL returns the URL of the cluster's API: its internet-facing load balancer, else the
 // internal one.
-func findLoadBalancerURL(ctx context.Context, api loadBalancerAPI, name string) (string, error) {
+func findLoadBalancerURL(ctx context.Context, api loadBalancerAPI, c identity) (string, error) {
 	var all []elbtypes.LoadBalancer
 	pages := elb.NewDescribeLoadBalancersPaginator(api, &elb.DescribeLoadBalancersInput{})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return "", fmt.Errorf("find the load balancer of cluster %s: %w", name, err)
+			return "", fmt.Errorf("find the load balancer of cluster %s: %w", c.name, err)
 		}
 
 		all = append(all, page.LoadBalancers...)
@@ -77,7 +92,7 @@ func findLoadBalancerURL(ctx context.Context, api loadBalancerAPI, name string) 
 
 	for start := 0; start < len(all); start += maxTaggedARNs {
 		some := all[start:min(start+maxTaggedARNs, len(all))]
-		mine, err := filterByCluster(ctx, api, some, name)
+		mine, err := filterByCluster(ctx, api, some, c)
 		if err != nil {
 			return "", err
 		}
@@ -95,8 +110,8 @@ func findLoadBalancerURL(ctx context.Context, api loadBalancerAPI, name string) 
 
 	if internal == "" {
 		return "", diag.WithHint(
-			fmt.Errorf("cluster %s has no load balancer in AWS", name),
-			"create it with: slipway apply "+name+" --yes",
+			fmt.Errorf("cluster %s has no load balancer in AWS", c.name),
+			"create it with: slipway apply "+c.name+" --yes",
 		)
 	}
 
@@ -108,7 +123,7 @@ func filterByCluster(
 	ctx context.Context,
 	api loadBalancerAPI,
 	some []elbtypes.LoadBalancer,
-	name string,
+	c identity,
 ) ([]elbtypes.LoadBalancer, error) {
 	var arns []string
 	for _, lb := range some {
@@ -117,17 +132,18 @@ func filterByCluster(
 
 	out, err := api.DescribeTags(ctx, &elb.DescribeTagsInput{ResourceArns: arns})
 	if err != nil {
-		return nil, fmt.Errorf("find the load balancer of cluster %s: %w", name, err)
+		return nil, fmt.Errorf("find the load balancer of cluster %s: %w", c.name, err)
 	}
 
 	tagged := map[string]bool{}
 
 	for _, d := range out.TagDescriptions {
+		tags := map[string]string{}
 		for _, t := range d.Tags {
-			if aws.ToString(t.Key) == awskind.TagCluster && aws.ToString(t.Value) == name {
-				tagged[aws.ToString(d.ResourceArn)] = true
-			}
+			tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
 		}
+
+		tagged[aws.ToString(d.ResourceArn)] = c.owns(tags)
 	}
 
 	var mine []elbtypes.LoadBalancer

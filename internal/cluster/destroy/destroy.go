@@ -20,6 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
 // Request asks for the deletion of a cluster.
@@ -116,7 +117,7 @@ func hasRemains(ctx context.Context, env *cluster.Env, s store.Store, req Reques
 		return false, err
 	}
 
-	actual, err := session.Cloud.Read(ctx)
+	actual, err := session.ReadResources(ctx, s, manifest.Set{})
 	if err != nil {
 		return false, err
 	}
@@ -166,7 +167,7 @@ func Plan(ctx context.Context, env *cluster.Env, s store.Store, req Request) (*D
 		return nil, err
 	}
 
-	actual, err := d.session.AddRecordZones(ctx, s, set).Read(ctx)
+	actual, err := d.session.ReadResources(ctx, s, set)
 	if err != nil {
 		return nil, err
 	}
@@ -177,6 +178,10 @@ func Plan(ctx context.Context, env *cluster.Env, s store.Store, req Request) (*D
 
 	leftovers, err := d.session.Cloud.FindLeftovers(ctx, actual)
 	if err != nil {
+		return nil, err
+	}
+
+	if err := d.session.CheckLeftovers(leftovers); err != nil {
 		return nil, err
 	}
 

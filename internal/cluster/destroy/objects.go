@@ -3,11 +3,13 @@
 package destroy
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/cluster/operation"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/manifest"
@@ -54,7 +56,7 @@ func deleteObjects(ctx context.Context, sets []cluster.ObjectSet, name string) e
 }
 
 // listObjects returns the cluster's objects: first those of the machine store, then those of the state
-// store with the Cluster document last, so that a deletion that was killed can be run again.
+// store with the Cluster document last and its id before that, so that a deletion that was killed can be run again.
 func listObjects(
 	ctx context.Context,
 	session *cluster.Session,
@@ -82,18 +84,9 @@ func listObjects(
 		return nil, err
 	}
 
-	last := manifest.ClusterKey(name)
+	last := []string{clusterstate.OwnershipKey(name), manifest.ClusterKey(name)}
 	slices.SortStableFunc(keys, func(x, y string) int {
-		switch {
-		case x == y:
-			return 0
-		case x == last:
-			return 1
-		case y == last:
-			return -1
-		}
-
-		return strings.Compare(x, y)
+		return cmp.Or(slices.Index(last, x)-slices.Index(last, y), strings.Compare(x, y))
 	})
 
 	return append(out, cluster.ObjectSet{Store: s, Keys: keys}), nil

@@ -53,7 +53,7 @@ func compareWithApplied(
 		)
 	}
 
-	have, err := session.AddRecordZones(ctx, d.View, d.Manifests).Read(ctx)
+	have, err := session.ReadResources(ctx, d.View, d.Manifests)
 	if err != nil {
 		return err
 	}

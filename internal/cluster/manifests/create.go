@@ -50,6 +50,10 @@ func (w NewCluster) writeCluster(ctx context.Context, s store.Store, now time.Ti
 		return err
 	}
 
+	if err := clusterstate.EnsureOwnership(ctx, s, name); err != nil {
+		return err
+	}
+
 	catalog, err := w.Catalog.YAML()
 	if err != nil {
 		return err
@@ -116,7 +120,8 @@ func indexManifests(ctx context.Context, s store.Store, name string) error {
 		return err
 	}
 
-	for _, key := range []string{manifest.AssetsKey(name), pki.CertsObjectKey(name)} {
+	keys := []string{manifest.AssetsKey(name), pki.CertsObjectKey(name), clusterstate.OwnershipKey(name)}
+	for _, key := range keys {
 		if _, err := view.Get(ctx, key); err != nil {
 			return err
 		}

@@ -55,6 +55,23 @@ func checkModel(ctx context.Context, session *cluster.Session, d *cluster.Desire
 	return append(fs, session.CheckQuotas(ctx, d.QuotaNeeds())...)
 }
 
+// checkOwnership checks that AWS has no resources of another cluster of the same name.
+func checkOwnership(ctx context.Context, session *cluster.Session, d *cluster.Desired) (fs diag.Findings) {
+	_, err := session.ReadResources(ctx, d.View, d.Manifests)
+	if err == nil {
+		return nil
+	}
+
+	hint := "check the credentials and the permissions: slipway iam operator-policy " + session.Name
+	if hints := diag.Hints(err); len(hints) > 0 {
+		hint = hints[0]
+	}
+
+	fs.Errorf("aws: resources", "", hint, "%s", err)
+
+	return fs
+}
+
 // checkClock checks that STS answers and that its clock and ours agree.
 func checkClock(ctx context.Context, session *cluster.Session) (fs diag.Findings) {
 	skew, err := discovery.MeasureClockSkew(ctx, session.Config)
@@ -241,7 +258,8 @@ func Run(ctx context.Context, env *cluster.Env, name string) (diag.Findings, err
 		return nil, err
 	}
 
-	findings := checkModel(ctx, session, d)
+	findings := checkOwnership(ctx, session, d)
+	findings = append(findings, checkModel(ctx, session, d)...)
 	findings = append(findings, checkClock(ctx, session)...)
 	findings = append(findings, checkOfferings(ctx, session, d)...)
 	findings = append(findings, checkAddressRanges(d)...)

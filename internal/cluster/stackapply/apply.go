@@ -40,6 +40,8 @@ type Applier struct {
 	progress     cluster.Progress
 	templateBody []byte
 	proposal     proposal
+	// existing are the cluster's resources in AWS before the change.
+	existing []plan.ActualResource
 }
 
 // New returns an applier of d. It calls nothing.
@@ -57,6 +59,12 @@ func (c *Applier) Propose(ctx context.Context) (*cluster.Review, error) {
 	}
 
 	if err := c.buildGraph(ctx); err != nil {
+		return nil, err
+	}
+
+	var err error
+	c.existing, err = c.session.ReadResources(ctx, c.desired.View, c.desired.Manifests)
+	if err != nil {
 		return nil, err
 	}
 
@@ -194,10 +202,18 @@ func (c *Applier) publishAndExecute(ctx context.Context, p proposal) error {
 		}
 	}
 
+	if err := c.session.MarkOwnership(ctx); err != nil {
+		return errors.Join(err, c.discardChangeSet(ctx, p))
+	}
+
 	err = c.client.ExecuteChangeSet(ctx, p.ChangeSet)
 	c.progress.End()
 	if err != nil {
 		return c.addMachineReports(ctx, err)
+	}
+
+	if err := c.session.MarkCreated(ctx); err != nil {
+		return err
 	}
 
 	return c.client.Protect(ctx, string(policy))

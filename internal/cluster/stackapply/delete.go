@@ -57,6 +57,10 @@ func (d *Deleter) Plan(ctx context.Context) error {
 		return err
 	}
 
+	if err := d.session.CheckStack(ctx, d.session.State, d.info); err != nil {
+		return err
+	}
+
 	resources, err := d.client.ListResources(ctx)
 	if err != nil {
 		return err
@@ -87,7 +91,7 @@ func (d *Deleter) Plan(ctx context.Context) error {
 // readResources returns what AWS has of the cluster, and what programs in the cluster created. Their data
 // is left out unless it is destroyed too.
 func (d *Deleter) readResources(ctx context.Context) ([]plan.ActualResource, error) {
-	actual, err := d.session.Cloud.Read(ctx)
+	actual, err := d.session.ReadAgain(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -133,6 +137,10 @@ func (d *Deleter) addStep(s plan.Step) {
 // the stack: after a failure it deletes those, once the machines that would create them again are gone, and
 // then tries the stack again.
 func (d *Deleter) Delete(ctx context.Context) error {
+	if err := d.session.MarkOwnership(ctx); err != nil {
+		return err
+	}
+
 	for again := range 2 {
 		if d.info.ID == "" {
 			break

@@ -47,6 +47,10 @@ func (c *Applier) proposeChange(ctx context.Context) (proposal, error) {
 		return proposal{}, err
 	}
 
+	if err := c.session.CheckStack(ctx, c.desired.View, info); err != nil {
+		return proposal{}, err
+	}
+
 	p := proposal{info: info}
 
 	switch stack.PhaseOf(info.Status) {
@@ -140,9 +144,9 @@ func (c *Applier) refuseDirectResources(ctx context.Context) error {
 		return err
 	}
 
-	found, err := c.session.Cloud.Read(ctx)
-	if err != nil || len(found) == 0 {
-		return err
+	found := c.existing
+	if len(found) == 0 {
+		return nil
 	}
 
 	return diag.WithHint(
@@ -205,6 +209,7 @@ func (c *Applier) buildTemplate(
 	}
 
 	tags[awskind.TagCluster] = c.session.Name
+	tags[awskind.TagClusterID] = c.session.ClusterID()
 
 	return stack.Template{
 		Body:       string(c.templateBody),

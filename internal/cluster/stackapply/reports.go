@@ -16,6 +16,7 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/health"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/driver"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/render/cloudformation"
 	"github.com/slipway-k8s/slipway/internal/infra/stack"
@@ -102,7 +103,9 @@ func (c *Applier) findFailedMachines(
 
 	for _, r := range out.Reservations {
 		for _, in := range r.Instances {
-			if !sdk.ToTime(in.LaunchTime).Before(cause.StartedAt.Add(-time.Minute)) {
+			id := driver.FromEC2Tags(in.Tags)[awskind.TagClusterID]
+			if id == c.session.ClusterID() &&
+				!sdk.ToTime(in.LaunchTime).Before(cause.StartedAt.Add(-time.Minute)) {
 				ids = append(ids, sdk.ToString(in.InstanceId))
 			}
 		}

@@ -21,7 +21,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/cluster/health"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/driver"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/machine/report"
 	"github.com/slipway-k8s/slipway/internal/manifest"
@@ -42,6 +44,7 @@ const (
 type collector struct {
 	now         func() time.Time
 	set         manifest.Set
+	ownership   clusterstate.Ownership
 	ec2         *ec2.Client
 	autoscaling *autoscaling.Client
 	elb         *elb.Client
@@ -132,7 +135,9 @@ func (g *collector) listInstances(ctx context.Context) ([]health.Instance, error
 
 		for _, r := range page.Reservations {
 			for _, i := range r.Instances {
-				out = append(out, instanceFact(i))
+				if g.ownership.OwnsTags(driver.FromEC2Tags(i.Tags)) {
+					out = append(out, instanceFact(i))
+				}
 			}
 		}
 	}

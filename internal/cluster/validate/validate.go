@@ -147,6 +147,11 @@ func newCollector(ctx context.Context, env *cluster.Env, name string) (*collecto
 		return nil, err
 	}
 
+	owner, _, err := clusterstate.ReadOwnership(ctx, s, name)
+	if err != nil {
+		return nil, err
+	}
+
 	cfg, err := env.AWS(ctx, env.Region)
 	if err != nil {
 		return nil, err
@@ -159,6 +164,7 @@ func newCollector(ctx context.Context, env *cluster.Env, name string) (*collecto
 		clock:       clock,
 		elb:         elb.NewFromConfig(cfg),
 		set:         set,
+		ownership:   owner,
 		ec2:         ec2.NewFromConfig(cfg),
 		autoscaling: autoscaling.NewFromConfig(cfg),
 		connect: func(ctx context.Context) (kubernetes.Interface, error) {

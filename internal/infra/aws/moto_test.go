@@ -66,7 +66,7 @@ spec: {role: Worker}
 		t.Fatal(err)
 	}
 	in := model.Input{
-		Cluster: set.Cluster, Groups: set.Groups, Account: "123456789012", Region: "us-east-1", Partition: "aws",
+		Cluster: set.Cluster, ClusterID: "k7q2m4x9c3v5b8n1", Groups: set.Groups, Account: "123456789012", Region: "us-east-1", Partition: "aws",
 		Images: map[string]model.Image{}, Boot: map[string]model.BootSource{}, BootScript: "#!/bin/sh\n# @@CONFIG@@\n",
 		MachineStore: model.MachineStore{Bucket: "store", KMSKeyARN: "arn:aws:kms:us-east-1:123456789012:key/0"},
 	}

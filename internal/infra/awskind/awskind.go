@@ -18,6 +18,9 @@ type Tags = map[string]string
 const (
 	// TagCluster names the cluster that a resource belongs to.
 	TagCluster = "slipway.dev/cluster"
+	// TagClusterID is the random id of the cluster that a resource belongs to. Clusters of the same name that
+	// different state stores manage differ in it.
+	TagClusterID = "slipway.dev/id"
 	// TagAddress is the resource's address in the graph: its identity between runs.
 	TagAddress = "slipway.dev/address"
 	// TagRole is the role of an instance: control-plane, worker or bastion.

@@ -19,7 +19,6 @@ func (SecurityGroup) Kind() graph.Kind {
 		Name:                "security-group",
 		Terraform:           "aws_security_group",
 		CloudFormation:      "AWS::EC2::SecurityGroup",
-		IdentityAttribute:   "GroupId",
 		Outputs:             []string{""},
 		IDParameterType:     "AWS::EC2::SecurityGroup::Id",
 		CloudFormationExtra: map[string]any{"SecurityGroupEgress": []any{denyAllEgressRule()}},

@@ -13,6 +13,15 @@ import (
 // was removed from the manifest can be distinguished from a tag that another program has added.
 const TagKeysTag = "slipway.dev/tags"
 
+// The tags with which a state store marks one resource of a cluster that it changes. They are no part of the
+// desired state: no plan adds or removes them.
+const (
+	// StateStoreTag is where the state of the cluster is, such as s3://bucket/state.
+	StateStoreTag = "slipway.dev/state"
+	// OwnershipTokenTag is the random token of the copy of the state store that changed the cluster last.
+	OwnershipTokenTag = "slipway.dev/token"
+)
+
 // tagHashLength is the number of hex digits per key: forty keys fit into the 256 characters of a tag's value,
 // and a foreign key is mistaken for one of them in at most one case of 26,000.
 const tagHashLength = 5
@@ -43,5 +52,9 @@ func hashTagKey(key string) string {
 // slipway.dev/, or one that the manifest had before, by remembered, the value of [TagKeysTag]. Tags of others
 // are left alone.
 func IsOwnTag(key, remembered string) bool {
+	if key == StateStoreTag || key == OwnershipTokenTag {
+		return false
+	}
+
 	return strings.HasPrefix(key, "slipway.dev/") || HasTagKey(remembered, key)
 }

@@ -156,11 +156,8 @@ func (b *builder) launchTemplateData(l machineSet) awskind.LaunchTemplateData {
 		tags = awskind.Tags{}
 	}
 
-	maps.Copy(tags, awskind.Tags{
-		awskind.TagCluster: b.clusterName(), awskind.TagGroup: l.group.Metadata.Name,
-		awskind.TagClusterOwned + b.clusterName(): "owned", "Name": l.name + "." + b.clusterName(),
-	})
-
+	maps.Copy(tags, b.clusterTags(l.name))
+	tags[awskind.TagGroup] = l.group.Metadata.Name
 	tags = b.withCloudLabels(l.group, tags)
 	groups := []graph.Ref[awskind.SecurityGroup]{l.machineRole.securityGroup}
 	for _, id := range l.group.Spec.AdditionalSecurityGroups {

@@ -125,7 +125,11 @@ func (*builder) existingProfile(e v1alpha1.Existing, role v1alpha1.Role) string 
 // controlPlanePolicy allows control-plane machines to find the cluster's machines and volumes, to attach
 // their own volume, to read their part of the machine store, and to write the etcd markers.
 func (b *builder) controlPlanePolicy() graph.JSON {
-	own := policyCondition{"StringEquals": {"aws:ResourceTag/" + awskind.TagCluster: b.clusterName()}}
+	// Machines and volumes that an older slipway created have no id until the next apply tags them.
+	own := policyCondition{
+		"StringEquals":         {"aws:ResourceTag/" + awskind.TagCluster: b.clusterName()},
+		"StringEqualsIfExists": {"aws:ResourceTag/" + awskind.TagClusterID: b.ClusterID},
+	}
 	ec2 := "arn:" + b.Partition + ":ec2:" + b.Region + ":" + b.Account + ":"
 	list := []policyStatement{
 		{

@@ -50,6 +50,8 @@ type MachineStore struct {
 type Input struct {
 	// Cluster is the manifest, with defaults and validated.
 	Cluster v1alpha1.Cluster
+	// ClusterID is the cluster's random id, the value of the tag slipway.dev/id.
+	ClusterID string
 	// Groups are the instance groups of the cluster, with defaults and validated.
 	Groups []v1alpha1.InstanceGroup
 	// Account is the AWS account's 12 digits.
@@ -151,6 +153,10 @@ func Build(in Input) (*graph.Graph, diag.Findings) {
 }
 
 func (b *builder) checkInput() {
+	if b.ClusterID == "" {
+		b.findings.Errorf("cluster/"+b.clusterName(), "", "", "the cluster has no id")
+	}
+
 	for _, ig := range b.Groups {
 		path := "instancegroup/" + ig.Metadata.Name
 		if b.Images[ig.Metadata.Name].ID == "" {
@@ -177,6 +183,18 @@ func (b *builder) hasInternalBalancer() bool {
 
 func (b *builder) hasPublicBalancer() bool { return b.Cluster.Spec.API.LoadBalancer.Type == "Public" }
 
+// isUsedByControllers reports whether controllers in a cluster look for resources of kind k by their tag
+// [awskind.TagClusterOwned]. Auto Scaling groups pass it on to their instances.
+func isUsedByControllers(k graph.Kind) bool {
+	switch k.Name {
+	case awskind.VPC{}.Kind().Name, awskind.Subnet{}.Kind().Name, awskind.SecurityGroup{}.Kind().Name,
+		awskind.AutoScalingGroup{}.Kind().Name:
+		return true
+	}
+
+	return false
+}
+
 // resourceTags returns the tags of the resource of kind k with the given name. Slipway's tags override those
 // of the manifest.
 func (b *builder) resourceTags(k graph.Kind, name string, more awskind.Tags) awskind.Tags {
@@ -186,14 +204,24 @@ func (b *builder) resourceTags(k graph.Kind, name string, more awskind.Tags) aws
 		t[graph.TagKeysTag] = marks
 	}
 
-	maps.Copy(t, awskind.Tags{
-		awskind.TagCluster: b.clusterName(), awskind.TagAddress: string(graph.Address(k, name)),
-		awskind.TagClusterOwned + b.clusterName(): "owned", "Name": name + "." + b.clusterName(),
-	})
+	maps.Copy(t, b.clusterTags(name))
+	t[awskind.TagAddress] = string(graph.Address(k, name))
+	if isUsedByControllers(k) {
+		t[awskind.TagClusterOwned+b.clusterName()] = "owned"
+	}
 
 	maps.Copy(t, more)
 
 	return t
+}
+
+// clusterTags returns the tags that name the cluster of a resource with the given name.
+func (b *builder) clusterTags(name string) awskind.Tags {
+	return awskind.Tags{
+		awskind.TagCluster:   b.clusterName(),
+		awskind.TagClusterID: b.ClusterID,
+		"Name":               name + "." + b.clusterName(),
+	}
 }
 
 // groupsByRole returns the instance groups of a role, sorted by name.

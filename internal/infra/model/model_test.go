@@ -28,7 +28,7 @@ func input(tb testing.TB, name string, o manifest.NewSetOptions) model.Input {
 		tb.Fatal(err)
 	}
 	in := model.Input{
-		Cluster: set.Cluster, Groups: set.Groups, Account: "123456789012", Region: "us-east-1", Partition: "aws",
+		Cluster: set.Cluster, ClusterID: "k7q2m4x9c3v5b8n1", Groups: set.Groups, Account: "123456789012", Region: "us-east-1", Partition: "aws",
 		Images: map[string]model.Image{}, Boot: map[string]model.BootSource{}, BootScript: node.BootScript(),
 		MachineStore: model.MachineStore{Bucket: "store", Prefix: "prod", KMSKeyARN: "arn:aws:kms:us-east-1:123456789012:key/k"},
 	}
@@ -135,12 +135,14 @@ func allowed(t *testing.T, g *graph.Graph, role string) []string {
 	}
 	var out []string
 	for _, s := range doc.Statement {
-		cond := ""
+		var conds []string
 		for op, keys := range s.Condition {
 			for k, v := range keys {
-				cond = " if " + op + " " + k + " " + v
+				conds = append(conds, " if "+op+" "+k+" "+v)
 			}
 		}
+		slices.Sort(conds)
+		cond := strings.Join(conds, "")
 		for _, a := range s.Action {
 			for _, r := range s.Resource {
 				out = append(out, a+" "+r+cond)
@@ -162,7 +164,8 @@ func TestRolesMayDoWhatTheyCallAndNoMore(t *testing.T) {
 	}, allowed(t, g, "worker")); diff != "" {
 		t.Error(diff)
 	}
-	own := " if StringEquals aws:ResourceTag/slipway.dev/cluster demo"
+	own := " if StringEquals aws:ResourceTag/slipway.dev/cluster demo" +
+		" if StringEqualsIfExists aws:ResourceTag/slipway.dev/id k7q2m4x9c3v5b8n1"
 	if diff := cmp.Diff([]string{
 		"ec2:AttachVolume arn:aws:ec2:us-east-1:123456789012:instance/*" + own,
 		"ec2:AttachVolume arn:aws:ec2:us-east-1:123456789012:volume/*" + own,
@@ -244,7 +247,7 @@ func TestEverythingIsTagged(t *testing.T) {
 		for _, f := range graph.Fields(n.Resource) {
 			tags, ok := f.Value.(map[string]any)
 			if f.IsTags && (!ok || tags["slipway.dev/cluster"] != "demo" || tags["slipway.dev/address"] != string(n.Addr) ||
-				tags["kubernetes.io/cluster/demo"] != "owned" || tags["team"] != "a" || tags["Name"] == nil) {
+				tags["slipway.dev/id"] != "k7q2m4x9c3v5b8n1" || tags["team"] != "a" || tags["Name"] == nil) {
 				t.Errorf("%s: %v", n.Addr, tags)
 			}
 		}

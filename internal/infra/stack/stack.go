@@ -99,6 +99,8 @@ type Info struct {
 	Reason string
 	// Parameters are the values of the template's parameters.
 	Parameters map[string]string
+	// Tags of the stack.
+	Tags map[string]string
 	// Protected is true if termination protection is on.
 	Protected bool
 }
@@ -127,10 +129,15 @@ func (s Stack) describeByID(ctx context.Context, nameOrID string) (Info, error) 
 		Reason:     aws.ToString(d.StackStatusReason),
 		Protected:  aws.ToBool(d.EnableTerminationProtection),
 		Parameters: map[string]string{},
+		Tags:       map[string]string{},
 	}
 
 	for _, p := range d.Parameters {
 		info.Parameters[aws.ToString(p.ParameterKey)] = aws.ToString(p.ParameterValue)
+	}
+
+	for _, t := range d.Tags {
+		info.Tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
 	}
 
 	return info, nil

@@ -14,7 +14,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 )
 
-func (a *Agent) ec2Client() EC2Client { return EC2Client{EC2: a.EC2, Cluster: a.doc.Cluster} }
+func (a *Agent) ec2Client() EC2Client {
+	return EC2Client{EC2: a.EC2, Cluster: a.doc.Cluster, ClusterID: a.doc.ClusterID}
+}
 
 // convergeControlPlane converges a control-plane machine. It depends on no other machine until etcd
 // needs its quorum.

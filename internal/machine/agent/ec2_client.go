@@ -18,10 +18,11 @@ import (
 
 // Tags of the cluster's machines and volumes.
 const (
-	tagCluster = "slipway.dev/cluster"
-	tagRole    = "slipway.dev/role"
-	tagGroup   = "slipway.dev/group"
-	tagSlot    = "slipway.dev/etcd-slot"
+	tagCluster   = "slipway.dev/cluster"
+	tagClusterID = "slipway.dev/id"
+	tagRole      = "slipway.dev/role"
+	tagGroup     = "slipway.dev/group"
+	tagSlot      = "slipway.dev/etcd-slot"
 )
 
 // EC2API lists the EC2 operations of the agent. Only control-plane machines have the permissions.
@@ -50,6 +51,15 @@ type EC2Client struct {
 	EC2 EC2API
 	// Cluster is the cluster's name, the value of the tag slipway.dev/cluster.
 	Cluster string
+	// ClusterID is the cluster's random id, the value of the tag slipway.dev/id. Resources that have another
+	// one belong to another cluster of the same name and are left out. Those of an older slipway have none.
+	ClusterID string
+}
+
+// isOurs reports whether a resource with the cluster's name does not belong to another cluster of this name.
+func (c EC2Client) isOurs(tags []types.Tag) bool {
+	id := tagValue(tags, tagClusterID)
+	return id == "" || c.ClusterID == "" || id == c.ClusterID
 }
 
 // Machine is an EC2 instance of the cluster.
@@ -131,6 +141,10 @@ func (c EC2Client) describeMachines(ctx context.Context, in *ec2.DescribeInstanc
 
 		for _, r := range page.Reservations {
 			for _, i := range r.Instances {
+				if !c.isOurs(i.Tags) {
+					continue
+				}
+
 				m := machineFromEC2(i)
 				m.Account = aws.ToString(r.OwnerId)
 				out = append(out, m)
@@ -175,7 +189,9 @@ func (c EC2Client) ListVolumes(ctx context.Context) ([]Volume, error) {
 		}
 
 		for _, v := range page.Volumes {
-			out = append(out, volumeFromEC2(v))
+			if c.isOurs(v.Tags) {
+				out = append(out, volumeFromEC2(v))
+			}
 		}
 	}
 

@@ -5,6 +5,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -35,6 +36,10 @@ func (c EC2Client) AssociateElasticIP(ctx context.Context, slot, instance string
 		return fmt.Errorf("find the Elastic IP address of slot %s: %w", slot, err)
 	}
 
+	out.Addresses = slices.DeleteFunc(
+		out.Addresses,
+		func(a types.Address) bool { return !c.isOurs(a.Tags) },
+	)
 	if len(out.Addresses) != 1 {
 		return newNotReadyError(
 			"found %d Elastic IP addresses with the tags of slot %s, want 1",

@@ -38,6 +38,8 @@ type Document struct {
 	Kind string `json:"kind"`
 	// Cluster is the name of the cluster.
 	Cluster string `json:"cluster"`
+	// ClusterID is the cluster's random id. Set for control-plane machines only.
+	ClusterID string `json:"clusterID,omitempty"`
 	// Group is the name of the instance group.
 	Group string `json:"group"`
 	// Role of the group: ControlPlane or Worker.
@@ -174,6 +176,8 @@ type JoinPolicy struct {
 type DocumentInput struct {
 	// Cluster is the manifest with defaults applied, validated.
 	Cluster v1alpha1.Cluster
+	// ClusterID is the cluster's random id.
+	ClusterID string
 	// Groups are all instance groups of the cluster with defaults applied, validated.
 	Groups []v1alpha1.InstanceGroup
 	// Group is the instance group to build the document for.
@@ -243,6 +247,7 @@ func BuildDocument(in DocumentInput) (Document, error) {
 
 	if d.Role == v1alpha1.RoleControlPlane {
 		d.Trust = in.Trust
+		d.ClusterID = in.ClusterID
 		d.Slots = ControlPlaneSlots(d.Cluster, in.Groups)
 		d.Etcd = EtcdSettings{
 			HeartbeatIntervalMS: in.Cluster.Spec.Etcd.HeartbeatIntervalMS,

@@ -58,6 +58,10 @@ type Cloud struct {
 	// inUse explains why AWS refuses to delete a resource; nil: it is retried without an
 	// explanation.
 	inUse InUseFunc
+	// marks reads and sets the tags that are no part of the desired state. createTags are those that
+	// a volume is created with, by its address.
+	marks      markAPI
+	createTags map[graph.Addr]awskind.Tags
 	// runID makes the client tokens of this run different from those of other runs.
 	runID string
 }
@@ -84,6 +88,7 @@ func New(cfg aws.Config, scope Scope, inUse InUseFunc) *Cloud {
 	}
 
 	ec2Client := ec2.NewFromConfig(cfg)
+	c.marks = ec2Client
 	iamClient := iam.NewFromConfig(cfg)
 	kmsClient := kms.NewFromConfig(cfg)
 	elbClient := elb.NewFromConfig(cfg)
@@ -190,6 +195,7 @@ func (c *Cloud) Create(ctx context.Context, t plan.Task) (plan.StepResult, error
 		return plan.StepResult{}, err
 	}
 
+	t.Desired = c.withCreateTags(t.Step.Addr, t.Desired)
 	result, err := d.create(ctx, t)
 	if err == nil {
 		c.created.add(t.Step.Kind, result.ID)

@@ -24,6 +24,9 @@ const (
 	ImageARM = "ami-0123456789abcdef1"
 )
 
+// ClusterID is the id of every cluster.
+const ClusterID = "k7q2m4x9c3v5b8n1"
+
 // Topology is one of the example clusters that every renderer is tested with; ha is the default cluster.
 type Topology struct {
 	// Name of the example's file, without its extension.
@@ -113,6 +116,7 @@ func modelInput(t *testing.T, region string, set manifest.Set, fs diag.Findings)
 	name := set.Cluster.Metadata.Name
 	in := model.Input{
 		Cluster:    set.Cluster,
+		ClusterID:  ClusterID,
 		Groups:     set.Groups,
 		Account:    "123456789012",
 		Region:     region,
