@@ -3,13 +3,15 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
-	"github.com/slipway-k8s/slipway/internal/infra/aws/cleanup"
+	"github.com/slipway-k8s/slipway/internal/cluster/operation"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/ownership"
@@ -26,8 +28,8 @@ type ownershipState struct {
 	loaded bool
 	object store.Object // of the record; zero if there is none
 	owner  ownership.Owner
-	// applied is set if the state store has ever applied the cluster.
-	applied bool
+	store  store.Store // that it was read from
+	past   past
 	// marks are those in AWS when its resources were read last; zero if the bearer does not exist.
 	marks ownership.Marks
 }
@@ -67,11 +69,20 @@ func (session *Session) ReadAgain(ctx context.Context) ([]plan.ActualResource, e
 	return actual, session.ownership.owner.Check(actual)
 }
 
-// CheckLeftovers returns an error if AWS has resources of programs in a cluster of this name, which the state
-// store has never created.
-func (session *Session) CheckLeftovers(found cleanup.Leftovers) error {
-	all := append(append([]plan.ActualResource{}, found.Resources...), found.Data...)
-	return session.ownership.owner.CheckLeftovers(all, session.ownership.applied)
+// CheckLeftovers returns an error if found, the resources of programs in a cluster of this name that would be
+// deleted, are those of a cluster that the state store has never created. Such programs do not know the id.
+func (session *Session) CheckLeftovers(ctx context.Context, found []plan.ActualResource) error {
+	own := &session.ownership
+	if own.past.any || len(found) == 0 {
+		return nil
+	}
+
+	records, err := session.readJournal(ctx, own.store)
+	if err != nil {
+		return err
+	}
+
+	return own.owner.CheckLeftovers(found, slices.ContainsFunc(records, isStartedApply))
 }
 
 // CheckStack returns an error if a CloudFormation stack with the cluster's stack name belongs to another
@@ -123,12 +134,13 @@ func (session *Session) readOwnership(ctx context.Context, s store.Store) error 
 		return err
 	}
 
-	if record.ID, err = session.chooseID(record.ID, object); err != nil {
+	past, err := session.readPast(ctx, s, record.ID)
+	if err != nil {
 		return err
 	}
 
-	applied, known, err := readAppliedAddresses(ctx, s, session.Name)
-	if err != nil {
+	record.ID = cmp.Or(record.ID, past.id)
+	if record.ID, err = session.chooseID(record.ID, object); err != nil {
 		return err
 	}
 
@@ -136,7 +148,7 @@ func (session *Session) readOwnership(ctx context.Context, s store.Store) error 
 		Cluster:  session.Name,
 		ID:       record.ID,
 		Store:    s.URL(),
-		Applied:  applied,
+		Applied:  past.hasApplied,
 		TakeOver: session.Env.TakeOver,
 	}
 
@@ -151,7 +163,8 @@ func (session *Session) readOwnership(ctx context.Context, s store.Store) error 
 		loaded:    true,
 		object:    object,
 		owner:     owner,
-		applied:   known,
+		store:     s,
+		past:      past,
 	}
 
 	return nil
@@ -179,26 +192,38 @@ func (session *Session) chooseID(recorded string, object store.Object) (string, 
 	)
 }
 
-// readAppliedAddresses returns whether the state store has ever applied the resource with an address, and
-// whether it has applied any. A cluster that CloudFormation creates keeps no complete record: its stack is
-// checked instead.
-func readAppliedAddresses(
-	ctx context.Context,
-	s store.Store,
-	name string,
-) (func(graph.Addr) bool, bool, error) {
-	via, err := clusterstate.ReadProvisioner(ctx, s, name)
-	if err != nil {
-		return nil, false, err
+// past is what the state store has applied of a cluster.
+type past struct {
+	// id of the cluster by the journal, if the state store has lost its other objects.
+	id string
+	// any is set if the state store has applied anything.
+	any bool
+	// hasApplied reports whether it has ever applied the resource with an address.
+	hasApplied func(graph.Addr) bool
+}
+
+// everything returns the past of a cluster of which it is not known what was applied.
+func everything() past { return past{any: true, hasApplied: func(graph.Addr) bool { return true }} }
+
+// readPast returns what the state store has applied of the cluster. CloudFormation keeps its own record: the
+// stack is checked instead. If the state store does not have the cluster, its journal tells.
+func (session *Session) readPast(ctx context.Context, s store.Store, id string) (past, error) {
+	if id == "" {
+		return session.readPastFromJournal(ctx, s)
 	}
 
-	last, object, err := clusterstate.ReadLastApplied(ctx, s, name)
+	via, err := clusterstate.ReadProvisioner(ctx, s, session.Name)
+	if err != nil {
+		return past{}, err
+	}
+
+	last, object, err := clusterstate.ReadLastApplied(ctx, s, session.Name)
 	if err != nil && object.ETag == "" {
-		return nil, false, err
+		return past{}, err
 	}
 
 	if err != nil || via == clusterstate.CloudFormation { // a record that cannot be parsed is one, too
-		return func(graph.Addr) bool { return true }, true, nil
+		return everything(), nil
 	}
 
 	known := map[graph.Addr]bool{}
@@ -212,11 +237,53 @@ func readAppliedAddresses(
 		}
 	}
 
-	return func(a graph.Addr) bool {
+	return past{any: len(known) > 0, hasApplied: func(a graph.Addr) bool {
 		addr, _, _ := strings.Cut(string(a), "@") // a key that waits for its deletion
 		return known[graph.Addr(addr)]
-	}, len(known) > 0, nil
+	}}, nil
 }
+
+// readPastFromJournal returns the past of a cluster that the state store has lost, except for its journal. A
+// cluster that was deleted since has none.
+func (session *Session) readPastFromJournal(ctx context.Context, s store.Store) (past, error) {
+	records, err := session.readJournal(ctx, s)
+	if err != nil {
+		return past{}, err
+	}
+
+	for _, r := range records { // newest first
+		switch {
+		case r.Plan == nil:
+			continue
+		case r.Operation == "delete" && r.State == operation.Succeeded:
+			return past{}, nil
+		}
+
+		out := everything()
+		out.id = r.ClusterID
+
+		return out, nil
+	}
+
+	return past{}, nil
+}
+
+// maxJournalRecords is how many records are read to find out what the state store has applied.
+const maxJournalRecords = 50
+
+// readJournal returns the newest records of operations on the cluster, newest first. Some that cannot be read
+// are left out.
+func (session *Session) readJournal(ctx context.Context, s store.Store) ([]operation.Record, error) {
+	records, err := session.Env.Coordinator(s, session.Name).ListRecords(ctx, maxJournalRecords)
+	if len(records) > 0 {
+		return records, nil
+	}
+
+	return nil, err
+}
+
+// isStartedApply reports whether an operation created or changed resources.
+func isStartedApply(r operation.Record) bool { return r.Operation == "apply" && r.Plan != nil }
 
 // claimOwnership records the token that this operation will write to AWS. AWS gets it by MarkOwnership: if the
 // program is killed in between, AWS still has the former one, which the record has too.

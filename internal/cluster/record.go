@@ -213,6 +213,7 @@ func (session *Session) RecordStart(
 
 	session.Operation.UpdateRecord(func(r *operation.Record) {
 		r.Principal = who.ARN
+		r.ClusterID = session.ownership.ID
 		r.Plan = &operation.ChangeCounts{
 			Add:     s.Add,
 			Change:  s.Change,

@@ -181,7 +181,12 @@ func Plan(ctx context.Context, env *cluster.Env, s store.Store, req Request) (*D
 		return nil, err
 	}
 
-	if err := d.session.CheckLeftovers(leftovers); err != nil {
+	made := slices.Clone(leftovers.Resources)
+	if req.DestroyData {
+		made = append(made, leftovers.Data...)
+	}
+
+	if err := d.session.CheckLeftovers(ctx, made); err != nil {
 		return nil, err
 	}
 

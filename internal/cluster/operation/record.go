@@ -65,6 +65,8 @@ type Record struct {
 	// Plan counts the steps of its plan; nil if the operation did not get that far, or changes nothing in
 	// AWS.
 	Plan *ChangeCounts `json:"plan,omitempty"`
+	// ClusterID is the id of the cluster in AWS; empty if the operation changes nothing there.
+	ClusterID string `json:"clusterID,omitempty"`
 	// CompletedSteps counts the operations of the plan that succeeded.
 	CompletedSteps int `json:"done,omitempty"`
 	// Documents lists the keys of the state store that it wrote.
