@@ -158,6 +158,7 @@ func (session *Session) readOwnership(ctx context.Context, s store.Store) error 
 		}
 	}
 
+	session.Cloud.SetClusterID(record.ID)
 	session.ownership = ownershipState{
 		Ownership: record,
 		loaded:    true,

@@ -51,6 +51,10 @@ func New(cfg aws.Config, scope Scope) *Cloud {
 	return &Cloud{Cloud: driver.New(cfg, scope, finder.ExplainInUse), finder: finder}
 }
 
+// SetClusterID has leftovers and blockers with another cluster's id belong to that cluster. Call it before
+// [Cloud.FindLeftovers].
+func (c *Cloud) SetClusterID(id string) { c.finder.SetClusterID(id) }
+
 // FindLeftovers returns what programs in the cluster created and left behind, and what prevents the
 // deletion of its VPC. own is what [driver.Cloud.Read] returned. It changes nothing.
 func (c *Cloud) FindLeftovers(ctx context.Context, own []plan.ActualResource) (cleanup.Leftovers, error) {

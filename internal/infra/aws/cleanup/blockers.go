@@ -55,6 +55,8 @@ type Finder struct {
 	ec2     blockerEC2API
 	elb     blockerELBAPI
 	cluster string // the name of the cluster
+	// clusterID is the cluster's id; empty until it is known. The copies of a finder share it.
+	clusterID *string
 }
 
 // Blocker is a resource that prevents the deletion of another one. Its JSON form is part of the
@@ -123,7 +125,20 @@ func (f Finder) ExplainInUse(ctx context.Context, err error, filter, id string) 
 
 // NewFinder returns a finder for the cluster of that name.
 func NewFinder(ec2Client *ec2.Client, elbClient *elb.Client, cluster string) Finder {
-	return Finder{ec2: ec2Client, elb: elbClient, cluster: cluster}
+	return Finder{ec2: ec2Client, elb: elbClient, cluster: cluster, clusterID: new(string)}
+}
+
+// SetClusterID has resources with another id belong to another cluster. Call it before the finder is used.
+func (f Finder) SetClusterID(id string) { *f.clusterID = id }
+
+// classify returns the owner of a resource.
+func (f Finder) classify(tags awskind.Tags) ownership {
+	id := tags[awskind.TagClusterID]
+	if id != "" && *f.clusterID != "" && id != *f.clusterID {
+		return ownedByOther
+	}
+
+	return classifyOwnership(tags, f.cluster)
 }
 
 // findBlockers returns the resources that use the resource with id. filter is the name of an EC2
@@ -223,7 +238,7 @@ func (f Finder) describeInterface(ctx context.Context, n ec2types.NetworkInterfa
 	b := newInterfaceBlocker(n)
 	tags := driver.FromEC2Tags(n.TagSet)
 	description := aws.ToString(n.Description)
-	b.owned = classifyOwnership(tags, f.cluster) == ownedByCluster
+	b.owned = f.classify(tags) == ownedByCluster
 
 	switch instance := attachedInstance(n); {
 	case instance != "":
@@ -264,7 +279,7 @@ func (f Finder) setInstanceOwner(ctx context.Context, b Blocker, id string) (Blo
 				i.State.Name == ec2types.InstanceStateNameTerminated
 			tags := driver.FromEC2Tags(i.Tags)
 			// The auto scaling group of another cluster would replace its instance.
-			b.owned = classifyOwnership(tags, f.cluster) == ownedByCluster &&
+			b.owned = f.classify(tags) == ownedByCluster &&
 				(tags[driver.ScalingGroupTag] == "" || tags[awskind.TagCluster] == f.cluster)
 		}
 	}
@@ -302,7 +317,7 @@ func (f Finder) setBalancerOwner(
 		b.Owner += " created by " + creator
 	}
 
-	b.owned = classifyOwnership(tags[arn], f.cluster) == ownedByCluster
+	b.owned = f.classify(tags[arn]) == ownedByCluster
 
 	return b, err
 }
@@ -323,7 +338,7 @@ func (f Finder) setNATOwner(ctx context.Context, b Blocker, id string) (Blocker,
 		tags := driver.FromEC2Tags(n.Tags)
 		b.Owner = "NAT gateway " + id + formatNameTag(tags)
 		b.deleting = n.State == ec2types.NatGatewayStateDeleting || n.State == ec2types.NatGatewayStateDeleted
-		b.owned = classifyOwnership(tags, f.cluster) == ownedByCluster
+		b.owned = f.classify(tags) == ownedByCluster
 	}
 
 	return b, nil

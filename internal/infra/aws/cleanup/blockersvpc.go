@@ -52,7 +52,7 @@ func (f Finder) listGroups(ctx context.Context, filter, value string) ([]Blocker
 		for _, g := range page.SecurityGroups {
 			if aws.ToString(g.GroupName) != "default" {
 				b := newGroupBlocker(g)
-				b.owned = classifyOwnership(driver.FromEC2Tags(g.Tags), f.cluster) == ownedByCluster
+				b.owned = f.classify(driver.FromEC2Tags(g.Tags)) == ownedByCluster
 				out = append(out, b)
 			}
 		}
@@ -101,7 +101,7 @@ func (f Finder) newTaggedBlocker(id *string, kind string, tags []ec2types.Tag) B
 		ID:    aws.ToString(id),
 		Kind:  kind + formatNameTag(t),
 		Owner: creatorFromTags(t),
-		owned: classifyOwnership(t, f.cluster) == ownedByCluster,
+		owned: f.classify(t) == ownedByCluster,
 	}
 }
 

@@ -190,7 +190,7 @@ func (s *leftoverSurvey) surveyVolumes(ctx context.Context, f []ec2types.Filter,
 			id := aws.ToString(v.VolumeId)
 			// The root volume of an instance has slipway's tag, and is deleted with the instance.
 			if seen[id] || s.ownIDs[id] || r.Tags[awskind.TagCluster] != "" ||
-				classifyOwnership(r.Tags, s.finder.cluster) != ownedByCluster ||
+				s.finder.classify(r.Tags) != ownedByCluster ||
 				isDeletedWithInstance(v) {
 				continue
 			}
@@ -246,7 +246,7 @@ func (s *leftoverSurvey) surveySnapshots(
 				Tags:   driver.FromEC2Tags(v.Tags),
 			}
 			if id := aws.ToString(v.SnapshotId); !seen[id] &&
-				classifyOwnership(r.Tags, s.finder.cluster) == ownedByCluster {
+				s.finder.classify(r.Tags) == ownedByCluster {
 				seen[id] = true
 				s.addData(id, r, nil)
 			}

@@ -68,7 +68,7 @@ func (s *leftoverSurvey) classifyInstance(i ec2types.Instance) {
 
 	switch {
 	case slices.Contains(s.scalingGroups, group) && group != "":
-	case classifyOwnership(tags, s.finder.cluster) == ownedByCluster && group == "":
+	case s.finder.classify(tags) == ownedByCluster && group == "":
 		r := driver.Instance{Subnet: graph.UnmanagedRef[awskind.Subnet](aws.ToString(i.SubnetId)), Tags: tags}
 		for _, g := range i.SecurityGroups {
 			r.SecurityGroups = append(
@@ -123,7 +123,7 @@ func (s *leftoverSurvey) surveySecurityGroups(ctx context.Context, vpcs []ec2typ
 
 			switch {
 			case s.ownIDs[id] || name == "default":
-			case classifyOwnership(tags, s.finder.cluster) == ownedByCluster:
+			case s.finder.classify(tags) == ownedByCluster:
 				s.addLeftover(id, name, tags, awskind.SecurityGroup{
 					VPC:         graph.UnmanagedRef[awskind.VPC](aws.ToString(g.VpcId)),
 					Name:        name,
@@ -198,7 +198,7 @@ func (s *leftoverSurvey) classifyInterface(n ec2types.NetworkInterface) {
 	}
 
 	detached := n.Status == ec2types.NetworkInterfaceStatusAvailable
-	owner := classifyOwnership(tags, s.finder.cluster)
+	owner := s.finder.classify(tags)
 	ownVPC := s.vpcs[aws.ToString(n.VpcId)]
 	cni := strings.HasPrefix(description, "aws-K8S-i-") && owner != ownedByOther && ownVPC
 	if !detached || owner != ownedByCluster && !cni {
@@ -280,7 +280,7 @@ func (s *leftoverSurvey) hasVPC(id *string) bool {
 // does not prevent the deletion of its VPC, so it is never a blocker.
 func (s *leftoverSurvey) classifyTargetGroup(g elbtypes.TargetGroup, tags awskind.Tags) {
 	arn := aws.ToString(g.TargetGroupArn)
-	if s.ownIDs[arn] || classifyOwnership(tags, s.finder.cluster) != ownedByCluster {
+	if s.ownIDs[arn] || s.finder.classify(tags) != ownedByCluster {
 		return
 	}
 
@@ -302,7 +302,7 @@ func (s *leftoverSurvey) classifyBalancer(l elbtypes.LoadBalancer, tags awskind.
 
 	switch {
 	case s.ownIDs[arn]:
-	case classifyOwnership(tags, s.finder.cluster) == ownedByCluster:
+	case s.finder.classify(tags) == ownedByCluster:
 		r := awskind.LoadBalancer{
 			Name:   name,
 			Type:   string(l.Type),
