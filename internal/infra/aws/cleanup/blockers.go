@@ -134,7 +134,7 @@ func (f Finder) SetClusterID(id string) { *f.clusterID = id }
 // classify returns the owner of a resource.
 func (f Finder) classify(tags awskind.Tags) ownership {
 	id := tags[awskind.TagClusterID]
-	if id != "" && *f.clusterID != "" && id != *f.clusterID {
+	if id != "" && f.clusterID != nil && *f.clusterID != "" && id != *f.clusterID {
 		return ownedByOther
 	}
 
