@@ -3,7 +3,9 @@
 package cli_test
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"strings"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -48,9 +50,9 @@ func cmdCopyState(ts *testscript.TestScript, _ bool, args []string) {
 			}
 			object, err := api.GetObject(ctx, &s3.GetObjectInput{Bucket: bucket, Key: o.Key})
 			ts.Check(err)
-			_, err = api.PutObject(ctx, &s3.PutObjectInput{
-				Bucket: bucket, Key: sdk.String(args[0] + *o.Key), Body: object.Body, ContentLength: object.ContentLength, Metadata: object.Metadata,
-			})
+			body, err := io.ReadAll(object.Body)
+			ts.Check(err)
+			_, err = api.PutObject(ctx, &s3.PutObjectInput{Bucket: bucket, Key: sdk.String(args[0] + *o.Key), Body: bytes.NewReader(body)})
 			ts.Check(err)
 		}
 	}
