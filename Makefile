@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 export GOFLAGS ?= -buildvcs=false
 
-.PHONY: build test lint bench e2e demo demo-down deps assets image generate fuzz clean
+.PHONY: build test lint bench e2e demo demo-down deps assets image packages packages-check generate fuzz clean
 
 build: ## bin/slipway and bin/slipway-node
 	@hack/build.sh
@@ -24,6 +24,12 @@ e2e: build deps ## the end-to-end tests; fails where test would skip
 
 lint: ## golangci-lint with the project's rules, and the style figures
 	@hack/lint.sh
+
+packages: ## archives, deb, rpm, image, formula, plugin manifest, checksums and bill of materials, in dist
+	@hack/packages.sh
+
+packages-check: ## build the packages twice, at two paths, and compare them byte by byte
+	@hack/packages-check.sh
 
 bench: build ## benchmarks; results belong in docs/benchmarks.md
 	@go test -run '^$$' -bench . -benchmem ./internal/...
