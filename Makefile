@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 export GOFLAGS ?= -buildvcs=false
 
-.PHONY: build test lint bench e2e demo demo-down deps assets image packages packages-check generate fuzz clean
+.PHONY: build test lint bench e2e demo demo-down deps assets image packages packages-check generate man fuzz clean
 
 build: ## bin/slipway and bin/slipway-node
 	@hack/build.sh
@@ -46,6 +46,9 @@ generate: ## regenerate docs and goldens
 	@go test ./internal/cli ./internal/manifest ./internal/machine/node ./internal/lib/asset ./internal/region/network ./internal/infra/render ./internal/infra/render/diagram ./internal/infra/plan ./internal/region/services ./internal/region/ec2 -update
 	@go test ./test/engine -run TestDrift -update
 	@go test ./internal/repocheck -update
+
+man: ## the man pages of slipway, in bin/man/man1
+	@go run ./hack/manpages bin/man/man1
 
 fuzz: ## every fuzz target for FUZZTIME (default 10s)
 	@hack/fuzz.sh
