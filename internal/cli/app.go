@@ -20,6 +20,8 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/plainerror"
+	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
 // The exit codes of every command. Commands with further codes list them in their help.
@@ -71,6 +73,7 @@ type app struct {
 	configs                 map[string]aws.Config // by region; the default's is also at ""
 	storeCache              *storeCache
 	calls                   transport.CallLimiter // counts all calls to AWS, also those for stores
+	source                  manifest.Source       // the manifest file that was read, for findings
 	messageLock             sync.Mutex            // held while a message or a progress line is written to Stderr
 }
 
@@ -110,7 +113,7 @@ func (a *app) printError(err error) {
 // summarizeError returns the text of err, or the number of its findings, which are printed one per line.
 func summarizeError(err error, findings diag.Findings) string {
 	if len(findings) == 0 {
-		return err.Error()
+		return plainerror.Text(err.Error())
 	}
 
 	n := 0
@@ -129,7 +132,7 @@ func summarizeError(err error, findings diag.Findings) string {
 
 // printFindings prints findings to stderr, each with its path, value and hint.
 func (a *app) printFindings(findings diag.Findings) {
-	for _, f := range findings {
+	for _, f := range a.source.Locate(findings) {
 		color := red
 		if f.Severity == diag.Warning {
 			color = yellow

@@ -46,32 +46,9 @@ func requireOneArgument(what string) cobra.PositionalArgs {
 	}
 }
 
-// equivalentCommands returns the commands of Slipway for words that users of kops, eksctl, kubectl and Terraform type.
-// Keys are the path of the command that has no such subcommand, without "slipway", and the word.
-func equivalentCommands() map[string]string {
-	return map[string]string{
-		"update":         "slipway apply NAME",                // kops
-		"destroy":        "slipway delete cluster NAME",       // Terraform
-		"init":           "slipway state init",                // Terraform
-		"refresh":        "slipway drift NAME",                // Terraform
-		"show":           "slipway get clusters NAME -o yaml", // Terraform
-		"force-unlock":   "slipway unlock NAME",               // Terraform
-		"describe":       "slipway get clusters NAME -o yaml", // kubectl
-		"list":           "slipway get clusters",
-		"status":         "slipway validate cluster NAME",
-		"kubeconfig":     "slipway export kubeconfig NAME",
-		"get nodes":      "kubectl get nodes",
-		"get machines":   "slipway validate cluster NAME",
-		"get all":        "slipway get clusters; slipway get groups NAME",
-		"export kubecfg": "slipway export kubeconfig NAME", // kops
-		"region delete":  "slipway region destroy",
-	}
-}
-
-// hintForUnknownCommand returns what to type instead of a subcommand of cmd that does not exist.
-func hintForUnknownCommand(cmd *cobra.Command, word string) string {
-	parent := strings.TrimSpace(strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()))
-	if equivalent, ok := equivalentCommands()[strings.TrimSpace(parent+" "+word)]; ok {
+// hintForUnknownCommand returns what to type instead of words, the first of which is not a subcommand of cmd.
+func hintForUnknownCommand(cmd *cobra.Command, words []string) string {
+	if equivalent := findEquivalent(cmd, words); equivalent != "" {
 		return "use: " + equivalent
 	}
 
@@ -83,7 +60,7 @@ func hintForUnknownCommand(cmd *cobra.Command, word string) string {
 		}
 	}
 
-	if near := diag.Nearest(word, names); near != "" {
+	if near := diag.Nearest(words[0], names); near != "" {
 		return "did you mean: " + cmd.CommandPath() + " " + near
 	}
 
@@ -94,10 +71,24 @@ func hintForUnknownCommand(cmd *cobra.Command, word string) string {
 func explainFlagError(cmd *cobra.Command, err error) error {
 	help := "see: " + cmd.CommandPath() + " --help"
 
+	// "slipway update cluster --yes": the command does not exist, so its flags are not known either.
+	if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 {
+		return refuseUnknownCommand(cmd, words)
+	}
+
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		given := unknown.GetSpecifiedName()
+		if letters := unknown.GetSpecifiedShortnames(); len(letters) > 1 { // Terraform's -auto-approve
+			name, _, _ := strings.Cut(letters, "=")
+			return withHint(
+				fmt.Errorf("%s has no flag -%s", cmd.CommandPath(), name),
+				hintForUnknownFlag(cmd, name, help),
+			)
+		}
+
 		return withHint(
-			fmt.Errorf("%s has no flag %s", cmd.CommandPath(), spellFlag(unknown.GetSpecifiedName())),
-			hintForUnknownFlag(cmd, unknown.GetSpecifiedName(), help),
+			fmt.Errorf("%s has no flag %s", cmd.CommandPath(), spellFlag(given)),
+			hintForUnknownFlag(cmd, given, help),
 		)
 	}
 
@@ -117,6 +108,10 @@ func explainFlagError(cmd *cobra.Command, err error) error {
 		)
 	}
 
+	if bad, ok := errors.AsType[*pflag.InvalidSyntaxError](err); ok {
+		return withHint(fmt.Errorf("%s: %q is not a flag", cmd.CommandPath(), bad.GetSpecifiedFlag()), help)
+	}
+
 	return withHint(fmt.Errorf("%s: %w", cmd.CommandPath(), err), help)
 }
 
@@ -127,18 +122,6 @@ func spellFlag(name string) string {
 	}
 
 	return "--" + name
-}
-
-func hintForUnknownFlag(cmd *cobra.Command, given, help string) string {
-	var names []string
-
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-
-	if near := diag.Nearest(given, names); near != "" {
-		return "did you mean --" + near + "?"
-	}
-
-	return help
 }
 
 // describeFlagType returns the values that a flag accepts.

@@ -157,19 +157,21 @@ func addShapeFlags(cmd *cobra.Command, n *manifest.NewSetOptions) {
 
 // readManifestFile reads and parses a manifest file, or stdin.
 func (a *app) readManifestFile(file string) (manifest.Set, diag.Findings, error) {
-	var text []byte
+	source := manifest.Source{File: file}
 	var err error
 	if file == "-" {
-		text, err = io.ReadAll(a.Stdin)
+		source.File = "stdin"
+		source.Text, err = io.ReadAll(a.Stdin)
 	} else {
-		text, err = os.ReadFile(file)
+		source.Text, err = os.ReadFile(file)
 	}
 
 	if err != nil {
 		return manifest.Set{}, nil, fmt.Errorf("read the manifest: %w", err)
 	}
 
-	set, findings := manifest.Parse(text)
+	a.source = source
+	set, findings := manifest.Parse(source.Text)
 
 	return set, findings, nil
 }

@@ -107,7 +107,7 @@ func refuseUnknownCommand(cmd *cobra.Command, args []string) error {
 
 	err := fmt.Errorf("%s has no command %q", cmd.CommandPath(), args[0])
 
-	return withHint(err, hintForUnknownCommand(cmd, args[0]))
+	return withHint(err, hintForUnknownCommand(cmd, args))
 }
 
 // addYesFlag adds --yes to a command that changes something.

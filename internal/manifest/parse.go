@@ -3,21 +3,19 @@
 package manifest
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
 
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/plainerror"
+	"github.com/slipway-k8s/slipway/internal/lib/yamltext"
 )
 
 // maxManifestBytes limits the size of a manifest. It is far more than any cluster needs.
@@ -43,9 +41,9 @@ func Parse(text []byte) (Set, diag.Findings) {
 		return set, fs
 	}
 
-	docs, err := splitDocuments(text)
-	if err != nil {
-		fs.Errorf("manifest", "", "check the YAML", "cannot be parsed: %s", err)
+	docs := yamltext.Split(text)
+	if len(docs) == 0 {
+		fs.Errorf("manifest", "", "print one with: slipway create cluster NAME --dry-run", "is empty")
 		return set, fs
 	}
 
@@ -56,41 +54,9 @@ func Parse(text []byte) (Set, diag.Findings) {
 	return set.sortedByName(), fs
 }
 
-// splitDocuments returns the documents that are not empty.
-func splitDocuments(text []byte) ([][]byte, error) {
-	r := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
-	var docs [][]byte
-	for {
-		doc, err := r.Read()
-		if errors.Is(err, io.EOF) {
-			return docs, nil
-		}
-
-		if err != nil {
-			return nil, err
-		}
-
-		if !isBlankDocument(doc) {
-			docs = append(docs, doc)
-		}
-	}
-}
-
-// isBlankDocument reports whether a document consists of comments and separators only.
-func isBlankDocument(doc []byte) bool {
-	for line := range strings.Lines(string(doc)) {
-		line = strings.TrimSpace(line)
-		if line != "" && line != "---" && !strings.HasPrefix(line, "#") {
-			return false
-		}
-	}
-
-	return true
-}
-
 // addDocument decodes a document and returns the set with it. It returns the set unchanged if the
 // document cannot be decoded.
-func (s Set) addDocument(doc []byte, where string, fs *diag.Findings) Set {
+func (s Set) addDocument(doc yamltext.Document, where string, fs *diag.Findings) Set {
 	fields, ok := parseFields(doc, where, fs)
 	if !ok {
 		return s
@@ -122,28 +88,31 @@ func (s Set) addDocument(doc []byte, where string, fs *diag.Findings) Set {
 }
 
 // parseFields decodes a document into a tree of fields.
-func parseFields(doc []byte, where string, fs *diag.Findings) (map[string]any, bool) {
+func parseFields(doc yamltext.Document, where string, fs *diag.Findings) (map[string]any, bool) {
+	if _, problem := doc.Parse(); problem != nil {
+		fs.Errorf(where, "", problem.Hint, "%s", problem.Message)
+		last := &(*fs)[len(*fs)-1]
+		last.Line = problem.At.Line
+		last.Column = problem.At.Column
+
+		return nil, false
+	}
+
 	var tree any
-	asJSON, err := yaml.YAMLToJSONStrict(doc)
+	asJSON, err := yaml.YAMLToJSONStrict(doc.Text)
 	if err == nil {
 		err = json.Unmarshal(asJSON, &tree)
 	}
 
 	if err != nil {
-		fs.Errorf(
-			where,
-			"",
-			"check the YAML",
-			"cannot be parsed: %s",
-			strings.TrimPrefix(err.Error(), "yaml: "),
-		)
-
+		fs.Errorf(where, "", "check the YAML", "cannot be parsed: %s", plainerror.Text(err.Error()))
 		return nil, false
 	}
 
 	fields, ok := tree.(map[string]any)
 	if !ok {
 		fs.Errorf(where, "", "start it with apiVersion and kind", "is not a mapping of fields")
+		(*fs)[len(*fs)-1].Line = doc.FirstLine
 	}
 
 	return fields, ok
@@ -151,13 +120,16 @@ func parseFields(doc []byte, where string, fs *diag.Findings) (map[string]any, b
 
 // parseKind returns the kind of the document. It reports an unknown kind and returns "".
 func parseKind(fields map[string]any, where string, fs *diag.Findings) string {
+	kinds := []string{v1alpha1.KindCluster, v1alpha1.KindInstanceGroup}
 	version, _ := fields["apiVersion"].(string)
+	kind, _ := fields["kind"].(string)
 	if version != v1alpha1.APIVersion {
-		fs.Errorf(where+": apiVersion", version, "write apiVersion: "+v1alpha1.APIVersion, "is not supported")
+		fs.Errorf(where+": apiVersion", version, hintForVersion(version, kind), "is not supported")
+		if !isOwnGroup(version) && !slices.Contains(kinds, kind) {
+			return "" // a document of another program: one finding is enough
+		}
 	}
 
-	kinds := []string{v1alpha1.KindCluster, v1alpha1.KindInstanceGroup}
-	kind, _ := fields["kind"].(string)
 	if slices.Contains(kinds, kind) {
 		return kind
 	}
@@ -170,6 +142,37 @@ func parseKind(fields map[string]any, where string, fs *diag.Findings) string {
 	fs.Errorf(where+": kind", kind, hint, "is not a known kind")
 
 	return ""
+}
+
+// isOwnGroup reports whether an apiVersion is empty or one of Slipway's, perhaps of another release.
+func isOwnGroup(version string) bool {
+	group, _, _ := strings.Cut(version, "/")
+	own, _, _ := strings.Cut(v1alpha1.APIVersion, "/")
+
+	return version == "" || group == own
+}
+
+// hintForVersion returns what to do about a document of another apiVersion.
+func hintForVersion(version, kind string) string {
+	const example = "print a manifest of Slipway with: slipway create cluster NAME --dry-run"
+	if isOwnGroup(version) {
+		return "write apiVersion: " + v1alpha1.APIVersion
+	}
+
+	group, _, _ := strings.Cut(version, "/")
+
+	switch {
+	case strings.HasPrefix(group, "kops"):
+		return "this is a manifest of kops; " + example
+	case strings.HasPrefix(group, "eksctl"):
+		return "this is a manifest of eksctl; " + example
+	case kind == "List":
+		return "write each item of the list as a document of its own: slipway prints them so with -o yaml"
+	case kind != "" && kind != v1alpha1.KindCluster && kind != v1alpha1.KindInstanceGroup:
+		return "this is not a manifest of Slipway; kubectl apply creates objects in a cluster"
+	}
+
+	return "write apiVersion: " + v1alpha1.APIVersion
 }
 
 func metadataName(fields map[string]any) string {

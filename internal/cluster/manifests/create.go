@@ -133,6 +133,10 @@ func indexManifests(ctx context.Context, s store.Store, name string) error {
 // Complete sets the defaults of new manifests and appends everything that is wrong with them to findings.
 func Complete(set manifest.Set, findings diag.Findings, catalog asset.Catalog) (manifest.Set, diag.Findings) {
 	set = manifest.Default(set)
+	if findings.Err() != nil && set.Cluster.Kind == "" {
+		return set, findings // "contains no Cluster" would be a second finding about the same mistake
+	}
+
 	findings = append(findings, manifest.Validate(set)...)
 	if findings.Err() == nil {
 		findings = append(findings, checkCatalog(set, catalog)...)

@@ -29,11 +29,21 @@ type Finding struct {
 	Message string `json:"message"`
 	// Hint is how to fix it, in the imperative; may be empty.
 	Hint string `json:"hint,omitempty"`
+	// File is the name of the file that contains the value; empty if it is not from a file.
+	File string `json:"file,omitempty"`
+	// Line and Column are the place in File, from 1; 0 if unknown.
+	Line int `json:"line,omitempty"`
+	// Column is in characters.
+	Column int `json:"column,omitempty"`
 }
 
-// String returns f as one line: path "value": message (hint).
+// String returns f as one line: file:line:column: path "value": message (hint).
 func (f Finding) String() string {
 	var b strings.Builder
+	if f.File != "" && f.Line > 0 {
+		fmt.Fprintf(&b, "%s:%d:%d: ", f.File, f.Line, max(f.Column, 1))
+	}
+
 	b.WriteString(f.Path)
 	if f.Value != "" {
 		fmt.Fprintf(&b, " %q", f.Value)

@@ -20,6 +20,7 @@ import (
 	s3types "github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/plainerror"
 )
 
 // InitStep is one step of the initialization of a store. The user sees the steps before they run.
@@ -58,7 +59,7 @@ func PlanInit(ctx context.Context, rawURL string, opts Options) ([]InitStep, err
 func RunInitSteps(ctx context.Context, steps []InitStep, done func(InitStep)) error {
 	for _, step := range steps {
 		if err := step.run(ctx); err != nil {
-			return fmt.Errorf("create %s: %w", step.Description, err)
+			return fmt.Errorf("create %s: %w", step.Description, plainerror.Wrap(err))
 		}
 
 		done(step)

@@ -16,6 +16,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go"
+
+	"github.com/slipway-k8s/slipway/internal/lib/plainerror"
 )
 
 // maxConditionalAttempts is the number of attempts of a conditional write while S3 reports another
@@ -193,7 +195,7 @@ func (s *S3Store) wrapError(doing, key string, err error) error {
 		err = ErrConflict
 	}
 
-	return fmt.Errorf("%s %s in %s: %w", doing, key, s.URL(), err)
+	return fmt.Errorf("%s %s in %s: %w", doing, key, s.URL(), plainerror.Wrap(err))
 }
 
 // errorCode returns the AWS error code of an error, or "" if it has none.

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
+	"github.com/slipway-k8s/slipway/internal/lib/plainerror"
 )
 
 // Error is a failed call to AWS with its class.
@@ -34,7 +35,7 @@ func (e Error) Error() string {
 		return e.Op + ": " + api.ErrorCode() + ": " + api.ErrorMessage()
 	}
 
-	return e.Op + ": " + e.err.Error()
+	return e.Op + ": " + plainerror.Text(e.err.Error())
 }
 
 // Unwrap returns the SDK's error.

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
+)
+
+// equivalentCommands returns the commands of Slipway for what users of kops, eksctl, kubectl and Terraform
+// type. Keys are the words after "slipway". The hint of a longer key is preferred.
+func equivalentCommands() map[string]string {
+	const (
+		show    = "slipway get clusters NAME -o yaml"
+		groups  = "slipway get groups NAME"
+		export  = "slipway export kubeconfig NAME"
+		healthy = "slipway validate cluster NAME"
+		edit    = "slipway edit group GROUP --name NAME, then: slipway apply NAME"
+		add     = "slipway replace -f FILE with one InstanceGroup more, then: slipway apply NAME"
+		access  = "slipway iam operator-policy"
+	)
+
+	return map[string]string{
+		// kops
+		"update":                  "slipway apply NAME",
+		"reconcile":               "slipway apply NAME",
+		"rolling-update":          "slipway apply NAME --via cloudformation, which replaces machines group by group",
+		"upgrade":                 "slipway edit cluster NAME, then: slipway plan NAME",
+		"get instances":           healthy,
+		"get assets":              "slipway assets --help",
+		"get secrets":             "slipway state --help",
+		"get keypairs":            export,
+		"export kubecfg":          export,
+		"create ig":               add,
+		"create instancegroup":    add,
+		"create instancegroups":   add,
+		"delete instance":         "kubectl drain NODE, and terminate its instance: its group starts another one",
+		"toolbox":                 healthy,
+		"toolbox dump":            healthy,
+		"toolbox template":        "slipway render --help",
+		"toolbox instance-select": "slipway edit group GROUP --name NAME, and set machineType",
+		"set":                     "slipway edit cluster NAME",
+		"unset":                   "slipway edit cluster NAME",
+		"promote":                 "slipway apply NAME",
+		"rotate":                  export,
+
+		// eksctl
+		"create nodegroup":         add,
+		"get nodegroup":            groups,
+		"get nodegroups":           groups,
+		"scale":                    edit,
+		"scale nodegroup":          edit,
+		"upgrade nodegroup":        "slipway apply NAME",
+		"drain":                    "kubectl drain NODE",
+		"drain nodegroup":          "kubectl drain NODE, for each node of the group",
+		"utils":                    "slipway --help",
+		"utils write-kubeconfig":   export,
+		"utils describe-stacks":    "slipway history NAME",
+		"utils schema":             "slipway create --help",
+		"get iamidentitymapping":   access,
+		"create iamserviceaccount": access,
+		"enable":                   "slipway edit cluster NAME",
+
+		// Terraform
+		"destroy":      "slipway delete cluster NAME",
+		"init":         "slipway state init",
+		"refresh":      "slipway drift NAME",
+		"show":         show,
+		"output":       show,
+		"force-unlock": "slipway unlock NAME",
+		"fmt":          "slipway get clusters NAME -o yaml, which prints fields in the order of the reference",
+		"import":       "slipway create -f FILE; existing VPCs, subnets and zones are named in the manifest",
+		"graph":        "slipway render diagram NAME",
+		"console":      "slipway render --help",
+		"taint":        "slipway plan NAME",
+		"workspace":    "slipway get clusters; --state chooses the store",
+		"state list":   show,
+		"state show":   show,
+		"state pull":   show,
+		"state rm":     "slipway delete cluster NAME",
+		"state mv":     "slipway edit cluster NAME",
+		"providers":    "slipway version",
+
+		// kubectl, and words that other tools have
+		"describe":       show,
+		"list":           "slipway get clusters",
+		"ls":             "slipway get clusters",
+		"status":         healthy,
+		"check":          healthy,
+		"kubeconfig":     export,
+		"get kubeconfig": export,
+		"get nodes":      "kubectl get nodes",
+		"get pods":       "kubectl get pods --all-namespaces",
+		"get machines":   healthy,
+		"get all":        "slipway get clusters; slipway get groups NAME",
+		"logs":           healthy,
+		"doctor":         "slipway preflight NAME",
+		"region delete":  "slipway region destroy",
+		"region up":      "slipway region start",
+		"region down":    "slipway region stop",
+		"install":        "slipway create cluster NAME",
+		"deploy":         "slipway apply NAME",
+		"up":             "slipway apply NAME",
+		"down":           "slipway delete cluster NAME",
+	}
+}
+
+// findEquivalent returns what to type instead of words below cmd, and "" if there is no equivalent. A name
+// that follows the words takes the place of NAME. Words that cmd does have are no equivalent's.
+func findEquivalent(cmd *cobra.Command, words []string) string {
+	parent := strings.Fields(strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()))
+	table := equivalentCommands()
+
+	for n := len(words); n > 0; n-- {
+		key := strings.Join(append(append([]string{}, parent...), words[:n]...), " ")
+		use, ok := table[key]
+		if !ok {
+			continue
+		}
+
+		rest := words[n:]
+		if len(rest) > 0 && isKindWord(rest[0]) {
+			rest = rest[1:]
+		}
+
+		if len(rest) > 0 && !strings.Contains(use, "GROUP") {
+			use = strings.ReplaceAll(use, "NAME", shellQuote(rest[0]))
+		}
+
+		return use
+	}
+
+	return ""
+}
+
+// isKindWord reports whether a word names a kind of thing, as in "kops update cluster NAME".
+func isKindWord(word string) bool {
+	switch word {
+	case "cluster", "clusters", "ig", "instancegroup", "instancegroups", "nodegroup", "nodegroups":
+		return true
+	}
+
+	return false
+}
+
+// equivalentFlags returns Slipway's names of flags of kops, eksctl and Terraform.
+func equivalentFlags() map[string][]string {
+	size := []string{"worker-count"}
+	machineType := []string{"node-size"}
+
+	return map[string][]string{
+		"approve":             {"yes"},
+		"auto-approve":        {"yes"},
+		"force":               {"yes"},
+		"cluster":             {"name"},
+		"cluster-name":        {"name"},
+		"state-store":         {"state"},
+		"store":               {"state"},
+		"nodes":               size,
+		"node-count":          size,
+		"nodes-min":           size,
+		"node-type":           machineType,
+		"instance-type":       machineType,
+		"worker-size":         machineType,
+		"master-size":         {"control-plane-size"},
+		"master-count":        {"control-plane-count"},
+		"control-plane-zones": {"zones"},
+		"master-zones":        {"zones"},
+		"availability-zones":  {"zones"},
+		"version":             {"kubernetes-version"},
+		"vpc-cidr":            {"network-cidr"},
+		"config-file":         {"filename"},
+		"file":                {"filename"},
+		"format":              {"output"},
+		"kubeconfig":          {"file"},
+		"timeout":             {"wait", "lock-timeout"},
+		"debug":               {"verbose"},
+		"log-level":           {"verbose"},
+		"dry":                 {"dry-run"},
+		"preview":             {"dry-run"},
+		"no-colour":           {"no-color"},
+		"silent":              {"quiet"},
+		"api-loadbalancer":    {"api-loadbalancer-type"},
+		"target":              {"via"},
+	}
+}
+
+// hintForUnknownFlag returns the flag of cmd that was probably meant, or help.
+func hintForUnknownFlag(cmd *cobra.Command, given, help string) string {
+	for _, name := range equivalentFlags()[given] {
+		if cmd.Flags().Lookup(name) != nil {
+			return "use: --" + name
+		}
+	}
+
+	var names []string
+
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+
+	if near := diag.Nearest(given, names); near != "" {
+		return "did you mean --" + near + "?"
+	}
+
+	return help
+}
