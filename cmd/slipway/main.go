@@ -40,6 +40,7 @@ func main() {
 		Stdout:   os.Stdout,
 		Stderr:   os.Stderr,
 		Getenv:   os.Getenv,
+		Environ:  os.Environ,
 		Now:      time.Now,
 		Hostname: os.Hostname,
 		Version:  version,

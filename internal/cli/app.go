@@ -5,12 +5,13 @@
 package cli
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -18,6 +19,7 @@ import (
 	"github.com/aws/smithy-go/logging"
 	"golang.org/x/term"
 
+	"github.com/slipway-k8s/slipway/internal/cli/userconfig"
 	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/lib/plainerror"
@@ -40,6 +42,8 @@ type Env struct {
 	Stdout, Stderr io.Writer
 	// Getenv returns the value of an environment variable, empty if it is not set.
 	Getenv func(string) string
+	// Environ returns all environment variables as NAME=VALUE, for programs that a command starts. Nil: none.
+	Environ func() []string
 	// Now is the clock.
 	Now func() time.Time
 	// Hostname returns the name of this machine, for locks and the journal.
@@ -70,15 +74,18 @@ type app struct {
 	noColor                 bool
 	costDetails             bool                  // --cost
 	takeOver                string                // --take-over
+	userConfig              userconfig.File       // the defaults of the user
 	configs                 map[string]aws.Config // by region; the default's is also at ""
 	storeCache              *storeCache
 	calls                   transport.CallLimiter // counts all calls to AWS, also those for stores
 	source                  manifest.Source       // the manifest file that was read, for findings
-	messageLock             sync.Mutex            // held while a message or a progress line is written to Stderr
+	interrupted             <-chan struct{}       // closed when the command is interrupted
+	answers                 *bufio.Reader         // the lines of Stdin that were not read yet
 }
 
 // Main runs one command and returns the process's exit code.
 func Main(ctx context.Context, env Env) int {
+	env.Stderr = newScreen(env.Stderr)
 	a := &app{Env: env}
 	root := newRoot(a) //nolint:contextcheck // commands get their context when they are executed
 	root.SetArgs(env.Args)
@@ -145,26 +152,28 @@ func (a *app) printFindings(findings diag.Findings) {
 // printMessage prints a message for people, unless --quiet.
 func (a *app) printMessage(format string, args ...any) {
 	if !a.quiet {
-		fmt.Fprintf(lockedWriter{lock: &a.messageLock, w: a.Stderr}, format+"\n", args...)
+		fmt.Fprintf(a.Stderr, format+"\n", args...)
 	}
 }
 
-// flagOrEnv returns the value of a flag, or of an environment variable if the flag is empty.
+// flagOrEnv returns the value of a flag, else of an environment variable, else of the setting with that variable
+// in the configuration file.
 func (a *app) flagOrEnv(flag, variable string) string {
 	if flag != "" {
 		return flag
 	}
 
-	return a.Getenv(variable)
+	if value := a.Getenv(variable); value != "" {
+		return value
+	}
+
+	return a.setting(variable)
 }
 
 // awsConfig returns the configuration that the AWS SDK finds, for a region; empty: --region, else the SDK's
 // default.
 func (a *app) awsConfig(ctx context.Context, region string) (aws.Config, error) {
-	if region == "" {
-		region = a.region
-	}
-
+	region = cmp.Or(region, a.region, a.setting("AWS_REGION"))
 	if cfg, ok := a.configs[region]; ok {
 		return cfg, nil
 	}
@@ -175,14 +184,19 @@ func (a *app) awsConfig(ctx context.Context, region string) (aws.Config, error) 
 		opts = append(opts, config.WithRegion(region))
 	}
 
-	if a.profile != "" {
-		opts = append(opts, config.WithSharedConfigProfile(a.profile))
+	profile := a.profile
+	if profile == "" && a.Getenv("AWS_PROFILE") == "" { // the SDK reads the variable, and prefers keys to it
+		profile = a.setting("AWS_PROFILE")
+	}
+
+	if profile != "" {
+		opts = append(opts, config.WithSharedConfigProfile(profile))
 	}
 
 	cfg, err := config.LoadDefaultConfig(ctx, opts...)
 	if err != nil {
 		return aws.Config{}, diag.WithHint(
-			fmt.Errorf("find AWS's settings: %w", err),
+			fmt.Errorf("read the settings of AWS: %w", plainerror.Wrap(err)),
 			"check AWS_PROFILE and ~/.aws/config; for the local region: eval \"$(slipway region env)\"",
 		)
 	}
@@ -190,7 +204,7 @@ func (a *app) awsConfig(ctx context.Context, region string) (aws.Config, error) 
 	if cfg.Region == "" {
 		return aws.Config{}, diag.WithHint(
 			errors.New("no AWS region is set"),
-			"give --region or AWS_REGION, or try: eval \"$(slipway region env)\"",
+			"give --region or AWS_REGION, or set region in the configuration file; for the local region: eval \"$(slipway region env)\"",
 		)
 	}
 
@@ -207,6 +221,11 @@ func (a *app) awsConfig(ctx context.Context, region string) (aws.Config, error) 
 
 // isTerminal reports whether a stream is a terminal.
 func isTerminal(stream any) bool {
+	if s, ok := stream.(*screen); ok {
+		stream = s.out
+	}
+
 	f, ok := stream.(*os.File)
+
 	return ok && term.IsTerminal(int(f.Fd()))
 }

@@ -133,6 +133,8 @@ func describeFlagType(f *pflag.Flag) string {
 		return "true or false"
 	case "duration":
 		return "a duration such as 30s, 10m or 2h"
+	case "stringSlice", "stringArray":
+		return "a list without quotes, such as a,b"
 	default:
 		return "a value of type " + f.Value.Type()
 	}

@@ -38,6 +38,8 @@ func addCommands(a *app, root *cobra.Command) {
 		newRegionCommand(a),
 		newAssetsCommand(a),
 		newDemoCommand(a),
+		newConfigCommand(a),
+		newCompletionCommand(a),
 		newVersionCommand(a),
 	)
 }

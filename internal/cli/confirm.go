@@ -6,8 +6,15 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 )
+
+// errNoAnswer means that the input ended before a question was answered.
+var errNoAnswer = errors.New("the input ended before the answer")
+
+// errInterrupted means that a question was interrupted, such as with Ctrl-C.
+var errInterrupted = errors.New("interrupted")
 
 // confirm returns nil if the change is confirmed: by --yes, or by a person who typed yes at the terminal.
 func (a *app) confirm(question string) error {
@@ -22,15 +29,63 @@ func (a *app) confirm(question string) error {
 		)
 	}
 
-	fmt.Fprintf(a.Stderr, "%s Type yes to continue: ", question)
-	answer, err := bufio.NewReader(a.Stdin).ReadString('\n')
-	if strings.TrimSpace(answer) == "yes" {
-		return nil
+	answer, err := a.ask(question + " Type yes to continue: ")
+
+	switch {
+	case err != nil:
+		return fmt.Errorf("nothing was changed: %w", err)
+	case answer != "yes":
+		return errors.New("nothing was changed: the answer was not yes")
 	}
 
-	if err != nil {
-		return fmt.Errorf("nothing was changed: read the answer: %w", err)
+	return nil
+}
+
+// ask prints a question and returns the line that was typed, without spaces around it. An interrupt ends the
+// wait.
+func (a *app) ask(question string) (string, error) {
+	if a.answers == nil {
+		a.answers = bufio.NewReader(a.Stdin)
 	}
 
-	return errors.New("nothing was changed: the answer was not yes")
+	fmt.Fprint(a.Stderr, question)
+	defer a.endQuestion()
+
+	type line struct {
+		text string
+		err  error
+	}
+
+	typed := make(chan line, 1)
+
+	go func() {
+		text, err := a.answers.ReadString('\n')
+		typed <- line{text, err}
+	}()
+
+	select {
+	case l := <-typed:
+		text := strings.TrimSpace(l.text)
+		if errors.Is(l.err, io.EOF) && text == "" {
+			fmt.Fprintln(a.Stderr)
+			return "", errNoAnswer
+		}
+
+		if l.err != nil && !errors.Is(l.err, io.EOF) {
+			return "", fmt.Errorf("read the answer: %w", l.err)
+		}
+
+		return text, nil
+
+	case <-a.interrupted:
+		fmt.Fprintln(a.Stderr)
+		return "", errInterrupted
+	}
+}
+
+// endQuestion lets the live area be drawn again.
+func (a *app) endQuestion() {
+	if s, ok := a.Stderr.(*screen); ok {
+		s.endQuestion()
+	}
 }

@@ -83,16 +83,29 @@ func newCreateClusterCommand(a *app) *cobra.Command {
 		Long: createLong + `
 
 The cluster gets a public and a private subnet in each zone, a group of control-plane machines and one of workers. With
---dry-run the manifests are printed, to be changed and then given to 'slipway create -f'.` + exitStatusHelp(),
-		Example: `  slipway create cluster demo --zones us-east-1a,us-east-1b,us-east-1c --dry-run -o yaml
+--dry-run the manifests are printed, to be changed and then given to 'slipway create -f'. On a terminal, slipway asks for
+the name, zones, sizes and access that are not given, and prints the command that needs no questions.` + exitStatusHelp(),
+		Example: `  slipway create cluster
+  slipway create cluster demo --zones us-east-1a,us-east-1b,us-east-1c --dry-run -o yaml
   slipway create cluster demo --zones us-east-1a,us-east-1b,us-east-1c --worker-count 5 --yes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, err := a.clusterName(args, name)
-			if err != nil {
-				return err
+			q := createQuestions{app: a, cmd: cmd, zones: zones}
+			q.name, _ = a.clusterName(args, name) // without one, the question or the error below asks for it
+			q.build = func(name string, zones []string) (manifest.Set, diag.Findings) {
+				return manifest.NewSet(name, zones, n)
 			}
 
-			set, findings := manifest.NewSet(name, zones, n)
+			if q.name == "" || len(zones) == 0 {
+				if !isTerminal(a.Stdin) {
+					return errNotGiven(cmd, q.name, zones)
+				}
+
+				if err := q.askAll(cmd.Context()); err != nil {
+					return err
+				}
+			}
+
+			set, findings := q.build(q.name, q.zones)
 
 			return a.runCreate(cmd.Context(), set, findings, o)
 		},

@@ -114,7 +114,7 @@ func (d *demoRunner) runSlipway(ctx context.Context, args ...string) error {
 
 func (d *demoRunner) runProgram(ctx context.Context, program string, args ...string) error {
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Stdout, cmd.Stderr, cmd.Env = d.app.Stdout, d.app.Stderr, os.Environ()
+	cmd.Stdout, cmd.Stderr, cmd.Env = d.app.Stdout, baseStream(d.app.Stderr), os.Environ()
 	for _, kv := range d.env {
 		cmd.Env = append(cmd.Env, kv[0]+"="+kv[1])
 	}

@@ -176,7 +176,6 @@ func equivalentFlags() map[string][]string {
 		"config-file":         {"filename"},
 		"file":                {"filename"},
 		"format":              {"output"},
-		"kubeconfig":          {"file"},
 		"timeout":             {"wait", "lock-timeout"},
 		"debug":               {"verbose"},
 		"log-level":           {"verbose"},

@@ -27,6 +27,7 @@ func addFormatFlag(cmd *cobra.Command, into *string, formats ...string) {
 	}
 
 	cmd.Flags().StringVarP(into, "output", "o", formats[0], "format: "+strings.Join(formats, "|"))
+	_ = cmd.Flags().SetAnnotation("output", formatsAnnotation, formats) // fails only for an unknown flag
 	_ = cmd.RegisterFlagCompletionFunc(
 		"output",
 		cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp),

@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
@@ -15,16 +14,18 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-// progressPrinter prints the progress of a plan: a line for each finished step and, on a terminal, a last
-// line with the running ones. Without a terminal a waiting step gets a line at each heartbeat.
+// progressPrinter prints the progress of a plan: a line for each finished step and, on a terminal, a live
+// tree of the running ones. Without a terminal a waiting step gets a line at each heartbeat.
 type progressPrinter struct {
 	out       io.Writer
-	live      bool
+	show      func(lines []string) // the live area; nil: lines only
+	now       func() time.Time
 	quiet     bool
 	colorText func(color, text string) string
 	heartbeat time.Duration
 	running   map[graph.Addr]plan.Event
-	lineShown bool // the terminal shows a line with running steps
+	started   time.Time // zero before the first event
+	painted   time.Time // when the tree was drawn
 }
 
 // The heartbeats: a person wants to see progress, a log wants few lines.
@@ -33,27 +34,38 @@ const (
 	logHeartbeat  = 10 * time.Second
 )
 
+// paintInterval is the least time between two drawings of the tree.
+const paintInterval = 100 * time.Millisecond
+
 // startProgress implements [cluster.Hooks].
 func (a *app) startProgress() cluster.Progress {
 	p := a.newProgressPrinter()
 
-	return cluster.Progress{OnEvent: p.handleEvent, End: p.clearLine, Interval: p.heartbeat}
+	return cluster.Progress{OnEvent: p.handleEvent, End: p.clearTree, Interval: p.heartbeat}
 }
 
 func (a *app) newProgressPrinter() *progressPrinter {
 	p := &progressPrinter{
-		out:       lockedWriter{lock: &a.messageLock, w: a.Stderr},
-		live:      isTerminal(a.Stderr) && a.Getenv("TERM") != "dumb",
+		out:       a.Stderr,
+		now:       a.Now,
 		quiet:     a.quiet,
 		heartbeat: logHeartbeat,
 		running:   map[graph.Addr]plan.Event{},
 		colorText: func(color, text string) string { return a.colorText(a.Stderr, color, text) },
 	}
-	if p.live {
+	if s, ok := a.Stderr.(*screen); ok && a.showsLiveProgress() {
 		p.heartbeat = liveHeartbeat
+		p.show = s.setLive
 	}
 
 	return p
+}
+
+// showsLiveProgress reports whether the terminal can show lines that change. NO_COLOR, TERM=dumb and CI ask
+// for plain lines.
+func (a *app) showsLiveProgress() bool {
+	return isTerminal(a.Stderr) && a.Getenv("TERM") != "dumb" && a.Getenv("TERM") != "" &&
+		a.Getenv("NO_COLOR") == "" && a.Getenv("CI") == "" && !a.noColor
 }
 
 // handleEvent prints an event. It is called by one goroutine at a time.
@@ -62,12 +74,16 @@ func (p *progressPrinter) handleEvent(e plan.Event) {
 		return
 	}
 
+	if p.started.IsZero() {
+		p.started = p.now()
+	}
+
 	switch e.State {
 	case plan.Started:
 		p.running[e.Step.Addr] = e
 	case plan.Waiting, plan.Retrying:
 		p.running[e.Step.Addr] = e
-		if !p.live && e.State == plan.Waiting {
+		if p.show == nil && e.State == plan.Waiting {
 			p.printLine(
 				fmt.Sprintf(
 					"        %3s %s: still %s [%s]%s",
@@ -98,7 +114,7 @@ func (p *progressPrinter) handleEvent(e plan.Event) {
 		)
 	}
 
-	p.repaintLine(e)
+	p.paintTree(e)
 }
 
 // printDone prints a step that succeeded.
@@ -131,54 +147,37 @@ func (p *progressPrinter) printFailed(e plan.Event) {
 }
 
 // printLine prints a line that remains on the terminal.
-func (p *progressPrinter) printLine(s string) {
-	p.clearLine()
-	fmt.Fprintln(p.out, s)
-}
+func (p *progressPrinter) printLine(s string) { fmt.Fprintln(p.out, s) }
 
-func (p *progressPrinter) clearLine() {
-	if p.lineShown {
-		fmt.Fprint(p.out, "\r\x1b[K")
-		p.lineShown = false
+// clearTree removes the tree from the terminal.
+func (p *progressPrinter) clearTree() {
+	if p.show != nil {
+		p.show(nil)
 	}
 }
 
-// repaintLine shows the longest running step, and how many others run, in the last line of a terminal.
-func (p *progressPrinter) repaintLine(e plan.Event) {
-	if !p.live || p.quiet || len(p.running) == 0 {
-		p.clearLine()
+// paintTree draws the tree after e. Events that come in quick succession share a drawing.
+func (p *progressPrinter) paintTree(e plan.Event) {
+	now := p.now()
+
+	switch {
+	case p.show == nil || p.quiet:
+		return
+	case len(p.running) == 0:
+		p.clearTree()
+		return
+	case e.State != plan.Done && now.Sub(p.painted) < paintInterval:
 		return
 	}
 
-	list := slices.SortedFunc(maps.Values(p.running), func(a, b plan.Event) int {
-		if a.Elapsed != b.Elapsed {
-			return int(b.Elapsed - a.Elapsed)
-		}
-
-		return strings.Compare(string(a.Step.Addr), string(b.Step.Addr))
-	})
-
-	first := list[0]
-	s := fmt.Sprintf(
-		"%7s … %s [%s]%s",
-		stepCount(e),
-		first.Step.Addr,
-		roundDuration(first.Elapsed),
-		detailSuffix(first),
-	)
-
-	const width = 100
-	if r := []rune(s); len(r) > width {
-		s = string(r[:width-1]) + "…"
+	p.painted = now
+	tree := progressTree{
+		Finished: e.Index,
+		Total:    e.Total,
+		Elapsed:  now.Sub(p.started),
+		Running:  slices.Collect(maps.Values(p.running)),
 	}
-
-	if len(list) > 1 {
-		s += fmt.Sprintf(" and %d more", len(list)-1)
-	}
-
-	p.clearLine()
-	fmt.Fprint(p.out, s)
-	p.lineShown = true
+	p.show(tree.lines())
 }
 
 func stepCount(e plan.Event) string { return fmt.Sprintf("%d/%d", e.Index, e.Total) }

@@ -21,6 +21,8 @@ ENVIRONMENT
   SLIPWAY_STATE_PASSPHRASE  its passphrase, where there is no key file
   SLIPWAY_CLUSTER           the cluster, where NAME is left out
   SLIPWAY_ASSETS            the asset catalogue, as --assets
+  SLIPWAY_OUTPUT            table, json or yaml, as -o
+  SLIPWAY_CONFIG            the file with your defaults; see 'slipway config --help'
   SLIPWAY_LOCK_LEASE        how long a killed command keeps a cluster locked (default 1m)
   SLIPWAY_CACHE             the cache folder (default ${XDG_CACHE_HOME:-~/.cache}/slipway)
   NO_COLOR                  no colour, as --no-color
@@ -46,6 +48,7 @@ func newRoot(a *app) *cobra.Command {
 		Version:           a.buildVersion().Version,
 		Args:              refuseUnknownCommand,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: a.prepare,
 	}
 
 	root.SetIn(a.Stdin)
@@ -79,8 +82,8 @@ func newRoot(a *app) *cobra.Command {
 	)
 
 	root.SetHelpCommandGroupID(groupLocal)
-	root.SetCompletionCommandGroupID(groupLocal)
 	addCommands(a, root)
+	a.addCompletions(root)
 
 	return root
 }

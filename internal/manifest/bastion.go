@@ -38,7 +38,7 @@ func defaultMachineType(g *v1alpha1.InstanceGroup, _ *Set) {
 		setDefaultText(&g.Spec.MachineType, mixed[0])
 	}
 
-	setDefaultText(&g.Spec.MachineType, "t3.large")
+	setDefaultText(&g.Spec.MachineType, DefaultMachineType)
 }
 
 func defaultRootSize(g *v1alpha1.InstanceGroup, _ *Set) {

@@ -17,6 +17,9 @@ import (
 // asset catalogue contains it.
 const DefaultKubernetesVersion = "1.36.3"
 
+// DefaultMachineType is the EC2 instance type of groups that name none, except for bastions.
+const DefaultMachineType = "t3.large"
+
 // controlPlaneTaint keeps ordinary pods from control-plane machines. kubeadm sets the same taint.
 const controlPlaneTaint = "node-role.kubernetes.io/control-plane=:NoSchedule"
 

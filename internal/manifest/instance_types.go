@@ -61,14 +61,17 @@ func InstanceTypeArch(name string) string {
 	return "amd64"
 }
 
-// nearestInstanceType returns the known type whose name is most similar, or "".
-func nearestInstanceType(name string) string {
+// InstanceTypeNames returns the names of the known instance types that begin with prefix.
+func InstanceTypeNames(prefix string) []string {
 	var names []string
 	for line := range strings.Lines(instanceTypes) {
-		if typ, _, ok := strings.Cut(line, " "); ok && typ != "#" {
+		if typ, _, ok := strings.Cut(line, " "); ok && typ != "#" && strings.HasPrefix(typ, prefix) {
 			names = append(names, typ)
 		}
 	}
 
-	return diag.Nearest(name, names)
+	return names
 }
+
+// nearestInstanceType returns the known type whose name is most similar, or "".
+func nearestInstanceType(name string) string { return diag.Nearest(name, InstanceTypeNames("")) }

@@ -44,6 +44,7 @@ func Parse(text []byte) (Set, diag.Findings) {
 	docs := yamltext.Split(text)
 	if len(docs) == 0 {
 		fs.Errorf("manifest", "", "print one with: slipway create cluster NAME --dry-run", "is empty")
+		fs[len(fs)-1].Line = 1
 		return set, fs
 	}
 
@@ -125,7 +126,7 @@ func parseKind(fields map[string]any, where string, fs *diag.Findings) string {
 	kind, _ := fields["kind"].(string)
 	if version != v1alpha1.APIVersion {
 		fs.Errorf(where+": apiVersion", version, hintForVersion(version, kind), "is not supported")
-		if !isOwnGroup(version) && !slices.Contains(kinds, kind) {
+		if !isOwnGroup(version) {
 			return "" // a document of another program: one finding is enough
 		}
 	}

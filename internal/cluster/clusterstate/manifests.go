@@ -18,6 +18,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"path"
 	"strings"
 	"sync"
 
@@ -50,16 +51,23 @@ func RequireCluster(ctx context.Context, s store.Store, name string) error {
 
 	_, err := s.Get(ctx, manifest.ClusterKey(name))
 	if errors.Is(err, store.ErrNotFound) {
-		return newNotFoundError(name, s)
+		return newNotFoundError(ctx, name, s)
 	}
 
 	return err
 }
 
-// newNotFoundError wraps [store.ErrNotFound].
-func newNotFoundError(name string, s store.Store) error {
-	return diag.WithHint(fmt.Errorf("there is no cluster %s in %s: %w", name, s.URL(), store.ErrNotFound),
-		"see: slipway get clusters; create one with: slipway create cluster "+name)
+// newNotFoundError returns an error that wraps [store.ErrNotFound] and names the cluster that was probably meant.
+func newNotFoundError(ctx context.Context, name string, s store.Store) error {
+	err := fmt.Errorf("there is no cluster %s in %s: %w", name, s.URL(), store.ErrNotFound)
+	names, listError := ListClusters(ctx, s)
+	if listError == nil {
+		if near := diag.Nearest(name, names); near != "" {
+			return diag.WithHint(err, "did you mean "+near+"?")
+		}
+	}
+
+	return diag.WithHint(err, "see: slipway get clusters; create one with: slipway create cluster "+name)
 }
 
 // NewNowhereError reports that neither AWS nor the state store has a cluster of this name.
@@ -134,7 +142,7 @@ func ReadDocuments(ctx context.Context, s store.Store, name string) ([]byte, map
 
 	wg.Wait()
 	if errors.Is(errs[0], store.ErrNotFound) {
-		return nil, nil, newNotFoundError(name, s)
+		return nil, nil, newNotFoundError(ctx, name, s)
 	}
 
 	if err := errors.Join(errs...); err != nil {
@@ -171,6 +179,40 @@ func ListClusters(ctx context.Context, s store.Store) ([]string, error) {
 	}
 
 	return names, nil
+}
+
+// ListGroups returns the names of the instance groups of a cluster, and none for a cluster that does not exist.
+func ListGroups(ctx context.Context, s store.Store, cluster string) ([]string, error) {
+	if err := CheckName(cluster); err != nil {
+		return nil, err
+	}
+
+	keys, err := s.List(ctx, manifest.GroupKey(cluster, ""))
+	if err != nil {
+		return nil, err
+	}
+
+	var names []string
+	for _, key := range keys {
+		names = append(names, strings.TrimSuffix(path.Base(key), path.Ext(key)))
+	}
+
+	return names, nil
+}
+
+// NewGroupNotFoundError returns an error that wraps [store.ErrNotFound] and names the group that was probably meant.
+func NewGroupNotFoundError(ctx context.Context, s store.Store, cluster, group string) error {
+	err := fmt.Errorf("cluster %s has no group %s: %w", cluster, group, store.ErrNotFound)
+	names, listError := ListGroups(ctx, s, cluster)
+	if listError != nil || len(names) == 0 {
+		return diag.WithHint(err, "see: slipway get groups "+cluster)
+	}
+
+	if near := diag.Nearest(group, names); near != "" {
+		return diag.WithHint(err, "did you mean "+near+"?")
+	}
+
+	return diag.WithHint(err, "its groups are: "+strings.Join(names, ", "))
 }
 
 // ReadPinnedCatalog returns the asset catalogue that the cluster was created with.

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/plainerror"
 )
 
 // ParseCatalog parses and validates a catalogue strictly. The error is diag.Findings with all
@@ -27,13 +28,13 @@ func ParseCatalog(raw []byte) (Catalog, error) {
 
 	asJSON, err := yaml.YAMLToJSONStrict(raw)
 	if err != nil {
-		fs.Errorf("catalog", "", "fix the YAML; each key is allowed only once", "cannot be parsed: %v", err)
+		fs.Errorf("catalog", "", "fix the YAML; each key is allowed only once", "cannot be parsed: %s", plainerror.Text(err.Error()))
 		return Catalog{}, fs.Err()
 	}
 
 	var tree any
 	if err := json.Unmarshal(asJSON, &tree); err != nil {
-		fs.Errorf("catalog", "", "fix the YAML", "cannot be parsed: %v", err)
+		fs.Errorf("catalog", "", "fix the YAML", "cannot be parsed: %s", plainerror.Text(err.Error()))
 		return Catalog{}, fs.Err()
 	}
 

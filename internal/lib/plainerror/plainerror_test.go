@@ -91,7 +91,8 @@ func TestErrorsOfLibraries(t *testing.T) {
 func TestOtherTextsAreKept(t *testing.T) {
 	for _, text := range []string{
 		"", "there is no cluster demo in file:///x: not found", "open /x: no such file or directory",
-		"JSON is printed with -o json", "exec: x", "time: now",
+		"JSON is printed with -o json",
+		"open none.yaml: no such file or directory", "read a.json: unexpected field", "exec: x", "time: now",
 	} {
 		if got := plainerror.Text(text); got != text && !strings.HasPrefix(text, "exec") {
 			t.Errorf("%q became %q", text, got)

@@ -314,3 +314,41 @@ func splitPath(path string) []string {
 
 	return out
 }
+
+// Field is a field at the top of a document.
+type Field struct {
+	// Name of the field.
+	Name string
+	// Value is the text of a scalar; empty for null and for what is no scalar.
+	Value string
+	// IsScalar reports whether the value is one text or number.
+	IsScalar bool
+	// At is where the field begins, and ValueAt where its value does.
+	At, ValueAt Position
+}
+
+// Fields returns the fields of a parsed document in their order, and whether it is a mapping.
+func (d Document) Fields() ([]Field, bool) {
+	if d.root == nil || d.root.Kind != yaml.MappingNode {
+		return nil, false
+	}
+
+	var out []Field
+	for i := 0; i+1 < len(d.root.Content); i += 2 {
+		key := d.root.Content[i]
+		value := d.root.Content[i+1]
+		field := Field{
+			Name:     key.Value,
+			IsScalar: value.Kind == yaml.ScalarNode,
+			At:       d.positionOf(key),
+			ValueAt:  d.positionOf(value),
+		}
+		if field.IsScalar && value.ShortTag() != "!!null" {
+			field.Value = value.Value
+		}
+
+		out = append(out, field)
+	}
+
+	return out, true
+}
