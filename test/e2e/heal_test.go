@@ -108,6 +108,12 @@ func checkRestoration(e *environment) {
 			e.t.Errorf("the journal does not mention %s:\n%s", want, journal)
 		}
 	}
+	defer func() {
+		if e.t.Failed() { // the reports do not say why a pod is not Ready
+			e.tryKubectl("get", "pods", "-A", "-o", "wide")
+			e.tryKubectl("-n", "kube-system", "logs", "-l", "k8s-app=kube-dns", "--tail=20", "--prefix")
+		}
+	}()
 	e.waitHealthy(3 * time.Minute)
 }
 

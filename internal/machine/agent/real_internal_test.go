@@ -5,6 +5,7 @@ package agent
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"io/fs"
@@ -15,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -216,6 +218,57 @@ func TestRealControlPlane(t *testing.T) {
 	checkControllers(t, api)
 	checkAnonymous(t, a, api.Server)
 	checkEncrypted(t, a, api, m)
+
+	port := freePorts(t, 1)[0]
+	next := args(kube.APIServerFlags(c))
+	next[slices.Index(next, "--secure-port="+m.api)] = "--secure-port=" + port
+	run(t, "kube-apiserver", kubernetes, next, nil)
+	checkStartingServer(t, a, "https://127.0.0.1:"+port)
+
+	moved, err := a.newEtcdManager().YieldLeadership(t.Context(), "a", m.Replace(etcd.ClientURL))
+	if moved || !errors.Is(err, etcd.ErrNoSuccessor) {
+		t.Errorf("the only member gave up the leadership: %v, %v", moved, err)
+	}
+}
+
+// checkStartingServer asks a starting API server for what an administrator may read. It is refused until the
+// server has read its rules, and never after the agent takes the server for ready.
+func checkStartingServer(t *testing.T, a *Agent, server string) {
+	t.Helper()
+	administrator := clientOf(t, a, pki.Leaf{CN: "alice", Orgs: []string{pki.AdminGroup}, Usages: []pki.Usage{pki.ClientUsage}, TTL: time.Hour})
+	check := apiServerCheck{api: a.newAdminClient(), address: "10.0.0.4"}
+	check.api.Server = server
+	refusedBefore, after := 0, 0
+	for deadline := time.Now().Add(90 * time.Second); after < 20 && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		ready := check.readiness(t.Context()) != apiStarting
+		status := 0
+		if resp, err := administrator.Get(server + "/api/v1/nodes"); err == nil {
+			status = resp.StatusCode
+			_ = resp.Body.Close()
+		}
+		switch {
+		case ready:
+			after++
+			if status != http.StatusOK {
+				t.Errorf("a server that is ready answers an administrator %d", status)
+			}
+		case status == http.StatusForbidden:
+			refusedBefore++
+		}
+	}
+	t.Logf("refused an administrator %d times before it was ready", refusedBefore)
+	if after == 0 {
+		t.Error("the server did not become ready")
+	}
+}
+
+// clientOf returns a client with a certificate of its own.
+func clientOf(t *testing.T, a *Agent, leaf pki.Leaf) *http.Client {
+	t.Helper()
+	conf := a.kubernetesTLSConfig()
+	pair := newCertificateSource(a.bundle, pki.KubernetesCA, leaf, a.Now)
+	conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair() }
+	return &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{TLSClientConfig: conf, DisableKeepAlives: true}}
 }
 
 // rewrite replaces the paths inside files.
