@@ -67,12 +67,12 @@ func (r commandResult) lineWith(text string) string {
 // damages are what the test changes on a control-plane machine, and how it sees that it was restored.
 func damages() map[string][2]string {
 	manifest := "/etc/kubernetes/manifests/kube-scheduler.yaml"
-	unit := "/etc/systemd/system/containerd.service"
+	unit := "/etc/systemd/system/kubelet.service"
 	return map[string][2]string{
 		"corrupted manifest": {"echo '{' >" + manifest, "grep -q 'name: kube-scheduler' " + manifest},
-		"deleted unit":       {"rm " + unit + " && systemctl daemon-reload", "systemctl cat containerd | grep -q 'Description=containerd'"},
+		"deleted unit":       {"rm " + unit + " && systemctl daemon-reload", "systemctl cat kubelet | grep -q Description=kubelet && systemctl is-active -q kubelet"},
 		"kernel setting":     {"echo 0 >/proc/sys/net/ipv4/ip_forward", "grep -q 1 /proc/sys/net/ipv4/ip_forward"},
-		"stopped kubelet":    {"systemctl stop kubelet", "systemctl is-active -q kubelet"},
+		"stopped containerd": {"systemctl stop containerd", "systemctl is-active -q containerd"},
 		"mode of a key":      {"chmod 644 /run/slipway/pki/apiserver.key", `test "$(stat -c %a /run/slipway/pki/apiserver.key)" = 600`},
 		"missing directory":  {"mv /etc/cni/net.d /etc/cni/old", "test -d /etc/cni/net.d && cp -an /etc/cni/old/. /etc/cni/net.d/"},
 	}
@@ -103,7 +103,7 @@ func checkRestoration(e *environment) {
 		return nil
 	})
 	journal := e.mustRunInMachine(id, "journalctl -u slipway-node --no-pager | grep 'restored it'")
-	for _, want := range []string{"kube-scheduler.yaml", "containerd.service", "sysctl net.ipv4.ip_forward", "systemd unit kubelet", "apiserver.key", "/etc/cni/net.d"} {
+	for _, want := range []string{"kube-scheduler.yaml", "kubelet.service", "sysctl net.ipv4.ip_forward", "systemd unit containerd", "apiserver.key", "/etc/cni/net.d"} {
 		if !strings.Contains(journal, want) {
 			e.t.Errorf("the journal does not mention %s:\n%s", want, journal)
 		}
