@@ -46,7 +46,7 @@ Running machines keep the version of their launch template until they are replac
 	addClusterFlags(cmd, &o)
 	a.addTakeOverFlag(cmd)
 	addBuildFlags(cmd, &o)
-	a.addCostFlag(cmd)
+	addCostFlag(cmd, &a.costDetails)
 	a.addYesFlag(cmd)
 	a.addLockFlag(cmd)
 

@@ -69,7 +69,7 @@ func (a *app) printPlan(format string, review cluster.Review) error {
 		return err
 	}
 
-	a.printCost(review)
+	costPrinter{a}.print(review)
 
 	return nil
 }

@@ -43,7 +43,7 @@ The sources are the directory assets of a checkout of slipway. Packages install 
 				out = assetsDir(cache)
 			}
 
-			source, err := a.findAssetSource(source)
+			source, err := findAssetSource(source)
 			if err != nil {
 				return err
 			}
@@ -81,7 +81,7 @@ The sources are the directory assets of a checkout of slipway. Packages install 
 func assetsDir(cache string) string { return filepath.Join(cache, "assets") }
 
 // findAssetSource returns given, else the directory of the assets' sources.
-func (a *app) findAssetSource(given string) (string, error) {
+func findAssetSource(given string) (string, error) {
 	if given != "" {
 		return given, nil
 	}

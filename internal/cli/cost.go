@@ -17,23 +17,28 @@ import (
 const costRows = 15
 
 // addCostFlag adds --cost to a command that shows a plan.
-func (a *app) addCostFlag(cmd *cobra.Command) {
+func addCostFlag(cmd *cobra.Command, into *bool) {
 	cmd.Flags().BoolVar(
-		&a.costDetails,
+		into,
 		"cost",
 		false,
 		"list what the cluster costs in a month, and what the plan changes in it",
 	)
 }
 
-// printCost prints the monthly cost of a plan: a line, and with --cost what it consists of.
-func (a *app) printCost(review cluster.Review) {
+// costPrinter prints what a cluster costs.
+type costPrinter struct {
+	*app
+}
+
+// print prints the monthly cost of a plan: a line, and with --cost what it consists of.
+func (p costPrinter) print(review cluster.Review) {
 	c := review.Cost
-	if a.costDetails {
-		a.printCostDetails(c)
+	if p.costDetails {
+		p.printDetails(c)
 	}
 
-	if !c.IsKnown() || review.Plan.IsEmpty() && !a.costDetails {
+	if !c.IsKnown() || review.Plan.IsEmpty() && !p.costDetails {
 		return
 	}
 
@@ -51,34 +56,34 @@ func (a *app) printCost(review cluster.Review) {
 	}
 
 	line += ", list prices of " + c.PricesOf + " or later"
-	if !a.costDetails {
+	if !p.costDetails {
 		line += "; --cost for details"
 	}
 
-	fmt.Fprintln(a.Stdout, line)
+	fmt.Fprintln(p.Stdout, line)
 }
 
-// printCostDetails prints a table of what is paid for, and what is not in it.
-func (a *app) printCostDetails(c plan.MonthlyCost) {
+// printDetails prints a table of what is paid for, and what is not in it.
+func (p costPrinter) printDetails(c plan.MonthlyCost) {
 	if c.Currency == "" {
-		a.printMessage("the monthly cost of a change by CloudFormation is not computed: the stack's parameters " +
+		p.printMessage("the monthly cost of a change by CloudFormation is not computed: the stack's parameters " +
 			"decide the types and sizes of its machines")
 		return
 	}
 
-	fmt.Fprintln(a.Stdout)
-	a.printTable([]string{"RESOURCE", "ITEM", "COUNT", "A MONTH", "CHANGE"}, rowsOfCost(c))
+	fmt.Fprintln(p.Stdout)
+	p.printTable([]string{"RESOURCE", "ITEM", "COUNT", "A MONTH", "CHANGE"}, rowsOfCost(c))
 	for _, name := range c.Unpriced {
-		fmt.Fprintf(a.Stdout, "no price is known for: %s\n", name)
+		fmt.Fprintf(p.Stdout, "no price is known for: %s\n", name)
 	}
 
-	fmt.Fprintln(a.Stdout, "Not included: traffic, load balancer capacity units, requests, snapshots, logs, taxes and "+
+	fmt.Fprintln(p.Stdout, "Not included: traffic, load balancer capacity units, requests, snapshots, logs, taxes and "+
 		"discounts,\nexisting resources that the manifest names, and what programs in the cluster create.")
 	if c.UpperBound {
-		fmt.Fprintln(a.Stdout, "Spot instances are counted at the price on demand, their upper bound.")
+		fmt.Fprintln(p.Stdout, "Spot instances are counted at the price on demand, their upper bound.")
 	}
 
-	fmt.Fprintln(a.Stdout)
+	fmt.Fprintln(p.Stdout)
 }
 
 // rowsOfCost returns the rows of the table, the last of which adds up the small items.

@@ -45,7 +45,7 @@ cluster keeps running; 'slipway region destroy' removes it. Rerun the command to
 		Args:    requireNoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if check {
-				return a.runDemoCheck(cmd.Context())
+				return demoChecker{a}.run(cmd.Context())
 			}
 
 			if err := a.confirm("A region with five machines will run on this computer (about 6 GiB of memory)."); err != nil {
@@ -137,7 +137,7 @@ func (d *demoRunner) recordTime(what string) {
 // buildAssets builds what machines download. Without their sources, or without Go, it must exist already.
 func (d *demoRunner) buildAssets(ctx context.Context) error {
 	defer d.recordTime("assets")
-	source, err := d.app.findAssetSource("")
+	source, err := findAssetSource("")
 	if err == nil {
 		_, err = exec.LookPath("go")
 	}

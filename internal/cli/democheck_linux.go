@@ -33,15 +33,20 @@ type demoCheck struct {
 	name, state, detail string
 }
 
-// runDemoCheck prints the prerequisites of the demo. It returns an error if one is missing.
-func (a *app) runDemoCheck(ctx context.Context) error {
-	cache, err := a.cacheDir()
+// demoChecker finds out what the demo needs of this computer.
+type demoChecker struct {
+	app *app
+}
+
+// run prints the prerequisites of the demo. It returns an error if one is missing.
+func (d demoChecker) run(ctx context.Context) error {
+	cache, err := d.app.cacheDir()
 	if err != nil {
 		return err
 	}
 
-	checks := []demoCheck{a.checkAgent(), a.checkAssetSource()}
-	checks = append(checks, a.checkAssets(ctx, cache), checkRegion(), checkImage(cache), checkMemory())
+	checks := []demoCheck{d.checkAgent(), checkAssetSource()}
+	checks = append(checks, d.checkAssets(ctx, cache), checkRegion(), checkImage(cache), checkMemory())
 	rows := make([][]string, 0, len(checks))
 	missing := 0
 
@@ -52,7 +57,7 @@ func (a *app) runDemoCheck(ctx context.Context) error {
 		}
 	}
 
-	a.printTable([]string{"PREREQUISITE", "STATE", "DETAIL"}, rows)
+	d.app.printTable([]string{"PREREQUISITE", "STATE", "DETAIL"}, rows)
 	if missing > 0 {
 		return withHint(
 			fmt.Errorf("this computer cannot run the demo: %d of %d prerequisites are missing", missing, len(checks)),
@@ -60,14 +65,14 @@ func (a *app) runDemoCheck(ctx context.Context) error {
 		)
 	}
 
-	a.printMessage("this computer can run the demo: slipway demo --yes")
+	d.app.printMessage("this computer can run the demo: slipway demo --yes")
 
 	return nil
 }
 
 // checkAgent looks for the agent of the machines.
-func (a *app) checkAgent() demoCheck {
-	path, err := cluster.FindAgent(a.Getenv("SLIPWAY_NODE_BINARY"), runtime.GOARCH)
+func (d demoChecker) checkAgent() demoCheck {
+	path, err := cluster.FindAgent(d.app.Getenv("SLIPWAY_NODE_BINARY"), runtime.GOARCH)
 	if err == nil {
 		_, err = os.Stat(path)
 	}
@@ -80,8 +85,8 @@ func (a *app) checkAgent() demoCheck {
 }
 
 // checkAssetSource looks for the sources of the assets.
-func (a *app) checkAssetSource() demoCheck {
-	source, err := a.findAssetSource("")
+func checkAssetSource() demoCheck {
+	source, err := findAssetSource("")
 	if err != nil {
 		return demoCheck{"asset sources", checkMissing, err.Error()}
 	}
@@ -90,10 +95,10 @@ func (a *app) checkAssetSource() demoCheck {
 }
 
 // checkAssets finds out whether the assets are built, or can be.
-func (a *app) checkAssets(ctx context.Context, cache string) demoCheck {
+func (d demoChecker) checkAssets(ctx context.Context, cache string) demoCheck {
 	const name = "assets"
 	catalog, catalogErr := build.FindCatalog(assetsDir(cache))
-	source, err := a.findAssetSource("")
+	source, err := findAssetSource("")
 	if err == nil {
 		_, err = exec.LookPath("go")
 		if err != nil {
@@ -113,8 +118,8 @@ func (a *app) checkAssets(ctx context.Context, cache string) demoCheck {
 		Source: source,
 		Out:    assetsDir(cache),
 		Env:    os.Environ(),
-		Log:    a.Stderr,
-		Clock:  a.Now,
+		Log:    d.app.Stderr,
+		Clock:  d.app.Now,
 	})
 
 	switch {

@@ -34,7 +34,7 @@ func (a *app) newClusterEnv() *cluster.Env {
 		Resolver:    a.Resolver,
 		Operator:    a.describeOperator(),
 		User:        a.Getenv("USER"),
-		Tool:        a.toolVersion(),
+		Tool:        toolVersion(a.Version),
 		LockTimeout: a.lockTimeout,
 		ReadOnly:    !a.yes && !isTerminal(a.Stdin),
 		AgentPath:   a.Getenv("SLIPWAY_NODE_BINARY"),
@@ -96,7 +96,7 @@ func (a *app) describeOperator() operation.Initiator {
 		Owner:   user + "@" + host,
 		PID:     os.Getpid(),
 		Command: "slipway " + strings.Join(a.Args, " "),
-		Tool:    a.buildVersion().Version,
+		Tool:    buildVersion(a.Version).Version,
 	}
 }
 

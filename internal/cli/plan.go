@@ -57,7 +57,7 @@ EXIT STATUS
 	a.addTakeOverFlag(cmd)
 	addBuildFlags(cmd, &o.clusterOptions)
 	addFormatFlag(cmd, &o.format)
-	a.addCostFlag(cmd)
+	addCostFlag(cmd, &a.costDetails)
 	cmd.Flags().StringVar(&o.out, "out", "", "file to save the plan in, for 'slipway apply FILE'")
 	cmd.Flags().BoolVar(&o.destroy, "destroy", false, "plan the deletion of the cluster")
 	cmd.Flags().BoolVar(&o.schema, "schema", false, "print the JSON Schema of a plan")

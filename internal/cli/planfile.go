@@ -19,8 +19,8 @@ import (
 func isPlanFile(arg string) bool { return strings.ContainsAny(arg, "./\\") }
 
 // toolVersion returns the version and the commit, which distinguishes also development builds.
-func (a *app) toolVersion() string {
-	v := a.buildVersion()
+func toolVersion(stamped string) string {
+	v := buildVersion(stamped)
 	return strings.TrimSpace(v.Version + " " + v.Commit)
 }
 

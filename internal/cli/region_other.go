@@ -12,17 +12,17 @@ import (
 )
 
 // newRegionCommand returns a command that explains why there is no local region.
-func newRegionCommand(a *app) *cobra.Command {
-	return a.newLinuxCommand("region", "Run an AWS region on this machine (Linux only)")
+func newRegionCommand(*app) *cobra.Command {
+	return newLinuxCommand("region", "Run an AWS region on this machine (Linux only)")
 }
 
 // newDemoCommand returns a command that explains why there is no demo.
-func newDemoCommand(a *app) *cobra.Command {
-	return a.newLinuxCommand("demo", "Create a highly available cluster in a local region (Linux only)")
+func newDemoCommand(*app) *cobra.Command {
+	return newLinuxCommand("demo", "Create a highly available cluster in a local region (Linux only)")
 }
 
 // newLinuxCommand returns a command that needs Linux, whatever its arguments are.
-func (*app) newLinuxCommand(use, short string) *cobra.Command {
+func newLinuxCommand(use, short string) *cobra.Command {
 	return &cobra.Command{
 		Use:                use,
 		Short:              short,

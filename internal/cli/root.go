@@ -45,7 +45,7 @@ func newRoot(a *app) *cobra.Command {
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
-		Version:           a.buildVersion().Version,
+		Version:           buildVersion(a.Version).Version,
 		Args:              refuseUnknownCommand,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: a.prepare,

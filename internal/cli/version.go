@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -29,13 +30,13 @@ func newVersionCommand(a *app) *cobra.Command {
 		GroupID: groupLocal,
 		Args:    requireNoArguments,
 		RunE: func(*cobra.Command, []string) error {
-			v := a.buildVersion()
+			v := buildVersion(a.Version)
 			switch {
 			case short:
 				fmt.Fprintln(a.Stdout, v.Version)
 				return nil
 			case format == formatTable:
-				fmt.Fprintf(a.Stdout, "slipway %s %s %s %s\n", v.Version, v.Commit, v.Go, v.Platform)
+				fmt.Fprintln(a.Stdout, strings.Join(strings.Fields("slipway "+v.Version+" "+v.Commit+" "+v.Go+" "+v.Platform), " "))
 				return nil
 			}
 
@@ -49,16 +50,16 @@ func newVersionCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// buildVersion returns the version that the linker set, else what the Go toolchain stamped into the binary.
-func (a *app) buildVersion() versionInfo {
+// buildVersion returns the version that the linker stamped, else what the Go toolchain stamped into the binary.
+func buildVersion(stamped string) versionInfo {
 	v := versionInfo{Version: "devel", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		v.Version = info.Main.Version
 	}
 
-	if a.Version != "" {
-		v.Version = a.Version
+	if stamped != "" {
+		v.Version = stamped
 	}
 
 	if !ok {
