@@ -40,6 +40,10 @@ func (g *collector) readGroups(ctx context.Context, groups []health.Group) []hea
 		}
 
 		for _, asg := range page.AutoScalingGroups {
+			if !g.ownership.OwnsTags(groupTags(asg)) {
+				continue
+			}
+
 			targetGroups = append(targetGroups, asg.TargetGroupARNs...)
 			if len(asg.Instances) < int(aws.ToInt32(asg.DesiredCapacity)) {
 				g.addScalingFailure(ctx, asg, groups)
@@ -75,16 +79,22 @@ func (g *collector) addScalingFailure(
 		return
 	}
 
-	tags := map[string]string{}
-	for _, t := range asg.Tags {
-		tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
-	}
-
+	tags := groupTags(asg)
 	for i := range groups {
 		if groups[i].Name == tags[awskind.TagGroup] && groups[i].Slot == tags[awskind.TagSlot] {
 			groups[i].ScalingFailure = aws.ToString(out.Activities[0].StatusMessage)
 		}
 	}
+}
+
+// groupTags returns the tags of an auto scaling group.
+func groupTags(asg autoscalingtypes.AutoScalingGroup) map[string]string {
+	tags := map[string]string{}
+	for _, t := range asg.Tags {
+		tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
+	}
+
+	return tags
 }
 
 // readTargets returns the health of all targets of a target group.
