@@ -183,12 +183,14 @@ func (b *builder) hasInternalBalancer() bool {
 
 func (b *builder) hasPublicBalancer() bool { return b.Cluster.Spec.API.LoadBalancer.Type == "Public" }
 
-// isUsedByControllers reports whether controllers in a cluster look for resources of kind k by their tag
-// [awskind.TagClusterOwned]. Auto Scaling groups pass it on to their instances.
-func isUsedByControllers(k graph.Kind) bool {
+// hasOwnedTag reports whether resources of kind k have the tag [awskind.TagClusterOwned]. Controllers in a
+// cluster look for networks, security groups and instances with it; Auto Scaling groups pass it on to these.
+// The operator's policy allows the deletion of the others by it, as of those that controllers create.
+func hasOwnedTag(k graph.Kind) bool {
 	switch k.Name {
 	case awskind.VPC{}.Kind().Name, awskind.Subnet{}.Kind().Name, awskind.SecurityGroup{}.Kind().Name,
-		awskind.AutoScalingGroup{}.Kind().Name:
+		awskind.AutoScalingGroup{}.Kind().Name, awskind.Volume{}.Kind().Name,
+		awskind.LoadBalancer{}.Kind().Name, awskind.TargetGroup{}.Kind().Name:
 		return true
 	}
 
@@ -206,7 +208,11 @@ func (b *builder) resourceTags(k graph.Kind, name string, more awskind.Tags) aws
 
 	maps.Copy(t, b.clusterTags(name))
 	t[awskind.TagAddress] = string(graph.Address(k, name))
-	if isUsedByControllers(k) {
+	if k.Name == (awskind.LaunchTemplate{}).Kind().Name || k.Name == (awskind.TargetGroup{}).Kind().Name {
+		delete(t, "Name") // the console shows their own name
+	}
+
+	if hasOwnedTag(k) {
 		t[awskind.TagClusterOwned+b.clusterName()] = "owned"
 	}
 

@@ -247,7 +247,7 @@ func TestEverythingIsTagged(t *testing.T) {
 		for _, f := range graph.Fields(n.Resource) {
 			tags, ok := f.Value.(map[string]any)
 			if f.IsTags && (!ok || tags["slipway.dev/cluster"] != "demo" || tags["slipway.dev/address"] != string(n.Addr) ||
-				tags["slipway.dev/id"] != "k7q2m4x9c3v5b8n1" || tags["team"] != "a" || tags["Name"] == nil) {
+				tags["slipway.dev/id"] != "k7q2m4x9c3v5b8n1" || tags["team"] != "a") {
 				t.Errorf("%s: %v", n.Addr, tags)
 			}
 		}
