@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/cluster/rollout"
+)
+
+var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func serving(id, group, slot, version string) rollout.Machine {
+	return rollout.Machine{
+		ID: id, Group: group, Slot: slot, NodeName: id, State: rollout.StateRunning,
+		Launched: now.Add(-time.Hour), Version: version, NodeReady: true, Member: slot != "",
+	}
+}
+
+func with(m rollout.Machine, change func(*rollout.Machine)) rollout.Machine {
+	change(&m)
+	return m
+}
+
+func controlPlane(machines ...rollout.Machine) rollout.Observation {
+	o := rollout.Observation{Now: now, APIReady: true, Machines: machines}
+	for _, slot := range []string{"a", "b", "c"} {
+		o.Groups = append(o.Groups, rollout.Group{Name: "cp", Slot: slot, Size: 1, Version: "2"})
+	}
+
+	return o
+}
+
+func workers(size, maxUnavailable int, machines ...rollout.Machine) rollout.Observation {
+	return rollout.Observation{
+		Now: now, APIReady: true, Machines: machines,
+		Groups: []rollout.Group{{Name: "w", Size: size, Version: "2", Policy: rollout.Policy{MaxUnavailable: maxUnavailable}}},
+	}
+}
+
+// format returns a decision in one line.
+func format(d rollout.Decision) string {
+	var out []string
+	for _, a := range d.Actions {
+		out = append(out, fmt.Sprintf("%s %s", a.Type, a.Machine.ID))
+	}
+
+	for _, w := range d.Waiting {
+		out = append(out, "wait: "+w)
+	}
+
+	if d.Failure != "" {
+		out = append(out, "stop: "+d.Failure)
+	}
+
+	if d.IsDone() {
+		out = append(out, "done")
+	}
+
+	return strings.Join(out, "; ")
+}
+
+func TestDecide(t *testing.T) {
+	started := func(m *rollout.Machine) { m.Started = true }
+	drained := func(m *rollout.Machine) { m.Started, m.Drained = true, true }
+	notReady := func(m *rollout.Machine) { m.NodeReady = false }
+	booting := func(m *rollout.Machine) { m.NodeReady, m.Member, m.Launched = false, false, now.Add(-30*time.Second) }
+	stuck := func(m *rollout.Machine) {
+		m.NodeReady, m.Launched, m.BootStage = false, now.Add(-11*time.Minute), "fetch: containerd: 404"
+	}
+
+	for _, tc := range []struct {
+		name string
+		o    rollout.Observation
+		want string
+	}{
+		{"nothing to do", controlPlane(serving("a", "cp", "a", "2"), serving("b", "cp", "b", "2"), serving("c", "cp", "c", "2")), "done"},
+		{
+			"one control-plane machine at a time",
+			controlPlane(serving("a", "cp", "a", "1"), serving("b", "cp", "b", "1"), serving("c", "cp", "c", "1")),
+			"drain a",
+		},
+		{
+			"a drained machine is terminated",
+			controlPlane(with(serving("a", "cp", "a", "1"), drained), serving("b", "cp", "b", "1"), serving("c", "cp", "c", "1")),
+			"terminate a",
+		},
+		{
+			"what has begun continues first",
+			controlPlane(serving("a", "cp", "a", "1"), serving("b", "cp", "b", "1"), with(serving("c", "cp", "c", "1"), started)),
+			"drain c",
+		},
+		{
+			"the next slot waits for the replacement",
+			controlPlane(with(serving("a2", "cp", "a", "2"), booting), serving("b", "cp", "b", "1"), serving("c", "cp", "c", "1")),
+			"wait: cp-a: machine a2 is not Ready yet",
+		},
+		{
+			"a drained machine stays while another slot is missing",
+			controlPlane(with(serving("a", "cp", "a", "1"), drained), serving("c", "cp", "c", "1")),
+			"wait: cp-b has no machine yet",
+		},
+		{
+			"two slots without members do not wait for each other",
+			controlPlane(
+				with(serving("a", "cp", "a", "1"), func(m *rollout.Machine) { m.Member = false }),
+				with(serving("b", "cp", "b", "1"), func(m *rollout.Machine) { m.Member = false }),
+				serving("c", "cp", "c", "1"),
+			),
+			"drain a",
+		},
+		{"within the budget", workers(3, 2, serving("a", "w", "", "1"), serving("b", "w", "", "1"), serving("c", "w", "", "1")), "drain a; drain b; wait: w: 3 of 3 machines serve, and at most 2 may be missing"},
+		{
+			"a machine in progress counts",
+			workers(2, 1, with(serving("a", "w", "", "1"), started), serving("b", "w", "", "1")),
+			"drain a; wait: w: 1 of 2 machines serve, and at most 1 may be missing",
+		},
+		{
+			"a machine that does not serve is first, and is not drained",
+			workers(2, 1, serving("a", "w", "", "1"), with(serving("b", "w", "", "1"), notReady)),
+			"terminate b; wait: w: 1 of 2 machines serve, and at most 1 may be missing",
+		},
+		{
+			"a replacement that does not join stops the update",
+			workers(2, 1, with(serving("a2", "w", "", "2"), stuck), serving("b", "w", "", "1")),
+			"stop: machine a2 of group w has the newest launch template and is not Ready, 11m0s after its launch; it stopped at fetch: containerd: 404",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := format(rollout.Decide(tc.o, rollout.Options{JoinTimeout: 10 * time.Minute}))
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestDecideWithoutAPI(t *testing.T) {
+	o := workers(1, 1, serving("a", "w", "", "1"))
+	o.APIReady = false
+	if got := format(rollout.Decide(o, rollout.Options{JoinTimeout: time.Minute})); got != "wait: the Kubernetes API does not answer" {
+		t.Error(got)
+	}
+}
+
+func TestDecideGates(t *testing.T) {
+	o := workers(2, 1, serving("a", "w", "", "1"), serving("b", "w", "", "1"))
+	o.FailedGates = []string{"pod kube-system/coredns is not running"}
+	if got := format(rollout.Decide(o, rollout.Options{JoinTimeout: time.Minute})); got != "wait: pod kube-system/coredns is not running" {
+		t.Error(got)
+	}
+}
+
+func TestPlan(t *testing.T) {
+	o := controlPlane(serving("a", "cp", "a", "1"), serving("b", "cp", "b", "2"), serving("c", "cp", "c", "2"))
+	o.Groups = append([]rollout.Group{{Name: "w", Size: 1, Version: "2"}}, o.Groups...)
+	o.Machines = append(o.Machines, serving("w", "w", "", "1"))
+
+	var got []string
+	for _, a := range rollout.Plan(o, rollout.Options{}) {
+		got = append(got, a.Machine.ID+": "+a.Reason)
+	}
+
+	want := []string{
+		"a: its launch template is version 1, the group's is 2",
+		"w: its launch template is version 1, the group's is 2",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+
+	forced := rollout.Plan(o, rollout.Options{Force: now, Only: []string{"cp"}})
+	if len(forced) != 3 {
+		t.Errorf("a forced update of one group replaces %d machines, want 3", len(forced))
+	}
+}

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/slipway-k8s/slipway/internal/cluster/rollout"
+)
+
+const (
+	oldVersion  = "1"
+	newVersion  = "2"
+	joinTimeout = 10 * time.Minute
+	tick        = 10 * time.Second
+)
+
+// world is a simulated cluster: Auto Scaling groups that keep their size, machines that boot, drain and break.
+type world struct {
+	now      time.Time
+	groups   []rollout.Group
+	machines []rollout.Machine
+	bootTime map[string]time.Duration
+	drains   map[string]int // ticks that a drain still takes
+	broken   map[string]bool
+	apiDown  int // ticks
+	gates    []string
+	nextID   int
+	// updateTook are the machines that the update has taken from service and that are not replaced yet.
+	updateTook map[string]string // machine id → group
+}
+
+func newWorld(t *rapid.T) *world {
+	w := &world{
+		now:        time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		bootTime:   map[string]time.Duration{},
+		drains:     map[string]int{},
+		broken:     map[string]bool{},
+		updateTook: map[string]string{},
+	}
+
+	slots := rapid.SampledFrom([]int{1, 3, 5}).Draw(t, "slots")
+	for i := range slots {
+		w.groups = append(w.groups, rollout.Group{Name: "control-plane", Slot: string(rune('a' + i)), Size: 1, Version: newVersion})
+	}
+
+	for i := range rapid.IntRange(0, 3).Draw(t, "groups") {
+		w.groups = append(w.groups, rollout.Group{
+			Name:    fmt.Sprintf("workers-%d", i),
+			Size:    rapid.IntRange(0, 6).Draw(t, "size"),
+			Version: newVersion,
+			Policy:  rollout.Policy{MaxUnavailable: rapid.IntRange(1, 3).Draw(t, "maxUnavailable")},
+		})
+	}
+
+	for _, g := range w.groups {
+		for range g.Size {
+			version := rapid.SampledFrom([]string{oldVersion, oldVersion, newVersion}).Draw(t, "version")
+			m := w.launch(g, version)
+			m.State = rollout.StateRunning
+			m.NodeReady = true
+			m.Member = g.Slot != ""
+			w.machines = append(w.machines, m)
+		}
+	}
+
+	return w
+}
+
+func (w *world) launch(g rollout.Group, version string) rollout.Machine {
+	w.nextID++
+	id := fmt.Sprintf("i-%04d", w.nextID)
+	w.bootTime[id] = 40 * time.Second
+
+	return rollout.Machine{
+		ID:       id,
+		Group:    g.Name,
+		Slot:     g.Slot,
+		Zone:     string(rune('a' + w.nextID%3)),
+		NodeName: id,
+		State:    rollout.StateStarting,
+		Launched: w.now,
+		Version:  version,
+	}
+}
+
+// observe returns what the update sees.
+func (w *world) observe() rollout.Observation {
+	return rollout.Observation{
+		Now:         w.now,
+		Groups:      slices.Clone(w.groups),
+		Machines:    slices.Clone(w.machines),
+		APIReady:    w.apiDown == 0,
+		FailedGates: w.gates,
+	}
+}
+
+// advance lets time pass: machines boot, drains proceed, and Auto Scaling replaces what is missing.
+func (w *world) advance() {
+	w.now = w.now.Add(tick)
+	w.apiDown = max(0, w.apiDown-1)
+	for i := range w.machines {
+		m := &w.machines[i]
+		serves := w.now.Sub(m.Launched) >= w.bootTime[m.ID] && !w.broken[m.ID]
+		if m.State == rollout.StateStarting && serves {
+			m.State = rollout.StateRunning
+		}
+
+		if m.State == rollout.StateRunning {
+			m.NodeReady = serves
+			m.Member = m.Slot != "" && serves
+		}
+
+		if left, ok := w.drains[m.ID]; ok {
+			w.drains[m.ID] = left - 1
+			m.Drained = left <= 1
+		}
+	}
+
+	w.machines = slices.DeleteFunc(w.machines, func(m rollout.Machine) bool { return m.State == rollout.StateTerminating })
+	for _, g := range w.groups {
+		for w.count(g) < g.Size {
+			w.machines = append(w.machines, w.launch(g, g.Version))
+		}
+	}
+}
+
+// count returns the machines of a group that are not being terminated.
+func (w *world) count(g rollout.Group) int {
+	n := 0
+	for _, m := range w.machines {
+		if m.Group == g.Name && m.Slot == g.Slot && m.State != rollout.StateTerminating {
+			n++
+		}
+	}
+
+	return n
+}
+
+// act carries out the actions of a decision, or only some of them, as if the process were killed in between.
+func (w *world) act(t *rapid.T, d rollout.Decision) {
+	for _, a := range d.Actions {
+		if rapid.IntRange(0, 9).Draw(t, "killed before the action") == 0 {
+			return
+		}
+
+		w.checkAction(t, a)
+		for i := range w.machines {
+			m := &w.machines[i]
+			if m.ID != a.Machine.ID {
+				continue
+			}
+
+			switch a.Type {
+			case rollout.ActionDrain:
+				m.Started = true
+				if _, draining := w.drains[m.ID]; !draining {
+					w.drains[m.ID] = rapid.IntRange(1, 6).Draw(t, "drain")
+				}
+
+			case rollout.ActionTerminate:
+				m.State = rollout.StateTerminating
+				m.NodeReady = false
+				m.Member = false
+			}
+		}
+	}
+}
+
+// checkAction checks the limits: what the action takes from service, with what is missing already.
+func (w *world) checkAction(t *rapid.T, a rollout.Action) {
+	m := a.Machine
+	if m.State == rollout.StateTerminating {
+		t.Fatalf("%s of %s, which is being terminated", a.Type, m.ID)
+	}
+
+	if w.apiDown > 0 {
+		t.Fatalf("%s of %s although the API does not answer", a.Type, m.ID)
+	}
+
+	if m.Slot != "" {
+		w.checkQuorum(t, a)
+		return
+	}
+
+	if m.Started || !m.NodeReady {
+		return // takes nothing more from service
+	}
+
+	serving := 0
+	for _, x := range w.machines {
+		if x.Group == m.Group && x.State == rollout.StateRunning && x.NodeReady && !x.Started {
+			serving++
+		}
+	}
+
+	for _, g := range w.groups {
+		if g.Name == m.Group && g.Slot == "" && serving-1 < g.Size-g.Policy.MaxUnavailable {
+			t.Fatalf("%s of %s: %d of %d workers would serve, %d may be missing", a.Type, m.ID, serving-1, g.Size, g.Policy.MaxUnavailable)
+		}
+	}
+}
+
+// checkQuorum checks that an action never takes a healthy member while another one is missing.
+func (w *world) checkQuorum(t *rapid.T, a rollout.Action) {
+	if !a.Machine.Member {
+		return
+	}
+
+	for _, g := range w.groups {
+		if g.Slot == "" || g.Slot == a.Machine.Slot {
+			continue
+		}
+
+		serves := slices.ContainsFunc(w.machines, func(m rollout.Machine) bool {
+			return m.Slot == g.Slot && m.State == rollout.StateRunning && m.NodeReady && m.Member && !m.Started
+		})
+		if !serves {
+			t.Fatalf("%s of %s in slot %s while slot %s does not serve", a.Type, a.Machine.ID, a.Machine.Slot, g.Slot)
+		}
+	}
+}
+
+// disturb injects a fault.
+func (w *world) disturb(t *rapid.T) {
+	switch rapid.IntRange(0, 12).Draw(t, "fault") {
+	case 0:
+		w.apiDown = rapid.IntRange(1, 5).Draw(t, "API down")
+	case 1:
+		if len(w.machines) > 0 {
+			w.broken[rapid.SampledFrom(w.machines).Draw(t, "broken machine").ID] = true
+		}
+
+	case 2:
+		if len(w.machines) > 0 {
+			i := rapid.IntRange(0, len(w.machines)-1).Draw(t, "lost machine")
+			w.machines[i].State = rollout.StateTerminating
+		}
+
+	case 3:
+		w.gates = []string{"pod kube-system/coredns is not running"}
+	case 4:
+		w.gates = nil
+	}
+}
+
+// TestDecideModel runs random histories: machines break, disappear and boot slowly, the API goes away, the
+// process is killed between two actions. No action may exceed the limits, and once the faults have stopped, the
+// update completes or says why it stopped.
+func TestDecideModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t)
+		opts := rollout.Options{JoinTimeout: joinTimeout}
+		for range rapid.IntRange(0, 30).Draw(t, "disturbed ticks") {
+			w.disturb(t)
+			w.act(t, rollout.Decide(w.observe(), opts))
+			w.advance()
+		}
+
+		// Faults stop, and Auto Scaling or a person repairs machines that are broken.
+		w.broken = map[string]bool{}
+		w.gates = nil
+		for range 1000 {
+			d := rollout.Decide(w.observe(), opts)
+			if d.IsDone() {
+				checkUpdated(t, w)
+				return
+			}
+
+			if d.Failure != "" {
+				t.Fatalf("stopped without a fault: %s", d.Failure)
+			}
+
+			w.act(t, d)
+			w.advance()
+		}
+
+		t.Fatalf("did not end: %+v", rollout.Decide(w.observe(), opts))
+	})
+}
+
+// checkUpdated checks that every machine has the newest launch template and serves.
+func checkUpdated(t *rapid.T, w *world) {
+	for _, m := range w.machines {
+		if m.State != rollout.StateTerminating && (m.Version != newVersion || !m.NodeReady) {
+			t.Fatalf("done, but machine %+v is not up to date", m)
+		}
+	}
+}
