@@ -38,7 +38,7 @@ func TestInfra(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"unchanged": unchanged, "unmade": unmade, "hold": cmdHold, "held": cmdHeld, "sleep": cmdSleep, "leave": leave, "signals": signals,
+			"unchanged": unchanged, "unmade": unmade, "hold": cmdHold, "held": cmdHeld, "sleep": cmdSleep, "until": cmdUntil, "leave": leave, "signals": signals,
 			"tamper": cmdTamper, "fits": cmdFits, "healthfits": cmdHealthFits, "objects": cmdObjects, "elsewhere": cmdElsewhere, "copystate": cmdCopyState, "unmark": cmdUnmark,
 		},
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -153,6 +154,19 @@ func cmdSleep(ts *testscript.TestScript, _ bool, args []string) {
 	d, err := time.ParseDuration(args[0])
 	ts.Check(err)
 	time.Sleep(d)
+}
+
+// cmdUntil waits until a file contains a text that a program in the background writes.
+func cmdUntil(ts *testscript.TestScript, _ bool, args []string) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		body, err := os.ReadFile(ts.MkAbs(args[0]))
+		if err == nil && strings.Contains(string(body), args[1]) {
+			return
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("%s does not contain %q:\n%s", args[0], args[1], body)
+		}
+	}
 }
 
 // cmdElsewhere makes AWS answer at another address, as another account's would; with back, at the first again.
