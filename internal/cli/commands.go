@@ -29,6 +29,12 @@ func addCommands(a *app, root *cobra.Command) {
 			groupCluster,
 			newValidateClusterCommand(a),
 		),
+		newGroupCommand(
+			"rolling-update",
+			"Replace the machines of a running cluster",
+			groupCluster,
+			newRollingUpdateClusterCommand(a),
+		),
 		newExportCommand(a),
 		newRenderCommand(a),
 		newStateCommand(a),

@@ -127,6 +127,20 @@ func (b *bench) driftIdentities(name string, op who) {
 	b.check(b.cloud(cfg, name).Create(ctx, plan.Task{Step: plan.Step{Kind: "iam-instance-profile"}, Desired: p, ReportWaiting: func(string) {}}))
 }
 
+// replaceMachine terminates a worker as a rolling update does, which needs a Kubernetes API for the rest.
+func (b *bench) replaceMachine(name string, op who) {
+	b.Helper()
+	cfg := b.region.AWSConfig()
+	groups, err := autoscaling.NewFromConfig(cfg).DescribeAutoScalingGroups(b.Context(), &autoscaling.DescribeAutoScalingGroupsInput{
+		AutoScalingGroupNames: []string{"workers." + name},
+	})
+	b.check(groups, err)
+	cfg.Credentials = credentials.NewStaticCredentialsProvider(op.key, op.secret, "")
+	b.check(autoscaling.NewFromConfig(cfg).TerminateInstanceInAutoScalingGroup(b.Context(), &autoscaling.TerminateInstanceInAutoScalingGroupInput{
+		InstanceId: groups.AutoScalingGroups[0].Instances[0].InstanceId, ShouldDecrementDesiredCapacity: sdk.Bool(false),
+	}))
+}
+
 // litter creates the resources that programs in the cluster leave behind.
 func (b *bench) litter(name string) {
 	b.Helper()

@@ -30,7 +30,8 @@ func (s policyBuilder) machineStatements() []Statement {
 			qualifyActions(
 				"autoscaling", "AttachLoadBalancerTargetGroups", "CreateAutoScalingGroup",
 				"CreateOrUpdateTags", "DeleteAutoScalingGroup", "DeleteTags",
-				"DetachLoadBalancerTargetGroups", "UpdateAutoScalingGroup",
+				"DetachLoadBalancerTargetGroups", "TerminateInstanceInAutoScalingGroup",
+				"UpdateAutoScalingGroup",
 			),
 			groups,
 			nil,

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollingupdate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/slipway-k8s/slipway/internal/cluster/drain"
+	"github.com/slipway-k8s/slipway/internal/cluster/rollout"
+	"github.com/slipway-k8s/slipway/internal/machine/report"
+)
+
+// reportAge is the maximal age of the report of a control-plane machine. Agents report every 5 s.
+const reportAge = 30 * time.Second
+
+// etcdLeasePrefix begins the names of the leases with the reports of control-plane machines, in kube-system.
+const etcdLeasePrefix = "slipway-etcd-"
+
+// observer reads what a rolling update decides on.
+type observer struct {
+	now      func() time.Time
+	machines machineLister
+	client   kubernetes.Interface
+	// maxUnavailable is for every group of workers.
+	maxUnavailable unavailableLimit
+}
+
+// machineLister lists the groups and machines of the cluster, without what Kubernetes knows of them.
+type machineLister interface {
+	List(ctx context.Context) ([]rollout.Group, []rollout.Machine, error)
+}
+
+// observe reads everything once. An API that does not answer is part of the observation.
+func (o observer) observe(ctx context.Context) (rollout.Observation, error) {
+	groups, machines, err := o.machines.List(ctx)
+	if err != nil {
+		return rollout.Observation{}, err
+	}
+
+	for i := range groups {
+		groups[i].Policy.MaxUnavailable = o.maxUnavailable.machines(groups[i].Size)
+	}
+
+	out := rollout.Observation{Now: o.now(), Groups: groups, Machines: machines}
+	if err := o.addKubernetes(ctx, &out); err != nil {
+		if ctx.Err() != nil {
+			return out, ctx.Err()
+		}
+
+		return out, nil // APIReady is not set
+	}
+
+	out.APIReady = true
+
+	return out, nil
+}
+
+// addKubernetes adds the nodes, the etcd members and the gates.
+func (o observer) addKubernetes(ctx context.Context, out *rollout.Observation) error {
+	nodes, err := o.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+
+	members, err := o.healthyMembers(ctx)
+	if err != nil {
+		return err
+	}
+
+	byInstance := map[string]corev1.Node{}
+	for _, n := range nodes.Items {
+		byInstance[n.Spec.ProviderID[strings.LastIndex(n.Spec.ProviderID, "/")+1:]] = n
+	}
+
+	for i := range out.Machines {
+		m := &out.Machines[i]
+		m.Member = members[m.ID]
+		node, found := byInstance[m.ID]
+		if !found {
+			continue
+		}
+
+		if err := o.addNode(ctx, m, node); err != nil {
+			return err
+		}
+	}
+
+	out.FailedGates, err = o.failedGates(ctx)
+
+	return err
+}
+
+// addNode adds what the node of a machine shows. A node that was cordoned for an earlier machine of the same name is
+// uncordoned.
+func (o observer) addNode(ctx context.Context, m *rollout.Machine, node corev1.Node) error {
+	m.NodeName = node.Name
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			m.NodeReady = c.Status == corev1.ConditionTrue
+		}
+	}
+
+	switch value, set := node.Annotations[rollout.StartedAnnotation]; {
+	case !set:
+		return nil
+	case value != m.ID:
+		return drain.Uncordon(ctx, o.client, node.Name, rollout.StartedAnnotation)
+	}
+
+	m.Started = true
+	pods, err := drain.ListPods(ctx, o.client, node.Name)
+	if err != nil {
+		return err
+	}
+
+	m.Drained = node.Spec.Unschedulable && drain.Classify(pods).IsDrained()
+
+	return nil
+}
+
+// healthyMembers returns the instance ids of the control-plane machines whose etcd member votes and answers with a
+// quorum, by their own recent reports.
+func (o observer) healthyMembers(ctx context.Context) (map[string]bool, error) {
+	leases, err := o.client.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list leases: %w", err)
+	}
+
+	out := map[string]bool{}
+	for _, l := range leases.Items {
+		if !strings.HasPrefix(l.Name, etcdLeasePrefix) || l.Spec.RenewTime == nil ||
+			o.now().Sub(l.Spec.RenewTime.Time) > reportAge {
+			continue
+		}
+
+		var r report.Report
+		if err := json.Unmarshal([]byte(l.Annotations[report.Annotation]), &r); err != nil || r.Etcd == nil {
+			continue // an agent of another version: not known to be healthy
+		}
+
+		out[r.Machine] = r.Etcd.Quorum && !r.Etcd.Learner && len(r.Etcd.Alarms) == 0
+	}
+
+	return out, nil
+}
+
+// failedGates returns which Deployments of kube-system are not available.
+func (o observer) failedGates(ctx context.Context) ([]string, error) {
+	deployments, err := o.client.AppsV1().Deployments(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list deployments: %w", err)
+	}
+
+	var out []string
+	for _, d := range deployments.Items {
+		if d.Spec.Replicas != nil && *d.Spec.Replicas > 0 && d.Status.AvailableReplicas == 0 {
+			out = append(out, fmt.Sprintf("deployment %s/%s has no available pod", d.Namespace, d.Name))
+		}
+	}
+
+	return out, nil
+}
