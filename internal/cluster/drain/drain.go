@@ -147,7 +147,7 @@ type drainState struct {
 	node    string
 	start   time.Time
 	blocked map[string]Blocker // by pod
-	told    string
+	told    []string
 }
 
 // evictOnce tries to evict every pod that is left, and reports whether none was.
@@ -238,16 +238,16 @@ func (s *drainState) noteBlockers(waiting map[string]string) {
 		s.blocked[pod] = b
 	}
 
-	now := ""
+	var lines []string
 	for _, b := range s.sorted() {
-		now += b.Pod + " " + b.Reason + "\n"
+		lines = append(lines, b.Pod+" "+b.Reason)
 	}
 
-	if now != s.told && s.OnBlocked != nil {
+	if !slices.Equal(lines, s.told) && s.OnBlocked != nil {
 		s.OnBlocked(s.node, s.sorted())
 	}
 
-	s.told = now
+	s.told = lines
 }
 
 // sorted returns the blockers, those that block for the longest time first.

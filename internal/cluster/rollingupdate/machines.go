@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
+	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/cluster/rollout"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 )
@@ -36,13 +37,22 @@ type ec2API interface {
 // awsMachines reads and terminates the machines of one cluster.
 type awsMachines struct {
 	cluster     string
+	now         func() time.Time
+	ownership   clusterstate.Ownership
 	autoscaling autoscalingAPI
 	ec2         ec2API
 }
 
-func newAWSMachines(cfg aws.Config, cluster string) awsMachines {
+func newAWSMachines(
+	cfg aws.Config,
+	cluster string,
+	ownership clusterstate.Ownership,
+	now func() time.Time,
+) awsMachines {
 	return awsMachines{
 		cluster:     cluster,
+		now:         now,
+		ownership:   ownership,
 		autoscaling: autoscaling.NewFromConfig(cfg),
 		ec2:         ec2.NewFromConfig(cfg),
 	}
@@ -65,7 +75,7 @@ func (a awsMachines) List(ctx context.Context) ([]rollout.Group, []rollout.Machi
 
 		for _, asg := range page.AutoScalingGroups {
 			tags := tagsOf(asg)
-			if tags[awskind.TagGroup] == "" || tags[awskind.TagRole] == "bastion" {
+			if tags[awskind.TagGroup] == "" || tags[awskind.TagRole] == "bastion" || !a.ownership.OwnsTags(tags) {
 				continue
 			}
 
@@ -170,7 +180,7 @@ func (a awsMachines) addLaunchTimes(ctx context.Context, machines []rollout.Mach
 		m.Launched = aws.ToTime(i.LaunchTime)
 		switch {
 		case !found:
-			m.Launched = time.Now() // EC2 does not show the new machine yet
+			m.Launched = a.now() // EC2 does not show the new machine yet
 			m.State = rollout.StateStarting
 		case i.State != nil && i.State.Name != ec2types.InstanceStateNameRunning &&
 			i.State.Name != ec2types.InstanceStateNamePending:

@@ -162,11 +162,11 @@ func (f *fakeCluster) List(context.Context) ([]rollout.Group, []rollout.Machine,
 }
 
 // Terminate removes a machine and launches its replacement. It checks that the machine was drained.
-func (f *fakeCluster) Terminate(_ context.Context, id string) error {
+func (f *fakeCluster) Terminate(ctx context.Context, id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.terminated = append(f.terminated, id)
-	pods, err := drain.ListPods(context.Background(), f.client, "node-"+id)
+	pods, err := drain.ListPods(ctx, f.client, "node-"+id)
 	if err != nil || len(pods) > 0 {
 		f.t.Errorf("machine %s is terminated with %d pods: %v", id, len(pods), err)
 	}

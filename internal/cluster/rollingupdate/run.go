@@ -80,20 +80,8 @@ func Run(ctx context.Context, env *cluster.Env, req Request) (Result, error) {
 		return Result{}, err
 	}
 
-	client, err := access.NewKubeClient(ctx, session.Config, access.Request{
-		Store:   state,
-		Sealer:  sealer,
-		Cluster: req.Name,
-		User:    env.User,
-		Now:     env.Now,
-	})
+	u, err := newUpdater(ctx, session, updateSource{state: state, sealer: sealer, set: set}, req)
 	if err != nil {
-		return Result{}, err
-	}
-
-	machines := newAWSMachines(session.Config, req.Name)
-	u := updater{env: env, request: req, client: client, machines: machines}
-	if u.observer, err = newObserver(env, req, machines, client); err != nil {
 		return Result{}, err
 	}
 
@@ -105,6 +93,44 @@ func Run(ctx context.Context, env *cluster.Env, req Request) (Result, error) {
 			return do(ctx)
 		})
 	})
+}
+
+// updateSource is what an update reads besides AWS and Kubernetes.
+type updateSource struct {
+	state  store.Store
+	sealer store.Sealer
+	set    manifest.Set
+}
+
+// newUpdater connects to the cluster. It refuses the machines of another cluster of the same name, and outdated copies
+// of a state store.
+func newUpdater(ctx context.Context, session *cluster.Session, from updateSource, req Request) (*updater, error) {
+	if _, err := session.ReadResources(ctx, from.state, from.set); err != nil {
+		return nil, err
+	}
+
+	owner, _, err := clusterstate.ReadOwnership(ctx, from.state, req.Name)
+	if err != nil {
+		return nil, err
+	}
+
+	env := session.Env
+	client, err := access.NewKubeClient(ctx, session.Config, access.Request{
+		Store:   from.state,
+		Sealer:  from.sealer,
+		Cluster: req.Name,
+		User:    env.User,
+		Now:     env.Now,
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	machines := newAWSMachines(session.Config, req.Name, owner, env.Now)
+	u := updater{env: env, request: req, client: client, machines: machines}
+	u.observer, err = newObserver(env, req, machines, client)
+
+	return &u, err
 }
 
 // checkGroups rejects groups that the cluster does not have or that have no nodes.

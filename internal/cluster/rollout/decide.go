@@ -186,18 +186,13 @@ func (u update) decideControlPlane() Decision {
 			continue
 		}
 
-		machines := u.machinesOf(g)
-		serving := slices.ContainsFunc(machines, Machine.isServing)
-		outdated := u.outdatedMachines(g)
-		selected := len(u.options.Only) == 0 || slices.Contains(u.options.Only, g.Name)
-		switch {
-		case selected && len(outdated) > 0 && (outdated[0].Started || !serving):
-			// In progress, or broken anyway: it is the one to replace, whatever else is to do.
-			urgent = append(urgent, u.nextAction(g, outdated[0]))
-		case !serving:
-			d.wait("%s", describeMissing(g, machines))
-		case selected && len(outdated) > 0:
-			candidates = append(candidates, u.nextAction(g, outdated[0]))
+		switch s := u.assessSlot(g); {
+		case s.waiting != "":
+			d.Waiting = append(d.Waiting, s.waiting)
+		case s.isOutdated && s.isUrgent:
+			urgent = append(urgent, s.action)
+		case s.isOutdated:
+			candidates = append(candidates, s.action)
 		}
 	}
 
@@ -210,18 +205,45 @@ func (u update) decideControlPlane() Decision {
 	// A machine whose own member is lost takes nothing from the quorum, so it may be replaced although another slot
 	// is broken. Otherwise two broken slots would wait for each other.
 	if broken := u.otherBrokenSlot(first.Machine.Slot); broken != "" && first.Machine.Member {
-		d.wait("%s", broken)
-		return d
+		return Decision{Waiting: []string{broken}}
 	}
 
 	if !first.Machine.Started && len(u.observation.FailedGates) > 0 {
-		d.Waiting = append(d.Waiting, u.observation.FailedGates...)
-		return d
+		return Decision{Waiting: u.observation.FailedGates}
 	}
 
-	d.Actions = []Action{first}
+	return Decision{Actions: []Action{first}}
+}
 
-	return d
+// slotState is what there is to do in one slot of the control plane.
+type slotState struct {
+	// waiting is why nothing can be done in any slot now; empty otherwise.
+	waiting string
+	// isOutdated is set if the slot's machine must be replaced, by action.
+	isOutdated bool
+	action     Action
+	// isUrgent is set if its replacement has begun, or if the machine is broken anyway.
+	isUrgent bool
+}
+
+// assessSlot returns what there is to do in one slot.
+func (u update) assessSlot(g Group) slotState {
+	machines := u.machinesOf(g)
+	serving := slices.ContainsFunc(machines, Machine.isServing)
+	outdated := u.outdatedMachines(g)
+	if len(outdated) == 0 || len(u.options.Only) > 0 && !slices.Contains(u.options.Only, g.Name) {
+		if serving {
+			return slotState{}
+		}
+
+		return slotState{waiting: describeMissing(g, machines)}
+	}
+
+	return slotState{
+		isOutdated: true,
+		action:     u.nextAction(g, outdated[0]),
+		isUrgent:   outdated[0].Started || !serving,
+	}
 }
 
 // otherBrokenSlot describes a control-plane slot other than this one that does not serve; empty if all do.
@@ -243,7 +265,7 @@ func (u update) otherBrokenSlot(slot string) string {
 // describeMissing tells what a slot waits for.
 func describeMissing(g Group, machines []Machine) string {
 	if len(machines) == 0 {
-		return fmt.Sprintf("%s has no machine yet", g.name())
+		return g.name() + " has no machine yet"
 	}
 
 	m := machines[len(machines)-1]
@@ -303,7 +325,9 @@ func (u update) decideGroup(g Group, d *Decision) {
 			d.Waiting = append(d.Waiting, u.observation.FailedGates...)
 			return
 		case budget <= 0:
-			d.wait("%s: %d of %d machines serve, and at most %d may be missing", g.name(), serving, g.Size, allowed)
+			text := fmt.Sprintf("%s: %d of %d machines serve, and at most %d may be missing",
+				g.name(), serving, g.Size, allowed)
+			d.Waiting = append(d.Waiting, text)
 			return
 		default:
 			budget--
@@ -312,6 +336,6 @@ func (u update) decideGroup(g Group, d *Decision) {
 	}
 
 	if len(outdated) == 0 && serving < g.Size {
-		d.wait("%s: %d of %d machines serve", g.name(), serving, g.Size)
+		d.Waiting = append(d.Waiting, fmt.Sprintf("%s: %d of %d machines serve", g.name(), serving, g.Size))
 	}
 }

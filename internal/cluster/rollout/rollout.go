@@ -10,10 +10,7 @@
 // [Policy.MaxUnavailable].
 package rollout
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // StartedAnnotation is set on a node when its replacement begins. Its value is the time, in RFC 3339.
 const StartedAnnotation = "slipway.dev/rolling-update"
@@ -158,9 +155,4 @@ type Decision struct {
 // IsDone reports whether every machine is up to date and serving.
 func (d Decision) IsDone() bool {
 	return len(d.Actions) == 0 && len(d.Waiting) == 0 && d.Failure == ""
-}
-
-// wait adds a reason to wait.
-func (d *Decision) wait(format string, args ...any) {
-	d.Waiting = append(d.Waiting, fmt.Sprintf(format, args...))
 }
