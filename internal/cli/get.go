@@ -3,8 +3,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,82 +21,130 @@ import (
 func newGetCommand(a *app) *cobra.Command {
 	return newGroupCommand(
 		"get",
-		"List clusters and instance groups of the state store",
+		"List clusters, instance groups, machines and nodes",
 		groupCluster,
 		newGetClustersCommand(a),
 		newGetGroupsCommand(a),
+		newGetMachinesCommand(a),
+		newGetNodesCommand(a),
+		newGetAllCommand(a),
 	)
 }
 
-func newGetClustersCommand(a *app) *cobra.Command {
-	var name, format string
-	cmd := &cobra.Command{
-		Use:     "clusters [NAME]",
-		Aliases: []string{"cluster"},
-		Short:   "List clusters",
-		Long:    "List the clusters of the state store, or one of them. Makes no call to AWS except to an S3 state store." + exitStatusHelp(),
-		Example: "  slipway get clusters\n  slipway get cluster demo -o yaml",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				name = args[0]
-			}
+const getFormatsHelp = `
 
-			return a.getClusters(cmd.Context(), name, format)
-		},
+FORMATS
+  table  the most important columns (default)
+  wide   more columns
+  json, yaml
+  name   one KIND/NAME a line, for scripts`
+
+const watchHelp = `
+
+With --watch, print the list, then every 2 s what has changed, until interrupted.`
+
+// addGetFlags adds the flags of every get command.
+func addGetFlags(cmd *cobra.Command, o *getOptions) {
+	addNameFlag(cmd, &o.name)
+	addFormatFlag(cmd, &o.format, formatTable, formatWide, formatJSON, formatYAML, formatName)
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "print changes until interrupted")
+}
+
+// newClusterGetCommand returns a get command for one kind of resources of a cluster. list is made for the
+// cluster's name.
+func newClusterGetCommand(a *app, cmd *cobra.Command, list func(name string) listFunc) *cobra.Command {
+	var o getOptions
+	cmd.Long += watchHelp + getFormatsHelp + exitStatusHelp()
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		name, err := a.clusterName(args, o.name)
+		if err != nil {
+			return err
+		}
+
+		return a.runGet(cmd.Context(), o, list(name))
 	}
 
-	addNameFlag(cmd, &name)
-	addFormatFlag(cmd, &format)
+	addGetFlags(cmd, &o)
 
 	return cmd
 }
 
-func (a *app) getClusters(ctx context.Context, name, format string) error {
+func newGetClustersCommand(a *app) *cobra.Command {
+	var o getOptions
+	cmd := &cobra.Command{
+		Use:     "clusters [NAME]",
+		Aliases: []string{"cluster"},
+		Short:   "List clusters",
+		Long: "List the clusters of the state store, or one of them. Makes no call to AWS except to an S3 state store." +
+			watchHelp + getFormatsHelp + exitStatusHelp(),
+		Example: "  slipway get clusters -o wide\n  slipway get cluster demo -o yaml",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				o.name = args[0]
+			}
+
+			return a.runGet(cmd.Context(), o, func(ctx context.Context) ([]resourceList, error) {
+				return a.listClusters(ctx, o.name)
+			})
+		},
+	}
+
+	addGetFlags(cmd, &o)
+
+	return cmd
+}
+
+// listClusters lists all clusters, or the one of this name.
+func (a *app) listClusters(ctx context.Context, name string) ([]resourceList, error) {
 	s, _, err := a.stores().State(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 
 	names := []string{name}
 	if name == "" {
 		if names, err = clusterstate.ListClusters(ctx, s); err != nil {
-			return err
+			return nil, err
 		}
 	}
 
-	var sets []manifest.Set
+	list := newClusterList()
+	list.empty = "there are no clusters in " + s.URL()
 
 	for _, n := range names {
 		set, err := clusterstate.LoadManifests(ctx, s, n)
 		if err != nil {
-			return err
+			return nil, err
 		}
 
-		sets = append(sets, set)
+		list.items = append(list.items, clusterItem(set))
 	}
 
-	if format != formatTable {
-		var clusters []any
-		for _, set := range sets {
-			clusters = append(clusters, set.Cluster)
-		}
+	return []resourceList{list}, nil
+}
 
-		return a.printDocuments(format, clusters, name != "")
+func newClusterList() resourceList {
+	return resourceList{
+		kind:   "cluster",
+		header: []string{"NAME", "KUBERNETES", "REGION", "ZONES", "CONTROL PLANE", "WORKERS"},
+		wide:   []string{"API", "NETWORK", "PODS", "SERVICES"},
 	}
+}
 
-	if len(sets) == 0 {
-		a.printMessage("there are no clusters in %s", s.URL())
-		return nil
+func clusterItem(set manifest.Set) resourceItem {
+	spec := set.Cluster.Spec
+
+	return resourceItem{
+		name:     set.Cluster.Metadata.Name,
+		cells:    clusterRow(set),
+		document: set.Cluster,
+		wide: []string{
+			spec.API.LoadBalancer.Type,
+			cmp.Or(spec.Networking.NetworkID, spec.Networking.NetworkCIDR),
+			spec.Networking.PodCIDR,
+			spec.Networking.ServiceClusterIPRange,
+		},
 	}
-
-	var rows [][]string
-	for _, set := range sets {
-		rows = append(rows, clusterRow(set))
-	}
-
-	a.printTable([]string{"NAME", "KUBERNETES", "REGION", "ZONES", "CONTROL PLANE", "WORKERS"}, rows)
-
-	return nil
 }
 
 func clusterRow(set manifest.Set) []string {
@@ -119,57 +169,70 @@ func clusterRow(set manifest.Set) []string {
 }
 
 func newGetGroupsCommand(a *app) *cobra.Command {
-	var name, format string
 	cmd := &cobra.Command{
 		Use:     "groups [NAME]",
 		Aliases: []string{"group", "instancegroups", "ig"},
 		Short:   "List the instance groups of a cluster",
-		Long:    "List the instance groups of cluster NAME. Makes no call to AWS except to an S3 state store." + exitStatusHelp(),
+		Long:    "List the instance groups of cluster NAME. Makes no call to AWS except to an S3 state store.",
 		Example: "  slipway get groups demo\n  slipway get groups --name demo -o json",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			name, err := a.clusterName(args, name)
-			if err != nil {
-				return err
-			}
-
-			return a.getGroups(cmd.Context(), name, format)
-		},
 	}
 
-	addNameFlag(cmd, &name)
-	addFormatFlag(cmd, &format)
+	return newClusterGetCommand(a, cmd, func(name string) listFunc {
+		return func(ctx context.Context) ([]resourceList, error) {
+			list, err := a.listGroups(ctx, name)
 
-	return cmd
+			return []resourceList{list}, err
+		}
+	})
 }
 
-func (a *app) getGroups(ctx context.Context, name, format string) error {
+// listGroups lists the groups of a cluster.
+func (a *app) listGroups(ctx context.Context, name string) (resourceList, error) {
 	s, _, err := a.stores().State(ctx)
 	if err != nil {
-		return err
+		return resourceList{}, err
 	}
 
 	set, err := clusterstate.LoadManifests(ctx, s, name)
 	if err != nil {
-		return err
+		return resourceList{}, err
 	}
 
-	if format != formatTable {
-		var groups []any
-		for _, g := range set.Groups {
-			groups = append(groups, g)
-		}
+	return groupList(set), nil
+}
 
-		return a.printDocuments(format, groups, false)
+func groupList(set manifest.Set) resourceList {
+	list := resourceList{
+		kind:   "group",
+		header: []string{"NAME", "ROLE", "MACHINE TYPE", "MIN", "MAX", "SUBNETS"},
+		wide:   []string{"IMAGE", "ROOT VOLUME", "LABELS", "TAINTS"},
 	}
 
-	var rows [][]string
 	for _, g := range set.Groups {
-		rows = append(rows, groupRow(g))
+		list.items = append(list.items, resourceItem{
+			name:     g.Metadata.Name,
+			cells:    groupRow(g),
+			document: g,
+			wide: []string{
+				g.Spec.Image,
+				fmt.Sprintf("%s %d GiB", g.Spec.RootVolume.Type, g.Spec.RootVolume.Size),
+				joinLabels(g.Spec.NodeLabels),
+				strings.Join(g.Spec.Taints, ","),
+			},
+		})
 	}
 
-	a.printTable([]string{"NAME", "ROLE", "MACHINE TYPE", "MIN", "MAX", "SUBNETS"}, rows)
+	return list
+}
 
-	return nil
+// joinLabels returns labels as KEY=VALUE, sorted.
+func joinLabels(labels map[string]string) string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		out = append(out, k+"="+labels[k])
+	}
+
+	return strings.Join(out, ",")
 }
 
 func groupRow(g v1alpha1.InstanceGroup) []string {

@@ -61,14 +61,29 @@ func (a *app) printValue(format string, v any) error {
 // printTable prints rows under a header, in aligned columns. Cells must have no colour, which would change
 // their width.
 func (a *app) printTable(header []string, rows [][]string) {
-	widths := make([]int, len(header))
-	for _, row := range append([][]string{header}, rows...) {
+	all := append([][]string{header}, rows...)
+	a.printRows(all, columnWidths(all))
+}
+
+// columnWidths returns the width of each column in characters. The first row may have fewer columns than others.
+func columnWidths(rows [][]string) []int {
+	var widths []int
+	for _, row := range rows {
 		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
 
-	for _, row := range append([][]string{header}, rows...) {
+	return widths
+}
+
+// printRows prints rows in columns of these widths.
+func (a *app) printRows(rows [][]string, widths []int) {
+	for _, row := range rows {
 		var line strings.Builder
 		for i, cell := range row {
 			line.WriteString(cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+3))

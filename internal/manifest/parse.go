@@ -63,6 +63,10 @@ func (s Set) addDocument(doc yamltext.Document, where string, fs *diag.Findings)
 		return s
 	}
 
+	if items, ok := listItems(fields); ok {
+		return s.addItems(items, where, fs)
+	}
+
 	kind := parseKind(fields, where, fs)
 	if name := metadataName(fields); name != "" {
 		where = strings.ToLower(kind) + "/" + name
@@ -83,6 +87,33 @@ func (s Set) addDocument(doc yamltext.Document, where string, fs *diag.Findings)
 		var g v1alpha1.InstanceGroup
 		decodeDocument(fields, groupShape(), &g, fieldChecker{where, fs})
 		s.Groups = append(s.Groups, g)
+	}
+
+	return s
+}
+
+// listItems returns the items of a List, which 'slipway get -o json' prints as kubectl does.
+func listItems(fields map[string]any) ([]any, bool) {
+	if fields["apiVersion"] != "v1" || fields["kind"] != "List" {
+		return nil, false
+	}
+
+	items, ok := fields["items"].([]any)
+
+	return items, ok
+}
+
+// addItems adds the documents of a List.
+func (s Set) addItems(items []any, where string, fs *diag.Findings) Set {
+	for i, item := range items {
+		at := fmt.Sprintf("%s: items[%d]", where, i)
+		doc, err := json.Marshal(item)
+		if err != nil {
+			fs.Errorf(at, "", "check the JSON", "cannot be parsed: %s", err)
+			continue
+		}
+
+		s = s.addDocument(doc, at, fs)
 	}
 
 	return s

@@ -35,6 +35,9 @@ type Request struct {
 	User string
 	// TTL is how long the certificate is valid. Zero: two hours, longer than slipway waits for a cluster.
 	TTL time.Duration
+	// LongLiving is set for a client whose requests may take as long as their context allows, such as logs that
+	// are followed. Otherwise a request has 30 seconds.
+	LongLiving bool
 	// Now is the clock.
 	Now func() time.Time
 	// OnResponse, if set, is called for each answer of the API to a client of NewKubeClient, possibly
@@ -118,6 +121,11 @@ func newRESTConfig(ctx context.Context, cfg aws.Config, r Request) (*rest.Config
 		return nil, err
 	}
 
+	timeout := requestTimeout
+	if r.LongLiving {
+		timeout = 0
+	}
+
 	rc := &rest.Config{
 		Host: access.Server,
 		TLSClientConfig: rest.TLSClientConfig{
@@ -126,7 +134,7 @@ func newRESTConfig(ctx context.Context, cfg aws.Config, r Request) (*rest.Config
 			CertData:   access.CertPEM,
 			KeyData:    access.KeyPEM,
 		},
-		Timeout: 30 * time.Second,
+		Timeout: timeout,
 	}
 	if r.OnResponse != nil {
 		rc.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -152,6 +160,9 @@ func (o responseObserver) RoundTrip(r *http.Request) (*http.Response, error) {
 
 	return resp, err
 }
+
+// requestTimeout limits a request of a client that is not long-living.
+const requestTimeout = 30 * time.Second
 
 // clientCertTTL is how long the certificates of slipway's own clients are valid: longer than the longest
 // wait.
