@@ -44,6 +44,8 @@ func (a *app) approve(_ context.Context, review cluster.Review) error {
 		return a.confirm("Delete cluster " + review.Cluster + " with all its data?")
 	case cluster.ReviewDestroyStack:
 		return a.confirm("Destroy cluster " + review.Cluster + " and its stack?")
+	case cluster.ReviewDeleteGroup:
+		return a.confirm("Delete group " + review.Group + " of cluster " + review.Cluster + "?")
 	case cluster.ReviewApply:
 	}
 
@@ -96,6 +98,11 @@ func (a *app) printStackState(s cluster.StackReview) {
 // printObjectCounts prints how many objects a deletion deletes from each store.
 func (a *app) printObjectCounts(review cluster.Review) {
 	for _, set := range review.Deletion.Objects {
+		if review.Kind == cluster.ReviewDeleteGroup {
+			a.printMessage("and the manifest %s in %s", strings.Join(set.Keys, ", "), set.Store.URL())
+			continue
+		}
+
 		a.printMessage(
 			"and %d objects below %s/%s/",
 			len(set.Keys),

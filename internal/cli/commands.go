@@ -19,9 +19,10 @@ func addCommands(a *app, root *cobra.Command) {
 		newDriftCommand(a),
 		newGroupCommand(
 			"delete",
-			"Delete a cluster",
+			"Delete a cluster or an instance group",
 			groupCluster,
 			newDeleteClusterCommand(a),
+			newDeleteGroupCommand(a),
 		),
 		newGroupCommand(
 			"validate",
@@ -35,6 +36,9 @@ func addCommands(a *app, root *cobra.Command) {
 			groupCluster,
 			newRollingUpdateClusterCommand(a),
 		),
+		newLogsCommand(a),
+		newSSHCommand(a),
+		newSupportBundleCommand(a),
 		newExportCommand(a),
 		newRenderCommand(a),
 		newStateCommand(a),

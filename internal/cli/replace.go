@@ -16,15 +16,20 @@ import (
 
 func newReplaceCommand(a *app) *cobra.Command {
 	var file, name string
+	var prune bool
 	cmd := &cobra.Command{
 		Use:     "replace -f FILE",
 		Short:   "Replace the manifests of a cluster in the state store",
 		GroupID: groupCluster,
 		Long: `Replace a cluster's manifests in the state store by those of a file. A file may contain the cluster, some of its instance
 groups, or both; other groups are kept. The command shows the changed fields, and validates everything before it writes.
-Only 'slipway apply' changes AWS.` + exitStatusHelp(),
-		Example: "  slipway replace -f demo.yaml --yes\n  slipway get groups demo -o yaml | sed 's/Size: 2/Size: 4/' | slipway replace -f - --yes",
-		Args:    requireNoArguments,
+Only 'slipway apply' changes AWS.
+
+With --prune the file must contain the whole cluster: groups that are absent from it are shown and removed from the state
+store. The next apply deletes their machines.` + exitStatusHelp(),
+		Example: "  slipway replace -f demo.yaml --yes\n  slipway get groups demo -o yaml | sed 's/Size: 2/Size: 4/' | slipway replace -f - --yes\n" +
+			"  slipway get all demo -o yaml > demo.yaml; $EDITOR demo.yaml; slipway replace -f demo.yaml --prune --yes",
+		Args: requireNoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
 				return withHint(errors.New("no manifest is given"), "give -f FILE, or -f - for stdin")
@@ -35,12 +40,13 @@ Only 'slipway apply' changes AWS.` + exitStatusHelp(),
 				return err
 			}
 
-			return a.runReplace(cmd.Context(), set, findings, name)
+			return a.runReplace(cmd.Context(), replaceRequest{set, findings, name, prune})
 		},
 	}
 
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "manifest file, or - for stdin")
 	cmd.Flags().StringVar(&name, "name", "", "the cluster, if the file does not contain one (SLIPWAY_CLUSTER)")
+	cmd.Flags().BoolVar(&prune, "prune", false, "remove the groups that are absent from the file")
 	a.addYesFlag(cmd)
 	a.addLockFlag(cmd)
 	a.addAssetsFlag(cmd)
@@ -48,14 +54,22 @@ Only 'slipway apply' changes AWS.` + exitStatusHelp(),
 	return cmd
 }
 
-func (a *app) runReplace(ctx context.Context, given manifest.Set, findings diag.Findings, flag string) error {
+// replaceRequest is what 'slipway replace' was given.
+type replaceRequest struct {
+	given    manifest.Set
+	findings diag.Findings // of the file
+	name     string        // --name
+	prune    bool          // --prune
+}
+
+func (a *app) runReplace(ctx context.Context, req replaceRequest) error {
 	s, _, err := a.stores().State(ctx)
 	if err != nil {
 		return err
 	}
 
-	name, err := a.clusterNameIn(given, flag)
-	if bad := findings.Err(); err != nil && bad != nil {
+	name, err := a.clusterNameIn(req.given, req.name)
+	if bad := req.findings.Err(); err != nil && bad != nil {
 		return bad // the part that cannot be parsed may name the cluster
 	}
 
@@ -68,7 +82,11 @@ func (a *app) runReplace(ctx context.Context, given manifest.Set, findings diag.
 		return err
 	}
 
-	after, findings := c.Check(given, findings)
+	if req.prune {
+		c.Prune()
+	}
+
+	after, findings := c.Check(req.given, req.findings)
 	if err := findings.Err(); err != nil {
 		return err
 	}

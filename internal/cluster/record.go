@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -234,4 +235,37 @@ func (session *Session) RecordStart(
 	wg.Wait()
 
 	return errors.Join(errs...)
+}
+
+// RecordDeleted removes resources and the manifest at key from the record of what was applied, after an operation
+// that deleted them and nothing else. Without an operation, or a record, it does nothing.
+func (session *Session) RecordDeleted(
+	ctx context.Context,
+	key string,
+	deleted func(graph.Addr) bool,
+) error {
+	if session.Operation == nil {
+		return nil
+	}
+
+	last, err := session.readLastApplied(ctx, nil)
+	if err != nil || last.object.ETag == "" {
+		return err
+	}
+
+	now := last.LastApplied
+	now.Resources = slices.DeleteFunc(
+		slices.Clone(now.Resources),
+		func(r plan.AppliedResource) bool { return deleted(r.Addr) },
+	)
+
+	now.Attempts = slices.DeleteFunc(
+		slices.Clone(now.Attempts),
+		func(a plan.Attempt) bool { return a.Token == session.Operation.Token() },
+	)
+
+	now.Documents = maps.Clone(now.Documents)
+	delete(now.Documents, key)
+
+	return session.writeLastApplied(ctx, now, last.object)
 }

@@ -24,6 +24,8 @@ const (
 	ReviewDestroy
 	// ReviewDestroyStack is the deletion of a cluster and of its CloudFormation stack.
 	ReviewDestroyStack
+	// ReviewDeleteGroup is the deletion of one instance group.
+	ReviewDeleteGroup
 )
 
 // Review is what a request is about to do: it is shown to a person, who approves it or not.
@@ -32,6 +34,8 @@ type Review struct {
 	Kind ReviewKind
 	// Cluster is the name of the cluster.
 	Cluster string
+	// Group is the name of the instance group that is deleted; empty for other reviews.
+	Group string
 	// Plan is what changes in AWS.
 	Plan plan.Plan
 	// Unpublished are the keys of the objects that will be written to the machine store.

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
-	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
@@ -82,15 +80,6 @@ func (l *Live) Kubernetes(ctx context.Context) (kubernetes.Interface, error) {
 	return client, nil
 }
 
-// Reader returns a reader of the cluster's machines.
-func (l *Live) Reader() Reader {
-	return Reader{
-		Cluster:     l.Name(),
-		EC2:         ec2.NewFromConfig(l.Config),
-		AutoScaling: autoscaling.NewFromConfig(l.Config),
-	}
-}
-
 // Nodes returns the nodes of the cluster. It gives up after ten seconds.
 func (l *Live) Nodes(ctx context.Context) ([]Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, nodesTimeout)
@@ -116,7 +105,7 @@ type Contents struct {
 // Read returns the machines and the nodes, joined. Without an answer of the Kubernetes API it returns the
 // machines alone.
 func (l *Live) Read(ctx context.Context) (Contents, error) {
-	machines, err := l.Reader().ReadMachines(ctx)
+	machines, err := NewReader(l.Name(), l.Config).ReadMachines(ctx)
 	if err != nil {
 		return Contents{}, err
 	}

@@ -31,6 +31,15 @@ type Reader struct {
 	AutoScaling autoscaling.DescribeAutoScalingGroupsAPIClient
 }
 
+// NewReader returns a reader that calls AWS. cfg is for the cluster's region.
+func NewReader(name string, cfg aws.Config) Reader {
+	return Reader{
+		Cluster:     name,
+		EC2:         ec2.NewFromConfig(cfg),
+		AutoScaling: autoscaling.NewFromConfig(cfg),
+	}
+}
+
 // ReadMachines returns the machines with the cluster's tag, sorted, without what Kubernetes knows of them.
 // Machines that were terminated less than an hour ago are included.
 func (r Reader) ReadMachines(ctx context.Context) ([]Machine, error) {

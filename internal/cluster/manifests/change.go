@@ -23,6 +23,7 @@ type Change struct {
 	etags             map[string]string
 	catalog           asset.Catalog
 	usesPinnedCatalog bool // catalog is the one in the state store
+	prunes            bool // groups that are not given are removed
 }
 
 // LoadChange reads the manifests of a cluster. They may be invalid: the change may be their correction.
@@ -48,6 +49,9 @@ func LoadChange(ctx context.Context, s store.Store, name, catalog string) (Chang
 	return c, err
 }
 
+// Prune makes the change remove the groups that are absent from the given manifests.
+func (c *Change) Prune() { c.prunes = true }
+
 // merge returns the manifests with the given documents in place of those of the same name.
 func (c Change) merge(given manifest.Set) manifest.Set {
 	after := manifest.Set{
@@ -59,7 +63,7 @@ func (c Change) merge(given manifest.Set) manifest.Set {
 	}
 
 	for _, g := range c.before.Groups {
-		if _, replaced := given.Group(g.Metadata.Name); !replaced {
+		if _, replaced := given.Group(g.Metadata.Name); !replaced && !c.prunes {
 			after.Groups = append(after.Groups, g)
 		}
 	}
@@ -74,6 +78,15 @@ func (c Change) Check(
 	findings diag.Findings,
 ) (manifest.Set, diag.Findings) {
 	after := c.merge(given)
+	if c.prunes && given.Cluster.Kind == "" {
+		findings.Errorf(
+			"manifest",
+			"",
+			"give the whole cluster, as printed by: slipway get all "+c.Name()+" -o yaml",
+			"has no Cluster, so groups that are absent from it cannot be removed",
+		)
+	}
+
 	findings = append(findings, manifest.Validate(after)...)
 	if findings.Err() == nil {
 		findings = append(findings, checkCatalog(after, c.catalog)...)
@@ -82,16 +95,16 @@ func (c Change) Check(
 	return after, findings
 }
 
-// Write is an object to write.
+// Write is an object to write or to delete.
 type Write struct {
 	// Key of the object.
 	Key string
-	// Body is the encoded document.
+	// Body is the encoded document; nil: the object is deleted.
 	Body []byte
 }
 
 // Writes returns the objects that the change writes: groups first, so that the cluster never names a
-// missing one.
+// missing one, and those that it deletes last.
 func (c Change) Writes(after manifest.Set) ([]Write, error) {
 	name := after.Cluster.Metadata.Name
 	before := manifest.Default(c.before)
@@ -117,12 +130,22 @@ func (c Change) Writes(after manifest.Set) ([]Write, error) {
 		out = append(out, Write{manifest.ClusterKey(name), body})
 	}
 
+	for _, g := range c.before.Groups {
+		if _, stays := after.Group(g.Metadata.Name); !stays {
+			out = append(out, Write{Key: manifest.GroupKey(name, g.Metadata.Name)})
+		}
+	}
+
 	return out, nil
 }
 
 // writeDocument writes one object if it is still the version that was read.
 func (c Change) writeDocument(ctx context.Context, s store.Store, d Write) error {
 	var err error
+	if d.Body == nil {
+		return c.deleteDocument(ctx, s, d.Key)
+	}
+
 	if etag, there := c.etags[d.Key]; there {
 		_, err = s.Update(ctx, d.Key, d.Body, etag)
 	} else if d.Key == manifest.AssetsKey(c.before.Cluster.Metadata.Name) {
@@ -131,6 +154,28 @@ func (c Change) writeDocument(ctx context.Context, s store.Store, d Write) error
 		_, err = s.Create(ctx, d.Key, d.Body)
 	}
 
+	return explainConflict(err)
+}
+
+// deleteDocument deletes one object if it is still the version that was read.
+func (c Change) deleteDocument(ctx context.Context, s store.Store, key string) error {
+	o, err := s.Get(ctx, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+
+	if err == nil && o.ETag != c.etags[key] {
+		err = explainConflict(fmt.Errorf("delete %s: %w", key, store.ErrConflict))
+	}
+
+	if err != nil {
+		return err
+	}
+
+	return s.Delete(ctx, key)
+}
+
+func explainConflict(err error) error {
 	if errors.Is(err, store.ErrConflict) {
 		return diag.WithHint(
 			fmt.Errorf("another process changed the cluster: %w", err),

@@ -50,9 +50,12 @@ func LoadBalancerNames(cluster string) []string {
 	return []string{
 		balancerName(cluster, "api"),
 		balancerName(cluster, "internal"),
-		balancerName(cluster, "bastion"),
+		BastionBalancerName(cluster),
 	}
 }
+
+// BastionBalancerName returns the name of the load balancer of a cluster's bastions.
+func BastionBalancerName(cluster string) string { return balancerName(cluster, "bastion") }
 
 // balancerName returns the name of a load balancer or target group. AWS rejects names that begin with
 // "internal-".

@@ -46,6 +46,10 @@ func KubeletConfig(c Config) ([]byte, error) {
 		"clusterDomain":            c.DNSDomain,
 		"providerID":               "aws:///" + c.Zone + "/" + c.InstanceID,
 		"resolvConf":               c.ResolvConf,
+		// Administrators read the machine's journal through the API (slipway logs), which needs no SSH. The
+		// kubelet asks the API whether a caller may (nodes/log).
+		"enableSystemLogHandler":   true,
+		"enableSystemLogQuery":     true,
 		"serializeImagePulls":      false,
 		"maxParallelImagePulls":    4,
 		"kubeReserved":             applyOverrides(reservedResources(c, 1), c.Kubelet.KubeReserved),
