@@ -84,7 +84,7 @@ func newGetClustersCommand(a *app) *cobra.Command {
 			}
 
 			return a.runGet(cmd.Context(), o, func(ctx context.Context) ([]resourceList, error) {
-				return a.listClusters(ctx, o.name)
+				return a.loadClusterList(ctx, o.name)
 			})
 		},
 	}
@@ -94,8 +94,8 @@ func newGetClustersCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// listClusters lists all clusters, or the one of this name.
-func (a *app) listClusters(ctx context.Context, name string) ([]resourceList, error) {
+// loadClusterList lists all clusters, or the one of this name.
+func (a *app) loadClusterList(ctx context.Context, name string) ([]resourceList, error) {
 	s, _, err := a.stores().State(ctx)
 	if err != nil {
 		return nil, err
@@ -179,15 +179,15 @@ func newGetGroupsCommand(a *app) *cobra.Command {
 
 	return newClusterGetCommand(a, cmd, func(name string) listFunc {
 		return func(ctx context.Context) ([]resourceList, error) {
-			list, err := a.listGroups(ctx, name)
+			list, err := a.loadGroupList(ctx, name)
 
 			return []resourceList{list}, err
 		}
 	})
 }
 
-// listGroups lists the groups of a cluster.
-func (a *app) listGroups(ctx context.Context, name string) (resourceList, error) {
+// loadGroupList lists the groups of a cluster.
+func (a *app) loadGroupList(ctx context.Context, name string) (resourceList, error) {
 	s, _, err := a.stores().State(ctx)
 	if err != nil {
 		return resourceList{}, err

@@ -110,12 +110,12 @@ func newGetAllRunner(a *app, cmd *cobra.Command) *cobra.Command {
 
 // listManifests lists a cluster and its groups.
 func (a *app) listManifests(ctx context.Context, name string) ([]resourceList, error) {
-	clusters, err := a.listClusters(ctx, name)
+	clusters, err := a.loadClusterList(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 
-	groups, err := a.listGroups(ctx, name)
+	groups, err := a.loadGroupList(ctx, name)
 
 	return append(clusters, groups), err
 }

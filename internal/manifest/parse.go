@@ -63,6 +63,11 @@ func (s Set) addDocument(doc yamltext.Document, where string, fs *diag.Findings)
 		return s
 	}
 
+	return s.addFields(fields, where, fs)
+}
+
+// addFields adds a document, or each item of a List.
+func (s Set) addFields(fields map[string]any, where string, fs *diag.Findings) Set {
 	if items, ok := listItems(fields); ok {
 		return s.addItems(items, where, fs)
 	}
@@ -107,13 +112,13 @@ func listItems(fields map[string]any) ([]any, bool) {
 func (s Set) addItems(items []any, where string, fs *diag.Findings) Set {
 	for i, item := range items {
 		at := fmt.Sprintf("%s: items[%d]", where, i)
-		doc, err := json.Marshal(item)
-		if err != nil {
-			fs.Errorf(at, "", "check the JSON", "cannot be parsed: %s", err)
+		fields, ok := item.(map[string]any)
+		if !ok {
+			fs.Errorf(at, "", "start it with apiVersion and kind", "is not a mapping of fields")
 			continue
 		}
 
-		s = s.addDocument(doc, at, fs)
+		s = s.addFields(fields, at, fs)
 	}
 
 	return s
