@@ -95,7 +95,7 @@ func (a *app) runSupportBundle(ctx context.Context, name string, o bundleOptions
 		return fmt.Errorf("collect the support bundle: %w", err)
 	}
 
-	header := supportbundle.Header{Cluster: name, CreatedAt: now, Tool: a.toolVersion(), Notes: notes}
+	header := supportbundle.Header{Cluster: name, CreatedAt: now, Tool: env.Tool, Notes: notes}
 	body, err := supportbundle.Archive(header, files)
 	if err != nil {
 		return err
