@@ -86,7 +86,10 @@ func TestGroupsAreChecked(t *testing.T) {
 		"capacityRebalance \"true\": is for spot instances":                 func(_ *manifest.Set, g *spec) { g.CapacityRebalance = true },
 		"mixedInstancesPolicy.instances: must not be empty":                 func(_ *manifest.Set, g *spec) { g.MixedInstancesPolicy.OnDemandBase = 1 },
 		"control-plane: spec.mixedInstancesPolicy: is for workers":          func(s *manifest.Set, _ *spec) { s.Groups[0].Spec.MixedInstancesPolicy.Instances = []string{"t3.large"} },
-		"warning: instancegroup/workers: spec.mixedInstancesPolicy":         spot(func(g *spec) { g.Autoscale, g.MaxSize = true, new(3); g.MixedInstancesPolicy.Instances[1] = "m6i.xlarge" }),
+		"warning: instancegroup/workers: spec.mixedInstancesPolicy": spot(func(g *spec) {
+			g.Autoscale, g.MaxSize = true, new(3)
+			g.MixedInstancesPolicy.Instances[1] = "m6i.xlarge"
+		}),
 		"image \"ssm:/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id\": does not match m7g.large,": func(_ *manifest.Set, g *spec) {
 			g.MachineType, g.Image = "m7g.large", "ssm:/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id"
 		},

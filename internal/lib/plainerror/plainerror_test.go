@@ -26,6 +26,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-k8s/slipway/internal/lib/awsfix/awstest"
 	"github.com/slipway-k8s/slipway/internal/lib/plainerror"
 )
 
@@ -164,12 +165,11 @@ func s3Server(t *testing.T) string {
 }
 
 func testConfig(address, key string) aws.Config {
-	return aws.Config{
-		Region:           "us-east-1",
-		BaseEndpoint:     aws.String("http://" + strings.TrimPrefix(address, "http://")),
-		Credentials:      credentials.NewStaticCredentialsProvider(key, key, ""),
-		RetryMaxAttempts: 2,
-	}
+	url := "http://" + strings.TrimPrefix(address, "http://")
+	cfg := awstest.NewConfig(url, "us-east-1", credentials.NewStaticCredentialsProvider(key, key, ""))
+	cfg.RetryMaxAttempts = 2
+
+	return cfg
 }
 
 func describeVPCs(t *testing.T, address, key string) error {
