@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 nfpm="${SLIPWAY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/slipway}/tools/nfpm-$(sha256sum tools/packages.sum | cut -c1-12)"
 if [[ ! -x $nfpm ]]; then
-  echo "building nfpm (2 minutes when cold)" >&2
+  echo "building nfpm" >&2
   mkdir -p "$(dirname "$nfpm")"
   CGO_ENABLED=0 go build -modfile=tools/packages.mod -o "$nfpm.$$" github.com/goreleaser/nfpm/v2/cmd/nfpm
   mv "$nfpm.$$" "$nfpm"

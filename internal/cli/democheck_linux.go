@@ -153,7 +153,7 @@ func checkImage(cache string) demoCheck {
 		return demoCheck{name, checkMissing, strings.ReplaceAll(err.Error(), "\n", "; ")}
 	}
 
-	return demoCheck{name, checkToBuild, "Debian 12 by debootstrap: about two minutes"}
+	return demoCheck{name, checkToBuild, "Debian 12, by debootstrap"}
 }
 
 // checkMemory compares the free memory with what five machines need.

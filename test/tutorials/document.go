@@ -202,6 +202,7 @@ func Normalize(line string) string {
 		{`\b\d+\.\d+\.\d+\.\d+(:\d+)?\b`, "ADDRESS"},
 		{`\b[0-9a-f]{8,}…?`, "HASH"},
 		{`\bprocess \d+`, "process N"},
+		{`is healthy \(\d+ warnings?\)`, "is healthy"},
 		{`\bline \d+`, "line N"},
 		{`^\s*\d+:(\s+")`, "N:$1"},
 		{`\d\d\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?`, "TIME"},
