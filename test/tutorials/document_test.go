@@ -16,11 +16,11 @@ func TestParse(t *testing.T) {
 		"    timeline:\n      a 1 s\n\n```json\n    $ not a command\n```\n\n```hcl main.tf\na {\n}\n```\n\n    export A=b\n    slipway plan   # exit code 2\n")
 	want := []tutorials.Command{
 		{Line: 5, Text: "make build"},
-		{Line: 7, Text: "slipway get \\\n    all", Output: []string{"one", "…"}},
-		{Line: 12, Text: "true"},
-		{Line: 23, Text: "cat >main.tf <<'end-of-file'\na {\n}\nend-of-file"},
-		{Line: 28, Text: "export A=b"},
-		{Line: 29, Text: "slipway plan   # exit code 2"},
+		{Line: 8, Text: "slipway get \\\n    all", Output: []string{"one", "…"}},
+		{Line: 13, Text: "true"},
+		{Line: 24, Text: "cat >main.tf <<'end-of-file'\na {\n}\nend-of-file"},
+		{Line: 29, Text: "export A=b"},
+		{Line: 30, Text: "slipway plan   # exit code 2"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
