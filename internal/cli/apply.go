@@ -44,7 +44,7 @@ Running machines keep the version of their launch template until they are replac
 	}
 
 	addClusterFlags(cmd, &o)
-	a.addTakeOverFlag(cmd)
+	addTakeOverFlag(cmd, &a.takeOver)
 	addBuildFlags(cmd, &o)
 	addCostFlag(cmd, &a.costDetails)
 	a.addYesFlag(cmd)

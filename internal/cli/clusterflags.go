@@ -78,9 +78,9 @@ func addBuildFlags(cmd *cobra.Command, o *clusterOptions) {
 }
 
 // addTakeOverFlag adds the flag of commands that may take a cluster over.
-func (a *app) addTakeOverFlag(cmd *cobra.Command) {
+func addTakeOverFlag(cmd *cobra.Command, id *string) {
 	cmd.Flags().StringVar(
-		&a.takeOver,
+		id,
 		"take-over",
 		"",
 		"id of a cluster that this state store takes over from another copy of the store, as the error names it",

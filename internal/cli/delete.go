@@ -43,7 +43,7 @@ A cluster with spec.deletionProtection is not deleted.` + exitStatusHelp(),
 	}
 
 	addClusterFlags(cmd, &o)
-	a.addTakeOverFlag(cmd)
+	addTakeOverFlag(cmd, &a.takeOver)
 	a.addYesFlag(cmd)
 	a.addLockFlag(cmd)
 	cmd.Flags().BoolVar(

@@ -54,7 +54,7 @@ EXIT STATUS
 	}
 
 	addClusterFlags(cmd, &o.clusterOptions)
-	a.addTakeOverFlag(cmd)
+	addTakeOverFlag(cmd, &a.takeOver)
 	addBuildFlags(cmd, &o.clusterOptions)
 	addFormatFlag(cmd, &o.format)
 	addCostFlag(cmd, &a.costDetails)
