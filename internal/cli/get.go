@@ -117,7 +117,12 @@ func (a *app) loadClusterList(ctx context.Context, name string) ([]resourceList,
 			return nil, err
 		}
 
-		list.items = append(list.items, clusterItem(set))
+		owner, _, err := clusterstate.ReadOwnership(ctx, s, n)
+		if err != nil {
+			return nil, err
+		}
+
+		list.items = append(list.items, clusterItem(set, owner.ID))
 	}
 
 	return []resourceList{list}, nil
@@ -127,11 +132,11 @@ func newClusterList() resourceList {
 	return resourceList{
 		kind:   "cluster",
 		header: []string{"NAME", "KUBERNETES", "REGION", "ZONES", "CONTROL PLANE", "WORKERS"},
-		wide:   []string{"API", "NETWORK", "PODS", "SERVICES"},
+		wide:   []string{"API", "NETWORK", "PODS", "SERVICES", "ID"},
 	}
 }
 
-func clusterItem(set manifest.Set) resourceItem {
+func clusterItem(set manifest.Set, id string) resourceItem {
 	spec := set.Cluster.Spec
 
 	return resourceItem{
@@ -143,6 +148,7 @@ func clusterItem(set manifest.Set) resourceItem {
 			cmp.Or(spec.Networking.NetworkID, spec.Networking.NetworkCIDR),
 			spec.Networking.PodCIDR,
 			spec.Networking.ServiceClusterIPRange,
+			id,
 		},
 	}
 }
