@@ -223,7 +223,8 @@ func (session *Session) readPast(ctx context.Context, s store.Store, id string) 
 		return past{}, err
 	}
 
-	if err != nil || via == clusterstate.CloudFormation { // a record that cannot be parsed is one, too
+	readable := err == nil
+	if !readable || via == clusterstate.CloudFormation { // a record that cannot be parsed is one, too
 		return everything(), nil
 	}
 
