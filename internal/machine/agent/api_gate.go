@@ -17,7 +17,7 @@ import (
 // A starting API server listens before it has read the RBAC rules, and answers 403 to requests that are
 // allowed. Its /readyz fails in that time, but a load balancer notices a restart too late, and sends requests to
 // targets that are not healthy if no other is left. So the agent rejects new connections from other machines
-// until its API server authorizes requests. See docs/design/0010-api-gate.md.
+// until its API server authorizes requests. See docs/design/0011-api-gate.md.
 
 const (
 	gateInterval = 500 * time.Millisecond

@@ -247,12 +247,35 @@ func (a *Agent) applyAddons(ctx context.Context, api kube.Client) error {
 		return err
 	}
 
-	if _, err := api.Do(ctx, http.MethodGet, "/readyz", "", nil); err != nil {
-		return newNotReadyError("%v", err)
+	if err := a.awaitReadyz(ctx, api); err != nil {
+		return err
 	}
 
 	return addon.Apply(ctx, api, objects)
 }
+
+// awaitReadyz waits at most addonPatience until the API server is ready, so that add-ons are applied at once
+// then: until administrators have their rules, no other machine may connect. It returns a notReadyError.
+func (a *Agent) awaitReadyz(ctx context.Context, api kube.Client) error {
+	deadline := a.Now().Add(addonPatience)
+	for {
+		_, err := api.Do(ctx, http.MethodGet, "/readyz", "", nil)
+		if err == nil {
+			return nil
+		}
+
+		if !a.Now().Before(deadline) {
+			return newNotReadyError("%v", err)
+		}
+
+		if err := a.Wait(ctx, gateInterval); err != nil {
+			return err
+		}
+	}
+}
+
+// addonPatience is below the time limit of a task.
+const addonPatience = 20 * time.Second
 
 // serveJoin serves the join endpoint until ctx ends.
 func (a *Agent) serveJoin(ctx context.Context) error {
