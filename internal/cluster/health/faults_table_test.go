@@ -228,18 +228,35 @@ func serviceFaults() []fault {
 			},
 		},
 		{
-			name:    "Somebody changes what the agent owns",
-			happens: "A static pod manifest, a unit or a setting of the kernel was changed on a machine. The agent restores it within seconds.",
-			todo:    "The operator finds out who changed it: the next change of that kind is restored, too.",
+			name:    "A static pod manifest is corrupted",
+			happens: "Somebody has broken or changed a file, a unit or a kernel setting that the agent owns. It restores them within 15 s.",
+			todo:    "Nobody, if it was a mistake. Change the manifest and apply to change it for good.",
 			change: func(f *health.Facts) {
 				addCondition(f, 0, report.Condition{
 					Component: report.OwnedFiles, State: report.Warning,
-					Cause: "restored /etc/kubernetes/manifests/kube-apiserver.yaml, which was changed on the machine",
-					Next:  "find out who changes it: change the manifest and run slipway apply instead",
+					Cause: "/etc/kubernetes/manifests/kube-scheduler.yaml had other content; restored at 11:59:52",
+					Next:  "nothing if the change was a mistake; to change it for good, change the manifest and run slipway apply",
 				})
 			},
 			want: []string{
-				"warning machine i-0c4e1 (control-plane-a): restored files: restored /etc/kubernetes/manifests/kube-apiserver.yaml, which was changed on the machine",
+				"warning machine i-0c4e1 (control-plane-a): restored files: /etc/kubernetes/manifests/kube-scheduler.yaml had other content; restored at 11:59:52",
+			},
+		},
+		{
+			name:    "A file of the agent cannot be restored",
+			happens: "The file system does not take the file, for example because it is read-only. What needs the file may not start.",
+			todo:    "The operator fixes what the message names, or terminates the machine.",
+			change: func(f *health.Facts) {
+				addCondition(f, 0, report.Condition{
+					Component: report.OwnedFiles, State: report.Failed,
+					Cause: "/etc/kubernetes/manifests/kube-apiserver.yaml was deleted and cannot be restored: write /etc/kubernetes/manifests/kube-apiserver.yaml: read-only file system",
+					Next:  "fix what the message names, or terminate the machine: its group replaces it",
+				})
+				measured(f, 0, func(r *report.Report) { r.Disks[0].ReadOnly = true })
+			},
+			want: []string{
+				"failed machine i-0c4e1 (control-plane-a): disk: / is mounted read-only",
+				"failed machine i-0c4e1 (control-plane-a): restored files: /etc/kubernetes/manifests/kube-apiserver.yaml was deleted and cannot be restored: write /etc/kubernetes/manifests/kube-apiserver.yaml: read-only file system",
 			},
 		},
 	}
@@ -303,35 +320,40 @@ func etcdFaults() []fault {
 		},
 		{
 			name:    "etcd's disk is full",
-			happens: "The member cannot write its log and exits. Something else than the database fills the volume: it is limited by its quota.",
+			happens: "Something else than the database, which has a quota, fills the volume. The member gives up leadership before writes fail.",
 			todo:    "The operator sets a larger `etcd.volume.size` and applies, or removes what does not belong there.",
 			change: func(f *health.Facts) {
-				measured(f, 1, func(r *report.Report) {
-					r.Disks[1].UsedBytes = 20 << 30
-					r.Etcd = &report.Etcd{Error: "reach etcd at https://127.0.0.1:2379: dial tcp 127.0.0.1:2379: " + refused}
+				addCondition(f, 1, report.Condition{
+					Component: report.EtcdVolume, State: report.Failed,
+					Cause: "the etcd volume vol-0d9e2 is full: 1 MiB are left, and etcd needs 64 MiB for its write-ahead log",
+					Next:  "set a larger volume in the manifest and run slipway apply, or delete files of others in /var/lib/etcd",
 				})
+				measured(f, 1, func(r *report.Report) { r.Disks[1].UsedBytes = 20 << 30 })
 			},
 			want: []string{
-				"failed machine i-0c4e2 (control-plane-b): disk: /var/lib/etcd is 100% full (20.0 GiB of 20.0 GiB)",
-				"failed etcd etcd-b: etcd does not answer: reach etcd at https://127.0.0.1:2379: dial tcp 127.0.0.1:2379: connect: connection refused",
-				"warning etcd quorum: no other member may fail: 2 of 3 work",
+				"failed machine i-0c4e2 (control-plane-b): the etcd volume vol-0d9e2 is full: 1 MiB are left, and etcd needs 64 MiB for its write-ahead log",
 			},
 		},
 		{
 			name:    "etcd's volume is lost",
 			happens: "The volume was detached by force or has failed. The agent stops the member, so that another one leads.",
-			todo: "The operator looks whether the volume still exists. If it does, terminate the machine: the next one attaches it. If not,\n" +
-				"`slipway apply` says what is left of the quorum and what it needs to create another volume.",
+			todo: "The operator attaches the volume again, or terminates the machine: the next one attaches it. If the volume does not exist any\n" +
+				"more, `slipway apply` says what is left of the quorum.",
 			change: func(f *health.Facts) {
 				addCondition(f, 1, report.Condition{
-					Component: report.EtcdVolume, State: report.Failed, Cause: "volume vol-0d9e2 has no device any more: it was detached or has failed",
-					Next: "aws ec2 describe-volumes --volume-ids vol-0d9e2; terminate the machine, and the next one attaches the volume",
+					Component: report.EtcdVolume, State: report.Failed,
+					Cause: "the etcd volume vol-0d9e2 is read-only: Linux does this after an error of the device, as when the volume was detached",
+					Next:  "terminate the machine: its replacement attaches vol-0d9e2; or attach it to this machine again: the agent mounts it and starts etcd",
 				})
-				measured(f, 1, func(r *report.Report) { r.Etcd = &report.Etcd{Error: "systemd unit etcd is inactive"} })
+				measured(f, 1, func(r *report.Report) {
+					r.Disks[1].ReadOnly = true
+					r.Etcd = &report.Etcd{Error: "reach etcd at https://127.0.0.1:2379: dial tcp 127.0.0.1:2379: " + refused}
+				})
+				peerMissed(f, 1, "dial tcp 10.80.0.2:2379: "+refused)
 			},
 			want: []string{
-				"failed machine i-0c4e2 (control-plane-b): etcd volume: volume vol-0d9e2 has no device any more: it was detached or has failed",
-				"failed etcd etcd-b: etcd does not answer: systemd unit etcd is inactive",
+				"failed machine i-0c4e2 (control-plane-b): the etcd volume vol-0d9e2 is read-only: Linux does this after an error of the device, as when the volume was detached",
+				"failed etcd etcd-b: etcd does not answer: reach etcd at https://127.0.0.1:2379: dial tcp 127.0.0.1:2379: connect: connection refused",
 				"warning etcd quorum: no other member may fail: 2 of 3 work",
 			},
 		},

@@ -4,7 +4,7 @@ package health
 
 import (
 	"fmt"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/machine/report"
@@ -96,7 +96,7 @@ func checkMachine(f Facts, i Instance) []Check {
 
 	case fresh:
 		for _, c := range r.Conditions {
-			if kindOf(c.Component) == KindMachine && c.State != report.OK {
+			if kindOf(c.Component) == KindMachine && c.State != report.OK && !isEtcdVolumeAgain(r, c) {
 				out = append(out, conditionCheck(KindMachine, machineName(i), i, c))
 			}
 		}
@@ -108,6 +108,17 @@ func checkMachine(f Facts, i Instance) []Check {
 
 	return out
 }
+
+// isEtcdVolumeAgain reports whether c is about the disk of the etcd volume, and the condition of the volume
+// already says so.
+func isEtcdVolumeAgain(r MachineReport, c report.Condition) bool {
+	volume, _ := r.Condition(report.EtcdVolume)
+
+	return c.Component == report.DiskSpace && strings.HasPrefix(c.Cause, etcdMount+" ") && volume.State == report.Failed
+}
+
+// etcdMount is where machines mount the etcd volume.
+const etcdMount = "/var/lib/etcd"
 
 // cutOffCause describes a machine that reports on its console, because it does not reach the API.
 func cutOffCause(silent silence) string {
@@ -164,7 +175,7 @@ func conditionCheck(kind, name string, i Instance, c report.Condition) Check {
 		Hint:    c.Next,
 		Since:   c.Since,
 	}
-	if kind == KindMachine && !slices.Contains([]report.Component{report.Kubelet, report.Containerd}, c.Component) {
+	if kind == KindMachine && !strings.Contains(c.Cause, string(c.Component)) {
 		out.Cause = string(c.Component) + ": " + c.Cause
 	}
 
