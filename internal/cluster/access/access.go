@@ -135,6 +135,7 @@ func newRESTConfig(ctx context.Context, cfg aws.Config, r Request) (*rest.Config
 			KeyData:    access.KeyPEM,
 		},
 		Timeout: timeout,
+		QPS:     -1, // no limit: the API server's own limits are enough, and validate reads all at once
 	}
 	if r.OnResponse != nil {
 		rc.Wrap(func(next http.RoundTripper) http.RoundTripper {

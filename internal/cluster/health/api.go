@@ -3,7 +3,6 @@
 package health
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/slipway-k8s/slipway/internal/machine/report"
@@ -61,7 +60,7 @@ func checkTargets(f Facts) []Check {
 		c := Check{Kind: KindTarget, Name: t.Group + " " + name, Machine: t.Instance}
 		if t.State != "healthy" {
 			c.Severity = Failed
-			c.Cause = fmt.Sprintf("the load balancer sends it no requests: %s", targetState(t))
+			c.Cause = "the load balancer sends it no requests: " + targetState(t)
 			c.Hint = targetHint(t)
 		}
 

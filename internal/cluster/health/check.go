@@ -117,30 +117,51 @@ func compareChecks(a, b Check) int {
 // work, and what needs etcd while it has no quorum.
 func explain(f Facts, checks []Check) {
 	machines := explainingMachines(f, checks)
-	members := map[string]string{} // the member that does not work, by instance id
+	members, quorum := explainingMembers(checks)
+	for i := range checks {
+		c := &checks[i]
+		machine := ofMachine(machines, *c)
+		member := ofMachine(members, *c)
+
+		switch {
+		case c.OK || c.Kind == KindEtcd && c.Severity == Critical:
+		case c.Kind == KindEtcd:
+			c.CausedBy = machines[cmp.Or(c.Machine, c.Name)]
+		case c.Kind == KindAPI:
+			c.CausedBy = cmp.Or(machine, quorum, member)
+		case c.Kind == KindTarget:
+			c.CausedBy = cmp.Or(machine, quorum, member, failedServerOf(checks, c.Machine))
+		case c.Kind == KindNode: // a kubelet of the control plane reports through its machine's own API server
+			c.CausedBy = cmp.Or(machine, member)
+		case c.Kind == KindPod || c.Kind == KindCertificate:
+			c.CausedBy = machine
+		}
+	}
+}
+
+// explainingMembers returns the failed checks of etcd members, by instance id, and that of the quorum.
+func explainingMembers(checks []Check) (members map[string]string, quorum string) {
+	members = map[string]string{}
 	for _, c := range checks {
-		if c.Kind == KindEtcd && !c.OK && (c.Machine != "" || c.Name == quorumName) {
+		switch {
+		case c.OK || c.Kind != KindEtcd:
+		case c.Name == quorumName:
+			quorum = KindEtcd + " " + c.Name
+		case c.Machine != "":
 			members[c.Machine] = KindEtcd + " " + c.Name
 		}
 	}
 
-	for i := range checks {
-		c := &checks[i]
-		switch {
-		case c.OK || c.Severity == Critical && c.Kind == KindEtcd || c.Kind == KindMachine || c.Kind == KindGroup:
-		case c.Kind == KindEtcd && c.Machine == "":
-			c.CausedBy = machines[c.Name]
-		case c.Machine != "" && machines[c.Machine] != "":
-			c.CausedBy = machines[c.Machine]
-		case c.Kind != KindAPI && c.Kind != KindTarget:
-		case members[""] != "": // the quorum is lost
-			c.CausedBy = members[""]
-		case c.Machine != "" && members[c.Machine] != "":
-			c.CausedBy = members[c.Machine]
-		case c.Kind == KindTarget:
-			c.CausedBy = failedServerOf(checks, c.Machine)
-		}
+	return members, quorum
+}
+
+// ofMachine returns the cause of the machine that c is on, if there is one.
+func ofMachine(causes map[string]string, c Check) string {
+	if c.Machine == "" {
+		return ""
 	}
+
+	return causes[c.Machine]
 }
 
 // explainingMachines returns the failed checks of machines, by instance id: of the machine itself, or of its

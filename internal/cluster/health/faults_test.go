@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -47,9 +48,9 @@ func healthyCluster() health.Facts {
 		if i.Slot != "" {
 			f.Groups = append(f.Groups, health.Group{Name: i.Group, Slot: i.Slot, Size: 1})
 			r.NextSeconds = 5
-			r.Disks = append(r.Disks, report.Disk{Path: "/var/lib/etcd", UsedBytes: 1 << 30, SizeBytes: 20 << 30})
+			r.Disks = append(r.Disks, report.Disk{Path: "/var/lib/slipway/etcd", UsedBytes: 1 << 30, SizeBytes: 20 << 30})
 			r.APIServer = &report.APIServer{Ready: true}
-			r.Etcd = &report.Etcd{Quorum: true, MemberID: fmt.Sprint(n + 1), LeaderID: "1", Quota: 8 << 30, DBSize: 60 << 20}
+			r.Etcd = &report.Etcd{Quorum: true, MemberID: strconv.Itoa(n + 1), LeaderID: "1", Quota: 8 << 30, DBSize: 60 << 20}
 			for peer := range 3 {
 				if peer != n {
 					r.Etcd.Peers = append(r.Etcd.Peers, report.Peer{Slot: machineOf(peer).Slot})

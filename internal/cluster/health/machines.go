@@ -31,16 +31,16 @@ func checkMachines(f Facts) []Check {
 func checkGroup(f Facts, g Group) Check {
 	c := Check{Kind: KindGroup, Name: g.label()}
 	running := 0
-	others := ""
+	var others strings.Builder
 	for _, i := range f.Instances {
 		switch {
 		case i.Group != g.Name || i.Slot != g.Slot:
 		case i.State == "running":
 			running++
 		case i.State != "terminated":
-			others += fmt.Sprintf("; %s is %s", i.ID, i.State)
+			others.WriteString("; " + i.ID + " is " + i.State)
 			if i.Why != "" {
-				others += " (" + i.Why + ")"
+				others.WriteString(" (" + i.Why + ")")
 			}
 		}
 	}
@@ -50,7 +50,7 @@ func checkGroup(f Facts, g Group) Check {
 	}
 
 	c.Severity = Failed
-	c.Cause = fmt.Sprintf("%d of %d machines are running%s", running, g.Size, others)
+	c.Cause = fmt.Sprintf("%d of %d machines are running%s", running, g.Size, others.String())
 	c.Hint = "wait (--wait 10m): the auto scaling group launches a machine"
 	if g.ScalingFailure != "" {
 		c.Cause += "; the last scaling activity failed: " + g.ScalingFailure
@@ -62,51 +62,60 @@ func checkGroup(f Facts, g Group) Check {
 
 // checkMachine checks one running machine. It returns one OK check, or one for each problem.
 func checkMachine(f Facts, i Instance) []Check {
-	last, failed := lastReport(i)
-	r, fresh := f.freshReport(i.ID)
-	_, reported := f.Reports[i.ID]
-	var out []Check
-	add := func(severity Severity, cause, hint string) {
-		out = append(out, Check{
-			Kind:     KindMachine,
-			Name:     machineName(i),
-			Machine:  i.ID,
-			Severity: severity,
-			Cause:    cause,
-			Hint:     hint,
-		})
+	c := Check{Kind: KindMachine, Name: machineName(i), Machine: i.ID}
+	if last, failed := lastReport(i); failed {
+		c.Severity = Failed
+		c.Cause = reportText(last)
+		c.Hint = last.Hint
+		return []Check{c}
 	}
 
-	switch silent := silenceOf(f, i); {
-	case failed:
-		add(Failed, reportText(last), last.Hint)
-	case r.FromConsole && f.APIError == "":
-		add(Failed, cutOffCause(silent), "check its network (security groups, routes) to the load balancer of the "+
-			"API; if it does not come back, terminate it: its group replaces it")
+	if checkSilence(f, i, &c); c.Severity == Failed {
+		return []Check{c}
+	}
 
-	case reported && !fresh && silent.lease > 0:
-		add(Failed, fmt.Sprintf("unreachable or hung: its agent has not reported for %s, its kubelet for %s",
-			formatAge(silent.agent), formatAge(silent.lease)),
-			"check its network (security groups, routes) and aws ec2 describe-instance-status --instance-ids "+
-				i.ID+"; if it does not come back, terminate it: its group replaces it")
-
-	case reported && !fresh:
-		add(Failed, fmt.Sprintf("its agent has not reported for %s; the kubelet still does", formatAge(silent.agent)),
-			"on the machine: systemctl status slipway-node, then systemctl restart slipway-node")
-
-	case fresh:
-		for _, c := range r.Conditions {
-			if kindOf(c.Component) == KindMachine && c.State != report.OK && !isEtcdVolumeAgain(r, c) {
-				out = append(out, conditionCheck(KindMachine, machineName(i), i, c))
-			}
+	var out []Check
+	r, _ := f.freshReport(i.ID)
+	for _, condition := range r.Conditions {
+		ok := condition.State == report.OK || kindOf(condition.Component) != KindMachine
+		if !ok && !isEtcdVolumeAgain(r, condition) {
+			out = append(out, conditionCheck(KindMachine, c.Name, i, condition))
 		}
 	}
 
 	if len(out) == 0 {
-		out = append(out, Check{Kind: KindMachine, Name: machineName(i), Machine: i.ID})
+		return []Check{c}
 	}
 
 	return out
+}
+
+// checkSilence makes c a failed check if the machine is not heard of.
+func checkSilence(f Facts, i Instance, c *Check) {
+	r, reported := f.Reports[i.ID]
+	silent := silenceOf(f, i)
+
+	switch {
+	case r.FromConsole && f.APIError == "":
+		c.Cause = cutOffCause(silent)
+		c.Hint = "check its network (security groups, routes) to the load balancer of the API; if it does not come back, " +
+			"terminate it: its group replaces it"
+
+	case !reported || silent.agent == 0:
+		return
+
+	case silent.lease > 0:
+		c.Cause = fmt.Sprintf("unreachable or hung: its agent has not reported for %s, its kubelet for %s",
+			formatAge(silent.agent), formatAge(silent.lease))
+		c.Hint = "check its network (security groups, routes) and aws ec2 describe-instance-status --instance-ids " +
+			i.ID + "; if it does not come back, terminate it: its group replaces it"
+
+	default:
+		c.Cause = fmt.Sprintf("its agent has not reported for %s; the kubelet still does", formatAge(silent.agent))
+		c.Hint = "on the machine: systemctl status slipway-node, then systemctl restart slipway-node"
+	}
+
+	c.Severity = Failed
 }
 
 // isEtcdVolumeAgain reports whether c is about the disk of the etcd volume, and the condition of the volume
@@ -118,7 +127,7 @@ func isEtcdVolumeAgain(r MachineReport, c report.Condition) bool {
 }
 
 // etcdMount is where machines mount the etcd volume.
-const etcdMount = "/var/lib/etcd"
+const etcdMount = "/var/lib/slipway/etcd"
 
 // cutOffCause describes a machine that reports on its console, because it does not reach the API.
 func cutOffCause(silent silence) string {

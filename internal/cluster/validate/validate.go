@@ -97,14 +97,11 @@ func Watch(ctx context.Context, env *cluster.Env, req Request, show func(health.
 
 	for ctx.Err() == nil {
 		facts, err := g.collectFacts(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
-			return err
+		if err == nil {
+			err = show(health.Evaluate(facts))
 		}
 
-		if err := show(health.Evaluate(facts)); err != nil {
+		if err != nil && ctx.Err() == nil {
 			return err
 		}
 

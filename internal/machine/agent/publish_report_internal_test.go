@@ -28,6 +28,7 @@ type recordingAPI struct {
 }
 
 func newRecordingAPI(t *testing.T) *recordingAPI {
+	t.Helper()
 	api := &recordingAPI{bodies: map[string][]byte{}}
 	api.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if api.down {
@@ -64,6 +65,7 @@ func (api *recordingAPI) takeWrites() string {
 
 // publisherAt returns a publisher of an agent whose clock is *now and which measures *r.
 func publisherAt(t *testing.T, now *time.Time, r *report.Report, apis ...*recordingAPI) (*reportPublisher, *console) {
+	t.Helper()
 	a := testAgent(t)
 	a.Now = func() time.Time { return *now }
 	out := &console{}

@@ -86,9 +86,9 @@ func TestEvaluate(t *testing.T) {
 		"a disk fills, and another is full": {
 			change: func(r *report.Report) {
 				r.Disks[0].UsedBytes = 18 << 30
-				r.Disks = append(r.Disks, report.Disk{Path: "/var/lib/etcd", UsedBytes: 20 << 30, SizeBytes: 20 << 30})
+				r.Disks = append(r.Disks, report.Disk{Path: "/var/lib/slipway/etcd", UsedBytes: 20 << 30, SizeBytes: 20 << 30})
 			},
-			want: map[report.Component]string{report.DiskSpace: "failed: /var/lib/etcd is 100% full (20.0 GiB of 20.0 GiB)"},
+			want: map[report.Component]string{report.DiskSpace: "failed: /var/lib/slipway/etcd is 100% full (20.0 GiB of 20.0 GiB)"},
 		},
 		"inodes run out": {
 			change: func(r *report.Report) { r.Disks[0].InodesUsedPercent = 90 },
