@@ -43,7 +43,7 @@ func (a *Agent) newMeasurer(m *etcdMember) *measurer {
 		kubeletURL: kubeletHealthURL,
 		apiURL:     "https://127.0.0.1:" + kube.APIPort,
 		http: &http.Client{
-			Timeout:   probeTimeout,
+			Timeout:   healthCheckTimeout,
 			Transport: &http.Transport{TLSClientConfig: a.kubernetesTLSConfig(), DisableKeepAlives: true},
 		},
 	}
@@ -98,7 +98,7 @@ func (m *measurer) measureServices(ctx context.Context) (kubelet, containerd rep
 
 	body, err := HTTPOpener{Client: m.http}.Open(ctx, m.kubeletURL)
 	if err != nil {
-		kubelet.Error = probeError(err)
+		kubelet.Error = healthCheckError(err)
 		return kubelet, containerd
 	}
 
@@ -116,7 +116,7 @@ func (m *measurer) measureAPIServer(ctx context.Context) *report.APIServer {
 
 	resp, err := m.http.Do(req)
 	if err != nil {
-		return &report.APIServer{Error: probeError(err)}
+		return &report.APIServer{Error: healthCheckError(err)}
 	}
 
 	defer func() { _ = resp.Body.Close() }()
@@ -138,21 +138,21 @@ func (m *measurer) measureAPIServer(ctx context.Context) *report.APIServer {
 	return &report.APIServer{FailedChecks: failed}
 }
 
-// probeError returns why a health check did not answer, without the URL, which its reader cannot reach.
-func probeError(err error) string {
+// healthCheckError returns why a health check did not answer, without the URL, which its reader cannot reach.
+func healthCheckError(err error) string {
 	request, ok := errors.AsType[*url.Error](err)
 	switch {
 	case !ok:
 		return err.Error()
 	case request.Timeout():
-		return "no answer within " + probeTimeout.String()
+		return "no answer within " + healthCheckTimeout.String()
 	default:
 		return request.Err.Error()
 	}
 }
 
-// probeTimeout limits a health check: what hangs does not work.
-const probeTimeout = 2 * time.Second
+// healthCheckTimeout limits a health check: what hangs does not work.
+const healthCheckTimeout = 2 * time.Second
 
 // failedChecks returns the names of the failed checks in the answer of /readyz?verbose. Their lines are like
 // "[-]etcd failed: reason withheld".
