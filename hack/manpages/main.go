@@ -10,10 +10,8 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
 	"github.com/slipway-k8s/slipway/internal/cli"
@@ -51,8 +49,7 @@ func writePages(dir string, date time.Time) error {
 		return fmt.Errorf("create the directory of the man pages: %w", err)
 	}
 
-	root := cli.Root(cli.Env{})
-	formatForMan(root)
+	root := cli.ManualRoot(cli.Env{})
 	header := &doc.GenManHeader{
 		Section: "1",
 		Source:  "slipway " + root.Version,
@@ -61,32 +58,4 @@ func writePages(dir string, date time.Time) error {
 	}
 
 	return doc.GenManTree(root, header, dir)
-}
-
-// formatForMan makes the sections of the help texts headings, and their indented lines lists.
-func formatForMan(cmd *cobra.Command) {
-	cmd.Long = manMarkdown(cmd.Long)
-	for _, sub := range cmd.Commands() {
-		formatForMan(sub)
-	}
-}
-
-// manMarkdown returns a help text as the Markdown that the man page is generated from: a line in
-// capitals is a heading, and lines with an indent keep their line breaks.
-func manMarkdown(help string) string {
-	var out strings.Builder
-
-	for line := range strings.Lines(help) {
-		text := strings.TrimRight(line, "\n")
-		switch {
-		case text != "" && text == strings.ToUpper(text) && !strings.HasPrefix(text, " "):
-			out.WriteString("# " + text + "\n\n")
-		case strings.HasPrefix(text, "  "):
-			out.WriteString("  " + text + "\n") // an indent of four spaces: text as it is
-		default:
-			out.WriteString(text + "\n")
-		}
-	}
-
-	return out.String()
 }

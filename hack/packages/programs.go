@@ -171,7 +171,7 @@ func (r *release) manualFiles(work, dir string) ([]file, error) {
 		Manual:  "Slipway",
 		Date:    &r.version.when,
 	}
-	if err := doc.GenManTree(r.commandTree(), header, pages); err != nil {
+	if err := doc.GenManTree(cli.ManualRoot(cli.Env{Version: "v" + r.version.number}), header, pages); err != nil {
 		return nil, fmt.Errorf("write the manual pages: %w", err)
 	}
 

@@ -151,3 +151,39 @@ func exitStatusHelp(extra ...string) string {
 
 // Root returns the command tree, for the generated reference.
 func Root(env Env) *cobra.Command { return newRoot(&app{Env: env}) }
+
+// ManualRoot returns the command tree for man pages: sections of the help texts are headings, and lines with an
+// indent keep their line breaks.
+func ManualRoot(env Env) *cobra.Command {
+	root := Root(env)
+	formatForManual(root)
+
+	return root
+}
+
+func formatForManual(cmd *cobra.Command) {
+	cmd.Long = manualMarkdown(cmd.Long)
+	for _, sub := range cmd.Commands() {
+		formatForManual(sub)
+	}
+}
+
+// manualMarkdown returns a help text as the Markdown that a man page is generated from: a line in capitals is a
+// heading, and a line with an indent of two spaces is text as it is.
+func manualMarkdown(help string) string {
+	var out strings.Builder
+
+	for line := range strings.Lines(help) {
+		text := strings.TrimRight(line, "\n")
+		switch {
+		case text != "" && text == strings.ToUpper(text) && !strings.HasPrefix(text, " "):
+			out.WriteString("# " + text + "\n\n")
+		case strings.HasPrefix(text, "  "):
+			out.WriteString("  " + text + "\n")
+		default:
+			out.WriteString(text + "\n")
+		}
+	}
+
+	return out.String()
+}

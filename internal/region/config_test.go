@@ -60,6 +60,25 @@ func TestPortOfSomebodyElse(t *testing.T) {
 	}
 }
 
+// TestPortsThatCannotBe: each is refused before a process is started and before the port is recorded.
+func TestPortsThatCannotBe(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0") // it speaks no HTTP
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	used, _ := strconv.Atoi(busy.Addr().String()[len("127.0.0.1:"):])
+	for port, want := range map[int]string{
+		-5: "port -5 does not exist: give --port", 70000: "port 70000 does not exist: give --port",
+		used: "another program listens at 127.0.0.1:" + strconv.Itoa(used) + ": stop it, or start the region with another --port",
+	} {
+		_, err := region.Start(t.Context(), region.Options{CacheDir: t.TempDir(), Port: port}, []string{"/bin/false"})
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("port %d: %v", port, err)
+		}
+	}
+}
+
 // TestEnv has the AWS CLI's own name for the region beside the SDKs'.
 func TestEnv(t *testing.T) {
 	s := region.Settings{Region: "us-east-1", Port: 4666, AccessKey: "AKIA", SecretKey: "s"}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -65,6 +66,14 @@ func GetStatus(cache string) (Status, error) {
 // Start starts the region as a background process and waits until it is ready. It does nothing if the region
 // is running. serve is the command line that calls [Serve].
 func Start(ctx context.Context, o Options, serve []string) (Status, error) {
+	if o.Port < 0 || o.Port > maxPort {
+		return Status{}, fmt.Errorf(
+			"port %d does not exist: give --port 1024 to %d, or omit it",
+			o.Port,
+			maxPort,
+		)
+	}
+
 	s, err := ensureSettings(o)
 	if err != nil {
 		return Status{}, err
@@ -72,6 +81,10 @@ func Start(ctx context.Context, o Options, serve []string) (Status, error) {
 
 	p := regionPaths{o.CacheDir}
 	if _, ok := findRunningProcess(p); !ok {
+		if err := checkPort(ctx, s.Port); err != nil {
+			return Status{}, err
+		}
+
 		if err := startDetached(p, serve); err != nil {
 			return Status{}, err
 		}
@@ -82,6 +95,29 @@ func Start(ctx context.Context, o Options, serve []string) (Status, error) {
 	}
 
 	return GetStatus(o.CacheDir)
+}
+
+// maxPort is the highest TCP port.
+const maxPort = 65535
+
+// checkPort returns an error if the region cannot listen at a port of this computer.
+func checkPort(ctx context.Context, port int) error {
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+
+	switch {
+	case err == nil:
+		return ln.Close()
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("another program listens at %s: stop it, or start the region with another --port", address)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf(
+			"this user may not listen at %s: give a --port above 1023, or start the region as root",
+			address,
+		)
+	}
+
+	return fmt.Errorf("listen at %s: %w", address, err)
 }
 
 // startDetached starts serve as a detached process that writes to the region's log.
