@@ -73,6 +73,7 @@ func awsHintRules() []awsHintRule {
 		)},
 		{textContains("SSO session has expired"), say("log in again with: aws sso login")},
 		{textContains("get AWS credentials: "), say("check the profile in ~/.aws/config: AWS_PROFILE or --profile selects it")},
+		{isScopedElsewhere, hintForWrongScope},
 		{codeIs(wrongCredentialCodes()...), say(
 			`check AWS_PROFILE or AWS_ACCESS_KEY_ID; each local region has keys of its own: eval "$(slipway region env)"`,
 		)},
@@ -121,6 +122,21 @@ func isClockSkew(f awsFailure) bool {
 	}
 
 	return strings.Contains(f.message, "Signature expired") || strings.Contains(f.message, "Signature not yet current")
+}
+
+// isScopedElsewhere matches a request that was signed for another region than the endpoint's.
+func isScopedElsewhere(f awsFailure) bool {
+	return strings.Contains(f.message, "Credential should be scoped to")
+}
+
+// hintForWrongScope names the region of the endpoint, if AWS's message contains it.
+func hintForWrongScope(f awsFailure) string {
+	scoped := regexp.MustCompile(`region:? '?([a-z]+-[a-z0-9-]+)`).FindStringSubmatch(f.message)
+	if scoped == nil {
+		return "check the region: --region, AWS_REGION, and region in the configuration file"
+	}
+
+	return "the endpoint is in " + scoped[1] + ": omit --region, or give --region " + scoped[1]
 }
 
 // wrongCredentialCodes returns the error codes of AWS services for credentials that do not exist.

@@ -28,6 +28,8 @@ func TestEachFailureOfAWSHasItsNextStep(t *testing.T) {
 		"skew of others":  {code("SignatureDoesNotMatch", "Signature expired: 20260101T000000Z is now earlier than 20260101T001000Z"), "set the clock"},
 		"no permission":   {code("UnauthorizedOperation", "You are not authorized"), "slipway iam operator-policy"},
 		"other region":    {code("AuthorizationHeaderMalformed", "the region 'us-east-1' is wrong; expecting 'eu-central-1'"), "--region eu-central-1"},
+		"wrong scope":     {code("SignatureDoesNotMatch", "Credential should be scoped to region us-east-1 and service s3."), "omit --region, or give --region us-east-1"},
+		"no region":       {code("SignatureDoesNotMatch", "Credential should be scoped to a valid region."), "check the region"},
 		"redirect":        {code("PermanentRedirect", "use the specified endpoint"), "in another region"},
 		"no bucket":       {code("NoSuchBucket", "The specified bucket does not exist"), "slipway state init"},
 		"too many calls":  {code("RequestLimitExceeded", "Request limit exceeded."), "in a minute"},
