@@ -118,6 +118,7 @@ func (e *manifestEditor) editUntilValid(ctx context.Context) error {
 
 		comment := commentFindings(manifest.Source{File: e.file, Text: text}.Locate(findings))
 		shown = append(comment, text...)
+		e.app.source = manifest.Source{File: e.file, Text: shown}
 	}
 
 	e.app.printFindings(findings)
