@@ -31,7 +31,7 @@ func newSSHCommand(a *app) *cobra.Command {
 		Long: `Open a shell on a machine of a cluster, or run COMMAND on it, with your own programs. The first way that is possible is used:
 
   session-manager   spec.machineAccess.sessionManager is true, and aws and session-manager-plugin are installed here
-  direct            port 22 of the machine answers from here
+  direct            an SSH server answers at the public address; with --via direct also at the private one
   bastion           the cluster has a group of role Bastion; ssh goes through its load balancer or public address
   instance-connect  spec.machineAccess.instanceConnectSecurityGroup is set; aws opens the connection
 
@@ -92,7 +92,7 @@ func (a *app) runSSH(ctx context.Context, name, target string, o sshOptions) err
 		return err
 	}
 
-	facts, err := sshaccess.Gather(ctx, live, machines, machine)
+	facts, err := sshaccess.Gather(ctx, live, machines, machine, o.request.Path == sshaccess.Direct)
 	if err != nil {
 		return err
 	}

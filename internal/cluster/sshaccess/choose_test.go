@@ -3,6 +3,7 @@
 package sshaccess
 
 import (
+	"net"
 	"strings"
 	"testing"
 
@@ -88,6 +89,29 @@ func TestLoginOf(t *testing.T) {
 	} {
 		if got := LoginOf(image); got != want {
 			t.Errorf("%s: %q, want %q", image, got, want)
+		}
+	}
+}
+
+// TestHasSSHServer: an open port is not an SSH server yet.
+func TestHasSSHServer(t *testing.T) {
+	for greeting, want := range map[string]bool{"SSH-2.0-OpenSSH_9.2\r\n": true, "HTTP/1.1 400\r\n": false, "": false} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			if conn, err := l.Accept(); err == nil {
+				_, _ = conn.Write([]byte(greeting))
+				_ = conn.Close()
+			}
+		}()
+		if got := hasSSHServer(t.Context(), l.Addr().String()); got != want {
+			t.Errorf("%q: %v", greeting, got)
+		}
+		_ = l.Close()
+		if hasSSHServer(t.Context(), l.Addr().String()) {
+			t.Error("a closed port answers")
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os/exec"
 	"slices"
@@ -26,12 +27,13 @@ import (
 const probeTimeout = 2 * time.Second
 
 // Gather reads the facts about one machine of a cluster: the manifests, the bastion's address, which programs are
-// installed here, and whether the machine's port 22 answers.
+// installed here, and whether an SSH server of the machine answers; with privateAddress also at its private address.
 func Gather(
 	ctx context.Context,
 	live *inventory.Live,
 	machines []inventory.Machine,
 	machine inventory.Machine,
+	privateAddress bool,
 ) (Facts, error) {
 	spec := live.Manifests.Cluster.Spec
 	f := Facts{
@@ -55,7 +57,7 @@ func Gather(
 		return f, err
 	}
 
-	f.OpenAddress = findOpenAddress(ctx, machine)
+	f.OpenAddress = findOpenAddress(ctx, machine, privateAddress)
 
 	return f, nil
 }
@@ -110,23 +112,43 @@ func findBastion(ctx context.Context, live *inventory.Live, machines []inventory
 	return aws.ToString(out.LoadBalancers[0].DNSName), nil
 }
 
-// findOpenAddress returns the first address of a machine whose port 22 accepts a connection; empty if none does.
-func findOpenAddress(ctx context.Context, m inventory.Machine) string {
-	for _, address := range []string{m.PublicAddress, m.PrivateAddress} {
-		if address == "" {
-			continue
-		}
+// findOpenAddress returns the first address of a machine where an SSH server answers; empty if there is none. A private
+// address is tried only if the operator asks for it: in another network it may belong to another machine.
+func findOpenAddress(ctx context.Context, m inventory.Machine, private bool) string {
+	addresses := []string{m.PublicAddress}
+	if private {
+		addresses = append(addresses, m.PrivateAddress)
+	}
 
-		dialer := net.Dialer{Timeout: probeTimeout}
-		conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(address, "22"))
-		if err == nil {
-			_ = conn.Close() // nothing was sent
+	for _, address := range addresses {
+		if address != "" && hasSSHServer(ctx, net.JoinHostPort(address, "22")) {
 			return address
 		}
 	}
 
 	return ""
 }
+
+// hasSSHServer reports whether an SSH server answers: it sends its version first (RFC 4253, section 4.2).
+func hasSSHServer(ctx context.Context, address string) bool {
+	dialer := net.Dialer{Timeout: probeTimeout}
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return false
+	}
+
+	defer func() { _ = conn.Close() }() // nothing was sent
+	if err := conn.SetReadDeadline(time.Now().Add(probeTimeout)); err != nil {
+		return false
+	}
+
+	head := make([]byte, len(sshVersionPrefix))
+	_, err = io.ReadFull(conn, head)
+
+	return err == nil && string(head) == sshVersionPrefix
+}
+
+const sshVersionPrefix = "SSH-"
 
 // quoteJSON returns s as a JSON string.
 func quoteJSON(s string) string {
