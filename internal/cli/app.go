@@ -167,13 +167,13 @@ func (a *app) flagOrEnv(flag, variable string) string {
 		return value
 	}
 
-	return a.setting(variable)
+	return configViewer{a}.setting(variable)
 }
 
 // awsConfig returns the configuration that the AWS SDK finds, for a region; empty: --region, else the SDK's
 // default.
 func (a *app) awsConfig(ctx context.Context, region string) (aws.Config, error) {
-	region = cmp.Or(region, a.region, a.setting("AWS_REGION"))
+	region = cmp.Or(region, a.region, configViewer{a}.setting("AWS_REGION"))
 	if cfg, ok := a.configs[region]; ok {
 		return cfg, nil
 	}
@@ -186,7 +186,7 @@ func (a *app) awsConfig(ctx context.Context, region string) (aws.Config, error) 
 
 	profile := a.profile
 	if profile == "" && a.Getenv("AWS_PROFILE") == "" { // the SDK reads the variable, and prefers keys to it
-		profile = a.setting("AWS_PROFILE")
+		profile = configViewer{a}.setting("AWS_PROFILE")
 	}
 
 	if profile != "" {

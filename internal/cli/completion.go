@@ -70,9 +70,12 @@ offered. Bash needs the package bash-completion.` + exitStatusHelp(),
 // listNames returns the names that a flag or an argument can have. It may fail, and take as long as ctx allows.
 type listNames func(ctx context.Context, cmd *cobra.Command, prefix string) ([]string, error)
 
+// completer completes the arguments and flags of commands from the state store.
+type completer struct{ *app }
+
 // addCompletions adds the completion of names to all commands below root, by the names of their flags and by
 // the arguments in their usage.
-func (a *app) addCompletions(root *cobra.Command) {
+func (a completer) addCompletions(root *cobra.Command) {
 	byFlag := map[string]listNames{
 		"name":               a.listClusters,
 		"zones":              a.listZones,
@@ -100,7 +103,7 @@ func fixedFlagValues() map[string][]string {
 	}
 }
 
-func (a *app) addCompletionsBelow(cmd *cobra.Command, byFlag map[string]listNames) {
+func (a completer) addCompletionsBelow(cmd *cobra.Command, byFlag map[string]listNames) {
 	complete := func(f *pflag.Flag) {
 		if list, ok := byFlag[f.Name]; ok && f.Value.Type() != "bool" {
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, a.completeNames(list)) // fails if the command has its own
@@ -126,7 +129,7 @@ func (a *app) addCompletionsBelow(cmd *cobra.Command, byFlag map[string]listName
 }
 
 // argumentNames returns the names of the first argument in the usage of a command; nil if it has none.
-func (a *app) argumentNames(cmd *cobra.Command) listNames {
+func (a completer) argumentNames(cmd *cobra.Command) listNames {
 	words := strings.Fields(cmd.Use)
 	if cmd.HasSubCommands() || len(words) < 2 {
 		return nil
@@ -146,7 +149,7 @@ func (a *app) argumentNames(cmd *cobra.Command) listNames {
 
 // completeNames returns list as a completion function. It offers nothing if list fails, panics or takes too
 // long: a shell must never hang or print an error while a person types.
-func (a *app) completeNames(list listNames) cobra.CompletionFunc {
+func (a completer) completeNames(list listNames) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
@@ -182,7 +185,7 @@ func (a *app) completeNames(list listNames) cobra.CompletionFunc {
 }
 
 // listClusters returns the clusters of the state store.
-func (a *app) listClusters(ctx context.Context, _ *cobra.Command, _ string) ([]string, error) {
+func (a completer) listClusters(ctx context.Context, _ *cobra.Command, _ string) ([]string, error) {
 	s, _, err := a.stores().State(ctx)
 	if err != nil {
 		return nil, err
@@ -192,7 +195,7 @@ func (a *app) listClusters(ctx context.Context, _ *cobra.Command, _ string) ([]s
 }
 
 // listGroups returns the groups of the cluster that --name, SLIPWAY_CLUSTER or the configuration names.
-func (a *app) listGroups(ctx context.Context, cmd *cobra.Command, _ string) ([]string, error) {
+func (a completer) listGroups(ctx context.Context, cmd *cobra.Command, _ string) ([]string, error) {
 	flag := ""
 	if f := cmd.Flags().Lookup("name"); f != nil {
 		flag = f.Value.String()
@@ -213,7 +216,7 @@ func (a *app) listGroups(ctx context.Context, cmd *cobra.Command, _ string) ([]s
 
 // listZones completes the last zone of a list: with the zones of the region that offer Slipway's default machine
 // type, or, if AWS does not answer, with the zones that most regions have.
-func (a *app) listZones(ctx context.Context, _ *cobra.Command, prefix string) ([]string, error) {
+func (a completer) listZones(ctx context.Context, _ *cobra.Command, prefix string) ([]string, error) {
 	before := ""
 	if comma := strings.LastIndex(prefix, ","); comma >= 0 {
 		before = prefix[:comma+1]
@@ -240,7 +243,7 @@ func (a *app) listZones(ctx context.Context, _ *cobra.Command, prefix string) ([
 }
 
 // readZones returns the zones of the region. It leaves time to answer without AWS.
-func (a *app) readZones(ctx context.Context) ([]string, error) {
+func (a completer) readZones(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout*3/4)
 	defer cancel()
 
@@ -277,7 +280,7 @@ func listMachineTypes(_ context.Context, _ *cobra.Command, prefix string) ([]str
 }
 
 // listKubernetesVersions returns the versions in the asset catalogue.
-func (a *app) listKubernetesVersions(ctx context.Context, _ *cobra.Command, _ string) ([]string, error) {
+func (a completer) listKubernetesVersions(ctx context.Context, _ *cobra.Command, _ string) ([]string, error) {
 	catalog, err := manifests.LoadCatalog(ctx, a.catalogSource())
 	if err != nil {
 		return nil, err

@@ -49,7 +49,7 @@ func newConfigViewCommand(a *app) *cobra.Command {
 		Example: "  slipway config view\n  slipway config view --state s3://other -o json",
 		Args:    requireNoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.viewConfig(cmd, format)
+			return configViewer{a}.viewConfig(cmd, format)
 		},
 	}
 
@@ -68,7 +68,10 @@ type configView struct {
 	Settings []userconfig.Resolved `json:"settings"`
 }
 
-func (a *app) viewConfig(cmd *cobra.Command, format string) error {
+// configViewer reads and shows the default settings.
+type configViewer struct{ *app }
+
+func (a configViewer) viewConfig(cmd *cobra.Command, format string) error {
 	path, _ := userconfig.Path(a.Getenv)
 	view := configView{
 		File:   path,
@@ -104,7 +107,7 @@ func (a *app) viewConfig(cmd *cobra.Command, format string) error {
 
 // loadUserConfig reads the configuration file. A file that does not exist sets nothing, unless
 // SLIPWAY_CONFIG names it.
-func (a *app) loadUserConfig() error {
+func (a configViewer) loadUserConfig() error {
 	path, named := userconfig.Path(a.Getenv)
 	if path == "" {
 		return nil
@@ -148,7 +151,7 @@ func countErrors(n int) string {
 const formatsAnnotation = "slipway/formats"
 
 // prepare runs before every command: it reads the configuration file and checks -o.
-func (a *app) prepare(cmd *cobra.Command, _ []string) error {
+func (a configViewer) prepare(cmd *cobra.Command, _ []string) error {
 	a.interrupted = cmd.Context().Done()
 	if !worksWithoutConfig(cmd) {
 		if err := a.loadUserConfig(); err != nil {
@@ -206,6 +209,6 @@ func worksWithoutConfig(cmd *cobra.Command) bool {
 }
 
 // setting returns the value of the setting with a variable: of the variable, else of the configuration file.
-func (a *app) setting(variable string) string {
+func (a configViewer) setting(variable string) string {
 	return userconfig.Lookup(a.userConfig, variable, a.Getenv)
 }

@@ -110,7 +110,7 @@ func (q *createQuestions) readTaken(ctx context.Context) {
 func (q *createQuestions) defaultZones(ctx context.Context) []string {
 	const count = 3
 
-	zones, err := q.app.listZones(ctx, q.cmd, "")
+	zones, err := completer{q.app}.listZones(ctx, q.cmd, "")
 	if err != nil || len(zones) == 0 {
 		zones = []string{"us-east-1a", "us-east-1b", "us-east-1c"}
 	}

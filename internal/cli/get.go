@@ -61,7 +61,7 @@ func newClusterGetCommand(a *app, cmd *cobra.Command, list func(name string) lis
 			return err
 		}
 
-		return a.runGet(cmd.Context(), o, list(name))
+		return lister{a}.runGet(cmd.Context(), o, list(name))
 	}
 
 	addGetFlags(cmd, &o)
@@ -83,7 +83,7 @@ func newGetClustersCommand(a *app) *cobra.Command {
 				o.name = args[0]
 			}
 
-			return a.runGet(cmd.Context(), o, func(ctx context.Context) ([]resourceList, error) {
+			return lister{a}.runGet(cmd.Context(), o, func(ctx context.Context) ([]resourceList, error) {
 				return a.loadClusterList(ctx, o.name)
 			})
 		},

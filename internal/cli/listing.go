@@ -48,8 +48,11 @@ type resourceItem struct {
 // listFunc reads what a get command lists.
 type listFunc func(ctx context.Context) ([]resourceList, error)
 
+// lister prints lists of objects, once or whenever they change.
+type lister struct{ *app }
+
 // runGet prints what list returns; with --watch again whenever it changes, until the command is interrupted.
-func (a *app) runGet(ctx context.Context, o getOptions, list listFunc) error {
+func (a lister) runGet(ctx context.Context, o getOptions, list listFunc) error {
 	if !slices.Contains([]string{formatTable, formatWide, formatJSON, formatYAML, formatName}, o.format) {
 		return withHint(
 			fmt.Errorf("output format %q is not known", o.format),
@@ -70,7 +73,7 @@ func (a *app) runGet(ctx context.Context, o getOptions, list listFunc) error {
 }
 
 // printLists prints all items.
-func (a *app) printLists(o getOptions, lists []resourceList) error {
+func (a lister) printLists(o getOptions, lists []resourceList) error {
 	switch o.format {
 	case formatJSON, formatYAML:
 		var docs []any
@@ -111,7 +114,7 @@ func (a *app) printLists(o getOptions, lists []resourceList) error {
 }
 
 // printListTable prints a list as a table. Among lists of several kinds, names are printed with their kind.
-func (a *app) printListTable(o getOptions, l resourceList, withKind, withHeader bool) {
+func (a lister) printListTable(o getOptions, l resourceList, withKind, withHeader bool) {
 	header := l.header
 	if o.format == formatWide {
 		header = slices.Concat(header, l.wide)
@@ -139,7 +142,7 @@ func (a *app) printListTable(o getOptions, l resourceList, withKind, withHeader 
 }
 
 // watchLists prints the items that change, until ctx ends. A reading that fails is reported, and repeated.
-func (a *app) watchLists(ctx context.Context, o getOptions, list listFunc, last []resourceList) error {
+func (a lister) watchLists(ctx context.Context, o getOptions, list listFunc, last []resourceList) error {
 	failure := ""
 	for {
 		select {
@@ -173,7 +176,7 @@ func (a *app) watchLists(ctx context.Context, o getOptions, list listFunc, last 
 
 // printChangedItems prints the items of now that are new or differ from last, and in tables also those that
 // have disappeared.
-func (a *app) printChangedItems(o getOptions, last, now []resourceList) error {
+func (a lister) printChangedItems(o getOptions, last, now []resourceList) error {
 	for k, l := range now {
 		var before resourceList
 		if k < len(last) {
@@ -202,7 +205,7 @@ func (a *app) printChangedItems(o getOptions, last, now []resourceList) error {
 	return nil
 }
 
-func (a *app) printWatchedItem(o getOptions, kind string, i resourceItem) error {
+func (a lister) printWatchedItem(o getOptions, kind string, i resourceItem) error {
 	if o.format == formatName {
 		fmt.Fprintln(a.Stdout, kind+"/"+i.name)
 		return nil

@@ -45,7 +45,7 @@ begun is marked on the nodes: a rerun continues after an interruption, also by s
 
 			req.Name = name
 
-			return a.runRollingUpdate(cmd.Context(), req)
+			return roller{a}.runRollingUpdate(cmd.Context(), req)
 		},
 	}
 
@@ -79,8 +79,11 @@ begun is marked on the nodes: a rerun continues after an interruption, also by s
 	return cmd
 }
 
+// roller replaces the machines of a cluster.
+type roller struct{ *app }
+
 // runRollingUpdate shows and replaces the outdated machines of a cluster.
-func (a *app) runRollingUpdate(ctx context.Context, req rollingupdate.Request) error {
+func (a roller) runRollingUpdate(ctx context.Context, req rollingupdate.Request) error {
 	env, err := a.newLockingEnv()
 	if err != nil {
 		return err
@@ -107,7 +110,7 @@ func (a *app) runRollingUpdate(ctx context.Context, req rollingupdate.Request) e
 }
 
 // showOutdatedMachines prints the machines that will be replaced, in their order.
-func (a *app) showOutdatedMachines(planned []rollout.Action) error {
+func (a roller) showOutdatedMachines(planned []rollout.Action) error {
 	if len(planned) == 0 {
 		return nil
 	}

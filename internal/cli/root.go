@@ -48,7 +48,7 @@ func newRoot(a *app) *cobra.Command {
 		Version:           buildVersion(a.Version).Version,
 		Args:              refuseUnknownCommand,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRunE: a.prepare,
+		PersistentPreRunE: configViewer{a}.prepare,
 	}
 
 	root.SetIn(a.Stdin)
@@ -83,7 +83,7 @@ func newRoot(a *app) *cobra.Command {
 
 	root.SetHelpCommandGroupID(groupLocal)
 	addCommands(a, root)
-	a.addCompletions(root)
+	completer{a}.addCompletions(root)
 
 	return root
 }

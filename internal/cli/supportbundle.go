@@ -50,7 +50,7 @@ archive before you give it away: only you know what your programs write into the
 				return err
 			}
 
-			return a.runSupportBundle(cmd.Context(), name, o)
+			return bundler{a}.runSupportBundle(cmd.Context(), name, o)
 		},
 	}
 
@@ -69,8 +69,11 @@ archive before you give it away: only you know what your programs write into the
 	return cmd
 }
 
+// bundler writes support bundles.
+type bundler struct{ *app }
+
 // runSupportBundle collects and writes the archive, or lists what it would contain.
-func (a *app) runSupportBundle(ctx context.Context, name string, o bundleOptions) error {
+func (a bundler) runSupportBundle(ctx context.Context, name string, o bundleOptions) error {
 	env := a.newClusterEnv()
 	live, err := inventory.Open(ctx, env, name)
 	if err != nil {
@@ -133,7 +136,7 @@ func refuseExistingFile(file string) error {
 }
 
 // printSources lists what a bundle would contain.
-func (a *app) printSources(sources []supportbundle.Source, notes []string) {
+func (a bundler) printSources(sources []supportbundle.Source, notes []string) {
 	var rows [][]string
 	for _, s := range sources {
 		rows = append(rows, []string{s.Path, s.Title})
@@ -146,7 +149,7 @@ func (a *app) printSources(sources []supportbundle.Source, notes []string) {
 }
 
 // printSource prints a source that could not be read.
-func (a *app) printSource(f supportbundle.File) {
+func (a bundler) printSource(f supportbundle.File) {
 	if f.Error != "" {
 		a.printMessage("%s %s: %s", a.colorText(a.Stderr, yellow, "not collected:"), f.Path, f.Error)
 	}

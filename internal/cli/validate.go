@@ -60,10 +60,10 @@ Ctrl-C: a terminal shows the current state, other outputs get one line for each 
 			}
 
 			if o.watch {
-				return a.watchHealth(cmd.Context(), name, o.format)
+				return healthPrinter{a}.watchHealth(cmd.Context(), name, o.format)
 			}
 
-			return a.runValidateCluster(cmd.Context(), name, o)
+			return healthPrinter{a}.runValidateCluster(cmd.Context(), name, o)
 		},
 	}
 
@@ -76,8 +76,11 @@ Ctrl-C: a terminal shows the current state, other outputs get one line for each 
 	return cmd
 }
 
+// healthPrinter checks a cluster and prints its health.
+type healthPrinter struct{ *app }
+
 // runValidateCluster checks the cluster, waits until it is healthy if asked to, and prints the last report.
-func (a *app) runValidateCluster(ctx context.Context, name string, o validateOptions) error {
+func (a healthPrinter) runValidateCluster(ctx context.Context, name string, o validateOptions) error {
 	r, err := validate.Wait(ctx, a.newClusterEnv(), validate.Request{Name: name, Wait: o.wait})
 	if err != nil {
 		return err
@@ -95,7 +98,7 @@ func (a *app) runValidateCluster(ctx context.Context, name string, o validateOpt
 }
 
 // printHealth prints the report of a cluster. The last line, whether it is healthy, is a message.
-func (a *app) printHealth(name, format string, r health.Report) error {
+func (a healthPrinter) printHealth(name, format string, r health.Report) error {
 	if format != formatTable {
 		return a.printValue(format, r)
 	}
@@ -112,7 +115,7 @@ func (a *app) printHealth(name, format string, r health.Report) error {
 }
 
 // colorSeverity colours a line for stdout by its severity.
-func (a *app) colorSeverity(line health.Line) string {
+func (a healthPrinter) colorSeverity(line health.Line) string {
 	return a.colorText(a.Stdout, severityColor(line.Severity), line.Text)
 }
 
@@ -132,7 +135,7 @@ const clearScreen = "\x1b[H\x1b[2J"
 
 // watchHealth shows the health of a cluster until ctx ends. A terminal always shows the current report. Other
 // outputs get the first report, and then a line for each change.
-func (a *app) watchHealth(ctx context.Context, name, format string) error {
+func (a healthPrinter) watchHealth(ctx context.Context, name, format string) error {
 	live := isTerminal(a.Stdout) && a.Getenv("TERM") != "dumb" && format == formatTable
 	var before *health.Report
 
@@ -163,7 +166,7 @@ func (a *app) watchHealth(ctx context.Context, name, format string) error {
 }
 
 // printChanges prints a line for each change, and one when the cluster becomes healthy or unhealthy.
-func (a *app) printChanges(name string, before, after health.Report) {
+func (a healthPrinter) printChanges(name string, before, after health.Report) {
 	at := a.Now().Format(time.TimeOnly)
 	for _, c := range health.Changes(before, after) {
 		if c.Resolved {
