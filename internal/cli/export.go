@@ -48,7 +48,7 @@ cluster's name that slipway did not write is an error. The file is written atomi
 				return err
 			}
 
-			return a.exportKubeconfig(cmd.Context(), name, o)
+			return exporter{a}.exportKubeconfig(cmd.Context(), name, o)
 		},
 	}
 
@@ -64,7 +64,10 @@ cluster's name that slipway did not write is an error. The file is written atomi
 	return cmd
 }
 
-func (a *app) exportKubeconfig(ctx context.Context, name string, o exportOptions) error {
+// exporter writes kubeconfigs.
+type exporter struct{ *app }
+
+func (a exporter) exportKubeconfig(ctx context.Context, name string, o exportOptions) error {
 	if o.admin <= 0 || o.admin > adminMaxTTL {
 		return withHint(
 			fmt.Errorf("--admin %s is not a lifetime for an administrator's certificate", o.admin),
@@ -104,7 +107,7 @@ func (a *app) exportKubeconfig(ctx context.Context, name string, o exportOptions
 }
 
 // writeKubeconfig prints a kubeconfig, or merges it into the file of --kubeconfig.
-func (a *app) writeKubeconfig(admin pki.KubeconfigOptions, o exportOptions) error {
+func (a exporter) writeKubeconfig(admin pki.KubeconfigOptions, o exportOptions) error {
 	if o.kubeconfig == "-" {
 		text, err := pki.RenderKubeconfig(admin)
 		if err != nil {
@@ -136,7 +139,7 @@ func (a *app) writeKubeconfig(admin pki.KubeconfigOptions, o exportOptions) erro
 }
 
 // kubeconfigFile returns the file that kubectl would write to.
-func (a *app) kubeconfigFile(flag string) (string, error) {
+func (a exporter) kubeconfigFile(flag string) (string, error) {
 	if flag != "" {
 		return flag, nil
 	}

@@ -26,7 +26,7 @@ template than their group has now, and the problem that a machine's agent report
 	}
 
 	return newClusterGetCommand(a, cmd, func(name string) listFunc {
-		return a.listLive(name, func(c inventory.Contents) []resourceList {
+		return machineLister{a}.listLive(name, func(c inventory.Contents) []resourceList {
 			return []resourceList{machineList(name, c.Machines, a.Now())}
 		})
 	})
@@ -80,16 +80,16 @@ func newGetAllRunner(a *app, cmd *cobra.Command) *cobra.Command {
 	var documentsOnly bool
 	cmd = newClusterGetCommand(a, cmd, func(name string) listFunc {
 		if documentsOnly {
-			return func(ctx context.Context) ([]resourceList, error) { return a.listManifests(ctx, name) }
+			return func(ctx context.Context) ([]resourceList, error) { return machineLister{a}.listManifests(ctx, name) }
 		}
 
 		return func(ctx context.Context) ([]resourceList, error) {
-			lists, err := a.listManifests(ctx, name)
+			lists, err := machineLister{a}.listManifests(ctx, name)
 			if err != nil {
 				return nil, err
 			}
 
-			live, err := a.listLive(name, func(c inventory.Contents) []resourceList {
+			live, err := machineLister{a}.listLive(name, func(c inventory.Contents) []resourceList {
 				return []resourceList{machineList(name, c.Machines, a.Now()), nodeList(name, c.Nodes, a.Now())}
 			})(ctx)
 
@@ -108,8 +108,11 @@ func newGetAllRunner(a *app, cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
+// machineLister prints machines and nodes.
+type machineLister struct{ *app }
+
 // listManifests lists a cluster and its groups.
-func (a *app) listManifests(ctx context.Context, name string) ([]resourceList, error) {
+func (a machineLister) listManifests(ctx context.Context, name string) ([]resourceList, error) {
 	clusters, err := a.loadClusterList(ctx, name)
 	if err != nil {
 		return nil, err
@@ -122,7 +125,7 @@ func (a *app) listManifests(ctx context.Context, name string) ([]resourceList, e
 
 // listLive returns a function that reads the machines and nodes of a cluster. An unreachable Kubernetes API is a
 // message, not an error.
-func (a *app) listLive(name string, lists func(inventory.Contents) []resourceList) listFunc {
+func (a machineLister) listLive(name string, lists func(inventory.Contents) []resourceList) listFunc {
 	var live *inventory.Live
 	reported := ""
 

@@ -56,7 +56,7 @@ Terraform refuses to destroy the etcd volumes and the key that encrypts them, un
   terraform -chdir=demo plan`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			defer a.printCalls(o.clusterOptions)
-			session, d, err := a.loadGraph(cmd.Context(), args, o)
+			session, d, err := templateRenderer{a}.loadGraph(cmd.Context(), args, o)
 			if err != nil {
 				return err
 			}
@@ -74,7 +74,7 @@ Terraform refuses to destroy the etcd volumes and the key that encrypts them, un
 				file = filepath.Join(o.out, "main.tf.json")
 			}
 
-			return a.writeRendering(d, body, file)
+			return templateRenderer{a}.writeRendering(d, body, file)
 		},
 	}
 
@@ -101,7 +101,7 @@ healthy in time stops the update and rolls it back.` + renderHelp + exitStatusHe
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.forStack = true
 			defer a.printCalls(o.clusterOptions)
-			session, d, err := a.loadGraph(cmd.Context(), args, o)
+			session, d, err := templateRenderer{a}.loadGraph(cmd.Context(), args, o)
 			if err != nil {
 				return err
 			}
@@ -121,7 +121,7 @@ healthy in time stops the update and rolls it back.` + renderHelp + exitStatusHe
 				)
 			}
 
-			return a.writeRendering(d, body, o.out)
+			return templateRenderer{a}.writeRendering(d, body, o.out)
 		},
 	}
 
@@ -150,9 +150,12 @@ func addRenderFlags(a *app, cmd *cobra.Command, o *renderOptions) {
 	a.addYesFlag(cmd)
 }
 
+// templateRenderer renders templates.
+type templateRenderer struct{ *app }
+
 // loadGraph computes a cluster's graph without looking at what exists of it. It publishes what machines
 // download if that was asked for.
-func (a *app) loadGraph(
+func (a templateRenderer) loadGraph(
 	ctx context.Context,
 	args []string,
 	o renderOptions,
@@ -181,7 +184,7 @@ func (a *app) loadGraph(
 }
 
 // confirmAndPublish prints the objects that are published, asks, and publishes them.
-func (a *app) confirmAndPublish(ctx context.Context, session *cluster.Session, d *cluster.Desired) error {
+func (a templateRenderer) confirmAndPublish(ctx context.Context, session *cluster.Session, d *cluster.Desired) error {
 	for _, key := range d.Unpublished {
 		fmt.Fprintf(a.Stderr, "  + object/%s\n", strings.TrimPrefix(key, session.Name+"/machine/"))
 	}
@@ -199,7 +202,7 @@ func (a *app) confirmAndPublish(ctx context.Context, session *cluster.Session, d
 }
 
 // writeRendering writes a rendering into a file, or to stdout if file is empty.
-func (a *app) writeRendering(d *cluster.Desired, body []byte, file string) error {
+func (a templateRenderer) writeRendering(d *cluster.Desired, body []byte, file string) error {
 	if file == "" {
 		_, err := a.Stdout.Write(body)
 		return err

@@ -29,7 +29,7 @@ Images, account and region are looked up in AWS; nothing is changed.` + exitStat
 			}
 
 			defer a.printCalls(o.clusterOptions)
-			_, d, err := a.loadGraph(
+			_, d, err := templateRenderer{a}.loadGraph(
 				cmd.Context(),
 				args,
 				renderOptions{clusterOptions: o.clusterOptions, skipPublish: true},
@@ -38,7 +38,7 @@ Images, account and region are looked up in AWS; nothing is changed.` + exitStat
 				return err
 			}
 
-			return a.writeRendering(d, diagram.RenderSVG(d.Graph), o.out)
+			return templateRenderer{a}.writeRendering(d, diagram.RenderSVG(d.Graph), o.out)
 		},
 	}
 

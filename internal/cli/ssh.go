@@ -61,7 +61,7 @@ EXIT STATUS
 			o.request.Path = sshaccess.Path(o.via)
 			o.request.Command = args[1:]
 
-			return a.runSSH(cmd.Context(), name, args[0], o)
+			return sshRunner{a}.runSSH(cmd.Context(), name, args[0], o)
 		},
 	}
 
@@ -75,8 +75,11 @@ EXIT STATUS
 	return cmd
 }
 
+// sshRunner opens shells on machines.
+type sshRunner struct{ *app }
+
 // runSSH finds a way to a machine and runs the command for it.
-func (a *app) runSSH(ctx context.Context, name, target string, o sshOptions) error {
+func (a sshRunner) runSSH(ctx context.Context, name, target string, o sshOptions) error {
 	live, err := inventory.Open(ctx, a.newClusterEnv(), name)
 	if err != nil {
 		return err
@@ -118,7 +121,7 @@ func (a *app) runSSH(ctx context.Context, name, target string, o sshOptions) err
 }
 
 // runShell runs a command with this process's streams. Its exit status becomes that of slipway.
-func (a *app) runShell(ctx context.Context, command sshaccess.Command) error {
+func (a sshRunner) runShell(ctx context.Context, command sshaccess.Command) error {
 	run := exec.CommandContext(ctx, command.Args[0], command.Args[1:]...)
 	run.Stdin = a.Stdin
 	run.Stdout = a.Stdout
