@@ -17,7 +17,7 @@ import (
 
 // version is set by the linker (hack/build.sh, hack/packages) from the tags of the repository. Empty: the Go
 // toolchain's own stamp is used.
-var version string //nolint:gochecknoglobals // -X of the linker sets variables only
+var version string
 
 // gcPercent is the GC target of commands. A command runs for a short time, and with the default
 // target garbage collection used a tenth of its CPU time. The local region keeps the default, since

@@ -230,7 +230,7 @@ func (r *release) writeChecksums() error {
 		fmt.Fprintf(&b, "%s  %s\n", r.files[name], name)
 	}
 
-	return os.WriteFile(filepath.Join(r.out, "checksums.txt"), b.Bytes(), 0o644) //nolint:gosec // for everybody
+	return os.WriteFile(filepath.Join(r.out, "checksums.txt"), b.Bytes(), 0o644)
 }
 
 // url returns the address of a released file.

@@ -71,7 +71,7 @@ func (a *app) printPlan(format string, review cluster.Review) error {
 		return err
 	}
 
-	costPrinter{a}.print(review)
+	costPrinter{a}.printLine(review)
 
 	return nil
 }

@@ -32,7 +32,7 @@ type costPrinter struct {
 }
 
 // print prints the monthly cost of a plan: a line, and with --cost what it consists of.
-func (p costPrinter) print(review cluster.Review) {
+func (p costPrinter) printLine(review cluster.Review) {
 	c := review.Cost
 	if p.costDetails {
 		p.printDetails(c)

@@ -227,8 +227,7 @@ func (q *createQuestions) askUntilValid(text, byDefault string, accept func(stri
 			return nil
 		}
 
-		var findings diag.Findings
-		if errors.As(err, &findings) {
+		if findings, ok := errors.AsType[diag.Findings](err); ok {
 			q.app.printFindings(findings)
 			continue
 		}

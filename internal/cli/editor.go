@@ -117,7 +117,7 @@ func (e *manifestEditor) editUntilValid(ctx context.Context) error {
 		}
 
 		comment := commentFindings(manifest.Source{File: e.file, Text: text}.Locate(findings))
-		shown = append(comment, text...)
+		shown = slices.Concat(comment, text)
 		e.app.source = manifest.Source{File: e.file, Text: shown}
 	}
 

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"maps"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,87 +12,108 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
+// Commands that several words lead to.
+const (
+	useShow    = "slipway get clusters NAME -o yaml"
+	useGroups  = "slipway get groups NAME"
+	useExport  = "slipway export kubeconfig NAME"
+	useHealthy = "slipway validate cluster NAME"
+	useEdit    = "slipway edit group GROUP --name NAME, then: slipway apply NAME"
+	useAdd     = "slipway replace -f FILE with one InstanceGroup more, then: slipway apply NAME"
+	useAccess  = "slipway iam operator-policy"
+)
+
 // equivalentCommands returns the commands of Slipway for what users of kops, eksctl, kubectl and Terraform
 // type. Keys are the words after "slipway". The hint of a longer key is preferred.
 func equivalentCommands() map[string]string {
-	const (
-		show    = "slipway get clusters NAME -o yaml"
-		groups  = "slipway get groups NAME"
-		export  = "slipway export kubeconfig NAME"
-		healthy = "slipway validate cluster NAME"
-		edit    = "slipway edit group GROUP --name NAME, then: slipway apply NAME"
-		add     = "slipway replace -f FILE with one InstanceGroup more, then: slipway apply NAME"
-		access  = "slipway iam operator-policy"
-	)
+	out := map[string]string{}
+	for _, words := range []map[string]string{kopsCommands(), eksctlCommands(), terraformCommands(), otherCommands()} {
+		maps.Copy(out, words)
+	}
 
+	return out
+}
+
+// kopsCommands are the words of kops.
+func kopsCommands() map[string]string {
 	return map[string]string{
-		// kops
 		"update":                  "slipway apply NAME",
 		"reconcile":               "slipway apply NAME",
-		"rolling-update":          "slipway apply NAME --via cloudformation, which replaces machines group by group",
 		"upgrade":                 "slipway edit cluster NAME, then: slipway plan NAME",
 		"get assets":              "slipway assets --help",
 		"get secrets":             "slipway state --help",
-		"get keypairs":            export,
-		"export kubecfg":          export,
-		"create ig":               add,
-		"create instancegroup":    add,
-		"create instancegroups":   add,
+		"get keypairs":            useExport,
+		"export kubecfg":          useExport,
+		"create ig":               useAdd,
+		"create instancegroup":    useAdd,
+		"create instancegroups":   useAdd,
 		"delete instance":         "kubectl drain NODE, and terminate its instance: its group starts another one",
-		"toolbox":                 healthy,
+		"toolbox":                 useHealthy,
 		"toolbox dump":            "slipway support-bundle NAME",
 		"toolbox template":        "slipway render --help",
 		"toolbox instance-select": "slipway edit group GROUP --name NAME, and set machineType",
 		"set":                     "slipway edit cluster NAME",
 		"unset":                   "slipway edit cluster NAME",
 		"promote":                 "slipway apply NAME",
-		"rotate":                  export,
+		"rotate":                  useExport,
+	}
+}
 
-		// eksctl
-		"create nodegroup":         add,
-		"get nodegroup":            groups,
-		"get nodegroups":           groups,
-		"scale":                    edit,
-		"scale nodegroup":          edit,
-		"upgrade nodegroup":        "slipway apply NAME",
+// eksctlCommands are the words of eksctl.
+func eksctlCommands() map[string]string {
+	return map[string]string{
+		"create nodegroup":         useAdd,
+		"get nodegroup":            useGroups,
+		"get nodegroups":           useGroups,
+		"scale":                    useEdit,
+		"scale nodegroup":          useEdit,
+		"upgrade nodegroup":        "slipway rolling-update cluster NAME",
 		"drain":                    "kubectl drain NODE",
 		"drain nodegroup":          "kubectl drain NODE, for each node of the group",
 		"utils":                    "slipway --help",
-		"utils write-kubeconfig":   export,
+		"utils write-kubeconfig":   useExport,
 		"utils describe-stacks":    "slipway history NAME",
 		"utils schema":             "slipway create --help",
-		"get iamidentitymapping":   access,
-		"create iamserviceaccount": access,
+		"get iamidentitymapping":   useAccess,
+		"create iamserviceaccount": useAccess,
 		"enable":                   "slipway edit cluster NAME",
+	}
+}
 
-		// Terraform
+// terraformCommands are the words of Terraform.
+func terraformCommands() map[string]string {
+	return map[string]string{
 		"destroy":      "slipway delete cluster NAME",
 		"init":         "slipway state init",
 		"refresh":      "slipway drift NAME",
-		"show":         show,
-		"output":       show,
+		"show":         useShow,
+		"output":       useShow,
 		"force-unlock": "slipway unlock NAME",
 		"fmt":          "slipway get clusters NAME -o yaml, which prints fields in the order of the reference",
 		"import":       "slipway create -f FILE; existing VPCs, subnets and zones are named in the manifest",
 		"graph":        "slipway render diagram NAME",
 		"console":      "slipway render --help",
-		"taint":        "slipway plan NAME",
+		"taint":        "slipway rolling-update cluster NAME",
 		"workspace":    "slipway get clusters; --state chooses the store",
-		"state list":   show,
-		"state show":   show,
-		"state pull":   show,
+		"state list":   useShow,
+		"state show":   useShow,
+		"state pull":   useShow,
 		"state rm":     "slipway delete cluster NAME",
 		"state mv":     "slipway edit cluster NAME",
 		"providers":    "slipway version",
+	}
+}
 
-		// kubectl, and words that other tools have
-		"describe":       show,
+// otherCommands are the words of kubectl, and words that other tools have.
+func otherCommands() map[string]string {
+	return map[string]string{
+		"describe":       useShow,
 		"list":           "slipway get clusters",
 		"ls":             "slipway get clusters",
-		"status":         healthy,
-		"check":          healthy,
-		"kubeconfig":     export,
-		"get kubeconfig": export,
+		"status":         useHealthy,
+		"check":          useHealthy,
+		"kubeconfig":     useExport,
+		"get kubeconfig": useExport,
 		"get pods":       "kubectl get pods --all-namespaces",
 		"doctor":         "slipway preflight NAME",
 		"region delete":  "slipway region destroy",

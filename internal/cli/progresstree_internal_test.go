@@ -208,7 +208,7 @@ func TestLiveTreeFitsTheTerminal(t *testing.T) {
 		addr := fmt.Sprintf("kind%d/%s", i, strings.Repeat("x", 50))
 		p.handleEvent(event(plan.Started, addr, time.Duration(i)*time.Second, strings.Repeat("wait ", 20)))
 	}
-	for _, line := range strings.Split(term.String(), "\n") {
+	for line := range strings.SplitSeq(term.String(), "\n") {
 		if len([]rune(line)) >= 60 {
 			t.Errorf("the line is as wide as the terminal: %q", line)
 		}

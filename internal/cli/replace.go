@@ -83,7 +83,7 @@ func (a *app) runReplace(ctx context.Context, req replaceRequest) error {
 	}
 
 	if req.prune {
-		c.Prune()
+		c = c.Prune()
 	}
 
 	after, findings := c.Check(req.given, req.findings)

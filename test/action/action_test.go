@@ -383,13 +383,13 @@ func TestActionPassesItsInputs(t *testing.T) {
 	if err := yaml.Unmarshal(text, &action); err != nil {
 		t.Fatal(err)
 	}
-	scripts := ""
+	var scripts strings.Builder
 	for _, name := range []string{"run.sh", "install.sh"} {
 		body, err := os.ReadFile("../../action/" + name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		scripts += string(body)
+		scripts.Write(body)
 	}
 	passed := map[string]bool{}
 	for _, s := range action.Runs.Steps {
@@ -397,7 +397,7 @@ func TestActionPassesItsInputs(t *testing.T) {
 			t.Errorf("an input is a part of the script %s", s.Run)
 		}
 		for variable, value := range s.Env {
-			if !strings.Contains(scripts, variable) {
+			if !strings.Contains(scripts.String(), variable) {
 				t.Errorf("no script reads %s", variable)
 			}
 			passed[strings.TrimSuffix(strings.TrimPrefix(value, "${{ inputs."), " }}")] = true

@@ -178,6 +178,7 @@ func TestDebInACleanDebianRoot(t *testing.T) {
 // assets of this machine are mounted, so that nothing is compiled: the cached results are found only if the installed sources are
 // those of this checkout, since they are cached by the content of their sources.
 func testAssetsInRoot(t *testing.T, c chroot) {
+	t.Helper()
 	goroot, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
 		t.Skipf("SKIPPED: no Go to build assets with: %v", err)
@@ -195,8 +196,12 @@ func testAssetsInRoot(t *testing.T, c chroot) {
 		return
 	}
 	c.binds = [][2]string{
-		{strings.TrimSpace(string(goroot)), "/usr/local/go"}, {assets, "/root/.cache/slipway/assets"},
-		{"/etc/apt", "/etc/apt"}, {"/var/lib/apt/lists", "/var/lib/apt/lists"}, {"/proc", "/proc"}, {"/dev", "/dev"},
+		{strings.TrimSpace(string(goroot)), "/usr/local/go"},
+		{assets, "/root/.cache/slipway/assets"},
+		{"/etc/apt", "/etc/apt"},
+		{"/var/lib/apt/lists", "/var/lib/apt/lists"},
+		{"/proc", "/proc"},
+		{"/dev", "/dev"},
 	}
 	c.env = []string{"PATH=/usr/local/go/bin:/usr/sbin:/usr/bin:/sbin:/bin", "GOTOOLCHAIN=local"}
 	out := c.run(1, "slipway", "demo", "--check")

@@ -95,8 +95,10 @@ func TestRead(t *testing.T) {
 func TestFindMachine(t *testing.T) {
 	machines := []inventory.Machine{
 		{ID: "i-1", Group: "control-plane", Slot: "a", State: "running", Node: "ip-1.ec2.internal", PrivateAddress: "10.0.0.1", PublicAddress: "192.0.2.1"},
-		{ID: "i-2", Group: "workers", State: "running", Node: "ip-2.ec2.internal"}, {ID: "i-3", Group: "workers", State: "running"},
-		{ID: "i-4", Group: "gpu", State: "terminated", Node: "ip-4"}, {ID: "i-5", Group: "gpu", State: "running"},
+		{ID: "i-2", Group: "workers", State: "running", Node: "ip-2.ec2.internal"},
+		{ID: "i-3", Group: "workers", State: "running"},
+		{ID: "i-4", Group: "gpu", State: "terminated", Node: "ip-4"},
+		{ID: "i-5", Group: "gpu", State: "running"},
 	}
 	for name, want := range map[string]string{
 		"i-1": "i-1", "control-plane-a": "i-1", "control-plane": "i-1", "ip-1.ec2.internal": "i-1", "ip-1": "i-1", "10.0.0.1": "i-1", "192.0.2.1": "i-1",

@@ -177,8 +177,14 @@ func TestFollowEndsWithItsContext(t *testing.T) {
 func TestNewLines(t *testing.T) {
 	split := func(s string) []string { return strings.Split(s, "") }
 	for _, c := range []struct{ before, now, want string }{
-		{"", "abc", "abc"}, {"abc", "abc", ""}, {"abc", "abcde", "de"}, {"abc", "bcde", "de"}, {"abc", "cde", "de"},
-		{"x", "xx", "x"}, {"abc", "xyz", "xyz"}, {"abab", "abababab", "abab"},
+		{"", "abc", "abc"},
+		{"abc", "abc", ""},
+		{"abc", "abcde", "de"},
+		{"abc", "bcde", "de"},
+		{"abc", "cde", "de"},
+		{"x", "xx", "x"},
+		{"abc", "xyz", "xyz"},
+		{"abab", "abababab", "abab"},
 	} {
 		if got := NewLines(split(c.before), split(c.now)); strings.Join(got, "") != c.want {
 			t.Errorf("%q, %q: got %q, want %q", c.before, c.now, got, c.want)

@@ -50,7 +50,11 @@ func LoadChange(ctx context.Context, s store.Store, name, catalog string) (Chang
 }
 
 // Prune makes the change remove the groups that are absent from the given manifests.
-func (c *Change) Prune() { c.prunes = true }
+func (c Change) Prune() Change {
+	c.prunes = true
+
+	return c
+}
 
 // merge returns the manifests with the given documents in place of those of the same name.
 func (c Change) merge(given manifest.Set) manifest.Set {

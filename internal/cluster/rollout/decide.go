@@ -201,7 +201,11 @@ func (u update) decideControlPlane() Decision {
 		return d
 	}
 
-	first := candidates[0]
+	return u.decideSlot(candidates[0])
+}
+
+// decideSlot returns the step for the slot that is next, unless it must wait.
+func (u update) decideSlot(first Action) Decision {
 	// A machine whose own member is lost takes nothing from the quorum, so it may be replaced although another slot
 	// is broken. Otherwise two broken slots would wait for each other.
 	if broken := u.otherBrokenSlot(first.Machine.Slot); broken != "" && first.Machine.Member {

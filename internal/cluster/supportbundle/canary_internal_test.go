@@ -49,8 +49,11 @@ func canaries() []canary {
 	jwt := "eyJhbGciOiJSUzI1NiJ9.eyJzdWIi" + body + ".c2ln" + body
 	key64 := base64.StdEncoding.EncodeToString([]byte(pem("RSA ")))
 	list := []canary{
-		{"PEM RSA", pem("RSA "), secret}, {"PEM EC", pem("EC "), secret}, {"PEM PKCS8", pem(""), secret},
-		{"PEM OpenSSH", pem("OPENSSH "), secret}, {"PEM encrypted", pem("ENCRYPTED "), secret},
+		{"PEM RSA", pem("RSA "), secret},
+		{"PEM EC", pem("EC "), secret},
+		{"PEM PKCS8", pem(""), secret},
+		{"PEM OpenSSH", pem("OPENSSH "), secret},
+		{"PEM encrypted", pem("ENCRYPTED "), secret},
 		{"PEM in JSON", `{"key":` + jsonString(pem("")) + `}`, secret},
 		{"PEM in JSON in JSON", jsonString(`{"key":` + jsonString(pem("")) + `}`), secret},
 		{"PEM in a journal", strings.ReplaceAll(pem("EC "), "\n", "\nNov 22 05:00:01.000001 ip-10-0-0-1 prog[1]: "), secret},
@@ -77,10 +80,12 @@ func canaries() []canary {
 		{"password as a flag", "prog --db-password " + body + " --x", secret},
 		{"password as a flag with =", "prog --password=" + body, secret},
 		{"token as a flag", "kubelet --bootstrap-token=" + body, secret},
-		{"API key", "api_key: '" + body + "'", secret}, {"client secret", `clientSecret="` + body + `"`, secret},
+		{"API key", "api_key: '" + body + "'", secret},
+		{"client secret", `clientSecret="` + body + `"`, secret},
 		{"escaped JSON", `msg="{\"password\":\"` + body + `\"}"`, secret},
 		{"bootstrap token", "join --x abcdef.0123456789abcdef", []string{"0123456789abcdef"}},
-		{"GitHub token", "ghp_" + body + body, secret}, {"Slack token", "xoxb-123-" + body, secret},
+		{"GitHub token", "ghp_" + body + body, secret},
+		{"Slack token", "xoxb-123-" + body, secret},
 		{"user data", `"UserData": "` + base64.StdEncoding.EncodeToString([]byte("#!/bin/sh\n"+body)) + `"`, []string{base64.StdEncoding.EncodeToString([]byte("#!/bin/sh\n" + body))}},
 		{"cookie", "Set-Cookie: " + body, secret},
 		{"passphrase", "SLIPWAY_STATE_PASSPHRASE=" + body, secret},

@@ -207,8 +207,12 @@ func TestConsolesToRead(t *testing.T) {
 	f := health.Facts{
 		Now: now, Reports: map[string]health.MachineReport{"i-4": {PublishedAt: now.Add(-time.Minute), Report: report.Report{NextSeconds: 5}}},
 		Instances: []health.Instance{
-			{ID: "i-1", State: "running"}, {ID: "i-2", State: "running"}, {ID: "i-3", State: "stopped"}, {ID: "i-4", Slot: "a", State: "running"},
-			{ID: "i-5", State: "running", Bastion: true}, {ID: "i-6", State: "running"},
+			{ID: "i-1", State: "running"},
+			{ID: "i-2", State: "running"},
+			{ID: "i-3", State: "stopped"},
+			{ID: "i-4", Slot: "a", State: "running"},
+			{ID: "i-5", State: "running", Bastion: true},
+			{ID: "i-6", State: "running"},
 		},
 		Nodes: []health.Node{{Instance: "i-1", Ready: true, LeaseRenewed: now}, {Instance: "i-4", Ready: true}, {Instance: "i-6", Ready: true, LeaseRenewed: now.Add(-time.Minute)}},
 	}

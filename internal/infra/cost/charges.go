@@ -86,17 +86,11 @@ func (v *inventory) addResource(addr graph.Addr, r graph.Resource) {
 	case awskind.Volume:
 		v.addVolume(addr, volume{r.VolumeType, r.Size, r.IOPS, r.Throughput}, 1)
 	case awskind.LoadBalancer:
-		v.add(addr, r.Type+" load balancer", r.Type+itemBalancer, 1)
-		if r.Scheme == publicBalancer {
-			v.add(addr, whatAddress, itemAddress, len(r.Subnets))
-		}
-
+		v.addBalancer(addr, r)
 	case awskind.NATGateway:
 		v.add(addr, "NAT gateway", itemNAT, 1)
 	case awskind.EIP:
-		if r.Tags[awskind.TagSlot] == "" || !v.hasPublicMachines() { // else it replaces a machine's address
-			v.add(addr, whatAddress, itemAddress, 1)
-		}
+		v.addElasticIP(addr, r)
 
 	case awskind.VPCEndpoint:
 		if r.Type == awskind.EndpointInterface {
@@ -111,6 +105,21 @@ func (v *inventory) addResource(addr graph.Addr, r graph.Resource) {
 		if !isFree(r) {
 			v.unpriced = append(v.unpriced, fmt.Sprintf("%s (%s)", r.Kind().Name, addr))
 		}
+	}
+}
+
+// addElasticIP adds an address, unless it replaces the public address that its machine would have.
+func (v *inventory) addElasticIP(addr graph.Addr, r awskind.EIP) {
+	if r.Tags[awskind.TagSlot] == "" || !v.hasPublicMachines() {
+		v.add(addr, whatAddress, itemAddress, 1)
+	}
+}
+
+// addBalancer adds a load balancer, with the public address that it has in each subnet unless it is internal.
+func (v *inventory) addBalancer(addr graph.Addr, r awskind.LoadBalancer) {
+	v.add(addr, r.Type+" load balancer", r.Type+itemBalancer, 1)
+	if r.Scheme == publicBalancer {
+		v.add(addr, whatAddress, itemAddress, len(r.Subnets))
 	}
 }
 

@@ -138,7 +138,7 @@ func (t *Table) addPrice(row []string) error {
 }
 
 // lookup returns the price of an item in a region.
-func (t Table) lookup(region, item string) (price, bool) {
+func (t *Table) lookup(region, item string) (price, bool) {
 	if p, ok := t.prices[priceKey{region, item}]; ok {
 		return p, true
 	}

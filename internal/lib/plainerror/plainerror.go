@@ -157,8 +157,10 @@ func parserRules() []rule {
 		{`strconv\.Number: parsing (".*?"): value out of range`, `$1 is too large`},
 		{`strconv\.Number: parsing (".*?"): invalid syntax`, `$1 is not a number`},
 		{`strconv\.ParseBool: parsing (".*?"): invalid syntax`, `$1 is not true or false`},
-		{`time: (?:invalid duration|missing unit in duration|unknown unit ".*?" in duration) (".*?")`,
-			`$1 is not a duration such as 30s or 10m`},
+		{
+			`time: (?:invalid duration|missing unit in duration|unknown unit ".*?" in duration) (".*?")`,
+			`$1 is not a duration such as 30s or 10m`,
+		},
 		{`exec: (".*?"): executable file not found in \$PATH`, `program $1 is not in PATH`},
 		{`exec: `, ``},
 	}

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -124,7 +124,7 @@ func unusedAddress(t *testing.T) string {
 
 func get(t *testing.T, url string) error {
 	t.Helper()
-	resp, err := http.Get(url) //nolint:gosec // a server of this test
+	resp, err := http.Get(url)
 	if err == nil {
 		resp.Body.Close()
 	}
@@ -134,7 +134,7 @@ func get(t *testing.T, url string) error {
 func tlsServer(t *testing.T) string {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.NotFoundHandler())
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // it would report the client's refusal
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // it would report the client's refusal
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	return s.URL
@@ -159,7 +159,7 @@ func ec2Server(t *testing.T, status int) string {
 
 func s3Server(t *testing.T) string {
 	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
 	t.Cleanup(s.Close)
 	return s.URL
 }

@@ -55,6 +55,14 @@ func describe(message, context string) description {
 			message: "has a character that cannot begin a value",
 			hint:    "put the value in quotes",
 		}
+	}
+
+	return describeContent(message)
+}
+
+// describeContent describes what the construct around it does not explain.
+func describeContent(message string) description {
+	switch {
 	case strings.Contains(message, "control characters"), strings.Contains(message, "UTF-"):
 		return description{
 			message:  "has bytes that are not text in UTF-8",

@@ -48,12 +48,12 @@ func KubeletConfig(c Config) ([]byte, error) {
 		"resolvConf":               c.ResolvConf,
 		// Administrators read the machine's journal through the API (slipway logs), which needs no SSH. The
 		// kubelet asks the API whether a caller may (nodes/log).
-		"enableSystemLogHandler":   true,
-		"enableSystemLogQuery":     true,
-		"serializeImagePulls":      false,
-		"maxParallelImagePulls":    4,
-		"kubeReserved":             applyOverrides(reservedResources(c, 1), c.Kubelet.KubeReserved),
-		"systemReserved":           applyOverrides(reservedResources(c, 2), c.Kubelet.SystemReserved),
+		"enableSystemLogHandler": true,
+		"enableSystemLogQuery":   true,
+		"serializeImagePulls":    false,
+		"maxParallelImagePulls":  4,
+		"kubeReserved":           applyOverrides(reservedResources(c, 1), c.Kubelet.KubeReserved),
+		"systemReserved":         applyOverrides(reservedResources(c, 2), c.Kubelet.SystemReserved),
 		// If any signal is set, the kubelet drops its defaults for all others.
 		"evictionHard": applyOverrides(map[string]string{
 			"memory.available":  "100Mi",
