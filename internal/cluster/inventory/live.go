@@ -118,7 +118,7 @@ func (l *Live) Read(ctx context.Context) (Contents, error) {
 	nodes, err := l.Nodes(ctx)
 	if err != nil {
 		out.NodesError = err
-		return out, nil
+		return out, nil //nolint:nilerr // it is in the result
 	}
 
 	out.Machines, out.Nodes = Join(machines, nodes)

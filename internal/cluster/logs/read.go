@@ -92,7 +92,7 @@ func (r Reader) Copy(ctx context.Context, src Source, opt Options, w io.Writer) 
 
 	wg.Wait()
 	if opt.Follow && ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // an interrupted -f is no error
 	}
 
 	return errors.Join(errs...)

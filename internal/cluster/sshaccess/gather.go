@@ -131,14 +131,16 @@ func findOpenAddress(ctx context.Context, m inventory.Machine, private bool) str
 
 // hasSSHServer reports whether an SSH server answers: it sends its version first (RFC 4253, section 4.2).
 func hasSSHServer(ctx context.Context, address string) bool {
-	dialer := net.Dialer{Timeout: probeTimeout}
-	conn, err := dialer.DialContext(ctx, "tcp", address)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return false
 	}
 
 	defer func() { _ = conn.Close() }() // nothing was sent
-	if err := conn.SetReadDeadline(time.Now().Add(probeTimeout)); err != nil {
+	deadline, _ := ctx.Deadline()       // set above
+	if err := conn.SetReadDeadline(deadline); err != nil {
 		return false
 	}
 
