@@ -76,7 +76,7 @@ func realFaults(e *environment) []realFault {
 	return []realFault{
 		{"a kubelet hangs", worker, stopKubelet, startKubelet, []string{worker}, "machine", "kubelet does not answer", 10 * time.Second},
 		{"a kubelet is masked and stopped", worker, "systemctl mask --runtime --now kubelet", "systemctl unmask --runtime kubelet; systemctl start kubelet", []string{worker}, "machine", "kubelet", 10 * time.Second},
-		{"the leader of etcd hangs", leader, stopEtcd, startEtcd, []string{leader}, "etcd", "etcd does not answer", 10 * time.Second},
+		{"the leader of etcd hangs", leader, stopEtcd, startEtcd, []string{leader}, "etcd", "does not answer", 10 * time.Second},
 		{"the disk of a member is full", bySlot["b"], "fallocate -l $(($(df -B1 --output=avail /var/lib/slipway/etcd | tail -1) - 1048576)) /var/lib/slipway/etcd/ballast", "rm /var/lib/slipway/etcd/ballast", []string{bySlot["b"]}, "machine", "full", 10 * time.Second},
 		// Its members see it after a timeout of 2 s in reports every 5 s.
 		{"a control-plane machine is cut off", bySlot["c"], cutOff, "nft delete table inet cut", []string{bySlot["c"]}, "etcd", "does not answer", 12 * time.Second},

@@ -293,10 +293,13 @@ func etcdFaults() []fault {
 					r.APIServer = &report.APIServer{Error: timeout}
 				})
 				peerMissed(f, 0, "get etcd status from https://etcd-a.demo.internal:2379: "+timeout)
+				onConsole(f, 0) // its API server takes no report
+				f.Nodes[0].LeaseRenewed = now.Add(-18 * time.Second)
 			},
 			want: []string{
 				"failed etcd etcd-a: etcd does not answer: get etcd status from https://127.0.0.1:2379: context deadline exceeded",
 				"failed api kube-apiserver of i-0c4e1 (control-plane-a): kube-apiserver does not answer: context deadline exceeded",
+				"failed node ip-10-80-0-1: its kubelet has not reported for 18s: it has stopped, or the machine hangs or is cut off from the API",
 				"warning etcd quorum: no other member may fail: 2 of 3 work",
 			},
 		},

@@ -96,6 +96,9 @@ func checkSilence(f Facts, i Instance, c *Check) {
 	silent := silenceOf(f, i)
 
 	switch {
+	case r.FromConsole && r.Etcd != nil && r.Etcd.Error != "":
+		return // without its member, a machine's own API server takes no reports: the member is the cause
+
 	case r.FromConsole && f.APIError == "":
 		c.Cause = cutOffCause(silent)
 		c.Hint = "check its network (security groups, routes) to the load balancer of the API; if it does not come back, " +

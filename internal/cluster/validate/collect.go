@@ -31,8 +31,8 @@ import (
 
 // Limits of one collection.
 const (
-	// apiTimeout is how long the API may take to answer all reads.
-	apiTimeout = 5 * time.Second
+	// apiTimeout is how long the API may take to answer all reads. They are tried twice.
+	apiTimeout = 3 * time.Second
 	// maxConsoles is how many consoles are read, those of the control plane first.
 	maxConsoles = 20
 	// parallelConsoles is how many are read at the same time.

@@ -21,8 +21,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/health"
 	"github.com/slipway-k8s/slipway/internal/machine/report"
@@ -118,6 +121,25 @@ func TestReadKubernetes(t *testing.T) {
 	}
 }
 
+// TestHungServerIsTriedAgain: the load balancer may choose an API server that hangs. A second connection reaches
+// another one.
+func TestHungServerIsTriedAgain(t *testing.T) {
+	connections := 0
+	g := &collector{now: func() time.Time { return now }, clock: &serverClock{}, connect: func(context.Context) (kubernetes.Interface, error) {
+		connections++
+		client := fake.NewSimpleClientset()
+		if connections == 1 {
+			client.PrependReactor("list", "nodes", func(k8stesting.Action) (bool, runtime.Object, error) {
+				return true, nil, context.DeadlineExceeded
+			})
+		}
+		return client, nil
+	}}
+	if _, err := g.readKubernetes(t.Context()); err != nil || connections != 2 {
+		t.Errorf("after %d connections: %v", connections, err)
+	}
+}
+
 func TestNotReadyReason(t *testing.T) {
 	exit := &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled", FinishedAt: metav1.NewTime(now.Add(-20 * time.Second)), Message: "first\nlast words\n"}
 	waiting := func(reason, message string) corev1.ContainerState {
@@ -165,8 +187,8 @@ func TestDescribeAPIError(t *testing.T) {
 	for want, err := range map[string]error{
 		"answers 403 Forbidden: the API server has started, and its authorizer is not ready yet": apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", nil),
 		"https://api.example.com:443 does not answer: connect: connection refused":               request(errors.New("connect: connection refused")),
-		"https://api.example.com:443 does not answer within 5s":                                  request(context.DeadlineExceeded),
-		"does not answer within 5s":         wrapRead("nodes", context.DeadlineExceeded),
+		"https://api.example.com:443 does not answer within 3s":                                  request(context.DeadlineExceeded),
+		"does not answer within 3s":         wrapRead("nodes", context.DeadlineExceeded),
 		"cluster demo has no load balancer": errors.New("cluster demo has no load balancer"),
 	} {
 		if got := describeAPIError(err); got != want {

@@ -37,8 +37,19 @@ type apiFacts struct {
 // systemNamespaces are the namespaces whose pods are part of the cluster itself.
 func systemNamespaces() []string { return []string{metav1.NamespaceSystem, "kube-flannel"} }
 
-// readKubernetes reads nodes, leases and system pods at the same time.
+// readKubernetes reads nodes, leases and system pods. If the API does not answer, it tries once more with a new
+// connection: the load balancer may have chosen an API server that hangs, and takes some seconds to notice.
 func (g *collector) readKubernetes(ctx context.Context) (apiFacts, error) {
+	f, err := g.tryKubernetes(ctx)
+	if err != nil && ctx.Err() == nil {
+		g.client = nil
+		f, err = g.tryKubernetes(ctx)
+	}
+
+	return f, err
+}
+
+func (g *collector) tryKubernetes(ctx context.Context) (apiFacts, error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	if g.client == nil {
