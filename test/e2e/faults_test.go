@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -127,12 +129,22 @@ func (e *environment) checkFault(f realFault) {
 	switch {
 	case err != nil:
 		e.t.Errorf("validate does not report it: %v\n%s%s", err, printed.out, printed.err)
-	case took > f.within:
+	case took > f.within && !isOverloaded():
 		e.t.Errorf("validate reported it after %s, want %s", took, f.within)
 	default:
 		e.t.Logf("COUNT %s: reported after %s", f.name, took)
 	}
 	e.waitHealthy(3 * time.Minute)
+}
+
+// isOverloaded reports whether so many processes wait for this computer's processors that programs in machines
+// miss their timeouts. Times are not checked then.
+func isOverloaded() bool {
+	body, err := os.ReadFile("/proc/loadavg")
+	first, _, _ := strings.Cut(string(body), " ")
+	load, parseErr := strconv.ParseFloat(first, 64)
+
+	return err == nil && parseErr == nil && load > 4*float64(runtime.NumCPU())
 }
 
 // findFault returns nil if validate reports the fault, with a next step or the check that explains it.
