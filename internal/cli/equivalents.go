@@ -48,7 +48,7 @@ func kopsCommands() map[string]string {
 		"create instancegroup":    useAdd,
 		"create instancegroups":   useAdd,
 		"delete instance":         "kubectl drain NODE, and terminate its instance: its group starts another one",
-		"toolbox":                 useHealthy,
+		"toolbox":                 "slipway support-bundle NAME",
 		"toolbox dump":            "slipway support-bundle NAME",
 		"toolbox template":        "slipway render --help",
 		"toolbox instance-select": "slipway edit group GROUP --name NAME, and set machineType",
