@@ -58,22 +58,25 @@ func (a *app) printPlan(format string, review cluster.Review) error {
 		return a.printValue(format, review.Document())
 	}
 
-	for _, key := range review.Unpublished {
-		fmt.Fprintf(a.Stdout, "  + object/%s\n", strings.TrimPrefix(key, review.Cluster+"/machine/"))
-	}
+	fmt.Fprint(a.Stdout, formatObjects(review))
 
-	if review.Plan.IsEmpty() && len(review.Unpublished) > 0 {
-		fmt.Fprintf(a.Stdout, "Plan: %d objects to publish\n", len(review.Unpublished))
-		return nil
-	}
-
-	if err := review.Plan.Print(a.Stdout); err != nil {
+	if err := review.Plan.Print(a.Stdout, len(review.Unpublished)); err != nil {
 		return err
 	}
 
 	costPrinter{a}.printLine(review)
 
 	return nil
+}
+
+// formatObjects renders the objects that are published, one a line.
+func formatObjects(review cluster.Review) string {
+	var b strings.Builder
+	for _, key := range review.Unpublished {
+		fmt.Fprintf(&b, "  + object/%s\n", strings.TrimPrefix(key, review.Cluster+"/machine/"))
+	}
+
+	return b.String()
 }
 
 // printStackState prints what must happen to the stack before its resources can change.

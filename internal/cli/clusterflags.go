@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,10 +19,11 @@ import (
 
 // clusterOptions are the flags of commands that compare a cluster with AWS.
 type clusterOptions struct {
-	name        string
-	nodeBinary  string
-	verbose     bool
-	destroyData bool
+	name                string
+	nodeBinary          string
+	verbose             bool
+	destroyData         bool
+	recreateLostVolumes bool
 	// provisioner is --via; empty: the recorded one.
 	provisioner string
 	stack       stackapply.Options
@@ -75,6 +77,13 @@ func addBuildFlags(cmd *cobra.Command, o *clusterOptions) {
 		false,
 		"allow the deletion of volumes and keys that are no longer in the manifests",
 	)
+
+	cmd.Flags().BoolVar(
+		&o.recreateLostVolumes,
+		strings.TrimPrefix(cluster.RecreateLostVolumesFlag, "--"),
+		false,
+		"allow the creation of empty volumes in place of etcd volumes that were deleted outside of slipway",
+	)
 }
 
 // addTakeOverFlag adds the flag of commands that may take a cluster over.
@@ -108,13 +117,18 @@ func (a *app) printCalls(o clusterOptions) {
 	)
 }
 
+// planOptions returns the risks that the flags take.
+func (o clusterOptions) planOptions() cluster.PlanOptions {
+	return cluster.PlanOptions{DestroyData: o.destroyData, RecreateLostVolumes: o.recreateLostVolumes}
+}
+
 // applyRequest returns the request to apply a cluster with these flags.
 func (o clusterOptions) applyRequest(name string) apply.Request {
 	return apply.Request{
 		Name:        name,
 		Provisioner: clusterstate.Provisioner(o.provisioner),
 		Stack:       o.stack,
-		DestroyData: o.destroyData,
+		Options:     o.planOptions(),
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/drift"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
 func newDiffCommand(a *app) *cobra.Command {
@@ -23,7 +24,7 @@ func newDiffCommand(a *app) *cobra.Command {
 written. As with 'slipway replace', a file may contain the cluster, some of its groups, or both. Without -f, the manifests of
 the state store are used. The command changes and locks nothing, so it can run on every pull request.
 
-Differences that are not from the edit are marked as drift: they were changed in AWS since the last apply.
+What the edit changes and drift, which is what was changed in AWS since the last apply, are shown in two sections.
 
 EXIT STATUS
   0  no changes
@@ -62,7 +63,7 @@ func (a *app) runDiff(ctx context.Context, name, file, format string, o clusterO
 	}
 
 	defer a.printCalls(o)
-	req.DestroyData = o.destroyData
+	req.Options = o.planOptions()
 	report, err := drift.Diff(ctx, o.withAgent(a.newClusterEnv()), req)
 	if report == nil {
 		return err
@@ -112,20 +113,29 @@ func (a *app) printDiff(format string, r *drift.DiffReport) error {
 	}
 
 	if len(r.Manifests) > 0 {
-		fmt.Fprintf(a.Stdout, "In the manifests:\n  %s\n\nIn AWS:\n", strings.Join(r.Manifests, "\n  "))
+		fmt.Fprintf(a.Stdout, "In the manifests:\n  %s\n\n", strings.Join(r.Manifests, "\n  "))
 	}
 
-	if err := a.printPlan(formatTable, r.Review); err != nil {
-		return err
+	if len(r.DriftSteps) == 0 {
+		if len(r.Manifests) > 0 {
+			fmt.Fprintln(a.Stdout, "In AWS:")
+		}
+
+		return a.printPlan(formatTable, r.Review)
 	}
 
-	if len(r.Drift) > 0 {
-		fmt.Fprintf(
-			a.Stdout,
-			"\nOf these, drift since the last apply:\n  %s\n",
-			strings.Join(r.Drift, "\n  "),
-		)
+	objects := formatObjects(r.Review)
+	if len(r.EditSteps) > 0 || objects != "" {
+		fmt.Fprintf(a.Stdout, "In AWS, by the edit:\n%s%s\n", objects, plan.FormatSteps(r.EditSteps))
 	}
+
+	summary := r.Plan.Summary
+	fmt.Fprintf(
+		a.Stdout,
+		"In AWS, drift since the last apply, which an apply reverts:\n%s%s\n",
+		plan.FormatSteps(r.DriftSteps),
+		summary,
+	)
 
 	return nil
 }

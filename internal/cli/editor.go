@@ -112,6 +112,10 @@ func (e *manifestEditor) editUntilValid(ctx context.Context) error {
 		var after manifest.Set
 		after, findings = e.change.Check(given, parsed)
 		if findings.Err() == nil {
+			findings = append(findings, e.change.CheckZones(ctx, e.app.newClusterEnv(), after)...)
+		}
+
+		if findings.Err() == nil {
 			e.app.printFindings(findings)
 			return e.app.confirmAndChange(ctx, e.change, "edit", after)
 		}

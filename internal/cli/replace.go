@@ -87,6 +87,10 @@ func (a *app) runReplace(ctx context.Context, req replaceRequest) error {
 	}
 
 	after, findings := c.Check(req.given, req.findings)
+	if findings.Err() == nil {
+		findings = append(findings, c.CheckZones(ctx, a.newClusterEnv(), after)...)
+	}
+
 	if err := findings.Err(); err != nil {
 		return err
 	}

@@ -124,7 +124,7 @@ func (session *Session) ResolveMachineStore(ctx context.Context, d *Desired) err
 func (session *Session) ComputePlan(
 	ctx context.Context,
 	d *Desired,
-	destroyData bool,
+	options PlanOptions,
 ) (diag.Findings, error) {
 	if err := session.ResolveMachineStore(ctx, d); err != nil {
 		return nil, err
@@ -145,11 +145,18 @@ func (session *Session) ComputePlan(
 	}
 
 	var findings diag.Findings
-	d.Plan, findings = plan.Compute(d.Graph, actual, plan.Options{DestroyData: destroyData})
-	limits := session.CheckQuotas(ctx, quota.FilterIncreased(d.QuotaNeeds(), d.Plan))
-	if limits.Err() == nil {
-		session.Env.Warn(limits)
+	d.Plan, findings = plan.Compute(d.Graph, actual, plan.Options{DestroyData: options.DestroyData})
+	findings, err = session.checkPlan(ctx, d, findings, options)
+	if err != nil {
+		return nil, err
 	}
 
-	return append(findings, limits...), nil
+	d.Plan.Steps = session.ExplainSteps(ctx, d, d.Plan.Steps, false)
+	limits := session.CheckQuotas(ctx, quota.FilterIncreased(d.QuotaNeeds(), d.Plan))
+	findings = append(findings, limits...)
+	if findings.Err() == nil {
+		session.Env.Warn(findings)
+	}
+
+	return findings, nil
 }

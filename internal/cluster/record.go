@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
 // resourceRecorder collects the resources that a walk created or changed. Several goroutines add to it.
@@ -57,12 +58,19 @@ func (session *Session) readLastApplied(ctx context.Context, view *store.View) (
 		}
 	}
 
-	a, at, err := clusterstate.ReadLastApplied(ctx, session.State, session.Name)
+	state, _, err := session.Env.Stores.State(ctx)
+	if err != nil {
+		return lastAppliedRecord{}, err
+	}
+
+	a, at, err := clusterstate.ReadLastApplied(ctx, state, session.Name)
 	if err != nil && at.ETag == "" { // else it cannot be parsed, and is overwritten
 		return lastAppliedRecord{}, err
 	}
 
-	return lastAppliedRecord{a, at, true}, nil
+	session.lastApplied = lastAppliedRecord{a, at, true}
+
+	return session.lastApplied, nil
 }
 
 func (session *Session) writeLastApplied(ctx context.Context, a plan.LastApplied, was store.Object) error {
@@ -112,6 +120,7 @@ func (session *Session) RecordApplied(ctx context.Context, d *Desired) error {
 		AppliedAt:    session.Env.Now().UTC(),
 		AppliedBy:    session.Env.Operator.Owner,
 		Tool:         session.Env.Tool,
+		Manifests:    string(manifest.EncodeYAML(d.Manifests)),
 		MachineStore: d.MachineStore.URL(),
 	}
 	if now.Resources, err = d.Plan.AppliedResources(session.recorder.byAddr); err != nil {

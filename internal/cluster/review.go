@@ -102,6 +102,7 @@ func (r Review) Document() plan.Document {
 	doc.Destroy = r.Destroy
 	doc.MachineStore = append(doc.MachineStore, r.Unpublished...)
 	doc.MonthlyCost = r.Cost
+	doc.Summary.Publish = len(r.Unpublished)
 
 	return doc
 }

@@ -275,6 +275,10 @@ func (c fieldChecker) reportUnknownField(at, key string, known []string) {
 	}
 
 	c.fs.Errorf(c.document+": "+at, "", hint, "is not a known field")
+	if near := diag.Nearest(key, known); near != "" {
+		last := &(*c.fs)[len(*c.fs)-1]
+		last.Covers = c.document + ": " + strings.TrimSuffix(at, key) + near
+	}
 }
 
 // checkType reports whether got has the type of the example want. It descends into objects and
@@ -318,6 +322,7 @@ func (c fieldChecker) checkType(at string, got, want any) bool {
 		typeName(want),
 		typeName(got),
 	)
+	(*c.fs)[len(*c.fs)-1].Covers = c.document + ": " + at
 
 	return false
 }

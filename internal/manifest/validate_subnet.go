@@ -43,10 +43,11 @@ func (v validator) checkSubnets(n v1alpha1.Networking, network netip.Prefix, reg
 			v.checkUnique(at+".zone", s.Zone, seen, i, "already has a "+string(s.Type)+" subnet: subnets[%d]")
 		}
 
-		ranges = append(ranges, fieldCIDR{at + ".cidr", v.parseSubnetRange(at+".cidr", s, network)})
+		ranges = append(ranges, fieldCIDR{at + ".cidr", v.parseSubnetRange(at+".cidr", s)})
 	}
 
 	v.checkOverlaps(ranges)
+	v.checkWithinNetwork(ranges, network)
 	v.checkNATSubnets(n, zones)
 	if len(n.Subnets) > 0 && len(zones[v1alpha1.SubnetPrivate])+len(zones[v1alpha1.SubnetPublic]) == 0 {
 		v.errorf(
@@ -121,7 +122,7 @@ func (v validator) checkEgress(at string, s v1alpha1.Subnet) {
 	}
 }
 
-func (v validator) parseSubnetRange(path string, s v1alpha1.Subnet, network netip.Prefix) netip.Prefix {
+func (v validator) parseSubnetRange(path string, s v1alpha1.Subnet) netip.Prefix {
 	if s.CIDR == "" {
 		if s.ID == "" {
 			v.errorf(
@@ -135,12 +136,40 @@ func (v validator) parseSubnetRange(path string, s v1alpha1.Subnet, network neti
 		return netip.Prefix{}
 	}
 
-	p := v.parseSizedPrefix(path, s.CIDR, minVPCPrefix, maxVPCPrefix)
-	if p.IsValid() && network.IsValid() && (p.Bits() < network.Bits() || !network.Contains(p.Addr())) {
-		v.errorf(path, s.CIDR, "choose a range within it", "is not within networkCIDR %s", network)
+	return v.parseSizedPrefix(path, s.CIDR, minVPCPrefix, maxVPCPrefix)
+}
+
+// checkWithinNetwork reports the subnets whose ranges are not within the network. If none is, the network is
+// wrong, not each subnet.
+func (v validator) checkWithinNetwork(subnets []fieldCIDR, network netip.Prefix) {
+	isOutside := func(s fieldCIDR) bool {
+		return s.prefix.IsValid() && network.IsValid() &&
+			(s.prefix.Bits() < network.Bits() || !network.Contains(s.prefix.Addr()))
 	}
 
-	return p
+	outside := slices.DeleteFunc(slices.Clone(subnets), func(s fieldCIDR) bool { return !isOutside(s) })
+	if len(outside) > 1 && len(outside) == len(subnets) {
+		v.errorf(
+			"spec.networking.networkCIDR",
+			network.String(),
+			"use a range that contains them, or leave out the cidr of each subnet",
+			"contains none of the %d subnets, such as %s",
+			len(subnets),
+			outside[0].prefix,
+		)
+
+		return
+	}
+
+	for _, s := range outside {
+		v.errorf(
+			s.path,
+			s.prefix.String(),
+			"choose a range within it",
+			"is not within networkCIDR %s",
+			network,
+		)
+	}
 }
 
 // isResourceID reports whether id is the ID of an AWS resource of one of the kinds, such as vpc.

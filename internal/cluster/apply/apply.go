@@ -46,8 +46,8 @@ type Request struct {
 	Provisioner clusterstate.Provisioner
 	// Stack are options for CloudFormation.
 	Stack stackapply.Options
-	// DestroyData allows the plan to destroy volumes and keys that the manifests no longer have.
-	DestroyData bool
+	// Options are the risks that the plan takes.
+	Options cluster.PlanOptions
 }
 
 // Result is how a request ended.
@@ -149,9 +149,10 @@ func load(ctx context.Context, env *cluster.Env, req Request) (*run, error) {
 
 	r := &run{session: session, desired: desired, usesStack: via == clusterstate.CloudFormation}
 	if r.usesStack {
+		req.Stack.Risks = req.Options
 		r.provisioner = stackapply.New(session, desired, req.Stack)
 	} else {
-		r.provisioner = &direct{session: session, desired: desired, destroyData: req.DestroyData}
+		r.provisioner = &direct{session: session, desired: desired, options: req.Options}
 	}
 
 	return r, nil

@@ -17,15 +17,15 @@ import (
 
 // direct creates, changes and deletes resources by calls to their services. It implements [Provisioner].
 type direct struct {
-	session     *cluster.Session
-	desired     *cluster.Desired
-	destroyData bool
+	session *cluster.Session
+	desired *cluster.Desired
+	options cluster.PlanOptions
 }
 
 // Propose compares the graph with what exists. Findings that prevent the plan are returned together with
 // the review.
 func (p *direct) Propose(ctx context.Context) (*cluster.Review, error) {
-	findings, err := p.session.ComputePlan(ctx, p.desired, p.destroyData)
+	findings, err := p.session.ComputePlan(ctx, p.desired, p.options)
 	if err != nil {
 		return nil, err
 	}
@@ -47,6 +47,10 @@ func (p *direct) Execute(ctx context.Context) error {
 	}
 
 	if err := p.publishAndWalk(ctx); err != nil {
+		if _, stopped := errors.AsType[*plan.InterruptedError](err); stopped {
+			return err
+		}
+
 		return diag.WithHint(
 			err,
 			"created resources were kept; fix the cause and rerun to resume",

@@ -37,7 +37,7 @@ type Planned struct {
 	session     *cluster.Session
 	documents   store.Store // has the documents that the plan was computed from
 	state       store.Store
-	destroyData bool
+	options     cluster.PlanOptions
 	run         *run                 // of an apply
 	destruction *destroy.Destruction // of a deletion
 }
@@ -71,7 +71,7 @@ func Plan(ctx context.Context, env *cluster.Env, req PlanRequest) (*Planned, err
 		)
 	}
 
-	planned, err := r.plan(ctx, state, req.DestroyData)
+	planned, err := r.plan(ctx, state, req.Options)
 	if planned == nil {
 		return nil, err
 	}
@@ -84,19 +84,23 @@ func Plan(ctx context.Context, env *cluster.Env, req PlanRequest) (*Planned, err
 }
 
 // plan proposes the changes of an apply. A plan with findings is returned together with the error.
-func (r *run) plan(ctx context.Context, state store.Store, destroyData bool) (*Planned, error) {
+func (r *run) plan(
+	ctx context.Context,
+	state store.Store,
+	options cluster.PlanOptions,
+) (*Planned, error) {
 	review, err := r.provisioner.Propose(ctx)
 	if review == nil {
 		return nil, err
 	}
 
 	return &Planned{
-		Review:      *review,
-		session:     r.session,
-		documents:   r.desired.View,
-		state:       state,
-		destroyData: destroyData,
-		run:         r,
+		Review:    *review,
+		session:   r.session,
+		documents: r.desired.View,
+		state:     state,
+		options:   options,
+		run:       r,
 	}, err
 }
 
@@ -111,7 +115,7 @@ func planDestroy(
 		ctx,
 		env,
 		state,
-		destroy.Request{Name: req.Name, DestroyData: req.DestroyData},
+		destroy.Request{Name: req.Name, DestroyData: req.Options.DestroyData},
 	)
 	if err != nil {
 		return nil, err
@@ -122,7 +126,7 @@ func planDestroy(
 		session:     destruction.Session(),
 		documents:   state,
 		state:       state,
-		destroyData: req.DestroyData,
+		options:     req.Options,
 		destruction: destruction,
 	}, nil
 }
@@ -150,11 +154,13 @@ func (p *Planned) File(ctx context.Context) (planfile.File, error) {
 		CreatedBy:   env.Operator.Owner,
 		Identity:    id,
 		Destroy:     p.Review.Destroy,
-		DestroyData: p.destroyData,
-		Plan:        doc,
-		Documents:   docs,
-		Actual:      p.Review.Plan.FingerprintActual(),
-		Desired:     p.Review.Plan.FingerprintDesired(),
+		DestroyData: p.options.DestroyData,
+
+		RecreateLostVolumes: p.options.RecreateLostVolumes,
+		Plan:                doc,
+		Documents:           docs,
+		Actual:              p.Review.Plan.FingerprintActual(),
+		Desired:             p.Review.Plan.FingerprintDesired(),
 	}, err
 }
 

@@ -143,7 +143,10 @@ func planAgain(
 	request := Request{
 		Name:        req.File.Identity.Cluster,
 		Provisioner: req.Provisioner,
-		DestroyData: req.File.DestroyData,
+		Options: cluster.PlanOptions{
+			DestroyData:         req.File.DestroyData,
+			RecreateLostVolumes: req.File.RecreateLostVolumes,
+		},
 	}
 
 	if req.File.Destroy {
@@ -162,7 +165,7 @@ func planAgain(
 		)
 	}
 
-	return r.plan(ctx, state, request.DestroyData)
+	return r.plan(ctx, state, request.Options)
 }
 
 // newStaleError refuses a plan that does not match what was planned now.

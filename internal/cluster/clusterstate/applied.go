@@ -7,10 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
 // LastAppliedKey is the key of the last-applied record.
@@ -43,6 +47,77 @@ func ReadLastApplied(
 	}
 
 	return a, o, nil
+}
+
+// ReadAppliedManifests returns the manifests that were applied last, with defaults. The set is zero if no apply
+// has succeeded.
+func ReadAppliedManifests(ctx context.Context, s store.Store, cluster string) (manifest.Set, error) {
+	a, o, err := ReadLastApplied(ctx, s, cluster)
+	if err != nil && o.ETag != "" { // it cannot be parsed, and the next apply overwrites it
+		return manifest.Set{}, nil
+	}
+
+	if err != nil {
+		return manifest.Set{}, err
+	}
+
+	return AppliedManifests(ctx, s, cluster, a)
+}
+
+// AppliedManifests returns the manifests of a last-applied record, with defaults. A record of an earlier
+// version of Slipway has only their hashes: documents of s with these hashes are the applied ones, and others
+// are left out.
+func AppliedManifests(
+	ctx context.Context,
+	s store.Store,
+	cluster string,
+	a plan.LastApplied,
+) (manifest.Set, error) {
+	text := []byte(a.Manifests)
+	if len(text) == 0 && len(a.Resources) > 0 {
+		docs, err := readUnchangedDocuments(ctx, s, cluster, a.Documents)
+		if err != nil {
+			return manifest.Set{}, err
+		}
+
+		text = docs
+	}
+
+	set, _ := manifest.Parse(text) // a later version may have fields that this one does not know
+
+	return manifest.Default(set), nil
+}
+
+// readUnchangedDocuments returns the manifests whose hash is the given one, as a YAML stream.
+func readUnchangedDocuments(
+	ctx context.Context,
+	s store.Store,
+	cluster string,
+	hashes map[string]string,
+) ([]byte, error) {
+	now, err := HashDocuments(ctx, s, cluster)
+	if err != nil {
+		return nil, err
+	}
+
+	var docs [][]byte
+
+	for _, key := range slices.Sorted(maps.Keys(hashes)) {
+		isManifest := key == manifest.ClusterKey(cluster) ||
+			strings.HasPrefix(key, manifest.GroupKey(cluster, ""))
+		if !isManifest || now[key] != hashes[key] {
+			continue
+		}
+
+		o, err := s.Get(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+
+		docs = append(docs, o.Body)
+	}
+
+	return bytes.Join(docs, []byte("\n---\n")), nil
 }
 
 // ReplaceObject updates the object that was read as was, or creates it if was has no ETag. It returns the

@@ -88,8 +88,7 @@ func LoadManifests(ctx context.Context, s store.Store, name string) (manifest.Se
 
 	set, findings := manifest.Parse(text)
 	set = manifest.Default(set)
-	findings = append(findings, manifest.Validate(set)...)
-	if err := findings.Err(); err != nil {
+	if err := manifest.Check(set, findings).Err(); err != nil {
 		return manifest.Set{}, err
 	}
 

@@ -24,47 +24,52 @@ type DiffReport struct {
 	Plan plan.Document `json:"plan"`
 	// Drift are the addresses and properties of the plan that no edit changes. Nil: no apply is recorded.
 	Drift []string `json:"drift"`
+	// EditSteps are the part of the plan that follows from edits of the manifests, or from another agent, image
+	// or catalogue.
+	EditSteps []plan.Step `json:"editSteps"`
+	// DriftSteps are the part of the plan that reverts what was changed in AWS since the last apply.
+	DriftSteps []plan.Step `json:"driftSteps"`
 	// Review is the plan for people.
 	Review cluster.Review `json:"-"`
 }
 
-// findDriftInPlan returns what of d's plan no edit has changed since the last apply; nil if none is recorded.
-func findDriftInPlan(
+// splitDrift splits the steps of d's plan into what an edit of the manifests changes and what was changed in
+// AWS since the last apply. If no apply is recorded, everything belongs to the edit.
+func splitDrift(
 	ctx context.Context,
 	env *cluster.Env,
 	d *cluster.Desired,
-) ([]string, error) {
+) (edit, drifted []plan.Step, recorded bool, err error) {
 	applied, _, err := clusterstate.ReadLastApplied(ctx, d.View, d.Name())
 	if err != nil || len(applied.Resources) == 0 {
-		return nil, err
+		return d.Plan.Steps, nil, false, err
 	}
 
 	g, err := applied.ToGraph(awskind.AllKinds())
 	if err != nil {
 		env.Notifyf("drift is unknown: %s", err)
-		return nil, nil
+		return d.Plan.Steps, nil, false, nil
 	}
 
-	edited := d.Plan.ManifestChanges(g)
+	edit, drifted = d.Plan.SplitDrift(g)
+
+	return edit, drifted, true, nil
+}
+
+// driftKeys returns the addresses of steps, with their properties if they change some.
+func driftKeys(steps []plan.Step) []string {
 	out := []string{}
-
-	for _, s := range d.Plan.Steps {
-		if edited[string(s.Addr)] {
-			continue
-		}
-
+	for _, s := range steps {
 		if len(s.Changes) == 0 {
 			out = append(out, string(s.Addr))
 		}
 
 		for _, c := range s.Changes {
-			if key := string(s.Addr) + " " + c.Property; !edited[key] && c.New != plan.Unknown {
-				out = append(out, key)
-			}
+			out = append(out, string(s.Addr)+" "+c.Property)
 		}
 	}
 
-	return out, nil
+	return out
 }
 
 // DiffRequest asks what edited manifests would change.
@@ -77,8 +82,8 @@ type DiffRequest struct {
 	Findings diag.Findings
 	// Catalog is the path or URL of another asset catalogue. Empty: the one that the cluster is pinned to.
 	Catalog string
-	// DestroyData allows the plan to destroy volumes and keys.
-	DestroyData bool
+	// Options are the risks that the plan takes.
+	Options cluster.PlanOptions
 }
 
 // Diff computes what applying the manifests would change. If findings prevent the plan from being applied,
@@ -101,15 +106,22 @@ func Diff(ctx context.Context, env *cluster.Env, req DiffRequest) (*DiffReport, 
 		return nil, err
 	}
 
-	findings, err := session.ComputePlan(ctx, d, req.DestroyData)
+	findings, err := session.ComputePlan(ctx, d, req.Options)
 	if err != nil {
 		return nil, err
 	}
 
 	report.Review = d.Review()
 	report.Plan = report.Review.Document()
-	if report.Drift, err = findDriftInPlan(ctx, env, d); err != nil {
+	edit, drifted, recorded, err := splitDrift(ctx, env, d)
+	if err != nil {
 		return nil, err
+	}
+
+	report.EditSteps = append([]plan.Step{}, edit...)
+	report.DriftSteps = append([]plan.Step{}, drifted...)
+	if recorded {
+		report.Drift = driftKeys(drifted)
 	}
 
 	return report, findings.Err()

@@ -132,7 +132,7 @@ func compareWithManifests(
 		return err
 	}
 
-	if _, err := session.ComputePlan(ctx, d, false); err != nil { // findings prevent an apply, not a comparison
+	if _, err := session.ComputePlan(ctx, d, cluster.PlanOptions{}); err != nil { // findings prevent an apply, not a comparison
 		return err
 	}
 

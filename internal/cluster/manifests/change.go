@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/cluster"
@@ -20,6 +22,7 @@ import (
 // Change replaces manifests of a cluster in the state store, unless another process changes them meanwhile.
 type Change struct {
 	before            manifest.Set
+	applied           manifest.Set // zero if the cluster was never applied
 	etags             map[string]string
 	catalog           asset.Catalog
 	usesPinnedCatalog bool // catalog is the one in the state store
@@ -40,6 +43,10 @@ func LoadChange(ctx context.Context, s store.Store, name, catalog string) (Chang
 		etags:             etags,
 		usesPinnedCatalog: catalog == "",
 	}
+	if c.applied, err = clusterstate.ReadAppliedManifests(ctx, s, name); err != nil {
+		return Change{}, err
+	}
+
 	if c.usesPinnedCatalog {
 		c.catalog, err = clusterstate.ReadPinnedCatalog(ctx, s, name)
 	} else {
@@ -91,12 +98,43 @@ func (c Change) Check(
 		)
 	}
 
-	findings = append(findings, manifest.Validate(after)...)
+	findings = manifest.CheckEdit(c.applied, after, findings)
 	if findings.Err() == nil {
 		findings = append(findings, checkCatalog(after, c.catalog)...)
 	}
 
 	return after, findings
+}
+
+// zoneCheckTimeout limits how long an edit waits for AWS, which it does not need.
+const zoneCheckTimeout = 3 * time.Second
+
+// CheckZones returns the zones of after that are new and do not exist. Without new zones AWS is not called; if
+// it cannot be reached or does not permit the call, nothing is found, and the next plan checks the zones.
+func (c Change) CheckZones(ctx context.Context, env *cluster.Env, after manifest.Set) diag.Findings {
+	known := map[string]bool{}
+	for _, s := range manifest.Default(c.before).Cluster.Spec.Networking.Subnets {
+		known[s.Zone] = true
+	}
+
+	isNew := func(s v1alpha1.Subnet) bool { return !known[s.Zone] && s.ID == "" }
+	if !slices.ContainsFunc(after.Cluster.Spec.Networking.Subnets, isNew) {
+		return nil
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, zoneCheckTimeout)
+	defer cancel()
+	session, err := cluster.Open(ctx, env, c.Name(), after.Cluster.Spec.CloudProvider.AWS.Region)
+	if err != nil {
+		return nil
+	}
+
+	found := session.CheckZones(ctx, after, known)
+	if found.Err() == nil {
+		return nil
+	}
+
+	return found
 }
 
 // Write is an object to write or to delete.

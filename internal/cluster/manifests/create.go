@@ -137,7 +137,7 @@ func Complete(set manifest.Set, findings diag.Findings, catalog asset.Catalog) (
 		return set, findings // "contains no Cluster" would be a second finding about the same mistake
 	}
 
-	findings = append(findings, manifest.Validate(set)...)
+	findings = manifest.Check(set, findings)
 	if findings.Err() == nil {
 		findings = append(findings, checkCatalog(set, catalog)...)
 	}

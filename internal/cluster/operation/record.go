@@ -29,7 +29,7 @@ const (
 	Running     State = "running"
 	Succeeded   State = "succeeded"
 	Failed      State = "failed"
-	Interrupted State = "interrupted" // killed, or its lock was taken
+	Interrupted State = "interrupted" // stopped by Ctrl-C, killed, or its lock was taken
 )
 
 // ChangeCounts counts the steps of an operation's plan.
@@ -75,7 +75,7 @@ type Record struct {
 	Calls map[string]int `json:"calls,omitempty"`
 	// MutatingCalls counts those of Calls that may have changed something.
 	MutatingCalls int `json:"mutatingCalls,omitempty"`
-	// Error is the operation's error, without secrets; empty unless State is Failed.
+	// Error is the operation's error, without secrets; empty unless State is Failed, or Interrupted by Ctrl-C.
 	Error string `json:"error,omitempty"`
 	// Remark is additional information, such as who took the lock of an interrupted operation.
 	Remark string `json:"remark,omitempty"`
@@ -369,6 +369,10 @@ func (o *Operation) Finish(ctx context.Context, result error) error {
 		if result != nil {
 			r.State = Failed
 			r.Error = redactSecrets(result.Error())
+		}
+
+		if errors.Is(result, context.Canceled) {
+			r.State = Interrupted
 		}
 	})
 	if err := o.SaveRecord(ctx); err != nil {

@@ -61,6 +61,8 @@ type File struct {
 	Destroy bool `json:"destroy"`
 	// DestroyData is the flag --destroy-data.
 	DestroyData bool `json:"destroyData"`
+	// RecreateLostVolumes is the flag --recreate-lost-volumes.
+	RecreateLostVolumes bool `json:"recreateLostVolumes,omitempty"`
 	// Plan is a [plan.Document].
 	Plan json.RawMessage `json:"plan"`
 	// Documents has the hashes of the cluster's documents in the state store, by key.

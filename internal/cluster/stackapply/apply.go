@@ -29,6 +29,8 @@ type Options struct {
 	// ContinueRollback continues a rollback of the stack that failed, after it is approved. Without it such a
 	// stack is only reported.
 	ContinueRollback bool
+	// Risks are the risks that the plan takes.
+	Risks cluster.PlanOptions
 }
 
 // Applier applies the manifests of a cluster by its stack. It implements apply.Provisioner.
@@ -42,6 +44,8 @@ type Applier struct {
 	proposal     proposal
 	// existing are the cluster's resources in AWS before the change.
 	existing []plan.ActualResource
+	// lost are the etcd volumes that Execute creates again.
+	lost cluster.LostVolumes
 }
 
 // New returns an applier of d. It calls nothing.
@@ -62,7 +66,15 @@ func (c *Applier) Propose(ctx context.Context) (*cluster.Review, error) {
 		return nil, err
 	}
 
-	var err error
+	changes, err := c.session.CheckManifestChanges(ctx, c.desired)
+	if err != nil {
+		return nil, err
+	}
+
+	if err := changes.Err(); err != nil {
+		return nil, err
+	}
+
 	c.existing, err = c.session.ReadResources(ctx, c.desired.View, c.desired.Manifests)
 	if err != nil {
 		return nil, err
@@ -79,8 +91,9 @@ func (c *Applier) Propose(ctx context.Context) (*cluster.Review, error) {
 		}
 	}
 
+	p.Steps = c.session.ExplainSteps(ctx, c.desired, p.Steps, true)
 	c.proposal = p
-	c.desired.Plan = plan.Plan{Steps: p.Steps}
+	c.desired.Plan = plan.Plan{Steps: slices.Concat(c.recreationSteps(), p.Steps)}
 	review := c.reviewOf(cluster.ReviewApplyStack, p)
 
 	return &review, nil
@@ -118,7 +131,7 @@ func (c *Applier) reviewOf(kind cluster.ReviewKind, p proposal) cluster.Review {
 	return cluster.Review{
 		Kind:        kind,
 		Cluster:     c.session.Name,
-		Plan:        plan.Plan{Steps: p.Steps},
+		Plan:        plan.Plan{Steps: slices.Concat(c.recreationSteps(), p.Steps)},
 		Unpublished: c.desired.Unpublished,
 		Stack:       cluster.StackReview{Name: c.client.Name, Info: p.info, Recreate: p.recreate},
 		Cost:        c.estimateCost(p),
@@ -144,11 +157,28 @@ func (c *Applier) estimateCost(p proposal) plan.MonthlyCost {
 // Record records nothing more: Execute records the provisioner.
 func (c *Applier) Record(context.Context) error { return nil }
 
-// Execute publishes what machines download, executes the change set, and protects data with a stack policy.
-func (c *Applier) Execute(ctx context.Context) error { return c.publishAndExecute(ctx, c.proposal) }
+// Execute creates lost volumes again, publishes what machines download, executes the change set, protects data
+// with a stack policy, and records the manifests.
+func (c *Applier) Execute(ctx context.Context) error {
+	if err := c.recreateVolumes(ctx); err != nil {
+		return errors.Join(err, c.discardChangeSet(ctx, c.proposal))
+	}
 
-// Unchanged ends an apply that has nothing to do: it deletes the change set.
-func (c *Applier) Unchanged(ctx context.Context) error { return c.Discard(ctx) }
+	if err := c.publishAndExecute(ctx, c.proposal); err != nil {
+		return err
+	}
+
+	return c.session.RecordApplied(ctx, c.desired)
+}
+
+// Unchanged ends an apply that has nothing to do: it deletes the change set and records the manifests.
+func (c *Applier) Unchanged(ctx context.Context) error {
+	if err := c.Discard(ctx); err != nil {
+		return err
+	}
+
+	return c.session.RecordApplied(ctx, c.desired)
+}
 
 // Discard deletes the change set.
 func (c *Applier) Discard(ctx context.Context) error { return c.discardChangeSet(ctx, c.proposal) }

@@ -71,6 +71,10 @@ func (c *Applier) proposeChange(ctx context.Context) (proposal, error) {
 		return p, err
 	}
 
+	if err := c.checkLostVolumes(old); err != nil {
+		return p, err
+	}
+
 	c.templateBody, err = cloudformation.Render(
 		c.desired.Graph,
 		cloudformation.Options{Description: Description(c.session), EarlierVersions: old.Mappings.Versions},

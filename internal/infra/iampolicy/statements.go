@@ -14,7 +14,8 @@ func (s policyBuilder) readStatements() []Statement {
 	out := []Statement{
 		newStatement("Read", slices.Concat(
 			qualifyActions(
-				"ec2", "DescribeAddresses", "DescribeImages", "DescribeInternetGateways",
+				"ec2", "DescribeAddresses", "DescribeAvailabilityZones", "DescribeImages",
+				"DescribeInternetGateways",
 				"DescribeKeyPairs", "DescribeLaunchTemplateVersions", "DescribeLaunchTemplates",
 				"DescribeNatGateways", "DescribeRouteTables", "DescribeSecurityGroupRules",
 				"DescribeSecurityGroups", "DescribeSubnets", "DescribeTags", "DescribeVolumes",

@@ -139,22 +139,14 @@ func (w Applier) Apply(ctx context.Context, p Plan) error {
 // joinErrors joins the errors of all operations. An interrupted run is an error even if every operation that
 // it started succeeded.
 func (r *applyRun) joinErrors(ctx context.Context) error {
-	var errs []error
-	skipped := 0
+	stopped := r.interruption(ctx)
+	errs := []error{stopped}
+
 	for _, err := range r.errs {
-		switch {
-		case errors.Is(err, errDependencyFailed):
-			skipped++
-		case err != nil:
+		isPart := errors.Is(err, errDependencyFailed) || stopped != nil && isCancellation(err)
+		if err != nil && !isPart {
 			errs = append(errs, err)
 		}
-	}
-
-	if err := ctx.Err(); err != nil && skipped > 0 {
-		errs = append(
-			errs,
-			fmt.Errorf("stopped before %d of %d operations: %w", skipped, len(r.plan.operations), err),
-		)
 	}
 
 	return errors.Join(errs...)

@@ -5,7 +5,9 @@ package plan_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,11 +92,47 @@ func TestInterruptedIsNotDone(t *testing.T) {
 	c.fail = func(plan.Task) error { cancel(); return nil } // the running operation succeeds
 	w := walk(c)
 	w.MaxParallel = 1
-	if err := w.Apply(ctx, p); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want %v", err, context.Canceled)
+	err := w.Apply(ctx, p)
+	stopped, ok := errors.AsType[*plan.InterruptedError](err)
+	want := fmt.Sprintf("interrupted: 1 of %d done, 0 in flight; rerun to resume", len(p.Steps))
+	if !errors.Is(err, context.Canceled) || !ok || stopped.Error() != want || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 	if len(c.things) > 1 {
 		t.Errorf("%d things were made after the interruption", len(c.things)-1)
+	}
+}
+
+// inFlightCloud starts three creations together. That of net/a fails, and the others are interrupted.
+type inFlightCloud struct {
+	plan.Cloud
+	started sync.WaitGroup
+	cancel  func()
+}
+
+func (c *inFlightCloud) Create(_ context.Context, task plan.Task) (plan.StepResult, error) {
+	c.started.Done()
+	c.started.Wait()
+	if task.Step.Addr == "net/a" {
+		return plan.StepResult{}, errors.New("no")
+	}
+	c.cancel()
+	return plan.StepResult{}, fmt.Errorf("create it: %w", context.Canceled)
+}
+
+// TestInFlight: what had started when the run was interrupted is counted, and not listed as failed.
+func TestInFlight(t *testing.T) {
+	g := &graph.Graph{}
+	graph.Add(g, "a", net{CIDR: "a"})
+	graph.Add(g, "b", net{CIDR: "b"})
+	graph.Add(g, "c", net{CIDR: "c"})
+	p, _ := plan.Compute(g, nil, plan.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	c := &inFlightCloud{cancel: cancel}
+	c.started.Add(3)
+	err := walk(c).Apply(ctx, p)
+	if want := "interrupted: 0 of 3 done, 2 in flight; rerun to resume\ncreate net/a: no"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
@@ -146,4 +147,51 @@ func (p Plan) ManifestChanges(applied *graph.Graph) map[string]bool {
 	}
 
 	return out
+}
+
+// SplitDrift splits the steps of p into those that follow from changes of the manifests since applied, and
+// those that revert drift. The changes of a step that has both are split, too. A value that AWS assigns anew
+// belongs to the part to which a step that it depends on belongs.
+func (p Plan) SplitDrift(applied *graph.Graph) (edit, drift []Step) {
+	edited := p.ManifestChanges(applied)
+	inEdit := map[graph.Addr]bool{}
+
+	for _, s := range p.Steps {
+		var ours, others []Change
+		for _, c := range s.Changes {
+			isOurs := edited[string(s.Addr)+" "+c.Property]
+			if c.New == Unknown {
+				isOurs = s.dependsOnAny(inEdit)
+			}
+
+			if isOurs {
+				ours = append(ours, c)
+			} else {
+				others = append(others, c)
+			}
+		}
+
+		if isWhole := len(s.Changes) == 0; len(ours) > 0 || isWhole && edited[string(s.Addr)] {
+			inEdit[s.Addr] = true
+			edit = append(edit, s.withChanges(ours))
+		}
+
+		if isWhole := len(s.Changes) == 0; len(others) > 0 || isWhole && !edited[string(s.Addr)] {
+			drift = append(drift, s.withChanges(others))
+		}
+	}
+
+	return edit, drift
+}
+
+// dependsOnAny reports whether the resource of s depends directly on one of the addresses.
+func (s Step) dependsOnAny(addrs map[graph.Addr]bool) bool {
+	return s.desired != nil &&
+		slices.ContainsFunc(s.desired.Deps, func(d graph.Addr) bool { return addrs[d] })
+}
+
+// withChanges returns s with the given ones of its changes.
+func (s Step) withChanges(changes []Change) Step {
+	s.Changes = changes
+	return s
 }

@@ -7,7 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
 // Summary counts the steps of a plan; a replacement counts as one added and one destroyed.
@@ -15,6 +18,8 @@ type Summary struct {
 	Add     int `json:"add"`     // resources to create
 	Change  int `json:"change"`  // resources to change in place
 	Destroy int `json:"destroy"` // resources to delete
+	// Publish counts the objects that are published for machines. Set by the caller.
+	Publish int `json:"publish"`
 }
 
 // Document is the JSON form of a plan. Fields are added, never renamed, within one FormatVersion.
@@ -58,7 +63,16 @@ func (p Plan) Summary() Summary {
 
 // String renders s as the last line of a plan.
 func (s Summary) String() string {
-	return fmt.Sprintf("Plan: %d to add, %d to change, %d to destroy", s.Add, s.Change, s.Destroy)
+	line := fmt.Sprintf("Plan: %d to add, %d to change, %d to destroy", s.Add, s.Change, s.Destroy)
+
+	switch s.Publish {
+	case 0:
+		return line
+	case 1:
+		return line + ", 1 object to publish"
+	}
+
+	return fmt.Sprintf("%s, %d objects to publish", line, s.Publish)
 }
 
 // Document returns p in its JSON form.
@@ -77,27 +91,76 @@ func (p Plan) Document(cluster string) Document {
 	}
 }
 
-// Print writes p as text: a line for each step, an indented line for each change, and the summary.
-func (p Plan) Print(w io.Writer) error {
-	var b strings.Builder
-	for _, s := range p.Steps {
-		b.WriteString(s.String() + "\n")
-		for _, c := range s.Changes {
-			b.WriteString("      " + c.String() + "\n")
-		}
+// Print writes p as text: its steps, and the summary with the number of objects that are published.
+func (p Plan) Print(w io.Writer, publish int) error {
+	summary := p.Summary()
+	summary.Publish = publish
+	end := summary.String()
+	if p.IsEmpty() && publish == 0 {
+		end = "No changes: AWS matches the manifests."
 	}
 
-	if p.IsEmpty() {
-		b.WriteString("No changes: AWS matches the manifests.\n")
-	} else {
-		b.WriteString(p.Summary().String() + "\n")
-	}
-
-	if _, err := io.WriteString(w, b.String()); err != nil {
+	if _, err := io.WriteString(w, FormatSteps(p.Steps)+end+"\n"); err != nil {
 		return fmt.Errorf("print plan: %w", err)
 	}
 
 	return nil
+}
+
+// FormatSteps renders steps as text: a line for each step, and indented lines for its content, its changes and
+// their settings. Settings that are the same as those of an earlier step are not repeated.
+func FormatSteps(steps []Step) string {
+	var b strings.Builder
+	shown := map[string]graph.Addr{}
+
+	for _, s := range steps {
+		b.WriteString(s.String() + "\n")
+		if len(s.Content) > 1 {
+			for _, line := range s.Content {
+				b.WriteString("      " + line + "\n")
+			}
+		}
+
+		for _, c := range s.Changes {
+			b.WriteString("      " + c.String() + "\n")
+			formatSettings(&b, s, c, shown)
+		}
+	}
+
+	return b.String()
+}
+
+// maxShownSettings limits the settings that are shown of one change. The JSON form has all.
+const maxShownSettings = 12
+
+// formatSettings writes the settings of c. shown has the address of the first step with the same settings.
+func formatSettings(b *strings.Builder, s Step, c Change, shown map[string]graph.Addr) {
+	if len(c.Settings) == 0 {
+		return
+	}
+
+	var lines []string
+	for _, x := range c.Settings {
+		lines = append(lines, "        "+x.String()+"\n")
+	}
+
+	key := c.Property + strings.Join(lines, "")
+	if first, ok := shown[key]; ok && len(lines) > 1 {
+		fmt.Fprintf(b, "        the same as of %s\n", first)
+		return
+	}
+
+	shown[key] = s.Addr
+	if rest := len(lines) - maxShownSettings; rest > 1 {
+		lines = append(lines[:maxShownSettings], fmt.Sprintf("        and %d more, see -o json\n", rest))
+	}
+
+	b.WriteString(strings.Join(lines, ""))
+}
+
+// String renders x as "setting: old → new".
+func (x Setting) String() string {
+	return x.Setting + ": " + formatValue(x.Old) + " → " + formatValue(x.New)
 }
 
 // Sign returns the symbol at the start of a step's line: +, ~, -/+ or -.
@@ -123,18 +186,42 @@ func (s Step) String() string {
 		line += " (" + s.ID + ")"
 	}
 
-	if s.Note != "" {
-		line += "  # " + s.Note
+	if len(s.Content) == 1 {
+		line += ": " + s.Content[0]
+	}
+
+	remarks := []string{s.Note}
+	showsEffect := s.Action == Delete || s.Action == Replace || s.Action == Create && s.Effect != NoEffect
+	if showsEffect && s.EffectText != s.Note {
+		remarks = append(remarks, s.EffectText)
+	}
+
+	if text := joinNonEmpty(remarks); text != "" {
+		line += "  # " + text
 	}
 
 	return line
 }
 
+// joinNonEmpty joins the texts that are not empty.
+func joinNonEmpty(texts []string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), "; ")
+}
+
 // String renders c as "Property: old → new".
 func (c Change) String() string {
 	line := c.Property + ": " + formatValue(c.Old) + " → " + formatValue(c.New)
+	if len(c.Settings) > 0 {
+		line = c.Property + ":"
+	}
+
+	remarks := []string{c.EffectText}
 	if c.ForcesReplacement {
-		line += "  # forces replacement"
+		remarks = []string{"forces replacement"}
+	}
+
+	if text := joinNonEmpty(remarks); text != "" {
+		line += "  # " + text
 	}
 
 	return line

@@ -37,6 +37,9 @@ type LastApplied struct {
 	Resources []AppliedResource `json:"resources"`
 	// Documents maps the manifests' keys in the state store to their hashes.
 	Documents map[string]string `json:"documents,omitempty"`
+	// Manifests are the applied manifests as YAML, with defaults. Empty in a record of a version that did not
+	// keep them.
+	Manifests string `json:"manifests,omitempty"`
 	// MachineStore is the URL of the store that machines read.
 	MachineStore string `json:"machineStore,omitempty"`
 	// Objects lists the keys that were published in MachineStore.

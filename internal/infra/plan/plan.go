@@ -66,7 +66,38 @@ type Change struct {
 	New any `json:"new"`
 	// ForcesReplacement is true if AWS cannot change the property in place.
 	ForcesReplacement bool `json:"forcesReplacement,omitempty"`
+	// Settings are what differs inside the value, if it is a document or a policy. Set by the caller.
+	Settings []Setting `json:"settings,omitempty"`
+	// Effect is what the change does to what is running. Set by the caller; empty: not known.
+	Effect Effect `json:"effect,omitempty"`
+	// EffectText describes Effect.
+	EffectText string `json:"effectText,omitempty"`
 }
+
+// Setting is one setting that differs inside a document.
+type Setting struct {
+	// Setting is its path in the document, such as kubelet.kubeReserved.cpu.
+	Setting string `json:"setting"`
+	// Old is the value in the existing document; null: not set. It is never a secret.
+	Old any `json:"old"`
+	// New is the desired value; null: not set; [Unknown]: known after apply.
+	New any `json:"new"`
+}
+
+// Effect is what a step or a change does to what is running.
+type Effect string
+
+// The effects.
+const (
+	// NoEffect interrupts nothing.
+	NoEffect Effect = "none"
+	// OnNewMachines takes effect on machines that are started later; running machines keep theirs.
+	OnNewMachines Effect = "new-machines"
+	// RollsMachines replaces running machines.
+	RollsMachines Effect = "rolls"
+	// Interrupts interrupts traffic, or stops something that runs.
+	Interrupts Effect = "interrupts"
+)
 
 // Step is one action on one resource.
 type Step struct {
@@ -83,6 +114,14 @@ type Step struct {
 	Note string `json:"note,omitempty"`
 	// Owner is [ActualResource.Owner].
 	Owner string `json:"owner,omitempty"`
+	// Content describes what is created or deleted: the traffic of a rule, the statements of a policy, the
+	// values of a record. Set by the caller.
+	Content []string `json:"content,omitempty"`
+	// Effect is what the step does to what is running; of an update the strongest effect of its changes. Set
+	// by the caller; empty: not known.
+	Effect Effect `json:"effect,omitempty"`
+	// EffectText describes Effect.
+	EffectText string `json:"effectText,omitempty"`
 
 	desired *graph.Node     // nil for Delete
 	actual  *ActualResource // nil for Create
@@ -160,7 +199,10 @@ func Compute(desired *graph.Graph, actual []ActualResource, opt Options) (Plan, 
 	p.actual = append(p.actual, rest...)
 	var fs diag.Findings
 	fs = append(fs, checkSteps(p.Steps, opt)...)
-	fs = append(fs, orderOperations(&p, desired)...)
+	cycles := orderOperations(&p, desired)
+	if fs.Err() == nil { // else they follow from a replacement that is reported already
+		fs = append(fs, cycles...)
+	}
 
 	return p, fs
 }
@@ -332,13 +374,23 @@ func newDeletion(a *ActualResource) Step {
 	return s
 }
 
-// checkSteps returns error findings for the steps that the lifecycle of their kinds forbids.
+// checkSteps returns error findings for the steps that the lifecycle of their kinds forbids. A step that would
+// only have to replace its resource because of a forbidden replacement is not reported again.
 func checkSteps(steps []Step, opt Options) diag.Findings {
 	var fs diag.Findings
+	forbidden := map[graph.Addr]bool{}
+
 	for _, s := range steps {
 		rules := s.lifecycle()
+		if s.followsFrom(forbidden) {
+			forbidden[s.Addr] = true
+			continue
+		}
+
 		if s.Action == Replace && rules.Replacement == graph.ForbidReplacement {
+			forbidden[s.Addr] = true
 			fs = append(fs, replacementFindings(s, rules.ForbiddenHint)...)
+			continue
 		}
 
 		fs = append(fs, shrinkFindings(s, rules.GrowOnlyProperty)...)
@@ -353,6 +405,22 @@ func checkSteps(steps []Step, opt Options) diag.Findings {
 	}
 
 	return fs
+}
+
+// followsFrom reports whether s replaces its resource only because another resource is replaced, which is
+// forbidden.
+func (s Step) followsFrom(forbidden map[graph.Addr]bool) bool {
+	if s.Action != Replace || s.desired == nil {
+		return false
+	}
+
+	for _, c := range s.Changes {
+		if c.ForcesReplacement && c.New != Unknown {
+			return false
+		}
+	}
+
+	return slices.ContainsFunc(s.desired.Deps, func(d graph.Addr) bool { return forbidden[d] })
 }
 
 // replacementFindings reports each change of s that needs a replacement, which its kind forbids.

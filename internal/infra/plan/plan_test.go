@@ -400,7 +400,7 @@ func TestPlanIsDeterministic(t *testing.T) {
 			t.Fatal(diff)
 		}
 	}
-	if !strings.Contains(first, `"summary":{"add":0,"change":0,"destroy":14}`) {
+	if !strings.Contains(first, `"summary":{"add":0,"change":0,"destroy":14,"publish":0}`) {
 		t.Error(first)
 	}
 }

@@ -46,6 +46,7 @@ func TestSchemaHasTheGoTypes(t *testing.T) {
 	}{
 		"document": {s.object, reflect.TypeFor[plan.Document]()},
 		"step":     {s.Defs["step"], reflect.TypeFor[plan.Step]()},
+		"setting":  {s.Defs["setting"], reflect.TypeFor[plan.Setting]()},
 		"change":   {s.Defs["change"], reflect.TypeFor[plan.Change]()},
 		"summary":  {s.Defs["summary"], reflect.TypeFor[plan.Summary]()},
 		"cost":     {s.Defs["monthlyCost"], reflect.TypeFor[plan.MonthlyCost]()},
@@ -181,14 +182,14 @@ func TestPlansFitTheSchema(t *testing.T) {
 		t.Errorf("only %v were tried", actions)
 	}
 	for _, not := range []string{
-		`{}`, `[]`, `{"formatVersion":2,"cluster":"demo","machineStore":[],"steps":[],"summary":{"add":0,"change":0,"destroy":0}}`,
-		`{"formatVersion":1,"cluster":"demo","machineStore":[],"steps":[{"action":"burn","address":"vpc/main","kind":"vpc"}],"summary":{"add":0,"change":0,"destroy":0}}`,
+		`{}`, `[]`, `{"formatVersion":2,"cluster":"demo","machineStore":[],"steps":[],"summary":{"add":0,"change":0,"destroy":0,"publish":0}}`,
+		`{"formatVersion":1,"cluster":"demo","machineStore":[],"steps":[{"action":"burn","address":"vpc/main","kind":"vpc"}],"summary":{"add":0,"change":0,"destroy":0,"publish":0}}`,
 	} {
 		if validate(t, validator(t, false), []byte(not)) == nil {
 			t.Errorf("%s fits", not)
 		}
 	}
-	if validate(t, validator(t, false), []byte(`{"formatVersion":1,"cluster":"demo","later":1,"machineStore":[],"steps":[],"summary":{"add":0,"change":0,"destroy":0}}`)) != nil {
+	if validate(t, validator(t, false), []byte(`{"formatVersion":1,"cluster":"demo","later":1,"machineStore":[],"steps":[],"summary":{"add":0,"change":0,"destroy":0,"publish":0}}`)) != nil {
 		t.Error("a later field is refused")
 	}
 }

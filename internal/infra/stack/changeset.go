@@ -224,5 +224,27 @@ func (s Stack) ExecuteChangeSet(ctx context.Context, p ChangeSet) error {
 		err = s.failedError(f, info)
 	}
 
+	if err != nil && ctx.Err() != nil {
+		return f.interruption(ctx.Err())
+	}
+
 	return err
+}
+
+// interruption returns how far an operation got that CloudFormation goes on with.
+func (f *eventFollower) interruption(cause error) error {
+	running := 0
+	for id := range f.startedAt {
+		if !f.ended[id] {
+			running++
+		}
+	}
+
+	return &plan.InterruptedError{
+		Done:     len(f.completed),
+		InFlight: running,
+		Total:    f.total,
+		Follow:   "CloudFormation goes on; rerun to follow it",
+		Cause:    cause,
+	}
 }

@@ -35,6 +35,10 @@ type Finding struct {
 	Line int `json:"line,omitempty"`
 	// Column is in characters.
 	Column int `json:"column,omitempty"`
+	// Covers is the path of the field that this finding explains: other findings about it, or about what is
+	// below it, only follow from this one. Of a misspelled field it is the field with the right name. Empty:
+	// none.
+	Covers string `json:"-"`
 }
 
 // String returns f as one line: file:line:column: path "value": message (hint).

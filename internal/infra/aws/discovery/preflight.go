@@ -4,6 +4,7 @@ package discovery
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,6 +57,26 @@ func ListInstanceTypeZones(ctx context.Context, cfg aws.Config, types []string) 
 	}
 
 	return out, nil
+}
+
+// ListZones returns the names of the availability zones of the region that the account can use, sorted.
+func ListZones(ctx context.Context, cfg aws.Config) ([]string, error) {
+	out, err := ec2.NewFromConfig(cfg).DescribeAvailabilityZones(
+		ctx,
+		&ec2.DescribeAvailabilityZonesInput{Filters: driver.NewFilters("zone-type", "availability-zone")},
+	)
+	if err != nil {
+		return nil, transport.Wrap(err, "list the availability zones")
+	}
+
+	var zones []string
+	for _, z := range out.AvailabilityZones {
+		zones = append(zones, aws.ToString(z.ZoneName))
+	}
+
+	slices.Sort(zones)
+
+	return zones, nil
 }
 
 // PermissionCheck is a set of actions to check.

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package explain adds to the steps of a plan what a reader must know before approving them: the content of
+// new rules, policies and records, the settings that differ inside of user data, node documents and policies,
+// and what each change does to what is running.
+//
+// All of it is computed from data; the package reads nothing and changes no step but its explanations.
+package explain
+
+import (
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
+)
+
+// Input is what the explanations are computed from, besides the steps.
+type Input struct {
+	// Graph of the desired resources. It may be nil.
+	Graph *graph.Graph
+	// Document returns the node document with a key in the machine store; false if it is not known.
+	Document func(key string) ([]byte, bool)
+	// Rolls is set if the provisioner replaces the machines of a changed group, as CloudFormation does.
+	Rolls bool
+	// Tool and FormerTool are the versions of Slipway that plan and that applied last. FormerTool may be
+	// empty.
+	Tool, FormerTool string
+}
+
+// Steps returns the steps with explanations.
+func Steps(steps []plan.Step, in Input) []plan.Step {
+	out := make([]plan.Step, 0, len(steps))
+	for _, s := range steps {
+		out = append(out, in.explainStep(s))
+	}
+
+	return out
+}
+
+// UserDataProperty is the property of a launch template whose settings are explained.
+const UserDataProperty = "LaunchTemplateData.UserData"
+
+func (in Input) explainStep(s plan.Step) plan.Step {
+	s.Content = describeContent(in.resourceOf(s), s.Action)
+	changes := make([]plan.Change, 0, len(s.Changes))
+
+	for _, c := range s.Changes {
+		c = setChangeEffect(c, s, in.Rolls)
+		switch {
+		case c.Property == UserDataProperty:
+			c.Settings = in.userDataSettings(s, c)
+		case isPolicyProperty(c.Property):
+			c.Settings = policySettings(c)
+		}
+
+		changes = append(changes, c)
+	}
+
+	if s.Changes != nil {
+		s.Changes = changes
+	}
+
+	return setStepEffect(s, in.Rolls)
+}
+
+// resourceOf returns the resource that s creates, or the one that it deletes; nil if it is not known.
+func (in Input) resourceOf(s plan.Step) graph.Resource {
+	if r := s.Desired(); r != nil {
+		return r
+	}
+
+	if s.Action != plan.Delete && in.Graph != nil {
+		if n := in.Graph.Node(s.Addr); n != nil {
+			return n.Resource
+		}
+	}
+
+	return s.Actual()
+}
