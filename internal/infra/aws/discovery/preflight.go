@@ -59,9 +59,19 @@ func ListInstanceTypeZones(ctx context.Context, cfg aws.Config, types []string) 
 	return out, nil
 }
 
+// availabilityZoneAPI is the part of EC2 that lists availability zones.
+type availabilityZoneAPI interface {
+	DescribeAvailabilityZones(
+		context.Context,
+		*ec2.DescribeAvailabilityZonesInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeAvailabilityZonesOutput, error)
+}
+
 // ListZones returns the names of the availability zones of the region that the account can use, sorted.
 func ListZones(ctx context.Context, cfg aws.Config) ([]string, error) {
-	out, err := ec2.NewFromConfig(cfg).DescribeAvailabilityZones(
+	var api availabilityZoneAPI = ec2.NewFromConfig(cfg)
+	out, err := api.DescribeAvailabilityZones(
 		ctx,
 		&ec2.DescribeAvailabilityZonesInput{Filters: driver.NewFilters("zone-type", "availability-zone")},
 	)
