@@ -258,7 +258,7 @@ func (c fieldChecker) pruneFields(path string, got map[string]any, shape any) {
 
 		switch {
 		case !known:
-			c.reportUnknownField(at, key, slices.Sorted(maps.Keys(want)))
+			c.reportUnknownField(at, key, got, slices.Sorted(maps.Keys(want)))
 			delete(got, key)
 		case got[key] == nil:
 			delete(got, key) // null means unset, as in Kubernetes
@@ -268,14 +268,17 @@ func (c fieldChecker) pruneFields(path string, got map[string]any, shape any) {
 	}
 }
 
-func (c fieldChecker) reportUnknownField(at, key string, known []string) {
+// reportUnknownField reports the field key of got. It explains what is wrong with the field that was meant, unless
+// got has that one, too.
+func (c fieldChecker) reportUnknownField(at, key string, got map[string]any, known []string) {
+	near := diag.Nearest(key, known)
 	hint := "known here: " + strings.Join(known, ", ")
-	if near := diag.Nearest(key, known); near != "" {
+	if near != "" {
 		hint = "did you mean " + near + "?"
 	}
 
 	c.fs.Errorf(c.document+": "+at, "", hint, "is not a known field")
-	if near := diag.Nearest(key, known); near != "" {
+	if _, given := got[near]; near != "" && !given {
 		last := &(*c.fs)[len(*c.fs)-1]
 		last.Covers = c.document + ": " + strings.TrimSuffix(at, key) + near
 	}
