@@ -114,15 +114,25 @@ func (v *virtualTerminal) String() string {
 }
 
 // liveApp returns an app whose messages go to a terminal of this size.
-func liveApp(t *testing.T, columns, rows int) (*app, *virtualTerminal, *progressPrinter, *time.Time) {
+func liveApp(t *testing.T, columns, rows int) (*app, *virtualTerminal, *time.Time) {
 	t.Helper()
 	term := newTerminal(t, columns, rows)
 	s := &screen{out: term, size: func() (int, int) { return term.columns, term.rows }}
 	now := time.Unix(0, 0)
 	a := &app{Env: Env{Stderr: s, Now: func() time.Time { return now }, Getenv: func(string) string { return "" }}}
+	return a, term, &now
+}
+
+// livePrinter returns the printer of a terminal that shows changes.
+func livePrinter(t *testing.T, a *app) *progressPrinter {
+	t.Helper()
 	p := a.newProgressPrinter()
+	s, ok := a.Stderr.(*screen)
+	if !ok {
+		t.Fatal("messages do not go to a screen")
+	}
 	p.show = s.setLive
-	return a, term, p, &now
+	return p
 }
 
 func event(state plan.State, addr string, elapsed time.Duration, detail string) plan.Event {
@@ -133,7 +143,8 @@ func event(state plan.State, addr string, elapsed time.Duration, detail string) 
 }
 
 func TestLiveTree(t *testing.T) {
-	a, term, p, now := liveApp(t, 80, 24)
+	a, term, now := liveApp(t, 80, 24)
+	p := livePrinter(t, a)
 	check := func(want string) {
 		t.Helper()
 		if diff := cmp.Diff(want, term.String()); diff != "" {
@@ -202,7 +213,8 @@ Go on? yes
 // TestLiveTreeFitsTheTerminal: long lines are cut, many lines are left out, and after a resize nothing remains of
 // the former tree.
 func TestLiveTreeFitsTheTerminal(t *testing.T) {
-	a, term, p, now := liveApp(t, 60, 8)
+	a, term, now := liveApp(t, 60, 8)
+	p := livePrinter(t, a)
 	for i := range 30 {
 		*now = now.Add(time.Second)
 		addr := fmt.Sprintf("kind%d/%s", i, strings.Repeat("x", 50))
