@@ -100,23 +100,35 @@ func clusterFieldRules() []FieldRule {
 			"spec.machineAccess.sessionManager", "spec.machineAccess.instanceConnectSecurityGroup",
 			"spec.tags",
 		),
-		FieldRule{kind, "spec.kubernetesVersion", OneMinorAtATime,
-			"upgrade to each minor version in turn; to go back, restore etcd from a backup in a new cluster"},
+		FieldRule{
+			kind, "spec.kubernetesVersion", OneMinorAtATime,
+			"upgrade to each minor version in turn; to go back, restore etcd from a backup in a new cluster",
+		},
 		FieldRule{kind, "spec.cloudProvider.aws.region", StaysFixed, createAnother},
-		FieldRule{kind, "spec.cloudProvider.aws.kmsKeyARN", StaysFixed,
-			"keep it: EBS cannot encrypt a volume again; create another cluster with the other key"},
+		FieldRule{
+			kind, "spec.cloudProvider.aws.kmsKeyARN", StaysFixed,
+			"keep it: EBS cannot encrypt a volume again; create another cluster with the other key",
+		},
 		FieldRule{kind, "spec.cloudProvider.aws.instanceProfiles.controlPlane", KeepsOrigin, keepOwn},
 		FieldRule{kind, "spec.cloudProvider.aws.instanceProfiles.worker", KeepsOrigin, keepOwn},
 		FieldRule{kind, "spec.cloudProvider.aws.securityGroups.controlPlane", KeepsOrigin, keepOwn},
 		FieldRule{kind, "spec.cloudProvider.aws.securityGroups.worker", KeepsOrigin, keepOwn},
-		FieldRule{kind, "spec.api.loadBalancer.type", KeepsElasticIP,
-			"keep it: running machines reach the API at its present address; create another cluster"},
-		FieldRule{kind, "spec.etcd.volume.size", OnlyGrows,
-			"set it to the old size or more: EBS volumes cannot shrink"},
-		FieldRule{kind, "spec.configStore.base", StaysFixed,
-			"keep it: machines read their keys and the marker of etcd there; create another cluster"},
-		FieldRule{kind, "spec.topology.dns.type", KeepsZoneType,
-			"set it to None and apply, then to the other type: Route 53 cannot convert a zone"},
+		FieldRule{
+			kind, "spec.api.loadBalancer.type", KeepsElasticIP,
+			"keep it: running machines reach the API at its present address; create another cluster",
+		},
+		FieldRule{
+			kind, "spec.etcd.volume.size", OnlyGrows,
+			"set it to the old size or more: EBS volumes cannot shrink",
+		},
+		FieldRule{
+			kind, "spec.configStore.base", StaysFixed,
+			"keep it: machines read their keys and the marker of etcd there; create another cluster",
+		},
+		FieldRule{
+			kind, "spec.topology.dns.type", KeepsZoneType,
+			"set it to None and apply, then to the other type: Route 53 cannot convert a zone",
+		},
 	)
 }
 
@@ -133,17 +145,27 @@ func networkFieldRules() []FieldRule {
 			"spec.networking.vpcPeerings[].cidrs", "spec.networking.vpcPeerings[].routeTables",
 		),
 		FieldRule{kind, "spec.networking.networkID", StaysFixed, createAnother},
-		FieldRule{kind, "spec.networking.networkCIDR", StaysFixed,
-			"keep it: AWS cannot change the range of a VPC; create another cluster and move the workloads"},
-		FieldRule{kind, "spec.networking.podCIDR", StaysFixed,
-			"keep it: each node has a part of it; create another cluster and move the workloads"},
-		FieldRule{kind, "spec.networking.serviceClusterIPRange", StaysFixed,
-			"keep it: existing Services have addresses of it; create another cluster and move the workloads"},
+		FieldRule{
+			kind, "spec.networking.networkCIDR", StaysFixed,
+			"keep it: AWS cannot change the range of a VPC; create another cluster and move the workloads",
+		},
+		FieldRule{
+			kind, "spec.networking.podCIDR", StaysFixed,
+			"keep it: each node has a part of it; create another cluster and move the workloads",
+		},
+		FieldRule{
+			kind, "spec.networking.serviceClusterIPRange", StaysFixed,
+			"keep it: existing Services have addresses of it; create another cluster and move the workloads",
+		},
 		FieldRule{kind, "spec.networking.cni", StaysFixed, createAnother},
-		FieldRule{kind, "spec.networking.dnsDomain", StaysFixed,
-			"keep it: running pods and certificates use it; create another cluster and move the workloads"},
-		FieldRule{kind, "spec.networking.subnets[].name", StaysFixed,
-			"keep the name: AWS does not allow two subnets with one range, so it cannot be renamed"},
+		FieldRule{
+			kind, "spec.networking.dnsDomain", StaysFixed,
+			"keep it: running pods and certificates use it; create another cluster and move the workloads",
+		},
+		FieldRule{
+			kind, "spec.networking.subnets[].name", StaysFixed,
+			"keep the name: AWS does not allow two subnets with one range, so it cannot be renamed",
+		},
 		FieldRule{kind, "spec.networking.subnets[].zone", StaysFixed, newSubnet},
 		FieldRule{kind, "spec.networking.subnets[].type", StaysFixed, newSubnet},
 		FieldRule{kind, "spec.networking.subnets[].cidr", StaysFixed, newSubnet},
@@ -177,7 +199,9 @@ func groupFieldRules() []FieldRule {
 			"spec.additionalUserData[].content",
 			"spec.instanceMetadata.httpPutResponseHopLimit",
 		),
-		FieldRule{kind, "spec.role", KeepsRole,
-			"keep it; create a group of the other role, move the workloads, then delete this one"},
+		FieldRule{
+			kind, "spec.role", KeepsRole,
+			"keep it; create a group of the other role, move the workloads, then delete this one",
+		},
 	)
 }

@@ -172,10 +172,7 @@ func (r ChangeRule) allows(old, now any) bool {
 	case ChangesFreely:
 		return true
 	case OnlyGrows:
-		was, wasNumber := old.(float64)
-		is, isNumber := now.(float64)
-		return wasNumber && isNumber && is > was
-
+		return isLarger(now, old)
 	case KeepsOrigin:
 		return isUnset(old) == isUnset(now)
 	case KeepsElasticIP:
@@ -185,19 +182,26 @@ func (r ChangeRule) allows(old, now any) bool {
 		return !slices.Contains(zones, old) || !slices.Contains(zones, now)
 	case OneMinorAtATime:
 		return isUpgrade(old, now)
-	case KeepsRole: // validation reports what is not a role
-		roles := []any{
-			string(v1alpha1.RoleControlPlane),
-			string(v1alpha1.RoleWorker),
-			string(v1alpha1.RoleBastion),
-		}
-
-		return !slices.Contains(roles, now)
-
+	case KeepsRole:
+		return !isRole(now) // validation reports it
 	case StaysFixed:
 	}
 
 	return false
+}
+
+func isLarger(now, old any) bool {
+	was, wasNumber := old.(float64)
+	is, isNumber := now.(float64)
+
+	return wasNumber && isNumber && is > was
+}
+
+func isRole(v any) bool {
+	roles := []v1alpha1.Role{v1alpha1.RoleControlPlane, v1alpha1.RoleWorker, v1alpha1.RoleBastion}
+	text, _ := v.(string)
+
+	return slices.Contains(roles, v1alpha1.Role(text))
 }
 
 // isUpgrade reports whether the control plane can be upgraded from one version to the other in place. The

@@ -33,27 +33,28 @@ type DiffReport struct {
 	Review cluster.Review `json:"-"`
 }
 
-// splitDrift splits the steps of d's plan into what an edit of the manifests changes and what was changed in
+// splitDrift splits the steps of d's plan, in the report, into what an edit of the manifests changes and what was changed in
 // AWS since the last apply. If no apply is recorded, everything belongs to the edit.
-func splitDrift(
-	ctx context.Context,
-	env *cluster.Env,
-	d *cluster.Desired,
-) (edit, drifted []plan.Step, recorded bool, err error) {
+func splitDrift(ctx context.Context, env *cluster.Env, d *cluster.Desired, report *DiffReport) error {
+	report.EditSteps = append([]plan.Step{}, d.Plan.Steps...)
+	report.DriftSteps = []plan.Step{}
 	applied, _, err := clusterstate.ReadLastApplied(ctx, d.View, d.Name())
 	if err != nil || len(applied.Resources) == 0 {
-		return d.Plan.Steps, nil, false, err
+		return err
 	}
 
 	g, err := applied.ToGraph(awskind.AllKinds())
 	if err != nil {
 		env.Notifyf("drift is unknown: %s", err)
-		return d.Plan.Steps, nil, false, nil
+		return nil
 	}
 
-	edit, drifted = d.Plan.SplitDrift(g)
+	edit, drifted := d.Plan.SplitDrift(g)
+	report.EditSteps = append([]plan.Step{}, edit...)
+	report.DriftSteps = append([]plan.Step{}, drifted...)
+	report.Drift = driftKeys(drifted)
 
-	return edit, drifted, true, nil
+	return nil
 }
 
 // driftKeys returns the addresses of steps, with their properties if they change some.
@@ -113,15 +114,8 @@ func Diff(ctx context.Context, env *cluster.Env, req DiffRequest) (*DiffReport, 
 
 	report.Review = d.Review()
 	report.Plan = report.Review.Document()
-	edit, drifted, recorded, err := splitDrift(ctx, env, d)
-	if err != nil {
+	if err := splitDrift(ctx, env, d, report); err != nil {
 		return nil, err
-	}
-
-	report.EditSteps = append([]plan.Step{}, edit...)
-	report.DriftSteps = append([]plan.Step{}, drifted...)
-	if recorded {
-		report.Drift = driftKeys(drifted)
 	}
 
 	return report, findings.Err()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
@@ -211,7 +212,7 @@ func documentText(v any) (string, bool) {
 func statementTree(document string) map[string]any {
 	out := map[string]any{}
 	for i, s := range policyStatements(document) {
-		name := cmp.Or(s.Sid, fmt.Sprint(i+1))
+		name := cmp.Or(s.Sid, strconv.Itoa(i+1))
 		out["statement "+name] = s.String()
 	}
 

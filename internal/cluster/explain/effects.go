@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"maps"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
@@ -62,9 +63,7 @@ func properties(e effect, names ...string) map[string]effect {
 func effectsByKind() map[string]kindEffects {
 	all := networkEffects()
 	for _, part := range []map[string]kindEffects{trafficEffects(), identityEffects(), machineEffects()} {
-		for kind, e := range part {
-			all[kind] = e
-		}
+		maps.Copy(all, part)
 	}
 
 	return all

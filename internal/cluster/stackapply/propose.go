@@ -39,6 +39,16 @@ func (c *Applier) learnFormerNames(ctx context.Context, info stack.Info) (cfnTem
 	return addTemplateNames(ctx, c.client)
 }
 
+// learnFormerTemplate is learnFormerNames, and an error if a volume of the deployed template is lost.
+func (c *Applier) learnFormerTemplate(ctx context.Context, info stack.Info) (cfnTemplate, error) {
+	old, err := c.learnFormerNames(ctx, info)
+	if err != nil {
+		return old, err
+	}
+
+	return old, c.checkLostVolumes(old)
+}
+
 // proposeChange has CloudFormation compute a change set. It waits for a running operation of the stack first.
 func (c *Applier) proposeChange(ctx context.Context) (proposal, error) {
 	info, err := c.client.WaitForOperation(ctx)
@@ -66,12 +76,8 @@ func (c *Applier) proposeChange(ctx context.Context) (proposal, error) {
 	default: // it can be updated
 	}
 
-	old, err := c.learnFormerNames(ctx, info)
+	old, err := c.learnFormerTemplate(ctx, info)
 	if err != nil {
-		return p, err
-	}
-
-	if err := c.checkLostVolumes(old); err != nil {
 		return p, err
 	}
 
