@@ -94,7 +94,7 @@ func (c *Collector) stateSources() []Source {
 				return c.Env.Coordinator(c.Live.State, name).ListRecords(ctx, maxRecords)
 			},
 		},
-		c.objectSource("state/applied.json", "what was applied last", clusterstate.LastAppliedKey(name)),
+		c.appliedSource(clusterstate.LastAppliedKey(name)),
 		{
 			Path:  "state/catalogue.yaml",
 			Title: "pinned asset catalogue",
@@ -118,15 +118,21 @@ func (c *Collector) stateSources() []Source {
 
 const maxRecords = 50
 
-func (c *Collector) objectSource(path, title, key string) Source {
-	return Source{Path: path, Title: title, Read: func(ctx context.Context) (any, error) {
+// appliedSource returns the last-applied record without its copy of the manifests, which has user data.
+func (c *Collector) appliedSource(key string) Source {
+	return newSource("state/applied.json", "what was applied last", func(ctx context.Context) (any, error) {
 		o, err := c.Live.State.Get(ctx, key)
 		if err != nil {
 			return nil, err
 		}
 
-		return parseJSON(o.Body)
-	}}
+		record, err := parseJSON(o.Body)
+		if fields, ok := record.(map[string]any); ok {
+			delete(fields, "manifests")
+		}
+
+		return record, err
+	})
 }
 
 // healthSources returns what slipway itself finds.
