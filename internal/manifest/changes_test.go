@@ -155,7 +155,7 @@ func TestAllowedChanges(t *testing.T) {
 func TestOneCauseOneFinding(t *testing.T) {
 	text := string(manifest.EncodeYAML(demo(t)))
 	for edit, want := range map[[2]string]string{
-		{"  networking:", "  networkng:"}:                                                        "error: cluster/demo: spec.networkng: is not a known field (did you mean networking?)\n",
+		{"  networking:", "  networkng:"}:                                                         "error: cluster/demo: spec.networkng: is not a known field (did you mean networking?)\n",
 		{"    networkCIDR: 10.80", "    networkCIDR: 10.90"}:                                      "error: cluster/demo: spec.networking.networkCIDR \"10.90.0.0/16\": cannot change once the cluster is applied; it is 10.80.0.0/16 (keep it: AWS cannot change the range of a VPC; create another cluster and move the workloads)\n",
 		{"  role: ControlPlane", "  role: ControlPlan"}:                                           "error: instancegroup/control-plane: spec.role \"ControlPlan\": is not one of ControlPlane, Worker, Bastion (did you mean ControlPlane?)\n",
 		{"kind: InstanceGroup\nmetadata:\n  labels:", "kind: InstnceGroup\nmetadata:\n  labels:"}: "error: document 2: kind \"InstnceGroup\": is not a known kind (did you mean InstanceGroup?)\n",

@@ -430,13 +430,3 @@ func TestParseTableRefuses(t *testing.T) {
 		}
 	}
 }
-
-func FuzzParseTable(f *testing.F) {
-	f.Add(testTable)
-	f.Add("* a 1 hour s")
-	f.Fuzz(func(t *testing.T, text string) {
-		if _, err := cost.ParseTable(text); err != nil && !strings.Contains(err.Error(), "line ") {
-			t.Errorf("an error without its line: %v", err)
-		}
-	})
-}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -21,7 +20,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/internal/cli"
 	"github.com/slipway-k8s/slipway/internal/infra/aws"
@@ -408,61 +406,5 @@ func TestWithout(t *testing.T) {
 		if _, errs, code := b.slipway(b.user(fmt.Sprint("without-", i), docs), "apply", "demo", "--yes"); code != 1 || !strings.Contains(errs, action) {
 			t.Errorf("without %s: exit %d, %s", action, code, errs)
 		}
-	}
-}
-
-// TestDeclaredCalls compares the policies with the calls that the drivers and the store declare: every
-// declared call is an allowed action, and the reverse.
-func TestDeclaredCalls(t *testing.T) {
-	in := iampolicy.Input{Partition: "aws", Region: "us-east-1", Account: "123456789012", Cluster: "demo", RolePath: "/r/", KeyAlias: "alias/a", LoadBalancers: []string{"l"}, PeerVPCs: []string{"vpc-1"}, RouteTables: []string{"rtb-1"}, WarmPools: true, DNSNames: []string{"api.example.com"}}
-	st := iampolicy.StoreLocation{Bucket: "b"}
-	in.Stores = []iampolicy.StoreLocation{st}
-	allowed := iampolicy.AllowedActions(append(iampolicy.BuildPolicies(in), iampolicy.BuildStateInitPolicy(in, st)))
-	services := map[string]string{"elb": "elasticloadbalancing"}
-	names := map[string]string{
-		"s3:ListObjectsV2": "s3:ListBucket", "s3:HeadBucket": "s3:ListBucket", "s3:PutPublicAccessBlock": "s3:PutBucketPublicAccessBlock",
-		"s3:PutBucketEncryption": "s3:PutEncryptionConfiguration",
-	}
-	var declared []string
-	call := regexp.MustCompile(`(?m)^\t(\w+)\(\s*context\.Context,\s*\*(\w+)\.\w+Input`)
-	paginated := regexp.MustCompile(`(?m)^\t(\w+)\.(\w+)APIClient$`) // an embedded interface of the SDK
-	for _, pattern := range []string{"../aws/*.go", "../aws/*/*.go", "../../lib/store/*.go", "../../cluster/rollingupdate/*.go"} {
-		files, err := filepath.Glob(pattern)
-		if err != nil || len(files) == 0 {
-			t.Fatal(err, files)
-		}
-		for _, f := range files {
-			text, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			calls := call.FindAllStringSubmatch(string(text), -1)
-			for _, m := range paginated.FindAllStringSubmatch(string(text), -1) {
-				calls = append(calls, []string{m[0], m[2], m[1]})
-			}
-			for _, m := range calls {
-				service := m[2]
-				if s := services[service]; s != "" {
-					service = s
-				}
-				action := service + ":" + m[1]
-				if n := names[action]; n != "" {
-					action = n
-				}
-				declared = append(declared, action)
-			}
-		}
-	}
-	slices.Sort(declared)
-	declared = slices.Compact(declared)
-	// No manifest turns a key or its rotation off, or attaches a managed policy. The details of all the
-	// account's roles save calls: whoever may not see them reads each role by itself. The two that are added
-	// are asked by AWS without a call of ours.
-	spare := []string{"kms:DisableKey", "kms:DisableKeyRotation", "iam:AttachRolePolicy", "iam:GetAccountAuthorizationDetails"}
-	validates := []string{"ec2:GetConsoleOutput", "elasticloadbalancing:DescribeTargetHealth"} // cluster/validate, without interfaces
-	want := slices.DeleteFunc(append(append(declared, validates...), "ec2:RunInstances", "iam:PassRole"), func(a string) bool { return slices.Contains(spare, a) })
-	slices.Sort(want)
-	if diff := cmp.Diff(want, allowed); diff != "" {
-		t.Errorf("declared calls and allowed actions differ (-declared +allowed):\n%s", diff)
 	}
 }

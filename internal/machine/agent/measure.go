@@ -202,8 +202,8 @@ func (m *measurer) measureEtcd(ctx context.Context) *report.Etcd {
 }
 
 // probePeer returns why another member does not answer, or an empty text.
-func probePeer(ctx context.Context, manager etcd.Manager, url string) string {
-	if err := manager.Ping(ctx, url); err != nil {
+func probePeer(ctx context.Context, manager etcd.Manager, peerURL string) string {
+	if err := manager.Ping(ctx, peerURL); err != nil {
 		return err.Error()
 	}
 
