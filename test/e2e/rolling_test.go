@@ -50,7 +50,12 @@ func replaceWorkers(e *environment) {
 	e.kubectl("rollout", "status", "deployment/web", "--timeout=120s")
 	before := e.listMachines("worker")
 
-	group := e.runSlipway("get", "groups", clusterName, "workers", "-o", "yaml")
+	group := ""
+	for doc := range strings.SplitSeq(e.runSlipway("get", "groups", clusterName, "-o", "yaml"), "---\n") {
+		if strings.Contains(doc, "name: workers\n") {
+			group = doc
+		}
+	}
 	file := filepath.Join(dir, "workers.yaml")
 	if err := os.WriteFile(file, []byte(strings.TrimRight(group, "\n")+"\n  kubelet:\n    systemReserved:\n      memory: 111Mi\n"), 0o600); err != nil {
 		e.t.Fatal(err)
