@@ -168,7 +168,7 @@ func (all recordsByID) inventoryLines() []string {
 		}
 	}
 
-	seen := newNormalizer(names)
+	seen := newNormalizer(names, all.ownershipValues())
 	hashes := map[string]string{}
 
 	for id, thing := range all {
@@ -206,6 +206,25 @@ func resourceAddress(thing map[string]any) string {
 	return ""
 }
 
+// ownershipValues returns the values of the tags that tell clusters of one name apart. They are random.
+func (all recordsByID) ownershipValues() []string {
+	var values []string
+	for _, thing := range all {
+		for _, record := range thing {
+			tags, _ := record.(map[string]any)
+			for _, key := range []string{"slipway.dev/id", "slipway.dev/token"} {
+				if value, ok := tags[key].(string); ok && value != "" {
+					values = append(values, value)
+				}
+			}
+		}
+	}
+
+	slices.Sort(values)
+
+	return slices.Compact(values)
+}
+
 func idPrefix(id string) string {
 	if i := strings.LastIndex(id, "-"); i > 0 {
 		return id[:i]
@@ -217,13 +236,21 @@ func idPrefix(id string) string {
 // normalizer replaces IDs by the names of their resources.
 type normalizer struct {
 	namesByID     map[string]string
-	idPattern     *regexp.Regexp // IDs of resources, which may have a name
-	randomPattern *regexp.Regexp // other IDs, and times
+	ownership     *strings.Replacer // ids of clusters and tokens of their stores
+	idPattern     *regexp.Regexp    // IDs of resources, which may have a name
+	randomPattern *regexp.Regexp    // other IDs, and times
 }
 
-func newNormalizer(names map[string]string) normalizer {
+func newNormalizer(names map[string]string, randomValues []string) normalizer {
+	var replacements []string
+	for _, value := range randomValues {
+		replacements = append(replacements, value, "*")
+	}
+
 	return normalizer{
-		namesByID: names, idPattern: regexp.MustCompile(`[a-z]+(-[a-z]+)*-[0-9a-f]{17}\b`),
+		namesByID: names,
+		ownership: strings.NewReplacer(replacements...),
+		idPattern: regexp.MustCompile(`[a-z]+(-[a-z]+)*-[0-9a-f]{17}\b`),
 		randomPattern: regexp.MustCompile(
 			`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{16}\b|\bZ[0-9A-F]{20}\b|\bA(RO|IP)A[A-Z0-9]{10,}|` +
 				`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?( GMT|Z|[+-]\d\d:\d\d)?`,
@@ -291,5 +318,5 @@ func (n normalizer) normalizeText(s string) string {
 		return idPrefix(id)
 	})
 
-	return n.randomPattern.ReplaceAllString(s, "*")
+	return n.ownership.Replace(n.randomPattern.ReplaceAllString(s, "*"))
 }
