@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 export GOFLAGS ?= -buildvcs=false
 
-.PHONY: build test lint bench e2e demo demo-down deps assets image packages packages-check generate man fuzz clean
+.PHONY: build test long lint bench e2e demo demo-down deps assets image packages packages-check generate man fuzz clean
 
 build: ## bin/slipway and bin/slipway-node
 	@hack/build.sh
@@ -18,6 +18,9 @@ image: build deps ## build the local region's machine image (cached by content)
 
 test: build ## every test; tests that this machine cannot run are skipped, listed and counted
 	@hack/test.sh
+
+long: build ## the long forms of tests: every write of the program is killed, not only one of each kind
+	@SLIPWAY_LONG=1 go test -count=1 -v -timeout 60m ./test/killed
 
 e2e: build deps ## the end-to-end tests; fails where test would skip
 	@SLIPWAY_E2E=require hack/e2e.sh

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The end-to-end tests and the tutorials, against a local region of their own. SLIPWAY_E2E=require makes them fail where they would skip.
+# The end-to-end tests in their long form and the tutorials, against a local region of their own. SLIPWAY_E2E=require makes them fail where they would skip.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 hack/assets.sh >/dev/null
 bin/slipway region image
-go test -count=1 -timeout 60m -v -p 1 -run "${E2E_RUN:-.}" ./test/e2e/... ./test/tutorials
+SLIPWAY_LONG=1 go test -count=1 -timeout 60m -v -p 1 -run "${E2E_RUN:-.}" ./test/e2e/... ./test/tutorials

@@ -17,6 +17,7 @@ import (
 // TestFaultsAreSeen breaks parts of a real cluster, one after another, and expects that validate names the machine,
 // the cause and the next step of each within 10 s of being observable.
 func TestFaultsAreSeen(t *testing.T) {
+	skipUnlessLong(t)
 	e := newEnvironment(t)
 	e.runSlipway("state", "init", "--yes")
 	e.runSlipway("create", "cluster", clusterName, "--zones", region+"a,"+region+"b,"+region+"c", "--yes")

@@ -42,6 +42,14 @@ type environment struct {
 	aws     aws.Config
 }
 
+// skipUnlessLong skips t in the short form, which make test runs. Make e2e sets SLIPWAY_LONG.
+func skipUnlessLong(t *testing.T) {
+	t.Helper()
+	if os.Getenv("SLIPWAY_LONG") == "" {
+		t.Skip("SKIPPED: a long form, see make e2e")
+	}
+}
+
 // requireHost skips t, with the reason, if this machine cannot run the tests. It fails t instead if
 // SLIPWAY_E2E=require.
 func requireHost(t *testing.T) (shared string) {

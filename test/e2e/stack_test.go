@@ -18,15 +18,19 @@ func TestStack(t *testing.T) {
 	e := newEnvironment(t)
 	for _, s := range []struct {
 		name string
+		long bool
 		do   func(*environment)
 	}{
-		{"CloudFormation creates a cluster", createStack},
-		{"a program with another hash rolls back", checkStackRejectsHash},
-		{"a program that does not work rolls back", checkStackTimeout},
-		{"slots are replaced one at a time", checkStackRollout},
-		{"delete keeps data, then leaves nothing", deleteStack},
+		{"CloudFormation creates a cluster", false, createStack},
+		{"a program with another hash rolls back", true, checkStackRejectsHash},
+		{"a program that does not work rolls back", true, checkStackTimeout},
+		{"slots are replaced one at a time", false, checkStackRollout},
+		{"delete keeps data, then leaves nothing", false, deleteStack},
 	} {
 		ok := t.Run(s.name, func(t *testing.T) {
+			if s.long {
+				skipUnlessLong(t)
+			}
 			inner := *e
 			inner.t = t
 			s.do(&inner)
