@@ -39,6 +39,11 @@ type InstanceGroupSpec struct {
 	// architecture (NAME may contain * and ?); or ami-ID.
 	Image string `json:"image,omitempty"`
 
+	// KubernetesVersion is the version of the group's kubelets, at most three minor versions older than the
+	// cluster's and never newer. If unset, it is the cluster's. Workers only. An upgrade sets it until the
+	// control plane is upgraded, and unsets it then.
+	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
+
 	// UserDataFormat is CloudInit, or Ignition for Flatcar.
 	UserDataFormat string `json:"userDataFormat,omitempty"`
 

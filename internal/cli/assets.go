@@ -23,6 +23,7 @@ func newAssetsCommand(a *app) *cobra.Command {
 
 func newAssetsBuildCommand(a *app) *cobra.Command {
 	var source, out string
+	var kubernetes []string
 	cmd := &cobra.Command{
 		Use:   "build",
 		Short: "Build Kubernetes, etcd, containerd and the images of the core add-ons",
@@ -30,9 +31,13 @@ func newAssetsBuildCommand(a *app) *cobra.Command {
 CNI plugins, flannel, CoreDNS and their container images. Results are cached by content. They are stored under upstream's
 paths, with a catalogue of their hashes for SLIPWAY_ASSETS; 'slipway region env' sets it. Needs Go and gcc on Debian 12.
 
+--kubernetes-version builds an earlier minor version as well, and adds it to the catalogue. It takes as long as the default
+version. What was built once is kept in later builds.
+
 The sources are the directory assets of a checkout of slipway. Packages install them in share/slipway/assets.` + exitStatusHelp(),
-		Example: "  slipway assets build\n  slipway assets build --source ~/src/slipway/assets",
-		Args:    requireNoArguments,
+		Example: "  slipway assets build\n  slipway assets build --kubernetes-version 1.35\n" +
+			"  slipway assets build --source ~/src/slipway/assets",
+		Args: requireNoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if out == "" {
 				cache, err := a.cacheDir()
@@ -49,11 +54,12 @@ The sources are the directory assets of a checkout of slipway. Packages install 
 			}
 
 			r, err := build.Run(cmd.Context(), build.Options{
-				Source: source,
-				Out:    out,
-				Env:    os.Environ(),
-				Log:    a.Stderr,
-				Clock:  a.Now,
+				Source:     source,
+				Out:        out,
+				Kubernetes: kubernetes,
+				Env:        os.Environ(),
+				Log:        a.Stderr,
+				Clock:      a.Now,
 			})
 			if err != nil {
 				return err
@@ -70,6 +76,13 @@ The sources are the directory assets of a checkout of slipway. Packages install 
 		"source",
 		"",
 		"directory of the sources (default: assets of a checkout, or share/slipway/assets of a package)",
+	)
+
+	cmd.Flags().StringSliceVar(
+		&kubernetes,
+		"kubernetes-version",
+		nil,
+		"also build this version of Kubernetes, such as 1.35; repeatable",
 	)
 
 	cmd.Flags().StringVar(&out, "out", "", "output directory (default: assets in the cache directory)")

@@ -36,6 +36,12 @@ func addCommands(a *app, root *cobra.Command) {
 			groupCluster,
 			newRollingUpdateClusterCommand(a),
 		),
+		newGroupCommand(
+			"upgrade",
+			"Upgrade Kubernetes on a running cluster",
+			groupCluster,
+			newUpgradeClusterCommand(a),
+		),
 		newLogsCommand(a),
 		newSSHCommand(a),
 		newSupportBundleCommand(a),

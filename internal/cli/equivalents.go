@@ -39,7 +39,6 @@ func kopsCommands() map[string]string {
 	return map[string]string{
 		"update":                  "slipway apply NAME",
 		"reconcile":               "slipway apply NAME",
-		"upgrade":                 "slipway edit cluster NAME, then: slipway plan NAME",
 		"get assets":              "slipway assets --help",
 		"get secrets":             "slipway state --help",
 		"get keypairs":            useExport,

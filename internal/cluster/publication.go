@@ -40,18 +40,15 @@ func (session *Session) buildPublication(
 		}
 
 		arch := manifest.InstanceTypeArch(g.Spec.MachineType)
-		files, images, err := node.ResolveAssets(
-			catalog,
-			g.Spec.Role,
-			d.Manifests.Cluster.Spec.KubernetesVersion,
-			arch,
-		)
+		own := d.Manifests.Cluster // as the group sees it
+		own.Spec.KubernetesVersion = manifest.GroupVersion(d.Manifests.Cluster, g)
+		files, images, err := node.ResolveAssets(catalog, g.Spec.Role, own.Spec.KubernetesVersion, arch)
 		if err != nil {
 			return node.Publication{}, fmt.Errorf("instancegroup/%s: %w", g.Metadata.Name, err)
 		}
 
 		doc, err := node.BuildDocument(node.DocumentInput{
-			Cluster:     d.Manifests.Cluster,
+			Cluster:     own,
 			ClusterID:   session.ownership.ID,
 			Groups:      d.Manifests.Groups,
 			Group:       g,

@@ -200,6 +200,7 @@ func (v validator) rejectKubernetesFields(spec v1alpha1.InstanceGroupSpec) {
 		path string
 		set  bool
 	}{
+		{"spec.kubernetesVersion", spec.KubernetesVersion != ""},
 		{"spec.nodeLabels", len(spec.NodeLabels) > 0},
 		{"spec.taints", len(spec.Taints) > 0},
 		{"spec.autoscale", spec.Autoscale},

@@ -181,7 +181,7 @@ func groupFieldRules() []FieldRule {
 	return append(
 		freeFields(
 			kind,
-			"spec.machineType", "spec.image", "spec.userDataFormat",
+			"spec.machineType", "spec.image", "spec.kubernetesVersion", "spec.userDataFormat",
 			"spec.mixedInstancesPolicy.instances", "spec.mixedInstancesPolicy.onDemandBase",
 			"spec.mixedInstancesPolicy.onDemandAboveBase",
 			"spec.mixedInstancesPolicy.onDemandAllocationStrategy",

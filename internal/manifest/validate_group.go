@@ -156,6 +156,7 @@ func (v validator) checkGroup(g v1alpha1.InstanceGroup, c v1alpha1.Cluster) {
 		)
 	}
 
+	v.checkGroupVersion(g.Spec, c)
 	v.checkGroupOptions(g.Spec)
 	v.checkNodeLabels(g.Spec.NodeLabels)
 	for i, t := range g.Spec.Taints {

@@ -67,14 +67,20 @@ func readFileOrURL(ctx context.Context, place string) ([]byte, error) {
 // checkCatalog reports the architectures for which the catalogue lacks the cluster's version of Kubernetes.
 func checkCatalog(set manifest.Set, c asset.Catalog) diag.Findings {
 	var fs diag.Findings
-	version := set.Cluster.Spec.KubernetesVersion
 	seen := map[string]bool{}
 
 	for _, g := range set.Groups {
 		arch := manifest.InstanceTypeArch(g.Spec.MachineType)
-		if _, err := c.File("kubelet", version, arch); errors.Is(err, asset.ErrNotFound) && !seen[arch] {
+		version := manifest.GroupVersion(set.Cluster, g)
+		path := "cluster/" + set.Cluster.Metadata.Name
+		if g.Spec.KubernetesVersion != "" {
+			path = "instancegroup/" + g.Metadata.Name
+		}
+
+		key := path + " " + arch
+		if _, err := c.File("kubelet", version, arch); errors.Is(err, asset.ErrNotFound) && !seen[key] {
 			fs.Errorf(
-				"cluster/"+set.Cluster.Metadata.Name+": spec.kubernetesVersion",
+				path+": spec.kubernetesVersion",
 				version,
 				"use one of "+strings.Join(
 					c.Versions("kubelet"),
@@ -85,7 +91,7 @@ func checkCatalog(set manifest.Set, c asset.Catalog) diag.Findings {
 			)
 		}
 
-		seen[arch] = true
+		seen[key] = true
 	}
 
 	return fs

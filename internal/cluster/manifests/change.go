@@ -63,6 +63,17 @@ func (c Change) Prune() Change {
 	return c
 }
 
+// WithCatalog makes the change also pin the cluster to another asset catalogue.
+func (c Change) WithCatalog(catalog asset.Catalog) Change {
+	c.catalog = catalog
+	c.usesPinnedCatalog = false
+
+	return c
+}
+
+// Before returns the manifests that the change replaces, with defaults.
+func (c Change) Before() manifest.Set { return manifest.Default(c.before) }
+
 // merge returns the manifests with the given documents in place of those of the same name.
 func (c Change) merge(given manifest.Set) manifest.Set {
 	after := manifest.Set{

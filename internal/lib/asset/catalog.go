@@ -194,6 +194,28 @@ func (c Catalog) Versions(name string) []string {
 	return versions
 }
 
+// WithMissing returns the catalogue with the files and images of other that it does not have, after its own. So it
+// also has the versions that running machines use.
+func (c Catalog) WithMissing(other Catalog) Catalog {
+	c.Files = slices.Clone(c.Files)
+	c.Images = slices.Clone(c.Images)
+	for _, f := range other.Files {
+		same := func(g File) bool { return g.Name == f.Name && g.Version == f.Version && g.Arch == f.Arch }
+		if !slices.ContainsFunc(c.Files, same) {
+			c.Files = append(c.Files, f)
+		}
+	}
+
+	for _, i := range other.Images {
+		same := func(j Image) bool { return j.Name == i.Name && j.Version == i.Version }
+		if !slices.ContainsFunc(c.Images, same) {
+			c.Images = append(c.Images, i)
+		}
+	}
+
+	return c
+}
+
 func (c Catalog) rewriteURL(url string) string {
 	if c.FileRepository == "" {
 		return url

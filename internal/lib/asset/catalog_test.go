@@ -224,7 +224,9 @@ func fromFacts(table facts) asset.Catalog {
 		return strings.NewReplacer("{version}", version, "{arch}", arch, "{name}", name).Replace(url)
 	}
 	minor := table.Kubernetes.Recommended["1.36"]
-	kubernetes := slices.DeleteFunc(newestFirst(maps.Keys(table.Kubernetes.Versions), minor), func(v string) bool { return !strings.HasPrefix(v, "1.36.") })
+	kubernetes := slices.DeleteFunc(newestFirst(maps.Keys(table.Kubernetes.Versions), minor), func(v string) bool {
+		return !strings.HasPrefix(v, "1.36.") && !strings.HasPrefix(v, "1.35.")
+	})
 	for _, name := range []string{"kubelet", "kubectl"} {
 		for _, v := range kubernetes {
 			sums, _ := table.Kubernetes.Versions[v][name].(map[string]any)

@@ -233,6 +233,7 @@ func (a *Agent) newNodeClient() kube.Client {
 	}
 }
 
+// applyAddons applies the add-ons of this machine's version, unless an older machine of the control plane does it.
 func (a *Agent) applyAddons(ctx context.Context, api kube.Client) error {
 	n := a.doc.Network
 	objects, err := addon.Render(addon.Values{
@@ -248,6 +249,10 @@ func (a *Agent) applyAddons(ctx context.Context, api kube.Client) error {
 	}
 
 	if err := a.awaitReadyz(ctx, api); err != nil {
+		return err
+	}
+
+	if older, err := findOlderServer(ctx, api, a.doc.KubernetesVersion); err != nil || older {
 		return err
 	}
 

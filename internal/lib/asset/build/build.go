@@ -36,6 +36,10 @@ type Options struct {
 	Out    string // the output folder, such as ~/.cache/slipway/assets
 	Go     string // the go command; if empty, go from PATH
 
+	// Kubernetes are versions to build in addition to the default one, each as a minor version, such as
+	// 1.35, or in full. Those that an earlier run built are kept.
+	Kubernetes []string
+
 	// FileRepository and ContainerRegistry are written to the catalogue. If empty, the defaults are
 	// used.
 	FileRepository    string
@@ -108,7 +112,8 @@ func lockOutput(o Options) (func(), error) {
 type builder struct {
 	Options
 	modules        []moduleRecipe
-	debianPackages []string // of the nftables layer
+	optional       map[string]bool // the modules that are built only on request
+	debianPackages []string        // of the nftables layer
 	files          []fileRecipe
 	images         []imageRecipe
 	arch           string
@@ -124,11 +129,16 @@ func newBuilder(o Options) *builder {
 		Options:        o,
 		arch:           runtime.GOARCH,
 		modules:        moduleRecipes(),
+		optional:       map[string]bool{},
 		debianPackages: nftablesPackages(),
 		files:          fileRecipes(),
 		images:         imageRecipes(),
 		versions:       map[string]string{},
 		stepDirs:       map[string]string{},
+	}
+
+	for _, minor := range earlierKubernetes() {
+		b.optional[kubernetesModule(minor)] = true
 	}
 
 	b.progress = &progress{out: o.Log, clock: o.Clock}

@@ -93,6 +93,63 @@ func TestASecondRunIsCachedAndAnEditIsNot(t *testing.T) {
 	}
 }
 
+// TestEarlierKubernetesIsBuiltOnRequest: the default build leaves it out until it was requested once.
+func TestEarlierKubernetesIsBuiltOnRequest(t *testing.T) {
+	src, out := source(t), t.TempDir()
+	write(t, filepath.Join(src, "kubernetes-1.35/go.mod"), "module example.com/slipway/kubernetes-1.35\n\ngo 1.26.0\n\nrequire k8s.io/kubernetes v1.35.4\n\nreplace k8s.io/kubernetes => ./dep\n")
+	write(t, filepath.Join(src, "kubernetes-1.35/dep/go.mod"), "module k8s.io/kubernetes\n")
+	write(t, filepath.Join(src, "kubernetes-1.35/main.go"), "package main\n\nfunc main() {}\n")
+	versions := func(request ...string) []string {
+		t.Helper()
+		var log bytes.Buffer
+		b := small(t, src, out, &log)
+		b.Kubernetes = request
+		b.modules = append(b.modules, earlierRecipes()...)
+		b.files = append(b.files, kubernetesFiles(kubernetesModule("1.35"))...)
+		result, err := b.buildAll(t.Context())
+		needsApt(t, err)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, &log)
+		}
+
+		raw, err := os.ReadFile(result.Catalog)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		c, err := asset.ParseCatalog(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		return c.Versions("kubelet")
+	}
+
+	if got := versions(); len(got) != 0 {
+		t.Errorf("built without a request: %v", got)
+	}
+
+	for _, request := range []string{"1.35", "v1.35.4", "1.35.4"} {
+		if diff := cmp.Diff([]string{"1.35.4"}, versions(request)); diff != "" {
+			t.Errorf("%s:\n%s", request, diff)
+		}
+	}
+
+	if diff := cmp.Diff([]string{"1.35.4"}, versions()); diff != "" {
+		t.Errorf("a later build does not keep it:\n%s", diff)
+	}
+
+	b := small(t, src, out, &bytes.Buffer{})
+	b.modules = append(b.modules, earlierRecipes()...)
+	for _, request := range []string{"1.3", "1.34", "1.35.5", ""} {
+		b.Kubernetes = []string{request}
+		_, err := b.buildAll(t.Context())
+		if !errors.Is(err, ErrUnknownKubernetes) || !strings.Contains(err.Error(), "1.35.4") {
+			t.Errorf("%q: %v", request, err)
+		}
+	}
+}
+
 func TestTheSameSourceGivesTheSameBytes(t *testing.T) {
 	src := source(t)
 	var catalogs [2][]byte

@@ -120,13 +120,15 @@ func (b *builder) buildImage(r imageRecipe, layers map[string]v1.Layer) (v1.Imag
 // or nftables.
 func (b *builder) listLayerEntries(name string) ([]archiveEntry, error) {
 	bin := filepath.Join(b.stepDirs[name], "bin")
+	if isKubernetesModule(name) {
+		return kubernetesLayer(filepath.Join(bin, "kubernetes")), nil
+	}
+
 	switch name {
 	case "base":
 		return baseLayer(), nil
 	case "nftables":
 		return nftablesLayer(filepath.Join(b.stepDirs[name], "root"))
-	case "kubernetes":
-		return kubernetesLayer(filepath.Join(bin, "kubernetes")), nil
 	case "flannel":
 		return listPrograms(bin, "opt/bin/")
 	case "cp":

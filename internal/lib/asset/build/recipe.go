@@ -48,13 +48,24 @@ type imageRecipe struct {
 
 // moduleRecipes returns the modules in build order.
 func moduleRecipes() []moduleRecipe {
-	return slices.Concat(runtimeRecipes(), networkRecipes(), ownRecipes())
+	return slices.Concat(runtimeRecipes(), networkRecipes(), ownRecipes(), earlierRecipes())
+}
+
+// kubernetesRecipe returns the recipe of the module with all programs of one version of Kubernetes.
+func kubernetesRecipe(module string) moduleRecipe {
+	const k8s = "k8s.io/component-base/version"
+
+	return moduleRecipe{
+		Name:     module,
+		Pins:     "k8s.io/kubernetes",
+		Packages: []string{"."},
+		LDFlags:  "-X " + k8s + ".gitVersion=v{version} -X " + k8s + ".gitMajor={major} -X " + k8s + ".gitMinor={minor} -X " + k8s + ".gitTreeState=clean",
+	}
 }
 
 // runtimeRecipes are Kubernetes, etcd and the container runtime.
 func runtimeRecipes() []moduleRecipe {
 	const (
-		k8s        = "k8s.io/component-base/version"
 		containerd = "github.com/containerd/containerd/v2"
 		etcd       = "go.etcd.io/etcd"
 	)
@@ -62,12 +73,7 @@ func runtimeRecipes() []moduleRecipe {
 	return []moduleRecipe{
 		// The longest build is first, so that a failure of another one does not hide how long the
 		// whole build takes.
-		{
-			Name:     "kubernetes",
-			Pins:     "k8s.io/kubernetes",
-			Packages: []string{"."},
-			LDFlags:  "-X " + k8s + ".gitVersion=v{version} -X " + k8s + ".gitMajor={major} -X " + k8s + ".gitMinor={minor} -X " + k8s + ".gitTreeState=clean",
-		},
+		kubernetesRecipe(defaultKubernetesModule),
 		{
 			Name:     "etcd",
 			Pins:     etcd + "/server/v3",
@@ -136,23 +142,20 @@ func ownRecipes() []moduleRecipe {
 	}
 }
 
+// fileRecipes returns all files. Those of the default version of Kubernetes are first.
 func fileRecipes() []fileRecipe {
+	out := slices.Concat(kubernetesFiles(defaultKubernetesModule), runtimeFiles())
+	for _, minor := range earlierKubernetes() {
+		out = append(out, kubernetesFiles(kubernetesModule(minor))...)
+	}
+
+	return out
+}
+
+func runtimeFiles() []fileRecipe {
 	const github = "https://github.com/"
+
 	return []fileRecipe{
-		{
-			Name:    "kubelet",
-			Module:  "kubernetes",
-			URL:     "https://dl.k8s.io/release/v{version}/bin/linux/{arch}/kubelet",
-			Format:  asset.FormatBinary,
-			Program: "kubernetes",
-		},
-		{
-			Name:    "kubectl",
-			Module:  "kubernetes",
-			URL:     "https://dl.k8s.io/release/v{version}/bin/linux/{arch}/kubectl",
-			Format:  asset.FormatBinary,
-			Program: "kubernetes",
-		},
 		{
 			Name:   "containerd",
 			Module: "containerd",
@@ -224,19 +227,9 @@ func imageRecipes() []imageRecipe {
 		},
 	}
 
-	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"} {
-		layers := []string{"base", "kubernetes"}
-		if name == "kube-proxy" {
-			layers = []string{"base", "nftables", "kubernetes"}
-		}
-
-		images = append(images, imageRecipe{
-			Name:       name,
-			Module:     "kubernetes",
-			Ref:        "registry.k8s.io/" + name + ":v{version}",
-			Layers:     layers,
-			Entrypoint: []string{"/usr/local/bin/" + name},
-		})
+	images = append(images, kubernetesImages(defaultKubernetesModule)...)
+	for _, minor := range earlierKubernetes() {
+		images = append(images, kubernetesImages(kubernetesModule(minor))...)
 	}
 
 	return images

@@ -55,10 +55,10 @@ func TestBuiltImagesStart(t *testing.T) {
 	}
 	dir, catalog := built(t)
 	commands := map[string][][]string{
-		"kube-apiserver":          {{"/usr/local/bin/kube-apiserver", "--version", "v1.36"}},
-		"kube-controller-manager": {{"/usr/local/bin/kube-controller-manager", "--version", "v1.36"}},
-		"kube-scheduler":          {{"/usr/local/bin/kube-scheduler", "--version", "v1.36"}},
-		"kube-proxy":              {{"/usr/local/bin/kube-proxy", "--version", "v1.36"}, {"/usr/sbin/nft", "-j", "list", "ruleset", `{"nftables"`}},
+		"kube-apiserver":          {{"/usr/local/bin/kube-apiserver", "--version", "Kubernetes v"}},
+		"kube-controller-manager": {{"/usr/local/bin/kube-controller-manager", "--version", "Kubernetes v"}},
+		"kube-scheduler":          {{"/usr/local/bin/kube-scheduler", "--version", "Kubernetes v"}},
+		"kube-proxy":              {{"/usr/local/bin/kube-proxy", "--version", "Kubernetes v"}, {"/usr/sbin/nft", "-j", "list", "ruleset", `{"nftables"`}},
 		"coredns":                 {{"/coredns", "-version", "CoreDNS"}},
 		"flannel":                 {{"/opt/bin/flanneld", "--version", "v0."}, {"/usr/sbin/nft", "--version", "nftables"}, {"/usr/sbin/iptables", "--version", "nf_tables"}, {"/bin/cp", "/etc/passwd", "/tmp", ""}},
 		"flannel-cni-plugin":      {{"/flannel", `"1.0.0"`}, {"/bin/cp", "-f", "/flannel", "/tmp/flannel", ""}},
@@ -70,7 +70,7 @@ func TestBuiltImagesStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, i := range catalog.Images {
-		t.Run(i.Name, func(t *testing.T) {
+		t.Run(i.Name+" "+i.Version, func(t *testing.T) {
 			hash, err := v1.NewHash(cmp.Or(i.Digests["amd64"], i.Digests["arm64"]))
 			if err != nil {
 				t.Fatal(err)
@@ -89,6 +89,9 @@ func TestBuiltImagesStart(t *testing.T) {
 			}
 			for _, c := range commands[i.Name] {
 				argv, want := c[:len(c)-1], c[len(c)-1]
+				if want == "Kubernetes v" {
+					want += i.Version
+				}
 				cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
 				cmd.SysProcAttr, cmd.Dir, cmd.Env = &syscall.SysProcAttr{Chroot: root, Cloneflags: syscall.CLONE_NEWNET}, "/", []string{"PATH=/usr/sbin", "CNI_COMMAND=VERSION"}
 				cmd.Stdin = strings.NewReader(`{"cniVersion":"1.0.0"}`)

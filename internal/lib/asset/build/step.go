@@ -42,29 +42,9 @@ func (b *builder) planSteps(ctx context.Context) ([]step, error) {
 		return nil, err
 	}
 
-	var steps []step
-
-	for _, m := range b.modules {
-		if err := b.resolveVersion(&m); err != nil {
-			return nil, err
-		}
-
-		key, err := b.moduleCacheKey(m, goVersion)
-		if err != nil {
-			return nil, err
-		}
-
-		s := step{
-			name:  m.Name,
-			key:   key,
-			build: func(ctx context.Context, dir string) error { return b.compileModule(ctx, m, dir) },
-		}
-		if m.CGO {
-			s.commands = map[string]string{"gcc": "gcc", "pkg-config": "pkg-config"}
-			s.libraries = map[string]string{"libseccomp": "libseccomp-dev"}
-		}
-
-		steps = append(steps, s)
+	steps, err := b.planModules(goVersion)
+	if err != nil {
+		return nil, err
 	}
 
 	steps = append(steps, step{
@@ -77,6 +57,49 @@ func (b *builder) planSteps(ctx context.Context) ([]step, error) {
 	for _, s := range steps {
 		b.stepKeys = append(b.stepKeys, s.key)
 		b.stepDirs[s.name] = b.stepDir(s)
+	}
+
+	return steps, nil
+}
+
+// planModules returns the steps of the modules. It leaves out the optional ones that are neither requested nor
+// cached.
+func (b *builder) planModules(goVersion string) ([]step, error) {
+	for i := range b.modules {
+		if err := b.resolveVersion(&b.modules[i]); err != nil {
+			return nil, err
+		}
+	}
+
+	requested, err := b.requestedModules()
+	if err != nil {
+		return nil, err
+	}
+
+	var steps []step
+
+	for _, m := range b.modules {
+		key, err := b.moduleCacheKey(m, goVersion)
+		if err != nil {
+			return nil, err
+		}
+
+		s := step{
+			name:  m.Name,
+			key:   key,
+			build: func(ctx context.Context, dir string) error { return b.compileModule(ctx, m, dir) },
+		}
+		if b.optional[m.Name] && !requested[m.Name] && !b.isCached(s) {
+			b.leaveOut(m.Name)
+			continue
+		}
+
+		if m.CGO {
+			s.commands = map[string]string{"gcc": "gcc", "pkg-config": "pkg-config"}
+			s.libraries = map[string]string{"libseccomp": "libseccomp-dev"}
+		}
+
+		steps = append(steps, s)
 	}
 
 	return steps, nil

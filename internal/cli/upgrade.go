@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/cluster/upgrade"
+)
+
+func newUpgradeClusterCommand(a *app) *cobra.Command {
+	var req upgrade.Request
+	cmd := &cobra.Command{
+		Use:   "cluster [NAME]",
+		Short: "Upgrade Kubernetes on a running cluster",
+		Long: `Show the steps of an upgrade and, once that is confirmed, carry them out: write the version into the manifests, apply
+them, and replace machines one after the other, first those of the control plane, then workers. Until the control plane is
+upgraded, the groups of workers keep their version (spec.kubernetesVersion of the InstanceGroup), so that no new worker is
+newer than an API server. Add-ons follow when the last machine of the control plane is upgraded.
+
+Checked first: Kubernetes is upgraded one minor version at a time, kubelets are not newer than API servers and at most three
+minor versions older, etcd is upgraded one minor version at a time, no client has used an API that the version does not have,
+and what 'slipway preflight' checks. The asset catalogue (--assets, else the one in slipway) also sets the versions of etcd,
+containerd, the CNI plugins and the add-ons.
+
+Each step is derived from the manifests, the last apply and the nodes. After a failure or a kill, rerun the command to
+continue. There is no way back to an earlier version.` + exitStatusHelp(),
+		Example: "  slipway upgrade cluster demo\n  slipway upgrade cluster demo --kubernetes-version 1.36.3 --yes",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, err := a.clusterName(args, req.Name)
+			if err != nil {
+				return err
+			}
+
+			req.Name = name
+
+			return upgradeCommand{a}.run(cmd.Context(), req)
+		},
+	}
+
+	addNameFlag(cmd, &req.Name)
+	a.addYesFlag(cmd)
+	a.addLockFlag(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(
+		&req.Version,
+		"kubernetes-version",
+		"",
+		"version to upgrade to (default: the newest patch of the next minor version in the asset catalogue)",
+	)
+
+	flags.BoolVar(
+		&req.IgnoreRemovedAPIs,
+		"ignore-removed-apis",
+		false,
+		"upgrade although clients use APIs that the version does not have",
+	)
+
+	flags.DurationVar(
+		&req.DrainTimeout,
+		"drain-timeout",
+		defaultDrainTimeout,
+		"stop if the pods of a node are not evicted after this time; 0: wait forever",
+	)
+
+	flags.DurationVar(
+		&req.JoinTimeout,
+		"join-timeout",
+		defaultJoinTimeout,
+		"stop if a new machine is not Ready after this time",
+	)
+
+	return cmd
+}
+
+// upgradeCommand upgrades a cluster.
+type upgradeCommand struct{ *app }
+
+// run shows and carries out an upgrade.
+func (a upgradeCommand) run(ctx context.Context, req upgrade.Request) error {
+	env, err := a.newLockingEnv()
+	if err != nil {
+		return err
+	}
+
+	req.Catalog = a.catalogSource()
+	req.Show = a.showProposal
+	req.Approve = func(p upgrade.Proposal) error {
+		return a.confirm(fmt.Sprintf("Upgrade cluster %s to Kubernetes %s?", p.Cluster, p.To))
+	}
+
+	result, err := upgrade.Run(ctx, env, req)
+	if err != nil {
+		return err
+	}
+
+	if result.UpToDate {
+		a.printMessage("cluster %s has Kubernetes %s on every machine", req.Name, result.Version)
+		return nil
+	}
+
+	a.printMessage(
+		"upgraded cluster %s to Kubernetes %s in %s; %d machines were replaced",
+		req.Name,
+		result.Version,
+		result.Took.Round(time.Second),
+		result.Replaced,
+	)
+
+	return nil
+}
+
+// showProposal prints the steps of an upgrade and what was checked.
+func (a upgradeCommand) showProposal(p upgrade.Proposal) error {
+	fmt.Fprintf(a.Stdout, "Upgrade of cluster %s from Kubernetes %s to %s\n\n", p.Cluster, p.From, p.To)
+
+	var rows [][]string
+	for n, s := range p.Steps {
+		rows = append(rows, []string{strconv.Itoa(n + 1), s.Describe()})
+	}
+
+	last := "replace machines that still have an older launch template"
+	rows = append(rows, []string{strconv.Itoa(len(p.Steps) + 1), last})
+	a.printTable([]string{"STEP", "WHAT"}, rows)
+
+	for _, c := range p.Components {
+		fmt.Fprintf(a.Stdout, "%s: %s, now %s\n", c.Name, c.To, c.From)
+	}
+
+	for _, api := range p.Removed {
+		fmt.Fprintf(a.Stdout, "in use: %s\n", api)
+	}
+
+	if p.Servers > 0 && len(p.Removed) == 0 {
+		fmt.Fprintf(a.Stdout, "no client has used an API that %s does not have (%d of %d API servers asked)\n",
+			p.To, p.Asked, p.Servers)
+	}
+
+	return nil
+}
