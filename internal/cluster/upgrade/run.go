@@ -111,7 +111,7 @@ func Run(ctx context.Context, env *cluster.Env, req Request) (Result, error) {
 	}
 
 	start := env.Now()
-	err = u.carryOut(ctx, proposal)
+	err = carryOut(ctx, u, u.target, len(proposal.Steps))
 	if err != nil {
 		err = diag.WithHint(
 			fmt.Errorf("upgrade cluster %s to %s: %w", req.Name, proposal.To, err),
@@ -222,8 +222,16 @@ func (u *upgrader) rollingRequest(groups []string) rollingupdate.Request {
 // maxRepeats limits how often one step is decided in a row.
 const maxRepeats = 3
 
-// carryOut decides and acts until the cluster has the target.
-func (u *upgrader) carryOut(ctx context.Context, proposal Proposal) error {
+// stepper observes a cluster and does one step.
+type stepper interface {
+	observe(ctx context.Context) (Observation, error)
+	carryOutStep(ctx context.Context, s Step) error
+	replaceMachines(ctx context.Context, groups []string) error
+	notifyf(format string, args ...any)
+}
+
+// carryOut decides and acts until the cluster has the target. planned is the expected number of steps.
+func carryOut(ctx context.Context, u stepper, target Version, planned int) error {
 	last := ""
 	repeats := 0
 	for n := 1; ; n++ {
@@ -232,7 +240,7 @@ func (u *upgrader) carryOut(ctx context.Context, proposal Proposal) error {
 			return err
 		}
 
-		s := Decide(o, u.target)
+		s := Decide(o, target)
 		if s.Failure != "" {
 			return errors.New(s.Failure)
 		}
@@ -251,16 +259,19 @@ func (u *upgrader) carryOut(ctx context.Context, proposal Proposal) error {
 			return fmt.Errorf("%s: succeeded %d times without an effect", last, maxRepeats)
 		}
 
-		u.env.Notifyf("step %d of %d: %s", n, max(n, len(proposal.Steps)+1), last)
+		u.notifyf("step %d of %d: %s", n, max(n, planned+1), last)
 		if err := u.carryOutStep(ctx, s); err != nil {
 			return fmt.Errorf("%s: %w", s.Type, err)
 		}
 	}
 
-	u.env.Notifyf("every group has version %s; replacing machines with an older launch template, if any", u.target)
+	u.notifyf("every group has version %s; replacing machines with an older launch template, if any", target)
 
 	return u.replaceMachines(ctx, nil)
 }
+
+// notifyf reports a message to the caller.
+func (u *upgrader) notifyf(format string, args ...any) { u.env.Notifyf(format, args...) }
 
 // carryOutStep does one step.
 func (u *upgrader) carryOutStep(ctx context.Context, s Step) error {
