@@ -136,8 +136,14 @@ func (session *Session) ComputePlan(
 
 	var actual []plan.ActualResource // read while the graph is built: neither needs the other
 	var readErr error
+	session.SkipZonesIfNone(ctx, d.View, d.Manifests)
+	session.ownRoles = &roleOwner{read: make(chan struct{})}
 	var wg sync.WaitGroup
-	wg.Go(func() { actual, readErr = session.ReadResources(ctx, d.View, d.Manifests) })
+	wg.Go(func() {
+		defer close(session.ownRoles.read)
+		actual, readErr = session.ReadResources(ctx, d.View, d.Manifests)
+		session.ownRoles.setFrom(actual)
+	})
 	err := session.BuildGraph(ctx, d)
 	wg.Wait()
 	if err := errors.Join(err, readErr); err != nil {

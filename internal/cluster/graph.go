@@ -71,6 +71,27 @@ func (d *Desired) findUnpublished(ctx context.Context, name string) error {
 	return err
 }
 
+// listedStore is a store whose objects were listed before.
+type listedStore struct {
+	store.Store
+	view *store.View
+}
+
+// List implements [store.Store] without a request.
+func (s listedStore) List(ctx context.Context, prefix string) ([]string, error) {
+	return s.view.List(ctx, prefix)
+}
+
+// ListedMachineStore returns the machine store. If the view is of the same store, the objects are not listed
+// again.
+func (d *Desired) ListedMachineStore() store.Store {
+	if d.MachineStore.URL() == d.View.URL() {
+		return listedStore{d.MachineStore, d.View}
+	}
+
+	return d.MachineStore
+}
+
 // publishedStore returns the store to look up published objects in: the view if it is of the machine store,
 // else the machine store.
 func (d *Desired) publishedStore() store.Store {
@@ -87,7 +108,7 @@ func (session *Session) buildModelInput(ctx context.Context, d *Desired) (model.
 	var imagesErr error
 	var wg sync.WaitGroup
 	wg.Go(func() { images, imagesErr = session.ResolveImages(ctx, d) })
-	who, err := session.CallerIdentity(ctx)
+	who, err := session.accountIdentity(ctx)
 	wg.Wait()
 	if err != nil {
 		return model.Input{}, err // without an identity nothing else works either

@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/cluster/operation"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
@@ -158,6 +159,10 @@ func (session *Session) RecordZones(
 		return nil
 	}
 
+	if err := session.recordDNS(ctx, d); err != nil {
+		return err
+	}
+
 	have, was, err := clusterstate.ReadZones(ctx, d.View, session.Name)
 	if err != nil && was.ETag == "" { // else it cannot be parsed, and is overwritten
 		return err
@@ -186,6 +191,28 @@ func (session *Session) RecordZones(
 	return err
 }
 
+// hasNoDNS reports whether the cluster has no hosted zone and no DNS record, and its plan creates none.
+func (d *Desired) hasNoDNS() bool {
+	return !manifest.HasDNS(d.Manifests.Cluster.Spec) &&
+		!slices.ContainsFunc(d.Plan.Steps, func(s plan.Step) bool {
+			return s.Kind == (awskind.HostedZone{}).Kind().Name || s.Kind == (awskind.DNSRecord{}).Kind().Name
+		})
+}
+
+// recordDNS records that the cluster may have DNS records from now on, if its manifest asks for some.
+func (session *Session) recordDNS(ctx context.Context, d *Desired) error {
+	if !manifest.HasDNS(d.Manifests.Cluster.Spec) {
+		return nil
+	}
+
+	o, err := clusterstate.RecordDNS(ctx, d.View, session.State, session.Name)
+	if err == nil && o.ETag != "" {
+		d.View.AddObject(o)
+	}
+
+	return err
+}
+
 // RecordProvisioner records that this cluster is created directly, without CloudFormation.
 func (session *Session) RecordProvisioner(ctx context.Context, d *Desired) error {
 	if d.View == nil || session.State == nil {
@@ -196,7 +223,13 @@ func (session *Session) RecordProvisioner(ctx context.Context, d *Desired) error
 		return err
 	}
 
-	o, err := clusterstate.CreateProvisionerRecord(ctx, session.State, session.Name, clusterstate.Direct)
+	o, err := clusterstate.CreateProvisionerRecord(
+		ctx,
+		session.State,
+		session.Name,
+		clusterstate.Direct,
+		d.hasNoDNS(),
+	)
 	if err == nil && o.ETag != "" {
 		d.View.AddObject(o)
 	}

@@ -9,12 +9,14 @@ import (
 	"math/rand/v2"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/cluster/operation"
 	"github.com/slipway-k8s/slipway/internal/infra/aws"
 	"github.com/slipway-k8s/slipway/internal/infra/aws/discovery"
 	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
@@ -41,6 +43,7 @@ type Session struct {
 	recorder       resourceRecorder
 	lastApplied    lastAppliedRecord
 	cachedIdentity discovery.Identity // zero until CallerIdentity is called
+	ownRoles       *roleOwner         // nil unless the resources are being read
 }
 
 // Open opens a session. manifestRegion is the region in the cluster's manifest, empty if the state has lost
@@ -95,6 +98,46 @@ func (session *Session) CallerIdentity(ctx context.Context) (discovery.Identity,
 	session.cachedIdentity = who
 
 	return who, nil
+}
+
+// roleOwner is the account of the cluster's roles, if it has any. Its fields are valid once read is closed.
+type roleOwner struct {
+	read     chan struct{}
+	identity discovery.Identity
+}
+
+// setFrom sets the account from the resources that were read. IAM lists only roles of the caller's account.
+func (o *roleOwner) setFrom(actual []plan.ActualResource) {
+	for _, a := range actual {
+		role, err := arn.Parse(a.Attributes["Arn"])
+		if _, ok := a.Resource.(awskind.IAMRole); ok && err == nil {
+			o.identity = discovery.Identity{Account: role.AccountID, Partition: role.Partition}
+			return
+		}
+	}
+}
+
+// accountIdentity returns the account and the partition of the caller; the ARN may be empty. A run that changes
+// nothing needs no call if the cluster has a role.
+func (session *Session) accountIdentity(ctx context.Context) (discovery.Identity, error) {
+	if session.ownRoles == nil || session.Operation != nil {
+		return session.CallerIdentity(ctx)
+	}
+
+	<-session.ownRoles.read
+	if session.ownRoles.identity.Account != "" {
+		return session.ownRoles.identity, nil
+	}
+
+	return session.CallerIdentity(ctx)
+}
+
+// SkipZonesIfNone lets the session's cloud read no DNS records if the cluster never had any.
+func (session *Session) SkipZonesIfNone(ctx context.Context, s store.Store, set manifest.Set) {
+	none, err := clusterstate.HadNoDNS(ctx, s, session.Name)
+	if err == nil && none && !manifest.HasDNS(set.Cluster.Spec) {
+		session.Cloud.SkipZones()
+	}
 }
 
 // ensureLock is called before each AWS call that may change something.

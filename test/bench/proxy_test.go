@@ -4,7 +4,9 @@ package bench_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -100,6 +102,17 @@ func (p *proxy) callCounts() (all, s3 int) {
 		}
 	}
 	return all, s3
+}
+
+// callNames returns the calls since reset with their numbers, sorted.
+func (p *proxy) callNames() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out []string
+	for _, op := range slices.Sorted(maps.Keys(p.calls)) {
+		out = append(out, fmt.Sprintf("%s %d", op, p.calls[op]))
+	}
+	return out
 }
 
 func (p *proxy) env() []string {

@@ -93,9 +93,23 @@ func newSlipway(t *testing.T, p *proxy, credentials ...string) program {
 	return x
 }
 
-// clusterManifest is the highly available private cluster of the table: three control-plane
-// machines, groups of workers over three zones, and a group of one machine in a public subnet, the
-// bastion.
+// fastestRun runs a command several times without the delay of calls, then counts the calls of one more run. The
+// result has the shortest processor time.
+func (x program) fastestRun(t *testing.T, p *proxy, args ...string) processResult {
+	t.Helper()
+	p.reset(0)
+	best := x.mustRun(t, []int{0}, args...)
+	for range renderRuns - 1 {
+		p.reset(0)
+		if r := x.mustRun(t, []int{0}, args...); r.cpu < best.cpu {
+			best = r
+		}
+	}
+	return best
+}
+
+// clusterManifest is the highly available private cluster of the table: three control-plane machines, groups of
+// one worker over three zones, a bastion with its load balancer, and an SSH key.
 func clusterManifest(name, image string, workers int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `apiVersion: slipway.dev/v1alpha1
@@ -103,6 +117,8 @@ kind: Cluster
 metadata: {name: %[1]s}
 spec:
   cloudProvider: {aws: {region: us-east-1}}
+  sshAccess: [192.0.2.0/24]
+  sshKey: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPLLbNYYsVe9WrZhsnw7dmEhqHxzyZyqzqeoAxxhCcc8 operator@example.com
   networking:
     subnets:
     - {name: public-a, zone: us-east-1a, type: Public}
@@ -111,19 +127,19 @@ spec:
     - {name: private-a, zone: us-east-1a, type: Private}
     - {name: private-b, zone: us-east-1b, type: Private}
     - {name: private-c, zone: us-east-1c, type: Private}
----
-apiVersion: slipway.dev/v1alpha1
-kind: InstanceGroup
-metadata: {name: control-plane, labels: {slipway.dev/cluster: %[1]s}}
-spec: {role: ControlPlane, image: %[2]q}
-`, name, image)
-	for i := range workers {
+`, name)
+	group := func(group, spec string) {
 		fmt.Fprintf(&b, `---
 apiVersion: slipway.dev/v1alpha1
 kind: InstanceGroup
-metadata: {name: workers-%[3]d, labels: {slipway.dev/cluster: %[1]s}}
-spec: {role: Worker, image: %[2]q, minSize: 1, maxSize: 1, subnets: [private-%[4]c]}
-`, name, image, i, 'a'+i%3) //nolint:mnd // zones
+metadata: {name: %s, labels: {slipway.dev/cluster: %s}}
+spec: {%s, image: %q}
+`, group, name, spec, image)
+	}
+	group("control-plane", "role: ControlPlane")
+	group("bastion", "role: Bastion")
+	for i := range workers {
+		group(fmt.Sprintf("workers-%d", i), fmt.Sprintf("role: Worker, minSize: 1, maxSize: 1, subnets: [private-%c]", 'a'+i%3)) //nolint:mnd // zones
 	}
 	return b.String()
 }

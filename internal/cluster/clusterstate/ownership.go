@@ -121,15 +121,14 @@ func WriteOwnership(
 }
 
 // EnsureOwnership gives a cluster that is being created its id. A create that was interrupted has given it
-// one already.
-func EnsureOwnership(ctx context.Context, s store.Store, cluster string) error {
+// one already. It returns the record as it is stored.
+func EnsureOwnership(ctx context.Context, s store.Store, cluster string) (store.Object, error) {
 	record, was, err := ReadOwnership(ctx, s, cluster)
 	if err != nil || was.ETag != "" {
-		return err
+		return was, err
 	}
 
 	record.ID = NewClusterID()
-	_, err = WriteOwnership(ctx, s, cluster, record, was)
 
-	return err
+	return WriteOwnership(ctx, s, cluster, record, was)
 }

@@ -31,7 +31,7 @@ func TestClusterIDs(t *testing.T) {
 func TestOwnershipIsKept(t *testing.T) {
 	s := store.NewFileStore(t.TempDir())
 	for range 2 {
-		if err := clusterstate.EnsureOwnership(t.Context(), s, "demo"); err != nil {
+		if _, err := clusterstate.EnsureOwnership(t.Context(), s, "demo"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -39,7 +39,7 @@ func TestOwnershipIsKept(t *testing.T) {
 	if err != nil || was.ETag == "" || !clusterstate.IsClusterID(first.ID) {
 		t.Fatalf("%+v, %v", first, err)
 	}
-	if err := clusterstate.EnsureOwnership(t.Context(), s, "demo"); err != nil {
+	if _, err := clusterstate.EnsureOwnership(t.Context(), s, "demo"); err != nil {
 		t.Fatal(err)
 	}
 	next := first
@@ -89,7 +89,7 @@ func TestBrokenOwnership(t *testing.T) {
 		if _, _, err := clusterstate.ReadOwnership(t.Context(), s, "demo"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", body, err)
 		}
-		if err := clusterstate.EnsureOwnership(t.Context(), s, "demo"); err == nil {
+		if _, err := clusterstate.EnsureOwnership(t.Context(), s, "demo"); err == nil {
 			t.Errorf("%s was replaced", body)
 		}
 	}

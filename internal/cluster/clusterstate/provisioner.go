@@ -25,6 +25,8 @@ const (
 // provisionerRecord is the stored form.
 type provisionerRecord struct {
 	Via Provisioner `json:"via"`
+	// NoDNS is true if the cluster never had a hosted zone or DNS records, so that nobody needs to look for them.
+	NoDNS bool `json:"noDNS,omitempty"`
 }
 
 // provisionerKey is the key of the record in the state store.
@@ -36,6 +38,42 @@ func legacyProvisionerKey(name string) string { return name + "/way.json" }
 // ReadProvisioner returns the recorded provisioner of a cluster. It is empty if nothing was created yet, or
 // if a slipway created it that did not record provisioners.
 func ReadProvisioner(ctx context.Context, s store.Store, name string) (Provisioner, error) {
+	record, _, err := readProvisionerRecord(ctx, s, name)
+
+	return record.Via, err
+}
+
+// HadNoDNS reports whether it is recorded that the cluster never had a hosted zone or DNS records.
+func HadNoDNS(ctx context.Context, s store.Store, name string) (bool, error) {
+	record, _, err := readProvisionerRecord(ctx, s, name)
+
+	return record.NoDNS, err
+}
+
+// RecordDNS records that the cluster may have a hosted zone or DNS records from now on. Call it before the first
+// of them is created. It returns the object written; the zero object if there was nothing to change.
+func RecordDNS(ctx context.Context, read, write store.Store, name string) (store.Object, error) {
+	record, was, err := readProvisionerRecord(ctx, read, name)
+	if err != nil || !record.NoDNS {
+		return store.Object{}, err
+	}
+
+	record.NoDNS = false
+	o := store.Object{Key: was.Key}
+	if o.Body, err = json.Marshal(record); err != nil {
+		return o, fmt.Errorf("print %s: %w", o.Key, err)
+	}
+
+	o.ETag, err = write.Update(ctx, o.Key, o.Body, was.ETag)
+
+	return o, err
+}
+
+func readProvisionerRecord(
+	ctx context.Context,
+	s store.Store,
+	name string,
+) (provisionerRecord, store.Object, error) {
 	for _, key := range []string{provisionerKey(name), legacyProvisionerKey(name)} {
 		o, err := s.Get(ctx, key)
 		if errors.Is(err, store.ErrNotFound) {
@@ -43,18 +81,18 @@ func ReadProvisioner(ctx context.Context, s store.Store, name string) (Provision
 		}
 
 		if err != nil {
-			return "", err
+			return provisionerRecord{}, o, err
 		}
 
 		var record provisionerRecord
 		if err := json.Unmarshal(o.Body, &record); err != nil {
-			return "", fmt.Errorf("read %s of %s: %w", key, s.URL(), err)
+			return record, o, fmt.Errorf("read %s of %s: %w", key, s.URL(), err)
 		}
 
-		return record.Via, nil
+		return record, o, nil
 	}
 
-	return "", nil
+	return provisionerRecord{}, store.Object{}, nil
 }
 
 // EnsureProvisioner records the provisioner of a cluster unless the record has it. A record of another
@@ -69,22 +107,24 @@ func EnsureProvisioner(ctx context.Context, s store.Store, name string, via Prov
 		return newProvisionerConflict(name, store.ErrConflict)
 	}
 
-	_, err = CreateProvisionerRecord(ctx, s, name, via)
+	_, err = CreateProvisionerRecord(ctx, s, name, via, false)
 
 	return err
 }
 
 // CreateProvisionerRecord writes the record of a cluster that had none when the caller last looked. It
-// returns the object written; the zero object if an earlier, equal write of ours had succeeded.
+// returns the object written; the zero object if an earlier, equal write of ours had succeeded. noDNS is true if
+// the cluster has no hosted zone and no DNS records, and this apply creates none.
 func CreateProvisionerRecord(
 	ctx context.Context,
 	s store.Store,
 	name string,
 	via Provisioner,
+	noDNS bool,
 ) (store.Object, error) {
 	o := store.Object{Key: provisionerKey(name)}
 	var err error
-	if o.Body, err = json.Marshal(provisionerRecord{Via: via}); err != nil {
+	if o.Body, err = json.Marshal(provisionerRecord{Via: via, NoDNS: noDNS}); err != nil {
 		return o, fmt.Errorf("print %s: %w", o.Key, err)
 	}
 

@@ -84,11 +84,37 @@ func TestProvisionerRecord(t *testing.T) {
 	if err != nil || string(o.Body) != `{"via":"cloudformation"}` {
 		t.Errorf("stored %s, %v", o.Body, err)
 	}
-	written, err := clusterstate.CreateProvisionerRecord(t.Context(), s, "demo", clusterstate.CloudFormation)
+	written, err := clusterstate.CreateProvisionerRecord(t.Context(), s, "demo", clusterstate.CloudFormation, false)
 	if err != nil || written.ETag != "" {
 		t.Errorf("an equal record: wrote %+v, %v", written, err)
 	}
-	if _, err := clusterstate.CreateProvisionerRecord(t.Context(), s, "demo", clusterstate.Direct); err == nil {
+	if _, err := clusterstate.CreateProvisionerRecord(t.Context(), s, "demo", clusterstate.Direct, false); err == nil {
 		t.Error("another record was replaced")
+	}
+}
+
+// TestNoDNS: that a cluster never had DNS records is recorded with its provisioner, and withdrawn for good before
+// it gets some.
+func TestNoDNS(t *testing.T) {
+	s := store.NewFileStore(t.TempDir())
+	want := func(no bool) {
+		t.Helper()
+		if got, err := clusterstate.HadNoDNS(t.Context(), s, "demo"); err != nil || got != no {
+			t.Errorf("no DNS is %t, want %t, %v", got, no, err)
+		}
+	}
+	want(false)
+	if _, err := clusterstate.CreateProvisionerRecord(t.Context(), s, "demo", clusterstate.Direct, true); err != nil {
+		t.Fatal(err)
+	}
+	want(true)
+	for range 2 {
+		if _, err := clusterstate.RecordDNS(t.Context(), s, s, "demo"); err != nil {
+			t.Fatal(err)
+		}
+		want(false)
+	}
+	if via, err := clusterstate.ReadProvisioner(t.Context(), s, "demo"); err != nil || via != clusterstate.Direct {
+		t.Errorf("the provisioner is %q, %v", via, err)
 	}
 }

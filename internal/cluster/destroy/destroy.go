@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/cluster/operation"
 	"github.com/slipway-k8s/slipway/internal/cluster/stackapply"
+	"github.com/slipway-k8s/slipway/internal/infra/aws"
 	"github.com/slipway-k8s/slipway/internal/infra/aws/cleanup"
 	"github.com/slipway-k8s/slipway/internal/infra/cost"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
@@ -51,7 +52,8 @@ type Destruction struct {
 	Review cluster.Review
 
 	session     *cluster.Session
-	inState     bool // the state store has the cluster
+	inState     bool        // the state store has the cluster
+	view        *store.View // of the cluster's part of the state store; nil: it is read object by object
 	destroyData bool
 }
 
@@ -142,7 +144,7 @@ func runLocked(
 	}
 
 	d.session.UseOperation(op, guarded)
-	byStack, err := stackapply.HasStack(ctx, d.session, d.inState)
+	byStack, err := stackapply.HasStack(ctx, d.session, d.view, d.inState)
 	if err != nil {
 		return Nothing, err
 	}
@@ -156,18 +158,24 @@ func runLocked(
 
 // Plan finds everything that exists of a cluster, in AWS and in the stores. It changes nothing.
 func Plan(ctx context.Context, env *cluster.Env, s store.Store, req Request) (*Destruction, error) {
-	set, err := clusterstate.ReadClusterDocument(ctx, s, req.Name)
+	view, err := openView(ctx, env, s, req.Name)
+	if err != nil {
+		return nil, err
+	}
+
+	set, err := clusterstate.ReadClusterDocument(ctx, view, req.Name)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
 
-	d := &Destruction{inState: err == nil, destroyData: req.DestroyData}
+	d := &Destruction{inState: err == nil, destroyData: req.DestroyData, view: view}
 	d.session, err = cluster.Open(ctx, env, req.Name, set.Cluster.Spec.CloudProvider.AWS.Region)
 	if err != nil {
 		return nil, err
 	}
 
-	actual, err := d.session.ReadResources(ctx, s, set)
+	d.session.SkipZonesIfNone(ctx, view, set)
+	actual, err := d.session.ReadResources(aws.WithoutDetails(ctx), view, set)
 	if err != nil {
 		return nil, err
 	}
@@ -203,9 +211,24 @@ func Plan(ctx context.Context, env *cluster.Env, s store.Store, req Request) (*D
 		Kept:     d.Review.Deletion.Retained,
 	})
 
-	d.Review.Deletion.Objects, err = listObjects(ctx, d.session, s, set)
+	d.Review.Deletion.Objects, err = listObjects(ctx, d.session, s, view, set)
 
 	return d, err
+}
+
+// openView returns a view of the cluster's part of the state store s, which may be guarded by a lock: a view only
+// reads.
+func openView(ctx context.Context, env *cluster.Env, s store.Store, name string) (*store.View, error) {
+	unguarded, _, err := env.Stores.State(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	if unguarded.URL() == s.URL() {
+		s = unguarded
+	}
+
+	return store.OpenView(ctx, s, name+"/")
 }
 
 // selectDeletable returns the resources that are deleted, and sets what is retained and what blocks the

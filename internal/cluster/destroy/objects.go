@@ -15,24 +15,27 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// deleteObjectSet deletes the keys, and before them those that were written since they were listed:
-// machines write until they are terminated, and a remaining etcd marker would prevent etcd of a later
-// cluster of this name from being bootstrapped.
+// deleteObjectSet deletes the keys, and those that were written since they were listed: machines write until
+// they are terminated, and a remaining etcd marker would prevent etcd of a later cluster of this name from being
+// bootstrapped. The last key, the Cluster document in the state store, is deleted when all else is gone: S3
+// deletes the objects of one request in no particular order.
 func deleteObjectSet(ctx context.Context, l cluster.ObjectSet, name string) error {
 	now, err := l.Store.List(ctx, name+"/")
 	if err != nil {
 		return err
 	}
 
-	late := slices.DeleteFunc(now, func(key string) bool { return slices.Contains(l.Keys, key) })
-
-	for _, key := range append(late, l.Keys...) {
-		if err := l.Store.Delete(ctx, key); err != nil {
-			return err
-		}
+	if len(now) == 0 {
+		return nil
 	}
 
-	return nil
+	last := manifest.ClusterKey(name)
+	rest := slices.DeleteFunc(slices.Clone(now), func(key string) bool { return key == last })
+	if err := store.DeleteAll(ctx, l.Store, rest); err != nil || len(rest) == len(now) {
+		return err
+	}
+
+	return l.Store.Delete(ctx, last)
 }
 
 // guardObjects guards writes to each store by the lock of op. Without an operation nothing is written.
@@ -61,6 +64,7 @@ func listObjects(
 	ctx context.Context,
 	session *cluster.Session,
 	s store.Store,
+	view *store.View,
 	set manifest.Set,
 ) ([]cluster.ObjectSet, error) {
 	name := session.Name
@@ -79,7 +83,7 @@ func listObjects(
 		out = append(out, cluster.ObjectSet{Store: machine, Keys: keys})
 	}
 
-	keys, err := s.List(ctx, name+"/")
+	keys, err := view.List(ctx, name+"/")
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
@@ -43,91 +45,114 @@ func (w NewCluster) manifestKeys() []string {
 	return append(out, manifest.ClusterKey(name))
 }
 
-// writeCluster writes all objects of the cluster into s.
-func (w NewCluster) writeCluster(ctx context.Context, s store.Store, now time.Time) error {
+// writeCluster writes all objects of the cluster into s, the Cluster document last, and returns copies of those
+// without secrets.
+func (w NewCluster) writeCluster(ctx context.Context, s store.Store, now time.Time) ([]store.Object, error) {
 	name := w.Name()
-	if _, err := pki.EnsureBundle(ctx, s, w.Sealer, name, now); err != nil {
-		return err
+	var bundle pki.StoredBundle
+	var written []store.Object
+	var bundleErr, writeErr error
+	var wg sync.WaitGroup
+	wg.Go(func() { bundle, bundleErr = pki.EnsureStoredBundle(ctx, s, w.Sealer, name, now) })
+	wg.Go(func() { written, writeErr = w.writeInputs(ctx, s) })
+	wg.Wait()
+	if err := errors.Join(bundleErr, writeErr); err != nil {
+		return nil, err
 	}
 
-	if err := clusterstate.EnsureOwnership(ctx, s, name); err != nil {
-		return err
-	}
-
-	catalog, err := w.Catalog.YAML()
+	owner, err := clusterstate.EnsureOwnership(ctx, s, name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 
-	if _, err := s.Put(ctx, manifest.AssetsKey(name), catalog); err != nil {
-		return err
-	}
-
-	if err := w.writeGroups(ctx, s); err != nil {
-		return err
-	}
-
-	_, err = s.Create(ctx, manifest.ClusterKey(name), manifest.EncodeCluster(w.Set.Cluster))
+	document := store.Object{Key: manifest.ClusterKey(name), Body: manifest.EncodeCluster(w.Set.Cluster)}
+	document.ETag, err = s.Create(ctx, document.Key, document.Body)
 	if errors.Is(err, store.ErrConflict) {
-		return diag.WithHint(
+		return nil, diag.WithHint(
 			fmt.Errorf("another process created cluster %s: %w", name, err),
 			"see: slipway get groups "+name,
 		)
 	}
 
-	return err
+	return append(written, bundle.Certs, owner, document), err
 }
 
-// writeGroups writes the groups and deletes those of an interrupted create.
-func (w NewCluster) writeGroups(ctx context.Context, s store.Store) error {
+// writeInputs writes the asset catalogue and the groups, and deletes the groups of an interrupted create. It
+// returns what it wrote.
+func (w NewCluster) writeInputs(ctx context.Context, s store.Store) ([]store.Object, error) {
 	name := w.Name()
-	stale, err := s.List(ctx, manifest.GroupKey(name, ""))
+	catalog, err := w.Catalog.YAML()
+	if err != nil {
+		return nil, err
+	}
+
+	objects := []store.Object{{Key: manifest.AssetsKey(name), Body: catalog}}
+	for _, g := range w.Set.Groups {
+		key := manifest.GroupKey(name, g.Metadata.Name)
+		objects = append(objects, store.Object{Key: key, Body: manifest.EncodeGroup(g)})
+	}
+
+	listed, err := s.List(ctx, name+"/")
+	if err != nil {
+		return nil, err
+	}
+
+	var created, written []store.Object
+	for _, o := range objects {
+		if !slices.Contains(listed, o.Key) {
+			created = append(created, o)
+			continue
+		}
+
+		if o.ETag, err = s.Put(ctx, o.Key, o.Body); err != nil {
+			return nil, err
+		}
+
+		written = append(written, o)
+	}
+
+	if err := createObjects(ctx, s, created); err != nil {
+		return nil, err
+	}
+
+	return append(written, created...), deleteStaleGroups(ctx, s, name, listed, objects)
+}
+
+// createObjects creates objects and sets their ETags.
+func createObjects(ctx context.Context, s store.Store, objects []store.Object) error {
+	if len(objects) == 0 {
+		return nil
+	}
+
+	etags, err := store.CreateAll(ctx, s, objects)
 	if err != nil {
 		return err
 	}
 
-	for _, g := range w.Set.Groups {
-		key := manifest.GroupKey(name, g.Metadata.Name)
-		stale = slices.DeleteFunc(stale, func(k string) bool { return k == key })
-		if _, err := s.Put(ctx, key, manifest.EncodeGroup(g)); err != nil {
-			return err
-		}
-	}
-
-	for _, key := range stale {
-		if err := s.Delete(ctx, key); err != nil {
-			return err
-		}
+	for i := range objects {
+		objects[i].ETag = etags[i]
 	}
 
 	return nil
 }
 
-// indexManifests copies the written documents into one index object, so that the first plan reads that
-// instead of each document. A copy counts only while the original is unchanged, so this write needs no
-// guard.
-func indexManifests(ctx context.Context, s store.Store, name string) error {
-	view, err := store.OpenView(ctx, s, name+"/")
-	if err != nil {
-		return err
+// deleteStaleGroups deletes those of the listed groups that are not among objects.
+func deleteStaleGroups(
+	ctx context.Context,
+	s store.Store,
+	name string,
+	listed []string,
+	objects []store.Object,
+) error {
+	stale := slices.DeleteFunc(slices.Clone(listed), func(key string) bool {
+		return !strings.HasPrefix(key, manifest.GroupKey(name, "")) ||
+			slices.ContainsFunc(objects, func(o store.Object) bool { return o.Key == key })
+	})
+	if len(stale) == 0 {
+		return nil
 	}
 
-	if _, known := view.HasObject(manifest.ClusterKey(name)); !known {
-		return nil // a folder has no index
-	}
-
-	if _, _, err := clusterstate.ReadDocuments(ctx, view, name); err != nil {
-		return err
-	}
-
-	keys := []string{manifest.AssetsKey(name), pki.CertsObjectKey(name), clusterstate.OwnershipKey(name)}
-	for _, key := range keys {
-		if _, err := view.Get(ctx, key); err != nil {
-			return err
-		}
-	}
-
-	return view.SaveIndex(ctx)
+	return store.DeleteAll(ctx, s, stale)
 }
 
 // Complete sets the defaults of new manifests and appends everything that is wrong with them to findings.
@@ -175,11 +200,13 @@ func (w NewCluster) Write(ctx context.Context, env *cluster.Env) error {
 		req,
 		func(ctx context.Context, op *operation.Operation, guarded store.Store) error {
 			op.UpdateRecord(func(r *operation.Record) { r.Documents = w.manifestKeys() })
-			if err := w.writeCluster(ctx, guarded, env.Now()); err != nil {
+			written, err := w.writeCluster(ctx, guarded, env.Now())
+			if err != nil {
 				return err
 			}
 
-			return indexManifests(ctx, w.Store, w.Name())
+			// A copy in the index counts only while the original is unchanged, so this write needs no guard.
+			return store.WriteIndex(ctx, w.Store, w.Name()+"/", written)
 		},
 	)
 }

@@ -5,6 +5,7 @@ package operation
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
@@ -50,6 +51,34 @@ func (g guardedStore) Update(ctx context.Context, key string, body []byte, etag 
 
 	return g.Store.Update(ctx, key, body, etag)
 }
+
+// CreateAll creates objects if the lock is held. It is verified once: a conditional write that is late replaces
+// nothing.
+func (g guardedStore) CreateAll(ctx context.Context, objects []store.Object) ([]string, error) {
+	if err := g.lease.VerifyHeld(ctx); err != nil {
+		return nil, err
+	}
+
+	return store.CreateAll(ctx, g.Store, objects)
+}
+
+// DeleteAll deletes objects if the lock is held. It is verified before each request.
+func (g guardedStore) DeleteAll(ctx context.Context, keys []string) error {
+	for chunk := range slices.Chunk(keys, maxGuardedDeletions) {
+		if err := g.lease.VerifyHeld(ctx); err != nil {
+			return err
+		}
+
+		if err := store.DeleteAll(ctx, g.Store, chunk); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// maxGuardedDeletions is how many objects are deleted after the lock was verified: those of one request to S3.
+const maxGuardedDeletions = 1000
 
 // Delete deletes an object if the lock is held.
 func (g guardedStore) Delete(ctx context.Context, key string) error {

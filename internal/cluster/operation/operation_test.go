@@ -194,6 +194,7 @@ func TestTakeover(t *testing.T) {
 		_, createErr := dead.GuardStore(s).Create(t.Context(), "demo/other.yaml", []byte("x"))
 		for what, err := range map[string]error{
 			"put": putErr, "create": createErr, "delete": dead.GuardStore(s).Delete(t.Context(), operation.LockKey("demo")),
+			"create all": createAll(t.Context(), dead.GuardStore(s)), "delete all": store.DeleteAll(t.Context(), dead.GuardStore(s), []string{operation.LockKey("demo")}),
 			"save": dead.SaveRecord(t.Context()), "end": dead.Finish(t.Context(), nil), "ensure": dead.EnsureHeld(t.Context()), "renew": dead.Renew(t.Context()),
 		} {
 			if !errors.Is(err, operation.ErrLockLost) {
@@ -426,4 +427,10 @@ func TestRedact(t *testing.T) {
 			t.Errorf("%q is recorded as %.600s", text, o.Body)
 		}
 	}
+}
+
+// createAll creates an object as part of a batch.
+func createAll(ctx context.Context, s store.Store) error {
+	_, err := store.CreateAll(ctx, s, []store.Object{{Key: "demo/batch.yaml", Body: []byte("x")}})
+	return err
 }

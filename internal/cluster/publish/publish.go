@@ -30,11 +30,17 @@ func WriteObjects(ctx context.Context, session *cluster.Session, d *cluster.Desi
 
 	var objectErr, keyErr error
 	var wg sync.WaitGroup
-	wg.Go(func() { _, objectErr = node.PublishObjects(ctx, d.MachineStore, d.MachineObjects) })
+	machine := d.ListedMachineStore()
+	wg.Go(func() { _, objectErr = node.PublishObjects(ctx, machine, d.MachineObjects) })
 	wg.Go(func() {
+		var public pki.PublicBundle
+		if public, keyErr = pki.LoadPublicBundle(ctx, d.View, session.Name); keyErr != nil {
+			return
+		}
+
 		var bundle pki.Bundle
-		if bundle, keyErr = pki.LoadBundle(ctx, s, sealer, session.Name); keyErr == nil {
-			_, keyErr = pki.PublishMachineKeys(ctx, bundle, d.MachineStore, d.MachineSealer)
+		if bundle, keyErr = pki.LoadPrivateBundle(ctx, s, sealer, session.Name, public); keyErr == nil {
+			_, keyErr = pki.PublishMachineKeys(ctx, bundle, machine, d.MachineSealer)
 		}
 	})
 

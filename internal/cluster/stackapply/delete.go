@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 	"github.com/slipway-k8s/slipway/internal/infra/stack"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
 // Deleter deletes a cluster that CloudFormation created: its stack, then the resources that the stack leaves.
@@ -31,8 +32,13 @@ type Deleter struct {
 
 // HasStack reports whether CloudFormation created a cluster: as its state records; if the state is lost
 // (inState is false), whether AWS has its stack.
-func HasStack(ctx context.Context, session *cluster.Session, inState bool) (bool, error) {
-	via, err := clusterstate.ReadProvisioner(ctx, session.State, session.Name)
+func HasStack(
+	ctx context.Context,
+	session *cluster.Session,
+	s store.Store,
+	inState bool,
+) (bool, error) {
+	via, err := clusterstate.ReadProvisioner(ctx, s, session.Name)
 	if err != nil || via != "" || inState {
 		return via == clusterstate.CloudFormation, err
 	}

@@ -32,6 +32,9 @@ import (
 // Scope selects the resources of one cluster.
 type Scope = driver.Scope
 
+// WithoutDetails returns a context with which [driver.Cloud.Read] reads only what a deletion needs.
+func WithoutDetails(ctx context.Context) context.Context { return driver.WithoutDetails(ctx) }
+
 // Cloud is one cluster's part of an AWS account. It implements [plan.Cloud] and
 // [plan.BatchSession]. Its methods may be called concurrently.
 type Cloud struct {
@@ -58,5 +61,10 @@ func (c *Cloud) SetClusterID(id string) { c.finder.SetClusterID(id) }
 // FindLeftovers returns what programs in the cluster created and left behind, and what prevents the
 // deletion of its VPC. own is what [driver.Cloud.Read] returned. It changes nothing.
 func (c *Cloud) FindLeftovers(ctx context.Context, own []plan.ActualResource) (cleanup.Leftovers, error) {
-	return c.finder.FindLeftovers(ctx, own)
+	finder := c.finder
+	if listed, ok := c.Balancing(); ok {
+		finder = finder.WithBalancing(listed)
+	}
+
+	return finder.FindLeftovers(ctx, own)
 }

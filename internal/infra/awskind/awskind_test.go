@@ -137,5 +137,10 @@ func TestImplicitDependenciesAreKinds(t *testing.T) {
 				t.Errorf("%s has the implicit dependency %q, which is not a kind", r.Kind().Name, n)
 			}
 		}
+		for _, n := range append(r.Kind().DeletedWith.Blocks, r.Kind().DeletedWith.Kind) {
+			if _, ok := awskind.KindNamed(n); !ok && n != "" {
+				t.Errorf("%s is deleted with or blocks %q, which is not a kind", r.Kind().Name, n)
+			}
+		}
 	}
 }

@@ -96,5 +96,6 @@ func (Listener) Kind() graph.Kind {
 		Terraform:      "aws_lb_listener",
 		CloudFormation: "AWS::ElasticLoadBalancingV2::Listener",
 		KeyProperties:  []string{"LoadBalancerArn", "Port"},
+		DeletedWith:    graph.Parent{Kind: "load-balancer", Blocks: []string{"target-group"}},
 	}
 }

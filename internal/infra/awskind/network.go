@@ -148,6 +148,7 @@ func (Route) Kind() graph.Kind {
 		CloudFormation:       "AWS::EC2::Route",
 		KeyProperties:        []string{"RouteTableId", "DestinationCidrBlock"},
 		ImplicitDependencies: []string{"gateway-attachment"},
+		DeletedWith:          graph.Parent{Kind: "route-table"}, // its target may be deleted before it
 	}
 }
 
@@ -165,5 +166,6 @@ func (RouteTableAssociation) Kind() graph.Kind {
 		CloudFormation:    "AWS::EC2::SubnetRouteTableAssociation",
 		IdentityAttribute: "Id",
 		KeyProperties:     []string{"SubnetId"},
+		DeletedWith:       graph.Parent{Kind: "subnet", Blocks: []string{"route-table"}},
 	}
 }

@@ -62,6 +62,7 @@ func (SecurityGroupIngress) Kind() graph.Kind {
 		Terraform:         "aws_vpc_security_group_ingress_rule",
 		CloudFormation:    "AWS::EC2::SecurityGroupIngress",
 		IdentityAttribute: "Id",
+		DeletedWith:       graph.Parent{Kind: "security-group", Blocks: []string{"security-group"}},
 		KeyProperties: []string{
 			"GroupId",
 			"IpProtocol",
@@ -99,6 +100,7 @@ func (SecurityGroupEgress) Kind() graph.Kind {
 		Terraform:         "aws_vpc_security_group_egress_rule",
 		CloudFormation:    "AWS::EC2::SecurityGroupEgress",
 		IdentityAttribute: "Id",
+		DeletedWith:       graph.Parent{Kind: "security-group", Blocks: []string{"security-group"}},
 		KeyProperties: []string{
 			"GroupId",
 			"IpProtocol",

@@ -37,6 +37,9 @@ type Kind struct {
 	// refers to them. Example: a NAT gateway needs the attachment of the internet gateway. Deletion has no
 	// model to ask, so the kind declares it. See docs/design/0003.
 	ImplicitDependencies []string
+	// DeletedWith is the parent with which AWS deletes a resource of this kind. Zero: none, the resource needs a
+	// deletion of its own.
+	DeletedWith Parent
 	// IdentityAttribute is the CloudFormation attribute that is Slipway's identity of the resource. Example:
 	// "GroupId". Empty: the identity is what CloudFormation's Ref returns.
 	IdentityAttribute string
@@ -61,6 +64,15 @@ type Kind struct {
 	IDParameterType string
 	// Lifecycle is how the planner replaces, changes and deletes resources of this kind.
 	Lifecycle Lifecycle
+}
+
+// Parent is the resource with which AWS deletes another one, its child. Example: a subnet, and its association
+// with a route table.
+type Parent struct {
+	// Kind is the name of the parent's kind. The first reference of the child to this kind is its parent.
+	Kind string
+	// Blocks lists the kinds of the other resources that AWS refuses to delete while the child refers to them.
+	Blocks []string
 }
 
 // Replacement is what the planner does when an immutable property changes.

@@ -25,6 +25,14 @@ func (b *bench) addConditionalKinds(cluster string) {
 		VpcId: v.Vpc.VpcId, ServiceName: sdk.String("com.amazonaws." + regiontest.RegionName + ".s3"), TagSpecifications: tagged(types.ResourceTypeVpcEndpoint),
 	})
 	b.check(nil, err)
+	peer, err := api.CreateVpc(b.Context(), &ec2.CreateVpcInput{CidrBlock: sdk.String("10.202.0.0/16")})
+	b.check(peer, err)
+	p, err := api.CreateVpcPeeringConnection(b.Context(), &ec2.CreateVpcPeeringConnectionInput{
+		VpcId: v.Vpc.VpcId, PeerVpcId: peer.Vpc.VpcId, TagSpecifications: tagged(types.ResourceTypeVpcPeeringConnection),
+	})
+	b.check(p, err)
+	_, err = api.DeleteVpcPeeringConnection(b.Context(), &ec2.DeleteVpcPeeringConnectionInput{VpcPeeringConnectionId: p.VpcPeeringConnection.VpcPeeringConnectionId})
+	b.check(nil, err) // it is listed for hours
 	_, err = api.ImportKeyPair(b.Context(), &ec2.ImportKeyPairInput{
 		KeyName: sdk.String("other"), PublicKeyMaterial: []byte("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGJ1dCBhIHRlc3Qga2V5LCBvZiBub2JvZHkgYXQgYWxs"),
 		TagSpecifications: tagged(types.ResourceTypeKeyPair),

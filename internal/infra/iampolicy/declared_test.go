@@ -23,7 +23,7 @@ func TestDeclaredCalls(t *testing.T) {
 	allowed := iampolicy.AllowedActions(append(iampolicy.BuildPolicies(in), iampolicy.BuildStateInitPolicy(in, st)))
 	services := map[string]string{"elb": "elasticloadbalancing"}
 	names := map[string]string{
-		"s3:ListObjectsV2": "s3:ListBucket", "s3:HeadBucket": "s3:ListBucket", "s3:PutPublicAccessBlock": "s3:PutBucketPublicAccessBlock",
+		"s3:DeleteObjects": "s3:DeleteObject", "s3:ListObjectsV2": "s3:ListBucket", "s3:HeadBucket": "s3:ListBucket", "s3:PutPublicAccessBlock": "s3:PutBucketPublicAccessBlock",
 		"s3:PutBucketEncryption": "s3:PutEncryptionConfiguration",
 	}
 	var declared []string

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
+	kmstypes "github.com/aws/aws-sdk-go-v2/service/kms/types"
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 	r53types "github.com/aws/aws-sdk-go-v2/service/route53/types"
 
@@ -46,6 +47,17 @@ func (b *bench) drift(name string, op who) {
 	b.check(e.ReplaceRoute(ctx, &ec2.ReplaceRouteInput{
 		RouteTableId: id("route-table/private-a"), DestinationCidrBlock: s("0.0.0.0/0"), GatewayId: id("internet-gateway/main"),
 	}))
+	b.check(e.CreateRoute(ctx, &ec2.CreateRouteInput{
+		RouteTableId: id("route-table/private-a"), DestinationCidrBlock: s("10.250.0.0/16"), GatewayId: id("internet-gateway/main"),
+	}))
+	b.check(e.ReplaceRouteTableAssociation(ctx, &ec2.ReplaceRouteTableAssociationInput{
+		AssociationId: id("route-table-association/private-a"), RouteTableId: id("route-table/public"),
+	}))
+	b.check(e.AuthorizeSecurityGroupEgress(ctx, &ec2.AuthorizeSecurityGroupEgressInput{
+		GroupId: id("security-group/worker"), IpPermissions: []ec2types.IpPermission{{
+			IpProtocol: s("tcp"), FromPort: sdk.Int32(1), ToPort: sdk.Int32(2), IpRanges: []ec2types.IpRange{{CidrIp: s("192.0.2.0/24")}},
+		}},
+	}))
 	rules, err := e.DescribeSecurityGroupRules(ctx, &ec2.DescribeSecurityGroupRulesInput{
 		Filters: []ec2types.Filter{{Name: s("group-id"), Values: []string{*id("security-group/worker")}}},
 	})
@@ -72,6 +84,11 @@ func (b *bench) drift(name string, op who) {
 	b.check(l.ModifyListener(ctx, &elb.ModifyListenerInput{ListenerArn: id("listener/internal:3988"), DefaultActions: []elbtypes.Action{
 		{Type: elbtypes.ActionTypeEnumForward, TargetGroupArn: id("target-group/api-internal")},
 	}}))
+	b.check(l.CreateListener(ctx, &elb.CreateListenerInput{
+		LoadBalancerArn: lb, Port: sdk.Int32(9999), Protocol: elbtypes.ProtocolEnumTcp, DefaultActions: []elbtypes.Action{
+			{Type: elbtypes.ActionTypeEnumForward, TargetGroupArn: id("target-group/api-internal")},
+		},
+	}))
 	b.check(l.SetSubnets(ctx, &elb.SetSubnetsInput{LoadBalancerArn: lb, Subnets: []string{*id("subnet/private-a"), *id("subnet/private-b"), *id("subnet/public-c")}}))
 
 	b.check(a.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{AutoScalingGroupName: s("workers." + name), MaxSize: sdk.Int32(9)}))
@@ -110,6 +127,7 @@ func (b *bench) driftIdentities(name string, op who) {
 	b.check(i.UpdateRole(ctx, &iam.UpdateRoleInput{RoleName: role, Description: s("mine")}))
 	b.check(i.UpdateAssumeRolePolicy(ctx, &iam.UpdateAssumeRolePolicyInput{RoleName: role, PolicyDocument: s(
 		`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"lambda.amazonaws.com"},"Action":"sts:AssumeRole"}]}`)}))
+	b.check(k.TagResource(ctx, &kms.TagResourceInput{KeyId: key, Tags: []kmstypes.Tag{{TagKey: s("slipway.dev/stray"), TagValue: s("x")}}}))
 	b.check(k.UpdateKeyDescription(ctx, &kms.UpdateKeyDescriptionInput{KeyId: key, Description: s("mine")}))
 	b.check(k.PutKeyPolicy(ctx, &kms.PutKeyPolicyInput{KeyId: key, PolicyName: s("default"), Policy: s(
 		`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::` + regiontest.AccountID + `:root"},"Action":"kms:*","Resource":"*"}]}`)}))
@@ -159,9 +177,11 @@ func (b *bench) litter(name string) {
 			b.check(g, err)
 			groups = append(groups, *g.GroupId)
 		}
-		permit := []ec2types.IpPermission{{IpProtocol: s("tcp"), FromPort: sdk.Int32(1), ToPort: sdk.Int32(2), UserIdGroupPairs: []ec2types.UserIdGroupPair{{GroupId: &groups[1]}}}}
-		b.check(e.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{GroupId: &groups[0], IpPermissions: permit}))
-		b.check(e.AuthorizeSecurityGroupEgress(ctx, &ec2.AuthorizeSecurityGroupEgressInput{GroupId: &groups[0], IpPermissions: permit}))
+		for i := range groups { // they refer to each other, so that neither can be deleted first
+			permit := []ec2types.IpPermission{{IpProtocol: s("tcp"), FromPort: sdk.Int32(1), ToPort: sdk.Int32(2), UserIdGroupPairs: []ec2types.UserIdGroupPair{{GroupId: &groups[1-i]}}}}
+			b.check(e.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{GroupId: &groups[i], IpPermissions: permit}))
+			b.check(e.AuthorizeSecurityGroupEgress(ctx, &ec2.AuthorizeSecurityGroupEgressInput{GroupId: &groups[i], IpPermissions: permit}))
+		}
 		elbTags := []elbtypes.Tag{{Key: &by[0], Value: &by[1]}}
 		b.check(l.CreateLoadBalancer(ctx, &elb.CreateLoadBalancerInput{
 			Name: s("k8s-" + prefix), Type: elbtypes.LoadBalancerTypeEnumNetwork, Scheme: elbtypes.LoadBalancerSchemeEnumInternal,

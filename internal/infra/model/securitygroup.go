@@ -189,10 +189,10 @@ func (b *builder) allowEgress(name string, g graph.Ref[awskind.SecurityGroup]) g
 		return g
 	}
 
+	// AWS creates groups with a rule like this one, without a description.
 	return graph.Add(b.graph, name, awskind.SecurityGroupEgress{
-		Group:       g,
-		Protocol:    "-1",
-		CIDR:        anyIPv4,
-		Description: "downloads, registries, AWS",
+		Group:    g,
+		Protocol: "-1",
+		CIDR:     anyIPv4,
 	})
 }

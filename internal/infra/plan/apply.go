@@ -189,7 +189,7 @@ func (r *applyRun) runOperation(ctx context.Context, i int) {
 
 	for _, dep := range r.plan.dependencies[i] {
 		<-r.done[dep]
-		if r.hasFailed(dep) {
+		if r.hasFailed(dep) && dep != r.plan.operations[i].parent {
 			r.setError(i, errDependencyFailed)
 			r.emitEvent(Event{Step: s, State: Skipped}, 1)
 			return
@@ -235,6 +235,10 @@ func (r *applyRun) executeOperation(ctx context.Context, i int, waiting func(str
 	t := Task{Step: s, ReportWaiting: waiting}
 	if s.actual != nil {
 		t.Actual = *s.actual
+	}
+
+	if op.parent >= 0 && !r.hasFailed(op.parent) {
+		return nil // AWS deleted it with its parent
 	}
 
 	if op.isDestroy {

@@ -14,6 +14,7 @@ import (
 type planOperation struct {
 	step      int  // index into Plan.Steps
 	isDestroy bool // else create or update
+	parent    int  // the operation that deletes the parent of a child, see Step.DeletedWith; -1: none
 }
 
 // operationIndex finds the operations of a plan by address.
@@ -31,19 +32,24 @@ func orderOperations(p *Plan, desired *graph.Graph) diag.Findings {
 	for i, s := range p.Steps {
 		if s.Action != Delete {
 			index.apply[s.Addr] = len(p.operations)
-			p.operations = append(p.operations, planOperation{step: i})
+			p.operations = append(p.operations, planOperation{step: i, parent: -1})
 		}
 
 		if s.Action == Delete || s.Action == Replace {
 			index.destroy[s.Addr] = len(p.operations)
-			p.operations = append(p.operations, planOperation{step: i, isDestroy: true})
+			p.operations = append(p.operations, planOperation{step: i, isDestroy: true, parent: -1})
 		}
 	}
 
-	users := p.usersByAddr()
+	p.setParents()
+	users := p.usersByAddr(p.parentsByAddr())
 	p.dependencies = make([][]int, len(p.operations))
 
 	for i, op := range p.operations {
+		if parent, ok := index.destroy[p.Steps[op.step].parent]; ok && op.isDestroy {
+			p.operations[i].parent = parent
+		}
+
 		if op.isDestroy {
 			p.dependencies[i] = index.destroyDependencies(p.Steps[op.step], users[p.Steps[op.step].Addr])
 		} else {
@@ -110,8 +116,10 @@ func (x operationIndex) destroyDependencies(s Step, users []graph.Addr) []int {
 }
 
 // usersByAddr returns the users of each existing resource: those that refer to it, that it lists in UsedBy,
-// or, if they are deleted, whose kind implicitly depends on its kind.
-func (p Plan) usersByAddr() map[graph.Addr][]graph.Addr {
+// or, if they are deleted, whose kind implicitly depends on its kind. A resource that is deleted with its parent
+// has the parent as its user: it exists until the parent is deleted, and so do its references to resources that
+// it blocks.
+func (p Plan) usersByAddr(parents map[graph.Addr]graph.Addr) map[graph.Addr][]graph.Addr {
 	index := newAddressIndex(p.actual)
 	removed := p.removedAddrs()
 	out := map[graph.Addr][]graph.Addr{}
@@ -123,10 +131,20 @@ func (p Plan) usersByAddr() map[graph.Addr][]graph.Addr {
 			}
 		}
 
+		parent, isChild := parents[a.Addr]
+
 		for _, ptr := range graph.References(a.Resource) {
-			if d, ok := index.byID[resourceID{ptr.KindName(), ptr.Literal()}]; ok && d != a.Addr {
-				out[d] = append(out[d], a.Addr)
+			d, ok := index.byID[resourceID{ptr.KindName(), ptr.Literal()}]
+			if !ok || d == a.Addr || isChild && !blocksDeletion(a.Resource, ptr, d, parent) {
+				continue
 			}
+
+			out[d] = append(out[d], a.Addr)
+		}
+
+		if isChild {
+			out[a.Addr] = append(out[a.Addr], parent)
+			continue
 		}
 
 		if !removed[a.Addr] {
@@ -193,7 +211,7 @@ func sortDeletions(p *Plan) {
 		byAddr[s.Addr] = s
 	}
 
-	users := p.usersByAddr()
+	users := p.usersByAddr(nil)
 	done := map[graph.Addr]bool{}
 	out := p.Steps[:first:first]
 	var visit func(Step)

@@ -125,7 +125,12 @@ type Step struct {
 
 	desired *graph.Node     // nil for Delete
 	actual  *ActualResource // nil for Create
+	parent  graph.Addr      // see DeletedWith
 }
+
+// DeletedWith returns the address of the resource whose deletion, by the same plan, includes that of this step;
+// empty if there is none.
+func (s Step) DeletedWith() graph.Addr { return s.parent }
 
 // Desired returns the desired resource, with references still symbolic; nil for a deletion.
 func (s Step) Desired() graph.Resource {

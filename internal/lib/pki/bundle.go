@@ -83,14 +83,29 @@ func EnsureBundle(
 	cluster string,
 	now time.Time,
 ) (Bundle, error) {
-	keys := map[string]Key{}
-	for _, name := range KeyNames() {
-		key, err := ensureKey(ctx, s, sealer, cluster, name)
-		if err != nil {
-			return Bundle{}, err
-		}
+	stored, err := EnsureStoredBundle(ctx, s, sealer, cluster, now)
 
-		keys[name] = key
+	return stored.Bundle, err
+}
+
+// StoredBundle is a bundle in the state store.
+type StoredBundle struct {
+	Bundle
+	// Certs is the object with the public part.
+	Certs store.Object
+}
+
+// EnsureStoredBundle is EnsureBundle for callers that need the object with the public part.
+func EnsureStoredBundle(
+	ctx context.Context,
+	s store.Store,
+	sealer store.Sealer,
+	cluster string,
+	now time.Time,
+) (StoredBundle, error) {
+	keys, err := ensureKeys(ctx, s, sealer, cluster)
+	if err != nil {
+		return StoredBundle{}, err
 	}
 
 	b := Bundle{
@@ -103,7 +118,7 @@ func EnsureBundle(
 	for _, name := range CANames() {
 		ca, err := NewCA(name, cluster, keys[name], now)
 		if err != nil {
-			return Bundle{}, err
+			return StoredBundle{}, err
 		}
 
 		b.CAs[name] = ca
@@ -111,50 +126,135 @@ func EnsureBundle(
 
 	public, err := b.PublicPart()
 	if err != nil {
-		return Bundle{}, err
+		return StoredBundle{}, err
 	}
 
 	body, err := json.MarshalIndent(public, "", "  ")
 	if err != nil {
-		return Bundle{}, fmt.Errorf("encode %s: %w", CertsObjectKey(cluster), err)
+		return StoredBundle{}, fmt.Errorf("encode %s: %w", CertsObjectKey(cluster), err)
 	}
 
-	_, err = s.Create(ctx, CertsObjectKey(cluster), append(body, '\n'))
+	certs := store.Object{Key: CertsObjectKey(cluster), Body: append(body, '\n')}
+	certs.ETag, err = s.Create(ctx, certs.Key, certs.Body)
 	if errors.Is(err, store.ErrConflict) {
-		return LoadBundle(ctx, s, sealer, cluster)
+		return loadStoredBundle(ctx, s, sealer, cluster)
 	}
 
-	return b, err
+	return StoredBundle{Bundle: b, Certs: certs}, err
 }
 
-// ensureKey returns a private key from the state store, and creates it if it does not exist.
-func ensureKey(ctx context.Context, s store.Store, sealer store.Sealer, cluster, name string) (Key, error) {
-	key, err := loadKey(ctx, s, sealer, cluster, name)
-	if !errors.Is(err, store.ErrNotFound) {
-		return key, err
+// loadStoredBundle loads a bundle whose certificates exist.
+func loadStoredBundle(
+	ctx context.Context,
+	s store.Store,
+	sealer store.Sealer,
+	cluster string,
+) (StoredBundle, error) {
+	certs, err := s.Get(ctx, CertsObjectKey(cluster))
+	if err != nil {
+		return StoredBundle{}, err
 	}
 
-	if key, err = NewKey(name); err != nil {
-		return Key{}, err
+	b, err := LoadBundle(ctx, s, sealer, cluster)
+
+	return StoredBundle{Bundle: b, Certs: certs}, err
+}
+
+// ensureKeys returns the private keys of a cluster from the state store, and creates those that do
+// not exist. Concurrent calls return the same keys.
+func ensureKeys(
+	ctx context.Context,
+	s store.Store,
+	sealer store.Sealer,
+	cluster string,
+) (map[string]Key, error) {
+	listed, err := s.List(ctx, PrivateKeyObjectKey(cluster, ""))
+	if err != nil {
+		return nil, err
+	}
+
+	names := KeyNames()
+	keys := make([]Key, len(names))
+	objects := make([]store.Object, len(names))
+	errs := make([]error, len(names))
+	var wg sync.WaitGroup
+
+	for i, name := range names {
+		wg.Go(func() {
+			if slices.Contains(listed, PrivateKeyObjectKey(cluster, name)) {
+				keys[i], errs[i] = loadKey(ctx, s, sealer, cluster, name)
+				return
+			}
+
+			keys[i], objects[i], errs[i] = newSealedKey(ctx, sealer, cluster, name)
+		})
+	}
+
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+
+	created := slices.DeleteFunc(objects, func(o store.Object) bool { return o.Key == "" })
+	if len(created) > 0 {
+		_, err = store.CreateAll(ctx, s, created)
+	}
+
+	if errors.Is(err, store.ErrConflict) { // another call created some of them: all of them exist now
+		return loadKeys(ctx, s, sealer, cluster)
+	}
+
+	out := map[string]Key{}
+	for i, name := range names {
+		out[name] = keys[i]
+	}
+
+	return out, err
+}
+
+// newSealedKey returns a new private key and the object to store it in.
+func newSealedKey(
+	ctx context.Context,
+	sealer store.Sealer,
+	cluster, name string,
+) (Key, store.Object, error) {
+	key, err := NewKey(name)
+	if err != nil {
+		return Key{}, store.Object{}, err
 	}
 
 	text, err := key.PEM()
 	if err != nil {
-		return Key{}, err
+		return Key{}, store.Object{}, err
 	}
 
 	defer clear(text)
 	sealed, err := sealer.Seal(ctx, text, PrivateKeyContext(cluster, name))
 	if err != nil {
-		return Key{}, fmt.Errorf("seal key %s: %w", name, err)
+		return Key{}, store.Object{}, fmt.Errorf("seal key %s: %w", name, err)
 	}
 
-	_, err = s.Create(ctx, PrivateKeyObjectKey(cluster, name), sealed)
-	if errors.Is(err, store.ErrConflict) {
-		return loadKey(ctx, s, sealer, cluster, name)
+	return key, store.Object{Key: PrivateKeyObjectKey(cluster, name), Body: sealed}, nil
+}
+
+// loadKeys returns all private keys of a cluster from the state store.
+func loadKeys(
+	ctx context.Context,
+	s store.Store,
+	sealer store.Sealer,
+	cluster string,
+) (map[string]Key, error) {
+	out := map[string]Key{}
+	for _, name := range KeyNames() {
+		key, err := loadKey(ctx, s, sealer, cluster, name)
+		if err != nil {
+			return nil, err
+		}
+
+		out[name] = key
 	}
 
-	return key, err
+	return out, nil
 }
 
 func loadKey(ctx context.Context, s store.Store, sealer store.Sealer, cluster, name string) (Key, error) {
@@ -217,6 +317,17 @@ func LoadBundle(ctx context.Context, s store.Store, sealer store.Sealer, cluster
 		return Bundle{}, err
 	}
 
+	return LoadPrivateBundle(ctx, s, sealer, cluster, public)
+}
+
+// LoadPrivateBundle is LoadBundle for a caller that has the public part.
+func LoadPrivateBundle(
+	ctx context.Context,
+	s store.Store,
+	sealer store.Sealer,
+	cluster string,
+	public PublicBundle,
+) (Bundle, error) {
 	return assembleBundle(
 		cluster,
 		public,
@@ -320,37 +431,94 @@ func PublishMachineKeys(
 		return nil, err
 	}
 
-	written := make([]bool, len(keys))
+	missing, err := findUnpublished(keys, have, b.Cluster, func(sec machineKey) (bool, error) {
+		return isMachineKeyPublished(ctx, machine, sealer, sec)
+	})
+	if err != nil || len(missing) == 0 {
+		return nil, err
+	}
+
+	return writeMachineKeys(ctx, machine, sealer, b.Cluster, missing)
+}
+
+// findUnpublished returns those of keys that the machine store lacks, or that it has in a form that cannot be
+// decrypted. have are the objects of the machine store; isPublished compares a key with its object.
+func findUnpublished(
+	keys []Key,
+	have []string,
+	cluster string,
+	isPublished func(machineKey) (bool, error),
+) ([]machineKey, error) {
+	missing := make([]machineKey, len(keys))
 	errs := make([]error, len(keys))
 	var wg sync.WaitGroup
 
 	for i, key := range keys {
 		wg.Go(func() {
 			text, err := key.PEM()
-			if err == nil {
-				exists := slices.Contains(have, MachineKeyObjectKey(b.Cluster, key.name))
-				written[i], err = publishMachineKey(
-					ctx,
-					machine,
-					sealer,
-					machineKey{b.Cluster, key.name, text, exists},
-				)
-
-				clear(text)
+			sec := machineKey{cluster: cluster, name: key.name, keyPEM: text}
+			sec.exists = slices.Contains(have, MachineKeyObjectKey(cluster, key.name))
+			same := false
+			if err == nil && sec.exists {
+				same, err = isPublished(sec)
 			}
 
 			errs[i] = err
+			if !same {
+				missing[i] = sec
+			}
 		})
 	}
 
 	wg.Wait()
-	var wrote []string
+	missing = slices.DeleteFunc(missing, func(sec machineKey) bool { return sec.name == "" })
 
-	for i, key := range keys {
-		if written[i] {
-			wrote = append(wrote, MachineKeyObjectKey(b.Cluster, key.name))
-		}
+	return missing, errors.Join(errs...)
+}
+
+// writeMachineKeys seals and writes keys, and returns the object keys that it wrote.
+func writeMachineKeys(
+	ctx context.Context,
+	machine store.Store,
+	sealer store.Sealer,
+	cluster string,
+	keys []machineKey,
+) ([]string, error) {
+	texts := make([][]byte, len(keys))
+	for i, sec := range keys {
+		texts[i] = sec.keyPEM
 	}
+
+	sealed, err := store.SealAll(ctx, sealer, texts, MachineKeyContext(cluster))
+	for _, text := range texts {
+		clear(text)
+	}
+
+	if err != nil {
+		return nil, fmt.Errorf("seal the keys of machines: %w", err)
+	}
+
+	wrote := make([]string, len(keys))
+	errs := make([]error, len(keys))
+	var wg sync.WaitGroup
+
+	for i, sec := range keys {
+		wg.Go(func() {
+			objectKey := MachineKeyObjectKey(cluster, sec.name)
+			if sec.exists {
+				_, errs[i] = machine.Put(ctx, objectKey, sealed[i])
+			} else { // on a conflict, the next run compares the keys
+				_, errs[i] = machine.Create(ctx, objectKey, sealed[i])
+			}
+
+			if errs[i] == nil {
+				wrote[i] = objectKey
+			}
+		})
+	}
+
+	wg.Wait()
+	wrote = slices.DeleteFunc(wrote, func(key string) bool { return key == "" })
 
 	return wrote, errors.Join(errs...)
 }
@@ -384,37 +552,6 @@ type machineKey struct {
 	cluster, name string
 	keyPEM        []byte
 	exists        bool // the machine store already contains an object for it
-}
-
-// publishMachineKey seals and writes a key unless it is already published. It reports whether it
-// has written it.
-func publishMachineKey(
-	ctx context.Context,
-	machine store.Store,
-	sealer store.Sealer,
-	sec machineKey,
-) (bool, error) {
-	objectKey := MachineKeyObjectKey(sec.cluster, sec.name)
-	bound := MachineKeyContext(sec.cluster)
-	if sec.exists {
-		same, err := isMachineKeyPublished(ctx, machine, sealer, sec)
-		if err != nil || same {
-			return false, err
-		}
-	}
-
-	sealed, err := sealer.Seal(ctx, sec.keyPEM, bound)
-	if err != nil {
-		return false, fmt.Errorf("seal %s: %w", objectKey, err)
-	}
-
-	if !sec.exists {
-		_, err = machine.Create(ctx, objectKey, sealed) // on a conflict, the next run compares the keys
-	} else {
-		_, err = machine.Put(ctx, objectKey, sealed)
-	}
-
-	return err == nil, err
 }
 
 // isMachineKeyPublished reports whether the machine store contains the key. It returns false for an

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,11 +80,17 @@ func sameBundle(t *testing.T, a, b pki.Bundle) {
 // failing ends the store's life after some writes, as a killed process does.
 type failing struct {
 	store.Store
-	left int
+	left atomic.Int64
+}
+
+func newFailing(s store.Store, left int) *failing {
+	f := &failing{Store: s}
+	f.left.Store(int64(left))
+	return f
 }
 
 func (f *failing) Create(ctx context.Context, key string, body []byte) (string, error) {
-	if f.left--; f.left < 0 {
+	if f.left.Add(-1) < 0 {
 		return "", errors.New("killed")
 	}
 	return f.Store.Create(ctx, key, body)
@@ -92,7 +99,7 @@ func (f *failing) Create(ctx context.Context, key string, body []byte) (string, 
 func TestEnsureAfterBeingKilledAnywhere(t *testing.T) {
 	for left := range 1 + len(pki.KeyNames()) {
 		s, sealer := stateStore(t)
-		if _, err := pki.EnsureBundle(t.Context(), &failing{s, left}, sealer, "demo", start()); err == nil {
+		if _, err := pki.EnsureBundle(t.Context(), newFailing(s, left), sealer, "demo", start()); err == nil {
 			t.Fatalf("was not killed after %d writes", left)
 		}
 		b, err := pki.EnsureBundle(t.Context(), s, sealer, "demo", start())

@@ -15,6 +15,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/smithy-go"
 
 	"github.com/slipway-k8s/slipway/internal/lib/plainerror"
@@ -29,6 +30,7 @@ type S3API interface {
 	GetObject(context.Context, *s3.GetObjectInput, ...func(*s3.Options)) (*s3.GetObjectOutput, error)
 	PutObject(context.Context, *s3.PutObjectInput, ...func(*s3.Options)) (*s3.PutObjectOutput, error)
 	DeleteObject(context.Context, *s3.DeleteObjectInput, ...func(*s3.Options)) (*s3.DeleteObjectOutput, error)
+	DeleteObjects(context.Context, *s3.DeleteObjectsInput, ...func(*s3.Options)) (*s3.DeleteObjectsOutput, error)
 	ListObjectsV2(
 		context.Context,
 		*s3.ListObjectsV2Input,
@@ -106,6 +108,54 @@ func (s *S3Store) Delete(ctx context.Context, key string) error {
 
 	_, err := s.api.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.bucket, Key: s.objectKey(key)})
 	return ignoreNotFound(s.wrapError("delete", key, err))
+}
+
+// maxDeletions is how many objects S3 deletes with one request.
+const maxDeletions = 1000
+
+// DeleteAll implements BatchDeleter with one request for up to 1,000 objects. S3 deletes the objects of a
+// request in no particular order.
+func (s *S3Store) DeleteAll(ctx context.Context, keys []string) error {
+	for chunk := range slices.Chunk(keys, maxDeletions) {
+		in := &s3.DeleteObjectsInput{Bucket: &s.bucket, Delete: &types.Delete{Quiet: aws.Bool(true)}}
+		for _, key := range chunk {
+			if err := checkRequest(ctx, key); err != nil {
+				return err
+			}
+
+			in.Delete.Objects = append(in.Delete.Objects, types.ObjectIdentifier{Key: s.objectKey(key)})
+		}
+
+		if err := s.deleteObjects(ctx, in); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// deleteObjects sends in. S3 reports objects that it did not delete in a response without an error.
+func (s *S3Store) deleteObjects(ctx context.Context, in *s3.DeleteObjectsInput) error {
+	doing := fmt.Sprintf("delete %d objects, of which the first is", len(in.Delete.Objects))
+	first := s.relativeKey(in.Delete.Objects[0].Key)
+	out, err := s.api.DeleteObjects(ctx, in)
+	if err != nil {
+		return s.wrapError(doing, first, err)
+	}
+
+	var errs []error
+
+	for _, e := range out.Errors {
+		cause := &smithy.GenericAPIError{Code: aws.ToString(e.Code), Message: aws.ToString(e.Message)}
+		errs = append(errs, ignoreNotFound(s.wrapError("delete", s.relativeKey(e.Key), cause)))
+	}
+
+	return errors.Join(errs...)
+}
+
+// relativeKey returns the key in the store of an object of the bucket.
+func (s *S3Store) relativeKey(key *string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(aws.ToString(key), s.prefix), "/")
 }
 
 // List implements Store.

@@ -56,6 +56,20 @@ type envelope struct {
 const envelopeVersion = 1
 
 func (k kmsSealer) Seal(ctx context.Context, plaintext []byte, bound map[string]string) ([]byte, error) {
+	sealed, err := k.SealAll(ctx, [][]byte{plaintext}, bound)
+	if err != nil {
+		return nil, err
+	}
+
+	return sealed[0], nil
+}
+
+// SealAll encrypts secrets that have the same context with one data key and a nonce each.
+func (k kmsSealer) SealAll(
+	ctx context.Context,
+	plaintexts [][]byte,
+	bound map[string]string,
+) ([][]byte, error) {
 	key, err := k.api.GenerateDataKey(ctx, &kms.GenerateDataKeyInput{
 		KeyId: &k.keyARN, KeySpec: types.DataKeySpecAes256, EncryptionContext: bound,
 	})
@@ -69,19 +83,55 @@ func (k kmsSealer) Seal(ctx context.Context, plaintext []byte, bound map[string]
 		return nil, fmt.Errorf("encrypt a secret with %s: %w", k.keyARN, err)
 	}
 
-	e := envelope{
-		Version:   envelopeVersion,
-		KMSKeyARN: k.keyARN,
-		DataKey:   key.CiphertextBlob,
-		Nonce:     make([]byte, aead.NonceSize()),
-	}
-	if _, err := rand.Read(e.Nonce); err != nil {
-		return nil, fmt.Errorf("encrypt a secret with %s: %w", k.keyARN, err)
+	out := make([][]byte, len(plaintexts))
+
+	for i, plaintext := range plaintexts {
+		e := envelope{
+			Version:   envelopeVersion,
+			KMSKeyARN: k.keyARN,
+			DataKey:   key.CiphertextBlob,
+			Nonce:     make([]byte, aead.NonceSize()),
+		}
+		if _, err := rand.Read(e.Nonce); err != nil {
+			return nil, fmt.Errorf("encrypt a secret with %s: %w", k.keyARN, err)
+		}
+
+		e.Ciphertext = aead.Seal(nil, e.Nonce, plaintext, canonicalJSON(bound))
+		if out[i], err = json.Marshal(e); err != nil {
+			return nil, fmt.Errorf("encode a secret: %w", err)
+		}
 	}
 
-	e.Ciphertext = aead.Seal(nil, e.Nonce, plaintext, canonicalJSON(bound))
+	return out, nil
+}
 
-	return json.Marshal(e)
+// BatchSealer is a Sealer that seals many secrets with few requests.
+type BatchSealer interface {
+	// SealAll encrypts secrets that are bound to the same context, in their order.
+	SealAll(ctx context.Context, plaintexts [][]byte, bound map[string]string) ([][]byte, error)
+}
+
+// SealAll encrypts secrets that are bound to the same context, with few requests if sealer is a
+// BatchSealer. Each result can be opened alone.
+func SealAll(
+	ctx context.Context,
+	sealer Sealer,
+	plaintexts [][]byte,
+	bound map[string]string,
+) ([][]byte, error) {
+	if batch, ok := sealer.(BatchSealer); ok {
+		return batch.SealAll(ctx, plaintexts, bound)
+	}
+
+	out := make([][]byte, len(plaintexts))
+	for i, plaintext := range plaintexts {
+		var err error
+		if out[i], err = sealer.Seal(ctx, plaintext, bound); err != nil {
+			return nil, err
+		}
+	}
+
+	return out, nil
 }
 
 func (k kmsSealer) Open(ctx context.Context, sealed []byte, bound map[string]string) ([]byte, error) {

@@ -82,6 +82,22 @@ func OpenView(ctx context.Context, s Store, prefix string) (*View, error) {
 	return v, nil
 }
 
+// WriteIndex writes the index of the objects below prefix, which were just written, so that the first
+// view needs no request for each of them. None of the objects may be a secret. It writes nothing if
+// s cannot list ETags.
+func WriteIndex(ctx context.Context, s Store, prefix string, objects []Object) error {
+	if _, ok := s.(etagLister); !ok {
+		return nil
+	}
+
+	v := &View{Store: s, prefix: prefix, cached: map[string]Object{}, etags: map[string]string{}}
+	for _, o := range objects {
+		v.AddObject(o)
+	}
+
+	return v.SaveIndex(ctx)
+}
+
 // readIndex returns the index. It returns an empty index if the object does not exist or cannot be
 // decoded, since the index contains copies only.
 func readIndex(ctx context.Context, s Store, key string) (viewIndex, error) {
@@ -181,10 +197,28 @@ func (v *View) List(ctx context.Context, prefix string) ([]string, error) {
 // SaveIndex writes the index if it has changed. The index contains the objects that were read
 // through the view only, none of which is a secret.
 func (v *View) SaveIndex(ctx context.Context) error {
+	body, err := v.encodeStaleIndex()
+	if err != nil || body == nil {
+		return err
+	}
+
+	if _, err := v.Put(ctx, IndexKey(v.prefix), body); err != nil {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.indexStale = true
+
+		return err
+	}
+
+	return nil
+}
+
+// encodeStaleIndex returns the index to write; nil if it has not changed.
+func (v *View) encodeStaleIndex() ([]byte, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.etags == nil || !v.indexStale {
-		return nil
+		return nil, nil
 	}
 
 	out := viewIndex{Version: indexVersion, Objects: map[string]indexedObject{}}
@@ -194,14 +228,10 @@ func (v *View) SaveIndex(ctx context.Context) error {
 
 	body, err := json.Marshal(out)
 	if err != nil {
-		return fmt.Errorf("encode the index of %s: %w", v.prefix, err)
-	}
-
-	if _, err := v.Put(ctx, IndexKey(v.prefix), body); err != nil {
-		return err
+		return nil, fmt.Errorf("encode the index of %s: %w", v.prefix, err)
 	}
 
 	v.indexStale = false
 
-	return nil
+	return body, nil
 }

@@ -262,7 +262,22 @@ func (s tagHandlers) describeTags(in *sdk.DescribeTagsInput) (*sdk.DescribeTagsO
 		resourceLister[sdk.TagDescription]{filterValues: field},
 	)
 
-	return &sdk.DescribeTagsOutput{Tags: got, NextToken: next}, err
+	return &sdk.DescribeTagsOutput{Tags: s.withoutUnseen(got), NextToken: next}, err
+}
+
+// withoutUnseen returns tags without those of resources that this call comes too early to see. The caller holds
+// the lock.
+func (s *Service) withoutUnseen(tags []*sdk.TagDescription) []*sdk.TagDescription {
+	unseen := map[string]bool{}
+
+	return slices.DeleteFunc(tags, func(t *sdk.TagDescription) bool {
+		id := str(t.ResourceId)
+		if _, asked := unseen[id]; !asked {
+			unseen[id] = s.consumeStaleRead(id)
+		}
+
+		return unseen[id]
+	})
 }
 
 // removeTags removes all tags of a resource.

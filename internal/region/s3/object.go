@@ -5,7 +5,6 @@ package s3
 import (
 	"context"
 	"crypto/md5"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -87,14 +86,7 @@ func (s *Service) storeRequestBody(ctx context.Context, name *string) (objectVer
 		v.Headers[checksumPrefix+name] = value
 	}
 
-	raw, err := hex.DecodeString(strings.Trim(v.ETag, `"`))
-	if want := r.Header.Get("Content-Md5"); err == nil && want != "" &&
-		want != base64.StdEncoding.EncodeToString(raw) {
-		s.removeFile(*name, v.File)
-		return v, wire.Errorf("BadDigest", "The Content-MD5 you specified did not match what we received.")
-	}
-
-	return v, err
+	return v, nil
 }
 
 // storeBody writes a body to a new file of a bucket and returns a version with the file, its size and its

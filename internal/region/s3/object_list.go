@@ -319,10 +319,38 @@ func (b *bucket) deleteVersion(key string, id *string) (removed objectVersion, o
 	return removed, old
 }
 
+// maxDeletions is how many objects one request may delete.
+const maxDeletions = 1000
+
+// checkDeletions checks what S3 requires of a request that deletes objects: a checksum of its body, and a list
+// of 1 to 1000 keys.
+func checkDeletions(ctx context.Context, list *s3.Delete) error {
+	if !wire.HasBodyChecksum(wire.HTTPRequest(ctx)) {
+		return wire.Errorf("InvalidRequest", "Missing required header for this request: Content-MD5")
+	}
+
+	if list == nil || len(list.Objects) == 0 || len(list.Objects) > maxDeletions {
+		return wire.Errorf(
+			"MalformedXML",
+			"The XML you provided was not well-formed or did not validate against our published schema",
+		)
+	}
+
+	return nil
+}
+
 func (s *Service) deleteObjects(
 	ctx context.Context,
 	in *s3.DeleteObjectsInput,
 ) (*s3.DeleteObjectsOutput, error) {
+	if err := checkDeletions(ctx, in.Delete); err != nil {
+		return nil, err
+	}
+
+	if err := s.checkBucket(in.Bucket); err != nil {
+		return nil, err
+	}
+
 	out := &s3.DeleteObjectsOutput{}
 	for _, o := range in.Delete.Objects {
 		v, err := s.removeVersion(ctx, in.Bucket, *o.Key, o.VersionId, http.Header{})

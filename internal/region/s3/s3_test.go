@@ -24,6 +24,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/middleware"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/slipway-k8s/slipway/internal/lib/awsfix/awstest"
 	regions3 "github.com/slipway-k8s/slipway/internal/region/s3"
@@ -302,5 +304,68 @@ func TestMountedFolder(t *testing.T) {
 		if res.StatusCode != want {
 			t.Errorf("%s: %s, want %d", path, res.Status, want)
 		}
+	}
+}
+
+// TestDeleteObjectsIsStrict: S3 requires a checksum of the request, and 1 to 1,000 keys in it.
+func TestDeleteObjectsIsStrict(t *testing.T) {
+	c, _, _ := serve(t, t.TempDir())
+	bucket(t, c)
+	for _, key := range []string{"a", "b"} {
+		if _, err := put(t, c, key, "x"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := func(keys ...string) *types.Delete {
+		d := &types.Delete{}
+		for _, key := range keys {
+			d.Objects = append(d.Objects, types.ObjectIdentifier{Key: &key})
+		}
+		return d
+	}
+	many := make([]string, 1001)
+	for i := range many {
+		many[i] = strconv.Itoa(i)
+	}
+	remove := func(d *types.Delete, with ...func(*s3.Options)) (*s3.DeleteObjectsOutput, error) {
+		return c.DeleteObjects(t.Context(), &s3.DeleteObjectsInput{Bucket: aws.String("b-1"), Delete: d}, with...)
+	}
+	header := func(name, value string) func(*s3.Options) {
+		return func(o *s3.Options) {
+			o.APIOptions = append(o.APIOptions, func(stack *middleware.Stack) error {
+				if _, err := stack.Finalize.Remove("AWSChecksum:ComputeInputPayloadChecksum"); err != nil {
+					return err
+				}
+				return smithyhttp.SetHeaderValue(name, value)(stack)
+			})
+		}
+	}
+	for name, x := range map[string]struct {
+		list *types.Delete
+		with []func(*s3.Options)
+		want string
+	}{
+		"no checksum":     {list("a"), []func(*s3.Options){header("X-Other", "1")}, "InvalidRequest"},
+		"the wrong MD5":   {list("a"), []func(*s3.Options){header("Content-MD5", "1B2M2Y8AsgTpgAmY7PhCfg==")}, "BadDigest"},
+		"an invalid MD5":  {list("a"), []func(*s3.Options){header("Content-MD5", "x")}, "InvalidDigest"},
+		"an empty key":    {list(""), nil, "InvalidArgument"},
+		"more than 1,000": {list(many...), nil, "MalformedXML"},
+	} {
+		if _, err := remove(x.list, x.with...); code(err) != x.want {
+			t.Errorf("%s: %v, want %s", name, err, x.want)
+		}
+	}
+	loud, err := remove(list("a", "none"))
+	if err != nil || len(loud.Deleted) != 2 || len(loud.Errors) != 0 {
+		t.Errorf("%+v, %v", loud, err)
+	}
+	d := list("b")
+	d.Quiet = aws.Bool(true)
+	quiet, err := remove(d)
+	if err != nil || len(quiet.Deleted) != 0 || len(quiet.Errors) != 0 {
+		t.Errorf("quiet: %+v, %v", quiet, err)
+	}
+	if got := get(t, c, "b"); got != "NoSuchKey" {
+		t.Errorf("b: %s", got)
 	}
 }

@@ -4,6 +4,7 @@ package wire
 
 import (
 	"bufio"
+	"crypto/md5"
 	"crypto/sha1"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -183,6 +184,20 @@ func (b *checkedBody) addHeaderChecksums(h http.Header) error {
 		b.addChecksum(bodyChecksum{hash: NewChecksum(name), want: sum}, name)
 	}
 
+	if text := h.Get("Content-Md5"); text != "" {
+		sum, err := base64.StdEncoding.DecodeString(text)
+		if err != nil || len(sum) != md5.Size {
+			return Errorf("InvalidDigest", "The Content-MD5 you specified is not valid.")
+		}
+
+		b.addChecksum(bodyChecksum{
+			hash:    md5.New(),
+			want:    sum,
+			message: "The Content-MD5 you specified did not match what we received.",
+			code:    "BadDigest",
+		}, contentMD5)
+	}
+
 	for _, trailer := range h.Values("X-Amz-Trailer") {
 		name, ok := strings.CutPrefix(strings.ToLower(strings.TrimSpace(trailer)), checksumHeader)
 		if !ok || b.chunks == nil || NewChecksum(name) == nil {
@@ -258,6 +273,21 @@ func (b *checkedBody) verifyChecksums() error {
 	return nil
 }
 
+// contentMD5 is the name of the checksum in the header Content-MD5.
+const contentMD5 = "content-md5"
+
+// HasBodyChecksum reports whether a request has a checksum of its body besides the one that is signed: the
+// header Content-MD5, or a header or trailer x-amz-checksum-*.
+func HasBodyChecksum(r *http.Request) bool {
+	for _, name := range ChecksumNames() {
+		if r.Header.Get(checksumHeader+name) != "" {
+			return true
+		}
+	}
+
+	return r.Header.Get("Content-Md5") != "" || r.Header.Get("X-Amz-Trailer") != ""
+}
+
 // BodyChecksums returns the verified checksums of a request's body by name, in base64. Call it after the body
 // was read.
 func BodyChecksums(r *http.Request) map[string]string {
@@ -269,7 +299,7 @@ func BodyChecksums(r *http.Request) map[string]string {
 	out := map[string]string{}
 
 	for name, c := range b.sums {
-		if name != "content-sha256" {
+		if name != "content-sha256" && name != contentMD5 {
 			out[name] = base64.StdEncoding.EncodeToString(c.hash.Sum(nil))
 		}
 	}

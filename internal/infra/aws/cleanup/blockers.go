@@ -57,6 +57,14 @@ type Finder struct {
 	cluster string // the name of the cluster
 	// clusterID is the cluster's id; empty until it is known. The copies of a finder share it.
 	clusterID *string
+	// balancing are the load balancers and target groups of the account; nil: they are listed when needed.
+	balancing *driver.Balancing
+}
+
+// WithBalancing returns a finder of leftovers among the load balancers and target groups that were just listed.
+func (f Finder) WithBalancing(listed driver.Balancing) Finder {
+	f.balancing = &listed
+	return f
 }
 
 // Blocker is a resource that prevents the deletion of another one. Its JSON form is part of the

@@ -4,6 +4,7 @@ package cleanup
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -159,25 +160,19 @@ func (s *leftoverSurvey) classifyInterfaces() {
 // surveyData finds the volumes and snapshots that the EBS driver created for
 // PersistentVolumeClaims. They are in no VPC, so only their tags count.
 func (s *leftoverSurvey) surveyData(ctx context.Context) error {
-	seen := map[string]bool{}
-	for _, f := range [][]ec2types.Filter{
-		driver.NewFilters("tag:"+clusterTagPrefix+s.finder.cluster, "owned"),
-		driver.NewFilters("tag:"+tagLegacyCluster, s.finder.cluster),
-	} {
-		if err := s.surveyVolumes(ctx, f, seen); err != nil {
-			return err
-		}
+	// The values of the tags decide later: see classifyOwnership.
+	tagged := driver.NewFilters("tag-key", clusterTagPrefix+s.finder.cluster, tagLegacyCluster)
+	var wg sync.WaitGroup
+	var volumesErr, snapshotsErr error
+	wg.Go(func() { volumesErr = s.surveyVolumes(ctx, tagged) })
+	wg.Go(func() { snapshotsErr = s.surveySnapshots(ctx, tagged) })
+	wg.Wait()
 
-		if err := s.surveySnapshots(ctx, f, seen); err != nil {
-			return err
-		}
-	}
-
-	return nil
+	return errors.Join(volumesErr, snapshotsErr)
 }
 
-// surveyVolumes adds the volumes that f selects and seen lacks.
-func (s *leftoverSurvey) surveyVolumes(ctx context.Context, f []ec2types.Filter, seen map[string]bool) error {
+// surveyVolumes adds those of the volumes that f selects which the cluster owns.
+func (s *leftoverSurvey) surveyVolumes(ctx context.Context, f []ec2types.Filter) error {
 	pages := ec2.NewDescribeVolumesPaginator(s.finder.ec2, &ec2.DescribeVolumesInput{Filters: f})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
@@ -189,13 +184,12 @@ func (s *leftoverSurvey) surveyVolumes(ctx context.Context, f []ec2types.Filter,
 			r := driver.FromVolume(v)
 			id := aws.ToString(v.VolumeId)
 			// The root volume of an instance has slipway's tag, and is deleted with the instance.
-			if seen[id] || s.ownIDs[id] || r.Tags[awskind.TagCluster] != "" ||
+			if s.ownIDs[id] || r.Tags[awskind.TagCluster] != "" ||
 				s.finder.classify(r.Tags) != ownedByCluster ||
 				isDeletedWithInstance(v) {
 				continue
 			}
 
-			seen[id] = true
 			s.addData(id, r, volumeInstances(v))
 		}
 	}
@@ -223,12 +217,8 @@ func volumeInstances(v ec2types.Volume) []string {
 	return out
 }
 
-// surveySnapshots adds the snapshots that f selects and seen lacks.
-func (s *leftoverSurvey) surveySnapshots(
-	ctx context.Context,
-	f []ec2types.Filter,
-	seen map[string]bool,
-) error {
+// surveySnapshots adds those of the snapshots that f selects which the cluster owns.
+func (s *leftoverSurvey) surveySnapshots(ctx context.Context, f []ec2types.Filter) error {
 	pages := ec2.NewDescribeSnapshotsPaginator(
 		s.finder.ec2,
 		&ec2.DescribeSnapshotsInput{Filters: f, OwnerIds: []string{"self"}},
@@ -245,10 +235,8 @@ func (s *leftoverSurvey) surveySnapshots(
 				KMSKey: graph.LiteralText(aws.ToString(v.KmsKeyId)),
 				Tags:   driver.FromEC2Tags(v.Tags),
 			}
-			if id := aws.ToString(v.SnapshotId); !seen[id] &&
-				s.finder.classify(r.Tags) == ownedByCluster {
-				seen[id] = true
-				s.addData(id, r, nil)
+			if s.finder.classify(r.Tags) == ownedByCluster {
+				s.addData(aws.ToString(v.SnapshotId), r, nil)
 			}
 		}
 	}

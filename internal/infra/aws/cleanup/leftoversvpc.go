@@ -231,39 +231,26 @@ func (s *leftoverSurvey) isKnown(word string) bool { return s.ownIDs[word] || s.
 
 // surveyBalancers finds the load balancers and target groups in the cluster's VPCs.
 func (s *leftoverSurvey) surveyBalancers(ctx context.Context) error {
-	lbs, err := driver.ListBalancers(ctx, s.finder.elb)
-	if err != nil {
-		return err
+	all := s.finder.balancing
+	if all == nil {
+		listed, err := driver.ListAllBalancing(ctx, s.finder.elb)
+		if err != nil {
+			return err
+		}
+
+		all = &listed
 	}
 
-	tgs, err := driver.ListTargetGroups(ctx, s.finder.elb)
-	if err != nil {
-		return err
+	for _, l := range all.Balancers {
+		if s.hasVPC(l.VpcId) {
+			s.classifyBalancer(l, all.Tags[aws.ToString(l.LoadBalancerArn)])
+		}
 	}
 
-	lbs = slices.DeleteFunc(lbs, func(l elbtypes.LoadBalancer) bool { return !s.hasVPC(l.VpcId) })
-	tgs = slices.DeleteFunc(tgs, func(g elbtypes.TargetGroup) bool { return !s.hasVPC(g.VpcId) })
-
-	var arns []string
-	for _, l := range lbs {
-		arns = append(arns, aws.ToString(l.LoadBalancerArn))
-	}
-
-	for _, g := range tgs {
-		arns = append(arns, aws.ToString(g.TargetGroupArn))
-	}
-
-	tags, err := driver.DescribeELBTags(ctx, s.finder.elb, arns)
-	if err != nil {
-		return err
-	}
-
-	for _, l := range lbs {
-		s.classifyBalancer(l, tags[aws.ToString(l.LoadBalancerArn)])
-	}
-
-	for _, g := range tgs {
-		s.classifyTargetGroup(g, tags[aws.ToString(g.TargetGroupArn)])
+	for _, g := range all.TargetGroups {
+		if s.hasVPC(g.VpcId) {
+			s.classifyTargetGroup(g, all.Tags[aws.ToString(g.TargetGroupArn)])
+		}
 	}
 
 	return nil

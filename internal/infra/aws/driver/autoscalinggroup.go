@@ -213,18 +213,22 @@ func (s *scalingDriver) deleteGroup(ctx context.Context, t task[awskind.AutoScal
 		return err
 	}
 
-	err = s.groupPoller.WaitUntil(ctx, t.id, func(g astypes.AutoScalingGroup, found bool) (bool, error) {
-		t.reportWaiting(fmt.Sprintf("%d instances are being terminated", len(g.Instances)))
-		return !found, nil
-	})
-	if err != nil {
-		return err
-	}
+	return runBoth(
+		func() error {
+			return s.groupPoller.WaitUntil(ctx, t.id, func(_ astypes.AutoScalingGroup, found bool) (bool, error) {
+				return !found, nil
+			})
+		},
+		func() error {
+			return s.instancePoller.WaitUntil(ctx, t.id, func(ids []string, _ bool) (bool, error) {
+				if len(ids) > 0 {
+					t.reportWaiting("instances are being terminated: " + strings.Join(ids, ", "))
+				}
 
-	return s.instancePoller.WaitUntil(ctx, t.id, func(ids []string, _ bool) (bool, error) {
-		t.reportWaiting("instances are being terminated: " + strings.Join(ids, ", "))
-		return len(ids) == 0, nil
-	})
+				return len(ids) == 0, nil
+			})
+		},
+	)
 }
 
 // isGroupNotFound reports whether err means that an auto scaling group does not exist. AWS has no

@@ -46,15 +46,21 @@ type Cloud struct {
 	// they have something to read.
 	readers       []resourceReader
 	readersByType conditionalReaders
-	// readersByKind are the indexes in readers of those that find new resources of a kind by their
-	// tags, or through resources that are found by their tags. EndPlan waits until these list what
-	// was created.
-	readersByKind map[string][]int
-	created       createdIDs
+	// listers are the readers with which EndPlan waits until AWS lists what was created, and
+	// listersByKind the indexes of those that find new resources of a kind.
+	listers       []resourceReader
+	listersByKind map[string][]int
+	// listTagged returns the ids of the EC2 resources with the tag of the cluster.
+	listTagged func(context.Context) (map[string]bool, error)
+	created    createdIDs
+	// balancers are the load balancers and target groups of the last read.
+	balancers balancerList
 	// planHooks are called with a plan before it is applied.
 	planHooks []func(plan.Plan)
 	// recordZones are the ids of unmanaged hosted zones that may have records of the cluster.
 	recordZones []string
+	// skipsZones is true if the cluster has no hosted zone and no DNS records.
+	skipsZones bool
 	// inUse explains why AWS refuses to delete a resource; nil: it is retried without an
 	// explanation.
 	inUse InUseFunc
@@ -83,7 +89,7 @@ func New(cfg aws.Config, scope Scope, inUse InUseFunc) *Cloud {
 		inUse:         inUse,
 		kinds:         map[string]untypedDriver{},
 		readersByType: conditionalReaders{},
-		readersByKind: map[string][]int{},
+		listersByKind: map[string][]int{},
 		runID:         rand.Text(),
 	}
 
@@ -93,6 +99,10 @@ func New(cfg aws.Config, scope Scope, inUse InUseFunc) *Cloud {
 	kmsClient := kms.NewFromConfig(cfg)
 	elbClient := elb.NewFromConfig(cfg)
 	scalingClient := autoscaling.NewFromConfig(cfg)
+
+	c.listTagged = func(ctx context.Context) (map[string]bool, error) {
+		return listTaggedIDs(ctx, ec2Client, scope)
+	}
 
 	registerInstances(c, ec2Client)
 	registerNetworkInterfaces(c, ec2Client)
@@ -112,9 +122,9 @@ func New(cfg aws.Config, scope Scope, inUse InUseFunc) *Cloud {
 	registerVolumes(c, ec2Client, scope)
 	registerKeyPairs(c, ec2Client, scope)
 	registerLaunchTemplates(c, ec2Client, scope)
-	registerRoles(c, iamClient, scope)
+	registerRoles(c, iamClient, iamClient, scope)
 	registerRolePolicies(c, iamClient)
-	registerInstanceProfiles(c, iamClient, scope)
+	registerInstanceProfiles(c, iamClient)
 	registerKeys(c, kmsClient, scope)
 	registerLoadBalancers(c, elbClient, scope)
 	registerHostedZones(c, route53.NewFromConfig(cfg), scope)
@@ -133,6 +143,21 @@ func (c *Cloud) AddRecordZones(zones ...string) {
 		}
 	}
 }
+
+// SkipZones makes [Cloud.Read] read no hosted zones and no DNS records: the caller knows that the cluster never
+// had any. Call it before Read.
+func (c *Cloud) SkipZones() { c.skipsZones = true }
+
+// WithoutDetails returns a context with which [Cloud.Read] leaves out the properties that AWS returns in calls of
+// their own and that a deletion does not need. It is for plans that delete all resources.
+func WithoutDetails(ctx context.Context) context.Context {
+	return context.WithValue(ctx, omitDetailsKey{}, true)
+}
+
+// omitDetailsKey is the key of a context whose readers leave out details; see [WithoutDetails].
+type omitDetailsKey struct{}
+
+func omitsDetails(ctx context.Context) bool { return ctx.Value(omitDetailsKey{}) != nil }
 
 // Read returns all resources of the cluster that exist in AWS. It changes nothing.
 func (c *Cloud) Read(ctx context.Context) ([]plan.ActualResource, error) {

@@ -51,12 +51,45 @@ func listTaggedTypes(
 	scope Scope,
 	types []string,
 ) ([]ec2types.ResourceType, error) {
+	tags, err := listClusterTags(ctx, api, scope, NewFilters("resource-type", types...)...)
+
 	var out []ec2types.ResourceType
+
+	for _, t := range tags {
+		if !slices.Contains(out, t.ResourceType) && slices.Contains(types, string(t.ResourceType)) {
+			out = append(out, t.ResourceType)
+		}
+	}
+
+	slices.Sort(out)
+
+	return out, err
+}
+
+// listTaggedIDs returns the ids of the EC2 resources that have the cluster's tag.
+func listTaggedIDs(ctx context.Context, api describeTagsAPI, scope Scope) (map[string]bool, error) {
+	tags, err := listClusterTags(ctx, api, scope)
+	out := map[string]bool{}
+	for _, t := range tags {
+		out[aws.ToString(t.ResourceId)] = true
+	}
+
+	return out, err
+}
+
+// listClusterTags returns the tags that name the cluster, of the resources that the filters select.
+func listClusterTags(
+	ctx context.Context,
+	api describeTagsAPI,
+	scope Scope,
+	filters ...ec2types.Filter,
+) ([]ec2types.TagDescription, error) {
+	var out []ec2types.TagDescription
 	pages := ec2.NewDescribeTagsPaginator(api, &ec2.DescribeTagsInput{
 		Filters: slices.Concat(
 			NewFilters("key", awskind.TagCluster),
 			NewFilters("value", scope.Cluster),
-			NewFilters("resource-type", types...),
+			filters,
 		),
 		MaxResults: aws.Int32(1000),
 	})
@@ -67,14 +100,8 @@ func listTaggedTypes(
 			return nil, transport.Wrap(err, "list the resources with the tag of cluster %s", scope.Cluster)
 		}
 
-		for _, t := range page.Tags {
-			if !slices.Contains(out, t.ResourceType) && slices.Contains(types, string(t.ResourceType)) {
-				out = append(out, t.ResourceType)
-			}
-		}
+		out = append(out, page.Tags...)
 	}
-
-	slices.Sort(out)
 
 	return out, nil
 }

@@ -32,20 +32,14 @@ type elbTagAPI interface {
 // maxDescribeTags is how many ARNs DescribeTags of ELB accepts.
 const maxDescribeTags = 20
 
-// describeClusterTags returns the tags of those of arns that belong to the cluster and have an
-// address.
-func describeClusterTags(
-	ctx context.Context,
-	api elbTagAPI,
-	arns []string,
-	scope Scope,
-) (map[string]awskind.Tags, error) {
-	out, err := DescribeELBTags(ctx, api, arns)
+// selectClusterTags returns those of all tags that belong to the cluster and have an address.
+func selectClusterTags(all map[string]awskind.Tags, scope Scope) map[string]awskind.Tags {
+	out := maps.Clone(all)
 	maps.DeleteFunc(out, func(_ string, tags awskind.Tags) bool {
 		return tags[awskind.TagCluster] != scope.Cluster || tags[awskind.TagAddress] == ""
 	})
 
-	return out, err
+	return out
 }
 
 // DescribeELBTags returns the tags of load balancers and target groups by their ARN.

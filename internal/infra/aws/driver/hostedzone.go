@@ -80,6 +80,10 @@ const maxZoneTags = 10
 // read in the zones of [Cloud.AddRecordZones].
 func registerHostedZones(c *Cloud, api zoneAPI, scope Scope) {
 	c.addReader(func(ctx context.Context) ([]plan.ActualResource, error) {
+		if c.skipsZones {
+			return nil, nil
+		}
+
 		return readZones(ctx, api, scope, c.recordZones)
 	}, awskind.HostedZone{}, awskind.DNSRecord{})
 

@@ -41,14 +41,8 @@ type profileAPI interface {
 	) (*iam.RemoveRoleFromInstanceProfileOutput, error)
 }
 
-// registerInstanceProfiles registers the driver of instance profiles. Its reader finds them by the
-// cluster's path.
-func registerInstanceProfiles(c *Cloud, api profileAPI, scope Scope) {
-	c.readers = append(
-		c.readers,
-		func(ctx context.Context) ([]plan.ActualResource, error) { return readProfiles(ctx, api, scope) },
-	)
-
+// registerInstanceProfiles registers the driver of instance profiles. They are read with the roles.
+func registerInstanceProfiles(c *Cloud, api profileAPI) {
 	registerDriver(c, driver[awskind.InstanceProfile]{
 		create: func(ctx context.Context, t task[awskind.InstanceProfile]) (plan.StepResult, error) {
 			return createProfile(ctx, api, t)
@@ -152,26 +146,34 @@ func readProfiles(ctx context.Context, api profileAPI, scope Scope) ([]plan.Actu
 			return nil, transport.Wrap(err, "list instance profiles below %s", scope.RolePath)
 		}
 
-		for _, p := range page.InstanceProfiles {
-			r := awskind.InstanceProfile{
-				Name: aws.ToString(p.InstanceProfileName),
-				Path: aws.ToString(p.Path),
-			}
-			if r.Path != scope.RolePath {
-				continue
-			}
-
-			for _, role := range p.Roles {
-				r.Roles = append(r.Roles, graph.UnmanagedRef[awskind.IAMRole](aws.ToString(role.RoleName)))
-			}
-
-			out = append(out, plan.ActualResource{
-				ID:         r.Name,
-				Resource:   r,
-				Attributes: map[string]string{"Arn": aws.ToString(p.Arn)},
-			})
-		}
+		out = append(out, fromProfiles(page.InstanceProfiles, scope)...)
 	}
 
 	return out, nil
+}
+
+// fromProfiles returns those of the instance profiles that have the cluster's path.
+func fromProfiles(list []iamtypes.InstanceProfile, scope Scope) []plan.ActualResource {
+	var out []plan.ActualResource
+	for _, p := range list {
+		r := awskind.InstanceProfile{
+			Name: aws.ToString(p.InstanceProfileName),
+			Path: aws.ToString(p.Path),
+		}
+		if r.Path != scope.RolePath {
+			continue
+		}
+
+		for _, role := range p.Roles {
+			r.Roles = append(r.Roles, graph.UnmanagedRef[awskind.IAMRole](aws.ToString(role.RoleName)))
+		}
+
+		out = append(out, plan.ActualResource{
+			ID:         r.Name,
+			Resource:   r,
+			Attributes: map[string]string{"Arn": aws.ToString(p.Arn)},
+		})
+	}
+
+	return out
 }

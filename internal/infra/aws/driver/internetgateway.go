@@ -35,8 +35,7 @@ type gatewayAPI interface {
 func registerInternetGateways(c *Cloud, api gatewayAPI, scope Scope) {
 	c.addReader(
 		func(ctx context.Context) ([]plan.ActualResource, error) { return readGateways(ctx, api, scope) },
-		awskind.InternetGateway{},
-		awskind.GatewayAttachment{},
+		awskind.InternetGateway{}, // with its attachment
 	)
 
 	registerDriver(c, driver[awskind.InternetGateway]{

@@ -93,7 +93,7 @@ const (
 	// does not set it. It is the shortest that KMS accepts.
 	defaultPendingDays = 7
 	// formerClusterTag marks a key whose cluster is being deleted. KMS refuses to change the tags
-	// of a key that is pending deletion, so the cluster's tag is removed before. If the program is
+	// of a key that is pending deletion, so the cluster's tags are emptied before. If the program is
 	// killed in between, the key is found by this tag.
 	formerClusterTag = "slipway.dev/former-cluster"
 )
@@ -208,16 +208,15 @@ func retagKey(ctx context.Context, api keyChangeAPI, id string, want, have awski
 	return nil
 }
 
-// scheduleKeyDeletion removes the cluster's tags, then schedules the deletion.
+// scheduleKeyDeletion empties the cluster's tags, then schedules the deletion.
 func scheduleKeyDeletion(ctx context.Context, api keyChangeAPI, t task[awskind.KMSKey], scope Scope) error {
-	mark := toKMSTags(awskind.Tags{formerClusterTag: scope.Cluster})
+	mark := toKMSTags(awskind.Tags{
+		formerClusterTag:                        scope.Cluster,
+		awskind.TagCluster:                      "",
+		awskind.TagClusterOwned + scope.Cluster: "",
+	})
 	if _, err := api.TagResource(ctx, &kms.TagResourceInput{KeyId: &t.id, Tags: mark}); err != nil {
 		return transport.Wrap(err, "tag")
-	}
-
-	tags := []string{awskind.TagCluster, awskind.TagClusterOwned + scope.Cluster}
-	if _, err := api.UntagResource(ctx, &kms.UntagResourceInput{KeyId: &t.id, TagKeys: tags}); err != nil {
-		return transport.Wrap(err, "untag")
 	}
 
 	days := defaultPendingDays
@@ -359,14 +358,19 @@ func readKey(
 	var errs [3]error
 	var wg sync.WaitGroup
 	wg.Go(func() { tags, errs[0] = readKeyTags(ctx, api, id) })
-	wg.Go(func() {
-		in := &kms.GetKeyRotationStatusInput{KeyId: &id}
-		rotation, errs[1] = api.GetKeyRotationStatus(ctx, in)
-	})
-	wg.Go(func() {
-		in := &kms.GetKeyPolicyInput{KeyId: &id, PolicyName: aws.String(keyPolicyName)}
-		policy, errs[2] = api.GetKeyPolicy(ctx, in)
-	})
+	if omitsDetails(ctx) {
+		rotation = &kms.GetKeyRotationStatusOutput{}
+		policy = &kms.GetKeyPolicyOutput{}
+	} else {
+		wg.Go(func() {
+			in := &kms.GetKeyRotationStatusInput{KeyId: &id}
+			rotation, errs[1] = api.GetKeyRotationStatus(ctx, in)
+		})
+		wg.Go(func() {
+			in := &kms.GetKeyPolicyInput{KeyId: &id, PolicyName: aws.String(keyPolicyName)}
+			policy, errs[2] = api.GetKeyPolicy(ctx, in)
+		})
+	}
 
 	wg.Wait()
 

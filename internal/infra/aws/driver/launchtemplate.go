@@ -153,8 +153,8 @@ func readTemplates(ctx context.Context, api templateAPI, scope Scope) ([]plan.Ac
 		}
 	}
 
-	if len(out) == 0 {
-		return nil, nil
+	if len(out) == 0 || omitsDetails(ctx) {
+		return out, nil
 	}
 
 	versions := ec2.NewDescribeLaunchTemplateVersionsPaginator(api, &ec2.DescribeLaunchTemplateVersionsInput{

@@ -4,7 +4,8 @@ package driver
 
 import (
 	"context"
-	"maps"
+	"slices"
+	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
@@ -67,8 +68,18 @@ func registerLoadBalancers(c *Cloud, api balancerAPI, scope Scope) {
 	}
 
 	c.readers = append(c.readers, func(ctx context.Context) ([]plan.ActualResource, error) {
-		return readBalancersAndTargets(ctx, api, scope)
+		return readBalancersAndTargets(ctx, api, scope, &c.balancers)
 	})
+
+	deletions := &transport.StatePoller[elbtypes.LoadBalancer]{
+		Describe: func(ctx context.Context, arns []string) (map[string]elbtypes.LoadBalancer, error) {
+			if len(arns) > 1 {
+				return describeListed(ctx, api, arns)
+			}
+
+			return DescribeBalancers(ctx, api, arns)
+		},
+	}
 
 	registerDriver(c, driver[awskind.LoadBalancer]{
 		create: func(ctx context.Context, t task[awskind.LoadBalancer]) (plan.StepResult, error) {
@@ -83,7 +94,7 @@ func registerLoadBalancers(c *Cloud, api balancerAPI, scope Scope) {
 				return transport.Wrap(err, "delete")
 			}
 
-			return poller.WaitUntil(ctx, t.id, func(_ elbtypes.LoadBalancer, found bool) (bool, error) {
+			return deletions.WaitUntil(ctx, t.id, func(_ elbtypes.LoadBalancer, found bool) (bool, error) {
 				t.reportWaiting("it is being deleted")
 				return !found, nil
 			})
@@ -123,16 +134,7 @@ func DescribeBalancers(
 			return out, nil
 		}
 
-		for _, arn := range arns { // one that does not exist fails the call for all
-			one, oneErr := DescribeBalancers(ctx, api, []string{arn})
-			if oneErr != nil {
-				return nil, oneErr
-			}
-
-			maps.Copy(out, one)
-		}
-
-		return out, nil
+		return describeListed(ctx, api, arns) // one that does not exist fails the call for all
 	}
 
 	if err != nil {
@@ -144,6 +146,23 @@ func DescribeBalancers(
 	}
 
 	return out, nil
+}
+
+// describeListed returns those of the load balancers with arns that the account has, by ARN.
+func describeListed(
+	ctx context.Context,
+	api elb.DescribeLoadBalancersAPIClient,
+	arns []string,
+) (map[string]elbtypes.LoadBalancer, error) {
+	all, err := ListBalancers(ctx, api)
+	out := map[string]elbtypes.LoadBalancer{}
+	for _, lb := range all {
+		if arn := aws.ToString(lb.LoadBalancerArn); slices.Contains(arns, arn) {
+			out[arn] = lb
+		}
+	}
+
+	return out, err
 }
 
 func createBalancer(
@@ -228,36 +247,20 @@ func readBalancersAndTargets(
 	ctx context.Context,
 	api balancerAPI,
 	scope Scope,
+	list *balancerList,
 ) ([]plan.ActualResource, error) {
-	var lbs []elbtypes.LoadBalancer
-	var tgs []elbtypes.TargetGroup
-	err := runBoth(
-		func() (err error) { lbs, err = ListBalancers(ctx, api); return err },
-		func() (err error) { tgs, err = ListTargetGroups(ctx, api); return err },
-	)
+	all, err := ListAllBalancing(ctx, api)
 	if err != nil {
 		return nil, err
 	}
 
-	var arns []string
-	for _, lb := range lbs {
-		arns = append(arns, aws.ToString(lb.LoadBalancerArn))
-	}
-
-	for _, tg := range tgs {
-		arns = append(arns, aws.ToString(tg.TargetGroupArn))
-	}
-
-	tags, err := describeClusterTags(ctx, api, arns, scope)
-	if err != nil {
-		return nil, err
-	}
-
+	list.set(all)
+	tags := selectClusterTags(all.Tags, scope)
 	var balancers []plan.ActualResource
 	var groups []plan.ActualResource
 	err = runBoth(
 		func() (err error) {
-			balancers, err = readEach(lbs, func(lb elbtypes.LoadBalancer) ([]plan.ActualResource, error) {
+			balancers, err = readEach(all.Balancers, func(lb elbtypes.LoadBalancer) ([]plan.ActualResource, error) {
 				if t, ok := tags[aws.ToString(lb.LoadBalancerArn)]; ok {
 					return readBalancer(ctx, api, lb, t)
 				}
@@ -267,10 +270,75 @@ func readBalancersAndTargets(
 
 			return err
 		},
-		func() (err error) { groups, err = readTargetGroups(ctx, api, tgs, tags); return err },
+		func() (err error) { groups, err = readTargetGroups(ctx, api, all.TargetGroups, tags); return err },
 	)
 
 	return append(balancers, groups...), err
+}
+
+// Balancing are the load balancers and target groups of an account in a region, with their tags.
+type Balancing struct {
+	// Balancers are all load balancers.
+	Balancers []elbtypes.LoadBalancer
+	// TargetGroups are all target groups.
+	TargetGroups []elbtypes.TargetGroup
+	// Tags are the tags of both, by ARN.
+	Tags map[string]awskind.Tags
+}
+
+// BalancingAPI are the calls of [ListAllBalancing].
+type BalancingAPI interface {
+	elb.DescribeLoadBalancersAPIClient
+	elb.DescribeTargetGroupsAPIClient
+	elbTagReadAPI
+}
+
+// ListAllBalancing returns all load balancers and target groups of the account in the region.
+func ListAllBalancing(ctx context.Context, api BalancingAPI) (Balancing, error) {
+	var out Balancing
+	err := runBoth(
+		func() (err error) { out.Balancers, err = ListBalancers(ctx, api); return err },
+		func() (err error) { out.TargetGroups, err = ListTargetGroups(ctx, api); return err },
+	)
+	if err != nil {
+		return out, err
+	}
+
+	var arns []string
+	for _, lb := range out.Balancers {
+		arns = append(arns, aws.ToString(lb.LoadBalancerArn))
+	}
+
+	for _, tg := range out.TargetGroups {
+		arns = append(arns, aws.ToString(tg.TargetGroupArn))
+	}
+
+	out.Tags, err = DescribeELBTags(ctx, api, arns)
+
+	return out, err
+}
+
+// balancerList is what was last listed.
+type balancerList struct {
+	mu     sync.Mutex
+	listed bool
+	last   Balancing
+}
+
+func (l *balancerList) set(b Balancing) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.listed = true
+	l.last = b
+}
+
+// Balancing returns the load balancers and target groups that the last [Cloud.Read] listed, and whether there was
+// one.
+func (c *Cloud) Balancing() (Balancing, bool) {
+	c.balancers.mu.Lock()
+	defer c.balancers.mu.Unlock()
+
+	return c.balancers.last, c.balancers.listed
 }
 
 // ListBalancers returns all load balancers of the account in the region.

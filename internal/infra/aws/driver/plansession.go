@@ -4,9 +4,7 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -46,16 +44,22 @@ func (s *createdIDs) drain() map[string][]string {
 // addReader adds a reader that finds resources of kinds by their tags, or through resources that it
 // finds by their tags. A kind may have several readers.
 func (c *Cloud) addReader(r resourceReader, kinds ...graph.Resource) {
-	if c.readersByKind == nil {
-		c.readersByKind = map[string][]int{}
+	c.readers = append(c.readers, r)
+	c.addLister(r, kinds...)
+}
+
+// addLister makes EndPlan wait until r lists the created resources of kinds. It asks the listers of a
+// kind in the order in which they were added, until one lists the resource.
+func (c *Cloud) addLister(r resourceReader, kinds ...graph.Resource) {
+	if c.listersByKind == nil {
+		c.listersByKind = map[string][]int{}
 	}
 
+	c.listers = append(c.listers, r)
 	for _, k := range kinds {
 		name := k.Kind().Name
-		c.readersByKind[name] = append(c.readersByKind[name], len(c.readers))
+		c.listersByKind[name] = append(c.listersByKind[name], len(c.listers)-1)
 	}
-
-	c.readers = append(c.readers, r)
 }
 
 // BeginPlan implements [plan.BatchSession].
@@ -82,22 +86,20 @@ func (c *Cloud) EndPlan(ctx context.Context) error {
 	defer cancel()
 
 	unlisted := c.drainUnlisted()
-	for {
+	for len(unlisted) > 0 {
 		if err := c.removeListed(ctx, unlisted); err != nil {
 			return err
 		}
 
-		if len(unlisted) == 0 {
-			return nil
-		}
-
-		if transport.Sleep(ctx, listInterval) != nil {
+		if len(unlisted) > 0 && transport.Sleep(ctx, listInterval) != nil {
 			return fmt.Errorf(
 				"AWS does not list resources that were just created: %s; wait a minute before the next apply",
 				joinUnlistedIDs(unlisted),
 			)
 		}
 	}
+
+	return nil
 }
 
 // unlistedResource is a resource that was created and that AWS does not list yet.
@@ -107,7 +109,7 @@ type unlistedResource struct{ kind, id string }
 func (c *Cloud) drainUnlisted() map[unlistedResource]bool {
 	unlisted := map[unlistedResource]bool{}
 	for kind, ids := range c.created.drain() {
-		if len(c.readersByKind[kind]) == 0 {
+		if len(c.listersByKind[kind]) == 0 {
 			continue
 		}
 
@@ -132,33 +134,80 @@ func joinUnlistedIDs(unlisted map[unlistedResource]bool) string {
 	return strings.Join(out, ", ")
 }
 
-// removeListed calls the readers once, and removes the resources that they find from unlisted.
+// removeListed removes from unlisted what AWS lists now. A reader finds the resources of a cluster by
+// their tags, so one list of these tags takes the place of a list of each kind. Resources that have no
+// tags, such as routes, are listed by the readers of their kinds.
 func (c *Cloud) removeListed(ctx context.Context, unlisted map[unlistedResource]bool) error {
-	needed := map[int]bool{}
+	tagged, err := c.listTagged(ctx)
+	if err != nil {
+		return ignoreEnded(ctx, err)
+	}
+
+	listing := context.WithValue(WithoutDetails(ctx), taggedIDsKey{}, tagged)
+
 	for u := range unlisted {
-		for _, i := range c.readersByKind[u.kind] {
-			needed[i] = true
+		if tagged[u.id] {
+			delete(unlisted, u)
 		}
 	}
 
-	readers := slices.Sorted(maps.Keys(needed))
-	lists := make([][]plan.ActualResource, len(readers))
-	errs := make([]error, len(readers))
+	for turn := 0; ; turn++ {
+		listers := c.nextListers(unlisted, turn)
+		if len(listers) == 0 {
+			return nil
+		}
 
-	var wg sync.WaitGroup
-	for n, i := range readers {
-		wg.Go(func() { lists[n], errs[n] = c.readers[i](ctx) })
+		found, err := readEach(listers, func(i int) ([]plan.ActualResource, error) {
+			return c.listers[i](listing)
+		})
+
+		for _, a := range found {
+			delete(unlisted, unlistedResource{a.Resource.Kind().Name, a.ID})
+		}
+
+		if err != nil {
+			return ignoreEnded(ctx, err)
+		}
+	}
+}
+
+// taggedIDsKey is the key of a context with the ids of the EC2 resources that have the cluster's tag.
+type taggedIDsKey struct{}
+
+// taggedIDs returns those of the ids in ctx that begin with prefix.
+func taggedIDs(ctx context.Context, prefix string) []string {
+	all, _ := ctx.Value(taggedIDsKey{}).(map[string]bool)
+	var out []string
+	for id := range all {
+		if strings.HasPrefix(id, prefix) {
+			out = append(out, id)
+		}
 	}
 
-	wg.Wait()
+	slices.Sort(out)
 
-	for _, a := range slices.Concat(lists...) {
-		delete(unlisted, unlistedResource{a.Resource.Kind().Name, a.ID})
+	return out
+}
+
+// ignoreEnded returns err unless ctx has ended: then EndPlan reports what is still unlisted.
+func ignoreEnded(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
 	}
 
-	if ctx.Err() == nil {
-		return errors.Join(errs...)
+	return err
+}
+
+// nextListers returns the indexes of the listers that come at turn for the kinds of unlisted.
+func (c *Cloud) nextListers(unlisted map[unlistedResource]bool, turn int) []int {
+	var out []int
+	for u := range unlisted {
+		if all := c.listersByKind[u.kind]; turn < len(all) && !slices.Contains(out, all[turn]) {
+			out = append(out, all[turn])
+		}
 	}
 
-	return nil // EndPlan reports what is still unlisted
+	slices.Sort(out)
+
+	return out
 }

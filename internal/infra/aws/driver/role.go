@@ -44,12 +44,11 @@ type roleTagAPI interface {
 }
 
 // registerRoles registers the driver of IAM roles. Its reader finds the roles by the cluster's
-// path, and their policies.
-func registerRoles(c *Cloud, api roleAPI, scope Scope) {
-	c.readers = append(
-		c.readers,
-		func(ctx context.Context) ([]plan.ActualResource, error) { return readRoles(ctx, api, scope) },
-	)
+// path, their policies, and the instance profiles.
+func registerRoles(c *Cloud, api roleAPI, profiles profileAPI, scope Scope) {
+	c.readers = append(c.readers, func(ctx context.Context) ([]plan.ActualResource, error) {
+		return readRolesAndProfiles(ctx, api, profiles, scope)
+	})
 
 	registerDriver(c, driver[awskind.IAMRole]{
 		create: func(ctx context.Context, t task[awskind.IAMRole]) (plan.StepResult, error) {
@@ -161,7 +160,47 @@ func retagRole(ctx context.Context, api roleTagAPI, t task[awskind.IAMRole]) err
 	return nil
 }
 
-func readRoles(ctx context.Context, api roleAPI, scope Scope) ([]plan.ActualResource, error) {
+// readRolesAndProfiles reads the roles below the cluster's path, and its instance profiles. If every role has a
+// profile, IAM lists the profiles with the roles. Otherwise there may be profiles without a role, as after an
+// interrupted run. A deletion always looks for these; it does not need the descriptions of roles, which only a
+// list of roles has.
+func readRolesAndProfiles(
+	ctx context.Context,
+	api roleAPI,
+	profiles profileAPI,
+	scope Scope,
+) ([]plan.ActualResource, error) {
+	if omitsDetails(ctx) {
+		if found, ok := readDetailsByPath(ctx, api, scope); ok {
+			list, err := readProfiles(ctx, profiles, scope)
+			return append(found, list...), err
+		}
+	}
+
+	roles, err := listRoles(ctx, api, scope)
+	if err != nil {
+		return nil, err
+	}
+
+	found, fromRoles, ok := readRoleDetails(ctx, api, roles, scope)
+	if !ok {
+		found, err = readRolesOneByOne(ctx, api, roles)
+	}
+
+	if err != nil {
+		return nil, err
+	}
+
+	if len(fromRoles) > 0 {
+		return append(found, fromRoles...), nil
+	}
+
+	list, err := readProfiles(ctx, profiles, scope)
+
+	return append(found, list...), err
+}
+
+func listRoles(ctx context.Context, api roleAPI, scope Scope) ([]iamtypes.Role, error) {
 	var roles []iamtypes.Role
 	pages := iam.NewListRolesPaginator(api, &iam.ListRolesInput{PathPrefix: &scope.RolePath})
 	for pages.HasMorePages() {
@@ -177,10 +216,14 @@ func readRoles(ctx context.Context, api roleAPI, scope Scope) ([]plan.ActualReso
 		}
 	}
 
-	if found, ok := readRoleDetails(ctx, api, roles); ok {
-		return found, nil
-	}
+	return roles, nil
+}
 
+func readRolesOneByOne(
+	ctx context.Context,
+	api roleAPI,
+	roles []iamtypes.Role,
+) ([]plan.ActualResource, error) {
 	return readEach(roles, func(listed iamtypes.Role) ([]plan.ActualResource, error) {
 		role, err := getRole(ctx, api, aws.ToString(listed.RoleName)) // the list lacks tags
 		if err != nil {

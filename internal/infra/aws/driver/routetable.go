@@ -29,6 +29,7 @@ type routeTableAPI interface {
 		*ec2.DeleteRouteTableInput,
 		...func(*ec2.Options),
 	) (*ec2.DeleteRouteTableOutput, error)
+	associationAPI
 }
 
 // registerRouteTables registers the driver of route tables. Its reader also finds their routes and
@@ -59,10 +60,41 @@ func registerRouteTables(c *Cloud, api routeTableAPI, scope Scope) {
 			return keepIdentity(t), retagEC2(ctx, api, t.id, t.want.Tags, t.have.Tags)
 		},
 		remove: func(ctx context.Context, t task[awskind.RouteTable]) error {
-			_, err := api.DeleteRouteTable(ctx, &ec2.DeleteRouteTableInput{RouteTableId: &t.id})
-			return transport.Wrap(err, "delete")
+			return deleteRouteTable(ctx, api, t.id)
 		},
 	})
+}
+
+// deleteRouteTable deletes a route table. Its associations were deleted with their subnets. If AWS still has
+// some, they are deleted first.
+func deleteRouteTable(ctx context.Context, api routeTableAPI, id string) error {
+	in := &ec2.DeleteRouteTableInput{RouteTableId: &id}
+	_, err := api.DeleteRouteTable(ctx, in)
+	if err = transport.Wrap(err, "delete"); plan.ErrorClassOf(err) != plan.InUse {
+		return err
+	}
+
+	found, describeErr := api.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{RouteTableIds: []string{id}})
+	if describeErr != nil {
+		return err
+	}
+
+	for _, rt := range found.RouteTables {
+		for _, a := range rt.Associations {
+			if aws.ToBool(a.Main) || isDisassociated(a) {
+				continue
+			}
+
+			association := &ec2.DisassociateRouteTableInput{AssociationId: a.RouteTableAssociationId}
+			if _, err := api.DisassociateRouteTable(ctx, association); err != nil {
+				return transport.Wrap(err, "disassociate the route table from %s", aws.ToString(a.SubnetId))
+			}
+		}
+	}
+
+	_, err = api.DeleteRouteTable(ctx, in)
+
+	return transport.Wrap(err, "delete")
 }
 
 func readRouteTables(ctx context.Context, api routeTableAPI, scope Scope) ([]plan.ActualResource, error) {

@@ -23,6 +23,8 @@ type ruleBatcher struct {
 	api    ruleAPI
 	allow  *callBatcher[groupRule]
 	revoke *callBatcher[ruleRevocation]
+	// isCreatedWithGroup reports whether the rule of a step needs no call; nil: none.
+	isCreatedWithGroup func(plan.Step) bool
 }
 
 // ruleRevocation is the revocation of the rule with id of a security group.
@@ -51,11 +53,15 @@ func (c *ruleBatcher) expectPlan(p plan.Plan) {
 	revoke := map[batchKey]int{}
 	for _, s := range p.Steps {
 		creates := s.Action == plan.Create || s.Action == plan.Replace
+		if c.isCreatedWithGroup != nil && c.isCreatedWithGroup(s) {
+			creates = false
+		}
+
 		if key := batchKeyOf(s.Kind, s.Desired()); creates && key.kind != "" {
 			allow[key]++
 		}
 
-		deletes := s.Action == plan.Delete || s.Action == plan.Replace
+		deletes := (s.Action == plan.Delete || s.Action == plan.Replace) && s.DeletedWith() == ""
 		if key := batchKeyOf(s.Kind, s.Actual()); deletes && key.kind != "" {
 			revoke[key]++
 		}

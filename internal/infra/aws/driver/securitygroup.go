@@ -4,6 +4,7 @@ package driver
 
 import (
 	"context"
+	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -33,14 +34,22 @@ type securityGroupAPI interface {
 
 // registerSecurityGroups registers the driver of security groups. AWS creates a group with a rule
 // that allows all outgoing traffic. The driver removes it at once, so that the group has only the
-// rules of the graph.
+// rules of the graph; it keeps it if the graph has the same rule.
 func registerSecurityGroups(c *Cloud, api securityGroupAPI, scope Scope) {
 	c.addReader(
 		func(ctx context.Context) ([]plan.ActualResource, error) { return readSecurityGroups(ctx, api, scope) },
 		awskind.SecurityGroup{},
+	)
+	c.addLister(
+		func(ctx context.Context) ([]plan.ActualResource, error) {
+			return ReadRules(ctx, api, taggedIDs(ctx, "sg-"))
+		},
 		awskind.SecurityGroupIngress{},
 		awskind.SecurityGroupEgress{},
 	)
+
+	defaults := &defaultRules{}
+	c.planHooks = append(c.planHooks, defaults.expectPlan)
 
 	registerDriver(c, driver[awskind.SecurityGroup]{
 		create: func(ctx context.Context, t task[awskind.SecurityGroup]) (plan.StepResult, error) {
@@ -56,6 +65,9 @@ func registerSecurityGroups(c *Cloud, api securityGroupAPI, scope Scope) {
 			}
 
 			id := aws.ToString(out.GroupId)
+			if defaults.isWanted(t.step.Addr) {
+				return plan.StepResult{ID: id}, nil
+			}
 
 			return plan.StepResult{ID: id}, removeDefaultRule(ctx, api, id)
 		},
@@ -68,13 +80,70 @@ func registerSecurityGroups(c *Cloud, api securityGroupAPI, scope Scope) {
 		},
 	})
 
-	registerRules(c, api)
+	registerRules(c, api, defaults)
+}
+
+// anyIPv4 are all IPv4 addresses.
+const anyIPv4 = "0.0.0.0/0"
+
+// defaultRules knows the new groups of a plan that have a rule like the one that AWS creates them with.
+type defaultRules struct {
+	mu     sync.Mutex
+	wanted map[graph.Addr]bool
+}
+
+// expectPlan implements a plan hook.
+func (d *defaultRules) expectPlan(p plan.Plan) {
+	created := map[graph.Addr]bool{}
+	for _, s := range p.Steps {
+		created[s.Addr] = s.Action == plan.Create
+	}
+
+	wanted := map[graph.Addr]bool{}
+
+	for _, s := range p.Steps {
+		if group, ok := defaultRuleGroup(s); ok && created[group] {
+			wanted[group] = true
+		}
+	}
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.wanted = wanted
+}
+
+// isWanted reports whether the new group at addr keeps the rule that AWS creates it with.
+func (d *defaultRules) isWanted(addr graph.Addr) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.wanted[addr]
+}
+
+// isCreatedWithGroup reports whether AWS created the rule of a step with its group.
+func (d *defaultRules) isCreatedWithGroup(s plan.Step) bool {
+	group, ok := defaultRuleGroup(s)
+
+	return ok && d.isWanted(group)
+}
+
+// defaultRuleGroup returns the address of the group of a step that creates a rule like the one that AWS creates
+// new groups with; false for other steps.
+func defaultRuleGroup(s plan.Step) (graph.Addr, bool) {
+	r, ok := s.Desired().(awskind.SecurityGroupEgress)
+	if !ok || s.Action != plan.Create {
+		return "", false
+	}
+
+	group := r.Group.Addr()
+	r.Group = graph.Ref[awskind.SecurityGroup]{}
+
+	return group, group != "" && r == awskind.SecurityGroupEgress{Protocol: "-1", CIDR: anyIPv4}
 }
 
 // removeDefaultRule removes the rule that allows all outgoing traffic, if the group with id was
 // created with it.
 func removeDefaultRule(ctx context.Context, api securityGroupAPI, id string) error {
-	everywhere := []ec2types.IpRange{{CidrIp: aws.String("0.0.0.0/0")}}
+	everywhere := []ec2types.IpRange{{CidrIp: aws.String(anyIPv4)}}
 	_, err := api.RevokeSecurityGroupEgress(ctx, &ec2.RevokeSecurityGroupEgressInput{
 		GroupId:       &id,
 		IpPermissions: []ec2types.IpPermission{{IpProtocol: aws.String("-1"), IpRanges: everywhere}},

@@ -90,8 +90,9 @@ func ruleFromEgress(r awskind.SecurityGroupEgress) groupRule {
 // registerRules registers the drivers of the rules of security groups. Rules are read through their
 // group, so that rules that were added by hand are found too. All rules that one group gains or
 // loses in one direction are sent in one call.
-func registerRules(c *Cloud, api ruleAPI) {
+func registerRules(c *Cloud, api ruleAPI, defaults *defaultRules) {
 	calls := newRuleBatcher(api)
+	calls.isCreatedWithGroup = defaults.isCreatedWithGroup
 	c.planHooks = append(c.planHooks, calls.expectPlan)
 	registerDriver(c, driver[awskind.SecurityGroupIngress]{
 		create: func(ctx context.Context, t task[awskind.SecurityGroupIngress]) (plan.StepResult, error) {
@@ -113,6 +114,10 @@ func registerRules(c *Cloud, api ruleAPI) {
 
 	registerDriver(c, driver[awskind.SecurityGroupEgress]{
 		create: func(ctx context.Context, t task[awskind.SecurityGroupEgress]) (plan.StepResult, error) {
+			if defaults.isCreatedWithGroup(t.step) {
+				return plan.StepResult{ID: existingRuleID}, nil
+			}
+
 			return calls.allow.submit(ctx, batchKeyOf(t.step.Kind, t.step.Desired()), ruleFromEgress(t.want))
 		},
 		update: func(ctx context.Context, t task[awskind.SecurityGroupEgress]) (plan.StepResult, error) {

@@ -72,7 +72,7 @@ func registerTargetGroups(c *Cloud, api balancerAPI) {
 
 			t.id = aws.ToString(out.TargetGroups[0].TargetGroupArn)
 			t.have = w
-			t.have.Attributes = nil
+			t.have.Attributes = newTargetGroupAttributes()
 
 			return updateTargetGroup(ctx, api, t)
 		},
@@ -84,6 +84,16 @@ func registerTargetGroups(c *Cloud, api balancerAPI) {
 			return c.explainInUse(ctx, transport.Wrap(err, "delete"), "target-group", t.id)
 		},
 	})
+}
+
+// newTargetGroupAttributes returns the attributes that AWS gives to new target groups of instances over TCP,
+// as far as Slipway sets them.
+func newTargetGroupAttributes() map[string]string {
+	return map[string]string{
+		"deregistration_delay.connection_termination.enabled": "false",
+		"deregistration_delay.timeout_seconds":                "300",
+		"preserve_client_ip.enabled":                          "true",
+	}
 }
 
 // updateTargetGroup changes the parts of a target group that differ.
@@ -184,12 +194,16 @@ func readTargetGroup(
 	tags awskind.Tags,
 ) (plan.ActualResource, error) {
 	arn := aws.ToString(tg.TargetGroupArn)
-	attrs, err := api.DescribeTargetGroupAttributes(
-		ctx,
-		&elb.DescribeTargetGroupAttributesInput{TargetGroupArn: &arn},
-	)
-	if err != nil {
-		return plan.ActualResource{}, transport.Wrap(err, "read the attributes of %s", arn)
+	attrs := &elb.DescribeTargetGroupAttributesOutput{}
+	if !omitsDetails(ctx) {
+		var err error
+		attrs, err = api.DescribeTargetGroupAttributes(
+			ctx,
+			&elb.DescribeTargetGroupAttributesInput{TargetGroupArn: &arn},
+		)
+		if err != nil {
+			return plan.ActualResource{}, transport.Wrap(err, "read the attributes of %s", arn)
+		}
 	}
 
 	r := awskind.TargetGroup{

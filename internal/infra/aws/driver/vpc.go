@@ -88,6 +88,10 @@ func readVPCs(ctx context.Context, api vpcAPI, scope Scope) ([]plan.ActualResour
 // readVPC returns v with its attributes.
 func readVPC(ctx context.Context, api vpcAPI, v ec2types.Vpc) (awskind.VPC, error) {
 	r := awskind.VPC{CIDR: aws.ToString(v.CidrBlock), Tags: FromEC2Tags(v.Tags)}
+	if omitsDetails(ctx) {
+		return r, nil
+	}
+
 	err := runBoth(
 		func() (err error) {
 			r.DNSSupport, err = readVPCAttribute(ctx, api, v.VpcId, ec2types.VpcAttributeNameEnableDnsSupport)

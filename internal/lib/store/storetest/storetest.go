@@ -32,6 +32,8 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		"update needs the newest etag":           testUpdate,
 		"list is sorted and by prefix":           testList,
 		"delete is idempotent":                   testDelete,
+		"many objects are deleted at once":       testDeleteAll,
+		"many objects are created at once":       testCreateAll,
 		"keys that leave the store are rejected": testKeys,
 		"one of many creates wins":               testCreateRace,
 		"no concurrent update is lost":           testUpdateRace,
@@ -163,6 +165,60 @@ func testDelete(t *testing.T, s store.Store) {
 	_, err := s.Get(t.Context(), "a/b/c")
 	wantErr(t, err, store.ErrNotFound)
 	must(s.Create(t.Context(), "a/b", []byte("where a folder was")))(t)
+}
+
+func testDeleteAll(t *testing.T, s store.Store) {
+	t.Helper()
+	var keys []string
+	for i := range 12 {
+		keys = append(keys, fmt.Sprintf("a/%02d", i))
+		must(s.Put(t.Context(), keys[i], []byte("x")))(t)
+	}
+
+	must(s.Put(t.Context(), "a/kept", []byte("x")))(t)
+	for range 2 {
+		if err := store.DeleteAll(t.Context(), s, keys); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	if err := store.DeleteAll(t.Context(), s, nil); err != nil {
+		t.Errorf("delete no object: %v", err)
+	}
+
+	left := must(s.List(t.Context(), ""))(t)
+	if diff := cmp.Diff([]string{"a/kept"}, left); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+
+	if err := store.DeleteAll(t.Context(), s, []string{"a/kept", "../up"}); err == nil {
+		t.Error("a key that leaves the store was accepted")
+	}
+}
+
+func testCreateAll(t *testing.T, s store.Store) {
+	t.Helper()
+	var objects []store.Object
+	for i := range 12 {
+		objects = append(objects, store.Object{Key: fmt.Sprintf("a/%02d", i), Body: fmt.Append(nil, i)})
+	}
+
+	etags := must(store.CreateAll(t.Context(), s, objects))(t)
+	for i, o := range objects {
+		got := must(s.Get(t.Context(), o.Key))(t)
+		if string(got.Body) != string(o.Body) || got.ETag != etags[i] {
+			t.Errorf("%s has %q and %s, want %q and %s", o.Key, got.Body, got.ETag, o.Body, etags[i])
+		}
+	}
+
+	more := []store.Object{{Key: "a/00", Body: []byte("other")}, {Key: "b", Body: []byte("new")}}
+	_, err := store.CreateAll(t.Context(), s, more)
+	wantErr(t, err, store.ErrConflict)
+	if o := must(s.Get(t.Context(), "a/00"))(t); string(o.Body) != "0" {
+		t.Errorf("a/00 was replaced by %q", o.Body)
+	}
+
+	must(s.Get(t.Context(), "b"))(t)
 }
 
 func testKeys(t *testing.T, s store.Store) {
