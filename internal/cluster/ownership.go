@@ -302,7 +302,12 @@ func (session *Session) claimOwnership(ctx context.Context, view *store.View) er
 	}
 
 	next.Token = clusterstate.NewOwnershipToken()
-	o, err := clusterstate.WriteOwnership(ctx, session.State, session.Name, next, own.object)
+	state, err := operation.Fenced(ctx, session.State) // each operation changes the record's version
+	if err != nil {
+		return err
+	}
+
+	o, err := clusterstate.WriteOwnership(ctx, state, session.Name, next, own.object)
 	if err != nil {
 		return err
 	}

@@ -59,12 +59,16 @@ func (session *Session) readLastApplied(ctx context.Context, view *store.View) (
 		}
 	}
 
-	state, _, err := session.Env.Stores.State(ctx)
+	from, _, err := session.Env.Stores.State(ctx)
 	if err != nil {
 		return lastAppliedRecord{}, err
 	}
 
-	a, at, err := clusterstate.ReadLastApplied(ctx, state, session.Name)
+	if view != nil {
+		from = view
+	}
+
+	a, at, err := clusterstate.ReadLastApplied(ctx, from, session.Name)
 	if err != nil && at.ETag == "" { // else it cannot be parsed, and is overwritten
 		return lastAppliedRecord{}, err
 	}
@@ -145,7 +149,13 @@ func (session *Session) RecordApplied(ctx context.Context, d *Desired) error {
 		return nil
 	}
 
-	return session.writeLastApplied(ctx, now, last.object)
+	if err := session.writeLastApplied(ctx, now, last.object); err != nil {
+		return err
+	}
+
+	d.View.AddObject(session.lastApplied.object)
+
+	return nil
 }
 
 // RecordZones records the existing hosted zones in which the cluster may have records: before an apply
@@ -223,9 +233,14 @@ func (session *Session) RecordProvisioner(ctx context.Context, d *Desired) error
 		return err
 	}
 
+	state, err := operation.Fenced(ctx, session.State) // the record is created once
+	if err != nil {
+		return err
+	}
+
 	o, err := clusterstate.CreateProvisionerRecord(
 		ctx,
-		session.State,
+		state,
 		session.Name,
 		clusterstate.Direct,
 		d.hasNoDNS(),

@@ -53,7 +53,7 @@ func callBudgets() map[int]map[string]commandBudget {
 			"create": {87, 4},
 			"apply":  {312, 5.6},
 			"plan":   {40, 1.5},
-			"delete": {214, 6}, // two per further group: DeleteAutoScalingGroup and DeleteLaunchTemplate, which have no batch form
+			"delete": {215, 6}, // two per further group: DeleteAutoScalingGroup and DeleteLaunchTemplate, which have no batch form
 		},
 	}
 }

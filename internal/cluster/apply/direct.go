@@ -61,7 +61,11 @@ func (p *direct) Execute(ctx context.Context) error {
 		return err
 	}
 
-	return p.session.RecordZones(ctx, p.desired, true)
+	if err := p.session.RecordZones(ctx, p.desired, true); err != nil {
+		return err
+	}
+
+	return p.desired.View.SaveIndex(ctx)
 }
 
 // Unchanged records that AWS is as the manifests want it.
@@ -72,25 +76,22 @@ func (p *direct) Unchanged(ctx context.Context) error {
 // Discard has nothing to discard.
 func (p *direct) Discard(context.Context) error { return nil }
 
-// publishAndWalk publishes what machines download while it creates what machines need. It also saves the
-// index of the state store.
+// publishAndWalk publishes what machines download while it creates what machines need.
 func (p *direct) publishAndWalk(ctx context.Context) error {
 	machines := &publicationGate{Cloud: p.session.Cloud, published: make(chan struct{})}
 	var wg sync.WaitGroup
-	var saveErr error
 	wg.Go(func() {
 		machines.err = publish.WriteObjects(ctx, p.session, p.desired)
 		close(machines.published)
 	})
 
-	wg.Go(func() { saveErr = p.desired.View.SaveIndex(ctx) })
 	err := p.session.Walk(ctx, p.desired.Plan, machines)
 	wg.Wait()
 	if errors.Is(err, machines.err) { // err has it for each group of machines that waited
 		machines.err = nil
 	}
 
-	return errors.Join(machines.err, err, saveErr)
+	return errors.Join(machines.err, err)
 }
 
 // publicationGate is a cloud that creates and changes no group of machines until publishing has ended.

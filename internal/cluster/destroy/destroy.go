@@ -272,7 +272,7 @@ func (d *Destruction) Run(
 		return Nothing, err
 	}
 
-	if err := session.RecordStart(ctx, nil, d.Review); err != nil {
+	if err := session.RecordStart(ctx, d.view, d.Review); err != nil {
 		return Nothing, err
 	}
 

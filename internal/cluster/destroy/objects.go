@@ -31,11 +31,11 @@ func deleteObjectSet(ctx context.Context, l cluster.ObjectSet, name string) erro
 
 	last := manifest.ClusterKey(name)
 	rest := slices.DeleteFunc(slices.Clone(now), func(key string) bool { return key == last })
-	if err := store.DeleteAll(ctx, l.Store, rest); err != nil || len(rest) == len(now) {
-		return err
+	if len(rest) == len(now) {
+		return store.DeleteAll(ctx, l.Store, rest)
 	}
 
-	return l.Store.Delete(ctx, last)
+	return store.DeleteAllThen(ctx, l.Store, rest, last)
 }
 
 // guardObjects guards writes to each store by the lock of op. Without an operation nothing is written.

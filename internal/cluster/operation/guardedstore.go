@@ -15,6 +15,18 @@ import (
 // is conditional, so it never overwrites data of a later holder.
 func (l *Lease) GuardStore(s store.Store) store.Store { return guardedStore{Store: s, lease: l} }
 
+// Fenced returns the store below a guarded store, for a conditional write of an object that is checked by its
+// version alone: a later holder of the lock that depends on the object finds another version and stops. The lease
+// is checked without a request. A store that is not guarded is returned as it is.
+func Fenced(ctx context.Context, s store.Store) (store.Store, error) {
+	g, ok := s.(guardedStore)
+	if !ok {
+		return s, nil
+	}
+
+	return g.Store, g.lease.EnsureHeld(ctx)
+}
+
 type guardedStore struct {
 	store.Store
 	lease *Lease
@@ -75,6 +87,24 @@ func (g guardedStore) DeleteAll(ctx context.Context, keys []string) error {
 	}
 
 	return nil
+}
+
+// DeleteAllThen deletes keys and then last if the lock is held. It is verified before each request except that
+// for last.
+func (g guardedStore) DeleteAllThen(ctx context.Context, keys []string, last string) error {
+	if err := g.DeleteAll(ctx, keys); err != nil {
+		return err
+	}
+
+	if len(keys) == 0 {
+		return g.Delete(ctx, last)
+	}
+
+	if err := g.lease.EnsureHeld(ctx); err != nil {
+		return err
+	}
+
+	return g.Store.Delete(ctx, last)
 }
 
 // maxGuardedDeletions is how many objects are deleted after the lock was verified: those of one request to S3.

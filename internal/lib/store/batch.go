@@ -37,6 +37,26 @@ func DeleteAll(ctx context.Context, s Store, keys []string) error {
 	return nil
 }
 
+// OrderedDeleter is a Store that has its own way to delete an object after others, such as a guarded
+// store.
+type OrderedDeleter interface {
+	// DeleteAllThen removes keys, in any order, and then last.
+	DeleteAllThen(ctx context.Context, keys []string, last string) error
+}
+
+// DeleteAllThen removes objects from s, and then last.
+func DeleteAllThen(ctx context.Context, s Store, keys []string, last string) error {
+	if ordered, ok := s.(OrderedDeleter); ok {
+		return ordered.DeleteAllThen(ctx, keys, last)
+	}
+
+	if err := DeleteAll(ctx, s, keys); err != nil {
+		return err
+	}
+
+	return s.Delete(ctx, last)
+}
+
 // maxConcurrentWrites limits the objects that CreateAll writes at a time. 64 writes at a time keep
 // below S3's limit of 3,500 writes a second for one prefix.
 const maxConcurrentWrites = 64

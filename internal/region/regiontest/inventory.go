@@ -111,12 +111,28 @@ func (s Snapshot) parseRecords(t T) recordsByID {
 					out[id] = map[string]any{}
 				}
 
-				out[id][service+"."+part] = record
+				out[id][service+"."+part] = withoutCopies(service+"."+part, record)
 			}
 		}
 	}
 
 	maps.DeleteFunc(out, func(_ string, thing map[string]any) bool { return isDeleting(thing) })
+
+	return out
+}
+
+// withoutCopies returns a record of EC2 without the fields that EC2 copies from other records when the resource
+// is described: its tags, and the rules of a security group.
+func withoutCopies(part string, record any) any {
+	fields, ok := record.(map[string]any)
+	if !ok || !strings.HasPrefix(part, "ec2.") || part == "ec2.Tags" {
+		return record
+	}
+
+	out := maps.Clone(fields)
+	for _, copied := range []string{"Tags", "IpPermissions", "IpPermissionsEgress"} {
+		delete(out, copied)
+	}
 
 	return out
 }
