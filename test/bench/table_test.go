@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"text/tabwriter"
@@ -57,7 +58,7 @@ type goal struct {
 	seconds float64
 }
 
-// goals returns the goals of issue 9 by the number of worker groups. The number of calls does not depend on the
+// goals returns the goals by the number of worker groups. The number of calls does not depend on the
 // machine, so that too many calls are a failure. Seconds are only printed.
 func goals(groups int) map[command]goal {
 	if groups == fewGroups {
@@ -192,7 +193,7 @@ func formatLimit(calls int) string {
 	if calls == 0 {
 		return ""
 	}
-	return fmt.Sprint(calls)
+	return strconv.Itoa(calls)
 }
 
 func formatSeconds(s float64) string {

@@ -26,7 +26,7 @@ const (
 type provisionerRecord struct {
 	Via Provisioner `json:"via"`
 	// NoDNS is true if the cluster never had a hosted zone or DNS records, so that nobody needs to look for them.
-	NoDNS bool `json:"noDNS,omitempty"`
+	NoDNS bool `json:"noDns,omitempty"`
 }
 
 // provisionerKey is the key of the record in the state store.

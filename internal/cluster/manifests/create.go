@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
@@ -49,14 +48,13 @@ func (w NewCluster) manifestKeys() []string {
 // without secrets.
 func (w NewCluster) writeCluster(ctx context.Context, s store.Store, now time.Time) ([]store.Object, error) {
 	name := w.Name()
-	var bundle pki.StoredBundle
-	var written []store.Object
-	var bundleErr, writeErr error
-	var wg sync.WaitGroup
-	wg.Go(func() { bundle, bundleErr = pki.EnsureStoredBundle(ctx, s, w.Sealer, name, now) })
-	wg.Go(func() { written, writeErr = w.writeInputs(ctx, s) })
-	wg.Wait()
-	if err := errors.Join(bundleErr, writeErr); err != nil {
+	bundle, err := pki.EnsureStoredBundle(ctx, s, w.Sealer, name, now)
+	if err != nil {
+		return nil, err // nothing is written if the keys cannot be sealed
+	}
+
+	written, err := w.writeInputs(ctx, s)
+	if err != nil {
 		return nil, err
 	}
 

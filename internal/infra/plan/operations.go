@@ -41,7 +41,7 @@ func orderOperations(p *Plan, desired *graph.Graph) diag.Findings {
 		}
 	}
 
-	p.setParents()
+	setParents(p)
 	users := p.usersByAddr(p.parentsByAddr())
 	p.dependencies = make([][]int, len(p.operations))
 
@@ -131,23 +131,16 @@ func (p Plan) usersByAddr(parents map[graph.Addr]graph.Addr) map[graph.Addr][]gr
 			}
 		}
 
-		parent, isChild := parents[a.Addr]
-
-		for _, ptr := range graph.References(a.Resource) {
-			d, ok := index.byID[resourceID{ptr.KindName(), ptr.Literal()}]
-			if !ok || d == a.Addr || isChild && !blocksDeletion(a.Resource, ptr, d, parent) {
-				continue
-			}
-
+		for _, d := range index.addrsInUse(a, parents) {
 			out[d] = append(out[d], a.Addr)
 		}
 
+		parent, isChild := parents[a.Addr]
 		if isChild {
 			out[a.Addr] = append(out[a.Addr], parent)
-			continue
 		}
 
-		if !removed[a.Addr] {
+		if isChild || !removed[a.Addr] {
 			continue
 		}
 
@@ -155,6 +148,21 @@ func (p Plan) usersByAddr(parents map[graph.Addr]graph.Addr) map[graph.Addr][]gr
 			for _, d := range index.byKind[k] {
 				out[d] = append(out[d], a.Addr)
 			}
+		}
+	}
+
+	return out
+}
+
+// addrsInUse returns the addresses of the resources that a refers to. A child uses only those that it blocks.
+func (x addressIndex) addrsInUse(a ActualResource, parents map[graph.Addr]graph.Addr) []graph.Addr {
+	var out []graph.Addr
+	parent, isChild := parents[a.Addr]
+
+	for _, ptr := range graph.References(a.Resource) {
+		d, ok := x.byID[resourceID{ptr.KindName(), ptr.Literal()}]
+		if ok && d != a.Addr && (!isChild || blocksDeletion(a.Resource, ptr, d, parent)) {
+			out = append(out, d)
 		}
 	}
 

@@ -14,7 +14,7 @@ import (
 // plan. A child keeps the resources that it blocks in use until its parent is deleted. Where that would be a
 // cycle, as with two security groups that refer to each other, some children get no parent: they are deleted
 // before.
-func (p *Plan) setParents() {
+func setParents(p *Plan) {
 	parents := p.possibleParents()
 	for {
 		cycle := findUseCycle(p.usersByAddr(parents))

@@ -140,7 +140,7 @@ func joinUnlistedIDs(unlisted map[unlistedResource]bool) string {
 func (c *Cloud) removeListed(ctx context.Context, unlisted map[unlistedResource]bool) error {
 	tagged, err := c.listTagged(ctx)
 	if err != nil {
-		return ignoreEnded(ctx, err)
+		return unlessEnded(ctx, err)
 	}
 
 	listing := context.WithValue(WithoutDetails(ctx), taggedIDsKey{}, tagged)
@@ -166,7 +166,7 @@ func (c *Cloud) removeListed(ctx context.Context, unlisted map[unlistedResource]
 		}
 
 		if err != nil {
-			return ignoreEnded(ctx, err)
+			return unlessEnded(ctx, err)
 		}
 	}
 }
@@ -189,13 +189,13 @@ func taggedIDs(ctx context.Context, prefix string) []string {
 	return out
 }
 
-// ignoreEnded returns err unless ctx has ended: then EndPlan reports what is still unlisted.
-func ignoreEnded(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
+// unlessEnded returns err, or nil if ctx has ended: then EndPlan reports what is still unlisted.
+func unlessEnded(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return err
 	}
 
-	return err
+	return nil
 }
 
 // nextListers returns the indexes of the listers that come at turn for the kinds of unlisted.
