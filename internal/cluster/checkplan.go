@@ -112,7 +112,7 @@ func (session *Session) findLostVolumes(ctx context.Context, d *Desired) (LostVo
 // JoinedSlots returns the slots whose etcd member has had data, by the records of the machines.
 func (session *Session) JoinedSlots(ctx context.Context, d *Desired) ([]string, error) {
 	prefix := node.EtcdJoinedKey(session.Name, "")
-	keys, err := d.MachineStore.List(ctx, prefix)
+	keys, err := d.ListedMachineStore().List(ctx, prefix)
 	if err != nil {
 		return nil, fmt.Errorf("list the etcd members that have had data: %w", err)
 	}

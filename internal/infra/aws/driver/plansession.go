@@ -79,7 +79,7 @@ const (
 
 // EndPlan implements [plan.BatchSession]. It returns when AWS lists all created resources that the
 // next plan would create again if AWS did not list them. Resources with a name that is unique in
-// AWS are not waited for: they cannot be created twice. It fails if AWS does not list them within a
+// AWS and the rules of security groups are not waited for: they cannot be created twice. It fails if AWS does not list them within a
 // minute.
 func (c *Cloud) EndPlan(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
@@ -143,7 +143,6 @@ func (c *Cloud) removeListed(ctx context.Context, unlisted map[unlistedResource]
 		return unlessEnded(ctx, err)
 	}
 
-	listing := context.WithValue(WithoutDetails(ctx), taggedIDsKey{}, tagged)
 
 	for u := range unlisted {
 		if tagged[u.id] {
@@ -158,7 +157,7 @@ func (c *Cloud) removeListed(ctx context.Context, unlisted map[unlistedResource]
 		}
 
 		found, err := readEach(listers, func(i int) ([]plan.ActualResource, error) {
-			return c.listers[i](listing)
+			return c.listers[i](WithoutDetails(ctx))
 		})
 
 		for _, a := range found {
@@ -169,24 +168,6 @@ func (c *Cloud) removeListed(ctx context.Context, unlisted map[unlistedResource]
 			return unlessEnded(ctx, err)
 		}
 	}
-}
-
-// taggedIDsKey is the key of a context with the ids of the EC2 resources that have the cluster's tag.
-type taggedIDsKey struct{}
-
-// taggedIDs returns those of the ids in ctx that begin with prefix.
-func taggedIDs(ctx context.Context, prefix string) []string {
-	all, _ := ctx.Value(taggedIDsKey{}).(map[string]bool)
-	var out []string
-	for id := range all {
-		if strings.HasPrefix(id, prefix) {
-			out = append(out, id)
-		}
-	}
-
-	slices.Sort(out)
-
-	return out
 }
 
 // unlessEnded returns err, or nil if ctx has ended: then EndPlan reports what is still unlisted.

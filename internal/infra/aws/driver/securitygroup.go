@@ -38,16 +38,8 @@ type securityGroupAPI interface {
 func registerSecurityGroups(c *Cloud, api securityGroupAPI, scope Scope) {
 	c.addReader(
 		func(ctx context.Context) ([]plan.ActualResource, error) { return readSecurityGroups(ctx, api, scope) },
-		awskind.SecurityGroup{},
+		awskind.SecurityGroup{}, // AWS does not create the same rule of a group twice
 	)
-	c.addLister(
-		func(ctx context.Context) ([]plan.ActualResource, error) {
-			return ReadRules(ctx, api, taggedIDs(ctx, "sg-"))
-		},
-		awskind.SecurityGroupIngress{},
-		awskind.SecurityGroupEgress{},
-	)
-
 	defaults := &defaultRules{}
 	c.planHooks = append(c.planHooks, defaults.expectPlan)
 
