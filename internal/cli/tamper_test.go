@@ -168,8 +168,8 @@ func securityTampers() []tamper {
 			})
 			return err
 		}},
-		{"a rule's description", "security-group-egress/api-public Description", func(h hand) error {
-			group := h.find("security-group/api-public")
+		{"a rule's description", "security-group-egress/control-plane Description", func(h hand) error {
+			group := h.find("security-group/control-plane")
 			_, err := h.ec2.UpdateSecurityGroupRuleDescriptionsEgress(h.ctx, &ec2.UpdateSecurityGroupRuleDescriptionsEgressInput{
 				GroupId: group, SecurityGroupRuleDescriptions: []ec2types.SecurityGroupRuleDescription{{
 					SecurityGroupRuleId: h.find("security-group-egress", "GroupId", *group), Description: new("mine"),

@@ -52,7 +52,7 @@ type SecurityGroupIngress struct {
 	// such as pl-0123
 	PrefixList  string                   `aws:"SourcePrefixListId,immutable" tf:"prefix_list_id"`
 	Source      graph.Ref[SecurityGroup] `aws:"SourceSecurityGroupId,immutable" tf:"referenced_security_group_id"`
-	Description string                   `aws:"Description"` // the only property that changes in place
+	Description string                   `aws:"Description,whole"` // the only property that changes in place
 }
 
 // Kind implements [graph.Resource].
@@ -90,7 +90,7 @@ type SecurityGroupEgress struct {
 	// such as pl-0123
 	PrefixList  string                   `aws:"DestinationPrefixListId,immutable" tf:"prefix_list_id"`
 	Destination graph.Ref[SecurityGroup] `aws:"DestinationSecurityGroupId,immutable" tf:"referenced_security_group_id"`
-	Description string                   `aws:"Description"` // the only property that changes in place
+	Description string                   `aws:"Description,whole"` // the only property that changes in place
 }
 
 // Kind implements [graph.Resource].

@@ -79,8 +79,8 @@ const (
 
 // EndPlan implements [plan.BatchSession]. It returns when AWS lists all created resources that the
 // next plan would create again if AWS did not list them. Resources with a name that is unique in
-// AWS and the rules of security groups are not waited for: they cannot be created twice. It fails if AWS does not list them within a
-// minute.
+// AWS and the rules of security groups are not waited for: they cannot be created twice. It fails if
+// AWS does not list them within a minute.
 func (c *Cloud) EndPlan(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -142,7 +142,6 @@ func (c *Cloud) removeListed(ctx context.Context, unlisted map[unlistedResource]
 	if err != nil {
 		return unlessEnded(ctx, err)
 	}
-
 
 	for u := range unlisted {
 		if tagged[u.id] {

@@ -195,7 +195,7 @@ func (r groupRule) updateDescription(ctx context.Context, api ruleAPI, id string
 		CidrIpv6:          stringOrNil(r.cidr6),
 		PrefixListId:      stringOrNil(r.prefixList),
 		ReferencedGroupId: stringOrNil(r.peer),
-		Description:       &r.description,
+		Description:       stringOrNil(r.description), // AWS removes a description that is not given
 		FromPort:          aws.Int32(-1),
 		ToPort:            aws.Int32(-1),
 	}
