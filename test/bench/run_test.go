@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -23,6 +24,7 @@ type processResult struct {
 	out, errs string
 	code      int
 	wall, cpu time.Duration
+	memory    int64 // the largest resident size, in bytes; 0 if the system does not tell
 	start     time.Time
 }
 
@@ -50,6 +52,9 @@ func (x program) runProcess(t *testing.T, args ...string) processResult {
 	}
 	r.code = cmd.ProcessState.ExitCode()
 	r.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+		r.memory = usage.Maxrss << 10 //nolint:mnd // Linux counts KiB
+	}
 	return r
 }
 

@@ -122,6 +122,42 @@ func TestFetchTriesAgainAndCaches(t *testing.T) {
 	}
 }
 
+// TestSameContentIsFetchedOnce: kubelet and kubectl are one program in a local region. It is downloaded once, and a
+// copy that is broken later is replaced.
+func TestSameContentIsFetchedOnce(t *testing.T) {
+	program := []byte("many programs in one")
+	b := &bodies{by: map[string][]byte{"first": program}}
+	f := Fetcher{Root: &HostFS{Dir: t.TempDir()}, Open: b, Wait: sleepContext, OnRetry: func(error) {}}
+	kubelet := node.File{Name: "kubelet", URL: "first", SHA256: sum(program), Form: node.FormBinary}
+	kubectl := kubelet
+	kubectl.Name, kubectl.URL = "kubectl", "second"
+	paths := func() map[string]string {
+		t.Helper()
+		paths, err := f.FetchAll(t.Context(), []node.File{kubelet, kubectl})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, path := range paths {
+			if got, err := os.ReadFile(f.Root.Path(path)); err != nil || !bytes.Equal(got, program) {
+				t.Errorf("%s has %q, %v", name, got, err)
+			}
+		}
+		return paths
+	}
+	target := f.Root.Path(paths()["kubectl"])
+	if err := os.Remove(target); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(target, []byte("torn"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	paths()
+	paths()
+	if b.gets != 1 {
+		t.Errorf("%d downloads, want 1", b.gets)
+	}
+}
+
 func TestUnpackRefusesWhatLeadsOut(t *testing.T) {
 	for _, name := range []string{"../evil", "/etc/evil", "a/../../evil"} {
 		err := extractTarGz(bytes.NewReader(archive(t, map[string]string{name: "x"})), filepath.Join(t.TempDir(), "d"))

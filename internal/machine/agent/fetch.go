@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -57,13 +58,14 @@ type Fetcher struct {
 	StallTimeout time.Duration
 }
 
-// FetchAll downloads the files, four at a time, and returns the path of each by name. A wrong hash
-// fails at once with a HashError; other errors are retried with backoff until ctx ends.
+// FetchAll downloads the files, four at a time, and returns the path of each by name. Files with the same
+// hash are downloaded once. A wrong hash fails at once with a HashError; other errors are retried with
+// backoff until ctx ends.
 func (f Fetcher) FetchAll(ctx context.Context, files []node.File) (map[string]string, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(4)
-	for _, file := range files {
-		group.Go(func() error { return f.fetchWithRetry(ctx, file) })
+	for _, same := range groupByHash(files) {
+		group.Go(func() error { return f.fetchSame(ctx, same) })
 	}
 
 	if err := group.Wait(); err != nil {
@@ -76,6 +78,73 @@ func (f Fetcher) FetchAll(ctx context.Context, files []node.File) (map[string]st
 	}
 
 	return out, nil
+}
+
+// groupByHash returns the files in groups of the same hash and form, in their order.
+func groupByHash(files []node.File) [][]node.File {
+	type content struct {
+		hash string
+		form string
+	}
+
+	var out [][]node.File
+	indexes := map[content]int{}
+	for _, file := range files {
+		key := content{file.SHA256, file.Form}
+		i, known := indexes[key]
+		if !known {
+			i = len(out)
+			indexes[key] = i
+			out = append(out, nil)
+		}
+
+		out[i] = append(out[i], file)
+	}
+
+	return out
+}
+
+// fetchSame downloads the first of files with the same content, and links the others to it.
+func (f Fetcher) fetchSame(ctx context.Context, same []node.File) error {
+	for i, file := range same {
+		if i > 0 && f.linkTwin(same[0], file) {
+			continue
+		}
+
+		if err := f.fetchWithRetry(ctx, file); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// linkTwin makes file a hard link to the intact binary first, unless it is intact. It returns false if file must be
+// downloaded.
+func (f Fetcher) linkTwin(first, file node.File) bool {
+	source := f.Root.Path(assetPath(first))
+	target := f.Root.Path(assetPath(file))
+	have, err := os.Stat(source)
+	if err != nil || file.Form != node.FormBinary {
+		return false
+	}
+
+	if old, err := os.Stat(target); err == nil && os.SameFile(have, old) || isFetched(target, file) {
+		return true
+	}
+
+	part := target + ".part"
+	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+
+	if os.Link(source, part) != nil || os.Rename(part, target) != nil {
+		return false
+	}
+
+	f.Root.recordChange(assetPath(file))
+
+	return true
 }
 
 // assetPath returns the path of a downloaded file, or of an unpacked archive's directory.

@@ -26,7 +26,7 @@ func (b *builder) packResults() error {
 			slices.Clone(b.stepKeys),
 			b.FileRepository,
 			b.ContainerRegistry,
-			fmt.Sprint(b.files, b.images, recipeVersion),
+			fmt.Sprint(b.files, b.images, recipeVersion, packVersion),
 		)...)
 	if old, err := os.ReadFile(stamp); err == nil && string(old) == key && fileExists(catalog) {
 		b.progress.skipStep()

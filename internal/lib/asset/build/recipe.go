@@ -12,6 +12,9 @@ import (
 // inputs do not.
 const recipeVersion = "1"
 
+// packVersion is a part of the key of the packed files and images. Increase it if packing changes.
+const packVersion = "2"
+
 // moduleRecipe describes the build of a nested module of assets/. Its JSON is a part of the cache
 // key, so that a renamed field causes a rebuild.
 type moduleRecipe struct {
