@@ -31,7 +31,7 @@ func TestWidePlan(t *testing.T) {
 	if os.Getenv("SLIPWAY_BENCH") == "" {
 		t.Skip("SKIPPED: a benchmark: make bench")
 	}
-	r := regiontest.StartWith(t, regiontest.Options{Quotas: ec2.Quotas{Addresses: 20, VCPUs: 80000}}) //nolint:mnd // enough
+	r := regiontest.StartWith(t, regiontest.Options{Quotas: ec2.Quotas{Addresses: 20, VCPUs: 80000, Volumes: 30000}}) //nolint:mnd // enough
 	p := newProxy(t, r.URL)
 	x := newSlipwayTool(t, p, "ssm:"+regiontest.ImageParameter,
 		[]string{"AWS_ACCESS_KEY_ID=" + regiontest.AccessKey, "AWS_SECRET_ACCESS_KEY=" + regiontest.SecretKey})

@@ -48,7 +48,7 @@ func TestScale(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short, since it creates 20,000 machines")
 	}
-	quotas := ec2.Quotas{Addresses: 20, VCPUs: 80000}
+	quotas := ec2.Quotas{Addresses: 20, VCPUs: 80000, Volumes: 30000}
 	calls := map[int]map[string]int{}
 	for _, x := range []struct{ groups, size int }{{4, 1}, {200, 100}} {
 		r := regiontest.StartWith(t, regiontest.Options{InProcess: true, Quotas: quotas})
