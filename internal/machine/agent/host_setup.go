@@ -18,6 +18,8 @@ import (
 func (a *Agent) kubeConfig() kube.Config {
 	d := a.doc
 	c := kube.Config{
+		KubernetesVersion: d.KubernetesVersion,
+
 		NodeName:     a.instance.Name,
 		Address:      a.instance.Address.String(),
 		Zone:         a.instance.Zone,

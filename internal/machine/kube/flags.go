@@ -18,6 +18,8 @@ import (
 
 // Config holds all values that differ between machines.
 type Config struct {
+	// KubernetesVersion without the leading "v", such as 1.36.3.
+	KubernetesVersion string
 	// NodeName is the instance's private DNS name.
 	NodeName string
 	// Address is the instance's private IPv4 address.

@@ -5,6 +5,7 @@ package kube
 import (
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -62,12 +63,7 @@ func KubeletConfig(c Config) ([]byte, error) {
 			"imagefs.available": "15%",
 		}, c.Kubelet.EvictionHard),
 	}
-	if c.ControlPlane {
-		conf["staticPodPath"] = ConfigDir + "/manifests"
-		// If the API server rejects a static pod's mirror pod right after its start, the kubelet
-		// retries after this interval (default 1 minute).
-		conf["syncFrequency"] = "10s"
-	}
+	addMachineSettings(conf, c)
 
 	taints, err := parseTaints(c.Taints)
 	if err != nil {
@@ -84,6 +80,36 @@ func KubeletConfig(c Config) ([]byte, error) {
 	}
 
 	return body, nil
+}
+
+// addMachineSettings adds the settings that depend on the machine's role and version.
+func addMachineSettings(conf map[string]any, c Config) {
+	if c.ControlPlane {
+		conf["staticPodPath"] = ConfigDir + "/manifests"
+		// If the API server rejects a static pod's mirror pod right after its start, the kubelet
+		// retries after this interval (default 1 minute).
+		conf["syncFrequency"] = "10s"
+	}
+
+	if minor, known := minorVersion(c.KubernetesVersion); known && minor < logQueryMinor {
+		conf["featureGates"] = map[string]any{"NodeLogQuery": true}
+	}
+}
+
+// logQueryMinor is the minor version of Kubernetes in which the log query became generally available. Before, a
+// kubelet refuses enableSystemLogQuery without its feature gate (pkg/features/kube_features.go of Kubernetes).
+const logQueryMinor = 36
+
+// minorVersion returns the minor version of a version such as 1.36.3, and whether it has one.
+func minorVersion(version string) (minor int, known bool) {
+	parts := strings.Split(version, ".")
+	if len(parts) < 2 {
+		return 0, false
+	}
+
+	minor, err := strconv.Atoi(parts[1])
+
+	return minor, err == nil
 }
 
 // reservedResources returns a share of the memory (4 %, 256 MiB to 2 GiB) and of the CPU (2 %, at

@@ -36,3 +36,32 @@ func TestReservedResources(t *testing.T) {
 		}
 	}
 }
+
+// TestLogQueryOfEarlierKubelets: a kubelet before 1.36 does not start with enableSystemLogQuery unless the feature gate
+// is set; in 1.36 the gate is locked.
+func TestLogQueryOfEarlierKubelets(t *testing.T) {
+	for version, want := range map[string]map[string]bool{
+		"1.33.0":  {"NodeLogQuery": true},
+		"1.35.4":  {"NodeLogQuery": true},
+		"1.36.0":  nil,
+		"1.100.3": nil,
+		"":        nil,
+	} {
+		body, err := kube.KubeletConfig(kube.Config{KubernetesVersion: version})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		var got struct {
+			FeatureGates         map[string]bool
+			EnableSystemLogQuery bool
+		}
+		if err := yaml.Unmarshal(body, &got); err != nil {
+			t.Fatal(err)
+		}
+
+		if diff := cmp.Diff(want, got.FeatureGates); diff != "" || !got.EnableSystemLogQuery {
+			t.Errorf("%s: log query %t, feature gates %s", version, got.EnableSystemLogQuery, diff)
+		}
+	}
+}
