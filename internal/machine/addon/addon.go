@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package addon renders the add-ons of every cluster (RBAC rules, kube-proxy, flannel, CoreDNS)
+// Package addon renders the add-ons of every cluster (RBAC rules, admission policies, kube-proxy,
+// flannel, CoreDNS)
 // from embedded manifests and applies them with server-side apply. It knows neither machines nor
 // AWS.
 package addon
@@ -169,13 +170,18 @@ func parseObject(text string) (Object, error) {
 func pluralResource(kind string) (string, error) {
 	kinds := []string{
 		"ClusterRole", "ClusterRoleBinding", "ConfigMap", "DaemonSet", "Deployment", "Namespace", "PodDisruptionBudget",
-		"Role", "RoleBinding", "Service", "ServiceAccount",
+		"Role", "RoleBinding", "Service", "ServiceAccount", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
 	}
 	if !slices.Contains(kinds, kind) {
 		return "", fmt.Errorf("unsupported kind %s", kind)
 	}
 
-	return strings.ToLower(kind) + "s", nil
+	lower := strings.ToLower(kind)
+	if stem, ok := strings.CutSuffix(lower, "y"); ok {
+		return stem + "ies", nil
+	}
+
+	return lower + "s", nil
 }
 
 // Applier applies one object at its API path with server-side apply.

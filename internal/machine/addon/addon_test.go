@@ -38,6 +38,8 @@ func TestRender(t *testing.T) {
 		"/apis/apps/v1/namespaces/kube-system/daemonsets/flannel", "/apis/apps/v1/namespaces/kube-system/daemonsets/kube-proxy",
 		"/apis/apps/v1/namespaces/kube-system/deployments/coredns", "/api/v1/namespaces/kube-system/services/kube-dns",
 		"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/slipway:cluster-admins",
+		"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/slipway-keep-kubernetes-endpoints",
+		"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/slipway-keep-kubernetes-endpointslice",
 	} {
 		if !seen[want] {
 			t.Errorf("%s is missing", want)

@@ -151,7 +151,7 @@ func mapMachine(t *testing.T, root string) mapped {
 }
 
 // run runs a program until the test ends.
-func run(t *testing.T, name, bin string, args, env []string) {
+func run(t *testing.T, name, bin string, args, env []string) *os.Process {
 	t.Helper()
 	cmd := exec.Command(bin, args...)
 	cmd.Args[0] = name
@@ -170,6 +170,7 @@ func run(t *testing.T, name, bin string, args, env []string) {
 			t.Logf("%s:\n%s", name, text[max(0, len(text)-3000):])
 		}
 	})
+	return cmd.Process
 }
 
 func eventually(t *testing.T, what string, do func() error) {
@@ -205,7 +206,9 @@ func TestRealControlPlane(t *testing.T) {
 	}
 	env := strings.Split(strings.TrimSpace(m.Replace(string(etcd.RenderEnvironment(etcd.StartOptions{Members: me.initialCluster(), Token: "t", NewCluster: true, AllowEmptyData: true})))), "\n")
 	run(t, "etcd", etcdBin, args(etcd.Flags(etcd.Config{Name: slot.Member, Host: slot.Host, PeerHosts: me.peerHosts()})), env)
-	run(t, "kube-apiserver", kubernetes, args(kube.APIServerFlags(c)), nil)
+	server := args(kube.APIServerFlags(c))
+	server[slices.Index(server, "--advertise-address=127.0.0.1")] = "--advertise-address=" + realAddress
+	first := run(t, "kube-apiserver", kubernetes, server, nil)
 	ports := freePorts(t, 2)
 	run(t, "kube-controller-manager", kubernetes, args(kube.ControllerManagerFlags(c), "--secure-port="+ports[0]), nil)
 	run(t, "kube-scheduler", kubernetes, args(kube.SchedulerFlags(), "--secure-port="+ports[1]), nil)
@@ -220,10 +223,13 @@ func TestRealControlPlane(t *testing.T) {
 	checkEncrypted(t, a, api, m)
 
 	port := freePorts(t, 1)[0]
-	next := args(kube.APIServerFlags(c))
+	next := slices.Clone(server)
 	next[slices.Index(next, "--secure-port="+m.api)] = "--secure-port=" + port
 	run(t, "kube-apiserver", kubernetes, next, nil)
 	checkStartingServer(t, a, "https://127.0.0.1:"+port)
+	other := api
+	other.Server = "https://127.0.0.1:" + port
+	checkEndpointsAreKept(t, other, first)
 
 	moved, err := a.newEtcdManager().YieldLeadership(t.Context(), "a", m.Replace(etcd.ClientURL))
 	if moved || !errors.Is(err, etcd.ErrNoSuccessor) {
@@ -236,7 +242,7 @@ func TestRealControlPlane(t *testing.T) {
 func checkStartingServer(t *testing.T, a *Agent, server string) {
 	t.Helper()
 	administrator := clientOf(t, a, pki.Leaf{CN: "alice", Orgs: []string{pki.AdminGroup}, Usages: []pki.Usage{pki.ClientUsage}, TTL: time.Hour})
-	check := apiServerCheck{api: a.newAdminClient(), address: "10.0.0.4"}
+	check := apiServerCheck{api: a.newAdminClient(), address: realAddress}
 	check.api.Server = server
 	refusedBefore, after := 0, 0
 	for deadline := time.Now().Add(90 * time.Second); after < 20 && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
