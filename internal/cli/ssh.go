@@ -85,7 +85,7 @@ func (a sshRunner) runSSH(ctx context.Context, name, target string, o sshOptions
 		return err
 	}
 
-	machines, err := inventory.NewReader(name, live.Config).ReadMachines(ctx)
+	machines, err := live.ReadMachines(ctx)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ func (session *Session) ReadExternalResources(ctx context.Context, d *Desired) e
 		return nil
 	}
 
-	facts, err := discovery.ReadUnmanaged(ctx, session.Config, d.Manifests.Cluster)
+	facts, err := discovery.ReadUnmanaged(ctx, session.Config, d.Manifests.Cluster, session.ownsTags)
 	if err != nil {
 		return err
 	}

@@ -37,6 +37,12 @@ type ownershipState struct {
 // ClusterID returns the cluster's id, once the session has read its ownership.
 func (session *Session) ClusterID() string { return session.ownership.ID }
 
+// ownsTags reports whether a resource with these tags belongs to the cluster. Before the session has read its
+// ownership, resources with the id of any cluster of the name are others'.
+func (session *Session) ownsTags(tags map[string]string) bool {
+	return tags[awskind.TagCluster] == session.Name && session.ownership.OwnsTags(tags)
+}
+
 // ReadResources returns the cluster's resources in AWS, after it has read from s which cluster it is and where
 // it may have DNS records. Resources of another cluster of the same name are an error, see package ownership.
 func (session *Session) ReadResources(
@@ -228,21 +234,34 @@ func (session *Session) readPast(ctx context.Context, s store.Store, id string) 
 		return everything(), nil
 	}
 
+	return pastOf(last), nil
+}
+
+// pastOf returns the past of a cluster with a last-applied record.
+func pastOf(last plan.LastApplied) past {
 	known := map[graph.Addr]bool{}
+	recordKind := awskind.DNSRecord{}.Kind().Name
+	triedRecords := false
+
 	for _, r := range last.Resources {
 		known[r.Addr] = true
+		record, err := graph.FromProperties(awskind.DNSRecord{}, r.Properties)
+		if record, ok := record.(awskind.DNSRecord); r.Kind == recordKind && err == nil && ok {
+			known[ownership.RecordAddr(record)] = true
+		}
 	}
 
 	for _, attempt := range last.Attempts {
 		for addr := range attempt.Steps {
 			known[addr] = true
+			triedRecords = triedRecords || plan.KindOf(addr) == recordKind // in a zone that is not recorded
 		}
 	}
 
 	return past{any: len(known) > 0, hasApplied: func(a graph.Addr) bool {
 		addr, _, _ := strings.Cut(string(a), "@") // a key that waits for its deletion
-		return known[graph.Addr(addr)]
-	}}, nil
+		return known[graph.Addr(addr)] || triedRecords && plan.KindOf(a) == recordKind
+	}}
 }
 
 // readPastFromJournal returns the past of a cluster that the state store has lost, except for its journal. A

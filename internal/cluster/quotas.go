@@ -18,7 +18,7 @@ func (session *Session) CheckQuotas(ctx context.Context, needs []quota.Requireme
 		return nil
 	}
 
-	limits, used, err := discovery.ReadQuotas(ctx, session.Config, session.Name, needs)
+	limits, used, err := discovery.ReadQuotas(ctx, session.Config, session.ownsTags, needs)
 	if err != nil {
 		fs.Warnf(
 			"aws: quotas",

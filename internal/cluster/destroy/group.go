@@ -165,7 +165,8 @@ func (d *groupDeletion) planResources(ctx context.Context) error {
 
 // noteMachines reports the machines that the deletion terminates.
 func (d *groupDeletion) noteMachines(ctx context.Context) error {
-	machines, err := inventory.NewReader(d.request.Cluster, d.session.Config).ReadMachines(ctx)
+	own := clusterstate.Ownership{ID: d.session.ClusterID()}
+	machines, err := inventory.NewReader(d.request.Cluster, own, d.session.Config).ReadMachines(ctx)
 	if err != nil {
 		return err
 	}

@@ -57,6 +57,23 @@ func Open(ctx context.Context, env *cluster.Env, name string) (*Live, error) {
 // Name returns the name of the cluster.
 func (l *Live) Name() string { return l.Manifests.Cluster.Metadata.Name }
 
+// Ownership returns the record of the cluster's id, which tells its resources from those of another cluster of
+// this name.
+func (l *Live) Ownership(ctx context.Context) (clusterstate.Ownership, error) {
+	own, _, err := clusterstate.ReadOwnership(ctx, l.State, l.Name())
+	return own, err
+}
+
+// ReadMachines returns the machines of the cluster, sorted, without what Kubernetes knows of them.
+func (l *Live) ReadMachines(ctx context.Context) ([]Machine, error) {
+	own, err := l.Ownership(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	return NewReader(l.Name(), own, l.Config).ReadMachines(ctx)
+}
+
 // Kubernetes returns a client of the cluster's API. Its requests have no timeout but that of their context.
 func (l *Live) Kubernetes(ctx context.Context) (kubernetes.Interface, error) {
 	if l.client != nil {
@@ -105,7 +122,7 @@ type Contents struct {
 // Read returns the machines and the nodes, joined. Without an answer of the Kubernetes API it returns the
 // machines alone.
 func (l *Live) Read(ctx context.Context) (Contents, error) {
-	machines, err := NewReader(l.Name(), l.Config).ReadMachines(ctx)
+	machines, err := l.ReadMachines(ctx)
 	if err != nil {
 		return Contents{}, err
 	}

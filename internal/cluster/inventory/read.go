@@ -17,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/driver"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/machine/report"
 )
@@ -25,6 +27,8 @@ import (
 type Reader struct {
 	// Cluster is the name of the cluster.
 	Cluster string
+	// Ownership tells the cluster's machines from those of another cluster of this name.
+	Ownership clusterstate.Ownership
 	// EC2 lists the machines.
 	EC2 ec2.DescribeInstancesAPIClient
 	// AutoScaling lists the groups, which know the launch template of each machine.
@@ -32,15 +36,16 @@ type Reader struct {
 }
 
 // NewReader returns a reader that calls AWS. cfg is for the cluster's region.
-func NewReader(name string, cfg aws.Config) Reader {
+func NewReader(name string, own clusterstate.Ownership, cfg aws.Config) Reader {
 	return Reader{
 		Cluster:     name,
+		Ownership:   own,
 		EC2:         ec2.NewFromConfig(cfg),
 		AutoScaling: autoscaling.NewFromConfig(cfg),
 	}
 }
 
-// ReadMachines returns the machines with the cluster's tag, sorted, without what Kubernetes knows of them.
+// ReadMachines returns the machines of the cluster, sorted, without what Kubernetes knows of them.
 // Machines that were terminated less than an hour ago are included.
 func (r Reader) ReadMachines(ctx context.Context) ([]Machine, error) {
 	var out []Machine
@@ -58,7 +63,9 @@ func (r Reader) ReadMachines(ctx context.Context) ([]Machine, error) {
 
 		for _, reservation := range page.Reservations {
 			for _, i := range reservation.Instances {
-				out = append(out, newMachine(i))
+				if tags := driver.FromEC2Tags(i.Tags); r.Ownership.OwnsTags(tags) {
+					out = append(out, newMachine(i, tags))
+				}
 			}
 		}
 	}
@@ -74,12 +81,7 @@ func (r Reader) ReadMachines(ctx context.Context) ([]Machine, error) {
 	return out, nil
 }
 
-func newMachine(i ec2types.Instance) Machine {
-	tags := map[string]string{}
-	for _, t := range i.Tags {
-		tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
-	}
-
+func newMachine(i ec2types.Instance, tags map[string]string) Machine {
 	m := Machine{
 		ID:             aws.ToString(i.InstanceId),
 		Group:          tags[awskind.TagGroup],

@@ -9,12 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
-	autoscalingtypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
-	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
-	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -23,8 +18,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster/inventory"
 	"github.com/slipway-k8s/slipway/internal/cluster/logs"
 	"github.com/slipway-k8s/slipway/internal/cluster/validate"
-	"github.com/slipway-k8s/slipway/internal/infra/awskind"
-	"github.com/slipway-k8s/slipway/internal/infra/model"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
@@ -151,131 +144,6 @@ func (c *Collector) healthSources() []Source {
 			Read:  func(context.Context) (any, error) { return c.Scope.Machines, nil },
 		},
 	}
-}
-
-// awsSources returns facts from AWS about the cluster's resources.
-func (c *Collector) awsSources() []Source {
-	api := ec2.NewFromConfig(c.Live.Config)
-	scaling := autoscaling.NewFromConfig(c.Live.Config)
-	balancers := elb.NewFromConfig(c.Live.Config)
-	mine := []ec2types.Filter{{Name: aws.String("tag:" + awskind.TagCluster), Values: []string{c.Live.Name()}}}
-
-	out := []Source{
-		newSource("aws/instances.json", "EC2 instances", func(ctx context.Context) (any, error) {
-			return api.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: mine})
-		}),
-		newSource("aws/volumes.json", "EBS volumes", func(ctx context.Context) (any, error) {
-			return api.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{Filters: mine})
-		}),
-		newSource("aws/subnets.json", "subnets", func(ctx context.Context) (any, error) {
-			return api.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{Filters: mine})
-		}),
-		newSource("aws/route-tables.json", "route tables", func(ctx context.Context) (any, error) {
-			return api.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{Filters: mine})
-		}),
-		newSource("aws/security-groups.json", "security groups", func(ctx context.Context) (any, error) {
-			return api.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{Filters: mine})
-		}),
-		newSource("aws/nat-gateways.json", "NAT gateways", func(ctx context.Context) (any, error) {
-			return api.DescribeNatGateways(ctx, &ec2.DescribeNatGatewaysInput{Filter: mine})
-		}),
-		newSource("aws/load-balancers.json", "load balancers", func(ctx context.Context) (any, error) {
-			return describeBalancers(ctx, balancers, c.Live.Name())
-		}),
-		newSource("aws/target-health.json", "health of the load balancers' targets", func(ctx context.Context) (any, error) {
-			return describeTargetHealth(ctx, balancers, c.Live.Name())
-		}),
-	}
-
-	return append(out, scalingSources(scaling, c.Live.Name())...)
-}
-
-func scalingSources(api *autoscaling.Client, name string) []Source {
-	groups := func(ctx context.Context) (*autoscaling.DescribeAutoScalingGroupsOutput, error) {
-		return api.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{
-			Filters: []autoscalingtypes.Filter{
-				{Name: aws.String("tag:" + awskind.TagCluster), Values: []string{name}},
-			},
-		})
-	}
-
-	return []Source{
-		newSource("aws/auto-scaling-groups.json", "auto scaling groups", func(ctx context.Context) (any, error) {
-			return groups(ctx)
-		}),
-		newSource("aws/scaling-activities.json", "last activities of the auto scaling groups", func(ctx context.Context) (any, error) {
-			list, err := groups(ctx)
-			if err != nil {
-				return nil, err
-			}
-
-			var all []autoscalingtypes.Activity
-
-			for _, g := range list.AutoScalingGroups {
-				out, err := api.DescribeScalingActivities(ctx, &autoscaling.DescribeScalingActivitiesInput{
-					AutoScalingGroupName: g.AutoScalingGroupName,
-					MaxRecords:           aws.Int32(maxActivities),
-				})
-				if err != nil {
-					return nil, fmt.Errorf("read the activities of %s: %w", aws.ToString(g.AutoScalingGroupName), err)
-				}
-
-				all = append(all, out.Activities...)
-			}
-
-			return all, nil
-		}),
-	}
-}
-
-const maxActivities = 20
-
-func newSource(path, title string, read func(context.Context) (any, error)) Source {
-	return Source{Path: path, Title: title, Read: read}
-}
-
-// describeBalancers returns those load balancers of the cluster that exist.
-func describeBalancers(ctx context.Context, api *elb.Client, name string) (any, error) {
-	all, err := api.DescribeLoadBalancers(ctx, &elb.DescribeLoadBalancersInput{})
-	if err != nil {
-		return nil, err
-	}
-
-	names := model.LoadBalancerNames(name)
-	kept := all.LoadBalancers[:0]
-
-	for _, lb := range all.LoadBalancers {
-		if slices.Contains(names, aws.ToString(lb.LoadBalancerName)) {
-			kept = append(kept, lb)
-		}
-	}
-
-	return kept, nil
-}
-
-// describeTargetHealth returns the health of the targets of the cluster's load balancers, by target group.
-func describeTargetHealth(ctx context.Context, api *elb.Client, name string) (any, error) {
-	groups, err := api.DescribeTargetGroups(ctx, &elb.DescribeTargetGroupsInput{})
-	if err != nil {
-		return nil, err
-	}
-
-	out := map[string]any{}
-
-	for _, g := range groups.TargetGroups {
-		if !strings.HasPrefix(aws.ToString(g.TargetGroupName), name+"-") {
-			continue
-		}
-
-		health, err := api.DescribeTargetHealth(ctx, &elb.DescribeTargetHealthInput{TargetGroupArn: g.TargetGroupArn})
-		if err != nil {
-			return nil, fmt.Errorf("read the targets of %s: %w", aws.ToString(g.TargetGroupName), err)
-		}
-
-		out[aws.ToString(g.TargetGroupName)] = health.TargetHealthDescriptions
-	}
-
-	return out, nil
 }
 
 // kubernetesSources returns objects of Kubernetes that are no secrets: no Secret and no ConfigMap is read.

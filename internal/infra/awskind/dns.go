@@ -2,7 +2,11 @@
 
 package awskind
 
-import "github.com/slipway-k8s/slipway/internal/infra/graph"
+import (
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+)
 
 // HostedZone is a Route 53 hosted zone. A zone with VPCs is private: it resolves only in these.
 type HostedZone struct {
@@ -14,7 +18,7 @@ type HostedZone struct {
 
 // HostedZoneConfig is the configuration of a [HostedZone].
 type HostedZoneConfig struct {
-	Comment string `aws:"Comment"` // from [RecordSetID]
+	Comment string `aws:"Comment"` // from [ZoneComment]
 }
 
 // ZoneVPC is a VPC in which a private zone resolves.
@@ -33,8 +37,8 @@ func (HostedZone) Kind() graph.Kind {
 	}
 }
 
-// DNSRecord is a Route 53 record set. It cannot have tags, so SetID names the cluster that owns it; that
-// makes it a weighted record set, whose weight has no effect as long as it is the only one.
+// DNSRecord is a Route 53 record set. It cannot have tags, so SetID names the cluster that owns it, by its name
+// and its id; that makes it a weighted record set, whose weight has no effect as long as it is the only one.
 type DNSRecord struct {
 	Zone   graph.Ref[HostedZone] `aws:"HostedZoneId,immutable" tf:"zone_id"`
 	Name   string                `aws:"Name,immutable"`                             // without a trailing dot
@@ -63,12 +67,33 @@ func (DNSRecord) Kind() graph.Kind {
 		Name:           "dns-record",
 		Terraform:      "aws_route53_record",
 		CloudFormation: "AWS::Route53::RecordSet",
-		KeyProperties:  []string{"HostedZoneId", "Name", "Type", "SetIdentifier"},
+		KeyProperties:  []string{"HostedZoneId", "Name", "Type"},
 	}
 }
 
 // ZoneName is the name, in the graph, of the hosted zone that Slipway creates.
 const ZoneName = "main"
 
-// RecordSetID returns the SetIdentifier of a cluster's record sets.
-func RecordSetID(cluster string) string { return TagCluster + "=" + cluster }
+// ZoneComment returns the comment of the hosted zone of a cluster. It begins the caller reference too.
+func ZoneComment(cluster string) string { return TagCluster + "=" + cluster }
+
+// RecordSetID returns the SetIdentifier of the record sets of the cluster with a name and an id. Clusters of an
+// older version of Slipway have no id: theirs has only the name.
+func RecordSetID(cluster, id string) string {
+	if id == "" {
+		return ZoneComment(cluster)
+	}
+
+	return ZoneComment(cluster) + "/" + id
+}
+
+// RecordSetOwner returns the id of the cluster in the SetIdentifier of a record set, which is empty if it has
+// only the name. It returns false if the record set does not belong to a cluster of that name.
+func RecordSetOwner(setID, cluster string) (id string, found bool) {
+	rest, found := strings.CutPrefix(setID, ZoneComment(cluster))
+	if !found || rest == "" {
+		return "", found
+	}
+
+	return strings.CutPrefix(rest, "/")
+}

@@ -24,7 +24,7 @@ func (b *builder) addDNSRecord() {
 	if !manifest.IsZoneID(spec.DNSZone) {
 		z := awskind.HostedZone{
 			Name:   spec.DNSZone,
-			Config: awskind.HostedZoneConfig{Comment: awskind.RecordSetID(b.clusterName())},
+			Config: awskind.HostedZoneConfig{Comment: awskind.ZoneComment(b.clusterName())},
 			Tags:   b.resourceTags(awskind.HostedZone{}.Kind(), awskind.ZoneName, nil),
 		}
 		if spec.Topology.DNS.Type == manifest.DNSPrivate {
@@ -38,7 +38,7 @@ func (b *builder) addDNSRecord() {
 		Zone:   zone,
 		Name:   spec.API.PublicName,
 		Type:   "A",
-		SetID:  awskind.RecordSetID(b.clusterName()),
+		SetID:  awskind.RecordSetID(b.clusterName(), b.ClusterID),
 		Weight: 1,
 	}
 

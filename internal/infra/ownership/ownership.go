@@ -80,8 +80,11 @@ func (e *ForeignError) Error() string {
 	}
 
 	of := "its state store is not recorded in AWS yet"
-	if e.Store != "" {
+	switch {
+	case e.Store != "":
 		of = "its state store is " + e.Store
+	case !slices.ContainsFunc(e.Resources, func(r Resource) bool { return !isRecord(r) }):
+		of = "it is in another region or account, and has DNS records in the same hosted zone"
 	}
 
 	own := "does not have that cluster"
@@ -94,6 +97,8 @@ func (e *ForeignError) Error() string {
 		e.Owner.Cluster, first.ClusterID, of, e.Owner.Store, own, nameResources(e.Resources),
 	)
 }
+
+func isRecord(r Resource) bool { return plan.KindOf(r.Addr) == awskind.DNSRecord{}.Kind().Name }
 
 func nameResources(rs []Resource) string {
 	var names []string
@@ -178,7 +183,7 @@ func (e *CopyError) Hint() string {
 func (o Owner) Check(actual []plan.ActualResource) error {
 	var foreign []Resource
 	for _, a := range actual {
-		if r := resourceOf(a); hasTags(a) && !o.owns(r) {
+		if r, told := o.resourceOf(a); told && !o.owns(r) {
 			foreign = append(foreign, r)
 		}
 	}
@@ -238,12 +243,29 @@ func (o Owner) owns(r Resource) bool {
 	return o.TakeOver == Unmarked || o.Applied != nil && o.Applied(r.Addr)
 }
 
-// hasTags reports whether resources of a's kind have tags. Others, such as routes, belong to one that has.
+// resourceOf returns an existing resource with the id of its cluster, which is in its tags or, for a DNS record,
+// in its set identifier. It returns false for a kind that has neither, such as routes: these belong to a resource
+// that has one.
+func (o Owner) resourceOf(a plan.ActualResource) (Resource, bool) {
+	if r, ok := a.Resource.(awskind.DNSRecord); ok {
+		id, _ := awskind.RecordSetOwner(r.SetID, o.Cluster)
+		return Resource{Addr: RecordAddr(r), ID: a.ID, ClusterID: id}, true
+	}
+
+	return taggedResource(a), hasTags(a)
+}
+
+// RecordAddr returns the address by which [Owner.Applied] knows a DNS record. Its address in a graph does not
+// tell the zone.
+func RecordAddr(r awskind.DNSRecord) graph.Addr {
+	return graph.Address(r.Kind(), strings.Join([]string{r.Zone.Literal(), r.Name, r.Type}, "/"))
+}
+
 func hasTags(a plan.ActualResource) bool {
 	return slices.ContainsFunc(graph.Properties(a.Resource), func(f graph.Field) bool { return f.IsTags })
 }
 
-func resourceOf(a plan.ActualResource) Resource {
+func taggedResource(a plan.ActualResource) Resource {
 	return Resource{Addr: a.Addr, ID: a.ID, ClusterID: graph.TagValue(a.Resource, awskind.TagClusterID)}
 }
 
@@ -262,7 +284,7 @@ func MarksOf(actual []plan.ActualResource) (Marks, bool) {
 	for _, a := range actual {
 		if a.Addr == Bearer {
 			return Marks{
-				Resource: resourceOf(a),
+				Resource: taggedResource(a),
 				Store:    graph.TagValue(a.Resource, graph.StateStoreTag),
 				Token:    graph.TagValue(a.Resource, graph.OwnershipTokenTag),
 			}, true

@@ -14,7 +14,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/infra/aws/driver"
 	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
-	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/quota"
 )
 
@@ -38,21 +37,25 @@ type usageAPI interface {
 	ec2.DescribeVpcsAPIClient
 }
 
+// OwnsFunc reports whether a resource with these tags belongs to the cluster, and not to another cluster of its
+// name.
+type OwnsFunc func(tags map[string]string) bool
+
 // ReadQuotas returns the limits of the account for the quotas in needs, and the usage by resources
-// of other owners than the cluster, for quotas that are shared in the account. It reads them
+// that owns rejects, for quotas that are shared in the account. It reads them
 // concurrently. It returns the quotas that it could read together with an error about the others; a
 // shared quota without its usage is left out.
 func ReadQuotas(
 	ctx context.Context,
 	cfg aws.Config,
-	cluster string,
+	owns OwnsFunc,
 	needs []quota.Requirement,
 ) (limits, used map[quota.Code]int, err error) {
 	limits = map[quota.Code]int{}
 	used = map[quota.Code]int{}
 	quotas := servicequotas.NewFromConfig(cfg)
 	resources := ec2.NewFromConfig(cfg)
-	usage := map[quota.Code]func(context.Context, usageAPI, string) (int, error){
+	usage := map[quota.Code]func(context.Context, usageAPI, OwnsFunc) (int, error){
 		quota.VPCQuota():       countOtherVPCs,
 		quota.ElasticIPQuota(): countOtherAddresses,
 		quota.VCPUQuota():      countOtherVCPUs,
@@ -80,7 +83,7 @@ func ReadQuotas(
 		})
 		if count := usage[n.Code]; count != nil {
 			wg.Go(func() {
-				v, err := count(ctx, resources, cluster)
+				v, err := count(ctx, resources, owns)
 				set(used, n.Code, v, err)
 			})
 		}
@@ -110,12 +113,7 @@ func readQuota(ctx context.Context, api quotaAPI, c quota.Code) (int, error) {
 	return int(aws.ToFloat64(out.Quota.Value)), nil
 }
 
-// hasClusterTag reports whether tags have the cluster's tag.
-func hasClusterTag(tags []ec2types.Tag, cluster string) bool {
-	return driver.FromEC2Tags(tags)[awskind.TagCluster] == cluster
-}
-
-func countOtherVPCs(ctx context.Context, api usageAPI, cluster string) (int, error) {
+func countOtherVPCs(ctx context.Context, api usageAPI, owns OwnsFunc) (int, error) {
 	n := 0
 	pages := ec2.NewDescribeVpcsPaginator(api, &ec2.DescribeVpcsInput{})
 	for pages.HasMorePages() {
@@ -125,7 +123,7 @@ func countOtherVPCs(ctx context.Context, api usageAPI, cluster string) (int, err
 		}
 
 		for _, v := range page.Vpcs {
-			if !hasClusterTag(v.Tags, cluster) {
+			if !owns(driver.FromEC2Tags(v.Tags)) {
 				n++
 			}
 		}
@@ -134,7 +132,7 @@ func countOtherVPCs(ctx context.Context, api usageAPI, cluster string) (int, err
 	return n, nil
 }
 
-func countOtherAddresses(ctx context.Context, api usageAPI, cluster string) (int, error) {
+func countOtherAddresses(ctx context.Context, api usageAPI, owns OwnsFunc) (int, error) {
 	out, err := api.DescribeAddresses(ctx, &ec2.DescribeAddressesInput{})
 	if err != nil {
 		return 0, transport.Wrap(err, "count elastic IP addresses")
@@ -143,7 +141,7 @@ func countOtherAddresses(ctx context.Context, api usageAPI, cluster string) (int
 	n := 0
 
 	for _, a := range out.Addresses {
-		if !hasClusterTag(a.Tags, cluster) {
+		if !owns(driver.FromEC2Tags(a.Tags)) {
 			n++
 		}
 	}
@@ -152,7 +150,7 @@ func countOtherAddresses(ctx context.Context, api usageAPI, cluster string) (int
 }
 
 // countOtherVCPUs counts the vCPUs of on-demand instances of the standard families.
-func countOtherVCPUs(ctx context.Context, api usageAPI, cluster string) (int, error) {
+func countOtherVCPUs(ctx context.Context, api usageAPI, owns OwnsFunc) (int, error) {
 	n := 0
 	pages := ec2.NewDescribeInstancesPaginator(api, &ec2.DescribeInstancesInput{
 		Filters:    driver.NewFilters("instance-state-name", "pending", "running"),
@@ -167,7 +165,7 @@ func countOtherVCPUs(ctx context.Context, api usageAPI, cluster string) (int, er
 
 		for _, r := range page.Reservations {
 			for _, i := range r.Instances {
-				if !hasClusterTag(i.Tags, cluster) {
+				if !owns(driver.FromEC2Tags(i.Tags)) {
 					n += countVCPUs(i)
 				}
 			}

@@ -57,7 +57,12 @@ type keyAPI interface {
 // ReadUnmanaged returns facts about the resources that the manifest of a cluster names by their
 // ids: VPC, subnets, peers, hosted zone, instance profiles and KMS key. It leaves out resources
 // that do not exist. It changes nothing.
-func ReadUnmanaged(ctx context.Context, cfg aws.Config, c v1alpha1.Cluster) (unmanaged.Facts, error) {
+func ReadUnmanaged(
+	ctx context.Context,
+	cfg aws.Config,
+	c v1alpha1.Cluster,
+	owns OwnsFunc,
+) (unmanaged.Facts, error) {
 	f := unmanaged.Facts{
 		Subnets:             map[string]unmanaged.Subnet{},
 		VPCByResource:       map[string]string{},
@@ -71,7 +76,7 @@ func ReadUnmanaged(ctx context.Context, cfg aws.Config, c v1alpha1.Cluster) (unm
 		}
 	}
 
-	if err := readPeerVPCs(ctx, ec2.NewFromConfig(cfg), c, &f); err != nil {
+	if err := readPeerVPCs(ctx, ec2.NewFromConfig(cfg), c, owns, &f); err != nil {
 		return f, err
 	}
 

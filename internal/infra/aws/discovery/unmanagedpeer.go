@@ -24,7 +24,13 @@ type peerAPI interface {
 }
 
 // readPeerVPCs reads the peer VPCs that the manifest names, with their route tables.
-func readPeerVPCs(ctx context.Context, api peerAPI, c v1alpha1.Cluster, f *unmanaged.Facts) error {
+func readPeerVPCs(
+	ctx context.Context,
+	api peerAPI,
+	c v1alpha1.Cluster,
+	owns OwnsFunc,
+	f *unmanaged.Facts,
+) error {
 	var ids []string
 	for _, p := range c.Spec.Networking.VPCPeerings {
 		ids = append(ids, p.NetworkID)
@@ -50,7 +56,7 @@ func readPeerVPCs(ctx context.Context, api peerAPI, c v1alpha1.Cluster, f *unman
 		f.Peers[aws.ToString(v.VpcId)] = p
 	}
 
-	own, err := listOwnPeerings(ctx, api, c.Metadata.Name)
+	own, err := listOwnPeerings(ctx, api, c.Metadata.Name, owns)
 	if err != nil {
 		return err
 	}
@@ -77,7 +83,12 @@ func readPeerVPCs(ctx context.Context, api peerAPI, c v1alpha1.Cluster, f *unman
 }
 
 // listOwnPeerings returns the ids of the cluster's peerings, including deleted ones.
-func listOwnPeerings(ctx context.Context, api peerAPI, cluster string) (map[string]bool, error) {
+func listOwnPeerings(
+	ctx context.Context,
+	api peerAPI,
+	cluster string,
+	owns OwnsFunc,
+) (map[string]bool, error) {
 	out := map[string]bool{}
 	pages := ec2.NewDescribeVpcPeeringConnectionsPaginator(
 		api,
@@ -91,7 +102,9 @@ func listOwnPeerings(ctx context.Context, api peerAPI, cluster string) (map[stri
 		}
 
 		for _, p := range page.VpcPeeringConnections {
-			out[aws.ToString(p.VpcPeeringConnectionId)] = true
+			if owns(driver.FromEC2Tags(p.Tags)) {
+				out[aws.ToString(p.VpcPeeringConnectionId)] = true
+			}
 		}
 	}
 

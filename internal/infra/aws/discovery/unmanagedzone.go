@@ -56,8 +56,9 @@ func readUnmanagedZone(ctx context.Context, api zoneAPI, c v1alpha1.Cluster, f *
 	return driver.WalkRecords(ctx, api, id, func(r r53types.ResourceRecordSet) {
 		same := strings.TrimSuffix(aws.ToString(r.Name), ".") == c.Spec.API.PublicName &&
 			slices.Contains([]r53types.RRType{r53types.RRTypeA, r53types.RRTypeCname}, r.Type)
-		f.HostedZone.RecordTaken = f.HostedZone.RecordTaken ||
-			same && aws.ToString(r.SetIdentifier) != awskind.RecordSetID(c.Metadata.Name)
+		// The record of another cluster of this name is rejected with the cluster's resources.
+		_, ours := awskind.RecordSetOwner(aws.ToString(r.SetIdentifier), c.Metadata.Name)
+		f.HostedZone.RecordTaken = f.HostedZone.RecordTaken || same && !ours
 	})
 }
 

@@ -5,6 +5,7 @@ package driver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -26,32 +27,90 @@ type recordAPI interface {
 	) (*route53.ChangeResourceRecordSetsOutput, error)
 }
 
-// registerRecords registers the driver of record sets. An existing record set of the same name that
-// is not the cluster's is never changed: Route 53 refuses to create a second one next to it.
+// registerRecords registers the driver of record sets. An existing record set of the same name that is not
+// the cluster's is never changed. Route 53 refuses to create a second one next to it, except next to another
+// weighted one, such as that of another cluster of the same name: see createRecord.
 func registerRecords(c *Cloud, api recordAPI) {
-	put := func(ctx context.Context, t task[awskind.DNSRecord]) (plan.StepResult, error) {
-		want := t.want
-		zone := want.Zone.Literal()
-		err := changeRecord(ctx, api, r53types.ChangeActionUpsert, want)
-		err = transport.Wrap(err, "set record %s %s in zone %s", want.Name, want.Type, zone)
-
-		return plan.StepResult{ID: recordID(want)}, err
-	}
-
 	registerDriver(c, driver[awskind.DNSRecord]{
-		create: put,
-		update: put,
+		create: func(ctx context.Context, t task[awskind.DNSRecord]) (plan.StepResult, error) {
+			return plan.StepResult{ID: recordID(t.want)}, createRecord(ctx, api, t.want)
+		},
+		update: func(ctx context.Context, t task[awskind.DNSRecord]) (plan.StepResult, error) {
+			return plan.StepResult{ID: recordID(t.want)}, updateRecord(ctx, api, t)
+		},
 		remove: func(ctx context.Context, t task[awskind.DNSRecord]) error {
-			err := changeRecord(ctx, api, r53types.ChangeActionDelete, t.have)
-			if isRecordNotFound(err) {
-				return nil
-			}
-
-			zone := t.have.Zone.Literal()
-
-			return transport.Wrap(err, "delete record %s %s from zone %s", t.have.Name, t.have.Type, zone)
+			return removeRecord(ctx, api, t.have)
 		},
 	})
+}
+
+// createRecord creates a record set and then looks whether it is the only one of its name and type. Another
+// cluster of the same name may have created its own since the plan was made, and resolvers would get the address
+// of either. Both see the other one then, so at least one of them removes its own.
+func createRecord(ctx context.Context, api recordAPI, want awskind.DNSRecord) error {
+	zone := want.Zone.Literal()
+	err := changeRecord(ctx, api, recordChange{r53types.ChangeActionUpsert, want})
+	if err != nil {
+		return transport.Wrap(err, "create record %s %s in zone %s", want.Name, want.Type, zone)
+	}
+
+	other, err := findOtherRecord(ctx, api, want)
+	if err != nil || other == "" {
+		return err
+	}
+
+	err = fmt.Errorf("zone %s has another record %s %s, with the set identifier %s, created at the same time",
+		zone, want.Name, want.Type, other)
+	if removeErr := removeRecord(ctx, api, want); removeErr != nil {
+		return errors.Join(err, removeErr)
+	}
+
+	return err
+}
+
+// findOtherRecord returns the set identifier of another record set with the name and type of r; empty if there
+// is none.
+func findOtherRecord(ctx context.Context, api recordAPI, r awskind.DNSRecord) (string, error) {
+	zone := r.Zone.Literal()
+	page, err := api.ListResourceRecordSets(ctx, &route53.ListResourceRecordSetsInput{
+		HostedZoneId:    &zone,
+		StartRecordName: &r.Name,
+		StartRecordType: r53types.RRType(r.Type),
+	})
+	if err != nil {
+		return "", transport.Wrap(err, "list the records %s of zone %s", r.Name, zone)
+	}
+
+	for _, s := range page.ResourceRecordSets {
+		found := fromRecord(zone, s)
+		if found.Name == r.Name && found.Type == r.Type && found.SetID != r.SetID {
+			return found.SetID, nil
+		}
+	}
+
+	return "", nil
+}
+
+// updateRecord changes a record set in one batch, which Route 53 applies completely or not at all. The record
+// set of an older version, without the cluster's id, is replaced by one with the id.
+func updateRecord(ctx context.Context, api recordAPI, t task[awskind.DNSRecord]) error {
+	changes := []recordChange{{r53types.ChangeActionUpsert, t.want}}
+	if t.have.SetID != t.want.SetID {
+		changes = []recordChange{{r53types.ChangeActionDelete, t.have}, {r53types.ChangeActionUpsert, t.want}}
+	}
+
+	err := changeRecord(ctx, api, changes...)
+
+	return transport.Wrap(err, "set record %s %s in zone %s", t.want.Name, t.want.Type, t.want.Zone.Literal())
+}
+
+func removeRecord(ctx context.Context, api recordAPI, have awskind.DNSRecord) error {
+	err := changeRecord(ctx, api, recordChange{r53types.ChangeActionDelete, have})
+	if isRecordNotFound(err) {
+		return nil
+	}
+
+	return transport.Wrap(err, "delete record %s %s from zone %s", have.Name, have.Type, have.Zone.Literal())
 }
 
 // isRecordNotFound reports whether err means that a record to delete does not exist. Route 53 has
@@ -66,13 +125,33 @@ func recordID(r awskind.DNSRecord) string {
 	return r.Zone.Literal() + "/" + r.Name + "/" + r.Type + "/" + r.SetID
 }
 
-func changeRecord(
-	ctx context.Context,
-	api recordAPI,
-	action r53types.ChangeAction,
-	r awskind.DNSRecord,
-) error {
-	zone := r.Zone.Literal()
+// recordChange is one change of a batch.
+type recordChange struct {
+	action r53types.ChangeAction
+	record awskind.DNSRecord
+}
+
+// changeRecord makes changes in one zone: all of them or none.
+func changeRecord(ctx context.Context, api recordAPI, changes ...recordChange) error {
+	zone := changes[0].record.Zone.Literal()
+	batch := &r53types.ChangeBatch{}
+
+	for _, c := range changes {
+		batch.Changes = append(batch.Changes, r53types.Change{
+			Action:            c.action,
+			ResourceRecordSet: toRecordSet(c.record),
+		})
+	}
+
+	_, err := api.ChangeResourceRecordSets(ctx, &route53.ChangeResourceRecordSetsInput{
+		HostedZoneId: &zone,
+		ChangeBatch:  batch,
+	})
+
+	return err
+}
+
+func toRecordSet(r awskind.DNSRecord) *r53types.ResourceRecordSet {
 	weight := int64(r.Weight)
 	set := &r53types.ResourceRecordSet{
 		Name:          &r.Name,
@@ -98,14 +177,7 @@ func changeRecord(
 		}
 	}
 
-	_, err := api.ChangeResourceRecordSets(ctx, &route53.ChangeResourceRecordSetsInput{
-		HostedZoneId: &zone,
-		ChangeBatch: &r53types.ChangeBatch{
-			Changes: []r53types.Change{{Action: action, ResourceRecordSet: set}},
-		},
-	})
-
-	return err
+	return set
 }
 
 // WalkRecords calls do with each record set of the zone with id.
@@ -136,11 +208,12 @@ func WalkRecords(
 	}
 }
 
-// readRecords returns the cluster's records in a zone, and none if the zone does not exist.
+// readRecords returns the records in a zone of all clusters of the cluster's name, and none if the zone does not
+// exist.
 func readRecords(ctx context.Context, api recordAPI, id string, scope Scope) ([]plan.ActualResource, error) {
 	var out []plan.ActualResource
 	err := WalkRecords(ctx, api, id, func(s r53types.ResourceRecordSet) {
-		if aws.ToString(s.SetIdentifier) == awskind.RecordSetID(scope.Cluster) {
+		if _, found := awskind.RecordSetOwner(aws.ToString(s.SetIdentifier), scope.Cluster); found {
 			r := fromRecord(id, s)
 			out = append(out, plan.ActualResource{ID: recordID(r), Resource: r})
 		}

@@ -270,8 +270,8 @@ func ListClusterZones(
 		}
 
 		for _, z := range page.HostedZones {
-			if z.Config != nil && aws.ToString(z.Config.Comment) == awskind.RecordSetID(cluster) ||
-				strings.HasPrefix(aws.ToString(z.CallerReference), awskind.RecordSetID(cluster)+"/") {
+			if z.Config != nil && aws.ToString(z.Config.Comment) == awskind.ZoneComment(cluster) ||
+				strings.HasPrefix(aws.ToString(z.CallerReference), awskind.ZoneComment(cluster)+"/") {
 				out = append(out, z)
 			}
 		}
