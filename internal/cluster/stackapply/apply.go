@@ -44,6 +44,8 @@ type Applier struct {
 	proposal     proposal
 	// existing are the cluster's resources in AWS before the change.
 	existing []plan.ActualResource
+	// hasOwnParameters is set if a parameter of the stack has another value than the manifest gives it.
+	hasOwnParameters bool
 	// lost are the etcd volumes that Execute creates again.
 	lost cluster.LostVolumes
 }
@@ -134,24 +136,24 @@ func (c *Applier) reviewOf(kind cluster.ReviewKind, p proposal) cluster.Review {
 		Plan:        plan.Plan{Steps: slices.Concat(c.recreationSteps(), p.Steps)},
 		Unpublished: c.desired.Unpublished,
 		Stack:       cluster.StackReview{Name: c.client.Name, Info: p.info, Recreate: p.recreate},
-		Cost:        c.estimateCost(p),
+		Cost:        c.estimateCost(),
 	}
 }
 
-// estimateCost returns the monthly cost of a new stack. That of a change is not computed: parameters that
-// were set in the console decide the types and sizes of an existing stack.
-func (c *Applier) estimateCost(p proposal) plan.MonthlyCost {
-	isNew := !slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Action != plan.Create })
-	if !isNew || len(p.Steps) == 0 || len(c.options.Parameters) > 0 {
+// estimateCost returns the monthly cost before and after the change. It is zero if a parameter has another value
+// than the manifest: types and sizes of machines are parameters.
+func (c *Applier) estimateCost() plan.MonthlyCost {
+	if c.hasOwnParameters || c.desired.Graph == nil {
 		return plan.MonthlyCost{}
 	}
 
-	var desired []plan.DesiredResource
-	for _, n := range c.desired.Graph.Nodes() {
-		desired = append(desired, plan.DesiredResource{Addr: n.Addr, Resource: n.Resource})
-	}
+	// Findings of this plan do not matter: CloudFormation has its own rules for replacements.
+	direct, _ := plan.Compute(c.desired.Graph, c.existing, plan.Options{})
 
-	return cost.Estimate(cost.ListPrices(), c.session.Config.Region, cost.Resources{Desired: desired})
+	return cost.Estimate(cost.ListPrices(), c.session.Config.Region, cost.Resources{
+		Existing: direct.ExistingResources(),
+		Desired:  direct.Desired(),
+	})
 }
 
 // Record records nothing more: Execute records the provisioner.

@@ -203,6 +203,8 @@ func (c *Applier) buildTemplate(
 		}
 	}
 
+	c.hasOwnParameters = len(kept)+len(c.options.Parameters) > 0
+
 	for _, k := range kept {
 		c.session.Env.Notifyf(
 			"parameter %s keeps %s, which was set in CloudFormation; the manifest has %s "+
