@@ -41,9 +41,10 @@ func TestMain(m *testing.M) {
 }
 
 // killProxy forwards the requests of slipway to a region. It kills slipway with SIGKILL at the nth
-// call that writes to S3.
+// call that matches.
 type killProxy struct {
-	url string
+	url     string
+	matches func(*http.Request) bool
 
 	mu       sync.Mutex
 	nth      int // 0: no kill
@@ -60,7 +61,7 @@ func newKillProxy(t *testing.T, target string) *killProxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &killProxy{}
+	x := &killProxy{matches: writesState}
 	pass := httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(to)
 		r.Out.Host = r.In.Host // the signature covers the host
@@ -84,8 +85,13 @@ func newKillProxy(t *testing.T, target string) *killProxy {
 	return x
 }
 
+// writesState reports whether a request writes to S3.
+func writesState(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Authorization"), "/s3/") && r.Method != http.MethodGet && r.Method != http.MethodHead
+}
+
 func (x *killProxy) countWrite(r *http.Request) (fatal bool) {
-	if !strings.Contains(r.Header.Get("Authorization"), "/s3/") || r.Method == http.MethodGet || r.Method == http.MethodHead {
+	if !x.matches(r) {
 		return false
 	}
 	x.mu.Lock()
