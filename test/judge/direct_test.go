@@ -37,7 +37,8 @@ func (d directJudge) checkTopology(t *testing.T, x rendertest.Topology, edit fun
 	in := x.Input(t, regiontest.RegionName)
 	edit(&in)
 	if unmanaged.IsNeeded(in.Cluster) {
-		facts, err := discovery.ReadUnmanaged(t.Context(), d.cfg, in.Cluster)
+		owns := func(tags map[string]string) bool { return tags[awskind.TagCluster] == in.Cluster.Metadata.Name }
+		facts, err := discovery.ReadUnmanaged(t.Context(), d.cfg, in.Cluster, owns)
 		failOnError(t, err)
 		for _, f := range unmanaged.Check(in.Cluster, in.Groups, facts) {
 			t.Error(f)
