@@ -101,6 +101,9 @@ type InstanceGroupSpec struct {
 	// Kubelet settings of the group's nodes.
 	Kubelet Kubelet `json:"kubelet,omitzero"`
 
+	// RollingUpdate configures how the group's machines are replaced. Not for bastions.
+	RollingUpdate RollingUpdate `json:"rollingUpdate,omitzero"`
+
 	// AdditionalUserData runs on each machine at first boot, in addition to the part that installs
 	// the agent. It must not contain secrets.
 	AdditionalUserData []UserData `json:"additionalUserData,omitempty"`

@@ -85,6 +85,10 @@ type ClusterSpec struct {
 	// ID of an existing zone, which is never deleted.
 	DNSZone string `json:"dnsZone,omitempty"`
 
+	// RollingUpdate configures how machines are replaced, for groups that do not set a field
+	// themselves.
+	RollingUpdate RollingUpdate `json:"rollingUpdate,omitzero"`
+
 	// MachineAccess configures access to machines other than SSH from outside the VPC.
 	MachineAccess MachineAccess `json:"machineAccess,omitzero"`
 

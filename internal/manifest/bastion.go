@@ -196,6 +196,7 @@ func (v validator) checkSSHKey(key string) {
 // Kubernetes.
 func (v validator) rejectKubernetesFields(spec v1alpha1.InstanceGroupSpec) {
 	k := spec.Kubelet
+	rolling, _ := toJSONTree(spec.RollingUpdate).(map[string]any)
 	for _, f := range []struct {
 		path string
 		set  bool
@@ -205,6 +206,7 @@ func (v validator) rejectKubernetesFields(spec v1alpha1.InstanceGroupSpec) {
 		{"spec.taints", len(spec.Taints) > 0},
 		{"spec.autoscale", spec.Autoscale},
 		{"spec.kubelet", len(k.KubeReserved)+len(k.SystemReserved)+len(k.EvictionHard) > 0},
+		{"spec.rollingUpdate", len(rolling) > 0},
 	} {
 		if f.set {
 			v.errorf(f.path, "", "leave it out", "has no effect: a bastion does not run Kubernetes")

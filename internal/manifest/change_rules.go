@@ -55,7 +55,26 @@ func FieldRules() []FieldRule {
 		clusterFieldRules(),
 		networkFieldRules(),
 		groupFieldRules(),
+		rollingUpdateRules(),
 	)
+}
+
+// rollingUpdateRules allow every change: the next update uses the new values.
+func rollingUpdateRules() []FieldRule {
+	var out []FieldRule
+	for _, kind := range []string{v1alpha1.KindCluster, v1alpha1.KindInstanceGroup} {
+		out = append(out, freeFields(
+			kind,
+			"spec.rollingUpdate.maxUnavailable", "spec.rollingUpdate.maxSurge", "spec.rollingUpdate.canary",
+			"spec.rollingUpdate.drainTimeout", "spec.rollingUpdate.pauseBetween",
+			"spec.rollingUpdate.maxFailures", "spec.rollingUpdate.automaticRollback",
+			"spec.rollingUpdate.gates[].name", "spec.rollingUpdate.gates[].deployment",
+			"spec.rollingUpdate.gates[].url", "spec.rollingUpdate.gates[].command",
+			"spec.rollingUpdate.gates[].timeout",
+		)...)
+	}
+
+	return out
 }
 
 // freeFields returns rules that allow every change.

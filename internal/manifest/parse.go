@@ -306,6 +306,10 @@ func (c fieldChecker) checkType(at string, got, want any) bool {
 			return true
 		}
 
+		if n, ok := got.(float64); ok && want == numberOrPercent && n == float64(int32(n)) {
+			return true
+		}
+
 	case bool:
 		if _, ok := got.(bool); ok {
 			return true
@@ -341,6 +345,10 @@ func (c fieldChecker) checkItemTypes(at string, items []any, want any) bool {
 
 // typeName returns the type of a JSON value for findings.
 func typeName(v any) string {
+	if v == any(numberOrPercent) {
+		return "a number or a percentage"
+	}
+
 	switch v := v.(type) {
 	case map[string]any:
 		return "a mapping"
@@ -363,6 +371,10 @@ func typeName(v any) string {
 
 // typeHint returns what to write for a value of the type of want.
 func typeHint(want any) string {
+	if want == any(numberOrPercent) {
+		return "a number, or a percentage in quotes"
+	}
+
 	switch want.(type) {
 	case map[string]any:
 		return "indented fields below it"

@@ -43,7 +43,8 @@ func clusterShape() any {
 				DNS:     v1alpha1.DNSTopology{Type: "x"},
 				Bastion: v1alpha1.BastionTopology{LoadBalancer: v1alpha1.BastionLoadBalancer{Type: "x"}},
 			},
-			DNSZone: "x",
+			DNSZone:       "x",
+			RollingUpdate: rollingUpdateShape(),
 			MachineAccess: v1alpha1.MachineAccess{
 				SessionManager:               true,
 				InstanceConnectSecurityGroup: "x",
@@ -132,10 +133,33 @@ func groupShape() any {
 				SystemReserved: anyKey,
 				EvictionHard:   anyKey,
 			},
+			RollingUpdate:      rollingUpdateShape(),
 			AdditionalUserData: []v1alpha1.UserData{{Name: "x", Type: "x", Content: "x"}},
 			InstanceMetadata:   v1alpha1.InstanceMetadata{HTTPPutResponseHopLimit: 1},
 		},
 	})
+}
+
+// numberOrPercent is the example of a field that is a number or a percentage.
+const numberOrPercent = "1 or 10%"
+
+func rollingUpdateShape() v1alpha1.RollingUpdate {
+	return v1alpha1.RollingUpdate{
+		MaxUnavailable:    numberOrPercent,
+		MaxSurge:          numberOrPercent,
+		Canary:            numberOrPercent,
+		DrainTimeout:      "x",
+		PauseBetween:      "x",
+		MaxFailures:       1,
+		AutomaticRollback: true,
+		Gates: []v1alpha1.Gate{{
+			Name:       "x",
+			Deployment: "x",
+			URL:        "x",
+			Command:    []string{"x"},
+			Timeout:    "x",
+		}},
+	}
 }
 
 func volumeShape() v1alpha1.Volume {

@@ -138,6 +138,7 @@ func (v validator) checkCluster(c v1alpha1.Cluster) {
 	v.checkSSHKeys(c.Spec)
 	v.checkDownloadSources(c.Spec)
 	v.checkTags("spec.tags", c.Spec.Tags)
+	v.checkRollingUpdate(c.Spec.RollingUpdate, v1alpha1.RoleWorker)
 }
 
 func (v validator) checkName(name string) {

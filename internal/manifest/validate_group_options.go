@@ -60,6 +60,7 @@ func (v validator) checkGroupOptions(spec v1alpha1.InstanceGroupSpec) {
 	v.checkAutoscale(spec)
 	v.checkMixedInstances(spec)
 	v.checkWarmPool(spec)
+	v.checkRollingUpdate(spec.RollingUpdate, spec.Role)
 	if spec.Role == v1alpha1.RoleBastion {
 		v.rejectKubernetesFields(spec)
 	}

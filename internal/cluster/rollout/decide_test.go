@@ -18,7 +18,8 @@ var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 func serving(id, group, slot, version string) rollout.Machine {
 	return rollout.Machine{
 		ID: id, Group: group, Slot: slot, NodeName: id, State: rollout.StateRunning,
-		Launched: now.Add(-time.Hour), Version: version, NodeReady: true, Member: slot != "",
+		Launched: now.Add(-time.Hour), ReadySince: now.Add(-time.Hour), Version: version, NodeReady: true, Member: slot != "",
+		Marked: slot == "" && version != "2",
 	}
 }
 
@@ -137,6 +138,102 @@ func TestDecide(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// policy returns two workers with a policy, the second of which is up to date and Ready for a minute.
+func policy(p rollout.Policy, machines ...rollout.Machine) rollout.Observation {
+	o := workers(len(machines), 1, machines...)
+	o.Groups[0].Policy = p
+
+	return o
+}
+
+func TestDecidePolicy(t *testing.T) {
+	detached := func(m *rollout.Machine) { m.Detached, m.Marked = true, true }
+	young := func(m *rollout.Machine) { m.ReadySince = now.Add(-time.Minute) }
+	unmarked := func(m *rollout.Machine) { m.Marked = false }
+	marked := func(m *rollout.Machine) { m.Marked = true }
+	old := func(id string) rollout.Machine { return serving(id, "w", "", "1") }
+	updated := func(id string) rollout.Machine { return serving(id, "w", "", "2") }
+	surged := policy(rollout.Policy{MaxSurge: 1}, old("a"), old("b"), updated("c"))
+	surged.Machines[0] = with(old("a"), detached)
+	surged.Groups[0].Size = 2
+	last := policy(rollout.Policy{MaxSurge: 1}, with(old("a"), detached), updated("b"), updated("c"))
+	last.Groups[0].Size = 2
+
+	for _, tc := range []struct {
+		name string
+		o    rollout.Observation
+		want string
+	}{
+		{"all outdated nodes are marked first", policy(rollout.Policy{}, with(old("a"), unmarked), old("b")), "mark a"},
+		{"a machine that is up to date loses its mark", policy(rollout.Policy{}, with(updated("a"), marked), old("b")), "unmark a"},
+		{"a surge detaches before it drains", policy(rollout.Policy{MaxSurge: 1}, old("a"), old("b")), "detach a; wait: w: 2 of 2 machines serve, and at most 0 may be missing"},
+		{"the surplus allows a drain; detached machines are last", surged, "drain b; wait: w: 3 of 2 machines serve, and at most 0 may be missing"},
+		{"the last one is the detached machine", last, "drain a"},
+		{"both limits together", policy(rollout.Policy{MaxSurge: 1, MaxUnavailable: 1}, old("a"), old("b"), old("c")), "detach a; drain b; wait: w: 3 of 3 machines serve, and at most 1 may be missing"},
+		{"canaries are first", policy(rollout.Policy{Canary: 1, MaxUnavailable: 3}, old("a"), old("b"), old("c")), "drain a; wait: w: 0 of 1 canary machines serve"},
+		{"after the canaries, a batch", policy(rollout.Policy{Canary: 1, MaxUnavailable: 2}, old("a"), old("b"), updated("c")), "drain a; drain b"},
+		{"a pause after each machine", policy(rollout.Policy{PauseBetween: 2 * time.Minute}, old("a"), with(updated("b"), young)), "wait: w: pauses for 2m0s since machine b is Ready"},
+		{"the pause is over", policy(rollout.Policy{PauseBetween: time.Minute}, old("a"), with(updated("b"), young)), "drain a"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d := rollout.Decide(tc.o, rollout.Options{JoinTimeout: 10 * time.Minute})
+			if diff := cmp.Diff(tc.want, format(d)); diff != "" {
+				t.Error(diff)
+			}
+
+			if wantPause := strings.Contains(tc.want, "pauses"); d.PausedUntil.IsZero() == wantPause {
+				t.Errorf("paused until %s", d.PausedUntil)
+			}
+		})
+	}
+}
+
+func TestDecideFailures(t *testing.T) {
+	stuck := func(m *rollout.Machine) { m.NodeReady, m.Launched = false, now.Add(-11*time.Minute) }
+	o := policy(rollout.Policy{MaxUnavailable: 2}, with(serving("a", "w", "", "2"), stuck), serving("b", "w", "", "1"), serving("c", "w", "", "1"))
+	opts := rollout.Options{JoinTimeout: 10 * time.Minute, MaxFailures: 2}
+	if got := format(rollout.Decide(o, opts)); got != "drain b; wait: w: 2 of 3 machines serve, and at most 2 may be missing" {
+		t.Errorf("one of two failures: %s", got)
+	}
+
+	o.Groups[0].Policy.MaxUnavailable = 1
+	if got := format(rollout.Decide(o, opts)); !strings.HasPrefix(got, "stop: machine a of group w") {
+		t.Errorf("a failure that leaves no room: %s", got)
+	}
+
+	o.Machines[1] = with(serving("b", "w", "", "2"), stuck)
+	if got := format(rollout.Decide(o, opts)); !strings.HasPrefix(got, "stop: ") || !strings.HasSuffix(got, "(and 1 more)") {
+		t.Errorf("two failures: %s", got)
+	}
+}
+
+func TestDecideStopping(t *testing.T) {
+	started := with(serving("b", "w", "", "1"), func(m *rollout.Machine) { m.Started = true })
+	o := workers(3, 2, serving("a", "w", "", "1"), started, serving("c", "w", "", "1"))
+	opts := rollout.Options{JoinTimeout: time.Minute, Stopping: true}
+	if got := format(rollout.Decide(o, opts)); got != "drain b" {
+		t.Error(got)
+	}
+
+	o.Machines = o.Machines[:1]
+	if got := format(rollout.Decide(o, opts)); got != "done" {
+		t.Error(got)
+	}
+}
+
+func TestEstimate(t *testing.T) {
+	o := controlPlane(serving("a", "cp", "a", "1"), serving("b", "cp", "b", "1"), serving("c", "cp", "c", "2"))
+	o.Groups = append(o.Groups, rollout.Group{Name: "w", Size: 5, Version: "2", Policy: rollout.Policy{MaxUnavailable: 2, Canary: 1}})
+	for _, id := range []string{"1", "2", "3", "4", "5"} {
+		o.Machines = append(o.Machines, serving(id, "w", "", "1"))
+	}
+
+	// Two slots, the canary, and two batches of two.
+	if got := rollout.Estimate(o, rollout.Options{}, time.Minute); got != 5*time.Minute {
+		t.Error(got)
 	}
 }
 

@@ -54,7 +54,12 @@ func newWorld(t *rapid.T) *world {
 			Name:    fmt.Sprintf("workers-%d", i),
 			Size:    rapid.IntRange(0, 6).Draw(t, "size"),
 			Version: newVersion,
-			Policy:  rollout.Policy{MaxUnavailable: rapid.IntRange(1, 3).Draw(t, "maxUnavailable")},
+			Policy: rollout.Policy{
+				MaxUnavailable: rapid.IntRange(0, 3).Draw(t, "maxUnavailable"),
+				MaxSurge:       rapid.IntRange(0, 2).Draw(t, "maxSurge"),
+				Canary:         rapid.IntRange(0, 2).Draw(t, "canary"),
+				PauseBetween:   rapid.SampledFrom([]time.Duration{0, 0, 30 * time.Second}).Draw(t, "pause"),
+			},
 		})
 	}
 
@@ -64,6 +69,7 @@ func newWorld(t *rapid.T) *world {
 			m := w.launch(g, version)
 			m.State = rollout.StateRunning
 			m.NodeReady = true
+			m.ReadySince = w.now
 			m.Member = g.Slot != ""
 			w.machines = append(w.machines, m)
 		}
@@ -112,6 +118,10 @@ func (w *world) advance() {
 		}
 
 		if m.State == rollout.StateRunning {
+			if serves && !m.NodeReady {
+				m.ReadySince = w.now
+			}
+
 			m.NodeReady = serves
 			m.Member = m.Slot != "" && serves
 		}
@@ -134,7 +144,7 @@ func (w *world) advance() {
 func (w *world) count(g rollout.Group) int {
 	n := 0
 	for _, m := range w.machines {
-		if m.Group == g.Name && m.Slot == g.Slot && m.State != rollout.StateTerminating {
+		if m.Group == g.Name && m.Slot == g.Slot && m.State != rollout.StateTerminating && !m.Detached {
 			n++
 		}
 	}
@@ -163,6 +173,12 @@ func (w *world) act(t *rapid.T, d rollout.Decision) {
 					w.drains[m.ID] = rapid.IntRange(1, 6).Draw(t, "drain")
 				}
 
+			case rollout.ActionMark, rollout.ActionUnmark:
+				m.Marked = a.Type == rollout.ActionMark
+
+			case rollout.ActionDetach:
+				m.Detached = true
+
 			case rollout.ActionTerminate:
 				m.State = rollout.StateTerminating
 				m.NodeReady = false
@@ -188,21 +204,56 @@ func (w *world) checkAction(t *rapid.T, a rollout.Action) {
 		return
 	}
 
-	if m.Started || !m.NodeReady {
+	if a.Type == rollout.ActionMark || a.Type == rollout.ActionUnmark || m.Started || !m.NodeReady {
 		return // takes nothing more from service
 	}
 
-	serving := 0
+	for _, g := range w.groups {
+		if g.Name == m.Group && g.Slot == "" {
+			w.checkWorkers(t, g, a)
+		}
+	}
+}
+
+// checkWorkers checks the limits of a group of workers before a serving machine of it is drained or detached.
+func (w *world) checkWorkers(t *rapid.T, g rollout.Group, a rollout.Action) {
+	serving, detached, begun, updated := 0, 0, 0, 0
 	for _, x := range w.machines {
-		if x.Group == m.Group && x.State == rollout.StateRunning && x.NodeReady && !x.Started {
+		if x.Group != g.Name || x.State == rollout.StateTerminating {
+			continue
+		}
+
+		serves := x.State == rollout.StateRunning && x.NodeReady && !x.Started
+		if serves {
 			serving++
+		}
+
+		if x.Detached && serves {
+			detached++
+		}
+
+		isNew := x.Version == newVersion && !x.Detached && !x.Started
+		if isNew || x.Started {
+			begun++
+		}
+
+		if isNew && serves {
+			updated++
 		}
 	}
 
-	for _, g := range w.groups {
-		if g.Name == m.Group && g.Slot == "" && serving-1 < g.Size-g.Policy.MaxUnavailable {
-			t.Fatalf("%s of %s: %d of %d workers would serve, %d may be missing", a.Type, m.ID, serving-1, g.Size, g.Policy.MaxUnavailable)
-		}
+	missing := max(1, g.Policy.MaxUnavailable)
+	if g.Policy.MaxSurge > 0 {
+		missing = g.Policy.MaxUnavailable
+	}
+
+	switch canaries := min(g.Policy.Canary, g.Size); {
+	case a.Type == rollout.ActionDetach && detached >= g.Policy.MaxSurge:
+		t.Fatalf("detach of %s: %d machines are detached already, %d may be", a.Machine.ID, detached, g.Policy.MaxSurge)
+	case a.Type == rollout.ActionDrain && serving-1 < g.Size-missing:
+		t.Fatalf("drain of %s: %d of %d workers would serve, %d may be missing", a.Machine.ID, serving-1, g.Size, missing)
+	case updated < canaries && begun+1 > canaries && !a.Machine.Detached:
+		t.Fatalf("%s of %s: %d machines were begun, and %d of %d canaries serve", a.Type, a.Machine.ID, begun, updated, canaries)
 	}
 }
 
@@ -284,10 +335,39 @@ func TestDecideModel(t *testing.T) {
 	})
 }
 
+// TestStoppingModel asks an update to stop at a random time: it completes what has begun, begins nothing more, and ends.
+func TestStoppingModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t)
+		opts := rollout.Options{JoinTimeout: joinTimeout}
+		for range rapid.IntRange(0, 40).Draw(t, "ticks before") {
+			w.act(t, rollout.Decide(w.observe(), opts))
+			w.advance()
+		}
+
+		opts.Stopping = true
+		for range 100 {
+			d := rollout.Decide(w.observe(), opts)
+			if d.IsDone() {
+				return
+			}
+
+			if d.Begins() || d.Failure != "" {
+				t.Fatalf("%+v although the update stops", d)
+			}
+
+			w.act(t, d)
+			w.advance()
+		}
+
+		t.Fatalf("did not stop: %+v", rollout.Decide(w.observe(), opts))
+	})
+}
+
 // checkUpdated checks that every machine has the newest launch template and serves.
 func checkUpdated(t *rapid.T, w *world) {
 	for _, m := range w.machines {
-		if m.State != rollout.StateTerminating && (m.Version != newVersion || !m.NodeReady) {
+		if m.State != rollout.StateTerminating && (m.Version != newVersion || !m.NodeReady || m.Detached || m.Marked) {
 			t.Fatalf("done, but machine %+v is not up to date", m)
 		}
 	}

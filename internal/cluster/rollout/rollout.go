@@ -6,14 +6,18 @@
 // Decide is a pure function from an [Observation] to the next steps. It keeps no state: what has begun is
 // visible on the machines themselves (a node is cordoned and has the annotation [StartedAnnotation]), so that
 // another process can continue after a crash. Control-plane machines are replaced first and one at a time, and
-// only while every other etcd member is healthy; workers follow in parallel, group by group, within
-// [Policy.MaxUnavailable].
+// only while every other etcd member is healthy; workers follow in parallel batches, all groups at once, within
+// the group's [Policy].
 package rollout
 
 import "time"
 
-// StartedAnnotation is set on a node when its replacement begins. Its value is the time, in RFC 3339.
+// StartedAnnotation is set on a node when its replacement begins. Its value is the instance id.
 const StartedAnnotation = "slipway.dev/rolling-update"
+
+// OutdatedTaint is the key of the taint, with effect PreferNoSchedule, of nodes that an update will replace, so
+// that evicted pods move to new nodes if they can.
+const OutdatedTaint = "slipway.dev/outdated"
 
 // MachineState is the state of a machine in EC2 and in its Auto Scaling group.
 type MachineState string
@@ -48,6 +52,12 @@ type Machine struct {
 	Version string
 	// NodeReady is set if the node is Ready.
 	NodeReady bool
+	// ReadySince is when the node became Ready; zero if it is not or if that is unknown.
+	ReadySince time.Time
+	// Marked is set if the node has the [OutdatedTaint].
+	Marked bool
+	// Detached is set if the machine was detached from its Auto Scaling group to make room for a new one.
+	Detached bool
 	// Started is set once the replacement of this machine has begun: [StartedAnnotation] is on the node.
 	Started bool
 	// Drained is set if the node is cordoned and has no pods left that must be evicted.
@@ -73,8 +83,10 @@ type Group struct {
 	Size int
 	// Version of the launch template that new machines are launched from.
 	Version string
-	// Policy of the group. The control plane always has MaxUnavailable 1.
+	// Policy of the group. The control plane is always replaced one machine at a time.
 	Policy Policy
+	// FailedGates are checks that must pass before a further machine of the group is replaced.
+	FailedGates []string
 }
 
 // isControlPlane reports whether the group is a slot of the control plane.
@@ -89,10 +101,26 @@ func (g Group) name() string {
 	return g.Name + "-" + g.Slot
 }
 
-// Policy limits the replacement of a group's machines.
+// Policy limits the replacement of a group's machines. Numbers of machines are for workers only.
 type Policy struct {
-	// MaxUnavailable is how many machines of the group may be missing at once, at least 1.
+	// MaxUnavailable is how many machines of the group may be missing at once. 0 counts as 1 unless MaxSurge
+	// is set.
 	MaxUnavailable int
+	// MaxSurge is how many machines may run in addition to the group's size.
+	MaxSurge int
+	// Canary is how many machines are replaced, and must serve, before all others.
+	Canary int
+	// PauseBetween is the time between the moment at which a new machine is Ready and the next drain.
+	PauseBetween time.Duration
+}
+
+// maxMissing returns how many machines may be missing.
+func (p Policy) maxMissing() int {
+	if p.MaxSurge > 0 {
+		return max(0, p.MaxUnavailable)
+	}
+
+	return max(1, p.MaxUnavailable)
 }
 
 // Observation is the complete input of a decision.
@@ -105,8 +133,8 @@ type Observation struct {
 	Machines []Machine
 	// APIReady is set if the Kubernetes API answers. Without it, nothing is known about nodes.
 	APIReady bool
-	// FailedGates are checks that must pass before a further machine is replaced, such as "pod kube-system/coredns
-	// is not running".
+	// FailedGates are checks that must pass before a further machine of any group is replaced, such as "pod
+	// kube-system/coredns is not running".
 	FailedGates []string
 }
 
@@ -119,6 +147,11 @@ type Options struct {
 	JoinTimeout time.Duration
 	// Only are the groups to update; empty: all.
 	Only []string
+	// MaxFailures is the number of machines that do not join in time after which the update stops. 0 counts
+	// as 1.
+	MaxFailures int
+	// Stopping is set once the update was asked to stop: only replacements that have begun are completed.
+	Stopping bool
 }
 
 // ActionType is what to do with a machine.
@@ -128,8 +161,16 @@ type ActionType string
 const (
 	// ActionDrain marks the node as started, cordons it and evicts its pods. It is safe to repeat.
 	ActionDrain ActionType = "drain"
-	// ActionTerminate terminates the machine. Its Auto Scaling group launches the replacement.
+	// ActionTerminate terminates the machine. Its Auto Scaling group launches the replacement, unless the
+	// machine is detached.
 	ActionTerminate ActionType = "terminate"
+	// ActionDetach detaches the machine from its Auto Scaling group, which launches a new one in its place.
+	// The machine keeps serving.
+	ActionDetach ActionType = "detach"
+	// ActionMark sets the [OutdatedTaint] on the machine's node.
+	ActionMark ActionType = "mark"
+	// ActionUnmark removes it.
+	ActionUnmark ActionType = "unmark"
 )
 
 // Action is a step for one machine.
@@ -150,9 +191,26 @@ type Decision struct {
 	Waiting []string
 	// Failure is why the update must stop; empty otherwise.
 	Failure string
+	// Failed are the machines that did not join in time.
+	Failed []Machine
+	// PausedUntil is when the pause of a group ends, if only that is waited for; zero otherwise.
+	PausedUntil time.Time
 }
 
-// IsDone reports whether every machine is up to date and serving.
+// IsDone reports whether every machine is up to date and serving, or, if the update was asked to stop, whether
+// no replacement is in progress.
 func (d Decision) IsDone() bool {
 	return len(d.Actions) == 0 && len(d.Waiting) == 0 && d.Failure == ""
+}
+
+// Begins reports whether the decision takes a further machine from service or launches one, for which gates must
+// pass.
+func (d Decision) Begins() bool {
+	for _, a := range d.Actions {
+		if a.Type == ActionDetach || a.Type == ActionDrain && !a.Machine.Started {
+			return true
+		}
+	}
+
+	return false
 }

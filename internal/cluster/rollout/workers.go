@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// decideMarks returns which nodes of workers get the taint of outdated nodes, and which lose it. All outdated
+// nodes are marked before the first drain, so that pods do not move from one of them to the next.
+func (u update) decideMarks() []Action {
+	var out []Action
+	for _, g := range u.selectedGroups() {
+		if g.isControlPlane() {
+			continue
+		}
+
+		for _, m := range u.machinesOf(g) {
+			outdated := u.isOutdated(g, m)
+			switch {
+			case m.NodeName == "" || m.Started:
+				continue
+			case outdated && !m.Marked:
+				out = append(out, Action{Type: ActionMark, Machine: m, Reason: u.describeOutdated(g, m)})
+			case !outdated && m.Marked:
+				out = append(out, Action{Type: ActionUnmark, Machine: m, Reason: "it is up to date"})
+			}
+		}
+	}
+
+	return out
+}
+
+// failedGates returns the gates that keep machines of a group from being taken.
+func (u update) failedGates(g Group) []string {
+	return slices.Concat(u.observation.FailedGates, g.FailedGates)
+}
+
+// pauseOf returns until when a group pauses, after its newest machine has become Ready. All slots of the control
+// plane are one group.
+func (u update) pauseOf(group Group) (time.Time, Machine) {
+	var newest Machine
+	if group.Policy.PauseBetween <= 0 {
+		return time.Time{}, newest
+	}
+
+	for _, g := range u.observation.Groups {
+		if g.Name != group.Name {
+			continue
+		}
+
+		for _, m := range u.machinesOf(g) {
+			if !u.isOutdated(g, m) && m.ReadySince.After(newest.ReadySince) {
+				newest = m
+			}
+		}
+	}
+
+	if newest.ReadySince.IsZero() {
+		return time.Time{}, newest
+	}
+
+	return newest.ReadySince.Add(group.Policy.PauseBetween), newest
+}
+
+// describePause tells what a pause waits for.
+func describePause(g Group, newest Machine) string {
+	return fmt.Sprintf("%s: pauses for %s since machine %s is Ready", g.name(), g.Policy.PauseBetween, newest.ID)
+}
+
+// decideWorkers replaces workers of all groups in parallel.
+func (u update) decideWorkers() Decision {
+	var d Decision
+	paused := 0
+	for _, g := range u.selectedGroups() {
+		if g.isControlPlane() {
+			continue
+		}
+
+		w := u.countWorkers(g)
+		before := len(d.Waiting)
+		u.decideGroup(w, &d)
+		if len(d.Waiting) > before && w.pausedUntil.After(u.observation.Now) {
+			paused++
+			d.PausedUntil = laterOf(d.PausedUntil, w.pausedUntil)
+		}
+	}
+
+	if paused < len(d.Waiting) {
+		d.PausedUntil = time.Time{}
+	}
+
+	return d
+}
+
+// laterOf returns the later one of two times.
+func laterOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+
+	return b
+}
+
+// workerGroup is a group of workers during one decision.
+type workerGroup struct {
+	Group
+	outdated []Machine
+	// serving counts the machines that serve and whose replacement has not begun.
+	serving int
+	// updated counts those of them that are up to date.
+	updated int
+	// joining counts the machines that are up to date and do not serve yet, and those that the Auto Scaling
+	// group has not launched yet.
+	joining int
+	// started counts the replacements that have begun, as long as their old machine exists.
+	started int
+	// detached counts the machines that were detached and still serve.
+	detached int
+	// pausedUntil is when the group's pause ends; zero: no pause.
+	pausedUntil time.Time
+	// newest is the machine that the pause is about.
+	newest Machine
+}
+
+// countWorkers returns a group with its numbers.
+func (u update) countWorkers(g Group) workerGroup {
+	w := workerGroup{Group: g, outdated: u.outdatedMachines(g)}
+	w.pausedUntil, w.newest = u.pauseOf(g)
+	inGroup := 0
+	for _, m := range u.machinesOf(g) {
+		switch {
+		case m.Started:
+			w.started++
+		case m.isServing():
+			w.serving++
+		}
+
+		if m.Detached && m.isServing() && !m.Started {
+			w.detached++
+		}
+
+		if !m.Detached {
+			inGroup++
+		}
+
+		switch {
+		case u.isOutdated(g, m):
+		case m.isServing():
+			w.updated++
+		default:
+			w.joining++
+		}
+	}
+
+	w.joining += max(0, g.Size-inGroup)
+
+	return w
+}
+
+// canaryLimit returns how many machines may be begun until the canaries serve; without canaries all.
+func (w workerGroup) canaryLimit() int {
+	canaries := min(w.Policy.Canary, w.Size)
+	if w.updated >= canaries {
+		return len(w.outdated)
+	}
+
+	return max(0, canaries-w.updated-w.joining-w.started)
+}
+
+// decideGroup adds the next steps for a group of workers.
+func (u update) decideGroup(w workerGroup, d *Decision) {
+	limit := w.canaryLimit()
+	budget := w.Policy.maxMissing() - (w.Size - w.serving)
+	surge := w.Policy.MaxSurge - w.detached
+	for _, m := range w.outdated {
+		if m.Started || !m.isServing() {
+			d.Actions = append(d.Actions, u.nextAction(w.Group, m))
+			continue
+		}
+
+		if reason := u.reasonToWait(w, limit); reason != nil {
+			d.Waiting = append(d.Waiting, reason...)
+			return
+		}
+
+		switch {
+		case !m.Detached && surge > 0:
+			surge--
+			limit--
+			d.Actions = append(d.Actions, Action{Type: ActionDetach, Machine: m, Reason: u.describeOutdated(w.Group, m)})
+		case budget <= 0:
+			d.Waiting = append(d.Waiting, w.describeBudget())
+			return
+		default:
+			budget--
+			if !m.Detached {
+				limit-- // a detached machine has its replacement already
+			}
+
+			d.Actions = append(d.Actions, u.nextAction(w.Group, m))
+		}
+	}
+
+	if len(w.outdated) == 0 && w.serving < w.Size {
+		d.Waiting = append(d.Waiting, fmt.Sprintf("%s: %d of %d machines serve", w.name(), w.serving, w.Size))
+	}
+}
+
+// reasonToWait returns why no further machine of the group may be begun; nil if one may.
+func (u update) reasonToWait(w workerGroup, limit int) []string {
+	switch failed := u.failedGates(w.Group); {
+	case len(failed) > 0:
+		return failed
+	case w.pausedUntil.After(u.observation.Now):
+		return []string{describePause(w.Group, w.newest)}
+	case limit <= 0:
+		return []string{fmt.Sprintf(
+			"%s: %d of %d canary machines serve",
+			w.name(),
+			w.updated,
+			min(w.Policy.Canary, w.Size),
+		)}
+	}
+
+	return nil
+}
+
+// describeBudget tells why no further machine may be missing.
+func (w workerGroup) describeBudget() string {
+	return fmt.Sprintf(
+		"%s: %d of %d machines serve, and at most %d may be missing",
+		w.name(),
+		w.serving,
+		w.Size,
+		w.Policy.maxMissing(),
+	)
+}
