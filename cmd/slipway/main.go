@@ -34,6 +34,7 @@ func main() {
 	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second interrupt ends the process at once
 	code := cli.Main(ctx, cli.Env{
 		Args:     os.Args[1:],
 		Stdin:    os.Stdin,

@@ -35,6 +35,7 @@ func addCommands(a *app, root *cobra.Command) {
 			"Replace the machines of a running cluster",
 			groupCluster,
 			newRollingUpdateClusterCommand(a),
+			newRollingUpdateStatusCommand(a),
 		),
 		newGroupCommand(
 			"upgrade",

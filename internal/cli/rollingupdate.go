@@ -3,40 +3,58 @@
 package cli
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"os/exec"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/rollingupdate"
 	"github.com/slipway-k8s/slipway/internal/cluster/rollout"
 )
 
-const (
-	// defaultDrainTimeout and defaultJoinTimeout are 15 minutes, as in kops.
-	defaultDrainTimeout = 15 * time.Minute
-	defaultJoinTimeout  = 15 * time.Minute
-)
+// defaultJoinTimeout is 15 minutes, as in kops.
+const defaultJoinTimeout = 15 * time.Minute
 
-func newRollingUpdateClusterCommand(a *app) *cobra.Command {
-	var req rollingupdate.Request
-	cmd := &cobra.Command{
-		Use:   "cluster [NAME]",
-		Short: "Replace machines that have an older launch template, one after the other",
-		Long: `Show which machines do not have the newest launch template of their group and, once that is confirmed, replace them. Run it
+const rollingUpdateLong = `Show which machines do not have the newest launch template of their group and, once that is confirmed, replace them. Run it
 after an apply that changed what machines are launched from: running machines keep their old configuration until then.
 
 Control-plane machines are first, one at a time, and only while all others are Ready with a healthy etcd member. Workers
-follow, group by group, at most --max-unavailable at once in each. A node is cordoned, its pods are evicted with respect for
-their disruption budgets, and its machine is terminated; the Auto Scaling group launches the replacement. Pods without a
-controller and data in emptyDir volumes are lost. Etcd volumes are kept: the replacement attaches the volume of its slot.
+follow, all groups at once, in batches of --max-unavailable. A node is cordoned, its pods are evicted with respect for
+their disruption budgets, and its machine is terminated; the Auto Scaling group launches the replacement. With --max-surge,
+new machines start before old ones are drained. Pods without a controller and data in emptyDir volumes are lost. Etcd
+volumes are kept: the replacement attaches the volume of its slot.
 
-The update stops if a new machine does not become Ready in time, so that a broken configuration costs one machine. What has
-begun is marked on the nodes: a rerun continues after an interruption, also by somebody else. Bastions are not replaced.` +
-			exitStatusHelp(),
+The flags override spec.rollingUpdate of the manifests, which also has gates: checks that must pass before each further
+machine. The update stops if a new machine does not become Ready in time, so that a broken configuration costs one machine;
+--rollback returns to the launch templates that served last. What has begun is marked on the nodes: a rerun continues after
+an interruption, also by somebody else. An interrupt (Ctrl-C) stops after the machines that are being drained, a second one
+at once. Bastions are not replaced.
+
+With -o json, stdout has one JSON object for each event, on a line of its own, and no plan.`
+
+// rollingUpdateOptions are the flags that are not part of the request.
+type rollingUpdateOptions struct {
+	format       string
+	drainTimeout time.Duration
+}
+
+func newRollingUpdateClusterCommand(a *app) *cobra.Command {
+	var req rollingupdate.Request
+	var o rollingUpdateOptions
+	cmd := &cobra.Command{
+		Use:   "cluster [NAME]",
+		Short: "Replace machines that have an older launch template, one after the other",
+		Long:  rollingUpdateLong + exitStatusHelp(),
 		Example: "  slipway rolling-update cluster demo\n  slipway rolling-update cluster demo --yes\n" +
-			"  slipway rolling-update cluster demo --group workers --max-unavailable 25% --yes",
+			"  slipway rolling-update cluster demo --group workers --max-surge 25% --canary 1 --yes\n" +
+			"  slipway rolling-update cluster demo --rollback --yes",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := a.clusterName(args, req.Name)
 			if err != nil {
@@ -44,29 +62,60 @@ begun is marked on the nodes: a rerun continues after an interruption, also by s
 			}
 
 			req.Name = name
+			if cmd.Flags().Changed("drain-timeout") {
+				req.DrainTimeout = o.drainTimeout
+				if o.drainTimeout == 0 {
+					req.DrainTimeout = -1
+				}
+			}
 
-			return roller{a}.runRollingUpdate(cmd.Context(), req)
+			return roller{app: a, format: o.format}.runRollingUpdate(cmd.Context(), req)
 		},
 	}
 
 	addNameFlag(cmd, &req.Name)
 	a.addYesFlag(cmd)
 	a.addLockFlag(cmd)
-	flags := cmd.Flags()
+	addFormatFlag(cmd, &o.format, formatTable, formatJSON)
+	addRollingUpdateFlags(cmd.Flags(), &req, &o)
+
+	return cmd
+}
+
+// addRollingUpdateFlags adds the flags of the request.
+func addRollingUpdateFlags(flags *pflag.FlagSet, req *rollingupdate.Request, o *rollingUpdateOptions) {
 	flags.StringSliceVar(&req.Groups, "group", nil, "only this group; repeatable (default: all groups)")
 	flags.BoolVar(&req.Force, "force", false, "also replace machines that have the newest launch template")
+	flags.BoolVar(&req.Rollback, "rollback", false, "return to the launch templates with which the groups served last")
+	flags.BoolVar(
+		&req.AutomaticRollback,
+		"automatic-rollback",
+		false,
+		"roll back when the update stops because of failures",
+	)
+
 	flags.StringVar(
 		&req.MaxUnavailable,
 		"max-unavailable",
-		"1",
-		"how many workers of a group may be missing at once: a number or a percentage",
+		"",
+		"how many workers of a group may be missing at once: a number or a percentage (default: as in the manifest, else 1)",
 	)
 
+	flags.StringVar(
+		&req.MaxSurge,
+		"max-surge",
+		"",
+		"how many additional workers of a group may run: a number or a percentage (default: as in the manifest, else 0)",
+	)
+
+	flags.StringVar(&req.Canary, "canary", "", "how many workers of a group are replaced before all others")
+	flags.DurationVar(&req.PauseBetween, "pause", 0, "time between a new machine that serves and the next drain")
+	flags.IntVar(&req.MaxFailures, "max-failures", 0, "stop after this many machines that do not become Ready (default 1)")
 	flags.DurationVar(
-		&req.DrainTimeout,
+		&o.drainTimeout,
 		"drain-timeout",
-		defaultDrainTimeout,
-		"stop if the pods of a node are not evicted after this time; 0: wait forever",
+		0,
+		"stop if the pods of a node are not evicted after this time; 0: wait forever (default: as in the manifest, else 15m)",
 	)
 
 	flags.DurationVar(
@@ -75,26 +124,36 @@ begun is marked on the nodes: a rerun continues after an interruption, also by s
 		defaultJoinTimeout,
 		"stop if a new machine is not Ready after this time",
 	)
-
-	return cmd
 }
 
 // roller replaces the machines of a cluster.
-type roller struct{ *app }
+type roller struct {
+	*app
+	format string
+}
 
 // runRollingUpdate shows and replaces the outdated machines of a cluster.
 func (a roller) runRollingUpdate(ctx context.Context, req rollingupdate.Request) error {
+	if !slices.Contains([]string{formatTable, formatJSON}, a.format) {
+		return withHint(fmt.Errorf("output format %q is not known", a.format), "use -o table or json")
+	}
+
 	env, err := a.newLockingEnv()
 	if err != nil {
 		return err
 	}
 
+	req.RunCommand = runGateCommand
 	req.Show = a.showOutdatedMachines
 	req.Approve = func(n int) error {
 		return a.confirm(fmt.Sprintf("Replace %d machines of cluster %s?", n, req.Name))
 	}
 
+	live := a.liveTable()
+	req.OnProgress = live.show
+	req.OnEvent = a.printEvent
 	result, err := rollingupdate.Run(ctx, env, req)
+	live.clear()
 	if err != nil {
 		return err
 	}
@@ -109,23 +168,128 @@ func (a roller) runRollingUpdate(ctx context.Context, req rollingupdate.Request)
 	return nil
 }
 
+// printEvent prints one step of the update: a line for people, or a JSON object.
+func (a roller) printEvent(e rollingupdate.Event) {
+	if a.format != formatJSON {
+		a.printMessage("%s", e.Message)
+		return
+	}
+
+	_ = json.NewEncoder(a.Stdout).Encode(e) // a closed pipe must not stop an update that has begun
+}
+
+// runGateCommand runs the command of a gate. It returns what the command printed.
+func runGateCommand(ctx context.Context, argv []string) (string, error) {
+	var output bytes.Buffer
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Stdout = &output
+	cmd.Stderr = &output
+	err := cmd.Run()
+
+	return output.String(), err
+}
+
 // showOutdatedMachines prints the machines that will be replaced, in their order.
 func (a roller) showOutdatedMachines(planned []rollout.Action) error {
-	if len(planned) == 0 {
+	if len(planned) == 0 || a.format == formatJSON {
 		return nil
 	}
 
 	var rows [][]string
 	for _, p := range planned {
-		group := p.Machine.Group
-		if p.Machine.Slot != "" {
-			group += " (slot " + p.Machine.Slot + ")"
-		}
-
+		group := formatGroup(p.Machine.Group, p.Machine.Slot)
 		rows = append(rows, []string{p.Machine.ID, p.Machine.NodeName, group, p.Machine.Zone, p.Reason})
 	}
 
 	a.printTable([]string{"MACHINE", "NODE", "GROUP", "ZONE", "REASON"}, rows)
 
 	return nil
+}
+
+// formatGroup formats the group of a machine with its slot.
+func formatGroup(group, slot string) string {
+	if slot == "" {
+		return group
+	}
+
+	return group + " (slot " + slot + ")"
+}
+
+// liveTable returns the table of machines that a terminal shows below the messages.
+func (a roller) liveTable() liveTable {
+	s, ok := a.Stderr.(*screen)
+	if !ok || a.quiet || a.format == formatJSON || !a.showsLiveProgress() {
+		return liveTable{}
+	}
+
+	return liveTable{screen: s}
+}
+
+// maxLiveMachines is how many machines the live table shows: those that are in progress.
+const maxLiveMachines = 15
+
+// liveTable shows the machines in progress on a terminal. The zero table shows nothing.
+type liveTable struct{ screen *screen }
+
+// clear removes the table.
+func (t liveTable) clear() {
+	if t.screen != nil {
+		t.screen.setLive(nil)
+	}
+}
+
+// show draws the table.
+func (t liveTable) show(p rollingupdate.Progress) {
+	if t.screen == nil {
+		return
+	}
+
+	t.screen.setLive(liveLines(p))
+}
+
+// liveLines returns the lines of the table: a summary, then the machines that are not up to date, first those that an
+// update works on.
+func liveLines(p rollingupdate.Progress) []string {
+	lines := []string{fmt.Sprintf(
+		"replaced %d of %d machines in %s, about %s left",
+		p.Replaced,
+		p.Total,
+		p.Elapsed.Round(time.Second),
+		p.Remaining.Round(time.Second),
+	)}
+	rows := [][]string{}
+	pending := 0
+	for _, m := range p.Machines {
+		switch {
+		case m.Step == rollout.StepPending:
+			pending++
+			continue
+		case m.Step == rollout.StepUpdated || len(rows) >= maxLiveMachines:
+			continue
+		}
+
+		rows = append(rows, []string{
+			"  " + m.Machine.ID,
+			formatGroup(m.Machine.Group, m.Machine.Slot),
+			m.Machine.Zone,
+			string(m.Step),
+			m.WaitingFor,
+		})
+	}
+
+	widths := columnWidths(rows)
+	for _, row := range rows {
+		line := ""
+		for i, cell := range row {
+			line += fmt.Sprintf("%-*s   ", widths[i], cell)
+		}
+
+		lines = append(lines, line)
+	}
+
+	if pending > 0 {
+		lines = append(lines, "  "+strconv.Itoa(pending)+" more are pending")
+	}
+
+	return lines
 }

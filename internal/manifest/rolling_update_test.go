@@ -53,7 +53,7 @@ func TestRollingUpdateFields(t *testing.T) {
 		{"Worker", "{pauseBetween: soon}", "spec.rollingUpdate.pauseBetween soon: is not a valid duration"},
 		{"ControlPlane", "{maxSurge: 1}", "spec.rollingUpdate.maxSurge 1: is for workers"},
 		{"ControlPlane", "{drainTimeout: 5m}", ""},
-		{"Bastion", "{drainTimeout: 5m}", "spec.rollingUpdate has no effect: a bastion does not run Kubernetes"},
+		{"Bastion", "{drainTimeout: 5m}", "spec.rollingUpdate: has no effect: a bastion does not run Kubernetes"},
 		{"Worker", "{gates: [{name: a, deployment: default/web}, {name: b, url: 'https://x/y'}, {name: c, command: [x]}]}", ""},
 		{"Worker", "{gates: [{name: a, deployment: web}]}", "spec.rollingUpdate.gates[0].deployment web: is not NAMESPACE/NAME"},
 		{"Worker", "{gates: [{name: a, url: x}]}", "spec.rollingUpdate.gates[0].url x: is not an http or https URL"},

@@ -6,7 +6,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -41,6 +43,35 @@ func patchNode(
 	_, err = client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		return fmt.Errorf("change whether pods are scheduled to node %s: %w", node, err)
+	}
+
+	return nil
+}
+
+// SetTaint adds a taint with this key and effect PreferNoSchedule to a node, or removes it. If the node has changed
+// since it was read, it fails with a conflict, and can be repeated with the node as it is then.
+func SetTaint(ctx context.Context, client kubernetes.Interface, name, key string, present bool) error {
+	node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read node %s: %w", name, err)
+	}
+
+	taints := slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool { return t.Key == key })
+	if present {
+		taints = append(taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectPreferNoSchedule})
+	}
+
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": node.ResourceVersion},
+		"spec":     map[string]any{"taints": taints},
+	})
+	if err != nil {
+		return fmt.Errorf("encode the taints of node %s: %w", name, err)
+	}
+
+	_, err = client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return fmt.Errorf("change the taints of node %s: %w", name, err)
 	}
 
 	return nil

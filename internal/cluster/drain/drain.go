@@ -112,6 +112,8 @@ type Drainer struct {
 	OnBlocked func(node string, blockers []Blocker)
 	// Interval between two looks at the pods. Zero: 2 s.
 	Interval time.Duration
+	// RepeatInterval is the time after which OnBlocked is told again what has not changed. Zero: never.
+	RepeatInterval time.Duration
 }
 
 // Run evicts the pods of a node that is cordoned already, and waits until they are gone. It is safe to repeat.
@@ -148,6 +150,7 @@ type drainState struct {
 	start   time.Time
 	blocked map[string]Blocker // by pod
 	told    []string
+	toldAt  time.Time
 }
 
 // evictOnce tries to evict every pod that is left, and reports whether none was.
@@ -243,11 +246,14 @@ func (s *drainState) noteBlockers(waiting map[string]string) {
 		lines = append(lines, b.Pod+" "+b.Reason)
 	}
 
-	if !slices.Equal(lines, s.told) && s.OnBlocked != nil {
-		s.OnBlocked(s.node, s.sorted())
+	isDue := s.RepeatInterval > 0 && len(lines) > 0 && s.Now().Sub(s.toldAt) >= s.RepeatInterval
+	if s.OnBlocked == nil || slices.Equal(lines, s.told) && !isDue {
+		return
 	}
 
+	s.OnBlocked(s.node, s.sorted())
 	s.told = lines
+	s.toldAt = s.Now()
 }
 
 // sorted returns the blockers, those that block for the longest time first.

@@ -4,8 +4,12 @@ package rollingupdate
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -15,9 +19,15 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
+	"github.com/slipway-k8s/slipway/internal/cluster/health"
 	"github.com/slipway-k8s/slipway/internal/cluster/rollout"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/driver"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 )
+
+// detachedTag marks a machine that was detached from its Auto Scaling group during an update. It is set before the
+// machine is detached, and has a meaning only for a machine that is in no group.
+const detachedTag = "slipway.dev/detached"
 
 // autoscalingAPI are the calls to Auto Scaling.
 type autoscalingAPI interface {
@@ -27,20 +37,49 @@ type autoscalingAPI interface {
 		*autoscaling.TerminateInstanceInAutoScalingGroupInput,
 		...func(*autoscaling.Options),
 	) (*autoscaling.TerminateInstanceInAutoScalingGroupOutput, error)
+	DetachInstances(
+		context.Context,
+		*autoscaling.DetachInstancesInput,
+		...func(*autoscaling.Options),
+	) (*autoscaling.DetachInstancesOutput, error)
+	UpdateAutoScalingGroup(
+		context.Context,
+		*autoscaling.UpdateAutoScalingGroupInput,
+		...func(*autoscaling.Options),
+	) (*autoscaling.UpdateAutoScalingGroupOutput, error)
 }
 
 // ec2API are the calls to EC2.
 type ec2API interface {
 	ec2.DescribeInstancesAPIClient
+	CreateTags(
+		context.Context,
+		*ec2.CreateTagsInput,
+		...func(*ec2.Options),
+	) (*ec2.CreateTagsOutput, error)
+	GetConsoleOutput(
+		context.Context,
+		*ec2.GetConsoleOutputInput,
+		...func(*ec2.Options),
+	) (*ec2.GetConsoleOutputOutput, error)
+	TerminateInstances(
+		context.Context,
+		*ec2.TerminateInstancesInput,
+		...func(*ec2.Options),
+	) (*ec2.TerminateInstancesOutput, error)
 }
 
-// awsMachines reads and terminates the machines of one cluster.
+// awsMachines reads and changes the machines of one cluster.
 type awsMachines struct {
 	cluster     string
 	now         func() time.Time
 	ownership   clusterstate.Ownership
 	autoscaling autoscalingAPI
 	ec2         ec2API
+
+	mu sync.Mutex
+	// scaling are the Auto Scaling groups as they were listed last, by group and slot.
+	scaling map[string]types.AutoScalingGroup
 }
 
 func newAWSMachines(
@@ -48,8 +87,8 @@ func newAWSMachines(
 	cluster string,
 	ownership clusterstate.Ownership,
 	now func() time.Time,
-) awsMachines {
-	return awsMachines{
+) *awsMachines {
+	return &awsMachines{
 		cluster:     cluster,
 		now:         now,
 		ownership:   ownership,
@@ -58,11 +97,15 @@ func newAWSMachines(
 	}
 }
 
+// groupKey identifies an Auto Scaling group by its instance group and slot.
+func groupKey(group, slot string) string { return group + "/" + slot }
+
 // List returns the groups of the cluster that run Kubernetes, and their machines. Bastions have no node and are left
 // out.
-func (a awsMachines) List(ctx context.Context) ([]rollout.Group, []rollout.Machine, error) {
+func (a *awsMachines) List(ctx context.Context) ([]rollout.Group, []rollout.Machine, error) {
 	var groups []rollout.Group
 	var machines []rollout.Machine
+	scaling := map[string]types.AutoScalingGroup{}
 	pages := autoscaling.NewDescribeAutoScalingGroupsPaginator(a.autoscaling, &autoscaling.DescribeAutoScalingGroupsInput{
 		Filters: []types.Filter{{Name: aws.String("tag:" + awskind.TagCluster), Values: []string{a.cluster}}},
 	})
@@ -85,14 +128,23 @@ func (a awsMachines) List(ctx context.Context) ([]rollout.Group, []rollout.Machi
 				Size:    int(aws.ToInt32(asg.DesiredCapacity)),
 				Version: templateVersion(asg),
 			}
+			scaling[groupKey(group.Name, group.Slot)] = asg
 			groups = append(groups, group)
 			machines = append(machines, groupMachines(group, asg)...)
 		}
 	}
 
-	err := a.addLaunchTimes(ctx, machines)
+	instances, err := a.listInstances(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
 
-	return groups, machines, err
+	a.addInstances(machines, instances)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.scaling = scaling
+
+	return groups, append(machines, a.detachedMachines(machines, instances)...), nil
 }
 
 // tagsOf returns the tags of an auto scaling group.
@@ -152,9 +204,9 @@ func machineState(s types.LifecycleState) rollout.MachineState {
 	return rollout.StateRunning
 }
 
-// addLaunchTimes sets when EC2 launched each machine, and the state of those that EC2 has stopped already.
-func (a awsMachines) addLaunchTimes(ctx context.Context, machines []rollout.Machine) error {
-	launched := map[string]ec2types.Instance{}
+// listInstances returns the cluster's instances by id.
+func (a *awsMachines) listInstances(ctx context.Context) (map[string]ec2types.Instance, error) {
+	out := map[string]ec2types.Instance{}
 	pages := ec2.NewDescribeInstancesPaginator(a.ec2, &ec2.DescribeInstancesInput{
 		Filters: []ec2types.Filter{
 			{Name: aws.String("tag:" + awskind.TagCluster), Values: []string{a.cluster}},
@@ -164,45 +216,193 @@ func (a awsMachines) addLaunchTimes(ctx context.Context, machines []rollout.Mach
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return fmt.Errorf("list the machines of cluster %s: %w", a.cluster, err)
+			return nil, fmt.Errorf("list the machines of cluster %s: %w", a.cluster, err)
 		}
 
 		for _, r := range page.Reservations {
 			for _, i := range r.Instances {
-				launched[aws.ToString(i.InstanceId)] = i
+				out[aws.ToString(i.InstanceId)] = i
 			}
 		}
 	}
 
+	return out, nil
+}
+
+// addInstances sets when EC2 launched each machine, and the state of those that EC2 has stopped already.
+func (a *awsMachines) addInstances(machines []rollout.Machine, instances map[string]ec2types.Instance) {
 	for n := range machines {
 		m := &machines[n]
-		i, found := launched[m.ID]
+		i, found := instances[m.ID]
 		m.Launched = aws.ToTime(i.LaunchTime)
 		switch {
 		case !found:
 			m.Launched = a.now() // EC2 does not show the new machine yet
 			m.State = rollout.StateStarting
-		case i.State != nil && i.State.Name != ec2types.InstanceStateNameRunning &&
-			i.State.Name != ec2types.InstanceStateNamePending:
+		case !isAlive(i):
 			m.State = rollout.StateTerminating
 		}
+	}
+}
+
+// isAlive reports whether an instance runs or starts.
+func isAlive(i ec2types.Instance) bool {
+	return i.State == nil || i.State.Name == ec2types.InstanceStateNameRunning ||
+		i.State.Name == ec2types.InstanceStateNamePending
+}
+
+// detachedMachines returns the machines that an update has detached from their groups and not terminated yet, sorted
+// by id.
+func (a *awsMachines) detachedMachines(
+	inGroups []rollout.Machine,
+	instances map[string]ec2types.Instance,
+) []rollout.Machine {
+	var out []rollout.Machine
+	for _, id := range slices.Sorted(maps.Keys(instances)) {
+		i := instances[id]
+		tags := driver.FromEC2Tags(i.Tags)
+		isMember := slices.ContainsFunc(inGroups, func(m rollout.Machine) bool { return m.ID == id })
+		if tags[detachedTag] == "" || isMember || !isAlive(i) || !a.ownership.OwnsTags(tags) {
+			continue
+		}
+
+		m := rollout.Machine{
+			ID:       id,
+			Group:    tags[awskind.TagGroup],
+			Slot:     tags[awskind.TagSlot],
+			State:    rollout.StateRunning,
+			Launched: aws.ToTime(i.LaunchTime),
+			Detached: true,
+		}
+		if i.Placement != nil {
+			m.Zone = aws.ToString(i.Placement.AvailabilityZone)
+		}
+
+		out = append(out, m)
+	}
+
+	return out
+}
+
+// Terminate ends a machine. Its group keeps its size and launches the replacement; a detached machine has none.
+func (a *awsMachines) Terminate(ctx context.Context, m rollout.Machine) error {
+	var err error
+	if m.Detached {
+		_, err = a.ec2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{m.ID}})
+	} else {
+		_, err = a.autoscaling.TerminateInstanceInAutoScalingGroup(
+			ctx,
+			&autoscaling.TerminateInstanceInAutoScalingGroupInput{
+				InstanceId:                     &m.ID,
+				ShouldDecrementDesiredCapacity: aws.Bool(false),
+			},
+		)
+	}
+
+	if err != nil {
+		return fmt.Errorf("terminate machine %s: %w", m.ID, err)
 	}
 
 	return nil
 }
 
-// Terminate ends a machine. Its group keeps its size and launches the replacement.
-func (a awsMachines) Terminate(ctx context.Context, id string) error {
-	_, err := a.autoscaling.TerminateInstanceInAutoScalingGroup(
-		ctx,
-		&autoscaling.TerminateInstanceInAutoScalingGroupInput{
-			InstanceId:                     &id,
-			ShouldDecrementDesiredCapacity: aws.Bool(false),
-		},
-	)
+// Detach removes a machine from its Auto Scaling group, which launches a new one in its place. The machine is marked
+// first, so that another run finds it.
+func (a *awsMachines) Detach(ctx context.Context, m rollout.Machine) error {
+	_, err := a.ec2.CreateTags(ctx, &ec2.CreateTagsInput{
+		Resources: []string{m.ID},
+		Tags:      []ec2types.Tag{{Key: aws.String(detachedTag), Value: aws.String(m.Group)}},
+	})
 	if err != nil {
-		return fmt.Errorf("terminate machine %s: %w", id, err)
+		return fmt.Errorf("mark machine %s as detached: %w", m.ID, err)
+	}
+
+	group := a.scalingGroup(m.Group, m.Slot)
+	_, err = a.autoscaling.DetachInstances(ctx, &autoscaling.DetachInstancesInput{
+		AutoScalingGroupName:           group.AutoScalingGroupName,
+		InstanceIds:                    []string{m.ID},
+		ShouldDecrementDesiredCapacity: aws.Bool(false),
+	})
+	if err != nil {
+		return fmt.Errorf("detach machine %s from auto scaling group %s: %w",
+			m.ID, aws.ToString(group.AutoScalingGroupName), err)
 	}
 
 	return nil
+}
+
+// scalingGroup returns an Auto Scaling group as it was listed last.
+func (a *awsMachines) scalingGroup(group, slot string) types.AutoScalingGroup {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	return a.scaling[groupKey(group, slot)]
+}
+
+// SetVersion makes a group launch machines from another version of its launch template.
+func (a *awsMachines) SetVersion(ctx context.Context, g rollout.Group, version string) error {
+	group := a.scalingGroup(g.Name, g.Slot)
+	in := &autoscaling.UpdateAutoScalingGroupInput{AutoScalingGroupName: group.AutoScalingGroupName}
+	if p := group.MixedInstancesPolicy; p != nil && p.LaunchTemplate != nil {
+		mixed := *p
+		template := *p.LaunchTemplate
+		template.LaunchTemplateSpecification = withVersion(template.LaunchTemplateSpecification, version)
+		mixed.LaunchTemplate = &template
+		in.MixedInstancesPolicy = &mixed
+	} else {
+		in.LaunchTemplate = withVersion(group.LaunchTemplate, version)
+	}
+
+	if _, err := a.autoscaling.UpdateAutoScalingGroup(ctx, in); err != nil {
+		return fmt.Errorf("set auto scaling group %s to launch template version %s: %w",
+			aws.ToString(group.AutoScalingGroupName), version, err)
+	}
+
+	return nil
+}
+
+// withVersion returns the specification of another version of the same launch template. AWS refuses a name next to
+// an id.
+func withVersion(t *types.LaunchTemplateSpecification, version string) *types.LaunchTemplateSpecification {
+	if t == nil {
+		return nil
+	}
+
+	return &types.LaunchTemplateSpecification{LaunchTemplateId: t.LaunchTemplateId, Version: &version}
+}
+
+// BootStage returns the last stage that a machine reported on its console, such as "verify: containerd: 404"; empty if
+// it reported none or if the console cannot be read.
+func (a *awsMachines) BootStage(ctx context.Context, id string) string {
+	out, err := a.ec2.GetConsoleOutput(ctx, &ec2.GetConsoleOutputInput{InstanceId: &id, Latest: aws.Bool(true)})
+	if err != nil { // only instances on Nitro have the latest output
+		out, err = a.ec2.GetConsoleOutput(ctx, &ec2.GetConsoleOutputInput{InstanceId: &id})
+	}
+
+	if err != nil {
+		return ""
+	}
+
+	text, err := base64.StdEncoding.DecodeString(aws.ToString(out.Output))
+	if err != nil {
+		return ""
+	}
+
+	stages := health.ParseConsole(text)
+	if len(stages) == 0 {
+		return ""
+	}
+
+	last := stages[len(stages)-1]
+	for _, s := range stages {
+		if s.Error != "" {
+			last = s // a later stage of another branch may have succeeded
+		}
+	}
+
+	if last.Error == "" {
+		return "stage " + last.Stage
+	}
+
+	return "stage " + last.Stage + ": " + last.Error
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,8 +30,9 @@ type observer struct {
 	now      func() time.Time
 	machines machineLister
 	client   kubernetes.Interface
-	// maxUnavailable is for every group of workers.
-	maxUnavailable unavailableLimit
+	settings allSettings
+	// readOnly is set if nodes that were cordoned for an earlier machine stay so.
+	readOnly bool
 }
 
 // machineLister lists the groups and machines of the cluster, without what Kubernetes knows of them.
@@ -46,7 +48,7 @@ func (o observer) observe(ctx context.Context) (rollout.Observation, error) {
 	}
 
 	for i := range groups {
-		groups[i].Policy.MaxUnavailable = o.maxUnavailable.machines(groups[i].Size)
+		groups[i].Policy = o.settings.of(groups[i].Name).policy(groups[i].Size)
 	}
 
 	out := rollout.Observation{Now: o.now(), Groups: groups, Machines: machines}
@@ -99,29 +101,26 @@ func (o observer) addKubernetes(ctx context.Context, out *rollout.Observation) e
 }
 
 // addNode adds what the node of a machine shows. A node that was cordoned for an earlier machine of the same name is
-// uncordoned.
+// uncordoned. Whether a node is drained is not observed: the drain of a started node is repeated.
 func (o observer) addNode(ctx context.Context, m *rollout.Machine, node corev1.Node) error {
 	m.NodeName = node.Name
 	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			m.NodeReady = c.Status == corev1.ConditionTrue
+		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+			m.NodeReady = true
+			m.ReadySince = c.LastTransitionTime.Time
 		}
 	}
+
+	m.Marked = slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == rollout.OutdatedTaint })
 
 	switch value, set := node.Annotations[rollout.StartedAnnotation]; {
 	case !set:
 		return nil
-	case value != m.ID:
+	case value != m.ID && !o.readOnly:
 		return drain.Uncordon(ctx, o.client, node.Name, rollout.StartedAnnotation)
 	}
 
-	m.Started = true
-	pods, err := drain.ListPods(ctx, o.client, node.Name)
-	if err != nil {
-		return err
-	}
-
-	m.Drained = node.Spec.Unschedulable && drain.Classify(pods).IsDrained()
+	m.Started = node.Annotations[rollout.StartedAnnotation] == m.ID
 
 	return nil
 }

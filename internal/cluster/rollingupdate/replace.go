@@ -3,6 +3,7 @@
 package rollingupdate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,72 +12,130 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/cluster/drain"
 	"github.com/slipway-k8s/slipway/internal/cluster/rollout"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
-// decisionInterval is the time between two decisions. A new machine takes some 40 s to join.
-const decisionInterval = 5 * time.Second
+const (
+	// decisionInterval is the time between two decisions. A new machine takes some 40 s to join.
+	decisionInterval = 5 * time.Second
+	// parallelActions is how many steps of a decision are carried out at the same time.
+	parallelActions = 8
+)
 
-// machineTerminator terminates machines, which their groups replace.
-type machineTerminator interface {
-	Terminate(ctx context.Context, id string) error
+// fleet changes machines in AWS.
+type fleet interface {
+	machineLister
+	// Terminate ends a machine, which its group replaces.
+	Terminate(ctx context.Context, m rollout.Machine) error
+	// Detach removes a machine from its group, which launches a new one.
+	Detach(ctx context.Context, m rollout.Machine) error
+	// SetVersion makes a group launch machines from a version of its launch template.
+	SetVersion(ctx context.Context, g rollout.Group, version string) error
+	// BootStage returns the last stage that a machine reported on its console.
+	BootStage(ctx context.Context, id string) string
 }
 
 // updater carries out one rolling update.
 type updater struct {
-	env      *cluster.Env
 	request  Request
 	client   kubernetes.Interface
 	observer observer
-	machines machineTerminator
+	gates    gateChecker
+	machines fleet
+	now      func() time.Time
+	warn     func(diag.Findings)
+	notify   func(format string, args ...any)
 	interval time.Duration // between two decisions; zero: decisionInterval
-
-	replaced   int
-	terminated map[string]bool // AWS shows some of them as running for a while
-	reported   string          // what the last message told to wait for
+	report   *reporter
+	stages   bootStages
+	idle     stallWatch
+	good     goodVersions
+	// save records how far the update has come; nil: nowhere.
+	save func(ctx context.Context, replaced int, remark string) error
 
 	drains sync.WaitGroup
+	wake   chan struct{} // a drain has ended
 	mu     sync.Mutex
-	// draining has the machines whose drain runs; its result is in failed.
-	draining map[string]bool
-	failed   error
+	// memory of this run, by machine: AWS and Kubernetes show changes late.
+	memory map[string]machineMemory
+	failed error // of the drains that failed
+	// versions are the launch template versions that this run has set, by group: AWS may show older ones.
+	versions map[string]string
 }
 
-// replaceAll decides and acts until every machine is up to date.
-func (u *updater) replaceAll(ctx context.Context, options rollout.Options) error {
+// machineMemory is what this run has done with one machine.
+type machineMemory struct {
+	draining, drained, detached, terminated bool
+}
+
+// remember changes the memory of a machine, and returns what it was.
+func (u *updater) remember(id string, change func(*machineMemory)) machineMemory {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	was := u.memory[id]
+	now := was
+	change(&now)
+	u.memory[id] = now
+
+	return was
+}
+
+// replaceAll decides and acts until every machine is up to date, or until stop is closed and what had begun is
+// complete. ctx ends it at once.
+func (u *updater) replaceAll(ctx context.Context, stop <-chan struct{}, options rollout.Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer u.drains.Wait()
 	defer cancel()
-	u.terminated = map[string]bool{}
-	u.draining = map[string]bool{}
+	u.memory = map[string]machineMemory{}
+	u.wake = make(chan struct{}, 1)
+	u.failed = nil
+	u.idle = stallWatch{}
 
-	start := u.env.Now()
 	for {
-		done, err := u.step(ctx, options, start)
+		done, err := u.step(ctx, options)
 		if done || err != nil {
-			return u.describeEnd(err)
+			return u.describeEnd(options, err)
 		}
 
-		interval := u.interval
-		if interval == 0 {
-			interval = decisionInterval
-		}
+		timer := time.NewTimer(u.pause())
 
 		select {
 		case <-ctx.Done():
-			return u.describeEnd(ctx.Err())
-		case <-time.After(interval):
+			timer.Stop()
+			return u.describeEnd(options, context.Cause(ctx))
+		case <-stop:
+			stop = nil
+			options.Stopping = true
+			u.report.tell(
+				EventStopping,
+				rollout.Machine{},
+				"stopping after the machines that are being drained; interrupt again to stop at once",
+			)
+		case <-u.wake:
+		case <-timer.C:
 		}
+
+		timer.Stop()
 	}
 }
 
+// pause returns the time until the next decision.
+func (u *updater) pause() time.Duration {
+	if u.interval == 0 {
+		return decisionInterval
+	}
+
+	return u.interval
+}
+
 // step observes, decides and acts once.
-func (u *updater) step(ctx context.Context, options rollout.Options, start time.Time) (bool, error) {
+func (u *updater) step(ctx context.Context, options rollout.Options) (bool, error) {
 	if err := u.drainError(); err != nil {
 		return false, err
 	}
@@ -86,133 +145,194 @@ func (u *updater) step(ctx context.Context, options rollout.Options, start time.
 		return false, err
 	}
 
-	for i := range o.Machines {
-		if u.terminated[o.Machines[i].ID] {
-			o.Machines[i].State = rollout.StateTerminating
-		}
-	}
-
+	u.addMemory(&o)
+	u.stages.addTo(ctx, u.machines, &o)
 	d := rollout.Decide(o, options)
+	if len(d.Failed) > 0 && u.stages.addFailed(ctx, u.machines, &o, d.Failed) {
+		d = rollout.Decide(o, options)
+	}
+
+	if d.Begins() {
+		u.gates.addTo(ctx, u.observer.settings, &o)
+		d = rollout.Decide(o, options)
+	}
+
+	u.report.update(o, options, d)
 	if d.Failure != "" {
-		return false, diag.WithHint(
-			fmt.Errorf("stopped after %d machines: %s", u.replaced, d.Failure),
-			"slipway validate cluster "+u.request.Name+" shows why; machines that were not replaced keep running",
-		)
+		return false, u.failure(d.Failure, d.Failed)
 	}
 
-	for _, a := range d.Actions {
-		if err := u.act(ctx, a); err != nil {
-			return false, err
-		}
+	if stalled := u.idle.check(o, d, options.JoinTimeout); stalled != "" {
+		return false, u.failure(stalled, nil)
 	}
 
-	u.reportWaiting(d, u.env.Now().Sub(start))
+	if err := u.actAll(ctx, d.Actions); err != nil {
+		return false, err
+	}
 
 	return d.IsDone(), nil
 }
 
-// act starts a drain in the background, or terminates a machine.
-func (u *updater) act(ctx context.Context, a rollout.Action) error {
-	if a.Type == rollout.ActionDrain {
-		return u.startDrain(ctx, a)
-	}
-
-	u.env.Notifyf("terminate machine %s of %s (node %s)", a.Machine.ID, a.Machine.Group, a.Machine.NodeName)
-	if err := u.machines.Terminate(ctx, a.Machine.ID); err != nil {
-		return err
-	}
-
-	u.terminated[a.Machine.ID] = true
-	u.replaced++
-
-	return nil
-}
-
-// startDrain cordons a node and evicts its pods in the background, unless that runs already.
-func (u *updater) startDrain(ctx context.Context, a rollout.Action) error {
+// addMemory adds to an observation what this run has done and AWS and Kubernetes may not show yet.
+func (u *updater) addMemory(o *rollout.Observation) {
 	u.mu.Lock()
-	running := u.draining[a.Machine.ID]
-	u.draining[a.Machine.ID] = true
-	u.mu.Unlock()
-	if running {
-		return nil
+	defer u.mu.Unlock()
+	for i := range o.Groups {
+		g := &o.Groups[i]
+		g.Version = cmp.Or(u.versions[groupKey(g.Name, g.Slot)], g.Version)
 	}
 
-	node := a.Machine.NodeName
-	u.env.Notifyf("drain node %s (machine %s of %s): %s", node, a.Machine.ID, a.Machine.Group, a.Reason)
-	if err := drain.Cordon(ctx, u.client, node, rollout.StartedAnnotation, a.Machine.ID); err != nil {
-		return err
-	}
-
-	drainer := drain.Drainer{
-		Client:    u.client,
-		Timeout:   u.request.DrainTimeout,
-		Now:       u.env.Now,
-		OnBlocked: u.reportBlockers,
-	}
-
-	u.drains.Go(func() {
-		err := drainer.Run(ctx, node)
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		delete(u.draining, a.Machine.ID)
-		if err != nil && !errors.Is(err, context.Canceled) {
-			u.failed = errors.Join(u.failed, err)
+	for i := range o.Machines {
+		m := &o.Machines[i]
+		done := u.memory[m.ID]
+		m.Drained = m.Started && done.drained
+		m.Detached = m.Detached || done.detached
+		if done.terminated {
+			m.State = rollout.StateTerminating
 		}
-	})
+	}
+}
+
+// actAll carries out the steps of one decision, several at a time, and records how far the update has come.
+func (u *updater) actAll(ctx context.Context, actions []rollout.Action) error {
+	var steps errgroup.Group
+	steps.SetLimit(parallelActions)
+	changed := ""
+	for _, a := range actions {
+		if a.Type == rollout.ActionTerminate {
+			changed = "terminated machine " + a.Machine.ID + " of " + a.Machine.Group
+		}
+
+		steps.Go(func() error { return u.act(ctx, a) })
+	}
+
+	err := steps.Wait()
+	if changed == "" || u.save == nil || err != nil {
+		return err
+	}
+
+	replaced, _ := u.report.counts()
+
+	return u.save(ctx, replaced, changed)
+}
+
+// act carries out one step.
+func (u *updater) act(ctx context.Context, a rollout.Action) error {
+	m := a.Machine
+	switch a.Type {
+	case rollout.ActionMark, rollout.ActionUnmark:
+		err := drain.SetTaint(ctx, u.client, m.NodeName, rollout.OutdatedTaint, a.Type == rollout.ActionMark)
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			return nil // the next decision repeats it with the node as it is then
+		}
+
+		return err
+
+	case rollout.ActionDetach:
+		u.report.tell(EventDetach, m, fmt.Sprintf("detach machine %s of %s (node %s), so that a new one starts first: %s",
+			m.ID, m.Group, m.NodeName, a.Reason))
+		if err := u.machines.Detach(ctx, m); err != nil {
+			return err
+		}
+
+		u.remember(m.ID, func(x *machineMemory) { x.detached = true })
+
+		return nil
+
+	case rollout.ActionDrain:
+		return u.startDrain(ctx, a)
+	case rollout.ActionTerminate:
+		return u.terminate(ctx, m)
+	}
+
+	return fmt.Errorf("unknown step %s of machine %s", a.Type, m.ID)
+}
+
+// terminate ends a machine, unless this run has done that already.
+func (u *updater) terminate(ctx context.Context, m rollout.Machine) error {
+	if err := u.machines.Terminate(ctx, m); err != nil {
+		return err
+	}
+
+	u.remember(m.ID, func(x *machineMemory) { x.terminated = true })
+	u.report.addReplaced()
+	u.report.tell(
+		EventTerminate,
+		m,
+		fmt.Sprintf("terminate machine %s of %s (node %s)", m.ID, m.Group, m.NodeName),
+	)
 
 	return nil
 }
 
-// drainError returns the errors of the drains that failed, with what to do.
-func (u *updater) drainError() error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.failed == nil {
-		return nil
-	}
-
-	if errors.Is(u.failed, drain.ErrTimeout) {
-		return diag.WithHint(
-			u.failed,
-			"let the named pods move (check their disruption budgets), then rerun the command: it continues; "+
-				"the node stays cordoned until then",
-		)
-	}
-
-	return u.failed
+// updateFailure is the error of an update that stopped because of failures.
+type updateFailure struct {
+	replaced int
+	reason   string
 }
 
-// reportBlockers reports what a drain waits for.
-func (u *updater) reportBlockers(node string, blockers []drain.Blocker) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if len(blockers) > 0 {
-		u.env.Notifyf("node %s waits for %s", node, drain.FormatBlockers(blockers, u.env.Now()))
-	}
+func (f updateFailure) Error() string {
+	return fmt.Sprintf("stopped after %d machines: %s", f.replaced, f.reason)
 }
 
-// reportWaiting reports why nothing more is replaced, whenever that changes.
-func (u *updater) reportWaiting(d rollout.Decision, elapsed time.Duration) {
-	text := strings.Join(slices.Compact(slices.Sorted(slices.Values(d.Waiting))), "; ")
-	if text == "" || text == u.reported {
-		return
+// failure returns the error of an update that must stop, and reports it.
+func (u *updater) failure(reason string, failed []rollout.Machine) error {
+	replaced, _ := u.report.counts()
+	err := updateFailure{replaced: replaced, reason: reason}
+	var about rollout.Machine
+	if len(failed) > 0 {
+		about = failed[0]
 	}
 
-	u.reported = text
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.env.Notifyf("%d:%02d waiting: %s", int(elapsed.Minutes()), int(elapsed.Seconds())%60, text)
+	u.report.tell(EventFailed, about, err.Error())
+
+	return diag.WithHint(
+		err,
+		"slipway validate cluster "+u.request.Name+" shows why; machines that were not replaced keep running; "+
+			"to return to the last good configuration: slipway rolling-update cluster "+u.request.Name+" --rollback",
+	)
 }
 
-// describeEnd adds to the error of an interrupted update how far it came.
-func (u *updater) describeEnd(err error) error {
+// describeEnd adds to the error of an interrupted update how far it came. An update that was asked to stop ends with
+// such an error, too.
+func (u *updater) describeEnd(options rollout.Options, err error) error {
+	if err == nil && options.Stopping {
+		err = context.Canceled
+	}
+
 	if err == nil || !errors.Is(err, context.Canceled) {
 		return err
 	}
 
+	replaced, total := u.report.counts()
+
 	return diag.WithHint(
-		fmt.Errorf("interrupted: %d machines were replaced: %w", u.replaced, err),
-		"rerun the command to continue; a node that was being drained stays cordoned until then",
+		fmt.Errorf("interrupted: %d of %d machines were replaced%s: %w", replaced, total, u.describeUnfinished(), err),
+		"rerun the command to continue; slipway rolling-update status "+u.request.Name+" shows what is left",
 	)
+}
+
+// describeUnfinished names the machines whose drain had begun and did not end.
+func (u *updater) describeUnfinished() string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var ids []string
+	for id, m := range u.memory {
+		if (m.draining || m.drained) && !m.terminated {
+			ids = append(ids, id)
+		}
+	}
+
+	if len(ids) == 0 {
+		return ""
+	}
+
+	slices.Sort(ids)
+
+	return ", machine " + strings.Join(ids, ", ") + " is cordoned"
+}
+
+// formatElapsed formats a duration as minutes and seconds.
+func formatElapsed(d time.Duration) string {
+	return fmt.Sprintf("%d:%02d", int(d.Minutes()), int(d.Seconds())%60)
 }

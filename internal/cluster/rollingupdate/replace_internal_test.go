@@ -23,10 +23,13 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/cluster/drain"
 	"github.com/slipway-k8s/slipway/internal/cluster/rollout"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/report"
+	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
 // fakeCluster is a cluster whose groups replace terminated machines at once, and whose new machines join when they
@@ -36,18 +39,37 @@ type fakeCluster struct {
 	client *fake.Clientset
 	groups []rollout.Group
 
-	mu         sync.Mutex
-	machines   []rollout.Machine
-	terminated []string
-	refuse     func(pod string) error // evictions
-	neverReady bool                   // new machines do not join
-	messages   []string
-	nextID     int
+	mu             sync.Mutex
+	machines       []rollout.Machine
+	terminated     []string
+	detached       []string
+	set            manifest.Set
+	state          store.Store
+	refuse         func(pod string) error // evictions
+	neverReady     bool                   // new machines do not join
+	brokenTemplate string                 // machines of this launch template version do not join
+	messages       []string
+	nextID         int
+	// failAt returns an error for a change, named by its kind and machine, as if the process were killed there.
+	failAt func(change string) error
+}
+
+// change reports a change of the cluster to failAt.
+func (f *fakeCluster) change(what string) error {
+	if f.failAt == nil {
+		return nil
+	}
+
+	return f.failAt(what)
 }
 
 func newFakeCluster(t *testing.T, slots, workers int) *fakeCluster {
 	t.Helper()
-	f := &fakeCluster{t: t, client: fake.NewClientset()}
+	f := &fakeCluster{t: t, client: fake.NewClientset(), state: store.NewFileStore(t.TempDir())}
+	for _, name := range []string{"control-plane", "workers"} {
+		f.set.Groups = append(f.set.Groups, v1alpha1.InstanceGroup{Metadata: v1alpha1.Metadata{Name: name}})
+	}
+
 	f.client.PrependReactor("create", "pods", f.evict)
 	f.client.PrependReactor("list", "pods", f.listPods)
 	for i := range slots {
@@ -72,14 +94,16 @@ func (f *fakeCluster) launch(g rollout.Group, version string) {
 	f.machines = append(f.machines, rollout.Machine{
 		ID: id, Group: g.Name, Slot: g.Slot, State: rollout.StateRunning, Launched: time.Now(), Version: version,
 	})
-	if f.neverReady {
+	if f.neverReady || version == f.brokenTemplate {
 		return
 	}
 
 	f.add("nodes", &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "node-" + id},
 		Spec:       corev1.NodeSpec{ProviderID: "aws:///us-east-1a/" + id},
-		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{
+			Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(),
+		}}},
 	})
 	f.add("pods", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pod-" + id}, Spec: corev1.PodSpec{NodeName: "node-" + id}})
 	if g.Slot != "" {
@@ -162,47 +186,114 @@ func (f *fakeCluster) List(context.Context) ([]rollout.Group, []rollout.Machine,
 }
 
 // Terminate removes a machine and launches its replacement. It checks that the machine was drained.
-func (f *fakeCluster) Terminate(ctx context.Context, id string) error {
+func (f *fakeCluster) Terminate(_ context.Context, m rollout.Machine) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.terminated = append(f.terminated, id)
-	pods, err := drain.ListPods(ctx, f.client, "node-"+id)
-	if err != nil || len(pods) > 0 {
-		f.t.Errorf("machine %s is terminated with %d pods: %v", id, len(pods), err)
+	if err := f.change("terminate " + m.ID); err != nil {
+		return err
 	}
 
-	at := slices.IndexFunc(f.machines, func(m rollout.Machine) bool { return m.ID == id })
-	m := f.machines[at]
+	f.terminated = append(f.terminated, m.ID)
+	pods := corev1.SchemeGroupVersion
+	// The client would take its own lock, which evictions hold when they call evict.
+	if _, err := f.client.Tracker().Get(pods.WithResource("pods"), "default", "pod-"+m.ID); !apierrors.IsNotFound(err) {
+		f.t.Errorf("machine %s is terminated with its pod: %v", m.ID, err)
+	}
+
+	at := slices.IndexFunc(f.machines, func(x rollout.Machine) bool { return x.ID == m.ID })
+	was := f.machines[at]
 	f.machines = slices.Delete(f.machines, at, at+1)
-	if err := f.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("nodes"), "", "node-"+id); err != nil {
-		f.t.Error(err)
+	_ = f.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("nodes"), "", "node-"+m.ID) // it may not have joined
+	if !was.Detached {
+		f.replace(was)
 	}
 
+	return nil
+}
+
+// replace launches a machine in the group of another one.
+func (f *fakeCluster) replace(m rollout.Machine) {
 	for _, g := range f.groups {
 		if g.Name == m.Group && g.Slot == m.Slot {
 			f.launch(g, g.Version)
+		}
+	}
+}
+
+// Detach takes a machine from its group, which launches a new one.
+func (f *fakeCluster) Detach(_ context.Context, m rollout.Machine) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.change("detach " + m.ID); err != nil {
+		return err
+	}
+
+	f.detached = append(f.detached, m.ID)
+	at := slices.IndexFunc(f.machines, func(x rollout.Machine) bool { return x.ID == m.ID })
+	f.machines[at].Detached = true
+	f.replace(m)
+
+	return nil
+}
+
+// SetVersion changes the launch template version of a group.
+func (f *fakeCluster) SetVersion(_ context.Context, g rollout.Group, version string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.change("set the version of " + g.Name + "/" + g.Slot); err != nil {
+		return err
+	}
+
+	for i := range f.groups {
+		if f.groups[i].Name == g.Name && f.groups[i].Slot == g.Slot {
+			f.groups[i].Version = version
 		}
 	}
 
 	return nil
 }
 
+// BootStage returns what every machine reports that does not join.
+func (f *fakeCluster) BootStage(context.Context, string) string {
+	return "stage start: kubelet: exit status 1"
+}
+
 func (f *fakeCluster) updater(req Request) *updater {
 	env := &cluster.Env{Now: time.Now, Hooks: cluster.Hooks{Notify: func(m string) { f.messages = append(f.messages, m) }}}
-	req.JoinTimeout = time.Minute
+	if req.JoinTimeout == 0 {
+		req.JoinTimeout = time.Minute
+	}
+
 	req.Show = func([]rollout.Action) error { return nil }
 	if req.Approve == nil {
 		req.Approve = func(int) error { return nil }
 	}
 
+	onEvent := req.OnEvent
+	if onEvent == nil {
+		onEvent = func(e Event) { f.messages = append(f.messages, e.Message) }
+	}
+
+	settings, err := resolveSettings(f.set, req)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+
 	return &updater{
-		env: env, request: req, client: f.client, machines: f, interval: time.Millisecond,
-		observer: observer{now: time.Now, machines: f, client: f.client, maxUnavailable: unavailableLimit{number: 1}},
+		request: req, client: f.client, machines: f, interval: time.Millisecond, now: time.Now,
+		warn: env.Warn, notify: env.Notifyf,
+		report:   newReporter(time.Now, onEvent, req.OnProgress),
+		gates:    gateChecker{client: f.client, run: req.RunCommand},
+		observer: observer{now: time.Now, machines: f, client: f.client, settings: settings},
+		good:     goodVersions{store: f.state, cluster: "demo"},
 	}
 }
 
+// run runs an update under a lock that is always free. As in Run, the work outlives the cancellation of ctx.
 func run(ctx context.Context, u *updater) (Result, error) {
-	return u.showAndRun(ctx, func(ctx context.Context, do func(context.Context) error) error { return do(ctx) })
+	return u.showAndRun(ctx, func(ctx context.Context, do func(context.Context) error) error {
+		return do(context.WithoutCancel(ctx))
+	})
 }
 
 func TestRunReplacesEveryMachineOnce(t *testing.T) {
@@ -232,31 +323,193 @@ func TestRunReplacesEveryMachineOnce(t *testing.T) {
 	}
 }
 
-// A run that is killed while a node is drained is continued by the next one, which does not begin another machine.
-func TestRunContinues(t *testing.T) {
-	f := newFakeCluster(t, 1, 2)
+// An update that is asked to stop completes the machine whose drain has begun, begins no other, and is continued by the
+// next one.
+func TestRunStopsGracefully(t *testing.T) {
+	f := newFakeCluster(t, 1, 3)
 	ctx, cancel := context.WithCancel(t.Context())
+	refusals := 0
 	f.refuse = func(pod string) error {
-		if pod == "pod-i-2" {
-			cancel()
-			return apierrors.NewTooManyRequests("budget", 1)
+		if pod != "pod-i-2" || refusals > 3 {
+			return nil
+		}
+
+		refusals++
+		cancel()
+
+		return apierrors.NewTooManyRequests("budget", 1)
+	}
+
+	_, err := run(ctx, f.updater(Request{Name: "demo"}))
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "interrupted: 2 of 4 machines were replaced") {
+		t.Fatalf("got %v", err)
+	}
+
+	if !slices.Equal(f.terminated, []string{"i-1", "i-2"}) {
+		t.Errorf("terminated %v", f.terminated)
+	}
+
+	result, err := run(t.Context(), f.updater(Request{Name: "demo"}))
+	if err != nil || result.Replaced != 2 || len(f.terminated) != 4 {
+		t.Errorf("%+v, %v, %v", result, f.terminated, err)
+	}
+}
+
+// A surge starts a machine first: the group never has fewer serving machines than its size.
+func TestRunSurges(t *testing.T) {
+	f := newFakeCluster(t, 0, 4)
+	least := 4
+	u := f.updater(Request{Name: "demo", MaxSurge: "50%", OnProgress: func(p Progress) {
+		serving := 0
+		for _, m := range p.Machines {
+			if m.Machine.NodeReady && m.Step != rollout.StepDraining {
+				serving++
+			}
+		}
+
+		least = min(least, serving)
+	}})
+	if _, err := run(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+
+	if least < 4 || len(f.detached) != 2 || len(f.terminated) != 4 || len(f.machines) != 4 {
+		t.Errorf("at least %d served; detached %v, terminated %v, left %v", least, f.detached, f.terminated, f.machines)
+	}
+
+	if last := f.terminated[2:]; !slices.Equal(slices.Sorted(slices.Values(last)), slices.Sorted(slices.Values(f.detached))) {
+		t.Errorf("the detached machines %v are not the last of %v", f.detached, f.terminated)
+	}
+}
+
+// All outdated nodes are marked before the first drain, and no mark is left at the end.
+func TestRunMarksNodesFirst(t *testing.T) {
+	f := newFakeCluster(t, 0, 3)
+	marked := -1
+	f.refuse = func(string) error {
+		if marked < 0 {
+			marked = len(f.markedNodes())
 		}
 
 		return nil
 	}
 
-	_, err := run(ctx, f.updater(Request{Name: "demo"}))
-	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "interrupted: 1 machines were replaced") {
-		t.Fatalf("got %v", err)
+	if _, err := run(t.Context(), f.updater(Request{Name: "demo"})); err != nil {
+		t.Fatal(err)
 	}
 
-	f.mu.Lock()
-	f.refuse = nil
-	f.terminated = nil
-	f.mu.Unlock()
+	if left := f.markedNodes(); marked != 3 || len(left) > 0 {
+		t.Errorf("%d nodes were marked before the first eviction, left %v", marked, left)
+	}
+}
+
+// markedNodes returns the names of the nodes with the taint of outdated nodes.
+func (f *fakeCluster) markedNodes() []string {
+	nodes := corev1.SchemeGroupVersion
+	object, err := f.client.Tracker().List(nodes.WithResource("nodes"), nodes.WithKind("Node"), "")
+	if err != nil {
+		f.t.Error(err)
+		return nil
+	}
+
+	var out []string
+	for _, n := range object.(*corev1.NodeList).Items {
+		for _, taint := range n.Spec.Taints {
+			if taint.Key == rollout.OutdatedTaint && taint.Effect == corev1.TaintEffectPreferNoSchedule {
+				out = append(out, n.Name)
+			}
+		}
+	}
+
+	return out
+}
+
+// A new configuration with which no machine joins stops after one machine, which is replaced by one of the former
+// version; the others are never touched.
+func TestRunRollsBack(t *testing.T) {
+	f := newFakeCluster(t, 1, 3)
+	f.brokenTemplate = "2"
+	f.groups[0].Version = "1" // only the workers have a new launch template
+	u := f.updater(Request{Name: "demo", AutomaticRollback: true, JoinTimeout: 50 * time.Millisecond})
+	_, err := run(t.Context(), u)
+	if err == nil || !strings.Contains(err.Error(), "stopped after 1 machines") || !strings.Contains(err.Error(), "rolled back") ||
+		!strings.Contains(err.Error(), "it stopped at stage start: kubelet: exit status 1") {
+		t.Errorf("got %v", err)
+	}
+
+	if len(f.terminated) != 2 || f.terminated[1] != "i-5" || f.groups[1].Version != "1" {
+		t.Errorf("terminated %v, groups %+v", f.terminated, f.groups)
+	}
+
+	for _, m := range f.machines {
+		if m.Version != "1" {
+			t.Errorf("machine %s has version %s", m.ID, m.Version)
+		}
+	}
+
 	result, err := run(t.Context(), f.updater(Request{Name: "demo"}))
-	if err != nil || result.Replaced != 2 || f.terminated[0] != "i-2" {
-		t.Errorf("%+v, %v, %v", result, f.terminated, err)
+	if err != nil || !result.UpToDate {
+		t.Errorf("after the rollback: %+v, %v", result, err)
+	}
+}
+
+// A rollback by request returns to the version of the last update that succeeded.
+func TestRunRollbackByRequest(t *testing.T) {
+	f := newFakeCluster(t, 1, 2)
+	if _, err := run(t.Context(), f.updater(Request{Name: "demo"})); err != nil {
+		t.Fatal(err)
+	}
+
+	from := updateSource{state: f.state}
+	u := f.updater(Request{Name: "demo", Rollback: true})
+	if err := u.loadRollback(t.Context(), from); err == nil || !strings.Contains(err.Error(), "nothing to roll back") {
+		t.Errorf("without a newer version: %v", err)
+	}
+
+	f.groups[1].Version = "3"
+	f.brokenTemplate = "3"
+	_, err := run(t.Context(), f.updater(Request{Name: "demo", JoinTimeout: 50 * time.Millisecond}))
+	if err == nil || f.groups[1].Version != "3" {
+		t.Fatalf("the update did not fail: %v", err)
+	}
+
+	u = f.updater(Request{Name: "demo", Rollback: true})
+	if err := u.loadRollback(t.Context(), from); err != nil {
+		t.Fatal(err)
+	}
+
+	result, err := run(t.Context(), u)
+	if err != nil || result.Replaced != 1 || f.groups[1].Version != "2" {
+		t.Errorf("%+v, %+v, %v", result, f.groups, err)
+	}
+}
+
+// A gate that does not pass keeps further machines in service, and stops the update in the end.
+func TestRunWaitsForGates(t *testing.T) {
+	f := newFakeCluster(t, 0, 2)
+	f.set.Cluster.Spec.RollingUpdate.Gates = []v1alpha1.Gate{{Name: "smoke", Command: []string{"./smoke.sh", "--all"}}}
+	passes := true
+	commands := 0
+	req := Request{Name: "demo", JoinTimeout: 50 * time.Millisecond, RunCommand: func(_ context.Context, argv []string) (string, error) {
+		commands++
+		if !slices.Equal(argv, []string{"./smoke.sh", "--all"}) {
+			t.Errorf("ran %v", argv)
+		}
+
+		if passes {
+			passes = false
+			return "", nil
+		}
+
+		return "checking\nno answer from web\n", errors.New("exit status 3")
+	}}
+	_, err := run(t.Context(), f.updater(req))
+	if err == nil || !strings.Contains(err.Error(), "gate smoke: command ./smoke.sh: exit status 3: no answer from web") {
+		t.Errorf("got %v", err)
+	}
+
+	if len(f.terminated) != 1 || commands < 2 {
+		t.Errorf("terminated %v after %d commands", f.terminated, commands)
 	}
 }
 
@@ -299,20 +552,5 @@ func TestObserveUncordonsAReusedNode(t *testing.T) {
 	node, err := f.client.CoreV1().Nodes().Get(t.Context(), "node-i-1", metav1.GetOptions{})
 	if err != nil || node.Spec.Unschedulable || node.Annotations[rollout.StartedAnnotation] != "" {
 		t.Errorf("%+v, %v", node, err)
-	}
-}
-
-func TestParseMaxUnavailable(t *testing.T) {
-	for text, want := range map[string]int{"": 1, "3": 3, "25%": 2, "1%": 1, "100%": 10} {
-		limit, err := parseMaxUnavailable(text)
-		if err != nil || limit.machines(10) != want {
-			t.Errorf("%q: %d, %v", text, limit.machines(10), err)
-		}
-	}
-
-	for _, text := range []string{"0", "-1", "x", "101%", "%"} {
-		if _, err := parseMaxUnavailable(text); err == nil {
-			t.Errorf("%q is accepted", text)
-		}
 	}
 }

@@ -12,10 +12,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
-
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/cluster/access"
@@ -27,7 +26,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// Request asks to replace the machines of a cluster.
+// Request asks to replace the machines of a cluster. Zero values of the limits mean: as the manifests say.
 type Request struct {
 	// Name of the cluster.
 	Name string
@@ -35,17 +34,36 @@ type Request struct {
 	Groups []string
 	// Force also replaces machines that have the newest launch template.
 	Force bool
+	// Rollback returns the groups to the launch template version with which they served last, and replaces the
+	// machines that have another one.
+	Rollback bool
 	// MaxUnavailable is how many workers of a group may be missing at once: a number or a percentage of the group's
-	// size, such as 25%, rounded down, at least 1. Empty: 1.
+	// size, such as 25%, rounded down, at least 1.
 	MaxUnavailable string
-	// DrainTimeout is how long a drain may take before the update stops. Zero: no limit.
+	// MaxSurge is how many additional workers of a group may run: a number or a percentage, rounded up.
+	MaxSurge string
+	// Canary is how many workers of a group are replaced first: a number or a percentage, rounded up.
+	Canary string
+	// PauseBetween is the time between a new machine that serves and the next drain.
+	PauseBetween time.Duration
+	// DrainTimeout is how long a drain may take before the update stops. Negative: no limit.
 	DrainTimeout time.Duration
+	// MaxFailures is the number of machines of a group that do not join after which the update stops.
+	MaxFailures int
+	// AutomaticRollback rolls back when the update stops because of failures, also if no manifest asks for it.
+	AutomaticRollback bool
 	// JoinTimeout is how long a new machine may take until it is Ready. Required.
 	JoinTimeout time.Duration
 	// Show shows the machines that will be replaced.
 	Show func([]rollout.Action) error
 	// Approve asks whether to do it; an error stops the request.
 	Approve func(replaced int) error
+	// RunCommand runs the commands of gates. Nil: a gate with a command does not pass.
+	RunCommand RunCommand
+	// OnEvent is told each step, by one goroutine at a time. Nil: the messages of the events go to Env.Notifyf.
+	OnEvent func(Event)
+	// OnProgress is told the state of all machines after each decision, by one goroutine at a time. It may be nil.
+	OnProgress func(Progress)
 }
 
 // Result is how an update ended.
@@ -60,39 +78,85 @@ type Result struct {
 
 // Run shows which machines it would replace and, once that is approved, replaces them under the cluster's lock. If
 // Env.ReadOnly it only shows.
+//
+// When ctx is cancelled while machines are replaced, Run completes the replacements that have begun, begins no other,
+// and returns an error that wraps [context.Canceled] and says how far it came. A process that is killed instead can be
+// continued by the next run.
 func Run(ctx context.Context, env *cluster.Env, req Request) (Result, error) {
-	state, sealer, err := env.Stores.State(ctx)
+	from, session, err := open(ctx, env, req.Name, req.Groups)
 	if err != nil {
 		return Result{}, err
 	}
 
-	set, err := clusterstate.LoadManifests(ctx, state, req.Name)
+	u, err := newUpdater(ctx, session, from, req)
 	if err != nil {
 		return Result{}, err
 	}
 
-	if err := checkGroups(set, req); err != nil {
-		return Result{}, err
-	}
-
-	session, err := cluster.Open(ctx, env, req.Name, set.Cluster.Spec.CloudProvider.AWS.Region)
-	if err != nil {
-		return Result{}, err
-	}
-
-	u, err := newUpdater(ctx, session, updateSource{state: state, sealer: sealer, set: set}, req)
-	if err != nil {
-		return Result{}, err
+	if req.Rollback {
+		if err := u.loadRollback(ctx, from); err != nil {
+			return Result{}, err
+		}
 	}
 
 	return u.showAndRun(ctx, func(ctx context.Context, do func(context.Context) error) error {
-		operationRequest := cluster.OperationRequest{Store: state, Cluster: req.Name, Kind: "rolling-update"}
+		request := cluster.OperationRequest{Store: from.state, Cluster: req.Name, Kind: "rolling-update"}
 
-		return env.RunOperation(ctx, operationRequest, func(ctx context.Context, op *operation.Operation, guarded store.Store) error {
+		// The operation outlives the cancellation of ctx, except while it waits for the lock.
+		work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		defer cancel()
+		detach := context.AfterFunc(ctx, cancel)
+
+		return env.RunOperation(work, request, func(ctx context.Context, op *operation.Operation, guarded store.Store) error {
+			if !detach() {
+				return context.Canceled
+			}
+
 			session.UseOperation(op, guarded)
+			u.good.store = guarded
+			u.save = saveProgress(op)
+
 			return do(ctx)
 		})
 	})
+}
+
+// saveProgress returns a function that records how far an update has come in the record of its operation.
+func saveProgress(op *operation.Operation) func(context.Context, int, string) error {
+	return func(ctx context.Context, replaced int, remark string) error {
+		op.UpdateRecord(func(r *operation.Record) {
+			r.CompletedSteps = replaced
+			r.Remark = remark
+		})
+
+		return op.SaveRecord(ctx)
+	}
+}
+
+// open reads the manifests of a cluster and opens a session.
+func open(
+	ctx context.Context,
+	env *cluster.Env,
+	name string,
+	groups []string,
+) (updateSource, *cluster.Session, error) {
+	state, sealer, err := env.Stores.State(ctx)
+	if err != nil {
+		return updateSource{}, nil, err
+	}
+
+	set, err := clusterstate.LoadManifests(ctx, state, name)
+	if err != nil {
+		return updateSource{}, nil, err
+	}
+
+	if err := checkGroups(set, name, groups); err != nil {
+		return updateSource{}, nil, err
+	}
+
+	session, err := cluster.Open(ctx, env, name, set.Cluster.Spec.CloudProvider.AWS.Region)
+
+	return updateSource{state: state, sealer: sealer, set: set}, session, err
 }
 
 // updateSource is what an update reads besides AWS and Kubernetes.
@@ -115,6 +179,11 @@ func newUpdater(ctx context.Context, session *cluster.Session, from updateSource
 	}
 
 	env := session.Env
+	settings, err := resolveSettings(from.set, req)
+	if err != nil {
+		return nil, err
+	}
+
 	client, err := access.NewKubeClient(ctx, session.Config, access.Request{
 		Store:   from.state,
 		Sealer:  from.sealer,
@@ -127,14 +196,27 @@ func newUpdater(ctx context.Context, session *cluster.Session, from updateSource
 	}
 
 	machines := newAWSMachines(session.Config, req.Name, owner, env.Now)
-	u := updater{env: env, request: req, client: client, machines: machines}
-	u.observer, err = newObserver(env, req, machines, client)
+	onEvent := req.OnEvent
+	if onEvent == nil {
+		onEvent = func(e Event) { env.Notifyf("%s", e.Message) }
+	}
 
-	return &u, err
+	return &updater{
+		request:  req,
+		client:   client,
+		machines: machines,
+		now:      env.Now,
+		warn:     env.Warn,
+		notify:   env.Notifyf,
+		report:   newReporter(env.Now, onEvent, req.OnProgress),
+		gates:    gateChecker{client: client, http: http.DefaultTransport, run: req.RunCommand},
+		observer: observer{now: env.Now, machines: machines, client: client, settings: settings},
+		good:     goodVersions{store: from.state, cluster: req.Name},
+	}, nil
 }
 
 // checkGroups rejects groups that the cluster does not have or that have no nodes.
-func checkGroups(set manifest.Set, req Request) error {
+func checkGroups(set manifest.Set, cluster string, groups []string) error {
 	known := map[string]bool{}
 	var names []string
 	for _, g := range set.Groups {
@@ -142,10 +224,10 @@ func checkGroups(set manifest.Set, req Request) error {
 		names = append(names, g.Metadata.Name)
 	}
 
-	for _, name := range req.Groups {
+	for _, name := range groups {
 		if !known[name] {
 			return diag.WithHint(
-				fmt.Errorf("cluster %s has no group %s", req.Name, name),
+				fmt.Errorf("cluster %s has no group %s", cluster, name),
 				"use one of "+strings.Join(names, ", "),
 			)
 		}
@@ -154,22 +236,8 @@ func checkGroups(set manifest.Set, req Request) error {
 	return nil
 }
 
-// newObserver returns an observer with the policy of the request for every group.
-func newObserver(
-	env *cluster.Env,
-	req Request,
-	machines machineLister,
-	client kubernetes.Interface,
-) (observer, error) {
-	limit, err := parseMaxUnavailable(req.MaxUnavailable)
-	if err != nil {
-		return observer{}, err
-	}
-
-	return observer{now: env.Now, machines: machines, client: client, maxUnavailable: limit}, nil
-}
-
-// showAndRun shows the plan, asks for approval, and replaces machines while it holds the lock.
+// showAndRun shows the plan, asks for approval, and replaces machines while it holds the lock. The cancellation of ctx
+// stops it after the machines in progress.
 func (u *updater) showAndRun(
 	ctx context.Context,
 	underLock func(context.Context, func(context.Context) error) error,
@@ -186,6 +254,7 @@ func (u *updater) showAndRun(
 		)
 	}
 
+	u.addMemory(&first)
 	options := u.options(first)
 	planned := rollout.Plan(first, options)
 	if err := u.request.Show(planned); err != nil {
@@ -196,20 +265,55 @@ func (u *updater) showAndRun(
 		return Result{UpToDate: true}, nil
 	}
 
+	if err := u.explainPlan(ctx, first, options); err != nil {
+		return Result{}, err
+	}
+
 	if err := u.request.Approve(len(planned)); err != nil {
 		return Result{}, err
 	}
 
-	start := u.env.Now()
-	err = underLock(ctx, func(ctx context.Context) error { return u.replaceAll(ctx, options) })
+	start := u.now()
+	u.report.begin(start, len(planned))
+	err = underLock(ctx, func(work context.Context) error { return u.runLocked(work, ctx.Done(), first, options) })
+	replaced, _ := u.report.counts()
 
-	return Result{Replaced: u.replaced, Took: u.env.Now().Sub(start)}, err
+	return Result{Replaced: replaced, Took: u.now().Sub(start)}, err
+}
+
+// runLocked replaces the machines. If that fails and a rollback is enabled, it rolls back.
+func (u *updater) runLocked(
+	ctx context.Context,
+	stop <-chan struct{},
+	first rollout.Observation,
+	options rollout.Options,
+) error {
+	if err := u.good.load(ctx, first); err != nil {
+		return err
+	}
+
+	if err := u.setVersions(ctx, first); err != nil {
+		return err
+	}
+
+	err := u.replaceAll(ctx, stop, options)
+	if err == nil {
+		u.report.tell(EventDone, rollout.Machine{}, "every machine is up to date")
+		return u.good.save(ctx, first, u.request.Groups, u.versions)
+	}
+
+	failure, isFailure := errors.AsType[updateFailure](err)
+	if !isFailure || u.request.Rollback || !u.observer.settings.rollsBack(u.request.Groups) {
+		return err
+	}
+
+	return u.rollBack(ctx, stop, options, failure)
 }
 
 // options returns the options of all decisions of this update.
 func (u *updater) options(first rollout.Observation) rollout.Options {
 	o := rollout.Options{JoinTimeout: u.request.JoinTimeout, Only: u.request.Groups}
-	if u.request.Force {
+	if u.request.Force && !u.request.Rollback {
 		o.Force = first.Now
 	}
 

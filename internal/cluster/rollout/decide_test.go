@@ -193,8 +193,8 @@ func TestDecidePolicy(t *testing.T) {
 
 func TestDecideFailures(t *testing.T) {
 	stuck := func(m *rollout.Machine) { m.NodeReady, m.Launched = false, now.Add(-11*time.Minute) }
-	o := policy(rollout.Policy{MaxUnavailable: 2}, with(serving("a", "w", "", "2"), stuck), serving("b", "w", "", "1"), serving("c", "w", "", "1"))
-	opts := rollout.Options{JoinTimeout: 10 * time.Minute, MaxFailures: 2}
+	o := policy(rollout.Policy{MaxUnavailable: 2, MaxFailures: 2}, with(serving("a", "w", "", "2"), stuck), serving("b", "w", "", "1"), serving("c", "w", "", "1"))
+	opts := rollout.Options{JoinTimeout: 10 * time.Minute}
 	if got := format(rollout.Decide(o, opts)); got != "drain b; wait: w: 2 of 3 machines serve, and at most 2 may be missing" {
 		t.Errorf("one of two failures: %s", got)
 	}

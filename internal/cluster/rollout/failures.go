@@ -31,7 +31,15 @@ func (u update) tooManyFailures(failed []Machine) bool {
 		return true
 	}
 
-	return len(failed) >= max(1, u.options.MaxFailures)
+	count := map[string]int{}
+	for _, m := range failed {
+		count[m.Group]++
+		if count[m.Group] >= max(1, u.groupOf(m).Policy.MaxFailures) {
+			return true
+		}
+	}
+
+	return false
 }
 
 // describeFailure tells why an update stops: further replacements would most likely fail as well.

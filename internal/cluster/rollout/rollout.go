@@ -112,6 +112,9 @@ type Policy struct {
 	Canary int
 	// PauseBetween is the time between the moment at which a new machine is Ready and the next drain.
 	PauseBetween time.Duration
+	// MaxFailures is the number of machines that do not join in time after which the update stops. 0 counts
+	// as 1. A control plane stops after one.
+	MaxFailures int
 }
 
 // maxMissing returns how many machines may be missing.
@@ -147,9 +150,6 @@ type Options struct {
 	JoinTimeout time.Duration
 	// Only are the groups to update; empty: all.
 	Only []string
-	// MaxFailures is the number of machines that do not join in time after which the update stops. 0 counts
-	// as 1.
-	MaxFailures int
 	// Stopping is set once the update was asked to stop: only replacements that have begun are completed.
 	Stopping bool
 }

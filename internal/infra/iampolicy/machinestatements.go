@@ -29,7 +29,7 @@ func (s policyBuilder) machineStatements() []Statement {
 			"ChangeGroups",
 			qualifyActions(
 				"autoscaling", "AttachLoadBalancerTargetGroups", "CreateAutoScalingGroup",
-				"CreateOrUpdateTags", "DeleteAutoScalingGroup", "DeleteTags",
+				"CreateOrUpdateTags", "DeleteAutoScalingGroup", "DeleteTags", "DetachInstances",
 				"DetachLoadBalancerTargetGroups", "TerminateInstanceInAutoScalingGroup",
 				"UpdateAutoScalingGroup",
 			),

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollingupdate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/cluster/drain"
+	"github.com/slipway-k8s/slipway/internal/cluster/rollout"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
+)
+
+// blockedInterval is the time after which a drain that still waits for the same pods is reported again.
+const blockedInterval = time.Minute
+
+// startDrain cordons a node and evicts its pods in the background, unless that runs already.
+func (u *updater) startDrain(ctx context.Context, a rollout.Action) error {
+	m := a.Machine
+	was := u.remember(m.ID, func(x *machineMemory) { x.draining = true })
+	if was.draining {
+		return nil
+	}
+
+	u.report.tell(EventDrain, m, fmt.Sprintf("drain node %s (machine %s of %s): %s", m.NodeName, m.ID, m.Group, a.Reason))
+	if err := drain.Cordon(ctx, u.client, m.NodeName, rollout.StartedAnnotation, m.ID); err != nil {
+		return err
+	}
+
+	drainer := drain.Drainer{
+		Client:         u.client,
+		Timeout:        u.observer.settings.of(m.Group).drainTimeout,
+		Now:            u.now,
+		Interval:       min(u.interval, time.Second),
+		RepeatInterval: blockedInterval,
+		OnBlocked:      func(_ string, b []drain.Blocker) { u.reportBlockers(m, b) },
+	}
+
+	start := u.now()
+	u.drains.Go(func() {
+		err := drainer.Run(ctx, m.NodeName)
+		u.report.setBlocked(m.NodeName, "")
+		u.endDrain(m, err)
+		if err == nil {
+			u.report.addDrain(u.now().Sub(start))
+		}
+	})
+
+	return nil
+}
+
+// endDrain records the result of a drain and wakes the loop.
+func (u *updater) endDrain(m rollout.Machine, err error) {
+	u.remember(m.ID, func(x *machineMemory) {
+		x.draining = false
+		x.drained = err == nil
+	})
+	u.mu.Lock()
+	if err != nil && !errors.Is(err, context.Canceled) {
+		u.failed = errors.Join(u.failed, err)
+	}
+	u.mu.Unlock()
+
+	select {
+	case u.wake <- struct{}{}:
+	default: // it will run anyway
+	}
+}
+
+// drainError returns the errors of the drains that failed, with what to do.
+func (u *updater) drainError() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.failed == nil {
+		return nil
+	}
+
+	if errors.Is(u.failed, drain.ErrTimeout) {
+		return diag.WithHint(
+			u.failed,
+			"let the named pods move (check their disruption budgets), then rerun the command: it continues; "+
+				"the node stays cordoned until then",
+		)
+	}
+
+	return u.failed
+}
+
+// reportBlockers reports what a drain waits for.
+func (u *updater) reportBlockers(m rollout.Machine, blockers []drain.Blocker) {
+	if len(blockers) == 0 {
+		u.report.setBlocked(m.NodeName, "")
+		return
+	}
+
+	text := drain.FormatBlockers(blockers, u.now())
+	u.report.setBlocked(m.NodeName, text)
+	u.report.tell(EventBlocked, m, fmt.Sprintf("node %s waits for %s", m.NodeName, text))
+}

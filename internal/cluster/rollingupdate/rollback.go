@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollingupdate
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
+	"github.com/slipway-k8s/slipway/internal/cluster/rollout"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+)
+
+// goodVersions are the launch template versions with which the groups of a cluster served last: those of the last
+// update that succeeded. They are kept in the state store.
+type goodVersions struct {
+	store    store.Store
+	cluster  string
+	versions map[string]string // by group and slot
+	object   store.Object
+}
+
+// goodRecord is the object in the state store.
+type goodRecord struct {
+	// Versions of launch templates by GROUP/SLOT; the slot is empty for workers.
+	Versions map[string]string `json:"versions"`
+}
+
+// key returns the key of the object.
+func (g *goodVersions) key() string { return g.cluster + "/rolling-update.json" }
+
+// read reads the record. Groups without a record get the version of most machines that serve.
+func (g *goodVersions) read(ctx context.Context, o rollout.Observation) error {
+	object, err := g.store.Get(ctx, g.key())
+	var record goodRecord
+	switch {
+	case err == nil:
+		if err := json.Unmarshal(object.Body, &record); err != nil {
+			return diag.WithHint(
+				fmt.Errorf("read %s in %s: %w", g.key(), g.store.URL(), err),
+				"delete the object: it is written again by the next rolling update",
+			)
+		}
+
+	case !errors.Is(err, store.ErrNotFound):
+		return err
+	}
+
+	g.object = object
+	g.versions = maps.Clone(record.Versions)
+	if g.versions == nil {
+		g.versions = map[string]string{}
+	}
+
+	for _, group := range o.Groups {
+		key := groupKey(group.Name, group.Slot)
+		if serving := rollout.ServingVersion(o, group); g.versions[key] == "" && serving != "" {
+			g.versions[key] = serving
+		}
+	}
+
+	return nil
+}
+
+// load reads the record, and writes it if it has something new, so that a rollback knows it after an update that was
+// killed.
+func (g *goodVersions) load(ctx context.Context, o rollout.Observation) error {
+	if err := g.read(ctx, o); err != nil {
+		return err
+	}
+
+	return g.write(ctx)
+}
+
+// write writes the record if it differs from the stored one.
+func (g *goodVersions) write(ctx context.Context) error {
+	body, err := json.Marshal(goodRecord{Versions: g.versions})
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", g.key(), err)
+	}
+
+	if bytes.Equal(body, g.object.Body) {
+		return nil
+	}
+
+	g.object, err = clusterstate.ReplaceObject(ctx, g.store, store.Object{Key: g.key(), Body: body}, g.object)
+	if err != nil {
+		return fmt.Errorf("record the launch template versions that serve: %w", err)
+	}
+
+	return nil
+}
+
+// save records that the updated groups serve with the versions of an observation, or with those in set.
+func (g *goodVersions) save(
+	ctx context.Context,
+	o rollout.Observation,
+	only []string,
+	set map[string]string,
+) error {
+	for _, group := range o.Groups {
+		if len(only) > 0 && !slices.Contains(only, group.Name) {
+			continue
+		}
+
+		key := groupKey(group.Name, group.Slot)
+		g.versions[key] = group.Version
+		if v := set[key]; v != "" {
+			g.versions[key] = v
+		}
+	}
+
+	return g.write(ctx)
+}
+
+// loadRollback finds the versions to return to. It does not change anything.
+func (u *updater) loadRollback(ctx context.Context, from updateSource) error {
+	provisioner, err := clusterstate.ReadProvisioner(ctx, from.state, u.request.Name)
+	if err != nil {
+		return err
+	}
+
+	if provisioner == clusterstate.CloudFormation {
+		return diag.WithHint(
+			errors.New("the groups of this cluster belong to a CloudFormation stack, which rolls back by itself"),
+			"replace the manifests with the former ones, then: slipway apply "+u.request.Name,
+		)
+	}
+
+	o, err := u.observer.observe(ctx)
+	if err != nil {
+		return err
+	}
+
+	if err := u.good.read(ctx, o); err != nil {
+		return err
+	}
+
+	u.versions = u.formerVersions(o)
+	if len(u.versions) == 0 {
+		return diag.WithHint(
+			errors.New("there is nothing to roll back: every group launches machines as it did when it served last"),
+			"to undo a change of a manifest: slipway replace, then slipway apply "+u.request.Name,
+		)
+	}
+
+	return nil
+}
+
+// formerVersions returns the last good versions of the updated groups that have another one now.
+func (u *updater) formerVersions(o rollout.Observation) map[string]string {
+	out := map[string]string{}
+	for _, g := range o.Groups {
+		if len(u.request.Groups) > 0 && !slices.Contains(u.request.Groups, g.Name) {
+			continue
+		}
+
+		key := groupKey(g.Name, g.Slot)
+		if good := u.good.versions[key]; good != "" && good != g.Version {
+			out[key] = good
+		}
+	}
+
+	return out
+}
+
+// setVersions makes the groups launch machines from the versions of a rollback; without a rollback it does nothing.
+func (u *updater) setVersions(ctx context.Context, o rollout.Observation) error {
+	for _, g := range o.Groups {
+		version := u.versions[groupKey(g.Name, g.Slot)]
+		if version == "" {
+			continue
+		}
+
+		if err := u.machines.SetVersion(ctx, g, version); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// rollBack returns the groups to their last good versions after a failure, and replaces the machines that have other
+// ones. The error is that of the update in any case.
+func (u *updater) rollBack(
+	ctx context.Context,
+	stop <-chan struct{},
+	options rollout.Options,
+	failure updateFailure,
+) error {
+	o, err := u.observer.observe(ctx)
+	if err != nil {
+		return errors.Join(failure, err)
+	}
+
+	u.versions = u.formerVersions(o)
+	if len(u.versions) == 0 {
+		return fmt.Errorf("%w; there is no earlier launch template version to return to", failure)
+	}
+
+	u.report.tell(EventRollback, rollout.Machine{}, "rolling back: "+describeVersions(u.versions))
+	if err := u.setVersions(ctx, o); err != nil {
+		return errors.Join(failure, err)
+	}
+
+	options.Force = time.Time{} // only machines with the version that failed are replaced
+	if err := u.replaceAll(ctx, stop, options); err != nil {
+		return errors.Join(failure, fmt.Errorf("roll back: %w", err))
+	}
+
+	return diag.WithHint(
+		fmt.Errorf("%w; rolled back", failure),
+		"the manifests still ask for what failed: fix them before the next slipway apply "+u.request.Name,
+	)
+}
+
+// describeVersions formats the versions of groups, sorted.
+func describeVersions(versions map[string]string) string {
+	var out bytes.Buffer
+	for i, key := range slices.Sorted(maps.Keys(versions)) {
+		if i > 0 {
+			out.WriteString(", ")
+		}
+
+		group, slot, _ := bytes.Cut([]byte(key), []byte("/"))
+		out.Write(group)
+		if len(slot) > 0 {
+			out.WriteString(" (slot " + string(slot) + ")")
+		}
+
+		out.WriteString(" to launch template version " + versions[key])
+	}
+
+	return out.String()
+}
