@@ -24,7 +24,7 @@ type RollingUpdate struct {
 
 	// Canary is how many workers of a group are replaced first: a number, or a percentage of the
 	// group's size, rounded up. No other machine of the group is drained before that many new machines
-	// serve, pauseBetween is over and all gates pass.
+	// serve, pauseBetween is over and all gates pass. If unset, it is 1.
 	Canary NumberOrPercent `json:"canary,omitempty"`
 
 	// DrainTimeout is how long the drain of a node may take, such as 15m; 0s means without a limit. If

@@ -115,7 +115,8 @@ func TestDecide(t *testing.T) {
 			),
 			"drain a",
 		},
-		{"within the budget", workers(3, 2, serving("a", "w", "", "1"), serving("b", "w", "", "1"), serving("c", "w", "", "1")), "drain a; drain b; wait: w: 3 of 3 machines serve, and at most 2 may be missing"},
+		{"within the budget", workers(3, 2, serving("a", "w", "", "1"), serving("b", "w", "", "1"), serving("c", "w", "", "2")), "drain a; drain b"},
+		{"one machine before the first batch", workers(3, 2, serving("a", "w", "", "1"), serving("b", "w", "", "1"), serving("c", "w", "", "1")), "drain a; wait: w: 0 of 1 canary machines serve"},
 		{
 			"a machine in progress counts",
 			workers(2, 1, with(serving("a", "w", "", "1"), started), serving("b", "w", "", "1")),
@@ -172,7 +173,7 @@ func TestDecidePolicy(t *testing.T) {
 		{"a surge detaches before it drains", policy(rollout.Policy{MaxSurge: 1}, old("a"), old("b")), "detach a; wait: w: 2 of 2 machines serve, and at most 0 may be missing"},
 		{"the surplus allows a drain; detached machines are last", surged, "drain b; wait: w: 3 of 2 machines serve, and at most 0 may be missing"},
 		{"the last one is the detached machine", last, "drain a"},
-		{"both limits together", policy(rollout.Policy{MaxSurge: 1, MaxUnavailable: 1}, old("a"), old("b"), old("c")), "detach a; drain b; wait: w: 3 of 3 machines serve, and at most 1 may be missing"},
+		{"both limits together", policy(rollout.Policy{MaxSurge: 1, MaxUnavailable: 1}, old("a"), old("b"), old("c")), "detach a; wait: w: 0 of 1 canary machines serve"},
 		{"canaries are first", policy(rollout.Policy{Canary: 1, MaxUnavailable: 3}, old("a"), old("b"), old("c")), "drain a; wait: w: 0 of 1 canary machines serve"},
 		{"after the canaries, a batch", policy(rollout.Policy{Canary: 1, MaxUnavailable: 2}, old("a"), old("b"), updated("c")), "drain a; drain b"},
 		{"a pause after each machine", policy(rollout.Policy{PauseBetween: 2 * time.Minute}, old("a"), with(updated("b"), young)), "wait: w: pauses for 2m0s since machine b is Ready"},
@@ -193,9 +194,9 @@ func TestDecidePolicy(t *testing.T) {
 
 func TestDecideFailures(t *testing.T) {
 	stuck := func(m *rollout.Machine) { m.NodeReady, m.Launched = false, now.Add(-11*time.Minute) }
-	o := policy(rollout.Policy{MaxUnavailable: 2, MaxFailures: 2}, with(serving("a", "w", "", "2"), stuck), serving("b", "w", "", "1"), serving("c", "w", "", "1"))
+	o := policy(rollout.Policy{MaxUnavailable: 2, MaxFailures: 2}, with(serving("a", "w", "", "2"), stuck), serving("b", "w", "", "1"), serving("c", "w", "", "1"), serving("d", "w", "", "2"))
 	opts := rollout.Options{JoinTimeout: 10 * time.Minute}
-	if got := format(rollout.Decide(o, opts)); got != "drain b; wait: w: 2 of 3 machines serve, and at most 2 may be missing" {
+	if got := format(rollout.Decide(o, opts)); got != "drain b; wait: w: 3 of 4 machines serve, and at most 2 may be missing" {
 		t.Errorf("one of two failures: %s", got)
 	}
 

@@ -41,13 +41,12 @@ func (u update) countUnfinished(g Group) int {
 
 // countBatches returns in how many batches n machines of a group are replaced.
 func countBatches(g Group, n int) int {
-	batches := 0
-	if canary := min(g.Policy.Canary, n); canary > 0 {
-		batches++
-		n -= canary
+	if n == 0 {
+		return 0
 	}
 
 	size := max(1, g.Policy.maxMissing()+g.Policy.MaxSurge)
+	n -= min(max(1, g.Policy.Canary), n)
 
-	return batches + (n+size-1)/size
+	return 1 + (n+size-1)/size
 }

@@ -247,7 +247,7 @@ func (w *world) checkWorkers(t *rapid.T, g rollout.Group, a rollout.Action) {
 		missing = g.Policy.MaxUnavailable
 	}
 
-	switch canaries := min(g.Policy.Canary, g.Size); {
+	switch canaries := min(max(1, g.Policy.Canary), g.Size); {
 	case a.Type == rollout.ActionDetach && detached >= g.Policy.MaxSurge:
 		t.Fatalf("detach of %s: %d machines are detached already, %d may be", a.Machine.ID, detached, g.Policy.MaxSurge)
 	case a.Type == rollout.ActionDrain && serving-1 < g.Size-missing:

@@ -108,7 +108,7 @@ type Policy struct {
 	MaxUnavailable int
 	// MaxSurge is how many machines may run in addition to the group's size.
 	MaxSurge int
-	// Canary is how many machines are replaced, and must serve, before all others.
+	// Canary is how many machines are replaced, and must serve, before all others. 0 counts as 1.
 	Canary int
 	// PauseBetween is the time between the moment at which a new machine is Ready and the next drain.
 	PauseBetween time.Duration

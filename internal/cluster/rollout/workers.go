@@ -160,9 +160,13 @@ func (u update) countWorkers(g Group) workerGroup {
 	return w
 }
 
-// canaryLimit returns how many machines may be begun until the canaries serve; without canaries all.
+// canaries returns how many machines are replaced before all others: at least one, so that a configuration that does not
+// work costs one machine, however large the batches are.
+func (w workerGroup) canaries() int { return min(max(1, w.Policy.Canary), w.Size) }
+
+// canaryLimit returns how many machines may be begun until the canaries serve; all once they do.
 func (w workerGroup) canaryLimit() int {
-	canaries := min(w.Policy.Canary, w.Size)
+	canaries := w.canaries()
 	if w.updated >= canaries {
 		return len(w.outdated)
 	}
@@ -181,19 +185,23 @@ func (u update) decideGroup(w workerGroup, d *Decision) {
 			continue
 		}
 
-		if reason := u.reasonToWait(w, limit); reason != nil {
+		if reason := u.reasonToWait(w); reason != nil {
 			d.Waiting = append(d.Waiting, reason...)
 			return
 		}
 
+		detaches := !m.Detached && surge > 0
 		switch {
-		case !m.Detached && surge > 0:
+		case !detaches && budget <= 0:
+			d.Waiting = append(d.Waiting, w.describeBudget())
+			return
+		case limit <= 0 && !m.Detached:
+			d.Waiting = append(d.Waiting, w.describeCanaries())
+			return
+		case detaches:
 			surge--
 			limit--
 			d.Actions = append(d.Actions, Action{Type: ActionDetach, Machine: m, Reason: u.describeOutdated(w.Group, m)})
-		case budget <= 0:
-			d.Waiting = append(d.Waiting, w.describeBudget())
-			return
 		default:
 			budget--
 			if !m.Detached {
@@ -210,22 +218,20 @@ func (u update) decideGroup(w workerGroup, d *Decision) {
 }
 
 // reasonToWait returns why no further machine of the group may be begun; nil if one may.
-func (u update) reasonToWait(w workerGroup, limit int) []string {
+func (u update) reasonToWait(w workerGroup) []string {
 	switch failed := u.failedGates(w.Group); {
 	case len(failed) > 0:
 		return failed
 	case w.pausedUntil.After(u.observation.Now):
 		return []string{describePause(w.Group, w.newest)}
-	case limit <= 0:
-		return []string{fmt.Sprintf(
-			"%s: %d of %d canary machines serve",
-			w.name(),
-			w.updated,
-			min(w.Policy.Canary, w.Size),
-		)}
 	}
 
 	return nil
+}
+
+// describeCanaries tells how many canaries serve.
+func (w workerGroup) describeCanaries() string {
+	return fmt.Sprintf("%s: %d of %d canary machines serve", w.name(), w.updated, w.canaries())
 }
 
 // describeBudget tells why no further machine may be missing.
