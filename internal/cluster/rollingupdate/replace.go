@@ -24,6 +24,8 @@ import (
 const (
 	// decisionInterval is the time between two decisions. A new machine takes some 40 s to join.
 	decisionInterval = 5 * time.Second
+	// settleTime is the time between the end of a drain and the next decision.
+	settleTime = 500 * time.Millisecond
 	// parallelActions is how many steps of a decision are carried out at the same time.
 	parallelActions = 8
 )
@@ -118,6 +120,8 @@ func (u *updater) replaceAll(ctx context.Context, stop <-chan struct{}, options 
 				"stopping after the machines that are being drained; interrupt again to stop at once",
 			)
 		case <-u.wake:
+			// The drains of a batch end at almost the same time: one decision is enough for them.
+			time.Sleep(min(u.pause(), settleTime))
 		case <-timer.C:
 		}
 

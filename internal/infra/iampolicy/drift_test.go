@@ -3,6 +3,8 @@
 package iampolicy_test
 
 import (
+	"time"
+
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
@@ -145,7 +147,8 @@ func (b *bench) driftIdentities(name string, op who) {
 	b.check(b.cloud(cfg, name).Create(ctx, plan.Task{Step: plan.Step{Kind: "iam-instance-profile"}, Desired: p, ReportWaiting: func(string) {}}))
 }
 
-// replaceMachine terminates a worker as a rolling update does, which needs a Kubernetes API for the rest.
+// replaceMachine detaches and terminates a worker, and terminates another one, as a rolling update does, which needs a
+// Kubernetes API for the rest.
 func (b *bench) replaceMachine(name string, op who) {
 	b.Helper()
 	cfg := b.region.AWSConfig()
@@ -154,6 +157,26 @@ func (b *bench) replaceMachine(name string, op who) {
 	})
 	b.check(groups, err)
 	cfg.Credentials = credentials.NewStaticCredentialsProvider(op.key, op.secret, "")
+	detached := []string{*groups.AutoScalingGroups[0].Instances[0].InstanceId}
+	b.check(ec2.NewFromConfig(cfg).CreateTags(b.Context(), &ec2.CreateTagsInput{
+		Resources: detached, Tags: []ec2types.Tag{{Key: sdk.String("slipway.dev/detached"), Value: sdk.String("workers")}},
+	}))
+	b.check(autoscaling.NewFromConfig(cfg).DetachInstances(b.Context(), &autoscaling.DetachInstancesInput{
+		AutoScalingGroupName: sdk.String("workers." + name), InstanceIds: detached, ShouldDecrementDesiredCapacity: sdk.Bool(false),
+	}))
+	b.check(ec2.NewFromConfig(cfg).TerminateInstances(b.Context(), &ec2.TerminateInstancesInput{InstanceIds: detached}))
+	for range 200 {
+		groups, err = autoscaling.NewFromConfig(b.region.AWSConfig()).DescribeAutoScalingGroups(b.Context(), &autoscaling.DescribeAutoScalingGroupsInput{
+			AutoScalingGroupNames: []string{"workers." + name},
+		})
+		b.check(groups, err)
+		if len(groups.AutoScalingGroups[0].Instances) > 0 {
+			break
+		}
+
+		time.Sleep(50 * time.Millisecond)
+	}
+
 	b.check(autoscaling.NewFromConfig(cfg).TerminateInstanceInAutoScalingGroup(b.Context(), &autoscaling.TerminateInstanceInAutoScalingGroupInput{
 		InstanceId: groups.AutoScalingGroups[0].Instances[0].InstanceId, ShouldDecrementDesiredCapacity: sdk.Bool(false),
 	}))
