@@ -64,7 +64,7 @@ continue. There is no way back to an earlier version.` + exitStatusHelp(),
 	flags.DurationVar(
 		&req.DrainTimeout,
 		"drain-timeout",
-		defaultDrainTimeout,
+		upgradeDrainTimeout,
 		"stop if the pods of a node are not evicted after this time; 0: wait forever",
 	)
 
@@ -78,6 +78,9 @@ continue. There is no way back to an earlier version.` + exitStatusHelp(),
 	return cmd
 }
 
+// upgradeDrainTimeout is the default of --drain-timeout, as in a rolling update.
+const upgradeDrainTimeout = 15 * time.Minute
+
 // upgradeCommand upgrades a cluster.
 type upgradeCommand struct{ *app }
 
@@ -86,6 +89,10 @@ func (a upgradeCommand) run(ctx context.Context, req upgrade.Request) error {
 	env, err := a.newLockingEnv()
 	if err != nil {
 		return err
+	}
+
+	if req.DrainTimeout == 0 {
+		req.DrainTimeout = -1 // wait forever, also if the manifests set a limit
 	}
 
 	req.Catalog = a.catalogSource()
