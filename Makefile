@@ -36,7 +36,7 @@ packages-check: ## build the packages twice, at two paths, and compare them byte
 
 bench: build ## benchmarks; results belong in docs/benchmarks.md
 	@go test -run '^$$' -bench . -benchmem ./internal/...
-	@set -o pipefail; go test -count=1 -v -run 'TestCriticalPath|TestThrottledApplyConverges|TestWhatIsNotSeenYet|TestScale' ./test/engine | grep -E '^(COUNT|---|FAIL|ok|panic)'
+	@set -o pipefail; SLIPWAY_BENCH=1 go test -count=1 -v -timeout 30m -run 'TestCriticalPath|TestThrottledApplyConverges|TestWhatIsNotSeenYet|TestScale' ./test/engine | grep -E '^(COUNT|---|FAIL|ok|panic)'
 	@set -o pipefail; SLIPWAY_BENCH=1 KOPS='$(KOPS)' go test -count=1 -v -timeout 30m -run 'TestTable|TestWidePlan|TestDemo' ./test/bench | grep -v '^==='
 
 demo: build deps ## local region, a real highly available cluster, kubectl get nodes
