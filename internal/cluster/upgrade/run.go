@@ -38,7 +38,8 @@ type Request struct {
 	Catalog string
 	// IgnoreRemovedAPIs upgrades although clients use APIs that the version does not have.
 	IgnoreRemovedAPIs bool
-	// DrainTimeout is how long a drain may take before the upgrade stops. Zero: no limit.
+	// DrainTimeout is how long a drain may take before the upgrade stops. Negative: no limit; zero: as the
+	// manifests say.
 	DrainTimeout time.Duration
 	// JoinTimeout is how long a new machine may take until it is Ready. Required.
 	JoinTimeout time.Duration
