@@ -174,14 +174,53 @@ func (w workerGroup) canaryLimit() int {
 	return max(0, canaries-w.updated-w.joining-w.started)
 }
 
+// allowance is what a group may still begin in one decision.
+type allowance struct {
+	// canaries is the number of machines that may be begun before the canaries serve.
+	canaries int
+	// missing is the number of machines that may be taken from service.
+	missing int
+	// surge is the number of machines that may be detached.
+	surge int
+}
+
+// take uses up the allowance for a machine that serves. It returns whether the machine is detached first, or why it
+// must wait.
+func (w workerGroup) take(m Machine, left *allowance) (detach bool, waiting string) {
+	if !m.Detached && left.surge > 0 && left.canaries > 0 {
+		left.surge--
+		left.canaries--
+
+		return true, ""
+	}
+
+	switch {
+	case left.missing <= 0 && (m.Detached || left.surge <= 0):
+		return false, w.describeBudget()
+	case left.canaries <= 0 && !m.Detached:
+		return false, w.describeCanaries()
+	}
+
+	left.missing--
+	if !m.Detached { // a detached machine has its replacement already
+		left.canaries--
+	}
+
+	return false, ""
+}
+
 // decideGroup adds the next steps for a group of workers.
 func (u update) decideGroup(w workerGroup, d *Decision) {
-	limit := w.canaryLimit()
-	budget := w.Policy.maxMissing() - (w.Size - w.serving)
-	surge := w.Policy.MaxSurge - w.detached
+	left := allowance{
+		canaries: w.canaryLimit(),
+		missing:  w.Policy.maxMissing() - (w.Size - w.serving),
+		surge:    w.Policy.MaxSurge - w.detached,
+	}
+
 	for _, m := range w.outdated {
+		action := u.nextAction(w.Group, m)
 		if m.Started || !m.isServing() {
-			d.Actions = append(d.Actions, u.nextAction(w.Group, m))
+			d.Actions = append(d.Actions, action)
 			continue
 		}
 
@@ -190,26 +229,17 @@ func (u update) decideGroup(w workerGroup, d *Decision) {
 			return
 		}
 
-		detaches := !m.Detached && surge > 0
-		switch {
-		case !detaches && budget <= 0:
-			d.Waiting = append(d.Waiting, w.describeBudget())
+		detach, waiting := w.take(m, &left)
+		if waiting != "" {
+			d.Waiting = append(d.Waiting, waiting)
 			return
-		case limit <= 0 && !m.Detached:
-			d.Waiting = append(d.Waiting, w.describeCanaries())
-			return
-		case detaches:
-			surge--
-			limit--
-			d.Actions = append(d.Actions, Action{Type: ActionDetach, Machine: m, Reason: u.describeOutdated(w.Group, m)})
-		default:
-			budget--
-			if !m.Detached {
-				limit-- // a detached machine has its replacement already
-			}
-
-			d.Actions = append(d.Actions, u.nextAction(w.Group, m))
 		}
+
+		if detach {
+			action.Type = ActionDetach
+		}
+
+		d.Actions = append(d.Actions, action)
 	}
 
 	if len(w.outdated) == 0 && w.serving < w.Size {
