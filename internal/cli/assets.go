@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -39,35 +40,7 @@ The sources are the directory assets of a checkout of slipway. Packages install 
 			"  slipway assets build --source ~/src/slipway/assets",
 		Args: requireNoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if out == "" {
-				cache, err := a.cacheDir()
-				if err != nil {
-					return err
-				}
-
-				out = assetsDir(cache)
-			}
-
-			source, err := findAssetSource(source)
-			if err != nil {
-				return err
-			}
-
-			r, err := build.Run(cmd.Context(), build.Options{
-				Source:     source,
-				Out:        out,
-				Kubernetes: kubernetes,
-				Env:        os.Environ(),
-				Log:        a.Stderr,
-				Clock:      a.Now,
-			})
-			if err != nil {
-				return err
-			}
-
-			fmt.Fprintln(a.Stdout, r.Catalog)
-
-			return nil
+			return a.buildAssets(cmd.Context(), source, out, kubernetes)
 		},
 	}
 
@@ -88,6 +61,39 @@ The sources are the directory assets of a checkout of slipway. Packages install 
 	cmd.Flags().StringVar(&out, "out", "", "output directory (default: assets in the cache directory)")
 
 	return cmd
+}
+
+// buildAssets builds the assets, with further versions of Kubernetes, and prints the path of their catalogue.
+func (a *app) buildAssets(ctx context.Context, source, out string, kubernetes []string) error {
+	if out == "" {
+		cache, err := a.cacheDir()
+		if err != nil {
+			return err
+		}
+
+		out = assetsDir(cache)
+	}
+
+	source, err := findAssetSource(source)
+	if err != nil {
+		return err
+	}
+
+	r, err := build.Run(ctx, build.Options{
+		Source:     source,
+		Out:        out,
+		Kubernetes: kubernetes,
+		Env:        os.Environ(),
+		Log:        a.Stderr,
+		Clock:      a.Now,
+	})
+	if err != nil {
+		return err
+	}
+
+	fmt.Fprintln(a.Stdout, r.Catalog)
+
+	return nil
 }
 
 // assetsDir returns the folder of the built assets.

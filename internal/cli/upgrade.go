@@ -43,6 +43,13 @@ continue. There is no way back to an earlier version.` + exitStatusHelp(),
 		},
 	}
 
+	addUpgradeFlags(a, cmd, &req)
+
+	return cmd
+}
+
+// addUpgradeFlags adds the flags of an upgrade.
+func addUpgradeFlags(a *app, cmd *cobra.Command, req *upgrade.Request) {
 	addNameFlag(cmd, &req.Name)
 	a.addYesFlag(cmd)
 	a.addLockFlag(cmd)
@@ -74,8 +81,6 @@ continue. There is no way back to an earlier version.` + exitStatusHelp(),
 		defaultJoinTimeout,
 		"stop if a new machine is not Ready after this time",
 	)
-
-	return cmd
 }
 
 // upgradeDrainTimeout is the default of --drain-timeout, as in a rolling update.

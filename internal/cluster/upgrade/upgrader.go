@@ -117,7 +117,7 @@ func (u *upgrader) chooseTarget(ctx context.Context, pinned asset.Catalog) error
 
 	if !slices.Contains(u.available, u.target) {
 		return diag.WithHint(
-			fmt.Errorf("Kubernetes %s is not in the asset catalogue", u.target),
+			fmt.Errorf("version %s of Kubernetes is not in the asset catalogue", u.target),
 			"use one of "+strings.Join(u.versionNames(), ", ")+", or set --assets to another catalogue",
 		)
 	}
