@@ -245,8 +245,8 @@ func pastOf(last plan.LastApplied) past {
 
 	for _, r := range last.Resources {
 		known[r.Addr] = true
-		record, err := graph.FromProperties(awskind.DNSRecord{}, r.Properties)
-		if record, ok := record.(awskind.DNSRecord); r.Kind == recordKind && err == nil && ok {
+		restored, err := graph.FromProperties(awskind.DNSRecord{}, r.Properties)
+		if record, ok := restored.(awskind.DNSRecord); r.Kind == recordKind && err == nil && ok {
 			known[ownership.RecordAddr(record)] = true
 		}
 	}

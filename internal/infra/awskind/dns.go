@@ -95,5 +95,9 @@ func RecordSetOwner(setID, cluster string) (id string, found bool) {
 		return "", found
 	}
 
-	return strings.CutPrefix(rest, "/")
+	if id, found = strings.CutPrefix(rest, "/"); !found {
+		return "", false
+	}
+
+	return id, true
 }
