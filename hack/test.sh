@@ -7,9 +7,8 @@
 #
 # Order: first what machines run is built, because tests of single packages use it too. Then the packages run, and at a
 # low priority next to them the tests that only need processors: judges (moto, cfn-lint, Terraform, the AWS CLI), the
-# program that is killed again and again, the command line, the engine, fuzz targets. The end-to-end tests on real
-# machines come last, one at a time: they mostly wait, and leave the processors to the others. Tests with a long form
-# run in their short form; make long and make e2e run the long one.
+# program that is killed again and again, fuzz targets. The end-to-end tests on real machines come last, one at a time.
+# Tests with a long form run in their short form; make long and make e2e run the long one.
 # Tests that this machine cannot run are skipped; the closing lines list and count the reasons.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -49,7 +48,7 @@ light=$(grep -Ev "$heavy" <<<"$packages")
 
 run_background() {
   echo 10 2>/dev/null >/proc/self/autogroup || true
-  go test -json -p 2 -timeout 35m ./test/judge ./internal/cli ./test/killed ./test/engine ./test/bench >"$1/heavy" || exit
+  go test -json -p 2 -timeout 35m ./test/judge ./test/killed >"$1/judges" || exit
   if [[ ${SLIPWAY_RACE:-} ]]; then
     FUZZTIME=5s hack/fuzz.sh >"$1/fuzz.log" 2>&1 || { cat "$1/fuzz.log" >&2; exit 1; }
   fi
@@ -61,8 +60,9 @@ background=$!
 if [[ ${SLIPWAY_RACE:-} ]]; then
   go test -race -json -p 3 -timeout 30m $light >"$results/packages" || status=$?
   go test -race -short -json -p 2 -timeout 30m $(grep -E "$heavy" <<<"$packages") >"$results/race" || status=$?
+  go test -json -p 3 -timeout 25m ./internal/cli ./test/engine ./test/bench >"$results/heavy" || status=$?
 else
-  go test -json -p 3 -timeout 25m $light >"$results/packages" || status=$?
+  go test -json -p 3 -timeout 25m $light ./internal/cli ./test/engine ./test/bench >"$results/packages" || status=$?
 fi
 go test -json -count=1 -timeout 35m ./test/e2e/... >"$results/e2e" || status=$?
 wait "$background" || status=$?

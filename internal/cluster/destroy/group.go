@@ -128,9 +128,14 @@ func (d *groupDeletion) plan(ctx context.Context, s store.Store) error {
 		return err
 	}
 
+	actual, err := d.session.ReadResources(ctx, s, d.set)
+	if err != nil {
+		return err
+	}
+
 	d.byStack = via == clusterstate.CloudFormation
 	if !d.byStack {
-		if err := d.planResources(ctx); err != nil {
+		if err := d.planResources(actual); err != nil {
 			return err
 		}
 	}
@@ -143,12 +148,7 @@ func (d *groupDeletion) plan(ctx context.Context, s store.Store) error {
 }
 
 // planResources plans the deletion of the group's resources in AWS.
-func (d *groupDeletion) planResources(ctx context.Context) error {
-	actual, err := d.session.Cloud.Read(ctx)
-	if err != nil {
-		return err
-	}
-
+func (d *groupDeletion) planResources(actual []plan.ActualResource) error {
 	own := selectGroup(actual, d.request, d.session.Config.Region)
 	for _, a := range own {
 		g, isGroup := a.Resource.(awskind.AutoScalingGroup)
