@@ -129,7 +129,7 @@ func (c *storeCache) StateURL() (string, error) {
 
 	return "", withHint(
 		errors.New("no state store is given"),
-		"give --state URL or SLIPWAY_STATE: file:///dir or s3://bucket/prefix",
+		"give --state URL or SLIPWAY_STATE, or set state in the configuration file: file:///dir or s3://bucket/prefix",
 	)
 }
 

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -32,6 +33,7 @@ func newRegionCommand(a *app) *cobra.Command {
 		newRegionEnvCommand(a),
 		newRegionImageCommand(a),
 		newRegionFaultsCommand(a),
+		newRegionConnectCommand(a),
 		newRegionServeCommand(a),
 	)
 }
@@ -212,7 +214,15 @@ func newRegionEnvCommand(a *app) *cobra.Command {
 				return withHint(errors.New("no local region exists"), "slipway region start")
 			}
 
-			for _, kv := range st.Settings.Env(cache) {
+			exports := st.Settings.Env(cache)
+			self, err := os.Executable()
+			if err != nil {
+				return fmt.Errorf("find slipway's own path: %w", err)
+			}
+
+			proxy := strings.ReplaceAll(shellQuote(self), "%", "%%") + " region connect %h %p" // % begins a token of ssh
+			exports = append(exports, [2]string{"SLIPWAY_SSH_PROXY", proxy})
+			for _, kv := range exports {
 				fmt.Fprintf(a.Stdout, "export %s=%s\n", kv[0], shellQuote(kv[1]))
 			}
 

@@ -19,6 +19,7 @@ import (
 type sshOptions struct {
 	name    string
 	via     string
+	proxy   string
 	request sshaccess.Request
 }
 
@@ -31,7 +32,8 @@ func newSSHCommand(a *app) *cobra.Command {
 		Long: `Open a shell on a machine of a cluster, or run COMMAND on it, with your own programs. The first way that is possible is used:
 
   session-manager   spec.machineAccess.sessionManager is true, and aws and session-manager-plugin are installed here
-  direct            an SSH server answers at the public address; with --via direct also at the private one
+  direct            an SSH server answers at the public address; with --via direct also at the private one; or
+                    --proxy-command connects to private addresses, such as that of a VPN or of the local region
   bastion           the cluster has a group of role Bastion; ssh goes through its load balancer or public address
   instance-connect  spec.machineAccess.instanceConnectSecurityGroup is set; aws opens the connection
 
@@ -70,6 +72,7 @@ EXIT STATUS
 	flags.StringVar(&o.via, "via", "", "session-manager, direct, bastion or instance-connect (default: the first that is possible)")
 	flags.StringVarP(&o.request.User, "user", "u", "", "login (default: that of the group's distribution)")
 	flags.StringVarP(&o.request.Identity, "identity", "i", "", "private key file for ssh")
+	flags.StringVar(&o.proxy, "proxy-command", "", "command that connects to private addresses, as ssh's ProxyCommand (SLIPWAY_SSH_PROXY)")
 	flags.BoolVar(&o.request.PrintOnly, "print-command", false, "print the command instead of running it")
 
 	return cmd
@@ -101,6 +104,7 @@ func (a sshRunner) runSSH(ctx context.Context, name, target string, o sshOptions
 	}
 
 	facts.Profile = a.profile
+	facts.ProxyCommand = a.flagOrEnv(o.proxy, "SLIPWAY_SSH_PROXY")
 	command, err := sshaccess.Choose(facts, o.request)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -40,14 +41,17 @@ func TestFaultsAreSeen(t *testing.T) {
 
 // realFault is a fault of one machine.
 type realFault struct {
+	// name is that of the fault in docs/operations/faults.md, so that its output can be written there.
 	name string
 	// machine is the instance ID that validate has to name; empty if the fault has several.
 	machine string
 	// apply and repair are scripts that run in the machines at.
 	apply, repair string
 	at            []string
-	// kind and cause are what validate has to print.
-	kind, cause string
+	// change and undo are AWS CLI commands instead.
+	change, undo []string
+	// severity, kind and cause are what validate has to print.
+	severity, kind, cause string
 	// within is how long validate may take: 10 s after the fault can be observed.
 	within time.Duration
 }
@@ -56,6 +60,8 @@ type realFault struct {
 const cutOff = `nft 'add table inet cut; add chain inet cut in { type filter hook input priority -300; policy drop; }; ` +
 	`add chain inet cut out { type filter hook output priority -300; policy drop; }; ` +
 	`add rule inet cut in iif lo accept; add rule inet cut out oif lo accept'`
+
+const rejoin = "nft delete table inet cut"
 
 // freeze stops a program as a hanging disk or a bug would: it exists and answers nothing.
 func freeze(program string) (apply, repair string) {
@@ -68,25 +74,88 @@ func realFaults(e *environment) []realFault {
 	for id := range e.listMachines("worker") {
 		worker = id
 	}
-	controlPlane := e.listMachines("control-plane")
 	bySlot := map[string]string{}
-	for id, slot := range controlPlane {
+	for id, slot := range e.listMachines("control-plane") {
 		bySlot[slot] = id
 	}
+	return append(programFaults(e, worker, bySlot), partFaults(e, worker, bySlot)...)
+}
+
+// programFaults are programs that are stopped or hang. Agents measure every 5 s, with timeouts of up to 4 s.
+func programFaults(e *environment, worker string, bySlot map[string]string) []realFault {
+	e.t.Helper()
+	leader := e.findLeader()
 	stopKubelet, startKubelet := freeze("kubelet")
 	stopEtcd, startEtcd := freeze("etcd")
-	leader := e.findLeader()
+	const seconds = time.Second
 	return []realFault{
-		{"a kubelet hangs", worker, stopKubelet, startKubelet, []string{worker}, "machine", "kubelet does not answer", 10 * time.Second},
-		{"a kubelet is masked and stopped", worker, "systemctl mask --runtime --now kubelet", "systemctl unmask --runtime kubelet; systemctl start kubelet", []string{worker}, "machine", "kubelet", 10 * time.Second},
-		{"the leader of etcd hangs", leader, stopEtcd, startEtcd, []string{leader}, "etcd", "does not answer", 10 * time.Second},
-		{"the disk of a member is full", bySlot["b"], "fallocate -l $(($(df -B1 --output=avail /var/lib/slipway/etcd | tail -1) - 1048576)) /var/lib/slipway/etcd/ballast", "rm /var/lib/slipway/etcd/ballast", []string{bySlot["b"]}, "machine", "full", 10 * time.Second},
-		// Its members see it after a timeout of 2 s in reports every 5 s.
-		{"a control-plane machine is cut off", bySlot["c"], cutOff, "nft delete table inet cut", []string{bySlot["c"]}, "etcd", "does not answer", 12 * time.Second},
-		// A kubelet renews its lease every 10 s, so its silence can be observed after as long.
-		{"a worker is cut off", worker, cutOff, "nft delete table inet cut", []string{worker}, "node", "its kubelet has not reported", 20 * time.Second},
-		// The agents notice it, find that no API server can write, and write to their consoles.
-		{"two of three members hang", "", stopEtcd, startEtcd, []string{bySlot["a"], bySlot["b"]}, "etcd", "quorum lost: 2 of 3 members do not work", 25 * time.Second},
+		{
+			name: "The kubelet hangs", machine: worker, at: []string{worker}, apply: stopKubelet, repair: startKubelet,
+			severity: "failed", kind: "machine", cause: "kubelet does not answer", within: 10 * seconds,
+		},
+		{
+			name: "The kubelet is stopped", machine: worker, at: []string{worker},
+			apply: "systemctl mask --runtime --now kubelet", repair: "systemctl unmask --runtime kubelet; systemctl start kubelet",
+			severity: "failed", kind: "machine", cause: "kubelet", within: 10 * seconds,
+		},
+		{
+			// Three heartbeats are missed after 15 s, and a member reports that within 5 s.
+			name: "The agent of a worker is stopped", machine: worker, at: []string{worker},
+			apply: "systemctl stop slipway-node", repair: "systemctl start slipway-node",
+			severity: "failed", kind: "machine", cause: "its agent has not reported", within: 25 * seconds,
+		},
+		{
+			name: "The leader of etcd hangs", machine: leader, at: []string{leader}, apply: stopEtcd, repair: startEtcd,
+			severity: "failed", kind: "etcd", cause: "does not answer", within: 10 * seconds,
+		},
+		{
+			// The agents notice it, find that no API server can write, and write to their consoles.
+			name: "Two of three members are stopped", at: []string{bySlot["a"], bySlot["b"]}, apply: stopEtcd, repair: startEtcd,
+			severity: "critical", kind: "etcd", cause: "quorum lost: 2 of 3 members do not work", within: 25 * seconds,
+		},
+	}
+}
+
+// partFaults are networks, disks and files.
+func partFaults(e *environment, worker string, bySlot map[string]string) []realFault {
+	e.t.Helper()
+	const manifest = "/etc/kubernetes/manifests/kube-scheduler.yaml"
+	volume := e.listVolumes()["a"][0]
+	const seconds = time.Second
+	return []realFault{
+		{
+			name: "etcd's disk is full", machine: bySlot["b"], at: []string{bySlot["b"]},
+			apply: "fallocate -l $(($(df -B1 --output=avail /var/lib/slipway/etcd | tail -1) - 1048576)) /var/lib/slipway/etcd/ballast", repair: "rm /var/lib/slipway/etcd/ballast",
+			severity: "failed", kind: "machine", cause: "is full", within: 10 * seconds,
+		},
+		{
+			// The agent looks every 3 s, and reports every 5 s.
+			name: "A static pod manifest is corrupted", machine: bySlot["b"], at: []string{bySlot["b"]},
+			apply: "echo '{' >" + manifest, repair: "grep -q 'name: kube-scheduler' " + manifest,
+			severity: "warning", kind: "machine", cause: manifest + " was changed; restored at ", within: 10 * seconds,
+		},
+		{
+			// A file system that cannot be written, at one path only.
+			name: "A file of the agent cannot be restored", machine: bySlot["b"], at: []string{bySlot["b"]},
+			apply: "echo '{' >/run/broken && mount --bind -o ro /run/broken " + manifest + " && mount -o remount,bind,ro " + manifest, repair: "umount " + manifest,
+			severity: "failed", kind: "machine", cause: manifest + " was changed and cannot be restored", within: 10 * seconds,
+		},
+		{
+			// Its members see it after a timeout of 2 s in reports every 5 s.
+			name: "A control-plane machine is cut off from the network", machine: bySlot["c"], at: []string{bySlot["c"]}, apply: cutOff, repair: rejoin,
+			severity: "failed", kind: "etcd", cause: "does not answer", within: 12 * seconds,
+		},
+		{
+			// A kubelet renews its lease every 10 s, so its silence can be observed after as long.
+			name: "A worker is cut off from the network", machine: worker, at: []string{worker}, apply: cutOff, repair: rejoin,
+			severity: "failed", kind: "node", cause: "its kubelet has not reported", within: 20 * seconds,
+		},
+		{
+			name: "etcd's volume is lost", machine: bySlot["a"],
+			change:   []string{"ec2", "detach-volume", "--force", "--volume-id", volume},
+			undo:     []string{"ec2", "attach-volume", "--volume-id", volume, "--instance-id", bySlot["a"], "--device", "/dev/xvdf"},
+			severity: "failed", kind: "machine", cause: "the etcd volume " + volume, within: 15 * seconds,
+		},
 	}
 }
 
@@ -111,12 +180,24 @@ func (e *environment) findLeader() string {
 	return ""
 }
 
+// inject applies or repairs a fault: a script in each of its machines, or a command of the AWS CLI.
+func (e *environment) inject(f realFault, script string, command []string) {
+	e.t.Helper()
+	for _, id := range f.at {
+		e.mustRunInMachine(id, script)
+	}
+	if len(command) == 0 {
+		return
+	}
+	if r := e.runProgram("aws", command...); r.code != 0 {
+		e.t.Fatal(r.err)
+	}
+}
+
 // checkFault applies a fault, waits until validate names it, and repairs it.
 func (e *environment) checkFault(f realFault) {
 	e.t.Helper()
-	for _, id := range f.at {
-		e.mustRunInMachine(id, f.apply)
-	}
+	e.inject(f, f.apply, f.change)
 	begin := time.Now()
 	err := errors.New("validate was not run")
 	for err != nil && time.Since(begin) < f.within+15*time.Second {
@@ -124,9 +205,7 @@ func (e *environment) checkFault(f realFault) {
 	}
 	took := time.Since(begin).Round(100 * time.Millisecond)
 	printed := e.runProgram(e.slipway, "validate", "cluster", clusterName)
-	for _, id := range f.at {
-		e.mustRunInMachine(id, f.repair)
-	}
+	e.inject(f, f.repair, f.undo)
 	switch {
 	case err != nil:
 		e.t.Errorf("validate does not report it: %v\n%s%s", err, printed.out, printed.err)
@@ -134,8 +213,38 @@ func (e *environment) checkFault(f realFault) {
 		e.t.Errorf("validate reported it after %s, want %s", took, f.within)
 	default:
 		e.t.Logf("COUNT %s: reported after %s", f.name, took)
+		e.recordFault(f, printed.out, took)
 	}
 	e.waitHealthy(3 * time.Minute)
+}
+
+// recordFault writes what validate printed for docs/operations/faults.md, if SLIPWAY_E2E_RECORD is set. Run
+// go test ./internal/cluster/health -run TestFaultsPage -update afterwards.
+func (e *environment) recordFault(f realFault, printed string, took time.Duration) {
+	e.t.Helper()
+	if os.Getenv("SLIPWAY_E2E_RECORD") == "" {
+		return
+	}
+	file := filepath.Join("testdata", "faults", strings.ReplaceAll(f.name, " ", "-")+".txt")
+	names := strings.NewReplacer("cluster "+clusterName+" ", "cluster demo ", clusterName+"-", "demo-", "."+clusterName+".", ".demo.")
+	body := took.String() + "\n" + names.Replace(withoutHostDisk(printed))
+	if err := os.WriteFile(file, []byte(body), 0o644); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// withoutHostDisk removes the warnings about the root disks of the machines, which all are the disk of this computer.
+func withoutHostDisk(printed string) string {
+	var out strings.Builder
+	skipping := false
+	for line := range strings.Lines(printed) {
+		begins := !strings.HasPrefix(line, " ")
+		skipping = begins && strings.HasPrefix(line, "WARNING") && strings.Contains(line, ": disk: / is ") || !begins && skipping
+		if !skipping {
+			out.WriteString(line)
+		}
+	}
+	return out.String()
 }
 
 // isOverloaded reports whether so many processes wait for this computer's processors that programs in machines
@@ -158,8 +267,7 @@ func (e *environment) findFault(f realFault) error {
 		return fmt.Errorf("%w: %s", err, r.err)
 	}
 	for _, c := range report.Checks {
-		bad := c.Severity == "failed" || c.Severity == "critical"
-		if bad && c.Kind == f.kind && c.Machine == f.machine && strings.Contains(c.Cause, f.cause) && c.Hint+c.CausedBy != "" {
+		if c.Severity == f.severity && c.Kind == f.kind && c.Machine == f.machine && strings.Contains(c.Cause, f.cause) && c.Hint+c.CausedBy != "" {
 			return nil
 		}
 	}

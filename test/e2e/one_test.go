@@ -15,8 +15,8 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// TestOneMachine creates examples/one-machine.yaml and terminates its machine. The replacement must
-// get the same address and the same data. It tests requirements S3.16, S3.17, S3.25 and S3.26.
+// TestOneMachine creates examples/one-machine.yaml, reads its logs, logs in, collects a support bundle and terminates
+// its machine. The replacement must get the same address and the same data. It tests requirements S3.16, S3.17, S3.25 and S3.26.
 func TestOneMachine(t *testing.T) {
 	e := newEnvironment(t)
 	body, err := os.ReadFile("../../examples/one-machine.yaml")
@@ -24,7 +24,12 @@ func TestOneMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "cluster.yaml")
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(body), "one-machine", clusterName)), 0o600); err != nil {
+	pair := e.createSSHKey()
+	text := strings.ReplaceAll(string(body), "one-machine", clusterName)
+	if pair.public != "" {
+		text = strings.Replace(text, "\nspec:\n", "\nspec:\n  sshKey: "+pair.public+"\n", 1)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	e.runSlipway("state", "init", "--yes")
@@ -39,6 +44,9 @@ func TestOneMachine(t *testing.T) {
 	}
 	e.checkPodRuns()
 	address, first := e.findAPIAddress()
+	e.checkLogs(first)
+	e.checkShell(first, pair)
+	e.checkSupportBundle(first)
 	if _, err := ec2.NewFromConfig(e.aws).TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{first}}); err != nil {
 		t.Fatal(err)
 	}

@@ -81,6 +81,12 @@ func Settings() []Setting {
 			Default:   "the built-in catalogue",
 			isPath:    true,
 		},
+		{
+			Name:      "sshProxy",
+			Flag:      "proxy-command",
+			Variables: []string{"SLIPWAY_SSH_PROXY"},
+			Default:   "connect without a proxy",
+		},
 	}
 }
 

@@ -6,6 +6,7 @@
 package health
 
 import (
+	"math"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/machine/report"
@@ -120,10 +121,10 @@ const (
 	LeaseTTL = 15 * time.Second
 	// MemberTTL is the maximal age of the report of a [Member], which is written every 10 s.
 	MemberTTL = 40 * time.Second
-	// missedReports is how many reports an agent may miss.
+	// missedReports is how many reports or heartbeats an agent may miss.
 	missedReports = 3
-	// workerSlack is how late the rare reports of workers may be.
-	workerSlack = 30 * time.Second
+	// refreshSlack is how late the rare reports of workers may be.
+	refreshSlack = 30 * time.Second
 )
 
 // staleAfter returns the maximal age of r: three reports of the control plane, and two of a worker, which
@@ -131,7 +132,7 @@ const (
 func (r MachineReport) staleAfter() time.Duration {
 	next := time.Duration(r.NextSeconds) * time.Second
 	if next > time.Minute {
-		return 2*next + workerSlack
+		return 2*next + refreshSlack
 	}
 
 	return missedReports * next
@@ -153,7 +154,40 @@ func (f Facts) freshReport(instance string) (MachineReport, bool) {
 		return MachineReport{}, false
 	}
 
-	return r, r.FromConsole || f.Now.Sub(r.PublishedAt) <= r.staleAfter()
+	if r.FromConsole {
+		return r, true
+	}
+
+	if missed, known := f.missedHeartbeats(r); known {
+		return r, missed <= missedReports*report.Interval || f.Now.Sub(r.PublishedAt) <= missedReports*report.Interval
+	}
+
+	return r, f.Now.Sub(r.PublishedAt) <= r.staleAfter()
+}
+
+// missedHeartbeats returns for how long the control plane has heard no heartbeat of the worker that published r. It
+// is not known for a worker that sends none, and before a member that reports has heard one. A member that has just
+// started may have forgotten one. Members compare with their own clocks, so that a late report of theirs does not count.
+func (f Facts) missedHeartbeats(r MachineReport) (missed time.Duration, known bool) {
+	if !r.Heartbeats {
+		return 0, false
+	}
+
+	listening := time.Duration(math.MaxInt64)
+	missed = listening
+	for _, member := range f.Reports {
+		if member.Etcd == nil || member.FromConsole || f.Now.Sub(member.PublishedAt) > member.staleAfter() {
+			continue
+		}
+
+		listening = min(listening, time.Duration(member.ListeningSeconds)*time.Second)
+		if seconds, heard := member.Heard[r.Node]; heard {
+			missed = min(missed, time.Duration(seconds)*time.Second)
+			known = true
+		}
+	}
+
+	return min(missed, listening), known
 }
 
 // isSlotOf reports whether i is running and belongs to g, a control-plane slot.

@@ -204,6 +204,15 @@ func serviceFaults() []fault {
 			},
 		},
 		{
+			name:    "The agent of a worker is stopped",
+			happens: "The machine works. Its certificates are not renewed any more, and nothing on it is restored.",
+			todo:    "The operator starts it. systemd restarts an agent that crashes, so somebody has stopped it.",
+			change:  func(f *health.Facts) { heartbeats(f, 4, 21, 7200) },
+			want: []string{
+				"failed machine i-0c4e5 (workers): its agent has not reported for 21s; the kubelet still does",
+			},
+		},
+		{
 			name:    "A worker's disk is full",
 			happens: "The kubelet evicts pods at 90%. Logs and image layers cannot be written at 100%.",
 			todo:    "The operator finds what fills it, or gives the group larger volumes (`rootVolume` of the instance group) and applies.",
@@ -234,12 +243,12 @@ func serviceFaults() []fault {
 			change: func(f *health.Facts) {
 				addCondition(f, 0, report.Condition{
 					Component: report.OwnedFiles, State: report.Warning,
-					Cause: "/etc/kubernetes/manifests/kube-scheduler.yaml had other content; restored at 11:59:52",
+					Cause: "/etc/kubernetes/manifests/kube-scheduler.yaml was changed; restored at 11:59:52",
 					Next:  "nothing if the change was a mistake; to change it for good, change the manifest and run slipway apply",
 				})
 			},
 			want: []string{
-				"warning machine i-0c4e1 (control-plane-a): restored files: /etc/kubernetes/manifests/kube-scheduler.yaml had other content; restored at 11:59:52",
+				"warning machine i-0c4e1 (control-plane-a): restored files: /etc/kubernetes/manifests/kube-scheduler.yaml was changed; restored at 11:59:52",
 			},
 		},
 		{

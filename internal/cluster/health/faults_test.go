@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -107,6 +108,21 @@ func silent(f *health.Facts, n int, d time.Duration) {
 	f.Nodes[n].LeaseRenewed = now.Add(-d)
 }
 
+// heartbeats makes machine n a worker that sends heartbeats. The control plane heard the last one some seconds ago; its
+// agents have listened for a time.
+func heartbeats(f *health.Facts, n, seconds, listening int) {
+	measured(f, n, func(r *report.Report) {
+		r.Time = now.Add(-4 * time.Minute) // nothing has changed since
+		r.Heartbeats = true
+	})
+	for member := range 3 {
+		measured(f, member, func(r *report.Report) {
+			r.ListeningSeconds = listening
+			r.Heard = map[string]int{f.Instances[n].NodeName: seconds + 100*member} // it sends them to one of them
+		})
+	}
+}
+
 // peerMissed makes the other members report that member n does not answer them.
 func peerMissed(f *health.Facts, n int, text string) {
 	for other := range 3 {
@@ -195,16 +211,42 @@ func faultsPage() string {
 		fmt.Fprintf(&b, "- [%s](#%s)\n", fault.name, anchor(fault.name))
 	}
 	for _, fault := range faults() {
-		f := healthyCluster()
-		fault.change(&f)
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", fault.name, strings.TrimSpace(fault.happens))
+		seen, lines := recordedLines(fault.name)
+		if seen == "" {
+			lines = computedLines(fault)
+		}
 		b.WriteString("    $ slipway validate cluster demo\n")
-		for _, line := range health.Evaluate(f).Lines("demo") {
-			fmt.Fprintf(&b, "    %s\n", line.Text)
+		for _, line := range lines {
+			fmt.Fprintf(&b, "    %s\n", line)
+		}
+		if seen != "" {
+			fmt.Fprintf(&b, "\n**Recorded** on real machines; first seen %s after the fault.\n", seen)
 		}
 		fmt.Fprintf(&b, "\n**Who does what.** %s\n", strings.TrimSpace(fault.todo))
 	}
 	return b.String()
+}
+
+// computedLines returns what validate prints for the facts of a fault.
+func computedLines(fault fault) (lines []string) {
+	f := healthyCluster()
+	fault.change(&f)
+	for _, line := range health.Evaluate(f).Lines("demo") {
+		lines = append(lines, line.Text)
+	}
+	return lines
+}
+
+// recordedLines returns what validate printed for a fault of a real cluster, and after how long, if
+// SLIPWAY_E2E_RECORD=1 E2E_RUN=TestFaultsAreSeen make e2e has recorded it.
+func recordedLines(name string) (seen string, lines []string) {
+	body, err := os.ReadFile(filepath.Join("../../../test/e2e/testdata/faults", strings.ReplaceAll(name, " ", "-")+".txt"))
+	if err != nil {
+		return "", nil
+	}
+	seen, printed, _ := strings.Cut(string(body), "\n")
+	return seen, strings.Split(strings.TrimRight(printed, "\n"), "\n")
 }
 
 // anchor returns the link target of a heading, as GitHub makes it.
@@ -227,7 +269,8 @@ For operators: what happens when a part of a cluster fails, what ` + "`slipway v
 [Validate](validate.md) explains the command and how fast it sees a fault; [troubleshooting](../troubleshooting.md) is about
 messages of the other commands.
 
-This page is generated: a test (` + "`go test ./internal/cluster/health -run TestFaults`" + `) gives the facts of each fault to the
-code of ` + "`validate`" + ` and writes down what it prints. The cluster ` + "`demo`" + ` has three control-plane machines and two workers.
+The cluster ` + "`demo`" + ` has three control-plane machines and two workers. What is marked as **recorded** was printed for a fault of
+a real cluster: ` + "`E2E_RUN=TestFaultsAreSeen SLIPWAY_E2E_RECORD=1 make e2e`" + ` breaks one and writes it down. For the other faults, a test
+(` + "`go test ./internal/cluster/health -run TestFaults`" + `) gives the facts of the fault to the code of ` + "`validate`" + `.
 
 `

@@ -149,6 +149,9 @@ func silenceOf(f Facts, i Instance) silence {
 	var out silence
 	if r, fresh := f.freshReport(i.ID); !fresh && !r.PublishedAt.IsZero() {
 		out.agent = f.Now.Sub(r.PublishedAt)
+		if missed, known := f.missedHeartbeats(r); known {
+			out.agent = min(out.agent, missed)
+		}
 	}
 
 	for _, n := range f.Nodes {

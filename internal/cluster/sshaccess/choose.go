@@ -24,7 +24,7 @@ type Path string
 const (
 	// SessionManager is a session of AWS Systems Manager: no open port, no SSH key.
 	SessionManager Path = "session-manager"
-	// Direct is SSH to an address of the machine that answers from here.
+	// Direct is SSH to an address of the machine that answers from here, or that the operator's proxy command reaches.
 	Direct Path = "direct"
 	// Bastion is SSH through a bastion.
 	Bastion Path = "bastion"
@@ -55,6 +55,9 @@ type Facts struct {
 	InstanceConnect bool
 	// OpenAddress is an address of the machine whose port 22 answers from here; empty if there is none.
 	OpenAddress string
+	// ProxyCommand is the operator's command that connects to addresses in the VPC, as ssh's ProxyCommand, such as the
+	// client of a VPN; empty if there is none.
+	ProxyCommand string
 	// Tools are the programs that are installed here.
 	Tools []string
 }
@@ -169,6 +172,14 @@ func (f Facts) sessionCommand(req Request) ([]string, error) {
 }
 
 func (f Facts) directCommand(req Request) ([]string, error) {
+	if f.ProxyCommand != "" {
+		if err := f.requireSSH(req); err != nil {
+			return nil, err
+		}
+
+		return f.sshCommand(req, f.Machine.PrivateAddress, f.ProxyCommand), nil
+	}
+
 	if f.OpenAddress == "" {
 		return nil, errors.New("port 22 of the machine does not answer from here")
 	}
@@ -197,7 +208,7 @@ func (f Facts) bastionCommand(req Request) ([]string, error) {
 		return nil, errors.New("the login of the bastion's image is not known; give --user")
 	}
 
-	return f.sshCommand(req, f.Machine.PrivateAddress, f.BastionUser+"@"+f.BastionHost), nil
+	return f.sshCommand(req, f.Machine.PrivateAddress, f.jumpCommand(req, f.BastionUser+"@"+f.BastionHost)), nil
 }
 
 func (f Facts) instanceConnectCommand(req Request) ([]string, error) {
@@ -255,16 +266,16 @@ func (f Facts) require(req Request, tools ...string) error {
 	return nil
 }
 
-// sshCommand returns the command that logs in at host, through jump if that is not empty. Host keys are stored under
-// the machine's id, since addresses are used again.
-func (f Facts) sshCommand(req Request, host, jump string) []string {
+// sshCommand returns the command that logs in at host, through a proxy command if that is not empty. Host keys are stored
+// under the machine's id, since addresses are used again.
+func (f Facts) sshCommand(req Request, host, proxy string) []string {
 	args := []string{toolSSH, "-o", "HostKeyAlias=" + f.Machine.ID, "-o", "StrictHostKeyChecking=accept-new"}
 	if req.Identity != "" {
 		args = append(args, "-i", req.Identity)
 	}
 
-	if jump != "" {
-		args = append(args, "-o", "ProxyCommand="+f.jumpCommand(req, jump))
+	if proxy != "" {
+		args = append(args, "-o", "ProxyCommand="+proxy)
 	}
 
 	args = append(args, f.User+"@"+host)

@@ -45,6 +45,7 @@ func TestChoose(t *testing.T) {
 			f.SessionManager, f.Tools, f.BastionHost, f.BastionUser = true, []string{"ssh"}, "lb.example", "admin"
 		}, want: options + "-o " + jump + " admin@10.0.0.7"},
 		{name: "direct", facts: func(f *Facts) { f.OpenAddress = "192.0.2.1" }, want: options + "admin@192.0.2.1"},
+		{name: "proxy command", facts: func(f *Facts) { f.ProxyCommand, f.OpenAddress = "vpn connect %h %p", "192.0.2.1" }, want: options + "-o ProxyCommand=vpn connect %h %p admin@10.0.0.7"},
 		{name: "direct before bastion", facts: func(f *Facts) { f.OpenAddress, f.BastionHost, f.BastionUser = "192.0.2.1", "lb.example", "admin" }, want: options + "admin@192.0.2.1"},
 		{
 			name: "bastion when asked for", facts: func(f *Facts) { f.OpenAddress, f.BastionHost, f.BastionUser = "192.0.2.1", "lb.example", "admin" },

@@ -66,6 +66,8 @@ type Agent struct {
 	etcdStopped atomic.Bool
 	// conditions of the machine, which the agent reports. Every task sets those of what it maintains.
 	conditions report.Board
+	// heartbeats of workers that this control-plane machine has heard.
+	heartbeats join.Heartbeats
 }
 
 // Converge brings the machine to the state of its document once. It returns after all services were

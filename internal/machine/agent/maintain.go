@@ -298,8 +298,9 @@ func (a *Agent) serveJoin(ctx context.Context) error {
 		return fmt.Errorf("serve the join endpoint: %w", err)
 	}
 
+	endpoint := a.newJoinServer()
 	server := &http.Server{
-		Handler:           a.newJoinServer(),
+		Handler:           endpoint,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      30 * time.Second,
@@ -307,6 +308,8 @@ func (a *Agent) serveJoin(ctx context.Context) error {
 		TLSConfig: &tls.Config{
 			MinVersion:     tls.VersionTLS13,
 			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair() },
+			ClientAuth:     tls.VerifyClientCertIfGiven, // a worker that joins has none yet
+			ClientCAs:      endpoint.ClientCAs(),
 		},
 		ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
 	}
@@ -329,6 +332,7 @@ func (a *Agent) newJoinServer() *join.Server {
 		TTL:         LeafTTL,
 		Now:         a.Now,
 		Log:         a.Log,
+		Heartbeats:  &a.heartbeats,
 		FindMachine: func(ctx context.Context, id string) (join.Machine, bool, error) {
 			m, found, err := a.ec2Client().FindMachine(ctx, id)
 			return join.Machine{

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,6 +34,9 @@ type reportPublisher struct {
 	// apis are the clients to try in order: the machine's own API server, then the load balancer.
 	apis []kube.Client
 
+	// heart sends the heartbeats of a worker; nil on the control plane.
+	heart *heart
+
 	started time.Time
 	// onNode is the report of the Node, written at onNodeAt; zero before the first.
 	onNode   report.Report
@@ -56,6 +60,8 @@ func (a *Agent) newReportPublisher(m *etcdMember) *reportPublisher {
 		balanced := own
 		balanced.Server = "https://" + a.Boot.API.Internal + ":" + kube.APIPort
 		p.apis = []kube.Client{own, balanced}
+	} else {
+		p.heart = a.newHeart()
 	}
 
 	return p
@@ -64,29 +70,47 @@ func (a *Agent) newReportPublisher(m *etcdMember) *reportPublisher {
 // run publishes one report: to the API, or else to the console.
 func (p *reportPublisher) run(ctx context.Context) error {
 	r := p.measure(ctx)
-	r.NextSeconds = int(p.heartbeat().Seconds())
+	r.NextSeconds = int(p.refreshInterval().Seconds())
+	heartbeatErr := p.addHeartbeats(ctx, &r)
 	err := p.publish(ctx, r)
 	p.writeConsole(r, err)
 	if r.Etcd != nil && r.Etcd.Learner {
 		p.promoteLearner(ctx, *r.Etcd)
 	}
 
+	return cmp.Or(err, heartbeatErr)
+}
+
+// addHeartbeats sends the heartbeat of a worker, or adds those that this machine has heard.
+func (p *reportPublisher) addHeartbeats(ctx context.Context, r *report.Report) (err error) {
+	if p.member != nil {
+		now := p.agent.Now()
+		r.Heard = p.agent.heartbeats.Seconds(now)
+		r.ListeningSeconds = p.agent.heartbeats.ListeningSeconds(now)
+
+		return nil
+	}
+
+	if p.heart != nil {
+		r.Heartbeats, err = p.heart.beat(ctx)
+	}
+
 	return err
 }
 
-// heartbeat is the longest time between two reports.
-func (p *reportPublisher) heartbeat() time.Duration {
+// refreshInterval is the longest time between two reports.
+func (p *reportPublisher) refreshInterval() time.Duration {
 	if p.member != nil {
 		return report.Interval
 	}
 
-	return report.WorkerHeartbeat
+	return report.WorkerRefresh
 }
 
 // publish writes r to the API through the first client that can.
 func (p *reportPublisher) publish(ctx context.Context, r report.Report) error {
 	onNode := p.onNodeAt.IsZero() || !report.HaveSameState(p.onNode, r) ||
-		r.Time.Sub(p.onNodeAt) >= report.WorkerHeartbeat
+		r.Time.Sub(p.onNodeAt) >= report.WorkerRefresh
 	if p.member == nil && !onNode {
 		return nil
 	}

@@ -5,6 +5,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-k8s/slipway/internal/machine/join"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 	"github.com/slipway-k8s/slipway/internal/machine/report"
@@ -123,7 +125,7 @@ func TestReportsOfControlPlane(t *testing.T) {
 	if err := json.Unmarshal([]byte(object.Metadata.Annotations[report.Annotation]), &read); err != nil || read.Machine != "i-1" || read.NextSeconds != 5 {
 		t.Errorf("report of the Node: %+v, %v", read, err)
 	}
-	now = now.Add(report.WorkerHeartbeat)
+	now = now.Add(report.WorkerRefresh)
 	step("lease node")
 }
 
@@ -142,6 +144,37 @@ func TestReportsOfWorker(t *testing.T) {
 	if got := api.takeWrites(); got != "node node" {
 		t.Errorf("wrote %q in five minutes, want two reports", got)
 	}
+}
+
+// TestHeartbeatsOfWorker: a worker that misses one heartbeat reports nothing. If it misses more, it writes its Node once,
+// and once more when they arrive again.
+func TestHeartbeatsOfWorker(t *testing.T) {
+	now := time.Now()
+	api := newRecordingAPI(t)
+	r := report.Report{Machine: "i-2", Node: "ip-2"}
+	p, _ := publisherAt(t, &now, &r, api)
+	var sent error
+	p.heart = &heart{send: func(context.Context) error { return sent }}
+	step := func(what string, err error, wrote string, heartbeats bool) {
+		t.Helper()
+		sent = err
+		if got := p.run(t.Context()); !errors.Is(got, err) && !errors.Is(err, join.ErrNoHeartbeats) {
+			t.Errorf("%s: ended with %v, want %v", what, got, err)
+		}
+		if got := api.takeWrites(); got != wrote || p.onNode.Heartbeats != heartbeats {
+			t.Errorf("%s: wrote %q (heartbeats %v), want %q (%v)", what, got, p.onNode.Heartbeats, wrote, heartbeats)
+		}
+		now = now.Add(report.Interval)
+	}
+	lost := errors.New("connection refused")
+	step("first", nil, "node", true)
+	step("one missed", lost, "", true)
+	step("it arrives again", nil, "", true)
+	step("one missed", lost, "", true)
+	step("two missed", lost, "node", false)
+	step("three missed", lost, "", false)
+	step("they arrive again", nil, "node", true)
+	step("a control plane from before heartbeats", join.ErrNoHeartbeats, "node", false)
 }
 
 // TestReportThroughLoadBalancer: while the own API server cannot write, another one does.

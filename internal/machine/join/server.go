@@ -49,7 +49,7 @@ type Machine struct {
 	Group string
 }
 
-// Server is the HTTP handler of the join endpoint. It issues node certificates and nothing else. It
+// Server is the HTTP handler of the join endpoint. It issues node certificates and takes heartbeats. It
 // is safe for concurrent use.
 type Server struct {
 	// CA signs the node certificates.
@@ -69,6 +69,8 @@ type Server struct {
 	Now func() time.Time
 	// Log receives refusals, failures, and successful joins.
 	Log *slog.Logger
+	// Heartbeats records the heartbeats of workers; nil means that they are not served.
+	Heartbeats *Heartbeats
 
 	mu         sync.Mutex
 	tokens     float64
@@ -107,11 +109,13 @@ type refusal struct {
 
 func (r refusal) Error() string { return r.reason }
 
-// ServeHTTP serves POST certificatePath and GET /healthz.
+// ServeHTTP serves POST certificatePath, POST heartbeatPath and GET /healthz.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/healthz" && r.Method == http.MethodGet:
 		w.WriteHeader(http.StatusOK)
+	case r.URL.Path == heartbeatPath && r.Method == http.MethodPost && s.Heartbeats != nil:
+		s.serveHeartbeat(w, r)
 	case r.URL.Path != certificatePath:
 		http.NotFound(w, r)
 	case r.Method != http.MethodPost:
@@ -332,19 +336,22 @@ func (s *Server) findCallerMachine(ctx context.Context, who caller) (Machine, er
 // NodeUser returns the Kubernetes user name of a node, system:node:NAME.
 func NodeUser(name string) string { return "system:node:" + name }
 
+// nodesGroup is the Kubernetes group of all nodes.
+const nodesGroup = "system:nodes"
+
 // NodeLeaves returns the certificates of a node to be issued: one for the kubelet as a client of
 // kube-apiserver, and one for the kubelet's own server.
 func NodeLeaves(name string, address netip.Addr, ttl time.Duration) (client, server pki.Leaf) {
 	client = pki.Leaf{
 		CN:     NodeUser(name),
-		Orgs:   []string{"system:nodes"},
+		Orgs:   []string{nodesGroup},
 		Usages: []pki.Usage{pki.ClientUsage},
 		TTL:    ttl,
 	}
 
 	server = pki.Leaf{
 		CN:     NodeUser(name),
-		Orgs:   []string{"system:nodes"},
+		Orgs:   []string{nodesGroup},
 		Usages: []pki.Usage{pki.ServerUsage},
 		TTL:    ttl,
 		DNS:    []string{name},

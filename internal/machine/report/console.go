@@ -17,10 +17,11 @@ const consolePrefix = "slipway-report: "
 const maxConsoleCause = 240
 
 // ConsoleLine returns the line for the serial console, with a line feed: the report with only the conditions
-// that are not OK, and without disks and certificates.
+// that are not OK, and without disks, certificates and heartbeats.
 func ConsoleLine(r Report) ([]byte, error) {
 	r.Disks = nil
 	r.Certificates = nil
+	r.Heard = nil
 	failed := []Condition{}
 
 	for _, c := range r.Conditions {

@@ -20,9 +20,10 @@ const NodeCondition = "MachineHealthy"
 const (
 	// Interval is the time between two measurements, and between two reports of a control-plane machine.
 	Interval = 5 * time.Second
-	// WorkerHeartbeat is the longest time between two reports of a worker. A worker also reports each change
-	// after at most Interval. The kubelet's lease shows in the meantime that the machine is alive.
-	WorkerHeartbeat = 5 * time.Minute
+	// WorkerRefresh is the longest time between two reports of a worker on its Node, which many programs watch.
+	// A worker also reports each change after at most Interval. In the meantime its heartbeats show that its
+	// agent works, see [Report.Heartbeats].
+	WorkerRefresh = 5 * time.Minute
 )
 
 // Report is the state of one machine at one time.
@@ -39,6 +40,13 @@ type Report struct {
 	Group string `json:"group"`
 	// Slot of the control plane; empty for workers.
 	Slot string `json:"slot,omitempty"`
+	// Heartbeats is set by a worker while the control plane takes its heartbeats, one each Interval.
+	Heartbeats bool `json:"heartbeats,omitempty"`
+	// Heard is, on the control plane, by node name the number of seconds since the worker's last heartbeat to
+	// this machine. Workers send theirs to one machine at a time.
+	Heard map[string]int `json:"heard,omitempty"`
+	// ListeningSeconds is, on the control plane, how long ago the agent began to take heartbeats.
+	ListeningSeconds int `json:"listeningSeconds,omitempty"`
 	// Conditions of the machine's components, sorted by component.
 	Conditions []Condition `json:"conditions"`
 	// Kubelet of the machine.

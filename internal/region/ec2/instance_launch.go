@@ -38,6 +38,7 @@ func (s launchHandlers) launchInstance(l *launchRequest, reservation string, ind
 	x := &instanceExtra{
 		ReservationID: reservation,
 		UserData:      str(l.in.UserData),
+		PublicKey:     s.st.publicKeyOf(str(l.in.KeyName)),
 		Shutdown:      "stop",
 		NoTermination: isTrue(l.in.DisableApiTermination),
 		NoStop:        isTrue(l.in.DisableApiStop),

@@ -82,9 +82,28 @@ func (m *Metadata) GetValue(id, path string) ([]byte, bool, error) {
 		return v, err == nil, err
 	}
 
+	if path == publicKeysPath { // not a usual directory: the entry has the name of the key pair
+		name := m.keyName(id)
+		return []byte("0=" + name), name != "", nil
+	}
+
 	v, ok := tree[path]
 
 	return []byte(v), ok, nil
+}
+
+// publicKeysPath is the directory of the instance's public keys.
+const publicKeysPath = "meta-data/public-keys"
+
+// keyName returns the name of the key pair that an instance was launched with; empty if there is none.
+func (m *Metadata) keyName(id string) string {
+	m.service.store.Lock()
+	defer m.service.store.Unlock()
+	if i := m.service.st.Instances[id]; i != nil && isLive(i) {
+		return str(i.KeyName)
+	}
+
+	return ""
 }
 
 // ListPaths returns all paths that have a value, sorted.
@@ -166,6 +185,10 @@ func (m *Metadata) metadataTree(id string) (map[string]string, string) {
 	}
 
 	meta("autoscaling/target-lifecycle-state", x.Target)
+	if name := str(i.KeyName); name != "" {
+		meta("public-keys/0/openssh-key", x.PublicKey)
+	}
+
 	m.addNetworkMetadata(i, meta)
 
 	for _, t := range i.Tags {

@@ -215,8 +215,30 @@ func TestMetadata(t *testing.T) {
 	if issued != 1 {
 		t.Errorf("credentials were issued %d times, want once", issued)
 	}
-	if _, found, _ := m.GetValue(id, "meta-data/public-keys/"); found {
+	if _, found, _ := m.GetValue(id, "meta-data/public-keys"); found {
 		t.Error("the metadata has public keys")
+	}
+}
+
+// TestPublicKeyInMetadata: an instance has the public key of its key pair also after that was deleted.
+func TestPublicKeyInMetadata(t *testing.T) {
+	r := newRegion(t)
+	_, subnet := r.createVPCWithSubnet(t)
+	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGVXZ8nTT4a6Wb0MmJxQtuWgtCFCWRx8xFcZ2u0yqj2F"
+	if _, err := r.ImportKeyPair(t.Context(), &client.ImportKeyPairInput{KeyName: new("ours"), PublicKeyMaterial: []byte(key + " someone@home")}); err != nil {
+		t.Fatal(err)
+	}
+	out := must[*client.RunInstancesOutput](t)(r.RunInstances(t.Context(), &client.RunInstancesInput{
+		ImageId: aws.String(image), InstanceType: "t3.medium", MinCount: aws.Int32(1), MaxCount: aws.Int32(1), SubnetId: &subnet, KeyName: new("ours"),
+	}))
+	if _, err := r.DeleteKeyPair(t.Context(), &client.DeleteKeyPairInput{KeyName: new("ours")}); err != nil {
+		t.Fatal(err)
+	}
+	m := r.svc.Metadata(nil)
+	for path, want := range map[string]string{"meta-data/public-keys": "0=ours", "meta-data/public-keys/0/openssh-key": key + " ours"} {
+		if got, found, err := m.GetValue(*out.Instances[0].InstanceId, path); err != nil || !found || string(got) != want {
+			t.Errorf("%s = %q, %v, %v; want %q", path, got, found, err, want)
+		}
 	}
 }
 

@@ -38,7 +38,20 @@ func (s keyPairHandlers) ops() []wire.Operation {
 	}
 }
 
-// createKeyPair is not supported: it would return a private key, and the machines have no SSH server.
+// publicKeyOf returns the public key of a key pair in the form of the metadata service, which has the name of the key pair
+// as its comment; empty if there is no such key pair.
+func (st *serviceState) publicKeyOf(name string) string {
+	k := st.Keys[st.findKeyPairID(name)]
+	if k == nil {
+		return ""
+	}
+
+	fields := strings.Fields(str(k.PublicKey))
+
+	return fields[0] + " " + fields[1] + " " + name
+}
+
+// createKeyPair is not supported: it would return a private key, for which the region has no store.
 func (s keyPairHandlers) createKeyPair(*sdk.CreateKeyPairInput) (*sdk.CreateKeyPairOutput, error) {
 	return nil, wire.Errorf(
 		"UnsupportedOperation",

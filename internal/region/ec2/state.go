@@ -46,6 +46,7 @@ type vpcAttributes struct {
 type instanceExtra struct {
 	ReservationID string // r-…
 	UserData      string // in base64, as in the request
+	PublicKey     string // of the key pair at launch, as the metadata service returns it; empty for none
 	Shutdown      string // instance-initiated shutdown behavior: stop or terminate
 	NoTermination bool   // disableApiTermination
 	NoStop        bool   // disableApiStop

@@ -18,6 +18,15 @@ trim)
 	mkdir -p /var/log/journal /var/lib/containerd /var/lib/kubelet /var/lib/slipway /opt/cni/bin
 	rmdir /var/log/journal
 	touch /etc/machine-id
+	# The user of Debian's cloud images, without a password. Its key comes from the metadata service at each login, where
+	# cloud-init would write it at each boot. sshd starts when somebody connects, and no two machines have the same host key.
+	useradd --create-home --shell /bin/bash --password '*' admin
+	printf 'admin ALL=(ALL) NOPASSWD:ALL\n' >/etc/sudoers.d/90-admin
+	chmod 440 /etc/sudoers.d/90-admin
+	chmod 755 /usr/local/sbin/instance-public-keys
+	rm -f /etc/ssh/ssh_host_*_key* /etc/systemd/system/multi-user.target.wants/ssh.service /etc/systemd/system/sshd.service
+	mkdir -p /etc/systemd/system/sockets.target.wants
+	ln -sf /lib/systemd/system/ssh.socket /etc/systemd/system/sockets.target.wants/ssh.socket
 	# logind starts when somebody asks for it over D-Bus (the kubelet's graceful shutdown does), not at every boot.
 	rm -f /usr/lib/systemd/system/multi-user.target.wants/systemd-logind.service
 	# cloud-init asks IMDSv2 for a token only where it knows itself on AWS, by DMI or by this file; sysfs takes neither.

@@ -14,8 +14,8 @@ func basePackages() []string { return []string{"ca-certificates", "dbus", "syste
 func installedPackages() []string {
 	return []string{
 		"ca-certificates", "cloud-init", "conntrack", "curl", "dbus", "e2fsprogs", "ethtool",
-		"iproute2", "iptables", "kmod", "less", "mount", "nftables", "openssl", "procps", "python3",
-		"socat", "systemd", "systemd-sysv", "util-linux",
+		"iproute2", "iptables", "kmod", "less", "mount", "nftables", "openssh-server", "openssl",
+		"procps", "python3", "socat", "sudo", "systemd", "systemd-sysv", "util-linux",
 	}
 }
 
