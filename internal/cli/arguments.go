@@ -64,6 +64,13 @@ func hintForUnknownCommand(cmd *cobra.Command, words []string) string {
 		return "did you mean: " + cmd.CommandPath() + " " + near
 	}
 
+	if verb := cmd.Name(); verb == "edit" || verb == "delete" {
+		name := shellQuote(words[0])
+
+		return "say what it is: " + cmd.CommandPath() + " cluster " + name + ", or " +
+			cmd.CommandPath() + " group " + name + " --name CLUSTER"
+	}
+
 	return "see: " + cmd.CommandPath() + " --help"
 }
 

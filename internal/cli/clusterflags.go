@@ -151,7 +151,7 @@ func (a *app) clusterName(args []string, flag string) (string, error) {
 		return name, nil
 	}
 
-	return "", withHint(errors.New("no cluster is named"), "give its NAME, --name or SLIPWAY_CLUSTER")
+	return "", withHint(errors.New("no cluster is named"), "give its NAME, --name or SLIPWAY_CLUSTER; slipway get clusters lists them")
 }
 
 // addNameFlag adds --name to a command for one cluster and allows one argument, NAME.

@@ -143,7 +143,7 @@ func findEquivalent(cmd *cobra.Command, words []string) string {
 			rest = rest[1:]
 		}
 
-		if len(rest) > 0 && !strings.Contains(use, "GROUP") {
+		if len(rest) > 0 && !namesGroup(key) && !strings.Contains(use, "GROUP") {
 			use = strings.ReplaceAll(use, "NAME", shellQuote(rest[0]))
 		}
 
@@ -151,6 +151,13 @@ func findEquivalent(cmd *cobra.Command, words []string) string {
 	}
 
 	return ""
+}
+
+// namesGroup reports whether what follows these words is the name of a group, not of a cluster.
+func namesGroup(words string) bool {
+	_, kind, _ := strings.Cut(words, " ")
+
+	return isKindWord(kind) && !strings.HasPrefix(kind, "cluster")
 }
 
 // isKindWord reports whether a word names a kind of thing, as in "kops update cluster NAME".
@@ -177,6 +184,8 @@ func equivalentFlags() map[string][]string {
 		"state-store":         {"state"},
 		"store":               {"state"},
 		"nodes":               size,
+		"workers":             size,
+		"worker-nodes":        size,
 		"node-count":          size,
 		"nodes-min":           size,
 		"node-type":           machineType,

@@ -15,6 +15,17 @@ A cluster is described by manifests, which the state store keeps. 'slipway plan'
 'slipway apply' changes it. Data goes to stdout, messages to stderr. Nothing changes anything without --yes; on a
 terminal slipway asks.
 
+FIRST STEPS
+  export SLIPWAY_STATE=s3://example-state         # or --state, or 'slipway config --help'
+  slipway state init                              # creates it, once
+  slipway create cluster demo --zones us-east-1a,us-east-1b,us-east-1c
+  slipway apply demo                              # shows the plan, asks, and applies it
+  slipway validate cluster demo --wait 10m
+  slipway export kubeconfig demo                  # for kubectl
+  slipway edit group workers --name demo          # then plan, apply and 'rolling-update cluster'
+  slipway delete cluster demo
+  slipway demo                                    # all of that here, without an AWS account
+
 ENVIRONMENT
   SLIPWAY_STATE             the state store, as --state
   SLIPWAY_STATE_KEY         the key file of a store in a folder, as --state-key
@@ -23,6 +34,7 @@ ENVIRONMENT
   SLIPWAY_ASSETS            the asset catalogue, as --assets
   SLIPWAY_OUTPUT            table, json or yaml, as -o
   SLIPWAY_CONFIG            the file with your defaults; see 'slipway config --help'
+  SLIPWAY_SSH_PROXY         how 'slipway ssh' reaches private addresses, as ssh's ProxyCommand
   SLIPWAY_LOCK_LEASE        how long a killed command keeps a cluster locked (default 1m)
   SLIPWAY_CACHE             the cache folder (default ${XDG_CACHE_HOME:-~/.cache}/slipway)
   NO_COLOR                  no colour, as --no-color

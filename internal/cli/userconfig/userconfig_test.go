@@ -84,6 +84,7 @@ func TestPrecedence(t *testing.T) {
 		"profile":  " from none: AWS_ACCESS_KEY_ID is set",
 		"output":   " from default: table",
 		"assets":   " from default: the built-in catalogue",
+		"sshProxy": " from default: connect without a proxy",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
