@@ -213,7 +213,7 @@ func (e *environment) checkFault(f realFault) {
 		e.t.Errorf("validate reported it after %s, want %s", took, f.within)
 	default:
 		e.t.Logf("COUNT %s: reported after %s", f.name, took)
-		e.recordFault(f, printed.out, took)
+		e.recordFault(f, printed.out+printed.err, took)
 	}
 	e.waitHealthy(3 * time.Minute)
 }
