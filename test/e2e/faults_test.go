@@ -225,7 +225,7 @@ func (e *environment) recordFault(f realFault, printed string, took time.Duratio
 	if os.Getenv("SLIPWAY_E2E_RECORD") == "" {
 		return
 	}
-	file := filepath.Join("testdata", "faults", strings.ReplaceAll(f.name, " ", "-")+".txt")
+	file := filepath.Join("testdata", "faults", strings.NewReplacer(" ", "-", "'", "").Replace(f.name)+".txt")
 	names := strings.NewReplacer("cluster "+clusterName+" ", "cluster demo ", clusterName+"-", "demo-", "."+clusterName+".", ".demo.")
 	body := took.String() + "\n" + names.Replace(withoutHostDisk(printed))
 	if err := os.WriteFile(file, []byte(body), 0o644); err != nil {

@@ -241,7 +241,7 @@ func computedLines(fault fault) (lines []string) {
 // recordedLines returns what validate printed for a fault of a real cluster, and after how long, if
 // SLIPWAY_E2E_RECORD=1 E2E_RUN=TestFaultsAreSeen make e2e has recorded it.
 func recordedLines(name string) (seen string, lines []string) {
-	body, err := os.ReadFile(filepath.Join("../../../test/e2e/testdata/faults", strings.ReplaceAll(name, " ", "-")+".txt"))
+	body, err := os.ReadFile(filepath.Join("../../../test/e2e/testdata/faults", strings.NewReplacer(" ", "-", "'", "").Replace(name)+".txt"))
 	if err != nil {
 		return "", nil
 	}
@@ -270,7 +270,8 @@ For operators: what happens when a part of a cluster fails, what ` + "`slipway v
 messages of the other commands.
 
 The cluster ` + "`demo`" + ` has three control-plane machines and two workers. What is marked as **recorded** was printed for a fault of
-a real cluster: ` + "`E2E_RUN=TestFaultsAreSeen SLIPWAY_E2E_RECORD=1 make e2e`" + ` breaks one and writes it down. For the other faults, a test
+a real cluster: ` + "`E2E_RUN=TestFaultsAreSeen SLIPWAY_E2E_RECORD=1 make e2e`" + ` breaks one and writes it down, without warnings about
+the disk of the computer that its machines share. For the other faults, a test
 (` + "`go test ./internal/cluster/health -run TestFaults`" + `) gives the facts of the fault to the code of ` + "`validate`" + `.
 
 `
