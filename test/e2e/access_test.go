@@ -67,7 +67,7 @@ func (e *environment) checkLogs(id string) {
 		want string
 		args []string
 	}{
-		{"kube-apiserver", []string{"kube-apiserver", "--tail", "3"}},
+		{".go:", []string{"kube-apiserver", "--tail", "3"}},
 		{"etcd", []string{"etcd", "--tail", "3"}},
 		{"kubelet", []string{"kubelet", "--machine", id, "--tail", "3"}},
 		{"slipway-node", []string{id, "--since", "10m"}},
