@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -279,12 +280,12 @@ func liveLines(p rollingupdate.Progress) []string {
 
 	widths := columnWidths(rows)
 	for _, row := range rows {
-		line := ""
+		var line strings.Builder
 		for i, cell := range row {
-			line += fmt.Sprintf("%-*s   ", widths[i], cell)
+			fmt.Fprintf(&line, "%-*s   ", widths[i], cell)
 		}
 
-		lines = append(lines, line)
+		lines = append(lines, line.String())
 	}
 
 	if pending > 0 {

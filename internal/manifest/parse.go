@@ -289,34 +289,18 @@ func (c fieldChecker) reportUnknownField(at, key string, got map[string]any, kno
 func (c fieldChecker) checkType(at string, got, want any) bool {
 	switch want := want.(type) {
 	case map[string]any:
-		fields, ok := got.(map[string]any)
-		if ok {
+		if fields, ok := got.(map[string]any); ok {
 			c.pruneFields(at, fields, want)
 			return true
 		}
 
 	case []any:
-		items, ok := got.([]any)
-		if ok {
+		if items, ok := got.([]any); ok {
 			return c.checkItemTypes(at, items, want[0])
 		}
 
-	case string:
-		if _, ok := got.(string); ok {
-			return true
-		}
-
-		if n, ok := got.(float64); ok && want == numberOrPercent && n == float64(int32(n)) {
-			return true
-		}
-
-	case bool:
-		if _, ok := got.(bool); ok {
-			return true
-		}
-
-	case float64:
-		if n, ok := got.(float64); ok && n == float64(int32(n)) {
+	default:
+		if isScalarOfType(got, want) {
 			return true
 		}
 	}
@@ -330,6 +314,30 @@ func (c fieldChecker) checkType(at string, got, want any) bool {
 		typeName(got),
 	)
 	(*c.fs)[len(*c.fs)-1].Covers = c.document + ": " + at
+
+	return false
+}
+
+// isScalarOfType reports whether got is a text, a truth value or an integer as the example want is. For a field
+// that is a number or a percentage both a text and an integer are right.
+func isScalarOfType(got, want any) bool {
+	number, isNumber := got.(float64)
+	isInteger := isNumber && number == float64(int32(number))
+
+	switch want.(type) {
+	case string:
+		_, isText := got.(string)
+
+		return isText || isInteger && want == numberOrPercent
+
+	case bool:
+		_, isBool := got.(bool)
+
+		return isBool
+
+	case float64:
+		return isInteger
+	}
 
 	return false
 }

@@ -133,7 +133,7 @@ func startBareControlPlane(t *testing.T, shared string) time.Duration {
 		"--service-account-key-file="+key, "--service-account-signing-key-file="+key, "--service-cluster-ip-range=10.96.0.0/16")
 	defer stopAPI()
 	client := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // its certificate is made at its start
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // its certificate is made at its start
 	}}
 	for deadline := start.Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		resp, err := client.Get("https://" + api + "/readyz")

@@ -125,7 +125,7 @@ func (e *environment) builtVersion(minor string) string {
 func (e *environment) kubeletVersions() map[string]int {
 	e.t.Helper()
 	out := map[string]int{}
-	for _, v := range strings.Fields(e.kubectl("get", "nodes", "-o", "jsonpath={.items[*].status.nodeInfo.kubeletVersion}")) {
+	for v := range strings.FieldsSeq(e.kubectl("get", "nodes", "-o", "jsonpath={.items[*].status.nodeInfo.kubeletVersion}")) {
 		out[v]++
 	}
 

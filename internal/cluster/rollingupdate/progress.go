@@ -222,6 +222,7 @@ func (r *reporter) waitingFor(s rollout.MachineStep) string {
 		return r.blocked[s.Machine.NodeName]
 	case rollout.StepStarting, rollout.StepFailed:
 		return s.Machine.BootStage
+	case rollout.StepPending, rollout.StepDetached, rollout.StepTerminating, rollout.StepUpdated:
 	}
 
 	return ""

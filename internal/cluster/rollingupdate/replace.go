@@ -121,7 +121,12 @@ func (u *updater) replaceAll(ctx context.Context, stop <-chan struct{}, options 
 			)
 		case <-u.wake:
 			// The drains of a batch end at almost the same time: one decision is enough for them.
-			time.Sleep(min(u.pause(), settleTime))
+			timer.Reset(min(u.pause(), settleTime))
+
+			select {
+			case <-ctx.Done():
+			case <-timer.C:
+			}
 		case <-timer.C:
 		}
 
@@ -269,20 +274,20 @@ func (u *updater) terminate(ctx context.Context, m rollout.Machine) error {
 	return nil
 }
 
-// updateFailure is the error of an update that stopped because of failures.
-type updateFailure struct {
+// stoppedError is the error of an update that stopped because of failures.
+type stoppedError struct {
 	replaced int
 	reason   string
 }
 
-func (f updateFailure) Error() string {
+func (f stoppedError) Error() string {
 	return fmt.Sprintf("stopped after %d machines: %s", f.replaced, f.reason)
 }
 
 // failure returns the error of an update that must stop, and reports it.
 func (u *updater) failure(reason string, failed []rollout.Machine) error {
 	replaced, _ := u.report.counts()
-	err := updateFailure{replaced: replaced, reason: reason}
+	err := stoppedError{replaced: replaced, reason: reason}
 	var about rollout.Machine
 	if len(failed) > 0 {
 		about = failed[0]

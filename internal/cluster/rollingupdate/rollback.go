@@ -193,7 +193,7 @@ func (u *updater) rollBack(
 	ctx context.Context,
 	stop <-chan struct{},
 	options rollout.Options,
-	failure updateFailure,
+	failure stoppedError,
 ) error {
 	o, err := u.observer.observe(ctx)
 	if err != nil {

@@ -216,7 +216,7 @@ func newUpdater(ctx context.Context, session *cluster.Session, from updateSource
 }
 
 // checkGroups rejects groups that the cluster does not have or that have no nodes.
-func checkGroups(set manifest.Set, cluster string, groups []string) error {
+func checkGroups(set manifest.Set, name string, groups []string) error {
 	known := map[string]bool{}
 	var names []string
 	for _, g := range set.Groups {
@@ -224,10 +224,10 @@ func checkGroups(set manifest.Set, cluster string, groups []string) error {
 		names = append(names, g.Metadata.Name)
 	}
 
-	for _, name := range groups {
-		if !known[name] {
+	for _, group := range groups {
+		if !known[group] {
 			return diag.WithHint(
-				fmt.Errorf("cluster %s has no group %s", cluster, name),
+				fmt.Errorf("cluster %s has no group %s", name, group),
 				"use one of "+strings.Join(names, ", "),
 			)
 		}
@@ -302,7 +302,7 @@ func (u *updater) runLocked(
 		return u.good.save(ctx, first, u.request.Groups, u.versions)
 	}
 
-	failure, isFailure := errors.AsType[updateFailure](err)
+	failure, isFailure := errors.AsType[stoppedError](err)
 	if !isFailure || u.request.Rollback || !u.observer.settings.rollsBack(u.request.Groups) {
 		return err
 	}

@@ -141,6 +141,7 @@ func (u *updater) describeStep(ctx context.Context, s rollout.MachineStep) strin
 		return s.Machine.BootStage
 	case rollout.StepPending, rollout.StepDetached:
 		return s.Reason
+	case rollout.StepTerminating, rollout.StepUpdated:
 	}
 
 	return ""

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -68,94 +67,6 @@ func archive(t *testing.T, entries map[string]string) []byte {
 		t.Fatal(err)
 	}
 	return b.Bytes()
-}
-
-func TestFetchRefusesAWrongHash(t *testing.T) {
-	root := &HostFS{Dir: t.TempDir()}
-	f := Fetcher{Root: root, Open: &bodies{by: map[string][]byte{"u": []byte("evil")}}, Wait: sleepContext, OnRetry: func(error) {}}
-	file := node.File{Name: "kubelet", URL: "u", SHA256: sum([]byte("good")), Form: node.FormBinary}
-	_, err := f.FetchAll(t.Context(), []node.File{file})
-	var wrong HashError
-	if !errors.As(err, &wrong) || wrong.Name != "kubelet" || wrong.Want != file.SHA256 || wrong.Got != sum([]byte("evil")) {
-		t.Fatalf("got %v, want a HashError of kubelet", err)
-	}
-	if _, err := os.Stat(root.Path(assetPath(file))); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the wrong file is there: %v", err)
-	}
-	// The report that validate shows names the file and both hashes.
-	var console bytes.Buffer
-	r := &Reporter{Open: func() (io.WriteCloser, error) { return nopCloser{&console}, nil }, Log: slog.New(slog.DiscardHandler), Now: time.Now}
-	r.Failed("verify", err)
-	for _, want := range []string{"slipway-node: {", `"state":"failed"`, "kubelet", file.SHA256, wrong.Got, `"hint"`} {
-		if !strings.Contains(console.String(), want) {
-			t.Errorf("report lacks %s: %s", want, console.String())
-		}
-	}
-}
-
-type nopCloser struct{ io.Writer }
-
-func (nopCloser) Close() error { return nil }
-
-func TestFetchTriesAgainAndCaches(t *testing.T) {
-	good := archive(t, map[string]string{"bin/containerd": "c", "bin/ctr": "t"})
-	b := &bodies{by: map[string][]byte{}}
-	waits := 0
-	f := Fetcher{
-		Root: &HostFS{Dir: t.TempDir()}, Open: b, OnRetry: func(error) {},
-		Wait: func(context.Context, time.Duration) error { waits++; b.by["u"] = good; return nil },
-	}
-	files := []node.File{{Name: "containerd", URL: "u", SHA256: sum(good), Form: node.FormArchive}}
-	for range 2 {
-		if _, err := f.FetchAll(t.Context(), files); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if waits != 1 || b.gets != 2 {
-		t.Errorf("%d waits and %d downloads, want 1 and 2", waits, b.gets)
-	}
-	if err := linkExecutables(f.Root, assetPath(files[0])+"/bin", "/usr/local/bin"); err != nil {
-		t.Fatal(err)
-	}
-	if to, err := os.Readlink(f.Root.Path("/usr/local/bin/ctr")); err != nil || !strings.Contains(to, files[0].SHA256) {
-		t.Errorf("ctr → %q, %v", to, err)
-	}
-}
-
-// TestSameContentIsFetchedOnce: kubelet and kubectl are one program in a local region. It is downloaded once, and a
-// copy that is broken later is replaced.
-func TestSameContentIsFetchedOnce(t *testing.T) {
-	program := []byte("many programs in one")
-	b := &bodies{by: map[string][]byte{"first": program}}
-	f := Fetcher{Root: &HostFS{Dir: t.TempDir()}, Open: b, Wait: sleepContext, OnRetry: func(error) {}}
-	kubelet := node.File{Name: "kubelet", URL: "first", SHA256: sum(program), Form: node.FormBinary}
-	kubectl := kubelet
-	kubectl.Name, kubectl.URL = "kubectl", "second"
-	paths := func() map[string]string {
-		t.Helper()
-		paths, err := f.FetchAll(t.Context(), []node.File{kubelet, kubectl})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for name, path := range paths {
-			if got, err := os.ReadFile(f.Root.Path(path)); err != nil || !bytes.Equal(got, program) {
-				t.Errorf("%s has %q, %v", name, got, err)
-			}
-		}
-		return paths
-	}
-	target := f.Root.Path(paths()["kubectl"])
-	if err := os.Remove(target); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(target, []byte("torn"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	paths()
-	paths()
-	if b.gets != 1 {
-		t.Errorf("%d downloads, want 1", b.gets)
-	}
 }
 
 func TestUnpackRefusesWhatLeadsOut(t *testing.T) {

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollingupdate
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/cluster/drain"
+	"github.com/slipway-k8s/slipway/internal/cluster/rollout"
+)
+
+// A new configuration with which no machine joins stops after one machine, which is replaced by one of the former
+// version; the others are never touched.
+func TestRunRollsBack(t *testing.T) {
+	f := newFakeCluster(t, 1, 3)
+	f.brokenTemplate = "2"
+	f.groups[0].Version = "1" // only the workers have a new launch template
+	u := f.updater(Request{Name: "demo", AutomaticRollback: true, JoinTimeout: 50 * time.Millisecond})
+	_, err := run(t.Context(), u)
+	if err == nil || !strings.Contains(err.Error(), "stopped after 1 machines") || !strings.Contains(err.Error(), "rolled back") ||
+		!strings.Contains(err.Error(), "it stopped at stage start: kubelet: exit status 1") {
+		t.Errorf("got %v", err)
+	}
+
+	if len(f.terminated) != 2 || f.terminated[1] != "i-5" || f.groups[1].Version != "1" {
+		t.Errorf("terminated %v, groups %+v", f.terminated, f.groups)
+	}
+
+	for _, m := range f.machines {
+		if m.Version != "1" {
+			t.Errorf("machine %s has version %s", m.ID, m.Version)
+		}
+	}
+
+	result, err := run(t.Context(), f.updater(Request{Name: "demo"}))
+	if err != nil || !result.UpToDate {
+		t.Errorf("after the rollback: %+v, %v", result, err)
+	}
+}
+
+// A rollback by request returns to the version of the last update that succeeded.
+func TestRunRollbackByRequest(t *testing.T) {
+	f := newFakeCluster(t, 1, 2)
+	if _, err := run(t.Context(), f.updater(Request{Name: "demo"})); err != nil {
+		t.Fatal(err)
+	}
+
+	from := updateSource{state: f.state}
+	u := f.updater(Request{Name: "demo", Rollback: true})
+	if err := u.loadRollback(t.Context(), from); err == nil || !strings.Contains(err.Error(), "nothing to roll back") {
+		t.Errorf("without a newer version: %v", err)
+	}
+
+	f.groups[1].Version = "3"
+	f.brokenTemplate = "3"
+	_, err := run(t.Context(), f.updater(Request{Name: "demo", JoinTimeout: 50 * time.Millisecond}))
+	if err == nil || f.groups[1].Version != "3" {
+		t.Fatalf("the update did not fail: %v", err)
+	}
+
+	u = f.updater(Request{Name: "demo", Rollback: true})
+	if err := u.loadRollback(t.Context(), from); err != nil {
+		t.Fatal(err)
+	}
+
+	result, err := run(t.Context(), u)
+	if err != nil || result.Replaced != 1 || f.groups[1].Version != "2" {
+		t.Errorf("%+v, %+v, %v", result, f.groups, err)
+	}
+}
+
+// A gate that does not pass keeps further machines in service, and stops the update in the end.
+func TestRunWaitsForGates(t *testing.T) {
+	f := newFakeCluster(t, 0, 2)
+	f.set.Cluster.Spec.RollingUpdate.Gates = []v1alpha1.Gate{{Name: "smoke", Command: []string{"./smoke.sh", "--all"}}}
+	passes := true
+	commands := 0
+	req := Request{Name: "demo", JoinTimeout: 50 * time.Millisecond, RunCommand: func(_ context.Context, argv []string) (string, error) {
+		commands++
+		if !slices.Equal(argv, []string{"./smoke.sh", "--all"}) {
+			t.Errorf("ran %v", argv)
+		}
+
+		if passes {
+			passes = false
+			return "", nil
+		}
+
+		return "checking\nno answer from web\n", errors.New("exit status 3")
+	}}
+	_, err := run(t.Context(), f.updater(req))
+	if err == nil || !strings.Contains(err.Error(), "gate smoke: command ./smoke.sh: exit status 3: no answer from web") {
+		t.Errorf("got %v", err)
+	}
+
+	if len(f.terminated) != 1 || commands < 2 {
+		t.Errorf("terminated %v after %d commands", f.terminated, commands)
+	}
+}
+
+func TestRunStopsWhenADrainTakesTooLong(t *testing.T) {
+	f := newFakeCluster(t, 1, 1)
+	f.refuse = func(string) error { return apierrors.NewTooManyRequests("the disruption budget web", 1) }
+	_, err := run(t.Context(), f.updater(Request{Name: "demo", DrainTimeout: 10 * time.Millisecond}))
+	if !errors.Is(err, drain.ErrTimeout) || len(f.terminated) > 0 {
+		t.Errorf("terminated %v, %v", f.terminated, err)
+	}
+
+	if !slices.ContainsFunc(f.messages, func(m string) bool { return strings.Contains(m, "default/pod-i-1") }) {
+		t.Errorf("the blocking pod was not reported: %v", f.messages)
+	}
+}
+
+func TestRunStopsAfterOneMachineThatDoesNotJoin(t *testing.T) {
+	f := newFakeCluster(t, 1, 3)
+	u := f.updater(Request{Name: "demo", Groups: []string{"workers"}})
+	u.request.JoinTimeout = 50 * time.Millisecond
+	f.neverReady = true
+	_, err := run(t.Context(), u)
+	if err == nil || !strings.Contains(err.Error(), "stopped after 1 machines") || len(f.terminated) != 1 {
+		t.Errorf("terminated %v, %v", f.terminated, err)
+	}
+}
+
+// Nodes named after their addresses are used again by later machines, which must not inherit the mark.
+func TestObserveUncordonsAReusedNode(t *testing.T) {
+	f := newFakeCluster(t, 1, 0)
+	if err := drain.Cordon(t.Context(), f.client, "node-i-1", rollout.StartedAnnotation, "i-0"); err != nil {
+		t.Fatal(err)
+	}
+
+	o, err := f.updater(Request{}).observer.observe(t.Context())
+	if err != nil || o.Machines[0].Started {
+		t.Errorf("%+v, %v", o.Machines, err)
+	}
+
+	node, err := f.client.CoreV1().Nodes().Get(t.Context(), "node-i-1", metav1.GetOptions{})
+	if err != nil || node.Spec.Unschedulable || node.Annotations[rollout.StartedAnnotation] != "" {
+		t.Errorf("%+v, %v", node, err)
+	}
+}
