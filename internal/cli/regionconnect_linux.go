@@ -38,7 +38,13 @@ groups do not apply: it is as a program on the machine that connects. 'slipway r
 					"give an IPv4 address of 'slipway get machines -o wide' and a port such as 22")
 			}
 
-			return region.Connect(cmd.Context(), cache, to, a.Stdin, a.Stdout)
+			return region.Connect(cmd.Context(), region.ConnectOptions{
+				CacheDir: cache,
+				To:       to,
+				In:       a.Stdin,
+				Out:      a.Stdout,
+				Now:      a.Now,
+			})
 		},
 	}
 }

@@ -14,20 +14,33 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/network"
 )
 
-// Connect connects in and out to a port of the machine with a private address, as a client inside of the machine would.
-// It needs root, and returns when the machine has closed the connection. ssh uses it as a proxy command.
-func Connect(ctx context.Context, cacheDir string, to netip.AddrPort, in io.Reader, out io.Writer) error {
-	s, err := loadSettings(regionPaths{cacheDir})
+// ConnectOptions configures Connect.
+type ConnectOptions struct {
+	// CacheDir is the cache directory of the region.
+	CacheDir string
+	// To is the private address of a machine, and a port.
+	To netip.AddrPort
+	// In is sent to the machine, and what it sends is written to Out.
+	In  io.Reader
+	Out io.Writer
+	// Now returns the current time.
+	Now func() time.Time
+}
+
+// Connect connects two streams to a port of a machine, as a client inside of the machine would. It needs root, and returns
+// when the machine has closed the connection. ssh uses it as a proxy command.
+func Connect(ctx context.Context, o ConnectOptions) error {
+	s, err := loadSettings(regionPaths{o.CacheDir})
 	if err != nil {
 		return err
 	}
 
-	n, err := network.New(network.Options{RegionID: s.ID, Clock: time.Now})
+	n, err := network.New(network.Options{RegionID: s.ID, Clock: o.Now})
 	if err != nil {
 		return err
 	}
 
-	conn, err := n.DialMachine(ctx, to)
+	conn, err := n.DialMachine(ctx, o.To)
 	if err != nil {
 		return err
 	}
@@ -37,12 +50,12 @@ func Connect(ctx context.Context, cacheDir string, to netip.AddrPort, in io.Read
 	defer stop()
 
 	go func() {
-		_, _ = io.Copy(conn, in) // the other direction reports a broken connection
+		_, _ = io.Copy(conn, o.In) // the other direction reports a broken connection
 		_ = conn.CloseWrite()
 	}()
 
-	if _, err := io.Copy(out, conn); err != nil && !errors.Is(err, net.ErrClosed) {
-		return fmt.Errorf("read from %s: %w", to, err)
+	if _, err := io.Copy(o.Out, conn); err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("read from %s: %w", o.To, err)
 	}
 
 	return nil
