@@ -98,8 +98,10 @@ func FuzzParse(f *testing.F) {
 	f.Add("a: 1\n---\nb: [\n")
 	f.Add("\t")
 	f.Add("--- {a: *b}")
+	f.Add("\r\r`")
+	breaks := strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		lines := strings.Count(text, "\n") + 1
+		lines := strings.Count(breaks.Replace(text), "\n") + 1 // as YAML 1.1 counts them, section 4.2
 		for _, doc := range yamltext.Split([]byte(text)) {
 			parsed, problem := doc.Parse()
 			if problem != nil && (problem.At.Line < 1 || problem.At.Line > lines+1) {
