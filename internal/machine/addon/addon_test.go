@@ -54,6 +54,25 @@ func TestRender(t *testing.T) {
 	}
 }
 
+// TestKubeProxyStartsWithoutRulesOfOtherVersions guards against a finding of test/e2e's TestUpgrade: after 1.35's rules,
+// kube-proxy 1.36 programmed no Services.
+func TestKubeProxyStartsWithoutRulesOfOtherVersions(t *testing.T) {
+	objects, err := addon.Render(values())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		if !strings.HasSuffix(o.Path, "/daemonsets/kube-proxy") {
+			continue
+		}
+		for _, table := range []string{"delete table ip kube-proxy", "delete table ip6 kube-proxy"} {
+			if !bytes.Contains(o.Body, []byte(table)) {
+				t.Errorf("the DaemonSet does not %s before kube-proxy starts", table)
+			}
+		}
+	}
+}
+
 func TestRenderNeedsEveryImage(t *testing.T) {
 	v := values()
 	delete(v.Images, "coredns")
