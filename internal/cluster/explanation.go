@@ -56,15 +56,17 @@ func (session *Session) readDocuments(ctx context.Context, d *Desired) map[strin
 		return out
 	}
 
+	// The goroutines write to out, so what is missing is determined before the first of them starts.
+	missing := slices.DeleteFunc(slices.Clone(last.Objects), func(key string) bool {
+		_, known := out[key]
+		return known || !strings.Contains(key, "/documents/")
+	})
+
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, maxDocumentReads)
 
-	for _, key := range last.Objects {
-		if _, known := out[key]; known || !strings.Contains(key, "/documents/") {
-			continue
-		}
-
+	for _, key := range missing {
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()

@@ -44,7 +44,7 @@ func TestUpgrade(t *testing.T) {
 	stopWrites := e.writeAtFixedRate()
 	stopWatch := e.watchDeployment("web")
 
-	// A machine can not join in a second, so the first step that replaces machines fails.
+	// A machine cannot join in a second, so the first step that replaces machines fails.
 	r := e.runProgram(e.slipway, "upgrade", "cluster", clusterName, "--kubernetes-version", later, "--join-timeout", "1s", "--yes")
 	if r.code == 0 || !strings.Contains(r.err, "it continues with the step that failed") {
 		t.Fatalf("exit status %d, want a failed step\n%s%s", r.code, r.out, clipLog(r.err))
