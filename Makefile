@@ -19,8 +19,8 @@ image: build deps ## build the local region's machine image (cached by content)
 test: build ## every test; tests that this machine cannot run are skipped, listed and counted
 	@hack/test.sh
 
-long: build ## the long forms of tests: every write of the program is killed, not only one of each kind
-	@SLIPWAY_LONG=1 go test -count=1 -v -timeout 60m ./test/killed
+long: build ## the long forms of tests: the program is killed at every write, and every topology is judged
+	@SLIPWAY_LONG=1 go test -count=1 -v -timeout 60m ./test/killed ./test/judge
 
 e2e: build deps ## the end-to-end tests; fails where test would skip
 	@SLIPWAY_E2E=require hack/e2e.sh

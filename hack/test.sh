@@ -62,7 +62,7 @@ if [[ ${SLIPWAY_RACE:-} ]]; then
   go test -race -short -json -p 2 -timeout 30m $(grep -E "$heavy" <<<"$packages") >"$results/race" || status=$?
   go test -json -p 3 -timeout 25m ./internal/cli ./test/engine ./test/bench >"$results/heavy" || status=$?
 else
-  go test -json -p 3 -timeout 25m $light ./internal/cli ./test/engine ./test/bench >"$results/packages" || status=$?
+  go test -json -p 3 -timeout 25m ./internal/cli ./test/engine ./test/bench $light >"$results/packages" || status=$?
 fi
 go test -json -count=1 -timeout 35m ./test/e2e/... >"$results/e2e" || status=$?
 wait "$background" || status=$?

@@ -151,8 +151,11 @@ func checkAPIRestart(e *environment) {
 			time.Sleep(50 * time.Millisecond)
 		}
 	}()
-	for round := range 2 {
-		signal := []string{"TERM", "KILL"}[round]
+	signals := []string{"KILL"}
+	if os.Getenv("SLIPWAY_LONG") != "" {
+		signals = []string{"TERM", "KILL"}
+	}
+	for _, signal := range signals {
 		for id := range machines {
 			e.mustRunInMachine(id, "kill -"+signal+" $(pidof kube-apiserver)")
 		}

@@ -49,12 +49,41 @@ func runCommand(t *testing.T, dir string, env []string, args ...string) (string,
 	return strings.TrimSpace(string(out)), err == nil
 }
 
-// judgedTopologies returns the topologies to judge: all of them, or two in the short form.
+// judgedTopologies returns the topologies to judge: all of them with SLIPWAY_LONG set (make long), two with -short,
+// otherwise those that together have every kind of resource and every kind of network.
 func judgedTopologies() []rendertest.Topology {
-	all := rendertest.Topologies()
-	if !testing.Short() {
-		return all
+	judged := []string{
+		"ha", "one-machine", "existing", "isolated", "private-bastion", "dns-private", "peering", "warm-pool", "worker-groups",
 	}
 
-	return slices.DeleteFunc(all, func(x rendertest.Topology) bool { return x.Name != "ha" && x.Name != "one-machine" })
+	switch {
+	case testing.Short():
+		judged = []string{"ha", "one-machine"}
+	case os.Getenv("SLIPWAY_LONG") != "":
+		return rendertest.Topologies()
+	}
+
+	return slices.DeleteFunc(rendertest.Topologies(), func(x rendertest.Topology) bool { return !slices.Contains(judged, x.Name) })
+}
+
+// TestJudgedTopologies: the topologies that make test judges have every kind of resource of the others.
+func TestJudgedTopologies(t *testing.T) {
+	kindsOf := func(list []rendertest.Topology) map[string]bool {
+		out := map[string]bool{}
+		for _, x := range list {
+			for _, n := range x.Graph(t).Nodes() {
+				kind, _, _ := strings.Cut(string(n.Addr), "/")
+				out[kind] = true
+			}
+		}
+
+		return out
+	}
+
+	judged := kindsOf(judgedTopologies())
+	for kind := range kindsOf(rendertest.Topologies()) {
+		if !testing.Short() && !judged[kind] {
+			t.Errorf("no judged topology has a %s", kind)
+		}
+	}
 }
