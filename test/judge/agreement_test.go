@@ -32,6 +32,7 @@ func TestAgreement(t *testing.T) {
 		t.Run(x.Name, func(t *testing.T) {
 			t.Parallel()
 			reportVerdict(t, x.Name, "agreement", "aws-cli")
+			skipUnlessJudged(t, x.Name)
 			one, other := regiontest.Start(t), regiontest.Start(t)
 			d := directJudge{cfg: one.AWSConfig(), fixDefects: keepResource}
 			d.buildCluster(t, d.prepareTopology(t, x).Input(t, regiontest.RegionName)).apply(t)

@@ -49,41 +49,44 @@ func runCommand(t *testing.T, dir string, env []string, args ...string) (string,
 	return strings.TrimSpace(string(out)), err == nil
 }
 
-// judgedTopologies returns the topologies to judge: all of them with SLIPWAY_LONG set (make long), two with -short,
-// otherwise those that together have every kind of resource and every kind of network.
+// judgedTopologies returns the topologies to judge: all of them, or two with -short.
 func judgedTopologies() []rendertest.Topology {
-	judged := []string{
-		"ha", "one-machine", "existing", "isolated", "private-bastion", "dns-private", "peering", "warm-pool", "worker-groups",
+	all := rendertest.Topologies()
+	if !testing.Short() {
+		return all
 	}
 
-	switch {
-	case testing.Short():
-		judged = []string{"ha", "one-machine"}
-	case os.Getenv("SLIPWAY_LONG") != "":
-		return rendertest.Topologies()
-	}
-
-	return slices.DeleteFunc(rendertest.Topologies(), func(x rendertest.Topology) bool { return !slices.Contains(judged, x.Name) })
+	return slices.DeleteFunc(all, func(x rendertest.Topology) bool { return x.Name != "ha" && x.Name != "one-machine" })
 }
 
-// TestJudgedTopologies: the topologies that make test judges have every kind of resource of the others.
-func TestJudgedTopologies(t *testing.T) {
-	kindsOf := func(list []rendertest.Topology) map[string]bool {
-		out := map[string]bool{}
-		for _, x := range list {
-			for _, n := range x.Graph(t).Nodes() {
-				kind, _, _ := strings.Cut(string(n.Addr), "/")
-				out[kind] = true
-			}
-		}
+// shortTopologies are those that slow judges look at in make test. Together they have every kind of resource.
+func shortTopologies() []string {
+	return []string{
+		"ha", "one-machine", "existing", "isolated", "private-bastion", "dns-private", "peering", "warm-pool", "worker-groups",
+	}
+}
 
-		return out
+// skipUnlessJudged skips the judgement of a topology that only the long form has.
+func skipUnlessJudged(t *testing.T, topology string) {
+	t.Helper()
+	if os.Getenv("SLIPWAY_LONG") == "" && !slices.Contains(shortTopologies(), topology) {
+		t.Skip("SKIPPED: a long form, see make long")
+	}
+}
+
+// TestShortTopologies: the topologies of the short form have every kind of resource.
+func TestShortTopologies(t *testing.T) {
+	judged := map[string]bool{}
+	for _, x := range rendertest.Topologies() {
+		for _, n := range x.Graph(t).Nodes() {
+			kind, _, _ := strings.Cut(string(n.Addr), "/")
+			judged[kind] = judged[kind] || slices.Contains(shortTopologies(), x.Name)
+		}
 	}
 
-	judged := kindsOf(judgedTopologies())
-	for kind := range kindsOf(rendertest.Topologies()) {
-		if !testing.Short() && !judged[kind] {
-			t.Errorf("no judged topology has a %s", kind)
+	for kind, ok := range judged {
+		if !ok {
+			t.Errorf("no topology of the short form has a %s", kind)
 		}
 	}
 }

@@ -77,6 +77,7 @@ func TestTerraform(t *testing.T) { //nolint:tparallel // one run of Terraform us
 	for _, x := range judgedTopologies() {
 		t.Run(x.Name, func(t *testing.T) {
 			reportVerdict(t, x.Name, "terraform", "terraform")
+			skipUnlessJudged(t, x.Name)
 			tf = tf.startProvider(t, home)
 			g, dir := x.Graph(t), t.TempDir()
 			writeFile(t, dir, "main.tf.json", renderConfiguration(t, g, terraform.Options{Region: "us-east-1"}))
