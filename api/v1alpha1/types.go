@@ -89,6 +89,9 @@ type ClusterSpec struct {
 	// themselves.
 	RollingUpdate RollingUpdate `json:"rollingUpdate,omitzero"`
 
+	// Upgrade configures upgrades of Kubernetes that happen by themselves.
+	Upgrade Upgrade `json:"upgrade,omitzero"`
+
 	// MachineAccess configures access to machines other than SSH from outside the VPC.
 	MachineAccess MachineAccess `json:"machineAccess,omitzero"`
 

@@ -15,6 +15,7 @@ import (
 
 func newUpgradeClusterCommand(a *app) *cobra.Command {
 	var req upgrade.Request
+	var automatic bool
 	cmd := &cobra.Command{
 		Use:   "cluster [NAME]",
 		Short: "Upgrade Kubernetes on a running cluster",
@@ -29,8 +30,12 @@ and what 'slipway preflight' checks. The asset catalogue (--assets, else the one
 containerd, the CNI plugins and the add-ons.
 
 Each step is derived from the manifests, the last apply and the nodes. After a failure or a kill, rerun the command to
-continue. There is no way back to an earlier version.` + exitStatusHelp(),
-		Example: "  slipway upgrade cluster demo\n  slipway upgrade cluster demo --kubernetes-version 1.36.3 --yes",
+continue. There is no way back to an earlier version.
+
+With --automatic, the command upgrades to the newest patch of the cluster's minor version, if spec.upgrade of the Cluster
+allows it and a maintenance window is open, and otherwise does nothing. Have a timer run it, with --yes.` + exitStatusHelp(),
+		Example: "  slipway upgrade cluster demo\n  slipway upgrade cluster demo --kubernetes-version 1.36.3 --yes\n" +
+			"  slipway upgrade cluster demo --automatic --yes",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := a.clusterName(args, req.Name)
 			if err != nil {
@@ -39,11 +44,20 @@ continue. There is no way back to an earlier version.` + exitStatusHelp(),
 
 			req.Name = name
 
-			return upgradeCommand{a}.run(cmd.Context(), req)
+			return upgradeCommand{app: a, automatic: automatic}.run(cmd.Context(), req)
 		},
 	}
 
 	addUpgradeFlags(a, cmd, &req)
+	cmd.Flags().BoolVar(
+		&automatic,
+		"automatic",
+		false,
+		"upgrade to the newest patch if spec.upgrade allows it now; otherwise do nothing",
+	)
+
+	cmd.MarkFlagsMutuallyExclusive("automatic", "kubernetes-version")
+	cmd.MarkFlagsMutuallyExclusive("automatic", "ignore-removed-apis")
 
 	return cmd
 }
@@ -87,7 +101,12 @@ func addUpgradeFlags(a *app, cmd *cobra.Command, req *upgrade.Request) {
 const upgradeDrainTimeout = 15 * time.Minute
 
 // upgradeCommand upgrades a cluster.
-type upgradeCommand struct{ *app }
+type upgradeCommand struct {
+	*app
+
+	// automatic asks for what spec.upgrade allows at this time only.
+	automatic bool
+}
 
 // run shows and carries out an upgrade.
 func (a upgradeCommand) run(ctx context.Context, req upgrade.Request) error {
@@ -106,9 +125,19 @@ func (a upgradeCommand) run(ctx context.Context, req upgrade.Request) error {
 		return a.confirm(fmt.Sprintf("Upgrade cluster %s to Kubernetes %s?", p.Cluster, p.To))
 	}
 
-	result, err := upgrade.Run(ctx, env, req)
+	run := upgrade.Run
+	if a.automatic {
+		run = upgrade.RunAutomatic
+	}
+
+	result, err := run(ctx, env, req)
 	if err != nil {
 		return err
+	}
+
+	if result.Reason != "" {
+		a.printMessage("cluster %s is not upgraded now: %s", req.Name, result.Reason)
+		return nil
 	}
 
 	if result.UpToDate {

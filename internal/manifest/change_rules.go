@@ -117,7 +117,8 @@ func clusterFieldRules() []FieldRule {
 			"spec.deletionProtection", "spec.sshAccess", "spec.sshKeyName", "spec.sshKey",
 			"spec.topology.bastion.loadBalancer.type", "spec.dnsZone",
 			"spec.machineAccess.sessionManager", "spec.machineAccess.instanceConnectSecurityGroup",
-			"spec.tags",
+			"spec.tags", "spec.upgrade.automaticPatches", "spec.upgrade.maintenanceWindow.days",
+			"spec.upgrade.maintenanceWindow.start", "spec.upgrade.maintenanceWindow.duration",
 		),
 		FieldRule{
 			kind, "spec.kubernetesVersion", OneMinorAtATime,

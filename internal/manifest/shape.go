@@ -45,6 +45,10 @@ func clusterShape() any {
 			},
 			DNSZone:       "x",
 			RollingUpdate: rollingUpdateShape(),
+			Upgrade: v1alpha1.Upgrade{
+				AutomaticPatches:  true,
+				MaintenanceWindow: v1alpha1.MaintenanceWindow{Days: []string{"x"}, Start: "x", Duration: "x"},
+			},
 			MachineAccess: v1alpha1.MachineAccess{
 				SessionManager:               true,
 				InstanceConnectSecurityGroup: "x",

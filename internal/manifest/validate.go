@@ -139,6 +139,7 @@ func (v validator) checkCluster(c v1alpha1.Cluster) {
 	v.checkDownloadSources(c.Spec)
 	v.checkTags("spec.tags", c.Spec.Tags)
 	v.checkRollingUpdate(c.Spec.RollingUpdate, v1alpha1.RoleWorker)
+	v.checkUpgrade(c.Spec.Upgrade)
 }
 
 func (v validator) checkName(name string) {

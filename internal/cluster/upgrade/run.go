@@ -47,6 +47,9 @@ type Request struct {
 	Show func(Proposal) error
 	// Approve asks whether to do it; an error stops the request.
 	Approve func(Proposal) error
+
+	// patchesOnly chooses no version of another minor version.
+	patchesOnly bool
 }
 
 // Proposal is what an upgrade will do.
@@ -74,6 +77,8 @@ type Result struct {
 	Version Version
 	// UpToDate is set if there was nothing to do.
 	UpToDate bool
+	// Reason is why an automatic upgrade did not run; empty if it ran.
+	Reason string
 	// Replaced is the number of machines that were terminated.
 	Replaced int
 	// Took is how long it took after the approval.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -232,5 +233,77 @@ func TestCatalogKeepsVersionsInUse(t *testing.T) {
 	})
 	if got := after.Versions("kubelet"); !slices.Equal(got, []string{"1.36.3", "1.35.4"}) || len(after.Images) != 1 {
 		t.Errorf("%v %v", got, after.Images)
+	}
+}
+
+func TestPermit(t *testing.T) {
+	now := time.Date(2026, 11, 22, 2, 30, 0, 0, time.UTC) // a Sunday
+	window := v1alpha1.MaintenanceWindow{Days: []string{"Sunday"}, Start: "02:00", Duration: "1h"}
+	for _, tc := range []struct {
+		settings v1alpha1.Upgrade
+		at       time.Time
+		until    string
+		reason   string
+	}{
+		{v1alpha1.Upgrade{}, now, "", "spec.upgrade.automaticPatches is false"},
+		{v1alpha1.Upgrade{MaintenanceWindow: window}, now, "", "spec.upgrade.automaticPatches is false"},
+		{v1alpha1.Upgrade{AutomaticPatches: true, MaintenanceWindow: window}, now, "2026-11-22T03:00:00Z", ""},
+		{
+			v1alpha1.Upgrade{AutomaticPatches: true, MaintenanceWindow: window}, now.Add(time.Hour), "",
+			"the next maintenance window begins at 2026-11-29T02:00:00Z",
+		},
+	} {
+		got := Permit(tc.settings, tc.at)
+		if got.Reason != tc.reason || got.Until.IsZero() != (tc.until == "") || tc.until != "" && got.Until.Format(time.RFC3339) != tc.until {
+			t.Errorf("%+v at %s: %+v, want %+v", tc.settings, tc.at, got, tc)
+		}
+	}
+}
+
+// An automatic upgrade goes to the newest patch, and neither begins nor continues one to another minor version.
+func TestAutomaticTarget(t *testing.T) {
+	available := []Version{{1, 35, 4}, {1, 35, 9}, {1, 36, 3}, {1, 35, 7}}
+	for _, tc := range []struct {
+		name      string
+		change    func(*Observation)
+		available []Version
+		want      Version
+		reason    string
+	}{
+		{"complete", func(*Observation) {}, available, Version{1, 35, 9}, ""},
+		{"without a newer patch", func(*Observation) {}, available[:1], Version{1, 35, 4}, ""},
+		{
+			"killed after the manifests of a patch were written",
+			func(o *Observation) { o.Groups[0].Desired = Version{1, 35, 7} }, available, Version{1, 35, 7}, "",
+		},
+		{
+			"killed after those of a minor version were written",
+			func(o *Observation) { o.Groups[0].Desired = Version{1, 36, 3} }, available, Version{1, 36, 3},
+			"the upgrade to 1.36.3 is not complete: group control-plane has 1.35.4",
+		},
+		{
+			"workers have the former minor version", func(o *Observation) {
+				o.Groups[0] = Group{Name: "control-plane", ControlPlane: true, Desired: Version{1, 36, 3}, Applied: Version{1, 36, 3}}
+				o.Machines[0].Version = Version{1, 36, 3}
+			}, available, Version{1, 36, 3}, "the upgrade to 1.36.3 is not complete: group workers has 1.35.4",
+		},
+		{
+			"one node has the former minor version", func(o *Observation) {
+				for i := range o.Groups {
+					o.Groups[i].Desired = Version{1, 36, 3}
+					o.Groups[i].Applied = Version{1, 36, 3}
+				}
+				o.Machines[0].Version = Version{1, 36, 3}
+			}, available, Version{1, 36, 3}, "the upgrade to 1.36.3 is not complete: node x has 1.35.4",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newFakeStepper()
+			f.observed.NewCatalog = false
+			tc.change(&f.observed)
+			if got, reason := automaticTarget(f.observed, tc.available); got != tc.want || reason != tc.reason {
+				t.Errorf("%s, %q, want %s, %q", got, reason, tc.want, tc.reason)
+			}
+		})
 	}
 }

@@ -110,7 +110,9 @@ func (u *upgrader) chooseTarget(ctx context.Context, pinned asset.Catalog) error
 			return err
 		}
 
-		u.target = defaultTarget(o, u.available)
+		if u.target, err = u.request.chooseTarget(o, u.available); err != nil {
+			return err
+		}
 	} else if u.target, err = ParseVersion(u.request.Version); err != nil {
 		return diag.WithHint(err, "use one of "+strings.Join(u.versionNames(), ", "))
 	}
@@ -127,8 +129,35 @@ func (u *upgrader) chooseTarget(ctx context.Context, pinned asset.Catalog) error
 	return nil
 }
 
+// chooseTarget returns the target of a request without a version.
+func (r Request) chooseTarget(o Observation, available []Version) (Version, error) {
+	if !r.patchesOnly {
+		return defaultTarget(o, available), nil
+	}
+
+	target, reason := automaticTarget(o, available)
+	if reason != "" {
+		return target, diag.WithHint(
+			fmt.Errorf("cluster %s is not upgraded automatically: %s", r.Name, reason),
+			"complete it first: slipway upgrade cluster "+r.Name,
+		)
+	}
+
+	return target, nil
+}
+
 // defaultTarget returns the version of an unfinished upgrade, else the newest one that can be reached.
 func defaultTarget(o Observation, available []Version) Version {
+	desired := desiredVersion(o)
+	if s := Decide(o, desired); s.Type != StepDone {
+		return desired
+	}
+
+	return latestReachable(desired, available)
+}
+
+// desiredVersion returns the version of the control plane in the manifests.
+func desiredVersion(o Observation) Version {
 	var desired Version
 	for _, g := range o.Groups {
 		if g.ControlPlane {
@@ -136,11 +165,7 @@ func defaultTarget(o Observation, available []Version) Version {
 		}
 	}
 
-	if s := Decide(o, desired); s.Type != StepDone {
-		return desired
-	}
-
-	return latestReachable(desired, available)
+	return desired
 }
 
 // observe reads what decisions depend on.
