@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/infra/cost"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
@@ -44,7 +45,10 @@ type Desired struct {
 	Images map[string]model.Image
 	// ForStack is set if the graph is for a CloudFormation stack, which waits for signals of the machines.
 	ForStack bool
-	// Unpublished are the sorted keys of the objects that the machine store lacks, set by BuildGraph.
+	// documents are the SHA-256 of the node documents by role and group, set by BuildGraph.
+	documents map[v1alpha1.Role]map[string]string
+	// Unpublished are the sorted keys of the objects that the machine store lacks or that are out of
+	// date there, set by BuildGraph.
 	Unpublished []string
 }
 

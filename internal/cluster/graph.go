@@ -40,6 +40,7 @@ func (session *Session) BuildGraph(ctx context.Context, d *Desired) error {
 	}
 
 	d.MachineObjects = publication.Objects
+	d.documents = publication.Documents
 	for group, b := range publication.BootLocations {
 		in.Boot[group] = model.BootSource(b)
 	}
@@ -50,7 +51,11 @@ func (session *Session) BuildGraph(ctx context.Context, d *Desired) error {
 		return err
 	}
 
-	return d.findUnpublished(ctx, session.Name)
+	if err := d.findUnpublished(ctx, session.Name); err != nil {
+		return err
+	}
+
+	return session.findUnpublishedRevisions(ctx, d)
 }
 
 // findUnpublished sets d.Unpublished.

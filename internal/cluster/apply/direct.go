@@ -57,6 +57,10 @@ func (p *direct) Execute(ctx context.Context) error {
 		)
 	}
 
+	if err := publish.WriteRevisions(ctx, p.session, p.desired); err != nil {
+		return err
+	}
+
 	if err := p.session.RecordApplied(ctx, p.desired); err != nil {
 		return err
 	}

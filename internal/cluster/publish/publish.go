@@ -54,7 +54,7 @@ func WriteObjects(ctx context.Context, session *cluster.Session, d *cluster.Desi
 	return nil
 }
 
-// Run writes d.Unpublished to the machine store as an operation with the cluster's lock.
+// Run writes d.Unpublished to the machine store and makes the node documents current, as an operation with the cluster's lock.
 func Run(ctx context.Context, env *cluster.Env, session *cluster.Session, d *cluster.Desired) error {
 	state, _, err := env.Stores.State(ctx)
 	if err != nil {
@@ -70,7 +70,11 @@ func Run(ctx context.Context, env *cluster.Env, session *cluster.Session, d *clu
 				r.Plan = &operation.ChangeCounts{Publish: len(d.Unpublished)}
 			})
 
-			return WriteObjects(ctx, session, d)
+			if err := WriteObjects(ctx, session, d); err != nil {
+				return err
+			}
+
+			return WriteRevisions(ctx, session, d)
 		},
 	)
 }

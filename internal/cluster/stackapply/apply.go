@@ -220,7 +220,7 @@ func (c *Applier) publishAndExecute(ctx context.Context, p proposal) error {
 	}
 
 	if len(p.Steps) == 0 {
-		return c.discardChangeSet(ctx, p)
+		return errors.Join(c.discardChangeSet(ctx, p), publish.WriteRevisions(ctx, c.session, c.desired))
 	}
 
 	policy, err := cloudformation.StackPolicy(c.desired.Graph)
@@ -245,6 +245,12 @@ func (c *Applier) publishAndExecute(ctx context.Context, p proposal) error {
 	}
 
 	if err := c.session.MarkCreated(ctx); err != nil {
+		return err
+	}
+
+	// The stack has replaced the machines whose document changed. The revisions come after that, so that no machine
+	// changes while the stack replaces it.
+	if err := publish.WriteRevisions(ctx, c.session, c.desired); err != nil {
 		return err
 	}
 

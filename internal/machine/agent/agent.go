@@ -15,6 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/machine/follow"
 	"github.com/slipway-k8s/slipway/internal/machine/join"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 	"github.com/slipway-k8s/slipway/internal/machine/report"
@@ -31,6 +32,8 @@ type Agent struct {
 	Run Runner
 	// Open opens downloads.
 	Open Opener
+	// Changing reads objects of the machine store that change.
+	Changing ChangingReader
 	// Metadata is the instance metadata service.
 	Metadata Metadata
 	// EC2 is used on control-plane machines only.
@@ -64,6 +67,11 @@ type Agent struct {
 	apiOpen atomic.Bool
 	// etcdStopped is set while the agent keeps the etcd member stopped because its volume does not work.
 	etcdStopped atomic.Bool
+	// documentState is what the machine remembers of the revisions of its node document. Only the task that follows
+	// them changes it.
+	documentState follow.State
+	// documentStatus is what the machine reports of its document; nil before the document is known.
+	documentStatus atomic.Pointer[documentStatus]
 	// conditions of the machine, which the agent reports. Every task sets those of what it maintains.
 	conditions report.Board
 	// heartbeats of workers that this control-plane machine has heard.
@@ -107,7 +115,17 @@ func (a *Agent) ConvergeAndMaintain(ctx context.Context) error {
 		pause = min(2*pause, 30*time.Second)
 	}
 
-	return a.runPeriodicTasks(ctx)
+	for {
+		err := a.runPeriodicTasks(ctx)
+		changed, ok := errors.AsType[documentChangedError](err)
+		if !ok {
+			return err
+		}
+
+		// No task runs now, so that none sees a half of the change.
+		a.doc = changed.document
+		a.bundle = changed.bundle
+	}
 }
 
 // runStage runs one stage and reports its progress.
@@ -177,7 +195,7 @@ func (a *Agent) readInstanceAndDocument(ctx context.Context) error {
 			return err
 		}
 
-		if a.doc, err = a.downloadDocument(ctx); err != nil {
+		if a.doc, err = a.loadDocument(ctx); err != nil {
 			return err
 		}
 
@@ -185,12 +203,30 @@ func (a *Agent) readInstanceAndDocument(ctx context.Context) error {
 	})
 }
 
-func (a *Agent) downloadDocument(ctx context.Context) (node.Document, error) {
+// loadDocument returns the document that this machine had last. A new machine has that of its user data.
+func (a *Agent) loadDocument(ctx context.Context) (node.Document, error) {
+	a.documentState = a.readDocumentState()
+	defer func() { a.setDocumentStatus(report.Revision{State: report.RevisionUnknown}) }()
+	if sum := a.documentState.EffectiveDocument(); sum != a.Boot.Document.SHA256 {
+		doc, err := a.readEffectiveDocument(sum)
+		if err == nil {
+			return doc, nil
+		}
+
+		a.Log.Warn("cannot read the node document of this machine; using that of its user data", slog.Any("error", err))
+		a.documentState = follow.State{Instance: a.instance.ID, Boot: a.Boot.Document.SHA256}
+	}
+
+	return a.downloadDocument(ctx, a.Boot.Document)
+}
+
+// downloadDocument downloads a node document, and verifies its hash and that it is for this machine.
+func (a *Agent) downloadDocument(ctx context.Context, from node.Download) (node.Document, error) {
 	f := a.newFetcher("fetch")
 	file := node.File{
 		Name:   "document.json",
-		URL:    a.Boot.Document.URL,
-		SHA256: a.Boot.Document.SHA256,
+		URL:    from.URL,
+		SHA256: from.SHA256,
 		Form:   node.FormBinary,
 	}
 

@@ -25,6 +25,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go/middleware"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/slipway-k8s/slipway/internal/lib/awsfix"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
@@ -108,6 +109,7 @@ func newAgent(ctx context.Context, path string, env Env) (*Agent, error) {
 			S3:   openS3(buckets),
 			HTTP: HTTPOpener{Client: &http.Client{Transport: transport}},
 		},
+		Changing: s3Reader{api: buckets},
 		Metadata: imds.NewFromConfig(cfg),
 		EC2:      ec2.NewFromConfig(cfg),
 		Sealer:   store.NewKMSSealer(kms.NewFromConfig(cfg), ""),
@@ -153,6 +155,48 @@ func openS3(api *s3.Client) func(context.Context, string) (io.ReadCloser, error)
 		return out.Body, nil
 	}
 }
+
+// s3Reader is the ChangingReader for S3.
+type s3Reader struct{ api *s3.Client }
+
+// ReadIfChanged implements ChangingReader.
+func (r s3Reader) ReadIfChanged(ctx context.Context, url, etag string) ([]byte, string, error) {
+	at, err := store.ParseURL(url)
+	if err != nil {
+		return nil, "", err
+	}
+
+	in := &s3.GetObjectInput{Bucket: &at.Bucket, Key: &at.Prefix}
+	if etag != "" {
+		in.IfNoneMatch = &etag
+	}
+
+	out, err := r.api.GetObject(ctx, in)
+	if response, ok := errors.AsType[*smithyhttp.ResponseError](err); ok {
+		switch response.HTTPStatusCode() {
+		case http.StatusNotModified:
+			return nil, etag, nil
+		case http.StatusNotFound, http.StatusForbidden:
+			// Workers may not list the bucket: then S3 answers 403 for an object that does not exist.
+			return nil, "", fmt.Errorf("get %s: %w", url, store.ErrNotFound)
+		}
+	}
+
+	if err != nil {
+		return nil, "", fmt.Errorf("get %s: %w", url, err)
+	}
+
+	defer func() { _ = out.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(out.Body, maxRevisionsBytes))
+	if err != nil {
+		return nil, "", fmt.Errorf("get %s: %w", url, err)
+	}
+
+	return body, aws.ToString(out.ETag), nil
+}
+
+// maxRevisionsBytes limits the revisions of a role: some 4 KB a group.
+const maxRevisionsBytes = 8 << 20
 
 func openConsole(path string) func() (io.WriteCloser, error) {
 	return func() (io.WriteCloser, error) { return os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0) }

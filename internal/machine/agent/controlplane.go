@@ -4,7 +4,9 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -60,7 +62,7 @@ func (a *Agent) convergeControlPlane(ctx context.Context) error {
 		return err
 	}
 
-	if err := a.runStage("start", func() error { return a.startServices(ctx, changed) }); err != nil {
+	if err := a.runStage("start", func() error { return a.startControlPlane(ctx, changed) }); err != nil {
 		return err
 	}
 
@@ -82,6 +84,40 @@ func (a *Agent) convergeControlPlane(ctx context.Context) error {
 	<-pullsDone
 
 	return a.runStage("control-plane", a.writeStaticPods)
+}
+
+// startControlPlane starts the services, and lets static pods that run already read changed files. On a new machine
+// there are none.
+func (a *Agent) startControlPlane(ctx context.Context, changed map[string]bool) error {
+	if err := a.startServices(ctx, changed); err != nil {
+		return err
+	}
+
+	c := a.kubeConfig()
+	c.EtcdURL = etcd.ClientURL
+	for pod, command := range kube.StaticPodCommands(c) {
+		if !isReadBy(pod, changed) {
+			continue
+		}
+
+		if err := a.endProcess(ctx, command); err != nil {
+			return fmt.Errorf("restart %s: %w", pod, err)
+		}
+	}
+
+	return nil
+}
+
+// endProcess ends the process with this command line, if there is one. The kubelet starts a static pod again.
+func (a *Agent) endProcess(ctx context.Context, command []string) error {
+	p, found := findProcess(a.Root, command)
+	if !found {
+		return nil
+	}
+
+	_, err := a.Run.Run(ctx, "kill", "-TERM", strconv.Itoa(p.pid))
+
+	return err
 }
 
 // convergeEtcd takes one step of etcd's start. It succeeds when the member answers with a quorum.
@@ -158,20 +194,31 @@ func (a *Agent) pullImages(ctx context.Context) {
 
 // writeStaticPods writes the static pods of the control plane, which the kubelet starts.
 func (a *Agent) writeStaticPods() error {
-	c := a.kubeConfig()
-	c.EtcdURL = etcd.ClientURL
-	pods, err := kube.StaticPods(c)
+	pods, err := a.staticPodFiles()
 	if err != nil {
 		return err
 	}
 
-	for _, f := range pods {
-		if _, err := a.Root.Write(File{Path: f.Path, Body: f.Body, Mode: 0o600}); err != nil {
-			return err
-		}
+	_, err = a.writeFiles(pods)
+
+	return err
+}
+
+// staticPodFiles returns the static pods of the control plane.
+func (a *Agent) staticPodFiles() ([]File, error) {
+	c := a.kubeConfig()
+	c.EtcdURL = etcd.ClientURL
+	pods, err := kube.StaticPods(c)
+	if err != nil {
+		return nil, err
 	}
 
-	return nil
+	out := make([]File, 0, len(pods))
+	for _, f := range pods {
+		out = append(out, File{Path: f.Path, Body: f.Body, Mode: 0o600})
+	}
+
+	return out, nil
 }
 
 func (a *Agent) newEtcdMember() (*etcdMember, error) {

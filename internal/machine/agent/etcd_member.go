@@ -271,16 +271,10 @@ func (m *etcdMember) currentCluster(members []etcd.Member) map[string]string {
 
 func (m *etcdMember) startEtcd(ctx context.Context, s etcd.StartOptions) error {
 	a := m.agent
+	unit := a.etcdUnitFile(m.slot)
 	changed, err := a.writeFiles([]File{
 		{Path: etcd.EnvironmentFile, Body: etcd.RenderEnvironment(s), Mode: 0o600},
-		{Path: "/etc/systemd/system/etcd.service", Mode: 0o600, Body: []byte(etcd.SystemdUnit(etcd.Config{
-			BinDir:      a.doc.BinDir(),
-			Name:        m.slot.Member,
-			Host:        m.slot.Host,
-			PeerHosts:   m.peerHosts(),
-			HeartbeatMS: a.doc.Etcd.HeartbeatIntervalMS,
-			ElectionMS:  a.doc.Etcd.ElectionTimeoutMS,
-		}))},
+		unit,
 	})
 	if err != nil {
 		return err
@@ -290,12 +284,27 @@ func (m *etcdMember) startEtcd(ctx context.Context, s etcd.StartOptions) error {
 		return err
 	}
 
-	return a.ensureUnitStarted(ctx, "etcd", false)
+	// The unit differs only if an earlier process of the agent was stopped while it changed the member's settings.
+	return a.ensureUnitStarted(ctx, "etcd", changed[unit.Path])
 }
 
-func (m *etcdMember) peerHosts() []string {
-	out := make([]string, 0, len(m.agent.doc.Slots))
-	for _, s := range m.agent.doc.Slots {
+// etcdUnitFile returns the systemd unit of a slot's member.
+func (a *Agent) etcdUnitFile(slot node.Slot) File {
+	unit := etcd.SystemdUnit(etcd.Config{
+		BinDir:      a.doc.BinDir(),
+		Name:        slot.Member,
+		Host:        slot.Host,
+		PeerHosts:   a.peerHosts(),
+		HeartbeatMS: a.doc.Etcd.HeartbeatIntervalMS,
+		ElectionMS:  a.doc.Etcd.ElectionTimeoutMS,
+	})
+
+	return File{Path: "/etc/systemd/system/etcd.service", Body: []byte(unit), Mode: 0o600}
+}
+
+func (a *Agent) peerHosts() []string {
+	out := make([]string, 0, len(a.doc.Slots))
+	for _, s := range a.doc.Slots {
 		out = append(out, s.Host)
 	}
 

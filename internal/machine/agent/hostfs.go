@@ -33,6 +33,9 @@ type HostFS struct {
 	// Dir is the root directory: "" or "/" on a machine, a temporary directory in tests.
 	Dir string
 
+	// beforeWrite is called before a file changes; an error prevents it. Tests set it.
+	beforeWrite func(path string) error
+
 	mu      sync.Mutex
 	written []string
 
@@ -75,6 +78,12 @@ func (r *HostFS) writeFile(f File) (bool, error) {
 	p := r.Path(f.Path)
 	if r.fileMatches(p, f) {
 		return false, nil
+	}
+
+	if r.beforeWrite != nil {
+		if err := r.beforeWrite(f.Path); err != nil {
+			return false, fmt.Errorf("write %s: %w", f.Path, err)
+		}
 	}
 
 	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {

@@ -20,8 +20,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/machine/addon"
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
+	"github.com/slipway-k8s/slipway/internal/machine/follow"
 	"github.com/slipway-k8s/slipway/internal/machine/join"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
 	"github.com/slipway-k8s/slipway/internal/machine/report"
 )
 
@@ -49,6 +51,7 @@ func (a *Agent) runPeriodicTasks(ctx context.Context) error {
 		group.Go(func() error { return gate.keepUntilDone(ctx) })
 	}
 
+	group.Go(func() error { return newFollower(a).run(ctx) })
 	for _, task := range tasks {
 		group.Go(func() error { return a.repeatTask(ctx, task) })
 	}
@@ -235,15 +238,7 @@ func (a *Agent) newNodeClient() kube.Client {
 
 // applyAddons applies the add-ons of this machine's version, unless an older machine of the control plane does it.
 func (a *Agent) applyAddons(ctx context.Context, api kube.Client) error {
-	n := a.doc.Network
-	objects, err := addon.Render(addon.Values{
-		PodCIDR:     n.PodCIDR,
-		ServiceCIDR: n.ServiceCIDR,
-		DNSIP:       n.DNSIP,
-		DNSDomain:   n.DNSDomain,
-		Images:      a.doc.Images,
-		AdminGroup:  pki.AdminGroup,
-	})
+	objects, err := addon.Render(addonValues(a.doc))
 	if err != nil {
 		return err
 	}
@@ -256,7 +251,52 @@ func (a *Agent) applyAddons(ctx context.Context, api kube.Client) error {
 		return err
 	}
 
+	if err := a.claimAddons(ctx); err != nil {
+		return err
+	}
+
 	return addon.Apply(ctx, api, objects)
+}
+
+// addonValues returns the parameters of the add-ons.
+func addonValues(d node.Document) addon.Values {
+	return addon.Values{
+		PodCIDR:     d.Network.PodCIDR,
+		ServiceCIDR: d.Network.ServiceCIDR,
+		DNSIP:       d.Network.DNSIP,
+		DNSDomain:   d.Network.DNSDomain,
+		Images:      d.Images,
+		AdminGroup:  pki.AdminGroup,
+	}
+}
+
+// claimAddons returns a notReadyError if a machine with a newer revision applies the add-ons, so that machines of two
+// revisions do not undo each other's changes.
+func (a *Agent) claimAddons(ctx context.Context) error {
+	status := a.documentStatus.Load()
+	if status == nil {
+		return nil
+	}
+
+	if status.otherAddons {
+		return newNotReadyError("the add-ons of the current revision need a new machine")
+	}
+
+	lock := a.newUpdateLock()
+	record, _, err := lock.read(ctx)
+	switch {
+	case err != nil:
+		return err
+	case record.AddOns > status.Serial:
+		return newNotReadyError("machines with revision %d apply the add-ons", record.AddOns)
+	case record.AddOns == status.Serial:
+		return nil
+	}
+
+	return lock.change(ctx, func(l follow.Lock) follow.Lock {
+		l.AddOns = max(l.AddOns, status.Serial)
+		return l
+	})
 }
 
 // awaitReadyz waits at most addonPatience until the API server is ready, so that add-ons are applied at once

@@ -63,6 +63,10 @@ func (m *measurer) measure(ctx context.Context) report.Report {
 		Certificates: readCertificates(a.Root),
 		Versions:     report.Versions{Kubernetes: a.doc.KubernetesVersion, Document: a.Boot.Document.SHA256},
 	}
+	if status := a.documentStatus.Load(); status != nil {
+		r.Versions.Document = status.effective
+		r.Revision = status.Revision
+	}
 
 	var probes sync.WaitGroup
 	probes.Go(func() { r.Kubelet, r.Containerd = m.measureServices(ctx) })

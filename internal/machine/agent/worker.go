@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/machine/join"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 )
@@ -54,12 +53,7 @@ func (a *Agent) convergeWorker(ctx context.Context) error {
 // renewNodeCertificates requests certificates from the join endpoint if they are due, and writes
 // them to the tmpfs.
 func (a *Agent) renewNodeCertificates(ctx context.Context) error {
-	ca := File{
-		Path: kube.PKIDir + "/" + pki.KubernetesCA + ".crt",
-		Body: []byte(a.doc.Trust.KubernetesCA),
-		Mode: 0o644,
-	}
-	if _, err := a.Root.Write(ca); err != nil {
+	if _, err := a.Root.Write(a.authorityFile()); err != nil {
 		return err
 	}
 

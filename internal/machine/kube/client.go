@@ -138,6 +138,46 @@ func (c Client) Do(ctx context.Context, method, path, kind string, body []byte) 
 	return nil, fmt.Errorf("%s %s: %w", strings.ToLower(method), path, statusError(resp, answer))
 }
 
+// Watch calls each with every object that a watch reports, until the server ends the watch or ctx ends. The client
+// must have no timeout.
+func (c Client) Watch(ctx context.Context, path string, each func(object json.RawMessage)) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Server+path, nil)
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", path, err)
+	}
+
+	req.Header.Set("Accept", "application/json")
+	resp, err := c.HTTP.Do(req)
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", path, err)
+	}
+
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode >= 300 {
+		return fmt.Errorf("watch %s: %s", path, resp.Status)
+	}
+
+	decoder := json.NewDecoder(resp.Body)
+	for {
+		var event struct {
+			Type   string          `json:"type"`
+			Object json.RawMessage `json:"object"`
+		}
+
+		err := decoder.Decode(&event)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("watch %s: %w", path, err)
+		case event.Type == "ERROR":
+			return fmt.Errorf("watch %s: %s", path, event.Object)
+		case event.Type != "DELETED":
+			each(event.Object)
+		}
+	}
+}
+
 func statusError(resp *http.Response, answer []byte) error {
 	var status struct {
 		Message string `json:"message"`

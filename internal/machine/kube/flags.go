@@ -85,6 +85,12 @@ const LogDir = "/var/log/kubernetes"
 // APIPort is the port of kube-apiserver on control-plane machines.
 const APIPort = "6443"
 
+// The ports at which the other components of the control plane answer health checks on the machine itself.
+const (
+	ControllerManagerPort = "10257"
+	SchedulerPort         = "10259"
+)
+
 // formatFlags formats a set of flags as sorted command-line arguments.
 func formatFlags(set map[string]string) []string {
 	out := make([]string, 0, len(set))

@@ -112,6 +112,8 @@ type Publication struct {
 	Objects []Object
 	// BootLocations by group name.
 	BootLocations map[string]BootLocation
+	// Documents are the SHA-256 of the node documents by role and group name.
+	Documents map[v1alpha1.Role]map[string]string
 }
 
 // PublicationInput is the input of BuildPublication.
@@ -129,7 +131,10 @@ type PublicationInput struct {
 // BuildPublication returns the objects to upload and their locations by group. The same input gives
 // the same bytes.
 func BuildPublication(in PublicationInput) (Publication, error) {
-	out := Publication{BootLocations: map[string]BootLocation{}}
+	out := Publication{
+		BootLocations: map[string]BootLocation{},
+		Documents:     map[v1alpha1.Role]map[string]string{},
+	}
 	base := strings.TrimSuffix(in.StoreURL, "/") + "/"
 	objects := map[string]Object{}
 
@@ -147,9 +152,14 @@ func BuildPublication(in PublicationInput) (Publication, error) {
 
 		docSum := hexSHA256(body)
 		agentKey := AgentPrefix(d.Cluster) + agent.SHA256 + "/slipway-node"
-		docKey := DocumentPrefix(d.Cluster, d.Role) + "documents/" + d.Group + "-" + docSum + ".json"
+		docKey := DocumentKey(d.Cluster, d.Role, d.Group, docSum)
 		objects[agentKey] = Object{Key: agentKey, Agent: agent}
 		objects[docKey] = Object{Key: docKey, Body: body}
+		if out.Documents[d.Role] == nil {
+			out.Documents[d.Role] = map[string]string{}
+		}
+
+		out.Documents[d.Role][d.Group] = docSum
 		out.BootLocations[d.Group] = BootLocation{
 			AgentURL:       base + agentKey,
 			AgentSHA256:    agent.SHA256,

@@ -58,9 +58,17 @@ func (b *Board) Conditions() []Condition {
 // HaveSameState reports whether two reports say the same about the machine's state: they differ at most in
 // times and in measurements that change all the time, such as sizes.
 func HaveSameState(a, b Report) bool {
-	return a.Versions == b.Versions && a.Heartbeats == b.Heartbeats && slices.EqualFunc(a.Conditions, b.Conditions, func(x, y Condition) bool {
+	sameMachine := a.Versions == b.Versions && a.Heartbeats == b.Heartbeats &&
+		haveSameRevision(a.Revision, b.Revision)
+
+	return sameMachine && slices.EqualFunc(a.Conditions, b.Conditions, func(x, y Condition) bool {
 		return x.Component == y.Component && x.State == y.State && x.Cause == y.Cause
 	}) && slices.EqualFunc(a.Certificates, b.Certificates, func(x, y Certificate) bool {
 		return x.Name == y.Name && x.NotAfter.Equal(y.NotAfter)
 	})
+}
+
+func haveSameRevision(a, b Revision) bool {
+	return a.State == b.State && a.Serial == b.Serial && a.Followed == b.Followed && a.Desired == b.Desired &&
+		a.Cause == b.Cause && slices.Equal(a.Pending, b.Pending)
 }

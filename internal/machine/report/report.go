@@ -13,6 +13,10 @@ import "time"
 // Annotation is the key of the annotation whose value is a Report as JSON.
 const Annotation = "slipway.dev/report"
 
+// DesiredAnnotation is the key of the annotation of a Node that tells its agent to look for a new revision of its node
+// document at once. Its value is the SHA-256 of that document.
+const DesiredAnnotation = "slipway.dev/desired-document"
+
 // NodeCondition is the type of the Node condition that is True while no condition of the machine failed.
 const NodeCondition = "MachineHealthy"
 
@@ -63,6 +67,48 @@ type Report struct {
 	Certificates []Certificate `json:"certificates,omitempty"`
 	// Versions of what runs.
 	Versions Versions `json:"versions"`
+	// Revision of the node document that the machine follows.
+	Revision Revision `json:"revision,omitzero"`
+}
+
+// RevisionState is how far a machine follows the current revision of its group's node document.
+type RevisionState string
+
+// The states of a revision.
+const (
+	// RevisionCurrent: the machine has the whole document of the revision.
+	RevisionCurrent RevisionState = "current"
+	// RevisionWaiting: the machine waits for its turn.
+	RevisionWaiting RevisionState = "waiting"
+	// RevisionApplying: the machine is applying the revision.
+	RevisionApplying RevisionState = "applying"
+	// RevisionPending: a part of the revision needs a new machine. Everything else is applied.
+	RevisionPending RevisionState = "pending"
+	// RevisionRefused: the machine, or another one of its group, could not apply the revision.
+	RevisionRefused RevisionState = "refused"
+	// RevisionUnknown: the machine knows no revision: none was published, or the machine's document is newer.
+	RevisionUnknown RevisionState = "unknown"
+)
+
+// Revision is how a machine follows the revisions of its group's node document.
+type Revision struct {
+	// State of the machine.
+	State RevisionState `json:"state"`
+	// Serial of the revision that the machine followed last; zero: none.
+	Serial int64 `json:"serial,omitempty"`
+	// Followed is the SHA-256 of that revision's document, or of the document that the machine booted with.
+	Followed string `json:"followed"`
+	// Desired is the SHA-256 of the current revision's document; empty: not known.
+	Desired string `json:"desired,omitempty"`
+	// Pending are the settings of Followed that need a new machine, sorted.
+	Pending []string `json:"pending,omitempty"`
+	// Cause why Desired is not followed; empty if it is.
+	Cause string `json:"cause,omitempty"`
+}
+
+// NeedsNoMachine reports whether a machine has everything of a document (by its SHA-256) without being replaced.
+func (r Revision) NeedsNoMachine(document string) bool {
+	return r.State == RevisionCurrent && r.Followed == document && len(r.Pending) == 0
 }
 
 // State of a condition.
@@ -91,6 +137,7 @@ const (
 	Certificates Component = "certificates"
 	EtcdVolume   Component = "etcd volume"    // set by the agent's task that mounts the volume
 	OwnedFiles   Component = "restored files" // set by the agent's task that restores what it owns
+	NodeDocument Component = "node document"  // set by the agent's task that follows the revisions
 )
 
 // Task returns the component of a periodic task of the agent. It has a condition only while the task fails.
@@ -206,7 +253,7 @@ type Versions struct {
 	Kubernetes string `json:"kubernetes"`
 	// Etcd as the member reports it.
 	Etcd string `json:"etcd,omitempty"`
-	// Document is the SHA-256 of the node document.
+	// Document is the SHA-256 of the node document that the machine has.
 	Document string `json:"document"`
 }
 

@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/lib/pki"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/machine/addon"
+	"github.com/slipway-k8s/slipway/internal/machine/follow"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
+	"github.com/slipway-k8s/slipway/internal/machine/report"
+)
+
+const (
+	// revisionInterval is the time between two reads of the revisions, if nobody asks for one.
+	revisionInterval = time.Minute
+	// followInterval is the time between two looks at what there is to do.
+	followInterval = 2 * time.Second
+	// revisionTimeout limits one read of the revisions or of a document.
+	revisionTimeout = 30 * time.Second
+)
+
+// ChangingReader reads objects of the machine store that change.
+type ChangingReader interface {
+	// ReadIfChanged returns an object and its ETag, or a nil body if it still has this ETag. The error wraps
+	// store.ErrNotFound if the object does not exist.
+	ReadIfChanged(ctx context.Context, url, etag string) (body []byte, newETag string, err error)
+}
+
+// documentChangedError ends the tasks of an agent, because its document has changed. It is no failure.
+type documentChangedError struct {
+	document node.Document
+	bundle   pki.Bundle
+}
+
+// Error says what happened.
+func (documentChangedError) Error() string { return "the node document has changed" }
+
+// documentStatus is what a machine reports of its document.
+type documentStatus struct {
+	report.Revision
+
+	// effective is the SHA-256 of the document that the machine has.
+	effective string
+	// otherAddons is set if the followed revision has other add-ons than the machine's document.
+	otherAddons bool
+}
+
+// setDocumentStatus reports s, with what the state says of the revision.
+func (a *Agent) setDocumentStatus(s report.Revision) {
+	state := a.documentState
+	s.Serial = state.Serial
+	s.Followed = state.FollowedDocument()
+	for _, c := range state.Pending {
+		s.Pending = append(s.Pending, c.Setting)
+	}
+
+	// Until the followed document is compared, what needs a new machine may contain add-ons.
+	status := &documentStatus{
+		Revision:    s,
+		effective:   state.EffectiveDocument(),
+		otherAddons: len(state.Pending) > 0,
+	}
+	if before := a.documentStatus.Load(); before != nil {
+		status.otherAddons = before.otherAddons
+	}
+
+	a.documentStatus.Store(status)
+}
+
+// turns is the lock by which machines take turns.
+type turns interface {
+	claim(ctx context.Context, c follow.Claim) (follow.Turn, string, error)
+	change(ctx context.Context, how func(follow.Lock) follow.Lock) error
+}
+
+// follower follows the revisions of the machine's node document: it applies what needs no new machine, and reports
+// the rest.
+type follower struct {
+	agent *Agent
+	turns turns
+	// control restarts components; tests replace it.
+	control func(from, to *Agent) componentControl
+	// notSafe returns why no component of the control plane may restart now; nil if one may.
+	notSafe func(ctx context.Context) error
+	// nudges tell that the revisions have changed.
+	nudges chan struct{}
+
+	etag      string
+	revisions node.Revisions
+	readAfter time.Time
+	desired   desiredDocument
+	// released is set once the lock was released that an earlier process of the agent may have held.
+	released bool
+	lastErr  string
+}
+
+// desiredDocument is a downloaded document.
+type desiredDocument struct {
+	sum      string
+	document node.Document
+	// unknown is why this agent cannot read it; nil if it can.
+	unknown error
+}
+
+func newFollower(a *Agent) *follower {
+	return &follower{
+		agent:   a,
+		turns:   a.newUpdateLock(),
+		control: newMachineControl,
+		notSafe: a.checkSafeToRestart,
+		nudges:  make(chan struct{}, 1),
+	}
+}
+
+// run follows the revisions until ctx ends. It returns a documentChangedError when the machine has another document:
+// all tasks then have to begin anew.
+func (f *follower) run(ctx context.Context) error {
+	watchCtx, stop := context.WithCancel(ctx)
+	defer stop()
+	go f.watchForNudges(watchCtx)
+
+	for {
+		next, err := f.step(ctx)
+		switch {
+		case next != nil:
+			return *next
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil:
+			f.lastErr = ""
+		case err.Error() != f.lastErr:
+			f.lastErr = err.Error()
+			f.agent.Log.Warn("cannot follow the node document; will retry", slog.Any("error", err))
+		}
+
+		if err := f.agent.Wait(ctx, followInterval); err != nil {
+			return err
+		}
+	}
+}
+
+// step takes one step. The result is nil unless the machine's document has changed.
+func (f *follower) step(ctx context.Context) (*documentChangedError, error) {
+	if err := f.readRevisions(ctx); err != nil {
+		return nil, err
+	}
+
+	a := f.agent
+	current, published := f.revisions.Groups[a.doc.Group]
+	if !published {
+		a.setDocumentStatus(report.Revision{State: report.RevisionUnknown})
+		return nil, nil
+	}
+
+	f.releaseOldTurn(ctx, current)
+
+	switch step, reason := a.documentState.Decide(current); step {
+	case follow.StepRecord:
+		return nil, f.finish(ctx, a.documentState.Record(current), current)
+	case follow.StepApply:
+		return f.applyRevision(ctx, current)
+	case follow.StepRefuse:
+		return nil, f.refuse(ctx, current, reason)
+	case follow.StepIgnore:
+		f.reportIgnored(current, reason)
+		return nil, nil
+	default:
+		f.reportFollowed(current)
+		f.noteAddons(ctx, current)
+
+		return nil, nil
+	}
+}
+
+// readRevisions reads and verifies the revisions if they are due.
+func (f *follower) readRevisions(ctx context.Context) error {
+	a := f.agent
+	nudged := false
+	select {
+	case <-f.nudges:
+		nudged = true
+	default:
+	}
+
+	if !nudged && a.Now().Before(f.readAfter) {
+		return nil
+	}
+
+	url, err := node.SiblingURL(a.Boot.Document.URL, a.doc.Cluster, node.RevisionsKey(a.doc.Cluster, a.doc.Role))
+	f.readAfter = a.Now().Add(revisionInterval)
+	if err != nil || a.Changing == nil {
+		return nil //nolint:nilerr // a document from elsewhere has no revisions
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, revisionTimeout)
+	defer cancel()
+	body, etag, err := a.Changing.ReadIfChanged(ctx, url, f.etag)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		f.etag = ""
+		f.revisions = node.Revisions{}
+		return nil
+	case err != nil:
+		return err
+	case body == nil:
+		return nil
+	}
+
+	revisions, err := node.VerifyRevisions(body, a.doc.Trust.KubernetesCA, a.doc.Cluster, a.doc.Role)
+	if err != nil {
+		f.setCondition(report.Warning, err.Error(), "rerun slipway apply, which signs the revisions again")
+		return err
+	}
+
+	f.etag = etag
+	f.revisions = revisions
+
+	return nil
+}
+
+// applyRevision applies what it can of a revision, when it is this machine's turn.
+func (f *follower) applyRevision(ctx context.Context, current node.Revision) (*documentChangedError, error) {
+	a := f.agent
+	desired, err := f.readDesired(ctx, current)
+	if err != nil {
+		return nil, err
+	}
+
+	if desired.unknown != nil {
+		return nil, f.finish(ctx, a.documentState.Commit(current, a.documentState.Effective,
+			[]node.Change{{Setting: "agent", Class: node.ClassReplace}}), current)
+	}
+
+	next, pending, err := node.Advance(a.doc, desired.document)
+	if err != nil {
+		return nil, f.refuse(ctx, current, err.Error())
+	}
+
+	changes, err := node.Compare(a.doc, next)
+	if err != nil {
+		return nil, err
+	}
+
+	if len(changes) == 0 {
+		sum, err := a.storeEffectiveDocument(a.doc)
+		if err != nil {
+			return nil, err
+		}
+
+		return nil, f.finish(ctx, a.documentState.Commit(current, sum, pending), current)
+	}
+
+	needsTurn := len(restartsOf(changes, a.doc.Role)) > 0
+	if needsTurn {
+		if ready, err := f.takeTurn(ctx, current); !ready {
+			return nil, err
+		}
+	}
+
+	return f.changeTo(ctx, next, current, pending)
+}
+
+// restartsOf returns the components of a role that the changes restart.
+func restartsOf(changes []node.Change, role v1alpha1.Role) []string {
+	var out []string
+	for _, c := range changes {
+		for _, component := range c.Restarts {
+			onWorkers := component == node.ComponentKubelet || component == node.ComponentContainerd
+			if role == v1alpha1.RoleControlPlane || onWorkers {
+				out = append(out, component)
+			}
+		}
+	}
+
+	return out
+}
+
+// readDesired downloads the document of a revision.
+func (f *follower) readDesired(ctx context.Context, current node.Revision) (desiredDocument, error) {
+	a := f.agent
+	if f.desired.sum == current.Document {
+		return f.desired, nil
+	}
+
+	key := node.DocumentKey(a.doc.Cluster, a.doc.Role, a.doc.Group, current.Document)
+	url, err := node.SiblingURL(a.Boot.Document.URL, a.doc.Cluster, key)
+	if err != nil {
+		return desiredDocument{}, err
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, revisionTimeout)
+	defer cancel()
+	doc, err := a.downloadDocument(ctx, node.Download{URL: url, SHA256: current.Document})
+	out := desiredDocument{sum: current.Document, document: doc}
+	if _, permanent := errors.AsType[permanentError](err); permanent {
+		out.unknown = err
+	} else if err != nil {
+		return desiredDocument{}, fmt.Errorf("read revision %d of the node document: %w", current.Serial, err)
+	}
+
+	f.desired = out
+
+	return out, nil
+}
+
+// changeTo changes the machine to a document.
+func (f *follower) changeTo(
+	ctx context.Context,
+	next node.Document,
+	current node.Revision,
+	pending []node.Change,
+) (*documentChangedError, error) {
+	a := f.agent
+	to := a.withDocument(next)
+	if next.Trust != a.doc.Trust && next.Role == v1alpha1.RoleControlPlane {
+		if err := to.loadSecrets(ctx); err != nil {
+			return nil, err
+		}
+	}
+
+	sum, err := a.storeEffectiveDocument(next)
+	if err != nil {
+		return nil, err
+	}
+
+	if err := a.writeDocumentState(a.documentState.Begin(current)); err != nil {
+		return nil, err
+	}
+
+	a.setDocumentStatus(report.Revision{State: report.RevisionApplying, Desired: current.Document})
+	stopRenewal := f.renewTurn(ctx, current)
+	to.pullNewImages(ctx, a.doc)
+	err = (&transition{from: a, to: to, control: f.control}).run(ctx)
+	stopRenewal()
+
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err() // the next process restores the former document first
+	case err != nil:
+		return nil, f.refuse(ctx, current, err.Error())
+	}
+
+	a.Report.Done("document")
+	a.Log.Info("applied a new node document", slog.Int64("revision", current.Serial), slog.String("sha256", sum))
+	err = f.finish(ctx, a.documentState.Commit(current, sum, pending), current)
+	if a.documentState.Serial != current.Serial {
+		return nil, err
+	}
+
+	// The machine has its new document. If its turn could not be ended, the next tasks do it.
+
+	return &documentChangedError{document: next, bundle: to.bundle}, nil
+}
+
+// finish stores the state after a revision was followed, and ends the machine's turn.
+func (f *follower) finish(ctx context.Context, s follow.State, current node.Revision) error {
+	if err := f.agent.writeDocumentState(s); err != nil {
+		return err
+	}
+
+	f.agent.conditions.Clear(report.NodeDocument)
+	f.reportFollowed(current)
+
+	return f.endTurn(ctx, current, "")
+}
+
+// refuse stores that a revision cannot be applied, tells the other machines, and reports it.
+func (f *follower) refuse(ctx context.Context, current node.Revision, cause string) error {
+	if err := f.agent.writeDocumentState(f.agent.documentState.Refuse(current, cause)); err != nil {
+		return err
+	}
+
+	f.agent.Report.Failed("document", fmt.Errorf("revision %d was not applied: %s", current.Serial, cause))
+	f.reportIgnored(current, cause)
+
+	return f.endTurn(ctx, current, cause)
+}
+
+// reportFollowed reports that the machine follows the current revision.
+func (f *follower) reportFollowed(current node.Revision) {
+	state := report.RevisionCurrent
+	if len(f.agent.documentState.Pending) > 0 {
+		state = report.RevisionPending
+	}
+
+	f.agent.setDocumentStatus(report.Revision{State: state, Desired: current.Document})
+}
+
+// noteAddons notes whether the followed revision has other add-ons than the machine's document, because they need a
+// new machine.
+func (f *follower) noteAddons(ctx context.Context, current node.Revision) {
+	a := f.agent
+	status := *a.documentStatus.Load()
+	status.otherAddons = false
+	if len(a.documentState.Pending) > 0 && a.doc.Role == v1alpha1.RoleControlPlane {
+		desired, err := f.readDesired(ctx, current)
+		status.otherAddons = err != nil || desired.unknown != nil || !haveSameAddons(desired.document, a.doc)
+	}
+
+	a.documentStatus.Store(&status)
+}
+
+// haveSameAddons reports whether two documents have the same add-ons.
+func haveSameAddons(x, y node.Document) bool {
+	left, leftErr := addon.Render(addonValues(x))
+	right, rightErr := addon.Render(addonValues(y))
+
+	return leftErr == nil && rightErr == nil && slices.EqualFunc(left, right, func(a, b addon.Object) bool {
+		return a.Path == b.Path && bytes.Equal(a.Body, b.Body)
+	})
+}
+
+// reportIgnored reports why the machine does not follow the current revision.
+func (f *follower) reportIgnored(current node.Revision, cause string) {
+	state := report.RevisionUnknown
+	if f.agent.documentState.Refused.Serial == current.Serial {
+		state = report.RevisionRefused
+		f.setCondition(report.Warning, fmt.Sprintf("revision %d was not applied: %s", current.Serial, cause),
+			"correct the manifest and run slipway apply; the machine keeps its former settings until then")
+	}
+
+	f.agent.setDocumentStatus(report.Revision{State: state, Desired: current.Document, Cause: cause})
+}
+
+func (f *follower) setCondition(state report.State, cause, next string) {
+	f.agent.conditions.Set(report.Condition{
+		Component: report.NodeDocument,
+		State:     state,
+		Cause:     cause,
+		Next:      next,
+	}, f.agent.Now())
+}

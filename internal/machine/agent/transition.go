@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
+)
+
+// How long a component may take until it works with a new configuration. The first start of an API server takes most
+// of it: its startup probe gives it 2 minutes.
+const (
+	unitPatience = 60 * time.Second
+	podPatience  = 150 * time.Second
+	// steadyChecks is how many health checks in a row must succeed: a program that crashes at its start may answer one.
+	steadyChecks = 3
+)
+
+// componentControl restarts components of the machine and checks their health.
+type componentControl interface {
+	// Restart restarts a component so that it reads the changed files. The kubelet restarts static pods whose
+	// manifest changed by itself.
+	Restart(ctx context.Context, component string, changed map[string]bool) error
+	// Check returns why a component does not work, or still runs as before the change.
+	Check(ctx context.Context, component string) error
+}
+
+// transition changes one machine from a node document to another one, one component after the other. When a component
+// does not work with its new configuration, everything is changed back.
+type transition struct {
+	from, to *Agent
+	// control of the machine on the way to the new document, and on the way back.
+	control func(from, to *Agent) componentControl
+	// written are the changed files that were written.
+	written map[string]bool
+}
+
+// rolledBackError is why a document was not applied. The machine has its former document.
+type rolledBackError struct{ cause error }
+
+// Error returns the cause.
+func (e rolledBackError) Error() string { return e.cause.Error() }
+
+// Unwrap returns the cause.
+func (e rolledBackError) Unwrap() error { return e.cause }
+
+// run applies the new document. Its error is a rolledBackError if the machine has its former document again. After
+// any other error, such as the end of ctx, the machine may be in between: the agent restores the former document when
+// it starts.
+func (t *transition) run(ctx context.Context) error {
+	was, err := t.from.machineFiles()
+	if err != nil {
+		return err
+	}
+
+	will, err := t.to.machineFiles()
+	if err != nil {
+		return err
+	}
+
+	t.written = map[string]bool{}
+	err = t.apply(ctx, t.to, changedFiles(was, will), t.control(t.from, t.to))
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+
+	t.from.Log.Error("a component does not work with the new node document; restoring the former one",
+		slog.Any("error", err))
+	if backErr := t.rollBack(ctx, changedFiles(will, was)); backErr != nil {
+		return errors.Join(err, fmt.Errorf("restore the former node document: %w", backErr))
+	}
+
+	return rolledBackError{err}
+}
+
+// apply writes files and certificates of an agent's document and restarts what reads them.
+func (t *transition) apply(ctx context.Context, a *Agent, files []File, control componentControl) error {
+	err := t.write(ctx, a, slices.DeleteFunc(slices.Clone(files), func(f File) bool {
+		return len(componentsReading(f.Path)) > 0
+	}))
+	if err != nil {
+		return err
+	}
+
+	if a.doc.Role == v1alpha1.RoleControlPlane {
+		if err := a.renewCertificates(); err != nil {
+			return err
+		}
+	}
+
+	for _, component := range componentsOf(files) {
+		if err := t.applyComponent(ctx, a, component, files, control); err != nil {
+			return fmt.Errorf("%s: %w", component, err)
+		}
+	}
+
+	return nil
+}
+
+// applyComponent writes the files of one component, restarts it and waits until it works.
+func (t *transition) applyComponent(
+	ctx context.Context,
+	a *Agent,
+	component string,
+	files []File,
+	control componentControl,
+) error {
+	reads := slices.DeleteFunc(slices.Clone(files), func(f File) bool {
+		// The kubelet restarts a pod when its file changes, so it has to be the pod's turn.
+		if pod := podOfManifest(f.Path); pod != "" {
+			return pod != component
+		}
+
+		return !slices.Contains(componentsReading(f.Path), component)
+	})
+	if err := t.write(ctx, a, reads); err != nil {
+		return err
+	}
+
+	changed := map[string]bool{}
+	for _, f := range reads {
+		changed[f.Path] = true
+	}
+
+	a.Report.Running("document", "restarting "+component)
+	patience := patienceOf(component)
+	restartCtx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := control.Restart(restartCtx, component, changed); err != nil {
+		return err
+	}
+
+	return t.awaitComponent(ctx, component, control, patience)
+}
+
+// awaitComponent waits until a component works steadily.
+func (t *transition) awaitComponent(
+	ctx context.Context,
+	component string,
+	control componentControl,
+	patience time.Duration,
+) error {
+	deadline := t.from.Now().Add(patience)
+	steady := 0
+	for {
+		err := control.Check(ctx, component)
+		steady++
+		if err != nil {
+			steady = 0
+		}
+
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case steady >= steadyChecks:
+			return nil
+		case err != nil && !t.from.Now().Before(deadline):
+			return fmt.Errorf("does not work %s after its restart: %w", patience, err)
+		}
+
+		if err := t.from.Wait(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+}
+
+// rollBack writes the files of the former document again and restarts what read the new ones.
+func (t *transition) rollBack(ctx context.Context, files []File) error {
+	files = slices.DeleteFunc(files, func(f File) bool { return !t.written[f.Path] })
+
+	return t.apply(ctx, t.from, files, t.control(t.to, t.from))
+}
+
+// write writes files, unless ctx has ended.
+func (t *transition) write(ctx context.Context, a *Agent, files []File) error {
+	for _, f := range files {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+
+		t.written[f.Path] = true
+		if _, err := a.Root.Write(f); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+func patienceOf(component string) time.Duration {
+	switch component {
+	case node.ComponentContainerd, node.ComponentKubelet, node.ComponentEtcd:
+		return unitPatience
+	default:
+		return podPatience
+	}
+}

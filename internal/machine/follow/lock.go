@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package follow
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+)
+
+// HoldTime is how long a machine holds the lock without renewing it.
+const HoldTime = 2 * time.Minute
+
+// Lock is the record by which machines take turns. The machines of the control plane have one, and all workers have
+// another one. A machine changes it only if nobody else has changed it since it was read.
+type Lock struct {
+	// Holder is the id of the instance whose turn it is; empty: nobody's.
+	Holder string `json:"holder,omitempty"`
+	// Until is when the holder loses its turn unless it renews it.
+	Until time.Time `json:"until,omitzero"`
+	// Proven is, by group, the revision that a machine of the group has applied.
+	Proven map[string]string `json:"proven,omitempty"`
+	// Refused is, by group, the revision that a machine of the group could not apply.
+	Refused map[string]string `json:"refused,omitempty"`
+	// RefusedBy is, by group, the machine that could not apply it, and why.
+	RefusedBy map[string]string `json:"refusedBy,omitempty"`
+	// AddOns is the serial of the newest revision whose add-ons were applied. Control plane only.
+	AddOns int64 `json:"addOns,omitempty"`
+}
+
+// Claim asks for the turn of one machine.
+type Claim struct {
+	// Machine is the instance id.
+	Machine string
+	// Group of the machine.
+	Group string
+	// Serial and Document are the revision's.
+	Serial   int64
+	Document string
+	// InParallel lets machines apply at the same time what another machine of the group has applied.
+	InParallel bool
+}
+
+// revision names the revision of the claim.
+func (c Claim) revision() string {
+	return strconv.FormatInt(c.Serial, 10) + "-" + c.Document[:min(len(c.Document), 16)]
+}
+
+// Turn is the answer to a claim.
+type Turn string
+
+// The answers.
+const (
+	// TurnTake: the machine takes the lock, and goes ahead when it is stored.
+	TurnTake Turn = "take"
+	// TurnFree: the machine goes ahead without the lock.
+	TurnFree Turn = "free"
+	// TurnWait: it is another machine's turn.
+	TurnWait Turn = "wait"
+	// TurnRefused: another machine of the group could not apply the revision.
+	TurnRefused Turn = "refused"
+)
+
+// Decide returns whether it is a machine's turn, and why not.
+func (l Lock) Decide(c Claim, now time.Time) (Turn, string) {
+	revision := c.revision()
+
+	switch {
+	case l.Refused[c.Group] == revision:
+		return TurnRefused, "refused by " + l.RefusedBy[c.Group]
+	case c.InParallel && l.Proven[c.Group] == revision:
+		return TurnFree, ""
+	case l.Holder != "" && l.Holder != c.Machine && now.Before(l.Until):
+		return TurnWait, fmt.Sprintf("machine %s is being changed", l.Holder)
+	default:
+		return TurnTake, ""
+	}
+}
+
+// Take returns the lock as held by the claim's machine. It also renews the lock.
+func (l Lock) Take(c Claim, now time.Time) Lock {
+	l.Holder = c.Machine
+	l.Until = now.Add(HoldTime).UTC().Truncate(time.Second)
+
+	return l
+}
+
+// Release returns the lock after the turn of a machine. A cause is why it could not apply the revision; empty: it did.
+func (l Lock) Release(c Claim, cause string) Lock {
+	if l.Holder == c.Machine {
+		l.Holder = ""
+		l.Until = time.Time{}
+	}
+
+	l.Proven = maps.Clone(l.Proven)
+	l.Refused = maps.Clone(l.Refused)
+	l.RefusedBy = maps.Clone(l.RefusedBy)
+	if cause == "" {
+		l.Proven = withKey(l.Proven, c.Group, c.revision())
+		return l
+	}
+
+	l.Refused = withKey(l.Refused, c.Group, c.revision())
+	l.RefusedBy = withKey(l.RefusedBy, c.Group, "machine "+c.Machine+": "+cause)
+
+	return l
+}
+
+func withKey(m map[string]string, key, value string) map[string]string {
+	if m == nil {
+		m = map[string]string{}
+	}
+
+	m[key] = value
+
+	return m
+}
