@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,8 +21,11 @@ func newGetMachinesCommand(a *app) *cobra.Command {
 		Aliases: []string{"machine", "instances"},
 		Short:   "List the machines of a cluster",
 		Long: `List the machines of cluster NAME as EC2 has them, with the state of their nodes if the Kubernetes API answers. A machine
-that was terminated less than an hour ago is listed too. -o wide shows which machines were launched from an older launch
-template than their group has now, and the problem that a machine's agent reported last.`,
+that was terminated less than an hour ago is listed too.
+
+REVISION is the node document that a machine has, DESIRED the one that it is to have; a running machine follows within a
+minute. -o wide shows in DOCUMENT what it waits for or why it does not follow, which machines were launched from an older
+launch template than their group has now, and the problem that a machine's agent reported last.`,
 		Example: "  slipway get machines demo -o wide\n  slipway get machines demo --watch",
 	}
 
@@ -155,10 +159,12 @@ func (a machineLister) listLive(name string, lists func(inventory.Contents) []re
 
 func machineList(cluster string, machines []inventory.Machine, now time.Time) resourceList {
 	list := resourceList{
-		kind:   "machine",
-		header: []string{"MACHINE", "GROUP", "SLOT", "STATE", "NODE", "TYPE", "ZONE", "ADDRESS", "AGE"},
-		wide:   []string{"NODE NAME", "PUBLIC ADDRESS", "IMAGE", "PURCHASE", "TEMPLATE", "PROBLEM"},
-		empty:  "cluster " + cluster + " has no machines",
+		kind: "machine",
+		header: []string{
+			"MACHINE", "GROUP", "SLOT", "STATE", "NODE", "VERSION", "REVISION", "DESIRED", "TYPE", "ZONE", "ADDRESS", "AGE",
+		},
+		wide:  []string{"NODE NAME", "PUBLIC ADDRESS", "IMAGE", "PURCHASE", "TEMPLATE", "DOCUMENT", "PROBLEM"},
+		empty: "cluster " + cluster + " has no machines",
 	}
 
 	for _, m := range machines {
@@ -179,8 +185,11 @@ func machineItem(m inventory.Machine, now time.Time) resourceItem {
 		template += " (outdated)"
 	}
 
-	stable := []string{m.ID, m.Group, m.Slot, m.State, m.NodeState, m.MachineType, m.Zone, m.PrivateAddress}
-	wide := []string{m.Node, m.PublicAddress, m.Image, purchase, template, m.Problem}
+	stable := []string{
+		m.ID, m.Group, m.Slot, m.State, m.NodeState, m.Version, shortRevision(m.Revision.Current),
+		shortRevision(m.Revision.Desired), m.MachineType, m.Zone, m.PrivateAddress,
+	}
+	wide := []string{m.Node, m.PublicAddress, m.Image, purchase, template, describeRevision(m.Revision), m.Problem}
 
 	return resourceItem{
 		name:      m.ID,
@@ -189,6 +198,23 @@ func machineItem(m inventory.Machine, now time.Time) resourceItem {
 		document:  m,
 		signature: fmt.Sprint(stable, wide),
 	}
+}
+
+// shortRevision returns the beginning of the SHA-256 of a node document.
+func shortRevision(sum string) string { return sum[:min(len(sum), 8)] }
+
+// describeRevision tells how far a machine follows its node document.
+func describeRevision(r inventory.Revision) string {
+	text := r.State
+	if len(r.Pending) > 0 {
+		text += ": " + strings.Join(r.Pending, ", ")
+	}
+
+	if r.Cause != "" {
+		text += ": " + r.Cause
+	}
+
+	return text
 }
 
 func nodeList(cluster string, nodes []inventory.Node, now time.Time) resourceList {

@@ -38,7 +38,24 @@ metadata: {name: web, namespace: default}
 spec: {maxUnavailable: 1, selector: {matchLabels: {app: web}}}
 `
 
-// replaceWorkers changes a setting of the workers, and replaces them one after the other. A Deployment with a budget
+// editWorkers sets the last lines of the workers' manifest, which must not have these settings yet.
+func (e *environment) editWorkers(lines string) {
+	e.t.Helper()
+	group := ""
+	for doc := range strings.SplitSeq(e.runSlipway("get", "groups", clusterName, "-o", "yaml"), "---\n") {
+		if strings.Contains(doc, "name: workers\n") {
+			before, _, _ := strings.Cut(doc, "  kubelet:\n")
+			group = strings.TrimRight(before, "\n") + "\n"
+		}
+	}
+	file := filepath.Join(e.t.TempDir(), "workers.yaml")
+	if err := os.WriteFile(file, []byte(group+lines), 0o600); err != nil {
+		e.t.Fatal(err)
+	}
+	e.runSlipway("replace", "-f", file, "--name", clusterName, "--yes")
+}
+
+// replaceWorkers changes a setting of the workers that needs new machines, and replaces them one after the other. A Deployment with a budget
 // keeps a pod that serves at all times.
 func replaceWorkers(e *environment) {
 	dir := e.t.TempDir()
@@ -50,17 +67,7 @@ func replaceWorkers(e *environment) {
 	e.kubectl("rollout", "status", "deployment/web", "--timeout=120s")
 	before := e.listMachines("worker")
 
-	group := ""
-	for doc := range strings.SplitSeq(e.runSlipway("get", "groups", clusterName, "-o", "yaml"), "---\n") {
-		if strings.Contains(doc, "name: workers\n") {
-			group = doc
-		}
-	}
-	file := filepath.Join(dir, "workers.yaml")
-	if err := os.WriteFile(file, []byte(strings.TrimRight(group, "\n")+"\n  kubelet:\n    systemReserved:\n      memory: 111Mi\n"), 0o600); err != nil {
-		e.t.Fatal(err)
-	}
-	e.runSlipway("replace", "-f", file, "--name", clusterName, "--yes")
+	e.editWorkers("  nodeLabels:\n    example.com/replaced: \"yes\"\n")
 	e.runSlipway("apply", clusterName, "--yes")
 	if after := e.listMachines("worker"); fmt.Sprint(after) != fmt.Sprint(before) {
 		e.t.Fatalf("apply replaced machines: %v, before %v", after, before)

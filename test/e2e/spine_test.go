@@ -40,6 +40,7 @@ func TestSpine(t *testing.T) {
 		{"a member's volume is lost", loseVolume},
 		{"a control-plane machine is lost", loseControlPlane},
 		{"a worker is lost", loseWorker},
+		{"documents are followed", followDocuments},
 		{"workers are replaced", replaceWorkers},
 		{"all control-plane machines are lost", loseAllControlPlanes},
 		{"delete leaves nothing", deleteCluster},

@@ -47,6 +47,11 @@ func (in Input) explainStep(s plan.Step) plan.Step {
 		switch {
 		case c.Property == UserDataProperty:
 			c.Settings = in.userDataSettings(s, c)
+			if e, follows := followedEffect(c.Settings); follows && !in.Rolls {
+				c.Effect = e.effect
+				c.EffectText = e.text
+			}
+
 		case isPolicyProperty(c.Property):
 			c.Settings = policySettings(c)
 		}

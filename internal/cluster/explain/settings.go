@@ -65,6 +65,19 @@ func (in Input) desiredUserData(s plan.Step, c plan.Change) string {
 	return ""
 }
 
+// SplitUserData returns the SHA-256 of the node document that user data refers to, and a text that is the same for user
+// data that differ in nothing else. It returns false for user data without a boot configuration, as that of a bastion.
+func SplitUserData(text string) (document, rest string, ok bool) {
+	parsed, ok := parseUserData(text)
+	if !ok || parsed.boot.Document.SHA256 == "" {
+		return "", "", false
+	}
+
+	document = parsed.boot.Document.SHA256
+
+	return document, strings.ReplaceAll(text, document, ""), true
+}
+
 // bootPattern finds the boot configuration in the script of [node.BootScript].
 func bootPattern() *regexp.Regexp { return regexp.MustCompile(`(?s)json\.loads\(r'''(\{.*?\})'''\)`) }
 
@@ -159,7 +172,7 @@ func (in Input) documentSettings(old, now node.BootConfig) []plan.Setting {
 		}}
 	}
 
-	return DocumentSettings(before, after)
+	return addClasses(DocumentSettings(before, after), before, after)
 }
 
 // documentKey returns the key of a boot configuration's document in the machine store.

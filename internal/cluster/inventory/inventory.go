@@ -70,6 +70,31 @@ type Machine struct {
 	Problem string `json:"problem,omitempty"`
 	// ReportedAt is when the agent reported last; zero if it never did.
 	ReportedAt time.Time `json:"reportedAt,omitzero"`
+	// Version of Kubernetes that the kubelet runs; empty if there is no node.
+	Version string `json:"version,omitempty"`
+	// Revision of the node document that the machine has.
+	Revision Revision `json:"revision,omitzero"`
+}
+
+// Revision tells which node document a machine has and which one it is to have.
+type Revision struct {
+	// Current is the SHA-256 of the document that the machine follows; empty if its agent has not reported it.
+	Current string `json:"current,omitempty"`
+	// Desired is the SHA-256 of the current document of its group; empty if none was published.
+	Desired string `json:"desired,omitempty"`
+	// State is the agent's: current, waiting, applying, pending, refused or unknown.
+	State string `json:"state,omitempty"`
+	// Pending are the settings that need a new machine.
+	Pending []string `json:"pending,omitempty"`
+	// Cause why the machine does not follow the desired document; empty if it does.
+	Cause string `json:"cause,omitempty"`
+}
+
+// AddDesired sets the current node document of each group, by its SHA-256, on the group's machines.
+func AddDesired(machines []Machine, documents map[string]string) {
+	for i := range machines {
+		machines[i].Revision.Desired = documents[machines[i].Group]
+	}
 }
 
 // Name returns what an operator calls the machine: group and slot on the control plane, else its id.
@@ -115,6 +140,8 @@ type Node struct {
 	// Problem and ReportedAt are from the agent's last report.
 	Problem    string    `json:"problem,omitempty"`
 	ReportedAt time.Time `json:"reportedAt,omitzero"`
+	// Revision of the node document, from the agent's last report.
+	Revision Revision `json:"revision,omitzero"`
 }
 
 // Join adds to each machine what its node says, and to each node the group of its machine. Pass nil nodes if
@@ -146,6 +173,8 @@ func Join(machines []Machine, nodes []Node) ([]Machine, []Node) {
 		m.NodeState = n.State
 		m.Problem = n.Problem
 		m.ReportedAt = n.ReportedAt
+		m.Version = n.Version
+		m.Revision = n.Revision
 	}
 
 	return machines, outNodes

@@ -29,8 +29,9 @@ type Live struct {
 	State  store.Store
 	Sealer store.Sealer
 
-	env    *cluster.Env
-	client kubernetes.Interface // nil until the API was found
+	env     *cluster.Env
+	session *cluster.Session
+	client  kubernetes.Interface // nil until the API was found
 }
 
 // Open loads the manifests of a cluster and prepares the calls to its region. It makes no call to AWS except to
@@ -51,7 +52,7 @@ func Open(ctx context.Context, env *cluster.Env, name string) (*Live, error) {
 		return nil, err
 	}
 
-	return &Live{Manifests: set, Config: session.Config, State: s, Sealer: sealer, env: env}, nil
+	return &Live{Manifests: set, Config: session.Config, State: s, Sealer: sealer, env: env, session: session}, nil
 }
 
 // Name returns the name of the cluster.
@@ -109,6 +110,20 @@ func (l *Live) Nodes(ctx context.Context) ([]Node, error) {
 	return ReadNodes(ctx, client)
 }
 
+// addDesired adds the current node document of each group. Without an answer of the machine store the machines keep
+// what their agents have reported.
+func (l *Live) addDesired(ctx context.Context, machines []Machine) {
+	desired, err := cluster.Load(ctx, l.env, l.Name())
+	if err != nil {
+		return
+	}
+
+	documents, err := l.session.ReadCurrentDocuments(ctx, desired)
+	if err == nil && len(documents) > 0 {
+		AddDesired(machines, documents)
+	}
+}
+
 // Contents is what a cluster consists of at one time.
 type Contents struct {
 	// Machines in AWS, sorted.
@@ -139,6 +154,7 @@ func (l *Live) Read(ctx context.Context) (Contents, error) {
 	}
 
 	out.Machines, out.Nodes = Join(machines, nodes)
+	l.addDesired(ctx, out.Machines)
 	Sort(out.Machines, out.Nodes)
 
 	return out, nil

@@ -249,6 +249,13 @@ func addReport(n *Node, annotation string) {
 	}
 
 	n.ReportedAt = r.Time
+	n.Revision = Revision{
+		Current: r.Revision.Followed,
+		Desired: r.Revision.Desired,
+		State:   string(r.Revision.State),
+		Pending: r.Revision.Pending,
+		Cause:   r.Revision.Cause,
+	}
 	for _, c := range r.Conditions {
 		if c.State == report.Failed {
 			n.Problem = string(c.Component) + ": " + c.Cause

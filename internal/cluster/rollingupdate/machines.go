@@ -67,6 +67,7 @@ type ec2API interface {
 		*ec2.TerminateInstancesInput,
 		...func(*ec2.Options),
 	) (*ec2.TerminateInstancesOutput, error)
+	templateAPI
 }
 
 // awsMachines reads and changes the machines of one cluster.
@@ -76,6 +77,7 @@ type awsMachines struct {
 	ownership   clusterstate.Ownership
 	autoscaling autoscalingAPI
 	ec2         ec2API
+	templates   *templateReader
 
 	mu sync.Mutex
 	// scaling are the Auto Scaling groups as they were listed last, by group and slot.
@@ -88,12 +90,15 @@ func newAWSMachines(
 	ownership clusterstate.Ownership,
 	now func() time.Time,
 ) *awsMachines {
+	api := ec2.NewFromConfig(cfg)
+
 	return &awsMachines{
 		cluster:     cluster,
 		now:         now,
 		ownership:   ownership,
 		autoscaling: autoscaling.NewFromConfig(cfg),
-		ec2:         ec2.NewFromConfig(cfg),
+		ec2:         api,
+		templates:   newTemplateReader(api),
 	}
 }
 
@@ -129,8 +134,13 @@ func (a *awsMachines) List(ctx context.Context) ([]rollout.Group, []rollout.Mach
 				Version: templateVersion(asg),
 			}
 			scaling[groupKey(group.Name, group.Slot)] = asg
+			members := groupMachines(group, asg)
+			if err := a.templates.addDocuments(ctx, templateID(asg), &group, members); err != nil {
+				return nil, nil, err
+			}
+
 			groups = append(groups, group)
-			machines = append(machines, groupMachines(group, asg)...)
+			machines = append(machines, members...)
 		}
 	}
 
@@ -166,6 +176,20 @@ func templateVersion(asg types.AutoScalingGroup) string {
 
 	if asg.LaunchTemplate != nil {
 		return aws.ToString(asg.LaunchTemplate.Version)
+	}
+
+	return ""
+}
+
+// templateID returns the id of the launch template of a group.
+func templateID(asg types.AutoScalingGroup) string {
+	if p := asg.MixedInstancesPolicy; p != nil && p.LaunchTemplate != nil &&
+		p.LaunchTemplate.LaunchTemplateSpecification != nil {
+		return aws.ToString(p.LaunchTemplate.LaunchTemplateSpecification.LaunchTemplateId)
+	}
+
+	if asg.LaunchTemplate != nil {
+		return aws.ToString(asg.LaunchTemplate.LaunchTemplateId)
 	}
 
 	return ""

@@ -82,6 +82,11 @@ func (o observer) addKubernetes(ctx context.Context, out *rollout.Observation) e
 		byInstance[n.Spec.ProviderID[strings.LastIndex(n.Spec.ProviderID, "/")+1:]] = n
 	}
 
+	documents := map[string]string{}
+	for _, g := range out.Groups {
+		documents[g.Name] = g.Document
+	}
+
 	for i := range out.Machines {
 		m := &out.Machines[i]
 		m.Member = members[m.ID]
@@ -93,11 +98,27 @@ func (o observer) addKubernetes(ctx context.Context, out *rollout.Observation) e
 		if err := o.addNode(ctx, m, node); err != nil {
 			return err
 		}
+
+		addRevision(m, node, documents[m.Group])
 	}
 
 	out.FailedGates, err = o.failedGates(ctx)
 
 	return err
+}
+
+// addRevision adds whether a machine has its group's node document, by its own report.
+func addRevision(m *rollout.Machine, node corev1.Node, document string) {
+	var r report.Report
+	err := json.Unmarshal([]byte(node.Annotations[report.Annotation]), &r)
+	if err != nil || r.Machine != m.ID || document == "" || !m.DiffersInDocument {
+		return // an agent of another version, or a difference that no agent can apply
+	}
+
+	m.IsFollowing = r.Revision.NeedsNoMachine(document)
+	if r.Revision.Followed == document {
+		m.Pending = r.Revision.Pending
+	}
 }
 
 // addNode adds what the node of a machine shows. A node that was cordoned for an earlier machine of the same name is

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Decide returns the next steps of a rolling update. It is a pure function.
@@ -109,13 +110,16 @@ func (u update) machinesOf(g Group) []Machine {
 // isOutdated reports whether a machine must be replaced: it has an older launch template, its replacement has
 // begun, or the update is forced.
 func (u update) isOutdated(g Group, m Machine) bool {
-	return m.Version != g.Version || m.Started || m.Detached || m.Launched.Before(u.options.Force)
+	return m.Version != g.Version && !m.IsFollowing || m.Started || m.Detached ||
+		m.Launched.Before(u.options.Force)
 }
 
 // describeOutdated tells why a machine is replaced.
 func (u update) describeOutdated(g Group, m Machine) string {
 	switch {
-	case m.Version != g.Version:
+	case m.Version != g.Version && len(m.Pending) > 0:
+		return "its new node document needs a new machine: " + strings.Join(m.Pending, ", ")
+	case m.Version != g.Version && !m.IsFollowing:
 		return fmt.Sprintf("its launch template is version %s, the group's is %s", m.Version, g.Version)
 	case m.Started:
 		return "its replacement had begun"

@@ -50,6 +50,13 @@ type Machine struct {
 	Launched time.Time
 	// Version of the launch template that it was launched from.
 	Version string
+	// IsFollowing is set if the template that the machine was launched from differs from the group's only in the node
+	// document, and the machine has applied that document itself. Such a machine is up to date.
+	IsFollowing bool
+	// DiffersInDocument is set if the machine's template differs from the group's only in the node document.
+	DiffersInDocument bool
+	// Pending are the settings of its new node document that the machine cannot apply itself, for messages.
+	Pending []string
 	// NodeReady is set if the node is Ready.
 	NodeReady bool
 	// ReadySince is when the node became Ready; zero if it is not or if that is unknown.
@@ -83,6 +90,8 @@ type Group struct {
 	Size int
 	// Version of the launch template that new machines are launched from.
 	Version string
+	// Document is the SHA-256 of the node document that new machines get; empty if it is not known.
+	Document string
 	// Policy of the group. The control plane is always replaced one machine at a time.
 	Policy Policy
 	// FailedGates are checks that must pass before a further machine of the group is replaced.

@@ -160,7 +160,12 @@ func formatSettings(b *strings.Builder, s Step, c Change, shown map[string]graph
 
 // String renders x as "setting: old → new".
 func (x Setting) String() string {
-	return x.Setting + ": " + formatValue(x.Old) + " → " + formatValue(x.New)
+	line := x.Setting + ": " + formatValue(x.Old) + " → " + formatValue(x.New)
+	if x.Effect != "" {
+		line += "  # " + x.Effect
+	}
+
+	return line
 }
 
 // Sign returns the symbol at the start of a step's line: +, ~, -/+ or -.

@@ -82,6 +82,9 @@ type Setting struct {
 	Old any `json:"old"`
 	// New is the desired value; null: not set; [Unknown]: known after apply.
 	New any `json:"new"`
+	// Effect is how running machines get a setting of their node document: "live", "restarts kubelet" or "needs new
+	// machines". Empty for settings of other documents.
+	Effect string `json:"effect,omitempty"`
 }
 
 // Effect is what a step or a change does to what is running.
