@@ -205,10 +205,10 @@ func (a *Agent) readInstanceAndDocument(ctx context.Context) error {
 
 // loadDocument returns the document that this machine had last. A new machine has that of its user data.
 func (a *Agent) loadDocument(ctx context.Context) (node.Document, error) {
-	a.documentState = a.readDocumentState()
+	a.documentState = readDocumentState(a)
 	defer func() { a.setDocumentStatus(report.Revision{State: report.RevisionUnknown}) }()
 	if sum := a.documentState.EffectiveDocument(); sum != a.Boot.Document.SHA256 {
-		doc, err := a.readEffectiveDocument(sum)
+		doc, err := readEffectiveDocument(a.Root, sum)
 		if err == nil {
 			return doc, nil
 		}

@@ -157,7 +157,7 @@ func (c machineControl) checkPod(ctx context.Context, pod string) error {
 
 	switch pod {
 	case node.ComponentAPIServer:
-		server := apiServerCheck{api: c.from.newAdminClient(), address: c.from.instance.Address.String()}
+		server := apiServerCheck{api: c.to.newAdminClient(), address: c.to.instance.Address.String()}
 		if server.readiness(ctx) != apiServes {
 			return errors.New("it does not authorize requests yet")
 		}

@@ -24,7 +24,7 @@ func effectiveFile(sum string) string { return documentDir + "/" + sum + ".json"
 
 // readDocumentState returns what the machine remembers. A state that is missing, damaged or from another instance
 // begins anew: the document of the user data is always a good start.
-func (a *Agent) readDocumentState() follow.State {
+func readDocumentState(a *Agent) follow.State {
 	fresh := follow.State{Instance: a.instance.ID, Boot: a.Boot.Document.SHA256}
 	if !a.Root.Exists(documentStateFile) {
 		return fresh
@@ -66,8 +66,8 @@ func (a *Agent) writeDocumentState(s follow.State) error {
 }
 
 // readEffectiveDocument returns the stored document with this hash.
-func (a *Agent) readEffectiveDocument(sum string) (node.Document, error) {
-	body, err := a.Root.Read(effectiveFile(sum))
+func readEffectiveDocument(root *HostFS, sum string) (node.Document, error) {
+	body, err := root.Read(effectiveFile(sum))
 	if err != nil {
 		return node.Document{}, err
 	}

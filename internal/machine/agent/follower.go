@@ -115,7 +115,7 @@ type desiredDocument struct {
 func newFollower(a *Agent) *follower {
 	return &follower{
 		agent:   a,
-		turns:   a.newUpdateLock(),
+		turns:   newUpdateLock(a),
 		control: newMachineControl,
 		notSafe: a.checkSafeToRestart,
 		nudges:  make(chan struct{}, 1),
@@ -126,8 +126,17 @@ func newFollower(a *Agent) *follower {
 // all tasks then have to begin anew.
 func (f *follower) run(ctx context.Context) error {
 	watchCtx, stop := context.WithCancel(ctx)
-	defer stop()
-	go f.watchForNudges(watchCtx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		f.watchForNudges(watchCtx)
+	}()
+
+	// It reads the agent's document, which changes when all tasks have ended.
+	defer func() {
+		stop()
+		<-watched
+	}()
 
 	for {
 		next, err := f.step(ctx)
@@ -339,7 +348,7 @@ func (f *follower) changeTo(
 
 	a.setDocumentStatus(report.Revision{State: report.RevisionApplying, Desired: current.Document})
 	stopRenewal := f.renewTurn(ctx, current)
-	to.pullNewImages(ctx, a.doc)
+	pullNewImages(ctx, to, a.doc)
 	err = (&transition{from: a, to: to, control: f.control}).run(ctx)
 	stopRenewal()
 

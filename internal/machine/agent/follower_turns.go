@@ -148,7 +148,7 @@ func (a *Agent) checkSafeToRestart(ctx context.Context) error {
 }
 
 // pullNewImages pulls the images that former does not have, so that a restart does not wait for them.
-func (a *Agent) pullNewImages(ctx context.Context, former node.Document) {
+func pullNewImages(ctx context.Context, a *Agent, former node.Document) {
 	if a.doc.Role != v1alpha1.RoleControlPlane {
 		return
 	}

@@ -282,7 +282,7 @@ func (a *Agent) claimAddons(ctx context.Context) error {
 		return newNotReadyError("the add-ons of the current revision need a new machine")
 	}
 
-	lock := a.newUpdateLock()
+	lock := newUpdateLock(a)
 	record, _, err := lock.read(ctx)
 	switch {
 	case err != nil:
@@ -364,6 +364,9 @@ func (a *Agent) serveJoin(ctx context.Context) error {
 }
 
 func (a *Agent) newJoinServer() *join.Server {
+	// A request may still be served when the agent takes another document.
+	machines := a.ec2Client()
+
 	return &join.Server{
 		CA:          a.bundle.CAs[pki.KubernetesCA],
 		WorkerRoles: a.doc.Join.WorkerRoles,
@@ -374,7 +377,7 @@ func (a *Agent) newJoinServer() *join.Server {
 		Log:         a.Log,
 		Heartbeats:  &a.heartbeats,
 		FindMachine: func(ctx context.Context, id string) (join.Machine, bool, error) {
-			m, found, err := a.ec2Client().FindMachine(ctx, id)
+			m, found, err := machines.FindMachine(ctx, id)
 			return join.Machine{
 				ID:      m.ID,
 				Account: m.Account,

@@ -35,7 +35,7 @@ type updateLock struct {
 }
 
 // newUpdateLock returns the lock of this machine's role.
-func (a *Agent) newUpdateLock() updateLock {
+func newUpdateLock(a *Agent) updateLock {
 	if a.doc.Role != v1alpha1.RoleControlPlane {
 		return updateLock{apis: []kube.Client{a.newNodeClient()}, path: workersLock, now: a.Now}
 	}
