@@ -38,14 +38,13 @@ metadata: {name: web, namespace: default}
 spec: {maxUnavailable: 1, selector: {matchLabels: {app: web}}}
 `
 
-// editWorkers sets the last lines of the workers' manifest, which must not have these settings yet.
+// editWorkers replaces the kubelet's settings in the workers' manifest by these lines, which may have other settings, too.
 func (e *environment) editWorkers(lines string) {
 	e.t.Helper()
 	group := ""
 	for doc := range strings.SplitSeq(e.runSlipway("get", "groups", clusterName, "-o", "yaml"), "---\n") {
 		if strings.Contains(doc, "name: workers\n") {
-			before, _, _ := strings.Cut(doc, "  kubelet:\n")
-			group = strings.TrimRight(before, "\n") + "\n"
+			group = withoutBlock(doc, "  kubelet:")
 		}
 	}
 	file := filepath.Join(e.t.TempDir(), "workers.yaml")
@@ -53,6 +52,20 @@ func (e *environment) editWorkers(lines string) {
 		e.t.Fatal(err)
 	}
 	e.runSlipway("replace", "-f", file, "--name", clusterName, "--yes")
+}
+
+// withoutBlock returns YAML without the block that begins with a line.
+func withoutBlock(text, begin string) string {
+	var out strings.Builder
+	inBlock := false
+	for line := range strings.Lines(text) {
+		inside := strings.HasPrefix(line, "   ")
+		inBlock = strings.TrimRight(line, "\n") == begin || inBlock && inside
+		if !inBlock && strings.TrimSpace(line) != "" {
+			out.WriteString(line)
+		}
+	}
+	return out.String()
 }
 
 // replaceWorkers changes a setting of the workers that needs new machines, and replaces them one after the other. A Deployment with a budget
