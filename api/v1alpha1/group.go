@@ -101,6 +101,10 @@ type InstanceGroupSpec struct {
 	// Kubelet settings of the group's nodes.
 	Kubelet Kubelet `json:"kubelet,omitzero"`
 
+	// Sysctls are kernel settings of the group's machines by name, such as net.core.somaxconn. A setting that is taken
+	// out keeps its value until the machine boots again.
+	Sysctls map[string]string `json:"sysctls,omitempty"`
+
 	// RollingUpdate configures how the group's machines are replaced. Not for bastions.
 	RollingUpdate RollingUpdate `json:"rollingUpdate,omitzero"`
 
@@ -210,6 +214,42 @@ type Kubelet struct {
 	// EvictionHard are the eviction signals and the least that must be left, such as
 	// memory.available: 200Mi or nodefs.available: 10%.
 	EvictionHard map[string]string `json:"evictionHard,omitempty"`
+
+	// EvictionSoft are thresholds as in evictionHard at which pods are evicted after a grace period, with their own
+	// termination grace period.
+	EvictionSoft map[string]string `json:"evictionSoft,omitempty"`
+
+	// EvictionSoftGracePeriod is how long each signal of evictionSoft must be below its threshold, such as 2m.
+	EvictionSoftGracePeriod map[string]string `json:"evictionSoftGracePeriod,omitempty"`
+
+	// MaxPods is the largest number of pods on a node, 10 to 250: a node has 254 pod addresses. Unset means Kubernetes'
+	// default, 110.
+	MaxPods int `json:"maxPods,omitempty"`
+
+	// PodPidsLimit is the largest number of processes in a pod, 64 or more. Unset means 4096.
+	PodPidsLimit int `json:"podPidsLimit,omitempty"`
+
+	// ImageGCHighThresholdPercent is the share of the disk in use above which unused images are deleted, 1 to 100.
+	// Unset means Kubernetes' default, 85.
+	ImageGCHighThresholdPercent int `json:"imageGCHighThresholdPercent,omitempty"`
+
+	// ImageGCLowThresholdPercent is the share of the disk in use down to which unused images are deleted. Unset means
+	// Kubernetes' default, 80.
+	ImageGCLowThresholdPercent int `json:"imageGCLowThresholdPercent,omitempty"`
+
+	// ContainerLogMaxSize is the size at which a new log file of a container begins, such as 50Mi. Unset means
+	// Kubernetes' default, 10Mi.
+	ContainerLogMaxSize string `json:"containerLogMaxSize,omitempty"`
+
+	// ContainerLogMaxFiles is how many log files of a container are kept, 2 or more. Unset means Kubernetes' default, 5.
+	ContainerLogMaxFiles int `json:"containerLogMaxFiles,omitempty"`
+
+	// MaxParallelImagePulls is how many images are pulled at the same time, 1 to 64. Unset means 4.
+	MaxParallelImagePulls int `json:"maxParallelImagePulls,omitempty"`
+
+	// AllowedUnsafeSysctls are kernel settings that pods may set for themselves although they are not known to be safe,
+	// such as net.core.somaxconn or net.ipv4.*.
+	AllowedUnsafeSysctls []string `json:"allowedUnsafeSysctls,omitempty"`
 }
 
 // UserData is one additional part of a machine's user data.

@@ -58,6 +58,12 @@ type ClusterSpec struct {
 	// Etcd configures etcd: its volumes and its timing.
 	Etcd Etcd `json:"etcd"`
 
+	// KubeAPIServer configures kube-apiserver.
+	KubeAPIServer KubeAPIServer `json:"kubeAPIServer,omitzero"`
+
+	// KubeControllerManager configures kube-controller-manager.
+	KubeControllerManager KubeControllerManager `json:"kubeControllerManager,omitzero"`
+
 	// Assets configures mirrors that machines download from instead of the upstream locations.
 	Assets Assets `json:"assets,omitzero"`
 

@@ -23,8 +23,9 @@ func newGetMachinesCommand(a *app) *cobra.Command {
 		Long: `List the machines of cluster NAME as EC2 has them, with the state of their nodes if the Kubernetes API answers. A machine
 that was terminated less than an hour ago is listed too.
 
-REVISION is the node document that a machine has, DESIRED the one that it is to have; a running machine follows within a
-minute. -o wide shows in DOCUMENT what it waits for or why it does not follow, which machines were launched from an older
+HEALTH is healthy, warning or failed by the last report of the machine's agent, "not ready" or "not joined". REVISION is the
+node document that a machine has, DESIRED the one that it is to have; a running machine follows within a minute. -o wide shows
+the state of the node, in DOCUMENT what it waits for or why it does not follow, which machines were launched from an older
 launch template than their group has now, and the problem that a machine's agent reported last.`,
 		Example: "  slipway get machines demo -o wide\n  slipway get machines demo --watch",
 	}
@@ -161,9 +162,9 @@ func machineList(cluster string, machines []inventory.Machine, now time.Time) re
 	list := resourceList{
 		kind: "machine",
 		header: []string{
-			"MACHINE", "GROUP", "SLOT", "STATE", "NODE", "VERSION", "REVISION", "DESIRED", "TYPE", "ZONE", "ADDRESS", "AGE",
+			"MACHINE", "NODE", "GROUP", "SLOT", "STATE", "HEALTH", "VERSION", "REVISION", "DESIRED", "TYPE", "ZONE", "AGE",
 		},
-		wide:  []string{"NODE NAME", "PUBLIC ADDRESS", "IMAGE", "PURCHASE", "TEMPLATE", "DOCUMENT", "PROBLEM"},
+		wide:  []string{"NODE STATE", "ADDRESS", "PUBLIC ADDRESS", "IMAGE", "PURCHASE", "TEMPLATE", "DOCUMENT", "PROBLEM"},
 		empty: "cluster " + cluster + " has no machines",
 	}
 
@@ -186,10 +187,12 @@ func machineItem(m inventory.Machine, now time.Time) resourceItem {
 	}
 
 	stable := []string{
-		m.ID, m.Group, m.Slot, m.State, m.NodeState, m.Version, shortRevision(m.Revision.Current),
-		shortRevision(m.Revision.Desired), m.MachineType, m.Zone, m.PrivateAddress,
+		m.ID, m.Node, m.Group, m.Slot, m.State, m.Health, m.Version, shortRevision(m.Revision.Current),
+		shortRevision(m.Revision.Desired), m.MachineType, m.Zone,
 	}
-	wide := []string{m.Node, m.PublicAddress, m.Image, purchase, template, describeRevision(m.Revision), m.Problem}
+	wide := []string{
+		m.NodeState, m.PrivateAddress, m.PublicAddress, m.Image, purchase, template, describeRevision(m.Revision), m.Problem,
+	}
 
 	return resourceItem{
 		name:      m.ID,

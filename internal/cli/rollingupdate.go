@@ -34,7 +34,8 @@ volumes are kept: the replacement attaches the volume of its slot.
 
 The flags override spec.rollingUpdate of the manifests, which also has gates: checks that must pass before each further
 machine. The update stops if a new machine does not become Ready in time, so that a broken configuration costs one machine;
---rollback returns to the launch templates that served last. What has begun is marked on the nodes: a rerun continues after
+--rollback returns to the launch templates that served last, and takes back what running machines have applied themselves.
+What has begun is marked on the nodes: a rerun continues after
 an interruption, also by somebody else. An interrupt (Ctrl-C) stops after the machines that are being drained, a second one
 at once. Bastions are not replaced.
 
@@ -147,6 +148,10 @@ func (a roller) runRollingUpdate(ctx context.Context, req rollingupdate.Request)
 	req.RunCommand = runGateCommand
 	req.Show = a.showOutdatedMachines
 	req.Approve = func(n int) error {
+		if n == 0 {
+			return a.confirm(fmt.Sprintf("Return cluster %s to its former settings without replacing machines?", req.Name))
+		}
+
 		return a.confirm(fmt.Sprintf("Replace %d machines of cluster %s?", n, req.Name))
 	}
 

@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,7 +98,7 @@ func (session *Session) PublishRevisions(ctx context.Context, d *Desired) (map[s
 			return nil, err
 		}
 
-		if err := session.writeRevisions(ctx, d, role, former); err != nil {
+		if err := session.writeRevisions(ctx, d, role, former, documents); err != nil {
 			return nil, err
 		}
 
@@ -111,12 +112,76 @@ func (session *Session) PublishRevisions(ctx context.Context, d *Desired) (map[s
 	return changed, nil
 }
 
-// writeRevisions signs and writes the revisions of a role.
+// PublishFormerDocuments makes former node documents (by group, as SHA-256) the current ones of their groups again, as
+// new revisions. Other groups keep theirs. The result has the groups whose document has changed.
+func (session *Session) PublishFormerDocuments(
+	ctx context.Context,
+	documents map[string]string,
+) (map[string]string, error) {
+	d, err := Load(ctx, session.Env, session.Name)
+	if err != nil {
+		return nil, err
+	}
+
+	if err := session.ResolveMachineStore(ctx, d); err != nil {
+		return nil, err
+	}
+
+	changed := map[string]string{}
+	for _, role := range []v1alpha1.Role{v1alpha1.RoleControlPlane, v1alpha1.RoleWorker} {
+		former, err := session.readRevisions(ctx, d, d.MachineStore, role)
+		if err != nil {
+			return nil, err
+		}
+
+		wanted := map[string]string{}
+		for group, r := range former.Groups {
+			wanted[group] = cmp.Or(documents[group], r.Document)
+			if wanted[group] != r.Document {
+				changed[group] = wanted[group]
+			}
+		}
+
+		if err := session.writeFormer(ctx, d, role, former, wanted); err != nil {
+			return nil, err
+		}
+	}
+
+	return changed, nil
+}
+
+// writeFormer writes the revisions of a role with former documents, which must still exist.
+func (session *Session) writeFormer(
+	ctx context.Context,
+	d *Desired,
+	role v1alpha1.Role,
+	former publishedRevisions,
+	wanted map[string]string,
+) error {
+	if !former.Lacks(wanted) {
+		return nil
+	}
+
+	for group, sum := range wanted {
+		if _, err := d.MachineStore.Get(ctx, node.DocumentKey(session.Name, role, group, sum)); err != nil {
+			return fmt.Errorf("read the node document of group %s to return to: %w", group, err)
+		}
+	}
+
+	if err := session.ensureLock(ctx); err != nil {
+		return err
+	}
+
+	return session.writeRevisions(ctx, d, role, former, wanted)
+}
+
+// writeRevisions signs and writes the revisions of a role that make documents (by group, as SHA-256) current.
 func (session *Session) writeRevisions(
 	ctx context.Context,
 	d *Desired,
 	role v1alpha1.Role,
 	former publishedRevisions,
+	documents map[string]string,
 ) error {
 	state, sealer, err := session.Env.Stores.State(ctx)
 	if err != nil {
@@ -132,7 +197,7 @@ func (session *Session) writeRevisions(
 		Cluster:     session.Name,
 		Role:        role,
 		Former:      former.Revisions,
-		Documents:   d.documents[role],
+		Documents:   documents,
 		FirstSerial: session.Env.Now().Unix(),
 	}
 	if in.Published, err = listPublishedDocuments(ctx, d.MachineStore, session.Name, in); err != nil {

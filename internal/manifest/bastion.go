@@ -195,7 +195,7 @@ func (v validator) checkSSHKey(key string) {
 // rejectKubernetesFields reports the fields that have no effect on a bastion, which does not run
 // Kubernetes.
 func (v validator) rejectKubernetesFields(spec v1alpha1.InstanceGroupSpec) {
-	k := spec.Kubelet
+	kubelet, _ := toJSONTree(spec.Kubelet).(map[string]any)
 	rolling, _ := toJSONTree(spec.RollingUpdate).(map[string]any)
 	for _, f := range []struct {
 		path string
@@ -205,7 +205,8 @@ func (v validator) rejectKubernetesFields(spec v1alpha1.InstanceGroupSpec) {
 		{"spec.nodeLabels", len(spec.NodeLabels) > 0},
 		{"spec.taints", len(spec.Taints) > 0},
 		{"spec.autoscale", spec.Autoscale},
-		{"spec.kubelet", len(k.KubeReserved)+len(k.SystemReserved)+len(k.EvictionHard) > 0},
+		{"spec.kubelet", len(kubelet) > 0},
+		{"spec.sysctls", len(spec.Sysctls) > 0},
 		{"spec.rollingUpdate", len(rolling) > 0},
 	} {
 		if f.set {

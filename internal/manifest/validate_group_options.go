@@ -52,9 +52,8 @@ func (v validator) checkGroupOptions(spec v1alpha1.InstanceGroupSpec) {
 	}
 
 	v.checkGroupIAM(spec)
-	v.checkQuantities("spec.kubelet.kubeReserved", spec.Kubelet.KubeReserved)
-	v.checkQuantities("spec.kubelet.systemReserved", spec.Kubelet.SystemReserved)
-	v.checkEviction(spec.Kubelet.EvictionHard)
+	v.checkKubelet(spec.Kubelet)
+	v.checkSysctls(spec.Sysctls)
 	v.checkUserDataFormat(spec)
 	v.checkUserData(spec.AdditionalUserData, spec.UserDataFormat)
 	v.checkAutoscale(spec)
@@ -198,9 +197,9 @@ func (v validator) checkQuantities(path string, set map[string]string) {
 
 // checkEviction checks the kubelet's eviction thresholds. A threshold is a quantity or a
 // percentage.
-func (v validator) checkEviction(set map[string]string) {
+func (v validator) checkEviction(path string, set map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(set)) {
-		at := "spec.kubelet.evictionHard[" + key + "]"
+		at := path + "[" + key + "]"
 		v.checkChoice(
 			at,
 			key,

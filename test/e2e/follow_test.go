@@ -3,10 +3,12 @@
 package e2e_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -66,8 +68,8 @@ func (e *environment) waitForRevisions(group, state string, limit time.Duration)
 	}
 }
 
-// setEtcdHeartbeat changes etcd's timing in the cluster's manifest.
-func (e *environment) setEtcdHeartbeat(milliseconds int) {
+// editCluster changes etcd's timing in the cluster's manifest and adds lines to its spec.
+func (e *environment) editCluster(heartbeatMS int, more string) {
 	e.t.Helper()
 	var lines []string
 	for line := range strings.SplitSeq(e.runSlipway("get", "cluster", clusterName, "-o", "yaml"), "\n") {
@@ -76,42 +78,72 @@ func (e *environment) setEtcdHeartbeat(milliseconds int) {
 		}
 		lines = append(lines, line)
 		if line == "  etcd:" {
-			lines = append(lines, fmt.Sprintf("    heartbeatIntervalMS: %d", milliseconds), fmt.Sprintf("    electionTimeoutMS: %d", 10*milliseconds))
+			lines = append(lines, fmt.Sprintf("    heartbeatIntervalMS: %d", heartbeatMS), fmt.Sprintf("    electionTimeoutMS: %d", 10*heartbeatMS))
 		}
 	}
 	file := filepath.Join(e.t.TempDir(), "cluster.yaml")
-	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(strings.TrimRight(strings.Join(lines, "\n"), "\n")+"\n"+more), 0o600); err != nil {
 		e.t.Fatal(err)
 	}
 	e.runSlipway("replace", "-f", file, "--yes")
 }
 
-// followDocuments changes settings that running machines apply themselves. Within a minute they are in effect, no machine
-// is replaced, the API answers all the time, and rolling-update has nothing to do. A value with which the kubelet does
-// not start is refused by one machine, which then works as before, and tried by no other one.
-func followDocuments(e *environment) {
-	workers := e.listMachines("worker")
-	controlPlane := e.listMachines("control-plane")
-	e.waitForRevisions("workers", "current", 2*time.Minute)
-	e.waitForRevisions("control-plane", "current", 2*time.Minute)
+// turn is the time in which a machine restarted components because of a new document, in seconds.
+type turn struct {
+	machine    string
+	begin, end float64
+}
 
-	stop := e.watchAvailability()
-	e.editWorkers("  kubelet:\n    systemReserved:\n      memory: 111Mi\n")
-	e.setEtcdHeartbeat(150)
-	e.runSlipway("apply", clusterName, "--yes")
-	e.waitForRevisions("workers", "current", time.Minute)
-	e.waitForRevisions("control-plane", "current", 3*time.Minute)
-	longest := stop()
-	e.t.Logf("COUNT while machines followed, the API did not answer for at most %s", longest)
-	if longest > 10*time.Second {
-		e.t.Errorf("the API did not answer for %s", longest)
+// checkTurns checks by the journals of the agents that no two control-plane machines restarted components at the same time.
+func (e *environment) checkTurns(machines map[string]string) {
+	e.t.Helper()
+	var turns []turn
+	for id := range machines {
+		out := e.mustRunInMachine(id, "journalctl -u slipway-node -o short-unix --no-pager | grep -E 'restarting for a new node document|applied a new node document'")
+		now := turn{machine: id}
+		for line := range strings.Lines(out) {
+			var at float64
+			if _, err := fmt.Sscan(line, &at); err != nil {
+				e.t.Fatalf("%s: %v", line, err)
+			}
+			if now.begin == 0 {
+				now.begin = at
+			}
+			now.end = at
+		}
+		if !strings.Contains(out, "applied a new node document") {
+			e.t.Errorf("machine %s has applied nothing:\n%s", id, out)
+		}
+		turns = append(turns, now)
 	}
+	slices.SortFunc(turns, func(a, b turn) int { return cmp.Compare(a.begin, b.begin) })
+	for i, now := range turns {
+		e.t.Logf("COUNT control-plane machine %s restarted components for %.0f s", now.machine, now.end-now.begin)
+		if i > 0 && now.begin < turns[i-1].end {
+			e.t.Errorf("two control-plane machines restarted components at the same time: %+v", turns[i-1:i+1])
+		}
+	}
+}
+
+// checkSettings checks that running machines have the settings of the changed manifests.
+func (e *environment) checkSettings(workers, controlPlane map[string]string) {
+	e.t.Helper()
 	for _, m := range e.revisions() {
 		if m.Group != "workers" {
 			continue
 		}
-		if conf := e.kubectl("get", "--raw=/api/v1/nodes/"+m.Node+"/proxy/configz"); !strings.Contains(conf, `"memory":"111Mi"`) {
-			e.t.Errorf("the kubelet of %s has not the new setting:\n%s", m.ID, conf)
+		conf := e.kubectl("get", "--raw=/api/v1/nodes/"+m.Node+"/proxy/configz")
+		if !strings.Contains(conf, `"memory":"111Mi"`) || !strings.Contains(conf, `"maxPods":99`) {
+			e.t.Errorf("the kubelet of %s has not the new settings:\n%s", m.ID, conf)
+		}
+		if got := strings.TrimSpace(e.mustRunInMachine(m.ID, "cat /proc/sys/net/ipv4/tcp_keepalive_time")); got != "601" {
+			e.t.Errorf("machine %s: tcp_keepalive_time is %s", m.ID, got)
+		}
+	}
+	for id := range controlPlane {
+		args := e.mustRunInMachine(id, "cat /proc/[0-9]*/cmdline | tr '\\0' '\\n' | grep -E '^--(event-ttl|terminated-pod-gc-threshold|heartbeat-interval)=' | sort -u")
+		if want := "--event-ttl=2h\n--heartbeat-interval=150\n--terminated-pod-gc-threshold=77"; args != want {
+			e.t.Errorf("machine %s runs with\n%swant\n%s", id, args, want)
 		}
 	}
 	if now := e.listMachines("worker"); fmt.Sprint(now) != fmt.Sprint(workers) {
@@ -120,20 +152,81 @@ func followDocuments(e *environment) {
 	if now := e.listMachines("control-plane"); fmt.Sprint(now) != fmt.Sprint(controlPlane) {
 		e.t.Errorf("control plane %v, before %v", now, controlPlane)
 	}
+}
+
+// followDocuments changes settings that running machines apply themselves. Within minutes they are in effect, no machine
+// is replaced, one control-plane machine at a time restarts components, the API answers, and rolling-update has nothing to
+// do. A value with which the kubelet does not start is tried by one machine, which then works as before, and by no other
+// one. A rollback takes live changes back.
+func followDocuments(e *environment) {
+	workers := e.listMachines("worker")
+	controlPlane := e.listMachines("control-plane")
+	e.waitForRevisions("workers", "current", 2*time.Minute)
+	e.waitForRevisions("control-plane", "current", 2*time.Minute)
+
+	stop := e.watchAvailability()
+	e.editWorkers("  kubelet:\n    maxPods: 99\n    systemReserved:\n      memory: 111Mi\n  sysctls:\n    net.ipv4.tcp_keepalive_time: \"601\"\n")
+	e.editCluster(150, "  kubeAPIServer:\n    eventTTL: 2h\n  kubeControllerManager:\n    terminatedPodGCThreshold: 77\n")
+	e.runSlipway("apply", clusterName, "--yes")
+	e.waitForRevisions("workers", "current", 2*time.Minute)
+	e.waitForRevisions("control-plane", "current", 8*time.Minute)
+	longest := stop()
+	e.t.Logf("COUNT while machines followed, the API did not answer for at most %s", longest)
+	if longest > 10*time.Second {
+		e.t.Errorf("the API did not answer for %s", longest)
+	}
+	e.checkSettings(workers, controlPlane)
+	e.checkTurns(controlPlane)
 	if r := e.runProgram(e.slipway, "rolling-update", "cluster", clusterName, "--yes"); r.code != 0 || !strings.Contains(r.err, "newest launch template") {
 		e.t.Errorf("rolling-update: exit status %d\n%s%s", r.code, r.out, r.err)
 	}
+	refuseDocument(e)
+	rollBackDocument(e)
+	if now := e.listMachines("worker"); fmt.Sprint(now) != fmt.Sprint(workers) {
+		e.t.Errorf("workers %v, before %v", now, workers)
+	}
+	e.waitHealthy(3 * time.Minute)
+}
 
-	// The kubelet does not start with reservations above the capacity.
-	e.editWorkers("  kubelet:\n    systemReserved:\n      memory: 900Gi\n")
+// refuseDocument gives the workers a setting with which no kubelet starts: reservations above the capacity.
+func refuseDocument(e *environment) {
+	e.editWorkers("  kubelet:\n    maxPods: 99\n    systemReserved:\n      memory: 900Gi\n")
 	e.runSlipway("apply", clusterName, "--yes")
+	tried := 0
 	for _, m := range e.waitForRevisions("workers", "refused", 4*time.Minute) {
-		if m.Group == "workers" && !strings.Contains(m.Revision.Cause, "kubelet: does not work") {
+		if m.Group != "workers" {
+			continue
+		}
+		if !strings.Contains(m.Revision.Cause, "kubelet: does not work") {
 			e.t.Errorf("machine %s: %s", m.ID, m.Revision.Cause)
 		}
+		if !strings.HasPrefix(m.Revision.Cause, "refused by machine") {
+			tried++
+		}
+		if conf := e.kubectl("get", "--raw=/api/v1/nodes/"+m.Node+"/proxy/configz"); !strings.Contains(conf, `"memory":"111Mi"`) {
+			e.t.Errorf("the kubelet of %s has not its former settings:\n%s", m.ID, conf)
+		}
 	}
-	e.editWorkers("  kubelet:\n    systemReserved:\n      memory: 111Mi\n")
+	if tried != 1 {
+		e.t.Errorf("%d machines have tried the broken setting, want 1", tried)
+	}
+	e.runSlipway("get", "machines", clusterName)
+	e.runSlipway("get", "machines", clusterName, "-o", "wide")
+}
+
+// rollBackDocument rolls the workers back, whose newest template has a broken setting, to the template with which they
+// were launched, and then applies what worked again.
+func rollBackDocument(e *environment) {
+	e.runSlipway("rolling-update", "cluster", clusterName, "--group", "workers", "--rollback", "--yes")
+	for _, m := range e.waitForRevisions("workers", "current", time.Minute) {
+		if m.Group != "workers" {
+			continue
+		}
+		if conf := e.kubectl("get", "--raw=/api/v1/nodes/"+m.Node+"/proxy/configz"); !strings.Contains(conf, `"maxPods":110`) {
+			e.t.Errorf("the kubelet of %s has not the settings with which it was launched:\n%s", m.ID, conf)
+		}
+	}
+	e.editWorkers("  kubelet:\n    maxPods: 99\n    systemReserved:\n      memory: 111Mi\n")
 	e.runSlipway("apply", clusterName, "--yes")
 	e.waitForRevisions("workers", "current", 2*time.Minute)
-	e.waitHealthy(3 * time.Minute)
 }

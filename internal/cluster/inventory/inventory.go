@@ -32,6 +32,38 @@ const (
 	NodeMissing = "NotJoined"
 )
 
+// The health of a machine.
+const (
+	// Healthy is a machine whose node is Ready and whose agent reports nothing.
+	Healthy = "healthy"
+	// HealthWarning is a machine that serves, and whose agent warns of something.
+	HealthWarning = "warning"
+	// HealthFailed is a machine of which the agent reports that a part does not work.
+	HealthFailed = "failed"
+	// HealthNotReady is a machine whose node is not Ready or does not report.
+	HealthNotReady = "not ready"
+	// HealthNotJoined is a machine without a node.
+	HealthNotJoined = "not joined"
+)
+
+// judgeHealth returns the health of a machine that is to have a node.
+func judgeHealth(m Machine, hasWarning bool) string {
+	switch {
+	case m.State != "" && m.State != "running":
+		return ""
+	case m.NodeState == NodeMissing:
+		return HealthNotJoined
+	case m.NodeState != NodeReady:
+		return HealthNotReady
+	case m.Problem != "":
+		return HealthFailed
+	case hasWarning:
+		return HealthWarning
+	default:
+		return Healthy
+	}
+}
+
 // Machine is an EC2 instance of a cluster.
 type Machine struct {
 	// ID is the instance id.
@@ -68,6 +100,8 @@ type Machine struct {
 	NodeState string `json:"nodeState,omitempty"`
 	// Problem is the first failed condition of the agent's last report; empty if there is none.
 	Problem string `json:"problem,omitempty"`
+	// Health is a Health constant; empty for a machine that does not run, a bastion, or if the API was not read.
+	Health string `json:"health,omitempty"`
 	// ReportedAt is when the agent reported last; zero if it never did.
 	ReportedAt time.Time `json:"reportedAt,omitzero"`
 	// Version of Kubernetes that the kubelet runs; empty if there is no node.
@@ -137,6 +171,8 @@ type Node struct {
 	Runtime string `json:"runtime,omitempty"`
 	// CreatedAt is when it joined.
 	CreatedAt time.Time `json:"createdAt"`
+	// Warned is set if the agent's last report has a warning.
+	Warned bool `json:"warned,omitempty"`
 	// Problem and ReportedAt are from the agent's last report.
 	Problem    string    `json:"problem,omitempty"`
 	ReportedAt time.Time `json:"reportedAt,omitzero"`
@@ -163,6 +199,7 @@ func Join(machines []Machine, nodes []Node) ([]Machine, []Node) {
 		at, joined := byMachine[m.ID]
 		if !joined {
 			m.NodeState = NodeMissing
+			m.Health = judgeHealth(*m, false)
 			continue
 		}
 
@@ -175,6 +212,7 @@ func Join(machines []Machine, nodes []Node) ([]Machine, []Node) {
 		m.ReportedAt = n.ReportedAt
 		m.Version = n.Version
 		m.Revision = n.Revision
+		m.Health = judgeHealth(*m, n.Warned)
 	}
 
 	return machines, outNodes

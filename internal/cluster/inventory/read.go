@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -256,6 +257,7 @@ func addReport(n *Node, annotation string) {
 		Pending: r.Revision.Pending,
 		Cause:   r.Revision.Cause,
 	}
+	n.Warned = slices.ContainsFunc(r.Conditions, func(c report.Condition) bool { return c.State == report.Warning })
 	for _, c := range r.Conditions {
 		if c.State == report.Failed {
 			n.Problem = string(c.Component) + ": " + c.Cause

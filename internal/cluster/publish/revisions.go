@@ -33,8 +33,27 @@ const maxNudges = 16
 // after everything that the documents refer to exists.
 func WriteRevisions(ctx context.Context, session *cluster.Session, d *cluster.Desired) error {
 	changed, err := session.PublishRevisions(ctx, d)
-	if err != nil || len(changed) == 0 {
+	if err != nil {
 		return err
+	}
+
+	return tellMachines(ctx, session, changed)
+}
+
+// ReturnToDocuments makes former node documents (by group, as SHA-256) current again, and tells running machines.
+func ReturnToDocuments(ctx context.Context, session *cluster.Session, documents map[string]string) error {
+	changed, err := session.PublishFormerDocuments(ctx, documents)
+	if err != nil {
+		return err
+	}
+
+	return tellMachines(ctx, session, changed)
+}
+
+// tellMachines tells the running machines of groups that they have another node document.
+func tellMachines(ctx context.Context, session *cluster.Session, changed map[string]string) error {
+	if len(changed) == 0 {
+		return nil
 	}
 
 	groups := strings.Join(slices.Sorted(maps.Keys(changed)), ", ")

@@ -31,6 +31,8 @@ type observer struct {
 	machines machineLister
 	client   kubernetes.Interface
 	settings allSettings
+	// former are the launch template versions of a rollback, by group and slot.
+	former map[string]formerVersion
 	// readOnly is set if nodes that were cordoned for an earlier machine stay so.
 	readOnly bool
 }
@@ -84,7 +86,7 @@ func (o observer) addKubernetes(ctx context.Context, out *rollout.Observation) e
 
 	documents := map[string]string{}
 	for _, g := range out.Groups {
-		documents[g.Name] = g.Document
+		documents[groupKey(g.Name, g.Slot)] = g.Document
 	}
 
 	for i := range out.Machines {
@@ -99,7 +101,12 @@ func (o observer) addKubernetes(ctx context.Context, out *rollout.Observation) e
 			return err
 		}
 
-		addRevision(m, node, documents[m.Group])
+		key := groupKey(m.Group, m.Slot)
+		if back := o.former[key]; back.version == m.Version && back.document != "" {
+			addRevision(m, node, back.document)
+		} else if m.DiffersInDocument {
+			addRevision(m, node, documents[key])
+		}
 	}
 
 	out.FailedGates, err = o.failedGates(ctx)
@@ -107,17 +114,25 @@ func (o observer) addKubernetes(ctx context.Context, out *rollout.Observation) e
 	return err
 }
 
-// addRevision adds whether a machine has its group's node document, by its own report.
+// addRevision adds how far a machine follows a node document, by its own report.
 func addRevision(m *rollout.Machine, node corev1.Node, document string) {
 	var r report.Report
 	err := json.Unmarshal([]byte(node.Annotations[report.Annotation]), &r)
-	if err != nil || r.Machine != m.ID || document == "" || !m.DiffersInDocument {
-		return // an agent of another version, or a difference that no agent can apply
+	if err != nil || r.Machine != m.ID || document == "" {
+		return // an agent of another version
 	}
 
-	m.IsFollowing = r.Revision.NeedsNoMachine(document)
-	if r.Revision.Followed == document {
-		m.Pending = r.Revision.Pending
+	revision := r.Revision
+	m.IsFollowing = revision.NeedsNoMachine(document)
+	if revision.Followed == document {
+		m.Pending = revision.Pending
+	}
+
+	switch revision.State {
+	case report.RevisionWaiting, report.RevisionApplying:
+		m.IsApplying = revision.Desired == document
+	case report.RevisionCurrent, report.RevisionPending:
+		m.IsUnaware = revision.Followed != document && revision.Desired != document
 	}
 }
 

@@ -58,6 +58,8 @@ type updater struct {
 	stages   bootStages
 	idle     stallWatch
 	good     goodVersions
+	// documents returns to the node documents of a rollback; nil: not.
+	documents documentPublisher
 	// save records how far the update has come; nil: nowhere.
 	save func(ctx context.Context, replaced int, remark string) error
 

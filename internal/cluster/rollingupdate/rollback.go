@@ -171,8 +171,17 @@ func (u *updater) formerVersions(o rollout.Observation) map[string]string {
 	return out
 }
 
-// setVersions makes the groups launch machines from the versions of a rollback; without a rollback it does nothing.
+// setVersions makes the groups launch machines from the versions of a rollback, and waits until running machines have
+// taken back what they had applied themselves. Without a rollback it does nothing.
 func (u *updater) setVersions(ctx context.Context, o rollout.Observation) error {
+	if len(u.versions) == 0 {
+		return nil
+	}
+
+	if err := u.returnDocuments(ctx, o); err != nil {
+		return err
+	}
+
 	for _, g := range o.Groups {
 		version := u.versions[groupKey(g.Name, g.Slot)]
 		if version == "" {
@@ -184,7 +193,9 @@ func (u *updater) setVersions(ctx context.Context, o rollout.Observation) error 
 		}
 	}
 
-	return nil
+	_, err := u.awaitFollowers(ctx)
+
+	return err
 }
 
 // rollBack returns the groups to their last good versions after a failure, and replaces the machines that have other

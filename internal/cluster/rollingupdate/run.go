@@ -212,6 +212,8 @@ func newUpdater(ctx context.Context, session *cluster.Session, from updateSource
 		gates:    gateChecker{client: client, http: http.DefaultTransport, run: req.RunCommand},
 		observer: observer{now: env.Now, machines: machines, client: client, settings: settings},
 		good:     goodVersions{store: from.state, cluster: req.Name},
+
+		documents: sessionDocuments{awsMachines: machines, session: session},
 	}, nil
 }
 
@@ -242,7 +244,7 @@ func (u *updater) showAndRun(
 	ctx context.Context,
 	underLock func(context.Context, func(context.Context) error) error,
 ) (Result, error) {
-	first, err := u.observer.observe(ctx)
+	first, err := u.awaitFollowers(ctx)
 	if err != nil {
 		return Result{}, err
 	}
@@ -261,8 +263,12 @@ func (u *updater) showAndRun(
 		return Result{}, err
 	}
 
-	if len(planned) == 0 {
+	if len(planned) == 0 && len(u.versions) == 0 {
 		return Result{UpToDate: true}, nil
+	}
+
+	if len(u.versions) > 0 {
+		u.notify("the rollback returns %s", describeVersions(u.versions))
 	}
 
 	if err := u.explainPlan(ctx, first, options); err != nil {

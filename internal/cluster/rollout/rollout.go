@@ -55,6 +55,10 @@ type Machine struct {
 	IsFollowing bool
 	// DiffersInDocument is set if the machine's template differs from the group's only in the node document.
 	DiffersInDocument bool
+	// IsApplying is set if the machine is applying its group's node document now, or waits for its turn.
+	IsApplying bool
+	// IsUnaware is set if the machine follows node documents and has not read yet that its group has a new one.
+	IsUnaware bool
 	// Pending are the settings of its new node document that the machine cannot apply itself, for messages.
 	Pending []string
 	// NodeReady is set if the node is Ready.

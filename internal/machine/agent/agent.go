@@ -125,6 +125,11 @@ func (a *Agent) ConvergeAndMaintain(ctx context.Context) error {
 		// No task runs now, so that none sees a half of the change.
 		a.doc = changed.document
 		a.bundle = changed.bundle
+
+		// The task that restores kernel settings may have restored a former one during the change.
+		for _, err := range a.applySysctls(a.sysctls()) {
+			a.Log.Warn("cannot change kernel setting", slog.Any("error", err))
+		}
 	}
 }
 

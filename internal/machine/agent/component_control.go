@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
@@ -25,12 +27,20 @@ type machineControl struct {
 	before map[string]int
 	// commands are the command lines of static pods after the change.
 	commands map[string][]string
-	http     *http.Client
+	// units are the restarted units by name.
+	units map[string]*restartedUnit
+	http  *http.Client
 }
 
 // newMachineControl returns the control of a machine that is about to change.
 func newMachineControl(from, to *Agent) componentControl {
-	c := machineControl{from: from, to: to, before: map[string]int{}, commands: podCommands(to)}
+	c := machineControl{
+		from:     from,
+		to:       to,
+		before:   map[string]int{},
+		commands: podCommands(to),
+		units:    map[string]*restartedUnit{},
+	}
 	for pod, command := range podCommands(from) {
 		if p, found := findProcess(from.Root, command); found {
 			c.before[pod] = p.pid
@@ -71,11 +81,22 @@ func (c machineControl) Restart(ctx context.Context, component string, changed m
 		c.yieldLeadership(ctx)
 	}
 
+	unit := &restartedUnit{}
+	if component == node.ComponentKubelet {
+		status, err := c.readNodeStatus(ctx)
+		unit.wasReady = err == nil && status.readySince(time.Time{}) == nil
+	}
+
 	c.to.Log.Info("restarting for a new node document", slog.String("component", component))
 	// It waits until the former process has ended, so that this one cannot answer the health check.
 	if _, err := c.to.Run.Run(ctx, "systemctl", "restart", component); err != nil {
 		return fmt.Errorf("restart %s: %w", component, err)
 	}
+
+	unit.at = c.to.Now().Truncate(time.Second)
+	unit.exits, _ = c.readExits(ctx, component)
+	unit.seen = unit.exits
+	c.units[component] = unit
 
 	return nil
 }
@@ -121,7 +142,7 @@ func (c machineControl) Check(ctx context.Context, component string) error {
 	case node.ComponentContainerd:
 		return c.checkContainerd(ctx)
 	case node.ComponentKubelet:
-		return c.checkURL(ctx, kubeletHealthURL)
+		return c.checkKubelet(ctx)
 	case node.ComponentEtcd:
 		if !c.to.newEtcdManager().Healthy(ctx, etcd.ClientURL) {
 			return errors.New("it does not answer with a quorum")
@@ -131,6 +152,57 @@ func (c machineControl) Check(ctx context.Context, component string) error {
 	default:
 		return c.checkPod(ctx, component)
 	}
+}
+
+// checkKubelet returns why the kubelet does not work. It answers health checks before it has started all of its parts,
+// so the node must have become Ready after the restart, too.
+func (c machineControl) checkKubelet(ctx context.Context) error {
+	unit := c.units[node.ComponentKubelet]
+	if unit != nil {
+		if exits, known := c.readExits(ctx, node.ComponentKubelet); known {
+			if err := unit.judgeExits(exits); err != nil {
+				return err
+			}
+		}
+	}
+
+	if err := c.checkURL(ctx, kubeletHealthURL); err != nil || unit == nil || !unit.wasReady {
+		return err
+	}
+
+	status, err := c.readNodeStatus(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // without an API the kubelet's own answer has to do
+	}
+
+	return status.readySince(unit.at)
+}
+
+// readNodeStatus reads the status of this machine's Node.
+func (c machineControl) readNodeStatus(ctx context.Context) (nodeStatus, error) {
+	api := c.to.newNodeClient()
+	if c.to.doc.Role == v1alpha1.RoleControlPlane {
+		api = c.to.newAdminClient()
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	var status nodeStatus
+	err := api.Get(ctx, "/api/v1/nodes/"+c.to.instance.Name, &status)
+
+	return status, err
+}
+
+// readExits returns how often systemd has restarted a unit because its process exited.
+func (c machineControl) readExits(ctx context.Context, unit string) (exits int, known bool) {
+	out, err := c.to.Run.Run(ctx, "systemctl", "show", unit, "--property=NRestarts", "--value")
+	if err != nil {
+		return 0, false
+	}
+
+	exits, err = strconv.Atoi(strings.TrimSpace(out))
+
+	return exits, err == nil
 }
 
 func (c machineControl) checkContainerd(ctx context.Context) error {

@@ -314,7 +314,7 @@ func (a *Agent) controlPlaneFiles() ([]File, error) {
 
 	c.EncryptionKey = key
 
-	files, err := hostFiles(c)
+	files, err := hostFiles(c, a.sysctls())
 	if err != nil {
 		return nil, err
 	}

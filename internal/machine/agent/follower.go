@@ -99,6 +99,8 @@ type follower struct {
 	revisions node.Revisions
 	readAfter time.Time
 	desired   desiredDocument
+	// claimAfter is when the machine asks for its turn again.
+	claimAfter time.Time
 	// released is set once the lock was released that an earlier process of the agent may have held.
 	released bool
 	lastErr  string

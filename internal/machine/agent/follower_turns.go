@@ -5,6 +5,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"hash/fnv"
 	"log/slog"
 	"time"
 
@@ -31,6 +32,10 @@ func (f *follower) newClaim(current node.Revision) follow.Claim {
 // takeTurn reports whether the machine may restart components now.
 func (f *follower) takeTurn(ctx context.Context, current node.Revision) (bool, error) {
 	a := f.agent
+	if a.Now().Before(f.claimAfter) {
+		return false, nil
+	}
+
 	if a.doc.Role == v1alpha1.RoleControlPlane {
 		if err := f.notSafe(ctx); err != nil {
 			a.setDocumentStatus(report.Revision{
@@ -50,6 +55,7 @@ func (f *follower) takeTurn(ctx context.Context, current node.Revision) (bool, e
 	case turn == follow.TurnRefused:
 		return false, f.refuse(ctx, current, reason)
 	case turn == follow.TurnWait:
+		f.claimAfter = a.Now().Add(pauseBetweenClaims(a.doc.Role, a.instance.ID))
 		a.setDocumentStatus(report.Revision{
 			State:   report.RevisionWaiting,
 			Desired: current.Document,
@@ -60,6 +66,19 @@ func (f *follower) takeTurn(ctx context.Context, current node.Revision) (bool, e
 	}
 
 	return true, nil
+}
+
+// pauseBetweenClaims returns how long a machine waits until it asks for its turn again. A thousand workers must not ask
+// at the same time, so theirs differ.
+func pauseBetweenClaims(role v1alpha1.Role, instance string) time.Duration {
+	if role == v1alpha1.RoleControlPlane {
+		return followInterval
+	}
+
+	spread := fnv.New32a()
+	_, _ = spread.Write([]byte(instance))
+
+	return 3*time.Second + time.Duration(spread.Sum32()%8000)*time.Millisecond
 }
 
 // renewInterval is the time between two renewals of the lock.

@@ -42,15 +42,28 @@ func requiredSysctls() map[string]string {
 	}
 }
 
+// sysctls returns the kernel settings of this machine: those of its document, and those that Kubernetes needs. The keys
+// are paths below /proc/sys.
+func (a *Agent) sysctls() map[string]string {
+	out := map[string]string{}
+	for name, value := range a.doc.Sysctls {
+		out[strings.ReplaceAll(name, ".", "/")] = value
+	}
+
+	maps.Copy(out, requiredSysctls())
+
+	return out
+}
+
 // applySysctls sets the kernel settings that differ and returns those that failed as warnings: a
 // component that needs a setting reports it, and in the local region machines share the kernel.
-func applySysctls(root *HostFS) []error {
+func (a *Agent) applySysctls(settings map[string]string) []error {
 	var out []error
-	for _, key := range slices.Sorted(maps.Keys(requiredSysctls())) {
-		p := root.Path("/proc/sys/" + key)
-		want := requiredSysctls()[key]
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		p := a.Root.Path("/proc/sys/" + key)
+		want := settings[key]
 		have, err := os.ReadFile(p)
-		if err == nil && strings.TrimSpace(string(have)) == want {
+		if err == nil && isSameSysctl(string(have), want) {
 			continue
 		}
 
@@ -66,10 +79,47 @@ func applySysctls(root *HostFS) []error {
 	return out
 }
 
-func sysctlFile() File {
+// changedSysctls returns the settings of to that from does not have.
+func changedSysctls(from, to map[string]string) map[string]string {
+	out := map[string]string{}
+	for key, value := range to {
+		if have, ok := from[key]; !ok || !isSameSysctl(have, value) {
+			out[key] = value
+		}
+	}
+
+	return out
+}
+
+// readSysctls returns the present values of kernel settings. It fails if the kernel does not have one of them.
+func (a *Agent) readSysctls(settings map[string]string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		body, err := os.ReadFile(a.Root.Path("/proc/sys/" + key))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("the kernel has no setting %s", strings.ReplaceAll(key, "/", "."))
+		}
+
+		if err != nil {
+			return nil, fmt.Errorf("read sysctl %s: %w", key, err)
+		}
+
+		out[key] = strings.TrimSpace(string(body))
+	}
+
+	return out, nil
+}
+
+// isSameSysctl reports whether a kernel setting has a value. The kernel separates several numbers by tabs.
+func isSameSysctl(have, want string) bool {
+	return slices.Equal(strings.Fields(have), strings.Fields(want))
+}
+
+// sysctlFile returns the file from which a boot sets the kernel settings.
+func sysctlFile(settings map[string]string) File {
 	var b strings.Builder
-	for _, key := range slices.Sorted(maps.Keys(requiredSysctls())) {
-		b.WriteString(strings.ReplaceAll(key, "/", ".") + " = " + requiredSysctls()[key] + "\n")
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		b.WriteString(strings.ReplaceAll(key, "/", ".") + " = " + settings[key] + "\n")
 	}
 
 	return File{Path: "/etc/sysctl.d/99-slipway.conf", Body: []byte(b.String()), Mode: 0o644}
@@ -179,14 +229,14 @@ func linkEtcd(root *HostFS, at, to string) error {
 }
 
 // hostFiles returns the files of every machine. CIS 4.1 requires mode 0600 for Kubernetes' files.
-func hostFiles(c kube.Config) ([]File, error) {
+func hostFiles(c kube.Config, sysctls map[string]string) ([]File, error) {
 	conf, err := kube.KubeletConfig(c)
 	if err != nil {
 		return nil, err
 	}
 
 	return []File{
-		sysctlFile(),
+		sysctlFile(sysctls),
 		{
 			Path: "/etc/modules-load.d/slipway.conf",
 			Body: []byte("overlay\nbr_netfilter\nvxlan\n"),

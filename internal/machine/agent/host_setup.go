@@ -41,7 +41,11 @@ func (a *Agent) kubeConfig() kube.Config {
 		NodeLabels:   maps.Clone(d.NodeLabels),
 		Taints:       d.Taints,
 		Kubelet:      d.Kubelet,
-		ResolvConf:   resolvConf(a.Root),
+
+		APIServerSettings:         d.KubeAPIServer,
+		ControllerManagerSettings: d.KubeControllerManager,
+
+		ResolvConf: resolvConf(a.Root),
 	}
 	if c.ControlPlane {
 		// A control-plane machine uses its own API server, so that it depends on no other machine.
@@ -54,7 +58,7 @@ func (a *Agent) kubeConfig() kube.Config {
 // prepareHost sets kernel settings, creates directories, and links binaries.
 func (a *Agent) prepareHost() error {
 	return a.runStage("prepare", func() error {
-		for _, err := range applySysctls(a.Root) {
+		for _, err := range a.applySysctls(a.sysctls()) {
 			a.Log.Warn("cannot change kernel setting", slog.Any("error", err))
 		}
 

@@ -41,7 +41,7 @@ func (a *Agent) withDocument(d node.Document) *Agent {
 // machineFiles returns all files whose content depends on the node document, except certificates.
 func (a *Agent) machineFiles() ([]File, error) {
 	if a.doc.Role != v1alpha1.RoleControlPlane {
-		files, err := hostFiles(a.kubeConfig())
+		files, err := hostFiles(a.kubeConfig(), a.sysctls())
 		return append(files, a.authorityFile()), err
 	}
 

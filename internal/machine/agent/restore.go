@@ -235,7 +235,7 @@ func (r *restorer) restartPodStartedSince(ctx context.Context, pod string, right
 func (r *restorer) restoreSysctls(damaged map[string]bool) error {
 	a := r.agent
 	var errs []error
-	for key, want := range requiredSysctls() {
+	for key, want := range a.sysctls() {
 		file := a.Root.Path("/proc/sys/" + key)
 		body, err := os.ReadFile(file)
 		if err != nil {
@@ -243,7 +243,7 @@ func (r *restorer) restoreSysctls(damaged map[string]bool) error {
 		}
 
 		have := strings.TrimSpace(string(body))
-		if have == want {
+		if isSameSysctl(have, want) {
 			r.sysctls[key] = true
 			continue
 		}

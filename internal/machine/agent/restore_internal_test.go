@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 	"github.com/slipway-k8s/slipway/internal/machine/report"
+	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
 // unitRunner is a Runner that knows the states of units and when their processes started.
@@ -352,4 +354,16 @@ func FuzzParseStartTicks(f *testing.F) {
 	f.Add("77 (kube (x) api) S 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 4711 0")
 	f.Add(")")
 	f.Fuzz(func(_ *testing.T, stat string) { _, _ = parseStartTicks(stat) })
+}
+
+// TestReservedSysctls: a manifest may not have the kernel settings that the agent sets in any case.
+func TestReservedSysctls(t *testing.T) {
+	var own []string
+	for key := range requiredSysctls() {
+		own = append(own, strings.ReplaceAll(key, "/", "."))
+	}
+	slices.Sort(own)
+	if reserved := manifest.ReservedSysctls(); !slices.Equal(own, reserved) {
+		t.Errorf("the agent sets %v, manifests must not have %v", own, reserved)
+	}
 }

@@ -40,6 +40,8 @@ type transition struct {
 	control func(from, to *Agent) componentControl
 	// written are the changed files that were written.
 	written map[string]bool
+	// sysctls are the kernel settings before the change, by path below /proc/sys.
+	sysctls map[string]string
 }
 
 // rolledBackError is why a document was not applied. The machine has its former document.
@@ -66,6 +68,10 @@ func (t *transition) run(ctx context.Context) error {
 	}
 
 	t.written = map[string]bool{}
+	if t.sysctls, err = t.from.readSysctls(changedSysctls(t.from.sysctls(), t.to.sysctls())); err != nil {
+		return err
+	}
+
 	err = t.apply(ctx, t.to, changedFiles(was, will), t.control(t.from, t.to))
 	if err == nil || ctx.Err() != nil {
 		return err
@@ -95,6 +101,10 @@ func (t *transition) apply(ctx context.Context, a *Agent, files []File, control 
 		}
 	}
 
+	if err := t.applySysctls(a); err != nil {
+		return err
+	}
+
 	for _, component := range componentsOf(files) {
 		if err := t.applyComponent(ctx, a, component, files, control); err != nil {
 			return fmt.Errorf("%s: %w", component, err)
@@ -102,6 +112,16 @@ func (t *transition) apply(ctx context.Context, a *Agent, files []File, control 
 	}
 
 	return nil
+}
+
+// applySysctls sets the kernel settings that differ between the documents: those of the new one, or those that the
+// kernel had before.
+func (t *transition) applySysctls(a *Agent) error {
+	if a == t.from {
+		return errors.Join(a.applySysctls(t.sysctls)...)
+	}
+
+	return errors.Join(a.applySysctls(changedSysctls(t.from.sysctls(), a.sysctls()))...)
 }
 
 // applyComponent writes the files of one component, restarts it and waits until it works.
@@ -161,6 +181,8 @@ func (t *transition) awaitComponent(
 			return ctx.Err()
 		case steady >= steadyChecks:
 			return nil
+		case isCrashLoop(err):
+			return err
 		case err != nil && !t.from.Now().Before(deadline):
 			return fmt.Errorf("does not work %s after its restart: %w", patience, err)
 		}

@@ -34,7 +34,7 @@ func (a *Agent) convergeWorker(ctx context.Context) error {
 
 	var changed map[string]bool
 	err := a.runStage("write", func() error {
-		files, err := hostFiles(a.kubeConfig())
+		files, err := hostFiles(a.kubeConfig(), a.sysctls())
 		if err != nil {
 			return err
 		}

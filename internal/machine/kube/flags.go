@@ -64,6 +64,10 @@ type Config struct {
 	Taints []string
 	// Kubelet settings from the manifest; they override the defaults of KubeletConfig.
 	Kubelet v1alpha1.Kubelet
+	// APIServerSettings from the manifest; they override the defaults of APIServerFlags.
+	APIServerSettings v1alpha1.KubeAPIServer
+	// ControllerManagerSettings from the manifest; they override the defaults of ControllerManagerFlags.
+	ControllerManagerSettings v1alpha1.KubeControllerManager
 	// ResolvConf is the path of the resolv.conf with the upstream resolvers for pods.
 	ResolvConf string
 	// EncryptionKey for Secrets in etcd, 32 bytes. Control plane only.
@@ -106,7 +110,7 @@ func pkiPath(name string) string { return PKIDir + "/" + name }
 // APIServerFlags returns the flags of kube-apiserver. The numbers are controls of the CIS
 // benchmark.
 func APIServerFlags(c Config) []string {
-	return formatFlags(map[string]string{
+	return formatFlags(withSettings(apiServerSettings(c.APIServerSettings), map[string]string{
 		"advertise-address": c.Address,
 		"secure-port":       APIPort,
 		"allow-privileged":  "true",
@@ -164,13 +168,13 @@ func APIServerFlags(c Config) []string {
 		// Behind a load balancer, HTTP/2 connections stay on one API server. GOAWAY on one request
 		// in a thousand rebalances them.
 		"goaway-chance": "0.001",
-	})
+	}))
 }
 
 // ControllerManagerFlags returns the flags of kube-controller-manager.
 func ControllerManagerFlags(c Config) []string {
 	conf := ConfigDir + "/controller-manager.kubeconfig"
-	return formatFlags(map[string]string{
+	return formatFlags(withSettings(controllerManagerSettings(c.ControllerManagerSettings), map[string]string{
 		"kubeconfig":                conf,
 		"authentication-kubeconfig": conf,
 		"authorization-kubeconfig":  conf,
@@ -188,7 +192,7 @@ func ControllerManagerFlags(c Config) []string {
 		"tls-min-version":                  "VersionTLS13",
 		"requestheader-client-ca-file":     pkiPath("front-proxy-ca.crt"),
 		"client-ca-file":                   pkiPath("kubernetes-ca.crt"),
-	})
+	}))
 }
 
 // SchedulerFlags returns the flags of kube-scheduler.

@@ -64,6 +64,7 @@ func KubeletConfig(c Config) ([]byte, error) {
 		}, c.Kubelet.EvictionHard),
 	}
 	addMachineSettings(conf, c)
+	addKubeletSettings(conf, c.Kubelet)
 
 	taints, err := parseTaints(c.Taints)
 	if err != nil {

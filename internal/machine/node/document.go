@@ -78,6 +78,12 @@ type Document struct {
 	BinDirOverride string `json:"programs,omitempty"`
 	// Kubelet settings from the manifest; they override the agent's defaults.
 	Kubelet v1alpha1.Kubelet `json:"kubelet,omitzero"`
+	// Sysctls are kernel settings from the manifest, such as net.core.somaxconn.
+	Sysctls map[string]string `json:"sysctls,omitempty"`
+	// KubeAPIServer settings from the manifest. Set for control-plane machines only.
+	KubeAPIServer v1alpha1.KubeAPIServer `json:"kubeAPIServer,omitzero"`
+	// KubeControllerManager settings from the manifest. Set for control-plane machines only.
+	KubeControllerManager v1alpha1.KubeControllerManager `json:"kubeControllerManager,omitzero"`
 }
 
 // File is one file that a machine downloads.
@@ -240,6 +246,7 @@ func BuildDocument(in DocumentInput) (Document, error) {
 		NodeLabels:        maps.Clone(in.Group.Spec.NodeLabels),
 		Taints:            slices.Clone(in.Group.Spec.Taints),
 		Kubelet:           in.Group.Spec.Kubelet,
+		Sysctls:           maps.Clone(in.Group.Spec.Sysctls),
 	}
 	if in.Group.Spec.UserDataFormat == "Ignition" {
 		d.BinDirOverride = IgnitionBinDir
@@ -254,6 +261,8 @@ func BuildDocument(in DocumentInput) (Document, error) {
 			ElectionTimeoutMS:   in.Cluster.Spec.Etcd.ElectionTimeoutMS,
 		}
 
+		d.KubeAPIServer = in.Cluster.Spec.KubeAPIServer
+		d.KubeControllerManager = in.Cluster.Spec.KubeControllerManager
 		d.APISANs = slices.Clone(in.Cluster.Spec.API.AdditionalSANs)
 		if name := in.Cluster.Spec.API.PublicName; name != "" {
 			d.APISANs = append(d.APISANs, name)

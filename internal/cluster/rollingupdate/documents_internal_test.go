@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollingupdate
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/cluster/rollout"
+	"github.com/slipway-k8s/slipway/internal/machine/report"
+)
+
+// fakeDocuments has a document for each launch template version. Running machines follow what is published at the
+// second look.
+type fakeDocuments struct {
+	*fakeCluster
+	published []map[string]string
+}
+
+func (f *fakeDocuments) ReadDocument(_ context.Context, _ rollout.Group, version string) (string, error) {
+	return "document-" + version, nil
+}
+
+func (f *fakeDocuments) Publish(_ context.Context, documents map[string]string) error {
+	f.published = append(f.published, maps.Clone(documents))
+	for _, m := range f.machines {
+		if document := documents[m.Group]; document != "" {
+			f.reportRevision(m.ID, report.Revision{State: report.RevisionApplying, Desired: document, Followed: "document-2"})
+		}
+	}
+	time.AfterFunc(20*time.Millisecond, func() {
+		for _, m := range f.machines {
+			if document := documents[m.Group]; document != "" {
+				f.reportRevision(m.ID, report.Revision{State: report.RevisionCurrent, Desired: document, Followed: document})
+			}
+		}
+	})
+	return nil
+}
+
+// reportRevision writes the report of a machine's agent.
+func (f *fakeCluster) reportRevision(id string, r report.Revision) {
+	f.t.Helper()
+	body, err := json.Marshal(report.Report{Machine: id, Revision: r})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	node, err := f.client.CoreV1().Nodes().Get(context.Background(), "node-"+id, metav1.GetOptions{})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	node.Annotations = map[string]string{report.Annotation: string(body)}
+	if _, err := f.client.CoreV1().Nodes().Update(context.Background(), node, metav1.UpdateOptions{}); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// revisionOf returns what a machine's agent has reported.
+func (f *fakeCluster) revisionOf(id string) report.Revision {
+	f.t.Helper()
+	node, err := f.client.CoreV1().Nodes().Get(context.Background(), "node-"+id, metav1.GetOptions{})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	var r report.Report
+	if err := json.Unmarshal([]byte(node.Annotations[report.Annotation]), &r); err != nil {
+		f.t.Fatal(err)
+	}
+	return r.Revision
+}
+
+// TestRollbackTakesBackLiveChanges: machines that have applied a new document without being replaced return to the
+// former one, before the rollback ends and without being replaced; new machines get the former template.
+func TestRollbackTakesBackLiveChanges(t *testing.T) {
+	f := newFakeCluster(t, 1, 2)
+	f.groups[0].Version = "1"
+	for _, m := range f.machines[1:] {
+		f.reportRevision(m.ID, report.Revision{State: report.RevisionCurrent, Desired: "document-2", Followed: "document-2"})
+	}
+	u := f.updater(Request{Name: "demo", Rollback: true})
+	documents := &fakeDocuments{fakeCluster: f}
+	u.documents = documents
+	if err := u.loadRollback(t.Context(), updateSource{state: f.state}); err != nil {
+		t.Fatal(err)
+	}
+	result, err := run(t.Context(), u)
+	if err != nil || result.UpToDate || result.Replaced != 0 || len(f.terminated) != 0 {
+		t.Fatalf("%+v, terminated %v, %v", result, f.terminated, err)
+	}
+	if f.groups[1].Version != "1" {
+		t.Errorf("new workers get version %s", f.groups[1].Version)
+	}
+	if want := []map[string]string{{"workers": "document-1"}}; len(documents.published) != 1 || !maps.Equal(documents.published[0], want[0]) {
+		t.Errorf("published %v, want %v", documents.published, want)
+	}
+	for _, m := range f.machines[1:] {
+		if got := f.revisionOf(m.ID); got.State != report.RevisionCurrent || got.Followed != "document-1" {
+			t.Errorf("when the rollback ended, machine %s had %+v", m.ID, got)
+		}
+	}
+	if !slices.ContainsFunc(f.messages, func(m string) bool {
+		return strings.Contains(m, "returns workers to launch template version 1")
+	}) {
+		t.Errorf("messages %q", f.messages)
+	}
+}
+
+// TestCountFollowers: an update waits for machines that change themselves, and not for ever.
+func TestCountFollowers(t *testing.T) {
+	applying := rollout.Machine{State: rollout.StateRunning, IsApplying: true}
+	unaware := rollout.Machine{State: rollout.StateRunning, IsUnaware: true}
+	gone := rollout.Machine{State: rollout.StateTerminating, IsApplying: true}
+	o := rollout.Observation{Machines: []rollout.Machine{applying, unaware, gone, {State: rollout.StateRunning}}}
+	for _, c := range []struct {
+		waited time.Duration
+		want   int
+	}{{0, 2}, {time.Minute, 2}, {2 * time.Minute, 1}, {time.Hour, 0}} {
+		if got := countFollowers(o, c.waited); got != c.want {
+			t.Errorf("after %s: %d, want %d", c.waited, got, c.want)
+		}
+	}
+}
+
+// TestRevisionStates: which machines are about to apply a document.
+func TestRevisionStates(t *testing.T) {
+	for name, c := range map[string]struct {
+		revision                     report.Revision
+		following, applying, unaware bool
+	}{
+		"has it":           {report.Revision{State: report.RevisionCurrent, Followed: "b", Desired: "b"}, true, false, false},
+		"has not seen it":  {report.Revision{State: report.RevisionCurrent, Followed: "a", Desired: "a"}, false, false, true},
+		"waits":            {report.Revision{State: report.RevisionWaiting, Followed: "a", Desired: "b"}, false, true, false},
+		"applies it":       {report.Revision{State: report.RevisionApplying, Followed: "a", Desired: "b"}, false, true, false},
+		"refuses it":       {report.Revision{State: report.RevisionRefused, Followed: "a", Desired: "b"}, false, false, false},
+		"knows none":       {report.Revision{State: report.RevisionUnknown, Followed: "a"}, false, false, false},
+		"applies another":  {report.Revision{State: report.RevisionApplying, Followed: "a", Desired: "c"}, false, false, false},
+		"needs a machine":  {report.Revision{State: report.RevisionPending, Followed: "b", Desired: "b", Pending: []string{"x"}}, false, false, false},
+		"needed a machine": {report.Revision{State: report.RevisionPending, Followed: "a", Desired: "a", Pending: []string{"x"}}, false, false, true},
+	} {
+		body, err := json.Marshal(report.Report{Machine: "i-1", Revision: c.revision})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := rollout.Machine{ID: "i-1"}
+		n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{report.Annotation: string(body)}}}
+		addRevision(&m, n, "b")
+		if m.IsFollowing != c.following || m.IsApplying != c.applying || m.IsUnaware != c.unaware {
+			t.Errorf("%s: following %v, applying %v, unaware %v", name, m.IsFollowing, m.IsApplying, m.IsUnaware)
+		}
+	}
+}
+
+// TestDocumentsOfSlots: the document of one slot's template does not hide that of another slot, whose machine follows.
+func TestDocumentsOfSlots(t *testing.T) {
+	f := newFakeCluster(t, 3, 0)
+	for i := range 3 {
+		f.machines[i].Version = "1"
+		f.machines[i].DiffersInDocument = i < 2
+		f.reportRevision(f.machines[i].ID, report.Revision{State: report.RevisionCurrent, Desired: "b", Followed: "b"})
+	}
+	f.groups[0].Document = "b"
+	f.groups[1].Document = "b" // slot c has only machines of its present template, whose document is not read
+	f.groups[2].Version = "1"
+	o, err := f.updater(Request{Name: "demo"}).observer.observe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plan := rollout.Plan(o, rollout.Options{}); len(plan) != 0 {
+		t.Errorf("machines that follow their document are replaced: %+v", plan)
+	}
+}
