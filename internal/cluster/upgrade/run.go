@@ -85,9 +85,6 @@ type Result struct {
 	Took time.Duration
 }
 
-// errPreview ends a rolling update that only counts machines.
-var errPreview = errors.New("preview")
-
 // Run shows the upgrade of a cluster and, once that is approved, carries it out.
 func Run(ctx context.Context, env *cluster.Env, req Request) (Result, error) {
 	u, err := newUpgrader(ctx, env, req)
@@ -198,19 +195,8 @@ func (u *upgrader) refuse(ctx context.Context, proposal Proposal) error {
 
 // countOutdated returns how many machines have an older launch template than their group.
 func (u *upgrader) countOutdated(ctx context.Context) (int, error) {
-	count := 0
-	req := u.rollingRequest(nil)
-	req.Approve = func(n int) error {
-		count = n
-		return errPreview
-	}
-
-	_, err := rollingupdate.Run(ctx, u.env, req)
-	if errors.Is(err, errPreview) {
-		err = nil
-	}
-
-	return count, err
+	planned, err := rollingupdate.Plan(ctx, u.env, u.rollingRequest(nil))
+	return len(planned), err
 }
 
 // rollingRequest returns a request to replace the machines of groups; nil: all.
