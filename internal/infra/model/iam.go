@@ -123,7 +123,7 @@ func (*builder) existingProfile(e v1alpha1.Existing, role v1alpha1.Role) string 
 }
 
 // controlPlanePolicy allows control-plane machines to find the cluster's machines and volumes, to attach
-// their own volume, to read their part of the machine store, and to write the etcd markers.
+// their own volume and detach it when they hand over their slot, to read their part of the machine store, and to write the etcd markers.
 func (b *builder) controlPlanePolicy() graph.JSON {
 	// Machines and volumes that an older slipway created have no id until the next apply tags them.
 	own := policyCondition{
@@ -139,7 +139,7 @@ func (b *builder) controlPlanePolicy() graph.JSON {
 		}, // EC2 does not restrict Describe calls to resources
 		{
 			ID:        "Attach",
-			Actions:   []string{"ec2:AttachVolume"},
+			Actions:   []string{"ec2:AttachVolume", "ec2:DetachVolume"},
 			Resources: []string{ec2 + "instance/*", ec2 + "volume/*"},
 			Condition: own,
 		},

@@ -171,6 +171,8 @@ func TestRolesMayDoWhatTheyCallAndNoMore(t *testing.T) {
 		"ec2:AttachVolume arn:aws:ec2:us-east-1:123456789012:volume/*" + own,
 		"ec2:DescribeInstances *",
 		"ec2:DescribeVolumes *",
+		"ec2:DetachVolume arn:aws:ec2:us-east-1:123456789012:instance/*" + own,
+		"ec2:DetachVolume arn:aws:ec2:us-east-1:123456789012:volume/*" + own,
 		"kms:Decrypt " + key + " if StringEquals kms:EncryptionContext:slipway.dev/cluster demo",
 		"kms:Decrypt " + key + via,
 		"kms:GenerateDataKey " + key + via,

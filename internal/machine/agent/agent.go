@@ -74,6 +74,8 @@ type Agent struct {
 	documentStatus atomic.Pointer[documentStatus]
 	// conditions of the machine, which the agent reports. Every task sets those of what it maintains.
 	conditions report.Board
+	// handOver is what the agent knows of hand-overs of its slot.
+	handOver handOver
 	// heartbeats of workers that this control-plane machine has heard.
 	heartbeats join.Heartbeats
 }
@@ -92,29 +94,22 @@ func (a *Agent) Converge(ctx context.Context) error {
 	return a.convergeWorker(ctx)
 }
 
-// ConvergeAndMaintain converges the machine, retrying with backoff, and then runs the periodic
-// tasks until ctx ends. Failures are reported, and signalled to CloudFormation if retrying cannot
-// help.
+// ConvergeAndMaintain converges the machine and then runs the periodic tasks until ctx ends. A machine that has
+// handed over its slot converges again: it waits for the slot's volume.
 func (a *Agent) ConvergeAndMaintain(ctx context.Context) error {
-	pause := time.Second
 	for {
-		err := a.Converge(ctx)
-		if err == nil {
-			break
-		}
-
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-
-		a.signalFailure(ctx, err)
-		if err := a.Wait(ctx, pause); err != nil {
+		if err := convergeWithRetries(ctx, a); err != nil {
 			return err
 		}
 
-		pause = min(2*pause, 30*time.Second)
+		if err := continueAfter(ctx, a, maintainDocuments(ctx, a)); err != nil {
+			return err
+		}
 	}
+}
 
+// maintainDocuments runs the periodic tasks until they end with an error other than a change of the node document.
+func maintainDocuments(ctx context.Context, a *Agent) error {
 	for {
 		err := a.runPeriodicTasks(ctx)
 		changed, ok := errors.AsType[documentChangedError](err)
@@ -130,6 +125,29 @@ func (a *Agent) ConvergeAndMaintain(ctx context.Context) error {
 		for _, err := range a.applySysctls(a.sysctls()) {
 			a.Log.Warn("cannot change kernel setting", slog.Any("error", err))
 		}
+	}
+}
+
+// convergeWithRetries converges the machine, retrying with backoff. Failures are reported, and signalled to
+// CloudFormation if retrying cannot help.
+func convergeWithRetries(ctx context.Context, a *Agent) error {
+	pause := time.Second
+	for {
+		err := a.Converge(ctx)
+		if err == nil {
+			return nil
+		}
+
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+
+		a.signalFailure(ctx, err)
+		if err := a.Wait(ctx, pause); err != nil {
+			return err
+		}
+
+		pause = min(2*pause, 30*time.Second)
 	}
 }
 
@@ -178,14 +196,27 @@ func (a *Agent) reportStageEnd(name string, err error) error {
 // retryUntilReady runs a stage every 2 seconds until it returns something other than a
 // notReadyError.
 func (a *Agent) retryUntilReady(ctx context.Context, name string, do func() error) error {
-	a.Report.Running(name, "")
+	return retryEvery(ctx, a, stageRetry{name: name, pause: 2 * time.Second, do: do})
+}
+
+// stageRetry is a stage that runs until it returns something other than a notReadyError.
+type stageRetry struct {
+	name string
+	// pause between two attempts.
+	pause time.Duration
+	do    func() error
+}
+
+// retryEvery runs a stage repeatedly.
+func retryEvery(ctx context.Context, a *Agent, s stageRetry) error {
+	a.Report.Running(s.name, "")
 	for {
-		err := a.reportUnlessCancelled(ctx, name, do())
+		err := a.reportUnlessCancelled(ctx, s.name, s.do())
 		if _, waiting := errors.AsType[notReadyError](err); !waiting {
 			return err
 		}
 
-		if err := a.Wait(ctx, 2*time.Second); err != nil {
+		if err := a.Wait(ctx, s.pause); err != nil {
 			return err
 		}
 	}

@@ -224,7 +224,7 @@ func TestHostsBlock(t *testing.T) {
 		{Slot: "a", Address: "10.0.0.7", State: "running", Launched: begin},
 	}
 	for i := range 2 {
-		changed, err := WriteHostsFile(root, slots, SlotAddresses(machines, "a", "10.0.0.1"))
+		changed, err := WriteHostsFile(root, slots, SlotAddresses(machines, nil, "a", "10.0.0.1"))
 		if err != nil || changed != (i == 0) {
 			t.Errorf("time %d: changed %v, %v", i, changed, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -35,55 +36,46 @@ func (a *Agent) convergeControlPlane(ctx context.Context) error {
 		}
 	}
 
+	waiting := newStandby(a, m.slot.Name)
+	pulled := make(chan struct{})
+	pullCtx, stopPulls := context.WithCancel(ctx)
+	var pulls sync.WaitGroup
+	defer pulls.Wait() // the next attempt replaces a.doc, which pullImages reads
+	defer stopPulls()
+
+	// Another machine of the slot may have the volume. Everything else is prepared in the meantime.
 	concurrent, concurrentCtx := errgroup.WithContext(ctx)
-	concurrent.Go(func() error { return a.downloadFiles(concurrentCtx) })
+	concurrent.Go(func() error { return waiting.takeVolume(concurrentCtx, m, pulled) })
 	concurrent.Go(func() error {
-		mount := func() error { return a.mountEtcdVolume(concurrentCtx, m) }
-		return a.retryUntilReady(concurrentCtx, "volume", mount)
-	})
-	concurrent.Go(func() error {
-		return a.runCancellableStage(concurrentCtx, "secrets", func() error { return a.loadSecrets(concurrentCtx) })
+		if err := waiting.prepare(concurrentCtx); err != nil {
+			return err
+		}
+
+		pulls.Go(func() {
+			defer close(pulled)
+			pullImages(pullCtx, a)
+		})
+
+		return nil
 	})
 
 	if err := concurrent.Wait(); err != nil {
 		return err
 	}
 
-	if err := a.prepareHost(); err != nil {
+	start := stageRetry{name: "etcd", pause: m.etcdWait(), do: func() error { return a.convergeEtcd(ctx, m) }}
+	if err := retryEvery(ctx, a, start); err != nil {
 		return err
 	}
 
-	var changed map[string]bool
-	err = a.runStage("write", func() error {
-		changed, err = a.writeControlPlane()
-		return err
-	})
-	if err != nil {
+	<-pulled
+	if err := a.runStage("control-plane", a.writeStaticPods); err != nil {
 		return err
 	}
 
-	if err := a.runStage("start", func() error { return a.startControlPlane(ctx, changed) }); err != nil {
-		return err
-	}
+	waiting.withdraw(ctx)
 
-	pullsDone := make(chan struct{})
-	pullCtx, stopPulls := context.WithCancel(ctx)
-	go func() {
-		defer close(pullsDone)
-		a.pullImages(pullCtx)
-	}()
-	// The next attempt replaces a.doc, which pullImages reads.
-	defer func() {
-		stopPulls()
-		<-pullsDone
-	}()
-	if err := a.retryUntilReady(ctx, "etcd", func() error { return a.convergeEtcd(ctx, m) }); err != nil {
-		return err
-	}
-
-	<-pullsDone
-
-	return a.runStage("control-plane", a.writeStaticPods)
+	return nil
 }
 
 // startControlPlane starts the services, and lets static pods that run already read changed files. On a new machine
@@ -138,6 +130,7 @@ func (a *Agent) convergeEtcd(ctx context.Context, m *etcdMember) error {
 
 	manager := a.newEtcdManager()
 	if manager.Healthy(ctx, etcd.ClientURL) {
+		m.noteTakeOver()
 		return nil
 	}
 
@@ -151,7 +144,7 @@ func (a *Agent) convergeEtcd(ctx context.Context, m *etcdMember) error {
 
 // pullImages pulls the control plane's images while etcd waits for its quorum. If it fails, the
 // kubelet pulls them.
-func (a *Agent) pullImages(ctx context.Context) {
+func pullImages(ctx context.Context, a *Agent) {
 	for range 60 {
 		if a.Root.Exists("/run/containerd/containerd.sock") {
 			break
@@ -381,14 +374,22 @@ func (a *Agent) trustFiles() ([]File, error) {
 }
 
 // syncHosts updates the members' addresses in /etc/hosts from EC2. If EC2 does not answer, the file
-// is unchanged.
+// is unchanged. If a slot has several machines, the one that has the volume runs the member.
 func (a *Agent) syncHosts(ctx context.Context) error {
-	machines, err := a.ec2Client().ListControlPlane(ctx)
+	client := a.ec2Client()
+	machines, err := client.ListControlPlane(ctx)
 	if err != nil {
 		return err
 	}
 
-	addresses := SlotAddresses(machines, a.Boot.Slot, a.instance.Address.String())
+	var volumes []Volume
+	if hasSlotTwice(machines) {
+		if volumes, err = client.ListVolumes(ctx); err != nil {
+			return err
+		}
+	}
+
+	addresses := SlotAddresses(machines, volumes, a.Boot.Slot, a.instance.Address.String())
 	_, err = WriteHostsFile(a.Root, a.doc.Slots, addresses)
 
 	return err

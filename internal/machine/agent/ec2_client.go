@@ -5,6 +5,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/smithy-go"
 
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
@@ -42,6 +44,11 @@ type EC2API interface {
 		*ec2.AttachVolumeInput,
 		...func(*ec2.Options),
 	) (*ec2.AttachVolumeOutput, error)
+	DetachVolume(
+		context.Context,
+		*ec2.DetachVolumeInput,
+		...func(*ec2.Options),
+	) (*ec2.DetachVolumeOutput, error)
 	ElasticIPAPI
 }
 
@@ -232,6 +239,28 @@ func (c EC2Client) AttachVolume(ctx context.Context, volume, instance, device st
 	}
 
 	return nil
+}
+
+// DetachVolume detaches a volume from an instance.
+func (c EC2Client) DetachVolume(ctx context.Context, volume, instance string) error {
+	_, err := c.EC2.DetachVolume(ctx, &ec2.DetachVolumeInput{VolumeId: &volume, InstanceId: &instance})
+	if err != nil {
+		return fmt.Errorf("detach volume %s from %s: %w", volume, instance, err)
+	}
+
+	return nil
+}
+
+// CheckDetachVolume returns an error unless DetachVolume is permitted. It changes nothing: EC2 answers a permitted dry
+// run with the error DryRunOperation.
+func (c EC2Client) CheckDetachVolume(ctx context.Context, volume, instance string) error {
+	in := &ec2.DetachVolumeInput{VolumeId: &volume, InstanceId: &instance, DryRun: aws.Bool(true)}
+	_, err := c.EC2.DetachVolume(ctx, in)
+	if e, ok := errors.AsType[smithy.APIError](err); err == nil || ok && e.ErrorCode() == "DryRunOperation" {
+		return nil
+	}
+
+	return fmt.Errorf("check whether this machine may detach volume %s: %w", volume, err)
 }
 
 func newFilter(name string, values ...string) types.Filter {

@@ -17,19 +17,50 @@ const (
 	hostsEnd   = "# slipway: end"
 )
 
-// SlotAddresses returns the address of each slot: that of its newest pending or running machine.
-// For the slot self it is the given address.
-func SlotAddresses(machines []Machine, self, address string) map[string]string {
+// SlotAddresses returns the address of each slot: that of its pending or running machine, and if there are several, of
+// the one to which the slot's volume is attached, else of the newest. For the slot self it is the given address.
+func SlotAddresses(machines []Machine, volumes []Volume, self, address string) map[string]string {
 	out := map[string]string{}
 	for _, m := range machines {
-		if m.Slot != "" && m.Address != "" && (m.State == "running" || m.State == "pending") {
+		if isSlotMachine(m) {
 			out[m.Slot] = m.Address
+		}
+	}
+
+	for _, v := range volumes {
+		for _, m := range machines {
+			if isSlotMachine(m) && m.Slot == v.Slot && m.ID == v.AttachedTo {
+				out[m.Slot] = m.Address
+			}
 		}
 	}
 
 	out[self] = address
 
 	return out
+}
+
+// isSlotMachine reports whether a machine has a slot and an address and runs or starts.
+func isSlotMachine(m Machine) bool {
+	return m.Slot != "" && m.Address != "" && (m.State == "running" || m.State == "pending")
+}
+
+// hasSlotTwice reports whether a slot has several machines, as while one takes it over from another.
+func hasSlotTwice(machines []Machine) bool {
+	seen := map[string]bool{}
+	for _, m := range machines {
+		if !isSlotMachine(m) {
+			continue
+		}
+
+		if seen[m.Slot] {
+			return true
+		}
+
+		seen[m.Slot] = true
+	}
+
+	return false
 }
 
 // WriteHostsFile updates the members' names in /etc/hosts and reports whether the file changed. A

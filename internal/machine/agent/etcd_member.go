@@ -12,17 +12,21 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"time"
 
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
+	"github.com/slipway-k8s/slipway/internal/machine/report"
 )
 
 // joinedRecord is the content of a slot's joined key.
 type joinedRecord struct {
 	// Volume is the id of the volume on which the member had data.
 	Volume string `json:"volume"`
+	// HandOver is the last hand-over of the slot; nil if there was none.
+	HandOver *report.HandOver `json:"handOver,omitempty"`
 }
 
 // etcdMember is this machine's etcd member.
@@ -32,6 +36,17 @@ type etcdMember struct {
 	slot  node.Slot
 	// volume is the id of the mounted volume; empty until it is known.
 	volume string
+	// handOver is the hand-over by which this machine got the volume, until the member has a quorum.
+	handOver *report.HandOver
+}
+
+// etcdWait returns the time between two decisions: less after a hand-over, since the member is missing.
+func (m *etcdMember) etcdWait() time.Duration {
+	if m.handOver != nil {
+		return gateInterval
+	}
+
+	return volumeWait
 }
 
 func (m *etcdMember) hasData() bool { return m.agent.Root.Exists(etcd.DataDir + "/member") }
@@ -65,9 +80,18 @@ func (m *etcdMember) mountVolume(ctx context.Context) error {
 		return err
 	}
 
+	before, err := readVolumeMount(m.agent.Root)
+	if err != nil {
+		return err
+	}
+
 	m.volume, err = m.newMounter(known).Mount(ctx)
 	if err != nil {
 		return err
+	}
+
+	if h := known.HandOver; h != nil && h.To == m.agent.instance.ID && !before.mounted {
+		m.handOver = h
 	}
 
 	return m.agent.Root.MakeDir(etcd.DataDir, 0o700, etcdUID)
@@ -83,6 +107,7 @@ func (m *etcdMember) newMounter(known joinedRecord) VolumeMounter {
 		Instance:    a.instance,
 		Slot:        m.slot.Name,
 		KnownVolume: known.Volume,
+		ReservedFor: a.handOver.reservedFor(a.Now()),
 	}
 }
 
@@ -337,7 +362,12 @@ func (m *etcdMember) recordJoined(ctx context.Context) error {
 		return err
 	}
 
-	body, err := json.Marshal(joinedRecord{Volume: m.volume})
+	return m.writeJoinedRecord(ctx, joinedRecord{Volume: m.volume})
+}
+
+// writeJoinedRecord replaces the slot's record in the store.
+func (m *etcdMember) writeJoinedRecord(ctx context.Context, record joinedRecord) error {
+	body, err := json.Marshal(record)
 	if err != nil {
 		return fmt.Errorf("encode joined record: %w", err)
 	}

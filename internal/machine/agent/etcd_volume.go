@@ -47,6 +47,8 @@ type VolumeMounter struct {
 	Slot string
 	// KnownVolume is the id of the volume that has had the slot's data; empty if there is none.
 	KnownVolume string
+	// ReservedFor is the machine for which this one has released the volume; empty if this one may take it.
+	ReservedFor string
 }
 
 // Mount finds, attaches, and mounts the slot's volume and returns its id. It returns a
@@ -121,9 +123,13 @@ func (m VolumeMounter) attachVolume(ctx context.Context, v Volume) error {
 	case m.Instance.ID:
 		return nil
 	case "":
+		if m.ReservedFor != "" {
+			return heldVolumeError{notReadyError{fmt.Sprintf("volume %s was released for machine %s", v.ID, m.ReservedFor)}}
+		}
+
 		return m.Client.AttachVolume(ctx, v.ID, m.Instance.ID, requestedDevice)
 	default:
-		return newNotReadyError("volume %s is still attached to %s", v.ID, v.AttachedTo)
+		return heldVolumeError{notReadyError{fmt.Sprintf("volume %s is still attached to %s", v.ID, v.AttachedTo)}}
 	}
 }
 

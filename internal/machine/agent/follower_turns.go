@@ -176,7 +176,7 @@ func pullNewImages(ctx context.Context, a *Agent, former node.Document) {
 		node.ComponentAPIServer, node.ComponentControllerManager, node.ComponentScheduler,
 	} {
 		if a.doc.Images[name] != former.Images[name] {
-			a.pullImages(ctx)
+			pullImages(ctx, a)
 			return
 		}
 	}

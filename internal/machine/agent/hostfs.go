@@ -238,6 +238,24 @@ func (r *HostFS) makeLink(path, target string) (bool, error) {
 	return true, nil
 }
 
+// Remove deletes a file, which need not exist. The machine does not own it any more.
+func (r *HostFS) Remove(path string) error {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	delete(r.owned.files, path)
+	if err := os.Remove(r.Path(path)); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+
+		return fmt.Errorf("delete %s: %w", path, err)
+	}
+
+	r.recordChange(path)
+
+	return nil
+}
+
 // Read returns the content of a file.
 func (r *HostFS) Read(path string) ([]byte, error) {
 	body, err := os.ReadFile(r.Path(path))

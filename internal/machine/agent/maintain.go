@@ -49,6 +49,7 @@ func (a *Agent) runPeriodicTasks(ctx context.Context) error {
 		group.Go(func() error { return a.serveJoin(ctx) })
 		gate := newAPIGate(a)
 		group.Go(func() error { return gate.keepUntilDone(ctx) })
+		group.Go(func() error { return handOverWatch{agent: a, member: m, api: a.newAdminClient()}.run(ctx) })
 	}
 
 	group.Go(func() error { return newFollower(a).run(ctx) })

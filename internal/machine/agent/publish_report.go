@@ -71,6 +71,7 @@ func (a *Agent) newReportPublisher(m *etcdMember) *reportPublisher {
 func (p *reportPublisher) run(ctx context.Context) error {
 	r := p.measure(ctx)
 	r.NextSeconds = int(p.refreshInterval().Seconds())
+	r.HandOver = p.agent.handOver.took
 	heartbeatErr := p.addHeartbeats(ctx, &r)
 	err := p.publish(ctx, r)
 	p.writeConsole(r, err)

@@ -17,6 +17,25 @@ const Annotation = "slipway.dev/report"
 // document at once. Its value is the SHA-256 of that document.
 const DesiredAnnotation = "slipway.dev/desired-document"
 
+// HandOverAnnotation is the key of the annotation of the Node of a control-plane machine that asks its agent to hand
+// over the slot. Its value is the instance id of the machine that takes over, a space, and the time (RFC 3339).
+const HandOverAnnotation = "slipway.dev/hand-over"
+
+// StandbyLeasePrefix begins the names of the Leases in kube-system by which control-plane machines announce that they
+// have prepared everything but the volume of their slot, whose name follows. The holder is the instance id.
+const StandbyLeasePrefix = "slipway-standby-"
+
+// HandOver is how a slot of the control plane went from one machine to another.
+type HandOver struct {
+	// From and To are the instance ids of the machines.
+	From string `json:"from"`
+	To   string `json:"to"`
+	// StoppedAt is when the machine before stopped its etcd member.
+	StoppedAt time.Time `json:"stoppedAt"`
+	// MissingSeconds is the time from then until the member had a quorum again.
+	MissingSeconds float64 `json:"missingSeconds,omitempty"`
+}
+
 // NodeCondition is the type of the Node condition that is True while no condition of the machine failed.
 const NodeCondition = "MachineHealthy"
 
@@ -61,6 +80,8 @@ type Report struct {
 	APIServer *APIServer `json:"apiServer,omitempty"`
 	// Etcd is the member of the machine; nil on workers.
 	Etcd *Etcd `json:"etcd,omitempty"`
+	// HandOver is how a control-plane machine got its slot from the one before it; nil if it was not handed over.
+	HandOver *HandOver `json:"handOver,omitempty"`
 	// Disks of the machine, sorted by mount point.
 	Disks []Disk `json:"disks,omitempty"`
 	// Certificates of the machine, sorted by name.
