@@ -21,8 +21,8 @@ func newRollingUpdateStatusCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [NAME]",
 		Short: "Show which machines are up to date, and where a rolling update is",
-		Long: `Show each machine with its step in a rolling update, whoever runs it: pending, detached, draining, terminating, starting,
-failed or updated. Also show the last rolling update in the cluster's journal. The command takes no lock and changes nothing.
+		Long: `Show each machine with its step in a rolling update, whoever runs it: pending, detached, draining, handing
+over, terminating, starting, standby, failed or updated. Also show the last rolling update in the cluster's journal. The command takes no lock and changes nothing.
 
 With --watch, print the state every 2 s when it has changed, until every machine is up to date.` + exitStatusHelp(),
 		Example: "  slipway rolling-update status demo\n  slipway rolling-update status demo --watch\n" +

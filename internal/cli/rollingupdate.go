@@ -32,6 +32,9 @@ their disruption budgets, and its machine is terminated; the Auto Scaling group 
 new machines start before old ones are drained. Pods without a controller and data in emptyDir volumes are lost. Etcd
 volumes are kept: the replacement attaches the volume of its slot.
 
+With three or more control-plane machines, a new one prepares everything while the old one serves, and then takes over its
+volume and etcd member, which is missing for some seconds. --max-surge 0 turns this off, and so does a lack of capacity.
+
 The flags override spec.rollingUpdate of the manifests, which also has gates: checks that must pass before each further
 machine. The update stops if a new machine does not become Ready in time, so that a broken configuration costs one machine;
 --rollback returns to the launch templates that served last, and takes back what running machines have applied themselves.
@@ -107,7 +110,8 @@ func addRollingUpdateFlags(flags *pflag.FlagSet, req *rollingupdate.Request, o *
 		&req.MaxSurge,
 		"max-surge",
 		"",
-		"how many additional workers of a group may run: a number or a percentage (default: as in the manifest, else 0)",
+		"how many additional workers of a group may run: a number or a percentage (default: as in the manifest, else 0); "+
+			"0 also lets no control-plane machine prepare in advance",
 	)
 
 	flags.StringVar(&req.Canary, "canary", "", "how many workers of a group are replaced before all others")

@@ -19,9 +19,31 @@ func Cordon(ctx context.Context, client kubernetes.Interface, node, annotation, 
 	return patchNode(ctx, client, node, true, map[string]any{annotation: value})
 }
 
-// Uncordon undoes Cordon.
-func Uncordon(ctx context.Context, client kubernetes.Interface, node, annotation string) error {
-	return patchNode(ctx, client, node, false, map[string]any{annotation: nil})
+// Uncordon undoes Cordon and removes annotations.
+func Uncordon(ctx context.Context, client kubernetes.Interface, node string, annotations ...string) error {
+	removed := map[string]any{}
+	for _, a := range annotations {
+		removed[a] = nil
+	}
+
+	return patchNode(ctx, client, node, false, removed)
+}
+
+// Annotate sets an annotation on a node.
+func Annotate(ctx context.Context, client kubernetes.Interface, node, annotation, value string) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{annotation: value}},
+	})
+	if err != nil {
+		return fmt.Errorf("encode the patch of node %s: %w", node, err)
+	}
+
+	_, err = client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return fmt.Errorf("set annotation %s of node %s: %w", annotation, node, err)
+	}
+
+	return nil
 }
 
 // patchNode sets spec.unschedulable and annotations; a nil value removes an annotation.

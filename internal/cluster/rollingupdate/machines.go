@@ -25,8 +25,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 )
 
-// detachedTag marks a machine that was detached from its Auto Scaling group during an update. It is set before the
-// machine is detached, and has a meaning only for a machine that is in no group.
+// detachedTag marks a machine that was detached from its Auto Scaling group during an update. Its value is the time. It
+// is set before the machine is detached, and has a meaning only for a machine that is in no group.
 const detachedTag = "slipway.dev/detached"
 
 // autoscalingAPI are the calls to Auto Scaling.
@@ -42,6 +42,11 @@ type autoscalingAPI interface {
 		*autoscaling.DetachInstancesInput,
 		...func(*autoscaling.Options),
 	) (*autoscaling.DetachInstancesOutput, error)
+	DescribeScalingActivities(
+		context.Context,
+		*autoscaling.DescribeScalingActivitiesInput,
+		...func(*autoscaling.Options),
+	) (*autoscaling.DescribeScalingActivitiesOutput, error)
 	UpdateAutoScalingGroup(
 		context.Context,
 		*autoscaling.UpdateAutoScalingGroupInput,
@@ -150,11 +155,15 @@ func (a *awsMachines) List(ctx context.Context) ([]rollout.Group, []rollout.Mach
 	}
 
 	a.addInstances(machines, instances)
+	machines = append(machines, a.detachedMachines(machines, instances)...)
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.scaling = scaling
+	a.mu.Unlock()
+	if err := a.addCapacity(ctx, groups, machines); err != nil {
+		return nil, nil, err
+	}
 
-	return groups, append(machines, a.detachedMachines(machines, instances)...), nil
+	return groups, machines, nil
 }
 
 // tagsOf returns the tags of an auto scaling group.
@@ -221,7 +230,9 @@ func machineState(s types.LifecycleState) rollout.MachineState {
 	switch {
 	case strings.HasPrefix(string(s), "Pending"):
 		return rollout.StateStarting
-	case strings.HasPrefix(string(s), "Terminat"), strings.HasPrefix(string(s), "Detach"):
+	case strings.HasPrefix(string(s), "Detach"):
+		return stateDetaching
+	case strings.HasPrefix(string(s), "Terminat"):
 		return rollout.StateTerminating
 	}
 
@@ -265,6 +276,8 @@ func (a *awsMachines) addInstances(machines []rollout.Machine, instances map[str
 			m.State = rollout.StateStarting
 		case !isAlive(i):
 			m.State = rollout.StateTerminating
+		default:
+			a.addDetaching(m, i)
 		}
 	}
 }
@@ -291,12 +304,13 @@ func (a *awsMachines) detachedMachines(
 		}
 
 		m := rollout.Machine{
-			ID:       id,
-			Group:    tags[awskind.TagGroup],
-			Slot:     tags[awskind.TagSlot],
-			State:    rollout.StateRunning,
-			Launched: aws.ToTime(i.LaunchTime),
-			Detached: true,
+			ID:            id,
+			Group:         tags[awskind.TagGroup],
+			Slot:          tags[awskind.TagSlot],
+			State:         rollout.StateRunning,
+			Launched:      aws.ToTime(i.LaunchTime),
+			Detached:      true,
+			DetachedSince: parseTagTime(tags[detachedTag]),
 		}
 		if i.Placement != nil {
 			m.Zone = aws.ToString(i.Placement.AvailabilityZone)
@@ -335,7 +349,7 @@ func (a *awsMachines) Terminate(ctx context.Context, m rollout.Machine) error {
 func (a *awsMachines) Detach(ctx context.Context, m rollout.Machine) error {
 	_, err := a.ec2.CreateTags(ctx, &ec2.CreateTagsInput{
 		Resources: []string{m.ID},
-		Tags:      []ec2types.Tag{{Key: aws.String(detachedTag), Value: aws.String(m.Group)}},
+		Tags:      []ec2types.Tag{{Key: aws.String(detachedTag), Value: aws.String(a.now().UTC().Format(time.RFC3339))}},
 	})
 	if err != nil {
 		return fmt.Errorf("mark machine %s as detached: %w", m.ID, err)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -51,6 +52,9 @@ func (o observer) observe(ctx context.Context) (rollout.Observation, error) {
 
 	for i := range groups {
 		groups[i].Policy = o.settings.of(groups[i].Name).policy(groups[i].Size)
+		if groups[i].Slot != "" {
+			groups[i].Policy.MaxSurge = o.settings.of(groups[i].Name).handOverSurge(countSlots(groups))
+		}
 	}
 
 	out := rollout.Observation{Now: o.now(), Groups: groups, Machines: machines}
@@ -74,7 +78,7 @@ func (o observer) addKubernetes(ctx context.Context, out *rollout.Observation) e
 		return fmt.Errorf("list nodes: %w", err)
 	}
 
-	members, err := o.healthyMembers(ctx)
+	members, err := o.readLeases(ctx)
 	if err != nil {
 		return err
 	}
@@ -91,7 +95,9 @@ func (o observer) addKubernetes(ctx context.Context, out *rollout.Observation) e
 
 	for i := range out.Machines {
 		m := &out.Machines[i]
-		m.Member = members[m.ID]
+		m.Member = members.healthy[m.ID]
+		m.Prepared = members.prepared[m.ID] == m.Slot && m.Slot != ""
+		m.MemberMissing = members.missing[m.ID]
 		node, found := byInstance[m.ID]
 		if !found {
 			continue
@@ -153,38 +159,75 @@ func (o observer) addNode(ctx context.Context, m *rollout.Machine, node corev1.N
 	case !set:
 		return nil
 	case value != m.ID && !o.readOnly:
-		return drain.Uncordon(ctx, o.client, node.Name, rollout.StartedAnnotation)
+		return drain.Uncordon(ctx, o.client, node.Name, rollout.StartedAnnotation, report.HandOverAnnotation)
 	}
 
 	m.Started = node.Annotations[rollout.StartedAnnotation] == m.ID
+	if m.Started {
+		to, at, _ := strings.Cut(node.Annotations[report.HandOverAnnotation], " ")
+		m.HandOverTo = to
+		m.HandOverSince = parseTagTime(at)
+	}
 
 	return nil
 }
 
-// healthyMembers returns the instance ids of the control-plane machines whose etcd member votes and answers with a
-// quorum, by their own recent reports.
-func (o observer) healthyMembers(ctx context.Context) (map[string]bool, error) {
-	leases, err := o.client.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("list leases: %w", err)
+// countSlots returns the number of slots of the control plane.
+func countSlots(groups []rollout.Group) int {
+	n := 0
+	for _, g := range groups {
+		if g.Slot != "" {
+			n++
+		}
 	}
 
-	out := map[string]bool{}
+	return n
+}
+
+// memberFacts is what the leases of control-plane machines show, by instance id.
+type memberFacts struct {
+	// healthy is set for the machines whose etcd member votes and answers with a quorum.
+	healthy map[string]bool
+	// prepared is the slot for which a machine has prepared.
+	prepared map[string]string
+	// missing is how long the member was missing when the slot was handed over to the machine.
+	missing map[string]time.Duration
+}
+
+// readLeases reads the recent reports of control-plane machines.
+func (o observer) readLeases(ctx context.Context) (memberFacts, error) {
+	out := memberFacts{healthy: map[string]bool{}, prepared: map[string]string{}, missing: map[string]time.Duration{}}
+	leases, err := o.client.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return out, fmt.Errorf("list leases: %w", err)
+	}
+
 	for _, l := range leases.Items {
-		if !strings.HasPrefix(l.Name, etcdLeasePrefix) || l.Spec.RenewTime == nil ||
-			o.now().Sub(l.Spec.RenewTime.Time) > reportAge {
-			continue
+		if l.Spec.RenewTime != nil && o.now().Sub(l.Spec.RenewTime.Time) <= reportAge {
+			out.add(l)
 		}
-
-		var r report.Report
-		if err := json.Unmarshal([]byte(l.Annotations[report.Annotation]), &r); err != nil || r.Etcd == nil {
-			continue // an agent of another version: not known to be healthy
-		}
-
-		out[r.Machine] = r.Etcd.Quorum && !r.Etcd.Learner && len(r.Etcd.Alarms) == 0
 	}
 
 	return out, nil
+}
+
+// add adds what a recent Lease shows.
+func (f memberFacts) add(l coordinationv1.Lease) {
+	slot, isStandby := strings.CutPrefix(l.Name, report.StandbyLeasePrefix)
+	if isStandby && l.Spec.HolderIdentity != nil {
+		f.prepared[*l.Spec.HolderIdentity] = slot
+	}
+
+	var r report.Report
+	if !strings.HasPrefix(l.Name, etcdLeasePrefix) ||
+		json.Unmarshal([]byte(l.Annotations[report.Annotation]), &r) != nil || r.Etcd == nil {
+		return // an agent of another version: not known to be healthy
+	}
+
+	f.healthy[r.Machine] = r.Etcd.Quorum && !r.Etcd.Learner && len(r.Etcd.Alarms) == 0
+	if r.HandOver != nil && r.HandOver.To == r.Machine {
+		f.missing[r.Machine] = time.Duration(r.HandOver.MissingSeconds * float64(time.Second))
+	}
 }
 
 // failedGates returns which Deployments of kube-system are not available.

@@ -23,6 +23,7 @@ type settings struct {
 	maxUnavailable manifest.MachineLimit
 	maxSurge       manifest.MachineLimit
 	canary         manifest.MachineLimit
+	surgeIsSet     bool          // maxSurge is not the default
 	drainTimeout   time.Duration // 0: no limit
 	pauseBetween   time.Duration
 	maxFailures    int
@@ -39,6 +40,19 @@ func (s settings) policy(size int) rollout.Policy {
 		PauseBetween:   s.pauseBetween,
 		MaxFailures:    s.maxFailures,
 	}
+}
+
+// leastSlots is the number of slots from which one may be handed over. A machine that is detached from its group gets no
+// connections from load balancers, so another one must serve the API.
+const leastSlots = 3
+
+// handOverSurge returns the MaxSurge of a slot: by default, control-plane machines hand over their slots.
+func (s settings) handOverSurge(slots int) int {
+	if slots < leastSlots || s.surgeIsSet && s.maxSurge.RoundUp(1) == 0 {
+		return 0
+	}
+
+	return 1
 }
 
 // allSettings are the settings of all groups, by name.
@@ -153,6 +167,7 @@ func groupSettings(
 			continue
 		}
 
+		out.surgeIsSet = out.surgeIsSet || limit.into == &out.maxSurge
 		if *limit.into, err = manifest.ParseMachineLimit(limit.text); err != nil {
 			return out, fmt.Errorf("%s %w", limit.text, err)
 		}

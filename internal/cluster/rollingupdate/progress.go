@@ -3,6 +3,8 @@
 package rollingupdate
 
 import (
+	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +21,7 @@ const (
 	EventDrain     EventType = "drain"     // the drain of a node begins
 	EventBlocked   EventType = "blocked"   // a drain waits for pods
 	EventDetach    EventType = "detach"    // a machine is detached, so that a new one starts first
+	EventHandOver  EventType = "hand-over" // a machine is asked to hand over its slot to a prepared one
 	EventTerminate EventType = "terminate" // a machine is terminated
 	EventJoined    EventType = "joined"    // a new machine serves
 	EventWaiting   EventType = "waiting"   // why no further machine is replaced now
@@ -44,6 +47,9 @@ type Event struct {
 	Slot string `json:"slot,omitempty"`
 	// Zone of the machine.
 	Zone string `json:"zone,omitempty"`
+	// MemberMissingSeconds is how long the etcd member was missing while its slot was handed over. Only for the type
+	// joined.
+	MemberMissingSeconds float64 `json:"memberMissingSeconds,omitempty"`
 	// Message describes the event for people, in one line.
 	Message string `json:"message"`
 	// Replaced counts the machines that this run has terminated.
@@ -148,17 +154,28 @@ func (r *reporter) tell(t EventType, m rollout.Machine, message string) {
 // tellLocked is tell for callers that hold the lock.
 func (r *reporter) tellLocked(t EventType, m rollout.Machine, message string) {
 	r.onEvent(Event{
-		Time:     r.now(),
-		Type:     t,
-		Machine:  m.ID,
-		Node:     m.NodeName,
-		Group:    m.Group,
-		Slot:     m.Slot,
-		Zone:     m.Zone,
-		Message:  message,
-		Replaced: r.replaced,
-		Total:    r.total,
+		Time:    r.now(),
+		Type:    t,
+		Machine: m.ID,
+		Node:    m.NodeName,
+		Group:   m.Group,
+		Slot:    m.Slot,
+		Zone:    m.Zone,
+		Message: message,
+
+		MemberMissingSeconds: missingSeconds(t, m),
+		Replaced:             r.replaced,
+		Total:                r.total,
 	})
+}
+
+// missingSeconds returns what the event of a machine that has joined tells about its etcd member.
+func missingSeconds(t EventType, m rollout.Machine) float64 {
+	if t != EventJoined {
+		return 0
+	}
+
+	return math.Round(m.MemberMissing.Seconds()*10) / 10
 }
 
 // addReplaced counts a machine that was terminated.
@@ -222,6 +239,10 @@ func (r *reporter) waitingFor(s rollout.MachineStep) string {
 		return r.blocked[s.Machine.NodeName]
 	case rollout.StepStarting, rollout.StepFailed:
 		return s.Machine.BootStage
+	case rollout.StepHandingOver:
+		return "hands over its slot to " + s.Machine.HandOverTo
+	case rollout.StepStandby:
+		return "is prepared and waits for its slot"
 	case rollout.StepPending, rollout.StepDetached, rollout.StepTerminating, rollout.StepUpdated:
 	}
 
@@ -244,8 +265,13 @@ func (r *reporter) noteStep(now time.Time, s rollout.MachineStep) time.Time {
 		took := now.Sub(s.Machine.Launched)
 		r.measured.joins++
 		r.measured.joinSum += took
-		r.tellLocked(EventJoined, s.Machine, "machine "+s.Machine.ID+" of "+s.Machine.Group+" (node "+
-			s.Machine.NodeName+") serves, "+took.Round(time.Second).String()+" after its launch")
+		text := "machine " + s.Machine.ID + " of " + s.Machine.Group + " (node " + s.Machine.NodeName + ") serves, " +
+			took.Round(time.Second).String() + " after its launch"
+		if missing := s.Machine.MemberMissing; missing > 0 {
+			text += fmt.Sprintf("; its etcd member was missing for %.1f s", missing.Seconds())
+		}
+
+		r.tellLocked(EventJoined, s.Machine, text)
 	}
 
 	return r.since[s.Machine.ID].at

@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster/drain"
 	"github.com/slipway-k8s/slipway/internal/cluster/rollout"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/machine/report"
 )
 
 const (
@@ -76,6 +77,8 @@ type updater struct {
 // machineMemory is what this run has done with one machine.
 type machineMemory struct {
 	draining, drained, detached, terminated bool
+	handOverTo                              string
+	handOverSince                           time.Time
 }
 
 // remember changes the memory of a machine, and returns what it was.
@@ -198,6 +201,11 @@ func (u *updater) addMemory(o *rollout.Observation) {
 		done := u.memory[m.ID]
 		m.Drained = m.Started && done.drained
 		m.Detached = m.Detached || done.detached
+		if m.HandOverTo == "" {
+			m.HandOverTo = done.handOverTo
+			m.HandOverSince = done.handOverSince
+		}
+
 		if done.terminated {
 			m.State = rollout.StateTerminating
 		}
@@ -250,6 +258,8 @@ func (u *updater) act(ctx context.Context, a rollout.Action) error {
 
 		return nil
 
+	case rollout.ActionHandOver:
+		return u.handOver(ctx, a)
 	case rollout.ActionDrain:
 		return u.startDrain(ctx, a)
 	case rollout.ActionTerminate:
@@ -257,6 +267,25 @@ func (u *updater) act(ctx context.Context, a rollout.Action) error {
 	}
 
 	return fmt.Errorf("unknown step %s of machine %s", a.Type, m.ID)
+}
+
+// handOver asks a control-plane machine to hand over its slot. Its agent does so.
+func (u *updater) handOver(ctx context.Context, a rollout.Action) error {
+	m := a.Machine
+	now := u.now().UTC()
+	u.report.tell(EventHandOver, m, fmt.Sprintf("machine %s hands over slot %s of %s to %s, which is prepared",
+		m.ID, m.Slot, m.Group, a.Successor))
+	value := a.Successor + " " + now.Format(time.RFC3339)
+	if err := drain.Annotate(ctx, u.client, m.NodeName, report.HandOverAnnotation, value); err != nil {
+		return err
+	}
+
+	u.remember(m.ID, func(x *machineMemory) {
+		x.handOverTo = a.Successor
+		x.handOverSince = now
+	})
+
+	return nil
 }
 
 // terminate ends a machine, unless this run has done that already.

@@ -42,6 +42,7 @@ type fakeCluster struct {
 	machines       []rollout.Machine
 	terminated     []string
 	detached       []string
+	slotDetached   []string // those of the control plane
 	set            manifest.Set
 	state          store.Store
 	refuse         func(pod string) error // evictions
@@ -49,6 +50,9 @@ type fakeCluster struct {
 	brokenTemplate string                 // machines of this launch template version do not join
 	messages       []string
 	nextID         int
+	holder         map[string]string // the machine that has the volume of each slot
+	keepsSlots     bool              // machines ignore that they are asked to hand over
+	noCapacity     string            // why no second machine of a slot is launched
 	// failAt returns an error for a change, named by its kind and machine, as if the process were killed there.
 	failAt func(change string) error
 }
@@ -64,7 +68,7 @@ func (f *fakeCluster) change(what string) error {
 
 func newFakeCluster(t *testing.T, slots, workers int) *fakeCluster {
 	t.Helper()
-	f := &fakeCluster{t: t, client: fake.NewClientset(), state: store.NewFileStore(t.TempDir())}
+	f := &fakeCluster{t: t, client: fake.NewClientset(), state: store.NewFileStore(t.TempDir()), holder: map[string]string{}}
 	for _, name := range []string{"control-plane", "workers"} {
 		f.set.Groups = append(f.set.Groups, v1alpha1.InstanceGroup{Metadata: v1alpha1.Metadata{Name: name}})
 	}
@@ -97,6 +101,16 @@ func (f *fakeCluster) launch(g rollout.Group, version string) {
 		return
 	}
 
+	if g.Slot != "" && f.holder[g.Slot] != "" {
+		f.announceStandby(g.Slot, id)
+		return
+	}
+
+	f.join(g.Slot, id, nil)
+}
+
+// join lets a machine register its node. A control-plane machine takes its slot.
+func (f *fakeCluster) join(slot, id string, took *report.HandOver) {
 	f.add("nodes", &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "node-" + id},
 		Spec:       corev1.NodeSpec{ProviderID: "aws:///us-east-1a/" + id},
@@ -105,8 +119,9 @@ func (f *fakeCluster) launch(g rollout.Group, version string) {
 		}}},
 	})
 	f.add("pods", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pod-" + id}, Spec: corev1.PodSpec{NodeName: "node-" + id}})
-	if g.Slot != "" {
-		f.reportMember(g.Slot, id)
+	if slot != "" {
+		f.holder[slot] = id
+		f.reportMember(slot, id, took)
 	}
 }
 
@@ -128,8 +143,8 @@ func (f *fakeCluster) add(kind string, object runtime.Object) {
 }
 
 // reportMember writes the lease of a slot as the agent of a machine does.
-func (f *fakeCluster) reportMember(slot, id string) {
-	body, err := json.Marshal(report.Report{Machine: id, Etcd: &report.Etcd{Quorum: true}})
+func (f *fakeCluster) reportMember(slot, id string, took *report.HandOver) {
+	body, err := json.Marshal(report.Report{Machine: id, Etcd: &report.Etcd{Quorum: true}, HandOver: took})
 	if err != nil {
 		f.t.Error(err)
 	}
@@ -180,8 +195,15 @@ func (f *fakeCluster) evict(a clienttesting.Action) (bool, runtime.Object, error
 func (f *fakeCluster) List(context.Context) ([]rollout.Group, []rollout.Machine, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.handOverSlots()
+	groups := slices.Clone(f.groups)
+	for i := range groups {
+		if groups[i].Slot != "" {
+			groups[i].NoCapacity = f.noCapacity
+		}
+	}
 
-	return slices.Clone(f.groups), slices.Clone(f.machines), nil
+	return groups, slices.Clone(f.machines), nil
 }
 
 // Terminate removes a machine and launches its replacement. It checks that the machine was drained.
@@ -203,7 +225,12 @@ func (f *fakeCluster) Terminate(_ context.Context, m rollout.Machine) error {
 	was := f.machines[at]
 	f.machines = slices.Delete(f.machines, at, at+1)
 	_ = f.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("nodes"), "", "node-"+m.ID) // it may not have joined
-	if !was.Detached {
+	if was.Slot != "" && f.holder[was.Slot] == m.ID {
+		f.holder[was.Slot] = ""
+		f.takeFreeSlot(was.Slot)
+	}
+
+	if !was.Detached || f.noCapacity != "" && was.Slot != "" {
 		f.replace(was)
 	}
 
@@ -230,7 +257,13 @@ func (f *fakeCluster) Detach(_ context.Context, m rollout.Machine) error {
 	f.detached = append(f.detached, m.ID)
 	at := slices.IndexFunc(f.machines, func(x rollout.Machine) bool { return x.ID == m.ID })
 	f.machines[at].Detached = true
-	f.replace(m)
+	if m.Slot != "" {
+		f.slotDetached = append(f.slotDetached, m.ID)
+	}
+
+	if m.Slot == "" || f.noCapacity == "" {
+		f.replace(m)
+	}
 
 	return nil
 }

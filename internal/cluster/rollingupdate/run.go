@@ -121,6 +121,33 @@ func Run(ctx context.Context, env *cluster.Env, req Request) (Result, error) {
 	})
 }
 
+// Plan returns the machines that Run would replace now, in their order. It changes nothing and takes no lock.
+func Plan(ctx context.Context, env *cluster.Env, req Request) ([]rollout.Action, error) {
+	from, session, err := open(ctx, env, req.Name, req.Groups)
+	if err != nil {
+		return nil, err
+	}
+
+	u, err := newUpdater(ctx, session, from, req)
+	if err != nil {
+		return nil, err
+	}
+
+	if req.Rollback {
+		if err := u.loadRollback(ctx, from); err != nil {
+			return nil, err
+		}
+	}
+
+	u.observer.readOnly = true
+	first, err := u.observeFirst(ctx, u.observer.observe)
+	if err != nil {
+		return nil, err
+	}
+
+	return rollout.Plan(first, u.options(first)), nil
+}
+
 // saveProgress returns a function that records how far an update has come in the record of its operation.
 func saveProgress(op *operation.Operation) func(context.Context, int, string) error {
 	return func(ctx context.Context, replaced int, remark string) error {
@@ -244,19 +271,11 @@ func (u *updater) showAndRun(
 	ctx context.Context,
 	underLock func(context.Context, func(context.Context) error) error,
 ) (Result, error) {
-	first, err := u.awaitFollowers(ctx)
+	first, err := u.observeFirst(ctx, u.awaitFollowers)
 	if err != nil {
 		return Result{}, err
 	}
 
-	if !first.APIReady {
-		return Result{}, diag.WithHint(
-			errors.New("the Kubernetes API does not answer, so that nodes cannot be drained"),
-			"slipway validate cluster "+u.request.Name+" shows why",
-		)
-	}
-
-	u.addMemory(&first)
 	options := u.options(first)
 	planned := rollout.Plan(first, options)
 	if err := u.request.Show(planned); err != nil {
@@ -285,6 +304,28 @@ func (u *updater) showAndRun(
 	replaced, _ := u.report.counts()
 
 	return Result{Replaced: replaced, Took: u.now().Sub(start)}, err
+}
+
+// observeFirst returns the observation on which a plan is based. Without the API it fails.
+func (u *updater) observeFirst(
+	ctx context.Context,
+	observe func(context.Context) (rollout.Observation, error),
+) (rollout.Observation, error) {
+	first, err := observe(ctx)
+	if err != nil {
+		return first, err
+	}
+
+	if !first.APIReady {
+		return first, diag.WithHint(
+			errors.New("the Kubernetes API does not answer, so that nodes cannot be drained"),
+			"slipway validate cluster "+u.request.Name+" shows why",
+		)
+	}
+
+	u.addMemory(&first)
+
+	return first, nil
 }
 
 // runLocked replaces the machines. If that fails and a rollback is enabled, it rolls back.

@@ -141,6 +141,10 @@ func (u *updater) describeStep(ctx context.Context, s rollout.MachineStep) strin
 		return s.Machine.BootStage
 	case rollout.StepPending, rollout.StepDetached:
 		return s.Reason
+	case rollout.StepHandingOver:
+		return "hands over its slot to " + s.Machine.HandOverTo
+	case rollout.StepStandby:
+		return "is prepared and waits for its slot"
 	case rollout.StepTerminating, rollout.StepUpdated:
 	}
 

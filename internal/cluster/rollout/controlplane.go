@@ -3,6 +3,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -10,40 +11,44 @@ import (
 // decideControlPlane replaces one control-plane machine at a time. It waits whenever another slot does not
 // serve, also if only workers are to be updated: a cluster without a healthy control plane is not touched.
 func (u update) decideControlPlane() Decision {
-	var d Decision
-	var urgent, candidates []Action
+	var waiting []string
+	var candidates []slotState
 	for _, g := range u.observation.Groups {
 		if !g.isControlPlane() {
 			continue
 		}
 
 		switch s := u.assessSlot(g); {
-		case s.waiting != "":
-			d.Waiting = append(d.Waiting, s.waiting)
-		case s.isOutdated && s.isUrgent:
-			urgent = append(urgent, s.action)
+		case s.broken != "":
+			waiting = append(waiting, s.broken)
 		case s.isOutdated:
-			candidates = append(candidates, s.action)
+			candidates = append(candidates, s)
 		}
 	}
 
-	candidates = append(urgent, candidates...)
-	if len(d.Waiting) > 0 || len(candidates) == 0 {
-		return d
+	if len(waiting) > 0 || len(candidates) == 0 {
+		return Decision{Waiting: waiting}
 	}
+
+	slices.SortStableFunc(candidates, func(a, b slotState) int { return cmp.Compare(a.rank, b.rank) })
 
 	return u.decideSlot(candidates[0])
 }
 
 // decideSlot returns the step for the slot that is next, unless it must wait.
-func (u update) decideSlot(first Action) Decision {
+func (u update) decideSlot(s slotState) Decision {
+	if s.waiting != "" {
+		return Decision{Waiting: []string{s.waiting}}
+	}
+
 	// A machine whose own member is lost takes nothing from the quorum, so it may be replaced although another slot
 	// is broken. Otherwise two broken slots would wait for each other.
+	first := s.action
 	if broken := u.otherBrokenSlot(first.Machine.Slot); broken != "" && first.Machine.Member {
 		return Decision{Waiting: []string{broken}}
 	}
 
-	if first.Machine.Started {
+	if !first.begins() {
 		return Decision{Actions: []Action{first}}
 	}
 
@@ -72,13 +77,15 @@ func (u update) groupOf(m Machine) Group {
 
 // slotState is what there is to do in one slot of the control plane.
 type slotState struct {
-	// waiting is why nothing can be done in any slot now; empty otherwise.
-	waiting string
-	// isOutdated is set if the slot's machine must be replaced, by action.
+	// broken is why nothing can be done in any slot now: the slot is up to date and does not serve.
+	broken string
+	// isOutdated is set if the slot's machine must be replaced: by action, or after what waiting tells.
 	isOutdated bool
 	action     Action
-	// isUrgent is set if its replacement has begun, or if the machine is broken anyway.
-	isUrgent bool
+	waiting    string
+	// rank is lower for slots that are replaced earlier: those that do not serve, then the one whose replacement
+	// has begun.
+	rank int
 }
 
 // assessSlot returns what there is to do in one slot.
@@ -91,15 +98,25 @@ func (u update) assessSlot(g Group) slotState {
 			return slotState{}
 		}
 
-		return slotState{waiting: describeMissing(g, machines)}
+		return slotState{broken: describeMissing(g, machines)}
 	}
 
-	return slotState{
-		isOutdated: true,
-		action:     u.nextAction(g, outdated[0]),
-		isUrgent:   outdated[0].Started || !serving,
+	s := u.nextSlotStep(g, outdated)
+	s.isOutdated = true
+	switch {
+	case !serving:
+		s.rank = 0
+	case hasBegun(outdated[0]):
+		s.rank = 1
+	default:
+		s.rank = 2
 	}
+
+	return s
 }
+
+// hasBegun reports whether the replacement of a control-plane machine has begun.
+func hasBegun(m Machine) bool { return m.Started || m.Detached }
 
 // otherBrokenSlot describes a control-plane slot other than this one that does not serve; empty if all do.
 func (u update) otherBrokenSlot(slot string) string {

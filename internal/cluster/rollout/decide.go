@@ -114,9 +114,14 @@ func (u update) isOutdated(g Group, m Machine) bool {
 		m.Launched.Before(u.options.Force)
 }
 
+// describeDetached tells why a detached machine is replaced.
+const describeDetached = "it was detached from its group to make room for a new one"
+
 // describeOutdated tells why a machine is replaced.
 func (u update) describeOutdated(g Group, m Machine) string {
 	switch {
+	case m.Detached && m.Version == "": // Auto Scaling does not tell the version any more
+		return describeDetached
 	case m.Version != g.Version && len(m.Pending) > 0:
 		return "its new node document needs a new machine: " + strings.Join(m.Pending, ", ")
 	case m.Version != g.Version && !m.IsFollowing:
@@ -124,7 +129,7 @@ func (u update) describeOutdated(g Group, m Machine) string {
 	case m.Started:
 		return "its replacement had begun"
 	case m.Detached:
-		return "it was detached from its group to make room for a new one"
+		return describeDetached
 	default:
 		return "every machine is replaced, as requested"
 	}

@@ -13,7 +13,7 @@ func (u update) failedMachines() []Machine {
 	var out []Machine
 	for _, g := range u.selectedGroups() {
 		for _, m := range u.machinesOf(g) {
-			if u.isJoining(g, m) && u.observation.Now.Sub(m.Launched) >= u.options.JoinTimeout {
+			if u.isJoining(g, m) && u.observation.Now.Sub(u.joiningSince(g, m)) >= u.options.JoinTimeout {
 				out = append(out, m)
 			}
 		}
@@ -69,7 +69,7 @@ func (u update) isInProgress() bool {
 		machines := u.machinesOf(g)
 		inGroup := 0
 		for _, m := range machines {
-			young := u.observation.Now.Sub(m.Launched) < u.options.JoinTimeout
+			young := u.observation.Now.Sub(u.joiningSince(g, m)) < u.options.JoinTimeout
 			if m.Started || u.isJoining(g, m) && young {
 				return true
 			}
@@ -91,18 +91,36 @@ func (u update) isInProgress() bool {
 func (u update) decideStopping() Decision {
 	var d Decision
 	for _, g := range u.selectedGroups() {
+		if g.isControlPlane() {
+			u.stopSlot(g, &d)
+			continue
+		}
+
 		for _, m := range u.machinesOf(g) {
-			if !m.Started {
-				continue
+			if m.Started {
+				d.Actions = append(d.Actions, u.nextAction(g, m))
 			}
-
-			if broken := u.otherBrokenSlot(m.Slot); g.isControlPlane() && broken != "" && m.Member {
-				continue // the next run decides about it
-			}
-
-			d.Actions = append(d.Actions, u.nextAction(g, m))
 		}
 	}
 
 	return d
+}
+
+// stopSlot adds the next step of a slot whose replacement has begun. If another slot is broken, the next run decides
+// about it.
+func (u update) stopSlot(g Group, d *Decision) {
+	outdated := u.outdatedMachines(g)
+	if len(outdated) == 0 || !hasBegun(outdated[0]) {
+		return
+	}
+
+	s := u.nextSlotStep(g, outdated)
+	broken := u.otherBrokenSlot(g.Slot)
+
+	switch {
+	case s.waiting != "":
+		d.Waiting = append(d.Waiting, s.waiting)
+	case broken == "" || !s.action.Machine.Member:
+		d.Actions = append(d.Actions, s.action)
+	}
 }

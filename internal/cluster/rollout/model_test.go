@@ -31,6 +31,12 @@ type world struct {
 	apiDown  int // ticks
 	gates    []string
 	nextID   int
+	// holder is the machine that has the volume of each slot; empty while none has it.
+	holder map[string]string
+	// handOvers is how many ticks it takes until a machine that was asked hands over its slot; -1: it never does.
+	handOvers map[string]int
+	// noCapacity are the slots whose group cannot launch a second machine.
+	noCapacity map[string]bool
 	// updateTook are the machines that the update has taken from service and that are not replaced yet.
 	updateTook map[string]string // machine id → group
 }
@@ -42,11 +48,17 @@ func newWorld(t *rapid.T) *world {
 		drains:     map[string]int{},
 		broken:     map[string]bool{},
 		updateTook: map[string]string{},
+		holder:     map[string]string{},
+		handOvers:  map[string]int{},
+		noCapacity: map[string]bool{},
 	}
 
 	slots := rapid.SampledFrom([]int{1, 3, 5}).Draw(t, "slots")
 	for i := range slots {
-		w.groups = append(w.groups, rollout.Group{Name: "control-plane", Slot: string(rune('a' + i)), Size: 1, Version: newVersion})
+		g := rollout.Group{Name: "control-plane", Slot: string(rune('a' + i)), Size: 1, Version: newVersion}
+		g.Policy.MaxSurge = rapid.IntRange(0, 1).Draw(t, "hand over")
+		w.noCapacity[g.Slot] = rapid.IntRange(0, 4).Draw(t, "capacity") == 0
+		w.groups = append(w.groups, g)
 	}
 
 	for i := range rapid.IntRange(0, 3).Draw(t, "groups") {
@@ -71,6 +83,9 @@ func newWorld(t *rapid.T) *world {
 			m.NodeReady = true
 			m.ReadySince = w.now
 			m.Member = g.Slot != ""
+			if g.Slot != "" {
+				w.holder[g.Slot] = m.ID
+			}
 			w.machines = append(w.machines, m)
 		}
 	}
@@ -124,6 +139,7 @@ func (w *world) advance() {
 
 			m.NodeReady = serves
 			m.Member = m.Slot != "" && serves
+			w.advanceSlot(m, serves)
 		}
 
 		if left, ok := w.drains[m.ID]; ok {
@@ -132,12 +148,54 @@ func (w *world) advance() {
 		}
 	}
 
-	w.machines = slices.DeleteFunc(w.machines, func(m rollout.Machine) bool { return m.State == rollout.StateTerminating })
-	for _, g := range w.groups {
-		for w.count(g) < g.Size {
-			w.machines = append(w.machines, w.launch(g, g.Version))
+	for _, m := range w.machines {
+		if m.State == rollout.StateTerminating && w.holder[m.Slot] == m.ID {
+			w.holder[m.Slot] = ""
 		}
 	}
+
+	w.machines = slices.DeleteFunc(w.machines, func(m rollout.Machine) bool { return m.State == rollout.StateTerminating })
+	for i := range w.groups {
+		g := &w.groups[i]
+		g.NoCapacity = ""
+		isFull := w.noCapacity[g.Slot] && slices.ContainsFunc(w.machines, func(m rollout.Machine) bool {
+			return m.Group == g.Name && m.Slot == g.Slot && m.Detached
+		})
+		if g.Slot != "" && isFull && w.count(*g) == 0 {
+			g.NoCapacity = "InsufficientInstanceCapacity"
+			continue
+		}
+
+		for w.count(*g) < g.Size {
+			w.machines = append(w.machines, w.launch(*g, g.Version))
+		}
+	}
+}
+
+// advanceSlot lets a control-plane machine take a free volume, prepare while another machine has it, or hand it over.
+func (w *world) advanceSlot(m *rollout.Machine, serves bool) {
+	if m.Slot == "" {
+		return
+	}
+
+	if left, asked := w.handOvers[m.ID]; asked && left >= 0 && w.holder[m.Slot] == m.ID {
+		w.handOvers[m.ID] = left - 1
+		if left == 0 && slices.ContainsFunc(w.machines, func(x rollout.Machine) bool {
+			return x.ID == m.HandOverTo && x.State != rollout.StateTerminating
+		}) {
+			w.holder[m.Slot] = m.HandOverTo
+			delete(w.handOvers, m.ID)
+		}
+	}
+
+	if serves && w.holder[m.Slot] == "" {
+		w.holder[m.Slot] = m.ID
+	}
+
+	isHolder := w.holder[m.Slot] == m.ID
+	m.Prepared = serves && !isHolder
+	m.NodeReady = m.NodeReady && isHolder
+	m.Member = m.Member && isHolder
 }
 
 // count returns the machines of a group that are not being terminated.
@@ -178,6 +236,14 @@ func (w *world) act(t *rapid.T, d rollout.Decision) {
 
 			case rollout.ActionDetach:
 				m.Detached = true
+				m.DetachedSince = w.now
+
+			case rollout.ActionHandOver:
+				if m.HandOverTo != a.Successor {
+					m.HandOverTo = a.Successor
+					m.HandOverSince = w.now
+					w.handOvers[m.ID] = rapid.IntRange(-1, 4).Draw(t, "hand-over")
+				}
 
 			case rollout.ActionTerminate:
 				m.State = rollout.StateTerminating
@@ -259,6 +325,13 @@ func (w *world) checkWorkers(t *rapid.T, g rollout.Group, a rollout.Action) {
 
 // checkQuorum checks that an action never takes a healthy member while another one is missing.
 func (w *world) checkQuorum(t *rapid.T, a rollout.Action) {
+	if a.Type == rollout.ActionHandOver && !slices.ContainsFunc(w.machines, func(m rollout.Machine) bool {
+		return m.ID == a.Successor && m.Slot == a.Machine.Slot && m.Prepared
+	}) {
+		t.Fatalf("hand-over of %s to %s, which is not prepared", a.Machine.ID, a.Successor)
+	}
+
+	w.checkSurplus(t, a)
 	if !a.Machine.Member {
 		return
 	}
@@ -274,6 +347,27 @@ func (w *world) checkQuorum(t *rapid.T, a rollout.Action) {
 		if !serves {
 			t.Fatalf("%s of %s in slot %s while slot %s does not serve", a.Type, a.Machine.ID, a.Machine.Slot, g.Slot)
 		}
+	}
+}
+
+// checkSurplus checks that a machine that was detached is taken from service only when its slot needs it no more: the
+// next one has prepared, cannot be launched, or does not get the slot in time.
+func (w *world) checkSurplus(t *rapid.T, a rollout.Action) {
+	m := a.Machine
+	if !m.Detached || !m.Member || !m.NodeReady || a.Type != rollout.ActionDrain && a.Type != rollout.ActionTerminate {
+		return
+	}
+
+	next := slices.IndexFunc(w.machines, func(x rollout.Machine) bool {
+		return x.Slot == m.Slot && x.ID != m.ID && x.State != rollout.StateTerminating
+	})
+	switch {
+	case next < 0 && !w.noCapacity[m.Slot] && w.now.Sub(m.DetachedSince) < 3*time.Minute:
+		t.Fatalf("%s of %s before its group has launched another machine", a.Type, m.ID)
+	case next >= 0 && a.Type == rollout.ActionDrain && !w.machines[next].Prepared:
+		t.Fatalf("%s of %s before %s has prepared", a.Type, m.ID, w.machines[next].ID)
+	case next >= 0 && a.Type == rollout.ActionTerminate && w.now.Sub(m.HandOverSince) < 2*time.Minute:
+		t.Fatalf("%s of %s, which still has its slot", a.Type, m.ID)
 	}
 }
 

@@ -10,7 +10,10 @@
 // the group's [Policy].
 package rollout
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // StartedAnnotation is set on a node when its replacement begins. Its value is the instance id.
 const StartedAnnotation = "slipway.dev/rolling-update"
@@ -75,6 +78,17 @@ type Machine struct {
 	Drained bool
 	// Member is set if the machine's etcd member is healthy and votes. Control plane only.
 	Member bool
+	// Prepared is set if the machine has prepared everything but the volume of its slot, which another machine has.
+	Prepared bool
+	// HandOverTo is the machine to which this one was asked to hand over its slot; empty if it was not.
+	HandOverTo string
+	// HandOverSince is when it was asked.
+	HandOverSince time.Time
+	// DetachedSince is when the machine was detached; zero if it was not or if that is unknown.
+	DetachedSince time.Time
+	// MemberMissing is how long the etcd member was missing when the machine before handed over the slot; 0 if it
+	// did not.
+	MemberMissing time.Duration
 	// BootStage is the last stage that the machine reported, for messages; empty if unknown.
 	BootStage string
 }
@@ -100,6 +114,9 @@ type Group struct {
 	Policy Policy
 	// FailedGates are checks that must pass before a further machine of the group is replaced.
 	FailedGates []string
+	// NoCapacity is why no machine can be launched in addition; empty if none is known. Set only while a machine of
+	// the group is detached and its replacement is missing.
+	NoCapacity string
 }
 
 // isControlPlane reports whether the group is a slot of the control plane.
@@ -114,7 +131,8 @@ func (g Group) name() string {
 	return g.Name + "-" + g.Slot
 }
 
-// Policy limits the replacement of a group's machines. Numbers of machines are for workers only.
+// Policy limits the replacement of a group's machines. Numbers of machines are for workers only, except that a
+// control-plane machine hands over its slot to a prepared one if MaxSurge is not 0.
 type Policy struct {
 	// MaxUnavailable is how many machines of the group may be missing at once. 0 counts as 1 unless MaxSurge
 	// is set.
@@ -184,6 +202,8 @@ const (
 	ActionMark ActionType = "mark"
 	// ActionUnmark removes it.
 	ActionUnmark ActionType = "unmark"
+	// ActionHandOver asks the machine to hand over its slot to the machine Successor. It is safe to repeat.
+	ActionHandOver ActionType = "hand-over"
 )
 
 // Action is a step for one machine.
@@ -194,6 +214,15 @@ type Action struct {
 	Machine Machine
 	// Reason for the step, for people.
 	Reason string
+	// Successor takes over the slot; only for ActionHandOver.
+	Successor string
+}
+
+// begins reports whether the step takes a further machine from service or launches one.
+func (a Action) begins() bool {
+	isSurplus := a.Machine.Slot != "" && a.Machine.Detached
+
+	return a.Type == ActionDetach || a.Type == ActionDrain && !a.Machine.Started && !isSurplus
 }
 
 // Decision is what to do next. Without actions and with an empty Failure and Waiting, the update is complete.
@@ -218,12 +247,4 @@ func (d Decision) IsDone() bool {
 
 // Begins reports whether the decision takes a further machine from service or launches one, for which gates must
 // pass.
-func (d Decision) Begins() bool {
-	for _, a := range d.Actions {
-		if a.Type == ActionDetach || a.Type == ActionDrain && !a.Machine.Started {
-			return true
-		}
-	}
-
-	return false
-}
+func (d Decision) Begins() bool { return slices.ContainsFunc(d.Actions, Action.begins) }

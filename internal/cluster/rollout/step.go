@@ -15,6 +15,10 @@ const (
 	StepDraining Step = "draining"
 	// StepTerminating is a machine that is being terminated.
 	StepTerminating Step = "terminating"
+	// StepHandingOver is a control-plane machine that hands over its slot.
+	StepHandingOver Step = "handing over"
+	// StepStandby is a new control-plane machine that has prepared everything and waits for its slot.
+	StepStandby Step = "standby"
 	// StepStarting is a new machine that does not serve yet.
 	StepStarting Step = "starting"
 	// StepFailed is a new machine that did not join in time.
@@ -61,6 +65,8 @@ func (u update) stepOf(g Group, m Machine) Step {
 	switch {
 	case m.State == StateTerminating:
 		return StepTerminating
+	case m.HandOverTo != "":
+		return StepHandingOver
 	case m.Started:
 		return StepDraining
 	case m.Detached:
@@ -69,8 +75,10 @@ func (u update) stepOf(g Group, m Machine) Step {
 		return StepPending
 	case m.isServing():
 		return StepUpdated
-	case u.options.JoinTimeout > 0 && u.observation.Now.Sub(m.Launched) >= u.options.JoinTimeout:
+	case u.options.JoinTimeout > 0 && u.observation.Now.Sub(u.joiningSince(g, m)) >= u.options.JoinTimeout:
 		return StepFailed
+	case m.Prepared:
+		return StepStandby
 	}
 
 	return StepStarting
