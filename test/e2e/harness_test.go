@@ -241,13 +241,22 @@ func (e *environment) waitHealthy(limit time.Duration) {
 	r := e.runProgram(e.slipway, "validate", "cluster", clusterName, "--wait", limit.String(), "-o", "json")
 	var report struct {
 		Valid  bool
-		Checks []struct{ Kind, Name, Cause string }
+		Checks []struct {
+			Kind, Name, Severity, Cause string
+			OK                          bool
+		}
 	}
 	if err := json.Unmarshal([]byte(r.out), &report); err != nil {
 		e.t.Fatalf("validate prints no JSON: %v\n%s", err, r.err)
 	}
 	if !report.Valid || r.code != 0 {
-		e.t.Fatalf("the cluster is not healthy after %s (exit status %d):\n%s", limit, r.code, r.out)
+		var problems strings.Builder
+		for _, c := range report.Checks {
+			if !c.OK {
+				fmt.Fprintf(&problems, "%s %s %s: %s\n", c.Severity, c.Kind, c.Name, c.Cause)
+			}
+		}
+		e.t.Fatalf("the cluster is not healthy after %s (exit status %d):\n%s%s", limit, r.code, problems.String(), clipLog(r.err))
 	}
 }
 

@@ -7,9 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -18,6 +21,11 @@ import (
 
 // runInMachine runs a shell script inside a machine.
 func (e *environment) runInMachine(id, script string) (string, error) {
+	return e.runInMachineFor(time.Minute, id, script)
+}
+
+// runInMachineFor is runInMachine for a script that takes at most limit.
+func (e *environment) runInMachineFor(limit time.Duration, id, script string) (string, error) {
 	body, err := os.ReadFile(filepath.Join(e.cache, "region", "instances", id, "pid.json"))
 	if err != nil {
 		return "", err
@@ -30,7 +38,7 @@ func (e *environment) runInMachine(id, script string) (string, error) {
 	if err := json.Unmarshal(body, &processes); err != nil || processes.Init.PID == 0 {
 		return "", fmt.Errorf("%s has no process: %s %w", id, body, err)
 	}
-	ctx, cancel := context.WithTimeout(e.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(e.t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "nsenter", "-t", strconv.Itoa(processes.Init.PID), "-m", "-u", "-i", "-n", "-p", "-C", "-r", "-w", "/bin/sh", "-c", script)
 	cmd.WaitDelay = time.Second
@@ -186,10 +194,10 @@ func (e *environment) askEndpoints() (string, error) {
 
 // loseVolume takes the volume of one member away by force, and gives it back.
 func loseVolume(e *environment) {
-	var slot, volume, machine string
-	for s, v := range e.listVolumes() {
-		slot, volume, machine = s, v[0], v[1]
-	}
+	volumes := e.listVolumes()
+	slot := slices.Sorted(maps.Keys(volumes))[rand.IntN(len(volumes))]
+	volume, machine := volumes[slot][0], volumes[slot][1]
+	e.t.Logf("slot %s loses volume %s of machine %s", slot, volume, machine)
 	if r := e.runProgram("aws", "ec2", "detach-volume", "--force", "--volume-id", volume); r.code != 0 {
 		e.t.Fatal(r.err)
 	}

@@ -41,6 +41,7 @@ func TestSpine(t *testing.T) {
 		{"a control-plane machine is lost", loseControlPlane},
 		{"a worker is lost", loseWorker},
 		{"documents are followed", followDocuments},
+		{"a slot is handed over", handOverSlot},
 		{"workers are replaced", replaceWorkers},
 		{"all control-plane machines are lost", loseAllControlPlanes},
 		{"delete leaves nothing", deleteCluster},
