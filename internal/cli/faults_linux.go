@@ -37,13 +37,17 @@ func newRegionFaultsAddCommand(a *app) *cobra.Command {
   kill         the calling process is killed (SIGKILL), and the call has no effect
   kill-after   the call takes effect, then the calling process is killed
   provision    no call fails: resources of --kind take --delay to become available
+  spot-interruption         no call fails: spot instance --instance gets the interruption notice and is
+                            terminated after --delay (default: AWS's two minutes)
+  rebalance-recommendation  no call fails: spot instance --instance gets the rebalance recommendation
 
 Calls are counted per fault from the moment it was added, including those of machines. Faults last until they are cleared
 or the region's process ends.` + exitStatusHelp(),
 		Example: `  slipway region faults add --service ec2 --action CreateVolume --nth 3 --effect fail --code VolumeLimitExceeded
   slipway region faults add --mutating --nth 40 --effect kill-after
   slipway region faults add --service ec2 --effect throttle --count 20
-  slipway region faults add --effect provision --kind nat-gateway --delay 100s`,
+  slipway region faults add --effect provision --kind nat-gateway --delay 100s
+  slipway region faults add --effect spot-interruption --instance i-0123456789abcdef0`,
 		Args: requireNoArguments,
 		RunE: a.withCacheDir(func(ctx context.Context, cache string) error {
 			r.Delay = fault.Duration(delay)
@@ -63,7 +67,8 @@ or the region's process ends.` + exitStatusHelp(),
 	f := cmd.Flags()
 	f.StringVar(&effect, "effect", "", "effect: "+joinEffects("|"))
 	f.StringVar(&r.Code, "code", "", "the error's code, for fail and throttle (default: the service's own)")
-	f.DurationVar(&delay, "delay", 0, "duration, for delay and provision")
+	f.DurationVar(&delay, "delay", 0, "duration, for delay, provision and spot-interruption")
+	f.StringVar(&r.Instance, "instance", "", "instance id, for spot-interruption and rebalance-recommendation")
 	f.StringVar(&r.Kind, "kind", "", "for provision: "+strings.Join(fault.ProvisionKinds(), "|"))
 	_ = cmd.MarkFlagRequired("effect") // fails only for an unknown flag
 	_ = cmd.RegisterFlagCompletionFunc(
@@ -170,6 +175,10 @@ func describeFault(r fault.Rule) string {
 	}
 
 	what := string(r.Effect)
+	if r.Instance != "" {
+		return what + " of " + r.Instance
+	}
+
 	if r.Delay != 0 {
 		what += " by " + r.Delay.String()
 	}

@@ -64,6 +64,7 @@ func AllKinds() []graph.Resource {
 		KeyPair{},
 		LaunchTemplate{},
 		AutoScalingGroup{},
+		LifecycleHook{},
 		Volume{},
 	}
 }

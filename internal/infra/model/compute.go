@@ -144,7 +144,7 @@ func (b *builder) addMachineSet(l machineSet) {
 		group.Template = from
 	}
 
-	graph.Add(b.graph, l.name, group, after...)
+	b.addTerminationHook(l, graph.Add(b.graph, l.name, group, after...))
 }
 
 func (b *builder) launchTemplateData(l machineSet) awskind.LaunchTemplateData {

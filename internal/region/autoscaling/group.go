@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -173,10 +174,16 @@ func (s *Service) addNewGroup(
 	return &sdk.CreateAutoScalingGroupOutput{}, nil
 }
 
+// newUUID returns a random id in the form of a UUID.
+func newUUID(random io.Reader) string {
+	id := sdkshape.RandomHex(random, 32)
+
+	return fmt.Sprintf("%s-%s-%s-%s-%s", id[:8], id[8:12], id[12:16], id[16:20], id[20:])
+}
+
 // newGroup returns the group of a request whose sizes are valid.
 func (s *Service) newGroup(name string, in *sdk.CreateAutoScalingGroupInput) (*group, error) {
-	id := sdkshape.RandomHex(s.cfg.Rand, 32)
-	uuid := fmt.Sprintf("%s-%s-%s-%s-%s", id[:8], id[8:12], id[12:16], id[16:20], id[20:])
+	uuid := newUUID(s.cfg.Rand)
 	g := &group{
 		Tags: map[string]groupTag{},
 		Shape: &sdk.Group{
@@ -225,7 +232,7 @@ func (s *Service) newGroup(name string, in *sdk.CreateAutoScalingGroupInput) (*g
 
 	g.setTags(in.Tags)
 
-	return g, nil
+	return g, g.addInitialHooks(in.LifecycleHookSpecificationList)
 }
 
 func (s *Service) deleteAutoScalingGroup(
@@ -264,6 +271,7 @@ func (s *Service) deleteAutoScalingGroup(
 	}
 
 	g.Deleting = true
+	g.Actions = nil // proceedLifecycle terminates the instances that wait
 	g.clearWarmPool()
 	g.Shape.Status = new("Delete in progress")
 	g.Shape.MinSize = new(int64(0))

@@ -5,11 +5,10 @@ package autoscaling
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"slices"
+	"strings"
 
 	sdk "github.com/aws/aws-sdk-go/service/autoscaling"
-	ec2sdk "github.com/aws/aws-sdk-go/service/ec2"
 
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/state"
@@ -90,6 +89,10 @@ func (s *Service) terminateGroupInstance(
 	cause string,
 ) *sdk.Activity {
 	id := sdkshape.String(i.InstanceId)
+	if a := g.terminationInProgress(i); a != nil {
+		return a
+	}
+
 	a := s.startActivity(
 		g,
 		"Terminating EC2 instance: "+id,
@@ -97,21 +100,24 @@ func (s *Service) terminateGroupInstance(
 	)
 
 	a.Details = new(id)
-	i.LifecycleState = new(sdk.LifecycleStateTerminating)
 	s.deregisterInstance(g, id)
-	in := &ec2sdk.TerminateInstancesInput{InstanceIds: []*string{&id}}
-	if _, err := s.cfg.EC2.TerminateInstances(ctx, in); err != nil {
-		s.cfg.Log.ErrorContext(
-			ctx,
-			"failed to terminate an instance",
-			slog.String("instance", id),
-			slog.Any("error", err),
-		)
+	if s.beginTermination(g, i) {
+		s.terminateEC2Instance(ctx, id)
 	}
 
-	s.store.MarkChanged()
-
 	return a
+}
+
+// terminationInProgress returns the activity that terminates an instance already; nil if none does.
+func (g *group) terminationInProgress(i *sdk.Instance) *sdk.Activity {
+	for _, a := range g.Activities {
+		if isTerminating(i) && sdkshape.String(a.Details) == sdkshape.String(i.InstanceId) &&
+			strings.HasPrefix(sdkshape.String(a.Description), "Terminating") {
+			return a
+		}
+	}
+
+	return nil
 }
 
 func (s *Service) describeAutoScalingInstances(

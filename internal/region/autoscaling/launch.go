@@ -123,6 +123,7 @@ func (s *Service) launchInstance(g *group) bool {
 
 	a.Description = new("Launching a new EC2 instance: " + sdkshape.String(i.InstanceId))
 	a.Details = i.InstanceId
+	i.LifecycleState = s.pendingState(g, i, sdk.LifecycleStatePending)
 	g.Shape.Instances = append(g.Shape.Instances, i)
 	s.setTargetLifecycleState(i, sdk.LifecycleStateInService)
 	s.store.MarkChanged()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go/service/autoscaling"
@@ -31,6 +32,8 @@ func (s *Service) Reconcile(ctx context.Context) error {
 			g := s.st.Groups[name]
 			s.syncInstanceStates(g)
 			s.syncWarmPoolStates(g)
+			s.proceedLifecycle(ctx, g)
+			s.replaceAtRisk(ctx, g)
 			s.replaceUnhealthy(ctx, g)
 			s.scaleToDesired(ctx, g)
 			s.scaleWarmPool(ctx, g)
@@ -55,6 +58,8 @@ func (g *group) removeInstance(id string) {
 	delete(g.Since, id)
 	delete(g.Spot, id)
 	delete(g.Registered, id)
+	delete(g.Actions, id)
+	delete(g.AtRisk, id)
 }
 
 // startActivity adds an activity in progress to a group, which keeps the newest 100.
@@ -100,7 +105,7 @@ func (s *Service) syncInstanceStates(g *group) {
 		if !found || f.State == ec2sdk.InstanceStateNameTerminated ||
 			f.State == ec2sdk.InstanceStateNameShuttingDown {
 			s.markInstanceLost(g, i)
-			if f.State != ec2sdk.InstanceStateNameShuttingDown {
+			if f.State != ec2sdk.InstanceStateNameShuttingDown && len(g.Actions[id]) == 0 {
 				s.completeActivity(g, id)
 				g.removeInstance(id)
 			}
@@ -109,7 +114,8 @@ func (s *Service) syncInstanceStates(g *group) {
 		}
 
 		switch state := sdkshape.String(i.LifecycleState); {
-		case f.State == ec2sdk.InstanceStateNameRunning && state == sdk.LifecycleStatePending:
+		case f.State == ec2sdk.InstanceStateNameRunning &&
+			(state == sdk.LifecycleStatePending || state == sdk.LifecycleStatePendingProceed):
 			i.LifecycleState = new(sdk.LifecycleStateInService)
 			if g.Since == nil {
 				g.Since = map[string]time.Time{}
@@ -132,11 +138,11 @@ func (s *Service) syncInstanceStates(g *group) {
 func (s *Service) markInstanceLost(g *group, i *sdk.Instance) {
 	id := sdkshape.String(i.InstanceId)
 	state := sdkshape.String(i.LifecycleState)
-	if state == sdk.LifecycleStateTerminating {
+	if isTerminating(i) {
 		return
 	}
 
-	if state == sdk.LifecycleStatePending {
+	if strings.HasPrefix(state, sdk.LifecycleStatePending) {
 		s.delayNextLaunch(g) // it never ran: the next launch would probably fail as well
 	}
 
@@ -147,9 +153,9 @@ func (s *Service) markInstanceLost(g *group, i *sdk.Instance) {
 	)
 
 	a.Details = new(id)
-	i.LifecycleState = new(sdk.LifecycleStateTerminating)
 	i.HealthStatus = new(unhealthy)
 	s.deregisterInstance(g, id)
+	s.beginTermination(g, i) // an instance that ended by itself waits for its hooks as well
 }
 
 // failsHealthCheck reports whether an instance fails a health check. A machine that died counts at once; the
@@ -196,10 +202,9 @@ func (s *Service) replaceUnhealthy(ctx context.Context, g *group) {
 // countedInstances returns the instances that count towards the desired capacity.
 func (g *group) countedInstances() []*sdk.Instance {
 	return slices.DeleteFunc(slices.Clone(g.Shape.Instances), func(i *sdk.Instance) bool {
-		return slices.Contains(
-			[]string{sdk.LifecycleStateTerminating, sdk.LifecycleStateStandby},
-			sdkshape.String(i.LifecycleState),
-		)
+		return isTerminating(i) ||
+			sdkshape.String(i.LifecycleState) == sdk.LifecycleStateStandby ||
+			g.AtRisk[sdkshape.String(i.InstanceId)]
 	})
 }
 

@@ -100,16 +100,19 @@ type serviceState struct {
 
 // group is an Auto Scaling group with its instances.
 type group struct {
-	Shape      *sdk.Group           // as in DescribeAutoScalingGroups, without the tags
-	Tags       map[string]groupTag  // by key
-	Activities []*sdk.Activity      // newest first, at most 100
-	Deleting   bool                 // the group is deleted when its last instance is gone
-	Since      map[string]time.Time // when an instance came into service, by instance id
-	Registered map[string][]string  // ARNs of the target groups of an instance, by instance id
-	Warm       []*sdk.Instance      // instances of the warm pool
-	Spot       map[string]bool      // whether an instance is a spot instance, by instance id
-	Failures   int                  // failed launches in a row
-	NotBefore  time.Time            // earliest time of the next launch
+	Shape      *sdk.Group                    // as in DescribeAutoScalingGroups, without the tags
+	Tags       map[string]groupTag           // by key
+	Activities []*sdk.Activity               // newest first, at most 100
+	Deleting   bool                          // the group is deleted when its last instance is gone
+	Since      map[string]time.Time          // when an instance came into service, by instance id
+	Registered map[string][]string           // ARNs of the target groups of an instance, by instance id
+	Warm       []*sdk.Instance               // instances of the warm pool
+	Spot       map[string]bool               // whether an instance is a spot instance, by instance id
+	Failures   int                           // failed launches in a row
+	Hooks      map[string]lifecycleHook      // by name
+	Actions    map[string][]*lifecycleAction // by instance id
+	NotBefore  time.Time                     // earliest time of the next launch
+	AtRisk     map[string]bool               // spot instances with a rebalance recommendation that are replaced, by id
 }
 
 // groupTag is the value of a group's tag.
@@ -178,12 +181,18 @@ func (s *Service) Run(ctx context.Context) {
 // Wire returns the operations of Auto Scaling for the endpoint that serves them.
 func (s *Service) Wire() wire.Service {
 	return wire.Service{
-		Name:       "autoscaling",
-		Protocol:   wire.QueryProtocol,
-		Version:    "2011-01-01",
-		Namespace:  "http://autoscaling.amazonaws.com/doc/2011-01-01/",
-		Authorize:  s.authorizeRequest,
-		Operations: slices.Concat(s.groupOps(), s.warmPoolOps(), s.instanceOps(), s.tagOps()),
+		Name:      "autoscaling",
+		Protocol:  wire.QueryProtocol,
+		Version:   "2011-01-01",
+		Namespace: "http://autoscaling.amazonaws.com/doc/2011-01-01/",
+		Authorize: s.authorizeRequest,
+		Operations: slices.Concat(
+			s.groupOps(),
+			s.warmPoolOps(),
+			s.instanceOps(),
+			s.lifecycleHookOps(),
+			s.tagOps(),
+		),
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 
 	sdk "github.com/aws/aws-sdk-go/service/autoscaling"
 	ec2sdk "github.com/aws/aws-sdk-go/service/ec2"
@@ -126,7 +127,8 @@ func (s *Service) syncWarmPoolStates(g *group) {
 			continue
 		}
 
-		if g.Shape.WarmPoolConfiguration == nil || sdkshape.String(i.LifecycleState) != warmPending {
+		lifecycle := strings.TrimSuffix(sdkshape.String(i.LifecycleState), proceedSuffix)
+		if g.Shape.WarmPoolConfiguration == nil || lifecycle != warmPending {
 			continue
 		}
 
@@ -187,7 +189,7 @@ func (g *group) warmPoolSize() int {
 // those that are too many.
 func (s *Service) scaleWarmPool(ctx context.Context, g *group) {
 	size := g.warmPoolSize()
-	for len(g.Warm) < size && s.mayLaunchWarm(g) {
+	for len(g.usableWarm()) < size && s.mayLaunchWarm(g) {
 		a := s.startActivity(
 			g,
 			"Launching a new EC2 instance into the warm pool",
@@ -203,29 +205,22 @@ func (s *Service) scaleWarmPool(ctx context.Context, g *group) {
 		}
 
 		a.Details = i.InstanceId
-		i.LifecycleState = new(warmPending)
+		i.LifecycleState = s.pendingState(g, i, warmPending)
 		s.setTargetLifecycleState(i, warmedPrefix+*g.Shape.WarmPoolConfiguration.PoolState)
 		g.Warm = append(g.Warm, i)
 		s.store.MarkChanged()
 	}
 
-	for len(g.Warm) > size {
-		i := g.Warm[len(g.Warm)-1]
-		id := sdkshape.String(i.InstanceId)
-		in := &ec2sdk.TerminateInstancesInput{InstanceIds: []*string{&id}}
-		if _, err := s.cfg.EC2.TerminateInstances(ctx, in); err != nil {
-			s.cfg.Log.Warn(
-				"failed to terminate an instance of a warm pool",
-				slog.String("instance", id),
-				slog.Any("error", err),
-			)
-
-			return
+	for _, i := range slices.Backward(g.usableWarm()) {
+		if len(g.usableWarm()) > size && s.beginTermination(g, i) {
+			s.terminateEC2Instance(ctx, sdkshape.String(i.InstanceId))
 		}
-
-		g.removeWarmInstance(id)
-		s.store.MarkChanged()
 	}
+}
+
+// usableWarm returns the instances of the warm pool that are not terminating.
+func (g *group) usableWarm() []*sdk.Instance {
+	return slices.DeleteFunc(slices.Clone(g.Warm), isTerminating)
 }
 
 // mayLaunchWarm reports whether a group may launch into its warm pool: it has its desired capacity, and
@@ -241,7 +236,7 @@ func (s *Service) takeWarmInstance(g *group) bool {
 	for _, i := range g.Warm {
 		id := sdkshape.String(i.InstanceId)
 		lifecycle := sdkshape.String(i.LifecycleState)
-		if lifecycle == warmPending ||
+		if isTerminating(i) || strings.HasPrefix(lifecycle, warmPending) ||
 			lifecycle == warmedPrefix+sdk.WarmPoolStateStopped &&
 				!s.tryInstanceAction(i, s.cfg.EC2.StartInstance) {
 			continue
@@ -255,7 +250,7 @@ func (s *Service) takeWarmInstance(g *group) bool {
 
 		a.Details = new(id)
 		g.removeWarmInstance(id)
-		i.LifecycleState = new(sdk.LifecycleStatePending)
+		i.LifecycleState = s.pendingState(g, i, sdk.LifecycleStatePending)
 		s.setTargetLifecycleState(i, sdk.LifecycleStateInService)
 		g.Shape.Instances = append(g.Shape.Instances, i)
 		s.store.MarkChanged()

@@ -25,6 +25,8 @@ type InstanceInfo struct {
 	State    string // such as running
 	Type     string // instance type
 	Impaired bool   // the machine died although the instance should run
+	// Rebalance is set for a spot instance with a rebalance recommendation.
+	Rebalance bool
 }
 
 // InstanceInfo returns the location and the state of an instance, or false if it does not exist.
@@ -44,6 +46,9 @@ func (s *Service) InstanceInfo(id string) (InstanceInfo, bool) {
 			State:    str(i.State.Name),
 			Type:     str(i.InstanceType),
 			Impaired: s.st.instanceHealth(id) == "impaired",
+		}
+		if x := s.st.Extra[id]; x != nil {
+			f.Rebalance = !x.RebalanceAt.IsZero()
 		}
 
 		return nil

@@ -273,6 +273,8 @@ func (s instanceHandlers) applyInstanceTransition(t transition) {
 
 	case transitionInstanceTerminated:
 		s.completeTermination(i)
+	case transitionInstanceInterrupted:
+		s.interruptInstance(i)
 	case transitionInstanceExpired:
 		s.st.removeTags(t.ID)
 		s.jobLocks.removeKey(t.ID)

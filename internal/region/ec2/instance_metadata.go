@@ -185,6 +185,7 @@ func (m *Metadata) metadataTree(id string) (map[string]string, string) {
 	}
 
 	meta("autoscaling/target-lifecycle-state", x.Target)
+	addInterruptionMetadata(x, meta)
 	if name := str(i.KeyName); name != "" {
 		meta("public-keys/0/openssh-key", x.PublicKey)
 	}

@@ -3,6 +3,8 @@
 package ec2
 
 import (
+	"time"
+
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 )
 
@@ -55,6 +57,9 @@ type instanceExtra struct {
 	Failures      int    // failed health checks in a row
 	Role          string // name of the instance's role; empty for none
 	Target        string // target lifecycle state set by Auto Scaling; empty for none
+
+	InterruptedAt time.Time // when a spot instance is interrupted; zero without a notice
+	RebalanceAt   time.Time // when a spot instance got a rebalance recommendation; zero for none
 }
 
 // initMap replaces a nil map by an empty one.

@@ -87,20 +87,21 @@ func (st *serviceState) nextTransitionTime() (time.Time, bool) {
 
 // The kinds of transition. They are part of the saved state.
 const (
-	transitionVPCAvailable       = "vpc-available"
-	transitionNATAvailable       = "nat-available"
-	transitionNATDeleted         = "nat-deleted"
-	transitionNATExpired         = "nat-forgotten"
-	transitionEndpointAvailable  = "endpoint-available"
-	transitionEndpointDeleted    = "endpoint-deleted"
-	transitionVolumeAvailable    = "volume-available"
-	transitionVolumeDeleted      = "volume-deleted"
-	transitionVolumeAttached     = "volume-attached"
-	transitionVolumeDetached     = "volume-detached"
-	transitionInstanceRunning    = "instance-running"
-	transitionInstanceStopped    = "instance-stopped"
-	transitionInstanceTerminated = "instance-terminated"
-	transitionInstanceExpired    = "instance-forgotten"
+	transitionVPCAvailable        = "vpc-available"
+	transitionNATAvailable        = "nat-available"
+	transitionNATDeleted          = "nat-deleted"
+	transitionNATExpired          = "nat-forgotten"
+	transitionEndpointAvailable   = "endpoint-available"
+	transitionEndpointDeleted     = "endpoint-deleted"
+	transitionVolumeAvailable     = "volume-available"
+	transitionVolumeDeleted       = "volume-deleted"
+	transitionVolumeAttached      = "volume-attached"
+	transitionVolumeDetached      = "volume-detached"
+	transitionInstanceRunning     = "instance-running"
+	transitionInstanceStopped     = "instance-stopped"
+	transitionInstanceTerminated  = "instance-terminated"
+	transitionInstanceInterrupted = "instance-interrupted"
+	transitionInstanceExpired     = "instance-forgotten"
 )
 
 // applyTransition applies a transition of any kind.
@@ -121,6 +122,7 @@ func (s *Service) applyTransition(t transition) {
 	case transitionInstanceRunning,
 		transitionInstanceStopped,
 		transitionInstanceTerminated,
+		transitionInstanceInterrupted,
 		transitionInstanceExpired:
 		instanceHandlers{s}.applyInstanceTransition(t)
 	}

@@ -38,11 +38,27 @@ const (
 	// EffectProvision affects no calls; it sets how long a kind of resource takes to reach its next
 	// state.
 	EffectProvision Effect = "provision"
+	// EffectSpotInterruption affects no calls; it gives a spot instance the interruption notice, and terminates
+	// it when the notice ends.
+	EffectSpotInterruption Effect = "spot-interruption"
+	// EffectRebalance affects no calls; it gives a spot instance the rebalance recommendation.
+	EffectRebalance Effect = "rebalance-recommendation"
 )
 
 // Effects returns all effects in the order of their documentation.
 func Effects() []Effect {
-	return []Effect{EffectFail, EffectThrottle, EffectDelay, EffectDropAnswer, EffectClose, EffectKill, EffectKillAfter, EffectProvision}
+	return []Effect{
+		EffectFail,
+		EffectThrottle,
+		EffectDelay,
+		EffectDropAnswer,
+		EffectClose,
+		EffectKill,
+		EffectKillAfter,
+		EffectProvision,
+		EffectSpotInterruption,
+		EffectRebalance,
+	}
 }
 
 // ProvisionKinds returns the kinds for Provision: a resource's creation, or with the suffix -deletion its
@@ -84,7 +100,10 @@ type Rule struct {
 	Code string `json:"code,omitempty"`
 	// Message of the error for [EffectFail] and [EffectThrottle]; empty means the usual message.
 	Message string `json:"message,omitempty"`
-	// Delay for [EffectDelay] and [EffectProvision].
+	// Instance is the instance id for [EffectSpotInterruption] and [EffectRebalance].
+	Instance string `json:"instance,omitempty"`
+	// Delay for [EffectDelay] and [EffectProvision]. For [EffectSpotInterruption] it is the time of the notice;
+	// 0 means the two minutes of AWS.
 	Delay Duration `json:"delay,omitempty"`
 	// Kind for [EffectProvision], one of [ProvisionKinds].
 	Kind string `json:"kind,omitempty"`
@@ -136,29 +155,47 @@ func (r Rule) Validate() error {
 	bad(r.Count < -1, "count %d: use 1 or more, or -1 for all calls", r.Count)
 	timed := r.Effect == EffectDelay || r.Effect == EffectProvision
 	bad(timed && r.Delay <= 0, "effect %s needs a delay, such as 2s", r.Effect)
-	bad(!timed && r.Delay != 0, "delay is valid only with effects delay and provision, not %s", r.Effect)
+	bad(
+		!timed && r.Effect != EffectSpotInterruption && r.Delay != 0,
+		"delay is valid only with effects delay, provision and spot-interruption, not %s",
+		r.Effect,
+	)
 	bad(
 		r.Code != "" && r.Effect != EffectFail && r.Effect != EffectThrottle,
 		"code is valid only with effects fail and throttle, not %s",
 		r.Effect,
 	)
-	if r.Effect == EffectProvision {
-		bad(
-			!slices.Contains(ProvisionKinds(), r.Kind),
-			"kind %q is not supported: use one of %s",
-			r.Kind,
-			joinNames(ProvisionKinds()),
-		)
-		bad(
-			r.Service+r.Action != "" || r.Nth+r.Count != 0 || r.Mutating,
-			"effect provision affects no calls: remove service, action, nth, count, and mutating",
-		)
-	} else {
-		bad(r.Kind != "", "kind is valid only with effect provision, not %s", r.Effect)
-	}
+	bad(
+		r.Effect.affectsNoCalls() && (r.Service+r.Action != "" || r.Nth+r.Count != 0 || r.Mutating),
+		"effect %s affects no calls: remove service, action, nth, count, and mutating",
+		r.Effect,
+	)
+	bad(
+		r.Effect == EffectProvision && !slices.Contains(ProvisionKinds(), r.Kind),
+		"kind %q is not supported: use one of %s",
+		r.Kind,
+		joinNames(ProvisionKinds()),
+	)
+	bad(
+		r.Effect != EffectProvision && r.Kind != "",
+		"kind is valid only with effect provision, not %s",
+		r.Effect,
+	)
+	bad(r.Effect.isNotice() && r.Instance == "", "effect %s needs an instance", r.Effect)
+	bad(
+		!r.Effect.isNotice() && r.Instance != "",
+		"instance is valid only with effects spot-interruption and rebalance-recommendation, not %s",
+		r.Effect,
+	)
 
 	return errors.Join(errs...)
 }
+
+// isNotice reports whether the effect is a notice to one instance.
+func (e Effect) isNotice() bool { return e == EffectSpotInterruption || e == EffectRebalance }
+
+// affectsNoCalls reports whether the effect changes something other than API calls.
+func (e Effect) affectsNoCalls() bool { return e == EffectProvision || e.isNotice() }
 
 func joinNames[T ~string](all []T) string {
 	out := make([]string, 0, len(all))
@@ -180,7 +217,7 @@ type Call struct {
 }
 
 func (r Rule) matchesCall(c Call) bool {
-	if r.Effect == EffectProvision || r.Mutating && !c.Mutating || r.Service != "" && r.Service != c.Service {
+	if r.Effect.affectsNoCalls() || r.Mutating && !c.Mutating || r.Service != "" && r.Service != c.Service {
 		return false
 	}
 
@@ -206,11 +243,38 @@ type Engine struct {
 	mu         sync.Mutex
 	lastRuleID int
 	rules      []Rule
+	giveNotice func(Rule) error
+}
+
+// OnNotice sets what gives an instance the notice of a rule when it is added.
+func (e *Engine) OnNotice(give func(Rule) error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.giveNotice = give
+}
+
+// applyNotice gives an instance the notice of a rule that has one.
+func (e *Engine) applyNotice(r Rule) error {
+	e.mu.Lock()
+	give := e.giveNotice
+	e.mu.Unlock()
+	switch {
+	case !r.Effect.isNotice():
+		return nil
+	case give == nil:
+		return fmt.Errorf("effect %s needs a region that runs instances", r.Effect)
+	}
+
+	return give(r)
 }
 
 // AddRule validates and adds a rule and returns it with its id.
 func (e *Engine) AddRule(r Rule) (Rule, error) {
 	if err := r.Validate(); err != nil {
+		return r, err
+	}
+
+	if err := e.applyNotice(r); err != nil {
 		return r, err
 	}
 

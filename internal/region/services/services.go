@@ -256,8 +256,27 @@ func (s *Services) buildCompute() (err error) {
 		Quotas:            s.cfg.Quotas,
 		Log:               s.cfg.Log,
 	})
+	if err != nil {
+		return err
+	}
 
-	return err
+	s.cfg.Faults.OnNotice(s.giveNotice)
+
+	return nil
+}
+
+// giveNotice gives a spot instance the notice of a fault.
+func (s *Services) giveNotice(r fault.Rule) error {
+	if r.Effect == fault.EffectRebalance {
+		return s.EC2.RecommendRebalance(r.Instance)
+	}
+
+	notice := time.Duration(r.Delay)
+	if notice == 0 {
+		notice = ec2.SpotNotice
+	}
+
+	return s.EC2.InterruptSpotInstance(r.Instance, notice)
 }
 
 // buildLoadBalancing builds load balancing and Route 53, and tells EC2 about both: they are part of the

@@ -42,6 +42,7 @@ type scalingAPI interface {
 	) (*autoscaling.DeleteAutoScalingGroupOutput, error)
 	scalingAttachAPI
 	warmPoolAPI
+	lifecycleHookAPI
 }
 
 type scalingAttachAPI interface {
@@ -85,6 +86,7 @@ func registerAutoScalingGroups(c *Cloud, api scalingAPI, instances instanceAPI, 
 		func(ctx context.Context) ([]plan.ActualResource, error) { return s.readGroups(ctx, scope) },
 	)
 
+	registerLifecycleHooks(c, api)
 	registerDriver(c, driver[awskind.AutoScalingGroup]{
 		create:    s.createGroup,
 		update:    s.updateGroup,
@@ -371,7 +373,12 @@ func (s *scalingDriver) readGroups(ctx context.Context, scope Scope) ([]plan.Act
 		{Name: aws.String("tag:" + awskind.TagCluster), Values: []string{scope.Cluster}},
 	}})
 
+	if err != nil {
+		return nil, err
+	}
+
 	var out []plan.ActualResource
+	var names []string
 
 	for _, g := range list {
 		if aws.ToString(g.Status) != "" { // it is being deleted
@@ -380,9 +387,16 @@ func (s *scalingDriver) readGroups(ctx context.Context, scope Scope) ([]plan.Act
 
 		r := fromGroup(g)
 		out = append(out, newActual(&r.Name, r.Tags, r))
+		names = append(names, r.Name)
 	}
 
-	return out, err
+	if omitsDetails(ctx) { // AWS deletes hooks with their groups
+		return out, nil
+	}
+
+	hooks, err := readLifecycleHooks(ctx, s.api, names)
+
+	return append(out, hooks...), err
 }
 
 // fromGroup returns an auto scaling group that AWS lists.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -353,6 +354,10 @@ func updateAutoScalingGroup(ctx context.Context, req *Request) error {
 		return err
 	}
 
+	if err := req.syncLifecycleHooks(ctx); err != nil {
+		return err
+	}
+
 	if err := req.updateGroupTags(ctx); err != nil {
 		return err
 	}
@@ -389,6 +394,41 @@ func (req *Request) syncTargetGroups(ctx context.Context) error {
 	}
 
 	return err
+}
+
+// syncLifecycleHooks puts the hooks of LifecycleHookSpecificationList that are new or changed, and deletes those that
+// it no longer has. Hooks that are resources of their own are not touched.
+func (req *Request) syncLifecycleHooks(ctx context.Context) error {
+	const property = "LifecycleHookSpecificationList"
+	more, fewer := diffLists(req.OldProperties[property], req.Properties[property])
+	kept := map[string]bool{}
+	for _, h := range template.ListAt(req.Properties[property]) {
+		kept[template.StringAt(h, "LifecycleHookName")] = true
+	}
+
+	for _, h := range more {
+		in := template.Object{"AutoScalingGroupName": req.PhysicalID}
+		fields, _ := h.(template.Object)
+		maps.Copy(in, fields)
+		if err := req.runOperation(ctx, "autoscaling", "PutLifecycleHook", in); err != nil {
+			return err
+		}
+	}
+
+	for _, h := range fewer {
+		name := template.StringAt(h, "LifecycleHookName")
+		if kept[name] {
+			continue
+		}
+
+		in := template.Object{"AutoScalingGroupName": req.PhysicalID, "LifecycleHookName": name}
+		err := req.runOperation(ctx, "autoscaling", "DeleteLifecycleHook", in)
+		if err != nil && ErrorCode(err) != "ValidationError" { // an earlier process has deleted it
+			return err
+		}
+	}
+
+	return nil
 }
 
 func (req *Request) updateGroupTags(ctx context.Context) error {

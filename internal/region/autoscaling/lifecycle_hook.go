@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package autoscaling
+
+import (
+	"regexp"
+	"slices"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go/service/autoscaling"
+
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+	"github.com/slipway-k8s/slipway/internal/region/state"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// The transitions that a lifecycle hook can wait for, and the results of a lifecycle action.
+const (
+	launching   = "autoscaling:EC2_INSTANCE_LAUNCHING"
+	terminating = "autoscaling:EC2_INSTANCE_TERMINATING"
+
+	resultContinue = "CONTINUE"
+	resultAbandon  = "ABANDON"
+)
+
+// AWS's limits of lifecycle hooks. The global timeout is the shorter of 48 hours and 100 times the heartbeat
+// timeout.
+const (
+	maxHooks             = 50
+	minHeartbeat         = 30
+	maxHeartbeat         = 7200
+	defaultHeartbeat     = 3600
+	maxGlobalTimeout     = 172800
+	heartbeatsUntilLimit = 100
+)
+
+func (s *Service) lifecycleHookOps() []wire.Operation {
+	return []wire.Operation{
+		state.WriteOperation(s.store, "PutLifecycleHook", s.putLifecycleHook),
+		state.WriteOperation(s.store, "DeleteLifecycleHook", s.deleteLifecycleHook),
+		state.ReadOperation(s.store, "DescribeLifecycleHooks", s.describeLifecycleHooks),
+		state.WriteOperation(s.store, "CompleteLifecycleAction", s.completeLifecycleAction),
+		state.WriteOperation(s.store, "RecordLifecycleActionHeartbeat", s.recordLifecycleActionHeartbeat),
+	}
+}
+
+// lifecycleHook is a hook of a group.
+type lifecycleHook struct {
+	Transition       string // launching or terminating
+	DefaultResult    string // of an action that nobody completes
+	HeartbeatSeconds int64  // how long an action waits without a heartbeat
+	Metadata         string // for a notification; empty for none
+}
+
+// globalTimeout returns how long an action of the hook can last with heartbeats, in seconds.
+func (h lifecycleHook) globalTimeout() int64 {
+	return min(h.HeartbeatSeconds*heartbeatsUntilLimit, maxGlobalTimeout)
+}
+
+// putLifecycleHook creates a hook, or changes the fields that the request has. Actions in progress keep the
+// timeouts that they began with.
+func (s *Service) putLifecycleHook(in *sdk.PutLifecycleHookInput) (*sdk.PutLifecycleHookOutput, error) {
+	g, err := s.findGroup(in.AutoScalingGroupName)
+	if err != nil {
+		return nil, err
+	}
+
+	name := sdkshape.String(in.LifecycleHookName)
+	h, exists := g.Hooks[name]
+	if !exists {
+		if len(g.Hooks) >= maxHooks {
+			return nil, wire.Errorf("LimitExceeded", "The number of lifecycle hooks has reached its limit of %d", maxHooks)
+		}
+
+		h = lifecycleHook{DefaultResult: resultAbandon, HeartbeatSeconds: defaultHeartbeat}
+	}
+
+	if err := h.applyRequest(name, in); err != nil {
+		return nil, err
+	}
+
+	if g.Hooks == nil {
+		g.Hooks = map[string]lifecycleHook{}
+	}
+
+	g.Hooks[name] = h
+
+	return &sdk.PutLifecycleHookOutput{}, nil
+}
+
+// applyRequest sets the fields that a request has, and refuses what is not valid.
+func (h *lifecycleHook) applyRequest(name string, in *sdk.PutLifecycleHookInput) error {
+	h.Transition = *textOrDefault(in.LifecycleTransition, h.Transition)
+	h.DefaultResult = *textOrDefault(in.DefaultResult, h.DefaultResult)
+	h.HeartbeatSeconds = *numberOrDefault(in.HeartbeatTimeout, h.HeartbeatSeconds)
+	h.Metadata = *textOrDefault(in.NotificationMetadata, h.Metadata)
+	validName := regexp.MustCompile(`^[A-Za-z0-9\-_/]{1,255}$`)
+
+	switch {
+	case !validName.MatchString(name):
+		return validationError(
+			"1 validation error detected: Value '%s' at 'lifecycleHookName' failed to satisfy constraint: "+
+				"Member must satisfy regular expression pattern: [A-Za-z0-9\\-_\\/]+",
+			name,
+		)
+
+	case h.Transition != launching && h.Transition != terminating:
+		return validationError("LifecycleTransition '%s' must be %s or %s", h.Transition, launching, terminating)
+	case !isResult(h.DefaultResult):
+		return validationError("DefaultResult '%s' must be CONTINUE or ABANDON", h.DefaultResult)
+	case h.HeartbeatSeconds < minHeartbeat || h.HeartbeatSeconds > maxHeartbeat:
+		return validationError(
+			"HeartbeatTimeout %d must be from %d to %d seconds",
+			h.HeartbeatSeconds,
+			minHeartbeat,
+			maxHeartbeat,
+		)
+
+	case sdkshape.String(in.NotificationTargetARN) != "" || sdkshape.String(in.RoleARN) != "":
+		return validationError("This region has no SNS and no SQS: remove NotificationTargetARN and RoleARN")
+	}
+
+	return nil
+}
+
+func isResult(r string) bool { return r == resultContinue || r == resultAbandon }
+
+// addInitialHooks adds the hooks of a request that creates a group.
+func (g *group) addInitialHooks(hooks []*sdk.LifecycleHookSpecification) error {
+	g.Hooks = map[string]lifecycleHook{}
+	for _, spec := range hooks {
+		h := lifecycleHook{DefaultResult: resultAbandon, HeartbeatSeconds: defaultHeartbeat}
+		err := h.applyRequest(sdkshape.String(spec.LifecycleHookName), &sdk.PutLifecycleHookInput{
+			DefaultResult:         spec.DefaultResult,
+			HeartbeatTimeout:      spec.HeartbeatTimeout,
+			LifecycleTransition:   spec.LifecycleTransition,
+			NotificationMetadata:  spec.NotificationMetadata,
+			NotificationTargetARN: spec.NotificationTargetARN,
+			RoleARN:               spec.RoleARN,
+		})
+		if err != nil {
+			return err
+		}
+
+		g.Hooks[sdkshape.String(spec.LifecycleHookName)] = h
+	}
+
+	return nil
+}
+
+// deleteLifecycleHook deletes a hook. Its outstanding actions end first: those of starting instances are
+// abandoned, those of terminating ones continue.
+func (s *Service) deleteLifecycleHook(
+	in *sdk.DeleteLifecycleHookInput,
+) (*sdk.DeleteLifecycleHookOutput, error) {
+	g, err := s.findGroup(in.AutoScalingGroupName)
+	if err != nil {
+		return nil, err
+	}
+
+	name := sdkshape.String(in.LifecycleHookName)
+	h, exists := g.Hooks[name]
+	if !exists {
+		return nil, validationError("No Lifecycle Hook found with name %s", name)
+	}
+
+	result := resultContinue
+	if h.Transition == launching {
+		result = resultAbandon
+	}
+
+	for _, actions := range g.Actions {
+		for _, a := range actions {
+			if a.Hook == name && a.Result == "" {
+				a.Result = result
+			}
+		}
+	}
+
+	delete(g.Hooks, name)
+
+	return &sdk.DeleteLifecycleHookOutput{}, nil
+}
+
+func (s *Service) describeLifecycleHooks(
+	in *sdk.DescribeLifecycleHooksInput,
+) (*sdk.DescribeLifecycleHooksOutput, error) {
+	g, err := s.findGroup(in.AutoScalingGroupName)
+	if err != nil {
+		return nil, err
+	}
+
+	wanted := sdkshape.Strings(in.LifecycleHookNames)
+	out := &sdk.DescribeLifecycleHooksOutput{LifecycleHooks: []*sdk.LifecycleHook{}}
+	for _, name := range sdkshape.SortedKeys(g.Hooks) {
+		if len(wanted) > 0 && !slices.Contains(wanted, name) {
+			continue
+		}
+
+		h := g.Hooks[name]
+		hook := &sdk.LifecycleHook{
+			AutoScalingGroupName: g.Shape.AutoScalingGroupName,
+			LifecycleHookName:    new(name),
+			LifecycleTransition:  new(h.Transition),
+			DefaultResult:        new(h.DefaultResult),
+			HeartbeatTimeout:     new(h.HeartbeatSeconds),
+			GlobalTimeout:        new(h.globalTimeout()),
+		}
+		if h.Metadata != "" {
+			hook.NotificationMetadata = new(h.Metadata)
+		}
+
+		out.LifecycleHooks = append(out.LifecycleHooks, hook)
+	}
+
+	return out, nil
+}
+
+// lifecycleAction is one instance that waits for one hook.
+type lifecycleAction struct {
+	Hook    string    // its name
+	Token   string    // identifies the action
+	Default string    // result if nobody completes the action
+	Expires time.Time // when the default result is used, unless a heartbeat comes before
+	Limit   time.Time // the latest time of Expires
+	Seconds int64     // heartbeat timeout
+	Result  string    // empty while the action is outstanding
+}
+
+// findAction returns the outstanding action that a request names by its token or by its instance.
+func (g *group) findAction(hook string, token, instance *string) (*lifecycleAction, error) {
+	if g.Hooks[hook] == (lifecycleHook{}) {
+		return nil, validationError("No Lifecycle Hook found with name %s", hook)
+	}
+
+	for _, id := range sdkshape.SortedKeys(g.Actions) {
+		for _, a := range g.Actions[id] {
+			isNamed := token != nil && a.Token == *token || token == nil && instance != nil && id == *instance
+			if a.Hook == hook && a.Result == "" && isNamed {
+				return a, nil
+			}
+		}
+	}
+
+	switch {
+	case token != nil:
+		return nil, validationError("No active Lifecycle Action found with token %s", *token)
+	case instance != nil:
+		return nil, validationError("No active Lifecycle Action found with instance ID %s", *instance)
+	}
+
+	return nil, validationError("Either LifecycleActionToken or InstanceId must be specified")
+}
+
+// completeLifecycleAction ends an action. The group goes on with its next reconciliation.
+func (s *Service) completeLifecycleAction(
+	in *sdk.CompleteLifecycleActionInput,
+) (*sdk.CompleteLifecycleActionOutput, error) {
+	g, err := s.findGroup(in.AutoScalingGroupName)
+	if err != nil {
+		return nil, err
+	}
+
+	result := sdkshape.String(in.LifecycleActionResult)
+	if !isResult(result) {
+		return nil, validationError("LifecycleActionResult '%s' must be CONTINUE or ABANDON", result)
+	}
+
+	a, err := g.findAction(sdkshape.String(in.LifecycleHookName), in.LifecycleActionToken, in.InstanceId)
+	if err != nil {
+		return nil, err
+	}
+
+	a.Result = result
+
+	return &sdk.CompleteLifecycleActionOutput{}, nil
+}
+
+// recordLifecycleActionHeartbeat prolongs an action by its heartbeat timeout, up to the global timeout.
+func (s *Service) recordLifecycleActionHeartbeat(
+	in *sdk.RecordLifecycleActionHeartbeatInput,
+) (*sdk.RecordLifecycleActionHeartbeatOutput, error) {
+	g, err := s.findGroup(in.AutoScalingGroupName)
+	if err != nil {
+		return nil, err
+	}
+
+	a, err := g.findAction(sdkshape.String(in.LifecycleHookName), in.LifecycleActionToken, in.InstanceId)
+	if err != nil {
+		return nil, err
+	}
+
+	a.Expires = s.cfg.Now().Add(time.Duration(a.Seconds) * time.Second)
+	if a.Expires.After(a.Limit) {
+		a.Expires = a.Limit
+	}
+
+	return &sdk.RecordLifecycleActionHeartbeatOutput{}, nil
+}
