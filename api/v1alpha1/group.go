@@ -55,6 +55,9 @@ type InstanceGroupSpec struct {
 	// unset, it is the on-demand price.
 	MaxPrice string `json:"maxPrice,omitempty"`
 
+	// Repair replaces workers whose node is not Ready for too long. Workers only.
+	Repair Repair `json:"repair,omitzero"`
+
 	// CapacityRebalance starts a replacement as soon as AWS reports that a spot instance is likely
 	// to be interrupted.
 	CapacityRebalance bool `json:"capacityRebalance,omitempty"`

@@ -226,6 +226,8 @@ func groupDefaultRules() []DefaultRule {
 				setDefaultNumber(&g.Spec.InstanceMetadata.HTTPPutResponseHopLimit, 1)
 			},
 		),
+		newGroupRule("spec.repair.notReadyFor", "10m for workers", defaultRepair),
+		newGroupRule("spec.repair.maxUnhealthyPercent", "20 for workers", defaultRepair),
 	}
 }
 

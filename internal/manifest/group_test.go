@@ -57,6 +57,10 @@ func TestGroupsAreChecked(t *testing.T) {
 		"kubeReserved[memory] \"lots\": is not a valid quantity":       func(_ *manifest.Set, g *spec) { g.Kubelet.KubeReserved = map[string]string{"memory": "lots"} },
 		"systemReserved[gpu] \"gpu\": is not one of":                   func(_ *manifest.Set, g *spec) { g.Kubelet.SystemReserved = map[string]string{"gpu": "1"} },
 		"evictionHard[nodefs.available] \"110%\": is not a percentage": func(_ *manifest.Set, g *spec) { g.Kubelet.EvictionHard = map[string]string{"nodefs.available": "110%"} },
+		"spec.repair.notReadyFor \"1m\": is not valid":                 func(_ *manifest.Set, g *spec) { g.Repair.NotReadyFor = "1m" },
+		"spec.repair.notReadyFor \"25h\": is not valid":                func(_ *manifest.Set, g *spec) { g.Repair.NotReadyFor = "25h" },
+		"spec.repair.maxUnhealthyPercent \"101\"":                      func(_ *manifest.Set, g *spec) { g.Repair.MaxUnhealthyPercent = 101 },
+		"control-plane: spec.repair: is for workers":                   func(s *manifest.Set, _ *spec) { s.Groups[0].Spec.Repair.Disabled = true },
 		"additionalUserData[0].type \"text/x-shelscript\"": func(_ *manifest.Set, g *spec) {
 			g.AdditionalUserData = []v1alpha1.UserData{{Name: "a", Type: "text/x-shelscript", Content: "x"}}
 		},

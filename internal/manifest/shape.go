@@ -136,6 +136,7 @@ func groupShape() any {
 			},
 			MaxPrice:          "x",
 			CapacityRebalance: true,
+			Repair:            v1alpha1.Repair{Disabled: true, NotReadyFor: "x", MaxUnhealthyPercent: 1},
 			WarmPool: v1alpha1.WarmPool{
 				MinSize:                  1,
 				MaxGroupPreparedCapacity: 1,

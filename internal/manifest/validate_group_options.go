@@ -60,6 +60,7 @@ func (v validator) checkGroupOptions(spec v1alpha1.InstanceGroupSpec) {
 	v.checkMixedInstances(spec)
 	v.checkWarmPool(spec)
 	v.checkRollingUpdate(spec.RollingUpdate, spec.Role)
+	v.checkRepair(spec)
 	if spec.Role == v1alpha1.RoleBastion {
 		v.rejectKubernetesFields(spec)
 	}

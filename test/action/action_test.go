@@ -218,7 +218,7 @@ func TestPullRequestAndMerge(t *testing.T) {
 	// A pull request: the plan is in the summary and in a comment, and nothing is changed.
 	request := []string{"INPUT_COMMAND=plan", "INPUT_MANIFESTS=demo.yaml", "PULL_REQUEST=7", "INPUT_COMMENT=true"}
 	s := r.run("run.sh", request...)
-	if s.code != 0 || s.changes != "true" || !strings.Contains(s.summary, "Plan: 82 to add, 0 to change, 0 to destroy") {
+	if s.code != 0 || s.changes != "true" || !strings.Contains(s.summary, "Plan: 83 to add, 0 to change, 0 to destroy") {
 		t.Fatalf("plan: exit code %d, changes %q\n%s", s.code, s.changes, s.log)
 	}
 	if n := len(h.comments); n != 151 || !strings.HasPrefix(h.comments[150].Body, "<!-- slipway plan demo -->\n### Plan of cluster demo\n") ||

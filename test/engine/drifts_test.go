@@ -313,6 +313,16 @@ func balancerDrifts() []drift {
 			}}})
 			return err
 		}, want: []string{"~ target-group/api", `  TargetGroupAttributes[deregistration_delay.timeout_seconds]: "300" → "10"`}},
+		{description: "a lifecycle hook is removed", change: func(h awsClients) error {
+			_, err := h.scaling.DeleteLifecycleHook(h, &autoscaling.DeleteLifecycleHookInput{AutoScalingGroupName: h.resourceID("autoscaling-group/workers"), LifecycleHookName: sdk.String("slipway-drain")})
+			return err
+		}, want: []string{"+ lifecycle-hook/workers"}},
+		{description: "a lifecycle hook waits longer", change: func(h awsClients) error {
+			_, err := h.scaling.PutLifecycleHook(h, &autoscaling.PutLifecycleHookInput{
+				AutoScalingGroupName: h.resourceID("autoscaling-group/workers"), LifecycleHookName: sdk.String("slipway-drain"), HeartbeatTimeout: sdk.Int32(300), DefaultResult: sdk.String("ABANDON"),
+			})
+			return err
+		}, want: []string{"~ lifecycle-hook/workers", `  DefaultResult: "ABANDON" → "CONTINUE"`, "  HeartbeatTimeout: 300 → 60"}},
 		{description: "a listener is removed", change: func(h awsClients) error {
 			_, err := h.elb.DeleteListener(h, &elb.DeleteListenerInput{ListenerArn: h.resourceID("listener/join")})
 			return err

@@ -116,7 +116,7 @@ func machineDrifts() []drift {
 			_, err := h.scaling.DeleteAutoScalingGroup(h, &autoscaling.DeleteAutoScalingGroupInput{AutoScalingGroupName: sdk.String("workers.demo"), ForceDelete: sdk.Bool(true)})
 			time.Sleep(time.Minute) // its machines end
 			return err
-		}, want: []string{"+ autoscaling-group/workers"}},
+		}, want: []string{"+ autoscaling-group/workers", "+ lifecycle-hook/workers"}},
 	}
 }
 

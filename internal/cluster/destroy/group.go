@@ -229,7 +229,8 @@ func (d *groupDeletion) run(ctx context.Context, op *operation.Operation) (Group
 func isGroupAddress(a graph.Addr, group string) bool {
 	kind, name, _ := strings.Cut(string(a), "/")
 	switch kind {
-	case awskind.AutoScalingGroup{}.Kind().Name, awskind.LaunchTemplate{}.Kind().Name:
+	case awskind.AutoScalingGroup{}.Kind().Name, awskind.LaunchTemplate{}.Kind().Name,
+		awskind.LifecycleHook{}.Kind().Name:
 		return name == group
 	case awskind.IAMRole{}.Kind().Name, awskind.InstanceProfile{}.Kind().Name:
 		return name == "worker-"+group
@@ -306,6 +307,8 @@ func selectGroup(actual []plan.ActualResource, req GroupRequest, region string) 
 		switch r := a.Resource.(type) {
 		case awskind.AutoScalingGroup:
 			own = r.Tags[awskind.TagGroup] == req.Group
+		case awskind.LifecycleHook:
+			own = r.Group.Literal() == model.GroupName(req.Cluster, req.Group)
 		case awskind.LaunchTemplate:
 			own = r.Name == req.Group+"."+req.Cluster
 		case awskind.IAMRole:

@@ -23,6 +23,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/slipway-k8s/slipway/internal/machine/podfate"
 )
 
 // pollInterval is the time between two looks at the pods of a node. kubectl drain uses 1 s for deletions and 5 s for
@@ -61,15 +63,14 @@ func (p Pods) IsDrained() bool { return len(p.Evict) == 0 && len(p.Terminating) 
 func Classify(pods []corev1.Pod) Pods {
 	var out Pods
 	for _, p := range pods {
-		_, isStatic := p.Annotations[corev1.MirrorPodAnnotationKey]
 		owner := metav1.GetControllerOf(&p)
-		isFinished := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-		switch {
-		case isStatic || isFinished || owner != nil && owner.Kind == "DaemonSet":
+		switch fateOf(p, owner) {
+		case podfate.Keep:
 			continue
-		case p.DeletionTimestamp != nil:
+		case podfate.Await:
 			out.Terminating = append(out.Terminating, p)
 			continue
+		case podfate.Evict:
 		}
 
 		out.Evict = append(out.Evict, p)
@@ -83,6 +84,21 @@ func Classify(pods []corev1.Pod) Pods {
 	}
 
 	return out
+}
+
+// fateOf returns what the drain does with a pod of a controller, which may be nil.
+func fateOf(p corev1.Pod, owner *metav1.OwnerReference) podfate.Fate {
+	_, isStatic := p.Annotations[corev1.MirrorPodAnnotationKey]
+	facts := podfate.Pod{
+		Static:      isStatic,
+		Finished:    p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
+		Terminating: p.DeletionTimestamp != nil,
+	}
+	if owner != nil {
+		facts.Controller = owner.Kind
+	}
+
+	return podfate.Of(facts)
 }
 
 // podName returns the name of a pod for people: namespace/name.

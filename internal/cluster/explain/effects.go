@@ -229,6 +229,10 @@ func machineEffects() map[string]kindEffects {
 				},
 			},
 		},
+		"lifecycle-hook": {
+			onDelete:   effect{plan.NoEffect, "interrupts nothing; machines are no longer drained when Auto Scaling ends them"},
+			byProperty: properties(quiet(), "LifecycleTransition", "DefaultResult", "HeartbeatTimeout"),
+		},
 		"volume": {
 			onDelete:   interrupts("the etcd member on it"),
 			byProperty: properties(quiet(), "VolumeType", "Size", "Iops", "Throughput"),

@@ -23,6 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster/rollout"
 	"github.com/slipway-k8s/slipway/internal/infra/aws/driver"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
 // detachedTag marks a machine that was detached from its Auto Scaling group during an update. Its value is the time. It
@@ -47,6 +48,11 @@ type autoscalingAPI interface {
 		*autoscaling.DescribeScalingActivitiesInput,
 		...func(*autoscaling.Options),
 	) (*autoscaling.DescribeScalingActivitiesOutput, error)
+	CompleteLifecycleAction(
+		context.Context,
+		*autoscaling.CompleteLifecycleActionInput,
+		...func(*autoscaling.Options),
+	) (*autoscaling.CompleteLifecycleActionOutput, error)
 	UpdateAutoScalingGroup(
 		context.Context,
 		*autoscaling.UpdateAutoScalingGroupInput,
@@ -335,6 +341,9 @@ func (a *awsMachines) Terminate(ctx context.Context, m rollout.Machine) error {
 				ShouldDecrementDesiredCapacity: aws.Bool(false),
 			},
 		)
+		if err == nil {
+			a.completeHook(ctx, m)
+		}
 	}
 
 	if err != nil {
@@ -343,6 +352,36 @@ func (a *awsMachines) Terminate(ctx context.Context, m rollout.Machine) error {
 
 	return nil
 }
+
+// completeHook ends the wait of Auto Scaling for a drain, because the machine is drained already: it may be one whose
+// agent does not work any more. Auto Scaling may not wait yet; then the machine's agent or the hook's timeout ends it.
+func (a *awsMachines) completeHook(ctx context.Context, m rollout.Machine) {
+	const tries = 3
+	if m.Slot != "" {
+		return // the control plane has no hooks
+	}
+
+	group := a.scalingGroup(m.Group, m.Slot)
+	for range tries {
+		_, err := a.autoscaling.CompleteLifecycleAction(ctx, &autoscaling.CompleteLifecycleActionInput{
+			AutoScalingGroupName:  group.AutoScalingGroupName,
+			LifecycleHookName:     aws.String(node.TerminationHook),
+			LifecycleActionResult: aws.String("CONTINUE"),
+			InstanceId:            &m.ID,
+		})
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+
+		select {
+		case <-ctx.Done():
+		case <-time.After(hookRetryInterval):
+		}
+	}
+}
+
+// hookRetryInterval is the time between two tries to complete a hook.
+const hookRetryInterval = 300 * time.Millisecond
 
 // Detach removes a machine from its Auto Scaling group, which launches a new one in its place. The machine is marked
 // first, so that another run finds it.

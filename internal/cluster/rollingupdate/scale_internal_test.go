@@ -142,6 +142,17 @@ func (s *simulation) DescribeInstances(
 	return &ec2.DescribeInstancesOutput{Reservations: []ec2types.Reservation{r}}, nil
 }
 
+// CompleteLifecycleAction ends the wait for a drain, of which the simulation has none.
+func (s *simulation) CompleteLifecycleAction(
+	context.Context,
+	*autoscaling.CompleteLifecycleActionInput,
+	...func(*autoscaling.Options),
+) (*autoscaling.CompleteLifecycleActionOutput, error) {
+	s.count("aws")
+
+	return &autoscaling.CompleteLifecycleActionOutput{}, nil
+}
+
 // TerminateInstanceInAutoScalingGroup replaces a machine at once. The new one is Ready after bootTime.
 func (s *simulation) TerminateInstanceInAutoScalingGroup(
 	_ context.Context,

@@ -29,6 +29,8 @@ const (
 	TagGroup = "slipway.dev/group"
 	// TagSlot is the control-plane slot of an instance or of an etcd volume.
 	TagSlot = "slipway.dev/etcd-slot"
+	// TagRepair has the repair policy of a group of workers, which agents of the control plane read.
+	TagRepair = "slipway.dev/repair"
 	// TagClusterOwned plus the cluster's name, with the value "owned", is the tag that in-cluster controllers
 	// look for.
 	TagClusterOwned = "kubernetes.io/cluster/"

@@ -9,7 +9,7 @@ import "github.com/slipway-k8s/slipway/internal/infra/graph"
 // and Terraform's initial_lifecycle_hook are meant for the creation of a group. It also is deleted before its group
 // then, so that the deletion of a stack does not wait for drains.
 type LifecycleHook struct {
-	Group graph.Ref[AutoScalingGroup] `aws:"AutoScalingGroupName,immutable"`
+	Group graph.Ref[AutoScalingGroup] `aws:"AutoScalingGroupName,immutable" tf:"autoscaling_group_name"`
 	// Name is unique in the group.
 	Name       string `aws:"LifecycleHookName,immutable" tf:"name"`
 	Transition string `aws:"LifecycleTransition"` // autoscaling:EC2_INSTANCE_TERMINATING

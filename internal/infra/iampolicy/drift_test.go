@@ -97,6 +97,10 @@ func (b *bench) drift(name string, op who) {
 	b.check(a.CreateOrUpdateTags(ctx, &autoscaling.CreateOrUpdateTagsInput{Tags: []astypes.Tag{
 		scalingTag("workers."+name, "slipway.dev/stray", "x"), scalingTag("workers."+name, "Name", "mine"),
 	}}))
+	b.check(a.DeleteLifecycleHook(ctx, &autoscaling.DeleteLifecycleHookInput{AutoScalingGroupName: s("workers." + name), LifecycleHookName: s(model.TerminationHook)}))
+	b.check(a.PutLifecycleHook(ctx, &autoscaling.PutLifecycleHookInput{
+		AutoScalingGroupName: s("workers." + name), LifecycleHookName: s("slipway-stray"), LifecycleTransition: s("autoscaling:EC2_INSTANCE_TERMINATING"),
+	}))
 	group := "control-plane-a." + name
 	b.check(a.DetachLoadBalancerTargetGroups(ctx, &autoscaling.DetachLoadBalancerTargetGroupsInput{AutoScalingGroupName: &group, TargetGroupARNs: []string{*id("target-group/join")}}))
 	b.check(a.AttachLoadBalancerTargetGroups(ctx, &autoscaling.AttachLoadBalancerTargetGroupsInput{AutoScalingGroupName: s("workers." + name), TargetGroupARNs: []string{*id("target-group/join")}}))
@@ -179,6 +183,10 @@ func (b *bench) replaceMachine(name string, op who) {
 
 	b.check(autoscaling.NewFromConfig(cfg).TerminateInstanceInAutoScalingGroup(b.Context(), &autoscaling.TerminateInstanceInAutoScalingGroupInput{
 		InstanceId: groups.AutoScalingGroups[0].Instances[0].InstanceId, ShouldDecrementDesiredCapacity: sdk.Bool(false),
+	}))
+	b.check(autoscaling.NewFromConfig(cfg).CompleteLifecycleAction(b.Context(), &autoscaling.CompleteLifecycleActionInput{
+		AutoScalingGroupName: sdk.String("workers." + name), LifecycleHookName: sdk.String(model.TerminationHook),
+		LifecycleActionResult: sdk.String("CONTINUE"), InstanceId: groups.AutoScalingGroups[0].Instances[0].InstanceId,
 	}))
 }
 

@@ -28,10 +28,11 @@ func (s policyBuilder) machineStatements() []Statement {
 		newStatement(
 			"ChangeGroups",
 			qualifyActions(
-				"autoscaling", "AttachLoadBalancerTargetGroups", "CreateAutoScalingGroup",
-				"CreateOrUpdateTags", "DeleteAutoScalingGroup", "DeleteTags", "DetachInstances",
-				"DetachLoadBalancerTargetGroups", "TerminateInstanceInAutoScalingGroup",
-				"UpdateAutoScalingGroup",
+				"autoscaling", "AttachLoadBalancerTargetGroups", "CompleteLifecycleAction",
+				"CreateAutoScalingGroup", "CreateOrUpdateTags", "DeleteAutoScalingGroup",
+				"DeleteLifecycleHook", "DeleteTags", "DetachInstances",
+				"DetachLoadBalancerTargetGroups", "PutLifecycleHook",
+				"TerminateInstanceInAutoScalingGroup", "UpdateAutoScalingGroup",
 			),
 			groups,
 			nil,

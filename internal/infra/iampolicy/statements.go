@@ -28,7 +28,7 @@ func (s policyBuilder) readStatements() []Statement {
 				"DescribeTargetGroups",
 			),
 			qualifyActions(
-				"autoscaling", "DescribeAutoScalingGroups",
+				"autoscaling", "DescribeAutoScalingGroups", "DescribeLifecycleHooks",
 			),
 			qualifyActions("iam", "ListInstanceProfiles", "ListRoles"),
 			qualifyActions("kms", "ListAliases", "ListKeys"),

@@ -122,6 +122,7 @@ func (b *builder) addMachineSet(l machineSet) {
 	}
 
 	maps.Copy(tags, b.autoscalerTags(l.group))
+	maps.Copy(tags, repairTags(l.group))
 	group := awskind.AutoScalingGroup{
 		Name:              l.name + "." + b.clusterName(),
 		MinSize:           l.min,

@@ -120,8 +120,8 @@ func TestGroupWithRightsHasItsOwnRole(t *testing.T) {
 		t.Error(diff)
 	}
 	own, shared := nodeAt[awskind.IAMRolePolicy](t, g, "worker-workers").Document, nodeAt[awskind.IAMRolePolicy](t, g, "worker").Document
-	if own != shared {
-		t.Error("it lacks what every worker may")
+	if rest := strings.Replace(string(own), `"aws:ResourceTag/slipway.dev/group":"workers",`, "", 1); rest != string(shared) || rest == string(own) {
+		t.Errorf("it differs from that of other workers not only in the groups whose hooks it may complete:\n%s\n%s", own, shared)
 	}
 	if nodeAt[awskind.IAMRolePolicy](t, g, "worker-workers-additional").Document == "" {
 		t.Error("it lacks its inline policy")
@@ -219,5 +219,42 @@ func TestAdditionalUserData(t *testing.T) {
 		"00-slipway " + strings.TrimSuffix(text(plain), "\n"), "a.sh " + strings.TrimSuffix(extra[0].Content, "\n"), "b.yaml " + extra[1].Content,
 	}, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestTerminationHooks checks that groups of workers drain their machines.
+func TestTerminationHooks(t *testing.T) {
+	g := build(t, input(t, "demo", manifest.NewSetOptions{ControlPlaneCount: 3}))
+	got := map[string]int{}
+	for _, n := range g.Nodes() {
+		h, ok := n.Resource.(awskind.LifecycleHook)
+		if !ok {
+			continue
+		}
+
+		if h.Name != model.TerminationHook || h.DefaultResult != "CONTINUE" || h.Transition != "autoscaling:EC2_INSTANCE_TERMINATING" {
+			t.Errorf("%s: %+v", n.Addr, h)
+		}
+
+		got[string(h.Group.Addr())] = h.HeartbeatTimeout
+	}
+
+	if diff := cmp.Diff(map[string]int{"autoscaling-group/workers": 60}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestRepairPolicy checks that the policy of a group reaches its tag, and that the default one needs none.
+func TestRepairPolicy(t *testing.T) {
+	for want, r := range map[string]v1alpha1.Repair{
+		"":            {},
+		"off":         {Disabled: true},
+		"10m0s 50%":   {MaxUnhealthyPercent: 50},
+		"1h30m0s 20%": {NotReadyFor: "90m"},
+	} {
+		g := build(t, with(t, func(s *manifest.Set) { workers(s).Repair = r }))
+		if got := nodeAt[awskind.AutoScalingGroup](t, g, "workers").Tags[awskind.TagRepair]; got != want {
+			t.Errorf("%+v: tag %q, want %q", r, got, want)
+		}
 	}
 }

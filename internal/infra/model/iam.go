@@ -134,9 +134,9 @@ func (b *builder) controlPlanePolicy() graph.JSON {
 	list := []policyStatement{
 		{
 			ID:        "Find",
-			Actions:   []string{"ec2:DescribeInstances", "ec2:DescribeVolumes"},
+			Actions:   []string{"autoscaling:DescribeAutoScalingGroups", "ec2:DescribeInstances", "ec2:DescribeVolumes"},
 			Resources: []string{"*"},
-		}, // EC2 does not restrict Describe calls to resources
+		}, // AWS does not restrict Describe calls to resources
 		{
 			ID:        "Attach",
 			Actions:   []string{"ec2:AttachVolume", "ec2:DetachVolume"},
@@ -158,7 +158,7 @@ func (b *builder) controlPlanePolicy() graph.JSON {
 		},
 	}
 
-	list = append(list, b.hookStatement(v1alpha1.RoleControlPlane, ""))
+	list = append(list, b.repairStatement())
 	list = append(list, b.addressStatements(own)...)
 	if key := b.MachineStore.KMSKeyARN; key != "" {
 		list = append(list,
@@ -200,7 +200,7 @@ func (b *builder) signalStatements() []policyStatement {
 func (b *builder) workerPolicy(group string) graph.JSON {
 	list := []policyStatement{
 		{ID: "Read", Actions: []string{"s3:GetObject"}, Resources: b.objectARNs("agent", "worker")},
-		b.hookStatement(v1alpha1.RoleWorker, group),
+		b.hookStatement(group),
 	}
 	if key := b.MachineStore.KMSKeyARN; key != "" {
 		list = append(list, policyStatement{

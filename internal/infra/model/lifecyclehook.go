@@ -8,28 +8,21 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// TerminationHook is the name of the lifecycle hook of every group that runs Kubernetes. The agent of a machine
-// completes it when the machine is drained. The agent has a constant of its own for it.
+// TerminationHook is the name of the lifecycle hook of every group of workers. The agent of a machine completes it when
+// the machine is drained. The agent has a constant of its own for it.
 const TerminationHook = "slipway-drain"
 
-// How long a group waits for a sign of life of a terminating machine, in seconds. The agent sends heartbeats while it
-// drains, so this is only how long a dead machine holds up its own termination. It is short for the control plane,
-// because the machine has the etcd volume of its slot until it ends. AWS's minimum is 30 s.
-const (
-	workerHookTimeout       = 60
-	controlPlaneHookTimeout = 30
-)
+// hookTimeout is how long a group waits for a sign of life of a terminating machine, in seconds. The agent sends
+// heartbeats while it drains, so this is only how long a dead machine holds up its own termination. AWS's minimum is 30 s.
+const hookTimeout = 60
 
-// addTerminationHook adds the lifecycle hook of a group, so that its machines are drained before they are terminated,
-// whoever terminates them. A bastion has nothing to drain.
+// addTerminationHook adds the lifecycle hook of a group of workers, so that its machines are drained before they are
+// terminated, whoever terminates them. The control plane has none: a machine has the etcd volume of its slot until it
+// ends, so each second of a wait is one without a member of etcd, and hardly any pod runs there. Its agent moves the
+// etcd leadership away, and the kubelet stops the pods when the operating system shuts down.
 func (b *builder) addTerminationHook(l machineSet, group graph.Ref[awskind.AutoScalingGroup]) {
-	timeout := workerHookTimeout
-	switch l.group.Spec.Role {
-	case v1alpha1.RoleControlPlane:
-		timeout = controlPlaneHookTimeout
-	case v1alpha1.RoleBastion:
+	if l.group.Spec.Role != v1alpha1.RoleWorker {
 		return
-	case v1alpha1.RoleWorker:
 	}
 
 	graph.Add(b.graph, l.name, awskind.LifecycleHook{
@@ -37,17 +30,14 @@ func (b *builder) addTerminationHook(l machineSet, group graph.Ref[awskind.AutoS
 		Name:             TerminationHook,
 		Transition:       "autoscaling:EC2_INSTANCE_TERMINATING",
 		DefaultResult:    "CONTINUE",
-		HeartbeatTimeout: timeout,
+		HeartbeatTimeout: hookTimeout,
 	})
 }
 
-// hookStatement allows machines to complete the lifecycle hook of their own group, and to prolong it while they drain.
-// Machines of groups that share a role can do so for each other.
-func (b *builder) hookStatement(role v1alpha1.Role, group string) policyStatement {
-	tags := map[string]any{
-		"aws:ResourceTag/" + awskind.TagClusterID: b.ClusterID,
-		"aws:ResourceTag/" + awskind.TagRole:      roleTag(role),
-	}
+// hookStatement allows workers to complete the lifecycle hook of their own group, and to prolong it while they drain.
+// The group is that of a role of its own; empty: workers of the groups that share the role can do so for each other.
+func (b *builder) hookStatement(group string) policyStatement {
+	tags := b.workerGroupTags()
 	if group != "" {
 		tags["aws:ResourceTag/"+awskind.TagGroup] = group
 	}
@@ -55,13 +45,15 @@ func (b *builder) hookStatement(role v1alpha1.Role, group string) policyStatemen
 	return policyStatement{
 		ID:        "Terminate",
 		Actions:   []string{"autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat"},
-		Resources: []string{b.groupARNs()},
+		Resources: []string{"*"},
 		Condition: policyCondition{"StringEquals": tags},
 	}
 }
 
-// groupARNs returns the pattern of the ARNs of the cluster's Auto Scaling groups.
-func (b *builder) groupARNs() string {
-	return "arn:" + b.Partition + ":autoscaling:" + b.Region + ":" + b.Account +
-		":autoScalingGroup:*:autoScalingGroupName/*." + b.clusterName()
+// workerGroupTags are the conditions for an Auto Scaling group of workers of this cluster.
+func (b *builder) workerGroupTags() map[string]any {
+	return map[string]any{
+		"aws:ResourceTag/" + awskind.TagClusterID: b.ClusterID,
+		"aws:ResourceTag/" + awskind.TagRole:      roleTag(v1alpha1.RoleWorker),
+	}
 }

@@ -157,7 +157,11 @@ func TestRolesMayDoWhatTheyCallAndNoMore(t *testing.T) {
 	g := build(t, input(t, "demo", manifest.NewSetOptions{}))
 	key := "arn:aws:kms:us-east-1:123456789012:key/k"
 	via := " if StringEquals kms:ViaService s3.us-east-1.amazonaws.com"
+	groups := "* if StringEquals aws:ResourceTag/slipway.dev/id k7q2m4x9c3v5b8n1" +
+		" if StringEquals aws:ResourceTag/slipway.dev/role worker"
 	if diff := cmp.Diff([]string{
+		"autoscaling:CompleteLifecycleAction " + groups,
+		"autoscaling:RecordLifecycleActionHeartbeat " + groups,
 		"kms:Decrypt " + key + via,
 		"s3:GetObject arn:aws:s3:::store/prod/demo/machine/agent/*",
 		"s3:GetObject arn:aws:s3:::store/prod/demo/machine/worker/*",
@@ -167,6 +171,9 @@ func TestRolesMayDoWhatTheyCallAndNoMore(t *testing.T) {
 	own := " if StringEquals aws:ResourceTag/slipway.dev/cluster demo" +
 		" if StringEqualsIfExists aws:ResourceTag/slipway.dev/id k7q2m4x9c3v5b8n1"
 	if diff := cmp.Diff([]string{
+		"autoscaling:CompleteLifecycleAction " + groups,
+		"autoscaling:DescribeAutoScalingGroups *",
+		"autoscaling:TerminateInstanceInAutoScalingGroup " + groups,
 		"ec2:AttachVolume arn:aws:ec2:us-east-1:123456789012:instance/*" + own,
 		"ec2:AttachVolume arn:aws:ec2:us-east-1:123456789012:volume/*" + own,
 		"ec2:DescribeInstances *",

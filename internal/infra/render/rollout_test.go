@@ -45,10 +45,12 @@ func parse(t *testing.T, body string) template {
 
 func TestSlotsAreRolledOneAfterAnother(t *testing.T) {
 	doc := parse(t, rendered(t, ha())["template.json"])
-	update := map[string]any{"AutoScalingRollingUpdate": map[string]any{
-		"PauseTime":        map[string]any{"Ref": "UpdateTimeout"},
-		"SuspendProcesses": []any{"AZRebalance", "AlarmNotification", "HealthCheck", "ReplaceUnhealthy", "ScheduledActions"}, "WaitOnResourceSignals": true,
-	}}
+	policy := func(suspended ...any) any {
+		return map[string]any{"AutoScalingRollingUpdate": map[string]any{
+			"PauseTime": map[string]any{"Ref": "UpdateTimeout"}, "SuspendProcesses": suspended, "WaitOnResourceSignals": true,
+		}}
+	}
+	update := policy("HealthCheck", "ReplaceUnhealthy")
 	creation := func(count any) any {
 		return map[string]any{"ResourceSignal": map[string]any{"Count": count, "Timeout": map[string]any{"Ref": "CreationTimeout"}}}
 	}
@@ -61,7 +63,10 @@ func TestSlotsAreRolledOneAfterAnother(t *testing.T) {
 		slot + "B": {[]string{slot + "A"}, nil, update},
 		slot + "C": {[]string{slot + "B"}, nil, update},
 		gate:       {[]string{slot + "C"}, creation(3.), nil},
-		workers:    {[]string{slot + "C", gate}, creation(map[string]any{"Ref": "WorkersMinSize"}), update},
+		workers: {
+			[]string{gate}, creation(map[string]any{"Ref": "WorkersMinSize"}), // the gate waits for the last slot
+			policy("AZRebalance", "AlarmNotification", "HealthCheck", "ReplaceUnhealthy", "ScheduledActions"),
+		},
 	} {
 		r := doc.Resources[id]
 		var after []string
@@ -88,7 +93,7 @@ func TestNothingWaitsWhereNothingSignals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, word := range []string{"CreationPolicy", "UpdatePolicy", "ControlPlaneReady", "Timeout\"", "SignalResource"} {
+	for _, word := range []string{"CreationPolicy", "UpdatePolicy", "ControlPlaneReady", "CreationTimeout", "UpdateTimeout", "SignalResource"} {
 		if strings.Contains(string(body), word) {
 			t.Errorf("a graph whose machines do not signal renders %s", word)
 		}

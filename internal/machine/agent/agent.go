@@ -38,6 +38,8 @@ type Agent struct {
 	Metadata Metadata
 	// EC2 is used on control-plane machines only.
 	EC2 EC2API
+	// Scaling completes the lifecycle hook of this machine. Control-plane machines also replace workers with it.
+	Scaling RepairAPI
 	// Store opens the machine store. It is used on control-plane machines only.
 	Store func(url string) (store.Store, error)
 	// Sealer decrypts secrets. It is used on control-plane machines only.

@@ -20,6 +20,7 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
@@ -112,6 +113,7 @@ func newAgent(ctx context.Context, path string, env Env) (*Agent, error) {
 		Changing: s3Reader{api: buckets},
 		Metadata: imds.NewFromConfig(cfg),
 		EC2:      ec2.NewFromConfig(cfg),
+		Scaling:  autoscaling.NewFromConfig(cfg),
 		Sealer:   store.NewKMSSealer(kms.NewFromConfig(cfg), ""),
 		Store:    openStore(buckets),
 		Sign: join.Signer{

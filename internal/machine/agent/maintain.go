@@ -53,6 +53,7 @@ func (a *Agent) runPeriodicTasks(ctx context.Context) error {
 	}
 
 	group.Go(func() error { return newFollower(a).run(ctx) })
+	group.Go(func() error { return newTerminationWatch(a).run(ctx) })
 	for _, task := range tasks {
 		group.Go(func() error { return a.repeatTask(ctx, task) })
 	}
@@ -150,6 +151,7 @@ func (a *Agent) controlPlaneTasks(m *etcdMember) []periodicTask {
 		{"report", report.Interval, a.newReportPublisher(m).run},
 		{"restore", restoreInterval, newRestorer(a).lookAndRestore},
 		{"add-ons", 20 * time.Second, func(ctx context.Context) error { return a.applyAddons(ctx, api) }},
+		{"repair", repairInterval, newRepairer(a, api).run},
 		{"nodes", 15 * time.Second, func(ctx context.Context) error { return a.reconcileNodes(ctx, api) }},
 		{
 			"registration",

@@ -221,6 +221,7 @@ func TestRealControlPlane(t *testing.T) {
 	checkControllers(t, api)
 	checkAnonymous(t, a, api.Server)
 	checkEncrypted(t, a, api, m)
+	checkNodeDrain(t, a, api)
 
 	port := freePorts(t, 1)[0]
 	next := slices.Clone(server)

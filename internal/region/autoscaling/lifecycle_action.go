@@ -62,7 +62,7 @@ func (s *Service) startActions(g *group, id, transition string) bool {
 
 // actionsResult returns the result of the actions of an instance, or false while one is outstanding. One ABANDON
 // ends all of them.
-func (s *Service) actionsResult(g *group, id string) (string, bool) {
+func (s lifecycleHandlers) actionsResult(g *group, id string) (string, bool) {
 	now := s.cfg.Now()
 	outstanding := false
 	for _, a := range g.Actions[id] {
@@ -83,7 +83,7 @@ func (s *Service) actionsResult(g *group, id string) (string, bool) {
 }
 
 // proceedLifecycle lets the instances go on whose hooks have ended.
-func (s *Service) proceedLifecycle(ctx context.Context, g *group) {
+func (s lifecycleHandlers) proceedLifecycle(ctx context.Context, g *group) {
 	for _, i := range slices.Concat(g.Shape.Instances, g.Warm) {
 		id := sdkshape.String(i.InstanceId)
 		lifecycle, isWaiting := strings.CutSuffix(sdkshape.String(i.LifecycleState), waitSuffix)
@@ -110,7 +110,7 @@ func (s *Service) proceedLifecycle(ctx context.Context, g *group) {
 
 // abandonLaunch terminates an instance whose launch hook was abandoned. The next launch is delayed, because it
 // would probably fail as well.
-func (s *Service) abandonLaunch(ctx context.Context, g *group, i *sdk.Instance) {
+func (s lifecycleHandlers) abandonLaunch(ctx context.Context, g *group, i *sdk.Instance) {
 	id := sdkshape.String(i.InstanceId)
 	for _, a := range g.Activities {
 		if sdkshape.String(a.Details) == id {

@@ -34,7 +34,10 @@ const (
 	heartbeatsUntilLimit = 100
 )
 
-func (s *Service) lifecycleHookOps() []wire.Operation {
+// lifecycleHandlers are the operations and the background work on lifecycle hooks.
+type lifecycleHandlers struct{ *Service }
+
+func (s lifecycleHandlers) ops() []wire.Operation {
 	return []wire.Operation{
 		state.WriteOperation(s.store, "PutLifecycleHook", s.putLifecycleHook),
 		state.WriteOperation(s.store, "DeleteLifecycleHook", s.deleteLifecycleHook),
@@ -59,7 +62,7 @@ func (h lifecycleHook) globalTimeout() int64 {
 
 // putLifecycleHook creates a hook, or changes the fields that the request has. Actions in progress keep the
 // timeouts that they began with.
-func (s *Service) putLifecycleHook(in *sdk.PutLifecycleHookInput) (*sdk.PutLifecycleHookOutput, error) {
+func (s lifecycleHandlers) putLifecycleHook(in *sdk.PutLifecycleHookInput) (*sdk.PutLifecycleHookOutput, error) {
 	g, err := s.findGroup(in.AutoScalingGroupName)
 	if err != nil {
 		return nil, err
@@ -75,7 +78,8 @@ func (s *Service) putLifecycleHook(in *sdk.PutLifecycleHookInput) (*sdk.PutLifec
 		h = lifecycleHook{DefaultResult: resultAbandon, HeartbeatSeconds: defaultHeartbeat}
 	}
 
-	if err := h.applyRequest(name, in); err != nil {
+	h, err = h.withRequest(name, in)
+	if err != nil {
 		return nil, err
 	}
 
@@ -88,8 +92,8 @@ func (s *Service) putLifecycleHook(in *sdk.PutLifecycleHookInput) (*sdk.PutLifec
 	return &sdk.PutLifecycleHookOutput{}, nil
 }
 
-// applyRequest sets the fields that a request has, and refuses what is not valid.
-func (h *lifecycleHook) applyRequest(name string, in *sdk.PutLifecycleHookInput) error {
+// withRequest returns the hook with the fields that a request has. It refuses what is not valid.
+func (h lifecycleHook) withRequest(name string, in *sdk.PutLifecycleHookInput) (lifecycleHook, error) {
 	h.Transition = *textOrDefault(in.LifecycleTransition, h.Transition)
 	h.DefaultResult = *textOrDefault(in.DefaultResult, h.DefaultResult)
 	h.HeartbeatSeconds = *numberOrDefault(in.HeartbeatTimeout, h.HeartbeatSeconds)
@@ -98,18 +102,18 @@ func (h *lifecycleHook) applyRequest(name string, in *sdk.PutLifecycleHookInput)
 
 	switch {
 	case !validName.MatchString(name):
-		return validationError(
+		return h, validationError(
 			"1 validation error detected: Value '%s' at 'lifecycleHookName' failed to satisfy constraint: "+
 				"Member must satisfy regular expression pattern: [A-Za-z0-9\\-_\\/]+",
 			name,
 		)
 
 	case h.Transition != launching && h.Transition != terminating:
-		return validationError("LifecycleTransition '%s' must be %s or %s", h.Transition, launching, terminating)
+		return h, validationError("LifecycleTransition '%s' must be %s or %s", h.Transition, launching, terminating)
 	case !isResult(h.DefaultResult):
-		return validationError("DefaultResult '%s' must be CONTINUE or ABANDON", h.DefaultResult)
+		return h, validationError("DefaultResult '%s' must be CONTINUE or ABANDON", h.DefaultResult)
 	case h.HeartbeatSeconds < minHeartbeat || h.HeartbeatSeconds > maxHeartbeat:
-		return validationError(
+		return h, validationError(
 			"HeartbeatTimeout %d must be from %d to %d seconds",
 			h.HeartbeatSeconds,
 			minHeartbeat,
@@ -117,10 +121,10 @@ func (h *lifecycleHook) applyRequest(name string, in *sdk.PutLifecycleHookInput)
 		)
 
 	case sdkshape.String(in.NotificationTargetARN) != "" || sdkshape.String(in.RoleARN) != "":
-		return validationError("This region has no SNS and no SQS: remove NotificationTargetARN and RoleARN")
+		return h, validationError("This region has no SNS and no SQS: remove NotificationTargetARN and RoleARN")
 	}
 
-	return nil
+	return h, nil
 }
 
 func isResult(r string) bool { return r == resultContinue || r == resultAbandon }
@@ -130,7 +134,7 @@ func (g *group) addInitialHooks(hooks []*sdk.LifecycleHookSpecification) error {
 	g.Hooks = map[string]lifecycleHook{}
 	for _, spec := range hooks {
 		h := lifecycleHook{DefaultResult: resultAbandon, HeartbeatSeconds: defaultHeartbeat}
-		err := h.applyRequest(sdkshape.String(spec.LifecycleHookName), &sdk.PutLifecycleHookInput{
+		h, err := h.withRequest(sdkshape.String(spec.LifecycleHookName), &sdk.PutLifecycleHookInput{
 			DefaultResult:         spec.DefaultResult,
 			HeartbeatTimeout:      spec.HeartbeatTimeout,
 			LifecycleTransition:   spec.LifecycleTransition,
@@ -150,7 +154,7 @@ func (g *group) addInitialHooks(hooks []*sdk.LifecycleHookSpecification) error {
 
 // deleteLifecycleHook deletes a hook. Its outstanding actions end first: those of starting instances are
 // abandoned, those of terminating ones continue.
-func (s *Service) deleteLifecycleHook(
+func (s lifecycleHandlers) deleteLifecycleHook(
 	in *sdk.DeleteLifecycleHookInput,
 ) (*sdk.DeleteLifecycleHookOutput, error) {
 	g, err := s.findGroup(in.AutoScalingGroupName)
@@ -182,7 +186,7 @@ func (s *Service) deleteLifecycleHook(
 	return &sdk.DeleteLifecycleHookOutput{}, nil
 }
 
-func (s *Service) describeLifecycleHooks(
+func (s lifecycleHandlers) describeLifecycleHooks(
 	in *sdk.DescribeLifecycleHooksInput,
 ) (*sdk.DescribeLifecycleHooksOutput, error) {
 	g, err := s.findGroup(in.AutoScalingGroupName)
@@ -227,6 +231,15 @@ type lifecycleAction struct {
 	Result  string    // empty while the action is outstanding
 }
 
+// isNamed reports whether a request names the action of an instance by its token, or without one by the instance.
+func (a *lifecycleAction) isNamed(id string, token, instance *string) bool {
+	if token != nil {
+		return a.Token == *token
+	}
+
+	return instance != nil && id == *instance
+}
+
 // findAction returns the outstanding action that a request names by its token or by its instance.
 func (g *group) findAction(hook string, token, instance *string) (*lifecycleAction, error) {
 	if g.Hooks[hook] == (lifecycleHook{}) {
@@ -235,8 +248,7 @@ func (g *group) findAction(hook string, token, instance *string) (*lifecycleActi
 
 	for _, id := range sdkshape.SortedKeys(g.Actions) {
 		for _, a := range g.Actions[id] {
-			isNamed := token != nil && a.Token == *token || token == nil && instance != nil && id == *instance
-			if a.Hook == hook && a.Result == "" && isNamed {
+			if a.Hook == hook && a.Result == "" && a.isNamed(id, token, instance) {
 				return a, nil
 			}
 		}
@@ -253,7 +265,7 @@ func (g *group) findAction(hook string, token, instance *string) (*lifecycleActi
 }
 
 // completeLifecycleAction ends an action. The group goes on with its next reconciliation.
-func (s *Service) completeLifecycleAction(
+func (s lifecycleHandlers) completeLifecycleAction(
 	in *sdk.CompleteLifecycleActionInput,
 ) (*sdk.CompleteLifecycleActionOutput, error) {
 	g, err := s.findGroup(in.AutoScalingGroupName)
@@ -277,7 +289,7 @@ func (s *Service) completeLifecycleAction(
 }
 
 // recordLifecycleActionHeartbeat prolongs an action by its heartbeat timeout, up to the global timeout.
-func (s *Service) recordLifecycleActionHeartbeat(
+func (s lifecycleHandlers) recordLifecycleActionHeartbeat(
 	in *sdk.RecordLifecycleActionHeartbeatInput,
 ) (*sdk.RecordLifecycleActionHeartbeatOutput, error) {
 	g, err := s.findGroup(in.AutoScalingGroupName)

@@ -22,11 +22,11 @@ const (
 )
 
 // putHook adds a hook with a heartbeat timeout of 30 s to the group.
-func (s *stack) putHook(tb testing.TB, name, transition, result string) {
+func (s *stack) putHook(tb testing.TB, transition, result string) {
 	tb.Helper()
 	must[*as.PutLifecycleHookOutput](tb)(s.as.PutLifecycleHook(tb.Context(), &as.PutLifecycleHookInput{
 		AutoScalingGroupName: aws.String("nodes"),
-		LifecycleHookName:    &name,
+		LifecycleHookName:    aws.String("drain"),
 		LifecycleTransition:  &transition,
 		DefaultResult:        &result,
 		HeartbeatTimeout:     aws.Int32(30),
@@ -79,19 +79,28 @@ func TestTerminatingHook(t *testing.T) {
 		end  func(t *testing.T, s *stack, id string)
 		gone bool
 	}{
-		"nobody completes it": {func(t *testing.T, s *stack, _ string) { s.advance(t, 30*time.Second) }, true},
-		"before the timeout":  {func(t *testing.T, s *stack, _ string) { s.advance(t, 20*time.Second) }, false},
+		"nobody completes it": {func(t *testing.T, s *stack, _ string) {
+			t.Helper()
+			s.advance(t, 30*time.Second)
+		}, true},
+		"before the timeout": {func(t *testing.T, s *stack, _ string) {
+			t.Helper()
+			s.advance(t, 20*time.Second)
+		}, false},
 		"continue": {func(t *testing.T, s *stack, id string) {
+			t.Helper()
 			if err := s.complete(t, id, "CONTINUE"); err != nil {
 				t.Error(err)
 			}
 		}, true},
 		"abandon": {func(t *testing.T, s *stack, id string) {
+			t.Helper()
 			if err := s.complete(t, id, "ABANDON"); err != nil {
 				t.Error(err)
 			}
 		}, true},
 		"a heartbeat": {func(t *testing.T, s *stack, id string) {
+			t.Helper()
 			s.advance(t, 20*time.Second)
 			must[*as.RecordLifecycleActionHeartbeatOutput](t)(s.as.RecordLifecycleActionHeartbeat(
 				t.Context(),
@@ -102,6 +111,7 @@ func TestTerminatingHook(t *testing.T) {
 			s.advance(t, 20*time.Second)
 		}, false},
 		"the hook is deleted": {func(t *testing.T, s *stack, _ string) {
+			t.Helper()
 			must[*as.DeleteLifecycleHookOutput](t)(s.as.DeleteLifecycleHook(t.Context(), &as.DeleteLifecycleHookInput{
 				AutoScalingGroupName: aws.String("nodes"), LifecycleHookName: aws.String("drain"),
 			}))
@@ -110,7 +120,7 @@ func TestTerminatingHook(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newStack(t)
 			s.createGroup(t, s.createTestNetwork(t.Context(), t), 2)
-			s.putHook(t, "drain", hookTerminating, "CONTINUE")
+			s.putHook(t, hookTerminating, "CONTINUE")
 			s.advanceClock(t)
 			id := ids(s.describeGroup(t))[0]
 			if got := s.targetLifecycleState(t, id); got != "InService" {
@@ -152,7 +162,7 @@ func (s *stack) instanceState(tb testing.TB, id string) string {
 func TestGlobalTimeout(t *testing.T) {
 	s := newStack(t)
 	s.createGroup(t, s.createTestNetwork(t.Context(), t), 1)
-	s.putHook(t, "drain", hookTerminating, "CONTINUE")
+	s.putHook(t, hookTerminating, "CONTINUE")
 	s.advanceClock(t)
 	id := ids(s.describeGroup(t))[0]
 	s.terminate(t, id)
@@ -177,7 +187,7 @@ func TestGlobalTimeout(t *testing.T) {
 func TestExternalTerminationWaits(t *testing.T) {
 	s := newStack(t)
 	s.createGroup(t, s.createTestNetwork(t.Context(), t), 1)
-	s.putHook(t, "drain", hookTerminating, "CONTINUE")
+	s.putHook(t, hookTerminating, "CONTINUE")
 	s.advanceClock(t)
 	id := ids(s.describeGroup(t))[0]
 	must[*ec2client.TerminateInstancesOutput](t)(s.ec2.TerminateInstances(
@@ -199,7 +209,7 @@ func TestExternalTerminationWaits(t *testing.T) {
 func TestForcedDeletionSkipsHooks(t *testing.T) {
 	s := newStack(t)
 	s.createGroup(t, s.createTestNetwork(t.Context(), t), 2)
-	s.putHook(t, "drain", hookTerminating, "CONTINUE")
+	s.putHook(t, hookTerminating, "CONTINUE")
 	s.advanceClock(t)
 	s.terminate(t, ids(s.describeGroup(t))[0]) // waits already
 	s.advanceClock(t)
@@ -218,7 +228,7 @@ func TestForcedDeletionSkipsHooks(t *testing.T) {
 func TestLaunchingHook(t *testing.T) {
 	s := newStack(t)
 	s.createGroup(t, s.createTestNetwork(t.Context(), t), 0)
-	s.putHook(t, "drain", hookLaunching, "ABANDON")
+	s.putHook(t, hookLaunching, "ABANDON")
 	must[*as.SetDesiredCapacityOutput](t)(s.as.SetDesiredCapacity(t.Context(), &as.SetDesiredCapacityInput{
 		AutoScalingGroupName: aws.String("nodes"), DesiredCapacity: aws.Int32(1),
 	}))
@@ -273,7 +283,7 @@ func TestHookRequests(t *testing.T) {
 	must[*as.PutLifecycleHookOutput](t)(s.as.PutLifecycleHook(t.Context(), &as.PutLifecycleHookInput{
 		AutoScalingGroupName: group, LifecycleHookName: aws.String("defaults"), LifecycleTransition: aws.String(hookTerminating),
 	}))
-	s.putHook(t, "drain", hookTerminating, "CONTINUE")
+	s.putHook(t, hookTerminating, "CONTINUE")
 	out := must[*as.DescribeLifecycleHooksOutput](t)(s.as.DescribeLifecycleHooks(t.Context(), &as.DescribeLifecycleHooksInput{AutoScalingGroupName: group}))
 	got := map[string][]any{}
 	for _, h := range out.LifecycleHooks {

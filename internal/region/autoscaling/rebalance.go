@@ -12,12 +12,27 @@ import (
 
 // replaceAtRisk replaces the spot instances with a rebalance recommendation, if the group has CapacityRebalance: it
 // launches others first, and terminates those at risk once the group has its desired capacity without them.
-func (s *Service) replaceAtRisk(ctx context.Context, g *group) {
+func (s lifecycleHandlers) replaceAtRisk(ctx context.Context, g *group) {
 	if !isTrue(g.Shape.CapacityRebalance) {
 		return
 	}
 
-	inService := 0
+	inService := s.markAtRisk(g)
+	for _, i := range g.Shape.Instances {
+		if g.AtRisk[sdkshape.String(i.InstanceId)] && !isTerminating(i) && inService >= int(*g.Shape.DesiredCapacity) {
+			s.terminateGroupInstance(
+				ctx,
+				g,
+				i,
+				"an instance was taken out of service in response to an EC2 instance rebalance recommendation.",
+			)
+		}
+	}
+}
+
+// markAtRisk records the instances in service with a rebalance recommendation. It returns the number of the others.
+func (s lifecycleHandlers) markAtRisk(g *group) int {
+	others := 0
 	for _, i := range g.Shape.Instances {
 		id := sdkshape.String(i.InstanceId)
 		if sdkshape.String(i.LifecycleState) != sdk.LifecycleStateInService {
@@ -34,18 +49,9 @@ func (s *Service) replaceAtRisk(ctx context.Context, g *group) {
 		}
 
 		if !g.AtRisk[id] {
-			inService++
+			others++
 		}
 	}
 
-	for _, i := range g.Shape.Instances {
-		if g.AtRisk[sdkshape.String(i.InstanceId)] && !isTerminating(i) && inService >= int(*g.Shape.DesiredCapacity) {
-			s.terminateGroupInstance(
-				ctx,
-				g,
-				i,
-				"an instance was taken out of service in response to an EC2 instance rebalance recommendation.",
-			)
-		}
-	}
+	return others
 }

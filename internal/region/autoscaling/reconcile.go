@@ -32,8 +32,8 @@ func (s *Service) Reconcile(ctx context.Context) error {
 			g := s.st.Groups[name]
 			s.syncInstanceStates(g)
 			s.syncWarmPoolStates(g)
-			s.proceedLifecycle(ctx, g)
-			s.replaceAtRisk(ctx, g)
+			lifecycleHandlers{s}.proceedLifecycle(ctx, g)
+			lifecycleHandlers{s}.replaceAtRisk(ctx, g)
 			s.replaceUnhealthy(ctx, g)
 			s.scaleToDesired(ctx, g)
 			s.scaleWarmPool(ctx, g)
@@ -105,17 +105,14 @@ func (s *Service) syncInstanceStates(g *group) {
 		if !found || f.State == ec2sdk.InstanceStateNameTerminated ||
 			f.State == ec2sdk.InstanceStateNameShuttingDown {
 			s.markInstanceLost(g, i)
-			if f.State != ec2sdk.InstanceStateNameShuttingDown && len(g.Actions[id]) == 0 {
-				s.completeActivity(g, id)
-				g.removeInstance(id)
-			}
+			s.removeIfEnded(g, f, id)
 
 			continue
 		}
 
 		switch state := sdkshape.String(i.LifecycleState); {
 		case f.State == ec2sdk.InstanceStateNameRunning &&
-			(state == sdk.LifecycleStatePending || state == sdk.LifecycleStatePendingProceed):
+			strings.TrimSuffix(state, proceedSuffix) == sdk.LifecycleStatePending:
 			i.LifecycleState = new(sdk.LifecycleStateInService)
 			if g.Since == nil {
 				g.Since = map[string]time.Time{}
@@ -131,6 +128,14 @@ func (s *Service) syncInstanceStates(g *group) {
 			i.HealthStatus = new(unhealthy)
 			s.store.MarkChanged()
 		}
+	}
+}
+
+// removeIfEnded removes an instance that EC2 has terminated from its group, once no hook waits for it.
+func (s *Service) removeIfEnded(g *group, f ec2.InstanceInfo, id string) {
+	if f.State != ec2sdk.InstanceStateNameShuttingDown && len(g.Actions[id]) == 0 {
+		s.completeActivity(g, id)
+		g.removeInstance(id)
 	}
 }
 

@@ -190,7 +190,7 @@ func (s *Service) Wire() wire.Service {
 			s.groupOps(),
 			s.warmPoolOps(),
 			s.instanceOps(),
-			s.lifecycleHookOps(),
+			lifecycleHandlers{s}.ops(),
 			s.tagOps(),
 		),
 	}

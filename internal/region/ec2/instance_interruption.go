@@ -80,8 +80,10 @@ func (s instanceHandlers) interruptInstance(i *sdk.Instance) {
 	s.beginTerminate(str(i.InstanceId))
 }
 
-// addInterruptionMetadata adds the notices of spot instances, as the user guide of EC2 documents them.
+// addInterruptionMetadata adds the target lifecycle state, and the notices of spot instances as the user guide of EC2
+// documents them.
 func addInterruptionMetadata(x *instanceExtra, meta func(path, value string)) {
+	meta("autoscaling/target-lifecycle-state", x.Target)
 	const format = "2006-01-02T15:04:05Z"
 	document := func(fields map[string]string) string {
 		body, err := json.Marshal(fields)

@@ -184,7 +184,6 @@ func (m *Metadata) metadataTree(id string) (map[string]string, string) {
 		meta(path, v)
 	}
 
-	meta("autoscaling/target-lifecycle-state", x.Target)
 	addInterruptionMetadata(x, meta)
 	if name := str(i.KeyName); name != "" {
 		meta("public-keys/0/openssh-key", x.PublicKey)

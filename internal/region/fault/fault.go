@@ -181,14 +181,23 @@ func (r Rule) Validate() error {
 		"kind is valid only with effect provision, not %s",
 		r.Effect,
 	)
-	bad(r.Effect.isNotice() && r.Instance == "", "effect %s needs an instance", r.Effect)
-	bad(
-		!r.Effect.isNotice() && r.Instance != "",
-		"instance is valid only with effects spot-interruption and rebalance-recommendation, not %s",
-		r.Effect,
-	)
 
-	return errors.Join(errs...)
+	return errors.Join(append(errs, r.checkInstance())...)
+}
+
+// checkInstance checks that a rule names an instance if its effect is a notice, and else none.
+func (r Rule) checkInstance() error {
+	switch {
+	case r.Effect.isNotice() && r.Instance == "":
+		return fmt.Errorf("effect %s needs an instance", r.Effect)
+	case !r.Effect.isNotice() && r.Instance != "":
+		return fmt.Errorf(
+			"instance is valid only with effects spot-interruption and rebalance-recommendation, not %s",
+			r.Effect,
+		)
+	}
+
+	return nil
 }
 
 // isNotice reports whether the effect is a notice to one instance.

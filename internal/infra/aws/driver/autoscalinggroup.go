@@ -372,7 +372,6 @@ func (s *scalingDriver) readGroups(ctx context.Context, scope Scope) ([]plan.Act
 	list, err := s.listGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{Filters: []astypes.Filter{
 		{Name: aws.String("tag:" + awskind.TagCluster), Values: []string{scope.Cluster}},
 	}})
-
 	if err != nil {
 		return nil, err
 	}
@@ -388,10 +387,6 @@ func (s *scalingDriver) readGroups(ctx context.Context, scope Scope) ([]plan.Act
 		r := fromGroup(g)
 		out = append(out, newActual(&r.Name, r.Tags, r))
 		names = append(names, r.Name)
-	}
-
-	if omitsDetails(ctx) { // AWS deletes hooks with their groups
-		return out, nil
 	}
 
 	hooks, err := readLifecycleHooks(ctx, s.api, names)

@@ -137,6 +137,7 @@ func (r renderer) renderResources() (jsonObject, error) {
 		resources[ControlPlaneGate] = gate
 	}
 
+	reduceDependencies(resources)
 	if len(resources) > maxResources {
 		return nil, fmt.Errorf(
 			"a template of %d resources: CloudFormation allows %d; use --via direct, or divide the cluster",

@@ -36,6 +36,9 @@ func suspendedProcesses() []string {
 	return []string{"AZRebalance", "AlarmNotification", "HealthCheck", "ReplaceUnhealthy", "ScheduledActions"}
 }
 
+// suspendedSlotProcesses returns those of them that matter for a group of one machine in one zone.
+func suspendedSlotProcesses() []string { return []string{"HealthCheck", "ReplaceUnhealthy"} }
+
 // addRollout adds the update and creation policies of n to its body, and returns after with the resources
 // that n waits for.
 func (r renderer) addRollout(n *graph.Node, body jsonObject, after []string) []string {
@@ -47,9 +50,14 @@ func (r renderer) addRollout(n *graph.Node, body jsonObject, after []string) []s
 
 	// MaxBatchSize 1 and MinInstancesInService 0 are the defaults; they are left out because of the
 	// template's size.
+	suspended := suspendedProcesses()
+	if slot >= 0 {
+		suspended = suspendedSlotProcesses()
+	}
+
 	body["UpdatePolicy"] = jsonObject{"AutoScalingRollingUpdate": jsonObject{
 		"PauseTime":             jsonObject{"Ref": UpdateTimeout},
-		"SuspendProcesses":      suspendedProcesses(),
+		"SuspendProcesses":      suspended,
 		"WaitOnResourceSignals": true,
 	}}
 	if slot > 0 {

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+)
+
+// repairTags returns the tag with the repair policy of a group of workers; none for the default policy, which agents
+// know. Agents of the control plane read it from the Auto Scaling group, so that a change needs no new machine.
+func repairTags(ig v1alpha1.InstanceGroup) awskind.Tags {
+	r := ig.Spec.Repair
+	if ig.Spec.Role != v1alpha1.RoleWorker {
+		return nil
+	}
+
+	if r.Disabled {
+		return awskind.Tags{awskind.TagRepair: "off"}
+	}
+
+	wait, err := time.ParseDuration(r.NotReadyFor)
+	if err != nil || wait == defaultRepairWait && r.MaxUnhealthyPercent == defaultRepairPercent {
+		return nil
+	}
+
+	return awskind.Tags{awskind.TagRepair: fmt.Sprintf("%s %d%%", wait, r.MaxUnhealthyPercent)}
+}
+
+// The policy of a group without a tag, see package repair.
+const (
+	defaultRepairWait    = 10 * time.Minute
+	defaultRepairPercent = 20
+)
+
+// repairStatement allows control-plane machines to replace workers of their cluster.
+func (b *builder) repairStatement() policyStatement {
+	return policyStatement{
+		ID:        "Repair",
+		Actions:   []string{"autoscaling:CompleteLifecycleAction", "autoscaling:TerminateInstanceInAutoScalingGroup"},
+		Resources: []string{"*"},
+		Condition: policyCondition{"StringEquals": b.workerGroupTags()},
+	}
+}
