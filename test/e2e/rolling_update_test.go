@@ -272,9 +272,9 @@ func checkAutomaticRollback(e *environment) {
 	e.kubectl("rollout", "status", "deployment/load", "--timeout=120s")
 }
 
-// handOverSlot replaces one control-plane machine, and is asked to stop meanwhile. It is the short form of
-// TestRollingUpdate.
+// handOverSlot replaces one control-plane machine, and is asked to stop meanwhile.
 func handOverSlot(e *environment) {
+	skipUnlessLong(e.t)
 	before := e.listMachines("control-plane")
 	writes := e.startWriter()
 	begin := time.Now()
