@@ -92,10 +92,21 @@ func addMachineSettings(conf map[string]any, c Config) {
 		conf["syncFrequency"] = "10s"
 	}
 
-	if minor, known := minorVersion(c.KubernetesVersion); known && minor < logQueryMinor {
+	minor, known := minorVersion(c.KubernetesVersion)
+	if c.ControlPlane && (!known || minor >= restartPeriodMinor) {
+		// Controller manager and scheduler exit while their API server has no etcd. By default, each exit within
+		// 10 minutes doubles the time until the next start, up to 5 minutes.
+		conf["crashLoopBackOff"] = map[string]any{"maxContainerRestartPeriod": "20s"}
+	}
+
+	if known && minor < logQueryMinor {
 		conf["featureGates"] = map[string]any{"NodeLogQuery": true}
 	}
 }
+
+// restartPeriodMinor is the minor version of Kubernetes in which the feature gate of crashLoopBackOff is enabled by
+// default. Before, a kubelet does not start with it.
+const restartPeriodMinor = 35
 
 // logQueryMinor is the minor version of Kubernetes in which the log query became generally available. Before, a
 // kubelet refuses enableSystemLogQuery without its feature gate (pkg/features/kube_features.go of Kubernetes).
