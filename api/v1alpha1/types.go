@@ -309,6 +309,27 @@ type Etcd struct {
 
 	// ElectionTimeoutMS is etcd's election timeout in milliseconds: at least five heartbeats.
 	ElectionTimeoutMS int `json:"electionTimeoutMS,omitempty"`
+
+	// Backup configures the backups of etcd that the control plane stores in the machine store.
+	Backup EtcdBackup `json:"backup,omitzero"`
+}
+
+// EtcdBackup configures the scheduled backups of etcd.
+type EtcdBackup struct {
+	// Disabled turns scheduled backups off. 'slipway etcd snapshot' still takes one.
+	Disabled bool `json:"disabled,omitempty"`
+
+	// Interval between two backups, such as 30m: at least 5m.
+	Interval string `json:"interval,omitempty"`
+
+	// KeepAll is how long every backup is kept, such as 48h.
+	KeepAll string `json:"keepAll,omitempty"`
+
+	// KeepDaily is for how many days the last backup of each day is kept, and those that were asked for.
+	KeepDaily int `json:"keepDaily,omitempty"`
+
+	// VerifyEvery is the number of backups for each that is restored as a test, from 1 for all.
+	VerifyEvery int `json:"verifyEvery,omitempty"`
 }
 
 // Volume is an EBS volume. It is always encrypted.

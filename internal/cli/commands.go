@@ -43,6 +43,7 @@ func addCommands(a *app, root *cobra.Command) {
 			groupCluster,
 			newUpgradeClusterCommand(a),
 		),
+		newEtcdCommand(a),
 		newLogsCommand(a),
 		newSSHCommand(a),
 		newSupportBundleCommand(a),

@@ -29,8 +29,8 @@ minor versions older, etcd is upgraded one minor version at a time, no client ha
 and what 'slipway preflight' checks. The asset catalogue (--assets, else the one in slipway) also sets the versions of etcd,
 containerd, the CNI plugins and the add-ons.
 
-Each step is derived from the manifests, the last apply and the nodes. After a failure or a kill, rerun the command to
-continue. There is no way back to an earlier version.
+A backup of etcd is taken before the first step. Each step is derived from the manifests, the last apply and the nodes. After
+a failure or a kill, rerun the command to continue. There is no way back to an earlier version but that backup.
 
 With --automatic, the command upgrades to the newest patch of the cluster's minor version, if spec.upgrade of the Cluster
 allows it and a maintenance window is open, and otherwise does nothing. Have a timer run it, with --yes.` + exitStatusHelp(),
@@ -82,6 +82,7 @@ func addUpgradeFlags(a *app, cmd *cobra.Command, req *upgrade.Request) {
 		"upgrade although clients use APIs that the version does not have",
 	)
 
+	flags.BoolVar(&req.SkipBackup, "skip-backup", false, "do not take a backup of etcd first")
 	flags.DurationVar(
 		&req.DrainTimeout,
 		"drain-timeout",
@@ -159,6 +160,10 @@ func (a upgradeCommand) run(ctx context.Context, req upgrade.Request) error {
 // showProposal prints the steps of an upgrade and what was checked.
 func (a upgradeCommand) showProposal(p upgrade.Proposal) error {
 	fmt.Fprintf(a.Stdout, "Upgrade of cluster %s from Kubernetes %s to %s\n\n", p.Cluster, p.From, p.To)
+
+	if p.Backup {
+		fmt.Fprint(a.Stdout, "First, a backup of etcd is taken.\n\n")
+	}
 
 	var rows [][]string
 	for n, s := range p.Steps {

@@ -5,8 +5,6 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
@@ -99,25 +97,13 @@ func (d *Desired) OpenSession(ctx context.Context, env *Env) (*Session, error) {
 // ResolveMachineStore opens the store that the cluster's machines read: spec.configStore.base, else the
 // state store, which then must be on S3.
 func (session *Session) ResolveMachineStore(ctx context.Context, d *Desired) error {
-	if base := d.Manifests.Cluster.Spec.ConfigStore.Base; base != "" {
-		s, sealer, err := session.Env.Stores.Open(ctx, base, session.Config.Region)
-		if err != nil {
-			return err
-		}
-
-		d.MachineStore = s
-		d.MachineSealer = sealer
-
-		return nil
+	s, sealer, err := session.Env.OpenMachineStore(ctx, d.Manifests.Cluster, session.Config.Region)
+	if err != nil {
+		return err
 	}
 
-	if !strings.HasPrefix(d.MachineStore.URL(), "s3://") {
-		return diag.WithHint(
-			fmt.Errorf("machines cannot read the state store %s", d.MachineStore.URL()),
-			"set spec.configStore.base of the cluster to an s3:// store created by 'slipway state init', "+
-				"or keep the state on S3",
-		)
-	}
+	d.MachineStore = s
+	d.MachineSealer = sealer
 
 	return nil
 }

@@ -31,6 +31,11 @@ func (session *Session) buildPublication(
 		return node.Publication{}, err
 	}
 
+	settings, err := readStoreSettings(ctx, d.MachineStore)
+	if err != nil {
+		return node.Publication{}, err
+	}
+
 	in := node.PublicationInput{Arch: map[string]string{}, StoreURL: d.MachineStore.URL()}
 	roles := session.workerRolesByGroup(d)
 
@@ -56,6 +61,7 @@ func (session *Session) buildPublication(
 			Images:      images,
 			Trust:       nodeTrust(public),
 			StoreURL:    d.MachineStore.URL(),
+			StoreKeyARN: settings.KMSKeyARN,
 			WorkerRoles: roles,
 		})
 		if err != nil {

@@ -120,6 +120,8 @@ func clusterFieldRules() []FieldRule {
 			"spec.kubeControllerManager.terminatedPodGCThreshold",
 			"spec.kubeControllerManager.nodeMonitorGracePeriod",
 			"spec.kubeControllerManager.horizontalPodAutoscalerSyncPeriod",
+			"spec.etcd.backup.disabled", "spec.etcd.backup.interval", "spec.etcd.backup.keepAll",
+			"spec.etcd.backup.keepDaily", "spec.etcd.backup.verifyEvery",
 			"spec.assets.fileRepository", "spec.assets.containerRegistry",
 			"spec.deletionProtection", "spec.sshAccess", "spec.sshKeyName", "spec.sshKey",
 			"spec.topology.bastion.loadBalancer.type", "spec.dnsZone",

@@ -147,6 +147,10 @@ func clusterDefaultRules() []DefaultRule {
 			1000,
 			func(c *spec) *int { return &c.Etcd.ElectionTimeoutMS },
 		),
+		newTextRule("spec.etcd.backup.interval", "1h", func(c *spec) *string { return &c.Etcd.Backup.Interval }),
+		newTextRule("spec.etcd.backup.keepAll", "24h", func(c *spec) *string { return &c.Etcd.Backup.KeepAll }),
+		newNumberRule("spec.etcd.backup.keepDaily", 14, func(c *spec) *int { return &c.Etcd.Backup.KeepDaily }),
+		newNumberRule("spec.etcd.backup.verifyEvery", 6, func(c *spec) *int { return &c.Etcd.Backup.VerifyEvery }),
 	}
 }
 

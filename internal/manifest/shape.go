@@ -33,7 +33,12 @@ func clusterShape() any {
 				AdditionalSANs: []string{"x"},
 				PublicName:     "x",
 			},
-			Etcd: v1alpha1.Etcd{Volume: volumeShape(), HeartbeatIntervalMS: 1, ElectionTimeoutMS: 1},
+			Etcd: v1alpha1.Etcd{
+				Volume:              volumeShape(),
+				HeartbeatIntervalMS: 1,
+				ElectionTimeoutMS:   1,
+				Backup:              backupShape(),
+			},
 			KubeAPIServer: v1alpha1.KubeAPIServer{
 				MaxRequestsInflight:                 1,
 				MaxMutatingRequestsInflight:         1,
@@ -72,6 +77,16 @@ func clusterShape() any {
 			Tags:               anyKey,
 		},
 	})
+}
+
+func backupShape() v1alpha1.EtcdBackup {
+	return v1alpha1.EtcdBackup{
+		Disabled:    true,
+		Interval:    "x",
+		KeepAll:     "x",
+		KeepDaily:   1,
+		VerifyEvery: 1,
+	}
 }
 
 func networkingShape() v1alpha1.Networking {

@@ -136,6 +136,7 @@ func (v validator) checkCluster(c v1alpha1.Cluster) {
 
 	v.checkEtcdTiming(c.Spec.Etcd)
 	v.checkComponents(c.Spec)
+	v.checkEtcdBackup(c.Spec.Etcd.Backup)
 	v.checkSSHKeys(c.Spec)
 	v.checkDownloadSources(c.Spec)
 	v.checkTags("spec.tags", c.Spec.Tags)

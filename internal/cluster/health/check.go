@@ -51,7 +51,7 @@ type Check struct {
 	Machine  string   `json:"machine,omitempty"`  // instance id of the machine that it is on, if there is one
 	Severity Severity `json:"severity"`           // critical, failed, warning or ok
 	OK       bool     `json:"ok"`                 // false for critical and failed
-	Cause    string   `json:"cause,omitempty"`    // why it is not OK
+	Cause    string   `json:"cause,omitempty"`    // why it is not OK; of etcd's backups also if it is
 	Hint     string   `json:"hint,omitempty"`     // what to do; may be empty
 	CausedBy string   `json:"causedBy,omitempty"` // kind and name of the check that explains this one
 	// Since is when the machine's agent first saw it; omitted if that is not known.

@@ -55,7 +55,9 @@ func checkEtcd(f Facts) []Check {
 		out = append(out, c)
 	}
 
-	return append(out, checkDatabase(f)...)
+	out = append(out, checkDatabase(f)...)
+
+	return append(out, checkBackups(f)...)
 }
 
 // checkDatabase returns a critical check if the database is full. The alarm holds for the whole cluster: no

@@ -27,6 +27,8 @@ type Facts struct {
 	Nodes   []Node
 	Members []Member
 	Pods    []Pod
+	// Backups of etcd; nil if they were not read.
+	Backups *Backups
 	// Unread lists what could not be read and why, such as the console of a machine.
 	Unread []Unread
 }

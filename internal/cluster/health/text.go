@@ -38,6 +38,12 @@ func (r Report) Lines(cluster string) []Line {
 		}
 	}
 
+	for _, c := range r.Checks {
+		if c.Severity == OK && c.Name == backupsName {
+			add(OK, "%s", c.Line(r.Time))
+		}
+	}
+
 	if counts := r.countOK(); counts != "" {
 		add(OK, "%-8s %s", "OK", counts)
 	}
@@ -71,7 +77,7 @@ func (r Report) countOK() string {
 	for _, kind := range kinds() {
 		n := 0
 		for _, c := range r.Checks {
-			if c.Kind == kind && c.Severity == OK {
+			if c.Kind == kind && c.Severity == OK && c.Name != backupsName { // it has a line of its own
 				n++
 			}
 		}

@@ -38,6 +38,8 @@ type Request struct {
 	Catalog string
 	// IgnoreRemovedAPIs upgrades although clients use APIs that the version does not have.
 	IgnoreRemovedAPIs bool
+	// SkipBackup upgrades without a backup of etcd first.
+	SkipBackup bool
 	// DrainTimeout is how long a drain may take before the upgrade stops. Negative: no limit; zero: as the
 	// manifests say.
 	DrainTimeout time.Duration
@@ -61,6 +63,8 @@ type Proposal struct {
 	// Steps in their order. Empty: every group and machine has the version, and some machines have an older launch
 	// template, such as after a kill.
 	Steps []Step
+	// Backup is set if a backup of etcd is taken before the first step.
+	Backup bool
 	// Components that change besides Kubernetes.
 	Components []Component
 	// Removed are the APIs in use that the version does not have.
@@ -114,7 +118,11 @@ func Run(ctx context.Context, env *cluster.Env, req Request) (Result, error) {
 	}
 
 	start := env.Now()
-	err = carryOut(ctx, u, u.target, len(proposal.Steps))
+	err = u.backUp(ctx, proposal)
+	if err == nil {
+		err = carryOut(ctx, u, u.target, len(proposal.Steps))
+	}
+
 	if err != nil {
 		err = diag.WithHint(
 			fmt.Errorf("upgrade cluster %s to %s: %w", req.Name, proposal.To, err),
@@ -139,6 +147,7 @@ func (u *upgrader) propose(ctx context.Context) (Proposal, error) {
 		Components: u.components,
 		Steps:      Plan(o, u.target),
 	}
+	proposal.Backup = needsBackup(proposal, u.request.SkipBackup)
 	if n := len(proposal.Steps); n > 0 && proposal.Steps[n-1].Failure != "" {
 		return proposal, diag.WithHint(
 			fmt.Errorf("cannot upgrade cluster %s to %s: %s", u.request.Name, u.target, proposal.Steps[n-1].Failure),

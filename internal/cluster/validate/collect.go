@@ -33,6 +33,9 @@ import (
 const (
 	// apiTimeout is how long the API may take to answer all reads. They are tried twice.
 	apiTimeout = 3 * time.Second
+	// backupsTimeout is how long the machine store may take to list the backups, which are read again after backupsTTL.
+	backupsTimeout = 5 * time.Second
+	backupsTTL     = 15 * time.Second
 	// maxConsoles is how many consoles are read, those of the control plane first.
 	maxConsoles = 20
 	// parallelConsoles is how many are read at the same time.
@@ -53,6 +56,12 @@ type collector struct {
 	client  kubernetes.Interface // nil until the API was found
 	clock   *serverClock
 
+	// readBackups reads the newest backups of etcd; nil if the machine store cannot be opened.
+	readBackups func(ctx context.Context) (*health.Backups, error)
+	// backups were read at backupsAt.
+	backups   *health.Backups
+	backupsAt time.Time
+
 	mu     sync.Mutex
 	unread []health.Unread
 }
@@ -68,6 +77,7 @@ func (g *collector) collectFacts(ctx context.Context) (health.Facts, error) {
 	reads.Go(func() (err error) { f.Instances, err = g.listInstances(ctx); return err })
 	reads.Go(func() error { f.Targets = g.readGroups(ctx, f.Groups); return nil })
 	reads.Go(func() error { api, apiErr = g.readKubernetes(ctx); return nil })
+	reads.Go(func() error { f.Backups = g.newestBackups(ctx); return nil })
 	if err := reads.Wait(); err != nil {
 		return f, err
 	}
@@ -83,6 +93,26 @@ func (g *collector) collectFacts(ctx context.Context) (health.Facts, error) {
 	f.Unread = g.unread
 
 	return f, nil
+}
+
+// newestBackups returns the newest backups of etcd, read in the last 15 s; nil if they cannot be read.
+func (g *collector) newestBackups(ctx context.Context) *health.Backups {
+	if g.readBackups == nil || g.backups != nil && g.now().Sub(g.backupsAt) < backupsTTL {
+		return g.backups
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, backupsTimeout)
+	defer cancel()
+	found, err := g.readBackups(ctx)
+	if err != nil {
+		g.addUnread("the backups of etcd", err)
+		return nil
+	}
+
+	g.backups = found
+	g.backupsAt = g.now()
+
+	return found
 }
 
 // addUnread records that something could not be read. It is safe for concurrent use.

@@ -20,6 +20,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster/access"
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/cluster/health"
+	"github.com/slipway-k8s/slipway/internal/machine/backup"
+	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
 // validateInterval is the pause between two checks.
@@ -133,6 +135,44 @@ func Wait(ctx context.Context, env *cluster.Env, req Request) (health.Report, er
 	return waitUntilHealthy(ctx, env, g, req.Wait)
 }
 
+// ReadFacts reads the state of a cluster once.
+func ReadFacts(ctx context.Context, env *cluster.Env, name string) (health.Facts, error) {
+	g, err := newCollector(ctx, env, name)
+	if err != nil {
+		return health.Facts{}, err
+	}
+
+	return g.collectFacts(ctx)
+}
+
+// newBackupReader returns a function that reads the newest backups of etcd.
+func newBackupReader(env *cluster.Env, set manifest.Set) func(context.Context) (*health.Backups, error) {
+	var catalog *backup.Catalog // opened by the first call
+
+	return func(ctx context.Context) (*health.Backups, error) {
+		policy, err := backup.NewPolicy(set.Cluster.Spec.Etcd.Backup)
+		if err != nil {
+			return nil, err
+		}
+
+		if catalog == nil {
+			region := set.Cluster.Spec.CloudProvider.AWS.Region
+			s, sealer, err := env.OpenMachineStore(ctx, set.Cluster, region)
+			if err != nil {
+				return nil, err
+			}
+
+			name := set.Cluster.Metadata.Name
+			catalog = &backup.Catalog{Archive: backup.Archive{Store: s, Sealer: sealer, Cluster: name}}
+		}
+
+		out := &health.Backups{Policy: policy}
+		out.Newest, out.Tested, err = catalog.ReadNewest(ctx)
+
+		return out, err
+	}
+}
+
 func newCollector(ctx context.Context, env *cluster.Env, name string) (*collector, error) {
 	s, sealer, err := env.Stores.State(ctx)
 	if err != nil {
@@ -164,6 +204,7 @@ func newCollector(ctx context.Context, env *cluster.Env, name string) (*collecto
 		ownership:   owner,
 		ec2:         ec2.NewFromConfig(cfg),
 		autoscaling: autoscaling.NewFromConfig(cfg),
+		readBackups: newBackupReader(env, set),
 		connect: func(ctx context.Context) (kubernetes.Interface, error) {
 			return access.NewKubeClient(ctx, cfg, access.Request{
 				Store:   s,

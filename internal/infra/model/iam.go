@@ -149,6 +149,8 @@ func (b *builder) controlPlanePolicy() graph.JSON {
 			Resources: b.objectARNs("agent", "controlplane", "secrets", "etcd"),
 		},
 		{ID: "Write", Actions: []string{"s3:PutObject"}, Resources: b.objectARNs("etcd")},
+		// Retention of etcd's backups. The bucket is versioned: a machine cannot delete earlier versions.
+		{ID: "Expire", Actions: []string{"s3:DeleteObject"}, Resources: b.objectARNs("etcd/backups")},
 		// Without it S3 returns 403 instead of 404 for a missing marker. A GetObject request has no prefix.
 		{
 			ID:        "List",
@@ -174,6 +176,15 @@ func (b *builder) controlPlanePolicy() graph.JSON {
 				Resources: []string{key},
 				Condition: policyCondition{
 					"StringEquals": {"kms:EncryptionContext:" + awskind.TagCluster: b.clusterName()},
+				},
+			},
+			policyStatement{ // seals the keys of etcd's backups, and of nothing else
+				ID:        "Backups",
+				Actions:   []string{"kms:GenerateDataKey"},
+				Resources: []string{key},
+				Condition: policyCondition{
+					"StringEquals": {"kms:EncryptionContext:" + awskind.TagCluster: b.clusterName()},
+					"StringLike":   {"kms:EncryptionContext:slipway.dev/backup": "*"},
 				},
 			})
 	}

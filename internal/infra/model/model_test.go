@@ -182,7 +182,10 @@ func TestRolesMayDoWhatTheyCallAndNoMore(t *testing.T) {
 		"ec2:DetachVolume arn:aws:ec2:us-east-1:123456789012:volume/*" + own,
 		"kms:Decrypt " + key + " if StringEquals kms:EncryptionContext:slipway.dev/cluster demo",
 		"kms:Decrypt " + key + via,
+		"kms:GenerateDataKey " + key + " if StringEquals kms:EncryptionContext:slipway.dev/cluster demo" +
+			" if StringLike kms:EncryptionContext:slipway.dev/backup *",
 		"kms:GenerateDataKey " + key + via,
+		"s3:DeleteObject arn:aws:s3:::store/prod/demo/machine/etcd/backups/*",
 		"s3:GetObject arn:aws:s3:::store/prod/demo/machine/agent/*",
 		"s3:GetObject arn:aws:s3:::store/prod/demo/machine/controlplane/*",
 		"s3:GetObject arn:aws:s3:::store/prod/demo/machine/etcd/*",

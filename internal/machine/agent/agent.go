@@ -44,6 +44,8 @@ type Agent struct {
 	Store func(url string) (store.Store, error)
 	// Sealer decrypts secrets. It is used on control-plane machines only.
 	Sealer store.Sealer
+	// SealerOf returns a sealer that uses the KMS key keyARN. It is used on control-plane machines only.
+	SealerOf func(keyARN string) store.Sealer
 	// Sign creates the proof of this instance's identity, on workers.
 	Sign join.Signer
 	// Signals notifies CloudFormation, if a stack created this machine.
@@ -74,6 +76,8 @@ type Agent struct {
 	documentState follow.State
 	// documentStatus is what the machine reports of its document; nil before the document is known.
 	documentStatus atomic.Pointer[documentStatus]
+	// etcdFenced is set from when the agent sets the member's data aside until the member runs with restored data.
+	etcdFenced atomic.Bool
 	// conditions of the machine, which the agent reports. Every task sets those of what it maintains.
 	conditions report.Board
 	// handOver is what the agent knows of hand-overs of its slot.

@@ -95,6 +95,7 @@ func newAgent(ctx context.Context, path string, env Env) (*Agent, error) {
 
 	log := slog.New(slog.NewTextHandler(env.Stderr, nil))
 	buckets := s3.NewFromConfig(cfg)
+	keys := kms.NewFromConfig(cfg)
 	// A download may take long, so only the response headers have a timeout.
 	transport := &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
@@ -114,7 +115,8 @@ func newAgent(ctx context.Context, path string, env Env) (*Agent, error) {
 		Metadata: imds.NewFromConfig(cfg),
 		EC2:      ec2.NewFromConfig(cfg),
 		Scaling:  autoscaling.NewFromConfig(cfg),
-		Sealer:   store.NewKMSSealer(kms.NewFromConfig(cfg), ""),
+		Sealer:   store.NewKMSSealer(keys, ""),
+		SealerOf: func(keyARN string) store.Sealer { return store.NewKMSSealer(keys, keyARN) },
 		Store:    openStore(buckets),
 		Sign: join.Signer{
 			Credentials: cfg.Credentials,

@@ -36,6 +36,8 @@ type etcdMember struct {
 	slot  node.Slot
 	// volume is the id of the mounted volume; empty until it is known.
 	volume string
+	// recorded is the generation that the store has a record of for this slot.
+	recorded int
 	// handOver is the hand-over by which this machine got the volume, until the member has a quorum.
 	handOver *report.HandOver
 }
@@ -71,6 +73,19 @@ func (a *Agent) newEtcdManager() etcd.Manager {
 	}
 
 	return m
+}
+
+// managerOf returns a client for the members that have data of the newest generation: those with older data may
+// still run, and are another cluster.
+func (m *etcdMember) managerOf(f etcd.Facts) etcd.Manager {
+	manager := m.agent.newEtcdManager()
+	if f.Generation != nil {
+		manager.Peers = slices.DeleteFunc(manager.Peers, func(p etcd.Peer) bool {
+			return p.Slot != f.Slot && !slices.Contains(f.Joined, p.Slot)
+		})
+	}
+
+	return manager
 }
 
 // mountVolume mounts the slot's volume and remembers its id.
@@ -129,8 +144,8 @@ func (m *etcdMember) readJoinedRecord(ctx context.Context) (joinedRecord, error)
 	return n, nil
 }
 
-// gatherFacts collects the facts for a decision. If the volume has data, it calls no other service,
-// because a member must be able to restart while S3 is unavailable.
+// gatherFacts collects the facts for a decision. If the volume has data, it only asks whether a newer
+// generation exists, and does without an answer: a member must be able to restart while S3 is unavailable.
 func (m *etcdMember) gatherFacts(ctx context.Context) (etcd.Facts, error) {
 	a := m.agent
 	f := etcd.Facts{Slot: m.slot.Name, Volume: m.volume, HasData: m.hasData()}
@@ -138,8 +153,8 @@ func (m *etcdMember) gatherFacts(ctx context.Context) (etcd.Facts, error) {
 		f.Slots = append(f.Slots, s.Name)
 	}
 
-	if f.HasData {
-		return f, nil
+	if err := m.gatherGeneration(ctx, &f); err != nil || f.HasData {
+		return f, err
 	}
 
 	marker, err := m.readMarker(ctx)
@@ -148,13 +163,8 @@ func (m *etcdMember) gatherFacts(ctx context.Context) (etcd.Facts, error) {
 	}
 
 	f.Marker = marker
-	keys, err := m.store.List(ctx, node.EtcdJoinedKey(a.doc.Cluster, ""))
-	if err != nil {
+	if f.Joined, err = m.listJoined(ctx, f.Generation); err != nil {
 		return f, err
-	}
-
-	for _, k := range keys {
-		f.Joined = append(f.Joined, path.Base(k))
 	}
 
 	volumes, err := a.ec2Client().ListVolumes(ctx)
@@ -163,11 +173,26 @@ func (m *etcdMember) gatherFacts(ctx context.Context) (etcd.Facts, error) {
 	}
 
 	f.Visible = visibleVolumes(volumes, m.slot.Name, m.volume)
-	if marker == nil || marker.Volumes[f.Slot] != f.Volume || slices.Contains(f.Joined, f.Slot) {
-		f.Members = a.newEtcdManager().Members(ctx, f.Slot)
+	if f.Generation != nil || marker == nil || marker.Volumes[f.Slot] != f.Volume || slices.Contains(f.Joined, f.Slot) {
+		f.Members = m.managerOf(f).Members(ctx, f.Slot)
 	}
 
 	return f, nil
+}
+
+// listJoined returns the slots whose member has had data, of a generation if there is one.
+func (m *etcdMember) listJoined(ctx context.Context, g *etcd.Generation) ([]string, error) {
+	if g != nil {
+		return m.listRestored(ctx, g.Number)
+	}
+
+	keys, err := m.store.List(ctx, node.EtcdJoinedKey(m.agent.doc.Cluster, ""))
+	var out []string
+	for _, k := range keys {
+		out = append(out, path.Base(k))
+	}
+
+	return out, err
 }
 
 // visibleVolumes returns each slot's oldest usable volume. For this machine's slot it is the
@@ -214,7 +239,7 @@ func (m *etcdMember) decideAndAct(ctx context.Context) error {
 		return err
 	}
 
-	manager := m.agent.newEtcdManager()
+	manager := m.managerOf(f)
 
 	switch action := etcd.Decide(f); action.Type {
 	case etcd.ActionCreateMarker:
@@ -230,14 +255,11 @@ func (m *etcdMember) decideAndAct(ctx context.Context) error {
 	case etcd.ActionStartExisting:
 		return m.startEtcd(ctx, etcd.StartOptions{Members: m.initialCluster()})
 	case etcd.ActionStartJoining:
-		return m.startEtcd(
-			ctx,
-			etcd.StartOptions{
-				Members:        m.currentCluster(f.Members),
-				Token:          f.Marker.Token,
-				AllowEmptyData: true,
-			},
-		)
+		return m.startJoining(ctx, f)
+	case etcd.ActionSetAside:
+		return waitForNextDecision(m.setAside(ctx), action.Reason)
+	case etcd.ActionRestore:
+		return waitForNextDecision(m.restoreBackup(ctx, f), action.Reason)
 
 	case etcd.ActionRemoveMember:
 		return waitForNextDecision(manager.RemoveMember(ctx, f.Slot, action.MemberID), action.Reason)
@@ -246,6 +268,23 @@ func (m *etcdMember) decideAndAct(ctx context.Context) error {
 	default:
 		return newNotReadyError("%s", action.Reason)
 	}
+}
+
+// startJoining starts etcd without data. It gets the data of the current generation from the others.
+func (m *etcdMember) startJoining(ctx context.Context, f etcd.Facts) error {
+	options := etcd.StartOptions{Members: m.currentCluster(f.Members), AllowEmptyData: true}
+	if f.Marker != nil {
+		options.Token = f.Marker.Token
+	}
+
+	if g := f.Generation; g != nil {
+		options.Token = g.Token
+		if err := writeGeneration(m.agent.Root.Path(etcd.DataDir), g.Number); err != nil {
+			return err
+		}
+	}
+
+	return m.startEtcd(ctx, options)
 }
 
 // waitForNextDecision returns err, or a notReadyError with the reason, so that the caller decides
@@ -355,6 +394,16 @@ func (m *etcdMember) recordJoined(ctx context.Context) error {
 		if err := m.mountVolume(ctx); err != nil {
 			return err
 		}
+	}
+
+	if generation, err := m.dataGeneration(etcd.DataDir); err != nil {
+		return err
+	} else if generation > 1 && m.recorded != generation {
+		if err := m.recordRestored(ctx, generation); err != nil {
+			return err
+		}
+
+		m.recorded = generation
 	}
 
 	have, err := m.readJoinedRecord(ctx)

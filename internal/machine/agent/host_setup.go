@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 )
 
@@ -50,6 +51,7 @@ func (a *Agent) kubeConfig() kube.Config {
 	if c.ControlPlane {
 		// A control-plane machine uses its own API server, so that it depends on no other machine.
 		c.APIServer = "https://127.0.0.1:" + kube.APIPort
+		c.EtcdGeneration, _ = (&etcdMember{agent: a}).dataGeneration(etcd.DataDir) // 0 while it cannot be read
 	}
 
 	return c

@@ -47,6 +47,8 @@ func (a *Agent) runPeriodicTasks(ctx context.Context) error {
 
 		tasks = a.controlPlaneTasks(m)
 		group.Go(func() error { return a.serveJoin(ctx) })
+		group.Go(func() error { return m.keepBackups(ctx) })
+		group.Go(func() error { return m.keepGeneration(ctx) })
 		gate := newAPIGate(a)
 		group.Go(func() error { return gate.keepUntilDone(ctx) })
 		group.Go(func() error { return handOverWatch{agent: a, member: m, api: a.newAdminClient()}.run(ctx) })
@@ -55,7 +57,7 @@ func (a *Agent) runPeriodicTasks(ctx context.Context) error {
 	group.Go(func() error { return newFollower(a).run(ctx) })
 	group.Go(func() error { return newTerminationWatch(a).run(ctx) })
 	for _, task := range tasks {
-		group.Go(func() error { return a.repeatTask(ctx, task) })
+		group.Go(func() error { return task.repeat(ctx, a, time.Minute) })
 	}
 
 	group.Go(func() error {
@@ -69,15 +71,15 @@ func (a *Agent) runPeriodicTasks(ctx context.Context) error {
 	return group.Wait()
 }
 
-// repeatTask runs a task at its interval until ctx ends. After a failure it retries with
+// repeat runs the task at its interval until ctx ends, each time for at most timeout. After a failure it retries with
 // exponential backoff from 1 second up to the interval. Repeated failures with the same message are
 // logged once.
-func (a *Agent) repeatTask(ctx context.Context, task periodicTask) error {
+func (task periodicTask) repeat(ctx context.Context, a *Agent, timeout time.Duration) error {
 	lastError := ""
 	failures := 0
 	backoff := time.Second
 	for {
-		runCtx, cancel := context.WithTimeout(ctx, time.Minute)
+		runCtx, cancel := context.WithTimeout(ctx, timeout)
 		err := task.run(runCtx)
 		cancel()
 		pause := min(backoff, task.interval)

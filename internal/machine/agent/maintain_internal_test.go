@@ -32,7 +32,7 @@ func TestChoreIsTriedAgainSoon(t *testing.T) {
 		answers = answers[1:]
 		return err
 	}
-	if err := a.repeatTask(t.Context(), periodicTask{"test", 10 * time.Second, do}); !errors.Is(err, end) {
+	if err := (periodicTask{"test", 10 * time.Second, do}).repeat(t.Context(), a, time.Minute); !errors.Is(err, end) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]time.Duration{1, 2, 4, 8, 10, 10, 10, 1, 10}, pauses); diff != "" {

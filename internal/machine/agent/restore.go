@@ -308,7 +308,7 @@ func (r *restorer) restoreUnits(ctx context.Context, damaged map[string]bool) er
 // ownedUnits returns the units that must run on this machine now.
 func (a *Agent) ownedUnits() []string {
 	units := []string{"containerd", "kubelet"}
-	if a.doc.Role == v1alpha1.RoleControlPlane && !a.etcdStopped.Load() {
+	if a.doc.Role == v1alpha1.RoleControlPlane && !a.etcdStopped.Load() && !a.etcdFenced.Load() {
 		units = append(units, "etcd")
 	}
 

@@ -37,6 +37,10 @@ const (
 	ActionRemoveMember ActionType = "remove-member"
 	// ActionAddLearner adds this slot as a learner through a healthy peer.
 	ActionAddLearner ActionType = "add-learner"
+	// ActionSetAside stops etcd and moves its data away: it belongs to an earlier generation.
+	ActionSetAside ActionType = "set-aside"
+	// ActionRestore restores the backup of the generation into an empty data directory.
+	ActionRestore ActionType = "restore"
 	// ActionStartJoining starts etcd with an empty data directory to replicate everything from the
 	// other members.
 	ActionStartJoining ActionType = "start-joining"
@@ -80,10 +84,17 @@ type Facts struct {
 	Visible map[string]string
 	// Marker is nil until the cluster has been bootstrapped.
 	Marker *BootstrapMarker
-	// Joined are the slots whose member has had data.
+	// Joined are the slots whose member has had data, of the newest generation if there is one.
 	Joined []string
 	// Members is the membership list of a healthy peer; nil while no peer answers with a quorum.
 	Members []Member
+	// Generation is the newest one; nil while the cluster has never been restored.
+	Generation *Generation
+	// DataGeneration is the number of the generation that the volume's data belongs to: 1 for data that was never
+	// restored, 0 without data.
+	DataGeneration int
+	// Prepared is set if the volume has a restored database of the generation that is not in use yet.
+	Prepared bool
 }
 
 // Action is the next step and the reason for it.
@@ -103,12 +114,20 @@ func waitAction(format string, args ...any) Action {
 // Decide returns the next step for this member. It is a pure function.
 func Decide(f Facts) Action {
 	switch {
+	case f.HasData && f.Generation != nil && f.DataGeneration < f.Generation.Number:
+		return Action{
+			Type:   ActionSetAside,
+			Reason: fmt.Sprintf("etcd was restored from backup %s: the data is of before", f.Generation.Backup),
+		}
+
 	case f.HasData:
 		// Data is enough to start. The volume's id may be unknown because EC2 or S3 was
 		// unavailable.
 		return Action{Type: ActionStartExisting, Reason: "the volume holds data"}
 	case f.Volume == "":
 		return waitAction("volume of slot %s is not mounted", f.Slot)
+	case f.Generation != nil:
+		return decideRestored(f)
 	case f.Marker == nil:
 		return decideBootstrap(f)
 	case f.Marker.Volumes[f.Slot] == f.Volume && !slices.Contains(f.Joined, f.Slot):
@@ -155,11 +174,12 @@ func decideBootstrap(f Facts) Action {
 // and promote it.
 func decideRejoin(f Facts) Action {
 	if len(f.Slots) == 1 {
-		return waitAction("the only member's data is lost: restore a backup")
+		return waitAction("the only member's data is lost: restore a backup with: slipway etcd restore")
 	}
 
 	if len(f.Members) == 0 {
-		return waitAction("data of slot %s is lost and no quorum of the other members answers", f.Slot)
+		return waitAction("data of slot %s is lost and no quorum of the other members answers; if the others are lost too: "+
+			"slipway etcd restore", f.Slot)
 	}
 
 	if i := slices.IndexFunc(f.Members, func(m Member) bool { return m.Slot == f.Slot }); i >= 0 {

@@ -173,7 +173,7 @@ func (m Manager) Healthy(ctx context.Context, url string) bool {
 	defer func() { _ = c.Close() }()
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	_, err = c.Get(ctx, "slipway-health")
+	_, err = c.Get(ctx, healthKey)
 
 	return err == nil
 }

@@ -49,7 +49,7 @@ func (m Manager) Probe(ctx context.Context, url string) (status Status, quorum b
 
 	readCtx, cancelRead := context.WithTimeout(ctx, probeTimeout)
 	defer cancelRead()
-	_, err = c.Get(readCtx, "slipway-health")
+	_, err = c.Get(readCtx, healthKey)
 
 	return newStatus(answer), err == nil, nil
 }

@@ -48,6 +48,8 @@ type Config struct {
 	APIServer string
 	// EtcdURL is the client URL of this machine's own member. Control plane only.
 	EtcdURL string
+	// EtcdGeneration counts the restorations of etcd from 1. Control plane only.
+	EtcdGeneration int
 	// PodCIDR is the address range of all pods.
 	PodCIDR string
 	// ServiceCIDR is the address range of Services.

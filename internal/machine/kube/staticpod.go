@@ -5,6 +5,7 @@ package kube
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -115,6 +116,11 @@ func (p component) buildPod(c Config) corev1.Pod {
 			TerminationGracePeriodSeconds: new(int64(30)),
 			SecurityContext:               &corev1.PodSecurityContext{RunAsUser: new(int64(0))},
 		},
+	}
+
+	if p.name == "kube-apiserver" && c.EtcdGeneration > 1 {
+		// The kubelet restarts the pod when it changes: after a restoration of etcd, watch caches have newer data than etcd.
+		pod.Annotations = map[string]string{"slipway.dev/etcd-generation": strconv.Itoa(c.EtcdGeneration)}
 	}
 
 	for i, m := range p.mounts {

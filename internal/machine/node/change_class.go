@@ -173,6 +173,10 @@ func settingRules() []FieldRule {
 		}
 	}
 
+	live := func(field string) FieldRule {
+		return FieldRule{Field: field, Class: ClassLive, Reason: "the agent takes the backups of etcd"}
+	}
+
 	return []FieldRule{
 		restart("kubelet.kubeReserved.*", ComponentKubelet),
 		restart("kubelet.systemReserved.*", ComponentKubelet),
@@ -201,6 +205,12 @@ func settingRules() []FieldRule {
 		restart("kubeControllerManager.horizontalPodAutoscalerSyncPeriod", ComponentControllerManager),
 		restart("etcd.heartbeatIntervalMS", ComponentEtcd),
 		restart("etcd.electionTimeoutMS", ComponentEtcd),
+		live("etcd.backup.disabled"),
+		live("etcd.backup.interval"),
+		live("etcd.backup.keepAll"),
+		live("etcd.backup.keepDaily"),
+		live("etcd.backup.verifyEvery"),
+		live("store.kmsKeyARN"),
 	}
 }
 

@@ -163,12 +163,17 @@ type EtcdSettings struct {
 	HeartbeatIntervalMS int `json:"heartbeatIntervalMS,omitempty"`
 	// ElectionTimeoutMS is etcd's --election-timeout.
 	ElectionTimeoutMS int `json:"electionTimeoutMS,omitempty"`
+	// Backup configures the scheduled backups.
+	Backup v1alpha1.EtcdBackup `json:"backup,omitzero"`
 }
 
 // MachineStore is the location of the cluster's machine store.
 type MachineStore struct {
 	// URL of the whole store, s3://bucket/prefix; keys begin with the cluster's name.
 	URL string `json:"url"`
+	// KMSKeyARN is the key that machines seal secrets with. Empty in documents of an earlier version, whose machines
+	// take no backups.
+	KMSKeyARN string `json:"kmsKeyARN,omitempty"`
 }
 
 // JoinPolicy is what a control-plane machine checks before it issues a node certificate to a
@@ -196,6 +201,8 @@ type DocumentInput struct {
 	Trust TrustBundle
 	// StoreURL of the machine store, s3://bucket/prefix.
 	StoreURL string
+	// StoreKeyARN is the KMS key of the machine store.
+	StoreKeyARN string
 	// WorkerRoles maps the name of a worker group to the name of its IAM role.
 	WorkerRoles map[string]string
 }
@@ -259,6 +266,7 @@ func BuildDocument(in DocumentInput) (Document, error) {
 		d.Etcd = EtcdSettings{
 			HeartbeatIntervalMS: in.Cluster.Spec.Etcd.HeartbeatIntervalMS,
 			ElectionTimeoutMS:   in.Cluster.Spec.Etcd.ElectionTimeoutMS,
+			Backup:              in.Cluster.Spec.Etcd.Backup,
 		}
 
 		d.KubeAPIServer = in.Cluster.Spec.KubeAPIServer
@@ -268,7 +276,7 @@ func BuildDocument(in DocumentInput) (Document, error) {
 			d.APISANs = append(d.APISANs, name)
 		}
 
-		d.Store = MachineStore{URL: in.StoreURL}
+		d.Store = MachineStore{URL: in.StoreURL, KMSKeyARN: in.StoreKeyARN}
 		d.Join = JoinPolicy{WorkerRoles: maps.Clone(in.WorkerRoles)}
 	}
 

@@ -55,6 +55,19 @@ func EtcdMarkerKey(cluster string) string { return EtcdPrefix(cluster) + "initia
 // EtcdJoinedKey returns the key of the record that a slot's etcd member has had data.
 func EtcdJoinedKey(cluster, slot string) string { return EtcdPrefix(cluster) + "joined/" + slot }
 
+// EtcdGenerationPrefix returns the prefix of the restorations of etcd.
+func EtcdGenerationPrefix(cluster string) string { return EtcdPrefix(cluster) + "generations/" }
+
+// EtcdGenerationKey returns the key of a restoration, which a conditional write creates once. Keys sort by number.
+func EtcdGenerationKey(cluster string, number int) string {
+	return fmt.Sprintf("%s%06d", EtcdGenerationPrefix(cluster), number)
+}
+
+// EtcdRestoredKey returns the key of the record that a slot's member has data of a generation.
+func EtcdRestoredKey(cluster string, number int, slot string) string {
+	return fmt.Sprintf("%srestored/%06d/%s", EtcdPrefix(cluster), number, slot)
+}
+
 // Object is an object to upload to the machine store. Its key contains its hash, so it is
 // immutable.
 type Object struct {

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/cluster/etcdadmin"
+)
+
+// restoreOptions are the flags of 'slipway etcd restore'.
+type restoreOptions struct {
+	name, slot string
+	timeout    time.Duration
+}
+
+func newEtcdRestoreCommand(a *app) *cobra.Command {
+	var o restoreOptions
+	cmd := &cobra.Command{
+		Use:   "restore SNAPSHOT",
+		Short: "Restore etcd from a backup",
+		Long: `Show what will be lost and what happens and, once that is confirmed, restore etcd from a backup: all members stop and set
+their data aside, one machine restores the backup as a new cluster of etcd, the others join it, and the API servers restart.
+Members that return later with older data are stopped and join too. It needs no working etcd: it is the way back after
+the loss of a majority of the volumes, and after the deletion of data.
+
+Everything that was written after the backup is lost. Pods run on; controllers create and delete what differs from the backup.
+The data from before stays in /var/lib/slipway/etcd/before-restore of each machine until the next restoration.
+
+The machines do the work. If the command is killed, they go on; rerun it to continue waiting.` + exitStatusHelp(),
+		Example: "  slipway etcd snapshots --name demo\n  slipway etcd restore 20261122t121500z-ab12cd --name demo --yes",
+		Args:    requireOneArgument("SNAPSHOT"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return etcdCommand{a}.restore(cmd.Context(), args[0], o)
+		},
+	}
+
+	flags := cmd.Flags()
+	flags.StringVar(&o.name, "name", "", "the cluster (SLIPWAY_CLUSTER)")
+	flags.StringVar(&o.slot, "slot", "", "control-plane slot whose machine restores the backup (default: the first that runs)")
+	flags.DurationVar(&o.timeout, "timeout", 20*time.Minute, "stop waiting after this time")
+	a.addYesFlag(cmd)
+	a.addLockFlag(cmd)
+
+	return cmd
+}
+
+// restore shows a restoration and, once that is confirmed, carries it out.
+func (a etcdCommand) restore(ctx context.Context, id string, o restoreOptions) error {
+	admin, name, err := a.open(ctx, nil, o.name)
+	if err != nil {
+		return err
+	}
+
+	plan, err := admin.PlanRestore(ctx, id, o.slot)
+	if err != nil {
+		return err
+	}
+
+	a.showRestore(plan)
+	if err := a.confirm(fmt.Sprintf("Restore etcd of cluster %s from backup %s?", name, id)); err != nil {
+		return err
+	}
+
+	start := a.Now()
+	if err := admin.Restore(ctx, plan, o.timeout); err != nil {
+		return fmt.Errorf("restore etcd of cluster %s: %w", name, err)
+	}
+
+	a.printMessage("restored etcd of cluster %s from backup %s in %s; what was written after %s is lost", name, id,
+		a.Now().Sub(start).Round(time.Second), cluster.FormatTime(plan.Backup.TakenAt))
+
+	return nil
+}
+
+// showRestore prints a plan.
+func (a etcdCommand) showRestore(p etcdadmin.RestorePlan) {
+	fmt.Fprintf(a.Stdout, "Restore etcd of cluster %s from backup %s\n\n", p.Cluster, a.describeBackup(&p.Backup))
+	fmt.Fprintf(a.Stdout, "Everything that was written after %s is lost.\n\n", cluster.FormatTime(p.Backup.TakenAt))
+	if p.Continues {
+		fmt.Fprintf(a.Stdout, "This restoration has begun already: wait until it has ended.\n")
+		return
+	}
+
+	var names []string
+	for _, m := range p.Members {
+		names = append(names, m.Name)
+	}
+
+	steps := []string{
+		strings.Join(names, ", ") + " stop and set their data aside",
+		"etcd-" + p.Slot + fmt.Sprintf(" restores the backup as generation %d of the cluster", p.Generation),
+	}
+	if len(names) > 1 {
+		steps = append(steps, "the others join etcd-"+p.Slot+", one after the other")
+	}
+
+	for n, step := range append(steps, "API servers restart") {
+		fmt.Fprintf(a.Stdout, "%d. %s\n", n+1, step)
+	}
+}

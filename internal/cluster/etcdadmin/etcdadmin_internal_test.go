@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcdadmin
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/cluster/health"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/machine/backup"
+	"github.com/slipway-k8s/slipway/internal/machine/report"
+)
+
+// askMachine asks and lets machine answer with what it wants. It returns the messages too.
+func askMachine(t *testing.T, machine func(ctx context.Context, s store.Store, r backup.Request)) (backup.Answer, error, []string) {
+	t.Helper()
+	var messages []string
+	env := &cluster.Env{Now: time.Now, User: "alice", Hooks: cluster.Hooks{Notify: func(m string) { messages = append(messages, m) }}}
+	s := store.NewFileStore(t.TempDir())
+	admin := &Admin{env: env, name: "demo", archive: backup.Archive{Store: s, Cluster: "demo"}}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			if r, err := backup.ReadRequest(ctx, s, "demo"); err == nil && r != nil {
+				machine(ctx, s, *r)
+				return
+			}
+			time.Sleep(time.Second)
+		}
+	}()
+	answer, err := admin.ask(t.Context(), Request{Type: backup.RequestSnapshot})
+	stop()
+	<-done
+	return answer, err, messages
+}
+
+func TestAsk(t *testing.T) {
+	write := func(ctx context.Context, s store.Store, a backup.Answer) {
+		a.UpdatedAt = time.Now()
+		a.Machine = "i-1"
+		_ = backup.WriteAnswer(ctx, s, "demo", a)
+	}
+	for name, c := range map[string]struct {
+		machine func(context.Context, store.Store, backup.Request)
+		want    string // of the error
+		within  time.Duration
+	}{
+		"done": {machine: func(ctx context.Context, s store.Store, r backup.Request) {
+			write(ctx, s, backup.Answer{ID: r.ID, Step: "began"})
+			time.Sleep(20 * time.Minute / 10)
+			write(ctx, s, backup.Answer{ID: r.ID, Done: true, Backup: "b"})
+		}, within: 3 * time.Minute},
+		"failed": {machine: func(ctx context.Context, s store.Store, r backup.Request) {
+			write(ctx, s, backup.Answer{ID: r.ID, Done: true, Error: "disk full"})
+		}, want: "machine i-1: disk full", within: 5 * time.Second},
+		"the answer to another request does not count": {machine: func(ctx context.Context, s store.Store, _ backup.Request) {
+			write(ctx, s, backup.Answer{ID: "other", Done: true, Backup: "b"})
+		}, want: "no machine has begun with the request within 1m30s", within: 2 * time.Minute},
+		"nobody answers": {
+			machine: func(context.Context, store.Store, backup.Request) {},
+			want:    "etcd has no leader", within: 2 * time.Minute,
+		},
+		"silence": {machine: func(ctx context.Context, s store.Store, r backup.Request) {
+			write(ctx, s, backup.Answer{ID: r.ID, Step: "began"})
+		}, want: "has not answered for 5m0s", within: 6 * time.Minute},
+		"a long request": {machine: func(ctx context.Context, s store.Store, r backup.Request) {
+			for range 60 {
+				write(ctx, s, backup.Answer{ID: r.ID, Step: "began"})
+				time.Sleep(30 * time.Second)
+			}
+			write(ctx, s, backup.Answer{ID: r.ID, Done: true, Backup: "b"})
+		}, within: 31 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				answer, err, messages := askMachine(t, c.machine)
+				switch {
+				case c.want == "" && (err != nil || answer.Backup != "b" || len(messages) != 1):
+					t.Errorf("%+v, %v, %q", answer, err, messages)
+				case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+					t.Errorf("error %v, want %q", err, c.want)
+				}
+				if took := time.Since(start); took > c.within {
+					t.Errorf("took %s, want at most %s", took, c.within)
+				}
+			})
+		})
+	}
+}
+
+// threeMembers returns the facts of a control plane whose leader is b.
+func threeMembers() health.Facts {
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	f := health.Facts{Now: now, Reports: map[string]health.MachineReport{}}
+	for _, slot := range []string{"a", "b", "c"} {
+		id := "i-" + slot
+		f.Groups = append(f.Groups, health.Group{Name: "control-plane", Slot: slot, Size: 1})
+		f.Instances = append(f.Instances, health.Instance{ID: id, Group: "control-plane", Slot: slot, State: "running"})
+		f.Reports[id] = health.MachineReport{PublishedAt: now, Report: report.Report{
+			Time: now, NextSeconds: 5, Machine: id, Slot: slot,
+			Etcd: &report.Etcd{Quorum: true, MemberID: slot, LeaderID: "b", DBSize: 1 << 20, Version: "3.6.14"},
+		}}
+	}
+	return f
+}
+
+func TestMembers(t *testing.T) {
+	f := threeMembers()
+	silent := f.Reports["i-a"]
+	silent.Etcd = &report.Etcd{Error: "connection refused"}
+	silent.Conditions = []report.Condition{{Component: report.EtcdMember, State: report.Failed, Cause: "does not answer"}}
+	f.Reports["i-a"] = silent
+	f.Instances[2].State = "terminated"
+	got := membersOf(f)
+	roles := []string{got[0].Role, got[1].Role, got[2].Role}
+	if diff := cmp.Diff([]string{"unknown", "leader", "unknown"}, roles); diff != "" {
+		t.Errorf("roles (-want +got):\n%s", diff)
+	}
+	if got[0].Healthy || !got[1].Healthy || got[2].Healthy || got[0].Problem == "" || got[2].Problem == "" || got[2].Machine != "" {
+		t.Errorf("%+v", got)
+	}
+	if _, err := DefragOrder(Status{Cluster: "demo", Members: got}); err == nil || !strings.Contains(err.Error(), "etcd-a is not healthy") {
+		t.Errorf("members would be defragmented while one does not work: %v", err)
+	}
+}
+
+func TestDefragOrder(t *testing.T) {
+	order, err := DefragOrder(Status{Members: membersOf(threeMembers())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, m := range order {
+		names = append(names, m.Name)
+	}
+	if diff := cmp.Diff([]string{"etcd-a", "etcd-c", "etcd-b"}, names); diff != "" {
+		t.Errorf("the leader is not the last one (-want +got):\n%s", diff)
+	}
+}

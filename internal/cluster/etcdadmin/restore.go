@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcdadmin
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/cluster/operation"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/machine/backup"
+	"github.com/slipway-k8s/slipway/internal/machine/etcd"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
+)
+
+// restorePollInterval is the pause between two readings of how far a restoration is.
+const restorePollInterval = 3 * time.Second
+
+// RestorePlan is what a restoration will do.
+type RestorePlan struct {
+	// Cluster is the name of the cluster.
+	Cluster string `json:"cluster"`
+	// Backup to restore.
+	Backup backup.Backup `json:"backup"`
+	// Generation is the number of the restoration.
+	Generation int `json:"generation"`
+	// Slot whose machine restores the backup.
+	Slot string `json:"slot"`
+	// Members of all slots before the restoration.
+	Members []Member `json:"members"`
+	// Continues is set if this restoration has begun already.
+	Continues bool `json:"continues"`
+}
+
+// PlanRestore plans the restoration of a backup. slot is the one whose machine restores it; empty: the first one with a
+// running machine. An unfinished restoration of the same backup is continued.
+func (a *Admin) PlanRestore(ctx context.Context, id, slot string) (RestorePlan, error) {
+	out := RestorePlan{Cluster: a.name}
+	backups, err := a.Backups(ctx)
+	if err != nil {
+		return out, err
+	}
+
+	if out.Backup, err = chooseBackup(backups, id); err != nil {
+		return out, err
+	}
+
+	status, err := a.Status(ctx)
+	if err != nil {
+		return out, err
+	}
+
+	out.Members = status.Members
+	last, restored, err := a.lastGeneration(ctx)
+	if err != nil {
+		return out, err
+	}
+
+	if last != nil && last.Backup == id && len(restored) < len(out.Members) {
+		out.Continues = true
+		out.Generation = last.Number
+		out.Slot = last.Slot
+
+		return out, nil
+	}
+
+	out.Generation = 2
+	if last != nil {
+		out.Generation = last.Number + 1
+	}
+
+	out.Slot, err = ChooseRestorer(out.Members, slot)
+
+	return out, err
+}
+
+// chooseBackup returns the backup with an id that can be restored.
+func chooseBackup(backups []backup.Backup, id string) (backup.Backup, error) {
+	found, ok := backup.Listing{Backups: backups}.Find(id)
+
+	switch {
+	case !ok && len(backups) == 0:
+		return found, fmt.Errorf("there is no backup %q: the cluster has none", id)
+	case !ok:
+		var ids []string
+		for _, b := range backups {
+			ids = append(ids, b.ID)
+		}
+
+		return found, diag.WithHint(
+			fmt.Errorf("there is no backup %q", id),
+			"use one of those that 'slipway etcd snapshots' lists, such as the newest: "+ids[len(ids)-1],
+		)
+
+	case found.Verification != nil && !found.Verification.OK:
+		return found, diag.WithHint(
+			fmt.Errorf("backup %s cannot be restored: %s", id, found.Verification.Error),
+			"use another one that 'slipway etcd snapshots' lists",
+		)
+	}
+
+	return found, nil
+}
+
+// ChooseRestorer returns the slot whose machine restores a backup: the wanted one, or else the first with a running machine.
+func ChooseRestorer(members []Member, wanted string) (string, error) {
+	for _, m := range members {
+		if m.Machine != "" && (wanted == "" || m.Slot == wanted) {
+			return m.Slot, nil
+		}
+	}
+
+	if wanted != "" {
+		return "", fmt.Errorf("control-plane slot %q has no running machine that could restore the backup", wanted)
+	}
+
+	return "", diag.WithHint(
+		errors.New("no control-plane machine is running that could restore the backup"),
+		"create them first: slipway apply",
+	)
+}
+
+// lastGeneration returns the newest generation, nil if there is none, and the slots that have its data.
+func (a *Admin) lastGeneration(ctx context.Context) (*etcd.Generation, []string, error) {
+	keys, err := a.archive.Store.List(ctx, node.EtcdGenerationPrefix(a.name))
+	if err != nil || len(keys) == 0 {
+		return nil, nil, err
+	}
+
+	o, err := a.archive.Store.Get(ctx, keys[len(keys)-1])
+	if err != nil {
+		return nil, nil, err
+	}
+
+	var out etcd.Generation
+	if err := json.Unmarshal(o.Body, &out); err != nil {
+		return nil, nil, fmt.Errorf("read %s in %s: %w", o.Key, a.archive.Store.URL(), err)
+	}
+
+	restored, err := a.listRestored(ctx, out.Number)
+
+	return &out, restored, err
+}
+
+// listRestored returns the slots that have data of a generation.
+func (a *Admin) listRestored(ctx context.Context, number int) ([]string, error) {
+	keys, err := a.archive.Store.List(ctx, node.EtcdRestoredKey(a.name, number, ""))
+	var out []string
+	for _, key := range keys {
+		out = append(out, path.Base(key))
+	}
+
+	return out, err
+}
+
+// Restore begins the restoration of a plan, unless it continues one, and waits until all members are healthy. The
+// machines do the work: when this process ends, they go on.
+func (a *Admin) Restore(ctx context.Context, plan RestorePlan, timeout time.Duration) error {
+	req := cluster.OperationRequest{Store: a.state, Cluster: a.name, Kind: "etcd-restore"}
+
+	return a.env.RunOperation(ctx, req, func(ctx context.Context, _ *operation.Operation, _ store.Store) error {
+		if !plan.Continues {
+			if err := a.beginGeneration(ctx, plan); err != nil {
+				return err
+			}
+		}
+
+		return a.waitRestored(ctx, plan, timeout)
+	})
+}
+
+// beginGeneration writes the generation of a plan. From then on no member uses older data.
+func (a *Admin) beginGeneration(ctx context.Context, plan RestorePlan) error {
+	body, err := json.MarshalIndent(etcd.Generation{
+		Number:    plan.Generation,
+		Token:     rand.Text(),
+		Backup:    plan.Backup.ID,
+		Slot:      plan.Slot,
+		CreatedAt: a.env.Now().UTC(),
+		By:        a.env.User,
+	}, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the generation of etcd: %w", err)
+	}
+
+	_, err = a.archive.Store.Create(ctx, node.EtcdGenerationKey(a.name, plan.Generation), body)
+	if errors.Is(err, store.ErrConflict) {
+		return diag.WithHint(
+			fmt.Errorf("another restoration of etcd of cluster %s has begun: %w", a.name, err),
+			"see: slipway history "+a.name+"; rerun the command to plan again",
+		)
+	}
+
+	return err
+}
+
+// waitRestored waits until all members have data of the generation and are healthy, and reports what changes.
+func (a *Admin) waitRestored(ctx context.Context, plan RestorePlan, timeout time.Duration) error {
+	deadline := a.env.Now().Add(timeout)
+	told := ""
+	for {
+		missing, err := a.missingMembers(ctx, plan)
+		if err != nil {
+			return err
+		}
+
+		if len(missing) == 0 {
+			return nil
+		}
+
+		text := strings.Join(missing, "; ")
+		if text != told {
+			a.env.Notifyf("waiting: %s", text)
+			told = text
+		}
+
+		if a.env.Now().After(deadline) {
+			return diag.WithHint(
+				fmt.Errorf("the restoration has not ended within %s: %s", timeout, text),
+				"the machines go on; rerun the command to wait again, and see: slipway validate cluster "+a.name,
+			)
+		}
+
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the restoration: %w", ctx.Err())
+		case <-time.After(restorePollInterval):
+		}
+	}
+}
+
+// missingMembers describes the members that do not have data of the generation or are not healthy.
+func (a *Admin) missingMembers(ctx context.Context, plan RestorePlan) ([]string, error) {
+	restored, err := a.listRestored(ctx, plan.Generation)
+	if err != nil {
+		return nil, err
+	}
+
+	var out []string
+	for _, m := range plan.Members {
+		switch {
+		case slices.Contains(restored, m.Slot):
+		case m.Slot == plan.Slot:
+			out = append(out, m.Name+" restores the backup")
+		default:
+			out = append(out, m.Name+" has not joined yet")
+		}
+	}
+
+	if len(out) > 0 {
+		return out, nil
+	}
+
+	status, err := a.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, m := range status.Members {
+		if !m.Healthy || m.Role == "learner" {
+			out = append(out, m.Name+" is not healthy yet")
+		}
+	}
+
+	return out, nil
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package health
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/machine/backup"
+)
+
+// backupsName is the name of the check of etcd's backups.
+const backupsName = "backups"
+
+const (
+	// missedBackups is after how many intervals without a backup there is a warning.
+	missedBackups = 3
+	// firstBackup is how long after the start of a control plane the first backup may take.
+	firstBackup = 10 * time.Minute
+)
+
+// Backups are the newest backups of etcd.
+type Backups struct {
+	// Policy of the cluster.
+	Policy backup.Policy
+	// Newest is the newest one; nil if there is none.
+	Newest *backup.Backup
+	// Tested is the newest one that was restored as a test; nil if there is none.
+	Tested *backup.Backup
+}
+
+// checkBackups checks the age of the newest backup, and the age and the result of the newest test. Its cause is set also if
+// everything is well.
+func checkBackups(f Facts) []Check {
+	if f.Backups == nil || f.Backups.Policy.Disabled && f.Backups.Newest == nil {
+		return nil
+	}
+
+	c := Check{Kind: KindEtcd, Name: backupsName, Severity: Warning}
+	b := *f.Backups
+	if b.Newest == nil {
+		if controlPlaneUptime(f) < firstBackup {
+			return nil
+		}
+
+		c.Cause = "etcd has no backup"
+		c.Hint = "see whether an agent reports a failed task; machines of an earlier version take none: slipway rolling-update cluster"
+
+		return []Check{c}
+	}
+
+	age := f.Now.Sub(b.Newest.TakenAt)
+	testEvery := time.Duration(b.Policy.VerifyEvery) * b.Policy.Interval
+	c.Cause = fmt.Sprintf("newest backup %s old, %s", formatAge(max(0, age)), describeTest(b.Tested, f.Now))
+
+	switch {
+	case b.Tested != nil && !b.Tested.Verified():
+		c.Hint = "take another backup: slipway etcd snapshot; if its test fails too, the disk of a member may be damaged"
+	case b.Policy.Disabled:
+		c.Severity = OK
+	case age > missedBackups*b.Policy.Interval:
+		c.Hint = fmt.Sprintf("one is due every %s: see whether an agent reports a failed task, and try: slipway etcd snapshot",
+			b.Policy.Interval)
+	case b.Tested == nil || f.Now.Sub(b.Tested.Verification.VerifiedAt) > missedBackups*testEvery:
+		c.Hint = fmt.Sprintf("one is tested every %s: see whether an agent reports a failed task", testEvery)
+		if b.Tested == nil && age < firstBackup {
+			c.Severity = OK // the first one is being tested
+			c.Hint = ""
+		}
+	default:
+		c.Severity = OK
+	}
+
+	return []Check{c}
+}
+
+// describeTest describes the newest test of a backup.
+func describeTest(tested *backup.Backup, now time.Time) string {
+	switch {
+	case tested == nil:
+		return "none was tested yet"
+	case tested.Verified():
+		return "restored successfully in a test " + formatAge(max(0, now.Sub(tested.Verification.VerifiedAt))) + " ago"
+	default:
+		return "backup " + tested.ID + " cannot be restored: " + tested.Verification.Error
+	}
+}
+
+// controlPlaneUptime returns for how long the agent of a member that works has been running.
+func controlPlaneUptime(f Facts) time.Duration {
+	var out time.Duration
+	for _, i := range f.Instances {
+		r, fresh := f.freshReport(i.ID)
+		if fresh && r.Etcd != nil && r.Etcd.Quorum {
+			out = max(out, time.Duration(r.ListeningSeconds)*time.Second)
+		}
+	}
+
+	return out
+}

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/machine/backup"
+	"github.com/slipway-k8s/slipway/internal/machine/etcd"
+)
+
+const (
+	// backupInterval is how often the machine of etcd's leader looks for a request.
+	backupInterval = 5 * time.Second
+	// backupLookInterval is how often it lists the backups.
+	backupLookInterval = time.Minute
+	// backupTimeout limits everything that one look leads to.
+	backupTimeout = time.Hour
+	// maxBackupActions limits the actions of one look.
+	maxBackupActions = 10
+	// backupDir is where snapshots are while they are written, tested or restored.
+	backupDir = "/var/lib/slipway/backup"
+	// freeDiskReserve stays free on the disk of backupDir.
+	freeDiskReserve = 1 << 30
+)
+
+// etcdBackup takes, tests and deletes backups while this machine's member is etcd's leader.
+type etcdBackup struct {
+	agent   *Agent
+	member  *etcdMember
+	archive backup.Archive
+	catalog *backup.Catalog
+	tool    snapshotTool
+	// url of the machine's own member.
+	url string
+	// now is the agent's clock.
+	now func() time.Time
+	// lookedAt is when the backups were listed last.
+	lookedAt time.Time
+	// doneRequest is the id of the last request that needs nothing more.
+	doneRequest string
+}
+
+// newEtcdBackup returns the task of a control-plane machine.
+func newEtcdBackup(m *etcdMember) *etcdBackup {
+	a := m.agent
+	sealer := a.Sealer
+	if a.SealerOf != nil {
+		sealer = a.SealerOf(a.doc.Store.KMSKeyARN)
+	}
+
+	archive := backup.Archive{Store: m.store, Sealer: sealer, Cluster: a.doc.Cluster}
+
+	return &etcdBackup{
+		agent:   a,
+		member:  m,
+		archive: archive,
+		catalog: &backup.Catalog{Archive: archive},
+		tool:    snapshotTool{run: a.Run, program: a.doc.BinDir() + "/etcdutl"},
+		url:     etcd.ClientURL,
+		now:     a.Now,
+	}
+}
+
+// keepBackups takes, tests and deletes backups until ctx ends. A machine whose document was written by an earlier version
+// has no key to encrypt them with, and takes none.
+func (m *etcdMember) keepBackups(ctx context.Context) error {
+	if m.agent.doc.Store.KMSKeyARN == "" {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+
+	task := periodicTask{"etcd backup", backupInterval, newEtcdBackup(m).run}
+
+	return task.repeat(ctx, m.agent, backupTimeout)
+}
+
+// run carries out the request of an operator, or else what [backup.Decide] says, if this machine has the leader.
+func (b *etcdBackup) run(ctx context.Context) error {
+	status, quorum, err := b.agent.newEtcdManager().Probe(ctx, b.url)
+	if err != nil || !quorum || !status.Leader {
+		return nil // the machine's report says what is wrong with the member
+	}
+
+	if request, err := b.nextRequest(ctx); err != nil || request != nil {
+		if err != nil {
+			return err
+		}
+
+		return b.carryOut(ctx, *request)
+	}
+
+	if b.now().Sub(b.lookedAt) < backupLookInterval {
+		return nil
+	}
+
+	b.lookedAt = b.now()
+
+	return b.look(ctx)
+}
+
+// look decides and acts until nothing is to be done.
+func (b *etcdBackup) look(ctx context.Context) error {
+	policy, err := backup.NewPolicy(b.agent.doc.Etcd.Backup)
+	if err != nil {
+		return err
+	}
+
+	for range maxBackupActions {
+		listing, err := b.catalog.List(ctx)
+		if err != nil {
+			return err
+		}
+
+		action := backup.Decide(backup.Facts{
+			Now:        b.now(),
+			Policy:     policy,
+			Backups:    listing.Backups,
+			Incomplete: listing.Incomplete,
+			Starting:   !b.agent.apiOpen.Load(),
+		})
+		if action.Type == backup.ActionNone {
+			if len(listing.Backups) == 0 {
+				b.lookedAt = time.Time{} // the first one is taken as soon as the API server is ready
+			}
+
+			return nil
+		}
+
+		if err := b.act(ctx, action, listing); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// act carries out one action.
+func (b *etcdBackup) act(ctx context.Context, action backup.Action, listing backup.Listing) error {
+	switch action.Type {
+	case backup.ActionTake:
+		_, err := b.take(ctx, backup.Metadata{Reason: action.Reason})
+		return err
+
+	case backup.ActionVerify:
+		found, _ := listing.Find(action.IDs[0])
+		return b.verify(ctx, found.Metadata)
+
+	case backup.ActionDelete:
+		for _, id := range action.IDs {
+			if err := b.archive.Delete(ctx, id); err != nil {
+				return err
+			}
+
+			b.agent.Log.Info("deleted backup of etcd", slog.String("backup", id))
+		}
+
+	case backup.ActionNone:
+	}
+
+	return nil
+}
+
+// take takes a backup. why has its reason and the id of its request.
+func (b *etcdBackup) take(ctx context.Context, why backup.Metadata) (backup.Metadata, error) {
+	a := b.agent
+	dir, err := b.newWorkDir(ctx, 1)
+	if err != nil {
+		return why, err
+	}
+
+	defer func() { _ = os.RemoveAll(dir) }()
+	at := b.now()
+	snapshot := filepath.Join(dir, "snapshot.db")
+	source, err := b.writeSnapshot(ctx, snapshot)
+	if err != nil {
+		return why, err
+	}
+
+	out, err := b.upload(ctx, backup.NewID(at, rand.Text()[:6]), snapshot)
+	if err != nil {
+		return out, err
+	}
+
+	if out.Contents, err = b.tool.inspect(ctx, snapshot); err != nil { // after the upload: it changes the file
+		return out, err
+	}
+
+	status, err := a.newEtcdManager().Status(ctx, b.url)
+	if err != nil {
+		return out, err
+	}
+
+	out.ClusterID = a.doc.ClusterID
+	out.EtcdClusterID = strconv.FormatUint(source.ClusterID, 16)
+	out.MemberID = strconv.FormatUint(source.MemberID, 16)
+	out.Member = b.member.slot.Member
+	out.Machine = a.instance.ID
+	out.TakenAt = at.UTC()
+	out.Reason = why.Reason
+	out.RequestID = why.RequestID
+	out.EtcdVersion = status.Version
+	out.KubernetesVersion = a.doc.KubernetesVersion
+	if err := b.archive.Commit(ctx, out); err != nil {
+		return out, err
+	}
+
+	a.Log.Info("took backup of etcd", slog.String("backup", out.ID), slog.Int64("revision", out.Revision),
+		slog.Int64("bytes", out.DBSize))
+
+	return out, nil
+}
+
+// writeSnapshot writes a snapshot of the machine's member to a file.
+func (b *etcdBackup) writeSnapshot(ctx context.Context, path string) (source etcd.SnapshotSource, err error) {
+	out, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return source, fmt.Errorf("write a snapshot of etcd: %w", err)
+	}
+
+	source, err = b.agent.newEtcdManager().Snapshot(ctx, b.url, out)
+
+	return source, errors.Join(err, out.Close())
+}
+
+// upload uploads a snapshot from a file.
+func (b *etcdBackup) upload(ctx context.Context, id, path string) (backup.Metadata, error) {
+	in, err := os.Open(path)
+	if err != nil {
+		return backup.Metadata{}, fmt.Errorf("upload backup %s: %w", id, err)
+	}
+
+	defer func() { _ = in.Close() }()
+
+	return b.archive.Upload(ctx, id, in)
+}
+
+// verify restores a backup into a temporary directory, compares what was restored with the metadata, and stores the
+// result. A failure that says nothing of the backup, such as a full disk, is an error instead.
+func (b *etcdBackup) verify(ctx context.Context, m backup.Metadata) error {
+	start := b.now()
+	dir, err := b.newWorkDir(ctx, 3)
+	if err != nil {
+		return err
+	}
+
+	defer func() { _ = os.RemoveAll(dir) }()
+	restored, problem, err := b.testRestore(ctx, m, dir)
+	if err != nil {
+		return err
+	}
+
+	v := backup.Verification{
+		ID:          m.ID,
+		VerifiedAt:  b.now().UTC(),
+		Machine:     b.agent.instance.ID,
+		OK:          problem == "",
+		Error:       problem,
+		Restored:    restored,
+		TookSeconds: int(b.now().Sub(start).Seconds()),
+	}
+	if err := b.archive.WriteVerification(ctx, v); err != nil {
+		return err
+	}
+
+	b.agent.Log.Info("tested backup of etcd", slog.String("backup", m.ID), slog.Bool("ok", v.OK),
+		slog.String("error", v.Error))
+
+	return nil
+}
+
+// testRestore restores a backup below dir. problem says what is wrong with the backup; empty: nothing.
+func (b *etcdBackup) testRestore(
+	ctx context.Context,
+	m backup.Metadata,
+	dir string,
+) (restored backup.Contents, problem string, err error) {
+	snapshot := filepath.Join(dir, "snapshot.db")
+	if err := b.download(ctx, m, snapshot); err != nil {
+		if errors.Is(err, backup.ErrDamaged) || errors.Is(err, store.ErrDecryption) {
+			return restored, err.Error(), nil
+		}
+
+		return restored, "", err
+	}
+
+	data := filepath.Join(dir, "data")
+	err = b.tool.restore(ctx, snapshot, restoreOptions{
+		dataDir: data,
+		name:    "test",
+		peerURL: "http://127.0.0.1:1", // the member is never started
+		token:   rand.Text(),
+	})
+	if ctx.Err() != nil {
+		return restored, "", ctx.Err()
+	}
+
+	if err != nil {
+		return restored, err.Error(), nil
+	}
+
+	restored, err = b.tool.inspect(ctx, filepath.Join(data, "member/snap/db"))
+	if err == nil && restored != m.Contents {
+		problem = fmt.Sprintf("the restored database has revision %d, hash %08x and %d keys instead of %d, %08x and %d",
+			restored.Revision, restored.HashKV, restored.Keys, m.Revision, m.HashKV, m.Keys)
+	}
+
+	return restored, problem, err
+}
+
+// download decrypts a backup into a file.
+func (b *etcdBackup) download(ctx context.Context, m backup.Metadata, path string) error {
+	out, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("download backup %s: %w", m.ID, err)
+	}
+
+	return errors.Join(b.archive.Download(ctx, m, out), out.Close())
+}
+
+// newWorkDir returns a new directory for files with plain data of etcd, in place of those of an earlier process that was
+// killed. Its disk must have space for so many copies of the database.
+func (b *etcdBackup) newWorkDir(ctx context.Context, copies int64) (string, error) {
+	status, err := b.agent.newEtcdManager().Status(ctx, b.url)
+	if err != nil {
+		return "", err
+	}
+
+	return prepareWorkDir(b.agent.Root, "take", copies*status.DBSize)
+}
+
+// prepareWorkDir returns an empty directory of this name in backupDir, whose disk has space for so many bytes.
+func prepareWorkDir(root *HostFS, name string, bytes int64) (string, error) {
+	dir := filepath.Join(root.Path(backupDir), name)
+	if err := os.RemoveAll(dir); err != nil {
+		return "", fmt.Errorf("clear %s: %w", backupDir, err)
+	}
+
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("create %s: %w", backupDir, err)
+	}
+
+	var disk syscall.Statfs_t
+	if err := syscall.Statfs(dir, &disk); err != nil {
+		return "", fmt.Errorf("read the free space of %s: %w", backupDir, err)
+	}
+
+	free := int64(disk.Bavail) * disk.Bsize //nolint:gosec // no disk has 2^63 blocks
+	if need := bytes + freeDiskReserve; free < need {
+		return "", fmt.Errorf(
+			"%s has %d MiB of free space and needs %d: set spec.rootVolume.size of the control-plane group to a larger size",
+			backupDir, free>>20, need>>20,
+		)
+	}
+
+	return dir, nil
+}

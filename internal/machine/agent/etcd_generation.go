@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/machine/etcd"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
+)
+
+const (
+	// generationInterval is how often a machine looks for a restoration that was requested.
+	generationInterval = 10 * time.Second
+	// generationReadTimeout limits the read at the start of a member that has data: it must start while S3 is unavailable.
+	generationReadTimeout = 15 * time.Second
+	// generationFile is in the data directory, so that it is set aside with the data. etcd ignores it.
+	generationFile = "slipway-generation"
+	// restoredDir has a restored database until it is used. It becomes etcd.DataDir by one rename.
+	restoredDir = etcd.DataMount + "/restored"
+	// asideDir has the data of the last earlier generation.
+	asideDir = etcd.DataMount + "/before-restore"
+)
+
+// dataGeneration returns the generation of the data in a directory of the volume; 0 if it has none, and 1 for data that
+// was never restored.
+func (m *etcdMember) dataGeneration(dir string) (int, error) {
+	root := m.agent.Root
+	if !root.Exists(dir + "/member") {
+		return 0, nil
+	}
+
+	body, err := root.Read(dir + "/" + generationFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 1, nil
+	}
+
+	if err != nil {
+		return 0, err
+	}
+
+	n, err := strconv.Atoi(strings.TrimSpace(string(body)))
+	if err != nil || n < 2 {
+		return 0, fmt.Errorf("read %s/%s: %q is not the number of a generation", dir, generationFile, body)
+	}
+
+	return n, nil
+}
+
+// readGeneration returns the newest generation; nil if the cluster was never restored.
+func (m *etcdMember) readGeneration(ctx context.Context) (*etcd.Generation, error) {
+	keys, err := m.store.List(ctx, node.EtcdGenerationPrefix(m.agent.doc.Cluster))
+	if err != nil || len(keys) == 0 {
+		return nil, err
+	}
+
+	return m.getGeneration(ctx, keys[len(keys)-1])
+}
+
+func (m *etcdMember) getGeneration(ctx context.Context, key string) (*etcd.Generation, error) {
+	o, err := m.store.Get(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+
+	var out etcd.Generation
+	if err := json.Unmarshal(o.Body, &out); err != nil {
+		return nil, fmt.Errorf("read %s: %w", o.Key, err)
+	}
+
+	return &out, nil
+}
+
+// gatherGeneration adds what is known of restorations. For a member with data a failure to read is not an error: it must
+// be able to start while S3 is unavailable, and [etcdMember.watchGeneration] stops it later.
+func (m *etcdMember) gatherGeneration(ctx context.Context, f *etcd.Facts) error {
+	var err error
+	if f.DataGeneration, err = m.dataGeneration(etcd.DataDir); err != nil {
+		return err
+	}
+
+	readCtx, cancel := context.WithTimeout(ctx, generationReadTimeout)
+	defer cancel()
+	f.Generation, err = m.readGeneration(readCtx)
+	if err != nil && f.HasData && ctx.Err() == nil {
+		m.agent.Log.Warn("cannot read whether etcd was restored; starting with the data of the volume",
+			slog.Any("error", err))
+
+		return nil
+	}
+
+	if err != nil || f.Generation == nil {
+		return err
+	}
+
+	prepared, err := m.dataGeneration(restoredDir)
+	f.Prepared = err == nil && prepared == f.Generation.Number
+
+	return nil
+}
+
+// listRestored returns the slots whose member has had data of a generation.
+func (m *etcdMember) listRestored(ctx context.Context, number int) ([]string, error) {
+	keys, err := m.store.List(ctx, node.EtcdRestoredKey(m.agent.doc.Cluster, number, ""))
+	var out []string
+	for _, key := range keys {
+		out = append(out, path.Base(key))
+	}
+
+	return out, err
+}
+
+// recordRestored records that this slot's member has data of a generation.
+func (m *etcdMember) recordRestored(ctx context.Context, number int) error {
+	key := node.EtcdRestoredKey(m.agent.doc.Cluster, number, m.slot.Name)
+	_, err := m.store.Create(ctx, key, []byte(`{"volume":"`+m.volume+`"}`))
+	if errors.Is(err, store.ErrConflict) {
+		return nil
+	}
+
+	return err
+}
+
+// setAside stops etcd and moves its data to asideDir, in place of older data there.
+func (m *etcdMember) setAside(ctx context.Context) error {
+	a := m.agent
+	a.etcdFenced.Store(true)
+	if _, err := a.Run.Run(ctx, "systemctl", "stop", "etcd"); err != nil {
+		return fmt.Errorf("stop etcd, whose data is of before the restoration: %w", err)
+	}
+
+	if err := os.RemoveAll(a.Root.Path(asideDir)); err != nil {
+		return fmt.Errorf("remove older data: %w", err)
+	}
+
+	if err := os.Rename(a.Root.Path(etcd.DataDir), a.Root.Path(asideDir)); err != nil {
+		return fmt.Errorf("set etcd's data aside: %w", err)
+	}
+
+	a.Log.Warn("set etcd's data aside, because etcd was restored from a backup", slog.String("directory", asideDir))
+
+	return a.Root.MakeDir(etcd.DataDir, 0o700, etcdUID)
+}
+
+// restoreBackup restores the backup of a generation. It can be killed after any step: the restored database is complete
+// when it has its generationFile, the record in the store prevents a second restoration, and the rename makes it
+// the member's data.
+func (m *etcdMember) restoreBackup(ctx context.Context, f etcd.Facts) error {
+	a := m.agent
+	if !f.Prepared {
+		if err := m.prepareRestored(ctx, *f.Generation); err != nil {
+			return err
+		}
+	}
+
+	if err := m.recordRestored(ctx, f.Generation.Number); err != nil {
+		return err
+	}
+
+	if err := os.RemoveAll(a.Root.Path(etcd.DataDir)); err != nil { // an empty directory
+		return fmt.Errorf("use the restored database: %w", err)
+	}
+
+	if err := os.Rename(a.Root.Path(restoredDir), a.Root.Path(etcd.DataDir)); err != nil {
+		return fmt.Errorf("use the restored database: %w", err)
+	}
+
+	return nil
+}
+
+// prepareRestored downloads the backup of a generation and restores it into restoredDir.
+func (m *etcdMember) prepareRestored(ctx context.Context, g etcd.Generation) error {
+	a := m.agent
+	b := newEtcdBackup(m)
+	listing, err := b.catalog.List(ctx)
+	if err != nil {
+		return err
+	}
+
+	found, ok := listing.Find(g.Backup)
+	if !ok {
+		return fmt.Errorf("restore backup %s: it does not exist any more: restore another one", g.Backup)
+	}
+
+	dir, err := prepareWorkDir(a.Root, "restore", found.DBSize)
+	if err != nil {
+		return err
+	}
+
+	defer func() { _ = os.RemoveAll(dir) }()
+	snapshot := filepath.Join(dir, "snapshot.db")
+	if err := b.download(ctx, found.Metadata, snapshot); err != nil {
+		return err
+	}
+
+	target := a.Root.Path(restoredDir)
+	if err := os.RemoveAll(target); err != nil {
+		return fmt.Errorf("remove an unfinished restoration: %w", err)
+	}
+
+	err = b.tool.restore(ctx, snapshot, restoreOptions{
+		dataDir:      target,
+		name:         m.slot.Member,
+		peerURL:      m.slot.PeerURL,
+		token:        g.Token,
+		bumpRevision: etcd.BumpRevision,
+	})
+	if err != nil {
+		return err
+	}
+
+	return finishRestored(target, g.Number)
+}
+
+// finishRestored gives a restored database to etcd's user, and marks it as complete.
+func finishRestored(dir string, number int) error {
+	err := filepath.WalkDir(dir, func(p string, _ fs.DirEntry, err error) error {
+		return errors.Join(err, os.Lchown(p, etcdUID, etcdUID))
+	})
+	if err != nil {
+		return fmt.Errorf("give the restored database to etcd: %w", err)
+	}
+
+	return writeGeneration(dir, number)
+}
+
+// writeGeneration writes the number of the generation of a data directory, and waits until it is on the disk.
+func writeGeneration(dir string, number int) error {
+	out, err := os.OpenFile(filepath.Join(dir, generationFile), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("mark the data of generation %d: %w", number, err)
+	}
+
+	_, err = out.WriteString(strconv.Itoa(number) + "\n")
+	if err = errors.Join(err, out.Chown(etcdUID, etcdUID), out.Sync(), out.Close()); err != nil {
+		return fmt.Errorf("mark the data of generation %d: %w", number, err)
+	}
+
+	return nil
+}
+
+// watchGeneration restarts the member with the data of a newer generation, if one was requested.
+func (m *etcdMember) watchGeneration(ctx context.Context) error {
+	a := m.agent
+	have, err := m.dataGeneration(etcd.DataDir)
+	if err != nil {
+		return err
+	}
+
+	if have > 0 && !a.etcdFenced.Load() {
+		key := node.EtcdGenerationKey(a.doc.Cluster, have+1)
+		if _, err := m.store.Get(ctx, key); errors.Is(err, store.ErrNotFound) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+
+	if have == 0 && !a.etcdFenced.Load() {
+		return nil // the volume is not mounted, or its data was lost: other tasks report it
+	}
+
+	if err := a.convergeEtcd(ctx, m); err != nil {
+		return err
+	}
+
+	a.etcdFenced.Store(false)
+	a.Log.Warn("etcd runs with the data of the restored backup; restarting the API server")
+
+	return a.writeStaticPods() // with another annotation, so that the kubelet restarts the API server
+}
+
+// keepGeneration watches for restorations until ctx ends.
+func (m *etcdMember) keepGeneration(ctx context.Context) error {
+	task := periodicTask{"etcd restoration", generationInterval, m.watchGeneration}
+
+	return task.repeat(ctx, m.agent, backupTimeout)
+}

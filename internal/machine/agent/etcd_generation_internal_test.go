@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/machine/etcd"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
+)
+
+// killer counts the effects of an agent, and kills it at one of them.
+type killer struct{ left int }
+
+func (k *killer) effect() error {
+	if k.left--; k.left < 0 {
+		return errKilled
+	}
+	return nil
+}
+
+// killedStore is a store that an agent uses until it is killed.
+type killedStore struct {
+	store.Store
+	*killer
+}
+
+func (s killedStore) Get(ctx context.Context, key string) (store.Object, error) {
+	if err := s.effect(); err != nil {
+		return store.Object{}, err
+	}
+	return s.Store.Get(ctx, key)
+}
+
+func (s killedStore) Create(ctx context.Context, key string, body []byte) (string, error) {
+	if err := s.effect(); err != nil {
+		return "", err
+	}
+	return s.Store.Create(ctx, key, body)
+}
+
+func (s killedStore) List(ctx context.Context, prefix string) ([]string, error) {
+	if err := s.effect(); err != nil {
+		return nil, err
+	}
+	return s.Store.List(ctx, prefix)
+}
+
+// killedRunner runs etcdutl, and no other program of this machine.
+type killedRunner struct {
+	*killer
+	calls   []string
+	etcdutl string // its path here
+}
+
+func (r *killedRunner) Run(ctx context.Context, name string, args ...string) (string, error) {
+	if err := r.effect(); err != nil {
+		return "", err
+	}
+	r.calls = append(r.calls, name+" "+strings.Join(args, " "))
+	if name == "nice" {
+		args[2] = r.etcdutl
+		return execRunner{}.Run(ctx, name, args...)
+	}
+	return "inactive\n", nil
+}
+
+// TestRealRestore restores a backup of a real etcd member, with the agent killed at each effect, and starts a real etcd with
+// the result.
+func TestRealRestore(t *testing.T) {
+	r := newRealMember(t)
+	if _, err := r.client.Put(t.Context(), "key", "value"); err != nil {
+		t.Fatal(err)
+	}
+	r.run()
+	taken := r.list()[0]
+	later, err := r.client.Put(t.Context(), "later", "value")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.client.Delete(t.Context(), "key"); err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+
+	a := r.agent
+	a.EC2 = &fakeEC2{volumes: []types.Volume{slotVolume("vol-1", "a", "z", "i-me", time.Now())}}
+	attempts, number := 0, 1
+	stride := 4 // of the effects; the long form takes each
+	if os.Getenv("SLIPWAY_LONG") != "" {
+		stride = 1
+	}
+	for finished := false; !finished; attempts++ {
+		number++
+		g := etcd.Generation{Number: number, Token: "t" + taken.ID, Backup: taken.ID, Slot: "a"}
+		body, err := json.Marshal(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.store.Create(t.Context(), node.EtcdGenerationKey("demo", number), body); err != nil {
+			t.Fatal(err)
+		}
+		finished = r.restoreKilledAt(attempts * stride)
+		member := &etcdMember{agent: a}
+		if got, err := member.dataGeneration(etcd.DataDir); err != nil || got != number {
+			t.Fatalf("generation %d: the data is of %d: %v", number, got, err)
+		}
+		if got, err := r.backup.tool.inspect(t.Context(), a.Root.Path(etcd.DataDir+"/member/snap/db")); err != nil ||
+			got.Revision < etcd.BumpRevision {
+			t.Fatalf("generation %d: %+v, %v", number, got, err)
+		}
+		if a.Root.Exists(restoredDir) || !a.Root.Exists(asideDir+"/member") {
+			t.Fatal("the restored database was not moved, or the earlier data is not kept")
+		}
+	}
+	t.Logf("COUNT %d restorations of a real database, killed at every %d. effect", attempts, stride)
+
+	r.start()
+	got, err := r.client.Get(t.Context(), "key")
+	if err != nil || len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "value" {
+		t.Errorf("the deleted key: %+v, %v", got, err)
+	}
+	if got, err := r.client.Get(t.Context(), "later"); err != nil || len(got.Kvs) != 0 {
+		t.Errorf("the key of after the backup: %+v, %v", got, err)
+	}
+	if got != nil && got.Header.Revision <= later.Header.Revision+100 {
+		t.Errorf("revision %d is not above those that clients have seen", got.Header.Revision)
+	}
+	watched := r.client.Watch(t.Context(), "key", watchFrom(later.Header.Revision))
+	if event := <-watched; event.CompactRevision == 0 {
+		t.Errorf("a watch of before the restoration goes on: %+v", event)
+	}
+}
+
+// restoreKilledAt lets an agent restore, kills it at an effect, and lets the next one finish. It reports whether the first
+// one was not killed.
+func (r *realMember) restoreKilledAt(effect int) bool {
+	r.Helper()
+	slot, _ := r.agent.doc.Slot("a")
+	k := &killer{left: effect}
+	killed := false
+	for range 40 {
+		runner := &killedRunner{killer: k, etcdutl: r.backup.tool.program}
+		r.agent.Run = runner
+		m := &etcdMember{agent: r.agent, slot: slot, store: killedStore{r.store, k}, volume: "vol-1"}
+		err := m.decideAndAct(r.Context())
+		if _, waits := errors.AsType[notReadyError](err); waits {
+			continue
+		}
+		if err != nil && k.left >= 0 {
+			r.Fatal(err)
+		}
+		if err == nil && k.left >= 0 {
+			if !strings.Contains(strings.Join(runner.calls, "\n"), "systemctl start --no-block etcd") {
+				r.Fatalf("etcd was not started: %q", runner.calls)
+			}
+			return !killed
+		}
+		killed = true
+		k = &killer{left: 1000}
+	}
+	r.Fatal("the restoration does not end")
+	return false
+}
+
+// TestOldDataIsFenced: a member with data of before a restoration does not start, and starts if the store does not answer.
+func TestOldDataIsFenced(t *testing.T) {
+	a := testAgent(t)
+	slot, _ := a.doc.Slot("a")
+	s := store.NewFileStore(t.TempDir())
+	k := &killer{left: 1000}
+	runner := &killedRunner{killer: k}
+	a.Run = runner
+	if err := a.Root.MakeDir(etcd.DataDir+"/member", 0o700, 0); err != nil {
+		t.Fatal(err)
+	}
+	m := &etcdMember{agent: a, slot: slot, store: s, volume: "vol-1"}
+	if err := m.watchGeneration(t.Context()); err != nil || len(runner.calls) > 0 {
+		t.Fatalf("without a restoration: %v, %q", err, runner.calls)
+	}
+	if _, err := s.Create(t.Context(), node.EtcdGenerationKey("demo", 2), []byte(`{"number":2,"slot":"b","backup":"b1","token":"t"}`)); err != nil {
+		t.Fatal(err)
+	}
+
+	m.store = killedStore{s, &killer{}}
+	if f, err := m.gatherFacts(t.Context()); err != nil || etcd.Decide(f).Type != etcd.ActionStartExisting {
+		t.Errorf("the store does not answer: %+v, %v", f, err)
+	}
+
+	m.store = s
+	if f, err := m.gatherFacts(t.Context()); err != nil || etcd.Decide(f).Type != etcd.ActionSetAside {
+		t.Errorf("the store answers: %+v, %v", f, err)
+	}
+	err := m.decideAndAct(t.Context())
+	if _, waits := errors.AsType[notReadyError](err); !waits || !a.etcdFenced.Load() || m.hasData() {
+		t.Errorf("the old data is still used: %v", err)
+	}
+	if want := "systemctl stop etcd"; len(runner.calls) != 1 || runner.calls[0] != want {
+		t.Errorf("ran %q, want %s", runner.calls, want)
+	}
+	if found, _ := filepath.Glob(a.Root.Path(asideDir) + "/member"); len(found) != 1 {
+		t.Error("the old data was not kept")
+	}
+	if units := a.ownedUnits(); strings.Contains(strings.Join(units, " "), "etcd") {
+		t.Errorf("the agent starts etcd again: %q", units)
+	}
+}

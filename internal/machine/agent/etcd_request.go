@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/machine/backup"
+	"github.com/slipway-k8s/slipway/internal/machine/etcd"
+)
+
+const (
+	// answerTTL is how old the answer of another machine may be before this machine takes its request over.
+	answerTTL = 2 * time.Minute
+	// answerInterval is how often a machine says that it still works on a request.
+	answerInterval = 30 * time.Second
+	// memberTimeout is how long a member may take to answer again after its defragmentation.
+	memberTimeout = 2 * time.Minute
+)
+
+// nextRequest returns the request of an operator that this machine has to carry out; nil if there is none.
+func (b *etcdBackup) nextRequest(ctx context.Context) (*backup.Request, error) {
+	cluster := b.agent.doc.Cluster
+	request, err := backup.ReadRequest(ctx, b.archive.Store, cluster)
+	if err != nil || request == nil || request.ID == b.doneRequest {
+		return nil, err
+	}
+
+	answer, err := backup.ReadAnswer(ctx, b.archive.Store, cluster)
+	if err != nil {
+		return nil, err
+	}
+
+	now := b.now()
+
+	switch {
+	case answer != nil && answer.ID == request.ID && answer.Done, request.Expired(now):
+		b.doneRequest = request.ID
+		return nil, nil
+
+	case answer != nil && answer.ID == request.ID && answer.Machine != b.agent.instance.ID &&
+		now.Sub(answer.UpdatedAt) < answerTTL:
+		return nil, nil // the machine of the former leader works on it
+	}
+
+	return request, nil
+}
+
+// carryOut carries out a request and answers it. Only the failure to answer is an error.
+func (b *etcdBackup) carryOut(ctx context.Context, r backup.Request) error {
+	answer := backup.Answer{ID: r.ID, Machine: b.agent.instance.ID, Step: "began"}
+	if err := b.answer(ctx, answer); err != nil {
+		return err
+	}
+
+	b.agent.Log.Info("carrying out a request", slog.String("type", string(r.Type)), slog.String("by", r.By))
+	var err error
+
+	switch r.Type {
+	case backup.RequestSnapshot:
+		err = b.whileAnswering(ctx, answer, func(ctx context.Context) error {
+			answer.Backup, err = b.takeOnce(ctx, r)
+			return err
+		})
+
+	case backup.RequestDefrag:
+		err = b.defragmentAll(ctx, &answer)
+	default:
+		err = fmt.Errorf("this agent knows no request of type %q: replace the machine with: slipway rolling-update", r.Type)
+	}
+
+	answer.Done = true
+	answer.Step = ""
+	if err != nil {
+		answer.Error = err.Error()
+	}
+
+	b.doneRequest = r.ID
+
+	return b.answer(ctx, answer)
+}
+
+// takeOnce takes a backup for a request, unless an agent that was killed before it answered has taken it.
+func (b *etcdBackup) takeOnce(ctx context.Context, r backup.Request) (id string, err error) {
+	listing, err := b.catalog.List(ctx)
+	if err != nil {
+		return "", err
+	}
+
+	i := slices.IndexFunc(listing.Backups, func(taken backup.Backup) bool { return taken.RequestID == r.ID })
+	if i >= 0 {
+		return listing.Backups[i].ID, nil
+	}
+
+	reason := cmp.Or(r.Reason, backup.ReasonRequest)
+	taken, err := b.take(ctx, backup.Metadata{Reason: reason, RequestID: r.ID})
+
+	return taken.ID, err
+}
+
+// answer writes an answer.
+func (b *etcdBackup) answer(ctx context.Context, answer backup.Answer) error {
+	answer.UpdatedAt = b.now().UTC()
+
+	return backup.WriteAnswer(ctx, b.archive.Store, b.agent.doc.Cluster, answer)
+}
+
+// whileAnswering calls do, and repeats the answer so that no other machine takes the request over.
+func (b *etcdBackup) whileAnswering(ctx context.Context, answer backup.Answer, do func(context.Context) error) error {
+	repeatCtx, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for b.agent.Wait(repeatCtx, answerInterval) == nil {
+			if err := b.answer(repeatCtx, answer); err != nil && repeatCtx.Err() == nil {
+				b.agent.Log.Warn("cannot answer a request", slog.Any("error", err))
+			}
+		}
+	}()
+
+	err := do(ctx)
+	stop()
+	<-done
+
+	return err
+}
+
+// defragmentAll defragments all members, this machine's own one last. It stops at the first failure.
+func (b *etcdBackup) defragmentAll(ctx context.Context, answer *backup.Answer) error {
+	manager := b.agent.newEtcdManager()
+	own := b.member.slot.Name
+	peers := slices.Clone(manager.Peers)
+	slices.SortStableFunc(peers, func(x, y etcd.Peer) int { // this machine has the leader
+		return cmp.Compare(isSlot(x, own), isSlot(y, own))
+	})
+
+	for _, peer := range peers {
+		if err := b.waitForMembers(ctx, manager); err != nil {
+			return err
+		}
+
+		if peer.Slot == own {
+			peer.ClientURL = b.url
+			b.yieldForDefragmentation(ctx, manager)
+		}
+
+		answer.Step = "defragmenting etcd-" + peer.Slot
+		err := b.whileAnswering(ctx, *answer, func(ctx context.Context) error {
+			result, err := defragmentMember(ctx, manager, peer, b.now)
+			if err == nil {
+				answer.Members = append(answer.Members, result)
+			}
+
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+
+	return b.waitForMembers(ctx, manager)
+}
+
+func isSlot(p etcd.Peer, slot string) int {
+	if p.Slot == slot {
+		return 1
+	}
+
+	return 0
+}
+
+// yieldForDefragmentation moves the leadership away, since a leader that does not answer stops all writes. It is no error
+// if no other member can take it.
+func (b *etcdBackup) yieldForDefragmentation(ctx context.Context, manager etcd.Manager) {
+	_, err := manager.YieldLeadership(ctx, b.member.slot.Name, b.url)
+	if err != nil && !errors.Is(err, etcd.ErrNoSuccessor) {
+		b.agent.Log.Warn("cannot move the leadership away before the defragmentation", slog.Any("error", err))
+	}
+}
+
+// waitForMembers waits until every member answers a linearizable read.
+func (b *etcdBackup) waitForMembers(ctx context.Context, manager etcd.Manager) error {
+	deadline := b.now().Add(memberTimeout)
+	for {
+		var silent []string
+		for _, peer := range manager.Peers {
+			url := peer.ClientURL
+			if peer.Slot == b.member.slot.Name {
+				url = b.url
+			}
+
+			if !manager.Healthy(ctx, url) {
+				silent = append(silent, "etcd-"+peer.Slot)
+			}
+		}
+
+		if len(silent) == 0 {
+			return nil
+		}
+
+		if b.now().After(deadline) {
+			return fmt.Errorf("members %v do not answer: no member is defragmented while another one does not work", silent)
+		}
+
+		if err := b.agent.Wait(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+}
+
+// defragmentMember defragments one member and measures it.
+func defragmentMember(
+	ctx context.Context,
+	manager etcd.Manager,
+	peer etcd.Peer,
+	now func() time.Time,
+) (backup.DefragResult, error) {
+	out := backup.DefragResult{Member: "etcd-" + peer.Slot}
+	before, err := manager.Status(ctx, peer.ClientURL)
+	if err != nil {
+		return out, err
+	}
+
+	start := now()
+	if err := manager.Defragment(ctx, peer.ClientURL); err != nil {
+		return out, err
+	}
+
+	out.Seconds = now().Sub(start).Seconds()
+	after, err := manager.Status(ctx, peer.ClientURL)
+	out.Before = before.DBSize
+	out.After = after.DBSize
+
+	return out, err
+}

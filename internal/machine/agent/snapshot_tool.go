@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/machine/backup"
+)
+
+// snapshotTool runs etcdutl, which is installed with etcd.
+type snapshotTool struct {
+	run Runner
+	// program is the path of etcdutl.
+	program string
+}
+
+// restoreOptions are the identity of the member that a snapshot is restored for.
+type restoreOptions struct {
+	// dataDir is created; it must not exist.
+	dataDir string
+	// name and peerURL of the member, which is the only one of its new cluster.
+	name, peerURL string
+	// token is etcd's initial-cluster-token. It must be another one than that of the cluster that was backed up.
+	token string
+	// bumpRevision is added to the revision, so that no client has seen a newer one. Zero: the revision stays.
+	bumpRevision uint64
+}
+
+// restore restores a snapshot into a new data directory. etcdutl compares the checksum that etcd appended.
+func (t snapshotTool) restore(ctx context.Context, snapshot string, o restoreOptions) error {
+	args := []string{
+		"snapshot", "restore", snapshot, "--data-dir", o.dataDir, "--name", o.name, "--initial-advertise-peer-urls", o.peerURL,
+		"--initial-cluster", o.name + "=" + o.peerURL, "--initial-cluster-token", o.token,
+	}
+	if o.bumpRevision > 0 {
+		args = append(args, "--bump-revision", strconv.FormatUint(o.bumpRevision, 10), "--mark-compacted")
+	}
+
+	if _, err := t.etcdutl(ctx, args...); err != nil {
+		return fmt.Errorf("restore the snapshot: %w", err)
+	}
+
+	return nil
+}
+
+// inspect reads what a database contains. It may change the file, but not its contents: a snapshot that was inspected does
+// not have its checksum any more.
+func (t snapshotTool) inspect(ctx context.Context, db string) (backup.Contents, error) {
+	var status struct {
+		Revision int64 `json:"revision"`
+		Keys     int   `json:"totalKey"`
+	}
+	if err := t.readJSON(ctx, &status, "snapshot", "status", db); err != nil {
+		return backup.Contents{}, err
+	}
+
+	var hash struct {
+		Hash uint32 `json:"hash"`
+	}
+	revision := strconv.FormatInt(status.Revision, 10)
+	if err := t.readJSON(ctx, &hash, "hashkv", db, "--rev", revision); err != nil {
+		return backup.Contents{}, err
+	}
+
+	return backup.Contents{Revision: status.Revision, HashKV: hash.Hash, Keys: status.Keys}, nil
+}
+
+// readJSON decodes the last line of etcdutl's output that is a JSON document; others are log messages.
+func (t snapshotTool) readJSON(ctx context.Context, into any, args ...string) error {
+	out, err := t.etcdutl(ctx, append(args, "--write-out", "json")...)
+	if err != nil {
+		return fmt.Errorf("read the database: %w", err)
+	}
+
+	found := false
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, `{"hash"`) {
+			found = true
+			err = json.Unmarshal([]byte(line), into)
+		}
+	}
+
+	if !found {
+		err = errors.New("etcdutl printed no result")
+	}
+
+	if err != nil {
+		return fmt.Errorf("read the database with etcdutl %s: %w", args[0], err)
+	}
+
+	return nil
+}
+
+// etcdutl runs the program with a low priority: etcd runs on the same machine.
+func (t snapshotTool) etcdutl(ctx context.Context, args ...string) (string, error) {
+	return t.run.Run(ctx, "nice", append([]string{"-n", "10", t.program}, args...)...)
+}

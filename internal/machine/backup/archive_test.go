@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package backup_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"filippo.io/age"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/machine/backup"
+)
+
+func newArchive(t *testing.T, cluster string) backup.Archive {
+	t.Helper()
+	id, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return backup.Archive{Store: store.NewFileStore(t.TempDir()), Sealer: store.NewAgeSealer(id), Cluster: cluster, PartSize: partSize}
+}
+
+func randomBytes(n int) []byte {
+	out := make([]byte, n)
+	source := rand.NewChaCha8([32]byte{byte(n)})
+	_, _ = source.Read(out)
+	return out
+}
+
+const partSize = 1000
+
+const firstID = "20261122t101500z-abcdef"
+
+func TestArchiveReturnsWhatWasWritten(t *testing.T) {
+	for _, size := range []int{0, 1, partSize - 1, partSize, partSize + 1, 2*partSize + 7} {
+		a := newArchive(t, "demo")
+		want := randomBytes(size)
+		m, err := a.Upload(t.Context(), firstID, iotest.HalfReader(bytes.NewReader(want)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if parts := max(1, (size+partSize-1)/partSize); m.Parts != parts || m.DBSize != int64(size) {
+			t.Errorf("%d bytes: %d parts of %d bytes, want %d parts", size, m.Parts, m.DBSize, parts)
+		}
+		var got bytes.Buffer
+		if err := a.Download(t.Context(), m, &got); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got.Bytes(), want) {
+			t.Errorf("%d bytes: another snapshot came back", size)
+		}
+		keys, err := a.Store.List(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range keys {
+			o, err := a.Store.Get(t.Context(), key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if size > 100 && bytes.Contains(o.Body, want[:100]) {
+				t.Errorf("%s contains the plain snapshot", key)
+			}
+		}
+	}
+}
+
+// TestArchiveDetectsDamage changes the objects and the metadata of a backup in every way that a person with write access to
+// the bucket could.
+func TestArchiveDetectsDamage(t *testing.T) {
+	part := func(n string) string { return backup.Key("demo", firstID, "part-0000"+n) }
+	for name, damage := range map[string]func(context.Context, store.Store, *backup.Metadata) error{
+		"a bit is changed": func(ctx context.Context, s store.Store, _ *backup.Metadata) error {
+			o, err := s.Get(ctx, part("1"))
+			o.Body[100] ^= 1
+			_, putErr := s.Put(ctx, part("1"), o.Body)
+			return errors.Join(err, putErr)
+		},
+		"parts are exchanged": func(ctx context.Context, s store.Store, _ *backup.Metadata) error {
+			x, err := s.Get(ctx, part("0"))
+			y, otherErr := s.Get(ctx, part("1"))
+			_, putErr := s.Put(ctx, part("0"), y.Body)
+			_, otherPutErr := s.Put(ctx, part("1"), x.Body)
+			return errors.Join(err, otherErr, putErr, otherPutErr)
+		},
+		"a part is missing":         func(ctx context.Context, s store.Store, _ *backup.Metadata) error { return s.Delete(ctx, part("0")) },
+		"the last part is left out": func(_ context.Context, _ store.Store, m *backup.Metadata) error { m.Parts--; return nil },
+		"all parts are left out":    func(_ context.Context, _ store.Store, m *backup.Metadata) error { m.Parts = 0; return nil },
+		"the sum is another one": func(_ context.Context, _ store.Store, m *backup.Metadata) error {
+			m.SHA256 = strings.Repeat("0", 64)
+			return nil
+		},
+		"it is that of another backup": func(ctx context.Context, s store.Store, m *backup.Metadata) error {
+			m.ID = "20261122t101500z-ghijkl"
+			for _, n := range []string{"0", "1", "2"} {
+				o, err := s.Get(ctx, part(n))
+				if err != nil {
+					return err
+				}
+				if _, err := s.Put(ctx, backup.Key("demo", m.ID, "part-0000"+n), o.Body); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newArchive(t, "demo")
+			m, err := a.Upload(t.Context(), firstID, bytes.NewReader(randomBytes(2*partSize+1)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := damage(t.Context(), a.Store, &m); err != nil {
+				t.Fatal(err)
+			}
+			err = a.Download(t.Context(), m, io.Discard)
+			if !errors.Is(err, backup.ErrDamaged) && !errors.Is(err, store.ErrDecryption) {
+				t.Errorf("error %v, want one about the damage", err)
+			}
+		})
+	}
+}
+
+// TestCatalog checks that a backup exists from its commit to the beginning of its deletion.
+func TestCatalog(t *testing.T) {
+	a := newArchive(t, "demo")
+	c := &backup.Catalog{Archive: a}
+	list := func() backup.Listing {
+		t.Helper()
+		l, err := c.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	m, err := a.Upload(t.Context(), firstID, strings.NewReader("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(backup.Listing{Incomplete: []string{firstID}}, list()); diff != "" {
+		t.Errorf("before the commit (-want +got):\n%s", diff)
+	}
+	m.TakenAt = time.Date(2026, 11, 22, 10, 15, 0, 0, time.UTC)
+	if err := a.Commit(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Commit(t.Context(), m); !errors.Is(err, store.ErrConflict) {
+		t.Errorf("a second commit: %v", err)
+	}
+	if diff := cmp.Diff(backup.Listing{Backups: []backup.Backup{{Metadata: m}}}, list()); diff != "" {
+		t.Errorf("after the commit (-want +got):\n%s", diff)
+	}
+	v := backup.Verification{ID: firstID, OK: true, VerifiedAt: m.TakenAt}
+	if err := a.WriteVerification(t.Context(), v); err != nil {
+		t.Fatal(err)
+	}
+	if l := list(); !l.Backups[0].Verified() {
+		t.Errorf("after the test: %+v", l.Backups[0])
+	}
+	newest, tested, err := c.ReadNewest(t.Context())
+	if err != nil || newest == nil || tested == nil || newest.ID != firstID || tested.ID != firstID {
+		t.Errorf("newest: %+v %+v %v", newest, tested, err)
+	}
+	if err := a.Delete(t.Context(), firstID); err != nil {
+		t.Fatal(err)
+	}
+	if keys, err := a.Store.List(t.Context(), ""); err != nil || len(keys) > 0 {
+		t.Errorf("the deletion left %v: %v", keys, err)
+	}
+	for _, id := range []string{"", "..", "a/b", "20261122t101500z", "20261122t101500z-/x"} {
+		if err := a.Delete(t.Context(), id); err == nil {
+			t.Errorf("deleted %q", id)
+		}
+	}
+}
+
+// TestNewestOfSeveral checks which backups are read for a short summary.
+func TestNewestOfSeveral(t *testing.T) {
+	a := newArchive(t, "demo")
+	ids := []string{"20261122t100000z-a", "20261122t110000z-a", "20261122t120000z-a", "20261122t130000z-a"}
+	for i, id := range ids {
+		m, err := a.Upload(t.Context(), id, strings.NewReader("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 3 {
+			break // it is not complete
+		}
+		if err := a.Commit(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, id := range ids[:2] {
+		if err := a.WriteVerification(t.Context(), backup.Verification{ID: id, OK: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	newest, tested, err := (&backup.Catalog{Archive: a}).ReadNewest(t.Context())
+	if err != nil || newest.ID != ids[2] || tested.ID != ids[1] {
+		t.Errorf("newest %+v, tested %+v, %v", newest, tested, err)
+	}
+}

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package backup
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+)
+
+// parallelReads is how many objects are read at the same time.
+const parallelReads = 8
+
+// Commit writes the metadata of a backup whose parts were uploaded. From then on the backup exists.
+func (a Archive) Commit(ctx context.Context, m Metadata) error {
+	body, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the metadata of backup %s: %w", m.ID, err)
+	}
+
+	_, err = a.Store.Create(ctx, Key(a.Cluster, m.ID, metadataObject), body)
+
+	return err
+}
+
+// WriteVerification writes the result of a test. If another machine has written one, that one stays.
+func (a Archive) WriteVerification(ctx context.Context, v Verification) error {
+	body, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the verification of backup %s: %w", v.ID, err)
+	}
+
+	_, err = a.Store.Create(ctx, Key(a.Cluster, v.ID, verificationObject), body)
+	if errors.Is(err, store.ErrConflict) {
+		return nil
+	}
+
+	return err
+}
+
+// Delete deletes a backup. Its metadata is deleted first: a deletion that was killed leaves an incomplete backup, whose
+// deletion is repeated.
+func (a Archive) Delete(ctx context.Context, id string) error {
+	if _, valid := timeOf(id); !valid {
+		return fmt.Errorf("delete backup %q: it is not an id of a backup", id)
+	}
+
+	first := Key(a.Cluster, id, metadataObject)
+	if err := a.Store.Delete(ctx, first); err != nil {
+		return err
+	}
+
+	keys, err := a.Store.List(ctx, Key(a.Cluster, id, ""))
+	if err != nil {
+		return err
+	}
+
+	for _, key := range keys {
+		if err := a.Store.Delete(ctx, key); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// Catalog lists the backups of a cluster. It remembers metadata and verifications, which never change. Its methods may
+// be called concurrently.
+type Catalog struct {
+	// Archive has the backups.
+	Archive Archive
+
+	mu     sync.Mutex
+	bodies map[string][]byte // by key
+}
+
+// Listing is the content of an archive.
+type Listing struct {
+	// Backups are the complete ones, oldest first.
+	Backups []Backup
+	// Incomplete are the ids of the others.
+	Incomplete []string
+}
+
+// Find returns the backup with an id, and whether there is one.
+func (l Listing) Find(id string) (Backup, bool) {
+	i := slices.IndexFunc(l.Backups, func(b Backup) bool { return b.ID == id })
+	if i < 0 {
+		return Backup{}, false
+	}
+
+	return l.Backups[i], true
+}
+
+// List reads all backups.
+func (c *Catalog) List(ctx context.Context) (Listing, error) {
+	keys, err := c.Archive.Store.List(ctx, Prefix(c.Archive.Cluster))
+	if err != nil {
+		return Listing{}, err
+	}
+
+	objects := groupByID(keys, Prefix(c.Archive.Cluster))
+	var out Listing
+	var complete []string
+	for _, id := range slices.Sorted(maps.Keys(objects)) {
+		if objects[id][metadataObject] {
+			complete = append(complete, id)
+		} else {
+			out.Incomplete = append(out.Incomplete, id)
+		}
+	}
+
+	out.Backups, err = c.read(ctx, complete, objects)
+	c.forget(keys)
+
+	return out, err
+}
+
+// ReadNewest reads the newest backup and the newest one that was tested; nil if there is none. It reads few objects.
+func (c *Catalog) ReadNewest(ctx context.Context) (newest, tested *Backup, err error) {
+	keys, err := c.Archive.Store.List(ctx, Prefix(c.Archive.Cluster))
+	if err != nil {
+		return nil, nil, err
+	}
+
+	objects := groupByID(keys, Prefix(c.Archive.Cluster))
+	var wanted []string
+	for _, id := range slices.Backward(slices.Sorted(maps.Keys(objects))) {
+		if !objects[id][metadataObject] {
+			continue
+		}
+
+		if len(wanted) == 0 || objects[id][verificationObject] {
+			wanted = append(wanted, id)
+		}
+
+		if objects[id][verificationObject] {
+			break
+		}
+	}
+
+	found, err := c.read(ctx, wanted, objects)
+	for i := range found {
+		if newest == nil {
+			newest = &found[i]
+		}
+
+		if found[i].Verification != nil {
+			tested = &found[i]
+		}
+	}
+
+	return newest, tested, err
+}
+
+// groupByID returns the names of the objects of each backup.
+func groupByID(keys []string, prefix string) map[string]map[string]bool {
+	out := map[string]map[string]bool{}
+	for _, key := range keys {
+		id, object, _ := strings.Cut(strings.TrimPrefix(key, prefix), "/")
+		if _, valid := timeOf(id); !valid {
+			continue
+		}
+
+		if out[id] == nil {
+			out[id] = map[string]bool{}
+		}
+
+		out[id][object] = true
+	}
+
+	return out
+}
+
+// read returns the backups with these ids that still exist, in their order.
+func (c *Catalog) read(ctx context.Context, ids []string, objects map[string]map[string]bool) ([]Backup, error) {
+	found := make([]*Backup, len(ids))
+	reads, ctx := errgroup.WithContext(ctx)
+	reads.SetLimit(parallelReads)
+	for i, id := range ids {
+		reads.Go(func() error {
+			b, err := c.readOne(ctx, id, objects[id][verificationObject])
+			if errors.Is(err, store.ErrNotFound) {
+				return nil // it was deleted after the list was read
+			}
+
+			found[i] = &b
+
+			return err
+		})
+	}
+
+	if err := reads.Wait(); err != nil {
+		return nil, err
+	}
+
+	var out []Backup
+	for _, b := range found {
+		if b != nil {
+			out = append(out, *b)
+		}
+	}
+
+	return out, nil
+}
+
+// readOne reads a backup, with its verification if it has one.
+func (c *Catalog) readOne(ctx context.Context, id string, verified bool) (Backup, error) {
+	var out Backup
+	if err := c.readJSON(ctx, Key(c.Archive.Cluster, id, metadataObject), &out.Metadata); err != nil {
+		return out, err
+	}
+
+	if out.FormatVersion != FormatVersion || out.ID != id {
+		return out, fmt.Errorf("read backup %s in %s: format %d with id %q is not known to this version of slipway",
+			id, c.Archive.Store.URL(), out.FormatVersion, out.ID)
+	}
+
+	if !verified {
+		return out, nil
+	}
+
+	out.Verification = &Verification{}
+
+	return out, c.readJSON(ctx, Key(c.Archive.Cluster, id, verificationObject), out.Verification)
+}
+
+func (c *Catalog) readJSON(ctx context.Context, key string, into any) error {
+	c.mu.Lock()
+	body, known := c.bodies[key]
+	c.mu.Unlock()
+	if !known {
+		o, err := c.Archive.Store.Get(ctx, key)
+		if err != nil {
+			return err
+		}
+
+		body = o.Body
+	}
+
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("read %s in %s: %w", key, c.Archive.Store.URL(), err)
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.bodies == nil {
+		c.bodies = map[string][]byte{}
+	}
+
+	c.bodies[key] = body
+
+	return nil
+}
+
+// forget removes copies of objects that do not exist any more.
+func (c *Catalog) forget(keys []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.bodies, func(key string, _ []byte) bool {
+		_, found := slices.BinarySearch(keys, key)
+		return !found
+	})
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package backup
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// ActionType is what to do next.
+type ActionType string
+
+// The action types.
+const (
+	// ActionNone does nothing.
+	ActionNone ActionType = "none"
+	// ActionTake takes a backup.
+	ActionTake ActionType = "take"
+	// ActionVerify tests the backup Action.IDs[0].
+	ActionVerify ActionType = "verify"
+	// ActionDelete deletes the backups Action.IDs.
+	ActionDelete ActionType = "delete"
+)
+
+// Action is the next step, and the reason for it.
+type Action struct {
+	// Type of the step.
+	Type ActionType
+	// Reason of a backup to take; see [Metadata.Reason].
+	Reason string
+	// IDs of the backups to test or to delete, oldest first.
+	IDs []string
+}
+
+// Facts is the complete input of a decision.
+type Facts struct {
+	// Now is the time by the clock of the machine that decides.
+	Now time.Time
+	// Policy of the cluster.
+	Policy Policy
+	// Starting is set until the API server of the machine has been ready. Before that etcd may be empty, and a first
+	// backup of it would be useless.
+	Starting bool
+	// Backups are the complete ones.
+	Backups []Backup
+	// Incomplete are the ids of those without metadata: somebody writes or deletes them, or was killed while doing so.
+	Incomplete []string
+}
+
+const (
+	// minKept is how many of the newest usable backups are kept whatever their age.
+	minKept = 3
+	// abandonedAfter is the age after which an incomplete backup is deleted. Taking one takes minutes.
+	abandonedAfter = 6 * time.Hour
+)
+
+// Decide returns the next step. It is a pure function. Only the machine of etcd's leader may act. If two machines
+// act, because each takes itself for the leader, there is one backup too many, and no backup is lost.
+func Decide(f Facts) Action {
+	f.Backups = sortByTime(f.Backups)
+
+	if !f.Policy.Disabled && isDue(f) && (!f.Starting || len(f.Backups) > 0) {
+		return Action{Type: ActionTake, Reason: ReasonSchedule}
+	}
+
+	if id := nextToVerify(f); id != "" {
+		return Action{Type: ActionVerify, IDs: []string{id}}
+	}
+
+	if ids := toDelete(f); len(ids) > 0 {
+		return Action{Type: ActionDelete, IDs: ids}
+	}
+
+	return Action{Type: ActionNone}
+}
+
+// sortByTime returns the backups, oldest first.
+func sortByTime(backups []Backup) []Backup {
+	out := slices.Clone(backups)
+	slices.SortFunc(out, func(a, b Backup) int {
+		return cmp.Or(a.TakenAt.Compare(b.TakenAt), cmp.Compare(a.ID, b.ID))
+	})
+
+	return out
+}
+
+// isDue reports whether a backup is due. A newest backup far in the future was taken by a machine with a wrong clock:
+// it does not count. After a failed test the next backup is due in a quarter of the time.
+func isDue(f Facts) bool {
+	for _, b := range slices.Backward(f.Backups) {
+		age := f.Now.Sub(b.TakenAt)
+		if age <= -f.Policy.Interval {
+			continue
+		}
+
+		if b.broken() {
+			return age >= f.Policy.Interval/4
+		}
+
+		return age >= f.Policy.Interval
+	}
+
+	return true
+}
+
+// nextToVerify returns the backup to test: the newest one, if none of the last VerifyEvery was tested. A backup after
+// one whose test failed is tested in any case.
+func nextToVerify(f Facts) string {
+	if len(f.Backups) == 0 {
+		return ""
+	}
+
+	newest := f.Backups[len(f.Backups)-1]
+	if newest.Verification != nil {
+		return ""
+	}
+
+	untested := 0
+	for _, b := range slices.Backward(f.Backups) {
+		if b.Verification != nil {
+			if b.broken() {
+				return newest.ID
+			}
+
+			break
+		}
+
+		untested++
+		if untested == len(f.Backups) {
+			return newest.ID // none was ever tested
+		}
+	}
+
+	if untested >= f.Policy.VerifyEvery {
+		return newest.ID
+	}
+
+	return ""
+}
+
+// toDelete returns the ids of backups that need not be kept, and of those that were abandoned, oldest first.
+func toDelete(f Facts) []string {
+	keep := keptIDs(f)
+	var out []string
+	for _, b := range f.Backups {
+		if !keep[b.ID] {
+			out = append(out, b.ID)
+		}
+	}
+
+	for _, id := range f.Incomplete {
+		at, valid := timeOf(id)
+		if valid && f.Now.Sub(at) > abandonedAfter {
+			out = append(out, id)
+		}
+	}
+
+	slices.Sort(out)
+
+	return out
+}
+
+// keptIDs returns the backups that are kept: the young ones, the newest usable ones, the newest that was restored in a
+// test, the last one of each day, and those that somebody asked for. Backups whose test failed are kept only
+// while they are young.
+func keptIDs(f Facts) map[string]bool {
+	keep := map[string]bool{}
+	usable := 0
+	verified := false
+	days := map[string]bool{}
+	daily := time.Duration(f.Policy.KeepDaily) * 24 * time.Hour
+	for _, b := range slices.Backward(f.Backups) {
+		age := f.Now.Sub(b.TakenAt)
+		if age < f.Policy.KeepAll {
+			keep[b.ID] = true
+		}
+
+		if b.broken() {
+			continue
+		}
+
+		usable++
+		day := b.TakenAt.UTC().Format(time.DateOnly)
+		lastOfDay := !days[day]
+		days[day] = true
+
+		switch {
+		case usable <= minKept, b.Verified() && !verified:
+			keep[b.ID] = true
+		case age < daily && (lastOfDay || b.Reason != ReasonSchedule):
+			keep[b.ID] = true
+		}
+
+		verified = verified || b.Verified()
+	}
+
+	return keep
+}

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package backup_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/machine/backup"
+)
+
+var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+func defaultPolicy(t *testing.T) backup.Policy {
+	t.Helper()
+	p, err := backup.NewPolicy(v1alpha1.EtcdBackup{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// taken returns a backup that was taken so long before noon. state is verified, failed or empty.
+func taken(ago time.Duration, state string) backup.Backup {
+	at := noon.Add(-ago)
+	b := backup.Backup{Metadata: backup.Metadata{ID: backup.NewID(at, "x"), TakenAt: at, Reason: backup.ReasonSchedule}}
+	if state != "" {
+		b.Verification = &backup.Verification{ID: b.ID, OK: state == "verified"}
+	}
+	return b
+}
+
+func TestDecide(t *testing.T) {
+	const h = time.Hour
+	asked := taken(3*24*h, "")
+	asked.Reason = backup.ReasonRequest
+	disabled := defaultPolicy(t)
+	disabled.Disabled = true
+	hourly := func(n int, first string) []backup.Backup {
+		var out []backup.Backup
+		for i := range n {
+			state := ""
+			if i == n-1 {
+				state = first
+			}
+			out = append(out, taken(time.Duration(i)*h+time.Minute, state))
+		}
+		return out
+	}
+	old := []backup.Backup{taken(time.Minute, "verified"), taken(h, ""), taken(2*h, "")}
+	for name, c := range map[string]struct {
+		policy     backup.Policy
+		backups    []backup.Backup
+		incomplete []string
+		starting   bool
+		want       backup.Action
+	}{
+		"no backup":         {want: backup.Action{Type: backup.ActionTake, Reason: backup.ReasonSchedule}},
+		"etcd is empty yet": {starting: true, want: backup.Action{Type: backup.ActionNone}},
+		"an agent that restarts does not wait": {
+			starting: true,
+			backups:  []backup.Backup{taken(h, "verified")},
+			want:     backup.Action{Type: backup.ActionTake, Reason: backup.ReasonSchedule},
+		},
+		"the newest is too old": {
+			backups: []backup.Backup{taken(h, "verified")},
+			want:    backup.Action{Type: backup.ActionTake, Reason: backup.ReasonSchedule},
+		},
+		"one from the future does not count": {
+			backups: []backup.Backup{taken(-5*h, "verified"), taken(2*h, "verified")},
+			want:    backup.Action{Type: backup.ActionTake, Reason: backup.ReasonSchedule},
+		},
+		"a clock that is a little ahead": {
+			backups: []backup.Backup{taken(-time.Minute, "verified")},
+			want:    backup.Action{Type: backup.ActionNone},
+		},
+		"a quarter after a failed test": {
+			backups: []backup.Backup{taken(15*time.Minute, "failed"), taken(h, "verified")},
+			want:    backup.Action{Type: backup.ActionTake, Reason: backup.ReasonSchedule},
+		},
+		"disabled": {policy: disabled, want: backup.Action{Type: backup.ActionNone}},
+		"the first is tested": {
+			backups: []backup.Backup{taken(time.Minute, "")},
+			want:    backup.Action{Type: backup.ActionVerify, IDs: []string{taken(time.Minute, "").ID}},
+		},
+		"five after a test": {backups: hourly(6, "verified"), want: backup.Action{Type: backup.ActionNone}},
+		"six after a test": {
+			backups: hourly(7, "verified"),
+			want:    backup.Action{Type: backup.ActionVerify, IDs: []string{taken(time.Minute, "").ID}},
+		},
+		"one after a failed test": {
+			backups: hourly(2, "failed"),
+			want:    backup.Action{Type: backup.ActionVerify, IDs: []string{taken(time.Minute, "").ID}},
+		},
+		"a failed one is kept while it is young": {
+			backups: append([]backup.Backup{taken(23*h, "failed")}, old...),
+			want:    backup.Action{Type: backup.ActionNone},
+		},
+		"a failed one is deleted when it is old": {
+			backups: append([]backup.Backup{taken(25*h, "failed")}, old...),
+			want:    backup.Action{Type: backup.ActionDelete, IDs: []string{taken(25*h, "").ID}},
+		},
+		"the last of a day is kept": {
+			backups: append([]backup.Backup{taken(36*h+time.Minute, ""), taken(37*h, ""), taken(60*h+time.Minute, "")}, old...),
+			want:    backup.Action{Type: backup.ActionDelete, IDs: []string{taken(37*h, "").ID}},
+		},
+		"one that was asked for is kept": {
+			backups: append([]backup.Backup{taken(3*24*h-time.Minute, ""), asked}, old...),
+			want:    backup.Action{Type: backup.ActionNone},
+		},
+		"no day is kept forever": {
+			backups: append([]backup.Backup{taken(14*24*h, "")}, old...),
+			want:    backup.Action{Type: backup.ActionDelete, IDs: []string{taken(14*24*h, "").ID}},
+		},
+		"the last ones are kept forever": {
+			policy:  disabled,
+			backups: []backup.Backup{taken(900*24*h, ""), taken(800*24*h, ""), taken(700*24*h, "verified")},
+			want:    backup.Action{Type: backup.ActionNone},
+		},
+		"the last verified one is kept forever": {
+			policy: disabled,
+			backups: []backup.Backup{
+				taken(900*24*h, "verified"), taken(800*24*h, "verified"), taken(3*h, ""), taken(2*h, ""), taken(h, ""),
+			},
+			want: backup.Action{Type: backup.ActionDelete, IDs: []string{taken(900*24*h, "").ID}},
+		},
+		"an upload that was abandoned": {
+			backups:    old,
+			incomplete: []string{backup.NewID(noon.Add(-7*h), "x"), backup.NewID(noon.Add(-5*h), "x"), "x"},
+			want:       backup.Action{Type: backup.ActionDelete, IDs: []string{backup.NewID(noon.Add(-7*h), "x")}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.policy == (backup.Policy{}) {
+				c.policy = defaultPolicy(t)
+			}
+			got := backup.Decide(backup.Facts{
+				Now: noon, Policy: c.policy, Backups: c.backups, Incomplete: c.incomplete, Starting: c.starting,
+			})
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// model is an archive with machines that act on views of it that may be old.
+type model struct {
+	*rapid.T
+	policy     backup.Policy
+	now        time.Time
+	complete   []backup.Backup
+	incomplete []string
+	views      []backup.Facts // the older ones first
+	taken      int
+}
+
+func (m *model) facts(skew time.Duration) backup.Facts {
+	return backup.Facts{
+		Now: m.now.Add(skew), Policy: m.policy, Backups: slices.Clone(m.complete), Incomplete: slices.Clone(m.incomplete),
+	}
+}
+
+func (m *model) usable() int {
+	n := 0
+	for _, b := range m.complete {
+		if b.Verification == nil || b.Verification.OK {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *model) newestVerified() string {
+	newest := backup.Backup{}
+	for _, b := range m.complete {
+		if b.Verified() && (b.TakenAt.After(newest.TakenAt) || b.TakenAt.Equal(newest.TakenAt) && b.ID > newest.ID) {
+			newest = b
+		}
+	}
+	return newest.ID
+}
+
+func (m *model) has(id string) bool {
+	return slices.ContainsFunc(m.complete, func(b backup.Backup) bool { return b.ID == id })
+}
+
+// act carries out what is decided on a view. killed is how many effects happen before the machine is killed.
+func (m *model) act(f backup.Facts, killed int, good bool) backup.ActionType {
+	action := backup.Decide(f)
+	usable, verified := m.usable(), m.newestVerified()
+	switch action.Type {
+	case backup.ActionTake:
+		m.taken++
+		id := backup.NewID(f.Now, fmt.Sprint("x", m.taken))
+		if killed == 0 {
+			m.incomplete = append(m.incomplete, id)
+			break
+		}
+		m.complete = append(m.complete, backup.Backup{Metadata: backup.Metadata{ID: id, TakenAt: f.Now, Reason: action.Reason}})
+	case backup.ActionVerify:
+		if i := slices.IndexFunc(m.complete, func(b backup.Backup) bool { return b.ID == action.IDs[0] }); i >= 0 && killed > 0 && m.complete[i].Verification == nil {
+			m.complete[i].Verification = &backup.Verification{ID: action.IDs[0], OK: good}
+		}
+	case backup.ActionDelete:
+		for n, id := range action.IDs {
+			if n >= killed {
+				break
+			}
+			m.delete(f, id, n == killed-1 && killed < 5)
+		}
+		if m.usable() < min(usable, 3) {
+			m.Fatalf("%d usable backups are left of %d", m.usable(), usable)
+		}
+		if verified != "" && !m.has(verified) {
+			m.Fatalf("the newest verified backup %s was deleted", verified)
+		}
+	}
+	return action.Type
+}
+
+// delete deletes a backup; halfway leaves its parts.
+func (m *model) delete(f backup.Facts, id string, halfway bool) {
+	if i := slices.IndexFunc(m.complete, func(b backup.Backup) bool { return b.ID == id }); i >= 0 {
+		if age := f.Now.Sub(m.complete[i].TakenAt); age < m.policy.KeepAll {
+			m.Fatalf("deleted a backup of %s", age)
+		}
+		m.complete = slices.Delete(m.complete, i, i+1)
+		if halfway {
+			m.incomplete = append(m.incomplete, id)
+		}
+	}
+	if !halfway {
+		m.incomplete = slices.DeleteFunc(m.incomplete, func(i string) bool { return i == id })
+	}
+}
+
+// settle lets one machine act until nothing is to be done, and checks what must then be so.
+func (m *model) settle() {
+	for n := 0; m.act(m.facts(0), 1000, true) != backup.ActionNone; n++ {
+		if n > 20 {
+			m.Fatalf("no end: %+v", backup.Decide(m.facts(0)))
+		}
+	}
+	fresh := func(b backup.Backup) bool { return m.now.Sub(b.TakenAt) < m.policy.Interval }
+	if !slices.ContainsFunc(m.complete, fresh) {
+		m.Fatal("no backup is younger than the interval")
+	}
+	inAll := 0
+	for _, b := range m.complete {
+		if m.now.Sub(b.TakenAt) < m.policy.KeepAll {
+			inAll++
+		}
+	}
+	if most := inAll + m.policy.KeepDaily + 5; len(m.complete) > most {
+		m.Fatalf("%d backups are kept, want at most %d", len(m.complete), most)
+	}
+	for _, id := range m.incomplete {
+		if id < backup.NewID(m.now.Add(-7*time.Hour), "") {
+			m.Fatalf("the rest %s of a killed upload or deletion was kept", id)
+		}
+	}
+}
+
+// TestDecideModel plays random histories: machines with wrong clocks and old views, kills between any two effects, tests
+// that fail, and pauses of up to weeks.
+func TestDecideModel(t *testing.T) {
+	histories := 0
+	rapid.Check(t, func(t *rapid.T) {
+		for range 100 { // histories of one check
+			histories++
+			m := &model{T: t, now: noon, policy: backup.Policy{
+				Interval:    time.Duration(rapid.IntRange(5, 240).Draw(t, "interval")) * time.Minute,
+				KeepDaily:   rapid.IntRange(1, 20).Draw(t, "keepDaily"),
+				VerifyEvery: rapid.IntRange(1, 10).Draw(t, "verifyEvery"),
+			}}
+			m.policy.KeepAll = m.policy.Interval * time.Duration(rapid.IntRange(1, 30).Draw(t, "keepAll"))
+			m.play()
+		}
+	})
+	t.Logf("COUNT %d histories of backups", histories)
+}
+
+func (m *model) play() {
+	for range rapid.IntRange(1, 12).Draw(m.T, "steps") {
+		pause := rapid.SampledFrom([]time.Duration{time.Minute, m.policy.Interval, 3 * m.policy.Interval, 26 * time.Hour, 20 * 24 * time.Hour}).Draw(m.T, "pause")
+		m.now = m.now.Add(pause)
+		view := m.facts(time.Duration(rapid.IntRange(-60, 60).Draw(m.T, "skew")) * time.Second)
+		if m.views = append(m.views, view); pause > m.policy.Interval {
+			m.views = m.views[len(m.views)-1:] // a machine acts within minutes of its view
+		}
+		killed := rapid.IntRange(0, 5).Draw(m.T, "killed")
+		good := rapid.IntRange(0, 3).Draw(m.T, "good") > 0
+		m.act(m.views[rapid.IntRange(0, len(m.views)-1).Draw(m.T, "view")], killed, good)
+	}
+	m.settle()
+	m.now = m.now.Add(m.policy.Interval) // the newest one may have failed its test
+	m.settle()
+	if m.newestVerified() == "" {
+		m.Fatal("no backup was verified")
+	}
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package backup
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
+)
+
+// RequestType is what an operator asks the machine of etcd's leader to do.
+type RequestType string
+
+// The types of requests.
+const (
+	// RequestSnapshot takes a backup.
+	RequestSnapshot RequestType = "snapshot"
+	// RequestDefrag defragments all members, one at a time.
+	RequestDefrag RequestType = "defrag"
+)
+
+// RequestTTL is how old a request may be when a machine begins to carry it out. The operator has stopped waiting by
+// then.
+const RequestTTL = 10 * time.Minute
+
+// Request asks the machine of etcd's leader to do something now. There is one at a time: an operator writes it while
+// holding the cluster's lock.
+type Request struct {
+	// ID of the request, random.
+	ID string `json:"id"`
+	// Type of the request.
+	Type RequestType `json:"type"`
+	// Reason is request or upgrade.
+	Reason string `json:"reason"`
+	// CreatedAt is when it was written, by the operator's clock.
+	CreatedAt time.Time `json:"createdAt"`
+	// By is who asks, for people.
+	By string `json:"by"`
+}
+
+// Expired reports whether a machine must not begin to carry the request out.
+func (r Request) Expired(now time.Time) bool { return now.Sub(r.CreatedAt).Abs() > RequestTTL }
+
+// Answer is how far a request has been carried out.
+type Answer struct {
+	// ID of the request.
+	ID string `json:"id"`
+	// Machine is the EC2 instance id of the machine that carries it out.
+	Machine string `json:"machine"`
+	// UpdatedAt is when the answer was written, by the machine's clock.
+	UpdatedAt time.Time `json:"updatedAt"`
+	// Step says what is being done, for people.
+	Step string `json:"step,omitempty"`
+	// Done means that nothing more happens.
+	Done bool `json:"done"`
+	// Error says why it failed; empty if it did not.
+	Error string `json:"error,omitempty"`
+	// Backup is the id of the backup that was taken.
+	Backup string `json:"backup,omitempty"`
+	// Members that were defragmented, in their order.
+	Members []DefragResult `json:"members,omitempty"`
+}
+
+// DefragResult is the result of the defragmentation of one member.
+type DefragResult struct {
+	// Member is its name, such as etcd-a.
+	Member string `json:"member"`
+	// Before and After are the sizes of its database in bytes.
+	Before int64 `json:"before"`
+	After  int64 `json:"after"`
+	// Seconds that it took; the member did not answer meanwhile.
+	Seconds float64 `json:"seconds"`
+}
+
+// RequestKey returns the key of the request in the machine store.
+func RequestKey(cluster string) string { return node.EtcdPrefix(cluster) + "request.json" }
+
+// AnswerKey returns the key of the answer.
+func AnswerKey(cluster string) string { return node.EtcdPrefix(cluster) + "answer.json" }
+
+// ReadRequest returns the newest request, or nil if there is none.
+func ReadRequest(ctx context.Context, s store.Store, cluster string) (*Request, error) {
+	return readIfExists[Request](ctx, s, RequestKey(cluster))
+}
+
+// ReadAnswer returns the newest answer, or nil if there is none.
+func ReadAnswer(ctx context.Context, s store.Store, cluster string) (*Answer, error) {
+	return readIfExists[Answer](ctx, s, AnswerKey(cluster))
+}
+
+// WriteRequest writes a request. The caller holds the cluster's lock.
+func WriteRequest(ctx context.Context, s store.Store, cluster string, r Request) error {
+	return writeJSON(ctx, s, RequestKey(cluster), r)
+}
+
+// WriteAnswer writes an answer.
+func WriteAnswer(ctx context.Context, s store.Store, cluster string, a Answer) error {
+	return writeJSON(ctx, s, AnswerKey(cluster), a)
+}
+
+func readIfExists[T any](ctx context.Context, s store.Store, key string) (*T, error) {
+	o, err := s.Get(ctx, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+
+	if err != nil {
+		return nil, err
+	}
+
+	out := new(T)
+	if err := json.Unmarshal(o.Body, out); err != nil {
+		return nil, fmt.Errorf("read %s in %s: %w", key, s.URL(), err)
+	}
+
+	return out, nil
+}
+
+func writeJSON(ctx context.Context, s store.Store, key string, value any) error {
+	body, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", key, err)
+	}
+
+	_, err = s.Put(ctx, key, body)
+
+	return err
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Generation is one restoration of a cluster's etcd. The first generation is the cluster as it was bootstrapped, and has
+// a BootstrapMarker instead. A generation is written once and never changed. From then on data of earlier ones must not
+// be used: their members would be a second cluster.
+type Generation struct {
+	// Number counts from 2.
+	Number int `json:"number"`
+	// Token is the initial-cluster-token of the restored cluster, random.
+	Token string `json:"token"`
+	// Backup is the id of the backup.
+	Backup string `json:"backup"`
+	// Slot restores the backup. The other members join it.
+	Slot string `json:"slot"`
+	// CreatedAt is when it was requested, and By by whom, for people.
+	CreatedAt time.Time `json:"createdAt"`
+	By        string    `json:"by"`
+}
+
+// BumpRevision is added to the revision of a backup when it is restored. It is more than the number of changes that a
+// cluster can make between two backups, so that no client has seen a newer revision. etcd's documentation recommends
+// this number.
+const BumpRevision = 1_000_000_000
+
+// decideRestored decides for a member without data of a cluster that was restored.
+func decideRestored(f Facts) Action {
+	had := slices.Contains(f.Joined, f.Slot)
+
+	switch {
+	case f.Slot == f.Generation.Slot && (f.Prepared || !had):
+		return Action{Type: ActionRestore, Reason: fmt.Sprintf("restoring backup %s", f.Generation.Backup)}
+	case len(f.Slots) == 1:
+		return waitAction("the only member's data is lost again: restore a backup with: slipway etcd restore")
+	case !slices.Contains(f.Joined, f.Generation.Slot):
+		return waitAction("slot %s is restoring backup %s", f.Generation.Slot, f.Generation.Backup)
+	}
+
+	return decideRejoin(f)
+}

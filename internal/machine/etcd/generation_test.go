@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/slipway-k8s/slipway/internal/machine/etcd"
+)
+
+// restorations is a model of a cluster that is restored, again and again, while machines stop, volumes are lost, agents
+// are killed between any two effects, and the store cannot be read.
+type restorations struct {
+	*rapid.T
+	slots       []string
+	generations []etcd.Generation
+	restored    map[int][]string // by generation: slots that have had its data
+	volumes     map[string]*modelVolume
+	running     map[string]bool
+	members     map[string][]etcd.Member // by identity of an etcd cluster
+	used        map[int][]string         // by generation: identities that became a member's data
+	next        uint64
+}
+
+// modelVolume is what a slot's volume holds.
+type modelVolume struct {
+	identity   string // of the etcd cluster that its data belongs to; empty without data
+	generation int    // of the data, or of the cluster that it is about to join
+	prepared   string // identity of a restored database that is complete
+	preparedOf int    // its generation
+}
+
+func newRestorations(t *rapid.T) *restorations {
+	m := &restorations{
+		T: t, restored: map[int][]string{}, volumes: map[string]*modelVolume{}, running: map[string]bool{},
+		members: map[string][]etcd.Member{}, used: map[int][]string{},
+	}
+	m.slots = []string{"a", "b", "c", "d", "e"}[:rapid.SampledFrom([]int{1, 3, 5}).Draw(t, "size")]
+	for _, slot := range m.slots {
+		m.volumes[slot] = &modelVolume{identity: "first", generation: 1}
+		m.running[slot] = true
+		m.addMember("first", slot, false)
+	}
+	return m
+}
+
+func (m *restorations) addMember(identity, slot string, learner bool) {
+	m.next++
+	e := etcd.Member{ID: m.next, Slot: slot, Learner: learner}
+	if !learner {
+		e.Name = "etcd-" + slot
+	}
+	m.members[identity] = append(m.members[identity], e)
+}
+
+// newest returns the newest generation; nil before the first restoration.
+func (m *restorations) newest() *etcd.Generation {
+	if len(m.generations) == 0 {
+		return nil
+	}
+	return &m.generations[len(m.generations)-1]
+}
+
+// alive reports whether the member of a slot runs with data of a cluster.
+func (m *restorations) alive(identity, slot string) bool {
+	return m.running[slot] && m.volumes[slot].identity == identity
+}
+
+// list returns the members of a cluster if it has a quorum.
+func (m *restorations) list(identity string) []etcd.Member {
+	var out []etcd.Member
+	voters, healthy := 0, 0
+	for _, e := range m.members[identity] {
+		e.Healthy = m.alive(identity, e.Slot)
+		out = append(out, e)
+		if !e.Learner {
+			voters++
+			if e.Healthy {
+				healthy++
+			}
+		}
+	}
+	if healthy*2 <= voters {
+		return nil
+	}
+	return out
+}
+
+// facts returns what the agent of a slot sees.
+func (m *restorations) facts(slot string, storeAnswers bool) (etcd.Facts, bool) {
+	v := m.volumes[slot]
+	f := etcd.Facts{Slot: slot, Slots: m.slots, Volume: "vol-" + slot, HasData: v.identity != ""}
+	f.Marker = &etcd.BootstrapMarker{Token: "first", Volumes: map[string]string{}}
+	f.Joined = m.slots
+	if f.HasData {
+		f.DataGeneration = v.generation
+	}
+	if !storeAnswers {
+		return f, f.HasData // without data the agent waits for the store
+	}
+	f.Generation = m.newest()
+	if f.Generation != nil {
+		f.Prepared = v.prepared != "" && v.preparedOf == f.Generation.Number
+		f.Joined = m.restored[f.Generation.Number]
+	}
+	for _, peer := range m.slots {
+		if peer == slot || !slices.Contains(f.Joined, peer) || !m.running[peer] || m.volumes[peer].identity == "" {
+			continue
+		}
+		if f.Members = m.list(m.volumes[peer].identity); f.Members != nil {
+			break
+		}
+	}
+	return f, true
+}
+
+// identityOf returns the cluster that a list of members is of.
+func (m *restorations) identityOf(members []etcd.Member) string {
+	for identity, list := range m.members {
+		if len(list) > 0 && slices.ContainsFunc(list, func(e etcd.Member) bool { return e.ID == members[0].ID }) {
+			return identity
+		}
+	}
+	m.Fatal("no cluster has the member")
+	return ""
+}
+
+// step lets the agent of a slot decide once. effects is after how many effects it is killed.
+func (m *restorations) step(slot string, storeAnswers bool, effects int) {
+	f, known := m.facts(slot, storeAnswers)
+	if !known {
+		return
+	}
+	v := m.volumes[slot]
+	switch action := etcd.Decide(f); action.Type {
+	case etcd.ActionStartNew, etcd.ActionCreateMarker:
+		m.Fatalf("slot %s would bootstrap a second cluster: %+v", slot, f)
+	case etcd.ActionStartExisting:
+		m.running[slot] = true
+		if g := m.newest(); g != nil && storeAnswers && v.generation < g.Number {
+			m.Fatalf("slot %s runs with data of generation %d, the newest is %d", slot, v.generation, g.Number)
+		}
+		if v.generation > 1 && storeAnswers {
+			m.record(v.generation, slot)
+		}
+	case etcd.ActionSetAside:
+		m.running[slot] = false
+		if effects > 0 {
+			v.identity, v.generation = "", 0
+		}
+	case etcd.ActionRestore:
+		m.restore(slot, f, effects)
+	case etcd.ActionRemoveMember:
+		identity := m.identityOf(f.Members)
+		m.members[identity] = slices.DeleteFunc(m.members[identity], func(e etcd.Member) bool { return e.ID == action.MemberID })
+	case etcd.ActionAddLearner:
+		m.addMember(m.identityOf(f.Members), slot, true)
+	case etcd.ActionStartJoining:
+		m.join(slot, f)
+	}
+}
+
+func (m *restorations) restore(slot string, f etcd.Facts, effects int) {
+	v, g := m.volumes[slot], f.Generation
+	if !f.Prepared {
+		if effects == 0 {
+			return
+		}
+		m.next++
+		v.prepared, v.preparedOf = fmt.Sprintf("generation %d, restored %d", g.Number, m.next), g.Number
+	}
+	if effects <= 1 {
+		return
+	}
+	m.record(g.Number, slot)
+	if effects <= 2 {
+		return
+	}
+	v.identity, v.generation, v.prepared = v.prepared, g.Number, ""
+	m.members[v.identity] = nil
+	m.addMember(v.identity, slot, false)
+	if m.used[g.Number] = append(m.used[g.Number], v.identity); len(m.used[g.Number]) > 1 {
+		m.Fatalf("generation %d has two clusters: %v", g.Number, m.used[g.Number])
+	}
+}
+
+func (m *restorations) record(number int, slot string) {
+	if !slices.Contains(m.restored[number], slot) {
+		m.restored[number] = append(m.restored[number], slot)
+	}
+}
+
+// join starts a learner, which catches up and is promoted at once.
+func (m *restorations) join(slot string, f etcd.Facts) {
+	identity := m.identityOf(f.Members)
+	number := 1
+	if g := m.newest(); g != nil {
+		number = g.Number
+		if !slices.Contains(m.used[number], identity) {
+			m.Fatalf("slot %s joins %s, which is not of generation %d", slot, identity, number)
+		}
+	}
+	v := m.volumes[slot]
+	v.identity, v.generation = identity, number
+	m.running[slot] = true
+	for i, e := range m.members[identity] {
+		if e.Slot == slot {
+			m.members[identity][i].Learner, m.members[identity][i].Name = false, "etcd-"+slot
+		}
+	}
+}
+
+// request begins a restoration, as an operator does.
+func (m *restorations) request(slot string) {
+	m.generations = append(m.generations, etcd.Generation{Number: len(m.generations) + 2, Token: "t", Backup: "b", Slot: slot})
+}
+
+// settled reports whether all members run with data of one cluster of the newest generation.
+func (m *restorations) settled() bool {
+	first := m.volumes[m.slots[0]]
+	for _, slot := range m.slots {
+		v := m.volumes[slot]
+		if !m.running[slot] || v.identity == "" || v.identity != first.identity || v.generation != m.newest().Number {
+			return false
+		}
+	}
+	return len(m.members[first.identity]) == len(m.slots)
+}
+
+func (m *restorations) settle() bool {
+	for range 200 {
+		for _, slot := range m.slots {
+			m.step(slot, true, 10)
+		}
+		if m.settled() {
+			return true
+		}
+	}
+	return false
+}
+
+// TestRestorations plays random histories. There are never two clusters of one generation, nobody joins an older one,
+// and when faults stop, one more restoration at most makes all members whole.
+func TestRestorations(t *testing.T) {
+	histories := 0
+	rapid.Check(t, func(t *rapid.T) {
+		for range 100 {
+			histories++
+			m := newRestorations(t)
+			for range rapid.IntRange(1, 25).Draw(t, "steps") {
+				slot := m.slots[rapid.IntRange(0, len(m.slots)-1).Draw(t, "slot")]
+				switch rapid.IntRange(0, 9).Draw(t, "what") {
+				case 0:
+					m.request(slot)
+				case 1:
+					m.volumes[slot] = &modelVolume{}
+					m.running[slot] = false
+				case 2:
+					m.running[slot] = false
+				case 3:
+					m.step(slot, false, 10)
+				default:
+					m.step(slot, true, rapid.IntRange(0, 4).Draw(t, "effects"))
+				}
+			}
+			if m.newest() == nil {
+				m.request(m.slots[0])
+			}
+			if m.settle() {
+				continue
+			}
+			m.request(m.slots[0]) // the volume of the slot that restored was lost before others had joined it
+			if !m.settle() {
+				t.Fatalf("the members do not become whole: %+v", m.volumes)
+			}
+		}
+	})
+	t.Logf("COUNT %d histories of restorations", histories)
+}
+
+func TestDecideRestored(t *testing.T) {
+	g := &etcd.Generation{Number: 2, Backup: "b1", Slot: "a"}
+	base := func(change func(*etcd.Facts)) etcd.Facts {
+		f := etcd.Facts{
+			Slot: "a", Slots: []string{"a", "b", "c"}, Volume: "v", Generation: g,
+			Marker: &etcd.BootstrapMarker{Volumes: map[string]string{"a": "v", "b": "v"}},
+		}
+		change(&f)
+		return f
+	}
+	for name, c := range map[string]struct {
+		f    etcd.Facts
+		want etcd.ActionType
+	}{
+		"old data":                             {base(func(f *etcd.Facts) { f.HasData, f.DataGeneration = true, 1 }), etcd.ActionSetAside},
+		"restored data":                        {base(func(f *etcd.Facts) { f.HasData, f.DataGeneration = true, 2 }), etcd.ActionStartExisting},
+		"the store cannot be read":             {base(func(f *etcd.Facts) { f.HasData, f.DataGeneration, f.Generation = true, 1, nil }), etcd.ActionStartExisting},
+		"the slot that restores":               {base(func(*etcd.Facts) {}), etcd.ActionRestore},
+		"killed before the rename":             {base(func(f *etcd.Facts) { f.Prepared, f.Joined = true, []string{"a"} }), etcd.ActionRestore},
+		"its volume was lost later":            {base(func(f *etcd.Facts) { f.Joined = []string{"a"} }), etcd.ActionWait},
+		"another slot waits":                   {base(func(f *etcd.Facts) { f.Slot = "b" }), etcd.ActionWait},
+		"a new volume of the marker waits too": {base(func(f *etcd.Facts) { f.Slot, f.Joined = "b", nil }), etcd.ActionWait},
+		"it joins": {base(func(f *etcd.Facts) {
+			f.Slot, f.Joined = "b", []string{"a"}
+			f.Members = []etcd.Member{{ID: 1, Name: "etcd-a", Slot: "a", Healthy: true}}
+		}), etcd.ActionAddLearner},
+	} {
+		if got := etcd.Decide(c.f); got.Type != c.want {
+			t.Errorf("%s: %+v, want %s", name, got, c.want)
+		}
+	}
+}
