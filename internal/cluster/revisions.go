@@ -112,6 +112,37 @@ func (session *Session) PublishRevisions(ctx context.Context, d *Desired) (map[s
 	return changed, nil
 }
 
+// PublishReturning makes the documents of d current for the groups whose document was current before, as after a change
+// of a manifest that was taken back. It has to happen before launch templates get this document: a machine that boots
+// with it follows the current revision, which is the one that was taken back. The result is as of PublishRevisions.
+func (session *Session) PublishReturning(ctx context.Context, d *Desired) (map[string]string, error) {
+	changed := map[string]string{}
+	for _, role := range slices.Sorted(maps.Keys(d.documents)) {
+		former, err := session.readRevisions(ctx, d, d.MachineStore, role)
+		if err != nil {
+			return nil, err
+		}
+
+		wanted := map[string]string{}
+		for group, r := range former.Groups {
+			wanted[group] = r.Document
+			if document := d.documents[role][group]; slices.Contains(r.Former, document) {
+				wanted[group] = document
+			}
+
+			if wanted[group] != r.Document {
+				changed[group] = wanted[group]
+			}
+		}
+
+		if err := session.writeFormer(ctx, d, role, former, wanted); err != nil {
+			return nil, err
+		}
+	}
+
+	return changed, nil
+}
+
 // PublishFormerDocuments makes former node documents (by group, as SHA-256) the current ones of their groups again, as
 // new revisions. Other groups keep theirs. The result has the groups whose document has changed.
 func (session *Session) PublishFormerDocuments(
@@ -220,8 +251,7 @@ func (session *Session) writeRevisions(
 	return err
 }
 
-// listPublishedDocuments returns the SHA-256 of all published documents by group, for the groups of in that have no
-// former revisions.
+// listPublishedDocuments returns the SHA-256 of all published documents by group.
 func listPublishedDocuments(
 	ctx context.Context,
 	s store.Store,
@@ -230,10 +260,6 @@ func listPublishedDocuments(
 ) (map[string][]string, error) {
 	out := map[string][]string{}
 	for group := range in.Documents {
-		if _, known := in.Former.Groups[group]; known {
-			continue
-		}
-
 		prefix := strings.TrimSuffix(node.DocumentKey(cluster, in.Role, group, ""), ".json")
 		keys, err := s.List(ctx, prefix)
 		if err != nil {

@@ -33,22 +33,24 @@ func TestComponentSettings(t *testing.T) {
 			}
 			g.Sysctls = map[string]string{"net.core.somaxconn": "8192", "net.ipv4.tcp_rmem": "4096 87380 16777216", "vm.max_map_count": "262144"}
 		},
-		`spec.kubeAPIServer.maxRequestsInflight "20": is out of range (use 100 to 10000)`:                                    func(c *cluster, _ *group) { c.KubeAPIServer.MaxRequestsInflight = 20 },
-		`spec.kubeAPIServer.eventTTL "1 hour": is not a duration in this range (write a duration from 5m0s to 168h0m0s`:      func(c *cluster, _ *group) { c.KubeAPIServer.EventTTL = "1 hour" },
-		`spec.kubeAPIServer.auditLogMaxAge "7": is out of range (use 30 to`:                                                  func(c *cluster, _ *group) { c.KubeAPIServer.AuditLogMaxAge = 7 },
+		`spec.kubeAPIServer.maxRequestsInflight "20": is out of range (use 100 to 10000)`:                                   func(c *cluster, _ *group) { c.KubeAPIServer.MaxRequestsInflight = 20 },
+		`spec.kubeAPIServer.eventTTL "1 hour": is not a duration in this range (write a duration from 5m0s to 168h0m0s`:     func(c *cluster, _ *group) { c.KubeAPIServer.EventTTL = "1 hour" },
+		`spec.kubeAPIServer.auditLogMaxAge "7": is out of range (use 30 to`:                                                 func(c *cluster, _ *group) { c.KubeAPIServer.AuditLogMaxAge = 7 },
 		`spec.kubeControllerManager.nodeMonitorGracePeriod "10s": is not a duration in this range`:                          func(c *cluster, _ *group) { c.KubeControllerManager.NodeMonitorGracePeriod = "10s" },
-		`spec.kubelet.maxPods "500": is out of range (use 10 to 250)`:                                                        func(_ *cluster, g *group) { g.Kubelet.MaxPods = 500 },
-		`spec.kubelet.imageGCLowThresholdPercent "80": is not below imageGCHighThresholdPercent (use less than imageGCHigh`:  func(_ *cluster, g *group) { g.Kubelet.ImageGCHighThresholdPercent = 70 },
-		`spec.kubelet.containerLogMaxSize "big": is not a valid quantity`:                                                    func(_ *cluster, g *group) { g.Kubelet.ContainerLogMaxSize = "big" },
-		`spec.kubelet.containerLogMaxFiles "1": is out of range`:                                                             func(_ *cluster, g *group) { g.Kubelet.ContainerLogMaxFiles = 1 },
-		`spec.kubelet.evictionSoft[disk] "disk": is not one of memory.available`:                                             func(_ *cluster, g *group) { g.Kubelet.EvictionSoft = map[string]string{"disk": "1Gi"} },
-		`spec.kubelet.evictionSoftGracePeriod[memory.available]: is not set, and evictionSoft has a threshold for it`:        func(_ *cluster, g *group) { g.Kubelet.EvictionSoft = map[string]string{"memory.available": "1Gi"} },
-		`spec.kubelet.evictionSoftGracePeriod[memory.available] "2m": has no threshold in evictionSoft`:                      func(_ *cluster, g *group) { g.Kubelet.EvictionSoftGracePeriod = map[string]string{"memory.available": "2m"} },
-		`spec.kubelet.allowedUnsafeSysctls[0] "vm.swappiness": is not a kernel setting that a pod can have for itself`:       func(_ *cluster, g *group) { g.Kubelet.AllowedUnsafeSysctls = []string{"vm.swappiness"} },
-		`spec.sysctls[vm.overcommit_memory] "0": is a setting that Kubernetes needs and Slipway sets`:                        func(_ *cluster, g *group) { g.Sysctls = map[string]string{"vm.overcommit_memory": "0"} },
-		`spec.sysctls[net.core/../../etc/passwd]: is not the name of a kernel setting (write it as net.core.somaxconn)`:      func(_ *cluster, g *group) { g.Sysctls = map[string]string{"net.core/../../etc/passwd": "0"} },
-		`spec.sysctls[net..core]: is not the name of a kernel setting`:                                                       func(_ *cluster, g *group) { g.Sysctls = map[string]string{"net..core": "0"} },
-		`spec.sysctls[net.core.somaxconn]: is not a value of a kernel setting`:                                               func(_ *cluster, g *group) { g.Sysctls = map[string]string{"net.core.somaxconn": ""} },
+		`spec.kubelet.maxPods "500": is out of range (use 10 to 250)`:                                                       func(_ *cluster, g *group) { g.Kubelet.MaxPods = 500 },
+		`spec.kubelet.imageGCLowThresholdPercent "80": is not below imageGCHighThresholdPercent (use less than imageGCHigh`: func(_ *cluster, g *group) { g.Kubelet.ImageGCHighThresholdPercent = 70 },
+		`spec.kubelet.containerLogMaxSize "big": is not a valid quantity`:                                                   func(_ *cluster, g *group) { g.Kubelet.ContainerLogMaxSize = "big" },
+		`spec.kubelet.containerLogMaxFiles "1": is out of range`:                                                            func(_ *cluster, g *group) { g.Kubelet.ContainerLogMaxFiles = 1 },
+		`spec.kubelet.evictionSoft[disk] "disk": is not one of memory.available`:                                            func(_ *cluster, g *group) { g.Kubelet.EvictionSoft = map[string]string{"disk": "1Gi"} },
+		`spec.kubelet.evictionSoftGracePeriod[memory.available]: is not set, and evictionSoft has a threshold for it`:       func(_ *cluster, g *group) { g.Kubelet.EvictionSoft = map[string]string{"memory.available": "1Gi"} },
+		`spec.kubelet.evictionSoftGracePeriod[memory.available] "2m": has no threshold in evictionSoft`: func(_ *cluster, g *group) {
+			g.Kubelet.EvictionSoftGracePeriod = map[string]string{"memory.available": "2m"}
+		},
+		`spec.kubelet.allowedUnsafeSysctls[0] "vm.swappiness": is not a kernel setting that a pod can have for itself`:  func(_ *cluster, g *group) { g.Kubelet.AllowedUnsafeSysctls = []string{"vm.swappiness"} },
+		`spec.sysctls[vm.overcommit_memory] "0": is a setting that Kubernetes needs and Slipway sets`:                   func(_ *cluster, g *group) { g.Sysctls = map[string]string{"vm.overcommit_memory": "0"} },
+		`spec.sysctls[net.core/../../etc/passwd]: is not the name of a kernel setting (write it as net.core.somaxconn)`: func(_ *cluster, g *group) { g.Sysctls = map[string]string{"net.core/../../etc/passwd": "0"} },
+		`spec.sysctls[net..core]: is not the name of a kernel setting`:                                                  func(_ *cluster, g *group) { g.Sysctls = map[string]string{"net..core": "0"} },
+		`spec.sysctls[net.core.somaxconn]: is not a value of a kernel setting`:                                          func(_ *cluster, g *group) { g.Sysctls = map[string]string{"net.core.somaxconn": ""} },
 	} {
 		set := demo(t)
 		change(&set.Cluster.Spec, &set.Groups[1].Spec)

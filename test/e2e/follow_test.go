@@ -154,21 +154,25 @@ func (e *environment) checkSettings(workers, controlPlane map[string]string) {
 	}
 }
 
-// followDocuments changes settings that running machines apply themselves. Within minutes they are in effect, no machine
-// is replaced, one control-plane machine at a time restarts components, the API answers, and rolling-update has nothing to
-// do. A value with which the kubelet does not start is tried by one machine, which then works as before, and by no other
-// one. A rollback takes live changes back.
+// followDocuments changes settings that running machines apply themselves. They are in effect without replacing a machine,
+// one control-plane machine at a time restarts components, and the API answers. In the long form the rest follows: all
+// workers have the settings, rolling-update has nothing to do, a value with which the kubelet does not start is tried by one
+// machine, which then works as before, and by no other one, and a rollback takes live changes back.
 func followDocuments(e *environment) {
 	workers := e.listMachines("worker")
 	controlPlane := e.listMachines("control-plane")
 	e.waitForRevisions("workers", "current", 2*time.Minute)
 	e.waitForRevisions("control-plane", "current", 2*time.Minute)
+	if os.Getenv("SLIPWAY_LONG") == "" {
+		followQuickly(e, controlPlane)
+		return
+	}
 
 	stop := e.watchAvailability()
 	e.editWorkers("  kubelet:\n    maxPods: 99\n    systemReserved:\n      memory: 111Mi\n  sysctls:\n    net.ipv4.tcp_keepalive_time: \"601\"\n")
 	e.editCluster(150, "  kubeAPIServer:\n    eventTTL: 2h\n  kubeControllerManager:\n    terminatedPodGCThreshold: 77\n")
 	e.runSlipway("apply", clusterName, "--yes")
-	e.waitForRevisions("workers", "current", 2*time.Minute)
+	e.waitForRevisions("workers", "current", 3*time.Minute)
 	e.waitForRevisions("control-plane", "current", 8*time.Minute)
 	longest := stop()
 	e.t.Logf("COUNT while machines followed, the API did not answer for at most %s", longest)
@@ -186,6 +190,27 @@ func followDocuments(e *environment) {
 		e.t.Errorf("workers %v, before %v", now, workers)
 	}
 	e.waitHealthy(3 * time.Minute)
+}
+
+// followQuickly is the short form: etcd on all control-plane machines, and a kernel setting on all workers, which
+// restarts nothing.
+func followQuickly(e *environment, controlPlane map[string]string) {
+	e.editWorkers("  sysctls:\n    net.ipv4.tcp_keepalive_time: \"601\"\n")
+	e.editCluster(150, "")
+	e.runSlipway("apply", clusterName, "--yes")
+	for _, m := range e.waitForRevisions("workers", "current", time.Minute) {
+		if m.Group != "workers" {
+			continue
+		}
+		if got := strings.TrimSpace(e.mustRunInMachine(m.ID, "cat /proc/sys/net/ipv4/tcp_keepalive_time")); got != "601" {
+			e.t.Errorf("machine %s: tcp_keepalive_time is %s", m.ID, got)
+		}
+	}
+	e.waitForRevisions("control-plane", "current", 2*time.Minute)
+	e.checkTurns(controlPlane)
+	if now := e.listMachines("control-plane"); fmt.Sprint(now) != fmt.Sprint(controlPlane) {
+		e.t.Errorf("control plane %v, before %v", now, controlPlane)
+	}
 }
 
 // refuseDocument gives the workers a setting with which no kubelet starts: reservations above the capacity.
@@ -212,13 +237,16 @@ func refuseDocument(e *environment) {
 	}
 	e.runSlipway("get", "machines", clusterName)
 	e.runSlipway("get", "machines", clusterName, "-o", "wide")
+	if r := e.runProgram(e.slipway, "rolling-update", "cluster", clusterName, "--yes"); r.code != 1 || !strings.Contains(r.err, "could not apply the node document that new machines of group workers get") {
+		e.t.Errorf("rolling-update with a document that machines have refused: exit status %d\n%s%s", r.code, r.out, r.err)
+	}
 }
 
 // rollBackDocument rolls the workers back, whose newest template has a broken setting, to the template with which they
 // were launched, and then applies what worked again.
 func rollBackDocument(e *environment) {
 	e.runSlipway("rolling-update", "cluster", clusterName, "--group", "workers", "--rollback", "--yes")
-	for _, m := range e.waitForRevisions("workers", "current", time.Minute) {
+	for _, m := range e.waitForRevisions("workers", "current", 2*time.Minute) {
 		if m.Group != "workers" {
 			continue
 		}

@@ -46,6 +46,10 @@ func (p *direct) Execute(ctx context.Context) error {
 		return err
 	}
 
+	if err := publish.WriteReturning(ctx, p.session, p.desired); err != nil {
+		return err
+	}
+
 	if err := p.publishAndWalk(ctx); err != nil {
 		if _, stopped := errors.AsType[*plan.InterruptedError](err); stopped {
 			return err

@@ -40,6 +40,17 @@ func WriteRevisions(ctx context.Context, session *cluster.Session, d *cluster.De
 	return tellMachines(ctx, session, changed)
 }
 
+// WriteReturning makes documents of d current that were current before, and tells running machines. Call it before
+// anything else is changed; WriteRevisions does the rest.
+func WriteReturning(ctx context.Context, session *cluster.Session, d *cluster.Desired) error {
+	changed, err := session.PublishReturning(ctx, d)
+	if err != nil {
+		return err
+	}
+
+	return tellMachines(ctx, session, changed)
+}
+
 // ReturnToDocuments makes former node documents (by group, as SHA-256) current again, and tells running machines.
 func ReturnToDocuments(ctx context.Context, session *cluster.Session, documents map[string]string) error {
 	changed, err := session.PublishFormerDocuments(ctx, documents)

@@ -4,11 +4,14 @@ package rollingupdate
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/cluster/publish"
 	"github.com/slipway-k8s/slipway/internal/cluster/rollout"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
 // Running machines apply most changes of their node document themselves. An update waits for those that are about to,
@@ -118,6 +121,25 @@ func (u *updater) awaitFollowers(ctx context.Context) (rollout.Observation, erro
 			return o, err
 		}
 	}
+}
+
+// checkRefusals returns an error if a machine of the groups (empty: all) could not apply its group's node document: new
+// machines would boot with it.
+func checkRefusals(o rollout.Observation, groups []string, cluster string) error {
+	for _, m := range o.Machines {
+		if m.RefusedDocument == "" || len(groups) > 0 && !slices.Contains(groups, m.Group) {
+			continue
+		}
+
+		return diag.WithHint(
+			fmt.Errorf("machine %s could not apply the node document that new machines of group %s get: %s",
+				m.ID, m.Group, m.RefusedDocument),
+			"correct the manifest and run slipway apply "+cluster+", or return to the former settings with --rollback; "+
+				"with --force machines are replaced nevertheless",
+		)
+	}
+
+	return nil
 }
 
 // countFollowers counts the machines that are worth waiting for after a time.

@@ -33,7 +33,7 @@ func (f *fakeDocuments) Publish(_ context.Context, documents map[string]string) 
 	f.published = append(f.published, maps.Clone(documents))
 	for _, m := range f.machines {
 		if document := documents[m.Group]; document != "" {
-			f.reportRevision(m.ID, report.Revision{State: report.RevisionApplying, Desired: document, Followed: "document-2"})
+			f.reportRevision(m.ID, report.Revision{State: report.RevisionWaiting, Desired: document, Followed: "document-2"})
 		}
 	}
 	time.AfterFunc(20*time.Millisecond, func() {
@@ -135,15 +135,14 @@ func TestRevisionStates(t *testing.T) {
 		revision                     report.Revision
 		following, applying, unaware bool
 	}{
-		"has it":           {report.Revision{State: report.RevisionCurrent, Followed: "b", Desired: "b"}, true, false, false},
-		"has not seen it":  {report.Revision{State: report.RevisionCurrent, Followed: "a", Desired: "a"}, false, false, true},
-		"waits":            {report.Revision{State: report.RevisionWaiting, Followed: "a", Desired: "b"}, false, true, false},
-		"applies it":       {report.Revision{State: report.RevisionApplying, Followed: "a", Desired: "b"}, false, true, false},
-		"refuses it":       {report.Revision{State: report.RevisionRefused, Followed: "a", Desired: "b"}, false, false, false},
-		"knows none":       {report.Revision{State: report.RevisionUnknown, Followed: "a"}, false, false, false},
-		"applies another":  {report.Revision{State: report.RevisionApplying, Followed: "a", Desired: "c"}, false, false, false},
-		"needs a machine":  {report.Revision{State: report.RevisionPending, Followed: "b", Desired: "b", Pending: []string{"x"}}, false, false, false},
-		"needed a machine": {report.Revision{State: report.RevisionPending, Followed: "a", Desired: "a", Pending: []string{"x"}}, false, false, true},
+		"has it":            {report.Revision{State: report.RevisionCurrent, Followed: "b", Desired: "b"}, true, false, false},
+		"has not seen it":   {report.Revision{State: report.RevisionCurrent, Followed: "a", Desired: "a"}, false, false, true},
+		"waits":             {report.Revision{State: report.RevisionWaiting, Followed: "a", Desired: "b"}, false, true, false},
+		"refuses it":        {report.Revision{State: report.RevisionRefused, Followed: "a", Desired: "b"}, false, false, false},
+		"knows none":        {report.Revision{State: report.RevisionUnknown, Followed: "a"}, false, false, false},
+		"waits for another": {report.Revision{State: report.RevisionWaiting, Followed: "a", Desired: "c"}, false, false, false},
+		"needs a machine":   {report.Revision{State: report.RevisionPending, Followed: "b", Desired: "b", Pending: []string{"x"}}, false, false, false},
+		"needed a machine":  {report.Revision{State: report.RevisionPending, Followed: "a", Desired: "a", Pending: []string{"x"}}, false, false, true},
 	} {
 		body, err := json.Marshal(report.Report{Machine: "i-1", Revision: c.revision})
 		if err != nil {
@@ -175,5 +174,46 @@ func TestDocumentsOfSlots(t *testing.T) {
 	}
 	if plan := rollout.Plan(o, rollout.Options{}); len(plan) != 0 {
 		t.Errorf("machines that follow their document are replaced: %+v", plan)
+	}
+}
+
+// TestRefusalsStopAnUpdate: machines that could not apply a document are not replaced by machines that boot with it.
+func TestRefusalsStopAnUpdate(t *testing.T) {
+	refused := func() *fakeCluster {
+		f := newFakeCluster(t, 1, 2)
+		f.groups[1].Document = "b"
+		for i := range f.machines[1:] {
+			f.machines[1+i].DiffersInDocument = true
+			f.reportRevision(f.machines[1+i].ID, report.Revision{State: report.RevisionRefused, Desired: "b", Followed: "a", Cause: "kubelet: does not work"})
+		}
+		return f
+	}
+	f := refused()
+	_, err := run(t.Context(), f.updater(Request{Name: "demo"}))
+	if err == nil || !strings.Contains(err.Error(), "could not apply the node document that new machines of group workers get: kubelet: does not work") || len(f.terminated) > 0 {
+		t.Errorf("%v, terminated %v", err, f.terminated)
+	}
+	f = refused()
+	if _, err := run(t.Context(), f.updater(Request{Name: "demo", Groups: []string{"control-plane"}})); err != nil || len(f.terminated) != 1 {
+		t.Errorf("another group: %v, terminated %v", err, f.terminated)
+	}
+	f = refused()
+	if result, err := run(t.Context(), f.updater(Request{Name: "demo", Force: true})); err != nil || result.Replaced != 3 {
+		t.Errorf("forced: %+v, %v", result, err)
+	}
+}
+
+// TestWaitForApplyingControlPlane: no control-plane machine is replaced while another one restarts its components.
+func TestWaitForApplyingControlPlane(t *testing.T) {
+	f := newFakeCluster(t, 3, 0)
+	f.reportRevision(f.machines[2].ID, report.Revision{State: report.RevisionApplying, Desired: "b", Followed: "a"})
+	u := f.updater(Request{Name: "demo"})
+	o, err := u.observer.observe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := rollout.Decide(o, rollout.Options{JoinTimeout: time.Minute})
+	if len(d.Actions) != 0 || !slices.Contains(d.Waiting, "machine "+f.machines[2].ID+" is applying its node document") {
+		t.Errorf("%+v", d)
 	}
 }

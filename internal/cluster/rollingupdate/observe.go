@@ -108,6 +108,7 @@ func (o observer) addKubernetes(ctx context.Context, out *rollout.Observation) e
 		}
 
 		key := groupKey(m.Group, m.Slot)
+		m.IsApplying = reportedRevision(m.ID, node).State == report.RevisionApplying
 		if back := o.former[key]; back.version == m.Version && back.document != "" {
 			addRevision(m, node, back.document)
 		} else if m.DiffersInDocument {
@@ -120,23 +121,37 @@ func (o observer) addKubernetes(ctx context.Context, out *rollout.Observation) e
 	return err
 }
 
-// addRevision adds how far a machine follows a node document, by its own report.
-func addRevision(m *rollout.Machine, node corev1.Node, document string) {
+// reportedRevision returns what the agent of a machine reports of its node document; zero for an agent of another
+// version, and for the report of a former machine.
+func reportedRevision(machine string, node corev1.Node) report.Revision {
 	var r report.Report
 	err := json.Unmarshal([]byte(node.Annotations[report.Annotation]), &r)
-	if err != nil || r.Machine != m.ID || document == "" {
-		return // an agent of another version
+	if err != nil || r.Machine != machine {
+		return report.Revision{}
 	}
 
-	revision := r.Revision
+	return r.Revision
+}
+
+// addRevision adds how far a machine follows a node document, by its own report.
+func addRevision(m *rollout.Machine, node corev1.Node, document string) {
+	revision := reportedRevision(m.ID, node)
+	if document == "" || revision.State == "" {
+		return
+	}
+
 	m.IsFollowing = revision.NeedsNoMachine(document)
 	if revision.Followed == document {
 		m.Pending = revision.Pending
 	}
 
 	switch revision.State {
-	case report.RevisionWaiting, report.RevisionApplying:
+	case report.RevisionWaiting:
 		m.IsApplying = revision.Desired == document
+	case report.RevisionRefused:
+		if revision.Desired == document {
+			m.RefusedDocument = revision.Cause
+		}
 	case report.RevisionCurrent, report.RevisionPending:
 		m.IsUnaware = revision.Followed != document && revision.Desired != document
 	}

@@ -276,6 +276,12 @@ func (u *updater) showAndRun(
 		return Result{}, err
 	}
 
+	if !u.request.Rollback && !u.request.Force {
+		if err := checkRefusals(first, u.request.Groups, u.request.Name); err != nil {
+			return Result{}, err
+		}
+	}
+
 	options := u.options(first)
 	planned := rollout.Plan(first, options)
 	if err := u.request.Show(planned); err != nil {

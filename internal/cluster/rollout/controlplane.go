@@ -18,6 +18,12 @@ func (u update) decideControlPlane() Decision {
 			continue
 		}
 
+		for _, m := range u.machinesOf(g) {
+			if m.IsApplying && !m.Started {
+				d.Waiting = append(d.Waiting, "machine "+m.ID+" is applying its node document")
+			}
+		}
+
 		switch s := u.assessSlot(g); {
 		case s.broken != "":
 			waiting = append(waiting, s.broken)

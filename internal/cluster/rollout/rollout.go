@@ -60,6 +60,8 @@ type Machine struct {
 	DiffersInDocument bool
 	// IsApplying is set if the machine is applying its group's node document now, or waits for its turn.
 	IsApplying bool
+	// RefusedDocument is why the machine could not apply its group's node document; empty if it has not refused it.
+	RefusedDocument string
 	// IsUnaware is set if the machine follows node documents and has not read yet that its group has a new one.
 	IsUnaware bool
 	// Pending are the settings of its new node document that the machine cannot apply itself, for messages.

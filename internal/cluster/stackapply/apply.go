@@ -219,6 +219,10 @@ func (c *Applier) publishAndExecute(ctx context.Context, p proposal) error {
 		return errors.Join(err, c.discardChangeSet(ctx, p))
 	}
 
+	if err := publish.WriteReturning(ctx, c.session, c.desired); err != nil {
+		return errors.Join(err, c.discardChangeSet(ctx, p))
+	}
+
 	if len(p.Steps) == 0 {
 		return errors.Join(c.discardChangeSet(ctx, p), publish.WriteRevisions(ctx, c.session, c.desired))
 	}

@@ -74,6 +74,8 @@ type Agent struct {
 	// documentState is what the machine remembers of the revisions of its node document. Only the task that follows
 	// them changes it.
 	documentState follow.State
+	// restarted are the components that this process has restarted because an earlier one was stopped in a change.
+	restarted map[string]bool
 	// documentStatus is what the machine reports of its document; nil before the document is known.
 	documentStatus atomic.Pointer[documentStatus]
 	// etcdFenced is set from when the agent sets the member's data aside until the member runs with restored data.

@@ -88,7 +88,7 @@ func (a *Agent) startControlPlane(ctx context.Context, changed map[string]bool) 
 	c := a.kubeConfig()
 	c.EtcdURL = etcd.ClientURL
 	for pod, command := range kube.StaticPodCommands(c) {
-		if !isReadBy(pod, changed) {
+		if !isReadBy(pod, changed) && !a.mustRestart(pod) {
 			continue
 		}
 
@@ -159,18 +159,7 @@ func pullImages(ctx context.Context, a *Agent) {
 	for _, name := range []string{"pause", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
 		group.Go(func() error {
 			ref := a.doc.Images[name]
-			_, err := a.Run.Run(
-				ctx,
-				"ctr",
-				"--namespace",
-				"k8s.io",
-				"images",
-				"pull",
-				"--hosts-dir",
-				"/etc/containerd/certs.d",
-				ref,
-			)
-			if err != nil {
+			if err := a.pullImage(ctx, ref); err != nil {
 				a.Log.Warn(
 					"cannot pull image in advance; the kubelet will pull it",
 					slog.String("image", ref),
@@ -183,6 +172,14 @@ func pullImages(ctx context.Context, a *Agent) {
 	}
 
 	_ = group.Wait() // the functions return nil
+}
+
+// pullImage pulls one image into the kubelet's namespace of containerd.
+func (a *Agent) pullImage(ctx context.Context, ref string) error {
+	_, err := a.Run.Run(ctx, "ctr", "--namespace", "k8s.io", "images", "pull",
+		"--hosts-dir", "/etc/containerd/certs.d", ref)
+
+	return err
 }
 
 // writeStaticPods writes the static pods of the control plane, which the kubelet starts.

@@ -56,7 +56,12 @@ func (a *Agent) writeDocumentState(s follow.State) error {
 		return fmt.Errorf("encode %s: %w", documentStateFile, err)
 	}
 
-	if _, err := a.Root.Write(File{Path: documentStateFile, Body: append(body, '\n'), Mode: 0o600}); err != nil {
+	if _, err := a.Root.Write(File{
+		Path:    documentStateFile,
+		Body:    append(body, '\n'),
+		Mode:    0o600,
+		Durable: true,
+	}); err != nil {
 		return err
 	}
 
@@ -87,7 +92,12 @@ func (a *Agent) storeEffectiveDocument(d node.Document) (string, error) {
 	}
 
 	sum := hashOf(body)
-	_, err = a.Root.Write(File{Path: effectiveFile(sum), Body: body, Mode: 0o600})
+	_, err = a.Root.Write(File{
+		Path:    effectiveFile(sum),
+		Body:    body,
+		Mode:    0o600,
+		Durable: true,
+	})
 
 	return sum, err
 }

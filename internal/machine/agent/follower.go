@@ -101,6 +101,10 @@ type follower struct {
 	desired   desiredDocument
 	// claimAfter is when the machine asks for its turn again.
 	claimAfter time.Time
+	// soak is how long the first worker of a group must work with a new document before others apply it.
+	soak time.Duration
+	// ignoredSince is since when the machine follows no revision; zero if it does.
+	ignoredSince time.Time
 	// released is set once the lock was released that an earlier process of the agent may have held.
 	released bool
 	lastErr  string
@@ -121,6 +125,7 @@ func newFollower(a *Agent) *follower {
 		control: newMachineControl,
 		notSafe: a.checkSafeToRestart,
 		nudges:  make(chan struct{}, 1),
+		soak:    canarySoak,
 	}
 }
 
@@ -147,6 +152,8 @@ func (f *follower) run(ctx context.Context) error {
 			return *next
 		case ctx.Err() != nil:
 			return ctx.Err()
+		case isUnrestored(err):
+			return err
 		case err == nil:
 			f.lastErr = ""
 		case err.Error() != f.lastErr:
@@ -160,6 +167,12 @@ func (f *follower) run(ctx context.Context) error {
 	}
 }
 
+func isUnrestored(err error) bool {
+	_, ok := errors.AsType[unrestoredError](err)
+
+	return ok
+}
+
 // step takes one step. The result is nil unless the machine's document has changed.
 func (f *follower) step(ctx context.Context) (*documentChangedError, error) {
 	if err := f.readRevisions(ctx); err != nil {
@@ -171,6 +184,12 @@ func (f *follower) step(ctx context.Context) (*documentChangedError, error) {
 	if !published {
 		a.setDocumentStatus(report.Revision{State: report.RevisionUnknown})
 		return nil, nil
+	}
+
+	if settled := a.documentState.Settle(); settled.Attempt.Serial != a.documentState.Attempt.Serial {
+		if err := a.writeDocumentState(settled); err != nil {
+			return nil, err
+		}
 	}
 
 	f.releaseOldTurn(ctx, current)
@@ -271,14 +290,33 @@ func (f *follower) applyRevision(ctx context.Context, current node.Revision) (*d
 		return nil, f.finish(ctx, a.documentState.Commit(current, sum, pending), current)
 	}
 
-	needsTurn := len(restartsOf(changes, a.doc.Role)) > 0
-	if needsTurn {
-		if ready, err := f.takeTurn(ctx, current); !ready {
+	change := documentChange{next: next, pending: pending, restarts: restartsOf(changes, a.doc.Role)}
+	if len(change.restarts) > 0 {
+		if err := pullNewImages(ctx, a.withDocument(next), a.doc); err != nil {
+			return nil, f.refuse(ctx, current, err.Error())
+		}
+
+		turn, err := f.takeTurn(ctx, current)
+		if turn != follow.TurnTake && turn != follow.TurnFree {
 			return nil, err
+		}
+
+		if turn == follow.TurnTake && a.doc.Role != v1alpha1.RoleControlPlane {
+			change.soak = f.soak
 		}
 	}
 
-	return f.changeTo(ctx, next, current, pending)
+	return f.changeTo(ctx, change, current)
+}
+
+// documentChange is a change of a machine to another document.
+type documentChange struct {
+	next node.Document
+	// pending are the changes that need a new machine, and restarts the components that restart.
+	pending  []node.Change
+	restarts []string
+	// soak is how long the components must work before other machines follow.
+	soak time.Duration
 }
 
 // restartsOf returns the components of a role that the changes restart.
@@ -327,50 +365,77 @@ func (f *follower) readDesired(ctx context.Context, current node.Revision) (desi
 // changeTo changes the machine to a document.
 func (f *follower) changeTo(
 	ctx context.Context,
-	next node.Document,
+	change documentChange,
 	current node.Revision,
-	pending []node.Change,
 ) (*documentChangedError, error) {
 	a := f.agent
-	to := a.withDocument(next)
-	if next.Trust != a.doc.Trust && next.Role == v1alpha1.RoleControlPlane {
+	to := a.withDocument(change.next)
+	if change.next.Trust != a.doc.Trust && change.next.Role == v1alpha1.RoleControlPlane {
 		if err := to.loadSecrets(ctx); err != nil {
 			return nil, err
 		}
 	}
 
-	sum, err := a.storeEffectiveDocument(next)
+	sum, err := a.storeEffectiveDocument(change.next)
 	if err != nil {
 		return nil, err
 	}
 
-	if err := a.writeDocumentState(a.documentState.Begin(current)); err != nil {
+	if err := a.writeDocumentState(a.documentState.Begin(current, change.restarts)); err != nil {
 		return nil, err
 	}
 
 	a.setDocumentStatus(report.Revision{State: report.RevisionApplying, Desired: current.Document})
-	stopRenewal := f.renewTurn(ctx, current)
-	pullNewImages(ctx, to, a.doc)
-	err = (&transition{from: a, to: to, control: f.control}).run(ctx)
-	stopRenewal()
+	turn := f.keepTurn(ctx, current, len(change.restarts) > 0)
+	t := transition{from: a, to: to, control: f.control, soak: change.soak, mayGoOn: turn.check}
+	err = t.run(ctx)
+	turn.stop()
 
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err() // the next process restores the former document first
 	case err != nil:
-		return nil, f.refuse(ctx, current, err.Error())
+		return nil, f.refuseFailed(ctx, current, err)
 	}
 
 	a.Report.Done("document")
 	a.Log.Info("applied a new node document", slog.Int64("revision", current.Serial), slog.String("sha256", sum))
-	err = f.finish(ctx, a.documentState.Commit(current, sum, pending), current)
+	err = f.finish(ctx, a.documentState.Commit(current, sum, change.pending), current)
 	if a.documentState.Serial != current.Serial {
 		return nil, err
 	}
 
 	// The machine has its new document. If its turn could not be ended, the next tasks do it.
 
-	return &documentChangedError{document: next, bundle: to.bundle}, nil
+	return &documentChangedError{document: change.next, bundle: to.bundle}, nil
+}
+
+// unrestoredError ends the agent, because neither a new document nor the former one could be applied completely. The next
+// process converges the machine to the former one.
+type unrestoredError struct{ cause error }
+
+// Error returns the cause.
+func (e unrestoredError) Error() string { return e.cause.Error() }
+
+// Unwrap returns the cause.
+func (e unrestoredError) Unwrap() error { return e.cause }
+
+// refuseFailed refuses a revision that could not be applied. If the former document was not restored, the result is an
+// unrestoredError.
+func (f *follower) refuseFailed(ctx context.Context, current node.Revision, failure error) error {
+	if _, ok := errors.AsType[rolledBackError](failure); ok {
+		return f.refuse(ctx, current, failure.Error())
+	}
+
+	cause := failure.Error()
+	if err := f.agent.writeDocumentState(f.agent.documentState.RefuseUnrestored(current, cause)); err != nil {
+		return unrestoredError{errors.Join(failure, err)}
+	}
+
+	f.agent.Report.Failed("document", failure)
+	f.reportIgnored(current, cause)
+
+	return unrestoredError{errors.Join(failure, f.endTurn(ctx, current, cause))}
 }
 
 // finish stores the state after a revision was followed, and ends the machine's turn.
@@ -385,7 +450,18 @@ func (f *follower) finish(ctx context.Context, s follow.State, current node.Revi
 	return f.endTurn(ctx, current, "")
 }
 
-// refuse stores that a revision cannot be applied, tells the other machines, and reports it.
+// refuseAsOthers stores that another machine could not apply a revision.
+func (f *follower) refuseAsOthers(ctx context.Context, current node.Revision, cause string) error {
+	if err := f.agent.writeDocumentState(f.agent.documentState.Refuse(current, cause)); err != nil {
+		return err
+	}
+
+	f.reportIgnored(current, cause)
+
+	return f.dropTurn(ctx)
+}
+
+// refuse stores that this machine cannot apply a revision, tells the other machines, and reports it.
 func (f *follower) refuse(ctx context.Context, current node.Revision, cause string) error {
 	if err := f.agent.writeDocumentState(f.agent.documentState.Refuse(current, cause)); err != nil {
 		return err
@@ -399,6 +475,7 @@ func (f *follower) refuse(ctx context.Context, current node.Revision, cause stri
 
 // reportFollowed reports that the machine follows the current revision.
 func (f *follower) reportFollowed(current node.Revision) {
+	f.ignoredSince = time.Time{}
 	state := report.RevisionCurrent
 	if len(f.agent.documentState.Pending) > 0 {
 		state = report.RevisionPending
@@ -433,6 +510,7 @@ func haveSameAddons(x, y node.Document) bool {
 
 // reportIgnored reports why the machine does not follow the current revision.
 func (f *follower) reportIgnored(current node.Revision, cause string) {
+	f.noteIgnored(current, cause)
 	state := report.RevisionUnknown
 	if f.agent.documentState.Refused.Serial == current.Serial {
 		state = report.RevisionRefused
@@ -441,6 +519,23 @@ func (f *follower) reportIgnored(current node.Revision, cause string) {
 	}
 
 	f.agent.setDocumentStatus(report.Revision{State: state, Desired: current.Document, Cause: cause})
+}
+
+// ignoredPatience is how long a machine may follow no revision until it warns: while apply runs, new machines have newer
+// documents than the revisions.
+const ignoredPatience = 5 * time.Minute
+
+// noteIgnored warns if the machine has followed no revision for long.
+func (f *follower) noteIgnored(current node.Revision, cause string) {
+	now := f.agent.Now()
+	if f.ignoredSince.IsZero() {
+		f.ignoredSince = now
+	}
+
+	if now.Sub(f.ignoredSince) >= ignoredPatience {
+		f.setCondition(report.Warning, fmt.Sprintf("revision %d is not followed: %s", current.Serial, cause),
+			"rerun slipway apply; if that does not help, replace the machine with slipway rolling-update --force")
+	}
 }
 
 func (f *follower) setCondition(state report.State, cause, next string) {

@@ -51,7 +51,11 @@ type followBench struct {
 	reads     int
 	documents *bodies
 	crashes   bool // broken components exit instead of answering
-	killAfter int  // steps until the agent is killed; negative: never
+	// failLater is the number of health checks after which a component stops working with a new document.
+	failLater map[string]int
+	// noImage is an image that cannot be pulled.
+	noImage   string
+	killAfter int // steps until the agent is killed; negative: never
 }
 
 func newFollowBench(t *testing.T) *followBench {
@@ -111,6 +115,10 @@ func (b *followBench) converge(a *Agent) {
 	if err := a.prepareHost(); err != nil {
 		b.t.Fatal(err)
 	}
+	if b.role == v1alpha1.RoleWorker {
+		b.convergeWorker(a)
+		return
+	}
 	changed, err := a.writeControlPlane()
 	if err != nil {
 		b.t.Fatal(err)
@@ -127,6 +135,27 @@ func (b *followBench) converge(a *Agent) {
 	}
 	for _, component := range node.RestartOrder() {
 		if b.running[component] == nil || b.podChanged(component) {
+			b.startComponent(component)
+		}
+	}
+}
+
+// convergeWorker does the same for a worker.
+func (b *followBench) convergeWorker(a *Agent) {
+	b.t.Helper()
+	files, err := a.machineFiles()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	changed, err := a.writeFiles(files)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := a.startServices(b.t.Context(), changed); err != nil {
+		b.t.Fatal(err)
+	}
+	for _, component := range []string{node.ComponentContainerd, node.ComponentKubelet} {
+		if b.running[component] == nil {
 			b.startComponent(component)
 		}
 	}
@@ -217,6 +246,9 @@ func (b *followBench) Run(_ context.Context, name string, args ...string) (strin
 	if err := b.tick(); err != nil {
 		return "", err
 	}
+	if name == "ctr" && b.noImage != "" && args[len(args)-1] == b.noImage {
+		return "", errors.New("not found")
+	}
 	if name == "systemctl" && args[0] == "is-active" {
 		return "active\n", nil
 	}
@@ -278,8 +310,11 @@ func (b *followBench) claim(_ context.Context, c follow.Claim) (follow.Turn, str
 		return "", "", err
 	}
 	turn, reason := b.lock.Decide(c, b.clock())
-	if turn == follow.TurnTake {
+	switch turn {
+	case follow.TurnTake:
 		b.lock = b.lock.Take(c, b.clock())
+	case follow.TurnFree:
+		b.lock = b.lock.Join(c, b.clock())
 	}
 	return turn, reason, nil
 }
@@ -308,6 +343,12 @@ func (c benchControl) Restart(_ context.Context, component string, _ map[string]
 }
 
 func (c benchControl) Check(_ context.Context, component string) error {
+	if left, ok := c.failLater[component]; ok && !cmp.Equal(c.to.doc, c.boot) {
+		c.failLater[component] = left - 1
+		if left <= 0 {
+			return errors.New("its node has MemoryPressure")
+		}
+	}
 	text, broken := c.broken[component]
 	for _, body := range c.running[component] {
 		if broken && strings.Contains(body, text) {
@@ -353,10 +394,16 @@ func (b *followBench) check(a *Agent, want node.Document) {
 			b.t.Errorf("%s is not that of the document", file.Path)
 		}
 		for _, component := range componentsReading(file.Path) {
+			if b.role == v1alpha1.RoleWorker && podOfManifest(file.Path) == "" && component != node.ComponentKubelet && component != node.ComponentContainerd {
+				continue // a worker does not run it
+			}
 			if b.running[component][file.Path] != string(file.Body) {
 				b.t.Errorf("%s has not read %s of the document", component, file.Path)
 			}
 		}
+	}
+	if b.role == v1alpha1.RoleWorker {
+		return
 	}
 	for _, pair := range controlPlanePairs(want, a.Boot, a.instance, etcdUID) {
 		if needsRenewal(a.Root, pair, b.now) {
@@ -372,12 +419,15 @@ func (b *followBench) check(a *Agent, want node.Document) {
 func (b *followBench) nextDocument() node.Document {
 	d := b.boot
 	d.Kubelet.EvictionHard = map[string]string{"memory.available": "321Mi"}
+	d.Images = maps.Clone(d.Images)
+	d.Images["pause"] = "registry.k8s.io/pause:v2"
+	if b.role == v1alpha1.RoleWorker {
+		return d
+	}
 	d.Etcd.HeartbeatIntervalMS = 250
 	d.Etcd.ElectionTimeoutMS = 2500
 	d.APISANs = []string{"api.example.com"}
-	d.Images = maps.Clone(d.Images)
 	d.Images["kube-scheduler"] = "registry.k8s.io/kube-scheduler:v2"
-	d.Images["pause"] = "registry.k8s.io/pause:v2"
 	return d
 }
 
@@ -578,47 +628,289 @@ func TestReadsAreRare(t *testing.T) {
 }
 
 // TestKilledAtEveryStep kills the agent before each of its steps (each write of a file, command, restart
-// and change of the lock). The next process of the agent ends with the whole new document, or with the whole old one if
-// a component does not work with the new one, in the files and in what runs.
+// and change of the lock), and its next process after some steps again. The third process ends with the whole new document,
+// or with the whole old one if a component does not work with the new one, in the files and in what runs.
 func TestKilledAtEveryStep(t *testing.T) {
-	template := testAgent(t)
-	for _, broken := range []bool{false, true} {
-		steps := 0
-		for finished := false; !finished; steps++ {
-			b := newFollowBenchLike(t, template)
-			next := b.nextDocument()
-			want := next
-			if broken {
-				b.broken["kube-scheduler"] = "kube-scheduler:v2"
-				want = b.boot
+	for _, bench := range []func(*testing.T) *followBench{newFollowBench, newWorkerBench} {
+		template := bench(t)
+		for _, broken := range []string{"", node.ComponentKubelet, node.ComponentScheduler} {
+			if template.role == v1alpha1.RoleWorker && broken == node.ComponentScheduler {
+				continue
 			}
-			a, f := b.start()
-			b.revise(next)
-			b.killAfter = steps
-			err := b.follow(a, f)
-			finished = b.killAfter > 0
-			if err == nil && !finished && b.killAfter != 0 {
-				t.Fatal("not killed")
+			steps := 0
+			for finished := false; !finished; steps++ {
+				finished = killAtStep(t, template, broken, steps)
 			}
-			b.killAfter = -1
-			b.now = b.now.Add(time.Second)
-			a, f = b.start()
-			if err := b.follow(a, f); err != nil {
-				t.Fatalf("killed before step %d: %v", steps, err)
+			t.Logf("COUNT %s: killed before each of %d steps (broken: %q)", template.role, steps, broken)
+			if steps < 10 {
+				t.Errorf("only %d steps", steps)
 			}
-			b.check(a, want)
-			if refused := b.status(a).State == report.RevisionRefused; refused != broken {
-				t.Errorf("status %+v", b.status(a))
-			}
-			if t.Failed() {
-				t.Fatalf("killed before step %d, broken %v", steps, broken)
-			}
-		}
-		t.Logf("COUNT killed before each of %d steps (a component is broken: %v)", steps, broken)
-		if steps < 20 {
-			t.Errorf("only %d steps", steps)
 		}
 	}
+}
+
+// brokenTexts are what components do not start with.
+func brokenTexts() map[string]string {
+	return map[string]string{
+		node.ComponentContainerd: "pause:v2", node.ComponentKubelet: "321Mi", node.ComponentEtcd: "heartbeat-interval=250",
+		node.ComponentScheduler: "kube-scheduler:v2",
+	}
+}
+
+// killAtStep kills the agent before a step, and reports whether it finished before.
+func killAtStep(t *testing.T, like *followBench, broken string, step int) bool {
+	t.Helper()
+	b := newFollowBenchLike(t, like.template)
+	b.role = like.role
+	b.boot = like.boot
+	next := b.nextDocument()
+	want := next
+	if broken != "" {
+		b.broken[broken] = brokenTexts()[broken]
+		want = b.boot
+	}
+	a, f := b.start()
+	b.revise(next)
+	b.killAfter = step
+	_ = b.follow(a, f)
+	finished := b.killAfter > 0
+	b.killAfter = -1
+	b.now = b.now.Add(time.Second)
+	a, f = b.start()
+	b.killAfter = step * 7 % 23
+	_ = b.follow(a, f)
+	b.killAfter = -1
+	b.now = b.now.Add(time.Second)
+	a, f = b.start()
+	if err := b.follow(a, f); err != nil {
+		t.Fatalf("killed before step %d: %v", step, err)
+	}
+	b.check(a, want)
+	if refused := b.status(a).State == report.RevisionRefused; refused != (broken != "") {
+		t.Errorf("status %+v", b.status(a))
+	}
+	if t.Failed() {
+		t.Fatalf("%s killed before step %d, broken: %q", b.role, step, broken)
+	}
+	return finished
+}
+
+// newWorkerBench returns a bench of a worker.
+func newWorkerBench(t *testing.T) *followBench {
+	t.Helper()
+	b := newFollowBench(t)
+	b.role = v1alpha1.RoleWorker
+	b.boot.Role = v1alpha1.RoleWorker
+	b.boot.ClusterID = ""
+	b.boot.Slots = nil
+	b.boot.Etcd = node.EtcdSettings{}
+	b.boot.APISANs = nil
+	b.boot.Store = node.MachineStore{}
+	b.boot.Join = node.JoinPolicy{}
+	b.boot.Trust = node.TrustBundle{KubernetesCA: b.boot.Trust.KubernetesCA}
+	return b
+}
+
+// TestFirstWorkerSoaks: the first worker of a group proves a revision only after some time without trouble; another one
+// goes ahead at once then, and a refusal of a later one stops the others.
+func TestFirstWorkerSoaks(t *testing.T) {
+	b := newWorkerBench(t)
+	a, f := b.start()
+	f.soak = canarySoak
+	next := b.nextDocument()
+	b.revise(next)
+	begin := b.now
+	b.now = b.now.Add(revisionInterval)
+	changed, err := f.step(t.Context())
+	if err != nil || changed == nil || len(b.lock.Proven) != 1 || b.lock.Holder != "" {
+		t.Fatalf("%v, %v, %+v", changed, err, b.lock)
+	}
+	if took := b.now.Sub(begin) - revisionInterval; took < canarySoak || took > 2*canarySoak {
+		t.Errorf("it was proven after %s", took)
+	}
+	a.doc = changed.document
+	b.check(a, next)
+
+	late := newFollowBenchLike(t, b.template)
+	late.role = b.role
+	late.boot = b.boot
+	late.lock = b.lock
+	a, f = late.start()
+	late.broken["kubelet"] = "321Mi"
+	late.revise(next)
+	if err := late.follow(a, f); err != nil {
+		t.Fatal(err)
+	}
+	late.check(a, b.boot)
+	third := follow.Claim{Machine: "i-3", Group: "control-plane", Serial: 2, Document: b.publish(next), InParallel: true}
+	if turn, reason := late.lock.Decide(third, late.now); turn != follow.TurnRefused {
+		t.Errorf("after a later machine refused it, another one is told %s %q", turn, reason)
+	}
+}
+
+// TestTroubleDuringTheSoak: a threshold that puts the node under pressure some seconds after the kubelet has started
+// reaches no other machine.
+func TestTroubleDuringTheSoak(t *testing.T) {
+	b := newWorkerBench(t)
+	a, f := b.start()
+	f.soak = canarySoak
+	b.failLater = map[string]int{"kubelet": 15}
+	b.revise(b.nextDocument())
+	if err := b.follow(a, f); err != nil {
+		t.Fatal(err)
+	}
+	b.check(a, b.boot)
+	if got := b.status(a); got.State != report.RevisionRefused || !strings.Contains(got.Cause, "its node has MemoryPressure") {
+		t.Errorf("status %+v", got)
+	}
+	if len(b.lock.Proven) != 0 || len(b.lock.Refused) != 1 {
+		t.Errorf("lock %+v", b.lock)
+	}
+}
+
+// TestMissingImage: nothing is changed for an image that cannot be pulled.
+func TestMissingImage(t *testing.T) {
+	for _, bench := range []func(*testing.T) *followBench{newFollowBench, newWorkerBench} {
+		b := bench(t)
+		a, f := b.start()
+		b.noImage = "registry.k8s.io/pause:v2"
+		b.revise(b.nextDocument())
+		if err := b.follow(a, f); err != nil {
+			t.Fatal(err)
+		}
+		b.check(a, b.boot)
+		if got := b.status(a); got.State != report.RevisionRefused || !strings.Contains(got.Cause, "pull image registry.k8s.io/pause:v2") || b.restarts != nil {
+			t.Errorf("status %+v, restarts %v", got, b.restarts)
+		}
+	}
+}
+
+// TestFailedRestoration: when a component does not work with the former document either, the others are restored, the
+// process ends, and the next one restarts what the change had restarted. The revision is not tried again.
+func TestFailedRestoration(t *testing.T) {
+	b := newFollowBench(t)
+	a, f := b.start()
+	b.broken["etcd"] = "ExecStart"
+	b.revise(b.nextDocument())
+	err := b.follow(a, f)
+	if !isUnrestored(err) || !strings.Contains(err.Error(), "restore the former node document: etcd: does not work") {
+		t.Fatalf("got %v", err)
+	}
+	if a.documentState.Refused.Serial != 2 || !slices.Contains(a.documentState.Attempt.Restarts, "etcd") {
+		t.Errorf("state %+v", a.documentState)
+	}
+	if len(b.lock.Refused) != 1 {
+		t.Errorf("lock %+v", b.lock)
+	}
+	delete(b.broken, "etcd")
+	b.running["etcd"] = map[string]string{"stale": "process"}
+	a, f = b.start()
+	b.check(a, b.boot)
+	restarts := len(b.restarts)
+	if err := b.follow(a, f); err != nil || len(b.restarts) != restarts {
+		t.Errorf("tried again: %v, %v", err, b.restarts[restarts:])
+	}
+	if b.status(a).State != report.RevisionRefused || a.documentState.Attempt.Serial != 0 {
+		t.Errorf("status %+v, state %+v", b.status(a), a.documentState)
+	}
+}
+
+// TestOldTurnProvesNothing: an agent that was killed while it held the turn for one revision says nothing about the next
+// one when it releases the turn.
+func TestOldTurnProvesNothing(t *testing.T) {
+	b := newFollowBench(t)
+	a, f := b.start()
+	b.revise(b.boot)
+	if err := b.follow(a, f); err != nil {
+		t.Fatal(err)
+	}
+	b.lock = b.lock.Take(follow.Claim{Machine: a.instance.ID}, b.now)
+	b.revise(b.nextDocument())
+	f = b.newFollower(a)
+	f.releaseOldTurn(t.Context(), b.revisions.Groups["control-plane"])
+	if b.lock.Holder != "" || len(b.lock.Proven)+len(b.lock.Refused) != 0 || !f.released {
+		t.Errorf("lock %+v", b.lock)
+	}
+}
+
+// TestLostTurn: a machine whose turn another one may have restarts nothing else, and restores its former document.
+func TestLostTurn(t *testing.T) {
+	b := newFollowBench(t)
+	a, _ := b.start()
+	to := a.withDocument(b.nextDocument())
+	turn := &keptTurn{}
+	calls := 0
+	tr := transition{
+		from: a, to: to, control: func(_, to *Agent) componentControl { return benchControl{b, to} },
+		mayGoOn: func() error {
+			if calls++; calls > 2 {
+				turn.lost.Store(true)
+			}
+			return turn.check()
+		},
+	}
+	err := tr.run(t.Context())
+	if _, ok := errors.AsType[rolledBackError](err); !ok || !strings.Contains(err.Error(), "lost its turn") {
+		t.Errorf("got %v", err)
+	}
+	b.check(a, b.boot)
+	if slices.Contains(b.restarts, "etcd") {
+		t.Errorf("restarts %v", b.restarts)
+	}
+}
+
+// TestKeepTurn: a turn that another machine has taken is lost, and so is one that cannot be renewed.
+func TestKeepTurn(t *testing.T) {
+	for name, c := range map[string]struct {
+		holder string
+		fails  bool
+		lost   bool
+	}{"held": {"", false, false}, "taken": {"i-other", false, true}, "unreachable": {"", true, true}} {
+		b := newFollowBench(t)
+		a, f := b.start()
+		b.lock = b.lock.Take(follow.Claim{Machine: a.instance.ID}, b.now)
+		if c.holder != "" {
+			b.lock.Holder = c.holder
+		}
+		rounds := make(chan struct{}, 10)
+		a.Wait = func(ctx context.Context, d time.Duration) error {
+			select {
+			case <-rounds:
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				b.now = b.now.Add(d)
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		f.turns = failingTurns{b, c.fails}
+		turn := f.keepTurn(t.Context(), node.Revision{Serial: 2, Document: "x"}, true)
+		for range 5 {
+			rounds <- struct{}{}
+		}
+		for len(rounds) > 0 {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(20 * time.Millisecond)
+		turn.stop()
+		if (turn.check() != nil) != c.lost {
+			t.Errorf("%s: %v", name, turn.check())
+		}
+	}
+}
+
+// failingTurns may fail to change the lock.
+type failingTurns struct {
+	*followBench
+	fails bool
+}
+
+func (f failingTurns) change(ctx context.Context, how func(follow.Lock) follow.Lock) error {
+	if f.fails {
+		return errors.New("no API")
+	}
+	return f.followBench.change(ctx, how)
 }
 
 // TestRestartsAgreeWithTheTable: the components that an agent restarts for a change are those that the table of
@@ -836,7 +1128,7 @@ func TestWorkersDoNotAskAtOnce(t *testing.T) {
 		pause := pauseBetweenClaims(v1alpha1.RoleWorker, fmt.Sprintf("i-%017x", i))
 		pauses[pause] = true
 		perSecond += 1 / pause.Seconds()
-		if pause > 12*time.Second {
+		if pause > 15*time.Second {
 			t.Errorf("a worker waits %s", pause)
 		}
 	}

@@ -5,8 +5,12 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"hash/fnv"
 	"log/slog"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
@@ -29,43 +33,41 @@ func (f *follower) newClaim(current node.Revision) follow.Claim {
 	}
 }
 
-// takeTurn reports whether the machine may restart components now.
-func (f *follower) takeTurn(ctx context.Context, current node.Revision) (bool, error) {
+// takeTurn asks for the machine's turn. It may restart components if the result is TurnTake or TurnFree.
+func (f *follower) takeTurn(ctx context.Context, current node.Revision) (follow.Turn, error) {
 	a := f.agent
 	if a.Now().Before(f.claimAfter) {
-		return false, nil
+		return follow.TurnWait, nil
 	}
 
 	if a.doc.Role == v1alpha1.RoleControlPlane {
 		if err := f.notSafe(ctx); err != nil {
-			a.setDocumentStatus(report.Revision{
-				State:   report.RevisionWaiting,
-				Desired: current.Document,
-				Cause:   err.Error(),
-			})
-
-			return false, nil //nolint:nilerr // it is reported
+			f.reportWaiting(current, err.Error())
+			return follow.TurnWait, nil
 		}
 	}
 
 	turn, reason, err := f.turns.claim(ctx, f.newClaim(current))
 	switch {
 	case err != nil:
-		return false, err
+		return follow.TurnWait, err
 	case turn == follow.TurnRefused:
-		return false, f.refuse(ctx, current, reason)
+		return turn, f.refuseAsOthers(ctx, current, reason)
 	case turn == follow.TurnWait:
 		f.claimAfter = a.Now().Add(pauseBetweenClaims(a.doc.Role, a.instance.ID))
-		a.setDocumentStatus(report.Revision{
-			State:   report.RevisionWaiting,
-			Desired: current.Document,
-			Cause:   reason,
-		})
-
-		return false, nil
+		f.reportWaiting(current, reason)
 	}
 
-	return true, nil
+	return turn, nil
+}
+
+// reportWaiting reports why the machine does not apply a revision yet.
+func (f *follower) reportWaiting(current node.Revision, reason string) {
+	f.agent.setDocumentStatus(report.Revision{
+		State:   report.RevisionWaiting,
+		Desired: current.Document,
+		Cause:   reason,
+	})
 }
 
 // pauseBetweenClaims returns how long a machine waits until it asks for its turn again. A thousand workers must not ask
@@ -78,46 +80,75 @@ func pauseBetweenClaims(role v1alpha1.Role, instance string) time.Duration {
 	spread := fnv.New32a()
 	_, _ = spread.Write([]byte(instance))
 
-	return 3*time.Second + time.Duration(spread.Sum32()%8000)*time.Millisecond
+	return 5*time.Second + time.Duration(spread.Sum32()%10000)*time.Millisecond
 }
 
 // renewInterval is the time between two renewals of the lock.
 const renewInterval = follow.HoldTime / 4
 
-// renewTurn renews the machine's turn until the returned function is called. A failure is not fatal: the other
-// machines look for themselves whether everything works before they restart anything.
-func (f *follower) renewTurn(ctx context.Context, current node.Revision) (stop func()) {
+// keptTurn is a turn that is renewed until stop is called.
+type keptTurn struct {
+	stop func()
+	lost atomic.Bool
+}
+
+// check returns an error if another machine may have the turn now.
+func (t *keptTurn) check() error {
+	if t.lost.Load() {
+		return errors.New("the machine lost its turn while it restarted components")
+	}
+
+	return nil
+}
+
+// keepTurn renews the machine's turn until it is stopped. A turn that cannot be renewed for as long as it lasts is lost.
+func (f *follower) keepTurn(ctx context.Context, current node.Revision, isNeeded bool) *keptTurn {
+	out := &keptTurn{stop: func() {}}
+	if !isNeeded {
+		return out
+	}
+
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	claim := f.newClaim(current)
+	renewed := f.agent.Now()
 	go func() {
 		defer close(done)
 		for f.agent.Wait(ctx, renewInterval) == nil {
+			isHeld := false
 			err := f.turns.change(ctx, func(l follow.Lock) follow.Lock {
-				if l.Holder != claim.Machine {
-					return l
-				}
-
-				return l.Take(claim, f.agent.Now())
+				isHeld = l.Holds(claim.Machine)
+				return l.Renew(claim, f.agent.Now())
 			})
-			if err != nil && ctx.Err() == nil {
+
+			switch {
+			case ctx.Err() != nil:
+				return
+			case err == nil && isHeld:
+				renewed = f.agent.Now()
+			case err == nil || f.agent.Now().Sub(renewed) >= follow.HoldTime:
+				out.lost.Store(true)
+			default:
 				f.agent.Log.Warn("cannot renew the update lock", slog.Any("error", err))
 			}
 		}
 	}()
 
-	return func() {
+	out.stop = func() {
 		cancel()
 		<-done
 	}
+
+	return out
 }
 
-// endTurn releases the lock, if this machine holds it, and tells the others how it went.
+// endTurn tells the other machines how it went, and releases the lock. An empty cause is a success, which counts only
+// if the machine went first.
 func (f *follower) endTurn(ctx context.Context, current node.Revision, cause string) error {
 	claim := f.newClaim(current)
 	err := f.turns.change(ctx, func(l follow.Lock) follow.Lock {
-		if l.Holder != claim.Machine {
-			return l
+		if l.Holder != claim.Machine && cause == "" {
+			return l.Drop(claim.Machine)
 		}
 
 		return l.Release(claim, cause)
@@ -127,8 +158,18 @@ func (f *follower) endTurn(ctx context.Context, current node.Revision, cause str
 	return err
 }
 
+// dropTurn releases the lock, if this machine holds it, and says nothing about the revision.
+func (f *follower) dropTurn(ctx context.Context) error {
+	machine := f.agent.instance.ID
+	err := f.turns.change(ctx, func(l follow.Lock) follow.Lock { return l.Drop(machine) })
+	f.released = err == nil
+
+	return err
+}
+
 // releaseOldTurn releases the lock that an earlier process of the agent held when it was killed after its change.
-// Nothing depends on it: a lock that is not released expires.
+// Nothing depends on it: a lock that is not released expires. How it went is known only of the revision that the state
+// has a result for.
 func (f *follower) releaseOldTurn(ctx context.Context, current node.Revision) {
 	state := f.agent.documentState
 	if f.released || state.Attempt.Serial == current.Serial {
@@ -140,7 +181,16 @@ func (f *follower) releaseOldTurn(ctx context.Context, current node.Revision) {
 		return
 	}
 
-	if err := f.endTurn(ctx, current, state.RefusedCause(current.Serial)); err != nil {
+	cause := state.RefusedCause(current.Serial)
+	hasResult := state.Serial == current.Serial || cause != ""
+	var err error
+	if hasResult && !strings.HasPrefix(cause, follow.RefusedByOther) {
+		err = f.endTurn(ctx, current, cause)
+	} else {
+		err = f.dropTurn(ctx)
+	}
+
+	if err != nil {
 		f.agent.Log.Debug("cannot release the update lock yet", slog.Any("error", err))
 	}
 }
@@ -166,20 +216,52 @@ func (a *Agent) checkSafeToRestart(ctx context.Context) error {
 	return nil
 }
 
-// pullNewImages pulls the images that former does not have, so that a restart does not wait for them.
-func pullNewImages(ctx context.Context, a *Agent, former node.Document) {
-	if a.doc.Role != v1alpha1.RoleControlPlane {
-		return
+const (
+	// pullTimeout limits one attempt to pull an image.
+	pullTimeout = 3 * time.Minute
+	// pullAttempts is how often a pull is tried.
+	pullAttempts = 3
+)
+
+// pullNewImages pulls the images that components run from and that former does not have: a component whose image cannot
+// be pulled would not start again.
+func pullNewImages(ctx context.Context, a *Agent, former node.Document) error {
+	names := []string{"pause"}
+	if a.doc.Role == v1alpha1.RoleControlPlane {
+		names = append(names, node.ComponentAPIServer, node.ComponentControllerManager, node.ComponentScheduler)
 	}
 
-	for _, name := range []string{
-		node.ComponentAPIServer, node.ComponentControllerManager, node.ComponentScheduler,
-	} {
-		if a.doc.Images[name] != former.Images[name] {
-			pullImages(ctx, a)
-			return
+	for _, name := range names {
+		ref := a.doc.Images[name]
+		if ref == former.Images[name] {
+			continue
+		}
+
+		if err := a.pullImageRepeatedly(ctx, ref); err != nil {
+			return fmt.Errorf("pull image %s: %w", ref, err)
 		}
 	}
+
+	return nil
+}
+
+// pullImageRepeatedly pulls an image and tries it again if it fails.
+func (a *Agent) pullImageRepeatedly(ctx context.Context, ref string) error {
+	var err error
+	for range pullAttempts {
+		attempt, cancel := context.WithTimeout(ctx, pullTimeout)
+		err = a.pullImage(attempt, ref)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+
+		if waitErr := a.Wait(ctx, 5*time.Second); waitErr != nil {
+			return waitErr
+		}
+	}
+
+	return err
 }
 
 // watchForNudges watches this machine's Node until ctx ends. When somebody sets the annotation

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
@@ -116,7 +117,7 @@ func (a *Agent) startServices(ctx context.Context, changed map[string]bool) erro
 		{"containerd", []string{"/etc/systemd/system/containerd.service", "/etc/containerd/config.toml"}},
 		{"kubelet", []string{"/etc/systemd/system/kubelet.service", "/var/lib/kubelet/config.yaml"}},
 	} {
-		again := false
+		again := a.mustRestart(s.unit)
 		for _, f := range s.files {
 			again = again || changed[f]
 		}
@@ -127,6 +128,22 @@ func (a *Agent) startServices(ctx context.Context, changed map[string]bool) erro
 	}
 
 	return nil
+}
+
+// mustRestart reports whether a component may run with files of a revision that an earlier process of the agent was
+// applying when it ended. It does so once.
+func (a *Agent) mustRestart(component string) bool {
+	if a.restarted[component] || !slices.Contains(a.documentState.Attempt.Restarts, component) {
+		return false
+	}
+
+	if a.restarted == nil {
+		a.restarted = map[string]bool{}
+	}
+
+	a.restarted[component] = true
+
+	return true
 }
 
 // reloadSystemd runs systemctl daemon-reload if a unit file changed.

@@ -25,6 +25,8 @@ type File struct {
 	UID int
 	// Shared is set for a file that other programs change too. It is not restored.
 	Shared bool
+	// Durable is set for a file that must be complete after a crash of the machine.
+	Durable bool
 }
 
 // HostFS writes files of the machine and records the changes. It remembers what it wrote, so that
@@ -99,6 +101,12 @@ func (r *HostFS) writeFile(f File) (bool, error) {
 		return false, fmt.Errorf("write %s: %w", f.Path, err)
 	}
 
+	if f.Durable {
+		if err := syncPath(filepath.Dir(p)); err != nil {
+			return false, fmt.Errorf("write %s: %w", f.Path, err)
+		}
+	}
+
 	r.recordChange(f.Path)
 
 	return true, nil
@@ -119,7 +127,23 @@ func (r *HostFS) writeTemp(temp string, f File) error {
 		return err
 	}
 
+	if f.Durable {
+		if err := syncPath(temp); err != nil {
+			return err
+		}
+	}
+
 	return r.setOwner(temp, f.UID)
+}
+
+// syncPath writes a file, or the names in a directory, to the disk.
+func syncPath(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+
+	return errors.Join(f.Sync(), f.Close())
 }
 
 // setOwner changes the owner of a file. It does nothing without root, as in tests.

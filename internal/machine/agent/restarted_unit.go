@@ -5,6 +5,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -66,8 +67,11 @@ type nodeStatus struct {
 
 // readySince returns why the kubelet has not reported its node as Ready since a time.
 func (s nodeStatus) readySince(since time.Time) error {
+	isReady := false
 	for _, c := range s.Status.Conditions {
 		switch {
+		case strings.HasSuffix(c.Type, "Pressure") && c.Status == "True":
+			return fmt.Errorf("its node has %s: %s", c.Type, c.Message)
 		case c.Type != "Ready":
 			continue
 		case c.LastHeartbeatTime.Before(since):
@@ -76,6 +80,10 @@ func (s nodeStatus) readySince(since time.Time) error {
 			return fmt.Errorf("its node is not Ready: %s", c.Message)
 		}
 
+		isReady = true
+	}
+
+	if isReady {
 		return nil
 	}
 

@@ -21,6 +21,11 @@ const (
 	podPatience  = 150 * time.Second
 	// steadyChecks is how many health checks in a row must succeed: a program that crashes at its start may answer one.
 	steadyChecks = 3
+	// checkInterval is the time between two health checks.
+	checkInterval = time.Second
+	// canarySoak is how long the first worker of a group must work with a new document before others apply it. The
+	// kubelet evaluates eviction thresholds and reports its node every 10 s.
+	canarySoak = 30 * time.Second
 )
 
 // componentControl restarts components of the machine and checks their health.
@@ -40,6 +45,10 @@ type transition struct {
 	control func(from, to *Agent) componentControl
 	// written are the changed files that were written.
 	written map[string]bool
+	// soak is how long the changed components must work without interruption.
+	soak time.Duration
+	// mayGoOn returns why no further component may restart; nil: never.
+	mayGoOn func() error
 	// sysctls are the kernel settings before the change, by path below /proc/sys.
 	sysctls map[string]string
 }
@@ -54,22 +63,22 @@ func (e rolledBackError) Error() string { return e.cause.Error() }
 func (e rolledBackError) Unwrap() error { return e.cause }
 
 // run applies the new document. Its error is a rolledBackError if the machine has its former document again. After
-// any other error, such as the end of ctx, the machine may be in between: the agent restores the former document when
-// it starts.
+// any other error, such as the end of ctx, the machine may be in between: the agent has to converge it to the former
+// document.
 func (t *transition) run(ctx context.Context) error {
 	was, err := t.from.machineFiles()
 	if err != nil {
-		return err
+		return rolledBackError{err} // nothing was changed
 	}
 
 	will, err := t.to.machineFiles()
 	if err != nil {
-		return err
+		return rolledBackError{err}
 	}
 
 	t.written = map[string]bool{}
 	if t.sysctls, err = t.from.readSysctls(changedSysctls(t.from.sysctls(), t.to.sysctls())); err != nil {
-		return err
+		return rolledBackError{err}
 	}
 
 	err = t.apply(ctx, t.to, changedFiles(was, will), t.control(t.from, t.to))
@@ -106,8 +115,44 @@ func (t *transition) apply(ctx context.Context, a *Agent, files []File, control 
 	}
 
 	for _, component := range componentsOf(files) {
+		if t.mayGoOn != nil {
+			if err := t.mayGoOn(); err != nil {
+				return err
+			}
+		}
+
 		if err := t.applyComponent(ctx, a, component, files, control); err != nil {
 			return fmt.Errorf("%s: %w", component, err)
+		}
+	}
+
+	return t.awaitSoak(ctx, files, control)
+}
+
+// awaitSoak waits until the components of files have worked without interruption for some time: a setting such as a
+// threshold can make a node useless some seconds after its kubelet has started.
+func (t *transition) awaitSoak(ctx context.Context, files []File, control componentControl) error {
+	checks := int(t.soak / checkInterval)
+	if checks == 0 {
+		return nil
+	}
+
+	every := everyComponent{componentControl: control, names: componentsOf(files)}
+
+	return t.awaitComponent(ctx, "", every, steadiness{2 * t.soak, checks})
+}
+
+// everyComponent checks several components at once.
+type everyComponent struct {
+	componentControl
+	names []string
+}
+
+// Check returns why one of the components does not work.
+func (e everyComponent) Check(ctx context.Context, _ string) error {
+	for _, name := range e.names {
+		if err := e.componentControl.Check(ctx, name); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 
@@ -157,7 +202,13 @@ func (t *transition) applyComponent(
 		return err
 	}
 
-	return t.awaitComponent(ctx, component, control, patience)
+	return t.awaitComponent(ctx, component, control, steadiness{patience, steadyChecks})
+}
+
+// steadiness is how long a component may take until it works, and how many checks in a row must succeed then.
+type steadiness struct {
+	patience time.Duration
+	checks   int
 }
 
 // awaitComponent waits until a component works steadily.
@@ -165,9 +216,9 @@ func (t *transition) awaitComponent(
 	ctx context.Context,
 	component string,
 	control componentControl,
-	patience time.Duration,
+	want steadiness,
 ) error {
-	deadline := t.from.Now().Add(patience)
+	deadline := t.from.Now().Add(want.patience)
 	steady := 0
 	for {
 		err := control.Check(ctx, component)
@@ -179,25 +230,44 @@ func (t *transition) awaitComponent(
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case steady >= steadyChecks:
+		case steady >= want.checks:
 			return nil
 		case isCrashLoop(err):
 			return err
 		case err != nil && !t.from.Now().Before(deadline):
-			return fmt.Errorf("does not work %s after its restart: %w", patience, err)
+			return fmt.Errorf("does not work %s after its restart: %w", want.patience, err)
 		}
 
-		if err := t.from.Wait(ctx, time.Second); err != nil {
+		if err := t.from.Wait(ctx, checkInterval); err != nil {
 			return err
 		}
 	}
 }
 
-// rollBack writes the files of the former document again and restarts what read the new ones.
+// rollBack writes the files of the former document again and restarts what read the new ones. One component that does
+// not work does not keep the others from being restored.
 func (t *transition) rollBack(ctx context.Context, files []File) error {
+	a := t.from
+	control := t.control(t.to, t.from)
 	files = slices.DeleteFunc(files, func(f File) bool { return !t.written[f.Path] })
+	errs := []error{
+		t.write(ctx, a, slices.DeleteFunc(slices.Clone(files), func(f File) bool {
+			return len(componentsReading(f.Path)) > 0
+		})),
+		t.applySysctls(a),
+	}
 
-	return t.apply(ctx, t.from, files, t.control(t.to, t.from))
+	if a.doc.Role == v1alpha1.RoleControlPlane {
+		errs = append(errs, a.renewCertificates())
+	}
+
+	for _, component := range componentsOf(files) {
+		if err := t.applyComponent(ctx, a, component, files, control); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", component, err))
+		}
+	}
+
+	return errors.Join(errs...)
 }
 
 // write writes files, unless ctx has ended.

@@ -90,10 +90,8 @@ func (u updateLock) write(ctx context.Context, lock follow.Lock, version string)
 			return err
 		}
 
-		_, version, err = u.read(ctx)
-		if err != nil {
-			return err
-		}
+		// Another machine may have created it and taken it already.
+		return fmt.Errorf("the update lock was just created: %w", kube.ErrConflict)
 	}
 
 	patch := map[string]any{"metadata": map[string]any{
@@ -163,11 +161,16 @@ func (u updateLock) claim(ctx context.Context, c follow.Claim) (follow.Turn, str
 	}
 
 	turn, reason := lock.Decide(c, u.now())
-	if turn != follow.TurnTake {
+	switch turn {
+	case follow.TurnTake:
+		lock = lock.Take(c, u.now())
+	case follow.TurnFree:
+		lock = lock.Join(c, u.now())
+	default:
 		return turn, reason, nil
 	}
 
-	err = u.write(ctx, lock.Take(c, u.now()), version)
+	err = u.write(ctx, lock, version)
 	if errors.Is(err, kube.ErrConflict) {
 		return follow.TurnWait, "another machine took the lock at the same time", nil
 	}

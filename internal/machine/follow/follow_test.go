@@ -3,6 +3,7 @@
 package follow_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ func TestDecideRevision(t *testing.T) {
 	}
 	followed := fresh.Commit(at(5, "five"), "five", nil)
 	refused := followed.Refuse(at(6, "six"), "kubelet: does not work")
-	tried := followed.Begin(at(6, "six")).Begin(at(6, "six")).Begin(at(6, "six"))
+	tried := followed.Begin(at(6, "six"), nil).Begin(at(6, "six"), nil).Begin(at(6, "six"), nil)
 	for name, c := range map[string]struct {
 		state   follow.State
 		current node.Revision
@@ -38,7 +39,7 @@ func TestDecideRevision(t *testing.T) {
 		"refused":                             {refused, at(6, "six", "five"), follow.StepIgnore, "does not work"},
 		"after a refused one":                 {refused, at(7, "seven", "six", "five"), follow.StepApply, ""},
 		"after a refused one, as before":      {refused, at(7, "five", "six"), follow.StepRecord, ""},
-		"killed once":                         {followed.Begin(at(6, "six")), at(6, "six", "five"), follow.StepApply, ""},
+		"killed once":                         {followed.Begin(at(6, "six"), nil), at(6, "six", "five"), follow.StepApply, ""},
 		"killed three times":                  {tried, at(6, "six", "five"), follow.StepRefuse, "stopped 3 times"},
 		"killed three times, then a next one": {tried, at(7, "seven", "five"), follow.StepApply, ""},
 	} {
@@ -85,6 +86,10 @@ func TestLock(t *testing.T) {
 				if turn == follow.TurnFree && !proven {
 					t.Fatal("a revision that nobody has proven is applied without a turn")
 				}
+				if turn == follow.TurnFree {
+					lock = lock.Join(claim(machine), now)
+					changing[machine] = now // others may go ahead at any time
+				}
 				if turn == follow.TurnTake {
 					for other, until := range changing {
 						if now.Before(until) {
@@ -95,7 +100,7 @@ func TestLock(t *testing.T) {
 					changing[machine] = lock.Until
 				}
 			case "end", "fail":
-				if !busy || lock.Holder != machine {
+				if !busy || !lock.Holds(machine) {
 					continue
 				}
 				delete(changing, machine)
@@ -134,6 +139,8 @@ func TestLockDecide(t *testing.T) {
 		"proven":                   {held.Release(other, ""), now, follow.TurnFree},
 		"proven, held again":       {held.Release(other, "").Take(other, now), now, follow.TurnFree},
 		"another revision proven":  {held.Release(next, ""), now, follow.TurnTake},
+		"proven, many at work":     {withParallel(held.Release(other, ""), now, follow.MaxParallel), now, follow.TurnWait},
+		"proven, many were":        {withParallel(held.Release(other, ""), now, follow.MaxParallel), now.Add(follow.HoldTime), follow.TurnFree},
 		"refused":                  {held.Release(other, "broken"), now, follow.TurnRefused},
 		"another revision refused": {held.Release(next, "broken"), now, follow.TurnTake},
 	} {
@@ -143,5 +150,39 @@ func TestLockDecide(t *testing.T) {
 	}
 	if turn, reason := held.Release(other, "broken").Decide(claim, now); turn != follow.TurnRefused || reason != "refused by machine i-2: broken" {
 		t.Errorf("%s %q", turn, reason)
+	}
+}
+
+// withParallel returns a lock with machines that change at the same time.
+func withParallel(l follow.Lock, now time.Time, n int) follow.Lock {
+	for i := range n {
+		l = l.Join(follow.Claim{Machine: fmt.Sprintf("i-1%02d", i)}, now)
+	}
+	return l
+}
+
+// TestLockPlaces: a machine renews and releases its own place only, and an expired place is dropped.
+func TestLockPlaces(t *testing.T) {
+	now := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
+	claim := follow.Claim{Machine: "i-1", Group: "nodes", Serial: 2, Document: "abc"}
+	other := follow.Claim{Machine: "i-2", Group: "nodes", Serial: 2, Document: "abc"}
+	l := follow.Lock{}.Join(claim, now).Take(other, now)
+	if !l.Holds("i-1") || !l.Holds("i-2") || l.Holds("i-3") {
+		t.Errorf("held by the wrong machines: %+v", l)
+	}
+	if l.Renew(follow.Claim{Machine: "i-3"}, now).Holds("i-3") {
+		t.Error("a machine that had lost its turn took it by renewing it")
+	}
+	if dropped := l.Drop("i-1"); dropped.Holds("i-1") || !dropped.Holds("i-2") || len(dropped.Proven)+len(dropped.Refused) != 0 {
+		t.Errorf("after the first ended: %+v", dropped)
+	}
+	if later := l.Join(follow.Claim{Machine: "i-4"}, now.Add(2*follow.HoldTime)); later.Parallel["i-4"].IsZero() || len(later.Parallel) != 1 {
+		t.Errorf("expired places are kept: %+v", later)
+	}
+	if !l.Holds("i-1") {
+		t.Error("the lock was changed in place")
+	}
+	if r := l.Release(claim, "broken"); r.Refused["nodes"] == "" || r.Holder != "i-2" {
+		t.Errorf("a refusal of a machine that is not the first is lost: %+v", r)
 	}
 }

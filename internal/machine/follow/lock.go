@@ -19,6 +19,9 @@ type Lock struct {
 	Holder string `json:"holder,omitempty"`
 	// Until is when the holder loses its turn unless it renews it.
 	Until time.Time `json:"until,omitzero"`
+	// Parallel are the machines that change at the same time, because another one has proven the revision, each with
+	// the time at which it loses its place unless it renews it.
+	Parallel map[string]time.Time `json:"parallel,omitempty"`
 	// Proven is, by group, the revision that a machine of the group has applied.
 	Proven map[string]string `json:"proven,omitempty"`
 	// Refused is, by group, the revision that a machine of the group could not apply.
@@ -54,7 +57,7 @@ type Turn string
 const (
 	// TurnTake: the machine takes the lock, and goes ahead when it is stored.
 	TurnTake Turn = "take"
-	// TurnFree: the machine goes ahead without the lock.
+	// TurnFree: the machine goes ahead next to others, and goes ahead when its place is stored.
 	TurnFree Turn = "free"
 	// TurnWait: it is another machine's turn.
 	TurnWait Turn = "wait"
@@ -62,13 +65,18 @@ const (
 	TurnRefused Turn = "refused"
 )
 
+// RefusedByOther begins the reason of TurnRefused.
+const RefusedByOther = "refused by "
+
 // Decide returns whether it is a machine's turn, and why not.
 func (l Lock) Decide(c Claim, now time.Time) (Turn, string) {
 	revision := c.revision()
 
 	switch {
 	case l.Refused[c.Group] == revision:
-		return TurnRefused, "refused by " + l.RefusedBy[c.Group]
+		return TurnRefused, RefusedByOther + l.RefusedBy[c.Group]
+	case c.InParallel && l.Proven[c.Group] == revision && l.countOthers(c.Machine, now) >= MaxParallel:
+		return TurnWait, fmt.Sprintf("%d other machines are being changed", MaxParallel)
 	case c.InParallel && l.Proven[c.Group] == revision:
 		return TurnFree, ""
 	case l.Holder != "" && l.Holder != c.Machine && now.Before(l.Until):
@@ -86,13 +94,72 @@ func (l Lock) Take(c Claim, now time.Time) Lock {
 	return l
 }
 
-// Release returns the lock after the turn of a machine. A cause is why it could not apply the revision; empty: it did.
-func (l Lock) Release(c Claim, cause string) Lock {
+// MaxParallel is how many workers change at the same time.
+const MaxParallel = 20
+
+// countOthers counts the other machines that change in parallel.
+func (l Lock) countOthers(machine string, now time.Time) int {
+	n := 0
+	for other, until := range l.Parallel {
+		if other != machine && now.Before(until) {
+			n++
+		}
+	}
+
+	return n
+}
+
+// Join returns the lock with a place for a machine next to others. It also renews the place, and drops expired ones.
+func (l Lock) Join(c Claim, now time.Time) Lock {
+	l.Parallel = maps.Clone(l.Parallel)
+	maps.DeleteFunc(l.Parallel, func(_ string, until time.Time) bool { return !now.Before(until) })
+	if l.Parallel == nil {
+		l.Parallel = map[string]time.Time{}
+	}
+
+	l.Parallel[c.Machine] = now.Add(HoldTime).UTC().Truncate(time.Second)
+
+	return l
+}
+
+// Holds reports whether it is a machine's turn.
+func (l Lock) Holds(machine string) bool {
+	_, inParallel := l.Parallel[machine]
+
+	return l.Holder == machine || inParallel
+}
+
+// Renew returns the lock with more time for a machine whose turn it is.
+func (l Lock) Renew(c Claim, now time.Time) Lock {
 	if l.Holder == c.Machine {
+		return l.Take(c, now)
+	}
+
+	if l.Holds(c.Machine) {
+		return l.Join(c, now)
+	}
+
+	return l
+}
+
+// Drop returns the lock without a machine's turn. It says nothing about the revision.
+func (l Lock) Drop(machine string) Lock {
+	if l.Holder == machine {
 		l.Holder = ""
 		l.Until = time.Time{}
 	}
 
+	if _, ok := l.Parallel[machine]; ok {
+		l.Parallel = maps.Clone(l.Parallel)
+		delete(l.Parallel, machine)
+	}
+
+	return l
+}
+
+// Release returns the lock after the turn of a machine. A cause is why it could not apply the revision; empty: it did.
+func (l Lock) Release(c Claim, cause string) Lock {
+	l = l.Drop(c.Machine)
 	l.Proven = maps.Clone(l.Proven)
 	l.Refused = maps.Clone(l.Refused)
 	l.RefusedBy = maps.Clone(l.RefusedBy)

@@ -46,6 +46,9 @@ type Attempt struct {
 	Serial int64 `json:"serial"`
 	// Count is how often it was begun.
 	Count int `json:"count"`
+	// Restarts are the components that it restarts. An agent that was stopped meanwhile restarts them, because they
+	// may run with the revision's files although these were restored.
+	Restarts []string `json:"restarts,omitempty"`
 }
 
 // Refusal is a revision that a machine could not apply. The machine has its former document.
@@ -111,13 +114,13 @@ func (s State) Decide(current node.Revision) (Step, string) {
 
 // Begin returns the state while a revision is being applied. It has to be stored before the machine is changed: an
 // agent that starts with it restores the effective document first.
-func (s State) Begin(r node.Revision) State {
+func (s State) Begin(r node.Revision, restarts []string) State {
 	count := 1
 	if s.Attempt.Serial == r.Serial {
 		count = s.Attempt.Count + 1
 	}
 
-	s.Attempt = Attempt{Serial: r.Serial, Count: count}
+	s.Attempt = Attempt{Serial: r.Serial, Count: count, Restarts: restarts}
 
 	return s
 }
@@ -149,6 +152,25 @@ func (s State) Record(r node.Revision) State {
 func (s State) Refuse(r node.Revision, cause string) State {
 	s.Attempt = Attempt{}
 	s.Refused = Refusal{Serial: r.Serial, Document: r.Document, Cause: cause}
+
+	return s
+}
+
+// RefuseUnrestored returns the state after a revision was not applied and the former document was not restored either:
+// the next process of the agent has to converge the machine.
+func (s State) RefuseUnrestored(r node.Revision, cause string) State {
+	attempt := s.Attempt
+	s = s.Refuse(r, cause)
+	s.Attempt = attempt
+
+	return s
+}
+
+// Settle returns the state after an agent has converged the machine to its effective document.
+func (s State) Settle() State {
+	if s.Attempt.Serial == s.Refused.Serial {
+		s.Attempt = Attempt{}
+	}
 
 	return s
 }

@@ -276,10 +276,10 @@ func TestRevisions(t *testing.T) {
 	if !g.Knows(sum("a")) || !g.Knows(sum("b")) || g.Knows(sum("c")) {
 		t.Errorf("knows %+v", g)
 	}
-	for i := range 100 {
+	for i := range 600 {
 		r = revise(r, sum(string(rune('A'+i))))
 	}
-	if n := len(r.Groups["nodes"].Former); n != 50 {
+	if n := len(r.Groups["nodes"].Former); n != 500 {
 		t.Errorf("%d former documents", n)
 	}
 }
@@ -293,6 +293,18 @@ func TestLostRevisions(t *testing.T) {
 	want := map[string]node.Revision{"nodes": {Serial: 1000, Document: "c", Former: []string{"a", "b"}}}
 	if diff := cmp.Diff(want, got.Groups); diff != "" {
 		t.Errorf("groups (-want +got):\n%s", diff)
+	}
+}
+
+// TestDocumentThatWasNeverCurrent: an apply was stopped after the launch template had a document and before it was
+// current. Machines that booted with it follow the next revision.
+func TestDocumentThatWasNeverCurrent(t *testing.T) {
+	got := node.NewRevisions(node.RevisionsInput{
+		Cluster: "demo", Role: "Worker", Former: revise(revise(node.Revisions{}, "a"), "b"), Documents: map[string]string{"nodes": "d"},
+		Published: map[string][]string{"nodes": {"a", "b", "c", "d"}},
+	}).Groups["nodes"]
+	if got.Serial != 9 || !got.Knows("a") || !got.Knows("b") || !got.Knows("c") || len(got.Former) != 3 || got.Former[2] != "b" {
+		t.Errorf("got %+v", got)
 	}
 }
 

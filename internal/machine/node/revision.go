@@ -21,7 +21,7 @@ const revisionsPurpose = "node document revisions v1"
 
 // maxFormerDocuments limits the list of former documents of a group. A machine whose document is not in it follows
 // no revision.
-const maxFormerDocuments = 50
+const maxFormerDocuments = 500
 
 // Revisions says which node document each group of one role has now. Running machines follow it. It is the only
 // object that machines read whose content changes, so it is signed with the key of the Kubernetes CA, which every
@@ -104,7 +104,8 @@ type RevisionsInput struct {
 	// FirstSerial is the serial of a group's first revision. A time in seconds is greater than any serial of revisions
 	// that were lost.
 	FirstSerial int64
-	// Published are the SHA-256 of all documents in the machine store by group, for groups without former revisions.
+	// Published are the SHA-256 of all documents in the machine store by group. One of them may be in a launch template
+	// although it was never current, because an apply was stopped before its end.
 	Published map[string][]string
 }
 
@@ -122,9 +123,12 @@ func NewRevisions(in RevisionsInput) Revisions {
 		former, known := in.Former.Groups[group]
 		if !known {
 			former.Serial = in.FirstSerial - 1
-			former.Former = slices.DeleteFunc(slices.Clone(in.Published[group]), func(d string) bool { return d == document })
 		}
 
+		missing := slices.DeleteFunc(slices.Clone(in.Published[group]), func(d string) bool {
+			return d == document || former.Knows(d)
+		})
+		former.Former = append(missing, former.Former...)
 		out.Groups[group] = former.next(document)
 	}
 
