@@ -20,7 +20,7 @@ func (u update) decideControlPlane() Decision {
 
 		for _, m := range u.machinesOf(g) {
 			if m.IsApplying && !m.Started {
-				d.Waiting = append(d.Waiting, "machine "+m.ID+" is applying its node document")
+				waiting = append(waiting, "machine "+m.ID+" is applying its node document")
 			}
 		}
 
