@@ -197,6 +197,7 @@ func (e *environment) postJoin(from, request, proof string) (int, string) {
 // checkWrongHash creates a second cluster whose catalogue contains a wrong hash of the kubelet. Its
 // machines must reject the file, and validate must report it.
 func checkWrongHash(e *environment) {
+	skipUnlessLong(e.t)
 	const name = "e2e-bad"
 	catalogue, err := os.ReadFile(filepath.Join(e.cache, "assets", "catalog.yaml"))
 	if err != nil {

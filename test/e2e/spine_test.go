@@ -316,6 +316,7 @@ func loseControlPlane(e *environment) {
 }
 
 func loseWorker(e *environment) {
+	skipUnlessLong(e.t)
 	for id := range e.listMachines("worker") {
 		e.terminate(id)
 		break
