@@ -137,7 +137,7 @@ func partFaults(e *environment, worker string, bySlot map[string]string) []realF
 		{
 			// A file system that cannot be written, at one path only.
 			name: "A file of the agent cannot be restored", machine: bySlot["b"], at: []string{bySlot["b"]},
-			apply: "echo '{' >/run/broken && mount --bind -o ro /run/broken " + manifest + " && mount -o remount,bind,ro " + manifest, repair: "umount " + manifest,
+			apply: "echo '{' >/run/broken && chmod 600 /run/broken && mount --bind -o ro /run/broken " + manifest + " && mount -o remount,bind,ro " + manifest, repair: "umount " + manifest,
 			severity: "failed", kind: "machine", cause: manifest + " was changed and cannot be restored", within: 10 * seconds,
 		},
 		{

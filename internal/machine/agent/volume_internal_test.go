@@ -3,10 +3,13 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"log/slog"
 	"strings"
 	"syscall"
 	"testing"
@@ -185,5 +188,18 @@ func TestBrokenVolumeIsNotEmpty(t *testing.T) {
 	}
 	if got := strings.Join(run.lines, "\n"); got != "systemctl stop --no-block etcd" {
 		t.Errorf("ran %q", got)
+	}
+}
+
+// What the console says of a volume that does not work has the next step, because validate prints it while the agent
+// cannot publish.
+func TestVolumeReportHasNextStep(t *testing.T) {
+	var console bytes.Buffer
+	a := &Agent{Log: slog.New(slog.DiscardHandler)}
+	a.Report = &Reporter{Open: func() (io.WriteCloser, error) { return nopCloser{&console}, nil }, Log: a.Log, Now: time.Now}
+	w := volumeWatch{member: &etcdMember{agent: a}}
+	w.reportChange(report.Condition{State: report.Failed, Cause: "it is read-only", Next: "attach it again"})
+	if got := console.String(); !strings.Contains(got, `"error":"it is read-only","hint":"attach it again"`) {
+		t.Errorf("got %s", got)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 	"github.com/slipway-k8s/slipway/internal/machine/report"
 )
@@ -135,7 +136,7 @@ func (w *volumeWatch) reportChange(c report.Condition) {
 	}
 
 	a.Log.Error("the etcd volume does not work", slog.String("cause", c.Cause))
-	a.Report.Failed("etcd-volume", errors.New(c.Cause))
+	a.Report.Failed("etcd-volume", diag.WithHint(errors.New(c.Cause), c.Next))
 }
 
 // giveUpLeadership moves the leadership to another member, if this member has it. A failure is not fatal: if
