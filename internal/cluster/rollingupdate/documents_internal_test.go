@@ -139,6 +139,7 @@ func TestRevisionStates(t *testing.T) {
 		"has not seen it":   {report.Revision{State: report.RevisionCurrent, Followed: "a", Desired: "a"}, false, false, true},
 		"waits":             {report.Revision{State: report.RevisionWaiting, Followed: "a", Desired: "b"}, false, true, false},
 		"refuses it":        {report.Revision{State: report.RevisionRefused, Followed: "a", Desired: "b"}, false, false, false},
+		"refused another":   {report.Revision{State: report.RevisionRefused, Followed: "a", Desired: "c"}, false, false, true},
 		"knows none":        {report.Revision{State: report.RevisionUnknown, Followed: "a"}, false, false, false},
 		"waits for another": {report.Revision{State: report.RevisionWaiting, Followed: "a", Desired: "c"}, false, false, false},
 		"needs a machine":   {report.Revision{State: report.RevisionPending, Followed: "b", Desired: "b", Pending: []string{"x"}}, false, false, false},

@@ -151,7 +151,10 @@ func addRevision(m *rollout.Machine, node corev1.Node, document string) {
 	case report.RevisionRefused:
 		if revision.Desired == document {
 			m.RefusedDocument = revision.Cause
+		} else {
+			m.IsUnaware = revision.Followed != document
 		}
+
 	case report.RevisionCurrent, report.RevisionPending:
 		m.IsUnaware = revision.Followed != document && revision.Desired != document
 	}
