@@ -96,7 +96,7 @@ func TestRealRestore(t *testing.T) {
 	a := r.agent
 	a.EC2 = &fakeEC2{volumes: []types.Volume{slotVolume("vol-1", "a", "z", "i-me", time.Now())}}
 	attempts, number := 0, 1
-	stride := 4 // of the effects; the long form takes each
+	stride := 7 // of the effects; the long form takes each
 	if os.Getenv("SLIPWAY_LONG") != "" {
 		stride = 1
 	}
