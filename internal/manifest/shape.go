@@ -39,26 +39,13 @@ func clusterShape() any {
 				ElectionTimeoutMS:   1,
 				Backup:              backupShape(),
 			},
-			KubeAPIServer: v1alpha1.KubeAPIServer{
-				MaxRequestsInflight:                 1,
-				MaxMutatingRequestsInflight:         1,
-				EventTTL:                            "x",
-				DefaultNotReadyTolerationSeconds:    1,
-				DefaultUnreachableTolerationSeconds: 1,
-				AuditLogMaxAge:                      1,
-				AuditLogMaxBackup:                   1,
-				AuditLogMaxSize:                     1,
-			},
-			KubeControllerManager: v1alpha1.KubeControllerManager{
-				TerminatedPodGCThreshold:          1,
-				NodeMonitorGracePeriod:            "x",
-				HorizontalPodAutoscalerSyncPeriod: "x",
-			},
-			Assets:      v1alpha1.Assets{FileRepository: "x", ContainerRegistry: "x"},
-			ConfigStore: v1alpha1.ConfigStore{Base: "x"},
-			SSHAccess:   []string{"x"},
-			SSHKeyName:  "x",
-			SSHKey:      "x",
+			KubeAPIServer:         apiServerShape(),
+			KubeControllerManager: controllerManagerShape(),
+			Assets:                v1alpha1.Assets{FileRepository: "x", ContainerRegistry: "x"},
+			ConfigStore:           v1alpha1.ConfigStore{Base: "x"},
+			SSHAccess:             []string{"x"},
+			SSHKeyName:            "x",
+			SSHKey:                "x",
 			Topology: v1alpha1.Topology{
 				DNS:     v1alpha1.DNSTopology{Type: "x"},
 				Bastion: v1alpha1.BastionTopology{LoadBalancer: v1alpha1.BastionLoadBalancer{Type: "x"}},
@@ -163,27 +150,11 @@ func groupShape() any {
 			CloudLabels:              anyKey,
 			AdditionalSecurityGroups: []string{"x"},
 			IAM:                      v1alpha1.GroupIAM{Policies: []string{"x"}, InlinePolicy: "x"},
-			Kubelet: v1alpha1.Kubelet{
-				KubeReserved:   anyKey,
-				SystemReserved: anyKey,
-				EvictionHard:   anyKey,
-
-				EvictionSoft:            anyKey,
-				EvictionSoftGracePeriod: anyKey,
-
-				MaxPods:                     1,
-				PodPidsLimit:                1,
-				ImageGCHighThresholdPercent: 1,
-				ImageGCLowThresholdPercent:  1,
-				ContainerLogMaxSize:         "x",
-				ContainerLogMaxFiles:        1,
-				MaxParallelImagePulls:       1,
-				AllowedUnsafeSysctls:        []string{"x"},
-			},
-			Sysctls:            anyKey,
-			RollingUpdate:      rollingUpdateShape(),
-			AdditionalUserData: []v1alpha1.UserData{{Name: "x", Type: "x", Content: "x"}},
-			InstanceMetadata:   v1alpha1.InstanceMetadata{HTTPPutResponseHopLimit: 1},
+			Kubelet:                  kubeletShape(),
+			Sysctls:                  anyKey,
+			RollingUpdate:            rollingUpdateShape(),
+			AdditionalUserData:       []v1alpha1.UserData{{Name: "x", Type: "x", Content: "x"}},
+			InstanceMetadata:         v1alpha1.InstanceMetadata{HTTPPutResponseHopLimit: 1},
 		},
 	})
 }
@@ -232,4 +203,47 @@ func toJSONTree(doc any) any {
 	}
 
 	return tree
+}
+
+func apiServerShape() v1alpha1.KubeAPIServer {
+	return v1alpha1.KubeAPIServer{
+		MaxRequestsInflight:                 1,
+		MaxMutatingRequestsInflight:         1,
+		EventTTL:                            "x",
+		DefaultNotReadyTolerationSeconds:    1,
+		DefaultUnreachableTolerationSeconds: 1,
+		AuditLogMaxAge:                      1,
+		AuditLogMaxBackup:                   1,
+		AuditLogMaxSize:                     1,
+	}
+}
+
+func controllerManagerShape() v1alpha1.KubeControllerManager {
+	return v1alpha1.KubeControllerManager{
+		TerminatedPodGCThreshold:          1,
+		NodeMonitorGracePeriod:            "x",
+		HorizontalPodAutoscalerSyncPeriod: "x",
+	}
+}
+
+func kubeletShape() v1alpha1.Kubelet {
+	anyKey := map[string]string{"*": "x"}
+
+	return v1alpha1.Kubelet{
+		KubeReserved:   anyKey,
+		SystemReserved: anyKey,
+		EvictionHard:   anyKey,
+
+		EvictionSoft:            anyKey,
+		EvictionSoftGracePeriod: anyKey,
+
+		MaxPods:                     1,
+		PodPidsLimit:                1,
+		ImageGCHighThresholdPercent: 1,
+		ImageGCLowThresholdPercent:  1,
+		ContainerLogMaxSize:         "x",
+		ContainerLogMaxFiles:        1,
+		MaxParallelImagePulls:       1,
+		AllowedUnsafeSysctls:        []string{"x"},
+	}
 }

@@ -230,7 +230,7 @@ func TestPullRequestAndMerge(t *testing.T) {
 	if s = r.run("run.sh", "INPUT_COMMAND=save", "INPUT_MANIFESTS=demo.yaml"); s.code != 0 || s.changes != "true" || s.saved != "./slipway.plan" {
 		t.Fatalf("save: exit code %d, changes %q, plan %q\n%s", s.code, s.changes, s.saved, s.log)
 	}
-	if s = r.run("run.sh", "INPUT_COMMAND=apply", "INPUT_WAIT="); s.code != 0 || !strings.Contains(s.summary, "### Applied cluster demo") || !strings.Contains(s.summary, "82/82") {
+	if s = r.run("run.sh", "INPUT_COMMAND=apply", "INPUT_WAIT="); s.code != 0 || !strings.Contains(s.summary, "### Applied cluster demo") || !strings.Contains(s.summary, "83/83") {
 		t.Fatalf("apply: exit code %d\n%s", s.code, s.log)
 	}
 	if s = r.run("run.sh", "INPUT_COMMAND=apply", "INPUT_WAIT="); s.code == 0 || !strings.Contains(s.summary, "stale; nothing was changed") {

@@ -19,9 +19,8 @@ import (
 )
 
 // askMachine asks and lets machine answer with what it wants. It returns the messages too.
-func askMachine(t *testing.T, machine func(ctx context.Context, s store.Store, r backup.Request)) (backup.Answer, error, []string) {
+func askMachine(t *testing.T, machine func(ctx context.Context, s store.Store, r backup.Request)) (answer backup.Answer, messages []string, err error) {
 	t.Helper()
-	var messages []string
 	env := &cluster.Env{Now: time.Now, User: "alice", Hooks: cluster.Hooks{Notify: func(m string) { messages = append(messages, m) }}}
 	s := store.NewFileStore(t.TempDir())
 	admin := &Admin{env: env, name: "demo", archive: backup.Archive{Store: s, Cluster: "demo"}}
@@ -37,10 +36,10 @@ func askMachine(t *testing.T, machine func(ctx context.Context, s store.Store, r
 			time.Sleep(time.Second)
 		}
 	}()
-	answer, err := admin.ask(t.Context(), Request{Type: backup.RequestSnapshot})
+	answer, err = admin.ask(t.Context(), Request{Type: backup.RequestSnapshot})
 	stop()
 	<-done
-	return answer, err, messages
+	return answer, messages, err
 }
 
 func TestAsk(t *testing.T) {
@@ -83,7 +82,7 @@ func TestAsk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				answer, err, messages := askMachine(t, c.machine)
+				answer, messages, err := askMachine(t, c.machine)
 				switch {
 				case c.want == "" && (err != nil || answer.Backup != "b" || len(messages) != 1):
 					t.Errorf("%+v, %v, %q", answer, err, messages)

@@ -49,9 +49,15 @@ func checkBackups(f Facts) []Check {
 		return []Check{c}
 	}
 
-	age := f.Now.Sub(b.Newest.TakenAt)
+	return []Check{judgeBackups(b, f.Now)}
+}
+
+// judgeBackups checks backups of which there is one at least.
+func judgeBackups(b Backups, now time.Time) Check {
+	c := Check{Kind: KindEtcd, Name: backupsName, Severity: Warning}
+	age := now.Sub(b.Newest.TakenAt)
 	testEvery := time.Duration(b.Policy.VerifyEvery) * b.Policy.Interval
-	c.Cause = fmt.Sprintf("newest backup %s old, %s", formatAge(max(0, age)), describeTest(b.Tested, f.Now))
+	c.Cause = fmt.Sprintf("newest backup %s old, %s", formatAge(max(0, age)), describeTest(b.Tested, now))
 
 	switch {
 	case b.Tested != nil && !b.Tested.Verified():
@@ -61,7 +67,7 @@ func checkBackups(f Facts) []Check {
 	case age > missedBackups*b.Policy.Interval:
 		c.Hint = fmt.Sprintf("one is due every %s: see whether an agent reports a failed task, and try: slipway etcd snapshot",
 			b.Policy.Interval)
-	case b.Tested == nil || f.Now.Sub(b.Tested.Verification.VerifiedAt) > missedBackups*testEvery:
+	case b.Tested == nil || now.Sub(b.Tested.Verification.VerifiedAt) > missedBackups*testEvery:
 		c.Hint = fmt.Sprintf("one is tested every %s: see whether an agent reports a failed task", testEvery)
 		if b.Tested == nil && age < firstBackup {
 			c.Severity = OK // the first one is being tested
@@ -71,7 +77,7 @@ func checkBackups(f Facts) []Check {
 		c.Severity = OK
 	}
 
-	return []Check{c}
+	return c
 }
 
 // describeTest describes the newest test of a backup.

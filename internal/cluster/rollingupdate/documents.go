@@ -125,7 +125,7 @@ func (u *updater) awaitFollowers(ctx context.Context) (rollout.Observation, erro
 
 // checkRefusals returns an error if a machine of the groups (empty: all) could not apply its group's node document: new
 // machines would boot with it.
-func checkRefusals(o rollout.Observation, groups []string, cluster string) error {
+func checkRefusals(o rollout.Observation, groups []string, name string) error {
 	for _, m := range o.Machines {
 		if m.RefusedDocument == "" || len(groups) > 0 && !slices.Contains(groups, m.Group) {
 			continue
@@ -134,7 +134,7 @@ func checkRefusals(o rollout.Observation, groups []string, cluster string) error
 		return diag.WithHint(
 			fmt.Errorf("machine %s could not apply the node document that new machines of group %s get: %s",
 				m.ID, m.Group, m.RefusedDocument),
-			"correct the manifest and run slipway apply "+cluster+", or return to the former settings with --rollback; "+
+			"correct the manifest and run slipway apply "+name+", or return to the former settings with --rollback; "+
 				"with --force machines are replaced nevertheless",
 		)
 	}

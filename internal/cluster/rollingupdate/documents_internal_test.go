@@ -29,17 +29,17 @@ func (f *fakeDocuments) ReadDocument(_ context.Context, _ rollout.Group, version
 	return "document-" + version, nil
 }
 
-func (f *fakeDocuments) Publish(_ context.Context, documents map[string]string) error {
+func (f *fakeDocuments) Publish(ctx context.Context, documents map[string]string) error {
 	f.published = append(f.published, maps.Clone(documents))
 	for _, m := range f.machines {
 		if document := documents[m.Group]; document != "" {
-			f.reportRevision(m.ID, report.Revision{State: report.RevisionWaiting, Desired: document, Followed: "document-2"})
+			f.reportRevision(ctx, m.ID, report.Revision{State: report.RevisionWaiting, Desired: document, Followed: "document-2"})
 		}
 	}
 	time.AfterFunc(20*time.Millisecond, func() {
 		for _, m := range f.machines {
 			if document := documents[m.Group]; document != "" {
-				f.reportRevision(m.ID, report.Revision{State: report.RevisionCurrent, Desired: document, Followed: document})
+				f.reportRevision(ctx, m.ID, report.Revision{State: report.RevisionCurrent, Desired: document, Followed: document})
 			}
 		}
 	})
@@ -47,18 +47,18 @@ func (f *fakeDocuments) Publish(_ context.Context, documents map[string]string) 
 }
 
 // reportRevision writes the report of a machine's agent.
-func (f *fakeCluster) reportRevision(id string, r report.Revision) {
+func (f *fakeCluster) reportRevision(ctx context.Context, id string, r report.Revision) {
 	f.t.Helper()
 	body, err := json.Marshal(report.Report{Machine: id, Revision: r})
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	node, err := f.client.CoreV1().Nodes().Get(context.Background(), "node-"+id, metav1.GetOptions{})
+	node, err := f.client.CoreV1().Nodes().Get(ctx, "node-"+id, metav1.GetOptions{})
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	node.Annotations = map[string]string{report.Annotation: string(body)}
-	if _, err := f.client.CoreV1().Nodes().Update(context.Background(), node, metav1.UpdateOptions{}); err != nil {
+	if _, err := f.client.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{}); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -66,7 +66,7 @@ func (f *fakeCluster) reportRevision(id string, r report.Revision) {
 // revisionOf returns what a machine's agent has reported.
 func (f *fakeCluster) revisionOf(id string) report.Revision {
 	f.t.Helper()
-	node, err := f.client.CoreV1().Nodes().Get(context.Background(), "node-"+id, metav1.GetOptions{})
+	node, err := f.client.CoreV1().Nodes().Get(f.t.Context(), "node-"+id, metav1.GetOptions{})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestRollbackTakesBackLiveChanges(t *testing.T) {
 	f := newFakeCluster(t, 1, 2)
 	f.groups[0].Version = "1"
 	for _, m := range f.machines[1:] {
-		f.reportRevision(m.ID, report.Revision{State: report.RevisionCurrent, Desired: "document-2", Followed: "document-2"})
+		f.reportRevision(f.t.Context(), m.ID, report.Revision{State: report.RevisionCurrent, Desired: "document-2", Followed: "document-2"})
 	}
 	u := f.updater(Request{Name: "demo", Rollback: true})
 	documents := &fakeDocuments{fakeCluster: f}
@@ -164,7 +164,7 @@ func TestDocumentsOfSlots(t *testing.T) {
 	for i := range 3 {
 		f.machines[i].Version = "1"
 		f.machines[i].DiffersInDocument = i < 2
-		f.reportRevision(f.machines[i].ID, report.Revision{State: report.RevisionCurrent, Desired: "b", Followed: "b"})
+		f.reportRevision(t.Context(), f.machines[i].ID, report.Revision{State: report.RevisionCurrent, Desired: "b", Followed: "b"})
 	}
 	f.groups[0].Document = "b"
 	f.groups[1].Document = "b" // slot c has only machines of its present template, whose document is not read
@@ -185,7 +185,7 @@ func TestRefusalsStopAnUpdate(t *testing.T) {
 		f.groups[1].Document = "b"
 		for i := range f.machines[1:] {
 			f.machines[1+i].DiffersInDocument = true
-			f.reportRevision(f.machines[1+i].ID, report.Revision{State: report.RevisionRefused, Desired: "b", Followed: "a", Cause: "kubelet: does not work"})
+			f.reportRevision(t.Context(), f.machines[1+i].ID, report.Revision{State: report.RevisionRefused, Desired: "b", Followed: "a", Cause: "kubelet: does not work"})
 		}
 		return f
 	}
@@ -207,7 +207,7 @@ func TestRefusalsStopAnUpdate(t *testing.T) {
 // TestWaitForApplyingControlPlane: no control-plane machine is replaced while another one restarts its components.
 func TestWaitForApplyingControlPlane(t *testing.T) {
 	f := newFakeCluster(t, 3, 0)
-	f.reportRevision(f.machines[2].ID, report.Revision{State: report.RevisionApplying, Desired: "b", Followed: "a"})
+	f.reportRevision(t.Context(), f.machines[2].ID, report.Revision{State: report.RevisionApplying, Desired: "b", Followed: "a"})
 	u := f.updater(Request{Name: "demo"})
 	o, err := u.observer.observe(t.Context())
 	if err != nil {

@@ -68,9 +68,9 @@ func (c gateChecker) failed(ctx context.Context, gates []v1alpha1.Gate) []string
 
 	_ = checks.Wait() // the results are errors themselves
 	var out []string
-	for i, err := range results {
-		if err != nil {
-			out = append(out, fmt.Sprintf("gate %s: %s", gates[i].Name, err))
+	for i, g := range gates {
+		if err := results[i]; err != nil {
+			out = append(out, fmt.Sprintf("gate %s: %s", g.Name, err))
 		}
 	}
 

@@ -157,6 +157,7 @@ func addRevision(m *rollout.Machine, node corev1.Node, document string) {
 
 	case report.RevisionCurrent, report.RevisionPending:
 		m.IsUnaware = revision.Followed != document && revision.Desired != document
+	case report.RevisionApplying, report.RevisionUnknown:
 	}
 }
 

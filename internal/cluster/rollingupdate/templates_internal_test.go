@@ -105,7 +105,8 @@ func TestMachinesThatFollow(t *testing.T) {
 		"refused":             {report.Revision{State: report.RevisionRefused, Followed: a}, "i-2", "its launch template is version 2, the group's is 4"},
 		"of a former machine": {report.Revision{State: report.RevisionCurrent, Followed: b}, "i-0", "its launch template is version 2, the group's is 4"},
 		"pending": {
-			report.Revision{State: report.RevisionPending, Followed: b, Pending: []string{"taints"}}, "i-2",
+			report.Revision{State: report.RevisionPending, Followed: b, Pending: []string{"taints"}},
+			"i-2",
 			"its new node document needs a new machine: taints",
 		},
 	} {

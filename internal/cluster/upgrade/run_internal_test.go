@@ -249,7 +249,8 @@ func TestPermit(t *testing.T) {
 		{v1alpha1.Upgrade{MaintenanceWindow: window}, now, "", "spec.upgrade.automaticPatches is false"},
 		{v1alpha1.Upgrade{AutomaticPatches: true, MaintenanceWindow: window}, now, "2026-11-22T03:00:00Z", ""},
 		{
-			v1alpha1.Upgrade{AutomaticPatches: true, MaintenanceWindow: window}, now.Add(time.Hour), "",
+			v1alpha1.Upgrade{AutomaticPatches: true, MaintenanceWindow: window},
+			now.Add(time.Hour), "",
 			"the next maintenance window begins at 2026-11-29T02:00:00Z",
 		},
 	} {
@@ -274,11 +275,14 @@ func TestAutomaticTarget(t *testing.T) {
 		{"without a newer patch", func(*Observation) {}, available[:1], Version{1, 35, 4}, ""},
 		{
 			"killed after the manifests of a patch were written",
-			func(o *Observation) { o.Groups[0].Desired = Version{1, 35, 7} }, available, Version{1, 35, 7}, "",
+			func(o *Observation) { o.Groups[0].Desired = Version{1, 35, 7} }, available,
+			Version{1, 35, 7},
+			"",
 		},
 		{
 			"killed after those of a minor version were written",
-			func(o *Observation) { o.Groups[0].Desired = Version{1, 36, 3} }, available, Version{1, 36, 3},
+			func(o *Observation) { o.Groups[0].Desired = Version{1, 36, 3} }, available,
+			Version{1, 36, 3},
 			"the upgrade to 1.36.3 is not complete: group control-plane has 1.35.4",
 		},
 		{

@@ -88,7 +88,7 @@ func (a *Agent) startControlPlane(ctx context.Context, changed map[string]bool) 
 	c := a.kubeConfig()
 	c.EtcdURL = etcd.ClientURL
 	for pod, command := range kube.StaticPodCommands(c) {
-		if !isReadBy(pod, changed) && !a.mustRestart(pod) {
+		if !isReadBy(pod, changed) && !mustRestart(a, pod) {
 			continue
 		}
 

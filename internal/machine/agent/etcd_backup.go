@@ -89,7 +89,7 @@ func (m *etcdMember) keepBackups(ctx context.Context) error {
 func (b *etcdBackup) run(ctx context.Context) error {
 	status, quorum, err := b.agent.newEtcdManager().Probe(ctx, b.url)
 	if err != nil || !quorum || !status.Leader {
-		return nil // the machine's report says what is wrong with the member
+		return nil //nolint:nilerr // the machine's report says what is wrong with the member
 	}
 
 	if request, err := b.nextRequest(ctx); err != nil || request != nil {
@@ -306,7 +306,7 @@ func (b *etcdBackup) testRestore(
 	}
 
 	if err != nil {
-		return restored, err.Error(), nil
+		return restored, err.Error(), nil //nolint:nilerr // it is the result of the test
 	}
 
 	restored, err = b.tool.inspect(ctx, filepath.Join(data, "member/snap/db"))
@@ -355,7 +355,7 @@ func prepareWorkDir(root *HostFS, name string, bytes int64) (string, error) {
 		return "", fmt.Errorf("read the free space of %s: %w", backupDir, err)
 	}
 
-	free := int64(disk.Bavail) * disk.Bsize //nolint:gosec // no disk has 2^63 blocks
+	free := int64(disk.Bavail) * disk.Bsize
 	if need := bytes + freeDiskReserve; free < need {
 		return "", fmt.Errorf(
 			"%s has %d MiB of free space and needs %d: set spec.rootVolume.size of the control-plane group to a larger size",

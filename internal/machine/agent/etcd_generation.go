@@ -227,7 +227,7 @@ func (m *etcdMember) prepareRestored(ctx context.Context, g etcd.Generation) err
 // finishRestored gives a restored database to etcd's user, and marks it as complete.
 func finishRestored(dir string, number int) error {
 	err := filepath.WalkDir(dir, func(p string, _ fs.DirEntry, err error) error {
-		return errors.Join(err, os.Lchown(p, etcdUID, etcdUID))
+		return errors.Join(err, os.Lchown(p, etcdUID, etcdUID)) //nolint:gosec // only root can write to the directory
 	})
 	if err != nil {
 		return fmt.Errorf("give the restored database to etcd: %w", err)

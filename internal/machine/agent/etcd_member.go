@@ -349,7 +349,7 @@ func (m *etcdMember) startEtcd(ctx context.Context, s etcd.StartOptions) error {
 	}
 
 	// The unit differs only if an earlier process of the agent was stopped while it changed the member's settings.
-	return a.ensureUnitStarted(ctx, "etcd", changed[unit.Path] || a.mustRestart(node.ComponentEtcd))
+	return a.ensureUnitStarted(ctx, "etcd", changed[unit.Path] || mustRestart(a, node.ComponentEtcd))
 }
 
 // etcdUnitFile returns the systemd unit of a slot's member.

@@ -226,7 +226,7 @@ func (f *follower) readRevisions(ctx context.Context) error {
 	url, err := node.SiblingURL(a.Boot.Document.URL, a.doc.Cluster, node.RevisionsKey(a.doc.Cluster, a.doc.Role))
 	f.readAfter = a.Now().Add(revisionInterval)
 	if err != nil || a.Changing == nil {
-		return nil //nolint:nilerr // a document from elsewhere has no revisions
+		return nil // a document from elsewhere has no revisions
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, revisionTimeout)
@@ -288,8 +288,19 @@ func (f *follower) applyRevision(ctx context.Context, current node.Revision) (*d
 	}
 
 	change := documentChange{next: next, pending: pending, restarts: restartsOf(changes, a.doc.Role)}
+
+	return f.changeInTurn(ctx, change, current)
+}
+
+// changeInTurn makes a change at once if it restarts nothing, otherwise when it is this machine's turn.
+func (f *follower) changeInTurn(
+	ctx context.Context,
+	change documentChange,
+	current node.Revision,
+) (*documentChangedError, error) {
+	a := f.agent
 	if len(change.restarts) > 0 {
-		if err := pullNewImages(ctx, a.withDocument(next), a.doc); err != nil {
+		if err := pullNewImages(ctx, a.withDocument(change.next), a.doc); err != nil {
 			return nil, f.refuse(ctx, current, err.Error())
 		}
 

@@ -117,7 +117,7 @@ func (a *Agent) startServices(ctx context.Context, changed map[string]bool) erro
 		{"containerd", []string{"/etc/systemd/system/containerd.service", "/etc/containerd/config.toml"}},
 		{"kubelet", []string{"/etc/systemd/system/kubelet.service", "/var/lib/kubelet/config.yaml"}},
 	} {
-		again := a.mustRestart(s.unit)
+		again := mustRestart(a, s.unit)
 		for _, f := range s.files {
 			again = again || changed[f]
 		}
@@ -132,7 +132,7 @@ func (a *Agent) startServices(ctx context.Context, changed map[string]bool) erro
 
 // mustRestart reports whether a component may run with files of a revision that an earlier process of the agent was
 // applying when it ended. It does so once.
-func (a *Agent) mustRestart(component string) bool {
+func mustRestart(a *Agent, component string) bool {
 	if a.restarted[component] || !slices.Contains(a.documentState.Attempt.Restarts, component) {
 		return false
 	}

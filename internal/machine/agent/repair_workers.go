@@ -75,7 +75,7 @@ func newRepairer(a *Agent, api kube.Client) *repairer {
 			manager := a.newEtcdManager()
 			members := manager.Members(ctx, "")
 
-			return EtcdNotReadyReason(a.slotNames(), members, manager.Healthy(ctx, etcd.ClientURL))
+			return EtcdNotReadyReason(slotNames(a), members, manager.Healthy(ctx, etcd.ClientURL))
 		},
 	}
 }

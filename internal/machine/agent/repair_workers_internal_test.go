@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,12 +34,15 @@ type repairedCluster struct {
 	events                []string
 	described             int
 
+	mu            sync.Mutex // held during a call: a killed one ends without an answer
 	calls, killAt int
 	afterEffect   bool
 	killed        bool
 }
 
 func (c *repairedCluster) call(effect func()) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.calls++
 	if c.calls != c.killAt {
 		effect()
@@ -205,8 +209,11 @@ func (c *repairedCluster) runFor(d time.Duration) {
 	r := c.start("i-cp")
 	for end := c.now.Add(d); c.now.Before(end); c.now = c.now.Add(repairInterval) {
 		_ = r.run(c.t.Context())
-		if c.killed {
-			c.killed = false
+		c.mu.Lock()
+		killed := c.killed
+		c.killed = false
+		c.mu.Unlock()
+		if killed {
 			r = c.start("i-cp")
 		}
 	}

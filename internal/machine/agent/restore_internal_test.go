@@ -149,7 +149,7 @@ func (b *restoreBench) snapshot() map[string]string {
 }
 
 func TestRestore(t *testing.T) {
-	const manifest = kube.ConfigDir + "/manifests/kube-apiserver.yaml"
+	const apiServer = kube.ConfigDir + "/manifests/kube-apiserver.yaml"
 	const unit = "/etc/systemd/system/kubelet.service"
 	for name, c := range map[string]struct {
 		path string
@@ -157,11 +157,11 @@ func TestRestore(t *testing.T) {
 		want string // in the condition
 		runs string // commands
 	}{
-		"manifest corrupted":             {manifest, func(p string) error { return os.WriteFile(p, []byte("{"), 0o600) }, "was changed", ""},
-		"manifest deleted":               {manifest, os.Remove, "was deleted", ""},
-		"mode":                           {manifest, func(p string) error { return os.Chmod(p, 0o644) }, "had mode 0644 instead of 0600", ""},
+		"manifest corrupted":             {apiServer, func(p string) error { return os.WriteFile(p, []byte("{"), 0o600) }, "was changed", ""},
+		"manifest deleted":               {apiServer, os.Remove, "was deleted", ""},
+		"mode":                           {apiServer, func(p string) error { return os.Chmod(p, 0o644) }, "had mode 0644 instead of 0600", ""},
 		"directory of manifests deleted": {kube.ConfigDir + "/manifests", os.RemoveAll, "/manifests was deleted", ""},
-		"a directory instead of a file": {manifest, func(p string) error {
+		"a directory instead of a file": {apiServer, func(p string) error {
 			if err := os.Remove(p); err != nil {
 				return err
 			}
@@ -180,7 +180,7 @@ func TestRestore(t *testing.T) {
 		"certificate of etcd":  {etcd.PKIDir + "/server.crt", os.Remove, "was deleted", ""},
 		"kernel setting":       {"/proc/sys/net/ipv4/ip_forward", func(p string) error { return os.WriteFile(p, []byte("0\n"), 0o644) }, "sysctl net.ipv4.ip_forward was set to 0 instead of 1", ""},
 		"file of kernel's":     {"/etc/sysctl.d/99-slipway.conf", os.Remove, "was deleted", ""},
-		"nothing":              {manifest, func(string) error { return nil }, "", ""},
+		"nothing":              {apiServer, func(string) error { return nil }, "", ""},
 		"a file of others":     {"/etc/hosts", func(p string) error { return os.WriteFile(p, []byte("127.0.0.1 localhost\n"), 0o644) }, "", ""},
 		"directory's mode":     {kube.ConfigDir + "/manifests", func(p string) error { return os.Chmod(p, 0o777) }, "had mode 0777 instead of 0700", ""},
 		"etcd's data, no disk": {etcd.DataMount, os.RemoveAll, "", ""},

@@ -69,10 +69,10 @@ func (a *Agent) signalSuccess(ctx context.Context) error {
 
 	a.signalResources(ctx, types.ResourceSignalStatusSuccess, signalRetryLimit)
 
-	return a.recordSignal()
+	return recordSignal(a)
 }
 
-func (a *Agent) recordSignal() error {
+func recordSignal(a *Agent) error {
 	_, err := a.Root.Write(File{Path: signalMarkerFile, Body: []byte(a.Boot.StackName), Mode: 0o600})
 	return err
 }
@@ -85,7 +85,7 @@ func (a *Agent) signalFailure(ctx context.Context, err error) {
 		// Record it before sending, so that it is sent at most once: during a rollback, a second
 		// failure signal would be counted for the next machine.
 		a.failureSignalled = true
-		if err := a.recordSignal(); err != nil {
+		if err := recordSignal(a); err != nil {
 			a.Log.Warn("cannot record that the stack was signalled", slog.Any("error", err))
 		}
 
@@ -107,7 +107,7 @@ func (a *Agent) checkRolloutReady(ctx context.Context) error {
 		manager := a.newEtcdManager()
 		members := manager.Members(ctx, "")
 		own := manager.Healthy(ctx, etcd.ClientURL) // asked last, so that it is not older than the list
-		if reason := EtcdNotReadyReason(a.slotNames(), members, own); reason != "" {
+		if reason := EtcdNotReadyReason(slotNames(a), members, own); reason != "" {
 			return newNotReadyError("%s", reason)
 		}
 	}
@@ -115,7 +115,7 @@ func (a *Agent) checkRolloutReady(ctx context.Context) error {
 	return checkNodeReady(ctx, api(), a.instance.Name)
 }
 
-func (a *Agent) slotNames() []string {
+func slotNames(a *Agent) []string {
 	out := make([]string, 0, len(a.doc.Slots))
 	for _, s := range a.doc.Slots {
 		out = append(out, s.Name)

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -45,6 +46,7 @@ type endingMachine struct {
 	yielded   int
 	events    []string
 
+	mu            sync.Mutex // held during a call: a killed one ends without an answer
 	calls, killAt int
 	afterEffect   bool
 	killed        bool
@@ -54,6 +56,8 @@ var errAgentKilled = errors.New("the process was killed")
 
 // call counts a call with an effect, and kills the process at the chosen one.
 func (m *endingMachine) call(effect func()) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.calls++
 	if m.calls != m.killAt {
 		effect()
@@ -213,8 +217,11 @@ func (m *endingMachine) runUntil(limit time.Duration) {
 	w := m.start()
 	for end := m.now.Add(limit); m.completed.IsZero() && m.now.Before(end); m.now = m.now.Add(time.Second) {
 		_, _ = w.look(m.t.Context())
-		if m.killed {
-			m.killed = false
+		m.mu.Lock()
+		killed := m.killed
+		m.killed = false
+		m.mu.Unlock()
+		if killed {
 			w = m.start()
 		}
 	}

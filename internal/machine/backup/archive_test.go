@@ -20,13 +20,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/backup"
 )
 
-func newArchive(t *testing.T, cluster string) backup.Archive {
+func newArchive(t *testing.T) backup.Archive {
 	t.Helper()
 	id, err := age.GenerateX25519Identity()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return backup.Archive{Store: store.NewFileStore(t.TempDir()), Sealer: store.NewAgeSealer(id), Cluster: cluster, PartSize: partSize}
+	return backup.Archive{Store: store.NewFileStore(t.TempDir()), Sealer: store.NewAgeSealer(id), Cluster: "demo", PartSize: partSize}
 }
 
 func randomBytes(n int) []byte {
@@ -42,7 +42,7 @@ const firstID = "20261122t101500z-abcdef"
 
 func TestArchiveReturnsWhatWasWritten(t *testing.T) {
 	for _, size := range []int{0, 1, partSize - 1, partSize, partSize + 1, 2*partSize + 7} {
-		a := newArchive(t, "demo")
+		a := newArchive(t)
 		want := randomBytes(size)
 		m, err := a.Upload(t.Context(), firstID, iotest.HalfReader(bytes.NewReader(want)))
 		if err != nil {
@@ -114,7 +114,7 @@ func TestArchiveDetectsDamage(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := newArchive(t, "demo")
+			a := newArchive(t)
 			m, err := a.Upload(t.Context(), firstID, bytes.NewReader(randomBytes(2*partSize+1)))
 			if err != nil {
 				t.Fatal(err)
@@ -132,7 +132,7 @@ func TestArchiveDetectsDamage(t *testing.T) {
 
 // TestCatalog checks that a backup exists from its commit to the beginning of its deletion.
 func TestCatalog(t *testing.T) {
-	a := newArchive(t, "demo")
+	a := newArchive(t)
 	c := &backup.Catalog{Archive: a}
 	list := func() backup.Listing {
 		t.Helper()
@@ -185,7 +185,7 @@ func TestCatalog(t *testing.T) {
 
 // TestNewestOfSeveral checks which backups are read for a short summary.
 func TestNewestOfSeveral(t *testing.T) {
-	a := newArchive(t, "demo")
+	a := newArchive(t)
 	ids := []string{"20261122t100000z-a", "20261122t110000z-a", "20261122t120000z-a", "20261122t130000z-a"}
 	for i, id := range ids {
 		m, err := a.Upload(t.Context(), id, strings.NewReader("x"))

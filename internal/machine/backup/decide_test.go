@@ -221,6 +221,7 @@ func (m *model) act(f backup.Facts, killed int, good bool) backup.ActionType {
 		if verified != "" && !m.has(verified) {
 			m.Fatalf("the newest verified backup %s was deleted", verified)
 		}
+	case backup.ActionNone:
 	}
 	return action.Type
 }

@@ -156,6 +156,7 @@ func (w *world) act(t *rapid.T, slot string) {
 		}
 		w.start(slot)
 	case etcd.ActionWait:
+	case etcd.ActionSetAside, etcd.ActionRestore: // see TestRestorations
 	}
 }
 

@@ -3,7 +3,6 @@
 package etcd
 
 import (
-	"fmt"
 	"slices"
 	"time"
 )
@@ -36,7 +35,7 @@ func decideRestored(f Facts) Action {
 
 	switch {
 	case f.Slot == f.Generation.Slot && (f.Prepared || !had):
-		return Action{Type: ActionRestore, Reason: fmt.Sprintf("restoring backup %s", f.Generation.Backup)}
+		return Action{Type: ActionRestore, Reason: "restoring backup " + f.Generation.Backup}
 	case len(f.Slots) == 1:
 		return waitAction("the only member's data is lost again: restore a backup with: slipway etcd restore")
 	case !slices.Contains(f.Joined, f.Generation.Slot):

@@ -161,6 +161,7 @@ func (m *restorations) step(slot string, storeAnswers bool, effects int) {
 		m.addMember(m.identityOf(f.Members), slot, true)
 	case etcd.ActionStartJoining:
 		m.join(slot, f)
+	case etcd.ActionWait:
 	}
 }
 

@@ -51,7 +51,9 @@ func TestRestartsAreSoon(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		var got struct{ CrashLoopBackOff struct{ MaxContainerRestartPeriod string } }
+		var got struct {
+			CrashLoopBackOff struct{ MaxContainerRestartPeriod string }
+		}
 		if err := yaml.Unmarshal(body, &got); err != nil {
 			t.Fatal(err)
 		}

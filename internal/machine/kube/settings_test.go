@@ -3,6 +3,7 @@
 package kube_test
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -59,14 +60,12 @@ func TestKubeletSettingsOfTheManifest(t *testing.T) {
 		ContainerLogMaxFiles: 3, MaxParallelImagePulls: 8, AllowedUnsafeSysctls: []string{"net.core.somaxconn"},
 		EvictionSoft: map[string]string{"memory.available": "1Gi"}, EvictionSoftGracePeriod: map[string]string{"memory.available": "2m"},
 	}
-	for key, value := range map[string]any{
+	maps.Copy(want, map[string]any{
 		"maxPods": 200.0, "podPidsLimit": 512.0, "imageGCHighThresholdPercent": 70.0, "imageGCLowThresholdPercent": 60.0,
 		"containerLogMaxSize": "20Mi", "containerLogMaxFiles": 3.0, "maxParallelImagePulls": 8.0,
 		"allowedUnsafeSysctls": []any{"net.core.somaxconn"}, "evictionSoft": map[string]any{"memory.available": "1Gi"},
 		"evictionSoftGracePeriod": map[string]any{"memory.available": "2m"},
-	} {
-		want[key] = value
-	}
+	})
 	if diff := cmp.Diff(want, read()); diff != "" {
 		t.Errorf("kubelet configuration (-want +got):\n%s", diff)
 	}

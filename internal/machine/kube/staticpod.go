@@ -39,9 +39,9 @@ func controlPlaneComponents(c Config) []component {
 
 	return []component{
 		{
-			name:       "kube-apiserver",
-			args:       APIServerFlags(c),
-			port:       6443,
+			name: "kube-apiserver",
+			args: APIServerFlags(c),
+			port: 6443,
 			// A restart does not bring back an etcd member that is away, as while its volume is lost.
 			healthPath: "/livez?exclude=etcd",
 			cpu:        "250m",

@@ -22,9 +22,9 @@ func documentFields(typ reflect.Type, prefix string) []string {
 	var out []string
 	switch {
 	case typ.Kind() == reflect.Struct:
-		for i := range typ.NumField() {
-			name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
-			out = append(out, documentFields(typ.Field(i).Type, strings.TrimPrefix(prefix+"."+name, "."))...)
+		for field := range typ.Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			out = append(out, documentFields(field.Type, strings.TrimPrefix(prefix+"."+name, "."))...)
 		}
 	case typ.Kind() == reflect.Slice && typ.Elem().Kind() == reflect.Struct:
 		out = documentFields(typ.Elem(), prefix+".*")
@@ -121,10 +121,11 @@ func TestClassOf(t *testing.T) {
 	}
 }
 
-func mustBuild(t testing.TB, group int) node.Document {
+func mustBuild(tb testing.TB, group int) node.Document {
+	tb.Helper()
 	d, err := node.BuildDocument(input(group))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return d
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
-func newCA(t testing.TB) pki.CA {
-	t.Helper()
+func newCA(tb testing.TB) pki.CA {
+	tb.Helper()
 	key, err := pki.NewKey(pki.KubernetesCA)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	ca, err := pki.NewCA(pki.KubernetesCA, "demo", key, time.Now())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return ca
 }

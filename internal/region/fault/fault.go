@@ -130,7 +130,7 @@ func (d *Duration) UnmarshalText(b []byte) error {
 func (d Duration) String() string { return time.Duration(d).String() }
 
 // Validate returns all errors of a rule, joined.
-func (r Rule) Validate() error {
+func (r Rule) Validate() error { //nolint:cyclop // a list of independent checks
 	var errs []error
 	bad := func(wrong bool, format string, args ...any) {
 		if wrong {
