@@ -121,9 +121,9 @@ func TestClassOf(t *testing.T) {
 	}
 }
 
-func mustBuild(tb testing.TB, group int) node.Document {
+func mustBuild(tb testing.TB) node.Document {
 	tb.Helper()
-	d, err := node.BuildDocument(input(group))
+	d, err := node.BuildDocument(input(0))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -139,8 +139,8 @@ func mustBytes(t interface{ Fatal(...any) }, d node.Document) string {
 }
 
 func TestAdvance(t *testing.T) {
-	current := mustBuild(t, 0)
-	desired := mustBuild(t, 0)
+	current := mustBuild(t)
+	desired := mustBuild(t)
 	desired.Kubelet.EvictionHard = map[string]string{"memory.available": "200Mi"}
 	desired.Etcd.HeartbeatIntervalMS = 250
 	desired.APISANs = append(desired.APISANs, "api.example.com")
@@ -177,8 +177,8 @@ func TestAdvance(t *testing.T) {
 
 // TestVersionChangesWaitForMachines: a machine of the old version must not get settings of the new one.
 func TestVersionChangesWaitForMachines(t *testing.T) {
-	current := mustBuild(t, 0)
-	desired := mustBuild(t, 0)
+	current := mustBuild(t)
+	desired := mustBuild(t)
 	desired.KubernetesVersion = "1.99.0"
 	desired.Kubelet.EvictionHard = map[string]string{"memory.available": "200Mi"}
 	next, pending, err := node.Advance(current, desired)
@@ -190,7 +190,7 @@ func TestVersionChangesWaitForMachines(t *testing.T) {
 // TestAdvanceConverges: with random changes the result differs from the desired document in exactly what is pending,
 // and a further step changes nothing.
 func TestAdvanceConverges(t *testing.T) {
-	base := mustBuild(t, 0)
+	base := mustBuild(t)
 	rapid.Check(t, func(t *rapid.T) {
 		current := randomDocument(t, base, "current")
 		desired := randomDocument(t, base, "desired")
