@@ -9,16 +9,19 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	astypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	cfntypes "github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/slipway-k8s/slipway/internal/infra/model"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
 // fleet stands for the agents of machines that a region in records mode has on paper only: each machine tells its stack
-// once how it is, as the agent does.
+// once how it is, and ends when it is to be terminated, as the agent does.
 type fleet struct {
 	mu sync.Mutex
 	// broken is the type of machines that fail; the others are well.
@@ -48,6 +51,7 @@ func signals(ts *testscript.TestScript, _ bool, args []string) {
 func (f *fleet) run(ctx context.Context, r regiontest.Region) {
 	for ctx.Err() == nil {
 		f.once(ctx, r)
+		completeDrains(ctx, r)
 		time.Sleep(100 * time.Millisecond)
 	}
 }
@@ -87,5 +91,26 @@ func (f *fleet) once(ctx context.Context, r regiontest.Region) {
 				f.told[key] = err == nil || strings.Contains(err.Error(), "be signaled")
 			}
 		}
+	}
+}
+
+// completeDrains completes the lifecycle action of every machine that is to be terminated, as an agent does that has
+// nothing to drain.
+func completeDrains(ctx context.Context, r regiontest.Region) {
+	groups := autoscaling.NewFromConfig(r.AWSConfig())
+	out, err := groups.DescribeAutoScalingInstances(ctx, &autoscaling.DescribeAutoScalingInstancesInput{})
+	if err != nil {
+		return
+	}
+	for _, in := range out.AutoScalingInstances {
+		if aws.ToString(in.LifecycleState) != string(astypes.LifecycleStateTerminatingWait) {
+			continue
+		}
+		_, _ = groups.CompleteLifecycleAction(ctx, &autoscaling.CompleteLifecycleActionInput{
+			AutoScalingGroupName:  in.AutoScalingGroupName,
+			LifecycleHookName:     aws.String(model.TerminationHook),
+			InstanceId:            in.InstanceId,
+			LifecycleActionResult: aws.String("CONTINUE"),
+		})
 	}
 }
