@@ -45,6 +45,8 @@ type Desired struct {
 	ForStack bool
 	// documents are the SHA-256 of the node documents by role and group, set by BuildGraph.
 	documents map[v1alpha1.Role]map[string]string
+	// revisions that were read or written, by role.
+	revisions map[v1alpha1.Role]publishedRevisions
 	// Unpublished are the sorted keys of the objects that the machine store lacks or that are out of
 	// date there, set by BuildGraph.
 	Unpublished []string

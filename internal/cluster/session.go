@@ -20,6 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/model"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
@@ -44,6 +45,7 @@ type Session struct {
 	lastApplied    lastAppliedRecord
 	cachedIdentity discovery.Identity // zero until CallerIdentity is called
 	ownRoles       *roleOwner         // nil unless the resources are being read
+	kubernetesCA   *pki.CA            // nil until it is decrypted
 }
 
 // Open opens a session. manifestRegion is the region in the cluster's manifest, empty if the state has lost

@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/cluster/destroy"
 	"github.com/slipway-k8s/slipway/internal/cluster/planfile"
+	"github.com/slipway-k8s/slipway/internal/infra/aws"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
@@ -71,7 +72,7 @@ func Plan(ctx context.Context, env *cluster.Env, req PlanRequest) (*Planned, err
 		)
 	}
 
-	planned, err := r.plan(ctx, state, req.Options)
+	planned, err := r.plan(aws.WithRecordedHooks(ctx), state, req.Options)
 	if planned == nil {
 		return nil, err
 	}

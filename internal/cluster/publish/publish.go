@@ -40,6 +40,7 @@ func WriteObjects(ctx context.Context, session *cluster.Session, d *cluster.Desi
 
 		var bundle pki.Bundle
 		if bundle, keyErr = pki.LoadPrivateBundle(ctx, s, sealer, session.Name, public); keyErr == nil {
+			session.UseKubernetesCA(bundle.CAs[pki.KubernetesCA])
 			_, keyErr = pki.PublishMachineKeys(ctx, bundle, machine, d.MachineSealer)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -81,6 +82,20 @@ func RevisionsKey(cluster string, role v1alpha1.Role) string {
 func DocumentKey(cluster string, role v1alpha1.Role, group, sha256 string) string {
 	return DocumentPrefix(cluster, role) + "documents/" + group + "-" + sha256 + ".json"
 }
+
+// ParseDocumentKey returns the group and the SHA-256 of a document by its key. It reports false for other keys.
+func ParseDocumentKey(key string) (group, sha256 string, ok bool) {
+	name, isDocument := strings.CutSuffix(path.Base(key), ".json")
+	end := strings.LastIndex(name, "-")
+	if !isDocument || end <= 0 || len(name)-end-1 != sha256Digits {
+		return "", "", false
+	}
+
+	return name[:end], name[end+1:], true
+}
+
+// sha256Digits is the length of a SHA-256 in hex.
+const sha256Digits = 64
 
 // DocumentSHA256 returns the SHA-256 by which a document is stored, in lower-case hex.
 func (d Document) DocumentSHA256() (string, error) {
