@@ -51,6 +51,10 @@ type Requirement struct {
 	// Amount is the amount that the whole cluster requires. For [SecurityGroupRuleQuota] it is that of the
 	// largest group.
 	Amount int
+	// Default is AWS's default value of a quota that can be raised and not lowered, so that the quota of an account need
+	// not be read as long as the default suffices. 0: the quota must be read. Source:
+	// https://docs.aws.amazon.com/vpc/latest/userguide/amazon-vpc-limits.html
+	Default int
 	// Source is the field of the manifest, or the resource, that requires it.
 	Source string
 	// Remedy is how to require less, as a hint.
@@ -93,25 +97,27 @@ func RequirementsOf(g *graph.Graph, vcpus func(machineType string) int) []Requir
 
 func vpcRequirement(amount int) Requirement {
 	return Requirement{
-		Code:   VPCQuota(),
-		Name:   "VPCs per Region",
-		Amount: amount,
-		Shared: true,
-		kinds:  []string{awskind.VPC{}.Kind().Name},
-		Source: "cluster: spec.networking",
-		Remedy: "name an existing VPC in spec.networking.networkID",
+		Code:    VPCQuota(),
+		Default: 5,
+		Name:    "VPCs per Region",
+		Amount:  amount,
+		Shared:  true,
+		kinds:   []string{awskind.VPC{}.Kind().Name},
+		Source:  "cluster: spec.networking",
+		Remedy:  "name an existing VPC in spec.networking.networkID",
 	}
 }
 
 func elasticIPRequirement(amount int) Requirement {
 	return Requirement{
-		Code:   ElasticIPQuota(),
-		Name:   "EC2-VPC Elastic IPs",
-		Amount: amount,
-		Shared: true,
-		kinds:  []string{awskind.EIP{}.Kind().Name},
-		Source: "cluster: spec.networking",
-		Remedy: "use fewer NAT gateways (spec.networking.natGateways)",
+		Code:    ElasticIPQuota(),
+		Default: 5,
+		Name:    "EC2-VPC Elastic IPs",
+		Amount:  amount,
+		Shared:  true,
+		kinds:   []string{awskind.EIP{}.Kind().Name},
+		Source:  "cluster: spec.networking",
+		Remedy:  "use fewer NAT gateways (spec.networking.natGateways)",
 	}
 }
 
@@ -130,11 +136,12 @@ func vcpuRequirement(amount int) Requirement {
 // ruleRequirement returns the requirement of group, an address and a direction, with the most rules.
 func ruleRequirement(group string, amount int) Requirement {
 	return Requirement{
-		Code:   SecurityGroupRuleQuota(),
-		Name:   "Inbound or outbound rules per security group",
-		Amount: amount,
-		Source: group,
-		Remedy: "allow fewer CIDR ranges",
+		Code:    SecurityGroupRuleQuota(),
+		Default: 60,
+		Name:    "Inbound or outbound rules per security group",
+		Amount:  amount,
+		Source:  group,
+		Remedy:  "allow fewer CIDR ranges",
 		kinds: []string{
 			awskind.SecurityGroupIngress{}.Kind().Name,
 			awskind.SecurityGroupEgress{}.Kind().Name,

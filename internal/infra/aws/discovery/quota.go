@@ -43,7 +43,7 @@ type OwnsFunc func(tags map[string]string) bool
 
 // ReadQuotas returns the limits of the account for the quotas in needs, and the usage by resources
 // that owns rejects, for quotas that are shared in the account. It reads them
-// concurrently. It returns the quotas that it could read together with an error about the others; a
+// concurrently, and no quota whose default suffices. It returns the quotas that it could read together with an error about the others; a
 // shared quota without its usage is left out.
 func ReadQuotas(
 	ctx context.Context,
@@ -78,15 +78,21 @@ func ReadQuotas(
 
 	for _, n := range needs {
 		wg.Go(func() {
+			total := n.Amount
+			if count := usage[n.Code]; count != nil {
+				v, err := count(ctx, resources, owns)
+				set(used, n.Code, v, err)
+				total += v
+			}
+
+			if total <= n.Default { // the quota of an account may be higher, but not lower
+				set(limits, n.Code, n.Default, nil)
+				return
+			}
+
 			v, err := readQuota(ctx, quotas, n.Code)
 			set(limits, n.Code, v, err)
 		})
-		if count := usage[n.Code]; count != nil {
-			wg.Go(func() {
-				v, err := count(ctx, resources, owns)
-				set(used, n.Code, v, err)
-			})
-		}
 	}
 
 	wg.Wait()
