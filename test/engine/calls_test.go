@@ -45,15 +45,15 @@ func callBudgets() map[int]map[string]commandBudget {
 	return map[int]map[string]commandBudget{
 		3: {
 			"create": {40, 2},
-			"apply":  {191, 2.6},
-			"plan":   {50, 0.7},
-			"delete": {129, 4},
+			"apply":  {170, 2.6},
+			"plan":   {40, 0.7},
+			"delete": {120, 4},
 		},
 		50: {
 			"create": {87, 4},
-			"apply":  {430, 5.6},
-			"plan":   {96, 1.5}, // AWS has no call that reads the lifecycle hooks of several groups
-			"delete": {275, 6},  // three per further group: its hooks are read, it and its launch template are deleted
+			"apply":  {314, 5.6},
+			"plan":   {40, 1.5},
+			"delete": {216, 6}, // two per further group: it and its launch template are deleted
 		},
 	}
 }

@@ -35,6 +35,9 @@ type Scope = driver.Scope
 // WithoutDetails returns a context with which [driver.Cloud.Read] reads only what a deletion needs.
 func WithoutDetails(ctx context.Context) context.Context { return driver.WithoutDetails(ctx) }
 
+// WithRecordedHooks returns a context with which [driver.Cloud.Read] needs no call for each Auto Scaling group.
+func WithRecordedHooks(ctx context.Context) context.Context { return driver.WithRecordedHooks(ctx) }
+
 // Cloud is one cluster's part of an AWS account. It implements [plan.Cloud] and
 // [plan.BatchSession]. Its methods may be called concurrently.
 type Cloud struct {

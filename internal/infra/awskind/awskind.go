@@ -31,6 +31,9 @@ const (
 	TagSlot = "slipway.dev/etcd-slot"
 	// TagRepair has the repair policy of a group of workers, which agents of the control plane read.
 	TagRepair = "slipway.dev/repair"
+	// TagHooks records the lifecycle hooks of an Auto Scaling group. Only Slipway itself sets it, not CloudFormation or
+	// Terraform.
+	TagHooks = "slipway.dev/lifecycle-hooks"
 	// TagClusterOwned plus the cluster's name, with the value "owned", is the tag that in-cluster controllers
 	// look for.
 	TagClusterOwned = "kubernetes.io/cluster/"

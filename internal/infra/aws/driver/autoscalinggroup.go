@@ -56,6 +56,11 @@ type scalingAttachAPI interface {
 		*autoscaling.DetachLoadBalancerTargetGroupsInput,
 		...func(*autoscaling.Options),
 	) (*autoscaling.DetachLoadBalancerTargetGroupsOutput, error)
+	scalingTagAPI
+}
+
+// scalingTagAPI changes the tags of groups.
+type scalingTagAPI interface {
 	CreateOrUpdateTags(
 		context.Context,
 		*autoscaling.CreateOrUpdateTagsInput,
@@ -71,6 +76,7 @@ type scalingAttachAPI interface {
 // scalingDriver is the driver of auto scaling groups.
 type scalingDriver struct {
 	api            scalingAPI
+	hooks          *hookDriver
 	instances      instanceAPI
 	groupPoller    *transport.StatePoller[astypes.AutoScalingGroup]
 	instancePoller *transport.StatePoller[[]string] // ids of instances that are not terminated yet
@@ -86,7 +92,7 @@ func registerAutoScalingGroups(c *Cloud, api scalingAPI, instances instanceAPI, 
 		func(ctx context.Context) ([]plan.ActualResource, error) { return s.readGroups(ctx, scope) },
 	)
 
-	registerLifecycleHooks(c, api)
+	s.hooks = registerLifecycleHooks(c, api)
 	registerDriver(c, driver[awskind.AutoScalingGroup]{
 		create:    s.createGroup,
 		update:    s.updateGroup,
@@ -100,6 +106,7 @@ func (s *scalingDriver) createGroup(
 	t task[awskind.AutoScalingGroup],
 ) (plan.StepResult, error) {
 	w := t.want
+	hooks := s.hooks.initialHooks(w.Name)
 	_, err := s.api.CreateAutoScalingGroup(ctx, &autoscaling.CreateAutoScalingGroupInput{
 		AutoScalingGroupName:   &w.Name,
 		MinSize:                aws.Int32(int32(w.MinSize)),
@@ -110,13 +117,17 @@ func (s *scalingDriver) createGroup(
 		TargetGroupARNs:        refIDs(w.TargetGroups),
 		HealthCheckType:        stringOrNil(w.HealthCheckType),
 		HealthCheckGracePeriod: int32OrNil(w.HealthCheckGrace),
-		Tags:                   toScalingTags(w.Name, w.Tags),
+		Tags:                   append(toScalingTags(w.Name, w.Tags), hooksTag(w.Name, hooks)),
 		MixedInstancesPolicy:   toMixedPolicy(w.MixedInstances),
 		CapacityRebalance:      &w.CapacityRebalance,
+
+		LifecycleHookSpecificationList: toHookSpecs(hooks),
 	})
 	if err != nil {
 		return plan.StepResult{}, transport.Wrap(err, "create auto scaling group %s", w.Name)
 	}
+
+	s.hooks.hasCreated(w.Name)
 
 	err = s.setWarmPool(ctx, w.Name, w.WarmPool, awskind.WarmPool{})
 
@@ -376,20 +387,18 @@ func (s *scalingDriver) readGroups(ctx context.Context, scope Scope) ([]plan.Act
 		return nil, err
 	}
 
+	list = slices.DeleteFunc(list, func(g astypes.AutoScalingGroup) bool {
+		return aws.ToString(g.Status) != "" // it is being deleted
+	})
+
 	var out []plan.ActualResource
-	var names []string
 
 	for _, g := range list {
-		if aws.ToString(g.Status) != "" { // it is being deleted
-			continue
-		}
-
 		r := fromGroup(g)
 		out = append(out, newActual(&r.Name, r.Tags, r))
-		names = append(names, r.Name)
 	}
 
-	hooks, err := readLifecycleHooks(ctx, s.api, names)
+	hooks, err := s.hooks.read(ctx, list)
 
 	return append(out, hooks...), err
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
@@ -40,35 +41,179 @@ type lifecycleHookAPI interface {
 	) (*autoscaling.DeleteLifecycleHookOutput, error)
 }
 
-// registerLifecycleHooks registers the driver of lifecycle hooks. They are read with their groups.
-func registerLifecycleHooks(c *Cloud, api lifecycleHookAPI) {
-	put := func(ctx context.Context, t task[awskind.LifecycleHook]) (plan.StepResult, error) {
-		group := t.want.Group.Literal()
-		_, err := api.PutLifecycleHook(ctx, &autoscaling.PutLifecycleHookInput{
-			AutoScalingGroupName: &group,
-			LifecycleHookName:    &t.want.Name,
-			LifecycleTransition:  &t.want.Transition,
-			DefaultResult:        &t.want.DefaultResult,
-			HeartbeatTimeout:     int32OrNil(t.want.HeartbeatTimeout),
-		})
-		err = transport.Wrap(err, "put lifecycle hook %s of auto scaling group %s", t.want.Name, group)
+// hookDriver is the driver of lifecycle hooks. AWS lists them with a call for each group, so Slipway also records them in
+// a tag of their group. The hooks of a group that is created are part of the call that creates it.
+type hookDriver struct {
+	api hookAPI
 
-		return plan.StepResult{ID: lifecycleHookID(group, t.want.Name)}, err
+	mu sync.Mutex
+	// known are the hooks of a group by the name of the group, as they were read or written last.
+	known map[string][]awskind.LifecycleHook
+	// expected are the hooks that the current plan creates together with their group.
+	expected map[string][]awskind.LifecycleHook
+}
+
+// hookAPI reads, changes and records lifecycle hooks.
+type hookAPI interface {
+	lifecycleHookAPI
+	scalingTagAPI
+}
+
+// registerLifecycleHooks registers the driver of lifecycle hooks. They are read with their groups.
+func registerLifecycleHooks(c *Cloud, api hookAPI) *hookDriver {
+	h := &hookDriver{api: api, known: map[string][]awskind.LifecycleHook{}}
+	c.planHooks = append(c.planHooks, h.expectPlan)
+	registerDriver(c, driver[awskind.LifecycleHook]{
+		create: h.put,
+		update: h.put,
+		remove: h.remove,
+	})
+
+	return h
+}
+
+// expectPlan finds the hooks that the plan creates together with their group.
+func (h *hookDriver) expectPlan(p plan.Plan) {
+	groups := map[graph.Addr]string{}
+	for _, s := range p.Steps {
+		if g, ok := s.Desired().(awskind.AutoScalingGroup); ok && s.Action == plan.Create {
+			groups[s.Addr] = g.Name
+		}
 	}
 
-	registerDriver(c, driver[awskind.LifecycleHook]{
-		create: put,
-		update: put,
-		remove: func(ctx context.Context, t task[awskind.LifecycleHook]) error {
-			group := t.have.Group.Literal()
-			_, err := api.DeleteLifecycleHook(
-				ctx,
-				&autoscaling.DeleteLifecycleHookInput{AutoScalingGroupName: &group, LifecycleHookName: &t.have.Name},
-			)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.expected = map[string][]awskind.LifecycleHook{}
 
-			return transport.Wrap(err, "delete lifecycle hook %s of auto scaling group %s", t.have.Name, group)
-		},
+	for _, s := range p.Steps {
+		hook, ok := s.Desired().(awskind.LifecycleHook)
+		if group := groups[hook.Group.Addr()]; ok && group != "" {
+			hook.Group = graph.UnmanagedRef[awskind.AutoScalingGroup](group)
+			h.expected[group] = append(h.expected[group], hook)
+		}
+	}
+}
+
+// initialHooks returns the hooks that a group is created with.
+func (h *hookDriver) initialHooks(group string) []awskind.LifecycleHook {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	return h.expected[group]
+}
+
+// hasCreated notes that a group was created with its initial hooks.
+func (h *hookDriver) hasCreated(group string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.known[group] = slices.Clone(h.expected[group])
+}
+
+// put creates or changes a hook. The hook of a group that was just created exists already.
+func (h *hookDriver) put(ctx context.Context, t task[awskind.LifecycleHook]) (plan.StepResult, error) {
+	group := t.want.Group.Literal()
+	result := plan.StepResult{ID: lifecycleHookID(group, t.want.Name)}
+	if h.replaceKnown(group, t.want.Name, &t.want) {
+		return result, nil
+	}
+
+	_, err := h.api.PutLifecycleHook(ctx, &autoscaling.PutLifecycleHookInput{
+		AutoScalingGroupName: &group,
+		LifecycleHookName:    &t.want.Name,
+		LifecycleTransition:  &t.want.Transition,
+		DefaultResult:        &t.want.DefaultResult,
+		HeartbeatTimeout:     int32OrNil(t.want.HeartbeatTimeout),
 	})
+	if err != nil {
+		return result, transport.Wrap(err, "put lifecycle hook %s of auto scaling group %s", t.want.Name, group)
+	}
+
+	return result, h.recordHooks(ctx, group)
+}
+
+func (h *hookDriver) remove(ctx context.Context, t task[awskind.LifecycleHook]) error {
+	group := t.have.Group.Literal()
+	h.replaceKnown(group, t.have.Name, nil)
+	_, err := h.api.DeleteLifecycleHook(
+		ctx,
+		&autoscaling.DeleteLifecycleHookInput{AutoScalingGroupName: &group, LifecycleHookName: &t.have.Name},
+	)
+	if err != nil {
+		return transport.Wrap(err, "delete lifecycle hook %s of auto scaling group %s", t.have.Name, group)
+	}
+
+	return h.recordHooks(ctx, group)
+}
+
+// replaceKnown replaces the hook of a group with a name by next, nil for none. It reports whether next was known.
+func (h *hookDriver) replaceKnown(group, name string, next *awskind.LifecycleHook) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if next != nil && slices.Contains(h.known[group], *next) {
+		return true
+	}
+
+	h.known[group] = slices.DeleteFunc(h.known[group], func(k awskind.LifecycleHook) bool { return k.Name == name })
+	if next != nil {
+		h.known[group] = append(h.known[group], *next)
+	}
+
+	return false
+}
+
+// recordHooks records the hooks of a group in its tag.
+func (h *hookDriver) recordHooks(ctx context.Context, group string) error {
+	h.mu.Lock()
+	tag := hooksTag(group, h.known[group])
+	h.mu.Unlock()
+
+	_, err := h.api.CreateOrUpdateTags(ctx, &autoscaling.CreateOrUpdateTagsInput{Tags: []astypes.Tag{tag}})
+
+	return transport.Wrap(err, "record the lifecycle hooks of auto scaling group %s in a tag", group)
+}
+
+// read returns Slipway's hooks of groups: those that a group's tag records, if ctx allows that, else those that AWS
+// lists. It returns none for a deletion, which deletes them with their group.
+func (h *hookDriver) read(ctx context.Context, groups []astypes.AutoScalingGroup) ([]plan.ActualResource, error) {
+	if omitsDetails(ctx) {
+		return nil, nil
+	}
+
+	var out []plan.ActualResource
+	var unrecorded []string
+
+	for _, g := range groups {
+		name := aws.ToString(g.AutoScalingGroupName)
+		hooks, recorded := recordedHooks(g)
+		if !recorded || !trustsRecordedHooks(ctx) {
+			unrecorded = append(unrecorded, name)
+			continue
+		}
+
+		for _, hook := range hooks {
+			out = append(out, plan.ActualResource{ID: lifecycleHookID(name, hook.Name), Resource: hook})
+		}
+	}
+
+	listed, err := readLifecycleHooks(ctx, h.api, unrecorded)
+	out = append(out, listed...)
+	h.setKnown(out)
+
+	return out, err
+}
+
+// setKnown keeps the hooks that were read.
+func (h *hookDriver) setKnown(found []plan.ActualResource) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	clear(h.known)
+
+	for _, a := range found {
+		if hook, ok := a.Resource.(awskind.LifecycleHook); ok {
+			group := hook.Group.Literal()
+			h.known[group] = append(h.known[group], hook)
+		}
+	}
 }
 
 // hookReaders limits how many groups are asked for their hooks at the same time: AWS has no call for several groups.
