@@ -45,6 +45,9 @@ status=0
 heavy='/internal/cli$|/test/(judge|killed|engine|bench)$'
 packages=$(go list ./... | grep -v /test/e2e)
 light=$(grep -Ev "$heavy" <<<"$packages")
+# Packages whose tests mostly wait. They start first, so that others have the processors meanwhile.
+waiting='/internal/(region/(network|machine)|machine/agent|infra/aws|lib/(asset/build|store))$|/test/(packages|tutorials)$'
+light="$(grep -E "$waiting" <<<"$light") $(grep -Ev "$waiting" <<<"$light")"
 
 run_background() {
   echo 10 2>/dev/null >/proc/self/autogroup || true
@@ -58,11 +61,11 @@ export -f run_background
 background=$!
 
 if [[ ${SLIPWAY_RACE:-} ]]; then
-  go test -race -json -p 3 -timeout 30m $light >"$results/packages" || status=$?
+  go test -race -json -p 4 -timeout 30m $light >"$results/packages" || status=$?
   go test -race -short -json -p 2 -timeout 30m $(grep -E "$heavy" <<<"$packages") >"$results/race" || status=$?
   go test -json -p 3 -timeout 25m ./internal/cli ./test/engine ./test/bench >"$results/heavy" || status=$?
 else
-  go test -json -p 3 -timeout 25m ./internal/cli ./test/engine ./test/bench $light >"$results/packages" || status=$?
+  go test -json -p 4 -timeout 25m ./internal/cli ./test/engine ./test/bench $light >"$results/packages" || status=$?
 fi
 go test -json -count=1 -timeout 35m ./test/e2e/... >"$results/e2e" || status=$?
 wait "$background" || status=$?
