@@ -16,6 +16,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/cluster/operation"
+	"github.com/slipway-k8s/slipway/internal/cluster/permissions"
 	"github.com/slipway-k8s/slipway/internal/lib/filesum"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
@@ -165,5 +166,6 @@ func (a *app) storeOptions(region string) store.Options {
 		AWS:        func(ctx context.Context) (aws.Config, error) { return a.awsConfig(ctx, region) },
 		KeyFile:    a.flagOrEnv(a.stateKeyFlag, "SLIPWAY_STATE_KEY"),
 		Passphrase: a.Getenv("SLIPWAY_STATE_PASSPHRASE"),
+		Boundary:   permissions.EnsureBoundary,
 	}
 }

@@ -79,7 +79,8 @@ func awsHintRules() []awsHintRule {
 		)},
 		{codeIs(wrongRegionCodes()...), hintForWrongRegion},
 		{codeIs("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "Forbidden", "AllAccessDisabled"), say(
-			"ask an administrator for the policy that this prints: slipway iam operator-policy NAME; " +
+			"ask an administrator for the policy that this prints: slipway iam operator-policy NAME " +
+				"(to delete the KMS key with --deletion); " +
 				"see who you are with: aws sts get-caller-identity",
 		)},
 		{codeIs("OptInRequired", "AuthorizationError"), say("enable the region or the service in the AWS account, or give another --region")},

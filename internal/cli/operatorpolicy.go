@@ -28,6 +28,7 @@ func newIAMCommand(a *app) *cobra.Command {
 type policyOptions struct {
 	name, account, format string
 	readOnly, stateInit   bool
+	deletion              bool
 }
 
 func newOperatorPolicyCommand(a *app) *cobra.Command {
@@ -39,7 +40,8 @@ func newOperatorPolicyCommand(a *app) *cobra.Command {
 cluster's tag, and changes and deletions require it. The cluster need not exist.
 
 A managed policy has at most 6,144 characters, so there may be several documents: attach all of them. --read-only is enough
-for 'slipway plan'. --state-init is for 'slipway state init', once.
+for the commands that only read. --state-init is for 'slipway state init', once. --deletion is for 'slipway delete cluster
+--destroy-data', in addition to the policies without a flag: it names the KMS key of the existing cluster.
 
 The account is that of the current credentials, unless --account sets it; the region is --region or AWS_REGION. -o json
 prints {"policies": [{"name", "characters", "document"}]}.` + exitStatusHelp(),
@@ -56,8 +58,10 @@ prints {"policies": [{"name", "characters", "document"}]}.` + exitStatusHelp(),
 
 	addNameFlag(cmd, &o.name)
 	cmd.Flags().StringVar(&o.account, "account", "", "AWS account ID, 12 digits")
-	cmd.Flags().BoolVar(&o.readOnly, "read-only", false, "only what 'slipway plan' needs")
+	cmd.Flags().BoolVar(&o.readOnly, "read-only", false, "only what commands that read need: no change, no key")
 	cmd.Flags().BoolVar(&o.stateInit, "state-init", false, "only what 'slipway state init' needs")
+	cmd.Flags().BoolVar(&o.deletion, "deletion", false, "only the deletion of the cluster's KMS key")
+	cmd.MarkFlagsMutuallyExclusive("read-only", "state-init", "deletion")
 	addFormatFlag(cmd, &o.format, formatTable, formatJSON, formatYAML)
 
 	return cmd
@@ -98,6 +102,14 @@ func (a *app) printOperatorPolicy(ctx context.Context, name string, o policyOpti
 	case o.stateInit:
 		docs = []iampolicy.Policy{iampolicy.BuildStateInitPolicy(in, in.Stores[0])}
 		label = "slipway-state-" + in.Stores[0].Bucket
+	case o.deletion:
+		doc, err := permissions.BuildDeletionPolicy(ctx, cfg, in)
+		if err != nil {
+			return withHint(err, "the cluster must exist: the policy names its key")
+		}
+
+		docs = []iampolicy.Policy{doc}
+		label += "-deletion"
 	case o.readOnly:
 		label += "-read"
 	}

@@ -144,6 +144,7 @@ func (session *Session) buildModelInput(ctx context.Context, d *Desired) (model.
 			Bucket:    place.Bucket,
 			Prefix:    place.Prefix,
 			KMSKeyARN: settings.KMSKeyARN,
+			Boundary:  settings.MachineBoundaryARN,
 		},
 	}, imagesErr
 }

@@ -54,11 +54,16 @@ func BuildInput(
 	}
 
 	in.Stores = appendStore(nil, url)
+
 	if s, _, err := env.Stores.State(ctx); err == nil { // it need not exist yet
 		if set, err := clusterstate.LoadManifests(ctx, s, req.Cluster); err == nil {
 			in.Stores = appendStore(in.Stores, set.Cluster.Spec.ConfigStore.Base)
 			addNamedResources(&in, set)
 		}
+	}
+
+	if n := len(in.Stores); n > 0 { // the last one is the machine store
+		in.Boundary = iampolicy.BoundaryARN(in.Partition, in.Account, in.Stores[n-1].Bucket)
 	}
 
 	return in, nil

@@ -11,6 +11,8 @@ type IAMRole struct {
 	Description string `aws:"Description"`
 	// who can assume the role: EC2
 	TrustPolicy graph.JSON `aws:"AssumeRolePolicyDocument" tf:"assume_role_policy"`
+	// PermissionsBoundary is the ARN of the policy that limits what the role may be allowed. Empty: any, or none.
+	PermissionsBoundary string `aws:"PermissionsBoundary" tf:"permissions_boundary"`
 	// ManagedPolicies lists the ARNs of the attached managed policies. Any other attached policy is detached.
 	ManagedPolicies []string `aws:"ManagedPolicyArns,always,set"`
 	Tags            Tags     `aws:"Tags,tags"`

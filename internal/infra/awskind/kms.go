@@ -17,6 +17,10 @@ type KMSKey struct {
 	Tags          Tags       `aws:"Tags,tags"`
 }
 
+// KeyDescription returns the description of the key of a cluster's volumes, by which a key is found that could not be
+// tagged.
+func KeyDescription(cluster string) string { return "Volumes of the Kubernetes cluster " + cluster }
+
 // Kind implements [graph.Resource].
 func (KMSKey) Kind() graph.Kind {
 	return graph.Kind{

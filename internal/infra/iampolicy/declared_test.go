@@ -17,10 +17,10 @@ import (
 // TestDeclaredCalls compares the policies with the calls that the drivers and the store declare: every
 // declared call is an allowed action, and the reverse.
 func TestDeclaredCalls(t *testing.T) {
-	in := iampolicy.Input{Partition: "aws", Region: "us-east-1", Account: "123456789012", Cluster: "demo", RolePath: "/r/", KeyAlias: "alias/a", LoadBalancers: []string{"l"}, PeerVPCs: []string{"vpc-1"}, RouteTables: []string{"rtb-1"}, WarmPools: true, DNSNames: []string{"api.example.com"}}
+	in := iampolicy.Input{Partition: "aws", Region: "us-east-1", Account: "123456789012", Cluster: "demo", RolePath: "/r/", KeyAlias: "alias/a", KeyARN: "arn:aws:kms:us-east-1:123456789012:key/k", Boundary: "arn:aws:iam::123456789012:policy/p", LoadBalancers: []string{"l"}, PeerVPCs: []string{"vpc-1"}, RouteTables: []string{"rtb-1"}, WarmPools: true, DNSNames: []string{"api.example.com"}}
 	st := iampolicy.StoreLocation{Bucket: "b"}
 	in.Stores = []iampolicy.StoreLocation{st}
-	allowed := iampolicy.AllowedActions(append(iampolicy.BuildPolicies(in), iampolicy.BuildStateInitPolicy(in, st)))
+	allowed := iampolicy.AllowedActions(append(iampolicy.BuildPolicies(in), iampolicy.BuildStateInitPolicy(in, st), iampolicy.BuildDeletionPolicy(in)))
 	services := map[string]string{"elb": "elasticloadbalancing"}
 	names := map[string]string{
 		"s3:DeleteObjects": "s3:DeleteObject", "s3:ListObjectsV2": "s3:ListBucket", "s3:HeadBucket": "s3:ListBucket", "s3:PutPublicAccessBlock": "s3:PutBucketPublicAccessBlock",
@@ -29,7 +29,7 @@ func TestDeclaredCalls(t *testing.T) {
 	var declared []string
 	call := regexp.MustCompile(`(?m)^\t(\w+)\(\s*context\.Context,\s*\*(\w+)\.\w+Input`)
 	paginated := regexp.MustCompile(`(?m)^\t(\w+)\.(\w+)APIClient$`) // an embedded interface of the SDK
-	for _, pattern := range []string{"../aws/*.go", "../aws/*/*.go", "../../lib/store/*.go", "../../cluster/rollingupdate/*.go"} {
+	for _, pattern := range []string{"../aws/*.go", "../aws/*/*.go", "../../lib/store/*.go", "../../cluster/rollingupdate/*.go", "../../cluster/permissions/*.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatal(err, files)
@@ -58,10 +58,11 @@ func TestDeclaredCalls(t *testing.T) {
 	}
 	slices.Sort(declared)
 	declared = slices.Compact(declared)
-	// No manifest turns a key or its rotation off, or attaches a managed policy. The details of all the
+	// No manifest turns a key or its rotation off, or attaches a managed policy. Only an administrator
+	// changes the policy of a key or the trust of a role. The details of all the
 	// account's roles save calls: whoever may not see them reads each role by itself. The two that are added
 	// are asked by AWS without a call of ours.
-	spare := []string{"kms:DisableKey", "kms:DisableKeyRotation", "iam:AttachRolePolicy", "iam:GetAccountAuthorizationDetails"}
+	spare := []string{"kms:DisableKey", "kms:DisableKeyRotation", "kms:PutKeyPolicy", "iam:AttachRolePolicy", "iam:UpdateAssumeRolePolicy", "iam:GetAccountAuthorizationDetails"}
 	validates := []string{"elasticloadbalancing:DescribeTargetHealth"} // cluster/validate, without interfaces
 	want := slices.DeleteFunc(append(append(declared, validates...), "ec2:RunInstances", "iam:PassRole"), func(a string) bool { return slices.Contains(spare, a) })
 	slices.Sort(want)

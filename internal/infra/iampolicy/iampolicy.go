@@ -16,6 +16,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 )
 
+// policyVersion is the version of IAM's policy language.
+const policyVersion = "2012-10-17"
+
 // MaxPolicySize is IAM's limit for a managed policy in characters, not counting white space.
 const MaxPolicySize = 6144
 
@@ -56,15 +59,19 @@ type Input struct {
 	DNSNames []string
 	// HostedZones lists the ids of existing zones of these names. Empty: Slipway creates the zone.
 	HostedZones []string
-	// ReadOnly leaves out all changes: what remains is enough for 'slipway plan'.
+	// ReadOnly leaves out all changes and all keys: what remains is enough for commands that only read.
 	ReadOnly bool
+	// Boundary is the ARN of the permissions boundary that the cluster's roles must have; see [BoundaryARN].
+	Boundary string
+	// KeyARN is the ARN of the cluster's KMS key, for [BuildDeletionPolicy] only.
+	KeyARN string
 }
 
 // Statement is one statement of a policy. Its fields have IAM's names.
 type Statement struct {
 	// Sid names the statement, such as CreateInVPC.
 	Sid string
-	// Effect is always Allow.
+	// Effect is Allow or Deny.
 	Effect string
 	// Action lists actions such as ec2:CreateVpc.
 	Action []string
@@ -81,12 +88,14 @@ type Policy struct {
 	Statement []Statement
 }
 
-// AllowedActions returns every action in the policies, each once, sorted.
+// AllowedActions returns every action that the policies allow, each once, sorted.
 func AllowedActions(docs []Policy) []string {
 	var out []string
 	for _, d := range docs {
 		for _, s := range d.Statement {
-			out = append(out, s.Action...)
+			if s.Effect == effectAllow {
+				out = append(out, s.Action...)
+			}
 		}
 	}
 
@@ -126,13 +135,14 @@ func BuildPolicies(in Input) []Policy {
 			s.machineStatements(),
 			s.identityStatements(),
 			s.leftoverStatements(),
+			s.progressStatements(),
 			s.storeStatements(),
 		)
 	} else {
-		list = slices.Concat(list, s.storeReadStatements())
+		list = slices.Concat(list, s.progressStatements(), s.storeReadStatements())
 	}
 
-	docs := []Policy{{Version: "2012-10-17"}}
+	docs := []Policy{{Version: policyVersion}}
 
 	for _, st := range list {
 		last := &docs[len(docs)-1]
@@ -185,6 +195,15 @@ type condition map[string]map[string][]string
 
 func stringEquals(key, value string) condition { return condition{"StringEquals": {key: {value}}} }
 
+// dnsSuffix returns the domain of the partition's services.
+func (s policyBuilder) dnsSuffix() string {
+	if s.Partition == "aws-cn" {
+		return "amazonaws.com.cn"
+	}
+
+	return "amazonaws.com"
+}
+
 // requestHasClusterTag requires that the created resource gets the cluster's tag.
 func (s policyBuilder) requestHasClusterTag() condition {
 	return stringEquals("aws:RequestTag/"+awskind.TagCluster, s.Cluster)
@@ -198,11 +217,25 @@ func (s policyBuilder) resourceHasClusterTag() condition {
 func newStatement(sid string, actions, resources []string, c condition) Statement {
 	return Statement{
 		Sid:       sid,
-		Effect:    "Allow",
+		Effect:    effectAllow,
 		Action:    actions,
 		Resource:  resources,
 		Condition: c,
 	}
+}
+
+// The effects of a statement.
+const (
+	effectAllow = "Allow"
+	effectDeny  = "Deny"
+)
+
+// newDeny returns a statement that no other policy can override.
+func newDeny(sid string, actions, resources []string, c condition) Statement {
+	st := newStatement(sid, actions, resources, c)
+	st.Effect = effectDeny
+
+	return st
 }
 
 // qualifyActions returns the actions of a service's operations, such as ec2:CreateVpc.

@@ -37,16 +37,6 @@ func (s policyBuilder) machineStatements() []Statement {
 			groups,
 			nil,
 		),
-		newStatement(
-			"ReadProgress",
-			slices.Concat(
-				qualifyActions("autoscaling", "DescribeScalingActivities"),
-				qualifyActions("ec2", "DescribeInstances", "GetConsoleOutput"),
-				qualifyActions("elasticloadbalancing", "DescribeTargetHealth"),
-			),
-			[]string{"*"},
-			nil,
-		),
 		s.launchStatement(),
 	}
 	if s.WarmPools {
@@ -62,6 +52,20 @@ func (s policyBuilder) machineStatements() []Statement {
 	}
 
 	return append(out, s.listenerStatements()...)
+}
+
+// progressStatements allows reading what machines do.
+func (s policyBuilder) progressStatements() []Statement {
+	return []Statement{newStatement(
+		"ReadProgress",
+		slices.Concat(
+			qualifyActions("autoscaling", "DescribeScalingActivities"),
+			qualifyActions("ec2", "DescribeInstances", "GetConsoleOutput"),
+			qualifyActions("elasticloadbalancing", "DescribeTargetHealth"),
+		),
+		[]string{"*"},
+		nil,
+	)}
 }
 
 // listenerStatements allows changing the listeners of the cluster's load balancers; none without load balancers.
@@ -97,52 +101,6 @@ func (s policyBuilder) launchStatement() Statement {
 		),
 		condition{"ArnLike": {"ec2:LaunchTemplate": {s.regionalARN("ec2", "launch-template/*")}}},
 	)
-}
-
-// identityStatements allows managing the cluster's roles, instance profiles and KMS key.
-func (s policyBuilder) identityStatements() []Statement {
-	return []Statement{
-		newStatement(
-			"ChangeRoles",
-			qualifyActions(
-				"iam", "AddRoleToInstanceProfile", "CreateInstanceProfile", "CreateRole",
-				"DeleteInstanceProfile", "DeleteRole", "DeleteRolePolicy", "DetachRolePolicy",
-				"GetInstanceProfile", "PassRole", "PutRolePolicy", "RemoveRoleFromInstanceProfile",
-				"TagRole", "UntagRole", "UpdateAssumeRolePolicy", "UpdateRole",
-			),
-			[]string{s.iamARN("role"), s.iamARN("instance-profile")},
-			nil,
-		),
-		newStatement(
-			"CreateKey",
-			qualifyActions("kms", "CreateKey", "TagResource"),
-			[]string{"*"},
-			s.requestHasClusterTag(),
-		),
-		newStatement(
-			"ChangeKey",
-			qualifyActions(
-				"kms", "CreateAlias", "DeleteAlias", "EnableKey", "EnableKeyRotation",
-				"PutKeyPolicy", "TagResource", "UntagResource", "UpdateAlias",
-				"UpdateKeyDescription",
-			),
-			[]string{s.regionalARN("kms", "key/*")},
-			s.resourceHasClusterTag(),
-		),
-		// Before its deletion is scheduled, the key's cluster tag is replaced by this one.
-		newStatement(
-			"DeleteKey",
-			qualifyActions("kms", "ScheduleKeyDeletion"),
-			[]string{s.regionalARN("kms", "key/*")},
-			stringEquals("aws:ResourceTag/slipway.dev/former-cluster", s.Cluster),
-		),
-		newStatement(
-			"ChangeAlias",
-			qualifyActions("kms", "CreateAlias", "DeleteAlias", "UpdateAlias"),
-			[]string{s.regionalARN("kms", s.KeyAlias)},
-			nil,
-		),
-	}
 }
 
 // leftoverStatements allows deleting the resources that programs in the cluster created, by the tags that

@@ -2,27 +2,82 @@
 
 package iampolicy
 
-import "strings"
+import (
+	"strings"
 
-// objectARNs returns the ARNs of the stores' buckets and of the cluster's objects in them.
-func (s policyBuilder) objectARNs() (buckets, all []string) {
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+)
+
+// storeFolders returns the ARN prefixes of the cluster's objects in each store, without a trailing slash.
+func (s policyBuilder) storeFolders() []string {
+	var out []string
 	for _, st := range s.Stores {
-		bucket := "arn:" + s.Partition + ":s3:::" + st.Bucket
-		base := strings.TrimSuffix(bucket+"/"+st.Prefix, "/") + "/"
-		buckets = append(buckets, bucket)
-		all = append(all, base+s.Cluster+"/*")
-		all = append(all, base+"_operations/"+s.Cluster+"/*") // lock and journal
+		out = append(out, s.storeBase(st)+"/"+s.Cluster)
 	}
 
-	return buckets, all
+	return out
+}
+
+// storeBase returns the ARN prefix of a store's objects, without a trailing slash.
+func (s policyBuilder) storeBase(st StoreLocation) string {
+	return strings.TrimSuffix("arn:"+s.Partition+":s3:::"+st.Bucket+"/"+st.Prefix, "/")
+}
+
+// objectARNs returns the ARNs of all objects of the cluster in the stores, with its lock and journal.
+func (s policyBuilder) objectARNs() []string {
+	var out []string
+	for _, st := range s.Stores {
+		out = append(out, s.storeBase(st)+"/"+s.Cluster+"/*", s.storeBase(st)+"/_operations/"+s.Cluster+"/*")
+	}
+
+	return out
+}
+
+// readableARNs returns the ARNs of the objects that a reader may read, which contain no secrets.
+func (s policyBuilder) readableARNs() []string {
+	var out []string
+	for _, folder := range s.storeFolders() {
+		for _, name := range []string{
+			"applied.json", "assets.yaml", "cloudformation/*", "cluster.yaml", "index.json",
+			"instancegroups/*", "machine/controlplane/*", "machine/worker/*", "ownership.json",
+			"pki/certs.json", "provisioner.json", "rolling-update.json", "way.json", "zones.json",
+		} {
+			out = append(out, folder+"/"+name)
+		}
+	}
+
+	for _, st := range s.Stores {
+		out = append(out, s.storeBase(st)+"/_operations/"+s.Cluster+"/*")
+	}
+
+	return out
+}
+
+// keyARNs returns the ARNs of the cluster's sealed keys and of what they protect.
+func (s policyBuilder) keyARNs() []string {
+	var out []string
+	for _, folder := range s.storeFolders() {
+		out = append(out, folder+"/pki/private/*", folder+"/machine/secrets/*", folder+"/machine/etcd/*")
+	}
+
+	return out
+}
+
+// bucketARNs returns the ARNs of the stores' buckets.
+func (s policyBuilder) bucketARNs() []string {
+	var out []string
+	for _, st := range s.Stores {
+		out = append(out, "arn:"+s.Partition+":s3:::"+st.Bucket)
+	}
+
+	return out
 }
 
 // settingsARNs returns the ARN of each store's settings object.
 func (s policyBuilder) settingsARNs() []string {
 	var out []string
 	for _, st := range s.Stores {
-		base := strings.TrimSuffix("arn:"+s.Partition+":s3:::"+st.Bucket+"/"+st.Prefix, "/")
-		out = append(out, base+"/slipway-state.json")
+		out = append(out, s.storeBase(st)+"/slipway-state.json")
 	}
 
 	return out
@@ -32,53 +87,85 @@ func (s policyBuilder) settingsARNs() []string {
 func (s policyBuilder) storeKeyCondition() condition {
 	var aliases []string
 	for _, st := range s.Stores {
-		aliases = append(aliases, "alias/slipway-"+st.Bucket)
+		aliases = append(aliases, "alias/slipway-"+strings.ReplaceAll(st.Bucket, ".", "_"))
 	}
 
 	return condition{"ForAnyValue:StringEquals": {"kms:ResourceAliases": aliases}}
 }
 
-// storeReadStatements allows reading the state.
+// objectKeyCondition allows the use of a store's key by S3 alone, for objects of the stores. With bucket keys, the
+// encryption context is the bucket, else the object.
+func (s policyBuilder) objectKeyCondition() condition {
+	c := s.storeKeyCondition()
+	c["StringEquals"] = map[string][]string{"kms:ViaService": {"s3." + s.Region + "." + s.dnsSuffix()}}
+	c["StringLike"] = map[string][]string{"kms:EncryptionContext:aws:s3:arn": append(s.bucketARNs(), s.objectARNs()...)}
+
+	return c
+}
+
+// sealedKeyCondition allows the use of a store's key for the cluster's sealed keys.
+func (s policyBuilder) sealedKeyCondition() condition {
+	c := s.storeKeyCondition()
+	c["StringEquals"] = map[string][]string{"kms:EncryptionContext:" + awskind.TagCluster: {s.Cluster}}
+
+	return c
+}
+
+// storeReadStatements allows reading the state without its keys, and denies these, whatever other policies allow.
 func (s policyBuilder) storeReadStatements() []Statement {
 	if len(s.Stores) == 0 {
 		return nil
 	}
 
-	buckets, objects := s.objectARNs()
 	return []Statement{
-		newStatement("ListState", qualifyActions("s3", "ListBucket"), buckets, nil),
+		newStatement("ListState", qualifyActions("s3", "ListBucket"), s.bucketARNs(), nil),
 		newStatement(
 			"ReadState",
 			qualifyActions("s3", "GetObject"),
-			append(objects, s.settingsARNs()...),
+			append(s.readableARNs(), s.settingsARNs()...),
 			nil,
 		),
-		newStatement(
-			"DecryptState",
+		s.decryptStatement(),
+		newDeny("DenyKeys", qualifyActions("s3", "GetObject", "GetObjectVersion"), s.keyARNs(), nil),
+		newDeny(
+			"DenyOpening",
 			qualifyActions("kms", "Decrypt"),
-			[]string{s.regionalARN("kms", "key/*")},
-			s.storeKeyCondition(),
+			[]string{"*"},
+			condition{"Null": {"kms:EncryptionContext:" + awskind.TagCluster: {"false"}}},
 		),
 	}
 }
 
-// storeStatements allows reading and writing the state store and the machine store.
+// decryptStatement allows S3 to decrypt objects of the stores for the caller.
+func (s policyBuilder) decryptStatement() Statement {
+	return newStatement(
+		"DecryptState",
+		qualifyActions("kms", "Decrypt"),
+		[]string{s.regionalARN("kms", "key/*")},
+		s.objectKeyCondition(),
+	)
+}
+
+// storeStatements allows reading and writing the state store and the machine store, with the cluster's keys.
 func (s policyBuilder) storeStatements() []Statement {
 	if len(s.Stores) == 0 {
 		return nil
 	}
 
-	_, objects := s.objectARNs()
-	return append(
-		s.storeReadStatements(),
-		newStatement("WriteState", qualifyActions("s3", "DeleteObject", "PutObject"), objects, nil),
+	keys := []string{s.regionalARN("kms", "key/*")}
+
+	return []Statement{
+		newStatement("ListState", qualifyActions("s3", "ListBucket"), s.bucketARNs(), nil),
+		newStatement("ReadSettings", qualifyActions("s3", "GetObject"), s.settingsARNs(), nil),
 		newStatement(
-			"EncryptState",
-			qualifyActions("kms", "GenerateDataKey"),
-			[]string{s.regionalARN("kms", "key/*")},
-			s.storeKeyCondition(),
+			"ChangeState",
+			qualifyActions("s3", "DeleteObject", "GetObject", "PutObject"),
+			s.objectARNs(),
+			nil,
 		),
-	)
+		newStatement("EncryptState", qualifyActions("kms", "Decrypt", "GenerateDataKey"), keys, s.objectKeyCondition()),
+		newStatement("SealKeys", qualifyActions("kms", "Decrypt", "GenerateDataKey"), keys, s.sealedKeyCondition()),
+	}
 }
 
 // BuildStateInitPolicy returns the policy for 'slipway state init' of the store st. An operator needs it once
@@ -89,7 +176,7 @@ func BuildStateInitPolicy(in Input, st StoreLocation) Policy {
 	bucket := "arn:" + s.Partition + ":s3:::" + st.Bucket
 	tagged := stringEquals("aws:RequestTag/slipway.dev/state", st.Bucket)
 
-	return Policy{Version: "2012-10-17", Statement: []Statement{
+	return Policy{Version: policyVersion, Statement: []Statement{
 		newStatement(
 			"CreateBucket",
 			qualifyActions(
@@ -115,7 +202,13 @@ func BuildStateInitPolicy(in Input, st StoreLocation) Policy {
 		newStatement(
 			"AliasStateKey",
 			qualifyActions("kms", "CreateAlias"),
-			[]string{s.regionalARN("kms", "alias/slipway-"+st.Bucket)},
+			[]string{s.regionalARN("kms", "alias/slipway-"+strings.ReplaceAll(st.Bucket, ".", "_"))},
+			nil,
+		),
+		newStatement(
+			"CreateBoundary",
+			qualifyActions("iam", "CreatePolicy"),
+			[]string{BoundaryARN(s.Partition, s.Account, st.Bucket)},
 			nil,
 		),
 		newStatement(

@@ -59,8 +59,9 @@ func (b *builder) addRole(m *machineRole, s roleSpec) {
 				Actions:   []string{"sts:AssumeRole"},
 			},
 		),
-		Tags:            b.resourceTags(awskind.IAMRole{}.Kind(), s.graphName, nil),
-		ManagedPolicies: s.managed,
+		Tags:                b.resourceTags(awskind.IAMRole{}.Kind(), s.graphName, nil),
+		PermissionsBoundary: b.MachineStore.Boundary,
+		ManagedPolicies:     s.managed,
 	})
 
 	add := func(graphName, name string, doc graph.JSON) {

@@ -42,7 +42,7 @@ func (b *builder) addKMSKey() {
 	)
 
 	key := graph.Add(b.graph, "main", awskind.KMSKey{
-		Description:   "Volumes of the Kubernetes cluster " + b.clusterName(),
+		Description:   awskind.KeyDescription(b.clusterName()),
 		Rotation:      true,
 		Enabled:       true,
 		Policy:        policy,

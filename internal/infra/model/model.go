@@ -44,6 +44,9 @@ type MachineStore struct {
 	Prefix string
 	// KMSKeyARN is the key that encrypts the bucket's objects; empty: no customer managed key.
 	KMSKeyARN string
+	// Boundary is the ARN of the permissions boundary of the machines' roles; empty: none, for a store of an older
+	// slipway.
+	Boundary string
 }
 
 // Input is everything that the model depends on.

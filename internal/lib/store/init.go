@@ -38,18 +38,23 @@ func PlanInit(ctx context.Context, rawURL string, opts Options) ([]InitStep, err
 		return nil, err
 	}
 
-	_, err = s.Get(ctx, SettingsKey)
+	s3Store, isS3 := s.(*S3Store)
+	found, err := s.Get(ctx, SettingsKey)
 	if err == nil {
-		_, err = readSettings(ctx, s)
-		return nil, err
+		set, err := readSettings(ctx, s)
+		if err != nil || !isS3 || set.MachineBoundaryARN != "" || opts.Boundary == nil {
+			return nil, err
+		}
+
+		return planBoundary(s3Store, cfg, opts, found, set), nil
 	}
 
 	if !errors.Is(err, ErrNotFound) {
 		return nil, err
 	}
 
-	if s3Store, ok := s.(*S3Store); ok {
-		return planS3Init(s3Store, cfg), nil
+	if isS3 {
+		return planS3Init(s3Store, cfg, opts), nil
 	}
 
 	return planFileInit(s, opts)
@@ -222,7 +227,33 @@ type s3Initializer struct {
 	settings *Settings
 }
 
-func planS3Init(s *S3Store, cfg aws.Config) []InitStep {
+// newBoundaryStep returns the step that creates the permissions boundary of machines and sets it in set.
+func newBoundaryStep(s *S3Store, cfg aws.Config, opts Options, set *Settings) InitStep {
+	at := Location{Bucket: s.bucket, Prefix: s.prefix}
+	return InitStep{"permissions boundary for the machines' IAM roles", func(ctx context.Context) (err error) {
+		set.MachineBoundaryARN, err = opts.Boundary(ctx, cfg, at)
+		return err
+	}}
+}
+
+// planBoundary returns the steps that add the boundary to the settings of a store of an older slipway.
+func planBoundary(s *S3Store, cfg aws.Config, opts Options, found Object, set Settings) []InitStep {
+	return []InitStep{
+		newBoundaryStep(s, cfg, opts, &set),
+		{SettingsKey + " with that boundary", func(ctx context.Context) error {
+			body, err := json.MarshalIndent(set, "", "  ")
+			if err != nil {
+				return err
+			}
+
+			_, err = s.Update(ctx, SettingsKey, append(body, '\n'), found.ETag)
+
+			return err
+		}},
+	}
+}
+
+func planS3Init(s *S3Store, cfg aws.Config, opts Options) []InitStep {
 	client := s3.NewFromConfig(cfg)
 	m := s3Initializer{
 		buckets:  client,
@@ -233,15 +264,19 @@ func planS3Init(s *S3Store, cfg aws.Config) []InitStep {
 		settings: &Settings{Version: settingsVersion},
 	}
 
-	return []InitStep{
+	steps := []InitStep{
 		{"bucket " + s.bucket, m.ensureBucket},
 		{"public access block of " + s.bucket, m.blockPublicAccess},
-		{"policy of " + s.bucket + ": " + m.describePolicy(), m.putTLSPolicy},
+		{"policy of " + s.bucket + ": " + m.describePolicy(), m.putBucketPolicy},
 		{"versioning of " + s.bucket, m.enableVersioning},
 		{"KMS key " + m.keyAlias() + ", rotated yearly", m.ensureKMSKey},
 		{"encryption of " + s.bucket + " with that key", m.setEncryption},
-		newSettingsStep(s, m.settings),
 	}
+	if opts.Boundary != nil {
+		steps = append(steps, newBoundaryStep(s, cfg, opts, m.settings))
+	}
+
+	return append(steps, newSettingsStep(s, m.settings))
 }
 
 // keyAlias returns the alias of the KMS key. A bucket name can contain dots, but an alias cannot.
@@ -297,22 +332,18 @@ func (m s3Initializer) isPlainHTTP() bool { return strings.HasPrefix(m.endpoint,
 
 func (m s3Initializer) describePolicy() string {
 	if m.isPlainHTTP() {
-		return "none, since the endpoint does not use TLS"
+		return "sealed keys only for operators and the control plane; not TLS only, since the endpoint has no TLS"
 	}
 
-	return "TLS only"
+	return "TLS only, sealed keys only for operators and the control plane"
 }
 
-// putTLSPolicy sets a bucket policy that requires TLS. It never replaces an existing policy, and
-// returns an error if that policy does not require TLS.
-func (m s3Initializer) putTLSPolicy(ctx context.Context) error {
-	if m.isPlainHTTP() {
-		return nil
-	}
-
+// putBucketPolicy sets a bucket policy that requires TLS and protects the sealed keys. It never replaces an existing
+// policy, and returns an error if that policy does not require TLS.
+func (m s3Initializer) putBucketPolicy(ctx context.Context) error {
 	have, err := m.buckets.GetBucketPolicy(ctx, &s3.GetBucketPolicyInput{Bucket: &m.bucket})
 	switch {
-	case err == nil && requiresTLS(aws.ToString(have.Policy)):
+	case err == nil && (m.isPlainHTTP() || requiresTLS(aws.ToString(have.Policy))):
 		return nil
 	case err == nil:
 		return diag.WithHint(errors.New("the bucket already has a policy, which does not require TLS"),
@@ -321,24 +352,7 @@ func (m s3Initializer) putTLSPolicy(ctx context.Context) error {
 		return err
 	}
 
-	partition := "aws"
-
-	switch {
-	case strings.HasPrefix(m.region, "cn-"):
-		partition = "aws-cn"
-	case strings.HasPrefix(m.region, "us-gov-"):
-		partition = "aws-us-gov"
-	}
-
-	arn := "arn:" + partition + ":s3:::" + m.bucket
-	policy, err := json.Marshal(map[string]any{
-		"Version": "2012-10-17",
-		"Statement": []any{map[string]any{
-			"Sid": "TLSOnly", "Effect": "Deny", "Principal": "*", "Action": "s3:*",
-			"Resource":  []string{arn, arn + "/*"},
-			"Condition": map[string]any{"Bool": map[string]string{"aws:SecureTransport": "false"}},
-		}},
-	})
+	policy, err := json.Marshal(map[string]any{"Version": "2012-10-17", "Statement": m.policyStatements()})
 	if err != nil {
 		return err
 	}
@@ -349,6 +363,63 @@ func (m s3Initializer) putTLSPolicy(ctx context.Context) error {
 	)
 
 	return err
+}
+
+// ReaderTag is the tag of IAM users and roles that may read no sealed key, whatever their policies allow. Its value is
+// [ReaderTagValue].
+const ReaderTag = "slipway.dev/access"
+
+// ReaderTagValue is the value of [ReaderTag].
+const ReaderTagValue = "read-only"
+
+// policyStatements returns the statements of the bucket policy.
+func (m s3Initializer) policyStatements() []map[string]any {
+	bucket := "arn:" + partitionOf(m.region) + ":s3:::" + m.bucket
+	deny := func(sid string, action any, resource []string, condition map[string]any) map[string]any {
+		return map[string]any{
+			"Sid": sid, "Effect": "Deny", "Principal": "*",
+			"Action": action, "Resource": resource, "Condition": condition,
+		}
+	}
+
+	read := []string{"s3:GetObject", "s3:GetObjectVersion"}
+	machines := "arn:" + partitionOf(m.region) + ":iam::*:role/slipway/*"
+	out := []map[string]any{
+		deny(
+			"ReadersReadNoKeys",
+			read,
+			[]string{bucket + "/*/pki/private/*", bucket + "/*/machine/secrets/*"},
+			map[string]any{"StringEquals": map[string]string{"aws:PrincipalTag/" + ReaderTag: ReaderTagValue}},
+		),
+		deny(
+			"MachinesReadNoStateKeys",
+			read,
+			[]string{bucket + "/*/pki/private/*"},
+			map[string]any{"ArnLike": map[string]string{"aws:PrincipalArn": machines}},
+		),
+	}
+	if m.isPlainHTTP() {
+		return out
+	}
+
+	return append(out, deny(
+		"TLSOnly",
+		"s3:*",
+		[]string{bucket, bucket + "/*"},
+		map[string]any{"Bool": map[string]string{"aws:SecureTransport": "false"}},
+	))
+}
+
+// partitionOf returns the AWS partition of a region.
+func partitionOf(region string) string {
+	switch {
+	case strings.HasPrefix(region, "cn-"):
+		return "aws-cn"
+	case strings.HasPrefix(region, "us-gov-"):
+		return "aws-us-gov"
+	}
+
+	return "aws"
 }
 
 // requiresTLS reports whether a bucket policy denies requests without TLS.

@@ -49,10 +49,10 @@ func TestInitKeepsABucketsPolicy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := &policyBucket{policy: c.policy}
 			m := s3Initializer{buckets: b, bucket: "b", region: "us-east-1"}
-			if err := m.putTLSPolicy(t.Context()); (err != nil) != c.fails {
+			if err := m.putBucketPolicy(t.Context()); (err != nil) != c.fails {
 				t.Errorf("got %v", err)
 			}
-			if err := m.putTLSPolicy(t.Context()); (err != nil) != c.fails { // a run that was cut short is run again
+			if err := m.putBucketPolicy(t.Context()); (err != nil) != c.fails { // a run that was cut short is run again
 				t.Errorf("again: %v", err)
 			}
 			if b.puts != c.puts || c.fails && b.policy != c.policy {

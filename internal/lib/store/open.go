@@ -33,6 +33,9 @@ type Settings struct {
 	Version int `json:"version"`
 	// KMSKeyARN is the key that encrypts the secrets of a store in S3.
 	KMSKeyARN string `json:"kmsKeyArn,omitempty"`
+	// MachineBoundaryARN is the permissions boundary of the IAM roles of machines that read a store in S3. Empty
+	// for a store of an older slipway; 'state init' then adds it.
+	MachineBoundaryARN string `json:"machineBoundaryArn,omitempty"`
 	// Recipient is the public age key with which the secrets of a store in a folder are encrypted.
 	Recipient string `json:"recipient,omitempty"`
 	// Identity is the private age key of the recipient, encrypted with the passphrase. It is empty
@@ -49,6 +52,9 @@ type Options struct {
 	// Passphrase decrypts the identity in the settings of a store in a folder, if there is no key
 	// file.
 	Passphrase string
+	// Boundary creates the permissions boundary of machines that read a store in S3, or finds it, and returns its
+	// ARN. Nil: none. Only [PlanInit] calls it.
+	Boundary func(ctx context.Context, cfg aws.Config, at Location) (arn string, err error)
 }
 
 // Location is a parsed store URL.

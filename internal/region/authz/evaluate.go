@@ -56,6 +56,26 @@ func Evaluate(policies []Policy, r Request) Decision {
 	return Decision{Allowed: true, Reason: "a policy allows it"}
 }
 
+// EvaluateWithin evaluates the policies of an identity that has a permissions boundary: both must allow the request,
+// and a Deny in either wins. A nil boundary is none.
+func EvaluateWithin(policies, boundary []Policy, r Request) Decision {
+	own := Evaluate(policies, r)
+	if boundary == nil || own.Denied {
+		return own
+	}
+
+	limit := Evaluate(boundary, r)
+	if limit.Denied || limit.Allowed {
+		if limit.Denied {
+			return limit
+		}
+
+		return own
+	}
+
+	return Decision{Reason: "no permissions boundary allows the " + r.Action + " action"}
+}
+
 func formatSid(s Statement) string {
 	if s.Sid == "" {
 		return ""

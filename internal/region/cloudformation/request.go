@@ -269,7 +269,11 @@ func (s *Service) stackCaller(ctx context.Context, role string) (wire.Caller, er
 		return wire.CallerFrom(ctx), nil
 	}
 
-	if err := wire.Authorize(ctx, wire.AccessCheck{Action: "iam:PassRole", Resource: role}); err != nil {
+	if err := wire.Authorize(ctx, wire.AccessCheck{
+		Action:   "iam:PassRole",
+		Resource: role,
+		Context:  map[string][]string{"iam:PassedToService": {"cloudformation.amazonaws.com"}},
+	}); err != nil {
 		return wire.Caller{}, err
 	}
 

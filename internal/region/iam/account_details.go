@@ -63,6 +63,7 @@ func (r *role) toRoleDetail(s *IAM) *iam.RoleDetail {
 		Tags:                     tagList(r.Tags),
 		RolePolicyList:           r.inlinePolicyDetails(),
 		AttachedManagedPolicies:  s.st.attachedPolicies(r.Attached),
+		PermissionsBoundary:      r.attachedBoundary(),
 		InstanceProfileList:      []*iam.InstanceProfile{},
 	}
 
@@ -85,6 +86,7 @@ func (u *user) toUserDetail(s *IAM) *iam.UserDetail {
 		Tags:                    tagList(u.Tags),
 		UserPolicyList:          u.inlinePolicyDetails(),
 		AttachedManagedPolicies: s.st.attachedPolicies(u.Attached),
+		PermissionsBoundary:     u.attachedBoundary(),
 		GroupList:               []*string{},
 	}
 }
@@ -94,7 +96,7 @@ func (s *IAM) simulatePrincipalPolicy(
 	_ context.Context,
 	in *iam.SimulatePrincipalPolicyInput,
 ) (*iam.SimulatePolicyResponse, error) {
-	policies, err := s.findPoliciesByARN(*in.PolicySourceArn)
+	policies, boundary, err := s.findPoliciesByARN(*in.PolicySourceArn)
 	if err != nil {
 		return nil, err
 	}
@@ -125,10 +127,8 @@ func (s *IAM) simulatePrincipalPolicy(
 
 	for _, action := range in.ActionNames {
 		for _, resource := range resources {
-			d := authz.Evaluate(
-				policies,
-				authz.Request{Action: stringValue(action), Resource: stringValue(resource), Context: keys},
-			)
+			r := authz.Request{Action: stringValue(action), Resource: stringValue(resource), Context: keys}
+			d := authz.EvaluateWithin(policies, boundary, r)
 
 			decision := iam.PolicyEvaluationDecisionTypeImplicitDeny
 			switch {
@@ -147,18 +147,19 @@ func (s *IAM) simulatePrincipalPolicy(
 	return out, nil
 }
 
-func (s *IAM) findPoliciesByARN(arn string) ([]authz.Policy, error) {
+// findPoliciesByARN returns the policies of a role or a user, and its boundary; a nil boundary is none.
+func (s *IAM) findPoliciesByARN(arn string) (own, boundary []authz.Policy, err error) {
 	for _, r := range s.st.Roles {
 		if r.roleARN(s) == arn {
-			return s.st.parseIdentityPolicies(&r.identity), nil
+			return s.st.parseIdentityPolicies(&r.identity), s.st.boundaryPolicies(&r.identity), nil
 		}
 	}
 
 	for _, u := range s.st.Users {
 		if u.userARN(s) == arn {
-			return s.st.parseIdentityPolicies(&u.identity), nil
+			return s.st.parseIdentityPolicies(&u.identity), s.st.boundaryPolicies(&u.identity), nil
 		}
 	}
 
-	return nil, newNotFoundError("The principal %s cannot be found.", arn)
+	return nil, nil, newNotFoundError("The principal %s cannot be found.", arn)
 }

@@ -39,13 +39,13 @@ func (s *IAM) EvaluateIdentity(ctx context.Context, c wire.AccessCheck) authz.De
 }
 
 func (s *IAM) evaluateCaller(caller wire.Caller, c wire.AccessCheck, r authz.Request) authz.Decision {
-	own, sessionPolicies := s.callerPolicies(caller)
-	d := authz.Evaluate(own, r)
-	if !d.Allowed || len(sessionPolicies) == 0 {
+	p := s.callerPolicies(caller)
+	d := authz.EvaluateWithin(p.own, p.boundary, r)
+	if !d.Allowed || len(p.session) == 0 {
 		return d
 	}
 
-	if d = authz.Evaluate(sessionPolicies, r); !d.Allowed {
+	if d = authz.Evaluate(p.session, r); !d.Allowed {
 		d.Reason = "no session policy allows the " + c.Action + " action"
 	}
 
@@ -128,30 +128,41 @@ func (st *serviceState) findUserByARN(arn string) *user {
 	return st.Users[arn[strings.LastIndex(arn, "/")+1:]]
 }
 
-// callerPolicies returns the policies of a user or a role, and the session policies of a role's session. A
-// session whose role was deleted, or deleted and created again, has no policies.
-func (s *IAM) callerPolicies(caller wire.Caller) (own, sessionPolicies []authz.Policy) {
+// identityPolicies are the policies that decide for a caller.
+type identityPolicies struct {
+	own      []authz.Policy // of the user or role
+	boundary []authz.Policy // nil: no boundary
+	session  []authz.Policy // of a role's session
+}
+
+// callerPolicies returns the policies of a user or a role, its boundary, and the session policies of a role's
+// session. A session whose role was deleted, or deleted and created again, has no policies.
+func (s *IAM) callerPolicies(caller wire.Caller) (out identityPolicies) {
 	s.store.Lock()
 	defer s.store.Unlock()
 	if caller.Role == "" {
 		if u := s.st.findUserByARN(caller.ARN); u != nil {
-			own = s.st.parseIdentityPolicies(&u.identity)
+			out.own = s.st.parseIdentityPolicies(&u.identity)
+			out.boundary = s.st.boundaryPolicies(&u.identity)
 		}
 
-		return own, nil
+		return out
 	}
 
 	v := s.st.Sessions[caller.AccessKeyID]
 	r := s.st.Roles[caller.Role]
 	if v == nil || r == nil || r.ID != v.RoleID {
-		return nil, nil
+		return out
 	}
 
 	for _, document := range v.Policies {
-		sessionPolicies = appendPolicy(sessionPolicies, document)
+		out.session = appendPolicy(out.session, document)
 	}
 
-	return s.st.parseIdentityPolicies(&r.identity), sessionPolicies
+	out.own = s.st.parseIdentityPolicies(&r.identity)
+	out.boundary = s.st.boundaryPolicies(&r.identity)
+
+	return out
 }
 
 // parseIdentityPolicies returns all inline and attached policies of an identity.

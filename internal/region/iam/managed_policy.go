@@ -101,7 +101,7 @@ func (p *managedPolicy) toPolicy(s *IAM) *iam.Policy {
 		DefaultVersionId:              new(p.Default),
 		AttachmentCount:               new(s.st.countAttachments(p.ARN)),
 		IsAttachable:                  new(true),
-		PermissionsBoundaryUsageCount: new(int64(0)),
+		PermissionsBoundaryUsageCount: new(s.st.countBoundaries(p.ARN)),
 		CreateDate:                    new(p.Created),
 		UpdateDate:                    new(p.Updated),
 	}
@@ -229,7 +229,7 @@ func (s *IAM) deletePolicy(in *iam.DeletePolicyInput) (*iam.DeletePolicyOutput, 
 	switch {
 	case err != nil:
 		return nil, err
-	case s.st.countAttachments(p.ARN) > 0:
+	case s.st.countAttachments(p.ARN)+s.st.countBoundaries(p.ARN) > 0:
 		return nil, newDeleteConflictError("detach the policy from all entities")
 	case len(p.Versions) > 1:
 		return nil, newDeleteConflictError("delete all versions but the default one")

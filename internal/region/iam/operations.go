@@ -18,7 +18,7 @@ func (s *IAM) Service() wire.Service {
 		Protocol:   wire.QueryProtocol,
 		Version:    "2010-05-08",
 		Namespace:  "https://iam.amazonaws.com/doc/2010-05-08/",
-		Operations: slices.Concat(roleOps(s), policyOps(s), instanceProfileOps(s), userOps(s)),
+		Operations: slices.Concat(roleOps(s), policyOps(s), instanceProfileOps(s), userOps(s), boundaryOps(s)),
 		Authorize:  s.authorizeRequest,
 	}
 }
@@ -112,6 +112,10 @@ func (s *IAM) authorizeRequest(ctx context.Context, op string, in any) error {
 		c.Context["iam:PolicyARN"] = []string{arn}
 	}
 
+	if arn := s.requestBoundary(op, in); arn != "" {
+		c.Context[boundaryKey] = []string{arn}
+	}
+
 	if err := wire.Authorize(ctx, c); err != nil {
 		return err
 	}
@@ -139,7 +143,11 @@ func (s *IAM) authorizeRequest(ctx context.Context, op string, in any) error {
 
 	arn, _ := s.RoleARN(wire.StringMember(in, "RoleName"))
 
-	return wire.Authorize(ctx, wire.AccessCheck{Action: "iam:PassRole", Resource: arn})
+	return wire.Authorize(ctx, wire.AccessCheck{
+		Action:   "iam:PassRole",
+		Resource: arn,
+		Context:  map[string][]string{"iam:PassedToService": {"ec2.amazonaws.com"}},
+	})
 }
 
 // requestResource returns the ARN of the entity that a request names, and its tags; "*" if it names none.

@@ -21,7 +21,7 @@ func (st *serviceState) findRole(name string) (*role, error) {
 	return r, nil
 }
 
-// toRole describes a role without its tags, which lists do not contain.
+// toRole describes a role without its tags and its boundary, which lists do not contain.
 func (r *role) toRole(s *IAM) *iam.Role {
 	out := &iam.Role{
 		Arn:                      new(r.roleARN(s)),
@@ -57,13 +57,6 @@ func (s *IAM) createRole(in *iam.CreateRoleInput) (*iam.CreateRoleOutput, error)
 		return nil, newValidationError("the maximum session duration is %d seconds", maxSessionSeconds)
 	}
 
-	if in.PermissionsBoundary != nil {
-		return nil, wire.Errorf(
-			iam.ErrCodeInvalidInputException,
-			"permissions boundaries are not supported by this region",
-		)
-	}
-
 	if err := validateName("roleName", r.Name, maxRoleNameLength); err != nil {
 		return nil, err
 	}
@@ -89,9 +82,14 @@ func (s *IAM) createRole(in *iam.CreateRoleInput) (*iam.CreateRoleOutput, error)
 		return nil, err
 	}
 
+	if err := s.st.setBoundary(&r.identity, stringValue(in.PermissionsBoundary)); err != nil {
+		return nil, err
+	}
+
 	s.st.Roles[r.Name] = r
 	out := r.toRole(s)
 	out.Tags = tagList(r.Tags)
+	out.PermissionsBoundary = r.attachedBoundary()
 
 	return &iam.CreateRoleOutput{Role: out}, nil
 }
@@ -115,6 +113,7 @@ func (s *IAM) getRole(in *iam.GetRoleInput) (*iam.GetRoleOutput, error) {
 
 	out := r.toRole(s)
 	out.Tags = tagList(r.Tags)
+	out.PermissionsBoundary = r.attachedBoundary()
 
 	return &iam.GetRoleOutput{Role: out}, nil
 }

@@ -59,6 +59,7 @@ type identity struct {
 	Tags     map[string]string `json:"tags,omitempty"`
 	Inline   map[string]string `json:"inline,omitempty"`   // documents of the inline policies, by name
 	Attached []string          `json:"attached,omitempty"` // ARNs of the attached policies, sorted
+	Boundary string            `json:"boundary,omitempty"` // ARN of the permissions boundary
 }
 
 type role struct {

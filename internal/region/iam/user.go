@@ -59,9 +59,14 @@ func (s *IAM) createUser(in *iam.CreateUserInput) (*iam.CreateUserOutput, error)
 		return nil, err
 	}
 
+	if err := s.st.setBoundary(&u.identity, stringValue(in.PermissionsBoundary)); err != nil {
+		return nil, err
+	}
+
 	s.st.Users[u.Name] = u
 	out := u.toUser(s)
 	out.Tags = tagList(u.Tags)
+	out.PermissionsBoundary = u.attachedBoundary()
 
 	return &iam.CreateUserOutput{User: out}, nil
 }

@@ -266,7 +266,15 @@ func (s *Service) deleteAlias(ctx context.Context, in *kms.DeleteAliasInput) (*k
 }
 
 func (s *Service) tagResource(ctx context.Context, in *kms.TagResourceInput) (*kms.TagResourceOutput, error) {
-	return &kms.TagResourceOutput{}, s.withKey(ctx, in.KeyId, "TagResource", func(k *key) error {
+	requested := map[string][]string{}
+	for _, t := range in.Tags {
+		requested["aws:RequestTag/"+*t.TagKey] = []string{*t.TagValue}
+		requested["aws:TagKeys"] = append(requested["aws:TagKeys"], *t.TagKey)
+	}
+
+	check := keyCheck{action: "TagResource", context: requested}
+
+	return &kms.TagResourceOutput{}, s.withCheckedKey(ctx, in.KeyId, check, func(k *key) error {
 		if k.Tags == nil {
 			k.Tags = map[string]string{}
 		}
@@ -283,7 +291,14 @@ func (s *Service) untagResource(
 	ctx context.Context,
 	in *kms.UntagResourceInput,
 ) (*kms.UntagResourceOutput, error) {
-	return &kms.UntagResourceOutput{}, s.withKey(ctx, in.KeyId, "UntagResource", func(k *key) error {
+	requested := map[string][]string{}
+	for _, name := range in.TagKeys {
+		requested["aws:TagKeys"] = append(requested["aws:TagKeys"], *name)
+	}
+
+	check := keyCheck{action: "UntagResource", context: requested}
+
+	return &kms.UntagResourceOutput{}, s.withCheckedKey(ctx, in.KeyId, check, func(k *key) error {
 		for _, name := range in.TagKeys {
 			delete(k.Tags, *name)
 		}

@@ -189,6 +189,23 @@ func (s *Service) findKey(name *string) (*key, error) {
 // withKey finds a key, checks whether the caller may do an action on it, and calls f. Only DescribeKey and
 // DeleteAlias accept an alias, as in AWS. The caller holds the store's lock.
 func (s *Service) withKey(ctx context.Context, name *string, action string, f func(*key) error) error {
+	return s.withCheckedKey(ctx, name, keyCheck{action: action}, f)
+}
+
+// keyCheck is an action on a key with the condition keys that its request adds to those of the key.
+type keyCheck struct {
+	action  string
+	context map[string][]string
+}
+
+// withCheckedKey is withKey with the condition keys of a request.
+func (s *Service) withCheckedKey(
+	ctx context.Context,
+	name *string,
+	check keyCheck,
+	f func(*key) error,
+) error {
+	action := check.action
 	if strings.Contains(stringValue(name), "alias/") && action != "DescribeKey" && action != "DeleteAlias" {
 		return wire.Errorf(
 			"NotFoundException",
@@ -202,7 +219,9 @@ func (s *Service) withKey(ctx context.Context, name *string, action string, f fu
 		return err
 	}
 
-	if err := s.authorizeKey(ctx, k, action, nil); err != nil {
+	keys := s.conditionKeys(k, nil)
+	maps.Copy(keys, check.context)
+	if err := s.evaluateAccess(ctx, k, wire.AccessCheck{Action: "kms:" + action, Context: keys}); err != nil {
 		return err
 	}
 

@@ -92,6 +92,8 @@ const (
 	// defaultPendingDays is the waiting period before a key is deleted, in days, if its resource
 	// does not set it. It is the shortest that KMS accepts.
 	defaultPendingDays = 7
+	// volumeKeyAddress is the address of the cluster's key, the only one.
+	volumeKeyAddress graph.Addr = "kms-key/main"
 	// formerClusterTag marks a key whose cluster is being deleted. KMS refuses to change the tags
 	// of a key that is pending deletion, so the cluster's tags are emptied before. If the program is
 	// killed in between, the key is found by this tag.
@@ -120,17 +122,27 @@ func registerKeys(c *Cloud, api keyAPI, scope Scope) {
 	registerAliases(c, api)
 }
 
+// createKey creates a key and then tags it; see [newKeySid].
 func createKey(ctx context.Context, api keyAPI, t task[awskind.KMSKey]) (plan.StepResult, error) {
-	out, err := api.CreateKey(ctx, &kms.CreateKeyInput{
-		Description: &t.want.Description,
-		Policy:      stringOrNil(string(t.want.Policy)),
-		Tags:        toKMSTags(t.want.Tags),
-	})
+	in := &kms.CreateKeyInput{Description: &t.want.Description}
+	policy, tagLater := addNewKeyStatement(t.want.Policy)
+	in.Policy = stringOrNil(policy)
+	if !tagLater {
+		in.Tags = toKMSTags(t.want.Tags)
+	}
+
+	out, err := api.CreateKey(ctx, in)
 	if err != nil {
 		return plan.StepResult{}, transport.Wrap(err, "create key")
 	}
 
 	t.id = aws.ToString(out.KeyMetadata.KeyId)
+	if tagLater {
+		if err := retagKey(ctx, api, t.id, t.want.Tags, nil); err != nil {
+			return plan.StepResult{}, transport.MarkNotRetryable(err, t.id)
+		}
+	}
+
 	t.have = awskind.KMSKey{
 		Description: t.want.Description,
 		Policy:      t.want.Policy,
@@ -298,7 +310,7 @@ func findUnaliasedKeys(ctx context.Context, api keyAPI, scope Scope) ([]plan.Act
 // findOwnKey returns the key with id, and whether it belongs to the cluster.
 func findOwnKey(ctx context.Context, api keyAPI, id string, scope Scope) (plan.ActualResource, bool, error) {
 	tags, err := readKeyTags(ctx, api, id)
-	if isOtherKey(tags, err, scope) {
+	if isOtherKey(tags, err, scope) && (err != nil || len(tags) > 0) {
 		return plan.ActualResource{}, false, nil
 	}
 
@@ -307,8 +319,12 @@ func findOwnKey(ctx context.Context, api keyAPI, id string, scope Scope) (plan.A
 	}
 
 	meta, err := api.DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: &id})
-	if err != nil {
-		return plan.ActualResource{}, false, transport.Wrap(err, "read key %s", id)
+	if err = transport.Wrap(err, "read key %s", id); err != nil {
+		if len(tags) == 0 && plan.ErrorClassOf(err) == plan.AccessDenied {
+			return plan.ActualResource{}, false, nil
+		}
+
+		return plan.ActualResource{}, false, err
 	}
 
 	return readKey(ctx, api, meta.KeyMetadata, scope)
@@ -374,7 +390,8 @@ func readKey(
 
 	wg.Wait()
 
-	if isOtherKey(tags, errs[0], scope) {
+	untagged := errs[0] == nil && len(tags) == 0 && isUntaggedKey(ctx, api, meta, scope)
+	if isOtherKey(tags, errs[0], scope) && !untagged {
 		return plan.ActualResource{}, false, nil
 	}
 
@@ -389,15 +406,20 @@ func readKey(
 		ID:         id,
 		Attributes: map[string]string{"Arn": aws.ToString(meta.Arn)},
 	}
+	if untagged {
+		a.Addr = volumeKeyAddress
+	}
+
 	if tags[formerClusterTag] == scope.Cluster {
 		a.Addr += graph.Addr("@" + id) // to be deleted, never to be used again
 	}
 
+	keyPolicy, _ := removeNewKeyStatement(aws.ToString(policy.Policy))
 	a.Resource = awskind.KMSKey{
 		Description: aws.ToString(meta.Description),
 		Rotation:    rotation.KeyRotationEnabled,
 		Enabled:     meta.Enabled,
-		Policy:      graph.CanonicalJSON(aws.ToString(policy.Policy)),
+		Policy:      keyPolicy,
 		Tags:        tags,
 	}
 

@@ -27,6 +27,11 @@ type roleAPI interface {
 		...func(*iam.Options),
 	) (*iam.UpdateAssumeRolePolicyOutput, error)
 	DeleteRole(context.Context, *iam.DeleteRoleInput, ...func(*iam.Options)) (*iam.DeleteRoleOutput, error)
+	PutRolePermissionsBoundary(
+		context.Context,
+		*iam.PutRolePermissionsBoundaryInput,
+		...func(*iam.Options),
+	) (*iam.PutRolePermissionsBoundaryOutput, error)
 	roleContentsAPI
 }
 
@@ -78,6 +83,7 @@ func createRole(ctx context.Context, api roleAPI, t task[awskind.IAMRole]) (plan
 		Path:                     &w.Path,
 		Description:              &w.Description,
 		AssumeRolePolicyDocument: &trust,
+		PermissionsBoundary:      stringOrNil(w.PermissionsBoundary),
 		Tags:                     toIAMTags(w.Tags),
 	})
 	if err = transport.Wrap(err, "create role %s", w.Name); plan.ErrorClassOf(err) == plan.AlreadyExists {
@@ -120,6 +126,14 @@ func adoptRole(
 
 // updateRole changes the parts of a role that differ.
 func updateRole(ctx context.Context, api roleAPI, t task[awskind.IAMRole]) (plan.StepResult, error) {
+	// The boundary is first: without it, an operator may not change the permissions of a role.
+	if arn := t.want.PermissionsBoundary; arn != "" && arn != t.have.PermissionsBoundary {
+		in := &iam.PutRolePermissionsBoundaryInput{RoleName: &t.id, PermissionsBoundary: &arn}
+		if _, err := api.PutRolePermissionsBoundary(ctx, in); err != nil {
+			return plan.StepResult{}, transport.Wrap(err, "set the permissions boundary of %s", t.id)
+		}
+	}
+
 	if t.want.TrustPolicy != t.have.TrustPolicy {
 		policy := string(t.want.TrustPolicy)
 		in := &iam.UpdateAssumeRolePolicyInput{RoleName: &t.id, PolicyDocument: &policy}
@@ -255,6 +269,9 @@ func getRole(ctx context.Context, api roleAPI, name string) (plan.ActualResource
 		Description:     aws.ToString(out.Role.Description),
 		TrustPolicy:     decodePolicy(aws.ToString(out.Role.AssumeRolePolicyDocument)),
 		Tags:            fromIAMTags(out.Role.Tags),
+	}
+	if boundary := out.Role.PermissionsBoundary; boundary != nil {
+		r.PermissionsBoundary = aws.ToString(boundary.PermissionsBoundaryArn)
 	}
 
 	return plan.ActualResource{

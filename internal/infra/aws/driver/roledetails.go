@@ -108,6 +108,10 @@ func fromRoleDetail(description string, d iamtypes.RoleDetail) []plan.ActualReso
 		Tags:        fromIAMTags(d.Tags),
 	}
 
+	if d.PermissionsBoundary != nil {
+		r.PermissionsBoundary = aws.ToString(d.PermissionsBoundary.PermissionsBoundaryArn)
+	}
+
 	for _, p := range d.AttachedManagedPolicies {
 		r.ManagedPolicies = append(r.ManagedPolicies, aws.ToString(p.PolicyArn))
 	}

@@ -221,7 +221,27 @@ func roleType() Type {
 	}
 }
 
+// updateRoleBoundary sets or removes the permissions boundary of a role.
+func updateRoleBoundary(ctx context.Context, req *Request) error {
+	if !req.propertyChanged("PermissionsBoundary") {
+		return nil
+	}
+
+	in := template.Object{"RoleName": req.PhysicalID}
+	if req.stringProperty("PermissionsBoundary") == "" {
+		return req.runOperation(ctx, "iam", "DeleteRolePermissionsBoundary", in)
+	}
+
+	in["PermissionsBoundary"] = req.stringProperty("PermissionsBoundary")
+
+	return req.runOperation(ctx, "iam", "PutRolePermissionsBoundary", in)
+}
+
 func updateRole(ctx context.Context, req *Request) error {
+	if err := updateRoleBoundary(ctx, req); err != nil {
+		return err
+	}
+
 	if req.propertyChanged("AssumeRolePolicyDocument") {
 		if err := req.runOperation(ctx, "iam", "UpdateAssumeRolePolicy", template.Object{
 			"RoleName":       req.PhysicalID,

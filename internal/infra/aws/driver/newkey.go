@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"context"
+	"encoding/json"
+	"regexp"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/kms"
+	kmstypes "github.com/aws/aws-sdk-go-v2/service/kms/types"
+
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+)
+
+// newKeySid is the statement with which a key is created. The permission to create a key with tags is also the
+// permission to tag every key of the account: KMS asks for kms:TagResource on all keys. So a key is created without
+// tags, and its own policy allows the first ones, until the key has the tag of its cluster.
+const newKeySid = "SlipwayNewKey"
+
+// newKeyStatement returns that statement for the keys of an account. KMS sees new tags within five minutes; until
+// then the statement also allows what else is done with a new key.
+func newKeyStatement(account string) map[string]any {
+	return map[string]any{
+		"Sid":       newKeySid,
+		"Effect":    "Allow",
+		"Principal": map[string]any{"AWS": "*"},
+		"Action":    []any{"kms:CreateAlias", "kms:EnableKeyRotation", "kms:TagResource"},
+		"Resource":  "*",
+		"Condition": map[string]any{
+			"StringEquals": map[string]any{"kms:CallerAccount": account},
+			"Null":         map[string]any{"aws:ResourceTag/" + awskind.TagCluster: "true"},
+		},
+	}
+}
+
+// keyPolicyDocument is the policy of a key, whose other elements are kept as they are.
+type keyPolicyDocument struct {
+	Version   string
+	ID        string `json:"Id,omitempty"`
+	Statement []map[string]any
+}
+
+// accountOfPolicy returns the account whose root a key policy names; empty if there is none.
+func accountOfPolicy(policy graph.JSON) string {
+	found := regexp.MustCompile(`:iam::(\d{12}):root"`).FindStringSubmatch(string(policy))
+	if found == nil {
+		return ""
+	}
+
+	return found[1]
+}
+
+// addNewKeyStatement returns the policy with which a key is created. ok is false if the policy does not tell the
+// account; the key then has to be created with its tags.
+func addNewKeyStatement(policy graph.JSON) (initial string, ok bool) {
+	var p keyPolicyDocument
+	account := accountOfPolicy(policy)
+	if account == "" || json.Unmarshal([]byte(policy), &p) != nil {
+		return string(policy), false
+	}
+
+	p.Statement = append(p.Statement, newKeyStatement(account))
+	text, err := json.Marshal(p)
+
+	return string(text), err == nil
+}
+
+// removeNewKeyStatement returns the policy of a key without the statement of its creation, and whether it had it.
+// The statement has no effect once the key has the tag of its cluster, so it is no difference from the desired policy.
+func removeNewKeyStatement(text string) (graph.JSON, bool) {
+	policy := graph.CanonicalJSON(text)
+	var p keyPolicyDocument
+	account := accountOfPolicy(policy)
+	if account == "" || json.Unmarshal([]byte(text), &p) != nil {
+		return policy, false
+	}
+
+	want, err := json.Marshal(newKeyStatement(account))
+	if err != nil {
+		return policy, false
+	}
+
+	kept := slices.DeleteFunc(slices.Clone(p.Statement), func(s map[string]any) bool {
+		have, err := json.Marshal(s)
+		return err == nil && graph.CanonicalJSON(string(have)) == graph.CanonicalJSON(string(want))
+	})
+	if len(kept) == len(p.Statement) {
+		return policy, false
+	}
+
+	p.Statement = kept
+	out, err := json.Marshal(p)
+	if err != nil {
+		return policy, false
+	}
+
+	return graph.CanonicalJSON(string(out)), true
+}
+
+// isUntaggedKey reports whether a key without tags is one that a run of this cluster created and could not tag
+// before it was killed.
+func isUntaggedKey(ctx context.Context, api keyPolicyAPI, meta *kmstypes.KeyMetadata, scope Scope) bool {
+	if aws.ToString(meta.Description) != awskind.KeyDescription(scope.Cluster) ||
+		meta.KeyState != kmstypes.KeyStateEnabled {
+		return false
+	}
+
+	policy, err := api.GetKeyPolicy(ctx, &kms.GetKeyPolicyInput{KeyId: meta.KeyId, PolicyName: aws.String(keyPolicyName)})
+	if err != nil {
+		return false
+	}
+
+	_, isNew := removeNewKeyStatement(aws.ToString(policy.Policy))
+
+	return isNew
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iampolicy
+
+// identityStatements allows managing the cluster's roles, instance profiles and KMS key.
+//
+// They are no way to more permissions: a role gets its permissions only with the boundary, and can be passed only to
+// EC2. A role's trust can be set only when it is created. A key gets its policy only when it is created, and its
+// deletion needs [BuildDeletionPolicy].
+func (s policyBuilder) identityStatements() []Statement {
+	out := []Statement{
+		newStatement(
+			"ChangeRoles",
+			qualifyActions(
+				"iam", "AddRoleToInstanceProfile", "CreateInstanceProfile", "DeleteInstanceProfile",
+				"DeleteRole", "DeleteRolePolicy", "DetachRolePolicy", "GetInstanceProfile",
+				"RemoveRoleFromInstanceProfile", "TagRole", "UntagRole", "UpdateRole",
+			),
+			[]string{s.iamARN("role"), s.iamARN("instance-profile")},
+			nil,
+		),
+		newStatement(
+			"ChangeBoundedRoles",
+			qualifyActions("iam", "CreateRole", "PutRolePermissionsBoundary", "PutRolePolicy"),
+			[]string{s.iamARN("role")},
+			stringEquals("iam:PermissionsBoundary", s.Boundary),
+		),
+		newStatement(
+			"PassRoles",
+			qualifyActions("iam", "PassRole"),
+			[]string{s.iamARN("role")},
+			stringEquals("iam:PassedToService", "ec2."+s.dnsSuffix()),
+		),
+	}
+
+	return append(out, s.keyStatements()...)
+}
+
+// keyStatements allows creating the cluster's key and changing it, by its tag. A new key has no tag: its policy
+// allows the first one, so that no permission to tag the keys of others is needed.
+func (s policyBuilder) keyStatements() []Statement {
+	return []Statement{
+		newStatement("CreateKey", qualifyActions("kms", "CreateKey"), []string{"*"}, nil),
+		newStatement(
+			"ChangeKey",
+			qualifyActions(
+				"kms", "CreateAlias", "DeleteAlias", "EnableKey", "EnableKeyRotation", "TagResource",
+				"UntagResource", "UpdateAlias", "UpdateKeyDescription",
+			),
+			[]string{s.regionalARN("kms", "key/*")},
+			s.resourceHasClusterTag(),
+		),
+		newStatement(
+			"ChangeAlias",
+			qualifyActions("kms", "CreateAlias", "DeleteAlias", "UpdateAlias"),
+			[]string{s.regionalARN("kms", s.KeyAlias)},
+			nil,
+		),
+	}
+}
+
+// BuildDeletionPolicy returns the policy that 'slipway delete cluster --destroy-data' needs in addition: it names
+// the one key that may be deleted.
+func BuildDeletionPolicy(in Input) Policy {
+	return Policy{Version: policyVersion, Statement: []Statement{newStatement(
+		"DeleteKey",
+		// Before its deletion is scheduled, the tags of its cluster are emptied.
+		qualifyActions("kms", "ScheduleKeyDeletion", "TagResource"),
+		[]string{in.KeyARN},
+		nil,
+	)}}
+}

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attack_test
+
+import (
+	"encoding/json"
+	"net/url"
+	"strings"
+	"testing"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+
+	"github.com/slipway-k8s/slipway/internal/infra/iampolicy"
+	"github.com/slipway-k8s/slipway/internal/region/authz"
+	"github.com/slipway-k8s/slipway/internal/region/regiontest"
+)
+
+// step is one call of an escalation.
+type step struct {
+	action, resource string
+	context          map[string][]string
+}
+
+// escalation is a known way from some permissions to more. It works if every step is allowed.
+type escalation struct {
+	name  string
+	steps []step
+}
+
+const (
+	iamOf      = "arn:aws:iam::" + regiontest.AccountID + ":"
+	ownRole    = iamOf + "role/slipway/us-east-1/demo/own"
+	foreign    = iamOf + "role/admin"
+	boundary   = iamOf + "policy/slipway/slipway-machines-slipway-test"
+	foreignKey = "arn:aws:kms:us-east-1:" + regiontest.AccountID + ":key/payments"
+	ec2Of      = "arn:aws:ec2:us-east-1:" + regiontest.AccountID + ":"
+)
+
+func passTo(role, service string) step {
+	return step{"iam:PassRole", role, map[string][]string{"iam:PassedToService": {service + ".amazonaws.com"}}}
+}
+
+func on(action, resource string) step { return step{action: action, resource: resource} }
+
+// bounded is a step with the permissions boundary arn as the condition key.
+func bounded(action, resource, arn string) step {
+	return step{action, resource, map[string][]string{"iam:PermissionsBoundary": {arn}}}
+}
+
+// escalations are the ways that are known for AWS: those of Rhino Security Labs' "AWS IAM Privilege Escalation" and
+// of Bishop Fox's "IAM Vulnerable", and those that the resources of a cluster add.
+func escalations() []escalation {
+	tagged := func(key, value string) map[string][]string {
+		return map[string][]string{"aws:RequestTag/" + key: {value}, "aws:TagKeys": {key}}
+	}
+	other := map[string][]string{"aws:ResourceTag/slipway.dev/cluster": {"demo-2"}}
+
+	return []escalation{
+		{"new version of a policy", []step{on("iam:CreatePolicyVersion", iamOf+"policy/any")}},
+		{"new version of the boundary", []step{on("iam:CreatePolicyVersion", boundary)}},
+		{"another default version", []step{on("iam:SetDefaultPolicyVersion", boundary)}},
+		{"delete the boundary's policy", []step{on("iam:DeletePolicy", boundary)}},
+		{"access key of a user", []step{on("iam:CreateAccessKey", iamOf+"user/admin")}},
+		{"password of a user", []step{on("iam:CreateLoginProfile", iamOf+"user/admin")}},
+		{"new password of a user", []step{on("iam:UpdateLoginProfile", iamOf+"user/admin")}},
+		{"attach a policy to a user", []step{on("iam:AttachUserPolicy", iamOf+"user/operator")}},
+		{"attach a policy to a group", []step{on("iam:AttachGroupPolicy", iamOf+"group/operators")}},
+		{"attach a policy to a role", []step{on("iam:AttachRolePolicy", ownRole)}},
+		{"attach a policy to a role with a boundary", []step{bounded("iam:AttachRolePolicy", foreign, boundary)}},
+		{"inline policy of a user", []step{on("iam:PutUserPolicy", iamOf+"user/operator")}},
+		{"inline policy of a group", []step{on("iam:PutGroupPolicy", iamOf+"group/operators")}},
+		{"inline policy of a role without a boundary", []step{on("iam:PutRolePolicy", ownRole)}},
+		{"inline policy of a role with another boundary", []step{bounded("iam:PutRolePolicy", ownRole, iamOf+"policy/all")}},
+		{"inline policy of a foreign role", []step{bounded("iam:PutRolePolicy", foreign, boundary)}},
+		{"join a group", []step{on("iam:AddUserToGroup", iamOf+"group/admins")}},
+		{"let oneself assume a foreign role", []step{on("iam:UpdateAssumeRolePolicy", foreign)}},
+		{"let oneself assume a machine's role", []step{on("iam:UpdateAssumeRolePolicy", ownRole)}},
+		{"role without a boundary", []step{on("iam:CreateRole", ownRole)}},
+		{"role with another boundary", []step{bounded("iam:CreateRole", ownRole, "arn:aws:iam::aws:policy/AdministratorAccess")}},
+		{"bounded role outside of the cluster's path", []step{bounded("iam:CreateRole", foreign, boundary)}},
+		{"remove a boundary", []step{bounded("iam:DeleteRolePermissionsBoundary", ownRole, boundary)}},
+		{"weaker boundary", []step{bounded("iam:PutRolePermissionsBoundary", ownRole, "arn:aws:iam::aws:policy/AdministratorAccess")}},
+		{"remove the boundary of a user", []step{on("iam:DeleteUserPermissionsBoundary", iamOf+"user/operator")}},
+		{"assume a foreign role", []step{on("sts:AssumeRole", foreign)}},
+		{"instance with a foreign role", []step{on("ec2:RunInstances", ec2Of+"instance/*"), passTo(foreign, "ec2")}},
+		{"foreign role in an instance profile", []step{on("iam:AddRoleToInstanceProfile", iamOf+"instance-profile/slipway/us-east-1/demo/p"), passTo(foreign, "ec2")}},
+		{"function with a role", []step{on("lambda:CreateFunction", "*"), passTo(ownRole, "lambda")}},
+		{"pass a cluster's role to Lambda", []step{passTo(ownRole, "lambda")}},
+		{"pass a cluster's role to CloudFormation", []step{passTo(ownRole, "cloudformation")}},
+		{"stack with a role", []step{on("cloudformation:CreateStack", "*"), passTo(foreign, "cloudformation")}},
+		{"Glue endpoint with a role", []step{on("glue:CreateDevEndpoint", "*"), passTo(foreign, "glue")}},
+		{"data pipeline with a role", []step{on("datapipeline:CreatePipeline", "*"), passTo(foreign, "datapipeline")}},
+		{"code of a function", []step{on("lambda:UpdateFunctionCode", "*")}},
+		{"command on an instance", []step{on("ssm:SendCommand", ec2Of+"instance/i-1")}},
+		{"session on an instance", []step{on("ssm:StartSession", ec2Of+"instance/i-1")}},
+		{"user data of a foreign instance", []step{on("ec2:ModifyInstanceAttribute", ec2Of+"instance/i-1")}},
+		{"replace an instance's profile", []step{on("ec2:ReplaceIamInstanceProfileAssociation", ec2Of+"instance/i-1")}},
+		{"associate a profile", []step{on("ec2:AssociateIamInstanceProfile", ec2Of+"instance/i-1")}},
+		{"volume of another cluster", []step{{"ec2:AttachVolume", ec2Of + "volume/vol-1", other}}},
+		{"launch template of another cluster", []step{{"ec2:CreateLaunchTemplateVersion", ec2Of + "launch-template/lt-1", other}}},
+		{"tag what has no tag", []step{{"ec2:CreateTags", ec2Of + "instance/i-1", tagged("slipway.dev/cluster", "demo")}}},
+		{"tag a foreign role", []step{on("iam:TagRole", foreign)}},
+		{"tag a foreign key", []step{{"kms:TagResource", foreignKey, tagged("slipway.dev/cluster", "demo")}}},
+		{"mark a foreign key for deletion", []step{{"kms:TagResource", foreignKey, tagged("slipway.dev/former-cluster", "demo")}}},
+		{"policy of a foreign key", []step{on("kms:PutKeyPolicy", foreignKey)}},
+		{"delete a foreign key", []step{on("kms:ScheduleKeyDeletion", foreignKey)}},
+		{"grant on a foreign key", []step{on("kms:CreateGrant", foreignKey)}},
+		{"open the keys of another cluster", []step{{"kms:Decrypt", foreignKey, map[string][]string{
+			"kms:ResourceAliases": {"alias/slipway-slipway-test"}, "kms:EncryptionContext:slipway.dev/cluster": {"demo-2"},
+		}}}},
+		{"read the keys of another cluster", []step{on("s3:GetObject", "arn:aws:s3:::slipway-test/team/demo-2/pki/private/kubernetes-ca")}},
+		{"policy of the bucket", []step{on("s3:PutBucketPolicy", "arn:aws:s3:::slipway-test")}},
+		{"federate", []step{on("sts:GetFederationToken", "*")}},
+		{"service-linked role", []step{on("iam:CreateServiceLinkedRole", "*")}},
+	}
+}
+
+// allowed reports whether all steps are allowed.
+func (e escalation) allowed(policies, limit []authz.Policy) bool {
+	for _, s := range e.steps {
+		r := authz.Request{Action: s.action, Resource: s.resource, Context: s.context}
+		if !authz.EvaluateWithin(policies, limit, r).Allowed {
+			return false
+		}
+	}
+
+	return true
+}
+
+// TestNoEscalation tries all escalations as the operator, as the reader, and as each machine role. Of these, the
+// operator's "inline policy of a role without a boundary", "let oneself assume a machine's role", "pass a cluster's role
+// to Lambda", "tag a foreign key", "role without a boundary" and others were seen to succeed before there was a boundary.
+func TestNoEscalation(t *testing.T) {
+	l := newLab(t)
+	l.createCluster("demo")
+	who := map[string][2][]authz.Policy{
+		"operator": {l.parse(l.policies("demo")), nil},
+		"reader":   {l.parse(l.policies("demo", "--read-only")), nil},
+		"deletion": {l.parse(append(l.policies("demo"), l.policies("demo", "--deletion")...)), nil},
+		// What an operator gives a role of the cluster, and the operator's own role, is limited by the boundary.
+		"bounded": {l.parseText(anything), l.boundary()},
+	}
+
+	roles := 0
+
+	for name, p := range l.machineRoles() {
+		who[name] = p
+		roles++
+	}
+
+	if roles < 2 {
+		t.Fatalf("the cluster has %d roles", roles)
+	}
+
+	for name, p := range who {
+		for _, e := range escalations() {
+			if e.allowed(p[0], p[1]) {
+				t.Errorf("%s can: %s", name, e.name)
+			}
+		}
+	}
+
+	t.Logf("COUNT escalations tried: %d ways by %d principals", len(escalations()), len(who))
+}
+
+// TestBoundaryCoversMachines: the boundary takes nothing away from the roles of machines.
+func TestBoundaryCoversMachines(t *testing.T) {
+	l := newLab(t)
+	l.createCluster("demo")
+
+	for name, p := range l.machineRoles() {
+		for _, st := range p[0] {
+			for _, s := range st.Statements {
+				l.checkCovered(name, s, p[1])
+			}
+		}
+	}
+}
+
+// checkCovered checks that the boundary allows what a statement of a role allows, with values of its conditions.
+func (l *lab) checkCovered(role string, s authz.Statement, limit []authz.Policy) {
+	l.Helper()
+	keys := map[string][]string{
+		"kms:ResourceAliases": {"alias/slipway-slipway-test"}, "aws:ResourceTag/slipway.dev/cluster": {"demo"},
+	}
+	for _, c := range s.Conditions {
+		keys[c.Key] = c.Values
+	}
+
+	for _, action := range s.Action {
+		for _, resource := range s.Resource {
+			r := authz.Request{Action: action, Resource: strings.ReplaceAll(resource, "*", "x"), Context: keys}
+			if resource == "*" {
+				r.Resource = "*"
+			}
+
+			if d := authz.EvaluateWithin([]authz.Policy{{Version: "2012-10-17", Statements: []authz.Statement{s}}}, limit, r); !d.Allowed {
+				l.Errorf("the boundary does not allow %s on %s, which role %s has: %s", action, resource, role, d.Reason)
+			}
+		}
+	}
+}
+
+// machineRoles returns the policies and the boundary of each role of the cluster.
+func (l *lab) machineRoles() map[string][2][]authz.Policy {
+	l.Helper()
+	api := iam.NewFromConfig(l.config(caller{}))
+	roles, err := api.ListRoles(l.Context(), &iam.ListRolesInput{PathPrefix: sdk.String(rolePath)})
+	l.check(err)
+
+	out := map[string][2][]authz.Policy{}
+
+	for _, r := range roles.Roles {
+		got, err := api.GetRole(l.Context(), &iam.GetRoleInput{RoleName: r.RoleName})
+		l.check(err)
+
+		if b := got.Role.PermissionsBoundary; b == nil || *b.PermissionsBoundaryArn != boundary {
+			l.Errorf("role %s has no permissions boundary", *r.RoleName)
+		}
+
+		names, err := api.ListRolePolicies(l.Context(), &iam.ListRolePoliciesInput{RoleName: r.RoleName})
+		l.check(err)
+
+		var own []authz.Policy
+
+		for _, name := range names.PolicyNames {
+			p, err := api.GetRolePolicy(l.Context(), &iam.GetRolePolicyInput{RoleName: r.RoleName, PolicyName: &name})
+			l.check(err)
+
+			text, err := url.QueryUnescape(*p.PolicyDocument)
+			l.check(err)
+
+			own = append(own, l.parseText(text)...)
+		}
+
+		out[*r.RoleName] = [2][]authz.Policy{own, l.boundary()}
+	}
+
+	return out
+}
+
+// boundary returns the permissions boundary that 'state init' created.
+func (l *lab) boundary() []authz.Policy {
+	l.Helper()
+	api := iam.NewFromConfig(l.config(caller{}))
+	v, err := api.GetPolicyVersion(l.Context(), &iam.GetPolicyVersionInput{PolicyArn: sdk.String(boundary), VersionId: sdk.String("v1")})
+	l.check(err)
+
+	text, err := url.QueryUnescape(*v.PolicyVersion.Document)
+	l.check(err)
+
+	return l.parseText(text)
+}
+
+func (l *lab) parse(docs []iampolicy.Policy) []authz.Policy {
+	l.Helper()
+	var out []authz.Policy
+	for _, d := range docs {
+		text, err := json.Marshal(d)
+		l.check(err)
+
+		out = append(out, l.parseText(string(text))...)
+	}
+
+	return out
+}
+
+func (l *lab) parseText(text string) []authz.Policy {
+	l.Helper()
+	p, err := authz.ParsePolicy(authz.IdentityPolicy, text)
+	l.check(err)
+
+	return []authz.Policy{p}
+}
