@@ -159,6 +159,13 @@ func addShapeFlags(cmd *cobra.Command, n *manifest.NewSetOptions) {
 		"Public or Internal (default Public)",
 	)
 
+	flags.StringSliceVar(
+		&n.APIAccess,
+		"api-access",
+		nil,
+		"CIDR ranges that reach the Kubernetes API (default 0.0.0.0/0 if it has a public address)",
+	)
+
 	flags.StringVar(&n.NATGateways, "nat-gateways", "", "PerZone, Single or None (default PerZone)")
 	flags.StringVar(
 		&n.ConfigStoreBase,
@@ -233,6 +240,18 @@ func (a *app) runCreate(
 	return a.confirmAndCreate(ctx, created)
 }
 
+// warnOfOpenAPI warns if everybody reaches the API of a cluster. Its clients still need a certificate or a token.
+func (a *app) warnOfOpenAPI(set manifest.Set) {
+	for _, cidr := range set.Cluster.Spec.API.Access {
+		if cidr == "0.0.0.0/0" || cidr == "::/0" {
+			a.printMessage(
+				"warning: the whole internet (%s) reaches the Kubernetes API: restrict it with --api-access, or spec.api.access",
+				cidr,
+			)
+		}
+	}
+}
+
 // confirmAndCreate prints the objects of a new cluster, asks, and writes them.
 func (a *app) confirmAndCreate(ctx context.Context, created manifests.NewCluster) error {
 	name := created.Name()
@@ -259,6 +278,7 @@ func (a *app) confirmAndCreate(ctx context.Context, created manifests.NewCluster
 		created.Set.Cluster.Spec.KubernetesVersion,
 		created.Set.Cluster.Spec.CloudProvider.AWS.Region,
 	)
+	a.warnOfOpenAPI(created.Set)
 	if err := a.confirm("Write cluster " + name + " into " + created.Store.URL() + "?"); err != nil {
 		return err
 	}

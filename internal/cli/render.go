@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster/stackapply"
 	"github.com/slipway-k8s/slipway/internal/infra/render/cloudformation"
 	"github.com/slipway-k8s/slipway/internal/infra/render/terraform"
+	"github.com/slipway-k8s/slipway/internal/lib/privatefile"
 )
 
 // renderOptions are the flags of the commands that write a template.
@@ -212,7 +213,8 @@ func (a templateRenderer) writeRendering(d *cluster.Desired, body []byte, file s
 		return fmt.Errorf("create the directory of %s: %w", file, err)
 	}
 
-	if err := os.WriteFile(file, body, 0o644); err != nil {
+	// It contains user data and the names of everything: like a plan file, it is its owner's.
+	if err := privatefile.Write(file, body); err != nil {
 		return fmt.Errorf("write the rendering: %w", err)
 	}
 

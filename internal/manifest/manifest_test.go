@@ -262,14 +262,15 @@ func TestValidate(t *testing.T) {
 			s.Cluster.Spec.Networking.Subnets[0].Type = "Utility"
 			s.Groups[1].Spec.Subnets = []string{"public-a"}
 		},
-		`spec.subnets[1] "private-a": duplicates subnets[0]`:                          group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Subnets = []string{"private-a", "private-a"} }),
-		`spec.rootVolume.size "4": is smaller than the image`:                         group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.RootVolume.Size = 4 }),
-		`spec.taints[0] "a": has no taint effect`:                                     group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Taints = []string{"a"} }),
-		`spec.taints[0] "-a=b:NoExecute": has an invalid key`:                         group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Taints = []string{"-a=b:NoExecute"} }),
-		`spec.taints[0] "Never": is not one of NoSchedule`:                            group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Taints = []string{"a=b:Never"} }),
-		`spec.nodeLabels[kubernetes.io/role]: is a label that Kubernetes does not al`: group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.NodeLabels = map[string]string{"kubernetes.io/role": "x"} }),
-		`spec.nodeLabels[a] "b c": is not a valid label value`:                        group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.NodeLabels = map[string]string{"a": "b c"} }),
-		`spec.instanceMetadata.httpPutResponseHopLimit "65": is out of range`:         group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.InstanceMetadata.HTTPPutResponseHopLimit = 65 }),
+		`spec.subnets[1] "private-a": duplicates subnets[0]`:                            group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Subnets = []string{"private-a", "private-a"} }),
+		`spec.rootVolume.size "4": is smaller than the image`:                           group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.RootVolume.Size = 4 }),
+		`spec.taints[0] "a": has no taint effect`:                                       group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Taints = []string{"a"} }),
+		`spec.taints[0] "-a=b:NoExecute": has an invalid key`:                           group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Taints = []string{"-a=b:NoExecute"} }),
+		`spec.taints[0] "Never": is not one of NoSchedule`:                              group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Taints = []string{"a=b:Never"} }),
+		`spec.nodeLabels[kubernetes.io/role]: is a label that Kubernetes does not al`:   group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.NodeLabels = map[string]string{"kubernetes.io/role": "x"} }),
+		`spec.nodeLabels[a] "b c": is not a valid label value`:                          group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.NodeLabels = map[string]string{"a": "b c"} }),
+		`httpPutResponseHopLimit "2": would let pods use the role of the control plane`: group(controlPlane, func(g *v1alpha1.InstanceGroupSpec) { g.InstanceMetadata.HTTPPutResponseHopLimit = 2 }),
+		`spec.instanceMetadata.httpPutResponseHopLimit "65": is out of range`:           group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.InstanceMetadata.HTTPPutResponseHopLimit = 65 }),
 	} {
 		set := demo(t)
 		change(&set)

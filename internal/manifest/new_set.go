@@ -27,6 +27,8 @@ type NewSetOptions struct {
 	NetworkCIDR string
 	// APILoadBalancerType is a LoadBalancer constant.
 	APILoadBalancerType string
+	// APIAccess lists the CIDR ranges that reach the API.
+	APIAccess []string
 	// NATGateways is a NAT constant.
 	NATGateways string
 	// ConfigStoreBase is the s3:// URL that machines read their documents from.
@@ -47,6 +49,7 @@ func NewSet(name string, zones []string, o NewSetOptions) (Set, diag.Findings) {
 			Networking:        v1alpha1.Networking{NetworkCIDR: o.NetworkCIDR, NATGateways: o.NATGateways},
 			API: v1alpha1.APIAccess{
 				LoadBalancer: v1alpha1.LoadBalancer{Type: o.APILoadBalancerType},
+				Access:       o.APIAccess,
 			},
 			ConfigStore: v1alpha1.ConfigStore{Base: o.ConfigStoreBase},
 		},

@@ -169,6 +169,14 @@ func (v validator) checkGroup(g v1alpha1.InstanceGroup, c v1alpha1.Cluster) {
 		1,
 		64,
 	)
+	if n := g.Spec.InstanceMetadata.HTTPPutResponseHopLimit; n > 1 && g.Spec.Role == v1alpha1.RoleControlPlane {
+		v.errorf(
+			"spec.instanceMetadata.httpPutResponseHopLimit",
+			strconv.Itoa(n),
+			"use 1",
+			"would let pods use the role of the control plane, which reads the cluster's keys",
+		)
+	}
 }
 
 func (v validator) reportUnknownType(path, name string) {

@@ -4,6 +4,7 @@ package attack_test
 
 import (
 	"encoding/json"
+	"maps"
 	"net/url"
 	"strings"
 	"testing"
@@ -100,6 +101,7 @@ func escalations() []escalation {
 		{"volume of another cluster", []step{{"ec2:AttachVolume", ec2Of + "volume/vol-1", other}}},
 		{"launch template of another cluster", []step{{"ec2:CreateLaunchTemplateVersion", ec2Of + "launch-template/lt-1", other}}},
 		{"tag what has no tag", []step{{"ec2:CreateTags", ec2Of + "instance/i-1", tagged("slipway.dev/cluster", "demo")}}},
+		{"role of another cluster by its tag", []step{{"iam:TagRole", ownRole, tagged("slipway.dev/cluster", "demo-2")}}},
 		{"tag a foreign role", []step{on("iam:TagRole", foreign)}},
 		{"tag a foreign key", []step{{"kms:TagResource", foreignKey, tagged("slipway.dev/cluster", "demo")}}},
 		{"mark a foreign key for deletion", []step{{"kms:TagResource", foreignKey, tagged("slipway.dev/former-cluster", "demo")}}},
@@ -119,7 +121,10 @@ func escalations() []escalation {
 // allowed reports whether all steps are allowed.
 func (e escalation) allowed(policies, limit []authz.Policy) bool {
 	for _, s := range e.steps {
-		r := authz.Request{Action: s.action, Resource: s.resource, Context: s.context}
+		r := authz.Request{Action: s.action, Resource: s.resource, Context: map[string][]string{
+			"aws:PrincipalTag/slipway.dev/cluster": {"demo"},
+		}}
+		maps.Copy(r.Context, s.context)
 		if !authz.EvaluateWithin(policies, limit, r).Allowed {
 			return false
 		}
@@ -183,6 +188,7 @@ func (l *lab) checkCovered(role string, s authz.Statement, limit []authz.Policy)
 	l.Helper()
 	keys := map[string][]string{
 		"kms:ResourceAliases": {"alias/slipway-slipway-test"}, "aws:ResourceTag/slipway.dev/cluster": {"demo"},
+		"aws:PrincipalTag/slipway.dev/cluster": {"demo"},
 	}
 	for _, c := range s.Conditions {
 		keys[c.Key] = c.Values

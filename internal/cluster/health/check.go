@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/slipway-k8s/slipway/internal/lib/plainerror"
 )
 
 // Severity of a check's result.
@@ -89,6 +91,8 @@ func Evaluate(f Facts) Report {
 	for i := range checks {
 		c := &checks[i]
 		c.Severity = cmp.Or(c.Severity, OK)
+		c.Cause = plainerror.Printable(c.Cause) // much of it is written by machines and pods
+		c.Name = plainerror.Printable(c.Name)
 		c.OK = c.Severity == OK || c.Severity == Warning
 	}
 
@@ -97,7 +101,7 @@ func Evaluate(f Facts) Report {
 	r := Report{FormatVersion: FormatVersion, Time: f.Now, Checks: checks}
 	r.Valid = !slices.ContainsFunc(checks, func(c Check) bool { return !c.OK })
 	for _, u := range f.Unread {
-		r.Unread = append(r.Unread, u.What+": "+u.Error)
+		r.Unread = append(r.Unread, plainerror.Printable(u.What+": "+u.Error))
 	}
 
 	return r

@@ -26,6 +26,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster/inventory"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/plainerror"
 )
 
 // pollInterval is the pause between two readings of a journal or a console that is followed.
@@ -402,7 +403,7 @@ type lineWriter struct {
 func (l *lineWriter) writeLine(line string) error {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	_, err := io.WriteString(l.w, line+"\n")
+	_, err := io.WriteString(l.w, plainerror.Printable(line)+"\n")
 
 	return err
 }

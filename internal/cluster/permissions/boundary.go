@@ -11,9 +11,10 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
-	"github.com/aws/aws-sdk-go-v2/service/kms"
 
+	"github.com/slipway-k8s/slipway/internal/infra/aws"
 	"github.com/slipway-k8s/slipway/internal/infra/aws/discovery"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/iampolicy"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
@@ -52,14 +53,25 @@ func EnsureBoundary(ctx context.Context, cfg sdk.Config, at store.Location) (str
 	return arn, nil
 }
 
-// BuildDeletionPolicy returns the policy that the deletion of a cluster's key needs.
+// BuildDeletionPolicy returns the policy that the deletion of a cluster's key needs. A deletion that failed for lack
+// of it has deleted the key's alias, so the key is found as a plan finds it.
 func BuildDeletionPolicy(ctx context.Context, cfg sdk.Config, in iampolicy.Input) (iampolicy.Policy, error) {
-	key, err := kms.NewFromConfig(cfg).DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: &in.KeyAlias})
+	found, err := aws.New(cfg, aws.Scope{
+		Cluster:  in.Cluster,
+		Region:   in.Region,
+		RolePath: in.RolePath,
+		KeyAlias: in.KeyAlias,
+	}).Read(aws.WithoutDetails(ctx))
 	if err != nil {
-		return iampolicy.Policy{}, fmt.Errorf("read key %s: %w", in.KeyAlias, err)
+		return iampolicy.Policy{}, fmt.Errorf("find the KMS key of cluster %s: %w", in.Cluster, err)
 	}
 
-	in.KeyARN = sdk.ToString(key.KeyMetadata.Arn)
+	for _, r := range found {
+		if _, isKey := r.Resource.(awskind.KMSKey); isKey {
+			in.KeyARN = r.Attributes["Arn"]
+			return iampolicy.BuildDeletionPolicy(in), nil
+		}
+	}
 
-	return iampolicy.BuildDeletionPolicy(in), nil
+	return iampolicy.Policy{}, fmt.Errorf("cluster %s has no KMS key", in.Cluster)
 }

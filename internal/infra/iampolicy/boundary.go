@@ -21,14 +21,19 @@ func BoundaryARN(partition, account, bucket string) string {
 }
 
 // BuildBoundary returns the permissions boundary of the roles of machines that read the store st: the most that any
-// of them may be allowed. It has no action of IAM and STS, and none that changes what is not tagged as a cluster's.
-// An administrator may extend it for groups with permissions of their own.
+// of them may be allowed. It has no action of IAM and STS. Each role is limited to the cluster of its own tag. An
+// administrator may extend the boundary for groups with permissions of their own.
 func BuildBoundary(in Input, st StoreLocation) Policy {
 	s := policyBuilder{in}
 	s.Region = "*"
 	s.Stores = []StoreLocation{st}
 	base := strings.TrimSuffix("arn:"+s.Partition+":s3:::"+st.Bucket+"/"+st.Prefix, "/")
-	ofCluster := condition{"Null": {"aws:ResourceTag/" + awskind.TagCluster: {"false"}}}
+	own := "${aws:PrincipalTag/" + awskind.TagCluster + "}"
+	ofCluster := stringEquals("aws:ResourceTag/"+awskind.TagCluster, own)
+	sealed := s.storeKeyCondition()
+	sealed["StringEquals"] = map[string][]string{"kms:EncryptionContext:" + awskind.TagCluster: {own}}
+	byS3 := s.storeKeyCondition()
+	byS3["StringLike"] = map[string][]string{"kms:ViaService": {"s3.*." + s.dnsSuffix()}}
 
 	return Policy{Version: policyVersion, Statement: []Statement{
 		newStatement(
@@ -62,7 +67,7 @@ func BuildBoundary(in Input, st StoreLocation) Policy {
 		newStatement(
 			"Store",
 			qualifyActions("s3", "DeleteObject", "GetObject", "PutObject"),
-			[]string{base + "/*/machine/*"},
+			[]string{base + "/" + own + "/machine/*"},
 			nil,
 		),
 		newStatement(
@@ -72,10 +77,16 @@ func BuildBoundary(in Input, st StoreLocation) Policy {
 			nil,
 		),
 		newStatement(
+			"Objects",
+			qualifyActions("kms", "Decrypt", "GenerateDataKey"),
+			[]string{s.regionalARN("kms", "key/*")},
+			byS3,
+		),
+		newStatement(
 			"Keys",
 			qualifyActions("kms", "Decrypt", "GenerateDataKey"),
 			[]string{s.regionalARN("kms", "key/*")},
-			s.storeKeyCondition(),
+			sealed,
 		),
 		newStatement(
 			"Sessions",

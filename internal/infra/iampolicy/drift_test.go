@@ -133,7 +133,9 @@ func (b *bench) driftIdentities(name string, op who) {
 	b.check(i.UpdateRole(ctx, &iam.UpdateRoleInput{RoleName: role, Description: s("mine")}))
 	// A role of an older slipway has no boundary.
 	b.check(i.DeleteRolePermissionsBoundary(ctx, &iam.DeleteRolePermissionsBoundaryInput{RoleName: role}))
-	b.check(k.TagResource(ctx, &kms.TagResourceInput{KeyId: key, Tags: []kmstypes.Tag{{TagKey: s("slipway.dev/stray"), TagValue: s("x")}}}))
+	b.check(k.TagResource(ctx, &kms.TagResourceInput{KeyId: key, Tags: []kmstypes.Tag{
+		{TagKey: s("slipway.dev/stray"), TagValue: s("x")}, {TagKey: s("Name"), TagValue: s("mine")},
+	}}))
 	b.check(k.UpdateKeyDescription(ctx, &kms.UpdateKeyDescriptionInput{KeyId: key, Description: s("mine")}))
 	b.check(k.DisableKeyRotation(ctx, &kms.DisableKeyRotationInput{KeyId: key}))
 	b.check(k.DisableKey(ctx, &kms.DisableKeyInput{KeyId: key}))

@@ -2,6 +2,8 @@
 
 package iampolicy
 
+import "github.com/slipway-k8s/slipway/internal/infra/awskind"
+
 // identityStatements allows managing the cluster's roles, instance profiles and KMS key.
 //
 // They are no way to more permissions: a role gets its permissions only with the boundary, and can be passed only to
@@ -14,10 +16,17 @@ func (s policyBuilder) identityStatements() []Statement {
 			qualifyActions(
 				"iam", "AddRoleToInstanceProfile", "CreateInstanceProfile", "DeleteInstanceProfile",
 				"DeleteRole", "DeleteRolePolicy", "DetachRolePolicy", "GetInstanceProfile",
-				"RemoveRoleFromInstanceProfile", "TagRole", "UntagRole", "UpdateRole",
+				"RemoveRoleFromInstanceProfile", "UntagRole", "UpdateRole",
 			),
 			[]string{s.iamARN("role"), s.iamARN("instance-profile")},
 			nil,
+		),
+		// The boundary limits a role to the cluster of its tag.
+		newStatement(
+			"TagRoles",
+			qualifyActions("iam", "TagRole"),
+			[]string{s.iamARN("role")},
+			condition{"StringEqualsIfExists": {"aws:RequestTag/" + awskind.TagCluster: {s.Cluster}}},
 		),
 		newStatement(
 			"ChangeBoundedRoles",

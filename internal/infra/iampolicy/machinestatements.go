@@ -37,6 +37,7 @@ func (s policyBuilder) machineStatements() []Statement {
 			groups,
 			nil,
 		),
+		newStatement("ReadActivities", qualifyActions("autoscaling", "DescribeScalingActivities"), []string{"*"}, nil),
 		s.launchStatement(),
 	}
 	if s.WarmPools {
@@ -59,7 +60,6 @@ func (s policyBuilder) progressStatements() []Statement {
 	return []Statement{newStatement(
 		"ReadProgress",
 		slices.Concat(
-			qualifyActions("autoscaling", "DescribeScalingActivities"),
 			qualifyActions("ec2", "DescribeInstances", "GetConsoleOutput"),
 			qualifyActions("elasticloadbalancing", "DescribeTargetHealth"),
 		),

@@ -99,7 +99,7 @@ func planFileInit(s Store, opts Options) ([]InitStep, error) {
 // ensureKeyFile reads the identity from the key file, or creates the file. It never overwrites a
 // file.
 func ensureKeyFile(set *Settings, file string) error {
-	text, err := os.ReadFile(file)
+	text, err := readKeyFile(file)
 	if err == nil {
 		id, err := parseIdentity(text)
 		if err != nil {

@@ -206,9 +206,26 @@ func openIdentity(set Settings, opts Options) (*age.X25519Identity, error) {
 	return id, nil
 }
 
+// readKeyFile reads a file with a private key. Only its owner may be able to read it.
+func readKeyFile(file string) ([]byte, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, err
+	}
+
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return nil, diag.WithHint(
+			fmt.Errorf("key file %s has mode %04o: others than its owner may read it", file, mode),
+			"run: chmod 600 "+file,
+		)
+	}
+
+	return os.ReadFile(file)
+}
+
 func readIdentityText(set Settings, opts Options) ([]byte, error) {
 	if opts.KeyFile != "" {
-		return os.ReadFile(opts.KeyFile)
+		return readKeyFile(opts.KeyFile)
 	}
 
 	if len(set.Identity) == 0 {

@@ -264,7 +264,7 @@ func TestNodeChanges(t *testing.T) {
 	for _, n := range terminated {
 		names = append(names, n.Metadata.Name)
 	}
-	if diff := cmp.Diff([]string{"ended", "forgotten"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"ended", "forgotten", "foreign"}, names); diff != "" {
 		t.Errorf("terminated (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(map[string]string{"new": "node-role.kubernetes.io/control-plane"}, roles); diff != "" {

@@ -29,6 +29,10 @@ import (
 // when a certificate is due.
 const LeafTTL = 7 * 24 * time.Hour
 
+// NodeTTL is the lifetime of a worker's certificates. They are renewed after two thirds of it. It is short because a
+// certificate outlives its machine, and the name of a node may be that of the next machine with the address.
+const NodeTTL = 12 * time.Hour
+
 // keyPair is a leaf certificate and key to be written to path.crt and path.key.
 type keyPair struct {
 	path string

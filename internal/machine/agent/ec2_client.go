@@ -25,6 +25,8 @@ const (
 	tagRole      = "slipway.dev/role"
 	tagGroup     = "slipway.dev/group"
 	tagSlot      = "slipway.dev/etcd-slot"
+	// tagScalingGroup is set by Auto Scaling. Nobody else can set tags that begin with aws:.
+	tagScalingGroup = "aws:autoscaling:groupName"
 )
 
 // EC2API lists the EC2 operations of the agent. Only control-plane machines have the permissions.
@@ -85,6 +87,8 @@ type Machine struct {
 	Role string
 	// Group is the name of the instance group.
 	Group string
+	// ScalingGroup is the name of the Auto Scaling group that launched the machine; empty if none did.
+	ScalingGroup string
 	// Slot of a control-plane machine; empty for workers.
 	Slot string
 	// Launched is the launch time.
@@ -175,6 +179,8 @@ func machineFromEC2(i types.Instance) Machine {
 		Group:    tagValue(i.Tags, tagGroup),
 		Slot:     tagValue(i.Tags, tagSlot),
 		Launched: aws.ToTime(i.LaunchTime),
+
+		ScalingGroup: tagValue(i.Tags, tagScalingGroup),
 	}
 	if i.State != nil {
 		m.State = string(i.State.Name)

@@ -374,10 +374,11 @@ func (a *Agent) newJoinServer() *join.Server {
 
 	return &join.Server{
 		CA:          a.bundle.CAs[pki.KubernetesCA],
+		Cluster:     a.doc.Cluster,
 		WorkerRoles: a.doc.Join.WorkerRoles,
 		STSEndpoint: a.Sign.Endpoint,
 		HTTP:        a.HTTP,
-		TTL:         LeafTTL,
+		TTL:         NodeTTL,
 		Now:         a.Now,
 		Log:         a.Log,
 		Heartbeats:  &a.heartbeats,
@@ -391,6 +392,8 @@ func (a *Agent) newJoinServer() *join.Server {
 				State:   m.State,
 				Role:    m.Role,
 				Group:   m.Group,
+
+				ScalingGroup: m.ScalingGroup,
 			}, found, err
 		},
 	}

@@ -35,32 +35,34 @@ type Node struct {
 // because EC2 is eventually consistent.
 const missingInstanceGrace = 10 * time.Minute
 
-// NodeChanges returns the nodes to delete because their instance has terminated, and the role label
-// to add by node name.
+// NodeChanges returns the nodes to delete because they have no live machine, and the role label to add by node name.
+// A node belongs to the live machine of its name. Its provider id only tells a node from one of an earlier machine of
+// this name: a kubelet can forge it or leave it out, but not the name in its certificate.
 func NodeChanges(nodes []Node, machines []Machine, now time.Time) (terminated []Node, roles map[string]string) {
 	byID := map[string]Machine{}
+	live := map[string]Machine{} // by name
+
 	for _, m := range machines {
 		byID[m.ID] = m
+		if m.Name != "" && !m.isTerminated() {
+			live[strings.ToLower(m.Name)] = m
+		}
 	}
 
 	roles = map[string]string{}
 
 	for _, n := range nodes {
 		id := n.Spec.ProviderID[strings.LastIndex(n.Spec.ProviderID, "/")+1:]
-		if id == "" {
-			continue
-		}
-
-		m, seen := byID[id]
+		own, alive := live[strings.ToLower(n.Metadata.Name)]
+		ofOther, seen := byID[id]
+		isOld := now.Sub(n.Metadata.CreationTimestamp) > missingInstanceGrace
 
 		switch {
-		case !seen && now.Sub(n.Metadata.CreationTimestamp) > missingInstanceGrace,
-			m.State == "terminated", m.State == "shutting-down":
+		case seen && ofOther.isTerminated(), isOld && (!alive || id != "" && id != own.ID):
 			terminated = append(terminated, n)
-		case seen && strings.EqualFold(m.Name, n.Metadata.Name):
-			// A kubelet can forge its provider id but not its name, so both must match.
+		case alive && id == own.ID:
 			label := "node-role.kubernetes.io/worker"
-			if m.Role == node.RoleTagControlPlane {
+			if own.Role == node.RoleTagControlPlane {
 				label = "node-role.kubernetes.io/control-plane"
 			}
 
@@ -72,6 +74,9 @@ func NodeChanges(nodes []Node, machines []Machine, now time.Time) (terminated []
 
 	return terminated, roles
 }
+
+// isTerminated reports whether the machine will never run again.
+func (m Machine) isTerminated() bool { return m.State == "terminated" || m.State == "shutting-down" }
 
 // reconcileNodes deletes Nodes whose instance has terminated and adds role labels. Every
 // control-plane machine runs it; the operations are idempotent.

@@ -2,7 +2,10 @@
 
 package agent
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 func TestParseUnixTimestamp(t *testing.T) {
 	for text, want := range map[string]int64{
@@ -17,6 +20,46 @@ func TestParseUnixTimestamp(t *testing.T) {
 		got, ok := parseUnixTimestamp(text)
 		if ok != (want != 0) || ok && got.Unix() != want {
 			t.Errorf("%q is %v, %t, want %d", text, got, ok, want)
+		}
+	}
+}
+
+// TestNodesWithoutMachineAreRemoved: a Node is removed if no live machine has its name, whatever provider id it claims.
+// A Node without a provider id stayed before, so the certificate of a terminated worker kept a ghost node.
+func TestNodesWithoutMachineAreRemoved(t *testing.T) {
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	machines := []Machine{
+		{ID: "i-live", Name: "ip-10-80-0-5.ec2.internal", State: "running", Role: "worker"},
+		{ID: "i-stopped", Name: "ip-10-80-0-6.ec2.internal", State: "stopped", Role: "worker"},
+		{ID: "i-dead", State: "terminated", Role: "worker"},
+		{ID: "i-dying", Name: "ip-10-80-0-8.ec2.internal", State: "shutting-down", Role: "worker"},
+	}
+	for name, c := range map[string]struct {
+		node, provider string
+		age            time.Duration
+		removed        bool
+	}{
+		"of a live machine":                    {"ip-10-80-0-5.ec2.internal", "aws:///us-east-1a/i-live", time.Hour, false},
+		"in capitals":                          {"IP-10-80-0-5.ec2.internal", "aws:///us-east-1a/i-live", time.Hour, false},
+		"of a live machine, no id yet":         {"ip-10-80-0-5.ec2.internal", "", time.Hour, false},
+		"of a stopped machine":                 {"ip-10-80-0-6.ec2.internal", "aws:///us-east-1a/i-stopped", time.Hour, false},
+		"of a terminated machine":              {"ip-10-80-0-7.ec2.internal", "aws:///us-east-1a/i-dead", time.Minute, true},
+		"of an earlier machine of the name":    {"ip-10-80-0-5.ec2.internal", "aws:///us-east-1a/i-dead", time.Minute, true},
+		"of a machine that shuts down":         {"ip-10-80-0-8.ec2.internal", "aws:///us-east-1a/i-dying", time.Hour, true},
+		"a ghost without an id":                {"ip-10-80-0-9.ec2.internal", "", time.Hour, true},
+		"a ghost with the id of another":       {"ip-10-80-0-9.ec2.internal", "aws:///us-east-1a/i-live", time.Hour, true},
+		"a name with the id of another":        {"ip-10-80-0-5.ec2.internal", "aws:///us-east-1a/i-stopped", time.Hour, true},
+		"a ghost of a machine that shuts down": {"ip-10-80-0-8.ec2.internal", "", time.Hour, true},
+		"new, EC2 does not list it yet":        {"ip-10-80-0-9.ec2.internal", "aws:///us-east-1a/i-new", time.Minute, false},
+		"new, without an id":                   {"ip-10-80-0-9.ec2.internal", "", time.Minute, false},
+	} {
+		var n Node
+		n.Metadata.Name = c.node
+		n.Metadata.CreationTimestamp = now.Add(-c.age)
+		n.Spec.ProviderID = c.provider
+		removed, _ := NodeChanges([]Node{n}, machines, now)
+		if (len(removed) == 1) != c.removed {
+			t.Errorf("%s: removed is %t", name, len(removed) == 1)
 		}
 	}
 }

@@ -222,6 +222,7 @@ func TestRealControlPlane(t *testing.T) {
 	checkAnonymous(t, a, api.Server)
 	checkEncrypted(t, a, api, m)
 	checkNodeDrain(t, a, api)
+	checkNodeAttacks(t, a, api)
 
 	port := freePorts(t, 1)[0]
 	next := slices.Clone(server)

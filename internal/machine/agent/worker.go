@@ -57,7 +57,7 @@ func (a *Agent) renewNodeCertificates(ctx context.Context) error {
 		return err
 	}
 
-	client, server := join.NodeLeaves(a.instance.Name, a.instance.Address, LeafTTL)
+	client, server := join.NodeLeaves(a.instance.Name, a.instance.Address, NodeTTL)
 	clientPair := keyPair{path: kube.PKIDir + "/kubelet-client", leaf: client}
 	serverPair := keyPair{path: kube.PKIDir + "/kubelet", leaf: server}
 	if now := a.Now(); !needsRenewal(a.Root, clientPair, now) && !needsRenewal(a.Root, serverPair, now) {

@@ -19,6 +19,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -96,13 +98,13 @@ func newWorld(t *testing.T) *world {
 	}
 	w := &world{found: true, ca: ca, sts: &fakeSTS{arn: "arn:aws:sts::123456789012:assumed-role/demo-worker/" + instance, now: time.Now}}
 	w.machine = join.Machine{
-		ID: instance, Account: "123456789012", Name: "ip-10-80-16-4.ec2.internal", Address: "10.80.16.4", State: "running", Role: "worker", Group: "nodes",
+		ID: instance, Account: "123456789012", Name: "ip-10-80-16-4.ec2.internal", Address: "10.80.16.4", State: "running", Role: "worker", Group: "nodes", ScalingGroup: "nodes.demo",
 	}
 	sts := httptest.NewServer(w.sts)
 	t.Cleanup(sts.Close)
 	w.stsURL = sts.URL
 	w.server = &join.Server{
-		CA: ca, WorkerRoles: map[string]string{"nodes": "demo-worker", "gpu": "demo-worker-gpu"}, STSEndpoint: sts.URL, HTTP: sts.Client(), TTL: time.Hour, Now: time.Now,
+		CA: ca, Cluster: "demo", WorkerRoles: map[string]string{"nodes": "demo-worker", "gpu": "demo-worker-gpu"}, STSEndpoint: sts.URL, HTTP: sts.Client(), TTL: time.Hour, Now: time.Now,
 		Log: slog.New(slog.DiscardHandler),
 		FindMachine: func(_ context.Context, id string) (join.Machine, bool, error) {
 			if id != instance {
@@ -141,12 +143,16 @@ func TestJoinGivesTheNodesOwnCertificates(t *testing.T) {
 		if _, err := certs[0].Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
 			t.Error(err)
 		}
-		if certs[0].Subject.CommonName != "system:node:"+w.machine.Name || certs[0].Subject.Organization[0] != "system:nodes" {
+		if certs[0].Subject.CommonName != "system:node:"+w.machine.Name || !slices.Contains(certs[0].Subject.Organization, "system:nodes") {
 			t.Errorf("subject %s", certs[0].Subject)
 		}
 		if len(certs[0].ExtKeyUsage) != 1 {
 			t.Errorf("usages %v", certs[0].ExtKeyUsage)
 		}
+	}
+	client, err := pki.ParseCerts([]byte(got.Client))
+	if err != nil || !slices.Contains(client[0].Subject.Organization, "slipway:group:nodes") {
+		t.Errorf("the certificate does not state the group: %v %v", client[0].Subject, err)
 	}
 	server, err := pki.ParseCerts([]byte(got.Server))
 	if err != nil {
@@ -166,19 +172,22 @@ func TestJoinRefuses(t *testing.T) {
 		name   string
 		want   string
 	}{
-		"another node's name":         {name: "ip-10-80-16-5.ec2.internal", want: "may not request"},
-		"an administrator":            {name: "x\x00", want: "403"},
-		"another account":             {change: func(w *world) { w.sts.arn = "arn:aws:sts::210987654321:assumed-role/demo-worker/" + instance }, want: "another account"},
-		"an instance without account": {change: func(w *world) { w.machine.Account = "" }, want: "another account"},
-		"another role":                {change: func(w *world) { w.sts.arn = "arn:aws:sts::123456789012:assumed-role/other/" + instance }, want: "worker role"},
-		"a longer role":               {change: func(w *world) { w.sts.arn = "arn:aws:sts::123456789012:assumed-role/demo-worker/x/" + instance }, want: "worker role"},
-		"another group's role":        {change: func(w *world) { w.sts.arn = "arn:aws:sts::123456789012:assumed-role/demo-worker-gpu/" + instance }, want: "not a worker in a group"},
-		"a user":                      {change: func(w *world) { w.sts.arn = "arn:aws:iam::123456789012:user/" + instance }, want: "assumed role"},
-		"a session that is no one":    {change: func(w *world) { w.sts.arn = "arn:aws:sts::123456789012:assumed-role/demo-worker/me" }, want: "worker role"},
-		"an unknown instance":         {change: func(w *world) { w.found = false }, want: "not belong to this cluster"},
-		"a terminated instance":       {change: func(w *world) { w.machine.State = "terminated" }, want: "is terminated"},
-		"a control-plane machine":     {change: func(w *world) { w.machine.Role = "control-plane" }, want: "not a worker"},
-		"a group of other machines":   {change: func(w *world) { w.machine.Group = "strangers" }, want: "not a worker"},
+		"another node's name":          {name: "ip-10-80-16-5.ec2.internal", want: "may not request"},
+		"an administrator":             {name: "x\x00", want: "403"},
+		"another account":              {change: func(w *world) { w.sts.arn = "arn:aws:sts::210987654321:assumed-role/demo-worker/" + instance }, want: "another account"},
+		"an instance without account":  {change: func(w *world) { w.machine.Account = "" }, want: "another account"},
+		"another role":                 {change: func(w *world) { w.sts.arn = "arn:aws:sts::123456789012:assumed-role/other/" + instance }, want: "worker role"},
+		"a longer role":                {change: func(w *world) { w.sts.arn = "arn:aws:sts::123456789012:assumed-role/demo-worker/x/" + instance }, want: "worker role"},
+		"another group's role":         {change: func(w *world) { w.sts.arn = "arn:aws:sts::123456789012:assumed-role/demo-worker-gpu/" + instance }, want: "not a worker in a group"},
+		"a user":                       {change: func(w *world) { w.sts.arn = "arn:aws:iam::123456789012:user/" + instance }, want: "assumed role"},
+		"a session that is no one":     {change: func(w *world) { w.sts.arn = "arn:aws:sts::123456789012:assumed-role/demo-worker/me" }, want: "worker role"},
+		"an unknown instance":          {change: func(w *world) { w.found = false }, want: "not belong to this cluster"},
+		"a terminated instance":        {change: func(w *world) { w.machine.State = "terminated" }, want: "is terminated"},
+		"a control-plane machine":      {change: func(w *world) { w.machine.Role = "control-plane" }, want: "not a worker"},
+		"tags without a scaling group": {change: func(w *world) { w.machine.ScalingGroup = "" }, want: "not launched by the Auto Scaling group"},
+		"another scaling group":        {change: func(w *world) { w.machine.ScalingGroup = "gpu.demo" }, want: "not launched by the Auto Scaling group"},
+		"another cluster's group":      {change: func(w *world) { w.machine.ScalingGroup = "nodes.demo-2" }, want: "not launched by the Auto Scaling group"},
+		"a group of other machines":    {change: func(w *world) { w.machine.Group = "strangers" }, want: "not a worker"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -313,18 +322,44 @@ func TestServerIsStrict(t *testing.T) {
 	}
 }
 
+// TestRateIsLimited: requests that are not well-formed cost nothing, and one address cannot use up the limit of all. A
+// pod could block the renewals of all workers with 50 empty requests before.
 func TestRateIsLimited(t *testing.T) {
 	w := newWorld(t)
 	at := time.Now()
 	w.server.Now = func() time.Time { return at }
-	limited := 0
 	for range 80 {
-		if code, _ := w.post(t, "x", ""); code == http.StatusTooManyRequests {
+		if code, _ := w.post(t, "x", ""); code != http.StatusBadRequest {
+			t.Fatalf("a malformed request is answered %d", code)
+		}
+	}
+
+	csr := newCSR(t)
+	proof, err := w.signer().CreateProof(t.Context(), []byte(csr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	limited := 0
+	for range 30 {
+		if code, _ := w.post(t, csr, proof); code == http.StatusTooManyRequests {
 			limited++
 		}
 	}
-	if limited != 30 {
-		t.Errorf("%d of 80 requests at once were limited, want 30", limited)
+	if limited != 10 {
+		t.Errorf("%d of 30 requests at once of one machine were limited, want 10", limited)
+	}
+
+	body := `{"csr":` + strconv.Quote(csr) + `,"proof":` + strconv.Quote(proof) + `}`
+	answers := map[int]int{}
+	for i := range 40 {
+		req := httptest.NewRequest(http.MethodPost, "/v1/node-certificate", strings.NewReader(body))
+		req.RemoteAddr = fmt.Sprintf("10.0.0.%d:1234", i)
+		rec := httptest.NewRecorder()
+		w.server.ServeHTTP(rec, req)
+		answers[rec.Code]++
+	}
+	if answers[http.StatusOK] != 30 || answers[http.StatusTooManyRequests] != 10 {
+		t.Errorf("other machines were answered %v, want 30 certificates until the limit of all", answers)
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
@@ -45,8 +44,10 @@ type Machine struct {
 	State string
 	// Role is the value of the tag slipway.dev/role.
 	Role string
-	// Group is the name of the instance group.
+	// Group is the name of the instance group, the value of a tag.
 	Group string
+	// ScalingGroup is the Auto Scaling group that launched the machine: the value of a tag that only AWS sets.
+	ScalingGroup string
 }
 
 // Server is the HTTP handler of the join endpoint. It issues node certificates and takes heartbeats. It
@@ -54,6 +55,8 @@ type Machine struct {
 type Server struct {
 	// CA signs the node certificates.
 	CA pki.CA
+	// Cluster is the name of the cluster.
+	Cluster string
 	// WorkerRoles maps the name of a worker group to the IAM role that its machines must have.
 	WorkerRoles map[string]string
 	// STSEndpoint is the URL of this machine's STS. A worker's request cannot change it.
@@ -72,17 +75,8 @@ type Server struct {
 	// Heartbeats records the heartbeats of workers; nil means that they are not served.
 	Heartbeats *Heartbeats
 
-	mu         sync.Mutex
-	tokens     float64
-	refilledAt time.Time
+	limits requestLimits
 }
-
-// Rate limit of the certificate requests of all workers: burst, and requests per second. Each
-// request costs one call to STS and one to EC2.
-const (
-	requestBurst = 50
-	requestRate  = 10
-)
 
 type certificateRequest struct {
 	// CSR as PEM. Its subject may only name the caller's own node.
@@ -120,15 +114,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 	case r.Method != http.MethodPost:
 		http.Error(w, "use POST", http.StatusMethodNotAllowed)
-	case !s.takeToken():
-		http.Error(w, "too many requests", http.StatusTooManyRequests)
 	default:
 		s.serveCertificate(w, r)
 	}
 }
 
 func (s *Server) serveCertificate(w http.ResponseWriter, r *http.Request) {
-	out, err := s.issueCertificates(r.Context(), http.MaxBytesReader(w, r.Body, 32<<10))
+	out, err := s.issueCertificates(r.Context(), r.RemoteAddr, http.MaxBytesReader(w, r.Body, 32<<10))
 	var no refusal
 	switch {
 	case errors.As(err, &no):
@@ -151,42 +143,37 @@ func (s *Server) serveCertificate(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// takeToken takes a token from a bucket that all workers share. It reports whether there was one.
-func (s *Server) takeToken() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.Now()
-	if s.refilledAt.IsZero() {
-		s.tokens = requestBurst
-		s.refilledAt = now
-	}
-
-	s.tokens = min(requestBurst, s.tokens+requestRate*now.Sub(s.refilledAt).Seconds())
-	s.refilledAt = now
-	if s.tokens < 1 {
-		return false
-	}
-
-	s.tokens--
-
-	return true
-}
-
-func (s *Server) issueCertificates(ctx context.Context, body io.Reader) (Certificates, error) {
+// parseRequest checks the form of a request, which costs no call to AWS.
+func (s *Server) parseRequest(body io.Reader) (certificateRequest, *x509.CertificateRequest, error) {
 	var req certificateRequest
 	dec := json.NewDecoder(body)
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&req); err != nil {
-		return Certificates{}, refusal{http.StatusBadRequest, "body is not a JSON certificate request"}
+		return req, nil, refusal{http.StatusBadRequest, "body is not a JSON certificate request"}
 	}
 
 	csr, err := parseCSR(req.CSR)
 	if err != nil {
-		return Certificates{}, refusal{http.StatusBadRequest, err.Error()}
+		return req, nil, refusal{http.StatusBadRequest, err.Error()}
 	}
 
 	if req.Proof, err = checkProof(req.Proof, s.Now()); err != nil {
-		return Certificates{}, refusal{http.StatusForbidden, err.Error()}
+		return req, nil, refusal{http.StatusForbidden, err.Error()}
+	}
+
+	return req, csr, nil
+}
+
+// issueCertificates answers a request from an address. Only requests of the right form count for the rate limits, so
+// that nobody blocks the renewals of others with what costs nothing.
+func (s *Server) issueCertificates(ctx context.Context, from string, body io.Reader) (Certificates, error) {
+	req, csr, err := s.parseRequest(body)
+	if err != nil {
+		return Certificates{}, err
+	}
+
+	if !s.limits.take(from, s.Now()) {
+		return Certificates{}, refusal{http.StatusTooManyRequests, "too many requests"}
 	}
 
 	who, err := s.identifyCaller(ctx, req)
@@ -328,6 +315,12 @@ func (s *Server) findCallerMachine(ctx context.Context, who caller) (Machine, er
 			http.StatusForbidden,
 			"instance " + id + " is not a worker in a group of this cluster with the role of the proof",
 		}
+
+	case m.ScalingGroup != m.Group+"."+s.Cluster: // anyone with ec2:CreateTags can set the tags above
+		return Machine{}, refusal{
+			http.StatusForbidden,
+			"instance " + id + " was not launched by the Auto Scaling group " + m.Group + "." + s.Cluster,
+		}
 	}
 
 	return m, nil
@@ -338,6 +331,10 @@ func NodeUser(name string) string { return "system:node:" + name }
 
 // nodesGroup is the Kubernetes group of all nodes.
 const nodesGroup = "system:nodes"
+
+// GroupOrganization returns the organization in a worker's certificate that states its instance group. An admission
+// policy compares it with the label of the node.
+func GroupOrganization(group string) string { return "slipway:group:" + group }
 
 // NodeLeaves returns the certificates of a node to be issued: one for the kubelet as a client of
 // kube-apiserver, and one for the kubelet's own server.
@@ -368,6 +365,7 @@ func (s *Server) signCertificates(m Machine, csr *x509.CertificateRequest) (Cert
 	}
 
 	client, server := NodeLeaves(strings.ToLower(m.Name), address, s.TTL)
+	client.Orgs = append(client.Orgs, GroupOrganization(m.Group))
 	out := Certificates{Name: strings.ToLower(m.Name)}
 	cert, err := pki.IssueLeaf(s.CA, client, csr.PublicKey, s.Now())
 	if err != nil {

@@ -13,14 +13,17 @@ def report(state,error="",hint=""):
  t=time.strftime("%Y-%m-%dT%H:%M:%SZ",time.gmtime())
  d={"time":t,"stage":"boot","state":state,"error":error,"hint":hint}
  with open(R+"/dev/console","a") as f:f.write("slipway-node: "+json.dumps({k:v for k,v in d.items() if v})+"\n")
-def http(url,headers={},method="GET"):
- # Requests to the metadata service and to S3 need no proxy settings of ours.
+class N(U.HTTPRedirectHandler):
+ # A redirect is an error: it could send credentials elsewhere.
+ def redirect_request(*a):pass
+def http(url,headers={},method="GET",h=[]):
  q=U.Request(url,None,headers,method=method)
- with U.urlopen(q,timeout=60) as r:return r.read()
+ with U.build_opener(N,*h).open(q,timeout=60) as r:return r.read()
+D=[U.ProxyHandler({})] # no proxy for the metadata service
 def imds(path):
  b=E("AWS_EC2_METADATA_SERVICE_ENDPOINT","http://169.254.169.254").rstrip("/")+"/latest/"
- t=http(b+"api/token",{"X-aws-ec2-metadata-token-ttl-seconds":"300"},"PUT").decode()
- return http(b+"meta-data/"+path,{"X-aws-ec2-metadata-token":t}).decode()
+ t=http(b+"api/token",{"X-aws-ec2-metadata-token-ttl-seconds":"300"},"PUT",D).decode()
+ return http(b+"meta-data/"+path,{"X-aws-ec2-metadata-token":t},h=D).decode()
 def mac(k,s):return hmac.new(k,s.encode(),S).digest()
 def s3(url):
  # A path-style GET, signed with Signature Version 4 and the credentials of the instance's role.

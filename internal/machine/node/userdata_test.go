@@ -58,6 +58,8 @@ type fakeCloud struct {
 	mu    sync.Mutex
 	fails int
 	gets  int
+	env   []string // more environment of the boot script
+	to    string   // URL that the next object is redirected to
 }
 
 func (f *fakeCloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -84,6 +86,11 @@ func (f *fakeCloud) serveObject(w http.ResponseWriter, r *http.Request) {
 	if err := checkSignature(r); err != nil {
 		f.t.Error(err)
 		http.Error(w, err.Error(), http.StatusForbidden)
+		return
+	}
+	if f.to != "" {
+		http.Redirect(w, r, f.to, http.StatusFound)
+		f.to = ""
 		return
 	}
 	if f.fails > 0 {
@@ -149,6 +156,7 @@ func runBoot(t *testing.T, cloud *fakeCloud, sha string) (root, console string, 
 	cmd.Env = []string{
 		"PATH=" + bin + ":" + os.Getenv("PATH"), "SLIPWAY_ROOT=" + root, "AWS_ENDPOINT_URL=" + srv.URL, "AWS_EC2_METADATA_SERVICE_ENDPOINT=" + srv.URL,
 	}
+	cmd.Env = append(cmd.Env, cloud.env...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err = cmd.Run()
@@ -198,5 +206,40 @@ func TestBootScriptRefusesAWrongHash(t *testing.T) {
 	}
 	if !strings.Contains(console, `"state": "failed"`) || !strings.Contains(console, "sha256 is") {
 		t.Errorf("console:\n%s", console)
+	}
+}
+
+// TestBootScriptUsesNoProxyForMetadata: a proxy of the environment does not see the credentials of the machine's role.
+// It did before.
+func TestBootScriptUsesNoProxyForMetadata(t *testing.T) {
+	cloud := &fakeCloud{t: t, body: []byte("agent")}
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/latest/") {
+			t.Errorf("the proxy was asked for %s", r.URL.Path)
+		}
+		cloud.ServeHTTP(w, r)
+	}))
+	defer proxy.Close()
+	cloud.env = []string{"http_proxy=" + proxy.URL}
+	sum := sha256.Sum256(cloud.body)
+	if _, console, ok := runBoot(t, cloud, hex.EncodeToString(sum[:])); !ok {
+		t.Errorf("boot failed:\n%s", console)
+	}
+}
+
+// TestBootScriptFollowsNoRedirect: a redirect is not followed with the session token of the machine's role. It was
+// before.
+func TestBootScriptFollowsNoRedirect(t *testing.T) {
+	cloud := &fakeCloud{t: t, body: []byte("agent")}
+	thief := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		t.Errorf("a redirect was followed with the token %q", r.Header.Get("X-Amz-Security-Token"))
+		_, _ = w.Write(cloud.body)
+	}))
+	defer thief.Close()
+	cloud.to = thief.URL + "/agent"
+	sum := sha256.Sum256(cloud.body)
+	_, console, ok := runBoot(t, cloud, hex.EncodeToString(sum[:]))
+	if !ok || cloud.gets != 2 {
+		t.Errorf("boot succeeded: %t, after %d requests for the agent:\n%s", ok, cloud.gets, console)
 	}
 }

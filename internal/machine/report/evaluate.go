@@ -18,9 +18,10 @@ const (
 	warnQuotaPercent = 80
 	// An authority is not renewed by agents: 30 days is time enough to plan its rotation.
 	warnAuthority = 30 * 24 * time.Hour
-	// A leaf is valid for a week and is renewed after two thirds of it. This is how long a renewal may fail
-	// before the operator hears of it.
-	renewalGrace = 6 * time.Hour
+	// A leaf is renewed after two thirds of its lifetime. This is how long a renewal may fail at most before the
+	// operator hears of it, and the part of the time that is left then: half an hour for a certificate of 12 hours.
+	renewalGrace     = 6 * time.Hour
+	renewalGracePart = 8
 )
 
 // Evaluate returns the conditions that follow from the measurements of r, without Since. Its own conditions
@@ -203,7 +204,8 @@ func evaluateCertificate(certificate Certificate, now time.Time) Condition {
 	}
 
 	expires := certificate.NotAfter.UTC().Format(time.RFC3339)
-	renewed := !certificate.CA && now.Before(certificate.RenewAt.Add(renewalGrace))
+	grace := min(renewalGrace, certificate.NotAfter.Sub(certificate.RenewAt)/renewalGracePart)
+	renewed := !certificate.CA && now.Before(certificate.RenewAt.Add(grace))
 
 	switch left := certificate.NotAfter.Sub(now); {
 	case left <= 0:

@@ -5,6 +5,7 @@ package driver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -240,8 +241,15 @@ func scheduleKeyDeletion(ctx context.Context, api keyChangeAPI, t task[awskind.K
 		ctx,
 		&kms.ScheduleKeyDeletionInput{KeyId: &t.id, PendingWindowInDays: int32OrNil(days)},
 	)
+	if err = transport.Wrap(err, "schedule deletion"); plan.ErrorClassOf(err) == plan.AccessDenied {
+		return fmt.Errorf(
+			"%w; an administrator has a policy for it: slipway iam operator-policy %s --deletion",
+			err,
+			scope.Cluster,
+		)
+	}
 
-	return transport.Wrap(err, "schedule deletion")
+	return err
 }
 
 // readKeys finds the key by its alias, because KMS cannot list keys by tag. Only if the alias is

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/lib/pki"
+	"github.com/slipway-k8s/slipway/internal/machine/join"
+	"github.com/slipway-k8s/slipway/internal/machine/kube"
+)
+
+// nodeClaim is the extra field of a user with the name of the node that its token is bound to.
+const nodeClaim = "Impersonate-Extra-authentication.kubernetes.io%2Fnode-name"
+
+// patcher sends merge patches to the API as one user.
+type patcher struct {
+	client  *http.Client
+	server  string
+	headers map[string]string
+}
+
+// patch returns the status and the text of the answer; status 0 is no answer.
+func (p patcher) patch(t *testing.T, path, body string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, p.server+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/merge-patch+json")
+	for k, v := range p.headers {
+		req.Header.Set(k, v)
+	}
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return 0, err.Error() // a busy machine; the caller tries again
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return resp.StatusCode, string(text)
+}
+
+// checkNodeAttacks tries to change Nodes with a token of flannel, which is on every worker, and with the certificate of
+// a kubelet. Seen to succeed before the admission policies: flannel's token relabelled a control-plane node and changed
+// its addresses, and a kubelet set the group label of its node.
+func checkNodeAttacks(t *testing.T, a *Agent, api kube.Client) {
+	t.Helper()
+	for _, name := range []string{"worker-a", "control-plane-a"} {
+		node := map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{
+			"name": name, "labels": map[string]string{"slipway.dev/group": "workers"},
+		}}
+		body, err := json.Marshal(node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := api.Do(t.Context(), http.MethodPost, "/api/v1/nodes", "application/json", body); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	admin := pki.Leaf{CN: "alice", Orgs: []string{pki.AdminGroup}, Usages: []pki.Usage{pki.ClientUsage}, TTL: time.Hour}
+	flannel := patcher{clientOf(t, a, admin), api.Server, map[string]string{
+		"Impersonate-User": "system:serviceaccount:kube-system:flannel", nodeClaim: "worker-a",
+	}}
+	kubelet := patcher{clientOf(t, a, joinedLeaf("worker-a", "workers")), api.Server, nil}
+	const own, other = "/api/v1/nodes/worker-a", "/api/v1/nodes/control-plane-a"
+	const taken = `{"status":{"conditions":[{"type":"NetworkUnavailable","status":"False","reason":"FlannelIsUp","message":"up"}]}}`
+	for _, c := range []struct {
+		name       string
+		who        patcher
+		path, body string
+		allowed    bool
+	}{
+		{"flannel annotates its node", flannel, own + "/status", `{"metadata":{"annotations":{"flannel.alpha.coreos.com/public-ip":"10.0.0.9"}}}`, true},
+		{"flannel reports its network", flannel, own + "/status", taken, true},
+		{"flannel annotates another node", flannel, other + "/status", `{"metadata":{"annotations":{"flannel.alpha.coreos.com/public-ip":"10.0.0.9"}}}`, false},
+		{"flannel labels another node", flannel, other + "/status", `{"metadata":{"labels":{"stolen":"yes"}}}`, false},
+		{"flannel redirects another node", flannel, other + "/status", `{"status":{"addresses":[{"type":"InternalIP","address":"10.0.0.9"}]}}`, false},
+		{"flannel labels its node", flannel, own + "/status", `{"metadata":{"labels":{"slipway.dev/group":"gpu"}}}`, false},
+		{"flannel sets another annotation", flannel, own + "/status", `{"metadata":{"annotations":{"stolen":"yes"}}}`, false},
+		{"flannel redirects its node", flannel, own + "/status", `{"status":{"addresses":[{"type":"InternalIP","address":"10.0.0.9"}]}}`, false},
+		{"flannel reports another condition", flannel, own + "/status", `{"status":{"conditions":[{"type":"Ready","status":"True","reason":"x","message":"x"}]}}`, false},
+		{"a kubelet sets its group", kubelet, own, `{"metadata":{"labels":{"slipway.dev/group":"gpu"}}}`, false},
+		{"a kubelet removes its group", kubelet, own, `{"metadata":{"labels":{"slipway.dev/group":null}}}`, false},
+		{"a kubelet sets a free label", kubelet, own, `{"metadata":{"labels":{"example.com/x":"y"}}}`, true},
+	} {
+		check := func() error {
+			status, text := c.who.patch(t, c.path, c.body)
+			if (status == http.StatusOK) != c.allowed || !c.allowed && status != http.StatusForbidden && status != http.StatusUnprocessableEntity {
+				return fmt.Errorf("answer %d, want allowed %t: %s", status, c.allowed, text)
+			}
+			return nil
+		}
+		if c.allowed {
+			eventually(t, c.name, check)
+			continue
+		}
+		err := check()
+		for deadline := time.Now().Add(20 * time.Second); err != nil && time.Now().Before(deadline); time.Sleep(300 * time.Millisecond) {
+			err = check() // a new admission policy takes effect after a moment
+		}
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+// joinedLeaf returns the client certificate of a worker as the join endpoint issues it.
+func joinedLeaf(name, group string) pki.Leaf {
+	leaf, _ := join.NodeLeaves(name, netip.MustParseAddr("10.0.0.9"), time.Hour)
+	leaf.Orgs = append(leaf.Orgs, join.GroupOrganization(group))
+	return leaf
+}
