@@ -129,3 +129,24 @@ func TestNetworkIsAskedForItsStatus(t *testing.T) {
 		t.Errorf("the network configuration has CNI version %s: containerd calls STATUS only from 1.1.0 on", conf.CNIVersion)
 	}
 }
+
+// TestDefaultAccountsMountNoTokens: a pod without a service account of its own has no token, and CoreDNS cannot read
+// pods.
+func TestDefaultAccountsMountNoTokens(t *testing.T) {
+	objects, err := addon.Render(values())
+	if err != nil {
+		t.Fatal(err)
+	}
+	without := 0
+	for _, o := range objects {
+		if strings.HasSuffix(o.Path, "/serviceaccounts/default") && bytes.Contains(o.Body, []byte(`"automountServiceAccountToken":false`)) {
+			without++
+		}
+		if strings.HasSuffix(o.Path, "/clusterroles/slipway:coredns") && bytes.Contains(o.Body, []byte(`"pods"`)) {
+			t.Error("CoreDNS can read pods")
+		}
+	}
+	if without != 4 {
+		t.Errorf("%d default accounts mount no token, want 4", without)
+	}
+}
