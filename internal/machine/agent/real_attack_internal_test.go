@@ -17,9 +17,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 )
 
-// nodeClaim is the extra field of a user with the name of the node that its token is bound to.
-const nodeClaim = "Impersonate-Extra-authentication.kubernetes.io%2Fnode-name"
-
 // patcher sends merge patches to the API as one user.
 type patcher struct {
 	client  *http.Client
@@ -68,10 +65,8 @@ func checkNodeAttacks(t *testing.T, a *Agent, api kube.Client) {
 		}
 	}
 
-	admin := pki.Leaf{CN: "alice", Orgs: []string{pki.AdminGroup}, Usages: []pki.Usage{pki.ClientUsage}, TTL: time.Hour}
-	flannel := patcher{clientOf(t, a, admin), api.Server, map[string]string{
-		"Impersonate-User": "system:serviceaccount:kube-system:flannel", nodeClaim: "worker-a",
-	}}
+	plain := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{TLSClientConfig: a.kubernetesTLSConfig(), DisableKeepAlives: true}}
+	flannel := patcher{plain, api.Server, map[string]string{"Authorization": "Bearer " + tokenOnNode(t, api, "worker-a")}}
 	kubelet := patcher{clientOf(t, a, joinedLeaf("worker-a", "workers")), api.Server, nil}
 	const own, other = "/api/v1/nodes/worker-a", "/api/v1/nodes/control-plane-a"
 	const taken = `{"status":{"conditions":[{"type":"NetworkUnavailable","status":"False","reason":"FlannelIsUp","message":"up"}]}}`
@@ -113,6 +108,36 @@ func checkNodeAttacks(t *testing.T, a *Agent, api kube.Client) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
+}
+
+// tokenOnNode returns a token of flannel as the kubelet of a node gets it: bound to a pod on that node.
+func tokenOnNode(t *testing.T, api kube.Client, node string) string {
+	t.Helper()
+	create := func(path, body string, into any) {
+		t.Helper()
+		answer, err := api.Do(t.Context(), http.MethodPost, "/api/v1/namespaces/kube-system"+path, "application/json", []byte(body))
+		if err == nil {
+			err = json.Unmarshal(answer, into)
+		}
+		if err != nil {
+			t.Fatalf("create %s: %v", path, err)
+		}
+	}
+	var pod struct {
+		Metadata struct {
+			UID string `json:"uid"`
+		} `json:"metadata"`
+	}
+	create("/pods", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"flannel-attack"},"spec":{"serviceAccountName":"flannel","nodeName":"`+node+
+		`","containers":[{"name":"x","image":"x"}]}}`, &pod)
+	var token struct {
+		Status struct {
+			Token string `json:"token"`
+		} `json:"status"`
+	}
+	create("/serviceaccounts/flannel/token", `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"expirationSeconds":3600,"boundObjectRef":`+
+		`{"apiVersion":"v1","kind":"Pod","name":"flannel-attack","uid":"`+pod.Metadata.UID+`"}}}`, &token)
+	return token.Status.Token
 }
 
 // joinedLeaf returns the client certificate of a worker as the join endpoint issues it.

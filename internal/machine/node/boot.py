@@ -10,33 +10,29 @@ C=json.loads(r'''@@CONFIG@@''')
 E=os.environ.get
 R=E("SLIPWAY_ROOT","")
 def report(state,error="",hint=""):
- t=time.strftime("%Y-%m-%dT%H:%M:%SZ",time.gmtime())
- d={"time":t,"stage":"boot","state":state,"error":error,"hint":hint}
+ d={"time":time.strftime("%Y-%m-%dT%H:%M:%SZ",time.gmtime()),"stage":"boot","state":state,"error":error,"hint":hint}
  with open(R+"/dev/console","a") as f:f.write("slipway-node: "+json.dumps({k:v for k,v in d.items() if v})+"\n")
-class N(U.HTTPRedirectHandler):
- # A redirect is an error: it could send credentials elsewhere.
- def redirect_request(*a):pass
-def http(url,headers={},method="GET",h=[]):
+# No proxy of the environment sees the role's credentials, and no redirect sends them elsewhere: it is an error.
+U.getproxies=lambda:{}
+U.HTTPRedirectHandler.redirect_request=lambda*a:None
+def http(url,headers={},method="GET"):
  q=U.Request(url,None,headers,method=method)
- with U.build_opener(N,*h).open(q,timeout=60) as r:return r.read()
-D=[U.ProxyHandler({})] # no proxy for the metadata service
+ with U.urlopen(q,timeout=60) as r:return r.read()
 def imds(path):
  b=E("AWS_EC2_METADATA_SERVICE_ENDPOINT","http://169.254.169.254").rstrip("/")+"/latest/"
- t=http(b+"api/token",{"X-aws-ec2-metadata-token-ttl-seconds":"300"},"PUT",D).decode()
- return http(b+"meta-data/"+path,{"X-aws-ec2-metadata-token":t},h=D).decode()
+ t=http(b+"api/token",{"X-aws-ec2-metadata-token-ttl-seconds":"300"},"PUT").decode()
+ return http(b+"meta-data/"+path,{"X-aws-ec2-metadata-token":t}).decode()
 def mac(k,s):return hmac.new(k,s.encode(),S).digest()
 def s3(url):
  # A path-style GET, signed with Signature Version 4 and the credentials of the instance's role.
  p="iam/security-credentials/"
  c=json.loads(imds(p+imds(p).split()[0]))
  g=C["region"]
- base=E("AWS_ENDPOINT_URL_S3") or E("AWS_ENDPOINT_URL") or "https://s3."+g+".amazonaws.com"+(".cn" if g[:3]=="cn-" else "")
- base=base.rstrip("/")
+ base=(E("AWS_ENDPOINT_URL_S3") or E("AWS_ENDPOINT_URL") or "https://s3."+g+".amazonaws.com"+(".cn" if g[:3]=="cn-" else "")).rstrip("/")
  path="/"+quote(url[5:])
- host=urlsplit(base).netloc
  t=time.strftime("%Y%m%dT%H%M%SZ",time.gmtime())
  e=S(b"").hexdigest()
- h={"host":host,"x-amz-content-sha256":e,"x-amz-date":t,"x-amz-security-token":c["Token"]}
+ h={"host":urlsplit(base).netloc,"x-amz-content-sha256":e,"x-amz-date":t,"x-amz-security-token":c["Token"]}
  n=";".join(h)
  r="\n".join(["GET",path,""]+[k+":"+v for k,v in h.items()]+["",n,e])
  s=t[:8]+"/"+g+"/s3/aws4_request"

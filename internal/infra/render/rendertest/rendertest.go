@@ -15,6 +15,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
+// Boundary is the permissions boundary of the roles.
+const Boundary = "arn:aws:iam::123456789012:policy/slipway/slipway-machines-store"
+
 // exampleRegion is the region in the examples and in the names of their zones.
 const exampleRegion = "us-east-1"
 
@@ -125,6 +128,7 @@ func modelInput(t *testing.T, region string, set manifest.Set, fs diag.Findings)
 		Boot:       map[string]model.BootSource{},
 		BootScript: node.BootScript(),
 		MachineStore: model.MachineStore{
+			Boundary:  Boundary,
 			Bucket:    "store",
 			Prefix:    "prod",
 			KMSKeyARN: "arn:aws:kms:" + region + ":123456789012:key/12345678-1234-1234-1234-123456789012",
