@@ -93,8 +93,6 @@ const (
 	// defaultPendingDays is the waiting period before a key is deleted, in days, if its resource
 	// does not set it. It is the shortest that KMS accepts.
 	defaultPendingDays = 7
-	// volumeKeyAddress is the address of the cluster's key, the only one.
-	volumeKeyAddress graph.Addr = "kms-key/main"
 	// formerClusterTag marks a key whose cluster is being deleted. KMS refuses to change the tags
 	// of a key that is pending deletion, so the cluster's tags are emptied before. If the program is
 	// killed in between, the key is found by this tag.
@@ -125,23 +123,14 @@ func registerKeys(c *Cloud, api keyAPI, scope Scope) {
 
 // createKey creates a key and then tags it; see [newKeySid].
 func createKey(ctx context.Context, api keyAPI, t task[awskind.KMSKey]) (plan.StepResult, error) {
-	in := &kms.CreateKeyInput{Description: &t.want.Description}
-	policy, tagLater := addNewKeyStatement(t.want.Policy)
-	in.Policy = stringOrNil(policy)
-	if !tagLater {
-		in.Tags = toKMSTags(t.want.Tags)
-	}
-
-	out, err := api.CreateKey(ctx, in)
+	meta, err := createUntaggedKey(ctx, api, t.want)
 	if err != nil {
-		return plan.StepResult{}, transport.Wrap(err, "create key")
+		return plan.StepResult{}, err
 	}
 
-	t.id = aws.ToString(out.KeyMetadata.KeyId)
-	if tagLater {
-		if err := retagKey(ctx, api, t.id, t.want.Tags, nil); err != nil {
-			return plan.StepResult{}, transport.MarkNotRetryable(err, t.id)
-		}
+	t.id = aws.ToString(meta.KeyId)
+	if err := retagKey(ctx, api, t.id, t.want.Tags, nil); err != nil {
+		return plan.StepResult{}, transport.MarkNotRetryable(err, t.id)
 	}
 
 	t.have = awskind.KMSKey{
@@ -152,7 +141,7 @@ func createKey(ctx context.Context, api keyAPI, t task[awskind.KMSKey]) (plan.St
 	}
 
 	result, err := updateKey(ctx, api, t)
-	result.Attributes = map[string]string{"Arn": aws.ToString(out.KeyMetadata.Arn)}
+	result.Attributes = map[string]string{"Arn": aws.ToString(meta.Arn)}
 
 	return result, transport.MarkNotRetryable(err, t.id)
 }
@@ -173,7 +162,7 @@ func updateKey(ctx context.Context, api keyAPI, t task[awskind.KMSKey]) (plan.St
 	}
 
 	if t.want.Policy != t.have.Policy {
-		policy := string(t.want.Policy)
+		policy, _ := addNewKeyStatement(t.want.Policy) // as it was created
 		in := &kms.PutKeyPolicyInput{KeyId: &t.id, Policy: &policy, PolicyName: aws.String(keyPolicyName)}
 		if _, err := api.PutKeyPolicy(ctx, in); err != nil {
 			return plan.StepResult{}, transport.Wrap(err, "set policy")
@@ -318,7 +307,7 @@ func findUnaliasedKeys(ctx context.Context, api keyAPI, scope Scope) ([]plan.Act
 // findOwnKey returns the key with id, and whether it belongs to the cluster.
 func findOwnKey(ctx context.Context, api keyAPI, id string, scope Scope) (plan.ActualResource, bool, error) {
 	tags, err := readKeyTags(ctx, api, id)
-	if isOtherKey(tags, err, scope) && (err != nil || len(tags) > 0) {
+	if isOtherKey(tags, err, scope) {
 		return plan.ActualResource{}, false, nil
 	}
 
@@ -327,12 +316,8 @@ func findOwnKey(ctx context.Context, api keyAPI, id string, scope Scope) (plan.A
 	}
 
 	meta, err := api.DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: &id})
-	if err = transport.Wrap(err, "read key %s", id); err != nil {
-		if len(tags) == 0 && plan.ErrorClassOf(err) == plan.AccessDenied {
-			return plan.ActualResource{}, false, nil
-		}
-
-		return plan.ActualResource{}, false, err
+	if err != nil {
+		return plan.ActualResource{}, false, transport.Wrap(err, "read key %s", id)
 	}
 
 	return readKey(ctx, api, meta.KeyMetadata, scope)
@@ -398,8 +383,7 @@ func readKey(
 
 	wg.Wait()
 
-	untagged := errs[0] == nil && len(tags) == 0 && isUntaggedKey(ctx, api, meta, scope)
-	if isOtherKey(tags, errs[0], scope) && !untagged {
+	if isOtherKey(tags, errs[0], scope) {
 		return plan.ActualResource{}, false, nil
 	}
 
@@ -414,10 +398,6 @@ func readKey(
 		ID:         id,
 		Attributes: map[string]string{"Arn": aws.ToString(meta.Arn)},
 	}
-	if untagged {
-		a.Addr = volumeKeyAddress
-	}
-
 	if tags[formerClusterTag] == scope.Cluster {
 		a.Addr += graph.Addr("@" + id) // to be deleted, never to be used again
 	}

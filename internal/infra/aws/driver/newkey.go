@@ -5,6 +5,7 @@ package driver
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"slices"
 
@@ -12,8 +13,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	kmstypes "github.com/aws/aws-sdk-go-v2/service/kms/types"
 
+	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
 // newKeySid is the statement with which a key is created. The permission to create a key with tags is also the
@@ -101,20 +104,82 @@ func removeNewKeyStatement(text string) (graph.JSON, bool) {
 	return graph.CanonicalJSON(string(out)), true
 }
 
-// isUntaggedKey reports whether a key without tags is one that a run of this cluster created and could not tag
-// before it was killed.
-func isUntaggedKey(ctx context.Context, api keyPolicyAPI, meta *kmstypes.KeyMetadata, scope Scope) bool {
-	if aws.ToString(meta.Description) != awskind.KeyDescription(scope.Cluster) ||
-		meta.KeyState != kmstypes.KeyStateEnabled {
-		return false
+// createUntaggedKey creates a key without tags, with a policy that allows the first ones. A key that a killed run has
+// created and could not tag is used instead.
+func createUntaggedKey(ctx context.Context, api keyAPI, want awskind.KMSKey) (*kmstypes.KeyMetadata, error) {
+	policy, allowsTags := addNewKeyStatement(want.Policy)
+	if !allowsTags {
+		return nil, fmt.Errorf("create key: its policy names no account")
 	}
 
-	policy, err := api.GetKeyPolicy(ctx, &kms.GetKeyPolicyInput{KeyId: meta.KeyId, PolicyName: aws.String(keyPolicyName)})
+	found, err := findUntaggedKey(ctx, api, want.Description)
+	if err != nil || found != nil {
+		return found, err
+	}
+
+	out, err := api.CreateKey(ctx, &kms.CreateKeyInput{Description: &want.Description, Policy: &policy})
 	if err != nil {
-		return false
+		return nil, transport.Wrap(err, "create key")
 	}
 
-	_, isNew := removeNewKeyStatement(aws.ToString(policy.Policy))
+	return out.KeyMetadata, nil
+}
 
-	return isNew
+// findUntaggedKey returns the key without alias and tags that has a description and the statement of a new key; nil if
+// there is none.
+func findUntaggedKey(ctx context.Context, api keyAPI, description string) (*kmstypes.KeyMetadata, error) {
+	var aliased map[string]bool
+	var ids []string
+	err := runBoth(
+		func() (err error) { _, aliased, err = readAliases(ctx, api, ""); return err },
+		func() (err error) { ids, err = listKeyIDs(ctx, api); return err },
+	)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, id := range ids {
+		if aliased[id] {
+			continue
+		}
+
+		meta, err := readUntaggedKey(ctx, api, id)
+		if err != nil && plan.ErrorClassOf(err) != plan.AccessDenied {
+			return nil, err
+		}
+
+		if meta != nil && aws.ToString(meta.Description) == description {
+			return meta, nil
+		}
+	}
+
+	return nil, nil
+}
+
+// readUntaggedKey returns a key if it has no tags and the statement of a new key, else nil.
+func readUntaggedKey(ctx context.Context, api keyAPI, id string) (*kmstypes.KeyMetadata, error) {
+	tags, err := readKeyTags(ctx, api, id)
+	if err != nil || len(tags) > 0 {
+		return nil, err
+	}
+
+	key, err := api.DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: &id})
+	if err != nil {
+		return nil, transport.Wrap(err, "read key %s", id)
+	}
+
+	if key.KeyMetadata.KeyState != kmstypes.KeyStateEnabled {
+		return nil, nil
+	}
+
+	policy, err := api.GetKeyPolicy(ctx, &kms.GetKeyPolicyInput{KeyId: &id, PolicyName: aws.String(keyPolicyName)})
+	if err != nil {
+		return nil, transport.Wrap(err, "read the policy of key %s", id)
+	}
+
+	if _, isNew := removeNewKeyStatement(aws.ToString(policy.Policy)); !isNew {
+		return nil, nil
+	}
+
+	return key.KeyMetadata, nil
 }

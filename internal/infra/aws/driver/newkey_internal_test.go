@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"context"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/kms"
+	kmstypes "github.com/aws/aws-sdk-go-v2/service/kms/types"
+	"github.com/aws/smithy-go"
+
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+)
+
+// oneKey is a KMS with one key that has no alias and no tags.
+type oneKey struct {
+	keyAPI
+	description, policy string
+}
+
+func (k oneKey) ListAliases(context.Context, *kms.ListAliasesInput, ...func(*kms.Options)) (*kms.ListAliasesOutput, error) {
+	return &kms.ListAliasesOutput{}, nil
+}
+
+func (k oneKey) ListKeys(context.Context, *kms.ListKeysInput, ...func(*kms.Options)) (*kms.ListKeysOutput, error) {
+	return &kms.ListKeysOutput{Keys: []kmstypes.KeyListEntry{{KeyId: aws.String("k")}}}, nil
+}
+
+func (k oneKey) ListResourceTags(context.Context, *kms.ListResourceTagsInput, ...func(*kms.Options)) (*kms.ListResourceTagsOutput, error) {
+	return &kms.ListResourceTagsOutput{}, nil
+}
+
+func (k oneKey) DescribeKey(_ context.Context, in *kms.DescribeKeyInput, _ ...func(*kms.Options)) (*kms.DescribeKeyOutput, error) {
+	if *in.KeyId != "k" {
+		return nil, &smithy.GenericAPIError{Code: "NotFoundException"}
+	}
+	return &kms.DescribeKeyOutput{KeyMetadata: &kmstypes.KeyMetadata{
+		KeyId: in.KeyId, Arn: aws.String("arn"), Description: &k.description, KeyState: kmstypes.KeyStateEnabled, Enabled: true,
+	}}, nil
+}
+
+func (k oneKey) GetKeyRotationStatus(context.Context, *kms.GetKeyRotationStatusInput, ...func(*kms.Options)) (*kms.GetKeyRotationStatusOutput, error) {
+	return &kms.GetKeyRotationStatusOutput{}, nil
+}
+
+func (k oneKey) GetKeyPolicy(context.Context, *kms.GetKeyPolicyInput, ...func(*kms.Options)) (*kms.GetKeyPolicyOutput, error) {
+	return &kms.GetKeyPolicyOutput{Policy: &k.policy}, nil
+}
+
+// TestUntaggedKeyIsFound: the key of an apply that was killed before it could tag it is used by the next one. Keys of
+// others are not: they lack the description or the statement of a new key.
+func TestUntaggedKeyIsFound(t *testing.T) {
+	const policy = `{"Statement":[{"Action":["kms:*"],"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::123456789012:root"},"Resource":["*"],"Sid":"Account"}],"Version":"2012-10-17"}`
+	initial, ok := addNewKeyStatement(policy)
+	if !ok || initial == policy {
+		t.Fatal("a new key gets no statement of its own")
+	}
+	for name, c := range map[string]struct {
+		key  oneKey
+		want bool
+	}{
+		"of this cluster":       {oneKey{description: awskind.KeyDescription("demo"), policy: initial}, true},
+		"of another cluster":    {oneKey{description: awskind.KeyDescription("demo-2"), policy: initial}, false},
+		"without the statement": {oneKey{description: awskind.KeyDescription("demo"), policy: policy}, false},
+	} {
+		found, err := findUntaggedKey(t.Context(), c.key, awskind.KeyDescription("demo"))
+		if err != nil || (found != nil) != c.want {
+			t.Errorf("%s: found %v, %v", name, found, err)
+		}
+	}
+	if back, had := removeNewKeyStatement(initial); !had || back != graph.CanonicalJSON(policy) {
+		t.Errorf("without the statement of a new key the policy is %s", back)
+	}
+}
