@@ -197,7 +197,10 @@ func (l *lab) checkCovered(role string, s authz.Statement, limit []authz.Policy)
 	for _, action := range s.Action {
 		for _, resource := range s.Resource {
 			r := authz.Request{Action: action, Resource: strings.ReplaceAll(resource, "*", "x"), Context: keys}
-			if resource == "*" {
+			switch {
+			case resource == "*" && strings.HasPrefix(action, "autoscaling:") && !strings.Contains(action, ":Describe"):
+				r.Resource = "arn:aws:autoscaling:us-east-1:" + regiontest.AccountID + ":autoScalingGroup:x:autoScalingGroupName/x"
+			case resource == "*":
 				r.Resource = "*"
 			}
 

@@ -108,8 +108,8 @@ type AutoScalingGroup struct {
 	WarmPool         WarmPool                 `aws:"WarmPool,whole" cfn:"-,apart=AWS::AutoScaling::WarmPool,with=AutoScalingGroupName"`
 	Subnets          []graph.Ref[Subnet]      `aws:"VPCZoneIdentifier,set" tf:"vpc_zone_identifier"`
 	TargetGroups     []graph.Ref[TargetGroup] `aws:"TargetGroupARNs,set" tf:"target_group_arns"`
-	HealthCheckType  string                   `aws:"HealthCheckType"`        // EC2 or ELB
-	HealthCheckGrace int                      `aws:"HealthCheckGracePeriod"` // seconds
+	HealthCheckType  string                   `aws:"HealthCheckType" cfn:"-"` // always EC2, CloudFormation's default
+	HealthCheckGrace int                      `aws:"HealthCheckGracePeriod"`  // seconds
 	Tags             Tags                     `aws:"Tags,tags,propagated" tf:"tag"`
 }
 

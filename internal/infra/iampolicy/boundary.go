@@ -58,7 +58,7 @@ func BuildBoundary(in Input, st StoreLocation) Policy {
 				),
 				qualifyActions(
 					"autoscaling", "CompleteLifecycleAction", "RecordLifecycleActionHeartbeat",
-					"SetInstanceHealth",
+					"SetInstanceHealth", "TerminateInstanceInAutoScalingGroup",
 				),
 			),
 			[]string{s.regionalARN("ec2", "*"), s.regionalARN("autoscaling", "autoScalingGroup:*")},

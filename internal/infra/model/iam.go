@@ -145,9 +145,9 @@ func (b *builder) controlPlanePolicy() graph.JSON {
 			Condition: own,
 		},
 		{
-			ID:        "Read", // what is for workers has no secrets; one pattern keeps the template small
+			ID:        "Read",
 			Actions:   []string{"s3:GetObject"},
-			Resources: []string{b.bucketARN() + "/" + b.machineStoreKey("*")},
+			Resources: b.objectARNs("agent", "controlplane", "secrets", "etcd"),
 		},
 		{ID: "Write", Actions: []string{"s3:PutObject"}, Resources: b.objectARNs("etcd")},
 		// Retention of etcd's backups. The bucket is versioned: a machine cannot delete earlier versions.

@@ -186,7 +186,10 @@ func TestRolesMayDoWhatTheyCallAndNoMore(t *testing.T) {
 			" if StringLike kms:EncryptionContext:slipway.dev/backup *",
 		"kms:GenerateDataKey " + key + via,
 		"s3:DeleteObject arn:aws:s3:::store/prod/demo/machine/etcd/backups/*",
-		"s3:GetObject arn:aws:s3:::store/prod/demo/machine/*",
+		"s3:GetObject arn:aws:s3:::store/prod/demo/machine/agent/*",
+		"s3:GetObject arn:aws:s3:::store/prod/demo/machine/controlplane/*",
+		"s3:GetObject arn:aws:s3:::store/prod/demo/machine/etcd/*",
+		"s3:GetObject arn:aws:s3:::store/prod/demo/machine/secrets/*",
 		"s3:ListBucket arn:aws:s3:::store if StringLikeIfExists s3:prefix prod/demo/machine/etcd/*",
 		"s3:PutObject arn:aws:s3:::store/prod/demo/machine/etcd/*",
 	}, allowed(t, g, "control-plane")); diff != "" {

@@ -166,7 +166,7 @@ func TestMachinesMaySignalTheirOwnStackOnly(t *testing.T) {
 				got = append(got, m["Action"], m["Resource"])
 			}
 		}
-		stack := map[string]any{"Fn::Join": []any{"", []any{"arn:aws:cloudformation:us-east-1:123456789012:stack/", map[string]any{"Ref": "AWS::StackName"}, "/*"}}}
+		stack := map[string]any{"Fn::Sub": "arn:aws:cloudformation:us-east-1:123456789012:stack/${AWS::StackName}/*"}
 		if diff := cmp.Diff([]any{[]any{"cloudformation:SignalResource"}, []any{stack}}, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", id, diff)
 		}

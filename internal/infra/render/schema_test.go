@@ -177,6 +177,11 @@ func (c *cfnChecker) function(path, name string, arg any) {
 		for _, p := range parts {
 			c.value(path, p, "string", nil)
 		}
+	case "Fn::Sub":
+		text, _ := arg.(string)
+		for _, m := range regexp.MustCompile(`\$\{([^!}][^}]*)\}`).FindAllStringSubmatch(text, -1) {
+			c.function(path, "Ref", m[1])
+		}
 	case "Fn::Base64":
 		c.value(path, arg, "string", nil)
 	default:

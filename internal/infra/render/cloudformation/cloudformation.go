@@ -12,6 +12,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/render"
@@ -361,7 +362,7 @@ func (r renderer) replacePlaceholders(v any) any {
 	switch x := v.(type) {
 	case string:
 		if parts := r.renderLiteral(x); len(parts) > 1 {
-			return jsonObject{"Fn::Join": []any{"", parts}}
+			return joinParts(parts)
 		}
 
 	case []any:
@@ -376,6 +377,28 @@ func (r renderer) replacePlaceholders(v any) any {
 	}
 
 	return v
+}
+
+// joinParts returns the concatenation of parts: as Fn::Sub if all of them are literals and Refs, which is about 25 bytes
+// shorter than Fn::Join.
+func joinParts(parts []any) jsonObject {
+	var text strings.Builder
+	for _, p := range parts {
+		switch x := p.(type) {
+		case string:
+			text.WriteString(strings.ReplaceAll(x, "${", "${!"))
+			continue
+		case jsonObject:
+			if name, ok := x["Ref"].(string); ok && len(x) == 1 {
+				text.WriteString("${" + name + "}")
+				continue
+			}
+		}
+
+		return jsonObject{"Fn::Join": []any{"", parts}}
+	}
+
+	return jsonObject{"Fn::Sub": text.String()}
 }
 
 // renderPairs renders a map, such as tags, as CloudFormation's list of keys and values.
