@@ -178,6 +178,7 @@ func identityEffects() map[string]kindEffects {
 				"Description":              quiet(),
 				"AssumeRolePolicyDocument": atOnce(),
 				"ManagedPolicyArns":        atOnce(),
+				"PermissionsBoundary":      atOnce(),
 			},
 		},
 		"iam-role-policy": {
