@@ -347,6 +347,7 @@ func TestReadOnly(t *testing.T) {
 	b.must(reader, 0, "plan", "demo")
 	b.must(reader, 0, "get", "machines", "demo")
 	b.must(reader, 2, "validate", "cluster", "demo") // this region runs no machines
+	b.must(reader, 0, "drift", "demo")
 	for _, action := range iampolicy.AllowedActions(docs) {
 		_, op, _ := strings.Cut(action, ":")
 		if !slices.ContainsFunc([]string{"Describe", "List", "Get", "Decrypt"}, func(p string) bool { return strings.HasPrefix(op, p) }) {
