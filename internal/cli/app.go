@@ -97,6 +97,9 @@ func Main(ctx context.Context, env Env) int {
 		return exitOK
 	case errors.As(err, &exit):
 		return exit.Code
+	case isPreview(err):
+		a.printPreviewEnd(err)
+		return exitOK
 	}
 
 	a.printError(err)
@@ -112,7 +115,18 @@ func (a *app) printError(err error) {
 	}
 
 	fmt.Fprintf(a.Stderr, "%s %s\n", a.colorText(a.Stderr, red, "error:"), summarizeError(err, findings))
-	for _, hint := range errorHints(err) {
+	a.printHints(errorHints(err))
+}
+
+// printPreviewEnd says how to carry out what a command has shown.
+func (a *app) printPreviewEnd(err error) {
+	fmt.Fprintln(a.Stderr, errNotConfirmed)
+	a.printHints(diag.Hints(err))
+}
+
+// printHints prints next steps to stderr.
+func (a *app) printHints(hints []string) {
+	for _, hint := range hints {
 		fmt.Fprintf(a.Stderr, "%s %s\n", a.colorText(a.Stderr, cyan, "hint:"), hint)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,7 +27,8 @@ resume: existing resources are found by their tags.
 With a FILE from 'slipway plan --out', apply exactly that plan, or fail if any of its inputs has changed since. An argument
 with a dot or a slash is a file; write ./NAME for a file without either.
 
-Running machines keep the version of their launch template until they are replaced.` + exitStatusHelp(),
+Running machines apply those settings themselves that need no new machine; the plan says which. For all others the command names
+the groups whose machines are to be replaced, with 'slipway rolling-update cluster'.` + exitStatusHelp(),
 		Example: "  slipway apply demo --yes\n  slipway apply demo.plan --yes",
 		GroupID: groupCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -109,15 +111,25 @@ func (a *app) applySavedPlan(ctx context.Context, path string, o clusterOptions)
 	return nil
 }
 
-// printApplied prints how an apply ended, if it changed something.
+// printApplied prints how an apply ended, if it changed something, and the next step.
 func (a *app) printApplied(result apply.Result) {
-	if result.Changed {
+	if !result.Changed {
+		return
+	}
+
+	if len(result.OldMachines) > 0 {
 		a.printMessage(
-			"applied in %s; see: slipway validate cluster %s --wait 10m",
-			result.Took.Round(100*time.Millisecond),
+			"machines of %s need to be replaced for some of this; see which: slipway rolling-update cluster %s",
+			strings.Join(result.OldMachines, ", "),
 			result.Cluster,
 		)
 	}
+
+	a.printMessage(
+		"applied in %s; see: slipway validate cluster %s --wait 10m",
+		result.Took.Round(100*time.Millisecond),
+		result.Cluster,
+	)
 }
 
 // printRefusals prints why a saved plan was refused, one reason a line.

@@ -52,6 +52,10 @@ func hintForUnknownCommand(cmd *cobra.Command, words []string) string {
 		return "use: " + equivalent
 	}
 
+	if why := explainMissingCommand(cmd, words); why != "" {
+		return why
+	}
+
 	var names []string
 
 	for _, sub := range cmd.Commands() {
@@ -64,8 +68,13 @@ func hintForUnknownCommand(cmd *cobra.Command, words []string) string {
 		return "did you mean: " + cmd.CommandPath() + " " + near
 	}
 
-	if verb := cmd.Name(); verb == "edit" || verb == "delete" {
-		name := shellQuote(words[0])
+	verb := cmd.Name()
+	name := shellQuote(words[0])
+	if verb == "validate" || verb == "upgrade" || verb == "rolling-update" {
+		return "say what it is: " + cmd.CommandPath() + " cluster " + name
+	}
+
+	if verb == "edit" || verb == "delete" {
 
 		return "say what it is: " + cmd.CommandPath() + " cluster " + name + ", or " +
 			cmd.CommandPath() + " group " + name + " --name CLUSTER"
@@ -109,6 +118,11 @@ func explainFlagError(cmd *cobra.Command, err error) error {
 	}
 
 	if missing, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		if usual := missing.GetFlag().DefValue; missing.GetFlag().Value.Type() == "duration" && usual != "0s" {
+			usual = strings.TrimSuffix(strings.TrimSuffix(usual, "0s"), "0m")
+			help = "leave it out for " + usual + ", or give a value such as --" + missing.GetFlag().Name + " " + usual
+		}
+
 		return withHint(
 			fmt.Errorf("%s: %s needs a value", cmd.CommandPath(), spellFlag(missing.GetSpecifiedName())),
 			help,

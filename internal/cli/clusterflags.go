@@ -143,6 +143,13 @@ func (o clusterOptions) withAgent(env *cluster.Env) *cluster.Env {
 
 // clusterName returns the argument, else --name, else SLIPWAY_CLUSTER.
 func (a *app) clusterName(args []string, flag string) (string, error) {
+	if len(args) > 0 && flag != "" && args[0] != flag {
+		return "", withHint(
+			fmt.Errorf("two clusters are named: %s and, by --name, %s", args[0], flag),
+			"give one of them",
+		)
+	}
+
 	if len(args) > 0 {
 		return args[0], nil
 	}
@@ -151,8 +158,21 @@ func (a *app) clusterName(args []string, flag string) (string, error) {
 		return name, nil
 	}
 
-	return "", withHint(errors.New("no cluster is named"), "give its NAME, --name or SLIPWAY_CLUSTER; slipway get clusters lists them")
+	return "", withHint(errNoCluster, "give its NAME, --name or SLIPWAY_CLUSTER; slipway get clusters lists them")
 }
+
+// clusterOfFlag returns --name, else SLIPWAY_CLUSTER, for a command whose argument is not a cluster.
+func clusterOfFlag(a *app, flag string) (string, error) {
+	name, err := a.clusterName(nil, flag)
+	if err != nil {
+		return "", withHint(errNoCluster, "give --name CLUSTER or SLIPWAY_CLUSTER; slipway get clusters lists them")
+	}
+
+	return name, nil
+}
+
+// errNoCluster means that a command was not told which cluster it is about.
+var errNoCluster = errors.New("no cluster is named")
 
 // addNameFlag adds --name to a command for one cluster and allows one argument, NAME.
 func addNameFlag(cmd *cobra.Command, into *string) {

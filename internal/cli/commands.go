@@ -12,6 +12,7 @@ func addCommands(a *app, root *cobra.Command) {
 		newGetCommand(a),
 		newReplaceCommand(a),
 		newEditCommand(a),
+		newExplainCommand(a),
 		newPlanCommand(a),
 		newPreflightCommand(a),
 		newApplyCommand(a),

@@ -138,7 +138,7 @@ func (a completer) argumentNames(cmd *cobra.Command) listNames {
 	switch {
 	case cmd.Name() == "cluster" && cmd.HasParent() && cmd.Parent().Name() == "create":
 		return nil // the name of a new cluster
-	case words[1] == "NAME" || words[1] == "[NAME]":
+	case words[1] == "NAME" || strings.HasPrefix(words[1], "[NAME"):
 		return a.listClusters
 	case strings.HasPrefix(words[1], "GROUP") || strings.HasPrefix(words[1], "[GROUP"):
 		return a.listGroups
@@ -201,7 +201,7 @@ func (a completer) listGroups(ctx context.Context, cmd *cobra.Command, _ string)
 		flag = f.Value.String()
 	}
 
-	name, err := a.clusterName(nil, flag)
+	name, err := clusterOfFlag(a.app, flag)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -16,17 +17,33 @@ var errNoAnswer = errors.New("the input ended before the answer")
 // errInterrupted means that a question was interrupted, such as with Ctrl-C.
 var errInterrupted = errors.New("interrupted")
 
-// confirm returns nil if the change is confirmed: by --yes, or by a person who typed yes at the terminal.
+// errNotConfirmed ends a command that has shown what it would do, and was not told to do it. It is no failure.
+var errNotConfirmed = errors.New("nothing was changed: rerun with --yes to confirm")
+
+// isPreview reports whether err is [errNotConfirmed] alone, so that nothing has failed.
+func isPreview(err error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // looks at each layer itself
+		return !slices.ContainsFunc(joined.Unwrap(), func(e error) bool { return !isPreview(e) })
+	}
+
+	if err == errNotConfirmed { //nolint:errorlint // see above
+		return true
+	}
+
+	inner := errors.Unwrap(err)
+
+	return inner != nil && isPreview(inner)
+}
+
+// confirm returns nil if the change is confirmed: by --yes, or by a person who typed yes at the terminal. Without a
+// terminal it returns [errNotConfirmed].
 func (a *app) confirm(question string) error {
 	if a.yes {
 		return nil
 	}
 
 	if !isTerminal(a.Stdin) {
-		return withHint(
-			errors.New("nothing was changed: rerun with --yes to confirm"),
-			"review the output above, then rerun the command with --yes",
-		)
+		return errNotConfirmed
 	}
 
 	answer, err := a.ask(question + " Type yes to continue: ")

@@ -15,6 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster/manifests"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
@@ -148,7 +149,8 @@ func addShapeFlags(cmd *cobra.Command, n *manifest.NewSetOptions) {
 		&n.KubernetesVersion,
 		"kubernetes-version",
 		"",
-		"Kubernetes version (default "+manifest.DefaultKubernetesVersion+")",
+		"Kubernetes version, such as 1.36.3, or 1.36 for its newest patch; see 'slipway get versions' (default "+
+			manifest.DefaultKubernetesVersion+")",
 	)
 
 	flags.StringVar(&n.NetworkCIDR, "network-cidr", "", "CIDR range of the VPC (default 10.80.0.0/16)")
@@ -234,8 +236,12 @@ func (a *app) runCreate(
 		return err
 	}
 
-	a.printFindings(findings)
 	created := manifests.NewCluster{Store: s, Sealer: sealer, Set: set, Catalog: catalog}
+	if !a.quiet {
+		findings = append(findings, created.CheckMachineStore()...)
+	}
+
+	a.printFindings(findings)
 
 	return a.confirmAndCreate(ctx, created)
 }
@@ -256,6 +262,10 @@ func (a *app) warnOfOpenAPI(set manifest.Set) {
 func (a *app) confirmAndCreate(ctx context.Context, created manifests.NewCluster) error {
 	name := created.Name()
 	if err := created.RefuseExisting(ctx); err != nil {
+		return err
+	}
+
+	if err := store.CheckKey(created.Sealer); err != nil {
 		return err
 	}
 

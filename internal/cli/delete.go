@@ -30,6 +30,8 @@ the other steps continue, and the command can be rerun.
 A cluster in a CloudFormation stack is deleted with its stack, then what the stack leaves behind. The etcd volumes and their
 key, and the cluster's state, are kept unless --destroy-data is given.
 
+The context that 'slipway export kubeconfig' has written for the cluster is removed from your kubeconfig.
+
 A cluster with spec.deletionProtection is not deleted.` + exitStatusHelp(),
 		Example: "  slipway delete cluster demo\n  slipway delete cluster demo --yes --destroy-data",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -64,12 +66,16 @@ func (a *app) runDeleteCluster(ctx context.Context, name string, o clusterOption
 	}
 
 	defer a.printCalls(o)
+	kubeconfig := newForgetter(ctx, a, name)
 	outcome, err := destroy.Run(ctx, env, destroy.Request{Name: name, DestroyData: o.destroyData})
 	if err != nil {
 		return err
 	}
 
 	a.printDestroyed(name, outcome)
+	if outcome != destroy.Nothing {
+		kubeconfig.forget(name)
+	}
 
 	return nil
 }

@@ -29,7 +29,7 @@ deletes the machines.` + exitStatusHelp(),
 		Example: "  slipway delete group gpu --name demo\n  slipway delete group gpu --name demo --yes",
 		Args:    requireOneArgument("GROUP"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, err := a.clusterName(nil, o.name)
+			name, err := clusterOfFlag(a, o.name)
 			if err != nil {
 				return err
 			}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 
@@ -86,12 +87,22 @@ func (d demoChecker) checkAgent() demoCheck {
 
 // checkAssetSource looks for the sources of the assets.
 func checkAssetSource() demoCheck {
+	const name = "asset sources"
 	source, err := findAssetSource("")
 	if err != nil {
-		return demoCheck{"asset sources", checkMissing, err.Error()}
+		return demoCheck{name, checkMissing, err.Error() + "; run slipway in a checkout of its repository, or install its package"}
 	}
 
-	return demoCheck{"asset sources", checkOK, source}
+	return demoCheck{name, checkOK, source + describeAssetSource(source)}
+}
+
+// describeAssetSource tells where the sources of the assets at a path come from.
+func describeAssetSource(path string) string {
+	if strings.HasSuffix(path, filepath.Join("share", "slipway", "assets")) {
+		return " (of the installed package)"
+	}
+
+	return " (of this checkout of slipway)"
 }
 
 // checkAssets finds out whether the assets are built, or can be.

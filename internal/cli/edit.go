@@ -65,7 +65,7 @@ func newEditGroupCommand(a *app) *cobra.Command {
 		Example: "  slipway edit group workers --name demo",
 		Args:    requireOneArgument("GROUP"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, err := a.clusterName(nil, name)
+			name, err := clusterOfFlag(a, name)
 			if err != nil {
 				return err
 			}

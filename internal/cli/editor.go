@@ -21,11 +21,11 @@ import (
 // findingPrefix begins the lines that edit itself writes into the file and removes again.
 const findingPrefix = "#! "
 
-// How often the editor is opened for one document. A program that stands for the editor, without a
-// terminal, may make the same mistake each time.
+// How often the editor is opened for one document. Without a terminal the editor is a program, which would make the
+// same change once more.
 const (
 	maxEditsByPerson  = 50
-	maxEditsByProgram = 3
+	maxEditsByProgram = 1
 )
 
 // The exit code of a shell that does not find a program.
@@ -125,9 +125,24 @@ func (e *manifestEditor) editUntilValid(ctx context.Context) error {
 		e.app.source = manifest.Source{File: e.file, Text: shown}
 	}
 
-	e.app.printFindings(findings)
+	return e.refuse(findings, limit)
+}
 
-	return fmt.Errorf("nothing was changed: the manifest was not valid after %d edits", limit)
+// refuse ends an edit whose document has findings. The file has the text without the findings as comments, so that
+// their lines are those of the file.
+func (e *manifestEditor) refuse(findings diag.Findings, edits int) error {
+	text := stripFindings(e.app.source.Text)
+	if err := os.WriteFile(e.file, text, 0o600); err != nil {
+		return fmt.Errorf("write the file to edit: %w", err)
+	}
+
+	e.app.source = manifest.Source{File: e.file, Text: text}
+	e.app.printFindings(findings)
+	if edits == 1 {
+		return fmt.Errorf("nothing was changed: the manifest is not valid after the editor %q", e.command)
+	}
+
+	return fmt.Errorf("nothing was changed: the manifest was not valid after %d edits", edits)
 }
 
 // giveUp ends an edit that left the file as it was shown, with these findings.

@@ -40,7 +40,6 @@ func kopsCommands() map[string]string {
 		"update":                  "slipway apply NAME",
 		"reconcile":               "slipway apply NAME",
 		"get assets":              "slipway assets --help",
-		"get secrets":             "slipway state --help",
 		"get keypairs":            useExport,
 		"export kubecfg":          useExport,
 		"create ig":               useAdd,
@@ -53,8 +52,26 @@ func kopsCommands() map[string]string {
 		"toolbox instance-select": "slipway edit group GROUP --name NAME, and set machineType",
 		"set":                     "slipway edit cluster NAME",
 		"unset":                   "slipway edit cluster NAME",
-		"promote":                 "slipway apply NAME",
-		"rotate":                  useExport,
+	}
+}
+
+// commandsWithoutEquivalent tells users of kops what there is in place of commands that Slipway does not have. Keys are
+// as those of [equivalentCommands].
+func commandsWithoutEquivalent() map[string]string {
+	const authorities = "there is no command for it: machines renew their own certificates, and authorities are not rotated"
+	const secrets = "slipway has no secrets to manage: it keeps keys sealed in the state store; for access: slipway export kubeconfig NAME"
+
+	return map[string]string{
+		"promote":          authorities,
+		"promote keypair":  authorities,
+		"distrust":         authorities,
+		"distrust keypair": authorities,
+		"create keypair":   authorities,
+		"rotate":           authorities,
+		"get secret":       secrets,
+		"get secrets":      secrets,
+		"create secret":    secrets,
+		"delete secret":    secrets,
 	}
 }
 
@@ -123,6 +140,19 @@ func otherCommands() map[string]string {
 		"up":             "slipway apply NAME",
 		"down":           "slipway delete cluster NAME",
 	}
+}
+
+// explainMissingCommand returns why there is no command for words below cmd, and "" if nothing is known.
+func explainMissingCommand(cmd *cobra.Command, words []string) string {
+	parent := strings.Fields(strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()))
+	for n := len(words); n > 0; n-- {
+		key := strings.Join(append(append([]string{}, parent...), words[:n]...), " ")
+		if why, ok := commandsWithoutEquivalent()[key]; ok {
+			return why
+		}
+	}
+
+	return ""
 }
 
 // findEquivalent returns what to type instead of words below cmd, and "" if there is no equivalent. A name
@@ -209,7 +239,40 @@ func equivalentFlags() map[string][]string {
 		"no-colour":           {"no-color"},
 		"silent":              {"quiet"},
 		"api-loadbalancer":    {"api-loadbalancer-type"},
-		"target":              {"via"},
+		"instance-group":      {"group"},
+		"instance-groups":     {"group"},
+		"validation-timeout":  {"join-timeout"},
+		"node-interval":       {"pause"},
+		"post-drain-delay":    {"pause"},
+	}
+}
+
+// flagsWithoutEquivalent tells users of kops what there is in place of flags that Slipway does not have.
+func flagsWithoutEquivalent() map[string]string {
+	const fields = "set fields in the manifests: slipway create cluster NAME --dry-run, then: slipway create -f FILE; " +
+		"see: slipway explain cluster"
+
+	return map[string]string{
+		"set":                       fields,
+		"unset":                     fields,
+		"override":                  fields,
+		"networking":                "flannel is the only pod network: slipway explain cluster.networking.cni",
+		"cloud":                     "leave it out: AWS is the only cloud",
+		"channel":                   "leave it out: slipway get versions lists the versions of Kubernetes",
+		"cloudonly":                 "leave it out; without the Kubernetes API, terminate a machine in EC2: its group replaces it",
+		"ssh-public-key":            "set spec.sshKey to the text of the key: slipway explain cluster.sshKey",
+		"ssh-access":                "set spec.sshAccess: slipway explain cluster.sshAccess",
+		"admin-access":              "set spec.api.access: slipway explain cluster.api.access",
+		"dns-zone":                  "set spec.dnsZone: slipway explain cluster.dnsZone",
+		"dns":                       "set spec.topology.dns.type: slipway explain cluster.topology.dns",
+		"topology":                  "the types of the subnets decide that: slipway explain cluster.networking.subnets.type",
+		"bastion":                   "add an InstanceGroup with role Bastion: slipway explain group.role",
+		"node-volume-size":          "set spec.rootVolume.size of the group: slipway explain group.rootVolume.size",
+		"control-plane-volume-size": "set spec.rootVolume.size of the group: slipway explain group.rootVolume.size",
+		"image":                     "set spec.image of the group: slipway explain group.image",
+		"cloud-labels":              "set spec.tags: slipway explain cluster.tags",
+		"encrypt-etcd-storage":      "leave it out: all volumes are encrypted",
+		"target":                    "for Terraform: slipway render terraform NAME; for CloudFormation: slipway apply NAME --via cloudformation",
 	}
 }
 
@@ -219,6 +282,10 @@ func hintForUnknownFlag(cmd *cobra.Command, given, help string) string {
 		if cmd.Flags().Lookup(name) != nil {
 			return "use: --" + name
 		}
+	}
+
+	if instead := flagsWithoutEquivalent()[given]; instead != "" {
+		return instead
 	}
 
 	var names []string

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/manifest/fielddocs"
 )
 
 // TestEquivalentsExist: a hint never names a command or a flag that slipway does not have, and no entry hides a
@@ -20,6 +22,34 @@ func TestEquivalentsExist(t *testing.T) {
 		}
 		for _, typed := range regexp.MustCompile(`slipway [a-z][^,;:]*`).FindAllString(use, -1) {
 			checkCommand(t, root, strings.Fields(typed)[1:])
+		}
+	}
+	for words, why := range commandsWithoutEquivalent() {
+		if equivalentCommands()[words] != "" {
+			t.Errorf("%q is in both tables", words)
+		}
+		if found, rest, err := root.Find(strings.Fields(words)); err == nil && len(rest) == 0 && found != root {
+			t.Errorf("%q is a command of slipway: remove it from the table", words)
+		}
+		for _, typed := range regexp.MustCompile(`slipway [a-z]+ [^,;:]*`).FindAllString(why, -1) {
+			if !strings.HasPrefix(typed, "slipway has") {
+				checkCommand(t, root, strings.Fields(typed)[1:])
+			}
+		}
+	}
+	for flag, why := range flagsWithoutEquivalent() {
+		if len(equivalentFlags()[flag]) > 0 {
+			t.Errorf("--%s is in both tables", flag)
+		}
+		for _, typed := range regexp.MustCompile(`slipway [a-z][^,;:]*`).FindAllString(why, -1) {
+			words := strings.Fields(typed)[1:]
+			checkCommand(t, root, words)
+			if words[0] != "explain" {
+				continue
+			}
+			if _, err := fielddocs.Find(words[1]); err != nil {
+				t.Errorf("--%s: %v", flag, err)
+			}
 		}
 	}
 	all := map[string]bool{}

@@ -28,6 +28,7 @@ func newGetCommand(a *app) *cobra.Command {
 		newGetMachinesCommand(a),
 		newGetNodesCommand(a),
 		newGetAllCommand(a),
+		newGetVersionsCommand(a),
 	)
 }
 
@@ -175,21 +176,89 @@ func clusterRow(set manifest.Set) []string {
 }
 
 func newGetGroupsCommand(a *app) *cobra.Command {
+	var o getOptions
 	cmd := &cobra.Command{
-		Use:     "groups [NAME]",
+		Use:     "groups [NAME | GROUP]",
 		Aliases: []string{"group", "instancegroups", "ig"},
 		Short:   "List the instance groups of a cluster",
-		Long:    "List the instance groups of cluster NAME. Makes no call to AWS except to an S3 state store.",
-		Example: "  slipway get groups demo\n  slipway get groups --name demo -o json",
+		Long: "List the instance groups of cluster NAME, or with --name or SLIPWAY_CLUSTER that one of its groups. Makes no " +
+			"call to AWS\nexcept to an S3 state store." + watchHelp + getFormatsHelp + exitStatusHelp(),
+		Example: "  slipway get groups demo\n  slipway get groups --name demo -o json\n  slipway get group workers --name demo -o yaml",
 	}
 
-	return newClusterGetCommand(a, cmd, func(name string) listFunc {
-		return func(ctx context.Context) ([]resourceList, error) {
-			list, err := a.loadGroupList(ctx, name)
+	addGetFlags(cmd, &o)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		name, group, err := groupLister{a}.chooseNames(cmd.Context(), args, o.name)
+		if err != nil {
+			return err
+		}
+
+		return lister{a}.runGet(cmd.Context(), o, func(ctx context.Context) ([]resourceList, error) {
+			list, err := groupLister{a}.load(ctx, name, group)
 
 			return []resourceList{list}, err
-		}
-	})
+		})
+	}
+
+	return cmd
+}
+
+// groupLister lists instance groups.
+type groupLister struct{ *app }
+
+// chooseNames returns the cluster whose groups are listed, and the group if only one is. The argument is a group if
+// --name gives the cluster, or if it is not a cluster and SLIPWAY_CLUSTER gives one.
+func (a groupLister) chooseNames(ctx context.Context, args []string, flag string) (cluster, group string, err error) {
+	if len(args) == 0 || args[0] == flag {
+		cluster, err = a.clusterName(nil, flag)
+		return cluster, "", err
+	}
+
+	if flag != "" {
+		return flag, args[0], nil
+	}
+
+	byDefault := a.flagOrEnv("", "SLIPWAY_CLUSTER")
+	if byDefault == "" || byDefault == args[0] {
+		return args[0], "", nil
+	}
+
+	s, _, err := a.stores().State(ctx)
+	if err != nil {
+		return "", "", err
+	}
+
+	clusters, err := clusterstate.ListClusters(ctx, s)
+	if err != nil || slices.Contains(clusters, args[0]) {
+		return args[0], "", err
+	}
+
+	groups, err := clusterstate.ListGroups(ctx, s, byDefault)
+	if err != nil || !slices.Contains(groups, args[0]) {
+		return args[0], "", err
+	}
+
+	return byDefault, args[0], nil
+}
+
+// load lists the groups of a cluster, or the one of this name.
+func (a groupLister) load(ctx context.Context, cluster, group string) (resourceList, error) {
+	list, err := a.loadGroupList(ctx, cluster)
+	if err != nil || group == "" {
+		return list, err
+	}
+
+	list.items = slices.DeleteFunc(list.items, func(i resourceItem) bool { return i.name != group })
+	if len(list.items) > 0 {
+		return list, nil
+	}
+
+	s, _, err := a.stores().State(ctx)
+	if err != nil {
+		return list, err
+	}
+
+	return list, clusterstate.NewGroupNotFoundError(ctx, s, cluster, group)
 }
 
 // loadGroupList lists the groups of a cluster.

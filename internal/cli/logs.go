@@ -4,7 +4,10 @@ package cli
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/spf13/cobra"
@@ -39,7 +42,7 @@ serial console from EC2 is printed instead: the kernel, the boot and the agent's
 			"  slipway logs control-plane-a -f\n  slipway logs i-0123 --console",
 		Args: requireOneArgument("MACHINE or COMPONENT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, err := a.clusterName(nil, o.name)
+			name, err := clusterOfFlag(a, o.name)
 			if err != nil {
 				return err
 			}
@@ -99,5 +102,37 @@ func (a *app) runLogs(ctx context.Context, name string, o logsOptions) error {
 		a.printMessage("--since has no effect on a console: its lines have no times")
 	}
 
-	return reader.Copy(ctx, source, o.lines, a.Stdout)
+	out := &countingWriter{Writer: a.Stdout}
+	err = reader.Copy(ctx, source, o.lines, out)
+	if err == nil && out.written == 0 && ctx.Err() == nil {
+		a.printMessage("%s", describeNoLines(o.lines, a.Now()))
+	}
+
+	return err
+}
+
+// describeNoLines tells why nothing was printed.
+func describeNoLines(o logs.Options, now time.Time) string {
+	if o.Since == 0 {
+		return "there are no lines"
+	}
+
+	since := now.Add(-o.Since).UTC().Format(time.DateTime)
+
+	return fmt.Sprintf("there are no lines since %s UTC; give a longer --since than %s, or leave it out", since, o.Since)
+}
+
+// countingWriter counts the bytes that are written through it.
+type countingWriter struct {
+	io.Writer
+
+	written int
+}
+
+// Write implements [io.Writer].
+func (w *countingWriter) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	w.written += n
+
+	return n, err
 }

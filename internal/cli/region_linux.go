@@ -45,7 +45,11 @@ func newRegionStartCommand(a *app) *cobra.Command {
 		Short: "Start the local region, unless it runs already",
 		Long: `Start the local AWS region: EC2, Auto Scaling, load balancing, IAM, STS, KMS, S3 and SSM on 127.0.0.1, with real
 machines in namespaces of this computer. It runs in the background until 'slipway region stop'. Its machines, volumes
-and buckets are kept until 'slipway region destroy'. Needs root. The first start builds the machine image.` + exitStatusHelp(),
+and buckets are kept until 'slipway region destroy'. Needs root. The first start builds the machine image.
+
+Machines share this computer's memory and disk. Their kubelets therefore ignore evictionHard and the thresholds of image garbage
+collection of the manifests (/etc/kubernetes/kubelet.conf.d/10-region.conf on each machine). docs/region.md lists all differences
+from AWS.` + exitStatusHelp(),
 		Example: "  slipway region start\n  eval \"$(slipway region env)\"\n  aws ec2 describe-instances",
 		Args:    requireNoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

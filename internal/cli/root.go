@@ -12,8 +12,8 @@ import (
 const rootLong = `Slipway creates and operates Kubernetes clusters on AWS.
 
 A cluster is described by manifests, which the state store keeps. 'slipway plan' shows what would change in AWS and
-'slipway apply' changes it. Data goes to stdout, messages to stderr. Nothing changes anything without --yes; on a
-terminal slipway asks.
+'slipway apply' changes it. Data goes to stdout, messages to stderr. Nothing changes anything without --yes: a command
+shows what it would do and, on a terminal, asks. Elsewhere it ends there, with exit code 0.
 
 FIRST STEPS
   export SLIPWAY_STATE=s3://example-state         # or --state, or 'slipway config --help'

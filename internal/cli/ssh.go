@@ -55,7 +55,7 @@ EXIT STATUS
 				return limitArguments(cmd, args, 1)
 			}
 
-			name, err := a.clusterName(nil, o.name)
+			name, err := clusterOfFlag(a, o.name)
 			if err != nil {
 				return err
 			}

@@ -72,7 +72,7 @@ func addUpgradeFlags(a *app, cmd *cobra.Command, req *upgrade.Request) {
 		&req.Version,
 		"kubernetes-version",
 		"",
-		"version to upgrade to (default: the newest patch of the next minor version in the asset catalogue)",
+		"version to upgrade to, such as 1.36.3, or 1.36 for its newest patch (default: the newest patch of the next minor version in the asset catalogue)",
 	)
 
 	flags.BoolVar(

@@ -80,7 +80,7 @@ func (s Set) addFields(fields map[string]any, where string, fs *diag.Findings) S
 	switch kind {
 	case v1alpha1.KindCluster:
 		var c v1alpha1.Cluster
-		decodeDocument(fields, clusterShape(), &c, fieldChecker{where, fs})
+		decodeDocument(fields, clusterShape(), &c, fieldChecker{where, kind, fs})
 		if s.Cluster.Kind != "" {
 			fs.Errorf(where, "", "keep one Cluster; move the others to files of their own", "is a second Cluster")
 			return s
@@ -90,7 +90,7 @@ func (s Set) addFields(fields map[string]any, where string, fs *diag.Findings) S
 
 	case v1alpha1.KindInstanceGroup:
 		var g v1alpha1.InstanceGroup
-		decodeDocument(fields, groupShape(), &g, fieldChecker{where, fs})
+		decodeDocument(fields, groupShape(), &g, fieldChecker{where, kind, fs})
 		s.Groups = append(s.Groups, g)
 	}
 
@@ -235,6 +235,7 @@ func decodeDocument(fields map[string]any, shape any, into any, c fieldChecker) 
 // fieldChecker reports the unknown fields and wrong types of a document.
 type fieldChecker struct {
 	document string
+	kind     string // of the document
 	fs       *diag.Findings
 }
 
@@ -275,6 +276,11 @@ func (c fieldChecker) reportUnknownField(at, key string, got map[string]any, kno
 	hint := "known here: " + strings.Join(known, ", ")
 	if near != "" {
 		hint = "did you mean " + near + "?"
+	}
+
+	if elsewhere := hintForField(c.kind, at); elsewhere != "" {
+		near = ""
+		hint = elsewhere
 	}
 
 	c.fs.Errorf(c.document+": "+at, "", hint, "is not a known field")

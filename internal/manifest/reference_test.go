@@ -21,6 +21,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/manifest"
+	"github.com/slipway-k8s/slipway/internal/manifest/fielddocs"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/reference/manifest.md and examples/ha.yaml")
@@ -110,23 +111,55 @@ func reference(t *testing.T) string {
 }
 
 func TestReferenceIsInStep(t *testing.T) {
-	const file = "../../docs/reference/manifest.md"
-	want := reference(t)
-	if *update {
-		if err := os.MkdirAll("../../docs/reference", 0o755); err != nil {
+	for file, want := range map[string]string{
+		"../../docs/reference/manifest.md": reference(t),
+		"fielddocs/fields.json":            embeddedReference(t),
+	} {
+		if *update {
+			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(file)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
+		if diff := cmp.Diff(want, string(got)); diff != "" {
+			t.Errorf("%s: run go test ./internal/manifest -update (-want +got):\n%s", file, diff)
 		}
 	}
-	got, err := os.ReadFile(file)
+}
+
+// embeddedReference returns the fields of both kinds as 'slipway explain' reads them.
+func embeddedReference(t *testing.T) string {
+	t.Helper()
+	types := apiTypes(t)
+	defaults := map[string]string{}
+	for _, r := range manifest.DefaultRules() {
+		defaults[r.Kind+" "+r.Path] = r.Description
+	}
+	var kinds []fielddocs.Field
+	for _, kind := range []string{"Cluster", "InstanceGroup"} {
+		root := fielddocs.Field{Kind: kind}
+		for _, f := range fieldsOf(types, kind, "") {
+			root.Fields = nest(root.Fields, fielddocs.Field{Kind: kind, Path: f.path, Type: f.typ, Description: f.doc, Default: defaults[kind+" "+f.path]})
+		}
+		kinds = append(kinds, root)
+	}
+	text, err := json.MarshalIndent(kinds, "", " ")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("run go test ./internal/manifest -update (-want +got):\n%s", diff)
+	return string(text) + "\n"
+}
+
+// nest adds a field below the last of fields if its path begins with that of the last one, else after it.
+func nest(fields []fielddocs.Field, f fielddocs.Field) []fielddocs.Field {
+	if n := len(fields); n > 0 && strings.HasPrefix(f.Path, fields[n-1].Path+".") {
+		fields[n-1].Fields = nest(fields[n-1].Fields, f)
+		return fields
 	}
+	return append(fields, f)
 }
 
 // TestEveryFieldIsDocumented checks that every field has a comment, since the reference is

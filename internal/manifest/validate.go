@@ -110,7 +110,7 @@ func (v validator) checkCluster(c v1alpha1.Cluster) {
 		v.errorf(
 			"spec.kubernetesVersion",
 			c.Spec.KubernetesVersion,
-			"write it as "+DefaultKubernetesVersion+`, without "v"`,
+			"write it as "+DefaultKubernetesVersion+`, without "v"; slipway get versions lists those of the asset catalogue`,
 			"is not a valid Kubernetes version",
 		)
 	}

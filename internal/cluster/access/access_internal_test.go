@@ -124,6 +124,35 @@ func TestMergeKubeconfigRefusesForeignEntries(t *testing.T) {
 	}
 }
 
+// TestRemoveKubeconfigEntry: what slipway wrote for a cluster goes; entries of others, and of another cluster of the same
+// name, stay.
+func TestRemoveKubeconfigEntry(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config")
+	if removed, err := RemoveKubeconfigEntry(file, "demo", []byte("ca")); removed || err != nil {
+		t.Errorf("without a file: %v, %v", removed, err)
+	}
+	if err := os.WriteFile(file, []byte(others), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	own := someAccess(t)
+	if err := MergeKubeconfig(file, own); err != nil {
+		t.Fatal(err)
+	}
+	for name, authority := range map[string][]byte{"work": []byte("foo"), "demo": []byte("another"), "none": own.CAPEM} {
+		if removed, err := RemoveKubeconfigEntry(file, name, authority); removed || err != nil {
+			t.Errorf("%s: %v, %v", name, removed, err)
+		}
+	}
+	removed, err := RemoveKubeconfigEntry(file, "demo", own.CAPEM)
+	config, loadErr := clientcmd.LoadFromFile(file)
+	if err != nil || loadErr != nil || !removed {
+		t.Fatal(removed, err, loadErr)
+	}
+	if len(config.Clusters) != 1 || len(config.AuthInfos) != 1 || len(config.Contexts) != 1 || config.Contexts["work"] == nil || config.CurrentContext != "" {
+		t.Errorf("left %+v", config)
+	}
+}
+
 func TestMergeKubeconfigKeepsALink(t *testing.T) {
 	dir := t.TempDir()
 	real, link := filepath.Join(dir, "real"), filepath.Join(dir, "link")

@@ -13,11 +13,14 @@ package apply
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/cluster/destroy"
+	"github.com/slipway-k8s/slipway/internal/cluster/explain"
 	"github.com/slipway-k8s/slipway/internal/cluster/operation"
 	"github.com/slipway-k8s/slipway/internal/cluster/stackapply"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
@@ -56,6 +59,8 @@ type Result struct {
 	Cluster string
 	// Changed is set if something was changed.
 	Changed bool
+	// OldMachines are the groups of which running machines keep former settings until they are replaced, sorted.
+	OldMachines []string
 	// Destroyed is how a deletion ended, if the plan was one.
 	Destroyed destroy.Outcome
 	// Took is how long it took after the approval.
@@ -186,8 +191,19 @@ func (r *run) execute(ctx context.Context, review cluster.Review) (Result, error
 
 	result.Changed = true
 	result.Took = env.Now().Sub(start)
+	result.OldMachines = r.groupsWithOldMachines(review)
 
 	return result, nil
+}
+
+// groupsWithOldMachines returns the groups whose machines a rolling update replaces after the review was carried out.
+// Bastions are none of them.
+func (r *run) groupsWithOldMachines(review cluster.Review) []string {
+	return slices.DeleteFunc(explain.GroupsWithOldMachines(review.Plan.Steps), func(name string) bool {
+		g, exists := r.desired.Manifests.Group(name)
+
+		return !exists || g.Spec.Role == v1alpha1.RoleBastion
+	})
 }
 
 // discardAfter discards the proposal after a failure, and returns that failure.

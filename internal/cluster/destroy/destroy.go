@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster/stackapply"
 	"github.com/slipway-k8s/slipway/internal/infra/aws"
 	"github.com/slipway-k8s/slipway/internal/infra/aws/cleanup"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/cost"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
@@ -207,13 +208,40 @@ func Plan(ctx context.Context, env *cluster.Env, s store.Store, req Request) (*D
 	}
 
 	d.Review.Cost = cost.Estimate(cost.ListPrices(), d.session.Config.Region, cost.Resources{
-		Existing: d.Review.Plan.ExistingResources(),
-		Kept:     d.Review.Deletion.Retained,
+		Existing:  d.Review.Plan.ExistingResources(),
+		Templates: readTemplates(ctx, view, req.Name),
+		Kept:      d.Review.Deletion.Retained,
 	})
 
 	d.Review.Deletion.Objects, err = listObjects(ctx, d.session, s, view, set)
 
 	return d, err
+}
+
+// readTemplates returns what the launch templates of the groups of a cluster contain by its manifests, as far as it
+// costs something: a deletion does not read the templates from AWS. Without manifests it returns none.
+func readTemplates(ctx context.Context, view *store.View, name string) map[string]awskind.LaunchTemplateData {
+	text, _, err := clusterstate.ReadDocuments(ctx, view, name)
+	if err != nil {
+		return nil
+	}
+
+	set, _ := manifest.Parse(text) // what is wrong with them does not matter here
+	out := map[string]awskind.LaunchTemplateData{}
+	for _, g := range manifest.Default(set).Groups {
+		root := g.Spec.RootVolume
+		out[g.Metadata.Name] = awskind.LaunchTemplateData{
+			InstanceType: g.Spec.MachineType,
+			BlockDevices: []awskind.BlockDevice{{EBS: awskind.EBS{
+				VolumeType: root.Type,
+				VolumeSize: root.Size,
+				IOPS:       root.IOPS,
+				Throughput: root.Throughput,
+			}}},
+		}
+	}
+
+	return out
 }
 
 // openView returns a view of the cluster's part of the state store s, which may be guarded by a lock: a view only

@@ -170,6 +170,8 @@ func reportedMember(f Facts, i Instance, r MachineReport, peers []string) (Check
 
 	c := conditionCheck(KindEtcd, "etcd-"+i.Slot, i, condition)
 	switch {
+	case r.Etcd.Error == "" && !r.Etcd.Quorum && len(peers) == 0 && someoneHasQuorum(f) && reachesAllPeers(r):
+		c.Hint = "wait (--wait 1m): a member that has just started follows the leader within seconds"
 	case r.Etcd.Error == "" && !r.Etcd.Quorum && (someoneHasQuorum(f) || len(peers) > 0):
 		c.Cause = "is cut off from the other members: " + condition.Cause
 		c.Hint = "check the network of machine " + i.ID + ": ports 2379 and 2380 between the control-plane machines"
@@ -189,6 +191,11 @@ func reportedMember(f Facts, i Instance, r MachineReport, peers []string) (Check
 	}
 
 	return c, true
+}
+
+// reachesAllPeers reports whether a member is connected with all others.
+func reachesAllPeers(r MachineReport) bool {
+	return !slices.ContainsFunc(r.Etcd.Peers, func(p report.Peer) bool { return p.Error != "" })
 }
 
 // peersThatMiss returns what other machines, which have a quorum, say of a member that does not answer them.

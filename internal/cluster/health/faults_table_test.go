@@ -248,7 +248,7 @@ func serviceFaults() []fault {
 				})
 			},
 			want: []string{
-				"warning machine i-0c4e1 (control-plane-a): restored files: /etc/kubernetes/manifests/kube-scheduler.yaml was changed; restored at 11:59:52",
+				"warning machine i-0c4e1 (control-plane-a): changed outside of slipway: /etc/kubernetes/manifests/kube-scheduler.yaml was changed; restored at 11:59:52",
 			},
 		},
 		{
@@ -265,7 +265,7 @@ func serviceFaults() []fault {
 			},
 			want: []string{
 				"failed machine i-0c4e1 (control-plane-a): disk: / is mounted read-only",
-				"failed machine i-0c4e1 (control-plane-a): restored files: /etc/kubernetes/manifests/kube-apiserver.yaml was deleted and cannot be restored: write /etc/kubernetes/manifests/kube-apiserver.yaml: read-only file system",
+				"failed machine i-0c4e1 (control-plane-a): changed outside of slipway: /etc/kubernetes/manifests/kube-apiserver.yaml was deleted and cannot be restored: write /etc/kubernetes/manifests/kube-apiserver.yaml: read-only file system",
 			},
 		},
 	}

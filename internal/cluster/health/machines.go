@@ -190,7 +190,14 @@ func conditionCheck(kind, name string, i Instance, c report.Condition) Check {
 		Hint:    c.Next,
 		Since:   c.Since,
 	}
-	if kind == KindMachine && !strings.Contains(c.Cause, string(c.Component)) {
+	switch {
+	case c.Component == report.OwnedFiles:
+		out.Cause = "changed outside of slipway: " + c.Cause
+		if c.State == report.Warning {
+			out.Since = time.Time{} // it is over: the cause says when
+		}
+
+	case kind == KindMachine && !strings.Contains(c.Cause, string(c.Component)):
 		out.Cause = string(c.Component) + ": " + c.Cause
 	}
 

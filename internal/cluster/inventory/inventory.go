@@ -96,7 +96,8 @@ type Machine struct {
 	Outdated bool `json:"outdated,omitempty"`
 	// Node is the name of its Kubernetes node; empty for a bastion.
 	Node string `json:"node,omitempty"`
-	// NodeState is a Node constant; empty for a bastion, or if the Kubernetes API was not read.
+	// NodeState is a Node constant; empty for a bastion, for a machine that is gone, or if the Kubernetes API was not
+	// read.
 	NodeState string `json:"nodeState,omitempty"`
 	// Problem is the first failed condition of the agent's last report; empty if there is none.
 	Problem string `json:"problem,omitempty"`
@@ -140,8 +141,11 @@ func (m Machine) Name() string {
 	return m.ID
 }
 
+// stateTerminated is EC2's state of a machine that does not exist any more.
+const stateTerminated = "terminated"
+
 // IsGone reports whether the machine is terminated or about to be.
-func (m Machine) IsGone() bool { return m.State == "terminated" || m.State == "shutting-down" }
+func (m Machine) IsGone() bool { return m.State == stateTerminated || m.State == "shutting-down" }
 
 // Node is a Kubernetes node.
 type Node struct {
@@ -192,11 +196,15 @@ func Join(machines []Machine, nodes []Node) ([]Machine, []Node) {
 
 	for i := range machines {
 		m := &machines[i]
-		if m.Role == RoleBastion || nodes == nil {
+		if m.Role == RoleBastion || nodes == nil || m.State == stateTerminated {
 			continue
 		}
 
 		at, joined := byMachine[m.ID]
+		if !joined && m.IsGone() {
+			continue
+		}
+
 		if !joined {
 			m.NodeState = NodeMissing
 			m.Health = judgeHealth(*m, false)

@@ -92,6 +92,38 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// TestGoneMachinesHaveNoNode: a machine that was terminated is not one that has not joined, and the node that it had
+// until its agents' control plane deletes it is not its state.
+func TestGoneMachinesHaveNoNode(t *testing.T) {
+	machines := []inventory.Machine{
+		{ID: "i-1", Role: inventory.RoleWorker, State: "terminated"},
+		{ID: "i-2", Role: inventory.RoleWorker, State: "terminated"},
+		{ID: "i-3", Role: inventory.RoleWorker, State: "shutting-down"},
+		{ID: "i-4", Role: inventory.RoleWorker, State: "pending"},
+	}
+	joined, _ := inventory.Join(machines, []inventory.Node{{Name: "n2", Machine: "i-2", State: inventory.NodeReady}})
+	for i, want := range []string{"", "", "", inventory.NodeMissing} {
+		if got := joined[i]; got.NodeState != want || got.Health != "" {
+			t.Errorf("%s: node %q, health %q, want node %q", got.ID, got.NodeState, got.Health, want)
+		}
+	}
+}
+
+// TestRevisionOfTheReport: the revision that an agent reports is the machine's.
+func TestRevisionOfTheReport(t *testing.T) {
+	n := node("n1", "i-1", corev1.ConditionTrue)
+	n.Annotations[report.Annotation] = `{"time":"2026-11-22T05:00:00Z","revision":{"state":"pending","serial":3,"followed":"aa11","desired":"aa11","pending":["nodeLabels.tier"]}}`
+	nodes, err := inventory.ReadNodes(t.Context(), fake.NewClientset(n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	joined, _ := inventory.Join([]inventory.Machine{{ID: "i-1", Role: inventory.RoleWorker, Group: "workers", State: "running"}}, nodes)
+	inventory.AddDesired(joined, map[string]string{"workers": "bb22"})
+	if r := joined[0].Revision; r.Current != "aa11" || r.Desired != "bb22" || r.State != "pending" || len(r.Pending) != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestFindMachine(t *testing.T) {
 	machines := []inventory.Machine{
 		{ID: "i-1", Group: "control-plane", Slot: "a", State: "running", Node: "ip-1.ec2.internal", PrivateAddress: "10.0.0.1", PublicAddress: "192.0.2.1"},

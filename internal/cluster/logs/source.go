@@ -142,6 +142,10 @@ func chooseMachineSource(req Request, facts Facts) (Source, error) {
 }
 
 func describeNode(m inventory.Machine) string {
+	if m.IsGone() {
+		return "gone: the machine is " + m.State
+	}
+
 	if m.NodeState == "" {
 		return "not a Kubernetes node"
 	}

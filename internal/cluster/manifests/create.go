@@ -156,6 +156,10 @@ func deleteStaleGroups(
 // Complete sets the defaults of new manifests and appends everything that is wrong with them to findings.
 func Complete(set manifest.Set, findings diag.Findings, catalog asset.Catalog) (manifest.Set, diag.Findings) {
 	set = manifest.Default(set)
+	set.Cluster.Spec.KubernetesVersion = asset.NewestPatch(
+		set.Cluster.Spec.KubernetesVersion,
+		catalog.Versions("kubelet"),
+	)
 	if findings.Err() != nil && set.Cluster.Kind == "" {
 		return set, findings // "contains no Cluster" would be a second finding about the same mistake
 	}
@@ -166,6 +170,22 @@ func Complete(set manifest.Set, findings diag.Findings, catalog asset.Catalog) (
 	}
 
 	return set, findings
+}
+
+// CheckMachineStore warns if machines could not read the store that the manifests give them.
+func (w NewCluster) CheckMachineStore() diag.Findings {
+	var findings diag.Findings
+	if w.Set.Cluster.Spec.ConfigStore.Base == "" && !strings.HasPrefix(w.Store.URL(), "s3://") {
+		findings.Warnf(
+			"cluster/"+w.Name()+": spec.configStore.base",
+			"",
+			"set it with --config-base s3://BUCKET, or later with slipway edit cluster "+w.Name()+"; slipway plan needs it",
+			"is not set, and machines cannot read the state store %s",
+			w.Store.URL(),
+		)
+	}
+
+	return findings
 }
 
 // Name returns the name of the cluster.

@@ -19,6 +19,8 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/cluster/access"
+	"github.com/slipway-k8s/slipway/internal/cluster/explain"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
 	"github.com/slipway-k8s/slipway/internal/machine/report"
 )
 
@@ -37,7 +39,7 @@ func WriteRevisions(ctx context.Context, session *cluster.Session, d *cluster.De
 		return err
 	}
 
-	return tellMachines(ctx, session, changed)
+	return tellMachines(ctx, session, changed, d.Plan.Steps)
 }
 
 // WriteReturning makes documents of d current that were current before, and tells running machines. Call it before
@@ -48,7 +50,7 @@ func WriteReturning(ctx context.Context, session *cluster.Session, d *cluster.De
 		return err
 	}
 
-	return tellMachines(ctx, session, changed)
+	return tellMachines(ctx, session, changed, d.Plan.Steps)
 }
 
 // ReturnToDocuments makes former node documents (by group, as SHA-256) current again, and tells running machines.
@@ -58,17 +60,23 @@ func ReturnToDocuments(ctx context.Context, session *cluster.Session, documents 
 		return err
 	}
 
-	return tellMachines(ctx, session, changed)
+	return tellMachines(ctx, session, changed, nil)
 }
 
-// tellMachines tells the running machines of groups that they have another node document.
-func tellMachines(ctx context.Context, session *cluster.Session, changed map[string]string) error {
+// tellMachines tells the running machines of groups that they have another node document. steps are those of the plan
+// that changed the documents: an operator is not told that machines follow a document of which they apply nothing.
+func tellMachines(ctx context.Context, session *cluster.Session, changed map[string]string, steps []plan.Step) error {
 	if len(changed) == 0 {
 		return nil
 	}
 
-	groups := strings.Join(slices.Sorted(maps.Keys(changed)), ", ")
-	session.Env.Notifyf("running machines of %s follow their new node document", groups)
+	following := slices.DeleteFunc(slices.Sorted(maps.Keys(changed)), func(group string) bool {
+		return explain.FollowsNothing(steps, group)
+	})
+	if len(following) > 0 {
+		session.Env.Notifyf("running machines of %s follow their new node document", strings.Join(following, ", "))
+	}
+
 	if err := nudgeNodes(ctx, session, changed); err != nil && ctx.Err() == nil {
 		session.Env.Notifyf("they look for it within a minute, because they could not be told: %v", err)
 	}

@@ -294,6 +294,10 @@ func isAlive(i ec2types.Instance) bool {
 		i.State.Name == ec2types.InstanceStateNamePending
 }
 
+// templateVersionTag is the tag in which EC2 keeps the version of the launch template of an instance. A group does not
+// tell the version of a machine that it was detached from.
+const templateVersionTag = "aws:ec2launchtemplate:version"
+
 // detachedMachines returns the machines that an update has detached from their groups and not terminated yet, sorted
 // by id.
 func (a *awsMachines) detachedMachines(
@@ -314,6 +318,7 @@ func (a *awsMachines) detachedMachines(
 			Group:         tags[awskind.TagGroup],
 			Slot:          tags[awskind.TagSlot],
 			State:         rollout.StateRunning,
+			Version:       tags[templateVersionTag],
 			Launched:      aws.ToTime(i.LaunchTime),
 			Detached:      true,
 			DetachedSince: parseTagTime(tags[detachedTag]),

@@ -130,7 +130,7 @@ func TestMachinesOfRegion(t *testing.T) {
 
 		after := waitForMachines(t, m, func(x []rollout.Machine) bool { return countIn(x) == 2 && len(x) == 3 })
 		at := slices.IndexFunc(after, func(x rollout.Machine) bool { return x.ID == first.ID })
-		if !after[at].Detached || after[at].Group != "workers" || after[at].Launched.IsZero() || after[at].Zone == "" {
+		if !after[at].Detached || after[at].Version != "1" || after[at].Group != "workers" || after[at].Launched.IsZero() || after[at].Zone == "" {
 			t.Errorf("the detached machine is %+v", after[at])
 		}
 

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/cluster/access"
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
@@ -351,7 +353,7 @@ func (u *updater) runLocked(
 
 	err := u.replaceAll(ctx, stop, options)
 	if err == nil {
-		u.report.tell(EventDone, rollout.Machine{}, "every machine is up to date")
+		u.report.tell(EventDone, rollout.Machine{}, u.describeDone(ctx))
 		return u.good.save(ctx, first, u.request.Groups, u.versions)
 	}
 
@@ -361,6 +363,29 @@ func (u *updater) runLocked(
 	}
 
 	return u.rollBack(ctx, stop, options, failure)
+}
+
+// describeDone returns what is said at the end of an update that has replaced everything. The nodes of the machines that
+// it terminated last are still there for a moment.
+func (u *updater) describeDone(ctx context.Context) string {
+	const done = "every machine is up to date"
+	nodes, err := u.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return done
+	}
+
+	var left []string
+	for _, n := range nodes.Items {
+		if n.Annotations[rollout.StartedAnnotation] != "" {
+			left = append(left, n.Name)
+		}
+	}
+
+	if len(left) == 0 {
+		return done
+	}
+
+	return done + "; the nodes of terminated machines disappear by themselves: " + strings.Join(left, ", ")
 }
 
 // options returns the options of all decisions of this update.

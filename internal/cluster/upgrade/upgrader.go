@@ -103,6 +103,7 @@ func (u *upgrader) loadCatalogs(ctx context.Context) (pinned asset.Catalog, err 
 
 // chooseTarget sets the target, and whether the catalogue must be written for it.
 func (u *upgrader) chooseTarget(ctx context.Context, pinned asset.Catalog) error {
+	u.request.Version = asset.NewestPatch(strings.TrimPrefix(u.request.Version, "v"), u.versionNames())
 	var err error
 	if u.request.Version == "" {
 		var o Observation

@@ -48,7 +48,8 @@ type charge struct {
 type inventory struct {
 	resources []resource
 	byAddr    map[graph.Addr]graph.Resource
-	addrByID  map[string]graph.Addr // of existing resources
+	addrByID  map[string]graph.Addr                 // of existing resources
+	templates map[string]awskind.LaunchTemplateData // see [Resources.Templates]
 	charges   []charge
 	unpriced  []string // kinds that the package does not know
 }
@@ -232,7 +233,7 @@ func (v *inventory) addGroup(addr graph.Addr, group awskind.AutoScalingGroup, ca
 		ref = group.MixedInstances.Launch.Template.ID
 	}
 
-	template, known := v.find(ref).(awskind.LaunchTemplate)
+	template, known := v.templateOf(ref, group)
 	if !known && len(group.MixedInstances.Launch.Overrides) == 0 {
 		v.unpriced = append(v.unpriced, fmt.Sprintf("machines without a launch template (%s)", addr))
 		return
@@ -244,8 +245,8 @@ func (v *inventory) addGroup(addr graph.Addr, group awskind.AutoScalingGroup, ca
 		running += pool
 	}
 
-	v.addMachines(addr, group, template.Data.InstanceType, running)
-	for _, device := range template.Data.BlockDevices {
+	v.addMachines(addr, group, template.InstanceType, running)
+	for _, device := range template.BlockDevices {
 		ebs := device.EBS
 		v.addVolume(addr, volume{ebs.VolumeType, ebs.VolumeSize, ebs.IOPS, ebs.Throughput}, capacity+pool)
 	}
@@ -253,6 +254,24 @@ func (v *inventory) addGroup(addr graph.Addr, group awskind.AutoScalingGroup, ca
 	if v.isPublic(group) {
 		v.add(addr, whatAddress, itemAddress, running)
 	}
+}
+
+// templateOf returns the content of the launch template of a group; false if it is not known.
+func (v *inventory) templateOf(
+	ref graph.Reference,
+	group awskind.AutoScalingGroup,
+) (awskind.LaunchTemplateData, bool) {
+	template, known := v.find(ref).(awskind.LaunchTemplate)
+	if template.Data.InstanceType != "" {
+		return template.Data, true
+	}
+
+	data, given := v.templates[group.Tags[awskind.TagGroup]]
+	if given {
+		return data, true
+	}
+
+	return template.Data, known && len(group.MixedInstances.Launch.Overrides) > 0
 }
 
 // warmPoolSize returns how many machines the warm pool of a group has.

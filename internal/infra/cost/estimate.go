@@ -21,6 +21,9 @@ type Resources struct {
 	Existing []plan.ActualResource
 	// Desired are the resources after the change.
 	Desired []plan.DesiredResource
+	// Templates are what the launch templates of instance groups contain, by the name of the group. They are used for
+	// templates whose content was not read from AWS.
+	Templates map[string]awskind.LaunchTemplateData
 	// Kept are existing resources that stay although they are not desired, such as the volumes that a
 	// deletion keeps.
 	Kept []plan.ActualResource
@@ -31,6 +34,7 @@ type Resources struct {
 func Estimate(t Table, region string, r Resources) plan.MonthlyCost {
 	e := estimator{table: t, region: region, items: map[itemKey]*plan.CostItem{}}
 	before := newInventory(append(slices.Clone(r.Existing), r.Kept...), nil)
+	before.templates = r.Templates
 	before.addCharges(func(_ graph.Addr, g awskind.AutoScalingGroup) int {
 		return max(g.MinSize, g.DesiredCapacity)
 	})

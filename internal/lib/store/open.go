@@ -127,6 +127,16 @@ func newFolderSealer(set Settings, opts Options) Sealer {
 	return NewAgeSealer(identity)
 }
 
+// CheckKey returns an error with a hint if the key of a store in a folder is missing, so that sealer can seal nothing. It
+// makes no call: whether a key in KMS may be used turns out when it is.
+func CheckKey(sealer Sealer) error {
+	if missing, ok := sealer.(missingKeySealer); ok {
+		return missing.cause
+	}
+
+	return nil
+}
+
 // connectStore returns the store at rawURL, which may not be initialized. The AWS configuration is
 // zero for a store in a folder.
 func connectStore(ctx context.Context, rawURL string, opts Options) (Store, aws.Config, error) {

@@ -63,7 +63,7 @@ func (a *Agent) applySysctls(settings map[string]string) []error {
 		p := a.Root.Path("/proc/sys/" + key)
 		want := settings[key]
 		have, err := os.ReadFile(p)
-		if err == nil && isSameSysctl(string(have), want) {
+		if err == nil && satisfiesSysctl(key, string(have), want) {
 			continue
 		}
 
@@ -108,6 +108,27 @@ func (a *Agent) readSysctls(settings map[string]string) (map[string]string, erro
 	}
 
 	return out, nil
+}
+
+// satisfiesSysctl reports whether a kernel setting has the wanted value, or a higher one if it is a limit that only has
+// to be high enough. Others may raise such a limit, as monitoring agents do with inotify watches.
+func satisfiesSysctl(key, have, want string) bool {
+	if isSameSysctl(have, want) {
+		return true
+	}
+
+	if !strings.HasPrefix(key, "fs/inotify/") {
+		return false
+	}
+
+	present, err := strconv.ParseInt(strings.TrimSpace(have), 10, 64)
+	if err != nil {
+		return false
+	}
+
+	least, err := strconv.ParseInt(strings.TrimSpace(want), 10, 64)
+
+	return err == nil && present >= least
 }
 
 // isSameSysctl reports whether a kernel setting has a value. The kernel separates several numbers by tabs.

@@ -243,7 +243,7 @@ func (r *restorer) restoreSysctls(damaged map[string]bool) error {
 		}
 
 		have := strings.TrimSpace(string(body))
-		if isSameSysctl(have, want) {
+		if satisfiesSysctl(key, have, want) {
 			r.sysctls[key] = true
 			continue
 		}

@@ -356,6 +356,26 @@ func FuzzParseStartTicks(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, stat string) { _, _ = parseStartTicks(stat) })
 }
 
+// TestHigherLimitsAreRight: a limit that somebody raised above what Kubernetes needs is left alone; one that is too low,
+// and any other setting that differs, is not.
+func TestHigherLimitsAreRight(t *testing.T) {
+	for _, c := range []struct {
+		key, have, want string
+		right           bool
+	}{
+		{"fs/inotify/max_user_watches", "1048576\n", "524288", true},
+		{"fs/inotify/max_user_watches", "524288", "524288", true},
+		{"fs/inotify/max_user_watches", "8192", "524288", false},
+		{"fs/inotify/max_user_instances", "many", "8192", false},
+		{"vm/overcommit_memory", "2", "1", false},
+		{"net/ipv4/ip_local_port_range", "1\t2", "1 2", true},
+	} {
+		if got := satisfiesSysctl(c.key, c.have, c.want); got != c.right {
+			t.Errorf("%s=%s, want %s: %v", c.key, c.have, c.want, got)
+		}
+	}
+}
+
 // TestReservedSysctls: a manifest may not have the kernel settings that the agent sets in any case.
 func TestReservedSysctls(t *testing.T) {
 	var own []string

@@ -128,7 +128,8 @@ func (l *restoreLog) newCondition(now time.Time) report.Condition {
 			contestedPause.String()
 	case len(restored) > 0:
 		c.State = report.Warning
-		c.Next = "nothing if the change was a mistake; to change it for good, change the manifest and run slipway apply"
+		c.Next = "nothing if the change was a mistake: this message ends after 10 minutes; to change it for good, change the " +
+			"manifest and run slipway apply"
 	}
 
 	c.Cause = joinCauses(append(append(failed, contested...), restored...))

@@ -51,7 +51,12 @@ func evaluateService(component Component, s Service) Condition {
 
 	switch {
 	case stopped:
+		c.State = Failed
 		c.Cause = fmt.Sprintf("systemd unit %s is %s", component, s.Unit)
+		c.Next = fmt.Sprintf("wait 15 s: the agent starts it again; if it stops again, read its journal "+
+			"(journalctl -u %s), or terminate the machine: its group replaces it", component)
+
+		return c
 	case s.Error != "":
 		c.Cause = fmt.Sprintf("%s does not answer: %s", component, s.Error)
 	default:
@@ -59,7 +64,7 @@ func evaluateService(component Component, s Service) Condition {
 	}
 
 	c.State = Failed
-	c.Next = fmt.Sprintf("read its journal (journalctl -u %s) and start it, or terminate the machine: "+
+	c.Next = fmt.Sprintf("read its journal (journalctl -u %s) and restart it, or terminate the machine: "+
 		"its group replaces it", component)
 
 	return c
@@ -128,12 +133,12 @@ func noQuorumCause(e Etcd) string {
 	}
 
 	voters := len(e.Peers) + 1
-	cause := fmt.Sprintf("no quorum: answers %d of %d members", voters-len(silent), voters)
-	if len(silent) > 0 {
-		cause += "; does not reach " + strings.Join(silent, ", ")
+	if len(silent) == 0 {
+		return fmt.Sprintf("no quorum yet: reaches all %d members, and follows no leader", voters)
 	}
 
-	return cause
+	return fmt.Sprintf("no quorum: answers %d of %d members; does not reach %s",
+		voters-len(silent), voters, strings.Join(silent, ", "))
 }
 
 func evaluateDisks(disks []Disk) Condition {

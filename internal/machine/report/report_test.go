@@ -71,6 +71,10 @@ func TestEvaluate(t *testing.T) {
 				report.KubeAPI:    "failed: not ready: failed checks of /readyz: etcd",
 			},
 		},
+		"a member that reaches all others follows no leader yet": {
+			change: func(r *report.Report) { r.Etcd.Quorum = false },
+			want:   map[report.Component]string{report.EtcdMember: "failed: no quorum yet: reaches all 3 members, and follows no leader"},
+		},
 		"the database is full": {
 			change: func(r *report.Report) { r.Etcd.DBSize, r.Etcd.Alarms = 8<<30, []string{"NOSPACE"} },
 			want:   map[report.Component]string{report.EtcdMember: "failed: alarm NOSPACE: the database has 8.0 GiB of its quota of 8.0 GiB; etcd refuses all writes"},
