@@ -127,7 +127,6 @@ func maintainDocuments(ctx context.Context, a *Agent) error {
 
 		// No task runs now, so that none sees a half of the change.
 		a.doc = changed.document
-		a.bundle = changed.bundle
 
 		// The task that restores kernel settings may have restored a former one during the change.
 		for _, err := range a.applySysctls(a.sysctls()) {

@@ -180,9 +180,11 @@ func (r s3Reader) ReadIfChanged(ctx context.Context, url, etag string) ([]byte, 
 		switch response.HTTPStatusCode() {
 		case http.StatusNotModified:
 			return nil, etag, nil
-		case http.StatusNotFound, http.StatusForbidden:
-			// Workers may not list the bucket: then S3 answers 403 for an object that does not exist.
+		case http.StatusNotFound:
 			return nil, "", fmt.Errorf("get %s: %w", url, store.ErrNotFound)
+		case http.StatusForbidden:
+			// Workers may not list the bucket: then S3 answers 403 for an object that does not exist.
+			return nil, "", fmt.Errorf("get %s: access denied, or there is none: %w", url, store.ErrNotFound)
 		}
 	}
 

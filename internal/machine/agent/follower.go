@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
-	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/follow"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
@@ -36,7 +35,6 @@ type ChangingReader interface {
 // documentChangedError ends the tasks of an agent, because its document has changed. It is no failure.
 type documentChangedError struct {
 	document node.Document
-	bundle   pki.Bundle
 }
 
 // Error says what happened.
@@ -102,6 +100,8 @@ type follower struct {
 	soak time.Duration
 	// ignoredSince is since when the machine follows no revision; zero if it does.
 	ignoredSince time.Time
+	// isMissing is set while the revisions cannot be read, although the machine has followed one.
+	isMissing bool
 	// released is set once the lock was released that an earlier process of the agent may have held.
 	released bool
 	lastErr  string
@@ -236,7 +236,10 @@ func (f *follower) readRevisions(ctx context.Context) error {
 	case errors.Is(err, store.ErrNotFound):
 		f.etag = ""
 		f.revisions = node.Revisions{}
+		f.reportMissingRevisions(err)
+
 		return nil
+
 	case err != nil:
 		return err
 	case body == nil:
@@ -251,6 +254,10 @@ func (f *follower) readRevisions(ctx context.Context) error {
 
 	f.etag = etag
 	f.revisions = revisions
+	if f.isMissing {
+		f.agent.conditions.Clear(report.NodeDocument)
+		f.isMissing = false
+	}
 
 	return nil
 }
@@ -300,6 +307,7 @@ func (f *follower) changeInTurn(
 ) (*documentChangedError, error) {
 	a := f.agent
 	if len(change.restarts) > 0 {
+		f.reportWaiting(current, "images are being pulled")
 		if err := pullNewImages(ctx, a.withDocument(change.next), a.doc); err != nil {
 			return nil, f.refuse(ctx, current, err.Error())
 		}
@@ -378,12 +386,6 @@ func (f *follower) changeTo(
 ) (*documentChangedError, error) {
 	a := f.agent
 	to := a.withDocument(change.next)
-	if change.next.Trust != a.doc.Trust && change.next.Role == v1alpha1.RoleControlPlane {
-		if err := to.loadSecrets(ctx); err != nil {
-			return nil, err
-		}
-	}
-
 	sum, err := a.storeEffectiveDocument(change.next)
 	if err != nil {
 		return nil, err
@@ -393,7 +395,7 @@ func (f *follower) changeTo(
 		return nil, err
 	}
 
-	a.setDocumentStatus(report.Revision{State: report.RevisionApplying, Desired: current.Document})
+	f.reportState(current, report.RevisionApplying, "")
 	turn := f.keepTurn(ctx, current, len(change.restarts) > 0)
 	t := transition{from: a, to: to, control: f.control, soak: change.soak, mayGoOn: turn.check}
 	err = t.run(ctx)
@@ -415,7 +417,7 @@ func (f *follower) changeTo(
 
 	// The machine has its new document. If its turn could not be ended, the next tasks do it.
 
-	return &documentChangedError{document: change.next, bundle: to.bundle}, nil
+	return &documentChangedError{document: change.next}, nil
 }
 
 // unrestoredError ends the agent, because neither a new document nor the former one could be applied completely. The next

@@ -5,6 +5,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -288,6 +289,21 @@ func (b *followBench) revise(d node.Document) {
 	b.signed = signed
 }
 
+// renew publishes the current documents again.
+func (b *followBench) renew() {
+	b.t.Helper()
+	current := b.revisions.Groups["control-plane"].Document
+	b.revisions = node.NewRevisions(node.RevisionsInput{
+		Cluster: "demo", Role: b.role, Former: b.revisions, FirstSerial: 1,
+		Documents: map[string]string{"control-plane": current}, Renewed: []string{"control-plane"},
+	})
+	signed, err := b.revisions.Sign(b.bundle.CAs[pki.KubernetesCA].Key())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.signed = signed
+}
+
 // ReadIfChanged implements ChangingReader.
 func (b *followBench) ReadIfChanged(_ context.Context, url, etag string) ([]byte, string, error) {
 	b.reads++
@@ -295,7 +311,7 @@ func (b *followBench) ReadIfChanged(_ context.Context, url, etag string) ([]byte
 	case url != b.url(node.RevisionsKey("demo", b.role)):
 		return nil, "", errors.New("another object: " + url)
 	case b.signed == nil:
-		return nil, "", store.ErrNotFound
+		return nil, "", fmt.Errorf("get %s: access denied, or there is none: %w", url, store.ErrNotFound)
 	case etag == hashOf(b.signed):
 		return nil, etag, nil
 	}
@@ -371,7 +387,6 @@ func (b *followBench) follow(a *Agent, f *follower) error {
 			continue
 		}
 		a.doc = changed.document
-		a.bundle = changed.bundle
 		f = b.newFollower(a)
 	}
 	return nil

@@ -33,7 +33,7 @@ func TestFollow(t *testing.T) {
 	if diff := cmp.Diff([]string{"containerd", "kubelet", "etcd", "kube-scheduler"}, b.restarts); diff != "" {
 		t.Errorf("restarts (-want +got):\n%s", diff)
 	}
-	want := report.Revision{State: report.RevisionCurrent, Serial: 2, Followed: b.publish(next), Desired: b.publish(next)}
+	want := report.Revision{State: report.RevisionCurrent, Serial: 2, Followed: b.publish(next), Desired: b.publish(next), DesiredSerial: 2}
 	if diff := cmp.Diff(want, b.status(a)); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
@@ -55,7 +55,7 @@ func TestFollowWhatNeedsAMachine(t *testing.T) {
 	}
 	b.check(a, partly)
 	want := report.Revision{
-		State: report.RevisionPending, Serial: 2, Followed: b.publish(whole), Desired: b.publish(whole),
+		State: report.RevisionPending, Serial: 2, DesiredSerial: 2, Followed: b.publish(whole), Desired: b.publish(whole),
 		Pending: []string{"nodeLabels.example.com/team"},
 	}
 	if diff := cmp.Diff(want, b.status(a)); diff != "" {
@@ -180,6 +180,66 @@ func TestForgedRevisions(t *testing.T) {
 	b.check(a, next)
 	if got := b.status(a); !strings.Contains(got.Cause, "is older than revision") {
 		t.Errorf("status %+v", got)
+	}
+}
+
+// TestMissingRevisions: revisions that the machine followed and cannot read any more are a warning; none before the first
+// are not.
+func TestMissingRevisions(t *testing.T) {
+	b := newFollowBench(t)
+	a, f := b.start()
+	if err := b.follow(a, f); err != nil || len(a.conditions.Conditions()) > 0 {
+		t.Fatalf("before the first revision: %v, %+v", err, a.conditions.Conditions())
+	}
+	b.revise(b.boot)
+	if err := b.follow(a, f); err != nil {
+		t.Fatal(err)
+	}
+	signed := b.signed
+	b.signed = nil
+	if err := b.follow(a, f); err != nil {
+		t.Fatal(err)
+	}
+	c := a.conditions.Conditions()
+	if len(c) != 1 || c[0].State != report.Warning || !strings.Contains(c[0].Cause, "cannot be read: get s3://bucket/state/") || !strings.Contains(c[0].Cause, "access denied") {
+		t.Errorf("conditions %+v", c)
+	}
+	b.signed = signed
+	if err := b.follow(a, f); err != nil || len(a.conditions.Conditions()) > 0 {
+		t.Errorf("when they are back: %v, %+v", err, a.conditions.Conditions())
+	}
+}
+
+// TestRetryOfARefusal: a refused document is tried again when it is published again with a new serial, and not before,
+// also by a machine that another one's refusal has stopped.
+func TestRetryOfARefusal(t *testing.T) {
+	b := newFollowBench(t)
+	a, f := b.start()
+	b.noImage = "registry.k8s.io/pause:v2"
+	next := b.nextDocument()
+	b.revise(next)
+	if err := b.follow(a, f); err != nil || b.status(a).State != report.RevisionRefused || b.status(a).DesiredSerial != 2 {
+		t.Fatalf("%v, %+v", err, b.status(a))
+	}
+	other := follow.Claim{Machine: "i-2", Group: "control-plane", Serial: 2, Document: b.publish(next)}
+	if turn, _ := b.lock.Decide(other, b.now); turn != follow.TurnRefused {
+		t.Errorf("another machine: %s", turn)
+	}
+	b.noImage = ""
+	if err := b.follow(a, f); err != nil || b.status(a).State != report.RevisionRefused {
+		t.Errorf("it is tried again by itself: %v, %+v", err, b.status(a))
+	}
+	b.renew()
+	other.Serial = 3
+	if turn, _ := b.lock.Decide(other, b.now); turn != follow.TurnTake {
+		t.Errorf("another machine, after the renewal: %s", turn)
+	}
+	if err := b.follow(a, f); err != nil {
+		t.Fatal(err)
+	}
+	b.check(a, next)
+	if got := b.status(a); got.State != report.RevisionCurrent || got.Serial != 3 || len(a.conditions.Conditions()) > 0 {
+		t.Errorf("status %+v, conditions %+v", got, a.conditions.Conditions())
 	}
 }
 

@@ -23,7 +23,17 @@ func (f *follower) reportFollowed(current node.Revision) {
 		state = report.RevisionPending
 	}
 
-	f.agent.setDocumentStatus(report.Revision{State: state, Desired: current.Document})
+	f.reportState(current, state, "")
+}
+
+// reportState reports how far the machine follows a revision, and why it does not have it.
+func (f *follower) reportState(current node.Revision, state report.RevisionState, cause string) {
+	f.agent.setDocumentStatus(report.Revision{
+		State:         state,
+		Desired:       current.Document,
+		DesiredSerial: current.Serial,
+		Cause:         cause,
+	})
 }
 
 // noteAddons notes whether the followed revision has other add-ons than the machine's document, because they need a
@@ -57,10 +67,23 @@ func (f *follower) reportIgnored(current node.Revision, cause string) {
 	if f.agent.documentState.Refused.Serial == current.Serial {
 		state = report.RevisionRefused
 		f.setCondition(report.Warning, fmt.Sprintf("revision %d was not applied: %s", current.Serial, cause),
-			"correct the manifest and run slipway apply; the machine keeps its former settings until then")
+			"correct the manifest and run slipway apply, or fix the cause and run slipway rolling-update cluster with "+
+				"--retry-refused; the machine keeps its former settings until then")
 	}
 
-	f.agent.setDocumentStatus(report.Revision{State: state, Desired: current.Document, Cause: cause})
+	f.reportState(current, state, cause)
+}
+
+// reportMissingRevisions warns if revisions that the machine has followed do not exist any more, or if the machine may not
+// read them: S3 gives the same answer for both. A machine that boots before the first apply has ended knows none.
+func (f *follower) reportMissingRevisions(cause error) {
+	if f.agent.documentState.Serial == 0 {
+		return
+	}
+
+	f.isMissing = true
+	f.setCondition(report.Warning, "the revisions of node documents cannot be read: "+cause.Error(),
+		"rerun slipway apply, which writes them and the permissions of the machine's role; the machine keeps its settings")
 }
 
 // ignoredPatience is how long a machine may follow no revision until it warns: while apply runs, new machines have newer

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
-	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/machine/follow"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 	"github.com/slipway-k8s/slipway/internal/machine/report"
@@ -40,11 +39,6 @@ func (f failingTurns) change(ctx context.Context, how func(follow.Lock) follow.L
 func TestRestartsAgreeWithTheTable(t *testing.T) {
 	b := newFollowBench(t)
 	a, _ := b.start()
-	other := testBundle(t)
-	public, err := other.PublicPart()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for field, change := range map[string]func(*node.Document){
 		"kubelet.kubeReserved.cpu":           func(d *node.Document) { d.Kubelet.KubeReserved = map[string]string{"cpu": "1"} },
 		"kubelet.systemReserved.cpu":         func(d *node.Document) { d.Kubelet.SystemReserved = map[string]string{"cpu": "1"} },
@@ -94,11 +88,6 @@ func TestRestartsAgreeWithTheTable(t *testing.T) {
 		"images.coredns":                 func(d *node.Document) { d.Images["coredns"] = "x" },
 		"apiSANs":                        func(d *node.Document) { d.APISANs = []string{"x"} },
 		"join.workerRoles.more":          func(d *node.Document) { d.Join.WorkerRoles = map[string]string{"more": "x"} },
-		"trust.kubernetesCA":             func(d *node.Document) { d.Trust.KubernetesCA = public.CAs[pki.KubernetesCA] },
-		"trust.etcdPeerCA":               func(d *node.Document) { d.Trust.EtcdPeerCA = public.CAs[pki.EtcdPeerCA] },
-		"trust.etcdClientCA":             func(d *node.Document) { d.Trust.EtcdClientCA = public.CAs[pki.EtcdClientCA] },
-		"trust.frontProxyCA":             func(d *node.Document) { d.Trust.FrontProxyCA = public.CAs[pki.FrontProxyCA] },
-		"trust.serviceAccountKeys":       func(d *node.Document) { d.Trust.ServiceAccountKeys = public.ServiceAccountKeys },
 	} {
 		next := b.boot
 		next.Images = maps.Clone(next.Images)

@@ -63,11 +63,7 @@ func (f *follower) takeTurn(ctx context.Context, current node.Revision) (follow.
 
 // reportWaiting reports why the machine does not apply a revision yet.
 func (f *follower) reportWaiting(current node.Revision, reason string) {
-	f.agent.setDocumentStatus(report.Revision{
-		State:   report.RevisionWaiting,
-		Desired: current.Document,
-		Cause:   reason,
-	})
+	f.reportState(current, report.RevisionWaiting, reason)
 }
 
 // pauseBetweenClaims returns how long a machine waits until it asks for its turn again. A thousand workers must not ask

@@ -127,36 +127,20 @@ func programRules() []FieldRule {
 
 // trustRules are about certificates.
 func trustRules() []FieldRule {
-	const start = "components read it when they start"
+	trust := func(name string) FieldRule {
+		return FieldRule{
+			Field:  "trust." + name,
+			Class:  ClassReplace,
+			Reason: "a machine that trusts another CA than its neighbours cannot work with them",
+		}
+	}
 
 	return []FieldRule{
-		{
-			Field: "trust.kubernetesCA",
-			Class: ClassRestart,
-			Restarts: []string{
-				ComponentKubelet, ComponentAPIServer, ComponentControllerManager, ComponentScheduler,
-			},
-			Reason: start,
-		},
-		{Field: "trust.etcdPeerCA", Class: ClassRestart, Restarts: []string{ComponentEtcd}, Reason: start},
-		{
-			Field:    "trust.etcdClientCA",
-			Class:    ClassRestart,
-			Restarts: []string{ComponentEtcd, ComponentAPIServer},
-			Reason:   start,
-		},
-		{
-			Field:    "trust.frontProxyCA",
-			Class:    ClassRestart,
-			Restarts: []string{ComponentAPIServer, ComponentControllerManager, ComponentScheduler},
-			Reason:   start,
-		},
-		{
-			Field:    "trust.serviceAccountKeys",
-			Class:    ClassRestart,
-			Restarts: []string{ComponentAPIServer},
-			Reason:   start,
-		},
+		trust("kubernetesCA"),
+		trust("etcdPeerCA"),
+		trust("etcdClientCA"),
+		trust("frontProxyCA"),
+		trust("serviceAccountKeys"),
 		{Field: "apiSANs", Class: ClassLive, Reason: "kube-apiserver reloads its certificate"},
 		{Field: "join.workerRoles.*", Class: ClassLive, Reason: "the agent serves the join endpoint itself"},
 	}

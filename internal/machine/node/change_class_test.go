@@ -286,6 +286,17 @@ func TestRevisions(t *testing.T) {
 }
 
 // TestLostRevisions: machines follow revisions again that were deleted and written anew.
+// TestRenewedRevisions: a renewed group gets a new serial with the same document; others keep theirs.
+func TestRenewedRevisions(t *testing.T) {
+	in := node.RevisionsInput{Cluster: "demo", Documents: map[string]string{"a": "x", "b": "y"}, FirstSerial: 5}
+	in.Former = node.NewRevisions(in)
+	in.Renewed = []string{"a"}
+	got := node.NewRevisions(in)
+	if a, b := got.Groups["a"], got.Groups["b"]; a.Serial != 6 || a.Document != "x" || len(a.Former) != 0 || b.Serial != 5 {
+		t.Errorf("%+v", got.Groups)
+	}
+}
+
 func TestLostRevisions(t *testing.T) {
 	got := node.NewRevisions(node.RevisionsInput{
 		Cluster: "demo", Role: "Worker", Documents: map[string]string{"nodes": "c"}, FirstSerial: 1000,

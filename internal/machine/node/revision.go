@@ -122,6 +122,9 @@ type RevisionsInput struct {
 	// Published are the SHA-256 of all documents in the machine store by group. One of them may be in a launch template
 	// although it was never current, because an apply was stopped before its end.
 	Published map[string][]string
+	// Renewed are the groups whose document is published again with a new serial, so that machines that refused it try
+	// it again.
+	Renewed []string
 }
 
 // NewRevisions returns the revisions of a role that make documents current. Groups that are no longer there are left
@@ -144,6 +147,10 @@ func NewRevisions(in RevisionsInput) Revisions {
 			return d == document || former.Knows(d)
 		})
 		former.Former = append(missing, former.Former...)
+		if former.Document == document && slices.Contains(in.Renewed, group) {
+			former.Serial++
+		}
+
 		out.Groups[group] = former.next(document)
 	}
 

@@ -121,6 +121,9 @@ type Revision struct {
 	Followed string `json:"followed"`
 	// Desired is the SHA-256 of the current revision's document; empty: not known.
 	Desired string `json:"desired,omitempty"`
+	// DesiredSerial is the serial of the current revision; zero: not known. It grows when a refused document is to be
+	// tried again.
+	DesiredSerial int64 `json:"desiredSerial,omitempty"`
 	// Pending are the settings of Followed that need a new machine, sorted.
 	Pending []string `json:"pending,omitempty"`
 	// Cause why Desired is not followed; empty if it is.
