@@ -38,8 +38,8 @@ volume and etcd member, which is missing for some seconds. --max-surge 0 turns t
 The flags override spec.rollingUpdate of the manifests, which also has gates: checks that must pass before each further
 machine. The update stops if a new machine does not become Ready in time, so that a broken configuration costs one machine;
 --rollback returns to the launch templates that served last, and takes back what running machines have applied themselves.
-What has begun is marked on the nodes: a rerun continues after
-an interruption, also by somebody else. An interrupt (Ctrl-C) stops after the machines that are being drained, a second one
+A document that running machines could not apply stops the update before it begins; --retry-refused lets them try again, if
+the cause was temporary. What has begun is marked on the nodes: a rerun continues after an interruption, also by somebody else. An interrupt (Ctrl-C) stops after the machines that are being drained, a second one
 at once. Bastions are not replaced.
 
 With -o json, stdout has one JSON object for each event, on a line of its own, and no plan.`
@@ -91,6 +91,13 @@ func newRollingUpdateClusterCommand(a *app) *cobra.Command {
 func addRollingUpdateFlags(flags *pflag.FlagSet, req *rollingupdate.Request, o *rollingUpdateOptions) {
 	flags.StringSliceVar(&req.Groups, "group", nil, "only this group; repeatable (default: all groups)")
 	flags.BoolVar(&req.Force, "force", false, "also replace machines that have the newest launch template")
+	flags.BoolVar(
+		&req.RetryRefused,
+		"retry-refused",
+		false,
+		"let machines that could not apply their node document try it again first",
+	)
+
 	flags.BoolVar(&req.Rollback, "rollback", false, "return to the launch templates with which the groups served last")
 	flags.BoolVar(
 		&req.AutomaticRollback,
@@ -157,6 +164,11 @@ func (a roller) runRollingUpdate(ctx context.Context, req rollingupdate.Request)
 		}
 
 		return a.confirm(fmt.Sprintf("Replace %d machines of cluster %s?", n, req.Name))
+	}
+
+	req.ApproveRetry = func(groups []string) error {
+		return a.confirm(fmt.Sprintf("Let machines of %s of cluster %s try their node document again?",
+			strings.Join(groups, ", "), req.Name))
 	}
 
 	live := a.liveTable()

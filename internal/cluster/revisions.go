@@ -155,6 +155,42 @@ func (session *Session) PublishFormerDocuments(
 	)
 }
 
+// RenewRevisions publishes the current documents of groups again, each with a new serial, so that machines that refused
+// theirs try it again. The result has the revisions of these groups.
+func (session *Session) RenewRevisions(ctx context.Context, groups []string) (map[string]node.Revision, error) {
+	d, err := Load(ctx, session.Env, session.Name)
+	if err != nil {
+		return nil, err
+	}
+
+	if err := session.ResolveMachineStore(ctx, d); err != nil {
+		return nil, err
+	}
+
+	roles := []v1alpha1.Role{v1alpha1.RoleControlPlane, v1alpha1.RoleWorker}
+	w := revisionsWriter{session: session, desired: d, renewed: groups}
+	keep := func(_ v1alpha1.Role, _ string, r node.Revision) string { return r.Document }
+	if _, err := w.makeCurrent(ctx, roles, keep); err != nil {
+		return nil, err
+	}
+
+	renewed := map[string]node.Revision{}
+	for _, role := range roles {
+		current, err := session.readRevisions(ctx, d, role)
+		if err != nil {
+			return nil, err
+		}
+
+		for _, group := range groups {
+			if r, known := current.Groups[group]; known {
+				renewed[group] = r
+			}
+		}
+	}
+
+	return renewed, nil
+}
+
 // ReadCurrentDocuments returns the SHA-256 of the current node document of each group, as running machines see it.
 func (session *Session) ReadCurrentDocuments(ctx context.Context, d *Desired) (map[string]string, error) {
 	if err := session.ResolveMachineStore(ctx, d); err != nil {

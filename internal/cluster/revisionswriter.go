@@ -24,6 +24,17 @@ type revisionsWriter struct {
 
 	// written are the documents (SHA-256 by role and group) that were published after the view was opened.
 	written map[v1alpha1.Role]map[string]string
+
+	// renewed are the groups whose document gets a new serial although it is the current one.
+	renewed []string
+}
+
+// renews reports whether one of the groups of these revisions gets a new serial.
+func (w revisionsWriter) renews(former publishedRevisions) bool {
+	return slices.ContainsFunc(w.renewed, func(group string) bool {
+		_, known := former.Groups[group]
+		return known
+	})
 }
 
 // documentChooser returns the SHA-256 of the document that is to be current in a group, by its current revision.
@@ -60,7 +71,7 @@ func (w revisionsWriter) makeCurrent(
 			}
 		}
 
-		if !former.Lacks(documents) {
+		if !former.Lacks(documents) && !w.renews(former) {
 			continue
 		}
 
@@ -113,6 +124,7 @@ func (w revisionsWriter) write(
 		Documents:   documents,
 		FirstSerial: w.session.Env.Now().Unix(),
 		Published:   published,
+		Renewed:     w.renewed,
 	})
 	body, err := revisions.Sign(ca.Key())
 	if err != nil {

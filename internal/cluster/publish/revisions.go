@@ -63,6 +63,31 @@ func ReturnToDocuments(ctx context.Context, session *cluster.Session, documents 
 	return tellMachines(ctx, session, changed, nil)
 }
 
+// RetryDocuments lets the machines of groups that refused their node document try it again. The result is the serial of
+// each group's new revision.
+func RetryDocuments(ctx context.Context, session *cluster.Session, groups []string) (map[string]int64, error) {
+	renewed, err := session.RenewRevisions(ctx, groups)
+	if err != nil || len(renewed) == 0 {
+		return nil, err
+	}
+
+	serials := map[string]int64{}
+	changed := map[string]string{}
+	for group, r := range renewed {
+		serials[group] = r.Serial
+		// Agents look when the value changes. The document is the same.
+		changed[group] = fmt.Sprintf("%s %d", r.Document, r.Serial)
+	}
+
+	names := strings.Join(slices.Sorted(maps.Keys(changed)), ", ")
+	session.Env.Notifyf("machines of %s that refused their node document try it again", names)
+	if err := nudgeNodes(ctx, session, changed); err != nil && ctx.Err() == nil {
+		session.Env.Notifyf("they look for it within a minute, because they could not be told: %v", err)
+	}
+
+	return serials, ctx.Err()
+}
+
 // tellMachines tells the running machines of groups that they have another node document. steps are those of the plan
 // that changed the documents: an operator is not told that machines follow a document of which they apply nothing.
 func tellMachines(ctx context.Context, session *cluster.Session, changed map[string]string, steps []plan.Step) error {

@@ -4,14 +4,11 @@ package rollingupdate
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/cluster/publish"
 	"github.com/slipway-k8s/slipway/internal/cluster/rollout"
-	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
 // Running machines apply most changes of their node document themselves. An update waits for those that are about to,
@@ -34,6 +31,8 @@ type documentPublisher interface {
 	ReadDocument(ctx context.Context, g rollout.Group, version string) (string, error)
 	// Publish makes documents, by group, the current ones.
 	Publish(ctx context.Context, documents map[string]string) error
+	// Retry publishes the current documents of groups again, and returns the serials of their revisions.
+	Retry(ctx context.Context, groups []string) (map[string]int64, error)
 }
 
 // sessionDocuments is the documentPublisher of a cluster.
@@ -45,6 +44,11 @@ type sessionDocuments struct {
 // Publish implements documentPublisher.
 func (s sessionDocuments) Publish(ctx context.Context, documents map[string]string) error {
 	return publish.ReturnToDocuments(ctx, s.session, documents)
+}
+
+// Retry implements documentPublisher.
+func (s sessionDocuments) Retry(ctx context.Context, groups []string) (map[string]int64, error) {
+	return publish.RetryDocuments(ctx, s.session, groups)
 }
 
 // ReadDocument implements documentPublisher.
@@ -121,25 +125,6 @@ func (u *updater) awaitFollowers(ctx context.Context) (rollout.Observation, erro
 			return o, err
 		}
 	}
-}
-
-// checkRefusals returns an error if a machine of the groups (empty: all) could not apply its group's node document: new
-// machines would boot with it.
-func checkRefusals(o rollout.Observation, groups []string, name string) error {
-	for _, m := range o.Machines {
-		if m.RefusedDocument == "" || len(groups) > 0 && !slices.Contains(groups, m.Group) {
-			continue
-		}
-
-		return diag.WithHint(
-			fmt.Errorf("machine %s could not apply the node document that new machines of group %s get: %s",
-				m.ID, m.Group, m.RefusedDocument),
-			"correct the manifest and run slipway apply "+name+", or return to the former settings with --rollback; "+
-				"with --force machines are replaced nevertheless",
-		)
-	}
-
-	return nil
 }
 
 // countFollowers counts the machines that are worth waiting for after a time.

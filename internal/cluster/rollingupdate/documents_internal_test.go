@@ -5,6 +5,7 @@ package rollingupdate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -23,6 +24,9 @@ import (
 type fakeDocuments struct {
 	*fakeCluster
 	published []map[string]string
+	retried   []string
+	// refusesAgain lets machines refuse a document again that they try again.
+	refusesAgain bool
 }
 
 func (f *fakeDocuments) ReadDocument(_ context.Context, _ rollout.Group, version string) (string, error) {
@@ -44,6 +48,30 @@ func (f *fakeDocuments) Publish(ctx context.Context, documents map[string]string
 		}
 	})
 	return nil
+}
+
+// Retry lets the machines that have refused a document try it again. They see that at the second look, and then apply it,
+// or refuse it again.
+func (f *fakeDocuments) Retry(ctx context.Context, groups []string) (map[string]int64, error) {
+	f.retried = append(f.retried, groups...)
+	serials := map[string]int64{}
+	for _, group := range groups {
+		serials[group] = 3
+	}
+	time.AfterFunc(20*time.Millisecond, func() {
+		for _, m := range f.machines {
+			r := f.revisionOf(m.ID)
+			if r.State != report.RevisionRefused {
+				continue
+			}
+			r.DesiredSerial = 3
+			if !f.refusesAgain {
+				r = report.Revision{State: report.RevisionCurrent, Desired: r.Desired, Followed: r.Desired, DesiredSerial: 3}
+			}
+			f.reportRevision(ctx, m.ID, r)
+		}
+	})
+	return serials, nil
 }
 
 // reportRevision writes the report of a machine's agent.
@@ -71,8 +99,10 @@ func (f *fakeCluster) revisionOf(id string) report.Revision {
 		f.t.Fatal(err)
 	}
 	var r report.Report
-	if err := json.Unmarshal([]byte(node.Annotations[report.Annotation]), &r); err != nil {
-		f.t.Fatal(err)
+	if text := node.Annotations[report.Annotation]; text != "" {
+		if err := json.Unmarshal([]byte(text), &r); err != nil {
+			f.t.Fatal(err)
+		}
 	}
 	return r.Revision
 }
@@ -204,17 +234,61 @@ func TestRefusalsStopAnUpdate(t *testing.T) {
 	}
 }
 
-// TestWaitForApplyingControlPlane: no control-plane machine is replaced while another one restarts its components.
-func TestWaitForApplyingControlPlane(t *testing.T) {
-	f := newFakeCluster(t, 3, 0)
-	f.reportRevision(t.Context(), f.machines[2].ID, report.Revision{State: report.RevisionApplying, Desired: "b", Followed: "a"})
-	u := f.updater(Request{Name: "demo"})
-	o, err := u.observer.observe(t.Context())
-	if err != nil {
-		t.Fatal(err)
+// TestRefusalDuringAnUpdate: an update stops before it replaces another machine when one refuses the document meanwhile,
+// also if the templates differ in more than the document.
+func TestRefusalDuringAnUpdate(t *testing.T) {
+	f := newFakeCluster(t, 1, 2)
+	f.groups[1].Document = "b"
+	f.failAt = func(change string) error {
+		if change == "terminate i-1" {
+			f.reportRevision(t.Context(), "i-3", report.Revision{State: report.RevisionRefused, Desired: "b", Followed: "a", Cause: "kubelet: does not work"})
+		}
+		return nil
 	}
-	d := rollout.Decide(o, rollout.Options{JoinTimeout: time.Minute})
-	if len(d.Actions) != 0 || !slices.Contains(d.Waiting, "machine "+f.machines[2].ID+" is applying its node document") {
-		t.Errorf("%+v", d)
+	_, err := run(t.Context(), f.updater(Request{Name: "demo"}))
+	if err == nil || !strings.Contains(err.Error(), "stopped after 1 machines: machine i-3 could not apply the node document") || len(f.terminated) != 1 {
+		t.Errorf("%v, terminated %v", err, f.terminated)
+	}
+}
+
+// TestRetryRefused: machines that refused a document try it again on request, after an approval and under the lock. If
+// they refuse it again, nothing is replaced.
+func TestRetryRefused(t *testing.T) {
+	for _, c := range []struct {
+		name                   string
+		approval               error
+		refusesAgain, upToDate bool
+		want                   string
+	}{
+		{name: "they apply it", upToDate: true},
+		{name: "they refuse it again", refusesAgain: true, want: "could not apply the node document"},
+		{name: "not approved", approval: errors.New("nothing was changed"), want: "nothing was changed"},
+	} {
+		f := newFakeCluster(t, 1, 2)
+		f.groups[0].Version = "1"
+		f.groups[1].Document = "b"
+		for i := range f.machines[1:] {
+			f.machines[1+i].DiffersInDocument = true
+			f.reportRevision(t.Context(), f.machines[1+i].ID, report.Revision{
+				State: report.RevisionRefused, Desired: "b", DesiredSerial: 2, Followed: "a", Cause: "pull image x: timeout",
+			})
+		}
+		var asked []string
+		u := f.updater(Request{Name: "demo", RetryRefused: true, ApproveRetry: func(groups []string) error {
+			asked = groups
+			return c.approval
+		}})
+		documents := &fakeDocuments{fakeCluster: f, refusesAgain: c.refusesAgain}
+		u.documents = documents
+		result, err := run(t.Context(), u)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if result.UpToDate != c.upToDate || len(f.terminated) > 0 || !slices.Equal(asked, []string{"workers"}) {
+			t.Errorf("%s: %+v, terminated %v, asked for %v", c.name, result, f.terminated, asked)
+		}
+		if tried := len(documents.retried) > 0; tried != (c.approval == nil) {
+			t.Errorf("%s: retried %v", c.name, documents.retried)
+		}
 	}
 }

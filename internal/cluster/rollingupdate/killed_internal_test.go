@@ -64,6 +64,7 @@ func (k *killer) watch(f *fakeCluster) {
 	}
 	f.client.PrependReactor("patch", "*", count)
 	f.client.PrependReactor("create", "*", count)
+	f.client.PrependReactor("update", "leases", count)
 }
 
 // runKilled runs an update that is killed after its nth change. It reports whether it was.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster/drain"
 	"github.com/slipway-k8s/slipway/internal/cluster/rollout"
+	"github.com/slipway-k8s/slipway/internal/machine/follow"
 	"github.com/slipway-k8s/slipway/internal/machine/report"
 )
 
@@ -113,9 +114,12 @@ func (o observer) addKubernetes(ctx context.Context, out *rollout.Observation) e
 			addRevision(m, node, back.document)
 		} else if m.DiffersInDocument {
 			addRevision(m, node, documents[key])
+		} else {
+			addRefusal(m, reportedRevision(m.ID, node), documents[key])
 		}
 	}
 
+	out.Changing = findChanging(members.lock, *out)
 	out.FailedGates, err = o.failedGates(ctx)
 
 	return err
@@ -149,15 +153,19 @@ func addRevision(m *rollout.Machine, node corev1.Node, document string) {
 	case report.RevisionWaiting:
 		m.IsApplying = revision.Desired == document
 	case report.RevisionRefused:
-		if revision.Desired == document {
-			m.RefusedDocument = revision.Cause
-		} else {
-			m.IsUnaware = revision.Followed != document
-		}
-
+		addRefusal(m, revision, document)
+		m.IsUnaware = revision.Desired != document && revision.Followed != document
 	case report.RevisionCurrent, report.RevisionPending:
 		m.IsUnaware = revision.Followed != document && revision.Desired != document
 	case report.RevisionApplying, report.RevisionUnknown:
+	}
+}
+
+// addRefusal adds that a machine has refused a document, also if its template differs in other things, too.
+func addRefusal(m *rollout.Machine, revision report.Revision, document string) {
+	if revision.State == report.RevisionRefused && revision.Desired == document && document != "" {
+		m.RefusedDocument = revision.Cause
+		m.RefusedSerial = revision.DesiredSerial
 	}
 }
 
@@ -211,6 +219,8 @@ type memberFacts struct {
 	prepared map[string]string
 	// missing is how long the member was missing when the slot was handed over to the machine.
 	missing map[string]time.Duration
+	// lock by which the machines take turns to restart components.
+	lock follow.Lock
 }
 
 // readLeases reads the recent reports of control-plane machines.
@@ -222,6 +232,10 @@ func (o observer) readLeases(ctx context.Context) (memberFacts, error) {
 	}
 
 	for _, l := range leases.Items {
+		if l.Name == follow.ControlPlaneLease {
+			out.lock = parseLock(&l)
+		}
+
 		if l.Spec.RenewTime != nil && o.now().Sub(l.Spec.RenewTime.Time) <= reportAge {
 			out.add(l)
 		}

@@ -57,6 +57,7 @@ type updater struct {
 	interval time.Duration // between two decisions; zero: decisionInterval
 	report   *reporter
 	stages   bootStages
+	turn     controlPlaneTurn
 	idle     stallWatch
 	good     goodVersions
 	// documents returns to the node documents of a rollback; nil: not.
@@ -97,6 +98,7 @@ func (u *updater) remember(id string, change func(*machineMemory)) machineMemory
 // complete. ctx ends it at once.
 func (u *updater) replaceAll(ctx context.Context, stop <-chan struct{}, options rollout.Options) error {
 	ctx, cancel := context.WithCancel(ctx)
+	defer u.endTurn(ctx)
 	defer u.drains.Wait()
 	defer cancel()
 	u.memory = map[string]machineMemory{}
@@ -159,6 +161,10 @@ func (u *updater) step(ctx context.Context, options rollout.Options) (bool, erro
 		return false, err
 	}
 
+	if refusal := findRefusal(o, u.request.Groups); refusal != "" && !u.ignoresRefusals() {
+		return false, u.failure(refusal, nil)
+	}
+
 	u.addMemory(&o)
 	u.stages.addTo(ctx, u.machines, &o)
 	d := rollout.Decide(o, options)
@@ -169,6 +175,10 @@ func (u *updater) step(ctx context.Context, options rollout.Options) (bool, erro
 	if d.Begins() {
 		u.gates.addTo(ctx, u.observer.settings, &o)
 		d = rollout.Decide(o, options)
+	}
+
+	if d.Failure == "" {
+		d = u.takeTurn(ctx, o, d)
 	}
 
 	u.report.update(o, options, d)

@@ -318,6 +318,7 @@ func (f *fakeCluster) updater(req Request) *updater {
 		gates:    gateChecker{client: f.client, run: req.RunCommand},
 		observer: observer{now: time.Now, machines: f, client: f.client, settings: settings},
 		good:     goodVersions{store: f.state, cluster: "demo"},
+		turn:     controlPlaneTurn{client: f.client, now: time.Now},
 	}
 }
 

@@ -39,6 +39,8 @@ type Request struct {
 	// Rollback returns the groups to the launch template version with which they served last, and replaces the
 	// machines that have another one.
 	Rollback bool
+	// RetryRefused lets machines that could not apply their node document try it again first.
+	RetryRefused bool
 	// MaxUnavailable is how many workers of a group may be missing at once: a number or a percentage of the group's
 	// size, such as 25%, rounded down, at least 1.
 	MaxUnavailable string
@@ -60,6 +62,8 @@ type Request struct {
 	Show func([]rollout.Action) error
 	// Approve asks whether to do it; an error stops the request.
 	Approve func(replaced int) error
+	// ApproveRetry asks whether the machines of groups shall try again. It is required with RetryRefused.
+	ApproveRetry func(groups []string) error
 	// RunCommand runs the commands of gates. Nil: a gate with a command does not pass.
 	RunCommand RunCommand
 	// OnEvent is told each step, by one goroutine at a time. Nil: the messages of the events go to Env.Notifyf.
@@ -241,6 +245,7 @@ func newUpdater(ctx context.Context, session *cluster.Session, from updateSource
 		gates:    gateChecker{client: client, http: http.DefaultTransport, run: req.RunCommand},
 		observer: observer{now: env.Now, machines: machines, client: client, settings: settings},
 		good:     goodVersions{store: from.state, cluster: req.Name},
+		turn:     controlPlaneTurn{client: client, now: env.Now},
 
 		documents: sessionDocuments{awsMachines: machines, session: session},
 	}, nil
@@ -278,10 +283,12 @@ func (u *updater) showAndRun(
 		return Result{}, err
 	}
 
-	if !u.request.Rollback && !u.request.Force {
-		if err := checkRefusals(first, u.request.Groups, u.request.Name); err != nil {
-			return Result{}, err
-		}
+	if first, err = u.retryRefused(ctx, first, underLock); err != nil {
+		return Result{}, err
+	}
+
+	if err := u.checkRefusals(first); err != nil {
+		return Result{}, err
 	}
 
 	options := u.options(first)

@@ -13,15 +13,13 @@ import (
 func (u update) decideControlPlane() Decision {
 	var waiting []string
 	var candidates []slotState
+	if id := u.observation.Changing; id != "" {
+		waiting = append(waiting, describeApplying(id))
+	}
+
 	for _, g := range u.observation.Groups {
 		if !g.isControlPlane() {
 			continue
-		}
-
-		for _, m := range u.machinesOf(g) {
-			if m.IsApplying && !m.Started {
-				waiting = append(waiting, "machine "+m.ID+" is applying its node document")
-			}
 		}
 
 		switch s := u.assessSlot(g); {
@@ -37,8 +35,66 @@ func (u update) decideControlPlane() Decision {
 	}
 
 	slices.SortStableFunc(candidates, func(a, b slotState) int { return cmp.Compare(a.rank, b.rank) })
+	if candidates[0].rank == rankServing {
+		// Machines that wait for their turn need no replacement when they have had it. They wait in vain, though, for a
+		// slot that does not serve, or whose replacement has begun.
+		waiting = u.describeFollowers()
+	}
+
+	if len(waiting) > 0 {
+		return Decision{Waiting: waiting}
+	}
 
 	return u.decideSlot(candidates[0])
+}
+
+// describeApplying tells that a machine has the control plane's update lock.
+func describeApplying(id string) string { return "machine " + id + " is applying its node document" }
+
+// describeFollowers names the machines of the control plane that are about to apply their node document.
+func (u update) describeFollowers() []string {
+	var out []string
+	for _, g := range u.observation.Groups {
+		if !g.isControlPlane() {
+			continue
+		}
+
+		for _, m := range u.machinesOf(g) {
+			if m.IsApplying && m.isServing() {
+				out = append(out, describeApplying(m.ID))
+			}
+		}
+	}
+
+	return out
+}
+
+// NeedsTurn reports whether the update must have the control plane's update lock for a decision, so that no machine of
+// the control plane restarts components meanwhile: from the first step of a replacement until all slots serve. isHeld is
+// whether it has the lock.
+func NeedsTurn(o Observation, d Decision, isHeld bool) bool {
+	if slices.ContainsFunc(d.Actions, func(a Action) bool { return a.Machine.Slot != "" }) {
+		return true
+	}
+
+	if !o.APIReady {
+		return isHeld
+	}
+
+	u := update{observation: o}
+	for _, g := range o.Groups {
+		if !g.isControlPlane() {
+			continue
+		}
+
+		machines := u.machinesOf(g)
+		isMissing := !slices.ContainsFunc(machines, Machine.isServing)
+		if slices.ContainsFunc(machines, hasBegun) || isHeld && isMissing {
+			return true
+		}
+	}
+
+	return false
 }
 
 // decideSlot returns the step for the slot that is next, unless it must wait.
@@ -111,15 +167,22 @@ func (u update) assessSlot(g Group) slotState {
 	s.isOutdated = true
 	switch {
 	case !serving:
-		s.rank = 0
+		s.rank = rankBroken
 	case hasBegun(outdated[0]):
-		s.rank = 1
+		s.rank = rankBegun
 	default:
-		s.rank = 2
+		s.rank = rankServing
 	}
 
 	return s
 }
+
+// The ranks of slots to replace, the first one first.
+const (
+	rankBroken  = iota // the slot does not serve
+	rankBegun          // the replacement has begun
+	rankServing        // the slot serves
+)
 
 // hasBegun reports whether the replacement of a control-plane machine has begun.
 func hasBegun(m Machine) bool { return m.Started || m.Detached }

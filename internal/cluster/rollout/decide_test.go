@@ -37,6 +37,11 @@ func controlPlane(machines ...rollout.Machine) rollout.Observation {
 	return o
 }
 
+func changing(o rollout.Observation, machine string) rollout.Observation {
+	o.Changing = machine
+	return o
+}
+
 func workers(size, maxUnavailable int, machines ...rollout.Machine) rollout.Observation {
 	return rollout.Observation{
 		Now: now, APIReady: true, Machines: machines,
@@ -70,6 +75,7 @@ func TestDecide(t *testing.T) {
 	started := func(m *rollout.Machine) { m.Started = true }
 	drained := func(m *rollout.Machine) { m.Started, m.Drained = true, true }
 	notReady := func(m *rollout.Machine) { m.NodeReady = false }
+	applying := func(m *rollout.Machine) { m.IsApplying = true }
 	booting := func(m *rollout.Machine) { m.NodeReady, m.Member, m.Launched = false, false, now.Add(-30*time.Second) }
 	stuck := func(m *rollout.Machine) {
 		m.NodeReady, m.Launched, m.BootStage = false, now.Add(-11*time.Minute), "fetch: containerd: 404"
@@ -115,6 +121,26 @@ func TestDecide(t *testing.T) {
 			),
 			"drain a",
 		},
+		{
+			"no machine is replaced while another one has the update lock",
+			changing(controlPlane(with(serving("a", "cp", "a", "1"), started), serving("b", "cp", "b", "2"), serving("c", "cp", "c", "2")), "b"),
+			"wait: machine b is applying its node document",
+		},
+		{
+			"no replacement begins while a machine waits for its turn to apply its document",
+			controlPlane(serving("a", "cp", "a", "1"), with(serving("b", "cp", "b", "1"), applying), serving("c", "cp", "c", "2")),
+			"wait: machine b is applying its node document",
+		},
+		{
+			"a broken slot does not wait for machines that wait for it",
+			controlPlane(with(serving("a", "cp", "a", "1"), notReady), with(serving("b", "cp", "b", "1"), applying), serving("c", "cp", "c", "2")),
+			"terminate a",
+		},
+		{
+			"a replacement that has begun does not wait for machines that wait for its turn",
+			controlPlane(with(serving("a", "cp", "a", "1"), started), with(serving("b", "cp", "b", "1"), applying), serving("c", "cp", "c", "2")),
+			"drain a",
+		},
 		{"within the budget", workers(3, 2, serving("a", "w", "", "1"), serving("b", "w", "", "1"), serving("c", "w", "", "2")), "drain a; drain b"},
 		{"one machine before the first batch", workers(3, 2, serving("a", "w", "", "1"), serving("b", "w", "", "1"), serving("c", "w", "", "1")), "drain a; wait: w: 0 of 1 canary machines serve"},
 		{
@@ -139,6 +165,36 @@ func TestDecide(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestNeedsTurn: an update has the control plane's update lock from the first step of a replacement until all slots serve.
+func TestNeedsTurn(t *testing.T) {
+	all := []rollout.Machine{serving("a", "cp", "a", "1"), serving("b", "cp", "b", "1"), serving("c", "cp", "c", "2")}
+	missing := controlPlane(all[1:]...)
+	begun := controlPlane(all...)
+	begun.Machines[0].Detached = true
+	away := controlPlane(all...)
+	away.APIReady = false
+	worker := rollout.Decision{Actions: []rollout.Action{{Type: rollout.ActionDrain, Machine: serving("w", "w", "", "1")}}}
+	slot := rollout.Decision{Actions: []rollout.Action{{Type: rollout.ActionDetach, Machine: all[0]}}}
+	for name, c := range map[string]struct {
+		o             rollout.Observation
+		d             rollout.Decision
+		isHeld, wants bool
+	}{
+		"first step":                {controlPlane(serving("a", "cp", "a", "1"), all[1], all[2]), slot, false, true},
+		"only workers":              {controlPlane(all[1], all[2], serving("a", "cp", "a", "1")), worker, false, false},
+		"all slots serve":           {controlPlane(all[1], all[2], serving("a", "cp", "a", "1")), rollout.Decision{}, true, false},
+		"has begun, after a kill":   {begun, rollout.Decision{}, false, true},
+		"the replacement boots":     {missing, rollout.Decision{}, true, true},
+		"a machine was lost":        {missing, rollout.Decision{}, false, false},
+		"the API is away, held":     {away, rollout.Decision{}, true, true},
+		"the API is away, not held": {away, rollout.Decision{}, false, false},
+	} {
+		if got := rollout.NeedsTurn(c.o, c.d, c.isHeld); got != c.wants {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }
 

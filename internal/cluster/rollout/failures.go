@@ -118,6 +118,8 @@ func (u update) stopSlot(g Group, d *Decision) {
 	broken := u.otherBrokenSlot(g.Slot)
 
 	switch {
+	case u.observation.Changing != "":
+		d.Waiting = append(d.Waiting, describeApplying(u.observation.Changing))
 	case s.waiting != "":
 		d.Waiting = append(d.Waiting, s.waiting)
 	case broken == "" || !s.action.Machine.Member:

@@ -37,6 +37,11 @@ type world struct {
 	handOvers map[string]int
 	// noCapacity are the slots whose group cannot launch a second machine.
 	noCapacity map[string]bool
+	// changing is the control-plane machine that restarts components for its node document, for some ticks, and
+	// isHeld whether the update has the lock that excludes this.
+	changing      string
+	changingTicks int
+	isHeld        bool
 	// updateTook are the machines that the update has taken from service and that are not replaced yet.
 	updateTook map[string]string // machine id → group
 }
@@ -118,7 +123,45 @@ func (w *world) observe() rollout.Observation {
 		Machines:    slices.Clone(w.machines),
 		APIReady:    w.apiDown == 0,
 		FailedGates: w.gates,
+		Changing:    w.changing,
 	}
+}
+
+// follow lets a control-plane machine take the update lock, as its agent does: if nobody has it, and all slots serve.
+func (w *world) follow(t *rapid.T) {
+	w.changingTicks--
+	if w.changingTicks <= 0 {
+		w.changing = ""
+	}
+
+	if w.changing != "" || w.isHeld || w.apiDown > 0 || rapid.IntRange(0, 9).Draw(t, "follow") > 0 {
+		return
+	}
+
+	var candidates []string
+	for _, g := range w.groups {
+		if g.Slot == "" {
+			continue
+		}
+
+		i := slices.IndexFunc(w.machines, func(m rollout.Machine) bool {
+			return m.Slot == g.Slot && m.State == rollout.StateRunning && m.NodeReady && m.Member
+		})
+		if i < 0 {
+			return
+		}
+
+		candidates = append(candidates, w.machines[i].ID)
+	}
+
+	for _, m := range w.machines {
+		if m.Slot != "" && (m.Started || m.Detached) && m.State == rollout.StateRunning {
+			t.Fatalf("the lock is free although the replacement of %s has begun", m.ID)
+		}
+	}
+
+	w.changing = rapid.SampledFrom(candidates).Draw(t, "follower")
+	w.changingTicks = rapid.IntRange(1, 20).Draw(t, "follows for")
 }
 
 // advance lets time pass: machines boot, drains proceed, and Auto Scaling replaces what is missing.
@@ -212,6 +255,11 @@ func (w *world) count(g rollout.Group) int {
 
 // act carries out the actions of a decision, or only some of them, as if the process were killed in between.
 func (w *world) act(t *rapid.T, d rollout.Decision) {
+	w.isHeld = rollout.NeedsTurn(w.observe(), d, w.isHeld)
+	if w.isHeld && w.changing != "" && slices.ContainsFunc(d.Actions, func(a rollout.Action) bool { return a.Machine.Slot != "" }) {
+		t.Fatalf("%+v while machine %s has the update lock", d.Actions, w.changing)
+	}
+
 	for _, a := range d.Actions {
 		if rapid.IntRange(0, 9).Draw(t, "killed before the action") == 0 {
 			return
@@ -404,6 +452,7 @@ func TestDecideModel(t *testing.T) {
 		for range rapid.IntRange(0, 30).Draw(t, "disturbed ticks") {
 			w.disturb(t)
 			w.act(t, rollout.Decide(w.observe(), opts))
+			w.follow(t)
 			w.advance()
 		}
 
@@ -422,6 +471,7 @@ func TestDecideModel(t *testing.T) {
 			}
 
 			w.act(t, d)
+			w.follow(t)
 			w.advance()
 		}
 
@@ -436,6 +486,7 @@ func TestStoppingModel(t *testing.T) {
 		opts := rollout.Options{JoinTimeout: joinTimeout}
 		for range rapid.IntRange(0, 40).Draw(t, "ticks before") {
 			w.act(t, rollout.Decide(w.observe(), opts))
+			w.follow(t)
 			w.advance()
 		}
 
@@ -451,6 +502,7 @@ func TestStoppingModel(t *testing.T) {
 			}
 
 			w.act(t, d)
+			w.follow(t)
 			w.advance()
 		}
 

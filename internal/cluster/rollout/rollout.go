@@ -62,6 +62,8 @@ type Machine struct {
 	IsApplying bool
 	// RefusedDocument is why the machine could not apply its group's node document; empty if it has not refused it.
 	RefusedDocument string
+	// RefusedSerial is the serial of the revision with that document.
+	RefusedSerial int64
 	// IsUnaware is set if the machine follows node documents and has not read yet that its group has a new one.
 	IsUnaware bool
 	// Pending are the settings of its new node document that the machine cannot apply itself, for messages.
@@ -167,6 +169,9 @@ type Observation struct {
 	Groups []Group
 	// Machines of the groups.
 	Machines []Machine
+	// Changing is the machine of the control plane that has the update lock, because it restarts components for its node
+	// document; empty if none has.
+	Changing string
 	// APIReady is set if the Kubernetes API answers. Without it, nothing is known about nodes.
 	APIReady bool
 	// FailedGates are checks that must pass before a further machine of any group is replaced, such as "pod

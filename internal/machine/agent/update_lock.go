@@ -15,13 +15,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 )
 
-// lockAnnotation has the lock as JSON. Kubernetes refuses a change of an object that somebody else has changed.
-const lockAnnotation = "slipway.dev/update-lock"
-
 // Objects with the locks. The one of the control plane is a Lease. Nodes may change no Lease but their own, so the
 // workers use a ConfigMap, to which a rule of the add-ons gives them access.
 const (
-	controlPlaneLock = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/slipway-control-plane-update"
+	controlPlaneLock = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/" + follow.ControlPlaneLease
 	workersLock      = "/api/v1/namespaces/kube-system/configmaps/slipway-workers-update"
 )
 
@@ -71,7 +68,7 @@ func (u updateLock) read(ctx context.Context) (follow.Lock, string, error) {
 		return lock, "", err
 	}
 
-	if text := object.Metadata.Annotations[lockAnnotation]; text != "" && json.Unmarshal([]byte(text), &lock) != nil {
+	if text := object.Metadata.Annotations[follow.LockAnnotation]; text != "" && json.Unmarshal([]byte(text), &lock) != nil {
 		lock = follow.Lock{} // damaged: nobody holds it
 	}
 
@@ -96,7 +93,7 @@ func (u updateLock) write(ctx context.Context, lock follow.Lock, version string)
 
 	patch := map[string]any{"metadata": map[string]any{
 		"resourceVersion": version,
-		"annotations":     map[string]string{lockAnnotation: string(text)},
+		"annotations":     map[string]string{follow.LockAnnotation: string(text)},
 	}}
 	if u.path == controlPlaneLock {
 		patch["spec"] = map[string]any{
@@ -117,7 +114,7 @@ func (u updateLock) create(ctx context.Context) error {
 
 	return u.try(func(api kube.Client) error {
 		body := []byte(`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease",` +
-			`"metadata":{"name":"slipway-control-plane-update","namespace":"kube-system"}}`)
+			`"metadata":{"name":"` + follow.ControlPlaneLease + `","namespace":"kube-system"}}`)
 
 		return api.Apply(ctx, u.path, body)
 	})

@@ -47,10 +47,10 @@ func (s *lockServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		s.version++
-		s.lock = patch.Metadata.Annotations[lockAnnotation]
+		s.lock = patch.Metadata.Annotations[follow.LockAnnotation]
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{"metadata": map[string]any{
-		"resourceVersion": strconv.Itoa(s.version), "annotations": map[string]string{lockAnnotation: s.lock},
+		"resourceVersion": strconv.Itoa(s.version), "annotations": map[string]string{follow.LockAnnotation: s.lock},
 	}})
 }
 

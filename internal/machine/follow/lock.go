@@ -12,6 +12,16 @@ import (
 // HoldTime is how long a machine holds the lock without renewing it.
 const HoldTime = 2 * time.Minute
 
+const (
+	// LockAnnotation has the lock as JSON. Kubernetes refuses a change of an object that somebody else has changed.
+	LockAnnotation = "slipway.dev/update-lock"
+	// ControlPlaneLease is the name of the Lease in kube-system that has the lock of the control plane.
+	ControlPlaneLease = "slipway-control-plane-update"
+	// RollingUpdate is the holder of the control plane's lock while a rolling update replaces one of its machines. The
+	// cluster's own lock excludes a second update, so that the next process continues with the turn of a killed one.
+	RollingUpdate = "rolling-update"
+)
+
 // Lock is the record by which machines take turns. The machines of the control plane have one, and all workers have
 // another one. A machine changes it only if nobody else has changed it since it was read.
 type Lock struct {
@@ -79,11 +89,25 @@ func (l Lock) Decide(c Claim, now time.Time) (Turn, string) {
 		return TurnWait, fmt.Sprintf("%d other machines are being changed", MaxParallel)
 	case c.InParallel && l.Proven[c.Group] == revision:
 		return TurnFree, ""
-	case l.Holder != "" && l.Holder != c.Machine && now.Before(l.Until):
-		return TurnWait, fmt.Sprintf("machine %s is being changed", l.Holder)
+	case l.IsHeldByOther(c.Machine, now):
+		return TurnWait, describeHolder(l.Holder)
 	default:
 		return TurnTake, ""
 	}
+}
+
+// IsHeldByOther reports whether it is the turn of another holder than this one.
+func (l Lock) IsHeldByOther(machine string, now time.Time) bool {
+	return l.Holder != "" && l.Holder != machine && now.Before(l.Until)
+}
+
+// describeHolder tells what a machine waits for.
+func describeHolder(holder string) string {
+	if holder == RollingUpdate {
+		return "a rolling update replaces a machine of the control plane"
+	}
+
+	return fmt.Sprintf("machine %s is being changed", holder)
 }
 
 // Take returns the lock as held by the claim's machine. It also renews the lock.
