@@ -60,7 +60,7 @@ func (f *fakeDocuments) Retry(ctx context.Context, groups []string) (map[string]
 	}
 	time.AfterFunc(20*time.Millisecond, func() {
 		for _, m := range f.machines {
-			r := f.revisionOf(m.ID)
+			r := f.revisionOf(ctx, m.ID)
 			if r.State != report.RevisionRefused {
 				continue
 			}
@@ -92,9 +92,9 @@ func (f *fakeCluster) reportRevision(ctx context.Context, id string, r report.Re
 }
 
 // revisionOf returns what a machine's agent has reported.
-func (f *fakeCluster) revisionOf(id string) report.Revision {
+func (f *fakeCluster) revisionOf(ctx context.Context, id string) report.Revision {
 	f.t.Helper()
-	node, err := f.client.CoreV1().Nodes().Get(f.t.Context(), "node-"+id, metav1.GetOptions{})
+	node, err := f.client.CoreV1().Nodes().Get(ctx, "node-"+id, metav1.GetOptions{})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestRollbackTakesBackLiveChanges(t *testing.T) {
 		t.Errorf("published %v, want %v", documents.published, want)
 	}
 	for _, m := range f.machines[1:] {
-		if got := f.revisionOf(m.ID); got.State != report.RevisionCurrent || got.Followed != "document-1" {
+		if got := f.revisionOf(t.Context(), m.ID); got.State != report.RevisionCurrent || got.Followed != "document-1" {
 			t.Errorf("when the rollback ended, machine %s had %+v", m.ID, got)
 		}
 	}

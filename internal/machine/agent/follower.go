@@ -248,7 +248,7 @@ func (f *follower) readRevisions(ctx context.Context) error {
 
 	revisions, err := node.VerifyRevisions(body, a.doc.Trust.KubernetesCA, a.doc.Cluster, a.doc.Role)
 	if err != nil {
-		f.setCondition(report.Warning, err.Error(), "rerun slipway apply, which signs the revisions again")
+		f.warn(err.Error(), "rerun slipway apply, which signs the revisions again")
 		return err
 	}
 

@@ -66,7 +66,7 @@ func (f *follower) reportIgnored(current node.Revision, cause string) {
 	state := report.RevisionUnknown
 	if f.agent.documentState.Refused.Serial == current.Serial {
 		state = report.RevisionRefused
-		f.setCondition(report.Warning, fmt.Sprintf("revision %d was not applied: %s", current.Serial, cause),
+		f.warn(fmt.Sprintf("revision %d was not applied: %s", current.Serial, cause),
 			"correct the manifest and run slipway apply, or fix the cause and run slipway rolling-update cluster with "+
 				"--retry-refused; the machine keeps its former settings until then")
 	}
@@ -82,7 +82,7 @@ func (f *follower) reportMissingRevisions(cause error) {
 	}
 
 	f.isMissing = true
-	f.setCondition(report.Warning, "the revisions of node documents cannot be read: "+cause.Error(),
+	f.warn("the revisions of node documents cannot be read: "+cause.Error(),
 		"rerun slipway apply, which writes them and the permissions of the machine's role; the machine keeps its settings")
 }
 
@@ -98,15 +98,15 @@ func (f *follower) noteIgnored(current node.Revision, cause string) {
 	}
 
 	if now.Sub(f.ignoredSince) >= ignoredPatience {
-		f.setCondition(report.Warning, fmt.Sprintf("revision %d is not followed: %s", current.Serial, cause),
+		f.warn(fmt.Sprintf("revision %d is not followed: %s", current.Serial, cause),
 			"rerun slipway apply; if that does not help, replace the machine with slipway rolling-update --force")
 	}
 }
 
-func (f *follower) setCondition(state report.State, cause, next string) {
+func (f *follower) warn(cause, next string) {
 	f.agent.conditions.Set(report.Condition{
 		Component: report.NodeDocument,
-		State:     state,
+		State:     report.Warning,
 		Cause:     cause,
 		Next:      next,
 	}, f.agent.Now())
