@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
@@ -118,6 +121,70 @@ output "api" { value = module.cluster[0].load_balancer_api_dns_name }
 			t.Error("the module's output is empty")
 		}
 	})
+}
+
+// TestTerraformChangesTemplates: a change of what machines are launched from, such as in an upgrade, makes Terraform change
+// the launch templates of these machines and the versions of their groups, in place, and nothing else. Machines are then
+// replaced by slipway rolling-update.
+func TestTerraformChangesTemplates(t *testing.T) {
+	tf := newTerraform(t)
+	dir := t.TempDir()
+	write := func(o manifest.NewSetOptions) {
+		writeFile(t, dir, "main.tf.json", renderConfiguration(t, rendertest.Graph(t, o), terraform.Options{Region: "us-east-1"}))
+	}
+	write(manifest.NewSetOptions{})
+	tf.mustRunTerraform(t, dir, "apply", "-no-color", "-auto-approve", "-input=false")
+	for _, step := range []struct {
+		name    string
+		options manifest.NewSetOptions
+		want    []string
+	}{
+		{"control plane", manifest.NewSetOptions{ControlPlaneSize: "m5.xlarge"}, []string{
+			"aws_autoscaling_group.control-plane-a update", "aws_autoscaling_group.control-plane-b update", "aws_autoscaling_group.control-plane-c update",
+			"aws_launch_template.control-plane-a update", "aws_launch_template.control-plane-b update", "aws_launch_template.control-plane-c update",
+		}},
+		{"workers", manifest.NewSetOptions{ControlPlaneSize: "m5.xlarge", NodeSize: "m5.2xlarge"}, []string{
+			"aws_autoscaling_group.workers update", "aws_launch_template.workers update",
+		}},
+	} {
+		write(step.options)
+		tf.mustRunTerraform(t, dir, "plan", "-no-color", "-input=false", "-out=plan")
+		if diff := cmp.Diff(step.want, tf.readChanges(t, dir, "plan")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step.name, diff)
+		}
+		tf.mustRunTerraform(t, dir, "apply", "-no-color", "-input=false", "plan")
+		if out, ok := tf.runTerraform(t, dir, "plan", "-no-color", "-detailed-exitcode", "-input=false"); !ok {
+			t.Errorf("%s: the second plan has changes: %s", step.name, out)
+		}
+	}
+}
+
+// readChanges returns the changes of a saved plan, sorted: the address of each resource and the actions.
+func (tf terraformRunner) readChanges(t *testing.T, dir, plan string) []string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), tf.program, "show", "-json", plan)
+	cmd.Dir, cmd.Env = dir, append(cmd.Environ(), tf.env...)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Changes []struct {
+			Address string
+			Change  struct{ Actions []string }
+		} `json:"resource_changes"`
+	}
+	if err := json.Unmarshal(out, &doc); err != nil {
+		t.Fatal(err)
+	}
+	var changes []string
+	for _, c := range doc.Changes {
+		if actions := strings.Join(c.Change.Actions, " "); actions != "no-op" {
+			changes = append(changes, c.Address+" "+actions)
+		}
+	}
+	slices.Sort(changes)
+	return changes
 }
 
 func TestTerraformRefusesMistakes(t *testing.T) {

@@ -140,12 +140,29 @@ func (p provider) PlanResourceChange(
 	}
 
 	proposed, err := r.ProposedNewState.Unmarshal(typ)
+	isChanged := err == nil && !prior.IsNull() && !proposed.IsNull() && !prior.Equal(proposed)
+	if isChanged && r.TypeName == "aws_launch_template" {
+		return p.planNewVersion(r.TypeName, proposed)
+	}
+
 	if err != nil || proposed.IsNull() || !prior.IsNull() {
 		return &tfprotov5.PlanResourceChangeResponse{PlannedState: r.ProposedNewState}, err
 	}
 
 	return p.newPlanResponse(r.TypeName, proposed, func(a attributeSchema, v tftypes.Value) tftypes.Value {
 		if a.Computed && v.IsNull() {
+			return tftypes.NewValue(a.Type, tftypes.UnknownValue)
+		}
+
+		return v
+	})
+}
+
+// planNewVersion plans a change of a launch template: as in the AWS provider, it gets another latest version, which is
+// known after the change.
+func (p provider) planNewVersion(name string, proposed tftypes.Value) (*tfprotov5.PlanResourceChangeResponse, error) {
+	return p.newPlanResponse(name, proposed, func(a attributeSchema, v tftypes.Value) tftypes.Value {
+		if a.Name == "latest_version" {
 			return tftypes.NewValue(a.Type, tftypes.UnknownValue)
 		}
 
