@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
+	"github.com/slipway-k8s/slipway/internal/machine/follow"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 	"github.com/slipway-k8s/slipway/internal/machine/report"
@@ -119,8 +120,8 @@ func (m *etcdMember) checkOthers(ctx context.Context) error {
 		return err
 	}
 
-	if lock.Holder != "" && a.Now().Before(lock.Until) {
-		return fmt.Errorf("machine %s is being changed", lock.Holder)
+	if err := checkNobodyChanges(lock, a.Now()); err != nil {
+		return err
 	}
 
 	members := a.newEtcdManager().Members(ctx, m.slot.Name)
@@ -130,6 +131,16 @@ func (m *etcdMember) checkOthers(ctx context.Context) error {
 	}
 
 	return nil
+}
+
+// checkNobodyChanges returns which machine restarts components now, by the control plane's update lock. A rolling update
+// has the lock while it asks for the hand-over.
+func checkNobodyChanges(lock follow.Lock, now time.Time) error {
+	if !lock.IsHeldByOther(follow.RollingUpdate, now) {
+		return nil
+	}
+
+	return fmt.Errorf("machine %s is being changed", lock.Holder)
 }
 
 // releaseSlot stops the control plane of this machine and releases the volume of its slot. The periodic tasks have

@@ -19,6 +19,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
+	"github.com/slipway-k8s/slipway/internal/machine/follow"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 	"github.com/slipway-k8s/slipway/internal/machine/report"
@@ -156,6 +157,19 @@ func TestReleaseOfSlot(t *testing.T) {
 	record, err := m.readJoinedRecord(t.Context())
 	if err != nil || record.Volume != "vol-1" || record.HandOver == nil || record.HandOver.To != "i-new" || record.HandOver.From != a.instance.ID {
 		t.Errorf("record %+v, %v", record, err)
+	}
+}
+
+// TestHandOverWhileALockIsHeld: the update lock of a machine forbids a hand-over; that of the rolling update does not.
+func TestHandOverWhileALockIsHeld(t *testing.T) {
+	now := time.Now()
+	machine := follow.Lock{}.Take(follow.Claim{Machine: "i-1"}, now)
+	update := follow.Lock{}.Take(follow.Claim{Machine: follow.RollingUpdate}, now)
+	if err := checkNobodyChanges(machine, now); err == nil || err.Error() != "machine i-1 is being changed" {
+		t.Errorf("while a machine has the lock: %v", err)
+	}
+	if err := errors.Join(checkNobodyChanges(update, now), checkNobodyChanges(follow.Lock{}, now), checkNobodyChanges(machine, now.Add(follow.HoldTime))); err != nil {
+		t.Errorf("while the update has it, nobody, or nobody any more: %v", err)
 	}
 }
 
