@@ -19,7 +19,12 @@ image: build deps ## build the local region's machine image (cached by content)
 test: build ## every test; tests that this machine cannot run are skipped, listed and counted
 	@hack/test.sh
 
-long: build ## the long forms of tests: the program is killed at every write, and every topology is judged
+# What decides about machines is played with this many random histories.
+MODEL = ./internal/cluster/rollout ./internal/cluster/upgrade ./internal/machine/follow ./internal/machine/repair
+
+long: build ## the long forms of tests: killed at every write, every topology judged, 10,000 histories of each model
+	@seed=$$(date +%s); echo "COUNT models: seed $$seed, 10000 histories each"; \
+	go test -count=1 -v -timeout 60m -run 'Model|Histories|IsSafe|TestLock$$' $(MODEL) -rapid.checks=10000 -rapid.seed=$$seed
 	@SLIPWAY_LONG=1 go test -count=1 -v -timeout 60m ./test/killed ./test/judge
 
 e2e: build deps ## the end-to-end tests; fails where test would skip
