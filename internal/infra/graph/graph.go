@@ -217,6 +217,9 @@ type Node struct {
 	// Protected is set by [Protect]: the resource holds data that cannot be recreated, so rendered templates
 	// retain it.
 	Protected bool
+	// Internal is set by [MarkInternal]: nobody but the resources of the graph refers to the resource, so rendered
+	// templates have no output for it.
+	Internal bool
 }
 
 // Graph is an ordered set of nodes. The zero Graph is empty and ready to use. It must not be changed
@@ -272,6 +275,14 @@ func Add[T Resource](g *Graph, name string, r T, after ...Reference) Ref[T] {
 func Protect[T Resource](g *Graph, r Ref[T]) {
 	if n := g.index[r.addr]; n != nil {
 		n.Protected = true
+	}
+}
+
+// MarkInternal marks the resource that r refers to as one that only resources of the graph refer to. It does nothing for
+// an unmanaged or unset reference.
+func MarkInternal[T Resource](g *Graph, r Ref[T]) {
+	if n := g.index[r.addr]; n != nil {
+		n.Internal = true
 	}
 }
 

@@ -37,7 +37,7 @@ func (b *builder) addSSHAccess() {
 	b.bastion.securityGroup = b.addSecurityGroup("bastion", "Bastions of ")
 	front := b.bastion.securityGroup
 	if b.bastionBalancerType() != "None" {
-		b.balancers.bastionGroup = b.addSecurityGroup("bastion-balancer", "Load balancer of the bastions of ")
+		b.balancers.bastionGroup = b.addBalancerGroup("bastion-balancer", "Load balancer of the bastions of ")
 		front = b.balancers.bastionGroup
 		b.allowFlow(newFlow("ssh-bastion", front, b.bastion.securityGroup, portSSH, "SSH and its health"))
 	}

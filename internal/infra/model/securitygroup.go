@@ -58,11 +58,11 @@ func (b *builder) addSecurityGroups() {
 	}
 
 	if b.hasInternalBalancer() {
-		b.balancers.internalGroup = b.addSecurityGroup("api-internal", "Internal load balancer of ")
+		b.balancers.internalGroup = b.addBalancerGroup("api-internal", "Internal load balancer of ")
 	}
 
 	if b.hasPublicBalancer() {
-		b.balancers.publicGroup = b.addSecurityGroup("api-public", "Public load balancer of ")
+		b.balancers.publicGroup = b.addBalancerGroup("api-public", "Public load balancer of ")
 	}
 
 	for _, f := range b.trafficFlows() {
@@ -182,6 +182,14 @@ func (b *builder) addSecurityGroup(name, description string) graph.Ref[awskind.S
 		Description: description + b.clusterName(),
 		Tags:        b.resourceTags(awskind.SecurityGroup{}.Kind(), name, nil),
 	})
+}
+
+// addBalancerGroup adds the security group of a load balancer, to which nothing else is attached.
+func (b *builder) addBalancerGroup(name, description string) graph.Ref[awskind.SecurityGroup] {
+	group := b.addSecurityGroup(name, description)
+	graph.MarkInternal(b.graph, group)
+
+	return group
 }
 
 func (b *builder) allowEgress(name string, g graph.Ref[awskind.SecurityGroup]) graph.Reference {

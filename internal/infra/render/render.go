@@ -257,12 +257,11 @@ type Output struct {
 }
 
 // Outputs returns the outputs of the template of g, in the order of the graph. Each kind declares its
-// outputs. The security groups of load balancers are left out, since nothing else is attached to them.
+// outputs. Internal resources have none.
 func Outputs(g *graph.Graph) []Output {
 	var out []Output
-	internal := balancerAttachments(g)
 	for _, n := range g.Nodes() {
-		if internal[n.Addr] && strings.HasPrefix(string(n.Addr), "security-group/") {
+		if n.Internal {
 			continue
 		}
 
@@ -279,20 +278,6 @@ func Outputs(g *graph.Graph) []Output {
 
 			o.Name = strings.ReplaceAll(o.Name, "/", "-")
 			out = append(out, o)
-		}
-	}
-
-	return out
-}
-
-// balancerAttachments returns what load balancers refer to.
-func balancerAttachments(g *graph.Graph) map[graph.Addr]bool {
-	out := map[graph.Addr]bool{}
-	for _, n := range g.Nodes() {
-		if strings.HasPrefix(string(n.Addr), "load-balancer/") {
-			for _, s := range graph.Symbols(n.Resource) {
-				out[s.Addr] = true
-			}
 		}
 	}
 

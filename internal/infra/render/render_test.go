@@ -66,6 +66,7 @@ func small(signals bool) *graph.Graph {
 	eip := graph.Add(g, "nat", awskind.EIP{Domain: "vpc"}, attached)
 	graph.Add(g, "nat", awskind.NATGateway{Subnet: subnet, Allocation: eip})
 	group := graph.Add(g, "lb", awskind.SecurityGroup{VPC: vpc, Name: "lb", Description: "lb"})
+	graph.MarkInternal(g, group)
 	lb := graph.Add(g, "api", awskind.LoadBalancer{
 		Name: "api", Type: "network", Scheme: "internal", Subnets: []graph.Ref[awskind.Subnet]{subnet}, SecurityGroups: []graph.Ref[awskind.SecurityGroup]{group},
 		Attributes: map[string]string{"load_balancing.cross_zone.enabled": "true"},
