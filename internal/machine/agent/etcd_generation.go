@@ -4,7 +4,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -66,21 +65,7 @@ func (m *etcdMember) readGeneration(ctx context.Context) (*etcd.Generation, erro
 		return nil, err
 	}
 
-	return m.getGeneration(ctx, keys[len(keys)-1])
-}
-
-func (m *etcdMember) getGeneration(ctx context.Context, key string) (*etcd.Generation, error) {
-	o, err := m.store.Get(ctx, key)
-	if err != nil {
-		return nil, err
-	}
-
-	var out etcd.Generation
-	if err := json.Unmarshal(o.Body, &out); err != nil {
-		return nil, fmt.Errorf("read %s: %w", o.Key, err)
-	}
-
-	return &out, nil
+	return readJSONObject[etcd.Generation](ctx, m.store, keys[len(keys)-1])
 }
 
 // gatherGeneration adds what is known of restorations. For a member with data a failure to read is not an error: it must

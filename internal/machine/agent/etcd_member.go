@@ -214,21 +214,27 @@ func visibleVolumes(volumes []Volume, slot, own string) map[string]string {
 
 // readMarker returns the bootstrap marker, or nil if the cluster has none yet.
 func (m *etcdMember) readMarker(ctx context.Context) (*etcd.BootstrapMarker, error) {
-	o, err := m.store.Get(ctx, node.EtcdMarkerKey(m.agent.doc.Cluster))
+	marker, err := readJSONObject[etcd.BootstrapMarker](ctx, m.store, node.EtcdMarkerKey(m.agent.doc.Cluster))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}
 
+	return marker, err
+}
+
+// readJSONObject reads an object of the machine store that is JSON. The error wraps store.ErrNotFound if there is none.
+func readJSONObject[T any](ctx context.Context, s store.Store, key string) (*T, error) {
+	o, err := s.Get(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 
-	var marker etcd.BootstrapMarker
-	if err := json.Unmarshal(o.Body, &marker); err != nil {
+	var out T
+	if err := json.Unmarshal(o.Body, &out); err != nil {
 		return nil, fmt.Errorf("read %s: %w", o.Key, err)
 	}
 
-	return &marker, nil
+	return &out, nil
 }
 
 // decideAndAct takes one decision and executes it. It returns nil after etcd was started, and a

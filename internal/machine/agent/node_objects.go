@@ -217,5 +217,5 @@ func (l lease) applyTo(ctx context.Context, api kube.Client) error {
 		return fmt.Errorf("encode lease %s: %w", l.name, err)
 	}
 
-	return api.Apply(ctx, "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"+l.name, body)
+	return api.Apply(ctx, leasesPath+"/"+l.name, body)
 }

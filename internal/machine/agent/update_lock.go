@@ -18,7 +18,7 @@ import (
 // Objects with the locks. The one of the control plane is a Lease. Nodes may change no Lease but their own, so the
 // workers use a ConfigMap, to which a rule of the add-ons gives them access.
 const (
-	controlPlaneLock = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/" + follow.ControlPlaneLease
+	controlPlaneLock = leasesPath + "/" + follow.ControlPlaneLease
 	workersLock      = "/api/v1/namespaces/kube-system/configmaps/slipway-workers-update"
 )
 
@@ -99,7 +99,7 @@ func (u updateLock) write(ctx context.Context, lock follow.Lock, version string)
 		patch["spec"] = map[string]any{
 			"holderIdentity":       lock.Holder,
 			"leaseDurationSeconds": int(follow.HoldTime.Seconds()),
-			"renewTime":            u.now().UTC().Format("2006-01-02T15:04:05.000000Z"),
+			"renewTime":            u.now().UTC().Format(microTime),
 		}
 	}
 

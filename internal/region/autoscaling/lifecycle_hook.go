@@ -264,21 +264,29 @@ func (g *group) findAction(hook string, token, instance *string) (*lifecycleActi
 	return nil, validationError("Either LifecycleActionToken or InstanceId must be specified")
 }
 
-// completeLifecycleAction ends an action. The group goes on with its next reconciliation.
-func (s lifecycleHandlers) completeLifecycleAction(
-	in *sdk.CompleteLifecycleActionInput,
-) (*sdk.CompleteLifecycleActionOutput, error) {
-	g, err := s.findGroup(in.AutoScalingGroupName)
+// actionName is how a request names a lifecycle action: by its token or by its instance.
+type actionName struct{ group, hook, token, instance *string }
+
+// findAction returns the lifecycle action that a request names.
+func (s lifecycleHandlers) findAction(name actionName) (*lifecycleAction, error) {
+	g, err := s.findGroup(name.group)
 	if err != nil {
 		return nil, err
 	}
 
+	return g.findAction(sdkshape.String(name.hook), name.token, name.instance)
+}
+
+// completeLifecycleAction ends an action. The group goes on with its next reconciliation.
+func (s lifecycleHandlers) completeLifecycleAction(
+	in *sdk.CompleteLifecycleActionInput,
+) (*sdk.CompleteLifecycleActionOutput, error) {
 	result := sdkshape.String(in.LifecycleActionResult)
 	if !isResult(result) {
 		return nil, validationError("LifecycleActionResult '%s' must be CONTINUE or ABANDON", result)
 	}
 
-	a, err := g.findAction(sdkshape.String(in.LifecycleHookName), in.LifecycleActionToken, in.InstanceId)
+	a, err := s.findAction(actionName{in.AutoScalingGroupName, in.LifecycleHookName, in.LifecycleActionToken, in.InstanceId})
 	if err != nil {
 		return nil, err
 	}
@@ -292,12 +300,7 @@ func (s lifecycleHandlers) completeLifecycleAction(
 func (s lifecycleHandlers) recordLifecycleActionHeartbeat(
 	in *sdk.RecordLifecycleActionHeartbeatInput,
 ) (*sdk.RecordLifecycleActionHeartbeatOutput, error) {
-	g, err := s.findGroup(in.AutoScalingGroupName)
-	if err != nil {
-		return nil, err
-	}
-
-	a, err := g.findAction(sdkshape.String(in.LifecycleHookName), in.LifecycleActionToken, in.InstanceId)
+	a, err := s.findAction(actionName{in.AutoScalingGroupName, in.LifecycleHookName, in.LifecycleActionToken, in.InstanceId})
 	if err != nil {
 		return nil, err
 	}
