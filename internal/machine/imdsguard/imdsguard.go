@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package imdsguard keeps containers from the instance metadata service, and so from the role of their machine.
+//
+// The hop limit of the service stops pods with a network of their own. A container in the network of the host is no
+// hop away, so the guard is a set of nftables rules: packets to the service leave the machine only if they come from
+// an allowed cgroup. With cgroup version 2, also next to version 1, the rules name the cgroups. With version 1
+// alone they name a class of the net_cls controller, which the guard gives to the processes of these cgroups.
+//
+// The package knows neither the manifest nor the agent.
+package imdsguard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// The addresses of the instance metadata service.
+const (
+	AddressIPv4 = "169.254.169.254"
+	AddressIPv6 = "fd00:ec2::254"
+)
+
+// ErrUnsupported is returned if the kernel cannot tell the processes of one cgroup from others.
+var ErrUnsupported = errors.New("the kernel has neither cgroup version 2 nor the controller net_cls")
+
+// Guard keeps the rules of one machine. It is not safe for concurrent use.
+type Guard struct {
+	// Root is the directory that contains sys and proc: "/" on a machine.
+	Root string
+	// Load loads a ruleset into the kernel.
+	Load func(ctx context.Context, ruleset string) error
+	// Reach connects to the service. An error that wraps ECONNREFUSED means that the rules refuse this process too.
+	Reach func(ctx context.Context) error
+
+	// loaded is the ruleset in the kernel with the identities of its cgroups; empty before the first.
+	loaded string
+	// failed are the ways of matching that refused this process.
+	failed []way
+}
+
+// way is how rules match the processes of a cgroup.
+type way string
+
+const (
+	byCgroup way = "socket cgroupv2"
+	byClass  way = "net_cls"
+)
+
+// classID is the class of allowed processes, and classGroup the cgroup of net_cls that has it.
+const (
+	classID    = 0x510001
+	classGroup = "slipway-metadata"
+)
+
+// DefaultCgroups returns the cgroups of programs of an operating system that need the service: those of cloud-init and
+// its like, of the SSM agent, of EC2 Instance Connect (in sshd), and of AWS's network scripts. None starts containers.
+func DefaultCgroups() []string {
+	return []string{
+		"system.slice/slipway-node.service",
+		"system.slice/cloud-init-local.service", "system.slice/cloud-init.service",
+		"system.slice/cloud-init-main.service", "system.slice/cloud-init-network.service",
+		"system.slice/cloud-config.service", "system.slice/cloud-final.service",
+		"system.slice/coreos-metadata.service",
+		"system.slice/amazon-ssm-agent.service",
+		"system.slice/snap.amazon-ssm-agent.amazon-ssm-agent.service",
+		"system.slice/ssh.service", "system.slice/sshd.service", "system.slice/system-ssh.slice",
+		"system.slice/system-sshd.slice", `system.slice/system-policy\x2droutes.slice`,
+		`system.slice/system-refresh\x2dpolicy\x2droutes.slice`,
+	}
+}
+
+// Apply loads the rules for this process, the default cgroups and the additional ones, if they differ from those that
+// are loaded. A cgroup that does not exist is left out until it does.
+func (g *Guard) Apply(ctx context.Context, additional []string) error {
+	for {
+		h, err := g.hierarchy()
+		if err != nil {
+			return err
+		}
+
+		err = g.applyWith(ctx, h, slices.Concat(DefaultCgroups(), additional))
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			return err
+		}
+
+		// The kernel does not match this process: for example, older ones match no cgroup of a namespace.
+		g.failed = append(g.failed, h.way)
+		g.loaded = ""
+
+		if err := g.Load(ctx, openRuleset); err != nil {
+			return err
+		}
+	}
+}
+
+// applyWith loads the rules for one way of matching. An error that wraps ECONNREFUSED means that it does not work.
+func (g *Guard) applyWith(ctx context.Context, h hierarchy, names []string) error {
+	own, err := g.ownCgroup(h)
+	if err != nil {
+		return err
+	}
+
+	var allowed []cgroup
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(append(names, own)))) {
+		if c, ok := h.find(name); ok {
+			allowed = append(allowed, c)
+		}
+	}
+
+	if h.way == byClass {
+		if err := h.classify(allowed); err != nil {
+			return err
+		}
+	}
+
+	rules := h.ruleset(allowed)
+	state := rules + fmt.Sprint(allowed)
+	if state == g.loaded {
+		return nil
+	}
+
+	if err := g.Load(ctx, rules); err != nil {
+		return err
+	}
+
+	if err := g.Reach(ctx); errors.Is(err, syscall.ECONNREFUSED) {
+		return err
+	}
+
+	g.loaded = state
+
+	return nil
+}
+
+// hierarchy is a mounted tree of cgroups.
+type hierarchy struct {
+	way way
+	// top is the directory of its root.
+	top string
+	// prefix is the path of top below /sys/fs/cgroup, where nft looks for cgroups.
+	prefix string
+	// classes is the root of the hierarchy of net_cls.
+	classes string
+	// line begins the line of /proc/self/cgroup for it.
+	line string
+}
+
+// hierarchy returns the hierarchy that the rules use.
+func (g *Guard) hierarchy() (hierarchy, error) {
+	base := filepath.Join(g.Root, "sys/fs/cgroup")
+	exists := func(name string) bool {
+		_, err := os.Stat(filepath.Join(base, name))
+		return err == nil
+	}
+
+	if !slices.Contains(g.failed, byCgroup) {
+		switch {
+		case exists("cgroup.controllers"):
+			return hierarchy{way: byCgroup, top: base, line: "0::"}, nil
+		case exists("unified/cgroup.procs"): // next to version 1; systemd uses both for its units
+			return hierarchy{way: byCgroup, top: filepath.Join(base, "unified"), prefix: "unified", line: "0::"}, nil
+		}
+	}
+
+	if !slices.Contains(g.failed, byClass) && exists("systemd/cgroup.procs") {
+		for _, name := range []string{"net_cls", "net_cls,net_prio"} {
+			if exists(name + "/cgroup.procs") {
+				return hierarchy{
+					way:     byClass,
+					top:     filepath.Join(base, "systemd"),
+					classes: filepath.Join(base, name),
+					line:    "name=systemd:",
+				}, nil
+			}
+		}
+	}
+
+	return hierarchy{}, ErrUnsupported
+}
+
+// ownCgroup returns the cgroup of this process.
+func (g *Guard) ownCgroup(h hierarchy) (string, error) {
+	file := filepath.Join(g.Root, "proc/self/cgroup")
+	body, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("find the cgroup of this process: %w", err)
+	}
+
+	for line := range strings.Lines(string(body)) {
+		if _, name, ok := strings.Cut(strings.TrimSpace(line), h.line); ok {
+			return strings.Trim(name, "/"), nil
+		}
+	}
+
+	return "", fmt.Errorf("find the cgroup of this process: %s has no line with %s", file, h.line)
+}
+
+// cgroup is an existing cgroup.
+type cgroup struct {
+	// name is its path without a leading slash.
+	name string
+	// inode identifies it: a restarted unit has a new cgroup with the same name.
+	inode uint64
+}
+
+// find returns a cgroup by its path; false if it does not exist. The root contains all processes and is never found.
+func (h hierarchy) find(name string) (cgroup, bool) {
+	if name == "" || path.Clean("/"+name) != "/"+name {
+		return cgroup{}, false
+	}
+
+	var st syscall.Stat_t
+	if err := syscall.Stat(filepath.Join(h.top, name), &st); err != nil {
+		return cgroup{}, false
+	}
+
+	return cgroup{name: name, inode: st.Ino}, true
+}
+
+// classify gives the class of allowed processes to those of the cgroups. Processes that they start later inherit it.
+func (h hierarchy) classify(allowed []cgroup) error {
+	class := filepath.Join(h.classes, classGroup)
+	if err := os.Mkdir(class, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("create the class of the metadata service: %w", err)
+	}
+
+	if err := os.WriteFile(filepath.Join(class, "net_cls.classid"), []byte(strconv.Itoa(classID)), 0o600); err != nil {
+		return fmt.Errorf("set the class of the metadata service: %w", err)
+	}
+
+	member := filepath.Join(class, "cgroup.procs")
+
+	for _, c := range allowed {
+		err := filepath.WalkDir(filepath.Join(h.top, c.name), func(at string, d fs.DirEntry, err error) error {
+			if err != nil || !d.IsDir() {
+				return nil // it has ended
+			}
+
+			body, err := os.ReadFile(filepath.Join(at, "cgroup.procs"))
+			if err != nil {
+				return nil // it has ended
+			}
+
+			for pid := range strings.FieldsSeq(string(body)) {
+				err := os.WriteFile(member, []byte(pid), 0o600)
+				if err != nil && !errors.Is(err, syscall.ESRCH) {
+					return fmt.Errorf("allow process %s of %s to reach the metadata service: %w", pid, c.name, err)
+				}
+			}
+
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// openRuleset removes the rules. The first line creates the table, so that the second can delete it.
+const openRuleset = `table inet slipway_metadata
+delete table inet slipway_metadata
+`
+
+// ruleset returns the rules that let only the allowed cgroups reach the service. Addresses are compared after the
+// translation of Services, so an endpoint with the address of the service is refused too.
+func (h hierarchy) ruleset(allowed []cgroup) string {
+	var b strings.Builder
+	b.WriteString(openRuleset + `table inet slipway_metadata {
+	chain output {
+		type filter hook output priority -10; policy accept;
+		ip daddr ` + AddressIPv4 + ` jump guard
+		ip6 daddr ` + AddressIPv6 + ` jump guard
+	}
+
+	chain guard {
+`)
+
+	if h.way == byClass {
+		fmt.Fprintf(&b, "\t\tmeta cgroup %d accept\n", classID)
+	} else {
+		for _, c := range allowed {
+			level := strings.Count(c.name, "/") + 1
+			fmt.Fprintf(&b, "\t\tsocket cgroupv2 level %d \"%s\" accept\n", level, path.Join(h.prefix, c.name))
+		}
+	}
+
+	b.WriteString("\t\tcounter reject\n\t}\n}\n")
+
+	return b.String()
+}
