@@ -274,4 +274,8 @@ type InstanceMetadata struct {
 	// HTTPPutResponseHopLimit is the hop limit of token responses, 1 to 64. With 1, pods cannot
 	// reach the service.
 	HTTPPutResponseHopLimit int `json:"httpPutResponseHopLimit,omitempty"`
+	// AllowedCgroups are control groups of a machine whose processes may reach the service, besides Slipway's agent and
+	// the operating system's own programs, such as system.slice/amazon-cloudwatch-agent.service. All others are
+	// refused, also containers in the network of the machine; kubepods allows all of these.
+	AllowedCgroups []string `json:"allowedCgroups,omitempty"`
 }

@@ -207,6 +207,7 @@ func (v validator) rejectKubernetesFields(spec v1alpha1.InstanceGroupSpec) {
 		{"spec.autoscale", spec.Autoscale},
 		{"spec.kubelet", len(kubelet) > 0},
 		{"spec.sysctls", len(spec.Sysctls) > 0},
+		{"spec.instanceMetadata.allowedCgroups", len(spec.InstanceMetadata.AllowedCgroups) > 0},
 		{"spec.rollingUpdate", len(rolling) > 0},
 	} {
 		if f.set {

@@ -232,7 +232,7 @@ func groupFieldRules() []FieldRule {
 			"spec.kubelet.allowedUnsafeSysctls", "spec.sysctls",
 			"spec.additionalUserData[].name", "spec.additionalUserData[].type",
 			"spec.additionalUserData[].content",
-			"spec.instanceMetadata.httpPutResponseHopLimit",
+			"spec.instanceMetadata.httpPutResponseHopLimit", "spec.instanceMetadata.allowedCgroups",
 		),
 		FieldRule{
 			kind, "spec.role", KeepsRole,

@@ -270,6 +270,11 @@ func TestValidate(t *testing.T) {
 		`spec.nodeLabels[kubernetes.io/role]: is a label that Kubernetes does not al`:   group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.NodeLabels = map[string]string{"kubernetes.io/role": "x"} }),
 		`spec.nodeLabels[a] "b c": is not a valid label value`:                          group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.NodeLabels = map[string]string{"a": "b c"} }),
 		`httpPutResponseHopLimit "2": would let pods use the role of the control plane`: group(controlPlane, func(g *v1alpha1.InstanceGroupSpec) { g.InstanceMetadata.HTTPPutResponseHopLimit = 2 }),
+		`spec.instanceMetadata.allowedCgroups[1] "/x": is not a valid path of a control group`: group(workers, func(g *v1alpha1.InstanceGroupSpec) {
+			g.InstanceMetadata.AllowedCgroups = []string{`system.slice/a\x2db.service`, "/x"}
+		}),
+		`spec.instanceMetadata.allowedCgroups[0] "a/../kubepods": is not a valid path`:  group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.InstanceMetadata.AllowedCgroups = []string{"a/../kubepods"} }),
+		"spec.instanceMetadata.allowedCgroups[0] \"a\\\" accept\": is not a valid path": group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.InstanceMetadata.AllowedCgroups = []string{`a" accept`} }),
 		`spec.instanceMetadata.httpPutResponseHopLimit "65": is out of range`:           group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.InstanceMetadata.HTTPPutResponseHopLimit = 65 }),
 	} {
 		set := demo(t)

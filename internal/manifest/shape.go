@@ -154,7 +154,7 @@ func groupShape() any {
 			Sysctls:                  anyKey,
 			RollingUpdate:            rollingUpdateShape(),
 			AdditionalUserData:       []v1alpha1.UserData{{Name: "x", Type: "x", Content: "x"}},
-			InstanceMetadata:         v1alpha1.InstanceMetadata{HTTPPutResponseHopLimit: 1},
+			InstanceMetadata:         v1alpha1.InstanceMetadata{HTTPPutResponseHopLimit: 1, AllowedCgroups: []string{"x"}},
 		},
 	})
 }

@@ -163,20 +163,7 @@ func (v validator) checkGroup(g v1alpha1.InstanceGroup, c v1alpha1.Cluster) {
 		v.checkTaint(fmt.Sprintf("spec.taints[%d]", i), t)
 	}
 
-	v.checkRange(
-		"spec.instanceMetadata.httpPutResponseHopLimit",
-		g.Spec.InstanceMetadata.HTTPPutResponseHopLimit,
-		1,
-		64,
-	)
-	if n := g.Spec.InstanceMetadata.HTTPPutResponseHopLimit; n > 1 && g.Spec.Role == v1alpha1.RoleControlPlane {
-		v.errorf(
-			"spec.instanceMetadata.httpPutResponseHopLimit",
-			strconv.Itoa(n),
-			"use 1",
-			"would let pods use the role of the control plane, which reads the cluster's keys",
-		)
-	}
+	v.checkInstanceMetadata(g.Spec)
 }
 
 func (v validator) reportUnknownType(path, name string) {

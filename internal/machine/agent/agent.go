@@ -36,6 +36,8 @@ type Agent struct {
 	Changing ChangingReader
 	// Metadata is the instance metadata service.
 	Metadata Metadata
+	// GuardMetadata lets only the agent and the control groups reach the instance metadata service; nil does nothing.
+	GuardMetadata func(ctx context.Context, cgroups []string) error
 	// EC2 is used on control-plane machines only.
 	EC2 EC2API
 	// Scaling completes the lifecycle hook of this machine. Control-plane machines also replace workers with it.
@@ -91,6 +93,11 @@ type Agent struct {
 // Converge brings the machine to the state of its document once. It returns after all services were
 // started.
 func (a *Agent) Converge(ctx context.Context) error {
+	// Rules that an earlier process loaded refuse this one if its unit has a new control group.
+	if err := a.guardMetadata(ctx); err != nil {
+		a.Log.Warn("cannot keep containers from the instance metadata service", slog.Any("error", err))
+	}
+
 	if err := a.readInstanceAndDocument(ctx); err != nil {
 		return err
 	}

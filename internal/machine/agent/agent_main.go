@@ -103,9 +103,11 @@ func newAgent(ctx context.Context, path string, env Env) (*Agent, error) {
 		TLSHandshakeTimeout:   10 * time.Second,
 	}
 
+	root := &HostFS{Dir: "/"}
+
 	return &Agent{
 		Boot: boot,
-		Root: &HostFS{Dir: "/"},
+		Root: root,
 		Run:  execRunner{},
 		Open: Openers{
 			S3:   openS3(buckets),
@@ -113,6 +115,9 @@ func newAgent(ctx context.Context, path string, env Env) (*Agent, error) {
 		},
 		Changing: s3Reader{api: buckets},
 		Metadata: imds.NewFromConfig(cfg),
+
+		GuardMetadata: newMetadataGuard(root, execRunner{}).Apply,
+
 		EC2:      ec2.NewFromConfig(cfg),
 		Scaling:  autoscaling.NewFromConfig(cfg),
 		Sealer:   store.NewKMSSealer(keys, ""),

@@ -134,6 +134,7 @@ func (a *Agent) workerTasks() []periodicTask {
 		{"certificates", time.Minute, a.renewNodeCertificates},
 		{"report", report.Interval, a.newReportPublisher(nil).run},
 		{"restore", restoreInterval, newRestorer(a).lookAndRestore},
+		{"metadata", guardInterval, a.guardMetadata},
 		{
 			"registration",
 			20 * time.Second,
@@ -152,6 +153,7 @@ func (a *Agent) controlPlaneTasks(m *etcdMember) []periodicTask {
 		{"etcd volume", volumeInterval, m.newVolumeWatch().watchOnce},
 		{"report", report.Interval, a.newReportPublisher(m).run},
 		{"restore", restoreInterval, newRestorer(a).lookAndRestore},
+		{"metadata", guardInterval, a.guardMetadata},
 		{"add-ons", 20 * time.Second, func(ctx context.Context) error { return a.applyAddons(ctx, api) }},
 		{"repair", repairInterval, newRepairer(a, api).run},
 		{"nodes", 15 * time.Second, func(ctx context.Context) error { return a.reconcileNodes(ctx, api) }},

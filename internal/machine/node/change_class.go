@@ -176,6 +176,7 @@ func settingRules() []FieldRule {
 		restart("kubelet.maxParallelImagePulls", ComponentKubelet),
 		restart("kubelet.allowedUnsafeSysctls", ComponentKubelet),
 		{Field: "sysctls.*", Class: ClassLive, Reason: "the agent sets it"},
+		{Field: "metadataCgroups", Class: ClassLive, Reason: "the agent loads the rules"},
 		restart("kubeAPIServer.maxRequestsInflight", ComponentAPIServer),
 		restart("kubeAPIServer.maxMutatingRequestsInflight", ComponentAPIServer),
 		restart("kubeAPIServer.eventTTL", ComponentAPIServer),

@@ -80,6 +80,9 @@ type Document struct {
 	Kubelet v1alpha1.Kubelet `json:"kubelet,omitzero"`
 	// Sysctls are kernel settings from the manifest, such as net.core.somaxconn.
 	Sysctls map[string]string `json:"sysctls,omitempty"`
+	// MetadataCgroups are the control groups that may reach the instance metadata service, besides those that the agent
+	// allows by default.
+	MetadataCgroups []string `json:"metadataCgroups,omitempty"`
 	// KubeAPIServer settings from the manifest. Set for control-plane machines only.
 	KubeAPIServer v1alpha1.KubeAPIServer `json:"kubeAPIServer,omitzero"`
 	// KubeControllerManager settings from the manifest. Set for control-plane machines only.
@@ -254,6 +257,7 @@ func BuildDocument(in DocumentInput) (Document, error) {
 		Taints:            slices.Clone(in.Group.Spec.Taints),
 		Kubelet:           in.Group.Spec.Kubelet,
 		Sysctls:           maps.Clone(in.Group.Spec.Sysctls),
+		MetadataCgroups:   slices.Clone(in.Group.Spec.InstanceMetadata.AllowedCgroups),
 	}
 	if in.Group.Spec.UserDataFormat == "Ignition" {
 		d.BinDirOverride = IgnitionBinDir

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/machine/imdsguard"
+)
+
+const (
+	// guardFile is the ruleset that nft loads.
+	guardFile = "/run/slipway/metadata.nft"
+	// guardInterval is how soon a restarted program of the allowed control groups reaches the metadata service.
+	guardInterval = 5 * time.Second
+	// guardTimeout limits the check that the rules do not refuse the agent itself.
+	guardTimeout = 2 * time.Second
+)
+
+// newMetadataGuard returns the guard of a real machine.
+func newMetadataGuard(root *HostFS, run Runner) *imdsguard.Guard {
+	return &imdsguard.Guard{
+		Root: root.Dir,
+		Load: func(ctx context.Context, ruleset string) error {
+			if _, err := root.Write(File{Path: guardFile, Body: []byte(ruleset), Mode: 0o600}); err != nil {
+				return err
+			}
+
+			_, err := run.Run(ctx, "nft", "-f", guardFile)
+
+			return err
+		},
+		Reach: func(ctx context.Context) error {
+			address := net.JoinHostPort(imdsguard.AddressIPv4, "80")
+			connection, err := (&net.Dialer{Timeout: guardTimeout}).DialContext(ctx, "tcp4", address)
+			if err != nil {
+				return fmt.Errorf("connect to the instance metadata service: %w", err)
+			}
+
+			return connection.Close()
+		},
+	}
+}
+
+// guardMetadata lets only the agent and the control groups of the node document reach the metadata service.
+func (a *Agent) guardMetadata(ctx context.Context) error {
+	if a.GuardMetadata == nil {
+		return nil
+	}
+
+	return a.GuardMetadata(ctx, a.doc.MetadataCgroups)
+}
