@@ -30,6 +30,7 @@ func TestSpine(t *testing.T) {
 		{"plan after apply is empty", checkEmptyPlan},
 		{"drift of one rule is one change", checkRuleDrift},
 		{"pods talk across workers", checkPodNetwork},
+		{"containers in the network of a machine reach no metadata", checkHostPods},
 		{"data is written", writeData},
 		{"a worker's role allows no secret and no mutation", checkWorkerRole},
 		{"a worker gets only its own certificate", checkWorkerCertificate},

@@ -32,6 +32,7 @@ func (d directJudge) prepareTopology(t *testing.T, x rendertest.Topology) render
 // the example.
 func (d directJudge) createExisting(t *testing.T, in model.Input) map[string]string {
 	t.Helper()
+	d.createBoundary(t)
 	ids := map[string]string{}
 	spec := in.Cluster.Spec
 	if spec.Networking.NetworkID != "" {

@@ -16,6 +16,7 @@ import (
 // the manifest no longer names it.
 func TestWarmPoolIsTakenAway(t *testing.T) {
 	d := directJudge{cfg: regiontest.Start(t).AWSConfig(), fixDefects: keepResource}
+	d.createBoundary(t)
 	for _, x := range rendertest.Topologies() {
 		if x.Name != "warm-pool" {
 			continue

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// hostPodManifest is a pod in the network of each machine, as an attacker with pods in kube-system has it.
+const hostPodManifest = `
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: intruder, namespace: kube-system}
+spec:
+  selector: {matchLabels: {app: intruder}}
+  template:
+    metadata: {labels: {app: intruder}}
+    spec:
+      hostNetwork: true
+      tolerations: [{operator: Exists}]
+      containers:
+      - name: intruder
+        image: %s
+        args: [serve, "127.0.0.1:18099"]
+`
+
+// checkHostPods checks that containers in the network of their machine do not reach its role, on workers and on the
+// control plane. Before the agent had rules for it, the service answered them: 401 without a token, and a token.
+func checkHostPods(e *environment) {
+	e.t.Helper()
+	file := filepath.Join(e.t.TempDir(), "intruder.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, hostPodManifest, probeImage), 0o600); err != nil {
+		e.t.Fatal(err)
+	}
+	e.kubectl("apply", "-f", file)
+	e.kubectl("-n", "kube-system", "rollout", "status", "daemonset/intruder", "--timeout=120s")
+	pods := strings.Fields(e.kubectl("-n", "kube-system", "get", "pods", "-l", "app=intruder", "-o", "name"))
+	if len(pods) != 5 {
+		e.t.Fatalf("intruders on %d machines, want 5", len(pods))
+	}
+	for _, pod := range pods {
+		r := e.tryKubectl("-n", "kube-system", "exec", pod, "--", "/probe", "get", "http://169.254.169.254/latest/meta-data/")
+		if !strings.Contains(r.err+r.out, "refused") {
+			e.t.Errorf("%s is not refused by the metadata service: exit status %d: %s%s", pod, r.code, r.out, r.err)
+		}
+	}
+	e.kubectl("-n", "kube-system", "delete", "daemonset/intruder", "--wait")
+}
