@@ -83,14 +83,9 @@ func newAgent(ctx context.Context, path string, env Env) (*Agent, error) {
 		return nil, fmt.Errorf("read boot configuration %s: %w", path, err)
 	}
 
-	// The SDK's default client waits for a response without limit.
-	answers := awshttp.NewBuildableClient().WithTransportOptions(
-		func(t *http.Transport) { t.ResponseHeaderTimeout = 30 * time.Second },
-	)
-	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(boot.Region), config.WithHTTPClient(answers),
-		config.WithAPIOptions([]func(*middleware.Stack) error{awsfix.AddBodyMiddleware}))
+	cfg, err := loadAWSConfig(ctx, boot.Region)
 	if err != nil {
-		return nil, fmt.Errorf("configure AWS: %w", err)
+		return nil, err
 	}
 
 	log := slog.New(slog.NewTextHandler(env.Stderr, nil))
@@ -136,6 +131,21 @@ func newAgent(ctx context.Context, path string, env Env) (*Agent, error) {
 		Now:     env.Now,
 		Wait:    sleepContext,
 	}, nil
+}
+
+// loadAWSConfig returns the configuration of AWS clients, with the credentials of the machine's role.
+func loadAWSConfig(ctx context.Context, region string) (aws.Config, error) {
+	// The SDK's default client waits for a response without limit.
+	answers := awshttp.NewBuildableClient().WithTransportOptions(
+		func(t *http.Transport) { t.ResponseHeaderTimeout = 30 * time.Second },
+	)
+	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(region), config.WithHTTPClient(answers),
+		config.WithAPIOptions([]func(*middleware.Stack) error{awsfix.AddBodyMiddleware}))
+	if err != nil {
+		return aws.Config{}, fmt.Errorf("configure AWS: %w", err)
+	}
+
+	return cfg, nil
 }
 
 func openStore(api *s3.Client) func(string) (store.Store, error) {
