@@ -12,7 +12,7 @@ import (
 )
 
 // checkInstanceMetadata checks who may use the instance metadata service of a group's machines.
-func (v validator) checkInstanceMetadata(spec v1alpha1.InstanceGroupSpec) {
+func checkInstanceMetadata(v validator, spec v1alpha1.InstanceGroupSpec) {
 	m := spec.InstanceMetadata
 	v.checkRange("spec.instanceMetadata.httpPutResponseHopLimit", m.HTTPPutResponseHopLimit, 1, 64)
 	if n := m.HTTPPutResponseHopLimit; n > 1 && spec.Role == v1alpha1.RoleControlPlane {

@@ -163,7 +163,7 @@ func (v validator) checkGroup(g v1alpha1.InstanceGroup, c v1alpha1.Cluster) {
 		v.checkTaint(fmt.Sprintf("spec.taints[%d]", i), t)
 	}
 
-	v.checkInstanceMetadata(g.Spec)
+	checkInstanceMetadata(v, g.Spec)
 }
 
 func (v validator) reportUnknownType(path, name string) {

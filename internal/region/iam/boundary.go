@@ -15,7 +15,12 @@ import (
 // boundaryKey is the condition key with the ARN of a permissions boundary.
 const boundaryKey = "iam:PermissionsBoundary"
 
-func boundaryOps(s *IAM) []wire.Operation {
+// boundaryHandlers are the operations on permissions boundaries.
+type boundaryHandlers struct{ *IAM }
+
+func boundaryOps(i *IAM) []wire.Operation {
+	s := boundaryHandlers{i}
+
 	return []wire.Operation{
 		state.WriteOperation(s.store, "PutRolePermissionsBoundary", s.putRoleBoundary),
 		state.WriteOperation(s.store, "DeleteRolePermissionsBoundary", s.deleteRoleBoundary),
@@ -67,7 +72,7 @@ func (st *serviceState) countBoundaries(arn string) int64 {
 	return n
 }
 
-func (s *IAM) putRoleBoundary(
+func (s boundaryHandlers) putRoleBoundary(
 	in *iam.PutRolePermissionsBoundaryInput,
 ) (*iam.PutRolePermissionsBoundaryOutput, error) {
 	r, err := s.st.findRole(*in.RoleName)
@@ -78,7 +83,7 @@ func (s *IAM) putRoleBoundary(
 	return &iam.PutRolePermissionsBoundaryOutput{}, s.st.setBoundary(&r.identity, *in.PermissionsBoundary)
 }
 
-func (s *IAM) deleteRoleBoundary(
+func (s boundaryHandlers) deleteRoleBoundary(
 	in *iam.DeleteRolePermissionsBoundaryInput,
 ) (*iam.DeleteRolePermissionsBoundaryOutput, error) {
 	r, err := s.st.findRole(*in.RoleName)
@@ -93,7 +98,7 @@ func (s *IAM) deleteRoleBoundary(
 	return &iam.DeleteRolePermissionsBoundaryOutput{}, s.st.setBoundary(&r.identity, "")
 }
 
-func (s *IAM) putUserBoundary(
+func (s boundaryHandlers) putUserBoundary(
 	in *iam.PutUserPermissionsBoundaryInput,
 ) (*iam.PutUserPermissionsBoundaryOutput, error) {
 	u, err := s.st.findUser(*in.UserName)
@@ -104,7 +109,7 @@ func (s *IAM) putUserBoundary(
 	return &iam.PutUserPermissionsBoundaryOutput{}, s.st.setBoundary(&u.identity, *in.PermissionsBoundary)
 }
 
-func (s *IAM) deleteUserBoundary(
+func (s boundaryHandlers) deleteUserBoundary(
 	in *iam.DeleteUserPermissionsBoundaryInput,
 ) (*iam.DeleteUserPermissionsBoundaryOutput, error) {
 	u, err := s.st.findUser(*in.UserName)
