@@ -19,7 +19,7 @@ const hookTimeout = 60
 // addTerminationHook adds the lifecycle hook of a group of workers, so that its machines are drained before they are
 // terminated, whoever terminates them. The control plane has none: a machine has the etcd volume of its slot until it
 // ends, so each second of a wait is one without a member of etcd, and hardly any pod runs there. Its agent moves the
-// etcd leadership away.
+// etcd leadership away, and the kubelet stops the pods when the operating system shuts down.
 func (b *builder) addTerminationHook(l machineSet, group graph.Ref[awskind.AutoScalingGroup]) {
 	if l.group.Spec.Role != v1alpha1.RoleWorker {
 		return

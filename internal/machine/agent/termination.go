@@ -33,7 +33,7 @@ const (
 	unreachableLimit = 2 * time.Minute
 	// beatInterval is the time between two heartbeats: a third of the hook's timeout.
 	beatInterval = 20 * time.Second
-	// spotReserve is left of a spot notice for pods that stop late.
+	// spotReserve is left of a spot notice for the kubelet to stop the pods that stay.
 	spotReserve = 15 * time.Second
 	// balancerDelay is how long controllers have to take a node out of the load balancers of Services, if there are
 	// any. AWS deregisters a target from a load balancer within some seconds.

@@ -41,6 +41,11 @@ func KubeletConfig(c Config) ([]byte, error) {
 		"podPidsLimit":   4096,
 		"seccompDefault": true,
 
+		// When the operating system shuts down, systemd waits until the kubelet has stopped its pods: 40 s for
+		// usual pods, then 20 s for critical ones. AWS waits some minutes for an instance that it terminates.
+		"shutdownGracePeriod":             "60s",
+		"shutdownGracePeriodCriticalPods": "20s",
+
 		"cgroupDriver":             "systemd",
 		"containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
 		"clusterDNS":               []string{c.DNSIP},
