@@ -75,7 +75,6 @@ func hintForUnknownCommand(cmd *cobra.Command, words []string) string {
 	}
 
 	if verb == "edit" || verb == "delete" {
-
 		return "say what it is: " + cmd.CommandPath() + " cluster " + name + ", or " +
 			cmd.CommandPath() + " group " + name + " --name CLUSTER"
 	}

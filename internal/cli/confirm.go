@@ -22,7 +22,7 @@ var errNotConfirmed = errors.New("nothing was changed: rerun with --yes to confi
 
 // isPreview reports whether err is [errNotConfirmed] alone, so that nothing has failed.
 func isPreview(err error) bool {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // looks at each layer itself
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return !slices.ContainsFunc(joined.Unwrap(), func(e error) bool { return !isPreview(e) })
 	}
 

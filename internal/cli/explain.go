@@ -36,7 +36,7 @@ cluster or group. The part spec may be left out. The same descriptions are in do
 				return a.printValue(format, field)
 			}
 
-			fieldPrinter{a}.print(field, recursive)
+			fieldPrinter{a}.printField(field, recursive)
 
 			return nil
 		},
@@ -84,8 +84,8 @@ func completeFieldPath(_ *cobra.Command, args []string, prefix string) ([]string
 // fieldPrinter prints descriptions of fields.
 type fieldPrinter struct{ *app }
 
-// print prints a field and those below it.
-func (p fieldPrinter) print(f fielddocs.Field, recursive bool) {
+// printField prints a field and those below it.
+func (p fieldPrinter) printField(f fielddocs.Field, recursive bool) {
 	fmt.Fprintf(p.Stdout, "KIND:     %s\nVERSION:  %s\n", f.Kind, v1alpha1.APIVersion)
 	if f.Path != "" {
 		fmt.Fprintf(p.Stdout, "FIELD:    %s <%s>\n", f.Path, f.Type)
@@ -141,7 +141,7 @@ func describeField(f fielddocs.Field) string {
 func wrapText(text, indent string) string {
 	var out strings.Builder
 	line := ""
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		if line != "" && len(indent)+len(line)+1+len(word) > explainWidth {
 			out.WriteString(indent + line + "\n")
 			line = ""

@@ -35,7 +35,7 @@ func hintForField(kind, path string) string {
 // hasField reports whether a shape has the field at a path such as spec.kubelet.maxPods.
 func hasField(shape any, path string) bool {
 	path = regexp.MustCompile(`\[[^]]*\]`).ReplaceAllString(path, "")
-	for _, name := range strings.Split(path, ".") {
+	for name := range strings.SplitSeq(path, ".") {
 		if items, isList := shape.([]any); isList && len(items) > 0 {
 			shape = items[0]
 		}

@@ -26,12 +26,17 @@ func FindKubeconfigEntry(file, name string) ([]byte, error) {
 		return nil, fmt.Errorf("read kubeconfig %s: %w", file, err)
 	}
 
+	return ownAuthority(config, name), nil
+}
+
+// ownAuthority returns the certificate authority of the cluster that slipway wrote under a name; nil if there is none.
+func ownAuthority(config *clientcmdapi.Config, name string) []byte {
 	entry := config.Clusters[name]
 	if entry == nil || refuseForeignEntries(config, name) != nil {
-		return nil, nil
+		return nil
 	}
 
-	return entry.CertificateAuthorityData, nil
+	return entry.CertificateAuthorityData
 }
 
 // RemoveKubeconfigEntry removes the cluster, the user and the context that [MergeKubeconfig] wrote under a name, if the

@@ -170,16 +170,8 @@ func reportedMember(f Facts, i Instance, r MachineReport, peers []string) (Check
 
 	c := conditionCheck(KindEtcd, "etcd-"+i.Slot, i, condition)
 	switch {
-	case r.Etcd.Error == "" && !r.Etcd.Quorum && len(peers) == 0 && someoneHasQuorum(f) && reachesAllPeers(r):
-		c.Hint = "wait (--wait 1m): a member that has just started follows the leader within seconds"
-	case r.Etcd.Error == "" && !r.Etcd.Quorum && (someoneHasQuorum(f) || len(peers) > 0):
-		c.Cause = "is cut off from the other members: " + condition.Cause
-		c.Hint = "check the network of machine " + i.ID + ": ports 2379 and 2380 between the control-plane machines"
 	case r.Etcd.Error == "" && !r.Etcd.Quorum:
-		// The member itself works; what is missing are others. The quorum's check reports that.
-		c.Severity = Warning
-		c.Cause = "runs without a quorum"
-		c.Hint = ""
+		return memberWithoutQuorum(f, c, r, peers), true
 	case hasNoSpace(r):
 		return Check{Kind: KindEtcd, Name: memberName(i.Slot), Machine: i.ID}, true // see checkDatabase
 	case r.Etcd.Learner:
@@ -191,6 +183,26 @@ func reportedMember(f Facts, i Instance, r MachineReport, peers []string) (Check
 	}
 
 	return c, true
+}
+
+// memberWithoutQuorum completes the check c of a member that runs and has no quorum.
+func memberWithoutQuorum(f Facts, c Check, r MachineReport, peers []string) Check {
+	elsewhere := someoneHasQuorum(f)
+
+	switch {
+	case elsewhere && len(peers) == 0 && reachesAllPeers(r):
+		c.Hint = "wait (--wait 1m): a member that has just started follows the leader within seconds"
+	case elsewhere || len(peers) > 0:
+		c.Cause = "is cut off from the other members: " + c.Cause
+		c.Hint = "check the network of machine " + c.Machine + ": ports 2379 and 2380 between the control-plane machines"
+	default:
+		// The member itself works; what is missing are others. The quorum's check reports that.
+		c.Severity = Warning
+		c.Cause = "runs without a quorum"
+		c.Hint = ""
+	}
+
+	return c
 }
 
 // reachesAllPeers reports whether a member is connected with all others.
