@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"text/tabwriter"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
@@ -93,25 +94,9 @@ func (a *app) printOperatorPolicy(ctx context.Context, name string, o policyOpti
 		return err
 	}
 
-	docs := iampolicy.BuildPolicies(in)
-	label := "slipway-" + name
-
-	switch {
-	case o.stateInit && len(in.Stores) == 0:
-		return withHint(errors.New("the state store is not on S3"), "give --state s3://bucket/prefix")
-	case o.stateInit:
-		docs = []iampolicy.Policy{iampolicy.BuildStateInitPolicy(in, in.Stores[0])}
-		label = "slipway-state-" + in.Stores[0].Bucket
-	case o.deletion:
-		doc, err := permissions.BuildDeletionPolicy(ctx, cfg, in)
-		if err != nil {
-			return withHint(err, "the cluster must exist: the policy names its key")
-		}
-
-		docs = []iampolicy.Policy{doc}
-		label += "-deletion"
-	case o.readOnly:
-		label += "-read"
+	label, docs, err := selectPolicies(ctx, cfg, in, o)
+	if err != nil {
+		return err
 	}
 
 	var list []policyDocument
@@ -130,6 +115,35 @@ func (a *app) printOperatorPolicy(ctx context.Context, name string, o policyOpti
 	}
 
 	return a.printPolicyTable(list)
+}
+
+// selectPolicies returns the policies that the options ask for, and the name that they begin with.
+func selectPolicies(
+	ctx context.Context,
+	cfg aws.Config,
+	in iampolicy.Input,
+	o policyOptions,
+) (string, []iampolicy.Policy, error) {
+	label := "slipway-" + in.Cluster
+	switch {
+	case o.stateInit && len(in.Stores) == 0:
+		return "", nil, withHint(errors.New("the state store is not on S3"), "give --state s3://bucket/prefix")
+	case o.stateInit:
+		doc := iampolicy.BuildStateInitPolicy(in, in.Stores[0])
+
+		return "slipway-state-" + in.Stores[0].Bucket, []iampolicy.Policy{doc}, nil
+	case o.deletion:
+		doc, err := permissions.BuildDeletionPolicy(ctx, cfg, in)
+		if err != nil {
+			return "", nil, withHint(err, "the cluster must exist: the policy names its key")
+		}
+
+		return label + "-deletion", []iampolicy.Policy{doc}, nil
+	case o.readOnly:
+		label += "-read"
+	}
+
+	return label, iampolicy.BuildPolicies(in), nil
 }
 
 // printPolicyTable prints the size of each policy.

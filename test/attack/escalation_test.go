@@ -138,7 +138,7 @@ func (e escalation) allowed(policies, limit []authz.Policy) bool {
 // to Lambda", "tag a foreign key", "role without a boundary" and others were seen to succeed before there was a boundary.
 func TestNoEscalation(t *testing.T) {
 	l := newLab(t)
-	l.createCluster("demo")
+	l.createCluster()
 	who := map[string][2][]authz.Policy{
 		"operator": {l.parse(l.policies("demo")), nil},
 		"reader":   {l.parse(l.policies("demo", "--read-only")), nil},
@@ -172,7 +172,7 @@ func TestNoEscalation(t *testing.T) {
 // TestBoundaryCoversMachines: the boundary takes nothing away from the roles of machines.
 func TestBoundaryCoversMachines(t *testing.T) {
 	l := newLab(t)
-	l.createCluster("demo")
+	l.createCluster()
 
 	for name, p := range l.machineRoles() {
 		for _, st := range p[0] {

@@ -101,9 +101,10 @@ func (l *lab) must(c caller, code int, args ...string) string {
 	return out
 }
 
-// createCluster creates and applies a cluster as root.
-func (l *lab) createCluster(name string) {
+// createCluster creates and applies the cluster demo as root.
+func (l *lab) createCluster() {
 	l.Helper()
+	const name = "demo"
 	l.must(caller{}, 0, "create", "cluster", name, "--zones", "us-east-1a,us-east-1b,us-east-1c", "--yes")
 	l.must(caller{}, 0, "apply", name, "--yes")
 }

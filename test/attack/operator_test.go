@@ -28,7 +28,7 @@ const (
 // roles needed the permissions boundary.
 func TestOperatorCannotMakeAnAdministrator(t *testing.T) {
 	l := newLab(t)
-	l.createCluster("demo")
+	l.createCluster()
 	l.user("somebody", nil)
 	operator := l.user("operator", l.policies("demo"))
 	api := iam.NewFromConfig(l.config(operator))
@@ -98,7 +98,7 @@ func (l *lab) useOwnRole(operator caller, role string) {
 // tags of a request to kms:TagResource and the policies lost PutKeyPolicy and ScheduleKeyDeletion.
 func TestOperatorCannotTakeOverKeys(t *testing.T) {
 	l := newLab(t)
-	l.createCluster("demo")
+	l.createCluster()
 	operator := l.user("operator", l.policies("demo"))
 	made, err := kms.NewFromConfig(l.config(caller{})).CreateKey(t.Context(), &kms.CreateKeyInput{
 		Tags: []kmstypes.Tag{{TagKey: sdk.String("team"), TagValue: sdk.String("payments")}},

@@ -23,7 +23,7 @@ func asAPIError(err error, target *smithy.APIError) bool { return errors.As(err,
 // of the cluster decrypted).
 func TestReaderCannotBecomeAdministrator(t *testing.T) {
 	l := newLab(t)
-	l.createCluster("demo")
+	l.createCluster()
 	reader := l.user("reader", l.policies("demo", "--read-only"))
 
 	_, errs, code := l.slipway(reader, "export", "kubeconfig", "demo", "--kubeconfig", filepath.Join(l.dir, "stolen"))
@@ -83,7 +83,7 @@ func (l *lab) openSealed(c caller, key string) error {
 // TestReaderStillReads: the read-only policy is enough for the commands that only read.
 func TestReaderStillReads(t *testing.T) {
 	l := newLab(t)
-	l.createCluster("demo")
+	l.createCluster()
 	reader := l.user("reader", l.policies("demo", "--read-only"))
 	l.must(reader, 0, "plan", "demo")
 	l.must(reader, 0, "get", "clusters", "demo", "-o", "yaml")

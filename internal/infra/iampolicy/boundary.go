@@ -4,7 +4,6 @@ package iampolicy
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 )
@@ -27,15 +26,39 @@ func BuildBoundary(in Input, st StoreLocation) Policy {
 	s := policyBuilder{in}
 	s.Region = "*"
 	s.Stores = []StoreLocation{st}
-	base := strings.TrimSuffix("arn:"+s.Partition+":s3:::"+st.Bucket+"/"+st.Prefix, "/")
-	own := "${aws:PrincipalTag/" + awskind.TagCluster + "}"
-	ofCluster := stringEquals("aws:ResourceTag/"+awskind.TagCluster, own)
-	sealed := s.storeKeyCondition()
-	sealed["StringEquals"] = map[string][]string{"kms:EncryptionContext:" + awskind.TagCluster: {own}}
-	byS3 := s.storeKeyCondition()
-	byS3["StringLike"] = map[string][]string{"kms:ViaService": {"s3.*." + s.dnsSuffix()}}
 
-	return Policy{Version: policyVersion, Statement: []Statement{
+	return Policy{Version: policyVersion, Statement: slices.Concat(
+		s.boundaryOfAPIs(),
+		s.boundaryOfStore(st),
+		[]Statement{
+			newStatement(
+				"Sessions",
+				slices.Concat(
+					qualifyActions("ssm", "UpdateInstanceInformation"),
+					qualifyActions(
+						"ssmmessages", "CreateControlChannel", "CreateDataChannel", "OpenControlChannel",
+						"OpenDataChannel",
+					),
+				),
+				[]string{"*"},
+				nil,
+			),
+			newStatement(
+				"Signal",
+				qualifyActions("cloudformation", "SignalResource"),
+				[]string{s.regionalARN("cloudformation", "stack/*")},
+				nil,
+			),
+		},
+	)}
+}
+
+// clusterOfRole is the policy variable with the value of a role's own cluster tag.
+const clusterOfRole = "${aws:PrincipalTag/" + awskind.TagCluster + "}"
+
+// boundaryOfAPIs allows the calls of agents to EC2 and Auto Scaling.
+func (s policyBuilder) boundaryOfAPIs() []Statement {
+	return []Statement{
 		newStatement(
 			"Find",
 			slices.Concat(
@@ -62,12 +85,24 @@ func BuildBoundary(in Input, st StoreLocation) Policy {
 				),
 			),
 			[]string{s.regionalARN("ec2", "*"), s.regionalARN("autoscaling", "autoScalingGroup:*")},
-			ofCluster,
+			stringEquals("aws:ResourceTag/"+awskind.TagCluster, clusterOfRole),
 		),
+	}
+}
+
+// boundaryOfStore allows reading and writing the machine store, and using its key for that.
+func (s policyBuilder) boundaryOfStore(st StoreLocation) []Statement {
+	base := s.storeBase(st)
+	sealed := s.storeKeyCondition()
+	sealed["StringEquals"] = map[string][]string{"kms:EncryptionContext:" + awskind.TagCluster: {clusterOfRole}}
+	byS3 := s.storeKeyCondition()
+	byS3["StringLike"] = map[string][]string{"kms:ViaService": {"s3.*." + s.dnsSuffix()}}
+
+	return []Statement{
 		newStatement(
 			"Store",
 			qualifyActions("s3", "DeleteObject", "GetObject", "PutObject"),
-			[]string{base + "/" + own + "/machine/*"},
+			[]string{base + "/" + clusterOfRole + "/machine/*"},
 			nil,
 		),
 		newStatement(
@@ -88,23 +123,5 @@ func BuildBoundary(in Input, st StoreLocation) Policy {
 			[]string{s.regionalARN("kms", "key/*")},
 			sealed,
 		),
-		newStatement(
-			"Sessions",
-			slices.Concat(
-				qualifyActions("ssm", "UpdateInstanceInformation"),
-				qualifyActions(
-					"ssmmessages", "CreateControlChannel", "CreateDataChannel", "OpenControlChannel",
-					"OpenDataChannel",
-				),
-			),
-			[]string{"*"},
-			nil,
-		),
-		newStatement(
-			"Signal",
-			qualifyActions("cloudformation", "SignalResource"),
-			[]string{s.regionalARN("cloudformation", "stack/*")},
-			nil,
-		),
-	}}
+	}
 }

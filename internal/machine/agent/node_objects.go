@@ -39,11 +39,11 @@ const missingInstanceGrace = 10 * time.Minute
 // A node belongs to the live machine of its name. Its provider id only tells a node from one of an earlier machine of
 // this name: a kubelet can forge it or leave it out, but not the name in its certificate.
 func NodeChanges(nodes []Node, machines []Machine, now time.Time) (terminated []Node, roles map[string]string) {
-	byID := map[string]Machine{}
+	ended := map[string]bool{}   // by id
 	live := map[string]Machine{} // by name
 
 	for _, m := range machines {
-		byID[m.ID] = m
+		ended[m.ID] = m.isTerminated()
 		if m.Name != "" && !m.isTerminated() {
 			live[strings.ToLower(m.Name)] = m
 		}
@@ -54,18 +54,13 @@ func NodeChanges(nodes []Node, machines []Machine, now time.Time) (terminated []
 	for _, n := range nodes {
 		id := n.Spec.ProviderID[strings.LastIndex(n.Spec.ProviderID, "/")+1:]
 		own, alive := live[strings.ToLower(n.Metadata.Name)]
-		ofOther, seen := byID[id]
 		isOld := now.Sub(n.Metadata.CreationTimestamp) > missingInstanceGrace
 
 		switch {
-		case seen && ofOther.isTerminated(), isOld && (!alive || id != "" && id != own.ID):
+		case ended[id], isOld && (!alive || id != "" && id != own.ID):
 			terminated = append(terminated, n)
 		case alive && id == own.ID:
-			label := "node-role.kubernetes.io/worker"
-			if own.Role == node.RoleTagControlPlane {
-				label = "node-role.kubernetes.io/control-plane"
-			}
-
+			label := roleLabel(own)
 			if _, ok := n.Metadata.Labels[label]; !ok {
 				roles[n.Metadata.Name] = label
 			}
@@ -73,6 +68,15 @@ func NodeChanges(nodes []Node, machines []Machine, now time.Time) (terminated []
 	}
 
 	return terminated, roles
+}
+
+// roleLabel returns the label of a machine's node by which kubectl shows its role.
+func roleLabel(m Machine) string {
+	if m.Role == node.RoleTagControlPlane {
+		return "node-role.kubernetes.io/control-plane"
+	}
+
+	return "node-role.kubernetes.io/worker"
 }
 
 // isTerminated reports whether the machine will never run again.

@@ -5,7 +5,7 @@ package driver
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"regexp"
 	"slices"
 
@@ -109,7 +109,7 @@ func removeNewKeyStatement(text string) (graph.JSON, bool) {
 func createUntaggedKey(ctx context.Context, api keyAPI, want awskind.KMSKey) (*kmstypes.KeyMetadata, error) {
 	policy, allowsTags := addNewKeyStatement(want.Policy)
 	if !allowsTags {
-		return nil, fmt.Errorf("create key: its policy names no account")
+		return nil, errors.New("create key: its policy names no account")
 	}
 
 	found, err := findUntaggedKey(ctx, api, want.Description)
