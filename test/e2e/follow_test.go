@@ -40,6 +40,21 @@ func (e *environment) revisions() []followedMachine {
 	return running
 }
 
+// desiredSerial returns the serial of the newest revision that a node of the group has seen.
+func (e *environment) desiredSerial(group string) int64 {
+	e.t.Helper()
+	newest := int64(0)
+	text := e.kubectl("get", "nodes", "-l", "slipway.dev/group="+group, "-o", `jsonpath={range .items[*]}{.metadata.annotations.slipway\.dev/report}{"\n"}{end}`)
+	for line := range strings.Lines(text) {
+		var report struct{ Revision struct{ DesiredSerial int64 } }
+		if err := json.Unmarshal([]byte(line), &report); err != nil {
+			e.t.Fatalf("the report of a node of %s: %v\n%s", group, err, line)
+		}
+		newest = max(newest, report.Revision.DesiredSerial)
+	}
+	return newest
+}
+
 // waitForRevisions waits until all machines of a group report a state of the document that is desired now.
 func (e *environment) waitForRevisions(group, state string, limit time.Duration) []followedMachine {
 	e.t.Helper()
@@ -239,6 +254,13 @@ func refuseDocument(e *environment) {
 	e.runSlipway("get", "machines", clusterName, "-o", "wide")
 	if r := e.runProgram(e.slipway, "rolling-update", "cluster", clusterName, "--yes"); r.code != 1 || !strings.Contains(r.err, "could not apply the node document that new machines of group workers get") {
 		e.t.Errorf("rolling-update with a document that machines have refused: exit status %d\n%s%s", r.code, r.out, r.err)
+	}
+	serial := e.desiredSerial("workers")
+	if r := e.runProgram(e.slipway, "rolling-update", "cluster", clusterName, "--group", "workers", "--retry-refused", "--yes"); r.code != 1 || !strings.Contains(r.err, "refused their node document try it again") || !strings.Contains(r.err, "could not apply the node document") {
+		e.t.Errorf("a retry of a document that machines refuse again: exit status %d\n%s%s", r.code, r.out, r.err)
+	}
+	if again := e.desiredSerial("workers"); again != serial+1 {
+		e.t.Errorf("the serial of the revision is %d, want %d", again, serial+1)
 	}
 }
 
