@@ -30,7 +30,7 @@ type Backups struct {
 }
 
 // checkBackups checks the age of the newest backup, and the age and the result of the newest test. Its cause is set also if
-// everything is well.
+// nothing is wrong.
 func checkBackups(f Facts) []Check {
 	if f.Backups == nil || f.Backups.Policy.Disabled && f.Backups.Newest == nil {
 		return nil
