@@ -373,6 +373,7 @@ func (a *Agent) serveJoin(ctx context.Context) error {
 func (a *Agent) newJoinServer() *join.Server {
 	// A request may still be served when the agent takes another document.
 	machines := a.ec2Client()
+	api := a.newAdminClient()
 
 	return &join.Server{
 		CA:          a.bundle.CAs[pki.KubernetesCA],
@@ -384,6 +385,12 @@ func (a *Agent) newJoinServer() *join.Server {
 		Now:         a.Now,
 		Log:         a.Log,
 		Heartbeats:  &a.heartbeats,
+		Announce: func(ctx context.Context, m join.Machine) error {
+			ctx, cancel := context.WithTimeout(ctx, announceTimeout)
+			defer cancel()
+
+			return announceMachine(ctx, api, m)
+		},
 		FindMachine: func(ctx context.Context, id string) (join.Machine, bool, error) {
 			m, found, err := machines.FindMachine(ctx, id)
 			return join.Machine{
@@ -400,6 +407,9 @@ func (a *Agent) newJoinServer() *join.Server {
 		},
 	}
 }
+
+// announceTimeout limits how long a certificate waits for an API server that does not answer.
+const announceTimeout = 2 * time.Second
 
 func (m *etcdMember) promoteLearner(ctx context.Context, manager etcd.Manager, id uint64) {
 	if err := manager.PromoteLearner(ctx, m.slot.Name, id); err != nil {

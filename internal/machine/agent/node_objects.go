@@ -107,7 +107,7 @@ func (a *Agent) reconcileNodes(ctx context.Context, api kube.Client) error {
 	}
 
 	terminated, roles := NodeChanges(list.Items, machines, a.Now())
-	var errs []error
+	errs := []error{recordLiveMachines(ctx, api, machines)}
 
 	for _, n := range terminated {
 		a.Log.Info(

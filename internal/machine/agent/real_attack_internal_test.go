@@ -15,6 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/machine/join"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
 // patcher sends merge patches to the API as one user.
@@ -27,11 +28,19 @@ type patcher struct {
 // patch returns the status and the text of the answer; status 0 is no answer.
 func (p patcher) patch(t *testing.T, path, body string) (int, string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, p.server+path, strings.NewReader(body))
+	return p.send(t, http.MethodPatch, path, body)
+}
+
+func (p patcher) send(t *testing.T, method, path, body string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, p.server+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set("Content-Type", "application/merge-patch+json")
+	req.Header.Set("Content-Type", "application/json")
+	if method == http.MethodPatch {
+		req.Header.Set("Content-Type", "application/merge-patch+json")
+	}
 	for k, v := range p.headers {
 		req.Header.Set(k, v)
 	}
@@ -145,4 +154,57 @@ func joinedLeaf(name, group string) pki.Leaf {
 	leaf, _ := join.NodeLeaves(name, netip.MustParseAddr("10.0.0.9"), time.Hour)
 	leaf.Orgs = append(leaf.Orgs, join.GroupOrganization(group))
 	return leaf
+}
+
+// checkGhostAttacks registers nodes with certificates of machines that are gone. Seen to succeed before the policy.
+func checkGhostAttacks(t *testing.T, a *Agent, api kube.Client) {
+	t.Helper()
+	machines := []Machine{
+		{ID: "i-live", Name: "live", State: "running", Role: node.RoleTagWorker},
+		{ID: "i-new", Name: "reused", State: "running", Role: node.RoleTagWorker},
+		{ID: "i-old", Name: "reused", State: "terminated", Role: node.RoleTagWorker},
+		{ID: "i-gone", Name: "gone", State: "shutting-down", Role: node.RoleTagWorker},
+	}
+	eventually(t, "record live machines", func() error { return recordLiveMachines(t.Context(), api, machines) })
+	register := func(name, instance string) (int, string) {
+		leaf := joinedLeaf(name, "workers")
+		leaf.Orgs = append(leaf.Orgs, join.InstanceOrganization(instance))
+		p := patcher{clientOf(t, a, leaf), api.Server, nil}
+		return p.send(t, http.MethodPost, "/api/v1/nodes", `{"apiVersion":"v1","kind":"Node","metadata":{"name":"`+name+`","labels":{"slipway.dev/group":"workers"}}}`)
+	}
+	for _, c := range []struct {
+		name, node, instance string
+		status               int
+	}{
+		{"a ghost registers a node", "gone", "i-gone", http.StatusUnprocessableEntity},
+		{"a ghost takes the name of a later machine", "reused", "i-old", http.StatusUnprocessableEntity},
+		{"an unknown machine registers a node", "other", "i-live", http.StatusUnprocessableEntity},
+		{"a live machine registers its node", "reused", "i-new", http.StatusCreated},
+		{"another live machine registers its node", "live", "i-live", http.StatusCreated},
+	} {
+		eventually(t, c.name, func() error {
+			if status, text := register(c.node, c.instance); status != c.status {
+				if status == http.StatusCreated { // the policy is not yet in force
+					_ = api.Delete(t.Context(), "/api/v1/nodes/"+c.node)
+				}
+				return fmt.Errorf("answer %d, want %d: %s", status, c.status, text)
+			}
+			return nil
+		})
+	}
+	old := joinedLeaf("reused", "workers")
+	old.Orgs = append(old.Orgs, join.InstanceOrganization("i-old"))
+	status, text := patcher{clientOf(t, a, old), api.Server, nil}.patch(t, "/api/v1/nodes/reused/status", `{"metadata":{"annotations":{"x":"y"}}}`)
+	if status != http.StatusUnprocessableEntity {
+		t.Errorf("a ghost changes the node of a later machine: answer %d: %s", status, text)
+	}
+	if err := announceMachine(t.Context(), api, join.Machine{ID: "i-just", Name: "just"}); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "a machine that was just announced", func() error {
+		if status, text := register("just", "i-just"); status != http.StatusCreated && status != http.StatusConflict {
+			return fmt.Errorf("answer %d: %s", status, text)
+		}
+		return nil
+	})
 }

@@ -223,6 +223,7 @@ func TestRealControlPlane(t *testing.T) {
 	checkEncrypted(t, a, api, m)
 	checkNodeDrain(t, a, api)
 	checkNodeAttacks(t, a, api)
+	checkGhostAttacks(t, a, api)
 
 	port := freePorts(t, 1)[0]
 	next := slices.Clone(server)

@@ -66,6 +66,9 @@ type Server struct {
 	// FindMachine looks up an instance of this cluster in EC2. The second result is false if there
 	// is none.
 	FindMachine func(ctx context.Context, id string) (Machine, bool, error)
+	// Announce tells Kubernetes that a machine lives, before it gets its certificates; nil does nothing. A failure is
+	// logged only: the list of machines is also kept otherwise.
+	Announce func(ctx context.Context, m Machine) error
 	// TTL of the certificates.
 	TTL time.Duration
 	// Now is the clock.
@@ -195,6 +198,12 @@ func (s *Server) issueCertificates(ctx context.Context, from string, body io.Rea
 				machine.Name,
 				cn,
 			),
+		}
+	}
+
+	if s.Announce != nil {
+		if err := s.Announce(ctx, machine); err != nil {
+			s.Log.Warn("cannot announce a machine", slog.String("instance", machine.ID), slog.Any("error", err))
 		}
 	}
 
@@ -336,6 +345,10 @@ const nodesGroup = "system:nodes"
 // policy compares it with the label of the node.
 func GroupOrganization(group string) string { return "slipway:group:" + group }
 
+// InstanceOrganization returns the organization in a worker's certificate that states its instance id. An admission
+// policy compares it with the live machine of the node's name.
+func InstanceOrganization(id string) string { return "slipway:instance:" + id }
+
 // NodeLeaves returns the certificates of a node to be issued: one for the kubelet as a client of
 // kube-apiserver, and one for the kubelet's own server.
 func NodeLeaves(name string, address netip.Addr, ttl time.Duration) (client, server pki.Leaf) {
@@ -365,7 +378,7 @@ func (s *Server) signCertificates(m Machine, csr *x509.CertificateRequest) (Cert
 	}
 
 	client, server := NodeLeaves(strings.ToLower(m.Name), address, s.TTL)
-	client.Orgs = append(client.Orgs, GroupOrganization(m.Group))
+	client.Orgs = append(client.Orgs, GroupOrganization(m.Group), InstanceOrganization(m.ID))
 	out := Certificates{Name: strings.ToLower(m.Name)}
 	cert, err := pki.IssueLeaf(s.CA, client, csr.PublicKey, s.Now())
 	if err != nil {
