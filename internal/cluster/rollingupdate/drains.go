@@ -16,11 +16,13 @@ import (
 // blockedInterval is the time after which a drain that still waits for the same pods is reported again.
 const blockedInterval = time.Minute
 
-// startDrain cordons a node and evicts its pods in the background, unless that runs already.
+// startDrain cordons a node and evicts its pods in the background, unless that runs already or has ended since the
+// decision was taken.
 func (u *updater) startDrain(ctx context.Context, a rollout.Action) error {
 	m := a.Machine
-	was := u.remember(m.ID, func(x *machineMemory) { x.draining = true })
-	if was.draining {
+	ended := func(x machineMemory) bool { return x.drained && m.Started }
+	was := u.remember(m.ID, func(x *machineMemory) { x.draining = x.draining || !ended(*x) })
+	if was.draining || ended(was) {
 		return nil
 	}
 

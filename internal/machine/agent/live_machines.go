@@ -41,12 +41,7 @@ func announceMachine(ctx context.Context, api kube.Client, m join.Machine) error
 
 // recordLiveMachines makes the list that of the live workers.
 func recordLiveMachines(ctx context.Context, api kube.Client, machines []Machine) error {
-	want := map[string]string{}
-	for _, m := range machines {
-		if m.Name != "" && !m.isTerminated() && m.Role == node.RoleTagWorker {
-			want[strings.ToLower(m.Name)] = m.ID
-		}
-	}
+	want := liveWorkers(machines)
 
 	var have liveMachinesMap
 	err := api.Get(ctx, liveMachinesPath, &have)
@@ -58,20 +53,7 @@ func recordLiveMachines(ctx context.Context, api kube.Client, machines []Machine
 		return fmt.Errorf("read the list of live machines: %w", err)
 	}
 
-	changes := map[string]any{}
-
-	for name, id := range want {
-		if have.Data[name] != id {
-			changes[name] = id
-		}
-	}
-
-	for name := range have.Data {
-		if want[name] == "" {
-			changes[name] = nil
-		}
-	}
-
+	changes := diffLiveMachines(have.Data, want)
 	if len(changes) == 0 {
 		return nil
 	}
@@ -81,6 +63,36 @@ func recordLiveMachines(ctx context.Context, api kube.Client, machines []Machine
 	}
 
 	return nil
+}
+
+// liveWorkers returns the ids of the live workers by the names of their nodes.
+func liveWorkers(machines []Machine) map[string]string {
+	out := map[string]string{}
+	for _, m := range machines {
+		if m.Name != "" && !m.isTerminated() && m.Role == node.RoleTagWorker {
+			out[strings.ToLower(m.Name)] = m.ID
+		}
+	}
+
+	return out
+}
+
+// diffLiveMachines returns the merge patch that makes have into want.
+func diffLiveMachines(have, want map[string]string) map[string]any {
+	changes := map[string]any{}
+	for name, id := range want {
+		if have[name] != id {
+			changes[name] = id
+		}
+	}
+
+	for name := range have {
+		if want[name] == "" {
+			changes[name] = nil
+		}
+	}
+
+	return changes
 }
 
 func createLiveMachines(ctx context.Context, api kube.Client, data map[string]string) error {

@@ -62,10 +62,10 @@ func (p patcher) send(t *testing.T, method, path, body string) (int, string) {
 func checkNodeAttacks(t *testing.T, a *Agent, api kube.Client) {
 	t.Helper()
 	for _, name := range []string{"worker-a", "control-plane-a"} {
-		node := map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{
+		object := map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{
 			"name": name, "labels": map[string]string{"slipway.dev/group": "workers"},
 		}}
-		body, err := json.Marshal(node)
+		body, err := json.Marshal(object)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +120,7 @@ func checkNodeAttacks(t *testing.T, a *Agent, api kube.Client) {
 }
 
 // tokenOnNode returns a token of flannel as the kubelet of a node gets it: bound to a pod on that node.
-func tokenOnNode(t *testing.T, api kube.Client, node string) string {
+func tokenOnNode(t *testing.T, api kube.Client, nodeName string) string {
 	t.Helper()
 	create := func(path, body string, into any) {
 		t.Helper()
@@ -137,7 +137,7 @@ func tokenOnNode(t *testing.T, api kube.Client, node string) string {
 			UID string `json:"uid"`
 		} `json:"metadata"`
 	}
-	create("/pods", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"flannel-attack"},"spec":{"serviceAccountName":"flannel","nodeName":"`+node+
+	create("/pods", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"flannel-attack"},"spec":{"serviceAccountName":"flannel","nodeName":"`+nodeName+
 		`","containers":[{"name":"x","image":"x"}]}}`, &pod)
 	var token struct {
 		Status struct {
