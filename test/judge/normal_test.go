@@ -44,7 +44,7 @@ func newGeneratedValues() generatedValues {
 
 // normalizeView returns v without generated values. It replaces an ID by the address in the tags of
 // its resource, or by the kind of the resource. It removes times, the addresses of machines, and
-// CloudFormation's additions.
+// CloudFormation's additions, and those of a direct apply.
 func (v accountView) normalizeView() accountView {
 	m := newGeneratedValues()
 	for i, l := range listCommands() {
@@ -107,6 +107,22 @@ func (m generatedValues) replaceText(s string) string {
 	return m.suffix.ReplaceAllString(s, "/<id>")
 }
 
+// withoutNewKeyStatement returns the policy of a key without the statement that only a direct apply needs. It has no effect
+// once the key is tagged.
+func withoutNewKeyStatement(field string, v any) any {
+	text, ok := v.(string)
+	var policy map[string]any
+	if field != "Policy" || !ok || json.Unmarshal([]byte(text), &policy) != nil {
+		return v
+	}
+	statements, _ := policy["Statement"].([]any)
+	policy["Statement"] = slices.DeleteFunc(statements, func(e any) bool {
+		statement, _ := e.(map[string]any)
+		return statement["Sid"] == "SlipwayNewKey"
+	})
+	return canonicalJSON(policy)
+}
+
 func (m generatedValues) replaceValue(v any) any {
 	switch x := v.(type) {
 	case string:
@@ -122,14 +138,14 @@ func (m generatedValues) replaceValue(v any) any {
 		return out
 	case map[string]any:
 		for _, name := range []string{"Key", "TagKey"} { // KMS uses another name
-			if key, ok := x[name].(string); ok && strings.HasPrefix(key, "aws:cloudformation:") {
-				return nil
+			if key, ok := x[name].(string); ok && (strings.HasPrefix(key, "aws:cloudformation:") || key == awskind.TagHooks) {
+				return nil // each way of creation has tags of its own
 			}
 		}
 		out := map[string]any{}
 		for k, e := range x {
 			if !isGeneratedKey(k) && (!isMachineDisk(x) || !strings.HasPrefix(k, "AvailabilityZone")) {
-				out[k] = m.replaceValue(m.decodeUserData(k, e))
+				out[k] = m.replaceValue(m.decodeUserData(k, withoutNewKeyStatement(k, e)))
 			}
 		}
 		return out
