@@ -45,10 +45,12 @@ func (e *environment) readSettings() (s struct{ ID string }) {
 }
 
 // fetchWorkerCredentials gets a worker's credentials from the metadata service, from inside the
-// worker's network.
+// worker's network, as root who first removes the rules of the agent.
 func (e *environment) fetchWorkerCredentials(id string) aws.Config {
 	e.t.Helper()
-	script := `t=$(curl -sf -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 300' http://169.254.169.254/latest/api/token)
+	script := `rules=$(nft list table inet slipway_metadata) && nft delete table inet slipway_metadata || exit
+trap 'echo "$rules" | nft -f -' EXIT
+t=$(curl -sf -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 300' http://169.254.169.254/latest/api/token)
 b=http://169.254.169.254/latest/meta-data/iam/security-credentials
 curl -sf -H "X-aws-ec2-metadata-token: $t" $b/$(curl -sf -H "X-aws-ec2-metadata-token: $t" $b/)`
 	out, err := exec.Command("ip", "netns", "exec", "slw-"+e.readSettings().ID+"-"+id, "sh", "-c", script).Output()
