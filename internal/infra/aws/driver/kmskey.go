@@ -275,22 +275,12 @@ func readKeys(ctx context.Context, api keyAPI, scope Scope) ([]plan.ActualResour
 // findUnaliasedKeys returns the alias, if it exists, and the cluster's keys among those without an
 // alias.
 func findUnaliasedKeys(ctx context.Context, api keyAPI, scope Scope) ([]plan.ActualResource, error) {
-	var found []plan.ActualResource
-	var aliased map[string]bool
-	var ids []string
-	err := runBoth(
-		func() (err error) { found, aliased, err = readAliases(ctx, api, scope.KeyAlias); return err },
-		func() (err error) { ids, err = listKeyIDs(ctx, api); return err },
-	)
+	found, ids, err := listUnaliasedKeyIDs(ctx, api, scope.KeyAlias)
 	if err != nil {
 		return nil, err
 	}
 
 	for _, id := range ids {
-		if aliased[id] {
-			continue
-		}
-
 		key, own, err := findOwnKey(ctx, api, id, scope)
 		if err != nil {
 			return nil, err
@@ -302,6 +292,22 @@ func findUnaliasedKeys(ctx context.Context, api keyAPI, scope Scope) ([]plan.Act
 	}
 
 	return found, nil
+}
+
+// listUnaliasedKeyIDs returns the ids of the keys without an alias, and the alias, if it exists.
+func listUnaliasedKeyIDs(
+	ctx context.Context,
+	api keyAPI,
+	alias string,
+) (found []plan.ActualResource, ids []string, err error) {
+	var aliased map[string]bool
+	err = runBoth(
+		func() (err error) { found, aliased, err = readAliases(ctx, api, alias); return err },
+		func() (err error) { ids, err = listKeyIDs(ctx, api); return err },
+	)
+	ids = slices.DeleteFunc(ids, func(id string) bool { return aliased[id] })
+
+	return found, ids, err
 }
 
 // findOwnKey returns the key with id, and whether it belongs to the cluster.

@@ -128,21 +128,12 @@ func createUntaggedKey(ctx context.Context, api keyAPI, want awskind.KMSKey) (*k
 // findUntaggedKey returns the key without alias and tags that has a description and the statement of a new key; nil if
 // there is none.
 func findUntaggedKey(ctx context.Context, api keyAPI, description string) (*kmstypes.KeyMetadata, error) {
-	var aliased map[string]bool
-	var ids []string
-	err := runBoth(
-		func() (err error) { _, aliased, err = readAliases(ctx, api, ""); return err },
-		func() (err error) { ids, err = listKeyIDs(ctx, api); return err },
-	)
+	_, ids, err := listUnaliasedKeyIDs(ctx, api, "")
 	if err != nil {
 		return nil, err
 	}
 
 	for _, id := range ids {
-		if aliased[id] {
-			continue
-		}
-
 		meta, err := readUntaggedKey(ctx, api, id)
 		if err != nil && plan.ErrorClassOf(err) != plan.AccessDenied {
 			return nil, err
