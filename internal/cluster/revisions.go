@@ -107,7 +107,11 @@ func (session *Session) findUnpublishedRevisions(ctx context.Context, d *Desired
 func (session *Session) PublishRevisions(ctx context.Context, d *Desired) (map[string]string, error) {
 	w := revisionsWriter{session: session, desired: d, written: d.documents}
 
-	return w.makeCurrent(ctx, slices.Sorted(maps.Keys(d.documents)), w.chooseWritten)
+	return w.makeCurrent(
+		ctx,
+		slices.Sorted(maps.Keys(d.documents)),
+		func(role v1alpha1.Role, _ map[string]node.Revision) map[string]string { return d.documents[role] },
+	)
 }
 
 // PublishReturning makes the documents of d current for the groups whose document was current before, as after a change
@@ -119,13 +123,13 @@ func (session *Session) PublishReturning(ctx context.Context, d *Desired) (map[s
 	return w.makeCurrent(
 		ctx,
 		slices.Sorted(maps.Keys(d.documents)),
-		func(role v1alpha1.Role, group string, r node.Revision) string {
+		forEachGroup(func(role v1alpha1.Role, group string, r node.Revision) string {
 			if document := d.documents[role][group]; slices.Contains(r.Former, document) {
 				return document
 			}
 
 			return r.Document
-		},
+		}),
 	)
 }
 
@@ -149,9 +153,9 @@ func (session *Session) PublishFormerDocuments(
 	return w.makeCurrent(
 		ctx,
 		[]v1alpha1.Role{v1alpha1.RoleControlPlane, v1alpha1.RoleWorker},
-		func(_ v1alpha1.Role, group string, r node.Revision) string {
+		forEachGroup(func(_ v1alpha1.Role, group string, r node.Revision) string {
 			return cmp.Or(documents[group], r.Document)
-		},
+		}),
 	)
 }
 
@@ -169,7 +173,7 @@ func (session *Session) RenewRevisions(ctx context.Context, groups []string) (ma
 
 	roles := []v1alpha1.Role{v1alpha1.RoleControlPlane, v1alpha1.RoleWorker}
 	w := revisionsWriter{session: session, desired: d, renewed: groups}
-	keep := func(_ v1alpha1.Role, _ string, r node.Revision) string { return r.Document }
+	keep := forEachGroup(func(_ v1alpha1.Role, _ string, r node.Revision) string { return r.Document })
 	if _, err := w.makeCurrent(ctx, roles, keep); err != nil {
 		return nil, err
 	}

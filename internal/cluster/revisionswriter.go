@@ -37,17 +37,26 @@ func (w revisionsWriter) renews(former publishedRevisions) bool {
 	})
 }
 
-// documentChooser returns the SHA-256 of the document that is to be current in a group, by its current revision.
-type documentChooser func(role v1alpha1.Role, group string, current node.Revision) string
+// documentChooser returns the documents (SHA-256 by group) that are to be current in the groups of a role, by their
+// current revisions.
+type documentChooser func(role v1alpha1.Role, current map[string]node.Revision) map[string]string
 
-// chooseWritten is the [documentChooser] of documents that were published just now.
-func (w revisionsWriter) chooseWritten(role v1alpha1.Role, group string, _ node.Revision) string {
-	return w.written[role][group]
+// forEachGroup is the [documentChooser] that asks for the document of each group with a revision.
+func forEachGroup(
+	choose func(role v1alpha1.Role, group string, current node.Revision) string,
+) documentChooser {
+	return func(role v1alpha1.Role, current map[string]node.Revision) map[string]string {
+		out := map[string]string{}
+		for group, r := range current {
+			out[group] = choose(role, group, r)
+		}
+
+		return out
+	}
 }
 
-// makeCurrent makes the chosen documents current in the groups of w.written, and in all groups that have a revision if
-// nothing was written. A role whose documents are current is not written. The result has the groups with a former
-// revision whose document has changed, with the SHA-256 of the new one.
+// makeCurrent makes the chosen documents of roles current. A role whose documents are current is not written. The result
+// has the groups with a former revision whose document has changed, with the SHA-256 of the new one.
 func (w revisionsWriter) makeCurrent(
 	ctx context.Context,
 	roles []v1alpha1.Role,
@@ -60,17 +69,7 @@ func (w revisionsWriter) makeCurrent(
 			return nil, err
 		}
 
-		documents := map[string]string{}
-		for group := range w.written[role] {
-			documents[group] = choose(role, group, former.Groups[group])
-		}
-
-		if w.written == nil {
-			for group, r := range former.Groups {
-				documents[group] = choose(role, group, r)
-			}
-		}
-
+		documents := choose(role, former.Groups)
 		if !former.Lacks(documents) && !w.renews(former) {
 			continue
 		}
