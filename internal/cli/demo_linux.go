@@ -38,7 +38,7 @@ func newDemoCommand(a *app) *cobra.Command {
 workers over three zones, with real etcd and Kubernetes. Each step is a slipway command, printed as you would type it. The
 cluster keeps running; 'slipway region destroy' removes it. Rerun the command to resume after an interruption.
 
---check only reports whether this computer can run it: what is there, what would be built, and what is missing. The sources of
+--check only reports whether this computer can run it: what is built, what would be built, and what is missing. The sources of
 the assets are the directory assets of a checkout of slipway, or share/slipway/assets of its package; the versions of Kubernetes
 and etcd are pinned there, and the Go toolchain downloads and verifies them.` +
 			exitStatusHelp(),
