@@ -19,27 +19,14 @@ import (
 func TestEtcdBackups(t *testing.T) {
 	skipUnlessLong(t)
 	e := newEnvironment(t)
-	for _, s := range []struct {
-		name string
-		do   func(*environment)
-	}{
+	e.runSteps(t, []step{
 		{"up", createCluster},
 		{"data is written", writeData},
 		{"etcd is backed up and defragmented", checkBackups},
 		{"deleted data is restored", restoreDeletedData},
 		{"all etcd volumes are lost", loseAllVolumes},
 		{"delete leaves nothing", deleteCluster},
-	} {
-		ok := t.Run(s.name, func(t *testing.T) {
-			inner := *e
-			inner.t = t
-			s.do(&inner)
-			e.aws, e.env = inner.aws, inner.env
-		})
-		if !ok {
-			t.FailNow()
-		}
-	}
+	})
 }
 
 // etcdBackup is what 'slipway etcd snapshots -o json' prints of a backup.

@@ -27,12 +27,7 @@ func TestFaultsAreSeen(t *testing.T) {
 	os.Remove(e.kubeconfig())
 	e.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", e.kubeconfig())
 	for _, f := range realFaults(e) {
-		ok := t.Run(f.name, func(t *testing.T) {
-			inner := *e
-			inner.t = t
-			inner.checkFault(f)
-		})
-		if !ok {
+		if !e.runStep(t, step{f.name, func(e *environment) { e.checkFault(f) }}) {
 			t.FailNow()
 		}
 	}

@@ -317,3 +317,30 @@ func leftovers(id string) (found []string) {
 	}
 	return found
 }
+
+// step is one part of a test of a cluster.
+type step struct {
+	name string
+	do   func(*environment)
+}
+
+// runStep runs a step as a subtest of t, and reports whether it passed.
+func (e *environment) runStep(t *testing.T, s step) bool {
+	t.Helper()
+	return t.Run(s.name, func(t *testing.T) {
+		inner := *e
+		inner.t = t
+		s.do(&inner)
+		e.aws, e.env = inner.aws, inner.env
+	})
+}
+
+// runSteps runs steps in order. It stops after the first that fails, since the others would fail too.
+func (e *environment) runSteps(t *testing.T, steps []step) {
+	t.Helper()
+	for _, s := range steps {
+		if !e.runStep(t, s) {
+			t.FailNow()
+		}
+	}
+}

@@ -62,25 +62,13 @@ const (
 func TestRollingUpdate(t *testing.T) {
 	skipUnlessLong(t)
 	e := newEnvironment(t)
-	for _, s := range []struct {
-		name string
-		do   func(*environment)
-	}{
+	e.runSteps(t, []step{
 		{"up", createCluster},
 		{"all machines are replaced under load", replaceUnderLoad},
 		{"a budget that allows nothing is reported", checkBlockedDrain},
 		{"a configuration that does not work is rolled back", checkAutomaticRollback},
 		{"delete leaves nothing", func(e *environment) { e.runSlipway("delete", "cluster", clusterName, "--yes") }},
-	} {
-		ok := t.Run(s.name, func(t *testing.T) {
-			inner := *e
-			inner.t = t
-			s.do(&inner)
-		})
-		if !ok {
-			t.FailNow()
-		}
-	}
+	})
 }
 
 // deployLoad creates the Deployment, its Service and a budget.

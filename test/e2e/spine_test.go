@@ -22,10 +22,7 @@ import (
 // run in order. The test stops after the first failed step, since the others would fail too.
 func TestSpine(t *testing.T) {
 	e := newEnvironment(t)
-	steps := []struct {
-		name string
-		do   func(*environment)
-	}{
+	e.runSteps(t, []step{
 		{"up", createCluster},
 		{"plan after apply is empty", checkEmptyPlan},
 		{"drift of one rule is one change", checkRuleDrift},
@@ -47,18 +44,7 @@ func TestSpine(t *testing.T) {
 		{"all control-plane machines are lost", loseAllControlPlanes},
 		{"delete leaves nothing", deleteCluster},
 		{"destroy leaves nothing, also after kill -9", destroyAfterKill},
-	}
-	for _, s := range steps {
-		ok := t.Run(s.name, func(t *testing.T) {
-			inner := *e
-			inner.t = t
-			s.do(&inner)
-			e.aws, e.env = inner.aws, inner.env
-		})
-		if !ok {
-			t.FailNow()
-		}
-	}
+	})
 }
 
 func createCluster(e *environment) {

@@ -27,14 +27,12 @@ func TestStack(t *testing.T) {
 		{"slots are replaced one at a time", true, checkStackRollout},
 		{"delete keeps data, then leaves nothing", false, deleteStack},
 	} {
-		ok := t.Run(s.name, func(t *testing.T) {
+		ok := e.runStep(t, step{s.name, func(e *environment) {
 			if s.long {
-				skipUnlessLong(t)
+				skipUnlessLong(e.t)
 			}
-			inner := *e
-			inner.t = t
-			s.do(&inner)
-		})
+			s.do(e)
+		}})
 		if !ok {
 			t.FailNow()
 		}

@@ -17,10 +17,7 @@ import (
 func TestStackUpgrade(t *testing.T) {
 	skipUnlessLong(t)
 	e := newEnvironment(t)
-	for _, s := range []struct {
-		name string
-		do   func(*environment)
-	}{
+	e.runSteps(t, []step{
 		{"CloudFormation creates a cluster of an earlier version", createEarlierStack},
 		{"the stack is upgraded", upgradeStack},
 		{"workers with other labels are replaced", relabelStackWorkers},
@@ -30,16 +27,7 @@ func TestStackUpgrade(t *testing.T) {
 				e.t.Errorf("left behind:\n%s", strings.Join(left, "\n"))
 			}
 		}},
-	} {
-		ok := t.Run(s.name, func(t *testing.T) {
-			inner := *e
-			inner.t = t
-			s.do(&inner)
-		})
-		if !ok {
-			t.FailNow()
-		}
-	}
+	})
 }
 
 func createEarlierStack(e *environment) {

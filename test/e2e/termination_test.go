@@ -16,10 +16,7 @@ import (
 func TestTermination(t *testing.T) {
 	skipUnlessLong(t)
 	e := newEnvironment(t)
-	for _, s := range []struct {
-		name string
-		do   func(*environment)
-	}{
+	for _, s := range []step{
 		{"up", createCluster},
 		{"scale-in drains", drainOnScaleIn},
 		{"a spot notice drains", drainOnSpotNotice},
@@ -27,11 +24,7 @@ func TestTermination(t *testing.T) {
 		{"a worker without a kubelet is replaced", repairWorker},
 		{"delete leaves nothing", func(e *environment) { e.runSlipway("delete", "cluster", clusterName, "--yes") }},
 	} {
-		t.Run(s.name, func(t *testing.T) {
-			inner := *e
-			inner.t = t
-			s.do(&inner)
-		})
+		e.runStep(t, s)
 	}
 }
 
