@@ -45,13 +45,13 @@ func callBudgets() map[int]map[string]commandBudget {
 	return map[int]map[string]commandBudget{
 		3: {
 			"create": {40, 2},
-			"apply":  {172, 2.6},
+			"apply":  {170, 2.6},
 			"plan":   {40, 0.7},
 			"delete": {120, 4},
 		},
 		50: {
 			"create": {87, 4},
-			"apply":  {316, 5.6},
+			"apply":  {311, 5.6},
 			"plan":   {40, 1.5},
 			"delete": {216, 6}, // two per further group: it and its launch template are deleted
 		},

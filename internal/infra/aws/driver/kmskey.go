@@ -101,14 +101,15 @@ const (
 
 // registerKeys registers the drivers of KMS keys and of their aliases.
 func registerKeys(c *Cloud, api keyAPI, scope Scope) {
+	var untagged untaggedKeys
 	c.readers = append(
 		c.readers,
-		func(ctx context.Context) ([]plan.ActualResource, error) { return readKeys(ctx, api, scope) },
+		func(ctx context.Context) ([]plan.ActualResource, error) { return readKeys(ctx, api, scope, &untagged) },
 	)
 
 	registerDriver(c, driver[awskind.KMSKey]{
 		create: func(ctx context.Context, t task[awskind.KMSKey]) (plan.StepResult, error) {
-			return createKey(ctx, api, t)
+			return createKey(ctx, api, t, &untagged)
 		},
 		update: func(ctx context.Context, t task[awskind.KMSKey]) (plan.StepResult, error) {
 			return updateKey(ctx, api, t)
@@ -122,8 +123,13 @@ func registerKeys(c *Cloud, api keyAPI, scope Scope) {
 }
 
 // createKey creates a key and then tags it; see [newKeySid].
-func createKey(ctx context.Context, api keyAPI, t task[awskind.KMSKey]) (plan.StepResult, error) {
-	meta, err := createUntaggedKey(ctx, api, t.want)
+func createKey(
+	ctx context.Context,
+	api keyAPI,
+	t task[awskind.KMSKey],
+	untagged *untaggedKeys,
+) (plan.StepResult, error) {
+	meta, err := createUntaggedKey(ctx, api, t.want, untagged)
 	if err != nil {
 		return plan.StepResult{}, err
 	}
@@ -244,11 +250,16 @@ func scheduleKeyDeletion(ctx context.Context, api keyChangeAPI, t task[awskind.K
 // readKeys finds the key by its alias, because KMS cannot list keys by tag. Only if the alias is
 // missing are the tags of all keys without an alias read: a run that was killed before it created
 // the alias leaves such a key.
-func readKeys(ctx context.Context, api keyAPI, scope Scope) ([]plan.ActualResource, error) {
+func readKeys(
+	ctx context.Context,
+	api keyAPI,
+	scope Scope,
+	untagged *untaggedKeys,
+) ([]plan.ActualResource, error) {
 	meta, err := api.DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: &scope.KeyAlias})
 	switch class := plan.ErrorClassOf(transport.Wrap(err, "read key %s", scope.KeyAlias)); {
 	case class == plan.NotFound, class == plan.AccessDenied:
-		return findUnaliasedKeys(ctx, api, scope)
+		return findUnaliasedKeys(ctx, api, scope, untagged)
 	case err != nil:
 		return nil, transport.Wrap(err, "read key %s", scope.KeyAlias)
 	}
@@ -269,19 +280,38 @@ func readKeys(ctx context.Context, api keyAPI, scope Scope) ([]plan.ActualResour
 	}
 
 	// The alias was given to another key. The cluster's key may still exist.
-	return findUnaliasedKeys(ctx, api, scope)
+	return findUnaliasedKeys(ctx, api, scope, untagged)
 }
 
 // findUnaliasedKeys returns the alias, if it exists, and the cluster's keys among those without an
-// alias.
-func findUnaliasedKeys(ctx context.Context, api keyAPI, scope Scope) ([]plan.ActualResource, error) {
+// alias. It records those without tags.
+func findUnaliasedKeys(
+	ctx context.Context,
+	api keyAPI,
+	scope Scope,
+	untagged *untaggedKeys,
+) ([]plan.ActualResource, error) {
 	found, ids, err := listUnaliasedKeyIDs(ctx, api, scope.KeyAlias)
 	if err != nil {
 		return nil, err
 	}
 
+	var withoutTags []string
 	for _, id := range ids {
-		key, own, err := findOwnKey(ctx, api, id, scope)
+		tags, err := readKeyTags(ctx, api, id)
+		if err == nil && len(tags) == 0 {
+			withoutTags = append(withoutTags, id)
+		}
+
+		if isOtherKey(tags, err, scope) {
+			continue
+		}
+
+		if err != nil {
+			return nil, err
+		}
+
+		key, own, err := readKeyByID(ctx, api, id, scope)
 		if err != nil {
 			return nil, err
 		}
@@ -290,6 +320,8 @@ func findUnaliasedKeys(ctx context.Context, api keyAPI, scope Scope) ([]plan.Act
 			found = append(found, key)
 		}
 	}
+
+	untagged.record(withoutTags)
 
 	return found, nil
 }
@@ -310,17 +342,8 @@ func listUnaliasedKeyIDs(
 	return found, ids, err
 }
 
-// findOwnKey returns the key with id, and whether it belongs to the cluster.
-func findOwnKey(ctx context.Context, api keyAPI, id string, scope Scope) (plan.ActualResource, bool, error) {
-	tags, err := readKeyTags(ctx, api, id)
-	if isOtherKey(tags, err, scope) {
-		return plan.ActualResource{}, false, nil
-	}
-
-	if err != nil {
-		return plan.ActualResource{}, false, err
-	}
-
+// readKeyByID returns the key with id, and whether it belongs to the cluster.
+func readKeyByID(ctx context.Context, api keyAPI, id string, scope Scope) (plan.ActualResource, bool, error) {
 	meta, err := api.DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: &id})
 	if err != nil {
 		return plan.ActualResource{}, false, transport.Wrap(err, "read key %s", id)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"regexp"
 	"slices"
+	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
@@ -104,15 +105,48 @@ func removeNewKeyStatement(text string) (graph.JSON, bool) {
 	return graph.CanonicalJSON(string(out)), true
 }
 
+// untaggedKeys are the keys without alias and tags that the last [Cloud.Read] found. Safe for concurrent use.
+type untaggedKeys struct {
+	mu   sync.Mutex
+	read bool
+	ids  []string
+}
+
+// record keeps what a Read found.
+func (u *untaggedKeys) record(ids []string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.ids = ids
+	u.read = true
+}
+
+// take returns the ids for the first attempt to create a key after a Read. A later attempt has to list them again:
+// the answer of the first one may have been lost, and there is a key that the Read did not see.
+func (u *untaggedKeys) take() (ids []string, ok bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	ids = u.ids
+	ok = u.read
+	u.ids = nil
+	u.read = false
+
+	return ids, ok
+}
+
 // createUntaggedKey creates a key without tags, with a policy that allows the first ones. A key that a killed run has
 // created and could not tag is used instead.
-func createUntaggedKey(ctx context.Context, api keyAPI, want awskind.KMSKey) (*kmstypes.KeyMetadata, error) {
+func createUntaggedKey(
+	ctx context.Context,
+	api keyAPI,
+	want awskind.KMSKey,
+	known *untaggedKeys,
+) (*kmstypes.KeyMetadata, error) {
 	policy, allowsTags := addNewKeyStatement(want.Policy)
 	if !allowsTags {
 		return nil, errors.New("create key: its policy names no account")
 	}
 
-	found, err := findUntaggedKey(ctx, api, want.Description)
+	found, err := findUntaggedKey(ctx, api, want.Description, known)
 	if err != nil || found != nil {
 		return found, err
 	}
@@ -127,10 +161,18 @@ func createUntaggedKey(ctx context.Context, api keyAPI, want awskind.KMSKey) (*k
 
 // findUntaggedKey returns the key without alias and tags that has a description and the statement of a new key; nil if
 // there is none.
-func findUntaggedKey(ctx context.Context, api keyAPI, description string) (*kmstypes.KeyMetadata, error) {
-	_, ids, err := listUnaliasedKeyIDs(ctx, api, "")
-	if err != nil {
-		return nil, err
+func findUntaggedKey(
+	ctx context.Context,
+	api keyAPI,
+	description string,
+	known *untaggedKeys,
+) (*kmstypes.KeyMetadata, error) {
+	ids, ok := known.take()
+	if !ok {
+		var err error
+		if _, ids, err = listUnaliasedKeyIDs(ctx, api, ""); err != nil {
+			return nil, err
+		}
 	}
 
 	for _, id := range ids {

@@ -66,7 +66,7 @@ func TestUntaggedKeyIsFound(t *testing.T) {
 		"of another cluster":    {oneKey{description: awskind.KeyDescription("demo-2"), policy: initial}, false},
 		"without the statement": {oneKey{description: awskind.KeyDescription("demo"), policy: policy}, false},
 	} {
-		found, err := findUntaggedKey(t.Context(), c.key, awskind.KeyDescription("demo"))
+		found, err := findUntaggedKey(t.Context(), c.key, awskind.KeyDescription("demo"), &untaggedKeys{})
 		if err != nil || (found != nil) != c.want {
 			t.Errorf("%s: found %v, %v", name, found, err)
 		}
@@ -74,4 +74,41 @@ func TestUntaggedKeyIsFound(t *testing.T) {
 	if back, had := removeNewKeyStatement(initial); !had || back != graph.CanonicalJSON(policy) {
 		t.Errorf("without the statement of a new key the policy is %s", back)
 	}
+}
+
+// TestUntaggedKeysAreListedOnce: the first attempt to create a key uses what the last Read listed; the second one
+// finds the key of a first attempt whose answer was lost.
+func TestUntaggedKeysAreListedOnce(t *testing.T) {
+	const policy = `{"Statement":[{"Action":["kms:*"],"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::123456789012:root"},"Resource":["*"],"Sid":"Account"}],"Version":"2012-10-17"}`
+	initial, _ := addNewKeyStatement(policy)
+	lost := oneKey{description: awskind.KeyDescription("demo"), policy: initial}
+	var known untaggedKeys
+	known.record(nil) // the Read was before the attempt
+
+	first, err := findUntaggedKey(t.Context(), lost, lost.description, &known)
+	if err != nil || first != nil {
+		t.Errorf("the first attempt does not use what the Read found: %v, %v", first, err)
+	}
+
+	second, err := findUntaggedKey(t.Context(), lost, lost.description, &known)
+	if err != nil || second == nil {
+		t.Errorf("the second attempt does not find the key of the first: %v, %v", second, err)
+	}
+
+	scope := Scope{Cluster: "demo", KeyAlias: "alias/missing"}
+	if _, err := readKeys(t.Context(), lost, scope, &known); err != nil {
+		t.Fatal(err)
+	}
+
+	third, err := findUntaggedKey(t.Context(), oneKeyWithoutList{lost}, lost.description, &known)
+	if err != nil || third == nil {
+		t.Errorf("the key that the Read found is not used: %v, %v", third, err)
+	}
+}
+
+// oneKeyWithoutList is a key in an account whose keys cannot be listed.
+type oneKeyWithoutList struct{ oneKey }
+
+func (oneKeyWithoutList) ListKeys(context.Context, *kms.ListKeysInput, ...func(*kms.Options)) (*kms.ListKeysOutput, error) {
+	return nil, &smithy.GenericAPIError{Code: "AccessDeniedException"}
 }
