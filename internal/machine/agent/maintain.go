@@ -352,12 +352,7 @@ func (a *Agent) serveJoin(ctx context.Context) error {
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      30 * time.Second,
 		MaxHeaderBytes:    16 << 10,
-		TLSConfig: &tls.Config{
-			MinVersion:     tls.VersionTLS13,
-			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair() },
-			ClientAuth:     tls.VerifyClientCertIfGiven, // a worker that joins has none yet
-			ClientCAs:      endpoint.ClientCAs(),
-		},
+		TLSConfig:         joinTLSConfig(pair, endpoint.ClientCAs()),
 		ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
 	}
 
@@ -368,6 +363,22 @@ func (a *Agent) serveJoin(ctx context.Context) error {
 	}
 
 	return ctx.Err()
+}
+
+// joinTLSConfig returns the TLS settings of the join endpoint. The load balancer's health checks cannot speak TLS 1.3; in
+// TLS 1.2 only suites with authenticated encryption are offered.
+func joinTLSConfig(pair func() (*tls.Certificate, error), clients *x509.CertPool) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		CipherSuites: []uint16{
+			tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+			tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+			tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+		},
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair() },
+		ClientAuth:     tls.VerifyClientCertIfGiven, // a worker that joins has none yet
+		ClientCAs:      clients,
+	}
 }
 
 func (a *Agent) newJoinServer() *join.Server {

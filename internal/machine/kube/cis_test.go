@@ -3,6 +3,7 @@
 package kube_test
 
 import (
+	"crypto/tls"
 	"slices"
 	"strings"
 	"testing"
@@ -59,7 +60,8 @@ func TestCISFlags(t *testing.T) {
 		{"1.2.25", "apiserver", "client-ca-file", ""},
 		{"1.2.26", "apiserver", "etcd-cafile", ""},
 		{"1.2.27", "apiserver", "encryption-provider-config", ""},
-		{"1.2.29", "apiserver", "tls-min-version", "VersionTLS13"},
+		{"1.2.29", "apiserver", "tls-min-version", "VersionTLS12"}, // see TestAPIServerSpeaksToHealthChecks
+		{"1.2.29", "apiserver", "tls-cipher-suites", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"},
 		{"1.2.30", "apiserver", "service-account-extend-token-expiration", "false"},
 		{"1.3.1", "kcm", "terminated-pod-gc-threshold", "100"},
 		{"1.3.2", "kcm", "profiling", "false"},
@@ -89,6 +91,28 @@ func TestCISFlags(t *testing.T) {
 				t.Errorf("--%s=%s, want %s", row.flag, value, row.want)
 			}
 		})
+	}
+}
+
+// TestAPIServerSpeaksToHealthChecks: AWS's health checks cannot speak TLS 1.3. Every suite of TLS 1.2 must have
+// authenticated encryption, and HTTP/2 requires one of them.
+func TestAPIServerSpeaksToHealthChecks(t *testing.T) {
+	args := kube.APIServerFlags(config())
+	if version, _ := flag(args, "tls-min-version"); version != "VersionTLS12" {
+		t.Errorf("--tls-min-version=%s rejects health checks", version)
+	}
+	list, _ := flag(args, "tls-cipher-suites")
+	if !strings.Contains(list, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256") {
+		t.Errorf("--tls-cipher-suites=%s lacks the suite that HTTP/2 requires", list)
+	}
+	safe := map[string]bool{}
+	for _, suite := range tls.CipherSuites() {
+		safe[suite.Name] = strings.Contains(suite.Name, "_GCM_") || strings.Contains(suite.Name, "_POLY1305_")
+	}
+	for _, name := range strings.Split(list, ",") {
+		if !safe[name] {
+			t.Errorf("--tls-cipher-suites has %s", name)
+		}
 	}
 }
 

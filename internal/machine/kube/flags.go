@@ -155,7 +155,9 @@ func APIServerFlags(c Config) []string {
 		"tls-cert-file":        pkiPath("apiserver.crt"),
 		"tls-private-key-file": pkiPath("apiserver.key"),
 		"client-ca-file":       pkiPath("kubernetes-ca.crt"),
-		"tls-min-version":      "VersionTLS13",
+		// The health checks of load balancers cannot speak TLS 1.3.
+		"tls-min-version":   "VersionTLS12",
+		"tls-cipher-suites": strings.Join(apiCipherSuites(), ","),
 		// 1.2.27, 1.2.28.
 		"encryption-provider-config": SecretDir + "/encryption.yaml",
 		// Aggregated APIs trust only the front-proxy CA.
@@ -171,6 +173,16 @@ func APIServerFlags(c Config) []string {
 		// in a thousand rebalances them.
 		"goaway-chance": "0.001",
 	}))
+}
+
+// apiCipherSuites returns the cipher suites of the API server for TLS 1.2: those of the CIS benchmark with authenticated
+// encryption, for ECDSA, which all keys of a cluster use. TLS 1.3 always has all of its suites.
+func apiCipherSuites() []string {
+	return []string{
+		"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+		"TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+		"TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+	}
 }
 
 // ControllerManagerFlags returns the flags of kube-controller-manager.

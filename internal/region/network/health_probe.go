@@ -110,6 +110,8 @@ func (g *targetGroup) probeHTTP(ctx context.Context, at netip.AddrPort, check ne
 		},
 		TLSClientConfig: &tls.Config{
 			InsecureSkipVerify: true, //nolint:gosec // AWS's health checks do not verify certificates
+			// Targets that support only TLS 1.3 fail AWS's health checks.
+			MaxVersion: tls.VersionTLS12,
 		},
 	}
 

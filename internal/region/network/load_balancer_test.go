@@ -5,8 +5,10 @@ package network_test
 import (
 	"bytes"
 	"crypto/rand"
+	"crypto/tls"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -225,6 +227,24 @@ func TestHTTPSHealthChecks(t *testing.T) {
 	l.waitHealth("unhealthy", "unhealthy", "unhealthy")
 	status.Store(302)
 	l.waitHealth("healthy", "unhealthy", "unhealthy")
+}
+
+// TestHealthChecksCannotSpeakTLS13: a target that supports only TLS 1.3 fails AWS's health checks.
+func TestHealthChecksCannotSpeakTLS13(t *testing.T) {
+	l, _ := balanced(t, func(lb *netspec.LoadBalancer) {
+		lb.Listeners[0].TargetGroup.HealthCheck.Protocol = "HTTPS"
+	})
+	for name, version := range map[string]uint16{"a": tls.VersionTLS13, "b": tls.VersionTLS12} {
+		srv := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		srv.Listener.Close()
+		srv.Listener = must(network.Listen(t.Context(), l.paths[name], "0.0.0.0:6443"))(t)
+		srv.TLS = &tls.Config{MinVersion: version}
+		srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+		srv.StartTLS()
+		defer srv.Close()
+	}
+	l.sync()
+	l.waitHealth("unhealthy", "healthy")
 }
 
 func TestHalfClosedConnectionsAndLargeAmounts(t *testing.T) {
