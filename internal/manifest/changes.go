@@ -277,7 +277,7 @@ func checkSlotChanges(applied, now Set, fs *diag.Findings) {
 			at+"spec.minSize",
 			strconv.Itoa(len(after)),
 			"keep it; to have another number of etcd members, create another cluster and move the workloads",
-			"cannot change once the cluster is applied; it is %d",
+			"cannot change once the cluster is applied; it is %d, and Slipway cannot add or remove members of etcd",
 			len(before),
 		)
 

@@ -303,6 +303,48 @@ func TestGroupAndSlotTags(t *testing.T) {
 	}
 }
 
+// TestTemplateVersionsArePinned: a group names the number of a launch template's version, in all three outputs. With
+// $Latest, a worker that happens to be replaced would be the first to run a new version, outside of any rollout.
+func TestTemplateVersionsArePinned(t *testing.T) {
+	for _, x := range rendertest.Topologies() {
+		files := rendered(t, x)
+		for file, body := range files {
+			for _, moving := range []string{`"$Latest"`, `"$Default"`, `"$$Latest"`, `"$$Default"`, "DefaultVersionNumber", ".default_version"} {
+				if strings.Contains(body, moving) {
+					t.Errorf("%s of %s contains %s", file, x.Name, moving)
+				}
+			}
+		}
+		g := x.Graph(t) // what a direct apply makes
+		groups := 0
+		for _, n := range g.Nodes() {
+			group, ok := n.Resource.(awskind.AutoScalingGroup)
+			if !ok {
+				continue
+			}
+			groups++
+			template, version := group.Template.ID, group.Template.Version
+			if template.Addr() == "" {
+				template, version = group.MixedInstances.Launch.Template.ID, group.MixedInstances.Launch.Template.Version
+			}
+			want := []graph.TextPart{{Symbol: graph.Symbol{Addr: template.Addr(), Attribute: "LatestVersionNumber"}}}
+			if diff := cmp.Diff(want, version.Parts()); diff != "" {
+				t.Errorf("%s of %s: %s", n.Addr, x.Name, diff)
+			}
+			id := render.CamelCase(string(template.Addr()))
+			if pinned := `"Version":{"Fn::GetAtt":["` + id + `","LatestVersionNumber"]}`; !strings.Contains(files["template.json"], pinned) {
+				t.Errorf("the template of %s lacks %s", x.Name, pinned)
+			}
+		}
+		if groups == 0 {
+			t.Errorf("%s has no groups", x.Name)
+		}
+		if n := strings.Count(files["main.tf.json"], ".latest_version}"); n != groups {
+			t.Errorf("Terraform of %s pins %d versions, want %d", x.Name, n, groups)
+		}
+	}
+}
+
 func TestNames(t *testing.T) {
 	for in, want := range map[string][2]string{
 		"nat-us-east-1a":        {"nat-us-east-1a", "NatUsEast1a"},
