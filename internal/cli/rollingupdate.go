@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -148,7 +147,7 @@ type roller struct {
 // runRollingUpdate shows and replaces the outdated machines of a cluster.
 func (a roller) runRollingUpdate(ctx context.Context, req rollingupdate.Request) error {
 	if !slices.Contains([]string{formatTable, formatJSON}, a.format) {
-		return withHint(fmt.Errorf("output format %q is not known", a.format), "use -o table or json")
+		return unknownEventFormat(a.format)
 	}
 
 	env, err := a.newLockingEnv()
@@ -188,6 +187,11 @@ func (a roller) runRollingUpdate(ctx context.Context, req rollingupdate.Request)
 	a.printMessage("replaced %d machines in %s", result.Replaced, result.Took.Round(time.Second))
 
 	return nil
+}
+
+// unknownEventFormat is the error for a format that events cannot be printed in.
+func unknownEventFormat(format string) error {
+	return withHint(fmt.Errorf("output format %q is not known", format), "use -o table or json")
 }
 
 // printEvent prints one step of the update: a line for people, or a JSON object.
@@ -235,83 +239,4 @@ func formatGroup(group, slot string) string {
 	}
 
 	return group + " (slot " + slot + ")"
-}
-
-// liveTable returns the table of machines that a terminal shows below the messages.
-func (a roller) liveTable() liveTable {
-	s, ok := a.Stderr.(*screen)
-	if !ok || a.quiet || a.format == formatJSON || !a.showsLiveProgress() {
-		return liveTable{}
-	}
-
-	return liveTable{screen: s}
-}
-
-// maxLiveMachines is how many machines the live table shows: those that are in progress.
-const maxLiveMachines = 15
-
-// liveTable shows the machines in progress on a terminal. The zero table shows nothing.
-type liveTable struct{ screen *screen }
-
-// clear removes the table.
-func (t liveTable) clear() {
-	if t.screen != nil {
-		t.screen.setLive(nil)
-	}
-}
-
-// show draws the table.
-func (t liveTable) show(p rollingupdate.Progress) {
-	if t.screen == nil {
-		return
-	}
-
-	t.screen.setLive(liveLines(p))
-}
-
-// liveLines returns the lines of the table: a summary, then the machines that are not up to date, first those that an
-// update works on.
-func liveLines(p rollingupdate.Progress) []string {
-	lines := []string{fmt.Sprintf(
-		"replaced %d of %d machines in %s, about %s left",
-		p.Replaced,
-		p.Total,
-		p.Elapsed.Round(time.Second),
-		p.Remaining.Round(time.Second),
-	)}
-	rows := [][]string{}
-	pending := 0
-	for _, m := range p.Machines {
-		switch {
-		case m.Step == rollout.StepPending:
-			pending++
-			continue
-		case m.Step == rollout.StepUpdated || len(rows) >= maxLiveMachines:
-			continue
-		}
-
-		rows = append(rows, []string{
-			"  " + m.Machine.ID,
-			formatGroup(m.Machine.Group, m.Machine.Slot),
-			m.Machine.Zone,
-			string(m.Step),
-			m.WaitingFor,
-		})
-	}
-
-	widths := columnWidths(rows)
-	for _, row := range rows {
-		var line strings.Builder
-		for i, cell := range row {
-			fmt.Fprintf(&line, "%-*s   ", widths[i], cell)
-		}
-
-		lines = append(lines, line.String())
-	}
-
-	if pending > 0 {
-		lines = append(lines, "  "+strconv.Itoa(pending)+" more are pending")
-	}
-
-	return lines
 }

@@ -5,17 +5,20 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/slipway-k8s/slipway/internal/cluster/rollingupdate"
 	"github.com/slipway-k8s/slipway/internal/cluster/upgrade"
 )
 
 func newUpgradeClusterCommand(a *app) *cobra.Command {
 	var req upgrade.Request
 	var automatic bool
+	var format string
 	cmd := &cobra.Command{
 		Use:   "cluster [NAME]",
 		Short: "Upgrade Kubernetes on a running cluster",
@@ -33,9 +36,12 @@ A backup of etcd is taken before the first step. Each step is derived from the m
 a failure or a kill, rerun the command to continue. There is no way back to an earlier version but that backup.
 
 With --automatic, the command upgrades to the newest patch of the cluster's minor version, if spec.upgrade of the Cluster
-allows it and a maintenance window is open, and otherwise does nothing. Have a timer run it, with --yes.` + exitStatusHelp(),
+allows it and a maintenance window is open, and otherwise does nothing. Have a timer run it, with --yes.
+
+With -o json, stdout has one JSON object for each step and each event of a rolling update, on a line of its own, and no plan.` + exitStatusHelp(),
 		Example: "  slipway upgrade cluster demo\n  slipway upgrade cluster demo --kubernetes-version 1.36.3 --yes\n" +
-			"  slipway upgrade cluster demo --automatic --yes",
+			"  slipway upgrade cluster demo --automatic --yes\n" +
+			"  slipway upgrade cluster demo --yes -o json | jq -r '[.type, .remainingSeconds, .message] | @tsv'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := a.clusterName(args, req.Name)
 			if err != nil {
@@ -44,11 +50,12 @@ allows it and a maintenance window is open, and otherwise does nothing. Have a t
 
 			req.Name = name
 
-			return upgradeCommand{app: a, automatic: automatic}.run(cmd.Context(), req)
+			return upgradeCommand{app: a, automatic: automatic, format: format}.run(cmd.Context(), req)
 		},
 	}
 
 	addUpgradeFlags(a, cmd, &req)
+	addFormatFlag(cmd, &format, formatTable, formatJSON)
 	cmd.Flags().BoolVar(
 		&automatic,
 		"automatic",
@@ -107,10 +114,16 @@ type upgradeCommand struct {
 
 	// automatic asks for what spec.upgrade allows at this time only.
 	automatic bool
+	// format is that of the steps: a table for people, or JSON.
+	format string
 }
 
 // run shows and carries out an upgrade.
 func (a upgradeCommand) run(ctx context.Context, req upgrade.Request) error {
+	if !slices.Contains([]string{formatTable, formatJSON}, a.format) {
+		return unknownEventFormat(a.format)
+	}
+
 	env, err := a.newLockingEnv()
 	if err != nil {
 		return err
@@ -126,39 +139,63 @@ func (a upgradeCommand) run(ctx context.Context, req upgrade.Request) error {
 		return a.confirm(fmt.Sprintf("Upgrade cluster %s to Kubernetes %s?", p.Cluster, p.To))
 	}
 
+	live := a.followEvents(&req)
 	run := upgrade.Run
 	if a.automatic {
 		run = upgrade.RunAutomatic
 	}
 
 	result, err := run(ctx, env, req)
+	live.clear()
 	if err != nil {
 		return err
 	}
 
-	if result.Reason != "" {
-		a.printMessage("cluster %s is not upgraded now: %s", req.Name, result.Reason)
-		return nil
-	}
-
-	if result.UpToDate {
-		a.printMessage("cluster %s has Kubernetes %s on every machine", req.Name, result.Version)
-		return nil
-	}
-
-	a.printMessage(
-		"upgraded cluster %s to Kubernetes %s in %s; %d machines were replaced",
-		req.Name,
-		result.Version,
-		result.Took.Round(time.Second),
-		result.Replaced,
-	)
+	a.printResult(req.Name, result)
 
 	return nil
 }
 
+// followEvents lets the events of an upgrade be printed, and on a terminal the machines that are replaced be shown.
+func (a upgradeCommand) followEvents(req *upgrade.Request) liveTable {
+	events := roller{app: a.app, format: a.format}
+	live := events.liveTable()
+	req.OnProgress = live.show
+	req.OnEvent = func(e rollingupdate.Event) {
+		if e.Type == upgrade.EventStep {
+			live.clear()
+		}
+
+		events.printEvent(e)
+	}
+
+	return live
+}
+
+// printResult prints how an upgrade ended.
+func (a upgradeCommand) printResult(name string, result upgrade.Result) {
+	switch {
+	case result.Reason != "":
+		a.printMessage("cluster %s is not upgraded now: %s", name, result.Reason)
+	case result.UpToDate:
+		a.printMessage("cluster %s has Kubernetes %s on every machine", name, result.Version)
+	default:
+		a.printMessage(
+			"upgraded cluster %s to Kubernetes %s in %s; %d machines were replaced",
+			name,
+			result.Version,
+			result.Took.Round(time.Second),
+			result.Replaced,
+		)
+	}
+}
+
 // showProposal prints the steps of an upgrade and what was checked.
 func (a upgradeCommand) showProposal(p upgrade.Proposal) error {
+	if a.format == formatJSON {
+		return nil
+	}
+
 	fmt.Fprintf(a.Stdout, "Upgrade of cluster %s from Kubernetes %s to %s\n\n", p.Cluster, p.From, p.To)
 
 	if p.Backup {

@@ -151,15 +151,19 @@ type loadClient struct {
 	failures []string
 }
 
-// loadScript sends ten requests a second, each with a connection of its own, until a file exists.
-const loadScript = `rm -f /run/stop-load; exec python3 -u -c '
+// loadScript waits until the Service has reached the machine, and creates a file. Then it sends ten requests a second, each
+// with a connection of its own, until another file exists.
+const loadScript = `
+until [ -e /run/stop-load ] || curl -sf -m 2 -o /dev/null http://%[1]s/hostname; do sleep 0.2; done
+touch /run/load-began
+exec python3 -u -c '
 import http.client, os, time
 n = 0
 while not os.path.exists("/run/stop-load"):
     begin = time.time()
     n += 1
     try:
-        c = http.client.HTTPConnection("%s", 80, timeout=5)
+        c = http.client.HTTPConnection("%[1]s", 80, timeout=5)
         c.request("GET", "/hostname")
         r = c.getresponse()
         r.read()
@@ -171,9 +175,10 @@ while not os.path.exists("/run/stop-load"):
 print("REQUESTS", n)
 '`
 
-// startLoad starts a client in a machine.
+// startLoad starts a client in a machine, and waits for its first answer.
 func (e *environment) startLoad(machine string) *loadClient {
 	e.t.Helper()
+	e.mustRunInMachine(machine, "rm -f /run/stop-load /run/load-began")
 	ip := e.kubectl("get", "service", "load", "-o", "jsonpath={.spec.clusterIP}")
 	c := &loadClient{e: e, machine: machine, done: make(chan string, 1)}
 	go func() {
@@ -183,6 +188,10 @@ func (e *environment) startLoad(machine string) *loadClient {
 		}
 		c.done <- out
 	}()
+	e.waitUntil("a client in "+machine+" gets an answer", time.Minute, func() error {
+		_, err := e.runInMachineFor(5*time.Second, machine, "test -e /run/load-began")
+		return err
+	})
 	return c
 }
 

@@ -3,9 +3,7 @@
 package e2e_test
 
 import (
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,59 +28,34 @@ func TestStackUpgrade(t *testing.T) {
 	})
 }
 
-func createEarlierStack(e *environment) {
-	earlier := e.builtVersion(earlierMinor)
-	e.runSlipway("state", "init", "--yes")
-	e.runSlipway("create", "cluster", clusterName, "--zones", region+"a,"+region+"b,"+region+"c", "--kubernetes-version", earlier, "--yes")
-	e.runSlipway("apply", clusterName, "--via", "cloudformation", "--yes")
-	e.waitHealthy(time.Minute)
-	os.Remove(e.kubeconfig())
-	e.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", e.kubeconfig())
-	if got := e.kubeletVersions(); len(got) != 1 || got["v"+earlier] != 5 {
-		e.t.Fatalf("the versions of nodes are %v, want 5 of v%s", got, earlier)
-	}
-}
+func createEarlierStack(e *environment) { createEarlierCluster(e, "--via", "cloudformation") }
 
-// upgradeStack upgrades the cluster by a minor version with one update of the stack, while a client writes.
+// upgradeStack upgrades the cluster by a minor version with one update of the stack, under load.
 func upgradeStack(e *environment) {
 	later := e.builtVersion(laterMinor)
-	e.deployLoad(1)
 	before := e.listMachines("control-plane")
 	workers := e.listMachines("worker")
-	stopWrites := e.writeAtFixedRate()
-	stopWatch := e.watchDeployment("load")
+	load := e.putUnderLoad("stack upgrade", anyKey(workers))
 	begin := time.Now()
-	r := e.runProgram(e.slipway, "upgrade", "cluster", clusterName, "--kubernetes-version", later, "--yes")
+	ended := make(chan commandResult, 1)
+	go func() {
+		ended <- e.runProgram(e.slipway, "upgrade", "cluster", clusterName, "--kubernetes-version", later, "--yes")
+	}()
+	load.moveClient(e.waitForOther("control-plane", before))
+	r := <-ended
 	if r.code != 0 {
 		e.t.Fatalf("exit status %d\n%s%s", r.code, r.out, r.err)
 	}
 	e.t.Log(r.out)
 	e.t.Log(r.err)
-	took := time.Since(begin)
-	least := stopWatch()
-	acknowledged, failed, longest := stopWrites()
-	e.t.Logf("COUNT stack upgrade: five machines in %s; %d acknowledged writes, %d failed ones, the longest gap %s; at least %d of 4 pods available",
-		took.Round(time.Second), len(acknowledged), failed, longest.Round(100*time.Millisecond), least)
-	if least < 3 {
-		e.t.Errorf("%d of 4 pods were available, although the budget lets one be missing", least)
-	}
-	stored := strings.Fields(e.kubectl("get", "configmaps", "-l", "written=yes", "-o", "jsonpath={.items[*].metadata.name}"))
-	for _, name := range acknowledged {
-		if !slices.Contains(stored, name) {
-			e.t.Errorf("the acknowledged write %s is lost", name)
-		}
-	}
-	if longest > maxAPIDowntime {
-		e.t.Errorf("no write was acknowledged for %s", longest)
-	}
+	e.t.Logf("COUNT stack upgrade: five machines in %s", time.Since(begin).Round(time.Second))
+	load.stop(maxAPIDowntime)
 	if kept := countOld(before, e.listMachines("control-plane")) + countOld(workers, e.listMachines("worker")); kept > 0 {
 		e.t.Errorf("%d machines were not replaced", kept)
 	}
 	e.checkDrains(2)
 	e.waitHealthy(5 * time.Minute)
-	if got := e.kubeletVersions(); len(got) != 1 || got["v"+later] != 5 {
-		e.t.Errorf("the versions of nodes are %v, want 5 of v%s", got, later)
-	}
+	e.checkKubelets(later)
 	e.checkUpgraded(later)
 	e.kubectl("delete", "deployment,service,poddisruptionbudget", "load", "--wait=false")
 }

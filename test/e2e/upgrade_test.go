@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -19,68 +18,95 @@ const (
 	laterMinor   = "1.36."
 )
 
-// TestUpgrade upgrades a highly available cluster by a minor version while a client writes at a fixed rate and a
-// Deployment with a budget runs. The upgrade fails once and is killed once, and is run again each time.
+// TestUpgrade upgrades a highly available cluster by a minor version under load. The upgrade fails once and is killed once,
+// and is run again each time.
 func TestUpgrade(t *testing.T) {
 	skipUnlessLong(t)
 	e := newEnvironment(t)
+	e.runSteps(t, []step{
+		{"a cluster of an earlier version", func(e *environment) { createEarlierCluster(e) }},
+		{"it is upgraded under load", upgradeUnderLoad},
+		{"delete leaves nothing", deleteCluster},
+	})
+}
+
+// createEarlierCluster creates a cluster of the earlier minor version, with flags for apply.
+func createEarlierCluster(e *environment, flags ...string) {
 	earlier := e.builtVersion(earlierMinor)
-	later := e.builtVersion(laterMinor)
 	e.runSlipway("state", "init", "--yes")
 	e.runSlipway("create", "cluster", clusterName, "--zones", region+"a,"+region+"b,"+region+"c", "--kubernetes-version", earlier, "--yes")
-	e.runSlipway("apply", clusterName, "--yes")
+	e.runSlipway(append([]string{"apply", clusterName, "--yes"}, flags...)...)
 	e.waitHealthy(10 * time.Minute)
 	os.Remove(e.kubeconfig())
 	e.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", e.kubeconfig())
-	if got := e.kubeletVersions(); len(got) != 1 || got["v"+earlier] != 5 {
-		t.Fatalf("the versions of nodes are %v, want 5 of v%s", got, earlier)
-	}
+	e.checkKubelets(earlier)
+}
 
-	web := filepath.Join(t.TempDir(), "web.yaml")
-	writeFile(t, web, fmt.Sprintf(webManifest, probeImage))
-	e.kubectl("apply", "-f", web)
-	e.kubectl("rollout", "status", "deployment/web", "--timeout=120s")
-
-	stopWrites := e.writeAtFixedRate()
-	stopWatch := e.watchDeployment("web")
-
-	// A machine cannot join in a second, so the first step that replaces machines fails.
-	r := e.runProgram(e.slipway, "upgrade", "cluster", clusterName, "--kubernetes-version", later, "--join-timeout", "1s", "--yes")
-	if r.code == 0 || !strings.Contains(r.err, "it continues with the step that failed") {
-		t.Fatalf("exit status %d, want a failed step\n%s%s", r.code, r.out, clipLog(r.err))
-	}
-	t.Log(r.out)
-	t.Log(clipLog(r.err))
-	if groups := e.runSlipway("get", "groups", clusterName, "-o", "yaml"); !strings.Contains(groups, "kubernetesVersion: "+earlier) {
-		t.Errorf("workers do not keep version %s while the control plane is upgraded:\n%s", earlier, groups)
-	}
-
+func upgradeUnderLoad(e *environment) {
+	later := e.builtVersion(laterMinor)
+	load := e.putUnderLoad("upgrade", anyKey(e.listMachines("worker")))
+	begin := time.Now()
+	e.failUpgrade(later)
 	e.killUpgrade("step 3")
-	r = e.runProgram(e.slipway, "upgrade", "cluster", clusterName, "--lock-timeout", "3m", "--yes")
-	if r.code != 0 {
-		t.Fatalf("exit status %d\n%s%s", r.code, r.out, clipLog(r.err))
-	}
-	t.Log(r.out)
-	t.Log(clipLog(r.err))
 
-	if least := stopWatch(); least < 1 {
-		t.Error("the Deployment had no available pod for a while")
+	// The control plane is upgraded. The workers will be replaced.
+	load.moveClient(anyKey(e.listMachines("control-plane")))
+	r := e.runProgram(e.slipway, "upgrade", "cluster", clusterName, "--lock-timeout", "3m", "--yes")
+	e.t.Log(r.out)
+	e.t.Log(r.err)
+	if r.code != 0 {
+		e.t.Fatalf("exit status %d", r.code)
 	}
-	acknowledged, failed, longest := stopWrites()
-	t.Logf("COUNT upgrade: %d acknowledged writes, %d failed ones, the longest gap %s", len(acknowledged), failed, longest.Round(100*time.Millisecond))
-	stored := strings.Fields(e.kubectl("get", "configmaps", "-l", "written=yes", "-o", "jsonpath={.items[*].metadata.name}"))
-	for _, name := range acknowledged {
-		if !slices.Contains(stored, name) {
-			t.Errorf("the acknowledged write %s is lost", name)
+	e.t.Logf("COUNT upgrade: five machines in three runs in %s", time.Since(begin).Round(time.Second))
+	load.stop(maxWriteGap)
+
+	e.checkUpgradeBackups(3)
+	e.waitHealthy(5 * time.Minute)
+	e.checkKubelets(later)
+	e.checkUpgraded(later)
+}
+
+// failUpgrade begins the upgrade in a way that fails: a machine cannot join in a second, so the first step that replaces
+// machines stops. A backup of etcd was taken before.
+func (e *environment) failUpgrade(later string) {
+	e.t.Helper()
+	r := e.runProgram(e.slipway, "upgrade", "cluster", clusterName, "--kubernetes-version", later, "--join-timeout", "1s", "--yes")
+	e.t.Log(r.out)
+	e.t.Log(r.err)
+	backup := strings.Index(r.err, "took backup ")
+	firstStep := strings.Index(r.err, "step 1 of ")
+	if backup < 0 || firstStep < backup {
+		e.t.Error("no backup was taken before the first step")
+	}
+	if r.code == 0 || !strings.Contains(r.err, "it continues with the step that failed") {
+		e.t.Fatalf("exit status %d, want a failed step", r.code)
+	}
+	workers := strings.Split(e.runSlipway("get", "groups", "workers", "--name", clusterName, "-o", "yaml"), "\n")
+	if want := "  kubernetesVersion: " + e.builtVersion(earlierMinor); !slices.Contains(workers, want) {
+		e.t.Errorf("workers do not keep their version while the control plane is upgraded:\n%s", strings.Join(workers, "\n"))
+	}
+}
+
+// checkUpgradeBackups checks that each run of the upgrade has taken a backup of etcd.
+func (e *environment) checkUpgradeBackups(runs int) {
+	e.t.Helper()
+	taken := 0
+	for _, b := range e.listBackups() {
+		if b.Reason == "upgrade" {
+			taken++
 		}
 	}
-
-	e.waitHealthy(5 * time.Minute)
-	if got := e.kubeletVersions(); len(got) != 1 || got["v"+later] != 5 {
-		t.Errorf("the versions of nodes are %v, want 5 of v%s", got, later)
+	if taken != runs {
+		e.t.Errorf("%d backups were taken because of the upgrade, want %d", taken, runs)
 	}
-	e.checkUpgraded(later)
-	e.runSlipway("delete", "cluster", clusterName, "--yes")
+}
+
+// checkKubelets checks the version of all five nodes.
+func (e *environment) checkKubelets(version string) {
+	e.t.Helper()
+	if got := e.kubeletVersions(); len(got) != 1 || got["v"+version] != 5 {
+		e.t.Fatalf("the versions of nodes are %v, want 5 of v%s", got, version)
+	}
 }
 
 // checkUpgraded checks the API, an add-on, the manifests and a second upgrade.
@@ -130,50 +156,6 @@ func (e *environment) kubeletVersions() map[string]int {
 	}
 
 	return out
-}
-
-// writeInterval is the time between two writes of the client.
-const writeInterval = 500 * time.Millisecond
-
-// writeAtFixedRate writes objects until stop is called, which returns the acknowledged ones, the number of failed
-// writes, and the longest time without an acknowledged write.
-func (e *environment) writeAtFixedRate() (stop func() (acknowledged []string, failed int, longest time.Duration)) {
-	var halt atomic.Bool
-	done := make(chan struct{})
-	var names []string
-	var failures int
-	var gap time.Duration
-	go func() {
-		defer close(done)
-		last := time.Now()
-		ticks := time.NewTicker(writeInterval)
-		defer ticks.Stop()
-		for n := 0; !halt.Load(); n++ {
-			<-ticks.C
-			name := fmt.Sprintf("write-%d", n)
-			manifest := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"labels":{"written":"yes"}}}`, name)
-			file := filepath.Join(e.cache, "write.json")
-			if err := os.WriteFile(file, []byte(manifest), 0o600); err != nil {
-				failures++
-				continue
-			}
-			r := e.runProgram(kubectlPath(filepath.Dir(e.cache)), "--kubeconfig", e.kubeconfig(), "--request-timeout=5s", "create", "-f", file)
-			if r.code != 0 {
-				failures++
-				continue
-			}
-			names = append(names, name)
-			gap = max(gap, time.Since(last))
-			last = time.Now()
-		}
-	}()
-
-	return func() ([]string, int, time.Duration) {
-		halt.Store(true)
-		<-done
-
-		return names, failures, gap
-	}
 }
 
 // killUpgrade starts the upgrade again and kills it (SIGKILL) as soon as it begins a step.

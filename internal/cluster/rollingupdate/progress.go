@@ -56,6 +56,11 @@ type Event struct {
 	Replaced int `json:"replaced"`
 	// Total is the number of machines that this run set out to replace.
 	Total int `json:"total"`
+	// ElapsedSeconds is the time since the update began.
+	ElapsedSeconds int `json:"elapsedSeconds"`
+	// RemainingSeconds estimates how long the update will still take. Zero before the first machine is replaced, and at
+	// the end.
+	RemainingSeconds int `json:"remainingSeconds"`
 }
 
 // MachineProgress is where one machine is.
@@ -69,6 +74,8 @@ type MachineProgress struct {
 
 // Progress is the state of an update.
 type Progress struct {
+	// At is when the machines were observed.
+	At time.Time
 	// Machines of the updated groups.
 	Machines []MachineProgress
 	// Waiting are the reasons why no further machine is replaced now.
@@ -100,6 +107,8 @@ type reporter struct {
 	replaced int
 	total    int
 	measured measuredTimes
+	// remaining is the time that the update still takes, as it was estimated last.
+	remaining time.Duration
 }
 
 // stepTime is a step with the time at which it was first seen.
@@ -153,8 +162,9 @@ func (r *reporter) tell(t EventType, m rollout.Machine, message string) {
 
 // tellLocked is tell for callers that hold the lock.
 func (r *reporter) tellLocked(t EventType, m rollout.Machine, message string) {
+	now := r.now()
 	r.onEvent(Event{
-		Time:    r.now(),
+		Time:    now,
 		Type:    t,
 		Machine: m.ID,
 		Node:    m.NodeName,
@@ -166,6 +176,8 @@ func (r *reporter) tellLocked(t EventType, m rollout.Machine, message string) {
 		MemberMissingSeconds: missingSeconds(t, m),
 		Replaced:             r.replaced,
 		Total:                r.total,
+		ElapsedSeconds:       int(now.Sub(r.started).Seconds()),
+		RemainingSeconds:     int(r.remaining.Seconds()),
 	})
 }
 
@@ -213,18 +225,24 @@ func (r *reporter) addDrain(took time.Duration) {
 func (r *reporter) update(o rollout.Observation, opts rollout.Options, d rollout.Decision) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p := Progress{Waiting: d.Waiting, Elapsed: o.Now.Sub(r.started)}
+	p := Progress{At: o.Now, Waiting: d.Waiting, Elapsed: o.Now.Sub(r.started)}
+	var joined []rollout.Machine
 	for _, s := range rollout.Steps(o, opts) {
-		p.Machines = append(p.Machines, MachineProgress{
-			MachineStep: s,
-			Since:       r.noteStep(o.Now, s),
-			WaitingFor:  r.waitingFor(s),
-		})
+		since, isNew := r.noteStep(o.Now, s)
+		p.Machines = append(p.Machines, MachineProgress{MachineStep: s, Since: since, WaitingFor: r.waitingFor(s)})
+		if isNew {
+			joined = append(joined, s.Machine)
+		}
+	}
+
+	r.remaining = rollout.Estimate(o, opts, r.measured.perMachine())
+	for _, m := range joined {
+		r.tellLocked(EventJoined, m, describeJoined(o.Now, m))
 	}
 
 	p.Replaced = r.replaced
 	p.Total = r.total
-	p.Remaining = rollout.Estimate(o, opts, r.measured.perMachine())
+	p.Remaining = r.remaining
 	if r.onProgress != nil {
 		r.onProgress(p)
 	}
@@ -249,11 +267,11 @@ func (r *reporter) waitingFor(s rollout.MachineStep) string {
 	return ""
 }
 
-// noteStep returns since when a machine is in its step, and reports a machine that has joined.
-func (r *reporter) noteStep(now time.Time, s rollout.MachineStep) time.Time {
+// noteStep returns since when a machine is in its step, and whether it has joined since the last decision.
+func (r *reporter) noteStep(now time.Time, s rollout.MachineStep) (since time.Time, joined bool) {
 	was, known := r.since[s.Machine.ID]
 	if known && was.step == s.Step {
-		return was.at
+		return was.at, false
 	}
 
 	r.since[s.Machine.ID] = stepTime{step: s.Step, at: now}
@@ -262,19 +280,23 @@ func (r *reporter) noteStep(now time.Time, s rollout.MachineStep) time.Time {
 	case s.Step == rollout.StepStarting && !s.Machine.Launched.IsZero():
 		r.since[s.Machine.ID] = stepTime{step: s.Step, at: s.Machine.Launched}
 	case s.Step == rollout.StepUpdated && isNew:
-		took := now.Sub(s.Machine.Launched)
 		r.measured.joins++
-		r.measured.joinSum += took
-		text := "machine " + s.Machine.ID + " of " + s.Machine.Group + " (node " + s.Machine.NodeName + ") serves, " +
-			took.Round(time.Second).String() + " after its launch"
-		if missing := s.Machine.MemberMissing; missing > 0 {
-			text += fmt.Sprintf("; its etcd member was missing for %.1f s", missing.Seconds())
-		}
-
-		r.tellLocked(EventJoined, s.Machine, text)
+		r.measured.joinSum += now.Sub(s.Machine.Launched)
+		joined = true
 	}
 
-	return r.since[s.Machine.ID].at
+	return r.since[s.Machine.ID].at, joined
+}
+
+// describeJoined returns the message about a new machine that serves.
+func describeJoined(now time.Time, m rollout.Machine) string {
+	text := "machine " + m.ID + " of " + m.Group + " (node " + m.NodeName + ") serves, " +
+		now.Sub(m.Launched).Round(time.Second).String() + " after its launch"
+	if missing := m.MemberMissing; missing > 0 {
+		text += fmt.Sprintf("; its etcd member was missing for %.1f s", missing.Seconds())
+	}
+
+	return text
 }
 
 // tellWaiting reports why nothing more is replaced, whenever that changes.

@@ -49,6 +49,11 @@ type Request struct {
 	Show func(Proposal) error
 	// Approve asks whether to do it; an error stops the request.
 	Approve func(Proposal) error
+	// OnEvent is told each step of the upgrade and of the rolling updates that it contains, by one goroutine at a time.
+	// Nil: the messages of the events go to Env.Notifyf.
+	OnEvent func(rollingupdate.Event)
+	// OnProgress is told the state of all machines while they are replaced, by one goroutine at a time. It may be nil.
+	OnProgress func(rollingupdate.Progress)
 
 	// patchesOnly chooses no version of another minor version.
 	patchesOnly bool
@@ -217,8 +222,13 @@ func (u *upgrader) rollingRequest(groups []string) rollingupdate.Request {
 		JoinTimeout:  u.request.JoinTimeout,
 		Show:         func([]rollout.Action) error { return nil },
 		Approve:      func(int) error { return nil },
+		OnEvent:      u.request.OnEvent,
+		OnProgress:   u.request.OnProgress,
 	}
 }
+
+// EventStep is the type of the events that tell the steps of an upgrade.
+const EventStep rollingupdate.EventType = "step"
 
 // maxRepeats limits how often one step is decided in a row.
 const maxRepeats = 3
@@ -271,8 +281,15 @@ func carryOut(ctx context.Context, u stepper, target Version, planned int) error
 	return u.replaceMachines(ctx, nil)
 }
 
-// notifyf reports a message to the caller.
-func (u *upgrader) notifyf(format string, args ...any) { u.env.Notifyf(format, args...) }
+// notifyf reports a step to the caller.
+func (u *upgrader) notifyf(format string, args ...any) {
+	if u.request.OnEvent == nil {
+		u.env.Notifyf(format, args...)
+		return
+	}
+
+	u.request.OnEvent(rollingupdate.Event{Time: u.env.Now(), Type: EventStep, Message: fmt.Sprintf(format, args...)})
+}
 
 // carryOutStep does one step.
 func (u *upgrader) carryOutStep(ctx context.Context, s Step) error {
