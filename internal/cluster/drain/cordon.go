@@ -14,19 +14,50 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
+// excludedValue is the value of the label by which a node is taken out of the load balancers of Services, if Cordon has
+// set it.
+const excludedValue = "drain"
+
+// CordonRequest asks to cordon a node.
+type CordonRequest struct {
+	// Node is the name of the node.
+	Node string
+	// Annotation and Value are set on the node.
+	Annotation, Value string
+	// Exclude makes controllers take the node out of the load balancers of Services.
+	Exclude bool
+}
+
 // Cordon marks a node as unschedulable and sets an annotation on it, with one request. It is safe to repeat.
-func Cordon(ctx context.Context, client kubernetes.Interface, node, annotation, value string) error {
-	return patchNode(ctx, client, node, true, map[string]any{annotation: value})
+func Cordon(ctx context.Context, client kubernetes.Interface, req CordonRequest) error {
+	metadata := map[string]any{"annotations": map[string]any{req.Annotation: req.Value}}
+	if req.Exclude {
+		metadata["labels"] = map[string]any{corev1.LabelNodeExcludeBalancers: excludedValue}
+	}
+
+	return patchNode(ctx, client, req.Node, true, metadata)
+}
+
+// IsExcluded reports whether somebody else than Cordon has taken a node out of the load balancers of Services.
+func IsExcluded(node corev1.Node) bool {
+	value, isSet := node.Labels[corev1.LabelNodeExcludeBalancers]
+
+	return isSet && value != excludedValue
 }
 
 // Uncordon undoes Cordon and removes annotations.
-func Uncordon(ctx context.Context, client kubernetes.Interface, node string, annotations ...string) error {
+func Uncordon(ctx context.Context, client kubernetes.Interface, node corev1.Node, annotations ...string) error {
 	removed := map[string]any{}
 	for _, a := range annotations {
 		removed[a] = nil
 	}
 
-	return patchNode(ctx, client, node, false, removed)
+	metadata := map[string]any{"annotations": removed}
+	if node.Labels[corev1.LabelNodeExcludeBalancers] == excludedValue {
+		metadata["labels"] = map[string]any{corev1.LabelNodeExcludeBalancers: nil}
+	}
+
+	return patchNode(ctx, client, node.Name, false, metadata)
 }
 
 // Annotate sets an annotation on a node.
@@ -46,16 +77,16 @@ func Annotate(ctx context.Context, client kubernetes.Interface, node, annotation
 	return nil
 }
 
-// patchNode sets spec.unschedulable and annotations; a nil value removes an annotation.
+// patchNode sets spec.unschedulable and metadata; a nil value in it removes an annotation or a label.
 func patchNode(
 	ctx context.Context,
 	client kubernetes.Interface,
 	node string,
 	unschedulable bool,
-	annotations map[string]any,
+	metadata map[string]any,
 ) error {
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"annotations": annotations},
+		"metadata": metadata,
 		"spec":     map[string]any{"unschedulable": unschedulable},
 	})
 	if err != nil {

@@ -36,7 +36,7 @@ var ErrTimeout = errors.New("the drain did not end in time")
 
 // Blocker is a pod that cannot be evicted yet.
 type Blocker struct {
-	// Pod is namespace/name.
+	// Pod is namespace/name; empty if the drain waits for something else.
 	Pod string
 	// Reason from the API server, such as the disruption budget that the eviction would violate.
 	Reason string
@@ -128,6 +128,9 @@ type Drainer struct {
 	OnBlocked func(node string, blockers []Blocker)
 	// Interval between two looks at the pods. Zero: 2 s.
 	Interval time.Duration
+	// Delay is the least duration of a drain: so long controllers have to take the node out of load balancers. It may be
+	// longer than Timeout.
+	Delay time.Duration
 	// RepeatInterval is the time after which OnBlocked is told again what has not changed. Zero: never.
 	RepeatInterval time.Duration
 }
@@ -142,12 +145,20 @@ func (d Drainer) Run(ctx context.Context, node string) error {
 	}
 
 	for {
-		done, err := state.evictOnce(ctx)
-		if done || err != nil {
+		drained, err := state.evictOnce(ctx)
+		if err != nil {
 			return err
 		}
 
-		if d.Timeout > 0 && d.Now().Sub(state.start) >= d.Timeout {
+		if drained && d.Now().Sub(state.start) >= d.Delay {
+			return nil
+		}
+
+		if drained {
+			state.noteBlockers(map[string]string{"": waitsForBalancers})
+		}
+
+		if !drained && d.Timeout > 0 && d.Now().Sub(state.start) >= d.Timeout {
 			return fmt.Errorf("drain node %s: %w: %s", node, ErrTimeout, FormatBlockers(state.sorted(), d.Now()))
 		}
 
@@ -287,6 +298,11 @@ func (s *drainState) sorted() []Blocker {
 func FormatBlockers(blockers []Blocker, now time.Time) string {
 	var out []string
 	for _, b := range blockers {
+		if b.Pod == "" {
+			out = append(out, b.Reason)
+			continue
+		}
+
 		out = append(out, fmt.Sprintf("pod %s for %s: %s", b.Pod, now.Sub(b.Since).Round(time.Second), b.Reason))
 	}
 

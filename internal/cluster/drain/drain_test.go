@@ -200,40 +200,83 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestCordon(t *testing.T) {
-	c := newCluster(t, nil)
-	if err := c.Tracker().Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{"keep": "x"}}}); err != nil {
+// TestRunStaysForLoadBalancers: the drain of a node without pods goes on until load balancers had the time to take it
+// out, also if that is longer than its timeout.
+func TestRunStaysForLoadBalancers(t *testing.T) {
+	c := newCluster(t, nil, pod("web-1"))
+	var told []string
+	d := drainer(c, 10*time.Millisecond, func(b []drain.Blocker) { told = append(told, drain.FormatBlockers(b, time.Now())) })
+	d.Delay = 50 * time.Millisecond
+	begin := time.Now()
+	if err := d.Run(t.Context(), "node-1"); err != nil {
 		t.Fatal(err)
 	}
+	if took := time.Since(begin); took < d.Delay {
+		t.Errorf("the drain ended after %s", took)
+	}
+	if diff := cmp.Diff([]string{"load balancers of Services to take it out"}, told); diff != "" {
+		t.Error(diff)
+	}
+}
 
+func TestHasLoadBalancers(t *testing.T) {
+	c := newCluster(t, nil)
 	for _, step := range []struct {
-		do   func() error
-		want *corev1.Node
+		add  corev1.ServiceType
+		want bool
+	}{{corev1.ServiceTypeClusterIP, false}, {corev1.ServiceTypeNodePort, false}, {corev1.ServiceTypeLoadBalancer, true}} {
+		service := corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: strings.ToLower(string(step.add))}}
+		service.Spec.Type = step.add
+		if err := c.Tracker().Add(&service); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := drain.HasLoadBalancers(t.Context(), c); err != nil || got != step.want {
+			t.Errorf("with a Service of type %s: %t, %v", step.add, got, err)
+		}
+	}
+}
+
+// TestCordon: a node is cordoned and taken out of load balancers, and both are undone. What somebody else has set stays.
+func TestCordon(t *testing.T) {
+	label := corev1.LabelNodeExcludeBalancers
+	cordon := func(exclude bool) drain.CordonRequest {
+		return drain.CordonRequest{Node: "node-1", Annotation: "a/b", Value: "i-1", Exclude: exclude}
+	}
+	for name, c := range map[string]struct {
+		labels, during map[string]string
+		exclude        bool
 	}{
-		{
-			func() error { return drain.Cordon(t.Context(), c, "node-1", "a/b", "i-1") },
-			&corev1.Node{
-				ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{"keep": "x", "a/b": "i-1"}},
-				Spec:       corev1.NodeSpec{Unschedulable: true},
-			},
-		},
-		{
-			func() error { return drain.Uncordon(t.Context(), c, "node-1", "a/b") },
-			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{"keep": "x"}}},
-		},
+		"in load balancers":    {map[string]string{"keep": "y"}, map[string]string{"keep": "y", label: "drain"}, true},
+		"excluded by a person": {map[string]string{label: ""}, map[string]string{label: ""}, false},
 	} {
-		if err := step.do(); err != nil {
+		api := newCluster(t, nil)
+		if err := api.Tracker().Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			Name: "node-1", Annotations: map[string]string{"keep": "x"}, Labels: c.labels,
+		}}); err != nil {
 			t.Fatal(err)
 		}
+		check := func(annotations, labels map[string]string, unschedulable bool) corev1.Node {
+			t.Helper()
+			got, err := api.CoreV1().Nodes().Get(t.Context(), "node-1", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(annotations, got.Annotations) + cmp.Diff(labels, got.Labels); diff != "" || got.Spec.Unschedulable != unschedulable {
+				t.Errorf("%s: unschedulable %t\n%s", name, got.Spec.Unschedulable, diff)
+			}
+			if drain.IsExcluded(*got) == c.exclude {
+				t.Errorf("%s: somebody else has excluded the node: %t", name, !c.exclude)
+			}
 
-		got, err := c.CoreV1().Nodes().Get(t.Context(), "node-1", metav1.GetOptions{})
-		if err != nil {
+			return *got
+		}
+		if err := drain.Cordon(t.Context(), api, cordon(c.exclude)); err != nil {
 			t.Fatal(err)
 		}
-
-		got.ManagedFields = nil
-		if diff := cmp.Diff(step.want, got); diff != "" {
-			t.Error(diff)
+		node := check(map[string]string{"keep": "x", "a/b": "i-1"}, c.during, true)
+		if err := drain.Uncordon(t.Context(), api, node, "a/b"); err != nil {
+			t.Fatal(err)
 		}
+		check(map[string]string{"keep": "x"}, c.labels, false)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/drain"
@@ -27,7 +28,12 @@ func (u *updater) startDrain(ctx context.Context, a rollout.Action) error {
 	}
 
 	u.report.tell(EventDrain, m, fmt.Sprintf("drain node %s (machine %s of %s): %s", m.NodeName, m.ID, m.Group, a.Reason))
-	if err := drain.Cordon(ctx, u.client, m.NodeName, rollout.StartedAnnotation, m.ID); err != nil {
+	if err := drain.Cordon(ctx, u.client, drain.CordonRequest{
+		Node:       m.NodeName,
+		Annotation: rollout.StartedAnnotation,
+		Value:      m.ID,
+		Exclude:    !m.Excluded,
+	}); err != nil {
 		return err
 	}
 
@@ -36,6 +42,7 @@ func (u *updater) startDrain(ctx context.Context, a rollout.Action) error {
 		Timeout:        u.observer.settings.of(m.Group).drainTimeout,
 		Now:            u.now,
 		Interval:       min(u.interval, time.Second),
+		Delay:          u.balancerDelay(ctx, m),
 		RepeatInterval: blockedInterval,
 		OnBlocked:      func(_ string, b []drain.Blocker) { u.reportBlockers(m, b) },
 	}
@@ -52,6 +59,47 @@ func (u *updater) startDrain(ctx context.Context, a rollout.Action) error {
 
 	return nil
 }
+
+// balancerMemory is whether the cluster has load balancers, as it was read last.
+type balancerMemory struct {
+	mu      sync.Mutex
+	readAt  time.Time
+	present bool
+}
+
+// balancerDelay returns how long the machine of a node that is drained stays at least, so that controllers can take it
+// out of the load balancers of Services: 0 if there are none, or if the node is in none.
+func (u *updater) balancerDelay(ctx context.Context, m rollout.Machine) time.Duration {
+	if m.Excluded {
+		return 0
+	}
+
+	delay := u.leaveDelay
+	if delay == 0 {
+		delay = drain.BalancerDelay
+	}
+
+	u.balancers.mu.Lock()
+	defer u.balancers.mu.Unlock()
+	if u.balancers.readAt.IsZero() || u.now().Sub(u.balancers.readAt) > balancerMemoryAge {
+		present, err := drain.HasLoadBalancers(ctx, u.client)
+		if err != nil {
+			return delay // there may be some
+		}
+
+		u.balancers.readAt = u.now()
+		u.balancers.present = present
+	}
+
+	if !u.balancers.present {
+		return 0
+	}
+
+	return delay
+}
+
+// balancerMemoryAge is how long it is believed that a cluster has load balancers, or has none.
+const balancerMemoryAge = time.Minute
 
 // endDrain records the result of a drain and wakes the loop.
 func (u *updater) endDrain(m rollout.Machine, err error) {

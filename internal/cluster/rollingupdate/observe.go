@@ -173,6 +173,7 @@ func addRefusal(m *rollout.Machine, revision report.Revision, document string) {
 // uncordoned. Whether a node is drained is not observed: the drain of a started node is repeated.
 func (o observer) addNode(ctx context.Context, m *rollout.Machine, node corev1.Node) error {
 	m.NodeName = node.Name
+	m.Excluded = drain.IsExcluded(node)
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
 			m.NodeReady = true
@@ -186,7 +187,7 @@ func (o observer) addNode(ctx context.Context, m *rollout.Machine, node corev1.N
 	case !set:
 		return nil
 	case value != m.ID && !o.readOnly:
-		return drain.Uncordon(ctx, o.client, node.Name, rollout.StartedAnnotation, report.HandOverAnnotation)
+		return drain.Uncordon(ctx, o.client, node, rollout.StartedAnnotation, report.HandOverAnnotation)
 	}
 
 	m.Started = node.Annotations[rollout.StartedAnnotation] == m.ID

@@ -134,7 +134,9 @@ func TestRunStopsAfterOneMachineThatDoesNotJoin(t *testing.T) {
 // Nodes named after their addresses are used again by later machines, which must not inherit the mark.
 func TestObserveUncordonsAReusedNode(t *testing.T) {
 	f := newFakeCluster(t, 1, 0)
-	if err := drain.Cordon(t.Context(), f.client, "node-i-1", rollout.StartedAnnotation, "i-0"); err != nil {
+	if err := drain.Cordon(t.Context(), f.client, drain.CordonRequest{
+		Node: "node-i-1", Annotation: rollout.StartedAnnotation, Value: "i-0", Exclude: true,
+	}); err != nil {
 		t.Fatal(err)
 	}
 

@@ -60,6 +60,9 @@ type updater struct {
 	turn     controlPlaneTurn
 	idle     stallWatch
 	good     goodVersions
+	// leaveDelay is how long a drained machine stays because of load balancers; zero: [drain.BalancerDelay].
+	leaveDelay time.Duration
+	balancers  balancerMemory
 	// documents returns to the node documents of a rollback; nil: not.
 	documents documentPublisher
 	// save records how far the update has come; nil: nowhere.

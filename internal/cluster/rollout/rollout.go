@@ -74,6 +74,8 @@ type Machine struct {
 	ReadySince time.Time
 	// Marked is set if the node has the [OutdatedTaint].
 	Marked bool
+	// Excluded is set if somebody else has taken the node out of the load balancers of Services.
+	Excluded bool
 	// Detached is set if the machine was detached from its Auto Scaling group to make room for a new one.
 	Detached bool
 	// Started is set once the replacement of this machine has begun: [StartedAnnotation] is on the node.
