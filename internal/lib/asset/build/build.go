@@ -71,7 +71,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 
 	o.Source = source
-	unlock, err := lockOutput(o)
+	unlock, err := LockOutput(o.Out, o.Log)
 	if err != nil {
 		return Result{}, err
 	}
@@ -81,23 +81,23 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	return newBuilder(o).buildAll(ctx)
 }
 
-// lockOutput locks the output folder against concurrent builds. A second build waits, and then
-// finds everything cached.
-func lockOutput(o Options) (func(), error) {
-	if err := os.MkdirAll(o.Out, 0o755); err != nil {
+// LockOutput locks an output folder against concurrent runs, and returns the function that unlocks it. A second run
+// waits, which it logs, and then finds everything cached.
+func LockOutput(out string, log io.Writer) (func(), error) {
+	if err := os.MkdirAll(out, 0o755); err != nil {
 		return nil, fmt.Errorf("create the assets folder: %w", err)
 	}
 
-	path := filepath.Join(o.Out, ".lock")
+	path := filepath.Join(out, ".lock")
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("open the build lock: %w", err)
+		return nil, fmt.Errorf("open the lock: %w", err)
 	}
 
 	fd := int(f.Fd())
 	err = syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		fmt.Fprintf(o.Log, "assets: waiting for another build in %s\n", o.Out)
+		fmt.Fprintf(log, "assets: waiting for another run in %s\n", out)
 		err = syscall.Flock(fd, syscall.LOCK_EX)
 	}
 

@@ -18,8 +18,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/asset"
 )
 
-// refAnnotation is the annotation with the reference of an image in an OCI layout.
-const refAnnotation = "org.opencontainers.image.ref.name"
+// RefAnnotation is the annotation with the reference of an image in an OCI layout.
+const RefAnnotation = "org.opencontainers.image.ref.name"
 
 // packImages writes all images to one OCI layout, in which they share blobs, and adds them to the
 // catalogue.
@@ -49,7 +49,7 @@ func (b *builder) packImages(c *asset.Catalog) error {
 		}
 
 		ref := b.expandPattern(r.Ref, r.Module)
-		if err := path.AppendImage(image, layout.WithAnnotations(map[string]string{refAnnotation: ref})); err != nil {
+		if err := path.AppendImage(image, layout.WithAnnotations(map[string]string{RefAnnotation: ref})); err != nil {
 			return fmt.Errorf("write image %s: %w", r.Name, err)
 		}
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,10 +17,23 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/asset"
 )
 
+// stampName is the file with the key of the packed results.
+const stampName = ".stamp"
+
+// Forget makes the next Run pack its results again, because something else is about to change the output folder.
+func Forget(out string) error {
+	err := os.Remove(filepath.Join(out, stampName))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the stamp of the last build: %w", err)
+	}
+
+	return nil
+}
+
 // packResults packs the results of all steps into files, images and the catalogue. It writes the
 // catalogue last and the stamp after it, so that an interrupted run packs again.
 func (b *builder) packResults() error {
-	stamp := filepath.Join(b.Out, ".stamp")
+	stamp := filepath.Join(b.Out, stampName)
 	catalog := filepath.Join(b.Out, "catalog.yaml")
 	key := hashParts(
 		append(

@@ -97,7 +97,7 @@ func (r registry) readIndex() (v1.IndexManifest, error) {
 // findManifest returns the manifest with a tag or digest, or nil.
 func findManifest(index v1.IndexManifest, repository, name string) *v1.Descriptor {
 	for _, d := range index.Manifests {
-		repo, tag := splitRef(d.Annotations[refAnnotation])
+		repo, tag := splitRef(d.Annotations[RefAnnotation])
 		if repo == repository && (tag == name || d.Digest.String() == name) {
 			return &d
 		}
@@ -122,7 +122,7 @@ func (r registry) serveTags(w http.ResponseWriter, index v1.IndexManifest, repos
 	}{Name: repository}
 
 	for _, d := range index.Manifests {
-		if repo, tag := splitRef(d.Annotations[refAnnotation]); repo == repository {
+		if repo, tag := splitRef(d.Annotations[RefAnnotation]); repo == repository {
 			list.Tags = append(list.Tags, tag)
 		}
 	}
