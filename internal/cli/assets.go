@@ -16,9 +16,10 @@ import (
 func newAssetsCommand(a *app) *cobra.Command {
 	return newGroupCommand(
 		"assets",
-		"Build the files that machines download, from source",
+		"Build or download the files that machines of the local region need",
 		groupLocal,
 		newAssetsBuildCommand(a),
+		newAssetsFetchCommand(a),
 	)
 }
 

@@ -41,7 +41,7 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata/script",
 		UpdateScripts:       *update,
 		RequireExplicitExec: true,
-		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"plainly": plainly, "silent": silent},
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"plainly": plainly, "silent": silent, "mirror": mirrorAssets},
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("EXAMPLES", examples)

@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -18,7 +20,9 @@ import (
 	"github.com/aws/smithy-go/middleware"
 	"github.com/spf13/cobra"
 
+	"github.com/slipway-k8s/slipway/internal/cluster/manifests"
 	"github.com/slipway-k8s/slipway/internal/lib/asset/build"
+	"github.com/slipway-k8s/slipway/internal/lib/asset/fetch"
 	"github.com/slipway-k8s/slipway/internal/lib/awsfix"
 	"github.com/slipway-k8s/slipway/internal/region"
 )
@@ -34,9 +38,12 @@ func newDemoCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Create a highly available cluster in a local region",
-		Long: `Build the assets, start the local region and create examples/ha.yaml in it: three control-plane machines and two
+		Long: `Download or build the assets, start the local region and create examples/ha.yaml in it: three control-plane machines and two
 workers over three zones, with real etcd and Kubernetes. Each step is a slipway command, printed as you would type it. The
 cluster keeps running; 'slipway region destroy' removes it. Rerun the command to resume after an interruption.
+
+The assets are what machines download: Kubernetes, etcd, containerd and images. On the first run upstream's releases are downloaded
+where the network allows it ('slipway assets fetch'); otherwise they are built from source, in about 25 minutes.
 
 --check only reports whether this computer can run it: what is built, what would be built, and what is missing. The sources of
 the assets are the directory assets of a checkout of slipway, or share/slipway/assets of its package; the versions of Kubernetes
@@ -94,7 +101,7 @@ func (a *app) runDemo(ctx context.Context) error {
 		start:      a.Now(),
 	}
 
-	for _, step := range []func(context.Context) error{d.buildAssets, d.startRegion, d.createCluster, d.applyCluster, d.waitForAPI, d.waitUntilHealthy} {
+	for _, step := range []func(context.Context) error{d.provideAssets, d.startRegion, d.createCluster, d.applyCluster, d.waitForAPI, d.waitUntilHealthy} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -136,23 +143,48 @@ func (d *demoRunner) recordTime(what string) {
 	)
 }
 
-// buildAssets builds what machines download. Without their sources, or without Go, it must exist already.
-func (d *demoRunner) buildAssets(ctx context.Context) error {
+// provideAssets provides what machines download: see chooseAssets.
+func (d *demoRunner) provideAssets(ctx context.Context) error {
 	defer d.recordTime("assets")
-	source, err := findAssetSource("")
-	if err == nil {
-		_, err = exec.LookPath("go")
+	source, buildErr := findAssetSource("")
+	if buildErr == nil {
+		_, buildErr = exec.LookPath("go")
 	}
 
-	if err == nil {
+	found := assetsFound{canBuild: buildErr == nil}
+	catalog, missing := build.FindCatalog(assetsDir(d.cache))
+	if missing == nil {
+		found.present = true
+		found.downloaded = fetch.IsFetched(catalog)
+	} else if unreachable := d.app.checkUpstream(ctx); unreachable != nil {
+		d.app.printMessage("upstream's releases cannot be downloaded: %v", unreachable)
+	} else {
+		found.canDownload = true
+	}
+
+	switch chooseAssets(found) {
+	case downloadAssets:
+		return d.runSlipway(ctx, "assets", "fetch")
+	case buildAssets:
 		return d.runSlipway(ctx, "assets", "build", "--source", source)
+	case useAssets:
+		return nil
 	}
 
-	if _, missing := build.FindCatalog(assetsDir(d.cache)); missing != nil {
-		return withHint(fmt.Errorf("%w; they cannot be built: %w", missing, err), "slipway demo --check lists what is missing")
+	return withHint(
+		fmt.Errorf("%w; they cannot be built: %w", missing, buildErr),
+		"slipway demo --check lists what is missing",
+	)
+}
+
+// checkUpstream finds out whether upstream's releases, or those of the catalogue of --assets, can be downloaded.
+func (a *app) checkUpstream(ctx context.Context) error {
+	catalog, err := manifests.LoadCatalog(ctx, a.catalogSource())
+	if err != nil {
+		return err
 	}
 
-	return nil
+	return fetch.CheckReachable(ctx, http.DefaultTransport, catalog, runtime.GOARCH)
 }
 
 // startRegion starts the region and configures the following commands for it.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/lib/asset/build"
+	"github.com/slipway-k8s/slipway/internal/lib/asset/fetch"
 	"github.com/slipway-k8s/slipway/internal/region"
 )
 
@@ -24,9 +25,10 @@ const demoMemoryMiB = 6 * 1024
 
 // The states of a prerequisite of the demo.
 const (
-	checkOK      = "ok"
-	checkToBuild = "to build"
-	checkMissing = "missing"
+	checkOK         = "ok"
+	checkToBuild    = "to build"
+	checkToDownload = "to download"
+	checkMissing    = "missing"
 )
 
 // demoCheck is one prerequisite of the demo: its name, its state, and where it is or what is missing.
@@ -109,6 +111,14 @@ func describeAssetSource(path string) string {
 func (d demoChecker) checkAssets(ctx context.Context, cache string) demoCheck {
 	const name = "assets"
 	catalog, catalogErr := build.FindCatalog(assetsDir(cache))
+	if catalogErr == nil && fetch.IsFetched(catalog) {
+		return demoCheck{name, checkOK, catalog + " (upstream's releases)"}
+	}
+
+	if catalogErr != nil && d.app.checkUpstream(ctx) == nil {
+		return demoCheck{name, checkToDownload, "upstream's releases, in a minute or two"}
+	}
+
 	source, err := findAssetSource("")
 	if err == nil {
 		_, err = exec.LookPath("go")

@@ -160,6 +160,7 @@ func deleteCluster(e *environment) {
 func (e *environment) listTagged() (left []string) {
 	e.t.Helper()
 	ctx := e.t.Context()
+	e.waitForDeletedVolumes(ctx)
 	tags, err := ec2.NewFromConfig(e.aws).DescribeTags(ctx, &ec2.DescribeTagsInput{Filters: []ec2types.Filter{
 		{Name: aws.String("key"), Values: []string{"slipway.dev/cluster"}}, {Name: aws.String("value"), Values: []string{clusterName}},
 	}})
@@ -199,6 +200,22 @@ func (e *environment) listTagged() (left []string) {
 		left = append(left, "object "+*o.Key)
 	}
 	return left
+}
+
+// waitForDeletedVolumes waits for the volumes that are being deleted: AWS answers DeleteVolume before they are.
+func (e *environment) waitForDeletedVolumes(ctx context.Context) {
+	e.t.Helper()
+	c := ec2.NewFromConfig(e.aws)
+	out, err := c.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{Filters: []ec2types.Filter{{Name: aws.String("status"), Values: []string{"deleting"}}}})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	for _, v := range out.Volumes {
+		in := &ec2.DescribeVolumesInput{VolumeIds: []string{*v.VolumeId}}
+		if err := ec2.NewVolumeDeletedWaiter(c).Wait(ctx, in, time.Minute); err != nil {
+			e.t.Errorf("volume %s is not deleted: %v", *v.VolumeId, err)
+		}
+	}
 }
 
 // listTerminated returns the terminated instances and deleted NAT gateways, which AWS continues to

@@ -8,6 +8,7 @@
 package fetch
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -130,8 +131,7 @@ func (f *fetcher) writeCatalog(images []asset.Image) (string, error) {
 
 	path := filepath.Join(f.Out, "catalog.yaml")
 	partial := path + ".partial"
-	head := "# Created by slipway assets fetch; the local region serves these assets.\n"
-	err = os.WriteFile(partial, append([]byte(head), raw...), 0o644)
+	err = os.WriteFile(partial, append([]byte(catalogHeader), raw...), 0o644)
 	if err == nil {
 		err = os.Rename(partial, path)
 	}
@@ -141,6 +141,15 @@ func (f *fetcher) writeCatalog(images []asset.Image) (string, error) {
 	}
 
 	return path, nil
+}
+
+// catalogHeader is the first line of a catalogue that Run wrote.
+const catalogHeader = "# Created by slipway assets fetch; the local region serves these assets.\n"
+
+// IsFetched reports whether Run wrote the catalogue at a path.
+func IsFetched(path string) bool {
+	raw, err := os.ReadFile(path)
+	return err == nil && bytes.HasPrefix(raw, []byte(catalogHeader))
 }
 
 // kubernetesNames are the files and images that have the version of Kubernetes.
