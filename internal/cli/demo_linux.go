@@ -164,17 +164,24 @@ func (d *demoRunner) provideAssets(ctx context.Context) error {
 
 	switch chooseAssets(found) {
 	case downloadAssets:
-		return d.runSlipway(ctx, "assets", "fetch")
+		err := d.runSlipway(ctx, "assets", "fetch")
+		if err == nil || !found.canBuild || ctx.Err() != nil {
+			return err
+		}
+
+		d.app.printMessage("the download failed, so the assets are built from source")
+		return d.runSlipway(ctx, "assets", "build", "--source", source)
 	case buildAssets:
 		return d.runSlipway(ctx, "assets", "build", "--source", source)
+	case noAssets:
+		return withHint(
+			fmt.Errorf("%w; they cannot be built: %w", missing, buildErr),
+			"slipway demo --check lists what is missing",
+		)
 	case useAssets:
-		return nil
 	}
 
-	return withHint(
-		fmt.Errorf("%w; they cannot be built: %w", missing, buildErr),
-		"slipway demo --check lists what is missing",
-	)
+	return nil
 }
 
 // checkUpstream finds out whether upstream's releases, or those of the catalogue of --assets, can be downloaded.

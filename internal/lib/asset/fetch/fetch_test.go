@@ -158,8 +158,9 @@ func TestFetchedAssetsAreServed(t *testing.T) {
 	}
 	resp, err := http.Get(served.URL + "/files/example.com/v1.36.3/amd64/kubelet")
 	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Errorf("the kubelet is not served: %v, %v", resp, err)
+		t.Fatalf("the kubelet is not served: %v, %v", resp, err)
 	}
+	_ = resp.Body.Close()
 	if c.FileRepository != "http://198.18.0.1:5000/files" || c.ContainerRegistry != "198.18.0.1:5000" {
 		t.Errorf("machines would download from %s and %s", c.FileRepository, c.ContainerRegistry)
 	}
