@@ -60,12 +60,12 @@ func checkEtcd(f Facts) []Check {
 	return append(out, checkBackups(f)...)
 }
 
-// checkDatabase returns a critical check if the database is full. The alarm holds for the whole cluster: no
-// member accepts writes, and all of them work.
+// checkDatabase returns a critical check if the database is full, or if the data of members differs. The alarm holds for the
+// whole cluster: no member accepts writes, and all of them work.
 func checkDatabase(f Facts) []Check {
 	for _, i := range f.Instances {
 		r, fresh := f.freshReport(i.ID)
-		if fresh && i.State == "running" && hasNoSpace(r) {
+		if fresh && i.State == "running" && refusesWrites(r) {
 			condition, _ := r.Condition(report.EtcdMember)
 			c := conditionCheck(KindEtcd, "database", Instance{}, condition)
 			c.Severity = Critical
@@ -76,8 +76,9 @@ func checkDatabase(f Facts) []Check {
 	return nil
 }
 
-func hasNoSpace(r MachineReport) bool {
-	return r.Etcd != nil && slices.Contains(r.Etcd.Alarms, "NOSPACE")
+// refusesWrites reports whether an alarm makes etcd refuse writes.
+func refusesWrites(r MachineReport) bool {
+	return r.Etcd != nil && (slices.Contains(r.Etcd.Alarms, "NOSPACE") || slices.Contains(r.Etcd.Alarms, "CORRUPT"))
 }
 
 // isBooting reports whether a machine has not finished its boot, without a failure so far.
@@ -172,7 +173,7 @@ func reportedMember(f Facts, i Instance, r MachineReport, peers []string) (Check
 	switch {
 	case r.Etcd.Error == "" && !r.Etcd.Quorum:
 		return memberWithoutQuorum(f, c, r, peers), true
-	case hasNoSpace(r):
+	case refusesWrites(r):
 		return Check{Kind: KindEtcd, Name: memberName(i.Slot), Machine: i.ID}, true // see checkDatabase
 	case r.Etcd.Learner:
 		c.Severity = Failed // it does not vote: the cluster tolerates fewer failures than it should

@@ -34,7 +34,8 @@ type realMember struct {
 	start, stop func()
 }
 
-func newRealMember(t *testing.T) *realMember {
+// newRealMember starts a member. edits are pairs of texts in its flags that are replaced.
+func newRealMember(t *testing.T, edits ...string) *realMember {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: needs root, as the agent does")
@@ -53,6 +54,7 @@ func newRealMember(t *testing.T) *realMember {
 		Members: member.initialCluster(), Token: "t", NewCluster: true, AllowEmptyData: true,
 	})))
 	flags := m.Replace(strings.Join(etcd.Flags(etcd.Config{Name: slot.Member, Host: slot.Host, PeerHosts: []string{slot.Host}}), "\n"))
+	flags = strings.NewReplacer(edits...).Replace(flags)
 	id, err := age.GenerateX25519Identity()
 	if err != nil {
 		t.Fatal(err)

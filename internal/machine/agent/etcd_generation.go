@@ -120,21 +120,27 @@ func (m *etcdMember) recordRestored(ctx context.Context, number int) error {
 
 // setAside stops etcd and moves its data to asideDir, in place of older data there.
 func (m *etcdMember) setAside(ctx context.Context) error {
+	return m.setDataAside(ctx, asideDir, "etcd was restored from a backup")
+}
+
+// setDataAside stops etcd and moves its data to a directory of the volume, in place of older data there. The task of
+// [etcdMember.keepGeneration] lets the member join again.
+func (m *etcdMember) setDataAside(ctx context.Context, dir, why string) error {
 	a := m.agent
 	a.etcdFenced.Store(true)
 	if _, err := a.Run.Run(ctx, "systemctl", "stop", "etcd"); err != nil {
-		return fmt.Errorf("stop etcd, whose data is of before the restoration: %w", err)
+		return fmt.Errorf("stop etcd to set its data aside (%s): %w", why, err)
 	}
 
-	if err := os.RemoveAll(a.Root.Path(asideDir)); err != nil {
+	if err := os.RemoveAll(a.Root.Path(dir)); err != nil {
 		return fmt.Errorf("remove older data: %w", err)
 	}
 
-	if err := os.Rename(a.Root.Path(etcd.DataDir), a.Root.Path(asideDir)); err != nil {
+	if err := os.Rename(a.Root.Path(etcd.DataDir), a.Root.Path(dir)); err != nil {
 		return fmt.Errorf("set etcd's data aside: %w", err)
 	}
 
-	a.Log.Warn("set etcd's data aside, because etcd was restored from a backup", slog.String("directory", asideDir))
+	a.Log.Warn("set etcd's data aside", slog.String("directory", dir), slog.String("reason", why))
 
 	return a.Root.MakeDir(etcd.DataDir, 0o700, etcdUID)
 }
@@ -262,7 +268,7 @@ func (m *etcdMember) watchGeneration(ctx context.Context) error {
 	}
 
 	a.etcdFenced.Store(false)
-	a.Log.Warn("etcd runs with the data of the restored backup; restarting the API server")
+	a.Log.Warn("etcd runs with other data than before; restarting the API server")
 
 	return a.writeStaticPods() // with another annotation, so that the kubelet restarts the API server
 }

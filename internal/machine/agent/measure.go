@@ -32,6 +32,8 @@ type measurer struct {
 	// kubeletURL and apiURL are the URLs of the machine's own health checks.
 	kubeletURL string
 	apiURL     string
+	// syncs are the counts of the last minutes.
+	syncs syncHistory
 	// http is the client for health checks. Its timeout is short: what hangs does not work.
 	http *http.Client
 }
@@ -198,11 +200,55 @@ func (m *measurer) measureEtcd(ctx context.Context) *report.Etcd {
 
 		out = newEtcdReport(status, quorum)
 	})
+	probes.Go(func() { m.measureSyncs(ctx) })
 
 	probes.Wait()
 	out.Peers = peers
+	out.SyncMillis = m.syncs.slowest().Milliseconds()
 
 	return &out
+}
+
+// measureSyncs notes how long etcd's writes to its disk take. A member that does not answer is reported otherwise.
+func (m *measurer) measureSyncs(ctx context.Context) {
+	counts, err := etcd.ReadSyncCounts(ctx, m.http, etcd.MetricsURL)
+	if err == nil {
+		m.syncs.note(m.agent.Now(), counts)
+	}
+}
+
+// syncWindow is the time over which the writes of etcd to its disk are judged.
+const syncWindow = 5 * time.Minute
+
+// syncHistory has the counts of etcd's writes in the last syncWindow. The zero value is ready to use.
+type syncHistory struct{ samples []syncSample }
+
+type syncSample struct {
+	at     time.Time
+	counts etcd.SyncCounts
+}
+
+// note adds the current counts.
+func (h *syncHistory) note(now time.Time, counts etcd.SyncCounts) {
+	h.samples = append(h.samples, syncSample{at: now, counts: counts})
+	for len(h.samples) > 2 && now.Sub(h.samples[1].at) >= syncWindow {
+		h.samples = h.samples[1:]
+	}
+}
+
+// slowest returns the time that 1% of the writes exceeded, once the window is full; 0 if it is not known.
+func (h *syncHistory) slowest() time.Duration {
+	if len(h.samples) == 0 {
+		return 0
+	}
+
+	first := h.samples[0]
+	last := h.samples[len(h.samples)-1]
+	if last.at.Sub(first.at) < syncWindow {
+		return 0
+	}
+
+	return last.counts.SlowestPercent(first.counts)
 }
 
 // probePeer returns why another member does not answer, or an empty text.

@@ -16,6 +16,8 @@ const (
 	failDiskPercent = 95
 	// etcd refuses writes when its database reaches the quota.
 	warnQuotaPercent = 80
+	// A quarter of etcd's election timeout, and a bound of its metric.
+	slowSyncMillis = 256
 	// An authority is not renewed by agents: 30 days is time enough to plan its rotation.
 	warnAuthority = 30 * 24 * time.Hour
 	// A leaf is renewed after two thirds of its lifetime. This is how long a renewal may fail at most before the
@@ -99,7 +101,12 @@ func evaluateEtcd(e Etcd) Condition {
 	case slices.Contains(e.Alarms, "NOSPACE"):
 		c.Cause = fmt.Sprintf("alarm NOSPACE: the database has %s of its quota of %s; etcd refuses all writes",
 			formatBytes(e.DBSize), formatBytes(e.Quota))
-		c.Next = "delete what fills it, then compact, defragment and disarm: etcdctl compact, defrag, alarm disarm"
+		c.Next = "delete what fills it (also while the alarm is raised): within minutes the agents compact, defragment and " +
+			"disarm the alarm"
+	case slices.Contains(e.Alarms, "CORRUPT"):
+		c.Cause = "alarm CORRUPT: the data of the members differs; etcd refuses reads and writes"
+		c.Next = "wait 2 minutes: a member whose data is not that of the majority sets it aside and joins again; if the alarm " +
+			"stays, there is no majority: restore a backup with: slipway etcd restore"
 	case len(e.Alarms) > 0:
 		c.Cause = "alarm " + strings.Join(e.Alarms, ", ")
 		c.Next = "replace the member: terminate the machine and delete its volume, one slot at a time"
@@ -115,7 +122,12 @@ func evaluateEtcd(e Etcd) Condition {
 		c.Cause = fmt.Sprintf("the database has %s of its quota of %s; etcd refuses all writes when it is full",
 			formatBytes(e.DBSize), formatBytes(e.Quota))
 		c.Next = "find what fills it (kubectl get --raw /metrics, apiserver_storage_objects), delete it, " +
-			"then defragment: etcdctl defrag"
+			"and wait: the agents defragment"
+	case e.SyncMillis > slowSyncMillis:
+		c.State = Warning
+		c.Cause = fmt.Sprintf("its disk is slow: more than 1%% of the writes of the log take longer than %d ms", slowSyncMillis)
+		c.Next = "set more iops or throughput (spec.etcd.volume), or a larger machine type; etcd's documentation asks for " +
+			"10 ms; above 1 s the leader changes"
 	default:
 		c.State = OK
 	}

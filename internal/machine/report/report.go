@@ -219,6 +219,8 @@ type Etcd struct {
 	Quota  int64 `json:"quota,omitempty"`
 	// Alarms that are raised, such as NOSPACE.
 	Alarms []string `json:"alarms,omitempty"`
+	// SyncMillis is a time that 1% of the writes of etcd's log to its disk exceeded in the last minutes; 0: not known.
+	SyncMillis int64 `json:"syncMillis,omitempty"`
 	// Version of etcd.
 	Version string `json:"version,omitempty"`
 	// Peers are the other members as this machine sees them, sorted by slot.

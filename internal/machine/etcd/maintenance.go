@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// MaintenanceType is what an agent does for the member of its machine, or for the cluster if its member is the leader.
+type MaintenanceType string
+
+// The types of maintenance.
+const (
+	// MaintainNothing does nothing.
+	MaintainNothing MaintenanceType = "nothing"
+	// MaintainDefragment defragments the agent's own member, after it has moved the leadership away.
+	MaintainDefragment MaintenanceType = "defragment"
+	// MaintainCompact removes the history up to Maintenance.Revision.
+	MaintainCompact MaintenanceType = "compact"
+	// MaintainDisarm disarms Maintenance.Alarms.
+	MaintainDisarm MaintenanceType = "disarm"
+	// MaintainStepAside stops the agent's own member and sets its data aside, because it is not that of the majority. The
+	// member then joins again as a learner.
+	MaintainStepAside MaintenanceType = "step-aside"
+	// MaintainRemoveAside deletes data that was set aside.
+	MaintainRemoveAside MaintenanceType = "remove-aside"
+)
+
+// The names of the alarms of etcd.
+const (
+	// AlarmNoSpace stops writes: the database of a member has reached its quota.
+	AlarmNoSpace = "NOSPACE"
+	// AlarmCorrupt stops reads and writes: the data of members differs.
+	AlarmCorrupt = "CORRUPT"
+)
+
+const (
+	// leastFragmentedSize and fragmentedPercent are when a member is defragmented: as OpenShift's operator of etcd does.
+	leastFragmentedSize = 100 << 20
+	fragmentedPercent   = 45
+	// pressedPercent is the part of the quota from which on less fragmentation is enough.
+	pressedPercent    = 75
+	pressedFragmented = 10
+	// compactPercent is the part of the quota in use from which on the leader's agent compacts. kube-apiserver does it
+	// every 5 minutes, and cannot when etcd refuses writes.
+	compactPercent = 80
+	// disarmPercent is the part of the quota below which the databases must be before writes are permitted again.
+	disarmPercent = 90
+	// compactPause is the least time between two compactions. Between them the leader's member is defragmented in its turn.
+	compactPause = 5 * time.Minute
+	// The least time between two defragmentations of a member: usually, if its database is almost full, and if etcd refuses
+	// all writes anyway.
+	defragmentPause = time.Hour
+	pressedPause    = 5 * time.Minute
+	fullPause       = 30 * time.Second
+	// DefragmentReserve stays free on the volume besides the copy that a defragmentation writes.
+	DefragmentReserve = 256 << 20
+	// asideReserve is the free space below which data that was set aside is deleted.
+	asideReserve = 1 << 30
+	// turnTime is for how long it is the turn of one slot. A member is defragmented in the first turnStart of it, so that
+	// two are not at the same time while clocks differ by less than half a minute.
+	turnTime  = time.Minute
+	turnStart = 20 * time.Second
+)
+
+// Alarm is a raised alarm.
+type Alarm struct {
+	// MemberID is the member that it is about; 0 if etcd does not know.
+	MemberID uint64
+	// Type is its name, such as NOSPACE.
+	Type string
+}
+
+// MemberState is a member, with what its own endpoint reports.
+type MemberState struct {
+	Member
+	// Leader is set for the leader.
+	Leader bool
+	// DBSize is the size of the database in bytes, and InUse what a defragmentation would leave of it.
+	DBSize, InUse int64
+	// Quota of the database in bytes.
+	Quota int64
+	// Hash of all keys and values at a revision that all members have. It is set only while an alarm CORRUPT is raised.
+	Hash ContentHash
+}
+
+// ContentHash is what a member answers for the hash of its keys and values.
+type ContentHash struct {
+	// Known is set if the member answered.
+	Known bool
+	// Hash of the keys and values.
+	Hash uint32
+	// CompactRevision is where the history begins. Hashes with different ones cannot be compared.
+	CompactRevision int64
+}
+
+// MaintenanceFacts is the complete input of a decision about maintenance.
+type MaintenanceFacts struct {
+	// Now is the time by the clock of the machine that decides.
+	Now time.Time
+	// Slot of this machine.
+	Slot string
+	// Slots of the whole control plane, sorted.
+	Slots []string
+	// Members are all entries of the membership list.
+	Members []MemberState
+	// Alarms that are raised.
+	Alarms []Alarm
+	// FreeBytes is the free space of the own volume.
+	FreeBytes int64
+	// HasAside is set if the own volume has data that was set aside.
+	HasAside bool
+	// OldRevision is the revision of at least a minute ago; 0 if it is not known.
+	OldRevision int64
+	// CompactedAt is when this agent has compacted last; zero if it has not.
+	CompactedAt time.Time
+	// DefragmentedAt is when this agent has defragmented its member last; zero if it has not.
+	DefragmentedAt time.Time
+}
+
+// Maintenance is the next step, and the reason for it.
+type Maintenance struct {
+	// Type of the step.
+	Type MaintenanceType
+	// Reason of the decision, for the journal.
+	Reason string
+	// Revision to compact. Set for MaintainCompact only.
+	Revision int64
+	// Alarms to disarm. Set for MaintainDisarm only.
+	Alarms []Alarm
+}
+
+func maintainNothing(format string, args ...any) Maintenance {
+	return Maintenance{Type: MaintainNothing, Reason: fmt.Sprintf(format, args...)}
+}
+
+// DecideMaintenance returns the next step of the agent of one machine. It is a pure function. Every agent acts on its own
+// member alone, and each in its turn; the leader's agent acts for the cluster besides.
+func DecideMaintenance(f MaintenanceFacts) Maintenance {
+	own := f.own()
+
+	switch {
+	case own == nil:
+		return maintainNothing("slot %s is not a member", f.Slot)
+	case f.hasAlarm(AlarmCorrupt):
+		return decideCorrupt(f, *own)
+	case f.HasAside && f.FreeBytes < asideReserve && f.isWhole():
+		return Maintenance{Type: MaintainRemoveAside, Reason: "the volume is short of space"}
+	case f.hasAlarm(AlarmNoSpace) && own.Leader && f.hasRegainedSpace():
+		return Maintenance{Type: MaintainDisarm, Reason: "the databases are below the quota again", Alarms: f.alarms(AlarmNoSpace)}
+	case own.Leader && f.mustCompact():
+		return Maintenance{Type: MaintainCompact, Reason: "the database is almost full", Revision: f.OldRevision}
+	}
+
+	return decideDefragment(f, *own)
+}
+
+// own returns the member of this machine, nil if it is none.
+func (f MaintenanceFacts) own() *MemberState {
+	i := slices.IndexFunc(f.Members, func(m MemberState) bool { return m.Slot == f.Slot })
+	if i < 0 {
+		return nil
+	}
+
+	return &f.Members[i]
+}
+
+func (f MaintenanceFacts) hasAlarm(name string) bool { return len(f.alarms(name)) > 0 }
+
+// alarms returns the alarms with a name.
+func (f MaintenanceFacts) alarms(name string) []Alarm {
+	var out []Alarm
+	for _, a := range f.Alarms {
+		if a.Type == name {
+			out = append(out, a)
+		}
+	}
+
+	return out
+}
+
+// isWhole reports whether all slots have a healthy voter.
+func (f MaintenanceFacts) isWhole() bool {
+	for _, m := range f.Members {
+		if m.Learner || !m.Healthy {
+			return false
+		}
+	}
+
+	return len(f.Members) == len(f.Slots)
+}
+
+// hasRegainedSpace reports whether every member has space for writes.
+func (f MaintenanceFacts) hasRegainedSpace() bool {
+	for _, m := range f.Members {
+		if !m.Healthy || m.DBSize*100 > m.Quota*disarmPercent {
+			return false
+		}
+	}
+
+	return true
+}
+
+// mustCompact reports whether the history is to be removed now: the database is almost full of it, or of keys.
+func (f MaintenanceFacts) mustCompact() bool {
+	if f.OldRevision <= 0 || f.Now.Sub(f.CompactedAt) < compactPause {
+		return false
+	}
+
+	return f.hasAlarm(AlarmNoSpace) || slices.ContainsFunc(f.Members, func(m MemberState) bool {
+		return m.Quota > 0 && m.InUse*100 >= m.Quota*compactPercent
+	})
+}
+
+// decideCorrupt decides while the data of members differs. The alarm names a member, but not reliably: if the leader's
+// data is the wrong one, the alarm is about another one. So the majority of the hashes counts.
+func decideCorrupt(f MaintenanceFacts, own MemberState) Maintenance {
+	agreeing, differing := f.compareHashes(own)
+	majority := f.voters()/2 + 1
+	plain := membersOf(f.Members)
+
+	switch {
+	case !own.Hash.Known || own.Learner:
+		return maintainNothing("alarm CORRUPT: this member's data cannot be compared")
+	case differing >= majority && !hasQuorum(plain, own.ID):
+		return maintainNothing("alarm CORRUPT: this member's data is wrong; the other members are not all healthy")
+	case differing >= majority:
+		return Maintenance{Type: MaintainStepAside, Reason: "the data differs from that of the majority"}
+	case own.Leader && agreeing == f.voters() && f.isWhole():
+		return Maintenance{Type: MaintainDisarm, Reason: "all members have the same data", Alarms: f.alarms(AlarmCorrupt)}
+	case own.Leader && agreeing >= majority && len(f.goneAlarms()) > 0:
+		return Maintenance{Type: MaintainDisarm, Reason: "the member was removed", Alarms: f.goneAlarms()}
+	}
+
+	return maintainNothing("alarm CORRUPT: %d of %d members have the data of this one", agreeing, f.voters())
+}
+
+// goneAlarms returns the alarms CORRUPT of members that were removed, if there are no others.
+func (f MaintenanceFacts) goneAlarms() []Alarm {
+	corrupt := f.alarms(AlarmCorrupt)
+	for _, a := range corrupt {
+		if a.MemberID == 0 || slices.ContainsFunc(f.Members, func(m MemberState) bool { return m.ID == a.MemberID }) {
+			return nil
+		}
+	}
+
+	return corrupt
+}
+
+// compareHashes returns how many voters have the data of own, with itself, and how many have the same other data.
+func (f MaintenanceFacts) compareHashes(own MemberState) (agreeing, differing int) {
+	others := map[uint32]int{}
+	for _, m := range f.Members {
+		switch {
+		case m.Learner || !m.Hash.Known || m.Hash.CompactRevision != own.Hash.CompactRevision:
+		case m.Hash.Hash == own.Hash.Hash:
+			agreeing++
+		default:
+			others[m.Hash.Hash]++
+			differing = max(differing, others[m.Hash.Hash])
+		}
+	}
+
+	return agreeing, differing
+}
+
+func (f MaintenanceFacts) voters() int {
+	n := 0
+	for _, m := range f.Members {
+		if !m.Learner {
+			n++
+		}
+	}
+
+	return n
+}
+
+func membersOf(states []MemberState) []Member {
+	out := make([]Member, 0, len(states))
+	for _, s := range states {
+		out = append(out, s.Member)
+	}
+
+	return out
+}
+
+// decideDefragment decides whether the own member is defragmented now.
+func decideDefragment(f MaintenanceFacts, own MemberState) Maintenance {
+	full := f.hasAlarm(AlarmNoSpace) // nothing can be written anyway
+	pressed := own.isPressed()
+	pause := defragmentPause
+	if pressed {
+		pause = pressedPause
+	}
+
+	if full {
+		pause = fullPause
+	}
+
+	switch {
+	case !own.isFragmented():
+		return maintainNothing("the database is not fragmented")
+	case !f.isTurn():
+		return maintainNothing("it is the turn of another member")
+	case f.Now.Sub(f.DefragmentedAt) < pause:
+		return maintainNothing("the member was defragmented %s ago", f.Now.Sub(f.DefragmentedAt).Round(time.Second))
+	case f.FreeBytes < own.InUse+DefragmentReserve:
+		return maintainNothing("the volume has no space for a copy of the database")
+	case len(f.Slots) == 1 && !pressed:
+		return maintainNothing("the only member answers nothing during a defragmentation")
+	case !full && !f.isWhole():
+		return maintainNothing("a member is not healthy")
+	case !full && own.Leader && f.othersAreFragmented():
+		return maintainNothing("the leader is the last one")
+	}
+
+	reason := fmt.Sprintf("%d MiB of %d MiB are not in use", (own.DBSize-own.InUse)>>20, own.DBSize>>20)
+
+	return Maintenance{Type: MaintainDefragment, Reason: reason}
+}
+
+// isPressed reports whether the database comes close to its quota.
+func (m MemberState) isPressed() bool { return m.Quota > 0 && m.DBSize*100 >= m.Quota*pressedPercent }
+
+// isFragmented reports whether a defragmentation is worthwhile.
+func (m MemberState) isFragmented() bool {
+	unused := m.DBSize - m.InUse
+	if m.isPressed() && unused*100 >= m.DBSize*pressedFragmented {
+		return true
+	}
+
+	return m.DBSize >= leastFragmentedSize && unused*100 >= m.DBSize*fragmentedPercent
+}
+
+func (f MaintenanceFacts) othersAreFragmented() bool {
+	return slices.ContainsFunc(f.Members, func(m MemberState) bool { return m.Slot != f.Slot && m.isFragmented() })
+}
+
+// isTurn reports whether it is the turn of this machine's slot.
+func (f MaintenanceFacts) isTurn() bool {
+	second := time.Duration(f.Now.Unix()%int64(turnTime.Seconds())) * time.Second
+	turn := f.Now.Unix() / int64(turnTime.Seconds()) % int64(len(f.Slots))
+
+	return second < turnStart && f.Slots[turn] == f.Slot
+}
