@@ -14,11 +14,12 @@ import (
 // counts returns metrics with so many writes in each of three buckets.
 func counts(t *testing.T, fast, slow, rest int) etcd.SyncCounts {
 	t.Helper()
-	text := "# TYPE etcd_disk_wal_fsync_duration_seconds histogram\netcd_disk_wal_fsync_duration_seconds_count 7\n"
+	var text strings.Builder
+	text.WriteString("# TYPE etcd_disk_wal_fsync_duration_seconds histogram\netcd_disk_wal_fsync_duration_seconds_count 7\n")
 	for bound, n := range map[string]int{"0.008": fast, "0.512": fast + slow, "+Inf": fast + slow + rest} {
-		text += fmt.Sprintf("etcd_disk_wal_fsync_duration_seconds_bucket{le=%q} %d\n", bound, n)
+		fmt.Fprintf(&text, "etcd_disk_wal_fsync_duration_seconds_bucket{le=%q} %d\n", bound, n)
 	}
-	out, err := etcd.ParseSyncCounts(strings.NewReader(text))
+	out, err := etcd.ParseSyncCounts(strings.NewReader(text.String()))
 	if err != nil || len(out) != 3 {
 		t.Fatalf("%+v, %v", out, err)
 	}

@@ -288,37 +288,52 @@ func membersOf(states []MemberState) []Member {
 
 // decideDefragment decides whether the own member is defragmented now.
 func decideDefragment(f MaintenanceFacts, own MemberState) Maintenance {
-	full := f.hasAlarm(AlarmNoSpace) // nothing can be written anyway
-	pressed := own.isPressed()
-	pause := defragmentPause
-	if pressed {
-		pause = pressedPause
-	}
-
-	if full {
-		pause = fullPause
-	}
+	since := f.Now.Sub(f.DefragmentedAt)
 
 	switch {
 	case !own.isFragmented():
 		return maintainNothing("the database is not fragmented")
 	case !f.isTurn():
 		return maintainNothing("it is the turn of another member")
-	case f.Now.Sub(f.DefragmentedAt) < pause:
-		return maintainNothing("the member was defragmented %s ago", f.Now.Sub(f.DefragmentedAt).Round(time.Second))
+	case since < f.pause(own):
+		return maintainNothing("the member was defragmented less than %s ago", f.pause(own))
 	case f.FreeBytes < own.InUse+DefragmentReserve:
 		return maintainNothing("the volume has no space for a copy of the database")
-	case len(f.Slots) == 1 && !pressed:
-		return maintainNothing("the only member answers nothing during a defragmentation")
-	case !full && !f.isWhole():
-		return maintainNothing("a member is not healthy")
-	case !full && own.Leader && f.othersAreFragmented():
-		return maintainNothing("the leader is the last one")
+	case !f.hasAlarm(AlarmNoSpace): // then nothing can be written anyway
+		if obstacle := f.obstacle(own); obstacle != "" {
+			return maintainNothing("%s", obstacle)
+		}
 	}
 
 	reason := fmt.Sprintf("%d MiB of %d MiB are not in use", (own.DBSize-own.InUse)>>20, own.DBSize>>20)
 
 	return Maintenance{Type: MaintainDefragment, Reason: reason}
+}
+
+// pause returns the least time between two defragmentations of the own member.
+func (f MaintenanceFacts) pause(own MemberState) time.Duration {
+	switch {
+	case f.hasAlarm(AlarmNoSpace):
+		return fullPause
+	case own.isPressed():
+		return pressedPause
+	default:
+		return defragmentPause
+	}
+}
+
+// obstacle says why the own member must not stop answering now; empty if it may.
+func (f MaintenanceFacts) obstacle(own MemberState) string {
+	switch {
+	case len(f.Slots) == 1 && !own.isPressed():
+		return "the only member answers nothing during a defragmentation"
+	case !f.isWhole():
+		return "a member is not healthy"
+	case own.Leader && f.othersAreFragmented():
+		return "the leader is the last one"
+	default:
+		return ""
+	}
 }
 
 // isPressed reports whether the database comes close to its quota.
