@@ -63,7 +63,7 @@ func TestRealFullDatabase(t *testing.T) {
 		t.Fatalf("etcd still refuses writes: %v (%s)", err, w.reason)
 	}
 	status, err := r.client.Status(t.Context(), r.backup.url)
-	if err != nil || status.DbSize > 16<<20 || len(status.Errors) > 0 {
+	if err != nil || status.DbSize > 30<<20 || len(status.Errors) > 0 {
 		t.Errorf("%+v, %v", status, err)
 	}
 }
