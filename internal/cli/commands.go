@@ -45,6 +45,7 @@ func addCommands(a *app, root *cobra.Command) {
 			newUpgradeClusterCommand(a),
 		),
 		newEtcdCommand(a),
+		newAddonsCommand(a),
 		newLogsCommand(a),
 		newSSHCommand(a),
 		newSupportBundleCommand(a),

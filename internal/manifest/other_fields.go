@@ -16,6 +16,10 @@ func hintForField(kind, path string) string {
 		return own
 	}
 
+	if kind != v1alpha1.KindCluster && kind != v1alpha1.KindInstanceGroup {
+		return ""
+	}
+
 	other := v1alpha1.KindInstanceGroup
 	shape := groupShape()
 	how := "slipway edit group GROUP --name CLUSTER"

@@ -106,7 +106,7 @@ func Issue(
 // NewKubeClient returns a client of the cluster's API that is an administrator. Its key is kept in memory
 // only.
 func NewKubeClient(ctx context.Context, cfg aws.Config, r Request) (kubernetes.Interface, error) {
-	rc, err := newRESTConfig(ctx, cfg, r)
+	rc, err := RESTConfig(ctx, cfg, r)
 	if err != nil {
 		return nil, err
 	}
@@ -114,8 +114,8 @@ func NewKubeClient(ctx context.Context, cfg aws.Config, r Request) (kubernetes.I
 	return kubernetes.NewForConfig(rc)
 }
 
-// newRESTConfig returns the configuration of such a client.
-func newRESTConfig(ctx context.Context, cfg aws.Config, r Request) (*rest.Config, error) {
+// RESTConfig returns the configuration of such a client.
+func RESTConfig(ctx context.Context, cfg aws.Config, r Request) (*rest.Config, error) {
 	access, err := Issue(ctx, cfg, r)
 	if err != nil {
 		return nil, err

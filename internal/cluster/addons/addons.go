@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package addons applies channels of add-ons to a cluster: it reads a channel and the manifests that it names, fills in
+// the cluster's parameters, connects to the Kubernetes API and has package applier plan and apply.
+package addons
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/Masterminds/semver/v3"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/cluster/access"
+	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/machine/addon/applier"
+	"github.com/slipway-k8s/slipway/internal/machine/addon/bundle"
+)
+
+// Options are how a cluster is changed.
+type Options struct {
+	// Kubeconfig is a file whose current context reaches the API. Empty: slipway issues itself a certificate.
+	Kubeconfig string
+	// Force takes over fields and add-ons that others own.
+	Force bool
+	// DeleteProtected also deletes namespaces and CustomResourceDefinitions.
+	DeleteProtected bool
+	// Timeout is how long an add-on may take to become healthy. Zero: five minutes.
+	Timeout time.Duration
+}
+
+// Session works on the add-ons of one cluster.
+type Session struct {
+	// Applier changes the cluster.
+	Applier *applier.Applier
+	// Cluster is the manifest of the cluster.
+	Cluster v1alpha1.Cluster
+	// Kubernetes is the version of the API server.
+	Kubernetes *semver.Version
+}
+
+// Open reads the manifest of a cluster and connects to its API.
+func Open(ctx context.Context, env *cluster.Env, name string, o Options) (*Session, error) {
+	desired, err := readCluster(ctx, env, name)
+	if err != nil {
+		return nil, err
+	}
+
+	config, err := connect(ctx, env, desired, o)
+	if err != nil {
+		return nil, err
+	}
+
+	s := &Session{Cluster: desired}
+	if s.Applier, s.Kubernetes, err = newApplier(config, env.Now); err != nil {
+		return nil, fmt.Errorf("connect to the Kubernetes API of cluster %s: %w", name, err)
+	}
+
+	s.Applier.Force = o.Force
+	s.Applier.DeleteProtected = o.DeleteProtected
+	s.Applier.Timeout = o.Timeout
+	s.Applier.Notify = func(message string) { env.Notifyf("%s", message) }
+
+	return s, nil
+}
+
+// OpenOffline reads the manifest of a cluster. The session cannot change the cluster, and has the version of Kubernetes
+// that the manifest asks for.
+func OpenOffline(ctx context.Context, env *cluster.Env, name string) (*Session, error) {
+	desired, err := readCluster(ctx, env, name)
+	if err != nil {
+		return nil, err
+	}
+
+	version, err := bundle.ParseKubernetesVersion(desired.Spec.KubernetesVersion)
+	if err != nil {
+		return nil, err
+	}
+
+	return &Session{Cluster: desired, Kubernetes: version}, nil
+}
+
+// readCluster returns the manifest of a cluster.
+func readCluster(ctx context.Context, env *cluster.Env, name string) (v1alpha1.Cluster, error) {
+	state, _, err := env.Stores.State(ctx)
+	if err != nil {
+		return v1alpha1.Cluster{}, err
+	}
+
+	set, err := clusterstate.LoadManifests(ctx, state, name)
+
+	return set.Cluster, err
+}
+
+// connect returns how the API of a cluster is reached.
+func connect(ctx context.Context, env *cluster.Env, desired v1alpha1.Cluster, o Options) (*rest.Config, error) {
+	if o.Kubeconfig != "" {
+		config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
+		if err != nil {
+			return nil, fmt.Errorf("read kubeconfig %s: %w", o.Kubeconfig, err)
+		}
+
+		config.QPS = -1 // as access.RESTConfig
+
+		return config, nil
+	}
+
+	state, sealer, err := env.Stores.State(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	region := env.Region
+	if region == "" {
+		region = desired.Spec.CloudProvider.AWS.Region
+	}
+
+	cfg, err := env.AWS(ctx, region)
+	if err != nil {
+		return nil, err
+	}
+
+	return access.RESTConfig(ctx, cfg, access.Request{
+		Store:   state,
+		Sealer:  sealer,
+		Cluster: desired.Metadata.Name,
+		User:    env.User,
+		Now:     env.Now,
+	})
+}
+
+// newApplier returns an applier for an API, and its version.
+func newApplier(config *rest.Config, now func() time.Time) (*applier.Applier, *semver.Version, error) {
+	requests, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	info, err := requests.ServerVersion()
+	if err != nil {
+		return nil, nil, diag.WithHint(err, "check that the API is reachable: slipway validate cluster")
+	}
+
+	version, err := bundle.ParseKubernetesVersion(info.GitVersion)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	return &applier.Applier{
+		Client: client,
+		Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(requests)),
+		Now:    now,
+		Wait:   wait,
+	}, version, nil
+}
+
+// wait waits until a time has passed or the context ends.
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+
+	select {
+	case <-ctx.Done():
+		return errors.Join(errors.New("interrupted"), context.Cause(ctx))
+	case <-timer.C:
+		return nil
+	}
+}

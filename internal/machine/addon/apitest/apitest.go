@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package apitest starts a bare etcd and kube-apiserver, from the programs that 'slipway assets build' has built, for tests
+// of packages that change objects of Kubernetes. There are no controllers and no nodes: tests set the status of objects.
+package apitest
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// token authenticates the client of the test.
+const token = "token-of-the-test"
+
+// Server is a running API server.
+type Server struct {
+	// URL of the server, which has a self-signed certificate.
+	URL string
+	// Token authenticates an administrator.
+	Token string
+	// Kubeconfig is a file with both.
+	Kubeconfig string
+}
+
+// Start starts an API server for a test. Without the programs the test is skipped, or fails if SLIPWAY_E2E is require.
+func Start(t *testing.T) Server {
+	t.Helper()
+
+	kubernetes := program(t, "kubernetes-*/bin/kubernetes")
+	etcd := program(t, "etcd-*/bin/etcd")
+	dir := t.TempDir()
+	ports := freePorts(t, 3)
+	clients := "http://127.0.0.1:" + ports[0]
+	peers := "http://127.0.0.1:" + ports[1]
+	run(t, "etcd", etcd, "--data-dir="+filepath.Join(dir, "etcd"), "--unsafe-no-fsync",
+		"--listen-client-urls="+clients, "--advertise-client-urls="+clients,
+		"--listen-peer-urls="+peers, "--initial-advertise-peer-urls="+peers, "--initial-cluster=default="+peers)
+
+	key := filepath.Join(dir, "sa.key")
+	write(t, key, newKey(t))
+
+	tokens := filepath.Join(dir, "tokens.csv")
+	write(t, tokens, []byte(token+`,admin,admin,"system:masters"`+"\n"))
+	run(t, "kube-apiserver", kubernetes,
+		"--etcd-servers="+clients, "--bind-address=127.0.0.1", "--secure-port="+ports[2], "--cert-dir="+dir,
+		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",
+		"--service-account-issuer=https://issuer.example", "--service-account-signing-key-file="+key,
+		"--service-account-key-file="+key, "--service-cluster-ip-range=10.96.0.0/16",
+		"--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount", "--token-auth-file="+tokens)
+
+	s := Server{
+		URL:        "https://127.0.0.1:" + ports[2],
+		Token:      token,
+		Kubeconfig: filepath.Join(dir, "kubeconfig"),
+	}
+
+	write(t, s.Kubeconfig, fmt.Appendf(nil, `apiVersion: v1
+kind: Config
+current-context: test
+clusters: [{name: test, cluster: {server: %q, certificate-authority: %q}}]
+users: [{name: test, user: {token: %q}}]
+contexts: [{name: test, context: {cluster: test, user: test}}]
+`, s.URL, filepath.Join(dir, "apiserver.crt"), s.Token))
+
+	s.waitReady(t)
+
+	return s
+}
+
+// waitReady waits until the server is ready and has its own namespaces.
+func (s Server) waitReady(t *testing.T) {
+	t.Helper()
+
+	// The certificate does not exist before the server has started. The kubeconfig has it.
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // a server of this test on loopback
+	}
+
+	defer transport.CloseIdleConnections()
+
+	client := &http.Client{Transport: transport}
+	var err error
+	for range 600 {
+		err = errors.Join(s.get(t, client, "/readyz"), s.get(t, client, "/api/v1/namespaces/kube-system"))
+		if err == nil {
+			return
+		}
+
+		time.Sleep(200 * time.Millisecond) //nolint:forbidigo // a test waits for a program
+	}
+
+	t.Fatalf("the API server does not become ready: %v", err)
+}
+
+// get returns an error if a path does not answer 200.
+func (s Server) get(t *testing.T, client *http.Client, path string) error {
+	t.Helper()
+
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, nil)
+	if err != nil {
+		return err
+	}
+
+	req.Header.Set("Authorization", "Bearer "+s.Token)
+
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("GET %s: %s", path, resp.Status)
+	}
+
+	return nil
+}
+
+// program returns the path of a built program.
+func program(t *testing.T, pattern string) string {
+	t.Helper()
+
+	cache := os.Getenv("SLIPWAY_CACHE") //nolint:forbidigo // a test's own setting
+	if cache == "" {
+		home, err := os.UserCacheDir()
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		cache = filepath.Join(home, "slipway")
+	}
+
+	found, err := filepath.Glob(filepath.Join(cache, "assets/work", pattern))
+	if err != nil || len(found) == 0 {
+		if os.Getenv("SLIPWAY_E2E") == "require" { //nolint:forbidigo // see above
+			t.Fatalf("%s is not built: run make assets", pattern)
+		}
+
+		t.Skipf("SKIPPED: %s is not built: run make assets", pattern)
+	}
+
+	slices.Sort(found)
+
+	return found[len(found)-1]
+}
+
+// freePorts returns ports that nothing listens on.
+func freePorts(t *testing.T, n int) []string {
+	t.Helper()
+
+	var out []string
+
+	for range n {
+		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		defer listener.Close()
+
+		_, port, err := net.SplitHostPort(listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if _, err := strconv.Atoi(port); err != nil {
+			t.Fatal(err)
+		}
+
+		out = append(out, port)
+	}
+
+	return out
+}
+
+// run runs a program until the test ends.
+func run(t *testing.T, name, path string, args ...string) {
+	t.Helper()
+
+	out := &bytes.Buffer{}
+	cmd := exec.Command(path, args...) //nolint:noctx // it ends with the test
+	cmd.Args[0] = name
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.Stdout = out
+	cmd.Stderr = out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()         // it was killed
+		if t.Failed() {
+			text := out.String()
+			t.Logf("%s:\n%s", name, text[max(0, len(text)-3000):])
+		}
+	})
+}
+
+// write writes a file that only its owner may read.
+func write(t *testing.T, path string, content []byte) {
+	t.Helper()
+
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newKey returns a key that signs the tokens of service accounts.
+func newKey(t *testing.T) []byte {
+	t.Helper()
+
+	const bits = 2048
+
+	key, err := rsa.GenerateKey(rand.Reader, bits)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
+}
