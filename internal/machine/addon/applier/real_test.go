@@ -46,6 +46,7 @@ type requests struct {
 	dryRuns       int
 	killAt        int // number of writes that succeed; negative: all
 	killed        bool
+	answerLost    bool // the write at which the process is killed is carried out
 	paths         []string
 }
 
@@ -65,7 +66,16 @@ func (r *requests) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	r.paths = append(r.paths, req.Method+" "+req.URL.String())
 	killed := r.killed
+	last := killed && r.answerLost
+	if killed {
+		r.answerLost = false
+	}
 	r.mu.Unlock()
+	if last {
+		if resp, err := r.next.RoundTrip(req); err == nil {
+			_ = resp.Body.Close()
+		}
+	}
 	if killed {
 		return nil, errKilled
 	}
@@ -482,8 +492,14 @@ func checkUnhealthy(f *fixture) {
 	}
 }
 
-// checkKilled updates an add-on again and again, killed after each number of writes, and applies it again.
+// checkKilled updates an add-on again and again, killed before or after each write, and applies it again.
 func checkKilled(f *fixture) {
+	for _, answerLost := range []bool{false, true} {
+		checkKilledAt(f, answerLost)
+	}
+}
+
+func checkKilledAt(f *fixture, answerLost bool) {
 	before := release(f.t, v1alpha1.Addon{Name: "killed", Version: "1.0.0"}, 1,
 		namespace("killed")+configMap("killed", "same", "1")+configMap("killed", "changes", "1")+configMap("killed", "leaves-1", "1")+
 			configMap("killed", "leaves-2", "1")+deployment("killed", "web", 1))
@@ -495,6 +511,7 @@ func checkKilled(f *fixture) {
 	for n := 0; ; n++ {
 		f.apply(before)
 		a, counter, _ := f.applier(n, f.makeHealthy)
+		counter.answerLost = answerLost
 		plan, err := a.Plan(f.t.Context(), "test", []applier.Release{after})
 		if err != nil {
 			f.t.Fatal(err)
