@@ -71,7 +71,7 @@ spec:
     timeout: 2h
     needsRollingUpdate: some
     prune: [{kind: ConfigMap, labelSelector: ""}, {kind: Namespace, labelSelector: a=b}]
-    verison: 1.0.0
+    chart: x
   - {name: two, version: 1.0.0, source: {}}
   - {name: two, version: 1.0.0, source: {manifest: "https://example.com/x.yaml", sha256: ABC}}
   - {name: three, version: 1.0.0, source: {manifest: a, directory: b}}
@@ -89,10 +89,10 @@ spec:
 	}
 	slices.Sort(paths)
 	want := []string{
-		"[0].dependsOn[0]", "[0].healthChecks[0].apiVersion", "[0].healthChecks[0].condition", "[0].healthChecks[0].name",
+		"[0].chart", "[0].dependsOn[0]", "[0].healthChecks[0].apiVersion", "[0].healthChecks[0].condition", "[0].healthChecks[0].name",
 		"[0].kubernetesVersion", "[0].name", "[0].namespace", "[0].needsRollingUpdate", "[0].parameters[0].from", "[0].parameters[0].name",
 		"[0].parameters[1].from", "[0].parameters[2].name", "[0].prune[0].labelSelector", "[0].prune[1].kind", "[0].source.helm",
-		"[0].timeout", "[0].verison", "[0].version", "[1].source.manifest", "[2]", "[2].source.manifest", "[2].source.sha256",
+		"[0].timeout", "[0].version", "[1].source.manifest", "[2]", "[2].source.manifest", "[2].source.sha256",
 		"[3].source.directory", "[4].source.kustomization", "[5].version", "metadata.name",
 	}
 	if diff := cmp.Diff(want, paths); diff != "" {
@@ -149,13 +149,13 @@ spec:
 
 func TestAddonChannelRefusesOtherDocuments(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                    "has 0 documents",
-		goodChannel + "---\n" + goodChannel:   "has 2 documents",
-		"apiVersion: v1\nkind: ConfigMap\n":   "is not a channel of add-ons",
+		"":                                     "has 0 documents",
+		goodChannel + "---\n" + goodChannel:    "has 2 documents",
+		"apiVersion: v1\nkind: ConfigMap\n":    "is not a channel of add-ons",
 		"kind: AddonChannel\napiVersion: x/v1": "is not supported",
-		"[]":                                  "is not a mapping",
-		"kind: Addons\nmetadata: {name: x}\n": "is empty",
-		"\tx":                                 "tab",
+		"[]":                                   "is not a mapping",
+		"kind: Addons\nmetadata: {name: x}\n":  "is empty",
+		"\tx":                                  "tab",
 	} {
 		if _, fs := manifest.ParseAddonChannel([]byte(text)); !strings.Contains(fs.Error(), want) {
 			t.Errorf("%q: got %v, want %s", text, fs, want)

@@ -85,6 +85,7 @@ func (c addonChecker) check() {
 
 	for i, a := range c.channel.Spec.Addons {
 		c.checkIdentity(i, a)
+		c.checkMetadata(i, a)
 		c.checkSource(i, a.Source)
 		c.checkParameters(i, a.Parameters)
 		c.checkBehaviour(i, a)
@@ -119,7 +120,10 @@ func (c addonChecker) checkIdentity(i int, a v1alpha1.Addon) {
 		fix := "remove one of them, or give it another version or kubernetesVersion"
 		c.errorf(i, "", [2]string{a.Name + " " + a.Version, fix}, "is the same version as spec.addons[%d]", first)
 	}
+}
 
+// checkMetadata checks what an entry sets on its objects.
+func (c addonChecker) checkMetadata(i int, a v1alpha1.Addon) {
 	if problems := validation.IsDNS1123Label(a.Namespace); len(problems) > 0 && a.Namespace != "" {
 		c.errorf(i, "namespace", [2]string{a.Namespace, "write the name of a namespace"}, "is not a valid name")
 	}

@@ -19,14 +19,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
 )
-
-// token authenticates the client of the test.
-const token = "token-of-the-test"
 
 // Server is a running API server.
 type Server struct {
@@ -55,6 +51,7 @@ func Start(t *testing.T) Server {
 	key := filepath.Join(dir, "sa.key")
 	write(t, key, newKey(t))
 
+	token := rand.Text()
 	tokens := filepath.Join(dir, "tokens.csv")
 	write(t, tokens, []byte(token+`,admin,admin,"system:masters"`+"\n"))
 	run(t, "kube-apiserver", kubernetes,
@@ -124,7 +121,7 @@ func (s Server) get(t *testing.T, client *http.Client, path string) error {
 		return err
 	}
 
-	defer resp.Body.Close()
+	_ = resp.Body.Close() // only the status counts
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("GET %s: %s", path, resp.Status)
 	}
@@ -165,6 +162,7 @@ func freePorts(t *testing.T, n int) []string {
 	t.Helper()
 
 	var out []string
+	var open []net.Listener
 
 	for range n {
 		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -172,18 +170,20 @@ func freePorts(t *testing.T, n int) []string {
 			t.Fatal(err)
 		}
 
-		defer listener.Close()
+		open = append(open, listener) // so that the next port is another one
 
 		_, port, err := net.SplitHostPort(listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
 
-		if _, err := strconv.Atoi(port); err != nil {
+		out = append(out, port)
+	}
+
+	for _, listener := range open {
+		if err := listener.Close(); err != nil {
 			t.Fatal(err)
 		}
-
-		out = append(out, port)
 	}
 
 	return out

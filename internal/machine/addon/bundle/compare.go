@@ -146,7 +146,7 @@ func OwnedFingerprint(live *unstructured.Unstructured, manager string) string {
 		}
 
 		var fields map[string]any
-		if err := json.Unmarshal(entry.FieldsV1.Raw, &fields); err != nil {
+		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
 			return ""
 		}
 
