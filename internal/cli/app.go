@@ -67,6 +67,7 @@ func (e ExitError) Error() string { return fmt.Sprintf("exit status %d", e.Code)
 type app struct {
 	Env
 	stateFlag, stateKeyFlag string
+	stateOwnerFlag          string
 	region, profile         string
 	assets                  string
 	yes, quiet              bool

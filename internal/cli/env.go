@@ -14,9 +14,11 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
+	"github.com/slipway-k8s/slipway/internal/cli/userconfig"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/cluster/operation"
 	"github.com/slipway-k8s/slipway/internal/cluster/permissions"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/discovery"
 	"github.com/slipway-k8s/slipway/internal/lib/filesum"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
@@ -103,8 +105,9 @@ func (a *app) describeOperator() operation.Initiator {
 
 // storeCache opens each store once. It implements [cluster.Stores].
 type storeCache struct {
-	app  *app
-	open map[string]openedStore // by URL
+	app   *app
+	open  map[string]openedStore // by URL
+	owner string                 // the account that must own the buckets; empty: not known yet
 }
 
 // openedStore is a store that this process has opened.
@@ -160,12 +163,29 @@ func (c *storeCache) Open(ctx context.Context, url, region string) (store.Store,
 	return s, sealer, nil
 }
 
+// findOwner returns the account that must own the buckets of stores: that of --state-owner, else the caller's.
+func (c *storeCache) findOwner(ctx context.Context, cfg aws.Config) (string, error) {
+	if account := c.app.flagOrEnv(c.app.stateOwnerFlag, "SLIPWAY_STATE_OWNER"); account != "" {
+		return account, userconfig.CheckAccount(account)
+	}
+
+	if c.owner != "" {
+		return c.owner, nil
+	}
+
+	var err error
+	c.owner, err = discovery.FindAccount(ctx, cfg)
+
+	return c.owner, err
+}
+
 // storeOptions returns how stores are opened.
 func (a *app) storeOptions(region string) store.Options {
 	return store.Options{
 		AWS:        func(ctx context.Context) (aws.Config, error) { return a.awsConfig(ctx, region) },
 		KeyFile:    a.flagOrEnv(a.stateKeyFlag, "SLIPWAY_STATE_KEY"),
 		Passphrase: a.Getenv("SLIPWAY_STATE_PASSPHRASE"),
+		Owner:      a.stores().findOwner,
 		Boundary:   permissions.EnsureBoundary,
 	}
 }

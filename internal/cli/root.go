@@ -29,6 +29,7 @@ FIRST STEPS
 ENVIRONMENT
   SLIPWAY_STATE             the state store, as --state
   SLIPWAY_STATE_KEY         the key file of a store in a folder, as --state-key
+  SLIPWAY_STATE_OWNER       the AWS account that owns its bucket, as --state-owner
   SLIPWAY_STATE_PASSPHRASE  its passphrase, where there is no key file
   SLIPWAY_CLUSTER           the cluster, where NAME is left out
   SLIPWAY_ASSETS            the asset catalogue, as --assets
@@ -81,6 +82,13 @@ func newRoot(a *app) *cobra.Command {
 		"state-key",
 		"",
 		"key file of a file:// state store (SLIPWAY_STATE_KEY)",
+	)
+
+	flags.StringVar(
+		&a.stateOwnerFlag,
+		"state-owner",
+		"",
+		"AWS account that owns the bucket of the state store (default: yours) (SLIPWAY_STATE_OWNER)",
 	)
 
 	flags.StringVar(&a.region, "region", "", "AWS region (default: as the AWS SDK finds it)")

@@ -143,10 +143,20 @@ func (session *Session) buildModelInput(ctx context.Context, d *Desired) (model.
 		MachineStore: model.MachineStore{
 			Bucket:    place.Bucket,
 			Prefix:    place.Prefix,
+			Owner:     storeOwner(d.MachineStore),
 			KMSKeyARN: settings.KMSKeyARN,
 			Boundary:  settings.MachineBoundaryARN,
 		},
 	}, imagesErr
+}
+
+// storeOwner returns the account that must own the bucket of the store; empty: any.
+func storeOwner(s store.Store) string {
+	if owned, ok := s.(interface{ Owner() string }); ok {
+		return owned.Owner()
+	}
+
+	return ""
 }
 
 // readStoreSettings returns the settings of the store, which need no call if the store has read them before.

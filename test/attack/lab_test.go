@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,6 +37,7 @@ type lab struct {
 	region regiontest.Region
 	agent  string
 	dir    string
+	more   map[string]string // more environment of commands
 }
 
 // caller is a set of credentials; the zero value is the account's root.
@@ -44,6 +46,15 @@ type caller struct{ key, secret, token string }
 // newLab starts a region and creates its state store as root.
 func newLab(t *testing.T) *lab {
 	t.Helper()
+	l := newLabWithoutStore(t)
+	l.must(caller{}, 0, "state", "init", "--yes")
+
+	return l
+}
+
+// newLabWithoutStore starts a region.
+func newLabWithoutStore(t *testing.T) *lab {
+	t.Helper()
 	agent, err := exec.LookPath("true")
 	if err != nil {
 		t.Skip("SKIPPED: no program to stand for the agent")
@@ -51,7 +62,6 @@ func newLab(t *testing.T) *lab {
 
 	l := &lab{T: t, agent: agent, dir: t.TempDir()}
 	l.region = regiontest.StartWith(t, regiontest.Options{})
-	l.must(caller{}, 0, "state", "init", "--yes")
 
 	return l
 }
@@ -69,6 +79,7 @@ func (l *lab) slipway(c caller, args ...string) (stdout, stderr string, code int
 	env["SLIPWAY_STATE"] = stateURL
 	env["SLIPWAY_NODE_BINARY"] = l.agent
 	env["HOME"] = l.dir
+	maps.Copy(env, l.more)
 
 	for k, v := range env { // the SDK reads the process's own
 		if strings.HasPrefix(k, "AWS_") {

@@ -7,6 +7,7 @@
 package userconfig
 
 import (
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -47,6 +48,13 @@ func Settings() []Setting {
 			Flag:      "state-key",
 			Variables: []string{"SLIPWAY_STATE_KEY"},
 			isPath:    true,
+		},
+		{
+			Name:      "stateOwner",
+			Flag:      "state-owner",
+			Variables: []string{"SLIPWAY_STATE_OWNER"},
+			Default:   "the account of the caller",
+			check:     checkAccount,
 		},
 		{
 			Name:      "cluster",
@@ -274,6 +282,23 @@ func checkStoreURL(value string) (message, hint string) {
 func checkClusterName(value string) (message, hint string) {
 	if !regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`).MatchString(value) {
 		return "is not the name of a cluster", "use lower-case letters, digits and dashes"
+	}
+
+	return "", ""
+}
+
+// CheckAccount returns an error with a hint if value is not the id of an AWS account.
+func CheckAccount(value string) error {
+	if message, hint := checkAccount(value); message != "" {
+		return diag.WithHint(fmt.Errorf("state owner %q %s", value, message), hint)
+	}
+
+	return nil
+}
+
+func checkAccount(value string) (message, hint string) {
+	if !regexp.MustCompile(`^[0-9]{12}$`).MatchString(value) {
+		return "is not an AWS account", "write its 12 digits in quotes"
 	}
 
 	return "", ""

@@ -203,6 +203,7 @@ func (in Input) bootSettings(old, now node.BootConfig) []plan.Setting {
 		{"api.internal", old.API.Internal, now.API.Internal},
 		{"slot", old.Slot, now.Slot},
 		{"region", old.Region, now.Region},
+		{"owner of the store's bucket", old.StoreOwner, now.StoreOwner},
 		{"document location", locationOf(old), locationOf(now)},
 	} {
 		if x.old != x.now {

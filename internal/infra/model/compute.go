@@ -203,6 +203,7 @@ type bootConfig struct {
 	Group    string       `json:"group"`
 	Role     string       `json:"role"`
 	Region   string       `json:"region"`
+	Owner    string       `json:"owner,omitempty"`
 	Agent    bootDownload `json:"agent"`
 	Document bootDownload `json:"document"`
 	API      bootAPI      `json:"api"`
@@ -234,6 +235,7 @@ func (b *builder) bootUserData(l machineSet) graph.Text {
 		Role:     roleTag(l.group.Spec.Role),
 		Slot:     l.slot,
 		Region:   b.Region,
+		Owner:    b.MachineStore.Owner,
 		Agent:    bootDownload{URL: boot.AgentURL, SHA256: boot.AgentSHA256},
 		Document: bootDownload{URL: boot.DocumentURL, SHA256: boot.DocumentSHA256},
 		API:      bootAPI{Internal: internal, Elastic: b.usesElasticIP()},

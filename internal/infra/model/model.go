@@ -42,6 +42,8 @@ type MachineStore struct {
 	Bucket string
 	// Prefix of the keys, without a trailing slash; may be empty.
 	Prefix string
+	// Owner is the account that must own the bucket; empty: any.
+	Owner string
 	// KMSKeyARN is the key that encrypts the bucket's objects; empty: no customer managed key.
 	KMSKeyARN string
 	// Boundary is the ARN of the permissions boundary of the machines' roles; empty: none, for a store of an older

@@ -254,7 +254,7 @@ func planBoundary(s *S3Store, cfg aws.Config, opts Options, found Object, set Se
 }
 
 func planS3Init(s *S3Store, cfg aws.Config, opts Options) []InitStep {
-	client := s3.NewFromConfig(cfg)
+	client := s3.NewFromConfig(cfg, ExpectOwner(s.owner))
 	m := s3Initializer{
 		buckets:  client,
 		keys:     kms.NewFromConfig(cfg),

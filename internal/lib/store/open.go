@@ -52,6 +52,8 @@ type Options struct {
 	// Passphrase decrypts the identity in the settings of a store in a folder, if there is no key
 	// file.
 	Passphrase string
+	// Owner returns the account that must own the bucket of a store in S3, of 12 digits. Nil: any account.
+	Owner func(ctx context.Context, cfg aws.Config) (account string, err error)
 	// Boundary creates the permissions boundary of machines that read a store in S3, or finds it, and returns its
 	// ARN. Nil: none. Only [PlanInit] calls it.
 	Boundary func(ctx context.Context, cfg aws.Config, at Location) (arn string, err error)
@@ -154,11 +156,28 @@ func connectStore(ctx context.Context, rawURL string, opts Options) (Store, aws.
 		return nil, aws.Config{}, fmt.Errorf("open %s: %w", rawURL, err)
 	}
 
-	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
-		o.DisableLogOutputChecksumValidationSkipped = true // it logs a line for each object without checksum
-	})
+	owner, err := opts.findOwner(ctx, cfg)
+	if err != nil {
+		return nil, aws.Config{}, fmt.Errorf("open %s: %w", rawURL, err)
+	}
 
-	return NewS3Store(client, at.Bucket, at.Prefix), cfg, nil
+	quiet := func(o *s3.Options) {
+		o.DisableLogOutputChecksumValidationSkipped = true // it logs a line for each object without checksum
+	}
+
+	s := NewS3Store(s3.NewFromConfig(cfg, quiet, ExpectOwner(owner)), at.Bucket, at.Prefix)
+	s.owner = owner
+
+	return s, cfg, nil
+}
+
+// findOwner returns the account that must own the bucket; empty: any.
+func (o Options) findOwner(ctx context.Context, cfg aws.Config) (string, error) {
+	if o.Owner == nil {
+		return "", nil
+	}
+
+	return o.Owner(ctx, cfg)
 }
 
 // readSettings returns the settings of a store. It returns an error if there are none, so that a

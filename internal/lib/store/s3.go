@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/smithy-go"
 
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/lib/plainerror"
 )
 
@@ -43,6 +44,7 @@ type S3Store struct {
 	api            S3API
 	bucket, prefix string
 	settings       *Settings // nil until they have been read
+	owner          string    // the account that must own the bucket; empty: any
 }
 
 // NewS3Store returns the store below a prefix of a bucket. The prefix may be empty.
@@ -52,6 +54,9 @@ func NewS3Store(api S3API, bucket, prefix string) *S3Store {
 
 // URL returns the URL of the store: s3://bucket/prefix.
 func (s *S3Store) URL() string { return strings.TrimSuffix("s3://"+s.bucket+"/"+s.prefix, "/") }
+
+// Owner returns the account that must own the bucket, of 12 digits; empty: any.
+func (s *S3Store) Owner() string { return s.owner }
 
 // setSettings remembers the settings of the store, which never change after initialization.
 func (s *S3Store) setSettings(set Settings) { s.settings = &set }
@@ -245,7 +250,13 @@ func (s *S3Store) wrapError(doing, key string, err error) error {
 		err = ErrConflict
 	}
 
-	return fmt.Errorf("%s %s in %s: %w", doing, key, s.URL(), plainerror.Wrap(err))
+	wrapped := fmt.Errorf("%s %s in %s: %w", doing, key, s.URL(), plainerror.Wrap(err))
+	if s.owner == "" || errorCode(err) != "AccessDenied" {
+		return wrapped
+	}
+
+	return diag.WithHint(wrapped, "check your permissions, and that account "+s.owner+" owns bucket "+s.bucket+
+		"; if another account owns it on purpose, set SLIPWAY_STATE_OWNER to that account")
 }
 
 // errorCode returns the AWS error code of an error, or "" if it has none.

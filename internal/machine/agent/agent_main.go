@@ -89,7 +89,7 @@ func newAgent(ctx context.Context, path string, env Env) (*Agent, error) {
 	}
 
 	log := slog.New(slog.NewTextHandler(env.Stderr, nil))
-	buckets := s3.NewFromConfig(cfg)
+	buckets := s3.NewFromConfig(cfg, store.ExpectOwner(boot.StoreOwner))
 	keys := kms.NewFromConfig(cfg)
 	// A download may take long, so only the response headers have a timeout.
 	transport := &http.Transport{

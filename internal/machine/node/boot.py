@@ -5,7 +5,6 @@
 import hmac,json,os,subprocess,time
 import urllib.request as U
 from hashlib import sha256 as S
-from urllib.parse import quote,urlsplit
 C=json.loads(r'''@@CONFIG@@''')
 E=os.environ.get
 R=E('SLIPWAY_ROOT','')
@@ -16,8 +15,7 @@ def report(state,error='',hint=''):
 U.getproxies=lambda:{}
 U.HTTPRedirectHandler.redirect_request=lambda*a:None
 def http(url,headers={},method='GET'):
- q=U.Request(url,None,headers,method=method)
- with U.urlopen(q,timeout=60) as r:return r.read()
+ return U.urlopen(U.Request(url,None,headers,method=method),timeout=60).read()
 def imds(path):
  b=E('AWS_EC2_METADATA_SERVICE_ENDPOINT','http://169.254.169.254').rstrip('/')+'/latest/'
  t=http(b+'api/token',{'X-aws-ec2-metadata-token-ttl-seconds':'300'},'PUT').decode()
@@ -29,10 +27,11 @@ def s3(url):
  c=json.loads(imds(p+imds(p).split()[0]))
  g=C['region']
  base=(E('AWS_ENDPOINT_URL_S3') or E('AWS_ENDPOINT_URL') or 'https://s3.'+g+'.amazonaws.com'+('.cn' if g[:3]=='cn-' else '')).rstrip('/')
- path='/'+quote(url[5:])
+ path='/'+U.quote(url[5:])
  t=time.strftime('%Y%m%dT%H%M%SZ',time.gmtime())
  e=S(b'').hexdigest()
- h={'host':urlsplit(base).netloc,'x-amz-content-sha256':e,'x-amz-date':t,'x-amz-security-token':c['Token']}
+ h={'host':U.urlsplit(base).netloc,'x-amz-content-sha256':e,'x-amz-date':t,'x-amz-expected-bucket-owner':C.get('owner'),'x-amz-security-token':c['Token']}
+ h={k:v for k,v in h.items()if v}
  n=';'.join(h)
  r='\n'.join(['GET',path,'']+[k+':'+v for k,v in h.items()]+['',n,e])
  s=t[:8]+'/'+g+'/s3/aws4_request'

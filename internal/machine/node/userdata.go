@@ -30,6 +30,8 @@ type BootConfig struct {
 	Role string `json:"role"`
 	// Region is the AWS region, such as us-east-1.
 	Region string `json:"region"`
+	// StoreOwner is the account that must own the buckets of the machine store; empty: any.
+	StoreOwner string `json:"owner,omitempty"`
 	// Agent is the slipway-node binary. The boot script rejects a download with another hash.
 	Agent Download `json:"agent"`
 	// Document is the node document. The agent rejects a download with another hash.

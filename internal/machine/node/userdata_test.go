@@ -29,7 +29,7 @@ func longestConfig() node.BootConfig {
 	h := strings.Repeat("0123456789abcdef", 4)
 	base := "s3://company-production-kubernetes-state/" + "production-eu/machine/"
 	return node.BootConfig{
-		Cluster: "production-eu", Group: "control-plane", Role: node.RoleTagControlPlane, Slot: "a", Region: "eu-central-1",
+		Cluster: "production-eu", Group: "control-plane", Role: node.RoleTagControlPlane, Slot: "a", Region: "eu-central-1", StoreOwner: "123456789012",
 		Agent:    node.Download{URL: base + "agent/" + h + "/slipway-node", SHA256: h},
 		Document: node.Download{URL: base + "controlplane/documents/control-plane-" + h + ".json", SHA256: h},
 		API: node.APIEndpoints{
@@ -113,6 +113,11 @@ func checkSignature(r *http.Request) error {
 	}
 	hash := r.Header.Get("X-Amz-Content-Sha256")
 	again.Header.Set("X-Amz-Content-Sha256", hash)
+	owner := r.Header.Get("X-Amz-Expected-Bucket-Owner")
+	if owner != "123456789012" {
+		return fmt.Errorf("S3 is not told whose bucket is expected: %q", owner)
+	}
+	again.Header.Set("X-Amz-Expected-Bucket-Owner", owner)
 	creds := aws.Credentials{AccessKeyID: "AKID", SecretAccessKey: "SECRET", SessionToken: "SESSION"}
 	signer := v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true })
 	if err := signer.SignHTTP(r.Context(), creds, again, hash, "s3", "us-east-1", at); err != nil {

@@ -23,6 +23,21 @@ type Identity struct {
 	ARN string
 }
 
+// FindAccount returns the id of the account of the credentials of cfg. It asks STS unless the source of the
+// credentials knows the account, as roles and single sign-on do.
+func FindAccount(ctx context.Context, cfg aws.Config) (string, error) {
+	if cfg.Credentials != nil {
+		found, err := cfg.Credentials.Retrieve(ctx)
+		if err == nil && found.AccountID != "" {
+			return found.AccountID, nil
+		}
+	}
+
+	who, err := GetCallerIdentity(ctx, cfg)
+
+	return who.Account, err
+}
+
 // GetCallerIdentity returns the caller whose credentials cfg has.
 func GetCallerIdentity(ctx context.Context, cfg aws.Config) (Identity, error) {
 	api := sts.NewFromConfig(cfg)
