@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 export GOFLAGS ?= -buildvcs=false
 
-.PHONY: build test long lint bench e2e demo demo-down deps assets image packages packages-check generate man fuzz clean
+.PHONY: build test long lint vulncheck bench e2e demo demo-down deps assets image packages packages-check generate man fuzz clean
 
 build: ## bin/slipway and bin/slipway-node
 	@hack/build.sh
@@ -32,6 +32,9 @@ e2e: build deps ## the end-to-end tests; fails where test would skip
 
 lint: ## golangci-lint with the project's rules, and the style figures
 	@hack/lint.sh
+
+vulncheck: ## known vulnerabilities in what the programs call; skipped where the database cannot be reached
+	@hack/vulncheck.sh
 
 packages: ## archives, deb, rpm, image, formula, plugin manifest, checksums and bill of materials, in dist
 	@hack/packages.sh

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -246,16 +247,30 @@ func (a *app) runCreate(
 	return a.confirmAndCreate(ctx, created)
 }
 
-// warnOfOpenAPI warns if everybody reaches the API of a cluster. Its clients still need a certificate or a token.
-func (a *app) warnOfOpenAPI(set manifest.Set) {
-	for _, cidr := range set.Cluster.Spec.API.Access {
-		if cidr == "0.0.0.0/0" || cidr == "::/0" {
+// warnOfOpenAPI warns if everybody reaches the API of a cluster, and did not before. Its clients still need a
+// certificate or a token.
+func (a *app) warnOfOpenAPI(before, after manifest.Set) {
+	former := openRanges(before)
+	for _, cidr := range openRanges(after) {
+		if !slices.Contains(former, cidr) {
 			a.printMessage(
 				"warning: the whole internet (%s) reaches the Kubernetes API: restrict it with --api-access, or spec.api.access",
 				cidr,
 			)
 		}
 	}
+}
+
+// openRanges returns the ranges of the whole internet from which the API has a public address.
+func openRanges(set manifest.Set) []string {
+	api := set.Cluster.Spec.API
+	if api.LoadBalancer.Type == manifest.LoadBalancerInternal {
+		return nil
+	}
+
+	return slices.DeleteFunc(slices.Clone(api.Access), func(cidr string) bool {
+		return cidr != "0.0.0.0/0" && cidr != "::/0"
+	})
 }
 
 // confirmAndCreate prints the objects of a new cluster, asks, and writes them.
@@ -288,7 +303,7 @@ func (a *app) confirmAndCreate(ctx context.Context, created manifests.NewCluster
 		created.Set.Cluster.Spec.KubernetesVersion,
 		created.Set.Cluster.Spec.CloudProvider.AWS.Region,
 	)
-	a.warnOfOpenAPI(created.Set)
+	a.warnOfOpenAPI(manifest.Set{}, created.Set)
 	if err := a.confirm("Write cluster " + name + " into " + created.Store.URL() + "?"); err != nil {
 		return err
 	}

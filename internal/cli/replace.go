@@ -142,6 +142,7 @@ func (a *app) confirmAndChange(
 		a.printMessage("%s", line)
 	}
 
+	a.warnOfOpenAPI(c.Before(), after)
 	if err := a.confirm("Write this into " + s.URL() + "?"); err != nil {
 		return err
 	}

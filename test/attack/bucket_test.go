@@ -138,6 +138,7 @@ func TestBucketOfAnotherAccount(t *testing.T) {
 		t.Errorf("the objects changed:\n%s\n%s", before, after)
 	}
 
-	l.more["SLIPWAY_STATE_OWNER"] = otherAccount // on purpose
+	l.more["SLIPWAY_STATE_OWNER"] = otherAccount // on purpose; the key is in the account of its bucket
+	l.editSettings(func(text string) string { return strings.ReplaceAll(text, regiontest.AccountID, otherAccount) })
 	l.must(caller{}, 0, "get", "clusters")
 }

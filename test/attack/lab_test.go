@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -179,6 +180,15 @@ func (l *lab) user(name string, policies []iampolicy.Policy) caller {
 	l.check(err)
 
 	return caller{key: *key.AccessKey.AccessKeyId, secret: *key.AccessKey.SecretAccessKey}
+}
+
+// unescape returns a policy document as text.
+func (l *lab) unescape(document string) string {
+	l.Helper()
+	text, err := url.QueryUnescape(document)
+	l.check(err)
+
+	return text
 }
 
 // check ends the test if the lab itself failed.

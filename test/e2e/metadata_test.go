@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -47,5 +48,19 @@ func checkHostPods(e *environment) {
 			e.t.Errorf("%s is not refused by the metadata service: exit status %d: %s%s", pod, r.code, r.out, r.err)
 		}
 	}
+	e.checkRawSockets()
 	e.kubectl("-n", "kube-system", "delete", "daemonset/intruder", "--wait")
+}
+
+// checkRawSockets checks that the intruder, which asked for no capability, has no NET_RAW (13). containerd gives it to
+// every container unless told otherwise.
+func (e *environment) checkRawSockets() {
+	e.t.Helper()
+	id := e.anyMachine("worker")
+	line := e.mustRunInMachine(id, `for p in /proc/[0-9]*; do grep -qz 127.0.0.1:18099 $p/cmdline && grep ^CapBnd $p/status && break; done`)
+	_, text, _ := strings.Cut(strings.TrimSpace(line), "\t")
+	set, err := strconv.ParseUint(text, 16, 64)
+	if err != nil || set == 0 || set&(1<<13) != 0 {
+		e.t.Errorf("%s: a container's capabilities are %s, %v", id, line, err)
+	}
 }

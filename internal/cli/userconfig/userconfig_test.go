@@ -77,14 +77,15 @@ func TestPrecedence(t *testing.T) {
 		got[r.Name] = r.Value + " from " + r.Origin
 	}
 	want := map[string]string{
-		"state":    "file:///flag from flag --state",
-		"stateKey": "/h/key from c.yaml:2:1",
-		"cluster":  " from default",
-		"region":   "eu-west-2 from variable AWS_DEFAULT_REGION",
-		"profile":  " from none: AWS_ACCESS_KEY_ID is set",
-		"output":   " from default: table",
-		"assets":   " from default: the built-in catalogue",
-		"sshProxy": " from default: connect without a proxy",
+		"state":      "file:///flag from flag --state",
+		"stateOwner": " from default: the account of the caller",
+		"stateKey":   "/h/key from c.yaml:2:1",
+		"cluster":    " from default",
+		"region":     "eu-west-2 from variable AWS_DEFAULT_REGION",
+		"profile":    " from none: AWS_ACCESS_KEY_ID is set",
+		"output":     " from default: table",
+		"assets":     " from default: the built-in catalogue",
+		"sshProxy":   " from default: connect without a proxy",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

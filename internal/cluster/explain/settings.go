@@ -308,7 +308,7 @@ func readableDocument(doc map[string]any) map[string]any {
 	certificates, _ := doc["trust"].(map[string]any)
 
 	for name, pem := range certificates {
-		trust[name] = summarize(fmt.Sprint(pem))
+		trust[name] = describeTrust(fmt.Sprint(pem))
 	}
 
 	out["trust"] = trust

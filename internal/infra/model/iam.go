@@ -152,12 +152,13 @@ func (b *builder) controlPlanePolicy() graph.JSON {
 		{ID: "Write", Actions: []string{"s3:PutObject"}, Resources: b.objectARNs("etcd")},
 		// Retention of etcd's backups. The bucket is versioned: a machine cannot delete earlier versions.
 		{ID: "Expire", Actions: []string{"s3:DeleteObject"}, Resources: b.objectARNs("etcd/backups")},
-		// Without it S3 returns 403 instead of 404 for a missing marker. A GetObject request has no prefix.
+		// S3 answers 403 for an object that does not exist, since a GetObject request has no prefix. The store then
+		// lists the object's own name.
 		{
 			ID:        "List",
 			Actions:   []string{"s3:ListBucket"},
 			Resources: []string{b.bucketARN()},
-			Condition: policyCondition{"StringLikeIfExists": {"s3:prefix": b.machineStoreKey("etcd/*")}},
+			Condition: policyCondition{"StringLike": {"s3:prefix": b.machineStoreKey("etcd/*")}},
 		},
 	}
 

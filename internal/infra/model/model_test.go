@@ -190,7 +190,7 @@ func TestRolesMayDoWhatTheyCallAndNoMore(t *testing.T) {
 		"s3:GetObject arn:aws:s3:::store/prod/demo/machine/controlplane/*",
 		"s3:GetObject arn:aws:s3:::store/prod/demo/machine/etcd/*",
 		"s3:GetObject arn:aws:s3:::store/prod/demo/machine/secrets/*",
-		"s3:ListBucket arn:aws:s3:::store if StringLikeIfExists s3:prefix prod/demo/machine/etcd/*",
+		"s3:ListBucket arn:aws:s3:::store if StringLike s3:prefix prod/demo/machine/etcd/*",
 		"s3:PutObject arn:aws:s3:::store/prod/demo/machine/etcd/*",
 	}, allowed(t, g, "control-plane")); diff != "" {
 		t.Error(diff)

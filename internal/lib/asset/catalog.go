@@ -66,6 +66,9 @@ type File struct {
 	URL     string     `json:"url"`     // the upstream URL; Catalog.File rewrites it for a mirror
 	SHA256  string     `json:"sha256"`  // 64 lowercase hex digits
 	Format  FileFormat `json:"form"`    // binary or archive
+
+	// Size in bytes, at which a download is stopped; zero: not known.
+	Size int64 `json:"size,omitempty"`
 }
 
 // Image is one container image. It supports the architectures for which it has a digest, or all if

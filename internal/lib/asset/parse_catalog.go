@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"net/url"
 	"regexp"
 	"slices"
@@ -62,6 +63,7 @@ type documentShape struct {
 	fields map[string]documentShape // an object with these keys
 	items  *documentShape           // a list of these
 	values bool                     // an object with any keys and strings as values
+	number bool                     // a whole number
 }
 
 // catalogShape returns the structure of a Catalog. With it, all unknown fields are reported with
@@ -76,6 +78,7 @@ func catalogShape() documentShape {
 			"url":     s,
 			"sha256":  s,
 			"form":    s,
+			"size":    {number: true},
 		},
 	}
 
@@ -103,10 +106,19 @@ func checkShape(fs *diag.Findings, path string, node any, want documentShape) {
 			checkShape(fs, fmt.Sprintf("%s[%d]", path, i), item, *want.items)
 		}
 
+	case want.number:
+		checkNumber(fs, path, node)
+
 	default:
 		if _, ok := node.(string); !ok {
 			fs.Errorf(path, fmt.Sprint(node), "put it in quotes", "must be a string")
 		}
+	}
+}
+
+func checkNumber(fs *diag.Findings, path string, node any) {
+	if n, ok := node.(float64); !ok || n < 1 || n != math.Trunc(n) {
+		fs.Errorf(path, fmt.Sprint(node), "write the size in bytes, or leave it out", "must be a positive whole number")
 	}
 }
 

@@ -269,7 +269,7 @@ func planS3Init(s *S3Store, cfg aws.Config, opts Options) []InitStep {
 		{"public access block of " + s.bucket, m.blockPublicAccess},
 		{"policy of " + s.bucket + ": " + m.describePolicy(), m.putBucketPolicy},
 		{"versioning of " + s.bucket, m.enableVersioning},
-		{"KMS key " + m.keyAlias() + ", rotated yearly", m.ensureKMSKey},
+		{"KMS key " + keyAlias(m.bucket) + ", rotated yearly", m.ensureKMSKey},
 		{"encryption of " + s.bucket + " with that key", m.setEncryption},
 	}
 	if opts.Boundary != nil {
@@ -279,10 +279,9 @@ func planS3Init(s *S3Store, cfg aws.Config, opts Options) []InitStep {
 	return append(steps, newSettingsStep(s, m.settings))
 }
 
-// keyAlias returns the alias of the KMS key. A bucket name can contain dots, but an alias cannot.
-func (m s3Initializer) keyAlias() string {
-	return "alias/slipway-" + strings.ReplaceAll(m.bucket, ".", "_")
-}
+// keyAlias returns the alias of the KMS key of the stores in a bucket. A bucket name can contain dots, but an alias
+// cannot.
+func keyAlias(bucket string) string { return "alias/slipway-" + strings.ReplaceAll(bucket, ".", "_") }
 
 func (m s3Initializer) ensureBucket(ctx context.Context) error {
 	in := &s3.CreateBucketInput{Bucket: &m.bucket}
@@ -454,7 +453,7 @@ func (m s3Initializer) enableVersioning(ctx context.Context) error {
 // ensureKMSKey finds the key by its alias, or creates the key and the alias. An interrupted run can
 // leave a key without alias, which is not used again and costs a dollar a month.
 func (m s3Initializer) ensureKMSKey(ctx context.Context) error {
-	alias := m.keyAlias()
+	alias := keyAlias(m.bucket)
 	found, err := m.keys.DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: &alias})
 	switch {
 	case err == nil:

@@ -16,6 +16,7 @@ import (
 
 	"filippo.io/age"
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
@@ -108,15 +109,35 @@ func Open(ctx context.Context, rawURL string, opts Options) (Store, Sealer, erro
 		return nil, nil, err
 	}
 
-	if s3store, ok := s.(*S3Store); ok {
-		s3store.setSettings(set)
+	s3store, ok := s.(*S3Store)
+	if !ok {
+		return s, newFolderSealer(set, opts), nil
 	}
 
-	if set.KMSKeyARN != "" {
-		return s, NewKMSSealer(kms.NewFromConfig(cfg), set.KMSKeyARN), nil
+	alias, err := s3store.findAlias(set.KMSKeyARN)
+	if err != nil {
+		return nil, nil, err
 	}
 
-	return s, newFolderSealer(set, opts), nil
+	s3store.setSettings(set)
+
+	return s, newStoreSealer(kms.NewFromConfig(cfg), set.KMSKeyARN, alias), nil
+}
+
+// findAlias returns the ARN of the alias of the store's key. It returns an error if the key of the settings belongs to
+// another account than the bucket.
+func (s *S3Store) findAlias(keyARN string) (string, error) {
+	key, err := arn.Parse(keyARN)
+	if err != nil || key.Service != "kms" || s.owner != "" && key.AccountID != s.owner {
+		return "", diag.WithHint(
+			fmt.Errorf("%s in %s names the key %q, which is no key of account %s", SettingsKey, s.URL(), keyARN, s.owner),
+			"find out who changed the state store, and restore the earlier version of "+SettingsKey,
+		)
+	}
+
+	key.Resource = keyAlias(s.bucket)
+
+	return key.String(), nil
 }
 
 // newFolderSealer returns the sealer of a store in a folder.

@@ -78,7 +78,7 @@ func (s *S3Store) Get(ctx context.Context, key string) (Object, error) {
 
 	out, err := s.api.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: s.objectKey(key)})
 	if err != nil {
-		return Object{}, s.wrapError("read", key, err)
+		return Object{}, s.wrapError("read", key, s.confirmMissing(ctx, key, err))
 	}
 
 	defer func() { _ = out.Body.Close() }()
@@ -88,6 +88,21 @@ func (s *S3Store) Get(ctx context.Context, key string) (Object, error) {
 	}
 
 	return Object{Key: key, Body: body, ETag: aws.ToString(out.ETag)}, nil
+}
+
+// confirmMissing returns [ErrNotFound] instead of denied if S3 refused to read an object that does not exist: it does so
+// if the caller may list only some names. An object that is listed, or that the caller may not list, stays refused.
+func (s *S3Store) confirmMissing(ctx context.Context, key string, denied error) error {
+	if errorCode(denied) != "AccessDenied" {
+		return denied
+	}
+
+	listed, err := s.ETags(ctx, key)
+	if _, exists := listed[key]; err != nil || exists {
+		return denied
+	}
+
+	return ErrNotFound
 }
 
 // Put implements Store.

@@ -4,6 +4,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
@@ -15,8 +16,11 @@ import (
 	"maps"
 
 	"filippo.io/age"
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	"github.com/aws/aws-sdk-go-v2/service/kms/types"
+
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
 // ErrDecryption means that a secret could not be decrypted: the key or the context is wrong, or the
@@ -39,9 +43,16 @@ type KMSAPI interface {
 // empty, Open uses the key that is named in the sealed secret.
 func NewKMSSealer(api KMSAPI, keyARN string) Sealer { return kmsSealer{api: api, keyARN: keyARN} }
 
+// newStoreSealer returns the sealer of a store in S3. It seals with the key behind alias, and fails if that is not
+// keyARN: whoever can write the settings of a store must not choose the key.
+func newStoreSealer(api KMSAPI, keyARN, alias string) Sealer {
+	return kmsSealer{api: api, keyARN: keyARN, alias: alias}
+}
+
 type kmsSealer struct {
 	api    KMSAPI
 	keyARN string
+	alias  string // of the key that seals; empty: keyARN
 }
 
 // envelope is a sealed secret as stored.
@@ -70,14 +81,22 @@ func (k kmsSealer) SealAll(
 	plaintexts [][]byte,
 	bound map[string]string,
 ) ([][]byte, error) {
+	name := cmp.Or(k.alias, k.keyARN)
 	key, err := k.api.GenerateDataKey(ctx, &kms.GenerateDataKeyInput{
-		KeyId: &k.keyARN, KeySpec: types.DataKeySpecAes256, EncryptionContext: bound,
+		KeyId: &name, KeySpec: types.DataKeySpecAes256, EncryptionContext: bound,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("encrypt a secret with %s: %w", k.keyARN, err)
+		return nil, fmt.Errorf("encrypt a secret with %s: %w", name, err)
 	}
 
 	defer clear(key.Plaintext)
+	if used := aws.ToString(key.KeyId); k.alias != "" && used != k.keyARN {
+		return nil, diag.WithHint(
+			fmt.Errorf("encrypt a secret: %s of the state store names %s, but %s is %s", SettingsKey, k.keyARN, name, used),
+			"find out who changed the state store, and restore the earlier version of "+SettingsKey,
+		)
+	}
+
 	aead, err := newGCM(key.Plaintext)
 	if err != nil {
 		return nil, fmt.Errorf("encrypt a secret with %s: %w", k.keyARN, err)

@@ -59,6 +59,10 @@ func Main(ctx context.Context, args []string, env Env) error {
 		return err
 	}
 
+	if err := hardenProcess(); err != nil {
+		return err
+	}
+
 	a, err := newAgent(ctx, *path, env)
 	if err != nil {
 		return err

@@ -45,9 +45,9 @@ type keyPair struct {
 
 // controlPlanePairs returns the leaf certificates of a control-plane machine.
 func controlPlanePairs(d node.Document, boot node.BootConfig, me Instance, etcdUID int) []keyPair {
-	client := func(name, ca, cn string) keyPair {
+	client := func(component, name, ca, cn string) keyPair {
 		return keyPair{
-			path: kube.PKIDir + "/" + name,
+			path: kube.ComponentDir(component) + "/" + name,
 			ca:   ca,
 			leaf: pki.Leaf{CN: cn, Usages: []pki.Usage{pki.ClientUsage}, TTL: LeafTTL},
 		}
@@ -70,12 +70,16 @@ func controlPlanePairs(d node.Document, boot node.BootConfig, me Instance, etcdU
 	peer.Usages = []pki.Usage{pki.ClientUsage, pki.ServerUsage}
 
 	return []keyPair{
-		{path: kube.PKIDir + "/apiserver", ca: pki.KubernetesCA, leaf: apiServerLeaf(d, boot, me)},
-		client("apiserver-kubelet-client", pki.KubernetesCA, "kube-apiserver-kubelet-client"),
-		client("apiserver-etcd-client", pki.EtcdClientCA, "kube-apiserver-etcd-client"),
-		client("front-proxy-client", pki.FrontProxyCA, "front-proxy-client"),
-		client("controller-manager", pki.KubernetesCA, "system:kube-controller-manager"),
-		client("scheduler", pki.KubernetesCA, "system:kube-scheduler"),
+		{
+			path: kube.ComponentDir(kube.APIServer) + "/apiserver",
+			ca:   pki.KubernetesCA,
+			leaf: apiServerLeaf(d, boot, me),
+		},
+		client(kube.APIServer, "apiserver-kubelet-client", pki.KubernetesCA, "kube-apiserver-kubelet-client"),
+		client(kube.APIServer, "apiserver-etcd-client", pki.EtcdClientCA, "kube-apiserver-etcd-client"),
+		client(kube.APIServer, "front-proxy-client", pki.FrontProxyCA, "front-proxy-client"),
+		client(kube.ControllerManager, "controller-manager", pki.KubernetesCA, "system:kube-controller-manager"),
+		client(kube.Scheduler, "scheduler", pki.KubernetesCA, "system:kube-scheduler"),
 		{path: kube.PKIDir + "/kubelet-client", ca: pki.KubernetesCA, leaf: kubeletClient},
 		{path: kube.PKIDir + "/kubelet", ca: pki.KubernetesCA, leaf: kubeletServer},
 		{

@@ -6,7 +6,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -274,11 +276,12 @@ func (a *Agent) renewCertificates() error {
 }
 
 func (a *Agent) writeControlPlane() (map[string]bool, error) {
-	for _, d := range []struct {
-		path string
-		uid  int
-	}{{etcd.PKIDir, etcdUID}, {kube.LogDir, 0}} {
-		if err := a.Root.MakeDir(d.path, 0o700, d.uid); err != nil {
+	if err := a.Root.MakeDir(etcd.PKIDir, 0o700, etcdUID); err != nil {
+		return nil, err
+	}
+
+	for _, path := range append(componentDirs(), kube.LogDir) {
+		if err := a.Root.MakeDir(path, 0o700, 0); err != nil {
 			return nil, err
 		}
 	}
@@ -319,12 +322,13 @@ func (a *Agent) controlPlaneFiles() ([]File, error) {
 		files = append(files, File{Path: f.Path, Body: f.Body, Mode: 0o600})
 	}
 
-	for _, name := range []string{"controller-manager", "scheduler"} {
+	for _, component := range []string{kube.ControllerManager, kube.Scheduler} {
+		name := strings.TrimPrefix(component, "kube-")
 		files = append(
 			files,
 			File{
 				Path: kube.ConfigDir + "/" + name + ".kubeconfig",
-				Body: kube.CertificateKubeconfig(c.APIServer, name),
+				Body: kube.CertificateKubeconfig(c.APIServer, kube.ComponentDir(component), name),
 				Mode: 0o600,
 			},
 		)
@@ -348,13 +352,19 @@ func (a *Agent) trustFiles() ([]File, error) {
 	}
 
 	t := a.doc.Trust
+	kubernetes := File{Path: "kubernetes-ca.crt", Body: []byte(t.KubernetesCA), Mode: 0o644}
+	frontProxy := File{Path: "front-proxy-ca.crt", Body: []byte(t.FrontProxyCA), Mode: 0o644}
+	signing := File{Path: "service-account.key", Body: key, Mode: 0o600}
+	out := []File{a.authorityFile()} // the kubelet's
+	out = append(out, filesIn(kube.ComponentDir(kube.Scheduler), kubernetes, frontProxy)...)
+	out = append(out, filesIn(kube.ComponentDir(kube.ControllerManager), kubernetes, frontProxy, signing)...)
+	out = append(out, filesIn(
+		kube.ComponentDir(kube.APIServer), kubernetes, frontProxy, signing,
+		File{Path: "etcd-client-ca.crt", Body: []byte(t.EtcdClientCA), Mode: 0o644},
+		File{Path: "service-account.pub", Body: public, Mode: 0o644},
+	)...)
 
-	return []File{
-		{Path: kube.PKIDir + "/kubernetes-ca.crt", Body: []byte(t.KubernetesCA), Mode: 0o644},
-		{Path: kube.PKIDir + "/etcd-client-ca.crt", Body: []byte(t.EtcdClientCA), Mode: 0o644},
-		{Path: kube.PKIDir + "/front-proxy-ca.crt", Body: []byte(t.FrontProxyCA), Mode: 0o644},
-		{Path: kube.PKIDir + "/service-account.key", Body: key, Mode: 0o600},
-		{Path: kube.PKIDir + "/service-account.pub", Body: public, Mode: 0o644},
+	return append(out, []File{
 		{
 			Path: etcd.PKIDir + "/client-ca.crt",
 			Body: []byte(t.EtcdClientCA),
@@ -367,7 +377,24 @@ func (a *Agent) trustFiles() ([]File, error) {
 			Mode: 0o644,
 			UID:  etcdUID,
 		},
-	}, nil
+	}...), nil
+}
+
+// filesIn returns the files with their names in a directory.
+func filesIn(directory string, files ...File) []File {
+	out := slices.Clone(files)
+	for i := range out {
+		out[i].Path = directory + "/" + out[i].Path
+	}
+
+	return out
+}
+
+// componentDirs returns the directories of the components' own keys.
+func componentDirs() []string {
+	return []string{
+		kube.ComponentDir(kube.APIServer), kube.ComponentDir(kube.ControllerManager), kube.ComponentDir(kube.Scheduler),
+	}
 }
 
 // syncHosts updates the members' addresses in /etc/hosts from EC2. If EC2 does not answer, the file

@@ -38,6 +38,23 @@ func (e HashError) Error() string {
 	return fmt.Sprintf("%s from %s has sha256 %s, want %s", e.Name, e.URL, e.Got, e.Want)
 }
 
+// maxDownloadBytes is the default of Fetcher.MaxBytes.
+const maxDownloadBytes = 1 << 30
+
+// SizeError is the error of a download that is larger than it may be. Its hash cannot be right, and it would fill the
+// disk. Retrying does not help.
+type SizeError struct {
+	// Name of the file and URL of the download.
+	Name, URL string
+	// Limit is the size that it must not exceed, in bytes.
+	Limit int64
+}
+
+// Error returns the file, the URL, and the limit.
+func (e SizeError) Error() string {
+	return fmt.Sprintf("%s from %s has more than %d bytes", e.Name, e.URL, e.Limit)
+}
+
 // Opener opens a download by URL. The caller closes the reader.
 type Opener interface {
 	Open(ctx context.Context, url string) (io.ReadCloser, error)
@@ -56,6 +73,9 @@ type Fetcher struct {
 	// StallTimeout is how long a download may receive no bytes before it is restarted. Default 1
 	// minute.
 	StallTimeout time.Duration
+	// MaxBytes limits a download whose size the catalogue does not say. Default 1 GiB; the largest file of Kubernetes
+	// has a tenth of it.
+	MaxBytes int64
 }
 
 // FetchAll downloads the files, four at a time, and returns the path of each by name. Files with the same
@@ -154,8 +174,7 @@ func (f Fetcher) fetchWithRetry(ctx context.Context, file node.File) error {
 	pause := time.Second
 	for {
 		err := f.fetchFile(ctx, file)
-		var wrong HashError
-		if err == nil || errors.As(err, &wrong) {
+		if err == nil || isWrongFile(err) {
 			return err
 		}
 
@@ -166,6 +185,17 @@ func (f Fetcher) fetchWithRetry(ctx context.Context, file node.File) error {
 
 		pause = min(2*pause, 30*time.Second)
 	}
+}
+
+// isWrongFile reports whether a server has another file than expected.
+func isWrongFile(err error) bool {
+	if _, is := errors.AsType[HashError](err); is {
+		return true
+	}
+
+	_, is := errors.AsType[SizeError](err)
+
+	return is
 }
 
 // fetchFile downloads a file unless it exists. The file appears at its path only when it is
@@ -242,9 +272,14 @@ func (f Fetcher) downloadFile(ctx context.Context, file node.File, part string) 
 	}
 
 	hash := sha256.New()
-	_, err = io.Copy(io.MultiWriter(out, hash), stallResetReader{body, timer, limit})
+	most := cmp.Or(file.Size, f.MaxBytes, maxDownloadBytes)
+	got, err := io.Copy(io.MultiWriter(out, hash), io.LimitReader(stallResetReader{body, timer, limit}, most+1))
 	if err := errors.Join(err, out.Close()); err != nil {
 		return fmt.Errorf("fetch %s from %s: %w", file.Name, file.URL, stallCause(ctx, err))
+	}
+
+	if got > most {
+		return SizeError{Name: file.Name, URL: file.URL, Limit: most}
 	}
 
 	if got := hex.EncodeToString(hash.Sum(nil)); got != file.SHA256 {

@@ -40,6 +40,51 @@ func TestFetchRefusesAWrongHash(t *testing.T) {
 	}
 }
 
+// TestDownloadsAreBounded: a server that sends without end fills the disk. Seen to succeed before downloads had a limit.
+func TestDownloadsAreBounded(t *testing.T) {
+	for name, size := range map[string]int64{"size of the catalogue": 4, "size unknown": 0} {
+		t.Run(name, func(t *testing.T) {
+			sent := &endless{}
+			f := Fetcher{Root: &HostFS{Dir: t.TempDir()}, Open: sent, Wait: sleepContext, OnRetry: func(err error) { t.Errorf("retried: %v", err) }}
+			f.MaxBytes = 1 << 20
+			file := node.File{Name: "kubelet", URL: "u", SHA256: sum([]byte("good")), Form: node.FormBinary, Size: size}
+			_, err := f.FetchAll(t.Context(), []node.File{file})
+			if _, is := errors.AsType[SizeError](err); !is || !isPermanent(err) {
+				t.Fatalf("got %v, want a SizeError", err)
+			}
+			if sent.bytes > 2<<20 {
+				t.Errorf("%d bytes were read", sent.bytes)
+			}
+			if left, err := os.ReadDir(f.Root.Path(AssetDir + "/" + file.SHA256)); err != nil || len(left) > 0 {
+				t.Errorf("left on the disk: %v, %v", left, err)
+			}
+		})
+	}
+
+	exact := Fetcher{Root: &HostFS{Dir: t.TempDir()}, Open: &bodies{by: map[string][]byte{"u": []byte("good")}}, Wait: sleepContext, OnRetry: func(error) {}}
+	file := node.File{Name: "kubelet", URL: "u", SHA256: sum([]byte("good")), Form: node.FormBinary, Size: 4}
+	if _, err := exact.FetchAll(t.Context(), []node.File{file}); err != nil {
+		t.Errorf("a file of exactly its size: %v", err)
+	}
+}
+
+// endless is a server that sends without end.
+type endless struct{ bytes int64 }
+
+func (e *endless) Open(context.Context, string) (io.ReadCloser, error) { return nopReader{e}, nil }
+
+func (e *endless) Read(p []byte) (int, error) {
+	e.bytes += int64(len(p))
+	if e.bytes > 64<<20 {
+		return 0, io.ErrUnexpectedEOF // the test must end
+	}
+	return len(p), nil
+}
+
+type nopReader struct{ io.Reader }
+
+func (nopReader) Close() error { return nil }
+
 type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }

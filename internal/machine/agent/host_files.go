@@ -268,6 +268,7 @@ func hostFiles(c kube.Config, sysctls map[string]string) ([]File, error) {
 			Body: []byte(kube.ContainerdConfig(c.Images["pause"])),
 			Mode: 0o600,
 		},
+		{Path: kube.RuntimeSpecPath, Body: kube.RuntimeSpec(), Mode: 0o600},
 		{
 			Path: "/etc/systemd/system/containerd.service",
 			Body: []byte(kube.ContainerdUnit(c)),
@@ -276,7 +277,7 @@ func hostFiles(c kube.Config, sysctls map[string]string) ([]File, error) {
 		{Path: "/var/lib/kubelet/config.yaml", Body: conf, Mode: 0o600},
 		{
 			Path: kube.ConfigDir + "/kubelet.kubeconfig",
-			Body: kube.CertificateKubeconfig(c.APIServer, "kubelet-client"),
+			Body: kube.CertificateKubeconfig(c.APIServer, kube.PKIDir, "kubelet-client"),
 			Mode: 0o600,
 		},
 		{Path: kube.ConfigDir + "/pod.kubeconfig", Body: kube.PodKubeconfig(c.APIServer), Mode: 0o644},

@@ -4,6 +4,7 @@ package agent
 
 import (
 	"bytes"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -117,14 +118,17 @@ func componentsReading(path string) []string {
 
 	switch path {
 	case kube.PKIDir + "/kubernetes-ca.crt":
-		out = append(out, node.ComponentKubelet, node.ComponentAPIServer, node.ComponentControllerManager,
-			node.ComponentScheduler)
-	case kube.PKIDir + "/etcd-client-ca.crt":
-		out = append(out, node.ComponentAPIServer)
-	case kube.PKIDir + "/front-proxy-ca.crt":
-		out = append(out, node.ComponentAPIServer, node.ComponentControllerManager, node.ComponentScheduler)
+		out = append(out, node.ComponentKubelet)
 	case etcd.PKIDir + "/client-ca.crt", etcd.PKIDir + "/peer-ca.crt":
 		out = append(out, node.ComponentEtcd)
+	}
+
+	// Programs read the certificates of authorities when they start.
+	if directory, name := filepath.Split(path); strings.HasSuffix(name, "-ca.crt") {
+		component := strings.TrimPrefix(strings.TrimSuffix(directory, "/"), kube.PKIDir+"/")
+		if slices.Contains(componentDirs(), kube.ComponentDir(component)) {
+			out = append(out, component)
+		}
 	}
 
 	return out

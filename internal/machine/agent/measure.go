@@ -307,7 +307,7 @@ const readOnlyFlag = 1
 // read: the program that needs it reports that.
 func readCertificates(root *HostFS) []report.Certificate {
 	var out []report.Certificate
-	for _, dir := range []string{kube.PKIDir, etcd.PKIDir} {
+	for _, dir := range append(componentDirs(), kube.PKIDir, etcd.PKIDir) {
 		prefix := ""
 		if dir == etcd.PKIDir {
 			prefix = "etcd-"
@@ -328,7 +328,8 @@ func readCertificates(root *HostFS) []report.Certificate {
 
 	slices.SortFunc(out, func(a, b report.Certificate) int { return strings.Compare(a.Name, b.Name) })
 
-	return out
+	// Several components have the same authorities.
+	return slices.CompactFunc(out, func(a, b report.Certificate) bool { return a == b })
 }
 
 func readCertificate(file, name string) (report.Certificate, error) {

@@ -33,6 +33,9 @@ func newMetadataGuard(root *HostFS, run Runner) *imdsguard.Guard {
 
 			return err
 		},
+		List: func(ctx context.Context) (string, error) {
+			return run.Run(ctx, "nft", "--stateless", "list", "table", "inet", "slipway_metadata")
+		},
 		Reach: func(ctx context.Context) error {
 			address := net.JoinHostPort(imdsguard.AddressIPv4, "80")
 			connection, err := (&net.Dialer{Timeout: guardTimeout}).DialContext(ctx, "tcp4", address)

@@ -160,7 +160,7 @@ func (r *restorer) reloadReaders(ctx context.Context, restored []string) error {
 // certificates are reloaded by all programs.
 func unitsReading(file string) []string {
 	switch file {
-	case "/etc/systemd/system/containerd.service", "/etc/containerd/config.toml":
+	case "/etc/systemd/system/containerd.service", "/etc/containerd/config.toml", kube.RuntimeSpecPath:
 		return []string{"containerd"}
 	case "/etc/systemd/system/kubelet.service", "/var/lib/kubelet/config.yaml", kube.ConfigDir + "/kubelet.kubeconfig":
 		return []string{"kubelet"}
@@ -175,10 +175,11 @@ func unitsReading(file string) []string {
 func staticPodsReading(file string) []string {
 	switch file {
 	case kube.ConfigDir + "/admission.yaml", kube.ConfigDir + "/audit-policy.yaml",
-		kube.SecretDir + "/encryption.yaml", kube.PKIDir + "/service-account.pub":
+		kube.SecretDir + "/encryption.yaml", kube.ComponentDir(kube.APIServer) + "/service-account.pub",
+		kube.ComponentDir(kube.APIServer) + "/service-account.key":
 		return []string{"kube-apiserver"}
-	case kube.PKIDir + "/service-account.key":
-		return []string{"kube-apiserver", "kube-controller-manager"}
+	case kube.ComponentDir(kube.ControllerManager) + "/service-account.key":
+		return []string{"kube-controller-manager"}
 	case kube.ConfigDir + "/controller-manager.kubeconfig":
 		return []string{"kube-controller-manager"}
 	case kube.ConfigDir + "/scheduler.kubeconfig":

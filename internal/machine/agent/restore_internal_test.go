@@ -176,7 +176,7 @@ func TestRestore(t *testing.T) {
 		}, "was replaced by a symbolic link", "systemctl daemon-reload"},
 		"unit of the agent":    {agentUnitFile, os.Remove, "was deleted", "systemctl daemon-reload"},
 		"kubelet's settings":   {"/var/lib/kubelet/config.yaml", func(p string) error { return os.WriteFile(p, []byte("a"), 0o600) }, "was changed", ""},
-		"key":                  {kube.PKIDir + "/apiserver.key", func(p string) error { return os.WriteFile(p, []byte("a"), 0o600) }, "was changed", ""},
+		"key":                  {kube.ComponentDir(kube.APIServer) + "/apiserver.key", func(p string) error { return os.WriteFile(p, []byte("a"), 0o600) }, "was changed", ""},
 		"certificate of etcd":  {etcd.PKIDir + "/server.crt", os.Remove, "was deleted", ""},
 		"kernel setting":       {"/proc/sys/net/ipv4/ip_forward", func(p string) error { return os.WriteFile(p, []byte("0\n"), 0o644) }, "sysctl net.ipv4.ip_forward was set to 0 instead of 1", ""},
 		"file of kernel's":     {"/etc/sysctl.d/99-slipway.conf", os.Remove, "was deleted", ""},

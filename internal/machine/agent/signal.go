@@ -46,7 +46,7 @@ func (e permanentError) Unwrap() error { return e.error }
 // isPermanent reports whether a machine with this error can never become healthy because its
 // configuration is wrong.
 func isPermanent(err error) bool {
-	if _, is := errors.AsType[HashError](err); is {
+	if isWrongFile(err) {
 		return true
 	}
 

@@ -39,11 +39,16 @@ type Guard struct {
 	Root string
 	// Load loads a ruleset into the kernel.
 	Load func(ctx context.Context, ruleset string) error
+	// List returns the table of the rules in the kernel, without counters; an error if there is none. Nil: the kernel
+	// keeps what was loaded.
+	List func(ctx context.Context) (string, error)
 	// Reach connects to the service. An error that wraps ECONNREFUSED means that the rules refuse this process too.
 	Reach func(ctx context.Context) error
 
 	// loaded is the ruleset in the kernel with the identities of its cgroups; empty before the first.
 	loaded string
+	// listed is what List returned when they were loaded.
+	listed string
 	// failed are the ways of matching that refused this process.
 	failed []way
 }
@@ -125,7 +130,7 @@ func (g *Guard) applyWith(ctx context.Context, h hierarchy, names []string) erro
 
 	rules := h.ruleset(allowed)
 	state := rules + fmt.Sprint(allowed)
-	if state == g.loaded {
+	if state == g.loaded && g.isIntact(ctx) {
 		return nil
 	}
 
@@ -138,8 +143,29 @@ func (g *Guard) applyWith(ctx context.Context, h hierarchy, names []string) erro
 	}
 
 	g.loaded = state
+	g.listed = ""
+
+	if g.List == nil {
+		return nil
+	}
+
+	if g.listed, err = g.List(ctx); err != nil {
+		return fmt.Errorf("list the rules that guard the metadata service: %w", err)
+	}
 
 	return nil
+}
+
+// isIntact reports whether the kernel still has the rules as they were loaded. Root can remove them, also from a
+// privileged container.
+func (g *Guard) isIntact(ctx context.Context) bool {
+	if g.List == nil {
+		return true
+	}
+
+	now, err := g.List(ctx)
+
+	return err == nil && now == g.listed
 }
 
 // hierarchy is a mounted tree of cgroups.

@@ -80,7 +80,7 @@ func newWorld(t *testing.T, hierarchy string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.guard = &imdsguard.Guard{Root: root, Load: w.load, Reach: func(context.Context) error { return w.connect("agent.service", imdsguard.AddressIPv4) }}
+	w.guard = &imdsguard.Guard{Root: root, Load: w.load, List: w.list, Reach: func(context.Context) error { return w.connect("agent.service", imdsguard.AddressIPv4) }}
 	return w
 }
 
@@ -130,6 +130,20 @@ func (w *world) load(_ context.Context, ruleset string) error {
 		return fmt.Errorf("nft: %w\n%s\n%s", err, out, ruleset)
 	}
 	return nil
+}
+
+func (w *world) list(context.Context) (string, error) {
+	out, err := exec.Command("nsenter", "--net=/run/netns/"+w.machine, "nft", "--stateless", "list", "table", "inet", "slipway_metadata").Output()
+	return string(out), err
+}
+
+// nft runs a command of nft on the machine, as root there can.
+func (w *world) nft(args ...string) {
+	w.Helper()
+	out, err := exec.Command("nsenter", append([]string{"--net=/run/netns/" + w.machine, "nft"}, args...)...).CombinedOutput()
+	if err != nil {
+		w.Fatalf("nft %s: %v\n%s", args, err, out)
+	}
 }
 
 // connect connects to the service from a cgroup of the machine. It returns ECONNREFUSED if the rules refuse it.
@@ -182,6 +196,22 @@ func TestContainersReachNoMetadata(t *testing.T) {
 	w := newWorld(t, "unified")
 	w.check()
 
+	// Root removes or changes the rules, as a privileged container can. Seen to succeed for ever before the guard
+	// listed the rules of the kernel.
+	for _, args := range [][]string{
+		{"delete", "table", "inet", "slipway_metadata"},
+		{"flush", "ruleset"},
+		{"flush", "chain", "inet", "slipway_metadata", "guard"},
+		{"insert", "rule", "inet", "slipway_metadata", "guard", "accept"},
+	} {
+		w.nft(args...)
+		w.attack(true)
+		if err := w.guard.Apply(t.Context(), []string{w.group + "/allowed.service"}); err != nil {
+			t.Fatal(err)
+		}
+		w.attack(false)
+	}
+
 	// A restarted unit has a new cgroup of the same name.
 	agent := filepath.Join(w.top, w.group, "agent.service")
 	if err := errors.Join(os.Remove(agent), os.Mkdir(agent, 0o755)); err != nil {
@@ -215,16 +245,28 @@ func TestContainersReachNoMetadataOnVersion1(t *testing.T) {
 		_ = unix.Unmount(classes, unix.MNT_DETACH)
 	})
 	agent := w.idle("agent.service")
+	allowed := []string{w.group + "/allowed.service"}
 	w.attack(true)
 	w.guard.Reach = func(context.Context) error { return w.connectAs(agent, classes) }
 	for range 2 {
-		if err := w.guard.Apply(t.Context(), nil); err != nil {
+		if err := w.guard.Apply(t.Context(), allowed); err != nil {
 			t.Fatal(err)
 		}
 	}
 	w.attack(false)
 	if err := w.guard.Reach(t.Context()); err != nil {
 		t.Errorf("the agent connects with %v", err)
+	}
+
+	later := w.idle("allowed.service") // a program that systemd starts later
+	if err := w.connectAs(later, classes); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("a program without a class connects with %v", err)
+	}
+	if err := w.guard.Apply(t.Context(), allowed); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.connectAs(later, classes); err != nil {
+		t.Errorf("a program of an allowed unit that started later connects with %v after the next round", err)
 	}
 }
 

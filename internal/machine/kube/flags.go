@@ -107,6 +107,17 @@ func formatFlags(set map[string]string) []string {
 	return out
 }
 
+// The components of the control plane that run as static pods.
+const (
+	APIServer         = "kube-apiserver"
+	ControllerManager = "kube-controller-manager"
+	Scheduler         = "kube-scheduler"
+)
+
+// ComponentDir returns the directory of a component's own keys and certificates, the only one of them that its pod
+// mounts.
+func ComponentDir(component string) string { return PKIDir + "/" + component }
+
 func pkiPath(name string) string { return PKIDir + "/" + name }
 
 // APIServerFlags returns the flags of kube-apiserver. The numbers are controls of the CIS
@@ -125,9 +136,9 @@ func APIServerFlags(c Config) []string {
 		"enable-admission-plugins":      "DenyServiceExternalIPs,EventRateLimit,NodeRestriction",
 		"admission-control-config-file": ConfigDir + "/admission.yaml",
 		// 1.2.4, 1.2.5.
-		"kubelet-client-certificate":      pkiPath("apiserver-kubelet-client.crt"),
-		"kubelet-client-key":              pkiPath("apiserver-kubelet-client.key"),
-		"kubelet-certificate-authority":   pkiPath("kubernetes-ca.crt"),
+		"kubelet-client-certificate":      ComponentDir(APIServer) + "/apiserver-kubelet-client.crt",
+		"kubelet-client-key":              ComponentDir(APIServer) + "/apiserver-kubelet-client.key",
+		"kubelet-certificate-authority":   ComponentDir(APIServer) + "/kubernetes-ca.crt",
 		"kubelet-preferred-address-types": "InternalIP",
 		// 1.2.15.
 		"profiling": "false",
@@ -141,33 +152,33 @@ func APIServerFlags(c Config) []string {
 		"request-timeout": "60s",
 		// 1.2.21, 1.2.22, 1.2.30.
 		"service-account-lookup":                  "true",
-		"service-account-key-file":                pkiPath("service-account.pub"),
-		"service-account-signing-key-file":        pkiPath("service-account.key"),
+		"service-account-key-file":                ComponentDir(APIServer) + "/service-account.pub",
+		"service-account-signing-key-file":        ComponentDir(APIServer) + "/service-account.key",
 		"service-account-issuer":                  "https://kubernetes.default.svc",
 		"service-account-extend-token-expiration": "false",
 		// 1.2.23, 1.2.26: each API server uses only its own etcd member, so that slots fail
 		// independently.
 		"etcd-servers":  c.EtcdURL,
-		"etcd-cafile":   pkiPath("etcd-client-ca.crt"),
-		"etcd-certfile": pkiPath("apiserver-etcd-client.crt"),
-		"etcd-keyfile":  pkiPath("apiserver-etcd-client.key"),
+		"etcd-cafile":   ComponentDir(APIServer) + "/etcd-client-ca.crt",
+		"etcd-certfile": ComponentDir(APIServer) + "/apiserver-etcd-client.crt",
+		"etcd-keyfile":  ComponentDir(APIServer) + "/apiserver-etcd-client.key",
 		// 1.2.24, 1.2.25, 1.2.29.
-		"tls-cert-file":        pkiPath("apiserver.crt"),
-		"tls-private-key-file": pkiPath("apiserver.key"),
-		"client-ca-file":       pkiPath("kubernetes-ca.crt"),
+		"tls-cert-file":        ComponentDir(APIServer) + "/apiserver.crt",
+		"tls-private-key-file": ComponentDir(APIServer) + "/apiserver.key",
+		"client-ca-file":       ComponentDir(APIServer) + "/kubernetes-ca.crt",
 		// The health checks of load balancers cannot speak TLS 1.3.
 		"tls-min-version":   "VersionTLS12",
 		"tls-cipher-suites": strings.Join(apiCipherSuites(), ","),
 		// 1.2.27, 1.2.28.
 		"encryption-provider-config": SecretDir + "/encryption.yaml",
 		// Aggregated APIs trust only the front-proxy CA.
-		"requestheader-client-ca-file":       pkiPath("front-proxy-ca.crt"),
+		"requestheader-client-ca-file":       ComponentDir(APIServer) + "/front-proxy-ca.crt",
 		"requestheader-allowed-names":        "front-proxy-client",
 		"requestheader-extra-headers-prefix": "X-Remote-Extra-",
 		"requestheader-group-headers":        "X-Remote-Group",
 		"requestheader-username-headers":     "X-Remote-User",
-		"proxy-client-cert-file":             pkiPath("front-proxy-client.crt"),
-		"proxy-client-key-file":              pkiPath("front-proxy-client.key"),
+		"proxy-client-cert-file":             ComponentDir(APIServer) + "/front-proxy-client.crt",
+		"proxy-client-key-file":              ComponentDir(APIServer) + "/front-proxy-client.key",
 		"service-cluster-ip-range":           c.ServiceCIDR,
 		// Behind a load balancer, HTTP/2 connections stay on one API server. GOAWAY on one request
 		// in a thousand rebalances them.
@@ -200,12 +211,12 @@ func ControllerManagerFlags(c Config) []string {
 		"terminated-pod-gc-threshold":      "100",
 		"profiling":                        "false",
 		"use-service-account-credentials":  "true",
-		"service-account-private-key-file": pkiPath("service-account.key"),
-		"root-ca-file":                     pkiPath("kubernetes-ca.crt"),
+		"service-account-private-key-file": ComponentDir(ControllerManager) + "/service-account.key",
+		"root-ca-file":                     ComponentDir(ControllerManager) + "/kubernetes-ca.crt",
 		"bind-address":                     "127.0.0.1",
 		"tls-min-version":                  "VersionTLS13",
-		"requestheader-client-ca-file":     pkiPath("front-proxy-ca.crt"),
-		"client-ca-file":                   pkiPath("kubernetes-ca.crt"),
+		"requestheader-client-ca-file":     ComponentDir(ControllerManager) + "/front-proxy-ca.crt",
+		"client-ca-file":                   ComponentDir(ControllerManager) + "/kubernetes-ca.crt",
 	}))
 }
 
@@ -221,8 +232,8 @@ func SchedulerFlags() []string {
 		"profiling":                    "false",
 		"bind-address":                 "127.0.0.1",
 		"tls-min-version":              "VersionTLS13",
-		"requestheader-client-ca-file": pkiPath("front-proxy-ca.crt"),
-		"client-ca-file":               pkiPath("kubernetes-ca.crt"),
+		"requestheader-client-ca-file": ComponentDir(Scheduler) + "/front-proxy-ca.crt",
+		"client-ca-file":               ComponentDir(Scheduler) + "/kubernetes-ca.crt",
 	})
 }
 

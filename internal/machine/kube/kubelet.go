@@ -159,15 +159,16 @@ func parseTaints(taints []string) ([]map[string]string, error) {
 	return out, nil
 }
 
-// CertificateKubeconfig returns a kubeconfig that reads the client certificate and key from files
-// in PKIDir. Clients reload the files when the agent renews them.
-func CertificateKubeconfig(server, certificate string) []byte {
+// CertificateKubeconfig returns a kubeconfig that reads the CA, the client certificate and the key from files in a
+// directory. Clients reload the files when the agent renews them.
+func CertificateKubeconfig(server, directory, certificate string) []byte {
+	at := directory + "/" + certificate
+
 	return []byte(
 		renderKubeconfig(
 			server,
-			pkiPath("kubernetes-ca.crt"),
-			"    client-certificate: "+pkiPath(certificate+".crt")+
-				"\n    client-key: "+pkiPath(certificate+".key"),
+			directory+"/kubernetes-ca.crt",
+			"    client-certificate: "+at+".crt\n    client-key: "+at+".key",
 		),
 	)
 }

@@ -4,7 +4,6 @@ package kube
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,42 +33,43 @@ type hostMount struct {
 }
 
 func controlPlaneComponents(c Config) []component {
-	config := []hostMount{{path: PKIDir}, {path: ConfigDir}}
-	withCerts := append(slices.Clone(config), hostMount{path: "/etc/ssl/certs"})
+	mountsOf := func(component string, more ...hostMount) []hostMount {
+		return append([]hostMount{{path: ComponentDir(component)}, {path: ConfigDir}}, more...)
+	}
 
 	return []component{
 		{
-			name: "kube-apiserver",
+			name: APIServer,
 			args: APIServerFlags(c),
 			port: 6443,
 			// A restart does not bring back an etcd member that is away, as while its volume is lost.
 			healthPath: "/livez?exclude=etcd",
 			cpu:        "250m",
 			memory:     "512Mi",
-			mounts: append(
-				slices.Clone(config),
+			mounts: mountsOf(
+				APIServer,
 				hostMount{path: SecretDir},
 				hostMount{path: LogDir, writable: true},
 				hostMount{path: "/etc/ssl/certs"},
 			),
 		},
 		{
-			name:       "kube-controller-manager",
+			name:       ControllerManager,
 			args:       ControllerManagerFlags(c),
 			port:       10257,
 			healthPath: "/healthz",
 			cpu:        "200m",
 			memory:     "128Mi",
-			mounts:     withCerts,
+			mounts:     mountsOf(ControllerManager, hostMount{path: "/etc/ssl/certs"}),
 		},
 		{
-			name:       "kube-scheduler",
+			name:       Scheduler,
 			args:       SchedulerFlags(),
 			port:       10259,
 			healthPath: "/healthz",
 			cpu:        "100m",
 			memory:     "64Mi",
-			mounts:     config,
+			mounts:     mountsOf(Scheduler),
 		},
 	}
 }
@@ -118,7 +118,7 @@ func (p component) buildPod(c Config) corev1.Pod {
 		},
 	}
 
-	if p.name == "kube-apiserver" && c.EtcdGeneration > 1 {
+	if p.name == APIServer && c.EtcdGeneration > 1 {
 		// The kubelet restarts the pod when it changes: after a restoration of etcd, watch caches have newer data than etcd.
 		pod.Annotations = map[string]string{"slipway.dev/etcd-generation": strconv.Itoa(c.EtcdGeneration)}
 	}

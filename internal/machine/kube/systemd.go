@@ -4,8 +4,20 @@ package kube
 
 import (
 	"cmp"
+	_ "embed" // the specification of containers
 	"strings"
 )
+
+// RuntimeSpecPath is the file that every container's specification begins with.
+const RuntimeSpecPath = "/etc/containerd/runtime-spec.json"
+
+//go:embed runtime-spec.json
+var runtimeSpec []byte
+
+// RuntimeSpec returns the specification that every container begins with: that of containerd ('ctr oci spec') without
+// the capability NET_RAW, with which a container could send packets in the name of others. A pod that needs it asks for
+// it. The caller must not change it.
+func RuntimeSpec() []byte { return runtimeSpec }
 
 // ContainerdConfig returns containerd's configuration with the given pause image. Files of the
 // machine image in conf.d and certs.d (mirrors, platform limits) are merged in.
@@ -23,6 +35,7 @@ imports = ["/etc/containerd/conf.d/*.toml"]
 
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
   runtime_type = "io.containerd.runc.v2"
+  base_runtime_spec = "` + RuntimeSpecPath + `"
 
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
   SystemdCgroup = true
@@ -45,6 +58,7 @@ Delegate=yes
 LimitNOFILE=1048576
 LimitNPROC=infinity
 LimitCORE=0
+MemorySwapMax=0
 TasksMax=infinity
 OOMScoreAdjust=-999
 `
@@ -64,6 +78,8 @@ ExecStart=` + cmp.Or(c.BinDir, "/usr/local/bin") + `/kubelet ` + strings.Join(Ku
 Restart=always
 RestartSec=2
 KillMode=process
+LimitCORE=0
+MemorySwapMax=0
 OOMScoreAdjust=-999
 `
 }

@@ -42,6 +42,7 @@ func ResolveAssets(
 			URL:    f.URL,
 			SHA256: f.SHA256,
 			Form:   string(f.Format),
+			Size:   f.Size,
 		})
 	}
 

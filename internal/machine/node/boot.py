@@ -14,8 +14,8 @@ def report(state,error='',hint=''):
 # No proxy of the environment sees the role's credentials, and no redirect sends them elsewhere: it is an error.
 U.getproxies=lambda:{}
 U.HTTPRedirectHandler.redirect_request=lambda*a:None
-def http(url,headers={},method='GET'):
- return U.urlopen(U.Request(url,None,headers,method=method),timeout=60).read()
+def http(url,h={},m='GET'):
+ return U.urlopen(U.Request(url,None,h,method=m),timeout=60).read()
 def imds(path):
  b=E('AWS_EC2_METADATA_SERVICE_ENDPOINT','http://169.254.169.254').rstrip('/')+'/latest/'
  t=http(b+'api/token',{'X-aws-ec2-metadata-token-ttl-seconds':'300'},'PUT').decode()
@@ -26,12 +26,11 @@ def s3(url):
  p='iam/security-credentials/'
  c=json.loads(imds(p+imds(p).split()[0]))
  g=C['region']
- base=(E('AWS_ENDPOINT_URL_S3') or E('AWS_ENDPOINT_URL') or 'https://s3.'+g+'.amazonaws.com'+('.cn' if g[:3]=='cn-' else '')).rstrip('/')
+ base=(E('AWS_ENDPOINT_URL_S3') or E('AWS_ENDPOINT_URL') or 'https://s3.'+g+'.amazonaws.com'+('.cn'if g[:3]=='cn-'else'')).rstrip('/')
  path='/'+U.quote(url[5:])
  t=time.strftime('%Y%m%dT%H%M%SZ',time.gmtime())
  e=S(b'').hexdigest()
- h={'host':U.urlsplit(base).netloc,'x-amz-content-sha256':e,'x-amz-date':t,'x-amz-expected-bucket-owner':C.get('owner'),'x-amz-security-token':c['Token']}
- h={k:v for k,v in h.items()if v}
+ h={'host':U.urlsplit(base).netloc,'x-amz-content-sha256':e,'x-amz-date':t,'x-amz-expected-bucket-owner':C['owner'],'x-amz-security-token':c['Token']}
  n=';'.join(h)
  r='\n'.join(['GET',path,'']+[k+':'+v for k,v in h.items()]+['',n,e])
  s=t[:8]+'/'+g+'/s3/aws4_request'
@@ -52,11 +51,11 @@ u,want=C['agent']['url'],C['agent']['sha256']
 w=1
 while 1:
  try:
-  b=s3(u) if u[:5]=='s3://' else http(u)
+  b=s3(u)if u[:5]=='s3://'else http(u)
   break
  except Exception as x:
   # The permissions of a new IAM role take seconds to propagate, so retry, and report each failure.
-  m=x.read()[:200].decode(errors='replace') if hasattr(x,'read') else ''
+  m=x.read()[:200].decode(errors='replace')if hasattr(x,'read')else''
   report('running','fetch '+u+': '+str(x)+' '+m,'will try again in %ds'%w)
   time.sleep(w)
   w=min(w*2,30)

@@ -116,6 +116,7 @@ func programRules() []FieldRule {
 		{Field: "files.*.sha256", Class: ClassReplace, Reason: download},
 		{Field: "files.*.form", Class: ClassReplace, Reason: download},
 		{Field: "files.*.url", Class: ClassLive, Reason: "the file with this hash is on the machine"},
+		{Field: "files.*.size", Class: ClassLive, Reason: "the file with this hash is on the machine"},
 		{Field: "programs", Class: ClassReplace, Reason: download},
 		restart("images.kube-apiserver", ComponentAPIServer),
 		restart("images.kube-controller-manager", ComponentControllerManager),

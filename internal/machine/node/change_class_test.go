@@ -108,6 +108,7 @@ func TestClassOf(t *testing.T) {
 		"kubelet.evictionHard.memory.available": node.ClassRestart,
 		"nodeLabels.example.com/team":           node.ClassReplace,
 		"files.kubelet.url":                     node.ClassLive,
+		"files.kubelet.size":                    node.ClassLive,
 		"files.kubelet.sha256":                  node.ClassReplace,
 		"join.workerRoles.nodes":                node.ClassLive,
 		"apiSANs":                               node.ClassLive,

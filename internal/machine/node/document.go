@@ -99,6 +99,8 @@ type File struct {
 	SHA256 string `json:"sha256"`
 	// Form is FormBinary (the file itself) or FormArchive (a .tar.gz).
 	Form string `json:"form"`
+	// Size in bytes; zero: not known.
+	Size int64 `json:"size,omitempty"`
 }
 
 // IgnitionBinDir is the directory for binaries on systems with a read-only /usr, such as Flatcar.

@@ -30,7 +30,8 @@ type BootConfig struct {
 	Role string `json:"role"`
 	// Region is the AWS region, such as us-east-1.
 	Region string `json:"region"`
-	// StoreOwner is the account that must own the buckets of the machine store; empty: any.
+	// StoreOwner is the account that must own the buckets of the machine store. Empty in user data of an earlier
+	// version: any.
 	StoreOwner string `json:"owner,omitempty"`
 	// Agent is the slipway-node binary. The boot script rejects a download with another hash.
 	Agent Download `json:"agent"`

@@ -111,6 +111,11 @@ func (b *builder) packFiles(c *asset.Catalog) ([]string, error) {
 			return nil, fmt.Errorf("pack %s: %w", r.Name, err)
 		}
 
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, fmt.Errorf("pack %s: %w", r.Name, err)
+		}
+
 		paths = append(paths, path)
 		c.Files = append(c.Files, asset.File{
 			Name:    r.Name,
@@ -119,6 +124,7 @@ func (b *builder) packFiles(c *asset.Catalog) ([]string, error) {
 			URL:     url,
 			SHA256:  sum,
 			Format:  r.Format,
+			Size:    info.Size(),
 		})
 	}
 
