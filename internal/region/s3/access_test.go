@@ -98,6 +98,14 @@ func (r region) setPolicy(t *testing.T, statement string) error {
 	return err
 }
 
+// unblock removes the public access block that every new bucket has.
+func (r region) unblock(t *testing.T) {
+	t.Helper()
+	if _, err := r.root.DeletePublicAccessBlock(t.Context(), &s3.DeletePublicAccessBlockInput{Bucket: aws.String("b-1")}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestRoleSeesOnlyWhatItMay(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t, nil)
@@ -154,6 +162,7 @@ func TestBucketPolicies(t *testing.T) {
 	if got := anonymous("/b-1/k", false); got != http.StatusForbidden {
 		t.Errorf("an anonymous read of a private object returned %d", got)
 	}
+	r.unblock(t)
 	err := r.setPolicy(t, `{"Effect":"Allow","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::b-1/*"},`+
 		`{"Sid":"TLSOnly","Effect":"Deny","Principal":"*","Action":"s3:*","Resource":["arn:aws:s3:::b-1","arn:aws:s3:::b-1/*"],"Condition":{"Bool":{"aws:SecureTransport":"false"}}}`)
 	if err != nil {
@@ -258,7 +267,8 @@ func TestCopiesAndConditionalReads(t *testing.T) {
 		"not the one": {func(in *s3.GetObjectInput) { in.IfMatch = aws.String(`"x"`) }, "PreconditionFailed"},
 		"old":         {func(in *s3.GetObjectInput) { in.IfModifiedSince = aws.Time(time.Now().Add(time.Hour)) }, "NotModified"},
 		"new":         {func(in *s3.GetObjectInput) { in.IfUnmodifiedSince = aws.Time(time.Now().Add(-time.Hour)) }, "PreconditionFailed"},
-		"no version":  {func(in *s3.GetObjectInput) { in.VersionId = aws.String("none") }, "NoSuchVersion"},
+		"no version":  {func(in *s3.GetObjectInput) { in.VersionId = aws.String(strings.Repeat("0", 32)) }, "NoSuchVersion"},
+		"no id":       {func(in *s3.GetObjectInput) { in.VersionId = aws.String("none") }, "InvalidArgument"},
 	} {
 		in := &s3.GetObjectInput{Bucket: aws.String("b-1"), Key: aws.String("c")}
 		c.change(in)
@@ -321,6 +331,7 @@ func TestHostStyle(t *testing.T) {
 	if _, err := put(t, r.root, "k", "v"); err != nil {
 		t.Fatal(err)
 	}
+	r.unblock(t)
 	if err := r.setPolicy(t, `{"Effect":"Allow","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::b-1/*"}`); err != nil {
 		t.Fatal(err)
 	}
@@ -336,5 +347,30 @@ func TestHostStyle(t *testing.T) {
 	defer resp.Body.Close()
 	if b, _ := io.ReadAll(resp.Body); string(b) != "v" {
 		t.Errorf("%s: %s", resp.Status, b)
+	}
+}
+
+// TestBucketPolicyDeniesRoot: a Deny of a bucket policy binds the account's root too, except for the policy itself.
+func TestBucketPolicyDeniesRoot(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t, nil)
+	if _, err := put(t, r.root, "k", "v"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.setPolicy(t, `{"Effect":"Deny","Principal":"*","Action":"s3:*","Resource":["arn:aws:s3:::b-1","arn:aws:s3:::b-1/*"]}`); err != nil {
+		t.Fatal(err)
+	}
+	if got := get(t, r.root, "k"); got != "AccessDenied" {
+		t.Errorf("a denied read by root: %q", got)
+	}
+	name := aws.String("b-1")
+	if _, err := r.root.GetBucketPolicy(t.Context(), &s3.GetBucketPolicyInput{Bucket: name}); err != nil {
+		t.Errorf("root reads the policy: %v", err)
+	}
+	if _, err := r.root.DeleteBucketPolicy(t.Context(), &s3.DeleteBucketPolicyInput{Bucket: name}); err != nil {
+		t.Errorf("root deletes the policy: %v", err)
+	}
+	if got := get(t, r.root, "k"); got != "v" {
+		t.Errorf("without the policy: %q", got)
 	}
 }

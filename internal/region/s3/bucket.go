@@ -21,7 +21,7 @@ func (s *Service) listBuckets(ctx context.Context, _ *s3.ListBucketsInput) (*s3.
 		return nil, err
 	}
 
-	out := &s3.ListBucketsOutput{Owner: &s3.Owner{ID: new("slipway")}}
+	out := &s3.ListBucketsOutput{Owner: newOwner()}
 	s.store.View(func() {
 		buckets := s.catalog.buckets
 		for _, name := range slices.Sorted(maps.Keys(buckets)) {
@@ -40,22 +40,12 @@ func (s *Service) createBucket(
 		return nil, err
 	}
 
-	if !regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`).MatchString(*in.Bucket) {
-		return nil, wire.Errorf("InvalidBucketName", "The specified bucket is not valid: %s", *in.Bucket)
+	if !isBucketName(*in.Bucket) {
+		return nil, newError(invalidBucketName, detail("BucketName", *in.Bucket))
 	}
 
-	location := ""
-	if c := in.CreateBucketConfiguration; c != nil {
-		location = stringValue(c.LocationConstraint)
-	}
-
-	if location != stringValue(s.locationConstraint()) {
-		return nil, wire.Errorf(
-			"IllegalLocationConstraintException",
-			"The %s location constraint is incompatible for the region specific endpoint "+
-				"this request was sent to.",
-			location,
-		)
+	if err := s.checkNewBucket(in); err != nil {
+		return nil, err
 	}
 
 	if err := s.store.WithLock(func() error { return s.addBucket(*in.Bucket) }); err != nil {
@@ -65,14 +55,94 @@ func (s *Service) createBucket(
 	return &s3.CreateBucketOutput{Location: new("/" + *in.Bucket)}, nil
 }
 
+// checkNewBucket refuses the location and the options of a new bucket that S3 or the region refuse.
+func (s *Service) checkNewBucket(in *s3.CreateBucketInput) error {
+	if isTrue(in.ObjectLockEnabledForBucket) {
+		return wire.NotImplemented("x-amz-bucket-object-lock-enabled: true")
+	}
+
+	if err := checkACL(in.ACL, s3.BucketCannedACLPrivate); err != nil {
+		return err
+	}
+
+	ownership := stringValue(in.ObjectOwnership)
+	if ownership != "" && ownership != s3.ObjectOwnershipBucketOwnerEnforced {
+		return wire.NotImplemented("x-amz-object-ownership: " + ownership)
+	}
+
+	location := ""
+	if c := in.CreateBucketConfiguration; c != nil {
+		location = stringValue(c.LocationConstraint)
+	}
+
+	return s.checkLocation(location)
+}
+
+// checkLocation refuses a location constraint that is not the region's. us-east-1 has none.
+func (s *Service) checkLocation(location string) error {
+	isRegion := regexp.MustCompile(`^[a-z]{2,3}(-[a-z]+)+-[0-9]+$`).MatchString(location)
+
+	switch {
+	case location == stringValue(s.locationConstraint()):
+		return nil
+	case location == "":
+		location = "unspecified"
+	case location == "us-east-1" || location != "EU" && !isRegion:
+		return newError(invalidLocation, detail("LocationConstraint", location))
+	}
+
+	return newErrorf(
+		illegalLocation,
+		"The %s location constraint is incompatible for the region specific endpoint this request was sent to.",
+		location,
+	).with()
+}
+
+// isBucketName reports whether a name follows S3's rules for names of buckets.
+func isBucketName(name string) bool {
+	return regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`).MatchString(name) &&
+		!regexp.MustCompile(`^[0-9]+(\.[0-9]+){3}$|\.\.|^xn--|^sthree-|-s3alias$|--ol-s3$`).MatchString(name)
+}
+
+// newBucketSettings returns the settings of a new bucket: encryption by S3, no public access, no ACLs.
+func newBucketSettings() (map[string]json.RawMessage, error) {
+	out := map[string]json.RawMessage{}
+	for name, value := range map[string]any{
+		encryptionSettingName: defaultEncryption(),
+		publicBlockSettingName: s3.PublicAccessBlockConfiguration{
+			BlockPublicAcls:       new(true),
+			BlockPublicPolicy:     new(true),
+			IgnorePublicAcls:      new(true),
+			RestrictPublicBuckets: new(true),
+		},
+		ownershipSettingName: s3.OwnershipControls{Rules: []*s3.OwnershipControlsRule{
+			{ObjectOwnership: new(s3.ObjectOwnershipBucketOwnerEnforced)},
+		}},
+	} {
+		raw, err := json.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
+
+		out[name] = raw
+	}
+
+	return out, nil
+}
+
 // addBucket creates an empty bucket. The caller holds the lock.
 func (s *Service) addBucket(name string) error {
+	if s.catalog.buckets[name] != nil && s.cfg.Region == "us-east-1" {
+		return nil // as S3 in us-east-1, for compatibility with old clients
+	}
+
 	if s.catalog.buckets[name] != nil || s.mountedDirs[name] != "" {
-		return &wire.Error{
-			Code:    "BucketAlreadyOwnedByYou",
-			Message: "Your previous request to create the named bucket succeeded and you already own it.",
-			Status:  http.StatusConflict,
-		}
+		return newError(bucketAlreadyOwned, detail("BucketName", name))
+	}
+
+	settings, err := newBucketSettings()
+	if err != nil {
+		return err
 	}
 
 	if err := os.MkdirAll(s.bucketDir(name), 0o700); err != nil {
@@ -83,13 +153,13 @@ func (s *Service) addBucket(name string) error {
 		Name:     name,
 		Created:  s.cfg.Now().UTC(),
 		Versions: map[string][]objectVersion{},
-		Config:   map[string]json.RawMessage{},
+		Config:   settings,
 		Uploads:  map[string]*multipartUpload{},
 	}
 	s.catalog.buckets[name] = b
 	s.markChanged(b)
 
-	return nil
+	return s.refreshAccess(b)
 }
 
 func (s *Service) headBucket(ctx context.Context, in *s3.HeadBucketInput) (*s3.HeadBucketOutput, error) {
@@ -102,6 +172,8 @@ func (s *Service) headBucket(ctx context.Context, in *s3.HeadBucketInput) (*s3.H
 	}
 
 	wire.SetResponseHeader(ctx, "X-Amz-Bucket-Region", s.cfg.Region)
+	wire.SetResponseHeader(ctx, "X-Amz-Access-Point-Alias", "false")
+	wire.SetResponseHeader(ctx, "X-Amz-Bucket-Arn", "arn:aws:s3:::"+*in.Bucket)
 
 	return &s3.HeadBucketOutput{}, nil
 }
@@ -132,11 +204,7 @@ func (s *Service) removeEmptyBucket(name string) error {
 	}
 
 	if len(b.Versions) > 0 {
-		return &wire.Error{
-			Code:    "BucketNotEmpty",
-			Message: "The bucket you tried to delete is not empty",
-			Status:  http.StatusConflict,
-		}
+		return newError(bucketNotEmpty, detail("BucketName", name))
 	}
 
 	if err := s.catalog.removeBucket(name); err != nil {
@@ -166,21 +234,31 @@ func (s *Service) getBucketLocation(
 // bucketSetting is one of a bucket's settings. It is stored as the JSON of its aws-sdk-go shape and returned
 // unchanged.
 type bucketSetting struct {
-	name         string // suffix of the operations after Get, Put and Delete, such as BucketPolicy
-	action       string // suffix of the IAM actions after Get and Put
-	notFoundCode string // error code of Get if the setting is not set; empty returns an empty setting
+	name   string // suffix of the operations after Get, Put and Delete, such as BucketPolicy
+	action string // suffix of the IAM actions after Get and Put
+	// notFound is the error of Get if the setting is not set; empty returns an empty setting.
+	notFound errorCode
 }
 
 // newPutOperation returns the operation that sets a setting. read returns the bucket and the value from the
-// input.
+// input, and check refuses an invalid value.
 func newPutOperation[I, O, V any](
 	s *Service,
 	c bucketSetting,
 	read func(*I) (bucket *string, v *V),
+	check func(*V) error,
 ) wire.Operation {
 	return wire.NewOperation("Put"+c.name, func(ctx context.Context, in *I) (*O, error) {
 		name, v := read(in)
 		if err := s.authorizeObject(ctx, "Put"+c.action, *name, ""); err != nil {
+			return nil, err
+		}
+
+		if v == nil {
+			return nil, newError(malformedXML)
+		}
+
+		if err := check(v); err != nil {
 			return nil, err
 		}
 
@@ -214,12 +292,8 @@ func newGetOperation[I, O, V any](
 
 		out := new(O)
 		v := new(V)
-		if !ok && c.notFoundCode != "" {
-			return nil, &wire.Error{
-				Code:    c.notFoundCode,
-				Message: "The " + c.name + " does not exist",
-				Status:  http.StatusNotFound,
-			}
+		if !ok && c.notFound != "" {
+			return nil, newError(c.notFound, detail("BucketName", *name))
 		}
 
 		if ok {
@@ -267,7 +341,7 @@ func (s *Service) applySetting(b *bucket, key string, raw json.RawMessage) error
 	var document string
 	if key == policySettingName && raw != nil {
 		if err := json.Unmarshal(raw, &document); err != nil {
-			return wire.Errorf("MalformedPolicy", "the policy is missing")
+			return wire.Errorf("MalformedPolicy", "Policies must be valid JSON and the first byte must be '{'")
 		}
 
 		if err := s.validatePolicy(b, document); err != nil {

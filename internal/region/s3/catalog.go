@@ -7,14 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/region/state"
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // catalog has the buckets, without the bodies of their objects. It is the state in the service's
@@ -47,6 +45,7 @@ type objectVersion struct {
 	Metadata map[string]string // the x-amz-meta- headers, without the prefix
 	Marker   bool              `json:"marker,omitempty"` // a delete marker
 	File     string            // name of the body's file in the bucket's directory; empty for a delete marker
+	Parts    []int64           `json:",omitempty"` // sizes of the parts of a multipart upload, in their order
 }
 
 // multipartUpload is a multipart upload in progress.
@@ -57,6 +56,10 @@ type multipartUpload struct {
 	Meta    map[string]string       // metadata of the object
 	Headers map[string]string       // content headers and encryption, by header name
 	Parts   map[int64]objectVersion // by part number
+	// Checksum is the name of the checksum that the client chose, as [wire.NewChecksum] takes it; empty for S3's
+	// default. ChecksumType is FULL_OBJECT or COMPOSITE, and empty without a checksum.
+	Checksum     string `json:",omitempty"`
+	ChecksumType string `json:",omitempty"`
 }
 
 // newCatalog returns a catalog without buckets.
@@ -120,11 +123,7 @@ func (c *catalog) removeBucket(name string) error {
 func (c *catalog) findBucket(name string) (*bucket, error) {
 	b, ok := c.buckets[name]
 	if !ok {
-		return nil, &wire.Error{
-			Code:    "NoSuchBucket",
-			Message: "The specified bucket does not exist: " + name,
-			Status:  http.StatusNotFound,
-		}
+		return nil, newError(noSuchBucket, detail("BucketName", name))
 	}
 
 	return b, nil

@@ -39,8 +39,9 @@ func (s *Service) resolveEncryption(ctx context.Context, name, key string) (map[
 	switch out[sseHeader] {
 	case s3.ServerSideEncryptionAes256:
 		if out[sseKeyHeader] != "" {
-			return nil, wire.Errorf(
-				"InvalidArgument",
+			return nil, newArgumentError(
+				"x-amz-server-side-encryption",
+				out[sseHeader],
 				"Server Side Encryption with AWS KMS managed key requires HTTP header "+
 					"x-amz-server-side-encryption : aws:kms",
 			)
@@ -49,12 +50,10 @@ func (s *Service) resolveEncryption(ctx context.Context, name, key string) (map[
 		return out, nil
 
 	case s3.ServerSideEncryptionAwsKms:
+	case s3.ServerSideEncryptionAwsKmsDsse:
+		return nil, wire.NotImplemented("x-amz-server-side-encryption: " + out[sseHeader])
 	default:
-		return nil, wire.Errorf(
-			"InvalidEncryptionAlgorithmError",
-			"The encryption request you specified is not valid: %s",
-			out[sseHeader],
-		)
+		return nil, newError(invalidEncryption, detail("ArgumentValue", out[sseHeader]))
 	}
 
 	arn, err := s.authorizeKey(ctx, "GenerateDataKey", name, key, out)

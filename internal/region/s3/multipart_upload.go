@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/aws/aws-sdk-go/service/s3"
@@ -30,46 +31,56 @@ func (s *Service) createMultipartUpload(
 		return nil, err
 	}
 
-	headers, err := s.resolveEncryption(ctx, *in.Bucket, *in.Key)
+	chosen, err := chooseChecksum(in.ChecksumAlgorithm, wire.HTTPRequest(ctx).Header.Get(checksumTypeHeader))
 	if err != nil {
 		return nil, err
 	}
 
-	setEncryptionHeaders(ctx, headers)
-
-	for _, h := range storedHeaders() {
-		if value := wire.HTTPRequest(ctx).Header.Get(h); value != "" {
-			headers[h] = value
-		}
+	headers, err := s.newObjectHeaders(ctx, &s3.PutObjectInput{
+		Bucket:       in.Bucket,
+		Key:          in.Key,
+		ACL:          in.ACL,
+		StorageClass: in.StorageClass,
+	})
+	if err != nil {
+		return nil, err
 	}
 
 	id := randomHex()
 	upload := &multipartUpload{
-		Key:     *in.Key,
-		Started: s.cfg.Now().UTC(),
-		Type:    stringValue(in.ContentType),
-		Meta:    stringValues(in.Metadata),
-		Headers: headers,
-		Parts:   map[int64]objectVersion{},
+		Key:          *in.Key,
+		Started:      s.cfg.Now().UTC(),
+		Type:         stringValue(in.ContentType),
+		Meta:         stringValues(in.Metadata),
+		Headers:      headers,
+		Parts:        map[int64]objectVersion{},
+		Checksum:     chosen.name,
+		ChecksumType: chosen.kind,
 	}
 
 	err = s.updateBucket(in.Bucket, func(b *bucket) error {
 		b.Uploads[id] = upload
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
 
-	return &s3.CreateMultipartUploadOutput{Bucket: in.Bucket, Key: in.Key, UploadId: &id}, err
+	setEncryptionHeaders(ctx, headers)
+
+	if chosen.name != "" {
+		wire.SetResponseHeader(ctx, "X-Amz-Checksum-Algorithm", strings.ToUpper(chosen.name))
+		wire.SetResponseHeader(ctx, checksumTypeHeader, chosen.kind)
+	}
+
+	return &s3.CreateMultipartUploadOutput{Bucket: in.Bucket, Key: in.Key, UploadId: &id}, nil
 }
 
 // findUpload returns an upload in progress. The caller holds the lock.
 func (b *bucket) findUpload(id, key *string) (*multipartUpload, error) {
 	u := b.Uploads[stringValue(id)]
 	if u == nil || u.Key != *key {
-		return nil, &wire.Error{
-			Code:    "NoSuchUpload",
-			Message: "The specified upload does not exist.",
-			Status:  http.StatusNotFound,
-		}
+		return nil, newError(noSuchUpload, detail("UploadId", stringValue(id)))
 	}
 
 	return u, nil
@@ -80,16 +91,24 @@ func (s *Service) uploadPart(ctx context.Context, in *s3.UploadPartInput) (*s3.U
 		return nil, err
 	}
 
+	if _, err := s.partChecksum(in.Bucket, in.Key, in.UploadId); err != nil {
+		return nil, err
+	}
+
 	v, err := s.storeRequestBody(ctx, in.Bucket)
 	if err != nil {
 		return nil, err
 	}
 
+	v.Modified = s.cfg.Now().UTC()
 	if err := s.addPart(in.Bucket, in.Key, in.UploadId, in.PartNumber, v); err != nil {
 		return nil, err
 	}
 
 	setChecksumHeaders(ctx, v)
+	if err := s.setUploadHeaders(ctx, in.Bucket, in.Key, in.UploadId); err != nil {
+		return nil, err
+	}
 
 	return &s3.UploadPartOutput{ETag: &v.ETag}, nil
 }
@@ -99,6 +118,10 @@ func (s *Service) addPart(name, key, id *string, number *int64, v objectVersion)
 	var old objectVersion
 	err := s.updateBucket(name, func(b *bucket) error {
 		u, err := b.findPartUpload(id, key, *number)
+		if err == nil {
+			err = u.checkPartChecksum(v)
+		}
+
 		if err != nil {
 			s.removeFile(b.Name, v.File)
 			return err
@@ -120,10 +143,10 @@ func (s *Service) addPart(name, key, id *string, number *int64, v objectVersion)
 func (b *bucket) findPartUpload(id, key *string, number int64) (*multipartUpload, error) {
 	u, err := b.findUpload(id, key)
 	if err == nil && (number < 1 || number > maxParts) {
-		err = wire.Errorf(
-			"InvalidArgument",
-			"Part number must be an integer between 1 and %d, inclusive",
-			maxParts,
+		err = newArgumentError(
+			"partNumber",
+			strconv.FormatInt(number, 10),
+			fmt.Sprintf("Part number must be an integer between 1 and %d, inclusive", maxParts),
 		)
 	}
 
@@ -141,7 +164,12 @@ func (s *Service) completeMultipartUpload(
 		return nil, err
 	}
 
-	v, parts, err := s.collectParts(in)
+	asked, err := readCompletion(wire.HTTPRequest(ctx).Header)
+	if err != nil {
+		return nil, err
+	}
+
+	v, parts, err := s.collectParts(in, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -150,27 +178,43 @@ func (s *Service) completeMultipartUpload(
 		return nil, err
 	}
 
+	if err := asked.checkChecksums(v); err != nil {
+		s.removeFile(*in.Bucket, v.File)
+		return nil, err
+	}
+
 	v, err = s.commitVersion(ctx, in.Bucket, *in.Key, v)
 	if err != nil {
 		return nil, err
 	}
 
+	var unused []objectVersion
 	err = s.updateBucket(in.Bucket, func(b *bucket) error {
+		if u := b.Uploads[*in.UploadId]; u != nil {
+			unused = slices.Collect(maps.Values(u.Parts))
+		}
+
 		delete(b.Uploads, *in.UploadId)
+
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
 
-	s.removeFiles(*in.Bucket, parts)
+	s.removeFiles(*in.Bucket, slices.Concat(parts, unused))
+	setEncryptionHeaders(ctx, v.Headers)
 
 	return &s3.CompleteMultipartUploadOutput{
-		Bucket:    in.Bucket,
-		Key:       in.Key,
-		ETag:      &v.ETag,
-		VersionId: responseVersionID(v),
-		Location:  new("/" + *in.Bucket + "/" + *in.Key),
+		Bucket:         in.Bucket,
+		Key:            in.Key,
+		ETag:           &v.ETag,
+		VersionId:      responseVersionID(v),
+		Location:       new("http://" + wire.HTTPRequest(ctx).Host + "/" + *in.Bucket + "/" + *in.Key),
+		ChecksumCRC32:  v.checksum("crc32"),
+		ChecksumCRC32C: v.checksum("crc32c"),
+		ChecksumSHA1:   v.checksum("sha1"),
+		ChecksumSHA256: v.checksum("sha256"),
 	}, nil
 }
 
@@ -178,6 +222,7 @@ func (s *Service) completeMultipartUpload(
 // still without a file.
 func (s *Service) collectParts(
 	in *s3.CompleteMultipartUploadInput,
+	asked completion,
 ) (v objectVersion, parts []objectVersion, err error) {
 	err = s.viewBucket(in.Bucket, func(b *bucket) error {
 		u, err := b.findUpload(in.UploadId, in.Key)
@@ -194,9 +239,12 @@ func (s *Service) collectParts(
 
 		for _, p := range in.MultipartUpload.Parts {
 			parts = append(parts, u.Parts[*p.PartNumber])
+			v.Parts = append(v.Parts, u.Parts[*p.PartNumber].Size)
 		}
 
-		return nil
+		v.setUploadChecksum(u)
+
+		return asked.checkUpload(u, v)
 	})
 
 	return v, parts, err
@@ -213,10 +261,11 @@ func (s *Service) joinParts(bucket string, v *objectVersion, parts []objectVersi
 	}
 
 	sum := md5.New()
-
+	whole, chosen := v.newPartsChecksum()
+	to := io.MultiWriter(f, whole)
 	for _, part := range parts {
 		var n int64
-		if n, err = s.appendPart(f, sum, bucket, part); err != nil {
+		if n, err = s.appendPart(to, sum, bucket, part); err != nil {
 			break
 		}
 
@@ -229,6 +278,7 @@ func (s *Service) joinParts(bucket string, v *objectVersion, parts []objectVersi
 	}
 
 	v.ETag = fmt.Sprintf(`"%x-%d"`, sum.Sum(nil), len(parts))
+	v.sumParts(chosen, whole, parts)
 
 	return nil
 }
@@ -239,25 +289,31 @@ const minPartBytes = 5 << 20
 // validateParts checks that the parts of a request exist, are in order, and are large enough.
 func validateParts(list *s3.CompletedMultipartUpload, u *multipartUpload) error {
 	if list == nil || len(list.Parts) == 0 {
-		return wire.Errorf("MalformedXML", "You must specify at least one part")
+		return newError(malformedXML)
 	}
 
 	for i, p := range list.Parts {
 		if p.PartNumber == nil {
-			return wire.Errorf("MalformedXML", "a part has no number")
+			return newError(malformedXML)
 		}
 
 		part, ok := u.Parts[*p.PartNumber]
 		switch {
 		case !ok || strings.Trim(part.ETag, `"`) != strings.Trim(stringValue(p.ETag), `"`):
-			return newInvalidPartError()
+			return newInvalidPartError(*p.PartNumber)
 		case i > 0 && *p.PartNumber <= *list.Parts[i-1].PartNumber:
-			return wire.Errorf("InvalidPartOrder", "The list of parts was not in ascending order.")
+			return newError(invalidPartOrder)
 		case i < len(list.Parts)-1 && part.Size < minPartBytes:
-			return wire.Errorf(
-				"EntityTooSmall",
-				"Your proposed upload is smaller than the minimum allowed size",
+			return newError(
+				entityTooSmall,
+				detail("ProposedSize", strconv.FormatInt(part.Size, 10)),
+				detail("MinSizeAllowed", strconv.Itoa(minPartBytes)),
+				detail("PartNumber", strconv.FormatInt(*p.PartNumber, 10)),
 			)
+		}
+
+		if err := u.checkListedChecksums(p, part); err != nil {
+			return err
 		}
 	}
 
@@ -273,7 +329,7 @@ func (s *Service) appendPart(w, sum io.Writer, bucket string, part objectVersion
 
 	f, err := os.Open(filepath.Join(s.bucketDir(bucket), part.File))
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, newInvalidPartError()
+		return 0, newInvalidPartError(0)
 	}
 
 	if err != nil {
@@ -288,8 +344,8 @@ func (s *Service) appendPart(w, sum io.Writer, bucket string, part objectVersion
 	return io.Copy(w, f)
 }
 
-func newInvalidPartError() error {
-	return wire.Errorf("InvalidPart", "One or more of the specified parts could not be found.")
+func newInvalidPartError(number int64) error {
+	return newError(invalidPart, detail("PartNumber", strconv.FormatInt(number, 10)))
 }
 
 func (s *Service) abortMultipartUpload(

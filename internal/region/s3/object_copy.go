@@ -4,12 +4,16 @@ package s3
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/aws/aws-sdk-go/service/s3"
@@ -23,7 +27,11 @@ func (s *Service) copyObject(ctx context.Context, in *s3.CopyObjectInput) (*s3.C
 		return nil, err
 	}
 
-	bucket, source, err := s.findCopySource(ctx, *in.CopySource)
+	if err := checkCopyRequest(ctx, in); err != nil {
+		return nil, err
+	}
+
+	source, err := s.findCopySource(ctx, *in.CopySource)
 	if err != nil {
 		return nil, err
 	}
@@ -33,14 +41,15 @@ func (s *Service) copyObject(ctx context.Context, in *s3.CopyObjectInput) (*s3.C
 		return nil, err
 	}
 
-	v, err := s.copyVersion(bucket, *in.Bucket, source)
+	v, err := s.copyVersion(source, *in.Bucket, stringValue(in.ChecksumAlgorithm))
 	if err != nil {
 		return nil, err
 	}
 
-	v.replaceMetadata(in)
-	for _, name := range []string{sseHeader, sseKeyHeader, sseBucketHeader} {
-		delete(v.Headers, name)
+	v.replaceMetadata(ctx, in)
+	if err := setStorageClass(v.Headers, in.StorageClass); err != nil {
+		s.removeFile(*in.Bucket, v.File)
+		return nil, err
 	}
 
 	maps.Copy(v.Headers, encryption)
@@ -51,32 +60,118 @@ func (s *Service) copyObject(ctx context.Context, in *s3.CopyObjectInput) (*s3.C
 	setEncryptionHeaders(ctx, v.Headers)
 
 	return &s3.CopyObjectOutput{
-		CopyObjectResult:    &s3.CopyObjectResult{ETag: &v.ETag, LastModified: &v.Modified},
+		CopyObjectResult:    v.copyResult(),
 		VersionId:           responseVersionID(v),
-		CopySourceVersionId: responseVersionID(source),
+		CopySourceVersionId: responseVersionID(source.version),
 	}, nil
 }
 
-// findCopySource returns the bucket and the version that a copy reads, and checks that the caller may read
-// it.
-func (s *Service) findCopySource(ctx context.Context, header string) (string, objectVersion, error) {
+// copyResult returns what S3 tells about a copy.
+func (v objectVersion) copyResult() *s3.CopyObjectResult {
+	out := &s3.CopyObjectResult{ETag: &v.ETag, LastModified: &v.Modified}
+	out.ChecksumCRC32 = v.checksum("crc32")
+	out.ChecksumCRC32C = v.checksum("crc32c")
+	out.ChecksumSHA1 = v.checksum("sha1")
+	out.ChecksumSHA256 = v.checksum("sha256")
+
+	return out
+}
+
+// checksum returns a checksum of a version; nil if it does not have it.
+func (v objectVersion) checksum(name string) *string {
+	if sum, ok := v.Headers[checksumPrefix+name]; ok {
+		return &sum
+	}
+
+	return nil
+}
+
+// checkCopyRequest refuses the directives and ACLs that S3 refuses, and a copy that would change nothing.
+func checkCopyRequest(ctx context.Context, in *s3.CopyObjectInput) error {
+	if err := checkACL(in.ACL, s3.ObjectCannedACLBucketOwnerFullControl); err != nil {
+		return err
+	}
+
+	directive := stringValue(in.MetadataDirective)
+	if directive != "" && !slices.Contains(s3.MetadataDirective_Values(), directive) {
+		return newArgumentError("x-amz-metadata-directive", directive, "Unknown metadata directive.")
+	}
+
+	if tagging := stringValue(in.TaggingDirective); tagging != "" && tagging != s3.TaggingDirectiveCopy {
+		return wire.NotImplemented("x-amz-tagging-directive: " + tagging)
+	}
+
+	source, err := parseCopySource(*in.CopySource)
+	if err != nil {
+		return err
+	}
+
+	h := wire.HTTPRequest(ctx).Header
+	if source.bucket == *in.Bucket && source.key == *in.Key && source.versionID == nil &&
+		directive != s3.MetadataDirectiveReplace && in.StorageClass == nil && h.Get(sseHeader) == "" {
+		return newErrorf(
+			invalidRequest,
+			"This copy request is illegal because it is trying to copy an object to itself without changing the "+
+				"object's metadata, storage class, website redirect location or encryption attributes.",
+		).with()
+	}
+
+	return nil
+}
+
+// foundSource is the version that a copy reads.
+type foundSource struct {
+	bucket  string
+	key     string
+	version objectVersion
+}
+
+// findCopySource returns the version that a copy reads, and checks that the caller may read it and that it meets
+// the conditions of the request.
+func (s *Service) findCopySource(ctx context.Context, header string) (foundSource, error) {
 	source, err := parseCopySource(header)
 	if err != nil {
-		return "", objectVersion{}, err
+		return foundSource{}, err
 	}
 
 	if err := s.authorizeObject(ctx, objectReadAction(source.versionID), source.bucket, source.key); err != nil {
-		return "", objectVersion{}, err
+		return foundSource{}, err
 	}
 
 	v, err := s.findVersion(ctx, &source.bucket, &source.key, source.versionID)
 	if err != nil {
-		return "", objectVersion{}, err
+		return foundSource{}, err
+	}
+
+	if failed := v.failedCondition(copyConditions(wire.HTTPRequest(ctx).Header)); failed != "" {
+		return foundSource{}, newPreconditionError("x-amz-copy-source-" + failed)
 	}
 
 	_, err = s.authorizeKey(ctx, "Decrypt", source.bucket, source.key, v.Headers)
 
-	return source.bucket, v, err
+	return foundSource{bucket: source.bucket, key: source.key, version: v}, err
+}
+
+// copyConditions returns the conditions of a copy on its source as those of a read.
+func copyConditions(h http.Header) http.Header {
+	out := http.Header{}
+	for _, name := range []string{"If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since"} {
+		if value := h.Get("X-Amz-Copy-Source-" + name); value != "" {
+			out.Set(name, value)
+		}
+	}
+
+	return out
+}
+
+// openSource opens the body of the source.
+func (s *Service) openSource(source foundSource) (*os.File, error) {
+	f, err := os.Open(filepath.Join(s.bucketDir(source.bucket), source.version.File))
+	if err != nil {
+		return nil, newNoSuchKeyError(source.key) // replaced in the meantime
+	}
+
+	return f, nil
 }
 
 // uploadPartCopy adds a part to an upload that is a copy of an object, or of a range of one.
@@ -88,31 +183,28 @@ func (s *Service) uploadPartCopy(
 		return nil, err
 	}
 
-	bucket, source, err := s.findCopySource(ctx, *in.CopySource)
+	source, err := s.findCopySource(ctx, *in.CopySource)
 	if err != nil {
 		return nil, err
 	}
 
-	f, err := os.Open(filepath.Join(s.bucketDir(bucket), source.File))
+	checksum, err := s.partChecksum(in.Bucket, in.Key, in.UploadId)
 	if err != nil {
-		return nil, newNoSuchKeyError() // replaced in the meantime
+		return nil, err
+	}
+
+	f, err := s.openSource(source)
+	if err != nil {
+		return nil, err
 	}
 
 	defer func() { _ = f.Close() }()
-	first := int64(0)
-	last := source.Size - 1
-	if in.CopySourceRange != nil {
-		var ok bool
-		if first, last, ok = parseByteRange(*in.CopySourceRange, source.Size); !ok {
-			return nil, wire.Errorf(
-				"InvalidArgument",
-				"The x-amz-copy-source-range value must be of the form bytes=first-last where first and last "+
-					"are the zero-based offsets of the first and last bytes to copy",
-			)
-		}
+	picked, err := parseCopyRange(in.CopySourceRange, source.version.Size)
+	if err != nil {
+		return nil, err
 	}
 
-	v, err := s.storeBody(*in.Bucket, io.NewSectionReader(f, first, last-first+1))
+	v, err := s.storeBody(*in.Bucket, io.NewSectionReader(f, picked.first, picked.length), checksum)
 	if err != nil {
 		return nil, err
 	}
@@ -122,9 +214,49 @@ func (s *Service) uploadPartCopy(
 		return nil, err
 	}
 
+	copied := v.copyResult()
+
 	return &s3.UploadPartCopyOutput{
-		CopyPartResult: &s3.CopyPartResult{ETag: &v.ETag, LastModified: &v.Modified},
+		CopySourceVersionId: responseVersionID(source.version),
+		CopyPartResult: &s3.CopyPartResult{
+			ETag:           copied.ETag,
+			LastModified:   copied.LastModified,
+			ChecksumCRC32:  copied.ChecksumCRC32,
+			ChecksumCRC32C: copied.ChecksumCRC32C,
+			ChecksumSHA1:   copied.ChecksumSHA1,
+			ChecksumSHA256: copied.ChecksumSHA256,
+		},
 	}, nil
+}
+
+// parseCopyRange returns the bytes that a part copies of an object of a size; all if header is nil.
+func parseCopyRange(header *string, size int64) (byteRange, error) {
+	if header == nil {
+		return byteRange{length: size, whole: true}, nil
+	}
+
+	text := *header
+	if !regexp.MustCompile(`^bytes=[0-9]+-[0-9]+$`).MatchString(text) {
+		return byteRange{}, newArgumentError(
+			"x-amz-copy-source-range",
+			text,
+			"The x-amz-copy-source-range value must be of the form bytes=first-last where first and last "+
+				"are the zero-based offsets of the first and last bytes to copy",
+		)
+	}
+
+	_, end, _ := strings.Cut(text, "-")
+	wanted, err := strconv.ParseInt(end, 10, 64)
+	first, last, ok := parseByteRange(text, size)
+	if err != nil || !ok || wanted != last {
+		return byteRange{}, newArgumentError(
+			"x-amz-copy-source-range",
+			text,
+			fmt.Sprintf("Range specified is not valid for source object of size: %d", size),
+		)
+	}
+
+	return byteRange{first: first, length: last - first + 1}, nil
 }
 
 // copySource is the object that a copy reads.
@@ -141,8 +273,9 @@ func parseCopySource(header string) (copySource, error) {
 	q, errQuery := url.ParseQuery(query)
 	bucket, key, ok := strings.Cut(path, "/")
 	if errPath != nil || errQuery != nil || !ok || key == "" {
-		return copySource{}, wire.Errorf(
-			"InvalidArgument",
+		return copySource{}, newArgumentError(
+			"x-amz-copy-source",
+			header,
 			"Copy Source must mention the source bucket and key: sourcebucket/sourcekey",
 		)
 	}
@@ -156,167 +289,65 @@ func parseCopySource(header string) (copySource, error) {
 }
 
 // copyVersion copies the body of a version to a new file of a bucket, and returns a version with that file
-// and the headers and metadata of the source.
-func (s *Service) copyVersion(fromBucket, toBucket string, source objectVersion) (objectVersion, error) {
+// and the headers and metadata of the source. checksum is the algorithm that the client asks for; empty for that
+// of the source.
+func (s *Service) copyVersion(source foundSource, toBucket, checksum string) (objectVersion, error) {
 	if err := s.checkBucket(&toBucket); err != nil {
 		return objectVersion{}, err
 	}
 
-	f, err := os.Open(filepath.Join(s.bucketDir(fromBucket), source.File))
+	f, err := s.openSource(source)
 	if err != nil {
-		return objectVersion{}, newNoSuchKeyError() // replaced in the meantime
+		return objectVersion{}, err
 	}
 
 	defer func() { _ = f.Close() }()
-	v, err := s.storeBody(toBucket, f)
+	if names := source.version.checksumNames(); checksum == "" && len(names) > 0 {
+		checksum = names[0]
+	}
+
+	if checksum == "" {
+		checksum = defaultChecksum
+	}
+
+	if wire.NewChecksum(checksum) == nil {
+		return objectVersion{}, newChecksumAlgorithmError(checksum)
+	}
+
+	v, err := s.storeBody(toBucket, f, strings.ToLower(checksum))
 	if err != nil {
 		return v, err
 	}
 
-	v.ETag = source.ETag
-	v.Type = source.Type
-	v.Metadata = maps.Clone(source.Metadata)
-	v.Headers = maps.Clone(source.Headers)
-	if v.Headers == nil {
-		v.Headers = map[string]string{}
-	}
+	v.Type = source.version.Type
+	v.Metadata = maps.Clone(source.version.Metadata)
+	maps.Copy(v.Headers, contentHeaders(toHeader(source.version.Headers)))
 
 	return v, nil
 }
 
+// toHeader returns stored headers as those of a request.
+func toHeader(stored map[string]string) http.Header {
+	h := http.Header{}
+	for name, value := range stored {
+		h.Set(name, value)
+	}
+
+	return h
+}
+
 // replaceMetadata sets the content headers and metadata of a copy from the request, if its directive is
 // REPLACE.
-func (v *objectVersion) replaceMetadata(in *s3.CopyObjectInput) {
+func (v *objectVersion) replaceMetadata(ctx context.Context, in *s3.CopyObjectInput) {
 	if stringValue(in.MetadataDirective) != s3.MetadataDirectiveReplace {
 		return
 	}
 
 	v.Type = stringValue(in.ContentType)
 	v.Metadata = stringValues(in.Metadata)
-
-	for name, value := range map[string]*string{
-		"Cache-Control":       in.CacheControl,
-		"Content-Disposition": in.ContentDisposition,
-		"Content-Encoding":    in.ContentEncoding,
-		"Content-Language":    in.ContentLanguage,
-	} {
+	for name := range contentHeaders(toHeader(v.Headers)) {
 		delete(v.Headers, name)
-		if value != nil {
-			v.Headers[name] = *value
-		}
-	}
-}
-
-// listObjects is the first version of ListObjects, whose pages continue after a key instead of a token.
-func (s *Service) listObjects(ctx context.Context, in *s3.ListObjectsInput) (*s3.ListObjectsOutput, error) {
-	out, err := s.listObjectsV2(ctx, &s3.ListObjectsV2Input{
-		Bucket:       in.Bucket,
-		Prefix:       in.Prefix,
-		Delimiter:    in.Delimiter,
-		EncodingType: in.EncodingType,
-		MaxKeys:      in.MaxKeys,
-		StartAfter:   in.Marker,
-	})
-	if err != nil {
-		return nil, err
 	}
 
-	page := &s3.ListObjectsOutput{
-		Name:           out.Name,
-		Prefix:         out.Prefix,
-		Delimiter:      out.Delimiter,
-		EncodingType:   out.EncodingType,
-		MaxKeys:        out.MaxKeys,
-		Marker:         in.Marker,
-		IsTruncated:    out.IsTruncated,
-		Contents:       out.Contents,
-		CommonPrefixes: out.CommonPrefixes,
-	}
-	if isTrue(out.IsTruncated) {
-		last := ""
-		if n := len(out.Contents); n > 0 {
-			last = *out.Contents[n-1].Key
-		}
-
-		if n := len(out.CommonPrefixes); n > 0 {
-			last = max(last, *out.CommonPrefixes[n-1].Prefix)
-		}
-
-		page.NextMarker = &last
-	}
-
-	return page, nil
-}
-
-func (s *Service) listParts(ctx context.Context, in *s3.ListPartsInput) (*s3.ListPartsOutput, error) {
-	if err := s.authorizeObject(ctx, "ListMultipartUploadParts", *in.Bucket, *in.Key); err != nil {
-		return nil, err
-	}
-
-	out := &s3.ListPartsOutput{
-		Bucket:      in.Bucket,
-		Key:         in.Key,
-		UploadId:    in.UploadId,
-		IsTruncated: new(false),
-		MaxParts:    new(int64(maxListedKeys)),
-	}
-
-	err := s.viewBucket(in.Bucket, func(b *bucket) error {
-		u, err := b.findUpload(in.UploadId, in.Key)
-		if err == nil {
-			addListedParts(out, u, in.PartNumberMarker)
-		}
-
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-
-	return out, nil
-}
-
-// addListedParts adds the parts of an upload to a list, from the one after the number marker.
-func addListedParts(out *s3.ListPartsOutput, u *multipartUpload, marker *int64) {
-	for _, n := range slices.Sorted(maps.Keys(u.Parts)) {
-		if marker != nil && n <= *marker {
-			continue
-		}
-
-		if len(out.Parts) == maxListedKeys {
-			out.IsTruncated = new(true)
-			out.NextPartNumberMarker = out.Parts[maxListedKeys-1].PartNumber
-
-			break
-		}
-
-		part := u.Parts[n]
-		out.Parts = append(out.Parts, &s3.Part{PartNumber: &n, ETag: &part.ETag, Size: &part.Size})
-	}
-}
-
-func (s *Service) listMultipartUploads(
-	ctx context.Context,
-	in *s3.ListMultipartUploadsInput,
-) (*s3.ListMultipartUploadsOutput, error) {
-	if err := s.authorizeObject(ctx, "ListBucketMultipartUploads", *in.Bucket, ""); err != nil {
-		return nil, err
-	}
-
-	out := &s3.ListMultipartUploadsOutput{Bucket: in.Bucket, Prefix: in.Prefix, IsTruncated: new(false)}
-	err := s.viewBucket(in.Bucket, func(b *bucket) error {
-		for _, id := range slices.Sorted(maps.Keys(b.Uploads)) {
-			if u := b.Uploads[id]; strings.HasPrefix(u.Key, stringValue(in.Prefix)) {
-				out.Uploads = append(out.Uploads, &s3.MultipartUpload{
-					Key:       new(u.Key),
-					UploadId:  &id,
-					Initiated: new(u.Started),
-				})
-			}
-		}
-
-		return nil
-	})
-
-	return out, err
+	maps.Copy(v.Headers, contentHeaders(wire.HTTPRequest(ctx).Header))
 }

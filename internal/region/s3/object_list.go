@@ -4,17 +4,16 @@ package s3
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
-	"errors"
 	"maps"
-	"net/http"
+	"math"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/aws/aws-sdk-go/service/s3"
-
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // maxListedKeys is S3's limit of the entries on one page of a list.
@@ -48,11 +47,22 @@ func (s *Service) listObjectsV2(
 		return nil
 	})
 
+	if isTrue(in.FetchOwner) {
+		for _, o := range out.Contents {
+			o.Owner = newOwner()
+		}
+	}
+
 	return out, err
 }
 
 // addListedObjects adds the objects and common prefixes of a page to a list.
 func addListedObjects(out *s3.ListObjectsV2Output, b *bucket, page listPage) {
+	out.KeyCount = new(int64(0))
+	if page.limit == 0 {
+		return
+	}
+
 	entries, more := page.selectEntries(
 		slices.Sorted(maps.Keys(b.Versions)),
 		func(key string) bool { _, ok := b.currentVersion(key); return ok },
@@ -71,7 +81,9 @@ func addListedObjects(out *s3.ListObjectsV2Output, b *bucket, page listPage) {
 			ETag:         &v.ETag,
 			Size:         &v.Size,
 			LastModified: &v.Modified,
-			StorageClass: new(s3.ObjectStorageClassStandard),
+			StorageClass: v.storageClass(),
+
+			ChecksumAlgorithm: v.listedChecksums(),
 		})
 	}
 
@@ -79,8 +91,31 @@ func addListedObjects(out *s3.ListObjectsV2Output, b *bucket, page listPage) {
 	if more {
 		last := entries[len(entries)-1].key
 		out.IsTruncated = new(true)
-		out.NextContinuationToken = new(base64.RawURLEncoding.EncodeToString([]byte(last)))
+		out.NextContinuationToken = new(encodeToken(last))
 	}
+}
+
+// listedChecksums returns the algorithms of a version's checksums for a list.
+func (v objectVersion) listedChecksums() []*string {
+	var out []*string
+	for _, name := range v.checksumNames() {
+		out = append(out, new(strings.ToUpper(name)))
+	}
+
+	return out
+}
+
+// ownerID is the canonical ID of the account that owns every object.
+const ownerID = "slipway"
+
+func newOwner() *s3.Owner { return &s3.Owner{ID: new(ownerID), DisplayName: new(ownerID)} }
+
+func orEmpty(text *string) *string {
+	if text == nil {
+		return new("")
+	}
+
+	return text
 }
 
 // encodeListedKey returns a key in the encoding that a list request asks for: none, or "url".
@@ -98,22 +133,66 @@ func newListPage(in *s3.ListObjectsV2Input) (listPage, error) {
 		prefix:    stringValue(in.Prefix),
 		delimiter: stringValue(in.Delimiter),
 		after:     stringValue(in.StartAfter),
-		limit:     maxListedKeys,
 	}
+
+	var err error
+	if p.limit, err = pageLimit("max-keys", in.MaxKeys); err != nil {
+		return p, err
+	}
+
 	if in.ContinuationToken != nil {
-		last, err := base64.RawURLEncoding.DecodeString(*in.ContinuationToken)
-		if err != nil {
-			return p, wire.Errorf("InvalidArgument", "The continuation token provided is incorrect")
+		last, ok := decodeToken(*in.ContinuationToken)
+		if !ok {
+			return p, newArgumentError(
+				"continuation-token",
+				*in.ContinuationToken,
+				"The continuation token provided is incorrect",
+			)
 		}
 
-		p.after = string(last)
-	}
-
-	if in.MaxKeys != nil {
-		p.limit = min(p.limit, int(*in.MaxKeys))
+		p.after = last
 	}
 
 	return p, nil
+}
+
+// pageLimit returns the number of entries of a page; asked is the query parameter name, and nil for S3's limit.
+func pageLimit(name string, asked *int64) (int, error) {
+	if asked == nil {
+		return maxListedKeys, nil
+	}
+
+	if *asked < 0 || *asked > math.MaxInt32 {
+		return 0, newArgumentError(
+			name,
+			strconv.FormatInt(*asked, 10),
+			"Argument "+name+" must be an integer between 0 and 2147483647",
+		)
+	}
+
+	return min(maxListedKeys, int(*asked)), nil
+}
+
+// tokenSumBytes is the length of the checksum in a continuation token.
+const tokenSumBytes = 6
+
+// encodeToken returns the continuation token of a list that continues after a key. It has a checksum, so that a
+// token that the region did not make is an error and not another page.
+func encodeToken(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return base64.RawURLEncoding.EncodeToString(append(sum[:tokenSumBytes], key...))
+}
+
+// decodeToken returns the key of a continuation token. ok is false if [encodeToken] did not make it.
+func decodeToken(token string) (key string, ok bool) {
+	b, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || len(b) <= tokenSumBytes {
+		return "", false
+	}
+
+	key = string(b[tokenSumBytes:])
+
+	return key, encodeToken(key) == token
 }
 
 // listPage is the part of a list of keys that a request asks for.
@@ -156,232 +235,4 @@ func (p listPage) selectEntries(keys []string, visible func(string) bool) (out [
 	}
 
 	return out, false
-}
-
-func (s *Service) listObjectVersions(
-	ctx context.Context,
-	in *s3.ListObjectVersionsInput,
-) (*s3.ListObjectVersionsOutput, error) {
-	check := wire.AccessCheck{
-		Action:   "s3:ListBucketVersions",
-		Resource: "arn:aws:s3:::" + *in.Bucket,
-		Context:  map[string][]string{"s3:prefix": {stringValue(in.Prefix)}},
-	}
-	if err := s.evaluateAccess(ctx, *in.Bucket, check); err != nil {
-		return nil, err
-	}
-
-	out := &s3.ListObjectVersionsOutput{
-		Name:        in.Bucket,
-		Prefix:      in.Prefix,
-		IsTruncated: new(false),
-		MaxKeys:     new(int64(maxListedKeys)),
-	}
-	err := s.viewBucket(in.Bucket, func(b *bucket) error {
-		addListedKeys(out, b, in.KeyMarker)
-		return nil
-	})
-
-	return out, err
-}
-
-// addListedKeys adds the versions of the keys with the prefix of a list to it, from the key after marker.
-func addListedKeys(out *s3.ListObjectVersionsOutput, b *bucket, marker *string) {
-	last := ""
-
-	for _, key := range slices.Sorted(maps.Keys(b.Versions)) {
-		if !strings.HasPrefix(key, stringValue(out.Prefix)) || marker != nil && key <= *marker {
-			continue
-		}
-
-		if len(out.Versions)+len(out.DeleteMarkers) >= maxListedKeys {
-			out.IsTruncated = new(true)
-			out.NextKeyMarker = &last
-
-			break
-		}
-
-		addListedVersions(out, key, b.Versions[key])
-		last = key
-	}
-}
-
-// addListedVersions adds the versions and delete markers of a key to a list.
-func addListedVersions(out *s3.ListObjectVersionsOutput, key string, versions []objectVersion) {
-	for i, v := range versions {
-		if v.Marker {
-			out.DeleteMarkers = append(out.DeleteMarkers, &s3.DeleteMarkerEntry{
-				Key:          &key,
-				VersionId:    &v.ID,
-				IsLatest:     new(i == 0),
-				LastModified: &v.Modified,
-			})
-
-			continue
-		}
-
-		out.Versions = append(out.Versions, &s3.ObjectVersion{
-			Key:          &key,
-			VersionId:    &v.ID,
-			IsLatest:     new(i == 0),
-			LastModified: &v.Modified,
-			ETag:         &v.ETag,
-			Size:         &v.Size,
-			StorageClass: new(s3.ObjectVersionStorageClassStandard),
-		})
-	}
-}
-
-func (s *Service) deleteObject(
-	ctx context.Context,
-	in *s3.DeleteObjectInput,
-) (*s3.DeleteObjectOutput, error) {
-	v, err := s.removeVersion(ctx, in.Bucket, *in.Key, in.VersionId, wire.HTTPRequest(ctx).Header)
-	if err != nil {
-		return nil, err
-	}
-
-	wire.SetResponseStatus(ctx, http.StatusNoContent)
-	out := &s3.DeleteObjectOutput{VersionId: responseVersionID(v)}
-	if v.Marker {
-		out.DeleteMarker = new(true)
-	}
-
-	return out, nil
-}
-
-// removeVersion deletes a version permanently, or a key if id is nil: by a delete marker if the bucket has
-// versioning, else permanently. It returns the deleted version or the delete marker.
-func (s *Service) removeVersion(
-	ctx context.Context,
-	name *string,
-	key string,
-	id *string,
-	h http.Header,
-) (objectVersion, error) {
-	action := "DeleteObject"
-	if id != nil {
-		action = "DeleteObjectVersion"
-	}
-
-	if err := s.authorizeObject(ctx, action, *name, key); err != nil {
-		return objectVersion{}, err
-	}
-
-	var removed objectVersion
-	var old []objectVersion
-	err := s.updateBucket(name, func(b *bucket) error {
-		if h.Get("If-Match") != "" {
-			if err := b.checkWriteConditions(h, key); err != nil {
-				return err
-			}
-		}
-
-		if id == nil && b.hasVersioningConfig() {
-			b.addVersion(key, objectVersion{Marker: true, Modified: s.cfg.Now().UTC()})
-			removed = b.Versions[key][0]
-		} else {
-			removed, old = b.deleteVersion(key, id)
-		}
-
-		return nil
-	})
-	if err != nil {
-		return removed, err
-	}
-
-	s.removeFiles(*name, old)
-
-	return removed, nil
-}
-
-// deleteVersion removes a version of a key from the index; the version "null" if id is nil. It returns the
-// version, which has only an id if it did not exist, and the versions whose bodies must be removed.
-func (b *bucket) deleteVersion(key string, id *string) (removed objectVersion, old []objectVersion) {
-	removed.ID = "null"
-	if id != nil {
-		removed.ID = *id
-	}
-
-	wanted := removed.ID
-	b.Versions[key] = slices.DeleteFunc(b.Versions[key], func(v objectVersion) bool {
-		if v.ID == wanted {
-			old = append(old, v)
-			removed = v
-		}
-
-		return v.ID == wanted
-	})
-	if len(b.Versions[key]) == 0 {
-		delete(b.Versions, key)
-	}
-
-	return removed, old
-}
-
-// maxDeletions is how many objects one request may delete.
-const maxDeletions = 1000
-
-// checkDeletions checks what S3 requires of a request that deletes objects: a checksum of its body, and a list
-// of 1 to 1000 keys.
-func checkDeletions(ctx context.Context, list *s3.Delete) error {
-	if !wire.HasBodyChecksum(wire.HTTPRequest(ctx)) {
-		return wire.Errorf("InvalidRequest", "Missing required header for this request: Content-MD5")
-	}
-
-	if list == nil || len(list.Objects) == 0 || len(list.Objects) > maxDeletions {
-		return wire.Errorf(
-			"MalformedXML",
-			"The XML you provided was not well-formed or did not validate against our published schema",
-		)
-	}
-
-	return nil
-}
-
-func (s *Service) deleteObjects(
-	ctx context.Context,
-	in *s3.DeleteObjectsInput,
-) (*s3.DeleteObjectsOutput, error) {
-	if err := checkDeletions(ctx, in.Delete); err != nil {
-		return nil, err
-	}
-
-	if err := s.checkBucket(in.Bucket); err != nil {
-		return nil, err
-	}
-
-	out := &s3.DeleteObjectsOutput{}
-	for _, o := range in.Delete.Objects {
-		v, err := s.removeVersion(ctx, in.Bucket, *o.Key, o.VersionId, http.Header{})
-		if err != nil {
-			code := "InternalError"
-			message := err.Error()
-			if e, ok := errors.AsType[*wire.Error](err); ok {
-				code = e.Code
-				message = e.Message
-			}
-
-			out.Errors = append(out.Errors, &s3.Error{
-				Key:       o.Key,
-				VersionId: o.VersionId,
-				Code:      &code,
-				Message:   &message,
-			})
-
-			continue
-		}
-
-		if in.Delete.Quiet == nil || !*in.Delete.Quiet {
-			d := &s3.DeletedObject{Key: o.Key, VersionId: o.VersionId}
-			if v.Marker && o.VersionId == nil {
-				d.DeleteMarker = new(true)
-				d.DeleteMarkerVersionId = &v.ID
-			}
-
-			out.Deleted = append(out.Deleted, d)
-		}
-	}
-
-	return out, nil
 }

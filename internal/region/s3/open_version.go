@@ -20,7 +20,7 @@ func (s *Service) openVersion(ctx context.Context, name, key, id *string) (objec
 		}
 
 		if v.File == missing {
-			return v, nil, newNoSuchKeyError()
+			return v, nil, newNoSuchKeyError(*key)
 		}
 
 		f, err := os.Open(filepath.Join(s.bucketDir(*name), v.File))

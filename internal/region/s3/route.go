@@ -42,7 +42,7 @@ func (s *Service) Wire() wire.Service {
 		Version:    "2006-03-01",
 		Namespace:  "http://s3.amazonaws.com/doc/2006-03-01/",
 		Operations: append(ops, s.settingOps()...),
-		Authorize:  wire.AuthorizedInHandlers,
+		Authorize:  s.authorizeRequest,
 		Route:      parseRoute,
 	}
 }
@@ -64,6 +64,7 @@ func bucketSubresources() map[string]string {
 // parseRoute finds the operation of a request by its method, path and query. The bucket is in the path, or in
 // the first labels of the host.
 func parseRoute(r *http.Request) (wire.Route, error) {
+	wire.MoveQueryToHeaders(r)
 	name, key := parseAddress(r)
 	q := r.URL.Query()
 	path := map[string]string{"Bucket": name, "Key": key}
@@ -79,7 +80,32 @@ func parseRoute(r *http.Request) (wire.Route, error) {
 		op = objectOperation(r.Method, q, r.Header.Get("X-Amz-Copy-Source"))
 	}
 
-	return wire.Route{Op: op, Path: path, RootElement: responseRoot(op)}, checkOperation(op, r)
+	return wire.Route{
+		Op:          op,
+		Path:        path,
+		RootElement: responseRoot(op),
+		Names:       routeNames(op),
+	}, checkOperation(op, r)
+}
+
+// routeNames returns the query parameters that select an operation, and the headers that handlers read although
+// the shapes of aws-sdk-go v1 do not have them.
+func routeNames(op string) []string {
+	for name, setting := range bucketSubresources() {
+		if strings.HasSuffix(op, setting) || name == "lifecycle" && op == "DeleteBucketLifecycle" {
+			return []string{name}
+		}
+	}
+
+	return map[string][]string{
+		"CompleteMultipartUpload": {"x-amz-checksum-type", "x-amz-mp-object-size"},
+		"CreateMultipartUpload":   {"uploads", "x-amz-checksum-type"},
+		"DeleteObjects":           {"delete"},
+		"GetBucketLocation":       {"location"},
+		"ListMultipartUploads":    {"uploads"},
+		"ListObjectVersions":      {"versions"},
+		"ListObjectsV2":           {"list-type"},
+	}[op]
 }
 
 func checkOperation(op string, r *http.Request) error {
@@ -87,13 +113,7 @@ func checkOperation(op string, r *http.Request) error {
 		return nil
 	}
 
-	request := r.Method + " " + r.URL.RequestURI()
-
-	return &wire.Error{
-		Code:    "MethodNotAllowed",
-		Message: "The specified method is not allowed against this resource: " + request,
-		Status:  http.StatusMethodNotAllowed,
-	}
+	return newError(methodNotAllowed, detail("Method", r.Method), detail("ResourceType", r.URL.RequestURI()))
 }
 
 func operationForMethod(method string, ops map[string]string) string { return ops[method] }

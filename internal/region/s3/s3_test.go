@@ -222,6 +222,13 @@ func TestSettings(t *testing.T) {
 	c, _, _ := serve(t, t.TempDir())
 	bucket(t, c)
 	name := aws.String("b-1")
+	block, err := c.GetPublicAccessBlock(t.Context(), &s3.GetPublicAccessBlockInput{Bucket: name})
+	if err != nil || !aws.ToBool(block.PublicAccessBlockConfiguration.RestrictPublicBuckets) {
+		t.Errorf("the block of a new bucket: %+v %v", block, err)
+	}
+	if _, err := c.DeletePublicAccessBlock(t.Context(), &s3.DeletePublicAccessBlockInput{Bucket: name}); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := c.GetPublicAccessBlock(t.Context(), &s3.GetPublicAccessBlockInput{Bucket: name}); code(err) != "NoSuchPublicAccessBlockConfiguration" {
 		t.Errorf("unset block: %v", err)
 	}
@@ -257,7 +264,7 @@ func TestRangesAndUploads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		parts = append(parts, types.CompletedPart{PartNumber: n, ETag: out.ETag})
+		parts = append(parts, types.CompletedPart{PartNumber: n, ETag: out.ETag, ChecksumCRC32: out.ChecksumCRC32})
 	}
 	if _, err := c.CompleteMultipartUpload(t.Context(), &s3.CompleteMultipartUploadInput{Bucket: aws.String("b-1"), Key: aws.String("big"), UploadId: up.UploadId, MultipartUpload: &types.CompletedMultipartUpload{Parts: parts}}); err != nil {
 		t.Fatal(err)

@@ -25,9 +25,11 @@ import (
 
 // Config has the settings and dependencies of a [Service]. Dir, Region and Now are required.
 type Config struct {
-	Dir    string           // directory of the buckets; created if it does not exist
-	Region string           // such as us-east-1
-	Now    func() time.Time // the region's clock
+	Dir    string // directory of the buckets; created if it does not exist
+	Region string // such as us-east-1
+	// Account is the account that owns every bucket, 12 digits; empty for 000000000000.
+	Account string
+	Now     func() time.Time // the region's clock
 	// Identities evaluates the caller's own policies. If it is nil, bucket policies are not evaluated either.
 	Identities IdentityEvaluator
 	// KMS authorizes the use of KMS keys. If it is nil, every caller may use every key.
@@ -48,6 +50,10 @@ type Service struct {
 func New(cfg Config) (*Service, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the directory of S3: %w", err)
+	}
+
+	if cfg.Account == "" {
+		cfg.Account = "000000000000"
 	}
 
 	c := newCatalog(cfg.Dir)

@@ -3,7 +3,9 @@
 package s3
 
 import (
+	"context"
 	"encoding/json"
+	"net/http"
 	"slices"
 
 	"github.com/aws/aws-sdk-go/service/s3"
@@ -34,6 +36,7 @@ func (s *Service) versioningOps() []wire.Operation {
 			func(in *s3.PutBucketVersioningInput) (*string, *s3.VersioningConfiguration) {
 				return in.Bucket, in.VersioningConfiguration
 			},
+			validateVersioning,
 		),
 		newGetOperation(
 			s,
@@ -46,9 +49,9 @@ func (s *Service) versioningOps() []wire.Operation {
 
 func (s *Service) policyOps() []wire.Operation {
 	setting := bucketSetting{
-		name:         policySettingName,
-		action:       "BucketPolicy",
-		notFoundCode: "NoSuchBucketPolicy",
+		name:     policySettingName,
+		action:   "BucketPolicy",
+		notFound: noSuchBucketPolicy,
 	}
 
 	return []wire.Operation{
@@ -56,6 +59,7 @@ func (s *Service) policyOps() []wire.Operation {
 			s,
 			setting,
 			func(in *s3.PutBucketPolicyInput) (*string, *string) { return in.Bucket, in.Policy },
+			acceptAny[string],
 		),
 		newGetOperation(
 			s,
@@ -74,9 +78,9 @@ func (s *Service) policyOps() []wire.Operation {
 
 func (s *Service) publicAccessBlockOps() []wire.Operation {
 	setting := bucketSetting{
-		name:         publicBlockSettingName,
-		action:       "BucketPublicAccessBlock",
-		notFoundCode: "NoSuchPublicAccessBlockConfiguration",
+		name:     publicBlockSettingName,
+		action:   "BucketPublicAccessBlock",
+		notFound: noSuchPublicBlock,
 	}
 
 	return []wire.Operation{
@@ -86,6 +90,7 @@ func (s *Service) publicAccessBlockOps() []wire.Operation {
 			func(in *s3.PutPublicAccessBlockInput) (*string, *s3.PublicAccessBlockConfiguration) {
 				return in.Bucket, in.PublicAccessBlockConfiguration
 			},
+			acceptAny[s3.PublicAccessBlockConfiguration],
 		),
 		newGetOperation(
 			s,
@@ -106,9 +111,9 @@ func (s *Service) publicAccessBlockOps() []wire.Operation {
 
 func (s *Service) encryptionOps() []wire.Operation {
 	setting := bucketSetting{
-		name:         encryptionSettingName,
-		action:       "EncryptionConfiguration",
-		notFoundCode: "ServerSideEncryptionConfigurationNotFoundError",
+		name:     encryptionSettingName,
+		action:   "EncryptionConfiguration",
+		notFound: noEncryption,
 	}
 
 	return []wire.Operation{
@@ -118,6 +123,7 @@ func (s *Service) encryptionOps() []wire.Operation {
 			func(in *s3.PutBucketEncryptionInput) (*string, *s3.ServerSideEncryptionConfiguration) {
 				return in.Bucket, in.ServerSideEncryptionConfiguration
 			},
+			validateEncryption,
 		),
 		newGetOperation(
 			s,
@@ -127,20 +133,34 @@ func (s *Service) encryptionOps() []wire.Operation {
 				out.ServerSideEncryptionConfiguration = v
 			},
 		),
-		newDeleteOperation[s3.DeleteBucketEncryptionInput, s3.DeleteBucketEncryptionOutput](
-			s,
-			"DeleteBucketEncryption",
-			setting,
-			func(in *s3.DeleteBucketEncryptionInput) *string { return in.Bucket },
-		),
+		wire.NewOperation("DeleteBucketEncryption", s.deleteBucketEncryption),
 	}
+}
+
+// deleteBucketEncryption sets a bucket's encryption to S3's default: every bucket is encrypted.
+func (s *Service) deleteBucketEncryption(
+	ctx context.Context,
+	in *s3.DeleteBucketEncryptionInput,
+) (*s3.DeleteBucketEncryptionOutput, error) {
+	if err := s.authorizeObject(ctx, "PutEncryptionConfiguration", *in.Bucket, ""); err != nil {
+		return nil, err
+	}
+
+	raw, err := json.Marshal(defaultEncryption())
+	if err != nil {
+		return nil, err
+	}
+
+	wire.SetResponseStatus(ctx, http.StatusNoContent)
+
+	return &s3.DeleteBucketEncryptionOutput{}, s.updateSetting(in.Bucket, encryptionSettingName, raw)
 }
 
 func (s *Service) taggingOps() []wire.Operation {
 	setting := bucketSetting{
-		name:         "BucketTagging",
-		action:       "BucketTagging",
-		notFoundCode: "NoSuchTagSet",
+		name:     "BucketTagging",
+		action:   "BucketTagging",
+		notFound: noSuchTagSet,
 	}
 
 	return []wire.Operation{
@@ -148,6 +168,7 @@ func (s *Service) taggingOps() []wire.Operation {
 			s,
 			setting,
 			func(in *s3.PutBucketTaggingInput) (*string, *s3.Tagging) { return in.Bucket, in.Tagging },
+			validateTagging,
 		),
 		newGetOperation(
 			s,
@@ -166,9 +187,9 @@ func (s *Service) taggingOps() []wire.Operation {
 
 func (s *Service) ownershipOps() []wire.Operation {
 	setting := bucketSetting{
-		name:         "BucketOwnershipControls",
-		action:       "BucketOwnershipControls",
-		notFoundCode: "OwnershipControlsNotFoundError",
+		name:     ownershipSettingName,
+		action:   "BucketOwnershipControls",
+		notFound: ownershipControlsUnset,
 	}
 
 	return []wire.Operation{
@@ -178,6 +199,7 @@ func (s *Service) ownershipOps() []wire.Operation {
 			func(in *s3.PutBucketOwnershipControlsInput) (*string, *s3.OwnershipControls) {
 				return in.Bucket, in.OwnershipControls
 			},
+			validateOwnership,
 		),
 		newGetOperation(
 			s,
@@ -187,14 +209,20 @@ func (s *Service) ownershipOps() []wire.Operation {
 				out.OwnershipControls = v
 			},
 		),
+		newDeleteOperation[s3.DeleteBucketOwnershipControlsInput, s3.DeleteBucketOwnershipControlsOutput](
+			s,
+			"DeleteBucketOwnershipControls",
+			setting,
+			func(in *s3.DeleteBucketOwnershipControlsInput) *string { return in.Bucket },
+		),
 	}
 }
 
 func (s *Service) lifecycleOps() []wire.Operation {
 	setting := bucketSetting{
-		name:         "BucketLifecycleConfiguration",
-		action:       "LifecycleConfiguration",
-		notFoundCode: "NoSuchLifecycleConfiguration",
+		name:     "BucketLifecycleConfiguration",
+		action:   "LifecycleConfiguration",
+		notFound: noSuchLifecycle,
 	}
 
 	return []wire.Operation{
@@ -204,6 +232,7 @@ func (s *Service) lifecycleOps() []wire.Operation {
 			func(in *s3.PutBucketLifecycleConfigurationInput) (*string, *s3.BucketLifecycleConfiguration) {
 				return in.Bucket, in.LifecycleConfiguration
 			},
+			validateLifecycle,
 		),
 		newGetOperation(
 			s,
@@ -225,6 +254,7 @@ func (s *Service) lifecycleOps() []wire.Operation {
 // The settings that the region itself reads, by the name under which they are saved.
 const (
 	encryptionSettingName  = "BucketEncryption"
+	ownershipSettingName   = "BucketOwnershipControls"
 	policySettingName      = "BucketPolicy"
 	publicBlockSettingName = "PublicAccessBlock"
 	versioningSettingName  = "BucketVersioning"

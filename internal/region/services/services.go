@@ -203,6 +203,7 @@ func (s *Services) buildStorage() (err error) {
 	s.S3, err = s3.New(s3.Config{
 		Dir:        s.cfg.S3Dir,
 		Region:     s.cfg.Region,
+		Account:    s.cfg.Account,
 		Now:        s.cfg.Now,
 		Identities: s.IAM,
 		KMS:        s.KMS,

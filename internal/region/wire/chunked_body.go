@@ -112,7 +112,7 @@ func replaceBody(r *http.Request, s *Signature, payload string, key []byte) erro
 		}, "content-sha256")
 	}
 
-	if err := checked.addHeaderChecksums(r.Header); err != nil {
+	if err := checked.addHeaderChecksums(r.Header, !describesObject(r)); err != nil {
 		return err
 	}
 
@@ -169,10 +169,17 @@ type checkedBody struct {
 
 func (b *checkedBody) addChecksum(c bodyChecksum, name string) { b.sums[name] = c }
 
-func (b *checkedBody) addHeaderChecksums(h http.Header) error {
+// describesObject reports whether the checksums in a request's headers are those of an object and not of the
+// request's body: the request that completes a multipart upload.
+func describesObject(r *http.Request) bool {
+	return r.Method == http.MethodPost && r.URL.Query().Has("uploadId")
+}
+
+// addHeaderChecksums adds the checksums of the headers. ofBody is false if x-amz-checksum-* are not of the body.
+func (b *checkedBody) addHeaderChecksums(h http.Header, ofBody bool) error {
 	for _, name := range ChecksumNames() {
 		text := h.Get(checksumHeader + name)
-		if text == "" {
+		if text == "" || !ofBody {
 			continue
 		}
 

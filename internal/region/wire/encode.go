@@ -74,7 +74,8 @@ func toAWSError(p Protocol, err error) *Error {
 
 	switch {
 	case ok:
-		e = &Error{Code: e.Code, Message: e.Message, Status: e.Status}
+		c := *e
+		e = &c
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		e = &Error{
 			Code:    "RequestTimeout",
@@ -114,9 +115,8 @@ func setDeniedCode(p Protocol, e *Error) {
 	}
 }
 
-// EncodeError encodes an error as the body of a response, and returns its content type. resource is the path
-// of the request.
-func EncodeError(s Service, e *Error, requestID, resource string) (body []byte, contentType string) {
+// EncodeError encodes an error as the body of a response, and returns its content type.
+func EncodeError(s Service, e *Error, requestID string) (body []byte, contentType string) {
 	var w xmlWriter
 	w.writeDeclaration()
 	switch s.Protocol {
@@ -140,8 +140,12 @@ func EncodeError(s Service, e *Error, requestID, resource string) (body []byte, 
 		w.writeRaw("<Error>")
 		w.writeText("Code", e.Code)
 		w.writeText("Message", e.Message)
-		w.writeText("Resource", resource)
+		for _, d := range e.Details {
+			w.writeText(d.Name, d.Value)
+		}
+
 		w.writeText("RequestId", requestID)
+		w.writeText("HostId", requestID)
 		w.writeRaw("</Error>")
 
 	case QueryProtocol, RESTProtocol:

@@ -22,6 +22,9 @@ type Route struct {
 	Op          string            // name of the operation
 	Path        map[string]string // the members of the input in the path, such as Bucket and Key
 	RootElement string            // of the response, such as ListBucketResult; empty means Op + "Result"
+	// Names are the query parameters that select the operation, and the headers that the service reads
+	// although its shapes do not have them, in lower case.
+	Names []string
 }
 
 // Endpoint serves HTTP requests to one service. It may be used concurrently.
@@ -74,6 +77,7 @@ func (e *Endpoint) Serve(
 	}
 
 	shown := toAWSError(e.Service.Protocol, err)
+	meta.copyHeader(w)
 	WriteError(w, r, e.Service, shown, requestID)
 	result.Status = shown.Status
 
@@ -136,12 +140,7 @@ func (e *Endpoint) newUnknownOperationError(name string) error {
 	case JSONProtocol:
 		return Errorf("UnknownOperationException", "the operation %s is not known", name)
 	case S3Protocol:
-		return &Error{
-			Code:    "NotImplemented",
-			Message: "A header or query you provided implies functionality that is not implemented: " + name,
-			Status:  http.StatusNotImplemented,
-		}
-
+		return NotImplemented(name)
 	default:
 		return Errorf("InvalidAction", "The action %s is not valid for this web service.", name)
 	}
@@ -333,7 +332,7 @@ func (e *Endpoint) writeResponse(
 // WriteError writes an error as the service's clients expect it.
 func WriteError(w http.ResponseWriter, r *http.Request, s Service, err error, requestID string) {
 	e := toAWSError(s.Protocol, err)
-	body, contentType := EncodeError(s, e, requestID, r.URL.Path)
+	body, contentType := EncodeError(s, e, requestID)
 	h := w.Header()
 	h.Set("X-Amzn-Requestid", requestID)
 	h.Set("X-Amz-Request-Id", requestID)

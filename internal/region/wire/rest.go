@@ -16,6 +16,10 @@ import (
 // the body. It does not read a payload that is a stream: the handler reads it from the request's body.
 func decodeREST(r *http.Request, route Route, in any) error {
 	v := reflect.ValueOf(in).Elem()
+	if err := checkRESTNames(r, route, v.Type()); err != nil {
+		return err
+	}
+
 	query := r.URL.Query()
 	err := eachMember(v, func(f reflect.StructField, member reflect.Value) error {
 		name := f.Tag.Get("locationName")
@@ -291,7 +295,7 @@ func setRESTHeaders(h http.Header, v reflect.Value) {
 		case "headers":
 			if m, ok := reflect.TypeAssert[map[string]*string](member); ok {
 				for k, text := range m {
-					h.Set(name+k, *text)
+					h[name+k] = []string{*text} // in lower case, as S3 writes it
 				}
 			}
 		}

@@ -71,9 +71,16 @@ type Service struct {
 // Error is an error that clients see. Other errors are internal: clients see InternalError, and the log has
 // the text.
 type Error struct {
-	Code    string // such as InvalidGroup.NotFound
-	Message string // text for people
-	Status  int    // HTTP status; 0 means 400
+	Code    string        // such as InvalidGroup.NotFound
+	Message string        // text for people
+	Status  int           // HTTP status; 0 means 400
+	Details []ErrorDetail // further elements of S3's errors, in the order of S3; nil for none
+}
+
+// ErrorDetail is an element of an error of S3 that names what the error is about, such as BucketName.
+type ErrorDetail struct {
+	Name  string // of the element
+	Value string // its text
 }
 
 // Error implements error.

@@ -108,15 +108,34 @@ func validateMinimum(p Protocol, v reflect.Value, tag reflect.StructTag, path st
 	return Errorf(
 		validationCode(p),
 		"1 validation error detected: Value at '%s' failed to satisfy constraint: "+
-			"Member must have length or value greater than or equal to %s",
+			"Member must have %s greater than or equal to %s",
 		lowerFirst(path),
+		measureOf(v),
 		tag.Get("min"),
 	)
+}
+
+// measureOf returns what the minimum of a member limits, in AWS's words.
+func measureOf(v reflect.Value) string {
+	switch v.Interface().(type) {
+	case *int64, *float64:
+		return "value"
+	}
+
+	return "length"
 }
 
 func newMissingMemberError(p Protocol, path string) error {
 	if p == EC2QueryProtocol {
 		return Errorf("MissingParameter", "The request must contain the parameter %s", path)
+	}
+
+	if p == S3Protocol {
+		return Errorf(
+			"MalformedXML",
+			"The XML you provided was not well-formed or did not validate against our published schema: %s is missing",
+			path,
+		)
 	}
 
 	return Errorf(
