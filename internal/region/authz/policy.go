@@ -123,8 +123,41 @@ func (s *scalarList) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// ErrSyntax is the error of a document that is not JSON, or whose elements a policy does not have.
+var ErrSyntax = errors.New("syntax errors in policy")
+
+// StatementError is an error in one statement of a policy.
+type StatementError struct {
+	Number int   // of the statement, from 1
+	Err    error // what is wrong with it
+}
+
+// Error implements error.
+func (e *StatementError) Error() string { return fmt.Sprintf("statement %d: %v", e.Number, e.Err) }
+
+// Unwrap returns what is wrong with the statement.
+func (e *StatementError) Unwrap() error { return e.Err }
+
+// ServiceMessage returns the message of IAM's error MalformedPolicyDocument for an error of [ParsePolicy].
+func ServiceMessage(err error) string {
+	if errors.Is(err, ErrSyntax) {
+		return "Syntax errors in policy."
+	}
+
+	if e, ok := errors.AsType[*StatementError](err); ok {
+		err = e.Err
+	}
+
+	text := err.Error()
+	if text == "" {
+		return text
+	}
+
+	return strings.ToUpper(text[:1]) + text[1:] + "."
+}
+
 // ParsePolicy parses a policy document. Unknown elements, and elements that a policy of this kind cannot have, are
-// errors. The error's text is meant as the message of AWS's error MalformedPolicyDocument.
+// errors, whose message in AWS is that of [ServiceMessage].
 func ParsePolicy(kind PolicyKind, document string) (Policy, error) {
 	var raw struct {
 		Version   string          `json:"Version"`
@@ -132,7 +165,7 @@ func ParsePolicy(kind PolicyKind, document string) (Policy, error) {
 		Statement json.RawMessage `json:"Statement"`
 	}
 	if err := decodeStrict([]byte(document), &raw); err != nil {
-		return Policy{}, fmt.Errorf("syntax errors in policy: %w", err)
+		return Policy{}, fmt.Errorf("%w: %w", ErrSyntax, err)
 	}
 
 	switch raw.Version {
@@ -140,7 +173,7 @@ func ParsePolicy(kind PolicyKind, document string) (Policy, error) {
 		raw.Version = "2008-10-17" // IAM's default, which has no policy variables
 	case "2012-10-17", "2008-10-17":
 	default:
-		return Policy{}, fmt.Errorf("the policy must contain a valid version string, not %q", raw.Version)
+		return Policy{}, errors.New("the policy must contain a valid version string")
 	}
 
 	statements, err := splitStatements(raw.Statement)
@@ -154,7 +187,7 @@ func ParsePolicy(kind PolicyKind, document string) (Policy, error) {
 	for i, b := range statements {
 		s, err := parseStatement(kind, b)
 		if err != nil {
-			return Policy{}, fmt.Errorf("statement %d: %w", i+1, err)
+			return Policy{}, &StatementError{Number: i + 1, Err: err}
 		}
 
 		if s.Sid != "" && sids[s.Sid] {
@@ -181,7 +214,7 @@ func splitStatements(raw json.RawMessage) ([]json.RawMessage, error) {
 
 	var statements []json.RawMessage
 	if err := json.Unmarshal(trimmed, &statements); err != nil {
-		return nil, fmt.Errorf("syntax errors in policy: %w", err)
+		return nil, fmt.Errorf("%w: %w", ErrSyntax, err)
 	}
 
 	if len(statements) == 0 {
@@ -209,7 +242,7 @@ func decodeStrict(b []byte, v any) error {
 func parseStatement(kind PolicyKind, b []byte) (Statement, error) {
 	var raw rawStatement
 	if err := decodeStrict(b, &raw); err != nil {
-		return Statement{}, err
+		return Statement{}, fmt.Errorf("%w: %w", ErrSyntax, err)
 	}
 
 	s := Statement{
@@ -276,10 +309,10 @@ func parsePrincipals(b json.RawMessage) (Principals, error) {
 // validateElements checks that a statement has the elements of its kind of policy, and no others.
 func (s Statement) validateElements(kind PolicyKind) error {
 	principals := countTrue(s.Principal != nil, s.NotPrincipal != nil)
-	resources := countTrue(s.Resource != nil, s.NotResource != nil)
+	resources := countTrue(len(s.Resource) > 0, len(s.NotResource) > 0)
 	switch {
-	case countTrue(s.Action != nil, s.NotAction != nil) != 1:
-		return errors.New("policy statement must contain actions: either Action or NotAction")
+	case countTrue(len(s.Action) > 0, len(s.NotAction) > 0) != 1:
+		return errors.New("policy statement must contain actions")
 	case kind == IdentityPolicy && principals > 0:
 		return errors.New("policy document should not specify a principal")
 	case kind != IdentityPolicy && principals != 1:
@@ -287,7 +320,7 @@ func (s Statement) validateElements(kind PolicyKind) error {
 	case kind == TrustPolicy && resources > 0:
 		return errors.New("has prohibited field Resource")
 	case kind != TrustPolicy && resources != 1:
-		return errors.New("policy statement must contain resources: either Resource or NotResource")
+		return errors.New("policy statement must contain resources")
 	}
 
 	return s.validateNames()
@@ -297,22 +330,92 @@ func (s Statement) validateElements(kind PolicyKind) error {
 func (s Statement) validateNames() error {
 	for _, a := range slices.Concat(s.Action, s.NotAction) {
 		service, name, ok := strings.Cut(a, ":")
-		if a != "*" && (!ok || service == "" || name == "" || strings.ContainsAny(a, " \t\n")) {
-			return fmt.Errorf(
-				"actions/conditions must be prefaced by a vendor, e.g., iam, sdb, ec2, etc.: %q",
-				a,
-			)
+
+		switch {
+		case a == "*":
+		case !ok || service == "" || name == "" || strings.ContainsAny(a, " \t\n"):
+			return errors.New("actions/conditions must be prefaced by a vendor, e.g., iam, sdb, ec2, etc")
+		case strings.Contains(name, ":"):
+			return errors.New("actions/Condition can contain only one colon")
 		}
 	}
 
 	for _, r := range slices.Concat(s.Resource, s.NotResource) {
-		if r != "*" && strings.Count(r, ":") < 5 && !strings.HasPrefix(r, "arn:aws:s3:::") &&
-			!strings.HasPrefix(r, "arn:*") {
-			return fmt.Errorf("resource %q must be in ARN format or \"*\"", r)
+		if r == "*" {
+			continue
+		}
+
+		if err := validateResource(r); err != nil {
+			return err
 		}
 	}
 
 	return nil
+}
+
+// validateResource checks the form of a resource other than "*".
+func validateResource(r string) error {
+	parts := strings.SplitN(r, ":", 6)
+	if parts[0] != "arn" || len(parts) < 6 && r != "arn:*" && !strings.Contains(r, "*") {
+		return fmt.Errorf(`resource %s must be in ARN format or "*"`, r)
+	}
+
+	if len(parts) < 6 {
+		return nil
+	}
+
+	partition := parts[1]
+	service := parts[2]
+	known := slices.ContainsFunc([]string{
+		"aws",
+		"aws-cn",
+		"aws-us-gov",
+		"aws-iso",
+		"aws-iso-b",
+		"aws-iso-e",
+		"aws-iso-f",
+		"aws-eusc",
+	}, func(name string) bool { return MatchPattern(partition, name) })
+
+	switch {
+	case !known:
+		return fmt.Errorf("partition %q is not valid for resource %q", partition, r)
+	case parts[3] != "" && (service == "s3" || service == "iam") && parts[3] != "*":
+		return fmt.Errorf("%s resource %s cannot contain region information", strings.ToUpper(service), r)
+	case service == "iam" && !isIAMPath(parts[5]):
+		return errors.New(
+			`IAM resource path must either be "*" or start with user/, federated-user/, role/, group/, ` +
+				"instance-profile/, mfa/, server-certificate/, policy/, sms-mfa/, saml-provider/, oidc-provider/, " +
+				"report/, access-report/",
+		)
+	}
+
+	return nil
+}
+
+// isIAMPath reports whether the last part of an ARN of IAM is one that IAM has.
+func isIAMPath(path string) bool {
+	if path == "*" || path == "root" {
+		return true
+	}
+
+	kind, _, ok := strings.Cut(path, "/")
+
+	return ok && slices.Contains([]string{
+		"user",
+		"federated-user",
+		"role",
+		"group",
+		"instance-profile",
+		"mfa",
+		"server-certificate",
+		"policy",
+		"sms-mfa",
+		"saml-provider",
+		"oidc-provider",
+		"report",
+		"access-report",
+	}, kind) || strings.HasSuffix(kind, "*")
 }
 
 // countTrue returns the number of flags that are true.
@@ -326,6 +429,23 @@ func countTrue(flags ...bool) (n int) {
 	return n
 }
 
+// validateDates checks the values of a condition that compares dates. Variables are known only when a request is
+// evaluated.
+func validateDates(operator string, values []string) error {
+	_, base := cutSetPrefix(operator)
+	if !strings.HasPrefix(base, "Date") {
+		return nil
+	}
+
+	for _, v := range values {
+		if _, ok := parseDate(v); !ok && !strings.Contains(v, "${") {
+			return errors.New("the policy failed legacy parsing")
+		}
+	}
+
+	return nil
+}
+
 func parseConditions(raw map[string]map[string]scalarList) ([]Condition, error) {
 	var out []Condition
 	for operator, keys := range raw {
@@ -336,6 +456,10 @@ func parseConditions(raw map[string]map[string]scalarList) ([]Condition, error) 
 		for key, values := range keys {
 			if key == "" || len(values) == 0 {
 				return nil, fmt.Errorf("a condition with the operator %s has no key or no value", operator)
+			}
+
+			if err := validateDates(operator, values); err != nil {
+				return nil, err
 			}
 
 			out = append(out, Condition{Operator: operator, Key: key, Values: values})

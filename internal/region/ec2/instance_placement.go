@@ -43,6 +43,12 @@ func parsePlacement(l *launchRequest) (placementRequest, error) {
 			"Each network interface requires a device index; the first is 0.",
 		)
 
+	case f.DeleteOnTermination != nil && !*f.DeleteOnTermination:
+		return w, wire.Errorf(
+			"NotImplemented",
+			"This region does not implement the parameter NetworkInterface.1.DeleteOnTermination=false",
+		)
+
 	case f.PrivateIpAddress != nil:
 		l.privateIP = *f.PrivateIpAddress
 	}

@@ -87,6 +87,10 @@ func (s *Service) createLoadBalancer(in *sdk.CreateLoadBalancerInput) (*sdk.Crea
 		return nil, err
 	}
 
+	if err := checkIPv4(in.IpAddressType); err != nil {
+		return nil, err
+	}
+
 	tags, err := parseTags(in.Tags)
 	if err != nil {
 		return nil, err
@@ -337,6 +341,15 @@ func (s *Service) setSecurityGroups(in *sdk.SetSecurityGroupsInput) (*sdk.SetSec
 	b.Shape.SecurityGroups = in.SecurityGroups
 
 	return &sdk.SetSecurityGroupsOutput{SecurityGroupIds: in.SecurityGroups}, nil
+}
+
+// checkIPv4 refuses address types other than ipv4.
+func checkIPv4(kind *string) error {
+	if v := sdkshape.String(kind); v != "" && v != sdk.IpAddressTypeIpv4 {
+		return wire.Errorf("NotImplemented", "This region does not implement the parameter IpAddressType %s", v)
+	}
+
+	return nil
 }
 
 func (s *Service) setIPAddressType(in *sdk.SetIpAddressTypeInput) (*sdk.SetIpAddressTypeOutput, error) {

@@ -79,6 +79,14 @@ func (s *Service) createTargetGroup(in *sdk.CreateTargetGroupInput) (*sdk.Create
 		return nil, err
 	}
 
+	if err := checkIPv4(in.IpAddressType); err != nil {
+		return nil, err
+	}
+
+	if err := checkHealthCheckEnabled(in.HealthCheckEnabled); err != nil {
+		return nil, err
+	}
+
 	tags, err := parseTags(in.Tags)
 	if err != nil {
 		return nil, err
@@ -160,6 +168,15 @@ func newTargetGroupShape(in *sdk.CreateTargetGroupInput, kind string) *sdk.Targe
 	return shape
 }
 
+// checkHealthCheckEnabled refuses to disable health checks, which AWS allows for Lambda functions only.
+func checkHealthCheckEnabled(enabled *bool) error {
+	if enabled != nil && !*enabled {
+		return newValidationError("Health check enabled must be true for groups with target type 'instance' or 'ip'")
+	}
+
+	return nil
+}
+
 // validateHealthCheck rejects health checks that AWS rejects. For HTTP and HTTPS it sets the default path and
 // matcher.
 func validateHealthCheck(g *sdk.TargetGroup) error {
@@ -205,6 +222,10 @@ func validateHealthCheck(g *sdk.TargetGroup) error {
 func (s *Service) modifyTargetGroup(in *sdk.ModifyTargetGroupInput) (*sdk.ModifyTargetGroupOutput, error) {
 	g, err := s.findTargetGroup(in.TargetGroupArn)
 	if err != nil {
+		return nil, err
+	}
+
+	if err := checkHealthCheckEnabled(in.HealthCheckEnabled); err != nil {
 		return nil, err
 	}
 

@@ -66,6 +66,10 @@ func (st *serviceState) findPolicy(arn string) (*managedPolicy, error) {
 		return p, nil
 	}
 
+	if !strings.HasPrefix(arn, "arn:") {
+		return nil, newValidationError("Invalid ARN:  Could not be parsed!")
+	}
+
 	p, ok := st.Policies[arn]
 	if !ok {
 		return nil, newNotFoundError("Policy %s does not exist or is not attachable.", arn)

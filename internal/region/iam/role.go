@@ -9,7 +9,6 @@ import (
 	"github.com/aws/aws-sdk-go/service/iam"
 
 	"github.com/slipway-k8s/slipway/internal/region/authz"
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 func (st *serviceState) findRole(name string) (*role, error) {
@@ -88,6 +87,7 @@ func (s *IAM) createRole(in *iam.CreateRoleInput) (*iam.CreateRoleOutput, error)
 
 	s.st.Roles[r.Name] = r
 	out := r.toRole(s)
+	out.MaxSessionDuration = nil // as in AWS: only GetRole and ListRoles tell it
 	out.Tags = tagList(r.Tags)
 	out.PermissionsBoundary = r.attachedBoundary()
 
@@ -114,6 +114,7 @@ func (s *IAM) getRole(in *iam.GetRoleInput) (*iam.GetRoleOutput, error) {
 	out := r.toRole(s)
 	out.Tags = tagList(r.Tags)
 	out.PermissionsBoundary = r.attachedBoundary()
+	out.RoleLastUsed = &iam.RoleLastUsed{} // the region does not record it
 
 	return &iam.GetRoleOutput{Role: out}, nil
 }
@@ -250,46 +251,4 @@ func (s *IAM) listRoleTags(in *iam.ListRoleTagsInput) (*iam.ListRoleTagsOutput, 
 	}
 
 	return out, nil
-}
-
-func (s *IAM) createServiceLinkedRole(
-	in *iam.CreateServiceLinkedRoleInput,
-) (*iam.CreateServiceLinkedRoleOutput, error) {
-	service := *in.AWSServiceName
-	short, ok := strings.CutSuffix(service, ".amazonaws.com")
-	if !ok || short == "" {
-		return nil, newValidationError("Invalid Service Name: %s", service)
-	}
-
-	name := "AWSServiceRoleFor" + strings.ToUpper(short[:1]) + short[1:]
-	if in.CustomSuffix != nil {
-		name += "_" + *in.CustomSuffix
-	}
-
-	if s.st.hasRole(name) {
-		return nil, wire.Errorf(
-			iam.ErrCodeInvalidInputException,
-			"Service role name %s has been taken in this account, please try a different suffix.",
-			name,
-		)
-	}
-
-	id, err := newUniqueID(s.cfg.Rand, "AROA", 21)
-	if err != nil {
-		return nil, err
-	}
-
-	r := &role{
-		Trust: `{"Version":"2012-10-17","Statement":[{"Effect":"Allow",` +
-			`"Principal":{"Service":"` + service + `"},"Action":"sts:AssumeRole"}]}`,
-		Description: stringValue(in.Description),
-		MaxSession:  defaultSessionSeconds,
-	}
-	r.Name = name
-	r.ID = id
-	r.Path = "/aws-service-role/" + service + "/"
-	r.Created = s.cfg.Now().UTC()
-	s.st.Roles[name] = r
-
-	return &iam.CreateServiceLinkedRoleOutput{Role: r.toRole(s)}, nil
 }

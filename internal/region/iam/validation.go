@@ -4,6 +4,7 @@ package iam
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -130,11 +131,22 @@ func validateDocument(kind authz.PolicyKind, document string, maxBytes int) erro
 		return newLimitError("Cannot exceed quota for PolicySize: %d", maxBytes)
 	}
 
-	if _, err := authz.ParsePolicy(kind, document); err != nil {
-		return wire.Errorf(iam.ErrCodeMalformedPolicyDocumentException, "%v", err)
+	p, err := authz.ParsePolicy(kind, document)
+
+	switch {
+	case kind == authz.TrustPolicy && errors.Is(err, authz.ErrSyntax):
+		return newMalformedError("This policy contains invalid Json")
+	case err != nil:
+		return newMalformedError(authz.ServiceMessage(err))
+	case kind == authz.IdentityPolicy && p.Version != "2012-10-17":
+		return newMalformedError("Policy document must be version 2012-10-17 or greater.")
 	}
 
 	return nil
+}
+
+func newMalformedError(message string) error {
+	return wire.Errorf(iam.ErrCodeMalformedPolicyDocumentException, "%s", message)
 }
 
 // documentSize returns the size of a document without white space, in bytes.
@@ -203,8 +215,9 @@ func removeTags(tags map[string]string, keys []*string) map[string]string {
 	return out
 }
 
+// tagList returns tags for a response; nil for none, which has no element then.
 func tagList(tags map[string]string) []*iam.Tag {
-	out := []*iam.Tag{}
+	var out []*iam.Tag
 	for _, k := range sortedKeys(tags) {
 		out = append(out, &iam.Tag{Key: new(k), Value: new(tags[k])})
 	}

@@ -40,7 +40,24 @@ func (s *Service) findUsableKey(
 	return &usable, s.checkUsable(k)
 }
 
+// checkAlgorithm refuses the algorithms of asymmetric keys: the region's keys are symmetric.
+func checkAlgorithm(name *string) error {
+	if v := stringValue(name); v != "" && v != kms.EncryptionAlgorithmSpecSymmetricDefault {
+		return wire.Errorf(
+			kms.ErrCodeInvalidKeyUsageException,
+			"Algorithm %s is not valid for a key of KeySpec SYMMETRIC_DEFAULT.",
+			v,
+		)
+	}
+
+	return nil
+}
+
 func (s *Service) encrypt(ctx context.Context, in *kms.EncryptInput) (*kms.EncryptOutput, error) {
+	if err := checkAlgorithm(in.EncryptionAlgorithm); err != nil {
+		return nil, err
+	}
+
 	encryption := stringValues(in.EncryptionContext)
 	k, err := s.findUsableKey(ctx, in.KeyId, "Encrypt", encryption)
 	if err != nil {
@@ -50,8 +67,8 @@ func (s *Service) encrypt(ctx context.Context, in *kms.EncryptInput) (*kms.Encry
 	if len(in.Plaintext) > maxPlaintextBytes {
 		return nil, wire.Errorf(
 			"ValidationException",
-			"plaintext has %d bytes, the limit is %d",
-			len(in.Plaintext),
+			"1 validation error detected: Value at 'plaintext' failed to satisfy constraint: "+
+				"Member must have length less than or equal to %d",
 			maxPlaintextBytes,
 		)
 	}
@@ -70,6 +87,10 @@ func (s *Service) encrypt(ctx context.Context, in *kms.EncryptInput) (*kms.Encry
 }
 
 func (s *Service) decrypt(ctx context.Context, in *kms.DecryptInput) (*kms.DecryptOutput, error) {
+	if err := checkAlgorithm(in.EncryptionAlgorithm); err != nil {
+		return nil, err
+	}
+
 	encryption := stringValues(in.EncryptionContext)
 	k, err := s.findCiphertextKey(ctx, in.CiphertextBlob, in.KeyId, "Decrypt", encryption)
 	if err != nil {
@@ -107,7 +128,9 @@ func (s *Service) newDataKey(
 ) (*kms.GenerateDataKeyOutput, error) {
 	n := 32
 	switch {
-	case in.NumberOfBytes != nil && in.KeySpec == nil:
+	case in.NumberOfBytes != nil && in.KeySpec != nil:
+		return nil, wire.Errorf("ValidationException", "Please specify either number of bytes or key spec.")
+	case in.NumberOfBytes != nil:
 		n = int(*in.NumberOfBytes)
 	case stringValue(in.KeySpec) == kms.DataKeySpecAes128:
 		n = 16
@@ -227,6 +250,12 @@ func checkDryRun(dryRun *bool) error {
 }
 
 func (s *Service) reEncrypt(ctx context.Context, in *kms.ReEncryptInput) (*kms.ReEncryptOutput, error) {
+	for _, algorithm := range []*string{in.SourceEncryptionAlgorithm, in.DestinationEncryptionAlgorithm} {
+		if err := checkAlgorithm(algorithm); err != nil {
+			return nil, err
+		}
+	}
+
 	from := stringValues(in.SourceEncryptionContext)
 	to := stringValues(in.DestinationEncryptionContext)
 	source, err := s.findCiphertextKey(ctx, in.CiphertextBlob, in.SourceKeyId, "ReEncryptFrom", from)

@@ -113,7 +113,8 @@ func TestWhoMayUseAKey(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	put(`{"Statement":{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::000000000000:role/other"},"Action":"kms:*","Resource":"*"}}`)
+	put(`{"Statement":[{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::000000000000:role/other"},"Action":"kms:*","Resource":"*"},` +
+		`{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::000000000000:root"},"Action":["kms:*Policy","kms:*Grant","kms:*Grants"],"Resource":"*"}]}`)
 	if got := encrypt(mine); got != "AccessDeniedException" {
 		t.Errorf("a key that does not delegate to the account: %q", got)
 	}
@@ -207,5 +208,31 @@ func TestReEncryptAndAliases(t *testing.T) {
 	}
 	if _, err := w.root.DisableKey(ctx, &kms.DisableKeyInput{KeyId: aws.String("alias/x")}); code(err) != "NotFoundException" {
 		t.Errorf("disable by alias: %v", err)
+	}
+}
+
+// TestKeyPolicyBindsRoot: a Deny of a key policy binds the account's root, and KMS refuses a policy that nobody could
+// replace.
+func TestKeyPolicyBindsRoot(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	made, err := w.root.CreateKey(t.Context(), &kms.CreateKeyInput{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := made.KeyMetadata.KeyId
+	policy := func(denied string) *string {
+		return aws.String(`{"Version":"2012-10-17","Statement":[` +
+			`{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::000000000000:root"},"Action":"kms:*","Resource":"*"},` +
+			`{"Effect":"Deny","Principal":"*","Action":"` + denied + `","Resource":"*"}]}`)
+	}
+	if _, err := w.root.PutKeyPolicy(t.Context(), &kms.PutKeyPolicyInput{KeyId: id, Policy: policy("kms:Put*")}); code(err) != "MalformedPolicyDocumentException" {
+		t.Errorf("a policy that locks everybody out: %v", err)
+	}
+	if _, err := w.root.PutKeyPolicy(t.Context(), &kms.PutKeyPolicyInput{KeyId: id, Policy: policy("kms:Encrypt")}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.root.Encrypt(t.Context(), &kms.EncryptInput{KeyId: id, Plaintext: []byte("x")}); code(err) != "AccessDeniedException" {
+		t.Errorf("a denied action of root: %v", err)
 	}
 }

@@ -37,8 +37,8 @@ func (s *Service) createKey(ctx context.Context, in *kms.CreateKeyInput) (*kms.C
 		return nil, err
 	}
 
-	if spec := stringValue(in.KeySpec); spec != "" && spec != kms.KeySpecSymmetricDefault {
-		return nil, wire.Errorf("UnsupportedOperationException", "KeySpec %s is not supported by this region", spec)
+	if err := checkKeyKind(in); err != nil {
+		return nil, err
 	}
 
 	policy := stringValue(in.Policy)
@@ -65,10 +65,44 @@ func (s *Service) createKey(ctx context.Context, in *kms.CreateKeyInput) (*kms.C
 		Material:    material,
 	}
 
+	if !isTrue(in.BypassPolicyLockoutSafetyCheck) {
+		if err := s.checkLockout(ctx, k, policy); err != nil {
+			return nil, err
+		}
+	}
+
 	s.st.Keys[k.ID] = k
 
 	return &kms.CreateKeyOutput{KeyMetadata: s.keyMetadata(k)}, nil
 }
+
+// checkKeyKind refuses the kinds of keys that the region does not have: it has symmetric keys of one region, with
+// material of KMS.
+func checkKeyKind(in *kms.CreateKeyInput) error {
+	for member, kind := range map[string]struct{ asked, have string }{
+		"CustomerMasterKeySpec": {stringValue(in.CustomerMasterKeySpec), kms.CustomerMasterKeySpecSymmetricDefault},
+		"KeySpec":               {stringValue(in.KeySpec), kms.KeySpecSymmetricDefault},
+		"KeyUsage":              {stringValue(in.KeyUsage), kms.KeyUsageTypeEncryptDecrypt},
+		"Origin":                {stringValue(in.Origin), kms.OriginTypeAwsKms},
+	} {
+		if kind.asked != "" && kind.asked != kind.have {
+			return wire.Errorf(
+				kms.ErrCodeUnsupportedOperationException,
+				"%s %s is not supported by this region",
+				member,
+				kind.asked,
+			)
+		}
+	}
+
+	if isTrue(in.MultiRegion) {
+		return wire.Errorf(kms.ErrCodeUnsupportedOperationException, "MultiRegion is not supported by this region")
+	}
+
+	return nil
+}
+
+func isTrue(flag *bool) bool { return flag != nil && *flag }
 
 // defaultPolicy returns the default key policy of AWS: the account's IAM policies decide.
 func (s *Service) defaultPolicy() string {
@@ -89,19 +123,21 @@ func newUUID() string {
 
 func (s *Service) keyMetadata(k *key) *kms.KeyMetadata {
 	m := &kms.KeyMetadata{
-		AWSAccountId:         &s.cfg.Account,
-		Arn:                  new(s.keyARN(k.ID)),
-		KeyId:                &k.ID,
-		CreationDate:         &k.Created,
-		Description:          &k.Description,
-		Enabled:              new(k.State == kms.KeyStateEnabled),
-		KeyState:             &k.State,
-		KeyManager:           new(kms.KeyManagerTypeCustomer),
-		KeySpec:              new(kms.KeySpecSymmetricDefault),
-		KeyUsage:             new(kms.KeyUsageTypeEncryptDecrypt),
-		Origin:               new(kms.OriginTypeAwsKms),
-		EncryptionAlgorithms: []*string{new(kms.EncryptionAlgorithmSpecSymmetricDefault)},
-		MultiRegion:          new(false),
+		AWSAccountId: &s.cfg.Account,
+		Arn:          new(s.keyARN(k.ID)),
+		KeyId:        &k.ID,
+		CreationDate: &k.Created,
+		Description:  &k.Description,
+		Enabled:      new(k.State == kms.KeyStateEnabled),
+		KeyState:     &k.State,
+		KeyManager:   new(kms.KeyManagerTypeCustomer),
+		KeySpec:      new(kms.KeySpecSymmetricDefault),
+
+		CustomerMasterKeySpec: new(kms.CustomerMasterKeySpecSymmetricDefault),
+		KeyUsage:              new(kms.KeyUsageTypeEncryptDecrypt),
+		Origin:                new(kms.OriginTypeAwsKms),
+		EncryptionAlgorithms:  []*string{new(kms.EncryptionAlgorithmSpecSymmetricDefault)},
+		MultiRegion:           new(false),
 	}
 	if k.State == kms.KeyStatePendingDeletion {
 		m.DeletionDate = &k.Deletion
@@ -319,45 +355,13 @@ func (s *Service) listResourceTags(
 	return out, err
 }
 
-func (s *Service) enableKeyRotation(
-	ctx context.Context,
-	in *kms.EnableKeyRotationInput,
-) (*kms.EnableKeyRotationOutput, error) {
-	return &kms.EnableKeyRotationOutput{}, s.withKey(ctx, in.KeyId, "EnableKeyRotation", func(k *key) error {
-		k.Rotation = true
-		return s.checkUsable(k)
-	})
-}
+// checkPolicyName refuses names of key policies other than default, the only one that KMS has.
+func checkPolicyName(name *string) error {
+	if v := stringValue(name); v != "" && v != "default" {
+		return wire.Errorf(kms.ErrCodeNotFoundException, "No such policy exists")
+	}
 
-func (s *Service) disableKeyRotation(
-	ctx context.Context,
-	in *kms.DisableKeyRotationInput,
-) (*kms.DisableKeyRotationOutput, error) {
-	return &kms.DisableKeyRotationOutput{}, s.withKey(
-		ctx,
-		in.KeyId,
-		"DisableKeyRotation",
-		func(k *key) error {
-			k.Rotation = false
-			return s.checkUsable(k)
-		},
-	)
-}
-
-func (s *Service) getKeyRotationStatus(
-	ctx context.Context,
-	in *kms.GetKeyRotationStatusInput,
-) (out *kms.GetKeyRotationStatusOutput, err error) {
-	err = s.withKey(ctx, in.KeyId, "GetKeyRotationStatus", func(k *key) error {
-		out = &kms.GetKeyRotationStatusOutput{KeyId: &k.ID, KeyRotationEnabled: &k.Rotation}
-		if k.Rotation {
-			out.RotationPeriodInDays = new(int64(365))
-		}
-
-		return nil
-	})
-
-	return out, err
+	return nil
 }
 
 func (s *Service) getKeyPolicy(
@@ -366,7 +370,7 @@ func (s *Service) getKeyPolicy(
 ) (out *kms.GetKeyPolicyOutput, err error) {
 	err = s.withKey(ctx, in.KeyId, "GetKeyPolicy", func(k *key) error {
 		out = &kms.GetKeyPolicyOutput{Policy: &k.Policy, PolicyName: new("default")}
-		return nil
+		return checkPolicyName(in.PolicyName)
 	})
 
 	return out, err
@@ -377,8 +381,18 @@ func (s *Service) putKeyPolicy(
 	in *kms.PutKeyPolicyInput,
 ) (*kms.PutKeyPolicyOutput, error) {
 	return &kms.PutKeyPolicyOutput{}, s.withKey(ctx, in.KeyId, "PutKeyPolicy", func(k *key) error {
+		if err := checkPolicyName(in.PolicyName); err != nil {
+			return err
+		}
+
 		if err := validateKeyPolicy(*in.Policy); err != nil {
 			return err
+		}
+
+		if !isTrue(in.BypassPolicyLockoutSafetyCheck) {
+			if err := s.checkLockout(ctx, k, *in.Policy); err != nil {
+				return err
+			}
 		}
 
 		k.Policy = *in.Policy

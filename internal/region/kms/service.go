@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -52,16 +53,19 @@ type serviceState struct {
 
 // key is a KMS key. ID and Material never change.
 type key struct {
-	ID          string            `json:"id"` // a UUID
-	Description string            `json:"description,omitempty"`
-	Created     time.Time         `json:"created"`
-	State       string            `json:"state"`              // Enabled, Disabled or PendingDeletion
-	Deletion    time.Time         `json:"deletion"`           // when a key that is pending deletion is deleted
-	Rotation    bool              `json:"rotation,omitempty"` // as set; the region does not rotate keys
-	Policy      string            `json:"policy"`             // document of the key policy
-	Tags        map[string]string `json:"tags,omitempty"`
-	Material    []byte            `json:"material"` // 32 bytes; only the owner can read the file
-	Grants      []grant           `json:"grants,omitempty"`
+	ID          string    `json:"id"` // a UUID
+	Description string    `json:"description,omitempty"`
+	Created     time.Time `json:"created"`
+	State       string    `json:"state"`              // Enabled, Disabled or PendingDeletion
+	Deletion    time.Time `json:"deletion"`           // when a key that is pending deletion is deleted
+	Rotation    bool      `json:"rotation,omitempty"` // as set; the region does not rotate keys
+	// RotationDays is the period of the rotation, and RotationSince the time at which it was enabled.
+	RotationDays  int64             `json:"rotationDays,omitempty"`
+	RotationSince time.Time         `json:"rotationSince,omitzero"`
+	Policy        string            `json:"policy"` // document of the key policy
+	Tags          map[string]string `json:"tags,omitempty"`
+	Material      []byte            `json:"material"` // 32 bytes; only the owner can read the file
+	Grants        []grant           `json:"grants,omitempty"`
 }
 
 type alias struct {
@@ -158,11 +162,16 @@ func stringValues(m map[string]*string) map[string]string {
 // lock.
 func (s *Service) findKey(name *string) (*key, error) {
 	id := stringValue(name)
-	if _, rest, ok := strings.Cut(id, ":"+s.cfg.Account+":"); ok {
-		id = rest
+	if strings.HasPrefix(id, "arn:") {
+		rest, ok := strings.CutPrefix(id, "arn:aws:kms:"+s.cfg.Region+":"+s.cfg.Account+":")
+		if !ok {
+			parts := strings.SplitN(id+":::", ":", 5)
+			return nil, wire.Errorf(kms.ErrCodeNotFoundException, "Invalid arn %s", parts[3])
+		}
+
+		id = strings.TrimPrefix(rest, "key/")
 	}
 
-	id = strings.TrimPrefix(id, "key/")
 	if strings.HasPrefix(id, "alias/") {
 		a, ok := s.st.Aliases[id]
 		if !ok {
@@ -178,12 +187,21 @@ func (s *Service) findKey(name *string) (*key, error) {
 		id = a.Key
 	}
 
+	if !isKeyID(id) {
+		return nil, wire.Errorf(kms.ErrCodeNotFoundException, "Invalid keyId '%s'", id)
+	}
+
 	k, ok := s.st.Keys[id]
 	if !ok || k.State == kms.KeyStatePendingDeletion && !s.cfg.Now().Before(k.Deletion) {
 		return nil, wire.Errorf("NotFoundException", "Key '%s' does not exist", s.keyARN(id))
 	}
 
 	return k, nil
+}
+
+// isKeyID reports whether a text has the form of a key's id: a UUID.
+func isKeyID(id string) bool {
+	return regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`).MatchString(id)
 }
 
 // withKey finds a key, checks whether the caller may do an action on it, and calls f. Only DescribeKey and

@@ -16,12 +16,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-var update = flag.Bool("update", false, "write docs/reference/region-operations.md")
+var update = flag.Bool("update", false, "write docs/reference/region-operations.md and the model of the members")
 
 const operationsPage = "../../../docs/reference/region-operations.md"
 
-// TestOperationsPage compares the list of operations in the documentation with the operations that the region answers.
-func TestOperationsPage(t *testing.T) {
+// buildServices returns the services of a region without machines.
+func buildServices(t *testing.T) *Services {
+	t.Helper()
 	built, err := New(Config{
 		Region:      "us-east-1",
 		Account:     "000000000000",
@@ -36,7 +37,12 @@ func TestOperationsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	all := append(built.wireServices(), built.CloudFormation.Wire())
+	return built
+}
+
+// TestOperationsPage compares the list of operations in the documentation with the operations that the region answers.
+func TestOperationsPage(t *testing.T) {
+	all := buildServices(t).allServices()
 	slices.SortFunc(all, func(a, b wire.Service) int { return strings.Compare(a.Name, b.Name) })
 
 	var page strings.Builder

@@ -9,6 +9,7 @@ package services
 import (
 	"context"
 	"crypto/rand"
+	_ "embed" // for the model
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -84,13 +85,29 @@ type Services struct {
 	CloudFormation *cloudformation.Service // stacks
 	Server         *server.Server          // the HTTP front of all services
 
-	cfg Config
+	cfg   Config
+	model *wire.Model // of all services
 }
+
+// refusedMembers lists the members of AWS's shapes that no service of the region reads. They are refused.
+//
+//go:embed refused-members.txt
+var refusedMembers string
+
+// enumValues lists the values of the enums in AWS's shapes.
+//
+//go:embed enums.txt
+var enumValues string
 
 // New builds the services, loads their saved state and connects them. Call [Services.Run] to start their
 // background work.
 func New(cfg Config) (*Services, error) {
-	s := &Services{cfg: cfg}
+	model, err := wire.ParseModel(refusedMembers, enumValues)
+	if err != nil {
+		return nil, err
+	}
+
+	s := &Services{cfg: cfg, model: model}
 	for _, build := range []func() error{
 		s.buildIdentity,
 		s.buildStorage,
@@ -155,7 +172,7 @@ func (s *Services) SaveTo(to state.Backend) error {
 
 // wireServices lists every service of the region except CloudFormation, which calls them.
 func (s *Services) wireServices() []wire.Service {
-	return []wire.Service{
+	return withModel(s.model, []wire.Service{
 		s.IAM.Service(),
 		sts.Service(s.IAM),
 		s.KMS.Wire(),
@@ -170,7 +187,21 @@ func (s *Services) wireServices() []wire.Service {
 		s.ELBv2.Wire(),
 		s.AutoScaling.Wire(),
 		s.Route53.Wire(),
+	})
+}
+
+// allServices lists every service of the region.
+func (s *Services) allServices() []wire.Service {
+	return append(s.wireServices(), withModel(s.model, []wire.Service{s.CloudFormation.Wire()})...)
+}
+
+// withModel sets the model of services.
+func withModel(m *wire.Model, list []wire.Service) []wire.Service {
+	for i := range list {
+		list[i].Model = m
 	}
+
+	return list
 }
 
 // buildIdentity builds IAM and KMS.
@@ -372,7 +403,7 @@ func (s *Services) buildCloudFormation() (err error) {
 func (s *Services) buildServer() (err error) {
 	s.Server, err = server.New(server.Config{
 		Region:          s.cfg.Region,
-		Services:        append(s.wireServices(), s.CloudFormation.Wire()),
+		Services:        s.allServices(),
 		Keys:            s.IAM,
 		Authorizer:      s.IAM,
 		Now:             s.cfg.Now,

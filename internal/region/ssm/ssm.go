@@ -7,13 +7,16 @@ package ssm
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go/service/ssm"
 
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
@@ -98,21 +101,72 @@ func (s *Service) findParameter(name string) (*ssm.Parameter, bool) {
 		Value:            &p.Value,
 		Version:          &p.Version,
 		LastModifiedDate: &p.Modified,
-		DataType:         new("text"),
+		DataType:         new(textDataType),
 	}, ok
+}
+
+// selectParameter returns the parameter that a read names: by its name or ARN, with or without the version after
+// a colon. The caller holds the store's lock.
+func (s *Service) selectParameter(ctx context.Context, action, given string) (*ssm.Parameter, error) {
+	name, version := s.resolveName(given)
+	if err := s.authorizeParameter(ctx, action, name); err != nil {
+		return nil, err
+	}
+
+	p, ok := s.findParameter(name)
+	if !ok {
+		return nil, wire.Errorf(ssm.ErrCodeParameterNotFound, "")
+	}
+
+	if version == "" {
+		return p, nil
+	}
+
+	if version != strconv.FormatInt(*p.Version, 10) {
+		return nil, wire.Errorf(
+			ssm.ErrCodeParameterVersionNotFound,
+			"Systems Manager could not find version %s of %s. Verify the version and try again.",
+			version,
+			name,
+		)
+	}
+
+	p.Selector = new(":" + version)
+
+	return p, nil
+}
+
+// resolveName returns the name of the parameter that a client names, and the version that it selects; empty for the
+// newest. As in AWS, a name of one level may be written with a slash in front.
+func (s *Service) resolveName(given string) (name, version string) {
+	name = given
+	prefix := "arn:aws:ssm:" + s.cfg.Region + ":"
+	if rest, ok := strings.CutPrefix(given, prefix); ok {
+		_, path, _ := strings.Cut(rest, ":parameter/")
+		name = "/" + path
+	}
+
+	name, version, _ = strings.Cut(name, ":")
+	if _, ok := s.findParameter(name); ok || strings.Count(name, "/") != 1 {
+		return name, version
+	}
+
+	if bare, ok := strings.CutPrefix(name, "/"); ok {
+		if _, found := s.findParameter(bare); found {
+			name = bare
+		}
+	}
+
+	return name, version
 }
 
 func (s *Service) getParameter(
 	ctx context.Context,
 	in *ssm.GetParameterInput,
 ) (*ssm.GetParameterOutput, error) {
-	if err := s.authorizeParameter(ctx, "GetParameter", *in.Name); err != nil {
+	p, err := s.selectParameter(ctx, "GetParameter", *in.Name)
+	if err != nil {
 		return nil, err
-	}
-
-	p, ok := s.findParameter(*in.Name)
-	if !ok {
-		return nil, wire.Errorf("ParameterNotFound", "")
 	}
 
 	return &ssm.GetParameterOutput{Parameter: p}, nil
@@ -125,15 +179,17 @@ func (s *Service) getParameters(
 	out := &ssm.GetParametersOutput{Parameters: []*ssm.Parameter{}, InvalidParameters: []*string{}}
 
 	for _, name := range in.Names {
-		if err := s.authorizeParameter(ctx, "GetParameters", *name); err != nil {
+		p, err := s.selectParameter(ctx, "GetParameters", *name)
+		if e, ok := errors.AsType[*wire.Error](err); ok && strings.HasPrefix(e.Code, "Parameter") {
+			out.InvalidParameters = append(out.InvalidParameters, name)
+			continue
+		}
+
+		if err != nil {
 			return nil, err
 		}
 
-		if p, ok := s.findParameter(*name); ok {
-			out.Parameters = append(out.Parameters, p)
-		} else {
-			out.InvalidParameters = append(out.InvalidParameters, name)
-		}
+		out.Parameters = append(out.Parameters, p)
 	}
 
 	return out, nil
@@ -145,6 +201,29 @@ func (s *Service) getParametersByPath(
 ) (*ssm.GetParametersByPathOutput, error) {
 	if err := s.authorizeParameter(ctx, "GetParametersByPath", *in.Path); err != nil {
 		return nil, err
+	}
+
+	if !strings.HasPrefix(*in.Path, "/") {
+		return nil, wire.Errorf(
+			codeValidation,
+			"The parameter doesn't meet the parameter name requirements. The parameter name must begin with a "+
+				"forward slash \"/\".",
+		)
+	}
+
+	limit := int64(maxPathResults)
+	if in.MaxResults != nil {
+		limit = *in.MaxResults
+	}
+
+	if limit > maxPathResults {
+		return nil, wire.Errorf(
+			codeValidation,
+			"1 validation error detected: Value '%d' at 'maxResults' failed to satisfy constraint: "+
+				"Member must have value less than or equal to %d",
+			limit,
+			maxPathResults,
+		)
 	}
 
 	prefix := strings.TrimSuffix(*in.Path, "/") + "/"
@@ -165,7 +244,14 @@ func (s *Service) getParametersByPath(
 	}
 
 	out := &ssm.GetParametersByPathOutput{Parameters: []*ssm.Parameter{}}
-	for _, name := range slices.Sorted(maps.Keys(names)) {
+	bad := wire.Errorf("InvalidNextToken", "The specified token isn't valid.")
+	page, next, err := sdkshape.Paginate(slices.Sorted(maps.Keys(names)), limit, in.NextToken, bad)
+	if err != nil {
+		return nil, err
+	}
+
+	out.NextToken = next
+	for _, name := range page {
 		p, _ := s.findParameter(name)
 		out.Parameters = append(out.Parameters, p)
 	}
@@ -181,21 +267,12 @@ func (s *Service) putParameter(
 		return nil, err
 	}
 
-	if strings.HasPrefix(*in.Name, "/aws") || strings.HasPrefix(*in.Name, "aws") {
-		return nil, &wire.Error{
-			Code:    "AccessDeniedException",
-			Message: "No access to reserved parameter name: " + *in.Name + ".",
-			Status:  400,
-		}
+	if err := validateName(*in.Name); err != nil {
+		return nil, err
 	}
 
-	kind := ssm.ParameterTypeString
-	if in.Type != nil {
-		kind = *in.Type
-	}
-
-	if kind == ssm.ParameterTypeSecureString {
-		return nil, wire.Errorf("UnsupportedParameterType", "This region does not support SecureString parameters.")
+	if err := validateValue(in); err != nil {
+		return nil, err
 	}
 
 	old, exists := s.parameters[*in.Name]
@@ -204,6 +281,15 @@ func (s *Service) putParameter(
 			"ParameterAlreadyExists",
 			"The parameter already exists. To overwrite this value, set the overwrite option in the request to true.",
 		)
+	}
+
+	kind := stringValue(in.Type)
+	if kind == "" {
+		kind = old.Type
+	}
+
+	if kind == "" {
+		return nil, wire.Errorf(codeValidation, "A parameter type is required when you create a parameter.")
 	}
 
 	s.parameters[*in.Name] = parameter{

@@ -38,6 +38,10 @@ func invokeOperation(ctx context.Context, s Service, o Operation, fill func(in a
 		return nil, err
 	}
 
+	if err := s.Model.checkInput(s.Protocol, in); err != nil {
+		return nil, err
+	}
+
 	if err := (&Endpoint{Service: s}).authorizeRequest(ctx, o.Name, in); err != nil {
 		return nil, err
 	}

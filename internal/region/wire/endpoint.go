@@ -118,6 +118,10 @@ func (e *Endpoint) handleRequest(
 		return call, nil, err
 	}
 
+	if err := e.Service.Model.checkInput(e.Service.Protocol, in); err != nil {
+		return call, nil, err
+	}
+
 	if err := e.authorizeRequest(ctx, call.op, in); err != nil {
 		return call, nil, err
 	}

@@ -64,6 +64,8 @@ type Service struct {
 	// Authorize checks whether the caller may do op with the input in. It runs before the handler; see
 	// [Authorize] and [AccessCheck]. If it is nil, the check is NAME:OP on the resource "*".
 	Authorize func(ctx context.Context, op string, in any) error
+	// Model is checked before the handlers run; nil checks nothing.
+	Model *Model
 	// Route finds the operation of a REST request. It is nil for the other protocols.
 	Route func(r *http.Request) (Route, error)
 }

@@ -107,12 +107,22 @@ func validateMinimum(p Protocol, v reflect.Value, tag reflect.StructTag, path st
 
 	return Errorf(
 		validationCode(p),
-		"1 validation error detected: Value at '%s' failed to satisfy constraint: "+
+		"1 validation error detected: Value%s at '%s' failed to satisfy constraint: "+
 			"Member must have %s greater than or equal to %s",
+		quoteValue(v, tag),
 		lowerFirst(path),
 		measureOf(v),
 		tag.Get("min"),
 	)
+}
+
+// quoteValue returns a scalar in quotes after a space, as AWS's messages have it; empty for secrets and for lists.
+func quoteValue(v reflect.Value, tag reflect.StructTag) string {
+	if !isScalarType(v.Type()) || tag.Get("sensitive") != "" || v.Type() == reflect.TypeFor[[]byte]() {
+		return ""
+	}
+
+	return " '" + scalarText(v, tag, iso8601) + "'"
 }
 
 // measureOf returns what the minimum of a member limits, in AWS's words.

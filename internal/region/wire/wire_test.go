@@ -202,7 +202,7 @@ func TestFormMistakes(t *testing.T) {
 		{wire.EC2QueryProtocol, &v1ec2.DescribeVpcsInput{}, "VpcId.member.1=x", "UnknownParameter: The parameter VpcId.member.1 is not recognized"},
 		{wire.EC2QueryProtocol, &v1ec2.RunInstancesInput{}, "MinCount=x&MaxCount=1", "InvalidParameterValue: Value (x) for parameter MinCount is invalid: not a int64"},
 		{wire.EC2QueryProtocol, &v1ec2.DeleteVpcInput{}, "", "MissingParameter: The request must contain the parameter VpcId"},
-		{wire.QueryProtocol, &v1as.DeleteAutoScalingGroupInput{}, "AutoScalingGroupName=", "ValidationError: 1 validation error detected: Value at 'autoScalingGroupName' failed to satisfy constraint: Member must have length or value greater than or equal to 1"},
+		{wire.QueryProtocol, &v1as.DeleteAutoScalingGroupInput{}, "AutoScalingGroupName=", "ValidationError: 1 validation error detected: Value '' at 'autoScalingGroupName' failed to satisfy constraint: Member must have length greater than or equal to 1"},
 		{wire.QueryProtocol, &v1as.DeleteAutoScalingGroupInput{}, "AutoScalingGroupName=a&AutoScalingGroupName=b", "MalformedQueryString: the parameter AutoScalingGroupName is given 2 times"},
 		{wire.QueryProtocol, &v1as.CreateAutoScalingGroupInput{}, "Tags.1.Key=x", "ValidationError: The parameter Tags.1.Key is not recognized"},
 	} {

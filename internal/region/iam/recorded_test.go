@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iam_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	awsiam "github.com/aws/aws-sdk-go-v2/service/iam"
+)
+
+// TestMalformedPolicies compares the messages of the region with those of AWS that moto's tests of IAM policies
+// record.
+func TestMalformedPolicies(t *testing.T) {
+	t.Parallel()
+	_, c := fresh(t)
+	statement := func(text string) string { return `{"Version":"2012-10-17","Statement":` + text + `}` }
+
+	for document, want := range map[string]string{
+		`not json`: "Syntax errors in policy.",
+		`{"Statement":{"Effect":"Allow","Action":"ec2:*","Resource":"*"}}`:                                                     "must be version 2012-10-17 or greater.",
+		`{"Version":"2008-10-17","Statement":{"Effect":"Allow","Action":"ec2:*","Resource":"*"}}`:                              "must be version 2012-10-17 or greater.",
+		statement(`{"Effect":"Allow","Action":[],"Resource":"*"}`):                                                             "Policy statement must contain actions.",
+		statement(`{"Effect":"Allow","Action":"s3:*","Resource":[]}`):                                                          "Policy statement must contain resources.",
+		statement(`{"Effect":"Allow","Action":"s3:List:Bucket","Resource":"*"}`):                                               "Actions/Condition can contain only one colon.",
+		statement(`{"Effect":"Allow","Action":"s3","Resource":"*"}`):                                                           "must be prefaced by a vendor",
+		statement(`{"Effect":"Allow","Action":"s3:*","Resource":"bucket"}`):                                                    `Resource bucket must be in ARN format or "*".`,
+		statement(`{"Effect":"Allow","Action":"s3:*","Resource":"arn:aws:s3:us-east-1::bucket"}`):                              "region information",
+		statement(`{"Effect":"Allow","Action":"s3:*","Resource":"arn:bogus:s3:::bucket"}`):                                     `Partition "bogus" is not valid for resource`,
+		statement(`{"Effect":"Allow","Action":"iam:*","Resource":"arn:aws:iam::000000000000:bogus/x"}`):                        "IAM resource path must either be",
+		statement(`{"Effect":"Allow","Action":"s3:*","Resource":"*","Condition":{"DateLessThan":{"aws:CurrentTime":"soon"}}}`): "The policy failed legacy parsing.",
+	} {
+		_, err := c.CreatePolicy(t.Context(), &awsiam.CreatePolicyInput{PolicyName: new("p"), PolicyDocument: &document})
+		if code(err) != "MalformedPolicyDocument" || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s:\n got %v\nwant %s", document, err, want)
+		}
+	}
+
+	for i, good := range []string{
+		statement(`{"Effect":"Allow","Action":"iam:*","Resource":["arn:aws:iam::000000000000:role/x*","arn:aws:iam::*:*","arn:aws:s3:::b/*"]}`),
+		statement(`{"Effect":"Allow","Action":"s3:*","Resource":"*","Condition":{"DateLessThan":{"aws:CurrentTime":"2026-01-01T00:00:00Z"}}}`),
+	} {
+		if _, err := c.CreatePolicy(t.Context(), &awsiam.CreatePolicyInput{PolicyName: new(fmt.Sprint("good", i)), PolicyDocument: &good}); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
+
+	_, err := c.CreateRole(t.Context(), &awsiam.CreateRoleInput{RoleName: new("bad"), AssumeRolePolicyDocument: new("{")})
+	if code(err) != "MalformedPolicyDocument" || !strings.Contains(err.Error(), "This policy contains invalid Json") {
+		t.Errorf("a trust policy: %v", err)
+	}
+
+	role(t, c, "r")
+	if _, err := c.AttachRolePolicy(t.Context(), &awsiam.AttachRolePolicyInput{RoleName: new("r"), PolicyArn: new(strings.Repeat("x", 20))}); code(err) != "ValidationError" {
+		t.Errorf("no ARN: %v", err)
+	}
+}
+
+func TestServiceLinkedRoles(t *testing.T) {
+	t.Parallel()
+	_, c := fresh(t)
+	for service, want := range map[string]string{
+		"autoscaling.amazonaws.com":          "AWSServiceRoleForAutoScaling",
+		"elasticloadbalancing.amazonaws.com": "AWSServiceRoleForElasticLoadBalancing",
+		"spot.amazonaws.com":                 "AWSServiceRoleForEC2Spot",
+		"eks-nodegroup.amazonaws.com":        "AWSServiceRoleForAmazonEKSNodegroup",
+	} {
+		out, err := c.CreateServiceLinkedRole(t.Context(), &awsiam.CreateServiceLinkedRoleInput{AWSServiceName: &service})
+		if err != nil || *out.Role.RoleName != want {
+			t.Errorf("%s: %+v, %v, want %s", service, out, err, want)
+		}
+	}
+
+	suffixed := &awsiam.CreateServiceLinkedRoleInput{AWSServiceName: new("autoscaling.amazonaws.com"), CustomSuffix: new("x")}
+	if out, err := c.CreateServiceLinkedRole(t.Context(), suffixed); err != nil || *out.Role.RoleName != "AWSServiceRoleForAutoScaling_x" {
+		t.Errorf("%+v, %v", out, err)
+	}
+
+	suffixed = &awsiam.CreateServiceLinkedRoleInput{AWSServiceName: new("spot.amazonaws.com"), CustomSuffix: new("x")}
+	if _, err := c.CreateServiceLinkedRole(t.Context(), suffixed); code(err) != "InvalidInput" {
+		t.Errorf("a suffix where AWS refuses one: %v", err)
+	}
+
+	if _, err := c.CreateServiceLinkedRole(t.Context(), &awsiam.CreateServiceLinkedRoleInput{AWSServiceName: new("bogus.amazonaws.com")}); code(err) != "ValidationError" {
+		t.Errorf("a service without such a role: %v", err)
+	}
+}

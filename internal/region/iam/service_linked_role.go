@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iam
+
+import (
+	"github.com/aws/aws-sdk-go/service/iam"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// linkedService is a service of AWS that has a service-linked role.
+type linkedService struct {
+	suffix string // of the role's name, after AWSServiceRoleFor
+	custom bool   // the role's name may have a suffix of the client
+}
+
+// linkedServices returns the services with service-linked roles that clusters meet, by their principal. The names
+// and the services that take a suffix are those that AWS answered to LocalStack's tests
+// (test_service_role_lifecycle).
+func linkedServices() map[string]linkedService {
+	return map[string]linkedService{
+		"autoscaling.amazonaws.com":          {suffix: "AutoScaling", custom: true},
+		"ec2scheduled.amazonaws.com":         {suffix: "EC2ScheduledInstances"},
+		"ecs.amazonaws.com":                  {suffix: "ECS"},
+		"eks.amazonaws.com":                  {suffix: "AmazonEKS"},
+		"eks-fargate.amazonaws.com":          {suffix: "AmazonEKSForFargate"},
+		"eks-nodegroup.amazonaws.com":        {suffix: "AmazonEKSNodegroup"},
+		"elasticfilesystem.amazonaws.com":    {suffix: "AmazonElasticFileSystem"},
+		"elasticloadbalancing.amazonaws.com": {suffix: "ElasticLoadBalancing"},
+		"spot.amazonaws.com":                 {suffix: "EC2Spot"},
+		"spotfleet.amazonaws.com":            {suffix: "EC2SpotFleet"},
+		"ssm.amazonaws.com":                  {suffix: "AmazonSSM"},
+		"transitgateway.amazonaws.com":       {suffix: "VPCTransitGateway"},
+	}
+}
+
+func (s *IAM) createServiceLinkedRole(
+	in *iam.CreateServiceLinkedRoleInput,
+) (*iam.CreateServiceLinkedRoleOutput, error) {
+	service := *in.AWSServiceName
+	linked, ok := linkedServices()[service]
+	if !ok {
+		return nil, newValidationError("Service Name %s is not valid", service)
+	}
+
+	name := "AWSServiceRoleFor" + linked.suffix
+	if in.CustomSuffix != nil {
+		if !linked.custom {
+			return nil, wire.Errorf(
+				iam.ErrCodeInvalidInputException,
+				"Custom suffix is not allowed for %s",
+				service,
+			)
+		}
+
+		name += "_" + *in.CustomSuffix
+	}
+
+	if s.st.hasRole(name) {
+		return nil, wire.Errorf(
+			iam.ErrCodeInvalidInputException,
+			"Service role name %s has been taken in this account, please try a different suffix.",
+			name,
+		)
+	}
+
+	id, err := newUniqueID(s.cfg.Rand, "AROA", 21)
+	if err != nil {
+		return nil, err
+	}
+
+	r := &role{
+		Trust: `{"Version":"2012-10-17","Statement":[{"Effect":"Allow",` +
+			`"Principal":{"Service":"` + service + `"},"Action":"sts:AssumeRole"}]}`,
+		Description: stringValue(in.Description),
+		MaxSession:  defaultSessionSeconds,
+	}
+	r.Name = name
+	r.ID = id
+	r.Path = "/aws-service-role/" + service + "/"
+	r.Created = s.cfg.Now().UTC()
+	s.st.Roles[name] = r
+
+	return &iam.CreateServiceLinkedRoleOutput{Role: r.toRole(s)}, nil
+}
