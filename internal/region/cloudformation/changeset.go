@@ -143,7 +143,7 @@ func (s changeSetHandlers) stackForChangeSet(in *sdk.CreateChangeSetInput, kind 
 	}
 
 	for _, cs := range st.ChangeSets {
-		if cs.Name == sdkshape.String(in.ChangeSetName) {
+		if cs.Name == sdkshape.String(in.ChangeSetName) && !cs.isExecuted() {
 			return nil, wire.Errorf(sdk.ErrCodeAlreadyExistsException, "ChangeSet %s already exists", cs.Name)
 		}
 	}
@@ -190,6 +190,10 @@ func validationMessage(err error) string {
 	return message
 }
 
+// isExecuted reports whether a change set was executed. CloudFormation then deletes it: its name is free again, and
+// lists do not show it. It can be described by its ARN.
+func (c *changeSet) isExecuted() bool { return c.Execution == sdk.ExecutionStatusExecuteComplete }
+
 // findChangeSet finds a change set by its ARN, or by its name and its stack.
 func (s *serviceState) findChangeSet(name, stackName *string) (*stack, *changeSet, error) {
 	want := sdkshape.String(name)
@@ -207,7 +211,7 @@ func (s *serviceState) findChangeSet(name, stackName *string) (*stack, *changeSe
 		}
 
 		for _, cs := range st.ChangeSets {
-			if cs.ID == want || cs.Name == want {
+			if cs.ID == want || cs.Name == want && !cs.isExecuted() {
 				return st, cs, nil
 			}
 		}
@@ -333,7 +337,9 @@ func (s changeSetHandlers) listChangeSets(in *sdk.ListChangeSetsInput) (*sdk.Lis
 
 	byName := map[string]*changeSet{}
 	for _, cs := range st.ChangeSets {
-		byName[cs.Name] = cs
+		if !cs.isExecuted() {
+			byName[cs.Name] = cs
+		}
 	}
 
 	keys, next, err := sdkshape.Paginate(

@@ -186,3 +186,43 @@ func TestPages(t *testing.T) {
 		t.Errorf("%d events", n)
 	}
 }
+
+// TestExecutedChangeSetFreesItsName: scripts use one name for all their change sets. CloudFormation deletes a change set
+// when it is executed; its ARN stays describable.
+func TestExecutedChangeSetFreesItsName(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	body := func(name string) *string {
+		return aws.String(`{"Resources":{"P":{"Type":"AWS::SSM::Parameter","Properties":{"Name":"/own/x","Type":"String","Value":"` + name + `"}}}}`)
+	}
+	for i, kind := range []types.ChangeSetType{types.ChangeSetTypeCreate, types.ChangeSetTypeUpdate} {
+		cs := l.propose(&cfn.CreateChangeSetInput{StackName: aws.String("s"), TemplateBody: body(fmt.Sprint("v", i)), ChangeSetType: kind})
+		must[*cfn.ExecuteChangeSetOutput](l)(l.cfn.ExecuteChangeSet(l.ctx(), &cfn.ExecuteChangeSetInput{ChangeSetName: cs.ChangeSetId}))
+		l.settle("s")
+		list := must[*cfn.ListChangeSetsOutput](l)(l.cfn.ListChangeSets(l.ctx(), &cfn.ListChangeSetsInput{StackName: aws.String("s")}))
+		if len(list.Summaries) != 0 {
+			t.Errorf("after the execution there are change sets: %+v", list.Summaries)
+		}
+		again := must[*cfn.DescribeChangeSetOutput](l)(l.cfn.DescribeChangeSet(l.ctx(), &cfn.DescribeChangeSetInput{ChangeSetName: cs.ChangeSetId}))
+		if again.ExecutionStatus != types.ExecutionStatusExecuteComplete {
+			t.Errorf("the executed change set is %s", again.ExecutionStatus)
+		}
+	}
+}
+
+// TestStackInReviewIsCreated: CreateStack takes the place of a stack that has only change sets.
+func TestStackInReviewIsCreated(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	body := `{"Resources":{"P":{"Type":"AWS::SSM::Parameter","Properties":{"Name":"/own/x","Type":"String","Value":"v"}}}}`
+	l.propose(&cfn.CreateChangeSetInput{StackName: aws.String("s"), TemplateBody: &body, ChangeSetType: types.ChangeSetTypeCreate})
+	l.want(l.create("s", body), "CREATE_COMPLETE")
+}
+
+// TestManagedPolicyFromJSON: the document of a managed policy is an object, as in every template.
+func TestManagedPolicyFromJSON(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.want(l.create("s", `{"Resources":{"P":{"Type":"AWS::IAM::ManagedPolicy","Properties":{"PolicyDocument":
+		{"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":"ec2:Describe*","Resource":"*"}}}}}}`), "CREATE_COMPLETE")
+}

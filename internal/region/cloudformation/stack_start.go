@@ -37,7 +37,13 @@ func (s *Service) newStack(in stackSettings, status string) (*stack, error) {
 		return nil, err
 	}
 
-	if s.state.findActiveStack(in.name) != nil {
+	old := s.state.findActiveStack(in.name)
+	if old != nil && old.Status == statusReview && status != statusReview {
+		delete(s.state.Stacks, old.ID) // it has change sets and no resources: the new stack takes its place
+		old = nil
+	}
+
+	if old != nil {
 		return nil, wire.Errorf(sdk.ErrCodeAlreadyExistsException, "Stack [%s] already exists", in.name)
 	}
 

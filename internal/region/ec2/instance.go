@@ -3,8 +3,10 @@
 package ec2
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
+	"strings"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
@@ -180,13 +182,48 @@ func (s instanceHandlers) extendedInstanceFilterValues(i *sdk.Instance, name str
 	return v, known
 }
 
+// minInstancePage is EC2's smallest page of DescribeInstances.
+const minInstancePage = 5
+
+// checkDescribedInstances refuses a request for instances that do not exist, and for pages where there are none.
+func (s instanceHandlers) checkDescribedInstances(in *sdk.DescribeInstancesInput) error {
+	switch {
+	case in.MaxResults != nil && len(in.InstanceIds) > 0:
+		return wire.Errorf(
+			"InvalidParameterCombination",
+			"The parameter instancesSet cannot be used with the parameter maxResults",
+		)
+
+	case in.MaxResults != nil && *in.MaxResults < minInstancePage:
+		return wire.Errorf(
+			"InvalidParameterValue",
+			"Value ( %d ) for parameter maxResults is invalid. Expecting a value greater than %d.",
+			*in.MaxResults,
+			minInstancePage,
+		)
+	}
+
+	var missing []string
+	var first error
+	for _, id := range in.InstanceIds {
+		if _, err := s.st.findInstance(id); err != nil {
+			first = cmp.Or(first, err)
+			missing = append(missing, str(id))
+		}
+	}
+
+	if len(missing) < 2 {
+		return first
+	}
+
+	return wire.Errorf("InvalidInstanceID.NotFound", "The instance IDs '%s' do not exist", strings.Join(missing, ", "))
+}
+
 func (s instanceHandlers) describeInstances(
 	in *sdk.DescribeInstancesInput,
 ) (*sdk.DescribeInstancesOutput, error) {
-	for _, id := range in.InstanceIds {
-		if _, err := s.st.findInstance(id); err != nil {
-			return nil, err
-		}
+	if err := s.checkDescribedInstances(in); err != nil {
+		return nil, err
 	}
 
 	for _, i := range s.st.Instances {

@@ -110,8 +110,7 @@ func (st *serviceState) findLaunchTemplate(id, name *string) (*sdk.LaunchTemplat
 
 		return nil, wire.Errorf(
 			"InvalidLaunchTemplateName.NotFoundException",
-			"The specified launch template, with template name %s, does not exist.",
-			*name,
+			"At least one of the launch templates specified in the request does not exist.",
 		)
 	}
 

@@ -172,9 +172,8 @@ func (st *serviceState) findTemplateVersion(
 
 	return nil, wire.Errorf(
 		"InvalidLaunchTemplateId.VersionNotFound",
-		"Could not find the specified version %s for the launch template with ID %s.",
+		"The launch template version %s is not found for the specified launch template.",
 		want,
-		str(t.LaunchTemplateId),
 	)
 }
 

@@ -124,6 +124,7 @@ func (s *Service) resourceExists(id string) bool {
 		"acl":      func() bool { return st.ACLs[id] != nil },
 		"eni":      func() bool { return st.Interfaces[id] != nil },
 		"vol":      func() bool { return st.Volumes[id] != nil },
+		"snap":     func() bool { return st.Snapshots[id] != nil },
 		"lt":       func() bool { return st.Templates[id] != nil },
 		"i":        func() bool { return st.Instances[id] != nil },
 		"key":      func() bool { return st.Keys[id] != nil },

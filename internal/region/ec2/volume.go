@@ -90,16 +90,16 @@ func (s volumeHandlers) createVolume(in *sdk.CreateVolumeInput) (*sdk.Volume, er
 		return s.st.Volumes[ids[0]], nil
 	}
 
+	if in.Size == nil && in.SnapshotId == nil {
+		return nil, missingParameter("size/snapshot")
+	}
+
 	if str(in.AvailabilityZone) == "" {
 		return nil, missingParameter("AvailabilityZone")
 	}
 
 	if !slices.Contains(s.cfg.zoneNames(), *in.AvailabilityZone) {
 		return nil, wire.Errorf("InvalidZone.NotFound", "The zone '%s' does not exist.", *in.AvailabilityZone)
-	}
-
-	if in.Size == nil && in.SnapshotId == nil {
-		return nil, missingParameter("size or snapshotId")
 	}
 
 	tags, err := parseTagSpecs(in.TagSpecifications, "volume")

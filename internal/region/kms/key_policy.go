@@ -69,14 +69,25 @@ func (s *Service) evaluateAccess(ctx context.Context, k *key, c wire.AccessCheck
 	return wire.AccessDenied(ctx, c, own.Reason)
 }
 
-// checkLockout refuses a key policy that would take from the caller the right to replace it, as KMS does unless the
-// request bypasses its check. The caller holds the store's lock.
+// checkLockout refuses a key policy that does not let the caller, or the account that it belongs to, replace it
+// later, as KMS does unless the request bypasses its check. The caller holds the store's lock.
 func (s *Service) checkLockout(ctx context.Context, k *key, policy string) error {
-	after := *k
-	after.Policy = policy
+	if s.cfg.Identities == nil || wire.CallerFrom(ctx).System {
+		return nil
+	}
 
-	check := wire.AccessCheck{Action: "kms:PutKeyPolicy", Context: s.conditionKeys(&after, nil)}
-	if s.evaluateAccess(ctx, &after, check) == nil {
+	p, err := authz.ParsePolicy(authz.ResourcePolicy, policy)
+	if err != nil {
+		return err
+	}
+
+	r := s.cfg.Identities.BuildRequest(ctx, wire.AccessCheck{
+		Action:   "kms:PutKeyPolicy",
+		Resource: s.keyARN(k.ID),
+		Context:  s.conditionKeys(k, nil),
+	})
+	byKey := authz.Evaluate([]authz.Policy{p}, r)
+	if byKey.Allowed || !byKey.Denied && authz.DelegatesToAccount(p, s.cfg.Account, r) {
 		return nil
 	}
 

@@ -131,7 +131,8 @@ func TestWhoMayUseAKey(t *testing.T) {
 	if _, err := w.root.RevokeGrant(ctx, &kms.RevokeGrantInput{KeyId: id, GrantId: grant.GrantId}); err != nil {
 		t.Fatal(err)
 	}
-	put(`{"Statement":{"Effect":"Allow","Principal":{"AWS":"` + roleARN + `"},"Action":"kms:Encrypt","Resource":"*"}}`)
+	put(`{"Statement":[{"Effect":"Allow","Principal":{"AWS":"` + roleARN + `"},"Action":"kms:Encrypt","Resource":"*"},` +
+		`{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::000000000000:root"},"Action":"kms:*Policy","Resource":"*"}]}`)
 	if got := encrypt(mine); got != "" {
 		t.Errorf("by the key's policy alone: %q", got)
 	}

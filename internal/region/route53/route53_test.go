@@ -229,3 +229,18 @@ func TestRightsByName(t *testing.T) {
 	_, err = l.api.ListHostedZones(ctx, nil)
 	l.refused("AccessDenied", err)
 }
+
+// TestOnePrivateZoneOfAName: a VPC sees one private zone of a name.
+func TestOnePrivateZoneOfAName(t *testing.T) {
+	l := newLab(t)
+	vpc, err := ec2.NewFromConfig(l.cfg).CreateVpc(t.Context(), &ec2.CreateVpcInput{CidrBlock: aws.String("10.0.0.0/16")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.zone("example.internal", vpc.Vpc.VpcId)
+	_, err = l.api.CreateHostedZone(t.Context(), &route53.CreateHostedZoneInput{
+		Name: aws.String("example.internal"), CallerReference: aws.String("second"),
+		VPC: &types.VPC{VPCId: vpc.Vpc.VpcId, VPCRegion: regiontest.RegionName},
+	})
+	l.refused("ConflictingDomainExists", err)
+}

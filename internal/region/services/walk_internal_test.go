@@ -34,6 +34,7 @@ import (
 	"github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/middleware"
 
+	"github.com/slipway-k8s/slipway/internal/lib/awsfix/awstest"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -132,20 +133,22 @@ func sdkClients(c aws.Config, byName func(string) *probe) map[string]any {
 
 // walkConfig is the configuration of the clients: no retries, no validation before the request is sent.
 func walkConfig() aws.Config {
-	return aws.Config{
-		Region:       "us-east-1",
-		BaseEndpoint: aws.String("http://127.0.0.1:1"),
-		Credentials:  credentials.NewStaticCredentialsProvider("AKIAEXAMPLE", "secret", ""),
-		Retryer:      func() aws.Retryer { return aws.NopRetryer{} },
-		APIOptions: []func(*middleware.Stack) error{func(stack *middleware.Stack) error {
-			if _, ok := stack.Initialize.Get("OperationInputValidation"); ok {
-				_, err := stack.Initialize.Remove("OperationInputValidation")
-				return err
-			}
+	c := awstest.NewConfig(
+		"http://127.0.0.1:1",
+		"us-east-1",
+		credentials.NewStaticCredentialsProvider("AKIAEXAMPLE", "secret", ""),
+	)
+	c.Retryer = func() aws.Retryer { return aws.NopRetryer{} }
+	c.APIOptions = append(c.APIOptions, func(stack *middleware.Stack) error {
+		if _, ok := stack.Initialize.Get("OperationInputValidation"); ok {
+			_, err := stack.Initialize.Remove("OperationInputValidation")
+			return err
+		}
 
-			return nil
-		}},
-	}
+		return nil
+	})
+
+	return c
 }
 
 // walk sends one request for each member of each operation of a service.
