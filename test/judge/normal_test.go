@@ -170,7 +170,7 @@ func (m generatedValues) decodeUserData(key string, v any) any {
 func isGeneratedKey(key string) bool {
 	return slices.Contains([]string{
 		"PublicIp", "PrivateIp", "PrivateIpAddress", "PrivateIpAddresses", "PublicIpAddress", "PrivateDnsName", "PublicDnsName", "MacAddress",
-		"ClientToken", "ReservationId", "Instances", "Association", "AmiLaunchIndex", "IpAddress", "CreationDate", "LastUpdatedDate", "CallerReference",
+		"ClientToken", "ReservationId", "Instances", "Association", "AmiLaunchIndex", "IpAddress", "CreationDate", "NextRotationDate", "LastUpdatedDate", "CallerReference",
 		"AvailableIpAddressCount",
 	}, key)
 }

@@ -364,9 +364,12 @@ func validateResource(r string) error {
 		return nil
 	}
 
-	partition := parts[1]
-	service := parts[2]
-	known := slices.ContainsFunc([]string{
+	return validateARNParts(r, parts)
+}
+
+// matchesPartition reports whether a pattern matches a partition of AWS.
+func matchesPartition(pattern string) bool {
+	return slices.ContainsFunc([]string{
 		"aws",
 		"aws-cn",
 		"aws-us-gov",
@@ -375,10 +378,16 @@ func validateResource(r string) error {
 		"aws-iso-e",
 		"aws-iso-f",
 		"aws-eusc",
-	}, func(name string) bool { return MatchPattern(partition, name) })
+	}, func(name string) bool { return MatchPattern(pattern, name) })
+}
+
+// validateARNParts checks the partition, the region and the path of an ARN.
+func validateARNParts(r string, parts []string) error {
+	partition := parts[1]
+	service := parts[2]
 
 	switch {
-	case !known:
+	case !matchesPartition(partition):
 		return fmt.Errorf("partition %q is not valid for resource %q", partition, r)
 	case parts[3] != "" && (service == "s3" || service == "iam") && parts[3] != "*":
 		return fmt.Errorf("%s resource %s cannot contain region information", strings.ToUpper(service), r)

@@ -80,6 +80,7 @@ func (s *Service) createKey(ctx context.Context, in *kms.CreateKeyInput) (*kms.C
 // material of KMS.
 func checkKeyKind(in *kms.CreateKeyInput) error {
 	for member, kind := range map[string]struct{ asked, have string }{
+		//nolint:staticcheck // clients still send the former name of KeySpec
 		"CustomerMasterKeySpec": {stringValue(in.CustomerMasterKeySpec), kms.CustomerMasterKeySpecSymmetricDefault},
 		"KeySpec":               {stringValue(in.KeySpec), kms.KeySpecSymmetricDefault},
 		"KeyUsage":              {stringValue(in.KeyUsage), kms.KeyUsageTypeEncryptDecrypt},
@@ -133,7 +134,7 @@ func (s *Service) keyMetadata(k *key) *kms.KeyMetadata {
 		KeyManager:   new(kms.KeyManagerTypeCustomer),
 		KeySpec:      new(kms.KeySpecSymmetricDefault),
 
-		CustomerMasterKeySpec: new(kms.CustomerMasterKeySpecSymmetricDefault),
+		CustomerMasterKeySpec: new(kms.CustomerMasterKeySpecSymmetricDefault), //nolint:staticcheck // AWS returns it
 		KeyUsage:              new(kms.KeyUsageTypeEncryptDecrypt),
 		Origin:                new(kms.OriginTypeAwsKms),
 		EncryptionAlgorithms:  []*string{new(kms.EncryptionAlgorithmSpecSymmetricDefault)},

@@ -51,25 +51,6 @@ func (s *Service) findHostedZone(id *string) (*hostedZone, error) {
 	}
 }
 
-// checkDomainConflict refuses a second private zone of one name in one VPC.
-func (s *Service) checkDomainConflict(name string, vpc *sdk.VPC) error {
-	for _, z := range s.st.Zones {
-		for _, v := range z.VPCs {
-			if sdkshape.String(z.Shape.Name) == name && sdkshape.String(v.VPCId) == sdkshape.String(vpc.VPCId) {
-				return wire.Errorf(
-					sdk.ErrCodeConflictingDomainExists,
-					"The VPC %s in region %s has already been associated with the hosted zone %s with the same domain name.",
-					sdkshape.String(vpc.VPCId),
-					sdkshape.String(vpc.VPCRegion),
-					sdkshape.String(z.Shape.Id),
-				)
-			}
-		}
-	}
-
-	return nil
-}
-
 func (s *Service) createHostedZone(in *sdk.CreateHostedZoneInput) (*sdk.CreateHostedZoneOutput, error) {
 	name := normalizeName(sdkshape.String(in.Name))
 	if !isValidName(name) {
@@ -110,10 +91,6 @@ func (s *Service) createHostedZone(in *sdk.CreateHostedZoneInput) (*sdk.CreateHo
 		Records: map[string]*sdk.ResourceRecordSet{},
 	}
 	if in.VPC != nil {
-		if err := s.checkDomainConflict(name, in.VPC); err != nil {
-			return nil, err
-		}
-
 		if err := s.attachVPC(z, in.VPC); err != nil {
 			return nil, err
 		}

@@ -109,9 +109,9 @@ func (c errorCode) status() int {
 		return http.StatusRequestedRangeNotSatisfiable
 	case notModified:
 		return http.StatusNotModified
+	default:
+		return http.StatusBadRequest
 	}
-
-	return http.StatusBadRequest
 }
 
 // newError returns the error of a code with its fixed message.

@@ -47,6 +47,11 @@ func chooseChecksum(algorithm *string, kind string) (uploadChecksum, error) {
 		).with()
 	}
 
+	return chooseChecksumType(name, kind)
+}
+
+// chooseChecksumType returns a checksum with its type; an empty kind is the default of the algorithm.
+func chooseChecksumType(name, kind string) (uploadChecksum, error) {
 	fullOnly := name == defaultChecksum
 	compositeOnly := name == "sha1" || name == "sha256"
 	if kind == "" {

@@ -46,7 +46,7 @@ func (s *Service) copyObject(ctx context.Context, in *s3.CopyObjectInput) (*s3.C
 		return nil, err
 	}
 
-	v.replaceMetadata(ctx, in)
+	v = v.withMetadata(ctx, in)
 	if err := setStorageClass(v.Headers, in.StorageClass); err != nil {
 		s.removeFile(*in.Bucket, v.File)
 		return nil, err
@@ -88,6 +88,31 @@ func (v objectVersion) checksum(name string) *string {
 
 // checkCopyRequest refuses the directives and ACLs that S3 refuses, and a copy that would change nothing.
 func checkCopyRequest(ctx context.Context, in *s3.CopyObjectInput) error {
+	if err := checkCopyDirectives(in); err != nil {
+		return err
+	}
+
+	directive := stringValue(in.MetadataDirective)
+	source, err := parseCopySource(*in.CopySource)
+	if err != nil {
+		return err
+	}
+
+	ontoItself := source.bucket == *in.Bucket && source.key == *in.Key && source.versionID == nil
+	encrypts := wire.HTTPRequest(ctx).Header.Get(sseHeader) != ""
+	if ontoItself && directive != s3.MetadataDirectiveReplace && in.StorageClass == nil && !encrypts {
+		return newErrorf(
+			invalidRequest,
+			"This copy request is illegal because it is trying to copy an object to itself without changing the "+
+				"object's metadata, storage class, website redirect location or encryption attributes.",
+		).with()
+	}
+
+	return nil
+}
+
+// checkCopyDirectives refuses the directives and ACLs of a copy that S3 or the region refuse.
+func checkCopyDirectives(in *s3.CopyObjectInput) error {
 	if err := checkACL(in.ACL, s3.ObjectCannedACLBucketOwnerFullControl); err != nil {
 		return err
 	}
@@ -99,21 +124,6 @@ func checkCopyRequest(ctx context.Context, in *s3.CopyObjectInput) error {
 
 	if tagging := stringValue(in.TaggingDirective); tagging != "" && tagging != s3.TaggingDirectiveCopy {
 		return wire.NotImplemented("x-amz-tagging-directive: " + tagging)
-	}
-
-	source, err := parseCopySource(*in.CopySource)
-	if err != nil {
-		return err
-	}
-
-	h := wire.HTTPRequest(ctx).Header
-	if source.bucket == *in.Bucket && source.key == *in.Key && source.versionID == nil &&
-		directive != s3.MetadataDirectiveReplace && in.StorageClass == nil && h.Get(sseHeader) == "" {
-		return newErrorf(
-			invalidRequest,
-			"This copy request is illegal because it is trying to copy an object to itself without changing the "+
-				"object's metadata, storage class, website redirect location or encryption attributes.",
-		).with()
 	}
 
 	return nil
@@ -336,11 +346,10 @@ func toHeader(stored map[string]string) http.Header {
 	return h
 }
 
-// replaceMetadata sets the content headers and metadata of a copy from the request, if its directive is
-// REPLACE.
-func (v *objectVersion) replaceMetadata(ctx context.Context, in *s3.CopyObjectInput) {
+// withMetadata returns a copy with the content headers and metadata of the request, if its directive is REPLACE.
+func (v objectVersion) withMetadata(ctx context.Context, in *s3.CopyObjectInput) objectVersion {
 	if stringValue(in.MetadataDirective) != s3.MetadataDirectiveReplace {
-		return
+		return v
 	}
 
 	v.Type = stringValue(in.ContentType)
@@ -350,4 +359,6 @@ func (v *objectVersion) replaceMetadata(ctx context.Context, in *s3.CopyObjectIn
 	}
 
 	maps.Copy(v.Headers, contentHeaders(wire.HTTPRequest(ctx).Header))
+
+	return v
 }

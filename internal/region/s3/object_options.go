@@ -18,7 +18,7 @@ const storageClassHeader = "X-Amz-Storage-Class"
 
 // authorizeRequest refuses requests for the bucket of another account, before the handlers decide who may do
 // what.
-func (s *Service) authorizeRequest(ctx context.Context, _ string, in any) error {
+func (s *Service) authorizeRequest(_ context.Context, _ string, in any) error {
 	if err := s.checkOwner(wire.StringMember(in, "Bucket"), wire.StringMember(in, "ExpectedBucketOwner")); err != nil {
 		return err
 	}

@@ -151,45 +151,48 @@ const maxRuleIDBytes = 255
 
 func validateLifecycleRule(rule *s3.LifecycleRule) error {
 	id := stringValue(rule.ID)
-	hasAction := rule.Expiration != nil || rule.NoncurrentVersionExpiration != nil ||
-		rule.AbortIncompleteMultipartUpload != nil || len(rule.Transitions) > 0 ||
-		len(rule.NoncurrentVersionTransitions) > 0
+	actions := countTrue(
+		rule.Expiration != nil,
+		rule.NoncurrentVersionExpiration != nil,
+		rule.AbortIncompleteMultipartUpload != nil,
+		len(rule.Transitions) > 0,
+		len(rule.NoncurrentVersionTransitions) > 0,
+	)
+	scopes := countTrue(rule.Filter != nil, rule.Prefix != nil) //nolint:staticcheck // clients still send the prefix
 
 	switch {
 	case len(id) > maxRuleIDBytes:
 		return newArgumentError("ID", id, "ID length should not exceed allowed limit of 255")
-	case !slices.Contains(s3.ExpirationStatus_Values(), stringValue(rule.Status)):
+	case scopes != 1, !slices.Contains(s3.ExpirationStatus_Values(), stringValue(rule.Status)):
 		return newError(malformedXML)
-	case (rule.Filter == nil) == (rule.Prefix == nil):
-		return newError(malformedXML)
-	case !hasAction:
-		return newErrorf(
-			invalidRequest,
-			"At least one action needs to be specified in a rule",
-		).with()
+	case actions == 0:
+		return newErrorf(invalidRequest, "At least one action needs to be specified in a rule").with()
 	}
 
-	if err := validateLifecycleFilter(rule.Filter); err != nil {
-		return err
+	for _, check := range []error{
+		validateLifecycleFilter(rule.Filter),
+		validateExpiration(rule.Expiration, rule.Filter),
+		validateTransitions(rule),
+		validateCleanup(rule),
+	} {
+		if check != nil {
+			return check
+		}
 	}
 
-	if err := validateExpiration(rule.Expiration, rule.Filter); err != nil {
-		return err
-	}
+	return nil
+}
 
-	if err := validateTransitions(rule); err != nil {
-		return err
-	}
-
-	if e := rule.NoncurrentVersionExpiration; e != nil && (e.NoncurrentDays == nil || *e.NoncurrentDays <= 0) {
+// validateCleanup checks the days after which old versions and unfinished uploads are removed.
+func validateCleanup(rule *s3.LifecycleRule) error {
+	if e := rule.NoncurrentVersionExpiration; e != nil && !isPositive(e.NoncurrentDays) {
 		return newErrorf(
 			invalidArgument,
 			"'NoncurrentDays' for NoncurrentVersionExpiration action must be a positive integer",
 		).with()
 	}
 
-	if a := rule.AbortIncompleteMultipartUpload; a != nil &&
-		(a.DaysAfterInitiation == nil || *a.DaysAfterInitiation <= 0) {
+	if a := rule.AbortIncompleteMultipartUpload; a != nil && !isPositive(a.DaysAfterInitiation) {
 		return newErrorf(
 			invalidArgument,
 			"'DaysAfterInitiation' for AbortIncompleteMultipartUpload action must be a positive integer",
@@ -199,26 +202,32 @@ func validateLifecycleRule(rule *s3.LifecycleRule) error {
 	return nil
 }
 
+func isPositive(n *int64) bool { return n != nil && *n > 0 }
+
+// countTrue returns the number of flags that are true.
+func countTrue(flags ...bool) (n int) {
+	for _, f := range flags {
+		if f {
+			n++
+		}
+	}
+
+	return n
+}
+
 // validateLifecycleFilter checks that a filter has at most one condition; And combines several.
 func validateLifecycleFilter(f *s3.LifecycleRuleFilter) error {
 	if f == nil {
 		return nil
 	}
 
-	conditions := 0
-
-	for _, set := range []bool{
+	conditions := countTrue(
 		f.And != nil,
 		f.Prefix != nil,
 		f.Tag != nil,
 		f.ObjectSizeGreaterThan != nil,
 		f.ObjectSizeLessThan != nil,
-	} {
-		if set {
-			conditions++
-		}
-	}
-
+	)
 	if conditions > 1 {
 		return newError(malformedXML)
 	}
@@ -231,20 +240,13 @@ func validateExpiration(e *s3.LifecycleExpiration, f *s3.LifecycleRuleFilter) er
 		return nil
 	}
 
-	given := 0
-
-	for _, set := range []bool{e.Days != nil, e.Date != nil, e.ExpiredObjectDeleteMarker != nil} {
-		if set {
-			given++
-		}
-	}
-
+	given := countTrue(e.Days != nil, e.Date != nil, e.ExpiredObjectDeleteMarker != nil)
 	hasTag := f != nil && (f.Tag != nil || f.And != nil && len(f.And.Tags) > 0)
 
 	switch {
 	case given != 1:
 		return newError(malformedXML)
-	case e.Days != nil && *e.Days <= 0:
+	case e.Days != nil && !isPositive(e.Days):
 		return newErrorf(invalidArgument, "'Days' for Expiration action must be a positive integer").with()
 	case e.Date != nil && !isMidnight(*e.Date):
 		return newErrorf(invalidArgument, "'Date' must be at midnight GMT").with()

@@ -61,8 +61,7 @@ func TestEveryMemberIsReadOrRefused(t *testing.T) {
 
 	var lines []string
 	for name, shape := range inputShapes(buildServices(t).allServices()) {
-		for i := range shape.NumField() {
-			f := shape.Field(i)
+		for f := range shape.Fields() {
 			member := name + "." + f.Name
 			if !f.IsExported() || read[member] || read["StringMember."+f.Name] || accepted.matches(member) {
 				continue
@@ -119,9 +118,9 @@ func inputShapes(services []wire.Service) map[string]reflect.Type {
 		}
 
 		found[name] = t
-		for i := range t.NumField() {
-			if t.Field(i).IsExported() {
-				add(t.Field(i).Type)
+		for f := range t.Fields() {
+			if f.IsExported() {
+				add(f.Type)
 			}
 		}
 	}
@@ -162,8 +161,7 @@ func pairShapes(read map[string]bool, a, b reflect.Type) {
 		return
 	}
 
-	for i := range a.NumField() {
-		f := a.Field(i)
+	for f := range a.Fields() {
 		other, ok := b.FieldByName(f.Name)
 		if !ok || !f.IsExported() {
 			continue
@@ -233,11 +231,7 @@ func findReadMembers(t *testing.T) map[string]bool {
 	read := map[string]bool{}
 
 	for _, name := range packagesBelow(t) {
-		var parsed []*ast.File
-		for _, f := range parseDirWith(t, files, filepath.Join("..", name)) {
-			parsed = append(parsed, f)
-		}
-
+		parsed := parseDirWith(t, files, filepath.Join("..", name))
 		info := &types.Info{Selections: map[*ast.SelectorExpr]*types.Selection{}}
 		config := types.Config{Importer: importer.ForCompiler(files, "gc", lookup)}
 		if _, err := config.Check(modulePath+name, files, parsed, info); err != nil {
@@ -367,8 +361,8 @@ func TestEnumsAreThoseOfTheSDK(t *testing.T) {
 	wanted := map[string]bool{}
 	for name, shape := range inputShapes(buildServices(t).allServices()) {
 		service, _, _ := strings.Cut(name, ".")
-		for i := range shape.NumField() {
-			if enum := shape.Field(i).Tag.Get("enum"); enum != "" && !slices.Contains(otherwiseChecked(), enum) {
+		for f := range shape.Fields() {
+			if enum := f.Tag.Get("enum"); enum != "" && !slices.Contains(otherwiseChecked(), enum) {
 				wanted[service+"."+enum] = true
 			}
 		}

@@ -226,6 +226,24 @@ func (s *Service) getParametersByPath(
 		)
 	}
 
+	out := &ssm.GetParametersByPathOutput{Parameters: []*ssm.Parameter{}}
+	bad := wire.Errorf("InvalidNextToken", "The specified token isn't valid.")
+	page, next, err := sdkshape.Paginate(s.namesBelow(in), limit, in.NextToken, bad)
+	if err != nil {
+		return nil, err
+	}
+
+	out.NextToken = next
+	for _, name := range page {
+		p, _ := s.findParameter(name)
+		out.Parameters = append(out.Parameters, p)
+	}
+
+	return out, nil
+}
+
+// namesBelow returns the sorted names of the parameters below a path.
+func (s *Service) namesBelow(in *ssm.GetParametersByPathInput) []string {
 	prefix := strings.TrimSuffix(*in.Path, "/") + "/"
 	names := map[string]bool{}
 
@@ -243,20 +261,7 @@ func (s *Service) getParametersByPath(
 		addName(name)
 	}
 
-	out := &ssm.GetParametersByPathOutput{Parameters: []*ssm.Parameter{}}
-	bad := wire.Errorf("InvalidNextToken", "The specified token isn't valid.")
-	page, next, err := sdkshape.Paginate(slices.Sorted(maps.Keys(names)), limit, in.NextToken, bad)
-	if err != nil {
-		return nil, err
-	}
-
-	out.NextToken = next
-	for _, name := range page {
-		p, _ := s.findParameter(name)
-		out.Parameters = append(out.Parameters, p)
-	}
-
-	return out, nil
+	return slices.Sorted(maps.Keys(names))
 }
 
 func (s *Service) putParameter(

@@ -53,8 +53,8 @@ func checkRESTNames(r *http.Request, route Route, t reflect.Type) error {
 // locatedNames returns the query parameters of a shape, and its headers in lower case.
 func locatedNames(t reflect.Type) map[string]bool {
 	known := map[string]bool{}
-	for i := range t.NumField() {
-		tag := t.Field(i).Tag
+	for f := range t.Fields() {
+		tag := f.Tag
 		switch tag.Get("location") {
 		case "querystring":
 			known[tag.Get("locationName")] = true
