@@ -146,3 +146,37 @@ func TestDefragOrder(t *testing.T) {
 		t.Errorf("the leader is not the last one (-want +got):\n%s", diff)
 	}
 }
+
+// TestOneLeader: after a change of the leader, the reports of before and after it name two leaders, or none about itself.
+func TestOneLeader(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, c := range map[string]struct {
+		named []string // by the reports of a, b and c, oldest first
+		want  []string
+	}{
+		"the former leader has reported, the new one not": {[]string{"1", "1", "2"}, []string{"voter", "leader", "voter"}},
+		"nobody takes itself for the leader":              {[]string{"2", "1", "2"}, []string{"voter", "leader", "voter"}},
+		"two take themselves for the leader":              {[]string{"1", "2", "2"}, []string{"voter", "leader", "voter"}},
+		"the leader was removed":                          {[]string{"1", "1", "9"}, []string{"leader", "voter", "voter"}},
+	} {
+		f := health.Facts{Now: now, Reports: map[string]health.MachineReport{}}
+		for i, slot := range []string{"a", "b", "c"} {
+			id := "i-" + slot
+			f.Groups = append(f.Groups, health.Group{Name: "control-plane-" + slot, Slot: slot})
+			f.Instances = append(f.Instances, health.Instance{ID: id, Group: "control-plane-" + slot, Slot: slot, State: "running"})
+			f.Reports[id] = health.MachineReport{
+				PublishedAt: now.Add(time.Duration(i-5) * time.Second),
+				Report: report.Report{Machine: id, Slot: slot, Etcd: &report.Etcd{
+					Quorum: true, MemberID: string(rune('1' + i)), LeaderID: c.named[i],
+				}},
+			}
+		}
+		var roles []string
+		for _, m := range membersOf(f) {
+			roles = append(roles, m.Role)
+		}
+		if diff := cmp.Diff(c.want, roles); diff != "" {
+			t.Errorf("%s (-want +have):\n%s", name, diff)
+		}
+	}
+}

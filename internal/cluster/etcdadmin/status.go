@@ -103,7 +103,42 @@ func membersOf(f health.Facts) []Member {
 		out = append(out, m)
 	}
 
+	markLeader(out, newestLeader(f))
+
 	return out
+}
+
+// newestLeader returns the id of the leader that the newest report names; empty if none does. Machines report at different
+// times: after a change of the leader, none or two of them take themselves for it.
+func newestLeader(f health.Facts) string {
+	var leader string
+	var at time.Time
+	for _, r := range f.Reports {
+		if r.Etcd != nil && r.Etcd.LeaderID != "" && r.PublishedAt.After(at) {
+			leader = r.Etcd.LeaderID
+			at = r.PublishedAt
+		}
+	}
+
+	return leader
+}
+
+// markLeader gives the role of the leader to the member with an id, if there is one, and takes it from all others.
+func markLeader(members []Member, leader string) {
+	if leader == "" || !slices.ContainsFunc(members, func(m Member) bool { return m.MemberID == leader }) {
+		return
+	}
+
+	for i := range members {
+		m := &members[i]
+
+		switch {
+		case m.MemberID == leader && m.Role == "voter":
+			m.Role = "leader"
+		case m.MemberID != leader && m.Role == "leader":
+			m.Role = "voter"
+		}
+	}
 }
 
 // fill sets what the machine reports.
