@@ -354,7 +354,7 @@ func (a *Agent) serveJoin(ctx context.Context) error {
 		WriteTimeout:      30 * time.Second,
 		MaxHeaderBytes:    16 << 10,
 		TLSConfig:         joinTLSConfig(pair, endpoint.ClientCAs()),
-		ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
+		ErrorLog:          slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
 	}
 
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // ends Serve
