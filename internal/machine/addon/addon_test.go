@@ -54,6 +54,30 @@ func TestRender(t *testing.T) {
 	}
 }
 
+// TestKubeProxyHasUpstreamDefaults: kube-proxy keeps upstream's limits and timeouts of the connection table. Without them
+// the kernel's own hold: connections that are half closed stay for a minute only, idle ones for five days. A load balancer
+// of a Service checks the health address of each node.
+func TestKubeProxyHasUpstreamDefaults(t *testing.T) {
+	objects, err := addon.Render(values())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conf struct {
+		Data map[string]string `json:"data"`
+	}
+	for _, o := range objects {
+		if strings.HasSuffix(o.Path, "/namespaces/kube-system/configmaps/kube-proxy") {
+			if err := json.Unmarshal(o.Body, &conf); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	text := conf.Data["config.yaml"]
+	if !strings.Contains(text, "healthzBindAddress: 0.0.0.0:10256\n") || strings.Contains(text, "conntrack") {
+		t.Errorf("configuration of kube-proxy:\n%s", text)
+	}
+}
+
 // TestKubeProxyStartsWithoutRulesOfOtherVersions guards against a finding of test/e2e's TestUpgrade: after 1.35's rules,
 // kube-proxy 1.36 programmed no Services.
 func TestKubeProxyStartsWithoutRulesOfOtherVersions(t *testing.T) {

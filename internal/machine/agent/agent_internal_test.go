@@ -101,7 +101,7 @@ func TestConvergeTwiceWritesNothing(t *testing.T) {
 	a.Run = r
 	once := func() {
 		t.Helper()
-		if err := a.prepareHost(); err != nil {
+		if err := a.prepareHost(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		changed, err := a.writeControlPlane()

@@ -110,7 +110,7 @@ func (b *followBench) newFollower(a *Agent) *follower {
 
 func (b *followBench) converge(a *Agent) {
 	b.t.Helper()
-	if err := a.prepareHost(); err != nil {
+	if err := a.prepareHost(context.Background()); err != nil {
 		b.t.Fatal(err)
 	}
 	if b.role == v1alpha1.RoleWorker {

@@ -260,7 +260,7 @@ func hostFiles(c kube.Config, sysctls map[string]string) ([]File, error) {
 		sysctlFile(sysctls),
 		{
 			Path: "/etc/modules-load.d/slipway.conf",
-			Body: []byte("overlay\nbr_netfilter\nvxlan\n"),
+			Body: []byte(strings.Join(requiredModules(), "\n") + "\n"),
 			Mode: 0o644,
 		},
 		{

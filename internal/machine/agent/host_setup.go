@@ -58,9 +58,13 @@ func (a *Agent) kubeConfig() kube.Config {
 	return c
 }
 
-// prepareHost sets kernel settings, creates directories, and links binaries.
-func (a *Agent) prepareHost() error {
+// prepareHost loads kernel modules, sets kernel settings, creates directories, and links binaries.
+func (a *Agent) prepareHost(ctx context.Context) error {
 	return a.runStage("prepare", func() error {
+		if err := a.loadKernelModules(ctx); err != nil {
+			return err
+		}
+
 		for _, err := range a.applySysctls(a.sysctls()) {
 			a.Log.Warn("cannot change kernel setting", slog.Any("error", err))
 		}

@@ -81,7 +81,7 @@ func newRestoreBench(t *testing.T) *restoreBench {
 // write writes the machine's files as a boot does.
 func (b *restoreBench) write() {
 	b.t.Helper()
-	if err := b.prepareHost(); err != nil {
+	if err := b.prepareHost(b.t.Context()); err != nil {
 		b.t.Fatal(err)
 	}
 	if _, err := b.writeControlPlane(); err != nil {

@@ -69,7 +69,7 @@ func (s *standby) prepare(ctx context.Context) error {
 		return err
 	}
 
-	if err := a.prepareHost(); err != nil {
+	if err := a.prepareHost(ctx); err != nil {
 		return err
 	}
 

@@ -20,7 +20,7 @@ func (a *Agent) convergeWorker(ctx context.Context) error {
 		return err
 	}
 
-	if err := a.prepareHost(); err != nil {
+	if err := a.prepareHost(ctx); err != nil {
 		return err
 	}
 

@@ -23,7 +23,7 @@ trim)
 	useradd --create-home --shell /bin/bash --password '*' admin
 	printf 'admin ALL=(ALL) NOPASSWD:ALL\n' >/etc/sudoers.d/90-admin
 	chmod 440 /etc/sudoers.d/90-admin
-	chmod 755 /usr/local/sbin/instance-public-keys
+	chmod 755 /usr/local/sbin/instance-public-keys /usr/local/sbin/modprobe
 	rm -f /etc/ssh/ssh_host_*_key* /etc/systemd/system/multi-user.target.wants/ssh.service /etc/systemd/system/sshd.service
 	mkdir -p /etc/systemd/system/sockets.target.wants
 	ln -sf /lib/systemd/system/ssh.socket /etc/systemd/system/sockets.target.wants/ssh.socket

@@ -166,6 +166,10 @@ func (t rootTree) mountKernel() error {
 		}
 	}
 
+	if err := t.coverBridgeSettings(); err != nil {
+		return err
+	}
+
 	// For network add-ons that use it. The kernel may not support it.
 	_ = unix.Mount("bpf", t.hostPath("sys/fs/bpf"), "bpf", plain, "mode=700")
 	// sysrq-trigger can reboot or crash the host, so it is read-only. The kernel may not have it.
@@ -174,6 +178,24 @@ func (t rootTree) mountKernel() error {
 	}
 
 	return t.bindMount(t.hostPath("proc/sysrq-trigger"), "proc/sysrq-trigger", unix.MS_RDONLY)
+}
+
+// coverBridgeSettings hides the kernel settings of br_netfilter and turns them off: a machine of Debian, Ubuntu or Amazon
+// Linux boots without the module. The modprobe of the region's image uncovers them.
+func (t rootTree) coverBridgeSettings() error {
+	const dir = "proc/sys/net/bridge"
+	settings, err := filepath.Glob(t.hostPath(filepath.Join(dir, "bridge-nf-call-*")))
+	if err != nil || len(settings) == 0 {
+		return err // the host has not loaded the module either
+	}
+
+	for _, path := range settings {
+		if err := os.WriteFile(path, []byte("0\n"), 0o600); err != nil {
+			return fmt.Errorf("turn off /%s: %w", filepath.Join(dir, filepath.Base(path)), err)
+		}
+	}
+
+	return t.mountAt("tmpfs", dir, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=555,size=4k")
 }
 
 func (t rootTree) bindMount(source, path string, flags uintptr) error {

@@ -152,6 +152,8 @@ func (h *Host) launchLocked(ctx context.Context, m netspec.Machine) error {
 		return err
 	}
 
+	loadHostModules(ctx)
+
 	if err := raiseSysctls(h.cfg.Dir); err != nil {
 		return err
 	}

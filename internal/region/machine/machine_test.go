@@ -58,6 +58,29 @@ func TestBoot(t *testing.T) {
 	}
 }
 
+// TestBridgeFilterIsNotLoaded: a machine boots without br_netfilter, so its settings neither exist nor count, until the
+// module is loaded. Debian, Ubuntu and Amazon Linux do not load it either.
+func TestBridgeFilterIsNotLoaded(t *testing.T) {
+	b := newBench(t, "#!/bin/sh\n")
+	m := b.launch(1)
+	b.awaitRunning(m.ID)
+	for _, boot := range []string{"first", "second"} {
+		for _, step := range []struct{ script, want string }{
+			{"ls /proc/sys/net/bridge", ""},
+			{"modprobe overlay && modprobe vxlan && echo loaded", "loaded"},
+			{"modprobe no_such_module 2>/dev/null || echo missing", "missing"},
+			{"modprobe br_netfilter && modprobe br_netfilter && cat /proc/sys/net/bridge/bridge-nf-call-iptables", "0"},
+			{"sysctl -qw net.bridge.bridge-nf-call-iptables=1 && cat /proc/sys/net/bridge/bridge-nf-call-iptables", "1"},
+		} {
+			if got := b.mustRun(m.ID, step.script); got != step.want {
+				t.Errorf("%s boot, %s: %q, want %q", boot, step.script, got, step.want)
+			}
+		}
+		must(t, b.host.Reboot(t.Context(), m.ID))
+		b.awaitRunning(m.ID)
+	}
+}
+
 func TestCloudConfig(t *testing.T) {
 	b := newBench(t, "#cloud-config\nwrite_files:\n- {path: /root/a, content: written}\nruncmd:\n- [cp, /root/a, /root/b]\n")
 	m := b.launch(1)

@@ -3,13 +3,16 @@
 package machine
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +28,36 @@ func minimumSysctls() map[string]int {
 		"kernel/pid_max":                1 << 22,
 		"kernel/keys/maxkeys":           20000,
 		"kernel/keys/maxbytes":          2000000,
+	}
+}
+
+// conntrackMax is the setting of the size of the connection table, which only the host's own network namespace can change.
+const conntrackMax = "net/netfilter/nf_conntrack_max"
+
+// fixedSysctls returns the settings for which a machine accepts no other value. kube-proxy sets the size of the connection
+// table if it differs from its own default: 32768 for each processor, at least 131072. In a machine that fails, and
+// kube-proxy exits.
+func fixedSysctls(cpus int) map[string]int {
+	return map[string]int{conntrackMax: max(131072, 32768*cpus)}
+}
+
+// hostModules returns the kernel modules that a machine expects of the kernel, with a path that exists if the host has it.
+func hostModules() map[string]string {
+	return map[string]string{
+		"br_netfilter": "/proc/sys/net/bridge",
+		"overlay":      "/sys/module/overlay",
+		"vxlan":        "/sys/module/vxlan",
+		"nf_conntrack": "/proc/sys/" + conntrackMax,
+	}
+}
+
+// loadHostModules loads the modules that the host's kernel has as files. A failure is ignored: the module may be built in,
+// and a machine that lacks one reports it.
+func loadHostModules(ctx context.Context) {
+	for _, name := range slices.Sorted(maps.Keys(hostModules())) {
+		if _, err := os.Stat(hostModules()[name]); errors.Is(err, fs.ErrNotExist) {
+			_ = exec.CommandContext(ctx, "modprobe", name).Run()
+		}
 	}
 }
 
@@ -44,7 +77,8 @@ func savedSysctlsFile(dir string) string { return filepath.Join(dir, "sysctls.js
 func raiseSysctls(dir string) error {
 	if _, err := os.Stat(savedSysctlsFile(dir)); errors.Is(err, fs.ErrNotExist) {
 		before := map[string]string{}
-		for _, name := range slices.Concat(slices.Sorted(maps.Keys(minimumSysctls())), sharedSysctls()) {
+		names := append(slices.Sorted(maps.Keys(minimumSysctls())), conntrackMax)
+		for _, name := range append(names, sharedSysctls()...) {
 			if value, err := readSysctl(name); err == nil { // the kernel may not have this setting
 				before[name] = value
 			}
@@ -65,6 +99,21 @@ func raiseSysctls(dir string) error {
 			// A failure is ignored: the limit may suffice, and a machine that needs more reports
 			// it.
 			_ = os.WriteFile(filepath.Join("/proc/sys", name), []byte(strconv.Itoa(want)), 0o600)
+		}
+	}
+
+	return setFixedSysctls()
+}
+
+func setFixedSysctls() error {
+	for name, value := range fixedSysctls(runtime.NumCPU()) {
+		want := strconv.Itoa(value)
+		if have, err := readSysctl(name); err != nil || have == want {
+			continue // kube-proxy sets nothing either if the kernel does not have it
+		}
+
+		if err := os.WriteFile(filepath.Join("/proc/sys", name), []byte(want), 0o600); err != nil {
+			return fmt.Errorf("set kernel setting %s to %s, which kube-proxy requires: %w", name, want, err)
 		}
 	}
 

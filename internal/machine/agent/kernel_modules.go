@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
+)
+
+// requiredModules returns the kernel modules that a node needs. Debian, Ubuntu and Amazon Linux load none of them at
+// boot. overlay is for containers' file systems, vxlan for pods' packets between machines. Without br_netfilter a packet
+// between two pods of one machine bypasses kube-proxy's rules: its answer comes from an address that the client does not
+// know, and the kernel settings net.bridge.* do not exist.
+func requiredModules() []string { return []string{"overlay", "br_netfilter", "vxlan"} }
+
+// loadKernelModules loads the required kernel modules that are not loaded. modprobe succeeds for modules that are built
+// into the kernel. It must run before the kernel settings are set: some of them belong to a module.
+func (a *Agent) loadKernelModules(ctx context.Context) error {
+	for _, name := range requiredModules() {
+		if _, err := os.Stat(a.Root.Path("/sys/module/" + name)); err == nil {
+			continue
+		}
+
+		if output, err := a.Run.Run(ctx, "modprobe", name); err != nil {
+			if output = strings.TrimSpace(output); output != "" {
+				err = fmt.Errorf("%w: %s", err, output)
+			}
+
+			return diag.WithHint(
+				fmt.Errorf("load kernel module %s: %w", name, err),
+				"use a machine image whose kernel has "+strings.Join(requiredModules(), ", "),
+			)
+		}
+	}
+
+	return nil
+}
