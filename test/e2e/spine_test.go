@@ -59,6 +59,33 @@ func createCluster(e *environment) {
 		e.t.Fatalf("%d Ready nodes, want 5: %v %v", len(names), names, err)
 	}
 	checkNodeMetadata(e)
+	checkMachineSettings(e)
+}
+
+// checkMachineSettings checks what a machine of AWS has or lacks when it boots, and what the agent makes of it: the bridge
+// filter, kube-proxy's limits and its health address, and the files that kube-bench looks for.
+func checkMachineSettings(e *environment) {
+	e.t.Helper()
+	for _, role := range []string{"control-plane", "worker"} {
+		id := e.anyMachine(role)
+		for script, want := range map[string]string{
+			"cat /proc/sys/net/bridge/bridge-nf-call-iptables /proc/sys/net/bridge/bridge-nf-call-ip6tables": "1\n1",
+			"cat /proc/sys/net/netfilter/nf_conntrack_tcp_timeout_established":                               "86400",
+			"cat /proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close_wait":                                "3600",
+			`curl -s -o /dev/null -w '%{http_code}' "http://$(hostname -i | cut -d' ' -f1):10256/healthz"`:   "200",
+			"stat -c '%a %U' /etc/kubernetes/kubelet.conf":                                                   "600 root",
+			"find /etc/kubernetes/pki/ | xargs stat -c %U:%G | sort -u":                                      "root:root",
+		} {
+			if got := e.mustRunInMachine(id, script); got != want {
+				e.t.Errorf("%s, %s: %q, want %q", role, script, got, want)
+			}
+		}
+	}
+	id := e.anyMachine("control-plane")
+	got := e.mustRunInMachine(id, "stat -c '%a %U' /etc/etcd/etcd.conf /etc/kubernetes/scheduler.conf /etc/kubernetes/controller-manager.conf | sort -u")
+	if got != "600 root" {
+		e.t.Errorf("files of the control plane: %q, want 600 root", got)
+	}
 }
 
 // checkNodeMetadata compares the metadata of nodes in Kubernetes with that of their machines in

@@ -327,7 +327,7 @@ func (a *Agent) controlPlaneFiles() ([]File, error) {
 		files = append(
 			files,
 			File{
-				Path: kube.ConfigDir + "/" + name + ".kubeconfig",
+				Path: kube.KubeconfigPath(name),
 				Body: kube.CertificateKubeconfig(c.APIServer, kube.ComponentDir(component), name),
 				Mode: 0o600,
 			},

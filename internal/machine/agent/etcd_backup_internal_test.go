@@ -52,7 +52,7 @@ func newRealMember(t *testing.T, edits ...string) *realMember {
 	member := &etcdMember{agent: a, slot: slot, store: s}
 	env := m.Replace(string(etcd.RenderEnvironment(etcd.StartOptions{
 		Members: member.initialCluster(), Token: "t", NewCluster: true, AllowEmptyData: true,
-	})))
+	}))) + string(etcd.RenderSettings(etcd.Config{}))
 	flags := m.Replace(strings.Join(etcd.Flags(etcd.Config{Name: slot.Member, Host: slot.Host, PeerHosts: []string{slot.Host}}), "\n"))
 	flags = strings.NewReplacer(edits...).Replace(flags)
 	id, err := age.GenerateX25519Identity()

@@ -341,11 +341,8 @@ func (m *etcdMember) currentCluster(members []etcd.Member) map[string]string {
 
 func (m *etcdMember) startEtcd(ctx context.Context, s etcd.StartOptions) error {
 	a := m.agent
-	unit := a.etcdUnitFile(m.slot)
-	changed, err := a.writeFiles([]File{
-		{Path: etcd.EnvironmentFile, Body: etcd.RenderEnvironment(s), Mode: 0o600},
-		unit,
-	})
+	environment := File{Path: etcd.EnvironmentFile, Body: etcd.RenderEnvironment(s), Mode: 0o600}
+	changed, err := a.writeFiles(append(a.etcdFiles(m.slot), environment))
 	if err != nil {
 		return err
 	}
@@ -354,22 +351,31 @@ func (m *etcdMember) startEtcd(ctx context.Context, s etcd.StartOptions) error {
 		return err
 	}
 
-	// The unit differs only if an earlier process of the agent was stopped while it changed the member's settings.
-	return a.ensureUnitStarted(ctx, "etcd", changed[unit.Path] || mustRestart(a, node.ComponentEtcd))
+	// The files differ only if an earlier process of the agent was stopped while it changed the member's settings, or if an
+	// earlier version of the agent wrote them.
+	again := isReadBy(node.ComponentEtcd, changed) || mustRestart(a, node.ComponentEtcd)
+	if err := a.ensureUnitStarted(ctx, "etcd", again); err != nil {
+		return err
+	}
+
+	return a.Root.RemoveAll(etcd.FormerPKIDir)
 }
 
-// etcdUnitFile returns the systemd unit of a slot's member.
-func (a *Agent) etcdUnitFile(slot node.Slot) File {
-	unit := etcd.SystemdUnit(etcd.Config{
+// etcdFiles returns the systemd unit of a slot's member and its settings.
+func (a *Agent) etcdFiles(slot node.Slot) []File {
+	c := etcd.Config{
 		BinDir:      a.doc.BinDir(),
 		Name:        slot.Member,
 		Host:        slot.Host,
 		PeerHosts:   a.peerHosts(),
 		HeartbeatMS: a.doc.Etcd.HeartbeatIntervalMS,
 		ElectionMS:  a.doc.Etcd.ElectionTimeoutMS,
-	})
+	}
 
-	return File{Path: "/etc/systemd/system/etcd.service", Body: []byte(unit), Mode: 0o600}
+	return []File{
+		{Path: "/etc/systemd/system/etcd.service", Body: []byte(etcd.SystemdUnit(c)), Mode: 0o600},
+		{Path: etcd.SettingsFile, Body: etcd.RenderSettings(c), Mode: 0o600},
+	}
 }
 
 func (a *Agent) peerHosts() []string {

@@ -72,7 +72,7 @@ func TestRefuse(t *testing.T) {
 	b := newFollowBench(t)
 	a, f := b.start()
 	bad := b.nextDocument()
-	b.broken["etcd"] = "heartbeat-interval=250"
+	b.broken["etcd"] = "ETCD_HEARTBEAT_INTERVAL=250"
 	b.revise(bad)
 	if err := b.follow(a, f); err != nil {
 		t.Fatal(err)
@@ -297,7 +297,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 // brokenTexts are what components do not start with.
 func brokenTexts() map[string]string {
 	return map[string]string{
-		node.ComponentContainerd: "pause:v2", node.ComponentKubelet: "321Mi", node.ComponentEtcd: "heartbeat-interval=250",
+		node.ComponentContainerd: "pause:v2", node.ComponentKubelet: "321Mi", node.ComponentEtcd: "ETCD_HEARTBEAT_INTERVAL=250",
 		node.ComponentScheduler: "kube-scheduler:v2",
 	}
 }

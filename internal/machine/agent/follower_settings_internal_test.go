@@ -159,7 +159,7 @@ func TestFollowSysctls(t *testing.T) {
 
 	broken := b.nextDocument()
 	broken.Sysctls = map[string]string{"net.core.somaxconn": "2"}
-	b.broken["etcd"] = "heartbeat-interval=250"
+	b.broken["etcd"] = "ETCD_HEARTBEAT_INTERVAL=250"
 	b.revise(broken)
 	if err := b.follow(a, b.newFollower(a)); err != nil {
 		t.Fatal(err)

@@ -276,7 +276,7 @@ func hostFiles(c kube.Config, sysctls map[string]string) ([]File, error) {
 		},
 		{Path: "/var/lib/kubelet/config.yaml", Body: conf, Mode: 0o600},
 		{
-			Path: kube.ConfigDir + "/kubelet.kubeconfig",
+			Path: kube.KubeconfigPath("kubelet"),
 			Body: kube.CertificateKubeconfig(c.APIServer, kube.PKIDir, "kubelet-client"),
 			Mode: 0o600,
 		},

@@ -87,8 +87,24 @@ func (a *Agent) prepareHost(ctx context.Context) error {
 			}
 		}
 
+		if _, err := a.Root.Link(kube.PKILink, kube.PKIDir); err != nil {
+			return err
+		}
+
 		return linkPrograms(a.Root, a.doc)
 	})
+}
+
+// removeFormerFiles removes what an earlier version of the agent wrote under other names. No component reads these files
+// once it was started with the present ones.
+func (a *Agent) removeFormerFiles() error {
+	for _, path := range kube.FormerFiles() {
+		if err := a.Root.Remove(path); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // writeFiles writes files and returns the paths of those that changed.
@@ -131,7 +147,7 @@ func (a *Agent) startServices(ctx context.Context, changed map[string]bool) erro
 		}
 	}
 
-	return nil
+	return a.removeFormerFiles()
 }
 
 // mustRestart reports whether a component may run with files of a revision that an earlier process of the agent was

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -276,6 +277,28 @@ func (r *HostFS) Remove(path string) error {
 	}
 
 	r.recordChange(path)
+
+	return nil
+}
+
+// RemoveAll deletes a directory with its content, which need not exist. The machine does not own these files any more.
+func (r *HostFS) RemoveAll(dir string) error {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	below := func(path string) bool { return isBelowAny(path, []string{dir}) }
+	maps.DeleteFunc(r.owned.files, func(path string, _ File) bool { return below(path) })
+	maps.DeleteFunc(r.owned.dirs, func(path string, _ ownedDir) bool { return below(path) })
+	maps.DeleteFunc(r.owned.links, func(path, _ string) bool { return below(path) })
+
+	if !r.Exists(dir) {
+		return nil
+	}
+
+	if err := os.RemoveAll(r.Path(dir)); err != nil {
+		return fmt.Errorf("delete %s: %w", dir, err)
+	}
+
+	r.recordChange(dir)
 
 	return nil
 }

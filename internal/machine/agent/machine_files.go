@@ -58,7 +58,7 @@ func (a *Agent) machineFiles() ([]File, error) {
 
 	pods, err := a.staticPodFiles()
 
-	return slices.Concat(files, []File{a.etcdUnitFile(slot)}, pods), err
+	return slices.Concat(files, a.etcdFiles(slot), pods), err
 }
 
 // authorityFile returns the file with the CA that workers trust.

@@ -205,6 +205,7 @@ func TestRealControlPlane(t *testing.T) {
 		return strings.Split(m.Replace(strings.Join(append(flags, more...), "\n")), "\n")
 	}
 	env := strings.Split(strings.TrimSpace(m.Replace(string(etcd.RenderEnvironment(etcd.StartOptions{Members: me.initialCluster(), Token: "t", NewCluster: true, AllowEmptyData: true})))), "\n")
+	env = append(env, strings.Split(strings.TrimSpace(string(etcd.RenderSettings(etcd.Config{}))), "\n")...)
 	run(t, "etcd", etcdBin, args(etcd.Flags(etcd.Config{Name: slot.Member, Host: slot.Host, PeerHosts: me.agent.peerHosts()})), env)
 	server := args(kube.APIServerFlags(c))
 	server[slices.Index(server, "--advertise-address=127.0.0.1")] = "--advertise-address=" + realAddress

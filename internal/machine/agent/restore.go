@@ -162,9 +162,9 @@ func unitsReading(file string) []string {
 	switch file {
 	case "/etc/systemd/system/containerd.service", "/etc/containerd/config.toml", kube.RuntimeSpecPath:
 		return []string{"containerd"}
-	case "/etc/systemd/system/kubelet.service", "/var/lib/kubelet/config.yaml", kube.ConfigDir + "/kubelet.kubeconfig":
+	case "/etc/systemd/system/kubelet.service", "/var/lib/kubelet/config.yaml", kube.KubeconfigPath("kubelet"):
 		return []string{"kubelet"}
-	case "/etc/systemd/system/etcd.service":
+	case "/etc/systemd/system/etcd.service", etcd.SettingsFile:
 		return []string{"etcd"}
 	default:
 		return nil
@@ -180,9 +180,9 @@ func staticPodsReading(file string) []string {
 		return []string{"kube-apiserver"}
 	case kube.ComponentDir(kube.ControllerManager) + "/service-account.key":
 		return []string{"kube-controller-manager"}
-	case kube.ConfigDir + "/controller-manager.kubeconfig":
+	case kube.KubeconfigPath("controller-manager"):
 		return []string{"kube-controller-manager"}
-	case kube.ConfigDir + "/scheduler.kubeconfig":
+	case kube.KubeconfigPath("scheduler"):
 		return []string{"kube-scheduler"}
 	default:
 		return nil

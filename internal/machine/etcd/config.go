@@ -21,7 +21,11 @@ const (
 const ClientURL = "https://127.0.0.1:2379"
 
 // PKIDir is the directory on a tmpfs with etcd's keys and certificates, owned by User.
-const PKIDir = "/run/slipway/pki/etcd"
+const PKIDir = "/run/slipway/etcd-pki"
+
+// FormerPKIDir is where earlier versions of the agent had PKIDir: inside the directory of Kubernetes' keys, where the CIS
+// benchmark wants all files to be root's (1.1.19).
+const FormerPKIDir = "/run/slipway/pki/etcd"
 
 // User is the system user that etcd runs as (CIS 1.1.12).
 const User = "etcd"
@@ -42,8 +46,8 @@ type Config struct {
 	BinDir string
 }
 
-// Flags returns the command-line flags of etcd, sorted. The numbers in comments are controls of the
-// CIS benchmark.
+// Flags returns the command-line flags of etcd, sorted: who the member is, and its keys. All other settings are in
+// SettingsFile. The numbers in comments are controls of the CIS benchmark.
 func Flags(c Config) []string {
 	set := map[string]string{
 		"name":                        c.Name,
@@ -67,23 +71,6 @@ func Flags(c Config) []string {
 		"tls-min-version":            "TLS1.3",
 		"listen-metrics-urls":        "http://127.0.0.1:2381",
 		"enable-grpc-gateway":        "false",
-		// 8 GiB is the maximum that etcd's documentation recommends. kube-apiserver compacts its
-		// keys every 5 minutes; auto-compaction covers all other keys.
-		"quota-backend-bytes":       "8589934592",
-		"auto-compaction-mode":      "periodic",
-		"auto-compaction-retention": "8h",
-		// A member whose data differs from that of the others must not serve requests.
-		"feature-gates":         "CompactHashCheck=true,InitialCorruptCheck=true",
-		"corrupt-check-time":    "12h",
-		"strict-reconfig-check": "true",
-		"log-level":             "info",
-	}
-	if c.HeartbeatMS > 0 {
-		set["heartbeat-interval"] = strconv.Itoa(c.HeartbeatMS)
-	}
-
-	if c.ElectionMS > 0 {
-		set["election-timeout"] = strconv.Itoa(c.ElectionMS)
 	}
 
 	out := make([]string, 0, len(set))
@@ -92,6 +79,40 @@ func Flags(c Config) []string {
 	}
 
 	return out
+}
+
+// SettingsFile has the settings of etcd that are the same for all members, as environment variables.
+const SettingsFile = "/etc/etcd/etcd.conf"
+
+// RenderSettings returns the content of SettingsFile, sorted. etcd reads a setting from the variable that is named like the
+// flag.
+func RenderSettings(c Config) []byte {
+	set := map[string]string{
+		// 8 GiB is the maximum that etcd's documentation recommends. kube-apiserver compacts its
+		// keys every 5 minutes; auto-compaction covers all other keys.
+		"ETCD_QUOTA_BACKEND_BYTES":       "8589934592",
+		"ETCD_AUTO_COMPACTION_MODE":      "periodic",
+		"ETCD_AUTO_COMPACTION_RETENTION": "8h",
+		// A member whose data differs from that of the others must not serve requests.
+		"ETCD_FEATURE_GATES":         "CompactHashCheck=true,InitialCorruptCheck=true",
+		"ETCD_CORRUPT_CHECK_TIME":    "12h",
+		"ETCD_STRICT_RECONFIG_CHECK": "true",
+		"ETCD_LOG_LEVEL":             "info",
+	}
+	if c.HeartbeatMS > 0 {
+		set["ETCD_HEARTBEAT_INTERVAL"] = strconv.Itoa(c.HeartbeatMS)
+	}
+
+	if c.ElectionMS > 0 {
+		set["ETCD_ELECTION_TIMEOUT"] = strconv.Itoa(c.ElectionMS)
+	}
+
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		b.WriteString(name + "=" + set[name] + "\n")
+	}
+
+	return []byte(b.String())
 }
 
 func joinPairs(set map[string]string) string {
@@ -150,6 +171,7 @@ StartLimitIntervalSec=0
 Type=notify
 User=` + User + `
 Group=` + User + `
+EnvironmentFile=` + SettingsFile + `
 EnvironmentFile=` + EnvironmentFile + `
 ExecStartPre=/bin/sh -c 'test -d ` + DataDir + `/member || test "$SLIPWAY_EMPTY_START" = yes'
 ExecStart=` + cmp.Or(c.BinDir, "/usr/local/bin") + `/etcd ` + strings.Join(Flags(c), " \\\n  ") + `

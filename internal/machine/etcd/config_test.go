@@ -12,7 +12,12 @@ import (
 // TestCISFlags checks section 2 of the CIS Kubernetes benchmark 1.12. A want of "" means that the
 // flag must be set to anything, "-" that it must not be there.
 func TestCISFlags(t *testing.T) {
-	args := etcd.Flags(etcd.Config{Name: "etcd-a", Host: "etcd-a.demo.internal", PeerHosts: []string{"etcd-a.demo.internal", "etcd-b.demo.internal"}})
+	config := etcd.Config{Name: "etcd-a", Host: "etcd-a.demo.internal", PeerHosts: []string{"etcd-a.demo.internal", "etcd-b.demo.internal"}, HeartbeatMS: 250}
+	args := etcd.Flags(config)
+	for line := range strings.Lines(string(etcd.RenderSettings(config))) { // etcd reads flags from the environment too
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		args = append(args, "--"+strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(key, "ETCD_")), "_", "-")+"="+value)
+	}
 	for _, row := range []struct{ id, flag, want string }{
 		{"2.1", "cert-file", ""},
 		{"2.1", "key-file", ""},
@@ -22,13 +27,14 @@ func TestCISFlags(t *testing.T) {
 		{"2.4", "peer-key-file", ""},
 		{"2.5", "peer-client-cert-auth", "true"},
 		{"2.6", "peer-auto-tls", "-"},
-		{"2.7", "trusted-ca-file", "/run/slipway/pki/etcd/client-ca.crt"},
-		{"2.7", "peer-trusted-ca-file", "/run/slipway/pki/etcd/peer-ca.crt"},
+		{"2.7", "trusted-ca-file", "/run/slipway/etcd-pki/client-ca.crt"},
+		{"2.7", "peer-trusted-ca-file", "/run/slipway/etcd-pki/peer-ca.crt"},
 		{"TLS 1.3", "tls-min-version", "TLS1.3"},
 		{"peers by name", "peer-cert-allowed-hostname", "etcd-a.demo.internal,etcd-b.demo.internal"},
 		{"metrics", "listen-metrics-urls", "http://127.0.0.1:2381"},
 		{"corruption", "feature-gates", "CompactHashCheck=true,InitialCorruptCheck=true"},
 		{"quota", "quota-backend-bytes", ""},
+		{"manifest", "heartbeat-interval", "250"},
 		{"no bootstrap by flags", "initial-cluster-state", "-"},
 	} {
 		t.Run(row.id+" "+row.flag, func(t *testing.T) {
@@ -65,7 +71,7 @@ func TestEnvironment(t *testing.T) {
 		t.Errorf("first: %q", first)
 	}
 	unit := etcd.SystemdUnit(etcd.Config{Name: "etcd-a", Host: "h"})
-	for _, want := range []string{"AssertPathIsMountPoint=" + etcd.DataMount, "ExecStartPre=", "User=etcd", "TimeoutStartSec=infinity"} {
+	for _, want := range []string{"AssertPathIsMountPoint=" + etcd.DataMount, "ExecStartPre=", "User=etcd", "TimeoutStartSec=infinity", "EnvironmentFile=/etc/etcd/etcd.conf"} {
 		if !strings.Contains(unit, want) {
 			t.Errorf("the unit lacks %s", want)
 		}

@@ -82,6 +82,22 @@ const PKIDir = "/run/slipway/pki"
 // ConfigDir is the directory of policies, kubeconfigs, and static pod manifests.
 const ConfigDir = "/etc/kubernetes"
 
+// PKILink is the name under which other programs, such as those that check a machine against the CIS benchmark, expect
+// [PKIDir].
+const PKILink = ConfigDir + "/pki"
+
+// KubeconfigPath returns the path of a component's kubeconfig. It has the name that kubeadm gives it.
+func KubeconfigPath(component string) string { return ConfigDir + "/" + component + ".conf" }
+
+// FormerFiles returns the files that earlier versions of the agent wrote under other names.
+func FormerFiles() []string {
+	return []string{
+		ConfigDir + "/controller-manager.kubeconfig",
+		ConfigDir + "/kubelet.kubeconfig",
+		ConfigDir + "/scheduler.kubeconfig",
+	}
+}
+
 // SecretDir is the directory of configuration that contains keys, on a tmpfs.
 const SecretDir = "/run/slipway/config" //nolint:gosec // the path of a directory
 
@@ -198,7 +214,7 @@ func apiCipherSuites() []string {
 
 // ControllerManagerFlags returns the flags of kube-controller-manager.
 func ControllerManagerFlags(c Config) []string {
-	conf := ConfigDir + "/controller-manager.kubeconfig"
+	conf := KubeconfigPath("controller-manager")
 	return formatFlags(withSettings(controllerManagerSettings(c.ControllerManagerSettings), map[string]string{
 		"kubeconfig":                conf,
 		"authentication-kubeconfig": conf,
@@ -222,7 +238,7 @@ func ControllerManagerFlags(c Config) []string {
 
 // SchedulerFlags returns the flags of kube-scheduler.
 func SchedulerFlags() []string {
-	conf := ConfigDir + "/scheduler.kubeconfig"
+	conf := KubeconfigPath("scheduler")
 	return formatFlags(map[string]string{
 		"kubeconfig":                conf,
 		"authentication-kubeconfig": conf,
@@ -264,7 +280,7 @@ func KubeletFlags(c Config) []string {
 	return formatFlags(map[string]string{
 		"config":            "/var/lib/kubelet/config.yaml",
 		"config-dir":        ConfigDir + "/kubelet.conf.d",
-		"kubeconfig":        ConfigDir + "/kubelet.kubeconfig",
+		"kubeconfig":        KubeconfigPath("kubelet"),
 		"hostname-override": c.NodeName,
 		"node-ip":           c.Address,
 		"node-labels":       strings.Join(pairs, ","),
