@@ -196,7 +196,7 @@ func removeSignals(v any) any {
 			// CloudFormation needs an egress rule that matches nothing, to remove EC2's default
 			// rule, which allows all traffic.
 			m, _ := e.(map[string]any)
-			if m["Sid"] != "Signal" && !(m["IpProtocol"] == "icmp" && m["FromPort"] == 252.0 && m["ToPort"] == 86.0) {
+			if m["Sid"] != "Signal" && m["CidrIp"] != "127.0.0.1/32" {
 				out = append(out, removeSignals(e))
 			}
 		}

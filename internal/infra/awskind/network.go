@@ -61,8 +61,8 @@ func (GatewayAttachment) Kind() graph.Kind {
 type Subnet struct {
 	VPC         graph.Ref[VPC] `aws:"VpcId,immutable"`
 	CIDR        string         `aws:"CidrBlock,immutable"`
-	Zone        string         `aws:"AvailabilityZone,immutable"` // such as us-east-1a
-	MapPublicIP bool           `aws:"MapPublicIpOnLaunch,always"` // public subnets only
+	Zone        string         `aws:"AvailabilityZone,immutable"`             // such as us-east-1a
+	MapPublicIP bool           `aws:"MapPublicIpOnLaunch,always" cfn:"false"` // public subnets only
 	Tags        Tags           `aws:"Tags,tags"`
 }
 

@@ -27,15 +27,10 @@ func (SecurityGroup) Kind() graph.Kind {
 }
 
 // denyAllEgressRule returns a rule that matches nothing. Without a rule in the template, CloudFormation keeps
-// EC2's default rule, which allows all egress; EC2 then rejects an equal rule resource as a duplicate.
+// EC2's default rule, which allows all egress; EC2 then rejects an equal rule resource as a duplicate. No packet leaves a
+// machine for this address; AWS's documentation has the same rule as its example.
 func denyAllEgressRule() map[string]any {
-	return map[string]any{
-		"IpProtocol":  "icmp",
-		"FromPort":    int64(252),
-		"ToPort":      int64(86),
-		"CidrIp":      "255.255.255.255/32",
-		"Description": "nothing",
-	}
+	return map[string]any{"IpProtocol": "-1", "CidrIp": "127.0.0.1/32"}
 }
 
 // SecurityGroupIngress allows traffic into a group. Exactly one of CIDR, CIDRv6, PrefixList and Source is

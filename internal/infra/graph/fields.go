@@ -78,6 +78,9 @@ type RenderHints struct {
 	// CloudFormationOmit leaves the property out of the CloudFormation resource. Tag: `cfn:"-"`. Example:
 	// DesiredCapacity, so that a group starts with MinSize.
 	CloudFormationOmit bool
+	// CloudFormationDefaultsFalse leaves the value false out of the CloudFormation resource: an absent property is false
+	// there, also after it was true. Tag: `cfn:"false"`. Example: MapPublicIpOnLaunch.
+	CloudFormationDefaultsFalse bool
 	// CloudFormationOwnType renders the property as a separate CloudFormation resource of this type. Tag:
 	// `cfn:"apart=TYPE"`. Example: WarmPool renders as an AWS::AutoScaling::WarmPool.
 	CloudFormationOwnType string

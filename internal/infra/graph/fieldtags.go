@@ -85,6 +85,8 @@ func (r *RenderHints) parseCloudFormationTag(tag string) {
 			r.ParameterType = value
 		case "-":
 			r.CloudFormationOmit = true
+		case "false":
+			r.CloudFormationDefaultsFalse = true
 		case "apart":
 			r.CloudFormationOwnType = value
 		case "with":

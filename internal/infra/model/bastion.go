@@ -129,8 +129,8 @@ func (b *builder) addBastionBalancer() graph.Ref[awskind.TargetGroup] {
 		HealthyThreshold:    checkThreshold,
 		UnhealthyThreshold:  checkThreshold,
 		Attributes: map[string]string{
-			// Open sessions continue while the machine is being deregistered.
-			"deregistration_delay.timeout_seconds": "300",
+			// Auto Scaling keeps the machine for so long before it terminates it.
+			"deregistration_delay.timeout_seconds": "10",
 			"preserve_client_ip.enabled":           "true",
 		},
 		Tags: b.resourceTags(awskind.TargetGroup{}.Kind(), "bastion", nil),

@@ -85,6 +85,8 @@ const (
 	portKubelet   = 10250
 	portEtcd      = 2379 // peers use 2380
 	portVXLAN     = 8472
+	firstNodePort = 30000 // the API server's default range
+	lastNodePort  = 32767
 )
 
 // builder is the state of one [Build]: the resources that later steps refer to.

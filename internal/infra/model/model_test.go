@@ -89,6 +89,8 @@ func TestSecurityGroupMatrix(t *testing.T) {
 		"worker > api-internal tcp 6443-6443",
 		"worker > control-plane tcp 6443-6443",
 		"worker > control-plane udp 8472-8472",
+		"worker > worker tcp 30000-32767",
+		"worker > worker udp 30000-32767",
 		"worker > worker udp 8472-8472",
 	}, in); diff != "" {
 		t.Error(diff)

@@ -39,6 +39,20 @@ func newVXLANFlow(name string, from, to graph.Ref[awskind.SecurityGroup]) flow {
 	return f
 }
 
+// newNodePortFlows returns the flows to the ports of Services on the nodes of a group. kube-proxy serves them on each node,
+// so a node that forwards a connection may be another one than that with the pod.
+func newNodePortFlows(name string, from, to graph.Ref[awskind.SecurityGroup]) []flow {
+	var out []flow
+	for _, protocol := range []string{"tcp", "udp"} {
+		f := newFlow(name+"-"+protocol, from, to, firstNodePort, "") // the ports say it, and the template has little room
+		f.protocol = protocol
+		f.lastPort = lastNodePort
+		out = append(out, f)
+	}
+
+	return out
+}
+
 // addSecurityGroups adds the security groups and the permitted connections between them, by port. The
 // internet can reach only the API.
 func (b *builder) addSecurityGroups() {
@@ -105,6 +119,8 @@ func (b *builder) trafficFlows() []flow {
 		newVXLANFlow("vxlan-worker-control-plane", worker, cp),
 		newVXLANFlow("vxlan-worker", worker, worker),
 	}
+	fs = append(fs, newNodePortFlows("nodeport", worker, worker)...)
+
 	if b.hasPublicBalancer() {
 		public := b.balancers.publicGroup
 		fs = append(fs, newFlow("api-public", public, cp, portAPI, "Kubernetes API and its health"))

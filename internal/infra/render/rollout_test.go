@@ -22,7 +22,7 @@ type template struct {
 		Default, AllowedPattern string
 	}
 	Mappings struct {
-		Text struct{ Shared map[string]string }
+		Text struct{ T map[string]string }
 	}
 	Resources map[string]struct {
 		Type           string
@@ -145,7 +145,7 @@ func joined(doc template, v any) string {
 			case "Fn::Join":
 				return joined(doc, list[1])
 			case "Fn::FindInMap":
-				return doc.Mappings.Text.Shared[joined(doc, list[2])]
+				return doc.Mappings.Text.T[joined(doc, list[2])]
 			case "Ref":
 				return joined(doc, arg)
 			}

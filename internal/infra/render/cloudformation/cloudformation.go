@@ -281,6 +281,10 @@ func (r renderer) renderProperties(p propertyPath, fs []graph.Field) (jsonObject
 			continue
 		}
 
+		if f.Render.CloudFormationDefaultsFalse && f.Value == false {
+			continue
+		}
+
 		v, err := r.renderValue(p.child(f.Property), f)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", f.Property, err)

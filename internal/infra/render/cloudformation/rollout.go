@@ -124,7 +124,7 @@ func (r renderer) timeoutParameters() jsonObject {
 			"Type":           "String",
 			"Default":        value,
 			"AllowedPattern": durationPattern,
-			"Description":    "how long machines may take to become healthy when " + what,
+			"Description":    "time to become healthy when " + what,
 		}
 	}
 

@@ -12,7 +12,7 @@ import (
 const (
 	// mappingName and mappingKey locate the shared literals in the template's mappings.
 	mappingName = "Text"
-	mappingKey  = "Shared"
+	mappingKey  = "T"
 	// minShared is the minimal length of a shared literal in bytes: sharing a shorter one does not make the
 	// template smaller.
 	minShared = 256
