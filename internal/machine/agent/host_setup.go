@@ -61,7 +61,7 @@ func (a *Agent) kubeConfig() kube.Config {
 // prepareHost loads kernel modules, sets kernel settings, creates directories, and links binaries.
 func (a *Agent) prepareHost(ctx context.Context) error {
 	return a.runStage("prepare", func() error {
-		if err := a.loadKernelModules(ctx); err != nil {
+		if err := loadKernelModules(ctx, a.Root, a.Run); err != nil {
 			return err
 		}
 
@@ -97,9 +97,9 @@ func (a *Agent) prepareHost(ctx context.Context) error {
 
 // removeFormerFiles removes what an earlier version of the agent wrote under other names. No component reads these files
 // once it was started with the present ones.
-func (a *Agent) removeFormerFiles() error {
+func removeFormerFiles(root *HostFS) error {
 	for _, path := range kube.FormerFiles() {
-		if err := a.Root.Remove(path); err != nil {
+		if err := root.Remove(path); err != nil {
 			return err
 		}
 	}
@@ -147,7 +147,7 @@ func (a *Agent) startServices(ctx context.Context, changed map[string]bool) erro
 		}
 	}
 
-	return a.removeFormerFiles()
+	return removeFormerFiles(a.Root)
 }
 
 // mustRestart reports whether a component may run with files of a revision that an earlier process of the agent was

@@ -5,8 +5,7 @@ package agent
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"io"
-	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -23,7 +22,7 @@ func TestHealthCheckOfJoinEndpoint(t *testing.T) {
 	pair := newCertificateSource(testBundle(t), pki.KubernetesCA, leaf, time.Now)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	server.Listener = tls.NewListener(server.Listener, joinTLSConfig(pair, x509.NewCertPool()))
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	server.Start()
 	t.Cleanup(server.Close)
 

@@ -19,13 +19,13 @@ func requiredModules() []string { return []string{"overlay", "br_netfilter", "vx
 
 // loadKernelModules loads the required kernel modules that are not loaded. modprobe succeeds for modules that are built
 // into the kernel. It must run before the kernel settings are set: some of them belong to a module.
-func (a *Agent) loadKernelModules(ctx context.Context) error {
+func loadKernelModules(ctx context.Context, root *HostFS, run Runner) error {
 	for _, name := range requiredModules() {
-		if _, err := os.Stat(a.Root.Path("/sys/module/" + name)); err == nil {
+		if _, err := os.Stat(root.Path("/sys/module/" + name)); err == nil {
 			continue
 		}
 
-		if output, err := a.Run.Run(ctx, "modprobe", name); err != nil {
+		if output, err := run.Run(ctx, "modprobe", name); err != nil {
 			if output = strings.TrimSpace(output); output != "" {
 				err = fmt.Errorf("%w: %s", err, output)
 			}

@@ -8,7 +8,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -239,7 +239,7 @@ func TestHealthChecksCannotSpeakTLS13(t *testing.T) {
 		srv.Listener.Close()
 		srv.Listener = must(network.Listen(t.Context(), l.paths[name], "0.0.0.0:6443"))(t)
 		srv.TLS = &tls.Config{MinVersion: version}
-		srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+		srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 		srv.StartTLS()
 		defer srv.Close()
 	}
