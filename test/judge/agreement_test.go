@@ -196,13 +196,27 @@ func removeSignals(v any) any {
 			// CloudFormation needs an egress rule that matches nothing, to remove EC2's default
 			// rule, which allows all traffic.
 			m, _ := e.(map[string]any)
-			if m["Sid"] != "Signal" && m["CidrIp"] != "127.0.0.1/32" {
+			if m["Sid"] != "Signal" && !isPlaceholderRule(m) {
 				out = append(out, removeSignals(e))
 			}
 		}
 		return out
 	}
 	return v
+}
+
+// isPlaceholderRule reports whether m is a rule, a permission or a range of the placeholder egress rule.
+func isPlaceholderRule(m map[string]any) bool {
+	const nowhere = "127.0.0.1/32"
+	if m["CidrIp"] == nowhere || m["CidrIpv4"] == nowhere {
+		return true
+	}
+	ranges, _ := m["IpRanges"].([]any)
+	if len(ranges) != 1 {
+		return false
+	}
+	only, _ := ranges[0].(map[string]any)
+	return only["CidrIp"] == nowhere
 }
 
 func deref(s *string) string {
