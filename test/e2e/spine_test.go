@@ -28,6 +28,7 @@ func TestSpine(t *testing.T) {
 		{"drift of one rule is one change", checkRuleDrift},
 		{"pods talk across workers", checkPodNetwork},
 		{"containers in the network of a machine reach no metadata", checkHostPods},
+		{"add-ons are applied, and an unhealthy one stops", checkAddons},
 		{"data is written", writeData},
 		{"a worker's role allows no secret and no mutation", checkWorkerRole},
 		{"a worker gets only its own certificate", checkWorkerCertificate},
