@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/Masterminds/semver/v3"
@@ -61,6 +62,7 @@ func Open(ctx context.Context, env *cluster.Env, name string, o Options) (*Sessi
 		return nil, err
 	}
 
+	config.WarningHandler = &warnings{notify: func(text string) { env.Notifyf("warning: %s", text) }}
 	s := &Session{Cluster: desired}
 	if s.Applier, s.Kubernetes, err = newApplier(config, env.Now); err != nil {
 		return nil, fmt.Errorf("connect to the Kubernetes API of cluster %s: %w", name, err)
@@ -167,6 +169,32 @@ func newApplier(config *rest.Config, now func() time.Time) (*applier.Applier, *s
 		Now:    now,
 		Wait:   wait,
 	}, version, nil
+}
+
+// warnings reports each warning of the API server once. The dry run and the apply give the same ones.
+type warnings struct {
+	notify func(text string)
+
+	mu   sync.Mutex
+	seen map[string]bool
+}
+
+// HandleWarningHeader implements [rest.WarningHandler].
+func (w *warnings) HandleWarningHeader(code int, _, text string) {
+	const miscellaneous = 299 // the only code that Kubernetes uses
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if code != miscellaneous || text == "" || w.seen[text] {
+		return
+	}
+
+	if w.seen == nil {
+		w.seen = map[string]bool{}
+	}
+
+	w.seen[text] = true
+	w.notify(text)
 }
 
 // wait waits until a time has passed or the context ends.
