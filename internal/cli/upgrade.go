@@ -190,13 +190,22 @@ func (a upgradeCommand) printResult(name string, result upgrade.Result) {
 	}
 }
 
+// describeUpgrade says in one line what an upgrade is from and to.
+func describeUpgrade(p upgrade.Proposal) string {
+	if p.From == p.To { // an interrupted upgrade, or one of other components
+		return fmt.Sprintf("Upgrade of cluster %s to Kubernetes %s, which its control plane has", p.Cluster, p.To)
+	}
+
+	return fmt.Sprintf("Upgrade of cluster %s from Kubernetes %s to %s", p.Cluster, p.From, p.To)
+}
+
 // showProposal prints the steps of an upgrade and what was checked.
 func (a upgradeCommand) showProposal(p upgrade.Proposal) error {
 	if a.format == formatJSON {
 		return nil
 	}
 
-	fmt.Fprintf(a.Stdout, "Upgrade of cluster %s from Kubernetes %s to %s\n\n", p.Cluster, p.From, p.To)
+	fmt.Fprintf(a.Stdout, "%s\n\n", describeUpgrade(p))
 
 	if p.Backup {
 		fmt.Fprint(a.Stdout, "First, a backup of etcd is taken.\n\n")
