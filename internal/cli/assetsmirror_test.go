@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -31,6 +32,12 @@ func mirrorAssets(ts *testscript.TestScript, _ bool, args []string) {
 
 	const ref = "registry.k8s.io/pause:3.10.1"
 	image, err := random.Image(1000, 1)
+	ts.Check(err)
+	config, err := image.ConfigFile()
+	ts.Check(err)
+	config = config.DeepCopy()
+	config.Architecture = "amd64"
+	image, err = mutate.ConfigFile(image, config)
 	ts.Check(err)
 	index, err := layout.Write(filepath.Join(dir, "images"), empty.Index)
 	ts.Check(err)

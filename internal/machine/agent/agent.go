@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -82,6 +83,8 @@ type Agent struct {
 	documentStatus atomic.Pointer[documentStatus]
 	// etcdFenced is set from when the agent sets the member's data aside until the member runs with restored data.
 	etcdFenced atomic.Bool
+	// etcdData is held while a task decides about the member's data directory, or moves it.
+	etcdData sync.Mutex
 	// conditions of the machine, which the agent reports. Every task sets those of what it maintains.
 	conditions report.Board
 	// handOver is what the agent knows of hand-overs of its slot.

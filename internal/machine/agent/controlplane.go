@@ -126,6 +126,10 @@ func (a *Agent) convergeEtcd(ctx context.Context, m *etcdMember) error {
 		)
 	}
 
+	if err := m.finishStepAside(ctx, "continued: it differs from that of the majority"); err != nil {
+		return err
+	}
+
 	if err := m.decideAndAct(ctx); err != nil {
 		return err
 	}

@@ -145,6 +145,38 @@ func (m *etcdMember) setDataAside(ctx context.Context, dir, why string) error {
 	return a.Root.MakeDir(etcd.DataDir, 0o700, etcdUID)
 }
 
+// stepAside sets the data aside because it is not that of the majority. The mark tells an agent that is killed before the
+// end to continue: etcd must not start with this data again.
+func (m *etcdMember) stepAside(ctx context.Context, why string) error {
+	m.agent.etcdData.Lock()
+	defer m.agent.etcdData.Unlock()
+	if _, err := m.agent.Root.Write(File{Path: stepAsideMark, Mode: 0o600}); err != nil {
+		return fmt.Errorf("mark the data of etcd to be set aside: %w", err)
+	}
+
+	return m.finishStepAside(ctx, why)
+}
+
+// finishStepAside sets the data aside if it is marked, and removes the mark.
+func (m *etcdMember) finishStepAside(ctx context.Context, why string) error {
+	root := m.agent.Root
+	if !root.Exists(stepAsideMark) {
+		return nil
+	}
+
+	if m.hasData() {
+		if err := m.setDataAside(ctx, corruptDir, why); err != nil {
+			return err
+		}
+	}
+
+	if err := os.Remove(root.Path(stepAsideMark)); err != nil {
+		return fmt.Errorf("remove the mark of data that was set aside: %w", err)
+	}
+
+	return nil
+}
+
 // restoreBackup restores the backup of a generation. It can be killed after any step: the restored database is complete
 // when it has its generationFile, the record in the store prevents a second restoration, and the rename makes it
 // the member's data.
@@ -245,6 +277,8 @@ func writeGeneration(dir string, number int) error {
 // watchGeneration restarts the member with the data of a newer generation, if one was requested.
 func (m *etcdMember) watchGeneration(ctx context.Context) error {
 	a := m.agent
+	a.etcdData.Lock()
+	defer a.etcdData.Unlock()
 	have, err := m.dataGeneration(etcd.DataDir)
 	if err != nil {
 		return err

@@ -215,3 +215,34 @@ func TestOldDataIsFenced(t *testing.T) {
 		t.Errorf("the agent starts etcd again: %q", units)
 	}
 }
+
+// TestStepAsideContinues: an agent that is killed while it sets wrong data aside continues, and the data is kept.
+func TestStepAsideContinues(t *testing.T) {
+	a := testAgent(t)
+	slot, _ := a.doc.Slot("a")
+	if err := a.Root.MakeDir(etcd.DataDir+"/member", 0o700, 0); err != nil {
+		t.Fatal(err)
+	}
+	m := &etcdMember{agent: a, slot: slot, store: store.NewFileStore(t.TempDir()), volume: "vol-1"}
+
+	a.Run = &killedRunner{killer: &killer{}} // at once: when it stops etcd
+	if err := m.stepAside(t.Context(), "test"); err == nil || !m.hasData() || !a.Root.Exists(stepAsideMark) {
+		t.Fatalf("killed while etcd is stopped: %v", err)
+	}
+
+	a.Run = &killedRunner{killer: &killer{left: 1000}}
+	if err := m.finishStepAside(t.Context(), "test"); err != nil || m.hasData() || a.Root.Exists(stepAsideMark) {
+		t.Errorf("the next agent starts the wrong data: %v", err)
+	}
+
+	// Killed before the mark was removed: the data that was set aside is not replaced by nothing.
+	if _, err := a.Root.Write(File{Path: stepAsideMark, Mode: 0o600}); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.finishStepAside(t.Context(), "test"); err != nil || a.Root.Exists(stepAsideMark) {
+		t.Errorf("the step does not end: %v", err)
+	}
+	if found, _ := filepath.Glob(a.Root.Path(corruptDir) + "/member"); len(found) != 1 {
+		t.Error("the data that was set aside is lost")
+	}
+}

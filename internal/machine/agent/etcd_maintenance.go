@@ -5,9 +5,7 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"time"
 
@@ -21,6 +19,8 @@ const (
 	historyKept = time.Minute
 	// corruptDir has the data of a member that differed from that of the majority.
 	corruptDir = etcd.DataMount + "/corrupt"
+	// stepAsideMark is there from before etcd is stopped until its data is in corruptDir.
+	stepAsideMark = etcd.DataMount + "/step-aside"
 )
 
 // etcdMaintenance keeps the etcd member of this machine in order: see [etcd.DecideMaintenance].
@@ -121,7 +121,6 @@ func (w *etcdMaintenance) gather(survey etcd.Survey) (etcd.MaintenanceFacts, err
 		Members:        survey.Members,
 		Alarms:         survey.Alarms,
 		FreeBytes:      free,
-		HasAside:       w.agent.Root.Exists(asideDir) || w.agent.Root.Exists(corruptDir),
 		OldRevision:    w.noteRevision(now, survey.Revision),
 		CompactedAt:    w.compactedAt,
 		DefragmentedAt: w.defragmentedAt,
@@ -163,9 +162,7 @@ func (w *etcdMaintenance) carryOut(ctx context.Context, manager etcd.Manager, st
 	case etcd.MaintainDisarm:
 		return manager.Disarm(ctx, w.url, step.Alarms)
 	case etcd.MaintainStepAside:
-		return w.member.setDataAside(ctx, corruptDir, step.Reason)
-	case etcd.MaintainRemoveAside:
-		return w.removeAside()
+		return w.member.stepAside(ctx, step.Reason)
 	case etcd.MaintainNothing:
 	}
 
@@ -188,19 +185,6 @@ func (w *etcdMaintenance) defragment(ctx context.Context, manager etcd.Manager) 
 
 	w.agent.Log.Info("defragmented etcd", slog.Int64("before", result.Before), slog.Int64("after", result.After),
 		slog.Float64("seconds", result.Seconds))
-
-	return nil
-}
-
-// removeAside deletes data that was set aside, since etcd needs the space.
-func (w *etcdMaintenance) removeAside() error {
-	for _, dir := range []string{asideDir, corruptDir} {
-		if err := os.RemoveAll(w.agent.Root.Path(dir)); err != nil {
-			return fmt.Errorf("delete data that was set aside: %w", err)
-		}
-	}
-
-	w.agent.Log.Warn("deleted data of etcd that was set aside: its volume is short of space")
 
 	return nil
 }

@@ -24,8 +24,6 @@ const (
 	// MaintainStepAside stops the agent's own member and sets its data aside, because it is not that of the majority. The
 	// member then joins again as a learner.
 	MaintainStepAside MaintenanceType = "step-aside"
-	// MaintainRemoveAside deletes data that was set aside.
-	MaintainRemoveAside MaintenanceType = "remove-aside"
 )
 
 // The names of the alarms of etcd.
@@ -57,8 +55,6 @@ const (
 	fullPause       = 30 * time.Second
 	// DefragmentReserve stays free on the volume besides the copy that a defragmentation writes.
 	DefragmentReserve = 256 << 20
-	// asideReserve is the free space below which data that was set aside is deleted.
-	asideReserve = 1 << 30
 	// turnTime is for how long it is the turn of one slot. A member is defragmented in the first turnStart of it, so that
 	// two are not at the same time while clocks differ by less than half a minute.
 	turnTime  = time.Minute
@@ -110,8 +106,6 @@ type MaintenanceFacts struct {
 	Alarms []Alarm
 	// FreeBytes is the free space of the own volume.
 	FreeBytes int64
-	// HasAside is set if the own volume has data that was set aside.
-	HasAside bool
 	// OldRevision is the revision of at least a minute ago; 0 if it is not known.
 	OldRevision int64
 	// CompactedAt is when this agent has compacted last; zero if it has not.
@@ -146,8 +140,6 @@ func DecideMaintenance(f MaintenanceFacts) Maintenance {
 		return maintainNothing("slot %s is not a member", f.Slot)
 	case f.hasAlarm(AlarmCorrupt):
 		return decideCorrupt(f, *own)
-	case f.HasAside && f.FreeBytes < asideReserve && f.isWhole():
-		return Maintenance{Type: MaintainRemoveAside, Reason: "the volume is short of space"}
 	case f.hasAlarm(AlarmNoSpace) && own.Leader && f.hasRegainedSpace():
 		return Maintenance{Type: MaintainDisarm, Reason: "the databases are below the quota again", Alarms: f.alarms(AlarmNoSpace)}
 	case own.Leader && f.mustCompact():
@@ -192,15 +184,16 @@ func (f MaintenanceFacts) isWhole() bool {
 	return len(f.Members) == len(f.Slots)
 }
 
-// hasRegainedSpace reports whether every member has space for writes.
+// hasRegainedSpace reports whether a healthy majority has space for writes, and every member that answers. A member that
+// does not answer raises the alarm again if it returns without space.
 func (f MaintenanceFacts) hasRegainedSpace() bool {
 	for _, m := range f.Members {
-		if !m.Healthy || m.DBSize*100 > m.Quota*disarmPercent {
+		if m.Quota > 0 && m.DBSize*100 > m.Quota*disarmPercent {
 			return false
 		}
 	}
 
-	return true
+	return hasQuorum(membersOf(f.Members), 0)
 }
 
 // mustCompact reports whether the history is to be removed now: the database is almost full of it, or of keys.
@@ -299,10 +292,10 @@ func decideDefragment(f MaintenanceFacts, own MemberState) Maintenance {
 		return maintainNothing("the member was defragmented less than %s ago", f.pause(own))
 	case f.FreeBytes < own.InUse+DefragmentReserve:
 		return maintainNothing("the volume has no space for a copy of the database")
-	case !f.hasAlarm(AlarmNoSpace): // then nothing can be written anyway
-		if obstacle := f.obstacle(own); obstacle != "" {
-			return maintainNothing("%s", obstacle)
-		}
+	}
+
+	if obstacle := f.obstacle(own); obstacle != "" {
+		return maintainNothing("%s", obstacle)
 	}
 
 	reason := fmt.Sprintf("%d MiB of %d MiB are not in use", (own.DBSize-own.InUse)>>20, own.DBSize>>20)
@@ -325,6 +318,10 @@ func (f MaintenanceFacts) pause(own MemberState) time.Duration {
 // obstacle says why the own member must not stop answering now; empty if it may.
 func (f MaintenanceFacts) obstacle(own MemberState) string {
 	switch {
+	case f.hasAlarm(AlarmNoSpace) && f.othersAreBusy():
+		return "another member answers no requests, perhaps because it is defragmented"
+	case f.hasAlarm(AlarmNoSpace): // nothing can be written, and a member that is down may not come back before
+		return ""
 	case len(f.Slots) == 1 && !own.isPressed():
 		return "the only member answers nothing during a defragmentation"
 	case !f.isWhole():
@@ -351,6 +348,14 @@ func (m MemberState) isFragmented() bool {
 
 func (f MaintenanceFacts) othersAreFragmented() bool {
 	return slices.ContainsFunc(f.Members, func(m MemberState) bool { return m.Slot != f.Slot && m.isFragmented() })
+}
+
+// othersAreBusy reports whether another member runs and serves nothing. API servers read from their own member alone, so
+// only one may be defragmented at a time even if nothing can be written.
+func (f MaintenanceFacts) othersAreBusy() bool {
+	return slices.ContainsFunc(f.Members, func(m MemberState) bool {
+		return m.Slot != f.Slot && !m.Learner && m.Quota > 0 && !m.Healthy
+	})
 }
 
 // isTurn reports whether it is the turn of this machine's slot.

@@ -82,7 +82,7 @@ func TestDecideMaintenance(t *testing.T) {
 		"full, and another one is not healthy": {func(f *etcd.MaintenanceFacts) {
 			f.Alarms = full
 			f.Members[0].DBSize, f.Members[1].Healthy = 1000*mebibyte, false
-		}, etcd.MaintainDefragment},
+		}, etcd.MaintainNothing},
 
 		"full of history":      {func(f *etcd.MaintenanceFacts) { ownLeader(f); f.Members[1].InUse = 900 * mebibyte }, etcd.MaintainCompact},
 		"full: not the leader": {func(f *etcd.MaintenanceFacts) { f.Members[1].InUse = 900 * mebibyte }, etcd.MaintainNothing},
@@ -98,16 +98,24 @@ func TestDecideMaintenance(t *testing.T) {
 			ownLeader(f)
 			f.Alarms, f.CompactedAt, f.Members[1].DBSize = full, f.Now, 950*mebibyte
 		}, etcd.MaintainNothing},
-		"one does not answer": {func(f *etcd.MaintenanceFacts) {
+		"one is down": {func(f *etcd.MaintenanceFacts) {
 			ownLeader(f)
-			f.Alarms, f.CompactedAt, f.Members[1].Healthy = full, f.Now, false
+			f.Alarms, f.CompactedAt = full, f.Now
+			f.Members[1].Healthy, f.Members[1].Quota, f.Members[1].DBSize = false, 0, 0
+		}, etcd.MaintainDisarm},
+		"no majority has space": {func(f *etcd.MaintenanceFacts) {
+			ownLeader(f)
+			f.Alarms, f.CompactedAt = full, f.Now
+			f.Members[1].Healthy, f.Members[2].Healthy = false, false
 		}, etcd.MaintainNothing},
-		"old data and little space": {func(f *etcd.MaintenanceFacts) { f.HasAside, f.FreeBytes = true, 500*mebibyte }, etcd.MaintainRemoveAside},
-		"old data and space":        {func(f *etcd.MaintenanceFacts) { f.HasAside = true }, etcd.MaintainNothing},
-		"old data of a sick cluster": {func(f *etcd.MaintenanceFacts) {
-			f.HasAside, f.FreeBytes, f.Members[1].Healthy = true, 500*mebibyte, false
+		"full, and another one is defragmented": {func(f *etcd.MaintenanceFacts) {
+			fragmented(f, 0)
+			f.Alarms, f.Members[1].Healthy = full, false
 		}, etcd.MaintainNothing},
-
+		"full, and another one is down": {func(f *etcd.MaintenanceFacts) {
+			fragmented(f, 0)
+			f.Alarms, f.Members[1].Healthy, f.Members[1].Quota = full, false, 0
+		}, etcd.MaintainDefragment},
 		"own data is wrong": {func(f *etcd.MaintenanceFacts) { f.Alarms, f.Members[0].Hash.Hash = corrupt, 2 }, etcd.MaintainStepAside},
 		"own data is wrong, the alarm blames another one": {func(f *etcd.MaintenanceFacts) {
 			f.Alarms, f.Members[0].Hash.Hash = []etcd.Alarm{{MemberID: 2, Type: etcd.AlarmCorrupt}}, 2
@@ -199,10 +207,14 @@ func (m *maintained) view() []etcd.MemberState {
 		if v.wrong {
 			hash.Hash = 2
 		}
-		out = append(out, etcd.MemberState{
+		state := etcd.MemberState{
 			Member: etcd.Member{ID: v.id, Slot: slot, Name: "etcd-" + slot, Healthy: m.up(slot)}, Leader: slot == m.leader,
 			DBSize: v.db * mebibyte, InUse: v.used * mebibyte, Quota: 1000 * mebibyte, Hash: hash,
-		})
+		}
+		if v.down {
+			state.DBSize, state.InUse, state.Quota = 0, 0, 0
+		}
+		out = append(out, state)
 	}
 	return out
 }
@@ -242,7 +254,7 @@ func (m *maintained) look(slot string, members []etcd.MemberState) {
 		v.id, v.wrong = m.nextID, m.members[m.leader].wrong && m.leader != slot
 		v.db, v.used = 50, 40
 		m.elect()
-	case etcd.MaintainRemoveAside, etcd.MaintainNothing:
+	case etcd.MaintainNothing:
 	}
 }
 

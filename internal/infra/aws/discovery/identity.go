@@ -8,6 +8,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsarn "github.com/aws/aws-sdk-go-v2/aws/arn"
+	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 
 	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
@@ -24,11 +25,12 @@ type Identity struct {
 }
 
 // FindAccount returns the id of the account of the credentials of cfg. It asks STS unless the source of the
-// credentials knows the account, as roles and single sign-on do.
+// credentials knows the account, as roles and single sign-on do. The environment does not: AWS_ACCOUNT_ID may be left from
+// something else.
 func FindAccount(ctx context.Context, cfg aws.Config) (string, error) {
 	if cfg.Credentials != nil {
 		found, err := cfg.Credentials.Retrieve(ctx)
-		if err == nil && found.AccountID != "" {
+		if err == nil && found.AccountID != "" && found.Source != config.CredentialsSourceName {
 			return found.AccountID, nil
 		}
 	}

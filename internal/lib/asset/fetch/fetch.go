@@ -64,6 +64,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		return Result{}, err
 	}
 
+	o.Transport = stallTransport{base: o.Transport, limit: stallLimit}
 	unlock, err := build.LockOutput(o.Out, o.Log)
 	if err != nil {
 		return Result{}, err

@@ -21,6 +21,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
@@ -91,6 +92,15 @@ func (m *mirror) addImage(t *testing.T, index layout.Path, image, version string
 	t.Helper()
 	content, err := random.Image(1000, 2)
 	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := content.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config = config.DeepCopy()
+	config.Architecture = "amd64"
+	if content, err = mutate.ConfigFile(content, config); err != nil {
 		t.Fatal(err)
 	}
 	ref := "registry.example.com/" + image + ":v" + version
@@ -263,5 +273,20 @@ func TestUnknownVersionIsRefused(t *testing.T) {
 	}
 	if m.requests.Load() != 0 {
 		t.Error("something was downloaded")
+	}
+}
+
+// TestImagesOfAnotherArchitecture: what was downloaded for one architecture is not used for another one.
+func TestImagesOfAnotherArchitecture(t *testing.T) {
+	m, out := startMirror(t), t.TempDir()
+	if _, log, err := m.fetch(t, out); err != nil {
+		t.Fatalf("%v\n%s", err, log)
+	}
+	var log bytes.Buffer
+	_, err := fetch.Run(t.Context(), fetch.Options{
+		Catalog: m.catalog, Out: out, Arch: "arm64", Transport: http.DefaultTransport, Log: &log, Clock: time.Now,
+	})
+	if err == nil || !strings.Contains(err.Error(), `it is for the architecture "amd64", not arm64`) {
+		t.Errorf("the images for amd64 are used: %v\n%s", err, log.String())
 	}
 }

@@ -28,7 +28,7 @@ func (f *fetcher) pullImages(ctx context.Context) ([]asset.Image, error) {
 		return nil, err
 	}
 
-	known, err := knownDigests(path)
+	known, err := f.knownDigests(path)
 	if err != nil {
 		return nil, err
 	}
@@ -65,8 +65,9 @@ func (f *fetcher) openLayout() (layout.Path, error) {
 	return path, nil
 }
 
-// knownDigests returns the digests of the images of a layout whose blobs are all there, by reference.
-func knownDigests(path layout.Path) (map[string]string, error) {
+// knownDigests returns the digests of the images of a layout that are for the architecture and whose blobs are all there,
+// by reference.
+func (f *fetcher) knownDigests(path layout.Path) (map[string]string, error) {
 	index, err := path.ImageIndex()
 	if err != nil {
 		return nil, fmt.Errorf("read the image layout: %w", err)
@@ -79,7 +80,7 @@ func knownDigests(path layout.Path) (map[string]string, error) {
 
 	known := map[string]string{}
 	for _, d := range manifest.Manifests {
-		if isComplete(path, d.Digest) {
+		if f.isComplete(path, d.Digest) {
 			known[d.Annotations[build.RefAnnotation]] = d.Digest.String()
 		}
 	}
@@ -87,8 +88,9 @@ func knownDigests(path layout.Path) (map[string]string, error) {
 	return known, nil
 }
 
-// isComplete reports whether all blobs of an image are there. One whose download was cut off is shorter.
-func isComplete(path layout.Path, digest v1.Hash) bool {
+// isComplete reports whether an image is for the architecture, and all of its blobs are there. One whose download was cut
+// off is shorter.
+func (f *fetcher) isComplete(path layout.Path, digest v1.Hash) bool {
 	image, err := path.Image(digest)
 	if err != nil {
 		return false
@@ -106,7 +108,9 @@ func isComplete(path layout.Path, digest v1.Hash) bool {
 		}
 	}
 
-	return true
+	config, err := image.ConfigFile()
+
+	return err == nil && config.Architecture == f.Arch
 }
 
 // pullImage pulls an image unless it is there, and returns the digest of its manifest. An image that the catalogue pins
@@ -143,6 +147,15 @@ func (f *fetcher) pullImage(
 	)
 	if err != nil {
 		return "", err
+	}
+
+	config, err := pulled.ConfigFile()
+	if err != nil {
+		return "", err
+	}
+
+	if config.Architecture != f.Arch {
+		return "", fmt.Errorf("it is for the architecture %q, not %s", config.Architecture, f.Arch)
 	}
 
 	digest, err := pulled.Digest()
