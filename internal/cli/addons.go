@@ -73,13 +73,20 @@ func (c *addonsCommand) addTimeoutFlag(cmd *cobra.Command, what string) {
 	cmd.Flags().DurationVar(&c.options.Timeout, "timeout", 0, "how long "+what+" (default 5m)")
 }
 
-// addProtectedFlag adds the flag that also deletes what holds other objects.
-func (c *addonsCommand) addProtectedFlag(cmd *cobra.Command) {
+// addProtectedFlags adds the flags that also delete what holds other objects, or data.
+func (c *addonsCommand) addProtectedFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(
 		&c.options.DeleteProtected,
 		"delete-namespaces-and-crds",
 		false,
-		"also delete namespaces and CustomResourceDefinitions, with all objects in them and of them",
+		"also delete namespaces and CustomResourceDefinitions, with all objects in them and of them; "+
+			"namespaces with volumes need --delete-volumes, too",
+	)
+	cmd.Flags().BoolVar(
+		&c.options.DeleteVolumes,
+		"delete-volumes",
+		false,
+		"also delete PersistentVolumes and PersistentVolumeClaims, and the disks that their reclaim policy deletes",
 	)
 }
 
@@ -225,7 +232,7 @@ Objects of add-ons that the channel no longer has are deleted by --prune, or by 
 	c.addFlags(cmd)
 	c.addFileFlag(cmd)
 	c.addForceFlag(cmd)
-	c.addProtectedFlag(cmd)
+	c.addProtectedFlags(cmd)
 	c.addTimeoutFlag(cmd, "an add-on without a timeout of its own may take to become healthy")
 	cmd.Flags().BoolVar(&prune, "prune", false, "delete the add-ons that the channel no longer has")
 	addFormatFlag(cmd, &c.format)

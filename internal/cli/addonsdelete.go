@@ -108,8 +108,9 @@ func newAddonsPruneCommand(a *app) *cobra.Command {
 		Use:   "prune [NAME] -f FILE",
 		Short: "Delete the add-ons that a channel no longer has",
 		Long: `Delete the add-ons of cluster NAME that were applied from a channel of this name and that the channel no longer has. It
-applies nothing. Namespaces and CustomResourceDefinitions are kept unless --delete-namespaces-and-crds is given. An add-on that
-has no version for the cluster's version of Kubernetes is not deleted.` + exitStatusHelp(),
+applies nothing. Namespaces and CustomResourceDefinitions are kept unless --delete-namespaces-and-crds is given, and
+PersistentVolumes and PersistentVolumeClaims unless --delete-volumes is given. An add-on that has no version for the cluster's
+version of Kubernetes is not deleted.` + exitStatusHelp(),
 		Example: "  slipway addons prune demo -f channel.yaml\n  slipway addons prune demo -f channel.yaml --yes",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.prune(cmd.Context(), args)
@@ -118,7 +119,7 @@ has no version for the cluster's version of Kubernetes is not deleted.` + exitSt
 
 	c.addFlags(cmd)
 	c.addFileFlag(cmd)
-	c.addProtectedFlag(cmd)
+	c.addProtectedFlags(cmd)
 	c.addTimeoutFlag(cmd, "the deletion of an add-on may take")
 	addFormatFlag(cmd, &c.format)
 	a.addYesFlag(cmd)
@@ -148,7 +149,7 @@ func (c *addonsCommand) prune(ctx context.Context, args []string) error {
 		return err
 	}
 
-	names := channel.Left(all, c.options.DeleteProtected)
+	names := channel.Left(all, session.Applier)
 	if len(names) == 0 {
 		c.printMessage("cluster %s has no add-ons that the channel no longer has", c.name)
 		return c.printDeletions(nil)
@@ -163,7 +164,8 @@ func newAddonsDeleteCommand(a *app) *cobra.Command {
 		Use:   "delete ADDON...",
 		Short: "Delete add-ons of a cluster",
 		Long: `Delete add-ons with all their objects, those first that depend on others. Namespaces and CustomResourceDefinitions are kept
-unless --delete-namespaces-and-crds is given, because all objects in them and of them would be deleted, too. An add-on that
+unless --delete-namespaces-and-crds is given, because all objects in them and of them would be deleted, too. PersistentVolumes
+and PersistentVolumeClaims are kept unless --delete-volumes is given, because their disks might be deleted, too. An add-on that
 another one depends on is not deleted.` + exitStatusHelp(),
 		Example: "  slipway addons delete metrics-server --name demo\n  slipway addons delete metrics-server --name demo --yes",
 		Args:    cobra.MinimumNArgs(1),
@@ -190,7 +192,7 @@ another one depends on is not deleted.` + exitStatusHelp(),
 	arguments := cmd.Args
 	c.addFlags(cmd)
 	cmd.Args = arguments
-	c.addProtectedFlag(cmd)
+	c.addProtectedFlags(cmd)
 	c.addTimeoutFlag(cmd, "the deletion of an add-on may take")
 	addFormatFlag(cmd, &c.format)
 	a.addYesFlag(cmd)

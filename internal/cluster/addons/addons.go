@@ -36,6 +36,8 @@ type Options struct {
 	Force bool
 	// DeleteProtected also deletes namespaces and CustomResourceDefinitions.
 	DeleteProtected bool
+	// DeleteVolumes also deletes PersistentVolumes and PersistentVolumeClaims.
+	DeleteVolumes bool
 	// Timeout is how long an add-on may take to become healthy. Zero: five minutes.
 	Timeout time.Duration
 }
@@ -70,6 +72,7 @@ func Open(ctx context.Context, env *cluster.Env, name string, o Options) (*Sessi
 
 	s.Applier.Force = o.Force
 	s.Applier.DeleteProtected = o.DeleteProtected
+	s.Applier.DeleteVolumes = o.DeleteVolumes
 	s.Applier.Timeout = o.Timeout
 	s.Applier.Notify = func(message string) { env.Notifyf("%s", message) }
 

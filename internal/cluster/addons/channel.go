@@ -78,14 +78,15 @@ func (s *Session) Plan(ctx context.Context, c Channel) (applier.Plan, error) {
 }
 
 // Left returns the add-ons that were applied from this channel and that it no longer has. Those of which only protected
-// objects are left are among them if these may be deleted.
-func (c Channel) Left(all []applier.Inventory, deleteProtected bool) []string {
+// objects are left are among them if the applier deletes one of these.
+func (c Channel) Left(all []applier.Inventory, a *applier.Applier) []string {
 	var out []string
 
 	for _, i := range all {
 		named := func(r applier.Release) bool { return r.Addon.Name == i.Name }
 		has := slices.ContainsFunc(c.Releases, named) || slices.Contains(c.Unfit, i.Name)
-		if i.Channel == c.Name && !has && (i.State != applier.Deleted || deleteProtected) {
+		deletes := func(e applier.Entry) bool { return a.Deletes(e.Reference, all) }
+		if i.Channel == c.Name && !has && (i.State != applier.Deleted || slices.ContainsFunc(i.Objects, deletes)) {
 			out = append(out, i.Name)
 		}
 	}

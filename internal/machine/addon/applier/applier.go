@@ -50,6 +50,8 @@ type Applier struct {
 	Force bool
 	// DeleteProtected also deletes namespaces and CustomResourceDefinitions.
 	DeleteProtected bool
+	// DeleteVolumes also deletes PersistentVolumes and PersistentVolumeClaims.
+	DeleteVolumes bool
 	// Timeout is how long an add-on may take to become healthy if it does not set that itself.
 	Timeout time.Duration
 	// Now is the clock, and Wait waits until a time has passed or the context ends.

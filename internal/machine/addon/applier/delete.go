@@ -53,7 +53,7 @@ func (a *Applier) PlanDeletion(all []Inventory, names []string) ([]Deletion, err
 			}
 		}
 
-		out = append(out, a.planDeletion(all[at]))
+		out = append(out, a.planDeletion(all, all[at]))
 	}
 
 	if err := errors.Join(errs...); err != nil {
@@ -64,12 +64,12 @@ func (a *Applier) PlanDeletion(all []Inventory, names []string) ([]Deletion, err
 }
 
 // planDeletion returns what the deletion of one add-on does.
-func (a *Applier) planDeletion(i Inventory) Deletion {
+func (a *Applier) planDeletion(all []Inventory, i Inventory) Deletion {
 	out := Deletion{Name: i.Name, Channel: i.Channel, Version: i.Version, inventory: i}
 
 	for _, e := range slices.Backward(i.Objects) {
 		step := Step{Object: e.Reference, Action: Delete, entry: e}
-		if e.IsProtected() && !a.DeleteProtected {
+		if !a.Deletes(e.Reference, all) {
 			step.Action = Keep
 			step.entry.Kept = true
 		}
@@ -144,10 +144,14 @@ func (a *Applier) deleteObject(ctx context.Context, addon string, step Step) err
 		return err
 	}
 
-	owner := live.GetLabels()[bundle.OwnerLabel]
-	if owner != addon && !step.byLabels {
+	if !step.isOwnedBy(addon, live) {
+		owner := live.GetLabels()[bundle.OwnerLabel]
 		a.notifyf("%s: kept %s, which belongs to %s", addon, step.Object, cmp.Or(owner, "nobody"))
 		return nil
+	}
+
+	if err := a.checkVolumes(ctx, step.Object); err != nil {
+		return err
 	}
 
 	resource, err := a.resourceOf(step.Object)

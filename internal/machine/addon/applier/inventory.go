@@ -29,7 +29,7 @@ const (
 	Ready    State = "Ready"
 	Failed   State = "Failed"
 	Deleting State = "Deleting"
-	// Deleted is the state of an add-on of which only namespaces and CustomResourceDefinitions are left.
+	// Deleted is the state of an add-on of which only namespaces, CustomResourceDefinitions and volumes are left.
 	Deleted State = "Deleted"
 )
 

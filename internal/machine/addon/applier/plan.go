@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/machine/addon/bundle"
 )
@@ -22,7 +24,7 @@ const (
 	Update    Action = "update"
 	Unchanged Action = "unchanged"
 	Delete    Action = "delete"
-	// Keep is for a namespace or a CustomResourceDefinition that the add-on no longer has.
+	// Keep is for a namespace, a CustomResourceDefinition or a volume that the add-on no longer has.
 	Keep Action = "keep"
 )
 
@@ -65,6 +67,13 @@ type Step struct {
 
 	entry    Entry
 	byLabels bool // a deletion that spec.addons[].prune asks for
+}
+
+// isOwnedBy reports whether an add-on may delete an object. What labels prune was applied by another tool, so no add-on
+// may own it.
+func (s Step) isOwnedBy(addon string, live *unstructured.Unstructured) bool {
+	owner := live.GetLabels()[bundle.OwnerLabel]
+	return owner == addon || s.byLabels && owner == ""
 }
 
 // Changes returns the number of steps that write.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -249,7 +250,7 @@ func (p *planner) planDeletions(ctx context.Context, r Release, before Inventory
 		}
 
 		step := Step{Object: e.Reference, Action: Delete, entry: e}
-		if e.IsProtected() && !p.applier.DeleteProtected {
+		if !p.applier.Deletes(e.Reference, slices.Collect(maps.Values(p.inventories))) {
 			step.Action = Keep
 			step.entry.Kept = true
 		}
@@ -258,7 +259,7 @@ func (p *planner) planDeletions(ctx context.Context, r Release, before Inventory
 	}
 
 	for _, kind := range r.Addon.Prune {
-		found, err := p.findPruned(ctx, kind, before)
+		found, err := p.findPruned(ctx, kind, r.Addon.Name, before)
 		if err != nil {
 			return nil, fmt.Errorf("add-on %s: prune %s: %w", r.Addon.Name, kind.Kind, err)
 		}
@@ -269,8 +270,14 @@ func (p *planner) planDeletions(ctx context.Context, r Release, before Inventory
 	return steps, nil
 }
 
-// findPruned returns the deletion of the objects that match labels, and that neither the channel nor the inventory has.
-func (p *planner) findPruned(ctx context.Context, kind v1alpha1.AddonPruneKind, before Inventory) ([]Step, error) {
+// findPruned returns the deletion of the objects that match labels, that neither the channel nor the inventory has, and
+// that belong to no other add-on.
+func (p *planner) findPruned(
+	ctx context.Context,
+	kind v1alpha1.AddonPruneKind,
+	addon string,
+	before Inventory,
+) ([]Step, error) {
 	mapping, err := p.applier.Mapper.RESTMapping(schema.GroupKind{Group: kind.Group, Kind: kind.Kind})
 	if meta.IsNoMatchError(err) {
 		return nil, nil
@@ -298,8 +305,9 @@ func (p *planner) findPruned(ctx context.Context, kind v1alpha1.AddonPruneKind, 
 			ref := bundle.ReferenceOf(&o)
 			_, wanted := p.owners[ref.Unversioned()]
 			_, known := before.find(ref)
-			if !wanted && !known && !ref.IsProtected() {
-				steps = append(steps, Step{Object: ref, Action: Delete, entry: Entry{Reference: ref}, byLabels: true})
+			step := Step{Object: ref, Action: Delete, entry: Entry{Reference: ref}, byLabels: true}
+			if !wanted && !known && !ref.IsProtected() && step.isOwnedBy(addon, &o) {
+				steps = append(steps, step)
 			}
 		}
 	}

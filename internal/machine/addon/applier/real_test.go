@@ -39,6 +39,9 @@ func TestRealAPIServer(t *testing.T) {
 		"a refusal writes nothing":                  checkRefusal,
 		"what kops prunes by labels":                checkPruneByLabels,
 		"two processes do not mix":                  checkTwoProcesses,
+		"volumes stay":                              checkVolumes,
+		"a namespace with claims of others stays":   checkForeignClaim,
+		"no labels prune objects of others":         checkPruneOfOthers,
 	} {
 		t.Run(name, func(t *testing.T) {
 			one := *f

@@ -62,15 +62,28 @@ func (r Reference) Unversioned() Reference {
 	return r
 }
 
-// IsProtected reports whether the deletion of the object would delete others that no manifest has: those of a
-// namespace, or all objects of a custom kind.
+// IsProtected reports whether the deletion of the object would delete what no manifest has: the objects of a namespace,
+// all objects of a custom kind, or the data of a volume.
 func (r Reference) IsProtected() bool {
-	return r.Group == "" && r.Kind == kindNamespace || r.Group == groupExtensions && r.Kind == kindCRD
+	return r.IsNamespace() || r.IsVolume() || r.Group == groupExtensions && r.Kind == kindCRD
+}
+
+// IsNamespace reports whether the object is a Namespace.
+func (r Reference) IsNamespace() bool {
+	return r.Group == "" && r.Kind == kindNamespace
+}
+
+// IsVolume reports whether the object is a PersistentVolume or a claim of one. With reclaim policy Delete, its deletion
+// deletes the disk.
+func (r Reference) IsVolume() bool {
+	return r.Group == "" && (r.Kind == kindVolume || r.Kind == kindClaim)
 }
 
 const (
 	kindNamespace   = "Namespace"
 	kindCRD         = "CustomResourceDefinition"
+	kindVolume      = "PersistentVolume"
+	kindClaim       = "PersistentVolumeClaim"
 	groupExtensions = "apiextensions.k8s.io"
 )
 
@@ -163,7 +176,7 @@ func kindOrder() []string {
 	return []string{
 		kindNamespace, kindCRD, "PriorityClass", "RuntimeClass", "StorageClass", "IngressClass", "ResourceQuota", "LimitRange",
 		"NetworkPolicy", "ServiceAccount", "Secret", "ConfigMap", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
-		"PersistentVolume", "PersistentVolumeClaim", "Service", "PodDisruptionBudget",
+		kindVolume, kindClaim, "Service", "PodDisruptionBudget",
 	}
 }
 
