@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// excludedValue is the value of the label by which a node is taken out of the load balancers of Services, if Cordon has
-// set it.
+// excludedValue is the value of the label by which a node is taken out of the load balancers of Services, if Exclude
+// has set it.
 const excludedValue = "drain"
 
 // CordonRequest asks to cordon a node.
@@ -24,28 +24,16 @@ type CordonRequest struct {
 	Node string
 	// Annotation and Value are set on the node.
 	Annotation, Value string
-	// Exclude makes controllers take the node out of the load balancers of Services.
-	Exclude bool
 }
 
 // Cordon marks a node as unschedulable and sets an annotation on it, with one request. It is safe to repeat.
 func Cordon(ctx context.Context, client kubernetes.Interface, req CordonRequest) error {
 	metadata := map[string]any{"annotations": map[string]any{req.Annotation: req.Value}}
-	if req.Exclude {
-		metadata["labels"] = map[string]any{corev1.LabelNodeExcludeBalancers: excludedValue}
-	}
 
 	return patchNode(ctx, client, req.Node, true, metadata)
 }
 
-// IsExcluded reports whether somebody else than Cordon has taken a node out of the load balancers of Services.
-func IsExcluded(node corev1.Node) bool {
-	value, isSet := node.Labels[corev1.LabelNodeExcludeBalancers]
-
-	return isSet && value != excludedValue
-}
-
-// Uncordon undoes Cordon and removes annotations.
+// Uncordon undoes Cordon and Exclude, and removes annotations.
 func Uncordon(ctx context.Context, client kubernetes.Interface, node corev1.Node, annotations ...string) error {
 	removed := map[string]any{}
 	for _, a := range annotations {

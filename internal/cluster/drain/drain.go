@@ -31,6 +31,9 @@ import (
 // refused evictions.
 const pollInterval = 2 * time.Second
 
+// includeTimeout limits the request by which a node whose drain has failed returns to load balancers.
+const includeTimeout = 5 * time.Second
+
 // ErrTimeout is wrapped by the error of a drain that did not end in time.
 var ErrTimeout = errors.New("the drain did not end in time")
 
@@ -128,8 +131,11 @@ type Drainer struct {
 	OnBlocked func(node string, blockers []Blocker)
 	// Interval between two looks at the pods. Zero: 2 s.
 	Interval time.Duration
-	// Delay is the least duration of a drain: so long controllers have to take the node out of load balancers. It may be
-	// longer than Timeout.
+	// Exclude makes controllers take the node out of load balancers as soon as no pod is left. Before, and after a drain
+	// that fails, the node is in them: its pods may be the only targets of a Service.
+	Exclude bool
+	// Delay is the time between the first look that finds no pod and the end of the drain: so long controllers have to
+	// take the node out of load balancers. It may be longer than Timeout.
 	Delay time.Duration
 	// RepeatInterval is the time after which OnBlocked is told again what has not changed. Zero: never.
 	RepeatInterval time.Duration
@@ -138,19 +144,35 @@ type Drainer struct {
 // Run evicts the pods of a node that is cordoned already, and waits until they are gone. It is safe to repeat.
 // If the timeout ends first, the error wraps [ErrTimeout] and names the blocking pods.
 func (d Drainer) Run(ctx context.Context, node string) error {
-	state := drainState{Drainer: d, node: node, blocked: map[string]Blocker{}, start: d.Now()}
-	interval := d.Interval
-	if interval == 0 {
-		interval = pollInterval
+	if d.Interval == 0 {
+		d.Interval = pollInterval
 	}
 
+	err := d.evictAll(ctx, node)
+	if err == nil || !d.Exclude {
+		return err
+	}
+
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), includeTimeout)
+	defer cancel()
+
+	return errors.Join(err, Include(ctx, d.Client, node))
+}
+
+// evictAll evicts the pods of a node and waits until they are gone and load balancers have had their time.
+func (d Drainer) evictAll(ctx context.Context, node string) error {
+	state := drainState{Drainer: d, node: node, blocked: map[string]Blocker{}, start: d.Now()}
 	for {
 		drained, err := state.evictOnce(ctx)
 		if err != nil {
 			return err
 		}
 
-		if drained && d.Now().Sub(state.start) >= d.Delay {
+		if err := state.exclude(ctx, drained); err != nil {
+			return err
+		}
+
+		if drained && d.Now().Sub(state.drainedAt) >= d.Delay {
 			return nil
 		}
 
@@ -165,7 +187,7 @@ func (d Drainer) Run(ctx context.Context, node string) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("drain node %s: %w", node, ctx.Err())
-		case <-time.After(interval):
+		case <-time.After(d.Interval):
 		}
 	}
 }
@@ -173,11 +195,42 @@ func (d Drainer) Run(ctx context.Context, node string) error {
 // drainState is one drain in progress.
 type drainState struct {
 	Drainer
-	node    string
-	start   time.Time
-	blocked map[string]Blocker // by pod
-	told    []string
-	toldAt  time.Time
+	node  string
+	start time.Time
+	// drainedAt is when no pod was left for the first time, and the node was taken out of load balancers.
+	drainedAt time.Time
+	// included is set if the node is known to be in load balancers.
+	included bool
+	blocked  map[string]Blocker // by pod
+	told     []string
+	toldAt   time.Time
+}
+
+// exclude takes the node out of load balancers when it is drained for the first time. As long as it has pods, it returns
+// a node that an earlier drain took out.
+func (s *drainState) exclude(ctx context.Context, drained bool) error {
+	switch {
+	case !s.drainedAt.IsZero():
+		return nil
+
+	case drained:
+		if s.Exclude {
+			if err := Exclude(ctx, s.Client, s.node); err != nil {
+				return err
+			}
+		}
+
+		s.drainedAt = s.Now()
+
+	case s.Exclude && !s.included:
+		if err := Include(ctx, s.Client, s.node); err != nil {
+			return err
+		}
+
+		s.included = true
+	}
+
+	return nil
 }
 
 // evictOnce tries to evict every pod that is left, and reports whether none was.

@@ -239,9 +239,6 @@ func TestHasLoadBalancers(t *testing.T) {
 // TestCordon: a node is cordoned and taken out of load balancers, and both are undone. What somebody else has set stays.
 func TestCordon(t *testing.T) {
 	label := corev1.LabelNodeExcludeBalancers
-	cordon := func(exclude bool) drain.CordonRequest {
-		return drain.CordonRequest{Node: "node-1", Annotation: "a/b", Value: "i-1", Exclude: exclude}
-	}
 	for name, c := range map[string]struct {
 		labels, during map[string]string
 		exclude        bool
@@ -270,7 +267,12 @@ func TestCordon(t *testing.T) {
 
 			return *got
 		}
-		if err := drain.Cordon(t.Context(), api, cordon(c.exclude)); err != nil {
+		request := drain.CordonRequest{Node: "node-1", Annotation: "a/b", Value: "i-1"}
+		if err := drain.Cordon(t.Context(), api, request); err != nil {
+			t.Fatal(err)
+		}
+		check(map[string]string{"keep": "x", "a/b": "i-1"}, c.labels, true)
+		if err := drain.Exclude(t.Context(), api, "node-1"); err != nil {
 			t.Fatal(err)
 		}
 		node := check(map[string]string{"keep": "x", "a/b": "i-1"}, c.during, true)

@@ -32,7 +32,6 @@ func (u *updater) startDrain(ctx context.Context, a rollout.Action) error {
 		Node:       m.NodeName,
 		Annotation: rollout.StartedAnnotation,
 		Value:      m.ID,
-		Exclude:    !m.Excluded,
 	}); err != nil {
 		return err
 	}
@@ -42,6 +41,7 @@ func (u *updater) startDrain(ctx context.Context, a rollout.Action) error {
 		Timeout:        u.observer.settings.of(m.Group).drainTimeout,
 		Now:            u.now,
 		Interval:       min(u.interval, time.Second),
+		Exclude:        !m.Excluded,
 		Delay:          u.balancerDelay(ctx, m),
 		RepeatInterval: blockedInterval,
 		OnBlocked:      func(_ string, b []drain.Blocker) { u.reportBlockers(m, b) },
@@ -67,7 +67,7 @@ type balancerMemory struct {
 	present bool
 }
 
-// balancerDelay returns how long the machine of a node that is drained stays at least, so that controllers can take it
+// balancerDelay returns how long the machine of a node stays at least when its pods are gone, so that controllers can take it
 // out of the load balancers of Services: 0 if there are none, or if the node is in none.
 func (u *updater) balancerDelay(ctx context.Context, m rollout.Machine) time.Duration {
 	if m.Excluded {
@@ -106,6 +106,7 @@ func (u *updater) endDrain(m rollout.Machine, err error) {
 	u.remember(m.ID, func(x *machineMemory) {
 		x.draining = false
 		x.drained = err == nil
+		x.nodeName = m.NodeName
 	})
 	u.mu.Lock()
 	if err != nil && !errors.Is(err, context.Canceled) {
@@ -116,6 +117,24 @@ func (u *updater) endDrain(m rollout.Machine, err error) {
 	select {
 	case u.wake <- struct{}{}:
 	default: // it will run anyway
+	}
+}
+
+// returnToBalancers returns the nodes of machines that are drained, and will not be terminated by this run, to the load
+// balancers of Services: people may uncordon them.
+func (u *updater) returnToBalancers(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, m := range u.memory {
+		if !m.drained || m.ending {
+			continue
+		}
+
+		if err := drain.Include(ctx, u.client, m.nodeName); err != nil {
+			u.notify("node %s stays out of load balancers until the next rolling update: %v", m.nodeName, err)
+		}
 	}
 }
 

@@ -135,10 +135,11 @@ func TestRunStopsAfterOneMachineThatDoesNotJoin(t *testing.T) {
 func TestObserveUncordonsAReusedNode(t *testing.T) {
 	f := newFakeCluster(t, 1, 0)
 	if err := drain.Cordon(t.Context(), f.client, drain.CordonRequest{
-		Node: "node-i-1", Annotation: rollout.StartedAnnotation, Value: "i-0", Exclude: true,
+		Node: "node-i-1", Annotation: rollout.StartedAnnotation, Value: "i-0",
 	}); err != nil {
 		t.Fatal(err)
 	}
+	f.setExcluded("node-i-1", "drain")
 
 	o, err := f.updater(Request{}).observer.observe(t.Context())
 	if err != nil || o.Machines[0].Started {
@@ -146,7 +147,7 @@ func TestObserveUncordonsAReusedNode(t *testing.T) {
 	}
 
 	node, err := f.client.CoreV1().Nodes().Get(t.Context(), "node-i-1", metav1.GetOptions{})
-	if err != nil || node.Spec.Unschedulable || node.Annotations[rollout.StartedAnnotation] != "" {
+	if err != nil || node.Spec.Unschedulable || node.Annotations[rollout.StartedAnnotation] != "" || len(node.Labels) > 0 {
 		t.Errorf("%+v, %v", node, err)
 	}
 }

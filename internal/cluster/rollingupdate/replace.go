@@ -81,8 +81,12 @@ type updater struct {
 // machineMemory is what this run has done with one machine.
 type machineMemory struct {
 	draining, drained, detached, terminated bool
-	handOverTo                              string
-	handOverSince                           time.Time
+	// ending is set before the machine is terminated.
+	ending bool
+	// nodeName is the name of the node that was drained.
+	nodeName      string
+	handOverTo    string
+	handOverSince time.Time
 }
 
 // remember changes the memory of a machine, and returns what it was.
@@ -102,6 +106,7 @@ func (u *updater) remember(id string, change func(*machineMemory)) machineMemory
 func (u *updater) replaceAll(ctx context.Context, stop <-chan struct{}, options rollout.Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer u.endTurn(ctx)
+	defer u.returnToBalancers(ctx)
 	defer u.drains.Wait()
 	defer cancel()
 	u.memory = map[string]machineMemory{}
@@ -303,6 +308,7 @@ func (u *updater) handOver(ctx context.Context, a rollout.Action) error {
 
 // terminate ends a machine, unless this run has done that already.
 func (u *updater) terminate(ctx context.Context, m rollout.Machine) error {
+	u.remember(m.ID, func(x *machineMemory) { x.ending = true })
 	if err := u.machines.Terminate(ctx, m); err != nil {
 		return err
 	}
