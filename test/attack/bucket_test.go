@@ -12,6 +12,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
@@ -19,8 +23,12 @@ import (
 // otherAccount owns the bucket that the operator takes for its own.
 const otherAccount = "210987654321"
 
+// expectedOwner is the header that names the account whose bucket is expected.
+const expectedOwner = "X-Amz-Expected-Bucket-Owner"
+
 // bucketOwners stands in front of the region's S3. It refuses requests that expect another owner, as AWS does, and
-// collects those that expect none.
+// collects those that expect none. The region has one account and checks the owner too, so a request that expects
+// otherAccount, and rightly, is signed again for the region's account.
 type bucketOwners struct {
 	owner string
 
@@ -30,9 +38,9 @@ type bucketOwners struct {
 }
 
 // serve returns the URL of S3 behind the check.
-func (o *bucketOwners) serve(t *testing.T, region string) string {
+func (o *bucketOwners) serve(t *testing.T, region regiontest.Region) string {
 	t.Helper()
-	to, err := url.Parse(region)
+	to, err := url.Parse(region.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,6 +48,11 @@ func (o *bucketOwners) serve(t *testing.T, region string) string {
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { // the host is signed, so it stays
 		r.Out.URL.Scheme = to.Scheme
 		r.Out.URL.Host = to.Host
+
+		if r.Out.Header.Get(expectedOwner) == otherAccount {
+			r.Out.Header.Set(expectedOwner, regiontest.AccountID)
+			signAgain(t, r.Out, region.AWSConfig())
+		}
 	}}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if o.isRefused(r) {
@@ -57,13 +70,30 @@ func (o *bucketOwners) serve(t *testing.T, region string) string {
 	return srv.URL
 }
 
+// signAgain signs a request to S3, whose headers were changed.
+func signAgain(t *testing.T, r *http.Request, cfg sdk.Config) {
+	t.Helper()
+	creds, err := cfg.Credentials.Retrieve(r.Context())
+	if err != nil {
+		t.Error(err)
+
+		return
+	}
+
+	signer := v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true })
+	hash := r.Header.Get("X-Amz-Content-Sha256")
+	if err := signer.SignHTTP(r.Context(), creds, r, hash, "s3", cfg.Region, time.Now()); err != nil {
+		t.Error(err)
+	}
+}
+
 func (o *bucketOwners) isRefused(r *http.Request) bool {
 	if !strings.Contains(r.Header.Get("Authorization"), "/s3/aws4_request") {
 		return false
 	}
 
 	isNew := r.Method == http.MethodPut && strings.Trim(r.URL.Path, "/") == bucket && r.URL.RawQuery == ""
-	expected := r.Header.Get("X-Amz-Expected-Bucket-Owner")
+	expected := r.Header.Get(expectedOwner)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 
@@ -82,7 +112,7 @@ func (o *bucketOwners) isRefused(r *http.Request) bool {
 func newBucketLab(t *testing.T, owners *bucketOwners) *lab {
 	t.Helper()
 	l := newLabWithoutStore(t)
-	l.more = map[string]string{"AWS_ENDPOINT_URL_S3": owners.serve(t, l.region.URL)}
+	l.more = map[string]string{"AWS_ENDPOINT_URL_S3": owners.serve(t, l.region)}
 
 	return l
 }
