@@ -36,10 +36,35 @@ func (r *realMember) maintenance() *etcdMaintenance {
 	return w
 }
 
+// useSmallQuota makes the etcd that program returns start with a quota of its own. The agent's settings have 8 GiB in a
+// variable, and etcd does not start if a flag contradicts a variable.
+func useSmallQuota(t *testing.T, quota int64) {
+	t.Helper()
+	etcdPath := program(t, "etcd-*/bin/etcd")
+	cache := t.TempDir()
+	bin := filepath.Join(cache, "assets/work/etcd-small/bin")
+	if err := os.MkdirAll(bin, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	script := fmt.Sprintf("#!/bin/sh\nETCD_QUOTA_BACKEND_BYTES=%d exec '%s' \"$@\"\n", quota, etcdPath)
+	if err := os.WriteFile(filepath.Join(bin, "etcd"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(filepath.Dir(etcdPath), "etcdutl"), filepath.Join(bin, "etcdutl")); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SLIPWAY_CACHE", cache)
+}
+
 // TestRealFullDatabase fills a real etcd until it refuses writes. When the keys are deleted, the agent makes space and permits
 // writes again.
 func TestRealFullDatabase(t *testing.T) {
-	r := newRealMember(t, "quota-backend-bytes=8589934592", "quota-backend-bytes=33554432")
+	const quota = 32 << 20
+	useSmallQuota(t, quota)
+	r := newRealMember(t)
+	if s, err := r.client.Status(t.Context(), r.backup.url); err != nil || s.DbSizeQuota != quota {
+		t.Fatalf("the quota is not %d: %+v, %v", quota, s, err)
+	}
 	w := r.maintenance()
 	r.now = time.Unix(r.now.Unix()/60*60, 0)
 	value := strings.Repeat("v", 1<<20)
