@@ -34,8 +34,8 @@ type realMember struct {
 	start, stop func()
 }
 
-// newRealMember starts a member. edits are pairs of texts in its flags that are replaced.
-func newRealMember(t *testing.T, edits ...string) *realMember {
+// newRealMember starts a member.
+func newRealMember(t *testing.T) *realMember {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: needs root, as the agent does")
@@ -54,7 +54,6 @@ func newRealMember(t *testing.T, edits ...string) *realMember {
 		Members: member.initialCluster(), Token: "t", NewCluster: true, AllowEmptyData: true,
 	}))) + string(etcd.RenderSettings(etcd.Config{}))
 	flags := m.Replace(strings.Join(etcd.Flags(etcd.Config{Name: slot.Member, Host: slot.Host, PeerHosts: []string{slot.Host}}), "\n"))
-	flags = strings.NewReplacer(edits...).Replace(flags)
 	id, err := age.GenerateX25519Identity()
 	if err != nil {
 		t.Fatal(err)
