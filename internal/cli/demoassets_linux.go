@@ -15,7 +15,7 @@ type assetsChoice string
 
 // The choices.
 const (
-	useAssets      assetsChoice = "use"      // what is there
+	useAssets      assetsChoice = "use"      // those of an earlier run
 	downloadAssets assetsChoice = "download" // upstream's releases
 	buildAssets    assetsChoice = "build"    // from source, or what has changed of an earlier build
 	noAssets       assetsChoice = "none"     // they cannot be had

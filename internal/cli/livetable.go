@@ -5,7 +5,6 @@ package cli
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/rollingupdate"
@@ -74,7 +73,7 @@ func liveLines(p rollingupdate.Progress) []string {
 		}
 	}
 
-	lines = append(lines, alignRows(rows)...)
+	lines = append(lines, alignRows(rows, columnWidths(rows))...)
 	if left := inProgress - len(rows); left > 0 {
 		lines = append(lines, "  "+strconv.Itoa(left)+" more are in progress")
 	}
@@ -105,20 +104,4 @@ func liveRow(now time.Time, m rollingupdate.MachineProgress) []string {
 		elapsed,
 		m.WaitingFor,
 	}
-}
-
-// alignRows returns the rows as lines whose columns begin at the same place.
-func alignRows(rows [][]string) []string {
-	widths := columnWidths(rows)
-	var lines []string
-	for _, row := range rows {
-		var line strings.Builder
-		for i, cell := range row {
-			fmt.Fprintf(&line, "%-*s   ", widths[i], cell)
-		}
-
-		lines = append(lines, strings.TrimRight(line.String(), " "))
-	}
-
-	return lines
 }

@@ -83,14 +83,24 @@ func columnWidths(rows [][]string) []int {
 
 // printRows prints rows in columns of these widths.
 func (a *app) printRows(rows [][]string, widths []int) {
+	for _, line := range alignRows(rows, widths) {
+		fmt.Fprintln(a.Stdout, line)
+	}
+}
+
+// alignRows returns rows as lines with columns of these widths.
+func alignRows(rows [][]string, widths []int) []string {
+	var lines []string
 	for _, row := range rows {
 		var line strings.Builder
 		for i, cell := range row {
 			line.WriteString(cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+3))
 		}
 
-		fmt.Fprintln(a.Stdout, strings.TrimRight(line.String(), " "))
+		lines = append(lines, strings.TrimRight(line.String(), " "))
 	}
+
+	return lines
 }
 
 // The colours, as ANSI codes.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 )
@@ -135,10 +136,9 @@ func (m Manager) membersFrom(ctx context.Context, peer Peer) ([]Member, error) {
 	var out []Member
 
 	for _, e := range list.Members {
-		member := Member{ID: e.ID, Name: e.Name, Learner: e.IsLearner}
-		if i := m.peerIndex(e.PeerURLs); i >= 0 {
-			member.Slot = m.Peers[i].Slot
-			member.Healthy = m.Healthy(ctx, m.Peers[i].ClientURL)
+		member, peer := m.listedMember(e)
+		if peer != nil {
+			member.Healthy = m.Healthy(ctx, peer.ClientURL)
 		}
 
 		out = append(out, member)
@@ -159,8 +159,17 @@ func checkListening(ctx context.Context, clientURL string) error {
 	return c.Close()
 }
 
-func (m Manager) peerIndex(urls []string) int {
-	return slices.IndexFunc(m.Peers, func(p Peer) bool { return slices.Contains(urls, p.PeerURL) })
+// listedMember returns an entry of the membership list with its slot, and the peer of the slot; nil if it is of none.
+func (m Manager) listedMember(e *etcdserverpb.Member) (Member, *Peer) {
+	member := Member{ID: e.ID, Name: e.Name, Learner: e.IsLearner}
+	i := slices.IndexFunc(m.Peers, func(p Peer) bool { return slices.Contains(e.PeerURLs, p.PeerURL) })
+	if i < 0 {
+		return member, nil
+	}
+
+	member.Slot = m.Peers[i].Slot
+
+	return member, &m.Peers[i]
 }
 
 // Healthy reports whether the member at url answers a linearizable read within 2 seconds.

@@ -64,12 +64,8 @@ func (m Manager) surveyCluster(ctx context.Context, c *clientv3.Client, out *Sur
 	}
 
 	for _, e := range list.Members {
-		member := MemberState{Member: Member{ID: e.ID, Name: e.Name, Learner: e.IsLearner}}
-		if i := m.peerIndex(e.PeerURLs); i >= 0 {
-			member.Slot = m.Peers[i].Slot
-		}
-
-		out.Members = append(out.Members, member)
+		member, _ := m.listedMember(e)
+		out.Members = append(out.Members, MemberState{Member: member})
 	}
 
 	return nil

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/slipway-k8s/slipway/internal/lib/asset"
+	"github.com/slipway-k8s/slipway/internal/lib/filesum"
 )
 
 const (
@@ -58,7 +59,7 @@ func (f *fetcher) downloadFiles(ctx context.Context) error {
 // downloadFile downloads one file, unless it is there with the right hash.
 func (f *fetcher) downloadFile(ctx context.Context, file asset.File) error {
 	path := filepath.Join(f.Out, "files", strings.TrimPrefix(file.URL, "https://"))
-	if sum, err := hashFile(path); err == nil && sum == file.SHA256 {
+	if sum, err := (filesum.Cache{}).Sum(path); err == nil && sum == file.SHA256 {
 		f.progress.skip()
 		return nil
 	}
@@ -142,19 +143,4 @@ func saveHashed(path string, r io.Reader) (size int64, sum string, err error) {
 	size, err = io.Copy(io.MultiWriter(out, h), r)
 
 	return size, hex.EncodeToString(h.Sum(nil)), errors.Join(err, out.Close())
-}
-
-func hashFile(path string) (string, error) {
-	in, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-
-	defer func() { _ = in.Close() }()
-	h := sha256.New()
-	if _, err := io.Copy(h, in); err != nil {
-		return "", err
-	}
-
-	return hex.EncodeToString(h.Sum(nil)), nil
 }

@@ -84,24 +84,27 @@ func judgeDeployment(o *unstructured.Unstructured) verdict {
 
 func judgeStatefulSet(o *unstructured.Unstructured) verdict {
 	want := number(o, 1, "spec", "replicas")
-	updated := number(o, 0, "status", "updatedReplicas")
-	strategy, _, _ := unstructured.NestedString(o.Object, "spec", "updateStrategy", "type")
-	if strategy == "OnDelete" {
-		updated = want
-	}
+	updated := updatedPods(o, "updatedReplicas", want)
 
 	return count(o, number(o, 0, "status", "readyReplicas"), updated, want)
 }
 
 func judgeDaemonSet(o *unstructured.Unstructured) verdict {
 	want := number(o, 0, "status", "desiredNumberScheduled")
-	updated := number(o, 0, "status", "updatedNumberScheduled")
-	strategy, _, _ := unstructured.NestedString(o.Object, "spec", "updateStrategy", "type")
-	if strategy == "OnDelete" {
-		updated = want
-	}
+	updated := updatedPods(o, "updatedNumberScheduled", want)
 
 	return count(o, number(o, 0, "status", "numberAvailable"), updated, want)
+}
+
+// updatedPods returns how many pods a field of the status of a StatefulSet or DaemonSet says are updated. With the strategy
+// OnDelete none is expected to be, so it is as many as are wanted.
+func updatedPods(o *unstructured.Unstructured, field string, want int64) int64 {
+	strategy, _, _ := unstructured.NestedString(o.Object, "spec", "updateStrategy", "type")
+	if strategy == "OnDelete" {
+		return want
+	}
+
+	return number(o, 0, "status", field)
 }
 
 func judgeJob(o *unstructured.Unstructured) verdict {
