@@ -184,6 +184,7 @@ func (a *Admin) beginGeneration(ctx context.Context, plan RestorePlan) error {
 		Number:    plan.Generation,
 		Token:     rand.Text(),
 		Backup:    plan.Backup.ID,
+		Bytes:     plan.Backup.DBSize,
 		Slot:      plan.Slot,
 		CreatedAt: a.env.Now().UTC(),
 		By:        a.env.User,

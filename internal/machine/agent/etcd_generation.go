@@ -118,20 +118,68 @@ func (m *etcdMember) recordRestored(ctx context.Context, number int) error {
 	return err
 }
 
-// setAside stops etcd and moves its data to asideDir, in place of older data there.
-func (m *etcdMember) setAside(ctx context.Context) error {
-	return m.setDataAside(ctx, asideDir, "etcd was restored from a backup")
+// setAside stops etcd and moves its data to asideDir, in place of older data there. If the volume has no room for the data
+// of the generation besides, etcd is stopped and the data stays where it is: it is of before the restoration in any case.
+func (m *etcdMember) setAside(ctx context.Context, g etcd.Generation) error {
+	why := "etcd was restored from a backup"
+	if err := m.stopForGood(ctx, why); err != nil {
+		return err
+	}
+
+	free, err := m.freeWithout(asideDir, restoredDir)
+	if err != nil {
+		return err
+	}
+
+	if err := g.CheckRoom(free); err != nil {
+		return err
+	}
+
+	return m.moveAside(asideDir, why)
 }
 
-// setDataAside stops etcd and moves its data to a directory of the volume, in place of older data there. The task of
-// [etcdMember.keepGeneration] lets the member join again.
-func (m *etcdMember) setDataAside(ctx context.Context, dir, why string) error {
-	a := m.agent
-	a.etcdFenced.Store(true)
-	if _, err := a.Run.Run(ctx, "systemctl", "stop", "etcd"); err != nil {
+// freeWithout returns the free space of the volume when these directories of it are deleted.
+func (m *etcdMember) freeWithout(dirs ...string) (int64, error) {
+	free, err := availableBytes(m.agent.Root)
+	for _, dir := range dirs {
+		free += treeBytes(m.agent.Root.Path(dir))
+	}
+
+	return free, err
+}
+
+// treeBytes returns the size of the files of a directory; 0 if it does not exist.
+func treeBytes(dir string) int64 {
+	total := int64(0)
+	_ = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // what cannot be read does not count
+		}
+
+		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
+			total += info.Size()
+		}
+
+		return nil
+	})
+
+	return total
+}
+
+// stopForGood stops etcd. Until the data directory was moved, no task of the agent starts it again.
+func (m *etcdMember) stopForGood(ctx context.Context, why string) error {
+	m.agent.etcdFenced.Store(true)
+	if _, err := m.agent.Run.Run(ctx, "systemctl", "stop", "etcd"); err != nil {
 		return fmt.Errorf("stop etcd to set its data aside (%s): %w", why, err)
 	}
 
+	return nil
+}
+
+// moveAside moves the data of etcd, which was stopped, to a directory of the volume, in place of older data there. The task of
+// [etcdMember.keepGeneration] lets the member join again.
+func (m *etcdMember) moveAside(dir, why string) error {
+	a := m.agent
 	if err := os.RemoveAll(a.Root.Path(dir)); err != nil {
 		return fmt.Errorf("remove older data: %w", err)
 	}
@@ -165,7 +213,11 @@ func (m *etcdMember) finishStepAside(ctx context.Context, why string) error {
 	}
 
 	if m.hasData() {
-		if err := m.setDataAside(ctx, corruptDir, why); err != nil {
+		if err := m.stopForGood(ctx, why); err != nil {
+			return err
+		}
+
+		if err := m.moveAside(corruptDir, why); err != nil {
 			return err
 		}
 	}

@@ -121,6 +121,7 @@ func (w *etcdMaintenance) gather(survey etcd.Survey) (etcd.MaintenanceFacts, err
 		Members:        survey.Members,
 		Alarms:         survey.Alarms,
 		FreeBytes:      free,
+		CorruptBytes:   treeBytes(w.agent.Root.Path(corruptDir)),
 		OldRevision:    w.noteRevision(now, survey.Revision),
 		CompactedAt:    w.compactedAt,
 		DefragmentedAt: w.defragmentedAt,
@@ -163,6 +164,8 @@ func (w *etcdMaintenance) carryOut(ctx context.Context, manager etcd.Manager, st
 		return manager.Disarm(ctx, w.url, step.Alarms)
 	case etcd.MaintainStepAside:
 		return w.member.stepAside(ctx, step.Reason)
+	case etcd.MaintainBlocked:
+		return errors.New(step.Reason) // reported as the failure of this task
 	case etcd.MaintainNothing:
 	}
 

@@ -269,6 +269,13 @@ func (r *realCluster) rejoin(peer etcd.Peer) {
 	}
 	eventually(r.T, "the member joins again", func() error {
 		f.Members = r.manager.Members(r.Context(), peer.Slot)
+		f.Comparison = etcd.Comparison{}
+		if f.NeedsComparison() {
+			if err := r.maintain(); err != nil { // the leader's agent disarms the alarm
+				return err
+			}
+			f.Comparison = r.manager.Compare(r.Context(), peer.Slot)
+		}
 		action := etcd.Decide(f)
 		switch action.Type {
 		case etcd.ActionRemoveMember:

@@ -38,6 +38,9 @@ type etcdMember struct {
 	volume string
 	// recorded is the generation that the store has a record of for this slot.
 	recorded int
+	// comparison is the last comparison of the other members' data that was not favourable, and when it was made.
+	comparison etcd.Comparison
+	comparedAt time.Time
 	// handOver is the hand-over by which this machine got the volume, until the member has a quorum.
 	handOver *report.HandOver
 }
@@ -177,7 +180,24 @@ func (m *etcdMember) gatherFacts(ctx context.Context) (etcd.Facts, error) {
 		f.Members = m.managerOf(f).Members(ctx, f.Slot)
 	}
 
+	if f.NeedsComparison() {
+		f.Comparison = m.compareOthers(ctx, f)
+	}
+
 	return f, nil
+}
+
+// comparisonPause is the pause between two comparisons of the others' data: each member reads its database for it.
+const comparisonPause = 30 * time.Second
+
+// compareOthers compares the data of the other members, unless it has just done so and must not join.
+func (m *etcdMember) compareOthers(ctx context.Context, f etcd.Facts) etcd.Comparison {
+	if now := m.agent.Now(); m.comparison.Problem == "" || now.Sub(m.comparedAt) >= comparisonPause {
+		m.comparison = m.managerOf(f).Compare(ctx, f.Slot)
+		m.comparedAt = now
+	}
+
+	return m.comparison
 }
 
 // listJoined returns the slots whose member has had data, of a generation if there is one.
@@ -263,7 +283,7 @@ func (m *etcdMember) decideAndAct(ctx context.Context) error {
 	case etcd.ActionStartJoining:
 		return m.startJoining(ctx, f)
 	case etcd.ActionSetAside:
-		return waitForNextDecision(m.setAside(ctx), action.Reason)
+		return waitForNextDecision(m.setAside(ctx, *f.Generation), action.Reason)
 	case etcd.ActionRestore:
 		return waitForNextDecision(m.restoreBackup(ctx, f), action.Reason)
 

@@ -88,6 +88,8 @@ type Facts struct {
 	Joined []string
 	// Members is the membership list of a healthy peer; nil while no peer answers with a quorum.
 	Members []Member
+	// Comparison of the other members' data. It is set if [Facts.NeedsComparison].
+	Comparison Comparison
 	// Generation is the newest one; nil while the cluster has never been restored.
 	Generation *Generation
 	// DataGeneration is the number of the generation that the volume's data belongs to: 1 for data that was never
@@ -194,11 +196,17 @@ func decideRejoin(f Facts) Action {
 		return waitAction("fewer than a quorum of the other members are healthy")
 	}
 
+	if !f.Comparison.Equal {
+		return waitAction("%s", f.Comparison.Problem)
+	}
+
 	return Action{Type: ActionAddLearner, Reason: "data is lost; rejoining as a learner"}
 }
 
 func decideStaleEntry(f Facts, old Member) Action {
 	switch {
+	case old.Learner && old.Name == "" && !f.Comparison.Equal:
+		return waitAction("%s", f.Comparison.Problem)
 	case old.Learner && old.Name == "":
 		return Action{Type: ActionStartJoining, Reason: "added as a learner, never started"}
 	case old.Learner:

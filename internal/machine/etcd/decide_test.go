@@ -30,7 +30,14 @@ func voters(healthy ...string) []etcd.Member {
 func TestDecide(t *testing.T) {
 	marker := &etcd.BootstrapMarker{Token: "t", Volumes: initialVolumes()}
 	lost := etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a1", Marker: marker, Joined: slots()}
-	with := func(f etcd.Facts, members []etcd.Member) etcd.Facts { f.Members = members; return f }
+	with := func(f etcd.Facts, members []etcd.Member) etcd.Facts {
+		f.Members, f.Comparison = members, etcd.Comparison{Equal: true}
+		return f
+	}
+	doubtful := func(f etcd.Facts, members []etcd.Member) etcd.Facts {
+		f.Members, f.Comparison = members, etcd.Comparison{Problem: "data differs"}
+		return f
+	}
 	learner := voters("b", "c")
 	learner[0] = etcd.Member{ID: 9, Slot: "a", Learner: true}
 	started := slices.Clone(learner)
@@ -60,6 +67,8 @@ func TestDecide(t *testing.T) {
 		"lost, quorum at risk":       {with(lost, voters("b")), etcd.ActionWait, "would lose the quorum"},
 		"lost, removed":              {with(lost, voters("a", "b", "c")[1:]), etcd.ActionAddLearner, ""},
 		"lost, added":                {with(lost, learner), etcd.ActionStartJoining, ""},
+		"lost, removed, doubtful":    {doubtful(lost, voters("a", "b", "c")[1:]), etcd.ActionWait, "data differs"},
+		"lost, added, doubtful":      {doubtful(lost, learner), etcd.ActionWait, "data differs"},
 		"lost, added, lost again":    {with(lost, started), etcd.ActionRemoveMember, ""},
 		"lost, another joins":        {with(lost, other), etcd.ActionWait, "one at a time"},
 		"single, lost":               {etcd.Facts{Slot: "a", Slots: []string{"a"}, Volume: "v", Marker: marker, Joined: []string{"a"}}, etcd.ActionWait, "restore a backup"},
@@ -114,6 +123,7 @@ func (w *world) facts(slot string) etcd.Facts {
 	}
 	if healthy > voting/2 {
 		f.Members = members
+		f.Comparison.Equal = f.NeedsComparison()
 	}
 	return f
 }

@@ -3,6 +3,7 @@
 package etcd
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
@@ -17,6 +18,8 @@ type Generation struct {
 	Token string `json:"token"`
 	// Backup is the id of the backup.
 	Backup string `json:"backup"`
+	// Bytes is the size of the backup's database; 0 in generations of earlier versions.
+	Bytes int64 `json:"bytes,omitempty"`
 	// Slot restores the backup. The other members join it.
 	Slot string `json:"slot"`
 	// CreatedAt is when it was requested, and By by whom, for people.
@@ -43,4 +46,14 @@ func decideRestored(f Facts) Action {
 	}
 
 	return decideRejoin(f)
+}
+
+// CheckRoom returns an error if a volume with so much free space has none for the data of the generation, which is restored or
+// copied next to the data that is set aside.
+func (g Generation) CheckRoom(free int64) error {
+	if need := g.Bytes + DefragmentReserve; free < need {
+		return fmt.Errorf("etcd is to have the data of backup %s, and its volume has no space for it: %s", g.Backup, roomHint(need))
+	}
+
+	return nil
 }

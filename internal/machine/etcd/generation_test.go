@@ -115,6 +115,7 @@ func (m *restorations) facts(slot string, storeAnswers bool) (etcd.Facts, bool) 
 			break
 		}
 	}
+	f.Comparison.Equal = f.NeedsComparison()
 	return f, true
 }
 
@@ -308,6 +309,7 @@ func TestDecideRestored(t *testing.T) {
 		"it joins": {base(func(f *etcd.Facts) {
 			f.Slot, f.Joined = "b", []string{"a"}
 			f.Members = []etcd.Member{{ID: 1, Name: "etcd-a", Slot: "a", Healthy: true}}
+			f.Comparison.Equal = true
 		}), etcd.ActionAddLearner},
 	} {
 		if got := etcd.Decide(c.f); got.Type != c.want {

@@ -24,6 +24,8 @@ const (
 	// MaintainStepAside stops the agent's own member and sets its data aside, because it is not that of the majority. The
 	// member then joins again as a learner.
 	MaintainStepAside MaintenanceType = "step-aside"
+	// MaintainBlocked does nothing although something must be done: an operator has to act first.
+	MaintainBlocked MaintenanceType = "blocked"
 )
 
 // The names of the alarms of etcd.
@@ -106,6 +108,9 @@ type MaintenanceFacts struct {
 	Alarms []Alarm
 	// FreeBytes is the free space of the own volume.
 	FreeBytes int64
+	// CorruptBytes is the size of data that was set aside before because it differed. It is replaced when data is set
+	// aside again.
+	CorruptBytes int64
 	// OldRevision is the revision of at least a minute ago; 0 if it is not known.
 	OldRevision int64
 	// CompactedAt is when this agent has compacted last; zero if it has not.
@@ -219,15 +224,66 @@ func decideCorrupt(f MaintenanceFacts, own MemberState) Maintenance {
 		return maintainNothing("alarm CORRUPT: this member's data cannot be compared")
 	case differing >= majority && !hasQuorum(plain, own.ID):
 		return maintainNothing("alarm CORRUPT: this member's data is wrong; the other members are not all healthy")
+	case differing >= majority && !f.hasRoomToRejoin():
+		return Maintenance{Type: MaintainBlocked, Reason: f.rejoinObstacle()}
 	case differing >= majority:
 		return Maintenance{Type: MaintainStepAside, Reason: "the data differs from that of the majority"}
-	case own.Leader && agreeing == f.voters() && f.isWhole():
-		return Maintenance{Type: MaintainDisarm, Reason: "all members have the same data", Alarms: f.alarms(AlarmCorrupt)}
+	case own.Leader && f.agree(own, agreeing, differing):
+		return Maintenance{
+			Type: MaintainDisarm, Reason: "all members that answer have the same data", Alarms: f.alarms(AlarmCorrupt),
+		}
+
 	case own.Leader && agreeing >= majority && len(f.goneAlarms()) > 0:
 		return Maintenance{Type: MaintainDisarm, Reason: "the member was removed", Alarms: f.goneAlarms()}
 	}
 
 	return maintainNothing("alarm CORRUPT: %d of %d members have the data of this one", agreeing, f.voters())
+}
+
+// agree reports whether all voters that answer have the data of own, and are a majority. A member that does not answer, perhaps
+// because etcd rejects its data at each start, serves nobody: it does not keep the others from taking writes. etcd compares
+// it again when it returns. A restored or shrunk cluster with less than half of its slots has nothing to compare with.
+func (f MaintenanceFacts) agree(own MemberState, agreeing, differing int) bool {
+	if differing > 0 || agreeing*2 <= f.voters() || agreeing*2 <= len(f.Slots) {
+		return false
+	}
+
+	for _, m := range f.Members {
+		compared := m.Hash.Known && m.Hash.CompactRevision == own.Hash.CompactRevision
+		silent := !m.Healthy && m.Quota == 0
+		if !m.Learner && !compared && !silent {
+			return false
+		}
+	}
+
+	return true
+}
+
+// rejoinBytes returns the space that a member needs to copy the data of the others.
+func (f MaintenanceFacts) rejoinBytes() int64 {
+	size := int64(0)
+	for _, m := range f.Members {
+		size = max(size, m.DBSize)
+	}
+
+	return size + DefragmentReserve
+}
+
+// hasRoomToRejoin reports whether the volume has space for a copy of the others' data besides the own data, which is kept.
+func (f MaintenanceFacts) hasRoomToRejoin() bool {
+	return f.FreeBytes+f.CorruptBytes >= f.rejoinBytes()
+}
+
+// rejoinObstacle has no figure that changes: the same text is reported once.
+func (f MaintenanceFacts) rejoinObstacle() string {
+	return "alarm CORRUPT: this member's data is wrong, and its volume has no space to keep it and to copy that of the " +
+		"others: " + roomHint(f.rejoinBytes())
+}
+
+// roomHint says how to get so much free space on the volume.
+func roomHint(bytes int64) string {
+	return fmt.Sprintf("%d MiB of free space are needed: delete before-restore and corrupt in %s if they are not needed any "+
+		"more, or set a larger spec.etcd.volume.size and run slipway apply", bytes>>20, DataMount)
 }
 
 // goneAlarms returns the alarms CORRUPT of members that were removed, if there are no others.

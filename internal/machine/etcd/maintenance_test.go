@@ -138,6 +138,31 @@ func TestDecideMaintenance(t *testing.T) {
 			f.Alarms = []etcd.Alarm{{MemberID: 99, Type: etcd.AlarmCorrupt}}
 			f.Members = f.Members[:2]
 		}, etcd.MaintainDisarm},
+		"own data is wrong, the volume is full": {func(f *etcd.MaintenanceFacts) {
+			f.Alarms, f.Members[0].Hash.Hash, f.FreeBytes = corrupt, 2, 300*mebibyte
+		}, etcd.MaintainBlocked},
+		"own data is wrong, earlier data is replaced": {func(f *etcd.MaintenanceFacts) {
+			f.Alarms, f.Members[0].Hash.Hash, f.FreeBytes, f.CorruptBytes = corrupt, 2, 300*mebibyte, 50*mebibyte
+		}, etcd.MaintainStepAside},
+		"the member that the alarm is about does not start": {func(f *etcd.MaintenanceFacts) {
+			ownLeader(f)
+			f.Alarms = []etcd.Alarm{{MemberID: 3, Type: etcd.AlarmCorrupt}}
+			f.Members[2].Healthy, f.Members[2].Quota, f.Members[2].Hash.Known = false, 0, false
+		}, etcd.MaintainDisarm},
+		"the member that the alarm is about does not answer in time": {func(f *etcd.MaintenanceFacts) {
+			ownLeader(f)
+			f.Alarms = []etcd.Alarm{{MemberID: 3, Type: etcd.AlarmCorrupt}}
+			f.Members[2].Hash.Known = false
+		}, etcd.MaintainNothing},
+		"one does not start, the others differ": {func(f *etcd.MaintenanceFacts) {
+			ownLeader(f)
+			f.Alarms, f.Members[1].Hash.Hash = corrupt, 2
+			f.Members[2].Healthy, f.Members[2].Quota, f.Members[2].Hash.Known = false, 0, false
+		}, etcd.MaintainNothing},
+		"the wrong one was removed, the alarm blames another one": {func(f *etcd.MaintenanceFacts) {
+			ownLeader(f)
+			f.Alarms, f.Members = corrupt, f.Members[:2]
+		}, etcd.MaintainDisarm},
 		"all are equal again": {func(f *etcd.MaintenanceFacts) { ownLeader(f); f.Alarms = corrupt }, etcd.MaintainDisarm},
 		"nobody knows whom the alarm is about": {func(f *etcd.MaintenanceFacts) {
 			ownLeader(f)
@@ -162,6 +187,8 @@ type maintained struct {
 	leader  string
 	nextID  uint64
 	damages int
+	rejoins int
+	checked int64              // when etcd compared the members last
 	past    []etcd.MemberState // what agents with delayed views see
 }
 
@@ -169,6 +196,7 @@ type maintainedMember struct {
 	id                uint64
 	db, used          int64 // in MiB; the quota is 1000
 	wrong, down       bool
+	out               bool // it has no data and is no member
 	busyUntil         int64
 	defragmentedAt    int64
 	compactedAt, skew int64
@@ -186,7 +214,8 @@ func newMaintained(t *rapid.T) *maintained {
 
 // up reports whether a member answers.
 func (m *maintained) up(slot string) bool {
-	return !m.members[slot].down && m.members[slot].busyUntil <= m.now
+	v := m.members[slot]
+	return !v.down && !v.out && v.busyUntil <= m.now
 }
 
 func (m *maintained) countUp() int {
@@ -203,6 +232,9 @@ func (m *maintained) view() []etcd.MemberState {
 	var out []etcd.MemberState
 	for _, slot := range m.slots {
 		v := m.members[slot]
+		if v.out {
+			continue
+		}
 		hash := etcd.ContentHash{Known: m.up(slot), Hash: 1}
 		if v.wrong {
 			hash.Hash = 2
@@ -222,8 +254,14 @@ func (m *maintained) view() []etcd.MemberState {
 // look lets the agent of a slot decide and act.
 func (m *maintained) look(slot string, members []etcd.MemberState) {
 	v := m.members[slot]
-	if !m.up(slot) || m.countUp()*2 <= len(m.slots) {
+	if m.countUp()*2 <= len(m.view()) {
 		return // an agent needs a linearizable read
+	}
+	if v.out {
+		m.rejoin(slot, members)
+	}
+	if !m.up(slot) {
+		return
 	}
 	step := etcd.DecideMaintenance(etcd.MaintenanceFacts{
 		Now: time.Unix(m.now+v.skew, 0), Slot: slot, Slots: m.slots, Members: members, Alarms: m.alarms,
@@ -250,12 +288,25 @@ func (m *maintained) look(slot string, members []etcd.MemberState) {
 		if !v.wrong {
 			m.Fatalf("%s, whose data is right, discards it", slot)
 		}
-		m.nextID++
-		v.id, v.wrong = m.nextID, m.members[m.leader].wrong && m.leader != slot
-		v.db, v.used = 50, 40
+		v.out, v.wrong = true, false
 		m.elect()
 	case etcd.MaintainNothing:
 	}
+}
+
+// rejoin lets a member without data join, if its agent finds that the others have the same data. It copies the leader's.
+func (m *maintained) rejoin(slot string, members []etcd.MemberState) {
+	got := etcd.CompareMembers(etcd.Survey{Members: members, Alarms: m.alarms})
+	if !got.Equal {
+		return
+	}
+	if m.members[m.leader].wrong {
+		m.Fatalf("%s copies the wrong data of %s", slot, m.leader)
+	}
+	m.nextID++
+	v := m.members[slot]
+	v.id, v.out, v.db, v.used = m.nextID, false, 50, 40
+	m.rejoins++
 }
 
 // elect moves the leadership to a member that answers.
@@ -283,8 +334,18 @@ func (m *maintained) raise() {
 		if v.db >= 1000 {
 			add(etcd.Alarm{MemberID: v.id, Type: etcd.AlarmNoSpace})
 		}
-		if v.wrong {
-			add(etcd.Alarm{MemberID: v.id, Type: etcd.AlarmCorrupt})
+	}
+	if m.now-m.checked < 300 { // kube-apiserver compacts every 5 minutes
+		return
+	}
+	m.checked = m.now
+	for _, slot := range m.slots {
+		blamed := slot // if the leader's data is wrong, the alarm is about another one
+		if slot == m.leader {
+			blamed = m.slots[(slices.Index(m.slots, slot)+1)%len(m.slots)]
+		}
+		if m.members[slot].wrong && m.up(slot) {
+			add(etcd.Alarm{MemberID: m.members[blamed].id, Type: etcd.AlarmCorrupt})
 		}
 	}
 }
@@ -293,7 +354,14 @@ func (m *maintained) raise() {
 func (m *maintained) fault() {
 	slot := rapid.SampledFrom(m.slots).Draw(m.T, "slot")
 	v := m.members[slot]
-	switch rapid.IntRange(0, 5).Draw(m.T, "fault") {
+	lost := 0
+	for _, each := range m.members {
+		if each.wrong || each.out {
+			lost++
+		}
+	}
+	spare := !v.wrong && !v.out && (lost+1)*2 < len(m.slots)
+	switch rapid.IntRange(0, 6).Draw(m.T, "fault") {
 	case 0:
 		v.down = !v.down
 	case 1:
@@ -303,18 +371,14 @@ func (m *maintained) fault() {
 	case 3:
 		v.used = min(v.used, 40)
 	case 4:
-		wrong := 0
-		for _, each := range m.members {
-			if each.wrong {
-				wrong++
-			}
-		}
-		if !v.wrong && (wrong+1)*2 < len(m.slots) {
+		if spare {
 			v.wrong = true
 			m.damages++
 		}
 	case 5:
 		m.past = m.view()
+	case 6:
+		v.out = v.out || spare // its volume is lost
 	}
 	m.raise()
 	m.elect()
@@ -326,7 +390,7 @@ func (m *maintained) settled() string {
 		return fmt.Sprint("alarms: ", m.alarms)
 	}
 	for _, slot := range m.slots {
-		if v := m.members[slot]; v.wrong || len(m.slots) > 1 && v.db >= 200 && v.used*2 < v.db {
+		if v := m.members[slot]; v.wrong || v.out || len(m.slots) > 1 && v.db >= 200 && v.used*2 < v.db {
 			return fmt.Sprintf("member %s: %+v", slot, *v)
 		}
 	}
@@ -336,7 +400,7 @@ func (m *maintained) settled() string {
 // TestMaintenance plays random histories. Two members are never defragmented at the same time, a member with the data of the
 // majority never discards it, and when faults stop, databases are small, equal and without alarms.
 func TestMaintenance(t *testing.T) {
-	histories, damages := 0, 0
+	histories, damages, rejoins := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		for range 10 {
 			histories++
@@ -356,6 +420,7 @@ func TestMaintenance(t *testing.T) {
 				}
 			}
 			damages += m.damages
+			rejoins += m.rejoins
 			for _, v := range m.members {
 				v.down = false
 				v.used = min(v.used, 600)
@@ -364,6 +429,7 @@ func TestMaintenance(t *testing.T) {
 				if m.now += 10; m.settled() == "" {
 					break
 				}
+				m.raise()
 				m.elect()
 				for _, slot := range m.slots {
 					m.look(slot, m.view())
@@ -374,5 +440,5 @@ func TestMaintenance(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("COUNT %d histories of maintenance with %d damaged members", histories, damages)
+	t.Logf("COUNT %d histories of maintenance with %d damaged members, %d joined again before faults stopped", histories, damages, rejoins)
 }

@@ -4,11 +4,22 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// hashTimeout limits the computation of a hash, for which a member reads its database, of 8 GiB at most.
+	hashTimeout = 2 * time.Minute
+	// hashPause is the pause before a member that has not reached a revision is asked again, hashAttempts times in all.
+	hashPause    = 200 * time.Millisecond
+	hashAttempts = 5
 )
 
 // Survey is what the agent of one machine learns of all members for its maintenance.
@@ -24,7 +35,16 @@ type Survey struct {
 // Survey asks the member at url for the membership and the alarms, and every member for its state. It needs a quorum. While
 // the data of members differs, it asks for the hashes of the data too.
 func (m Manager) Survey(ctx context.Context, url string) (Survey, error) {
+	return m.surveyVia(ctx, url, false)
+}
+
+// surveyVia surveys the cluster, with hashes if they are wanted or an alarm CORRUPT is raised.
+func (m Manager) surveyVia(ctx context.Context, url string, hashes bool) (Survey, error) {
 	var out Survey
+	if err := checkListening(ctx, url); err != nil {
+		return out, err
+	}
+
 	err := m.use(url, func(c *clientv3.Client) error {
 		ctx, cancel := context.WithTimeout(ctx, m.requestTimeout())
 		defer cancel()
@@ -40,7 +60,7 @@ func (m Manager) Survey(ctx context.Context, url string) (Survey, error) {
 		out.Revision = max(out.Revision, revision)
 	}
 
-	if slices.ContainsFunc(out.Alarms, func(a Alarm) bool { return a.Type == AlarmCorrupt }) {
+	if hashes || slices.ContainsFunc(out.Alarms, func(a Alarm) bool { return a.Type == AlarmCorrupt }) {
 		m.surveyHashes(ctx, out.Members, revisions)
 	}
 
@@ -98,29 +118,59 @@ func (m Manager) surveyMembers(ctx context.Context, members []MemberState) []int
 	return revisions
 }
 
-// surveyHashes asks the members for the hash of their data at the newest revision that all of them have.
+// surveyHashes asks the voters for the hash of their data at the newest revision that a majority of them has. A member that
+// does not answer, or is far behind, does not prevent the comparison of the others.
 func (m Manager) surveyHashes(ctx context.Context, members []MemberState, revisions []int64) {
-	common := int64(0)
-	for _, revision := range revisions {
-		if revision > 0 && (common == 0 || revision < common) {
-			common = revision
-		}
+	common := commonRevision(members, revisions)
+	if common == 0 {
+		return
 	}
 
 	m.forEach(members, func(i int, c *clientv3.Client, url string) {
-		ctx, cancel := context.WithTimeout(ctx, m.requestTimeout())
+		ctx, cancel := context.WithTimeout(ctx, hashTimeout)
 		defer cancel()
-		if checkListening(ctx, url) != nil {
+		if members[i].Learner || checkListening(ctx, url) != nil {
 			return
 		}
 
-		got, err := c.HashKV(ctx, url, common)
-		if err != nil {
-			return
-		}
+		for range hashAttempts {
+			got, err := c.HashKV(ctx, url, common)
+			if err == nil {
+				members[i].Hash = ContentHash{Known: true, Hash: got.Hash, CompactRevision: got.CompactRevision}
+				return
+			}
 
-		members[i].Hash = ContentHash{Known: true, Hash: got.Hash, CompactRevision: got.CompactRevision}
+			if !errors.Is(err, rpctypes.ErrFutureRev) {
+				return
+			}
+
+			time.Sleep(hashPause)
+		}
 	})
+}
+
+// commonRevision returns the newest revision that a majority of the voters has; 0 if no majority answers.
+func commonRevision(members []MemberState, revisions []int64) int64 {
+	var known []int64
+	voters := 0
+	for i, m := range members {
+		if m.Learner {
+			continue
+		}
+
+		voters++
+		if revisions[i] > 0 {
+			known = append(known, revisions[i])
+		}
+	}
+
+	if len(known)*2 <= voters {
+		return 0
+	}
+
+	slices.Sort(known)
+
+	return known[len(known)-1-voters/2]
 }
 
 // forEach calls do for each member of a slot, at the same time, with a client of it.
