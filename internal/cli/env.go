@@ -153,7 +153,7 @@ func (c *storeCache) Open(ctx context.Context, url, region string) (store.Store,
 		return o.store, o.sealer, nil
 	}
 
-	s, sealer, err := store.Open(ctx, url, c.app.storeOptions(region))
+	s, sealer, err := store.Open(ctx, url, c.app.storeOptions(url, region))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -163,10 +163,16 @@ func (c *storeCache) Open(ctx context.Context, url, region string) (store.Store,
 	return s, sealer, nil
 }
 
-// findOwner returns the account that must own the buckets of stores: that of --state-owner, else the caller's.
-func (c *storeCache) findOwner(ctx context.Context, cfg aws.Config) (string, error) {
-	if account := c.app.flagOrEnv(c.app.stateOwnerFlag, "SLIPWAY_STATE_OWNER"); account != "" {
-		return account, userconfig.CheckAccount(account)
+// findOwner returns the account that must own the bucket of the store at url: that of --state-owner if the bucket has
+// the state, else the caller's.
+func (c *storeCache) findOwner(ctx context.Context, cfg aws.Config, url string) (string, error) {
+	account := c.app.flagOrEnv(c.app.stateOwnerFlag, "SLIPWAY_STATE_OWNER")
+	if err := userconfig.CheckAccount(account); account != "" && err != nil {
+		return "", err
+	}
+
+	if account != "" && c.isStateBucket(url) {
+		return account, nil
 	}
 
 	if c.owner != "" {
@@ -179,13 +185,28 @@ func (c *storeCache) findOwner(ctx context.Context, cfg aws.Config) (string, err
 	return c.owner, err
 }
 
-// storeOptions returns how stores are opened.
-func (a *app) storeOptions(region string) store.Options {
+// isStateBucket reports whether the store at url is in the bucket of the state store.
+func (c *storeCache) isStateBucket(url string) bool {
+	stateURL, err := c.StateURL()
+	if err != nil {
+		return false
+	}
+
+	state, stateErr := store.ParseURL(stateURL)
+	at, err := store.ParseURL(url)
+
+	return stateErr == nil && err == nil && state.Bucket != "" && at.Bucket == state.Bucket
+}
+
+// storeOptions returns how the store at url is opened.
+func (a *app) storeOptions(url, region string) store.Options {
+	owner := func(ctx context.Context, cfg aws.Config) (string, error) { return a.stores().findOwner(ctx, cfg, url) }
+
 	return store.Options{
 		AWS:        func(ctx context.Context) (aws.Config, error) { return a.awsConfig(ctx, region) },
 		KeyFile:    a.flagOrEnv(a.stateKeyFlag, "SLIPWAY_STATE_KEY"),
 		Passphrase: a.Getenv("SLIPWAY_STATE_PASSPHRASE"),
-		Owner:      a.stores().findOwner,
+		Owner:      owner,
 		Boundary:   permissions.EnsureBoundary,
 	}
 }

@@ -42,7 +42,7 @@ func (a *app) stateInit(ctx context.Context) error {
 		return err
 	}
 
-	steps, err := store.PlanInit(ctx, url, a.storeOptions(""))
+	steps, err := store.PlanInit(ctx, url, a.storeOptions(url, ""))
 	if err != nil {
 		return err
 	}

@@ -50,6 +50,8 @@ type Desired struct {
 	// Unpublished are the sorted keys of the objects that the machine store lacks or that are out of
 	// date there, set by BuildGraph.
 	Unpublished []string
+	// sealsKeys is set if publishing seals keys for machines, set by BuildGraph.
+	sealsKeys bool
 }
 
 // Load reads the manifests of a cluster. A missing cluster is an error that wraps [store.ErrNotFound];
@@ -139,6 +141,10 @@ func (session *Session) ComputePlan(
 	err := session.BuildGraph(ctx, d)
 	wg.Wait()
 	if err := errors.Join(err, readErr); err != nil {
+		return nil, err
+	}
+
+	if err := session.CheckSealingKey(ctx, d, actual); err != nil {
 		return nil, err
 	}
 

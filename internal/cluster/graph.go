@@ -70,6 +70,7 @@ func (d *Desired) findUnpublished(ctx context.Context, name string) error {
 	}
 
 	secrets, err := pki.ListUnpublishedKeys(ctx, d.publishedStore(), name)
+	d.sealsKeys = len(secrets) > 0
 	d.Unpublished = append(d.Unpublished, secrets...)
 	slices.Sort(d.Unpublished)
 
@@ -198,5 +199,9 @@ func LoadGraph(ctx context.Context, env *Env, name string, forStack bool) (*Sess
 		return nil, nil, err
 	}
 
-	return session, d, session.BuildGraph(ctx, d)
+	if err := session.BuildGraph(ctx, d); err != nil {
+		return session, d, err
+	}
+
+	return session, d, session.CheckSealingKey(ctx, d, nil)
 }

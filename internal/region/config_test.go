@@ -81,14 +81,14 @@ func TestPortsThatCannotBe(t *testing.T) {
 
 // TestEnv has the AWS CLI's own name for the region beside the SDKs'.
 func TestEnv(t *testing.T) {
-	s := region.Settings{Region: "us-east-1", Port: 4666, AccessKey: "AKIA", SecretKey: "s"}
+	s := region.Settings{Region: "us-east-1", Account: "000000000000", Port: 4666, AccessKey: "AKIA", SecretKey: "s"}
 	got := map[string]string{}
 	for _, kv := range s.Env("/c") {
 		got[kv[0]] = kv[1]
 	}
 	for name, want := range map[string]string{
 		"AWS_ENDPOINT_URL": "http://127.0.0.1:4666", "AWS_REGION": "us-east-1", "AWS_DEFAULT_REGION": "us-east-1",
-		"SLIPWAY_ASSETS": "/c/assets/catalog.yaml",
+		"SLIPWAY_ASSETS": "/c/assets/catalog.yaml", "SLIPWAY_STATE_OWNER": "000000000000",
 	} {
 		if got[name] != want {
 			t.Errorf("%s = %q, want %q", name, got[name], want)

@@ -193,6 +193,7 @@ func (s Settings) Env(cache string) [][2]string {
 		{"AWS_ACCESS_KEY_ID", s.AccessKey},
 		{"AWS_SECRET_ACCESS_KEY", s.SecretKey},
 		{"AWS_EC2_METADATA_DISABLED", "true"},
+		{"SLIPWAY_STATE_OWNER", s.Account}, // not that of another account's store, as in the configuration file
 		{"SLIPWAY_ASSETS", filepath.Join(regionPaths{cache}.assetsDir(), "catalog.yaml")},
 	}
 }

@@ -9,6 +9,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
@@ -51,7 +52,15 @@ func TestControlPlaneListsOnlyItsOwn(t *testing.T) {
 		t.Errorf("a missing marker: %v", err)
 	}
 
-	_, err := s.Create(t.Context(), "demo/machine/etcd/initialized", []byte("x"))
+	// Agents of an earlier version only read the object, and need the answer of S3 itself.
+	_, err := l.s3(machine).GetObject(t.Context(), &s3.GetObjectInput{
+		Bucket: sdk.String(bucket), Key: sdk.String("team/demo/machine/etcd/backups/request.json"),
+	})
+	if _, missing := errors.AsType[*types.NoSuchKey](err); !missing {
+		t.Errorf("S3 answers %v for a missing object", err)
+	}
+
+	_, err = s.Create(t.Context(), "demo/machine/etcd/initialized", []byte("x"))
 	l.check(err)
 	_, err = s.Get(t.Context(), "demo/machine/etcd/initialized")
 	l.check(err)

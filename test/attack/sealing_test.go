@@ -4,6 +4,7 @@ package attack_test
 
 import (
 	"io"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -44,6 +45,62 @@ func TestSealingKeyOfAnAttacker(t *testing.T) {
 
 	l.editSettings(func(string) string { return text })
 	l.must(caller{}, 0, "create", "cluster", "second", "--zones", "us-east-1a", "--yes")
+}
+
+// TestKeyOfAnExistingCluster: the key of the settings goes into node documents and into the policies of roles with the
+// next apply, so that machines seal the backups of etcd for the attacker. Seen to succeed before the key was compared.
+func TestKeyOfAnExistingCluster(t *testing.T) {
+	l := newLab(t)
+	l.createCluster()
+	made, err := kms.NewFromConfig(l.config(caller{})).CreateKey(t.Context(), &kms.CreateKeyInput{})
+	l.check(err)
+
+	text := l.editSettings(func(text string) string { return text })
+	_, rest, _ := strings.Cut(text, `"kmsKeyArn": "`)
+	own, _, _ := strings.Cut(rest, `"`)
+	l.editSettings(func(string) string { return strings.ReplaceAll(text, own, *made.KeyMetadata.Arn) })
+	before := l.objects()
+
+	for _, args := range [][]string{
+		{"plan", "demo"},
+		{"apply", "demo", "--yes"},
+		{"render", "cloudformation", "demo"},
+		{"render", "terraform", "demo", "--out", filepath.Join(l.dir, "tf")},
+	} {
+		out, errs, code := l.slipway(caller{}, args...)
+		if code == 0 || !strings.Contains(errs, "slipway-state.json") || !strings.Contains(errs, "restore the earlier version") {
+			t.Errorf("slipway %s: exit %d\n%s%s", args, code, out, errs)
+		}
+	}
+
+	if after := l.objects(); strings.Join(before, " ") != strings.Join(after, " ") {
+		t.Errorf("the objects changed:\n%s\n%s", before, after)
+	}
+
+	l.editSettings(func(string) string { return text })
+	l.must(caller{}, 0, "plan", "demo")
+}
+
+// TestKeyWithoutAlias: the alias of the store's key was deleted, by mistake or to make room for another one. Nothing is
+// sealed, and the message says how to get it back.
+func TestKeyWithoutAlias(t *testing.T) {
+	l := newLab(t)
+	keys := kms.NewFromConfig(l.config(caller{}))
+	_, err := keys.DeleteAlias(t.Context(), &kms.DeleteAliasInput{AliasName: sdk.String("alias/slipway-" + bucket)})
+	l.check(err)
+
+	create := []string{"create", "cluster", "demo", "--zones", "us-east-1a", "--yes"}
+	out, errs, code := l.slipway(caller{}, create...)
+	_, command, _ := strings.Cut(errs, "aws kms create-alias ")
+	command, _, _ = strings.Cut(command, "\n")
+	words := strings.Fields(command)
+	if code == 0 || len(words) != 6 || words[1] != regiontest.RegionName || words[3] != "alias/slipway-"+bucket {
+		t.Fatalf("exit %d\n%s%s", code, out, errs)
+	}
+
+	_, err = keys.CreateAlias(t.Context(), &kms.CreateAliasInput{AliasName: &words[3], TargetKeyId: &words[5]})
+	l.check(err)
+	l.must(caller{}, 0, create...)
 }
 
 // editSettings replaces the settings of the store, as whoever can write to the bucket can. It returns the former text.

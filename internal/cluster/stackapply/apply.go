@@ -82,6 +82,10 @@ func (c *Applier) Propose(ctx context.Context) (*cluster.Review, error) {
 		return nil, err
 	}
 
+	if err := c.session.CheckSealingKey(ctx, c.desired, c.existing); err != nil {
+		return nil, err
+	}
+
 	p, err := c.proposeChange(ctx)
 	if err != nil {
 		return nil, err

@@ -152,8 +152,8 @@ func (b *builder) controlPlanePolicy() graph.JSON {
 		{ID: "Write", Actions: []string{"s3:PutObject"}, Resources: b.objectARNs("etcd")},
 		// Retention of etcd's backups. The bucket is versioned: a machine cannot delete earlier versions.
 		{ID: "Expire", Actions: []string{"s3:DeleteObject"}, Resources: b.objectARNs("etcd/backups")},
-		// S3 answers 403 for an object that does not exist, since a GetObject request has no prefix. The store then
-		// lists the object's own name.
+		// For a missing object S3 answers 404 only to who may list it: the prefix is then the object's key. Machines
+		// miss objects in this folder only (docs/aws-facts.md).
 		{
 			ID:        "List",
 			Actions:   []string{"s3:ListBucket"},

@@ -271,7 +271,7 @@ func (s *S3Store) wrapError(doing, key string, err error) error {
 	}
 
 	return diag.WithHint(wrapped, "check your permissions, and that account "+s.owner+" owns bucket "+s.bucket+
-		"; if another account owns it on purpose, set SLIPWAY_STATE_OWNER to that account")
+		"; if another account owns the bucket of the state on purpose, set SLIPWAY_STATE_OWNER to that account")
 }
 
 // errorCode returns the AWS error code of an error, or "" if it has none.

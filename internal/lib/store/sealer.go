@@ -19,8 +19,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	"github.com/aws/aws-sdk-go-v2/service/kms/types"
-
-	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
 // ErrDecryption means that a secret could not be decrypted: the key or the context is wrong, or the
@@ -35,6 +33,7 @@ type KMSAPI interface {
 		...func(*kms.Options),
 	) (*kms.GenerateDataKeyOutput, error)
 	Decrypt(context.Context, *kms.DecryptInput, ...func(*kms.Options)) (*kms.DecryptOutput, error)
+	DescribeKey(context.Context, *kms.DescribeKeyInput, ...func(*kms.Options)) (*kms.DescribeKeyOutput, error)
 }
 
 // NewKMSSealer returns a Sealer that encrypts each secret with AES-256-GCM and a new data key. KMS
@@ -86,15 +85,12 @@ func (k kmsSealer) SealAll(
 		KeyId: &name, KeySpec: types.DataKeySpecAes256, EncryptionContext: bound,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("encrypt a secret with %s: %w", name, err)
+		return nil, k.explainMissingAlias(fmt.Errorf("encrypt a secret with %s: %w", name, err))
 	}
 
 	defer clear(key.Plaintext)
-	if used := aws.ToString(key.KeyId); k.alias != "" && used != k.keyARN {
-		return nil, diag.WithHint(
-			fmt.Errorf("encrypt a secret: %s of the state store names %s, but %s is %s", SettingsKey, k.keyARN, name, used),
-			"find out who changed the state store, and restore the earlier version of "+SettingsKey,
-		)
+	if err := k.compareKey(aws.ToString(key.KeyId)); err != nil {
+		return nil, fmt.Errorf("encrypt a secret: %w", err)
 	}
 
 	aead, err := newGCM(key.Plaintext)
