@@ -194,7 +194,7 @@ func (b *builder) controlPlanePolicy() graph.JSON {
 	return policyDocument(append(list, b.signalStatements()...)...)
 }
 
-// signalStatements allows machines to signal success or failure to their own stack.
+// signalStatements allows control-plane machines to signal success or failure to their own stack, also for workers.
 func (b *builder) signalStatements() []policyStatement {
 	if !b.SignalStack {
 		return nil
@@ -224,7 +224,7 @@ func (b *builder) workerPolicy(group string) graph.JSON {
 		})
 	}
 
-	return policyDocument(append(list, b.signalStatements()...)...)
+	return policyDocument(list...)
 }
 
 // viaS3 restricts the use of the store's key to requests of S3 on behalf of the role.

@@ -154,10 +154,15 @@ func joined(doc template, v any) string {
 	return "unknown"
 }
 
-// TestMachinesMaySignalTheirOwnStackOnly checks the policies of both roles.
-func TestMachinesMaySignalTheirOwnStackOnly(t *testing.T) {
+// TestOnlyTheControlPlaneSignals checks the policies of both roles: a worker's role was able to signal any resource of
+// the stack, and so let a rollout go on too early.
+func TestOnlyTheControlPlaneSignals(t *testing.T) {
 	doc := parse(t, rendered(t, ha())["template.json"])
-	for _, id := range []string{"IamRolePolicyControlPlane", "IamRolePolicyWorker"} {
+	stack := map[string]any{"Fn::Sub": "arn:aws:cloudformation:us-east-1:123456789012:stack/${AWS::StackName}/*"}
+	for id, want := range map[string][]any{
+		"IamRolePolicyControlPlane": {[]any{"cloudformation:SignalResource"}, []any{stack}},
+		"IamRolePolicyWorker":       nil,
+	} {
 		policy, _ := doc.Resources[id].Properties["PolicyDocument"].(map[string]any)
 		statements, _ := policy["Statement"].([]any)
 		var got []any
@@ -166,8 +171,7 @@ func TestMachinesMaySignalTheirOwnStackOnly(t *testing.T) {
 				got = append(got, m["Action"], m["Resource"])
 			}
 		}
-		stack := map[string]any{"Fn::Sub": "arn:aws:cloudformation:us-east-1:123456789012:stack/${AWS::StackName}/*"}
-		if diff := cmp.Diff([]any{[]any{"cloudformation:SignalResource"}, []any{stack}}, got); diff != "" {
+		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", id, diff)
 		}
 	}

@@ -16,7 +16,9 @@ import (
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
+	"github.com/slipway-k8s/slipway/internal/machine/join"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
 const (
@@ -26,6 +28,8 @@ const (
 	// signalRetryLimit is how long the agent retries for a resource that the stack does not have
 	// yet: CloudFormation creates the next resource some time after a machine is healthy.
 	signalRetryLimit = 30 * time.Minute
+	// failureRetryLimit is how long a worker looks for a control-plane machine that passes its failure on.
+	failureRetryLimit = time.Minute
 )
 
 // Signaller is the CloudFormation API of the agent.
@@ -89,8 +93,32 @@ func (a *Agent) signalFailure(ctx context.Context, err error) {
 			a.Log.Warn("cannot record that the stack was signalled", slog.Any("error", err))
 		}
 
-		a.signalResources(ctx, types.ResourceSignalStatusFailure, 0)
+		patience := time.Duration(0)
+		if a.isWorker() {
+			patience = failureRetryLimit
+		}
+
+		a.signalResources(ctx, types.ResourceSignalStatusFailure, patience)
 	}
+}
+
+func (a *Agent) isWorker() bool { return a.Boot.Role == node.RoleTagWorker }
+
+// stackSignal is a signal of one machine to one resource of its stack.
+type stackSignal struct {
+	resource string // logical id
+	machine  string // instance id
+	status   types.ResourceSignalStatus
+}
+
+// sendSignal sends a signal of this machine. The role of a worker has no right to the stack, so the control plane passes
+// the worker's signals on.
+func (a *Agent) sendSignal(ctx context.Context, id string, status types.ResourceSignalStatus) error {
+	if a.isWorker() {
+		return a.newJoinClient().SendSignal(ctx, join.Signal(status))
+	}
+
+	return a.signalResource(ctx, stackSignal{resource: id, machine: a.instance.ID, status: status})
 }
 
 // checkRolloutReady returns a notReadyError until a rollout may continue after this machine:
@@ -201,7 +229,7 @@ func (a *Agent) signalUntilDeadline(
 	end time.Time,
 ) error {
 	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
-		err := a.signalResource(ctx, id, status)
+		err := a.sendSignal(ctx, id, status)
 		if err == nil || !a.Now().Before(end) {
 			return err
 		}
@@ -215,26 +243,24 @@ func (a *Agent) signalUntilDeadline(
 
 // signalResource sends one signal. It returns an error if the signal must be retried, and nil if it
 // was delivered or is unwanted.
-func (a *Agent) signalResource(ctx context.Context, id string, status types.ResourceSignalStatus) error {
+func (a *Agent) signalResource(ctx context.Context, s stackSignal) error {
 	_, err := a.Signals.SignalResource(ctx, &cloudformation.SignalResourceInput{
 		StackName:         &a.Boot.StackName,
-		LogicalResourceId: &id,
-		UniqueId:          &a.instance.ID,
-		Status:            status,
+		LogicalResourceId: &s.resource,
+		UniqueId:          &s.machine,
+		Status:            s.status,
 	})
 
 	switch {
 	case err == nil:
-		a.Log.Info("signalled the stack", slog.String("resource", id), slog.String("status", string(status)))
+		a.Log.Info("signalled the stack",
+			slog.String("resource", s.resource), slog.String("machine", s.machine), slog.String("status", string(s.status)))
 	case IsSignalUnwanted(err):
-		a.Log.Info(
-			"the stack does not wait for a signal of this machine",
-			slog.String("resource", id),
-			slog.Any("error", err),
-		)
+		a.Log.Info("the stack does not wait for a signal of this machine",
+			slog.String("resource", s.resource), slog.String("machine", s.machine), slog.Any("error", err))
 
 	default:
-		return fmt.Errorf("signal resource %s of stack %s: %w", id, a.Boot.StackName, err)
+		return fmt.Errorf("signal resource %s of stack %s: %w", s.resource, a.Boot.StackName, err)
 	}
 
 	return nil

@@ -69,6 +69,9 @@ type Server struct {
 	// Announce tells Kubernetes that a machine lives, before it gets its certificates; nil does nothing. A failure is
 	// logged only: the list of machines is also kept otherwise.
 	Announce func(ctx context.Context, m Machine) error
+	// PassSignal signals the stack for a worker. The worker is told the reason of an error of [Refuse]. Nil: signals
+	// are not served.
+	PassSignal func(ctx context.Context, m Machine, status Signal) error
 	// TTL of the certificates.
 	TTL time.Duration
 	// Now is the clock.
@@ -106,13 +109,15 @@ type refusal struct {
 
 func (r refusal) Error() string { return r.reason }
 
-// ServeHTTP serves POST certificatePath, POST heartbeatPath and GET /healthz.
+// ServeHTTP serves POST certificatePath, POST heartbeatPath, POST signalPath and GET /healthz.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/healthz" && r.Method == http.MethodGet:
 		w.WriteHeader(http.StatusOK)
 	case r.URL.Path == heartbeatPath && r.Method == http.MethodPost && s.Heartbeats != nil:
 		s.serveHeartbeat(w, r)
+	case r.URL.Path == signalPath && r.Method == http.MethodPost && s.PassSignal != nil:
+		s.serveSignal(w, r)
 	case r.URL.Path != certificatePath:
 		http.NotFound(w, r)
 	case r.Method != http.MethodPost:

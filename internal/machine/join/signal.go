@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package join
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+)
+
+// signalPath is the URL path of signals.
+const signalPath = "/v1/signal"
+
+// Signal is what a worker tells the CloudFormation stack that created it. The control plane passes it on, so that the
+// role of a worker needs no right to the stack.
+type Signal string
+
+// The signals, as CloudFormation calls them.
+const (
+	SignalSuccess Signal = "SUCCESS"
+	SignalFailure Signal = "FAILURE"
+)
+
+// boundText is what the proof of a signal is bound to. No certificate request looks like it, so that the proof of the
+// one is none of the other.
+func (s Signal) boundText() string { return "slipway-signal " + string(s) }
+
+type signalRequest struct {
+	Status Signal `json:"status"`
+	// Proof is the query string of a signed GetCallerIdentity request that is bound to the status, see Signer.
+	Proof string `json:"proof"`
+}
+
+// Refuse returns an error whose text a worker is told. Other errors stay on the control plane.
+func Refuse(reason string) error { return refusal{http.StatusConflict, reason} }
+
+func (s *Server) serveSignal(w http.ResponseWriter, r *http.Request) {
+	err := s.passSignal(r.Context(), r.RemoteAddr, http.MaxBytesReader(w, r.Body, 32<<10))
+	if err == nil {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+
+	if no, ok := errors.AsType[refusal](err); ok {
+		s.Log.Info("signal refused", slog.String("from", r.RemoteAddr), slog.String("reason", no.reason))
+		http.Error(w, no.reason, no.code)
+
+		return
+	}
+
+	s.Log.Error("signal failed", slog.String("from", r.RemoteAddr), slog.Any("error", err))
+	http.Error(w, "try again", http.StatusServiceUnavailable)
+}
+
+// passSignal checks who signals, and passes the signal on.
+func (s *Server) passSignal(ctx context.Context, from string, body io.Reader) error {
+	var req signalRequest
+	dec := json.NewDecoder(body)
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&req); err != nil || req.Status != SignalSuccess && req.Status != SignalFailure {
+		return refusal{http.StatusBadRequest, "body is not a JSON signal"}
+	}
+
+	proof, err := checkProof(req.Proof, s.Now())
+	if err != nil {
+		return refusal{http.StatusForbidden, err.Error()}
+	}
+
+	if !s.limits.take(from, s.Now()) {
+		return refusal{http.StatusTooManyRequests, "too many requests"}
+	}
+
+	who, err := s.identifyCaller(ctx, certificateRequest{CSR: req.Status.boundText(), Proof: proof})
+	if err != nil {
+		return err
+	}
+
+	machine, err := s.findCallerMachine(ctx, who)
+	if err != nil {
+		return err
+	}
+
+	return s.PassSignal(ctx, machine, req.Status)
+}
+
+// SendSignal asks the control plane to signal the stack for this machine. Success is refused until its Node is Ready.
+func (c Client) SendSignal(ctx context.Context, status Signal) error {
+	proof, err := c.Sign.CreateProof(ctx, []byte(status.boundText()))
+	if err != nil {
+		return err
+	}
+
+	body, err := json.Marshal(signalRequest{Status: status, Proof: proof})
+	if err != nil {
+		return fmt.Errorf("signal the stack through %s: %w", c.URL, err)
+	}
+
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL+signalPath, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("signal the stack through %s: %w", c.URL, err)
+	}
+
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := c.HTTP.Do(req)
+	if err != nil {
+		return fmt.Errorf("signal the stack through %s: %w", c.URL, err)
+	}
+
+	defer func() { _ = resp.Body.Close() }()
+	answer, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10)) // the connection is used again only after it was read
+	if resp.StatusCode != http.StatusNoContent {
+		return fmt.Errorf("signal the stack through %s: %s: %s", c.URL, resp.Status, strings.TrimSpace(string(answer)))
+	}
+
+	return nil
+}
