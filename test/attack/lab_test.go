@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -214,6 +215,13 @@ func (l *lab) objects() []string {
 	}
 
 	return out
+}
+
+// objectsBelow returns the keys of the objects with a prefix.
+func (l *lab) objectsBelow(prefix string) []string {
+	l.Helper()
+
+	return slices.DeleteFunc(l.objects(), func(key string) bool { return !strings.HasPrefix(key, prefix) })
 }
 
 // denied checks that AWS refused a call for lack of permission.

@@ -59,7 +59,7 @@ func TestKeyOfAnExistingCluster(t *testing.T) {
 	_, rest, _ := strings.Cut(text, `"kmsKeyArn": "`)
 	own, _, _ := strings.Cut(rest, `"`)
 	l.editSettings(func(string) string { return strings.ReplaceAll(text, own, *made.KeyMetadata.Arn) })
-	before := l.objects()
+	before := l.objectsBelow("team/demo/")
 
 	for _, args := range [][]string{
 		{"plan", "demo"},
@@ -73,7 +73,7 @@ func TestKeyOfAnExistingCluster(t *testing.T) {
 		}
 	}
 
-	if after := l.objects(); strings.Join(before, " ") != strings.Join(after, " ") {
+	if after := l.objectsBelow("team/demo/"); strings.Join(before, " ") != strings.Join(after, " ") {
 		t.Errorf("the objects changed:\n%s\n%s", before, after)
 	}
 
