@@ -398,7 +398,7 @@ func (a *Agent) newJoinServer() *join.Server {
 		Log:         a.Log,
 		Heartbeats:  &a.heartbeats,
 		PassSignal: func(ctx context.Context, m join.Machine, status join.Signal) error {
-			return a.passSignal(ctx, api, m, status)
+			return stackSignals{a}.passSignal(ctx, api, m, status)
 		},
 		Announce: func(ctx context.Context, m join.Machine) error {
 			ctx, cancel := context.WithTimeout(ctx, announceTimeout)

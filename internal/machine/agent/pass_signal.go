@@ -20,9 +20,12 @@ const (
 	tagLogicalID = "aws:cloudformation:logical-id"
 )
 
+// stackSignals sends and passes on signals to the stack that the machines are of.
+type stackSignals struct{ *Agent }
+
 // passSignal signals the stack for a worker: success only if its Node is Ready. The resource is the worker's Auto
 // Scaling group, so that a worker cannot signal others.
-func (a *Agent) passSignal(ctx context.Context, api kube.Client, m join.Machine, status join.Signal) error {
+func (a stackSignals) passSignal(ctx context.Context, api kube.Client, m join.Machine, status join.Signal) error {
 	id, err := a.findLogicalID(ctx, m.ScalingGroup)
 	if err != nil {
 		return err
@@ -46,7 +49,7 @@ func (a *Agent) passSignal(ctx context.Context, api kube.Client, m join.Machine,
 }
 
 // findLogicalID returns the logical id of an Auto Scaling group in this machine's stack; empty if it is not in it.
-func (a *Agent) findLogicalID(ctx context.Context, group string) (string, error) {
+func (a stackSignals) findLogicalID(ctx context.Context, group string) (string, error) {
 	found, err := a.Scaling.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{
 		AutoScalingGroupNames: []string{group},
 	})

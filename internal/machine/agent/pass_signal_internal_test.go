@@ -58,7 +58,7 @@ func TestWorkersSignalThroughTheControlPlane(t *testing.T) {
 	}
 	a.Scaling = taggedGroups{tags: map[string]map[string]string{"workers.demo": of("demo", "Workers"), "other.demo": of("demo-2", "Other"), "bare.demo": {}}}
 	pass := func(group, name string, status join.Signal) error {
-		return a.passSignal(t.Context(), api, join.Machine{ID: "i-9", Name: name, ScalingGroup: group}, status)
+		return stackSignals{a}.passSignal(t.Context(), api, join.Machine{ID: "i-9", Name: name, ScalingGroup: group}, status)
 	}
 
 	for _, c := range []struct{ group, node, ready, want string }{

@@ -94,7 +94,7 @@ func (a *Agent) signalFailure(ctx context.Context, err error) {
 		}
 
 		patience := time.Duration(0)
-		if a.isWorker() {
+		if (stackSignals{a}).isWorker() {
 			patience = failureRetryLimit
 		}
 
@@ -102,7 +102,7 @@ func (a *Agent) signalFailure(ctx context.Context, err error) {
 	}
 }
 
-func (a *Agent) isWorker() bool { return a.Boot.Role == node.RoleTagWorker }
+func (a stackSignals) isWorker() bool { return a.Boot.Role == node.RoleTagWorker }
 
 // stackSignal is a signal of one machine to one resource of its stack.
 type stackSignal struct {
@@ -113,7 +113,7 @@ type stackSignal struct {
 
 // sendSignal sends a signal of this machine. The role of a worker has no right to the stack, so the control plane passes
 // the worker's signals on.
-func (a *Agent) sendSignal(ctx context.Context, id string, status types.ResourceSignalStatus) error {
+func (a stackSignals) sendSignal(ctx context.Context, id string, status types.ResourceSignalStatus) error {
 	if a.isWorker() {
 		return a.newJoinClient().SendSignal(ctx, join.Signal(status))
 	}
@@ -229,7 +229,7 @@ func (a *Agent) signalUntilDeadline(
 	end time.Time,
 ) error {
 	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
-		err := a.sendSignal(ctx, id, status)
+		err := stackSignals{a}.sendSignal(ctx, id, status)
 		if err == nil || !a.Now().Before(end) {
 			return err
 		}
