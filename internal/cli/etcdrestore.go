@@ -16,8 +16,9 @@ import (
 
 // restoreOptions are the flags of 'slipway etcd restore'.
 type restoreOptions struct {
-	name, slot string
-	timeout    time.Duration
+	etcdadmin.RestoreRequest
+	name    string
+	timeout time.Duration
 }
 
 func newEtcdRestoreCommand(a *app) *cobra.Command {
@@ -33,17 +34,25 @@ the loss of a majority of the volumes, and after the deletion of data.
 Everything that was written after the backup is lost. Pods run on; controllers create and delete what differs from the backup.
 The data from before stays in /var/lib/slipway/etcd/before-restore of each machine until the next restoration.
 
+With --from, the backup is one of another cluster of the same state store, which need not run: the backup is copied, and its
+encryption key, so that Secrets can be read. The cluster keeps its own certificates, and gets a new identity of etcd. Both must have
+the same ranges of Services and pods and the same DNS domain. The objects name what the other cluster created in AWS, such as
+volumes and load balancers: see docs/operations/etcd.md before both clusters run.
+
 The machines do the work. If the command is killed, they go on; rerun it to continue waiting.` + exitStatusHelp(),
-		Example: "  slipway etcd snapshots --name demo\n  slipway etcd restore 20261122t121500z-ab12cd --name demo --yes",
-		Args:    requireOneArgument("SNAPSHOT"),
+		Example: "  slipway etcd snapshots --name demo\n  slipway etcd restore 20261122t121500z-ab12cd --name demo --yes\n" +
+			"  slipway etcd restore 20261122t121500z-ab12cd --from demo --name demo2",
+		Args: requireOneArgument("SNAPSHOT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return etcdCommand{a}.restore(cmd.Context(), args[0], o)
+			o.ID = args[0]
+			return etcdCommand{a}.restore(cmd.Context(), o)
 		},
 	}
 
 	flags := cmd.Flags()
 	flags.StringVar(&o.name, "name", "", "the cluster (SLIPWAY_CLUSTER)")
-	flags.StringVar(&o.slot, "slot", "", "control-plane slot whose machine restores the backup (default: the first that runs)")
+	flags.StringVar(&o.From, "from", "", "the cluster that the backup is of (default: the cluster itself)")
+	flags.StringVar(&o.Slot, "slot", "", "control-plane slot whose machine restores the backup (default: the first that runs)")
 	flags.DurationVar(&o.timeout, "timeout", 20*time.Minute, "stop waiting after this time")
 	a.addYesFlag(cmd)
 	a.addLockFlag(cmd)
@@ -52,19 +61,19 @@ The machines do the work. If the command is killed, they go on; rerun it to cont
 }
 
 // restore shows a restoration and, once that is confirmed, carries it out.
-func (a etcdCommand) restore(ctx context.Context, id string, o restoreOptions) error {
+func (a etcdCommand) restore(ctx context.Context, o restoreOptions) error {
 	admin, name, err := a.open(ctx, nil, o.name)
 	if err != nil {
 		return err
 	}
 
-	plan, err := admin.PlanRestore(ctx, id, o.slot)
+	plan, err := admin.PlanRestore(ctx, o.RestoreRequest)
 	if err != nil {
 		return err
 	}
 
 	a.showRestore(plan)
-	if err := a.confirm(fmt.Sprintf("Restore etcd of cluster %s from backup %s?", name, id)); err != nil {
+	if err := a.confirm(fmt.Sprintf("Restore etcd of cluster %s from backup %s?", name, describeOrigin(plan))); err != nil {
 		return err
 	}
 
@@ -73,16 +82,41 @@ func (a etcdCommand) restore(ctx context.Context, id string, o restoreOptions) e
 		return fmt.Errorf("restore etcd of cluster %s: %w", name, err)
 	}
 
-	a.printMessage("restored etcd of cluster %s from backup %s in %s; what was written after %s is lost", name, id,
-		a.Now().Sub(start).Round(time.Second), cluster.FormatTime(plan.Backup.TakenAt))
+	lost := "what was written after " + cluster.FormatTime(plan.Backup.TakenAt) + " is lost"
+	if plan.From != "" {
+		lost = "next: see docs/operations/etcd.md, \"Restore into another cluster\""
+	}
+
+	a.printMessage("restored etcd of cluster %s from backup %s in %s; %s", name, describeOrigin(plan),
+		a.Now().Sub(start).Round(time.Second), lost)
 
 	return nil
 }
 
+// describeOrigin names the backup of a plan.
+func describeOrigin(p etcdadmin.RestorePlan) string {
+	if p.From == "" {
+		return p.Backup.ID
+	}
+
+	return p.OriginID() + " of cluster " + p.From
+}
+
+// describeLoss says what a restoration loses.
+func describeLoss(p etcdadmin.RestorePlan) string {
+	if p.From == "" {
+		return "Everything that was written after " + cluster.FormatTime(p.Backup.TakenAt) + " is lost."
+	}
+
+	return fmt.Sprintf("All objects of cluster %s are replaced by those that cluster %s had at %s.", p.Cluster, p.From,
+		cluster.FormatTime(p.Backup.TakenAt))
+}
+
 // showRestore prints a plan.
 func (a etcdCommand) showRestore(p etcdadmin.RestorePlan) {
-	fmt.Fprintf(a.Stdout, "Restore etcd of cluster %s from backup %s\n\n", p.Cluster, a.describeBackup(&p.Backup))
-	fmt.Fprintf(a.Stdout, "Everything that was written after %s is lost.\n\n", cluster.FormatTime(p.Backup.TakenAt))
+	shown := p.Backup
+	shown.ID = describeOrigin(p)
+	fmt.Fprintf(a.Stdout, "Restore etcd of cluster %s from backup %s\n\n%s\n\n", p.Cluster, a.describeBackup(&shown), describeLoss(p))
 	if p.Continues {
 		fmt.Fprintf(a.Stdout, "This restoration has begun already: wait until it has ended.\n")
 		return
@@ -93,10 +127,15 @@ func (a etcdCommand) showRestore(p etcdadmin.RestorePlan) {
 		names = append(names, m.Name)
 	}
 
-	steps := []string{
-		strings.Join(names, ", ") + " stop and set their data aside",
-		"etcd-" + p.Slot + fmt.Sprintf(" restores the backup as generation %d of the cluster", p.Generation),
+	var steps []string
+	if p.From != "" {
+		steps = append(steps, "copy the backup and the encryption key of cluster "+p.From+" to the store of cluster "+p.Cluster)
 	}
+
+	steps = append(steps,
+		strings.Join(names, ", ")+" stop and set their data aside",
+		"etcd-"+p.Slot+fmt.Sprintf(" restores the backup as generation %d of the cluster", p.Generation),
+	)
 	if len(names) > 1 {
 		steps = append(steps, "the others join etcd-"+p.Slot+", one after the other")
 	}

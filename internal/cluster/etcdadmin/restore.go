@@ -39,18 +39,38 @@ type RestorePlan struct {
 	Members []Member `json:"members"`
 	// Continues is set if this restoration has begun already.
 	Continues bool `json:"continues"`
+	// From is the cluster that the backup is of; empty: this cluster.
+	From string `json:"from,omitempty"`
+
+	// source is where the backup of the other cluster is.
+	source *source
 }
 
-// PlanRestore plans the restoration of a backup. slot is the one whose machine restores it; empty: the first one with a
-// running machine. An unfinished restoration of the same backup is continued.
-func (a *Admin) PlanRestore(ctx context.Context, id, slot string) (RestorePlan, error) {
+// RestoreRequest says which backup is to be restored.
+type RestoreRequest struct {
+	// ID of the backup.
+	ID string
+	// From is the cluster that the backup is of; empty: the cluster itself.
+	From string
+	// Slot whose machine restores it; empty: the first one with a running machine.
+	Slot string
+}
+
+// PlanRestore plans the restoration of a backup. An unfinished restoration of the same backup is continued.
+func (a *Admin) PlanRestore(ctx context.Context, r RestoreRequest) (RestorePlan, error) {
 	out := RestorePlan{Cluster: a.name}
 	backups, err := a.Backups(ctx)
 	if err != nil {
 		return out, err
 	}
 
-	if out.Backup, err = chooseBackup(backups, id); err != nil {
+	if r.From != "" && r.From != a.name {
+		err = a.planCopy(ctx, &out, r, backups)
+	} else {
+		out.Backup, err = chooseBackup(backups, r.ID)
+	}
+
+	if err != nil {
 		return out, err
 	}
 
@@ -65,7 +85,7 @@ func (a *Admin) PlanRestore(ctx context.Context, id, slot string) (RestorePlan, 
 		return out, err
 	}
 
-	if last != nil && last.Backup == id && len(restored) < len(out.Members) {
+	if last != nil && last.Backup == out.Backup.ID && len(restored) < len(out.Members) {
 		out.Continues = true
 		out.Generation = last.Number
 		out.Slot = last.Slot
@@ -78,7 +98,7 @@ func (a *Admin) PlanRestore(ctx context.Context, id, slot string) (RestorePlan, 
 		out.Generation = last.Number + 1
 	}
 
-	out.Slot, err = ChooseRestorer(out.Members, slot)
+	out.Slot, err = ChooseRestorer(out.Members, r.Slot)
 
 	return out, err
 }
@@ -169,6 +189,10 @@ func (a *Admin) Restore(ctx context.Context, plan RestorePlan, timeout time.Dura
 
 	return a.env.RunOperation(ctx, req, func(ctx context.Context, _ *operation.Operation, _ store.Store) error {
 		if !plan.Continues {
+			if err := a.copyBackup(ctx, &plan); err != nil {
+				return err
+			}
+
 			if err := a.beginGeneration(ctx, plan); err != nil {
 				return err
 			}

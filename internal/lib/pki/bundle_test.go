@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -179,4 +181,48 @@ func TestPublish(t *testing.T) {
 		t.Fatal(err)
 	}
 	sameBundle(t, b, got)
+}
+
+// TestFormerKeys: keys of other clusters are written once, are sealed to the cluster, and are no part of its own bundle.
+func TestFormerKeys(t *testing.T) {
+	machine, sealer := stateStore(t)
+	if keys, err := pki.LoadFormerKeys(t.Context(), machine, sealer, "demo"); err != nil || len(keys) != 0 {
+		t.Fatalf("without a restoration: %v, %v", keys, err)
+	}
+	var want [][]byte
+	for range 2 {
+		key, err := pki.NewKey(pki.EncryptionKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := pki.PublishFormerKey(t.Context(), machine, sealer, "demo", key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		text, err := key.PEM()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, text)
+	}
+	keys, err := pki.LoadFormerKeys(t.Context(), machine, sealer, "demo")
+	if err != nil || len(keys) != 2 {
+		t.Fatalf("%d keys, %v", len(keys), err)
+	}
+	for _, key := range keys {
+		if text, err := key.PEM(); err != nil || !slices.ContainsFunc(want, func(w []byte) bool { return bytes.Equal(w, text) }) {
+			t.Errorf("another key came back: %v", err)
+		}
+	}
+	objects, err := machine.List(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
+		o, err := machine.Get(t.Context(), object)
+		if err != nil || bytes.Contains(o.Body, []byte("PRIVATE KEY")) || !strings.HasPrefix(object, "demo/machine/etcd/") {
+			t.Errorf("%s is plain text, or machines cannot list it: %v", object, err)
+		}
+	}
 }

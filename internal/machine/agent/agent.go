@@ -67,6 +67,8 @@ type Agent struct {
 	doc      node.Document
 	instance Instance
 	bundle   pki.Bundle
+	// former are the keys of other clusters whose backup was restored; nil until the agent has read its secrets.
+	former *formerKeys
 	// failureSignalled is set after the stack was notified that this machine will not become
 	// healthy.
 	failureSignalled bool

@@ -268,8 +268,13 @@ func (a *Agent) loadSecrets(ctx context.Context) error {
 			pki.FrontProxyCA: t.FrontProxyCA,
 		},
 	})
+	if err != nil {
+		return err
+	}
 
-	return err
+	a.former = &formerKeys{}
+
+	return a.former.load(ctx, s, a.Sealer, a.doc.Cluster)
 }
 
 // renewCertificates issues the leaf certificates that are due. All components reload their
@@ -304,12 +309,15 @@ func (a *Agent) writeControlPlane() (map[string]bool, error) {
 
 func (a *Agent) controlPlaneFiles() ([]File, error) {
 	c := a.kubeConfig()
-	key, err := a.bundle.Encryption.Derive("slipway encryption-key of secrets v1", 32)
+	key, err := deriveSecretsKey(a.bundle.Encryption)
 	if err != nil {
 		return nil, err
 	}
 
 	c.EncryptionKey = key
+	if c.FormerKeys, err = a.former.derive(); err != nil {
+		return nil, err
+	}
 
 	files, err := hostFiles(c, a.sysctls())
 	if err != nil {

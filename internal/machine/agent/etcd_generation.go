@@ -353,6 +353,10 @@ func (m *etcdMember) watchGeneration(ctx context.Context) error {
 		return err
 	}
 
+	if err := m.readFormerKeys(ctx); err != nil {
+		return err
+	}
+
 	a.etcdFenced.Store(false)
 	a.Log.Warn("etcd runs with other data than before; restarting the API server")
 

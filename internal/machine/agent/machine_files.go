@@ -36,6 +36,7 @@ func (a *Agent) withDocument(d node.Document) *Agent {
 		doc:      d,
 		instance: a.instance,
 		bundle:   a.bundle,
+		former:   a.former,
 	}
 }
 

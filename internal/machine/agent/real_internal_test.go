@@ -235,6 +235,7 @@ func TestRealControlPlane(t *testing.T) {
 	other.Server = "https://127.0.0.1:" + port
 	checkEndpointsAreKept(t, other, first)
 
+	checkFormerKey(t, a, m, next)
 	moved, err := a.newEtcdManager().YieldLeadership(t.Context(), "a", m.Replace(etcd.ClientURL))
 	if moved || !errors.Is(err, etcd.ErrNoSuccessor) {
 		t.Errorf("the only member gave up the leadership: %v, %v", moved, err)

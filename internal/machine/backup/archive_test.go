@@ -209,3 +209,77 @@ func TestNewestOfSeveral(t *testing.T) {
 		t.Errorf("newest %+v, tested %+v, %v", newest, tested, err)
 	}
 }
+
+// TestCopy: a copy belongs to its new cluster alone, and has the same snapshot. A damaged backup has no copy.
+func TestCopy(t *testing.T) {
+	from, to := newArchive(t), newArchive(t)
+	to.Cluster = "other"
+	want := randomBytes(2*partSize + 7)
+	m, err := from.Upload(t.Context(), firstID, bytes.NewReader(want))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.ClusterID, m.RequestID, m.Revision, m.TakenAt = "id-of-demo", "r", 7, time.Unix(1000, 0)
+	const copyID = "20261123t101500z-copied"
+	copied, err := to.Copy(t.Context(), from, m, copyID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listing, err := (&backup.Catalog{Archive: to}).List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	origin := backup.Origin{Cluster: "demo", ClusterID: "id-of-demo", ID: firstID}
+	found, ok := listing.FindCopy(origin)
+	if !ok || found.ID != copyID || found.Cluster != "other" || found.Revision != 7 || !found.TakenAt.Equal(m.TakenAt) ||
+		found.Reason != backup.ReasonCopy || found.RequestID != "" {
+		t.Fatalf("the copy: %+v", found)
+	}
+	if _, ok := listing.FindCopy(backup.Origin{Cluster: "demo", ClusterID: "id-of-another-demo", ID: firstID}); ok {
+		t.Error("a backup of an earlier cluster of the same name counts as this one")
+	}
+	var got bytes.Buffer
+	if err := to.Download(t.Context(), copied, &got); err != nil || !bytes.Equal(got.Bytes(), want) {
+		t.Errorf("another snapshot was copied: %v", err)
+	}
+	if bytes.Equal(copied.SealedKey, m.SealedKey) {
+		t.Error("the copy has the key of the other cluster")
+	}
+	if err := (backup.Archive{Store: to.Store, Sealer: from.Sealer, Cluster: "other"}).Download(t.Context(), copied, io.Discard); err == nil {
+		t.Error("the other cluster's sealer opens the copy")
+	}
+
+	if err := from.Store.Delete(t.Context(), backup.Key("demo", firstID, "part-00002")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := to.Copy(t.Context(), from, m, "20261123t101501z-broken"); !errors.Is(err, backup.ErrDamaged) {
+		t.Errorf("a damaged backup was copied: %v", err)
+	}
+	if listing, err = (&backup.Catalog{Archive: to}).List(t.Context()); err != nil || len(listing.Backups) != 1 {
+		t.Errorf("%d backups, %v: the unfinished copy counts", len(listing.Backups), err)
+	}
+}
+
+// TestCopyIsKept: a copy of an old backup is not deleted before it could be restored.
+func TestCopyIsKept(t *testing.T) {
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	f := backup.Facts{Now: now, Policy: backup.Policy{Interval: time.Hour, KeepAll: time.Hour, KeepDaily: 1, VerifyEvery: 6}}
+	for i := range 4 {
+		at := now.Add(time.Duration(i-10) * time.Minute)
+		b := backup.Backup{Metadata: backup.Metadata{ID: backup.NewID(at, "own"), TakenAt: at, Reason: backup.ReasonSchedule}}
+		b.Verification = &backup.Verification{OK: true}
+		f.Backups = append(f.Backups, b)
+	}
+	copied := backup.Backup{Metadata: backup.Metadata{
+		ID: backup.NewID(now.Add(-time.Minute), "copied"), TakenAt: now.Add(-1000 * time.Hour), Reason: backup.ReasonCopy,
+	}}
+	f.Backups = append(f.Backups, copied)
+	if got := backup.Decide(f); got.Type != backup.ActionNone {
+		t.Errorf("a fresh copy: %+v", got)
+	}
+	f.Now = now.Add(25 * time.Hour)
+	f.Policy.Disabled = true
+	if got := backup.Decide(f); got.Type != backup.ActionDelete || len(got.IDs) == 0 {
+		t.Errorf("a copy of yesterday: %+v", got)
+	}
+}

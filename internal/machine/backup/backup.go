@@ -31,6 +31,8 @@ const (
 	ReasonRequest = "request"
 	// ReasonUpgrade is a backup before an upgrade.
 	ReasonUpgrade = "upgrade"
+	// ReasonCopy is a copy of a backup of another cluster, to be restored into this one.
+	ReasonCopy = "copy"
 )
 
 // Contents is what an etcd database contains. Two databases with the same contents have the same keys and values at
@@ -63,8 +65,10 @@ type Metadata struct {
 	Machine string `json:"machine"`
 	// TakenAt is when the snapshot was taken, by the machine's clock.
 	TakenAt time.Time `json:"takenAt"`
-	// Reason is schedule, request or upgrade.
+	// Reason is schedule, request, upgrade or copy.
 	Reason string `json:"reason"`
+	// Origin is set for a copy.
+	Origin *Origin `json:"origin,omitempty"`
 	// RequestID is the id of the request; empty for a scheduled backup.
 	RequestID string `json:"requestID,omitempty"`
 	Contents

@@ -172,7 +172,7 @@ func keptIDs(f Facts) map[string]bool {
 	daily := time.Duration(f.Policy.KeepDaily) * 24 * time.Hour
 	for _, b := range slices.Backward(f.Backups) {
 		age := f.Now.Sub(b.TakenAt)
-		if age < f.Policy.KeepAll {
+		if age < f.Policy.KeepAll || b.isFreshCopy(f) {
 			keep[b.ID] = true
 		}
 

@@ -2,7 +2,10 @@
 
 package kube
 
-import "encoding/base64"
+import (
+	"encoding/base64"
+	"strings"
+)
 
 // File is a configuration file with mode 0600 (CIS 1.1 and 4.1).
 type File struct {
@@ -19,7 +22,7 @@ func APIServerConfigFiles(c Config) []File {
 		{ConfigDir + "/admission.yaml", []byte(admissionConfig)},
 		{ConfigDir + "/audit-policy.yaml", []byte(auditPolicy)},
 		{ConfigDir + "/authentication.yaml", []byte(authenticationConfig)},
-		{SecretDir + "/encryption.yaml", []byte(encryptionConfig(c.EncryptionKey))},
+		{SecretDir + "/encryption.yaml", []byte(encryptionConfig(c))},
 	}
 }
 
@@ -108,17 +111,22 @@ rules:
 `
 
 // encryptionConfig makes kube-apiserver encrypt Secrets with XSalsa20-Poly1305. Secrets stored
-// unencrypted stay readable.
-func encryptionConfig(key []byte) string {
+// unencrypted stay readable, and those of other clusters: they have the same prefix, and kube-apiserver tries one provider
+// after the other.
+func encryptionConfig(c Config) string {
+	var providers strings.Builder
+	for _, key := range append([][]byte{c.EncryptionKey}, c.FormerKeys...) {
+		providers.WriteString(`  - secretbox:
+      keys:
+      - name: key1
+        secret: ` + base64.StdEncoding.EncodeToString(key) + "\n")
+	}
+
 	return `apiVersion: apiserver.config.k8s.io/v1
 kind: EncryptionConfiguration
 resources:
 - resources: [secrets]
   providers:
-  - secretbox:
-      keys:
-      - name: key1
-        secret: ` + base64.StdEncoding.EncodeToString(key) + `
-  - identity: {}
+` + providers.String() + `  - identity: {}
 `
 }

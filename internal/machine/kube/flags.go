@@ -74,6 +74,8 @@ type Config struct {
 	ResolvConf string
 	// EncryptionKey for Secrets in etcd, 32 bytes. Control plane only.
 	EncryptionKey []byte
+	// FormerKeys are those of other clusters whose backup was restored. Secrets are read with them, and never written.
+	FormerKeys [][]byte
 }
 
 // PKIDir is the directory of keys and certificates, on a tmpfs.
