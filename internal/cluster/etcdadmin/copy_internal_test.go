@@ -52,20 +52,20 @@ type twoClusters struct {
 func newTwoClusters(t *testing.T) twoClusters {
 	t.Helper()
 	c := twoClusters{T: t}
-	for cluster, archive := range map[string]*backup.Archive{"old": &c.from, "new": &c.to} {
+	for name, archive := range map[string]*backup.Archive{"old": &c.from, "new": &c.to} {
 		id, err := age.GenerateX25519Identity()
 		if err != nil {
 			t.Fatal(err)
 		}
-		*archive = backup.Archive{Store: store.NewFileStore(t.TempDir()), Sealer: store.NewAgeSealer(id), Cluster: cluster, PartSize: 1000}
-		keys, err := pki.EnsureBundle(t.Context(), store.NewFileStore(t.TempDir()), archive.Sealer, cluster, time.Now())
+		*archive = backup.Archive{Store: store.NewFileStore(t.TempDir()), Sealer: store.NewAgeSealer(id), Cluster: name, PartSize: 1000}
+		keys, err := pki.EnsureBundle(t.Context(), store.NewFileStore(t.TempDir()), archive.Sealer, name, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := pki.PublishMachineKeys(t.Context(), keys, archive.Store, archive.Sealer); err != nil {
 			t.Fatal(err)
 		}
-		if cluster == "old" {
+		if name == "old" {
 			c.key = keys.Encryption
 		}
 	}

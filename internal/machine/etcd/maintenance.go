@@ -217,17 +217,12 @@ func (f MaintenanceFacts) mustCompact() bool {
 func decideCorrupt(f MaintenanceFacts, own MemberState) Maintenance {
 	agreeing, differing := f.compareHashes(own)
 	majority := f.voters()/2 + 1
-	plain := membersOf(f.Members)
 
 	switch {
 	case !own.Hash.Known || own.Learner:
 		return maintainNothing("alarm CORRUPT: this member's data cannot be compared")
-	case differing >= majority && !hasQuorum(plain, own.ID):
-		return maintainNothing("alarm CORRUPT: this member's data is wrong; the other members are not all healthy")
-	case differing >= majority && !f.hasRoomToRejoin():
-		return Maintenance{Type: MaintainBlocked, Reason: f.rejoinObstacle()}
 	case differing >= majority:
-		return Maintenance{Type: MaintainStepAside, Reason: "the data differs from that of the majority"}
+		return f.decideWrong(own)
 	case own.Leader && f.agree(own, agreeing, differing):
 		return Maintenance{
 			Type: MaintainDisarm, Reason: "all members that answer have the same data", Alarms: f.alarms(AlarmCorrupt),
@@ -238,6 +233,18 @@ func decideCorrupt(f MaintenanceFacts, own MemberState) Maintenance {
 	}
 
 	return maintainNothing("alarm CORRUPT: %d of %d members have the data of this one", agreeing, f.voters())
+}
+
+// decideWrong decides for a member whose data is not that of the majority.
+func (f MaintenanceFacts) decideWrong(own MemberState) Maintenance {
+	switch {
+	case !hasQuorum(membersOf(f.Members), own.ID):
+		return maintainNothing("alarm CORRUPT: this member's data is wrong; the other members are not all healthy")
+	case !f.hasRoomToRejoin():
+		return Maintenance{Type: MaintainBlocked, Reason: f.rejoinObstacle()}
+	}
+
+	return Maintenance{Type: MaintainStepAside, Reason: "the data differs from that of the majority"}
 }
 
 // agree reports whether all voters that answer have the data of own, and are a majority. A member that does not answer, perhaps

@@ -290,7 +290,7 @@ func (m *maintained) look(slot string, members []etcd.MemberState) {
 		}
 		v.out, v.wrong = true, false
 		m.elect()
-	case etcd.MaintainNothing:
+	case etcd.MaintainNothing, etcd.MaintainBlocked:
 	}
 }
 
@@ -304,8 +304,7 @@ func (m *maintained) rejoin(slot string, members []etcd.MemberState) {
 		m.Fatalf("%s copies the wrong data of %s", slot, m.leader)
 	}
 	m.nextID++
-	v := m.members[slot]
-	v.id, v.out, v.db, v.used = m.nextID, false, 50, 40
+	*m.members[slot] = maintainedMember{id: m.nextID, db: 50, used: 40, skew: m.members[slot].skew}
 	m.rejoins++
 }
 

@@ -144,7 +144,10 @@ func (m Manager) surveyHashes(ctx context.Context, members []MemberState, revisi
 				return
 			}
 
-			time.Sleep(hashPause)
+			select {
+			case <-ctx.Done():
+			case <-time.After(hashPause):
+			}
 		}
 	})
 }
