@@ -3,7 +3,6 @@
 package e2e_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,6 +18,7 @@ func TestTermination(t *testing.T) {
 	for _, s := range []step{
 		{"up", createCluster},
 		{"scale-in drains", drainOnScaleIn},
+		{"a rebalance recommendation drains", drainOnRecommendation},
 		{"a spot notice drains", drainOnSpotNotice},
 		{"a reboot stops pods in order", rebootGracefully},
 		{"a worker without a kubelet is replaced", repairWorker},
@@ -168,40 +168,73 @@ func repairWorker(e *environment) {
 	e.runSlipway("apply", clusterName, "--yes") // sets the tag again
 }
 
-// drainOnSpotNotice gives a spot machine the interruption notice. Its agent drains it before AWS terminates it.
-func drainOnSpotNotice(e *environment) {
-	file := filepath.Join(e.t.TempDir(), "spots.yaml")
-	text := `apiVersion: slipway.dev/v1alpha1
+// spotsManifest is a group of one spot machine that is replaced before AWS interrupts it.
+const spotsManifest = `apiVersion: slipway.dev/v1alpha1
 kind: InstanceGroup
 metadata:
   name: spots
 spec:
   role: Worker
   minSize: 1
-  maxSize: 1
+  maxSize: 2
   machineType: t3.large
+  capacityRebalance: true
   mixedInstancesPolicy:
     instances: [t3.large]
     onDemandBase: 0
     onDemandAboveBase: 0
 `
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		e.t.Fatal(err)
-	}
+
+// drainOnRecommendation gives a spot machine a rebalance recommendation. Auto Scaling launches another machine, and then
+// ends the first one, as it does when it balances zones. Its agent drains it, so that no request is lost.
+func drainOnRecommendation(e *environment) {
+	file := filepath.Join(e.t.TempDir(), "spots.yaml")
+	writeFile(e.t, file, spotsManifest)
 	e.runSlipway("replace", "-f", file, "--name", clusterName, "--yes")
 	e.runSlipway("apply", clusterName, "--yes")
 	e.waitHealthy(5 * time.Minute)
-	var node struct {
-		Items []struct {
-			Metadata struct{ Name string }
-			Spec     struct{ ProviderID string }
+	name, id := e.findSpotNode()
+	stop := e.openShop()
+	start := time.Now()
+	e.runSlipway("region", "faults", "add", "--effect", "rebalance-recommendation", "--instance", id)
+	e.waitUntil("another machine has replaced the one at risk", 4*time.Minute, func() error {
+		if _, there := e.listMachines("worker")[id]; there {
+			return fmt.Errorf("%s runs", id)
+		}
+		return nil
+	})
+	e.t.Logf("COUNT rebalance recommendation: the machine was replaced after %s", time.Since(start).Round(100*time.Millisecond))
+	answers, failures := stop()
+	e.t.Logf("COUNT rebalance recommendation: %d requests, %d failed", answers, failures)
+	if failures > 0 || answers < 20 {
+		e.t.Errorf("%d answers, %d failed requests, want none", answers, failures)
+	}
+	events := e.kubectl("get", "events", "-n", "default", "--field-selector", "involvedObject.name="+name)
+	if !strings.Contains(events, "RebalanceRecommendation") || !strings.Contains(events, "drained in ") {
+		e.t.Errorf("events: %s", events)
+	}
+	e.runSlipway("region", "faults", "clear")
+	e.waitHealthy(5 * time.Minute)
+}
+
+// findSpotNode returns the name and the machine of a Ready spot node.
+func (e *environment) findSpotNode() (name, machine string) {
+	e.t.Helper()
+	nodes := e.kubectl("get", "nodes", "-l", "node.kubernetes.io/lifecycle=spot", "-o",
+		`jsonpath={range .items[*]}{.metadata.name} {.spec.providerID} {.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}`)
+	for line := range strings.Lines(nodes) {
+		if f := strings.Fields(line); len(f) == 3 && f[2] == "True" {
+			return f[0], f[1][strings.LastIndex(f[1], "/")+1:]
 		}
 	}
-	if err := json.Unmarshal([]byte(e.kubectl("get", "nodes", "-l", "node.kubernetes.io/lifecycle=spot", "-o", "json")), &node); err != nil || len(node.Items) != 1 {
-		e.t.Fatalf("nodes of the spot group: %+v, %v", node, err)
-	}
-	name := node.Items[0].Metadata.Name
-	id := node.Items[0].Spec.ProviderID[strings.LastIndex(node.Items[0].Spec.ProviderID, "/")+1:]
+
+	e.t.Fatalf("no spot node is Ready:\n%s", nodes)
+	return "", ""
+}
+
+// drainOnSpotNotice gives a spot machine the interruption notice. Its agent drains it before AWS terminates it.
+func drainOnSpotNotice(e *environment) {
+	name, id := e.findSpotNode()
 	stop := e.openShop()
 	start := time.Now()
 	e.runSlipway("region", "faults", "add", "--effect", "spot-interruption", "--instance", id)
