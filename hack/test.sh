@@ -7,7 +7,8 @@
 #
 # Order: first what machines run is built, because tests of single packages use it too. Then the packages run, and at a
 # low priority next to them the tests that only need processors: judges (moto, cfn-lint, Terraform, the AWS CLI), the
-# program that is killed again and again, fuzz targets. The end-to-end tests on real machines come last, one at a time.
+# program that is killed again and again, long tests of decisions, fuzz targets. The end-to-end tests on real machines
+# come last, one at a time.
 # Tests with a long form run in their short form; make long and make e2e run the long one.
 # Tests that this machine cannot run are skipped; the closing lines list and count the reasons.
 set -euo pipefail
@@ -45,16 +46,27 @@ status=0
 heavy='/internal/cli$|/test/(judge|killed|engine|bench)$'
 packages=$(go list ./... | grep -v /test/e2e)
 light=$(grep -Ev "$heavy" <<<"$packages")
+# Packages that need nothing but a processor, for long. They run in the background while machines boot; with the race
+# detector they run with the others.
+computing='/internal/(cluster/rollingupdate|region/cloudformation|infra/iampolicy)$'
+export computing_packages=
+if [[ ! ${SLIPWAY_RACE:-} ]]; then
+  computing_packages=$(grep -E "$computing" <<<"$packages")
+  light=$(grep -Ev "$computing" <<<"$light")
+fi
 # Packages whose tests mostly wait. They start first, so that others have the processors meanwhile.
 waiting='/internal/(region/(network|machine)|machine/agent|infra/aws|lib/(asset/build|store))$|/test/(packages|tutorials)$'
 light="$(grep -E "$waiting" <<<"$light") $(grep -Ev "$waiting" <<<"$light")"
 
 run_background() {
   echo 10 2>/dev/null >/proc/self/autogroup || true
-  go test -json -p 2 -timeout 35m ./test/judge ./test/killed >"$1/judges" || exit
+  local failed=0
+  go test -json -p 2 -timeout 35m ./test/judge ./test/killed >"$1/judges" || failed=1
+  [[ ! $computing_packages ]] || go test -json -p 2 $computing_packages >"$1/computing" || failed=1
   if [[ ${SLIPWAY_RACE:-} ]]; then
-    FUZZTIME=5s hack/fuzz.sh >"$1/fuzz.log" 2>&1 || { cat "$1/fuzz.log" >&2; exit 1; }
+    FUZZTIME=5s hack/fuzz.sh >"$1/fuzz.log" 2>&1 || { cat "$1/fuzz.log" >&2; failed=1; }
   fi
+  return "$failed"
 }
 export -f run_background
 "${session[@]}" nice -n 10 bash -c 'run_background "$1"' background "$results" &

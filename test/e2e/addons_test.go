@@ -16,7 +16,7 @@ metadata: {name: e2e}
 spec:
   addons:
   - {name: probe, version: %s, namespace: addon, source: {manifest: probe.yaml}, timeout: 2m}
-  - {name: broken, version: 1.0.0, namespace: addon, source: {manifest: broken.yaml}, timeout: 20s, dependsOn: [probe]}
+  - {name: broken, version: 1.0.0, namespace: addon, source: {manifest: broken.yaml}, timeout: 12s, dependsOn: [probe]}
 `
 
 // addonWorkload is a Deployment of an image.
@@ -52,7 +52,7 @@ func checkAddons(e *environment) {
 	write("broken.yaml", broken)
 
 	result := e.runProgram(e.slipway, "addons", "apply", clusterName, "-f", channel, "--yes")
-	for _, want := range []string{"probe: 1.0.0 is applied and healthy", "Deployment addon/broken is not healthy after 20s", "ImagePull"} {
+	for _, want := range []string{"probe: 1.0.0 is applied and healthy", "Deployment addon/broken is not healthy after 12s", "ImagePull"} {
 		if result.code != 1 || !strings.Contains(result.err, want) {
 			e.t.Errorf("exit status %d, want 1 and %s:\n%s", result.code, want, result.err)
 		}
