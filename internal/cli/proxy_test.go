@@ -4,6 +4,7 @@ package cli_test
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -31,7 +32,7 @@ type proxy struct {
 	hold  string        // calls of this operation are held
 	held  chan struct{} // closed when the first one is
 	again chan struct{} // closed when they may go on
-	back  int           // how many are held back
+	back  int           // how many calls are held back or carried out
 }
 
 // newProxy returns a proxy before the region at target.
@@ -52,8 +53,11 @@ func newProxy(t *testing.T, target string) *proxy {
 			return // the client is gone
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
+		p.count(1)
+		defer p.count(-1)
 		if p.wait(r, body) {
-			pass.ServeHTTP(w, r)
+			// The region completes a call whose client is killed meanwhile, and free waits for it.
+			pass.ServeHTTP(w, r.WithContext(context.WithoutCancel(r.Context())))
 		}
 	}))
 	t.Cleanup(front.Close)
@@ -73,23 +77,23 @@ func (p *proxy) wait(r *http.Request, body []byte) bool {
 		default:
 			close(held)
 		}
-		p.back++
 	}
 	p.mu.Unlock()
 	if !is {
 		return true
 	}
-	defer func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.back--
-	}()
 	select {
 	case <-again:
 		return true
 	case <-r.Context().Done():
 		return false
 	}
+}
+
+func (p *proxy) count(calls int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.back += calls
 }
 
 func (p *proxy) release() {
@@ -120,8 +124,8 @@ func cmdHold(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// cmdHeld waits until a call is held back: held. With gone it waits until none is any more, since their clients are gone:
-// a call whose client's end is not seen yet would be carried out when calls may go on.
+// cmdHeld waits until a call is held back: held. With gone it waits until none is any more and none is carried out, since
+// their clients are gone: a call whose client's end is not seen yet would be carried out when calls may go on.
 func cmdHeld(ts *testscript.TestScript, _ bool, args []string) {
 	p := proxyOf(ts)
 	if len(args) == 1 && args[0] == "gone" {
@@ -142,7 +146,7 @@ func cmdHeld(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// free says that no call is held back.
+// free says that no call is held back or carried out.
 func (p *proxy) free() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
