@@ -28,6 +28,10 @@ func (session *Session) BuildGraph(ctx context.Context, d *Desired) error {
 		return err
 	}
 
+	if err := session.DescribeInstanceTypes(ctx, d); err != nil {
+		return err
+	}
+
 	var in model.Input
 	var publication node.Publication
 	var inErr, pubErr error

@@ -9,7 +9,6 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/infra/aws/discovery"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
-	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
 // ResolveImages finds, once, the machine image of each group and checks that it fits the architecture of
@@ -25,7 +24,7 @@ func (session *Session) ResolveImages(ctx context.Context, d *Desired) (map[stri
 	for _, g := range d.Manifests.Groups {
 		want[path(g)] = discovery.ImageRequest{
 			Name: g.Spec.Image,
-			Arch: manifest.InstanceTypeArch(g.Spec.MachineType),
+			Arch: d.Manifests.Arch(g.Spec.MachineType),
 		}
 	}
 
@@ -38,7 +37,7 @@ func (session *Session) ResolveImages(ctx context.Context, d *Desired) (map[stri
 
 	for _, g := range d.Manifests.Groups {
 		image := found[path(g)]
-		if arch := manifest.InstanceTypeArch(g.Spec.MachineType); image.ID != "" && image.Arch != arch {
+		if arch := d.Manifests.Arch(g.Spec.MachineType); image.ID != "" && image.Arch != arch {
 			findings.Errorf(path(g), g.Spec.Image, "use an image and a machine type of the same architecture",
 				"is for %s, but %s is %s", image.Arch, g.Spec.MachineType, arch)
 		}

@@ -44,7 +44,7 @@ func (session *Session) buildPublication(
 			continue // it runs no agent
 		}
 
-		arch := manifest.InstanceTypeArch(g.Spec.MachineType)
+		arch := d.Manifests.Arch(g.Spec.MachineType)
 		own := d.Manifests.Cluster // as the group sees it
 		own.Spec.KubernetesVersion = manifest.GroupVersion(d.Manifests.Cluster, g)
 		files, images, err := node.ResolveAssets(catalog, g.Spec.Role, own.Spec.KubernetesVersion, arch)

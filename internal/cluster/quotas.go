@@ -8,7 +8,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/aws/discovery"
 	"github.com/slipway-k8s/slipway/internal/infra/quota"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
-	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
 // CheckQuotas compares needs with the quotas of the account. Quotas that cannot be read are a warning.
@@ -35,7 +34,7 @@ func (session *Session) CheckQuotas(ctx context.Context, needs []quota.Requireme
 // QuotaNeeds returns what the graph uses of each quota. Call BuildGraph first.
 func (d *Desired) QuotaNeeds() []quota.Requirement {
 	return quota.RequirementsOf(d.Graph, func(machineType string) int {
-		t, _ := manifest.FindInstanceType(machineType)
+		t, _ := d.Manifests.FindInstanceType(machineType)
 		return t.VCPU
 	})
 }

@@ -44,10 +44,10 @@ func knownDistributions() map[string]map[string]string {
 
 // defaultImage replaces the name of a distribution by its image for the machine type's
 // architecture.
-func defaultImage(g *v1alpha1.InstanceGroup, _ *Set) {
+func defaultImage(g *v1alpha1.InstanceGroup, s *Set) {
 	setDefaultText(&g.Spec.Image, defaultDistribution)
 	if known := knownDistributions()[g.Spec.Image]; known != nil {
-		g.Spec.Image = known[InstanceTypeArch(g.Spec.MachineType)]
+		g.Spec.Image = known[s.Arch(g.Spec.MachineType)]
 	}
 }
 

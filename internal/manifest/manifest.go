@@ -25,6 +25,9 @@ type Set struct {
 	Cluster v1alpha1.Cluster
 	// Groups are the InstanceGroup documents, sorted by name.
 	Groups []v1alpha1.InstanceGroup
+	// DescribedTypes are the machine types that EC2 described because the embedded list does not contain them.
+	// They are no part of the documents.
+	DescribedTypes []InstanceType
 }
 
 // Group returns the instance group called name, and whether the set contains it.

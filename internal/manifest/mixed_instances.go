@@ -110,17 +110,17 @@ func (v validator) checkMixedInstances(spec v1alpha1.InstanceGroupSpec) {
 // image. For an autoscaled group it warns about types of different sizes, since the cluster
 // autoscaler assumes that all machines of a group are alike.
 func (v validator) checkMixedTypes(spec v1alpha1.InstanceGroupSpec) {
-	own, ok := FindInstanceType(spec.MachineType)
+	own, ok := v.types.FindInstanceType(spec.MachineType)
 	seen := map[string]int{}
 	for i, name := range spec.MixedInstancesPolicy.Instances {
 		at := fmt.Sprintf("spec.mixedInstancesPolicy.instances[%d]", i)
 		v.checkUnique(at, name, seen, i, "duplicates instances[%d]")
-		t, known := FindInstanceType(name)
+		t, known := v.types.FindInstanceType(name)
 
 		switch {
 		case !known:
 			v.reportUnknownType(at, name)
-		case ok && t.Arch != own.Arch:
+		case ok && known && t.Arch != own.Arch:
 			v.errorf(
 				at,
 				name,
@@ -131,7 +131,7 @@ func (v validator) checkMixedTypes(spec v1alpha1.InstanceGroupSpec) {
 				own.Arch,
 			)
 
-		case ok && spec.Autoscale && (t.VCPU != own.VCPU || t.MemoryMiB != own.MemoryMiB):
+		case ok && known && spec.Autoscale && (t.VCPU != own.VCPU || t.MemoryMiB != own.MemoryMiB):
 			v.warnf(
 				at,
 				name,

@@ -72,6 +72,7 @@ func Validate(s Set) diag.Findings {
 type validator struct {
 	fs         *diag.Findings
 	pathPrefix string // such as "cluster/demo: "
+	types      Set    // with the instance types that EC2 described; zero for none
 }
 
 func (v validator) errorf(path, value, hint, format string, args ...any) {
@@ -287,8 +288,8 @@ func isReservedTag(key string) bool {
 }
 
 // Patterns of names that AWS and registries define.
-func zonePattern() *regexp.Regexp   { return regexp.MustCompile(`^[a-z]{2}(-[a-z]+)+-\d[a-z]$`) }
-func regionPattern() *regexp.Regexp { return regexp.MustCompile(`^[a-z]{2}(-[a-z]+)+-\d$`) }
+func zonePattern() *regexp.Regexp   { return regexp.MustCompile(`^[a-z]{2,}(-[a-z]+)+-\d{1,2}[a-z]$`) }
+func regionPattern() *regexp.Regexp { return regexp.MustCompile(`^[a-z]{2,}(-[a-z]+)+-\d{1,2}$`) }
 func s3Pattern() *regexp.Regexp {
 	return regexp.MustCompile(`^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]*)?$`)
 }

@@ -35,7 +35,7 @@ func (v validator) checkGroups(s Set) {
 	machines := 0
 
 	for _, g := range s.Groups {
-		gv := validator{fs: v.fs, pathPrefix: "instancegroup/" + g.Metadata.Name + ": "}
+		gv := validator{fs: v.fs, pathPrefix: "instancegroup/" + g.Metadata.Name + ": ", types: s}
 		gv.checkGroup(g, s.Cluster)
 		if names[g.Metadata.Name] {
 			gv.errorf(
@@ -166,20 +166,23 @@ func (v validator) checkGroup(g v1alpha1.InstanceGroup, c v1alpha1.Cluster) {
 	checkInstanceMetadata(v, g.Spec)
 }
 
+// reportUnknownType reports a type that the embedded list does not contain: an error if AWS has no such names,
+// else a warning, since EC2 may have the type.
 func (v validator) reportUnknownType(path, name string) {
-	hint := "list the types with: aws ec2 describe-instance-types"
-	if near := nearestInstanceType(name); near != "" {
-		hint = "did you mean " + near + "?"
+	if !instanceTypePattern().MatchString(name) {
+		v.errorf(path, name, unknownTypeHint(name), "is not a known EC2 instance type")
+		return
 	}
 
-	v.errorf(path, name, hint, "is not a known EC2 instance type")
+	v.warnf(path, name, unknownTypeHint(name),
+		"is not in Slipway's list of instance types: plan asks EC2 for it; until then it counts as %s", archOfName(name))
 }
 
 func (v validator) checkMachineType(spec v1alpha1.InstanceGroupSpec) {
-	t, ok := FindInstanceType(spec.MachineType)
+	t, ok := v.types.FindInstanceType(spec.MachineType)
 	if !ok {
 		v.reportUnknownType("spec.machineType", spec.MachineType)
-		return
+		t = InstanceType{Arch: archOfName(spec.MachineType), MemoryMiB: minControlPlaneMiB}
 	}
 
 	if spec.Role == v1alpha1.RoleControlPlane && t.MemoryMiB < minControlPlaneMiB {

@@ -279,9 +279,9 @@ func (v validator) checkUserData(parts []v1alpha1.UserData, format string) {
 }
 
 func policyPattern() *regexp.Regexp {
-	return regexp.MustCompile(`^arn:aws(-cn|-us-gov)?:iam::(aws|\d{12}):policy/[\w+=,.@/-]+$`)
+	return regexp.MustCompile(`^arn:aws(-[a-z-]+)?:iam::(aws|\d{12}):policy/[\w+=,.@/-]+$`)
 }
 
 func keyPattern() *regexp.Regexp {
-	return regexp.MustCompile(`^arn:aws(-cn|-us-gov)?:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+$`)
+	return regexp.MustCompile(`^arn:aws(-[a-z-]+)?:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+$`)
 }

@@ -70,7 +70,7 @@ func checkCatalog(set manifest.Set, c asset.Catalog) diag.Findings {
 	seen := map[string]bool{}
 
 	for _, g := range set.Groups {
-		arch := manifest.InstanceTypeArch(g.Spec.MachineType)
+		arch := set.Arch(g.Spec.MachineType)
 		version := manifest.GroupVersion(set.Cluster, g)
 		path := "cluster/" + set.Cluster.Metadata.Name
 		if g.Spec.KubernetesVersion != "" {

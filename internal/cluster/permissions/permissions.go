@@ -6,7 +6,6 @@ package permissions
 
 import (
 	"context"
-	"strings"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/iampolicy"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/partition"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
@@ -29,7 +29,7 @@ func BuildInput(
 	req Request,
 ) (iampolicy.Input, error) {
 	in := iampolicy.Input{
-		Partition:     partitionOf(cfg.Region),
+		Partition:     partition.OfRegion(cfg.Region).Name,
 		Region:        cfg.Region,
 		Account:       req.Account,
 		Cluster:       req.Cluster,
@@ -95,18 +95,6 @@ func appendStore(list []iampolicy.StoreLocation, url string) []iampolicy.StoreLo
 	}
 
 	return append(list, iampolicy.StoreLocation{Bucket: place.Bucket, Prefix: place.Prefix})
-}
-
-// partitionOf returns the AWS partition of a region.
-func partitionOf(region string) string {
-	switch {
-	case strings.HasPrefix(region, "cn-"):
-		return "aws-cn"
-	case strings.HasPrefix(region, "us-gov-"):
-		return "aws-us-gov"
-	}
-
-	return "aws"
 }
 
 // Request selects the operator whose policies are built.

@@ -35,7 +35,7 @@ type ClusterIdentity struct {
 	Cluster string `json:"cluster"`
 	// Account is the AWS account's 12 digits.
 	Account string `json:"account"`
-	// Partition is aws, aws-cn or aws-us-gov.
+	// Partition such as aws or aws-us-gov.
 	Partition string `json:"partition"`
 	// Region such as us-east-1.
 	Region string `json:"region"`

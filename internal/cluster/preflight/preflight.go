@@ -34,6 +34,11 @@ func checkModel(ctx context.Context, session *cluster.Session, d *cluster.Desire
 		}
 	}
 
+	if err := session.DescribeInstanceTypes(ctx, d); err != nil {
+		add(err, "aws: instance types", "check spec.machineType of the groups, and the credentials")
+		return fs
+	}
+
 	_, imagesErr := session.ResolveImages(ctx, d)
 	add(imagesErr, "aws: images", "check spec.image of the groups, and the credentials")
 	existingErr := session.ReadExternalResources(ctx, d)

@@ -5,7 +5,6 @@ package stackapply
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	sdkcfn "github.com/aws/aws-sdk-go-v2/service/cloudformation"
 
@@ -84,15 +83,6 @@ func createSteps(g *graph.Graph) []plan.Step {
 func isDataKind(kind string) bool {
 	return kind == awskind.Volume{}.Kind().Name || kind == awskind.KMSKey{}.Kind().Name ||
 		kind == awskind.KMSAlias{}.Kind().Name
-}
-
-// awsDNSSuffix returns the DNS suffix of the region's partition.
-func awsDNSSuffix(region string) string {
-	if strings.HasPrefix(region, "cn-") {
-		return "amazonaws.com.cn"
-	}
-
-	return "amazonaws.com"
 }
 
 // Description is the description of a cluster's template.

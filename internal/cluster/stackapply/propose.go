@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/render/cloudformation"
 	"github.com/slipway-k8s/slipway/internal/infra/stack"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/partition"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
@@ -144,7 +145,7 @@ func (c *Applier) templateURL(bucket, object string) string {
 
 	region := c.session.Config.Region
 
-	return fmt.Sprintf("https://%s.s3.%s.%s/%s", bucket, region, awsDNSSuffix(region), object)
+	return fmt.Sprintf("https://%s.s3.%s.%s/%s", bucket, region, partition.OfRegion(region).DNSSuffix, object)
 }
 
 // refuseDirectResources refuses a cluster that was created directly by a slipway that did not record

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/lib/partition"
 )
 
 // policyVersion is the version of IAM's policy language.
@@ -196,13 +197,7 @@ type condition map[string]map[string][]string
 func stringEquals(key, value string) condition { return condition{"StringEquals": {key: {value}}} }
 
 // dnsSuffix returns the domain of the partition's services.
-func (s policyBuilder) dnsSuffix() string {
-	if s.Partition == "aws-cn" {
-		return "amazonaws.com.cn"
-	}
-
-	return "amazonaws.com"
-}
+func (s policyBuilder) dnsSuffix() string { return partition.Named(s.Partition).DNSSuffix }
 
 // requestHasClusterTag requires that the created resource gets the cluster's tag.
 func (s policyBuilder) requestHasClusterTag() condition {

@@ -14,7 +14,7 @@ func (s policyBuilder) readStatements() []Statement {
 	out := []Statement{
 		newStatement("Read", slices.Concat(
 			qualifyActions(
-				"ec2", "DescribeAddresses", "DescribeAvailabilityZones", "DescribeImages",
+				"ec2", "DescribeAddresses", "DescribeAvailabilityZones", "DescribeImages", "DescribeInstanceTypes",
 				"DescribeInternetGateways",
 				"DescribeKeyPairs", "DescribeLaunchTemplateVersions", "DescribeLaunchTemplates",
 				"DescribeNatGateways", "DescribeRouteTables", "DescribeSecurityGroupRules",

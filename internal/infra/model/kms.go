@@ -5,6 +5,7 @@ package model
 import (
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/lib/partition"
 )
 
 // keyDeletionDays is the number of days that KMS waits before it deletes a key: the minimum, since the
@@ -55,10 +56,4 @@ func (b *builder) addKMSKey() {
 }
 
 // dnsSuffix returns the domain of the partition's services.
-func (b *builder) dnsSuffix() string {
-	if b.Partition == "aws-cn" {
-		return "amazonaws.com.cn"
-	}
-
-	return "amazonaws.com"
-}
+func (b *builder) dnsSuffix() string { return partition.Named(b.Partition).DNSSuffix }

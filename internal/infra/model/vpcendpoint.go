@@ -7,6 +7,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/lib/partition"
 )
 
 // portHTTPS is the port of AWS services.
@@ -31,7 +32,7 @@ func (b *builder) addVPCEndpoints() {
 	for _, service := range services {
 		e := awskind.VPCEndpoint{
 			VPC:            b.vpc,
-			Service:        "com.amazonaws." + b.Region + "." + service,
+			Service:        partition.EndpointService(b.Region, service),
 			Type:           awskind.EndpointInterface,
 			Subnets:        b.subnetRefs(b.internalSubnets()),
 			SecurityGroups: []graph.Ref[awskind.SecurityGroup]{group},

@@ -20,6 +20,7 @@ import (
 	s3types "github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/partition"
 	"github.com/slipway-k8s/slipway/internal/lib/plainerror"
 )
 
@@ -373,7 +374,7 @@ const ReaderTagValue = "read-only"
 
 // policyStatements returns the statements of the bucket policy.
 func (m s3Initializer) policyStatements() []map[string]any {
-	bucket := "arn:" + partitionOf(m.region) + ":s3:::" + m.bucket
+	bucket := "arn:" + partition.OfRegion(m.region).Name + ":s3:::" + m.bucket
 	deny := func(sid string, action any, resource []string, condition map[string]any) map[string]any {
 		return map[string]any{
 			"Sid": sid, "Effect": "Deny", "Principal": "*",
@@ -382,7 +383,7 @@ func (m s3Initializer) policyStatements() []map[string]any {
 	}
 
 	read := []string{"s3:GetObject", "s3:GetObjectVersion"}
-	machines := "arn:" + partitionOf(m.region) + ":iam::*:role/slipway/*"
+	machines := "arn:" + partition.OfRegion(m.region).Name + ":iam::*:role/slipway/*"
 	out := []map[string]any{
 		deny(
 			"ReadersReadNoKeys",
@@ -407,18 +408,6 @@ func (m s3Initializer) policyStatements() []map[string]any {
 		[]string{bucket, bucket + "/*"},
 		map[string]any{"Bool": map[string]string{"aws:SecureTransport": "false"}},
 	))
-}
-
-// partitionOf returns the AWS partition of a region.
-func partitionOf(region string) string {
-	switch {
-	case strings.HasPrefix(region, "cn-"):
-		return "aws-cn"
-	case strings.HasPrefix(region, "us-gov-"):
-		return "aws-us-gov"
-	}
-
-	return "aws"
 }
 
 // requiresTLS reports whether a bucket policy denies requests without TLS.

@@ -26,6 +26,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+
+	"github.com/slipway-k8s/slipway/internal/lib/partition"
 )
 
 // csrHashHeader carries the hash of the certificate request and is part of the signature, so an
@@ -52,12 +54,7 @@ func STSEndpoint(base, region string) string {
 		return strings.TrimSuffix(base, "/")
 	}
 
-	domain := "amazonaws.com"
-	if strings.HasPrefix(region, "cn-") {
-		domain = "amazonaws.com.cn"
-	}
-
-	return "https://sts." + region + "." + domain
+	return "https://sts." + region + "." + partition.OfRegion(region).DNSSuffix
 }
 
 // Signer creates identity proofs with the instance's credentials.

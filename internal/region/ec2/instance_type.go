@@ -3,6 +3,7 @@
 package ec2
 
 import (
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -21,17 +22,29 @@ var instanceTypesJSON []byte
 
 // instanceTypeSpec is one instance type, as recorded from DescribeInstanceTypes.
 type instanceTypeSpec struct {
-	VCPU               int64    `json:"vcpu"`
-	MemoryMiB          int64    `json:"memoryMib"`
-	Arch               []string `json:"arch"` // amd64 or arm64
-	ENIs               int64    `json:"enis"` // maximum number of network interfaces
-	IPv4PerENI         int64    `json:"ipv4PerEni"`
-	NetworkPerformance string   `json:"network"` // such as Up to 5 Gigabit
-	MaxEBSVolumes      int64    `json:"ebsMax"`  // root volume included
-	BareMetal          bool     `json:"bareMetal"`
-	Burstable          bool     `json:"burstable"`    // a T type
-	NetworkCards       int64    `json:"networkCards"` // 0 means 1
-	CurrentGeneration  *bool    `json:"current"`      // nil means true
+	VCPU               int64     `json:"vcpu"`
+	MemoryMiB          int64     `json:"memoryMib"`
+	Arch               []string  `json:"arch"` // amd64 or arm64
+	ENIs               int64     `json:"enis"` // maximum number of network interfaces
+	IPv4PerENI         int64     `json:"ipv4PerEni"`
+	NetworkPerformance string    `json:"network"` // such as Up to 5 Gigabit
+	MaxEBSVolumes      int64     `json:"ebsMax"`  // root volume included
+	BareMetal          bool      `json:"bareMetal"`
+	Burstable          bool      `json:"burstable"`    // a T type
+	NetworkCards       int64     `json:"networkCards"` // 0 means 1
+	CurrentGeneration  *bool     `json:"current"`      // nil means true
+	Hypervisor         string    `json:"hypervisor"`   // empty means nitro, none on bare metal
+	ThreadsPerCore     int64     `json:"threads"`      // 0 means 2
+	LocalDiskGB        int64     `json:"localDiskGB"`  // instance store in total
+	GPUs               []gpuSpec `json:"gpus"`
+}
+
+// gpuSpec is one kind of GPU of an instance type.
+type gpuSpec struct {
+	Count        int64  `json:"count"`
+	Manufacturer string `json:"manufacturer"`
+	Name         string `json:"name"`
+	MemoryMiB    int64  `json:"memoryMib"` // of one
 }
 
 func loadInstanceTypes() (map[string]instanceTypeSpec, []string, error) {
@@ -74,6 +87,7 @@ func (t instanceTypeSpec) awsArchitectures() []string {
 
 func buildInstanceTypeInfo(name string, t instanceTypeSpec) *sdk.InstanceTypeInfo {
 	current := t.CurrentGeneration == nil || *t.CurrentGeneration
+	cpu := t.cpuOptions()
 	ebs := &sdk.EbsInfo{
 		EbsOptimizedSupport: new("default"),
 		EncryptionSupport:   new("supported"),
@@ -89,15 +103,16 @@ func buildInstanceTypeInfo(name string, t instanceTypeSpec) *sdk.InstanceTypeInf
 		DedicatedHostsSupported:       new(!t.Burstable),
 		AutoRecoverySupported:         new(true),
 		HibernationSupported:          new(false),
-		InstanceStorageSupported:      new(false),
+		InstanceStorageSupported:      new(t.LocalDiskGB > 0),
+		GpuInfo:                       t.gpuInfo(),
 		EbsInfo:                       ebs,
 		ProcessorInfo: &sdk.ProcessorInfo{
 			SupportedArchitectures: sdkshape.StringPointers(t.awsArchitectures()),
 		},
 		VCpuInfo: &sdk.VCpuInfo{
 			DefaultVCpus:          new(t.VCPU),
-			DefaultCores:          new(max(t.VCPU/2, 1)),
-			DefaultThreadsPerCore: new(min(t.VCPU, 2)),
+			DefaultCores:          cpu.CoreCount,
+			DefaultThreadsPerCore: cpu.ThreadsPerCore,
 		},
 		MemoryInfo: &sdk.MemoryInfo{SizeInMiB: new(t.MemoryMiB)},
 		NetworkInfo: &sdk.NetworkInfo{
@@ -117,9 +132,36 @@ func buildInstanceTypeInfo(name string, t instanceTypeSpec) *sdk.InstanceTypeInf
 		SupportedUsageClasses:        sdkshape.StringPointers([]string{"on-demand", "spot"}),
 		SupportedVirtualizationTypes: sdkshape.StringPointers([]string{"hvm"}),
 	}
-	if !t.BareMetal {
-		out.Hypervisor = new("nitro")
+	if t.LocalDiskGB > 0 {
+		out.InstanceStorageInfo = &sdk.InstanceStorageInfo{TotalSizeInGB: new(t.LocalDiskGB)}
 	}
+
+	if !t.BareMetal {
+		out.Hypervisor = new(cmp.Or(t.Hypervisor, sdk.InstanceTypeHypervisorNitro))
+	}
+
+	return out
+}
+
+// gpuInfo returns the GPUs of a type; nil if it has none.
+func (t instanceTypeSpec) gpuInfo() *sdk.GpuInfo {
+	if len(t.GPUs) == 0 {
+		return nil
+	}
+
+	out := &sdk.GpuInfo{}
+	total := int64(0)
+	for _, g := range t.GPUs {
+		total += g.Count * g.MemoryMiB
+		out.Gpus = append(out.Gpus, &sdk.GpuDeviceInfo{
+			Count:        new(g.Count),
+			Manufacturer: new(g.Manufacturer),
+			Name:         new(g.Name),
+			MemoryInfo:   &sdk.GpuDeviceMemoryInfo{SizeInMiB: new(g.MemoryMiB)},
+		})
+	}
+
+	out.TotalGpuMemoryInMiB = new(total)
 
 	return out
 }
@@ -146,7 +188,7 @@ func instanceTypeFilterValues(t *sdk.InstanceTypeInfo, name string) ([]string, b
 		"supported-virtualization-type":         {"hvm"},
 		"supported-root-device-type":            {"ebs"},
 		"free-tier-eligible":                    {"false"},
-		"instance-storage-supported":            {"false"},
+		"instance-storage-supported":            {boolText(t.InstanceStorageSupported)},
 	}[name]
 
 	return v, known
@@ -249,12 +291,11 @@ func (s instanceTypeHandlers) describeInstanceTypeOfferings(
 	return &sdk.DescribeInstanceTypeOfferingsOutput{InstanceTypeOfferings: got, NextToken: next}, err
 }
 
-// cpuOptions returns the cores of a type, each with two threads unless it has one vCPU only.
+// cpuOptions returns the cores and the threads of each.
 func (t instanceTypeSpec) cpuOptions() *sdk.CpuOptions {
-	return &sdk.CpuOptions{
-		CoreCount:      new(max(t.VCPU/2, 1)),
-		ThreadsPerCore: new(min(t.VCPU, 2)),
-	}
+	threads := min(t.VCPU, cmp.Or(t.ThreadsPerCore, 2))
+
+	return &sdk.CpuOptions{CoreCount: new(max(t.VCPU/threads, 1)), ThreadsPerCore: new(threads)}
 }
 
 // supportsArchitecture reports whether a type can run an image of the architecture, such as x86_64.

@@ -11,6 +11,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/partition"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
@@ -123,7 +124,7 @@ func modelInput(t *testing.T, region string, set manifest.Set, fs diag.Findings)
 		Groups:     set.Groups,
 		Account:    "123456789012",
 		Region:     region,
-		Partition:  "aws",
+		Partition:  partition.OfRegion(region).Name,
 		Images:     map[string]model.Image{},
 		Boot:       map[string]model.BootSource{},
 		BootScript: node.BootScript(),
@@ -131,7 +132,7 @@ func modelInput(t *testing.T, region string, set manifest.Set, fs diag.Findings)
 			Boundary:  Boundary,
 			Bucket:    "store",
 			Prefix:    "prod",
-			KMSKeyARN: "arn:aws:kms:" + region + ":123456789012:key/12345678-1234-1234-1234-123456789012",
+			KMSKeyARN: "arn:" + partition.OfRegion(region).Name + ":kms:" + region + ":123456789012:key/12345678-1234-1234-1234-123456789012",
 		},
 	}
 
