@@ -63,22 +63,48 @@ func Named(name string) Partition {
 }
 
 // EndpointService returns the name of a service for VPC endpoints in a region, such as com.amazonaws.us-east-1.ec2.
-// In China most names begin with cn, except for those of gateway endpoints and of older services.
+// Outside of the partition aws, some services have names that begin with the partition's reversed domain.
 func EndpointService(region, service string) string {
-	name := "com.amazonaws." + region + "." + service
-	if OfRegion(region).Name == "aws-cn" && !hasPlainNameInChina(service) {
-		return "cn." + name
+	prefix := "com.amazonaws"
+	if own := reversedDomain(OfRegion(region).Name); own != "" && hasReversedName(region, service) {
+		prefix = own
 	}
 
-	return name
+	return prefix + "." + region + "." + service
 }
 
-// hasPlainNameInChina reports whether the name of a service for VPC endpoints has no prefix in China. Source:
-// https://docs.amazonaws.cn/en_us/vpc/latest/privatelink/aws-services-privatelink-support.html
-func hasPlainNameInChina(service string) bool {
+// reversedDomain returns how names of services for VPC endpoints begin in a partition; empty if all are as in aws.
+// Source of this and of [hasReversedName]: getDefaultEndpointPrefix in aws-cdk-lib's aws-ec2/lib/vpc-endpoint.ts.
+func reversedDomain(name string) string {
+	switch name {
+	case "aws-cn":
+		return "cn.com.amazonaws"
+	case "aws-eusc":
+		return "eu.amazonaws"
+	case "aws-iso":
+		return "gov.ic.c2s"
+	case "aws-iso-b":
+		return "gov.sgov.sc2s"
+	case "aws-iso-e":
+		return "uk.adc-e.cloud"
+	case "aws-iso-f":
+		return "gov.ic.hci.csp"
+	default:
+		return ""
+	}
+}
+
+// hasReversedName reports whether the interface endpoint of a service that a manifest can list has a reversed name in
+// a region of one of these partitions.
+func hasReversedName(region, service string) bool {
 	switch service {
-	case "s3", "dynamodb", "ssm", "ssmmessages", "ec2messages", "kms", "logs", "secretsmanager":
+	case "ecr.api", "ecr.dkr":
 		return true
+	case "ec2", "autoscaling":
+		name := OfRegion(region).Name
+		return name == "aws-cn" || name == "aws-iso" || name == "aws-iso-b" && region != "us-isob-west-1"
+	case "cloudformation", "sts":
+		return OfRegion(region).Name == "aws-cn"
 	default:
 		return false
 	}

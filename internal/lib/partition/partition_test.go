@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -70,13 +69,20 @@ func TestEndpoints(t *testing.T) {
 	if got := partition.Named("aws-new"); got.Name != "aws-new" || got.DNSSuffix != "amazonaws.com" {
 		t.Errorf("an unknown partition is %+v", got)
 	}
-	names := []string{
-		partition.EndpointService("us-gov-west-1", "ec2"), partition.EndpointService("cn-north-1", "ec2"),
-		partition.EndpointService("cn-north-1", "s3"), partition.EndpointService("cn-north-1", "kms"),
-	}
-	if want := []string{
-		"com.amazonaws.us-gov-west-1.ec2", "cn.com.amazonaws.cn-north-1.ec2", "com.amazonaws.cn-north-1.s3", "com.amazonaws.cn-north-1.kms",
-	}; !slices.Equal(names, want) {
-		t.Errorf("names of endpoints: %v, want %v", names, want)
+	for want, in := range map[string][2]string{
+		"com.amazonaws.us-gov-west-1.ec2":               {"us-gov-west-1", "ec2"},
+		"cn.com.amazonaws.cn-north-1.ec2":               {"cn-north-1", "ec2"},
+		"cn.com.amazonaws.cn-north-1.sts":               {"cn-north-1", "sts"},
+		"com.amazonaws.cn-north-1.s3":                   {"cn-north-1", "s3"},
+		"com.amazonaws.cn-north-1.elasticloadbalancing": {"cn-north-1", "elasticloadbalancing"},
+		"gov.sgov.sc2s.us-isob-east-1.autoscaling":      {"us-isob-east-1", "autoscaling"},
+		"com.amazonaws.us-isob-west-1.autoscaling":      {"us-isob-west-1", "autoscaling"},
+		"com.amazonaws.us-iso-east-1.sts":               {"us-iso-east-1", "sts"},
+		"eu.amazonaws.eusc-de-east-1.ecr.api":           {"eusc-de-east-1", "ecr.api"},
+		"com.amazonaws.ap-southeast-99.ecr.dkr":         {"ap-southeast-99", "ecr.dkr"},
+	} {
+		if got := partition.EndpointService(in[0], in[1]); got != want {
+			t.Errorf("the endpoint of %s in %s is %s, want %s", in[1], in[0], got, want)
+		}
 	}
 }
