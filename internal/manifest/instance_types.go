@@ -165,14 +165,14 @@ func (s Set) WithDescribedTypes(asked []string, described []InstanceType) (Set, 
 		arch := s.Arch(g.Spec.MachineType)
 		s.Groups[i].Spec.Image = imageForArch(g.Spec.Image, arch)
 		v := validator{fs: &fs, pathPrefix: "instancegroup/" + g.Metadata.Name + ": ", types: s}
-		v.checkDescribedTypes(s.Groups[i].Spec, asked)
+		checkDescribedTypes(v, s.Groups[i].Spec, asked)
 	}
 
 	return s, fs
 }
 
 // checkDescribedTypes repeats the checks that depend on machine types, if any of asked is one of the group.
-func (v validator) checkDescribedTypes(spec v1alpha1.InstanceGroupSpec, asked []string) {
+func checkDescribedTypes(v validator, spec v1alpha1.InstanceGroupSpec, asked []string) {
 	missing := false
 	own := false
 	for _, name := range MachineTypes(spec) {

@@ -72,6 +72,7 @@ func BuildInput(
 // addNamedResources adds the resources that a cluster's manifests name, and the rights that only some
 // clusters need.
 func addNamedResources(in *iampolicy.Input, set manifest.Set) {
+	in.UnknownTypes = len(set.UnknownTypes()) > 0
 	for _, g := range set.Groups {
 		in.WarmPools = in.WarmPools || g.Spec.WarmPool.PoolState != ""
 	}

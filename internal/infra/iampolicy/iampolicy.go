@@ -56,6 +56,8 @@ type Input struct {
 	RouteTables []string
 	// WarmPools is true if a group of the cluster has a warm pool.
 	WarmPools bool
+	// UnknownTypes is true if a group uses a machine type that the embedded list does not contain.
+	UnknownTypes bool
 	// DNSNames lists the DNS names of the cluster's records.
 	DNSNames []string
 	// HostedZones lists the ids of existing zones of these names. Empty: Slipway creates the zone.

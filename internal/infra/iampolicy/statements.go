@@ -14,7 +14,7 @@ func (s policyBuilder) readStatements() []Statement {
 	out := []Statement{
 		newStatement("Read", slices.Concat(
 			qualifyActions(
-				"ec2", "DescribeAddresses", "DescribeAvailabilityZones", "DescribeImages", "DescribeInstanceTypes",
+				"ec2", "DescribeAddresses", "DescribeAvailabilityZones", "DescribeImages",
 				"DescribeInternetGateways",
 				"DescribeKeyPairs", "DescribeLaunchTemplateVersions", "DescribeLaunchTemplates",
 				"DescribeNatGateways", "DescribeRouteTables", "DescribeSecurityGroupRules",
@@ -55,6 +55,13 @@ func (s policyBuilder) readStatements() []Statement {
 			nil,
 		),
 	}
+	if s.UnknownTypes {
+		out = append(
+			out,
+			newStatement("ReadTypes", qualifyActions("ec2", "DescribeInstanceTypes"), []string{"*"}, nil),
+		)
+	}
+
 	if len(s.DNSNames) > 0 {
 		out = append(
 			out,

@@ -24,3 +24,17 @@ func TestWarmPoolsAreAllowed(t *testing.T) {
 		}
 	}
 }
+
+// TestUnknownTypesAreAllowed: only the policies of a cluster with machine types that Slipway does not know allow asking for
+// them, also those of readers.
+func TestUnknownTypesAreAllowed(t *testing.T) {
+	for _, unknown := range []bool{false, true} {
+		for _, reader := range []bool{false, true} {
+			in := iampolicy.Input{Partition: "aws", Region: "us-east-1", Account: "123456789012", Cluster: "demo", RolePath: "/r/", UnknownTypes: unknown, ReadOnly: reader}
+			found := slices.Contains(iampolicy.AllowedActions(iampolicy.BuildPolicies(in)), "ec2:DescribeInstanceTypes")
+			if found != unknown {
+				t.Errorf("with unknown types %v, reader %v: allowed %v", unknown, reader, found)
+			}
+		}
+	}
+}

@@ -18,6 +18,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
+// instanceTypeAPI is the part of EC2 that describes instance types.
+type instanceTypeAPI interface {
+	ec2.DescribeInstanceTypesAPIClient
+}
+
 // DescribeInstanceTypes returns what EC2 says of the instance types called names, sorted by name. Types that the
 // region does not offer are missing. It asks with a filter: a request by name fails as a whole if one is missing.
 func DescribeInstanceTypes(
@@ -25,8 +30,9 @@ func DescribeInstanceTypes(
 	cfg aws.Config,
 	names []string,
 ) ([]manifest.InstanceType, error) {
+	var api instanceTypeAPI = ec2.NewFromConfig(cfg)
 	pages := ec2.NewDescribeInstanceTypesPaginator(
-		ec2.NewFromConfig(cfg),
+		api,
 		&ec2.DescribeInstanceTypesInput{Filters: driver.NewFilters("instance-type", names...)},
 	)
 
