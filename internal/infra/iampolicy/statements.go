@@ -55,6 +55,13 @@ func (s policyBuilder) readStatements() []Statement {
 			nil,
 		),
 	}
+
+	return append(out, s.conditionalReadStatements()...)
+}
+
+// conditionalReadStatements allows the calls of a plan that only some clusters need.
+func (s policyBuilder) conditionalReadStatements() []Statement {
+	var out []Statement
 	if s.UnknownTypes {
 		out = append(
 			out,
