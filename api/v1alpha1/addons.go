@@ -64,9 +64,10 @@ type Addon struct {
 	Prune []AddonPruneKind `json:"prune,omitempty"`
 }
 
-// AddonSource is where the objects of an add-on are read from. One of Manifest and Directory is set.
+// AddonSource is where the objects of an add-on are read from. One of Manifest, Directory, Kustomization and Helm is set.
 type AddonSource struct {
-	// Manifest is a file with YAML documents, relative to the channel's file.
+	// Manifest is a file with YAML documents, relative to the channel's file; an address (https://...), which needs a
+	// SHA256; or state://PATH, which is object CLUSTER/addons/PATH of the state store.
 	Manifest string `json:"manifest,omitempty"`
 
 	// SHA256 is the hash of the manifest in hexadecimal. Empty: not checked.
@@ -74,6 +75,43 @@ type AddonSource struct {
 
 	// Directory is a directory whose .yaml, .yml and .json files are read, without subdirectories.
 	Directory string `json:"directory,omitempty"`
+
+	// Kustomization is a directory with a kustomization, in the directory of the channel's file or below.
+	Kustomization string `json:"kustomization,omitempty"`
+
+	// Helm is a Helm chart, which is rendered.
+	Helm *AddonChart `json:"helm,omitempty"`
+}
+
+// AddonChart is a Helm chart and the values that it is rendered with.
+type AddonChart struct {
+	// Chart is a directory or an archive, relative to the channel's file; the address of an archive (https://...); a
+	// reference to a registry (oci://HOST/PATH); or the name of a chart in Repository.
+	Chart string `json:"chart"`
+
+	// Repository is the address of a chart repository.
+	Repository string `json:"repository,omitempty"`
+
+	// Version of the chart. Required with a repository.
+	Version string `json:"version,omitempty"`
+
+	// Digest is sha256:HASH of the archive, or of the manifest in a registry. Required unless the chart is local.
+	Digest string `json:"digest,omitempty"`
+
+	// ReleaseName is what templates know as .Release.Name. Empty: the name of the add-on.
+	ReleaseName string `json:"releaseName,omitempty"`
+
+	// ValuesFiles are files with values, relative to the channel's file. Later ones win.
+	ValuesFiles []string `json:"valuesFiles,omitempty"`
+
+	// Values of the chart, on top of those of the files. Parameters are replaced in all of them.
+	Values map[string]any `json:"values,omitempty"`
+
+	// APIVersions are added to .Capabilities.APIVersions, such as monitoring.coreos.com/v1.
+	APIVersions []string `json:"apiVersions,omitempty"`
+
+	// SkipHooks leaves out objects that are hooks of Helm. Otherwise a chart with hooks, except tests, is refused.
+	SkipHooks bool `json:"skipHooks,omitempty"`
 }
 
 // AddonParameter is a value that the manifests of an add-on contain as ${NAME}.

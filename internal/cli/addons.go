@@ -38,6 +38,8 @@ func newAddonsCommand(a *app) *cobra.Command {
 		newAddonsDiffCommand(a),
 		newAddonsPruneCommand(a),
 		newAddonsDeleteCommand(a),
+		newAddonsHistoryCommand(a),
+		newAddonsRollbackCommand(a),
 		newAddonsRenderCommand(a),
 	)
 }
@@ -139,7 +141,7 @@ func (c *addonsCommand) plan(ctx context.Context, args []string) (*addons.Sessio
 		return nil, applier.Plan{}, err
 	}
 
-	channel, err := session.Load(text, directory)
+	channel, err := session.Load(ctx, text, directory)
 	if err != nil {
 		return nil, applier.Plan{}, err
 	}
@@ -397,7 +399,7 @@ func (c *addonsCommand) render(ctx context.Context, args []string) error {
 		return err
 	}
 
-	channel, err := session.Load(text, directory)
+	channel, err := session.Load(ctx, text, directory)
 	if err != nil {
 		return err
 	}

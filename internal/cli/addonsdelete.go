@@ -139,7 +139,7 @@ func (c *addonsCommand) prune(ctx context.Context, args []string) error {
 		return err
 	}
 
-	channel, err := session.Load(text, directory)
+	channel, err := session.Load(ctx, text, directory)
 	if err != nil {
 		return err
 	}

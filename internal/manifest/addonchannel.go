@@ -79,10 +79,8 @@ func channelPath(kind, name string) string { return strings.ToLower(kind) + "/" 
 // refuseOtherSources reports the sources that this version cannot read, and removes them.
 func refuseOtherSources(fields map[string]any, fs *diag.Findings) {
 	hints := map[string]string{
-		"kustomization": "render it: kubectl kustomize DIRECTORY > FILE; then write manifest: FILE",
-		"helm":          "render it: helm template NAME CHART --include-crds > FILE; then write manifest: FILE",
-		"oci":           "copy its files into a directory next to the channel, and write directory: DIRECTORY",
-		"git":           "clone it next to the channel, and write directory: DIRECTORY",
+		"oci": "copy its files into a directory next to the channel, and write directory: DIRECTORY",
+		"git": "clone it next to the channel, and write directory: DIRECTORY",
 	}
 
 	spec, _ := fields["spec"].(map[string]any)
@@ -124,13 +122,33 @@ func addonChannelShape() any {
 		LabelSelector: "x",
 	}
 
+	chart := v1alpha1.AddonChart{
+		Chart:       "x",
+		Repository:  "x",
+		Version:     "x",
+		Digest:      "x",
+		ReleaseName: "x",
+		ValuesFiles: []string{"x"},
+		Values:      map[string]any{"*": nil},
+		APIVersions: []string{"x"},
+		SkipHooks:   true,
+	}
+
+	source := v1alpha1.AddonSource{
+		Manifest:      "x",
+		SHA256:        "x",
+		Directory:     "x",
+		Kustomization: "x",
+		Helm:          &chart,
+	}
+
 	addon := v1alpha1.Addon{
 		Name:               "x",
 		Version:            "x",
 		KubernetesVersion:  "x",
 		Selector:           anyKey,
 		Namespace:          "x",
-		Source:             v1alpha1.AddonSource{Manifest: "x", SHA256: "x", Directory: "x"},
+		Source:             source,
 		Parameters:         []v1alpha1.AddonParameter{{Name: "x", Value: "x", From: "x"}},
 		DependsOn:          []string{"x"},
 		HealthChecks:       []v1alpha1.AddonHealthCheck{check},

@@ -61,7 +61,7 @@ spec:
     version: newest
     kubernetesVersion: ">=newest"
     namespace: a/b
-    source: {helm: {chart: oci://example.com/chart}}
+    source: {git: {url: https://example.com/chart}}
     parameters:
     - {name: a-b, value: x, from: cluster.name}
     - {name: NAME, from: cluster.nmae}
@@ -75,8 +75,14 @@ spec:
   - {name: two, version: 1.0.0, source: {}}
   - {name: two, version: 1.0.0, source: {manifest: "https://example.com/x.yaml", sha256: ABC}}
   - {name: three, version: 1.0.0, source: {manifest: a, directory: b}}
-  - {name: four, version: 1.0.0, source: {kustomization: x}}
+  - {name: four, version: 1.0.0, source: {kustomization: ../x}}
   - {name: five, version: 1, source: {manifest: a}}
+  - {name: six, version: 1.0.0, source: {helm: {chart: "oci://example.com/a", repository: "https://example.com", releaseName: A}}}
+  - {name: seven, version: 1.0.0, source: {helm: {chart: a, repository: example.com, digest: "sha256:x", valuesFiles: ["https://x"]}}}
+  - {name: eight, version: 1.0.0, source: {helm: {values: {a: 1}, digets: x}}}
+  - {name: nine, version: 1.0.0, source: {manifest: "https://user@example.com/x.yaml"}}
+  - {name: ten, version: 1.0.0, source: {manifest: "state://../x", directory: x, helm: {chart: "s3://x/y"}}}
+  - {name: eleven, version: 1.0.0, source: {manifest: "s3://x/y"}}
 `
 	_, fs := manifest.ParseAddonChannel([]byte(text))
 	var paths []string
@@ -91,9 +97,12 @@ spec:
 	want := []string{
 		"[0].chart", "[0].dependsOn[0]", "[0].healthChecks[0].apiVersion", "[0].healthChecks[0].condition", "[0].healthChecks[0].name",
 		"[0].kubernetesVersion", "[0].name", "[0].namespace", "[0].needsRollingUpdate", "[0].parameters[0].from", "[0].parameters[0].name",
-		"[0].parameters[1].from", "[0].parameters[2].name", "[0].prune[0].labelSelector", "[0].prune[1].kind", "[0].source.helm",
-		"[0].timeout", "[0].version", "[1].source.manifest", "[2]", "[2].source.manifest", "[2].source.sha256",
-		"[3].source.directory", "[4].source.kustomization", "[5].version", "metadata.name",
+		"[0].parameters[1].from", "[0].parameters[2].name", "[0].prune[0].labelSelector", "[0].prune[1].kind", "[0].source.git",
+		"[0].timeout", "[0].version", "[10].source.directory", "[10].source.helm.chart", "[10].source.manifest",
+		"[11].source.manifest", "[1].source.manifest", "[2]", "[2].source.sha256", "[3].source.directory", "[4].source.kustomization",
+		"[5].version", "[6].source.helm.chart", "[6].source.helm.digest", "[6].source.helm.releaseName", "[6].source.helm.version",
+		"[7].source.helm.digest", "[7].source.helm.repository", "[7].source.helm.valuesFiles[0]", "[7].source.helm.version",
+		"[8].source.helm.chart", "[8].source.helm.digets", "[9].source.manifest", "[9].source.sha256", "metadata.name",
 	}
 	if diff := cmp.Diff(want, paths); diff != "" {
 		t.Errorf("%s\n%v", diff, fs)

@@ -133,35 +133,6 @@ func (c addonChecker) checkMetadata(i int, a v1alpha1.Addon) {
 	}
 }
 
-// checkSource checks where the objects are read from.
-func (c addonChecker) checkSource(i int, s v1alpha1.AddonSource) {
-	fix := "write manifest: FILE or directory: DIRECTORY"
-
-	switch {
-	case s.Manifest == "" && s.Directory == "":
-		c.errorf(i, "source.manifest", [2]string{"", fix}, "is missing")
-	case s.Manifest != "" && s.Directory != "":
-		c.errorf(i, "source.directory", [2]string{s.Directory, "remove one of them"}, "is given in addition to a manifest")
-	case s.SHA256 != "" && s.Directory != "":
-		hint := "remove it: a hash is of a manifest"
-		c.errorf(i, "source.sha256", [2]string{s.SHA256, hint}, "is given for a directory")
-	}
-
-	paths := map[string]string{"source.manifest": s.Manifest, "source.directory": s.Directory}
-	for _, field := range sortedKeys(paths) {
-		path := paths[field]
-		if scheme, _, found := strings.Cut(path, "://"); found {
-			hint := "download it, and write the path of the file"
-			c.errorf(i, field, [2]string{path, hint}, "is an address of %s, which this version of slipway cannot read", scheme)
-		}
-	}
-
-	if s.SHA256 != "" && !regexp.MustCompile(`^[0-9a-f]{64}$`).MatchString(s.SHA256) {
-		hint := "write the output of sha256sum FILE"
-		c.errorf(i, "source.sha256", [2]string{s.SHA256, hint}, "is not a SHA-256 in lower-case hexadecimal")
-	}
-}
-
 // checkParameters checks the parameters of an entry.
 func (c addonChecker) checkParameters(i int, parameters []v1alpha1.AddonParameter) {
 	known := AddonClusterValues(v1alpha1.Cluster{})

@@ -241,10 +241,14 @@ type fieldChecker struct {
 
 // pruneFields removes the fields of got that do not match shape, with a finding for each. The shape
 // is a complete example of the document: its members are the known fields, and its values have the
-// right types. A map with the key "*" allows any key.
+// right types. A map with the key "*" allows any key, and anything below it if its value is nil.
 func (c fieldChecker) pruneFields(path string, got map[string]any, shape any) {
 	want, ok := shape.(map[string]any)
 	if !ok {
+		return
+	}
+
+	if example, anyKey := want["*"]; anyKey && example == nil {
 		return
 	}
 

@@ -117,6 +117,8 @@ func TestForbiddenDependencies(t *testing.T) {
 		{"./cmd/slipway-node", module + "/internal/region", "no part of the product knows the local region"},
 		{"./cmd/slipway-node", "github.com/aws/aws-sdk-go/", "the v1 shapes are for the region alone, and huge"},
 		{"./cmd/slipway-node", "github.com/google/go-containerregistry", "images are made on the operator's side"},
+		{"./cmd/slipway-node", "helm.sh/helm", "charts are rendered on the operator's side"},
+		{"./cmd/slipway-node", "sigs.k8s.io/kustomize", "kustomizations are built on the operator's side"},
 		{"./internal/infra/plan", module + "/internal/infra/aws", "the planner is pure"},
 		{"./internal/infra/model", module + "/internal/infra/aws", "the model is pure"},
 		{"./internal/infra/aws/transport", module + "/internal/infra/aws/driver", "transport knows no resource kind"},

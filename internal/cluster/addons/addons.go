@@ -24,6 +24,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster/access"
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/addon/applier"
 	"github.com/slipway-k8s/slipway/internal/machine/addon/bundle"
 )
@@ -50,11 +51,13 @@ type Session struct {
 	Cluster v1alpha1.Cluster
 	// Kubernetes is the version of the API server.
 	Kubernetes *semver.Version
+
+	state store.Store
 }
 
 // Open reads the manifest of a cluster and connects to its API.
 func Open(ctx context.Context, env *cluster.Env, name string, o Options) (*Session, error) {
-	desired, err := readCluster(ctx, env, name)
+	state, desired, err := readCluster(ctx, env, name)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +68,7 @@ func Open(ctx context.Context, env *cluster.Env, name string, o Options) (*Sessi
 	}
 
 	config.WarningHandler = &warnings{notify: func(text string) { env.Notifyf("warning: %s", text) }}
-	s := &Session{Cluster: desired}
+	s := &Session{Cluster: desired, state: state}
 	if s.Applier, s.Kubernetes, err = newApplier(config, env.Now); err != nil {
 		return nil, fmt.Errorf("connect to the Kubernetes API of cluster %s: %w", name, err)
 	}
@@ -82,7 +85,7 @@ func Open(ctx context.Context, env *cluster.Env, name string, o Options) (*Sessi
 // OpenOffline reads the manifest of a cluster. The session cannot change the cluster, and has the version of Kubernetes
 // that the manifest asks for.
 func OpenOffline(ctx context.Context, env *cluster.Env, name string) (*Session, error) {
-	desired, err := readCluster(ctx, env, name)
+	state, desired, err := readCluster(ctx, env, name)
 	if err != nil {
 		return nil, err
 	}
@@ -92,19 +95,19 @@ func OpenOffline(ctx context.Context, env *cluster.Env, name string) (*Session, 
 		return nil, err
 	}
 
-	return &Session{Cluster: desired, Kubernetes: version}, nil
+	return &Session{Cluster: desired, Kubernetes: version, state: state}, nil
 }
 
-// readCluster returns the manifest of a cluster.
-func readCluster(ctx context.Context, env *cluster.Env, name string) (v1alpha1.Cluster, error) {
+// readCluster returns the state store, and the manifest of a cluster in it.
+func readCluster(ctx context.Context, env *cluster.Env, name string) (store.Store, v1alpha1.Cluster, error) {
 	state, _, err := env.Stores.State(ctx)
 	if err != nil {
-		return v1alpha1.Cluster{}, err
+		return nil, v1alpha1.Cluster{}, err
 	}
 
 	set, err := clusterstate.LoadManifests(ctx, state, name)
 
-	return set.Cluster, err
+	return state, set.Cluster, err
 }
 
 // connect returns how the API of a cluster is reached.

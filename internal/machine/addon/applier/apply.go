@@ -106,6 +106,7 @@ func (r *addonRun) apply(ctx context.Context) error {
 
 	r.inventory.Version = r.plan.Update
 	r.inventory.Target = ""
+	r.inventory.RollbackTo = 0
 	r.inventory.State = Ready
 	r.inventory.Message = ""
 	_, err = r.applier.write(ctx, r.inventory)
@@ -120,6 +121,7 @@ func (r *addonRun) begin(ctx context.Context) error {
 	r.inventory.Channel = release.Channel
 	r.inventory.DependsOn = release.Addon.DependsOn
 	r.inventory.Target = r.plan.Update
+	r.inventory.RollbackTo = r.plan.rollbackTo
 	r.inventory.State = Applying
 	r.inventory.Message = ""
 	for _, step := range r.plan.Steps {
@@ -135,8 +137,11 @@ func (r *addonRun) begin(ctx context.Context) error {
 
 	written, err := r.applier.write(ctx, r.inventory)
 	r.inventory = written
+	if err != nil {
+		return err
+	}
 
-	return err
+	return r.dropRevisions(ctx)
 }
 
 // carryOut applies the objects, waits for their health and deletes what the add-on no longer has.
@@ -155,7 +160,11 @@ func (r *addonRun) carryOut(ctx context.Context) error {
 		return err
 	}
 
-	return r.prune(ctx)
+	if err := r.prune(ctx); err != nil {
+		return err
+	}
+
+	return r.recordRevision(ctx)
 }
 
 // applyObject applies one object and records it.

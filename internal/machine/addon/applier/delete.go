@@ -39,9 +39,7 @@ func (a *Applier) PlanDeletion(all []Inventory, names []string) ([]Deletion, err
 		named := func(i Inventory) bool { return i.Name == name }
 		at := slices.IndexFunc(all, named)
 		if at < 0 {
-			err := fmt.Errorf("the cluster has no add-on %s", name)
-			errs = append(errs, diag.WithHint(err, "list them with: slipway addons get"))
-
+			errs = append(errs, unknownAddon(name))
 			continue
 		}
 
@@ -126,16 +124,26 @@ func (a *Applier) Delete(ctx context.Context, d Deletion) error {
 		return fmt.Errorf("add-on %s: %w", d.Name, err)
 	}
 
+	if err := a.removeRevisions(ctx, i); err != nil {
+		return err
+	}
+
 	if len(i.Objects) == 0 {
 		return a.remove(ctx, i)
 	}
 
 	i.State = Deleted
+	i.OldestRevision = i.Revision + 1
+	i.RevisionHash = ""
+	i.RollbackTo = 0
 	i.Version = ""
 	_, err = a.write(ctx, i)
 
 	return err
 }
+
+// keepAnnotation is how a Helm chart asks that an object stays when its release is deleted.
+const keepAnnotation = "helm.sh/resource-policy"
 
 // deleteObject deletes an object, unless it no longer belongs to the add-on.
 func (a *Applier) deleteObject(ctx context.Context, addon string, step Step) error {
@@ -147,6 +155,11 @@ func (a *Applier) deleteObject(ctx context.Context, addon string, step Step) err
 	if !step.isOwnedBy(addon, live) {
 		owner := live.GetLabels()[bundle.OwnerLabel]
 		a.notifyf("%s: kept %s, which belongs to %s", addon, step.Object, cmp.Or(owner, "nobody"))
+		return nil
+	}
+
+	if live.GetAnnotations()[keepAnnotation] == "keep" {
+		a.notifyf("%s: kept %s, as its annotation %s asks for", addon, step.Object, keepAnnotation)
 		return nil
 	}
 

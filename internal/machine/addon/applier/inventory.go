@@ -48,6 +48,13 @@ type Inventory struct {
 	Message string `json:"message,omitempty"`
 	// DependsOn are the add-ons that must not be deleted before this one.
 	DependsOn []string `json:"dependsOn,omitempty"`
+	// Revision is the number of the version that became healthy last, and RevisionHash the hash of its content.
+	Revision     int    `json:"revision,omitempty"`
+	RevisionHash string `json:"revisionHash,omitempty"`
+	// OldestRevision is the oldest one that may exist.
+	OldestRevision int `json:"oldestRevision,omitempty"`
+	// RollbackTo is the revision that a rollback returns to, until it has ended.
+	RollbackTo int `json:"rollbackTo,omitempty"`
 	// Objects that may exist, in the order in which they are applied.
 	Objects []Entry `json:"objects"`
 

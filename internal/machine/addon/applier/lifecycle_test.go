@@ -116,8 +116,8 @@ func checkKilledAt(f *fixture, answerLost bool) {
 			f.t.Errorf("killed after %d writes, the third plan: %+v, %v, %d dry runs", n, plan, err, counter2.dryRuns)
 		}
 	}
-	if interrupted != 8 { // 2 inventories, 2 creations, 2 updates, 2 deletions
-		f.t.Errorf("%d interruptions, want 8", interrupted)
+	if interrupted != 10 { // 2 inventories, 2 creations, 2 updates, 2 deletions, a new revision and the deletion of an old one
+		f.t.Errorf("%d interruptions, want 10", interrupted)
 	}
 }
 

@@ -52,8 +52,9 @@ type AddonPlan struct {
 	// Steps for each object, in the order in which they are carried out.
 	Steps []Step `json:"steps"`
 
-	release   Release
-	inventory Inventory
+	release    Release
+	inventory  Inventory
+	rollbackTo int // the revision that a rollback returns to
 }
 
 // Step is what happens to one object.

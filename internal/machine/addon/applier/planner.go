@@ -26,6 +26,8 @@ type planner struct {
 	channel     string
 	releases    []Release
 	inventories map[string]Inventory
+	// partial is set if the releases are not all of the channel.
+	partial bool
 	// custom are the kinds that CustomResourceDefinitions of the releases define, and whether they have namespaces.
 	custom map[schema.GroupKind]bool
 	// changing are those of them whose definition is created or updated.
@@ -225,7 +227,7 @@ func (p *planner) checkOwner(ref bundle.Reference, live *unstructured.Unstructur
 	owner := live.GetLabels()[bundle.OwnerLabel]
 	other, installed := p.inventories[owner]
 	released := func(o Release) bool { return o.Addon.Name == owner }
-	leaves := other.Channel == p.channel && !slices.ContainsFunc(p.releases, released)
+	leaves := !p.partial && other.Channel == p.channel && !slices.ContainsFunc(p.releases, released)
 	if owner == "" || owner == r.Addon.Name || !installed || leaves || p.applier.Force {
 		return nil
 	}

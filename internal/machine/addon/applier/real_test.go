@@ -39,6 +39,8 @@ func TestRealAPIServer(t *testing.T) {
 		"a refusal writes nothing":                  checkRefusal,
 		"what kops prunes by labels":                checkPruneByLabels,
 		"two processes do not mix":                  checkTwoProcesses,
+		"a rollback":                                checkRollback,
+		"a rollback that is killed at every write":  checkRollbackKilled,
 		"volumes stay":                              checkVolumes,
 		"a namespace with claims of others stays":   checkForeignClaim,
 		"no labels prune objects of others":         checkPruneOfOthers,

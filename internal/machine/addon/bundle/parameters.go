@@ -23,11 +23,11 @@ func Prepare(
 	objects []*unstructured.Unstructured,
 	parameters, labels map[string]string,
 ) ([]*unstructured.Unstructured, error) {
-	used := map[string]bool{}
+	replacing := NewParameters(parameters)
 	var out []*unstructured.Unstructured
 
 	for _, o := range objects {
-		replaced, _ := replaceParameters(o.Object, parameters, used).(map[string]any)
+		replaced, _ := replacing.Replace(o.Object).(map[string]any)
 		prepared := &unstructured.Unstructured{Object: replaced}
 		set := maps.Clone(labels)
 		if set == nil {
@@ -42,13 +42,8 @@ func Prepare(
 		out = append(out, prepared)
 	}
 
-	for _, p := range slices.Sorted(maps.Keys(parameters)) {
-		if !used[p] {
-			return nil, diag.WithHint(
-				fmt.Errorf("add-on %s: no object contains ${%s}", name, p),
-				"remove parameter "+p+", or write ${"+p+"} into a value of the manifest",
-			)
-		}
+	if err := replacing.CheckUsed(name, "object"); err != nil {
+		return nil, err
 	}
 
 	SortObjects(out)
@@ -56,14 +51,39 @@ func Prepare(
 	return out, nil
 }
 
-// replaceParameters returns a copy of a value in which the texts have the parameters replaced. Other texts with ${ stay:
+// Parameters are values that replace ${NAME} in texts. They remember which of them were used.
+type Parameters struct {
+	values map[string]string
+	used   map[string]bool
+}
+
+// NewParameters returns parameters with these values, of which none was used.
+func NewParameters(values map[string]string) *Parameters {
+	return &Parameters{values: values, used: map[string]bool{}}
+}
+
+// CheckUsed returns an error if a parameter of an add-on was not used. where is what should contain it.
+func (p *Parameters) CheckUsed(addon, where string) error {
+	for _, name := range slices.Sorted(maps.Keys(p.values)) {
+		if !p.used[name] {
+			return diag.WithHint(
+				fmt.Errorf("add-on %s: no %s contains ${%s}", addon, where, name),
+				"remove parameter "+name+", or write ${"+name+"} into a value of the source",
+			)
+		}
+	}
+
+	return nil
+}
+
+// Replace returns a copy of a value in which the texts have the parameters replaced. Other texts with ${ stay:
 // manifests contain shell scripts.
-func replaceParameters(value any, parameters map[string]string, used map[string]bool) any {
+func (p *Parameters) Replace(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
 		out := map[string]any{}
 		for key, member := range value {
-			out[key] = replaceParameters(member, parameters, used)
+			out[key] = p.Replace(member)
 		}
 
 		return out
@@ -71,20 +91,20 @@ func replaceParameters(value any, parameters map[string]string, used map[string]
 	case []any:
 		out := make([]any, len(value))
 		for i, item := range value {
-			out[i] = replaceParameters(item, parameters, used)
+			out[i] = p.Replace(item)
 		}
 
 		return out
 
 	case string:
-		return replaceInText(value, parameters, used)
+		return p.replaceInText(value)
 	}
 
 	return value
 }
 
 // replaceInText replaces ${NAME} once, so that a value is not searched for further parameters.
-func replaceInText(text string, parameters map[string]string, used map[string]bool) string {
+func (p *Parameters) replaceInText(text string) string {
 	var out strings.Builder
 	for {
 		before, rest, found := strings.Cut(text, "${")
@@ -94,7 +114,7 @@ func replaceInText(text string, parameters map[string]string, used map[string]bo
 		}
 
 		name, after, closed := strings.Cut(rest, "}")
-		value, known := parameters[name]
+		value, known := p.values[name]
 		if !closed || !known {
 			out.WriteString("${")
 			text = rest
@@ -102,7 +122,7 @@ func replaceInText(text string, parameters map[string]string, used map[string]bo
 			continue
 		}
 
-		used[name] = true
+		p.used[name] = true
 		out.WriteString(value)
 		text = after
 	}
