@@ -31,6 +31,15 @@ type KubeAPIServer struct {
 
 	// AuditLogMaxSize is the size in MiB at which a new file of the audit log begins, 100 or more. Unset means 100.
 	AuditLogMaxSize int `json:"auditLogMaxSize,omitempty"`
+
+	// ServiceAccountIssuer is the issuer in the tokens of service accounts, an https URL. It is fixed when the cluster
+	// is created. Unset means https://kubernetes.default.svc.
+	ServiceAccountIssuer string `json:"serviceAccountIssuer,omitempty"`
+
+	// AcceptedServiceAccountIssuers are further issuers whose tokens the API server accepts if one of the cluster's keys
+	// signed them, such as those of a cluster that was restored into this one. They are fixed when the cluster is
+	// created.
+	AcceptedServiceAccountIssuers []string `json:"acceptedServiceAccountIssuers,omitempty"`
 }
 
 // KubeControllerManager configures kube-controller-manager. The fields have the names of its flags. Zero values leave

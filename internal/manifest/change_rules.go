@@ -45,7 +45,9 @@ type FieldRule struct {
 // The hints that several fields share.
 const (
 	createAnother = "keep it; to use another value, create another cluster and move the workloads to it"
-	keepOwn       = "keep it; running machines use it until they end, so create another cluster to change it"
+	keepIssuer    = "keep it: running pods and programs outside of the cluster trust tokens of this issuer; create " +
+		"another cluster to use another one"
+	keepOwn = "keep it; running machines use it until they end, so create another cluster to change it"
 )
 
 // FieldRules returns the rule of every field. A test fails for a field without one.
@@ -187,6 +189,8 @@ func networkFieldRules() []FieldRule {
 			"keep it: existing Services have addresses of it; create another cluster and move the workloads",
 		},
 		FieldRule{kind, "spec.networking.cni", StaysFixed, createAnother},
+		FieldRule{kind, "spec.kubeAPIServer.serviceAccountIssuer", StaysFixed, keepIssuer},
+		FieldRule{kind, "spec.kubeAPIServer.acceptedServiceAccountIssuers", StaysFixed, keepIssuer},
 		FieldRule{
 			kind, "spec.networking.dnsDomain", StaysFixed,
 			"keep it: running pods and certificates use it; create another cluster and move the workloads",

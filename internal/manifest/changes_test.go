@@ -68,10 +68,12 @@ func TestBreakingChanges(t *testing.T) {
 		return func(s *manifest.Set) { f(&s.Cluster.Spec.Networking) }
 	}
 	for want, change := range map[string]func(*manifest.Set){
-		`cluster/demo: spec.networking.podCIDR "10.100.0.0/16": cannot change once the cluster is applied; it is 10.244.0.0/16 (keep it: each node`:           network(func(n *v1alpha1.Networking) { n.PodCIDR = "10.100.0.0/16" }),
-		`cluster/demo: spec.networking.serviceClusterIPRange "10.97.0.0/16": cannot change once the cluster is applied; it is 10.96.0.0/16`:                   network(func(n *v1alpha1.Networking) { n.ServiceClusterIPRange = "10.97.0.0/16" }),
-		`cluster/demo: spec.networking.dnsDomain "k8s.local": cannot change once the cluster is applied; it is cluster.local`:                                 network(func(n *v1alpha1.Networking) { n.DNSDomain = "k8s.local" }),
-		`cluster/demo: spec.networking.networkCIDR "10.20.0.0/16": cannot change once the cluster is applied; it is 10.80.0.0/16 (keep it: AWS cannot change`: network(func(n *v1alpha1.Networking) { n.NetworkCIDR = "10.20.0.0/16" }),
+		`cluster/demo: spec.networking.podCIDR "10.100.0.0/16": cannot change once the cluster is applied; it is 10.244.0.0/16 (keep it: each node`:            network(func(n *v1alpha1.Networking) { n.PodCIDR = "10.100.0.0/16" }),
+		`cluster/demo: spec.networking.serviceClusterIPRange "10.97.0.0/16": cannot change once the cluster is applied; it is 10.96.0.0/16`:                    network(func(n *v1alpha1.Networking) { n.ServiceClusterIPRange = "10.97.0.0/16" }),
+		`cluster/demo: spec.kubeAPIServer.serviceAccountIssuer "https://a": cannot change once the cluster is applied; it is (not set) (keep it: running pods`: cluster(func(c *v1alpha1.ClusterSpec) { c.KubeAPIServer.ServiceAccountIssuer = "https://a" }),
+		`cluster/demo: spec.kubeAPIServer.acceptedServiceAccountIssuers "https://a": cannot change once the cluster is applied`:                                cluster(func(c *v1alpha1.ClusterSpec) { c.KubeAPIServer.AcceptedServiceAccountIssuers = []string{"https://a"} }),
+		`cluster/demo: spec.networking.dnsDomain "k8s.local": cannot change once the cluster is applied; it is cluster.local`:                                  network(func(n *v1alpha1.Networking) { n.DNSDomain = "k8s.local" }),
+		`cluster/demo: spec.networking.networkCIDR "10.20.0.0/16": cannot change once the cluster is applied; it is 10.80.0.0/16 (keep it: AWS cannot change`:  network(func(n *v1alpha1.Networking) { n.NetworkCIDR = "10.20.0.0/16" }),
 		`cluster/demo: spec.networking.networkID "vpc-0123456789abcdef0": cannot change once the cluster is applied; it is (not set)`: network(func(n *v1alpha1.Networking) {
 			n.NetworkID, n.InternetGatewayID = "vpc-0123456789abcdef0", "igw-0123456789abcdef0"
 		}),

@@ -33,8 +33,18 @@ func TestComponentSettings(t *testing.T) {
 			}
 			g.Sysctls = map[string]string{"net.core.somaxconn": "8192", "net.ipv4.tcp_rmem": "4096 87380 16777216", "vm.max_map_count": "262144"}
 		},
-		`spec.kubeAPIServer.maxRequestsInflight "20": is out of range (use 100 to 10000)`:                                   func(c *cluster, _ *group) { c.KubeAPIServer.MaxRequestsInflight = 20 },
-		`spec.kubeAPIServer.eventTTL "1 hour": is not a duration in this range (write a duration from 5m0s to 168h0m0s`:     func(c *cluster, _ *group) { c.KubeAPIServer.EventTTL = "1 hour" },
+		`spec.kubeAPIServer.maxRequestsInflight "20": is out of range (use 100 to 10000)`:                               func(c *cluster, _ *group) { c.KubeAPIServer.MaxRequestsInflight = 20 },
+		`spec.kubeAPIServer.eventTTL "1 hour": is not a duration in this range (write a duration from 5m0s to 168h0m0s`: func(c *cluster, _ *group) { c.KubeAPIServer.EventTTL = "1 hour" },
+		`serviceAccountIssuer "http://issuer.example": is not an https URL`:                                             func(c *cluster, _ *group) { c.KubeAPIServer.ServiceAccountIssuer = "http://issuer.example" },
+		`acceptedServiceAccountIssuers[1] "https://a": duplicates`: func(c *cluster, _ *group) {
+			c.KubeAPIServer.AcceptedServiceAccountIssuers = []string{"https://a", "https://a"}
+		},
+		`acceptedServiceAccountIssuers[0] "https://kubernetes.default.svc": is the issuer of the cluster itself`: func(c *cluster, _ *group) {
+			c.KubeAPIServer.AcceptedServiceAccountIssuers = []string{"https://kubernetes.default.svc"}
+		},
+		`acceptedServiceAccountIssuers[0] "https://a?b": is not an https URL`: func(c *cluster, _ *group) {
+			c.KubeAPIServer.AcceptedServiceAccountIssuers = []string{"https://a?b"}
+		},
 		`spec.kubeAPIServer.auditLogMaxAge "7": is out of range (use 30 to`:                                                 func(c *cluster, _ *group) { c.KubeAPIServer.AuditLogMaxAge = 7 },
 		`spec.kubeControllerManager.nodeMonitorGracePeriod "10s": is not a duration in this range`:                          func(c *cluster, _ *group) { c.KubeControllerManager.NodeMonitorGracePeriod = "10s" },
 		`spec.kubelet.maxPods "500": is out of range (use 10 to 250)`:                                                       func(_ *cluster, g *group) { g.Kubelet.MaxPods = 500 },

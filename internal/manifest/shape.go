@@ -215,6 +215,8 @@ func apiServerShape() v1alpha1.KubeAPIServer {
 		AuditLogMaxAge:                      1,
 		AuditLogMaxBackup:                   1,
 		AuditLogMaxSize:                     1,
+		ServiceAccountIssuer:                "x",
+		AcceptedServiceAccountIssuers:       []string{"x"},
 	}
 }
 

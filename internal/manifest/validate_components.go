@@ -3,8 +3,10 @@
 package manifest
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -83,6 +85,7 @@ func (v validator) checkComponents(spec v1alpha1.ClusterSpec) {
 		optionalNumber{server + "auditLogMaxSize", s.AuditLogMaxSize, minAuditSizeMiB, maxAuditNumber},
 	)
 	v.checkOptionalWaits(optionalWait{server + "eventTTL", s.EventTTL, 5 * time.Minute, 7 * 24 * time.Hour})
+	checkIssuers(v, s)
 
 	m := spec.KubeControllerManager
 	const manager = "spec.kubeControllerManager."
@@ -99,6 +102,36 @@ func (v validator) checkComponents(spec v1alpha1.ClusterSpec) {
 			5 * time.Minute,
 		},
 	)
+}
+
+// checkIssuers checks the issuers of the tokens of service accounts. The API server serves the documents of OpenID
+// Connect discovery for https URLs without a query and a fragment only.
+func checkIssuers(v validator, s v1alpha1.KubeAPIServer) {
+	const path = "spec.kubeAPIServer."
+	seen := map[string]int{}
+	if s.ServiceAccountIssuer != "" {
+		checkIssuer(v, path+"serviceAccountIssuer", s.ServiceAccountIssuer)
+	}
+
+	for i, issuer := range s.AcceptedServiceAccountIssuers {
+		at := fmt.Sprintf("%sacceptedServiceAccountIssuers[%d]", path, i)
+		checkIssuer(v, at, issuer)
+		v.checkUnique(at, issuer, seen, i, "duplicates acceptedServiceAccountIssuers[%d]")
+		if issuer == cmp.Or(s.ServiceAccountIssuer, defaultIssuer) {
+			v.errorf(at, issuer, "leave it out", "is the issuer of the cluster itself, which is always accepted")
+		}
+	}
+}
+
+// defaultIssuer is the issuer of clusters whose manifest names none.
+const defaultIssuer = "https://kubernetes.default.svc"
+
+// checkIssuer checks one issuer.
+func checkIssuer(v validator, path, issuer string) {
+	u, err := url.Parse(issuer)
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.ContainsAny(issuer, "?#, \n\"") {
+		v.errorf(path, issuer, "write it as https://oidc.example.com/demo", "is not an https URL without a query")
+	}
 }
 
 // checkKubelet checks the kubelet settings of a group.

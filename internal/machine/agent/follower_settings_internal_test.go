@@ -57,10 +57,14 @@ func TestRestartsAgreeWithTheTable(t *testing.T) {
 		"kubelet.allowedUnsafeSysctls":        func(d *node.Document) { d.Kubelet.AllowedUnsafeSysctls = []string{"net.*"} },
 		"sysctls.net.core.somaxconn":          func(d *node.Document) { d.Sysctls = map[string]string{"net.core.somaxconn": "5"} },
 		"kubeAPIServer.maxRequestsInflight":   func(d *node.Document) { d.KubeAPIServer.MaxRequestsInflight = 800 },
-		"kubeAPIServer.eventTTL":              func(d *node.Document) { d.KubeAPIServer.EventTTL = "3h" },
-		"kubeAPIServer.auditLogMaxAge":        func(d *node.Document) { d.KubeAPIServer.AuditLogMaxAge = 40 },
-		"kubeAPIServer.auditLogMaxBackup":     func(d *node.Document) { d.KubeAPIServer.AuditLogMaxBackup = 40 },
-		"kubeAPIServer.auditLogMaxSize":       func(d *node.Document) { d.KubeAPIServer.AuditLogMaxSize = 400 },
+		"kubeAPIServer.serviceAccountIssuer":  func(d *node.Document) { d.KubeAPIServer.ServiceAccountIssuer = "https://a" },
+		"kubeAPIServer.acceptedServiceAccountIssuers": func(d *node.Document) {
+			d.KubeAPIServer.AcceptedServiceAccountIssuers = []string{"https://a"}
+		},
+		"kubeAPIServer.eventTTL":          func(d *node.Document) { d.KubeAPIServer.EventTTL = "3h" },
+		"kubeAPIServer.auditLogMaxAge":    func(d *node.Document) { d.KubeAPIServer.AuditLogMaxAge = 40 },
+		"kubeAPIServer.auditLogMaxBackup": func(d *node.Document) { d.KubeAPIServer.AuditLogMaxBackup = 40 },
+		"kubeAPIServer.auditLogMaxSize":   func(d *node.Document) { d.KubeAPIServer.AuditLogMaxSize = 400 },
 		"kubeAPIServer.maxMutatingRequestsInflight": func(d *node.Document) {
 			d.KubeAPIServer.MaxMutatingRequestsInflight = 300
 		},

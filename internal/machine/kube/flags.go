@@ -138,10 +138,13 @@ func ComponentDir(component string) string { return PKIDir + "/" + component }
 
 func pkiPath(name string) string { return PKIDir + "/" + name }
 
+// DefaultServiceAccountIssuer is the issuer of the tokens of service accounts if the manifest names none.
+const DefaultServiceAccountIssuer = "https://kubernetes.default.svc"
+
 // APIServerFlags returns the flags of kube-apiserver. The numbers are controls of the CIS
 // benchmark.
 func APIServerFlags(c Config) []string {
-	return formatFlags(withSettings(apiServerSettings(c.APIServerSettings), map[string]string{
+	flags := formatFlags(withSettings(apiServerSettings(c.APIServerSettings), map[string]string{
 		"advertise-address": c.Address,
 		"secure-port":       APIPort,
 		"allow-privileged":  "true",
@@ -172,7 +175,7 @@ func APIServerFlags(c Config) []string {
 		"service-account-lookup":                  "true",
 		"service-account-key-file":                ComponentDir(APIServer) + "/service-account.pub",
 		"service-account-signing-key-file":        ComponentDir(APIServer) + "/service-account.key",
-		"service-account-issuer":                  "https://kubernetes.default.svc",
+		"service-account-issuer":                  DefaultServiceAccountIssuer,
 		"service-account-extend-token-expiration": "false",
 		// 1.2.23, 1.2.26: each API server uses only its own etcd member, so that slots fail
 		// independently.
@@ -202,6 +205,13 @@ func APIServerFlags(c Config) []string {
 		// in a thousand rebalances them.
 		"goaway-chance": "0.001",
 	}))
+
+	// The first issuer is that of new tokens; the API server accepts those of all.
+	for _, issuer := range c.APIServerSettings.AcceptedServiceAccountIssuers {
+		flags = append(flags, "--service-account-issuer="+issuer)
+	}
+
+	return flags
 }
 
 // apiCipherSuites returns the cipher suites of the API server for TLS 1.2: those of the CIS benchmark with authenticated

@@ -44,6 +44,7 @@ func apiServerSettings(in v1alpha1.KubeAPIServer) settings {
 	out.number("audit-log-maxage", in.AuditLogMaxAge)
 	out.number("audit-log-maxbackup", in.AuditLogMaxBackup)
 	out.number("audit-log-maxsize", in.AuditLogMaxSize)
+	out.text("service-account-issuer", in.ServiceAccountIssuer)
 
 	return out
 }

@@ -186,6 +186,8 @@ func settingRules() []FieldRule {
 		restart("kubeAPIServer.auditLogMaxAge", ComponentAPIServer),
 		restart("kubeAPIServer.auditLogMaxBackup", ComponentAPIServer),
 		restart("kubeAPIServer.auditLogMaxSize", ComponentAPIServer),
+		restart("kubeAPIServer.serviceAccountIssuer", ComponentAPIServer),
+		restart("kubeAPIServer.acceptedServiceAccountIssuers", ComponentAPIServer),
 		restart("kubeControllerManager.terminatedPodGCThreshold", ComponentControllerManager),
 		restart("kubeControllerManager.nodeMonitorGracePeriod", ComponentControllerManager),
 		restart("kubeControllerManager.horizontalPodAutoscalerSyncPeriod", ComponentControllerManager),
