@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 export GOFLAGS ?= -buildvcs=false
 
-.PHONY: build test long lint vulncheck bench e2e demo demo-down deps assets image packages packages-check generate man fuzz clean
+.PHONY: build test long robustness lint vulncheck bench e2e demo demo-down deps assets image packages packages-check generate man fuzz clean
 
 build: ## bin/slipway and bin/slipway-node
 	@hack/build.sh
@@ -26,6 +26,10 @@ long: build ## the long forms of tests: killed at every write, every topology ju
 	@seed=$$(date +%s); echo "COUNT models: seed $$seed, 10000 histories each"; \
 	go test -count=1 -v -timeout 60m -run 'Model|Histories|IsSafe|TestLock$$' $(MODEL) -rapid.checks=10000 -rapid.seed=$$seed
 	@SLIPWAY_LONG=1 go test -count=1 -v -timeout 60m ./test/killed ./test/judge
+
+FAULTS ?= 200
+robustness: ## faults (default 200) injected into real etcd members under load; the history must be linearizable
+	@SLIPWAY_FAULTS=$(FAULTS) go test -count=1 -v -timeout 120m -run 'TestRealRobustness|TestHistories' ./internal/machine/agent
 
 e2e: build deps ## the end-to-end tests; fails where test would skip
 	@SLIPWAY_E2E=require hack/e2e.sh

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 )
@@ -100,14 +101,17 @@ type realCluster struct {
 	manager etcd.Manager
 	initial string
 	stops   map[string]func()
-	tasks   map[string]*etcdMaintenance
-	now     time.Time
+	// processes are the running members by slot.
+	processes map[string]*os.Process
+	tasks     map[string]*etcdMaintenance
+	now       time.Time
 }
 
 func newRealCluster(t *testing.T) *realCluster {
 	t.Helper()
 	r := &realCluster{
 		T: t, bin: program(t, "etcd-*/bin/etcd"), stops: map[string]func(){}, tasks: map[string]*etcdMaintenance{}, now: time.Now(),
+		processes: map[string]*os.Process{},
 	}
 	ports := freePorts(t, 6)
 	var initial []string
@@ -166,6 +170,7 @@ func (r *realCluster) start(peer etcd.Peer, state string) {
 		"--initial-advertise-peer-urls=" + peer.PeerURL, "--initial-cluster=" + r.initial, "--initial-cluster-state=" + state,
 		"--corrupt-check-time=1s", "--feature-gates=CompactHashCheck=true",
 	}, nil)
+	r.processes[peer.Slot] = process
 	r.stops[peer.Slot] = func() {
 		_ = process.Kill()
 		eventually(r.T, "etcd ends", func() error {
@@ -181,7 +186,7 @@ func (r *realCluster) dir(slot string) string { return r.tasks[slot].agent.Root.
 
 func (r *realCluster) client(slot int) *clientv3.Client {
 	r.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{r.manager.Peers[slot].ClientURL}, DialTimeout: 5 * time.Second})
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{r.manager.Peers[slot].ClientURL}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
 	if err != nil {
 		r.Fatal(err)
 	}
