@@ -118,6 +118,13 @@ func TestRealBackups(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	lease, err := r.client.Grant(t.Context(), 3600) // as Kubernetes' events have
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.client.Put(t.Context(), "key8", "leased", clientv3.WithLease(lease.ID)); err != nil {
+		t.Fatal(err)
+	}
 	deleted, err := r.client.Delete(t.Context(), "key7")
 	if err != nil {
 		t.Fatal(err)

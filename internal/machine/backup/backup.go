@@ -40,10 +40,18 @@ const (
 type Contents struct {
 	// Revision of the newest change.
 	Revision int64 `json:"revision"`
-	// HashKV is etcd's hash of all keys and values up to Revision.
+	// HashKV is etcd's hash of all keys and values up to Revision; 0 if it is not known: etcdutl before 3.7 cannot compute it
+	// of a database with leases.
 	HashKV uint32 `json:"hashKV"`
 	// Keys is the number of keys.
 	Keys int `json:"keys"`
+}
+
+// Matches reports whether two databases have the same contents, as far as both are known.
+func (c Contents) Matches(other Contents) bool {
+	sameHash := c.HashKV == other.HashKV || c.HashKV == 0 || other.HashKV == 0
+
+	return sameHash && c.Revision == other.Revision && c.Keys == other.Keys
 }
 
 // Metadata describes a complete backup.
