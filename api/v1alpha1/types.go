@@ -247,6 +247,21 @@ type APIAccess struct {
 
 	// AdditionalSANs are DNS names and IP addresses to add to the API server's certificate.
 	AdditionalSANs []string `json:"additionalSANs,omitempty"`
+
+	// Users are IAM roles and users that may use the API with 'slipway token', under their own names and without a
+	// certificate. RBAC decides what their groups may do. Who is removed has no access a minute later.
+	Users []APIUser `json:"users,omitempty"`
+}
+
+// APIUser is an IAM role or user that may use the API.
+type APIUser struct {
+	// ARN of the IAM role or user, such as arn:aws:iam::123456789012:role/ops. All sessions of a role are in its
+	// groups; each has the name arn:aws:sts::123456789012:assumed-role/ops/SESSION.
+	ARN string `json:"arn"`
+
+	// Groups of Kubernetes that the user is in: slipway:cluster-admins for administrators of the cluster, or
+	// names of yours that RoleBindings refer to. Names that begin with system: are not allowed.
+	Groups []string `json:"groups"`
 }
 
 // LoadBalancer is the network load balancer of the API.

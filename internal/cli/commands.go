@@ -50,6 +50,7 @@ func addCommands(a *app, root *cobra.Command) {
 		newSSHCommand(a),
 		newSupportBundleCommand(a),
 		newExportCommand(a),
+		newTokenCommand(a),
 		newRenderCommand(a),
 		newStateCommand(a),
 		newIAMCommand(a),

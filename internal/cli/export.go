@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/spf13/cobra"
 
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/cluster/access"
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
@@ -25,6 +28,8 @@ const (
 type exportOptions struct {
 	name, kubeconfig string
 	admin            time.Duration
+	exec             bool   // a command that prints tokens, instead of a certificate
+	endpoint         string // of STS, for exec
 }
 
 func newExportCommand(a *app) *cobra.Command {
@@ -38,10 +43,14 @@ func newExportKubeconfigCommand(a *app) *cobra.Command {
 		Short: "Merge a short-lived admin certificate into your kubeconfig",
 		Long: `Issue an administrator certificate from the certificate authority in the state store and merge it into the kubeconfig, as
 a context with the cluster's name, which becomes the current context. Other entries are never changed: an entry with the
-cluster's name that slipway did not write is an error. The file is written atomically, with mode 0600.` + exitStatusHelp(),
+cluster's name that slipway did not write is an error. The file is written atomically, with mode 0600.
+
+With --exec the kubeconfig has no certificate: kubectl runs 'slipway token', which proves who you are in AWS. That needs no key
+of the cluster. spec.api.users of the cluster says who has access.` + exitStatusHelp(),
 		Example: `  slipway export kubeconfig demo
   slipway export kubeconfig demo --admin 1h --kubeconfig ./demo.kubeconfig
-  slipway export kubeconfig demo --kubeconfig - > demo.kubeconfig`,
+  slipway export kubeconfig demo --kubeconfig - > demo.kubeconfig
+  slipway export kubeconfig demo --exec`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := a.clusterName(args, o.name)
 			if err != nil {
@@ -53,6 +62,9 @@ cluster's name that slipway did not write is an error. The file is written atomi
 	}
 
 	addNameFlag(cmd, &o.name)
+	cmd.Flags().BoolVar(&o.exec, "exec", false, "let kubectl run 'slipway token' instead of using a certificate")
+	cmd.Flags().StringVar(&o.endpoint, "sts-endpoint", "", "with --exec: URL of STS that the control plane asks, "+
+		"if it is not the regional one")
 	cmd.Flags().DurationVar(&o.admin, "admin", adminTTL, "lifetime of the certificate, at most 168h")
 	cmd.Flags().StringVar(
 		&o.kubeconfig,
@@ -90,20 +102,60 @@ func (a exporter) exportKubeconfig(ctx context.Context, name string, o exportOpt
 		return err
 	}
 
-	admin, err := access.Issue(ctx, cfg, access.Request{
+	request := access.Request{
 		Store:   s,
 		Sealer:  sealer,
 		Cluster: name,
 		User:    a.Getenv("USER"),
 		TTL:     o.admin,
 		Now:     a.Now,
-	})
+	}
+
+	var admin pki.KubeconfigOptions
+	if o.exec {
+		admin, err = a.describeExec(ctx, cfg, request, set.Cluster, o)
+	} else {
+		admin, err = access.Issue(ctx, cfg, request)
+	}
+
 	if err != nil {
 		return err
 	}
 
 	admin.Server = access.PreferDNSName(ctx, a.newClusterEnv(), set.Cluster.Spec, admin.Server)
 	return a.writeKubeconfig(admin, o)
+}
+
+// describeExec returns a kubeconfig that runs 'slipway token'.
+func (a exporter) describeExec(
+	ctx context.Context,
+	cfg aws.Config,
+	r access.Request,
+	c v1alpha1.Cluster,
+	o exportOptions,
+) (pki.KubeconfigOptions, error) {
+	if len(c.Spec.API.Users) == 0 {
+		return pki.KubeconfigOptions{}, withHint(
+			fmt.Errorf("cluster %s accepts no tokens: spec.api.users is empty", r.Cluster),
+			"name your role there with: slipway edit cluster "+r.Cluster,
+		)
+	}
+
+	id, err := access.FindClusterID(ctx, r.Store, r.Cluster)
+	if err != nil {
+		return pki.KubeconfigOptions{}, err
+	}
+
+	command := []string{"slipway", "token", "--cluster-id", id, "--region", c.Spec.CloudProvider.AWS.Region}
+	if a.profile != "" {
+		command = append(command, "--profile", a.profile)
+	}
+
+	if o.endpoint != "" {
+		command = append(command, "--sts-endpoint", o.endpoint)
+	}
+
+	return access.DescribeWithoutKey(ctx, cfg, r, command)
 }
 
 // writeKubeconfig prints a kubeconfig, or merges it into the file of --kubeconfig.
@@ -126,6 +178,13 @@ func (a exporter) writeKubeconfig(admin pki.KubeconfigOptions, o exportOptions) 
 
 	if err := access.MergeKubeconfig(file, admin); err != nil {
 		return err
+	}
+
+	if o.exec {
+		a.printMessage("context %s is now the current context of %s; kubectl runs: %s",
+			admin.Name, file, strings.Join(admin.Command, " "))
+
+		return nil
 	}
 
 	a.printMessage(

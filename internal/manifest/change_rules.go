@@ -113,6 +113,7 @@ func clusterFieldRules() []FieldRule {
 		freeFields(
 			kind,
 			"spec.api.access", "spec.api.publicName", "spec.api.additionalSANs",
+			"spec.api.users[].arn", "spec.api.users[].groups",
 			"spec.etcd.volume.type", "spec.etcd.volume.iops", "spec.etcd.volume.throughput",
 			"spec.etcd.heartbeatIntervalMS", "spec.etcd.electionTimeoutMS",
 			"spec.kubeAPIServer.maxRequestsInflight", "spec.kubeAPIServer.maxMutatingRequestsInflight",

@@ -188,30 +188,40 @@ func TestValidate(t *testing.T) {
 	}
 	const controlPlane, workers = 0, 1
 	for want, change := range map[string]func(*manifest.Set){
-		`cluster/Demo_1: metadata.name "Demo_1": is not a DNS label`:                                      func(s *manifest.Set) { s.Cluster.Metadata.Name = "Demo_1" },
-		`metadata.name "` + strings.Repeat("a", 41) + `": is not a DNS label`:                             func(s *manifest.Set) { s.Groups[1].Metadata.Name = strings.Repeat("a", 41) },
-		`spec.kubernetesVersion "v1.36.3": is not a valid Kubernetes version`:                             cluster(func(c *v1alpha1.ClusterSpec) { c.KubernetesVersion = "v1.36.3" }),
-		`spec.cloudProvider.aws.region "mars": is not an AWS region`:                                      cluster(func(c *v1alpha1.ClusterSpec) { c.CloudProvider.AWS.Region = "mars" }),
-		`spec.networking.podCIDR "10.80.0.0/16": overlaps spec.networking.network`:                        cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.PodCIDR = "10.80.0.0/16" }),
-		`serviceClusterIPRange "10.244.128.0/20": overlaps spec.networking.podCIDR`:                       cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.ServiceClusterIPRange = "10.244.128.0/20" }),
-		`spec.networking.podCIDR "10.244.1.0/16": has host bits set`:                                      cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.PodCIDR = "10.244.1.0/16" }),
-		`spec.networking.podCIDR "fd00::/64": is not a valid IPv4 CIDR`:                                   cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.PodCIDR = "fd00::/64" }),
-		`spec.networking.networkCIDR "10.0.0.0/8": is too large`:                                          cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.NetworkCIDR = "10.0.0.0/8" }),
-		`spec.networking.podCIDR "10.244.0.0/24": has a /24 for 1 machines`:                               cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.PodCIDR = "10.244.0.0/24" }),
-		`subnets[1].cidr "10.80.0.0/25": overlaps spec.networking.subnets[0].cidr`:                        cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[1].CIDR = "10.80.0.0/25" }),
-		`subnets[1].cidr "10.81.0.0/24": is not within networkCIDR`:                                       cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[1].CIDR = "10.81.0.0/24" }),
-		`subnets[1].zone "us-east-1a": already has a Public subnet: subnets[0]`:                           cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[1].Zone = "us-east-1a" }),
-		`subnets[1].zone "eu-west-1a": is not in the cluster's region us-east-1`:                          cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[1].Zone = "eu-west-1a" }),
-		`subnets[4].zone "us-east-1b": has a Private subnet, but no`:                                      cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[1].Zone = "us-east-1d" }),
-		`subnets[1].name "public-a": is also the name of subnets[0]`:                                      cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[1].Name = "public-a" }),
-		`subnets[0].type "public": is not one of Private, Public, Utility (did`:                           cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[0].Type = "public" }),
-		`spec.networking.subnets: must not be empty`:                                                      cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets = nil }),
-		`spec.networking.cni "calico": is not one of flannel`:                                             cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.CNI = "calico" }),
-		`spec.networking.natGateways "Perzone": is not one of PerZone, Single, None (`:                    cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.NATGateways = "Perzone" }),
-		`spec.networking.dnsDomain "cluster_local": is not a DNS domain`:                                  cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.DNSDomain = "cluster_local" }),
-		`spec.api.access[1] "10.1.2.3/8": has host bits set (u`:                                           cluster(func(c *v1alpha1.ClusterSpec) { c.API.Access = []string{"10.0.0.0/8", "10.1.2.3/8"} }),
-		`spec.api.access "0.0.0.0/0": has no effect with an Internal load balancer`:                       cluster(func(c *v1alpha1.ClusterSpec) { c.API.LoadBalancer.Type = "Internal" }),
-		`spec.api.additionalSANs[0] "a b": is neither a DNS name nor an address`:                          cluster(func(c *v1alpha1.ClusterSpec) { c.API.AdditionalSANs = []string{"a b"} }),
+		`cluster/Demo_1: metadata.name "Demo_1": is not a DNS label`:                            func(s *manifest.Set) { s.Cluster.Metadata.Name = "Demo_1" },
+		`metadata.name "` + strings.Repeat("a", 41) + `": is not a DNS label`:                   func(s *manifest.Set) { s.Groups[1].Metadata.Name = strings.Repeat("a", 41) },
+		`spec.kubernetesVersion "v1.36.3": is not a valid Kubernetes version`:                   cluster(func(c *v1alpha1.ClusterSpec) { c.KubernetesVersion = "v1.36.3" }),
+		`spec.cloudProvider.aws.region "mars": is not an AWS region`:                            cluster(func(c *v1alpha1.ClusterSpec) { c.CloudProvider.AWS.Region = "mars" }),
+		`spec.networking.podCIDR "10.80.0.0/16": overlaps spec.networking.network`:              cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.PodCIDR = "10.80.0.0/16" }),
+		`serviceClusterIPRange "10.244.128.0/20": overlaps spec.networking.podCIDR`:             cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.ServiceClusterIPRange = "10.244.128.0/20" }),
+		`spec.networking.podCIDR "10.244.1.0/16": has host bits set`:                            cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.PodCIDR = "10.244.1.0/16" }),
+		`spec.networking.podCIDR "fd00::/64": is not a valid IPv4 CIDR`:                         cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.PodCIDR = "fd00::/64" }),
+		`spec.networking.networkCIDR "10.0.0.0/8": is too large`:                                cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.NetworkCIDR = "10.0.0.0/8" }),
+		`spec.networking.podCIDR "10.244.0.0/24": has a /24 for 1 machines`:                     cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.PodCIDR = "10.244.0.0/24" }),
+		`subnets[1].cidr "10.80.0.0/25": overlaps spec.networking.subnets[0].cidr`:              cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[1].CIDR = "10.80.0.0/25" }),
+		`subnets[1].cidr "10.81.0.0/24": is not within networkCIDR`:                             cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[1].CIDR = "10.81.0.0/24" }),
+		`subnets[1].zone "us-east-1a": already has a Public subnet: subnets[0]`:                 cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[1].Zone = "us-east-1a" }),
+		`subnets[1].zone "eu-west-1a": is not in the cluster's region us-east-1`:                cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[1].Zone = "eu-west-1a" }),
+		`subnets[4].zone "us-east-1b": has a Private subnet, but no`:                            cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[1].Zone = "us-east-1d" }),
+		`subnets[1].name "public-a": is also the name of subnets[0]`:                            cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[1].Name = "public-a" }),
+		`subnets[0].type "public": is not one of Private, Public, Utility (did`:                 cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[0].Type = "public" }),
+		`spec.networking.subnets: must not be empty`:                                            cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets = nil }),
+		`spec.networking.cni "calico": is not one of flannel`:                                   cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.CNI = "calico" }),
+		`spec.networking.natGateways "Perzone": is not one of PerZone, Single, None (`:          cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.NATGateways = "Perzone" }),
+		`spec.networking.dnsDomain "cluster_local": is not a DNS domain`:                        cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.DNSDomain = "cluster_local" }),
+		`spec.api.access[1] "10.1.2.3/8": has host bits set (u`:                                 cluster(func(c *v1alpha1.ClusterSpec) { c.API.Access = []string{"10.0.0.0/8", "10.1.2.3/8"} }),
+		`spec.api.access "0.0.0.0/0": has no effect with an Internal load balancer`:             cluster(func(c *v1alpha1.ClusterSpec) { c.API.LoadBalancer.Type = "Internal" }),
+		`spec.api.additionalSANs[0] "a b": is neither a DNS name nor an address`:                cluster(func(c *v1alpha1.ClusterSpec) { c.API.AdditionalSANs = []string{"a b"} }),
+		`spec.api.users[0].arn "arn:aws:iam::123456789012:root": is not the ARN of an IAM role`: cluster(oneUser("arn:aws:iam::123456789012:root", "dev")),
+		`spec.api.users[0].arn "arn:aws:sts::123456789012:assumed-role/x/y": is not the ARN`:    cluster(oneUser("arn:aws:sts::123456789012:assumed-role/x/y", "dev")),
+		`spec.api.users[0].arn "arn:aws:iam::123456789012:role/*": is not the ARN of an IAM`:    cluster(oneUser("arn:aws:iam::123456789012:role/*", "dev")),
+		`spec.api.users[0].groups: is required (use slipway:cluster-admins`:                     cluster(oneUser("arn:aws:iam::123456789012:role/ops")),
+		`spec.api.users[0].groups[1] "system:masters": is not a group for users`:                cluster(oneUser("arn:aws:iam::123456789012:role/ops", "slipway:cluster-admins", "system:masters")),
+		`spec.api.users[0].groups[0] "slipway:instance:i-1": is not a group for`:                cluster(oneUser("arn:aws:iam::123456789012:role/ops", "slipway:instance:i-1")),
+		`spec.api.users[1].arn "arn:aws:iam::123456789012:role/b/ops": is the same role or user as spec`: cluster(func(c *v1alpha1.ClusterSpec) {
+			oneUser("arn:aws:iam::123456789012:role/a/ops", "dev")(c)
+			c.API.Users = append(c.API.Users, v1alpha1.APIUser{ARN: "arn:aws:iam::123456789012:role/b/ops", Groups: []string{"dev"}})
+		}),
 		`spec.configStore.base "file:///x": is not a valid s3:// URL`:                                     cluster(func(c *v1alpha1.ClusterSpec) { c.ConfigStore.Base = "file:///x" }),
 		`spec.assets.fileRepository "https://u:xxxxx@h": must be an http or https URL w`:                  cluster(func(c *v1alpha1.ClusterSpec) { c.Assets.FileRepository = "https://u:secret@h" }),
 		`spec.assets.containerRegistry "https://r": is not a valid registry address`:                      cluster(func(c *v1alpha1.ClusterSpec) { c.Assets.ContainerRegistry = "https://r" }),
@@ -369,4 +379,9 @@ func FuzzParse(f *testing.F) {
 		}
 		_ = manifest.Validate(manifest.Default(again))
 	})
+}
+
+// oneUser gives the API one user.
+func oneUser(arn string, groups ...string) func(*v1alpha1.ClusterSpec) {
+	return func(c *v1alpha1.ClusterSpec) { c.API.Users = []v1alpha1.APIUser{{ARN: arn, Groups: groups}} }
 }

@@ -32,6 +32,7 @@ func clusterShape() any {
 				LoadBalancer:   v1alpha1.LoadBalancer{Type: "x"},
 				AdditionalSANs: []string{"x"},
 				PublicName:     "x",
+				Users:          []v1alpha1.APIUser{{ARN: "x", Groups: []string{"x"}}},
 			},
 			Etcd: v1alpha1.Etcd{
 				Volume:              volumeShape(),

@@ -129,6 +129,7 @@ func (v validator) checkCluster(c v1alpha1.Cluster) {
 	v.checkNetworking(c.Spec.Networking, c.Spec.CloudProvider.AWS.Region)
 	v.checkAPI(c.Spec.API)
 	v.checkAPISubnets(c.Spec)
+	userValidator{v}.checkAPIUsers(c.Spec.API.Users)
 	v.checkDNS(c.Spec)
 	v.checkVolume("spec.etcd.volume", c.Spec.Etcd.Volume)
 	if id := c.Spec.MachineAccess.InstanceConnectSecurityGroup; id != "" {

@@ -3,9 +3,14 @@
 package manifest
 
 import (
+	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/lib/pki"
 )
 
 // checkElasticIP checks that a cluster with an elastic IP address for the API has one control-plane
@@ -62,5 +67,61 @@ func (v validator) checkAPISubnets(spec v1alpha1.ClusterSpec) {
 			"add a Utility or Public subnet in each zone, or set it to Internal",
 			"needs a subnet with a route to the internet",
 		)
+	}
+}
+
+// maxAPIUsers keeps the node document small.
+const maxAPIUsers = 200
+
+// userValidator checks the users of the API.
+type userValidator struct{ validator }
+
+// checkAPIUsers checks who uses the API with an identity of AWS. A group that Slipway or Kubernetes gives a meaning, such
+// as that of nodes, would let a user be what it is not.
+func (v userValidator) checkAPIUsers(users []v1alpha1.APIUser) {
+	const path = "spec.api.users"
+	if len(users) > maxAPIUsers {
+		v.errorf(path, strconv.Itoa(len(users)), "name roles that several people assume", "exceeds %d users", maxAPIUsers)
+	}
+
+	pattern := regexp.MustCompile(`^arn:(aws|aws-cn|aws-us-gov):iam::[0-9]{12}:(role|user)/([\w+=,.@/-]*/)?[\w+=,.@-]+$`)
+	first := map[string]int{}
+
+	for i, u := range users {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		if !pattern.MatchString(u.ARN) {
+			v.errorf(at+".arn", u.ARN, "write it as arn:aws:iam::123456789012:role/NAME or …:user/NAME",
+				"is not the ARN of an IAM role or user")
+		}
+
+		name := withoutPath(u.ARN)
+		if before, ok := first[name]; ok {
+			v.errorf(at+".arn", u.ARN, "give the groups in one place", "is the same role or user as %s[%d]", path, before)
+		} else {
+			first[name] = i
+		}
+
+		v.checkUserGroups(at+".groups", u.Groups)
+	}
+}
+
+// withoutPath returns an ARN without the path of the role or user: names are unique in an account.
+func withoutPath(arn string) string {
+	kind, rest, _ := strings.Cut(arn, "/")
+
+	return kind + "/" + rest[strings.LastIndex(rest, "/")+1:]
+}
+
+func (v userValidator) checkUserGroups(path string, groups []string) {
+	const fix = "use " + pki.AdminGroup + ", or a name of your own that RoleBindings refer to"
+	if len(groups) == 0 {
+		v.errorf(path, "", fix, "is required")
+	}
+
+	for i, g := range groups {
+		reserved := strings.HasPrefix(g, "system:") || strings.HasPrefix(g, "slipway:") && g != pki.AdminGroup
+		if reserved || !regexp.MustCompile(`^[\w:./@-]{1,100}$`).MatchString(g) {
+			v.errorf(fmt.Sprintf("%s[%d]", path, i), g, fix, "is not a group for users of the API")
+		}
 	}
 }

@@ -29,6 +29,7 @@ func TestOneMachine(t *testing.T) {
 	if pair.public != "" {
 		text = strings.Replace(text, "\nspec:\n", "\nspec:\n  sshKey: "+pair.public+"\n", 1)
 	}
+	text = e.withUser(text, "alice")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -47,6 +48,7 @@ func TestOneMachine(t *testing.T) {
 	e.checkLogs(first)
 	e.checkShell(first, pair)
 	e.checkSupportBundle(first)
+	e.checkUsers()
 	if _, err := ec2.NewFromConfig(e.aws).TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{first}}); err != nil {
 		t.Fatal(err)
 	}

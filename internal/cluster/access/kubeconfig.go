@@ -55,9 +55,8 @@ func MergeKubeconfig(file string, access pki.KubeconfigOptions) error {
 		Extensions:               mark(),
 	}
 
-	config.AuthInfos[access.Name] = &clientcmdapi.AuthInfo{
-		ClientCertificateData: access.CertPEM, ClientKeyData: access.KeyPEM, Extensions: mark(),
-	}
+	config.AuthInfos[access.Name] = newAuthInfo(access)
+	config.AuthInfos[access.Name].Extensions = mark()
 	namespace := ""
 	if old := config.Contexts[access.Name]; old != nil {
 		namespace = old.Namespace // set by the user since
@@ -85,6 +84,21 @@ func MergeKubeconfig(file string, access pki.KubeconfigOptions) error {
 	}
 
 	return nil
+}
+
+// newAuthInfo returns the user entry: a command that prints credentials, else a certificate.
+func newAuthInfo(access pki.KubeconfigOptions) *clientcmdapi.AuthInfo {
+	if len(access.Command) == 0 {
+		return &clientcmdapi.AuthInfo{ClientCertificateData: access.CertPEM, ClientKeyData: access.KeyPEM}
+	}
+
+	return &clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{
+		APIVersion:      pki.ExecAPIVersion,
+		Command:         access.Command[0],
+		Args:            access.Command[1:],
+		InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+		InstallHint:     pki.ExecInstallHint,
+	}}
 }
 
 // refuseForeignEntries returns an error that names the entry of this name that slipway did not create.

@@ -39,10 +39,26 @@ type namedContext struct {
 type namedUser struct {
 	Name string `json:"name"`
 	User struct {
-		Cert []byte `json:"client-certificate-data"`
-		Key  []byte `json:"client-key-data"`
+		Cert []byte       `json:"client-certificate-data,omitempty"`
+		Key  []byte       `json:"client-key-data,omitempty"`
+		Exec *execProgram `json:"exec,omitempty"`
 	} `json:"user"`
 }
+
+// execProgram is a program that prints credentials.
+type execProgram struct {
+	APIVersion      string   `json:"apiVersion"`
+	Command         string   `json:"command"`
+	Args            []string `json:"args"`
+	InteractiveMode string   `json:"interactiveMode"`
+	InstallHint     string   `json:"installHint"`
+}
+
+// ExecAPIVersion is the version of the protocol between kubectl and a program that prints credentials.
+const ExecAPIVersion = "client.authentication.k8s.io/v1"
+
+// ExecInstallHint is what kubectl says if it does not find the program.
+const ExecInstallHint = "put slipway into a directory of PATH"
 
 // KubeconfigOptions describe a kubeconfig.
 type KubeconfigOptions struct {
@@ -55,10 +71,12 @@ type KubeconfigOptions struct {
 	TLSServerName string
 	// CAPEM is the trust bundle for the server. CertPEM and KeyPEM authenticate the client.
 	CAPEM, CertPEM, KeyPEM []byte
+	// Command prints credentials when they are needed, instead of CertPEM and KeyPEM: the program and its arguments.
+	Command []string
 }
 
-// RenderKubeconfig returns a kubeconfig with one context. It contains a private key: write it with
-// mode 0600.
+// RenderKubeconfig returns a kubeconfig with one context. It contains a private key, unless it has a command: write it
+// with mode 0600.
 func RenderKubeconfig(o KubeconfigOptions) ([]byte, error) {
 	k := kubeconfigFile{APIVersion: "v1", Kind: "Config", CurrentContext: o.Name}
 	cluster := namedCluster{Name: o.Name}
@@ -71,6 +89,16 @@ func RenderKubeconfig(o KubeconfigOptions) ([]byte, error) {
 	user := namedUser{Name: o.Name}
 	user.User.Cert = o.CertPEM
 	user.User.Key = o.KeyPEM
+	if len(o.Command) > 0 {
+		user.User.Exec = &execProgram{
+			APIVersion:      ExecAPIVersion,
+			Command:         o.Command[0],
+			Args:            o.Command[1:],
+			InteractiveMode: "Never",
+			InstallHint:     ExecInstallHint,
+		}
+	}
+
 	k.Clusters = []namedCluster{cluster}
 	k.Contexts = []namedContext{context}
 	k.Users = []namedUser{user}

@@ -75,7 +75,7 @@ func controlPlanePairs(d node.Document, boot node.BootConfig, me Instance, etcdU
 			ca:   pki.KubernetesCA,
 			leaf: apiServerLeaf(d, boot, me),
 		},
-		client(kube.APIServer, "apiserver-kubelet-client", pki.KubernetesCA, "kube-apiserver-kubelet-client"),
+		client(kube.APIServer, "apiserver-kubelet-client", pki.KubernetesCA, join.APIServerClient),
 		client(kube.APIServer, "apiserver-etcd-client", pki.EtcdClientCA, "kube-apiserver-etcd-client"),
 		client(kube.APIServer, "front-proxy-client", pki.FrontProxyCA, "front-proxy-client"),
 		client(kube.ControllerManager, "controller-manager", pki.KubernetesCA, "system:kube-controller-manager"),

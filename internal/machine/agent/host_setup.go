@@ -8,11 +8,13 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
+	"github.com/slipway-k8s/slipway/internal/machine/join"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 )
 
@@ -52,6 +54,10 @@ func (a *Agent) kubeConfig() kube.Config {
 	if c.ControlPlane {
 		// A control-plane machine uses its own API server, so that it depends on no other machine.
 		c.APIServer = "https://127.0.0.1:" + kube.APIPort
+		if len(d.Join.Users) > 0 {
+			c.TokenReviewURL = "https://" + net.JoinHostPort(c.Address, join.Port) + join.TokenReviewPath
+		}
+
 		c.EtcdGeneration, _ = (&etcdMember{agent: a}).dataGeneration(etcd.DataDir) // 0 while it cannot be read
 	}
 

@@ -391,6 +391,8 @@ func (a *Agent) newJoinServer() *join.Server {
 		CA:          a.bundle.CAs[pki.KubernetesCA],
 		Cluster:     a.doc.Cluster,
 		WorkerRoles: a.doc.Join.WorkerRoles,
+		ClusterID:   a.doc.ClusterID,
+		Users:       a.doc.Join.Users,
 		STSEndpoint: a.Sign.Endpoint,
 		HTTP:        a.HTTP,
 		TTL:         NodeTTL,

@@ -192,11 +192,13 @@ func TestRealControlPlane(t *testing.T) {
 	}
 	kubernetes, etcdBin := program(t, "kubernetes-*/bin/kubernetes"), program(t, "etcd-*/bin/etcd")
 	a := testAgent(t)
+	people := addUsers(t, a)
 	if _, err := a.writeControlPlane(); err != nil {
 		t.Fatal(err)
 	}
 	m := mapMachine(t, a.Root.Dir)
 	rewrite(t, filepath.Join(a.Root.Dir, "etc/kubernetes"), m)
+	people.serve(t, a)
 	slot, _ := a.doc.Slot("a")
 	me := &etcdMember{agent: a, slot: slot}
 	c := a.kubeConfig()
@@ -221,6 +223,7 @@ func TestRealControlPlane(t *testing.T) {
 	checkSecondApply(t, a, api)
 	checkControllers(t, api)
 	checkAnonymous(t, a, api.Server)
+	people.check(t, a, api.Server)
 	checkEncrypted(t, a, api, m)
 	checkNodeDrain(t, a, api)
 	checkNodeAttacks(t, a, api)

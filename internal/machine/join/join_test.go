@@ -69,7 +69,11 @@ func (f *fakeSTS) signed(r *http.Request) bool {
 	if err != nil {
 		return false
 	}
-	req.Header.Set("X-Slipway-Csr-Sha256", r.Header.Get("X-Slipway-Csr-Sha256"))
+	for _, name := range []string{"X-Slipway-Csr-Sha256", "X-Slipway-Cluster-Id"} {
+		if value := r.Header.Get(name); value != "" {
+			req.Header.Set(name, value)
+		}
+	}
 	const empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 	again, _, err := v4.NewSigner().PresignHTTP(r.Context(), f.creds(), req, empty, "sts", "us-east-1", at)
 	return err == nil && strings.Contains(again, "X-Amz-Signature="+got)

@@ -71,9 +71,17 @@ type Signer struct {
 
 // CreateProof returns the query string of a signed GetCallerIdentity request that is bound to csr.
 func (s Signer) CreateProof(ctx context.Context, csr []byte) (string, error) {
+	return s.sign(ctx, signedHeader{csrHashHeader, hashCSR(csr)})
+}
+
+// signedHeader is the header that a proof is bound to.
+type signedHeader struct{ name, value string }
+
+// sign returns the query string of a GetCallerIdentity request that is signed together with a header.
+func (s Signer) sign(ctx context.Context, header signedHeader) (string, error) {
 	creds, err := s.Credentials.Retrieve(ctx)
 	if err != nil {
-		return "", fmt.Errorf("get credentials of this instance: %w", err)
+		return "", fmt.Errorf("get AWS credentials: %w", err)
 	}
 
 	query := url.Values{
@@ -87,7 +95,7 @@ func (s Signer) CreateProof(ctx context.Context, csr []byte) (string, error) {
 		return "", fmt.Errorf("sign for %s: %w", s.Endpoint, err)
 	}
 
-	req.Header.Set(csrHashHeader, hashCSR(csr))
+	req.Header.Set(header.name, header.value)
 	signed, _, err := v4.NewSigner().PresignHTTP(ctx, creds, req, emptyBodySHA256, "sts", s.Region, s.Now())
 	if err != nil {
 		return "", fmt.Errorf("sign for %s: %w", s.Endpoint, err)
@@ -107,10 +115,10 @@ func hashCSR(csr []byte) string {
 }
 
 // checkProof rejects every query string except a fresh, signed GetCallerIdentity request that signs
-// the header with the hash of the certificate request. An accepted query is safe to send to STS
+// the header, such as that with the hash of the certificate request. An accepted query is safe to send to STS
 // because it can only reveal who signed it. checkProof returns the query encoded anew, so that STS
 // parses exactly what was checked.
-func checkProof(raw string, now time.Time) (string, error) {
+func checkProof(raw, header string, now time.Time) (string, error) {
 	if len(raw) > 8192 {
 		return "", errors.New("the proof is longer than 8192 bytes")
 	}
@@ -136,8 +144,8 @@ func checkProof(raw string, now time.Time) (string, error) {
 	}
 
 	signed := strings.Split(query.Get("X-Amz-SignedHeaders"), ";")
-	if !slices.Contains(signed, "host") || !slices.Contains(signed, strings.ToLower(csrHashHeader)) {
-		return "", errors.New("the proof does not sign host and " + strings.ToLower(csrHashHeader))
+	if !slices.Contains(signed, "host") || !slices.Contains(signed, strings.ToLower(header)) {
+		return "", errors.New("the proof does not sign host and " + strings.ToLower(header))
 	}
 
 	return query.Encode(), checkProofTime(query, now)

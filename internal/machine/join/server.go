@@ -20,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
 )
 
@@ -72,6 +73,10 @@ type Server struct {
 	// PassSignal signals the stack for a worker. The worker is told the reason of an error of [Refuse]. Nil: signals
 	// are not served.
 	PassSignal func(ctx context.Context, m Machine, status Signal) error
+	// ClusterID is the cluster's random id, which tokens of users are bound to. Empty: there are no users.
+	ClusterID string
+	// Users are those whose tokens are accepted. Empty: token reviews are not served.
+	Users []v1alpha1.APIUser
 	// TTL of the certificates.
 	TTL time.Duration
 	// Now is the clock.
@@ -81,7 +86,8 @@ type Server struct {
 	// Heartbeats records the heartbeats of workers; nil means that they are not served.
 	Heartbeats *Heartbeats
 
-	limits requestLimits
+	limits  requestLimits
+	reviews reviewLimit
 }
 
 type certificateRequest struct {
@@ -109,22 +115,36 @@ type refusal struct {
 
 func (r refusal) Error() string { return r.reason }
 
-// ServeHTTP serves POST certificatePath, POST heartbeatPath, POST signalPath and GET /healthz.
+// ServeHTTP serves POST certificatePath, POST heartbeatPath, POST signalPath, POST TokenReviewPath and GET /healthz.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	serve := s.findHandler(r.URL.Path)
+
 	switch {
 	case r.URL.Path == "/healthz" && r.Method == http.MethodGet:
 		w.WriteHeader(http.StatusOK)
-	case r.URL.Path == heartbeatPath && r.Method == http.MethodPost && s.Heartbeats != nil:
-		s.serveHeartbeat(w, r)
-	case r.URL.Path == signalPath && r.Method == http.MethodPost && s.PassSignal != nil:
-		s.serveSignal(w, r)
-	case r.URL.Path != certificatePath:
+	case serve == nil:
 		http.NotFound(w, r)
 	case r.Method != http.MethodPost:
 		http.Error(w, "use POST", http.StatusMethodNotAllowed)
 	default:
-		s.serveCertificate(w, r)
+		serve(w, r)
 	}
+}
+
+// findHandler returns what serves the requests of a path; nil if this machine does not serve it.
+func (s *Server) findHandler(path string) http.HandlerFunc {
+	switch {
+	case path == certificatePath:
+		return s.serveCertificate
+	case path == heartbeatPath && s.Heartbeats != nil:
+		return s.serveHeartbeat
+	case path == signalPath && s.PassSignal != nil:
+		return s.serveSignal
+	case path == TokenReviewPath && len(s.Users) > 0:
+		return s.serveTokenReview
+	}
+
+	return nil
 }
 
 func (s *Server) serveCertificate(w http.ResponseWriter, r *http.Request) {
@@ -165,7 +185,7 @@ func (s *Server) parseRequest(body io.Reader) (certificateRequest, *x509.Certifi
 		return req, nil, refusal{http.StatusBadRequest, err.Error()}
 	}
 
-	if req.Proof, err = checkProof(req.Proof, s.Now()); err != nil {
+	if req.Proof, err = checkProof(req.Proof, csrHashHeader, s.Now()); err != nil {
 		return req, nil, refusal{http.StatusForbidden, err.Error()}
 	}
 
@@ -240,48 +260,62 @@ type caller struct {
 	account, role, instance string
 }
 
-// identifyCaller asks STS who signed the proof.
+// identifyCaller asks STS which instance signed the proof.
 func (s *Server) identifyCaller(ctx context.Context, req certificateRequest) (caller, error) {
-	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, s.STSEndpoint+"/?"+req.Proof, nil)
+	who, err := s.callSTS(ctx, req.Proof, signedHeader{csrHashHeader, hashCSR([]byte(req.CSR))})
 	if err != nil {
-		return caller{}, refusal{http.StatusForbidden, "the proof is not a valid query string"}
+		return caller{}, err
 	}
 
-	ask.Header.Set(csrHashHeader, hashCSR([]byte(req.CSR)))
+	return s.parseCallerARN(who.ARN)
+}
+
+// stsIdentity is the answer of STS.
+type stsIdentity struct {
+	ARN    string `xml:"GetCallerIdentityResult>Arn"`
+	UserID string `xml:"GetCallerIdentityResult>UserId"`
+}
+
+// callSTS asks STS who signed the proof together with the header.
+func (s *Server) callSTS(ctx context.Context, proof string, header signedHeader) (stsIdentity, error) {
+	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, s.STSEndpoint+"/?"+proof, nil)
+	if err != nil {
+		return stsIdentity{}, refusal{http.StatusForbidden, "the proof is not a valid query string"}
+	}
+
+	ask.Header.Set(header.name, header.value)
 	resp, err := s.HTTP.Do(ask)
 	if fault, ok := errors.AsType[*url.Error](err); ok {
 		err = fault.Err // the URL in the error contains the worker's session token
 	}
 
 	if err != nil {
-		return caller{}, fmt.Errorf("call STS GetCallerIdentity: %w", err)
+		return stsIdentity{}, fmt.Errorf("call STS GetCallerIdentity: %w", err)
 	}
 
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	if err != nil {
-		return caller{}, fmt.Errorf("call STS GetCallerIdentity: %w", err)
+		return stsIdentity{}, fmt.Errorf("call STS GetCallerIdentity: %w", err)
 	}
 
 	if resp.StatusCode >= http.StatusInternalServerError {
-		return caller{}, fmt.Errorf("call STS GetCallerIdentity: %s", resp.Status)
+		return stsIdentity{}, fmt.Errorf("call STS GetCallerIdentity: %s", resp.Status)
 	}
 
 	if resp.StatusCode != http.StatusOK {
-		return caller{}, refusal{
+		return stsIdentity{}, refusal{
 			http.StatusForbidden,
-			"STS rejected the proof for this certificate request",
+			"STS rejected the proof",
 		}
 	}
 
-	var answer struct {
-		ARN string `xml:"GetCallerIdentityResult>Arn"`
-	}
+	var answer stsIdentity
 	if err := xml.Unmarshal(body, &answer); err != nil {
-		return caller{}, fmt.Errorf("parse the response of STS: %w", err)
+		return stsIdentity{}, fmt.Errorf("parse the response of STS: %w", err)
 	}
 
-	return s.parseCallerARN(answer.ARN)
+	return answer, nil
 }
 
 // parseCallerARN returns the account, role, and instance id in

@@ -67,7 +67,7 @@ func (s *Server) passSignal(ctx context.Context, from string, body io.Reader) er
 		return refusal{http.StatusBadRequest, "body is not a JSON signal"}
 	}
 
-	proof, err := checkProof(req.Proof, s.Now())
+	proof, err := checkProof(req.Proof, csrHashHeader, s.Now())
 	if err != nil {
 		return refusal{http.StatusForbidden, err.Error()}
 	}

@@ -18,13 +18,22 @@ type File struct {
 // APIServerConfigFiles returns the configuration files of kube-apiserver. The file with the
 // encryption key is in SecretDir.
 func APIServerConfigFiles(c Config) []File {
-	return []File{
+	files := []File{
 		{ConfigDir + "/admission.yaml", []byte(admissionConfig)},
 		{ConfigDir + "/audit-policy.yaml", []byte(auditPolicy)},
 		{ConfigDir + "/authentication.yaml", []byte(authenticationConfig)},
 		{SecretDir + "/encryption.yaml", []byte(encryptionConfig(c))},
 	}
+	if c.TokenReviewURL != "" {
+		review := CertificateKubeconfig(c.TokenReviewURL, ComponentDir(APIServer), "apiserver-kubelet-client")
+		files = append(files, File{tokenReviewConfig, review})
+	}
+
+	return files
 }
+
+// tokenReviewConfig is the kubeconfig with which kube-apiserver asks the agent whose a token is.
+const tokenReviewConfig = ConfigDir + "/token-review.conf"
 
 // Anonymous requests may only reach the health endpoints, which load balancers probe (CIS 1.2.1).
 const authenticationConfig = `apiVersion: apiserver.config.k8s.io/v1

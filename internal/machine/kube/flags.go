@@ -72,6 +72,8 @@ type Config struct {
 	ControllerManagerSettings v1alpha1.KubeControllerManager
 	// ResolvConf is the path of the resolv.conf with the upstream resolvers for pods.
 	ResolvConf string
+	// TokenReviewURL is where kube-apiserver asks whose a token is, on this machine. Empty: nowhere.
+	TokenReviewURL string
 	// EncryptionKey for Secrets in etcd, 32 bytes. Control plane only.
 	EncryptionKey []byte
 	// FormerKeys are those of other clusters whose backup was restored. Secrets are read with them, and never written.
@@ -144,7 +146,7 @@ const DefaultServiceAccountIssuer = "https://kubernetes.default.svc"
 // APIServerFlags returns the flags of kube-apiserver. The numbers are controls of the CIS
 // benchmark.
 func APIServerFlags(c Config) []string {
-	flags := formatFlags(withSettings(apiServerSettings(c.APIServerSettings), map[string]string{
+	flags := formatFlags(withSettings(c.apiServerSettings(), map[string]string{
 		"advertise-address": c.Address,
 		"secure-port":       APIPort,
 		"allow-privileged":  "true",

@@ -34,8 +34,16 @@ func withSettings(s settings, flags map[string]string) map[string]string {
 }
 
 // apiServerSettings returns the flags of kube-apiserver that a manifest sets.
-func apiServerSettings(in v1alpha1.KubeAPIServer) settings {
+func (c Config) apiServerSettings() settings {
+	in := c.APIServerSettings
 	out := settings{}
+	if c.TokenReviewURL != "" {
+		out["authentication-token-webhook-config-file"] = tokenReviewConfig
+		out["authentication-token-webhook-version"] = "v1"
+		// Who is removed from the manifest has access for this long after the agent knows.
+		out["authentication-token-webhook-cache-ttl"] = "30s"
+	}
+
 	out.number("max-requests-inflight", in.MaxRequestsInflight)
 	out.number("max-mutating-requests-inflight", in.MaxMutatingRequestsInflight)
 	out.text("event-ttl", in.EventTTL)

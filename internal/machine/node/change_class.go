@@ -144,6 +144,13 @@ func trustRules() []FieldRule {
 		trust("serviceAccountKeys"),
 		{Field: "apiSANs", Class: ClassLive, Reason: "kube-apiserver reloads its certificate"},
 		{Field: "join.workerRoles.*", Class: ClassLive, Reason: "the agent serves the join endpoint itself"},
+		{
+			Field:    "join.users.*.arn",
+			Class:    ClassRestart,
+			Restarts: []string{ComponentAPIServer},
+			Reason:   "kube-apiserver asks the agent if there are users; more or fewer users restart nothing",
+		},
+		{Field: "join.users.*.groups", Class: ClassLive, Reason: "the agent reviews tokens itself"},
 	}
 }
 

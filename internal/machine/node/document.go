@@ -186,6 +186,8 @@ type MachineStore struct {
 type JoinPolicy struct {
 	// WorkerRoles maps the name of a worker group to the name of its IAM role.
 	WorkerRoles map[string]string `json:"workerRoles"`
+	// Users are who may use the API with an identity of AWS.
+	Users []v1alpha1.APIUser `json:"users,omitempty"`
 }
 
 // DocumentInput is the input of BuildDocument.
@@ -283,7 +285,7 @@ func BuildDocument(in DocumentInput) (Document, error) {
 		}
 
 		d.Store = MachineStore{URL: in.StoreURL, KMSKeyARN: in.StoreKeyARN}
-		d.Join = JoinPolicy{WorkerRoles: maps.Clone(in.WorkerRoles)}
+		d.Join = JoinPolicy{WorkerRoles: maps.Clone(in.WorkerRoles), Users: slices.Clone(in.Cluster.Spec.API.Users)}
 	}
 
 	return d, d.validate()
