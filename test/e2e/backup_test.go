@@ -145,10 +145,13 @@ func loseAllVolumes(e *environment) {
 	}
 	volumes := e.listVolumes()
 	e.terminate(machines...)
-	for _, v := range volumes {
+	for slot, v := range volumes {
 		e.waitUntil("volume "+v[0]+" is deleted", 3*time.Minute, func() error {
 			if r := e.runProgram("aws", "ec2", "delete-volume", "--volume-id", v[0]); r.code != 0 && !strings.Contains(r.err, "NotFound") {
-				e.runProgram("aws", "ec2", "detach-volume", "--volume-id", v[0], "--force")
+				// A replacement that has attached it already would run on with a disk that is gone.
+				if at := e.listVolumes()[slot][1]; at != "" {
+					e.terminate(at)
+				}
 				return errors.New(r.err)
 			}
 			return nil
