@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -33,6 +34,7 @@ type proxy struct {
 	held  chan struct{} // closed when the first one is
 	again chan struct{} // closed when they may go on
 	back  int           // how many calls are held back or carried out
+	conns int           // how many connections clients have
 }
 
 // newProxy returns a proxy before the region at target.
@@ -47,7 +49,7 @@ func newProxy(t *testing.T, target string) *proxy {
 		r.SetURL(to)
 		r.Out.Host = r.In.Host // it is signed
 	}}
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	front := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return // the client is gone
@@ -60,6 +62,8 @@ func newProxy(t *testing.T, target string) *proxy {
 			pass.ServeHTTP(w, r.WithContext(context.WithoutCancel(r.Context())))
 		}
 	}))
+	front.Config.ConnState = func(_ net.Conn, state http.ConnState) { p.countConnections(state) }
+	front.Start()
 	t.Cleanup(front.Close)
 	t.Cleanup(p.release)
 	p.URL = front.URL
@@ -87,6 +91,19 @@ func (p *proxy) wait(r *http.Request, body []byte) bool {
 		return true
 	case <-r.Context().Done():
 		return false
+	}
+}
+
+// countConnections follows the state of connections. That of a killed client is closed when all calls that it has sent were read.
+func (p *proxy) countConnections(state http.ConnState) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		p.conns++
+	case http.StateClosed, http.StateHijacked:
+		p.conns--
+	case http.StateActive, http.StateIdle:
 	}
 }
 
@@ -125,7 +142,7 @@ func cmdHold(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // cmdHeld waits until a call is held back: held. With gone it waits until none is any more and none is carried out, since
-// their clients are gone: a call whose client's end is not seen yet would be carried out when calls may go on.
+// all clients are gone: a call whose client's end is not seen yet would be carried out when calls may go on.
 func cmdHeld(ts *testscript.TestScript, _ bool, args []string) {
 	p := proxyOf(ts)
 	if len(args) == 1 && args[0] == "gone" {
@@ -146,11 +163,11 @@ func cmdHeld(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// free says that no call is held back or carried out.
+// free says that no call is held back, carried out, or still to be read.
 func (p *proxy) free() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.back == 0
+	return p.back == 0 && p.conns == 0
 }
 
 // cmdSleep lets time pass, for leases that are to end.
