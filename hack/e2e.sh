@@ -2,6 +2,7 @@
 # The end-to-end tests in their long form and the tutorials, against a local region of their own. SLIPWAY_E2E=require makes them fail where they would skip.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. hack/goflags.sh
 hack/assets.sh >/dev/null
 bin/slipway assets build --source assets --kubernetes-version 1.35 >/dev/null
 bin/slipway region image

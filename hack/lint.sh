@@ -2,6 +2,7 @@
 # Runs golangci-lint (pinned in tools/go.mod) over the module, and prints and checks the style figures (hack/stylecheck).
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. hack/goflags.sh
 bin="${SLIPWAY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/slipway}/tools/golangci-lint-$(sha256sum tools/go.sum | cut -c1-12)"
 if [[ ! -x $bin ]]; then
   echo "building golangci-lint (5 minutes when cold)" >&2

@@ -13,6 +13,7 @@
 # Tests that this machine cannot run are skipped; the closing lines list and count the reasons.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. hack/goflags.sh
 
 results=$(mktemp -d)
 background=
@@ -73,8 +74,8 @@ export -f run_background
 background=$!
 
 if [[ ${SLIPWAY_RACE:-} ]]; then
-  go test -race -json -p 4 -timeout 30m $light >"$results/packages" || status=$?
-  go test -race -short -json -p 2 -timeout 30m $(grep -E "$heavy" <<<"$packages") >"$results/race" || status=$?
+  CGO_ENABLED=1 go test -race -json -p 4 -timeout 30m $light >"$results/packages" || status=$?
+  CGO_ENABLED=1 go test -race -short -json -p 2 -timeout 30m $(grep -E "$heavy" <<<"$packages") >"$results/race" || status=$?
   go test -json -p 3 -timeout 25m ./internal/cli ./test/engine ./test/bench >"$results/heavy" || status=$?
 else
   go test -json -p 4 -timeout 25m ./internal/cli ./test/engine ./test/bench $light >"$results/packages" || status=$?

@@ -3,6 +3,7 @@
 # https://vuln.go.dev, or what GOVULNDB names; where it cannot be reached, the check is skipped with the reason.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. hack/goflags.sh
 version=v1.9.0
 database="${GOVULNDB:-https://vuln.go.dev}"
 if [[ $database == http* ]] && ! curl --silent --fail --max-time 20 --output /dev/null "$database/index/db.json"; then
