@@ -48,11 +48,13 @@ func describeContent(r graph.Resource, action plan.Action) []string {
 // refName returns the address of a resource of the graph, or the id of another one.
 func refName(r graph.Reference) string { return cmp.Or(string(r.Addr()), r.Literal()) }
 
-// describeTraffic returns protocol and ports, such as tcp 443.
+// describeTraffic returns protocol and ports, such as tcp 443. The ports of ICMP are a type and a code.
 func describeTraffic(protocol string, from, to int) string {
 	switch {
 	case protocol == "-1":
 		return "all traffic"
+	case protocol == "icmp":
+		return fmt.Sprintf("icmp type %d code %d", from, to)
 	case from == to:
 		return fmt.Sprintf("%s %d", protocol, from)
 	}

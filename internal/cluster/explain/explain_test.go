@@ -118,12 +118,13 @@ func TestContent(t *testing.T) {
 	policy := `{"Version":"2012-10-17","Statement":[{"Sid":"Read","Effect":"Allow","Action":["s3:GetObject","s3:ListBucket"],` +
 		`"Resource":"arn:aws:s3:::b/*","Condition":{"StringEquals":{"aws:RequestTag/x":["y"]}}}]}`
 	for want, r := range map[string]graph.Resource{
-		"tcp 443 from 0.0.0.0/0":          awskind.SecurityGroupIngress{Protocol: "tcp", FromPort: 443, ToPort: 443, CIDR: "0.0.0.0/0"},
-		"tcp 30000-32767 from sg-1":       awskind.SecurityGroupIngress{Protocol: "tcp", FromPort: 30000, ToPort: 32767, Source: group},
-		"all traffic to ::/0":             awskind.SecurityGroupEgress{Protocol: "-1", CIDRv6: "::/0"},
-		"A api.example.com → 192.0.2.1":   awskind.DNSRecord{Type: "A", Name: "api.example.com", Values: []graph.Text{graph.LiteralText("192.0.2.1")}},
-		"A api.example.com → alias of lb": awskind.DNSRecord{Type: "A", Name: "api.example.com", Alias: awskind.AliasTarget{DNSName: graph.LiteralText("lb")}},
-		"0.0.0.0/0 → nat-1":               awskind.Route{Destination: "0.0.0.0/0", NAT: graph.UnmanagedRef[awskind.NATGateway]("nat-1")},
+		"tcp 443 from 0.0.0.0/0":            awskind.SecurityGroupIngress{Protocol: "tcp", FromPort: 443, ToPort: 443, CIDR: "0.0.0.0/0"},
+		"icmp type 3 code 4 from 0.0.0.0/0": awskind.SecurityGroupIngress{Protocol: "icmp", FromPort: 3, ToPort: 4, CIDR: "0.0.0.0/0"},
+		"tcp 30000-32767 from sg-1":         awskind.SecurityGroupIngress{Protocol: "tcp", FromPort: 30000, ToPort: 32767, Source: group},
+		"all traffic to ::/0":               awskind.SecurityGroupEgress{Protocol: "-1", CIDRv6: "::/0"},
+		"A api.example.com → 192.0.2.1":     awskind.DNSRecord{Type: "A", Name: "api.example.com", Values: []graph.Text{graph.LiteralText("192.0.2.1")}},
+		"A api.example.com → alias of lb":   awskind.DNSRecord{Type: "A", Name: "api.example.com", Alias: awskind.AliasTarget{DNSName: graph.LiteralText("lb")}},
+		"0.0.0.0/0 → nat-1":                 awskind.Route{Destination: "0.0.0.0/0", NAT: graph.UnmanagedRef[awskind.NATGateway]("nat-1")},
 		"Allow s3:GetObject, s3:ListBucket on arn:aws:s3:::b/* if aws:RequestTag/x StringEquals y": awskind.IAMRolePolicy{Document: graph.JSON(policy)},
 	} {
 		g := &graph.Graph{}

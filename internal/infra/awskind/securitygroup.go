@@ -40,8 +40,8 @@ type SecurityGroupIngress struct {
 	Group graph.Ref[SecurityGroup] `aws:"GroupId,immutable" tf:"security_group_id"`
 	// tcp, udp, icmp or a number; -1: all
 	Protocol string `aws:"IpProtocol,immutable"`
-	FromPort int    `aws:"FromPort,immutable"`                // unset for protocol -1
-	ToPort   int    `aws:"ToPort,immutable"`                  // unset for protocol -1
+	FromPort int    `aws:"FromPort,immutable"`                // unset for protocol -1; for icmp, the type
+	ToPort   int    `aws:"ToPort,immutable"`                  // unset for protocol -1; for icmp, the code
 	CIDR     string `aws:"CidrIp,immutable" tf:"cidr_ipv4"`   // an IPv4 range
 	CIDRv6   string `aws:"CidrIpv6,immutable" tf:"cidr_ipv6"` // an IPv6 range
 	// such as pl-0123
@@ -78,8 +78,8 @@ type SecurityGroupEgress struct {
 	Group graph.Ref[SecurityGroup] `aws:"GroupId,immutable" tf:"security_group_id"`
 	// tcp, udp, icmp or a number; -1: all
 	Protocol string `aws:"IpProtocol,immutable"`
-	FromPort int    `aws:"FromPort,immutable"`                // unset for protocol -1
-	ToPort   int    `aws:"ToPort,immutable"`                  // unset for protocol -1
+	FromPort int    `aws:"FromPort,immutable"`                // unset for protocol -1; for icmp, the type
+	ToPort   int    `aws:"ToPort,immutable"`                  // unset for protocol -1; for icmp, the code
 	CIDR     string `aws:"CidrIp,immutable" tf:"cidr_ipv4"`   // an IPv4 range
 	CIDRv6   string `aws:"CidrIpv6,immutable" tf:"cidr_ipv6"` // an IPv6 range
 	// such as pl-0123

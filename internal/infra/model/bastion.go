@@ -35,6 +35,7 @@ func (b *builder) addSSHAccess() {
 	}
 
 	b.bastion.securityGroup = b.addSecurityGroup("bastion", "Bastions of ")
+	b.allowPathMTU("bastion", b.bastion.securityGroup)
 	front := b.bastion.securityGroup
 	if b.bastionBalancerType() != "None" {
 		b.balancers.bastionGroup = b.addBalancerGroup("bastion-balancer", "Load balancer of the bastions of ")

@@ -89,6 +89,12 @@ const (
 	lastNodePort  = 32767
 )
 
+// The message of path MTU discovery: destination unreachable, because fragmentation is needed and DF is set.
+const (
+	icmpUnreachable         = 3 // the type
+	icmpFragmentationNeeded = 4 // the code
+)
+
 // builder is the state of one [Build]: the resources that later steps refer to.
 type builder struct {
 	Input

@@ -89,6 +89,8 @@ func (b *builder) addSecurityGroups() {
 	}
 
 	b.allowAPIAccess()
+	b.allowPathMTU("control-plane", b.controlPlane.securityGroup)
+	b.allowPathMTU("worker", b.worker.securityGroup)
 	// Registries, package mirrors and AWS have no fixed addresses and, with a mirror, no fixed ports:
 	// machines may open connections to any address.
 	b.controlPlane.egressRule = b.allowEgress("control-plane", b.controlPlane.securityGroup)
@@ -120,6 +122,10 @@ func (b *builder) trafficFlows() []flow {
 		newVXLANFlow("vxlan-worker", worker, worker),
 	}
 	fs = append(fs, newNodePortFlows("nodeport", worker, worker)...)
+	// kube-proxy runs on control-plane machines too: their addresses serve NodePorts as those of workers do.
+	fs = append(fs, newNodePortFlows("nodeport-control-plane", cp, cp)...)
+	fs = append(fs, newNodePortFlows("nodeport-control-plane-worker", cp, worker)...)
+	fs = append(fs, newNodePortFlows("nodeport-worker-control-plane", worker, cp)...)
 
 	if b.hasPublicBalancer() {
 		public := b.balancers.publicGroup
@@ -204,8 +210,25 @@ func (b *builder) addSecurityGroup(name, description string) graph.Ref[awskind.S
 func (b *builder) addBalancerGroup(name, description string) graph.Ref[awskind.SecurityGroup] {
 	group := b.addSecurityGroup(name, description)
 	graph.MarkInternal(b.graph, group)
+	b.allowPathMTU(name, group)
 
 	return group
+}
+
+// allowPathMTU lets routers tell the members of a group that a packet was too large for the path to a client
+// (ICMP type 3 code 4). The sender is any router between the two, so the rule cannot name the clients.
+func (b *builder) allowPathMTU(name string, g graph.Ref[awskind.SecurityGroup]) {
+	if g.Addr() == "" { // Slipway does not manage the rules of an existing group
+		return
+	}
+
+	graph.Add(b.graph, "path-mtu-"+name, awskind.SecurityGroupIngress{
+		Group:    g,
+		CIDR:     anyIPv4,
+		Protocol: "icmp",
+		FromPort: icmpUnreachable,
+		ToPort:   icmpFragmentationNeeded,
+	})
 }
 
 func (b *builder) allowEgress(name string, g graph.Ref[awskind.SecurityGroup]) graph.Reference {

@@ -136,9 +136,19 @@ func TestNoSecret(t *testing.T) {
 	}
 }
 
-func TestDefaultTemplateFits(t *testing.T) {
-	if n := len(rendered(t, ha())["template.json"]); n > cloudformation.MaxBodySize {
-		t.Errorf("the template of the default cluster has %d bytes, over %d", n, cloudformation.MaxBodySize)
+// TestTemplateSizes: the template of the default cluster leaves room below twice what a request may have, so that it
+// is not far from the limit of the console's editor; and what CloudFormation does not even read from S3 is refused.
+func TestTemplateSizes(t *testing.T) {
+	if n := len(rendered(t, ha())["template.json"]); n > cloudformation.MaxBodySize*11/10 {
+		t.Errorf("the template of the default cluster has %d bytes, 10%% over %d", n, cloudformation.MaxBodySize)
+	}
+	g := &graph.Graph{}
+	for i := range 300 {
+		name := fmt.Sprintf("v-%d", i)
+		graph.Add(g, name, awskind.Volume{Zone: "z", Size: 1, Tags: awskind.Tags{"text": name + strings.Repeat("x", 4000)}})
+	}
+	if _, err := cloudformation.Render(g, cloudformation.Options{}); err == nil || !strings.Contains(err.Error(), "CloudFormation allows 1048576") {
+		t.Errorf("a template of more than 1 MiB: %v", err)
 	}
 }
 

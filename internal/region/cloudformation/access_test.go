@@ -130,6 +130,36 @@ Outputs: {Image: {Value: !Ref Image}}
 	}
 }
 
+// CloudFormation reads a template from S3 with the caller's rights, and at most 1 MiB of it.
+func TestTemplateURLIsReadAsTheCaller(t *testing.T) {
+	t.Parallel()
+	const vpc = `{"Resources":{"Vpc":{"Type":"AWS::EC2::VPC","Properties":{"CidrBlock":"10.0.0.0/16"}}}}`
+	l := newLab(t)
+	c := s3.NewFromConfig(l.region.AWSConfig(), func(o *s3.Options) { o.UsePathStyle = true })
+	must[*s3.CreateBucketOutput](l)(c.CreateBucket(l.ctx(), &s3.CreateBucketInput{Bucket: aws.String("templates")}))
+	put := func(key, body string) *string {
+		t.Helper()
+		must[*s3.PutObjectOutput](l)(c.PutObject(l.ctx(), &s3.PutObjectInput{Bucket: aws.String("templates"), Key: &key, Body: strings.NewReader(body)}))
+		return aws.String("https://templates.s3.us-east-1.amazonaws.com/" + key)
+	}
+	mine := l.user(`{"Version":"2012-10-17","Statement":[
+		{"Effect":"Allow","Action":"cloudformation:*","Resource":"*"},
+		{"Effect":"Allow","Action":"s3:GetObject","Resource":"arn:aws:s3:::templates/mine/*"}]}`)
+	must[*cfn.ValidateTemplateOutput](l)(mine.ValidateTemplate(l.ctx(), &cfn.ValidateTemplateInput{TemplateURL: put("mine/t.json", vpc)}))
+	must[*cfn.ValidateTemplateOutput](l)(mine.ValidateTemplate(l.ctx(), &cfn.ValidateTemplateInput{TemplateURL: put("mine/full.json", vpc+strings.Repeat(" ", 1<<20-len(vpc)))}))
+	for url, want := range map[*string]string{
+		put("other/t.json", vpc): "S3 error: Access Denied",
+		put("mine/large.json", vpc+strings.Repeat(" ", 1<<20-len(vpc)+1)): "may not exceed 1048576 bytes",
+	} {
+		_, err := mine.CreateChangeSet(l.ctx(), &cfn.CreateChangeSetInput{
+			StackName: aws.String("s"), ChangeSetName: aws.String("c"), ChangeSetType: types.ChangeSetTypeCreate, TemplateURL: url,
+		})
+		if !strings.Contains(refused(err), want) {
+			t.Errorf("%s: %s, want %q", *url, refused(err), want)
+		}
+	}
+}
+
 // The AWS CLI deploys, shows and deletes a stack.
 func TestCLI(t *testing.T) {
 	t.Parallel()

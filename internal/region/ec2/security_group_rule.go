@@ -58,6 +58,7 @@ func normalizePorts(r *sdk.SecurityGroupRule) error {
 	case "icmp", "icmpv6":
 		r.FromPort = new(portValue(r.FromPort))
 		r.ToPort = new(portValue(r.ToPort))
+		return checkICMP(r)
 	default:
 		var n int
 		if _, err := fmt.Sscanf(str(r.IpProtocol), "%d", &n); err != nil || n < -1 || n > 255 {
@@ -70,6 +71,21 @@ func normalizePorts(r *sdk.SecurityGroupRule) error {
 
 		r.FromPort = new(int64(-1))
 		r.ToPort = new(int64(-1))
+	}
+
+	return nil
+}
+
+// checkICMP checks the type and the code, which EC2 stores as ports: all types cannot have one code.
+func checkICMP(r *sdk.SecurityGroupRule) error {
+	if *r.FromPort < -1 || *r.FromPort > 255 || *r.ToPort < -1 || *r.ToPort > 255 ||
+		*r.FromPort == -1 && *r.ToPort != -1 {
+		return wire.Errorf(
+			"InvalidParameterValue",
+			"Invalid ICMP type or code (%d:%d)",
+			*r.FromPort,
+			*r.ToPort,
+		)
 	}
 
 	return nil

@@ -264,6 +264,8 @@ func (b *builder) resolveRule(r *ec2.SecurityGroupRule) (netspec.Rule, bool) {
 		out.To = int(aws.Int64Value(r.ToPort))
 	case "icmp":
 		out.Protocol = p
+		out.ICMPType = icmpValue(r.FromPort)
+		out.ICMPCode = icmpValue(r.ToPort)
 	default:
 		return out, false // a protocol that the network does not support, such as ICMPv6
 	}
@@ -276,6 +278,16 @@ func (b *builder) resolveRule(r *ec2.SecurityGroupRule) (netspec.Rule, bool) {
 	}
 
 	return out, len(out.Peers) > 0
+}
+
+// icmpValue returns the type or code of a rule, or nil if EC2 has -1 for any.
+func icmpValue(v *int64) *int {
+	n := int(aws.Int64Value(v))
+	if v == nil || n < 0 {
+		return nil
+	}
+
+	return &n
 }
 
 func (b *builder) addLoadBalancers(v *netspec.VPC) {

@@ -129,6 +129,7 @@ func TestGroupsAreResolved(t *testing.T) {
 		"range":         {rule("sg-a", "tcp", 22, "10.0.0.0/8"), []netspec.Rule{{Protocol: "tcp", From: 22, To: 22, Peers: []netip.Prefix{p("10.0.0.0/8")}}}},
 		"everything":    {rule("sg-a", "-1", -1, "0.0.0.0/0"), []netspec.Rule{{From: 0, To: 65535, Peers: []netip.Prefix{p("0.0.0.0/0")}}}},
 		"ping":          {rule("sg-a", "icmp", -1, "0.0.0.0/0"), []netspec.Rule{{Protocol: "icmp", From: 0, To: 65535, Peers: []netip.Prefix{p("0.0.0.0/0")}}}},
+		"one ICMP type": {rule("sg-a", "icmp", 3, "0.0.0.0/0"), []netspec.Rule{{Protocol: "icmp", From: 0, To: 65535, ICMPType: new(3), ICMPCode: new(3), Peers: []netip.Prefix{p("0.0.0.0/0")}}}},
 		"group":         {rule("sg-a", "tcp", 1, "sg-b"), []netspec.Rule{{Protocol: "tcp", From: 1, To: 1, Peers: []netip.Prefix{p("10.0.1.5/32")}}}},
 		"its own group": {rule("sg-a", "tcp", 1, "sg-a"), []netspec.Rule{{Protocol: "tcp", From: 1, To: 1, Peers: []netip.Prefix{p("10.0.1.4/32")}}}},
 		"load balancer": {rule("sg-a", "tcp", 1, "sg-lb"), []netspec.Rule{{Protocol: "tcp", From: 1, To: 1, Peers: []netip.Prefix{p("10.0.0.9/32")}}}},

@@ -85,6 +85,8 @@ type Rule struct {
 	Protocol string
 	// From and To are the inclusive port range; 0-65535 for protocols without ports.
 	From, To int
+	// ICMPType and ICMPCode limit a rule of protocol icmp to one type, and one code of it; nil: any.
+	ICMPType, ICMPCode *int
 	// Peers are the allowed addresses. References to security groups are already resolved.
 	Peers []netip.Prefix
 }

@@ -237,6 +237,11 @@ func ruleCondition(r netspec.Rule, peer string) (string, bool) {
 	case r.Protocol == "" || r.Protocol == anyProtocol:
 	case (r.Protocol == "tcp" || r.Protocol == "udp") && (r.From > 0 || r.To < 65535):
 		fmt.Fprintf(&out, "%s dport %d-%d ", r.Protocol, r.From, r.To)
+	case r.Protocol == "icmp" && r.ICMPType != nil:
+		fmt.Fprintf(&out, "icmp type %d ", *r.ICMPType)
+		if r.ICMPCode != nil {
+			fmt.Fprintf(&out, "icmp code %d ", *r.ICMPCode)
+		}
 	default:
 		fmt.Fprintf(&out, "meta l4proto %s ", r.Protocol)
 	}

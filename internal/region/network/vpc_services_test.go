@@ -155,6 +155,18 @@ func TestICMPAndVXLANPassUnderRulesThatNameThem(t *testing.T) {
 	if got := l.ping("b", "10.9.1.10"); got != "timeout" {
 		t.Errorf("ping from b, which no rule names: %q", got)
 	}
+	one := netspec.Rule{Protocol: "icmp", ICMPType: new(3), ICMPCode: new(4), Peers: prefixes("0.0.0.0/0")}
+	l.iface("a").Ingress = append(l.iface("a").Ingress, one)
+	l.sync()
+	if got := l.ping("b", "10.9.1.10"); got != "timeout" {
+		t.Errorf("ping under a rule for another type: %q", got)
+	}
+	one.ICMPType, one.ICMPCode = new(8), new(0)
+	l.iface("a").Ingress = append(l.iface("a").Ingress, one)
+	l.sync()
+	if got := l.ping("b", "10.9.1.10"); got != "" {
+		t.Errorf("ping under a rule for its type and code: %q", got)
+	}
 	for me, peer := range map[string]string{"a": "10.9.2.10", "b": "10.9.1.10"} {
 		inner := map[string]string{"a": "10.244.0.1", "b": "10.244.0.2"}[me]
 		l.run(me, "sh", "-ec", fmt.Sprintf("ip link add vx type vxlan id 1 dstport 8472 remote %s dev eth0; "+

@@ -22,6 +22,9 @@ import (
 // 1 MiB, must be in S3.
 const MaxBodySize = 51200
 
+// maxTemplateSize is CloudFormation's limit for a template in S3, in bytes.
+const maxTemplateSize = 1 << 20
+
 // CloudFormation's limits for one template, and the number of parameters that this package adds.
 const (
 	maxResources  = 500
@@ -64,7 +67,7 @@ func LogicalIDs(g *graph.Graph) (map[graph.Addr]string, error) {
 }
 
 // Render returns the template of g, without white space because of [MaxBodySize]. The same graph gives the
-// same bytes. A template with more than 500 resources is an error.
+// same bytes. A template with more than 500 resources, or of more than 1 MiB, is an error.
 func Render(g *graph.Graph, o Options) ([]byte, error) {
 	ids, err := LogicalIDs(g)
 	if err != nil {
@@ -109,11 +112,24 @@ func Render(g *graph.Graph, o Options) ([]byte, error) {
 		doc["Mappings"] = mappings
 	}
 
+	return encodeTemplate(doc)
+}
+
+// encodeTemplate returns doc as JSON, and an error if CloudFormation would refuse it even from S3.
+func encodeTemplate(doc jsonObject) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(doc); err != nil {
 		return nil, fmt.Errorf("encode the template: %w", err)
+	}
+
+	if b.Len() > maxTemplateSize {
+		return nil, fmt.Errorf(
+			"the template has %d bytes, and CloudFormation allows %d: use fewer instance groups, or create the cluster with slipway apply --via direct",
+			b.Len(),
+			maxTemplateSize,
+		)
 	}
 
 	return b.Bytes(), nil

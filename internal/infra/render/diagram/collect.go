@@ -327,6 +327,8 @@ func portText(protocol string, from, to int) string {
 	switch {
 	case protocol == "-1":
 		return "all"
+	case protocol == "icmp":
+		return fmt.Sprintf("icmp %d/%d", from, to)
 	case from == to:
 		return fmt.Sprintf("%s %d", protocol, from)
 	}
