@@ -46,7 +46,7 @@ func CompareMembers(s Survey) Comparison {
 		voters++
 
 		switch {
-		case !m.Hash.Known || m.Hash.CompactRevision != leader.Hash.CompactRevision:
+		case !m.Hash.isComparable(leader.Hash):
 		case m.Hash.Hash == leader.Hash.Hash:
 			agreeing++
 		default:

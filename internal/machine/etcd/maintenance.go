@@ -94,6 +94,11 @@ type ContentHash struct {
 	CompactRevision int64
 }
 
+// isComparable reports whether both members have answered, for the same history.
+func (h ContentHash) isComparable(other ContentHash) bool {
+	return h.Known && other.Known && h.CompactRevision == other.CompactRevision
+}
+
 // MaintenanceFacts is the complete input of a decision about maintenance.
 type MaintenanceFacts struct {
 	// Now is the time by the clock of the machine that decides.
@@ -256,9 +261,8 @@ func (f MaintenanceFacts) agree(own MemberState, agreeing, differing int) bool {
 	}
 
 	for _, m := range f.Members {
-		compared := m.Hash.Known && m.Hash.CompactRevision == own.Hash.CompactRevision
 		silent := !m.Healthy && m.Quota == 0
-		if !m.Learner && !compared && !silent {
+		if !m.Learner && !m.Hash.isComparable(own.Hash) && !silent {
 			return false
 		}
 	}
@@ -310,7 +314,7 @@ func (f MaintenanceFacts) compareHashes(own MemberState) (agreeing, differing in
 	others := map[uint32]int{}
 	for _, m := range f.Members {
 		switch {
-		case m.Learner || !m.Hash.Known || m.Hash.CompactRevision != own.Hash.CompactRevision:
+		case m.Learner || !m.Hash.isComparable(own.Hash):
 		case m.Hash.Hash == own.Hash.Hash:
 			agreeing++
 		default:

@@ -36,10 +36,9 @@ func (a *Applier) PlanDeletion(all []Inventory, names []string) ([]Deletion, err
 	var out []Deletion
 
 	for _, name := range names {
-		named := func(i Inventory) bool { return i.Name == name }
-		at := slices.IndexFunc(all, named)
-		if at < 0 {
-			errs = append(errs, unknownAddon(name))
+		inventory, err := findInventory(all, name)
+		if err != nil {
+			errs = append(errs, err)
 			continue
 		}
 
@@ -51,7 +50,7 @@ func (a *Applier) PlanDeletion(all []Inventory, names []string) ([]Deletion, err
 			}
 		}
 
-		out = append(out, a.planDeletion(all, all[at]))
+		out = append(out, a.planDeletion(all, inventory))
 	}
 
 	if err := errors.Join(errs...); err != nil {

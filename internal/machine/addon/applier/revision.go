@@ -115,12 +115,12 @@ func (a *Applier) History(ctx context.Context, name string) ([]Revision, error) 
 		return nil, err
 	}
 
-	at := slices.IndexFunc(inventories, func(i Inventory) bool { return i.Name == name })
-	if at < 0 {
-		return nil, unknownAddon(name)
+	inventory, err := findInventory(inventories, name)
+	if err != nil {
+		return nil, err
 	}
 
-	return a.Revisions(ctx, inventories[at])
+	return a.Revisions(ctx, inventory)
 }
 
 // decodeRevision reads the revision in a Secret.
@@ -292,17 +292,17 @@ func (a *Applier) PlanRollback(ctx context.Context, name string, number int) (Pl
 		return Plan{}, Revision{}, err
 	}
 
-	at := slices.IndexFunc(inventories, func(i Inventory) bool { return i.Name == name })
-	if at < 0 {
-		return Plan{}, Revision{}, unknownAddon(name)
-	}
-
-	revisions, err := a.Revisions(ctx, inventories[at])
+	inventory, err := findInventory(inventories, name)
 	if err != nil {
 		return Plan{}, Revision{}, err
 	}
 
-	target, err := chooseRevision(inventories[at], revisions, number)
+	revisions, err := a.Revisions(ctx, inventory)
+	if err != nil {
+		return Plan{}, Revision{}, err
+	}
+
+	target, err := chooseRevision(inventory, revisions, number)
 	if err != nil {
 		return Plan{}, Revision{}, err
 	}
@@ -313,7 +313,7 @@ func (a *Applier) PlanRollback(ctx context.Context, name string, number int) (Pl
 
 	release := Release{
 		Addon:   target.content.Addon,
-		Channel: inventories[at].Channel,
+		Channel: inventory.Channel,
 		Wave:    1,
 		Objects: target.content.Objects,
 	}
@@ -330,9 +330,15 @@ func (a *Applier) PlanRollback(ctx context.Context, name string, number int) (Pl
 	return Plan{Addons: []AddonPlan{planned}}, target, err
 }
 
-// unknownAddon is the error for an add-on that the cluster does not have.
-func unknownAddon(name string) error {
-	return diag.WithHint(fmt.Errorf("the cluster has no add-on %s", name), "list them with: slipway addons get")
+// findInventory returns the inventory of an add-on. It is an error if the cluster does not have the add-on.
+func findInventory(all []Inventory, name string) (Inventory, error) {
+	for _, i := range all {
+		if i.Name == name {
+			return i, nil
+		}
+	}
+
+	return Inventory{}, diag.WithHint(fmt.Errorf("the cluster has no add-on %s", name), "list them with: slipway addons get")
 }
 
 // chooseRevision returns the revision to return to.
