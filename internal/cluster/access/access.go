@@ -51,12 +51,7 @@ func Issue(
 	cfg aws.Config,
 	r Request,
 ) (pki.KubeconfigOptions, error) {
-	owner, _, err := clusterstate.ReadOwnership(ctx, r.Store, r.Cluster)
-	if err != nil {
-		return pki.KubeconfigOptions{}, err
-	}
-
-	server, err := findServerURL(ctx, cfg, identity{name: r.Cluster, ownership: owner})
+	out, err := describeServer(ctx, cfg, r)
 	if err != nil {
 		return pki.KubeconfigOptions{}, err
 	}
@@ -83,24 +78,28 @@ func Issue(
 		TTL:    cmp.Or(r.TTL, clientCertTTL),
 	}
 
-	cert, err := pki.IssueLeaf(ca, leaf, key.Public(), r.Now())
+	out.CAPEM = ca.CertsPEM()
+	if out.CertPEM, err = pki.IssueLeaf(ca, leaf, key.Public(), r.Now()); err != nil {
+		return pki.KubeconfigOptions{}, err
+	}
+
+	if out.KeyPEM, err = key.PEM(); err != nil {
+		return pki.KubeconfigOptions{}, err
+	}
+
+	return out, nil
+}
+
+// describeServer returns how to reach the cluster's API, without anything that proves who the client is.
+func describeServer(ctx context.Context, cfg aws.Config, r Request) (pki.KubeconfigOptions, error) {
+	owner, _, err := clusterstate.ReadOwnership(ctx, r.Store, r.Cluster)
 	if err != nil {
 		return pki.KubeconfigOptions{}, err
 	}
 
-	keyPEM, err := key.PEM()
-	if err != nil {
-		return pki.KubeconfigOptions{}, err
-	}
+	server, err := findServerURL(ctx, cfg, identity{name: r.Cluster, ownership: owner})
 
-	return pki.KubeconfigOptions{
-		Name:          r.Cluster,
-		Server:        server,
-		TLSServerName: APIServerName,
-		CAPEM:         ca.CertsPEM(),
-		CertPEM:       cert,
-		KeyPEM:        keyPEM,
-	}, nil
+	return pki.KubeconfigOptions{Name: r.Cluster, Server: server, TLSServerName: APIServerName}, err
 }
 
 // NewKubeClient returns a client of the cluster's API that is an administrator. Its key is kept in memory

@@ -85,12 +85,7 @@ func FindClusterID(ctx context.Context, s store.Store, name string) (string, err
 
 // DescribeWithoutKey returns how to reach a cluster with a command that prints tokens. It opens no key of the cluster.
 func DescribeWithoutKey(ctx context.Context, cfg aws.Config, r Request, command []string) (pki.KubeconfigOptions, error) {
-	owner, _, err := clusterstate.ReadOwnership(ctx, r.Store, r.Cluster)
-	if err != nil {
-		return pki.KubeconfigOptions{}, err
-	}
-
-	server, err := findServerURL(ctx, cfg, identity{name: r.Cluster, ownership: owner})
+	out, err := describeServer(ctx, cfg, r)
 	if err != nil {
 		return pki.KubeconfigOptions{}, err
 	}
@@ -100,11 +95,8 @@ func DescribeWithoutKey(ctx context.Context, cfg aws.Config, r Request, command 
 		return pki.KubeconfigOptions{}, err
 	}
 
-	return pki.KubeconfigOptions{
-		Name:          r.Cluster,
-		Server:        server,
-		TLSServerName: APIServerName,
-		CAPEM:         []byte(public.CAs[pki.KubernetesCA]),
-		Command:       command,
-	}, nil
+	out.CAPEM = []byte(public.CAs[pki.KubernetesCA])
+	out.Command = command
+
+	return out, nil
 }
