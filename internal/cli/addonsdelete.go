@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -87,8 +88,7 @@ func (c *addonsCommand) printSteps(plan applier.Plan) {
 
 			fmt.Fprintf(c.Stdout, "%s %s: %s%s\n", signs[s.Action], p.Name, s.Object, note)
 			for _, d := range s.Differences {
-				cells := dashIfEmpty([]string{d.Before, d.After})
-				fmt.Fprintf(c.Stdout, "    %s %s → %s\n", d.Path, cells[0], cells[1])
+				fmt.Fprintf(c.Stdout, "    %s %s → %s\n", d.Path, cmp.Or(d.Before, "-"), cmp.Or(d.After, "-"))
 			}
 		}
 	}
@@ -170,12 +170,7 @@ another one depends on is not deleted.` + exitStatusHelp(),
 		Example: "  slipway addons delete metrics-server --name demo\n  slipway addons delete metrics-server --name demo --yes",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, err := clusterOfFlag(a, c.name)
-			if err != nil {
-				return err
-			}
-
-			session, err := c.open(cmd.Context(), []string{name})
+			session, err := c.openOfFlag(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -189,9 +184,7 @@ another one depends on is not deleted.` + exitStatusHelp(),
 		},
 	}
 
-	arguments := cmd.Args
 	c.addFlags(cmd)
-	cmd.Args = arguments
 	c.addProtectedFlags(cmd)
 	c.addTimeoutFlag(cmd, "the deletion of an add-on may take")
 	addFormatFlag(cmd, &c.format)

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -23,23 +24,16 @@ func newAddonsHistoryCommand(a *app) *cobra.Command {
 objects of the last ten versions before the current one in Secrets of kube-system. A version whose objects have more than
 1 MiB when compressed is listed, but cannot be rolled back to.` + exitStatusHelp(),
 		Example: "  slipway addons history metrics-server --name demo\n  slipway addons history metrics-server --name demo -o json",
-		Args:    cobra.ExactArgs(1),
+		Args:    requireOneArgument("ADDON"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.history(cmd.Context(), args[0])
 		},
 	}
 
-	c.addAddonFlags(cmd)
+	c.addFlags(cmd)
 	addFormatFlag(cmd, &c.format)
 
 	return cmd
-}
-
-// addAddonFlags adds the flags of a command whose argument is an add-on.
-func (c *addonsCommand) addAddonFlags(cmd *cobra.Command) {
-	arguments := cmd.Args
-	c.addFlags(cmd)
-	cmd.Args = arguments
 }
 
 // openOfFlag connects to the cluster of --name.
@@ -101,7 +95,7 @@ func revisionNote(r applier.Revision) string {
 	}
 
 	if r.RollbackTo == 0 {
-		return dashIfEmpty([]string{note})[0]
+		return cmp.Or(note, "-")
 	}
 
 	if note != "" {
@@ -126,7 +120,7 @@ are kept. The data that a workload has written is not changed back.
 The channel is not changed: the next apply of a channel with another version updates the add-on again.` + exitStatusHelp(),
 		Example: "  slipway addons rollback metrics-server --name demo\n" +
 			"  slipway addons rollback metrics-server --name demo --to-revision 3 --yes",
-		Args: cobra.ExactArgs(1),
+		Args: requireOneArgument("ADDON"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("to-revision") && number < 1 {
 				return withHint(fmt.Errorf("--to-revision %d is not a revision", number), "list them with: slipway addons history "+args[0])
@@ -136,7 +130,7 @@ The channel is not changed: the next apply of a channel with another version upd
 		},
 	}
 
-	c.addAddonFlags(cmd)
+	c.addFlags(cmd)
 	cmd.Flags().IntVar(&number, "to-revision", 0, "the revision to return to (default: the one before the current one)")
 	c.addForceFlag(cmd)
 	c.addTimeoutFlag(cmd, "an add-on without a timeout of its own may take to become healthy")
@@ -160,7 +154,7 @@ func (c *addonsCommand) rollback(ctx context.Context, addon string, number int) 
 
 	switch {
 	case c.format == formatTable && !plan.IsEmpty():
-		c.printMessage("%s: from %s to revision %d, version %s", addon, dashIfEmpty([]string{plan.Addons[0].Current})[0], target.Number, target.Version)
+		c.printMessage("%s: from %s to revision %d, version %s", addon, cmp.Or(plan.Addons[0].Current, "-"), target.Number, target.Version)
 		c.printSteps(plan)
 	case c.format != formatTable && !c.yes:
 		if err := c.printValue(c.format, plan); err != nil {

@@ -174,8 +174,11 @@ func clusterOfFlag(a *app, flag string) (string, error) {
 // errNoCluster means that a command was not told which cluster it is about.
 var errNoCluster = errors.New("no cluster is named")
 
-// addNameFlag adds --name to a command for one cluster and allows one argument, NAME.
+// addNameFlag adds --name to a command for one cluster. A command that does not say which arguments it has takes one, NAME.
 func addNameFlag(cmd *cobra.Command, into *string) {
 	cmd.Flags().StringVar(into, "name", "", "the cluster (SLIPWAY_CLUSTER)")
-	cmd.Args = allowOneArgument
+
+	if cmd.Args == nil {
+		cmd.Args = allowOneArgument
+	}
 }

@@ -39,7 +39,6 @@ deletes the machines.` + exitStatusHelp(),
 	}
 
 	addClusterFlags(cmd, &o)
-	cmd.Args = requireOneArgument("GROUP")
 	a.addYesFlag(cmd)
 	a.addLockFlag(cmd)
 
