@@ -24,9 +24,7 @@ func TestSealingKeyOfAnAttacker(t *testing.T) {
 	made, err := kms.NewFromConfig(l.config(caller{})).CreateKey(t.Context(), &kms.CreateKeyInput{})
 	l.check(err)
 
-	text := l.editSettings(func(text string) string { return text })
-	_, rest, _ := strings.Cut(text, `"kmsKeyArn": "`)
-	own, _, _ := strings.Cut(rest, `"`)
+	text, own := l.readSettings()
 	elsewhere := strings.Replace(own, regiontest.AccountID, otherAccount, 1)
 
 	for name, key := range map[string]string{"in the account": *made.KeyMetadata.Arn, "in another account": elsewhere} {
@@ -47,6 +45,21 @@ func TestSealingKeyOfAnAttacker(t *testing.T) {
 	l.must(caller{}, 0, "create", "cluster", "second", "--zones", "us-east-1a", "--yes")
 }
 
+// readSettings returns the settings of the store and the ARN of the key in them.
+func (l *lab) readSettings() (text, key string) {
+	l.Helper()
+	text = l.editSettings(func(text string) string { return text })
+
+	_, rest, found := strings.Cut(text, `"kmsKeyArn": "`)
+	if !found {
+		l.Fatalf("the settings name no key: %s", text)
+	}
+
+	key, _, _ = strings.Cut(rest, `"`)
+
+	return text, key
+}
+
 // TestKeyOfAnExistingCluster: the key of the settings goes into node documents and into the policies of roles with the
 // next apply, so that machines seal the backups of etcd for the attacker. Seen to succeed before the key was compared.
 func TestKeyOfAnExistingCluster(t *testing.T) {
@@ -55,9 +68,7 @@ func TestKeyOfAnExistingCluster(t *testing.T) {
 	made, err := kms.NewFromConfig(l.config(caller{})).CreateKey(t.Context(), &kms.CreateKeyInput{})
 	l.check(err)
 
-	text := l.editSettings(func(text string) string { return text })
-	_, rest, _ := strings.Cut(text, `"kmsKeyArn": "`)
-	own, _, _ := strings.Cut(rest, `"`)
+	text, own := l.readSettings()
 	l.editSettings(func(string) string { return strings.ReplaceAll(text, own, *made.KeyMetadata.Arn) })
 	before := l.objectsBelow("team/demo/")
 
