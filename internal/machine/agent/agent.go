@@ -93,6 +93,10 @@ type Agent struct {
 	handOver handOver
 	// heartbeats of workers that this control-plane machine has heard.
 	heartbeats join.Heartbeats
+	// machines are those of the cluster, as EC2 listed them last. It is used on control-plane machines only.
+	machines machineList
+	// peersAnswer is set while the etcd members of all other slots answered when they were asked last.
+	peersAnswer atomic.Bool
 }
 
 // Converge brings the machine to the state of its document once. It returns after all services were

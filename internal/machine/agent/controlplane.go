@@ -413,7 +413,7 @@ func componentDirs() []string {
 // is unchanged. If a slot has several machines, the one that has the volume runs the member.
 func (a *Agent) syncHosts(ctx context.Context) error {
 	client := a.ec2Client()
-	machines, err := client.ListControlPlane(ctx)
+	machines, err := listSlotMachines(ctx, a)
 	if err != nil {
 		return err
 	}

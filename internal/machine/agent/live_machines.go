@@ -39,21 +39,27 @@ func announceMachine(ctx context.Context, api kube.Client, m join.Machine) error
 	return nil
 }
 
-// recordLiveMachines makes the list that of the live workers.
-func recordLiveMachines(ctx context.Context, api kube.Client, machines []Machine) error {
-	want := liveWorkers(machines)
-
+// readLiveMachines returns the list, and whether it exists.
+func readLiveMachines(ctx context.Context, api kube.Client) (map[string]string, bool, error) {
 	var have liveMachinesMap
 	err := api.Get(ctx, liveMachinesPath, &have)
 	if errors.Is(err, kube.ErrNotFound) {
-		return createLiveMachines(ctx, api, want)
+		return nil, false, nil
 	}
 
 	if err != nil {
-		return fmt.Errorf("read the list of live machines: %w", err)
+		return nil, false, fmt.Errorf("read the list of live machines: %w", err)
 	}
 
-	changes := diffLiveMachines(have.Data, want)
+	return have.Data, true, nil
+}
+
+// recordLiveMachines changes the list, or creates it with the values of changes.
+func recordLiveMachines(ctx context.Context, api kube.Client, exists bool, changes map[string]any) error {
+	if !exists {
+		return createLiveMachines(ctx, api, changes)
+	}
+
 	if len(changes) == 0 {
 		return nil
 	}
@@ -95,7 +101,7 @@ func diffLiveMachines(have, want map[string]string) map[string]any {
 	return changes
 }
 
-func createLiveMachines(ctx context.Context, api kube.Client, data map[string]string) error {
+func createLiveMachines(ctx context.Context, api kube.Client, data map[string]any) error {
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": "v1",
 		"kind":       "ConfigMap",

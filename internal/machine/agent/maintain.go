@@ -146,9 +146,8 @@ func (a *Agent) workerTasks() []periodicTask {
 
 func (a *Agent) controlPlaneTasks(m *etcdMember) []periodicTask {
 	api := a.newAdminClient()
-	return []periodicTask{
+	return append(machineTasks(a, api), []periodicTask{
 		{"certificates", time.Minute, func(context.Context) error { return a.renewCertificates() }},
-		{"hosts", 5 * time.Second, a.syncHosts},
 		{"address", 15 * time.Second, a.associateAPIAddress},
 		{"etcd data", 5 * time.Second, m.recordJoined},
 		{"etcd volume", volumeInterval, m.newVolumeWatch().watchOnce},
@@ -157,12 +156,19 @@ func (a *Agent) controlPlaneTasks(m *etcdMember) []periodicTask {
 		{"metadata", guardInterval, a.guardMetadata},
 		{"add-ons", 20 * time.Second, func(ctx context.Context) error { return a.applyAddons(ctx, api) }},
 		{"repair", repairInterval, newRepairer(a, api).run},
-		{"nodes", 15 * time.Second, func(ctx context.Context) error { return a.reconcileNodes(ctx, api) }},
 		{
 			"registration",
 			20 * time.Second,
 			func(ctx context.Context) error { return a.ensureNodeRegistered(ctx, api) },
 		},
+	}...)
+}
+
+// machineTasks returns the tasks of a control-plane machine that depend on the list of machines.
+func machineTasks(a *Agent, api kube.Client) []periodicTask {
+	return []periodicTask{
+		{"hosts", 5 * time.Second, a.syncHosts},
+		{"nodes", 15 * time.Second, func(ctx context.Context) error { return a.reconcileNodes(ctx, api) }},
 	}
 }
 

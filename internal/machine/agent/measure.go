@@ -203,6 +203,7 @@ func (m *measurer) measureEtcd(ctx context.Context) *report.Etcd {
 	probes.Go(func() { m.measureSyncs(ctx) })
 
 	probes.Wait()
+	m.agent.peersAnswer.Store(!slices.ContainsFunc(peers, func(p report.Peer) bool { return p.Error != "" }))
 	out.Peers = peers
 	out.SyncMillis = m.syncs.slowest().Milliseconds()
 

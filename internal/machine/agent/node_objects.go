@@ -29,7 +29,35 @@ type Node struct {
 	Spec struct {
 		ProviderID string `json:"providerID"`
 	} `json:"spec"`
+	Status struct {
+		Conditions []nodeCondition `json:"conditions"`
+	} `json:"status"`
 }
+
+// nodeCondition holds the fields of a condition of a Node that the agent reads.
+type nodeCondition struct {
+	Type   string `json:"type"`
+	Status string `json:"status"`
+}
+
+// isReady reports whether the node is Ready.
+func (n Node) isReady() bool {
+	return slices.Contains(n.Status.Conditions, nodeCondition{Type: "Ready", Status: "True"})
+}
+
+// hasRoleLabel reports whether the node has a label by which kubectl shows its role.
+func (n Node) hasRoleLabel() bool {
+	for label := range n.Metadata.Labels {
+		if strings.HasPrefix(label, rolePrefix) {
+			return true
+		}
+	}
+
+	return false
+}
+
+// rolePrefix begins the label by which kubectl shows the role of a node.
+const rolePrefix = "node-role.kubernetes.io/"
 
 // missingInstanceGrace is how old a Node must be before a missing instance counts as terminated,
 // because EC2 is eventually consistent.
@@ -73,17 +101,46 @@ func NodeChanges(nodes []Node, machines []Machine, now time.Time) (terminated []
 // roleLabel returns the label of a machine's node by which kubectl shows its role.
 func roleLabel(m Machine) string {
 	if m.Role == node.RoleTagControlPlane {
-		return "node-role.kubernetes.io/control-plane"
+		return rolePrefix + "control-plane"
 	}
 
-	return "node-role.kubernetes.io/worker"
+	return rolePrefix + "worker"
 }
 
 // isTerminated reports whether the machine will never run again.
 func (m Machine) isTerminated() bool { return m.State == "terminated" || m.State == "shutting-down" }
 
-// reconcileNodes deletes Nodes whose instance has terminated and adds role labels. Every
-// control-plane machine runs it; the operations are idempotent.
+// nodeWork is what [Agent.reconcileNodes] has to change.
+type nodeWork struct {
+	// terminated are the nodes to delete.
+	terminated []Node
+	// roles are the labels to add, by node name.
+	roles map[string]string
+	// live is the merge patch of the list of live machines.
+	live map[string]any
+}
+
+// isEmpty reports whether there is nothing to change.
+func (w nodeWork) isEmpty() bool { return len(w.terminated)+len(w.roles)+len(w.live) == 0 }
+
+// findNodeWork returns what has to change for the nodes and the list of live machines have.
+func findNodeWork(nodes []Node, have map[string]string, machines []Machine, now time.Time) nodeWork {
+	terminated, roles := NodeChanges(nodes, machines, now)
+
+	return nodeWork{terminated: terminated, roles: roles, live: diffLiveMachines(have, liveWorkers(machines))}
+}
+
+// mayHaveChanged reports whether a node suggests that its machine has started or ended a moment ago.
+func mayHaveChanged(nodes []Node, now time.Time) bool {
+	return slices.ContainsFunc(nodes, func(n Node) bool {
+		isNew := now.Sub(n.Metadata.CreationTimestamp) <= missingInstanceGrace
+		return !n.isReady() || isNew && !n.hasRoleLabel()
+	})
+}
+
+// reconcileNodes deletes Nodes whose instance has terminated and adds role labels. Every control-plane machine runs
+// it; the operations are idempotent. It changes nothing by an earlier answer of EC2: since then, a machine may have
+// joined.
 func (a *Agent) reconcileNodes(ctx context.Context, api kube.Client) error {
 	var list struct {
 		Items []Node `json:"items"`
@@ -92,8 +149,22 @@ func (a *Agent) reconcileNodes(ctx context.Context, api kube.Client) error {
 		return err
 	}
 
-	machines, err := a.ec2Client().ListMachines(ctx)
+	have, exists, err := readLiveMachines(ctx, api)
 	if err != nil {
+		return err
+	}
+
+	machines, err := a.machines.listRecent(ctx, a.ec2Client(), a.Now())
+	if err != nil {
+		return err
+	}
+
+	work := findNodeWork(list.Items, have, machines, a.Now())
+	if exists && work.isEmpty() && !mayHaveChanged(list.Items, a.Now()) {
+		return nil
+	}
+
+	if machines, err = a.machines.listNow(ctx, a.ec2Client(), a.Now()); err != nil {
 		return err
 	}
 
@@ -106,10 +177,15 @@ func (a *Agent) reconcileNodes(ctx context.Context, api kube.Client) error {
 		)
 	}
 
-	terminated, roles := NodeChanges(list.Items, machines, a.Now())
-	errs := []error{recordLiveMachines(ctx, api, machines)}
+	work = findNodeWork(list.Items, have, machines, a.Now())
 
-	for _, n := range terminated {
+	return errors.Join(recordLiveMachines(ctx, api, exists, work.live), changeNodes(ctx, a, api, work))
+}
+
+// changeNodes deletes and labels nodes.
+func changeNodes(ctx context.Context, a *Agent, api kube.Client, work nodeWork) error {
+	var errs []error
+	for _, n := range work.terminated {
 		a.Log.Info(
 			"deleting node of a terminated instance",
 			slog.String("node", n.Metadata.Name),
@@ -119,7 +195,7 @@ func (a *Agent) reconcileNodes(ctx context.Context, api kube.Client) error {
 		errs = append(errs, deleteNode(ctx, api, n))
 	}
 
-	for name, label := range roles {
+	for name, label := range work.roles {
 		patch := map[string]any{"metadata": map[string]any{"labels": map[string]string{label: ""}}}
 		errs = append(errs, api.MergePatch(ctx, "/api/v1/nodes/"+name, patch))
 	}

@@ -165,7 +165,9 @@ func checkGhostAttacks(t *testing.T, a *Agent, api kube.Client) {
 		{ID: "i-old", Name: "reused", State: "terminated", Role: node.RoleTagWorker},
 		{ID: "i-gone", Name: "gone", State: "shutting-down", Role: node.RoleTagWorker},
 	}
-	eventually(t, "record live machines", func() error { return recordLiveMachines(t.Context(), api, machines) })
+	eventually(t, "record live machines", func() error {
+		return recordLiveMachines(t.Context(), api, false, diffLiveMachines(nil, liveWorkers(machines)))
+	})
 	register := func(name, instance string) (int, string) {
 		leaf := joinedLeaf(name, "workers")
 		leaf.Orgs = append(leaf.Orgs, join.InstanceOrganization(instance))
