@@ -162,7 +162,7 @@ func (b *builder) controlPlanePolicy() graph.JSON {
 		},
 	}
 
-	list = append(list, b.repairStatement())
+	list = append(list, b.repairStatement(), b.peerStatement())
 	list = append(list, b.addressStatements(own)...)
 	if key := b.MachineStore.KMSKeyARN; key != "" {
 		list = append(list,

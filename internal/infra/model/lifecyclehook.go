@@ -51,9 +51,12 @@ func (b *builder) hookStatement(group string) policyStatement {
 }
 
 // workerGroupTags are the conditions for an Auto Scaling group of workers of this cluster.
-func (b *builder) workerGroupTags() map[string]any {
+func (b *builder) workerGroupTags() map[string]any { return b.groupTags(v1alpha1.RoleWorker) }
+
+// groupTags are the conditions for an Auto Scaling group of machines of this cluster with a role.
+func (b *builder) groupTags(role v1alpha1.Role) map[string]any {
 	return map[string]any{
 		"aws:ResourceTag/" + awskind.TagClusterID: b.ClusterID,
-		"aws:ResourceTag/" + awskind.TagRole:      roleTag(v1alpha1.RoleWorker),
+		"aws:ResourceTag/" + awskind.TagRole:      roleTag(role),
 	}
 }

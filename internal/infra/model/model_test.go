@@ -188,6 +188,7 @@ func TestRolesMayDoWhatTheyCallAndNoMore(t *testing.T) {
 	if diff := cmp.Diff([]string{
 		"autoscaling:CompleteLifecycleAction " + groups,
 		"autoscaling:DescribeAutoScalingGroups *",
+		"autoscaling:SetInstanceHealth " + strings.Replace(groups, "role worker", "role control-plane", 1),
 		"autoscaling:TerminateInstanceInAutoScalingGroup " + groups,
 		"ec2:AttachVolume arn:aws:ec2:us-east-1:123456789012:instance/*" + own,
 		"ec2:AttachVolume arn:aws:ec2:us-east-1:123456789012:volume/*" + own,

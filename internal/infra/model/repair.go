@@ -36,6 +36,17 @@ const (
 	defaultRepairPercent = 20
 )
 
+// peerStatement allows control-plane machines to report a machine of their own control plane as unhealthy, which its
+// Auto Scaling group then replaces. It allows nothing else on these groups.
+func (b *builder) peerStatement() policyStatement {
+	return policyStatement{
+		ID:        "Peer",
+		Actions:   []string{"autoscaling:SetInstanceHealth"},
+		Resources: []string{"*"},
+		Condition: policyCondition{"StringEquals": b.groupTags(v1alpha1.RoleControlPlane)},
+	}
+}
+
 // repairStatement allows control-plane machines to replace workers of their cluster.
 func (b *builder) repairStatement() policyStatement {
 	return policyStatement{

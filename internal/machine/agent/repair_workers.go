@@ -25,6 +25,8 @@ const (
 	repairInterval = 20 * time.Second
 	// repairLease is how long the elected machine leads without renewing. It is longer than one round of repair.
 	repairLease = 90 * time.Second
+	// repairLeaseName is the Lease of the elected machine.
+	repairLeaseName = "slipway-repair"
 	// repairAnnotation of a Node is when its repair began, and whether the node was cordoned before.
 	repairAnnotation = "slipway.dev/repair"
 	// cordonedBefore ends the value of repairAnnotation of a node that somebody had cordoned.
@@ -33,7 +35,7 @@ const (
 	tagRepair = "slipway.dev/repair"
 )
 
-// RepairAPI lists the operations of Auto Scaling by which control-plane machines replace workers.
+// RepairAPI lists the operations of Auto Scaling by which control-plane machines replace workers and each other.
 type RepairAPI interface {
 	ScalingAPI
 	autoscaling.DescribeAutoScalingGroupsAPIClient
@@ -42,6 +44,11 @@ type RepairAPI interface {
 		*autoscaling.TerminateInstanceInAutoScalingGroupInput,
 		...func(*autoscaling.Options),
 	) (*autoscaling.TerminateInstanceInAutoScalingGroupOutput, error)
+	SetInstanceHealth(
+		context.Context,
+		*autoscaling.SetInstanceHealthInput,
+		...func(*autoscaling.Options),
+	) (*autoscaling.SetInstanceHealthOutput, error)
 }
 
 // repairer replaces workers whose node is not Ready for too long. One machine of the control plane does it.
@@ -50,6 +57,8 @@ type repairer struct {
 	api      kube.Client
 	scaling  RepairAPI
 	election *election
+	// peers is the repair of the control plane.
+	peers *peerRepair
 	// health returns why the control plane is not healthy, except for its nodes; empty: it is.
 	health func(context.Context) string
 	// groups are the Auto Scaling groups by the machines in them, as they were listed last.
@@ -66,11 +75,12 @@ func newRepairer(a *Agent, api kube.Client) *repairer {
 		scaling: a.Scaling,
 		election: &election{
 			api:      api,
-			name:     "slipway-repair",
+			name:     repairLeaseName,
 			holder:   a.instance.ID,
 			duration: repairLease,
 			now:      a.Now,
 		},
+		peers: newPeerRepair(a, api),
 		health: func(ctx context.Context) string {
 			manager := a.newEtcdManager()
 			members := manager.Members(ctx, "")
@@ -133,11 +143,18 @@ func (n repairNode) began() time.Time {
 	return at
 }
 
-// run does one round of repair if this machine is elected. It calls AWS only while a node is not Ready.
+// run does one round of repair if this machine is elected. It calls Auto Scaling only while a machine does not work.
 func (r *repairer) run(ctx context.Context) error {
-	leads, err := r.election.lead(ctx)
+	leads := false
+	var err error
+	if isFitToRepair(r.agent) {
+		leads, err = r.election.lead(ctx)
+	}
+
 	if err != nil || !leads {
 		r.agent.conditions.Clear(report.Repair)
+		r.agent.conditions.Clear(report.PeerRepair)
+
 		return err
 	}
 
@@ -148,12 +165,17 @@ func (r *repairer) run(ctx context.Context) error {
 		return err
 	}
 
-	if !needsRepair(list.Items) {
+	return errors.Join(r.peers.run(ctx, list.Items), r.repairWorkers(ctx, list.Items))
+}
+
+// repairWorkers does one round of the repair of workers.
+func (r *repairer) repairWorkers(ctx context.Context, nodes []repairNode) error {
+	if !needsRepair(nodes) {
 		r.agent.conditions.Clear(report.Repair)
 		return nil
 	}
 
-	o, err := r.observe(ctx, list.Items)
+	o, err := r.observe(ctx, nodes)
 	if err != nil {
 		return err
 	}
@@ -212,13 +234,19 @@ func (r *repairer) observe(ctx context.Context, nodes []repairNode) (repair.Obse
 	return o, nil
 }
 
-// addGroup adds an Auto Scaling group and its machines to an observation. Only groups of workers have a policy.
-func (r *repairer) addGroup(ctx context.Context, o *repair.Observation, g types.AutoScalingGroup) error {
-	tags := map[string]string{}
+// groupTags returns the tags of an Auto Scaling group.
+func groupTags(g types.AutoScalingGroup) map[string]string {
+	out := map[string]string{}
 	for _, t := range g.Tags {
-		tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
+		out[aws.ToString(t.Key)] = aws.ToString(t.Value)
 	}
 
+	return out
+}
+
+// addGroup adds an Auto Scaling group and its machines to an observation. Only groups of workers have a policy.
+func (r *repairer) addGroup(ctx context.Context, o *repair.Observation, g types.AutoScalingGroup) error {
+	tags := groupTags(g)
 	id := tags[tagClusterID]
 	if id != "" && r.agent.doc.ClusterID != "" && id != r.agent.doc.ClusterID {
 		return nil // of another cluster with this name

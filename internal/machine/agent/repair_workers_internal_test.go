@@ -324,3 +324,7 @@ func TestElection(t *testing.T) {
 		t.Error("did not take over")
 	}
 }
+
+func (*repairedCluster) SetInstanceHealth(context.Context, *autoscaling.SetInstanceHealthInput, ...func(*autoscaling.Options)) (*autoscaling.SetInstanceHealthOutput, error) {
+	return nil, errors.New("not called")
+}

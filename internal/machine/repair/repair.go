@@ -9,6 +9,9 @@
 // A machine is repaired only while the control plane is healthy, most nodes of its zone are Ready, and not more than the
 // allowed share of its group is unhealthy: otherwise the cause is probably not the machine, and replacing it would make
 // things worse.
+//
+// [DecidePeer] decides the same for the machines of the control plane, one at a time. The others must have a quorum of
+// etcd members without it.
 package repair
 
 import (

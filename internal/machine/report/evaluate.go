@@ -164,6 +164,9 @@ func evaluateDisks(disks []Disk) Condition {
 	return worst
 }
 
+// Fails reports whether the disk is so full, or so broken, that the condition of the machine's disks has failed.
+func (d Disk) Fails() bool { return evaluateDisk(d).State == Failed }
+
 func evaluateDisk(d Disk) Condition {
 	c := Condition{Component: DiskSpace, State: OK}
 	used := d.UsedPercent()

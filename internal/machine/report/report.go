@@ -159,10 +159,11 @@ const (
 	KubeAPI      Component = "kube-apiserver"
 	DiskSpace    Component = "disk"
 	Certificates Component = "certificates"
-	EtcdVolume   Component = "etcd volume"      // set by the agent's task that mounts the volume
-	OwnedFiles   Component = "restored files"   // set by the agent's task that restores what it owns
-	NodeDocument Component = "node document"    // set by the agent's task that follows the revisions
-	Repair       Component = "automatic repair" // set by the elected agent of the control plane
+	EtcdVolume   Component = "etcd volume"                 // set by the agent's task that mounts the volume
+	OwnedFiles   Component = "restored files"              // set by the agent's task that restores what it owns
+	NodeDocument Component = "node document"               // set by the agent's task that follows the revisions
+	Repair       Component = "automatic repair"            // set by the elected agent of the control plane
+	PeerRepair   Component = "repair of the control plane" // set by the elected agent of the control plane
 )
 
 // Task returns the component of a periodic task of the agent. It has a condition only while the task fails.

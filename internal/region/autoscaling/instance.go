@@ -7,6 +7,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	sdk "github.com/aws/aws-sdk-go/service/autoscaling"
 
@@ -240,9 +241,29 @@ func (s *Service) setInstanceHealth(in *sdk.SetInstanceHealthInput) (*sdk.SetIns
 		return nil, validationError("Health status '%s' must be %s or %s", h, healthy, unhealthy)
 	}
 
+	if sdkshape.String(in.HealthStatus) == unhealthy && respectsGracePeriod(in) && s.isInGracePeriod(g, i) {
+		return &sdk.SetInstanceHealthOutput{}, nil
+	}
+
 	i.HealthStatus = in.HealthStatus
 
 	return &sdk.SetInstanceHealthOutput{}, nil
+}
+
+// respectsGracePeriod returns the parameter ShouldRespectGracePeriod. Its default is true.
+func respectsGracePeriod(in *sdk.SetInstanceHealthInput) bool {
+	return in.ShouldRespectGracePeriod == nil || *in.ShouldRespectGracePeriod
+}
+
+// isInGracePeriod reports whether an instance has not yet been in service for the group's health check grace period.
+func (s *Service) isInGracePeriod(g *group, i *sdk.Instance) bool {
+	if strings.HasPrefix(sdkshape.String(i.LifecycleState), sdk.LifecycleStatePending) {
+		return true
+	}
+
+	grace := time.Duration(*g.Shape.HealthCheckGracePeriod) * time.Second
+
+	return s.cfg.Now().Sub(g.Since[sdkshape.String(i.InstanceId)]) < grace
 }
 
 func (s *Service) enterStandby(in *sdk.EnterStandbyInput) (*sdk.EnterStandbyOutput, error) {
