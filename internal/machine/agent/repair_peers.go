@@ -176,6 +176,11 @@ func findPeerProblem(n *repairNode, slot string, members []etcd.Member, now time
 		}
 	}
 
+	return findMemberProblem(slot, members)
+}
+
+// findMemberProblem returns why the etcd member of a slot does not work; empty if it works or if that is not known.
+func findMemberProblem(slot string, members []etcd.Member) string {
 	at := slices.IndexFunc(members, func(m etcd.Member) bool { return m.Slot == slot })
 	switch {
 	case len(members) == 0: // without a quorum nothing is known

@@ -62,25 +62,36 @@ func TestDecidePeer(t *testing.T) {
 		"its member does not vote":  {3, func(o *observation) { breakPeer(o, 1, time.Hour).Votes = false }, "report i-b"},
 		"it is the one who decides": {3, func(o *observation) { breakPeer(o, 0, time.Hour) }, ""},
 		"it was reported already":   {3, func(o *observation) { breakPeer(o, 1, time.Hour).Reported = true }, ""},
-		"no quorum without it": {3, func(o *observation) { breakPeer(o, 1, time.Hour); o.Peers[2].Votes = false },
-			"held i-b: only 1 of 3 etcd members work without it: no quorum"},
-		"two machines": {2, func(o *observation) { breakPeer(o, 1, time.Hour) },
-			"held i-b: only 1 of 2 etcd members work without it: no quorum"},
+		"no quorum without it":      {3, func(o *observation) { breakPeer(o, 1, time.Hour); o.Peers[2].Votes = false }, "held i-b: only 1 of 3 etcd members work without it: no quorum"},
+		"two machines": {
+			2, func(o *observation) { breakPeer(o, 1, time.Hour) },
+			"held i-b: only 1 of 2 etcd members work without it: no quorum",
+		},
 		"one machine": {1, func(o *observation) { breakPeer(o, 0, time.Hour) }, ""},
 		"two of five": {5, func(o *observation) {
 			breakPeer(o, 1, time.Hour).Votes = false
 			breakPeer(o, 3, 2*time.Hour).Votes = false
 		}, "report i-d, held i-b: machine i-d is replaced first"},
-		"one of three is replaced": {3, func(o *observation) { breakPeer(o, 1, time.Hour); o.Peers[2].State = repair.Starting },
-			"held i-b: slot c is being changed"},
-		"another one was reported": {3, func(o *observation) { breakPeer(o, 1, time.Hour); breakPeer(o, 2, time.Hour).Reported = true },
-			"held i-b: slot c is being changed"},
-		"it has just booted": {3, func(o *observation) { breakPeer(o, 1, 15*time.Minute).Launched = start.Add(-19 * time.Minute) },
-			"held i-b: machine i-b was launched less than 20m ago"},
-		"another one has just booted": {3, func(o *observation) { breakPeer(o, 1, time.Hour); o.Peers[0].Launched = start.Add(-time.Minute) },
-			"held i-b: machine i-a was launched less than 20m ago"},
-		"it was launched at an unknown time": {3, func(o *observation) { breakPeer(o, 1, time.Hour).Launched = time.Time{} },
-			"held i-b: EC2 does not list machine i-b"},
+		"one of three is replaced": {
+			3, func(o *observation) { breakPeer(o, 1, time.Hour); o.Peers[2].State = repair.Starting },
+			"held i-b: slot c is being changed",
+		},
+		"another one was reported": {
+			3, func(o *observation) { breakPeer(o, 1, time.Hour); breakPeer(o, 2, time.Hour).Reported = true },
+			"held i-b: slot c is being changed",
+		},
+		"it has just booted": {
+			3, func(o *observation) { breakPeer(o, 1, 15*time.Minute).Launched = start.Add(-19 * time.Minute) },
+			"held i-b: machine i-b was launched less than 20m ago",
+		},
+		"another one has just booted": {
+			3, func(o *observation) { breakPeer(o, 1, time.Hour); o.Peers[0].Launched = start.Add(-time.Minute) },
+			"held i-b: machine i-a was launched less than 20m ago",
+		},
+		"it was launched at an unknown time": {
+			3, func(o *observation) { breakPeer(o, 1, time.Hour).Launched = time.Time{} },
+			"held i-b: EC2 does not list machine i-b",
+		},
 		"another one was reported a while ago": {3, func(o *observation) {
 			breakPeer(o, 1, time.Hour)
 			o.LastID = "i-x"
