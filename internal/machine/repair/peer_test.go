@@ -128,9 +128,16 @@ func TestPeersKeepQuorum(t *testing.T) {
 		for n := range o.Peers {
 			p := &o.Peers[n]
 			p.Votes = rapid.Bool().Draw(t, "votes")
-			p.Reported = rapid.Bool().Draw(t, "reported")
-			p.State = rapid.SampledFrom([]repair.State{repair.Running, repair.Running, repair.Leaving}).Draw(t, "state")
-			p.Launched = start.Add(-time.Duration(rapid.IntRange(0, 40).Draw(t, "age")) * time.Minute)
+			// One fault in ten: with more, hardly any control plane would be one in which a machine may be reported.
+			p.Reported = rapid.IntRange(0, 9).Draw(t, "reported") == 9
+			if rapid.IntRange(0, 9).Draw(t, "leaving") == 9 {
+				p.State = repair.Leaving
+			}
+
+			if rapid.IntRange(0, 9).Draw(t, "young") == 9 {
+				p.Launched = start.Add(-time.Duration(rapid.IntRange(0, 40).Draw(t, "age")) * time.Minute)
+			}
+
 			if rapid.Bool().Draw(t, "broken") {
 				breakPeer(&o, n, time.Duration(rapid.IntRange(0, 30).Draw(t, "minutes"))*time.Minute)
 			}
