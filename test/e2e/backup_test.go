@@ -143,19 +143,22 @@ func loseAllVolumes(e *environment) {
 	for machine := range e.listMachines("control-plane") {
 		machines = append(machines, machine)
 	}
+	// Replacements would attach the volumes again before they are deleted.
 	volumes := e.listVolumes()
+	for slot := range volumes {
+		e.scaling("suspend-processes", "--auto-scaling-group-name", "control-plane-"+slot+"."+clusterName, "--scaling-processes", "Launch")
+	}
 	e.terminate(machines...)
-	for slot, v := range volumes {
+	for _, v := range volumes {
 		e.waitUntil("volume "+v[0]+" is deleted", 3*time.Minute, func() error {
 			if r := e.runProgram("aws", "ec2", "delete-volume", "--volume-id", v[0]); r.code != 0 && !strings.Contains(r.err, "NotFound") {
-				// A replacement that has attached it already would run on with a disk that is gone.
-				if at := e.listVolumes()[slot][1]; at != "" {
-					e.terminate(at)
-				}
 				return errors.New(r.err)
 			}
 			return nil
 		})
+	}
+	for slot := range volumes {
+		e.scaling("resume-processes", "--auto-scaling-group-name", "control-plane-"+slot+"."+clusterName, "--scaling-processes", "Launch")
 	}
 	r := e.runProgram(e.slipway, "apply", clusterName, "--yes", "--recreate-lost-volumes")
 	if r.code != 0 {

@@ -48,10 +48,14 @@ func (e *environment) readSettings() (s struct{ ID string }) {
 // worker's network, as root who first removes the rules of the agent.
 func (e *environment) fetchWorkerCredentials(id string) aws.Config {
 	e.t.Helper()
-	script := `nft delete table inet slipway_metadata 2>/dev/null # an earlier step may have removed it
-t=$(curl -sf -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 300' http://169.254.169.254/latest/api/token)
-b=http://169.254.169.254/latest/meta-data/iam/security-credentials
-curl -sf -H "X-aws-ec2-metadata-token: $t" $b/$(curl -sf -H "X-aws-ec2-metadata-token: $t" $b/)`
+	// The agent restores the rules that keep other processes from the metadata service every few seconds, also between two calls.
+	script := `b=http://169.254.169.254/latest
+ask() { curl -sf -H "X-aws-ec2-metadata-token: $t" $b/meta-data/iam/security-credentials/$1; }
+for attempt in 1 2 3 4 5; do
+  nft delete table inet slipway_metadata 2>/dev/null
+  t=$(curl -sf -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 300' $b/api/token) && role=$(ask) && ask "$role" && exit
+done
+exit 1`
 	out, err := exec.Command("ip", "netns", "exec", "slw-"+e.readSettings().ID+"-"+id, "sh", "-c", script).Output()
 	if err != nil {
 		e.t.Fatalf("ask the metadata service from %s: %v", id, err)
