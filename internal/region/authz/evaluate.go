@@ -13,6 +13,8 @@ type Principal struct {
 	ARN     string // of a user, or of an assumed role: arn:aws:sts::ACCOUNT:assumed-role/NAME/SESSION
 	RoleARN string // of the role that is assumed; empty for other callers
 	Service string // such as ec2.amazonaws.com; the other fields are then empty
+	// Federated is the ARN of the identity provider whose token the caller has; the other fields are then empty.
+	Federated string
 }
 
 // Request is one action on one resource.
@@ -165,8 +167,15 @@ func (v policyVariables) matchesResource(patterns []string, resource string) boo
 
 // containsCaller reports whether the principals contain a caller: "*", the caller's ARN, the ARN of its role
 // or its service. An account that is named contains only its root.
+//
+// A caller with the token of an identity provider is contained only if the provider is named: the region does not
+// let "*" stand for everybody who has a token of any provider.
 func (p Principals) containsCaller(caller Principal) bool {
 	names := p["AWS"]
+	if caller.Federated != "" {
+		return slices.Contains(p["Federated"], caller.Federated)
+	}
+
 	if slices.Contains(names, "*") {
 		return true
 	}
@@ -196,6 +205,9 @@ func (p Principals) containsCallerOrAccount(caller Principal) bool {
 	}
 
 	names := p["AWS"]
+	if caller.Federated != "" {
+		return slices.Contains(names, "*")
+	}
 
 	return caller.Service == "" && caller.Account != "" &&
 		(slices.Contains(names, caller.Account) || slices.Contains(names, rootARN(caller.Account)))

@@ -14,12 +14,19 @@ import (
 // Service returns IAM's operations for the wire layer.
 func (s *IAM) Service() wire.Service {
 	return wire.Service{
-		Name:       "iam",
-		Protocol:   wire.QueryProtocol,
-		Version:    "2010-05-08",
-		Namespace:  "https://iam.amazonaws.com/doc/2010-05-08/",
-		Operations: slices.Concat(roleOps(s), policyOps(s), instanceProfileOps(s), userOps(s), boundaryOps(s)),
-		Authorize:  s.authorizeRequest,
+		Name:      "iam",
+		Protocol:  wire.QueryProtocol,
+		Version:   "2010-05-08",
+		Namespace: "https://iam.amazonaws.com/doc/2010-05-08/",
+		Operations: slices.Concat(
+			roleOps(s),
+			policyOps(s),
+			instanceProfileOps(s),
+			userOps(s),
+			boundaryOps(s),
+			oidcOps(s),
+		),
+		Authorize: s.authorizeRequest,
 	}
 }
 
@@ -124,6 +131,8 @@ func (s *IAM) authorizeRequest(ctx context.Context, op string, in any) error {
 		"CreateRole":            "iam:TagRole",
 		"CreateUser":            "iam:TagUser",
 		"CreateInstanceProfile": "iam:TagInstanceProfile",
+
+		"CreateOpenIDConnectProvider": "iam:TagOpenIDConnectProvider",
 	}[op]
 	if tagAction != "" {
 		tree, err := sdkshape.ShapeToMap(in)
@@ -157,6 +166,10 @@ func (s *IAM) requestResource(in any) (string, map[string]string) {
 	path := wire.StringMember(in, "Path")
 	if path == "" {
 		path = "/"
+	}
+
+	if arn, tags := (oidcHandlers{s}).requestProvider(in); arn != "" {
+		return arn, tags
 	}
 
 	if name := wire.StringMember(in, "InstanceProfileName"); name != "" {

@@ -48,6 +48,8 @@ type serviceState struct {
 	Profiles map[string]*instanceProfile `json:"profiles"` // by name
 	Policies map[string]*managedPolicy   `json:"policies"` // by ARN
 	Sessions map[string]*roleSession     `json:"sessions"` // by access key ID
+	// OIDCProviders are the OpenID Connect providers by URL without https://.
+	OIDCProviders map[string]*oidcProvider `json:"oidcProviders,omitempty"`
 }
 
 // identity has the common fields of roles and users. Tags is replaced on each change, never modified.
@@ -113,6 +115,8 @@ func New(cfg Config) (*IAM, error) {
 		Profiles: map[string]*instanceProfile{},
 		Policies: map[string]*managedPolicy{},
 		Sessions: map[string]*roleSession{},
+
+		OIDCProviders: map[string]*oidcProvider{},
 	}}
 	s.store = &state.Store{Name: "iam", Backend: cfg.State, State: &s.st}
 	if err := s.store.Load(); err != nil {

@@ -152,7 +152,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 
 	if err == nil {
-		c.caller, err = s.verifyCaller(r, sig, endpoint.Service)
+		c.caller, err = s.verifyCaller(r, sig, endpoint)
 	}
 
 	if err != nil {
@@ -173,17 +173,30 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.abortConnection(r, back)
 }
 
-// verifyCaller verifies the signature. Only S3 accepts unsigned requests.
+// verifyCaller verifies the signature. Only S3 and some operations of STS accept unsigned requests.
 func (s *Server) verifyCaller(
 	r *http.Request,
 	sig *wire.Signature,
-	service wire.Service,
+	endpoint *wire.Endpoint,
 ) (wire.Caller, error) {
-	if sig == nil && service.Protocol == wire.S3Protocol {
+	if sig != nil {
+		return s.verifier.Verify(r, sig, endpoint.Service)
+	}
+
+	if endpoint.Service.Protocol == wire.S3Protocol {
 		return wire.AnonymousCaller(), wire.DecodeAnonymousBody(r)
 	}
 
-	return s.verifier.Verify(r, sig, service)
+	accepted, err := endpoint.AcceptsUnsigned(r)
+	if err == nil && accepted {
+		return wire.AnonymousCaller(), nil
+	}
+
+	if err != nil {
+		return wire.Caller{}, err
+	}
+
+	return s.verifier.Verify(r, nil, endpoint.Service)
 }
 
 // findService returns the signing name of the service that a request is for.

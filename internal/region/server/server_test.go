@@ -59,7 +59,7 @@ func startWith(t *testing.T, hooks server.Config) region {
 	})
 	s, err := server.New(server.Config{
 		Region: "us-east-1", Keys: id, Authorizer: id, Now: time.Now, BeforeOperation: hooks.BeforeOperation, Faults: hooks.Faults, KillClient: hooks.KillClient,
-		Services: []wire.Service{id.Service(), sts.Service(id), {
+		Services: []wire.Service{id.Service(), sts.Service(id, nil), {
 			Name: "ec2", Protocol: wire.EC2QueryProtocol, Version: "2016-11-15", Namespace: "http://ec2.amazonaws.com/doc/2016-11-15/", Operations: []wire.Operation{attach},
 			Authorize: func(ctx context.Context, op string, in any) error {
 				return wire.Authorize(ctx, wire.AccessCheck{
@@ -250,6 +250,7 @@ func TestWithoutSignature(t *testing.T) {
 		body, target, header, want string
 	}{
 		"query":        {"Action=ListRoles&Version=2010-05-08", "", "", "MissingAuthenticationToken"},
+		"STS":          {"Action=GetCallerIdentity&Version=2011-06-15", "", "", "MissingAuthenticationToken"},
 		"half a key":   {"Action=ListRoles", "", "AWS4-HMAC-SHA256 Credential=x", "IncompleteSignature"},
 		"other scheme": {"Action=ListRoles", "", "Bearer x", "IncompleteSignature"},
 		"no service":   {"Action=X", "", "AWS4-HMAC-SHA256 Credential=k/20260101/us-east-1/nope/aws4_request, SignedHeaders=host, Signature=0", ""},

@@ -174,7 +174,7 @@ func (s *Services) SaveTo(to state.Backend) error {
 func (s *Services) wireServices() []wire.Service {
 	return withModel(s.model, []wire.Service{
 		s.IAM.Service(),
-		sts.Service(s.IAM),
+		sts.Service(s.IAM, iam.WebIdentities{IAM: s.IAM, Fetch: s.fetchPublicDocument}),
 		s.KMS.Wire(),
 		s.S3.Wire(),
 		s.SSM.Wire(),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sts is the region's Security Token Service: GetCallerIdentity and AssumeRole. It does not know the
-// roles: a [CredentialIssuer] checks the request and issues the credentials.
+// Package sts is the region's Security Token Service: GetCallerIdentity, AssumeRole and AssumeRoleWithWebIdentity. It
+// does not know the roles: a [CredentialIssuer] and a [WebIdentityIssuer] check the request and issue the credentials.
 package sts
 
 import (
@@ -27,8 +27,16 @@ type CredentialIssuer interface {
 	) (iam.Credentials, wire.Caller, error)
 }
 
+// WebIdentityIssuer issues temporary credentials for tokens of OpenID Connect providers. [iam.WebIdentities]
+// implements it.
+type WebIdentityIssuer interface {
+	// AssumeRole returns the session of a role. The error is a [wire.Error] if the token or the role's trust
+	// policy does not allow it.
+	AssumeRole(ctx context.Context, in iam.WebIdentityRequest) (iam.WebIdentitySession, error)
+}
+
 // Service returns STS's operations for the wire layer.
-func Service(i CredentialIssuer) wire.Service {
+func Service(i CredentialIssuer, web WebIdentityIssuer) wire.Service {
 	return wire.Service{
 		Name:      "sts",
 		Protocol:  wire.QueryProtocol,
@@ -44,6 +52,7 @@ func Service(i CredentialIssuer) wire.Service {
 					return assumeRole(ctx, i, in)
 				},
 			),
+			withWebIdentity(web),
 		},
 	}
 }
@@ -62,13 +71,8 @@ func assumeRole(
 	in *sts.AssumeRoleInput,
 ) (*sts.AssumeRoleOutput, error) {
 	name := *in.RoleSessionName
-	if len(name) > 64 || strings.ContainsFunc(name, isInvalidSessionRune) {
-		return nil, wire.Errorf(
-			"ValidationError",
-			"Value '%s' at 'roleSessionName' failed to satisfy constraint: "+
-				"Member must have up to 64 characters and satisfy regular expression pattern: [\\w+=,.@-]*",
-			name,
-		)
+	if err := validateSessionName(name); err != nil {
+		return nil, err
 	}
 
 	var life int64
@@ -95,13 +99,30 @@ func assumeRole(
 
 	return &sts.AssumeRoleOutput{
 		AssumedRoleUser: &sts.AssumedRoleUser{Arn: new(assumed.ARN), AssumedRoleId: new(assumed.UserID)},
-		Credentials: &sts.Credentials{
-			AccessKeyId:     new(c.AccessKeyID),
-			SecretAccessKey: new(c.SecretAccessKey),
-			SessionToken:    new(c.Token),
-			Expiration:      new(c.Expiration),
-		},
+		Credentials:     toCredentials(c),
 	}, nil
+}
+
+func toCredentials(c iam.Credentials) *sts.Credentials {
+	return &sts.Credentials{
+		AccessKeyId:     new(c.AccessKeyID),
+		SecretAccessKey: new(c.SecretAccessKey),
+		SessionToken:    new(c.Token),
+		Expiration:      new(c.Expiration),
+	}
+}
+
+func validateSessionName(name string) error {
+	if len(name) > 64 || strings.ContainsFunc(name, isInvalidSessionRune) {
+		return wire.Errorf(
+			"ValidationError",
+			"Value '%s' at 'roleSessionName' failed to satisfy constraint: "+
+				"Member must have up to 64 characters and satisfy regular expression pattern: [\\w+=,.@-]*",
+			name,
+		)
+	}
+
+	return nil
 }
 
 func isInvalidSessionRune(r rune) bool {

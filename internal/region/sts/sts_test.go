@@ -39,7 +39,7 @@ func (i *issuer) AssumeRole(_ context.Context, role, session string, life int64,
 
 func client(t *testing.T, i sts.CredentialIssuer, caller wire.Caller) *awssts.Client {
 	t.Helper()
-	endpoint := wire.NewEndpoint(sts.Service(i))
+	endpoint := wire.NewEndpoint(sts.Service(i, nil))
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		endpoint.Serve(w, r.WithContext(wire.WithCaller(r.Context(), caller)), "id", nil)
 	}))

@@ -43,6 +43,24 @@ func NewEndpoint(s Service) *Endpoint {
 	return &Endpoint{Service: s, operations: ops}
 }
 
+// AcceptsUnsigned reports whether a request of the query protocol is for an operation that needs no signature. It
+// reads the body, and leaves it for [Endpoint.Serve].
+func (e *Endpoint) AcceptsUnsigned(r *http.Request) (bool, error) {
+	if e.Service.Protocol != QueryProtocol {
+		return false, nil
+	}
+
+	body, err := readBody(r)
+	if err != nil {
+		return false, err
+	}
+
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	form, err := readForm(r, body)
+
+	return err == nil && e.operations[form.Get("Action")].Unsigned, err
+}
+
 // CallResult is the result of a request, for the log and for counters.
 type CallResult struct {
 	Op     string // name of the operation; empty if the request has none

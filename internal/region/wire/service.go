@@ -34,6 +34,9 @@ type Operation struct {
 	// Handle runs the operation. Its error is an [Error] if clients should see it, and else an internal
 	// error.
 	Handle func(ctx context.Context, in any) (any, error)
+	// Unsigned operations of the query protocol also accept requests without a signature, whose caller is
+	// [AnonymousCaller]: the input proves who sent them.
+	Unsigned bool
 }
 
 // NewOperation returns an [Operation] for a typed handler. I and O are shapes of aws-sdk-go v1, such as
@@ -109,7 +112,8 @@ type Caller struct {
 // stack's own role. It may do everything. A request never has it.
 func SystemCaller() Caller { return Caller{System: true} }
 
-// AnonymousCaller returns the caller of a request without a signature, which only S3 accepts.
+// AnonymousCaller returns the caller of a request without a signature, which only S3 and operations that are
+// Unsigned accept.
 func AnonymousCaller() Caller { return Caller{UserID: "anonymous"} }
 
 // IsUnrestricted reports whether the caller may do everything without a policy: the account's root and the
