@@ -98,7 +98,7 @@ The etcd volumes and the key that encrypts them outlive the stack. The stack wai
 A changed launch template replaces the machines of the control plane one by one, then the workers; a machine that is not
 healthy in time stops the update and rolls it back.` + renderHelp + exitStatusHelp(),
 		Example: `  slipway render cloudformation demo --out demo.json --publish --yes
-  aws cloudformation deploy --stack-name demo --template-file demo.json --capabilities CAPABILITY_NAMED_IAM`,
+  aws cloudformation deploy --stack-name demo --template-file demo.json --capabilities CAPABILITY_NAMED_IAM --s3-bucket BUCKET`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.forStack = true
 			defer a.printCalls(o.clusterOptions)

@@ -233,20 +233,25 @@ func ruleCondition(r netspec.Rule, peer string) (string, bool) {
 		out.WriteString(peer + " { " + strings.Join(list, ", ") + " } ")
 	}
 
-	switch {
-	case r.Protocol == "" || r.Protocol == anyProtocol:
-	case (r.Protocol == "tcp" || r.Protocol == "udp") && (r.From > 0 || r.To < 65535):
-		fmt.Fprintf(&out, "%s dport %d-%d ", r.Protocol, r.From, r.To)
-	case r.Protocol == "icmp" && r.ICMPType != nil:
-		fmt.Fprintf(&out, "icmp type %d ", *r.ICMPType)
-		if r.ICMPCode != nil {
-			fmt.Fprintf(&out, "icmp code %d ", *r.ICMPCode)
-		}
-	default:
-		fmt.Fprintf(&out, "meta l4proto %s ", r.Protocol)
-	}
+	out.WriteString(protocolCondition(r))
 
 	return out.String(), true
+}
+
+// protocolCondition renders a rule's match of the protocol, of ports, and of the type and code of ICMP.
+func protocolCondition(r netspec.Rule) string {
+	switch {
+	case r.Protocol == "" || r.Protocol == anyProtocol:
+		return ""
+	case (r.Protocol == "tcp" || r.Protocol == "udp") && (r.From > 0 || r.To < 65535):
+		return fmt.Sprintf("%s dport %d-%d ", r.Protocol, r.From, r.To)
+	case r.Protocol == "icmp" && r.ICMPType != nil && r.ICMPCode != nil:
+		return fmt.Sprintf("icmp type %d icmp code %d ", *r.ICMPType, *r.ICMPCode)
+	case r.Protocol == "icmp" && r.ICMPType != nil:
+		return fmt.Sprintf("icmp type %d ", *r.ICMPType)
+	}
+
+	return fmt.Sprintf("meta l4proto %s ", r.Protocol)
 }
 
 // dropContainedPrefixes sorts prefixes and removes those contained in others, because nft rejects
