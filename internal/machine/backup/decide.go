@@ -53,6 +53,9 @@ const (
 	minKept = 3
 	// abandonedAfter is the age after which an incomplete backup is deleted. Taking one takes minutes.
 	abandonedAfter = 6 * time.Hour
+	// testedWithin is how long after a newer backup was taken a machine may still test the one before it: machines test
+	// the newest one that they know, and a test takes minutes.
+	testedWithin = time.Hour
 )
 
 // Decide returns the next step. It is a pure function. Only the machine of etcd's leader may act. If two machines
@@ -163,15 +166,19 @@ func toDelete(f Facts) []string {
 
 // keptIDs returns the backups that are kept: the young ones, the newest usable ones, the newest that was restored in a
 // test, the last one of each day, and those that somebody asked for. Backups whose test failed are kept only
-// while they are young.
+// while they are young. Those that another machine may be testing at this moment do not count as usable yet.
 func keptIDs(f Facts) map[string]bool {
 	keep := map[string]bool{}
 	usable := 0
 	verified := false
 	days := map[string]bool{}
 	daily := time.Duration(f.Policy.KeepDaily) * 24 * time.Hour
+	mayBeInTest := true // the newest one
+
 	for _, b := range slices.Backward(f.Backups) {
 		age := f.Now.Sub(b.TakenAt)
+		inTest := mayBeInTest && b.Verification == nil
+		mayBeInTest = age < testedWithin
 		if age < f.Policy.KeepAll || b.isFreshCopy(f) {
 			keep[b.ID] = true
 		}
@@ -180,7 +187,10 @@ func keptIDs(f Facts) map[string]bool {
 			continue
 		}
 
-		usable++
+		if !inTest {
+			usable++
+		}
+
 		day := b.TakenAt.UTC().Format(time.DateOnly)
 		lastOfDay := !days[day]
 		days[day] = true
