@@ -46,10 +46,9 @@ type Cloud struct {
 	// they have something to read.
 	readers       []resourceReader
 	readersByType conditionalReaders
-	// listers are the readers with which EndPlan waits until AWS lists what was created, and
-	// listersByKind the indexes of those that find new resources of a kind.
-	listers       []resourceReader
-	listersByKind map[string][]int
+	// readersByKind are the indexes in readers of those with which EndPlan waits until AWS lists the created resources of
+	// a kind.
+	readersByKind map[string][]int
 	// listTagged returns the ids of the EC2 resources with the tag of the cluster.
 	listTagged func(context.Context) (map[string]bool, error)
 	created    createdIDs
@@ -89,7 +88,7 @@ func New(cfg aws.Config, scope Scope, inUse InUseFunc) *Cloud {
 		inUse:         inUse,
 		kinds:         map[string]untypedDriver{},
 		readersByType: conditionalReaders{},
-		listersByKind: map[string][]int{},
+		readersByKind: map[string][]int{},
 		runID:         rand.Text(),
 	}
 

@@ -42,23 +42,17 @@ func (s *createdIDs) drain() map[string][]string {
 }
 
 // addReader adds a reader that finds resources of kinds by their tags, or through resources that it
-// finds by their tags. A kind may have several readers.
+// finds by their tags. EndPlan waits until a reader of a kind lists the created resources of that kind: it asks the readers
+// in the order in which they were added.
 func (c *Cloud) addReader(r resourceReader, kinds ...graph.Resource) {
-	c.readers = append(c.readers, r)
-	c.addLister(r, kinds...)
-}
-
-// addLister makes EndPlan wait until r lists the created resources of kinds. It asks the listers of a
-// kind in the order in which they were added, until one lists the resource.
-func (c *Cloud) addLister(r resourceReader, kinds ...graph.Resource) {
-	if c.listersByKind == nil {
-		c.listersByKind = map[string][]int{}
+	if c.readersByKind == nil {
+		c.readersByKind = map[string][]int{}
 	}
 
-	c.listers = append(c.listers, r)
+	c.readers = append(c.readers, r)
 	for _, k := range kinds {
 		name := k.Kind().Name
-		c.listersByKind[name] = append(c.listersByKind[name], len(c.listers)-1)
+		c.readersByKind[name] = append(c.readersByKind[name], len(c.readers)-1)
 	}
 }
 
@@ -109,7 +103,7 @@ type unlistedResource struct{ kind, id string }
 func (c *Cloud) drainUnlisted() map[unlistedResource]bool {
 	unlisted := map[unlistedResource]bool{}
 	for kind, ids := range c.created.drain() {
-		if len(c.listersByKind[kind]) == 0 {
+		if len(c.readersByKind[kind]) == 0 {
 			continue
 		}
 
@@ -150,13 +144,13 @@ func (c *Cloud) removeListed(ctx context.Context, unlisted map[unlistedResource]
 	}
 
 	for turn := 0; ; turn++ {
-		listers := c.nextListers(unlisted, turn)
-		if len(listers) == 0 {
+		readers := c.nextReaders(unlisted, turn)
+		if len(readers) == 0 {
 			return nil
 		}
 
-		found, err := readEach(listers, func(i int) ([]plan.ActualResource, error) {
-			return c.listers[i](WithoutDetails(ctx))
+		found, err := readEach(readers, func(i int) ([]plan.ActualResource, error) {
+			return c.readers[i](WithoutDetails(ctx))
 		})
 
 		for _, a := range found {
@@ -178,11 +172,11 @@ func unlessEnded(ctx context.Context, err error) error {
 	return nil
 }
 
-// nextListers returns the indexes of the listers that come at turn for the kinds of unlisted.
-func (c *Cloud) nextListers(unlisted map[unlistedResource]bool, turn int) []int {
+// nextReaders returns the indexes of the readers that come at turn for the kinds of unlisted.
+func (c *Cloud) nextReaders(unlisted map[unlistedResource]bool, turn int) []int {
 	var out []int
 	for u := range unlisted {
-		if all := c.listersByKind[u.kind]; turn < len(all) && !slices.Contains(out, all[turn]) {
+		if all := c.readersByKind[u.kind]; turn < len(all) && !slices.Contains(out, all[turn]) {
 			out = append(out, all[turn])
 		}
 	}

@@ -9,10 +9,12 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
 type routeAPI interface {
+	ec2.DescribeRouteTablesAPIClient
 	CreateRoute(context.Context, *ec2.CreateRouteInput, ...func(*ec2.Options)) (*ec2.CreateRouteOutput, error)
 	ReplaceRoute(
 		context.Context,
@@ -37,6 +39,9 @@ func registerRoutes(c *Cloud, api routeAPI) {
 			})
 
 			err = transport.Wrap(err, "create route %s in %s", dest, table)
+			if plan.ErrorClassOf(err) == plan.AlreadyExists && hasRoute(ctx, api, t.want) {
+				err = nil
+			}
 
 			return plan.StepResult{ID: table + "/" + dest}, err
 		},
@@ -64,4 +69,16 @@ func registerRoutes(c *Cloud, api routeAPI) {
 			return transport.Wrap(err, "delete route %s in %s", dest, table)
 		},
 	})
+}
+
+// hasRoute reports whether the table of want has this very route. It reports false if the table cannot be read.
+func hasRoute(ctx context.Context, api routeAPI, want awskind.Route) bool {
+	id, err := findInTable(ctx, api, want.Table.Literal(), func(r graph.Resource) bool {
+		have, ok := r.(awskind.Route)
+
+		return ok && have.Destination == want.Destination && have.Gateway.Literal() == want.Gateway.Literal() &&
+			have.NAT.Literal() == want.NAT.Literal() && have.Peering.Literal() == want.Peering.Literal()
+	})
+
+	return err == nil && id != ""
 }

@@ -37,9 +37,7 @@ type routeTableAPI interface {
 func registerRouteTables(c *Cloud, api routeTableAPI, scope Scope) {
 	c.addReader(
 		func(ctx context.Context) ([]plan.ActualResource, error) { return readRouteTables(ctx, api, scope) },
-		awskind.RouteTable{},
-		awskind.RouteTableAssociation{},
-		awskind.Route{},
+		awskind.RouteTable{}, // routes and associations cannot be created twice: see findInTable
 	)
 
 	registerDriver(c, driver[awskind.RouteTable]{
@@ -116,6 +114,31 @@ func readRouteTables(ctx context.Context, api routeTableAPI, scope Scope) ([]pla
 	}
 
 	return out, nil
+}
+
+// findInTable returns the id of the route or association of a route table that isWanted accepts, or "" if the table has
+// none. Their drivers call it after AWS has refused to create what exists already: until AWS lists a new one, a plan does
+// not know that it exists.
+func findInTable(
+	ctx context.Context,
+	api ec2.DescribeRouteTablesAPIClient,
+	table string,
+	isWanted func(graph.Resource) bool,
+) (string, error) {
+	found, err := api.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{RouteTableIds: []string{table}})
+	if err != nil {
+		return "", transport.Wrap(err, "describe route table %s", table)
+	}
+
+	for _, rt := range found.RouteTables {
+		for _, a := range fromRouteTable(rt) {
+			if isWanted(a.Resource) {
+				return a.ID, nil
+			}
+		}
+	}
+
+	return "", nil
 }
 
 // fromRouteTable returns a table, its routes except those that AWS manages, and its associations

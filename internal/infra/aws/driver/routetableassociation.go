@@ -10,10 +10,12 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
 type associationAPI interface {
+	ec2.DescribeRouteTablesAPIClient
 	AssociateRouteTable(
 		context.Context,
 		*ec2.AssociateRouteTableInput,
@@ -37,6 +39,12 @@ func registerRouteTableAssociations(c *Cloud, api associationAPI) {
 				ctx,
 				&ec2.AssociateRouteTableInput{RouteTableId: &table, SubnetId: &subnet},
 			)
+			if transport.ErrorCode(err) == "Resource.AlreadyAssociated" {
+				if id := findAssociation(ctx, api, t.want); id != "" {
+					return plan.StepResult{ID: id}, nil
+				}
+			}
+
 			if err != nil {
 				return plan.StepResult{}, transport.Wrap(err, "associate %s with %s", table, subnet)
 			}
@@ -48,4 +56,19 @@ func registerRouteTableAssociations(c *Cloud, api associationAPI) {
 			return transport.Wrap(err, "disassociate the route table from %s", t.have.Subnet.Literal())
 		},
 	})
+}
+
+// findAssociation returns the id of the association of want's table with want's subnet, or "" if there is none or the
+// table cannot be read.
+func findAssociation(ctx context.Context, api associationAPI, want awskind.RouteTableAssociation) string {
+	id, err := findInTable(ctx, api, want.Table.Literal(), func(r graph.Resource) bool {
+		have, ok := r.(awskind.RouteTableAssociation)
+
+		return ok && have.Subnet.Literal() == want.Subnet.Literal()
+	})
+	if err != nil {
+		return ""
+	}
+
+	return id
 }

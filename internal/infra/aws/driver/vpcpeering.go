@@ -40,9 +40,9 @@ type peeringAPI interface {
 // registerPeerings registers the driver of VPC peerings. Its reader also finds the routes to them
 // in unmanaged route tables.
 func registerPeerings(c *Cloud, api peeringAPI, scope Scope) {
-	read := func(ctx context.Context) ([]plan.ActualResource, error) { return readPeerings(ctx, api, scope) }
-	c.readersByType[ec2types.ResourceTypeVpcPeeringConnection] = read
-	c.addLister(read, awskind.Route{}) // most routes are listed with their table
+	c.readersByType[ec2types.ResourceTypeVpcPeeringConnection] = func(ctx context.Context) ([]plan.ActualResource, error) {
+		return readPeerings(ctx, api, scope)
+	}
 
 	registerDriver(c, driver[awskind.VPCPeering]{
 		create: func(ctx context.Context, t task[awskind.VPCPeering]) (plan.StepResult, error) {
