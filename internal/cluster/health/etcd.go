@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/slipway-k8s/slipway/internal/machine/report"
 )
@@ -180,7 +181,9 @@ func reportedMember(f Facts, i Instance, r MachineReport, peers []string) (Check
 	case condition.State == report.OK && len(peers) > 0:
 		c.Severity = Failed
 		c.Cause = peers[0]
-		c.Hint = "check the network of machine " + i.ID + ": ports 2379 and 2380 between the control-plane machines"
+		c.Since = time.Time{} // the condition says since when the member has been in order
+		c.Hint = "wait 10 s: if it has stopped, its own machine reports that; if not, check the network of machine " + i.ID +
+			": ports 2379 and 2380 between the control-plane machines"
 	}
 
 	return c, true

@@ -43,3 +43,24 @@ func TestRestorationIsOver(t *testing.T) {
 		t.Errorf("got %q, want %q", lines[0], want)
 	}
 }
+
+// TestMissedMemberHasNoDuration: the condition of a member that its own machine still finds in order says since when it
+// has been in order. That is not how long the others have missed it.
+func TestMissedMemberHasNoDuration(t *testing.T) {
+	f := healthyCluster()
+	addCondition(&f, 0, report.Condition{Component: report.EtcdMember, State: report.OK, Since: now.Add(-2 * time.Hour)})
+	peerMissed(&f, 0, "context deadline exceeded")
+	for _, c := range health.Evaluate(f).Checks {
+		if c.Name != "etcd-a" {
+			continue
+		}
+
+		if c.Severity != health.Failed || !c.Since.IsZero() || !strings.Contains(c.Hint, "wait 10 s") {
+			t.Errorf("%+v", c)
+		}
+
+		return
+	}
+
+	t.Error("there is no check of etcd-a")
+}
