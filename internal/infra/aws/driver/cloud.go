@@ -128,7 +128,7 @@ func New(cfg aws.Config, scope Scope, inUse InUseFunc) *Cloud {
 	registerLoadBalancers(c, elbClient, scope)
 	registerHostedZones(c, route53.NewFromConfig(cfg), scope)
 	registerAutoScalingGroups(c, scalingClient, ec2Client, scope)
-	c.readers = append(c.readers, c.readersByType.combineReaders(ec2Client, scope))
+	c.addReader(c.readersByType.combineReaders(ec2Client, scope), awskind.Route{}) // those of unmanaged tables
 
 	return c
 }
@@ -221,7 +221,7 @@ func (c *Cloud) Create(ctx context.Context, t plan.Task) (plan.StepResult, error
 
 	t.Desired = c.withCreateTags(t.Step.Addr, t.Desired)
 	result, err := d.create(ctx, t)
-	if err == nil {
+	if err == nil && mustBeListed(t.Desired) {
 		c.created.add(t.Step.Kind, result.ID)
 	}
 

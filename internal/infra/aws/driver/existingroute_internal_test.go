@@ -99,3 +99,21 @@ func TestExistingRoutes(t *testing.T) {
 		})
 	}
 }
+
+// TestMustBeListed: EndPlan waits for what a deletion must find. A route to a peering may be in an unmanaged table.
+func TestMustBeListed(t *testing.T) {
+	peering := graph.UnmanagedRef[awskind.VPCPeering]("pcx-1")
+	for name, tt := range map[string]struct {
+		created graph.Resource
+		want    bool
+	}{
+		"subnet":             {created: awskind.Subnet{}, want: true},
+		"route":              {created: awskind.Route{}},
+		"route to a peering": {created: awskind.Route{Peering: peering}, want: true},
+		"association":        {created: awskind.RouteTableAssociation{}},
+	} {
+		if got := mustBeListed(tt.created); got != tt.want {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}

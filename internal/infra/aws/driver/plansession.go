@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
@@ -98,6 +99,16 @@ func (c *Cloud) EndPlan(ctx context.Context) error {
 
 // unlistedResource is a resource that was created and that AWS does not list yet.
 type unlistedResource struct{ kind, id string }
+
+// mustBeListed reports whether EndPlan waits until AWS lists a created resource. It does not wait for the associations and
+// routes of the cluster's tables: they cannot be created twice, see findInTable, and are deleted with their table. A route to
+// a peering may be in an unmanaged table.
+func mustBeListed(r graph.Resource) bool {
+	route, isRoute := r.(awskind.Route)
+	_, isAssociation := r.(awskind.RouteTableAssociation)
+
+	return !isAssociation && (!isRoute || route.Peering.Literal() != "")
+}
 
 // drainUnlisted returns the created resources that EndPlan has to wait for.
 func (c *Cloud) drainUnlisted() map[unlistedResource]bool {

@@ -37,7 +37,8 @@ type routeTableAPI interface {
 func registerRouteTables(c *Cloud, api routeTableAPI, scope Scope) {
 	c.addReader(
 		func(ctx context.Context) ([]plan.ActualResource, error) { return readRouteTables(ctx, api, scope) },
-		awskind.RouteTable{}, // routes and associations cannot be created twice: see findInTable
+		awskind.RouteTable{},
+		awskind.Route{},
 	)
 
 	registerDriver(c, driver[awskind.RouteTable]{
