@@ -173,12 +173,8 @@ func keptIDs(f Facts) map[string]bool {
 	verified := false
 	days := map[string]bool{}
 	daily := time.Duration(f.Policy.KeepDaily) * 24 * time.Hour
-	mayBeInTest := true // the newest one
-
-	for _, b := range slices.Backward(f.Backups) {
+	for i, b := range slices.Backward(f.Backups) {
 		age := f.Now.Sub(b.TakenAt)
-		inTest := mayBeInTest && b.Verification == nil
-		mayBeInTest = age < testedWithin
 		if age < f.Policy.KeepAll || b.isFreshCopy(f) {
 			keep[b.ID] = true
 		}
@@ -187,7 +183,7 @@ func keptIDs(f Facts) map[string]bool {
 			continue
 		}
 
-		if !inTest {
+		if !mayBeInTest(f, i) {
 			usable++
 		}
 
@@ -206,4 +202,14 @@ func keptIDs(f Facts) map[string]bool {
 	}
 
 	return keep
+}
+
+// mayBeInTest reports whether a machine may be testing backup i: no test of it is recorded, and it is the newest one, or was
+// until a short time ago.
+func mayBeInTest(f Facts, i int) bool {
+	if f.Backups[i].Verification != nil {
+		return false
+	}
+
+	return i == len(f.Backups)-1 || f.Now.Sub(f.Backups[i+1].TakenAt) < testedWithin
 }
