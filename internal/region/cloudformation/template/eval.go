@@ -230,9 +230,7 @@ func (s Scope) parseGetAtt(arg any) (logical, name string, err error) {
 	}
 
 	if logical == "" || name == "" {
-		return "", "", ErrorInTemplate(
-			"every Fn::GetAtt object requires two non-empty parameters, the resource name and the resource attribute",
-		)
+		return "", "", errMalformedGetAtt()
 	}
 
 	return logical, name, nil
@@ -246,9 +244,7 @@ func (s Scope) fnSelect(arg any) (any, error) {
 
 	list, _ := v.([]any)
 	if len(list) != 2 {
-		return nil, ErrorInTemplate(
-			"Fn::Select requires a list argument with two elements: an integer index and a list",
-		)
+		return nil, errMalformedSelect()
 	}
 
 	if IsUnknown(list[1]) {
@@ -259,13 +255,11 @@ func (s Scope) fnSelect(arg any) (any, error) {
 	i, bad := strconv.Atoi(n)
 	from, ok := list[1].([]any)
 	if bad != nil || !ok {
-		return nil, ErrorInTemplate(
-			"Fn::Select requires a list argument with two elements: an integer index and a list",
-		)
+		return nil, errMalformedSelect()
 	}
 
 	if i < 0 || i >= len(from) {
-		return nil, ErrorInTemplate("Fn::Select cannot select nonexistent value at index %d", i)
+		return nil, errNothingToSelect(i)
 	}
 
 	return from[i], nil
@@ -312,12 +306,12 @@ func stringPair(list []any) (first, second string, ok bool) {
 func (s Scope) fnIf(arg any) (any, error) {
 	list, _ := arg.([]any)
 	if len(list) != 3 {
-		return nil, ErrorInTemplate("Fn::If requires a list argument with three elements")
+		return nil, errMalformedIf()
 	}
 
 	condition, ok := list[0].(string)
 	if !ok {
-		return nil, ErrorInTemplate("Fn::If requires a list argument with three elements")
+		return nil, errMalformedIf()
 	}
 
 	yes, err := s.EvalCondition(condition)

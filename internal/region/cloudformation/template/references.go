@@ -223,6 +223,10 @@ func (t *Template) validate(types Catalog) error {
 		return err
 	}
 
+	if err := t.checkFunctions(); err != nil {
+		return err
+	}
+
 	if err := t.checkReferences(types); err != nil {
 		return err
 	}

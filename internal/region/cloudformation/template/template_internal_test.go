@@ -176,6 +176,41 @@ func TestTemplatesAreRefused(t *testing.T) {
 	}
 }
 
+// TestMalformedFunctionsAreRefused: a template with a malformed function is refused as a whole, even if the function is in a
+// branch that is not taken. What is not known before the evaluation is accepted.
+func TestMalformedFunctionsAreRefused(t *testing.T) {
+	t.Parallel()
+	const (
+		getAtt = "Template error: every Fn::GetAtt object requires two non-empty parameters"
+		sel    = "Template error: Fn::Select requires a list argument with two elements: an integer index and a list"
+	)
+
+	for value, want := range map[string]string{
+		`!If [Missing, a, b]`:                  "Template error: unresolved condition dependency Missing in Fn::If",
+		`!If [Always, a]`:                      "Template error: Fn::If requires a list argument with three elements",
+		`!If [Always, a, "Fn::GetAtt": [Vpc]]`: getAtt,
+		`{"Fn::GetAtt": [Vpc, ""]}`:            getAtt,
+		`{"Fn::GetAtt": Vpc}`:                  getAtt,
+		`{"Fn::GetAtt": [Vpc, !Ref P]}`:        "",
+		`!Select [x, [a]]`:                     sel,
+		`!Select [0, a]`:                       sel,
+		`!Select [0]`:                          sel,
+		`!Select [1, [a]]`:                     "Template error: Fn::Select cannot select nonexistent value at index 1",
+		`!Select [-1, !Split [",", a]]`:        "Template error: Fn::Select cannot select nonexistent value at index -1",
+		`!Select ["0", [a]]`:                   "",
+		`!Select [!Ref P, !GetAZs ""]`:         "",
+	} {
+		_, err := Parse(`
+Parameters: {P: {Type: String}}
+Conditions: {Always: !Equals [a, a]}
+Resources: {Vpc: {Type: AWS::EC2::VPC}, Other: {Type: AWS::EC2::VPC, Properties: {CidrBlock: `+value+`}}}
+`, testCatalog{})
+		if (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s gives %v, want %q", value, err, want)
+		}
+	}
+}
+
 func TestParameterChecks(t *testing.T) {
 	t.Parallel()
 	tpl, err := Parse(`
