@@ -4,31 +4,28 @@ package s3
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
-	"maps"
-	"os"
-	"path/filepath"
-	"slices"
 	"time"
-
-	"github.com/slipway-k8s/slipway/internal/region/state"
 )
 
 // catalog has the buckets, without the bodies of their objects. It is the state in the service's
-// [state.Store], whose lock guards it, and also the store's backend: it saves one index file for each bucket,
-// so that a change writes the index of one bucket only.
+// [state.Store], whose lock guards it, and also the store's backend: it saves one index file for each bucket
+// and one file for the versions of each key, so that a write of an object does not write what the bucket has
+// of all others.
 type catalog struct {
-	dir     string             // has one directory for each bucket
-	buckets map[string]*bucket // by name
-	unsaved map[string]bool    // names of the buckets that changed after their last successful save
+	dir         string             // has one directory for each bucket
+	buckets     map[string]*bucket // by name
+	unsaved     map[string]bool    // names of the buckets whose index changed after its last successful save
+	unsavedKeys map[objectKey]bool // keys whose versions changed after their last successful save
 }
 
-// bucket is one bucket, as it is saved in its index file.
+// objectKey is a key in a bucket.
+type objectKey struct{ bucket, key string }
+
+// bucket is one bucket, as it is saved in its index file; the versions of its objects have files of their own.
 type bucket struct {
 	Name     string
 	Created  time.Time
-	Versions map[string][]objectVersion  // by key, newest first
+	Versions map[string][]objectVersion  `json:",omitempty"` // by key, newest first; saved only by older regions
 	Config   map[string]json.RawMessage  // by name of the setting, such as BucketVersioning
 	Uploads  map[string]*multipartUpload // uploads in progress, by id
 }
@@ -64,60 +61,12 @@ type multipartUpload struct {
 
 // newCatalog returns a catalog without buckets.
 func newCatalog(dir string) *catalog {
-	return &catalog{dir: dir, buckets: map[string]*bucket{}, unsaved: map[string]bool{}}
-}
-
-// Load implements [state.Backend]: it reads the indexes of all buckets. It ignores a directory without an
-// index, which the region leaves if it is killed while it creates or removes a bucket.
-func (c *catalog) Load(string, any) error {
-	entries, err := os.ReadDir(c.dir)
-	if err != nil {
-		return fmt.Errorf("read the directory of S3: %w", err)
+	return &catalog{
+		dir:         dir,
+		buckets:     map[string]*bucket{},
+		unsaved:     map[string]bool{},
+		unsavedKeys: map[objectKey]bool{},
 	}
-
-	for _, e := range entries {
-		b := &bucket{}
-		if err := state.Dir(c.dir).Load(indexName(e.Name()), b); err != nil {
-			return fmt.Errorf("read bucket %s: %w", e.Name(), err)
-		}
-
-		if b.Name != "" {
-			c.buckets[b.Name] = b
-		}
-	}
-
-	return nil
-}
-
-// Save implements [state.Backend]: it writes the indexes of the buckets that changed, each atomically. A
-// bucket whose index could not be written stays unsaved, so that the store's next attempt writes it.
-func (c *catalog) Save(string, any) error {
-	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(c.unsaved)) {
-		if err := state.Dir(c.dir).Save(indexName(name), c.buckets[name]); err != nil {
-			errs = append(errs, fmt.Errorf("save bucket %s: %w", name, err))
-			continue
-		}
-
-		delete(c.unsaved, name)
-	}
-
-	return errors.Join(errs...)
-}
-
-// indexName returns the name under which [state.Dir] saves a bucket: its file is <bucket>/index.json.
-func indexName(bucket string) string { return filepath.Join(bucket, "index") }
-
-// removeBucket removes a bucket and its directory.
-func (c *catalog) removeBucket(name string) error {
-	if err := os.RemoveAll(filepath.Join(c.dir, name)); err != nil {
-		return err
-	}
-
-	delete(c.buckets, name)
-	delete(c.unsaved, name) // or the retry of a failed save would create the directory again
-
-	return nil
 }
 
 func (c *catalog) findBucket(name string) (*bucket, error) {
@@ -151,6 +100,18 @@ func (s *Service) checkBucket(name *string) error {
 // updateBucket runs f with a bucket under the lock, and saves the bucket's index if f returns nil. The saved
 // index has the change only if updateBucket returns nil: the caller removes files after that, not in f.
 func (s *Service) updateBucket(name *string, f func(b *bucket) error) error {
+	return s.update(name, f, s.markChanged)
+}
+
+// updateKey is [Service.updateBucket] for a function that changes only the versions of a key: it saves these.
+func (s *Service) updateKey(name *string, key string, f func(b *bucket) error) error {
+	return s.update(name, f, func(b *bucket) {
+		s.catalog.unsavedKeys[objectKey{bucket: b.Name, key: key}] = true
+		s.store.MarkChanged()
+	})
+}
+
+func (s *Service) update(name *string, f func(b *bucket) error, markChanged func(b *bucket)) error {
 	return s.store.WithLock(func() error {
 		b, err := s.catalog.findBucket(*name)
 		if err != nil {
@@ -161,7 +122,7 @@ func (s *Service) updateBucket(name *string, f func(b *bucket) error) error {
 			return err
 		}
 
-		s.markChanged(b)
+		markChanged(b)
 
 		return nil
 	})

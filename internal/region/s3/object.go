@@ -189,7 +189,7 @@ func (s *Service) commitVersion(
 	v objectVersion,
 ) (objectVersion, error) {
 	var old []objectVersion
-	err := s.updateBucket(name, func(b *bucket) error {
+	err := s.updateKey(name, key, func(b *bucket) error {
 		if err := b.checkWriteConditions(wire.HTTPRequest(ctx).Header, key); err != nil {
 			s.removeFile(b.Name, v.File)
 			return err

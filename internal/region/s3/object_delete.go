@@ -59,7 +59,7 @@ func (s *Service) removeVersion(
 
 	var removed objectVersion
 	var old []objectVersion
-	err := s.updateBucket(name, func(b *bucket) error {
+	err := s.updateKey(name, key, func(b *bucket) error {
 		if h.Get("If-Match") != "" {
 			if err := b.checkWriteConditions(h, key); err != nil {
 				return err

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package s3 is the region's S3: buckets with versions, conditional writes, multipart uploads, bucket
-// policies and default encryption. A bucket is a directory with one file for each body and an index.json with
-// everything else. The wire layer verifies signatures and decodes XML.
+// policies and default encryption. A bucket is a directory with one file for each body, one for the versions of
+// each key in its directory versions, and an index.json with everything else. The wire layer verifies signatures
+// and decodes XML.
 //
-// A [state.Store] has the indexes of all buckets: each request finds or changes versions under its lock,
-// which makes conditional writes atomic, and a changed index is saved before the response. Bodies are read,
-// written and copied without the lock. A new body is a new file, which the index refers to only when it is
-// complete; a file is removed when the saved index does not refer to it any more.
+// A [state.Store] has what these files have of all buckets: each request finds or changes versions under its
+// lock, which makes conditional writes atomic, and what changed is saved before the response. Bodies are read,
+// written and copied without the lock. A new body is a new file, which a version refers to only when it is
+// complete; a body is removed when no saved version refers to it any more.
 package s3
 
 import (

@@ -19,13 +19,15 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 // storedBucket has a bucket that was stored before the service used a state.Store: with versions, a delete
 // marker, settings and an upload in progress.
 const storedBucket = "testdata/stored"
 
-// TestStoredBucketLoads: buckets on disk must load in later versions, and be saved in the same format.
+// TestStoredBucketLoads: buckets on disk must load in later versions, and be saved in the same format, except
+// that versions move from the index to files of their own.
 func TestStoredBucketLoads(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -54,51 +56,118 @@ func TestStoredBucketLoads(t *testing.T) {
 	}
 
 	enableVersioning(t, c) // saves the index without another change
-	want := readText(t, filepath.Join(storedBucket, "b-1", "index.json"))
-	if d := cmp.Diff(want, readText(t, filepath.Join(dir, "b-1", "index.json"))); d != "" {
+	var want map[string]any
+	if err := json.Unmarshal([]byte(readText(t, filepath.Join(storedBucket, "b-1", "index.json"))), &want); err != nil {
+		t.Fatal(err)
+	}
+
+	delete(want, "Versions")
+	var saved map[string]any
+	if err := json.Unmarshal([]byte(readText(t, filepath.Join(dir, "b-1", "index.json"))), &saved); err != nil {
+		t.Fatal(err)
+	}
+
+	if d := cmp.Diff(want, saved); d != "" {
 		t.Error(d)
+	}
+
+	c, _, _ = serve(t, dir)
+	again, err := c.ListObjectVersions(t.Context(), &s3.ListObjectVersionsInput{Bucket: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if d := cmp.Diff(versions.Versions, again.Versions, cmpopts.IgnoreUnexported(types.ObjectVersion{}, types.Owner{})); d != "" {
+		t.Errorf("the versions after a restart: %s", d)
 	}
 }
 
-// TestFailedSaveIsRetried: an index that could not be saved is saved by the next request, even by one that
+// TestFailedSaveIsRetried: versions that could not be saved are saved by the next request, even by one that
 // only reads. Otherwise a restart would lose the change.
 func TestFailedSaveIsRetried(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	c, _, _ := serve(t, dir)
 	bucket(t, c)
-	index := filepath.Join(dir, "b-1", "index.json")
-	saved := index + ".saved"
-	// A folder in the place of the index: os.Rename cannot replace it by a file.
-	if err := os.Rename(index, saved); err != nil {
-		t.Fatal(err)
-	}
-
-	if err := os.Mkdir(index, 0o700); err != nil {
-		t.Fatal(err)
-	}
-
+	unblock := blockVersions(t, dir)
 	if _, err := put(t, c, "k", "one"); err == nil {
-		t.Fatal("the index was not saved, but the write succeeded")
+		t.Fatal("the versions were not saved, but the write succeeded")
 	}
 
 	if got := get(t, c, "k"); got != "one" {
 		t.Errorf("a read while saves fail: %q", got)
 	}
 
-	if err := os.Remove(index); err != nil {
-		t.Fatal(err)
-	}
-
-	if err := os.Rename(saved, index); err != nil {
-		t.Fatal(err)
-	}
-
+	unblock()
 	get(t, c, "other")
 	c, _, _ = serve(t, dir)
 	if got := get(t, c, "k"); got != "one" {
 		t.Errorf("after a restart: %q, want the object whose save was retried", got)
 	}
+}
+
+// blockVersions puts a file in the place of the directory with the versions of bucket b-1, so that none can be
+// saved, and returns the function that removes it.
+func blockVersions(t *testing.T, dir string) func() {
+	t.Helper()
+	path := filepath.Join(dir, "b-1", "versions")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	return func() {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestWriteSavesOneKey: a write saves the versions of its key, and neither the index nor other keys. The state
+// of a region with thousands of objects would otherwise be written at each of them.
+func TestWriteSavesOneKey(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c, _, _ := serve(t, dir)
+	bucket(t, c)
+	if _, err := put(t, c, "a", "one"); err != nil {
+		t.Fatal(err)
+	}
+
+	before := savedFiles(t, dir)
+	if _, err := put(t, c, "b", "two"); err != nil {
+		t.Fatal(err)
+	}
+
+	after := savedFiles(t, dir)
+	if len(after) != len(before)+1 {
+		t.Errorf("files with state: %d, then %d; want one more", len(before), len(after))
+	}
+
+	for path, file := range before {
+		if !os.SameFile(file, after[path]) {
+			t.Errorf("%s was written again", path)
+		}
+	}
+}
+
+// savedFiles returns the files with state of bucket b-1 by path. A file that is written again is another one.
+func savedFiles(t *testing.T, dir string) map[string]os.FileInfo {
+	t.Helper()
+	files := map[string]os.FileInfo{}
+	for _, pattern := range []string{"b-1/index.json", "b-1/versions/*"} {
+		paths, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		for _, path := range paths {
+			if files[path], err = os.Stat(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+
+	return files
 }
 
 // TestDeletedBucketStaysDeleted: the retry of a failed save must not bring a deleted bucket back.
@@ -120,6 +189,15 @@ func TestDeletedBucketStaysDeleted(t *testing.T) {
 	_, err := c.CreateMultipartUpload(t.Context(), &s3.CreateMultipartUploadInput{Bucket: name, Key: name})
 	if err == nil {
 		t.Fatal("the index was not saved, but the upload was created")
+	}
+
+	blockVersions(t, dir)
+	if _, err := put(t, c, "k", "one"); err == nil {
+		t.Fatal("the versions were not saved, but the write succeeded")
+	}
+
+	if _, err := c.DeleteObject(t.Context(), &s3.DeleteObjectInput{Bucket: name, Key: aws.String("k")}); err == nil {
+		t.Fatal("the versions were not saved, but the deletion succeeded")
 	}
 
 	if _, err := c.DeleteBucket(t.Context(), &s3.DeleteBucketInput{Bucket: name}); err != nil {
