@@ -94,13 +94,13 @@ type RenderHints struct {
 func Fields(r Resource) []Field {
 	v := reflect.ValueOf(r)
 	var fs []Field
-	for i := range v.NumField() {
-		value, set := fieldValue(v, i)
+	for _, tagged := range taggedFieldsOf(v.Type()) {
+		value, set := tagged.valueIn(v)
 		if !set {
 			continue
 		}
 
-		f, _ := fieldOf(v.Type().Field(i))
+		f := tagged.Field
 		f.Value = value
 		fs = append(fs, f)
 	}
@@ -108,31 +108,15 @@ func Fields(r Resource) []Field {
 	return fs
 }
 
-// fieldValue returns the value of v's field i; false if it is not a property, or is unset and its zero is not
-// enforced.
-func fieldValue(v reflect.Value, i int) (any, bool) {
-	name, opts := splitTag(v.Type().Field(i).Tag.Get("aws"))
-	if name == "" || v.Field(i).IsZero() && !hasOption(opts, "always") {
-		return nil, false
-	}
-
-	value := plainValue(v.Field(i))
-	if list, ok := value.([]any); ok && hasOption(opts, "set") {
-		value = sortedValues(list)
-	}
-
-	return value, true
-}
-
 // TagValue returns the value of the tag key of r; empty if r does not have it.
 func TagValue(r Resource, key string) string {
 	v := reflect.ValueOf(r)
-	for i := range v.NumField() {
-		if _, opts := splitTag(v.Type().Field(i).Tag.Get("aws")); !hasOption(opts, "tags") {
+	for _, f := range taggedFieldsOf(v.Type()) {
+		if !f.IsTags {
 			continue
 		}
 
-		value, _ := fieldValue(v, i)
+		value, _ := f.valueIn(v)
 		if tags, ok := value.(map[string]any); ok {
 			s, _ := tags[key].(string)
 			return s
@@ -143,13 +127,13 @@ func TagValue(r Resource, key string) string {
 }
 
 // Properties returns all properties of r's kind, without values.
-func Properties(r Resource) []Field {
+func Properties(r Resource) []Field { return propertiesOf(reflect.TypeOf(r)) }
+
+// propertiesOf returns the properties of a struct type, in a list of the caller's own.
+func propertiesOf(t reflect.Type) []Field {
 	var fs []Field
-	t := reflect.TypeOf(r)
-	for sf := range t.Fields() {
-		if f, tagged := fieldOf(sf); tagged {
-			fs = append(fs, f)
-		}
+	for _, f := range taggedFieldsOf(t) {
+		fs = append(fs, f.Field)
 	}
 
 	return fs
@@ -170,40 +154,16 @@ func NestedPaths(r Resource) []string {
 			return
 		}
 
-		for sf := range t.Fields() {
-			if f, tagged := fieldOf(sf); tagged {
-				p := strings.TrimPrefix(prefix+"/"+f.Property, "/")
-				out = append(out, p)
-				walk(p, sf.Type)
-			}
+		for _, f := range taggedFieldsOf(t) {
+			p := strings.TrimPrefix(prefix+"/"+f.Property, "/")
+			out = append(out, p)
+			walk(p, t.Field(f.index).Type)
 		}
 	}
 
 	walk("", reflect.TypeOf(r))
 
 	return out
-}
-
-func fieldOf(sf reflect.StructField) (Field, bool) {
-	name, opts := splitTag(sf.Tag.Get("aws"))
-	if name == "" {
-		return Field{}, false
-	}
-
-	f := Field{
-		Property:  name,
-		IsJSON:    sf.Type == reflect.TypeFor[JSON](),
-		Nested:    nestedIn(sf.Type),
-		Reference: referenceOf(sf.Type),
-	}
-
-	f.setFlags(opts)
-	f.Attribute = f.Render.parseTags(sf.Tag.Get("tf"), sf.Tag.Get("cfn"))
-	if f.Attribute == "" {
-		f.Attribute = Snake(name)
-	}
-
-	return f, true
 }
 
 // referenceOf returns an unset reference of type t, or of the item type if t is a list; nil if that is not a
@@ -232,15 +192,7 @@ func nestedIn(t reflect.Type) []Field {
 		return nil
 	}
 
-	var fs []Field
-
-	for sf := range t.Fields() {
-		if f, tagged := fieldOf(sf); tagged {
-			fs = append(fs, f)
-		}
-	}
-
-	return fs
+	return propertiesOf(t)
 }
 
 // plainValue converts v to one of the types that [Field.Value] allows.
@@ -300,10 +252,9 @@ func plainCollection(v reflect.Value) any {
 
 func plainStruct(v reflect.Value) map[string]any {
 	m := map[string]any{}
-	for i := range v.NumField() {
-		if value, set := fieldValue(v, i); set {
-			name, _ := splitTag(v.Type().Field(i).Tag.Get("aws"))
-			m[name] = value
+	for _, f := range taggedFieldsOf(v.Type()) {
+		if value, set := f.valueIn(v); set {
+			m[f.Property] = value
 		}
 	}
 
@@ -314,8 +265,8 @@ func plainStruct(v reflect.Value) map[string]any {
 func Symbols(r Resource) []Symbol {
 	var out []Symbol
 	v := reflect.ValueOf(r)
-	for i := range v.NumField() {
-		if value, set := fieldValue(v, i); set {
+	for _, f := range taggedFieldsOf(v.Type()) {
+		if value, set := f.valueIn(v); set {
 			out = appendSymbols(out, value)
 		}
 	}

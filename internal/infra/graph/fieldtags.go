@@ -3,7 +3,9 @@
 package graph
 
 import (
+	"reflect"
 	"strings"
+	"sync"
 	"unicode"
 )
 
@@ -13,14 +15,73 @@ func splitTag(tag string) (name, opts string) {
 	return name, opts
 }
 
-func hasOption(opts, option string) bool {
-	for o := range strings.SplitSeq(opts, ",") {
-		if o == option {
-			return true
+// taggedField is a field of a struct that is a property, without a value, and its place in the struct.
+type taggedField struct {
+	Field
+
+	index int
+}
+
+// fieldsByType caches [taggedFieldsOf], by reflect.Type: to read the tags of a type takes longer than all else
+// that a plan does with a resource.
+var fieldsByType sync.Map //nolint:gochecknoglobals // the tags of a type do not change
+
+// taggedFieldsOf returns the fields of a struct type that are properties, in declaration order. The result is
+// shared: do not change it.
+func taggedFieldsOf(t reflect.Type) []taggedField {
+	if cached, ok := fieldsByType.Load(t); ok {
+		fields, _ := cached.([]taggedField)
+		return fields
+	}
+
+	var fields []taggedField
+	for i := range t.NumField() {
+		if f, tagged := fieldOf(t.Field(i)); tagged {
+			fields = append(fields, taggedField{Field: f, index: i})
 		}
 	}
 
-	return false
+	fieldsByType.Store(t, fields)
+
+	return fields
+}
+
+// valueIn returns the value of the field in v; false if it is unset and its zero is not enforced.
+func (f taggedField) valueIn(v reflect.Value) (any, bool) {
+	field := v.Field(f.index)
+	if field.IsZero() && !f.EnforceZero {
+		return nil, false
+	}
+
+	value := plainValue(field)
+	if list, ok := value.([]any); ok && f.Unordered {
+		value = sortedValues(list)
+	}
+
+	return value, true
+}
+
+// fieldOf returns the property that a field of a struct is; false if it is none.
+func fieldOf(sf reflect.StructField) (Field, bool) {
+	name, opts := splitTag(sf.Tag.Get("aws"))
+	if name == "" {
+		return Field{}, false
+	}
+
+	f := Field{
+		Property:  name,
+		IsJSON:    sf.Type == reflect.TypeFor[JSON](),
+		Nested:    nestedIn(sf.Type),
+		Reference: referenceOf(sf.Type),
+	}
+
+	f.setFlags(opts)
+	f.Attribute = f.Render.parseTags(sf.Tag.Get("tf"), sf.Tag.Get("cfn"))
+	if f.Attribute == "" {
+		f.Attribute = Snake(name)
+	}
+
+	return f, true
 }
 
 // setFlags sets the flags of f from the options of its aws tag.

@@ -38,14 +38,9 @@ func (Text) fillLiteral(literal string) any { return LiteralText(literal) }
 
 func fillStruct(v reflect.Value, properties map[string]any) error {
 	left := maps.Clone(properties)
-	for i := range v.NumField() {
-		f, tagged := fieldOf(v.Type().Field(i))
-		if !tagged {
-			continue
-		}
-
+	for _, f := range taggedFieldsOf(v.Type()) {
 		if x, ok := left[f.Property]; ok {
-			if err := fillValue(v.Field(i), x); err != nil {
+			if err := fillValue(v.Field(f.index), x); err != nil {
 				return fmt.Errorf("%s: %w", f.Property, err)
 			}
 

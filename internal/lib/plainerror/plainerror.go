@@ -9,6 +9,7 @@ package plainerror
 import (
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // Wrap returns err with its text in plain words. errors.Is and errors.As find what err wraps. It returns
@@ -43,8 +44,8 @@ func Text(text string) string {
 		return text
 	}
 
-	for _, r := range rules() {
-		text = regexp.MustCompile(r.pattern).ReplaceAllString(text, r.with)
+	for _, r := range compiledRules() {
+		text = r.pattern.ReplaceAllString(text, r.with)
 	}
 
 	return text
@@ -69,6 +70,22 @@ func containsLibraryText(text string) bool {
 
 // rule replaces a pattern.
 type rule struct{ pattern, with string }
+
+// compiledRule is a [rule] whose pattern is compiled.
+type compiledRule struct {
+	pattern *regexp.Regexp
+	with    string
+}
+
+// compiledRules returns the compiled [rules]. It compiles them once, when the first error needs them.
+var compiledRules = sync.OnceValue(func() []compiledRule { //nolint:gochecknoglobals // a cache of constants
+	var compiled []compiledRule
+	for _, r := range rules() {
+		compiled = append(compiled, compiledRule{pattern: regexp.MustCompile(r.pattern), with: r.with})
+	}
+
+	return compiled
+})
 
 // rules returns the replacements in the order in which they are made: outer layers first.
 func rules() []rule {
