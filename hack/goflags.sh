@@ -2,3 +2,5 @@
 # use the same compiled packages. Otherwise a cold machine compiles two thousand packages twice.
 export CGO_ENABLED=0
 [[ ${GOFLAGS:-} == *-trimpath* ]] || export GOFLAGS="${GOFLAGS:-} -trimpath"
+# Compilers and tests run for seconds on machines with memory to spare: they collect garbage less often.
+export GOGC="${GOGC:-400}"

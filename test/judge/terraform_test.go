@@ -6,7 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os/exec"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,24 +24,52 @@ import (
 
 // terraformRunner runs Terraform with the stand-in for the AWS provider.
 type terraformRunner struct {
-	program string
-	env     []string
+	program  string
+	toolsKey string // hash of Terraform, the provider's source and its schema
+	home     string // directory of the provider and its settings
+	started  bool   // the provider is built
+	env      []string
+	sessions map[string]*terraformSession // by directory
 }
 
-func newTerraform(t *testing.T) terraformRunner {
-	t.Helper()
-	return terraformRunner{}.startProvider(t, t.TempDir())
-}
-
-// startProvider builds the provider in dir, once. It skips t, with the reason, if Terraform is
+// newTerraform returns a runner that builds the provider in home. It skips t, with the reason, if Terraform is
 // missing.
-func (tf terraformRunner) startProvider(t *testing.T, dir string) terraformRunner {
+func newTerraform(t *testing.T, home string) *terraformRunner {
 	t.Helper()
-	if tf.program != "" {
-		return tf
+	tf := &terraformRunner{program: requireTool(t, "terraform"), home: home, sessions: map[string]*terraformSession{}}
+	version, ok := runCommand(t, "", []string{"CHECKPOINT_DISABLE=1"}, tf.program, "version")
+	if !ok {
+		t.Fatalf("terraform version: %s", version)
 	}
-	program := requireTool(t, "terraform")
-	schema := writeFile(t, dir, referencedata.TerraformProvider, referencedata.Read(t, referencedata.TerraformProvider))
+
+	texts := [][]byte{[]byte(version), referencedata.Read(t, referencedata.TerraformProvider)}
+	sources, err := filepath.Glob("awsprovider/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, source := range sources {
+		text, err := os.ReadFile(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		texts = append(texts, text)
+	}
+
+	tf.toolsKey = hashOf(texts...)
+
+	return tf
+}
+
+// startProvider builds the provider, once. It skips t, with the reason, if its modules are missing.
+func (tf *terraformRunner) startProvider(t *testing.T) {
+	t.Helper()
+	if tf.started {
+		return
+	}
+
+	schema := writeFile(t, tf.home, referencedata.TerraformProvider, referencedata.Read(t, referencedata.TerraformProvider))
 	source, err := filepath.Abs("awsprovider")
 	if err != nil {
 		t.Fatal(err)
@@ -49,22 +77,35 @@ func (tf terraformRunner) startProvider(t *testing.T, dir string) terraformRunne
 	if out, ok := runCommand(t, source, nil, "go", "mod", "download"); !ok {
 		t.Skipf("SKIPPED: cannot download the modules of the stand-in provider: %s", out)
 	}
-	if out, ok := runCommand(t, source, nil, "go", "build", "-o", filepath.Join(dir, "terraform-provider-aws"), "."); !ok {
+	if out, ok := runCommand(t, source, nil, "go", "build", "-o", filepath.Join(tf.home, "terraform-provider-aws"), "."); !ok {
 		t.Fatalf("build the stand-in provider: %s", out)
 	}
-	config := fmt.Sprintf("provider_installation {\n  dev_overrides { \"hashicorp/aws\" = %q }\n  direct {}\n}\n", dir)
-	return terraformRunner{program: program, env: []string{
-		"TF_CLI_CONFIG_FILE=" + writeFile(t, dir, "terraformrc", []byte(config)), "SLIPWAY_TERRAFORM_SCHEMA=" + schema,
+	config := fmt.Sprintf("provider_installation {\n  dev_overrides { \"hashicorp/aws\" = %q }\n  direct {}\n}\n", tf.home)
+	tf.started = true
+	tf.env = []string{
+		"TF_CLI_CONFIG_FILE=" + writeFile(t, tf.home, "terraformrc", []byte(config)), "SLIPWAY_TERRAFORM_SCHEMA=" + schema,
 		"CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1", "GOGC=400", // it runs for a second
-	}}
+	}
 }
 
-func (tf terraformRunner) runTerraform(t *testing.T, dir string, args ...string) (string, bool) {
+// answer returns Terraform's answer to a command in a directory.
+func (tf *terraformRunner) answer(t *testing.T, dir string, args ...string) terraformAnswer {
 	t.Helper()
-	return runCommand(t, dir, tf.env, append([]string{tf.program}, args...)...)
+	if tf.sessions[dir] == nil {
+		tf.sessions[dir] = tf.newSession(t, dir)
+	}
+
+	return tf.sessions[dir].run(t, args...)
 }
 
-func (tf terraformRunner) mustRunTerraform(t *testing.T, dir string, args ...string) string {
+func (tf *terraformRunner) runTerraform(t *testing.T, dir string, args ...string) (string, bool) {
+	t.Helper()
+	answer := tf.answer(t, dir, args...)
+
+	return answer.text(), answer.Succeeded
+}
+
+func (tf *terraformRunner) mustRunTerraform(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	out, ok := tf.runTerraform(t, dir, args...)
 	if !ok {
@@ -73,15 +114,29 @@ func (tf terraformRunner) mustRunTerraform(t *testing.T, dir string, args ...str
 	return out
 }
 
+// showJSON reads what terraform show prints of the state, or of a saved plan.
+func (tf *terraformRunner) showJSON(t *testing.T, dir string, doc any, plan ...string) {
+	t.Helper()
+	answer := tf.answer(t, dir, append([]string{"show", "-json"}, plan...)...)
+	if !answer.Succeeded {
+		t.Fatalf("terraform show: %s", answer.text())
+	}
+	if err := json.Unmarshal([]byte(answer.Stdout), doc); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestTerraform(t *testing.T) { //nolint:tparallel // one run of Terraform uses the whole machine
 	t.Parallel()
-	var tf terraformRunner
+	var tf *terraformRunner
 	home := t.TempDir()
 	for _, x := range judgedTopologies() {
 		t.Run(x.Name, func(t *testing.T) {
 			reportVerdict(t, x.Name, "terraform", "terraform")
 			skipUnlessJudged(t, x.Name)
-			tf = tf.startProvider(t, home)
+			if tf == nil {
+				tf = newTerraform(t, home)
+			}
 			g, dir := x.Graph(t), t.TempDir()
 			writeFile(t, dir, "main.tf.json", renderConfiguration(t, g, terraform.Options{Region: "us-east-1"}))
 			tf.mustRunTerraform(t, dir, "validate", "-no-color")
@@ -97,7 +152,9 @@ func TestTerraform(t *testing.T) { //nolint:tparallel // one run of Terraform us
 		})
 	}
 	t.Run("as a module", func(t *testing.T) {
-		tf = tf.startProvider(t, home)
+		if tf == nil {
+			tf = newTerraform(t, home)
+		}
 		dir := t.TempDir()
 		writeFile(t, filepath.Join(dir, "cluster"), "main.tf.json", renderConfiguration(t, rendertest.Graph(t, manifest.NewSetOptions{}), terraform.Options{AsModule: true}))
 		writeFile(t, dir, "main.tf", []byte(`provider "aws" { region = "us-east-1" }
@@ -127,7 +184,7 @@ output "api" { value = module.cluster[0].load_balancer_api_dns_name }
 // the launch templates of these machines and the versions of their groups, in place, and nothing else. Machines are then
 // replaced by slipway rolling-update.
 func TestTerraformChangesTemplates(t *testing.T) {
-	tf := newTerraform(t)
+	tf := newTerraform(t, t.TempDir())
 	dir := t.TempDir()
 	write := func(o manifest.NewSetOptions) {
 		writeFile(t, dir, "main.tf.json", renderConfiguration(t, rendertest.Graph(t, o), terraform.Options{Region: "us-east-1"}))
@@ -160,23 +217,15 @@ func TestTerraformChangesTemplates(t *testing.T) {
 }
 
 // readChanges returns the changes of a saved plan, sorted: the address of each resource and the actions.
-func (tf terraformRunner) readChanges(t *testing.T, dir, plan string) []string {
+func (tf *terraformRunner) readChanges(t *testing.T, dir, plan string) []string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), tf.program, "show", "-json", plan)
-	cmd.Dir, cmd.Env = dir, append(cmd.Environ(), tf.env...)
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
 	var doc struct {
 		Changes []struct {
 			Address string
 			Change  struct{ Actions []string }
 		} `json:"resource_changes"`
 	}
-	if err := json.Unmarshal(out, &doc); err != nil {
-		t.Fatal(err)
-	}
+	tf.showJSON(t, dir, &doc, plan)
 	var changes []string
 	for _, c := range doc.Changes {
 		if actions := strings.Join(c.Change.Actions, " "); actions != "no-op" {
@@ -188,7 +237,7 @@ func (tf terraformRunner) readChanges(t *testing.T, dir, plan string) []string {
 }
 
 func TestTerraformRefusesMistakes(t *testing.T) {
-	tf := newTerraform(t)
+	tf := newTerraform(t, t.TempDir())
 	body := renderConfiguration(t, rendertest.Graph(t, manifest.NewSetOptions{}), terraform.Options{Region: "us-east-1"})
 	for name, edit := range map[string][2]string{
 		"an unknown attribute":  {`"cidr_block":`, `"cidr_blok":`},
@@ -222,14 +271,8 @@ func renderConfiguration(t *testing.T, g *graph.Graph, o terraform.Options) []by
 }
 
 // readState returns the attributes of each resource by its address in Terraform.
-func (tf terraformRunner) readState(t *testing.T, dir string) map[string]map[string]any {
+func (tf *terraformRunner) readState(t *testing.T, dir string) map[string]map[string]any {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), tf.program, "show", "-json")
-	cmd.Dir, cmd.Env = dir, append(cmd.Environ(), tf.env...)
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
 	var doc struct {
 		Values struct {
 			RootModule struct {
@@ -240,9 +283,7 @@ func (tf terraformRunner) readState(t *testing.T, dir string) map[string]map[str
 			} `json:"root_module"`
 		}
 	}
-	if err := json.Unmarshal(out, &doc); err != nil {
-		t.Fatal(err)
-	}
+	tf.showJSON(t, dir, &doc)
 	byAddress := map[string]map[string]any{}
 	for _, r := range doc.Values.RootModule.Resources {
 		byAddress[r.Address] = r.Values
@@ -253,7 +294,7 @@ func (tf terraformRunner) readState(t *testing.T, dir string) map[string]map[str
 // TestTerraformText checks that all texts of a resource arrive unchanged, although Terraform parses
 // them as templates.
 func TestTerraformText(t *testing.T) {
-	tf := newTerraform(t)
+	tf := newTerraform(t, t.TempDir())
 	g, dir := &graph.Graph{}, t.TempDir()
 	lb := graph.Add(g, "api", awskind.LoadBalancer{Name: "api"})
 	for i, s := range []string{
