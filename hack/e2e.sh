@@ -4,6 +4,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . hack/goflags.sh
 hack/assets.sh >/dev/null
-bin/slipway assets build --source assets --kubernetes-version 1.35 >/dev/null
+bin/slipway assets build --source assets --kubernetes-version 1.35 --earlier-components >/dev/null
 bin/slipway region image
 SLIPWAY_LONG=1 go test -count=1 -timeout 60m -v -p 1 -run "${E2E_RUN:-.}" ./test/e2e/... ./test/tutorials

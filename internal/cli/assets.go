@@ -24,8 +24,7 @@ func newAssetsCommand(a *app) *cobra.Command {
 }
 
 func newAssetsBuildCommand(a *app) *cobra.Command {
-	var source, out string
-	var kubernetes []string
+	var o build.Options
 	cmd := &cobra.Command{
 		Use:   "build",
 		Short: "Build Kubernetes, etcd, containerd and the images of the core add-ons",
@@ -34,60 +33,62 @@ CNI plugins, flannel, CoreDNS and their container images. Results are cached by 
 paths, with a catalogue of their hashes for SLIPWAY_ASSETS; 'slipway region env' sets it. Needs Go and gcc on Debian 12.
 
 --kubernetes-version builds an earlier minor version as well, and adds it to the catalogue. It takes as long as the default
-version. What was built once is kept in later builds.
+version. --earlier-components does the same for an earlier version of etcd, containerd and the CNI plugins, to rehearse their
+upgrade. What was built once is kept in later builds.
 
 The sources are the directory assets of a checkout of slipway. Packages install them in share/slipway/assets.` + exitStatusHelp(),
 		Example: "  slipway assets build\n  slipway assets build --kubernetes-version 1.35\n" +
 			"  slipway assets build --source ~/src/slipway/assets",
 		Args: requireNoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.buildAssets(cmd.Context(), source, out, kubernetes)
+			return a.buildAssets(cmd.Context(), o)
 		},
 	}
 
 	cmd.Flags().StringVar(
-		&source,
+		&o.Source,
 		"source",
 		"",
 		"directory of the sources (default: assets of a checkout, or share/slipway/assets of a package)",
 	)
 
 	cmd.Flags().StringSliceVar(
-		&kubernetes,
+		&o.Kubernetes,
 		"kubernetes-version",
 		nil,
 		"also build this version of Kubernetes, such as 1.35; repeatable",
 	)
 
-	cmd.Flags().StringVar(&out, "out", "", "output directory (default: assets in the cache directory)")
+	cmd.Flags().BoolVar(
+		&o.EarlierComponents,
+		"earlier-components",
+		false,
+		"also build an earlier version of etcd, containerd and the CNI plugins",
+	)
+
+	cmd.Flags().StringVar(&o.Out, "out", "", "output directory (default: assets in the cache directory)")
 
 	return cmd
 }
 
-// buildAssets builds the assets, with further versions of Kubernetes, and prints the path of their catalogue.
-func (a *app) buildAssets(ctx context.Context, source, out string, kubernetes []string) error {
-	if out == "" {
+// buildAssets builds the assets that o asks for, and prints the path of their catalogue.
+func (a *app) buildAssets(ctx context.Context, o build.Options) error {
+	if o.Out == "" {
 		cache, err := a.cacheDir()
 		if err != nil {
 			return err
 		}
 
-		out = assetsDir(cache)
+		o.Out = assetsDir(cache)
 	}
 
-	source, err := findAssetSource(source)
+	source, err := findAssetSource(o.Source)
 	if err != nil {
 		return err
 	}
 
-	r, err := build.Run(ctx, build.Options{
-		Source:     source,
-		Out:        out,
-		Kubernetes: kubernetes,
-		Env:        os.Environ(),
-		Log:        a.Stderr,
-		Clock:      a.Now,
-	})
+	o.Source, o.Env, o.Log, o.Clock = source, os.Environ(), a.Stderr, a.Now
+	r, err := build.Run(ctx, o)
 	if err != nil {
 		return err
 	}

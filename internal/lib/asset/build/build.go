@@ -40,6 +40,10 @@ type Options struct {
 	// 1.35, or in full. Those that an earlier run built are kept.
 	Kubernetes []string
 
+	// EarlierComponents also builds an earlier version of etcd, containerd and the CNI plugins, which the
+	// catalogue lists after the default one. It is kept as those of Kubernetes are.
+	EarlierComponents bool
+
 	// FileRepository and ContainerRegistry are written to the catalogue. If empty, the defaults are
 	// used.
 	FileRepository    string
@@ -139,6 +143,10 @@ func newBuilder(o Options) *builder {
 
 	for _, minor := range earlierKubernetes() {
 		b.optional[kubernetesModule(minor)] = true
+	}
+
+	for _, component := range earlierComponents() {
+		b.optional[earlierModule(component)] = true
 	}
 
 	b.progress = &progress{out: o.Log, clock: o.Clock}

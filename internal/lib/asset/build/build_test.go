@@ -104,7 +104,7 @@ func TestEarlierKubernetesIsBuiltOnRequest(t *testing.T) {
 		var log bytes.Buffer
 		b := small(t, src, out, &log)
 		b.Kubernetes = request
-		b.modules = append(b.modules, earlierRecipes()...)
+		b.modules = append(b.modules, earlierKubernetesRecipes()...)
 		b.files = append(b.files, kubernetesFiles(kubernetesModule("1.35"))...)
 		result, err := b.buildAll(t.Context())
 		needsApt(t, err)
@@ -140,7 +140,7 @@ func TestEarlierKubernetesIsBuiltOnRequest(t *testing.T) {
 	}
 
 	b := small(t, src, out, &bytes.Buffer{})
-	b.modules = append(b.modules, earlierRecipes()...)
+	b.modules = append(b.modules, earlierKubernetesRecipes()...)
 	for _, request := range []string{"1.3", "1.34", "1.35.5", ""} {
 		b.Kubernetes = []string{request}
 		_, err := b.buildAll(t.Context())

@@ -24,8 +24,8 @@ func earlierKubernetes() []string { return []string{"1.35"} }
 // kubernetesModule returns the name of the module of an earlier minor version.
 func kubernetesModule(minor string) string { return defaultKubernetesModule + "-" + minor }
 
-// earlierRecipes are the modules of earlier versions of Kubernetes.
-func earlierRecipes() []moduleRecipe {
+// earlierKubernetesRecipes are the modules of earlier versions of Kubernetes.
+func earlierKubernetesRecipes() []moduleRecipe {
 	var out []moduleRecipe
 	for _, minor := range earlierKubernetes() {
 		r := kubernetesRecipe(kubernetesModule(minor))
@@ -73,10 +73,15 @@ func kubernetesImages(module string) []imageRecipe {
 	return out
 }
 
-// requestedModules returns the modules that build the requested versions of Kubernetes. b.versions must be known.
-// The error wraps [ErrUnknownKubernetes], and lists the versions that can be built.
+// requestedModules returns the optional modules that were requested: those of versions of Kubernetes, and those of
+// earlier components. b.versions must be known. The error wraps [ErrUnknownKubernetes], and lists the versions that
+// can be built.
 func (b *builder) requestedModules() (map[string]bool, error) {
 	requested := map[string]bool{}
+	for _, component := range earlierComponents() {
+		requested[earlierModule(component)] = b.EarlierComponents
+	}
+
 	for _, version := range b.Kubernetes {
 		module := b.findKubernetes(strings.TrimPrefix(version, "v"))
 		if module == "" {

@@ -51,7 +51,13 @@ type imageRecipe struct {
 
 // moduleRecipes returns the modules in build order.
 func moduleRecipes() []moduleRecipe {
-	return slices.Concat(runtimeRecipes(), networkRecipes(), ownRecipes(), earlierRecipes())
+	return slices.Concat(
+		runtimeRecipes(),
+		networkRecipes(),
+		ownRecipes(),
+		earlierKubernetesRecipes(),
+		earlierComponentRecipes(),
+	)
 }
 
 // kubernetesRecipe returns the recipe of the module with all programs of one version of Kubernetes.
@@ -145,14 +151,14 @@ func ownRecipes() []moduleRecipe {
 	}
 }
 
-// fileRecipes returns all files. Those of the default version of Kubernetes are first.
+// fileRecipes returns all files. Those of the default versions are first.
 func fileRecipes() []fileRecipe {
 	out := slices.Concat(kubernetesFiles(defaultKubernetesModule), runtimeFiles())
 	for _, minor := range earlierKubernetes() {
 		out = append(out, kubernetesFiles(kubernetesModule(minor))...)
 	}
 
-	return out
+	return append(out, earlierComponentFiles()...)
 }
 
 func runtimeFiles() []fileRecipe {

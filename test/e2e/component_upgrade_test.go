@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/lib/asset"
+)
+
+// TestComponentUpgrade upgrades etcd, containerd and the CNI plugins of a highly available cluster under load, and nothing
+// else: another asset catalogue has other default versions of them.
+func TestComponentUpgrade(t *testing.T) {
+	skipUnlessLong(t)
+	e := newEnvironment(t)
+	e.runSteps(t, []step{
+		{"a cluster with earlier components", createWithEarlierComponents},
+		{"the components are upgraded under load", upgradeComponents},
+		{"delete leaves nothing", deleteCluster},
+	})
+}
+
+// upgradedComponents returns the components of which an earlier version is built too.
+func upgradedComponents() []string { return []string{"etcd", "containerd", "cni-plugins"} }
+
+// createWithEarlierComponents creates a cluster with a catalogue whose default components are the earlier ones.
+func createWithEarlierComponents(e *environment) {
+	built := e.env["SLIPWAY_ASSETS"]
+	e.env["SLIPWAY_ASSETS"] = e.writeEarlierCatalog(built)
+	e.runSlipway("state", "init", "--yes")
+	e.runSlipway("create", "cluster", clusterName, "--zones", region+"a,"+region+"b,"+region+"c", "--yes")
+	e.runSlipway("apply", clusterName, "--yes")
+	e.env["SLIPWAY_ASSETS"] = built
+	e.waitHealthy(10 * time.Minute)
+	os.Remove(e.kubeconfig())
+	e.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", e.kubeconfig())
+	e.checkComponents(e.readCatalog(built), 1)
+}
+
+// readCatalog reads an asset catalogue in which each upgraded component has two versions, the later one first.
+func (e *environment) readCatalog(path string) asset.Catalog {
+	e.t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	catalog, err := asset.ParseCatalog(text)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	for _, name := range upgradedComponents() {
+		if versions := catalog.Versions(name); len(versions) != 2 || asset.CompareVersions(versions[0], versions[1]) <= 0 {
+			e.t.Fatalf("%s has the versions %v in %s; build an earlier one: slipway assets build --earlier-components", name, versions, path)
+		}
+	}
+	return catalog
+}
+
+// writeEarlierCatalog writes the built catalogue with the earlier version of each component as its default, and returns
+// the path.
+func (e *environment) writeEarlierCatalog(built string) string {
+	e.t.Helper()
+	catalog := e.readCatalog(built)
+	slices.SortStableFunc(catalog.Files, func(a, b asset.File) int {
+		if a.Name != b.Name || !slices.Contains(upgradedComponents(), a.Name) {
+			return cmp.Compare(a.Name, b.Name)
+		}
+		return asset.CompareVersions(a.Version, b.Version)
+	})
+	text, err := catalog.YAML()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	path := filepath.Join(e.t.TempDir(), "earlier.yaml")
+	writeFile(e.t, path, string(text))
+	return path
+}
+
+// checkComponents checks what the machines run: the version of each component at an index of the catalogue's versions.
+func (e *environment) checkComponents(catalog asset.Catalog, index int) {
+	e.t.Helper()
+	runtimes := strings.Fields(e.kubectl("get", "nodes", "-o", "jsonpath={.items[*].status.nodeInfo.containerRuntimeVersion}"))
+	if want := "containerd://" + catalog.Versions("containerd")[index]; len(runtimes) != 5 || len(slices.Compact(runtimes)) != 1 || strings.Replace(runtimes[0], "://v", "://", 1) != want {
+		e.t.Errorf("container runtimes %v, want 5 of %s", runtimes, want)
+	}
+	plugins := "v" + catalog.Versions("cni-plugins")[index]
+	for _, role := range []string{"control-plane", "worker"} {
+		for id := range e.listMachines(role) {
+			if out := e.mustRunInMachine(id, "/opt/cni/bin/host-local 2>&1"); !strings.Contains(out, plugins) {
+				e.t.Errorf("machine %s has the CNI plugins %q, want %s", id, out, plugins)
+			}
+		}
+	}
+	etcd := "etcd Version: " + catalog.Versions("etcd")[index]
+	for id := range e.listMachines("control-plane") {
+		if out := e.mustRunInMachine(id, "/proc/$(pgrep -x etcd | head -1)/exe --version"); !strings.Contains(out, etcd+"\n") {
+			e.t.Errorf("machine %s runs %q, want %s", id, out, etcd)
+		}
+	}
+}
+
+// upgradeComponents upgrades the cluster to the built catalogue: the same version of Kubernetes, other components.
+func upgradeComponents(e *environment) {
+	catalog := e.readCatalog(e.env["SLIPWAY_ASSETS"])
+	before := e.listMachines("control-plane")
+	workers := e.listMachines("worker")
+	kubelets := e.kubeletVersions()
+	load := e.putUnderLoad("component upgrade", anyKey(workers))
+	begin := time.Now()
+	ended := make(chan commandResult, 1)
+	go func() { ended <- e.runProgram(e.slipway, "upgrade", "cluster", clusterName, "--yes") }()
+	load.moveClient(e.waitForOther("control-plane", before))
+	r := <-ended
+	e.t.Log(r.out)
+	e.t.Log(r.err)
+	if r.code != 0 {
+		e.t.Fatalf("exit status %d", r.code)
+	}
+	e.t.Logf("COUNT component upgrade: five machines in %s", time.Since(begin).Round(time.Second))
+	load.stop(maxWriteGap)
+	for _, name := range upgradedComponents() {
+		versions := catalog.Versions(name)
+		if !strings.Contains(r.out+r.err, versions[1]) || !strings.Contains(r.out+r.err, versions[0]) {
+			e.t.Errorf("the plan does not say that %s goes from %s to %s", name, versions[1], versions[0])
+		}
+	}
+	if kept := countOld(before, e.listMachines("control-plane")) + countOld(workers, e.listMachines("worker")); kept > 0 {
+		e.t.Errorf("%d machines were not replaced", kept)
+	}
+	if now := e.kubeletVersions(); fmt.Sprint(now) != fmt.Sprint(kubelets) {
+		e.t.Errorf("kubelets %v, before %v", now, kubelets)
+	}
+	e.waitHealthy(5 * time.Minute)
+	e.checkComponents(catalog, 0)
+	checkEmptyPlan(e)
+}
