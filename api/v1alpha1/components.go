@@ -32,6 +32,10 @@ type KubeAPIServer struct {
 	// AuditLogMaxSize is the size in MiB at which a new file of the audit log begins, 100 or more. Unset means 100.
 	AuditLogMaxSize int `json:"auditLogMaxSize,omitempty"`
 
+	// AuditLogUpload copies the audit log of each API server to the bucket of the state store within a minute. Machines can
+	// add to what is there, and neither change nor remove it. Unset means false: the log is on the machines only.
+	AuditLogUpload bool `json:"auditLogUpload,omitempty"`
+
 	// ServiceAccountIssuer is the issuer in the tokens of service accounts, an https URL. It is fixed when the cluster
 	// is created. Unset means https://kubernetes.default.svc.
 	ServiceAccountIssuer string `json:"serviceAccountIssuer,omitempty"`

@@ -120,6 +120,7 @@ func clusterFieldRules() []FieldRule {
 			"spec.kubeAPIServer.eventTTL", "spec.kubeAPIServer.defaultNotReadyTolerationSeconds",
 			"spec.kubeAPIServer.defaultUnreachableTolerationSeconds", "spec.kubeAPIServer.auditLogMaxAge",
 			"spec.kubeAPIServer.auditLogMaxBackup", "spec.kubeAPIServer.auditLogMaxSize",
+			"spec.kubeAPIServer.auditLogUpload",
 			"spec.kubeControllerManager.terminatedPodGCThreshold",
 			"spec.kubeControllerManager.nodeMonitorGracePeriod",
 			"spec.kubeControllerManager.horizontalPodAutoscalerSyncPeriod",

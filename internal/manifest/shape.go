@@ -216,6 +216,7 @@ func apiServerShape() v1alpha1.KubeAPIServer {
 		AuditLogMaxAge:                      1,
 		AuditLogMaxBackup:                   1,
 		AuditLogMaxSize:                     1,
+		AuditLogUpload:                      true,
 		ServiceAccountIssuer:                "x",
 		AcceptedServiceAccountIssuers:       []string{"x"},
 	}

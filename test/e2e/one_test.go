@@ -3,7 +3,10 @@
 package e2e_test
 
 import (
+	"compress/gzip"
+	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +16,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
 // TestOneMachine creates examples/one-machine.yaml, reads its logs, logs in, collects a support bundle and terminates
@@ -30,6 +36,7 @@ func TestOneMachine(t *testing.T) {
 		text = strings.Replace(text, "\nspec:\n", "\nspec:\n  sshKey: "+pair.public+"\n", 1)
 	}
 	text = e.withUser(text, "alice")
+	text = strings.Replace(text, "\nspec:\n", "\nspec:\n  kubeAPIServer:\n    auditLogUpload: true\n", 1)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -49,6 +56,7 @@ func TestOneMachine(t *testing.T) {
 	e.checkShell(first, pair)
 	e.checkSupportBundle(first)
 	e.checkUsers()
+	e.kubectl("create", "configmap", "last-change", "--from-literal=key=value")
 	if _, err := ec2.NewFromConfig(e.aws).TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{first}}); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +75,60 @@ func TestOneMachine(t *testing.T) {
 		return nil
 	})
 	t.Logf("its API answered with the data of before after %s", time.Since(start).Round(time.Second))
+	e.checkAuditLog(first, "last-change")
 	e.runSlipway("delete", "cluster", clusterName, "--yes")
+	e.checkAuditLog(first, "last-change")
+}
+
+// checkAuditLog checks that the uploaded audit log of a machine, which was terminated since, has the creation of a ConfigMap
+// once: the machine's last change.
+func (e *environment) checkAuditLog(machine, configMap string) {
+	e.t.Helper()
+	api := s3.NewFromConfig(e.aws, func(o *s3.Options) { o.UsePathStyle = true })
+	prefix := store.AuditLogPrefix(clusterName) + machine + "/"
+	parts, err := api.ListObjectsV2(e.t.Context(), &s3.ListObjectsV2Input{Bucket: aws.String(bucket), Prefix: &prefix})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	lines, found := 0, 0
+	for _, part := range parts.Contents {
+		for line := range strings.Lines(e.readCompressed(api, *part.Key)) {
+			var event struct {
+				Verb      string
+				ObjectRef struct{ Resource, Name string }
+			}
+			if err := json.Unmarshal([]byte(line), &event); err != nil {
+				e.t.Fatalf("%s has the line %q: %v", *part.Key, line, err)
+			}
+			lines++
+			if event.Verb == "create" && event.ObjectRef.Resource == "configmaps" && event.ObjectRef.Name == configMap {
+				found++
+			}
+		}
+	}
+	e.t.Logf("the audit log of %s has %d lines in %d objects", machine, lines, len(parts.Contents))
+	if found != 1 {
+		e.t.Errorf("the creation of ConfigMap %s is there %d times, want once", configMap, found)
+	}
+}
+
+// readCompressed returns the text of an object that is compressed with gzip.
+func (e *environment) readCompressed(api *s3.Client, key string) string {
+	e.t.Helper()
+	out, err := api.GetObject(e.t.Context(), &s3.GetObjectInput{Bucket: aws.String(bucket), Key: &key})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	defer func() { _ = out.Body.Close() }()
+	plain, err := gzip.NewReader(out.Body)
+	if err != nil {
+		e.t.Fatalf("%s: %v", key, err)
+	}
+	text, err := io.ReadAll(plain)
+	if err != nil {
+		e.t.Fatalf("%s: %v", key, err)
+	}
+	return string(text)
 }
 
 // findAPIAddress returns the API's address and the ID of the machine that has it.

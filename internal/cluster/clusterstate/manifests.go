@@ -163,7 +163,14 @@ const maxConcurrentReads = 16
 
 // ListClusters returns the names of all clusters in s.
 func ListClusters(ctx context.Context, s store.Store) ([]string, error) {
-	keys, err := s.List(ctx, "")
+	list := func(ctx context.Context) ([]string, error) { return s.List(ctx, "") }
+	if large, ok := s.(interface {
+		ListAfterAuditLogs(ctx context.Context) ([]string, error)
+	}); ok {
+		list = large.ListAfterAuditLogs
+	}
+
+	keys, err := list(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
 // BoundaryName returns the name of the permissions boundary of all machines that read the store in a bucket.
@@ -104,6 +105,12 @@ func (s policyBuilder) boundaryOfStore(st StoreLocation) []Statement {
 			qualifyActions("s3", "DeleteObject", "GetObject", "PutObject"),
 			[]string{base + "/" + clusterOfRole + "/machine/*"},
 			nil,
+		),
+		newStatement( // a machine may add to the audit log, and never replace a part of it
+			"Audit",
+			qualifyActions("s3", "PutObject"),
+			[]string{base + "/" + store.AuditLogPrefix(clusterOfRole) + "*"},
+			condition{"Null": {"s3:if-none-match": {"false"}}},
 		),
 		newStatement(
 			"List",

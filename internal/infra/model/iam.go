@@ -8,6 +8,7 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
 // addIAMRoles adds an IAM role and an instance profile for each machine role. A policy allows only the
@@ -163,6 +164,7 @@ func (b *builder) controlPlanePolicy() graph.JSON {
 	}
 
 	list = append(list, b.repairStatement(), b.peerStatement())
+	list = append(list, b.auditStatements()...)
 	list = append(list, b.addressStatements(own)...)
 	if key := b.MachineStore.KMSKeyARN; key != "" {
 		list = append(list,
@@ -192,6 +194,21 @@ func (b *builder) controlPlanePolicy() graph.JSON {
 	}
 
 	return policyDocument(append(list, b.signalStatements()...)...)
+}
+
+// auditStatements allows control-plane machines to add to their cluster's audit log, if it is uploaded. Without
+// If-None-Match a request could replace an object.
+func (b *builder) auditStatements() []policyStatement {
+	if !b.Cluster.Spec.KubeAPIServer.AuditLogUpload {
+		return nil
+	}
+
+	return []policyStatement{{
+		ID:        "Audit",
+		Actions:   []string{"s3:PutObject"},
+		Resources: []string{b.bucketARN() + "/" + b.storeKey(store.AuditLogPrefix(b.clusterName())+"*")},
+		Condition: policyCondition{"Null": {"s3:if-none-match": "false"}},
+	}}
 }
 
 // signalStatements allows control-plane machines to signal success or failure to their own stack, also for workers.
@@ -236,7 +253,12 @@ func (b *builder) bucketARN() string { return "arn:" + b.Partition + ":s3:::" + 
 
 // machineStoreKey returns the S3 key of an object of the machine store.
 func (b *builder) machineStoreKey(below string) string {
-	return strings.TrimPrefix(b.MachineStore.Prefix+"/", "/") + b.clusterName() + "/machine/" + below
+	return b.storeKey(b.clusterName() + "/machine/" + below)
+}
+
+// storeKey returns the S3 key of an object of the store.
+func (b *builder) storeKey(key string) string {
+	return strings.TrimPrefix(b.MachineStore.Prefix+"/", "/") + key
 }
 
 // objectARNs returns ARN patterns for all objects under folders of the machine store.

@@ -213,6 +213,24 @@ func TestRolesMayDoWhatTheyCallAndNoMore(t *testing.T) {
 	}
 }
 
+// TestAuditLogIsOnlyAddedTo: with the field, the control plane may create objects of its cluster's audit log, and not
+// replace them. Workers may not.
+func TestAuditLogIsOnlyAddedTo(t *testing.T) {
+	in := input(t, "demo", manifest.NewSetOptions{})
+	in.Cluster.Spec.KubeAPIServer.AuditLogUpload = true
+	g := build(t, in)
+	const want = "s3:PutObject arn:aws:s3:::store/prod/_audit/demo/* if Null s3:if-none-match false"
+	if got := allowed(t, g, "control-plane"); !slices.Contains(got, want) {
+		t.Errorf("the control plane may not %s, but %q", want, got)
+	}
+
+	for _, got := range allowed(t, g, "worker") {
+		if strings.Contains(got, "_audit") {
+			t.Errorf("workers may %s", got)
+		}
+	}
+}
+
 func TestMachines(t *testing.T) {
 	in := input(t, "demo", manifest.NewSetOptions{ControlPlaneCount: 5})
 	g := build(t, in)

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -19,8 +20,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// TestS3AgainstRegion runs the suite against the local region's S3 over HTTP, without authorization.
-func TestS3AgainstRegion(t *testing.T) {
+// newRegionBucket returns a client of the local region's S3 over HTTP, without authorization, and a new bucket.
+func newRegionBucket(t *testing.T) (*s3.Client, string) {
+	t.Helper()
 	svc, err := regions3.New(regions3.Config{Dir: t.TempDir(), Region: "us-east-1", Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
@@ -36,8 +38,38 @@ func TestS3AgainstRegion(t *testing.T) {
 	if _, err := client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: &bucket}); err != nil {
 		t.Fatal(err)
 	}
+
+	return client, bucket
+}
+
+// TestS3AgainstRegion runs the suite against the local region's S3.
+func TestS3AgainstRegion(t *testing.T) {
+	client, bucket := newRegionBucket(t)
 	storetest.Run(t, func(t *testing.T) store.Store {
 		t.Helper()
 		return store.NewS3Store(client, bucket, rand.Text())
 	})
+}
+
+// TestListAfterAuditLogs: the keys of clusters are listed without those of audit logs, with and without a prefix.
+func TestListAfterAuditLogs(t *testing.T) {
+	client, bucket := newRegionBucket(t)
+	for _, prefix := range []string{"", "team/prod"} {
+		s := store.NewS3Store(client, bucket, prefix)
+		for _, key := range []string{store.AuditLogPrefix("demo") + "i-1/one.log.gz", "a/cluster.yaml", "zoo/cluster.yaml"} {
+			if _, err := s.Put(t.Context(), key, []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+
+	s := store.NewS3Store(client, bucket, "team/prod")
+	keys, err := s.ListAfterAuditLogs(t.Context())
+	if err != nil || !slices.Equal(keys, []string{"a/cluster.yaml", "zoo/cluster.yaml"}) {
+		t.Errorf("keys %q, %v", keys, err)
+	}
+
+	if all, err := s.List(t.Context(), ""); err != nil || len(all) != 3 {
+		t.Errorf("all keys %q, %v", all, err)
+	}
 }

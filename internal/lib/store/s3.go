@@ -188,18 +188,35 @@ func (s *S3Store) List(ctx context.Context, prefix string) ([]string, error) {
 	return slices.Sorted(maps.Keys(etags)), nil
 }
 
+// ListAfterAuditLogs returns the keys of all objects that come after the audit logs, in sorted order: those of clusters.
+// There may be thousands of audit logs.
+func (s *S3Store) ListAfterAuditLogs(ctx context.Context) ([]string, error) {
+	etags, err := s.listETags(ctx, "", auditLogEnd)
+	if err != nil {
+		return nil, err
+	}
+
+	return slices.Sorted(maps.Keys(etags)), nil
+}
+
 // ETags returns the ETags of the objects whose keys begin with prefix, by key.
 func (s *S3Store) ETags(ctx context.Context, prefix string) (map[string]string, error) {
+	return s.listETags(ctx, prefix, "")
+}
+
+// listETags returns the ETags of the objects whose keys begin with prefix and come after another key, by key.
+func (s *S3Store) listETags(ctx context.Context, prefix, after string) (map[string]string, error) {
 	base := ""
 	if s.prefix != "" {
 		base = s.prefix + "/"
 	}
 
-	pages := s3.NewListObjectsV2Paginator(
-		s.api,
-		&s3.ListObjectsV2Input{Bucket: &s.bucket, Prefix: aws.String(base + prefix)},
-	)
+	in := &s3.ListObjectsV2Input{Bucket: &s.bucket, Prefix: aws.String(base + prefix)}
+	if after != "" {
+		in.StartAfter = aws.String(base + after)
+	}
 
+	pages := s3.NewListObjectsV2Paginator(s.api, in)
 	out := map[string]string{}
 
 	for pages.HasMorePages() {

@@ -48,6 +48,7 @@ func (a *Agent) runPeriodicTasks(ctx context.Context) error {
 		tasks = a.controlPlaneTasks(m)
 		group.Go(func() error { return a.serveJoin(ctx) })
 		group.Go(func() error { return m.keepBackups(ctx) })
+		group.Go(func() error { return m.keepAuditLog(ctx) })
 		group.Go(func() error { return m.keepGeneration(ctx) })
 		group.Go(func() error { return m.keepMaintained(ctx) })
 		gate := newAPIGate(a)

@@ -193,6 +193,7 @@ func settingRules() []FieldRule {
 		restart("kubeAPIServer.auditLogMaxAge", ComponentAPIServer),
 		restart("kubeAPIServer.auditLogMaxBackup", ComponentAPIServer),
 		restart("kubeAPIServer.auditLogMaxSize", ComponentAPIServer),
+		live("kubeAPIServer.auditLogUpload"),
 		restart("kubeAPIServer.serviceAccountIssuer", ComponentAPIServer),
 		restart("kubeAPIServer.acceptedServiceAccountIssuers", ComponentAPIServer),
 		restart("kubeControllerManager.terminatedPodGCThreshold", ComponentControllerManager),
