@@ -20,11 +20,12 @@ test: build ## every test; tests that this machine cannot run are skipped, liste
 	@hack/test.sh
 
 # What decides about machines is played with this many random histories.
-MODEL = ./internal/cluster/rollout ./internal/cluster/upgrade ./internal/machine/follow ./internal/machine/repair
+MODEL = ./internal/cluster/rollout ./internal/cluster/upgrade ./internal/machine/backup ./internal/machine/follow ./internal/machine/repair
 
+SEED ?= $(shell date +%s)
 long: build ## the long forms of tests: killed at every write, every topology judged, 10,000 histories of each model
-	@seed=$$(date +%s); echo "COUNT models: seed $$seed, 10000 histories each"; \
-	go test -count=1 -v -timeout 60m -run 'Model|Histories|IsSafe|TestLock$$' $(MODEL) -rapid.checks=10000 -rapid.seed=$$seed
+	@echo "COUNT models: seed $(SEED), 10000 histories each"
+	@go test -count=1 -v -timeout 60m -run 'Model|Histories|IsSafe|TestLock$$' $(MODEL) -rapid.checks=10000 -rapid.seed=$(SEED)
 	@SLIPWAY_LONG=1 go test -count=1 -v -timeout 60m ./test/killed ./test/judge
 
 FAULTS ?= 200
@@ -49,7 +50,7 @@ packages-check: ## build the packages twice, at two paths, and compare them byte
 bench: build ## benchmarks; results belong in docs/benchmarks.md
 	@go test -run '^$$' -bench . -benchmem ./internal/...
 	@set -o pipefail; SLIPWAY_BENCH=1 go test -count=1 -v -timeout 30m -run 'TestCriticalPath|TestThrottledApplyConverges|TestWhatIsNotSeenYet|TestScale' ./test/engine | grep -E '^(COUNT|---|FAIL|ok|panic)'
-	@set -o pipefail; SLIPWAY_BENCH=1 KOPS='$(KOPS)' go test -count=1 -v -timeout 30m -run 'TestTable|TestWidePlan|TestDemo' ./test/bench | grep -v '^==='
+	@set -o pipefail; SLIPWAY_BENCH=1 KOPS='$(if $(KOPS),$(abspath $(KOPS)))' go test -count=1 -v -timeout 30m -run 'TestTable|TestWidePlan|TestDemo' ./test/bench | grep -v '^==='
 
 demo: build deps ## local region, a real highly available cluster, kubectl get nodes
 	@bin/slipway demo --yes

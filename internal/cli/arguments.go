@@ -35,6 +35,56 @@ func limitArguments(cmd *cobra.Command, args []string, most int) error {
 	)
 }
 
+// excludeFlags makes flags of a command exclude each other: the shell completes one of them only, and an invocation
+// with two is refused.
+func excludeFlags(cmd *cobra.Command, names ...string) {
+	cmd.MarkFlagsMutuallyExclusive(names...)
+	checkFirst(cmd, func() error {
+		var given []string
+		for _, name := range names {
+			if cmd.Flags().Changed(name) {
+				given = append(given, "--"+name)
+			}
+		}
+
+		if len(given) < 2 {
+			return nil
+		}
+
+		return withHint(
+			fmt.Errorf("%s: %s cannot be used together", cmd.CommandPath(), strings.Join(given, " and ")),
+			"see: "+cmd.CommandPath()+" --help",
+		)
+	})
+}
+
+// requireFlag makes a flag of a command required. allowed says which values it takes.
+func requireFlag(cmd *cobra.Command, name, allowed string) {
+	_ = cmd.MarkFlagRequired(name) // for completion; fails only for an unknown flag
+	checkFirst(cmd, func() error {
+		if cmd.Flags().Changed(name) {
+			return nil
+		}
+
+		return withHint(
+			fmt.Errorf("%s: --%s is not set: use %s", cmd.CommandPath(), name, allowed),
+			"see: "+cmd.CommandPath()+" --help",
+		)
+	})
+}
+
+// checkFirst adds a check before that of a command's arguments, and so before cobra's own checks of flags.
+func checkFirst(cmd *cobra.Command, check func() error) {
+	arguments := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if err := check(); err != nil || arguments == nil {
+			return err
+		}
+
+		return arguments(cmd, args)
+	}
+}
+
 // requireOneArgument returns a check for exactly one argument, which is called what in the command's usage.
 func requireOneArgument(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {

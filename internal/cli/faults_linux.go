@@ -70,18 +70,16 @@ or the region's process ends.` + exitStatusHelp(),
 	f.DurationVar(&delay, "delay", 0, "duration, for delay, provision and spot-interruption")
 	f.StringVar(&r.Instance, "instance", "", "instance id, for spot-interruption and rebalance-recommendation")
 	f.StringVar(&r.Kind, "kind", "", "for provision: "+strings.Join(fault.ProvisionKinds(), "|"))
-	_ = cmd.MarkFlagRequired("effect") // fails only for an unknown flag
-	_ = cmd.RegisterFlagCompletionFunc(
-		"effect",
-		cobra.FixedCompletions(strings.Split(joinEffects("|"), "|"), cobra.ShellCompDirectiveNoFileComp),
-	)
-
-	_ = cmd.RegisterFlagCompletionFunc(
-		"kind",
-		cobra.FixedCompletions(fault.ProvisionKinds(), cobra.ShellCompDirectiveNoFileComp),
-	)
+	requireFlag(cmd, "effect", "one of "+joinEffects(", "))
+	completeFixed(cmd, "effect", strings.Split(joinEffects("|"), "|"))
+	completeFixed(cmd, "kind", fault.ProvisionKinds())
 
 	return cmd
+}
+
+// completeFixed completes a flag with fixed values.
+func completeFixed(cmd *cobra.Command, flag string, values []string) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // addCallFlags adds the flags that select the calls of a fault.

@@ -62,7 +62,7 @@ prints {"policies": [{"name", "characters", "document"}]}.` + exitStatusHelp(),
 	cmd.Flags().BoolVar(&o.readOnly, "read-only", false, "only what commands that read need: no change, no key")
 	cmd.Flags().BoolVar(&o.stateInit, "state-init", false, "only what 'slipway state init' needs")
 	cmd.Flags().BoolVar(&o.deletion, "deletion", false, "only the deletion of the cluster's KMS key")
-	cmd.MarkFlagsMutuallyExclusive("read-only", "state-init", "deletion")
+	excludeFlags(cmd, "read-only", "state-init", "deletion")
 	addFormatFlag(cmd, &o.format, formatTable, formatJSON, formatYAML)
 
 	return cmd

@@ -16,7 +16,7 @@ func libraryTexts() []string {
 		"strconv.", "accepts at most", "accepts 1 arg", "requires at least", "unknown flag", "unknown shorthand", "unknown command",
 		"unmarshal", " yaml: ", " json: ", "invalid character", "dial tcp", "operation error", "StatusCode", "RequestID", "api error",
 		"context deadline", "context canceled", "x509", "EOF", "IMDS", "get identity", "Go struct", "time: ", "no such host",
-		"goroutine", "panic", "%!", "<nil>", "parse error", "net/http", "required flag(s)",
+		"goroutine", "panic", "%!", "<nil>", "parse error", "net/http", "required flag(s)", "flags in the group",
 	}
 }
 

@@ -63,8 +63,8 @@ With -o json, stdout has one JSON object for each step and each event of a rolli
 		"upgrade to the newest patch if spec.upgrade allows it now; otherwise do nothing",
 	)
 
-	cmd.MarkFlagsMutuallyExclusive("automatic", "kubernetes-version")
-	cmd.MarkFlagsMutuallyExclusive("automatic", "ignore-removed-apis")
+	excludeFlags(cmd, "automatic", "kubernetes-version")
+	excludeFlags(cmd, "automatic", "ignore-removed-apis")
 
 	return cmd
 }

@@ -53,11 +53,12 @@ func checkHostPods(e *environment) {
 }
 
 // checkRawSockets checks that the intruder, which asked for no capability, has no NET_RAW (13). containerd gives it to
-// every container unless told otherwise.
+// every container unless told otherwise. Its process is the one with the address as an argument: the shell that looks for
+// it has the address in its script.
 func (e *environment) checkRawSockets() {
 	e.t.Helper()
 	id := e.anyMachine("worker")
-	line := e.mustRunInMachine(id, `for p in /proc/[0-9]*; do grep -qz 127.0.0.1:18099 $p/cmdline && grep ^CapBnd $p/status && break; done`)
+	line := e.mustRunInMachine(id, `for p in /proc/[0-9]*; do grep -qxzF 127.0.0.1:18099 $p/cmdline && grep ^CapBnd $p/status && break; done`)
 	_, text, _ := strings.Cut(strings.TrimSpace(line), "\t")
 	set, err := strconv.ParseUint(text, 16, 64)
 	if err != nil || set == 0 || set&(1<<13) != 0 {

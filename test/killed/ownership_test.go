@@ -58,7 +58,8 @@ func readOwnership(t *testing.T, r regiontest.Region) (out ownershipRecord) {
 	return out
 }
 
-// readMarks returns the id and the token of the etcd volume of slot a in AWS; empty if it does not exist.
+// readMarks returns the id and the token of the etcd volume of slot a in AWS; empty if it does not exist. A volume that is
+// being deleted is still listed for a moment.
 func readMarks(t *testing.T, r regiontest.Region) (id, token string) {
 	t.Helper()
 	out, err := ec2.NewFromConfig(r.AWSConfig()).DescribeVolumes(t.Context(), &ec2.DescribeVolumesInput{Filters: []ec2types.Filter{
@@ -68,6 +69,9 @@ func readMarks(t *testing.T, r regiontest.Region) (id, token string) {
 		t.Fatal(err)
 	}
 	for _, v := range out.Volumes {
+		if v.State == ec2types.VolumeStateDeleting {
+			continue
+		}
 		for _, tag := range v.Tags {
 			switch *tag.Key {
 			case "slipway.dev/id":

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
@@ -110,5 +111,43 @@ func TestGatesKeepTheirOrder(t *testing.T) {
 
 	if got := strings.Join(names, ", "); got != "gate x, gate y, gate z" {
 		t.Errorf("got %s", got)
+	}
+}
+
+// TestAddonGates: an update waits while an add-on of kube-system has no available pod.
+func TestAddonGates(t *testing.T) {
+	t.Parallel()
+	one := int32(1)
+	meta := func(namespace, name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: name}
+	}
+	deployment := func(m metav1.ObjectMeta, available int32) *appsv1.Deployment {
+		return &appsv1.Deployment{
+			ObjectMeta: m, Spec: appsv1.DeploymentSpec{Replicas: &one}, Status: appsv1.DeploymentStatus{AvailableReplicas: available},
+		}
+	}
+	daemons := func(m metav1.ObjectMeta, desired, available int32) *appsv1.DaemonSet {
+		return &appsv1.DaemonSet{
+			ObjectMeta: m, Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: desired, NumberAvailable: available},
+		}
+	}
+	o := observer{client: fake.NewClientset(
+		deployment(meta("kube-system", "coredns"), 0),
+		deployment(meta("kube-system", "metrics-server"), 1),
+		deployment(meta("shop", "web"), 0),
+		daemons(meta("kube-system", "kube-proxy"), 5, 0),
+		daemons(meta("kube-system", "kube-flannel-ds"), 5, 1),
+		daemons(meta("kube-system", "nvidia"), 0, 0),
+	)}
+	got, err := o.failedGates(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	want := []string{
+		"deployment kube-system/coredns has no available pod", "daemon set kube-system/kube-proxy has no available pod",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }

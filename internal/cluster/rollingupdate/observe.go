@@ -264,7 +264,7 @@ func (f memberFacts) add(l coordinationv1.Lease) {
 	}
 }
 
-// failedGates returns which Deployments of kube-system are not available.
+// failedGates returns which Deployments and DaemonSets of kube-system have no available pod.
 func (o observer) failedGates(ctx context.Context) ([]string, error) {
 	deployments, err := o.client.AppsV1().Deployments(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -275,6 +275,17 @@ func (o observer) failedGates(ctx context.Context) ([]string, error) {
 	for _, d := range deployments.Items {
 		if d.Spec.Replicas != nil && *d.Spec.Replicas > 0 && d.Status.AvailableReplicas == 0 {
 			out = append(out, fmt.Sprintf("deployment %s/%s has no available pod", d.Namespace, d.Name))
+		}
+	}
+
+	daemons, err := o.client.AppsV1().DaemonSets(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list daemon sets: %w", err)
+	}
+
+	for _, d := range daemons.Items {
+		if d.Status.DesiredNumberScheduled > 0 && d.Status.NumberAvailable == 0 {
+			out = append(out, fmt.Sprintf("daemon set %s/%s has no available pod", d.Namespace, d.Name))
 		}
 	}
 

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/cluster/drain"
 	"github.com/slipway-k8s/slipway/internal/cluster/rollout"
 )
@@ -44,6 +45,34 @@ func TestRunRollsBack(t *testing.T) {
 	result, err := run(t.Context(), f.updater(Request{Name: "demo"}))
 	if err != nil || !result.UpToDate {
 		t.Errorf("after the rollback: %+v, %v", result, err)
+	}
+}
+
+// TestStackIsNotRolledBack: the groups of a stack keep their versions, by request and after a failure, also with force.
+func TestStackIsNotRolledBack(t *testing.T) {
+	f := newFakeCluster(t, 1, 2)
+	if _, err := run(t.Context(), f.updater(Request{Name: "demo"})); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := clusterstate.EnsureProvisioner(t.Context(), f.state, "demo", clusterstate.CloudFormation); err != nil {
+		t.Fatal(err)
+	}
+
+	f.groups[1].Version = "3"
+	f.brokenTemplate = "3"
+	_, err := run(t.Context(), f.updater(Request{Name: "demo", AutomaticRollback: true, JoinTimeout: 50 * time.Millisecond}))
+	if err == nil || !strings.Contains(err.Error(), "not rolled back: the groups of this cluster belong to a CloudFormation stack") {
+		t.Errorf("after a failure: %v", err)
+	}
+
+	u := f.updater(Request{Name: "demo", Rollback: true})
+	if err := u.loadRollback(t.Context(), updateSource{state: f.state}); err == nil || !strings.Contains(err.Error(), "CloudFormation") {
+		t.Errorf("by request: %v", err)
+	}
+
+	if f.groups[1].Version != "3" {
+		t.Errorf("the group has version %s, want 3", f.groups[1].Version)
 	}
 }
 

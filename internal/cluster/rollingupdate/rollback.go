@@ -122,16 +122,8 @@ func (g *goodVersions) save(
 
 // loadRollback finds the versions to return to. It does not change anything.
 func (u *updater) loadRollback(ctx context.Context, from updateSource) error {
-	provisioner, err := clusterstate.ReadProvisioner(ctx, from.state, u.request.Name)
-	if err != nil {
+	if err := u.refuseStack(ctx, from.state); err != nil {
 		return err
-	}
-
-	if provisioner == clusterstate.CloudFormation {
-		return diag.WithHint(
-			errors.New("the groups of this cluster belong to a CloudFormation stack, which rolls back by itself"),
-			"replace the manifests with the former ones, then: slipway apply "+u.request.Name,
-		)
 	}
 
 	o, err := u.observer.observe(ctx)
@@ -152,6 +144,20 @@ func (u *updater) loadRollback(ctx context.Context, from updateSource) error {
 	}
 
 	return nil
+}
+
+// refuseStack returns an error if the cluster's groups belong to a CloudFormation stack: a template version that is set
+// behind its back would be a drift, and the versions that served last are not known.
+func (u *updater) refuseStack(ctx context.Context, state store.Store) error {
+	provisioner, err := clusterstate.ReadProvisioner(ctx, state, u.request.Name)
+	if err != nil || provisioner != clusterstate.CloudFormation {
+		return err
+	}
+
+	return diag.WithHint(
+		errors.New("the groups of this cluster belong to a CloudFormation stack, which rolls back by itself"),
+		"replace the manifests with the former ones, then: slipway apply "+u.request.Name,
+	)
 }
 
 // formerVersions returns the last good versions of the updated groups that have another one now.
@@ -206,6 +212,10 @@ func (u *updater) rollBack(
 	options rollout.Options,
 	failure stoppedError,
 ) error {
+	if err := u.refuseStack(ctx, u.good.store); err != nil {
+		return fmt.Errorf("%w; not rolled back: %w", failure, err)
+	}
+
 	o, err := u.observer.observe(ctx)
 	if err != nil {
 		return errors.Join(failure, err)

@@ -242,6 +242,8 @@ func FuzzText(f *testing.F) {
 	}
 	r := NewRedactor()
 	f.Fuzz(func(t *testing.T, before, after string) {
+		// A mutated seed may have the secret without what tells that it is one.
+		before, after = strings.ReplaceAll(before, body, "body"), strings.ReplaceAll(after, body, "body")
 		for _, secret := range []string{"\n" + pem("EC ") + "\n", "\npassword: " + body + "\n", "\nAuthorization: Bearer " + body + "\n"} {
 			got, n := r.Text(before + secret + after)
 			if n == 0 || strings.Contains(got, body+"Aa/+") || strings.Contains(got, ": "+body) {

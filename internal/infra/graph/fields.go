@@ -90,7 +90,7 @@ type RenderHints struct {
 }
 
 // Fields returns the properties of r that are set or whose zero value is enforced, in declaration order.
-// Only this file and fill.go use reflection on resources.
+// Only this file, fieldtags.go and fill.go use reflection on resources.
 func Fields(r Resource) []Field {
 	v := reflect.ValueOf(r)
 	var fs []Field

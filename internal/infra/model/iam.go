@@ -3,6 +3,7 @@
 package model
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
@@ -164,7 +165,6 @@ func (b *builder) controlPlanePolicy() graph.JSON {
 	}
 
 	list = append(list, b.repairStatement(), b.peerStatement())
-	list = append(list, b.auditStatements()...)
 	list = append(list, b.addressStatements(own)...)
 	if key := b.MachineStore.KMSKeyARN; key != "" {
 		list = append(list,
@@ -193,7 +193,7 @@ func (b *builder) controlPlanePolicy() graph.JSON {
 			})
 	}
 
-	return policyDocument(append(list, b.signalStatements()...)...)
+	return policyDocument(slices.Concat(list, b.auditStatements(), b.signalStatements())...)
 }
 
 // auditStatements allows control-plane machines to add to their cluster's audit log, if it is uploaded. Without
