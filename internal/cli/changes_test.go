@@ -4,6 +4,7 @@ package cli_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -71,8 +72,16 @@ func TestBreakingEditsAreRefused(t *testing.T) {
 		"replace", "-f", s.edited("    subnets:\n", "    subnets:\n"+zone), "--yes")
 
 	s.env["EDITOR"] = `sed -i "s/podCIDR: .*/podCIDR: 10.200.0.0\/16/"`
-	if code, _, errs := s.run("edit", "cluster", "demo", "--yes"); code != 1 {
-		t.Errorf("edit: exit %d: %s", code, errs)
+	s.refused(r, want, "edit", "cluster", "demo", "--yes")
+	for old, now := range map[string]string{
+		"dnsDomain: cluster.local":            "dnsDomain: cluster.internal",
+		"serviceClusterIPRange: 10.96.0.0/16": "serviceClusterIPRange: 10.98.0.0/16",
+	} {
+		field, value, _ := strings.Cut(now, ": ")
+		want := fmt.Sprintf("%s %q: cannot change once the cluster is applied", field, value)
+		edited := s.edited(old, now)
+		s.refused(r, want, "replace", "-f", edited, "--yes")
+		s.refused(r, want, "diff", "-f", edited)
 	}
 
 	// A slipway that did not check has written it.

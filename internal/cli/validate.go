@@ -170,7 +170,13 @@ func (a healthPrinter) printChanges(name string, before, after health.Report) {
 	at := a.Now().Format(time.TimeOnly)
 	for _, c := range health.Changes(before, after) {
 		if c.Resolved {
-			fmt.Fprintf(a.Stdout, "%s %-8s %s %s\n", at, "RESOLVED", c.Check.Kind, c.Check.Name)
+			what := c.Check.Kind + " " + c.Check.Name
+			if c.Check.Cause != "" { // the same machine may still have another problem
+				what += ": " + c.Check.Cause
+			}
+
+			fmt.Fprintf(a.Stdout, "%s RESOLVED %s\n", at, what)
+
 			continue
 		}
 

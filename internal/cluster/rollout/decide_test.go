@@ -213,6 +213,10 @@ func TestDecidePolicy(t *testing.T) {
 	marked := func(m *rollout.Machine) { m.Marked = true }
 	old := func(id string) rollout.Machine { return serving(id, "w", "", "1") }
 	updated := func(id string) rollout.Machine { return serving(id, "w", "", "2") }
+	inZone := func(id, zone string) rollout.Machine {
+		return with(old(id), func(m *rollout.Machine) { m.Zone = zone })
+	}
+	zones := policy(rollout.Policy{MaxUnavailable: 3}, inZone("a", "x"), inZone("b", "x"), inZone("c", "y"), inZone("d", "z"), updated("e"))
 	surged := policy(rollout.Policy{MaxSurge: 1}, old("a"), old("b"), updated("c"))
 	surged.Machines[0] = with(old("a"), detached)
 	surged.Groups[0].Size = 2
@@ -232,6 +236,7 @@ func TestDecidePolicy(t *testing.T) {
 		{"both limits together", policy(rollout.Policy{MaxSurge: 1, MaxUnavailable: 1}, old("a"), old("b"), old("c")), "detach a; wait: w: 0 of 1 canary machines serve"},
 		{"canaries are first", policy(rollout.Policy{Canary: 1, MaxUnavailable: 3}, old("a"), old("b"), old("c")), "drain a; wait: w: 0 of 1 canary machines serve"},
 		{"after the canaries, a batch", policy(rollout.Policy{Canary: 1, MaxUnavailable: 2}, old("a"), old("b"), updated("c")), "drain a; drain b"},
+		{"a batch is spread over the zones", zones, "drain a; drain c; drain d; wait: w: 5 of 5 machines serve, and at most 3 may be missing"},
 		{"a pause after each machine", policy(rollout.Policy{PauseBetween: 2 * time.Minute}, old("a"), with(updated("b"), young)), "wait: w: pauses for 2m0s since machine b is Ready"},
 		{"the pause is over", policy(rollout.Policy{PauseBetween: time.Minute}, old("a"), with(updated("b"), young)), "drain a"},
 	} {

@@ -65,14 +65,20 @@ func RunAutomatic(ctx context.Context, env *cluster.Env, req Request) (Result, e
 
 	req.patchesOnly = true
 	result, err := Run(ctx, env, req)
-	if err != nil && errors.Is(context.Cause(ctx), errWindowEnded) {
-		err = diag.WithHint(
-			fmt.Errorf("%w at %s: %w", errWindowEnded, permission.Until.Format(time.RFC3339), err),
-			"the next run with --automatic in a maintenance window continues; without --automatic, it continues at once",
-		)
+
+	return result, explainWindowEnd(ctx, permission, err)
+}
+
+// explainWindowEnd adds to the error of an upgrade that the maintenance window has ended, if that interrupted it.
+func explainWindowEnd(ctx context.Context, permission Permission, err error) error {
+	if err == nil || !errors.Is(context.Cause(ctx), errWindowEnded) {
+		return err
 	}
 
-	return result, err
+	return diag.WithHint(
+		fmt.Errorf("%w at %s: %w", errWindowEnded, permission.Until.Format(time.RFC3339), err),
+		"the next run with --automatic in a maintenance window continues; without --automatic, it continues at once",
+	)
 }
 
 // automaticTarget returns the target of an automatic upgrade, and why there is none: a group or a machine has another

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -310,4 +311,41 @@ func TestAutomaticTarget(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWindowEnds: when the maintenance window of an automatic upgrade ends, the step that runs is interrupted and no other
+// begins; the next window's run continues with it.
+func TestWindowEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		permission := Permission{Until: time.Now().Add(time.Hour)}
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Hour, errWindowEnded)
+		defer cancel()
+		f := newFakeStepper()
+		begun := 0
+		f.fail = func(Step) error {
+			if begun++; begun < 3 {
+				return nil
+			}
+
+			<-ctx.Done() // as the rolling update does after its present machine
+
+			return ctx.Err()
+		}
+
+		target := Version{1, 36, 3}
+		err := explainWindowEnd(ctx, permission, carryOut(ctx, f, target, 6))
+		want := errWindowEnded.Error() + " at " + permission.Until.Format(time.RFC3339)
+		if !errors.Is(err, errWindowEnded) || !strings.HasPrefix(err.Error(), want) || begun != 3 || f.final != 0 {
+			t.Fatalf("%d steps, then %v; want 3 and %q", begun, err, want)
+		}
+
+		f.fail = nil
+		if err := explainWindowEnd(t.Context(), permission, carryOut(t.Context(), f, target, 6)); err != nil || f.final != 1 {
+			t.Errorf("the next run: %v", err)
+		}
+
+		if err := errors.New("broken"); !errors.Is(explainWindowEnd(t.Context(), permission, err), err) {
+			t.Error("a failure within the window is explained by its end")
+		}
+	})
 }
