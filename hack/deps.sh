@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that the local region, the assets and the tests need, and names each.
 set -euo pipefail
-packages=(debootstrap nftables iproute2 e2fsprogs iptables conntrack libseccomp-dev pkg-config gcc libc6-dev curl ca-certificates python3 util-linux)
+packages=(debootstrap debian-archive-keyring gpgv nftables iproute2 e2fsprogs iptables conntrack libseccomp-dev pkg-config gcc libc6-dev curl ca-certificates python3 util-linux)
 missing=()
 for p in "${packages[@]}"; do
   dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'install ok installed' || missing+=("$p")

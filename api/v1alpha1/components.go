@@ -33,7 +33,7 @@ type KubeAPIServer struct {
 	AuditLogMaxSize int `json:"auditLogMaxSize,omitempty"`
 
 	// AuditLogUpload copies the audit log of each API server to the bucket of the state store within a minute. Machines can
-	// add to what is there, and neither change nor remove it. Unset means false: the log is on the machines only.
+	// add objects there, and neither change nor remove any. Unset means false: the log is on the machines only.
 	AuditLogUpload bool `json:"auditLogUpload,omitempty"`
 
 	// ServiceAccountIssuer is the issuer in the tokens of service accounts, an https URL. It is fixed when the cluster

@@ -183,7 +183,7 @@ func (r *release) writeNFPMConfig(dir string, p platform, files []file) (string,
 		Overrides: map[string]nfpmOverride{
 			// What the local region and the assets need; see hack/deps.sh.
 			formatDeb: {
-				Recommends: []string{"ca-certificates", "nftables", "iproute2", "e2fsprogs", "iptables", "conntrack", "debootstrap"},
+				Recommends: []string{"ca-certificates", "nftables", "iproute2", "e2fsprogs", "iptables", "conntrack", "debootstrap", "debian-archive-keyring", "gpgv"},
 				Suggests:   []string{"golang-go", "gcc", "libc6-dev", "libseccomp-dev", "pkg-config", "bash-completion"},
 			},
 			formatRPM: {Recommends: []string{"ca-certificates"}},

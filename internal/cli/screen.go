@@ -15,7 +15,7 @@ import (
 )
 
 // screen is where messages are written: a terminal, or any other stream. On a terminal it can show a
-// live area below the last message: lines that are replaced while work goes on. A message, an error or
+// live area below the last message: lines that are replaced while work continues. A message, an error or
 // a question is written above the live area. Several goroutines may use a screen.
 type screen struct {
 	out io.Writer

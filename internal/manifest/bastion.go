@@ -41,14 +41,6 @@ func defaultMachineType(g *v1alpha1.InstanceGroup, _ *Set) {
 	setDefaultText(&g.Spec.MachineType, DefaultMachineType)
 }
 
-func defaultRootSize(g *v1alpha1.InstanceGroup, _ *Set) {
-	if g.Spec.Role == v1alpha1.RoleBastion {
-		setDefaultNumber(&g.Spec.RootVolume.Size, 16)
-	}
-
-	setDefaultNumber(&g.Spec.RootVolume.Size, 64)
-}
-
 // checkBastion checks the cluster's SSH settings against its groups of role Bastion.
 func (v validator) checkBastion(s Set) {
 	spec := s.Cluster.Spec

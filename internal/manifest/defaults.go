@@ -3,6 +3,7 @@
 package manifest
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -202,6 +203,20 @@ func machineDefaultRules() []DefaultRule {
 }
 
 // groupDefaultRules are the defaults of a group's subnets, volumes, taints and metadata service.
+// The size of a root volume, in GiB.
+const (
+	defaultRootSize        = 64
+	defaultBastionRootSize = 16
+)
+
+func setDefaultRootSize(g *v1alpha1.InstanceGroup, _ *Set) {
+	if g.Spec.Role == v1alpha1.RoleBastion {
+		setDefaultNumber(&g.Spec.RootVolume.Size, defaultBastionRootSize)
+	}
+
+	setDefaultNumber(&g.Spec.RootVolume.Size, defaultRootSize)
+}
+
 func groupDefaultRules() []DefaultRule {
 	return []DefaultRule{
 		newGroupRule(
@@ -214,7 +229,11 @@ func groupDefaultRules() []DefaultRule {
 			"gp3",
 			func(g *v1alpha1.InstanceGroup, _ *Set) { setDefaultText(&g.Spec.RootVolume.Type, "gp3") },
 		),
-		newGroupRule("spec.rootVolume.size", "64; 16 for a bastion", defaultRootSize),
+		newGroupRule(
+			"spec.rootVolume.size",
+			fmt.Sprintf("%d; %d for a bastion", defaultRootSize, defaultBastionRootSize),
+			setDefaultRootSize,
+		),
 		newGroupRule("spec.rootVolume.iops", gp3IOPSText, defaultRootGP3),
 		newGroupRule("spec.rootVolume.throughput", gp3ThroughputText, defaultRootGP3),
 		newGroupRule(

@@ -79,7 +79,7 @@ func TestPortsThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestEnv has the AWS CLI's own name for the region beside the SDKs'.
+// TestEnv has the AWS CLI's own name for the region next to the SDKs'.
 func TestEnv(t *testing.T) {
 	s := region.Settings{Region: "us-east-1", Account: "000000000000", Port: 4666, AccessKey: "AKIA", SecretKey: "s"}
 	got := map[string]string{}

@@ -157,7 +157,7 @@ func findFreePort() int {
 }
 
 // balancerLoopback returns the first address of internet-facing load balancers. It is between 127.64.0.0 and
-// 127.127.255.0 and depends on the region's ID, so that two regions on one computer seldom collide.
+// 127.127.255.0 and depends on the region's ID, so that two regions on one computer rarely collide.
 func (s Settings) balancerLoopback() netip.Addr {
 	id, err := hex.DecodeString(s.ID)
 	if err != nil || len(id) < 2 {

@@ -11,7 +11,7 @@ import (
 )
 
 // TestAuditLogCannotBeCleaned: with the role of the control plane, an attacker adds to the audit log that machines upload,
-// and neither replaces nor removes what is there, nor reads it, nor writes to that of another cluster. Seen to fail without the condition s3:if-none-match (replace), and with the
+// and neither replaces nor removes an object, nor reads one, nor writes to that of another cluster. Seen to fail without the condition s3:if-none-match (replace), and with the
 // log below the objects of the machine store (remove).
 func TestAuditLogCannotBeCleaned(t *testing.T) {
 	l := newLab(t)

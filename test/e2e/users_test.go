@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
+	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 )
 
@@ -40,25 +42,69 @@ func (e *environment) checkUsers() {
 		e.t.Errorf("the kubeconfig has a key (%v):\n%s", err, text)
 	}
 
-	own := maps.Clone(e.env)
-	defer func() { e.env = own }()
-	api := iam.NewFromConfig(e.aws)
 	for name, want := range map[string]int{"alice": 0, "eve": 1} {
-		if _, err := api.CreateUser(e.t.Context(), &iam.CreateUserInput{UserName: &name}); err != nil {
-			e.t.Fatal(err)
-		}
-		key, err := api.CreateAccessKey(e.t.Context(), &iam.CreateAccessKeyInput{UserName: &name})
-		if err != nil {
-			e.t.Fatal(err)
-		}
-		e.env = maps.Clone(own)
-		e.env["AWS_ACCESS_KEY_ID"], e.env["AWS_SECRET_ACCESS_KEY"] = *key.AccessKey.AccessKeyId, *key.AccessKey.SecretAccessKey
-		e.env["PATH"] = filepath.Dir(e.slipway) + ":" + os.Getenv("PATH")
+		credentials := e.createUser(name)
 		start := time.Now()
-		r := e.runProgram(kubectlPath(filepath.Dir(e.cache)), "--kubeconfig", config, "auth", "whoami", "-o", "jsonpath={.status.userInfo}")
+		r := e.askAsUser(config, credentials)
 		if (r.code == 0) != (want == 0) || want == 0 && !strings.Contains(r.out, e.userARN(name)) {
 			e.t.Errorf("%s: %d %s%s", name, r.code, r.out, r.err)
 		}
 		e.t.Logf("%s was answered after %s", name, time.Since(start).Round(time.Millisecond))
+		if name == "alice" && os.Getenv("SLIPWAY_LONG") != "" {
+			e.removeUsers(config, credentials)
+		}
 	}
+}
+
+// createUser creates an IAM user without permissions, and returns its credentials.
+func (e *environment) createUser(name string) *iamtypes.AccessKey {
+	e.t.Helper()
+	api := iam.NewFromConfig(e.aws)
+	if _, err := api.CreateUser(e.t.Context(), &iam.CreateUserInput{UserName: &name}); err != nil {
+		e.t.Fatal(err)
+	}
+	key, err := api.CreateAccessKey(e.t.Context(), &iam.CreateAccessKeyInput{UserName: &name})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return key.AccessKey
+}
+
+// askAsUser asks the API who the user with these credentials is.
+func (e *environment) askAsUser(config string, credentials *iamtypes.AccessKey) commandResult {
+	e.t.Helper()
+	own := maps.Clone(e.env)
+	defer func() { e.env = own }()
+	e.env = maps.Clone(own)
+	e.env["AWS_ACCESS_KEY_ID"], e.env["AWS_SECRET_ACCESS_KEY"] = *credentials.AccessKeyId, *credentials.SecretAccessKey
+	e.env["PATH"] = filepath.Dir(e.slipway) + ":" + os.Getenv("PATH")
+	return e.runProgram(kubectlPath(filepath.Dir(e.cache)), "--kubeconfig", config, "auth", "whoami", "-o", "jsonpath={.status.userInfo}")
+}
+
+// removeUsers removes all users from the manifest. The API refuses the user with these credentials soon after the machines
+// follow: within a minute, and the 30 s for which it remembers an accepted token.
+func (e *environment) removeUsers(config string, credentials *iamtypes.AccessKey) {
+	e.t.Helper()
+	text := e.runSlipway("get", "cluster", clusterName, "-o", "yaml")
+	begin := strings.Index(text, "    users:\n")
+	end := begin
+	for _, line := range strings.SplitAfter(text[begin+len("    users:\n"):], "\n") {
+		if !strings.HasPrefix(line, "    -") && !strings.HasPrefix(line, "      ") {
+			break
+		}
+		end += len(line)
+	}
+	text = text[:begin] + text[end+len("    users:\n"):]
+	file := filepath.Join(e.t.TempDir(), "without-users.yaml")
+	writeFile(e.t, file, text)
+	e.runSlipway("replace", "-f", file, "--yes")
+	e.runSlipway("apply", clusterName, "--yes")
+	start := time.Now()
+	e.waitUntil("a removed user is refused", 2*time.Minute, func() error {
+		if r := e.askAsUser(config, credentials); r.code == 0 {
+			return fmt.Errorf("it is still %s", r.out)
+		}
+		return nil
+	})
+	e.t.Logf("COUNT a removed user was refused after %s", time.Since(start).Round(time.Second))
 }

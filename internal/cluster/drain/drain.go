@@ -288,7 +288,7 @@ func (s *drainState) evict(ctx context.Context, p corev1.Pod) (string, error) {
 	}
 
 	// Two budgets for one pod, a failing admission webhook, an API server that restarts: people can fix these while the
-	// drain goes on.
+	// drain continues.
 	return err.Error(), nil
 }
 

@@ -200,7 +200,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestRunStaysForLoadBalancers: the drain of a node without pods goes on until load balancers had the time to take it
+// TestRunStaysForLoadBalancers: the drain of a node without pods continues until load balancers had the time to take it
 // out, also if that is longer than its timeout.
 func TestRunStaysForLoadBalancers(t *testing.T) {
 	c := newCluster(t, nil, pod("web-1"))

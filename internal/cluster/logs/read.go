@@ -57,7 +57,7 @@ type Options struct {
 	Since time.Duration
 	// Tail is the number of lines from the end of each log; zero: all.
 	Tail int
-	// Follow goes on with new lines until the context ends.
+	// Follow continues with new lines until the context ends.
 	Follow bool
 	// Previous reads the containers that ran before the current ones.
 	Previous bool

@@ -5,6 +5,7 @@ package rollingupdate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -12,12 +13,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
 // errKilled is what every change answers after the process was killed.
 var errKilled = errors.New("the process was killed")
 
-// killer kills a run right after its nth change of AWS or Kubernetes.
+// killer kills a run right after its nth change of AWS, Kubernetes or the state store.
 type killer struct {
 	mu      sync.Mutex
 	nth     int
@@ -65,6 +68,38 @@ func (k *killer) watch(f *fakeCluster) {
 	f.client.PrependReactor("patch", "*", count)
 	f.client.PrependReactor("create", "*", count)
 	f.client.PrependReactor("update", "leases", count)
+	f.state = killedState{Store: f.state, killer: k}
+}
+
+// killedState is a state store whose writes count as changes.
+type killedState struct {
+	store.Store
+
+	killer *killer
+}
+
+func (s killedState) Put(ctx context.Context, key string, body []byte) (string, error) {
+	if err := s.killer.change("put " + key); err != nil {
+		return "", err
+	}
+
+	return s.Store.Put(context.WithoutCancel(ctx), key, body)
+}
+
+func (s killedState) Create(ctx context.Context, key string, body []byte) (string, error) {
+	if err := s.killer.change("create " + key); err != nil {
+		return "", err
+	}
+
+	return s.Store.Create(context.WithoutCancel(ctx), key, body)
+}
+
+func (s killedState) Update(ctx context.Context, key string, body []byte, etag string) (string, error) {
+	if err := s.killer.change("update " + key); err != nil {
+		return "", err
+	}
+
+	return s.Store.Update(context.WithoutCancel(ctx), key, body, etag)
 }
 
 // runKilled runs an update that is killed after its nth change. It reports whether it was.
@@ -73,6 +108,10 @@ func (f *fakeCluster) runKilled(k *killer, nth int, req Request) (bool, error) {
 	defer kill()
 	k.start(nth, kill)
 	u := f.updater(req)
+	u.save = func(ctx context.Context, replaced int, remark string) error { // as the operation does with its record
+		_, err := f.state.Put(ctx, "demo/journal/1.json", fmt.Appendf(nil, "%d %s", replaced, remark))
+		return err
+	}
 	_, err := u.showAndRun(f.t.Context(), func(_ context.Context, do func(context.Context) error) error { return do(ctx) })
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -80,7 +119,7 @@ func (f *fakeCluster) runKilled(k *killer, nth int, req Request) (bool, error) {
 	return k.dead, err
 }
 
-// TestKilledAtEveryChange kills an update after each change that it makes in AWS and in Kubernetes. The next run, which
+// TestKilledAtEveryChange kills an update after each change that it makes in AWS, in Kubernetes and in the state store. The next run, which
 // knows nothing of the killed one, must continue: every old machine is terminated once, no other one is, and no node is
 // left cordoned or marked.
 func TestKilledAtEveryChange(t *testing.T) {

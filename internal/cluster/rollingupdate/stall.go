@@ -90,7 +90,7 @@ type stallWatch struct {
 }
 
 // check returns why the update must stop: nothing has changed for limit, although nothing is paused or drained. Empty
-// if it goes on.
+// if it continues.
 func (w *stallWatch) check(o rollout.Observation, d rollout.Decision, limit time.Duration) string {
 	var state strings.Builder
 	for _, m := range o.Machines {

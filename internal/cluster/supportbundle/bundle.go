@@ -4,7 +4,7 @@
 // secrets: manifests, machines' consoles and journals, agents' reports, the state of etcd and of Kubernetes, facts from
 // AWS, and the history of operations.
 //
-// A [Source] reads one file of the archive. [Collect] reads all of them, redacts what they return, and goes on if one
+// A [Source] reads one file of the archive. [Collect] reads all of them, redacts what they return, and continues if one
 // fails: the index lists it with its error. Every byte of the archive, errors included, passes the [Redactor]. Nothing
 // is changed, and no machine is logged in to.
 package supportbundle

@@ -17,7 +17,7 @@ type InterruptedError struct {
 	InFlight int
 	// Total is the number of operations of the plan.
 	Total int
-	// Follow says who goes on with what is in flight; empty: nobody.
+	// Follow says who continues what is in flight; empty: nobody.
 	Follow string
 	// Cause is the context's error.
 	Cause error

@@ -231,7 +231,7 @@ func (s Stack) ExecuteChangeSet(ctx context.Context, p ChangeSet) error {
 	return err
 }
 
-// interruption returns how far an operation got that CloudFormation goes on with.
+// interruption returns how far an operation got that CloudFormation continues.
 func (f *eventFollower) interruption(cause error) error {
 	running := 0
 	for id := range f.startedAt {
@@ -244,7 +244,7 @@ func (f *eventFollower) interruption(cause error) error {
 		Done:     len(f.completed),
 		InFlight: running,
 		Total:    f.total,
-		Follow:   "CloudFormation goes on; rerun to follow it",
+		Follow:   "CloudFormation continues; rerun to follow it",
 		Cause:    cause,
 	}
 }

@@ -93,7 +93,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// FuzzParse: no input makes the parser panic, and every problem lies in the file.
+// FuzzParse: no input makes the parser panic, and every problem has a position in the file.
 func FuzzParse(f *testing.F) {
 	f.Add("a: 1\n---\nb: [\n")
 	f.Add("\t")

@@ -138,7 +138,7 @@ func TestRealRestore(t *testing.T) {
 	}
 	watched := r.client.Watch(t.Context(), "key", watchFrom(later.Header.Revision))
 	if event := <-watched; event.CompactRevision == 0 {
-		t.Errorf("a watch of before the restoration goes on: %+v", event)
+		t.Errorf("a watch of before the restoration continues: %+v", event)
 	}
 }
 

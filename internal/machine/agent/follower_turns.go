@@ -169,7 +169,7 @@ func (f *follower) dropTurn(ctx context.Context) error {
 func (f *follower) releaseOldTurn(ctx context.Context, current node.Revision) {
 	state := f.agent.documentState
 	if f.released || state.Attempt.Serial == current.Serial {
-		return // nothing to release, or the turn goes on
+		return // nothing to release, or the turn continues
 	}
 
 	if state.Serial == 0 && state.Refused.Serial == 0 {

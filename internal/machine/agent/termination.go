@@ -63,7 +63,7 @@ type terminationNotice struct {
 	hook bool
 }
 
-// noticeOf returns the notice in the metadata, or false if the machine goes on. A rebalance recommendation is none: a
+// noticeOf returns the notice in the metadata, or false if the machine continues. A rebalance recommendation is none: a
 // group with capacityRebalance launches a replacement and terminates the machine through the hook, and a machine of
 // other groups usually keeps running.
 func noticeOf(m terminationMetadata) (terminationNotice, bool) {

@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
-// The suffixes of lifecycle states: an instance waits for its hooks, or goes on after them.
+// The suffixes of lifecycle states: an instance waits for its hooks, or continues after them.
 const (
 	waitSuffix    = ":Wait"
 	proceedSuffix = ":Proceed"

@@ -277,7 +277,7 @@ func (s lifecycleHandlers) findAction(name actionName) (*lifecycleAction, error)
 	return g.findAction(sdkshape.String(name.hook), name.token, name.instance)
 }
 
-// completeLifecycleAction ends an action. The group goes on with its next reconciliation.
+// completeLifecycleAction ends an action. The group continues with its next reconciliation.
 func (s lifecycleHandlers) completeLifecycleAction(
 	in *sdk.CompleteLifecycleActionInput,
 ) (*sdk.CompleteLifecycleActionOutput, error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
-// A region that is killed in the midst of a creation goes on with it: nothing is made twice, nothing is lost.
+// A region that is killed in the midst of a creation continues it: nothing is made twice, nothing is lost.
 func TestCreationSurvivesTheRegion(t *testing.T) {
 	t.Parallel()
 	body := strings.Replace(network, "Outputs:\n", `  Igw: {Type: AWS::EC2::InternetGateway}
@@ -67,7 +67,7 @@ Outputs:
 	}
 }
 
-// A rolling update that was under way goes on: machines that were replaced are not replaced again.
+// A rolling update that was under way continues: machines that were replaced are not replaced again.
 func TestRollingUpdateSurvivesTheRegion(t *testing.T) {
 	t.Parallel()
 	first := newLab(t)

@@ -93,10 +93,9 @@ func checkICMP(r *sdk.SecurityGroupRule) error {
 
 func checkPortRange(r *sdk.SecurityGroupRule) error {
 	if r.FromPort == nil || r.ToPort == nil {
-		return invalidParameter(
-			"portRange",
-			"",
-			fmt.Sprintf("Must specify both from and to ports with TCP/UDP. (%s)", str(r.IpProtocol)),
+		return wire.Errorf(
+			"InvalidParameterValue",
+			"Invalid value for portRange. Must specify both from and to ports with TCP/UDP.",
 		)
 	}
 

@@ -4,6 +4,7 @@ package ec2
 
 import (
 	"maps"
+	"strings"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
@@ -24,6 +25,10 @@ func ruleFilterValues(r *sdk.SecurityGroupRule, name string) ([]string, bool) {
 func (s securityGroupHandlers) describeSecurityGroupRules(
 	in *sdk.DescribeSecurityGroupRulesInput,
 ) (*sdk.DescribeSecurityGroupRulesOutput, error) {
+	if err := checkGroupFilter(in.Filters); err != nil {
+		return nil, err
+	}
+
 	got, next, err := listResources(
 		s.Service,
 		s.st.Rules,
@@ -40,6 +45,37 @@ func (s securityGroupHandlers) describeSecurityGroupRules(
 	}
 
 	return &sdk.DescribeSecurityGroupRulesOutput{SecurityGroupRules: got, NextToken: next}, err
+}
+
+// checkGroupFilter refuses values of the filter group-id that cannot be the id of a group.
+func checkGroupFilter(filters []*sdk.Filter) error {
+	for _, f := range filters {
+		if str(f.Name) != "group-id" {
+			continue
+		}
+
+		for _, value := range f.Values {
+			if !strings.HasPrefix(str(value), "sg-") && !strings.ContainsAny(str(value), "*?") {
+				return wire.Errorf("InvalidGroupId.Malformed", "The security group ID '%s' is malformed", str(value))
+			}
+		}
+	}
+
+	return nil
+}
+
+// ruleType returns the kind of what a rule refers to, as errors name it, and the parameter that sets it.
+func ruleType(r *sdk.SecurityGroupRule) (kind, parameter string) {
+	switch {
+	case r.CidrIpv4 != nil:
+		return "IPv4 CIDR", "CidrIpv4"
+	case r.CidrIpv6 != nil:
+		return "IPv6 CIDR", "CidrIpv6"
+	case r.PrefixListId != nil:
+		return "prefix list", "PrefixListId"
+	default:
+		return "security group", "ReferencedGroupId"
+	}
 }
 
 // updatedRule returns a rule with an update applied.
@@ -61,6 +97,13 @@ func (st *serviceState) updatedRule(
 		return nil, missingParameter("SecurityGroupRule.SecurityGroupRule")
 	}
 
+	if want.IpProtocol == nil {
+		return nil, wire.Errorf(
+			"InvalidParameterValue",
+			"Invalid value 'null' for protocol. VPC security group rules must specify protocols explicitly.",
+		)
+	}
+
 	r := &sdk.SecurityGroupRule{
 		SecurityGroupRuleId: old.SecurityGroupRuleId,
 		GroupId:             old.GroupId,
@@ -76,6 +119,17 @@ func (st *serviceState) updatedRule(
 	}
 	if want.ReferencedGroupId != nil {
 		r.ReferencedGroupInfo = &sdk.ReferencedSecurityGroup{GroupId: want.ReferencedGroupId}
+	}
+
+	was, _ := ruleType(old)
+	if now, parameter := ruleType(r); now != was {
+		return nil, wire.Errorf(
+			"InvalidParameterValue",
+			"Invalid rule type for security group rule '%s'. You may not specify %s for an existing %s rule.",
+			str(old.SecurityGroupRuleId),
+			parameter,
+			was,
+		)
 	}
 
 	return r, st.normalizeRules(g, []*sdk.SecurityGroupRule{r})

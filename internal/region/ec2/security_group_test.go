@@ -3,6 +3,7 @@
 package ec2_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -84,6 +85,38 @@ func TestGroupRules(t *testing.T) {
 		if _, err := allow(a, c.ps); code(err) != c.want {
 			t.Errorf("%s: got %v, want %s", name, err, c.want)
 		}
+	}
+}
+
+// TestModifyRuleIsRefused: what EC2 refuses when rules are modified and listed, with its words.
+func TestModifyRuleIsRefused(t *testing.T) {
+	r := newRegion(t)
+	vpc, _ := r.createVPCWithSubnet(t)
+	group := r.group(t, vpc, "a")
+	made := must[*client.AuthorizeSecurityGroupIngressOutput](t)(r.AuthorizeSecurityGroupIngress(t.Context(), &client.AuthorizeSecurityGroupIngressInput{
+		GroupId: &group, IpPermissions: []types.IpPermission{{
+			IpProtocol: aws.String("tcp"), FromPort: aws.Int32(1), ToPort: aws.Int32(1), IpRanges: []types.IpRange{{CidrIp: aws.String("10.0.0.0/8")}},
+		}},
+	}))
+	id := made.SecurityGroupRules[0].SecurityGroupRuleId
+	for want, rule := range map[string]types.SecurityGroupRuleRequest{
+		"Invalid value 'null' for protocol. VPC security group rules must specify protocols explicitly.": {CidrIpv4: aws.String("10.0.0.0/8")},
+		"Invalid value for portRange. Must specify both from and to ports with TCP/UDP.":                 {IpProtocol: aws.String("tcp"), CidrIpv4: aws.String("10.0.0.0/8")},
+		"You may not specify CidrIpv6 for an existing IPv4 CIDR rule.":                                   {IpProtocol: aws.String("tcp"), FromPort: aws.Int32(1), ToPort: aws.Int32(1), CidrIpv6: aws.String("fd00::/8")},
+	} {
+		_, err := r.ModifySecurityGroupRules(t.Context(), &client.ModifySecurityGroupRulesInput{
+			GroupId: &group, SecurityGroupRules: []types.SecurityGroupRuleUpdate{{SecurityGroupRuleId: id, SecurityGroupRule: &rule}},
+		})
+		if code(err) != "InvalidParameterValue" || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+
+	_, err := r.DescribeSecurityGroupRules(t.Context(), &client.DescribeSecurityGroupRulesInput{
+		Filters: []types.Filter{{Name: aws.String("group-id"), Values: []string{"foobar"}}},
+	})
+	if code(err) != "InvalidGroupId.Malformed" {
+		t.Errorf("list the rules of a malformed group: %v", err)
 	}
 }
 

@@ -59,7 +59,8 @@ func (b builder) runStages(ctx context.Context) error {
 	return b.publishImage()
 }
 
-// bootstrapBase runs debootstrap. Downloaded packages stay in the cache for the next build.
+// bootstrapBase runs debootstrap, which checks the signature of the release, and refuses to go on without Debian's keys.
+// Downloaded packages stay in the cache for the next build.
 func (b builder) bootstrapBase(ctx context.Context) error {
 	for _, dir := range []string{b.buildDir, b.packageCacheDir()} {
 		if err := makeDir(dir); err != nil {
@@ -68,7 +69,7 @@ func (b builder) bootstrapBase(ctx context.Context) error {
 	}
 
 	args := []string{
-		"--variant=minbase", "--arch=" + b.opts.Arch, "--cache-dir=" + b.packageCacheDir(),
+		"--force-check-gpg", "--variant=minbase", "--arch=" + b.opts.Arch, "--cache-dir=" + b.packageCacheDir(),
 		"--include=" + strings.Join(basePackages(), ","), debianSuite, b.rootDir(),
 	}
 	if mirror := b.opts.findMirror(os.DirFS("/etc/apt")); mirror != "" {

@@ -137,7 +137,7 @@ func (o Options) CheckRequirements() error {
 		)
 	}
 
-	for _, program := range []string{"debootstrap", "chroot", "mount", "sh"} {
+	for _, program := range []string{"debootstrap", "gpgv", "chroot", "mount", "sh"} {
 		if o.findProgram(program) == "" {
 			errs = append(
 				errs,
@@ -155,7 +155,7 @@ func (o Options) CheckRequirements() error {
 
 func packageOf(program string) string {
 	switch program {
-	case "debootstrap", "mount":
+	case "debootstrap", "gpgv", "mount":
 		return program
 	case "sh":
 		return "dash"

@@ -70,7 +70,7 @@ func TestBuildNamesAllThatIsMissing(t *testing.T) {
 	if err == nil {
 		t.Fatal("a build without tools succeeded")
 	}
-	for _, want := range []string{"Debian package debootstrap", "Debian package mount", "Debian package coreutils"} {
+	for _, want := range []string{"Debian package debootstrap", "Debian package gpgv", "Debian package mount", "Debian package coreutils"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error %q does not name %q", err, want)
 		}

@@ -56,7 +56,34 @@ func runBootStage(dir machineDir, rest []string) error {
 		return fmt.Errorf("set host name: %w", err)
 	}
 
+	if err := dropCapabilities(); err != nil {
+		return err
+	}
+
 	return execSystemd()
+}
+
+// hostCapabilities returns the capabilities that act on the host and not on the machine, which its root therefore does not
+// have: kernel modules, memory and ports of devices, the clock, the kernel's log, process accounting, mandatory access
+// control, and waking or keeping the host awake.
+func hostCapabilities() []uintptr {
+	return []uintptr{
+		unix.CAP_SYS_MODULE, unix.CAP_SYS_RAWIO, unix.CAP_SYS_TIME, unix.CAP_SYSLOG, unix.CAP_SYS_PACCT,
+		unix.CAP_MAC_ADMIN, unix.CAP_MAC_OVERRIDE, unix.CAP_WAKE_ALARM, unix.CAP_BLOCK_SUSPEND,
+	}
+}
+
+// dropCapabilities removes [hostCapabilities] from the bounding set, so that no process of the machine gets them. They are
+// gone when this process calls exec. One that the kernel does not know is ignored.
+func dropCapabilities() error {
+	for _, capability := range hostCapabilities() {
+		err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0)
+		if err != nil && !errors.Is(err, unix.EINVAL) {
+			return fmt.Errorf("drop capability %d: %w", capability, err)
+		}
+	}
+
+	return nil
 }
 
 // buildRootTree builds the machine's file tree and makes it this process's root.

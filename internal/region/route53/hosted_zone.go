@@ -3,6 +3,7 @@
 package route53
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -51,7 +52,10 @@ func (s *Service) findHostedZone(id *string) (*hostedZone, error) {
 	}
 }
 
-func (s *Service) createHostedZone(in *sdk.CreateHostedZoneInput) (*sdk.CreateHostedZoneOutput, error) {
+func (s *Service) createHostedZone(
+	ctx context.Context,
+	in *sdk.CreateHostedZoneInput,
+) (*sdk.CreateHostedZoneOutput, error) {
 	name := normalizeName(sdkshape.String(in.Name))
 	if !isValidName(name) {
 		return nil, wire.Errorf("InvalidDomainName", "%s is not a valid domain name", sdkshape.String(in.Name))
@@ -67,16 +71,9 @@ func (s *Service) createHostedZone(in *sdk.CreateHostedZoneInput) (*sdk.CreateHo
 		}
 	}
 
-	config := &sdk.HostedZoneConfig{PrivateZone: new(in.VPC != nil)}
-	if in.HostedZoneConfig != nil {
-		config.Comment = in.HostedZoneConfig.Comment
-		if private := in.HostedZoneConfig.PrivateZone; private != nil && *private && in.VPC == nil {
-			return nil, wire.Errorf(
-				"InvalidInput",
-				"When you're creating a private hosted zone (when you specify true for PrivateZone), "+
-					"you must also specify values for VPCId and VPCRegion.",
-			)
-		}
+	config, err := newZoneConfig(in)
+	if err != nil {
+		return nil, err
 	}
 
 	id := "Z" + strings.ToUpper(sdkshape.RandomHex(s.cfg.Rand, 20))
@@ -108,7 +105,28 @@ func (s *Service) createHostedZone(in *sdk.CreateHostedZoneInput) (*sdk.CreateHo
 		out.DelegationSet = &sdk.DelegationSet{NameServers: z.Servers}
 	}
 
+	wire.SetResponseStatus(ctx, http.StatusCreated)
+
 	return out, nil
+}
+
+// newZoneConfig returns the configuration of a new zone.
+func newZoneConfig(in *sdk.CreateHostedZoneInput) (*sdk.HostedZoneConfig, error) {
+	config := &sdk.HostedZoneConfig{PrivateZone: new(in.VPC != nil)}
+	if in.HostedZoneConfig == nil {
+		return config, nil
+	}
+
+	config.Comment = in.HostedZoneConfig.Comment
+	if private := in.HostedZoneConfig.PrivateZone; private != nil && *private && in.VPC == nil {
+		return nil, wire.Errorf(
+			"InvalidInput",
+			"When you're creating a private hosted zone (when you specify true for PrivateZone), "+
+				"you must also specify values for VPCId and VPCRegion.",
+		)
+	}
+
+	return config, nil
 }
 
 // addDefaultRecords sets the name servers of a zone and its NS and SOA records.
@@ -208,12 +226,7 @@ func (s *Service) updateHostedZoneComment(
 func (s *Service) attachVPC(z *hostedZone, v *sdk.VPC) error {
 	id := sdkshape.String(v.VPCId)
 	if sdkshape.String(v.VPCRegion) != s.cfg.Region || s.cfg.VPCExists != nil && !s.cfg.VPCExists(id) {
-		return wire.Errorf(
-			"InvalidVPCId",
-			"The VPC %s in region %s that you specified isn't a valid VPC ID, or this account has no such VPC.",
-			id,
-			sdkshape.String(v.VPCRegion),
-		)
+		return wire.Errorf("InvalidVPCId", "The VPC ID is invalid.")
 	}
 
 	for _, other := range s.st.Zones {

@@ -4,6 +4,7 @@ package route53
 
 import (
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,16 +16,18 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// The maximum number of entries on a page (docs.aws.amazon.com/Route53/latest/APIReference).
+// The maximum number of entries on a page (docs.aws.amazon.com/Route53/latest/APIReference), and the number without
+// MaxItems in a request, as recorded.
 const (
 	maxZonesPerPage   = 100
 	maxRecordsPerPage = 300
+	usualPerPage      = 100
 )
 
-// parsePageSize returns the number of entries on a page: most unless a request sets fewer.
+// parsePageSize returns the number of entries on a page: the usual one unless a request sets another, at most most.
 func parsePageSize(requested *string, most int) (int, error) {
 	if requested == nil {
-		return most, nil
+		return usualPerPage, nil
 	}
 
 	n, err := strconv.Atoi(*requested)
@@ -124,7 +127,7 @@ func (s *Service) listHostedZonesByVPC(
 			out.HostedZoneSummaries = append(out.HostedZoneSummaries, &sdk.HostedZoneSummary{
 				HostedZoneId: &id,
 				Name:         z.Shape.Name,
-				Owner:        &sdk.HostedZoneOwner{},
+				Owner:        &sdk.HostedZoneOwner{OwningAccount: new(s.cfg.Account)},
 			})
 		}
 	}
@@ -195,10 +198,38 @@ func toResourceTagSet(z *hostedZone) *sdk.ResourceTagSet {
 	return out
 }
 
+// maxResourceID is the greatest length of an id in requests about tags (the service's model in the SDKs).
+const maxResourceID = 32
+
+// findTaggedZone returns the zone of a request about tags. Other than most requests, these do not take an id with the
+// path /hostedzone/.
+func (s *Service) findTaggedZone(id *string) (*hostedZone, error) {
+	given := sdkshape.String(id)
+	if len(given) > maxResourceID {
+		return nil, wire.Errorf(
+			"InvalidInput",
+			"1 validation error detected: Value '%s' at 'resourceId' failed to satisfy constraint: "+
+				"Member must have length less than or equal to %d",
+			given,
+			maxResourceID,
+		)
+	}
+
+	if z := s.st.Zones[given]; z != nil {
+		return z, nil
+	}
+
+	return nil, &wire.Error{
+		Code:    "NoSuchHostedZone",
+		Message: "No hosted zone found with ID: " + given,
+		Status:  http.StatusNotFound,
+	}
+}
+
 func (s *Service) listTagsForResource(
 	in *sdk.ListTagsForResourceInput,
 ) (*sdk.ListTagsForResourceOutput, error) {
-	z, err := s.findHostedZone(in.ResourceId)
+	z, err := s.findTaggedZone(in.ResourceId)
 	if err != nil {
 		return nil, err
 	}
@@ -235,7 +266,7 @@ func (s *Service) listTagsForResources(
 func (s *Service) changeTagsForResource(
 	in *sdk.ChangeTagsForResourceInput,
 ) (*sdk.ChangeTagsForResourceOutput, error) {
-	z, err := s.findHostedZone(in.ResourceId)
+	z, err := s.findTaggedZone(in.ResourceId)
 	if err != nil {
 		return nil, err
 	}

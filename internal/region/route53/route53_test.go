@@ -3,6 +3,7 @@
 package route53_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -16,6 +17,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 	"github.com/aws/aws-sdk-go-v2/service/route53/types"
 	"github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/middleware"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
@@ -243,4 +246,60 @@ func TestOnePrivateZoneOfAName(t *testing.T) {
 		VPC: &types.VPC{VPCId: vpc.Vpc.VpcId, VPCRegion: regiontest.RegionName},
 	})
 	l.refused("ConflictingDomainExists", err)
+}
+
+// TestRecordedAnswers: details of answers as they were recorded from the real service.
+func TestRecordedAnswers(t *testing.T) {
+	l := newLab(t)
+	vpc, err := ec2.NewFromConfig(l.cfg).CreateVpc(t.Context(), &ec2.CreateVpcInput{CidrBlock: aws.String("10.0.0.0/16")})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var status int
+	recordStatus := func(o *route53.Options) {
+		o.APIOptions = append(o.APIOptions, func(stack *middleware.Stack) error {
+			return stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc("status", func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
+				out, metadata, err := next.HandleDeserialize(ctx, in)
+				if r, ok := out.RawResponse.(*smithyhttp.Response); ok {
+					status = r.StatusCode
+				}
+				return out, metadata, err
+			}), middleware.After)
+		})
+	}
+	private := &route53.CreateHostedZoneInput{
+		Name: aws.String("internal.example"), CallerReference: aws.String("one"),
+		VPC: &types.VPC{VPCId: vpc.Vpc.VpcId, VPCRegion: regiontest.RegionName},
+	}
+	zone, err := l.api.CreateHostedZone(t.Context(), private, recordStatus)
+	if err != nil || status != 201 {
+		t.Fatalf("CreateHostedZone: status %d, %v; want 201", status, err)
+	}
+
+	private.CallerReference = aws.String("two")
+	_, err = l.api.CreateHostedZone(t.Context(), private)
+	l.refused("ConflictingDomainExists", err)
+	private.VPC.VPCId = aws.String("vpc-0123456789abcdef0")
+	_, err = l.api.CreateHostedZone(t.Context(), private)
+	if l.refused("InvalidVPCId", err); !strings.Contains(err.Error(), "The VPC ID is invalid.") {
+		t.Error(err)
+	}
+
+	records, err := l.api.ListResourceRecordSets(t.Context(), &route53.ListResourceRecordSetsInput{HostedZoneId: zone.HostedZone.Id})
+	if err != nil || *records.MaxItems != 100 {
+		t.Errorf("MaxItems %d, %v; want 100", *records.MaxItems, err)
+	}
+
+	zones, err := l.api.ListHostedZonesByVPC(t.Context(), &route53.ListHostedZonesByVPCInput{VPCId: vpc.Vpc.VpcId, VPCRegion: regiontest.RegionName})
+	if err != nil || len(zones.HostedZoneSummaries) != 1 || aws.ToString(zones.HostedZoneSummaries[0].Owner.OwningAccount) != regiontest.AccountID {
+		t.Errorf("zones of the VPC: %+v, %v", zones.HostedZoneSummaries, err)
+	}
+
+	_, err = l.api.ChangeTagsForResource(t.Context(), &route53.ChangeTagsForResourceInput{
+		ResourceType: types.TagResourceTypeHostedzone, ResourceId: zone.HostedZone.Id, AddTags: []types.Tag{{Key: aws.String("a"), Value: aws.String("b")}},
+	})
+	if l.refused("InvalidInput", err); !strings.Contains(err.Error(), "Member must have length less than or equal to 32") {
+		t.Error(err)
+	}
 }

@@ -24,6 +24,7 @@ import (
 // Config has the settings and dependencies of a [Service]. Region, Now and Rand are required. VPC and Target
 // are called under the service's lock, so they must not call the service.
 type Config struct {
+	Account          string           // the account that owns all zones, 12 digits
 	Region           string           // the only region whose VPCs exist, such as us-east-1
 	Now              func() time.Time // the region's clock
 	Rand             io.Reader        // source of ids
@@ -98,7 +99,7 @@ func (s *Service) Wire() wire.Service {
 		Authorize: s.authorizeRequest,
 		Route:     parseRoute,
 		Operations: []wire.Operation{
-			state.WriteOperation(s.store, "CreateHostedZone", s.createHostedZone),
+			state.WriteOperationContext(s.store, "CreateHostedZone", s.createHostedZone),
 			state.WriteOperation(s.store, "DeleteHostedZone", s.deleteHostedZone),
 			state.ReadOperation(s.store, "GetHostedZone", s.getHostedZone),
 			state.ReadOperation(s.store, "GetHostedZoneCount", s.getHostedZoneCount),

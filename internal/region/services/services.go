@@ -333,6 +333,7 @@ func (s *Services) buildLoadBalancing() (err error) {
 	s.EC2.SetLoadBalancers(s.ELBv2.LoadBalancers)
 
 	s.Route53, err = route53.New(route53.Config{
+		Account:           s.cfg.Account,
 		Region:            s.cfg.Region,
 		Now:               s.cfg.Now,
 		Rand:              rand.Reader,
