@@ -202,10 +202,10 @@ func ruleDrifts() []drift {
 		{description: "the source of an ingress rule is changed", change: func(h awsClients) error {
 			_, err := h.ec2.ModifySecurityGroupRules(h, &ec2.ModifySecurityGroupRulesInput{GroupId: h.resourceID("security-group/worker"), SecurityGroupRules: []ec2types.SecurityGroupRuleUpdate{{
 				SecurityGroupRuleId: h.resourceID("security-group-ingress/kubelet-worker"),
-				SecurityGroupRule:   &ec2types.SecurityGroupRuleRequest{IpProtocol: sdk.String("tcp"), FromPort: sdk.Int32(10250), ToPort: sdk.Int32(10250), CidrIpv4: sdk.String("10.0.0.0/8")},
+				SecurityGroupRule:   &ec2types.SecurityGroupRuleRequest{IpProtocol: sdk.String("tcp"), FromPort: sdk.Int32(10250), ToPort: sdk.Int32(10250), ReferencedGroupId: h.resourceID("security-group/worker")},
 			}}})
 			return err
-		}, want: []string{"+ security-group-ingress/kubelet-worker", "- security-group-ingress/worker:tcp:10250:10250:10.0.0.0/8"}},
+		}, want: []string{"+ security-group-ingress/kubelet-worker", "- security-group-ingress/worker:tcp:10250:10250:worker"}},
 	}
 }
 
