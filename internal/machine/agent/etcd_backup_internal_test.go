@@ -40,8 +40,8 @@ func newRealMember(t *testing.T) *realMember {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: needs root, as the agent does")
 	}
-	bin := program(t, "etcd-*/bin/etcd")
-	tool := program(t, "etcd-*/bin/etcdutl")
+	bin := program(t, "etcd-????????????????/bin/etcd")
+	tool := program(t, "etcd-????????????????/bin/etcdutl")
 	a := testAgent(t)
 	if _, err := a.writeControlPlane(); err != nil {
 		t.Fatal(err)

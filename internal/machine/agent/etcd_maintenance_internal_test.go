@@ -41,7 +41,7 @@ func (r *realMember) maintenance() *etcdMaintenance {
 // variable, and etcd does not start if a flag contradicts a variable.
 func useSmallQuota(t *testing.T, quota int64) {
 	t.Helper()
-	etcdPath := program(t, "etcd-*/bin/etcd")
+	etcdPath := program(t, "etcd-????????????????/bin/etcd")
 	cache := t.TempDir()
 	bin := filepath.Join(cache, "assets/work/etcd-small/bin")
 	if err := os.MkdirAll(bin, 0o700); err != nil {
@@ -110,7 +110,7 @@ type realCluster struct {
 func newRealCluster(t *testing.T) *realCluster {
 	t.Helper()
 	r := &realCluster{
-		T: t, bin: program(t, "etcd-*/bin/etcd"), stops: map[string]func(){}, tasks: map[string]*etcdMaintenance{}, now: time.Now(),
+		T: t, bin: program(t, "etcd-????????????????/bin/etcd"), stops: map[string]func(){}, tasks: map[string]*etcdMaintenance{}, now: time.Now(),
 		processes: map[string]*os.Process{},
 	}
 	ports := freePorts(t, 6)

@@ -51,7 +51,7 @@ func checkFormerKey(t *testing.T, a *Agent, m mapped, server []string) {
 			args[i] = "--encryption-provider-config=" + config
 		}
 	}
-	run(t, "kube-apiserver", program(t, "kubernetes-*/bin/kubernetes"), args, nil)
+	run(t, "kube-apiserver", program(t, "kubernetes-????????????????/bin/kubernetes"), args, nil)
 	api := a.newAdminClient()
 	api.Server = "https://127.0.0.1:" + port
 	var secret struct {

@@ -190,7 +190,7 @@ func TestRealControlPlane(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: needs root, as the agent does")
 	}
-	kubernetes, etcdBin := program(t, "kubernetes-*/bin/kubernetes"), program(t, "etcd-*/bin/etcd")
+	kubernetes, etcdBin := program(t, "kubernetes-????????????????/bin/kubernetes"), program(t, "etcd-????????????????/bin/etcd")
 	a := testAgent(t)
 	people := addUsers(t, a)
 	if _, err := a.writeControlPlane(); err != nil {

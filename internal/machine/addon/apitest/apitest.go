@@ -38,8 +38,8 @@ type Server struct {
 func Start(t *testing.T) Server {
 	t.Helper()
 
-	kubernetes := program(t, "kubernetes-*/bin/kubernetes")
-	etcd := program(t, "etcd-*/bin/etcd")
+	kubernetes := program(t, "kubernetes-????????????????/bin/kubernetes")
+	etcd := program(t, "etcd-????????????????/bin/etcd")
 	dir := t.TempDir()
 	ports := freePorts(t, 3)
 	clients := "http://127.0.0.1:" + ports[0]
