@@ -115,11 +115,13 @@ func upgradeComponents(e *environment) {
 	load := e.putUnderLoad("component upgrade", anyKey(workers))
 	begin := time.Now()
 	ended := make(chan commandResult, 1)
-	go func() { ended <- e.runProgram(e.slipway, "upgrade", "cluster", clusterName, "--yes") }()
+	go func() {
+		r := e.runProgram(e.slipway, "upgrade", "cluster", clusterName, "--yes")
+		e.t.Logf("the upgrade ended with %d\n%s%s", r.code, r.out, r.err)
+		ended <- r
+	}()
 	load.moveClient(e.waitForOther("control-plane", before))
 	r := <-ended
-	e.t.Log(r.out)
-	e.t.Log(r.err)
 	if r.code != 0 {
 		e.t.Fatalf("exit status %d", r.code)
 	}

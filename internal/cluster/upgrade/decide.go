@@ -259,7 +259,7 @@ func (s Step) Describe() string {
 
 		slices.Sort(parts)
 		if len(parts) == 0 {
-			return "pin the asset catalogue"
+			return "pin the asset catalogue and apply the manifests"
 		}
 
 		return "set the versions of groups: " + strings.Join(parts, ", ")

@@ -76,7 +76,7 @@ func TestPlan(t *testing.T) {
 		}},
 		"killed while the control plane was replaced": {halfway, direct[2:]},
 		"nothing to do":         {observed("1.36.3"), nil},
-		"only a new catalogue":  {catalog, []string{"pin the asset catalogue"}},
+		"only a new catalogue":  {catalog, []string{"pin the asset catalogue and apply the manifests"}},
 		"patch":                 {observed("1.36.1"), nil},
 		"two minors":            {observed("1.34.9"), nil},
 		"a downgrade is a stop": {observed("1.37.0"), nil},

@@ -295,21 +295,31 @@ func (u *upgrader) notifyf(format string, args ...any) {
 func (u *upgrader) carryOutStep(ctx context.Context, s Step) error {
 	switch s.Type {
 	case StepWrite:
-		return u.writeManifests(ctx, s.Versions)
-	case StepApply:
-		quiet := *u.env
-		quiet.Hooks.Show = nil
-		quiet.Hooks.Approve = nil
-		options := stackapply.Options{ContinueRollback: true}
-		_, err := apply.Run(ctx, &quiet, apply.Request{Name: u.request.Name, Stack: options})
+		onlyCatalog := u.newCatalog && len(s.Versions) == 0
+		if err := u.writeManifests(ctx, s.Versions); err != nil || !onlyCatalog {
+			return err
+		}
 
-		return err
+		return u.applyManifests(ctx) // no group has another version, so no step of its own follows
+	case StepApply:
+		return u.applyManifests(ctx)
 	case StepReplace:
 		return u.replaceMachines(ctx, s.Groups)
 	case StepDone:
 	}
 
 	return nil
+}
+
+// applyManifests applies the manifests: new machines are launched with what they and the catalogue ask for.
+func (u *upgrader) applyManifests(ctx context.Context) error {
+	quiet := *u.env
+	quiet.Hooks.Show = nil
+	quiet.Hooks.Approve = nil
+	options := stackapply.Options{ContinueRollback: true}
+	_, err := apply.Run(ctx, &quiet, apply.Request{Name: u.request.Name, Stack: options})
+
+	return err
 }
 
 // replaceMachines replaces the machines of groups that have an older launch template; nil: of all groups.
