@@ -88,7 +88,7 @@ func TestWatchLists(t *testing.T) {
 	}
 }
 
-// TestPrintChanges: what validate --watch prints when a check fails, gets another cause and is well again.
+// TestPrintChanges: what validate --watch prints when a check fails, gets another cause and is OK again.
 func TestPrintChanges(t *testing.T) {
 	t.Parallel()
 	a, out, _ := watchedApp()

@@ -4,6 +4,7 @@ package judge_test
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -84,7 +85,7 @@ func (s *terraformSession) readConfiguration(t *testing.T) map[string][]byte {
 	files := map[string][]byte{}
 	err := filepath.WalkDir(s.dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() && entry.Name() == ".terraform" {
-			return cmpError(err, fs.SkipDir)
+			return cmp.Or(err, fs.SkipDir)
 		}
 
 		if !strings.HasSuffix(path, ".tf") && !strings.HasSuffix(path, ".tf.json") {
@@ -105,15 +106,6 @@ func (s *terraformSession) readConfiguration(t *testing.T) map[string][]byte {
 	}
 
 	return files
-}
-
-// cmpError returns err, or the other error if err is nil.
-func cmpError(err, other error) error {
-	if err != nil {
-		return err
-	}
-
-	return other
 }
 
 func (s *terraformSession) execute(t *testing.T, command terraformCommand) terraformAnswer {

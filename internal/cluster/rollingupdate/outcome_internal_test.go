@@ -48,7 +48,7 @@ func TestRunRollsBack(t *testing.T) {
 	}
 }
 
-// TestStackIsNotRolledBack: the groups of a stack keep their versions, by request and after a failure, also with force.
+// TestStackIsNotRolledBack: the groups of a stack keep their versions, by request and after a failure.
 func TestStackIsNotRolledBack(t *testing.T) {
 	f := newFakeCluster(t, 1, 2)
 	if _, err := run(t.Context(), f.updater(Request{Name: "demo"})); err != nil {

@@ -146,8 +146,8 @@ func (u *updater) loadRollback(ctx context.Context, from updateSource) error {
 	return nil
 }
 
-// refuseStack returns an error if the cluster's groups belong to a CloudFormation stack: a template version that is set
-// behind its back would be a drift, and the versions that served last are not known.
+// refuseStack returns an error if the cluster's groups belong to a CloudFormation stack: a template version that
+// slipway sets would be drift of the stack, and the versions that served last are not known.
 func (u *updater) refuseStack(ctx context.Context, state store.Store) error {
 	provisioner, err := clusterstate.ReadProvisioner(ctx, state, u.request.Name)
 	if err != nil || provisioner != clusterstate.CloudFormation {

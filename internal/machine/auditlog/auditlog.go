@@ -24,6 +24,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/lib/privatefile"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
@@ -343,28 +344,13 @@ func (u *Uploader) saveState(s state) error {
 		return nil
 	}
 
-	if err := writeSynced(u.StateFile, text); err != nil {
+	if err := os.MkdirAll(filepath.Dir(u.StateFile), 0o755); err != nil {
+		return fmt.Errorf("save how much of the audit log is uploaded: %w", err)
+	}
+
+	if err := privatefile.Write(u.StateFile, text); err != nil {
 		return fmt.Errorf("save how much of the audit log is uploaded: %w", err)
 	}
 
 	return nil
-}
-
-func writeSynced(path string, text []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-
-	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-
-	_, err = f.Write(text)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err != nil {
-		return err
-	}
-
-	return os.Rename(path+".new", path)
 }
