@@ -53,11 +53,13 @@ type Check struct {
 	Machine  string   `json:"machine,omitempty"`  // instance id of the machine that it is on, if there is one
 	Severity Severity `json:"severity"`           // critical, failed, warning or ok
 	OK       bool     `json:"ok"`                 // false for critical and failed
-	Cause    string   `json:"cause,omitempty"`    // why it is not OK; of etcd's backups also if it is
+	Cause    string   `json:"cause,omitempty"`    // why it is not OK; of etcd's backups, and of machines and members without the API, also if it is
 	Hint     string   `json:"hint,omitempty"`     // what to do; may be empty
 	CausedBy string   `json:"causedBy,omitempty"` // kind and name of the check that explains this one
 	// Since is when the machine's agent first saw it; omitted if that is not known.
 	Since time.Time `json:"since,omitzero"`
+	// silent is for how long the kubelet has not been heard of; zero if it has, or if the check is about something else.
+	silent time.Duration
 }
 
 // Report is the health of a cluster.
@@ -122,6 +124,7 @@ func compareChecks(a, b Check) int {
 func explain(f Facts, checks []Check) {
 	machines := explainingMachines(f, checks)
 	members, quorum := explainingMembers(checks)
+	server := firstFailedServer(checks)
 	for i := range checks {
 		c := &checks[i]
 		machine := ofMachine(machines, *c)
@@ -135,8 +138,10 @@ func explain(f Facts, checks []Check) {
 			c.CausedBy = cmp.Or(machine, quorum, member)
 		case c.Kind == KindTarget:
 			c.CausedBy = cmp.Or(machine, quorum, member, failedServerOf(checks, c.Machine))
+		case c.Kind == KindMachine:
+			c.CausedBy = connectedServer(server, *c)
 		case c.Kind == KindNode: // a kubelet of the control plane reports through its machine's own API server
-			c.CausedBy = cmp.Or(machine, member)
+			c.CausedBy = cmp.Or(machine, member, connectedServer(server, *c))
 		case c.Kind == KindPod || c.Kind == KindCertificate:
 			c.CausedBy = machine
 		}
@@ -196,6 +201,31 @@ func explainingMachines(f Facts, checks []Check) map[string]string {
 	}
 
 	return out
+}
+
+// firstFailedServer returns the check of an API server that failed, if there is one.
+func firstFailedServer(checks []Check) Check {
+	at := slices.IndexFunc(checks, func(c Check) bool { return c.Kind == KindAPI && c.Machine != "" && !c.OK })
+	if at < 0 {
+		return Check{}
+	}
+
+	return checks[at]
+}
+
+// reconnectTime is for how long kubelets and agents may be silent because the API server that they were connected to
+// has failed: they notice it after a time-out and connect to another one through the load balancer. It is the time
+// after which Kubernetes itself reports a node as not ready.
+const reconnectTime = 40 * time.Second
+
+// connectedServer returns the check of the failed API server that explains why another machine has been silent for a
+// short time.
+func connectedServer(server, c Check) string {
+	if server.Name == "" || c.Machine == server.Machine || c.silent == 0 || c.silent > reconnectTime {
+		return ""
+	}
+
+	return KindAPI + " " + server.Name
 }
 
 // failedServerOf returns the check of the API server of a machine if it failed.

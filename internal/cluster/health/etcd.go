@@ -184,9 +184,20 @@ func reportedMember(f Facts, i Instance, r MachineReport, peers []string) (Check
 		c.Since = time.Time{} // the condition says since when the member has been in order
 		c.Hint = "wait 10 s: if it has stopped, its own machine reports that; if not, check the network of machine " + i.ID +
 			": ports 2379 and 2380 between the control-plane machines"
+	case condition.State == report.OK && f.APIError != "":
+		c.Cause = workingMemberText(r)
 	}
 
 	return c, true
+}
+
+// workingMemberText says what a member that works does, for a report without the API, which lists every member.
+func workingMemberText(r MachineReport) string {
+	if r.Etcd.MemberID != "" && r.Etcd.MemberID == r.Etcd.LeaderID {
+		return "works and is the leader"
+	}
+
+	return "works"
 }
 
 // memberWithoutQuorum completes the check c of a member that runs and has no quorum.

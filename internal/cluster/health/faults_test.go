@@ -153,6 +153,9 @@ func withoutAPI(f *health.Facts, text string) {
 	f.APIError = text
 	f.Nodes, f.Pods = nil, nil
 	for n, i := range f.Instances {
+		if i.State == "running" && i.Reports == nil {
+			f.Instances[n].Reports = []health.StageReport{{Stage: "ready", State: "done"}}
+		}
 		if i.Slot == "" || i.State != "running" {
 			delete(f.Reports, i.ID)
 			continue

@@ -4,6 +4,7 @@ package health
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,6 +85,10 @@ func checkMachine(f Facts, i Instance) []Check {
 	}
 
 	if len(out) == 0 {
+		if f.APIError != "" {
+			c.Cause = bootText(i)
+		}
+
 		return []Check{c}
 	}
 
@@ -100,6 +105,7 @@ func checkSilence(f Facts, i Instance, c *Check) {
 		return // without its member, a machine's own API server takes no reports: the member is the cause
 
 	case r.FromConsole && f.APIError == "":
+		c.silent = silent.lease
 		c.Cause = cutOffCause(silent)
 		c.Hint = "check its network (security groups, routes) to the load balancer of the API; if it does not come back, " +
 			"terminate it: its group replaces it"
@@ -214,6 +220,21 @@ func lastReport(i Instance) (StageReport, bool) {
 
 	last := i.Reports[len(i.Reports)-1]
 	return last, last.State == "failed"
+}
+
+// bootText describes how far a running machine has booted, from its console: without the API, nothing else tells.
+func bootText(i Instance) string {
+	last, _ := lastReport(i)
+	booted := slices.ContainsFunc(i.Reports, func(r StageReport) bool { return r.Stage == "ready" && r.State == "done" })
+
+	switch {
+	case booted:
+		return "is running and has booted"
+	case last.Stage == "":
+		return "is running; its console has no report of its boot"
+	default:
+		return "is running; the last report of its boot: " + reportText(last)
+	}
 }
 
 func reportText(r StageReport) string {

@@ -55,6 +55,7 @@ func checkNode(f Facts, i Instance, n Node) []Check {
 	switch {
 	case silent.lease > 0:
 		c.Severity = Failed
+		c.silent = silent.lease
 		c.Cause = "its kubelet has not reported for " + formatAge(silent.lease) +
 			": it has stopped, or the machine hangs or is cut off from the API"
 		c.Hint = "on machine " + i.ID + ": systemctl status kubelet; if it cannot be reached, check its network or " +

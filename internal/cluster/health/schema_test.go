@@ -44,6 +44,9 @@ func TestSchemaHasTheGoTypes(t *testing.T) {
 	} {
 		var fields, required []string
 		for f := range tt.is.Fields() {
+			if !f.IsExported() {
+				continue
+			}
 			field, opts, _ := strings.Cut(f.Tag.Get("json"), ",")
 			fields = append(fields, field)
 			if opts == "" {

@@ -39,7 +39,7 @@ func (r Report) Lines(cluster string) []Line {
 	}
 
 	for _, c := range r.Checks {
-		if c.Severity == OK && c.Name == backupsName {
+		if c.Severity == OK && c.hasOwnLine() {
 			add(OK, "%s", c.Line(r.Time))
 		}
 	}
@@ -61,6 +61,12 @@ func (r Report) Lines(cluster string) []Line {
 	return out
 }
 
+// hasOwnLine reports whether an OK check is printed instead of counted: etcd's backups always, and machines and members
+// while the API does not answer, when nothing else tells how they are.
+func (c Check) hasOwnLine() bool {
+	return c.Cause != "" && (c.Kind == KindMachine || c.Kind == KindEtcd)
+}
+
 // Line returns the check as one line of text, with how long it lasts at now.
 func (c Check) Line(now time.Time) string {
 	since := ""
@@ -77,7 +83,7 @@ func (r Report) countOK() string {
 	for _, kind := range kinds() {
 		n := 0
 		for _, c := range r.Checks {
-			if c.Kind == kind && c.Severity == OK && c.Name != backupsName { // it has a line of its own
+			if c.Kind == kind && c.Severity == OK && !c.hasOwnLine() {
 				n++
 			}
 		}
