@@ -36,6 +36,22 @@ func makeBucket(t *testing.T, url, name string) {
 	}
 }
 
+// deleteBucketPolicies removes the policies of all buckets. moto ignores the conditions of their statements, so that it
+// denies everybody what a policy denies to some.
+func deleteBucketPolicies(t *testing.T, url string) {
+	t.Helper()
+	api := s3.NewFromConfig(testConfig(url), func(o *s3.Options) { o.UsePathStyle = true })
+	list, err := api.ListBuckets(t.Context(), &s3.ListBucketsInput{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range list.Buckets {
+		if _, err := api.DeleteBucketPolicy(t.Context(), &s3.DeleteBucketPolicyInput{Bucket: b.Name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // hashServer serves the hashes of files that kops requests before it uses a file name. Nothing
 // downloads the files.
 func hashServer(t *testing.T) string {
