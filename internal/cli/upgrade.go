@@ -29,7 +29,7 @@ newer than an API server. Add-ons follow when the last machine of the control pl
 
 Checked first: Kubernetes is upgraded one minor version at a time, kubelets are not newer than API servers and at most three
 minor versions older, etcd is upgraded one minor version at a time, no client has used an API that the version does not have,
-and what 'slipway preflight' checks. The asset catalogue (--assets, else the one in slipway) also sets the versions of etcd,
+the ranges of the add-ons (kubernetesVersion of their channel) contain the version, and what 'slipway preflight' checks. The asset catalogue (--assets, else the one in slipway) also sets the versions of etcd,
 containerd, the CNI plugins and the add-ons.
 
 A backup of etcd is taken before the first step. Each step is derived from the manifests, the last apply and the nodes. After
@@ -65,6 +65,7 @@ With -o json, stdout has one JSON object for each step and each event of a rolli
 
 	excludeFlags(cmd, "automatic", "kubernetes-version")
 	excludeFlags(cmd, "automatic", "ignore-removed-apis")
+	excludeFlags(cmd, "automatic", "ignore-addon-versions")
 
 	return cmd
 }
@@ -87,6 +88,13 @@ func addUpgradeFlags(a *app, cmd *cobra.Command, req *upgrade.Request) {
 		"ignore-removed-apis",
 		false,
 		"upgrade although clients use APIs that the version does not have",
+	)
+
+	flags.BoolVar(
+		&req.IgnoreAddonVersions,
+		"ignore-addon-versions",
+		false,
+		"upgrade although add-ons are for other versions of Kubernetes",
 	)
 
 	flags.BoolVar(&req.SkipBackup, "skip-backup", false, "do not take a backup of etcd first")
@@ -226,6 +234,10 @@ func (a upgradeCommand) showProposal(p upgrade.Proposal) error {
 
 	for _, api := range p.Removed {
 		fmt.Fprintf(a.Stdout, "in use: %s\n", api)
+	}
+
+	for _, addon := range p.Unfit {
+		fmt.Fprintf(a.Stdout, "add-on for other versions: %s\n", addon)
 	}
 
 	if p.Servers > 0 && len(p.Removed) == 0 {

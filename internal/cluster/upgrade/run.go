@@ -38,6 +38,8 @@ type Request struct {
 	Catalog string
 	// IgnoreRemovedAPIs upgrades although clients use APIs that the version does not have.
 	IgnoreRemovedAPIs bool
+	// IgnoreAddonVersions upgrades although add-ons are not for the version.
+	IgnoreAddonVersions bool
 	// SkipBackup upgrades without a backup of etcd first.
 	SkipBackup bool
 	// DrainTimeout is how long a drain may take before the upgrade stops. Negative: no limit; zero: as the
@@ -76,6 +78,8 @@ type Proposal struct {
 	Removed []RemovedAPI
 	// Servers is the number of API servers, and Asked how many of them told which APIs are in use.
 	Servers, Asked int
+	// Unfit are the add-ons that are not for the version.
+	Unfit []UnfitAddon
 	// Outdated is the number of machines that have an older launch template already.
 	Outdated int
 }
@@ -177,6 +181,12 @@ func (u *upgrader) propose(ctx context.Context) (Proposal, error) {
 		}
 	}
 
+	if u.target != proposal.From {
+		if proposal.Unfit, err = u.findUnfitAddons(ctx); err != nil {
+			return proposal, err
+		}
+	}
+
 	proposal.Outdated, err = u.countOutdated(ctx)
 
 	return proposal, err
@@ -191,6 +201,10 @@ func (u *upgrader) refuse(ctx context.Context, proposal Proposal) error {
 			"change the clients, whose names are in the audit log with the annotation k8s.io/deprecated; "+
 				"or set --ignore-removed-apis",
 		)
+	}
+
+	if len(proposal.Unfit) > 0 && !u.request.IgnoreAddonVersions {
+		return unfitError(proposal)
 	}
 
 	findings, err := preflight.Run(ctx, u.env, u.request.Name)

@@ -206,11 +206,16 @@ func (u *upgrader) observe(ctx context.Context) (Observation, error) {
 
 // newClient returns a client of the cluster's API with a connection of its own.
 func (u *upgrader) newClient(ctx context.Context) (kubernetes.Interface, error) {
-	return access.NewKubeClient(ctx, u.session.Config, access.Request{
+	return access.NewKubeClient(ctx, u.session.Config, u.accessRequest())
+}
+
+// accessRequest returns how the cluster's API is reached.
+func (u *upgrader) accessRequest() access.Request {
+	return access.Request{
 		Store:   u.state,
 		Sealer:  u.sealer,
 		Cluster: u.request.Name,
 		User:    u.env.User,
 		Now:     u.env.Now,
-	})
+	}
 }

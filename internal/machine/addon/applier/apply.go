@@ -121,6 +121,7 @@ func (r *addonRun) begin(ctx context.Context) error {
 	r.inventory.Channel = release.Channel
 	r.inventory.DependsOn = release.Addon.DependsOn
 	r.inventory.Target = r.plan.Update
+	r.inventory.KubernetesVersion = release.Addon.KubernetesVersion
 	r.inventory.RollbackTo = r.plan.rollbackTo
 	r.inventory.State = Applying
 	r.inventory.Message = ""

@@ -43,7 +43,10 @@ type Inventory struct {
 	Version string `json:"version"`
 	// Target is the version that is being applied, or that failed.
 	Target string `json:"target,omitempty"`
-	State  State  `json:"state"`
+	// KubernetesVersion is the range of versions of Kubernetes that it is for. Empty: all, or it was applied by a
+	// slipway that did not record the range.
+	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
+	State             State  `json:"state"`
 	// Message is why the state is Failed.
 	Message string `json:"message,omitempty"`
 	// DependsOn are the add-ons that must not be deleted before this one.

@@ -186,7 +186,8 @@ func (p *planner) planRelease(ctx context.Context, n int) (AddonPlan, error) {
 
 // needsInventory reports whether the inventory differs from the plan although no object does.
 func (p AddonPlan) needsInventory() bool {
-	if p.inventory.State != Ready || p.inventory.Version != cmp.Or(p.release.Addon.Version, "0.0.0") {
+	if p.inventory.State != Ready || p.inventory.Version != cmp.Or(p.release.Addon.Version, "0.0.0") ||
+		p.inventory.KubernetesVersion != p.release.Addon.KubernetesVersion {
 		return true
 	}
 

@@ -42,6 +42,7 @@ func TestRealAPIServer(t *testing.T) {
 		"a rollback":                                checkRollback,
 		"a rollback that is killed at every write":  checkRollbackKilled,
 		"volumes stay":                              checkVolumes,
+		"the range of Kubernetes versions":          checkKubernetesRange,
 		"a namespace with claims of others stays":   checkForeignClaim,
 		"no labels prune objects of others":         checkPruneOfOthers,
 	} {

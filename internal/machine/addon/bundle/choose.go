@@ -48,7 +48,7 @@ func Choose(addons []v1alpha1.Addon, kubernetes *semver.Version) (Choice, error)
 			names = append(names, a.Name)
 		}
 
-		fits, err := isFor(a, kubernetes)
+		fits, err := Supports(a.KubernetesVersion, kubernetes)
 		if err != nil {
 			return Choice{}, fmt.Errorf("add-on %s: %w", a.Name, err)
 		}
@@ -74,15 +74,16 @@ func Choose(addons []v1alpha1.Addon, kubernetes *semver.Version) (Choice, error)
 	return out, nil
 }
 
-// isFor reports whether the range of an entry contains a version of Kubernetes.
-func isFor(a v1alpha1.Addon, kubernetes *semver.Version) (bool, error) {
-	if a.KubernetesVersion == "" {
+// Supports reports whether a range of versions of Kubernetes, such as ">=1.35 <1.37", contains a version. An empty range
+// contains all.
+func Supports(versions string, kubernetes *semver.Version) (bool, error) {
+	if versions == "" {
 		return true, nil
 	}
 
-	limits, err := semver.NewConstraint(a.KubernetesVersion)
+	limits, err := semver.NewConstraint(versions)
 	if err != nil {
-		return false, fmt.Errorf("kubernetesVersion %q: %w", a.KubernetesVersion, err)
+		return false, fmt.Errorf("kubernetesVersion %q: %w", versions, err)
 	}
 
 	return limits.Check(kubernetes), nil
