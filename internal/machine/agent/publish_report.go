@@ -67,14 +67,22 @@ func (a *Agent) newReportPublisher(m *etcdMember) *reportPublisher {
 	return p
 }
 
-// run publishes one report: to the API, or else to the console.
+// run publishes one report: to the API, or else to the console. It publishes nothing after ctx is done, because a
+// measurement that was interrupted blames programs that work.
 func (p *reportPublisher) run(ctx context.Context) error {
 	r := p.measure(ctx)
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("measure the machine: %w", err)
+	}
+
 	r.NextSeconds = int(p.refreshInterval().Seconds())
 	r.HandOver = p.agent.handOver.took
 	heartbeatErr := p.addHeartbeats(ctx, &r)
 	err := p.publish(ctx, r)
-	p.writeConsole(r, err)
+	if ctx.Err() == nil { // an interrupted request says nothing about the API
+		p.writeConsole(r, err)
+	}
+
 	if r.Etcd != nil && r.Etcd.Learner {
 		p.promoteLearner(ctx, *r.Etcd)
 	}

@@ -229,6 +229,32 @@ func TestReportOnConsole(t *testing.T) {
 }
 
 // TestMeasure measures a machine without etcd: its health checks, disks and certificates.
+// TestNoReportOfAStoppedAgent: what an agent measures while systemd stops it says nothing about the machine. On the
+// console, such a report would count as the machine's newest one for as long as the agent is stopped.
+func TestNoReportOfAStoppedAgent(t *testing.T) {
+	now := time.Now()
+	api := newRecordingAPI(t)
+	r := report.Report{Machine: "i-1", Node: "ip-1"}
+	p, console := publisherAt(t, &now, &r, api)
+	p.onNodeAt = now.Add(-time.Hour) // the machine is not starting
+	ctx, stop := context.WithCancel(t.Context())
+	p.measure = func(context.Context) report.Report {
+		stop()
+		r.Conditions = []report.Condition{{Component: report.Kubelet, State: report.Failed, Cause: "context canceled", Since: now}}
+		return r
+	}
+
+	if err := p.run(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("error of a stopped agent: %v", err)
+	}
+	if got := api.takeWrites(); got != "" {
+		t.Errorf("wrote %q to the API", got)
+	}
+	if got := console.String(); got != "" {
+		t.Errorf("wrote to the console: %s", got)
+	}
+}
+
 func TestMeasure(t *testing.T) {
 	a := testAgent(t)
 	if err := a.renewCertificates(); err != nil {

@@ -105,7 +105,7 @@ func TestChangingRulesLosesNoPacket(t *testing.T) {
 	}
 	defer sink.Close()
 	_ = sink.(*net.UDPConn).SetReadBuffer(16 << 20)
-	c := must(dialFrom(t, l.paths["a"], "udp4", "10.9.2.11:999", time.Second))(t)
+	c := must(dialFrom(t, l.paths["a"], "udp4", "10.9.2.11:999", answerTimeout))(t)
 	defer c.Close()
 	stop, sent := make(chan struct{}), make(chan int)
 	go func() {

@@ -114,7 +114,7 @@ func TestBalancerSpreadsAndFailsOver(t *testing.T) {
 
 	conns := map[string]net.Conn{}
 	for len(conns) < 3 {
-		c := must(net.DialTimeout("tcp4", public(lb), time.Second))(t)
+		c := must(net.DialTimeout("tcp4", public(lb), answerTimeout))(t)
 		defer c.Close()
 		conns[greeting(c)[:1]] = c
 	}
@@ -252,7 +252,7 @@ func TestHalfClosedConnectionsAndLargeAmounts(t *testing.T) {
 	l.greet("a", 6443)
 	l.sync()
 	l.waitHealth("healthy")
-	c := must(net.DialTimeout("tcp4", public(lb), time.Second))(t)
+	c := must(net.DialTimeout("tcp4", public(lb), answerTimeout))(t)
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 	sent := make([]byte, 32<<20)
@@ -278,9 +278,9 @@ func TestIdleConnectionsEnd(t *testing.T) {
 	l.greet("a", 6443)
 	l.sync()
 	l.waitHealth("healthy")
-	busy := must(net.DialTimeout("tcp4", public(lb), time.Second))(t)
+	busy := must(net.DialTimeout("tcp4", public(lb), answerTimeout))(t)
 	defer busy.Close()
-	idle := must(net.DialTimeout("tcp4", public(lb), time.Second))(t)
+	idle := must(net.DialTimeout("tcp4", public(lb), answerTimeout))(t)
 	defer idle.Close()
 	greeting(busy)
 	greeting(idle)
