@@ -49,6 +49,29 @@ func ReadLastApplied(
 	return a, o, nil
 }
 
+// IsCatalogPending reports whether the asset catalogue in the state store is not the one that was applied last. It is not
+// pending if no apply has recorded one.
+func IsCatalogPending(ctx context.Context, s store.Store, cluster string) (bool, error) {
+	a, o, err := ReadLastApplied(ctx, s, cluster)
+	if err != nil {
+		if o.ETag != "" { // it cannot be parsed, and the next apply overwrites it
+			err = nil
+		}
+
+		return false, err
+	}
+
+	key := manifest.AssetsKey(cluster)
+	applied, known := a.Documents[key]
+	if !known {
+		return false, nil
+	}
+
+	now, err := HashDocuments(ctx, s, cluster)
+
+	return applied != now[key], err
+}
+
 // ReadAppliedManifests returns the manifests that were applied last, with defaults. The set is zero if no apply
 // has succeeded.
 func ReadAppliedManifests(ctx context.Context, s store.Store, cluster string) (manifest.Set, error) {

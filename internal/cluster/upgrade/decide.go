@@ -46,6 +46,8 @@ type Observation struct {
 	Stack bool
 	// NewCatalog is set if the asset catalogue of the upgrade was not written yet.
 	NewCatalog bool
+	// CatalogPending is set if the asset catalogue in the state store is not the one that was applied last.
+	CatalogPending bool
 }
 
 // StepType is what a step does.
@@ -97,6 +99,10 @@ func Decide(o Observation, target Version) Step {
 func decideGroups(o Observation, target Version, controlPlane bool) Step {
 	if versions := versionsToWrite(o, target, controlPlane); len(versions) > 0 || o.NewCatalog {
 		return Step{Type: StepWrite, Versions: versions}
+	}
+
+	if o.CatalogPending {
+		return Step{Type: StepApply}
 	}
 
 	for _, g := range o.Groups {
@@ -224,6 +230,7 @@ func Plan(o Observation, target Version) []Step {
 
 // after returns the state after a step that succeeded. o's slices are changed.
 func (o Observation) after(s Step) Observation {
+	o.CatalogPending = (o.CatalogPending || o.NewCatalog) && s.Type != StepApply
 	o.NewCatalog = false
 	for i := range o.Groups {
 		g := &o.Groups[i]
@@ -259,7 +266,7 @@ func (s Step) Describe() string {
 
 		slices.Sort(parts)
 		if len(parts) == 0 {
-			return "pin the asset catalogue and apply the manifests"
+			return "pin the asset catalogue"
 		}
 
 		return "set the versions of groups: " + strings.Join(parts, ", ")

@@ -65,6 +65,8 @@ func TestPlan(t *testing.T) {
 	halfway.Machines[1].Version = version("1.36.3")
 	catalog := observed("1.36.3")
 	catalog.NewCatalog = true
+	pinned := observed("1.36.3")
+	pinned.CatalogPending = true
 	for name, tt := range map[string]struct {
 		observed upgrade.Observation
 		want     []string
@@ -75,8 +77,13 @@ func TestPlan(t *testing.T) {
 			"apply the manifests: new machines get these versions",
 		}},
 		"killed while the control plane was replaced": {halfway, direct[2:]},
-		"nothing to do":         {observed("1.36.3"), nil},
-		"only a new catalogue":  {catalog, []string{"pin the asset catalogue and apply the manifests"}},
+		"nothing to do": {observed("1.36.3"), nil},
+		"only a new catalogue": {catalog, []string{
+			"pin the asset catalogue", "apply the manifests: new machines get these versions",
+		}},
+		"killed between pinning a catalogue and applying it": {pinned, []string{
+			"apply the manifests: new machines get these versions",
+		}},
 		"patch":                 {observed("1.36.1"), nil},
 		"two minors":            {observed("1.34.9"), nil},
 		"a downgrade is a stop": {observed("1.37.0"), nil},
@@ -139,6 +146,9 @@ func (s *simulation) carryOut(t *rapid.T, step upgrade.Step, killed bool) {
 	case upgrade.StepWrite:
 		s.write(step, part)
 	case upgrade.StepApply:
+		if !killed {
+			s.observed.CatalogPending = false
+		}
 		for i := range s.observed.Groups {
 			g := &s.observed.Groups[i]
 			if part("template of " + g.Name) {
@@ -161,7 +171,9 @@ func (s *simulation) carryOut(t *rapid.T, step upgrade.Step, killed bool) {
 
 // write writes workers first and the control plane last, as the manifests are written.
 func (s *simulation) write(step upgrade.Step, part func(string) bool) {
-	s.observed.NewCatalog = false
+	if s.observed.NewCatalog {
+		s.observed.NewCatalog, s.observed.CatalogPending = false, true
+	}
 	for _, controlPlane := range []bool{false, true} {
 		for i := range s.observed.Groups {
 			g := &s.observed.Groups[i]
@@ -229,6 +241,9 @@ func TestUpgradeIsSafe(t *testing.T) {
 				s.observed.Machines[i].Version = s.templates[s.observed.Machines[i].Group]
 				s.check(t)
 			}
+		}
+		if s.observed.NewCatalog || s.observed.CatalogPending {
+			t.Errorf("the new catalogue was not applied: %+v", s.observed)
 		}
 		for _, m := range s.observed.Machines {
 			if m.Version != target {

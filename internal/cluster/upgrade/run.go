@@ -309,12 +309,7 @@ func (u *upgrader) notifyf(format string, args ...any) {
 func (u *upgrader) carryOutStep(ctx context.Context, s Step) error {
 	switch s.Type {
 	case StepWrite:
-		onlyCatalog := u.newCatalog && len(s.Versions) == 0
-		if err := u.writeManifests(ctx, s.Versions); err != nil || !onlyCatalog {
-			return err
-		}
-
-		return u.applyManifests(ctx) // no group has another version, so no step of its own follows
+		return u.writeManifests(ctx, s.Versions)
 	case StepApply:
 		return u.applyManifests(ctx)
 	case StepReplace:

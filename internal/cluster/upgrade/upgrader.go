@@ -182,6 +182,10 @@ func (u *upgrader) observe(ctx context.Context) (Observation, error) {
 		return o, err
 	}
 
+	if o.CatalogPending, err = clusterstate.IsCatalogPending(ctx, u.state, u.request.Name); err != nil {
+		return o, err
+	}
+
 	if others := otherChanges(set, applied); len(others) > 0 {
 		return o, diag.WithHint(
 			fmt.Errorf("the manifests of cluster %s have changes that were not applied: %s",
