@@ -67,7 +67,10 @@ func (r *restorer) lookAndRestore(ctx context.Context) error {
 		r.restoreSysctls(damaged),
 		r.restoreUnits(ctx, damaged),
 	)
-	r.log.clearFailures(damaged)
+	for _, name := range r.log.clearFailures(damaged) {
+		r.agent.Report.Restored(name + " is right again")
+	}
+
 	r.agent.conditions.Set(r.log.newCondition(r.agent.Now()), r.agent.Now())
 	r.lookedAt = r.agent.Now()
 

@@ -5,6 +5,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -281,6 +282,41 @@ func TestContest(t *testing.T) {
 	b.look()
 	if c := b.condition(); c.State != report.OK || c.Cause != "" {
 		t.Errorf("much later: %+v", c)
+	}
+}
+
+// TestRepairedByHand: the last report on the console must not stay a failure that somebody has repaired since.
+func TestRepairedByHand(t *testing.T) {
+	b := newRestoreBench(t)
+	out := &console{}
+	b.Report.Open = func() (io.WriteCloser, error) { return out, nil }
+	const path = "/etc/containerd/config.toml"
+	right, err := b.Root.Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(b.Root.Path(path)); err != nil {
+		t.Fatal(err)
+	}
+	b.put(path+"/file", "in a directory that cannot be replaced", 0o600)
+	b.now = b.now.Add(restoreInterval)
+	if err := b.r.lookAndRestore(t.Context()); err == nil || b.condition().State != report.Failed {
+		t.Fatalf("restored: %v, %+v", err, b.condition())
+	}
+
+	if err := os.RemoveAll(b.Root.Path(path)); err != nil {
+		t.Fatal(err)
+	}
+	b.put(path, string(right), 0o600)
+	b.look()
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if last := lines[len(lines)-1]; !strings.Contains(last, `"stage":"restore","state":"done","error":"`+path+` is right again"`) {
+		t.Errorf("the last report: %s", last)
+	}
+	written := out.Len()
+	b.look()
+	if out.Len() != written {
+		t.Errorf("reported again: %s", out.String()[written:])
 	}
 }
 

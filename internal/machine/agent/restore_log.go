@@ -73,13 +73,19 @@ func (l *restoreLog) recordChange(name, what string, err error, now time.Time) {
 	}
 }
 
-// clearFailures forgets the failures of things that are right again.
-func (l *restoreLog) clearFailures(damaged map[string]bool) {
+// clearFailures forgets the failures of things that are right again, and returns their names, sorted.
+func (l *restoreLog) clearFailures(damaged map[string]bool) []string {
+	var out []string
 	for name, r := range l.by {
-		if !damaged[name] {
+		if r.failure != "" && !damaged[name] {
 			r.failure = ""
+			out = append(out, name)
 		}
 	}
+
+	slices.Sort(out)
+
+	return out
 }
 
 func (r *restoration) isContested(now time.Time) bool {
