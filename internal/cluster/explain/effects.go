@@ -4,6 +4,7 @@ package explain
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
@@ -19,6 +20,9 @@ type effect struct {
 // onCreate says otherwise.
 type kindEffects struct {
 	onCreate, onDelete effect
+	// unusedWith is the kind of what a new resource is for: if the same plan creates that too, nothing uses it yet, and
+	// onCreate does not apply.
+	unusedWith string
 	// byProperty are the effects of changes in place, by the first part of the property. Tags interrupt
 	// nothing.
 	byProperty map[string]effect
@@ -105,12 +109,14 @@ func networkEffects() map[string]kindEffects {
 			),
 		},
 		"route-table-association": {
-			onCreate: egress,
-			onDelete: egress,
+			onCreate:   egress,
+			onDelete:   egress,
+			unusedWith: "subnet",
 		},
 		"vpc-endpoint": {
-			onCreate: endpoint,
-			onDelete: endpoint,
+			onCreate:   endpoint,
+			onDelete:   endpoint,
+			unusedWith: "vpc",
 			byProperty: properties(
 				endpoint,
 				"RouteTableIds", "SubnetIds", "SecurityGroupIds", "PrivateDnsEnabled",
@@ -285,14 +291,15 @@ func setChangeEffect(c plan.Change, s plan.Step, rolls bool) plan.Change {
 	return c
 }
 
-// setStepEffect returns s with its effect: of an update the strongest one of its changes.
-func setStepEffect(s plan.Step, rolls bool) plan.Step {
+// setStepEffect returns s with its effect: of an update the strongest one of its changes. createdKinds are the kinds of
+// the resources that s creates a resource for, and that the same plan creates.
+func setStepEffect(s plan.Step, rolls bool, createdKinds []string) plan.Step {
 	known := effectsByKind()[s.Kind]
 	e := quiet()
 
 	switch s.Action {
 	case plan.Create:
-		if known.onCreate.effect != "" {
+		if known.onCreate.effect != "" && !slices.Contains(createdKinds, known.unusedWith) {
 			e = known.onCreate
 		}
 

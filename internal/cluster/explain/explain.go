@@ -27,9 +27,17 @@ type Input struct {
 
 // Steps returns the steps with explanations.
 func Steps(steps []plan.Step, in Input) []plan.Step {
+	created := map[graph.Addr]string{}
+	for _, s := range steps {
+		if s.Action == plan.Create {
+			created[s.Addr] = s.Kind
+		}
+	}
+
 	out := make([]plan.Step, 0, len(steps))
 	for _, s := range steps {
-		out = append(out, in.explainStep(s))
+		s = in.explainContent(s)
+		out = append(out, setStepEffect(s, in.Rolls, in.createdKinds(s, created)))
 	}
 
 	return out
@@ -38,7 +46,24 @@ func Steps(steps []plan.Step, in Input) []plan.Step {
 // UserDataProperty is the property of a launch template whose settings are explained.
 const UserDataProperty = "LaunchTemplateData.UserData"
 
-func (in Input) explainStep(s plan.Step) plan.Step {
+// createdKinds returns the kinds of the resources that s refers to and that the plan creates, by address in created.
+func (in Input) createdKinds(s plan.Step, created map[graph.Addr]string) []string {
+	if in.Graph == nil || in.Graph.Node(s.Addr) == nil {
+		return nil
+	}
+
+	var out []string
+	for _, dep := range in.Graph.Node(s.Addr).Deps {
+		if kind, isCreated := created[dep]; isCreated {
+			out = append(out, kind)
+		}
+	}
+
+	return out
+}
+
+// explainContent returns s with its content, and its changes with their settings and effects.
+func (in Input) explainContent(s plan.Step) plan.Step {
 	s.Content = describeContent(in.resourceOf(s), s.Action)
 	changes := make([]plan.Change, 0, len(s.Changes))
 
@@ -63,7 +88,7 @@ func (in Input) explainStep(s plan.Step) plan.Step {
 		s.Changes = changes
 	}
 
-	return setStepEffect(s, in.Rolls)
+	return s
 }
 
 // resourceOf returns the resource that s creates, or the one that it deletes; nil if it is not known.

@@ -206,3 +206,30 @@ func TestEffects(t *testing.T) {
 		}
 	}
 }
+
+// TestEffectsOfCreations: what interrupts its subnet or network when it is added does not if these are new as well.
+func TestEffectsOfCreations(t *testing.T) {
+	g := &graph.Graph{}
+	vpc := graph.Add(g, "main", awskind.VPC{})
+	table := graph.Add(g, "public", awskind.RouteTable{VPC: vpc})
+	subnet := graph.Add(g, "public-a", awskind.Subnet{VPC: vpc})
+	association := graph.Add(g, "public-a", awskind.RouteTableAssociation{Subnet: subnet, Table: table}).Addr()
+	create := func(addrs ...graph.Addr) plan.Effect {
+		var steps []plan.Step
+		for _, addr := range addrs {
+			kind, _, _ := strings.Cut(string(addr), "/")
+			steps = append(steps, plan.Step{Action: plan.Create, Addr: addr, Kind: kind})
+		}
+		explained := explain.Steps(steps, explain.Input{Graph: g})
+		return explained[len(explained)-1].Effect
+	}
+	if got := create(association); got != plan.Interrupts {
+		t.Errorf("in an existing subnet: %s", got)
+	}
+	if got := create(table.Addr(), association); got != plan.Interrupts {
+		t.Errorf("with a new table in an existing subnet: %s", got)
+	}
+	if got := create(subnet.Addr(), association); got != plan.NoEffect {
+		t.Errorf("in a new subnet: %s", got)
+	}
+}

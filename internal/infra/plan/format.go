@@ -96,11 +96,16 @@ func (p Plan) Print(w io.Writer, publish int) error {
 	summary := p.Summary()
 	summary.Publish = publish
 	end := summary.String()
-	if p.IsEmpty() && publish == 0 {
+	briefly := !p.IsEmpty() && onlyAdds(p.Steps)
+
+	switch {
+	case p.IsEmpty() && publish == 0:
 		end = "No changes: AWS matches the manifests."
+	case briefly:
+		end += "; interrupts nothing"
 	}
 
-	if _, err := io.WriteString(w, FormatSteps(p.Steps)+end+"\n"); err != nil {
+	if _, err := io.WriteString(w, formatSteps(p.Steps, briefly)+end+"\n"); err != nil {
 		return fmt.Errorf("print plan: %w", err)
 	}
 
@@ -109,11 +114,18 @@ func (p Plan) Print(w io.Writer, publish int) error {
 
 // FormatSteps renders steps as text: a line for each step, and indented lines for its content, its changes and
 // their settings. Settings that are the same as those of an earlier step are not repeated.
-func FormatSteps(steps []Step) string {
+func FormatSteps(steps []Step) string { return formatSteps(steps, false) }
+
+// formatSteps is [FormatSteps]. With briefly, the lines of steps that only create do not say that they interrupt nothing.
+func formatSteps(steps []Step, briefly bool) string {
 	var b strings.Builder
 	shown := map[string]graph.Addr{}
 
 	for _, s := range steps {
+		if briefly && isQuietCreation(s) {
+			s.EffectText = ""
+		}
+
 		b.WriteString(s.String() + "\n")
 		if len(s.Content) > 1 {
 			for _, line := range s.Content {
@@ -129,6 +141,14 @@ func FormatSteps(steps []Step) string {
 
 	return b.String()
 }
+
+// onlyAdds reports whether steps only create and interrupt nothing. The summary says so then, instead of each line.
+func onlyAdds(steps []Step) bool {
+	return !slices.ContainsFunc(steps, func(s Step) bool { return !isQuietCreation(s) })
+}
+
+// isQuietCreation reports whether s creates a resource and interrupts nothing.
+func isQuietCreation(s Step) bool { return s.Action == Create && s.Effect == NoEffect }
 
 // maxShownSettings limits the settings that are shown of one change. The JSON form has all.
 const maxShownSettings = 12
@@ -196,8 +216,7 @@ func (s Step) String() string {
 	}
 
 	remarks := []string{s.Note}
-	showsEffect := s.Action == Delete || s.Action == Replace || s.Action == Create && s.Effect != NoEffect
-	if showsEffect && s.EffectText != s.Note {
+	if s.Action != Update && s.EffectText != s.Note { // the changes of an update say it
 		remarks = append(remarks, s.EffectText)
 	}
 
