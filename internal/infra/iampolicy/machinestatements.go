@@ -127,7 +127,7 @@ func (s policyBuilder) leftoverStatements() []Statement {
 					"TerminateInstances",
 				),
 				groups...),
-			all,
+			append(slices.Clone(all), "arn:"+s.Partition+":ec2:"+s.Region+"::snapshot/*"), // has no account
 			stringEquals("aws:ResourceTag/kubernetes.io/cluster/"+s.Cluster, "owned"),
 		),
 		newStatement(

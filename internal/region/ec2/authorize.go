@@ -29,6 +29,7 @@ func createdKinds() map[string][]string {
 		"CreateVpcPeeringConnection": {"vpc-peering-connection"},
 		"CreateVpcEndpoint":          {"vpc-endpoint"},
 		"CreateSnapshot":             {"snapshot"},
+		"CopyImage":                  {"image"},
 		"CreateNetworkInterface":     {"network-interface"},
 		"RunInstances":               {"instance", "volume", "network-interface"},
 	}

@@ -11,11 +11,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// imageHandlers serves AMIs.
+// imageHandlers serves AMIs: public ones, which are given, and copies of the account.
 type imageHandlers struct{ *Service }
 
 func (s imageHandlers) ops() []wire.Operation {
 	return []wire.Operation{
+		writeOperation(s.Service, "CopyImage", s.copyImage),
+		writeOperation(s.Service, "DeregisterImage", s.deregisterImage),
 		readOperation(s.Service, "DescribeImages", s.describeImages),
 	}
 }
@@ -63,6 +65,17 @@ func buildImage(i Image) *sdk.Image {
 	}
 }
 
+func buildCopiedImage(c *copiedImage) *sdk.Image {
+	i := buildImage(c.Image)
+	i.Public = new(false)
+	i.BlockDeviceMappings[0].Ebs.SnapshotId = new(c.Snapshot)
+	if c.Pending {
+		i.State = new(sdk.ImageStatePending)
+	}
+
+	return i
+}
+
 func imageFilterValues(i *sdk.Image, name string) ([]string, bool) {
 	v, known := map[string]*string{
 		"image-id":            i.ImageId,
@@ -90,6 +103,14 @@ func (s imageHandlers) describeImages(in *sdk.DescribeImagesInput) (*sdk.Describ
 	all := map[string]*sdk.Image{}
 	for _, i := range s.cfg.Images {
 		all[i.ID] = buildImage(i)
+	}
+
+	for id, i := range s.st.OwnImages {
+		if !i.Deregistered {
+			all[id] = buildCopiedImage(i)
+		} else if slices.Contains(strs(in.ImageIds), id) {
+			return nil, newImageUnavailableError(id)
+		}
 	}
 
 	owners := strs(in.Owners)

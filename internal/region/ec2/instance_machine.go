@@ -36,7 +36,7 @@ func (s instanceHandlers) machineSpec(id string) (netspec.Machine, []bootVolume,
 	t := s.instanceTypes[str(i.InstanceType)]
 	m := netspec.Machine{
 		ID:       id,
-		Image:    str(i.ImageId),
+		Image:    s.st.bootedImage(str(i.ImageId)),
 		Hostname: privateHostname(i),
 		Domain:   PrivateDNSDomain(s.cfg.Region),
 		VPC:      str(i.VpcId),

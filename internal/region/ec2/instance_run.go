@@ -188,9 +188,9 @@ func (s launchHandlers) checkLaunchImage(l *launchRequest) error {
 		return missingParameter("ImageId")
 	}
 
-	var ok bool
-	if l.image, ok = s.cfg.findImage(*l.in.ImageId); !ok {
-		return wire.Errorf("InvalidAMIID.NotFound", "The image id '[%s]' does not exist", *l.in.ImageId)
+	var err error
+	if l.image, err = s.findImage(*l.in.ImageId); err != nil {
+		return err
 	}
 
 	t, ok := s.instanceTypes[l.instanceType]

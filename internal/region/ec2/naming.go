@@ -24,7 +24,18 @@ func (cfg *Config) publicDNSName(ip string) string {
 // wildcardARN returns the ARN of all resources of a type. IAM is asked about it for a resource that does not
 // exist yet.
 func (cfg *Config) wildcardARN(kind string) string {
-	return fmt.Sprintf("arn:aws:ec2:%s:%s:%s/*", cfg.Region, cfg.Account, kind)
+	return cfg.arn(kind, "*")
+}
+
+// arn returns an ARN. Those of images and snapshots have no account, because other accounts may use them:
+// https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonec2.html
+func (cfg *Config) arn(kind, id string) string {
+	account := cfg.Account
+	if kind == "image" || kind == "snapshot" {
+		account = ""
+	}
+
+	return fmt.Sprintf("arn:aws:ec2:%s:%s:%s/%s", cfg.Region, account, kind, id)
 }
 
 // keyPairARN returns the ARN of a key pair, which contains its name instead of its id.
@@ -32,15 +43,8 @@ func (cfg *Config) keyPairARN(name string) string {
 	return fmt.Sprintf("arn:aws:ec2:%s:%s:key-pair/%s", cfg.Region, cfg.Account, name)
 }
 
-// resourceARN returns the ARN of a resource. Only that of an image has no account.
-func (cfg *Config) resourceARN(id string) string {
-	account := cfg.Account
-	if idPrefix(id) == "ami" {
-		account = ""
-	}
-
-	return fmt.Sprintf("arn:aws:ec2:%s:%s:%s/%s", cfg.Region, account, resourceKind(id), id)
-}
+// resourceARN returns the ARN of a resource.
+func (cfg *Config) resourceARN(id string) string { return cfg.arn(resourceKind(id), id) }
 
 func (cfg *Config) rootARN() string { return "arn:aws:iam::" + cfg.Account + ":root" }
 

@@ -65,6 +65,10 @@ func (s snapshotHandlers) deleteSnapshot(in *sdk.DeleteSnapshotInput) (*sdk.Dele
 		return nil, wire.Errorf("InvalidSnapshot.NotFound", "The snapshot '%s' does not exist.", id)
 	}
 
+	if image := s.st.imageOfSnapshot(id); image != "" {
+		return nil, wire.Errorf("InvalidSnapshot.InUse", "The snapshot %s is currently in use by %s", id, image)
+	}
+
 	s.st.removeTags(id)
 	delete(s.st.Snapshots, id)
 

@@ -25,6 +25,7 @@ type serviceState struct {
 	Interfaces map[string]*sdk.NetworkInterface
 	Volumes    map[string]*sdk.Volume
 	Snapshots  map[string]*sdk.Snapshot
+	OwnImages  map[string]*copiedImage // copies of images
 	Templates  map[string]*sdk.LaunchTemplate
 	Versions   map[string][]*sdk.LaunchTemplateVersion // by template id, oldest first
 	Instances  map[string]*sdk.Instance
@@ -85,6 +86,7 @@ func (st *serviceState) initMaps() {
 	initMap(&st.Interfaces)
 	initMap(&st.Volumes)
 	initMap(&st.Snapshots)
+	initMap(&st.OwnImages)
 	initMap(&st.Templates)
 	initMap(&st.Versions)
 	initMap(&st.Instances)

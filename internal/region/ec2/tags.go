@@ -131,8 +131,8 @@ func (s *Service) resourceExists(id string) bool {
 		"pcx":      func() bool { return st.Peerings[id] != nil },
 		"vpce":     func() bool { return st.Endpoints[id] != nil },
 		"ami": func() bool {
-			_, ok := s.cfg.findImage(id)
-			return ok
+			_, public := s.cfg.findImage(id)
+			return public || st.OwnImages[id] != nil && !st.OwnImages[id].Deregistered
 		},
 	}[idPrefix(id)]
 

@@ -93,6 +93,7 @@ const (
 	transitionNATExpired          = "nat-forgotten"
 	transitionEndpointAvailable   = "endpoint-available"
 	transitionEndpointDeleted     = "endpoint-deleted"
+	transitionImageAvailable      = "image-available"
 	transitionVolumeAvailable     = "volume-available"
 	transitionVolumeDeleted       = "volume-deleted"
 	transitionVolumeAttached      = "volume-attached"
@@ -113,6 +114,8 @@ func (s *Service) applyTransition(t transition) {
 		natGatewayHandlers{s}.applyNATGatewayTransition(t)
 	case transitionEndpointAvailable, transitionEndpointDeleted:
 		vpcEndpointHandlers{s}.applyEndpointTransition(t)
+	case transitionImageAvailable:
+		imageHandlers{s}.applyImageTransition(t)
 	case transitionVolumeAvailable,
 		transitionVolumeDeleted,
 		transitionVolumeAttached,
