@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,14 +16,16 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/asset"
 )
 
-// TestComponentUpgrade upgrades etcd, containerd and the CNI plugins of a highly available cluster under load, and nothing
-// else: another asset catalogue has other default versions of them.
+// TestComponentUpgrade upgrades etcd, containerd and the CNI plugins of a highly available cluster under load, and the image
+// of its machines, but not Kubernetes: another asset catalogue has other default versions of the components, and the image
+// is a copy of the former one.
 func TestComponentUpgrade(t *testing.T) {
 	skipUnlessLong(t)
 	e := newEnvironment(t)
 	e.runSteps(t, []step{
 		{"a cluster with earlier components", createWithEarlierComponents},
-		{"the components are upgraded under load", upgradeComponents},
+		{"the groups get another image", setCopiedImage},
+		{"the components and the image are upgraded under load", upgradeComponents},
 		{"delete leaves nothing", deleteCluster},
 	})
 }
@@ -106,6 +109,54 @@ func (e *environment) checkComponents(catalog asset.Catalog, index int) {
 	}
 }
 
+// setCopiedImage copies the image of the machines and sets the copy in the manifests of all groups. Running machines keep
+// theirs.
+func setCopiedImage(e *environment) {
+	before := e.machineImages()
+	if len(before) != 1 {
+		e.t.Fatalf("the machines have the images %v", before)
+	}
+	e.runProgram("aws", "ec2", "copy-image", "--source-image-id", before[0], "--source-region", region, "--name", copiedImageName)
+	e.runProgram("aws", "ec2", "wait", "image-available", "--owners", "self")
+	groups := e.runSlipway("get", "groups", clusterName, "-o", "yaml")
+	image := regexp.MustCompile(`(?m)^  image: .*\n`).ReplaceAllString(groups, "")
+	file := filepath.Join(e.t.TempDir(), "groups.yaml")
+	writeFile(e.t, file, strings.ReplaceAll(image, "\nspec:\n", "\nspec:\n  image: "+e.copiedImage()+"\n"))
+	e.runSlipway("replace", "-f", file, "--name", clusterName, "--yes")
+	e.runSlipway("apply", clusterName, "--yes")
+	if now := e.machineImages(); !slices.Equal(now, before) {
+		e.t.Errorf("running machines have the images %v, before %v", now, before)
+	}
+}
+
+// copiedImageName is the name of the copy of the machines' image.
+const copiedImageName = "e2e-copy"
+
+// copiedImage returns the id of the copy of the machines' image.
+func (e *environment) copiedImage() string {
+	e.t.Helper()
+	r := e.runProgram("aws", "ec2", "describe-images", "--owners", "self", "--filters", "Name=name,Values="+copiedImageName,
+		"--query", "Images[].ImageId", "--output", "text")
+	if ids := strings.Fields(r.out); r.code == 0 && len(ids) == 1 {
+		return ids[0]
+	}
+	e.t.Fatalf("%d images are named %s: %s%s", len(strings.Fields(r.out)), copiedImageName, r.out, r.err)
+	return ""
+}
+
+// machineImages returns the images of the cluster's running machines, sorted.
+func (e *environment) machineImages() []string {
+	e.t.Helper()
+	r := e.runProgram("aws", "ec2", "describe-instances", "--filters", "Name=instance-state-name,Values=running",
+		"--query", "Reservations[].Instances[].ImageId", "--output", "text")
+	if r.code != 0 {
+		e.t.Fatal(r.err)
+	}
+	images := strings.Fields(r.out)
+	slices.Sort(images)
+	return slices.Compact(images)
+}
+
 // upgradeComponents upgrades the cluster to the built catalogue: the same version of Kubernetes, other components.
 func upgradeComponents(e *environment) {
 	catalog := e.readCatalog(e.env["SLIPWAY_ASSETS"])
@@ -141,5 +192,8 @@ func upgradeComponents(e *environment) {
 	}
 	e.waitHealthy(5 * time.Minute)
 	e.checkComponents(catalog, 0)
+	if now := e.machineImages(); !slices.Equal(now, []string{e.copiedImage()}) {
+		e.t.Errorf("the machines have the images %v, want %s", now, e.copiedImage())
+	}
 	checkEmptyPlan(e)
 }
