@@ -25,6 +25,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/slipway-k8s/slipway/internal/lib/asset/assettest"
 )
 
 // TestDemo measures 'slipway demo' with built assets, and compares it with the start of one bare etcd and one bare
@@ -123,11 +125,11 @@ func startBareControlPlane(t *testing.T, shared string) time.Duration {
 		t.Fatal(err)
 	}
 	start := time.Now()
-	stopEtcd := startProgram(t, "etcd", builtProgram(t, shared, "etcd-????????????????/bin/etcd"), "--data-dir="+dir+"/etcd",
+	stopEtcd := startProgram(t, "etcd", assettest.ProgramIn(t, shared, "etcd", "bin/etcd"), "--data-dir="+dir+"/etcd",
 		"--listen-client-urls="+etcdURL, "--advertise-client-urls="+etcdURL, "--listen-peer-urls="+peerURL,
 		"--initial-advertise-peer-urls="+peerURL, "--initial-cluster=default="+peerURL)
 	defer stopEtcd()
-	stopAPI := startProgram(t, "kube-apiserver", builtProgram(t, shared, "kubernetes-????????????????/bin/kubernetes"),
+	stopAPI := startProgram(t, "kube-apiserver", assettest.ProgramIn(t, shared, "kubernetes", "bin/kubernetes"),
 		"--etcd-servers="+etcdURL, "--cert-dir="+dir+"/certs", "--bind-address=127.0.0.1", "--secure-port="+port,
 		"--authorization-mode=RBAC", "--service-account-issuer=https://bench.internal",
 		"--service-account-key-file="+key, "--service-account-signing-key-file="+key, "--service-cluster-ip-range=10.96.0.0/16")
@@ -147,17 +149,6 @@ func startBareControlPlane(t *testing.T, shared string) time.Duration {
 	}
 	t.Fatal("a bare kube-apiserver was not ready within 2 minutes")
 	return 0
-}
-
-// builtProgram returns the path of a program among the built assets. The name of the default version's directory ends with
-// 16 digits of a hash.
-func builtProgram(t *testing.T, shared, pattern string) string {
-	t.Helper()
-	found, err := filepath.Glob(filepath.Join(shared, "assets/work", pattern))
-	if err != nil || len(found) == 0 {
-		t.Skipf("SKIPPED: %s is not built: make assets", pattern)
-	}
-	return found[len(found)-1]
 }
 
 // startProgram starts a program under a name, and returns what stops it.

@@ -17,6 +17,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/lib/asset/assettest"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/backup"
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
@@ -40,8 +41,8 @@ func newRealMember(t *testing.T) *realMember {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: needs root, as the agent does")
 	}
-	bin := program(t, "etcd-????????????????/bin/etcd")
-	tool := program(t, "etcd-????????????????/bin/etcdutl")
+	bin := assettest.Program(t, "etcd", "bin/etcd")
+	tool := assettest.Program(t, "etcd", "bin/etcdutl")
 	a := testAgent(t)
 	if _, err := a.writeControlPlane(); err != nil {
 		t.Fatal(err)

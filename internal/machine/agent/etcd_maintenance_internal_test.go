@@ -17,6 +17,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/slipway-k8s/slipway/internal/lib/asset/assettest"
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 )
 
@@ -41,9 +42,9 @@ func (r *realMember) maintenance() *etcdMaintenance {
 // variable, and etcd does not start if a flag contradicts a variable.
 func useSmallQuota(t *testing.T, quota int64) {
 	t.Helper()
-	etcdPath := program(t, "etcd-????????????????/bin/etcd")
+	etcdPath := assettest.Program(t, "etcd", "bin/etcd")
 	cache := t.TempDir()
-	bin := filepath.Join(cache, "assets/work/etcd-small/bin")
+	bin := filepath.Join(cache, "assets/work/etcd-0123456789abcdef/bin")
 	if err := os.MkdirAll(bin, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +111,7 @@ type realCluster struct {
 func newRealCluster(t *testing.T) *realCluster {
 	t.Helper()
 	r := &realCluster{
-		T: t, bin: program(t, "etcd-????????????????/bin/etcd"), stops: map[string]func(){}, tasks: map[string]*etcdMaintenance{}, now: time.Now(),
+		T: t, bin: assettest.Program(t, "etcd", "bin/etcd"), stops: map[string]func(){}, tasks: map[string]*etcdMaintenance{}, now: time.Now(),
 		processes: map[string]*os.Process{},
 	}
 	ports := freePorts(t, 6)

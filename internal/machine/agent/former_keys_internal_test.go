@@ -14,6 +14,7 @@ import (
 
 	"filippo.io/age"
 
+	"github.com/slipway-k8s/slipway/internal/lib/asset/assettest"
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
@@ -51,7 +52,7 @@ func checkFormerKey(t *testing.T, a *Agent, m mapped, server []string) {
 			args[i] = "--encryption-provider-config=" + config
 		}
 	}
-	run(t, "kube-apiserver", program(t, "kubernetes-????????????????/bin/kubernetes"), args, nil)
+	run(t, "kube-apiserver", assettest.Program(t, "kubernetes", "bin/kubernetes"), args, nil)
 	api := a.newAdminClient()
 	api.Server = "https://127.0.0.1:" + port
 	var secret struct {

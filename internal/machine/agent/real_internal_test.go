@@ -26,33 +26,13 @@ import (
 	"filippo.io/age"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/lib/asset/assettest"
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
-
-// program returns the path of a built program. Without it, the test is skipped with the reason.
-func program(t *testing.T, pattern string) string {
-	t.Helper()
-	cache := os.Getenv("SLIPWAY_CACHE")
-	if cache == "" {
-		home, err := os.UserCacheDir()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cache = filepath.Join(home, "slipway")
-	}
-	found, err := filepath.Glob(filepath.Join(cache, "assets/work", pattern))
-	if err != nil || len(found) == 0 {
-		if os.Getenv("SLIPWAY_E2E") == "require" {
-			t.Fatalf("%s is not built: run make assets", pattern)
-		}
-		t.Skipf("SKIPPED: %s is not built: run make assets", pattern)
-	}
-	return found[len(found)-1]
-}
 
 func testDocument(t *testing.T, slots int, bundle pki.Bundle) node.Document {
 	t.Helper()
@@ -190,7 +170,7 @@ func TestRealControlPlane(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: needs root, as the agent does")
 	}
-	kubernetes, etcdBin := program(t, "kubernetes-????????????????/bin/kubernetes"), program(t, "etcd-????????????????/bin/etcd")
+	kubernetes, etcdBin := assettest.Program(t, "kubernetes", "bin/kubernetes"), assettest.Program(t, "etcd", "bin/etcd")
 	a := testAgent(t)
 	people := addUsers(t, a)
 	if _, err := a.writeControlPlane(); err != nil {

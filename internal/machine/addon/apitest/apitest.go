@@ -18,10 +18,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/slipway-k8s/slipway/internal/lib/asset/assettest"
 )
 
 // Server is a running API server.
@@ -38,8 +39,8 @@ type Server struct {
 func Start(t *testing.T) Server {
 	t.Helper()
 
-	kubernetes := program(t, "kubernetes-????????????????/bin/kubernetes")
-	etcd := program(t, "etcd-????????????????/bin/etcd")
+	kubernetes := assettest.Program(t, "kubernetes", "bin/kubernetes")
+	etcd := assettest.Program(t, "etcd", "bin/etcd")
 	dir := t.TempDir()
 	ports := freePorts(t, 3)
 	clients := "http://127.0.0.1:" + ports[0]
@@ -127,34 +128,6 @@ func (s Server) get(t *testing.T, client *http.Client, path string) error {
 	}
 
 	return nil
-}
-
-// program returns the path of a built program.
-func program(t *testing.T, pattern string) string {
-	t.Helper()
-
-	cache := os.Getenv("SLIPWAY_CACHE") //nolint:forbidigo // a test's own setting
-	if cache == "" {
-		home, err := os.UserCacheDir()
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		cache = filepath.Join(home, "slipway")
-	}
-
-	found, err := filepath.Glob(filepath.Join(cache, "assets/work", pattern))
-	if err != nil || len(found) == 0 {
-		if os.Getenv("SLIPWAY_E2E") == "require" { //nolint:forbidigo // see above
-			t.Fatalf("%s is not built: run make assets", pattern)
-		}
-
-		t.Skipf("SKIPPED: %s is not built: run make assets", pattern)
-	}
-
-	slices.Sort(found)
-
-	return found[len(found)-1]
 }
 
 // freePorts returns ports that nothing listens on.
