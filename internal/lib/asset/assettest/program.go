@@ -13,19 +13,22 @@ import (
 
 // Program returns the path of a built program, such as bin/etcd of component etcd. It skips the test if the component is
 // not built, or fails it if SLIPWAY_E2E is require.
-func Program(t testing.TB, component, program string) string {
-	t.Helper()
+func Program(tb testing.TB, component, program string) string {
+	tb.Helper()
 
-	return ProgramIn(t, cacheDir(t), component, program)
+	return ProgramIn(tb, cacheDir(tb), component, program)
 }
 
 // ProgramIn is [Program] for another cache of slipway than the user's.
-func ProgramIn(t testing.TB, cache, component, program string) string {
-	t.Helper()
+func ProgramIn(tb testing.TB, cache, component, program string) string {
+	tb.Helper()
 
-	found, err := filepath.Glob(filepath.Join(cache, "assets/work", component+"-"+hashPattern, program))
+	// The pattern matches a hash and no further part of a name: etcd must not match a directory of an earlier etcd.
+	hash := strings.Repeat("[0-9a-f]", hashLength)
+
+	found, err := filepath.Glob(filepath.Join(cache, "assets/work", component+"-"+hash, program))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 
 	if len(found) > 0 {
@@ -33,20 +36,19 @@ func ProgramIn(t testing.TB, cache, component, program string) string {
 	}
 
 	if os.Getenv("SLIPWAY_E2E") == "require" { //nolint:forbidigo // a test's own setting
-		t.Fatalf("%s of %s is not built: run make assets", program, component)
+		tb.Fatalf("%s of %s is not built: run make assets", program, component)
 	}
 
-	t.Skipf("SKIPPED: %s of %s is not built: run make assets", program, component)
+	tb.Skipf("SKIPPED: %s of %s is not built: run make assets", program, component)
 
 	return ""
 }
 
-// hashPattern matches the hash at the end of a component's directory, and no further part of a name: etcd must not match
-// a directory of an earlier etcd.
-var hashPattern = strings.Repeat("[0-9a-f]", 16)
+// hashLength is the number of hexadecimal digits of the hash at the end of a component's directory.
+const hashLength = 16
 
-func cacheDir(t testing.TB) string {
-	t.Helper()
+func cacheDir(tb testing.TB) string {
+	tb.Helper()
 
 	if cache := os.Getenv("SLIPWAY_CACHE"); cache != "" { //nolint:forbidigo // see above
 		return cache
@@ -54,7 +56,7 @@ func cacheDir(t testing.TB) string {
 
 	home, err := os.UserCacheDir()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 
 	return filepath.Join(home, "slipway")
