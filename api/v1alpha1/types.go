@@ -305,7 +305,7 @@ type BastionLoadBalancer struct {
 // MachineAccess configures access to machines without a port that is open to the internet.
 type MachineAccess struct {
 	// SessionManager allows the SSM agents of machines to register with AWS Systems Manager. The
-	// image must include the agent.
+	// image must include the agent, as those of amazon-linux-2023 and ubuntu-24.04 do.
 	SessionManager bool `json:"sessionManager,omitempty"`
 
 	// InstanceConnectSecurityGroup is the ID of the security group of an existing EC2 Instance

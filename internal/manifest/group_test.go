@@ -158,3 +158,25 @@ func TestPrivateKeyIsNotShown(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestSessionManagerNeedsItsAgent: images without the SSM agent are refused in one finding; unknown images are accepted.
+func TestSessionManagerNeedsItsAgent(t *testing.T) {
+	images := func(images ...string) string {
+		return found(t, func(s *manifest.Set, _ *v1alpha1.InstanceGroupSpec) {
+			s.Cluster.Spec.MachineAccess.SessionManager = true
+			for i, image := range images {
+				s.Groups[i].Spec.Image = image
+			}
+		})
+	}
+	want := `spec.machineAccess.sessionManager "true": needs the SSM agent, which the image of control-plane, workers does not contain`
+	if got := images("", "flatcar"); strings.Count(got, "SSM agent,") != 1 || !strings.Contains(got, want) {
+		t.Errorf("images without the agent: %s", got)
+	}
+	if got := images("amazon-linux-2023", "debian-12"); !strings.Contains(got, "the image of workers does not contain") {
+		t.Errorf("one image without the agent: %s", got)
+	}
+	if got := images("ami-0123456789abcdef0", "ubuntu-24.04"); got != "" {
+		t.Errorf("images with the agent: %s", got)
+	}
+}

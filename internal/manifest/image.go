@@ -75,6 +75,45 @@ func imageForArch(image, arch string) string {
 	return image
 }
 
+// hasSSMAgent reports whether the images of a distribution contain the SSM agent. Unknown images are assumed to.
+// Source: https://docs.aws.amazon.com/systems-manager/latest/userguide/ami-preinstalled-agent.html, which lists Amazon
+// Linux and Ubuntu, and neither Debian nor Flatcar.
+func hasSSMAgent(image string) bool {
+	for name, images := range knownDistributions() {
+		for _, i := range images {
+			if i == image {
+				return name != defaultDistribution && name != "flatcar"
+			}
+		}
+	}
+
+	return true
+}
+
+// checkSessionManager checks that machines which people reach through Session Manager have its agent.
+func (v validator) checkSessionManager(s Set) {
+	if !s.Cluster.Spec.MachineAccess.SessionManager {
+		return
+	}
+
+	var without []string
+	for _, g := range s.Groups {
+		if !hasSSMAgent(g.Spec.Image) {
+			without = append(without, g.Metadata.Name)
+		}
+	}
+
+	if len(without) > 0 {
+		v.errorf(
+			"spec.machineAccess.sessionManager",
+			"true",
+			"set spec.image of these groups to amazon-linux-2023, ubuntu-24.04 or an image with the SSM agent",
+			"needs the SSM agent, which the image of %s does not contain",
+			strings.Join(without, ", "),
+		)
+	}
+}
+
 // checkUserDataFormat checks that a group's image supports its format of user data.
 func (v validator) checkUserDataFormat(spec v1alpha1.InstanceGroupSpec) {
 	v.checkChoice("spec.userDataFormat", spec.UserDataFormat, FormatCloudInit, FormatIgnition)

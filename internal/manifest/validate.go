@@ -64,6 +64,7 @@ func Validate(s Set) diag.Findings {
 
 	v.checkGroups(s)
 	v.checkElasticIP(s)
+	v.checkSessionManager(s)
 
 	return fs
 }
