@@ -28,14 +28,14 @@ type PlanOptions struct {
 }
 
 // CheckManifestChanges returns what the manifests of d change that cannot change in place since the last
-// apply.
+// apply, even if that did not succeed.
 func (session *Session) CheckManifestChanges(ctx context.Context, d *Desired) (diag.Findings, error) {
 	last, err := session.readLastApplied(ctx, d.View)
 	if err != nil {
 		return nil, err
 	}
 
-	applied, err := clusterstate.AppliedManifests(ctx, d.View, session.Name, last.LastApplied)
+	applied, err := clusterstate.FixedManifests(ctx, d.View, session.Name, last.LastApplied)
 	if err != nil {
 		return nil, err
 	}

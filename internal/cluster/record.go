@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/cluster/operation"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
@@ -94,9 +95,9 @@ func (session *Session) writeLastApplied(ctx context.Context, a plan.LastApplied
 }
 
 // recordAttempt records what is about to change in AWS, so that drift detection does not blame others for
-// changes of an apply that did not finish.
-func (session *Session) recordAttempt(ctx context.Context, view *store.View, p plan.Plan) error {
-	if p.IsEmpty() {
+// changes of an apply that did not finish, and with which manifests, because machines may run with them from now on.
+func (session *Session) recordAttempt(ctx context.Context, view *store.View, review Review) error {
+	if review.Plan.IsEmpty() {
 		return nil
 	}
 
@@ -105,7 +106,29 @@ func (session *Session) recordAttempt(ctx context.Context, view *store.View, p p
 		return err
 	}
 
-	return session.writeLastApplied(ctx, last.WithAttempt(session.Operation.Token(), p), last.object)
+	now := last.WithAttempt(session.Operation.Token(), review.Plan)
+	if review.Manifests.Cluster.Kind != "" {
+		now.Attempted = string(manifest.EncodeYAML(review.Manifests))
+	}
+
+	return session.writeLastApplied(ctx, now, last.object)
+}
+
+// RecordPublished records with which manifests machines of a rendered template may run from now on. Slipway does not see
+// when the template is applied.
+func (session *Session) RecordPublished(ctx context.Context, d *Desired) error {
+	last, err := session.readLastApplied(ctx, d.View)
+	if err != nil {
+		return err
+	}
+
+	now := last.LastApplied
+	now.Attempted = string(manifest.EncodeYAML(d.Manifests))
+	if now.Attempted == now.Manifests {
+		return nil
+	}
+
+	return session.writeLastApplied(ctx, now, last.object)
 }
 
 // RecordApplied records what AWS has now, after an apply that succeeded. Without an operation it does
@@ -283,7 +306,7 @@ func (session *Session) RecordStart(
 	var wg sync.WaitGroup
 	errs := make([]error, 3+len(also))
 	wg.Go(func() { errs[0] = session.Operation.SaveRecord(ctx) })
-	wg.Go(func() { errs[1] = session.recordAttempt(ctx, view, review.Plan) })
+	wg.Go(func() { errs[1] = session.recordAttempt(ctx, view, review) })
 	wg.Go(func() { errs[2] = session.claimOwnership(ctx, view) })
 	for i, record := range also {
 		wg.Go(func() { errs[3+i] = record(ctx) })
@@ -294,11 +317,11 @@ func (session *Session) RecordStart(
 	return errors.Join(errs...)
 }
 
-// RecordDeleted removes resources and the manifest at key from the record of what was applied, after an operation
-// that deleted them and nothing else. Without an operation, or a record, it does nothing.
+// RecordDeleted removes an instance group, and the resources that were deleted with it, from the record of what was
+// applied, after an operation that deleted them and nothing else. Without an operation, or a record, it does nothing.
 func (session *Session) RecordDeleted(
 	ctx context.Context,
-	key string,
+	group string,
 	deleted func(graph.Addr) bool,
 ) error {
 	if session.Operation == nil {
@@ -322,7 +345,22 @@ func (session *Session) RecordDeleted(
 	)
 
 	now.Documents = maps.Clone(now.Documents)
-	delete(now.Documents, key)
+	delete(now.Documents, manifest.GroupKey(session.Name, group))
+	now.Manifests = withoutGroup(now.Manifests, group)
+	now.Attempted = withoutGroup(now.Attempted, group)
 
 	return session.writeLastApplied(ctx, now, last.object)
+}
+
+// withoutGroup returns manifests as YAML without one instance group. Text that cannot be parsed stays as it is: a later
+// version of Slipway may have written it.
+func withoutGroup(text, group string) string {
+	set, findings := manifest.Parse([]byte(text))
+	if _, exists := set.Group(group); !exists || findings.Err() != nil {
+		return text
+	}
+
+	set.Groups = slices.DeleteFunc(set.Groups, func(g v1alpha1.InstanceGroup) bool { return g.Metadata.Name == group })
+
+	return string(manifest.EncodeYAML(set))
 }

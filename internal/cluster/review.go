@@ -7,6 +7,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 	"github.com/slipway-k8s/slipway/internal/infra/stack"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
 // ReviewKind is the question that a [Review] asks.
@@ -38,6 +39,8 @@ type Review struct {
 	Group string
 	// Plan is what changes in AWS.
 	Plan plan.Plan
+	// Manifests are what an apply applies, with defaults. The set is zero for other operations.
+	Manifests manifest.Set
 	// Unpublished are the keys of the objects that will be written to the machine store.
 	Unpublished []string
 	// Destroy is set if the plan deletes the cluster.

@@ -91,7 +91,7 @@ func hasSSMAgent(image string) bool {
 }
 
 // checkSessionManager checks that machines which people reach through Session Manager have its agent.
-func (v validator) checkSessionManager(s Set) {
+func checkSessionManager(v validator, s Set) {
 	if !s.Cluster.Spec.MachineAccess.SessionManager {
 		return
 	}

@@ -64,7 +64,7 @@ func Validate(s Set) diag.Findings {
 
 	v.checkGroups(s)
 	v.checkElasticIP(s)
-	v.checkSessionManager(s)
+	checkSessionManager(v, s)
 
 	return fs
 }

@@ -180,6 +180,7 @@ func (r *run) execute(ctx context.Context, review cluster.Review) (Result, error
 		return result, r.discardAfter(ctx, err)
 	}
 
+	review.Manifests = r.desired.Manifests
 	if err := r.session.RecordStart(ctx, r.desired.View, review, r.provisioner.Record); err != nil {
 		return result, r.discardAfter(ctx, err)
 	}

@@ -72,6 +72,49 @@ func IsCatalogPending(ctx context.Context, s store.Store, cluster string) (bool,
 	return applied != now[key], err
 }
 
+// ReadFixedManifests is [FixedManifests] of the last-applied record in s. The set is zero if nothing was applied.
+func ReadFixedManifests(ctx context.Context, s store.Store, cluster string) (manifest.Set, error) {
+	a, o, err := ReadLastApplied(ctx, s, cluster)
+	if err != nil && o.ETag != "" { // it cannot be parsed, and the next apply overwrites it
+		return manifest.Set{}, nil
+	}
+
+	if err != nil {
+		return manifest.Set{}, err
+	}
+
+	return FixedManifests(ctx, s, cluster, a)
+}
+
+// FixedManifests returns the manifests, with defaults, that fix what cannot change in place: those that were applied
+// last, and the documents that only an apply has that did not succeed. That apply may have created machines which run
+// with them.
+func FixedManifests(
+	ctx context.Context,
+	s store.Store,
+	cluster string,
+	a plan.LastApplied,
+) (manifest.Set, error) {
+	fixed, err := AppliedManifests(ctx, s, cluster, a)
+	if err != nil || a.Attempted == "" {
+		return fixed, err
+	}
+
+	attempted, _ := manifest.Parse([]byte(a.Attempted))
+	attempted = manifest.Default(attempted)
+	if fixed.Cluster.Kind == "" {
+		fixed.Cluster = attempted.Cluster
+	}
+
+	for _, g := range attempted.Groups {
+		if _, exists := fixed.Group(g.Metadata.Name); !exists {
+			fixed.Groups = append(fixed.Groups, g)
+		}
+	}
+
+	return fixed, nil
+}
+
 // ReadAppliedManifests returns the manifests that were applied last, with defaults. The set is zero if no apply
 // has succeeded.
 func ReadAppliedManifests(ctx context.Context, s store.Store, cluster string) (manifest.Set, error) {

@@ -216,9 +216,8 @@ func (d *groupDeletion) run(ctx context.Context, op *operation.Operation) (Group
 		}
 	}
 
-	key := manifest.GroupKey(d.request.Cluster, d.request.Group)
 	own := func(a graph.Addr) bool { return isGroupAddress(a, d.request.Group) }
-	if err := d.session.RecordDeleted(ctx, key, own); err != nil {
+	if err := d.session.RecordDeleted(ctx, d.request.Group, own); err != nil {
 		return GroupResult{}, err
 	}
 

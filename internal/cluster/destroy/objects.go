@@ -5,13 +5,16 @@ package destroy
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/cluster/operation"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
@@ -58,6 +61,31 @@ func deleteObjects(ctx context.Context, sets []cluster.ObjectSet, name string) e
 	return nil
 }
 
+// findOtherOwner returns the id of another cluster of the same name whose machines read the machine store; empty if there is
+// none. Two clusters of one name in different accounts or regions may be given the same spec.configStore.base, and AWS shows
+// only one of them here. documents are the keys of node documents, and id is that of the cluster which is deleted.
+func findOtherOwner(ctx context.Context, machine store.Store, documents []string, id string) (string, error) {
+	for _, key := range documents {
+		o, err := machine.Get(ctx, key)
+		if err != nil {
+			return "", err
+		}
+
+		var document struct {
+			ClusterID string `json:"clusterID"`
+		}
+		if json.Unmarshal(o.Body, &document) != nil { // not a document of any cluster
+			continue
+		}
+
+		if document.ClusterID != "" && document.ClusterID != id {
+			return document.ClusterID, nil
+		}
+	}
+
+	return "", nil
+}
+
 // listObjects returns the cluster's objects: first those of the machine store, then those of the state
 // store with the Cluster document last and its id before that, so that a deletion that was killed can be run again.
 func listObjects(
@@ -80,7 +108,22 @@ func listObjects(
 			return nil, err
 		}
 
-		out = append(out, cluster.ObjectSet{Store: machine, Keys: keys})
+		documents := slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
+			return !strings.HasPrefix(key, node.DocumentPrefix(name, v1alpha1.RoleControlPlane))
+		})
+		other, err := findOtherOwner(ctx, machine, documents, session.ClusterID())
+		if err != nil {
+			return nil, err
+		}
+
+		if other == "" {
+			out = append(out, cluster.ObjectSet{Store: machine, Keys: keys})
+		} else {
+			session.Env.Notifyf(
+				"kept: %d objects below %s/%s/, which belong to another cluster %s, with id %s",
+				len(keys), machine.URL(), name, name, other,
+			)
+		}
 	}
 
 	keys, err := view.List(ctx, name+"/")

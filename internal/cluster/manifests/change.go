@@ -22,7 +22,7 @@ import (
 // Change replaces manifests of a cluster in the state store, unless another process changes them meanwhile.
 type Change struct {
 	before            manifest.Set
-	applied           manifest.Set // zero if the cluster was never applied
+	applied           manifest.Set // see clusterstate.FixedManifests; zero if the cluster was never applied
 	etags             map[string]string
 	catalog           asset.Catalog
 	usesPinnedCatalog bool // catalog is the one in the state store
@@ -43,7 +43,7 @@ func LoadChange(ctx context.Context, s store.Store, name, catalog string) (Chang
 		etags:             etags,
 		usesPinnedCatalog: catalog == "",
 	}
-	if c.applied, err = clusterstate.ReadAppliedManifests(ctx, s, name); err != nil {
+	if c.applied, err = clusterstate.ReadFixedManifests(ctx, s, name); err != nil {
 		return Change{}, err
 	}
 

@@ -4,6 +4,7 @@
 package publish
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -55,7 +56,8 @@ func WriteObjects(ctx context.Context, session *cluster.Session, d *cluster.Desi
 	return nil
 }
 
-// Run writes d.Unpublished to the machine store and makes the node documents current, as an operation with the cluster's lock.
+// Run writes d.Unpublished to the machine store and makes the node documents current, as an operation with the cluster's
+// lock. It refuses manifests that change what machines cannot change in place.
 func Run(ctx context.Context, env *cluster.Env, session *cluster.Session, d *cluster.Desired) error {
 	state, _, err := env.Stores.State(ctx)
 	if err != nil {
@@ -70,6 +72,15 @@ func Run(ctx context.Context, env *cluster.Env, session *cluster.Session, d *clu
 			op.UpdateRecord(func(r *operation.Record) {
 				r.Plan = &operation.ChangeCounts{Publish: len(d.Unpublished)}
 			})
+
+			changes, err := session.CheckManifestChanges(ctx, d)
+			if err := cmp.Or(err, changes.Err()); err != nil {
+				return err
+			}
+
+			if err := session.RecordPublished(ctx, d); err != nil {
+				return err
+			}
 
 			if err := WriteObjects(ctx, session, d); err != nil {
 				return err

@@ -44,6 +44,9 @@ type LastApplied struct {
 	MachineStore string `json:"machineStore,omitempty"`
 	// Objects lists the keys that were published in MachineStore.
 	Objects []string `json:"objects,omitempty"`
+	// Attempted are the manifests, as YAML with defaults, of the newest of Attempts that was an apply. It may have created
+	// machines with them. Empty if that apply succeeded.
+	Attempted string `json:"attempted,omitempty"`
 	// Attempts lists the operations since then that did not succeed: their changes are not external ones. The
 	// last 20 are kept.
 	Attempts []Attempt `json:"attempts,omitempty"`
