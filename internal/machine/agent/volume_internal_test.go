@@ -90,6 +90,8 @@ func TestVolumeWatch(t *testing.T) {
 	a := testAgent(t)
 	run := &unitRunner{}
 	a.Run = run
+	now := time.Now()
+	a.Now = func() time.Time { return now }
 	facts := workingVolume()
 	var did []string
 	attached := false
@@ -123,7 +125,7 @@ func TestVolumeWatch(t *testing.T) {
 	step(report.OK)
 	facts.mount = volumeMount{}
 	step(report.Failed, "yield")
-	step(report.Failed, "yield", "systemctl stop --no-block etcd")
+	step(report.Failed, "systemctl stop --no-block etcd")
 	step(report.Failed)
 	if units := a.ownedUnits(); strings.Contains(strings.Join(units, " "), "etcd") {
 		t.Errorf("the agent would start etcd again: %v", units)
@@ -139,6 +141,13 @@ func TestVolumeWatch(t *testing.T) {
 	step(report.Failed, "yield")
 	facts = workingVolume()
 	step(report.OK) // one look alone does nothing
+
+	// Full volumes: the leadership must not move from member to member without end.
+	facts.availableBytes = leastVolumeBytes - 1
+	step(report.Failed, "yield")
+	step(report.Failed)
+	now = now.Add(yieldPause)
+	step(report.Failed, "yield")
 }
 
 // TestHangingProbe: a write that never ends is started once, and the time is counted.

@@ -24,6 +24,9 @@ const (
 	volumeInterval = 3 * time.Second
 	probePatience  = 2 * time.Second
 	yieldTimeout   = 3 * time.Second
+	// yieldPause passes before a member whose volume does not work gives up the leadership again: when the volumes of all
+	// members are full, each successor gives it up as well.
+	yieldPause = 10 * time.Minute
 )
 
 // volumeWatch watches the volume of the etcd member. A member on a volume that does not work reports it, gives
@@ -40,6 +43,8 @@ type volumeWatch struct {
 
 	// broken counts the looks in a row at which the volume was broken.
 	broken int
+	// yielded is when the leadership was moved away. It is zero while the volume works.
+	yielded time.Time
 	// lastCause is the last reported cause.
 	lastCause string
 	// yieldError is the last logged error of moving the leadership.
@@ -101,11 +106,13 @@ func (w *volumeWatch) watchOnce(ctx context.Context) error {
 			return nil // it is not known yet
 		}
 
+		w.yielded = time.Time{}
+
 		return w.startAgain(ctx)
 	}
 
 	var errs []error
-	if v.yield && !a.etcdStopped.Load() {
+	if v.yield && !a.etcdStopped.Load() && a.Now().Sub(w.yielded) >= yieldPause {
 		w.giveUpLeadership(ctx)
 	}
 
@@ -152,6 +159,7 @@ func (w *volumeWatch) giveUpLeadership(ctx context.Context) {
 		w.yieldError = err.Error()
 		log.Warn("cannot move etcd's leadership away from this machine", slog.Any("error", err))
 	case moved:
+		w.yielded = w.member.agent.Now()
 		log.Warn("moved etcd's leadership to another machine, because the volume of this one does not work")
 	}
 }

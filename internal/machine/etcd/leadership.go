@@ -44,13 +44,27 @@ func (m Manager) YieldLeadership(ctx context.Context, self, url string) (bool, e
 	return true, nil
 }
 
-// chooseSuccessor returns the id of a healthy voter in another slot, and whether there is one.
+// chooseSuccessor returns the id of a healthy voter in another slot, and whether there is one. It takes the first one after
+// self in the order of the slots: when members that should not lead hand the leadership on, each member gets its turn.
 func chooseSuccessor(members []Member, self string) (uint64, bool) {
-	for _, e := range members {
-		if e.Slot != "" && e.Slot != self && e.Healthy && !e.Learner {
-			return e.ID, true
+	var first, next Member // first in the order of the slots, and first after self
+	for _, m := range members {
+		if m.Slot == "" || m.Slot == self || !m.Healthy || m.Learner {
+			continue
+		}
+
+		if first.Slot == "" || m.Slot < first.Slot {
+			first = m
+		}
+
+		if m.Slot > self && (next.Slot == "" || m.Slot < next.Slot) {
+			next = m
 		}
 	}
 
-	return 0, false
+	if next.Slot == "" {
+		next = first
+	}
+
+	return next.ID, next.Slot != ""
 }

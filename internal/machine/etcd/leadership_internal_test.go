@@ -15,6 +15,8 @@ func TestChooseSuccessor(t *testing.T) {
 		"another":          {[]Member{own, {ID: 2, Slot: "b", Healthy: true}}, 2},
 		"a healthy one":    {[]Member{own, {ID: 2, Slot: "b"}, {ID: 3, Slot: "c", Healthy: true}}, 3},
 		"no learner":       {[]Member{own, {ID: 2, Slot: "b", Healthy: true, Learner: true}}, 0},
+		"the next slot":    {[]Member{{ID: 1, Slot: "0", Healthy: true}, own, {ID: 2, Slot: "b", Healthy: true}}, 2},
+		"after the last":   {[]Member{{ID: 3, Slot: "B", Healthy: true}, {ID: 1, Slot: "0", Healthy: true}, own}, 1},
 		"an unknown voter": {[]Member{own, {ID: 9, Healthy: true}}, 0},
 	} {
 		if got, ok := chooseSuccessor(c.members, "a"); got != c.want || ok != (c.want != 0) {
