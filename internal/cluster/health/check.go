@@ -93,20 +93,47 @@ func Evaluate(f Facts) Report {
 	for i := range checks {
 		c := &checks[i]
 		c.Severity = cmp.Or(c.Severity, OK)
-		c.Cause = plainerror.Printable(c.Cause) // much of it is written by machines and pods
+		c.Cause = plainerror.Text(plainerror.Printable(c.Cause)) // much of it is written by machines and pods
 		c.Name = plainerror.Printable(c.Name)
 		c.OK = c.Severity == OK || c.Severity == Warning
 	}
 
 	explain(f, checks)
+	for i := range checks {
+		checks[i].Hint = cmp.Or(checks[i].Hint, nextStep(checks[i]))
+	}
+
 	slices.SortStableFunc(checks, compareChecks)
 	r := Report{FormatVersion: FormatVersion, Time: f.Now, Checks: checks}
 	r.Valid = !slices.ContainsFunc(checks, func(c Check) bool { return !c.OK })
 	for _, u := range f.Unread {
-		r.Unread = append(r.Unread, plainerror.Printable(u.What+": "+u.Error))
+		r.Unread = append(r.Unread, plainerror.Text(plainerror.Printable(u.What+": "+u.Error)))
 	}
 
 	return r
+}
+
+// nextStep returns what to do about a problem for which its check has no better advice. It is empty for what another check
+// explains, and for what is not a problem.
+func nextStep(c Check) string {
+	component := map[string]string{
+		KindNode:    "kubelet",
+		KindAPI:     "kube-apiserver",
+		KindEtcd:    "etcd",
+		KindMachine: "slipway-node",
+	}[c.Kind]
+
+	switch {
+	case c.OK || c.CausedBy != "":
+		return ""
+	case c.Kind == KindPod:
+		namespace, name, _ := strings.Cut(c.Name, "/")
+		return "see its events: kubectl -n " + namespace + " describe pod " + name
+	case component != "" && c.Machine != "":
+		return "see the log of " + component + ": slipway logs " + c.Machine + " " + component
+	default:
+		return ""
+	}
 }
 
 // compareChecks orders checks by severity, causes before what they explain, and by kind and name.

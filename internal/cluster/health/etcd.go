@@ -27,6 +27,9 @@ type memberCount struct {
 	failed []string
 }
 
+// isStarting reports whether the machines of all members that do not work are still booting.
+func (n memberCount) isStarting() bool { return n.starting == len(n.failed) }
+
 // checkEtcd checks every member and whether enough of them work. Without the API and without a report on a
 // console, it says nothing of a member whose machine runs.
 func checkEtcd(f Facts) []Check {
@@ -97,7 +100,7 @@ func checkQuorum(f Facts, n memberCount) (Check, bool) {
 	switch {
 	case n.all == 0 || f.APIError != "" && len(n.failed) == 0:
 		return c, false
-	case n.working < needed && n.starting == len(n.failed) && !someoneHasQuorum(f):
+	case n.working < needed && n.isStarting() && !someoneHasQuorum(f) && !hasHadQuorum(f):
 		c.Severity = Critical
 		c.Cause = fmt.Sprintf("no quorum yet: %d of %d members have not started: %s", len(n.failed), n.all, failed)
 		c.Hint = "wait (--wait 10m): members start when their machines have booted"
@@ -105,8 +108,7 @@ func checkQuorum(f Facts, n memberCount) (Check, bool) {
 	case n.working < needed && !someoneHasQuorum(f):
 		c.Severity = Critical
 		c.Cause = fmt.Sprintf("quorum lost: %d of %d members do not work: %s", len(n.failed), n.all, failed)
-		c.Hint = fmt.Sprintf("bring back %d of them: nothing can be written until then. Their data is on their volumes: "+
-			"do not delete any", needed-n.working)
+		c.Hint = lostQuorumHint(n)
 
 	case n.working <= needed && len(n.failed) > 0:
 		c.Severity = Warning
@@ -115,6 +117,21 @@ func checkQuorum(f Facts, n memberCount) (Check, bool) {
 	}
 
 	return c, true
+}
+
+// lostQuorumHint returns what to do about a lost quorum.
+func lostQuorumHint(n memberCount) string {
+	if n.isStarting() {
+		return "wait (--wait 10m): their machines are booting. Their data is on their volumes: do not delete any"
+	}
+
+	return fmt.Sprintf("bring back %d of them: nothing can be written until then. Their data is on their volumes: do not delete any",
+		n.all/2+1-n.working)
+}
+
+// hasHadQuorum reports whether etcd has worked before: a backup of it or a node exists.
+func hasHadQuorum(f Facts) bool {
+	return f.Backups != nil && f.Backups.Newest != nil || len(f.Nodes) > 0
 }
 
 // someoneHasQuorum reports whether a member has answered a linearizable read just now.

@@ -70,7 +70,7 @@ func TestEvaluate(t *testing.T) {
 		},
 		"the API does not answer": {
 			change: func(f *health.Facts) { f.APIError = "dial tcp 127.77.0.1:443: connection refused" },
-			want:   []string{"critical api kube-apiserver: dial tcp 127.77.0.1:443: connection refused"},
+			want:   []string{"critical api kube-apiserver: connect to 127.77.0.1:443: connection refused"},
 		},
 		"the machine of a member without reports has gone silent": {
 			change: func(f *health.Facts) { f.Members[0].ReportedAt = now.Add(-time.Minute) },

@@ -219,9 +219,8 @@ func (g *collector) readConsoles(ctx context.Context, f *health.Facts) {
 	_ = reads.Wait() // no read returns an error
 }
 
-// consolesToRead returns the indexes of the running machines whose console may say more than the API: without
-// the API those of the control plane and of no others, which do not know more; otherwise those without a Ready
-// node, and those that are silent.
+// consolesToRead returns the indexes of the running machines whose console may say more than the API: those without a
+// Ready node, and those that are silent. Without the API these are all machines.
 func consolesToRead(f health.Facts) []int {
 	var out []int
 	working := map[string]bool{}
@@ -230,11 +229,7 @@ func consolesToRead(f health.Facts) []int {
 	}
 
 	for at, i := range f.Instances {
-		silent := !working[i.ID] || f.IsSilent(i.ID)
-		if f.APIError != "" {
-			silent = i.Slot != ""
-		}
-
+		silent := f.APIError != "" || !working[i.ID] || f.IsSilent(i.ID)
 		if i.State == "running" && !i.Bastion && silent {
 			out = append(out, at)
 		}

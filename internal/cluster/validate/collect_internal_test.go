@@ -224,7 +224,7 @@ func TestConsoleReports(t *testing.T) {
 	}
 }
 
-// TestConsolesToRead: without the API those of the control plane; with it those that it says too little of.
+// TestConsolesToRead: without the API all, those of the control plane first; with it those that it says too little of.
 func TestConsolesToRead(t *testing.T) {
 	f := health.Facts{
 		Now: now, Reports: map[string]health.MachineReport{"i-4": {PublishedAt: now.Add(-time.Minute), Report: report.Report{NextSeconds: 5}}},
@@ -248,7 +248,7 @@ func TestConsolesToRead(t *testing.T) {
 		t.Errorf("with the API (-want +got):\n%s", diff)
 	}
 	f.APIError = "does not answer"
-	if diff := cmp.Diff([]string{"i-4"}, ids()); diff != "" {
+	if diff := cmp.Diff([]string{"i-4", "i-1", "i-2", "i-6"}, ids()); diff != "" {
 		t.Errorf("without the API (-want +got):\n%s", diff)
 	}
 }

@@ -27,43 +27,52 @@ import (
 // validateInterval is the pause between two checks.
 const validateInterval = 2 * time.Second
 
-// waitUntilHealthy checks the cluster until it is healthy or wait is over. It reports each new reason to
-// wait.
-func waitUntilHealthy(
-	ctx context.Context,
-	env *cluster.Env,
-	g *collector,
-	wait time.Duration,
-) (health.Report, error) {
+// evaluation reads the state of a cluster and judges it.
+type evaluation func(context.Context) (health.Report, error)
+
+// waitUntilHealthy checks the cluster until it is healthy or the request's time is over. It reports each new reason to
+// wait. Once the state was read, a failure to read it again is such a reason.
+func waitUntilHealthy(ctx context.Context, env *cluster.Env, evaluate evaluation, req Request) (health.Report, error) {
 	start := env.Now()
 	reported := ""
+	read := false // once
 	for {
-		facts, err := g.collectFacts(ctx)
-		if err != nil {
-			return health.Report{}, err
-		}
-
-		r := health.Evaluate(facts)
+		r, err := evaluate(ctx)
 		elapsed := env.Now().Sub(start)
-		if r.Valid || elapsed >= wait {
-			return r, nil
+		if r.Valid || elapsed >= req.Wait || err != nil && !read {
+			return r, err
 		}
 
-		if text := describeUnhealthy(r); text != reported {
+		read = true
+		if text := describeUnhealthy(r, err); text != reported {
 			env.Notifyf("%s waiting: %s", formatElapsed(elapsed), text)
 			reported = text
 		}
 
 		select {
 		case <-ctx.Done():
-			return r, fmt.Errorf("validate %s: %w", g.set.Cluster.Metadata.Name, ctx.Err())
+			return r, fmt.Errorf("validate %s: %w", req.Name, ctx.Err())
 		case <-time.After(validateInterval):
 		}
 	}
 }
 
-// describeUnhealthy names the first failed check and counts the others.
-func describeUnhealthy(r health.Report) string {
+// evaluate reads the state of the cluster and judges it.
+func (g *collector) evaluate(ctx context.Context) (health.Report, error) {
+	facts, err := g.collectFacts(ctx)
+	if err != nil {
+		return health.Report{}, err
+	}
+
+	return health.Evaluate(facts), nil
+}
+
+// describeUnhealthy names the first failed check and counts the others, or says why nothing was read.
+func describeUnhealthy(r health.Report, unread error) string {
+	if unread != nil {
+		return unread.Error()
+	}
+
 	first := ""
 	more := -1
 	for _, c := range r.Checks {
@@ -90,17 +99,29 @@ func formatElapsed(d time.Duration) string {
 }
 
 // Watch checks the cluster again and again until ctx ends, and passes each report to show. It returns nil when
-// ctx ends.
+// ctx ends. AWS may fail to answer after it has answered once: env is notified, and the cluster is checked again.
 func Watch(ctx context.Context, env *cluster.Env, req Request, show func(health.Report) error) error {
 	g, err := newCollector(ctx, env, req.Name)
 	if err != nil {
 		return err
 	}
 
+	return watch(ctx, env, g.evaluate, show)
+}
+
+// watch is Watch with an evaluation.
+func watch(ctx context.Context, env *cluster.Env, evaluate evaluation, show func(health.Report) error) error {
+	read := false // once
 	for ctx.Err() == nil {
-		facts, err := g.collectFacts(ctx)
-		if err == nil {
-			err = show(health.Evaluate(facts))
+		report, err := evaluate(ctx)
+
+		switch {
+		case err == nil:
+			read = true
+			err = show(report)
+		case read && ctx.Err() == nil:
+			env.Notifyf("not checked: %v", err)
+			err = nil
 		}
 
 		if err != nil && ctx.Err() == nil {
@@ -132,7 +153,7 @@ func Wait(ctx context.Context, env *cluster.Env, req Request) (health.Report, er
 		return health.Report{}, err
 	}
 
-	return waitUntilHealthy(ctx, env, g, req.Wait)
+	return waitUntilHealthy(ctx, env, g.evaluate, req)
 }
 
 // ReadFacts reads the state of a cluster once.

@@ -55,7 +55,7 @@ func Text(text string) string {
 func containsLibraryText(text string) bool {
 	for _, mark := range []string{
 		"operation error ", "response error StatusCode", "api error ", "request send failed", "get credentials",
-		"dial tcp", "dial unix", "read tcp", "write tcp", "listen tcp", "lookup ", "x509: ", "tls: ", "net/http: ",
+		"rpc error: ", "dial tcp", "dial unix", "read tcp", "write tcp", "listen tcp", "lookup ", "x509: ", "tls: ", "net/http: ",
 		"context deadline exceeded", "context canceled", "unexpected EOF", ": EOF", "http: ",
 		"strconv.", "json: ", "JSON", "yaml: ", "invalid character ", "unmarshal", "time: ",
 		"exec: ", "failed to get shared config", "failed to load ", "Custom endpoint", "stdin: EOF",
@@ -146,6 +146,7 @@ func networkRules() []rule {
 		{`net/http: request canceled \(Client\.Timeout exceeded[^)]*\)`, `no answer in time`},
 		{`context deadline exceeded( \(Client\.Timeout exceeded[^)]*\))?`, `no answer in time`},
 		{`context canceled`, `interrupted`},
+		{`rpc error: code = \w+ desc = `, ``},
 		{`unexpected EOF`, `the data ends too early`},
 		{`: EOF`, `: no more data`},
 		{`tls: `, `TLS: `},
