@@ -200,9 +200,8 @@ func (p podLab) checkReader(c caller) {
 	p.denied("the reader replaces the keys of the issuer", err)
 }
 
-// TestPodsGetTheirOwnRoleOnly: without the condition on the subject in the trust policy, a token of any service account
-// was seen to get the credentials of every role of a service account; without that on the audience, so was a token that
-// a pod had handed to another service.
+// TestPodsGetTheirOwnRoleOnly: without the conditions in the trust policy, a token of any service account was seen to get
+// the credentials of every role of a service account.
 func TestPodsGetTheirOwnRoleOnly(t *testing.T) {
 	p := newPodLab(t)
 	key := p.private()
