@@ -23,7 +23,7 @@ has other objects, or another policy, is refused. Existing parts are not changed
 		Example: "  slipway iam init-discovery s3://example-oidc --region us-east-1 --yes",
 		Args:    requireOneArgument("URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.initDiscovery(cmd.Context(), args[0])
+			return runInitDiscovery(cmd.Context(), a, args[0])
 		},
 	}
 
@@ -32,7 +32,8 @@ has other objects, or another policy, is refused. Existing parts are not changed
 	return cmd
 }
 
-func (a *app) initDiscovery(ctx context.Context, url string) error {
+// runInitDiscovery shows the steps that create a discovery store, asks, and runs them.
+func runInitDiscovery(ctx context.Context, a *app, url string) error {
 	steps, err := store.PlanDiscoveryInit(ctx, url, a.storeOptions(url, ""))
 	if err != nil {
 		return err

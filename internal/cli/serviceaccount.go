@@ -79,7 +79,7 @@ The permissions boundary of the state store limits the role as well: an administ
 				return err
 			}
 
-			return a.changeServiceAccounts(cmd.Context(), o, func(list []v1alpha1.ServiceAccountPermissions) (
+			return serviceAccountManager{a}.changeServiceAccounts(cmd.Context(), o, func(list []v1alpha1.ServiceAccountPermissions) (
 				[]v1alpha1.ServiceAccountPermissions, error,
 			) {
 				if i := o.findIn(list, args[0]); i >= 0 {
@@ -111,7 +111,7 @@ the role: pods that use it lose their permissions at once.` + exitStatusHelp(),
 		Example: "  slipway iam service-account delete reader -n shop --name demo --yes",
 		Args:    requireOneArgument("SERVICE_ACCOUNT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.changeServiceAccounts(cmd.Context(), o, func(list []v1alpha1.ServiceAccountPermissions) (
+			return serviceAccountManager{a}.changeServiceAccounts(cmd.Context(), o, func(list []v1alpha1.ServiceAccountPermissions) (
 				[]v1alpha1.ServiceAccountPermissions, error,
 			) {
 				i := o.findIn(list, args[0])
@@ -142,7 +142,7 @@ a token that the kubelet renews.` + exitStatusHelp(),
 		Example: "  slipway iam service-account get --name demo\n  slipway iam service-account get reader -n shop --name demo -o pod",
 		Args:    allowOneArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.getServiceAccounts(cmd.Context(), o, args)
+			return serviceAccountManager{a}.getServiceAccounts(cmd.Context(), o, args)
 		},
 	}
 
@@ -191,13 +191,16 @@ func (o serviceAccountOptions) newNotFoundError(name string) error {
 	)
 }
 
+// serviceAccountManager edits and prints the IAM roles of service accounts.
+type serviceAccountManager struct{ *app }
+
 // changeServiceAccounts changes the list of service accounts with an IAM role in the manifest, after confirmation.
-func (a *app) changeServiceAccounts(
+func (a serviceAccountManager) changeServiceAccounts(
 	ctx context.Context,
 	o serviceAccountOptions,
 	change func([]v1alpha1.ServiceAccountPermissions) ([]v1alpha1.ServiceAccountPermissions, error),
 ) error {
-	name, err := clusterOfFlag(a, o.name)
+	name, err := clusterOfFlag(a.app, o.name)
 	if err != nil {
 		return err
 	}
@@ -230,7 +233,7 @@ func (a *app) changeServiceAccounts(
 }
 
 // printPermissions prints the permissions that change, in full: the difference of manifests shortens them.
-func (a *app) printPermissions(before, after []v1alpha1.ServiceAccountPermissions) {
+func (a serviceAccountManager) printPermissions(before, after []v1alpha1.ServiceAccountPermissions) {
 	lines := func(list []v1alpha1.ServiceAccountPermissions) []string {
 		var out []string
 		for _, p := range list {
@@ -269,8 +272,8 @@ type serviceAccountRole struct {
 	RoleARN   string `json:"roleARN"`
 }
 
-func (a *app) getServiceAccounts(ctx context.Context, o serviceAccountOptions, args []string) error {
-	name, err := clusterOfFlag(a, o.name)
+func (a serviceAccountManager) getServiceAccounts(ctx context.Context, o serviceAccountOptions, args []string) error {
+	name, err := clusterOfFlag(a.app, o.name)
 	if err != nil {
 		return err
 	}
@@ -319,7 +322,7 @@ func (a *app) getServiceAccounts(ctx context.Context, o serviceAccountOptions, a
 	return a.printServiceAccounts(o.format, region, roles)
 }
 
-func (a *app) printServiceAccounts(format, region string, roles []serviceAccountRole) error {
+func (a serviceAccountManager) printServiceAccounts(format, region string, roles []serviceAccountRole) error {
 	switch {
 	case format == formatPod && len(roles) != 1:
 		return withHint(errors.New("-o pod is for one service account"), "give its name and --namespace")
