@@ -23,10 +23,10 @@ import (
 // formatPod is the format of 'slipway iam service-account get' that prints a part of a pod.
 const formatPod = "pod"
 
-// The place of a pod's token in its containers, and its lifetime in seconds. The kubelet renews it in time.
+// Where a pod's token is mounted in its containers, and its lifetime in seconds. The kubelet renews it in time.
 const (
-	tokenFolder   = "/var/run/secrets/sts.amazonaws.com/serviceaccount"
-	tokenLifetime = 3600
+	mountFolder    = "/var/run/secrets/sts.amazonaws.com/serviceaccount"
+	renewalSeconds = 3600
 )
 
 // serviceAccountOptions are the flags of 'slipway iam service-account'.
@@ -359,15 +359,15 @@ func newPodPart(region string, role serviceAccountRole) map[string]any {
 			"env": []any{
 				variable("AWS_REGION", region),
 				variable("AWS_ROLE_ARN", role.RoleARN),
-				variable("AWS_WEB_IDENTITY_TOKEN_FILE", tokenFolder+"/token"),
+				variable("AWS_WEB_IDENTITY_TOKEN_FILE", mountFolder+"/token"),
 			},
-			"volumeMounts": []any{map[string]any{"name": volume, "mountPath": tokenFolder, "readOnly": true}},
+			"volumeMounts": []any{map[string]any{"name": volume, "mountPath": mountFolder, "readOnly": true}},
 		}},
 		"volumes": []any{map[string]any{
 			"name": volume,
 			"projected": map[string]any{"sources": []any{map[string]any{"serviceAccountToken": map[string]any{
-				"audience":          model.TokenAudience,
-				"expirationSeconds": tokenLifetime,
+				"audience":          model.STSAudience,
+				"expirationSeconds": renewalSeconds,
 				"path":              "token",
 			}}}},
 		}},

@@ -87,7 +87,8 @@ func findOtherOwner(ctx context.Context, machine store.Store, documents []string
 }
 
 // listObjects returns the cluster's objects: first the documents of the issuer of service-account tokens and those of
-// the machine store, then those of the state store with the Cluster document last and its id before that, so that a deletion that was killed can be run again.
+// the machine store, then those of the state store with the Cluster document last and its id before that, so that a
+// deletion that was killed can be run again.
 func listObjects(
 	ctx context.Context,
 	session *cluster.Session,

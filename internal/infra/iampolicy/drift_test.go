@@ -160,7 +160,7 @@ func (b *bench) driftProvider(arn *string) {
 	s := sdk.String
 	b.check(i.AddClientIDToOpenIDConnectProvider(ctx, &iam.AddClientIDToOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, ClientID: s("vault")}))
 	b.check(i.RemoveClientIDFromOpenIDConnectProvider(ctx, &iam.RemoveClientIDFromOpenIDConnectProviderInput{
-		OpenIDConnectProviderArn: arn, ClientID: s(model.TokenAudience),
+		OpenIDConnectProviderArn: arn, ClientID: s(model.STSAudience),
 	}))
 	b.check(i.TagOpenIDConnectProvider(ctx, &iam.TagOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, Tags: []iamtypes.Tag{
 		{Key: s("slipway.dev/stray"), Value: s("x")}, {Key: s("Name"), Value: s("mine")},

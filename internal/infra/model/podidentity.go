@@ -13,9 +13,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// TokenAudience is the audience of tokens with which pods assume their roles: the one that AWS's SDKs and the
+// STSAudience is the audience of tokens with which pods assume their roles: the one that AWS's SDKs and the
 // webhook of EKS use.
-const TokenAudience = "sts.amazonaws.com"
+const STSAudience = "sts.amazonaws.com"
 
 // serviceAccountPrefix is how the names in the graph of roles of service accounts begin. Those of machines begin with the
 // role of the machine.
@@ -44,7 +44,7 @@ func (b *builder) addPodIdentity() {
 	kind := awskind.OIDCProvider{}.Kind()
 	provider := graph.Add(b.graph, "pods", awskind.OIDCProvider{
 		URL:       b.Cluster.Spec.KubeAPIServer.ServiceAccountIssuer,
-		ClientIDs: []string{TokenAudience},
+		ClientIDs: []string{STSAudience},
 		Tags:      b.resourceTags(kind, "pods", nil),
 	})
 
@@ -98,7 +98,7 @@ func (b *builder) serviceAccountTrust(p v1alpha1.ServiceAccountPermissions) grap
 		Principal: policyPrincipal{"Federated": ProviderARN(b.Partition, b.Account, issuer)},
 		Actions:   []string{"sts:AssumeRoleWithWebIdentity"},
 		Condition: policyCondition{"StringEquals": {
-			key + ":aud": TokenAudience,
+			key + ":aud": STSAudience,
 			key + ":sub": manifest.ServiceAccountSubject(p.Namespace, p.Name),
 		}},
 	})
