@@ -37,7 +37,7 @@ type KubeAPIServer struct {
 	AuditLogUpload bool `json:"auditLogUpload,omitempty"`
 
 	// ServiceAccountIssuer is the issuer in the tokens of service accounts, an https URL. It is fixed when the cluster
-	// is created. Unset means https://kubernetes.default.svc.
+	// is created. Unset means https://kubernetes.default.svc, or the public address of the discovery store.
 	ServiceAccountIssuer string `json:"serviceAccountIssuer,omitempty"`
 
 	// AcceptedServiceAccountIssuers are further issuers whose tokens the API server accepts if one of the cluster's keys

@@ -64,6 +64,12 @@ type ClusterSpec struct {
 	// KubeControllerManager configures kube-controller-manager.
 	KubeControllerManager KubeControllerManager `json:"kubeControllerManager,omitzero"`
 
+	// ServiceAccountIssuerDiscovery lets AWS verify tokens of service accounts, for IAM roles of pods.
+	ServiceAccountIssuerDiscovery ServiceAccountIssuerDiscovery `json:"serviceAccountIssuerDiscovery,omitzero"`
+
+	// IAM configures IAM roles of pods.
+	IAM ClusterIAM `json:"iam,omitzero"`
+
 	// Assets configures mirrors that machines download from instead of the upstream locations.
 	Assets Assets `json:"assets,omitzero"`
 

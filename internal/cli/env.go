@@ -163,6 +163,11 @@ func (c *storeCache) Open(ctx context.Context, url, region string) (store.Store,
 	return s, sealer, nil
 }
 
+// OpenDiscovery opens the discovery store at url.
+func (c *storeCache) OpenDiscovery(ctx context.Context, url, region string) (store.Store, error) {
+	return store.OpenDiscovery(ctx, url, c.app.storeOptions(url, region))
+}
+
 // findOwner returns the account that must own the bucket of the store at url: that of --state-owner if the bucket has
 // the state, else the caller's.
 func (c *storeCache) findOwner(ctx context.Context, cfg aws.Config, url string) (string, error) {

@@ -14,14 +14,17 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/cluster/permissions"
 	"github.com/slipway-k8s/slipway/internal/infra/iampolicy"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
 func newIAMCommand(a *app) *cobra.Command {
 	return newGroupCommand(
 		"iam",
-		"Print IAM policies",
+		"Manage IAM roles of pods, and print IAM policies",
 		groupState,
 		newOperatorPolicyCommand(a),
+		newServiceAccountCommand(a),
+		newInitDiscoveryCommand(a),
 	)
 }
 
@@ -30,6 +33,7 @@ type policyOptions struct {
 	name, account, format string
 	readOnly, stateInit   bool
 	deletion              bool
+	discoveryInit         string
 }
 
 func newOperatorPolicyCommand(a *app) *cobra.Command {
@@ -42,7 +46,8 @@ cluster's tag, and changes and deletions require it. The cluster need not exist.
 
 A managed policy has at most 6,144 characters, so there may be several documents: attach all of them. --read-only is enough
 for the commands that only read. --state-init is for 'slipway state init', once. --deletion is for 'slipway delete cluster
---destroy-data', in addition to the policies without a flag: it names the KMS key of the existing cluster.
+--destroy-data', in addition to the policies without a flag: it names the KMS key of the existing cluster. --discovery-init
+is for 'slipway iam init-discovery', once.
 
 The account is that of the current credentials, unless --account sets it; the region is --region or AWS_REGION. -o json
 prints {"policies": [{"name", "characters", "document"}]}.` + exitStatusHelp(),
@@ -62,7 +67,8 @@ prints {"policies": [{"name", "characters", "document"}]}.` + exitStatusHelp(),
 	cmd.Flags().BoolVar(&o.readOnly, "read-only", false, "only what commands that read need: no change, no key")
 	cmd.Flags().BoolVar(&o.stateInit, "state-init", false, "only what 'slipway state init' needs")
 	cmd.Flags().BoolVar(&o.deletion, "deletion", false, "only the deletion of the cluster's KMS key")
-	excludeFlags(cmd, "read-only", "state-init", "deletion")
+	cmd.Flags().StringVar(&o.discoveryInit, "discovery-init", "", "only what 'slipway iam init-discovery' of this s3:// URL needs")
+	excludeFlags(cmd, "read-only", "state-init", "deletion", "discovery-init")
 	addFormatFlag(cmd, &o.format, formatTable, formatJSON, formatYAML)
 
 	return cmd
@@ -139,6 +145,15 @@ func selectPolicies(
 		}
 
 		return label + "-deletion", []iampolicy.Policy{doc}, nil
+	case o.discoveryInit != "":
+		at, err := store.ParseURL(o.discoveryInit)
+		if err != nil || at.Bucket == "" {
+			return "", nil, withHint(fmt.Errorf("%q is not an s3:// URL", o.discoveryInit), "give s3://bucket/prefix")
+		}
+
+		doc := iampolicy.BuildDiscoveryInitPolicy(in, iampolicy.StoreLocation{Bucket: at.Bucket})
+
+		return "slipway-discovery-" + at.Bucket, []iampolicy.Policy{doc}, nil
 	case o.readOnly:
 		label += "-read"
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
@@ -322,7 +323,14 @@ func cmdTamper(ts *testscript.TestScript, _ bool, args []string) {
 		_, err := h.ec2.ModifyVolume(h.ctx, &ec2.ModifyVolumeInput{VolumeId: h.find("volume/etcd-a"), Size: new(int32(30))})
 		return err
 	}} // which nobody can put back
-	for _, tt := range append(tampers(), grows) {
+	keys := tamper{name: "the keys of the issuer are replaced", do: func(h hand) error {
+		bucket := s3.NewFromConfig(r.AWSConfig(), func(o *s3.Options) { o.UsePathStyle = true })
+		_, err := bucket.PutObject(h.ctx, &s3.PutObjectInput{
+			Bucket: sdk.String("slipway-oidc"), Key: sdk.String("prod/demo/openid/v1/jwks"), Body: strings.NewReader("{}"),
+		})
+		return err
+	}} // of which the default cluster has none
+	for _, tt := range append(tampers(), grows, keys) {
 		if tt.name == args[0] {
 			ts.Check(tt.do(newHand(context.Background(), r)))
 			return

@@ -48,8 +48,10 @@ type Desired struct {
 	// revisions that were read or written, by role.
 	revisions map[v1alpha1.Role]publishedRevisions
 	// Unpublished are the sorted keys of the objects that the machine store lacks or that are out of
-	// date there, set by BuildGraph.
+	// date there, set by BuildGraph. Documents of the issuer of service-account tokens have a URL instead of a key.
 	Unpublished []string
+	// issuer has the documents of the issuer of service-account tokens, set by BuildGraph. Zero: none.
+	issuer issuerDocuments
 	// sealsKeys is set if publishing seals keys for machines, set by BuildGraph.
 	sealsKeys bool
 }

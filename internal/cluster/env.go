@@ -74,6 +74,8 @@ type Stores interface {
 	State(ctx context.Context) (store.Store, store.Sealer, error)
 	// Open opens the store at url. region is where calls for it go; empty: the caller's default.
 	Open(ctx context.Context, url, region string) (store.Store, store.Sealer, error)
+	// OpenDiscovery opens the discovery store at url, which need not exist. region is where calls for it go.
+	OpenDiscovery(ctx context.Context, url, region string) (store.Store, error)
 }
 
 // Resolver queries the DNS. [net.Resolver] implements it.

@@ -59,7 +59,11 @@ func (session *Session) BuildGraph(ctx context.Context, d *Desired) error {
 		return err
 	}
 
-	return session.findUnpublishedRevisions(ctx, d)
+	if err := session.findUnpublishedRevisions(ctx, d); err != nil {
+		return err
+	}
+
+	return session.findUnpublishedIssuerDocuments(ctx, d)
 }
 
 // findUnpublished sets d.Unpublished.

@@ -55,6 +55,9 @@ func (session *Session) ReadResources(
 	}
 
 	session.addRecordZones(ctx, s, set)
+	if isLost := set.Cluster.Kind == ""; isLost || manifest.HasPodIdentity(set.Cluster) {
+		session.Cloud.FindProviders(!isLost)
+	}
 
 	return session.ReadAgain(ctx)
 }

@@ -41,7 +41,8 @@ type Review struct {
 	Plan plan.Plan
 	// Manifests are what an apply applies, with defaults. The set is zero for other operations.
 	Manifests manifest.Set
-	// Unpublished are the keys of the objects that will be written to the machine store.
+	// Unpublished are the keys of the objects that will be written to the machine store, and the URLs of other objects
+	// that will be written.
 	Unpublished []string
 	// Destroy is set if the plan deletes the cluster.
 	Destroy bool

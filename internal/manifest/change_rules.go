@@ -127,6 +127,10 @@ func clusterFieldRules() []FieldRule {
 			"spec.etcd.backup.disabled", "spec.etcd.backup.interval", "spec.etcd.backup.keepAll",
 			"spec.etcd.backup.keepDaily", "spec.etcd.backup.verifyEvery",
 			"spec.assets.fileRepository", "spec.assets.containerRegistry",
+			"spec.iam.serviceAccountExternalPermissions[].name",
+			"spec.iam.serviceAccountExternalPermissions[].namespace",
+			"spec.iam.serviceAccountExternalPermissions[].aws.policyARNs",
+			"spec.iam.serviceAccountExternalPermissions[].aws.inlinePolicy",
 			"spec.deletionProtection", "spec.sshAccess", "spec.sshKeyName", "spec.sshKey",
 			"spec.topology.bastion.loadBalancer.type", "spec.dnsZone",
 			"spec.machineAccess.sessionManager", "spec.machineAccess.instanceConnectSecurityGroup",
@@ -193,6 +197,7 @@ func networkFieldRules() []FieldRule {
 		FieldRule{kind, "spec.networking.cni", StaysFixed, createAnother},
 		FieldRule{kind, "spec.kubeAPIServer.serviceAccountIssuer", StaysFixed, keepIssuer},
 		FieldRule{kind, "spec.kubeAPIServer.acceptedServiceAccountIssuers", StaysFixed, keepIssuer},
+		FieldRule{kind, "spec.serviceAccountIssuerDiscovery.discoveryStore", StaysFixed, keepIssuer},
 		FieldRule{
 			kind, "spec.networking.dnsDomain", StaysFixed,
 			"keep it: running pods and certificates use it; create another cluster and move the workloads",

@@ -134,6 +134,11 @@ func clusterDefaultRules() []DefaultRule {
 			"0.0.0.0/0 if spec.api.loadBalancer.type is Public or ElasticIP",
 			defaultAccess,
 		),
+		newClusterRule(
+			"spec.kubeAPIServer.serviceAccountIssuer",
+			"https://BUCKET.s3.REGION.amazonaws.com/PREFIX/NAME if spec.serviceAccountIssuerDiscovery.discoveryStore is set",
+			defaultIssuerOfStore,
+		),
 		newTextRule("spec.etcd.volume.type", "gp3", func(c *spec) *string { return &c.Etcd.Volume.Type }),
 		newNumberRule("spec.etcd.volume.size", 20, func(c *spec) *int { return &c.Etcd.Volume.Size }),
 		newClusterRule("spec.etcd.volume.iops", gp3IOPSText, defaultEtcdVolume),

@@ -139,6 +139,7 @@ func (v validator) checkCluster(c v1alpha1.Cluster) {
 
 	v.checkEtcdTiming(c.Spec.Etcd)
 	v.checkComponents(c.Spec)
+	podIdentityValidator{v}.checkPodIdentity(c)
 	v.checkEtcdBackup(c.Spec.Etcd.Backup)
 	v.checkSSHKeys(c.Spec)
 	v.checkDownloadSources(c.Spec)

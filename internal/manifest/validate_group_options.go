@@ -130,10 +130,15 @@ func (v validator) checkGroupIAM(spec v1alpha1.InstanceGroupSpec) {
 		)
 	}
 
-	if len(iam.Policies) > maxManagedPolicies {
+	v.checkPermissions("spec.iam.policies", iam.Policies, "spec.iam.inlinePolicy", iam.InlinePolicy)
+}
+
+// checkPermissions checks the managed policies and the inline policy of a role, which are at these paths.
+func (v validator) checkPermissions(managedPath string, managed []string, inlinePath, inline string) {
+	if len(managed) > maxManagedPolicies {
 		v.errorf(
-			"spec.iam.policies",
-			strconv.Itoa(len(iam.Policies)),
+			managedPath,
+			strconv.Itoa(len(managed)),
 			fmt.Sprintf("use at most %d", maxManagedPolicies),
 			"exceeds the number of managed policies that a role allows",
 		)
@@ -141,9 +146,9 @@ func (v validator) checkGroupIAM(spec v1alpha1.InstanceGroupSpec) {
 
 	seen := map[string]int{}
 
-	for i, arn := range iam.Policies {
-		at := fmt.Sprintf("spec.iam.policies[%d]", i)
-		v.checkUnique(at, arn, seen, i, "duplicates policies[%d]")
+	for i, arn := range managed {
+		at := fmt.Sprintf("%s[%d]", managedPath, i)
+		v.checkUnique(at, arn, seen, i, "duplicates "+managedPath[strings.LastIndex(managedPath, ".")+1:]+"[%d]")
 		if !policyPattern().MatchString(arn) {
 			v.errorf(
 				at,
@@ -154,10 +159,10 @@ func (v validator) checkGroupIAM(spec v1alpha1.InstanceGroupSpec) {
 		}
 	}
 
-	v.checkInlinePolicy(iam.InlinePolicy)
+	v.checkInlinePolicy(inlinePath, inline)
 }
 
-func (v validator) checkInlinePolicy(policy string) {
+func (v validator) checkInlinePolicy(path, policy string) {
 	if policy == "" {
 		return
 	}
@@ -168,7 +173,7 @@ func (v validator) checkInlinePolicy(policy string) {
 	}
 	if err := json.Unmarshal([]byte(policy), &doc); err != nil || doc.Statement == nil || doc.Version == "" {
 		v.errorf(
-			"spec.iam.inlinePolicy",
+			path,
 			"",
 			`write it as {"Version":"2012-10-17","Statement":[…]}`,
 			"is not a policy document in JSON",
@@ -177,7 +182,7 @@ func (v validator) checkInlinePolicy(policy string) {
 
 	if len(policy) > maxInlinePolicy {
 		v.errorf(
-			"spec.iam.inlinePolicy",
+			path,
 			strconv.Itoa(len(policy)),
 			"create a managed policy from it",
 			"exceeds the limit of %d bytes",

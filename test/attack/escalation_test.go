@@ -114,6 +114,13 @@ func escalations() []escalation {
 		{"read the keys of another cluster", []step{on("s3:GetObject", "arn:aws:s3:::slipway-test/team/demo-2/pki/private/kubernetes-ca")}},
 		{"policy of the bucket", []step{on("s3:PutBucketPolicy", "arn:aws:s3:::slipway-test")}},
 		{"federate", []step{on("sts:GetFederationToken", "*")}},
+		{"provider of an issuer of one's own", []step{on("iam:CreateOpenIDConnectProvider", iamOf+"oidc-provider/evil.example")}},
+		{"provider of another cluster", []step{on("iam:DeleteOpenIDConnectProvider", iamOf+"oidc-provider/"+oidcHost+"/prod/demo-2")}},
+		{"audience of another cluster", []step{on("iam:AddClientIDToOpenIDConnectProvider", iamOf+"oidc-provider/"+oidcHost+"/prod/demo-2")}},
+		{"issuer's keys of another cluster", []step{on("s3:PutObject", "arn:aws:s3:::slipway-test-oidc/prod/demo-2/openid/v1/jwks")}},
+		{"what else everybody can read", []step{on("s3:PutObject", "arn:aws:s3:::slipway-test-oidc/prod/demo/index.html")}},
+		{"policy of the discovery store", []step{on("s3:PutBucketPolicy", "arn:aws:s3:::slipway-test-oidc")}},
+		{"public access block of the discovery store", []step{on("s3:PutBucketPublicAccessBlock", "arn:aws:s3:::slipway-test-oidc")}},
 		{"service-linked role", []step{on("iam:CreateServiceLinkedRole", "*")}},
 	}
 }
@@ -137,8 +144,7 @@ func (e escalation) allowed(policies, limit []authz.Policy) bool {
 // operator's "inline policy of a role without a boundary", "let oneself assume a machine's role", "pass a cluster's role
 // to Lambda", "tag a foreign key", "role without a boundary" and others were seen to succeed before there was a boundary.
 func TestNoEscalation(t *testing.T) {
-	l := newLab(t)
-	l.createCluster()
+	l := newPodLab(t).lab
 	who := map[string][2][]authz.Policy{
 		"operator": {l.parse(l.policies("demo")), nil},
 		"reader":   {l.parse(l.policies("demo", "--read-only")), nil},

@@ -150,6 +150,10 @@ func (s *callerStores) Open(ctx context.Context, url, _ string) (store.Store, st
 	return opened, sealer, err
 }
 
+func (s *callerStores) OpenDiscovery(ctx context.Context, url, _ string) (store.Store, error) {
+	return store.OpenDiscovery(ctx, url, stateOptions(s.caller.config))
+}
+
 // process returns what a new process of slipway knows.
 func (c *caller) process() *cluster.Env {
 	env := c.env

@@ -130,7 +130,7 @@ func TestDrift(t *testing.T) {
 }
 
 // newPeeredHASet is the highly available topology with all other kinds of resources: a peering to an
-// existing VPC, a DNS name in a private zone, a VPC endpoint for S3 and a key pair.
+// existing VPC, a DNS name in a private zone, a VPC endpoint for S3, a key pair, and a service account with a role.
 func newPeeredHASet(t *testing.T, r regiontest.Region) manifest.Set {
 	t.Helper()
 	set, api := newHASet(t, "demo"), ec2.NewFromConfig(r.AWSConfig())
@@ -148,6 +148,10 @@ func newPeeredHASet(t *testing.T, r regiontest.Region) manifest.Set {
 	set.Cluster.Spec.Networking.VPCEndpoints = []string{"s3"}
 	set.Cluster.Spec.DNSZone = "k8s.example.com"
 	set.Cluster.Spec.Topology.DNS.Type = manifest.DNSPrivate
+	set.Cluster.Spec.ServiceAccountIssuerDiscovery.DiscoveryStore = "s3://oidc/prod"
+	set.Cluster.Spec.IAM.ServiceAccountExternalPermissions = []v1alpha1.ServiceAccountPermissions{{
+		Name: "reader", Namespace: "shop", AWS: v1alpha1.ServiceAccountAWS{InlinePolicy: `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"s3:GetObject","Resource":"*"}]}`},
+	}}
 	set.Cluster.Spec.SSHKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPLLbNYYsVe9WrZhsnw7dmEhqHxzyZyqzqeoAxxhCcc8 operator"
 	return manifest.Default(set)
 }

@@ -22,7 +22,7 @@ import (
 
 // drifts is the table of docs/operations/drift.md.
 func drifts() []drift {
-	return slices.Concat(tagDrifts(), networkDrifts(), dnsDrifts(), ruleDrifts(), identityDrifts(), keyDrifts(), balancerDrifts(), machineDrifts(), lossDrifts())
+	return slices.Concat(tagDrifts(), networkDrifts(), dnsDrifts(), ruleDrifts(), identityDrifts(), podDrifts(), keyDrifts(), balancerDrifts(), machineDrifts(), lossDrifts())
 }
 
 // setTag sets a tag of an EC2 resource.

@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/examples"
 	"github.com/slipway-k8s/slipway/internal/infra/aws"
 	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
@@ -93,6 +94,9 @@ func newEngine(cfg sdk.Config, cluster string) engine {
 }
 
 func (e engine) plan(ctx context.Context, g *graph.Graph) (plan.Plan, error) {
+	if slices.ContainsFunc(g.Nodes(), func(n *graph.Node) bool { _, ok := n.Resource.(awskind.OIDCProvider); return ok }) {
+		e.cloud.FindProviders(true)
+	}
 	have, err := e.cloud.Read(ctx)
 	if err != nil {
 		return plan.Plan{}, err

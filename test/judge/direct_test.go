@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 	"github.com/slipway-k8s/slipway/internal/infra/render/rendertest"
 	"github.com/slipway-k8s/slipway/internal/infra/unmanaged"
+	"github.com/slipway-k8s/slipway/internal/manifest"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 	"github.com/slipway-k8s/slipway/test/moto"
 )
@@ -81,6 +82,9 @@ func (d directJudge) buildCluster(t *testing.T, in model.Input) builtCluster {
 		Cluster: name, Region: regiontest.RegionName, RolePath: model.RolePath(name, regiontest.RegionName), KeyAlias: model.KeyAliasName(name),
 	})
 	cloud.AddRecordZones(model.UnmanagedZones(in.Cluster.Spec)...)
+	if manifest.HasPodIdentity(in.Cluster) {
+		cloud.FindProviders(true)
+	}
 	return builtCluster{directJudge: d, graph: g, cloud: cloud}
 }
 

@@ -146,6 +146,11 @@ func (d directJudge) listOthers(t *testing.T) []string {
 	for _, x := range profiles.InstanceProfiles {
 		out = append(out, *x.Arn)
 	}
+	providers, err := id.ListOpenIDConnectProviders(ctx, nil)
+	failOnError(t, err)
+	for _, x := range providers.OpenIDConnectProviderList {
+		out = append(out, *x.Arn)
+	}
 	names := route53.NewFromConfig(d.cfg)
 	zones, err := names.ListHostedZones(ctx, nil)
 	failOnError(t, err)

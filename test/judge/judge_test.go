@@ -62,7 +62,7 @@ func judgedTopologies() []rendertest.Topology {
 // shortTopologies are those that slow judges look at in make test. Together they have every kind of resource.
 func shortTopologies() []string {
 	return []string{
-		"ha", "one-machine", "existing", "isolated", "private-bastion", "dns-private", "peering", "warm-pool", "worker-groups",
+		"ha", "one-machine", "existing", "isolated", "private-bastion", "dns-private", "peering", "pod-identity", "warm-pool", "worker-groups",
 	}
 }
 

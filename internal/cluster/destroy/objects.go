@@ -86,8 +86,9 @@ func findOtherOwner(ctx context.Context, machine store.Store, documents []string
 	return "", nil
 }
 
-// listObjects returns the cluster's objects: first those of the machine store, then those of the state
-// store with the Cluster document last and its id before that, so that a deletion that was killed can be run again.
+// listObjects returns the cluster's objects: first the documents of the issuer of service-account tokens and those of
+// the machine store, then those of the state store with the Cluster document last and its id before that, so that a
+// deletion that was killed can be run again.
 func listObjects(
 	ctx context.Context,
 	session *cluster.Session,
@@ -97,6 +98,12 @@ func listObjects(
 ) ([]cluster.ObjectSet, error) {
 	name := session.Name
 	var out []cluster.ObjectSet
+	if documents, found, err := session.FindIssuerObjects(ctx, set); err != nil {
+		return nil, err
+	} else if found {
+		out = append(out, documents)
+	}
+
 	if base := set.Cluster.Spec.ConfigStore.Base; base != "" {
 		machine, _, err := session.Env.Stores.Open(ctx, base, session.Config.Region)
 		if err != nil {

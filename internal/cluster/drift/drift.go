@@ -78,6 +78,19 @@ func compareWithApplied(
 
 	gone, err := findMissingObjects(ctx, session, applied)
 	report.Drift = append(report.Drift, gone...)
+	if err != nil {
+		return err
+	}
+
+	documents, err := session.CompareIssuerDocuments(ctx, d)
+	for _, document := range documents {
+		found := missingObject(session.Name, document.URL, plan.ExternalChange)
+		if document.Exists {
+			found.Type = plan.DeviationChanged
+		}
+
+		report.Drift = append(report.Drift, found)
+	}
 
 	return err
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/model"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
@@ -47,6 +49,15 @@ func onNewMachines() effect {
 func (e effect) rolling(rolls bool) effect {
 	if rolls && e.effect == plan.OnNewMachines {
 		return effect{plan.RollsMachines, "replaces the machines of the group, one at a time"}
+	}
+
+	return e
+}
+
+// onUsersOf returns e with pods in place of machines if addr is the role of a service account, or a policy of it.
+func (e effect) onUsersOf(addr graph.Addr) effect {
+	if model.IsServiceAccountRole(addr) {
+		e.text = strings.ReplaceAll(e.text, "machines", "pods")
 	}
 
 	return e
@@ -195,6 +206,12 @@ func identityEffects() map[string]kindEffects {
 			onDelete:   permissions,
 			byProperty: properties(atOnce(), "Roles"),
 		},
+		"iam-oidc-provider": {
+			onDelete: interrupts("pods that need permissions of IAM roles of their own"),
+			byProperty: map[string]effect{
+				"ClientIdList": {plan.NoEffect, "changes at once which tokens of pods IAM accepts"},
+			},
+		},
 		"kms-key": {
 			onDelete: interrupts("volumes that it encrypts"),
 			byProperty: properties(
@@ -284,7 +301,7 @@ func setChangeEffect(c plan.Change, s plan.Step, rolls bool) plan.Change {
 		e = effectsByKind()[s.Kind].onDelete
 	}
 
-	e = e.rolling(rolls)
+	e = e.rolling(rolls).onUsersOf(s.Addr)
 	c.Effect = e.effect
 	c.EffectText = e.text
 
@@ -317,7 +334,7 @@ func setStepEffect(s plan.Step, rolls bool, createdKinds []string) plan.Step {
 		}
 	}
 
-	e = e.rolling(rolls)
+	e = e.rolling(rolls).onUsersOf(s.Addr)
 	s.Effect = e.effect
 	s.EffectText = e.text
 

@@ -82,6 +82,14 @@ func addNamedResources(in *iampolicy.Input, set manifest.Set) {
 		in.HostedZones = model.UnmanagedZones(set.Cluster.Spec)
 	}
 
+	if manifest.HasPodIdentity(set.Cluster) {
+		in.Issuer = set.Cluster.Spec.KubeAPIServer.ServiceAccountIssuer
+		places := appendStore(nil, set.Cluster.Spec.ServiceAccountIssuerDiscovery.DiscoveryStore)
+		if len(places) == 1 {
+			in.Discovery = places[0]
+		}
+	}
+
 	for _, p := range set.Cluster.Spec.Networking.VPCPeerings {
 		in.PeerVPCs = append(in.PeerVPCs, p.NetworkID)
 		in.RouteTables = append(in.RouteTables, p.RouteTables...)

@@ -18,7 +18,8 @@ import (
 
 // WriteObjects writes d.Unpublished to the machine store: the agent, the node documents and the sealed keys.
 // Objects that exist are left as they are, so it may be called again. The session must be open; its lock is
-// not checked, since no object is ever overwritten with other content.
+// not checked, since no object is ever overwritten with other content. The documents of the issuer of service-account
+// tokens, which are written too, can be overwritten: they are written under the lock.
 func WriteObjects(ctx context.Context, session *cluster.Session, d *cluster.Desired) error {
 	if len(d.Unpublished) == 0 {
 		return nil
@@ -29,7 +30,7 @@ func WriteObjects(ctx context.Context, session *cluster.Session, d *cluster.Desi
 		return err
 	}
 
-	var objectErr, keyErr error
+	var objectErr, keyErr, issuerErr error
 	var wg sync.WaitGroup
 	machine := d.ListedMachineStore()
 	wg.Go(func() { _, objectErr = node.PublishObjects(ctx, machine, d.MachineObjects) })
@@ -46,12 +47,15 @@ func WriteObjects(ctx context.Context, session *cluster.Session, d *cluster.Desi
 		}
 	})
 
+	wg.Go(func() { issuerErr = session.PublishIssuerDocuments(ctx, d) })
 	wg.Wait()
-	if err := errors.Join(objectErr, keyErr); err != nil {
+	if err := errors.Join(objectErr, keyErr, issuerErr); err != nil {
 		return err
 	}
 
-	session.Env.Notifyf("published %d objects in %s", len(d.Unpublished), d.MachineStore.URL())
+	if n := len(d.Unpublished) - d.UnpublishedIssuerDocuments(); n > 0 {
+		session.Env.Notifyf("published %d objects in %s", n, d.MachineStore.URL())
+	}
 
 	return nil
 }

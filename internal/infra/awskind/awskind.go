@@ -59,6 +59,7 @@ func AllKinds() []graph.Resource {
 		IAMRole{},
 		IAMRolePolicy{},
 		InstanceProfile{},
+		OIDCProvider{},
 		KMSKey{},
 		KMSAlias{},
 		LoadBalancer{},

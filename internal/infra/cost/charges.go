@@ -130,7 +130,7 @@ func isFree(r graph.Resource) bool {
 	case awskind.VPC, awskind.Subnet, awskind.RouteTable, awskind.Route, awskind.RouteTableAssociation,
 		awskind.InternetGateway, awskind.GatewayAttachment, awskind.VPCPeering,
 		awskind.SecurityGroup, awskind.SecurityGroupIngress, awskind.SecurityGroupEgress,
-		awskind.IAMRole, awskind.IAMRolePolicy, awskind.InstanceProfile, awskind.KeyPair,
+		awskind.IAMRole, awskind.IAMRolePolicy, awskind.InstanceProfile, awskind.OIDCProvider, awskind.KeyPair,
 		awskind.LaunchTemplate, awskind.LifecycleHook, awskind.TargetGroup, awskind.Listener,
 		awskind.KMSAlias, awskind.DNSRecord:
 		return true

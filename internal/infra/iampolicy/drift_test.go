@@ -139,6 +139,7 @@ func (b *bench) driftIdentities(name string, op who) {
 	b.check(k.UpdateKeyDescription(ctx, &kms.UpdateKeyDescriptionInput{KeyId: key, Description: s("mine")}))
 	b.check(k.DisableKeyRotation(ctx, &kms.DisableKeyRotationInput{KeyId: key}))
 	b.check(k.DisableKey(ctx, &kms.DisableKeyInput{KeyId: key}))
+	b.driftProvider(id("iam-oidc-provider/pods"))
 	more, err := i.CreatePolicy(ctx, &iam.CreatePolicyInput{PolicyName: s("more"), PolicyDocument: s(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`)})
 	b.check(more, err)
 	b.check(i.AttachRolePolicy(ctx, &iam.AttachRolePolicyInput{RoleName: role, PolicyArn: more.Policy.Arn}))
@@ -149,6 +150,21 @@ func (b *bench) driftIdentities(name string, op who) {
 	// An earlier run has created the profile, and the eventually consistent list does not show it yet.
 	p := awskind.InstanceProfile{Name: *id("iam-instance-profile/worker"), Path: model.RolePath(name, regiontest.RegionName), Roles: []graph.Ref[awskind.IAMRole]{graph.UnmanagedRef[awskind.IAMRole](*role)}}
 	b.check(b.cloud(cfg, name).Create(ctx, plan.Task{Step: plan.Step{Kind: "iam-instance-profile"}, Desired: p, ReportWaiting: func(string) {}}))
+}
+
+// driftProvider changes the audiences and the tags of an OpenID Connect provider.
+func (b *bench) driftProvider(arn *string) {
+	b.Helper()
+	ctx := b.Context()
+	i := iam.NewFromConfig(b.region.AWSConfig())
+	s := sdk.String
+	b.check(i.AddClientIDToOpenIDConnectProvider(ctx, &iam.AddClientIDToOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, ClientID: s("vault")}))
+	b.check(i.RemoveClientIDFromOpenIDConnectProvider(ctx, &iam.RemoveClientIDFromOpenIDConnectProviderInput{
+		OpenIDConnectProviderArn: arn, ClientID: s(model.STSAudience),
+	}))
+	b.check(i.TagOpenIDConnectProvider(ctx, &iam.TagOpenIDConnectProviderInput{OpenIDConnectProviderArn: arn, Tags: []iamtypes.Tag{
+		{Key: s("slipway.dev/stray"), Value: s("x")}, {Key: s("Name"), Value: s("mine")},
+	}}))
 }
 
 // replaceMachine detaches and terminates a worker, and terminates another one, as a rolling update does, which needs a

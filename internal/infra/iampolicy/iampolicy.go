@@ -62,6 +62,11 @@ type Input struct {
 	DNSNames []string
 	// HostedZones lists the ids of existing zones of these names. Empty: Slipway creates the zone.
 	HostedZones []string
+	// Issuer is the issuer of service-account tokens, an https URL, if the cluster is an OpenID Connect provider in IAM.
+	// Empty: it is none.
+	Issuer string
+	// Discovery is where the documents of the issuer are published, if Issuer is set.
+	Discovery StoreLocation
 	// ReadOnly leaves out all changes and all keys: what remains is enough for commands that only read.
 	ReadOnly bool
 	// Boundary is the ARN of the permissions boundary that the cluster's roles must have; see [BoundaryARN].
@@ -137,6 +142,7 @@ func BuildPolicies(in Input) []Policy {
 			s.dnsStatements(),
 			s.machineStatements(),
 			s.identityStatements(),
+			s.issuerStatements(),
 			s.leftoverStatements(),
 			s.progressStatements(),
 			s.storeStatements(),

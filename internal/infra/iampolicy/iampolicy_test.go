@@ -170,7 +170,9 @@ func (b *bench) edit(w who, name, old, new string) {
 // ids returns a function from addresses to identities of a cluster's resources.
 func (b *bench) ids(name string) func(string) *string {
 	b.Helper()
-	have, err := b.cloud(b.region.AWSConfig(), name).Read(b.Context())
+	cloud := b.cloud(b.region.AWSConfig(), name)
+	cloud.FindProviders(true)
+	have, err := cloud.Read(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -208,16 +210,21 @@ func TestPolicyIsEnough(t *testing.T) {
 	b.must(starter, 0, "state", "init", "--yes")
 	b.must(starter, 0, "state", "init", "--yes")
 	started := b.trace("starter")
+	initDiscovery := b.policies("demo", "--discovery-init", discoveryStore)
+	publisher := b.user("publisher", initDiscovery)
+	for range 2 { // the second time it exists
+		b.must(publisher, 0, "iam", "init-discovery", discoveryStore, "--yes")
+	}
 	more := b.peering()
 	b.create(who{}, "demo")
 	b.edit(who{}, "demo", "    natGateways: PerZone", "    natGateways: Single\n    vpcEndpoints: [ec2, s3]\n"+more)
-	b.edit(who{}, "demo", "  networking:\n", privateZone+"  networking:\n")
+	b.edit(who{}, "demo", "  networking:\n", privateZone+podIdentity+"  networking:\n")
 	docs := b.policies("demo") // they depend on the ids in the manifest
 	op := b.user("operator", docs)
 	b.must(who{}, 0, "delete", "cluster", "demo", "--yes")
 	b.create(op, "demo")
 	b.edit(op, "demo", "    natGateways: PerZone", "    natGateways: Single\n    vpcEndpoints: [ec2, s3]\n"+more)
-	b.edit(op, "demo", "  networking:\n", "  sshKey: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPLLbNYYsVe9WrZhsnw7dmEhqHxzyZyqzqeoAxxhCcc8 operator@example.com\n"+privateZone+"  networking:\n")
+	b.edit(op, "demo", "  networking:\n", "  sshKey: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPLLbNYYsVe9WrZhsnw7dmEhqHxzyZyqzqeoAxxhCcc8 operator@example.com\n"+privateZone+podIdentity+"  networking:\n")
 	b.must(op, 2, "plan", "demo")
 	b.must(op, 0, "apply", "demo", "--yes")
 	b.must(op, 0, "plan", "demo")
@@ -250,6 +257,7 @@ func TestPolicyIsEnough(t *testing.T) {
 	b.necessary(docs, b.trace("operator"))
 	b.necessary(deletion, b.trace("operator")[everyday:])
 	b.necessary(initial, started)
+	b.necessary(initDiscovery, b.trace("publisher"))
 	for i, d := range docs {
 		t.Logf("policy %d of %d: %d statements, %d of %d characters", i+1, len(docs), len(d.Statement), d.Size(), iampolicy.MaxPolicySize)
 		if d.Size() > iampolicy.MaxPolicySize {
@@ -322,6 +330,15 @@ func parse(t *testing.T, st iampolicy.Statement) authz.Policy {
 
 // privateZone is the part of a manifest for a zone that Slipway creates.
 const privateZone = "  dnsZone: k8s.example.com\n  topology: {dns: {type: Private}}\n"
+
+const discoveryStore = "s3://slipway-test-oidc/prod"
+
+// podIdentity is the part of a manifest for a service account with a role.
+const podIdentity = `  serviceAccountIssuerDiscovery: {discoveryStore: ` + discoveryStore + `}
+  iam:
+    serviceAccountExternalPermissions:
+    - {name: reader, namespace: shop, aws: {inlinePolicy: '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"s3:GetObject","Resource":"*"}]}'}}
+`
 
 // peering creates another VPC and returns the part of a manifest for a peering with it.
 func (b *bench) peering() string {

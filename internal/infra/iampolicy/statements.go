@@ -81,6 +81,10 @@ func (s policyBuilder) conditionalReadStatements() []Statement {
 		)
 	}
 
+	if s.Issuer != "" {
+		out = append(out, s.issuerReadStatements()...)
+	}
+
 	return out
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package model converts a cluster's manifests to the graph of its AWS resources. Each file covers one area:
-// network, security groups, IAM, KMS, load balancers, DNS, machines. It is pure: it does not use the AWS SDK,
-// reads nothing and changes nothing.
+// network, security groups, IAM, identities of pods, KMS, load balancers, DNS, machines. It is pure: it does not use
+// the AWS SDK, reads nothing and changes nothing.
 package model
 
 import (
@@ -156,6 +156,7 @@ func Build(in Input) (*graph.Graph, diag.Findings) {
 	b.addElasticIP()
 	b.addSSHAccess()
 	b.addIAMRoles()
+	b.addPodIdentity()
 	b.addAPIBalancers()
 	b.addDNSRecord()
 	b.addControlPlane()

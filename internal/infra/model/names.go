@@ -28,6 +28,11 @@ func GroupRoleName(cluster, region, group string) string {
 	return shortenName(cluster+".worker-"+group+"."+region, maxRoleName)
 }
 
+// ServiceAccountRoleName returns the name of the IAM role of a service account.
+func ServiceAccountRoleName(cluster, region, namespace, name string) string {
+	return shortenName(cluster+".sa-"+namespace+"."+name+"."+region, maxRoleName)
+}
+
 // HasOwnRole reports whether a group has its own IAM role.
 func HasOwnRole(ig v1alpha1.InstanceGroup) bool {
 	return len(ig.Spec.IAM.Policies) > 0 || ig.Spec.IAM.InlinePolicy != ""

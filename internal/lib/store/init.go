@@ -402,12 +402,19 @@ func (m s3Initializer) policyStatements() []map[string]any {
 		return out
 	}
 
-	return append(out, deny(
-		"TLSOnly",
-		"s3:*",
-		[]string{bucket, bucket + "/*"},
-		map[string]any{"Bool": map[string]string{"aws:SecureTransport": "false"}},
-	))
+	return append(out, denyPlainHTTP(bucket))
+}
+
+// denyPlainHTTP returns the statement of a bucket policy that denies requests without TLS. bucket is an ARN.
+func denyPlainHTTP(bucket string) map[string]any {
+	return map[string]any{
+		"Sid":       "TLSOnly",
+		"Effect":    "Deny",
+		"Principal": "*",
+		"Action":    "s3:*",
+		"Resource":  []string{bucket, bucket + "/*"},
+		"Condition": map[string]any{"Bool": map[string]string{"aws:SecureTransport": "false"}},
+	}
 }
 
 // requiresTLS reports whether a bucket policy denies requests without TLS.

@@ -60,6 +60,8 @@ type Cloud struct {
 	recordZones []string
 	// skipsZones is true if the cluster has no hosted zone and no DNS records.
 	skipsZones bool
+	// providers is whether the cluster may have an OpenID Connect provider.
+	providers providerSearch
 	// inUse explains why AWS refuses to delete a resource; nil: it is retried without an
 	// explanation.
 	inUse InUseFunc
@@ -124,6 +126,7 @@ func New(cfg aws.Config, scope Scope, inUse InUseFunc) *Cloud {
 	registerRoles(c, iamClient, iamClient, scope)
 	registerRolePolicies(c, iamClient)
 	registerInstanceProfiles(c, iamClient)
+	registerOIDCProviders(c, iamClient, scope)
 	registerKeys(c, kmsClient, scope)
 	registerLoadBalancers(c, elbClient, scope)
 	registerHostedZones(c, route53.NewFromConfig(cfg), scope)

@@ -6,6 +6,7 @@ package apitest
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/tls"
@@ -35,9 +36,30 @@ type Server struct {
 	Kubeconfig string
 }
 
+// Options change the API server of a test.
+type Options struct {
+	// Issuer of the tokens of service accounts. Empty: https://issuer.example.
+	Issuer string
+	// SigningKey signs the tokens of service accounts, in PEM. Nil: a new key.
+	SigningKey []byte
+	// VerificationKey is the public half of SigningKey, in PEM. Nil: kube-apiserver derives it, if it is an RSA key.
+	VerificationKey []byte
+}
+
 // Start starts an API server for a test. Without the programs the test is skipped, or fails if SLIPWAY_E2E is require.
 func Start(t *testing.T) Server {
 	t.Helper()
+
+	return StartWith(t, Options{})
+}
+
+// StartWith is [Start] with options.
+func StartWith(t *testing.T, o Options) Server {
+	t.Helper()
+
+	if o.SigningKey == nil {
+		o.SigningKey = newKey(t)
+	}
 
 	kubernetes := assettest.Program(t, "kubernetes", "bin/kubernetes")
 	etcd := assettest.Program(t, "etcd", "bin/etcd")
@@ -50,7 +72,13 @@ func Start(t *testing.T) Server {
 		"--listen-peer-urls="+peers, "--initial-advertise-peer-urls="+peers, "--initial-cluster=default="+peers)
 
 	key := filepath.Join(dir, "sa.key")
-	write(t, key, newKey(t))
+	write(t, key, o.SigningKey)
+
+	public := key
+	if o.VerificationKey != nil {
+		public = filepath.Join(dir, "sa.pub")
+		write(t, public, o.VerificationKey)
+	}
 
 	token := rand.Text()
 	tokens := filepath.Join(dir, "tokens.csv")
@@ -58,8 +86,8 @@ func Start(t *testing.T) Server {
 	run(t, "kube-apiserver", kubernetes,
 		"--etcd-servers="+clients, "--bind-address=127.0.0.1", "--secure-port="+ports[2], "--cert-dir="+dir,
 		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",
-		"--service-account-issuer=https://issuer.example", "--service-account-signing-key-file="+key,
-		"--service-account-key-file="+key, "--service-cluster-ip-range=10.96.0.0/16",
+		"--service-account-issuer="+cmp.Or(o.Issuer, "https://issuer.example"), "--service-account-signing-key-file="+key,
+		"--service-account-key-file="+public, "--service-cluster-ip-range=10.96.0.0/16",
 		"--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount", "--token-auth-file="+tokens)
 
 	s := Server{

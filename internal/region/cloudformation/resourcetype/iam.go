@@ -135,6 +135,7 @@ func iamTypes() map[string]Type {
 		},
 		"AWS::IAM::ManagedPolicy":   managedPolicyType(),
 		"AWS::IAM::InstanceProfile": instanceProfileType(),
+		"AWS::IAM::OIDCProvider":    oidcProviderType(),
 	}
 }
 
