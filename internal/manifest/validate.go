@@ -140,6 +140,7 @@ func (v validator) checkCluster(c v1alpha1.Cluster) {
 	v.checkEtcdTiming(c.Spec.Etcd)
 	v.checkComponents(c.Spec)
 	v.checkEtcdBackup(c.Spec.Etcd.Backup)
+	v.checkQuorumLoss(c.Spec.Etcd)
 	v.checkSSHKeys(c.Spec)
 	v.checkDownloadSources(c.Spec)
 	v.checkTags("spec.tags", c.Spec.Tags)
