@@ -107,6 +107,7 @@ func (r *etcdRecovery) run(ctx context.Context) error {
 	}
 
 	step := etcd.DecideRecovery(facts)
+	r.memory.own.LostData, _, _ = facts.LostMajority()
 	if step.Reason != r.memory.reason {
 		r.memory.reason = step.Reason
 		r.member.agent.Log.Warn("etcd has no quorum", slog.String("step", string(step.Type)), slog.String("reason", step.Reason))

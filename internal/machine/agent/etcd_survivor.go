@@ -219,4 +219,3 @@ func copyCommand(program string) []string {
 		"--log-level=error",
 	}
 }
-

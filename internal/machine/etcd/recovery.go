@@ -82,6 +82,8 @@ type QuorumReport struct {
 	LostAt time.Time `json:"lostAt,omitzero"`
 	// Count increases with each report of one process, so that others see that the machine still reports.
 	Count int `json:"count"`
+	// LostData is set if the machine found that the data of a majority is lost.
+	LostData bool `json:"lostData,omitempty"`
 	// Step is the machine's last decision, Reason its reason, and DueAt when it will act if nothing changes; zero if that does
 	// not depend on the time.
 	Step   RecoveryStepType `json:"step"`
