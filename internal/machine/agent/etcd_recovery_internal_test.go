@@ -94,6 +94,7 @@ func newRealRecovery(t *testing.T, r *realCluster, slot string, s store.Store) *
 		killer: &killer{left: 1 << 30},
 	}
 	out.slot, _ = a.doc.Slot(slot)
+	out.slot.PeerURL = r.manager.Peers[strings.Index("abc", slot)].PeerURL
 	a.Now = func() time.Time { return out.clock }
 	out.restartAgent()
 	return out
@@ -222,6 +223,8 @@ func TestRealLostQuorum(t *testing.T) {
 		r.loseQuorumAgain(number)
 	}
 	number--
+	r.killer = &killer{left: 1 << 30}
+	r.restartAgent()
 	t.Logf("COUNT %d recoveries of a lost quorum of real etcd, killed at every %d. effect", attempts, stride)
 	a := c.manager.Peers[0]
 	c.start(a, "existing")

@@ -46,6 +46,10 @@ func (r *etcdRecovery) save(ctx context.Context) error {
 			return err
 		}
 
+		if err := commitLog(filepath.Join(dir, "data/member/wal")); err != nil {
+			return err
+		}
+
 		known := backup.Metadata{
 			Reason:     backup.ReasonRecovery,
 			RequestID:  savedID(own),
@@ -160,6 +164,30 @@ func copyFile(from, to string) error {
 	_, err = io.Copy(out, in)
 
 	return errors.Join(err, out.Close())
+}
+
+// commitLog makes all entries of a copied log count: see [etcd.NewCommitMark].
+func commitLog(dir string) error {
+	mark, err := etcd.NewCommitMark(os.DirFS(dir))
+	if err != nil {
+		return err
+	}
+
+	out, err := os.OpenFile(filepath.Join(dir, mark.File), os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("write to the copy of etcd's log: %w", err)
+	}
+
+	_, err = out.WriteAt(mark.Record, mark.Offset)
+	if err == nil {
+		err = out.Truncate(mark.Offset + int64(len(mark.Record)))
+	}
+
+	if err = errors.Join(err, out.Close()); err != nil {
+		return fmt.Errorf("write to the copy of etcd's log: %w", err)
+	}
+
+	return nil
 }
 
 // snapshotCopy lets an etcd read the copy of the data in dir, and writes a snapshot of it to a file. It serves on sockets in dir,
