@@ -36,15 +36,14 @@ func TestLostQuorum(t *testing.T) {
 func createRecovering(e *environment) {
 	e.runSlipway("state", "init", "--yes")
 	e.runSlipway("create", "cluster", clusterName, "--zones", region+"a,"+region+"b,"+region+"c", "--yes")
-	var lines []string
-	for line := range strings.SplitSeq(e.runSlipway("get", "cluster", clusterName, "-o", "yaml"), "\n") {
-		lines = append(lines, line)
-		if line == "  etcd:" {
-			lines = append(lines, "    quorumLoss:", "      recovery: Automatic", "      after: "+recoveryDelay.String())
-		}
+	before := e.runSlipway("get", "cluster", clusterName, "-o", "yaml")
+	manual := "    quorumLoss:\n      after: 10m\n      recovery: Manual\n"
+	automatic := "    quorumLoss:\n      after: " + recoveryDelay.String() + "\n      recovery: Automatic\n"
+	if !strings.Contains(before, manual) {
+		e.t.Fatalf("the manifest is not as expected:\n%s", before)
 	}
 	file := filepath.Join(e.t.TempDir(), "cluster.yaml")
-	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(strings.Replace(before, manual, automatic, 1)), 0o600); err != nil {
 		e.t.Fatal(err)
 	}
 	e.runSlipway("replace", "-f", file, "--yes")

@@ -36,8 +36,6 @@ type recoveryMemory struct {
 	asked bool
 	// own is this machine's last report.
 	own etcd.QuorumReport
-	// generation is the one that own.LostAt is about.
-	generation int
 	// lossSince is since when each look showed that the volumes of a majority are lost; zero if the last did not.
 	lossSince time.Time
 	// seen are the reports of the other machines by slot.
@@ -196,7 +194,6 @@ func (r *etcdRecovery) readOwn(ctx context.Context) error {
 
 	if own != nil {
 		r.memory.own = *own
-		r.memory.generation = own.Generation
 	}
 
 	r.memory.asked = true
@@ -254,13 +251,13 @@ func newRecoveryPolicy(q v1alpha1.EtcdQuorumLoss) (etcd.RecoveryPolicy, error) {
 func (r *etcdRecovery) describeOwn(known etcd.Facts) {
 	a := r.member.agent
 	own := &r.memory.own
-	changed := own.Volume != known.Volume || r.memory.generation != generationOf(known)
+	changed := own.Volume != known.Volume || own.Newest != generationOf(known)
 	if own.LostAt.IsZero() || changed { // another generation has its own time to begin
 		own.LostAt = a.Now().UTC()
 		r.memory.lossSince = time.Time{}
 	}
 
-	r.memory.generation = generationOf(known)
+	own.Newest = generationOf(known)
 	own.Slot = known.Slot
 	own.Machine = a.instance.ID
 	own.Volume = known.Volume

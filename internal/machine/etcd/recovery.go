@@ -75,10 +75,12 @@ type QuorumReport struct {
 	Quorum bool `json:"quorum"`
 	// Generation of the data on the volume; 0 if it has none.
 	Generation int `json:"generation"`
+	// Newest is the number of the newest generation, which LostAt is about.
+	Newest int `json:"newest"`
 	// Log is the end of the member's log, and Problem says why it cannot be read.
 	Log     LogEnd `json:"log"`
 	Problem string `json:"problem,omitempty"`
-	// LostAt is since when the machine has had no quorum, by its clock.
+	// LostAt is since when the machine has had no quorum of the newest generation, by its clock.
 	LostAt time.Time `json:"lostAt,omitzero"`
 	// Count increases with each report of one process, so that others see that the machine still reports.
 	Count int `json:"count"`

@@ -40,7 +40,6 @@ type modelBackup struct {
 // modelAgent is what the process of an agent remembers.
 type modelAgent struct {
 	report    etcd.QuorumReport
-	number    int // of the generation that report.LostAt is about
 	lossSince time.Time
 	seen      map[string]modelSeen
 }
@@ -199,6 +198,9 @@ func (w *lostQuorum) lead(identity string, side []string) string {
 			leader = slot
 		}
 	}
+	for _, slot := range side {
+		delete(w.ledIn, slot) // they follow the new leader
+	}
 	w.terms[identity]++
 	w.leaders[identity] = leader
 	w.ledIn[leader] = w.terms[identity]
@@ -218,6 +220,7 @@ func (w *lostQuorum) replicate(identity, leader string, side []string) {
 	others = rapid.Permutation(others).Draw(w.T, "followers")
 	for _, slot := range others[:rapid.IntRange(voters/2, len(others)).Draw(w.T, "copies")] {
 		w.logs[slot] = slices.Clone(w.logs[leader])
+		delete(w.ledIn, slot)
 	}
 }
 
@@ -234,11 +237,17 @@ func (w *lostQuorum) write(answered bool) {
 	}
 }
 
-// stray lets a leader that lost its quorum write into its log what no client is told.
-func (w *lostQuorum) stray(slot string) {
-	if w.running[slot] && w.ledIn[slot] > 0 && w.volumes[slot].identity != "" {
-		w.ids++
-		w.logs[slot] = append(slices.Clone(w.logs[slot]), modelEntry{w.ledIn[slot], w.ids})
+// stray cuts a leader off, which writes into its log what no client is told.
+func (w *lostQuorum) stray() {
+	for _, slot := range w.slots {
+		if !w.running[slot] || w.ledIn[slot] == 0 || w.volumes[slot].identity == "" {
+			continue
+		}
+		w.isolated[slot] = true
+		for range rapid.IntRange(1, 6).Draw(w.T, "strays") {
+			w.ids++
+			w.logs[slot] = append(slices.Clone(w.logs[slot]), modelEntry{w.ledIn[slot], w.ids})
+		}
 	}
 }
 
@@ -274,6 +283,9 @@ func (w *lostQuorum) memberStep(slot string, effects int) {
 	v := w.volumes[slot]
 	before := *v
 	w.step(slot, !w.storeCut[slot], effects)
+	if v.identity != before.identity {
+		delete(w.ledIn, slot)
+	}
 	switch {
 	case v.identity == before.identity:
 	case v.identity == "":
@@ -329,7 +341,7 @@ func (w *lostQuorum) seesQuorum(slot string) bool {
 // agent returns the memory of a slot's agent. A new process knows what the earlier one reported.
 func (w *lostQuorum) agent(slot string) *modelAgent {
 	if w.agents[slot] == nil {
-		w.agents[slot] = &modelAgent{report: w.reports[slot], number: w.reports[slot].Generation, seen: map[string]modelSeen{}}
+		w.agents[slot] = &modelAgent{report: w.reports[slot], seen: map[string]modelSeen{}}
 	}
 	return w.agents[slot]
 }
@@ -384,11 +396,11 @@ func (w *lostQuorum) savedID(slot string) string {
 func (w *lostQuorum) recoveryFacts(slot string, a *modelAgent, late int) etcd.RecoveryFacts {
 	clock := w.now.Add(w.skew[slot])
 	v := w.volumes[slot]
-	if a.report.LostAt.IsZero() || a.report.Volume != w.volumeID[slot] || a.number != w.number() {
+	if a.report.LostAt.IsZero() || a.report.Volume != w.volumeID[slot] || a.report.Newest != w.number() {
 		a.report.LostAt = clock
 		a.lossSince = time.Time{}
 	}
-	a.number = w.number()
+	a.report.Newest = w.number()
 	a.report.Slot, a.report.Volume, a.report.Quorum = slot, w.volumeID[slot], false
 	a.report.Generation, a.report.Log = v.generation, logEnd(w.logs[slot])
 	if v.identity == "" {
@@ -542,7 +554,7 @@ func (w *lostQuorum) fault(slot string) {
 	case 8:
 		w.skew[slot] += time.Duration(rapid.IntRange(-20, 20).Draw(w.T, "drift")) * time.Second
 	case 9:
-		w.stray(slot)
+		w.stray()
 	case 10:
 		delete(w.agents, slot) // the agent was killed
 	default:
