@@ -3,7 +3,6 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -247,140 +246,6 @@ func newRecoveryPolicy(q v1alpha1.EtcdQuorumLoss) (etcd.RecoveryPolicy, error) {
 	return out, nil
 }
 
-// describeOwn updates what this machine reports of its member.
-func (r *etcdRecovery) describeOwn(known etcd.Facts) {
-	a := r.member.agent
-	own := &r.memory.own
-	changed := own.Volume != known.Volume || own.Newest != generationOf(known)
-	if own.LostAt.IsZero() || changed { // another generation has its own time to begin
-		own.LostAt = a.Now().UTC()
-		r.memory.lossSince = time.Time{}
-	}
-
-	own.Newest = generationOf(known)
-	own.Slot = known.Slot
-	own.Machine = a.instance.ID
-	own.Volume = known.Volume
-	own.Quorum = false
-	own.Generation = known.DataGeneration
-	own.Log = etcd.LogEnd{}
-	own.Problem = ""
-	if !known.HasData {
-		return
-	}
-
-	var err error
-	if own.Log, err = etcd.ReadLogEnd(os.DirFS(a.Root.Path(etcd.DataDir + "/member/wal"))); err != nil {
-		own.Problem = err.Error()
-	}
-}
-
-// gatherSlots returns what is known of each slot: its volumes in EC2, and the report of its machine.
-func (r *etcdRecovery) gatherSlots(ctx context.Context) ([]etcd.SlotState, error) {
-	a := r.member.agent
-	var out []etcd.SlotState
-	var recorded []string
-	for _, s := range a.doc.Slots {
-		state := etcd.SlotState{Slot: s.Name}
-		record, err := r.readJoinedVolume(ctx, s.Name)
-		if err != nil {
-			return nil, err
-		}
-
-		if record != "" {
-			state.Volumes = []string{record}
-			recorded = append(recorded, record)
-		}
-
-		if state.Report, err = r.readReport(ctx, s.Name); err != nil {
-			return nil, err
-		}
-
-		out = append(out, state)
-	}
-
-	existing, err := a.ec2Client().ListExistingVolumes(ctx, recorded)
-	if err != nil {
-		return nil, err
-	}
-
-	own := r.member.volume
-	for i := range out {
-		out[i].Volumes = volumesOfSlot(out[i], existing)
-		if out[i].Slot == r.member.slot.Name && !slices.Contains(out[i].Volumes, own) {
-			out[i].Volumes = append(out[i].Volumes, own) // EC2 does not list it yet
-		}
-	}
-
-	return out, nil
-}
-
-// volumesOfSlot returns the volumes that exist and belong to a slot: by their tags, or because its member had data there.
-func volumesOfSlot(s etcd.SlotState, existing []Volume) []string {
-	var out []string
-	for _, v := range existing {
-		if v.Slot == s.Slot || slices.Contains(s.Volumes, v.ID) {
-			out = append(out, v.ID)
-		}
-	}
-
-	return out
-}
-
-// readJoinedVolume returns the volume on which a slot's member had data last; empty if it never had any.
-func (r *etcdRecovery) readJoinedVolume(ctx context.Context, slot string) (string, error) {
-	record, err := readJSONObject[joinedRecord](ctx, r.member.store, node.EtcdJoinedKey(r.member.agent.doc.Cluster, slot))
-	if errors.Is(err, store.ErrNotFound) {
-		return "", nil
-	}
-
-	if err != nil {
-		return "", err
-	}
-
-	return record.Volume, nil
-}
-
-// readReport returns the report of a slot's machine; nil if it does not report at this moment.
-func (r *etcdRecovery) readReport(ctx context.Context, slot string) (*etcd.QuorumReport, error) {
-	if slot == r.member.slot.Name {
-		own := r.memory.own
-		return &own, nil
-	}
-
-	o, err := r.member.store.Get(ctx, node.EtcdQuorumReportKey(r.member.agent.doc.Cluster, slot))
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil
-	}
-
-	if err != nil {
-		return nil, err
-	}
-
-	if r.memory.seen == nil {
-		r.memory.seen = map[string]seenReport{}
-	}
-
-	now := r.member.agent.Now()
-	seen, before := r.memory.seen[slot]
-	if before && !bytes.Equal(seen.body, o.Body) {
-		seen.changedAt = now
-	}
-
-	seen.body = o.Body
-	r.memory.seen[slot] = seen
-	if seen.changedAt.IsZero() || now.Sub(seen.changedAt) > freshReport {
-		return nil, nil
-	}
-
-	var out etcd.QuorumReport
-	if err := json.Unmarshal(o.Body, &out); err != nil {
-		return nil, fmt.Errorf("read %s: %w", o.Key, err)
-	}
-
-	return &out, nil
-}
-
 // noteTimes adds for how long the quorum is missing and the volumes are lost.
 func (r *etcdRecovery) noteTimes(f *etcd.RecoveryFacts) {
 	now := r.member.agent.Now()
@@ -417,8 +282,8 @@ func (r *etcdRecovery) addBackups(ctx context.Context, f *etcd.RecoveryFacts, g 
 
 	saved := listing.Backups[at]
 	f.Saved = &etcd.SavedData{ID: saved.ID}
-	if v := saved.Verification; v != nil && !v.OK {
-		f.Saved.Problem = v.Error
+	if hasFailedTest(saved) {
+		f.Saved.Problem = saved.Verification.Error
 	}
 
 	return nil
@@ -427,14 +292,11 @@ func (r *etcdRecovery) addBackups(ctx context.Context, f *etcd.RecoveryFacts, g 
 // newestRecoverable returns the newest backup that was taken of the current generation and whose test did not fail. If there
 // is none, it is the one that the generation was restored from: later ones of before it are what an operator discarded.
 func newestRecoverable(backups []backup.Backup, g *etcd.Generation) *etcd.RecoveryBackup {
-	number := 1
-	if g != nil {
-		number = g.Number
-	}
-
+	usable := slices.DeleteFunc(slices.Clone(backups), hasFailedTest)
+	number := generationOf(etcd.Facts{Generation: g})
 	var out *etcd.RecoveryBackup
-	for _, b := range backups {
-		if b.Verification != nil && !b.Verification.OK || b.Origin != nil || max(b.Generation, 1) != number {
+	for _, b := range usable {
+		if b.Origin != nil || max(b.Generation, 1) != number {
 			continue
 		}
 
@@ -448,15 +310,14 @@ func newestRecoverable(backups []backup.Backup, g *etcd.Generation) *etcd.Recove
 		return out
 	}
 
-	at := slices.IndexFunc(backups, func(b backup.Backup) bool { return b.ID == g.Backup })
-	if at < 0 || backups[at].Verification != nil && !backups[at].Verification.OK {
-		return nil
+	if found, ok := (backup.Listing{Backups: usable}).Find(g.Backup); ok {
+		return new(newRecoveryBackup(found))
 	}
 
-	out = new(newRecoveryBackup(backups[at]))
-
-	return out
+	return nil
 }
+
+func hasFailedTest(b backup.Backup) bool { return b.Verification != nil && !b.Verification.OK }
 
 func newRecoveryBackup(b backup.Backup) etcd.RecoveryBackup {
 	return etcd.RecoveryBackup{

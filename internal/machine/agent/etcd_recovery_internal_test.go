@@ -537,16 +537,16 @@ func TestNoRecoveryWithoutNeed(t *testing.T) {
 
 // TestNewestRecoverable: backups of other generations and clusters, and those whose test failed, are not restored.
 func TestNewestRecoverable(t *testing.T) {
-	make := func(id string, generation int, term uint64, revision int64) backup.Backup {
+	newBackup := func(id string, generation int, term uint64, revision int64) backup.Backup {
 		return backup.Backup{Metadata: backup.Metadata{
 			ID: id, Generation: generation, RaftTerm: term, Contents: backup.Contents{Revision: revision},
 		}}
 	}
-	failed := make("failed", 1, 9, 90)
+	failed := newBackup("failed", 1, 9, 90)
 	failed.Verification = &backup.Verification{}
-	other := make("copy", 0, 0, 99)
+	other := newBackup("copy", 0, 0, 99)
 	other.Origin = &backup.Origin{}
-	first := []backup.Backup{make("old", 0, 0, 5), make("b1", 1, 2, 7), make("b2", 1, 3, 6), failed, other}
+	first := []backup.Backup{newBackup("old", 0, 0, 5), newBackup("b1", 1, 2, 7), newBackup("b2", 1, 3, 6), failed, other}
 	g := &etcd.Generation{Number: 2, Backup: "old"}
 	for name, c := range map[string]struct {
 		backups []backup.Backup
@@ -558,7 +558,7 @@ func TestNewestRecoverable(t *testing.T) {
 		"of an earlier version":             {first[:1], nil, "old"},
 		"not of another cluster":            {[]backup.Backup{other}, nil, ""},
 		"the operator discarded later ones": {first, g, "old"},
-		"of the generation":                 {append(first, make("b3", 2, 1, 3)), g, "b3"},
+		"of the generation":                 {append(first, newBackup("b3", 2, 1, 3)), g, "b3"},
 		"the generation's is gone":          {first[1:], g, ""},
 	} {
 		got := newestRecoverable(c.backups, c.g)
