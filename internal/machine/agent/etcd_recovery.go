@@ -89,12 +89,17 @@ func (r *etcdRecovery) run(ctx context.Context) error {
 		return nil // this machine has nothing to report: others see whether the volume exists
 	}
 
+	// Without reading the machine store, which costs money. A member of an earlier generation is stopped by another task.
+	if _, quorum, err := r.member.agent.newEtcdManager().Probe(ctx, r.url); err == nil && quorum {
+		return r.noteQuorum(ctx)
+	}
+
 	known, err := r.gatherMember(ctx)
 	if err != nil {
 		return err
 	}
 
-	if r.hasQuorum(ctx, known) {
+	if r.members(ctx, known) != nil {
 		return r.noteQuorum(ctx)
 	}
 
@@ -146,17 +151,6 @@ func generationOf(f etcd.Facts) int {
 	}
 
 	return f.Generation.Number
-}
-
-// hasQuorum reports whether a member of the current generation answers a linearizable read.
-func (r *etcdRecovery) hasQuorum(ctx context.Context, f etcd.Facts) bool {
-	if f.DataGeneration == generationOf(f) {
-		if _, quorum, err := r.member.agent.newEtcdManager().Probe(ctx, r.url); err == nil && quorum {
-			return true
-		}
-	}
-
-	return r.members(ctx, f) != nil
 }
 
 // noteQuorum tells the others that etcd has a quorum, if this machine or an earlier process reported the contrary.
