@@ -416,6 +416,15 @@ func (r *etcdRecovery) begin(ctx context.Context, f etcd.RecoveryFacts, step etc
 			TakenAt:  found.TakenAt,
 		},
 	}
+	free, err := r.member.freeWithout(asideDir, restoredDir)
+	if err != nil {
+		return err
+	}
+
+	if err := g.CheckRoom(free); err != nil { // afterwards it would be too late to let another machine restore
+		return err
+	}
+
 	body, err := json.MarshalIndent(g, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode the generation of etcd: %w", err)

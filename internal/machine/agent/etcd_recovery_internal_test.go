@@ -567,3 +567,38 @@ func TestNewestRecoverable(t *testing.T) {
 		}
 	}
 }
+
+// TestRecoveryNeedsRoom: a generation does not begin if the volume has no room for the backup.
+func TestRecoveryNeedsRoom(t *testing.T) {
+	r, s, clock := recoveryWithoutEtcd(t)
+	if err := r.member.agent.Root.MakeDir(etcd.DataMount, 0o700, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, slot := range []string{"a", "b", "c"} {
+		if _, err := s.Put(t.Context(), node.EtcdJoinedKey("demo", slot), []byte(`{"volume":"vol-gone-`+slot+`"}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := backup.NewID(*clock, "large")
+	err := r.backup.archive.Commit(t.Context(), backup.Metadata{
+		FormatVersion: backup.FormatVersion, ID: id, DBSize: 1 << 50, Contents: backup.Contents{Revision: 5},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.backup.archive.WriteVerification(t.Context(), backup.Verification{ID: id, OK: true}); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		if err = r.run(t.Context()); err != nil {
+			break
+		}
+		*clock = clock.Add(recoveryInterval)
+	}
+	if err == nil || !strings.Contains(err.Error(), "its volume has no space for it") {
+		t.Errorf("without room: %v", err)
+	}
+	if keys, err := s.List(t.Context(), node.EtcdGenerationPrefix("demo")); err != nil || len(keys) > 0 {
+		t.Errorf("a generation began: %v, %v", keys, err)
+	}
+}
