@@ -206,7 +206,7 @@ func (r *etcdRecovery) snapshotCopy(ctx context.Context, dir, snapshot string) (
 	defer func() {
 		kill()
 		if !stopped {
-			<-ended
+			_ = <-ended // it was killed
 		}
 	}()
 

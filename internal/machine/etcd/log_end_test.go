@@ -5,6 +5,7 @@ package etcd_test
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"slices"
 	"testing"
 	"testing/fstest"
 
@@ -120,7 +121,8 @@ func TestCommitMark(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 			continue
 		}
-		if whole := append(c.files[got.File].Data[:got.Offset:got.Offset], got.Record...); string(whole) != string(c.want) {
+		whole := slices.Concat(c.files[got.File].Data[:got.Offset], got.Record)
+		if string(whole) != string(c.want) {
 			t.Errorf("%s: %x, want %x", name, whole, c.want)
 		}
 	}
@@ -149,7 +151,8 @@ func FuzzReadLogEnd(f *testing.F) {
 func TestLogEndCompare(t *testing.T) {
 	older := etcd.LogEnd{Term: 2, Index: 100}
 	newer := etcd.LogEnd{Term: 3, Index: 50}
-	if newer.Compare(older) != 1 || older.Compare(newer) != -1 || older.Compare(older) != 0 {
+	same := older
+	if newer.Compare(older) != 1 || older.Compare(newer) != -1 || older.Compare(same) != 0 {
 		t.Error("the index decides")
 	}
 }

@@ -241,7 +241,8 @@ func TestPositions(t *testing.T) {
 		{at(0, 0, 11), at(1, 3, 10)},
 		{at(1, 3, 11), at(0, 0, 10)},
 	} {
-		if c.newer.Compare(c.older) != 1 || c.older.Compare(c.newer) != -1 || c.newer.Compare(c.newer) != 0 {
+		same := c.newer
+		if c.newer.Compare(c.older) != 1 || c.older.Compare(c.newer) != -1 || c.newer.Compare(same) != 0 {
 			t.Errorf("%+v and %+v", c.newer, c.older)
 		}
 	}
