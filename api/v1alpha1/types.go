@@ -333,7 +333,26 @@ type Etcd struct {
 
 	// Backup configures the backups of etcd that the control plane stores in the machine store.
 	Backup EtcdBackup `json:"backup,omitzero"`
+
+	// QuorumLoss configures what the machines do when the data of a majority of the etcd members is lost.
+	QuorumLoss EtcdQuorumLoss `json:"quorumLoss,omitzero"`
 }
+
+// EtcdQuorumLoss configures the recovery of etcd after the volumes of a majority of its members are lost.
+type EtcdQuorumLoss struct {
+	// Recovery is Manual or Automatic. Manual waits for 'slipway etcd restore'. Automatic recovers the newest data that a
+	// member still has, or the newest backup; what was written after that is lost.
+	Recovery string `json:"recovery,omitempty"`
+
+	// After is how long the quorum must have been missing before an automatic recovery, such as 10m.
+	After string `json:"after,omitempty"`
+}
+
+// The values of EtcdQuorumLoss.Recovery.
+const (
+	RecoveryManual    = "Manual"
+	RecoveryAutomatic = "Automatic"
+)
 
 // EtcdBackup configures the scheduled backups of etcd.
 type EtcdBackup struct {

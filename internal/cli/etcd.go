@@ -124,6 +124,10 @@ func (a etcdCommand) printStatus(name, format string, status etcdadmin.Status) e
 
 	a.printMessage("newest backup: %s", a.describeBackup(status.Newest))
 	a.printMessage("newest tested backup: %s", a.describeBackup(status.Tested))
+	if status.Recovery != "" {
+		a.printMessage("recovery: %s", status.Recovery)
+	}
+
 	if !status.Quorum {
 		a.printMessage("etcd of cluster %s has no quorum: nothing can be written", name)
 	}

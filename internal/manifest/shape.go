@@ -39,6 +39,7 @@ func clusterShape() any {
 				HeartbeatIntervalMS: 1,
 				ElectionTimeoutMS:   1,
 				Backup:              backupShape(),
+				QuorumLoss:          v1alpha1.EtcdQuorumLoss{Recovery: "x", After: "x"},
 			},
 			KubeAPIServer:                 apiServerShape(),
 			KubeControllerManager:         controllerManagerShape(),

@@ -17,6 +17,12 @@ const (
 	maxVerifyEvery    = 1000
 )
 
+// Limits of spec.etcd.quorumLoss.after.
+const (
+	minRecoveryDelay = time.Minute
+	maxRecoveryDelay = 24 * time.Hour
+)
+
 // checkEtcdBackup checks the settings of the backups of etcd.
 func (v validator) checkEtcdBackup(b v1alpha1.EtcdBackup) {
 	interval, err := time.ParseDuration(b.Interval)
@@ -40,4 +46,23 @@ func (v validator) checkEtcdBackup(b v1alpha1.EtcdBackup) {
 
 	v.checkRange("spec.etcd.backup.keepDaily", b.KeepDaily, 1, maxBackupDays)
 	v.checkRange("spec.etcd.backup.verifyEvery", b.VerifyEvery, 1, maxVerifyEvery)
+}
+
+// checkQuorumLoss checks what happens after the loss of the quorum.
+func (v validator) checkQuorumLoss(e v1alpha1.Etcd) {
+	at := "spec.etcd.quorumLoss."
+	q := e.QuorumLoss
+	if q.Recovery != v1alpha1.RecoveryManual && q.Recovery != v1alpha1.RecoveryAutomatic {
+		v.errorf(at+"recovery", q.Recovery, "use Manual or Automatic", "is not valid")
+	}
+
+	after, err := time.ParseDuration(q.After)
+	if err != nil || after < minRecoveryDelay || after > maxRecoveryDelay {
+		v.errorf(at+"after", q.After, "use 1m to 24h, such as 10m", "is not valid")
+	}
+
+	if q.Recovery == v1alpha1.RecoveryAutomatic && e.Backup.Disabled {
+		v.warnf(at+"recovery", q.Recovery, "leave spec.etcd.backup.disabled out, or take backups with: slipway etcd snapshot",
+			"recovers only data that a member still has: scheduled backups are disabled")
+	}
 }

@@ -27,6 +27,8 @@ type Status struct {
 	// Newest is the newest backup, and Tested the newest one that was restored as a test; omitted if there is none.
 	Newest *backup.Backup `json:"newestBackup,omitempty"`
 	Tested *backup.Backup `json:"testedBackup,omitempty"`
+	// Recovery is what the machines do about a missing quorum, and what the newest recovery lost; omitted if neither applies.
+	Recovery string `json:"recovery,omitempty"`
 	// APIError says why the Kubernetes API did not answer. The members are then as the consoles say.
 	APIError string `json:"apiError,omitempty"`
 }
@@ -69,6 +71,12 @@ func (a *Admin) Status(ctx context.Context) (Status, error) {
 	out := Status{Cluster: a.name, APIError: facts.APIError, Members: membersOf(facts)}
 	for _, m := range out.Members {
 		out.Quorum = out.Quorum || m.Healthy
+	}
+
+	for _, c := range health.Evaluate(facts).Checks {
+		if c.Kind == health.KindEtcd && c.Name == health.RecoveryName {
+			out.Recovery = c.Cause
+		}
 	}
 
 	out.Newest, out.Tested, err = (&backup.Catalog{Archive: a.archive}).ReadNewest(ctx)

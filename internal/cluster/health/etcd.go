@@ -60,6 +60,7 @@ func checkEtcd(f Facts) []Check {
 	}
 
 	out = append(out, checkDatabase(f)...)
+	out = append(out, checkRecovery(f)...)
 
 	return append(out, checkBackups(f)...)
 }

@@ -29,6 +29,8 @@ type Facts struct {
 	Pods    []Pod
 	// Backups of etcd; nil if they were not read.
 	Backups *Backups
+	// Recovery is what machines do about a missing quorum of etcd; nil if it was not read.
+	Recovery *Recovery
 	// Unread lists what could not be read and why, such as the console of a machine.
 	Unread []Unread
 }

@@ -56,11 +56,11 @@ type collector struct {
 	client  kubernetes.Interface // nil until the API was found
 	clock   *serverClock
 
-	// readBackups reads the newest backups of etcd; nil if the machine store cannot be opened.
-	readBackups func(ctx context.Context) (*health.Backups, error)
-	// backups were read at backupsAt.
-	backups   *health.Backups
-	backupsAt time.Time
+	// readStore reads what the machine store has on etcd; nil if it cannot be opened.
+	readStore func(ctx context.Context) (storeFacts, error)
+	// stored was read at storedAt.
+	stored   storeFacts
+	storedAt time.Time
 
 	mu     sync.Mutex
 	unread []health.Unread
@@ -77,11 +77,14 @@ func (g *collector) collectFacts(ctx context.Context) (health.Facts, error) {
 	reads.Go(func() (err error) { f.Instances, err = g.listInstances(ctx); return err })
 	reads.Go(func() error { f.Targets = g.readGroups(ctx, f.Groups); return nil })
 	reads.Go(func() error { api, apiErr = g.readKubernetes(ctx); return nil })
-	reads.Go(func() error { f.Backups = g.newestBackups(ctx); return nil })
+	var stored storeFacts
+	reads.Go(func() error { stored = g.recentStoreFacts(ctx); return nil })
 	if err := reads.Wait(); err != nil {
 		return f, err
 	}
 
+	f.Backups = stored.backups
+	f.Recovery = stored.recovery
 	f.Now = g.clock.correct(g.now())
 	if apiErr != nil {
 		f.APIError = describeAPIError(apiErr)
@@ -95,22 +98,28 @@ func (g *collector) collectFacts(ctx context.Context) (health.Facts, error) {
 	return f, nil
 }
 
-// newestBackups returns the newest backups of etcd, read in the last 15 s; nil if they cannot be read.
-func (g *collector) newestBackups(ctx context.Context) *health.Backups {
-	if g.readBackups == nil || g.backups != nil && g.now().Sub(g.backupsAt) < backupsTTL {
-		return g.backups
+// storeFacts is what the machine store has on etcd.
+type storeFacts struct {
+	backups  *health.Backups
+	recovery *health.Recovery
+}
+
+// recentStoreFacts returns what the machine store has on etcd, read in the last 15 s; zero if it cannot be read.
+func (g *collector) recentStoreFacts(ctx context.Context) storeFacts {
+	if g.readStore == nil || g.stored.backups != nil && g.now().Sub(g.storedAt) < backupsTTL {
+		return g.stored
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, backupsTimeout)
 	defer cancel()
-	found, err := g.readBackups(ctx)
+	found, err := g.readStore(ctx)
 	if err != nil {
 		g.addUnread("the backups of etcd", err)
-		return nil
+		return storeFacts{}
 	}
 
-	g.backups = found
-	g.backupsAt = g.now()
+	g.stored = found
+	g.storedAt = g.now()
 
 	return found
 }

@@ -166,29 +166,34 @@ func ReadFacts(ctx context.Context, env *cluster.Env, name string) (health.Facts
 	return g.collectFacts(ctx)
 }
 
-// newBackupReader returns a function that reads the newest backups of etcd.
-func newBackupReader(env *cluster.Env, set manifest.Set) func(context.Context) (*health.Backups, error) {
+// newStoreReader returns a function that reads what the machine store has on etcd.
+func newStoreReader(env *cluster.Env, set manifest.Set) func(context.Context) (storeFacts, error) {
 	var catalog *backup.Catalog // opened by the first call
 
-	return func(ctx context.Context) (*health.Backups, error) {
+	return func(ctx context.Context) (storeFacts, error) {
+		var out storeFacts
 		policy, err := backup.NewPolicy(set.Cluster.Spec.Etcd.Backup)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 
+		name := set.Cluster.Metadata.Name
 		if catalog == nil {
 			region := set.Cluster.Spec.CloudProvider.AWS.Region
 			s, sealer, err := env.OpenMachineStore(ctx, set.Cluster, region)
 			if err != nil {
-				return nil, err
+				return out, err
 			}
 
-			name := set.Cluster.Metadata.Name
 			catalog = &backup.Catalog{Archive: backup.Archive{Store: s, Sealer: sealer, Cluster: name}}
 		}
 
-		out := &health.Backups{Policy: policy}
-		out.Newest, out.Tested, err = catalog.ReadNewest(ctx)
+		if out.recovery, err = readRecovery(ctx, catalog.Archive.Store, name); err != nil {
+			return out, err
+		}
+
+		out.backups = &health.Backups{Policy: policy}
+		out.backups.Newest, out.backups.Tested, err = catalog.ReadNewest(ctx)
 
 		return out, err
 	}
@@ -225,7 +230,7 @@ func newCollector(ctx context.Context, env *cluster.Env, name string) (*collecto
 		ownership:   owner,
 		ec2:         ec2.NewFromConfig(cfg),
 		autoscaling: autoscaling.NewFromConfig(cfg),
-		readBackups: newBackupReader(env, set),
+		readStore:   newStoreReader(env, set),
 		connect: func(ctx context.Context) (kubernetes.Interface, error) {
 			return access.NewKubeClient(ctx, cfg, access.Request{
 				Store:   s,

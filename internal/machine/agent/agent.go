@@ -85,6 +85,8 @@ type Agent struct {
 	documentStatus atomic.Pointer[documentStatus]
 	// etcdFenced is set from when the agent sets the member's data aside until the member runs with restored data.
 	etcdFenced atomic.Bool
+	// recovery is what the agent remembers of a quorum that is missing.
+	recovery recoveryMemory
 	// etcdData is held while a task decides about the member's data directory, or moves it.
 	etcdData sync.Mutex
 	// conditions of the machine, which the agent reports. Every task sets those of what it maintains.

@@ -65,8 +65,7 @@ func (a *Agent) convergeControlPlane(ctx context.Context) error {
 		return err
 	}
 
-	start := stageRetry{name: "etcd", pause: m.etcdWait(), do: func() error { return a.convergeEtcd(ctx, m) }}
-	if err := retryEvery(ctx, a, start); err != nil {
+	if err := a.startMember(ctx, m); err != nil {
 		return err
 	}
 
@@ -78,6 +77,23 @@ func (a *Agent) convergeControlPlane(ctx context.Context) error {
 	waiting.withdraw(ctx)
 
 	return nil
+}
+
+// startMember takes steps of etcd's start until the member answers with a quorum. Meanwhile the machine takes part in a recovery
+// of a quorum that is lost.
+func (a *Agent) startMember(ctx context.Context, m *etcdMember) error {
+	recoveryCtx, stop := context.WithCancel(ctx)
+	var recovery sync.WaitGroup
+	defer recovery.Wait() // the periodic tasks continue it
+	defer stop()
+	recovery.Go(func() { _ = m.keepRecovered(recoveryCtx) }) // ends with the context
+
+	return retryEvery(ctx, a, stageRetry{name: "etcd", pause: m.etcdWait(), do: func() error {
+		a.etcdData.Lock()
+		defer a.etcdData.Unlock()
+
+		return a.convergeEtcd(ctx, m)
+	}})
 }
 
 // startControlPlane starts the services, and lets static pods that run already read changed files. On a new machine

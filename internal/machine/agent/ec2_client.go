@@ -216,6 +216,34 @@ func (c EC2Client) ListVolumes(ctx context.Context) ([]Volume, error) {
 	return out, nil
 }
 
+// ListExistingVolumes returns the volumes of the cluster's slots, and those with one of the ids whatever their tags are. Those
+// that are deleted or failed are left out.
+func (c EC2Client) ListExistingVolumes(ctx context.Context, ids []string) ([]Volume, error) {
+	out, err := c.ListVolumes(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	if len(ids) > 0 {
+		in := &ec2.DescribeVolumesInput{Filters: []types.Filter{newFilter("volume-id", ids...)}}
+		found, err := c.EC2.DescribeVolumes(ctx, in)
+		if err != nil {
+			return nil, fmt.Errorf("find volumes %v: %w", ids, err)
+		}
+
+		for _, v := range found.Volumes {
+			if !slices.ContainsFunc(out, func(o Volume) bool { return o.ID == aws.ToString(v.VolumeId) }) {
+				out = append(out, volumeFromEC2(v))
+			}
+		}
+	}
+
+	return slices.DeleteFunc(out, func(v Volume) bool { return slices.Contains(unusableStates(), v.State) }), nil
+}
+
+// unusableStates are the states of volumes whose data is lost.
+func unusableStates() []string { return []string{"deleting", "deleted", "error"} }
+
 func volumeFromEC2(v types.Volume) Volume {
 	out := Volume{
 		ID:      aws.ToString(v.VolumeId),

@@ -173,21 +173,52 @@ func (b *etcdBackup) act(ctx context.Context, action backup.Action, listing back
 
 // take takes a backup. why has its reason and the id of its request.
 func (b *etcdBackup) take(ctx context.Context, why backup.Metadata) (backup.Metadata, error) {
-	a := b.agent
 	dir, err := b.newWorkDir(ctx, 1)
 	if err != nil {
 		return why, err
 	}
 
 	defer func() { _ = os.RemoveAll(dir) }()
-	at := b.now()
-	snapshot := filepath.Join(dir, "snapshot.db")
-	source, err := b.writeSnapshot(ctx, snapshot)
+	manager := b.agent.newEtcdManager()
+	before, err := manager.Status(ctx, b.url)
 	if err != nil {
 		return why, err
 	}
 
-	out, err := b.upload(ctx, backup.NewID(at, rand.Text()[:6]), snapshot)
+	why.TakenAt = b.now().UTC()
+	snapshot := filepath.Join(dir, "snapshot.db")
+	source, err := writeSnapshotOf(ctx, manager, b.url, snapshot)
+	if err != nil {
+		return why, err
+	}
+
+	after, err := manager.Status(ctx, b.url)
+	if err != nil {
+		return why, err
+	}
+
+	if after.RaftTerm == before.RaftTerm { // otherwise it is not known which term the snapshot is of
+		why.RaftTerm = after.RaftTerm
+	}
+
+	if why.Generation, err = b.member.dataGeneration(etcd.DataDir); err != nil {
+		return why, err
+	}
+
+	why.EtcdVersion = source.Version
+
+	return b.store(ctx, snapshot, source, why)
+}
+
+// store stores a snapshot in a file as a backup. known has what the snapshot does not tell.
+func (b *etcdBackup) store(
+	ctx context.Context,
+	snapshot string,
+	source etcd.SnapshotSource,
+	known backup.Metadata,
+) (backup.Metadata, error) {
+	a := b.agent
+	out, err := b.upload(ctx, backup.NewID(known.TakenAt, rand.Text()[:6]), snapshot)
 	if err != nil {
 		return out, err
 	}
@@ -196,20 +227,17 @@ func (b *etcdBackup) take(ctx context.Context, why backup.Metadata) (backup.Meta
 		return out, err
 	}
 
-	status, err := a.newEtcdManager().Status(ctx, b.url)
-	if err != nil {
-		return out, err
-	}
-
 	out.ClusterID = a.doc.ClusterID
 	out.EtcdClusterID = strconv.FormatUint(source.ClusterID, 16)
 	out.MemberID = strconv.FormatUint(source.MemberID, 16)
 	out.Member = b.member.slot.Member
 	out.Machine = a.instance.ID
-	out.TakenAt = at.UTC()
-	out.Reason = why.Reason
-	out.RequestID = why.RequestID
-	out.EtcdVersion = status.Version
+	out.TakenAt = known.TakenAt
+	out.Reason = known.Reason
+	out.Generation = known.Generation
+	out.RaftTerm = known.RaftTerm
+	out.RequestID = known.RequestID
+	out.EtcdVersion = known.EtcdVersion
 	out.KubernetesVersion = a.doc.KubernetesVersion
 	if err := b.archive.Commit(ctx, out); err != nil {
 		return out, err
@@ -221,14 +249,14 @@ func (b *etcdBackup) take(ctx context.Context, why backup.Metadata) (backup.Meta
 	return out, nil
 }
 
-// writeSnapshot writes a snapshot of the machine's member to a file.
-func (b *etcdBackup) writeSnapshot(ctx context.Context, path string) (source etcd.SnapshotSource, err error) {
+// writeSnapshotOf writes a snapshot of the member at url to a file.
+func writeSnapshotOf(ctx context.Context, m etcd.Manager, url, path string) (source etcd.SnapshotSource, err error) {
 	out, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return source, fmt.Errorf("write a snapshot of etcd: %w", err)
 	}
 
-	source, err = b.agent.newEtcdManager().Snapshot(ctx, b.url, out)
+	source, err = m.Snapshot(ctx, url, out)
 
 	return source, errors.Join(err, out.Close())
 }
@@ -248,13 +276,19 @@ func (b *etcdBackup) upload(ctx context.Context, id, path string) (backup.Metada
 // verify restores a backup into a temporary directory, compares what was restored with the metadata, and stores the
 // result. A failure that says nothing of the backup, such as a full disk, is an error instead.
 func (b *etcdBackup) verify(ctx context.Context, m backup.Metadata) error {
-	start := b.now()
 	dir, err := b.newWorkDir(ctx, 3)
 	if err != nil {
 		return err
 	}
 
 	defer func() { _ = os.RemoveAll(dir) }()
+
+	return b.verifyIn(ctx, m, dir)
+}
+
+// verifyIn is verify with an empty directory that has space for three copies of the database.
+func (b *etcdBackup) verifyIn(ctx context.Context, m backup.Metadata, dir string) error {
+	start := b.now()
 	restored, problem, err := b.testRestore(ctx, m, dir)
 	if err != nil {
 		return err

@@ -231,7 +231,7 @@ func TestRealVerificationComparesContents(t *testing.T) {
 		r.now = r.now.Add(time.Minute)
 	}
 	full := filepath.Join(t.TempDir(), "s.db")
-	if _, err := r.backup.writeSnapshot(t.Context(), full); err != nil {
+	if _, err := writeSnapshotOf(t.Context(), r.agent.newEtcdManager(), r.backup.url, full); err != nil {
 		t.Fatal(err)
 	}
 	body, err := os.ReadFile(full)

@@ -99,9 +99,8 @@ func (m VolumeMounter) findVolume(ctx context.Context) (Volume, error) {
 		return Volume{}, err
 	}
 
-	unusable := []string{"deleting", "deleted", "error"}
 	all = slices.DeleteFunc(all, func(v Volume) bool {
-		return v.Slot != m.Slot || v.Zone != m.Instance.Zone || slices.Contains(unusable, v.State)
+		return v.Slot != m.Slot || v.Zone != m.Instance.Zone || slices.Contains(unusableStates(), v.State)
 	})
 	if len(all) == 0 {
 		return Volume{}, newNotReadyError(

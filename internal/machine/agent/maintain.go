@@ -51,6 +51,7 @@ func (a *Agent) runPeriodicTasks(ctx context.Context) error {
 		group.Go(func() error { return m.keepAuditLog(ctx) })
 		group.Go(func() error { return m.keepGeneration(ctx) })
 		group.Go(func() error { return m.keepMaintained(ctx) })
+		group.Go(func() error { return m.keepRecovered(ctx) })
 		gate := newAPIGate(a)
 		group.Go(func() error { return gate.keepUntilDone(ctx) })
 		group.Go(func() error { return handOverWatch{agent: a, member: m, api: a.newAdminClient()}.run(ctx) })

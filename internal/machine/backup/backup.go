@@ -31,6 +31,8 @@ const (
 	ReasonRequest = "request"
 	// ReasonUpgrade is a backup before an upgrade.
 	ReasonUpgrade = "upgrade"
+	// ReasonRecovery is a backup of the data of a member that survived the loss of the quorum.
+	ReasonRecovery = "recovery"
 	// ReasonCopy is a copy of a backup of another cluster, to be restored into this one.
 	ReasonCopy = "copy"
 )
@@ -73,10 +75,14 @@ type Metadata struct {
 	Machine string `json:"machine"`
 	// TakenAt is when the snapshot was taken, by the machine's clock.
 	TakenAt time.Time `json:"takenAt"`
-	// Reason is schedule, request, upgrade or copy.
+	// Reason is schedule, request, upgrade, recovery or copy.
 	Reason string `json:"reason"`
 	// Origin is set for a copy.
 	Origin *Origin `json:"origin,omitempty"`
+	// Generation of etcd's data: 1 if it was never restored; 0 in backups of earlier versions.
+	Generation int `json:"generation,omitempty"`
+	// RaftTerm is the term of the leader whose data it is; 0 if it is not known.
+	RaftTerm uint64 `json:"raftTerm,omitempty"`
 	// RequestID is the id of the request; empty for a scheduled backup.
 	RequestID string `json:"requestID,omitempty"`
 	Contents

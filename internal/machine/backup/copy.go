@@ -58,6 +58,8 @@ func (a Archive) Copy(ctx context.Context, from Archive, m Metadata, id string) 
 	out.SealedKey = written.SealedKey
 	out.Reason = ReasonCopy
 	out.RequestID = ""
+	out.Generation = 0 // of the other cluster
+	out.RaftTerm = 0
 	out.Origin = &Origin{Cluster: from.Cluster, ClusterID: m.ClusterID, ID: m.ID}
 
 	return out, a.Commit(ctx, out)

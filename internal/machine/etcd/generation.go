@@ -5,6 +5,7 @@ package etcd
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -25,6 +26,42 @@ type Generation struct {
 	// CreatedAt is when it was requested, and By by whom, for people.
 	CreatedAt time.Time `json:"createdAt"`
 	By        string    `json:"by"`
+	// Recovery is set if the machines began the generation themselves.
+	Recovery *Recovery `json:"recovery,omitempty"`
+}
+
+// Recovery says what was recovered after the loss of the quorum, and so what was lost.
+type Recovery struct {
+	// LostAt is since when there was no quorum, by the clock of the machine that began the generation.
+	LostAt time.Time `json:"lostAt"`
+	// Lost are the slots whose data was lost.
+	Lost []string `json:"lost"`
+	// Survivor is set if the backup was taken of the data of the slot that restores it, after the loss.
+	Survivor bool `json:"survivor"`
+	// Revision is the newest one that was recovered. Clients may have seen newer ones.
+	Revision int64 `json:"revision"`
+	// TakenAt is when the backup was taken: what was written after that is lost, unless it is a survivor's.
+	TakenAt time.Time `json:"takenAt"`
+}
+
+// DescribeLoss says what a recovery lost, for people.
+func (r Recovery) DescribeLoss() string {
+	if r.Survivor {
+		return fmt.Sprintf("writes after revision %d that only the lost members %s had", r.Revision, memberNames(r.Lost))
+	}
+
+	return fmt.Sprintf("writes after revision %d, from %s to %s", r.Revision,
+		r.TakenAt.UTC().Format(time.RFC3339), r.LostAt.UTC().Format(time.RFC3339))
+}
+
+// memberNames returns the names of the members of slots.
+func memberNames(slots []string) string {
+	out := make([]string, 0, len(slots))
+	for _, slot := range slots {
+		out = append(out, "etcd-"+slot)
+	}
+
+	return strings.Join(out, ", ")
 }
 
 // BumpRevision is added to the revision of a backup when it is restored. It is more than the number of changes that a

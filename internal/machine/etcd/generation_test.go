@@ -24,6 +24,8 @@ type restorations struct {
 	members     map[string][]etcd.Member // by identity of an etcd cluster
 	used        map[int][]string         // by generation: identities that became a member's data
 	next        uint64
+	// reaches reports whether two members reach each other; nil: all do.
+	reaches func(from, to string) bool
 }
 
 // modelVolume is what a slot's volume holds.
@@ -70,12 +72,16 @@ func (m *restorations) alive(identity, slot string) bool {
 	return m.running[slot] && m.volumes[slot].identity == identity
 }
 
-// list returns the members of a cluster if it has a quorum.
-func (m *restorations) list(identity string) []etcd.Member {
+func (m *restorations) connected(from, to string) bool {
+	return from == to || m.reaches == nil || m.reaches(from, to)
+}
+
+// list returns the members of a cluster if the member of a slot has a quorum.
+func (m *restorations) list(identity, at string) []etcd.Member {
 	var out []etcd.Member
 	voters, healthy := 0, 0
 	for _, e := range m.members[identity] {
-		e.Healthy = m.alive(identity, e.Slot)
+		e.Healthy = m.alive(identity, e.Slot) && m.connected(at, e.Slot)
 		out = append(out, e)
 		if !e.Learner {
 			voters++
@@ -108,10 +114,11 @@ func (m *restorations) facts(slot string, storeAnswers bool) (etcd.Facts, bool) 
 		f.Joined = m.restored[f.Generation.Number]
 	}
 	for _, peer := range m.slots {
-		if peer == slot || !slices.Contains(f.Joined, peer) || !m.running[peer] || m.volumes[peer].identity == "" {
+		if peer == slot || !slices.Contains(f.Joined, peer) || !m.running[peer] || m.volumes[peer].identity == "" ||
+			!m.connected(slot, peer) {
 			continue
 		}
-		if f.Members = m.list(m.volumes[peer].identity); f.Members != nil {
+		if f.Members = m.list(m.volumes[peer].identity, peer); f.Members != nil {
 			break
 		}
 	}

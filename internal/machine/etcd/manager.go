@@ -47,6 +47,8 @@ type Status struct {
 	Leader bool
 	// LeaderID is the id of the leader; 0 if the member knows none.
 	LeaderID uint64
+	// RaftTerm is the current term of Raft.
+	RaftTerm uint64
 	// RaftIndex is the last index in the member's Raft log.
 	RaftIndex uint64
 	// DBSize of the backend in bytes.

@@ -60,6 +60,7 @@ func newStatus(s *clientv3.StatusResponse) Status {
 		Learner:   s.IsLearner,
 		Leader:    s.Leader == s.Header.MemberId,
 		LeaderID:  s.Leader,
+		RaftTerm:  s.RaftTerm,
 		RaftIndex: s.RaftIndex,
 		DBSize:    s.DbSize,
 		Quota:     s.DbSizeQuota,

@@ -14,6 +14,8 @@ import (
 type SnapshotSource struct {
 	// ClusterID and MemberID are etcd's.
 	ClusterID, MemberID uint64
+	// Version of etcd.
+	Version string
 }
 
 // Snapshot streams a snapshot of the member at url to out until ctx ends. etcd appends a checksum to the database, which a
@@ -31,17 +33,17 @@ func (m Manager) Snapshot(ctx context.Context, url string, out io.Writer) (Snaps
 		return SnapshotSource{}, fmt.Errorf("read the revision of etcd at %s: %w", url, err)
 	}
 
-	in, err := c.Snapshot(ctx)
+	in, err := c.SnapshotWithVersion(ctx)
 	if err != nil {
 		return SnapshotSource{}, fmt.Errorf("take a snapshot of etcd at %s: %w", url, err)
 	}
 
-	defer func() { _ = in.Close() }()
-	if _, err := io.Copy(out, in); err != nil {
+	defer func() { _ = in.Snapshot.Close() }()
+	if _, err := io.Copy(out, in.Snapshot); err != nil {
 		return SnapshotSource{}, fmt.Errorf("take a snapshot of etcd at %s: %w", url, err)
 	}
 
-	return SnapshotSource{ClusterID: now.Header.ClusterId, MemberID: now.Header.MemberId}, nil
+	return SnapshotSource{ClusterID: now.Header.ClusterId, MemberID: now.Header.MemberId, Version: in.Version}, nil
 }
 
 // Defragment defragments the database of the member at url. The member answers nothing meanwhile.

@@ -206,6 +206,8 @@ func settingRules() []FieldRule {
 		live("etcd.backup.keepAll"),
 		live("etcd.backup.keepDaily"),
 		live("etcd.backup.verifyEvery"),
+		{Field: "etcd.quorumLoss.recovery", Class: ClassLive, Reason: "the agent recovers etcd"},
+		{Field: "etcd.quorumLoss.after", Class: ClassLive, Reason: "the agent recovers etcd"},
 		live("store.kmsKeyARN"),
 	}
 }

@@ -170,6 +170,9 @@ type EtcdSettings struct {
 	ElectionTimeoutMS int `json:"electionTimeoutMS,omitempty"`
 	// Backup configures the scheduled backups.
 	Backup v1alpha1.EtcdBackup `json:"backup,omitzero"`
+	// QuorumLoss is set if the machines recover etcd themselves. It is left out otherwise, so that the documents of clusters
+	// without it stay what they were.
+	QuorumLoss v1alpha1.EtcdQuorumLoss `json:"quorumLoss,omitzero"`
 }
 
 // MachineStore is the location of the cluster's machine store.
@@ -275,6 +278,9 @@ func BuildDocument(in DocumentInput) (Document, error) {
 			HeartbeatIntervalMS: in.Cluster.Spec.Etcd.HeartbeatIntervalMS,
 			ElectionTimeoutMS:   in.Cluster.Spec.Etcd.ElectionTimeoutMS,
 			Backup:              in.Cluster.Spec.Etcd.Backup,
+		}
+		if q := in.Cluster.Spec.Etcd.QuorumLoss; q.Recovery == v1alpha1.RecoveryAutomatic {
+			d.Etcd.QuorumLoss = q
 		}
 
 		d.KubeAPIServer = in.Cluster.Spec.KubeAPIServer

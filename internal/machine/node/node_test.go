@@ -137,3 +137,16 @@ func FuzzParseDocument(f *testing.F) {
 		}
 	})
 }
+
+// TestQuorumLossInDocument: the documents of clusters without automatic recovery stay what they were.
+func TestQuorumLossInDocument(t *testing.T) {
+	in := input(0)
+	in.Cluster.Spec.Etcd.QuorumLoss = v1alpha1.EtcdQuorumLoss{Recovery: v1alpha1.RecoveryManual, After: "10m"}
+	for _, want := range []v1alpha1.EtcdQuorumLoss{{}, {Recovery: v1alpha1.RecoveryAutomatic, After: "10m"}} {
+		d, err := node.BuildDocument(in)
+		if err != nil || d.Etcd.QuorumLoss != want {
+			t.Errorf("%+v: %+v, %v", in.Cluster.Spec.Etcd.QuorumLoss, d.Etcd.QuorumLoss, err)
+		}
+		in.Cluster.Spec.Etcd.QuorumLoss.Recovery = v1alpha1.RecoveryAutomatic
+	}
+}

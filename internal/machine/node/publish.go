@@ -68,6 +68,12 @@ func EtcdRestoredKey(cluster string, number int, slot string) string {
 	return fmt.Sprintf("%srestored/%06d/%s", EtcdPrefix(cluster), number, slot)
 }
 
+// EtcdQuorumReportPrefix returns the prefix of the reports that machines write while etcd has no quorum.
+func EtcdQuorumReportPrefix(cluster string) string { return EtcdPrefix(cluster) + "quorum/" }
+
+// EtcdQuorumReportKey returns the key of the report of a slot's machine.
+func EtcdQuorumReportKey(cluster, slot string) string { return EtcdQuorumReportPrefix(cluster) + slot }
+
 // Object is an object to upload to the machine store. Its key contains its hash, so it is
 // immutable.
 type Object struct {

@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/machine/backup"
+	"github.com/slipway-k8s/slipway/internal/machine/etcd"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
+)
+
+const (
+	// recoveryInterval is how often a machine looks whether etcd has its quorum, and reports while it has none.
+	recoveryInterval = 10 * time.Second
+	// freshReport is how long after its last change the report of another machine counts.
+	freshReport = time.Minute
+	// defaultRecoveryDelay is the default of spec.etcd.quorumLoss.after.
+	defaultRecoveryDelay = 10 * time.Minute
+)
+
+// recoveryMemory is what an agent remembers while etcd has no quorum. Only one task at a time uses it.
+type recoveryMemory struct {
+	// asked is set when this machine's own report was read, which an earlier process may have written.
+	asked bool
+	// own is this machine's last report.
+	own etcd.QuorumReport
+	// lossSince is since when each look showed that the volumes of a majority are lost; zero if the last did not.
+	lossSince time.Time
+	// seen are the reports of the other machines by slot.
+	seen map[string]seenReport
+	// reason of the last decision.
+	reason string
+}
+
+// seenReport is a report as it was read last, and when this machine saw that it had changed. Clocks are not compared.
+type seenReport struct {
+	body      []byte
+	changedAt time.Time // zero until it has changed once
+}
+
+// etcdRecovery recovers etcd after the loss of its quorum: see [etcd.DecideRecovery].
+type etcdRecovery struct {
+	member *etcdMember
+	backup *etcdBackup
+	memory *recoveryMemory
+	// url of the machine's own member, and program the path of etcd.
+	url, program string
+	// members returns the members that answer with a quorum; nil if none does.
+	members func(context.Context, etcd.Facts) []etcd.Member
+}
+
+func (m *etcdMember) newRecovery() *etcdRecovery {
+	return &etcdRecovery{
+		member:  m,
+		backup:  newEtcdBackup(m),
+		memory:  &m.agent.recovery,
+		url:     etcd.ClientURL,
+		program: m.agent.doc.BinDir() + "/etcd",
+		members: func(ctx context.Context, f etcd.Facts) []etcd.Member { return m.managerOf(f).Members(ctx, "") },
+	}
+}
+
+// keepRecovered looks until ctx ends. A machine whose document was written by an earlier version cannot read backups.
+func (m *etcdMember) keepRecovered(ctx context.Context) error {
+	if m.agent.doc.Store.KMSKeyARN == "" {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+
+	task := periodicTask{"etcd recovery", recoveryInterval, m.newRecovery().run}
+
+	return task.repeat(ctx, m.agent, backupTimeout)
+}
+
+// run takes one decision and carries it out.
+func (r *etcdRecovery) run(ctx context.Context) error {
+	if r.member.volume == "" {
+		return nil // this machine has nothing to report: others see whether the volume exists
+	}
+
+	// Without reading the machine store, which costs money. A member of an earlier generation is stopped by another task.
+	if _, quorum, err := r.member.agent.newEtcdManager().Probe(ctx, r.url); err == nil && quorum {
+		return r.noteQuorum(ctx)
+	}
+
+	known, err := r.gatherMember(ctx)
+	if err != nil {
+		return err
+	}
+
+	if r.members(ctx, known) != nil {
+		return r.noteQuorum(ctx)
+	}
+
+	facts, err := r.gather(ctx, known)
+	if err != nil {
+		return err
+	}
+
+	step := etcd.DecideRecovery(facts)
+	r.memory.own.LostData, _, _ = facts.LostMajority()
+	if step.Reason != r.memory.reason {
+		r.memory.reason = step.Reason
+		r.member.agent.Log.Warn("etcd has no quorum", slog.String("step", string(step.Type)), slog.String("reason", step.Reason))
+	}
+
+	if err := r.publish(ctx, step); err != nil {
+		return err
+	}
+
+	return r.carryOut(ctx, facts, step)
+}
+
+// gatherMember returns the newest generation, the slots that have its data, and the generation of this machine's data.
+func (r *etcdRecovery) gatherMember(ctx context.Context) (etcd.Facts, error) {
+	m := r.member
+	f := etcd.Facts{Slot: m.slot.Name, Volume: m.volume, HasData: m.hasData()}
+	var err error
+	if f.DataGeneration, err = m.dataGeneration(etcd.DataDir); err != nil {
+		return f, err
+	}
+
+	if f.Generation, err = m.readGeneration(ctx); err != nil {
+		return f, err
+	}
+
+	if f.Joined, err = m.listJoined(ctx, f.Generation); err != nil {
+		return f, err
+	}
+
+	f.Marker, err = m.readMarker(ctx)
+
+	return f, err
+}
+
+// generationOf returns the number of the current generation.
+func generationOf(f etcd.Facts) int {
+	if f.Generation == nil {
+		return 1
+	}
+
+	return f.Generation.Number
+}
+
+// noteQuorum tells the others that etcd has a quorum, if this machine or an earlier process reported the contrary.
+func (r *etcdRecovery) noteQuorum(ctx context.Context) error {
+	if err := r.readOwn(ctx); err != nil {
+		return err
+	}
+
+	wasLost := !r.memory.own.LostAt.IsZero()
+	r.memory.lossSince = time.Time{}
+	r.memory.reason = ""
+	r.memory.seen = nil
+	if !wasLost {
+		return nil
+	}
+
+	r.memory.own.LostAt = time.Time{}
+	r.memory.own.Quorum = true
+
+	return r.publish(ctx, etcd.RecoveryStep{Type: etcd.RecoverNothing, Reason: "etcd has a quorum"})
+}
+
+// readOwn reads the report of this slot's machine once: an earlier process knew since when the quorum is missing.
+func (r *etcdRecovery) readOwn(ctx context.Context) error {
+	if r.memory.asked {
+		return nil
+	}
+
+	key := node.EtcdQuorumReportKey(r.member.agent.doc.Cluster, r.member.slot.Name)
+	own, err := readJSONObject[etcd.QuorumReport](ctx, r.member.store, key)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+
+	if own != nil {
+		r.memory.own = *own
+	}
+
+	r.memory.asked = true
+
+	return nil
+}
+
+// gather returns the facts for a decision.
+func (r *etcdRecovery) gather(ctx context.Context, known etcd.Facts) (etcd.RecoveryFacts, error) {
+	f := etcd.RecoveryFacts{
+		Slot:         known.Slot,
+		Generation:   generationOf(known),
+		Bootstrapped: known.Generation != nil || len(known.Joined) > 0,
+	}
+	policy, err := newRecoveryPolicy(r.member.agent.doc.Etcd.QuorumLoss)
+	if err != nil {
+		return f, err
+	}
+
+	f.Policy = policy
+	if g := known.Generation; g != nil && !slices.Contains(known.Joined, g.Slot) {
+		f.Restoring = g.Slot
+	}
+
+	if err := r.readOwn(ctx); err != nil {
+		return f, err
+	}
+
+	r.describeOwn(known)
+	if f.Slots, err = r.gatherSlots(ctx); err != nil {
+		return f, err
+	}
+
+	r.noteTimes(&f)
+
+	return f, r.addBackups(ctx, &f, known.Generation)
+}
+
+// newRecoveryPolicy returns the policy of a node document. Without settings, operators recover etcd.
+func newRecoveryPolicy(q v1alpha1.EtcdQuorumLoss) (etcd.RecoveryPolicy, error) {
+	out := etcd.RecoveryPolicy{Automatic: q.Recovery == v1alpha1.RecoveryAutomatic, After: defaultRecoveryDelay}
+	if q.After == "" {
+		return out, nil
+	}
+
+	var err error
+	if out.After, err = time.ParseDuration(q.After); err != nil || out.After <= 0 {
+		return out, fmt.Errorf("spec.etcd.quorumLoss.after: %q is not a valid duration", q.After)
+	}
+
+	return out, nil
+}
+
+// noteTimes adds for how long the quorum is missing and the volumes are lost.
+func (r *etcdRecovery) noteTimes(f *etcd.RecoveryFacts) {
+	now := r.member.agent.Now()
+	f.LostFor = now.Sub(r.memory.own.LostAt)
+	isLost, _, _ := f.LostMajority()
+	if !isLost {
+		r.memory.lossSince = time.Time{}
+		return
+	}
+
+	if r.memory.lossSince.IsZero() {
+		r.memory.lossSince = now
+	}
+
+	f.SeenFor = now.Sub(r.memory.lossSince)
+}
+
+// addBackups adds the newest backup that can be restored, and the one of this machine's data.
+func (r *etcdRecovery) addBackups(ctx context.Context, f *etcd.RecoveryFacts, g *etcd.Generation) error {
+	if isLost, _, _ := f.LostMajority(); !isLost {
+		return nil
+	}
+
+	listing, err := r.backup.catalog.List(ctx)
+	if err != nil {
+		return err
+	}
+
+	f.Backup = newestRecoverable(listing.Backups, g)
+	at := slices.IndexFunc(listing.Backups, func(b backup.Backup) bool { return b.RequestID == savedID(r.memory.own) })
+	if at < 0 {
+		return nil
+	}
+
+	saved := listing.Backups[at]
+	f.Saved = &etcd.SavedData{ID: saved.ID}
+	if hasFailedTest(saved) {
+		f.Saved.Problem = saved.Verification.Error
+	}
+
+	return nil
+}
+
+// newestRecoverable returns the newest backup that was taken of the current generation and whose test did not fail. If there
+// is none, it is the one that the generation was restored from: later ones of before it are what an operator discarded.
+func newestRecoverable(backups []backup.Backup, g *etcd.Generation) *etcd.RecoveryBackup {
+	usable := slices.DeleteFunc(slices.Clone(backups), hasFailedTest)
+	number := generationOf(etcd.Facts{Generation: g})
+	var out *etcd.RecoveryBackup
+	for _, b := range usable {
+		if b.Origin != nil || max(b.Generation, 1) != number {
+			continue
+		}
+
+		candidate := newRecoveryBackup(b)
+		if out == nil || candidate.Position.Compare(out.Position) >= 0 {
+			out = &candidate
+		}
+	}
+
+	if out != nil || g == nil {
+		return out
+	}
+
+	if found, ok := (backup.Listing{Backups: usable}).Find(g.Backup); ok {
+		return new(newRecoveryBackup(found))
+	}
+
+	return nil
+}
+
+func hasFailedTest(b backup.Backup) bool { return b.Verification != nil && !b.Verification.OK }
+
+func newRecoveryBackup(b backup.Backup) etcd.RecoveryBackup {
+	return etcd.RecoveryBackup{
+		ID:       b.ID,
+		Position: etcd.Position{Generation: b.Generation, Term: b.RaftTerm, Revision: b.Revision},
+		Verified: b.Verified(),
+		TakenAt:  b.TakenAt,
+	}
+}
+
+// publish writes this machine's report.
+func (r *etcdRecovery) publish(ctx context.Context, step etcd.RecoveryStep) error {
+	now := r.member.agent.Now().UTC()
+	own := &r.memory.own
+	own.Count++
+	own.Step = step.Type
+	own.Reason = step.Reason
+	own.ReportedAt = now
+	own.DueAt = time.Time{}
+	if step.Due > 0 {
+		own.DueAt = now.Add(step.Due)
+	}
+
+	body, err := json.Marshal(own)
+	if err != nil {
+		return fmt.Errorf("encode the report on etcd's quorum: %w", err)
+	}
+
+	_, err = r.member.store.Put(ctx, node.EtcdQuorumReportKey(r.member.agent.doc.Cluster, own.Slot), body)
+
+	return err
+}
+
+// carryOut carries out one step.
+func (r *etcdRecovery) carryOut(ctx context.Context, f etcd.RecoveryFacts, step etcd.RecoveryStep) error {
+	switch step.Type {
+	case etcd.RecoverSave:
+		return r.save(ctx)
+	case etcd.RecoverVerify:
+		return r.verify(ctx, step.Backup)
+	case etcd.RecoverBegin:
+		return r.begin(ctx, f, step)
+	case etcd.RecoverNothing, etcd.RecoverWait, etcd.RecoverManual:
+	}
+
+	return nil
+}
+
+// verify tests a backup.
+func (r *etcdRecovery) verify(ctx context.Context, id string) error {
+	found, err := r.findBackup(ctx, id)
+	if err != nil {
+		return err
+	}
+
+	dir, err := prepareWorkDir(r.member.agent.Root, "recover", 3*found.DBSize)
+	if err != nil {
+		return err
+	}
+
+	defer func() { _ = os.RemoveAll(dir) }()
+
+	return r.whileReporting(ctx, func(ctx context.Context) error { return r.backup.verifyIn(ctx, found.Metadata, dir) })
+}
+
+func (r *etcdRecovery) findBackup(ctx context.Context, id string) (backup.Backup, error) {
+	listing, err := r.backup.catalog.List(ctx)
+	if err != nil {
+		return backup.Backup{}, err
+	}
+
+	found, ok := listing.Find(id)
+	if !ok {
+		return found, fmt.Errorf("recover etcd from backup %s: it does not exist any more", id)
+	}
+
+	return found, nil
+}
+
+// begin begins a generation, unless another machine or an operator was faster. The machines then restore the backup as they do
+// after 'slipway etcd restore'.
+func (r *etcdRecovery) begin(ctx context.Context, f etcd.RecoveryFacts, step etcd.RecoveryStep) error {
+	a := r.member.agent
+	found, err := r.findBackup(ctx, step.Backup)
+	if err != nil {
+		return err
+	}
+
+	g := etcd.Generation{
+		Number:    f.Generation + 1,
+		Token:     rand.Text(),
+		Backup:    found.ID,
+		Bytes:     found.DBSize,
+		Slot:      f.Slot,
+		CreatedAt: a.Now().UTC(),
+		By:        "machine " + a.instance.ID,
+		Recovery: &etcd.Recovery{
+			LostAt:   r.memory.own.LostAt,
+			Lost:     step.Lost,
+			Survivor: step.Survivor,
+			Revision: found.Revision,
+			TakenAt:  found.TakenAt,
+		},
+	}
+	free, err := r.member.freeWithout(asideDir, restoredDir)
+	if err != nil {
+		return err
+	}
+
+	if err := g.CheckRoom(free); err != nil { // afterwards it would be too late to let another machine restore
+		return err
+	}
+
+	body, err := json.MarshalIndent(g, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the generation of etcd: %w", err)
+	}
+
+	_, err = r.member.store.Create(ctx, node.EtcdGenerationKey(a.doc.Cluster, g.Number), body)
+	if errors.Is(err, store.ErrConflict) {
+		return nil
+	}
+
+	if err != nil {
+		return err
+	}
+
+	a.Log.Warn("recovering etcd", slog.String("backup", g.Backup), slog.Int("generation", g.Number),
+		slog.String("lost", g.Recovery.DescribeLoss()))
+
+	return nil
+}

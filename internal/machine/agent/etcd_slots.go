@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/machine/etcd"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
+)
+
+// describeOwn updates what this machine reports of its member.
+func (r *etcdRecovery) describeOwn(known etcd.Facts) {
+	a := r.member.agent
+	own := &r.memory.own
+	changed := own.Volume != known.Volume || own.Newest != generationOf(known)
+	if own.LostAt.IsZero() || changed { // another generation has its own time to begin
+		own.LostAt = a.Now().UTC()
+		r.memory.lossSince = time.Time{}
+	}
+
+	own.Newest = generationOf(known)
+	own.Slot = known.Slot
+	own.Machine = a.instance.ID
+	own.Volume = known.Volume
+	own.Quorum = false
+	own.Generation = known.DataGeneration
+	own.Log = etcd.LogEnd{}
+	own.Problem = ""
+	if !known.HasData {
+		return
+	}
+
+	var err error
+	if own.Log, err = etcd.ReadLogEnd(os.DirFS(a.Root.Path(etcd.DataDir + "/member/wal"))); err != nil {
+		own.Problem = err.Error()
+	}
+}
+
+// gatherSlots returns what is known of each slot: its volumes in EC2, and the report of its machine.
+func (r *etcdRecovery) gatherSlots(ctx context.Context) ([]etcd.SlotState, error) {
+	a := r.member.agent
+	var out []etcd.SlotState
+	var recorded []string
+	for _, s := range a.doc.Slots {
+		state := etcd.SlotState{Slot: s.Name}
+		record, err := r.readJoinedVolume(ctx, s.Name)
+		if err != nil {
+			return nil, err
+		}
+
+		if record != "" {
+			state.Volumes = []string{record}
+			recorded = append(recorded, record)
+		}
+
+		if state.Report, err = r.readReport(ctx, s.Name); err != nil {
+			return nil, err
+		}
+
+		out = append(out, state)
+	}
+
+	existing, err := a.ec2Client().ListExistingVolumes(ctx, recorded)
+	if err != nil {
+		return nil, err
+	}
+
+	own := r.member.volume
+	for i := range out {
+		out[i].Volumes = volumesOfSlot(out[i], existing)
+		if out[i].Slot == r.member.slot.Name && !slices.Contains(out[i].Volumes, own) {
+			out[i].Volumes = append(out[i].Volumes, own) // EC2 does not list it yet
+		}
+	}
+
+	return out, nil
+}
+
+// volumesOfSlot returns the volumes that exist and belong to a slot: by their tags, or because its member had data there.
+func volumesOfSlot(s etcd.SlotState, existing []Volume) []string {
+	var out []string
+	for _, v := range existing {
+		if v.Slot == s.Slot || slices.Contains(s.Volumes, v.ID) {
+			out = append(out, v.ID)
+		}
+	}
+
+	return out
+}
+
+// readJoinedVolume returns the volume on which a slot's member had data last; empty if it never had any.
+func (r *etcdRecovery) readJoinedVolume(ctx context.Context, slot string) (string, error) {
+	record, err := readJSONObject[joinedRecord](ctx, r.member.store, node.EtcdJoinedKey(r.member.agent.doc.Cluster, slot))
+	if errors.Is(err, store.ErrNotFound) {
+		return "", nil
+	}
+
+	if err != nil {
+		return "", err
+	}
+
+	return record.Volume, nil
+}
+
+// readReport returns the report of a slot's machine; nil if it does not report at this moment.
+func (r *etcdRecovery) readReport(ctx context.Context, slot string) (*etcd.QuorumReport, error) {
+	if slot == r.member.slot.Name {
+		own := r.memory.own
+		return &own, nil
+	}
+
+	o, err := r.member.store.Get(ctx, node.EtcdQuorumReportKey(r.member.agent.doc.Cluster, slot))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+
+	if err != nil {
+		return nil, err
+	}
+
+	if r.memory.seen == nil {
+		r.memory.seen = map[string]seenReport{}
+	}
+
+	now := r.member.agent.Now()
+	seen, before := r.memory.seen[slot]
+	if before && !bytes.Equal(seen.body, o.Body) {
+		seen.changedAt = now
+	}
+
+	seen.body = o.Body
+	r.memory.seen[slot] = seen
+	if seen.changedAt.IsZero() || now.Sub(seen.changedAt) > freshReport {
+		return nil, nil
+	}
+
+	var out etcd.QuorumReport
+	if err := json.Unmarshal(o.Body, &out); err != nil {
+		return nil, fmt.Errorf("read %s: %w", o.Key, err)
+	}
+
+	return &out, nil
+}

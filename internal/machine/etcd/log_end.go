@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"slices"
+	"strings"
+)
+
+// LogEnd is the last entry of a member's Raft log. Of several members, the one whose LogEnd is the greatest has every write
+// that any of them has and that a client was told is stored.
+type LogEnd struct {
+	// Term is the term of the leader that wrote the entry.
+	Term uint64 `json:"term"`
+	// Index of the entry.
+	Index uint64 `json:"index"`
+}
+
+// Compare returns -1, 0 or 1, as Raft does when a member asks another one for its vote.
+func (e LogEnd) Compare(other LogEnd) int {
+	return cmp.Or(cmp.Compare(e.Term, other.Term), cmp.Compare(e.Index, other.Index))
+}
+
+// ReadLogEnd reads the last entry of a member's write-ahead log, which may be in use. dir is the directory member/wal. What
+// follows a record that was not written completely does not count: the member has not confirmed it.
+func ReadLogEnd(dir fs.FS) (LogEnd, error) {
+	names, err := listLog(dir)
+	if err != nil {
+		return LogEnd{}, err
+	}
+
+	for _, name := range slices.Backward(names) {
+		body, err := fs.ReadFile(dir, name)
+		if err != nil {
+			return LogEnd{}, fmt.Errorf("read etcd's log %s: %w", name, err)
+		}
+
+		if end := scanLog(body).end; end.Index > 0 {
+			return end, nil
+		}
+	}
+
+	return LogEnd{}, errors.New("read etcd's log: no file of " + strings.Join(names, ", ") + " has an entry")
+}
+
+// listLog returns the files of a log, the newest last.
+func listLog(dir fs.FS) ([]string, error) {
+	names, err := fs.Glob(dir, "*.wal")
+	if err != nil {
+		return nil, fmt.Errorf("list etcd's log: %w", err)
+	}
+
+	slices.Sort(names) // they begin with a number
+
+	return names, nil
+}
+
+// CommitMark is a record that makes all entries of a log count as stored by a majority.
+type CommitMark struct {
+	// File of the log that the record belongs to, and Offset its place there. What follows is to be cut off.
+	File   string
+	Offset int64
+	// Record with its frame.
+	Record []byte
+}
+
+// NewCommitMark returns the record for a log that is not in use. etcd --force-new-cluster drops the entries of which the member
+// did not learn that a majority has stored them: it learns that with the next message of the leader, and writes it to the disk with
+// the next entry. A client may have been told so before.
+func NewCommitMark(dir fs.FS) (CommitMark, error) {
+	end, err := ReadLogEnd(dir)
+	if err != nil {
+		return CommitMark{}, err
+	}
+
+	names, err := listLog(dir)
+	if err != nil {
+		return CommitMark{}, err
+	}
+
+	last := names[len(names)-1]
+	body, err := fs.ReadFile(dir, last)
+	if err != nil {
+		return CommitMark{}, fmt.Errorf("read etcd's log %s: %w", last, err)
+	}
+
+	scan := scanLog(body)
+	state := appendVarintField(nil, 1, max(scan.term, end.Term))
+	state = appendVarintField(state, 2, scan.vote)
+	state = appendVarintField(state, 3, end.Index)
+
+	return CommitMark{File: last, Offset: int64(scan.size), Record: frameRecord(walState, scan.sum, state)}, nil
+}
+
+// Types of the records in a file of etcd's write-ahead log.
+const (
+	walEntry    = 2
+	walState    = 3
+	walChecksum = 4
+	walSnapshot = 5
+)
+
+// logScan is what the complete records of a file say.
+type logScan struct {
+	// end is the last entry, or the snapshot in its place; zero if there is none. A later entry with a lower index replaces
+	// those from there on.
+	end LogEnd
+	// term and vote of the last state.
+	term, vote uint64
+	// sum is the checksum after the last record, which each record continues.
+	sum uint32
+	// size of the records.
+	size int
+}
+
+// scanLog reads the records of a file up to the first that is not complete.
+func scanLog(body []byte) logScan {
+	var out logScan
+	for {
+		record, size, ok := cutFrame(body[out.size:])
+		if !ok {
+			return out
+		}
+
+		kind, _ := protoField(record, 1)
+		sum, _ := protoField(record, 2)
+		_, data := protoField(record, 3)
+		if kind != walChecksum { // which begins a file
+			out.sum = crc32.Update(out.sum, crc32.MakeTable(crc32.Castagnoli), data)
+			if uint32(sum) != out.sum {
+				return out
+			}
+		}
+
+		out.sum = uint32(sum)
+		out.size += size
+		out.note(kind, data)
+	}
+}
+
+// note takes note of a record.
+func (s *logScan) note(kind uint64, data []byte) {
+	switch kind {
+	case walEntry:
+		s.end.Term, _ = protoField(data, 2)
+		s.end.Index, _ = protoField(data, 3)
+
+	case walState:
+		s.term, _ = protoField(data, 1)
+		s.vote, _ = protoField(data, 2)
+
+	case walSnapshot:
+		index, _ := protoField(data, 1)
+		term, _ := protoField(data, 2)
+		if at := (LogEnd{Term: term, Index: index}); at.Compare(s.end) > 0 {
+			s.end = at
+		}
+	}
+}
+
+// frameLength is the size of the length before a record, and to which records are padded.
+const frameLength = 8
+
+// cutFrame returns the first record of a log, and its size with its frame. A record has its length in the lower 56 bits of 8 bytes
+// before it. If the highest bit is set, the three lowest ones of the last byte are the length of the padding after it. A file
+// that is not full ends with zeros.
+func cutFrame(body []byte) (record []byte, size int, ok bool) {
+	if len(body) < frameLength {
+		return nil, 0, false
+	}
+
+	field := binary.LittleEndian.Uint64(body)
+	length := field & (1<<56 - 1)
+	padding := uint64(0)
+	if field>>63 == 1 {
+		padding = field >> 56 & 7
+	}
+
+	body = body[frameLength:]
+	if length == 0 || length+padding > uint64(len(body)) {
+		return nil, 0, false
+	}
+
+	return body[:length], frameLength + int(length+padding), true
+}
+
+// frameRecord returns a record that follows one with a checksum, with its frame.
+func frameRecord(kind uint64, sum uint32, data []byte) []byte {
+	record := appendVarintField(nil, 1, kind)
+	record = appendVarintField(record, 2, uint64(crc32.Update(sum, crc32.MakeTable(crc32.Castagnoli), data)))
+	record = binary.AppendUvarint(record, 3<<3|2)
+	record = binary.AppendUvarint(record, uint64(len(data)))
+	record = append(record, data...)
+	padding := (frameLength - len(record)%frameLength) % frameLength
+	length := uint64(len(record))
+	if padding > 0 {
+		length |= uint64(0x80|padding) << 56
+	}
+
+	out := binary.LittleEndian.AppendUint64(nil, length)
+	out = append(out, record...)
+
+	return append(out, make([]byte, padding)...)
+}
+
+// appendVarintField appends a number to a protobuf message.
+func appendVarintField(message []byte, number, value uint64) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(message, number<<3), value)
+}
+
+// protoField returns the value of the last field with this number in a protobuf message: the number, or the bytes. A message
+// that is not valid ends where it is not.
+func protoField(message []byte, number uint64) (value uint64, data []byte) {
+	for len(message) > 0 {
+		key, n := binary.Uvarint(message)
+		if n <= 0 {
+			break
+		}
+
+		message = message[n:]
+		got, n := binary.Uvarint(message)
+		if n <= 0 || key&7 != 0 && key&7 != 2 {
+			break // etcd's log has numbers and bytes only
+		}
+
+		message = message[n:]
+		var body []byte
+		if key&7 == 2 {
+			if got > uint64(len(message)) {
+				break
+			}
+
+			body = message[:got]
+			message = message[got:]
+			got = 0
+		}
+
+		if key>>3 == number {
+			value = got
+			data = body
+		}
+	}
+
+	return value, data
+}

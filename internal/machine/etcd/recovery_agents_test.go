@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/machine/etcd"
+)
+
+// seesQuorum reports whether an agent reaches a member of the current generation that has a quorum.
+func (w *lostQuorum) seesQuorum(slot string) bool {
+	for _, peer := range w.slots {
+		v := w.volumes[peer]
+		if v.identity == "" || v.generation != w.number() || !w.alive(v.identity, peer) || !w.connected(slot, peer) {
+			continue
+		}
+		if w.list(v.identity, peer) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// agent returns the memory of a slot's agent. A new process knows what the earlier one reported.
+func (w *lostQuorum) agent(slot string) *modelAgent {
+	if w.agents[slot] == nil {
+		w.agents[slot] = &modelAgent{report: w.reports[slot], seen: map[string]modelSeen{}}
+	}
+	return w.agents[slot]
+}
+
+// look lets the agent of a slot decide once about a recovery. It sees EC2 as of some ticks ago, and is killed after effects.
+func (w *lostQuorum) look(slot string, late, effects int) {
+	if !w.up[slot] || !w.exists[slot] || w.storeCut[slot] {
+		return
+	}
+	a := w.agent(slot)
+	if w.seesQuorum(slot) {
+		a.seen = map[string]modelSeen{}
+		a.lossSince = time.Time{}
+		if !a.report.LostAt.IsZero() {
+			a.report.LostAt = time.Time{}
+			a.report.Quorum = true
+			a.report.Count++
+			w.reports[slot] = a.report
+		}
+		return
+	}
+	f := w.recoveryFacts(slot, a, late)
+	step := etcd.DecideRecovery(f)
+	w.reasons[step.Type]++
+	a.report.Count++
+	w.reports[slot] = a.report
+	if effects == 0 {
+		return
+	}
+	switch step.Type {
+	case etcd.RecoverSave:
+		w.ids++
+		w.backups = append(w.backups, modelBackup{
+			id:       fmt.Sprintf("saved-%d", w.ids),
+			request:  w.savedID(slot),
+			position: w.position(slot, logEnd(w.logs[slot]).Term),
+			writes:   writesOf(w.logs[slot]),
+		})
+	case etcd.RecoverVerify:
+		w.backup(step.Backup).tested = true
+	case etcd.RecoverBegin:
+		w.begin(slot, f, step)
+	case etcd.RecoverNothing, etcd.RecoverWait, etcd.RecoverManual:
+	}
+}
+
+func (w *lostQuorum) savedID(slot string) string {
+	return fmt.Sprint(w.volumes[slot].generation, slot, logEnd(w.logs[slot]))
+}
+
+// recoveryFacts returns what the agent of a slot sees.
+func (w *lostQuorum) recoveryFacts(slot string, a *modelAgent, late int) etcd.RecoveryFacts {
+	clock := w.now.Add(w.skew[slot])
+	v := w.volumes[slot]
+	if a.report.LostAt.IsZero() || a.report.Volume != w.volumeID[slot] || a.report.Newest != w.number() {
+		a.report.LostAt = clock
+		a.lossSince = time.Time{}
+	}
+	a.report.Newest = w.number()
+	a.report.Slot, a.report.Volume, a.report.Quorum = slot, w.volumeID[slot], false
+	a.report.Generation, a.report.Log = v.generation, logEnd(w.logs[slot])
+	if v.identity == "" {
+		a.report.Generation = 0
+	}
+	f := etcd.RecoveryFacts{
+		Policy:       etcd.RecoveryPolicy{Automatic: true, After: modelAfter},
+		Bootstrapped: true,
+		LostFor:      clock.Sub(a.report.LostAt),
+		Slot:         slot,
+		Generation:   w.number(),
+	}
+	if g := w.newest(); g != nil && !slices.Contains(w.restored[g.Number], g.Slot) {
+		f.Restoring = g.Slot
+	}
+	view := w.views[max(0, len(w.views)-1-late)]
+	for _, s := range w.slots {
+		state := etcd.SlotState{Slot: s, Volumes: slices.Clone(view[s]), Report: w.freshReport(a, slot, s)}
+		if s == slot && !slices.Contains(state.Volumes, w.volumeID[s]) {
+			state.Volumes = append(state.Volumes, w.volumeID[s])
+		}
+		f.Slots = append(f.Slots, state)
+	}
+	if isLost, _, _ := f.LostMajority(); !isLost {
+		a.lossSince = time.Time{}
+	} else if a.lossSince.IsZero() {
+		a.lossSince = clock
+	}
+	if !a.lossSince.IsZero() {
+		f.SeenFor = clock.Sub(a.lossSince)
+	}
+	f.Backup = w.newestBackup()
+	for _, b := range w.backups {
+		if b.request == w.savedID(slot) {
+			f.Saved = &etcd.SavedData{ID: b.id}
+		}
+	}
+	return f
+}
+
+// freshReport returns the report of a slot as long as it changes.
+func (w *lostQuorum) freshReport(a *modelAgent, own, slot string) *etcd.QuorumReport {
+	report, ok := w.reports[slot]
+	if slot == own {
+		report, ok = a.report, true
+	}
+	if !ok {
+		return nil
+	}
+	seen, before := a.seen[slot]
+	if before && seen.count != report.Count {
+		seen.changedAt = w.now
+	}
+	seen.count = report.Count
+	a.seen[slot] = seen
+	if slot != own && (seen.changedAt.IsZero() || w.now.Sub(seen.changedAt) > time.Minute) {
+		return nil
+	}
+	return &report
+}
+
+func (w *lostQuorum) newestBackup() *etcd.RecoveryBackup {
+	var out *etcd.RecoveryBackup
+	for _, b := range w.backups {
+		found := &etcd.RecoveryBackup{ID: b.id, Position: b.position, Verified: b.tested}
+		if b.position.Generation != w.number() || b.broken && b.tested {
+			continue
+		}
+		if out == nil || found.Position.Compare(out.Position) >= 0 {
+			out = found
+		}
+	}
+	if g := w.newest(); out == nil && g != nil {
+		b := w.backup(g.Backup)
+		out = &etcd.RecoveryBackup{ID: b.id, Position: b.position, Verified: b.tested}
+	}
+	return out
+}
+
+// begin begins a generation, and checks that this was right.
+func (w *lostQuorum) begin(slot string, f etcd.RecoveryFacts, step etcd.RecoveryStep) {
+	if f.Generation != w.number() {
+		return // another machine was faster
+	}
+	with := 0
+	for _, s := range w.slots {
+		if w.exists[s] && w.volumes[s].identity != "" && w.volumes[s].generation == w.number() {
+			with++
+		}
+	}
+	if with > len(w.slots)/2 {
+		w.Fatalf("slot %s recovers although %d of %d volumes have data: %s", slot, with, len(w.slots), step.Reason)
+	}
+	if working := w.quorums(); len(working) > 0 {
+		w.Fatalf("slot %s recovers although members work: %v: %s", slot, working, step.Reason)
+	}
+	restored := w.backup(step.Backup)
+	if restored.broken || !restored.tested {
+		w.Fatalf("slot %s restores a backup that is not known to be good: %+v", slot, restored)
+	}
+	for id := range w.acked {
+		if !restored.writes[id] && w.isStored(id) {
+			w.Fatalf("slot %s recovers from %s, which lacks write %d that is stored: %s", slot, restored.id, id, step.Reason)
+		}
+	}
+	maps.DeleteFunc(w.acked, func(id int, _ bool) bool { return !restored.writes[id] })
+	w.recovered++
+	w.generations = append(w.generations, etcd.Generation{Number: f.Generation + 1, Backup: step.Backup, Slot: slot})
+}
+
+// isStored reports whether a volume or a good backup of the current generation has a write.
+func (w *lostQuorum) isStored(id int) bool {
+	for _, slot := range w.slots {
+		if w.exists[slot] && w.volumes[slot].generation == w.number() && writesOf(w.logs[slot])[id] {
+			return true
+		}
+	}
+	return slices.ContainsFunc(w.backups, func(b modelBackup) bool {
+		return b.position.Generation == w.number() && !b.broken && b.writes[id]
+	})
+}

@@ -1,0 +1,481 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/slipway-k8s/slipway/internal/machine/etcd"
+)
+
+// The model's time goes on in ticks, of which each agent takes one look. modelAfter is the delay of the policy.
+const (
+	tick       = 10 * time.Second
+	modelAfter = time.Minute
+)
+
+// modelEntry is an entry of a Raft log. A write has an id; a new leader's first entry has none.
+type modelEntry struct {
+	term uint64
+	id   int
+}
+
+// modelBackup is a backup in the machine store.
+type modelBackup struct {
+	id       string
+	request  string
+	position etcd.Position
+	writes   map[int]bool
+	broken   bool // a test would fail
+	tested   bool
+}
+
+// modelAgent is what the process of an agent remembers.
+type modelAgent struct {
+	report    etcd.QuorumReport
+	lossSince time.Time
+	seen      map[string]modelSeen
+}
+
+type modelSeen struct {
+	count     int
+	changedAt time.Time
+}
+
+// lostQuorum is a model of a cluster whose machines stop, whose volumes and zones are lost, whose members are cut off from each
+// other or from the store, and whose agents see EC2 late, have wrong clocks and are killed between any two effects.
+type lostQuorum struct {
+	*restorations
+	now time.Time
+	// up are the machines that run, and exists the volumes that exist, by slot.
+	up, exists map[string]bool
+	// volumeID names the volume of each slot, and joined the one on which the slot's member had data last.
+	volumeID, joined map[string]string
+	logs             map[string][]modelEntry
+	isolated         map[string]bool // from all other members
+	storeCut         map[string]bool
+	zoneDown         map[string]bool
+	skew             map[string]time.Duration
+	agents           map[string]*modelAgent
+	reports          map[string]etcd.QuorumReport
+	// views are the volumes by slot that EC2 had at the last ticks.
+	views   []map[string][]string
+	backups []modelBackup
+	terms   map[string]uint64 // by identity
+	leaders map[string]string // by identity
+	ledIn   map[string]uint64 // by slot: the term in which its member is or was the leader
+	acked   map[int]bool
+	ids     int
+	// recovered counts generations, and reasons the steps that machines decided on.
+	recovered int
+	reasons   map[etcd.RecoveryStepType]int
+}
+
+func newLostQuorum(t *rapid.T) *lostQuorum {
+	w := &lostQuorum{
+		restorations: newRestorations(t),
+		now:          time.Unix(1_000_000, 0),
+		up:           map[string]bool{},
+		exists:       map[string]bool{},
+		volumeID:     map[string]string{},
+		joined:       map[string]string{},
+		logs:         map[string][]modelEntry{},
+		isolated:     map[string]bool{},
+		storeCut:     map[string]bool{},
+		zoneDown:     map[string]bool{},
+		skew:         map[string]time.Duration{},
+		agents:       map[string]*modelAgent{},
+		reports:      map[string]etcd.QuorumReport{},
+		terms:        map[string]uint64{"first": 1},
+		leaders:      map[string]string{},
+		ledIn:        map[string]uint64{},
+		acked:        map[int]bool{},
+		reasons:      map[etcd.RecoveryStepType]int{},
+	}
+	w.reaches = func(from, to string) bool { return !w.isolated[from] && !w.isolated[to] }
+	for _, slot := range w.slots {
+		w.up[slot] = true
+		w.create(slot)
+		w.joined[slot] = w.volumeID[slot]
+		w.logs[slot] = []modelEntry{{term: 1}}
+		w.skew[slot] = time.Duration(rapid.IntRange(-30, 30).Draw(t, "skew")) * time.Second
+		w.volumes[slot] = &modelVolume{identity: "first", generation: 1}
+	}
+	return w
+}
+
+// create creates a volume for a slot.
+func (w *lostQuorum) create(slot string) {
+	w.ids++
+	w.exists[slot] = true
+	w.volumeID[slot] = fmt.Sprintf("vol-%s-%d", slot, w.ids)
+	w.volumes[slot] = &modelVolume{}
+}
+
+// stop stops a machine, and with it its agent and its member.
+func (w *lostQuorum) stop(slot string) {
+	w.up[slot] = false
+	w.running[slot] = false
+	delete(w.agents, slot)
+	delete(w.ledIn, slot)
+}
+
+// lose deletes a volume.
+func (w *lostQuorum) lose(slot string) {
+	w.stop(slot)
+	w.exists[slot] = false
+	w.volumes[slot] = &modelVolume{}
+	w.logs[slot] = nil
+}
+
+// zone returns the slots of a slot's zone: five members are in three zones.
+func (w *lostQuorum) zone(slot string) []string {
+	for _, zone := range [][]string{{"a", "b"}, {"c", "d"}} {
+		if len(w.slots) == 5 && slices.Contains(zone, slot) {
+			return zone
+		}
+	}
+	return []string{slot}
+}
+
+// number returns the number of the current generation.
+func (w *lostQuorum) number() int { return len(w.generations) + 1 }
+
+func logEnd(log []modelEntry) etcd.LogEnd {
+	if len(log) == 0 {
+		return etcd.LogEnd{}
+	}
+	return etcd.LogEnd{Term: log[len(log)-1].term, Index: uint64(len(log))}
+}
+
+func writesOf(log []modelEntry) map[int]bool {
+	out := map[int]bool{}
+	for _, e := range log {
+		if e.id > 0 {
+			out[e.id] = true
+		}
+	}
+	return out
+}
+
+// quorums returns for each cluster that has a quorum the slots of the members that reach each other.
+func (w *lostQuorum) quorums() map[string][]string {
+	out := map[string][]string{}
+	for _, slot := range w.slots {
+		identity := w.volumes[slot].identity
+		if identity == "" || !w.alive(identity, slot) || len(out[identity]) > 0 || w.list(identity, slot) == nil {
+			continue
+		}
+		for _, peer := range w.slots {
+			if w.alive(identity, peer) && w.connected(slot, peer) && w.isVoter(identity, peer) {
+				out[identity] = append(out[identity], peer)
+			}
+		}
+	}
+	return out
+}
+
+func (w *lostQuorum) isVoter(identity, slot string) bool {
+	return slices.ContainsFunc(w.members[identity], func(e etcd.Member) bool { return e.Slot == slot && !e.Learner })
+}
+
+// lead returns the leader of members with a quorum. A new one begins a term.
+func (w *lostQuorum) lead(identity string, side []string) string {
+	leader := w.leaders[identity]
+	if slices.Contains(side, leader) && w.ledIn[leader] == w.terms[identity] {
+		return leader
+	}
+	leader = side[0]
+	for _, slot := range side {
+		if logEnd(w.logs[slot]).Compare(logEnd(w.logs[leader])) > 0 {
+			leader = slot
+		}
+	}
+	for _, slot := range side {
+		delete(w.ledIn, slot) // they follow the new leader
+	}
+	w.terms[identity]++
+	w.leaders[identity] = leader
+	w.ledIn[leader] = w.terms[identity]
+	w.logs[leader] = append(slices.Clone(w.logs[leader]), modelEntry{term: w.terms[identity]})
+	return leader
+}
+
+// replicate copies the leader's log to so many others that a majority of the voters has it.
+func (w *lostQuorum) replicate(identity, leader string, side []string) {
+	voters := 0
+	for _, e := range w.members[identity] {
+		if !e.Learner {
+			voters++
+		}
+	}
+	others := slices.DeleteFunc(slices.Clone(side), func(s string) bool { return s == leader })
+	others = rapid.Permutation(others).Draw(w.T, "followers")
+	for _, slot := range others[:rapid.IntRange(voters/2, len(others)).Draw(w.T, "copies")] {
+		w.logs[slot] = slices.Clone(w.logs[leader])
+		delete(w.ledIn, slot)
+	}
+}
+
+// write lets a client write. Without an answer, the write is in the leader's log alone.
+func (w *lostQuorum) write(answered bool) {
+	for identity, side := range w.quorums() {
+		leader := w.lead(identity, side)
+		w.ids++
+		w.logs[leader] = append(slices.Clone(w.logs[leader]), modelEntry{w.terms[identity], w.ids})
+		if answered {
+			w.replicate(identity, leader, side)
+			w.acked[w.ids] = true
+		}
+	}
+}
+
+// stray cuts a leader off, which writes into its log what no client is told.
+func (w *lostQuorum) stray() {
+	for _, slot := range w.slots {
+		if !w.running[slot] || w.ledIn[slot] == 0 || w.volumes[slot].identity == "" {
+			continue
+		}
+		w.isolated[slot] = true
+		for range rapid.IntRange(1, 6).Draw(w.T, "strays") {
+			w.ids++
+			w.logs[slot] = append(slices.Clone(w.logs[slot]), modelEntry{w.ledIn[slot], w.ids})
+		}
+	}
+}
+
+// takeBackup takes a scheduled backup.
+func (w *lostQuorum) takeBackup() {
+	for identity, side := range w.quorums() {
+		leader := w.lead(identity, side)
+		w.replicate(identity, leader, side)
+		w.ids++
+		w.backups = append(w.backups, modelBackup{
+			id:       fmt.Sprintf("backup-%d", w.ids),
+			position: w.position(leader, w.terms[identity]),
+			writes:   writesOf(w.logs[leader]),
+			broken:   rapid.IntRange(0, 5).Draw(w.T, "broken") == 0,
+		})
+	}
+}
+
+// position returns the place of a slot's data in the history.
+func (w *lostQuorum) position(slot string, term uint64) etcd.Position {
+	return etcd.Position{
+		Generation: w.volumes[slot].generation,
+		Term:       term,
+		Revision:   int64(len(writesOf(w.logs[slot]))),
+	}
+}
+
+// memberStep lets the agent of a slot decide once about its member.
+func (w *lostQuorum) memberStep(slot string, effects int) {
+	if !w.up[slot] || !w.exists[slot] {
+		return
+	}
+	v := w.volumes[slot]
+	before := *v
+	w.step(slot, !w.storeCut[slot], effects)
+	if v.identity != before.identity {
+		delete(w.ledIn, slot)
+	}
+	switch {
+	case v.identity == before.identity:
+	case v.identity == "":
+		w.logs[slot] = nil
+	case v.generation == w.number() && w.generations != nil && before.prepared == v.identity || len(w.members[v.identity]) == 1:
+		w.logs[slot] = []modelEntry{{term: 1}}
+		w.terms[v.identity] = 1
+		for _, id := range slices.Sorted(maps.Keys(w.backup(w.newest().Backup).writes)) {
+			w.logs[slot] = append(w.logs[slot], modelEntry{1, id})
+		}
+		w.running[slot] = true
+	default:
+		w.joinLog(slot, v.identity)
+	}
+	if v.identity != "" && w.running[slot] && !w.storeCut[slot] {
+		w.joined[slot] = w.volumeID[slot]
+	}
+}
+
+// joinLog copies the leader's log to a member that joins.
+func (w *lostQuorum) joinLog(slot, identity string) {
+	var newest []modelEntry
+	for _, peer := range w.slots {
+		if peer != slot && w.alive(identity, peer) && logEnd(w.logs[peer]).Compare(logEnd(newest)) > 0 {
+			newest = w.logs[peer]
+		}
+	}
+	w.logs[slot] = slices.Clone(newest)
+}
+
+func (w *lostQuorum) backup(id string) *modelBackup {
+	at := slices.IndexFunc(w.backups, func(b modelBackup) bool { return b.id == id })
+	if at < 0 {
+		w.Fatalf("backup %s does not exist", id)
+	}
+	return &w.backups[at]
+}
+
+// advance begins the next tick.
+func (w *lostQuorum) advance() {
+	w.now = w.now.Add(tick)
+	view := map[string][]string{}
+	for _, slot := range w.slots {
+		if w.exists[slot] {
+			view[slot] = []string{w.volumeID[slot]}
+		}
+	}
+	w.views = append(w.views, view)
+	if working := w.quorums(); len(working) > 1 {
+		w.Fatalf("two clusters accept writes: %v", working)
+	}
+}
+
+// fault lets something happen to a slot.
+func (w *lostQuorum) fault(slot string) {
+	switch rapid.IntRange(0, 12).Draw(w.T, "fault") {
+	case 0, 1:
+		w.stop(slot)
+	case 2, 3, 4:
+		w.lose(slot)
+	case 5:
+		for _, s := range w.zone(slot) {
+			w.zoneDown[s] = !w.zoneDown[s]
+			w.stop(s)
+		}
+	case 6:
+		w.isolated[slot] = !w.isolated[slot]
+	case 7:
+		w.storeCut[slot] = !w.storeCut[slot]
+	case 8:
+		w.skew[slot] += time.Duration(rapid.IntRange(-20, 20).Draw(w.T, "drift")) * time.Second
+	case 9:
+		w.stray()
+	case 10:
+		delete(w.agents, slot) // the agent was killed
+	default:
+		if !w.exists[slot] && !w.zoneDown[slot] {
+			w.create(slot) // apply --recreate-lost-volumes
+		}
+	}
+}
+
+// live lets one tick pass in which clients write, machines start and agents look.
+func (w *lostQuorum) live() {
+	w.advance()
+	switch rapid.IntRange(0, 5).Draw(w.T, "traffic") {
+	case 0:
+		w.write(false)
+	case 1:
+		w.takeBackup()
+	default:
+		w.write(true)
+	}
+	for _, slot := range rapid.Permutation(w.slots).Draw(w.T, "order") {
+		if !w.up[slot] && !w.zoneDown[slot] && rapid.Bool().Draw(w.T, "replaced") {
+			w.up[slot] = true
+		}
+		w.memberStep(slot, rapid.IntRange(0, 4).Draw(w.T, "effects"))
+		w.look(slot, rapid.IntRange(0, 2).Draw(w.T, "late"), rapid.IntRange(0, 3).Draw(w.T, "kill"))
+	}
+}
+
+// heal ends all faults, and lets the operator create lost volumes again.
+func (w *lostQuorum) heal() {
+	clear(w.isolated)
+	clear(w.storeCut)
+	clear(w.zoneDown)
+	for range 150 {
+		w.advance()
+		for _, slot := range w.slots {
+			w.up[slot] = true
+			if !w.exists[slot] {
+				w.create(slot)
+			}
+			w.memberStep(slot, 10)
+			w.look(slot, 0, 10)
+		}
+		if w.isWhole() {
+			return
+		}
+	}
+	if w.isHopeless() {
+		return
+	}
+	var reasons []string
+	for _, slot := range w.slots {
+		a := w.agent(slot)
+		reasons = append(reasons, slot+": "+etcd.DecideRecovery(w.recoveryFacts(slot, a, 0)).Reason)
+	}
+	w.Fatalf("the members do not become whole: %s; generations %+v, restored %v", strings.Join(reasons, "; "), w.generations, w.restored)
+}
+
+// isWhole reports whether all members work in one cluster, with every write that is not lost.
+func (w *lostQuorum) isWhole() bool {
+	first := w.volumes[w.slots[0]]
+	for _, slot := range w.slots {
+		if v := w.volumes[slot]; !w.running[slot] || v.identity == "" || v.identity != first.identity || v.generation != w.number() {
+			return false
+		}
+	}
+	if len(w.members[first.identity]) != len(w.slots) {
+		return false
+	}
+	leader := w.lead(first.identity, w.slots)
+	have := writesOf(w.logs[leader])
+	for id := range w.acked {
+		if !have[id] {
+			w.Fatalf("write %d is lost", id)
+		}
+	}
+	return true
+}
+
+// isHopeless reports whether no data is left that could be recovered.
+func (w *lostQuorum) isHopeless() bool {
+	if w.newestBackup() != nil {
+		return false
+	}
+	for _, slot := range w.slots {
+		if v := w.volumes[slot]; v.identity != "" && v.generation == w.number() {
+			return false
+		}
+	}
+	return true
+}
+
+// TestRecoveryHistories plays random histories of lost machines, volumes and zones. There are never two clusters that accept
+// writes. Nothing is recovered while a majority of the members has data, or while a member works. No write is lost that a volume or
+// a good backup still has. When faults stop, all members become whole again.
+func TestRecoveryHistories(t *testing.T) {
+	histories, recovered := 0, 0
+	reasons := map[etcd.RecoveryStepType]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		w := newLostQuorum(t)
+		w.advance()
+		if rapid.IntRange(0, 3).Draw(t, "young") > 0 {
+			w.takeBackup()
+		}
+		for range rapid.IntRange(5, 60).Draw(t, "ticks") {
+			if rapid.IntRange(0, 3).Draw(t, "calm") == 0 {
+				w.fault(rapid.SampledFrom(w.slots).Draw(t, "slot"))
+			}
+			w.live()
+		}
+		w.heal()
+		histories++
+		recovered += w.recovered
+		for step, n := range w.reasons {
+			reasons[step] += n
+		}
+	})
+	t.Logf("COUNT %d histories of lost quorums, %d recoveries, steps %v", histories, recovered, reasons)
+}

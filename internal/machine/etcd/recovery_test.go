@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/machine/etcd"
+)
+
+// survivor is a slot whose machine reports data up to an entry of its log.
+func survivor(slot string, generation int, term, index uint64) etcd.SlotState {
+	return etcd.SlotState{Slot: slot, Volumes: []string{"vol-" + slot}, Report: &etcd.QuorumReport{
+		Slot: slot, Volume: "vol-" + slot, Generation: generation, Log: etcd.LogEnd{Term: term, Index: index},
+	}}
+}
+
+// silent is a slot with a volume of which no machine reports what it holds.
+func silent(slot string) etcd.SlotState {
+	return etcd.SlotState{Slot: slot, Volumes: []string{"vol-" + slot}}
+}
+
+func gone(slot string) etcd.SlotState { return etcd.SlotState{Slot: slot} }
+
+// TestDecideRecovery is the decision table.
+func TestDecideRecovery(t *testing.T) {
+	verified := func(id string, generation int, term uint64, revision int64) *etcd.RecoveryBackup {
+		return &etcd.RecoveryBackup{ID: id, Position: etcd.Position{Generation: generation, Term: term, Revision: revision}, Verified: true}
+	}
+	for name, c := range map[string]struct {
+		slots  []etcd.SlotState
+		change func(*etcd.RecoveryFacts)
+		want   etcd.RecoveryStepType
+		reason string
+	}{
+		"etcd works": {
+			[]etcd.SlotState{survivor("a", 1, 2, 9), gone("b"), gone("c")},
+			func(f *etcd.RecoveryFacts) { f.Quorum = true },
+			etcd.RecoverNothing, "has a quorum",
+		},
+		"never bootstrapped": {
+			[]etcd.SlotState{survivor("a", 0, 0, 0), gone("b"), gone("c")},
+			func(f *etcd.RecoveryFacts) { f.Bootstrapped = false },
+			etcd.RecoverNothing, "never bootstrapped",
+		},
+		"a majority of the volumes exists": {
+			[]etcd.SlotState{survivor("a", 1, 2, 9), silent("b"), gone("c")},
+			nil, etcd.RecoverWait, "2 of 3 volumes may have data (a, b)",
+		},
+		"all volumes exist": {
+			[]etcd.SlotState{survivor("a", 1, 2, 9), silent("b"), silent("c")},
+			nil, etcd.RecoverWait, "etcd works again when",
+		},
+		"another machine has a quorum": {
+			[]etcd.SlotState{{Slot: "a", Volumes: []string{"v"}, Report: &etcd.QuorumReport{Volume: "v", Quorum: true, Generation: 1}}, survivor("b", 0, 0, 0), gone("c")},
+			func(f *etcd.RecoveryFacts) { f.Slot = "b" },
+			etcd.RecoverWait, "slot a reports a quorum",
+		},
+		"an operator recovers": {
+			[]etcd.SlotState{survivor("a", 1, 2, 9), gone("b"), gone("c")},
+			func(f *etcd.RecoveryFacts) { f.Policy.Automatic = false },
+			etcd.RecoverManual, "the data of 2 of 3 members is lost (b, c): spec.etcd.quorumLoss.recovery is Manual",
+		},
+		"too early": {
+			[]etcd.SlotState{survivor("a", 1, 2, 9), gone("b"), gone("c")},
+			func(f *etcd.RecoveryFacts) { f.LostFor = 9 * time.Minute },
+			etcd.RecoverWait, "missing for 10m0s",
+		},
+		"the volumes disappeared just now": {
+			[]etcd.SlotState{survivor("a", 1, 2, 9), gone("b"), gone("c")},
+			func(f *etcd.RecoveryFacts) { f.SeenFor = 59 * time.Second },
+			etcd.RecoverWait, "missing for 10m0s",
+		},
+		"the survivor may work elsewhere": {
+			[]etcd.SlotState{silent("a"), survivor("b", 0, 0, 0), gone("c")},
+			func(f *etcd.RecoveryFacts) { f.Slot = "b" },
+			etcd.RecoverWait, "waiting for a report of slot a",
+		},
+		"the survivor saves its data": {
+			[]etcd.SlotState{survivor("a", 1, 2, 9), gone("b"), gone("c")},
+			nil, etcd.RecoverSave, "newest data",
+		},
+		"its backup is tested": {
+			[]etcd.SlotState{survivor("a", 1, 2, 9), gone("b"), gone("c")},
+			func(f *etcd.RecoveryFacts) {
+				f.Saved = &etcd.SavedData{ID: "s"}
+				f.Backup = &etcd.RecoveryBackup{ID: "s"}
+			},
+			etcd.RecoverVerify, "testing backup s",
+		},
+		"its backup is restored": {
+			[]etcd.SlotState{survivor("a", 1, 2, 9), gone("b"), gone("c")},
+			func(f *etcd.RecoveryFacts) {
+				f.Saved = &etcd.SavedData{ID: "s"}
+				f.Backup = verified("s", 1, 2, 9)
+			},
+			etcd.RecoverBegin, "restoring backup s",
+		},
+		"another backup is newer than the survivor": {
+			[]etcd.SlotState{survivor("a", 1, 2, 9), gone("b"), gone("c")},
+			func(f *etcd.RecoveryFacts) {
+				f.Saved = &etcd.SavedData{ID: "s"}
+				f.Backup = verified("newer", 1, 3, 7)
+			},
+			etcd.RecoverBegin, "restoring backup newer",
+		},
+		"the survivor's data is damaged": {
+			[]etcd.SlotState{survivor("a", 1, 2, 9), gone("b"), gone("c")},
+			func(f *etcd.RecoveryFacts) {
+				f.Saved = &etcd.SavedData{ID: "s", Problem: "bad page"}
+				f.Backup = verified("older", 1, 1, 1)
+			},
+			etcd.RecoverManual, "cannot be restored (backup s): bad page",
+		},
+		"the survivor's log is damaged": {
+			[]etcd.SlotState{{Slot: "a", Volumes: []string{"v"}, Report: &etcd.QuorumReport{Slot: "a", Volume: "v", Generation: 1, Problem: "no entry"}}, gone("b"), gone("c")},
+			func(f *etcd.RecoveryFacts) { f.Backup = verified("older", 1, 1, 1) },
+			etcd.RecoverManual, "cannot be read: no entry",
+		},
+		"the other survivor has a later term": {
+			[]etcd.SlotState{survivor("a", 1, 2, 90), survivor("b", 1, 3, 50), gone("c"), gone("d"), gone("e")},
+			nil, etcd.RecoverWait, "slot b has the newest data",
+		},
+		"no data survived": {
+			[]etcd.SlotState{survivor("a", 0, 0, 0), gone("b"), gone("c")},
+			func(f *etcd.RecoveryFacts) { f.Backup = verified("b1", 1, 2, 5) },
+			etcd.RecoverBegin, "restoring backup b1",
+		},
+		"no data survived, and the backup was never tested": {
+			[]etcd.SlotState{survivor("a", 0, 0, 0), gone("b"), gone("c")},
+			func(f *etcd.RecoveryFacts) { f.Backup = &etcd.RecoveryBackup{ID: "b1"} },
+			etcd.RecoverVerify, "testing backup b1",
+		},
+		"no data survived, and another machine restores": {
+			[]etcd.SlotState{survivor("a", 0, 0, 0), survivor("b", 0, 0, 0), gone("c")},
+			func(f *etcd.RecoveryFacts) {
+				f.Slot = "b"
+				f.Backup = verified("b1", 1, 2, 5)
+			},
+			etcd.RecoverWait, "slot a restores backup b1",
+		},
+		"nothing is left": {
+			[]etcd.SlotState{survivor("a", 0, 0, 0), gone("b"), gone("c")},
+			nil, etcd.RecoverManual, "no usable backup",
+		},
+		"data of an earlier generation does not count": {
+			[]etcd.SlotState{survivor("a", 1, 2, 9), gone("b"), gone("c")},
+			func(f *etcd.RecoveryFacts) {
+				f.Generation = 2
+				f.Backup = verified("b1", 1, 2, 5)
+			},
+			etcd.RecoverBegin, "restoring backup b1",
+		},
+		"a restoration runs": {
+			[]etcd.SlotState{survivor("a", 0, 0, 0), survivor("b", 0, 0, 0), gone("c")},
+			func(f *etcd.RecoveryFacts) {
+				f.Generation = 2
+				f.Restoring = "b"
+				f.Backup = verified("b1", 1, 2, 5)
+			},
+			etcd.RecoverWait, "slot b restores the backup of generation 2",
+		},
+		"the machine that restored is lost": {
+			[]etcd.SlotState{survivor("a", 0, 0, 0), gone("b"), gone("c")},
+			func(f *etcd.RecoveryFacts) {
+				f.Generation = 2
+				f.Restoring = "b"
+				f.Backup = verified("b1", 1, 2, 5)
+			},
+			etcd.RecoverBegin, "restoring backup b1",
+		},
+		"a second volume of the slot may have the data": {
+			[]etcd.SlotState{{Slot: "a", Volumes: []string{"vol-old", "vol-a"}, Report: survivor("a", 0, 0, 0).Report}, survivor("b", 0, 0, 0), gone("c")},
+			func(f *etcd.RecoveryFacts) {
+				f.Slot = "b"
+				f.Backup = verified("b1", 1, 2, 5)
+			},
+			etcd.RecoverWait, "waiting for a report of slot a",
+		},
+		"the only volume is lost": {
+			[]etcd.SlotState{survivor("a", 0, 0, 0)},
+			func(f *etcd.RecoveryFacts) { f.Backup = verified("b1", 1, 2, 5) },
+			etcd.RecoverBegin, "restoring backup b1",
+		},
+		"the only volume exists": {
+			[]etcd.SlotState{survivor("a", 1, 2, 9)},
+			nil, etcd.RecoverWait, "etcd works again when",
+		},
+	} {
+		f := etcd.RecoveryFacts{
+			Policy:       etcd.RecoveryPolicy{Automatic: true, After: 10 * time.Minute},
+			Bootstrapped: true,
+			LostFor:      10 * time.Minute,
+			SeenFor:      time.Minute,
+			Slot:         "a",
+			Slots:        c.slots,
+			Generation:   1,
+		}
+		if c.change != nil {
+			c.change(&f)
+		}
+		if got := etcd.DecideRecovery(f); got.Type != c.want || !strings.Contains(got.Reason, c.reason) {
+			t.Errorf("%s: %+v, want %s: %s", name, got, c.want, c.reason)
+		}
+	}
+}
+
+// TestRecoveryIsDue: the step says when another one follows.
+func TestRecoveryIsDue(t *testing.T) {
+	f := etcd.RecoveryFacts{
+		Policy:       etcd.RecoveryPolicy{Automatic: true, After: 10 * time.Minute},
+		Bootstrapped: true,
+		LostFor:      3 * time.Minute,
+		Slot:         "a",
+		Slots:        []etcd.SlotState{survivor("a", 1, 2, 9), gone("b"), gone("c")},
+		Generation:   1,
+	}
+	if got := etcd.DecideRecovery(f).Due; got != 7*time.Minute {
+		t.Errorf("due in %s", got)
+	}
+	f.LostFor = 20 * time.Minute
+	f.SeenFor = 20 * time.Second
+	if got := etcd.DecideRecovery(f).Due; got != 40*time.Second {
+		t.Errorf("due in %s after the volumes disappeared", got)
+	}
+}
+
+// TestPositions: a later term is newer; without terms, revisions decide.
+func TestPositions(t *testing.T) {
+	at := func(generation int, term uint64, revision int64) etcd.Position {
+		return etcd.Position{Generation: generation, Term: term, Revision: revision}
+	}
+	for _, c := range []struct {
+		newer, older etcd.Position
+	}{
+		{at(1, 3, 10), at(1, 2, 20)},
+		{at(1, 3, 11), at(1, 3, 10)},
+		{at(2, 1, 5), at(1, 9, 50)},
+		{at(0, 0, 11), at(1, 3, 10)},
+		{at(1, 3, 11), at(0, 0, 10)},
+	} {
+		same := c.newer
+		if c.newer.Compare(c.older) != 1 || c.older.Compare(c.newer) != -1 || c.newer.Compare(same) != 0 {
+			t.Errorf("%+v and %+v", c.newer, c.older)
+		}
+	}
+}
+
+// TestDescribeLoss: people learn which revisions and which time are lost.
+func TestDescribeLoss(t *testing.T) {
+	at := time.Date(2026, 11, 25, 1, 2, 3, 0, time.UTC)
+	r := etcd.Recovery{LostAt: at.Add(time.Hour), Lost: []string{"a", "b"}, Revision: 42, TakenAt: at}
+	if got, want := r.DescribeLoss(), "writes after revision 42, from 2026-11-25T01:02:03Z to 2026-11-25T02:02:03Z"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	r.Survivor = true
+	if got, want := r.DescribeLoss(), "writes after revision 42 that only the lost members etcd-a, etcd-b had"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

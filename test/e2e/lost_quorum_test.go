@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// recoveryDelay is spec.etcd.quorumLoss.after of the test.
+const recoveryDelay = time.Minute
+
+// TestLostQuorum terminates two of three machines and deletes their volumes, and then all. The machines recover etcd without an
+// operator, who only creates the volumes again.
+func TestLostQuorum(t *testing.T) {
+	skipUnlessLong(t)
+	e := newEnvironment(t)
+	e.runSteps(t, []step{
+		{"up", createRecovering},
+		{"data is written", writeData},
+		{"two of three volumes are lost", loseMajority},
+		{"lost volumes are created", recreateVolumes},
+		{"all volumes are lost", loseEverything},
+		{"delete leaves nothing", deleteCluster},
+	})
+}
+
+// createRecovering creates a cluster whose machines recover etcd.
+func createRecovering(e *environment) {
+	e.runSlipway("state", "init", "--yes")
+	e.runSlipway("create", "cluster", clusterName, "--zones", region+"a,"+region+"b,"+region+"c", "--yes")
+	before := e.runSlipway("get", "cluster", clusterName, "-o", "yaml")
+	manual := "    quorumLoss:\n      after: 10m\n      recovery: Manual\n"
+	automatic := "    quorumLoss:\n      after: " + recoveryDelay.String() + "\n      recovery: Automatic\n"
+	if !strings.Contains(before, manual) {
+		e.t.Fatalf("the manifest is not as expected:\n%s", before)
+	}
+	file := filepath.Join(e.t.TempDir(), "cluster.yaml")
+	if err := os.WriteFile(file, []byte(strings.Replace(before, manual, automatic, 1)), 0o600); err != nil {
+		e.t.Fatal(err)
+	}
+	e.runSlipway("replace", "-f", file, "--yes")
+	e.runSlipway("apply", clusterName, "--yes")
+	e.waitHealthy(10 * time.Minute)
+	os.Remove(e.kubeconfig())
+	e.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", e.kubeconfig())
+}
+
+// loseSlots terminates the machines of slots and deletes their volumes. Replacements would attach the volumes before.
+func (e *environment) loseSlots(slots ...string) {
+	e.t.Helper()
+	volumes := e.listVolumes()
+	switchLaunches := func(operation string) {
+		for _, slot := range slots {
+			e.scaling(operation, "--auto-scaling-group-name", "control-plane-"+slot+"."+clusterName, "--scaling-processes", "Launch")
+		}
+	}
+	switchLaunches("suspend-processes")
+	var machines []string
+	for machine, slot := range e.listMachines("control-plane") {
+		if slices.Contains(slots, slot) {
+			machines = append(machines, machine)
+		}
+	}
+	e.terminate(machines...)
+	for _, slot := range slots {
+		e.waitUntil("the volume of slot "+slot+" is deleted", 3*time.Minute, func() error {
+			r := e.runProgram("aws", "ec2", "delete-volume", "--volume-id", volumes[slot][0])
+			if r.code != 0 && !strings.Contains(r.err, "NotFound") {
+				return errors.New(r.err)
+			}
+			return nil
+		})
+	}
+	switchLaunches("resume-processes")
+}
+
+// loseMajority loses two of three members with their volumes. What was written just before is there when etcd works again.
+func loseMajority(e *environment) {
+	slots := slices.Sorted(maps.Keys(e.listVolumes()))
+	e.kubectl("create", "configmap", "later", "--from-literal=x=y")
+	start := time.Now()
+	e.loseSlots(slots[1:]...)
+	shown := ""
+	e.waitUntil("the API takes writes again", recoveryDelay+4*time.Minute, func() error {
+		if shown == "" {
+			if out := e.runProgram(e.slipway, "validate", "cluster", clusterName).out; strings.Contains(out, "the machines recover etcd in") {
+				shown = out
+			}
+		}
+		if r := e.tryKubectl("create", "configmap", "after", "--from-literal=x=y"); r.code != 0 && !strings.Contains(r.err, "AlreadyExists") {
+			return errors.New(r.err)
+		}
+		return nil
+	})
+	e.t.Logf("COUNT two of three members and their volumes lost: writes again after %s, of which %s are configured",
+		time.Since(start).Round(time.Second), recoveryDelay)
+	if shown == "" {
+		e.t.Error("validate did not say that etcd will be recovered, and when")
+	}
+	e.t.Log("\n" + shown)
+	checkData(e)
+	e.kubectl("get", "configmap", "later")
+	r := e.runProgram(e.slipway, "etcd", "status", clusterName)
+	e.t.Logf("\n%s%s", r.out, r.err)
+	want := "from the data of etcd-" + slots[0]
+	if !strings.Contains(r.err, want) || !strings.Contains(r.err, "lost: writes after revision") {
+		e.t.Errorf("etcd status does not say what was lost and %q", want)
+	}
+}
+
+// recreateVolumes creates the volumes again. Their members join by themselves.
+func recreateVolumes(e *environment) {
+	start := time.Now()
+	r := e.runProgram(e.slipway, "apply", clusterName, "--yes", "--recreate-lost-volumes")
+	if r.code != 0 {
+		e.t.Fatalf("apply: exit status %d\n%s", r.code, r.err)
+	}
+	e.waitHealthy(6 * time.Minute)
+	e.waitForMembers(3)
+	e.t.Logf("COUNT three members again: %s after apply began", time.Since(start).Round(time.Second))
+	checkData(e)
+	all := e.listBackups()
+	if !slices.ContainsFunc(all, func(b etcdBackup) bool {
+		return b.Reason == "recovery" && b.Verification != nil && b.Verification.OK
+	}) {
+		e.t.Errorf("the survivor's data is not among the backups: %+v", all)
+	}
+}
+
+// waitForMembers waits until so many members are healthy voters.
+func (e *environment) waitForMembers(n int) {
+	e.t.Helper()
+	e.waitUntil("the members are healthy", 3*time.Minute, func() error {
+		r := e.runProgram(e.slipway, "etcd", "status", clusterName)
+		if strings.Count(r.out, " true ") != n || strings.Contains(r.out, " learner ") {
+			return fmt.Errorf("%s%s", r.out, r.err)
+		}
+		return nil
+	})
+}
+
+// loseEverything loses all members and volumes. After the volumes were created, the machines restore the newest backup.
+func loseEverything(e *environment) {
+	e.runSlipway("etcd", "snapshot", clusterName)
+	e.kubectl("create", "configmap", "unsaved", "--from-literal=x=y")
+	e.loseSlots(slices.Sorted(maps.Keys(e.listVolumes()))...)
+	r := e.runProgram(e.slipway, "apply", clusterName, "--yes", "--recreate-lost-volumes")
+	if r.code != 0 {
+		e.t.Fatalf("apply: exit status %d\n%s", r.code, r.err)
+	}
+	start := time.Now()
+	e.waitHealthy(recoveryDelay + 8*time.Minute)
+	e.waitForMembers(3)
+	e.t.Logf("COUNT all members and volumes lost: three members again %s after the volumes were created, of which %s are configured",
+		time.Since(start).Round(time.Second), recoveryDelay)
+	checkData(e)
+	if r := e.tryKubectl("get", "configmap", "unsaved"); r.code == 0 {
+		e.t.Error("what was written after the backup is still there")
+	}
+	r = e.runProgram(e.slipway, "validate", "cluster", clusterName)
+	e.t.Logf("\n%s%s", r.out, r.err)
+	if !strings.Contains(r.out, "etcd was recovered") || !strings.Contains(r.out, "from backup") {
+		e.t.Error("validate does not say what was lost")
+	}
+}
