@@ -220,6 +220,10 @@ func TestDecidePolicy(t *testing.T) {
 	surged := policy(rollout.Policy{MaxSurge: 1}, old("a"), old("b"), updated("c"))
 	surged.Machines[0] = with(old("a"), detached)
 	surged.Groups[0].Size = 2
+	drainingSurplus := policy(rollout.Policy{MaxSurge: 1}, old("b"), updated("c"))
+	drainingSurplus.Machines = append(drainingSurplus.Machines, with(old("a"), detached), updated("d"))
+	drainingSurplus.Machines[2].Started = true
+	drainingSurplus.Groups[0].Size = 3
 	last := policy(rollout.Policy{MaxSurge: 1}, with(old("a"), detached), updated("b"), updated("c"))
 	last.Groups[0].Size = 2
 
@@ -232,6 +236,7 @@ func TestDecidePolicy(t *testing.T) {
 		{"a machine that is up to date loses its mark", policy(rollout.Policy{}, with(updated("a"), marked), old("b")), "unmark a"},
 		{"a surge detaches before it drains", policy(rollout.Policy{MaxSurge: 1}, old("a"), old("b")), "detach a; wait: w: 2 of 2 machines serve, and at most 0 may be missing"},
 		{"the surplus allows a drain; detached machines are last", surged, "drain b; wait: w: 3 of 2 machines serve, and at most 0 may be missing"},
+		{"a detached machine counts until it has ended", drainingSurplus, "drain a; wait: w: 3 of 3 machines serve, and at most 0 may be missing"},
 		{"the last one is the detached machine", last, "drain a"},
 		{"both limits together", policy(rollout.Policy{MaxSurge: 1, MaxUnavailable: 1}, old("a"), old("b"), old("c")), "detach a; wait: w: 0 of 1 canary machines serve"},
 		{"canaries are first", policy(rollout.Policy{Canary: 1, MaxUnavailable: 3}, old("a"), old("b"), old("c")), "drain a; wait: w: 0 of 1 canary machines serve"},

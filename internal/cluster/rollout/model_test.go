@@ -305,7 +305,7 @@ func (w *world) checkWorkers(t *rapid.T, g rollout.Group, a rollout.Action) {
 			serving++
 		}
 
-		if x.Detached && serves {
+		if x.Detached {
 			detached++
 		}
 

@@ -117,7 +117,7 @@ type workerGroup struct {
 	joining int
 	// started counts the replacements that have begun, as long as their old machine exists.
 	started int
-	// detached counts the machines that were detached and still serve.
+	// detached counts the machines that were detached, until they are terminated: they are what the group has in addition.
 	detached int
 	// pausedUntil is when the group's pause ends; zero: no pause.
 	pausedUntil time.Time
@@ -138,11 +138,9 @@ func (u update) countWorkers(g Group) workerGroup {
 			w.serving++
 		}
 
-		if m.Detached && m.isServing() && !m.Started {
+		if m.Detached {
 			w.detached++
-		}
-
-		if !m.Detached {
+		} else {
 			inGroup++
 		}
 
