@@ -174,12 +174,7 @@ func addRefusal(m *rollout.Machine, revision report.Revision, document string) {
 func (o observer) addNode(ctx context.Context, m *rollout.Machine, node corev1.Node) error {
 	m.NodeName = node.Name
 	m.Excluded = drain.IsExcluded(node)
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-			m.NodeReady = true
-			m.ReadySince = c.LastTransitionTime.Time
-		}
-	}
+	addReadiness(m, node)
 
 	m.Marked = slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == rollout.OutdatedTaint })
 
@@ -199,6 +194,25 @@ func (o observer) addNode(ctx context.Context, m *rollout.Machine, node corev1.N
 
 	return nil
 }
+
+// addReadiness adds whether the node of a machine is Ready, and since when.
+func addReadiness(m *rollout.Machine, node corev1.Node) {
+	for _, c := range node.Status.Conditions {
+		since := c.LastTransitionTime.Time
+		switch {
+		case c.Type != corev1.NodeReady:
+		case c.Status == corev1.ConditionTrue:
+			m.NodeReady = true
+			m.ReadySince = since
+		default:
+			m.DownSince = since
+			m.NeverReady = c.Status == corev1.ConditionFalse && since.Sub(node.CreationTimestamp.Time) < registrationTime
+		}
+	}
+}
+
+// registrationTime is how long after the creation of its node a kubelet sets the condition Ready for the first time, at most.
+const registrationTime = 5 * time.Second
 
 // countSlots returns the number of slots of the control plane.
 func countSlots(groups []rollout.Group) int {

@@ -83,6 +83,9 @@ type machineMemory struct {
 	draining, drained, detached, terminated bool
 	// ending is set before the machine is terminated.
 	ending bool
+	// served is set if the machine was seen to serve, and downSince when it was seen not to serve first.
+	served    bool
+	downSince time.Time
 	// nodeName is the name of the node that was drained.
 	nodeName      string
 	handOverTo    string
@@ -109,7 +112,7 @@ func (u *updater) replaceAll(ctx context.Context, stop <-chan struct{}, options 
 	defer u.returnToBalancers(ctx)
 	defer u.drains.Wait()
 	defer cancel()
-	u.memory = map[string]machineMemory{}
+	u.memory = keepService(u.memory)
 	u.wake = make(chan struct{}, 1)
 	u.failed = nil
 	u.idle = stallWatch{}
@@ -147,6 +150,16 @@ func (u *updater) replaceAll(ctx context.Context, stop <-chan struct{}, options 
 
 		timer.Stop()
 	}
+}
+
+// keepService returns the part of a memory that outlives the begin of a replacement: since when machines do not serve.
+func keepService(memory map[string]machineMemory) map[string]machineMemory {
+	out := map[string]machineMemory{}
+	for id, m := range memory {
+		out[id] = machineMemory{served: m.served, downSince: m.downSince}
+	}
+
+	return out
 }
 
 // pause returns the time until the next decision.
@@ -209,6 +222,10 @@ func (u *updater) step(ctx context.Context, options rollout.Options) (bool, erro
 func (u *updater) addMemory(o *rollout.Observation) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if u.memory == nil {
+		u.memory = map[string]machineMemory{}
+	}
+
 	for i := range o.Groups {
 		g := &o.Groups[i]
 		g.Version = cmp.Or(u.versions[groupKey(g.Name, g.Slot)], g.Version)
@@ -227,7 +244,27 @@ func (u *updater) addMemory(o *rollout.Observation) {
 		if done.terminated {
 			m.State = rollout.StateTerminating
 		}
+
+		u.memory[m.ID] = done.noteService(m, o.Now)
 	}
+}
+
+// noteService returns the memory of a machine after an observation, and adds to the observation since when the machine does
+// not serve, if its node does not tell.
+func (x machineMemory) noteService(m *rollout.Machine, now time.Time) machineMemory {
+	switch {
+	case m.IsServing():
+		x.served = true
+		x.downSince = time.Time{}
+	case x.downSince.IsZero() && (x.served || m.NodeReady):
+		x.downSince = now
+	}
+
+	if m.DownSince.IsZero() {
+		m.DownSince = x.downSince
+	}
+
+	return x
 }
 
 // actAll carries out the steps of one decision, several at a time, and records how far the update has come.

@@ -60,7 +60,7 @@ func (u update) describeFollowers() []string {
 		}
 
 		for _, m := range u.machinesOf(g) {
-			if m.IsApplying && m.isServing() {
+			if m.IsApplying && m.IsServing() {
 				out = append(out, describeApplying(m.ID))
 			}
 		}
@@ -88,7 +88,7 @@ func NeedsTurn(o Observation, d Decision, isHeld bool) bool {
 		}
 
 		machines := u.machinesOf(g)
-		isMissing := !slices.ContainsFunc(machines, Machine.isServing)
+		isMissing := !slices.ContainsFunc(machines, Machine.IsServing)
 		if slices.ContainsFunc(machines, hasBegun) || isHeld && isMissing {
 			return true
 		}
@@ -119,7 +119,7 @@ func (u update) decideSlot(s slotState) Decision {
 		return Decision{Waiting: failed}
 	}
 
-	if until, m := u.pauseOf(group); until.After(u.observation.Now) && first.Machine.isServing() {
+	if until, m := u.pauseOf(group); until.After(u.observation.Now) && first.Machine.IsServing() {
 		return Decision{Waiting: []string{describePause(group, m)}, PausedUntil: until}
 	}
 
@@ -153,7 +153,7 @@ type slotState struct {
 // assessSlot returns what there is to do in one slot.
 func (u update) assessSlot(g Group) slotState {
 	machines := u.machinesOf(g)
-	serving := slices.ContainsFunc(machines, Machine.isServing)
+	serving := slices.ContainsFunc(machines, Machine.IsServing)
 	outdated := u.outdatedMachines(g)
 	if len(outdated) == 0 || len(u.options.Only) > 0 && !slices.Contains(u.options.Only, g.Name) {
 		if serving {
@@ -195,7 +195,7 @@ func (u update) otherBrokenSlot(slot string) string {
 		}
 
 		machines := u.machinesOf(g)
-		if !slices.ContainsFunc(machines, Machine.isServing) {
+		if !slices.ContainsFunc(machines, Machine.IsServing) {
 			return describeMissing(g, machines)
 		}
 	}
@@ -226,7 +226,7 @@ func describeMissing(g Group, machines []Machine) string {
 func (u update) nextAction(g Group, m Machine) Action {
 	a := Action{Type: ActionDrain, Machine: m, Reason: u.describeOutdated(g, m)}
 	// Nothing evicts pods from a node whose kubelet does not answer.
-	if m.Drained || !m.NodeReady {
+	if m.Drained || !m.NodeReady && !u.isDoubtful(m) {
 		a.Type = ActionTerminate
 	}
 

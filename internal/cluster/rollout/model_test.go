@@ -27,7 +27,8 @@ type world struct {
 	machines []rollout.Machine
 	bootTime map[string]time.Duration
 	drains   map[string]int // ticks that a drain still takes
-	broken   map[string]bool
+	broken   map[string]int // ticks for which a machine still does not serve; -1: until it is repaired
+	servedAt map[string]time.Time
 	apiDown  int // ticks
 	gates    []string
 	nextID   int
@@ -51,7 +52,8 @@ func newWorld(t *rapid.T) *world {
 		now:        time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		bootTime:   map[string]time.Duration{},
 		drains:     map[string]int{},
-		broken:     map[string]bool{},
+		broken:     map[string]int{},
+		servedAt:   map[string]time.Time{},
 		updateTook: map[string]string{},
 		holder:     map[string]string{},
 		handOvers:  map[string]int{},
@@ -75,6 +77,7 @@ func newWorld(t *rapid.T) *world {
 				MaxUnavailable: rapid.IntRange(0, 3).Draw(t, "maxUnavailable"),
 				MaxSurge:       rapid.IntRange(0, 2).Draw(t, "maxSurge"),
 				Canary:         rapid.IntRange(0, 2).Draw(t, "canary"),
+				MaxFailures:    rapid.IntRange(0, 2).Draw(t, "maxFailures"),
 				PauseBetween:   rapid.SampledFrom([]time.Duration{0, 0, 30 * time.Second}).Draw(t, "pause"),
 			},
 		})
@@ -87,7 +90,9 @@ func newWorld(t *rapid.T) *world {
 			m.State = rollout.StateRunning
 			m.NodeReady = true
 			m.ReadySince = w.now
+			m.NodeName = m.ID
 			m.Member = g.Slot != ""
+			w.servedAt[m.ID] = w.now
 			if g.Slot != "" {
 				w.holder[g.Slot] = m.ID
 			}
@@ -108,7 +113,6 @@ func (w *world) launch(g rollout.Group, version string) rollout.Machine {
 		Group:    g.Name,
 		Slot:     g.Slot,
 		Zone:     string(rune('a' + w.nextID%3)),
-		NodeName: id,
 		State:    rollout.StateStarting,
 		Launched: w.now,
 		Version:  version,
@@ -133,7 +137,11 @@ func (w *world) advance() {
 	w.apiDown = max(0, w.apiDown-1)
 	for i := range w.machines {
 		m := &w.machines[i]
-		serves := w.now.Sub(m.Launched) >= w.bootTime[m.ID] && !w.broken[m.ID]
+		serves := w.now.Sub(m.Launched) >= w.bootTime[m.ID] && w.broken[m.ID] == 0
+		if w.broken[m.ID] > 0 {
+			w.broken[m.ID]--
+		}
+
 		if m.State == rollout.StateStarting && serves {
 			m.State = rollout.StateRunning
 		}
@@ -146,6 +154,7 @@ func (w *world) advance() {
 			m.NodeReady = serves
 			m.Member = m.Slot != "" && serves
 			w.advanceSlot(m, serves)
+			w.noteService(m)
 		}
 
 		if left, ok := w.drains[m.ID]; ok {
@@ -175,6 +184,18 @@ func (w *world) advance() {
 		for w.count(*g) < g.Size {
 			w.machines = append(w.machines, w.launch(*g, g.Version))
 		}
+	}
+}
+
+// noteService registers the node of a machine that is Ready for the first time, and notes since when one does not serve.
+func (w *world) noteService(m *rollout.Machine) {
+	switch {
+	case m.NodeReady && (m.Slot == "" || m.Member):
+		m.NodeName = m.ID
+		m.DownSince = time.Time{}
+		w.servedAt[m.ID] = w.now
+	case m.NodeName != "" && m.DownSince.IsZero():
+		m.DownSince = w.now
 	}
 }
 
@@ -281,8 +302,20 @@ func (w *world) checkAction(t *rapid.T, a rollout.Action) {
 		return
 	}
 
-	if a.Type == rollout.ActionMark || a.Type == rollout.ActionUnmark || m.Started || !m.NodeReady {
+	if a.Type == rollout.ActionMark || a.Type == rollout.ActionUnmark {
+		return
+	}
+
+	if !m.NodeReady {
+		w.checkBroken(t, a)
+	}
+
+	if m.Started || !m.NodeReady && m.Detached {
 		return // takes nothing more from service
+	}
+
+	if len(w.gates) > 0 {
+		t.Fatalf("%s of %s although a gate does not pass", a.Type, m.ID)
 	}
 
 	for _, g := range w.groups {
@@ -294,7 +327,7 @@ func (w *world) checkAction(t *rapid.T, a rollout.Action) {
 
 // checkWorkers checks the limits of a group of workers before a serving machine of it is drained or detached.
 func (w *world) checkWorkers(t *rapid.T, g rollout.Group, a rollout.Action) {
-	serving, detached, begun, updated := 0, 0, 0, 0
+	serving, detached, begun, updated, inGroup := 0, 0, 0, 0, 0
 	for _, x := range w.machines {
 		if x.Group != g.Name || x.State == rollout.StateTerminating {
 			continue
@@ -307,6 +340,8 @@ func (w *world) checkWorkers(t *rapid.T, g rollout.Group, a rollout.Action) {
 
 		if x.Detached {
 			detached++
+		} else {
+			inGroup++
 		}
 
 		isNew := x.Version == newVersion && !x.Detached && !x.Started
@@ -319,6 +354,7 @@ func (w *world) checkWorkers(t *rapid.T, g rollout.Group, a rollout.Action) {
 		}
 	}
 
+	begun += max(0, g.Size-inGroup)
 	missing := max(1, g.Policy.MaxUnavailable)
 	if g.Policy.MaxSurge > 0 {
 		missing = g.Policy.MaxUnavailable
@@ -327,10 +363,60 @@ func (w *world) checkWorkers(t *rapid.T, g rollout.Group, a rollout.Action) {
 	switch canaries := min(max(1, g.Policy.Canary), g.Size); {
 	case a.Type == rollout.ActionDetach && detached >= g.Policy.MaxSurge:
 		t.Fatalf("detach of %s: %d machines are detached already, %d may be", a.Machine.ID, detached, g.Policy.MaxSurge)
-	case a.Type == rollout.ActionDrain && serving-1 < g.Size-missing:
+	case !a.Machine.NodeReady && w.inProgress(g)+1 > max(1, missing):
+		t.Fatalf("%s of %s: %d replacements are in progress, %d may be", a.Type, a.Machine.ID, w.inProgress(g), max(1, missing))
+	case a.Machine.NodeReady && a.Type == rollout.ActionDrain && serving-1 < g.Size-missing:
 		t.Fatalf("drain of %s: %d of %d workers would serve, %d may be missing", a.Machine.ID, serving-1, g.Size, missing)
 	case updated < canaries && begun+1 > canaries && !a.Machine.Detached:
 		t.Fatalf("%s of %s: %d machines were begun, and %d of %d canaries serve", a.Type, a.Machine.ID, begun, updated, canaries)
+	}
+}
+
+// inProgress counts the replacements of a group that have begun, and the machines that are up to date and do not serve.
+func (w *world) inProgress(g rollout.Group) int {
+	n := 0
+	inGroup := 0
+	for _, x := range w.machines {
+		if x.Group != g.Name || x.State == rollout.StateTerminating {
+			continue
+		}
+
+		if !x.Detached {
+			inGroup++
+		}
+
+		if x.Started || x.Version == newVersion && !x.Detached && !x.NodeReady {
+			n++
+		}
+	}
+
+	return n + max(0, g.Size-inGroup)
+}
+
+// checkBroken checks that a machine whose node is not Ready is ended only if that lasts, and if it is not the zone that has
+// failed: the pods of such machines may serve.
+func (w *world) checkBroken(t *rapid.T, a rollout.Action) {
+	m := a.Machine
+	if a.Type != rollout.ActionTerminate || m.Drained || m.NodeName == "" {
+		return
+	}
+
+	if down := w.now.Sub(w.servedAt[m.ID]); down < 2*time.Minute {
+		t.Fatalf("%s is ended undrained: it served %s ago", m.ID, down)
+	}
+
+	broken, all := 0, 0
+	for _, x := range w.machines {
+		if x.Zone == m.Zone && x.State == rollout.StateRunning && x.NodeName != "" {
+			all++
+			if !x.NodeReady {
+				broken++
+			}
+		}
+	}
+
+	if broken > 1 && 2*broken > all {
+		t.Fatalf("%s is ended undrained: %d of %d nodes of its zone are not Ready", m.ID, broken, all)
 	}
 }
 
@@ -340,6 +426,10 @@ func (w *world) checkQuorum(t *rapid.T, a rollout.Action) {
 		return m.ID == a.Successor && m.Slot == a.Machine.Slot && m.Prepared
 	}) {
 		t.Fatalf("hand-over of %s to %s, which is not prepared", a.Machine.ID, a.Successor)
+	}
+
+	if !a.Machine.NodeReady {
+		w.checkBroken(t, a)
 	}
 
 	w.checkSurplus(t, a)
@@ -384,12 +474,13 @@ func (w *world) checkSurplus(t *rapid.T, a rollout.Action) {
 
 // disturb injects a fault.
 func (w *world) disturb(t *rapid.T) {
-	switch rapid.IntRange(0, 12).Draw(t, "fault") {
+	switch rapid.IntRange(0, 14).Draw(t, "fault") {
 	case 0:
 		w.apiDown = rapid.IntRange(1, 5).Draw(t, "API down")
 	case 1:
 		if len(w.machines) > 0 {
-			w.broken[rapid.SampledFrom(w.machines).Draw(t, "broken machine").ID] = true
+			ticks := rapid.SampledFrom([]int{-1, 1, 6, 15, 70}).Draw(t, "broken for")
+			w.broken[rapid.SampledFrom(w.machines).Draw(t, "broken machine").ID] = ticks
 		}
 
 	case 2:
@@ -402,6 +493,14 @@ func (w *world) disturb(t *rapid.T) {
 		w.gates = []string{"pod kube-system/coredns is not running"}
 	case 4:
 		w.gates = nil
+	case 5: // a zone, or what connects all workers with the API
+		zone := rapid.SampledFrom([]string{"a", "b", "c", ""}).Draw(t, "cut off")
+		ticks := rapid.SampledFrom([]int{2, 10, 20, 70}).Draw(t, "cut off for")
+		for _, m := range w.machines {
+			if m.Zone == zone || zone == "" && m.Slot == "" {
+				w.broken[m.ID] = ticks
+			}
+		}
 	}
 }
 
@@ -412,16 +511,19 @@ func TestDecideModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
 		opts := rollout.Options{JoinTimeout: joinTimeout}
-		for range rapid.IntRange(0, 30).Draw(t, "disturbed ticks") {
+		for range rapid.IntRange(0, rapid.SampledFrom([]int{30, 150}).Draw(t, "most ticks")).Draw(t, "disturbed ticks") {
 			w.disturb(t)
-			w.act(t, rollout.Decide(w.observe(), opts))
+			d := rollout.Decide(w.observe(), opts)
+			w.checkFailure(t, d)
+			w.act(t, d)
 			w.follow(t)
 			w.advance()
 		}
 
 		// Faults stop, and Auto Scaling or a person repairs machines that are broken.
-		w.broken = map[string]bool{}
+		w.broken = map[string]int{}
 		w.gates = nil
+		w.advance()
 		for range 1000 {
 			d := rollout.Decide(w.observe(), opts)
 			if d.IsDone() {
@@ -429,8 +531,8 @@ func TestDecideModel(t *testing.T) {
 				return
 			}
 
-			if d.Failure != "" {
-				t.Fatalf("stopped without a fault: %s", d.Failure)
+			if w.checkFailure(t, d); d.Failure != "" {
+				return // a machine was away for too long before the faults ended
 			}
 
 			w.act(t, d)
@@ -440,6 +542,26 @@ func TestDecideModel(t *testing.T) {
 
 		t.Fatalf("did not end: %+v", rollout.Decide(w.observe(), opts))
 	})
+}
+
+// checkFailure checks that an update stops only because of a machine that is up to date and has not served for long.
+func (w *world) checkFailure(t *rapid.T, d rollout.Decision) {
+	if d.Failure == "" {
+		return
+	}
+
+	for _, m := range w.machines {
+		since := m.Launched
+		if served := w.servedAt[m.ID]; served.After(since) {
+			since = served
+		}
+
+		if m.Version == newVersion && w.now.Sub(since) >= joinTimeout {
+			return
+		}
+	}
+
+	t.Fatalf("stopped without a fault: %s", d.Failure)
 }
 
 // TestStoppingModel asks an update to stop at a random time: it completes what has begun, begins nothing more, and ends.

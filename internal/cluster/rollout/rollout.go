@@ -72,6 +72,10 @@ type Machine struct {
 	NodeReady bool
 	// ReadySince is when the node became Ready; zero if it is not or if that is unknown.
 	ReadySince time.Time
+	// DownSince is since when the machine does not serve; zero if it does, or if that is not known.
+	DownSince time.Time
+	// NeverReady is set if the node has registered and was never Ready.
+	NeverReady bool
 	// Marked is set if the node has the [OutdatedTaint].
 	Marked bool
 	// Excluded is set if somebody else has taken the node out of the load balancers of Services.
@@ -99,8 +103,8 @@ type Machine struct {
 	BootStage string
 }
 
-// isServing reports whether a machine does its work: Ready, and with a healthy member if it has one.
-func (m Machine) isServing() bool {
+// IsServing reports whether a machine does its work: Ready, and with a healthy member if it has one.
+func (m Machine) IsServing() bool {
 	return m.State == StateRunning && m.NodeReady && (m.Slot == "" || m.Member)
 }
 
@@ -229,9 +233,21 @@ type Action struct {
 
 // begins reports whether the step takes a further machine from service or launches one.
 func (a Action) begins() bool {
-	isSurplus := a.Machine.Slot != "" && a.Machine.Detached
+	m := a.Machine
+	switch a.Type {
+	case ActionDetach:
+		return true
+	case ActionDrain:
+		isSurplus := m.Slot != "" && m.Detached
 
-	return a.Type == ActionDetach || a.Type == ActionDrain && !a.Machine.Started && !isSurplus
+		return !m.Started && !isSurplus
+
+	case ActionTerminate: // a worker that does not serve
+		return m.Slot == "" && !m.Started && !m.Detached
+	case ActionMark, ActionUnmark, ActionHandOver:
+	}
+
+	return false
 }
 
 // Decision is what to do next. Without actions and with an empty Failure and Waiting, the update is complete.
