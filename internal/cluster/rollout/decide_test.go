@@ -16,9 +16,14 @@ import (
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func serving(id, group, slot, version string) rollout.Machine {
+	member := rollout.MemberUnknown
+	if slot != "" {
+		member = rollout.MemberHealthy
+	}
+
 	return rollout.Machine{
 		ID: id, Group: group, Slot: slot, NodeName: id, State: rollout.StateRunning,
-		Launched: now.Add(-time.Hour), ReadySince: now.Add(-time.Hour), Version: version, NodeReady: true, Member: slot != "",
+		Launched: now.Add(-time.Hour), ReadySince: now.Add(-time.Hour), Version: version, NodeReady: true, Member: member,
 		Marked: slot == "" && version != "2",
 	}
 }
@@ -39,6 +44,11 @@ func controlPlane(machines ...rollout.Machine) rollout.Observation {
 
 func changing(o rollout.Observation, machine string) rollout.Observation {
 	o.Changing = machine
+	return o
+}
+
+func alarmed(o rollout.Observation) rollout.Observation {
+	o.Alarms = []string{"NOSPACE"}
 	return o
 }
 
@@ -78,9 +88,12 @@ func TestDecide(t *testing.T) {
 	flapping := func(m *rollout.Machine) { m.NodeReady, m.DownSince = false, now.Add(-time.Minute) }
 	flappingInDrain := func(m *rollout.Machine) { m.NodeReady, m.DownSince, m.Started = false, now.Add(-time.Minute), true }
 	gone := func(m *rollout.Machine) { m.NodeReady, m.NodeName = false, "" }
-	lost := func(m *rollout.Machine) { m.Member, m.DownSince = false, now.Add(-5*time.Minute) }
+	lost := func(m *rollout.Machine) { m.Member, m.DownSince = rollout.MemberLost, now.Add(-5*time.Minute) }
+	silent := func(m *rollout.Machine) { m.Member, m.DownSince = rollout.MemberUnknown, now.Add(-5*time.Minute) }
 	applying := func(m *rollout.Machine) { m.IsApplying = true }
-	booting := func(m *rollout.Machine) { m.NodeReady, m.Member, m.Launched = false, false, now.Add(-30*time.Second) }
+	booting := func(m *rollout.Machine) {
+		m.NodeReady, m.Member, m.Launched = false, rollout.MemberUnknown, now.Add(-30*time.Second)
+	}
 	stuck := func(m *rollout.Machine) {
 		m.NodeReady, m.Launched, m.BootStage = false, now.Add(-11*time.Minute), "fetch: containerd: 404"
 	}
@@ -124,6 +137,21 @@ func TestDecide(t *testing.T) {
 				serving("c", "cp", "c", "1"),
 			),
 			"drain a",
+		},
+		{
+			"a machine of whose member nothing is known may vote",
+			controlPlane(with(serving("a", "cp", "a", "1"), silent), with(serving("b", "cp", "b", "1"), lost), serving("c", "cp", "c", "1")),
+			"drain b",
+		},
+		{
+			"two machines of whose members nothing is known",
+			controlPlane(with(serving("a", "cp", "a", "1"), silent), with(serving("b", "cp", "b", "1"), silent), serving("c", "cp", "c", "1")),
+			"wait: cp-b: the etcd member of machine b is not healthy yet",
+		},
+		{
+			"an alarm of etcd says nothing of a member",
+			alarmed(controlPlane(serving("a", "cp", "a", "1"), serving("b", "cp", "b", "1"), serving("c", "cp", "c", "1"))),
+			"wait: etcd has raised the alarm NOSPACE",
 		},
 		{
 			"no machine is replaced while another one has the update lock",

@@ -137,9 +137,11 @@ func (u update) stopSlot(g Group, d *Decision) {
 	switch {
 	case u.observation.Changing != "":
 		d.Waiting = append(d.Waiting, describeApplying(u.observation.Changing))
+	case len(u.observation.Alarms) > 0:
+		d.Waiting = append(d.Waiting, describeAlarms(u.observation.Alarms))
 	case s.waiting != "":
 		d.Waiting = append(d.Waiting, s.waiting)
-	case broken == "" || !s.action.Machine.Member:
+	case broken == "" || s.action.Machine.Member == MemberLost:
 		d.Actions = append(d.Actions, s.action)
 	}
 }

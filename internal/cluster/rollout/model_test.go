@@ -29,9 +29,16 @@ type world struct {
 	drains   map[string]int // ticks that a drain still takes
 	broken   map[string]int // ticks for which a machine still does not serve; -1: until it is repaired
 	servedAt map[string]time.Time
-	apiDown  int // ticks
-	gates    []string
-	nextID   int
+	// etcdDown are the ticks for which the member of a machine does not answer, and silent those for which its agent
+	// reports nothing; -1: until it is repaired.
+	etcdDown map[string]int
+	silent   map[string]int
+	// votes are the machines whose member votes and answers, whatever is reported of it.
+	votes   map[string]bool
+	alarms  []string
+	apiDown int // ticks
+	gates   []string
+	nextID  int
 	// holder is the machine that has the volume of each slot; empty while none has it.
 	holder map[string]string
 	// handOvers is how many ticks it takes until a machine that was asked hands over its slot; -1: it never does.
@@ -54,6 +61,9 @@ func newWorld(t *rapid.T) *world {
 		drains:     map[string]int{},
 		broken:     map[string]int{},
 		servedAt:   map[string]time.Time{},
+		etcdDown:   map[string]int{},
+		silent:     map[string]int{},
+		votes:      map[string]bool{},
 		updateTook: map[string]string{},
 		holder:     map[string]string{},
 		handOvers:  map[string]int{},
@@ -91,9 +101,10 @@ func newWorld(t *rapid.T) *world {
 			m.NodeReady = true
 			m.ReadySince = w.now
 			m.NodeName = m.ID
-			m.Member = g.Slot != ""
 			w.servedAt[m.ID] = w.now
 			if g.Slot != "" {
+				m.Member = rollout.MemberHealthy
+				w.votes[m.ID] = true
 				w.holder[g.Slot] = m.ID
 			}
 			w.machines = append(w.machines, m)
@@ -128,6 +139,7 @@ func (w *world) observe() rollout.Observation {
 		APIReady:    w.apiDown == 0,
 		FailedGates: w.gates,
 		Changing:    w.changing,
+		Alarms:      w.alarms,
 	}
 }
 
@@ -138,8 +150,10 @@ func (w *world) advance() {
 	for i := range w.machines {
 		m := &w.machines[i]
 		serves := w.now.Sub(m.Launched) >= w.bootTime[m.ID] && w.broken[m.ID] == 0
-		if w.broken[m.ID] > 0 {
-			w.broken[m.ID]--
+		for _, faults := range []map[string]int{w.broken, w.etcdDown, w.silent} {
+			if faults[m.ID] > 0 {
+				faults[m.ID]--
+			}
 		}
 
 		if m.State == rollout.StateStarting && serves {
@@ -152,7 +166,6 @@ func (w *world) advance() {
 			}
 
 			m.NodeReady = serves
-			m.Member = m.Slot != "" && serves
 			w.advanceSlot(m, serves)
 			w.noteService(m)
 		}
@@ -190,7 +203,7 @@ func (w *world) advance() {
 // noteService registers the node of a machine that is Ready for the first time, and notes since when one does not serve.
 func (w *world) noteService(m *rollout.Machine) {
 	switch {
-	case m.NodeReady && (m.Slot == "" || m.Member):
+	case m.NodeReady && (m.Slot == "" || m.Member == rollout.MemberHealthy):
 		m.NodeName = m.ID
 		m.DownSince = time.Time{}
 		w.servedAt[m.ID] = w.now
@@ -222,7 +235,17 @@ func (w *world) advanceSlot(m *rollout.Machine, serves bool) {
 	isHolder := w.holder[m.Slot] == m.ID
 	m.Prepared = serves && !isHolder
 	m.NodeReady = m.NodeReady && isHolder
-	m.Member = m.Member && isHolder
+	w.votes[m.ID] = serves && isHolder && w.etcdDown[m.ID] == 0
+	switch {
+	case w.silent[m.ID] != 0:
+		m.Member = rollout.MemberUnknown
+	case w.votes[m.ID]:
+		m.Member = rollout.MemberHealthy
+	case isHolder:
+		m.Member = rollout.MemberLost
+	default:
+		m.Member = rollout.MemberUnknown
+	}
 }
 
 // count returns the machines of a group that are not being terminated.
@@ -280,7 +303,8 @@ func (w *world) act(t *rapid.T, d rollout.Decision) {
 			case rollout.ActionTerminate:
 				m.State = rollout.StateTerminating
 				m.NodeReady = false
-				m.Member = false
+				m.Member = rollout.MemberUnknown
+				w.votes[m.ID] = false
 			}
 		}
 	}
@@ -428,22 +452,28 @@ func (w *world) checkQuorum(t *rapid.T, a rollout.Action) {
 		t.Fatalf("hand-over of %s to %s, which is not prepared", a.Machine.ID, a.Successor)
 	}
 
+	if len(w.alarms) > 0 {
+		t.Fatalf("%s of %s although etcd has raised an alarm", a.Type, a.Machine.ID)
+	}
+
 	if !a.Machine.NodeReady {
 		w.checkBroken(t, a)
 	}
 
 	w.checkSurplus(t, a)
-	if !a.Machine.Member {
+	if !w.votes[a.Machine.ID] {
 		return
 	}
 
+	// A machine whose agent hangs is replaced before one whose drain has begun, which still votes.
+	isKnown := a.Machine.Member == rollout.MemberHealthy
 	for _, g := range w.groups {
 		if g.Slot == "" || g.Slot == a.Machine.Slot {
 			continue
 		}
 
 		serves := slices.ContainsFunc(w.machines, func(m rollout.Machine) bool {
-			return m.Slot == g.Slot && m.State == rollout.StateRunning && m.NodeReady && m.Member && !m.Started
+			return m.Slot == g.Slot && m.State == rollout.StateRunning && m.NodeReady && w.votes[m.ID] && (!m.Started || !isKnown)
 		})
 		if !serves {
 			t.Fatalf("%s of %s in slot %s while slot %s does not serve", a.Type, a.Machine.ID, a.Machine.Slot, g.Slot)
@@ -455,7 +485,7 @@ func (w *world) checkQuorum(t *rapid.T, a rollout.Action) {
 // next one has prepared, cannot be launched, or does not get the slot in time.
 func (w *world) checkSurplus(t *rapid.T, a rollout.Action) {
 	m := a.Machine
-	if !m.Detached || !m.Member || !m.NodeReady || a.Type != rollout.ActionDrain && a.Type != rollout.ActionTerminate {
+	if !m.Detached || m.Member != rollout.MemberHealthy || !m.NodeReady || a.Type != rollout.ActionDrain && a.Type != rollout.ActionTerminate {
 		return
 	}
 
@@ -474,7 +504,7 @@ func (w *world) checkSurplus(t *rapid.T, a rollout.Action) {
 
 // disturb injects a fault.
 func (w *world) disturb(t *rapid.T) {
-	switch rapid.IntRange(0, 14).Draw(t, "fault") {
+	switch rapid.IntRange(0, 18).Draw(t, "fault") {
 	case 0:
 		w.apiDown = rapid.IntRange(1, 5).Draw(t, "API down")
 	case 1:
@@ -493,6 +523,15 @@ func (w *world) disturb(t *rapid.T) {
 		w.gates = []string{"pod kube-system/coredns is not running"}
 	case 4:
 		w.gates = nil
+	case 6, 7: // an etcd member fails, or an agent hangs
+		faults := rapid.SampledFrom([]map[string]int{w.etcdDown, w.silent}).Draw(t, "member fault")
+		ticks := rapid.SampledFrom([]int{-1, 3, 20, 70}).Draw(t, "member fault for")
+		slot := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "member")
+		faults[w.holder[slot]] = ticks
+	case 8:
+		w.alarms = []string{"NOSPACE"}
+	case 9:
+		w.alarms = nil
 	case 5: // a zone, or what connects all workers with the API
 		zone := rapid.SampledFrom([]string{"a", "b", "c", ""}).Draw(t, "cut off")
 		ticks := rapid.SampledFrom([]int{2, 10, 20, 70}).Draw(t, "cut off for")
@@ -522,7 +561,10 @@ func TestDecideModel(t *testing.T) {
 
 		// Faults stop, and Auto Scaling or a person repairs machines that are broken.
 		w.broken = map[string]int{}
+		w.etcdDown = map[string]int{}
+		w.silent = map[string]int{}
 		w.gates = nil
+		w.alarms = nil
 		w.advance()
 		for range 1000 {
 			d := rollout.Decide(w.observe(), opts)

@@ -35,6 +35,19 @@ const (
 	StateTerminating MachineState = "terminating"
 )
 
+// MemberState is what is known of an etcd member.
+type MemberState string
+
+// The states of members.
+const (
+	// MemberUnknown is a member of which nothing recent is known. It may vote.
+	MemberUnknown MemberState = ""
+	// MemberHealthy is a member that votes and has a quorum.
+	MemberHealthy MemberState = "healthy"
+	// MemberLost is a member that does not answer, by a recent report: its end takes nothing from the quorum.
+	MemberLost MemberState = "lost"
+)
+
 // Machine is what was observed of one machine of an Auto Scaling group.
 type Machine struct {
 	// ID is the instance id.
@@ -86,8 +99,8 @@ type Machine struct {
 	Started bool
 	// Drained is set if the node is cordoned and has no pods left that must be evicted.
 	Drained bool
-	// Member is set if the machine's etcd member is healthy and votes. Control plane only.
-	Member bool
+	// Member is what is known of the machine's etcd member. Control plane only.
+	Member MemberState
 	// Prepared is set if the machine has prepared everything but the volume of its slot, which another machine has.
 	Prepared bool
 	// HandOverTo is the machine to which this one was asked to hand over its slot; empty if it was not.
@@ -105,7 +118,7 @@ type Machine struct {
 
 // IsServing reports whether a machine does its work: Ready, and with a healthy member if it has one.
 func (m Machine) IsServing() bool {
-	return m.State == StateRunning && m.NodeReady && (m.Slot == "" || m.Member)
+	return m.State == StateRunning && m.NodeReady && (m.Slot == "" || m.Member == MemberHealthy)
 }
 
 // Group is what was observed of one Auto Scaling group. Each slot of the control plane has its own.
@@ -178,6 +191,8 @@ type Observation struct {
 	// Changing is the machine of the control plane that has the update lock, because it restarts components for its node
 	// document; empty if none has.
 	Changing string
+	// Alarms of etcd, such as NOSPACE.
+	Alarms []string
 	// APIReady is set if the Kubernetes API answers. Without it, nothing is known about nodes.
 	APIReady bool
 	// FailedGates are checks that must pass before a further machine of any group is replaced, such as "pod
