@@ -123,6 +123,10 @@ func TestMachinesOfRegion(t *testing.T) {
 			t.Fatalf("%+v, %v", groups, err)
 		}
 
+		if behind, err := m.groupsBehind(t.Context()); err != nil || !slices.Equal(behind, []string{"workers"}) {
+			t.Errorf("behind the newest version: %v, %v", behind, err)
+		}
+
 		first := machines[0]
 		if err := m.Detach(t.Context(), first); err != nil {
 			t.Fatal(err)
@@ -141,6 +145,10 @@ func TestMachinesOfRegion(t *testing.T) {
 		waitForMachines(t, m, func(x []rollout.Machine) bool { return countIn(x) == 2 && len(x) == 2 })
 		if err := m.SetVersion(t.Context(), groups[0], "2"); err != nil {
 			t.Fatal(err)
+		}
+
+		if behind, err := m.groupsBehind(t.Context()); err != nil || len(behind) > 0 {
+			t.Errorf("behind the newest version: %v, %v", behind, err)
 		}
 
 		if err := m.Terminate(t.Context(), machines[1]); err != nil {

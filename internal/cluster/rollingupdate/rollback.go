@@ -143,7 +143,7 @@ func (u *updater) loadRollback(ctx context.Context, from updateSource) error {
 		)
 	}
 
-	return nil
+	return u.refuseDowngrade(ctx, o)
 }
 
 // refuseStack returns an error if the cluster's groups belong to a CloudFormation stack: a template version that
@@ -224,6 +224,11 @@ func (u *updater) rollBack(
 	u.versions = u.formerVersions(o)
 	if len(u.versions) == 0 {
 		return fmt.Errorf("%w; there is no earlier launch template version to return to", failure)
+	}
+
+	if err := u.refuseDowngrade(ctx, o); err != nil {
+		u.versions = nil
+		return fmt.Errorf("%w; not rolled back: %w", failure, err)
 	}
 
 	u.report.tell(EventRollback, rollout.Machine{}, "rolling back: "+describeVersions(u.versions))

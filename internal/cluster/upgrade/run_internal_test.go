@@ -287,6 +287,12 @@ func TestAutomaticTarget(t *testing.T) {
 			"the upgrade to 1.36.3 is not complete: group control-plane has 1.35.4",
 		},
 		{
+			"a group was rolled back",
+			func(o *Observation) { o.Groups[1].Behind = true }, available,
+			Version{1, 35, 4},
+			"group workers was rolled back to an earlier launch template",
+		},
+		{
 			"workers have the former minor version", func(o *Observation) {
 				o.Groups[0] = Group{Name: "control-plane", ControlPlane: true, Desired: Version{1, 36, 3}, Applied: Version{1, 36, 3}}
 				o.Machines[0].Version = Version{1, 36, 3}
