@@ -136,6 +136,10 @@ func (u *updater) loadRollback(ctx context.Context, from updateSource) error {
 	}
 
 	u.versions = u.formerVersions(o)
+	if len(u.versions) == 0 && len(rollout.Plan(o, u.options(o))) > 0 {
+		return nil // a rollback that was interrupted has set the versions already
+	}
+
 	if len(u.versions) == 0 {
 		return diag.WithHint(
 			errors.New("there is nothing to roll back: every group launches machines as it did when it served last"),

@@ -355,3 +355,16 @@ func TestWindowEnds(t *testing.T) {
 		}
 	})
 }
+
+// TestRollingRequest: what an upgrade replaces machines with comes from its request, and the rest from the manifests.
+func TestRollingRequest(t *testing.T) {
+	ran := false
+	u := &upgrader{request: Request{Name: "demo", JoinTimeout: time.Minute, RunCommand: func(context.Context, []string) (string, error) {
+		ran = true
+		return "", nil
+	}}}
+	req := u.rollingRequest([]string{"workers"})
+	if _, err := req.RunCommand(t.Context(), nil); err != nil || !ran || req.DrainTimeout != 0 || req.JoinTimeout != time.Minute {
+		t.Errorf("%+v, %v", req, err)
+	}
+}
