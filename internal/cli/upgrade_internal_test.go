@@ -51,7 +51,8 @@ func TestUpgradeUsesManifests(t *testing.T) {
 		}
 	}
 
-	req := upgradeCommand{app: &app{}}.withTerminal(upgrade.Request{})
+	env := Env{Getenv: func(string) string { return "" }}
+	req := upgradeCommand{app: &app{Env: env}}.withTerminal(upgrade.Request{})
 	if output, err := req.RunCommand(t.Context(), []string{"echo", "passed"}); err != nil || output != "passed\n" {
 		t.Errorf("%q, %v", output, err)
 	}

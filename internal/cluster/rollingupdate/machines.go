@@ -5,6 +5,7 @@ package rollingupdate
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/smithy-go"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/cluster/health"
@@ -351,11 +353,36 @@ func (a *awsMachines) Terminate(ctx context.Context, m rollout.Machine) error {
 		}
 	}
 
+	if isGone(err) {
+		return fmt.Errorf("terminate machine %s: %w", m.ID, errGone)
+	}
+
 	if err != nil {
 		return fmt.Errorf("terminate machine %s: %w", m.ID, err)
 	}
 
 	return nil
+}
+
+// errGone is the error for a machine that somebody else has ended.
+var errGone = errors.New("it has ended already")
+
+// isGone reports whether AWS does not know a machine any more, or a group does not have it.
+func isGone(err error) bool {
+	api, ok := errors.AsType[smithy.APIError](err)
+	if !ok {
+		return false
+	}
+
+	switch api.ErrorCode() {
+	case "InvalidInstanceID.NotFound":
+		return true
+	case "ValidationError":
+		return strings.Contains(api.ErrorMessage(), "No managed instance found") ||
+			strings.Contains(api.ErrorMessage(), "is not part of Auto Scaling group")
+	}
+
+	return false
 }
 
 // completeHook ends the wait of Auto Scaling for a drain, because the machine is drained already: it may be one whose
@@ -395,6 +422,10 @@ func (a *awsMachines) Detach(ctx context.Context, m rollout.Machine) error {
 		Resources: []string{m.ID},
 		Tags:      []ec2types.Tag{{Key: aws.String(detachedTag), Value: aws.String(a.now().UTC().Format(time.RFC3339))}},
 	})
+	if isGone(err) {
+		return fmt.Errorf("mark machine %s as detached: %w", m.ID, errGone)
+	}
+
 	if err != nil {
 		return fmt.Errorf("mark machine %s as detached: %w", m.ID, err)
 	}
@@ -405,6 +436,10 @@ func (a *awsMachines) Detach(ctx context.Context, m rollout.Machine) error {
 		InstanceIds:                    []string{m.ID},
 		ShouldDecrementDesiredCapacity: aws.Bool(false),
 	})
+	if isGone(err) {
+		return fmt.Errorf("detach machine %s: %w", m.ID, errGone)
+	}
+
 	if err != nil {
 		return fmt.Errorf("detach machine %s from auto scaling group %s: %w",
 			m.ID, aws.ToString(group.AutoScalingGroupName), err)

@@ -4,6 +4,7 @@ package rollingupdate
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -145,6 +146,17 @@ func TestMachinesOfRegion(t *testing.T) {
 		waitForMachines(t, m, func(x []rollout.Machine) bool { return countIn(x) == 2 && len(x) == 2 })
 		if err := m.SetVersion(t.Context(), groups[0], "2"); err != nil {
 			t.Fatal(err)
+		}
+
+		for _, gone := range []rollout.Machine{after[at], {ID: after[at].ID, Group: "workers"}, {ID: "i-00000000000000000", Group: "workers", Detached: true}} {
+			err := m.Terminate(t.Context(), gone)
+			if err != nil && !errors.Is(err, errGone) {
+				t.Errorf("terminate %s again: %v", gone.ID, err)
+			}
+		}
+
+		if err := m.Detach(t.Context(), rollout.Machine{ID: "i-00000000000000000", Group: "workers"}); !errors.Is(err, errGone) {
+			t.Errorf("detach a machine that is gone: %v", err)
 		}
 
 		if behind, err := m.groupsBehind(t.Context()); err != nil || len(behind) > 0 {
