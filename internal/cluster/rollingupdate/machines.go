@@ -5,7 +5,6 @@ package rollingupdate
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,7 +17,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
-	"github.com/aws/smithy-go"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/cluster/health"
@@ -362,27 +360,6 @@ func (a *awsMachines) Terminate(ctx context.Context, m rollout.Machine) error {
 	}
 
 	return nil
-}
-
-// errGone is the error for a machine that somebody else has ended.
-var errGone = errors.New("it has ended already")
-
-// isGone reports whether AWS does not know a machine any more, or a group does not have it.
-func isGone(err error) bool {
-	api, ok := errors.AsType[smithy.APIError](err)
-	if !ok {
-		return false
-	}
-
-	switch api.ErrorCode() {
-	case "InvalidInstanceID.NotFound":
-		return true
-	case "ValidationError":
-		return strings.Contains(api.ErrorMessage(), "No managed instance found") ||
-			strings.Contains(api.ErrorMessage(), "is not part of Auto Scaling group")
-	}
-
-	return false
 }
 
 // completeHook ends the wait of Auto Scaling for a drain, because the machine is drained already: it may be one whose
