@@ -19,7 +19,8 @@ type RollingUpdate struct {
 
 	// MaxSurge is how many additional workers of a group may run during the update: a number, or a
 	// percentage of the group's size, rounded up. If unset, it is 0. That many machines are detached
-	// from their Auto Scaling group, which launches new ones in their place, and are drained last.
+	// from their Auto Scaling group, which launches new ones in their place, and are drained last. In
+	// the control plane's group only 0 is allowed: no new machine prepares while the old one serves.
 	MaxSurge NumberOrPercent `json:"maxSurge,omitempty"`
 
 	// Canary is how many workers of a group are replaced first: a number, or a percentage of the

@@ -66,12 +66,7 @@ func newRollingUpdateClusterCommand(a *app) *cobra.Command {
 			}
 
 			req.Name = name
-			if cmd.Flags().Changed("drain-timeout") {
-				req.DrainTimeout = o.drainTimeout
-				if o.drainTimeout == 0 {
-					req.DrainTimeout = -1
-				}
-			}
+			req.DrainTimeout = drainTimeout(cmd.Flags(), o.drainTimeout)
 
 			return roller{app: a, format: o.format}.runRollingUpdate(cmd.Context(), req)
 		},
@@ -123,19 +118,38 @@ func addRollingUpdateFlags(flags *pflag.FlagSet, req *rollingupdate.Request, o *
 	flags.StringVar(&req.Canary, "canary", "", "how many workers of a group are replaced before all others")
 	flags.DurationVar(&req.PauseBetween, "pause", 0, "time between a new machine that serves and the next drain")
 	flags.IntVar(&req.MaxFailures, "max-failures", 0, "stop after this many machines that do not become Ready (default 1)")
-	flags.DurationVar(
-		&o.drainTimeout,
-		"drain-timeout",
-		0,
-		"stop if the pods of a node are not evicted after this time; 0: wait forever (default: as in the manifest, else 15m)",
-	)
-
+	addDrainTimeoutFlag(flags, &o.drainTimeout)
 	flags.DurationVar(
 		&req.JoinTimeout,
 		"join-timeout",
 		defaultJoinTimeout,
 		"stop if a new machine is not Ready after this time",
 	)
+}
+
+// drainTimeoutFlag is the name of the flag that limits a drain.
+const drainTimeoutFlag = "drain-timeout"
+
+// addDrainTimeoutFlag adds the flag that limits a drain.
+func addDrainTimeoutFlag(flags *pflag.FlagSet, limit *time.Duration) {
+	flags.DurationVar(
+		limit,
+		drainTimeoutFlag,
+		0,
+		"stop if the pods of a node are not evicted after this time; 0: wait forever (default: as in the manifest, else 15m)",
+	)
+}
+
+// drainTimeout returns the limit of drains for a request: zero if the manifests set it, negative for none.
+func drainTimeout(flags *pflag.FlagSet, limit time.Duration) time.Duration {
+	switch {
+	case !flags.Changed(drainTimeoutFlag):
+		return 0
+	case limit == 0:
+		return -1
+	}
+
+	return limit
 }
 
 // roller replaces the machines of a cluster.

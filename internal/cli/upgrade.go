@@ -19,6 +19,7 @@ func newUpgradeClusterCommand(a *app) *cobra.Command {
 	var req upgrade.Request
 	var automatic bool
 	var format string
+	var drainLimit time.Duration
 	cmd := &cobra.Command{
 		Use:   "cluster [NAME]",
 		Short: "Upgrade Kubernetes on a running cluster",
@@ -49,12 +50,14 @@ With -o json, stdout has one JSON object for each step and each event of a rolli
 			}
 
 			req.Name = name
+			req.DrainTimeout = drainTimeout(cmd.Flags(), drainLimit)
 
 			return upgradeCommand{app: a, automatic: automatic, format: format}.run(cmd.Context(), req)
 		},
 	}
 
 	addUpgradeFlags(a, cmd, &req)
+	addDrainTimeoutFlag(cmd.Flags(), &drainLimit)
 	addFormatFlag(cmd, &format, formatTable, formatJSON)
 	cmd.Flags().BoolVar(
 		&automatic,
@@ -99,22 +102,12 @@ func addUpgradeFlags(a *app, cmd *cobra.Command, req *upgrade.Request) {
 
 	flags.BoolVar(&req.SkipBackup, "skip-backup", false, "do not take a backup of etcd first")
 	flags.DurationVar(
-		&req.DrainTimeout,
-		"drain-timeout",
-		upgradeDrainTimeout,
-		"stop if the pods of a node are not evicted after this time; 0: wait forever",
-	)
-
-	flags.DurationVar(
 		&req.JoinTimeout,
 		"join-timeout",
 		defaultJoinTimeout,
 		"stop if a new machine is not Ready after this time",
 	)
 }
-
-// upgradeDrainTimeout is the default of --drain-timeout, as in a rolling update.
-const upgradeDrainTimeout = 15 * time.Minute
 
 // upgradeCommand upgrades a cluster.
 type upgradeCommand struct {
@@ -137,16 +130,7 @@ func (a upgradeCommand) run(ctx context.Context, req upgrade.Request) error {
 		return err
 	}
 
-	if req.DrainTimeout == 0 {
-		req.DrainTimeout = -1 // wait forever, also if the manifests set a limit
-	}
-
-	req.Catalog = a.catalogSource()
-	req.Show = a.showProposal
-	req.Approve = func(p upgrade.Proposal) error {
-		return a.confirm(fmt.Sprintf("Upgrade cluster %s to Kubernetes %s?", p.Cluster, p.To))
-	}
-
+	req = a.withTerminal(req)
 	live := a.followEvents(&req)
 	run := upgrade.Run
 	if a.automatic {
@@ -162,6 +146,18 @@ func (a upgradeCommand) run(ctx context.Context, req upgrade.Request) error {
 	a.printResult(req.Name, result)
 
 	return nil
+}
+
+// withTerminal returns a request that uses the operator's terminal and computer.
+func (a upgradeCommand) withTerminal(req upgrade.Request) upgrade.Request {
+	req.Catalog = a.catalogSource()
+	req.RunCommand = runGateCommand
+	req.Show = a.showProposal
+	req.Approve = func(p upgrade.Proposal) error {
+		return a.confirm(fmt.Sprintf("Upgrade cluster %s to Kubernetes %s?", p.Cluster, p.To))
+	}
+
+	return req
 }
 
 // followEvents lets the events of an upgrade be printed, and on a terminal the machines that are replaced be shown.
@@ -230,6 +226,10 @@ func (a upgradeCommand) showProposal(p upgrade.Proposal) error {
 
 	for _, c := range p.Components {
 		fmt.Fprintf(a.Stdout, "%s: %s, now %s\n", c.Name, c.To, c.From)
+	}
+
+	for _, gate := range p.Gates {
+		fmt.Fprintln(a.Stdout, gate)
 	}
 
 	for _, api := range p.Removed {

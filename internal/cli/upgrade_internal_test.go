@@ -3,7 +3,11 @@
 package cli
 
 import (
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/upgrade"
 )
@@ -26,5 +30,30 @@ func TestDescribeUpgrade(t *testing.T) {
 		if got := describeUpgrade(p); got != c.want {
 			t.Errorf("from %s: %q, want %q", c.from, got, c.want)
 		}
+	}
+}
+
+// TestUpgradeUsesManifests: the limit of drains is that of the manifests unless the flag is set, and the commands of gates run.
+func TestUpgradeUsesManifests(t *testing.T) {
+	for args, want := range map[string]time.Duration{"": 0, "--drain-timeout=0": -1, "--drain-timeout=5m": 5 * time.Minute} {
+		for name, cmd := range map[string]*cobra.Command{
+			"upgrade":        newUpgradeClusterCommand(&app{}),
+			"rolling-update": newRollingUpdateClusterCommand(&app{}),
+		} {
+			if err := cmd.ParseFlags(strings.Fields(args)); err != nil {
+				t.Fatal(err)
+			}
+
+			limit, err := cmd.Flags().GetDuration(drainTimeoutFlag)
+			if got := drainTimeout(cmd.Flags(), limit); err != nil || got != want {
+				t.Errorf("%s %s: %s, %v, want %s", name, args, got, err, want)
+			}
+		}
+	}
+
+	env := Env{Getenv: func(string) string { return "" }}
+	req := upgradeCommand{app: &app{Env: env}}.withTerminal(upgrade.Request{})
+	if output, err := req.RunCommand(t.Context(), []string{"echo", "passed"}); err != nil || output != "passed\n" {
+		t.Errorf("%q, %v", output, err)
 	}
 }

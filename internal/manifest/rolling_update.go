@@ -94,12 +94,17 @@ func (v validator) checkRollingUpdate(u v1alpha1.RollingUpdate, role v1alpha1.Ro
 	v.checkGates(u.Gates)
 }
 
-// rejectWorkerLimits reports limits that have no meaning for a control plane.
+// rejectWorkerLimits reports limits that have no meaning for a control plane. A maxSurge of 0 has one: no machine prepares
+// in advance.
 func (v validator) rejectWorkerLimits(u v1alpha1.RollingUpdate) {
 	for _, field := range []struct {
 		name  string
 		value v1alpha1.NumberOrPercent
 	}{{"maxUnavailable", u.MaxUnavailable}, {"maxSurge", u.MaxSurge}, {"canary", u.Canary}} {
+		if field.name == "maxSurge" && field.value == "0" {
+			continue
+		}
+
 		if field.value != "" {
 			v.errorf(
 				"spec.rollingUpdate."+field.name,

@@ -52,6 +52,8 @@ func TestRollingUpdateFields(t *testing.T) {
 		{"Worker", "{drainTimeout: 5}", "spec.rollingUpdate.drainTimeout 5: must be a string, not an integer"},
 		{"Worker", "{pauseBetween: soon}", "spec.rollingUpdate.pauseBetween soon: is not a valid duration"},
 		{"ControlPlane", "{maxSurge: 1}", "spec.rollingUpdate.maxSurge 1: is for workers"},
+		{"ControlPlane", "{maxSurge: 0}", ""},
+		{"ControlPlane", "{maxUnavailable: 1}", "spec.rollingUpdate.maxUnavailable 1: is for workers"},
 		{"ControlPlane", "{drainTimeout: 5m}", ""},
 		{"Bastion", "{drainTimeout: 5m}", "spec.rollingUpdate: has no effect: a bastion does not run Kubernetes"},
 		{"Worker", "{gates: [{name: a, deployment: default/web}, {name: b, url: 'https://x/y'}, {name: c, command: [x]}]}", ""},

@@ -164,12 +164,13 @@ func (d Drainer) evictAll(ctx context.Context, node string) error {
 	state := drainState{Drainer: d, node: node, blocked: map[string]Blocker{}, start: d.Now()}
 	for {
 		drained, err := state.evictOnce(ctx)
-		if err != nil {
-			return err
+		if err == nil {
+			err = state.exclude(ctx, drained)
 		}
 
-		if err := state.exclude(ctx, drained); err != nil {
-			return err
+		if err != nil { // the API server may restart: its own machine may be the one that is replaced
+			drained = false
+			state.noteFailure(err)
 		}
 
 		if drained && d.Now().Sub(state.drainedAt) >= d.Delay {
@@ -334,6 +335,17 @@ func (s *drainState) noteBlockers(waiting map[string]string) {
 	s.OnBlocked(s.node, s.sorted())
 	s.told = lines
 	s.toldAt = s.Now()
+}
+
+// noteFailure remembers a request that failed as what the drain waits for, next to the pods.
+func (s *drainState) noteFailure(err error) {
+	waiting := map[string]string{}
+	for pod, b := range s.blocked {
+		waiting[pod] = b.Reason
+	}
+
+	waiting[""] = "the API: " + err.Error()
+	s.noteBlockers(waiting)
 }
 
 // sorted returns the blockers, those that block for the longest time first.

@@ -282,3 +282,42 @@ func TestCordon(t *testing.T) {
 		check(map[string]string{"keep": "x"}, c.labels, false)
 	}
 }
+
+// TestDrainOutlivesFailures: a drain continues when the API answers again, and ends with the cause when its time is over.
+func TestDrainOutlivesFailures(t *testing.T) {
+	for name, c := range map[string]struct{ verb, kind string }{
+		"list pods": {"list", "pods"}, "read the node": {"get", "nodes"}, "change the node": {"patch", "nodes"},
+	} {
+		c1 := newCluster(t, nil, pod("web-1"))
+		if err := c1.Tracker().Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}); err != nil {
+			t.Fatal(err)
+		}
+
+		failures := 3
+		c1.PrependReactor(c.verb, c.kind, func(clienttesting.Action) (bool, runtime.Object, error) {
+			if failures--; failures >= 0 {
+				return true, nil, errors.New("connection refused")
+			}
+
+			return false, nil, nil
+		})
+		var told []string
+		d := drainer(c1, time.Minute, func(b []drain.Blocker) { told = append(told, drain.FormatBlockers(b, time.Now())) })
+		d.Exclude = true
+		if err := d.Run(t.Context(), "node-1"); err != nil || len(c1.evicted) != 1 {
+			t.Errorf("%s: %v, evicted %v", name, err, c1.evicted)
+		}
+
+		if all := strings.Join(told, "\n"); !strings.Contains(all, "connection refused") {
+			t.Errorf("%s: told %q", name, all)
+		}
+
+		failures = 1 << 30
+		d.Timeout = 10 * time.Millisecond
+		if err := d.Run(t.Context(), "node-1"); !errors.Is(err, drain.ErrTimeout) || !strings.Contains(err.Error(), "connection refused") {
+			if c.verb == "list" {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}

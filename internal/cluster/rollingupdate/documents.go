@@ -29,6 +29,8 @@ type formerVersion struct{ version, document string }
 type documentPublisher interface {
 	// ReadDocument returns the SHA-256 of the node document of a launch template version; empty if it is not known.
 	ReadDocument(ctx context.Context, g rollout.Group, version string) (string, error)
+	// ReadVersions returns the versions in a node document of a group of the control plane.
+	ReadVersions(ctx context.Context, group, document string) (documentVersions, error)
 	// Publish makes documents, by group, the current ones.
 	Publish(ctx context.Context, documents map[string]string) error
 	// Retry publishes the current documents of groups again, and returns the serials of their revisions.

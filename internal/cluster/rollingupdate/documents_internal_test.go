@@ -27,6 +27,16 @@ type fakeDocuments struct {
 	retried   []string
 	// refusesAgain lets machines refuse a document again that they try again.
 	refusesAgain bool
+	// versions are those in the documents; by default all have the same.
+	versions map[string]documentVersions
+}
+
+func (f *fakeDocuments) ReadVersions(_ context.Context, _, document string) (documentVersions, error) {
+	if v, known := f.versions[document]; known {
+		return v, nil
+	}
+
+	return documentVersions{Kubernetes: "1.36.3", Etcd: "3.6.5", EtcdHash: "a"}, nil
 }
 
 func (f *fakeDocuments) ReadDocument(_ context.Context, _ rollout.Group, version string) (string, error) {

@@ -33,7 +33,9 @@ func (u *updater) startDrain(ctx context.Context, a rollout.Action) error {
 		Annotation: rollout.StartedAnnotation,
 		Value:      m.ID,
 	}); err != nil {
-		return err
+		u.remember(m.ID, func(x *machineMemory) { x.draining = false })
+
+		return u.tolerate(ctx, m, err)
 	}
 
 	drainer := drain.Drainer{

@@ -166,6 +166,58 @@ func (f *fakeCluster) checkReplaced(nth int, at string) {
 	}
 }
 
+// TestKilledRequestedRollback kills a rollback that was asked for after each change. The same command continues it.
+func TestKilledRequestedRollback(t *testing.T) {
+	k := &killer{}
+	for nth := 1; ; nth++ {
+		f := newFakeCluster(t, 1, 2)
+		if _, err := run(t.Context(), f.updater(Request{Name: "demo"})); err != nil {
+			t.Fatal(err)
+		}
+
+		f.groups[1].Version = "3"
+		f.brokenTemplate = "3"
+		if _, err := run(t.Context(), f.updater(Request{Name: "demo", JoinTimeout: 20 * time.Millisecond})); err == nil {
+			t.Fatal("the update did not fail")
+		}
+
+		k.watch(f)
+		killed, _ := f.rollBackKilled(k, nth)
+		at := k.last
+		if _, err := f.rollBackKilled(k, 0); err != nil && !strings.Contains(err.Error(), "nothing to roll back") {
+			t.Fatalf("killed after change %d (%s): the next run: %v", nth, at, err)
+		}
+
+		for _, m := range f.machines {
+			if m.Version != "2" {
+				t.Errorf("killed after change %d (%s): machine %s has version %s", nth, at, m.ID, m.Version)
+			}
+		}
+
+		if !killed {
+			t.Logf("killed after each of %d changes", nth-1)
+			break
+		}
+	}
+}
+
+// rollBackKilled runs a rollback that is killed after its nth change; 0: never. It reports whether it was.
+func (f *fakeCluster) rollBackKilled(k *killer, nth int) (bool, error) {
+	ctx, kill := context.WithCancel(f.t.Context())
+	defer kill()
+	k.start(nth, kill)
+	u := f.updater(Request{Name: "demo", Rollback: true})
+	err := u.loadRollback(ctx, updateSource{state: f.state})
+	if err == nil {
+		_, err = u.showAndRun(f.t.Context(), func(_ context.Context, do func(context.Context) error) error { return do(ctx) })
+	}
+
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	return k.dead, err
+}
+
 // TestKilledRollback kills an update that fails, and its automatic rollback, after each change. The next run must end with
 // every machine on the former launch template.
 func TestKilledRollback(t *testing.T) {

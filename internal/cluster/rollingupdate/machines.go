@@ -351,6 +351,10 @@ func (a *awsMachines) Terminate(ctx context.Context, m rollout.Machine) error {
 		}
 	}
 
+	if isGone(err) {
+		return fmt.Errorf("terminate machine %s: %w", m.ID, errGone)
+	}
+
 	if err != nil {
 		return fmt.Errorf("terminate machine %s: %w", m.ID, err)
 	}
@@ -395,6 +399,10 @@ func (a *awsMachines) Detach(ctx context.Context, m rollout.Machine) error {
 		Resources: []string{m.ID},
 		Tags:      []ec2types.Tag{{Key: aws.String(detachedTag), Value: aws.String(a.now().UTC().Format(time.RFC3339))}},
 	})
+	if isGone(err) {
+		return fmt.Errorf("mark machine %s as detached: %w", m.ID, errGone)
+	}
+
 	if err != nil {
 		return fmt.Errorf("mark machine %s as detached: %w", m.ID, err)
 	}
@@ -405,6 +413,10 @@ func (a *awsMachines) Detach(ctx context.Context, m rollout.Machine) error {
 		InstanceIds:                    []string{m.ID},
 		ShouldDecrementDesiredCapacity: aws.Bool(false),
 	})
+	if isGone(err) {
+		return fmt.Errorf("detach machine %s: %w", m.ID, errGone)
+	}
+
 	if err != nil {
 		return fmt.Errorf("detach machine %s from auto scaling group %s: %w",
 			m.ID, aws.ToString(group.AutoScalingGroupName), err)

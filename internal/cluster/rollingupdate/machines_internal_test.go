@@ -4,6 +4,7 @@ package rollingupdate
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -123,6 +124,10 @@ func TestMachinesOfRegion(t *testing.T) {
 			t.Fatalf("%+v, %v", groups, err)
 		}
 
+		if behind, err := m.groupsBehind(t.Context()); err != nil || !slices.Equal(behind, []string{"workers"}) {
+			t.Errorf("behind the newest version: %v, %v", behind, err)
+		}
+
 		first := machines[0]
 		if err := m.Detach(t.Context(), first); err != nil {
 			t.Fatal(err)
@@ -141,6 +146,21 @@ func TestMachinesOfRegion(t *testing.T) {
 		waitForMachines(t, m, func(x []rollout.Machine) bool { return countIn(x) == 2 && len(x) == 2 })
 		if err := m.SetVersion(t.Context(), groups[0], "2"); err != nil {
 			t.Fatal(err)
+		}
+
+		for _, gone := range []rollout.Machine{after[at], {ID: after[at].ID, Group: "workers"}, {ID: "i-00000000000000000", Group: "workers", Detached: true}} {
+			err := m.Terminate(t.Context(), gone)
+			if err != nil && !errors.Is(err, errGone) {
+				t.Errorf("terminate %s again: %v", gone.ID, err)
+			}
+		}
+
+		if err := m.Detach(t.Context(), rollout.Machine{ID: "i-00000000000000000", Group: "workers"}); !errors.Is(err, errGone) {
+			t.Errorf("detach a machine that is gone: %v", err)
+		}
+
+		if behind, err := m.groupsBehind(t.Context()); err != nil || len(behind) > 0 {
+			t.Errorf("behind the newest version: %v, %v", behind, err)
 		}
 
 		if err := m.Terminate(t.Context(), machines[1]); err != nil {

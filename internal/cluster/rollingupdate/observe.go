@@ -10,26 +10,18 @@ import (
 	"strings"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/drain"
 	"github.com/slipway-k8s/slipway/internal/cluster/rollout"
-	"github.com/slipway-k8s/slipway/internal/machine/follow"
 	"github.com/slipway-k8s/slipway/internal/machine/report"
 )
 
-// reportAge is the maximal age of the report of a control-plane machine. Agents report every 5 s.
-const reportAge = 30 * time.Second
-
-// etcdLeasePrefix begins the names of the leases with the reports of control-plane machines, in kube-system.
-const etcdLeasePrefix = "slipway-etcd-"
-
 // observer reads what a rolling update decides on.
 type observer struct {
-	now      func() time.Time
+	now      func() time.Time // of the cluster
 	machines machineLister
 	client   kubernetes.Interface
 	settings allSettings
@@ -96,7 +88,7 @@ func (o observer) addKubernetes(ctx context.Context, out *rollout.Observation) e
 
 	for i := range out.Machines {
 		m := &out.Machines[i]
-		m.Member = members.healthy[m.ID]
+		m.Member = members.stateOf(m.ID, m.Slot)
 		m.Prepared = members.prepared[m.ID] == m.Slot && m.Slot != ""
 		m.MemberMissing = members.missing[m.ID]
 		node, found := byInstance[m.ID]
@@ -119,6 +111,7 @@ func (o observer) addKubernetes(ctx context.Context, out *rollout.Observation) e
 		}
 	}
 
+	out.Alarms = members.alarms()
 	out.Changing = findChanging(members.lock, *out)
 	out.FailedGates, err = o.failedGates(ctx)
 
@@ -174,12 +167,7 @@ func addRefusal(m *rollout.Machine, revision report.Revision, document string) {
 func (o observer) addNode(ctx context.Context, m *rollout.Machine, node corev1.Node) error {
 	m.NodeName = node.Name
 	m.Excluded = drain.IsExcluded(node)
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-			m.NodeReady = true
-			m.ReadySince = c.LastTransitionTime.Time
-		}
-	}
+	addReadiness(m, node)
 
 	m.Marked = slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == rollout.OutdatedTaint })
 
@@ -200,6 +188,25 @@ func (o observer) addNode(ctx context.Context, m *rollout.Machine, node corev1.N
 	return nil
 }
 
+// addReadiness adds whether the node of a machine is Ready, and since when.
+func addReadiness(m *rollout.Machine, node corev1.Node) {
+	for _, c := range node.Status.Conditions {
+		since := c.LastTransitionTime.Time
+		switch {
+		case c.Type != corev1.NodeReady:
+		case c.Status == corev1.ConditionTrue:
+			m.NodeReady = true
+			m.ReadySince = since
+		default:
+			m.DownSince = since
+			m.NeverReady = c.Status == corev1.ConditionFalse && since.Sub(node.CreationTimestamp.Time) < registrationTime
+		}
+	}
+}
+
+// registrationTime is how long after the creation of its node a kubelet sets the condition Ready for the first time, at most.
+const registrationTime = 5 * time.Second
+
 // countSlots returns the number of slots of the control plane.
 func countSlots(groups []rollout.Group) int {
 	n := 0
@@ -210,58 +217,6 @@ func countSlots(groups []rollout.Group) int {
 	}
 
 	return n
-}
-
-// memberFacts is what the leases of control-plane machines show, by instance id.
-type memberFacts struct {
-	// healthy is set for the machines whose etcd member votes and answers with a quorum.
-	healthy map[string]bool
-	// prepared is the slot for which a machine has prepared.
-	prepared map[string]string
-	// missing is how long the member was missing when the slot was handed over to the machine.
-	missing map[string]time.Duration
-	// lock by which the machines take turns to restart components.
-	lock follow.Lock
-}
-
-// readLeases reads the recent reports of control-plane machines.
-func (o observer) readLeases(ctx context.Context) (memberFacts, error) {
-	out := memberFacts{healthy: map[string]bool{}, prepared: map[string]string{}, missing: map[string]time.Duration{}}
-	leases, err := o.client.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return out, fmt.Errorf("list leases: %w", err)
-	}
-
-	for _, l := range leases.Items {
-		if l.Name == follow.ControlPlaneLease {
-			out.lock = parseLock(&l)
-		}
-
-		if l.Spec.RenewTime != nil && o.now().Sub(l.Spec.RenewTime.Time) <= reportAge {
-			out.add(l)
-		}
-	}
-
-	return out, nil
-}
-
-// add adds what a recent Lease shows.
-func (f memberFacts) add(l coordinationv1.Lease) {
-	slot, isStandby := strings.CutPrefix(l.Name, report.StandbyLeasePrefix)
-	if isStandby && l.Spec.HolderIdentity != nil {
-		f.prepared[*l.Spec.HolderIdentity] = slot
-	}
-
-	var r report.Report
-	if !strings.HasPrefix(l.Name, etcdLeasePrefix) ||
-		json.Unmarshal([]byte(l.Annotations[report.Annotation]), &r) != nil || r.Etcd == nil {
-		return // an agent of another version: not known to be healthy
-	}
-
-	f.healthy[r.Machine] = r.Etcd.Quorum && !r.Etcd.Learner && len(r.Etcd.Alarms) == 0
-	if r.HandOver != nil && r.HandOver.To == r.Machine {
-		f.missing[r.Machine] = time.Duration(r.HandOver.MissingSeconds * float64(time.Second))
-	}
 }
 
 // failedGates returns which Deployments and DaemonSets of kube-system have no available pod.

@@ -83,6 +83,11 @@ type machineMemory struct {
 	draining, drained, detached, terminated bool
 	// ending is set before the machine is terminated.
 	ending bool
+	// served is set if the machine was seen to serve, and downSince when it was seen not to serve first.
+	served    bool
+	downSince time.Time
+	// failingSince is since when the API refuses changes of the node.
+	failingSince time.Time
 	// nodeName is the name of the node that was drained.
 	nodeName      string
 	handOverTo    string
@@ -109,7 +114,7 @@ func (u *updater) replaceAll(ctx context.Context, stop <-chan struct{}, options 
 	defer u.returnToBalancers(ctx)
 	defer u.drains.Wait()
 	defer cancel()
-	u.memory = map[string]machineMemory{}
+	u.memory = keepService(u.memory)
 	u.wake = make(chan struct{}, 1)
 	u.failed = nil
 	u.idle = stallWatch{}
@@ -147,6 +152,16 @@ func (u *updater) replaceAll(ctx context.Context, stop <-chan struct{}, options 
 
 		timer.Stop()
 	}
+}
+
+// keepService returns the part of a memory that outlives the begin of a replacement: since when machines do not serve.
+func keepService(memory map[string]machineMemory) map[string]machineMemory {
+	out := map[string]machineMemory{}
+	for id, m := range memory {
+		out[id] = machineMemory{served: m.served, downSince: m.downSince}
+	}
+
+	return out
 }
 
 // pause returns the time until the next decision.
@@ -209,6 +224,10 @@ func (u *updater) step(ctx context.Context, options rollout.Options) (bool, erro
 func (u *updater) addMemory(o *rollout.Observation) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if u.memory == nil {
+		u.memory = map[string]machineMemory{}
+	}
+
 	for i := range o.Groups {
 		g := &o.Groups[i]
 		g.Version = cmp.Or(u.versions[groupKey(g.Name, g.Slot)], g.Version)
@@ -227,7 +246,27 @@ func (u *updater) addMemory(o *rollout.Observation) {
 		if done.terminated {
 			m.State = rollout.StateTerminating
 		}
+
+		u.memory[m.ID] = done.noteService(m, o.Now)
 	}
+}
+
+// noteService returns the memory of a machine after an observation, and adds to the observation since when the machine does
+// not serve, if its node does not tell.
+func (x machineMemory) noteService(m *rollout.Machine, now time.Time) machineMemory {
+	switch {
+	case m.IsServing():
+		x.served = true
+		x.downSince = time.Time{}
+	case x.downSince.IsZero() && (x.served || m.NodeReady):
+		x.downSince = now
+	}
+
+	if m.DownSince.IsZero() {
+		m.DownSince = x.downSince
+	}
+
+	return x
 }
 
 // actAll carries out the steps of one decision, several at a time, and records how far the update has come.
@@ -259,17 +298,14 @@ func (u *updater) act(ctx context.Context, a rollout.Action) error {
 	switch a.Type {
 	case rollout.ActionMark, rollout.ActionUnmark:
 		err := drain.SetTaint(ctx, u.client, m.NodeName, rollout.OutdatedTaint, a.Type == rollout.ActionMark)
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-			return nil // the next decision repeats it with the node as it is then
-		}
 
-		return err
+		return u.tolerate(ctx, m, err)
 
 	case rollout.ActionDetach:
 		u.report.tell(EventDetach, m, fmt.Sprintf("detach machine %s of %s (node %s), so that a new one starts first: %s",
 			m.ID, m.Group, m.NodeName, a.Reason))
 		if err := u.machines.Detach(ctx, m); err != nil {
-			return err
+			return ignoreGone(err) // the next decision sees that it has ended
 		}
 
 		u.remember(m.ID, func(x *machineMemory) { x.detached = true })
@@ -294,8 +330,9 @@ func (u *updater) handOver(ctx context.Context, a rollout.Action) error {
 	u.report.tell(EventHandOver, m, fmt.Sprintf("machine %s hands over slot %s of %s to %s, which is prepared",
 		m.ID, m.Slot, m.Group, a.Successor))
 	value := a.Successor + " " + now.Format(time.RFC3339)
-	if err := drain.Annotate(ctx, u.client, m.NodeName, report.HandOverAnnotation, value); err != nil {
-		return err
+	err := drain.Annotate(ctx, u.client, m.NodeName, report.HandOverAnnotation, value)
+	if err != nil {
+		return u.tolerate(ctx, m, err)
 	}
 
 	u.remember(m.ID, func(x *machineMemory) {
@@ -309,11 +346,16 @@ func (u *updater) handOver(ctx context.Context, a rollout.Action) error {
 // terminate ends a machine, unless this run has done that already.
 func (u *updater) terminate(ctx context.Context, m rollout.Machine) error {
 	u.remember(m.ID, func(x *machineMemory) { x.ending = true })
-	if err := u.machines.Terminate(ctx, m); err != nil {
+	err := u.machines.Terminate(ctx, m)
+	if ignoreGone(err) != nil {
 		return err
 	}
 
 	u.remember(m.ID, func(x *machineMemory) { x.terminated = true })
+	if err != nil { // Spot, a smaller group or a repair was faster
+		return nil
+	}
+
 	u.report.addReplaced()
 	u.report.tell(
 		EventTerminate,
@@ -322,6 +364,50 @@ func (u *updater) terminate(ctx context.Context, m rollout.Machine) error {
 	)
 
 	return nil
+}
+
+// ignoreGone returns nil for the error of a machine that somebody else has ended.
+func ignoreGone(err error) error {
+	if errors.Is(err, errGone) {
+		return nil
+	}
+
+	return err
+}
+
+// tolerate returns nil for the result of a change of a node after which the next decision repeats the step with what there
+// is then: the node is gone or has changed, or the API does not answer for a moment.
+func (u *updater) tolerate(ctx context.Context, m rollout.Machine, err error) error {
+	now := u.now()
+	var since time.Time
+	u.remember(m.ID, func(x *machineMemory) {
+		switch {
+		case err == nil:
+			x.failingSince = time.Time{}
+		case x.failingSince.IsZero():
+			x.failingSince = now
+		}
+
+		since = x.failingSince
+	})
+
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+
+	if ctx.Err() == nil && isTransient(err) && now.Sub(since) < u.request.JoinTimeout {
+		return nil
+	}
+
+	return err
+}
+
+// isTransient reports whether a request to the API may succeed when it is repeated.
+func isTransient(err error) bool {
+	var status apierrors.APIStatus
+
+	return !errors.As(err, &status) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
+		apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err)
 }
 
 // stoppedError is the error of an update that stopped because of failures.

@@ -136,6 +136,10 @@ func (u *updater) loadRollback(ctx context.Context, from updateSource) error {
 	}
 
 	u.versions = u.formerVersions(o)
+	if len(u.versions) == 0 && len(rollout.Plan(o, u.options(o))) > 0 {
+		return nil // a rollback that was interrupted has set the versions already
+	}
+
 	if len(u.versions) == 0 {
 		return diag.WithHint(
 			errors.New("there is nothing to roll back: every group launches machines as it did when it served last"),
@@ -143,7 +147,7 @@ func (u *updater) loadRollback(ctx context.Context, from updateSource) error {
 		)
 	}
 
-	return nil
+	return u.refuseDowngrade(ctx, o)
 }
 
 // refuseStack returns an error if the cluster's groups belong to a CloudFormation stack: a template version that
@@ -224,6 +228,11 @@ func (u *updater) rollBack(
 	u.versions = u.formerVersions(o)
 	if len(u.versions) == 0 {
 		return fmt.Errorf("%w; there is no earlier launch template version to return to", failure)
+	}
+
+	if err := u.refuseDowngrade(ctx, o); err != nil {
+		u.versions = nil
+		return fmt.Errorf("%w; not rolled back: %w", failure, err)
 	}
 
 	u.report.tell(EventRollback, rollout.Machine{}, "rolling back: "+describeVersions(u.versions))

@@ -217,18 +217,20 @@ func newUpdater(ctx context.Context, session *cluster.Session, from updateSource
 		return nil, err
 	}
 
+	clock := &clusterClock{local: env.Now}
 	client, err := access.NewKubeClient(ctx, session.Config, access.Request{
-		Store:   from.state,
-		Sealer:  from.sealer,
-		Cluster: req.Name,
-		User:    env.User,
-		Now:     env.Now,
+		Store:      from.state,
+		Sealer:     from.sealer,
+		Cluster:    req.Name,
+		User:       env.User,
+		Now:        env.Now,
+		OnResponse: clock.observe,
 	})
 	if err != nil {
 		return nil, err
 	}
 
-	machines := newAWSMachines(session.Config, req.Name, owner, env.Now)
+	machines := newAWSMachines(session.Config, req.Name, owner, clock.now)
 	onEvent := req.OnEvent
 	if onEvent == nil {
 		onEvent = func(e Event) { env.Notifyf("%s", e.Message) }
@@ -238,14 +240,14 @@ func newUpdater(ctx context.Context, session *cluster.Session, from updateSource
 		request:  req,
 		client:   client,
 		machines: machines,
-		now:      env.Now,
+		now:      clock.now,
 		warn:     env.Warn,
 		notify:   env.Notifyf,
-		report:   newReporter(env.Now, onEvent, req.OnProgress),
+		report:   newReporter(clock.now, onEvent, req.OnProgress),
 		gates:    gateChecker{client: client, http: http.DefaultTransport, run: req.RunCommand},
-		observer: observer{now: env.Now, machines: machines, client: client, settings: settings},
+		observer: observer{now: clock.now, machines: machines, client: client, settings: settings},
 		good:     goodVersions{store: from.state, cluster: req.Name},
-		turn:     controlPlaneTurn{client: client, now: env.Now},
+		turn:     controlPlaneTurn{client: client, now: clock.now},
 
 		documents: sessionDocuments{awsMachines: machines, session: session},
 	}, nil

@@ -94,7 +94,7 @@ type stallWatch struct {
 func (w *stallWatch) check(o rollout.Observation, d rollout.Decision, limit time.Duration) string {
 	var state strings.Builder
 	for _, m := range o.Machines {
-		fmt.Fprintf(&state, "%s %s %t %t %t %t %s;", m.ID, m.State, m.NodeReady, m.Member, m.Started, m.Prepared, m.HandOverTo)
+		fmt.Fprintf(&state, "%s %s %t %s %t %t %s;", m.ID, m.State, m.NodeReady, m.Member, m.Started, m.Prepared, m.HandOverTo)
 	}
 
 	goesOn := len(d.Actions) > 0 || d.PausedUntil.After(o.Now)

@@ -15,6 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster/drain"
 	"github.com/slipway-k8s/slipway/internal/cluster/rollout"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
 // maxNamedPods is how many pods one warning names.
@@ -24,7 +25,7 @@ const maxNamedPods = 5
 // cannot do.
 func (u *updater) explainPlan(ctx context.Context, o rollout.Observation, options rollout.Options) error {
 	u.notify("estimated time: about %s", rollout.Estimate(o, options, rollout.DefaultReplaceTime).Round(time.Minute))
-	for _, gate := range u.describeGates() {
+	for _, gate := range u.observer.settings.describeGates() {
 		u.notify("%s", gate)
 	}
 
@@ -105,9 +106,18 @@ func namePods(pods []string) string {
 	return text + strings.Join(pods, ", ")
 }
 
-// describeGates returns one line for each gate of the manifests, since a command runs on the operator's computer.
-func (u *updater) describeGates() []string {
-	all := u.observer.settings
+// DescribeGates returns one line for each gate of the manifests, since a command runs on the operator's computer.
+func DescribeGates(set manifest.Set) []string {
+	all := allSettings{groups: map[string]settings{}, gates: set.Cluster.Spec.RollingUpdate.Gates}
+	for _, g := range set.Groups {
+		all.groups[g.Metadata.Name] = settings{gates: g.Spec.RollingUpdate.Gates}
+	}
+
+	return all.describeGates()
+}
+
+// describeGates returns one line for each gate.
+func (a allSettings) describeGates() []string {
 	var out []string
 	add := func(where string, gates []v1alpha1.Gate) {
 		for _, g := range gates {
@@ -115,9 +125,9 @@ func (u *updater) describeGates() []string {
 		}
 	}
 
-	add("", all.gates)
-	for _, name := range all.names() {
-		add(" of group "+name, all.of(name).gates)
+	add("", a.gates)
+	for _, name := range a.names() {
+		add(" of group "+name, a.of(name).gates)
 	}
 
 	return out

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // decideControlPlane replaces one control-plane machine at a time. It waits whenever another slot does not
@@ -13,6 +14,10 @@ import (
 func (u update) decideControlPlane() Decision {
 	var waiting []string
 	var candidates []slotState
+	if alarms := u.observation.Alarms; len(alarms) > 0 {
+		waiting = append(waiting, describeAlarms(alarms))
+	}
+
 	if id := u.observation.Changing; id != "" {
 		waiting = append(waiting, describeApplying(id))
 	}
@@ -51,6 +56,11 @@ func (u update) decideControlPlane() Decision {
 // describeApplying tells that a machine has the control plane's update lock.
 func describeApplying(id string) string { return "machine " + id + " is applying its node document" }
 
+// describeAlarms tells which alarms etcd has raised. They are those of the cluster, and say nothing of a single member.
+func describeAlarms(alarms []string) string {
+	return "etcd has raised the alarm " + strings.Join(alarms, ", ")
+}
+
 // describeFollowers names the machines of the control plane that are about to apply their node document.
 func (u update) describeFollowers() []string {
 	var out []string
@@ -60,7 +70,7 @@ func (u update) describeFollowers() []string {
 		}
 
 		for _, m := range u.machinesOf(g) {
-			if m.IsApplying && m.isServing() {
+			if m.IsApplying && m.IsServing() {
 				out = append(out, describeApplying(m.ID))
 			}
 		}
@@ -88,7 +98,7 @@ func NeedsTurn(o Observation, d Decision, isHeld bool) bool {
 		}
 
 		machines := u.machinesOf(g)
-		isMissing := !slices.ContainsFunc(machines, Machine.isServing)
+		isMissing := !slices.ContainsFunc(machines, Machine.IsServing)
 		if slices.ContainsFunc(machines, hasBegun) || isHeld && isMissing {
 			return true
 		}
@@ -103,10 +113,10 @@ func (u update) decideSlot(s slotState) Decision {
 		return Decision{Waiting: []string{s.waiting}}
 	}
 
-	// A machine whose own member is lost takes nothing from the quorum, so it may be replaced although another slot
-	// is broken. Otherwise two broken slots would wait for each other.
+	// A machine whose own member is lost for sure takes nothing from the quorum, so it may be replaced although another
+	// slot is broken. Otherwise two broken slots would wait for each other. A member of which nothing is known may vote.
 	first := s.action
-	if broken := u.otherBrokenSlot(first.Machine.Slot); broken != "" && first.Machine.Member {
+	if broken := u.otherBrokenSlot(first.Machine.Slot); broken != "" && first.Machine.Member != MemberLost {
 		return Decision{Waiting: []string{broken}}
 	}
 
@@ -119,7 +129,7 @@ func (u update) decideSlot(s slotState) Decision {
 		return Decision{Waiting: failed}
 	}
 
-	if until, m := u.pauseOf(group); until.After(u.observation.Now) && first.Machine.isServing() {
+	if until, m := u.pauseOf(group); until.After(u.observation.Now) && first.Machine.IsServing() {
 		return Decision{Waiting: []string{describePause(group, m)}, PausedUntil: until}
 	}
 
@@ -153,7 +163,7 @@ type slotState struct {
 // assessSlot returns what there is to do in one slot.
 func (u update) assessSlot(g Group) slotState {
 	machines := u.machinesOf(g)
-	serving := slices.ContainsFunc(machines, Machine.isServing)
+	serving := slices.ContainsFunc(machines, Machine.IsServing)
 	outdated := u.outdatedMachines(g)
 	if len(outdated) == 0 || len(u.options.Only) > 0 && !slices.Contains(u.options.Only, g.Name) {
 		if serving {
@@ -166,6 +176,8 @@ func (u update) assessSlot(g Group) slotState {
 	s := u.nextSlotStep(g, outdated)
 	s.isOutdated = true
 	switch {
+	case !serving && s.action.Machine.Member == MemberLost:
+		s.rank = rankLost
 	case !serving:
 		s.rank = rankBroken
 	case hasBegun(outdated[0]):
@@ -179,7 +191,8 @@ func (u update) assessSlot(g Group) slotState {
 
 // The ranks of slots to replace, the first one first.
 const (
-	rankBroken  = iota // the slot does not serve
+	rankLost    = iota // the slot has no member
+	rankBroken         // the slot does not serve
 	rankBegun          // the replacement has begun
 	rankServing        // the slot serves
 )
@@ -195,7 +208,7 @@ func (u update) otherBrokenSlot(slot string) string {
 		}
 
 		machines := u.machinesOf(g)
-		if !slices.ContainsFunc(machines, Machine.isServing) {
+		if !slices.ContainsFunc(machines, Machine.IsServing) {
 			return describeMissing(g, machines)
 		}
 	}
@@ -226,7 +239,7 @@ func describeMissing(g Group, machines []Machine) string {
 func (u update) nextAction(g Group, m Machine) Action {
 	a := Action{Type: ActionDrain, Machine: m, Reason: u.describeOutdated(g, m)}
 	// Nothing evicts pods from a node whose kubelet does not answer.
-	if m.Drained || !m.NodeReady {
+	if m.Drained || !m.NodeReady && !u.isDoubtful(m) {
 		a.Type = ActionTerminate
 	}
 

@@ -156,7 +156,7 @@ func (u update) outdatedMachines(g Group) []Machine {
 	slices.SortStableFunc(out, func(a, b Machine) int {
 		return cmp.Or(
 			compareBool(b.Started, a.Started),
-			compareBool(a.isServing(), b.isServing()),
+			compareBool(a.IsServing(), b.IsServing()),
 			compareBool(a.Detached, b.Detached),
 			cmp.Compare(turn[a.ID], turn[b.ID]),
 		)

@@ -16,9 +16,14 @@ import (
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func serving(id, group, slot, version string) rollout.Machine {
+	member := rollout.MemberUnknown
+	if slot != "" {
+		member = rollout.MemberHealthy
+	}
+
 	return rollout.Machine{
 		ID: id, Group: group, Slot: slot, NodeName: id, State: rollout.StateRunning,
-		Launched: now.Add(-time.Hour), ReadySince: now.Add(-time.Hour), Version: version, NodeReady: true, Member: slot != "",
+		Launched: now.Add(-time.Hour), ReadySince: now.Add(-time.Hour), Version: version, NodeReady: true, Member: member,
 		Marked: slot == "" && version != "2",
 	}
 }
@@ -39,6 +44,11 @@ func controlPlane(machines ...rollout.Machine) rollout.Observation {
 
 func changing(o rollout.Observation, machine string) rollout.Observation {
 	o.Changing = machine
+	return o
+}
+
+func alarmed(o rollout.Observation) rollout.Observation {
+	o.Alarms = []string{"NOSPACE"}
 	return o
 }
 
@@ -74,9 +84,16 @@ func format(d rollout.Decision) string {
 func TestDecide(t *testing.T) {
 	started := func(m *rollout.Machine) { m.Started = true }
 	drained := func(m *rollout.Machine) { m.Started, m.Drained = true, true }
-	notReady := func(m *rollout.Machine) { m.NodeReady = false }
+	notReady := func(m *rollout.Machine) { m.NodeReady, m.DownSince = false, now.Add(-5*time.Minute) }
+	flapping := func(m *rollout.Machine) { m.NodeReady, m.DownSince = false, now.Add(-time.Minute) }
+	flappingInDrain := func(m *rollout.Machine) { m.NodeReady, m.DownSince, m.Started = false, now.Add(-time.Minute), true }
+	gone := func(m *rollout.Machine) { m.NodeReady, m.NodeName = false, "" }
+	lost := func(m *rollout.Machine) { m.Member, m.DownSince = rollout.MemberLost, now.Add(-5*time.Minute) }
+	silent := func(m *rollout.Machine) { m.Member, m.DownSince = rollout.MemberUnknown, now.Add(-5*time.Minute) }
 	applying := func(m *rollout.Machine) { m.IsApplying = true }
-	booting := func(m *rollout.Machine) { m.NodeReady, m.Member, m.Launched = false, false, now.Add(-30*time.Second) }
+	booting := func(m *rollout.Machine) {
+		m.NodeReady, m.Member, m.Launched = false, rollout.MemberUnknown, now.Add(-30*time.Second)
+	}
 	stuck := func(m *rollout.Machine) {
 		m.NodeReady, m.Launched, m.BootStage = false, now.Add(-11*time.Minute), "fetch: containerd: 404"
 	}
@@ -115,11 +132,26 @@ func TestDecide(t *testing.T) {
 		{
 			"two slots without members do not wait for each other",
 			controlPlane(
-				with(serving("a", "cp", "a", "1"), func(m *rollout.Machine) { m.Member = false }),
-				with(serving("b", "cp", "b", "1"), func(m *rollout.Machine) { m.Member = false }),
+				with(serving("a", "cp", "a", "1"), lost),
+				with(serving("b", "cp", "b", "1"), lost),
 				serving("c", "cp", "c", "1"),
 			),
 			"drain a",
+		},
+		{
+			"a machine of whose member nothing is known may vote",
+			controlPlane(with(serving("a", "cp", "a", "1"), silent), with(serving("b", "cp", "b", "1"), lost), serving("c", "cp", "c", "1")),
+			"drain b",
+		},
+		{
+			"two machines of whose members nothing is known",
+			controlPlane(with(serving("a", "cp", "a", "1"), silent), with(serving("b", "cp", "b", "1"), silent), serving("c", "cp", "c", "1")),
+			"wait: cp-b: the etcd member of machine b is not healthy yet",
+		},
+		{
+			"an alarm of etcd says nothing of a member",
+			alarmed(controlPlane(serving("a", "cp", "a", "1"), serving("b", "cp", "b", "1"), serving("c", "cp", "c", "1"))),
+			"wait: etcd has raised the alarm NOSPACE",
 		},
 		{
 			"no machine is replaced while another one has the update lock",
@@ -152,6 +184,51 @@ func TestDecide(t *testing.T) {
 			"a machine that does not serve is first, and is not drained",
 			workers(2, 1, serving("a", "w", "", "1"), with(serving("b", "w", "", "1"), notReady)),
 			"terminate b; wait: w: 1 of 2 machines serve, and at most 1 may be missing",
+		},
+		{
+			"machines that do not serve are within the budget, and one is first",
+			workers(5, 2, with(serving("a", "w", "", "1"), notReady), serving("b", "w", "", "1"), with(serving("c", "w", "", "1"), notReady), serving("d", "w", "", "1"), serving("e", "w", "", "1")),
+			"terminate a; wait: w: 0 of 1 canary machines serve",
+		},
+		{
+			"machines without a node are within the budget",
+			workers(5, 2, with(serving("a", "w", "", "1"), gone), with(serving("b", "w", "", "1"), gone), with(serving("c", "w", "", "1"), gone), serving("d", "w", "", "2"), serving("e", "w", "", "2")),
+			"terminate a; terminate b; wait: w: 2 of 5 machines serve, and at most 2 may be missing",
+		},
+		{
+			"most nodes of a zone are not Ready",
+			workers(3, 3, with(serving("a", "w", "", "1"), notReady), with(serving("b", "w", "", "1"), notReady), serving("c", "w", "", "2")),
+			"wait: 2 of 3 nodes in zone  are not Ready: probably the zone has an outage; wait: 2 of 3 nodes in zone  are not Ready: probably the zone has an outage",
+		},
+		{
+			"a node that is not Ready for a moment is left alone",
+			workers(3, 1, with(serving("a", "w", "", "1"), flapping), serving("b", "w", "", "2"), serving("c", "w", "", "2")),
+			"wait: w: machine a is replaced if it does not serve again within 2m0s",
+		},
+		{
+			"a node that is not Ready for a moment is still drained",
+			workers(3, 1, with(serving("a", "w", "", "1"), flappingInDrain), serving("b", "w", "", "2"), serving("c", "w", "", "2")),
+			"drain a",
+		},
+		{
+			"a control-plane node that is not Ready for a moment is left alone",
+			controlPlane(with(serving("a", "cp", "a", "1"), flapping), serving("b", "cp", "b", "1"), serving("c", "cp", "c", "1")),
+			"wait: cp-a: machine a is replaced if it does not serve again within 2m0s",
+		},
+		{
+			"a machine that has served does not fail at once",
+			workers(2, 1, with(serving("a", "w", "", "2"), flapping), serving("b", "w", "", "1")),
+			"wait: w: 1 of 2 machines serve, and at most 1 may be missing",
+		},
+		{
+			"a control-plane machine that has served does not fail at once",
+			controlPlane(with(serving("a", "cp", "a", "2"), flapping), serving("b", "cp", "b", "1"), serving("c", "cp", "c", "1")),
+			"wait: cp-a: machine a is not Ready yet",
+		},
+		{
+			"a machine that has served and does not for long stops the update",
+			workers(2, 1, with(serving("a", "w", "", "2"), func(m *rollout.Machine) { m.NodeReady, m.DownSince = false, now.Add(-12*time.Minute) }), serving("b", "w", "", "1")),
+			"stop: machine a of group w has the newest launch template and does not serve for 12m0s",
 		},
 		{
 			"a replacement that does not join stops the update",
@@ -220,6 +297,10 @@ func TestDecidePolicy(t *testing.T) {
 	surged := policy(rollout.Policy{MaxSurge: 1}, old("a"), old("b"), updated("c"))
 	surged.Machines[0] = with(old("a"), detached)
 	surged.Groups[0].Size = 2
+	drainingSurplus := policy(rollout.Policy{MaxSurge: 1}, old("b"), updated("c"))
+	drainingSurplus.Machines = append(drainingSurplus.Machines, with(old("a"), detached), updated("d"))
+	drainingSurplus.Machines[2].Started = true
+	drainingSurplus.Groups[0].Size = 3
 	last := policy(rollout.Policy{MaxSurge: 1}, with(old("a"), detached), updated("b"), updated("c"))
 	last.Groups[0].Size = 2
 
@@ -232,6 +313,7 @@ func TestDecidePolicy(t *testing.T) {
 		{"a machine that is up to date loses its mark", policy(rollout.Policy{}, with(updated("a"), marked), old("b")), "unmark a"},
 		{"a surge detaches before it drains", policy(rollout.Policy{MaxSurge: 1}, old("a"), old("b")), "detach a; wait: w: 2 of 2 machines serve, and at most 0 may be missing"},
 		{"the surplus allows a drain; detached machines are last", surged, "drain b; wait: w: 3 of 2 machines serve, and at most 0 may be missing"},
+		{"a detached machine counts until it has ended", drainingSurplus, "drain a; wait: w: 3 of 3 machines serve, and at most 0 may be missing"},
 		{"the last one is the detached machine", last, "drain a"},
 		{"both limits together", policy(rollout.Policy{MaxSurge: 1, MaxUnavailable: 1}, old("a"), old("b"), old("c")), "detach a; wait: w: 0 of 1 canary machines serve"},
 		{"canaries are first", policy(rollout.Policy{Canary: 1, MaxUnavailable: 3}, old("a"), old("b"), old("c")), "drain a; wait: w: 0 of 1 canary machines serve"},
@@ -312,6 +394,11 @@ func TestDecideGates(t *testing.T) {
 	o.FailedGates = []string{"pod kube-system/coredns is not running"}
 	if got := format(rollout.Decide(o, rollout.Options{JoinTimeout: time.Minute})); got != "wait: pod kube-system/coredns is not running" {
 		t.Error(got)
+	}
+
+	o.Machines[0].NodeReady, o.Machines[0].DownSince = false, now.Add(-time.Hour)
+	if got := format(rollout.Decide(o, rollout.Options{JoinTimeout: time.Minute})); got != "wait: pod kube-system/coredns is not running" {
+		t.Errorf("a machine that does not serve: %s", got)
 	}
 }
 

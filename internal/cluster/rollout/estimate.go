@@ -31,7 +31,7 @@ func Estimate(o Observation, opts Options, perMachine time.Duration) time.Durati
 func (u update) countUnfinished(g Group) int {
 	n := 0
 	for _, m := range u.machinesOf(g) {
-		if u.isOutdated(g, m) || !m.isServing() {
+		if u.isOutdated(g, m) || !m.IsServing() {
 			n++
 		}
 	}

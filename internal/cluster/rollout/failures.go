@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// failedMachines returns the machines with the newest launch template that did not join in time.
+// failedMachines returns the machines with the newest launch template that did not join in time, or that have served and
+// do not serve any more for as long.
 func (u update) failedMachines() []Machine {
 	var out []Machine
 	for _, g := range u.selectedGroups() {
@@ -23,7 +24,7 @@ func (u update) failedMachines() []Machine {
 }
 
 // isJoining reports whether a machine is up to date and does not serve yet.
-func (u update) isJoining(g Group, m Machine) bool { return !u.isOutdated(g, m) && !m.isServing() }
+func (u update) isJoining(g Group, m Machine) bool { return !u.isOutdated(g, m) && !m.IsServing() }
 
 // tooManyFailures reports whether an update with these failed machines must stop: a control plane after one.
 func (u update) tooManyFailures(failed []Machine) bool {
@@ -51,6 +52,15 @@ func (u update) describeFailure(failed []Machine) string {
 		u.groupOf(m).name(),
 		u.observation.Now.Sub(m.Launched).Round(time.Second),
 	)
+	if m.mayRunPods() && m.DownSince.After(m.Launched) {
+		text = fmt.Sprintf(
+			"machine %s of group %s has the newest launch template and does not serve for %s",
+			m.ID,
+			u.groupOf(m).name(),
+			u.observation.Now.Sub(m.DownSince).Round(time.Second),
+		)
+	}
+
 	if m.BootStage != "" {
 		text += "; it stopped at " + m.BootStage
 	}
@@ -97,9 +107,16 @@ func (u update) decideStopping() Decision {
 		}
 
 		for _, m := range u.machinesOf(g) {
-			if m.Started {
-				d.Actions = append(d.Actions, u.nextAction(g, m))
+			if !m.Started {
+				continue
 			}
+
+			if waiting := u.reasonToSpare(m); waiting != "" {
+				d.Waiting = append(d.Waiting, waiting)
+				continue
+			}
+
+			d.Actions = append(d.Actions, u.nextAction(g, m))
 		}
 	}
 
@@ -120,9 +137,11 @@ func (u update) stopSlot(g Group, d *Decision) {
 	switch {
 	case u.observation.Changing != "":
 		d.Waiting = append(d.Waiting, describeApplying(u.observation.Changing))
+	case len(u.observation.Alarms) > 0:
+		d.Waiting = append(d.Waiting, describeAlarms(u.observation.Alarms))
 	case s.waiting != "":
 		d.Waiting = append(d.Waiting, s.waiting)
-	case broken == "" || !s.action.Machine.Member:
+	case broken == "" || s.action.Machine.Member == MemberLost:
 		d.Actions = append(d.Actions, s.action)
 	}
 }

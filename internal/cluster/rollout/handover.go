@@ -19,6 +19,16 @@ const (
 // is detached from its group, which launches the next one. That one prepares everything but the volume of the slot.
 // Then the first is drained and hands over the slot, and is terminated when the other serves.
 func (u update) nextSlotStep(g Group, outdated []Machine) slotState {
+	s := u.replaceInSlot(g, outdated)
+	if s.waiting == "" {
+		s.waiting = u.reasonToSpare(s.action.Machine)
+	}
+
+	return s
+}
+
+// replaceInSlot is nextSlotStep for machines that are broken for good if they do not serve.
+func (u update) replaceInSlot(g Group, outdated []Machine) slotState {
 	i := slices.IndexFunc(outdated, func(m Machine) bool { return !m.Detached })
 	if i >= 0 && len(outdated) > 1 {
 		return u.removeSurplus(g, outdated[1-min(i, 1)], outdated[i])
@@ -27,7 +37,7 @@ func (u update) nextSlotStep(g Group, outdated []Machine) slotState {
 	old := outdated[0]
 	if !old.Detached {
 		action := u.nextAction(g, old)
-		if g.Policy.MaxSurge > 0 && old.isServing() && !old.Started {
+		if g.Policy.MaxSurge > 0 && old.IsServing() && !old.Started {
 			action.Type = ActionDetach
 		}
 
@@ -48,9 +58,9 @@ func (u update) removeSurplus(g Group, detached, other Machine) slotState {
 	isLate := u.observation.Now.Sub(detached.HandOverSince) >= handOverPatience
 
 	switch {
-	case detached.HandOverTo == other.ID && !other.isServing() && !isLate:
+	case detached.HandOverTo == other.ID && !other.IsServing() && !isLate:
 		return slotState{waiting: describeHandOver(g, detached, other)}
-	case detached.isServing():
+	case detached.IsServing():
 		return slotState{action: u.nextAction(g, other)}
 	}
 
@@ -82,7 +92,7 @@ func (u update) awaitLaunch(g Group, old Machine) slotState {
 	action := u.nextAction(g, old)
 
 	switch {
-	case !old.isServing():
+	case !old.IsServing():
 	case g.NoCapacity != "":
 		action.Reason = "no machine can be launched in addition (" + g.NoCapacity + "), so this one is terminated first"
 	case isLate:
@@ -101,9 +111,9 @@ func (u update) handOver(g Group, old, next Machine) slotState {
 	isLate := u.observation.Now.Sub(old.HandOverSince) >= handOverPatience
 
 	switch {
-	case next.isServing():
+	case next.IsServing():
 		return slotState{action: action}
-	case isAsked && old.isServing() && isLate:
+	case isAsked && old.IsServing() && isLate:
 		action.Type = ActionTerminate
 		action.Reason = fmt.Sprintf("it has not handed over its slot in %s", handOverPatience)
 
@@ -111,7 +121,7 @@ func (u update) handOver(g Group, old, next Machine) slotState {
 
 	case isAsked:
 		return slotState{waiting: describeHandOver(g, old, next)}
-	case !old.isServing():
+	case !old.IsServing():
 		return slotState{action: action}
 	case !next.Prepared:
 		return slotState{waiting: describePreparing(g, old, next)}
@@ -133,14 +143,14 @@ func describePreparing(g Group, old, next Machine) string {
 	return text
 }
 
-// joiningSince returns since when a machine that is up to date could have joined. A machine that is prepared waits for
+// joiningSince returns since when a machine that is up to date could have joined, or serve again. A machine that is prepared waits for
 // the one that hands over its slot.
 func (u update) joiningSince(g Group, m Machine) time.Time {
+	since := u.downSince(m)
 	if m.Slot == "" {
-		return m.Launched
+		return since
 	}
 
-	since := m.Launched
 	for _, old := range u.machinesOf(g) {
 		switch {
 		case !old.Detached:

@@ -28,7 +28,7 @@ func (w *world) follow(t *rapid.T) {
 		}
 
 		i := slices.IndexFunc(w.machines, func(m rollout.Machine) bool {
-			return m.Slot == g.Slot && m.State == rollout.StateRunning && m.NodeReady && m.Member
+			return m.Slot == g.Slot && m.State == rollout.StateRunning && m.NodeReady && m.Member == rollout.MemberHealthy
 		})
 		if i < 0 {
 			return

@@ -35,6 +35,19 @@ const (
 	StateTerminating MachineState = "terminating"
 )
 
+// MemberState is what is known of an etcd member.
+type MemberState string
+
+// The states of members.
+const (
+	// MemberUnknown is a member of which nothing recent is known. It may vote.
+	MemberUnknown MemberState = ""
+	// MemberHealthy is a member that votes and has a quorum.
+	MemberHealthy MemberState = "healthy"
+	// MemberLost is a member that does not answer, by a recent report: its end takes nothing from the quorum.
+	MemberLost MemberState = "lost"
+)
+
 // Machine is what was observed of one machine of an Auto Scaling group.
 type Machine struct {
 	// ID is the instance id.
@@ -72,6 +85,10 @@ type Machine struct {
 	NodeReady bool
 	// ReadySince is when the node became Ready; zero if it is not or if that is unknown.
 	ReadySince time.Time
+	// DownSince is since when the machine does not serve; zero if it does, or if that is not known.
+	DownSince time.Time
+	// NeverReady is set if the node has registered and was never Ready.
+	NeverReady bool
 	// Marked is set if the node has the [OutdatedTaint].
 	Marked bool
 	// Excluded is set if somebody else has taken the node out of the load balancers of Services.
@@ -82,8 +99,8 @@ type Machine struct {
 	Started bool
 	// Drained is set if the node is cordoned and has no pods left that must be evicted.
 	Drained bool
-	// Member is set if the machine's etcd member is healthy and votes. Control plane only.
-	Member bool
+	// Member is what is known of the machine's etcd member. Control plane only.
+	Member MemberState
 	// Prepared is set if the machine has prepared everything but the volume of its slot, which another machine has.
 	Prepared bool
 	// HandOverTo is the machine to which this one was asked to hand over its slot; empty if it was not.
@@ -99,9 +116,9 @@ type Machine struct {
 	BootStage string
 }
 
-// isServing reports whether a machine does its work: Ready, and with a healthy member if it has one.
-func (m Machine) isServing() bool {
-	return m.State == StateRunning && m.NodeReady && (m.Slot == "" || m.Member)
+// IsServing reports whether a machine does its work: Ready, and with a healthy member if it has one.
+func (m Machine) IsServing() bool {
+	return m.State == StateRunning && m.NodeReady && (m.Slot == "" || m.Member == MemberHealthy)
 }
 
 // Group is what was observed of one Auto Scaling group. Each slot of the control plane has its own.
@@ -174,6 +191,8 @@ type Observation struct {
 	// Changing is the machine of the control plane that has the update lock, because it restarts components for its node
 	// document; empty if none has.
 	Changing string
+	// Alarms of etcd, such as NOSPACE.
+	Alarms []string
 	// APIReady is set if the Kubernetes API answers. Without it, nothing is known about nodes.
 	APIReady bool
 	// FailedGates are checks that must pass before a further machine of any group is replaced, such as "pod
@@ -229,9 +248,21 @@ type Action struct {
 
 // begins reports whether the step takes a further machine from service or launches one.
 func (a Action) begins() bool {
-	isSurplus := a.Machine.Slot != "" && a.Machine.Detached
+	m := a.Machine
+	switch a.Type {
+	case ActionDetach:
+		return true
+	case ActionDrain:
+		isSurplus := m.Slot != "" && m.Detached
 
-	return a.Type == ActionDetach || a.Type == ActionDrain && !a.Machine.Started && !isSurplus
+		return !m.Started && !isSurplus
+
+	case ActionTerminate: // a worker that does not serve
+		return m.Slot == "" && !m.Started && !m.Detached
+	case ActionMark, ActionUnmark, ActionHandOver:
+	}
+
+	return false
 }
 
 // Decision is what to do next. Without actions and with an empty Failure and Waiting, the update is complete.

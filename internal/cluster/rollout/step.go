@@ -73,7 +73,7 @@ func (u update) stepOf(g Group, m Machine) Step {
 		return StepDetached
 	case u.isOutdated(g, m):
 		return StepPending
-	case m.isServing():
+	case m.IsServing():
 		return StepUpdated
 	case u.options.JoinTimeout > 0 && u.observation.Now.Sub(u.joiningSince(g, m)) >= u.options.JoinTimeout:
 		return StepFailed

@@ -13,7 +13,7 @@ import (
 func ServingVersion(o Observation, g Group) string {
 	count := map[string]int{}
 	for _, m := range (update{observation: o}).machinesOf(g) {
-		if m.isServing() {
+		if m.IsServing() {
 			count[m.Version]++
 		}
 	}

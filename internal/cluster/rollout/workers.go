@@ -117,7 +117,7 @@ type workerGroup struct {
 	joining int
 	// started counts the replacements that have begun, as long as their old machine exists.
 	started int
-	// detached counts the machines that were detached and still serve.
+	// detached counts the machines that were detached, until they are terminated: they are what the group has in addition.
 	detached int
 	// pausedUntil is when the group's pause ends; zero: no pause.
 	pausedUntil time.Time
@@ -134,21 +134,19 @@ func (u update) countWorkers(g Group) workerGroup {
 		switch {
 		case m.Started:
 			w.started++
-		case m.isServing():
+		case m.IsServing():
 			w.serving++
 		}
 
-		if m.Detached && m.isServing() && !m.Started {
+		if m.Detached {
 			w.detached++
-		}
-
-		if !m.Detached {
+		} else {
 			inGroup++
 		}
 
 		switch {
 		case u.isOutdated(g, m):
-		case m.isServing():
+		case m.IsServing():
 			w.updated++
 		default:
 			w.joining++
@@ -182,6 +180,24 @@ type allowance struct {
 	missing int
 	// surge is the number of machines that may be detached.
 	surge int
+	// broken is the number of machines that do not serve and may be replaced at once.
+	broken int
+}
+
+// takeBroken uses up the allowance for a machine that does not serve. It returns why the machine must wait; empty if it
+// is replaced. Its replacement takes nothing from service, but many at once would end machines that are cut off and serve.
+func (w workerGroup) takeBroken(left *allowance) string {
+	switch {
+	case left.broken <= 0:
+		return w.describeBudget()
+	case left.canaries <= 0:
+		return w.describeCanaries()
+	}
+
+	left.broken--
+	left.canaries--
+
+	return ""
 }
 
 // take uses up the allowance for a machine that serves. It returns whether the machine is detached first, or why it
@@ -215,28 +231,19 @@ func (u update) decideGroup(w workerGroup, d *Decision) {
 		canaries: w.canaryLimit(),
 		missing:  w.Policy.maxMissing() - (w.Size - w.serving),
 		surge:    w.Policy.MaxSurge - w.detached,
+		broken:   max(1, w.Policy.maxMissing()) - w.joining - w.started,
 	}
 
 	for _, m := range w.outdated {
-		action := u.nextAction(w.Group, m)
-		if m.Started || !m.isServing() {
-			d.Actions = append(d.Actions, action)
+		if spared := u.reasonToSpare(m); spared != "" {
+			d.Waiting = append(d.Waiting, spared)
 			continue
 		}
 
-		if reason := u.reasonToWait(w); reason != nil {
-			d.Waiting = append(d.Waiting, reason...)
+		action, waiting := u.decideWorker(w, m, &left)
+		d.Waiting = append(d.Waiting, waiting...)
+		if len(waiting) > 0 {
 			return
-		}
-
-		detach, waiting := w.take(m, &left)
-		if waiting != "" {
-			d.Waiting = append(d.Waiting, waiting)
-			return
-		}
-
-		if detach {
-			action.Type = ActionDetach
 		}
 
 		d.Actions = append(d.Actions, action)
@@ -247,6 +254,37 @@ func (u update) decideGroup(w workerGroup, d *Decision) {
 	}
 }
 
+// decideWorker returns the next step of one machine, or why it and all later ones must wait.
+func (u update) decideWorker(w workerGroup, m Machine, left *allowance) (Action, []string) {
+	action := u.nextAction(w.Group, m)
+	isSurplus := m.Detached && !m.IsServing()
+	if m.Started || isSurplus {
+		return action, nil
+	}
+
+	if reason := u.reasonToWait(w); reason != nil {
+		return action, reason
+	}
+
+	detach := false
+	waiting := ""
+	if m.IsServing() {
+		detach, waiting = w.take(m, left)
+	} else {
+		waiting = w.takeBroken(left)
+	}
+
+	if waiting != "" {
+		return action, []string{waiting}
+	}
+
+	if detach {
+		action.Type = ActionDetach
+	}
+
+	return action, nil
+}
+
 // reasonToWait returns why no further machine of the group may be begun; nil if one may.
 func (u update) reasonToWait(w workerGroup) []string {
 	switch failed := u.failedGates(w.Group); {
@@ -254,6 +292,10 @@ func (u update) reasonToWait(w workerGroup) []string {
 		return failed
 	case w.pausedUntil.After(u.observation.Now):
 		return []string{describePause(w.Group, w.newest)}
+	}
+
+	if outage := u.describeOutages(); outage != "" {
+		return []string{outage}
 	}
 
 	return nil

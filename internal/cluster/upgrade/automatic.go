@@ -91,6 +91,12 @@ func automaticTarget(o Observation, available []Version) (target Version, reason
 		}
 	}
 
+	for _, g := range o.Groups {
+		if g.Behind {
+			return desired, fmt.Sprintf("group %s was rolled back to an earlier launch template", g.Name)
+		}
+	}
+
 	for _, m := range o.Machines {
 		if m.Version.minorsAhead(desired) != 0 {
 			return desired, fmt.Sprintf("the upgrade to %s is not complete: node %s has %s", desired, m.Node, m.Version)

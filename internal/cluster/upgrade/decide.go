@@ -22,6 +22,8 @@ type Group struct {
 	Desired Version
 	// Applied is the version of the manifests that were applied last: new machines get it.
 	Applied Version
+	// Behind is set if new machines do not get what was applied last, but an earlier launch template, as after a rollback.
+	Behind bool
 }
 
 // Machine is what was observed of one node.
@@ -106,7 +108,7 @@ func decideGroups(o Observation, target Version, controlPlane bool) Step {
 	}
 
 	for _, g := range o.Groups {
-		if g.Desired != g.Applied {
+		if g.Desired != g.Applied || g.Behind {
 			return Step{Type: StepApply}
 		}
 	}
@@ -240,6 +242,7 @@ func (o Observation) after(s Step) Observation {
 
 		if s.Type == StepApply {
 			g.Applied = g.Desired
+			g.Behind = false
 		}
 	}
 

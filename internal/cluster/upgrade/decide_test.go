@@ -67,6 +67,9 @@ func TestPlan(t *testing.T) {
 	catalog.NewCatalog = true
 	pinned := observed("1.36.3")
 	pinned.CatalogPending = true
+	returned := observed("1.36.3")
+	returned.Groups[1].Behind = true
+	returned.Machines[4].Version = version("1.35.4")
 	for name, tt := range map[string]struct {
 		observed upgrade.Observation
 		want     []string
@@ -83,6 +86,10 @@ func TestPlan(t *testing.T) {
 		}},
 		"killed between pinning a catalogue and applying it": {pinned, []string{
 			"apply the manifests: new machines get these versions",
+		}},
+		"after a rollback of the workers": {returned, []string{
+			"apply the manifests: new machines get these versions",
+			"replace the machines of workers one after the other",
 		}},
 		"patch":                 {observed("1.36.1"), nil},
 		"two minors":            {observed("1.34.9"), nil},
@@ -137,6 +144,28 @@ func TestSkewIsRefused(t *testing.T) {
 type simulation struct {
 	observed  upgrade.Observation
 	templates map[string]upgrade.Version
+	// former are what they were before, to which a rollback returns them.
+	former map[string]upgrade.Version
+}
+
+// rollBack returns the launch template of a group to the former one. A control plane returns to no earlier minor version,
+// and only before its workers are newer.
+func (s *simulation) rollBack(i int) {
+	g := &s.observed.Groups[i]
+	former, known := s.former[g.Name]
+	if !known || former == s.templates[g.Name] {
+		return
+	}
+
+	isNewer := slices.ContainsFunc(s.observed.Groups, func(w upgrade.Group) bool {
+		return !w.ControlPlane && w.Desired.Compare(former) > 0
+	})
+	if g.ControlPlane && (former.Minor < s.templates[g.Name].Minor || isNewer) {
+		return
+	}
+
+	s.templates[g.Name] = former
+	g.Behind = true
 }
 
 // carryOut does a step; if it is killed, only parts of it, in an order that rapid draws.
@@ -152,7 +181,11 @@ func (s *simulation) carryOut(t *rapid.T, step upgrade.Step, killed bool) {
 		for i := range s.observed.Groups {
 			g := &s.observed.Groups[i]
 			if part("template of " + g.Name) {
+				if s.templates[g.Name] != g.Desired {
+					s.former[g.Name] = s.templates[g.Name]
+				}
 				s.templates[g.Name] = g.Desired
+				g.Behind = false
 			}
 			if !killed {
 				g.Applied = g.Desired
@@ -212,7 +245,7 @@ func (s *simulation) check(t *rapid.T) {
 // the oldest API server, and the upgrade ends with every machine at the target.
 func TestUpgradeIsSafe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := simulation{observed: observed(rapid.SampledFrom([]string{"1.35.0", "1.35.4", "1.36.0"}).Draw(t, "from")), templates: map[string]upgrade.Version{}}
+		s := simulation{observed: observed(rapid.SampledFrom([]string{"1.35.0", "1.35.4", "1.36.0"}).Draw(t, "from")), templates: map[string]upgrade.Version{}, former: map[string]upgrade.Version{}}
 		target := version("1.36.3")
 		for range rapid.IntRange(0, 2).Draw(t, "more groups") {
 			name := "group-" + string(rune('a'+len(s.observed.Groups)))
@@ -237,6 +270,9 @@ func TestUpgradeIsSafe(t *testing.T) {
 			}
 			s.carryOut(t, step, n < 30 && rapid.Bool().Draw(t, "killed"))
 			s.check(t)
+			if i := rapid.IntRange(0, 3*len(s.observed.Groups)).Draw(t, "a group rolls back"); n < 30 && i < len(s.observed.Groups) {
+				s.rollBack(i)
+			}
 			if i := rapid.IntRange(0, 2*len(s.observed.Machines)).Draw(t, "a machine fails"); n < 30 && i < len(s.observed.Machines) {
 				s.observed.Machines[i].Version = s.templates[s.observed.Machines[i].Group]
 				s.check(t)

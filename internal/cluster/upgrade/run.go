@@ -20,6 +20,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/cluster/apply"
+	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/cluster/manifests"
 	"github.com/slipway-k8s/slipway/internal/cluster/preflight"
 	"github.com/slipway-k8s/slipway/internal/cluster/rollingupdate"
@@ -47,6 +48,8 @@ type Request struct {
 	DrainTimeout time.Duration
 	// JoinTimeout is how long a new machine may take until it is Ready. Required.
 	JoinTimeout time.Duration
+	// RunCommand runs the commands of gates. Nil: a gate with a command does not pass.
+	RunCommand rollingupdate.RunCommand
 	// Show shows the upgrade before it is approved.
 	Show func(Proposal) error
 	// Approve asks whether to do it; an error stops the request.
@@ -80,6 +83,8 @@ type Proposal struct {
 	Servers, Asked int
 	// Unfit are the add-ons that are not for the version.
 	Unfit []UnfitAddon
+	// Gates are the checks of the manifests that must pass before a further machine is replaced.
+	Gates []string
 	// Outdated is the number of machines that have an older launch template already.
 	Outdated int
 }
@@ -187,6 +192,10 @@ func (u *upgrader) propose(ctx context.Context) (Proposal, error) {
 		}
 	}
 
+	if proposal.Gates, err = u.describeGates(ctx); err != nil {
+		return proposal, err
+	}
+
 	proposal.Outdated, err = u.countOutdated(ctx)
 
 	return proposal, err
@@ -221,6 +230,16 @@ func (u *upgrader) refuse(ctx context.Context, proposal Proposal) error {
 	return nil
 }
 
+// describeGates returns one line for each gate of the manifests.
+func (u *upgrader) describeGates(ctx context.Context) ([]string, error) {
+	set, err := clusterstate.LoadManifests(ctx, u.state, u.request.Name)
+	if err != nil {
+		return nil, err
+	}
+
+	return rollingupdate.DescribeGates(set), nil
+}
+
 // countOutdated returns how many machines have an older launch template than their group.
 func (u *upgrader) countOutdated(ctx context.Context) (int, error) {
 	planned, err := rollingupdate.Plan(ctx, u.env, u.rollingRequest(nil))
@@ -234,6 +253,7 @@ func (u *upgrader) rollingRequest(groups []string) rollingupdate.Request {
 		Groups:       groups,
 		DrainTimeout: u.request.DrainTimeout,
 		JoinTimeout:  u.request.JoinTimeout,
+		RunCommand:   u.request.RunCommand,
 		Show:         func([]rollout.Action) error { return nil },
 		Approve:      func(int) error { return nil },
 		OnEvent:      u.request.OnEvent,

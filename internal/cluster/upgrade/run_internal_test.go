@@ -287,6 +287,12 @@ func TestAutomaticTarget(t *testing.T) {
 			"the upgrade to 1.36.3 is not complete: group control-plane has 1.35.4",
 		},
 		{
+			"a group was rolled back",
+			func(o *Observation) { o.Groups[1].Behind = true }, available,
+			Version{1, 35, 4},
+			"group workers was rolled back to an earlier launch template",
+		},
+		{
 			"workers have the former minor version", func(o *Observation) {
 				o.Groups[0] = Group{Name: "control-plane", ControlPlane: true, Desired: Version{1, 36, 3}, Applied: Version{1, 36, 3}}
 				o.Machines[0].Version = Version{1, 36, 3}
@@ -348,4 +354,17 @@ func TestWindowEnds(t *testing.T) {
 			t.Error("a failure within the window is explained by its end")
 		}
 	})
+}
+
+// TestRollingRequest: what an upgrade replaces machines with comes from its request, and the rest from the manifests.
+func TestRollingRequest(t *testing.T) {
+	ran := false
+	u := &upgrader{request: Request{Name: "demo", JoinTimeout: time.Minute, RunCommand: func(context.Context, []string) (string, error) {
+		ran = true
+		return "", nil
+	}}}
+	req := u.rollingRequest([]string{"workers"})
+	if _, err := req.RunCommand(t.Context(), nil); err != nil || !ran || req.DrainTimeout != 0 || req.JoinTimeout != time.Minute {
+		t.Errorf("%+v, %v", req, err)
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster/access"
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/cluster/manifests"
+	"github.com/slipway-k8s/slipway/internal/cluster/rollingupdate"
 	"github.com/slipway-k8s/slipway/internal/lib/asset"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
@@ -196,6 +197,17 @@ func (u *upgrader) observe(ctx context.Context) (Observation, error) {
 
 	if o.Groups, err = observeGroups(set, applied); err != nil {
 		return o, err
+	}
+
+	if !u.stack {
+		behind, err := rollingupdate.GroupsBehind(ctx, u.session, u.state)
+		if err != nil {
+			return o, err
+		}
+
+		for i := range o.Groups {
+			o.Groups[i].Behind = slices.Contains(behind, o.Groups[i].Name)
+		}
 	}
 
 	client, err := u.newClient(ctx)
