@@ -253,6 +253,10 @@ func parseStatement(kind PolicyKind, b []byte) (Statement, error) {
 		NotResource: raw.NotResource,
 	}
 
+	if raw.Action != nil && raw.NotAction != nil || raw.Resource != nil && raw.NotResource != nil {
+		return Statement{}, fmt.Errorf("%w: an element and its negation", ErrSyntax)
+	}
+
 	switch raw.Effect {
 	case "Allow":
 		s.Allow = true
@@ -389,7 +393,9 @@ func validateARNParts(r string, parts []string) error {
 	switch {
 	case !matchesPartition(partition):
 		return fmt.Errorf("partition %q is not valid for resource %q", partition, r)
-	case parts[3] != "" && (service == "s3" || service == "iam") && parts[3] != "*":
+	case service == "" && partition != "*":
+		return errors.New("the policy failed legacy parsing")
+	case parts[3] != "" && parts[3] != "*" && (service == "iam" || service == "s3" && !isAccessPoint(parts[5])):
 		return fmt.Errorf("%s resource %s cannot contain region information", strings.ToUpper(service), r)
 	case service == "iam" && !isIAMPath(parts[5]):
 		return errors.New(
@@ -401,6 +407,9 @@ func validateARNParts(r string, parts []string) error {
 
 	return nil
 }
+
+// isAccessPoint reports whether the last part of an ARN of S3 is an access point, which has a region.
+func isAccessPoint(path string) bool { return strings.HasPrefix(path, "accesspoint/") }
 
 // isIAMPath reports whether the last part of an ARN of IAM is one that IAM has.
 func isIAMPath(path string) bool {

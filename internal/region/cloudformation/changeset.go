@@ -86,6 +86,7 @@ func (s changeSetHandlers) createChangeSet(
 		ctx,
 		stackRequest{
 			templateSource{in.TemplateBody, in.TemplateURL, in.UsePreviousTemplate},
+			in.StackName,
 			in.Parameters,
 			in.Tags,
 			in.Capabilities,

@@ -69,7 +69,6 @@ func showStack(st *stack) *sdk.Stack {
 		Tags:                        showTags(st.Tags),
 		Capabilities:                sdkshape.StringPointers(st.Capability),
 		NotificationARNs:            sdkshape.StringPointers(st.Notify),
-		Outputs:                     []*sdk.Output{},
 		DriftInformation: &sdk.StackDriftInformation{
 			StackDriftStatus: new(sdk.StackDriftStatusNotChecked),
 		},

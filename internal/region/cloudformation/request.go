@@ -34,6 +34,7 @@ type templateSource struct {
 // stackRequest has the fields that CreateStack, UpdateStack and CreateChangeSet have in common.
 type stackRequest struct {
 	templateSource
+	stackName    *string // or the ID of an existing stack
 	parameters   []*sdk.Parameter
 	tags         []*sdk.Tag
 	capabilities []*string
@@ -188,13 +189,35 @@ func (s templateHandlers) prepareContent(
 		tags = before.Tags
 	}
 
-	return stackContent{
+	if err != nil {
+		return stackContent{}, err
+	}
+
+	c := stackContent{
 		Body:       body,
 		Params:     params,
 		Tags:       tags,
 		Described:  t.Description,
 		Capability: sdkshape.Strings(r.capabilities),
-	}, err
+	}
+
+	return c, s.checkEnabledReferences(sdkshape.String(r.stackName), c, t)
+}
+
+// checkEnabledReferences refuses references to resources whose conditions are false.
+func (s templateHandlers) checkEnabledReferences(name string, c stackContent, t *template.Template) error {
+	var err error
+
+	s.store.View(func() {
+		st := &stack{Name: name}
+		if existing, found := s.state.findStack(name); found == nil {
+			st = existing
+		}
+
+		err = s.newScope(st, c, t).CheckEnabledReferences()
+	})
+
+	return err
 }
 
 func parseTags(tags []*sdk.Tag) (map[string]string, error) {

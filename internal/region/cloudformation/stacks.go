@@ -44,6 +44,7 @@ func (s stackHandlers) createStack(
 		ctx,
 		stackRequest{
 			templateSource{in.TemplateBody, in.TemplateURL, nil},
+			in.StackName,
 			in.Parameters,
 			in.Tags,
 			in.Capabilities,
@@ -134,6 +135,7 @@ func (s stackHandlers) updateStack(
 		ctx,
 		stackRequest{
 			templateSource{in.TemplateBody, in.TemplateURL, in.UsePreviousTemplate},
+			in.StackName,
 			in.Parameters,
 			in.Tags,
 			in.Capabilities,

@@ -4,6 +4,7 @@ package ec2
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
@@ -99,6 +100,25 @@ func imageFilterValues(i *sdk.Image, name string) ([]string, bool) {
 	return []string{str(v)}, known
 }
 
+// checkImagesExist refuses ids of images that do not exist, in EC2's words.
+func checkImagesExist(ids []string, all map[string]*sdk.Image) error {
+	for _, id := range ids {
+		if !strings.HasPrefix(id, "ami-") {
+			return wire.Errorf("InvalidAMIID.Malformed", "Invalid id: \"%s\" (expecting \"ami-...\")", id)
+		}
+	}
+
+	missing := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return all[id] != nil })
+	switch len(missing) {
+	case 0:
+		return nil
+	case 1:
+		return wire.Errorf("InvalidAMIID.NotFound", "The image id '[%s]' does not exist", missing[0])
+	default:
+		return wire.Errorf("InvalidAMIID.NotFound", "The image ids '[%s]' do not exist", strings.Join(missing, ", "))
+	}
+}
+
 func (s imageHandlers) describeImages(in *sdk.DescribeImagesInput) (*sdk.DescribeImagesOutput, error) {
 	all := map[string]*sdk.Image{}
 	for _, i := range s.cfg.Images {
@@ -111,6 +131,10 @@ func (s imageHandlers) describeImages(in *sdk.DescribeImagesInput) (*sdk.Describ
 		} else if slices.Contains(strs(in.ImageIds), id) {
 			return nil, newImageUnavailableError(id)
 		}
+	}
+
+	if err := checkImagesExist(strs(in.ImageIds), all); err != nil {
+		return nil, err
 	}
 
 	owners := strs(in.Owners)

@@ -47,10 +47,29 @@ func (st *serviceState) findInstance(id *string) (*sdk.Instance, error) {
 	return nil, wire.Errorf("InvalidInstanceID.NotFound", "The instance ID '%s' does not exist", *id)
 }
 
+// checkInstancesExist refuses several ids of instances that do not exist, in EC2's words; one such id is the
+// business of findInstance.
+func (st *serviceState) checkInstancesExist(ids []string) error {
+	missing := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return st.Instances[id] != nil })
+	if len(missing) < 2 {
+		return nil
+	}
+
+	return wire.Errorf(
+		"InvalidInstanceID.NotFound",
+		"The instance IDs '%s' do not exist",
+		strings.Join(missing, ", "),
+	)
+}
+
 // findInstances returns all instances of the ids, or the error of the first one that does not exist.
 func (st *serviceState) findInstances(ids []*string) ([]*sdk.Instance, error) {
 	if len(ids) == 0 {
 		return nil, missingParameter("InstanceId")
+	}
+
+	if err := st.checkInstancesExist(strs(ids)); err != nil {
+		return nil, err
 	}
 
 	var out []*sdk.Instance

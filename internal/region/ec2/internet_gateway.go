@@ -185,12 +185,11 @@ func (s internetGatewayHandlers) detachInternetGateway(
 		return nil, err
 	}
 
-	v, err := s.st.findVPC(in.VpcId)
-	if err != nil {
-		return nil, err
+	vpc := str(in.VpcId)
+	if vpc == "" {
+		return nil, missingParameter("vpcId")
 	}
 
-	vpc := str(v.VpcId)
 	if len(g.Attachments) == 0 || str(g.Attachments[0].VpcId) != vpc {
 		return nil, wire.Errorf(
 			"Gateway.NotAttached",

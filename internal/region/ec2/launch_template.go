@@ -87,7 +87,7 @@ func (st *serviceState) findLaunchTemplate(id, name *string) (*sdk.LaunchTemplat
 	case str(id) != "" && str(name) != "":
 		return nil, wire.Errorf(
 			"InvalidParameterCombination",
-			"Give either the launch template's ID or its name",
+			"Either provide launch template ID or launch template name to modify the template.",
 		)
 
 	case str(id) != "":

@@ -3,6 +3,7 @@
 package ec2
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -77,13 +78,40 @@ func (st *serviceState) findTemplateVersions(
 	for _, w := range wanted {
 		v, err := st.findTemplateVersion(t, w)
 		if err != nil {
-			return nil, err
+			return nil, wire.Errorf(
+				"InvalidLaunchTemplateId.VersionNotFound",
+				"Could not find the specified version %s for the launch template with ID %s.",
+				w,
+				str(t.LaunchTemplateId),
+			)
 		}
 
 		out = append(out, v)
 	}
 
 	return out, nil
+}
+
+// versionsOfAllTemplates is EC2's message for a request that names neither a template nor $Latest or $Default.
+const versionsOfAllTemplates = "To describe the launch template data for all your launch templates, " +
+	"for ‘--versions’ specify ‘$Latest’, ‘$Default’, or both, and omit ‘--launch-template-id’, " +
+	"‘--launch-template-name’, and version numbers. To describe the launch template data for a specific " +
+	"launch template, specify ‘--launch-template-id’ or ‘--launch-template-name’, and for ‘--versions’ " +
+	"specify one or more of the following values: ‘$Latest’, ‘$Default’, or one or more version numbers."
+
+// describeNameError returns the error of DescribeLaunchTemplateVersions for an unknown name. Other operations
+// do not repeat the name.
+func describeNameError(err error, name *string) error {
+	e, ok := errors.AsType[*wire.Error](err)
+	if !ok || e.Code != "InvalidLaunchTemplateName.NotFoundException" {
+		return err
+	}
+
+	return wire.Errorf(
+		e.Code,
+		"The specified launch template, with template name %s, does not exist.",
+		str(name),
+	)
 }
 
 func (st *serviceState) selectTemplateVersions(
@@ -93,18 +121,18 @@ func (st *serviceState) selectTemplateVersions(
 	if in.LaunchTemplateId != nil || in.LaunchTemplateName != nil {
 		t, err := st.findLaunchTemplate(in.LaunchTemplateId, in.LaunchTemplateName)
 		if err != nil {
-			return nil, err
+			return nil, describeNameError(err, in.LaunchTemplateName)
 		}
 
 		return st.findTemplateVersions(t, wanted)
 	}
 
-	if len(wanted) == 0 ||
-		slices.ContainsFunc(wanted, func(w string) bool { return w != "$Latest" && w != "$Default" }) {
-		return nil, wire.Errorf(
-			"MissingParameter",
-			"Without a launch template, Versions must be $Latest, $Default or both",
-		)
+	if len(wanted) == 0 {
+		return nil, wire.Errorf("MissingParameter", versionsOfAllTemplates)
+	}
+
+	if slices.ContainsFunc(wanted, func(w string) bool { return w != "$Latest" && w != "$Default" }) {
+		return nil, wire.Errorf("InvalidParameterValue", versionsOfAllTemplates)
 	}
 
 	var out []*sdk.LaunchTemplateVersion

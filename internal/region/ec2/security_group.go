@@ -131,6 +131,10 @@ func (s securityGroupHandlers) createSecurityGroup(
 		return nil, err
 	}
 
+	if in.VpcId == nil {
+		return nil, wire.Errorf("VPCIdNotSpecified", "No default VPC for this user")
+	}
+
 	v, err := s.st.findVPC(in.VpcId)
 	if err != nil {
 		return nil, err

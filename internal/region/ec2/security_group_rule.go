@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
@@ -46,6 +47,10 @@ func normalizePorts(r *sdk.SecurityGroupRule) error {
 		"58":  "icmpv6",
 		"all": "-1",
 	}
+	if r.IpProtocol != nil {
+		r.IpProtocol = new(strings.ToLower(*r.IpProtocol)) // names count without their case
+	}
+
 	if n, ok := names[str(r.IpProtocol)]; ok {
 		r.IpProtocol = new(n)
 	}

@@ -78,6 +78,31 @@ func ruleType(r *sdk.SecurityGroupRule) (kind, parameter string) {
 	}
 }
 
+// checkOnePeer refuses the update of a rule to none or to several peers.
+func checkOnePeer(want *sdk.SecurityGroupRuleRequest) error {
+	peers := 0
+	for _, peer := range []*string{want.CidrIpv4, want.CidrIpv6, want.PrefixListId, want.ReferencedGroupId} {
+		if peer != nil {
+			peers++
+		}
+	}
+
+	switch peers {
+	case 0:
+		return wire.Errorf(
+			"MissingParameter",
+			"The request must contain exactly one of: cidrIp, cidrIpv6, prefixListId, or referencedGroupId",
+		)
+	case 1:
+		return nil
+	default:
+		return wire.Errorf(
+			"InvalidParameterCombination",
+			"Only one of cidrIp, cidrIpv6, prefixListId, or referencedGroupId can be specified",
+		)
+	}
+}
+
 // updatedRule returns a rule with an update applied.
 func (st *serviceState) updatedRule(
 	g *sdk.SecurityGroup,
@@ -119,6 +144,10 @@ func (st *serviceState) updatedRule(
 	}
 	if want.ReferencedGroupId != nil {
 		r.ReferencedGroupInfo = &sdk.ReferencedSecurityGroup{GroupId: want.ReferencedGroupId}
+	}
+
+	if err := checkOnePeer(want); err != nil {
+		return nil, err
 	}
 
 	was, _ := ruleType(old)

@@ -78,6 +78,10 @@ func parseTagSpecs(specs []*sdk.TagSpecification, kind string, others ...string)
 			)
 		}
 
+		if len(spec.Tags) == 0 {
+			return nil, wire.Errorf("InvalidParameterValue", "Tag specification must have at least one tag")
+		}
+
 		if err := checkTags(spec.Tags); err != nil {
 			return nil, err
 		}

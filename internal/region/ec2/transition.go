@@ -88,6 +88,7 @@ func (st *serviceState) nextTransitionTime() (time.Time, bool) {
 // The kinds of transition. They are part of the saved state.
 const (
 	transitionVPCAvailable        = "vpc-available"
+	transitionCIDRAssociated      = "cidr-associated"
 	transitionNATAvailable        = "nat-available"
 	transitionNATDeleted          = "nat-deleted"
 	transitionNATExpired          = "nat-forgotten"
@@ -110,6 +111,8 @@ func (s *Service) applyTransition(t transition) {
 	switch t.Kind {
 	case transitionVPCAvailable:
 		vpcHandlers{s}.applyVPCTransition(t)
+	case transitionCIDRAssociated:
+		vpcHandlers{s}.applyCIDRTransition(t)
 	case transitionNATAvailable, transitionNATDeleted, transitionNATExpired:
 		natGatewayHandlers{s}.applyNATGatewayTransition(t)
 	case transitionEndpointAvailable, transitionEndpointDeleted:

@@ -49,19 +49,16 @@ func (s volumeHandlers) newVolume(zone string, e *sdk.EbsBlockDevice, fallback i
 		v.Size = e.VolumeSize
 	}
 
+	if e.SnapshotId != nil {
+		return nil, s.st.refuseSnapshot(*e.SnapshotId)
+	}
+
 	l, err := checkVolumeSize(v)
 	if err != nil {
 		return nil, err
 	}
 
 	switch {
-	case e.SnapshotId != nil:
-		return nil, wire.Errorf(
-			"InvalidSnapshot.NotFound",
-			"The snapshot '%s' does not exist.",
-			*e.SnapshotId,
-		)
-
 	case e.KmsKeyId != nil && !*v.Encrypted:
 		return nil, wire.Errorf(
 			"InvalidParameterDependency",
@@ -81,6 +78,15 @@ func (s volumeHandlers) newVolume(zone string, e *sdk.EbsBlockDevice, fallback i
 	v.VolumeId = new(s.newID("vol"))
 
 	return v, nil
+}
+
+// refuseSnapshot returns the error for a volume of a snapshot: the region does not copy the data of snapshots.
+func (st *serviceState) refuseSnapshot(id string) error {
+	if st.Snapshots[id] == nil {
+		return wire.Errorf("InvalidSnapshot.NotFound", "The snapshot '%s' does not exist.", id)
+	}
+
+	return wire.Errorf("UnsupportedOperation", "This region does not create volumes from snapshots")
 }
 
 func (s volumeHandlers) createVolume(in *sdk.CreateVolumeInput) (*sdk.Volume, error) {

@@ -341,6 +341,9 @@ func (s vpcHandlers) deleteVPC(in *sdk.DeleteVpcInput) (*sdk.DeleteVpcOutput, er
 	return &sdk.DeleteVpcOutput{}, nil
 }
 
+// maxVPCBlocks is the default quota of IPv4 CIDR blocks of a VPC, the primary one included.
+const maxVPCBlocks = 5
+
 func (s vpcHandlers) associateVPCCIDRBlock(
 	in *sdk.AssociateVpcCidrBlockInput,
 ) (*sdk.AssociateVpcCidrBlockOutput, error) {
@@ -360,7 +363,18 @@ func (s vpcHandlers) associateVPCCIDRBlock(
 		}
 	}
 
+	if len(v.CidrBlockAssociationSet) >= maxVPCBlocks {
+		return nil, wire.Errorf(
+			"CidrLimitExceeded",
+			"This network %s has met its maximum number of allowed CIDRs: %d",
+			str(v.VpcId),
+			maxVPCBlocks,
+		)
+	}
+
 	a := s.newCIDRAssociation(cidr)
+	a.CidrBlockState.State = new(sdk.VpcCidrBlockStateCodeAssociating)
+	s.scheduleTransition(transitionCIDRAssociated, str(a.AssociationId))
 	v.CidrBlockAssociationSet = append(v.CidrBlockAssociationSet, a)
 
 	for _, t := range s.st.Tables {
@@ -404,7 +418,10 @@ func (s vpcHandlers) disassociateVPCCIDRBlock(
 				v.CidrBlockAssociationSet[:i],
 				v.CidrBlockAssociationSet[i+1:]...)
 
-			return &sdk.DisassociateVpcCidrBlockOutput{CidrBlockAssociation: a, VpcId: v.VpcId}, nil
+			gone := *a
+			gone.CidrBlockState = &sdk.VpcCidrBlockState{State: new(sdk.VpcCidrBlockStateCodeDisassociating)}
+
+			return &sdk.DisassociateVpcCidrBlockOutput{CidrBlockAssociation: &gone, VpcId: v.VpcId}, nil
 		}
 	}
 
@@ -422,6 +439,17 @@ func vpcCIDRs(v *sdk.Vpc) []netip.Prefix {
 	}
 
 	return out
+}
+
+// applyCIDRTransition moves a CIDR block of a VPC from associating to associated.
+func (s vpcHandlers) applyCIDRTransition(t transition) {
+	for _, v := range s.st.VPCs {
+		for _, a := range v.CidrBlockAssociationSet {
+			if str(a.AssociationId) == t.ID {
+				a.CidrBlockState = &sdk.VpcCidrBlockState{State: new(sdk.VpcCidrBlockStateCodeAssociated)}
+			}
+		}
+	}
 }
 
 // applyVPCTransition moves a VPC from pending to available.

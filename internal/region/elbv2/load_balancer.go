@@ -3,6 +3,7 @@
 package elbv2
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,7 +66,7 @@ func validateLoadBalancer(in *sdk.CreateLoadBalancerInput, name, scheme string) 
 		return wire.Errorf(
 			"InvalidConfigurationRequest",
 			"This region has load balancers of type network only, not '%s'",
-			sdkshape.String(in.Type),
+			cmp.Or(sdkshape.String(in.Type), sdk.LoadBalancerTypeEnumApplication), // AWS's default
 		)
 	}
 

@@ -4,6 +4,7 @@ package iam
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,6 +97,7 @@ func (st *serviceState) countAttachments(arn string) int64 {
 	return n
 }
 
+// toPolicy describes a policy as lists do: without its description and its tags.
 func (p *managedPolicy) toPolicy(s *IAM) *iam.Policy {
 	out := &iam.Policy{
 		Arn:                           new(p.ARN),
@@ -108,9 +110,6 @@ func (p *managedPolicy) toPolicy(s *IAM) *iam.Policy {
 		PermissionsBoundaryUsageCount: new(s.st.countBoundaries(p.ARN)),
 		CreateDate:                    new(p.Created),
 		UpdateDate:                    new(p.Updated),
-	}
-	if p.Description != "" {
-		out.Description = new(p.Description)
 	}
 
 	return out
@@ -177,7 +176,9 @@ func (s *IAM) createPolicy(in *iam.CreatePolicyInput) (*iam.CreatePolicyOutput, 
 	p.ARN = s.entityARN("policy", p.Path, p.Name)
 	s.st.Policies[p.ARN] = p
 	out := p.toPolicy(s)
-	out.Tags = tagList(p.Tags)
+	if len(p.Tags) > 0 {
+		out.Tags = tagList(p.Tags)
+	}
 
 	return &iam.CreatePolicyOutput{Policy: out}, nil
 }
@@ -189,26 +190,43 @@ func (s *IAM) getPolicy(in *iam.GetPolicyInput) (*iam.GetPolicyOutput, error) {
 	}
 
 	out := p.toPolicy(s)
-	out.Tags = tagList(p.Tags)
+	out.Tags = append([]*iam.Tag{}, tagList(p.Tags)...) // also empty, but there
+	if p.Description != "" {
+		out.Description = new(p.Description)
+	}
 
 	return &iam.GetPolicyOutput{Policy: out}, nil
 }
 
-func (s *IAM) listPolicies(in *iam.ListPoliciesInput) (*iam.ListPoliciesOutput, error) {
-	keys := slices.DeleteFunc(sortedKeys(s.st.Policies), func(arn string) bool {
-		return !strings.HasPrefix(s.st.Policies[arn].Path, stringValue(in.PathPrefix)) ||
-			in.OnlyAttached != nil && *in.OnlyAttached && s.st.countAttachments(arn) == 0
-	})
-
-	switch stringValue(in.Scope) {
-	case "AWS":
-		keys = sortedKeys(awsManagedPolicies())
-	case "Local":
-	default:
-		keys = append(keys, sortedKeys(awsManagedPolicies())...)
-		slices.Sort(keys)
+// selectPolicies returns the sorted ARNs of the policies that a list has.
+func (s *IAM) selectPolicies(in *iam.ListPoliciesInput) []string {
+	var all []*managedPolicy
+	if stringValue(in.Scope) != "AWS" {
+		all = slices.AppendSeq(all, maps.Values(s.st.Policies))
 	}
 
+	if stringValue(in.Scope) != "Local" {
+		all = slices.AppendSeq(all, maps.Values(awsManagedPolicies()))
+	}
+
+	var keys []string
+
+	onlyAttached := in.OnlyAttached != nil && *in.OnlyAttached
+
+	for _, p := range all {
+		wanted := !onlyAttached || s.st.countAttachments(p.ARN) > 0
+		if wanted && strings.HasPrefix(p.Path, stringValue(in.PathPrefix)) {
+			keys = append(keys, p.ARN)
+		}
+	}
+
+	slices.Sort(keys)
+
+	return keys
+}
+
+func (s *IAM) listPolicies(in *iam.ListPoliciesInput) (*iam.ListPoliciesOutput, error) {
+	keys := s.selectPolicies(in)
 	w, err := paginateKeys(keys, in.Marker, in.MaxItems)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	awsiam "github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 )
 
 // TestMalformedPolicies compares the messages of the region with those of AWS that moto's tests of IAM policies
@@ -25,6 +26,9 @@ func TestMalformedPolicies(t *testing.T) {
 		statement(`{"Effect":"Allow","Action":"s3:*","Resource":[]}`):                                                          "Policy statement must contain resources.",
 		statement(`{"Effect":"Allow","Action":"s3:List:Bucket","Resource":"*"}`):                                               "Actions/Condition can contain only one colon.",
 		statement(`{"Effect":"Allow","Action":"s3","Resource":"*"}`):                                                           "must be prefaced by a vendor",
+		statement(`{"Effect":"Allow","NotAction":"s3:*","Action":[],"Resource":"*"}`):                                          "Syntax errors in policy.",
+		statement(`{"Effect":"Allow","Action":"s3:*","Resource":"*","NotResource":[]}`):                                        "Syntax errors in policy.",
+		statement(`{"Effect":"Allow","Action":"s3:*","Resource":"arn:aws::::bucket"}`):                                         "The policy failed legacy parsing.",
 		statement(`{"Effect":"Allow","Action":"s3:*","Resource":"bucket"}`):                                                    `Resource bucket must be in ARN format or "*".`,
 		statement(`{"Effect":"Allow","Action":"s3:*","Resource":"arn:aws:s3:us-east-1::bucket"}`):                              "region information",
 		statement(`{"Effect":"Allow","Action":"s3:*","Resource":"arn:bogus:s3:::bucket"}`):                                     `Partition "bogus" is not valid for resource`,
@@ -38,6 +42,7 @@ func TestMalformedPolicies(t *testing.T) {
 	}
 
 	for i, good := range []string{
+		statement(`{"Effect":"Allow","Action":"s3:*","Resource":"arn:aws:s3:us-west-2:123456789012:accesspoint/a/object/*"}`),
 		statement(`{"Effect":"Allow","Action":"iam:*","Resource":["arn:aws:iam::000000000000:role/x*","arn:aws:iam::*:*","arn:aws:s3:::b/*"]}`),
 		statement(`{"Effect":"Allow","Action":"s3:*","Resource":"*","Condition":{"DateLessThan":{"aws:CurrentTime":"2026-01-01T00:00:00Z"}}}`),
 	} {
@@ -84,5 +89,36 @@ func TestServiceLinkedRoles(t *testing.T) {
 
 	if _, err := c.CreateServiceLinkedRole(t.Context(), &awsiam.CreateServiceLinkedRoleInput{AWSServiceName: new("bogus.amazonaws.com")}); code(err) != "ValidationError" {
 		t.Errorf("a service without such a role: %v", err)
+	}
+}
+
+// TestDescriptionsOfPolicies: CreatePolicy and ListPolicies leave out what moto's tests, verified against AWS, do not
+// find there.
+func TestDescriptionsOfPolicies(t *testing.T) {
+	t.Parallel()
+	_, c := fresh(t)
+	document := `{"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":"ec2:*","Resource":"*"}}`
+
+	for name, tags := range map[string][]types.Tag{"tagged": {{Key: new("k"), Value: new("v")}}, "plain": nil} {
+		created, err := c.CreatePolicy(t.Context(), &awsiam.CreatePolicyInput{
+			PolicyName: &name, PolicyDocument: &document, Description: new("d"), Tags: tags, Path: new("/" + name + "/"),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if p := created.Policy; p.Description != nil || (p.Tags == nil) != (tags == nil) {
+			t.Errorf("%s: CreatePolicy: %+v", name, p)
+		}
+
+		read, err := c.GetPolicy(t.Context(), &awsiam.GetPolicyInput{PolicyArn: created.Policy.Arn})
+		if err != nil || read.Policy.Description == nil || read.Policy.Tags == nil {
+			t.Errorf("%s: GetPolicy: %+v, %v", name, read, err)
+		}
+
+		list, err := c.ListPolicies(t.Context(), &awsiam.ListPoliciesInput{PathPrefix: new("/" + name + "/")})
+		if err != nil || len(list.Policies) != 1 || list.Policies[0].Description != nil || list.Policies[0].Tags != nil {
+			t.Errorf("%s: ListPolicies: %+v, %v", name, list, err)
+		}
 	}
 }

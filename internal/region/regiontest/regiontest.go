@@ -5,7 +5,9 @@
 package regiontest
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -57,6 +59,14 @@ type Options struct {
 	TraceAuthorization func(authz.Request, authz.Decision)
 	// Quotas are the limits of EC2; a zero field is the limit of a new account.
 	Quotas ec2.Quotas
+	// RegionName is the name of the region; default [RegionName].
+	RegionName string
+	// Images are AMIs that EC2 offers besides those of publishedImages.
+	Images []ec2.Image
+	// PublicParameters are SSM parameters of AWS, by name, besides those of publishedImages.
+	PublicParameters map[string]string
+	// TransitionDelay is how long a resource takes to become ready; default 100 ms.
+	TransitionDelay time.Duration
 	// DeleteRetryTimeout is how long CloudFormation retries the deletion of a resource in use; default 20 s.
 	DeleteRetryTimeout time.Duration
 }
@@ -99,6 +109,9 @@ func (r Region) Transport() http.RoundTripper {
 
 	return http.DefaultTransport
 }
+
+// Handler answers the requests to the region, for tests that serve it themselves.
+func (r Region) Handler() http.Handler { return r.services.Handler() }
 
 // Env returns the environment variables of a process that calls the region.
 func (r Region) Env() map[string]string {
@@ -186,8 +199,11 @@ func buildServices(r *Region, o Options, dir string) (err error) {
 		before = o.RateLimit.checkRate
 	}
 
+	parameters := imageParameters(publishedImages())
+	maps.Copy(parameters, o.PublicParameters)
+
 	r.services, err = services.New(services.Config{
-		Region:             RegionName,
+		Region:             cmp.Or(o.RegionName, RegionName),
 		Account:            AccountID,
 		AccessKeyID:        AccessKey,
 		SecretKey:          SecretKey,
@@ -195,9 +211,9 @@ func buildServices(r *Region, o Options, dir string) (err error) {
 		State:              o.Snapshot.newBackend(),
 		S3Dir:              filepath.Join(dir, "s3"),
 		Faults:             r.Faults,
-		TransitionDelay:    transitionDelay,
-		Images:             ec2Images(publishedImages()),
-		PublicParameters:   imageParameters(publishedImages()),
+		TransitionDelay:    cmp.Or(o.TransitionDelay, transitionDelay),
+		Images:             append(ec2Images(publishedImages()), o.Images...),
+		PublicParameters:   parameters,
 		Quotas:             o.Quotas,
 		TraceAuthorization: o.TraceAuthorization,
 		PollInterval:       pollInterval,

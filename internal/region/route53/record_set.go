@@ -36,6 +36,10 @@ func (s *Service) changeResourceRecordSets(
 		return nil, err
 	}
 
+	if err := checkBatchSize(in.ChangeBatch.Changes); err != nil {
+		return nil, err
+	}
+
 	after := &hostedZone{Shape: z.Shape, VPCs: z.VPCs, Records: maps.Clone(z.Records)}
 	var problems []string
 
@@ -238,4 +242,26 @@ func checkValue(kind, text string) string {
 	}
 
 	return ""
+}
+
+// maxBatchRecords is how many resource records one batch may have. A record of an UPSERT counts twice.
+const maxBatchRecords = 1000
+
+// checkBatchSize refuses a batch with more records than Route 53 takes.
+func checkBatchSize(changes []*sdk.Change) error {
+	count := 0
+	for _, c := range changes {
+		records := len(c.ResourceRecordSet.ResourceRecords)
+		if sdkshape.String(c.Action) == sdk.ChangeActionUpsert {
+			records *= 2
+		}
+
+		count += records
+	}
+
+	if count <= maxBatchRecords {
+		return nil
+	}
+
+	return wire.Errorf("InvalidChangeBatch", "[Number of records limit of %d exceeded.]", maxBatchRecords)
 }

@@ -303,3 +303,46 @@ func TestRecordedAnswers(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestBatchesHaveAtMost1000Records: a record of an UPSERT counts twice.
+func TestBatchesHaveAtMost1000Records(t *testing.T) {
+	l := newLab(t)
+	zone := l.zone("example.com", nil)
+
+	batch := func(action types.ChangeAction, sets, records int) error {
+		var changes []types.Change
+		for i := range sets {
+			change := address(action, fmt.Sprintf("%s-%d.example.com", strings.ToLower(string(action)), i), "10.0.0.0")
+			for record := 1; record < records; record++ {
+				value := fmt.Sprintf("10.0.%d.%d", i, record)
+				change.ResourceRecordSet.ResourceRecords = append(change.ResourceRecordSet.ResourceRecords, types.ResourceRecord{Value: &value})
+			}
+
+			changes = append(changes, change)
+		}
+
+		_, err := l.change(zone, changes...)
+
+		return err
+	}
+
+	for _, x := range []struct {
+		action        types.ChangeAction
+		sets, records int
+		refused       bool
+	}{
+		{types.ChangeActionCreate, 5, 201, true},
+		{types.ChangeActionCreate, 5, 200, false},
+		{types.ChangeActionUpsert, 3, 167, true},
+		{types.ChangeActionUpsert, 2, 250, false},
+	} {
+		err := batch(x.action, x.sets, x.records)
+		if !x.refused && err != nil {
+			t.Errorf("%+v: %v", x, err)
+		}
+
+		if x.refused {
+			l.refused("InvalidChangeBatch", err)
+		}
+	}
+}

@@ -87,7 +87,7 @@ func (s *Service) checkLocation(location string) error {
 		return nil
 	case location == "":
 		location = "unspecified"
-	case location == "us-east-1" || location != "EU" && !isRegion:
+	case location == "us-east-1" && s.locationConstraint() == nil || location != "EU" && !isRegion:
 		return newError(invalidLocation, detail("LocationConstraint", location))
 	}
 
@@ -171,6 +171,7 @@ func (s *Service) headBucket(ctx context.Context, in *s3.HeadBucketInput) (*s3.H
 		return nil, err
 	}
 
+	wire.SetResponseHeader(ctx, "Content-Type", "application/xml")
 	wire.SetResponseHeader(ctx, "X-Amz-Bucket-Region", s.cfg.Region)
 	wire.SetResponseHeader(ctx, "X-Amz-Access-Point-Alias", "false")
 	wire.SetResponseHeader(ctx, "X-Amz-Bucket-Arn", "arn:aws:s3:::"+*in.Bucket)
@@ -238,6 +239,10 @@ type bucketSetting struct {
 	action string // suffix of the IAM actions after Get and Put
 	// notFound is the error of Get if the setting is not set; empty returns an empty setting.
 	notFound errorCode
+	// putStatus is the status of a successful Put; 0 for 200.
+	putStatus int
+	// unsets reports whether Put with a value in JSON deletes the setting; nil if no value does.
+	unsets func(raw json.RawMessage) bool
 }
 
 // newPutOperation returns the operation that sets a setting. read returns the bucket and the value from the
@@ -265,6 +270,14 @@ func newPutOperation[I, O, V any](
 		raw, err := json.Marshal(v)
 		if err != nil {
 			return nil, err
+		}
+
+		if c.unsets != nil && c.unsets(raw) {
+			raw = nil
+		}
+
+		if c.putStatus != 0 {
+			wire.SetResponseStatus(ctx, c.putStatus)
 		}
 
 		return new(O), s.updateSetting(name, c.name, raw)

@@ -43,6 +43,7 @@ type objectVersion struct {
 	Marker   bool              `json:"marker,omitempty"` // a delete marker
 	File     string            // name of the body's file in the bucket's directory; empty for a delete marker
 	Parts    []int64           `json:",omitempty"` // sizes of the parts of a multipart upload, in their order
+	UploadID string            `json:",omitempty"` // of the multipart upload that wrote it
 }
 
 // multipartUpload is a multipart upload in progress.

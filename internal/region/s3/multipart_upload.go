@@ -169,10 +169,17 @@ func (s *Service) completeMultipartUpload(
 		return nil, err
 	}
 
+	if v, ok := s.findCompleted(in); ok {
+		setEncryptionHeaders(ctx, v.Headers)
+		return newCompletion(ctx, in, v), nil
+	}
+
 	v, parts, err := s.collectParts(in, asked)
 	if err != nil {
 		return nil, err
 	}
+
+	v.UploadID = *in.UploadId
 
 	if err := s.joinParts(*in.Bucket, &v, parts); err != nil {
 		return nil, err
@@ -205,6 +212,36 @@ func (s *Service) completeMultipartUpload(
 	s.removeFiles(*in.Bucket, slices.Concat(parts, unused))
 	setEncryptionHeaders(ctx, v.Headers)
 
+	return newCompletion(ctx, in, v), nil
+}
+
+// findCompleted returns the version that an upload became. As in S3, a completed upload can be completed again,
+// with the same answer and no effect, as long as its version exists.
+func (s *Service) findCompleted(in *s3.CompleteMultipartUploadInput) (v objectVersion, ok bool) {
+	err := s.viewBucket(in.Bucket, func(b *bucket) error {
+		if _, err := b.findUpload(in.UploadId, in.Key); err == nil {
+			return nil
+		}
+
+		for _, version := range b.Versions[*in.Key] {
+			if version.UploadID == *in.UploadId {
+				v = version
+				ok = true
+			}
+		}
+
+		return nil
+	})
+
+	return v, ok && err == nil
+}
+
+// newCompletion returns the answer to the completion of the upload that became a version.
+func newCompletion(
+	ctx context.Context,
+	in *s3.CompleteMultipartUploadInput,
+	v objectVersion,
+) *s3.CompleteMultipartUploadOutput {
 	return &s3.CompleteMultipartUploadOutput{
 		Bucket:         in.Bucket,
 		Key:            in.Key,
@@ -215,7 +252,7 @@ func (s *Service) completeMultipartUpload(
 		ChecksumCRC32C: v.checksum("crc32c"),
 		ChecksumSHA1:   v.checksum("sha1"),
 		ChecksumSHA256: v.checksum("sha256"),
-	}, nil
+	}
 }
 
 // collectParts returns the parts of an upload in the order of the request, and the version that they become,

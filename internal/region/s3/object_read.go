@@ -42,6 +42,8 @@ func (s *Service) findVersion(ctx context.Context, name, key, id *string) (objec
 
 	if v.Marker && id != nil {
 		setMarkerHeaders(ctx, v)
+		wire.SetResponseHeader(ctx, "Allow", http.MethodDelete)
+
 		return v, newError(methodNotAllowed, detail("Method", wire.HTTPRequest(ctx).Method))
 	}
 
@@ -161,14 +163,18 @@ func (v objectVersion) selectPart(ctx context.Context, number int64) (byteRange,
 	return picked, nil
 }
 
-// parseRange returns the bytes of a Range header. As in S3, a header that is not a single range of bytes has no
-// effect.
+// parseRange returns the bytes of a Range header. As in S3, a header that is not a single range of bytes, or
+// whose range ends before it begins, has no effect.
 func (v objectVersion) parseRange(header string) (byteRange, error) {
 	if !regexp.MustCompile(`^bytes=([0-9]+-[0-9]*|-[0-9]+)$`).MatchString(header) {
 		return byteRange{length: v.Size, whole: true}, nil
 	}
 
 	first, last, ok := parseByteRange(header, v.Size)
+	if isReversedRange(header) {
+		return byteRange{length: v.Size, whole: true}, nil
+	}
+
 	if !ok {
 		return byteRange{}, newError(
 			invalidRange,
@@ -335,6 +341,15 @@ func setObjectHeaders(ctx context.Context, v objectVersion, checksums bool) {
 type rangeBody struct {
 	io.Reader
 	io.Closer
+}
+
+// isReversedRange reports whether a range of bytes ends before it begins, such as bytes=5-2.
+func isReversedRange(header string) bool {
+	from, to, _ := strings.Cut(strings.TrimPrefix(header, "bytes="), "-")
+	first, errFrom := strconv.ParseInt(from, 10, 64)
+	last, errTo := strconv.ParseInt(to, 10, 64)
+
+	return errFrom == nil && errTo == nil && last < first
 }
 
 // parseByteRange returns the first and the last byte of a range of size bytes.

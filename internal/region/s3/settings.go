@@ -161,6 +161,11 @@ func (s *Service) taggingOps() []wire.Operation {
 		name:     "BucketTagging",
 		action:   "BucketTagging",
 		notFound: noSuchTagSet,
+		// As S3 answers, verified by a test of moto.
+		putStatus: http.StatusNoContent,
+		unsets: func(raw json.RawMessage) bool {
+			return string(raw) == `{"TagSet":[]}` || string(raw) == `{"TagSet":null}`
+		},
 	}
 
 	return []wire.Operation{
@@ -183,6 +188,11 @@ func (s *Service) taggingOps() []wire.Operation {
 			func(in *s3.DeleteBucketTaggingInput) *string { return in.Bucket },
 		),
 	}
+}
+
+// isEmptyTagSet reports whether the JSON of a bucket's tagging has no tags.
+func isEmptyTagSet(raw json.RawMessage) bool {
+	return slices.Contains([]string{`{"TagSet":[]}`, `{"TagSet":null}`}, string(raw))
 }
 
 func (s *Service) ownershipOps() []wire.Operation {

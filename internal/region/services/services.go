@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -129,6 +130,12 @@ func New(cfg Config) (*Services, error) {
 // signature, all other requests go to [Services.Server].
 func (s *Services) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Go's server invites the body when it is read, and an empty one never is. boto3 then waits for the
+		// invitation before each later request on the connection, for ever.
+		if r.ContentLength == 0 && strings.EqualFold(r.Header.Get("Expect"), "100-continue") {
+			w.WriteHeader(http.StatusContinue)
+		}
+
 		if h, ok := s.S3.PublicHandler(r); ok {
 			h.ServeHTTP(w, r)
 			return

@@ -44,7 +44,7 @@ func TestPutParameterIsStrict(t *testing.T) {
 func TestParameterSelectors(t *testing.T) {
 	t.Parallel()
 	c := client(t, t.TempDir())
-	for _, name := range []string{"bare", "/a/path"} {
+	for _, name := range []string{"bare", "/slash", "/a/path"} {
 		if _, err := c.PutParameter(t.Context(), &awsssm.PutParameterInput{Name: &name, Value: new(name), Type: types.ParameterTypeString}); err != nil {
 			t.Fatal(err)
 		}
@@ -52,6 +52,7 @@ func TestParameterSelectors(t *testing.T) {
 
 	for given, want := range map[string]string{
 		"bare":   "bare",
+		"slash":  "/slash",
 		"/bare":  "bare",
 		"bare:1": "bare",
 		"arn:aws:ssm:us-east-1:000000000000:parameter/bare":     "bare",
@@ -88,5 +89,37 @@ func TestPathsArePaged(t *testing.T) {
 	rest, err := c.GetParametersByPath(t.Context(), &awsssm.GetParametersByPathInput{Path: new("/p"), NextToken: first.NextToken})
 	if err != nil || len(rest.Parameters) != 2 || rest.NextToken != nil {
 		t.Errorf("%+v, %v, want the last two", rest, err)
+	}
+}
+
+// TestDeleteParameters: a request names up to 10 parameters, each with or without the slash in front, and repeated
+// names count once.
+func TestDeleteParameters(t *testing.T) {
+	t.Parallel()
+	c := client(t, t.TempDir())
+	for _, name := range []string{"bare", "/slash"} {
+		if _, err := c.PutParameter(t.Context(), &awsssm.PutParameterInput{Name: &name, Value: new("v"), Type: types.ParameterTypeString}); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	read, err := c.GetParameters(t.Context(), &awsssm.GetParametersInput{Names: []string{"bare", "bare", "none", "none"}})
+	if err != nil || len(read.Parameters) != 1 || len(read.InvalidParameters) != 1 {
+		t.Errorf("repeated names: %+v, %v", read, err)
+	}
+
+	_, err = c.GetParameters(t.Context(), &awsssm.GetParametersInput{Names: strings.Split("a,b,c,d,e,f,g,h,i,j,k", ",")})
+	if want := "Value '[a, b, c, d, e, f, g, h, i, j, k]' at 'names' failed to satisfy constraint: Member must have length less than or equal to 10."; err == nil ||
+		!strings.Contains(err.Error(), want) {
+		t.Errorf("11 names: %v, want %s", err, want)
+	}
+
+	out, err := c.DeleteParameters(t.Context(), &awsssm.DeleteParametersInput{Names: []string{"/bare", "slash", "none"}})
+	if err != nil || strings.Join(out.DeletedParameters, " ") != "/bare slash" || strings.Join(out.InvalidParameters, " ") != "none" {
+		t.Errorf("deletion: %+v, %v", out, err)
+	}
+
+	if _, err := c.GetParameter(t.Context(), &awsssm.GetParameterInput{Name: new("bare")}); code(err) != "ParameterNotFound" {
+		t.Errorf("after the deletion: %v", err)
 	}
 }

@@ -68,6 +68,7 @@ func (s *Service) Wire() wire.Service {
 			state.ReadOperationContext(s.store, "GetParametersByPath", s.getParametersByPath),
 			state.WriteOperationContext(s.store, "PutParameter", s.putParameter),
 			state.WriteOperationContext(s.store, "DeleteParameter", s.deleteParameter),
+			state.WriteOperationContext(s.store, "DeleteParameters", s.deleteParameters),
 		},
 	}
 }
@@ -137,7 +138,7 @@ func (s *Service) selectParameter(ctx context.Context, action, given string) (*s
 }
 
 // resolveName returns the name of the parameter that a client names, and the version that it selects; empty for the
-// newest. As in AWS, a name of one level may be written with a slash in front.
+// newest. As in AWS, a name of one level may be written with or without a slash in front.
 func (s *Service) resolveName(given string) (name, version string) {
 	name = given
 	prefix := "arn:aws:ssm:" + s.cfg.Region + ":"
@@ -147,13 +148,15 @@ func (s *Service) resolveName(given string) (name, version string) {
 	}
 
 	name, version, _ = strings.Cut(name, ":")
-	if _, ok := s.findParameter(name); ok || strings.Count(name, "/") != 1 {
+
+	bare := strings.TrimPrefix(name, "/")
+	if _, ok := s.findParameter(name); ok || strings.Contains(bare, "/") {
 		return name, version
 	}
 
-	if bare, ok := strings.CutPrefix(name, "/"); ok {
-		if _, found := s.findParameter(bare); found {
-			name = bare
+	for _, other := range []string{bare, "/" + bare} {
+		if _, found := s.findParameter(other); found {
+			return other, version
 		}
 	}
 
@@ -178,7 +181,11 @@ func (s *Service) getParameters(
 ) (*ssm.GetParametersOutput, error) {
 	out := &ssm.GetParametersOutput{Parameters: []*ssm.Parameter{}, InvalidParameters: []*string{}}
 
-	for _, name := range in.Names {
+	if err := checkNameCount(in.Names); err != nil {
+		return nil, err
+	}
+
+	for _, name := range uniqueNames(in.Names) {
 		p, err := s.selectParameter(ctx, "GetParameters", *name)
 		if e, ok := errors.AsType[*wire.Error](err); ok && strings.HasPrefix(e.Code, "Parameter") {
 			out.InvalidParameters = append(out.InvalidParameters, name)
@@ -280,7 +287,8 @@ func (s *Service) putParameter(
 		return nil, err
 	}
 
-	old, exists := s.parameters[*in.Name]
+	name, _ := s.resolveName(*in.Name)
+	old, exists := s.parameters[name]
 	if exists && (in.Overwrite == nil || !*in.Overwrite) {
 		return nil, wire.Errorf(
 			"ParameterAlreadyExists",
@@ -297,7 +305,7 @@ func (s *Service) putParameter(
 		return nil, wire.Errorf(codeValidation, "A parameter type is required when you create a parameter.")
 	}
 
-	s.parameters[*in.Name] = parameter{
+	s.parameters[name] = parameter{
 		Value:    *in.Value,
 		Type:     kind,
 		Version:  old.Version + 1,
@@ -314,15 +322,53 @@ func (s *Service) deleteParameter(
 	ctx context.Context,
 	in *ssm.DeleteParameterInput,
 ) (*ssm.DeleteParameterOutput, error) {
-	if err := s.authorizeParameter(ctx, "DeleteParameter", *in.Name); err != nil {
+	if err := s.removeParameter(ctx, "DeleteParameter", *in.Name); err != nil {
 		return nil, err
 	}
 
-	if _, ok := s.parameters[*in.Name]; !ok {
-		return nil, wire.Errorf("ParameterNotFound", "")
+	return &ssm.DeleteParameterOutput{}, nil
+}
+
+func (s *Service) deleteParameters(
+	ctx context.Context,
+	in *ssm.DeleteParametersInput,
+) (*ssm.DeleteParametersOutput, error) {
+	out := &ssm.DeleteParametersOutput{DeletedParameters: []*string{}, InvalidParameters: []*string{}}
+
+	if err := checkNameCount(in.Names); err != nil {
+		return nil, err
 	}
 
-	delete(s.parameters, *in.Name)
+	for _, name := range uniqueNames(in.Names) {
+		err := s.removeParameter(ctx, "DeleteParameters", *name)
+		if e, ok := errors.AsType[*wire.Error](err); ok && e.Code == ssm.ErrCodeParameterNotFound {
+			out.InvalidParameters = append(out.InvalidParameters, name)
+			continue
+		}
 
-	return &ssm.DeleteParameterOutput{}, nil
+		if err != nil {
+			return nil, err
+		}
+
+		out.DeletedParameters = append(out.DeletedParameters, name)
+	}
+
+	return out, nil
+}
+
+// removeParameter deletes the parameter that a client names. Public parameters do not belong to the account,
+// so they are not found. The caller holds the store's lock.
+func (s *Service) removeParameter(ctx context.Context, action, given string) error {
+	name, _ := s.resolveName(given)
+	if err := s.authorizeParameter(ctx, action, name); err != nil {
+		return err
+	}
+
+	if _, ok := s.parameters[name]; !ok {
+		return wire.Errorf(ssm.ErrCodeParameterNotFound, "")
+	}
+
+	delete(s.parameters, name)
+
+	return nil
 }

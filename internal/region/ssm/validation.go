@@ -119,3 +119,39 @@ func stringValue(p *string) string {
 
 	return *p
 }
+
+// maxNames is how many parameters one request may name.
+const maxNames = 10
+
+// checkNameCount refuses more names in one request than AWS takes.
+func checkNameCount(names []*string) error {
+	if len(names) <= maxNames {
+		return nil
+	}
+
+	given := make([]string, 0, len(names))
+	for _, name := range names {
+		given = append(given, *name)
+	}
+
+	return wire.Errorf(
+		codeValidation,
+		"1 validation error detected: Value '[%s]' at 'names' failed to satisfy constraint: "+
+			"Member must have length less than or equal to %d.",
+		strings.Join(given, ", "),
+		maxNames,
+	)
+}
+
+// uniqueNames returns names without repetitions, in their order.
+func uniqueNames(names []*string) []*string {
+	var out []*string
+
+	for _, name := range names {
+		if !slices.ContainsFunc(out, func(other *string) bool { return *other == *name }) {
+			out = append(out, name)
+		}
+	}
+
+	return out
+}
