@@ -156,7 +156,7 @@ func run(t *testing.T, name, bin string, args, env []string) *os.Process {
 func eventually(t *testing.T, what string, do func() error) {
 	t.Helper()
 	var err error
-	for deadline := time.Now().Add(90 * time.Second); time.Now().Before(deadline); time.Sleep(300 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); time.Sleep(300 * time.Millisecond) {
 		if err = do(); err == nil {
 			return
 		}

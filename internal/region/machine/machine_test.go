@@ -328,7 +328,7 @@ func TestDestroyWithoutState(t *testing.T) {
 	m := b.launch(1)
 	must(t, b.host.CreateVolume(t.Context(), netspec.Volume{ID: "vol-0a", Size: 1}))
 	must(t, b.host.Attach(t.Context(), "vol-0a", m.ID, "/dev/xvdf"))
-	b.mustRun(m.ID, "mkfs.ext4 -q /dev/nvme1n1 && mount /dev/nvme1n1 /mnt && setsid sleep 1000 >/dev/null 2>&1 &")
+	b.mustRun(m.ID, "mkfs.ext4 -q /dev/nvme1n1 && mount /dev/nvme1n1 /mnt && (setsid sleep 1000 >/dev/null 2>&1 &)")
 	for _, pattern := range []string{"instances/*/*.json", "volumes/*.json"} {
 		names, _ := filepath.Glob(filepath.Join(b.dir, "region", pattern))
 		for _, name := range names {
