@@ -34,13 +34,7 @@ func clusterShape() any {
 				PublicName:     "x",
 				Users:          []v1alpha1.APIUser{{ARN: "x", Groups: []string{"x"}}},
 			},
-			Etcd: v1alpha1.Etcd{
-				Volume:              volumeShape(),
-				HeartbeatIntervalMS: 1,
-				ElectionTimeoutMS:   1,
-				Backup:              backupShape(),
-				QuorumLoss:          v1alpha1.EtcdQuorumLoss{Recovery: "x", After: "x"},
-			},
+			Etcd:                          etcdShape(),
 			KubeAPIServer:                 apiServerShape(),
 			KubeControllerManager:         controllerManagerShape(),
 			ServiceAccountIssuerDiscovery: v1alpha1.ServiceAccountIssuerDiscovery{DiscoveryStore: "x"},
@@ -74,6 +68,16 @@ func clusterShape() any {
 			Tags:               anyKey,
 		},
 	})
+}
+
+func etcdShape() v1alpha1.Etcd {
+	return v1alpha1.Etcd{
+		Volume:              volumeShape(),
+		HeartbeatIntervalMS: 1,
+		ElectionTimeoutMS:   1,
+		Backup:              backupShape(),
+		QuorumLoss:          v1alpha1.EtcdQuorumLoss{Recovery: "x", After: "x"},
+	}
 }
 
 func backupShape() v1alpha1.EtcdBackup {

@@ -141,7 +141,7 @@ func (v validator) checkCluster(c v1alpha1.Cluster) {
 	v.checkComponents(c.Spec)
 	podIdentityValidator{v}.checkPodIdentity(c)
 	v.checkEtcdBackup(c.Spec.Etcd.Backup)
-	v.checkQuorumLoss(c.Spec.Etcd)
+	checkQuorumLoss(v, c.Spec.Etcd)
 	v.checkSSHKeys(c.Spec)
 	v.checkDownloadSources(c.Spec)
 	v.checkTags("spec.tags", c.Spec.Tags)

@@ -49,7 +49,7 @@ func (v validator) checkEtcdBackup(b v1alpha1.EtcdBackup) {
 }
 
 // checkQuorumLoss checks what happens after the loss of the quorum.
-func (v validator) checkQuorumLoss(e v1alpha1.Etcd) {
+func checkQuorumLoss(v validator, e v1alpha1.Etcd) {
 	at := "spec.etcd.quorumLoss."
 	q := e.QuorumLoss
 	if q.Recovery != v1alpha1.RecoveryManual && q.Recovery != v1alpha1.RecoveryAutomatic {

@@ -91,15 +91,15 @@ func (f *memberFacts) add(l coordinationv1.Lease) {
 // others, and if no other member that votes reaches it: an agent that hangs says nothing of its member.
 func (f *memberFacts) stateOf(machine, slot string) rollout.MemberState {
 	isLost := false
-	for _, r := range f.reports {
-		switch {
-		case r.machine == machine && r.votes():
+	if own := slices.IndexFunc(f.reports, func(r memberReport) bool { return r.machine == machine }); own >= 0 {
+		switch r := f.reports[own]; {
+		case r.votes():
 			return rollout.MemberHealthy
-		case r.machine == machine && r.etcd.Learner:
+		case r.etcd.Learner:
 			return rollout.MemberUnknown
-		case r.machine == machine:
-			isLost = true
 		}
+
+		isLost = true
 	}
 
 	for _, r := range f.reports {

@@ -347,13 +347,13 @@ func (u *updater) handOver(ctx context.Context, a rollout.Action) error {
 func (u *updater) terminate(ctx context.Context, m rollout.Machine) error {
 	u.remember(m.ID, func(x *machineMemory) { x.ending = true })
 	err := u.machines.Terminate(ctx, m)
-	if ignoreGone(err) != nil {
+	if err != nil && !errors.Is(err, errGone) {
 		return err
 	}
 
 	u.remember(m.ID, func(x *machineMemory) { x.terminated = true })
-	if err != nil { // Spot, a smaller group or a repair was faster
-		return nil
+	if errors.Is(err, errGone) {
+		return nil // Spot, a smaller group or a repair was faster
 	}
 
 	u.report.addReplaced()

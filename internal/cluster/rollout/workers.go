@@ -266,13 +266,12 @@ func (u update) decideWorker(w workerGroup, m Machine, left *allowance) (Action,
 		return action, reason
 	}
 
-	detach := false
-	waiting := ""
-	if m.IsServing() {
-		detach, waiting = w.take(m, left)
-	} else {
-		waiting = w.takeBroken(left)
+	take := w.take
+	if !m.IsServing() {
+		take = func(_ Machine, left *allowance) (bool, string) { return false, w.takeBroken(left) }
 	}
+
+	detach, waiting := take(m, left)
 
 	if waiting != "" {
 		return action, []string{waiting}

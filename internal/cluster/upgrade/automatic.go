@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
@@ -91,10 +92,8 @@ func automaticTarget(o Observation, available []Version) (target Version, reason
 		}
 	}
 
-	for _, g := range o.Groups {
-		if g.Behind {
-			return desired, fmt.Sprintf("group %s was rolled back to an earlier launch template", g.Name)
-		}
+	if at := slices.IndexFunc(o.Groups, func(g Group) bool { return g.Behind }); at >= 0 {
+		return desired, fmt.Sprintf("group %s was rolled back to an earlier launch template", o.Groups[at].Name)
 	}
 
 	for _, m := range o.Machines {

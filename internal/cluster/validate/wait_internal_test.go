@@ -5,7 +5,7 @@ package validate
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -62,7 +62,7 @@ func TestFailedReadDoesNotEndWatch(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		env := &cluster.Env{Now: time.Now, Hooks: cluster.Hooks{Notify: func(text string) { seen = append(seen, text) }}}
 		show := func(r health.Report) error {
-			seen = append(seen, fmt.Sprint(r.Valid))
+			seen = append(seen, strconv.FormatBool(r.Valid))
 			if r.Valid {
 				cancel()
 			}

@@ -196,27 +196,24 @@ func (r *etcdRecovery) snapshotCopy(ctx context.Context, dir, snapshot string) (
 	ctx, cancel := context.WithTimeout(ctx, copyTimeout)
 	defer cancel()
 	etcdCtx, kill := context.WithCancel(ctx)
-	ended := make(chan error, 1)
+	ended := make(chan struct{})
+	var failure error // of etcd, once it has ended
 	go func() {
-		_, err := r.member.agent.Run.Run(etcdCtx, "env", append([]string{"--chdir=" + dir}, copyCommand(r.program)...)...)
-		ended <- err
+		defer close(ended)
+		_, failure = r.member.agent.Run.Run(etcdCtx, "env", append([]string{"--chdir=" + dir}, copyCommand(r.program)...)...)
 	}()
 
-	stopped := false
 	defer func() {
 		kill()
-		if !stopped {
-			_ = <-ended // it was killed
-		}
+		<-ended
 	}()
 
 	url := "unix://" + filepath.Join(dir, "client")
 	manager := etcd.Manager{}
 	for !manager.Healthy(ctx, url) {
 		select {
-		case err := <-ended:
-			stopped = true
-			return etcd.SnapshotSource{}, fmt.Errorf("read the copy of etcd's data: %w", err)
+		case <-ended:
+			return etcd.SnapshotSource{}, fmt.Errorf("read the copy of etcd's data: %w", failure)
 
 		default:
 		}

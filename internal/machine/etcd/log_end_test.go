@@ -81,7 +81,8 @@ func TestReadLogEnd(t *testing.T) {
 		},
 		"several files": {
 			fstest.MapFS{"0-0.wal": logFile(entry(1, 1)), "1-2.wal": logFile(entry(4, 2)), "1.tmp": logFile(entry(5, 3))},
-			etcd.LogEnd{Term: 4, Index: 2}, false,
+			etcd.LogEnd{Term: 4, Index: 2},
+			false,
 		},
 		"a snapshot alone":           {fstest.MapFS{"0-0.wal": logFile(snapshot(30, 6), state(7, 1))}, etcd.LogEnd{Term: 6, Index: 30}, false},
 		"a snapshot of before":       {fstest.MapFS{"0-0.wal": logFile(entry(6, 31), snapshot(30, 6))}, etcd.LogEnd{Term: 6, Index: 31}, false},

@@ -199,10 +199,10 @@ func (s *IAM) getPolicy(in *iam.GetPolicyInput) (*iam.GetPolicyOutput, error) {
 }
 
 // selectPolicies returns the sorted ARNs of the policies that a list has.
-func (s *IAM) selectPolicies(in *iam.ListPoliciesInput) []string {
+func selectPolicies(st *serviceState, in *iam.ListPoliciesInput) []string {
 	var all []*managedPolicy
 	if stringValue(in.Scope) != "AWS" {
-		all = slices.AppendSeq(all, maps.Values(s.st.Policies))
+		all = slices.AppendSeq(all, maps.Values(st.Policies))
 	}
 
 	if stringValue(in.Scope) != "Local" {
@@ -214,7 +214,7 @@ func (s *IAM) selectPolicies(in *iam.ListPoliciesInput) []string {
 	onlyAttached := in.OnlyAttached != nil && *in.OnlyAttached
 
 	for _, p := range all {
-		wanted := !onlyAttached || s.st.countAttachments(p.ARN) > 0
+		wanted := !onlyAttached || st.countAttachments(p.ARN) > 0
 		if wanted && strings.HasPrefix(p.Path, stringValue(in.PathPrefix)) {
 			keys = append(keys, p.ARN)
 		}
@@ -226,7 +226,7 @@ func (s *IAM) selectPolicies(in *iam.ListPoliciesInput) []string {
 }
 
 func (s *IAM) listPolicies(in *iam.ListPoliciesInput) (*iam.ListPoliciesOutput, error) {
-	keys := s.selectPolicies(in)
+	keys := selectPolicies(&s.st, in)
 	w, err := paginateKeys(keys, in.Marker, in.MaxItems)
 	if err != nil {
 		return nil, err

@@ -163,9 +163,7 @@ func (s *Service) taggingOps() []wire.Operation {
 		notFound: noSuchTagSet,
 		// As S3 answers, verified by a test of moto.
 		putStatus: http.StatusNoContent,
-		unsets: func(raw json.RawMessage) bool {
-			return string(raw) == `{"TagSet":[]}` || string(raw) == `{"TagSet":null}`
-		},
+		unsets:    isEmptyTagSet,
 	}
 
 	return []wire.Operation{

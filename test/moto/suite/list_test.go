@@ -27,7 +27,7 @@ func TestList(t *testing.T) {
 		}
 	}
 
-	for _, name := range strings.Fields("autoscaling cloudformation ec2 elbv2 iam kms route53 s3 ssm sts") {
+	for name := range strings.FieldsSeq("autoscaling cloudformation ec2 elbv2 iam kms route53 s3 ssm sts") {
 		if services[name] == 0 {
 			t.Errorf("no test of %s passes", name)
 		}

@@ -26,6 +26,8 @@ const listFile = "suite.txt"
 // TestMotoSuite runs the listed tests of moto against the region, those of each service in a process of its
 // own. MOTO_TESTS is the folder that has moto's folder tests, and MOTO_PYTHON a Python with moto and pytest.
 func TestMotoSuite(t *testing.T) {
+	t.Parallel()
+
 	tool := pytest{folder: os.Getenv("MOTO_TESTS"), python: os.Getenv("MOTO_PYTHON")}
 	if tool.folder == "" || tool.python == "" {
 		t.Skip("SKIPPED: no tests of moto: run make moto-suite, which says how to get them")

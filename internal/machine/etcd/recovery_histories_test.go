@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd_test
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/slipway-k8s/slipway/internal/machine/etcd"
+)
+
+// isWhole reports whether all members work in one cluster, with every write that is not lost.
+func (w *lostQuorum) isWhole() bool {
+	first := w.volumes[w.slots[0]]
+	for _, slot := range w.slots {
+		if v := w.volumes[slot]; !w.running[slot] || v.identity == "" || v.identity != first.identity || v.generation != w.number() {
+			return false
+		}
+	}
+	if len(w.members[first.identity]) != len(w.slots) {
+		return false
+	}
+	leader := w.lead(first.identity, w.slots)
+	have := writesOf(w.logs[leader])
+	for id := range w.acked {
+		if !have[id] {
+			w.Fatalf("write %d is lost", id)
+		}
+	}
+	return true
+}
+
+// isHopeless reports whether no data is left that could be recovered.
+func (w *lostQuorum) isHopeless() bool {
+	if w.newestBackup() != nil {
+		return false
+	}
+	for _, slot := range w.slots {
+		if v := w.volumes[slot]; v.identity != "" && v.generation == w.number() {
+			return false
+		}
+	}
+	return true
+}
+
+// TestRecoveryHistories plays random histories of lost machines, volumes and zones. There are never two clusters that accept
+// writes. Nothing is recovered while a majority of the members has data, or while a member works. No write is lost that a volume or
+// a good backup still has. When faults stop, all members become whole again.
+func TestRecoveryHistories(t *testing.T) {
+	histories, recovered := 0, 0
+	reasons := map[etcd.RecoveryStepType]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		w := newLostQuorum(t)
+		w.advance()
+		if rapid.IntRange(0, 3).Draw(t, "young") > 0 {
+			w.takeBackup()
+		}
+		for range rapid.IntRange(5, 60).Draw(t, "ticks") {
+			if rapid.IntRange(0, 3).Draw(t, "calm") == 0 {
+				w.fault(rapid.SampledFrom(w.slots).Draw(t, "slot"))
+			}
+			w.live()
+		}
+		w.heal()
+		histories++
+		recovered += w.recovered
+		for step, n := range w.reasons {
+			reasons[step] += n
+		}
+	})
+	t.Logf("COUNT %d histories of lost quorums, %d recoveries, steps %v", histories, recovered, reasons)
+}
