@@ -40,7 +40,12 @@ func (session *Session) CheckManifestChanges(ctx context.Context, d *Desired) (d
 		return nil, err
 	}
 
-	return manifest.CheckChanges(applied, d.Manifests), nil
+	changes := manifest.CheckChanges(applied, d.Manifests)
+	if d.ForStack {
+		changes = append(changes, manifest.CheckStackChanges(applied, d.Manifests)...)
+	}
+
+	return changes, nil
 }
 
 // checkPlan returns why d.Plan must not be applied, in addition to findings. A change of the manifests that

@@ -425,8 +425,9 @@ func (a *Agent) syncHosts(ctx context.Context) error {
 		}
 	}
 
+	a.noteSlots(machines)
 	addresses := SlotAddresses(machines, volumes, a.Boot.Slot, a.instance.Address.String())
-	_, err = WriteHostsFile(a.Root, a.doc.Slots, addresses)
+	_, err = WriteHostsFile(a.Root, a.knownSlots(), addresses)
 
 	return err
 }

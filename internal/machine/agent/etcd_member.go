@@ -68,7 +68,7 @@ func (a *Agent) newEtcdManager() etcd.Manager {
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair() },
 	}}
 
-	for _, s := range a.doc.Slots {
+	for _, s := range a.knownSlots() {
 		m.Peers = append(
 			m.Peers,
 			etcd.Peer{Slot: s.Name, PeerURL: s.PeerURL, ClientURL: "https://" + s.Host + ":2379"},
@@ -272,7 +272,7 @@ func (m *etcdMember) decideAndAct(ctx context.Context) error {
 		return m.createMarker(ctx, f)
 	case etcd.ActionStartNew:
 		return m.startEtcd(ctx, etcd.StartOptions{
-			Members:        m.initialCluster(),
+			Members:        m.founders(*f.Marker),
 			Token:          f.Marker.Token,
 			NewCluster:     true,
 			AllowEmptyData: true,
@@ -324,7 +324,7 @@ func waitForNextDecision(err error, reason string) error {
 }
 
 func (m *etcdMember) createMarker(ctx context.Context, f etcd.Facts) error {
-	body, err := json.Marshal(etcd.NewBootstrapMarker(rand.Text(), f.Visible))
+	body, err := json.Marshal(etcd.NewBootstrapMarker(rand.Text(), foundingVolumes(f)))
 	if err != nil {
 		return fmt.Errorf("encode etcd bootstrap marker: %w", err)
 	}
@@ -351,7 +351,8 @@ func (m *etcdMember) initialCluster() map[string]string {
 func (m *etcdMember) currentCluster(members []etcd.Member) map[string]string {
 	out := map[string]string{}
 	for _, e := range members {
-		if s, ok := m.agent.doc.Slot(e.Slot); ok {
+		if e.Slot != "" {
+			s := m.agent.slotNamed(e.Slot)
 			out[s.Member] = s.PeerURL
 		}
 	}
@@ -396,15 +397,6 @@ func (a *Agent) etcdFiles(slot node.Slot) []File {
 		{Path: "/etc/systemd/system/etcd.service", Body: []byte(etcd.SystemdUnit(c)), Mode: 0o600},
 		{Path: etcd.SettingsFile, Body: etcd.RenderSettings(c), Mode: 0o600},
 	}
-}
-
-func (a *Agent) peerHosts() []string {
-	out := make([]string, 0, len(a.doc.Slots))
-	for _, s := range a.doc.Slots {
-		out = append(out, s.Host)
-	}
-
-	return out
 }
 
 // recordJoined records in the store that the member has data, and rewrites the environment file so
