@@ -108,10 +108,12 @@ func (session *Session) findLostVolumes(ctx context.Context, d *Desired) (LostVo
 		return candidates, err
 	}
 
-	return FindLostVolumes(d.Graph, exists, func(addr graph.Addr, slot string) bool {
+	lost := FindLostVolumes(d.Graph, exists, func(addr graph.Addr, slot string) bool {
 		return slices.Contains(joined, slot) ||
 			slices.ContainsFunc(last.Resources, func(r plan.AppliedResource) bool { return r.Addr == addr })
-	}), nil
+	})
+
+	return session.withoutAbsent(ctx, d, lost)
 }
 
 // JoinedSlots returns the slots whose etcd member has had data, by the records of the machines.

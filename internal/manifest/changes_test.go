@@ -91,7 +91,6 @@ func TestBreakingChanges(t *testing.T) {
 		`cluster/demo: spec.kubernetesVersion "1.34.1": cannot follow 1.36.3 (upgrade to each minor`:                                     cluster(func(c *v1alpha1.ClusterSpec) { c.KubernetesVersion = "1.34.1" }),
 		`cluster/demo: spec.kubernetesVersion "1.38.0": cannot follow 1.36.3`:                                                            cluster(func(c *v1alpha1.ClusterSpec) { c.KubernetesVersion = "1.38.0" }),
 		`cluster/demo: spec.configStore.base "s3://other/x": cannot change once the cluster is applied; it is (not set)`:                 cluster(func(c *v1alpha1.ClusterSpec) { c.ConfigStore.Base = "s3://other/x" }),
-		`instancegroup/control-plane: spec.minSize "1": cannot shrink from 3 once the cluster is applied: Slipway cannot remove`:         func(s *manifest.Set) { resize(s, 1) },
 		`instancegroup/control-plane: spec.minSize "5": cannot change from 3 together with spec.kubernetesVersion (upgrade first`: func(s *manifest.Set) {
 			resize(s, 5)
 			s.Cluster.Spec.KubernetesVersion = "1.37.0"
@@ -154,7 +153,8 @@ func TestAllowedChanges(t *testing.T) {
 	for name, change := range map[string]func(*manifest.Set){
 		"nothing": func(*manifest.Set) {},
 		"version": func(s *manifest.Set) { s.Cluster.Spec.KubernetesVersion = "1.37.0" },
-		"size":    func(s *manifest.Set) { resize(s, 5) },
+		"larger":  func(s *manifest.Set) { resize(s, 5) },
+		"smaller": func(s *manifest.Set) { resize(s, 1) },
 		"patch":   func(s *manifest.Set) { s.Cluster.Spec.KubernetesVersion = "1.36.1" },
 		"volume":  func(s *manifest.Set) { s.Cluster.Spec.Etcd.Volume.Size = 30 },
 		"private": func(s *manifest.Set) {

@@ -81,14 +81,7 @@ func checkSizeChange(applied, now Set, fs *diag.Findings) bool {
 	size := strconv.Itoa(len(after))
 	was := applied.Cluster.Spec.KubernetesVersion
 
-	switch {
-	case len(after) < len(before):
-		fs.Errorf(at, size, "keep it; to have fewer etcd members, create another cluster and move the workloads",
-			"cannot shrink from %d once the cluster is applied: Slipway cannot remove members of etcd", len(before))
-
-		return false
-
-	case was != "" && was != now.Cluster.Spec.KubernetesVersion:
+	if was != "" && was != now.Cluster.Spec.KubernetesVersion {
 		fs.Errorf(at, size, "upgrade first, then apply the other size: machines of two versions follow no change",
 			"cannot change from %d together with spec.kubernetesVersion", len(before))
 

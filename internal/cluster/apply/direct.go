@@ -20,6 +20,8 @@ type direct struct {
 	session *cluster.Session
 	desired *cluster.Desired
 	options cluster.PlanOptions
+	// published is set once what machines download was published.
+	published bool
 }
 
 // Propose compares the graph with what exists. Findings that prevent the plan are returned together with
@@ -47,6 +49,10 @@ func (p *direct) Execute(ctx context.Context) error {
 	}
 
 	if err := publish.WriteReturning(ctx, p.session, p.desired); err != nil {
+		return err
+	}
+
+	if err := p.prepareResize(ctx); err != nil {
 		return err
 	}
 
@@ -89,7 +95,10 @@ func (p *direct) publishAndWalk(ctx context.Context) error {
 	machines := &publicationGate{Cloud: p.session.Cloud, published: make(chan struct{})}
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		machines.err = publish.WriteObjects(ctx, p.session, p.desired)
+		if !p.published {
+			machines.err = publish.WriteObjects(ctx, p.session, p.desired)
+		}
+
 		close(machines.published)
 	})
 

@@ -145,6 +145,10 @@ func (a *Agent) convergeEtcd(ctx context.Context, m *etcdMember) error {
 		return newNotReadyError("etcd is a learner and has not caught up yet")
 	}
 
+	if etcd.WasRemoved(manager.Members(ctx, m.slot.Name), m.slot.Name) {
+		return waitForNextDecision(m.setAsideLeft(ctx), "the data is of a member that was removed")
+	}
+
 	return newNotReadyError("etcd has started but has no quorum yet")
 }
 

@@ -156,7 +156,11 @@ func (m *etcdMember) gatherFacts(ctx context.Context) (etcd.Facts, error) {
 		f.Slots = append(f.Slots, s.Name)
 	}
 
-	if err := m.gatherGeneration(ctx, &f); err != nil || f.HasData {
+	if err := m.gatherGeneration(ctx, &f); err != nil {
+		return f, err
+	}
+
+	if err := m.gatherAbsent(ctx, &f); err != nil || f.HasData {
 		return f, err
 	}
 
@@ -289,8 +293,10 @@ func (m *etcdMember) decideAndAct(ctx context.Context) error {
 
 	case etcd.ActionRemoveMember:
 		return waitForNextDecision(manager.RemoveMember(ctx, f.Slot, action.MemberID), action.Reason)
+	case etcd.ActionSetAsideLeft:
+		return waitForNextDecision(m.setAsideLeft(ctx), action.Reason)
 	case etcd.ActionAddLearner:
-		return waitForNextDecision(manager.AddLearner(ctx, f.Slot, m.slot.PeerURL), action.Reason)
+		return waitForNextDecision(m.addLearner(ctx, manager), action.Reason)
 	default:
 		return newNotReadyError("%s", action.Reason)
 	}
@@ -298,6 +304,12 @@ func (m *etcdMember) decideAndAct(ctx context.Context) error {
 
 // startJoining starts etcd without data. It gets the data of the current generation from the others.
 func (m *etcdMember) startJoining(ctx context.Context, f etcd.Facts) error {
+	if f.Absent {
+		if err := m.writeAbsent(ctx, f.Slot, false); err != nil {
+			return err
+		}
+	}
+
 	options := etcd.StartOptions{Members: m.currentCluster(f.Members), AllowEmptyData: true}
 	if f.Marker != nil {
 		options.Token = f.Marker.Token

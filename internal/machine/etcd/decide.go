@@ -183,7 +183,7 @@ func decideBootstrap(f Facts) Action {
 // decideRejoin replaces a member whose data is lost: remove the old entry, add a learner, start it,
 // and promote it. The member of a slot that was added to the control plane joins in the same way.
 func decideRejoin(f Facts) Action {
-	if len(f.Slots) == 1 {
+	if len(f.Slots) == 1 && len(f.Members) == 0 {
 		return waitAction("the only member's data is lost: restore a backup with: slipway etcd restore")
 	}
 

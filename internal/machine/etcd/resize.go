@@ -143,3 +143,9 @@ func (f ResizeFacts) Absent(possible []string) []string {
 
 	return out
 }
+
+// WasRemoved reports whether the data of a slot is of a member that was removed: the members of a healthy peer do not have it.
+// It never works again; the slot joins anew.
+func WasRemoved(members []Member, slot string) bool {
+	return len(members) > 0 && !slices.ContainsFunc(members, func(m Member) bool { return m.Slot == slot })
+}
