@@ -44,6 +44,10 @@ func (p *direct) Record(ctx context.Context) error {
 
 // Execute publishes, walks the plan, and records what was applied.
 func (p *direct) Execute(ctx context.Context) error {
+	if err := p.checkEtcdStarted(ctx, findResize(p.desired.Plan).leaving); err != nil {
+		return err
+	}
+
 	if err := p.session.RecordZones(ctx, p.desired, false); err != nil {
 		return err
 	}

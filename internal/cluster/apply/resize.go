@@ -77,10 +77,6 @@ func (p *direct) prepareResize(ctx context.Context) error {
 		return nil
 	}
 
-	if err := p.checkEtcdStarted(ctx, change.leaving); err != nil {
-		return err
-	}
-
 	if err := publish.WriteObjects(ctx, p.session, p.desired); err != nil {
 		return err
 	}

@@ -61,11 +61,11 @@ func (m *etcdMember) newResize() *etcdResize {
 		checkCurrent: m.agent.checkDocumentCurrent,
 		checkChanges: func(ctx context.Context) error {
 			lock, _, err := newUpdateLock(m.agent).read(ctx)
-			if err != nil {
-				return err
+			if err == nil && lock.IsHeldByOther("", m.agent.Now()) {
+				err = newNotReadyError("the control plane is being changed: its update lock is held by %s", lock.Holder)
 			}
 
-			return checkNobodyChanges(lock, m.agent.Now())
+			return err
 		},
 		serves:       m.agent.servesAPI,
 		leavingSince: map[string]time.Time{},

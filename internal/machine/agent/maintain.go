@@ -19,7 +19,6 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/machine/addon"
-	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 	"github.com/slipway-k8s/slipway/internal/machine/follow"
 	"github.com/slipway-k8s/slipway/internal/machine/join"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"

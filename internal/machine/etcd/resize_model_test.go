@@ -312,9 +312,30 @@ func (w *sizeWorld) resize(t *rapid.T, slot string) {
 				t.Fatalf("the member of slot %s is removed, which is in the control plane", e.Slot)
 			}
 			delete(m.noted, e.Slot)
+			checkRemoval(t, looked, e)
 		}
 	}
 	w.remove(t, step.MemberID)
+}
+
+// checkRemoval checks that the others are a quorum without a member, as far as the agent knows, and that none of them joins.
+func checkRemoval(t *rapid.T, looked []etcd.MemberState, removed etcd.MemberState) {
+	voters, healthy := 0, 0
+	for _, e := range looked {
+		if e.ID == removed.ID || e.Learner && removed.Learner {
+			continue
+		}
+		if e.Learner {
+			t.Fatalf("member %+v leaves while %+v joins", removed, e)
+		}
+		voters++
+		if e.Healthy {
+			healthy++
+		}
+	}
+	if healthy <= voters/2 {
+		t.Fatalf("without member %+v only %d of %d would work", removed, healthy, voters)
+	}
 }
 
 // command does one step of 'slipway apply'. It can be killed between any two.
