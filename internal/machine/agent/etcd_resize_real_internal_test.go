@@ -239,6 +239,9 @@ func (r *sizedCluster) shrink(slots ...string) {
 				delete(r.stops, slot)
 				continue
 			}
+			if !slices.Contains(r.members(), slot) {
+				continue // removed, and not recorded yet
+			}
 			if err := r.leave(slot); err != nil {
 				return fmt.Errorf("%s: %w", slot, err)
 			}
