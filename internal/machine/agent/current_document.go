@@ -17,7 +17,7 @@ import (
 func (a *Agent) readCurrentRevision(ctx context.Context) (node.Revision, bool, error) {
 	url, err := node.SiblingURL(a.Boot.Document.URL, a.doc.Cluster, node.RevisionsKey(a.doc.Cluster, a.doc.Role))
 	if err != nil || a.Changing == nil {
-		return node.Revision{}, false, nil //nolint:nilerr // a document from elsewhere has no revisions
+		return node.Revision{}, false, nil // a document from elsewhere has no revisions
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, revisionTimeout)

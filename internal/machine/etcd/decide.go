@@ -140,7 +140,7 @@ func Decide(f Facts) Action {
 		return decideRestored(f)
 	case f.Marker == nil:
 		return decideBootstrap(f)
-	case f.Marker.Volumes[f.Slot] == f.Volume && !slices.Contains(f.Joined, f.Slot) && !f.Absent:
+	case f.isUnusedFounder():
 		return Action{
 			Type:   ActionStartNew,
 			Reason: "the marker lists this volume as an initial member's, and it never had data",
@@ -149,6 +149,11 @@ func Decide(f Facts) Action {
 	default:
 		return decideRejoin(f)
 	}
+}
+
+// isUnusedFounder reports whether the mounted volume is an initial member's, which has never had data and was not removed.
+func (f Facts) isUnusedFounder() bool {
+	return f.Marker.Volumes[f.Slot] == f.Volume && !slices.Contains(f.Joined, f.Slot) && !f.Absent
 }
 
 // decideBootstrap creates the marker once the volumes of all slots are visible. If the marker is
