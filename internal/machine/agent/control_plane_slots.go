@@ -13,7 +13,7 @@ import (
 
 // noteSlots remembers the slots of the running machines of the control plane. A machine of a slot that is being added may
 // join etcd before this machine has the document with that slot, and one whose slot is being removed may still be a member.
-func (a *Agent) noteSlots(machines []Machine) {
+func noteSlots(a *Agent, machines []Machine) {
 	seen := map[string]bool{}
 	for _, m := range machines {
 		if isSlotMachine(m) && m.Role == node.RoleTagControlPlane && node.IsSlotName(m.Slot) {
@@ -26,7 +26,7 @@ func (a *Agent) noteSlots(machines []Machine) {
 }
 
 // knownSlots returns the slots of the document and those of other running machines of the control plane, sorted.
-func (a *Agent) knownSlots() []node.Slot {
+func knownSlots(a *Agent) []node.Slot {
 	out := slices.Clone(a.doc.Slots)
 	if seen := a.seenSlots.Load(); seen != nil {
 		for _, name := range *seen {
@@ -42,7 +42,7 @@ func (a *Agent) knownSlots() []node.Slot {
 }
 
 // slotNamed returns the slot with a name, also if the document does not have it.
-func (a *Agent) slotNamed(name string) node.Slot {
+func slotNamed(a *Agent, name string) node.Slot {
 	if s, known := a.doc.Slot(name); known {
 		return s
 	}
@@ -67,7 +67,7 @@ func (a *Agent) peerHosts() []string {
 func (m *etcdMember) founders(marker etcd.BootstrapMarker) map[string]string {
 	out := map[string]string{}
 	for name := range marker.Volumes {
-		s := m.agent.slotNamed(name)
+		s := slotNamed(m.agent, name)
 		out[s.Member] = s.PeerURL
 	}
 

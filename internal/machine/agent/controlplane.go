@@ -429,9 +429,9 @@ func (a *Agent) syncHosts(ctx context.Context) error {
 		}
 	}
 
-	a.noteSlots(machines)
+	noteSlots(a, machines)
 	addresses := SlotAddresses(machines, volumes, a.Boot.Slot, a.instance.Address.String())
-	_, err = WriteHostsFile(a.Root, a.knownSlots(), addresses)
+	_, err = WriteHostsFile(a.Root, knownSlots(a), addresses)
 
 	return err
 }

@@ -13,8 +13,14 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
-// readCurrentRevision reads the current revision of the machine's group now, and whether there is one.
-func (a *Agent) readCurrentRevision(ctx context.Context) (node.Revision, bool, error) {
+// currentDocument is the node document of the machine's group that is current now. Running machines learn of it later.
+type currentDocument struct{ agent *Agent }
+
+func currentOf(a *Agent) currentDocument { return currentDocument{a} }
+
+// readRevision reads the current revision of the machine's group now, and whether there is one.
+func (c currentDocument) readRevision(ctx context.Context) (node.Revision, bool, error) {
+	a := c.agent
 	url, err := node.SiblingURL(a.Boot.Document.URL, a.doc.Cluster, node.RevisionsKey(a.doc.Cluster, a.doc.Role))
 	if err != nil || a.Changing == nil {
 		return node.Revision{}, false, nil // a document from elsewhere has no revisions
@@ -41,9 +47,10 @@ func (a *Agent) readCurrentRevision(ctx context.Context) (node.Revision, bool, e
 	return current, published, nil
 }
 
-// checkDocumentCurrent returns a notReadyError unless the current revision has the slots of this machine's document.
-func (a *Agent) checkDocumentCurrent(ctx context.Context) error {
-	current, published, err := a.readCurrentRevision(ctx)
+// checkSlots returns a notReadyError unless the current revision has the slots of this machine's document.
+func (c currentDocument) checkSlots(ctx context.Context) error {
+	a := c.agent
+	current, published, err := c.readRevision(ctx)
 	if err != nil {
 		return err
 	}
@@ -52,7 +59,7 @@ func (a *Agent) checkDocumentCurrent(ctx context.Context) error {
 		return newNotReadyError("no revision of the node document is published yet")
 	}
 
-	doc, err := a.readCurrentDocument(ctx, current)
+	doc, err := c.read(ctx, current)
 	if err != nil {
 		return err
 	}
@@ -64,16 +71,17 @@ func (a *Agent) checkDocumentCurrent(ctx context.Context) error {
 	return nil
 }
 
-// checkInControlPlane returns a notReadyError if the current revision of the document does not have this machine's slot: its
+// checkOwnSlot returns a notReadyError if the current revision of the document does not have this machine's slot: its
 // member must not join, since it would be removed. A machine with a newer document than the revisions has its slot.
-func (a *Agent) checkInControlPlane(ctx context.Context) error {
-	current, published, err := a.readCurrentRevision(ctx)
+func (c currentDocument) checkOwnSlot(ctx context.Context) error {
+	a := c.agent
+	current, published, err := c.readRevision(ctx)
 	status := a.documentStatus.Load()
 	if err != nil || !published || status == nil || !current.Knows(status.Followed) {
 		return err
 	}
 
-	doc, err := a.readCurrentDocument(ctx, current)
+	doc, err := c.read(ctx, current)
 	if err != nil {
 		return err
 	}
@@ -85,14 +93,15 @@ func (a *Agent) checkInControlPlane(ctx context.Context) error {
 	return nil
 }
 
-// readCurrentDocument returns the document of a revision: that of this machine, or one that it reads from the store.
-func (a *Agent) readCurrentDocument(ctx context.Context, current node.Revision) (node.Document, error) {
+// read returns the document of a revision: that of this machine, or one that it reads from the store.
+func (c currentDocument) read(ctx context.Context, current node.Revision) (node.Document, error) {
+	a := c.agent
 	own, err := a.doc.Marshal()
 	if err != nil || hashOf(own) == current.Document {
 		return a.doc, err
 	}
 
-	doc, err := a.openDocument(ctx, current)
+	doc, err := c.open(ctx, current)
 	if err != nil {
 		return node.Document{}, fmt.Errorf("read revision %d of the node document: %w", current.Serial, err)
 	}
@@ -100,8 +109,9 @@ func (a *Agent) readCurrentDocument(ctx context.Context, current node.Revision) 
 	return doc, nil
 }
 
-// openDocument reads the document of a revision from the store, and verifies its hash.
-func (a *Agent) openDocument(ctx context.Context, current node.Revision) (node.Document, error) {
+// open reads the document of a revision from the store, and verifies its hash.
+func (c currentDocument) open(ctx context.Context, current node.Revision) (node.Document, error) {
+	a := c.agent
 	key := node.DocumentKey(a.doc.Cluster, a.doc.Role, a.doc.Group, current.Document)
 	url, err := node.SiblingURL(a.Boot.Document.URL, a.doc.Cluster, key)
 	if err != nil {

@@ -68,7 +68,7 @@ func (a *Agent) newEtcdManager() etcd.Manager {
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair() },
 	}}
 
-	for _, s := range a.knownSlots() {
+	for _, s := range knownSlots(a) {
 		m.Peers = append(
 			m.Peers,
 			etcd.Peer{Slot: s.Name, PeerURL: s.PeerURL, ClientURL: "https://" + s.Host + ":2379"},
@@ -364,7 +364,7 @@ func (m *etcdMember) currentCluster(members []etcd.Member) map[string]string {
 	out := map[string]string{}
 	for _, e := range members {
 		if e.Slot != "" {
-			s := m.agent.slotNamed(e.Slot)
+			s := slotNamed(m.agent, e.Slot)
 			out[s.Member] = s.PeerURL
 		}
 	}

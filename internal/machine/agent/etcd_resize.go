@@ -58,7 +58,7 @@ func (m *etcdMember) newResize() *etcdResize {
 		member:       m,
 		manager:      m.agent.newEtcdManager,
 		url:          etcd.ClientURL,
-		checkCurrent: m.agent.checkDocumentCurrent,
+		checkCurrent: currentOf(m.agent).checkSlots,
 		checkChanges: func(ctx context.Context) error {
 			lock, _, err := newUpdateLock(m.agent).read(ctx)
 			if err == nil && lock.IsHeldByOther("", m.agent.Now()) {
@@ -67,7 +67,7 @@ func (m *etcdMember) newResize() *etcdResize {
 
 			return err
 		},
-		serves:       m.agent.servesAPI,
+		serves:       func(ctx context.Context, slot string) bool { return servesAPI(ctx, m.agent, slot) },
 		leavingSince: map[string]time.Time{},
 		noted:        map[string]bool{},
 	}
@@ -146,7 +146,7 @@ func (w *etcdResize) checkRemoved(ctx context.Context, manager etcd.Manager) err
 		return nil
 	}
 
-	if err := w.agent.checkInControlPlane(ctx); err != nil {
+	if err := currentOf(w.agent).checkOwnSlot(ctx); err != nil {
 		return err
 	}
 
@@ -329,10 +329,10 @@ func (m *etcdMember) writeAbsent(ctx context.Context, slot string, absent bool) 
 }
 
 // servesAPI reports whether the API server of a slot accepts connections from this machine.
-func (a *Agent) servesAPI(ctx context.Context, slot string) bool {
+func servesAPI(ctx context.Context, a *Agent, slot string) bool {
 	ctx, cancel := context.WithTimeout(ctx, serveProbeTimeout)
 	defer cancel()
-	c, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(a.slotNamed(slot).Host, kube.APIPort))
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(slotNamed(a, slot).Host, kube.APIPort))
 	if err != nil {
 		return false
 	}

@@ -154,7 +154,7 @@ func (m *etcdMember) gatherAbsent(ctx context.Context, f *etcd.Facts) error {
 
 // addLearner adds this machine's member as a learner, if its slot is in the control plane.
 func (m *etcdMember) addLearner(ctx context.Context, manager etcd.Manager) error {
-	if err := m.agent.checkInControlPlane(ctx); err != nil {
+	if err := currentOf(m.agent).checkOwnSlot(ctx); err != nil {
 		return err
 	}
 
@@ -165,7 +165,7 @@ func (m *etcdMember) addLearner(ctx context.Context, manager etcd.Manager) error
 // would keep others from joining.
 func (m *etcdMember) promoteLearner(ctx context.Context, manager etcd.Manager, id uint64) {
 	log := m.agent.Log
-	if err := m.agent.checkInControlPlane(ctx); err != nil {
+	if err := currentOf(m.agent).checkOwnSlot(ctx); err != nil {
 		log.Info("the etcd learner is not promoted", slog.Any("error", err))
 		if errors.As(err, new(notReadyError)) {
 			if err := manager.RemoveMember(ctx, m.slot.Name, id); err != nil {
@@ -187,7 +187,7 @@ func (m *etcdMember) promoteLearner(ctx context.Context, manager etcd.Manager, i
 // setAsideLeft stops etcd and moves the data of a member that was removed to leftDir.
 func (m *etcdMember) setAsideLeft(ctx context.Context) error {
 	const why = "the member was removed when the control plane became smaller"
-	if err := m.agent.checkInControlPlane(ctx); err != nil {
+	if err := currentOf(m.agent).checkOwnSlot(ctx); err != nil {
 		return err
 	}
 

@@ -107,27 +107,27 @@ func TestDocumentFence(t *testing.T) {
 	b := newFollowBench(t)
 	a, _ := b.start()
 	ctx := t.Context()
-	if err := a.checkInControlPlane(ctx); err != nil {
+	if err := currentOf(a).checkOwnSlot(ctx); err != nil {
 		t.Errorf("without revisions, join: %v", err)
 	}
-	if err := a.checkDocumentCurrent(ctx); !errors.As(err, new(notReadyError)) {
+	if err := currentOf(a).checkSlots(ctx); !errors.As(err, new(notReadyError)) {
 		t.Errorf("without revisions, remove: %v", err)
 	}
 	b.revise(b.boot)
-	if err := errors.Join(a.checkInControlPlane(ctx), a.checkDocumentCurrent(ctx)); err != nil {
+	if err := errors.Join(currentOf(a).checkOwnSlot(ctx), currentOf(a).checkSlots(ctx)); err != nil {
 		t.Errorf("with the current document: %v", err)
 	}
 	settings := b.nextDocument()
 	b.revise(settings)
-	if err := errors.Join(a.checkInControlPlane(ctx), a.checkDocumentCurrent(ctx)); err != nil {
+	if err := errors.Join(currentOf(a).checkOwnSlot(ctx), currentOf(a).checkSlots(ctx)); err != nil {
 		t.Errorf("with other settings: %v", err)
 	}
 	b.revise(withSlots(b.boot, "a", "b", "c"))
-	if err := a.checkDocumentCurrent(ctx); !errors.As(err, new(notReadyError)) {
+	if err := currentOf(a).checkSlots(ctx); !errors.As(err, new(notReadyError)) {
 		t.Errorf("with former slots, remove: %v", err)
 	}
 	b.revise(withSlots(b.boot, "b", "c", "d"))
-	if err := a.checkInControlPlane(ctx); err == nil || !strings.Contains(err.Error(), "slot a is not in the control plane any more") {
+	if err := currentOf(a).checkOwnSlot(ctx); err == nil || !strings.Contains(err.Error(), "slot a is not in the control plane any more") {
 		t.Errorf("without the slot, join: %v", err)
 	}
 }
@@ -135,16 +135,16 @@ func TestDocumentFence(t *testing.T) {
 // TestKnownSlots: machines of slots that the document does not have yet are reached by their names.
 func TestKnownSlots(t *testing.T) {
 	a := testAgent(t)
-	if len(a.knownSlots()) != 1 {
-		t.Errorf("%+v", a.knownSlots())
+	if len(knownSlots(a)) != 1 {
+		t.Errorf("%+v", knownSlots(a))
 	}
 	cp := node.RoleTagControlPlane
-	a.noteSlots([]Machine{
+	noteSlots(a, []Machine{
 		{ID: "i-1", Slot: "c", Role: cp, State: "running", Address: "10.0.0.3"}, {ID: "i-2", Slot: "b", Role: "worker", State: "running", Address: "10.0.0.2"},
 		{ID: "i-3", Slot: "evil.example.com", Role: cp, State: "running", Address: "10.0.0.4"}, {ID: "i-4", Slot: "d", Role: cp, State: "terminated"},
 	})
 	var names []string
-	for _, s := range a.knownSlots() {
+	for _, s := range knownSlots(a) {
 		names = append(names, s.Name)
 	}
 	if !slices.Equal(names, []string{"a", "c"}) {

@@ -14,7 +14,7 @@ import (
 // and a? a learner.
 func sized(text string) []etcd.MemberState {
 	var out []etcd.MemberState
-	for _, name := range strings.Fields(text) {
+	for name := range strings.FieldsSeq(text) {
 		slot := strings.ToLower(strings.Trim(name, "!?"))
 		out = append(out, etcd.MemberState{
 			Member: etcd.Member{

@@ -27,7 +27,7 @@ func NewSlot(cluster, name string) Slot {
 // PossibleSlots returns the slots that the control plane of a cluster can have at its largest size.
 func PossibleSlots(cluster string) []Slot {
 	out := make([]Slot, 0, len(slotLetters))
-	for _, name := range strings.Split(slotLetters, "") {
+	for name := range strings.SplitSeq(slotLetters, "") {
 		out = append(out, NewSlot(cluster, name))
 	}
 
