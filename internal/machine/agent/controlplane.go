@@ -145,7 +145,7 @@ func (a *Agent) convergeEtcd(ctx context.Context, m *etcdMember) error {
 		return newNotReadyError("etcd is a learner and has not caught up yet")
 	}
 
-	if etcd.WasRemoved(manager.Members(ctx, m.slot.Name), m.slot.Name) {
+	if m.wasRemoved(ctx, manager) {
 		return waitForNextDecision(m.setAsideLeft(ctx), "the data is of a member that was removed")
 	}
 

@@ -41,6 +41,8 @@ type etcdMember struct {
 	// comparison is the last comparison of the other members' data that was not favourable, and when it was made.
 	comparison etcd.Comparison
 	comparedAt time.Time
+	// removedAt is when it was asked last whether the member was removed, or when it began to have no quorum.
+	removedAt time.Time
 	// handOver is the hand-over by which this machine got the volume, until the member has a quorum.
 	handOver *report.HandOver
 }

@@ -48,7 +48,9 @@ type etcdResize struct {
 	leavingSince map[string]time.Time
 	// noted are the slots whose absence is recorded.
 	noted map[string]bool
-	told  string
+	// noteAfter is when absences are recorded at the earliest: the revisions are not read more often for that alone.
+	noteAfter time.Time
+	told      string
 }
 
 // newResize returns the task of a control-plane machine.
@@ -123,11 +125,12 @@ func (w *etcdResize) run(ctx context.Context) error {
 	f := w.gather(ctx, survey)
 	step := etcd.DecideResize(f)
 	absent := slices.DeleteFunc(f.Absent(possible), func(slot string) bool { return w.noted[slot] })
-	if step.Type == etcd.ResizeNothing && len(absent) == 0 {
+	if step.Type == etcd.ResizeNothing && (len(absent) == 0 || a.Now().Before(w.noteAfter)) {
 		return nil
 	}
 
 	if err := w.checkCurrent(ctx); err != nil {
+		w.noteAfter = a.Now().Add(revisionInterval)
 		return err
 	}
 

@@ -184,6 +184,26 @@ func (m *etcdMember) promoteLearner(ctx context.Context, manager etcd.Manager, i
 	log.Info("promoted etcd learner", slog.String("member", m.slot.Member))
 }
 
+// removedInterval is the time between two questions whether the member was removed, while it has no quorum. The answer takes
+// some seconds when there is none, and members usually start faster.
+const removedInterval = 30 * time.Second
+
+// wasRemoved reports whether the member, which has started and has no quorum, is not in the membership any more.
+func (m *etcdMember) wasRemoved(ctx context.Context, manager etcd.Manager) bool {
+	now := m.agent.Now()
+	if m.removedAt.IsZero() {
+		m.removedAt = now
+	}
+
+	if now.Sub(m.removedAt) < removedInterval {
+		return false
+	}
+
+	m.removedAt = now
+
+	return etcd.WasRemoved(manager.Members(ctx, m.slot.Name), m.slot.Name)
+}
+
 // setAsideLeft stops etcd and moves the data of a member that was removed to leftDir.
 func (m *etcdMember) setAsideLeft(ctx context.Context) error {
 	const why = "the member was removed when the control plane became smaller"
