@@ -5,6 +5,7 @@ package cli_test
 import (
 	"context"
 	"strconv"
+	"strings"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -26,4 +27,15 @@ func cmdObjects(ts *testscript.TestScript, _ bool, args []string) {
 	if got := strconv.Itoa(len(out.Contents)); got != args[1] {
 		ts.Fatalf("%s objects below %s, want %s", got, args[0], args[1])
 	}
+}
+
+// cmdPutObject is 'putobject KEY FILE': the state bucket has an object with the content of the file, as a machine writes it.
+func cmdPutObject(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: putobject KEY FILE")
+	}
+	api := s3.NewFromConfig(regionOf(ts).AWSConfig(), func(o *s3.Options) { o.UsePathStyle = true })
+	body := strings.NewReader(ts.ReadFile(args[1]))
+	_, err := api.PutObject(context.Background(), &s3.PutObjectInput{Bucket: sdk.String("slipway-test"), Key: &args[0], Body: body})
+	ts.Check(err)
 }

@@ -171,6 +171,10 @@ func (a templateRenderer) loadGraph(
 		return session, d, err
 	}
 
+	if err := session.CheckPublishedSize(ctx, d); err != nil {
+		return session, d, err
+	}
+
 	if !o.publish {
 		a.printMessage(
 			"%d objects that machines read are not in %s yet; publish them before machines start: --publish --yes",

@@ -40,7 +40,12 @@ func (session *Session) CheckManifestChanges(ctx context.Context, d *Desired) (d
 		return nil, err
 	}
 
-	return manifest.CheckChanges(applied, d.Manifests), nil
+	changes := manifest.CheckChanges(applied, d.Manifests)
+	if d.ForStack {
+		changes = append(changes, manifest.CheckStackChanges(applied, d.Manifests)...)
+	}
+
+	return changes, nil
 }
 
 // checkPlan returns why d.Plan must not be applied, in addition to findings. A change of the manifests that
@@ -103,10 +108,12 @@ func (session *Session) findLostVolumes(ctx context.Context, d *Desired) (LostVo
 		return candidates, err
 	}
 
-	return FindLostVolumes(d.Graph, exists, func(addr graph.Addr, slot string) bool {
+	lost := FindLostVolumes(d.Graph, exists, func(addr graph.Addr, slot string) bool {
 		return slices.Contains(joined, slot) ||
 			slices.ContainsFunc(last.Resources, func(r plan.AppliedResource) bool { return r.Addr == addr })
-	}), nil
+	})
+
+	return session.withoutAbsent(ctx, d, lost)
 }
 
 // JoinedSlots returns the slots whose etcd member has had data, by the records of the machines.

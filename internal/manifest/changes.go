@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/Masterminds/semver/v3"
@@ -228,74 +227,4 @@ func equalTrees(a, b any) bool {
 	y, errB := json.Marshal(b)
 
 	return errA == nil && errB == nil && string(x) == string(y)
-}
-
-// slotPlace is the group and the zone of one slot of the control plane.
-type slotPlace struct{ group, zone string }
-
-// slotPlaces returns the slots of the control plane in order. They are spread over the group's subnets.
-func slotPlaces(s Set) []slotPlace {
-	zones := map[string]string{}
-	for _, subnet := range s.Cluster.Spec.Networking.Subnets {
-		zones[subnet.Name] = subnet.Zone
-	}
-
-	var out []slotPlace
-
-	for _, g := range s.Groups {
-		if g.Spec.Role != v1alpha1.RoleControlPlane || len(g.Spec.Subnets) == 0 {
-			continue
-		}
-
-		for i := range g.Spec.MinMachines() {
-			out = append(out, slotPlace{g.Metadata.Name, zones[g.Spec.Subnets[i%len(g.Spec.Subnets)]]})
-		}
-	}
-
-	return out
-}
-
-// checkSlotChanges reports a change of the slots of the control plane. The volume of a slot is in its zone,
-// and the machines of all slots know the etcd members from when they were started.
-func checkSlotChanges(applied, now Set, fs *diag.Findings) {
-	before := slotPlaces(applied)
-	after := slotPlaces(now)
-	if len(before) == 0 || len(after) == 0 {
-		return
-	}
-
-	at := "instancegroup/" + after[0].group + ": "
-	if before[0].group != after[0].group {
-		fs.Errorf(at+"metadata.name", after[0].group, "keep the name: the slots of etcd have it",
-			"cannot replace %s, whose machines are the members of etcd", before[0].group)
-
-		return
-	}
-
-	if len(before) != len(after) {
-		fs.Errorf(
-			at+"spec.minSize",
-			strconv.Itoa(len(after)),
-			"keep it; to have another number of etcd members, create another cluster and move the workloads",
-			"cannot change once the cluster is applied; it is %d, and Slipway cannot add or remove members of etcd",
-			len(before),
-		)
-
-		return
-	}
-
-	var moved []string
-
-	for i := range before {
-		if before[i].zone != after[i].zone {
-			moved = append(moved, fmt.Sprintf("%c from %s to %s", 'a'+i, before[i].zone, after[i].zone))
-		}
-	}
-
-	if len(moved) > 0 {
-		g, _ := now.Group(after[0].group)
-		fs.Errorf(at+"spec.subnets", strings.Join(g.Spec.Subnets, ", "),
-			"keep the order of the subnets; the etcd volume of a slot cannot leave its zone",
-			"would move slot %s", strings.Join(moved, ", slot "))
-	}
 }

@@ -86,14 +86,24 @@ func TestBreakingChanges(t *testing.T) {
 		`cluster/demo: spec.cloudProvider.aws.kmsKeyARN "arn:aws:kms:us-east-1:123456789012:key/1": cannot change once the cluster is applied; it is (not set) (`: cluster(func(c *v1alpha1.ClusterSpec) {
 			c.CloudProvider.AWS.KMSKeyARN = "arn:aws:kms:us-east-1:123456789012:key/1"
 		}),
-		`cluster/demo: spec.cloudProvider.aws.instanceProfiles.worker "own": cannot change once the cluster is applied; it is (not set)`:                                        cluster(func(c *v1alpha1.ClusterSpec) { c.CloudProvider.AWS.InstanceProfiles.Worker = "own" }),
-		`cluster/demo: spec.etcd.volume.size "10": cannot shrink from 20 (set it to the old size or more: EBS volumes cannot shrink)`:                                           cluster(func(c *v1alpha1.ClusterSpec) { c.Etcd.Volume.Size = 10 }),
-		`cluster/demo: spec.kubernetesVersion "1.34.1": cannot follow 1.36.3 (upgrade to each minor`:                                                                            cluster(func(c *v1alpha1.ClusterSpec) { c.KubernetesVersion = "1.34.1" }),
-		`cluster/demo: spec.kubernetesVersion "1.38.0": cannot follow 1.36.3`:                                                                                                   cluster(func(c *v1alpha1.ClusterSpec) { c.KubernetesVersion = "1.38.0" }),
-		`cluster/demo: spec.configStore.base "s3://other/x": cannot change once the cluster is applied; it is (not set)`:                                                        cluster(func(c *v1alpha1.ClusterSpec) { c.ConfigStore.Base = "s3://other/x" }),
-		`instancegroup/control-plane: spec.minSize "5": cannot change once the cluster is applied; it is 3, and Slipway cannot add or remove members of etcd (keep it; to have`: func(s *manifest.Set) { s.Groups[0].Spec.MinSize, s.Groups[0].Spec.MaxSize = new(5), new(5) },
-		`instancegroup/control-plane: spec.minSize "1": cannot change once the cluster is applied; it is 3, and Slipway cannot`:                                                 func(s *manifest.Set) { s.Groups[0].Spec.MinSize, s.Groups[0].Spec.MaxSize = new(1), new(1) },
-		`instancegroup/control-plane: spec.subnets "private-b, private-a, private-c": would move slot a from us-east-1a to us-east-1b, slot b from us-east-1b to`:               func(s *manifest.Set) { s.Groups[0].Spec.Subnets = []string{"private-b", "private-a", "private-c"} },
+		`cluster/demo: spec.cloudProvider.aws.instanceProfiles.worker "own": cannot change once the cluster is applied; it is (not set)`: cluster(func(c *v1alpha1.ClusterSpec) { c.CloudProvider.AWS.InstanceProfiles.Worker = "own" }),
+		`cluster/demo: spec.etcd.volume.size "10": cannot shrink from 20 (set it to the old size or more: EBS volumes cannot shrink)`:    cluster(func(c *v1alpha1.ClusterSpec) { c.Etcd.Volume.Size = 10 }),
+		`cluster/demo: spec.kubernetesVersion "1.34.1": cannot follow 1.36.3 (upgrade to each minor`:                                     cluster(func(c *v1alpha1.ClusterSpec) { c.KubernetesVersion = "1.34.1" }),
+		`cluster/demo: spec.kubernetesVersion "1.38.0": cannot follow 1.36.3`:                                                            cluster(func(c *v1alpha1.ClusterSpec) { c.KubernetesVersion = "1.38.0" }),
+		`cluster/demo: spec.configStore.base "s3://other/x": cannot change once the cluster is applied; it is (not set)`:                 cluster(func(c *v1alpha1.ClusterSpec) { c.ConfigStore.Base = "s3://other/x" }),
+		`instancegroup/control-plane: spec.minSize "5": cannot change from 3 together with spec.kubernetesVersion (upgrade first`: func(s *manifest.Set) {
+			resize(s, 5)
+			s.Cluster.Spec.KubernetesVersion = "1.37.0"
+		},
+		`instancegroup/control-plane: spec.minSize "1": cannot shrink from 3 with automatic recovery of a lost quorum (set spec.etcd.quorumLoss.recovery`: func(s *manifest.Set) {
+			resize(s, 1)
+			s.Cluster.Spec.Etcd.QuorumLoss.Recovery = v1alpha1.RecoveryAutomatic
+		},
+		`instancegroup/control-plane: spec.subnets "private-b, private-a, private-c": would move slot a from us-east-1a to us-east-1b, slot b`: func(s *manifest.Set) {
+			resize(s, 5)
+			s.Groups[0].Spec.Subnets = []string{"private-b", "private-a", "private-c"}
+		},
+		`instancegroup/control-plane: spec.subnets "private-b, private-a, private-c": would move slot a from us-east-1a to us-east-1b, slot b from us-east-1b to`: func(s *manifest.Set) { s.Groups[0].Spec.Subnets = []string{"private-b", "private-a", "private-c"} },
 		`instancegroup/workers: spec.role "Bastion": cannot change once the cluster is applied; it is Worker`: func(s *manifest.Set) {
 			s.Groups[1].Spec.Role = v1alpha1.RoleBastion
 			s.Groups[1].Spec.Subnets = []string{"public-a"}
@@ -121,11 +131,34 @@ func subnet(s *manifest.Set, name string) *v1alpha1.Subnet {
 	panic("no subnet " + name)
 }
 
+// resize sets the number of control-plane machines.
+func resize(s *manifest.Set, n int) {
+	s.Groups[0].Spec.MinSize, s.Groups[0].Spec.MaxSize = new(n), new(n)
+}
+
+// TestStackKeepsSize: CloudFormation creates the machines of a control plane one after the other, and each waits for all.
+func TestStackKeepsSize(t *testing.T) {
+	now := demo(t)
+	if fs := manifest.CheckStackChanges(demo(t), now); len(fs) != 0 {
+		t.Errorf("without a change: %s", render(fs))
+	}
+	resize(&now, 5)
+	fs := manifest.CheckStackChanges(demo(t), now)
+	if want := `spec.minSize "5": cannot change from 3 in a CloudFormation stack`; len(fs) != 1 || !strings.Contains(fs[0].String(), want) {
+		t.Errorf("got %s, want %s", render(fs), want)
+	}
+	if fs := manifest.CheckStackChanges(manifest.Set{}, now); len(fs) != 0 {
+		t.Errorf("a new stack: %s", render(fs))
+	}
+}
+
 // TestAllowedChanges changes what can change in place.
 func TestAllowedChanges(t *testing.T) {
 	for name, change := range map[string]func(*manifest.Set){
 		"nothing": func(*manifest.Set) {},
 		"version": func(s *manifest.Set) { s.Cluster.Spec.KubernetesVersion = "1.37.0" },
+		"larger":  func(s *manifest.Set) { resize(s, 5) },
+		"smaller": func(s *manifest.Set) { resize(s, 1) },
 		"patch":   func(s *manifest.Set) { s.Cluster.Spec.KubernetesVersion = "1.36.1" },
 		"volume":  func(s *manifest.Set) { s.Cluster.Spec.Etcd.Volume.Size = 30 },
 		"private": func(s *manifest.Set) {

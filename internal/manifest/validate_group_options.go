@@ -159,10 +159,10 @@ func (v validator) checkPermissions(managedPath string, managed []string, inline
 		}
 	}
 
-	v.checkInlinePolicy(inlinePath, inline)
+	checkInlinePolicy(v, inlinePath, inline)
 }
 
-func (v validator) checkInlinePolicy(path, policy string) {
+func checkInlinePolicy(v validator, path, policy string) {
 	if policy == "" {
 		return
 	}

@@ -20,6 +20,8 @@ type direct struct {
 	session *cluster.Session
 	desired *cluster.Desired
 	options cluster.PlanOptions
+	// published is set once what machines download was published.
+	published bool
 }
 
 // Propose compares the graph with what exists. Findings that prevent the plan are returned together with
@@ -42,11 +44,19 @@ func (p *direct) Record(ctx context.Context) error {
 
 // Execute publishes, walks the plan, and records what was applied.
 func (p *direct) Execute(ctx context.Context) error {
+	if err := p.checkEtcdStarted(ctx, findResize(p.desired.Plan).leaving); err != nil {
+		return err
+	}
+
 	if err := p.session.RecordZones(ctx, p.desired, false); err != nil {
 		return err
 	}
 
 	if err := publish.WriteReturning(ctx, p.session, p.desired); err != nil {
+		return err
+	}
+
+	if err := p.prepareResize(ctx); err != nil {
 		return err
 	}
 
@@ -89,7 +99,10 @@ func (p *direct) publishAndWalk(ctx context.Context) error {
 	machines := &publicationGate{Cloud: p.session.Cloud, published: make(chan struct{})}
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		machines.err = publish.WriteObjects(ctx, p.session, p.desired)
+		if !p.published {
+			machines.err = publish.WriteObjects(ctx, p.session, p.desired)
+		}
+
 		close(machines.published)
 	})
 

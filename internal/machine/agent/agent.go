@@ -99,6 +99,8 @@ type Agent struct {
 	machines machineList
 	// peersAnswer is set while the etcd members of all other slots answered when they were asked last.
 	peersAnswer atomic.Bool
+	// seenSlots are the names of the slots that have a running machine, as EC2 listed them last; nil before.
+	seenSlots atomic.Pointer[[]string]
 }
 
 // Converge brings the machine to the state of its document once. It returns after all services were

@@ -161,6 +161,10 @@ func (a *Agent) convergeEtcd(ctx context.Context, m *etcdMember) error {
 		return newNotReadyError("etcd is a learner and has not caught up yet")
 	}
 
+	if m.wasRemoved(ctx, manager) {
+		return waitForNextDecision(m.setAsideLeft(ctx), "the data is of a member that was removed")
+	}
+
 	return newNotReadyError("etcd has started but has no quorum yet")
 }
 
@@ -441,8 +445,9 @@ func (a *Agent) syncHosts(ctx context.Context) error {
 		}
 	}
 
+	noteSlots(a, machines)
 	addresses := SlotAddresses(machines, volumes, a.Boot.Slot, a.instance.Address.String())
-	_, err = WriteHostsFile(a.Root, a.doc.Slots, addresses)
+	_, err = WriteHostsFile(a.Root, knownSlots(a), addresses)
 
 	return err
 }

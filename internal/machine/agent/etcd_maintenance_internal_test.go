@@ -106,13 +106,15 @@ type realCluster struct {
 	processes map[string]*os.Process
 	tasks     map[string]*etcdMaintenance
 	now       time.Time
+	// corruptCheck is the time between two comparisons of the members.
+	corruptCheck string
 }
 
 func newRealCluster(t *testing.T) *realCluster {
 	t.Helper()
 	r := &realCluster{
 		T: t, bin: assettest.Program(t, "etcd", "bin/etcd"), stops: map[string]func(){}, tasks: map[string]*etcdMaintenance{}, now: time.Now(),
-		processes: map[string]*os.Process{},
+		processes: map[string]*os.Process{}, corruptCheck: "1s",
 	}
 	ports := freePorts(t, 6)
 	var initial []string
@@ -169,7 +171,7 @@ func (r *realCluster) start(peer etcd.Peer, state string) {
 		"--name=etcd-" + peer.Slot, "--data-dir=" + r.dir(peer.Slot), "--listen-client-urls=" + peer.ClientURL,
 		"--advertise-client-urls=" + peer.ClientURL, "--listen-peer-urls=" + peer.PeerURL,
 		"--initial-advertise-peer-urls=" + peer.PeerURL, "--initial-cluster=" + r.initial, "--initial-cluster-state=" + state,
-		"--corrupt-check-time=1s", "--feature-gates=CompactHashCheck=true",
+		"--corrupt-check-time=" + r.corruptCheck, "--feature-gates=CompactHashCheck=true",
 	}, nil)
 	r.processes[peer.Slot] = process
 	r.stops[peer.Slot] = func() {

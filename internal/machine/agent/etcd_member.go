@@ -41,6 +41,8 @@ type etcdMember struct {
 	// comparison is the last comparison of the other members' data that was not favourable, and when it was made.
 	comparison etcd.Comparison
 	comparedAt time.Time
+	// removedAt is when it was asked last whether the member was removed, or when it began to have no quorum.
+	removedAt time.Time
 	// handOver is the hand-over by which this machine got the volume, until the member has a quorum.
 	handOver *report.HandOver
 }
@@ -68,7 +70,7 @@ func (a *Agent) newEtcdManager() etcd.Manager {
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair() },
 	}}
 
-	for _, s := range a.doc.Slots {
+	for _, s := range knownSlots(a) {
 		m.Peers = append(
 			m.Peers,
 			etcd.Peer{Slot: s.Name, PeerURL: s.PeerURL, ClientURL: "https://" + s.Host + ":2379"},
@@ -156,7 +158,11 @@ func (m *etcdMember) gatherFacts(ctx context.Context) (etcd.Facts, error) {
 		f.Slots = append(f.Slots, s.Name)
 	}
 
-	if err := m.gatherGeneration(ctx, &f); err != nil || f.HasData {
+	if err := m.gatherGeneration(ctx, &f); err != nil {
+		return f, err
+	}
+
+	if err := m.gatherAbsent(ctx, &f); err != nil || f.HasData {
 		return f, err
 	}
 
@@ -272,7 +278,7 @@ func (m *etcdMember) decideAndAct(ctx context.Context) error {
 		return m.createMarker(ctx, f)
 	case etcd.ActionStartNew:
 		return m.startEtcd(ctx, etcd.StartOptions{
-			Members:        m.initialCluster(),
+			Members:        m.founders(*f.Marker),
 			Token:          f.Marker.Token,
 			NewCluster:     true,
 			AllowEmptyData: true,
@@ -289,8 +295,10 @@ func (m *etcdMember) decideAndAct(ctx context.Context) error {
 
 	case etcd.ActionRemoveMember:
 		return waitForNextDecision(manager.RemoveMember(ctx, f.Slot, action.MemberID), action.Reason)
+	case etcd.ActionSetAsideLeft:
+		return waitForNextDecision(m.setAsideLeft(ctx), action.Reason)
 	case etcd.ActionAddLearner:
-		return waitForNextDecision(manager.AddLearner(ctx, f.Slot, m.slot.PeerURL), action.Reason)
+		return waitForNextDecision(m.addLearner(ctx, manager), action.Reason)
 	default:
 		return newNotReadyError("%s", action.Reason)
 	}
@@ -298,6 +306,12 @@ func (m *etcdMember) decideAndAct(ctx context.Context) error {
 
 // startJoining starts etcd without data. It gets the data of the current generation from the others.
 func (m *etcdMember) startJoining(ctx context.Context, f etcd.Facts) error {
+	if f.Absent {
+		if err := m.writeAbsent(ctx, f.Slot, false); err != nil {
+			return err
+		}
+	}
+
 	options := etcd.StartOptions{Members: m.currentCluster(f.Members), AllowEmptyData: true}
 	if f.Marker != nil {
 		options.Token = f.Marker.Token
@@ -324,7 +338,7 @@ func waitForNextDecision(err error, reason string) error {
 }
 
 func (m *etcdMember) createMarker(ctx context.Context, f etcd.Facts) error {
-	body, err := json.Marshal(etcd.NewBootstrapMarker(rand.Text(), f.Visible))
+	body, err := json.Marshal(etcd.NewBootstrapMarker(rand.Text(), foundingVolumes(f)))
 	if err != nil {
 		return fmt.Errorf("encode etcd bootstrap marker: %w", err)
 	}
@@ -351,7 +365,8 @@ func (m *etcdMember) initialCluster() map[string]string {
 func (m *etcdMember) currentCluster(members []etcd.Member) map[string]string {
 	out := map[string]string{}
 	for _, e := range members {
-		if s, ok := m.agent.doc.Slot(e.Slot); ok {
+		if e.Slot != "" {
+			s := slotNamed(m.agent, e.Slot)
 			out[s.Member] = s.PeerURL
 		}
 	}
@@ -387,7 +402,7 @@ func (a *Agent) etcdFiles(slot node.Slot) []File {
 		BinDir:      a.doc.BinDir(),
 		Name:        slot.Member,
 		Host:        slot.Host,
-		PeerHosts:   a.peerHosts(),
+		PeerHosts:   peerHosts(a.doc),
 		HeartbeatMS: a.doc.Etcd.HeartbeatIntervalMS,
 		ElectionMS:  a.doc.Etcd.ElectionTimeoutMS,
 	}
@@ -396,15 +411,6 @@ func (a *Agent) etcdFiles(slot node.Slot) []File {
 		{Path: "/etc/systemd/system/etcd.service", Body: []byte(etcd.SystemdUnit(c)), Mode: 0o600},
 		{Path: etcd.SettingsFile, Body: etcd.RenderSettings(c), Mode: 0o600},
 	}
-}
-
-func (a *Agent) peerHosts() []string {
-	out := make([]string, 0, len(a.doc.Slots))
-	for _, s := range a.doc.Slots {
-		out = append(out, s.Host)
-	}
-
-	return out
 }
 
 // recordJoined records in the store that the member has data, and rewrites the environment file so

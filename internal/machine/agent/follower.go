@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 	"github.com/slipway-k8s/slipway/internal/machine/follow"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 	"github.com/slipway-k8s/slipway/internal/machine/report"
@@ -87,6 +88,9 @@ type follower struct {
 	control func(from, to *Agent) componentControl
 	// notSafe returns why no component of the control plane may restart now; nil if one may.
 	notSafe func(ctx context.Context) error
+	// members returns a client for etcd, and etcdURL is where it reaches the machine's own member.
+	members func() etcd.Manager
+	etcdURL string
 	// nudges tell that the revisions have changed.
 	nudges chan struct{}
 
@@ -105,6 +109,8 @@ type follower struct {
 	// released is set once the lock was released that an earlier process of the agent may have held.
 	released bool
 	lastErr  string
+	// leave is how far the machine has left the control plane, whose size has become smaller.
+	leave leaveState
 }
 
 // desiredDocument is a downloaded document.
@@ -121,6 +127,8 @@ func newFollower(a *Agent) *follower {
 		turns:   newUpdateLock(a),
 		control: newMachineControl,
 		notSafe: a.checkSafeToRestart,
+		members: a.newEtcdManager,
+		etcdURL: etcd.ClientURL,
 		nudges:  make(chan struct{}, 1),
 		soak:    canarySoak,
 	}
@@ -149,7 +157,7 @@ func (f *follower) run(ctx context.Context) error {
 			return *next
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case isUnrestored(err):
+		case isUnrestored(err), errors.Is(err, errSlotReturned):
 			return err
 		case err == nil:
 			f.lastErr = ""
@@ -191,7 +199,12 @@ func (f *follower) step(ctx context.Context) (*documentChangedError, error) {
 
 	f.releaseOldTurn(ctx, current)
 
-	switch step, reason := a.documentState.Decide(current); step {
+	step, reason := a.documentState.Decide(current)
+	if f.leave.began() && step != follow.StepApply {
+		return nil, errSlotReturned
+	}
+
+	switch step {
 	case follow.StepRecord:
 		return nil, f.finish(ctx, a.documentState.Record(current), current)
 	case follow.StepApply:
@@ -273,6 +286,14 @@ func (f *follower) applyRevision(ctx context.Context, current node.Revision) (*d
 	if desired.unknown != nil {
 		return nil, f.finish(ctx, a.documentState.Commit(current, a.documentState.Effective,
 			[]node.Change{{Setting: "agent", Class: node.ClassReplace}}), current)
+	}
+
+	if f.isLeaving(desired.document) {
+		return nil, f.leaveControlPlane(ctx, current, desired.document)
+	}
+
+	if f.leave.began() {
+		return nil, errSlotReturned
 	}
 
 	next, pending, err := node.Advance(a.doc, desired.document)

@@ -299,6 +299,10 @@ func (m *etcdMember) noteTakeOver() {
 // continueAfter decides what follows when the periodic tasks have ended with err: nil if the machine has to converge
 // again, because it released its slot or failed to.
 func continueAfter(ctx context.Context, a *Agent, err error) error {
+	if errors.Is(err, errSlotReturned) {
+		return ctx.Err()
+	}
+
 	request, isHandOver := errors.AsType[handOverError](err)
 	if !isHandOver || ctx.Err() != nil {
 		return err

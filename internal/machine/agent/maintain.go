@@ -19,7 +19,6 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/machine/addon"
-	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 	"github.com/slipway-k8s/slipway/internal/machine/follow"
 	"github.com/slipway-k8s/slipway/internal/machine/join"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
@@ -52,6 +51,7 @@ func (a *Agent) runPeriodicTasks(ctx context.Context) error {
 		group.Go(func() error { return m.keepGeneration(ctx) })
 		group.Go(func() error { return m.keepMaintained(ctx) })
 		group.Go(func() error { return m.keepRecovered(ctx) })
+		group.Go(func() error { return m.keepSize(ctx) })
 		gate := newAPIGate(a)
 		group.Go(func() error { return gate.keepUntilDone(ctx) })
 		group.Go(func() error { return handOverWatch{agent: a, member: m, api: a.newAdminClient()}.run(ctx) })
@@ -435,12 +435,3 @@ func (a *Agent) newJoinServer() *join.Server {
 
 // announceTimeout limits how long a certificate waits for an API server that does not answer.
 const announceTimeout = 2 * time.Second
-
-func (m *etcdMember) promoteLearner(ctx context.Context, manager etcd.Manager, id uint64) {
-	if err := manager.PromoteLearner(ctx, m.slot.Name, id); err != nil {
-		m.agent.Log.Info("cannot promote etcd learner yet", slog.Any("error", err))
-		return
-	}
-
-	m.agent.Log.Info("promoted etcd learner", slog.String("member", m.slot.Member))
-}

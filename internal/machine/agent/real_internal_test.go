@@ -188,7 +188,7 @@ func TestRealControlPlane(t *testing.T) {
 	}
 	env := strings.Split(strings.TrimSpace(m.Replace(string(etcd.RenderEnvironment(etcd.StartOptions{Members: me.initialCluster(), Token: "t", NewCluster: true, AllowEmptyData: true})))), "\n")
 	env = append(env, strings.Split(strings.TrimSpace(string(etcd.RenderSettings(etcd.Config{}))), "\n")...)
-	run(t, "etcd", etcdBin, args(etcd.Flags(etcd.Config{Name: slot.Member, Host: slot.Host, PeerHosts: me.agent.peerHosts()})), env)
+	run(t, "etcd", etcdBin, args(etcd.Flags(etcd.Config{Name: slot.Member, Host: slot.Host, PeerHosts: peerHosts(a.doc)})), env)
 	server := args(kube.APIServerFlags(c))
 	server[slices.Index(server, "--advertise-address=127.0.0.1")] = "--advertise-address=" + realAddress
 	first := run(t, "kube-apiserver", kubernetes, server, nil)

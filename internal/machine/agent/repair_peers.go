@@ -185,6 +185,8 @@ func findMemberProblem(slot string, members []etcd.Member) string {
 	switch {
 	case len(members) == 0: // without a quorum nothing is known
 		return ""
+	case at < 0 && slices.ContainsFunc(members, func(m etcd.Member) bool { return m.Learner }):
+		return "" // members join one at a time
 	case at < 0:
 		return "etcd has no member of its slot"
 	case !members[at].Healthy && !members[at].Learner:

@@ -39,6 +39,9 @@ const (
 	ActionAddLearner ActionType = "add-learner"
 	// ActionSetAside stops etcd and moves its data away: it belongs to an earlier generation.
 	ActionSetAside ActionType = "set-aside"
+	// ActionSetAsideLeft moves the data of a member away that was removed when the control plane became smaller. The slot is
+	// in the control plane again.
+	ActionSetAsideLeft ActionType = "set-aside-left"
 	// ActionRestore restores the backup of the generation into an empty data directory.
 	ActionRestore ActionType = "restore"
 	// ActionStartJoining starts etcd with an empty data directory to replicate everything from the
@@ -84,6 +87,9 @@ type Facts struct {
 	Visible map[string]string
 	// Marker is nil until the cluster has been bootstrapped.
 	Marker *BootstrapMarker
+	// Absent is set if the slot was not in the control plane and had no member, by the record of the leader's agent. A member
+	// that joins deletes the record before it has data.
+	Absent bool
 	// Joined are the slots whose member has had data, of the newest generation if there is one.
 	Joined []string
 	// Members is the membership list of a healthy peer; nil while no peer answers with a quorum.
@@ -122,6 +128,8 @@ func Decide(f Facts) Action {
 			Reason: fmt.Sprintf("etcd was restored from backup %s: the data is of before", f.Generation.Backup),
 		}
 
+	case f.HasData && f.Absent:
+		return Action{Type: ActionSetAsideLeft, Reason: "the data is of a member that was removed"}
 	case f.HasData:
 		// Data is enough to start. The volume's id may be unknown because EC2 or S3 was
 		// unavailable.
@@ -132,7 +140,7 @@ func Decide(f Facts) Action {
 		return decideRestored(f)
 	case f.Marker == nil:
 		return decideBootstrap(f)
-	case f.Marker.Volumes[f.Slot] == f.Volume && !slices.Contains(f.Joined, f.Slot):
+	case f.isUnusedFounder():
 		return Action{
 			Type:   ActionStartNew,
 			Reason: "the marker lists this volume as an initial member's, and it never had data",
@@ -141,6 +149,11 @@ func Decide(f Facts) Action {
 	default:
 		return decideRejoin(f)
 	}
+}
+
+// isUnusedFounder reports whether the mounted volume is an initial member's, which has never had data and was not removed.
+func (f Facts) isUnusedFounder() bool {
+	return f.Marker.Volumes[f.Slot] == f.Volume && !slices.Contains(f.Joined, f.Slot) && !f.Absent
 }
 
 // decideBootstrap creates the marker once the volumes of all slots are visible. If the marker is
@@ -173,10 +186,14 @@ func decideBootstrap(f Facts) Action {
 }
 
 // decideRejoin replaces a member whose data is lost: remove the old entry, add a learner, start it,
-// and promote it.
+// and promote it. The member of a slot that was added to the control plane joins in the same way.
 func decideRejoin(f Facts) Action {
-	if len(f.Slots) == 1 {
+	if len(f.Slots) == 1 && len(f.Members) == 0 {
 		return waitAction("the only member's data is lost: restore a backup with: slipway etcd restore")
+	}
+
+	if len(f.Members) == 0 && f.isNewSlot() {
+		return waitAction("slot %s is new and no quorum of the other members answers: it joins when they do", f.Slot)
 	}
 
 	if len(f.Members) == 0 {
@@ -200,7 +217,18 @@ func decideRejoin(f Facts) Action {
 		return waitAction("%s", f.Comparison.Problem)
 	}
 
+	if f.isNewSlot() {
+		return Action{Type: ActionAddLearner, Reason: "the slot is new; joining as a learner"}
+	}
+
 	return Action{Type: ActionAddLearner, Reason: "data is lost; rejoining as a learner"}
+}
+
+// isNewSlot reports whether the slot was added after the cluster was bootstrapped.
+func (f Facts) isNewSlot() bool {
+	isFounder := f.Marker == nil || f.Marker.Volumes[f.Slot] != ""
+
+	return f.Absent || !isFounder && !slices.Contains(f.Joined, f.Slot)
 }
 
 func decideStaleEntry(f Facts, old Member) Action {

@@ -76,7 +76,7 @@ func decideRestored(f Facts) Action {
 	switch {
 	case f.Slot == f.Generation.Slot && (f.Prepared || !had):
 		return Action{Type: ActionRestore, Reason: "restoring backup " + f.Generation.Backup}
-	case len(f.Slots) == 1:
+	case len(f.Slots) == 1 && len(f.Members) == 0:
 		return waitAction("the only member's data is lost again: restore a backup with: slipway etcd restore")
 	case !slices.Contains(f.Joined, f.Generation.Slot):
 		return waitAction("slot %s is restoring backup %s", f.Generation.Slot, f.Generation.Backup)

@@ -141,6 +141,10 @@ func equalJSON(a, b any) bool {
 // wanted: current with all changes that it can apply itself. The pending changes need a new machine; without any,
 // the result is desired.
 func Advance(current, desired Document) (next Document, pending []Change, err error) {
+	if err := checkSlotNames(current, desired); err != nil {
+		return Document{}, nil, err
+	}
+
 	changes, err := Compare(current, desired)
 	if err != nil {
 		return Document{}, nil, err

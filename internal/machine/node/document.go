@@ -227,14 +227,7 @@ func ControlPlaneSlots(cluster string, groups []v1alpha1.InstanceGroup) []Slot {
 		}
 
 		for range g.Spec.MinMachines() {
-			name := string("abcdefghijklmnopqrstuvwxyz"[len(out)])
-			host := "etcd-" + name + "." + cluster + ".internal"
-			out = append(out, Slot{
-				Name:    name,
-				Member:  "etcd-" + name,
-				Host:    host,
-				PeerURL: "https://" + host + ":2380",
-			})
+			out = append(out, NewSlot(cluster, string("abcdefghijklmnopqrstuvwxyz"[len(out)])))
 		}
 	}
 

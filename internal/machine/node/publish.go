@@ -55,6 +55,12 @@ func EtcdMarkerKey(cluster string) string { return EtcdPrefix(cluster) + "initia
 // EtcdJoinedKey returns the key of the record that a slot's etcd member has had data.
 func EtcdJoinedKey(cluster, slot string) string { return EtcdPrefix(cluster) + "joined/" + slot }
 
+// EtcdAbsentKey returns the key of the record that a slot is not in the control plane and etcd has no member of it.
+func EtcdAbsentKey(cluster, slot string) string { return EtcdPrefix(cluster) + "absent/" + slot }
+
+// EtcdResizeKey returns the key of the record of what the removal of etcd members waits for.
+func EtcdResizeKey(cluster string) string { return EtcdPrefix(cluster) + "resize" }
+
 // EtcdGenerationPrefix returns the prefix of the restorations of etcd.
 func EtcdGenerationPrefix(cluster string) string { return EtcdPrefix(cluster) + "generations/" }
 
