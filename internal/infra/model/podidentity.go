@@ -61,7 +61,7 @@ func (b *builder) addServiceAccountRole(p v1alpha1.ServiceAccountPermissions, pr
 		Name:        ServiceAccountRoleName(b.clusterName(), b.Region, p.Namespace, p.Name),
 		Path:        RolePath(b.clusterName(), b.Region),
 		Description: "Pods of service account " + p.Namespace + "/" + p.Name + " of the Kubernetes cluster " + b.clusterName(),
-		TrustPolicy: b.serviceAccountTrust(p),
+		TrustPolicy: serviceAccountTrust(b, p),
 
 		PermissionsBoundary: b.MachineStore.Boundary,
 		ManagedPolicies:     p.AWS.PolicyARNs,
@@ -89,7 +89,7 @@ func serviceAccountRoleAddress(p v1alpha1.ServiceAccountPermissions) string {
 
 // serviceAccountTrust lets only tokens of one service account assume a role. Both conditions are needed: the subject is
 // the same in every cluster, and a token for another audience may be in the hands of whoever that is.
-func (b *builder) serviceAccountTrust(p v1alpha1.ServiceAccountPermissions) graph.JSON {
+func serviceAccountTrust(b *builder, p v1alpha1.ServiceAccountPermissions) graph.JSON {
 	issuer := b.Cluster.Spec.KubeAPIServer.ServiceAccountIssuer
 	key := strings.TrimPrefix(issuer, "https://")
 

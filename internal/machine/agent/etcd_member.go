@@ -153,11 +153,12 @@ func (m *etcdMember) readJoinedRecord(ctx context.Context) (joinedRecord, error)
 // generation exists, and does without an answer: a member must be able to restart while S3 is unavailable.
 func (m *etcdMember) gatherFacts(ctx context.Context) (etcd.Facts, error) {
 	a := m.agent
-	f := etcd.Facts{Slot: m.slot.Name, Volume: m.volume, HasData: m.hasData()}
-	for _, s := range a.doc.Slots {
-		f.Slots = append(f.Slots, s.Name)
+	f := etcd.Facts{
+		Slot:    m.slot.Name,
+		Volume:  m.volume,
+		HasData: m.hasData(),
+		Slots:   slotNames(a),
 	}
-
 	if err := m.gatherGeneration(ctx, &f); err != nil {
 		return f, err
 	}

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/slipway-k8s/slipway/internal/lib/asset/assettest"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
@@ -136,9 +138,7 @@ func (r *sizedCluster) join(slot string) error {
 func (r *sizedCluster) grow(slots ...string) {
 	r.Helper()
 	most := 0
-	for _, slot := range slots {
-		r.serving = append(r.serving, slot)
-	}
+	r.serving = append(r.serving, slots...)
 	r.patiently("the control plane grows", func() error {
 		var errs []error
 		for _, slot := range slots {
@@ -306,6 +306,15 @@ func TestRealSize(t *testing.T) {
 	stop()
 }
 
+// putWithin writes a key, in at most 3 s.
+func putWithin(ctx context.Context, c *clientv3.Client, key string) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	_, err := c.Put(ctx, key, "value")
+
+	return err
+}
+
 // write writes keys one after the other until the returned function is called, which checks them.
 func (r *sizedCluster) write() func() {
 	ctx, cancel := context.WithCancel(r.Context())
@@ -317,10 +326,7 @@ func (r *sizedCluster) write() func() {
 		last := time.Now()
 		for n := 0; ctx.Err() == nil; n++ {
 			key := fmt.Sprintf("write-%06d", n)
-			writeCtx, stop := context.WithTimeout(r.Context(), 3*time.Second)
-			_, err := c.Put(writeCtx, key, "value")
-			stop()
-			if err == nil {
+			if err := putWithin(context.WithoutCancel(ctx), c, key); err == nil {
 				acknowledged = append(acknowledged, key)
 				longest = max(longest, time.Since(last))
 				last = time.Now()

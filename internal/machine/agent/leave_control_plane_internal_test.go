@@ -140,8 +140,10 @@ func TestKnownSlots(t *testing.T) {
 	}
 	cp := node.RoleTagControlPlane
 	noteSlots(a, []Machine{
-		{ID: "i-1", Slot: "c", Role: cp, State: "running", Address: "10.0.0.3"}, {ID: "i-2", Slot: "b", Role: "worker", State: "running", Address: "10.0.0.2"},
-		{ID: "i-3", Slot: "evil.example.com", Role: cp, State: "running", Address: "10.0.0.4"}, {ID: "i-4", Slot: "d", Role: cp, State: "terminated"},
+		{ID: "i-1", Slot: "c", Role: cp, State: "running", Address: "10.0.0.3"},
+		{ID: "i-2", Slot: "b", Role: "worker", State: "running", Address: "10.0.0.2"},
+		{ID: "i-3", Slot: "evil.example.com", Role: cp, State: "running", Address: "10.0.0.4"},
+		{ID: "i-4", Slot: "d", Role: cp, State: "terminated"},
 	})
 	var names []string
 	for _, s := range knownSlots(a) {

@@ -155,6 +155,8 @@ func (w *world) act(t *rapid.T, slot string) {
 		w.start(slot)
 	case etcd.ActionStartExisting:
 		w.start(slot)
+	case etcd.ActionSetAsideLeft:
+		t.Fatalf("slot %s sets its data aside, and nobody was removed: %+v", slot, f)
 	case etcd.ActionRemoveMember:
 		w.remove(t, a.MemberID, slot)
 	case etcd.ActionAddLearner:
