@@ -29,6 +29,13 @@ type createQuestions struct {
 	taken []string // the names of clusters that exist
 }
 
+const (
+	// accessFlag is the flag of the ranges that reach the Kubernetes API.
+	accessFlag = "api-access"
+	// everybody is the default of that flag for a public API.
+	everybody = "0.0.0.0/0"
+)
+
 // clusterQuestion asks for the value of one flag.
 type clusterQuestion struct{ flag, text, byDefault string }
 
@@ -68,7 +75,7 @@ func (q *createQuestions) askAll(ctx context.Context) error {
 	}
 
 	for _, question := range q.questions(zones) {
-		if q.cmd.Flags().Changed(question.flag) {
+		if q.cmd.Flags().Changed(question.flag) || question.flag == accessFlag && q.isInternal() {
 			continue
 		}
 
@@ -91,7 +98,13 @@ func (q *createQuestions) questions(zones []string) []clusterQuestion {
 		{"worker-count", "Workers", "2"},
 		{"node-size", "Machine type of the workers", manifest.DefaultMachineType},
 		{"api-loadbalancer-type", "Kubernetes API: Public (from the internet) or Internal (from the VPC only)", "Public"},
+		{accessFlag, "Addresses that may reach the Kubernetes API, such as 198.51.100.0/24; 0.0.0.0/0 is everybody", everybody},
 	}
+}
+
+// isInternal reports whether the API was asked to be reached from the VPC only.
+func (q *createQuestions) isInternal() bool {
+	return q.cmd.Flags().Lookup("api-loadbalancer-type").Value.String() == manifest.LoadBalancerInternal
 }
 
 // readTaken reads the names of the clusters in the state store. A name that cannot be checked now is checked when
@@ -145,8 +158,14 @@ func (q *createQuestions) askFlag(question clusterQuestion) error {
 	flag := q.cmd.Flags().Lookup(question.flag)
 
 	return q.askUntilValid(question.text, question.byDefault, func(answer string) error {
-		if flag.Name == "zones" {
-			return q.setZones(flag, answer)
+		switch {
+		case flag.Name == "zones":
+			q.zones = splitList(answer)
+			return q.setList(flag, q.zones)
+		case flag.Name == accessFlag && answer == everybody:
+			return q.check()
+		case flag.Name == accessFlag:
+			return q.setList(flag, splitList(answer))
 		}
 
 		if answer == question.byDefault {
@@ -168,20 +187,23 @@ func (q *createQuestions) setFlag(flag *pflag.Flag, value string, given bool) er
 	return q.check()
 }
 
-// setZones sets the list of zones.
-func (q *createQuestions) setZones(flag *pflag.Flag, answer string) error {
-	zones := strings.FieldsFunc(answer, func(r rune) bool { return r == ',' || r == ' ' })
+// splitList splits an answer at commas and spaces.
+func splitList(answer string) []string {
+	return strings.FieldsFunc(answer, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// setList sets a flag with a list.
+func (q *createQuestions) setList(flag *pflag.Flag, values []string) error {
 	list, ok := flag.Value.(pflag.SliceValue)
 	if !ok {
-		return errors.New("--zones is not a list")
+		return fmt.Errorf("--%s is not a list", flag.Name)
 	}
 
-	if err := list.Replace(zones); err != nil {
+	if err := list.Replace(values); err != nil {
 		return err
 	}
 
 	flag.Changed = true
-	q.zones = zones
 
 	return q.check()
 }
@@ -246,6 +268,9 @@ func (q *createQuestions) equivalent() string {
 			words = append(words, "--"+f.Name)
 		case f.Name == "zones":
 			words = append(words, "--zones "+shellQuote(strings.Join(q.zones, ",")))
+		case f.Name == accessFlag:
+			values, _ := q.cmd.Flags().GetStringSlice(f.Name)
+			words = append(words, "--"+f.Name+" "+shellQuote(strings.Join(values, ",")))
 		default:
 			words = append(words, "--"+f.Name+" "+shellQuote(f.Value.String()))
 		}
