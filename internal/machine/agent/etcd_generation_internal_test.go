@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,10 +20,15 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
-// killer counts the effects of an agent, and kills it at one of them.
-type killer struct{ left int }
+// killer counts the effects of an agent, and kills it at one of them. An agent may have several at the same time.
+type killer struct {
+	mu   sync.Mutex
+	left int
+}
 
 func (k *killer) effect() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if k.left--; k.left < 0 {
 		return errKilled
 	}
