@@ -148,8 +148,10 @@ func scanLog(body []byte) logScan {
 func (s *logScan) note(kind uint64, data []byte) {
 	switch kind {
 	case walEntry:
-		s.end.Term, _ = protoField(data, 2)
-		s.end.Index, _ = protoField(data, 3)
+		term, _ := protoField(data, 2)
+		if index, _ := protoField(data, 3); index > 0 { // the first entry has 1
+			s.end = LogEnd{Term: term, Index: index}
+		}
 
 	case walState:
 		s.term, _ = protoField(data, 1)
