@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -83,11 +84,14 @@ func (e *environment) checkFault(f realFault) {
 	e.inject(f, f.apply, f.change, "apply")
 	begin := time.Now()
 	err := errors.New("validate was not run")
+	var printed commandResult
 	for err != nil && time.Since(begin) < f.within+15*time.Second {
+		var both sync.WaitGroup
+		both.Go(func() { printed = e.runProgram(e.slipway, "validate", "cluster", clusterName) })
 		err = e.findFault(f)
+		both.Wait() // some faults are over a few seconds later
 	}
 	took := time.Since(begin).Round(100 * time.Millisecond)
-	printed := e.runProgram(e.slipway, "validate", "cluster", clusterName)
 	e.inject(f, f.repair, f.undo, "delete")
 	switch {
 	case err != nil:
@@ -109,6 +113,10 @@ func (e *environment) recordFault(f realFault, printed string, took time.Duratio
 		return
 	}
 	file := filepath.Join("testdata", "faults", strings.NewReplacer(" ", "-", "'", "").Replace(f.name)+".txt")
+	if !strings.Contains(printed, f.cause) {
+		e.t.Errorf("what validate printed at the same time does not have %q:\n%s", f.cause, printed)
+		return
+	}
 	names := strings.NewReplacer("cluster "+clusterName+" ", "cluster demo ", clusterName+"-", "demo-", "."+clusterName+".", ".demo.")
 	body := took.String() + "\n" + names.Replace(withoutHostDisk(printed))
 	if err := os.WriteFile(file, []byte(body), 0o644); err != nil {
