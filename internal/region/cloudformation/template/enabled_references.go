@@ -121,7 +121,12 @@ func (s Scope) takeBranches(v any) (any, error) {
 
 	case Object:
 		if name, arg, ok := asIntrinsic(v); ok && name == "Fn::If" {
-			return s.takeBranch(arg)
+			branch, err := s.selectBranch(arg)
+			if err != nil {
+				return nil, err
+			}
+
+			return s.takeBranches(branch)
 		}
 
 		out := Object{}
@@ -138,28 +143,4 @@ func (s Scope) takeBranches(v any) (any, error) {
 	}
 
 	return v, nil
-}
-
-// takeBranch returns the branch that an Fn::If with an argument selects.
-func (s Scope) takeBranch(arg any) (any, error) {
-	list, _ := arg.([]any)
-	if len(list) != 3 {
-		return nil, errMalformedIf()
-	}
-
-	condition, ok := list[0].(string)
-	if !ok {
-		return nil, errMalformedIf()
-	}
-
-	yes, err := s.EvalCondition(condition)
-	if err != nil {
-		return nil, err
-	}
-
-	if yes {
-		return s.takeBranches(list[1])
-	}
-
-	return s.takeBranches(list[2])
 }

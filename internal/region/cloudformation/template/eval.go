@@ -304,6 +304,16 @@ func stringPair(list []any) (first, second string, ok bool) {
 }
 
 func (s Scope) fnIf(arg any) (any, error) {
+	branch, err := s.selectBranch(arg)
+	if err != nil {
+		return nil, err
+	}
+
+	return s.Eval(branch)
+}
+
+// selectBranch returns the branch that an Fn::If with an argument selects, as it stands in the template.
+func (s Scope) selectBranch(arg any) (any, error) {
 	list, _ := arg.([]any)
 	if len(list) != 3 {
 		return nil, errMalformedIf()
@@ -320,10 +330,10 @@ func (s Scope) fnIf(arg any) (any, error) {
 	}
 
 	if yes {
-		return s.Eval(list[1])
+		return list[1], nil
 	}
 
-	return s.Eval(list[2])
+	return list[2], nil
 }
 
 func (s Scope) fnEquals(arg any) (any, error) {
