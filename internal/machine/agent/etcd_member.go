@@ -71,10 +71,7 @@ func (a *Agent) newEtcdManager() etcd.Manager {
 	}}
 
 	for _, s := range knownSlots(a) {
-		m.Peers = append(
-			m.Peers,
-			etcd.Peer{Slot: s.Name, PeerURL: s.PeerURL, ClientURL: "https://" + s.Host + ":2379"},
-		)
+		m.Peers = append(m.Peers, newPeerOf(s))
 	}
 
 	return m
