@@ -29,6 +29,9 @@ const (
 	renewalSeconds = 3600
 )
 
+// rolesOfPods are the service accounts with an IAM role, as in the manifest.
+type rolesOfPods = []v1alpha1.ServiceAccountPermissions
+
 // serviceAccountOptions are the flags of 'slipway iam service-account'.
 type serviceAccountOptions struct {
 	name       string // of the cluster
@@ -79,9 +82,7 @@ The permissions boundary of the state store limits the role as well: an administ
 				return err
 			}
 
-			return serviceAccountManager{a}.changeServiceAccounts(cmd.Context(), o, func(list []v1alpha1.ServiceAccountPermissions) (
-				[]v1alpha1.ServiceAccountPermissions, error,
-			) {
+			return serviceAccountManager{a}.changeServiceAccounts(cmd.Context(), o, func(list rolesOfPods) (rolesOfPods, error) {
 				if i := o.findIn(list, args[0]); i >= 0 {
 					list[i] = permissions
 					return list, nil
@@ -111,9 +112,7 @@ the role: pods that use it lose their permissions at once.` + exitStatusHelp(),
 		Example: "  slipway iam service-account delete reader -n shop --name demo --yes",
 		Args:    requireOneArgument("SERVICE_ACCOUNT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return serviceAccountManager{a}.changeServiceAccounts(cmd.Context(), o, func(list []v1alpha1.ServiceAccountPermissions) (
-				[]v1alpha1.ServiceAccountPermissions, error,
-			) {
+			return serviceAccountManager{a}.changeServiceAccounts(cmd.Context(), o, func(list rolesOfPods) (rolesOfPods, error) {
 				i := o.findIn(list, args[0])
 				if i < 0 {
 					return nil, o.newNotFoundError(args[0])
@@ -198,7 +197,7 @@ type serviceAccountManager struct{ *app }
 func (a serviceAccountManager) changeServiceAccounts(
 	ctx context.Context,
 	o serviceAccountOptions,
-	change func([]v1alpha1.ServiceAccountPermissions) ([]v1alpha1.ServiceAccountPermissions, error),
+	change func(rolesOfPods) (rolesOfPods, error),
 ) error {
 	name, err := clusterOfFlag(a.app, o.name)
 	if err != nil {
