@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 export GOFLAGS ?= -buildvcs=false
 
-.PHONY: build test long robustness moto-suite lint vulncheck bench e2e demo demo-down deps assets image packages packages-check generate man fuzz clean
+.PHONY: build test long robustness robustness-machines moto-suite lint vulncheck bench e2e demo demo-down deps assets image packages packages-check generate man fuzz clean
 
 build: ## bin/slipway and bin/slipway-node
 	@hack/build.sh
@@ -30,7 +30,10 @@ long: build ## the long forms of tests: killed at every write, every topology ju
 
 FAULTS ?= 200
 robustness: ## faults (default 200) injected into real etcd members under load; the history must be linearizable
-	@SLIPWAY_FAULTS=$(FAULTS) go test -count=1 -v -timeout 120m -run 'TestRealRobustness|TestHistories' ./internal/machine/agent
+	@SLIPWAY_FAULTS=$(FAULTS) go test -count=1 -v -timeout 120m -run TestRealRobustness ./internal/machine/agent
+
+robustness-machines: build deps ## the same with faults of machines, disks and networks of a cluster in the local region; about 40 s a fault
+	@SLIPWAY_E2E=require SLIPWAY_FAULTS=$(FAULTS) E2E_TIMEOUT=300m E2E_RUN=TestRobustness$$ hack/e2e.sh
 
 moto-suite: ## the listed tests of moto's own suite, against the local region; says how to get them
 	@hack/moto-suite.sh $(SERVICE)

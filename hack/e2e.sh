@@ -6,4 +6,4 @@ cd "$(dirname "$0")/.."
 hack/assets.sh >/dev/null
 bin/slipway assets build --source assets --kubernetes-version 1.35 --earlier-components >/dev/null
 bin/slipway region image
-SLIPWAY_LONG=1 go test -count=1 -timeout 120m -v -p 1 -run "${E2E_RUN:-.}" ./test/e2e/... ./test/tutorials
+SLIPWAY_LONG=1 go test -count=1 -timeout "${E2E_TIMEOUT:-120m}" -v -p 1 -run "${E2E_RUN:-.}" ./test/e2e/... ./test/tutorials

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// etcdFault is what happens to a machine of the control plane.
+type etcdFault struct {
+	name   string
+	inject func(e *environment, machine string)
+}
+
+// etcdFaults are the kinds of faults. What does not heal without an operator ends before inject returns.
+func etcdFaults() []etcdFault {
+	const duration = 8 * time.Second
+
+	return []etcdFault{
+		{"etcd is killed", func(e *environment, machine string) {
+			e.mustRunInMachine(machine, "kill -KILL $(pidof etcd)")
+		}},
+		{"etcd is paused", func(e *environment, machine string) {
+			stop, start := freeze("etcd")
+			e.breakFor(duration, machine, stop, start)
+		}},
+		{"the member is cut off", func(e *environment, machine string) {
+			e.breakFor(duration, machine, dropPorts("2379, 2380"), rejoin)
+		}},
+		{"the machine is cut off", func(e *environment, machine string) {
+			e.breakFor(duration, machine, cutOff, rejoin)
+		}},
+		{"the disk is slow", func(e *environment, machine string) {
+			e.slowDisk(duration, machine)
+		}},
+		{"the disk hangs", func(e *environment, machine string) {
+			e.breakFor(duration, machine, "fsfreeze --freeze /var/lib/slipway/etcd", "fsfreeze --unfreeze /var/lib/slipway/etcd")
+		}},
+		{"the disk is full", func(e *environment, machine string) {
+			fill := "fallocate -l $(df -B1 --output=avail /var/lib/slipway/etcd | tail -1) /var/lib/slipway/etcd/ballast || true"
+			e.breakFor(duration, machine, fill, "rm /var/lib/slipway/etcd/ballast")
+		}},
+		{"the volume is detached", detachVolume},
+		{"the machine is terminated", func(e *environment, machine string) {
+			e.terminateAndWait(machine)
+		}},
+		{"two of three machines are terminated", func(e *environment, machine string) {
+			all := slices.Sorted(maps.Keys(e.listMachines("control-plane")))
+			next := all[(slices.Index(all, machine)+1)%len(all)]
+			e.terminateAndWait(machine, next)
+		}},
+		{"the region's process is killed", func(e *environment, _ string) {
+			e.killRegion()
+			e.runSlipway("region", "start")
+		}},
+	}
+}
+
+// breakFor runs a script in a machine, and another one that ends its effect.
+func (e *environment) breakFor(duration time.Duration, machine, apply, repair string) {
+	e.t.Helper()
+	e.mustRunInMachine(machine, apply)
+	time.Sleep(duration)
+	e.mustRunInMachine(machine, repair)
+}
+
+// terminateAndWait terminates machines, and waits until others run in their place.
+func (e *environment) terminateAndWait(machines ...string) {
+	e.t.Helper()
+	before := e.listMachines("control-plane")
+	e.terminate(machines...)
+	e.waitUntil("other machines run", 4*time.Minute, func() error {
+		now := e.listMachines("control-plane")
+		maps.DeleteFunc(now, func(id, _ string) bool { return slices.Contains(machines, id) })
+		if len(now) < len(before) {
+			return fmt.Errorf("machines %v", now)
+		}
+		return nil
+	})
+}
+
+// detachVolume takes the volume of a machine away by force, and gives it back.
+func detachVolume(e *environment, machine string) {
+	volume := ""
+	for _, v := range e.listVolumes() {
+		if v[1] == machine {
+			volume = v[0]
+		}
+	}
+	for _, command := range [][]string{
+		{"ec2", "detach-volume", "--force", "--volume-id", volume},
+		{"ec2", "attach-volume", "--volume-id", volume, "--instance-id", machine, "--device", "/dev/xvdf"},
+	} {
+		if r := e.runProgram("aws", command...); r.code != 0 {
+			e.t.Fatal(r.err)
+		}
+		time.Sleep(5 * time.Second)
+	}
+}
+
+// slowDisk allows etcd four writes a second on its volume. It needs version 1 of the block controller of cgroups.
+func (e *environment) slowDisk(duration time.Duration, machine string) {
+	e.t.Helper()
+	const controller = "/sys/fs/cgroup/blkio"
+	if _, err := os.Stat(controller + "/cgroup.procs"); err != nil {
+		e.t.Logf("SKIPPED: the disk is slow: %v", err)
+		return
+	}
+	process, group := e.findEtcd(machine)
+	device := e.mustRunInMachine(machine, "findmnt -no MAJ:MIN /var/lib/slipway/etcd")
+	slow := filepath.Join(controller, "slipway-e2e-"+machine)
+	if err := os.Mkdir(slow, 0o755); err != nil {
+		e.t.Fatal(err)
+	}
+	moveBack := func() error {
+		if err := os.WriteFile(filepath.Join(controller, group, "cgroup.procs"), []byte(process), 0o644); err != nil {
+			return fmt.Errorf("move process %s back: %w", process, err)
+		}
+		return os.Remove(slow)
+	}
+	err := errors.Join(
+		os.WriteFile(filepath.Join(slow, "blkio.throttle.write_iops_device"), []byte(device+" 4"), 0o644),
+		os.WriteFile(filepath.Join(slow, "cgroup.procs"), []byte(process), 0o644),
+	)
+	if err == nil {
+		time.Sleep(duration)
+	}
+	if err := errors.Join(err, moveBack()); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// findEtcd returns the process of etcd in a machine, as this computer counts, and its group of the block controller.
+func (e *environment) findEtcd(machine string) (process, group string) {
+	e.t.Helper()
+	inside := e.mustRunInMachine(machine, "readlink /proc/self/ns/pid")
+	all, err := filepath.Glob("/proc/[0-9]*/comm")
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	for _, file := range all {
+		name, _ := os.ReadFile(file)
+		folder := filepath.Dir(file)
+		if space, _ := os.Readlink(folder + "/ns/pid"); space != inside || strings.TrimSpace(string(name)) != "etcd" {
+			continue
+		}
+		groups, _ := os.ReadFile(folder + "/cgroup")
+		for line := range strings.Lines(string(groups)) {
+			if _, path, found := strings.Cut(strings.TrimSpace(line), ":blkio:"); found {
+				return filepath.Base(folder), path
+			}
+		}
+	}
+	e.t.Fatalf("no process of etcd in %s", machine)
+
+	return "", ""
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/slipway-k8s/slipway/test/history"
+)
+
+// TestRobustness injects faults into the machines of a cluster while clients read and write objects through the API. The history must
+// be linearizable: no acknowledged write is lost, and no read is stale. SLIPWAY_FAULTS is the number of faults; default: each once.
+func TestRobustness(t *testing.T) {
+	skipUnlessLong(t)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	e := newEnvironment(t)
+	e.runSteps(t, []step{
+		{"up", createCluster},
+		{"faults under load", func(e *environment) { injectFaults(e, rand.New(rand.NewPCG(seed, 0))) }},
+		{"delete leaves nothing", deleteCluster},
+	})
+}
+
+// faultsToInject returns the faults in their order: each kind once, and then again.
+func faultsToInject(e *environment) []etcdFault {
+	e.t.Helper()
+	kinds := etcdFaults()
+	n := len(kinds)
+	if text := os.Getenv("SLIPWAY_FAULTS"); text != "" {
+		var err error
+		if n, err = strconv.Atoi(text); err != nil {
+			e.t.Fatalf("SLIPWAY_FAULTS is %q, not a number", text)
+		}
+	}
+	var out []etcdFault
+	for i := range n {
+		out = append(out, kinds[i%len(kinds)])
+	}
+
+	return out
+}
+
+// injectFaults injects one fault after another. After each one the cluster is healthy again.
+func injectFaults(e *environment, random *rand.Rand) {
+	const clients = 4
+	store := e.newAPIStore()
+	recorder := history.NewRecorder(3 * time.Second)
+	ctx, stop := context.WithCancel(e.t.Context())
+	var running sync.WaitGroup
+	store.createRound(e, 0)
+	for i := range clients {
+		running.Go(func() { recorder.Run(ctx, store, i, 50*time.Millisecond) })
+	}
+	e.awaitWrites(recorder)
+
+	faults := faultsToInject(e)
+	gaps := map[string]time.Duration{}
+	for i, f := range faults {
+		machine := e.chooseMember(random)
+		store.createRound(e, int64(i)+1)
+		since := recorder.NextRound()
+		f.inject(e, machine)
+		e.waitHealthy(8 * time.Minute)
+		e.awaitWrites(recorder)
+		gap := recorder.LongestGap(since)
+		gaps[f.name] = max(gaps[f.name], gap)
+		e.t.Logf("COUNT robustness: %s (%s): healthy after %s, longest time without an acknowledged write %s",
+			f.name, machine, recorder.Since(since).Round(time.Second), gap.Round(100*time.Millisecond))
+	}
+	stop()
+	running.Wait()
+
+	recorder.ReadAll(e.t.Context(), clients, func(int64) history.Store { return store })
+	if err := recorder.Check(5 * time.Minute); err != nil {
+		e.t.Error(err)
+	}
+	counts := recorder.Count()
+	e.t.Logf("COUNT robustness: %d operations through the API, %d acknowledged writes, %d without an answer, %d faults: linearizable",
+		counts.Operations, counts.Acknowledged, counts.Unanswered, len(faults))
+	var text []string
+	for _, name := range slices.Sorted(maps.Keys(gaps)) {
+		text = append(text, fmt.Sprintf("%s %.1f s", name, gaps[name].Seconds()))
+	}
+	e.t.Logf("COUNT robustness: longest time without an acknowledged write: %s", strings.Join(text, ", "))
+}
+
+// chooseMember returns a control-plane machine: that of etcd's leader in half of all cases.
+func (e *environment) chooseMember(random *rand.Rand) string {
+	e.t.Helper()
+	if random.IntN(2) == 0 {
+		return e.findLeader()
+	}
+	machines := slices.Sorted(maps.Keys(e.listMachines("control-plane")))
+
+	return machines[random.IntN(len(machines))]
+}
+
+// awaitWrites waits until writes are acknowledged again.
+func (e *environment) awaitWrites(r *history.Recorder) {
+	e.t.Helper()
+	before := r.Count().Acknowledged
+	e.waitUntil("writes are acknowledged", 2*time.Minute, func() error {
+		if n := r.Count().Acknowledged - before; n < 10 {
+			return fmt.Errorf("%d since then", n)
+		}
+		return nil
+	})
+}
+
+// apiStore keeps each key in a ConfigMap.
+type apiStore struct{ client rest.Interface }
+
+func (e *environment) newAPIStore() apiStore {
+	e.t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", e.kubeconfig())
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	config.QPS = 1000
+	config.Burst = 1000
+	config.NextProtos = []string{"http/1.1"} // a request that timed out closes its connection
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+
+	return apiStore{client.CoreV1().RESTClient()}
+}
+
+// createRound creates the objects of a round, so that clients only update.
+func (s apiStore) createRound(e *environment, round int64) {
+	e.t.Helper()
+	for n := range history.KeysOfRound {
+		e.kubectl("create", "configmap", history.Key(round, n))
+	}
+}
+
+// Read implements history.Store.
+func (s apiStore) Read(ctx context.Context, key string) (string, error) {
+	var object corev1.ConfigMap
+	err := s.client.Get().MaxRetries(0).Namespace("default").Resource("configmaps").Name(key).Do(ctx).Into(&object)
+
+	return object.Data["value"], err
+}
+
+// Write implements history.Store.
+func (s apiStore) Write(ctx context.Context, key, value string) error {
+	object := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: key},
+		Data:       map[string]string{"value": value},
+	}
+
+	return s.client.Put().MaxRetries(0).Namespace("default").Resource("configmaps").Name(key).Body(object).Do(ctx).Error()
+}
