@@ -101,13 +101,15 @@ func (o observer) addKubernetes(ctx context.Context, out *rollout.Observation) e
 		}
 
 		key := groupKey(m.Group, m.Slot)
-		m.IsApplying = reportedRevision(m.ID, node).State == report.RevisionApplying
+		revision := reportedRevision(m.ID, node)
+		m.IsApplying = revision.State == report.RevisionApplying
+		m.Followed = revision.Followed
 		if back := o.former[key]; back.version == m.Version && back.document != "" {
 			addRevision(m, node, back.document)
 		} else if m.DiffersInDocument {
 			addRevision(m, node, documents[key])
 		} else {
-			addRefusal(m, reportedRevision(m.ID, node), documents[key])
+			addRefusal(m, revision, documents[key])
 		}
 	}
 

@@ -352,15 +352,26 @@ func (u *updater) runLocked(
 	first rollout.Observation,
 	options rollout.Options,
 ) error {
+	first, err := u.observeApproved(ctx, first, options)
+	if err != nil {
+		return err
+	}
+
 	if err := u.good.load(ctx, first); err != nil {
 		return err
+	}
+
+	if !u.request.Rollback {
+		if err := u.adoptFollowed(ctx, first); err != nil {
+			return err
+		}
 	}
 
 	if err := u.setVersions(ctx, first); err != nil {
 		return err
 	}
 
-	err := u.replaceAll(ctx, stop, options)
+	err = u.replaceAll(ctx, stop, options)
 	if err == nil {
 		u.report.tell(EventDone, rollout.Machine{}, u.describeDone(ctx))
 		return u.good.save(ctx, first, u.request.Groups, u.versions)

@@ -69,6 +69,9 @@ type Machine struct {
 	// IsFollowing is set if the template that the machine was launched from differs from the group's only in the node
 	// document, and the machine has applied that document itself. Such a machine is up to date.
 	IsFollowing bool
+	// Followed is the SHA-256 of the node document that the machine has applied last, by its own report; empty if it does
+	// not report that.
+	Followed string
 	// DiffersInDocument is set if the machine's template differs from the group's only in the node document.
 	DiffersInDocument bool
 	// IsApplying is set if the machine is applying its group's node document now, or waits for its turn.

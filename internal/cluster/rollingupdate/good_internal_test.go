@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollingupdate
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/slipway-k8s/slipway/internal/machine/report"
+)
+
+// TestFollowedVersionIsGood: a rollback takes back no change that machines follow, and with which they serve, from before the
+// update.
+func TestFollowedVersionIsGood(t *testing.T) {
+	for want, followed := range map[string][]string{
+		"2": {"document-2", "document-2"}, // applied without new machines
+		"3": {"document-3", "document-3"},
+		"1": {"document-2", "document-3"},
+	} {
+		f := newFakeCluster(t, 1, 2)
+		f.groups[0].Version = "1"
+		f.groups[1].Version = "3"
+		for i, m := range f.machines[1:] {
+			f.reportRevision(t.Context(), m.ID, report.Revision{State: report.RevisionCurrent, Followed: followed[i]})
+		}
+
+		u := f.updater(Request{Name: "demo"})
+		u.documents = &fakeDocuments{fakeCluster: f}
+		o, err := u.observer.observe(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if err := u.good.load(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+
+		if err := u.adoptFollowed(t.Context(), o); err != nil || u.good.versions["workers/"] != want {
+			t.Errorf("%v: %v, %v, want %s", followed, u.good.versions, err, want)
+		}
+
+		again := goodVersions{store: f.state, cluster: "demo"}
+		if err := again.read(t.Context(), o); err != nil || again.versions["workers/"] != want {
+			t.Errorf("%v: stored %v, %v", followed, again.versions, err)
+		}
+	}
+}
+
+// TestApprovedPlanIsCarriedOut: what has changed between the approval and the lock stops the update before it begins.
+func TestApprovedPlanIsCarriedOut(t *testing.T) {
+	for want, change := range map[string]func(*fakeCluster){
+		"group workers/ had launch template version 2 and has 3": func(f *fakeCluster) { f.groups[1].Version = "3" },
+		"machine i-4 of workers would be replaced as well":       func(f *fakeCluster) { f.launch(f.groups[1], "1") },
+	} {
+		f := newFakeCluster(t, 1, 2)
+		u := f.updater(Request{Name: "demo", Approve: func(int) error {
+			change(f)
+			return nil
+		}})
+		if _, err := run(t.Context(), u); err == nil || !strings.Contains(err.Error(), want) || len(f.terminated) > 0 {
+			t.Errorf("%v, terminated %v, want %q", err, f.terminated, want)
+		}
+	}
+
+	f := newFakeCluster(t, 1, 2)
+	u := f.updater(Request{Name: "demo", Approve: func(int) error {
+		f.machines = f.machines[:2] // one has ended
+		f.launch(f.groups[1], "2")
+		return nil
+	}})
+	if result, err := run(t.Context(), u); err != nil || result.Replaced != 2 {
+		t.Errorf("%+v, %v", result, err)
+	}
+}
