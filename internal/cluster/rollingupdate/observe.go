@@ -27,8 +27,8 @@ type observer struct {
 	settings allSettings
 	// former are the launch template versions of a rollback, by group and slot.
 	former map[string]formerVersion
-	// readOnly is set if nodes that were cordoned for an earlier machine stay so.
-	readOnly bool
+	// holdsLock is set while the cluster's lock is held: nodes that were cordoned for an earlier machine are uncordoned.
+	holdsLock bool
 }
 
 // machineLister lists the groups and machines of the cluster, without what Kubernetes knows of them.
@@ -164,8 +164,8 @@ func addRefusal(m *rollout.Machine, revision report.Revision, document string) {
 	}
 }
 
-// addNode adds what the node of a machine shows. A node that was cordoned for an earlier machine of the same name is
-// uncordoned. Whether a node is drained is not observed: the drain of a started node is repeated.
+// addNode adds what the node of a machine shows. Under the lock, a node that was cordoned for an earlier machine of the
+// same name is uncordoned. Whether a node is drained is not observed: the drain of a started node is repeated.
 func (o observer) addNode(ctx context.Context, m *rollout.Machine, node corev1.Node) error {
 	m.NodeName = node.Name
 	m.Excluded = drain.IsExcluded(node)
@@ -176,7 +176,7 @@ func (o observer) addNode(ctx context.Context, m *rollout.Machine, node corev1.N
 	switch value, set := node.Annotations[rollout.StartedAnnotation]; {
 	case !set:
 		return nil
-	case value != m.ID && !o.readOnly:
+	case value != m.ID && o.holdsLock:
 		return drain.Uncordon(ctx, o.client, node, rollout.StartedAnnotation, report.HandOverAnnotation)
 	}
 

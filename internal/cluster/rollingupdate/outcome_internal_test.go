@@ -170,13 +170,52 @@ func TestObserveUncordonsAReusedNode(t *testing.T) {
 	}
 	f.setExcluded("node-i-1", "drain")
 
-	o, err := f.updater(Request{}).observer.observe(t.Context())
+	u := f.updater(Request{})
+	o, err := u.observer.observe(t.Context())
 	if err != nil || o.Machines[0].Started {
 		t.Errorf("%+v, %v", o.Machines, err)
 	}
 
 	node, err := f.client.CoreV1().Nodes().Get(t.Context(), "node-i-1", metav1.GetOptions{})
+	if err != nil || !node.Spec.Unschedulable {
+		t.Errorf("a plan, without the lock, has changed the node: %+v, %v", node, err)
+	}
+
+	u.observer.holdsLock = true
+	if o, err = u.observer.observe(t.Context()); err != nil || o.Machines[0].Started {
+		t.Errorf("%+v, %v", o.Machines, err)
+	}
+
+	node, err = f.client.CoreV1().Nodes().Get(t.Context(), "node-i-1", metav1.GetOptions{})
 	if err != nil || node.Spec.Unschedulable || node.Annotations[rollout.StartedAnnotation] != "" || len(node.Labels) > 0 {
 		t.Errorf("%+v, %v", node, err)
+	}
+}
+
+// TestForcedUpdateIsContinued: a forced update that was stopped replaces what is left when it is run again, and everything
+// when it is run once more after its end.
+func TestForcedUpdateIsContinued(t *testing.T) {
+	f := newFakeCluster(t, 1, 3)
+	for i := range f.groups {
+		f.groups[i].Version = "1" // no machine is outdated
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped, err := run(ctx, f.updater(Request{Name: "demo", Force: true, OnEvent: func(e Event) {
+		if e.Type == EventJoined {
+			cancel()
+		}
+	}}))
+	if !errors.Is(err, context.Canceled) || stopped.Replaced == 0 || stopped.Replaced == 4 {
+		t.Fatalf("%+v, %v", stopped, err)
+	}
+
+	rest, err := run(t.Context(), f.updater(Request{Name: "demo", Force: true}))
+	if err != nil || stopped.Replaced+rest.Replaced != 4 {
+		t.Errorf("%d and then %+v were replaced, %v", stopped.Replaced, rest, err)
+	}
+
+	if again, err := run(t.Context(), f.updater(Request{Name: "demo", Force: true})); err != nil || again.Replaced != 4 {
+		t.Errorf("a later forced update: %+v, %v", again, err)
 	}
 }

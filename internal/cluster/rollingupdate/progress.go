@@ -58,8 +58,8 @@ type Event struct {
 	Total int `json:"total"`
 	// ElapsedSeconds is the time since the update began.
 	ElapsedSeconds int `json:"elapsedSeconds"`
-	// RemainingSeconds estimates how long the update will still take. Zero before the first machine is replaced, and at
-	// the end.
+	// RemainingSeconds estimates how long the update will still take, without the later steps of an upgrade. Zero before the
+	// first machine is replaced, and at the end.
 	RemainingSeconds int `json:"remainingSeconds"`
 }
 

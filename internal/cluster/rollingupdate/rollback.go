@@ -24,6 +24,7 @@ type goodVersions struct {
 	store    store.Store
 	cluster  string
 	versions map[string]string // by group and slot
+	forced   *forcedUpdate     // nil if none has begun that did not end
 	object   store.Object
 }
 
@@ -31,7 +32,19 @@ type goodVersions struct {
 type goodRecord struct {
 	// Versions of launch templates by GROUP/SLOT; the slot is empty for workers.
 	Versions map[string]string `json:"versions"`
+	// Forced is the forced update that has begun and not ended.
+	Forced *forcedUpdate `json:"forced,omitempty"`
 }
+
+// forcedUpdate is an update with --force: it replaces the machines that were launched before it began.
+type forcedUpdate struct {
+	Since  time.Time `json:"since"`
+	Groups []string  `json:"groups,omitempty"` // empty: all
+}
+
+// maxForcedAge is how long after its beginning a forced update that was interrupted is continued by the same command. A later
+// command begins anew.
+const maxForcedAge = 24 * time.Hour
 
 // key returns the key of the object.
 func (g *goodVersions) key() string { return g.cluster + "/rolling-update.json" }
@@ -55,6 +68,7 @@ func (g *goodVersions) read(ctx context.Context, o rollout.Observation) error {
 
 	g.object = object
 	g.versions = maps.Clone(record.Versions)
+	g.forced = record.Forced
 	if g.versions == nil {
 		g.versions = map[string]string{}
 	}
@@ -81,7 +95,7 @@ func (g *goodVersions) load(ctx context.Context, o rollout.Observation) error {
 
 // write writes the record if it differs from the stored one.
 func (g *goodVersions) write(ctx context.Context) error {
-	body, err := json.Marshal(goodRecord{Versions: g.versions})
+	body, err := json.Marshal(goodRecord{Versions: g.versions, Forced: g.forced})
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", g.key(), err)
 	}

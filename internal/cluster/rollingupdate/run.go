@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -145,7 +146,6 @@ func Plan(ctx context.Context, env *cluster.Env, req Request) ([]rollout.Action,
 		}
 	}
 
-	u.observer.readOnly = true
 	first, err := u.observeFirst(ctx, u.observer.observe)
 	if err != nil {
 		return nil, err
@@ -303,6 +303,11 @@ func (u *updater) showAndRun(
 		return Result{UpToDate: true}, nil
 	}
 
+	if !options.Force.IsZero() && !options.Force.Equal(first.Now) {
+		u.notify("continuing the forced update that began at %s: machines launched since then stay",
+			options.Force.UTC().Format(time.DateTime+"Z"))
+	}
+
 	if len(u.versions) > 0 {
 		u.notify("the rollback returns %s", describeVersions(u.versions))
 	}
@@ -341,8 +346,11 @@ func (u *updater) observeFirst(
 	}
 
 	u.addMemory(&first)
+	if u.request.Force {
+		err = u.good.read(ctx, first)
+	}
 
-	return first, nil
+	return first, err
 }
 
 // runLocked replaces the machines. If that fails and a rollback is enabled, it rolls back.
@@ -352,6 +360,7 @@ func (u *updater) runLocked(
 	first rollout.Observation,
 	options rollout.Options,
 ) error {
+	u.observer.holdsLock = true
 	first, err := u.observeApproved(ctx, first, options)
 	if err != nil {
 		return err
@@ -367,6 +376,13 @@ func (u *updater) runLocked(
 		}
 	}
 
+	if !options.Force.IsZero() {
+		u.good.forced = &forcedUpdate{Since: options.Force, Groups: u.request.Groups}
+		if err := u.good.write(ctx); err != nil {
+			return err
+		}
+	}
+
 	if err := u.setVersions(ctx, first); err != nil {
 		return err
 	}
@@ -374,6 +390,10 @@ func (u *updater) runLocked(
 	err = u.replaceAll(ctx, stop, options)
 	if err == nil {
 		u.report.tell(EventDone, rollout.Machine{}, u.describeDone(ctx))
+		if !options.Force.IsZero() {
+			u.good.forced = nil
+		}
+
 		return u.good.save(ctx, first, u.request.Groups, u.versions)
 	}
 
@@ -408,11 +428,21 @@ func (u *updater) describeDone(ctx context.Context) string {
 	return done + "; the nodes of terminated machines disappear by themselves: " + strings.Join(left, ", ")
 }
 
+// forcedSince returns when the forced update began that this request continues, or now if it begins one.
+func (u *updater) forcedSince(now time.Time) time.Time {
+	f := u.good.forced
+	if f == nil || !slices.Equal(f.Groups, u.request.Groups) || f.Since.After(now) || now.Sub(f.Since) > maxForcedAge {
+		return now
+	}
+
+	return f.Since
+}
+
 // options returns the options of all decisions of this update.
 func (u *updater) options(first rollout.Observation) rollout.Options {
 	o := rollout.Options{JoinTimeout: u.request.JoinTimeout, Only: u.request.Groups}
 	if u.request.Force && !u.request.Rollback {
-		o.Force = first.Now
+		o.Force = u.forcedSince(first.Now)
 	}
 
 	return o

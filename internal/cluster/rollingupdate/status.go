@@ -70,7 +70,6 @@ func ReadStatus(ctx context.Context, env *cluster.Env, name string, joinTimeout 
 		return Status{}, err
 	}
 
-	u.observer.readOnly = true
 	records, err := env.Coordinator(from.state, name).ListRecords(ctx, journalDepth)
 	if err != nil {
 		return Status{}, err

@@ -13,10 +13,12 @@ package rollout
 import (
 	"slices"
 	"time"
+
+	"github.com/slipway-k8s/slipway/internal/machine/report"
 )
 
 // StartedAnnotation is set on a node when its replacement begins. Its value is the instance id.
-const StartedAnnotation = "slipway.dev/rolling-update"
+const StartedAnnotation = report.RollingUpdateAnnotation
 
 // OutdatedTaint is the key of the taint, with effect PreferNoSchedule, of nodes that an update will replace, so
 // that evicted pods move to new nodes if they can.

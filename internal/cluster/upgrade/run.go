@@ -264,8 +264,12 @@ func (u *upgrader) rollingRequest(groups []string) rollingupdate.Request {
 // EventStep is the type of the events that tell the steps of an upgrade.
 const EventStep rollingupdate.EventType = "step"
 
-// maxRepeats limits how often one step is decided in a row.
-const maxRepeats = 3
+// maxRepeats limits how often one step is decided in a row. What a step has done can be visible late, such as the last Node
+// of a terminated machine, which disappears within a minute: repeatPause is the time before a step is repeated.
+const (
+	maxRepeats  = 3
+	repeatPause = 30 * time.Second
+)
 
 // stepper observes a cluster and does one step.
 type stepper interface {
@@ -273,6 +277,7 @@ type stepper interface {
 	carryOutStep(ctx context.Context, s Step) error
 	replaceMachines(ctx context.Context, groups []string) error
 	notifyf(format string, args ...any)
+	wait(ctx context.Context, d time.Duration) error
 }
 
 // carryOut decides and acts until the cluster has the target. planned is the expected number of steps.
@@ -304,6 +309,12 @@ func carryOut(ctx context.Context, u stepper, target Version, planned int) error
 			return fmt.Errorf("%s: succeeded %d times without an effect", last, maxRepeats)
 		}
 
+		if repeats > 1 {
+			if err := u.wait(ctx, repeatPause); err != nil {
+				return err
+			}
+		}
+
 		u.notifyf("step %d of %d: %s", n, max(n, planned+1), last)
 		if err := u.carryOutStep(ctx, s); err != nil {
 			return fmt.Errorf("%s: %w", s.Type, err)
@@ -323,6 +334,16 @@ func (u *upgrader) notifyf(format string, args ...any) {
 	}
 
 	u.request.OnEvent(rollingupdate.Event{Time: u.env.Now(), Type: EventStep, Message: fmt.Sprintf(format, args...)})
+}
+
+// wait waits unless ctx ends before.
+func (*upgrader) wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
 }
 
 // carryOutStep does one step.

@@ -28,6 +28,8 @@ type fakeStepper struct {
 	final    int              // calls that replace machines of all groups
 	fail     func(Step) error // may be nil
 	idle     bool             // steps have no effect
+	isLate   bool             // steps have no effect until somebody waits
+	waited   time.Duration
 }
 
 func (f *fakeStepper) observe(context.Context) (Observation, error) {
@@ -57,6 +59,13 @@ func (f *fakeStepper) replaceMachines(context.Context, []string) error {
 	return nil
 }
 
+func (f *fakeStepper) wait(_ context.Context, d time.Duration) error {
+	f.waited += d
+	f.idle = f.idle && !f.isLate
+
+	return nil
+}
+
 func (f *fakeStepper) notifyf(format string, args ...any) {
 	f.messages = append(f.messages, fmt.Sprintf(format, args...))
 }
@@ -75,6 +84,16 @@ func newFakeStepper() *fakeStepper {
 			{Node: "x", Group: "workers", Version: old},
 		},
 	}}
+}
+
+// TestLateEffects: a step whose effect is visible late is repeated only after a pause.
+func TestLateEffects(t *testing.T) {
+	f := newFakeStepper()
+	f.idle = true
+	f.isLate = true
+	if err := carryOut(t.Context(), f, Version{1, 36, 3}, 0); err != nil || f.waited != repeatPause {
+		t.Errorf("waited for %s, %v", f.waited, err)
+	}
 }
 
 // TestCarryOutContinues: an upgrade whose step failed is continued with that step.

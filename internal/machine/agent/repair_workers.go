@@ -143,6 +143,12 @@ func (n repairNode) began() time.Time {
 	return at
 }
 
+// isCordonedByOthers reports whether somebody had cordoned the node before its repair began, or a rolling update has since.
+func (n repairNode) isCordonedByOthers() bool {
+	return strings.HasSuffix(n.Metadata.Annotations[repairAnnotation], cordonedBefore) ||
+		n.Metadata.Annotations[report.RollingUpdateAnnotation] != ""
+}
+
 // run does one round of repair if this machine is elected. It calls Auto Scaling only while a machine does not work.
 func (r *repairer) run(ctx context.Context) error {
 	leads := false
@@ -339,9 +345,8 @@ func (r *repairer) act(ctx context.Context, a repair.Action) error {
 	case repair.Cancel:
 		log.Info("not repairing a worker any more", slog.String("reason", a.Reason))
 		r.drainOf(n).record(ctx, "RepairCancelled", "machine "+a.Machine+" stays: "+a.Reason)
-		wasCordoned := strings.HasSuffix(n.Metadata.Annotations[repairAnnotation], cordonedBefore)
 
-		return r.patch(ctx, n, nil, wasCordoned)
+		return r.patch(ctx, n, nil, n.isCordonedByOthers())
 	}
 
 	return nil

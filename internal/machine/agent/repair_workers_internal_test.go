@@ -136,10 +136,9 @@ func (c *repairedCluster) answer(r *http.Request) (int, any) {
 		n.Spec.Unschedulable, _ = spec["unschedulable"].(bool)
 		meta, _ := body["metadata"].(map[string]any)
 		annotations, _ := meta["annotations"].(map[string]any)
+		delete(n.Metadata.Annotations, repairAnnotation)
 		if v, ok := annotations[repairAnnotation].(string); ok {
 			n.Metadata.Annotations = map[string]string{repairAnnotation: v}
-		} else {
-			n.Metadata.Annotations = nil
 		}
 	case path == "/api/v1/pods":
 		items := []any{}
@@ -271,6 +270,20 @@ func TestRepairLooksAndWaits(t *testing.T) {
 	if err := r.run(t.Context()); err != nil || c.nodes["i-w2"].Spec.Unschedulable || !c.nodes["i-w2"].began().IsZero() {
 		t.Errorf("not cancelled: %v, %+v", err, c.nodes["i-w2"])
 	}
+
+	// A rolling update has cordoned the node meanwhile.
+	c.setReady("w2", false)
+	c.now = c.now.Add(11 * time.Minute)
+	if err := r.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.nodes["i-w2"].Metadata.Annotations[report.RollingUpdateAnnotation] = "i-w2"
+	c.setReady("w2", true)
+	if err := r.run(t.Context()); err != nil || !c.nodes["i-w2"].Spec.Unschedulable || !c.nodes["i-w2"].began().IsZero() {
+		t.Errorf("the node of a rolling update was uncordoned: %v, %+v", err, c.nodes["i-w2"])
+	}
+	c.nodes["i-w2"].Spec.Unschedulable = false
+	c.nodes["i-w2"].Metadata.Annotations = nil
 
 	c.setReady("w2", false)
 	c.setReady("w3", false)

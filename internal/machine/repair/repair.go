@@ -206,6 +206,7 @@ func (o Observation) obstacle(g Group, m Machine) string {
 		return "the control plane is not healthy: " + o.ControlPlane
 	}
 
+	// One broken node says nothing of its zone. If the zone has a control-plane machine, that tells more, above.
 	if broken, all := o.zoneHealth(m.Zone); broken > 1 && 2*broken > all {
 		return fmt.Sprintf("%d of %d nodes in zone %s are not Ready: probably the zone has an outage", broken, all, m.Zone)
 	}

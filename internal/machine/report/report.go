@@ -17,6 +17,10 @@ const Annotation = "slipway.dev/report"
 // document at once. Its value is the SHA-256 of that document.
 const DesiredAnnotation = "slipway.dev/desired-document"
 
+// RollingUpdateAnnotation is set on a Node when a rolling update begins to replace its machine, and has cordoned it. Its
+// value is the instance id.
+const RollingUpdateAnnotation = "slipway.dev/rolling-update"
+
 // HandOverAnnotation is the key of the annotation of the Node of a control-plane machine that asks its agent to hand
 // over the slot. Its value is the instance id of the machine that takes over, a space, and the time (RFC 3339).
 const HandOverAnnotation = "slipway.dev/hand-over"
