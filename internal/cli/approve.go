@@ -69,11 +69,17 @@ func (a *app) printPlan(format string, review cluster.Review) error {
 	return nil
 }
 
-// formatObjects renders the objects that are published, one a line.
+// formatObjects renders the objects that are published, one a line. Publishing interrupts nothing: what machines make of a
+// document is said of their launch templates.
 func formatObjects(review cluster.Review) string {
+	effect := ""
+	if !review.Plan.OnlyAdds() {
+		effect = "  # interrupts nothing"
+	}
+
 	var b strings.Builder
 	for _, key := range review.Unpublished {
-		fmt.Fprintf(&b, "  + object/%s\n", strings.TrimPrefix(key, review.Cluster+"/machine/"))
+		fmt.Fprintf(&b, "  + object/%s%s\n", strings.TrimPrefix(key, review.Cluster+"/machine/"), effect)
 	}
 
 	return b.String()

@@ -31,6 +31,7 @@ func consequences() map[string][]string {
 	documents := []string{"manifest", "cluster: instance groups"}
 
 	return map[string][]string{
+		"--zones":                                append(subnets, users...),
 		"cluster: spec.networking":               users,
 		"cluster: spec.networking.subnets":       users,
 		"cluster: spec.networking.networkCIDR":   subnets,
@@ -105,9 +106,10 @@ func splitFindingPath(path string) (document, field string) {
 	return path, ""
 }
 
-// kindOfDocument returns "cluster" for "cluster/demo" and "document" for "document 2".
+// kindOfDocument returns "cluster" for "cluster/demo", "document" for "document 2" and "--zones" for "--zones[0]".
 func kindOfDocument(document string) string {
 	kind, _, _ := strings.Cut(document, "/")
+	kind, _, _ = strings.Cut(kind, "[")
 	kind, _, _ = strings.Cut(kind, " ")
 
 	return kind

@@ -84,13 +84,14 @@ func NewSet(name string, zones []string, o NewSetOptions) (Set, diag.Findings) {
 	}}, fs
 }
 
-// distinctZones reports duplicate and invalid zones, and returns the others.
+// distinctZones reports duplicate and invalid zones, and those of a second region, and returns the others.
 func distinctZones(zones []string, fs *diag.Findings) []string {
 	if len(zones) == 0 {
 		fs.Errorf("--zones", "", "list three, such as us-east-1a,us-east-1b,us-east-1c", "must not be empty")
 	}
 
 	seen := map[string]bool{}
+	region := ""
 	var out []string
 
 	for i, zone := range zones {
@@ -100,7 +101,10 @@ func distinctZones(zones []string, fs *diag.Findings) []string {
 			fs.Errorf(at, zone, "write it as us-east-1a", "is not an availability zone")
 		case seen[zone]:
 			fs.Errorf(at, zone, "list each zone once", "is listed twice")
+		case region != "" && zone[:len(zone)-1] != region:
+			fs.Errorf(at, zone, "use zones of one region", "is not in region %s, as the zone before it", region)
 		default:
+			region = zone[:len(zone)-1]
 			out = append(out, zone)
 		}
 

@@ -117,17 +117,19 @@ func (v validator) checkCluster(c v1alpha1.Cluster) {
 		)
 	}
 
-	if !regionPattern().MatchString(c.Spec.CloudProvider.AWS.Region) {
+	// Without a region, none of the subnets has a valid zone, which has a finding of its own.
+	region := c.Spec.CloudProvider.AWS.Region
+	if !regionPattern().MatchString(region) && (region != "" || len(c.Spec.Networking.Subnets) == 0) {
 		v.errorf(
 			"spec.cloudProvider.aws.region",
-			c.Spec.CloudProvider.AWS.Region,
+			region,
 			"write it as us-east-1",
 			"is not an AWS region",
 		)
 	}
 
 	v.checkProvidedResources(c.Spec)
-	v.checkNetworking(c.Spec.Networking, c.Spec.CloudProvider.AWS.Region)
+	v.checkNetworking(c.Spec.Networking, region)
 	v.checkAPI(c.Spec.API)
 	v.checkAPISubnets(c.Spec)
 	userValidator{v}.checkAPIUsers(c.Spec.API.Users)

@@ -24,8 +24,8 @@ func (e *environment) runInMachine(id, script string) (string, error) {
 	return e.runInMachineFor(time.Minute, id, script)
 }
 
-// runInMachineFor is runInMachine for a script that takes at most limit.
-func (e *environment) runInMachineFor(limit time.Duration, id, script string) (string, error) {
+// findInit returns the first process of a machine, as this computer counts.
+func (e *environment) findInit(id string) (string, error) {
 	body, err := os.ReadFile(filepath.Join(e.cache, "region", "instances", id, "pid.json"))
 	if err != nil {
 		return "", err
@@ -38,9 +38,18 @@ func (e *environment) runInMachineFor(limit time.Duration, id, script string) (s
 	if err := json.Unmarshal(body, &processes); err != nil || processes.Init.PID == 0 {
 		return "", fmt.Errorf("%s has no process: %s %w", id, body, err)
 	}
+	return strconv.Itoa(processes.Init.PID), nil
+}
+
+// runInMachineFor is runInMachine for a script that takes at most limit.
+func (e *environment) runInMachineFor(limit time.Duration, id, script string) (string, error) {
+	first, err := e.findInit(id)
+	if err != nil {
+		return "", err
+	}
 	ctx, cancel := context.WithTimeout(e.t.Context(), limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "nsenter", "-t", strconv.Itoa(processes.Init.PID), "-m", "-u", "-i", "-n", "-p", "-C", "-r", "-w", "/bin/sh", "-c", script)
+	cmd := exec.CommandContext(ctx, "nsenter", "-t", first, "-m", "-u", "-i", "-n", "-p", "-C", "-r", "-w", "/bin/sh", "-c", script)
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
 	return strings.TrimSpace(string(out)), errors.Join(err, ctx.Err())

@@ -37,6 +37,7 @@ func TestSpine(t *testing.T) {
 		{"an agent restores what it owns", checkRestoration},
 		{"API servers restart", checkAPIRestart},
 		{"a member's volume is lost", loseVolume},
+		{"kube-bench reports no failure", checkBenchmark},
 		{"a control-plane machine is lost", loseControlPlane},
 		{"a worker is lost", loseWorker},
 		{"documents are followed", followDocuments},

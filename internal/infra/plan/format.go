@@ -96,7 +96,7 @@ func (p Plan) Print(w io.Writer, publish int) error {
 	summary := p.Summary()
 	summary.Publish = publish
 	end := summary.String()
-	briefly := !p.IsEmpty() && onlyAdds(p.Steps)
+	briefly := p.OnlyAdds()
 
 	switch {
 	case p.IsEmpty() && publish == 0:
@@ -142,9 +142,10 @@ func formatSteps(steps []Step, briefly bool) string {
 	return b.String()
 }
 
-// onlyAdds reports whether steps only create and interrupt nothing. The summary says so then, instead of each line.
-func onlyAdds(steps []Step) bool {
-	return !slices.ContainsFunc(steps, func(s Step) bool { return !isQuietCreation(s) })
+// OnlyAdds reports whether there are steps, and all only create and interrupt nothing. The summary says so then, instead of
+// each line.
+func (p Plan) OnlyAdds() bool {
+	return !p.IsEmpty() && !slices.ContainsFunc(p.Steps, func(s Step) bool { return !isQuietCreation(s) })
 }
 
 // isQuietCreation reports whether s creates a resource and interrupts nothing.
