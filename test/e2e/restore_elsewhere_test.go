@@ -61,13 +61,13 @@ func (e *environment) kubeconfigOf(name string) string {
 	return filepath.Join(e.cache, "kubeconfig-"+name)
 }
 
-// kubectlOf runs kubectl against a cluster, and fails the test unless it exits with 0.
-func (e *environment) kubectlOf(name string, args ...string) string {
+// kubectlOfFormer runs kubectl against the former cluster, and fails the test unless it exits with 0.
+func (e *environment) kubectlOfFormer(args ...string) string {
 	e.t.Helper()
-	args = append([]string{"--kubeconfig", e.kubeconfigOf(name), "--request-timeout=15s"}, args...)
+	args = append([]string{"--kubeconfig", e.kubeconfigOf(formerCluster), "--request-timeout=15s"}, args...)
 	r := e.runProgram(kubectlPath(filepath.Dir(e.cache)), args...)
 	if r.code != 0 {
-		e.t.Fatalf("kubectl of %s: exit status %d\n%s", name, r.code, r.err)
+		e.t.Fatalf("kubectl of %s: exit status %d\n%s", formerCluster, r.code, r.err)
 	}
 
 	return r.out
@@ -89,12 +89,12 @@ spec:
 `
 
 func restoreElsewhere(e *environment) {
-	e.kubectlOf(formerCluster, "create", "configmap", "survivor", "--from-literal=answer=42")
-	e.kubectlOf(formerCluster, "create", "secret", "generic", "password", "--from-literal=password=opensesame")
+	e.kubectlOfFormer("create", "configmap", "survivor", "--from-literal=answer=42")
+	e.kubectlOfFormer("create", "secret", "generic", "password", "--from-literal=password=opensesame")
 	file := filepath.Join(e.t.TempDir(), "deployment.yaml")
 	writeFile(e.t, file, fmt.Sprintf(probeDeployment, probeImage))
-	e.kubectlOf(formerCluster, "apply", "-f", file)
-	formerNodes := strings.Fields(e.kubectlOf(formerCluster, "get", "nodes", "-o", "jsonpath={.items[*].spec.providerID}"))
+	e.kubectlOfFormer("apply", "-f", file)
+	formerNodes := strings.Fields(e.kubectlOfFormer("get", "nodes", "-o", "jsonpath={.items[*].spec.providerID}"))
 	id := strings.TrimSpace(e.runSlipway("etcd", "snapshot", formerCluster))
 
 	start := time.Now()
@@ -130,7 +130,7 @@ func restoreElsewhere(e *environment) {
 // checkFormerCluster checks that the former cluster is as it was.
 func checkFormerCluster(e *environment) {
 	e.runSlipway("validate", "cluster", formerCluster, "--wait", "2m")
-	if got := e.kubectlOf(formerCluster, "get", "configmap", "survivor", "-o", "jsonpath={.data.answer}"); got != "42" {
+	if got := e.kubectlOfFormer("get", "configmap", "survivor", "-o", "jsonpath={.data.answer}"); got != "42" {
 		e.t.Errorf("the ConfigMap contains %q, want 42", got)
 	}
 }

@@ -19,33 +19,34 @@ type etcdFault struct {
 	inject func(e *environment, machine string)
 }
 
+// faultDuration is how long a fault lasts that is ended again.
+const faultDuration = 8 * time.Second
+
 // etcdFaults are the kinds of faults. What does not heal without an operator ends before inject returns.
 func etcdFaults() []etcdFault {
-	const duration = 8 * time.Second
-
 	return []etcdFault{
 		{"etcd is killed", func(e *environment, machine string) {
 			e.mustRunInMachine(machine, "kill -KILL $(pidof etcd)")
 		}},
 		{"etcd is paused", func(e *environment, machine string) {
 			stop, start := freeze("etcd")
-			e.breakFor(duration, machine, stop, start)
+			e.breakFor(machine, stop, start)
 		}},
 		{"the member is cut off", func(e *environment, machine string) {
-			e.breakFor(duration, machine, dropPorts("2379, 2380"), rejoin)
+			e.breakFor(machine, dropPorts("2379, 2380"), rejoin)
 		}},
 		{"the machine is cut off", func(e *environment, machine string) {
-			e.breakFor(duration, machine, cutOff, rejoin)
+			e.breakFor(machine, cutOff, rejoin)
 		}},
 		{"the disk is slow", func(e *environment, machine string) {
-			e.slowDisk(duration, machine)
+			e.slowDisk(machine)
 		}},
 		{"the disk hangs", func(e *environment, machine string) {
-			e.breakFor(duration, machine, "fsfreeze --freeze /var/lib/slipway/etcd", "fsfreeze --unfreeze /var/lib/slipway/etcd")
+			e.breakFor(machine, "fsfreeze --freeze /var/lib/slipway/etcd", "fsfreeze --unfreeze /var/lib/slipway/etcd")
 		}},
 		{"the disk is full", func(e *environment, machine string) {
 			fill := "fallocate -l $(df -B1 --output=avail /var/lib/slipway/etcd | tail -1) /var/lib/slipway/etcd/ballast || true"
-			e.breakFor(duration, machine, fill, "rm /var/lib/slipway/etcd/ballast")
+			e.breakFor(machine, fill, "rm /var/lib/slipway/etcd/ballast")
 		}},
 		{"the volume is detached", detachVolume},
 		{"the machine is terminated", func(e *environment, machine string) {
@@ -64,10 +65,10 @@ func etcdFaults() []etcdFault {
 }
 
 // breakFor runs a script in a machine, and another one that ends its effect.
-func (e *environment) breakFor(duration time.Duration, machine, apply, repair string) {
+func (e *environment) breakFor(machine, apply, repair string) {
 	e.t.Helper()
 	e.mustRunInMachine(machine, apply)
-	time.Sleep(duration)
+	time.Sleep(faultDuration)
 	e.mustRunInMachine(machine, repair)
 }
 
@@ -106,7 +107,7 @@ func detachVolume(e *environment, machine string) {
 }
 
 // slowDisk allows etcd four writes a second on its volume. It needs version 1 of the block controller of cgroups.
-func (e *environment) slowDisk(duration time.Duration, machine string) {
+func (e *environment) slowDisk(machine string) {
 	e.t.Helper()
 	const controller = "/sys/fs/cgroup/blkio"
 	if _, err := os.Stat(controller + "/cgroup.procs"); err != nil {
@@ -130,7 +131,7 @@ func (e *environment) slowDisk(duration time.Duration, machine string) {
 		os.WriteFile(filepath.Join(slow, "cgroup.procs"), []byte(process), 0o644),
 	)
 	if err == nil {
-		time.Sleep(duration)
+		time.Sleep(faultDuration)
 	}
 	if err := errors.Join(err, moveBack()); err != nil {
 		e.t.Fatal(err)

@@ -48,7 +48,7 @@ type Recorder struct {
 
 // NewRecorder returns a recorder whose requests wait for an answer no longer than timeout.
 func NewRecorder(timeout time.Duration) *Recorder {
-	return &Recorder{start: time.Now(), timeout: timeout}
+	return &Recorder{start: time.Now(), timeout: timeout} //nolint:forbidigo // it measures real clients
 }
 
 // Key is the name of the n-th key of a round.
@@ -67,12 +67,12 @@ func (r *Recorder) Since(then time.Duration) time.Duration { return time.Since(r
 // Run sends requests, about half of them writes, with pause between them, until ctx ends. Requests are not cancelled then.
 func (r *Recorder) Run(ctx context.Context, s Store, client int, pause time.Duration) {
 	for ctx.Err() == nil {
-		q := request{key: Key(r.round.Load(), rand.IntN(KeysOfRound))}
-		if rand.IntN(2) == 0 {
+		q := request{key: Key(r.round.Load(), rand.IntN(KeysOfRound))} //nolint:gosec // load, no secret
+		if rand.IntN(2) == 0 {                                         //nolint:gosec // load, no secret
 			q.value = strconv.FormatInt(r.written.Add(1), 10)
 		}
 		r.send(context.WithoutCancel(ctx), s, client, q)
-		time.Sleep(pause)
+		time.Sleep(pause) //nolint:forbidigo // it is the rate of a real client
 	}
 }
 
@@ -172,6 +172,7 @@ func newModel() porcupine.Model {
 		Partition: splitByKey,
 		Init:      func() any { return "" },
 		Step: func(state, input, output any) (bool, any) {
+			//nolint:errcheck // the recorder stores requests only
 			if q := input.(request); q.value != "" {
 				return true, q.value
 			}
@@ -184,7 +185,7 @@ func newModel() porcupine.Model {
 func splitByKey(operations []porcupine.Operation) [][]porcupine.Operation {
 	byKey := map[string][]porcupine.Operation{}
 	for _, o := range operations {
-		key := o.Input.(request).key
+		key := o.Input.(request).key //nolint:errcheck // the recorder stores requests only
 		byKey[key] = append(byKey[key], o)
 	}
 	var out [][]porcupine.Operation

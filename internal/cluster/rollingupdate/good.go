@@ -67,7 +67,7 @@ func (u *updater) versionOf(ctx context.Context, g rollout.Group, document strin
 	newest, errNewest := strconv.Atoi(g.Version)
 	oldest, errOldest := strconv.Atoi(u.good.versions[groupKey(g.Name, g.Slot)])
 	if errNewest != nil || errOldest != nil {
-		return "", nil
+		return "", nil //nolint:nilerr // versions without a number are not searched
 	}
 
 	for v := newest; v > max(oldest, newest-maxFormerVersions); v-- {

@@ -376,11 +376,8 @@ func (u *updater) runLocked(
 		}
 	}
 
-	if !options.Force.IsZero() {
-		u.good.forced = &forcedUpdate{Since: options.Force, Groups: u.request.Groups}
-		if err := u.good.write(ctx); err != nil {
-			return err
-		}
+	if err := u.recordForced(ctx, options); err != nil {
+		return err
 	}
 
 	if err := u.setVersions(ctx, first); err != nil {
@@ -436,6 +433,17 @@ func (u *updater) forcedSince(now time.Time) time.Time {
 	}
 
 	return f.Since
+}
+
+// recordForced records when a forced update began, so that the next run can continue it.
+func (u *updater) recordForced(ctx context.Context, options rollout.Options) error {
+	if options.Force.IsZero() {
+		return nil
+	}
+
+	u.good.forced = &forcedUpdate{Since: options.Force, Groups: u.request.Groups}
+
+	return u.good.write(ctx)
 }
 
 // options returns the options of all decisions of this update.

@@ -239,14 +239,7 @@ func TestRealLostQuorum(t *testing.T) {
 	for _, slot := range []int{1, 2} {
 		c.joinAgain(c.manager.Peers[slot], number, slot)
 	}
-	last := c.client(2)
-	eventually(t, "the last member, which others have promoted, has the data", func() error {
-		got, err := last.Get(t.Context(), "key0")
-		if err == nil && len(got.Kvs) != 1 {
-			t.Fatalf("it has no data: %+v", got)
-		}
-		return err // it refuses reads until it has heard of its promotion
-	})
+	checkLastMember(t, c)
 	for _, b := range r.backups() {
 		if !b.Verified() || b.Reason != backup.ReasonRecovery {
 			t.Errorf("backup %+v", b)

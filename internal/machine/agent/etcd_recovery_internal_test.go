@@ -178,3 +178,17 @@ func TestRecoveryNeedsRoom(t *testing.T) {
 		t.Errorf("a generation began: %v, %v", keys, err)
 	}
 }
+
+// checkLastMember checks that the last member, which others have promoted, has the data. It refuses reads until it has heard of
+// its promotion.
+func checkLastMember(t *testing.T, c *realCluster) {
+	t.Helper()
+	last := c.client(2)
+	eventually(t, "the last member answers", func() error {
+		got, err := last.Get(t.Context(), "key0")
+		if err == nil && len(got.Kvs) != 1 {
+			t.Fatalf("it has no data: %+v", got)
+		}
+		return err
+	})
+}
