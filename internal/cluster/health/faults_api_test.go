@@ -238,12 +238,12 @@ func certificateFaults() []fault {
 				})
 				addCondition(f, 3, report.Condition{
 					Component: report.Task("certificates"), State: report.Warning,
-					Cause: "fails: post https://api.demo.internal:3988/join: dial tcp: i/o timeout",
+					Cause: "fails: post https://api.demo.internal:3988/join: no answer",
 					Next:  "read the agent's journal on the machine: journalctl -u slipway-node",
 				})
 			},
 			want: []string{
-				"warning machine i-0c4e4 (workers): agent task certificates: fails: post https://api.demo.internal:3988/join: dial tcp: i/o timeout",
+				"warning machine i-0c4e4 (workers): agent task certificates: fails: post https://api.demo.internal:3988/join: no answer",
 				"warning certificate i-0c4e4 (workers): certificate kubelet was due for renewal at 2026-11-20T16:00:00Z and expires at 2026-11-23T00:00:00Z",
 			},
 		},

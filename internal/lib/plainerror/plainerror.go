@@ -133,6 +133,7 @@ func networkRules() []rule {
 		{`lookup (\S+?)( on \S+)?: no such host`, `host $1 is not in the DNS`},
 		{`dial (?:tcp|udp)[46]? (\S+): connect: (.*)`, `connect to $1: $2`},
 		{`dial (?:tcp|udp)[46]? (\S+): i/o timeout`, `connect to $1: no answer`},
+		{`dial (?:tcp|udp)[46]?: i/o timeout`, `no answer`}, // before the host's address was known
 		{`dial (?:tcp|udp)[46]? (\S+): `, `connect to $1: `},
 		{`dial unix (\S+): connect: `, `connect to $1: `},
 		{`read tcp[46]? \S+->(\S+): (read: )?`, `read from $1: `},

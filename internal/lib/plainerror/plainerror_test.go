@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -62,6 +63,7 @@ func TestErrorsOfLibraries(t *testing.T) {
 		"certificate": {get(t, tlsServer(t)), `certificate is not valid`},
 		"not tls":     {get(t, strings.Replace(plainServer(t), "http:", "https:", 1)), `answers with HTTP, not HTTPS`},
 		"eof":         {fmt.Errorf("read x: %w", io.ErrUnexpectedEOF), "read x: the data ends too early"},
+		"no address":  {fmt.Errorf("post x: %w", &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}), "post x: no answer"},
 		"deadline":    {fmt.Errorf("get: %w", context.DeadlineExceeded), "get: no answer in time"},
 		"cancelled":   {fmt.Errorf("get: %w", context.Canceled), "get: interrupted"},
 		"aws refused": {describeVPCs(t, refused, "key"), "EC2 DescribeVpcs: after 2 attempts: http://" + refused + "/: connect to " + refused + ": connection refused"},

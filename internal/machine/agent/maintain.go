@@ -18,6 +18,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
+	"github.com/slipway-k8s/slipway/internal/lib/plainerror"
 	"github.com/slipway-k8s/slipway/internal/machine/addon"
 	"github.com/slipway-k8s/slipway/internal/machine/follow"
 	"github.com/slipway-k8s/slipway/internal/machine/join"
@@ -124,7 +125,7 @@ func (a *Agent) reportFailingTask(name string, failures int, err error) {
 	a.conditions.Set(report.Condition{
 		Component: report.Task(name),
 		State:     report.Warning,
-		Cause:     "fails: " + err.Error(), // without a count: a change of the text writes the Node
+		Cause:     "fails: " + plainerror.Text(err.Error()), // without a count: a change of the text writes the Node
 		Next:      "read the agent's journal on the machine: journalctl -u slipway-node",
 	}, a.Now())
 }
