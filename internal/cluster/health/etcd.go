@@ -109,7 +109,7 @@ func checkQuorum(f Facts, n memberCount) (Check, bool) {
 	case n.working < needed && !someoneHasQuorum(f):
 		c.Severity = Critical
 		c.Cause = fmt.Sprintf("quorum lost: %d of %d members do not work: %s", len(n.failed), n.all, failed)
-		c.Hint = lostQuorumHint(n)
+		c.Hint = lostQuorumHint(f, n)
 
 	case n.working <= needed && len(n.failed) > 0:
 		c.Severity = Warning
@@ -121,7 +121,11 @@ func checkQuorum(f Facts, n memberCount) (Check, bool) {
 }
 
 // lostQuorumHint returns what to do about a lost quorum.
-func lostQuorumHint(n memberCount) string {
+func lostQuorumHint(f Facts, n memberCount) string {
+	if _, isDataLost := chooseQuorumLoss(f); isDataLost {
+		return "the members that are left cannot have a quorum again: see etcd recovery"
+	}
+
 	if n.isStarting() {
 		return "wait (--wait 10m): their machines are booting. Their data is on their volumes: do not delete any"
 	}

@@ -15,18 +15,39 @@ func quorumFaults() []fault {
 			name:    "Two of three control-plane machines are gone",
 			happens: "etcd has no quorum: nothing can be read or written through the API. Pods continue to run.",
 			todo:    "Nobody, if the volumes exist: the groups launch machines, which attach them. Never delete a volume now.",
+			change:  loseTwoMachines,
+			want: []string{
+				"critical etcd quorum: quorum lost: 2 of 3 members do not work: etcd-b (its machine is not running), etcd-c (its machine i-0c4e3 is shutting-down)",
+				"critical api kube-apiserver: https://demo-api.example.com:443 does not answer: no answer in time",
+				"failed group control-plane-b: 0 of 1 machines are running",
+				"failed group control-plane-c: 0 of 1 machines are running; i-0c4e3 is shutting-down",
+				"failed etcd etcd-b: its machine is not running",
+				"failed etcd etcd-c: its machine i-0c4e3 is shutting-down",
+				"failed api kube-apiserver of i-0c4e1 (control-plane-a): not ready: failed checks of /readyz: etcd",
+				"failed target demo-api i-0c4e1 (control-plane-a): the load balancer sends it no requests: unhealthy: Health checks failed",
+				"warning etcd etcd-a: runs without a quorum",
+			},
+		},
+		{
+			name: "The volumes of a majority are lost",
+			happens: "Two of three machines are gone, and their volumes were deleted. The member that is left can never have a quorum again. " +
+				"Here spec.etcd.quorumLoss.recovery is Automatic.",
+			todo: "The machines recover etcd when the quorum has been missing for the configured time. Then the operator runs slipway apply " +
+				"--recreate-lost-volumes. With recovery: Manual, the operator restores a backup: slipway etcd restore.",
 			change: func(f *health.Facts) {
-				f.Instances[1].State, f.Instances[2].State = "terminated", "shutting-down"
-				measured(f, 0, func(r *report.Report) {
-					r.Etcd.Quorum, r.Etcd.LeaderID = false, ""
-					r.Etcd.Peers = []report.Peer{{Slot: "b", Error: "i/o timeout"}, {Slot: "c", Error: "i/o timeout"}}
-					r.APIServer = &report.APIServer{FailedChecks: []string{"etcd"}}
-				})
-				withoutAPI(f, "https://demo-api.example.com:443 does not answer: "+timeout)
-				f.Targets[0].State, f.Targets[0].Description = "unhealthy", "Health checks failed"
+				loseTwoMachines(f)
+				f.Recovery = &health.Recovery{Waiting: []health.QuorumLoss{{
+					Slot:       "a",
+					LostData:   true,
+					Reason:     "the data of 2 of 3 members is lost (b, c)",
+					LostAt:     now.Add(-2 * time.Minute),
+					ReportedAt: now,
+					DueAt:      now.Add(8 * time.Minute),
+				}}}
 			},
 			want: []string{
 				"critical etcd quorum: quorum lost: 2 of 3 members do not work: etcd-b (its machine is not running), etcd-c (its machine i-0c4e3 is shutting-down)",
+				"critical etcd recovery: no quorum for 2m: the data of 2 of 3 members is lost (b, c)",
 				"critical api kube-apiserver: https://demo-api.example.com:443 does not answer: no answer in time",
 				"failed group control-plane-b: 0 of 1 machines are running",
 				"failed group control-plane-c: 0 of 1 machines are running; i-0c4e3 is shutting-down",
@@ -229,12 +250,13 @@ func certificateFaults() []fault {
 			},
 		},
 		{
-			name:    "A certificate is not renewed",
-			happens: "Agents renew certificates after two thirds of their week. This one is six hours late or more.",
-			todo:    "The operator reads the agent's journal. A worker needs the join endpoint (port 3988) of the control plane.",
+			name: "A certificate is not renewed",
+			happens: "Agents renew certificates after two thirds of their time: 12 hours on workers, a week on the control plane. This one " +
+				"is late by an eighth of what is left, at most six hours.",
+			todo: "The operator reads the agent's journal. A worker needs the join endpoint (port 3988) of the control plane.",
 			change: func(f *health.Facts) {
 				measured(f, 3, func(r *report.Report) {
-					r.Certificates[0].RenewAt, r.Certificates[0].NotAfter = now.Add(-20*time.Hour), now.Add(36*time.Hour)
+					r.Certificates[0].RenewAt, r.Certificates[0].NotAfter = now.Add(-3*time.Hour), now.Add(time.Hour)
 				})
 				addCondition(f, 3, report.Condition{
 					Component: report.Task("certificates"), State: report.Warning,
@@ -244,16 +266,16 @@ func certificateFaults() []fault {
 			},
 			want: []string{
 				"warning machine i-0c4e4 (workers): agent task certificates: fails: post https://api.demo.internal:3988/join: no answer",
-				"warning certificate i-0c4e4 (workers): certificate kubelet was due for renewal at 2026-11-20T16:00:00Z and expires at 2026-11-23T00:00:00Z",
+				"warning certificate i-0c4e4 (workers): certificate kubelet was due for renewal at 2026-11-21T09:00:00Z and expires at 2026-11-21T13:00:00Z",
 			},
 		},
 		{
 			name:    "A certificate has expired",
-			happens: "The renewal failed for more than two days. The kubelet cannot talk to the API any more.",
+			happens: "The renewal failed for more than four hours, on a worker, or two days. The kubelet cannot talk to the API any more.",
 			todo:    "The operator fixes the cause of the failed renewal, or terminates the machine.",
 			change: func(f *health.Facts) {
 				measured(f, 3, func(r *report.Report) {
-					r.Certificates[0].RenewAt, r.Certificates[0].NotAfter = now.Add(-57*time.Hour), now.Add(-time.Hour)
+					r.Certificates[0].RenewAt, r.Certificates[0].NotAfter = now.Add(-5*time.Hour), now.Add(-time.Hour)
 				})
 				f.Nodes[3].LeaseRenewed = now.Add(-time.Hour)
 			},
@@ -263,4 +285,16 @@ func certificateFaults() []fault {
 			},
 		},
 	}
+}
+
+// loseTwoMachines is the loss of two of three machines of the control plane.
+func loseTwoMachines(f *health.Facts) {
+	f.Instances[1].State, f.Instances[2].State = "terminated", "shutting-down"
+	measured(f, 0, func(r *report.Report) {
+		r.Etcd.Quorum, r.Etcd.LeaderID = false, ""
+		r.Etcd.Peers = []report.Peer{{Slot: "b", Error: "i/o timeout"}, {Slot: "c", Error: "i/o timeout"}}
+		r.APIServer = &report.APIServer{FailedChecks: []string{"etcd"}}
+	})
+	withoutAPI(f, "https://demo-api.example.com:443 does not answer: "+timeout)
+	f.Targets[0].State, f.Targets[0].Description = "unhealthy", "Health checks failed"
 }

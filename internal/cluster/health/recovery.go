@@ -88,6 +88,10 @@ func checkRecovery(f Facts) []Check {
 // chooseQuorumLoss returns the report that says most, and whether there is one: machines whose data is not lost say nothing that
 // the check of the quorum does not say.
 func chooseQuorumLoss(f Facts) (QuorumLoss, bool) {
+	if f.Recovery == nil {
+		return QuorumLoss{}, false
+	}
+
 	fresh := slices.DeleteFunc(slices.Clone(f.Recovery.Waiting), func(l QuorumLoss) bool {
 		return !l.LostData || f.Now.Sub(l.ReportedAt) > freshQuorumReport
 	})
