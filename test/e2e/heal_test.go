@@ -201,12 +201,25 @@ func (e *environment) askEndpoints() (string, error) {
 	return string(out), err
 }
 
+// logUnits logs the last lines of units of a machine if the test has failed.
+func (e *environment) logUnits(machine string, units ...string) {
+	e.t.Helper()
+	if !e.t.Failed() {
+		return
+	}
+	for _, unit := range units {
+		out, err := e.runInMachine(machine, "systemctl status --no-pager -n 0 "+unit+"; journalctl --no-pager -n 60 -u "+unit)
+		e.t.Logf("%s of %s: %v\n%s", unit, machine, err, out)
+	}
+}
+
 // loseVolume takes the volume of one member away by force, and gives it back.
 func loseVolume(e *environment) {
 	volumes := e.listVolumes()
 	slot := slices.Sorted(maps.Keys(volumes))[rand.IntN(len(volumes))]
 	volume, machine := volumes[slot][0], volumes[slot][1]
 	e.t.Logf("slot %s loses volume %s of machine %s", slot, volume, machine)
+	defer e.logUnits(machine, "etcd", "slipway-node")
 	if r := e.runProgram("aws", "ec2", "detach-volume", "--force", "--volume-id", volume); r.code != 0 {
 		e.t.Fatal(r.err)
 	}

@@ -155,8 +155,8 @@ type slotState struct {
 	isOutdated bool
 	action     Action
 	waiting    string
-	// rank is lower for slots that are replaced earlier: those that do not serve, then the one whose replacement
-	// has begun.
+	// rank is lower for slots that are replaced earlier: those that do not serve, then those whose replacement has begun. There
+	// can be two of them: a member that was lost is replaced first, and may come back.
 	rank int
 }
 
@@ -180,6 +180,8 @@ func (u update) assessSlot(g Group) slotState {
 		s.rank = rankLost
 	case !serving:
 		s.rank = rankBroken
+	case slices.ContainsFunc(outdated, func(m Machine) bool { return m.Started }):
+		s.rank = rankDrained
 	case hasBegun(outdated[0]):
 		s.rank = rankBegun
 	default:
@@ -193,7 +195,8 @@ func (u update) assessSlot(g Group) slotState {
 const (
 	rankLost    = iota // the slot has no member
 	rankBroken         // the slot does not serve
-	rankBegun          // the replacement has begun
+	rankDrained        // the drain has begun
+	rankBegun          // the machine is detached, to make room for a new one
 	rankServing        // the slot serves
 )
 

@@ -166,15 +166,16 @@ func (w *world) checkQuorum(t *rapid.T, a rollout.Action) {
 		return
 	}
 
-	// A machine whose agent hangs is replaced before one whose drain has begun, which still votes.
-	isKnown := a.Machine.Member == rollout.MemberHealthy
+	// A machine whose agent hangs is replaced before one whose drain has begun, which still votes. After a member that was lost
+	// has come back, two drains have begun: both machines serve, and one of them is next.
+	begins := a.Machine.Member == rollout.MemberHealthy && !a.Machine.Started
 	for _, g := range w.groups {
 		if g.Slot == "" || g.Slot == a.Machine.Slot {
 			continue
 		}
 
 		serves := slices.ContainsFunc(w.machines, func(m rollout.Machine) bool {
-			return m.Slot == g.Slot && m.State == rollout.StateRunning && m.NodeReady && w.votes[m.ID] && (!m.Started || !isKnown)
+			return m.Slot == g.Slot && m.State == rollout.StateRunning && m.NodeReady && w.votes[m.ID] && (!m.Started || !begins)
 		})
 		if !serves {
 			t.Fatalf("%s of %s in slot %s while slot %s does not serve", a.Type, a.Machine.ID, a.Machine.Slot, g.Slot)

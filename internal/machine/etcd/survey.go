@@ -200,7 +200,8 @@ func (m Manager) forEach(members []MemberState, do func(i int, c *clientv3.Clien
 // Compact removes the history up to a revision, through the member at url.
 func (m Manager) Compact(ctx context.Context, url string, revision int64) error {
 	return m.use(url, func(c *clientv3.Client) error {
-		if _, err := c.Compact(ctx, revision, clientv3.WithCompactPhysical()); err != nil {
+		_, err := c.Compact(ctx, revision, clientv3.WithCompactPhysical())
+		if err != nil && !errors.Is(err, rpctypes.ErrCompacted) { // it was compacted further meanwhile
 			return fmt.Errorf("compact etcd at revision %d through %s: %w", revision, url, err)
 		}
 
