@@ -33,7 +33,7 @@ func writeMachine(t *testing.T, a *Agent) {
 }
 
 // TestNamesOfTheBenchmark: kube-bench looks for files by the names that kubeadm gives them, and fails a check whose file
-// does not exist. Controls 1.1.7, 1.1.15, 1.1.17, 4.1.5 and 4.1.9 require mode 0600, 1.1.19 that no file below pki is
+// does not exist. Controls 1.1.7, 1.1.13, 1.1.15, 1.1.17, 4.1.5 and 4.1.9 require mode 0600, 1.1.19 that no file below pki is
 // anybody's but root's.
 func TestNamesOfTheBenchmark(t *testing.T) {
 	a := testAgent(t)
@@ -41,6 +41,7 @@ func TestNamesOfTheBenchmark(t *testing.T) {
 	writeMachine(t, a)
 	for _, path := range []string{
 		"/etc/kubernetes/scheduler.conf", "/etc/kubernetes/controller-manager.conf", "/etc/kubernetes/kubelet.conf",
+		"/etc/kubernetes/admin.conf",
 		"/etc/etcd/etcd.conf", "/var/lib/kubelet/config.yaml", "/etc/systemd/system/kubelet.service",
 	} {
 		info, err := os.Stat(a.Root.Path(path))

@@ -354,6 +354,8 @@ func (a *Agent) controlPlaneFiles() ([]File, error) {
 		files = append(files, File{Path: f.Path, Body: f.Body, Mode: 0o600})
 	}
 
+	admin := kube.EmptyAdminKubeconfig(c.APIServer)
+	files = append(files, File{Path: kube.KubeconfigPath("admin"), Body: admin, Mode: 0o600})
 	for _, component := range []string{kube.ControllerManager, kube.Scheduler} {
 		name := strings.TrimPrefix(component, "kube-")
 		files = append(

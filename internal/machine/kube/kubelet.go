@@ -180,6 +180,14 @@ func PodKubeconfig(server string) []byte {
 	return []byte(renderKubeconfig(server, mounted+"ca.crt", "    tokenFile: "+mounted+"token"))
 }
 
+// EmptyAdminKubeconfig returns the kubeconfig admin.conf of a control-plane machine. It has no credential: machines keep none of
+// an administrator. The file exists because auditors, and kube-bench, look for it and check who may read it.
+func EmptyAdminKubeconfig(server string) []byte {
+	const comment = "# Administrators get certificates from 'slipway export kubeconfig': this file has no credential.\n"
+
+	return []byte(comment + renderKubeconfig(server, PKIDir+"/kubernetes-ca.crt", "    {}"))
+}
+
 func renderKubeconfig(server, ca, user string) string {
 	return `apiVersion: v1
 kind: Config
