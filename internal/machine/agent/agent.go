@@ -85,6 +85,8 @@ type Agent struct {
 	documentStatus atomic.Pointer[documentStatus]
 	// etcdFenced is set from when the agent sets the member's data aside until the member runs with restored data.
 	etcdFenced atomic.Bool
+	// restoredAt is when the newest restoration of etcd was requested; nil if there was none.
+	restoredAt atomic.Pointer[time.Time]
 	// recovery is what the agent remembers of a quorum that is missing.
 	recovery recoveryMemory
 	// etcdData is held while a task decides about the member's data directory, or moves it.

@@ -260,7 +260,7 @@ func TestNodeChanges(t *testing.T) {
 	machines := []Machine{
 		{ID: "i-1", Name: "runs", State: "running", Role: "worker"}, {ID: "i-2", Name: "new", State: "running", Role: "control-plane"}, {ID: "i-3", State: "terminated"},
 	}
-	terminated, roles := NodeChanges(nodes, machines, now)
+	terminated, roles := NodeChanges(nodes, machines, now.Add(-missingInstanceGrace))
 	names := []string{}
 	for _, n := range terminated {
 		names = append(names, n.Metadata.Name)

@@ -65,7 +65,12 @@ func (m *etcdMember) readGeneration(ctx context.Context) (*etcd.Generation, erro
 		return nil, err
 	}
 
-	return readJSONObject[etcd.Generation](ctx, m.store, keys[len(keys)-1])
+	g, err := readJSONObject[etcd.Generation](ctx, m.store, keys[len(keys)-1])
+	if err == nil {
+		m.agent.restoredAt.Store(&g.CreatedAt)
+	}
+
+	return g, err
 }
 
 // gatherGeneration adds what is known of restorations. For a member with data a failure to read is not an error: it must

@@ -199,7 +199,7 @@ func TestNodeClaimsNoOthersRole(t *testing.T) {
 	var liar Node
 	liar.Metadata.Name, liar.Spec.ProviderID = "ip-10-80-0-9.ec2.internal", "aws:///us-east-1a/i-1"
 	machines := []Machine{{ID: "i-1", Name: "ip-10-80-0-4.ec2.internal", State: "running", Role: node.RoleTagControlPlane}}
-	if _, roles := NodeChanges([]Node{liar}, machines, time.Now()); len(roles) != 0 {
+	if _, roles := NodeChanges([]Node{liar}, machines, time.Now().Add(-missingInstanceGrace)); len(roles) != 0 {
 		t.Errorf("got roles %v", roles)
 	}
 }

@@ -65,8 +65,9 @@ const missingInstanceGrace = 10 * time.Minute
 
 // NodeChanges returns the nodes to delete because they have no live machine, and the role label to add by node name.
 // A node belongs to the live machine of its name. Its provider id only tells a node from one of an earlier machine of
-// this name: a kubelet can forge it or leave it out, but not the name in its certificate.
-func NodeChanges(nodes []Node, machines []Machine, now time.Time) (terminated []Node, roles map[string]string) {
+// this name: a kubelet can forge it or leave it out, but not the name in its certificate. EC2 certainly lists the machines of nodes
+// that were created before listed.
+func NodeChanges(nodes []Node, machines []Machine, listed time.Time) (terminated []Node, roles map[string]string) {
 	ended := map[string]bool{}   // by id
 	live := map[string]Machine{} // by name
 
@@ -82,7 +83,7 @@ func NodeChanges(nodes []Node, machines []Machine, now time.Time) (terminated []
 	for _, n := range nodes {
 		id := n.Spec.ProviderID[strings.LastIndex(n.Spec.ProviderID, "/")+1:]
 		own, alive := live[strings.ToLower(n.Metadata.Name)]
-		isOld := now.Sub(n.Metadata.CreationTimestamp) > missingInstanceGrace
+		isOld := n.Metadata.CreationTimestamp.Before(listed)
 
 		switch {
 		case ended[id], isOld && (!alive || id != "" && id != own.ID):
@@ -124,8 +125,8 @@ type nodeWork struct {
 func (w nodeWork) isEmpty() bool { return len(w.terminated)+len(w.roles)+len(w.live) == 0 }
 
 // findNodeWork returns what has to change for the nodes and the list of live machines have.
-func findNodeWork(nodes []Node, have map[string]string, machines []Machine, now time.Time) nodeWork {
-	terminated, roles := NodeChanges(nodes, machines, now)
+func findNodeWork(nodes []Node, have map[string]string, machines []Machine, listed time.Time) nodeWork {
+	terminated, roles := NodeChanges(nodes, machines, listed)
 
 	return nodeWork{terminated: terminated, roles: roles, live: diffLiveMachines(have, liveWorkers(machines))}
 }
@@ -159,7 +160,7 @@ func (a *Agent) reconcileNodes(ctx context.Context, api kube.Client) error {
 		return err
 	}
 
-	work := findNodeWork(list.Items, have, machines, a.Now())
+	work := findNodeWork(list.Items, have, machines, listedSince(a))
 	if exists && work.isEmpty() && !mayHaveChanged(list.Items, a.Now()) {
 		return nil
 	}
@@ -177,9 +178,20 @@ func (a *Agent) reconcileNodes(ctx context.Context, api kube.Client) error {
 		)
 	}
 
-	work = findNodeWork(list.Items, have, machines, a.Now())
+	work = findNodeWork(list.Items, have, machines, listedSince(a))
 
 	return errors.Join(recordLiveMachines(ctx, api, exists, work.live), changeNodes(ctx, a, api, work))
+}
+
+// listedSince returns before when a node must have been created for EC2 to list its machine for certain. A restored backup may
+// have nodes of another cluster, with the names of this one's: they are older than the restoration.
+func listedSince(a *Agent) time.Time {
+	listed := a.Now().Add(-missingInstanceGrace)
+	if restored := a.restoredAt.Load(); restored != nil && restored.After(listed) {
+		return *restored
+	}
+
+	return listed
 }
 
 // changeNodes deletes and labels nodes.

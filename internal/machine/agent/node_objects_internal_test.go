@@ -57,9 +57,32 @@ func TestNodesWithoutMachineAreRemoved(t *testing.T) {
 		n.Metadata.Name = c.node
 		n.Metadata.CreationTimestamp = now.Add(-c.age)
 		n.Spec.ProviderID = c.provider
-		removed, _ := NodeChanges([]Node{n}, machines, now)
+		removed, _ := NodeChanges([]Node{n}, machines, now.Add(-missingInstanceGrace))
 		if (len(removed) == 1) != c.removed {
 			t.Errorf("%s: removed is %t", name, len(removed) == 1)
+		}
+	}
+}
+
+// TestNodesOfARestoredBackup: a backup of another cluster has nodes with the names of this one's machines. They are deleted at once,
+// so that the kubelets register again; the nodes of machines that have joined since are not.
+func TestNodesOfARestoredBackup(t *testing.T) {
+	now := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
+	a := &Agent{Now: func() time.Time { return now }}
+	restored := now.Add(-2 * time.Minute)
+	machines := []Machine{{ID: "i-own", Name: "ip-10-80-0-4.ec2.internal", State: "running", Role: "control-plane"}}
+	for created, removed := range map[time.Time]bool{restored.Add(-time.Minute): true, restored.Add(time.Minute): false} {
+		var n Node
+		n.Metadata.Name = "ip-10-80-0-4.ec2.internal"
+		n.Metadata.CreationTimestamp = created
+		n.Spec.ProviderID = "aws:///us-east-1a/i-of-the-other-cluster"
+		a.restoredAt.Store(nil)
+		if terminated, _ := NodeChanges([]Node{n}, machines, listedSince(a)); len(terminated) > 0 {
+			t.Error("a new node was removed although nothing was restored")
+		}
+		a.restoredAt.Store(&restored)
+		if terminated, _ := NodeChanges([]Node{n}, machines, listedSince(a)); (len(terminated) == 1) != removed {
+			t.Errorf("created at %s: %d removed", created, len(terminated))
 		}
 	}
 }
