@@ -177,7 +177,7 @@ func upgradeComponents(e *environment) {
 		e.t.Fatalf("exit status %d", r.code)
 	}
 	e.t.Logf("COUNT component upgrade: five machines in %s", time.Since(begin).Round(time.Second))
-	load.stop(maxWriteGap)
+	load.stop(maxWriteGap())
 	for _, name := range upgradedComponents() {
 		versions := catalog.Versions(name)
 		if !strings.Contains(r.out+r.err, versions[1]) || !strings.Contains(r.out+r.err, versions[0]) {

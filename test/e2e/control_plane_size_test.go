@@ -87,7 +87,7 @@ func changeSizeUnderLoad(e *environment) {
 	e.t.Logf("COUNT control plane size: from 5 to 3 machines in %s", time.Since(begin).Round(time.Second))
 	e.checkMembers("etcd-a", "etcd-b", "etcd-c")
 	e.waitHealthy(8 * time.Minute)
-	load.stop(maxWriteGap)
+	load.stop(maxWriteGap())
 	if have := e.listMachines("control-plane"); len(have) != len(before) {
 		e.t.Errorf("%d control-plane machines: %v", len(have), have)
 	}

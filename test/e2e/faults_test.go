@@ -140,12 +140,41 @@ func withoutHostDisk(printed string) string {
 
 // isOverloaded reports whether so many processes wait for this computer's processors that programs in machines
 // miss their timeouts. Times are not checked then.
-func isOverloaded() bool {
+func isOverloaded() bool { return loadOfProcessor() > 4 }
+
+// loadOfProcessor returns the average number of processes that wait for a processor of this computer, or run on it; 0 if that is
+// not known.
+func loadOfProcessor() float64 {
 	body, err := os.ReadFile("/proc/loadavg")
 	first, _, _ := strings.Cut(string(body), " ")
 	load, parseErr := strconv.ParseFloat(first, 64)
+	if err != nil || parseErr != nil {
+		return 0
+	}
 
-	return err == nil && parseErr == nil && load > 4*float64(runtime.NumCPU())
+	return load / float64(runtime.NumCPU())
+}
+
+// isBusy reports whether other programs take so much of this computer that the product's goals do not apply.
+func isBusy() bool { return loadOfProcessor() > 2 }
+
+// maxMemberMissing is how many seconds the etcd member of a slot may be missing: the goal, or more on a busy computer.
+func maxMemberMissing() float64 {
+	if isBusy() {
+		return 30
+	}
+
+	return 15
+}
+
+// maxWriteGap is the longest time without an acknowledged write: the goal of a second, in which API servers may not answer, and
+// two intervals of the writer, or more on a busy computer.
+func maxWriteGap() time.Duration {
+	if isBusy() {
+		return 5 * time.Second
+	}
+
+	return 1400 * time.Millisecond
 }
 
 // findFault returns nil if validate reports the fault, with a next step or the check that explains it.

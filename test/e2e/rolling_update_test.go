@@ -49,10 +49,6 @@ spec: {maxUnavailable: %d, selector: {matchLabels: {app: load}}}
 
 // Limits of a rolling update under load.
 const (
-	// maxMemberMissing is how long the etcd member of a slot may be missing. A busy computer is slower.
-	maxMemberMissing = 30.0
-	// maxWriteGap is the longest time without an acknowledged write.
-	maxWriteGap = 5 * time.Second
 	// blockedLimit is the time after which a drain names the budget that blocks it.
 	blockedLimit = 10 * time.Second
 )
@@ -126,7 +122,7 @@ func replaceUnderLoad(e *environment) {
 		e.t.Fatalf("exit status %d of the process that continues\n%s%s", r.code, r.out, r.err)
 	}
 	took := time.Since(begin)
-	load.stop(maxWriteGap)
+	load.stop(maxWriteGap())
 	e.checkSteps(append(first.events(), second.events()...), took)
 
 	if r := <-watched; r.code != 0 || !strings.Contains(r.out, "handing over") && !strings.Contains(r.out, "standby") {
@@ -156,7 +152,7 @@ func (e *environment) checkSteps(events []rollEvent, took time.Duration) {
 		}
 		handedOver++
 		e.t.Logf("COUNT rolling update: the etcd member of slot %s was missing for %.1f s", v.Slot, v.MemberMissingSeconds)
-		if v.MemberMissingSeconds == 0 || v.MemberMissingSeconds > maxMemberMissing {
+		if v.MemberMissingSeconds == 0 || v.MemberMissingSeconds > maxMemberMissing() {
 			e.t.Errorf("the member of slot %s was missing for %.1f s", v.Slot, v.MemberMissingSeconds)
 		}
 	}
@@ -228,7 +224,7 @@ func handOverSlot(e *environment) {
 	if r.code == 0 || !strings.Contains(r.err, "interrupted: 1 of 3 machines were replaced") {
 		e.t.Fatalf("exit status %d after Ctrl-C\n%s%s", r.code, r.out, r.err)
 	}
-	e.checkWrites("hand-over", writes.stop(), maxWriteGap)
+	e.checkWrites("hand-over", writes.stop(), maxWriteGap())
 	missing := -1.0
 	for _, v := range roll.events() {
 		if v.Type == "joined" {
@@ -236,7 +232,7 @@ func handOverSlot(e *environment) {
 		}
 	}
 	e.t.Logf("COUNT hand-over: one slot in %s, its etcd member was missing for %.1f s", time.Since(begin).Round(time.Second), missing)
-	if missing <= 0 || missing > maxMemberMissing {
+	if missing <= 0 || missing > maxMemberMissing() {
 		e.t.Errorf("the member was missing for %.1f s", missing)
 	}
 	if kept := countOld(before, e.listMachines("control-plane")); kept != 2 {

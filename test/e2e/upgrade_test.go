@@ -58,7 +58,7 @@ func upgradeUnderLoad(e *environment) {
 		e.t.Fatalf("exit status %d", r.code)
 	}
 	e.t.Logf("COUNT upgrade: five machines in three runs in %s", time.Since(begin).Round(time.Second))
-	load.stop(maxWriteGap)
+	load.stop(maxWriteGap())
 
 	e.checkUpgradeBackups(3)
 	e.waitHealthy(5 * time.Minute)
