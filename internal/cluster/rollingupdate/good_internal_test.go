@@ -12,16 +12,23 @@ import (
 // TestFollowedVersionIsGood: a rollback takes back no change that machines follow, and with which they serve, from before the
 // update.
 func TestFollowedVersionIsGood(t *testing.T) {
-	for want, followed := range map[string][]string{
-		"2": {"document-2", "document-2"}, // applied without new machines
-		"3": {"document-3", "document-3"},
-		"1": {"document-2", "document-3"},
+	const current, pending = report.RevisionCurrent, report.RevisionPending
+	for _, c := range []struct {
+		want     string
+		followed []string
+		state    report.RevisionState
+	}{
+		{"2", []string{"document-2", "document-2"}, current}, // applied without new machines
+		{"3", []string{"document-3", "document-3"}, current},
+		{"1", []string{"document-2", "document-3"}, current},
+		{"1", []string{"document-3", "document-3"}, pending}, // a part of it needs new machines, which may not work
 	} {
+		want, followed := c.want, c.followed
 		f := newFakeCluster(t, 1, 2)
 		f.groups[0].Version = "1"
 		f.groups[1].Version = "3"
 		for i, m := range f.machines[1:] {
-			f.reportRevision(t.Context(), m.ID, report.Revision{State: report.RevisionCurrent, Followed: followed[i]})
+			f.reportRevision(t.Context(), m.ID, report.Revision{State: c.state, Followed: followed[i]})
 		}
 
 		u := f.updater(Request{Name: "demo"})

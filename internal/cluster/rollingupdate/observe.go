@@ -103,7 +103,10 @@ func (o observer) addKubernetes(ctx context.Context, out *rollout.Observation) e
 		key := groupKey(m.Group, m.Slot)
 		revision := reportedRevision(m.ID, node)
 		m.IsApplying = revision.State == report.RevisionApplying
-		m.Followed = revision.Followed
+		if revision.State == report.RevisionCurrent && len(revision.Pending) == 0 { // not if a part of the document waits for a new machine
+			m.Followed = revision.Followed
+		}
+
 		if back := o.former[key]; back.version == m.Version && back.document != "" {
 			addRevision(m, node, back.document)
 		} else if m.DiffersInDocument {
