@@ -100,20 +100,7 @@ func (o observer) addKubernetes(ctx context.Context, out *rollout.Observation) e
 			return err
 		}
 
-		key := groupKey(m.Group, m.Slot)
-		revision := reportedRevision(m.ID, node)
-		m.IsApplying = revision.State == report.RevisionApplying
-		if revision.State == report.RevisionCurrent && len(revision.Pending) == 0 { // not if a part of the document waits for a new machine
-			m.Followed = revision.Followed
-		}
-
-		if back := o.former[key]; back.version == m.Version && back.document != "" {
-			addRevision(m, node, back.document)
-		} else if m.DiffersInDocument {
-			addRevision(m, node, documents[key])
-		} else {
-			addRefusal(m, revision, documents[key])
-		}
+		o.addDocument(m, node, documents[groupKey(m.Group, m.Slot)])
 	}
 
 	out.Alarms = members.alarms()
@@ -121,6 +108,29 @@ func (o observer) addKubernetes(ctx context.Context, out *rollout.Observation) e
 	out.FailedGates, err = o.failedGates(ctx)
 
 	return err
+}
+
+// addDocument adds what the agent of a machine reports of its node document: what it follows, and how far it is with the
+// one that it is to follow, which is that of its group, or the former one during a rollback.
+func (o observer) addDocument(m *rollout.Machine, node corev1.Node, document string) {
+	revision := reportedRevision(m.ID, node)
+	m.IsApplying = revision.State == report.RevisionApplying
+
+	waits := len(revision.Pending) > 0 // a part of the document waits for a new machine
+	if revision.State == report.RevisionCurrent && !waits {
+		m.Followed = revision.Followed
+	}
+
+	back := o.former[groupKey(m.Group, m.Slot)]
+
+	switch {
+	case back.version == m.Version && back.document != "":
+		addRevision(m, node, back.document)
+	case m.DiffersInDocument:
+		addRevision(m, node, document)
+	default:
+		addRefusal(m, revision, document)
+	}
 }
 
 // reportedRevision returns what the agent of a machine reports of its node document; zero for an agent of another
