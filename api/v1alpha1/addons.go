@@ -5,6 +5,14 @@ package v1alpha1
 // KindAddonChannel is the kind of a document that lists add-ons.
 const KindAddonChannel = "AddonChannel"
 
+const (
+	// SystemChannel is the name of the channel of the add-ons that every cluster has. The control plane applies them, so
+	// no other channel has this name.
+	SystemChannel = "slipway"
+	// SystemAddonPrefix begins the names of the add-ons that every cluster has, and no other names.
+	SystemAddonPrefix = "slipway-"
+)
+
 // AddonChannel lists versions of add-ons: bundles of Kubernetes objects that are applied, updated and deleted together.
 type AddonChannel struct {
 	// APIVersion is slipway.dev/v1alpha1.

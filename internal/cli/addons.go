@@ -159,8 +159,8 @@ func newAddonsGetCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get [NAME]",
 		Short: "List the add-ons that were applied to a cluster",
-		Long: `List the add-ons of cluster NAME that 'slipway addons apply' has applied, from their inventories in the cluster. What Slipway's
-agents apply themselves (CoreDNS, kube-proxy, flannel) is not listed.` + exitStatusHelp(),
+		Long: `List the add-ons of cluster NAME, from their inventories in the cluster. Those of channel slipway (CoreDNS, kube-proxy, flannel,
+and rules of the API server) are applied by the control plane, the others by 'slipway addons apply'.` + exitStatusHelp(),
 		Example: "  slipway addons get demo\n  slipway addons get demo -o json | jq '.[] | select(.state != \"Ready\")'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.get(cmd.Context(), args)
@@ -194,7 +194,7 @@ func (c *addonsCommand) get(ctx context.Context, args []string) error {
 	}
 
 	if len(all) == 0 {
-		c.printMessage("cluster %s has no add-ons that 'slipway addons apply' has applied", c.name)
+		c.printMessage("cluster %s has no add-ons yet", c.name)
 		return nil
 	}
 

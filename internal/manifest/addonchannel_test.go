@@ -226,3 +226,18 @@ func FuzzParseAddonChannel(f *testing.F) {
 		}
 	})
 }
+
+// TestReservedAddons: no channel can have the names of what the control plane applies.
+func TestReservedAddons(t *testing.T) {
+	text := strings.ReplaceAll(goodChannel, "metadata: {name: base}", "metadata: {name: slipway}")
+	_, fs := manifest.ParseAddonChannel([]byte(text))
+	if len(fs) != 1 || !strings.HasSuffix(fs[0].Path, "metadata.name") || fs[0].Hint == "" {
+		t.Errorf("%v", fs)
+	}
+
+	text = strings.ReplaceAll(goodChannel, "- name: ", "- name: slipway-")
+	_, fs = manifest.ParseAddonChannel([]byte(text))
+	if !strings.Contains(fs.Err().Error(), "is reserved for the add-ons that the control plane applies") {
+		t.Errorf("%v", fs)
+	}
+}

@@ -78,6 +78,11 @@ func (c addonChecker) check() {
 		c.fs.Errorf(c.path()+": metadata.name", name, hint, "is not a valid name")
 	}
 
+	if name == v1alpha1.SystemChannel {
+		hint := "choose another name"
+		c.fs.Errorf(c.path()+": metadata.name", name, hint, "is the channel of the add-ons that the control plane applies")
+	}
+
 	if len(c.channel.Spec.Addons) == 0 {
 		hint := "list at least one add-on; 'slipway addons delete' deletes add-ons"
 		c.fs.Errorf(c.path()+": spec.addons", "", hint, "is empty")
@@ -101,6 +106,11 @@ func (c addonChecker) checkIdentity(i int, a v1alpha1.Addon) {
 	if problems := validation.IsDNS1123Subdomain(a.Name); len(problems) > 0 || len(a.Name) > maxAddonName {
 		fix := fmt.Sprintf("write lower-case letters, digits, dashes and dots, %d at most", maxAddonName)
 		c.errorf(i, "name", [2]string{a.Name, fix}, "is not a valid name of an add-on")
+	}
+
+	if strings.HasPrefix(a.Name, v1alpha1.SystemAddonPrefix) {
+		fix := "choose a name that does not begin with " + v1alpha1.SystemAddonPrefix
+		c.errorf(i, "name", [2]string{a.Name, fix}, "is reserved for the add-ons that the control plane applies")
 	}
 
 	if _, err := semver.NewVersion(a.Version); err != nil && (!c.kops || a.Version != "") {

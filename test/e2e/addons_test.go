@@ -3,10 +3,12 @@
 package e2e_test
 
 import (
+	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // addonChannel has an add-on that becomes healthy, and one whose image does not exist.
@@ -77,9 +79,44 @@ func checkAddons(e *environment) {
 	}
 	e.runSlipway("addons", "apply", clusterName, "-f", channel, "--yes", "--force-conflicts")
 	e.t.Log("\n" + e.runSlipway("addons", "get", clusterName))
+	checkSystemAddons(e)
 
 	e.runSlipway("addons", "delete", "probe", "--name", clusterName, "--yes", "--delete-namespaces-and-crds")
 	if got := e.kubectl("get", "namespace", "addon", "--ignore-not-found", "-o", "name"); got != "" {
 		e.t.Errorf("%s is left", got)
+	}
+}
+
+// checkSystemAddons: what every cluster has is applied by one machine, which corrects a change of somebody else.
+func checkSystemAddons(e *environment) {
+	for _, name := range []string{"slipway-rules", "slipway-kube-proxy", "slipway-flannel", "slipway-coredns"} {
+		e.waitUntil(name+" is ready", time.Minute, func() error {
+			secret := e.kubectl("get", "secret", "-n", "kube-system", "slipway-addon-"+name, "-o", "jsonpath={.data.inventory\\.json}")
+			text, err := base64.StdEncoding.DecodeString(secret)
+			if err == nil && !strings.Contains(string(text), `"state":"Ready"`) {
+				err = fmt.Errorf("inventory %s", text)
+			}
+
+			return err
+		})
+	}
+
+	holder := e.kubectl("get", "lease", "-n", "kube-system", "slipway-addons", "-o", "jsonpath={.spec.holderIdentity}")
+	if !strings.HasPrefix(holder, "i-") {
+		e.t.Errorf("add-ons are applied by %q", holder)
+	}
+
+	e.kubectl("label", "service", "-n", "kube-system", "kube-dns", "k8s-app=other", "--overwrite")
+	e.waitUntil("the label of Service kube-dns is corrected", time.Minute, func() error {
+		label := e.kubectl("get", "service", "-n", "kube-system", "kube-dns", "-o", "jsonpath={.metadata.labels.k8s-app}")
+		if label != "kube-dns" {
+			return fmt.Errorf("it is %s", label)
+		}
+
+		return nil
+	})
+	result := e.runProgram(e.slipway, "addons", "delete", "slipway-coredns", "--name", clusterName, "--yes")
+	if result.code != 1 || !strings.Contains(result.err, "add-on slipway-coredns is part of every cluster") {
+		e.t.Errorf("exit status %d:\n%s", result.code, result.err)
 	}
 }

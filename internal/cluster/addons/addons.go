@@ -26,6 +26,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/addon/applier"
+	"github.com/slipway-k8s/slipway/internal/machine/addon/applier/dynamicclient"
 	"github.com/slipway-k8s/slipway/internal/machine/addon/bundle"
 )
 
@@ -170,7 +171,7 @@ func newApplier(config *rest.Config, now func() time.Time) (*applier.Applier, *s
 	}
 
 	return &applier.Applier{
-		Client: client,
+		Client: dynamicclient.New(client),
 		Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(requests)),
 		Now:    now,
 		Wait:   wait,

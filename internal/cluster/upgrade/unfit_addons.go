@@ -12,6 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster/access"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/machine/addon/applier"
+	"github.com/slipway-k8s/slipway/internal/machine/addon/applier/dynamicclient"
 	"github.com/slipway-k8s/slipway/internal/machine/addon/bundle"
 )
 
@@ -91,7 +92,7 @@ func (u *upgrader) findUnfitAddons(ctx context.Context) ([]UnfitAddon, error) {
 		return nil, err
 	}
 
-	inventories, err := (&applier.Applier{Client: client}).Inventories(ctx)
+	inventories, err := (&applier.Applier{Client: dynamicclient.New(client)}).Inventories(ctx)
 	if err != nil {
 		return nil, err
 	}

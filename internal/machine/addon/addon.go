@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package addon renders the add-ons of every cluster (RBAC rules, admission policies, kube-proxy,
-// flannel, CoreDNS)
-// from embedded manifests and applies them with server-side apply. It knows neither machines nor
-// AWS.
+// Package addon renders the add-ons of every cluster (RBAC rules, admission policies, kube-proxy, flannel, CoreDNS) from
+// embedded manifests, as package applier applies them. It knows neither machines nor AWS.
 package addon
 
 import (
-	"context"
 	"embed"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -39,6 +34,8 @@ type Values struct {
 
 // Object is a rendered object and its API path.
 type Object struct {
+	// Addon is the name of the add-on that has the object.
+	Addon string
 	// Path such as /api/v1/namespaces/kube-system/configmaps/coredns.
 	Path string
 	// Body of the object as JSON.
@@ -90,6 +87,7 @@ func renderFile(name string, v Values) ([]Object, error) {
 			return nil, err
 		}
 
+		o.Addon = addonOf(name)
 		out = append(out, o)
 	}
 
@@ -148,9 +146,9 @@ func parseObject(text string) (Object, error) {
 		return Object{}, err
 	}
 
-	plural, err := pluralResource(head.Kind)
-	if err != nil {
-		return Object{}, err
+	kind, found := kindNamed(head.Kind)
+	if !found {
+		return Object{}, fmt.Errorf("unsupported kind %s", head.Kind)
 	}
 
 	path := "/apis/" + head.APIVersion
@@ -162,41 +160,5 @@ func parseObject(text string) (Object, error) {
 		path += "/namespaces/" + head.Metadata.Namespace
 	}
 
-	return Object{Path: path + "/" + plural + "/" + head.Metadata.Name, Body: body}, nil
-}
-
-// pluralResource returns the resource name of a kind, as in API paths. Kinds of new add-ons must be
-// added here.
-func pluralResource(kind string) (string, error) {
-	kinds := []string{
-		"ClusterRole", "ClusterRoleBinding", "ConfigMap", "DaemonSet", "Deployment", "Namespace", "PodDisruptionBudget",
-		"Role", "RoleBinding", "Service", "ServiceAccount", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
-	}
-	if !slices.Contains(kinds, kind) {
-		return "", fmt.Errorf("unsupported kind %s", kind)
-	}
-
-	lower := strings.ToLower(kind)
-	if stem, ok := strings.CutSuffix(lower, "y"); ok {
-		return stem + "ies", nil
-	}
-
-	return lower + "s", nil
-}
-
-// Applier applies one object at its API path with server-side apply.
-type Applier interface {
-	Apply(ctx context.Context, path string, object []byte) error
-}
-
-// Apply applies every object. It continues after a failure and returns all errors joined.
-func Apply(ctx context.Context, api Applier, objects []Object) error {
-	var errs []error
-	for _, o := range objects {
-		if err := api.Apply(ctx, o.Path, o.Body); err != nil {
-			errs = append(errs, fmt.Errorf("apply add-on: %w", err))
-		}
-	}
-
-	return errors.Join(errs...)
+	return Object{Path: path + "/" + kind.resource + "/" + head.Metadata.Name, Body: body}, nil
 }

@@ -19,11 +19,8 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/lib/plainerror"
-	"github.com/slipway-k8s/slipway/internal/machine/addon"
-	"github.com/slipway-k8s/slipway/internal/machine/follow"
 	"github.com/slipway-k8s/slipway/internal/machine/join"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
-	"github.com/slipway-k8s/slipway/internal/machine/node"
 	"github.com/slipway-k8s/slipway/internal/machine/report"
 )
 
@@ -157,7 +154,7 @@ func (a *Agent) controlPlaneTasks(m *etcdMember) []periodicTask {
 		{"report", report.Interval, a.newReportPublisher(m).run},
 		{"restore", restoreInterval, newRestorer(a).lookAndRestore},
 		{"metadata", guardInterval, a.guardMetadata},
-		{"add-ons", 20 * time.Second, func(ctx context.Context) error { return a.applyAddons(ctx, api) }},
+		{"add-ons", addonInterval, newAddonTask(a, api).run},
 		{"repair", repairInterval, newRepairer(a, api).run},
 		{
 			"registration",
@@ -252,92 +249,6 @@ func (a *Agent) newNodeClient() kube.Client {
 		},
 	}
 }
-
-// applyAddons applies the add-ons of this machine's version, unless an older machine of the control plane does it.
-func (a *Agent) applyAddons(ctx context.Context, api kube.Client) error {
-	objects, err := addon.Render(addonValues(a.doc))
-	if err != nil {
-		return err
-	}
-
-	if err := a.awaitReadyz(ctx, api); err != nil {
-		return err
-	}
-
-	if older, err := findOlderServer(ctx, api, a.doc.KubernetesVersion); err != nil || older {
-		return err
-	}
-
-	if err := a.claimAddons(ctx); err != nil {
-		return err
-	}
-
-	return addon.Apply(ctx, api, objects)
-}
-
-// addonValues returns the parameters of the add-ons.
-func addonValues(d node.Document) addon.Values {
-	return addon.Values{
-		PodCIDR:     d.Network.PodCIDR,
-		ServiceCIDR: d.Network.ServiceCIDR,
-		DNSIP:       d.Network.DNSIP,
-		DNSDomain:   d.Network.DNSDomain,
-		Images:      d.Images,
-		AdminGroup:  pki.AdminGroup,
-	}
-}
-
-// claimAddons returns a notReadyError if a machine with a newer revision applies the add-ons, so that machines of two
-// revisions do not undo each other's changes.
-func (a *Agent) claimAddons(ctx context.Context) error {
-	status := a.documentStatus.Load()
-	if status == nil {
-		return nil
-	}
-
-	if status.otherAddons {
-		return newNotReadyError("the add-ons of the current revision need a new machine")
-	}
-
-	lock := newUpdateLock(a)
-	record, _, err := lock.read(ctx)
-	switch {
-	case err != nil:
-		return err
-	case record.AddOns > status.Serial:
-		return newNotReadyError("machines with revision %d apply the add-ons", record.AddOns)
-	case record.AddOns == status.Serial:
-		return nil
-	}
-
-	return lock.change(ctx, func(l follow.Lock) follow.Lock {
-		l.AddOns = max(l.AddOns, status.Serial)
-		return l
-	})
-}
-
-// awaitReadyz waits at most addonPatience until the API server is ready, so that add-ons are applied at once
-// then: until administrators have their rules, no other machine may connect. It returns a notReadyError.
-func (a *Agent) awaitReadyz(ctx context.Context, api kube.Client) error {
-	deadline := a.Now().Add(addonPatience)
-	for {
-		_, err := api.Do(ctx, http.MethodGet, "/readyz", "", nil)
-		if err == nil {
-			return nil
-		}
-
-		if !a.Now().Before(deadline) {
-			return newNotReadyError("%v", err)
-		}
-
-		if err := a.Wait(ctx, gateInterval); err != nil {
-			return err
-		}
-	}
-}
-
-// addonPatience is below the time limit of a task.
-const addonPatience = 20 * time.Second
 
 // serveJoin serves the join endpoint until ctx ends.
 func (a *Agent) serveJoin(ctx context.Context) error {

@@ -199,8 +199,10 @@ func TestRealControlPlane(t *testing.T) {
 	api := a.newAdminClient()
 	api.Server = "https://127.0.0.1:" + m.api
 	eventually(t, "API ready", func() error { _, err := api.Do(t.Context(), http.MethodGet, "/readyz", "", nil); return err })
-	eventually(t, "add-ons applied", func() error { return a.applyAddons(t.Context(), api) })
+	eventually(t, "add-ons applied", func() error { return newAddonTask(a, api).run(t.Context()) })
 	checkSecondApply(t, a, api)
+	checkAddonElection(t, a, api)
+	checkAddonUpdate(t, a, api)
 	checkControllers(t, api)
 	checkAnonymous(t, a, api.Server)
 	people.check(t, a, api.Server)
@@ -298,7 +300,7 @@ func checkSecondApply(t *testing.T, a *Agent, api kube.Client) {
 		return o.Metadata.ResourceVersion
 	}
 	before := version()
-	if err := a.applyAddons(t.Context(), api); err != nil {
+	if err := newAddonTask(a, api).run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if after := version(); after != before {

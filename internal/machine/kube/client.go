@@ -178,6 +178,21 @@ func (c Client) Watch(ctx context.Context, path string, each func(object json.Ra
 	}
 }
 
+// StatusError is an answer of the API that is not of class 2xx.
+type StatusError struct {
+	// Code is the HTTP status code.
+	Code int
+	// Message is the API's.
+	Message string
+	// Body is the answer, usually an object of kind Status.
+	Body []byte
+}
+
+// Error implements error.
+func (e *StatusError) Error() string {
+	return e.Message
+}
+
 func statusError(resp *http.Response, answer []byte) error {
 	var status struct {
 		Message string `json:"message"`
@@ -186,12 +201,14 @@ func statusError(resp *http.Response, answer []byte) error {
 		status.Message = resp.Status
 	}
 
+	answered := &StatusError{Code: resp.StatusCode, Message: status.Message, Body: answer}
+
 	switch resp.StatusCode {
 	case http.StatusNotFound:
-		return fmt.Errorf("%s: %w", status.Message, ErrNotFound)
+		return fmt.Errorf("%w: %w", answered, ErrNotFound)
 	case http.StatusConflict:
-		return fmt.Errorf("%s: %w", status.Message, ErrConflict)
+		return fmt.Errorf("%w: %w", answered, ErrConflict)
 	default:
-		return errors.New(status.Message)
+		return answered
 	}
 }

@@ -16,6 +16,7 @@
 package applier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,14 +29,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/machine/addon/bundle"
 )
 
-// FieldManager owns the fields that add-ons set.
+// FieldManager owns the fields that add-ons set, unless the applier has another one.
 const FieldManager = "slipway-addons"
 
 // ErrConflict is wrapped by the error of an object of which another manager owns a field.
@@ -44,8 +44,15 @@ var ErrConflict = errors.New("another field manager owns fields of the object")
 // Applier applies add-ons to one cluster. It must not be used concurrently.
 type Applier struct {
 	// Client makes the requests, and Mapper finds the resources of kinds.
-	Client dynamic.Interface
+	Client Client
 	Mapper meta.ResettableRESTMapper
+	// FieldManager owns the fields that are set. Empty: the constant of the same name.
+	FieldManager string
+	// IsControlPlane is set on the control plane, which alone changes the add-ons that every cluster has.
+	IsControlPlane bool
+	// DoNotWait ends an apply when the objects are written. An add-on that is not healthy by then stays Applying, and
+	// becomes Ready with a later plan and apply.
+	DoNotWait bool
 	// Force takes fields over that other managers own. Otherwise they are an error.
 	Force bool
 	// DeleteProtected also deletes namespaces and CustomResourceDefinitions.
@@ -73,8 +80,25 @@ type Release struct {
 	Objects []*unstructured.Unstructured
 }
 
+// checkChangeable refuses to change an add-on that every cluster has.
+func (a *Applier) checkChangeable(i Inventory) error {
+	if a.IsControlPlane || i.Channel != v1alpha1.SystemChannel {
+		return nil
+	}
+
+	return diag.WithHint(
+		fmt.Errorf("add-on %s is part of every cluster: the control plane would apply it again", i.Name),
+		"its version follows the version of Kubernetes: slipway upgrade cluster",
+	)
+}
+
+// fieldManager returns the manager of the fields that are set.
+func (a *Applier) fieldManager() string {
+	return cmp.Or(a.FieldManager, FieldManager)
+}
+
 // resourceOf returns the resource of a kind. The error for an unknown kind satisfies meta.IsNoMatchError.
-func (a *Applier) resourceOf(ref bundle.Reference) (dynamic.ResourceInterface, error) {
+func (a *Applier) resourceOf(ref bundle.Reference) (Resource, error) {
 	var versions []string
 	if ref.Version != "" {
 		versions = append(versions, ref.Version)
@@ -85,12 +109,12 @@ func (a *Applier) resourceOf(ref bundle.Reference) (dynamic.ResourceInterface, e
 		return nil, err
 	}
 
-	resource := a.Client.Resource(mapping.Resource)
-	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-		return resource.Namespace(ref.Namespace), nil
+	namespace := ref.Namespace
+	if mapping.Scope.Name() != meta.RESTScopeNameNamespace {
+		namespace = ""
 	}
 
-	return resource, nil
+	return a.Client.Resource(mapping.Resource, namespace), nil
 }
 
 // locate gives an object of a kind with namespaces one, and takes that of others away. It returns its reference.
@@ -131,7 +155,7 @@ func (a *Applier) send(
 		return nil, err
 	}
 
-	options := metav1.ApplyOptions{FieldManager: FieldManager, Force: a.Force}
+	options := metav1.ApplyOptions{FieldManager: a.fieldManager(), Force: a.Force}
 	if dryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}

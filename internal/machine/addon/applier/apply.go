@@ -26,6 +26,8 @@ const (
 	OutcomeApplied   Outcome = "applied"
 	OutcomeUnchanged Outcome = "unchanged"
 	OutcomeFailed    Outcome = "failed"
+	// OutcomeApplying is of an add-on that was not healthy yet when its objects were written ([Applier.DoNotWait]).
+	OutcomeApplying Outcome = "applying"
 	// OutcomeSkipped is of an add-on that depends on one that failed.
 	OutcomeSkipped Outcome = "skipped"
 )
@@ -62,8 +64,15 @@ func (a *Applier) Apply(ctx context.Context, p Plan) ([]Result, error) {
 			result.Version = planned.Current
 
 		default:
-			run := addonRun{applier: a, plan: planned, inventory: planned.inventory}
-			if err := run.apply(ctx); err != nil {
+			run := addonRun{applier: a, plan: planned, inventory: planned.inventory, saved: planned.inventory}
+			err := run.apply(ctx)
+
+			switch {
+			case errors.Is(err, errNotHealthyYet):
+				result.Outcome = OutcomeApplying
+				result.Message = err.Error()
+
+			case err != nil:
 				result.Outcome = OutcomeFailed
 				result.Message = err.Error()
 				stopped[planned.Name] = true
@@ -85,6 +94,7 @@ type addonRun struct {
 	applier   *Applier
 	plan      AddonPlan
 	inventory Inventory
+	saved     Inventory // as it is in the cluster
 }
 
 // apply carries out the steps of the add-on and records how that ended.
@@ -94,6 +104,14 @@ func (r *addonRun) apply(ctx context.Context) error {
 	}
 
 	err := r.carryOut(ctx)
+	if errors.Is(err, errNotHealthyYet) {
+		if saveErr := r.save(ctx); saveErr != nil {
+			return saveErr
+		}
+
+		return err
+	}
+
 	if err != nil {
 		r.inventory.State = Failed
 		r.inventory.Message = err.Error()
@@ -109,7 +127,19 @@ func (r *addonRun) apply(ctx context.Context) error {
 	r.inventory.RollbackTo = 0
 	r.inventory.State = Ready
 	r.inventory.Message = ""
-	_, err = r.applier.write(ctx, r.inventory)
+
+	return r.save(ctx)
+}
+
+// save writes the inventory, if it differs from what was written last.
+func (r *addonRun) save(ctx context.Context) error {
+	if r.applier.DoNotWait && r.inventory.equals(r.saved) {
+		return nil
+	}
+
+	written, err := r.applier.write(ctx, r.inventory)
+	r.inventory = written
+	r.saved = written
 
 	return err
 }
@@ -136,9 +166,7 @@ func (r *addonRun) begin(ctx context.Context) error {
 		}
 	}
 
-	written, err := r.applier.write(ctx, r.inventory)
-	r.inventory = written
-	if err != nil {
+	if err := r.save(ctx); err != nil {
 		return err
 	}
 
@@ -157,7 +185,7 @@ func (r *addonRun) carryOut(ctx context.Context) error {
 		}
 	}
 
-	if err := r.waitHealthy(ctx); err != nil {
+	if err := r.awaitHealth(ctx); err != nil {
 		return err
 	}
 
@@ -180,7 +208,7 @@ func (r *addonRun) applyObject(ctx context.Context, step Step) error {
 	}
 
 	entry := step.entry
-	entry.Live = bundle.OwnedFingerprint(applied, FieldManager)
+	entry.Live = bundle.OwnedFingerprint(applied, r.applier.fieldManager())
 	r.inventory = r.inventory.with(entry)
 	done := map[Action]string{Create: "created", Update: "updated"}
 	r.applier.notifyf("%s: %s %s", r.plan.Name, done[step.Action], step.Object)

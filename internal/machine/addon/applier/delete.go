@@ -37,6 +37,10 @@ func (a *Applier) PlanDeletion(all []Inventory, names []string) ([]Deletion, err
 
 	for _, name := range names {
 		inventory, err := findInventory(all, name)
+		if err == nil {
+			err = a.checkChangeable(inventory)
+		}
+
 		if err != nil {
 			errs = append(errs, err)
 			continue

@@ -27,6 +27,7 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/machine/addon/apitest"
 	"github.com/slipway-k8s/slipway/internal/machine/addon/applier"
+	"github.com/slipway-k8s/slipway/internal/machine/addon/applier/dynamicclient"
 	"github.com/slipway-k8s/slipway/internal/machine/addon/bundle"
 )
 
@@ -108,7 +109,7 @@ func (f *fixture) applier(killAt int, controllers func()) (*applier.Applier, *re
 	var notes []string
 
 	return &applier.Applier{
-		Client: dynamic.NewForConfigOrDie(config),
+		Client: dynamicclient.New(dynamic.NewForConfigOrDie(config)),
 		Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery.NewDiscoveryClientForConfigOrDie(config))),
 		Now:    func() time.Time { return now },
 		Wait: func(ctx context.Context, d time.Duration) error {

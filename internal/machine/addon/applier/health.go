@@ -35,8 +35,8 @@ type check struct {
 	judge func(*unstructured.Unstructured) verdict
 }
 
-// waitHealthy waits until the workloads of the add-on and the objects of its health checks are healthy.
-func (r *addonRun) waitHealthy(ctx context.Context) error {
+// healthChecks returns the workloads of the add-on and the objects of its health checks.
+func (r *addonRun) healthChecks() []check {
 	var checks []check
 
 	for _, o := range r.plan.release.Objects {
@@ -61,7 +61,28 @@ func (r *addonRun) waitHealthy(ctx context.Context) error {
 		}})
 	}
 
-	return r.waitFor(ctx, checks)
+	return checks
+}
+
+// errNotHealthyYet says that the objects are written, and that the add-on needs more time.
+var errNotHealthyYet = errors.New("not healthy yet")
+
+// awaitHealth waits until the add-on is healthy. If the applier does not wait, it returns errNotHealthyYet instead.
+func (r *addonRun) awaitHealth(ctx context.Context) error {
+	if !r.applier.DoNotWait {
+		return r.waitFor(ctx, r.healthChecks())
+	}
+
+	pending, reason, err := r.applier.findUnhealthy(ctx, r.healthChecks())
+
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", errNotHealthyYet, err)
+	case len(pending) > 0:
+		return fmt.Errorf("%w: %s: %s", errNotHealthyYet, pending[0].ref, reason)
+	}
+
+	return nil
 }
 
 // waitFor waits until all objects are healthy. It reports what it waits for whenever that changes.
@@ -153,7 +174,7 @@ func (a *Applier) findPodProblem(ctx context.Context, workload *unstructured.Uns
 	}
 
 	pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-	list, err := a.Client.Resource(pods).Namespace(workload.GetNamespace()).List(ctx, metav1.ListOptions{
+	list, err := a.Client.Resource(pods, workload.GetNamespace()).List(ctx, metav1.ListOptions{
 		LabelSelector: labels.SelectorFromSet(match).String(),
 		Limit:         maxPods,
 	})

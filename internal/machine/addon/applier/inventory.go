@@ -3,6 +3,7 @@
 package applier
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -14,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/machine/addon/bundle"
@@ -76,6 +76,14 @@ type Entry struct {
 	Kept bool `json:"kept,omitempty"`
 }
 
+// equals reports whether two inventories are the same in the cluster.
+func (i Inventory) equals(other Inventory) bool {
+	left, leftErr := json.Marshal(i)
+	right, rightErr := json.Marshal(other)
+
+	return leftErr == nil && rightErr == nil && i.resourceVersion == other.resourceVersion && bytes.Equal(left, right)
+}
+
 // find returns the entry of an object.
 func (i Inventory) find(ref bundle.Reference) (Entry, bool) {
 	at := slices.IndexFunc(i.Objects, func(e Entry) bool { return e.Unversioned() == ref.Unversioned() })
@@ -112,9 +120,9 @@ const (
 )
 
 // inventories returns the resource of the Secrets.
-func (a *Applier) inventories() dynamic.ResourceInterface {
+func (a *Applier) inventories() Resource {
 	secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	return a.Client.Resource(secrets).Namespace(inventoryNamespace)
+	return a.Client.Resource(secrets, inventoryNamespace)
 }
 
 // Inventories returns the inventories of all add-ons, sorted by name.
@@ -192,9 +200,9 @@ func (a *Applier) write(ctx context.Context, i Inventory) (Inventory, error) {
 
 	var stored *unstructured.Unstructured
 	if i.resourceVersion == "" {
-		stored, err = a.inventories().Create(ctx, secret, metav1.CreateOptions{FieldManager: FieldManager})
+		stored, err = a.inventories().Create(ctx, secret, metav1.CreateOptions{FieldManager: a.fieldManager()})
 	} else {
-		stored, err = a.inventories().Update(ctx, secret, metav1.UpdateOptions{FieldManager: FieldManager})
+		stored, err = a.inventories().Update(ctx, secret, metav1.UpdateOptions{FieldManager: a.fieldManager()})
 	}
 
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {

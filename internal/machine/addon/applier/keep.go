@@ -43,8 +43,8 @@ func (a *Applier) checkVolumes(ctx context.Context, ref bundle.Reference) error 
 		return nil
 	}
 
-	claims := a.Client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"})
-	list, err := claims.Namespace(ref.Name).List(ctx, metav1.ListOptions{})
+	claims := schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}
+	list, err := a.Client.Resource(claims, ref.Name).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("delete %s: list its PersistentVolumeClaims: %w", ref, err)
 	}

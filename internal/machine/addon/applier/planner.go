@@ -136,7 +136,7 @@ func (p *planner) planObject(ctx context.Context, r Release, o *unstructured.Uns
 		}
 
 		step.Action = Unchanged
-		step.entry.Live = bundle.OwnedFingerprint(live, FieldManager)
+		step.entry.Live = bundle.OwnedFingerprint(live, p.applier.fieldManager())
 		known, _ := p.inventories[r.Addon.Name].find(ref)
 		if step.entry.Live != "" && known == step.entry {
 			return step, nil
@@ -163,9 +163,9 @@ func (p *planner) tryObject(ctx context.Context, step Step, o, live *unstructure
 
 	case live != nil:
 		step.Differences = bundle.Compare(live, result)
-		owned := bundle.OwnedFingerprint(result, FieldManager)
+		owned := bundle.OwnedFingerprint(result, p.applier.fieldManager())
 		if len(step.Differences) == 0 && owned != step.entry.Live {
-			step.Differences = []bundle.Difference{{Path: ".metadata.managedFields", After: "owned by " + FieldManager}}
+			step.Differences = []bundle.Difference{{Path: ".metadata.managedFields", After: "owned by " + p.applier.fieldManager()}}
 		}
 
 		if len(step.Differences) > 0 {
@@ -226,6 +226,13 @@ func (p *planner) find(ctx context.Context, ref bundle.Reference) (*unstructured
 func (p *planner) checkOwner(ref bundle.Reference, live *unstructured.Unstructured, r Release) error {
 	owner := live.GetLabels()[bundle.OwnerLabel]
 	other, installed := p.inventories[owner]
+	if installed && other.Channel == v1alpha1.SystemChannel && !p.applier.IsControlPlane {
+		return diag.WithHint(
+			fmt.Errorf("%s belongs to add-on %s, which the control plane applies", ref, owner),
+			"remove it from the add-on",
+		)
+	}
+
 	released := func(o Release) bool { return o.Addon.Name == owner }
 	leaves := !p.partial && other.Channel == p.channel && !slices.ContainsFunc(p.releases, released)
 	if owner == "" || owner == r.Addon.Name || !installed || leaves || p.applier.Force {
@@ -297,8 +304,8 @@ func (p *planner) findPruned(
 	var steps []Step
 
 	for _, namespace := range namespaces {
-		resource := p.applier.Client.Resource(mapping.Resource)
-		list, err := resource.Namespace(namespace).List(ctx, metav1.ListOptions{LabelSelector: kind.LabelSelector})
+		resource := p.applier.Client.Resource(mapping.Resource, namespace)
+		list, err := resource.List(ctx, metav1.ListOptions{LabelSelector: kind.LabelSelector})
 		if err != nil {
 			return nil, err
 		}

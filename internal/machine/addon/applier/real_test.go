@@ -39,6 +39,7 @@ func TestRealAPIServer(t *testing.T) {
 		"a refusal writes nothing":                  checkRefusal,
 		"what kops prunes by labels":                checkPruneByLabels,
 		"two processes do not mix":                  checkTwoProcesses,
+		"an apply that does not wait":               checkDoNotWait,
 		"a rollback":                                checkRollback,
 		"a rollback that is killed at every write":  checkRollbackKilled,
 		"volumes stay":                              checkVolumes,

@@ -247,9 +247,9 @@ func (a *Applier) writeRevision(ctx context.Context, addon string, number int, p
 	secret.SetNamespace(inventoryNamespace)
 	secret.SetLabels(map[string]string{revisionLabel: addon})
 
-	_, err := a.inventories().Create(ctx, secret, metav1.CreateOptions{FieldManager: FieldManager})
+	_, err := a.inventories().Create(ctx, secret, metav1.CreateOptions{FieldManager: a.fieldManager()})
 	if apierrors.IsAlreadyExists(err) {
-		_, err = a.inventories().Update(ctx, secret, metav1.UpdateOptions{FieldManager: FieldManager})
+		_, err = a.inventories().Update(ctx, secret, metav1.UpdateOptions{FieldManager: a.fieldManager()})
 	}
 
 	return err
@@ -293,6 +293,10 @@ func (a *Applier) PlanRollback(ctx context.Context, name string, number int) (Pl
 	}
 
 	inventory, err := findInventory(inventories, name)
+	if err == nil {
+		err = a.checkChangeable(inventory)
+	}
+
 	if err != nil {
 		return Plan{}, Revision{}, err
 	}
