@@ -85,14 +85,13 @@ func (t *addonTask) apply(ctx context.Context, releases []applier.Release) error
 		Notify:         func(message string) { a.Log.Info("add-on", slog.String("change", message)) },
 	}
 
-	plan, err := engine.Plan(ctx, addon.Channel, releases)
-	if err != nil {
-		return err
+	plan, planErr := engine.Plan(ctx, addon.Channel, releases)
+	_, err := engine.Apply(ctx, plan) // an add-on that is refused does not stop the others
+	if planErr != nil || err != nil {
+		return errors.Join(planErr, err)
 	}
 
-	_, err = engine.Apply(ctx, plan)
-
-	return errors.Join(err, deleteLeft(ctx, engine, plan.Left))
+	return deleteLeft(ctx, engine, plan.Left)
 }
 
 // deleteLeft deletes the add-ons that clusters no longer have.

@@ -50,8 +50,8 @@ type Applier struct {
 	FieldManager string
 	// IsControlPlane is set on the control plane, which alone changes the add-ons that every cluster has.
 	IsControlPlane bool
-	// DoNotWait ends an apply when the objects are written. An add-on that is not healthy by then stays Applying, and
-	// becomes Ready with a later plan and apply.
+	// DoNotWait creates objects without a dry run, and ends an apply when all are written. An add-on that is not healthy by
+	// then stays Applying, and becomes Ready with a later plan and apply.
 	DoNotWait bool
 	// Force takes fields over that other managers own. Otherwise they are an error.
 	Force bool

@@ -63,7 +63,8 @@ type Step struct {
 	Action Action           `json:"action"`
 	// Differences that an update makes.
 	Differences []bundle.Difference `json:"differences,omitempty"`
-	// Unchecked is set if the API server could not try the step, since the namespace or the kind is created first.
+	// Unchecked is set if the API server did not try the step: the namespace or the kind is created first, or the applier
+	// does not try creations.
 	Unchecked bool `json:"unchecked,omitempty"`
 
 	entry    Entry

@@ -143,6 +143,11 @@ func (p *planner) planObject(ctx context.Context, r Release, o *unstructured.Uns
 		}
 	}
 
+	if live == nil && p.applier.DoNotWait { // at the first boot every request counts, and the apply says what is refused
+		step.Unchecked = true
+		return p.record(step, o), nil
+	}
+
 	return p.tryObject(ctx, step, o, live)
 }
 
