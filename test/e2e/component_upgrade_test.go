@@ -22,10 +22,15 @@ import (
 func TestComponentUpgrade(t *testing.T) {
 	skipUnlessLong(t)
 	e := newEnvironment(t)
+	built := e.env["SLIPWAY_ASSETS"]
+	e.env["SLIPWAY_ASSETS"] = e.writeEarlierCatalog(built)
 	e.runSteps(t, []step{
-		{"a cluster with earlier components", createWithEarlierComponents},
+		{"a cluster with earlier components", func(e *environment) { createWithEarlierComponents(e, built) }},
 		{"the groups get another image", setCopiedImage},
-		{"the components and the image are upgraded under load", upgradeComponents},
+		{"the components and the image are upgraded under load", func(e *environment) {
+			e.env["SLIPWAY_ASSETS"] = built // the image was set with the catalogue that the cluster has
+			upgradeComponents(e)
+		}},
 		{"delete leaves nothing", deleteCluster},
 	})
 }
@@ -33,14 +38,12 @@ func TestComponentUpgrade(t *testing.T) {
 // upgradedComponents returns the components of which an earlier version is built too.
 func upgradedComponents() []string { return []string{"etcd", "containerd", "cni-plugins"} }
 
-// createWithEarlierComponents creates a cluster with a catalogue whose default components are the earlier ones.
-func createWithEarlierComponents(e *environment) {
-	built := e.env["SLIPWAY_ASSETS"]
-	e.env["SLIPWAY_ASSETS"] = e.writeEarlierCatalog(built)
+// createWithEarlierComponents creates a cluster with a catalogue whose default components are the earlier ones of those that
+// are built.
+func createWithEarlierComponents(e *environment, built string) {
 	e.runSlipway("state", "init", "--yes")
 	e.runSlipway("create", "cluster", clusterName, "--zones", region+"a,"+region+"b,"+region+"c", "--yes")
 	e.runSlipway("apply", clusterName, "--yes")
-	e.env["SLIPWAY_ASSETS"] = built
 	e.waitHealthy(10 * time.Minute)
 	os.Remove(e.kubeconfig())
 	e.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", e.kubeconfig())
