@@ -52,9 +52,13 @@ func findLoopDevice(file string) (string, error) {
 	return "", nil
 }
 
-// breakLoopDevice makes all later reads and writes of a used loop device fail with an I/O error, like those of
-// a disk that was pulled: the device begins at the end of its file, so that it has no sectors. The file itself
-// keeps its content and can get another loop device.
+// brokenSizeLimit is the limit of a broken loop device in bytes: less than a sector, so that it has none. 0 would mean no limit.
+const brokenSizeLimit = 1
+
+// breakLoopDevice makes all later reads and writes of a used loop device fail with an I/O error, like those of a disk that was
+// pulled: the device is limited to no sectors. Its offset must stay: the kernel changes the offset before the size, so that a
+// write in between would be acknowledged and go to another place of the file. The file itself keeps its content and can get
+// another loop device.
 func breakLoopDevice(dev string) error {
 	f, err := os.OpenFile(dev, os.O_RDONLY, 0)
 	if err != nil {
@@ -67,12 +71,7 @@ func breakLoopDevice(dev string) error {
 		return fmt.Errorf("read the state of %s: %w", dev, err)
 	}
 
-	size, err := unix.IoctlGetInt(int(f.Fd()), unix.BLKGETSIZE64)
-	if err != nil {
-		return fmt.Errorf("read the size of %s: %w", dev, err)
-	}
-
-	info.Offset = uint64(size)
+	info.Sizelimit = brokenSizeLimit
 	if err := unix.IoctlLoopSetStatus64(int(f.Fd()), info); err != nil {
 		return fmt.Errorf("break %s: %w", dev, err)
 	}
@@ -80,10 +79,10 @@ func breakLoopDevice(dev string) error {
 	return nil
 }
 
-// isLoopBroken reports whether breakLoopDevice has broken the device: no other has an offset.
+// isLoopBroken reports whether breakLoopDevice has broken the device.
 func isLoopBroken(dev string) bool {
-	offset, err := os.ReadFile(filepath.Join("/sys/block", filepath.Base(dev), "loop/offset"))
-	return err == nil && strings.TrimSpace(string(offset)) != "0"
+	limit, err := os.ReadFile(filepath.Join("/sys/block", filepath.Base(dev), "loop/sizelimit"))
+	return err == nil && strings.TrimSpace(string(limit)) == strconv.Itoa(brokenSizeLimit)
 }
 
 // ensureLoopDevice returns the loop device of a file. It sets one up if the file has none.
