@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -195,14 +194,7 @@ func (c machineControl) readNodeStatus(ctx context.Context) (nodeStatus, error) 
 
 // readExits returns how often systemd has restarted a unit because its process exited.
 func (c machineControl) readExits(ctx context.Context, unit string) (exits int, known bool) {
-	out, err := c.to.Run.Run(ctx, "systemctl", "show", unit, "--property=NRestarts", "--value")
-	if err != nil {
-		return 0, false
-	}
-
-	exits, err = strconv.Atoi(strings.TrimSpace(out))
-
-	return exits, err == nil
+	return readExits(ctx, c.to.Run, unit)
 }
 
 func (c machineControl) checkContainerd(ctx context.Context) error {

@@ -40,6 +40,8 @@ type etcdMaintenance struct {
 	compactedAt time.Time
 	// seen are the revisions of the last looks, oldest first.
 	seen []seenRevision
+	// failing counts the ends of the member's process while it does not answer.
+	failing failingMember
 	// reason of the last decision.
 	reason string
 }
@@ -77,15 +79,20 @@ func (w *etcdMaintenance) run(ctx context.Context) error {
 	manager := w.ownManager()
 	survey, err := manager.Survey(ctx, w.url)
 	if err != nil {
-		return nil //nolint:nilerr // the machine's report says what is wrong with the member
+		return w.runUnstartable(ctx, manager) // the machine's report says what is wrong with the member
 	}
 
+	w.failing = failingMember{}
 	facts, err := w.gather(survey)
 	if err != nil {
 		return err
 	}
 
-	step := etcd.DecideMaintenance(facts)
+	return w.act(ctx, manager, etcd.DecideMaintenance(facts))
+}
+
+// act writes a decision to the journal, if it has another reason than the last one, and carries it out.
+func (w *etcdMaintenance) act(ctx context.Context, manager etcd.Manager, step etcd.Maintenance) error {
 	if step.Reason != w.reason {
 		w.agent.Log.Info("maintenance of etcd", slog.String("step", string(step.Type)), slog.String("reason", step.Reason))
 		w.reason = step.Reason

@@ -76,15 +76,10 @@ func (f Facts) NeedsComparison() bool {
 
 // Compare compares the data of the members of a cluster that has a quorum without the member of slot self.
 func (m Manager) Compare(ctx context.Context, self string) Comparison {
-	for _, peer := range m.Peers {
-		if peer.Slot == self {
-			continue
-		}
-
-		if survey, err := m.surveyVia(ctx, peer.ClientURL, true); err == nil {
-			return CompareMembers(survey)
-		}
+	survey, err := m.SurveyOthers(ctx, self)
+	if err != nil {
+		return unequal("%v, so that its data could be compared", err)
 	}
 
-	return unequal("no other member answers, so that its data could be compared")
+	return CompareMembers(survey)
 }
