@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slipway-k8s/slipway/internal/region"
 )
@@ -57,6 +58,20 @@ func TestPortOfSomebodyElse(t *testing.T) {
 	st, err := region.GetStatus(cache)
 	if err != nil || !strings.HasSuffix(st.Endpoint, ":"+strconv.Itoa(o.Port)) {
 		t.Errorf("status %+v, %v", st, err)
+	}
+}
+
+// TestPortOfKilledProcess: the port of a region's process that was killed is in use for a moment.
+func TestPortOfKilledProcess(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, _ := strconv.Atoi(busy.Addr().String()[len("127.0.0.1:"):])
+	time.AfterFunc(300*time.Millisecond, func() { busy.Close() })
+	_, err = region.Start(t.Context(), region.Options{CacheDir: t.TempDir(), Port: port}, []string{"/bin/sh", "-c", "echo tried to listen; exit 3"})
+	if err == nil || !strings.Contains(err.Error(), "tried to listen") {
+		t.Errorf("error %v", err)
 	}
 }
 

@@ -100,10 +100,21 @@ func Start(ctx context.Context, o Options, serve []string) (Status, error) {
 // maxPort is the highest TCP port.
 const maxPort = 65535
 
-// checkPort returns an error if the region cannot listen at a port of this computer.
+// portReleaseTime is for how long a port may still be in use: the threads of a process that was killed close its sockets one
+// after another, and a connection of any program may have the port for a moment.
+const portReleaseTime = 2 * time.Second
+
+// checkPort returns an error if the region cannot listen at a port of this computer. It waits for a port that is about to
+// become free.
 func checkPort(ctx context.Context, port int) error {
 	address := fmt.Sprintf("127.0.0.1:%d", port)
+	deadline := time.Now().Add(portReleaseTime)
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+
+	for errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(deadline) && ctx.Err() == nil {
+		time.Sleep(50 * time.Millisecond)
+		ln, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	}
 
 	switch {
 	case err == nil:

@@ -139,17 +139,14 @@ func (s Settings) applyOptions(o Options) (Settings, error) {
 	return s, writeJSON(p.settingsFile(), s)
 }
 
-// findFreePort returns the default port, or a free one if the default port is in use.
+// findFreePort returns the default port, or the first free one of the hundred that follow. They are below those that the
+// kernel gives to connections, so that the region can have its port again after a restart.
 func findFreePort() int {
-	for _, port := range []string{strconv.Itoa(DefaultPort), "0"} {
-		ln, err := net.Listen("tcp", "127.0.0.1:"+port) //nolint:noctx // it is closed at once
-		if err != nil {
-			continue
-		}
-
-		defer func() { _ = ln.Close() }()
-		if a, ok := ln.Addr().(*net.TCPAddr); ok {
-			return a.Port
+	for port := DefaultPort; port < DefaultPort+100; port++ {
+		ln, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)) //nolint:noctx // it is closed at once
+		if err == nil {
+			_ = ln.Close()
+			return port
 		}
 	}
 
