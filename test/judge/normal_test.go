@@ -53,6 +53,9 @@ func (v accountView) normalizeView() accountView {
 		for _, e := range list {
 			thing, _ := e.(map[string]any)
 			name := addressTag(thing)
+			if thing["IsDefault"] == true {
+				name = "the default " + key // a VPC of a new account
+			}
 			if l[1] == "LoadBalancers" {
 				name = "the DNS name of " + fmt.Sprint(thing["LoadBalancerName"])
 			}

@@ -223,8 +223,6 @@ func (g *group) launchTags(f ec2.LaunchTemplateInfo) map[string]string {
 		"aws:autoscaling:groupName": sdkshape.String(
 			g.Shape.AutoScalingGroupName,
 		),
-		"aws:ec2launchtemplate:id":      f.ID,
-		"aws:ec2launchtemplate:version": formatVersion(f.Version),
 	}
 
 	for k, t := range g.Tags {

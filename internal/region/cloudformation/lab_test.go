@@ -31,7 +31,7 @@ type lab struct {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	r := regiontest.StartWith(t, regiontest.Options{DeleteRetryTimeout: 3 * time.Second})
+	r := regiontest.StartWith(t, regiontest.Options{NoDefaultVPC: true, DeleteRetryTimeout: 3 * time.Second})
 	return labOf(t, r)
 }
 

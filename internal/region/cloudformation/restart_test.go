@@ -50,7 +50,7 @@ Outputs:
 	}
 	t.Logf("%d crashes", len(crashes))
 	for _, snapshot := range crashes {
-		l := labOf(t, regiontest.StartWith(t, regiontest.Options{Snapshot: snapshot, DeleteRetryTimeout: 5 * time.Second}))
+		l := labOf(t, regiontest.StartWith(t, regiontest.Options{Snapshot: snapshot, NoDefaultVPC: true, DeleteRetryTimeout: 5 * time.Second}))
 		l.want(l.settle("net"), "CREATE_COMPLETE")
 		if n := len(must[*ec2.DescribeVpcsOutput](l)(l.ec2.DescribeVpcs(l.ctx(), &ec2.DescribeVpcsInput{})).Vpcs); n != 1 {
 			t.Errorf("%d VPCs", n)
@@ -81,7 +81,7 @@ func TestRollingUpdateSurvivesTheRegion(t *testing.T) {
 		return fresh != ""
 	})
 	snapshot := first.region.Snapshot(t)
-	l := labOf(t, regiontest.StartWith(t, regiontest.Options{Snapshot: snapshot}))
+	l := labOf(t, regiontest.StartWith(t, regiontest.Options{Snapshot: snapshot, NoDefaultVPC: true}))
 	seen := map[string]string{fresh: "sent"}
 	for id := range before {
 		seen[id] = "old"

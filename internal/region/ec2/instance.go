@@ -280,6 +280,10 @@ func (s instanceHandlers) describeInstances(
 		r.Instances = append(r.Instances, i)
 	}
 
+	for _, r := range out.Reservations {
+		slices.SortFunc(r.Instances, func(a, b *sdk.Instance) int { return cmp.Compare(*a.AmiLaunchIndex, *b.AmiLaunchIndex) })
+	}
+
 	return out, nil
 }
 

@@ -59,6 +59,7 @@ func (s launchHandlers) launchInstance(l *launchRequest, reservation string, ind
 	}
 
 	s.st.setTags(id, l.tags["instance"])
+	s.st.setTags(id, l.templateTags)
 	s.st.setTags(x.Interface, l.tags["network-interface"])
 
 	return id, nil
@@ -189,7 +190,10 @@ func (st *serviceState) discardInstance(id string) {
 // refreshInstance computes the derived fields of an instance: network interface, addresses and tags.
 func (st *serviceState) refreshInstance(i *sdk.Instance) {
 	id := str(i.InstanceId)
-	i.Tags = st.tagList(id)
+	if i.Tags = st.tagList(id); len(i.Tags) == 0 {
+		i.Tags = nil // unlike a VPC, an instance without tags has no tagSet
+	}
+
 	n := st.Interfaces[st.Extra[id].Interface]
 	i.NetworkInterfaces = []*sdk.InstanceNetworkInterface{}
 	i.SecurityGroups = []*sdk.GroupIdentifier{}

@@ -57,17 +57,21 @@ func (s instanceHandlers) terminateInstances(
 			changeInstanceState(i, sdk.InstanceStateNameShuttingDown),
 		)
 
-		at := s.cfg.Now().UTC().Format("2006-01-02 15:04:05 GMT")
-		i.StateTransitionReason = new("User initiated (" + at + ")")
-		i.StateReason = &sdk.StateReason{
-			Code:    new("Client.UserInitiatedShutdown"),
-			Message: new("Client.UserInitiatedShutdown: User initiated shutdown"),
-		}
-
+		s.setUserInitiated(i)
 		s.beginTerminate(str(i.InstanceId))
 	}
 
 	return out, nil
+}
+
+// setUserInitiated records that a request stops or terminates an instance.
+func (s instanceHandlers) setUserInitiated(i *sdk.Instance) {
+	at := s.cfg.Now().UTC().Format("2006-01-02 15:04:05 GMT")
+	i.StateTransitionReason = new("User initiated (" + at + ")")
+	i.StateReason = &sdk.StateReason{
+		Code:    new("Client.UserInitiatedShutdown"),
+		Message: new("Client.UserInitiatedShutdown: User initiated shutdown"),
+	}
 }
 
 func (s instanceHandlers) stopInstances(in *sdk.StopInstancesInput) (*sdk.StopInstancesOutput, error) {
@@ -108,6 +112,7 @@ func (s instanceHandlers) stopInstances(in *sdk.StopInstancesInput) (*sdk.StopIn
 			changeInstanceState(i, sdk.InstanceStateNameStopping),
 		)
 
+		s.setUserInitiated(i)
 		s.beginStop(str(i.InstanceId))
 	}
 
@@ -144,6 +149,7 @@ func (s instanceHandlers) startInstances(in *sdk.StartInstancesInput) (*sdk.Star
 		)
 
 		i.LaunchTime = new(s.cfg.Now().UTC())
+		i.StateTransitionReason, i.StateReason = new(""), nil
 		s.beginLaunch(str(i.InstanceId))
 	}
 

@@ -64,7 +64,14 @@ func (s launchHandlers) resolvePlacement(l *launchRequest) error {
 	}
 
 	if w.subnet == nil {
-		return wire.Errorf("MissingInput", "No subnets found for the default VPC. Please specify a subnet.")
+		zone := ""
+		if l.in.Placement != nil {
+			zone = str(l.in.Placement.AvailabilityZone)
+		}
+
+		if w.subnet, err = s.st.defaultSubnetID(zone); err != nil {
+			return err
+		}
 	}
 
 	n, err := s.st.findSubnet(w.subnet)
@@ -102,11 +109,5 @@ func (s launchHandlers) resolvePlacement(l *launchRequest) error {
 
 // defaultSecurityGroupID returns the id of a VPC's default security group.
 func (st *serviceState) defaultSecurityGroupID(vpc string) string {
-	for id, g := range st.Groups {
-		if str(g.VpcId) == vpc && str(g.GroupName) == "default" {
-			return id
-		}
-	}
-
-	return ""
+	return str(st.namedSecurityGroup(vpc, "default"))
 }

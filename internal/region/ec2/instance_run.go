@@ -5,6 +5,7 @@ package ec2
 import (
 	"maps"
 	"slices"
+	"strconv"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
@@ -21,30 +22,32 @@ func (s launchHandlers) ops() []wire.Operation {
 	}
 }
 
-// mergeLaunchTemplate returns a request merged with its launch template; the fields of the request win.
-func (s launchHandlers) mergeLaunchTemplate(in *sdk.RunInstancesInput) (*sdk.RunInstancesInput, error) {
+// mergeLaunchTemplate merges a request with its launch template; the fields of the request win. It adds the tags that
+// EC2 itself gives the instances of a template.
+func (s launchHandlers) mergeLaunchTemplate(l *launchRequest) error {
+	in := l.in
 	if in.LaunchTemplate == nil {
-		return in, nil
+		return nil
 	}
 
 	t, err := s.st.findLaunchTemplate(in.LaunchTemplate.LaunchTemplateId, in.LaunchTemplate.LaunchTemplateName)
 	if err != nil {
-		return nil, err
+		return err
 	}
 
 	v, err := s.st.findTemplateVersion(t, str(in.LaunchTemplate.Version))
 	if err != nil {
-		return nil, err
+		return err
 	}
 
 	tree, err := sdkshape.ShapeToMap(v.LaunchTemplateData)
 	if err != nil {
-		return nil, err
+		return err
 	}
 
 	request, err := sdkshape.ShapeToMap(in)
 	if err != nil {
-		return nil, err
+		return err
 	}
 
 	tagsBelow, _ := tree["TagSpecifications"].([]any)
@@ -55,7 +58,7 @@ func (s launchHandlers) mergeLaunchTemplate(in *sdk.RunInstancesInput) (*sdk.Run
 	tree["TagSpecifications"] = append(slices.Clone(tagsBelow), tagsAbove...)
 	out, err := structFromFields[sdk.RunInstancesInput](tree)
 	if err != nil {
-		return nil, err
+		return err
 	}
 
 	if _, own := request["NetworkInterfaces"]; hasInterfaces && hasSubnet && !own {
@@ -66,7 +69,13 @@ func (s launchHandlers) mergeLaunchTemplate(in *sdk.RunInstancesInput) (*sdk.Run
 		}
 	}
 
-	return out, nil
+	l.in = out
+	l.templateTags = map[string]string{
+		"aws:ec2launchtemplate:id":      str(t.LaunchTemplateId),
+		"aws:ec2launchtemplate:version": strconv.FormatInt(*v.VersionNumber, 10),
+	}
+
+	return nil
 }
 
 // launchRequest is a launch request that was checked, with its references resolved.
@@ -81,6 +90,7 @@ type launchRequest struct {
 	profile         *Profile // nil for none
 	metadataOptions *sdk.InstanceMetadataOptionsResponse
 	tags            map[string]map[string]string // by resource type
+	templateTags    map[string]string            // that EC2 gives the instances of a launch template
 	privateIP       string                       // empty for any
 }
 
@@ -153,12 +163,12 @@ func (s launchHandlers) checkLaunchRequest(in *sdk.RunInstancesInput) (*launchRe
 		)
 	}
 
-	in, err := s.mergeLaunchTemplate(in)
-	if err != nil {
+	l := &launchRequest{in: in, count: *in.MaxCount}
+	if err := s.mergeLaunchTemplate(l); err != nil {
 		return nil, err
 	}
 
-	l := &launchRequest{in: in, count: *in.MaxCount, instanceType: str(in.InstanceType)}
+	l.instanceType = str(l.in.InstanceType)
 
 	checks := []func(*launchRequest) error{
 		s.checkLaunchImage,

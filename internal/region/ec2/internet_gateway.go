@@ -36,18 +36,24 @@ func (s internetGatewayHandlers) createInternetGateway(
 		)
 	}
 
-	id := s.newID("igw")
-	g := &sdk.InternetGateway{
-		InternetGatewayId: new(id),
-		OwnerId:           new(s.cfg.Account),
-		Attachments:       []*sdk.InternetGatewayAttachment{},
-	}
-
-	s.st.Internet[id] = g
+	g := s.newInternetGateway()
+	id := str(g.InternetGatewayId)
 	s.st.setTags(id, tags)
 	g.Tags = s.st.tagList(id)
 
 	return &sdk.CreateInternetGatewayOutput{InternetGateway: g}, nil
+}
+
+// newInternetGateway adds an internet gateway to the state.
+func (s internetGatewayHandlers) newInternetGateway() *sdk.InternetGateway {
+	g := &sdk.InternetGateway{
+		InternetGatewayId: new(s.newID("igw")),
+		OwnerId:           new(s.cfg.Account),
+		Attachments:       []*sdk.InternetGatewayAttachment{},
+	}
+	s.st.Internet[str(g.InternetGatewayId)] = g
+
+	return g
 }
 
 func (st *serviceState) findInternetGateway(id *string) (*sdk.InternetGateway, error) {

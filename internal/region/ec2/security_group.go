@@ -131,11 +131,15 @@ func (s securityGroupHandlers) createSecurityGroup(
 		return nil, err
 	}
 
-	if in.VpcId == nil {
-		return nil, wire.Errorf("VPCIdNotSpecified", "No default VPC for this user")
+	id := in.VpcId
+	if id == nil {
+		var err error
+		if id, err = s.st.defaultVPCID(); err != nil {
+			return nil, err
+		}
 	}
 
-	v, err := s.st.findVPC(in.VpcId)
+	v, err := s.st.findVPC(id)
 	if err != nil {
 		return nil, err
 	}
@@ -207,11 +211,39 @@ func (st *serviceState) findSecurityGroup(id *string) (*sdk.SecurityGroup, error
 func (s securityGroupHandlers) deleteSecurityGroup(
 	in *sdk.DeleteSecurityGroupInput,
 ) (*sdk.DeleteSecurityGroupOutput, error) {
-	if in.GroupId == nil && in.GroupName != nil {
-		return nil, wire.Errorf("VPCIdNotSpecified", "No default VPC for this user")
+	id := in.GroupId
+	if id == nil && in.GroupName != nil {
+		vpc, err := s.st.defaultVPCID()
+		if err != nil {
+			return nil, err
+		}
+
+		if id = s.st.namedSecurityGroup(str(vpc), str(in.GroupName)); id == nil {
+			return nil, wire.Errorf(
+				"InvalidGroup.NotFound",
+				"The security group '%s' does not exist in default VPC '%s'",
+				str(in.GroupName),
+				str(vpc),
+			)
+		}
 	}
 
-	g, err := s.st.findSecurityGroup(in.GroupId)
+	return s.deleteSecurityGroupByID(id)
+}
+
+// namedSecurityGroup returns the id of the group of a VPC with a name; nil for none.
+func (st *serviceState) namedSecurityGroup(vpc, name string) *string {
+	for _, g := range st.Groups {
+		if str(g.VpcId) == vpc && str(g.GroupName) == name {
+			return g.GroupId
+		}
+	}
+
+	return nil
+}
+
+func (s securityGroupHandlers) deleteSecurityGroupByID(groupID *string) (*sdk.DeleteSecurityGroupOutput, error) {
+	g, err := s.st.findSecurityGroup(groupID)
 	if err != nil {
 		return nil, err
 	}

@@ -107,6 +107,10 @@ type Config struct {
 	// TransitionDelay. nil means TransitionDelay for all kinds.
 	ProvisioningDelay func(kind string, usual time.Duration) time.Duration
 
+	// DefaultVPC is whether a new account has the default VPC, as in AWS. False is an account whose default VPC was
+	// deleted.
+	DefaultVPC bool
+
 	Quotas Quotas        // limits; the zero fields are set from DefaultQuotas
 	State  state.Backend // keeps the state over a restart; nil for none
 
@@ -192,7 +196,7 @@ func New(cfg Config) (*Service, error) {
 	s.st.initMaps()
 	s.resumeJobs()
 
-	return s, nil
+	return s, s.ensureDefaultVPC()
 }
 
 // SaveTo writes the state of the service to another backend, for a snapshot.

@@ -36,6 +36,8 @@ type serviceState struct {
 	Tags       map[string]map[string]string // tags of every kind of resource, by resource id
 	Tokens     map[string]idempotencyToken  // by operation/token
 	Pending    []transition                 // scheduled transitions
+
+	AccountOpened bool // the account got its default VPC, which may have been deleted since
 }
 
 // vpcAttributes are the attributes of a VPC that DescribeVpcAttribute shows.

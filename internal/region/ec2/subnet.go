@@ -53,6 +53,15 @@ func (s subnetHandlers) createSubnet(in *sdk.CreateSubnetInput) (*sdk.CreateSubn
 		return nil, err
 	}
 
+	n := s.newSubnet(v, cidr, zone)
+	s.st.setTags(str(n.SubnetId), tags)
+	s.st.refreshSubnet(n)
+
+	return &sdk.CreateSubnetOutput{Subnet: n}, nil
+}
+
+// newSubnet adds a subnet to the state.
+func (s subnetHandlers) newSubnet(v *sdk.Vpc, cidr netip.Prefix, zone string) *sdk.Subnet {
 	id := s.newID("subnet")
 	n := &sdk.Subnet{
 		SubnetId:                    new(id),
@@ -77,10 +86,8 @@ func (s subnetHandlers) createSubnet(in *sdk.CreateSubnetInput) (*sdk.CreateSubn
 	}
 
 	s.st.Subnets[id] = n
-	s.st.setTags(id, tags)
-	s.st.refreshSubnet(n)
 
-	return &sdk.CreateSubnetOutput{Subnet: n}, nil
+	return n
 }
 
 // checkSubnetRange refuses a CIDR block outside the VPC or overlapping another subnet, and one subnet more

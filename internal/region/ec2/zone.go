@@ -93,9 +93,14 @@ func (s zoneHandlers) describeRegions(in *sdk.DescribeRegionsInput) (*sdk.Descri
 func (s zoneHandlers) describeAccountAttributes(
 	in *sdk.DescribeAccountAttributesInput,
 ) (*sdk.DescribeAccountAttributesOutput, error) {
+	defaultVPC := "none"
+	if v := s.st.defaultVPC(); v != nil {
+		defaultVPC = str(v.VpcId)
+	}
+
 	values := map[string]string{
 		"supported-platforms":                   "VPC",
-		"default-vpc":                           "none",
+		"default-vpc":                           defaultVPC,
 		"max-instances":                         itoa(s.cfg.Quotas.VCPUs),
 		"vpc-max-security-groups-per-interface": itoa(s.cfg.Quotas.GroupsPerENI),
 		"max-elastic-ips":                       itoa(s.cfg.Quotas.Addresses),

@@ -63,10 +63,21 @@ func Build(in Input) netspec.Network {
 	b := newBuilder(in)
 	var out netspec.Network
 	for _, id := range sortedKeys(in.VPCs) {
-		out.VPCs = append(out.VPCs, b.buildVPC(id))
+		v := b.buildVPC(id)
+		if aws.BoolValue(in.VPCs[id].IsDefault) && isUnused(v) {
+			continue
+		}
+
+		out.VPCs = append(out.VPCs, v)
 	}
 
 	return out
+}
+
+// isUnused reports whether a VPC has nothing that sends or receives packets. The default VPC of an account is
+// usually unused, and needs no router then.
+func isUnused(v netspec.VPC) bool {
+	return len(v.Interfaces) == 0 && len(v.LoadBalancers) == 0 && len(v.Endpoints) == 0
 }
 
 // BuildInterface returns the specification of one network interface.

@@ -120,6 +120,19 @@ func withMachines(in netbuilder.Input) netbuilder.Input {
 	return in
 }
 
+// The default VPC has a router only while something in it sends or receives packets.
+func TestUnusedDefaultVPCHasNoRouter(t *testing.T) {
+	in := base()
+	in.VPCs["vpc-1"].IsDefault = new(true)
+	if got := netbuilder.Build(in).VPCs; len(got) != 0 {
+		t.Errorf("unused: %d VPCs", len(got))
+	}
+	in.LoadBalancers = []netbuilder.LoadBalancer{{VPC: "vpc-1", LoadBalancer: netspec.LoadBalancer{ARN: "arn"}}}
+	if got := netbuilder.Build(in).VPCs; len(got) != 1 {
+		t.Errorf("with a load balancer: %d VPCs", len(got))
+	}
+}
+
 func TestGroupsAreResolved(t *testing.T) {
 	p := netip.MustParsePrefix
 	for name, c := range map[string]struct {

@@ -59,6 +59,8 @@ type Options struct {
 	TraceAuthorization func(authz.Request, authz.Decision)
 	// Quotas are the limits of EC2; a zero field is the limit of a new account.
 	Quotas ec2.Quotas
+	// NoDefaultVPC starts an account whose default VPC was deleted.
+	NoDefaultVPC bool
 	// RegionName is the name of the region; default [RegionName].
 	RegionName string
 	// Images are AMIs that EC2 offers besides those of publishedImages.
@@ -215,6 +217,7 @@ func buildServices(r *Region, o Options, dir string) (err error) {
 		Images:             append(ec2Images(publishedImages()), o.Images...),
 		PublicParameters:   parameters,
 		Quotas:             o.Quotas,
+		NoDefaultVPC:       o.NoDefaultVPC,
 		TraceAuthorization: o.TraceAuthorization,
 		PollInterval:       pollInterval,
 		DeleteRetryTimeout: o.DeleteRetryTimeout,

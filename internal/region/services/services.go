@@ -51,6 +51,7 @@ type Config struct {
 	Images           []ec2.Image       // AMIs that EC2 offers
 	PublicParameters map[string]string // SSM parameters that AWS publishes, by name
 	Quotas           ec2.Quotas        // limits of EC2; a zero field is a new account's
+	NoDefaultVPC     bool              // the account's default VPC was deleted
 
 	// TraceAuthorization is called for each request that an IAM policy decides; nil for none.
 	TraceAuthorization func(authz.Request, authz.Decision)
@@ -293,6 +294,7 @@ func (s *Services) buildCompute() (err error) {
 		PublicIPBase:      s.cfg.PublicAddresses,
 		Profiles:          instanceProfiles{s.IAM},
 		Quotas:            s.cfg.Quotas,
+		DefaultVPC:        !s.cfg.NoDefaultVPC,
 		Log:               s.cfg.Log,
 	})
 	if err != nil {
