@@ -108,13 +108,7 @@ const portReleaseTime = 2 * time.Second
 // become free.
 func checkPort(ctx context.Context, port int) error {
 	address := fmt.Sprintf("127.0.0.1:%d", port)
-	deadline := time.Now().Add(portReleaseTime)
-	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-
-	for errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(deadline) && ctx.Err() == nil {
-		time.Sleep(50 * time.Millisecond)
-		ln, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	}
+	ln, err := listenWithin(ctx, portReleaseTime, address)
 
 	switch {
 	case err == nil:
@@ -129,6 +123,28 @@ func checkPort(ctx context.Context, port int) error {
 	}
 
 	return fmt.Errorf("listen at %s: %w", address, err)
+}
+
+// listenWithin listens at a TCP address. While it is in use, it tries again for the time of limit.
+func listenWithin(ctx context.Context, limit time.Duration, address string) (net.Listener, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+
+	for {
+		ln, err := net.Listen("tcp", address) //nolint:noctx // an address of this computer needs no lookup
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return ln, err
+		}
+
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-tick.C:
+		}
+	}
 }
 
 // startDetached starts serve as a detached process that writes to the region's log.

@@ -189,7 +189,7 @@ func (s *Service) runInstance(g *group, place ec2.SubnetPlacement, c launchOptio
 		in.InstanceType = new(c.instanceType)
 	}
 
-	out, err := s.cfg.EC2.RunInstancesWithTags(in, g.launchTags(f))
+	out, err := s.cfg.EC2.RunInstancesWithTags(in, g.launchTags())
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +218,7 @@ func (s *Service) runInstance(g *group, place ec2.SubnetPlacement, c launchOptio
 }
 
 // launchTags returns the tags that the instances of a group have from the start.
-func (g *group) launchTags(f ec2.LaunchTemplateInfo) map[string]string {
+func (g *group) launchTags() map[string]string {
 	tags := map[string]string{
 		"aws:autoscaling:groupName": sdkshape.String(
 			g.Shape.AutoScalingGroupName,

@@ -18,7 +18,7 @@ import (
 func withDefaultVPC(c *ec2.Config) { c.DefaultVPC = true }
 
 // byDefault are filters for resources of the default VPC.
-func byDefault(r region, t *testing.T) []types.Filter {
+func byDefault(t *testing.T, r region) []types.Filter {
 	t.Helper()
 	vpcs := must[*client.DescribeVpcsOutput](t)(r.DescribeVpcs(t.Context(), &client.DescribeVpcsInput{
 		Filters: []types.Filter{{Name: aws.String("is-default"), Values: []string{"true"}}},
@@ -36,7 +36,7 @@ func byDefault(r region, t *testing.T) []types.Filter {
 func TestDefaultVPC(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t, withDefaultVPC)
-	mine := byDefault(r, t)
+	mine := byDefault(t, r)
 
 	subnets := must[*client.DescribeSubnetsOutput](t)(r.DescribeSubnets(t.Context(), &client.DescribeSubnetsInput{Filters: mine}))
 	zones := map[string]string{}
@@ -65,7 +65,7 @@ func TestDefaultVPC(t *testing.T) {
 func TestDefaultVPCIsTheDefault(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t, withDefaultVPC)
-	vpc := byDefault(r, t)[0].Values[0]
+	vpc := byDefault(t, r)[0].Values[0]
 	run := must[*client.RunInstancesOutput](t)(r.RunInstances(t.Context(), &client.RunInstancesInput{
 		MinCount: aws.Int32(1), MaxCount: aws.Int32(1), ImageId: aws.String(image), InstanceType: "t3.small",
 		Placement: &types.Placement{AvailabilityZone: aws.String("us-east-1c")},
@@ -87,10 +87,10 @@ func TestDeletedDefaultVPCStaysDeleted(t *testing.T) {
 	dir := state.Dir(t.TempDir())
 	kept := func(c *ec2.Config) { c.DefaultVPC, c.State = true, dir }
 	r := newRegion(t, kept)
-	mine := byDefault(r, t)
+	mine := byDefault(t, r)
 	vpc := mine[0].Values[0]
 	again := newRegion(t, kept)
-	if got := byDefault(again, t)[0].Values[0]; got != vpc {
+	if got := byDefault(t, again)[0].Values[0]; got != vpc {
 		t.Fatalf("a restart changes %s into %s", vpc, got)
 	}
 
