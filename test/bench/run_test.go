@@ -7,6 +7,7 @@ package bench_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -17,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
 // processResult is the result and the duration of a process.
@@ -37,7 +40,7 @@ type program struct {
 
 func (x program) runProcess(t *testing.T, args ...string) processResult {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), x.path, args...)
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), x.path, args...)
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + x.dir}, x.env...)
 	cmd.Dir = x.dir
 	var out, errs bytes.Buffer
@@ -94,7 +97,8 @@ func newSlipway(t *testing.T, p *proxy, credentials ...string) program {
 		t.Skip("SKIPPED: there is no bin/slipway: make build")
 	}
 	x := program{path: path, dir: t.TempDir(), env: append(p.env(), "SLIPWAY_STATE=s3://slipway-bench")}
-	x.env = append(x.env, credentials...)
+	// As slipway region env does; otherwise each command asks STS whose the access key is.
+	x.env = append(append(x.env, credentials...), "SLIPWAY_STATE_OWNER="+regiontest.AccountID) // moto has the same account
 	return x
 }
 
