@@ -76,6 +76,7 @@ type kopsTool struct {
 	image    string
 	key      string // the file with the public key
 	channel  string // the file with the channel
+	files    string // the address of a server with the hashes of all files
 }
 
 // kopsState is the state store of kops.
@@ -95,10 +96,11 @@ const kopsChannel = `spec:
 func newKopsTool(t *testing.T, p *proxy, path, image string, credentials []string) kopsTool {
 	t.Helper()
 	dir := t.TempDir()
-	x := kopsTool{emulator: p, image: image, key: sshKey(t), channel: filepath.Join(dir, "channel")}
+	files := hashServer(t)
+	x := kopsTool{emulator: p, image: image, key: sshKey(t), channel: filepath.Join(dir, "channel"), files: files}
 	x.program = program{path: path, dir: dir, env: append(p.env(),
 		"S3_ACCESS_KEY_ID=test", "S3_SECRET_ACCESS_KEY=test", "S3_REGION=us-east-1", "KOPS_STATE_STORE=s3://"+kopsState,
-		"KOPS_FEATURE_FLAGS=-ImageDigest", "KOPS_BASE_URL="+hashServer(t), "KOPS_RUN_TOO_NEW_VERSION=1")}
+		"KOPS_FEATURE_FLAGS=-ImageDigest", "KOPS_BASE_URL="+files, "KOPS_RUN_TOO_NEW_VERSION=1")}
 	x.program.env = append(x.program.env, credentials...)
 	makeBucket(t, p.url, kopsState)
 	if err := os.WriteFile(x.channel, []byte(kopsChannel), 0o600); err != nil {
@@ -121,6 +123,8 @@ func (x kopsTool) prepare(t *testing.T, name string, groups int) {
 		"--control-plane-size", "t3.large", "--node-size", "t3.large", "--topology", "private", "--bastion",
 		"--networking", "calico", "--dns", "none", "--image", x.image, "--ssh-public-key", x.key,
 		"--channel", "file://"+x.channel, "--kubernetes-version", "1.32.1").out
+	// Otherwise kops waits for the hashes of files of the internet.
+	printed = strings.Replace(printed, "\nspec:\n", "\nspec:\n  assets:\n    fileRepository: "+x.files+"\n", 1)
 	documents := strings.Split(printed, "\n---\n")
 	const template = "nodes-us-east-1a"
 	for _, d := range documents {
@@ -149,7 +153,7 @@ func (x kopsTool) run(t *testing.T, c command, name string) processResult {
 	case renderCommand:
 		return x.program.fastestRun(t, x.emulator, "update", "cluster", cluster, "--target", "terraform", "--out", x.program.dir+"/tf")
 	case applyCommand:
-		return x.program.mustRun(t, []int{0}, "update", "cluster", cluster, "--yes", "--admin=false", "--create-kube-config=false")
+		return x.program.mustRun(t, []int{0}, "update", "cluster", cluster, "--yes", "--create-kube-config=false")
 	case planCommand:
 		return x.program.mustRun(t, []int{0}, "update", "cluster", cluster, "--create-kube-config=false")
 	default:
