@@ -128,6 +128,9 @@ func (c *Cloud) drainUnlisted() map[unlistedResource]bool {
 	return unlisted
 }
 
+// maxUnlistedIDs is how many ids the error of EndPlan contains.
+const maxUnlistedIDs = 10
+
 func joinUnlistedIDs(unlisted map[unlistedResource]bool) string {
 	var out []string
 	for u := range unlisted {
@@ -135,6 +138,10 @@ func joinUnlistedIDs(unlisted map[unlistedResource]bool) string {
 	}
 
 	slices.Sort(out)
+
+	if more := len(out) - maxUnlistedIDs; more > 0 {
+		out = append(out[:maxUnlistedIDs], fmt.Sprintf("and %d more", more))
+	}
 
 	return strings.Join(out, ", ")
 }
