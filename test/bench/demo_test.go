@@ -89,7 +89,7 @@ func runDemo(t *testing.T, shared string) map[string]float64 {
 			t.Fatal(err)
 		}
 	}
-	x := program{path: path, dir: repositoryRoot(t), env: []string{"SLIPWAY_CACHE=" + cache, "GOPATH=" + goEnv(t, "GOPATH"), "GOCACHE=" + goEnv(t, "GOCACHE")}}
+	x := program{path: path, dir: repositoryRoot(t), env: []string{"HOME=" + cache, "SLIPWAY_CACHE=" + cache, "GOPATH=" + goEnv(t, "GOPATH"), "GOCACHE=" + goEnv(t, "GOCACHE")}}
 	t.Cleanup(func() { x.mustRun(t, []int{0}, "region", "destroy", "--yes") })
 	r := x.mustRun(t, []int{0}, "demo", "--yes")
 	timeline := map[string]float64{}
