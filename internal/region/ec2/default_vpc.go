@@ -40,25 +40,21 @@ func (s *Service) ensureDefaultVPC() error {
 // main route table. The caller holds the lock.
 func (s *Service) addDefaultVPC() {
 	cidr := netip.MustParsePrefix(defaultVPCRange)
-	v := s.newVPC(cidr, sdk.TenancyDefault)
+	v := vpcHandlers{s}.newVPC(cidr, sdk.TenancyDefault)
 	v.State = new(sdk.VpcStateAvailable)
 	v.IsDefault = new(true)
 	id := str(v.VpcId)
-	s.st.VPCs[id] = v
-	s.st.Attributes[id] = &vpcAttributes{DNSSupport: true, DNSHostnames: true}
-	vpcHandlers{s}.addVPCDefaults(id, cidr)
+	s.st.Attributes[id].DNSHostnames = true
 
 	gateway := internetGatewayHandlers{s}.newInternetGateway()
 	gateway.Attachments = []*sdk.InternetGatewayAttachment{{VpcId: v.VpcId, State: new("available")}}
 
+	internet := newRoute(netip.MustParsePrefix("0.0.0.0/0"))
+	internet.GatewayId = gateway.InternetGatewayId
+
 	for _, t := range s.st.Tables {
 		if str(t.VpcId) == id {
-			t.Routes = append(t.Routes, &sdk.Route{
-				DestinationCidrBlock: new("0.0.0.0/0"),
-				GatewayId:            gateway.InternetGatewayId,
-				Origin:               new(sdk.RouteOriginCreateRoute),
-				State:                new(sdk.RouteStateActive),
-			})
+			t.Routes = append(t.Routes, internet)
 		}
 	}
 
@@ -71,12 +67,9 @@ func (s *Service) addDefaultVPC() {
 
 // numberedSubnet returns the range of a default subnet.
 func numberedSubnet(vpc netip.Prefix, number int) netip.Prefix {
-	first := vpc.Addr().As4()
-	var addr [4]byte
-	step := uint32(number) << (32 - defaultSubnetBits)
-	binary.BigEndian.PutUint32(addr[:], binary.BigEndian.Uint32(first[:])+step)
+	first := binary.BigEndian.Uint32(vpc.Addr().AsSlice())
 
-	return netip.PrefixFrom(netip.AddrFrom4(addr), defaultSubnetBits)
+	return netip.PrefixFrom(ipv4Addr(first+uint32(number)<<(32-defaultSubnetBits)), defaultSubnetBits)
 }
 
 // defaultVPC returns the default VPC; nil if the account has none.

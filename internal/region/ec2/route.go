@@ -44,11 +44,7 @@ func (s routeTableHandlers) newRoute(t *sdk.RouteTable, in *sdk.CreateRouteInput
 		)
 	}
 
-	r := &sdk.Route{
-		DestinationCidrBlock: new(p.Masked().String()),
-		Origin:               new(sdk.RouteOriginCreateRoute),
-		State:                new(sdk.RouteStateActive),
-	}
+	r := newRoute(p)
 
 	switch {
 	case in.GatewayId != nil:
@@ -62,6 +58,15 @@ func (s routeTableHandlers) newRoute(t *sdk.RouteTable, in *sdk.CreateRouteInput
 	}
 
 	return r, err
+}
+
+// newRoute returns an active route that has no target yet.
+func newRoute(destination netip.Prefix) *sdk.Route {
+	return &sdk.Route{
+		DestinationCidrBlock: new(destination.Masked().String()),
+		Origin:               new(sdk.RouteOriginCreateRoute),
+		State:                new(sdk.RouteStateActive),
+	}
 }
 
 func (s routeTableHandlers) routeToInternetGateway(t *sdk.RouteTable, r *sdk.Route, id string) error {

@@ -59,9 +59,7 @@ func (st *serviceState) pickAddress(n *sdk.Subnet, want string) (netip.Addr, err
 
 	for i := range size - 5 {
 		off := 4 + (st.LastIP[id]+i)%(size-5)
-		var b [4]byte
-		binary.BigEndian.PutUint32(b[:], base+off)
-		if a := netip.AddrFrom4(b); !used[a] {
+		if a := ipv4Addr(base + off); !used[a] {
 			st.LastIP[id] = off - 4 + 1
 			return a, nil
 		}
@@ -72,4 +70,12 @@ func (st *serviceState) pickAddress(n *sdk.Subnet, want string) (netip.Addr, err
 		"There are not enough free addresses in subnet '%s' to satisfy the requested number of instances.",
 		id,
 	)
+}
+
+// ipv4Addr returns the IPv4 address with a number.
+func ipv4Addr(number uint32) netip.Addr {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], number)
+
+	return netip.AddrFrom4(b)
 }

@@ -75,28 +75,31 @@ func (s vpcHandlers) createVPC(in *sdk.CreateVpcInput) (*sdk.CreateVpcOutput, er
 
 	v := s.newVPC(cidr, tenancy)
 	id := str(v.VpcId)
-	s.st.VPCs[id] = v
-	s.st.Attributes[id] = &vpcAttributes{DNSSupport: true}
 	s.st.setTags(id, tags)
-	s.addVPCDefaults(id, cidr)
 	s.scheduleTransition(transitionVPCAvailable, id)
 	v.Tags = s.st.tagList(id)
 
 	return &sdk.CreateVpcOutput{Vpc: v}, nil
 }
 
-// newVPC returns a pending VPC that is not part of the state yet.
-func (s *Service) newVPC(cidr netip.Prefix, tenancy string) *sdk.Vpc {
-	return &sdk.Vpc{
-		VpcId:                   new(s.newID("vpc")),
+// newVPC adds a pending VPC to the state, with what every new VPC has.
+func (s vpcHandlers) newVPC(cidr netip.Prefix, tenancy string) *sdk.Vpc {
+	id := s.newID("vpc")
+	v := &sdk.Vpc{
+		VpcId:                   new(id),
 		CidrBlock:               new(cidr.String()),
 		State:                   new(sdk.VpcStatePending),
 		OwnerId:                 new(s.cfg.Account),
 		IsDefault:               new(false),
 		InstanceTenancy:         new(tenancy),
 		DhcpOptionsId:           new("dopt-00000000000000001"),
-		CidrBlockAssociationSet: []*sdk.VpcCidrBlockAssociation{vpcHandlers{s}.newCIDRAssociation(cidr)},
+		CidrBlockAssociationSet: []*sdk.VpcCidrBlockAssociation{s.newCIDRAssociation(cidr)},
 	}
+	s.st.VPCs[id] = v
+	s.st.Attributes[id] = &vpcAttributes{DNSSupport: true}
+	s.addVPCDefaults(id, cidr)
+
+	return v
 }
 
 func (s vpcHandlers) newCIDRAssociation(cidr netip.Prefix) *sdk.VpcCidrBlockAssociation {
