@@ -286,6 +286,10 @@ func (s *Service) describeAutoScalingGroups(
 ) (*sdk.DescribeAutoScalingGroupsOutput, error) {
 	names := sdkshape.SortedKeys(s.st.Groups)
 	if len(in.AutoScalingGroupNames) > 0 {
+		if err := checkNameCount(len(in.AutoScalingGroupNames), in.MaxRecords); err != nil {
+			return nil, err
+		}
+
 		wanted := sdkshape.Strings(in.AutoScalingGroupNames)
 		names = slices.DeleteFunc(names, func(n string) bool { return !slices.Contains(wanted, n) })
 	}
@@ -319,6 +323,15 @@ func (s *Service) describeAutoScalingGroups(
 	}
 
 	return out, nil
+}
+
+// checkNameCount refuses more names of groups than a page has records. See docs/aws-facts.md.
+func checkNameCount(names int, maxRecords *int64) error {
+	if limit := *numberOrDefault(maxRecords, defaultPageSize); int64(names) > limit {
+		return validationError("The number of Auto Scaling group names (%d) exceeds MaxRecords (%d)", names, limit)
+	}
+
+	return nil
 }
 
 // matchesFilter reports whether a tag of the group matches a filter.

@@ -3,6 +3,7 @@
 package autoscaling_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -189,5 +190,22 @@ func TestGroupErrors(t *testing.T) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// TestNamesOfGroupsAreFew: a request names as many groups as it may get records, 50 by default.
+func TestNamesOfGroupsAreFew(t *testing.T) {
+	s := newStack(t)
+	describe := func(names int, records *int32) string {
+		in := &as.DescribeAutoScalingGroupsInput{MaxRecords: records}
+		for n := range names {
+			in.AutoScalingGroupNames = append(in.AutoScalingGroupNames, fmt.Sprintf("group-%d", n))
+		}
+		_, err := s.as.DescribeAutoScalingGroups(t.Context(), in)
+		return code(err)
+	}
+	got := []string{describe(50, nil), describe(51, nil), describe(100, aws.Int32(100)), describe(101, aws.Int32(100))}
+	if diff := cmp.Diff([]string{"", "ValidationError", "", "ValidationError"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

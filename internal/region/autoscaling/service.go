@@ -336,14 +336,14 @@ func parseSubnetIDs(zoneIdentifier *string) []string {
 	return out
 }
 
+// defaultPageSize is how many records a page has if a request names no MaxRecords.
+const defaultPageSize = 50
+
 // paginateKeys returns one page of keys and the token of the next page. As in AWS, a page has 50 entries by
 // default and 100 at most.
 func paginateKeys(keys []string, size *int64, token *string) ([]string, *string, error) {
-	n := int64(50)
+	n := *numberOrDefault(size, defaultPageSize)
 	limit := int64(100)
-	if size != nil {
-		n = *size
-	}
 
 	if n < 1 || n > limit {
 		return nil, nil, validationError(

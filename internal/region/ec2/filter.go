@@ -5,6 +5,7 @@ package ec2
 import (
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
@@ -93,7 +94,45 @@ func paginateIDs(ids []string, q describeQuery) ([]string, *string, error) {
 	)
 }
 
+// EC2's limits of the filters of one call: how many values all filters may have together, and the characters of a value.
+// See docs/aws-facts.md.
+const (
+	maxFilterValues      = 200
+	maxFilterValueLength = 255
+)
+
+// checkFilterLimits refuses more or longer filter values than EC2 takes.
+func checkFilterLimits(filters []*sdk.Filter) error {
+	values := 0
+	for _, f := range filters {
+		values += len(f.Values)
+		for _, v := range f.Values {
+			if utf8.RuneCountInString(str(v)) > maxFilterValueLength {
+				return wire.Errorf(
+					"FilterLimitExceeded",
+					"The maximum length for a filter value is %d characters",
+					maxFilterValueLength,
+				)
+			}
+		}
+	}
+
+	if values > maxFilterValues {
+		return wire.Errorf(
+			"FilterLimitExceeded",
+			"The maximum number of filter values specified on a single call is %d",
+			maxFilterValues,
+		)
+	}
+
+	return nil
+}
+
 func checkFilters[T any](filters []*sdk.Filter, field func(*T, string) ([]string, bool)) error {
+	if err := checkFilterLimits(filters); err != nil {
+		return err
+	}
+
 	for _, f := range filters {
 		name := str(f.Name)
 		if name == "tag-key" || name == "tag-value" || strings.HasPrefix(name, "tag:") {

@@ -304,8 +304,7 @@ func newInstanceState(name string) *sdk.InstanceState {
 
 // isLive reports whether an instance counts against quotas and owns resources.
 func isLive(i *sdk.Instance) bool {
-	return !slices.Contains(
-		[]string{sdk.InstanceStateNameTerminated, sdk.InstanceStateNameShuttingDown},
-		str(i.State.Name),
-	)
+	state := str(i.State.Name)
+
+	return state != sdk.InstanceStateNameTerminated && state != sdk.InstanceStateNameShuttingDown
 }

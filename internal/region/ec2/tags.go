@@ -211,63 +211,73 @@ func (s tagHandlers) deleteTags(in *sdk.DeleteTagsInput) (*sdk.DeleteTagsOutput,
 	return &sdk.DeleteTagsOutput{}, nil
 }
 
+// describeTags selects the tags before it copies them: an account with 20,000 instances has a million.
 func (s tagHandlers) describeTags(in *sdk.DescribeTagsInput) (*sdk.DescribeTagsOutput, error) {
-	all := map[string]*sdk.TagDescription{}
+	if err := checkFilterLimits(in.Filters); err != nil {
+		return nil, err
+	}
+
+	filters, byTag := splitTagFilters(in.Filters)
+	selected := map[string]*sdk.TagDescription{}
 	for id, tags := range s.st.Tags {
+		kind := resourceKind(id)
 		for k, v := range tags {
-			all[id+" "+k] = &sdk.TagDescription{
-				ResourceId:   new(id),
-				ResourceType: new(resourceKind(id)),
-				Key:          new(k),
-				Value:        new(v),
-			}
-		}
-	}
-
-	field := func(t *sdk.TagDescription, name string) ([]string, bool) {
-		switch name {
-		case "key":
-			return []string{str(t.Key)}, true
-		case "value":
-			return []string{str(t.Value)}, true
-		case "resource-id":
-			return []string{str(t.ResourceId)}, true
-		case "resource-type":
-			return []string{str(t.ResourceType)}, true
-		}
-
-		return nil, false
-	}
-
-	// A filter "tag:KEY" applies to the tag itself here, not to all tags of its resource.
-	filters := slices.Clone(in.Filters)
-	var byTag []*sdk.Filter
-	filters = slices.DeleteFunc(filters, func(f *sdk.Filter) bool {
-		is := strings.HasPrefix(str(f.Name), "tag:")
-		if is {
-			byTag = append(byTag, f)
-		}
-
-		return is
-	})
-
-	for id, t := range all {
-		for _, f := range byTag {
-			if str(t.Key) != strings.TrimPrefix(str(f.Name), "tag:") ||
-				!anyMatch([]string{str(t.Value)}, strs(f.Values)) {
-				delete(all, id)
+			t := sdk.TagDescription{ResourceId: &id, ResourceType: &kind, Key: &k, Value: &v}
+			if matchesTagFilters(k, v, byTag) && matchesFilters(nil, &t, filters, tagDescriptionFilterValues) {
+				selected[id+" "+k] = &t
 			}
 		}
 	}
 
 	got, next, err := listResources(
 		s.Service,
-		all,
+		selected,
 		describeQuery{filters: filters, maxResults: in.MaxResults, nextToken: in.NextToken},
-		resourceLister[sdk.TagDescription]{filterValues: field},
+		resourceLister[sdk.TagDescription]{filterValues: tagDescriptionFilterValues},
 	)
 
 	return &sdk.DescribeTagsOutput{Tags: s.withoutUnseen(got), NextToken: next}, err
+}
+
+// tagDescriptionFilterValues returns the values that a filter of DescribeTags looks at.
+func tagDescriptionFilterValues(t *sdk.TagDescription, name string) ([]string, bool) {
+	switch name {
+	case "key":
+		return []string{str(t.Key)}, true
+	case "value":
+		return []string{str(t.Value)}, true
+	case "resource-id":
+		return []string{str(t.ResourceId)}, true
+	case "resource-type":
+		return []string{str(t.ResourceType)}, true
+	}
+
+	return nil, false
+}
+
+// splitTagFilters separates the filters "tag:KEY" from the others. DescribeTags applies such a filter to the tag itself,
+// not to all tags of its resource.
+func splitTagFilters(filters []*sdk.Filter) (others, byTag []*sdk.Filter) {
+	for _, f := range filters {
+		if strings.HasPrefix(str(f.Name), "tag:") {
+			byTag = append(byTag, f)
+		} else {
+			others = append(others, f)
+		}
+	}
+
+	return others, byTag
+}
+
+// matchesTagFilters reports whether a tag matches all filters "tag:KEY".
+func matchesTagFilters(key, value string, byTag []*sdk.Filter) bool {
+	for _, f := range byTag {
+		if key != strings.TrimPrefix(str(f.Name), "tag:") || !anyMatch([]string{value}, strs(f.Values)) {
+			return false
+		}
+	}
+
+	return true
 }
 
 // withoutUnseen returns tags without those of resources that this call comes too early to see. The caller holds

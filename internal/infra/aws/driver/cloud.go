@@ -49,8 +49,8 @@ type Cloud struct {
 	// readersByKind are the indexes in readers of those with which EndPlan waits until AWS lists the created resources of
 	// a kind.
 	readersByKind map[string][]int
-	// listTagged returns the ids of the EC2 resources with the tag of the cluster.
-	listTagged func(context.Context) (map[string]bool, error)
+	// listTagged returns those of ids that are EC2 resources with the tag of the cluster.
+	listTagged func(ctx context.Context, ids []string) (map[string]bool, error)
 	created    createdIDs
 	// balancers are the load balancers and target groups of the last read.
 	balancers balancerList
@@ -101,8 +101,8 @@ func New(cfg aws.Config, scope Scope, inUse InUseFunc) *Cloud {
 	elbClient := elb.NewFromConfig(cfg)
 	scalingClient := autoscaling.NewFromConfig(cfg)
 
-	c.listTagged = func(ctx context.Context) (map[string]bool, error) {
-		return listTaggedIDs(ctx, ec2Client, scope)
+	c.listTagged = func(ctx context.Context, ids []string) (map[string]bool, error) {
+		return listTaggedIDs(ctx, ec2Client, scope, ids)
 	}
 
 	registerInstances(c, ec2Client)

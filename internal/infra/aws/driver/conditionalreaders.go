@@ -66,15 +66,31 @@ func listTaggedTypes(
 	return out, err
 }
 
-// listTaggedIDs returns the ids of the EC2 resources that have the cluster's tag.
-func listTaggedIDs(ctx context.Context, api describeTagsAPI, scope Scope) (map[string]bool, error) {
-	tags, err := listClusterTags(ctx, api, scope)
+// maxIDsPerFilter is how many ids one call of DescribeTags asks for. EC2 allows 200 values of all filters together; the
+// filters of the cluster's tag have two of them.
+const maxIDsPerFilter = 190
+
+// listTaggedIDs returns those of ids that are EC2 resources with the cluster's tag. It does not list all tags of the
+// cluster, because each of its machines has some.
+func listTaggedIDs(
+	ctx context.Context,
+	api describeTagsAPI,
+	scope Scope,
+	ids []string,
+) (map[string]bool, error) {
 	out := map[string]bool{}
-	for _, t := range tags {
-		out[aws.ToString(t.ResourceId)] = true
+	for chunk := range slices.Chunk(ids, maxIDsPerFilter) {
+		tags, err := listClusterTags(ctx, api, scope, NewFilters("resource-id", chunk...)...)
+		if err != nil {
+			return nil, err
+		}
+
+		for _, t := range tags {
+			out[aws.ToString(t.ResourceId)] = true
+		}
 	}
 
-	return out, err
+	return out, nil
 }
 
 // listClusterTags returns the tags that name the cluster, of the resources that the filters select.

@@ -131,7 +131,8 @@ func (c *Cloud) drainUnlisted() map[unlistedResource]bool {
 // maxUnlistedIDs is how many ids the error of EndPlan contains.
 const maxUnlistedIDs = 10
 
-func joinUnlistedIDs(unlisted map[unlistedResource]bool) string {
+// unlistedIDs returns the ids of resources, sorted.
+func unlistedIDs(unlisted map[unlistedResource]bool) []string {
 	var out []string
 	for u := range unlisted {
 		out = append(out, u.id)
@@ -139,6 +140,11 @@ func joinUnlistedIDs(unlisted map[unlistedResource]bool) string {
 
 	slices.Sort(out)
 
+	return out
+}
+
+func joinUnlistedIDs(unlisted map[unlistedResource]bool) string {
+	out := unlistedIDs(unlisted)
 	if more := len(out) - maxUnlistedIDs; more > 0 {
 		out = append(out[:maxUnlistedIDs], fmt.Sprintf("and %d more", more))
 	}
@@ -150,7 +156,7 @@ func joinUnlistedIDs(unlisted map[unlistedResource]bool) string {
 // their tags, so one list of these tags takes the place of a list of each kind. Resources that have no
 // tags, such as routes, are listed by the readers of their kinds.
 func (c *Cloud) removeListed(ctx context.Context, unlisted map[unlistedResource]bool) error {
-	tagged, err := c.listTagged(ctx)
+	tagged, err := c.listTagged(ctx, unlistedIDs(unlisted))
 	if err != nil {
 		return unlessEnded(ctx, err)
 	}

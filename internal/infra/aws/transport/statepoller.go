@@ -14,8 +14,9 @@ import (
 // state of one resource. The zero value with Describe is ready to use, and its methods may be
 // called concurrently.
 type StatePoller[S any] struct {
-	// Describe returns the states of the resources with ids. It leaves out resources that AWS does
-	// not know. Its error ends all waits of the round. It is set once, before the first wait.
+	// Describe returns the states of the resources with ids, which are [MaxDescribedIDs] at most. It leaves
+	// out resources that AWS does not know. Its error ends all waits of the round. It is set once, before
+	// the first wait.
 	Describe func(ctx context.Context, ids []string) (map[string]S, error)
 
 	mu      sync.Mutex
@@ -37,6 +38,10 @@ const (
 	minPollInterval = 100 * time.Millisecond
 	maxPollInterval = 5 * time.Second
 )
+
+// MaxDescribedIDs is how many ids one Describe call of a [StatePoller] has. Amazon EC2 Auto Scaling takes 100 names of
+// groups, Amazon EC2 200 filter values. See docs/aws-facts.md.
+const MaxDescribedIDs = 100
 
 // WaitUntil polls the state of id until done returns true or an error, which it returns. done gets
 // found=false if AWS does not know id. WaitUntil also returns errors of Describe and of ctx.
@@ -147,7 +152,7 @@ func (p *StatePoller[S]) pollStates(ctx context.Context) {
 			continue
 		}
 
-		states, err := p.Describe(ctx, slices.Sorted(maps.Keys(waiters)))
+		states, err := p.describeAll(ctx, slices.Sorted(maps.Keys(waiters)))
 		for id, list := range waiters {
 			state, found := states[id]
 			for _, result := range list {
@@ -155,4 +160,19 @@ func (p *StatePoller[S]) pollStates(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// describeAll calls Describe for ids, with as many as one call may have.
+func (p *StatePoller[S]) describeAll(ctx context.Context, ids []string) (map[string]S, error) {
+	states := map[string]S{}
+	for chunk := range slices.Chunk(ids, MaxDescribedIDs) {
+		found, err := p.Describe(ctx, chunk)
+		if err != nil {
+			return nil, err
+		}
+
+		maps.Copy(states, found)
+	}
+
+	return states, nil
 }

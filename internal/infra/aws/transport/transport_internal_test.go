@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -124,6 +125,37 @@ func TestWaitsShareCalls(t *testing.T) {
 			}
 		}
 		time.Sleep(10 * time.Second) // polling stops with the last wait
+	})
+}
+
+// TestDescribedIDsAreFew: AWS refuses a call that names more than 100 groups, so the deletion of 250 failed.
+func TestDescribedIDsAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const waits = 2*MaxDescribedIDs + 50
+		var asked []int
+		p := &StatePoller[string]{Describe: func(_ context.Context, ids []string) (map[string]string, error) {
+			asked = append(asked, len(ids))
+			out := map[string]string{}
+			for _, id := range ids {
+				out[id] = "state of " + id
+			}
+			return out, nil
+		}}
+		done := make(chan error, waits)
+		for n := range waits {
+			id := strconv.Itoa(n)
+			go func() {
+				done <- p.WaitUntil(t.Context(), id, func(state string, _ bool) (bool, error) { return state == "state of "+id, nil })
+			}()
+		}
+		for range waits {
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if diff := cmp.Diff([]int{MaxDescribedIDs, MaxDescribedIDs, 50}, asked); diff != "" {
+			t.Errorf("ids of each call (-want +got):\n%s", diff)
+		}
 	})
 }
 
