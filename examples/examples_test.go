@@ -49,3 +49,31 @@ func TestExamplesAreDocumented(t *testing.T) {
 		t.Errorf("docs/topologies.md has %d rows, the folder %d examples", rows, len(all))
 	}
 }
+
+// TestChannelsAreValid checks that each channel is valid, and that the files that it names exist.
+func TestChannelsAreValid(t *testing.T) {
+	for _, name := range []string{"addons/channel.yaml", "addons/local-volumes.yaml"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		channel, findings := manifest.ParseAddonChannel(text)
+		for _, f := range findings {
+			t.Errorf("%s: %s", name, f)
+		}
+		for _, a := range channel.Spec.Addons {
+			objects, err := os.ReadFile("addons/" + a.Source.Manifest)
+			if err != nil {
+				t.Error(err)
+			}
+			for line := range strings.Lines(string(objects)) {
+				if strings.Contains(line, " image: ") && !strings.Contains(line, " image: ${IMAGES}") {
+					t.Errorf("%s: an image that no registry mirrors: %s", a.Source.Manifest, line)
+				}
+			}
+			if !strings.Contains(string(objects), ":v"+a.Version) {
+				t.Errorf("%s: no image of version %s", a.Source.Manifest, a.Version)
+			}
+		}
+	}
+}

@@ -34,7 +34,8 @@ paths, with a catalogue of their hashes for SLIPWAY_ASSETS; 'slipway region env'
 
 --kubernetes-version builds an earlier minor version as well, and adds it to the catalogue. It takes as long as the default
 version. --earlier-components does the same for an earlier version of etcd, containerd and the CNI plugins, to rehearse their
-upgrade. What was built once is kept in later builds.
+upgrade, and --addon-images for the controllers of the channel in examples/addons. What was built once is kept in later
+builds.
 
 The sources are the directory assets of a checkout of slipway. Packages install them in share/slipway/assets.` + exitStatusHelp(),
 		Example: "  slipway assets build\n  slipway assets build --kubernetes-version 1.35\n" +
@@ -64,6 +65,13 @@ The sources are the directory assets of a checkout of slipway. Packages install 
 		"earlier-components",
 		false,
 		"also build an earlier version of etcd, containerd and the CNI plugins",
+	)
+
+	cmd.Flags().BoolVar(
+		&o.AddonImages,
+		"addon-images",
+		false,
+		"also build the images of the add-ons in examples/addons, metrics-server and local-path-provisioner",
 	)
 
 	cmd.Flags().StringVar(&o.Out, "out", "", "output directory (default: assets in the cache directory)")

@@ -21,7 +21,7 @@ func (session *Session) buildPublication(
 	s store.Store,
 	d *Desired,
 ) (node.Publication, error) {
-	catalog, err := readCatalog(ctx, s, d.Manifests.Cluster)
+	catalog, err := ReadCatalog(ctx, s, d.Manifests.Cluster)
 	if err != nil {
 		return node.Publication{}, err
 	}
@@ -79,8 +79,9 @@ func (session *Session) buildPublication(
 	return node.BuildPublication(in)
 }
 
-// readCatalog returns the cluster's asset catalogue with the repositories that its manifest sets.
-func readCatalog(ctx context.Context, s store.Store, c v1alpha1.Cluster) (asset.Catalog, error) {
+// ReadCatalog returns the cluster's asset catalogue with the repositories that its manifest sets. The error wraps
+// [store.ErrNotFound] if the cluster has none yet.
+func ReadCatalog(ctx context.Context, s store.Store, c v1alpha1.Cluster) (asset.Catalog, error) {
 	catalog, err := clusterstate.ReadPinnedCatalog(ctx, s, c.Metadata.Name)
 	if err != nil {
 		return catalog, err

@@ -18,8 +18,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
-// AddonClusterValues are the values of a cluster that a parameter of an add-on can be taken from.
-func AddonClusterValues(c v1alpha1.Cluster) map[string]string {
+// AddonImagePrefix is the value of a cluster that may be empty: a cluster without a mirror puts nothing before the
+// references of images.
+const AddonImagePrefix = "cluster.imagePrefix"
+
+// AddonClusterValues are the values of a cluster that a parameter of an add-on can be taken from. imagePrefix is what the
+// cluster puts before the reference of every image: its container registry with a slash, or nothing.
+func AddonClusterValues(c v1alpha1.Cluster, imagePrefix string) map[string]string {
 	network := c.Spec.Networking
 
 	return map[string]string{
@@ -30,6 +35,7 @@ func AddonClusterValues(c v1alpha1.Cluster) map[string]string {
 		"cluster.podCIDR":               network.PodCIDR,
 		"cluster.serviceClusterIPRange": network.ServiceClusterIPRange,
 		"cluster.dnsDomain":             network.DNSDomain,
+		AddonImagePrefix:                imagePrefix,
 	}
 }
 
@@ -145,7 +151,7 @@ func (c addonChecker) checkMetadata(i int, a v1alpha1.Addon) {
 
 // checkParameters checks the parameters of an entry.
 func (c addonChecker) checkParameters(i int, parameters []v1alpha1.AddonParameter) {
-	known := AddonClusterValues(v1alpha1.Cluster{})
+	known := AddonClusterValues(v1alpha1.Cluster{}, "")
 	seen := map[string]bool{}
 	for n, p := range parameters {
 		at := fmt.Sprintf("parameters[%d].", n)

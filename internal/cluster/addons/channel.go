@@ -8,7 +8,10 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/cluster/addons/source"
+	"github.com/slipway-k8s/slipway/internal/lib/asset"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/addon/applier"
 	"github.com/slipway-k8s/slipway/internal/machine/addon/bundle"
 	"github.com/slipway-k8s/slipway/internal/manifest"
@@ -42,11 +45,16 @@ func (s *Session) Load(ctx context.Context, text []byte, directory string) (Chan
 		return Channel{}, err
 	}
 
+	values, err := s.clusterValues(ctx)
+	if err != nil {
+		return Channel{}, err
+	}
+
 	out := Channel{Name: parsed.Metadata.Name, Unfit: choice.Unfit}
 	reader := source.Reader{
 		Directory:  directory,
 		Kubernetes: s.Kubernetes,
-		Values:     manifest.AddonClusterValues(s.Cluster),
+		Values:     values,
 		ReadState:  s.readState,
 	}
 
@@ -91,6 +99,21 @@ func (c Channel) Left(all []applier.Inventory, a *applier.Applier) []string {
 	}
 
 	return out
+}
+
+// clusterValues returns the values that parameters can be taken from. A cluster that was never applied has no asset
+// catalogue yet: then only its manifest names a container registry.
+func (s *Session) clusterValues(ctx context.Context) (map[string]string, error) {
+	catalog, err := cluster.ReadCatalog(ctx, s.state, s.Cluster)
+	if errors.Is(err, store.ErrNotFound) {
+		catalog, err = asset.Catalog{ContainerRegistry: s.Cluster.Spec.Assets.ContainerRegistry}, nil
+	}
+
+	if err != nil {
+		return nil, fmt.Errorf("find out the container registry of cluster %s: %w", s.Cluster.Metadata.Name, err)
+	}
+
+	return manifest.AddonClusterValues(s.Cluster, catalog.ImagePrefix()), nil
 }
 
 // readState returns an object of the cluster's add-ons in the state store.

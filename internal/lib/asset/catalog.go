@@ -227,12 +227,16 @@ func (c Catalog) rewriteURL(url string) string {
 	return strings.TrimRight(c.FileRepository, "/") + "/" + strings.TrimPrefix(url, "https://")
 }
 
-func (c Catalog) rewriteRef(ref string) string {
+func (c Catalog) rewriteRef(ref string) string { return c.ImagePrefix() + ref }
+
+// ImagePrefix returns what precedes the reference of an image: ContainerRegistry with a slash, such as
+// mirror.example.com/, or nothing without a mirror.
+func (c Catalog) ImagePrefix() string {
 	if c.ContainerRegistry == "" {
-		return ref
+		return ""
 	}
 
-	return strings.TrimRight(c.ContainerRegistry, "/") + "/" + ref
+	return strings.TrimRight(c.ContainerRegistry, "/") + "/"
 }
 
 func formatVersions(items []string) string {

@@ -111,7 +111,7 @@ func (r Reader) parameters(a v1alpha1.Addon) (map[string]string, error) {
 		}
 
 		out[p.Name] = r.Values[p.From]
-		if r.Values[p.From] == "" {
+		if r.Values[p.From] == "" && p.From != manifest.AddonImagePrefix {
 			return nil, diag.WithHint(
 				fmt.Errorf("parameter %s: the cluster has no value for %s", p.Name, p.From),
 				"set the field in the cluster's manifest, or give the parameter a value",

@@ -44,6 +44,10 @@ type Options struct {
 	// catalogue lists after the default one. It is kept as those of Kubernetes are.
 	EarlierComponents bool
 
+	// AddonImages also builds the controllers of examples/addons and their images. They are kept as those of
+	// Kubernetes are.
+	AddonImages bool
+
 	// FileRepository and ContainerRegistry are written to the catalogue. If empty, the defaults are
 	// used.
 	FileRepository    string
@@ -117,7 +121,6 @@ type builder struct {
 	Options
 	modules        []moduleRecipe
 	optional       map[string]bool // the modules that are built only on request
-	debianPackages []string        // of the nftables layer
 	files          []fileRecipe
 	images         []imageRecipe
 	arch           string
@@ -134,7 +137,6 @@ func newBuilder(o Options) *builder {
 		arch:           runtime.GOARCH,
 		modules:        moduleRecipes(),
 		optional:       map[string]bool{},
-		debianPackages: nftablesPackages(),
 		files:          fileRecipes(),
 		images:         imageRecipes(),
 		versions:       map[string]string{},
@@ -147,6 +149,10 @@ func newBuilder(o Options) *builder {
 
 	for _, component := range earlierComponents() {
 		b.optional[earlierModule(component)] = true
+	}
+
+	for _, name := range addonSteps() {
+		b.optional[name] = true
 	}
 
 	b.progress = &progress{out: o.Log, clock: o.Clock}

@@ -19,6 +19,40 @@ import (
 // ErrMissingPackages means that the host lacks Debian packages. The error lists them.
 var ErrMissingPackages = errors.New("missing Debian packages")
 
+// debianLayer is an image layer of files of Debian packages.
+type debianLayer struct {
+	name     string
+	packages []string
+	// keeps reports whether the layer has a file of the packages. path begins with a slash.
+	keeps func(path string) bool
+	// revision is a part of the cache key. Change it if keeps changes.
+	revision string
+}
+
+// nftablesDebianLayer is nft, which kube-proxy and flannel call, with the dynamic loader and the shared libraries.
+func nftablesDebianLayer() debianLayer {
+	return debianLayer{
+		name:     "nftables",
+		packages: nftablesPackages(),
+		revision: "with iptables",
+		keeps: func(path string) bool {
+			library := strings.Contains(path, ".so") && !strings.Contains(path, "/gconv/") &&
+				!strings.Contains(path, "/audit/")
+
+			return library || path == "/usr/sbin/nft" || path == "/usr/sbin/xtables-nft-multi"
+		},
+	}
+}
+
+// busyboxDebianLayer is a shell and its commands, in one static program.
+func busyboxDebianLayer() debianLayer {
+	return debianLayer{
+		name:     "busybox",
+		packages: []string{"busybox-static"},
+		keeps:    func(path string) bool { return path == "/bin/busybox" },
+	}
+}
+
 // checkHostPackages returns an error with all Debian packages that the uncached steps need and the
 // host lacks.
 func (b *builder) checkHostPackages(ctx context.Context, steps []step) error {
@@ -55,13 +89,14 @@ func (b *builder) checkHostPackages(ctx context.Context, steps []step) error {
 	)
 }
 
-// queryDebianVersions returns the versions of the packages that apt would download, as name=version
-// separated by spaces.
-func (b *builder) queryDebianVersions(ctx context.Context) (string, error) {
-	out, err := b.runCommand(ctx, "/", append([]string{"apt-cache", "policy"}, b.debianPackages...)...)
+// queryDebianVersions returns the versions of a layer's packages that apt would download, as name=version separated by
+// spaces.
+func (b *builder) queryDebianVersions(ctx context.Context, l debianLayer) (string, error) {
+	out, err := b.runCommand(ctx, "/", append([]string{"apt-cache", "policy"}, l.packages...)...)
 	if errors.Is(err, exec.ErrNotFound) {
 		return "", fmt.Errorf(
-			"build the nftables layer: %w: apt (the build requires Debian 12 and its packages)",
+			"build the %s layer: %w: apt (the build requires Debian 12 and its packages)",
+			l.name,
 			ErrMissingPackages,
 		)
 	}
@@ -78,22 +113,36 @@ func (b *builder) queryDebianVersions(ctx context.Context) (string, error) {
 		}
 	}
 
-	if len(versions) != len(b.debianPackages) {
+	if len(versions) != len(l.packages) {
 		return "", fmt.Errorf(
 			"apt knows only %d of the %d packages %s (run apt-get update; the list is for Debian 12)",
 			len(versions),
-			len(b.debianPackages),
-			strings.Join(b.debianPackages, " "),
+			len(l.packages),
+			strings.Join(l.packages, " "),
 		)
 	}
 
 	return strings.Join(versions, " "), nil
 }
 
-// unpackDebianPackages downloads the packages of the nftables layer, and writes the files that nft
-// needs to dir/root.
-func (b *builder) unpackDebianPackages(ctx context.Context, dir string) error {
-	versions, err := b.queryDebianVersions(ctx)
+// upstreamVersion returns the version of the first of some packages without what Debian adds to it: that of
+// busybox-static=1:1.35.0-4+deb12u1 is 1.35.0.
+func upstreamVersion(versions string) string {
+	_, version, _ := strings.Cut(strings.Fields(versions)[0], "=")
+	if _, rest, hasEpoch := strings.Cut(version, ":"); hasEpoch {
+		version = rest
+	}
+
+	if i := strings.LastIndex(version, "-"); i >= 0 {
+		version = version[:i]
+	}
+
+	return version
+}
+
+// unpackDebianLayer downloads the packages of a layer, and writes the files that it keeps to dir/root.
+func (b *builder) unpackDebianLayer(ctx context.Context, l debianLayer, dir string) error {
+	versions, err := b.queryDebianVersions(ctx, l)
 	if err != nil {
 		return err
 	}
@@ -125,21 +174,18 @@ func (b *builder) unpackDebianPackages(ctx context.Context, dir string) error {
 		}
 	}
 
-	return errors.Join(os.RemoveAll(fetched), pruneRoot(root))
+	return errors.Join(os.RemoveAll(fetched), pruneRoot(root, l.keeps))
 }
 
-// pruneRoot removes all files except nft, the dynamic loader and the shared libraries.
-func pruneRoot(root string) error {
+// pruneRoot removes the files that are not kept. The path that keeps gets begins with a slash.
+func pruneRoot(root string, keeps func(path string) bool) error {
 	var drop []string
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 
-		name := strings.TrimPrefix(path, root)
-		library := strings.Contains(name, ".so") && !strings.Contains(name, "/gconv/") &&
-			!strings.Contains(name, "/audit/")
-		if name != "/usr/sbin/nft" && name != "/usr/sbin/xtables-nft-multi" && !library {
+		if !keeps(strings.TrimPrefix(path, root)) {
 			drop = append(drop, path)
 		}
 

@@ -116,8 +116,8 @@ func (b *builder) buildImage(r imageRecipe, layers map[string]v1.Layer) (v1.Imag
 	return mutate.ConfigFile(image, file)
 }
 
-// listLayerEntries returns the entries of a layer. The name of a layer is that of a module, or base
-// or nftables.
+// listLayerEntries returns the entries of a layer. The name of a layer is that of a module, or base,
+// busybox or nftables.
 func (b *builder) listLayerEntries(name string) ([]archiveEntry, error) {
 	bin := filepath.Join(b.stepDirs[name], "bin")
 	if isKubernetesModule(name) {
@@ -127,13 +127,15 @@ func (b *builder) listLayerEntries(name string) ([]archiveEntry, error) {
 	switch name {
 	case "base":
 		return baseLayer(), nil
+	case "busybox":
+		return busyboxLayer(filepath.Join(b.stepDirs[name], "root")), nil
 	case "nftables":
 		return nftablesLayer(filepath.Join(b.stepDirs[name], "root"))
 	case "flannel":
 		return listPrograms(bin, "opt/bin/")
 	case "cp":
 		return listPrograms(bin, "bin/")
-	case "flannel-cni-plugin", "pause", "probe", "coredns":
+	case "flannel-cni-plugin", "pause", "probe", "coredns", "metrics-server", "local-path-provisioner":
 		return listPrograms(bin, "")
 	}
 
@@ -152,6 +154,16 @@ func nftablesLayer(root string) ([]archiveEntry, error) {
 	}
 
 	return entries, err
+}
+
+// busyboxLayer returns busybox, and a link to it for each command that the scripts of add-ons call.
+func busyboxLayer(root string) []archiveEntry {
+	entries := []archiveEntry{{name: "bin/busybox", source: filepath.Join(root, "bin", "busybox"), mode: 0o755}}
+	for _, name := range []string{"sh", "chmod", "cat", "ls", "mkdir", "rm", "sleep"} {
+		entries = append(entries, archiveEntry{name: "bin/" + name, linkTarget: "busybox", mode: 0o777})
+	}
+
+	return entries
 }
 
 // baseLayer returns the files that programs expect: a folder for temporary files, and the names of

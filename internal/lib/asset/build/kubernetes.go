@@ -73,13 +73,17 @@ func kubernetesImages(module string) []imageRecipe {
 	return out
 }
 
-// requestedModules returns the optional modules that were requested: those of versions of Kubernetes, and those of
-// earlier components. b.versions must be known. The error wraps [ErrUnknownKubernetes], and lists the versions that
+// requestedModules returns the optional modules that were requested: those of versions of Kubernetes, of earlier
+// components and of add-ons. b.versions must be known. The error wraps [ErrUnknownKubernetes], and lists the versions that
 // can be built.
 func (b *builder) requestedModules() (map[string]bool, error) {
 	requested := map[string]bool{}
 	for _, component := range earlierComponents() {
 		requested[earlierModule(component)] = b.EarlierComponents
+	}
+
+	for _, name := range addonSteps() {
+		requested[name] = b.AddonImages
 	}
 
 	for _, version := range b.Kubernetes {

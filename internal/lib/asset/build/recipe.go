@@ -57,6 +57,7 @@ func moduleRecipes() []moduleRecipe {
 		ownRecipes(),
 		earlierKubernetesRecipes(),
 		earlierComponentRecipes(),
+		addonRecipes(),
 	)
 }
 
@@ -241,7 +242,7 @@ func imageRecipes() []imageRecipe {
 		images = append(images, kubernetesImages(kubernetesModule(minor))...)
 	}
 
-	return images
+	return append(images, addonImages()...)
 }
 
 // nftablesPackages returns nft, which kube-proxy and flannel call, and the Debian 12 packages that

@@ -37,22 +37,24 @@ func (b *builder) planSteps(ctx context.Context) ([]step, error) {
 		return nil, fmt.Errorf("query the version of Go: %w", err)
 	}
 
-	debian, err := b.queryDebianVersions(ctx)
-	if err != nil {
-		return nil, err
-	}
-
 	steps, err := b.planModules(goVersion)
 	if err != nil {
 		return nil, err
 	}
 
-	steps = append(steps, step{
-		name:     "nftables",
-		key:      hashParts(recipeVersion, "with iptables", debian, b.arch),
-		build:    b.unpackDebianPackages,
-		commands: map[string]string{"apt-get": "apt", "dpkg-deb": "dpkg"},
-	})
+	for _, l := range []debianLayer{nftablesDebianLayer(), busyboxDebianLayer()} {
+		s, err := b.planDebianLayer(ctx, l)
+		if err != nil {
+			return nil, err
+		}
+
+		if b.optional[l.name] && !b.AddonImages && !b.isCached(s) {
+			b.leaveOut(l.name)
+			continue
+		}
+
+		steps = append(steps, s)
+	}
 
 	for _, s := range steps {
 		b.stepKeys = append(b.stepKeys, s.key)
@@ -60,6 +62,23 @@ func (b *builder) planSteps(ctx context.Context) ([]step, error) {
 	}
 
 	return steps, nil
+}
+
+// planDebianLayer returns the step that unpacks the packages of a layer.
+func (b *builder) planDebianLayer(ctx context.Context, l debianLayer) (step, error) {
+	versions, err := b.queryDebianVersions(ctx, l)
+	if err != nil {
+		return step{}, err
+	}
+
+	b.versions[l.name] = upstreamVersion(versions)
+
+	return step{
+		name:     l.name,
+		key:      hashParts(recipeVersion, l.revision, versions, b.arch),
+		build:    func(ctx context.Context, dir string) error { return b.unpackDebianLayer(ctx, l, dir) },
+		commands: map[string]string{"apt-get": "apt", "dpkg-deb": "dpkg"},
+	}, nil
 }
 
 // planModules returns the steps of the modules. It leaves out the optional ones that are neither requested nor

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+// addonRecipes returns the controllers of the channels in examples/addons. They are built on request, because a cluster
+// needs none of them to work.
+func addonRecipes() []moduleRecipe {
+	return []moduleRecipe{
+		{
+			Name:     "metrics-server",
+			Pins:     "sigs.k8s.io/metrics-server",
+			Packages: []string{"tool"},
+			LDFlags:  "-X k8s.io/client-go/pkg/version.gitVersion=v{version} -X k8s.io/client-go/pkg/version.gitTreeState=clean",
+		},
+		{
+			Name:     "local-path-provisioner",
+			Pins:     "github.com/rancher/local-path-provisioner",
+			Packages: []string{"tool"},
+			LDFlags:  "-X main.VERSION=v{version}",
+		},
+	}
+}
+
+// addonSteps returns the names of the steps that only images of add-ons need.
+func addonSteps() []string {
+	names := []string{busyboxDebianLayer().name}
+	for _, r := range addonRecipes() {
+		names = append(names, r.Name)
+	}
+
+	return names
+}
+
+// addonImages returns the images of the controllers, by the names of their upstream registries. That of busybox has
+// Debian 12's program, in the version that its tag says.
+func addonImages() []imageRecipe {
+	return []imageRecipe{
+		{
+			Name:       "metrics-server",
+			Module:     "metrics-server",
+			Ref:        "registry.k8s.io/metrics-server/metrics-server:v{version}",
+			Layers:     []string{"base", "metrics-server"},
+			Entrypoint: []string{"/metrics-server"},
+		},
+		{
+			Name:       "local-path-provisioner",
+			Module:     "local-path-provisioner",
+			Ref:        "docker.io/rancher/local-path-provisioner:v{version}",
+			Layers:     []string{"base", "local-path-provisioner"},
+			Entrypoint: []string{"/local-path-provisioner"},
+		},
+		{
+			Name:       "busybox",
+			Module:     "busybox",
+			Ref:        "docker.io/library/busybox:{version}",
+			Layers:     []string{"base", "busybox"},
+			Entrypoint: []string{"/bin/sh"},
+		},
+	}
+}

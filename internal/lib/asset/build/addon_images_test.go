@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build //nolint:testpackage // it reads the recipes
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestAddonImagesAreThoseOfTheChannels: each image of examples/addons has a recipe with its reference, and the other way round.
+func TestAddonImagesAreThoseOfTheChannels(t *testing.T) {
+	t.Parallel()
+	b := newBuilder(Options{Source: "../../../../assets"})
+	for i := range b.modules {
+		if err := b.resolveVersion(&b.modules[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	b.versions["busybox"] = "1.35.0" // Debian 12's; a build asks apt
+	var built []string
+	for _, r := range addonImages() {
+		built = append(built, b.expandPattern(r.Ref, r.Module))
+	}
+
+	var wanted []string
+	for _, name := range []string{"metrics-server.yaml", "local-path-provisioner.yaml"} {
+		text, err := os.ReadFile("../../../../examples/addons/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		for _, m := range regexp.MustCompile(`image: \$\{IMAGES\}(\S+)`).FindAllStringSubmatch(string(text), -1) {
+			wanted = append(wanted, m[1])
+		}
+	}
+
+	slices.Sort(built)
+	slices.Sort(wanted)
+	if got, want := strings.Join(built, "\n"), strings.Join(wanted, "\n"); got != want {
+		t.Errorf("built:\n%s\nwanted by the channels:\n%s", got, want)
+	}
+}
+
+// TestAddonImagesAreBuiltOnRequest: the default build leaves them out.
+func TestAddonImagesAreBuiltOnRequest(t *testing.T) {
+	t.Parallel()
+	for _, want := range []bool{false, true} {
+		b := newBuilder(Options{AddonImages: want})
+		requested, err := b.requestedModules()
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		for _, name := range addonSteps() {
+			if !b.optional[name] || requested[name] != want {
+				t.Errorf("%s: optional %t, requested %t, want %t", name, b.optional[name], requested[name], want)
+			}
+		}
+	}
+}
+
+// TestUpstreamVersion removes what Debian adds to a version.
+func TestUpstreamVersion(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"busybox-static=1:1.35.0-4+deb12u1+b1": "1.35.0",
+		"nftables=1.0.6-2+deb12u2":             "1.0.6",
+		"libc6=2.36-9+deb12u10 x=1":            "2.36",
+		"native=3.0":                           "3.0",
+	} {
+		if got := upstreamVersion(in); got != want {
+			t.Errorf("%s: %s, want %s", in, got, want)
+		}
+	}
+}
