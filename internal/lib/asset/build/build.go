@@ -119,28 +119,28 @@ func LockOutput(out string, log io.Writer) (func(), error) {
 // builder is the state of one Run.
 type builder struct {
 	Options
-	modules        []moduleRecipe
-	optional       map[string]bool // the modules that are built only on request
-	files          []fileRecipe
-	images         []imageRecipe
-	arch           string
-	progress       *progress
-	built          []string
-	versions       map[string]string // by module name, from its go.mod
-	stepDirs       map[string]string // the folders of the results, by step name
-	stepKeys       []string          // the cache keys of all steps, in order
+	modules  []moduleRecipe
+	optional map[string]bool // the modules that are built only on request
+	files    []fileRecipe
+	images   []imageRecipe
+	arch     string
+	progress *progress
+	built    []string
+	versions map[string]string // by module name, from its go.mod
+	stepDirs map[string]string // the folders of the results, by step name
+	stepKeys []string          // the cache keys of all steps, in order
 }
 
 func newBuilder(o Options) *builder {
 	b := &builder{
-		Options:        o,
-		arch:           runtime.GOARCH,
-		modules:        moduleRecipes(),
-		optional:       map[string]bool{},
-		files:          fileRecipes(),
-		images:         imageRecipes(),
-		versions:       map[string]string{},
-		stepDirs:       map[string]string{},
+		Options:  o,
+		arch:     runtime.GOARCH,
+		modules:  moduleRecipes(),
+		optional: map[string]bool{},
+		files:    fileRecipes(),
+		images:   imageRecipes(),
+		versions: map[string]string{},
+		stepDirs: map[string]string{},
 	}
 
 	for _, minor := range earlierKubernetes() {
