@@ -7,8 +7,8 @@
 #
 # Order: first what machines run is built, because tests of single packages use it too. Then the packages run, and at a
 # low priority next to them the tests that only need processors: judges (moto, cfn-lint, Terraform, the AWS CLI), the
-# program that is killed again and again, long tests of decisions, fuzz targets. The end-to-end tests on real machines
-# come last, one at a time.
+# program that is killed again and again, the command line, the engine, long tests of decisions, fuzz targets. The
+# end-to-end tests on real machines come last, one at a time.
 # Tests with a long form run in their short form; make long and make e2e run the long one.
 # Tests that this machine cannot run are skipped; the closing lines list and count the reasons.
 set -euo pipefail
@@ -21,6 +21,13 @@ background=
 # A session of its own for the background tests: Linux divides processors between sessions first (sched(7), autogroup).
 session=()
 command -v setsid >/dev/null && session=(setsid)
+
+# say_phase says how long the tests of a phase took.
+phase_start=$SECONDS
+say_phase() {
+  echo "test.sh: $1 took $((SECONDS - phase_start)) s" >&2
+  phase_start=$SECONDS
+}
 
 clean_up() {
   [[ -z $background ]] || kill -- "${session:+-}$background" 2>/dev/null || true
@@ -42,17 +49,18 @@ fi
 
 go vet ./...
 status=0
+say_phase "the preparation"
 
 # Packages whose full tests take minutes. With the race detector they run in their short form (go test -short).
 heavy='/internal/cli$|/test/(judge|killed|engine|bench)$'
 packages=$(go list ./... | grep -v /test/e2e)
 light=$(grep -Ev "$heavy" <<<"$packages")
 # Packages that need nothing but a processor, for long. They run in the background while machines boot; with the race
-# detector they run with the others.
+# detector the light ones run with the others.
 computing='/internal/(cluster/rollingupdate|region/cloudformation|infra/iampolicy)$'
-export computing_packages=
+export computing_packages='./internal/cli ./test/engine ./test/bench'
 if [[ ! ${SLIPWAY_RACE:-} ]]; then
-  computing_packages=$(grep -E "$computing" <<<"$packages")
+  computing_packages+=" $(grep -E "$computing" <<<"$packages")"
   light=$(grep -Ev "$computing" <<<"$light")
 fi
 # Packages whose tests mostly wait. They start first, so that others have the processors meanwhile.
@@ -63,7 +71,7 @@ run_background() {
   echo 10 2>/dev/null >/proc/self/autogroup || true
   local failed=0
   go test -json -p 2 -timeout 75m ./test/judge ./test/killed >"$1/judges" || failed=1
-  [[ ! $computing_packages ]] || go test -json -p 2 $computing_packages >"$1/computing" || failed=1
+  go test -json -p 2 -timeout 30m $computing_packages >"$1/computing" || failed=1
   if [[ ${SLIPWAY_RACE:-} ]]; then
     FUZZTIME=5s hack/fuzz.sh >"$1/fuzz.log" 2>&1 || { cat "$1/fuzz.log" >&2; failed=1; }
   fi
@@ -76,13 +84,15 @@ background=$!
 if [[ ${SLIPWAY_RACE:-} ]]; then
   CGO_ENABLED=1 go test -race -json -p 4 -timeout 30m $light >"$results/packages" || status=$?
   CGO_ENABLED=1 go test -race -short -json -p 2 -timeout 30m $(grep -E "$heavy" <<<"$packages") >"$results/race" || status=$?
-  go test -json -p 3 -timeout 25m ./internal/cli ./test/engine ./test/bench >"$results/heavy" || status=$?
 else
-  go test -json -p 4 -timeout 25m ./internal/cli ./test/engine ./test/bench $light >"$results/packages" || status=$?
+  go test -json -p 4 -timeout 25m $light >"$results/packages" || status=$?
 fi
+say_phase "the packages"
 go test -json -count=1 -timeout 35m ./test/e2e/... >"$results/e2e" || status=$?
+say_phase "the machines"
 wait "$background" || status=$?
 background=
+say_phase "the rest of the background"
 
 rm -f "$results/fuzz.log"
 cat "$results"/* | go run ./hack/testsum
