@@ -4,6 +4,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . hack/goflags.sh
 hack/assets.sh >/dev/null
-bin/slipway assets build --source assets --kubernetes-version 1.35 --earlier-components --addon-images >/dev/null
+bin/slipway assets build --source assets --kubernetes-version 1.35 --earlier-components --addon-images --later-etcd >/dev/null
 bin/slipway region image
 SLIPWAY_LONG=1 go test -count=1 -timeout "${E2E_TIMEOUT:-120m}" -v -p 1 -run "${E2E_RUN:-.}" ./test/e2e/... ./test/tutorials

@@ -68,6 +68,13 @@ The sources are the directory assets of a checkout of slipway. Packages install 
 	)
 
 	cmd.Flags().BoolVar(
+		&o.LaterEtcd,
+		"later-etcd",
+		false,
+		"also build the next minor version of etcd, to rehearse its upgrade",
+	)
+
+	cmd.Flags().BoolVar(
 		&o.AddonImages,
 		"addon-images",
 		false,

@@ -44,6 +44,10 @@ type Options struct {
 	// catalogue lists after the default one. It is kept as those of Kubernetes are.
 	EarlierComponents bool
 
+	// LaterEtcd also builds the next minor version of etcd, which the catalogue lists last. It is kept as those of
+	// Kubernetes are.
+	LaterEtcd bool
+
 	// AddonImages also builds the controllers of examples/addons and their images. They are kept as those of
 	// Kubernetes are.
 	AddonImages bool
@@ -151,6 +155,7 @@ func newBuilder(o Options) *builder {
 		b.optional[earlierModule(component)] = true
 	}
 
+	b.optional[laterEtcdModule] = true
 	for _, name := range addonSteps() {
 		b.optional[name] = true
 	}

@@ -74,10 +74,10 @@ func kubernetesImages(module string) []imageRecipe {
 }
 
 // requestedModules returns the optional modules that were requested: those of versions of Kubernetes, of earlier
-// components and of add-ons. b.versions must be known. The error wraps [ErrUnknownKubernetes], and lists the versions that
+// components, of a later etcd and of add-ons. b.versions must be known. The error wraps [ErrUnknownKubernetes], and lists the versions that
 // can be built.
 func (b *builder) requestedModules() (map[string]bool, error) {
-	requested := map[string]bool{}
+	requested := map[string]bool{laterEtcdModule: b.LaterEtcd}
 	for _, component := range earlierComponents() {
 		requested[earlierModule(component)] = b.EarlierComponents
 	}

@@ -57,6 +57,7 @@ func moduleRecipes() []moduleRecipe {
 		ownRecipes(),
 		earlierKubernetesRecipes(),
 		earlierComponentRecipes(),
+		laterEtcdRecipes(),
 		addonRecipes(),
 	)
 }
@@ -159,7 +160,7 @@ func fileRecipes() []fileRecipe {
 		out = append(out, kubernetesFiles(kubernetesModule(minor))...)
 	}
 
-	return append(out, earlierComponentFiles()...)
+	return slices.Concat(out, earlierComponentFiles(), laterEtcdFiles())
 }
 
 func runtimeFiles() []fileRecipe {
