@@ -359,7 +359,7 @@ type EtcdBackup struct {
 	// Disabled turns scheduled backups off. 'slipway etcd snapshot' still takes one.
 	Disabled bool `json:"disabled,omitempty"`
 
-	// Interval between two backups, such as 30m: at least 5m.
+	// Interval between two backups, such as 30m: at least 30s.
 	Interval string `json:"interval,omitempty"`
 
 	// KeepAll is how long every backup is kept, such as 48h.

@@ -10,7 +10,7 @@ import (
 
 // Limits of the backups of etcd.
 const (
-	minBackupInterval = 5 * time.Minute
+	minBackupInterval = 30 * time.Second
 	maxBackupInterval = 24 * time.Hour
 	maxBackupKeepAll  = 90 * 24 * time.Hour
 	maxBackupDays     = 3650
@@ -27,7 +27,7 @@ const (
 func (v validator) checkEtcdBackup(b v1alpha1.EtcdBackup) {
 	interval, err := time.ParseDuration(b.Interval)
 	if err != nil || interval < minBackupInterval || interval > maxBackupInterval {
-		v.errorf("spec.etcd.backup.interval", b.Interval, "use 5m to 24h, such as 1h", "is not valid")
+		v.errorf("spec.etcd.backup.interval", b.Interval, "use 30s to 24h, such as 1h", "is not valid")
 	}
 
 	keep, err := time.ParseDuration(b.KeepAll)

@@ -22,8 +22,8 @@ import (
 const (
 	// backupInterval is how often the machine of etcd's leader looks for a request.
 	backupInterval = 5 * time.Second
-	// backupLookInterval is how often it lists the backups.
-	backupLookInterval = time.Minute
+	// maxBackupLook is how often it lists the backups at least; see backupLookInterval.
+	maxBackupLook = time.Minute
 	// backupTimeout limits everything that one look leads to.
 	backupTimeout = time.Hour
 	// maxBackupActions limits the actions of one look.
@@ -100,22 +100,26 @@ func (b *etcdBackup) run(ctx context.Context) error {
 		return b.carryOut(ctx, *request)
 	}
 
-	if b.now().Sub(b.lookedAt) < backupLookInterval {
-		return nil
-	}
-
-	b.lookedAt = b.now()
-
-	return b.look(ctx)
-}
-
-// look decides and acts until nothing is to be done.
-func (b *etcdBackup) look(ctx context.Context) error {
 	policy, err := backup.NewPolicy(b.agent.doc.Etcd.Backup)
 	if err != nil {
 		return err
 	}
 
+	if b.now().Sub(b.lookedAt) < backupLookInterval(policy) {
+		return nil
+	}
+
+	b.lookedAt = b.now()
+
+	return b.look(ctx, policy)
+}
+
+// backupLookInterval returns how often the backups are listed: often enough that a backup is at most a quarter of its
+// interval late.
+func backupLookInterval(p backup.Policy) time.Duration { return min(p.Interval/4, maxBackupLook) } //nolint:mnd // a quarter
+
+// look decides and acts until nothing is to be done.
+func (b *etcdBackup) look(ctx context.Context, policy backup.Policy) error {
 	for range maxBackupActions {
 		listing, err := b.catalog.List(ctx)
 		if err != nil {

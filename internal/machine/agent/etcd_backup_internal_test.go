@@ -5,9 +5,12 @@ package agent
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -167,6 +170,77 @@ func TestRealBackups(t *testing.T) {
 		if r.now.Sub(b.TakenAt) > time.Hour {
 			t.Errorf("backup of %s was not deleted", b.TakenAt)
 		}
+	}
+}
+
+// TestBackupsAreOnTime: a backup is at most a quarter of its interval late, and the backups are listed once a minute at least.
+func TestBackupsAreOnTime(t *testing.T) {
+	for interval, want := range map[time.Duration]time.Duration{
+		24 * time.Hour:   time.Minute,
+		4 * time.Minute:  time.Minute,
+		time.Minute:      15 * time.Second,
+		30 * time.Second: 7500 * time.Millisecond,
+	} {
+		if got := backupLookInterval(backup.Policy{Interval: interval}); got != want {
+			t.Errorf("every %s: the backups are listed every %s, want %s", interval, got, want)
+		}
+	}
+}
+
+// TestBackupCost measures what a backup costs a member with 50 and with 500 MiB: its time, and the time of writes next to it.
+func TestBackupCost(t *testing.T) {
+	if os.Getenv("SLIPWAY_BENCH") == "" {
+		t.Skip("SKIPPED: a benchmark: make bench")
+	}
+	r := newRealMember(t)
+	const value = 64 << 10
+	keys := 0
+	for _, mib := range []int{50, 500} {
+		for ; keys < mib<<20/value; keys++ {
+			if _, err := r.client.Put(t.Context(), fmt.Sprintf("key-%06d", keys), rand.Text()+strings.Repeat("value", value/5)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		quiet := r.slowestWrites(func() { time.Sleep(5 * time.Second) })
+		var took, tested time.Duration
+		var taken backup.Metadata
+		busy := r.slowestWrites(func() {
+			start := time.Now()
+			var err error
+			if taken, err = r.backup.take(t.Context(), backup.Metadata{Reason: backup.ReasonSchedule}); err != nil {
+				t.Error(err)
+			}
+			took = time.Since(start)
+			if err := r.backup.verify(t.Context(), taken); err != nil {
+				t.Error(err)
+			}
+			tested = time.Since(start) - took
+		})
+		t.Logf("COUNT a backup of %d MiB: taken in %s, tested in %s; 99 of 100 writes within %s next to it, %s without",
+			taken.DBSize>>20, took.Round(time.Millisecond), tested.Round(time.Millisecond), busy, quiet)
+		r.now = r.now.Add(time.Hour)
+	}
+}
+
+// slowestWrites writes to etcd while do runs, and returns the time within which 99 of 100 writes were acknowledged.
+func (r *realMember) slowestWrites(do func()) time.Duration {
+	r.Helper()
+	ended := make(chan struct{})
+	go func() { defer close(ended); do() }()
+	var took []time.Duration
+	for {
+		select {
+		case <-ended:
+			slices.Sort(took)
+			return took[len(took)*99/100].Round(100 * time.Microsecond)
+		default:
+		}
+		start := time.Now()
+		if _, err := r.client.Put(r.Context(), "write", "value"); err != nil {
+			r.Error(err)
+		}
+		took = append(took, time.Since(start))
+		time.Sleep(5 * time.Millisecond)
 	}
 }
 
