@@ -89,6 +89,73 @@ type AddonSource struct {
 
 	// Helm is a Helm chart, which is rendered.
 	Helm *AddonChart `json:"helm,omitempty"`
+
+	// Namespaces are namespaces with what a team needs in them: rights, quotas and policies.
+	Namespaces []AddonNamespace `json:"namespaces,omitempty"`
+}
+
+// AddonNamespace is a namespace, with the objects that its other fields ask for.
+type AddonNamespace struct {
+	// Name of the namespace.
+	Name string `json:"name"`
+
+	// Labels of the namespace.
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// Annotations of the namespace.
+	Annotations map[string]string `json:"annotations,omitempty"`
+
+	// PodSecurity is the level of the Pod Security Standards that is enforced: privileged, baseline or restricted. Empty:
+	// the cluster's default, baseline.
+	PodSecurity string `json:"podSecurity,omitempty"`
+
+	// RoleBindings bind ClusterRoles within the namespace.
+	RoleBindings []AddonRoleBinding `json:"roleBindings,omitempty"`
+
+	// ResourceQuota limits the namespace as a whole, such as requests.cpu: "10" or pods: "50".
+	ResourceQuota map[string]string `json:"resourceQuota,omitempty"`
+
+	// ContainerLimits are what containers get that ask for nothing, and the most that one may ask for.
+	ContainerLimits *AddonContainerLimits `json:"containerLimits,omitempty"`
+
+	// NetworkPolicy is SameNamespace, with which only pods of the namespace can connect to its pods, or DenyIngress, with
+	// which nobody can. Empty: everybody can. The network of the cluster must enforce it.
+	NetworkPolicy string `json:"networkPolicy,omitempty"`
+}
+
+// The values of the NetworkPolicy of an [AddonNamespace].
+const (
+	// NetworkPolicySameNamespace lets the pods of the namespace connect to each other, and nobody else to them.
+	NetworkPolicySameNamespace = "SameNamespace"
+	// NetworkPolicyDenyIngress lets nobody connect to pods of the namespace.
+	NetworkPolicyDenyIngress = "DenyIngress"
+)
+
+// AddonRoleBinding gives the rights of a ClusterRole within a namespace to groups, users and service accounts.
+type AddonRoleBinding struct {
+	// ClusterRole such as admin, edit or view.
+	ClusterRole string `json:"clusterRole"`
+
+	// Groups of users.
+	Groups []string `json:"groups,omitempty"`
+
+	// Users by their names.
+	Users []string `json:"users,omitempty"`
+
+	// ServiceAccounts of the namespace, or as NAMESPACE/NAME of another one.
+	ServiceAccounts []string `json:"serviceAccounts,omitempty"`
+}
+
+// AddonContainerLimits are the limits of single containers, by resource, such as memory: 128Mi.
+type AddonContainerLimits struct {
+	// DefaultRequests are the requests of a container without requests.
+	DefaultRequests map[string]string `json:"defaultRequests,omitempty"`
+
+	// DefaultLimits are the limits of a container without limits.
+	DefaultLimits map[string]string `json:"defaultLimits,omitempty"`
+
+	// Max is the most that the limits of one container may be.
+	Max map[string]string `json:"max,omitempty"`
 }
 
 // AddonChart is a Helm chart and the values that it is rendered with.

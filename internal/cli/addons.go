@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -149,6 +150,11 @@ func (c *addonsCommand) plan(ctx context.Context, args []string) (*addons.Sessio
 	plan, err := session.Plan(ctx, channel)
 	for _, name := range channel.Unfit {
 		c.printMessage("add-on %s: no version of the channel is for Kubernetes %s", name, session.Kubernetes)
+	}
+
+	if names := channel.NetworkPolicies(); len(names) > 0 {
+		c.printMessage("warning: the network of the cluster, flannel, does not enforce the NetworkPolicies of %s",
+			strings.Join(names, ", "))
 	}
 
 	return session, plan, err

@@ -140,6 +140,7 @@ func addonChannelShape() any {
 		Directory:     "x",
 		Kustomization: "x",
 		Helm:          &chart,
+		Namespaces:    []v1alpha1.AddonNamespace{addonNamespaceShape()},
 	}
 
 	addon := v1alpha1.Addon{

@@ -28,7 +28,8 @@ func IsWebAddress(text string) bool {
 
 // checkSource checks where the objects are read from.
 func (c addonChecker) checkSource(i int, s v1alpha1.AddonSource) {
-	fix := "write one of manifest: FILE, directory: DIRECTORY, kustomization: DIRECTORY and helm: {chart: CHART}"
+	fix := "write one of manifest: FILE, directory: DIRECTORY, kustomization: DIRECTORY, " +
+		"helm: {chart: CHART} and namespaces: [{name: NAME}]"
 
 	var given []string
 
@@ -42,6 +43,11 @@ func (c addonChecker) checkSource(i int, s v1alpha1.AddonSource) {
 	if s.Helm != nil {
 		given = append(given, "helm")
 		c.checkChart(i, *s.Helm)
+	}
+
+	if len(s.Namespaces) > 0 {
+		given = append(given, "namespaces")
+		c.checkNamespaces(i, s.Namespaces)
 	}
 
 	switch {

@@ -83,6 +83,18 @@ spec:
   - {name: nine, version: 1.0.0, source: {manifest: "https://user@example.com/x.yaml"}}
   - {name: ten, version: 1.0.0, source: {manifest: "state://../x", directory: x, helm: {chart: "s3://x/y"}}}
   - {name: eleven, version: 1.0.0, source: {manifest: "s3://x/y"}}
+  - name: twelve
+    version: 1.0.0
+    source:
+      manifest: a
+      namespaces:
+      - {name: Shop, podSecurity: strict, networkPolicy: deny, labels: {a/b/c: d}}
+      - {name: kube-public, resourceQuota: {pods: many}, containerLimits: {max: {memory: 4Gx}, min: {}}}
+      - name: shop
+        podSecurity: baseline
+        labels: {pod-security.kubernetes.io/enforce: privileged}
+        roleBindings: [{groups: [a]}, {clusterRole: edit}, {clusterRole: edit, groups: [" "], serviceAccounts: [a/b/c]}]
+      - {name: shop}
 `
 	_, fs := manifest.ParseAddonChannel([]byte(text))
 	var paths []string
@@ -99,7 +111,14 @@ spec:
 		"[0].kubernetesVersion", "[0].name", "[0].namespace", "[0].needsRollingUpdate", "[0].parameters[0].from", "[0].parameters[0].name",
 		"[0].parameters[1].from", "[0].parameters[2].name", "[0].prune[0].labelSelector", "[0].prune[1].kind", "[0].source.git",
 		"[0].timeout", "[0].version", "[10].source.directory", "[10].source.helm.chart", "[10].source.manifest",
-		"[11].source.manifest", "[1].source.manifest", "[2]", "[2].source.sha256", "[3].source.directory", "[4].source.kustomization",
+		"[11].source.manifest", "[12].source.manifest", "[12].source.namespaces[0].labels[a/b/c]", "[12].source.namespaces[0].name",
+		"[12].source.namespaces[0].networkPolicy", "[12].source.namespaces[0].podSecurity",
+		"[12].source.namespaces[1].containerLimits.max[memory]", "[12].source.namespaces[1].containerLimits.min",
+		"[12].source.namespaces[1].name", "[12].source.namespaces[1].resourceQuota[pods]",
+		"[12].source.namespaces[2].labels[pod-security.kubernetes.io/enforce]",
+		"[12].source.namespaces[2].roleBindings[0].clusterRole", "[12].source.namespaces[2].roleBindings[1]",
+		"[12].source.namespaces[2].roleBindings[2]", "[12].source.namespaces[2].roleBindings[2].clusterRole",
+		"[12].source.namespaces[2].roleBindings[2].serviceAccounts[0]", "[12].source.namespaces[3].name", "[1].source.manifest", "[2]", "[2].source.sha256", "[3].source.directory", "[4].source.kustomization",
 		"[5].version", "[6].source.helm.chart", "[6].source.helm.digest", "[6].source.helm.releaseName", "[6].source.helm.version",
 		"[7].source.helm.digest", "[7].source.helm.repository", "[7].source.helm.valuesFiles[0]", "[7].source.helm.version",
 		"[8].source.helm.chart", "[8].source.helm.digets", "[9].source.manifest", "[9].source.sha256", "metadata.name",

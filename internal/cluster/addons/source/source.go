@@ -122,9 +122,11 @@ func (r Reader) parameters(a v1alpha1.Addon) (map[string]string, error) {
 	return out, nil
 }
 
-// readObjects returns the objects of a manifest, a directory or a kustomization.
+// readObjects returns the objects of a manifest, a directory, a kustomization or a list of namespaces.
 func (r Reader) readObjects(ctx context.Context, s v1alpha1.AddonSource) ([]*unstructured.Unstructured, error) {
 	switch {
+	case len(s.Namespaces) > 0:
+		return namespaceObjects(s.Namespaces), nil
 	case s.Kustomization != "":
 		return r.readKustomization(s.Kustomization)
 	case s.Directory != "":
