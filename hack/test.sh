@@ -17,6 +17,7 @@ cd "$(dirname "$0")/.."
 
 results=$(mktemp -d)
 background=
+agent=
 
 # A session of its own for the background tests: Linux divides processors between sessions first (sched(7), autogroup).
 session=()
@@ -31,6 +32,7 @@ say_phase() {
 
 clean_up() {
   [[ -z $background ]] || kill -- "${session:+-}$background" 2>/dev/null || true
+  [[ -z $agent ]] || kill "$agent" 2>/dev/null || true
   rm -rf "$results"
 }
 trap clean_up EXIT
@@ -85,11 +87,16 @@ if [[ ${SLIPWAY_RACE:-} ]]; then
   CGO_ENABLED=1 go test -race -json -p 4 -timeout 30m $light >"$results/packages" || status=$?
   CGO_ENABLED=1 go test -race -short -json -p 2 -timeout 30m $(grep -E "$heavy" <<<"$packages") >"$results/race" || status=$?
 else
-  go test -json -p 4 -timeout 25m $light >"$results/packages" || status=$?
+  # The tests of the agent wait for etcd and API servers, longer than all other packages take: machines boot meanwhile.
+  go test -json -timeout 25m ./internal/machine/agent >"$results/agent" &
+  agent=$!
+  go test -json -p 3 -timeout 25m $(tr ' ' '\n' <<<"$light" | grep -v '/internal/machine/agent$') >"$results/packages" || status=$?
 fi
 say_phase "the packages"
 go test -json -count=1 -timeout 35m ./test/e2e/... >"$results/e2e" || status=$?
 say_phase "the machines"
+[[ -z $agent ]] || wait "$agent" || status=$?
+agent=
 wait "$background" || status=$?
 background=
 say_phase "the rest of the background"
