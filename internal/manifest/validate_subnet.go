@@ -254,7 +254,7 @@ func (v validator) checkVPCEndpoints(n v1alpha1.Networking) {
 		return
 	}
 
-	for _, s := range []string{"s3", "ec2", "sts", "kms"} {
+	for _, s := range []string{"s3", "ec2", "sts", "kms", "autoscaling"} {
 		if !slices.Contains(n.VPCEndpoints, s) {
 			v.errorf(
 				"spec.networking.vpcEndpoints",

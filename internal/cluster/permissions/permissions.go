@@ -6,6 +6,7 @@ package permissions
 
 import (
 	"context"
+	"slices"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 
@@ -77,6 +78,8 @@ func addNamedResources(in *iampolicy.Input, set manifest.Set) {
 		in.WarmPools = in.WarmPools || g.Spec.WarmPool.PoolState != ""
 	}
 
+	isInterface := func(service string) bool { return !model.IsGatewayEndpoint(service) }
+	in.InterfaceEndpoints = slices.ContainsFunc(set.Cluster.Spec.Networking.VPCEndpoints, isInterface)
 	if manifest.HasDNS(set.Cluster.Spec) {
 		in.DNSNames = []string{set.Cluster.Spec.API.PublicName}
 		in.HostedZones = model.UnmanagedZones(set.Cluster.Spec)

@@ -58,6 +58,9 @@ type Input struct {
 	WarmPools bool
 	// UnknownTypes is true if a group uses a machine type that the embedded list does not contain.
 	UnknownTypes bool
+	// InterfaceEndpoints is true if the cluster has VPC endpoints of type Interface, whose private DNS names EC2 puts into
+	// a hosted zone of the VPC.
+	InterfaceEndpoints bool
 	// DNSNames lists the DNS names of the cluster's records.
 	DNSNames []string
 	// HostedZones lists the ids of existing zones of these names. Empty: Slipway creates the zone.

@@ -38,3 +38,34 @@ func TestUnknownTypesAreAllowed(t *testing.T) {
 		}
 	}
 }
+
+// TestEndpointNamesAreAllowed: EC2 asks Route 53's rights for the private names of endpoints. A cluster whose zone Slipway
+// creates has them already.
+func TestEndpointNamesAreAllowed(t *testing.T) {
+	for name, c := range map[string]struct {
+		endpoints    bool
+		names, zones []string
+		want         int
+	}{
+		"no endpoints":            {false, nil, nil, 0},
+		"endpoints":               {true, nil, nil, 1},
+		"endpoints, and a zone":   {true, []string{"api.example.com"}, nil, 1},
+		"endpoints, another zone": {true, []string{"api.example.com"}, []string{"Z1"}, 1},
+	} {
+		in := iampolicy.Input{
+			Partition: "aws", Region: "us-east-1", Account: "123456789012", Cluster: "demo", RolePath: "/r/", KeyAlias: "alias/a",
+			InterfaceEndpoints: c.endpoints, DNSNames: c.names, HostedZones: c.zones,
+		}
+		got := 0
+		for _, p := range iampolicy.BuildPolicies(in) {
+			for _, s := range p.Statement {
+				if slices.Contains(s.Action, "route53:AssociateVPCWithHostedZone") {
+					got++
+				}
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: %d statements, want %d", name, got, c.want)
+		}
+	}
+}

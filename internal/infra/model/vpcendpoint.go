@@ -3,11 +3,14 @@
 package model
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/lib/partition"
+	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
 // portHTTPS is the port of AWS services.
@@ -16,7 +19,7 @@ const portHTTPS = 443
 // addVPCEndpoints adds the VPC endpoints that the manifest lists. Machines depend on them as on a NAT
 // gateway.
 func (b *builder) addVPCEndpoints() {
-	services := b.Cluster.Spec.Networking.VPCEndpoints
+	services := b.endpointServices()
 	if len(services) == 0 {
 		return
 	}
@@ -55,6 +58,27 @@ func (b *builder) addVPCEndpoints() {
 	for _, s := range b.internalSubnets() {
 		b.egressDeps[s.Name] = append(b.egressDeps[s.Name], endpoints...)
 	}
+}
+
+// endpointServices returns the services that get VPC endpoints: those that the manifest lists and, if machines reach AWS
+// through endpoints only, those that they call because of other settings.
+func (b *builder) endpointServices() []string {
+	services := slices.Clone(b.Cluster.Spec.Networking.VPCEndpoints)
+	if len(services) == 0 || b.Cluster.Spec.Networking.NATGateways != manifest.NATNone {
+		return services
+	}
+
+	needed := map[string]bool{
+		"cloudformation": b.SignalStack, // machines signal the stack
+		"ssmmessages":    b.Cluster.Spec.MachineAccess.SessionManager,
+	}
+	for _, service := range slices.Sorted(maps.Keys(needed)) {
+		if needed[service] && !slices.Contains(services, service) {
+			services = append(services, service)
+		}
+	}
+
+	return services
 }
 
 // IsGatewayEndpoint reports whether a service has endpoints of type Gateway, which are free of charge.

@@ -82,6 +82,14 @@ func (s *Service) requestChecks(op string, tree map[string]any) []wire.AccessChe
 		addCheck(id, s.cfg.resourceARN(id))
 	}
 
+	if asksForPrivateDNS(op, tree) {
+		out = append(out, wire.AccessCheck{
+			Action:   "route53:AssociateVPCWithHostedZone",
+			Resource: "arn:aws:route53:::hostedzone/*",
+			Context:  request,
+		})
+	}
+
 	name, _ := tree["KeyName"].(string)
 	if id := s.st.findKeyPairID(name); id != "" {
 		addCheck(id, s.cfg.keyPairARN(name))
@@ -98,6 +106,21 @@ func (s *Service) requestChecks(op string, tree map[string]any) []wire.AccessChe
 	}
 
 	return out
+}
+
+// asksForPrivateDNS reports whether a request gives private DNS names to an interface endpoint, which is the default for a
+// new one. AWS then asks for a right of Route 53 too; see docs/aws-facts.md.
+func asksForPrivateDNS(op string, tree map[string]any) bool {
+	enabled, isSet := tree["PrivateDnsEnabled"].(bool)
+
+	switch op {
+	case "CreateVpcEndpoint":
+		return tree["VpcEndpointType"] == "Interface" && (enabled || !isSet)
+	case "ModifyVpcEndpoint":
+		return enabled
+	}
+
+	return false
 }
 
 // tagSpecificationContexts returns the condition keys of the tags that a request puts on new resources, by

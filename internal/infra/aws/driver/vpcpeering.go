@@ -4,6 +4,7 @@ package driver
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -37,6 +38,12 @@ type peeringAPI interface {
 	ec2.DescribeRouteTablesAPIClient
 }
 
+// peeringDriver creates, accepts and deletes VPC peerings.
+type peeringDriver struct {
+	api    peeringAPI
+	poller *transport.StatePoller[ec2types.VpcPeeringConnection]
+}
+
 // registerPeerings registers the driver of VPC peerings. Its reader also finds the routes to them
 // in unmanaged route tables.
 func registerPeerings(c *Cloud, api peeringAPI, scope Scope) {
@@ -44,30 +51,12 @@ func registerPeerings(c *Cloud, api peeringAPI, scope Scope) {
 		return readPeerings(ctx, api, scope)
 	}
 
+	d := newPeeringDriver(api)
 	registerDriver(c, driver[awskind.VPCPeering]{
-		create: func(ctx context.Context, t task[awskind.VPCPeering]) (plan.StepResult, error) {
-			vpc := t.want.VPC.Literal()
-			peer := t.want.Peer.Literal()
-			out, err := api.CreateVpcPeeringConnection(ctx, &ec2.CreateVpcPeeringConnectionInput{
-				VpcId:             &vpc,
-				PeerVpcId:         &peer,
-				TagSpecifications: tagSpecifications(ec2types.ResourceTypeVpcPeeringConnection, t.want.Tags),
-			})
-			if err != nil {
-				return plan.StepResult{}, transport.Wrap(err, "peer %s with %s", vpc, peer)
-			}
-
-			id := aws.ToString(out.VpcPeeringConnection.VpcPeeringConnectionId)
-
-			if t.want.Accepted {
-				err = acceptPeering(ctx, api, id)
-			}
-
-			return plan.StepResult{ID: id}, transport.MarkNotRetryable(err, id)
-		},
+		create: d.createPeering,
 		update: func(ctx context.Context, t task[awskind.VPCPeering]) (plan.StepResult, error) {
 			if t.want.Accepted && !t.have.Accepted {
-				if err := acceptPeering(ctx, api, t.id); err != nil {
+				if err := d.acceptPeering(ctx, t, t.id); err != nil {
 					return plan.StepResult{}, err
 				}
 			}
@@ -85,11 +74,110 @@ func registerPeerings(c *Cloud, api peeringAPI, scope Scope) {
 	})
 }
 
-func acceptPeering(ctx context.Context, api peeringAPI, id string) error {
-	in := &ec2.AcceptVpcPeeringConnectionInput{VpcPeeringConnectionId: &id}
-	_, err := api.AcceptVpcPeeringConnection(ctx, in)
+func newPeeringDriver(api peeringAPI) *peeringDriver {
+	d := &peeringDriver{api: api}
+	d.poller = &transport.StatePoller[ec2types.VpcPeeringConnection]{Describe: d.describeByID}
 
-	return transport.Wrap(err, "accept %s", id)
+	return d
+}
+
+func (d *peeringDriver) createPeering(
+	ctx context.Context,
+	t task[awskind.VPCPeering],
+) (plan.StepResult, error) {
+	vpc := t.want.VPC.Literal()
+	peer := t.want.Peer.Literal()
+	out, err := d.api.CreateVpcPeeringConnection(ctx, &ec2.CreateVpcPeeringConnectionInput{
+		VpcId:             &vpc,
+		PeerVpcId:         &peer,
+		TagSpecifications: tagSpecifications(ec2types.ResourceTypeVpcPeeringConnection, t.want.Tags),
+	})
+	if err != nil {
+		return plan.StepResult{}, transport.Wrap(err, "peer %s with %s", vpc, peer)
+	}
+
+	id := aws.ToString(out.VpcPeeringConnection.VpcPeeringConnectionId)
+	if t.want.Accepted {
+		err = d.acceptPeering(ctx, t, id)
+	}
+
+	return plan.StepResult{ID: id}, transport.MarkNotRetryable(err, id)
+}
+
+// acceptPeering accepts a peering and waits until it is active. EC2 refuses to accept one whose request it has not
+// processed yet.
+func (d *peeringDriver) acceptPeering(ctx context.Context, t task[awskind.VPCPeering], id string) error {
+	state, err := d.waitForState(ctx, t, id, ec2types.VpcPeeringConnectionStateReasonCodePendingAcceptance)
+	if err != nil {
+		return err
+	}
+
+	if state == ec2types.VpcPeeringConnectionStateReasonCodePendingAcceptance {
+		in := &ec2.AcceptVpcPeeringConnectionInput{VpcPeeringConnectionId: &id}
+		if _, err := d.api.AcceptVpcPeeringConnection(ctx, in); err != nil {
+			return transport.Wrap(err, "accept %s", id)
+		}
+	}
+
+	_, err = d.waitForState(ctx, t, id, "")
+
+	return err
+}
+
+// waitForState waits until a peering is active or in a state before that, and returns the state it has.
+func (d *peeringDriver) waitForState(
+	ctx context.Context,
+	t task[awskind.VPCPeering],
+	id string,
+	before ec2types.VpcPeeringConnectionStateReasonCode,
+) (ec2types.VpcPeeringConnectionStateReasonCode, error) {
+	var state ec2types.VpcPeeringConnectionStateReasonCode
+	err := d.poller.WaitUntil(ctx, id, func(p ec2types.VpcPeeringConnection, found bool) (bool, error) {
+		if !found || p.Status == nil {
+			return false, nil
+		}
+
+		state = p.Status.Code
+		t.reportWaiting(id + " is " + string(state))
+
+		switch state {
+		case ec2types.VpcPeeringConnectionStateReasonCodeFailed,
+			ec2types.VpcPeeringConnectionStateReasonCodeRejected,
+			ec2types.VpcPeeringConnectionStateReasonCodeExpired,
+			ec2types.VpcPeeringConnectionStateReasonCodeDeleting,
+			ec2types.VpcPeeringConnectionStateReasonCodeDeleted:
+			return false, fmt.Errorf("%s is %s: %s", id, state, aws.ToString(p.Status.Message))
+		}
+
+		return state == ec2types.VpcPeeringConnectionStateReasonCodeActive || state == before, nil
+	})
+
+	return state, err
+}
+
+// describeByID returns the peerings with ids.
+func (d *peeringDriver) describeByID(
+	ctx context.Context,
+	ids []string,
+) (map[string]ec2types.VpcPeeringConnection, error) {
+	out := map[string]ec2types.VpcPeeringConnection{}
+	pages := ec2.NewDescribeVpcPeeringConnectionsPaginator(
+		d.api,
+		&ec2.DescribeVpcPeeringConnectionsInput{Filters: NewFilters("vpc-peering-connection-id", ids...)},
+	)
+
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, transport.Wrap(err, "read the states of VPC peerings")
+		}
+
+		for _, p := range page.VpcPeeringConnections {
+			out[aws.ToString(p.VpcPeeringConnectionId)] = p
+		}
+	}
+
+	return out, nil
 }
 
 func readPeerings(ctx context.Context, api peeringAPI, scope Scope) ([]plan.ActualResource, error) {
@@ -131,19 +219,22 @@ func fromPeering(p ec2types.VpcPeeringConnection) (awskind.VPCPeering, bool) {
 		return awskind.VPCPeering{}, false
 	}
 
-	waiting := p.Status.Code == ec2types.VpcPeeringConnectionStateReasonCodePendingAcceptance
-	alive := []ec2types.VpcPeeringConnectionStateReasonCode{
+	accepted := []ec2types.VpcPeeringConnectionStateReasonCode{
 		ec2types.VpcPeeringConnectionStateReasonCodeActive,
 		ec2types.VpcPeeringConnectionStateReasonCodeProvisioning,
+	}
+	waiting := []ec2types.VpcPeeringConnectionStateReasonCode{
+		ec2types.VpcPeeringConnectionStateReasonCodePendingAcceptance,
 		ec2types.VpcPeeringConnectionStateReasonCodeInitiatingRequest,
 	}
+	isAccepted := slices.Contains(accepted, p.Status.Code)
 
 	return awskind.VPCPeering{
 		VPC:      graph.UnmanagedRef[awskind.VPC](aws.ToString(p.RequesterVpcInfo.VpcId)),
 		Peer:     graph.UnmanagedRef[awskind.VPC](aws.ToString(p.AccepterVpcInfo.VpcId)),
-		Accepted: !waiting,
+		Accepted: isAccepted,
 		Tags:     FromEC2Tags(p.Tags),
-	}, waiting || slices.Contains(alive, p.Status.Code)
+	}, isAccepted || slices.Contains(waiting, p.Status.Code)
 }
 
 // readPeerRoutes returns the routes to the peerings with ids in unmanaged route tables, which lack

@@ -117,7 +117,7 @@ func errorClassRules() []errorClassRule {
 		{plan.NotReady, isMissingProfile},
 		{plan.AlreadyExists, codeContains("AlreadyExists", "Duplicate")},
 		{plan.NotFound, codeHasSuffix("NotFound", "NotFoundException")},
-		{plan.NotFound, codeIsOneOf("NoSuchEntity")},
+		{plan.NotFound, codeIsOneOf("NoSuchEntity", "NoSuchHostedZone")},
 		{plan.InUse, codeContains("InUse")},
 		{plan.InUse, codeIsOneOf(
 			"DependencyViolation",
@@ -170,8 +170,10 @@ func codeIsOneOf(codes ...string) func(code, message string) bool {
 	return func(code, _ string) bool { return slices.Contains(codes, code) }
 }
 
+// isThrottleCode reports whether the SDK retries a code as throttling. LimitExceededException is in its list and is none:
+// KMS answers with it when a quota is used up, which no retry changes.
 func isThrottleCode(code string) bool {
 	_, ok := retry.DefaultThrottleErrorCodes[code]
 
-	return ok
+	return ok && code != "LimitExceededException"
 }

@@ -27,12 +27,13 @@ import (
 func TestErrorClasses(t *testing.T) {
 	for code, want := range map[string]plan.ErrorClass{
 		"RequestLimitExceeded": plan.Throttled, "Throttling": plan.Throttled, "ThrottlingException": plan.Throttled,
-		"InvalidVpcID.NotFound": plan.NotFound, "NoSuchEntity": plan.NotFound, "LoadBalancerNotFound": plan.NotFound, "NotFoundException": plan.NotFound,
+		"InvalidVpcID.NotFound": plan.NotFound, "NoSuchEntity": plan.NotFound, "LoadBalancerNotFound": plan.NotFound, "NotFoundException": plan.NotFound, "NoSuchHostedZone": plan.NotFound,
 		"InvalidPermission.Duplicate": plan.AlreadyExists, "EntityAlreadyExists": plan.AlreadyExists, "InvalidLaunchTemplateName.AlreadyExistsException": plan.AlreadyExists,
 		"DependencyViolation": plan.InUse, "VolumeInUse": plan.InUse, "ResourceInUse": plan.InUse, "DeleteConflict": plan.InUse,
 		"UnauthorizedOperation": plan.AccessDenied, "AccessDenied": plan.AccessDenied, "AccessDeniedException": plan.AccessDenied,
 		"AddressLimitExceeded": plan.LimitExceeded, "VpcLimitExceeded": plan.LimitExceeded, "TooManyTargetGroups": plan.LimitExceeded,
-		"IncorrectState": plan.NotReady, "InvalidParameterValue": plan.Unclassified, "MalformedPolicyDocument": plan.Unclassified,
+		"LimitExceededException": plan.LimitExceeded, // a used up quota of KMS, which the SDK retries as throttling
+		"IncorrectState":         plan.NotReady, "InvalidParameterValue": plan.Unclassified, "MalformedPolicyDocument": plan.Unclassified,
 	} {
 		err := Wrap(&smithy.GenericAPIError{Code: code, Message: "m"}, "create vpc")
 		if got := plan.ErrorClassOf(fmt.Errorf("create vpc/main: %w", err)); got != want {

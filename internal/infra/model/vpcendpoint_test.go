@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package model_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/infra/model"
+	"github.com/slipway-k8s/slipway/internal/infra/render/rendertest"
+)
+
+// TestEndpointsOfIsolatedClusters: machines that reach AWS through endpoints only could not signal the stack that waited for
+// them, and had no sessions. Machines behind a NAT gateway need no further endpoints.
+func TestEndpointsOfIsolatedClusters(t *testing.T) {
+	for name, c := range map[string]struct {
+		topology        string
+		stack, sessions bool
+		want            []string // of those that depend on settings
+	}{
+		"isolated":                       {"isolated", false, false, nil},
+		"isolated, by a stack":           {"isolated", true, false, []string{"cloudformation"}},
+		"isolated, with sessions":        {"isolated", false, true, []string{"ssmmessages"}},
+		"isolated, both":                 {"isolated", true, true, []string{"cloudformation", "ssmmessages"}},
+		"highly available, with a NAT":   {"ha", true, true, nil},
+		"isolated, listed by a manifest": {"isolated-with-cloudformation", true, false, []string{"cloudformation"}},
+	} {
+		for _, x := range rendertest.Topologies() {
+			topology, listed, _ := strings.Cut(c.topology, "-with-")
+			if x.Name != topology {
+				continue
+			}
+			in := x.Input(t, "us-east-1")
+			in.SignalStack = c.stack
+			in.Cluster.Spec.MachineAccess.SessionManager = c.sessions
+			if listed != "" {
+				in.Cluster.Spec.Networking.VPCEndpoints = append(in.Cluster.Spec.Networking.VPCEndpoints, listed)
+			}
+			g, fs := model.Build(in)
+			if err := fs.Err(); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, n := range g.Nodes() {
+				service, isEndpoint := strings.CutPrefix(string(n.Addr), "vpc-endpoint/")
+				if isEndpoint && slices.Contains([]string{"cloudformation", "ssmmessages"}, service) {
+					got = append(got, service)
+				}
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", name, diff)
+			}
+		}
+	}
+}
