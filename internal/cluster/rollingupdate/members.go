@@ -87,21 +87,33 @@ func (f *memberFacts) add(l coordinationv1.Lease) {
 	}
 }
 
-// stateOf returns what is known of the member of a machine. It is lost only if its own recent report says so, or those of
-// others, and if no other member that votes reaches it: an agent that hangs says nothing of its member.
+// stateOf returns what is known of the member of a machine. It is healthy only if its own report says so and no other
+// member that votes misses it: the report of a machine that lost its power stays for 30 s. It is lost only if its own recent
+// report says so, or those of others, and if no other member that votes reaches it: an agent that hangs says nothing of its
+// member.
 func (f *memberFacts) stateOf(machine, slot string) rollout.MemberState {
-	isLost := false
+	reached, missed := f.peersOf(slot)
+	isLost := missed
 	if own := slices.IndexFunc(f.reports, func(r memberReport) bool { return r.machine == machine }); own >= 0 {
 		switch r := f.reports[own]; {
-		case r.votes():
+		case r.votes() && !missed:
 			return rollout.MemberHealthy
-		case r.etcd.Learner:
+		case r.votes(), r.etcd.Learner:
 			return rollout.MemberUnknown
 		}
 
 		isLost = true
 	}
 
+	if isLost && !reached {
+		return rollout.MemberLost
+	}
+
+	return rollout.MemberUnknown
+}
+
+// peersOf reports whether another member that votes reaches the member of a slot, and whether one misses it.
+func (f *memberFacts) peersOf(slot string) (reached, missed bool) {
 	for _, r := range f.reports {
 		i := slices.IndexFunc(r.etcd.Peers, func(p report.Peer) bool { return p.Slot == slot })
 		if i < 0 || r.slot == slot || !r.votes() {
@@ -109,17 +121,13 @@ func (f *memberFacts) stateOf(machine, slot string) rollout.MemberState {
 		}
 
 		if r.etcd.Peers[i].Error == "" {
-			return rollout.MemberUnknown
+			reached = true
+		} else {
+			missed = true
 		}
-
-		isLost = true
 	}
 
-	if isLost {
-		return rollout.MemberLost
-	}
-
-	return rollout.MemberUnknown
+	return reached, missed
 }
 
 // alarms returns the alarms of etcd, which are those of the whole cluster, sorted.

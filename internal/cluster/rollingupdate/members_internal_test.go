@@ -34,6 +34,9 @@ func TestMemberStates(t *testing.T) {
 	}{
 		"no report":                          {nil, rollout.MemberUnknown},
 		"healthy":                            {[]memberReport{member("a", healthy, "", "bc")}, rollout.MemberHealthy},
+		"lost its power a moment ago":        {[]memberReport{member("a", healthy, "", "bc"), member("b", healthy, "a", "c"), member("c", healthy, "a", "b")}, rollout.MemberUnknown},
+		"healthy, and missed by one":         {[]memberReport{member("a", healthy, "", "bc"), member("b", healthy, "a", "c"), member("c", healthy, "", "ab")}, rollout.MemberUnknown},
+		"healthy, and missed by a learner":   {[]memberReport{member("a", healthy, "", "b"), member("b", report.Etcd{Quorum: true, Learner: true}, "a", "")}, rollout.MemberHealthy},
 		"an alarm of the cluster":            {[]memberReport{member("a", report.Etcd{Quorum: true, Alarms: []string{"NOSPACE"}}, "", "")}, rollout.MemberHealthy},
 		"a learner":                          {[]memberReport{member("a", report.Etcd{Quorum: true, Learner: true}, "", "bc"), member("b", healthy, "", "ac")}, rollout.MemberUnknown},
 		"does not answer":                    {[]memberReport{member("a", down, "", "bc"), member("b", healthy, "a", "c")}, rollout.MemberLost},
