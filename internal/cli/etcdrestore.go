@@ -39,7 +39,8 @@ encryption key, so that Secrets can be read. The cluster keeps its own certifica
 the same ranges of Services and pods and the same DNS domain. The objects name what the other cluster created in AWS, such as
 volumes and load balancers: see docs/operations/etcd.md before both clusters run.
 
-The machines do the work. If the command is killed, they go on; rerun it to continue waiting.` + exitStatusHelp(),
+The machines do the work. If the command is killed, they go on; rerun it to continue waiting. If the machine that restores is
+lost, or its volume, begin again with --again, or with --slot and another slot.` + exitStatusHelp(),
 		Example: "  slipway etcd snapshots --name demo\n  slipway etcd restore 20261122t121500z-ab12cd --name demo --yes\n" +
 			"  slipway etcd restore 20261122t121500z-ab12cd --from demo --name demo2",
 		Args: requireOneArgument("SNAPSHOT"),
@@ -53,6 +54,7 @@ The machines do the work. If the command is killed, they go on; rerun it to cont
 	flags.StringVar(&o.name, "name", "", "the cluster (SLIPWAY_CLUSTER)")
 	flags.StringVar(&o.From, "from", "", "the cluster that the backup is of (default: the cluster itself)")
 	flags.StringVar(&o.Slot, "slot", "", "control-plane slot whose machine restores the backup (default: the first that runs)")
+	flags.BoolVar(&o.Again, "again", false, "restore it once more although its restoration has not ended")
 	flags.DurationVar(&o.timeout, "timeout", 20*time.Minute, "stop waiting after this time")
 	a.addYesFlag(cmd)
 	a.addLockFlag(cmd)
@@ -118,7 +120,8 @@ func (a etcdCommand) showRestore(p etcdadmin.RestorePlan) {
 	shown.ID = describeOrigin(p)
 	fmt.Fprintf(a.Stdout, "Restore etcd of cluster %s from backup %s\n\n%s\n\n", p.Cluster, a.describeBackup(&shown), describeLoss(p))
 	if p.Continues {
-		fmt.Fprintf(a.Stdout, "This restoration has begun already: wait until it has ended.\n")
+		fmt.Fprintf(a.Stdout, "This restoration has begun already, on the machine of slot %s: wait until it has ended.\n"+
+			"If that machine or its volume is lost, begin again: --again, or --slot with another slot.\n", p.Slot)
 		return
 	}
 

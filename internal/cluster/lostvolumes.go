@@ -112,18 +112,18 @@ func (l LostVolumes) Findings(cluster string, recreate bool) diag.Findings {
 	case recreate && l.HasQuorum():
 		fs.Warnf(at, "", "", "%s; empty volumes are created, and the other members fill them", l)
 	case recreate:
-		fs.Warnf(at, "", "restore a snapshot instead if you have one",
+		fs.Warnf(at, "", "then restore a backup: slipway etcd restore",
 			"%s; empty volumes are created: what Kubernetes stored in etcd stays lost, and etcd does not "+
 				"start from them by itself", l)
 
 	case l.HasQuorum():
 		fs.Errorf(at, "", "find out who deleted them; add "+RecreateLostVolumesFlag+
-			" to create empty volumes, which the other members fill, or restore snapshots with the same tags",
+			" to create empty volumes, which the other members fill",
 			"%s; their data is not recreated silently", l)
 
 	default:
-		fs.Errorf(at, "", "stop, and keep the machines running while their etcd still answers; restore the "+
-			"volumes from snapshots with the same tags; only if all data may be lost, add "+RecreateLostVolumesFlag,
+		fs.Errorf(at, "", "stop, and keep the machines running while their etcd still answers; to go on, create empty "+
+			"volumes with "+RecreateLostVolumesFlag+", then restore a backup: slipway etcd restore",
 			"%s: the Kubernetes API cannot work, and empty volumes do not bring its data back", l)
 	}
 

@@ -15,6 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster/health"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/backup"
+	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 	"github.com/slipway-k8s/slipway/internal/machine/report"
 )
 
@@ -177,6 +178,29 @@ func TestOneLeader(t *testing.T) {
 		}
 		if diff := cmp.Diff(c.want, roles); diff != "" {
 			t.Errorf("%s (-want +have):\n%s", name, diff)
+		}
+	}
+}
+
+// TestRestorationIsContinued: a restoration whose machine was lost could not be repeated: the command waited for it forever.
+func TestRestorationIsContinued(t *testing.T) {
+	last := &etcd.Generation{Number: 2, Backup: "b1", Slot: "a"}
+	for name, c := range map[string]struct {
+		request  RestoreRequest
+		last     *etcd.Generation
+		restored int
+		want     bool
+	}{
+		"the first restoration":           {RestoreRequest{}, nil, 0, false},
+		"it runs":                         {RestoreRequest{}, last, 0, true},
+		"it runs on the asked machine":    {RestoreRequest{Slot: "a"}, last, 1, true},
+		"another machine is to do it":     {RestoreRequest{Slot: "b"}, last, 0, false},
+		"it is to be repeated":            {RestoreRequest{Again: true}, last, 1, false},
+		"all members have it":             {RestoreRequest{}, last, 3, false},
+		"the last one was another backup": {RestoreRequest{}, &etcd.Generation{Number: 3, Backup: "b2", Slot: "a"}, 0, false},
+	} {
+		if got := c.request.continues(c.last, "b1", c.restored, 3); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
 }

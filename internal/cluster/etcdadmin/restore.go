@@ -54,9 +54,19 @@ type RestoreRequest struct {
 	From string
 	// Slot whose machine restores it; empty: the first one with a running machine.
 	Slot string
+	// Again restores a backup once more although its restoration has not ended: its machine or its volume is lost.
+	Again bool
 }
 
-// PlanRestore plans the restoration of a backup. An unfinished restoration of the same backup is continued.
+// continues reports whether a request asks to wait for the newest restoration. One that asks for another machine, or
+// explicitly for another restoration, does not: the machine that had to restore the backup may never come back.
+func (r RestoreRequest) continues(last *etcd.Generation, backup string, restored, members int) bool {
+	return last != nil && last.Backup == backup && restored < members && !r.Again &&
+		(r.Slot == "" || r.Slot == last.Slot)
+}
+
+// PlanRestore plans the restoration of a backup. An unfinished restoration of the same backup is continued, unless r asks
+// for another machine or for another restoration.
 func (a *Admin) PlanRestore(ctx context.Context, r RestoreRequest) (RestorePlan, error) {
 	out := RestorePlan{Cluster: a.name}
 	backups, err := a.Backups(ctx)
@@ -85,7 +95,7 @@ func (a *Admin) PlanRestore(ctx context.Context, r RestoreRequest) (RestorePlan,
 		return out, err
 	}
 
-	if last != nil && last.Backup == out.Backup.ID && len(restored) < len(out.Members) {
+	if r.continues(last, out.Backup.ID, len(restored), len(out.Members)) {
 		out.Continues = true
 		out.Generation = last.Number
 		out.Slot = last.Slot

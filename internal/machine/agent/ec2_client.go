@@ -107,6 +107,8 @@ type Volume struct {
 	State string
 	// AttachedTo is the id of the instance that the volume is attached to; empty for none.
 	AttachedTo string
+	// Detaching is set while the volume is being detached from that instance.
+	Detaching bool
 	// Created is the creation time.
 	Created time.Time
 }
@@ -256,6 +258,7 @@ func volumeFromEC2(v types.Volume) Volume {
 	for _, a := range v.Attachments {
 		if a.State != types.VolumeAttachmentStateDetached {
 			out.AttachedTo = aws.ToString(a.InstanceId)
+			out.Detaching = a.State == types.VolumeAttachmentStateDetaching
 		}
 	}
 

@@ -343,6 +343,10 @@ func (b *etcdBackup) testRestore(
 		return restored, "", ctx.Err()
 	}
 
+	if err != nil && isHostFailure(err) {
+		return restored, "", err
+	}
+
 	if err != nil {
 		return restored, err.Error(), nil //nolint:nilerr // it is the result of the test
 	}

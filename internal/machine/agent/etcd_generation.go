@@ -37,8 +37,8 @@ const (
 // was never restored.
 func (m *etcdMember) dataGeneration(dir string) (int, error) {
 	root := m.agent.Root
-	if !root.Exists(dir + "/member") {
-		return 0, nil
+	if has, err := root.Has(dir + "/member"); err != nil || !has {
+		return 0, err
 	}
 
 	body, err := root.Read(dir + "/" + generationFile)

@@ -156,11 +156,16 @@ func (m *etcdMember) gatherFacts(ctx context.Context) (etcd.Facts, error) {
 		HasData: m.hasData(),
 		Slots:   slotNames(a),
 	}
+	var err error
+	if f.DataVolume, err = m.dataVolume(); err != nil {
+		return f, err
+	}
+
 	if err := m.gatherGeneration(ctx, &f); err != nil {
 		return f, err
 	}
 
-	if err := m.gatherAbsent(ctx, &f); err != nil || f.HasData {
+	if err := m.gatherAbsent(ctx, &f); err != nil || f.HasData && !f.IsCopy() {
 		return f, err
 	}
 
@@ -288,6 +293,8 @@ func (m *etcdMember) decideAndAct(ctx context.Context) error {
 		return m.startJoining(ctx, f)
 	case etcd.ActionSetAside:
 		return waitForNextDecision(m.setAside(ctx, *f.Generation), action.Reason)
+	case etcd.ActionSetAsideCopy:
+		return waitForNextDecision(m.setAsideCopy(ctx), action.Reason)
 	case etcd.ActionRestore:
 		return waitForNextDecision(m.restoreBackup(ctx, f), action.Reason)
 
@@ -440,6 +447,10 @@ func (m *etcdMember) recordJoined(ctx context.Context) error {
 		}
 
 		m.recorded = generation
+	}
+
+	if err := m.recordVolume(); err != nil {
+		return err
 	}
 
 	have, err := m.readJoinedRecord(ctx)

@@ -95,6 +95,7 @@ func newRealRecovery(t *testing.T, r *realCluster, slot string, s store.Store) *
 	out.slot, _ = a.doc.Slot(slot)
 	out.slot.PeerURL = r.manager.Peers[strings.Index("abc", slot)].PeerURL
 	a.Now = func() time.Time { return out.clock }
+	writeMountinfo(t, a, true)
 	out.restartAgent()
 	return out
 }

@@ -125,10 +125,24 @@ func (r *etcdRecovery) run(ctx context.Context) error {
 // gatherMember returns the newest generation, the slots that have its data, and the generation of this machine's data.
 func (r *etcdRecovery) gatherMember(ctx context.Context) (etcd.Facts, error) {
 	m := r.member
+	if err := m.requireVolume(); err != nil {
+		return etcd.Facts{}, err
+	}
+
 	f := etcd.Facts{Slot: m.slot.Name, Volume: m.volume, HasData: m.hasData()}
+	f.Slots = slotNames(m.agent)
 	var err error
+	if f.DataVolume, err = m.dataVolume(); err != nil {
+		return f, err
+	}
+
 	if f.DataGeneration, err = m.dataGeneration(etcd.DataDir); err != nil {
 		return f, err
+	}
+
+	if f.IsCopy() { // it may lack what the member has acknowledged: it is no data to recover from
+		f.HasData = false
+		f.DataGeneration = 0
 	}
 
 	if f.Generation, err = m.readGeneration(ctx); err != nil {

@@ -5,6 +5,8 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +35,7 @@ func recoveryWithoutEtcd(t *testing.T) (*etcdRecovery, store.Store, *time.Time) 
 	a.Sealer = store.NewAgeSealer(id)
 	clock := time.Now()
 	a.Now = func() time.Time { return clock }
+	writeMountinfo(t, a, true)
 	slot, _ := a.doc.Slot("a")
 	s := store.NewFileStore(t.TempDir())
 	m := &etcdMember{agent: a, slot: slot, store: s, volume: "vol-a"}
@@ -108,6 +111,42 @@ func TestNoRecoveryWithoutNeed(t *testing.T) {
 	r.member.agent.doc.Etcd.QuorumLoss = v1alpha1.EtcdQuorumLoss{}
 	if got := look(); got.Step != etcd.RecoverManual || !strings.Contains(got.Reason, "Manual") {
 		t.Errorf("without the setting: %+v", got)
+	}
+}
+
+// TestRecoveryWithoutMount: volumes that an operator has unmounted to look at them were reported as empty, so that a recovery
+// gave their data up and restored a backup.
+func TestRecoveryWithoutMount(t *testing.T) {
+	r, s, clock := recoveryWithoutEtcd(t)
+	for _, slot := range []string{"a", "b", "c"} {
+		if _, err := s.Put(t.Context(), node.EtcdJoinedKey("demo", slot), []byte(`{"volume":"vol-`+slot+`"}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	look := func(want string) {
+		t.Helper()
+		err := r.run(t.Context())
+		if got := fmt.Sprint(err); (want == "") != (err == nil) || !strings.Contains(got, want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+		*clock = clock.Add(recoveryInterval)
+	}
+	writeMountinfo(t, r.member.agent, false)
+	for range 20 {
+		look("the etcd volume vol-a is not mounted at " + etcd.DataMount)
+	}
+	if keys, err := s.List(t.Context(), node.EtcdGenerationPrefix("demo")); err != nil || len(keys) > 0 {
+		t.Errorf("a generation began: %v, %v", keys, err)
+	}
+	if _, err := s.Get(t.Context(), node.EtcdQuorumReportKey("demo", "a")); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("the machine reports its volume as empty: %v", err)
+	}
+
+	writeMountinfo(t, r.member.agent, true)
+	look("")
+	if _, err := s.Get(t.Context(), node.EtcdQuorumReportKey("demo", "a")); err != nil {
+		t.Errorf("no report with the volume mounted: %v", err)
 	}
 }
 

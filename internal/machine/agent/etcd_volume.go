@@ -118,18 +118,23 @@ func (m VolumeMounter) findVolume(ctx context.Context) (Volume, error) {
 }
 
 func (m VolumeMounter) attachVolume(ctx context.Context, v Volume) error {
-	switch v.AttachedTo {
-	case m.Instance.ID:
-		return nil
-	case "":
-		if m.ReservedFor != "" {
-			return heldVolumeError{notReadyError{fmt.Sprintf("volume %s was released for machine %s", v.ID, m.ReservedFor)}}
-		}
-
+	switch {
+	case v.AttachedTo != "" && v.AttachedTo != m.Instance.ID:
+		return newHeldVolumeError("volume %s is still attached to %s", v.ID, v.AttachedTo)
+	case m.ReservedFor != "":
+		// Also while EC2 shows that it is attached: a volume that is mounted again is never detached.
+		return newHeldVolumeError("volume %s was released for machine %s", v.ID, m.ReservedFor)
+	case v.Detaching:
+		return newHeldVolumeError("volume %s is being detached from this machine", v.ID)
+	case v.AttachedTo == "":
 		return m.Client.AttachVolume(ctx, v.ID, m.Instance.ID, requestedDevice)
-	default:
-		return heldVolumeError{notReadyError{fmt.Sprintf("volume %s is still attached to %s", v.ID, v.AttachedTo)}}
 	}
+
+	return nil
+}
+
+func newHeldVolumeError(format string, args ...any) error {
+	return heldVolumeError{notReadyError{fmt.Sprintf(format, args...)}}
 }
 
 // findDevice returns the volume's device path: udev's link on Nitro instances, otherwise the

@@ -209,7 +209,13 @@ func (r slotRelease) run(ctx context.Context) error {
 	a.handOver.successor = r.successor
 	a.handOver.reservedUntil = a.Now().Add(reservation)
 
-	return a.ec2Client().DetachVolume(ctx, volume, a.instance.ID)
+	if err := a.ec2Client().DetachVolume(ctx, volume, a.instance.ID); err != nil {
+		a.handOver.successor = "" // the machine keeps its volume
+
+		return err
+	}
+
+	return nil
 }
 
 // findOwnVolume returns the id of the slot's volume, which must be attached to this machine.

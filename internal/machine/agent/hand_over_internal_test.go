@@ -29,7 +29,9 @@ import (
 type detachingEC2 struct {
 	fakeEC2
 	denied bool
-	log    *[]string
+	// slow leaves the volume in state detaching, as EC2 does for some seconds.
+	slow bool
+	log  *[]string
 }
 
 func (f *detachingEC2) DetachVolume(_ context.Context, in *ec2.DetachVolumeInput, _ ...func(*ec2.Options)) (*ec2.DetachVolumeOutput, error) {
@@ -42,7 +44,11 @@ func (f *detachingEC2) DetachVolume(_ context.Context, in *ec2.DetachVolumeInput
 
 	*f.log = append(*f.log, "detach "+*in.VolumeId+" from "+*in.InstanceId)
 	for i := range f.volumes {
-		f.volumes[i].Attachments = nil
+		if f.slow {
+			f.volumes[i].Attachments[0].State = types.VolumeAttachmentStateDetaching
+		} else {
+			f.volumes[i].Attachments = nil
+		}
 	}
 
 	return &ec2.DetachVolumeOutput{}, nil
@@ -201,6 +207,33 @@ func TestReleaseOfBusyVolume(t *testing.T) {
 
 	if slices.ContainsFunc(*log, func(l string) bool { return strings.HasPrefix(l, "detach") }) {
 		t.Errorf("%q", *log)
+	}
+}
+
+// A volume that EC2 is still detaching is not mounted again: EC2 would never finish.
+func TestReleaseIsSlow(t *testing.T) {
+	a, api, log := slotHolder(t)
+	api.slow = true
+	begin := time.Now()
+	a.Now = func() time.Time { return begin }
+	if err := releaseOf(t, a, log).run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	writeMountinfo(t, a, false)
+	*log = nil
+	for after, want := range map[time.Duration]string{
+		0:               "volume vol-1 was released for machine i-new",
+		2 * reservation: "volume vol-1 is being detached from this machine",
+	} {
+		a.Now = func() time.Time { return begin.Add(after) }
+		m, err := a.newEtcdMember()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.mountVolume(t.Context()); err == nil || !strings.Contains(err.Error(), want) || len(*log) > 0 {
+			t.Errorf("%s after the release: %v, want %s; ran %q", after, err, want, *log)
+		}
 	}
 }
 

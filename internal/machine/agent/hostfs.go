@@ -313,7 +313,17 @@ func (r *HostFS) Read(path string) ([]byte, error) {
 	return body, nil
 }
 
-// Exists reports whether path exists.
+// Has reports whether path exists. A path that cannot be looked at, as on a broken disk, is an error.
+func (r *HostFS) Has(path string) (bool, error) {
+	_, err := os.Stat(r.Path(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+
+	return err == nil, err
+}
+
+// Exists reports whether path exists and can be looked at.
 func (r *HostFS) Exists(path string) bool {
 	_, err := os.Stat(r.Path(path))
 	return err == nil

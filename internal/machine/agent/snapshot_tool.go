@@ -7,8 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/slipway-k8s/slipway/internal/machine/backup"
 )
@@ -101,6 +104,22 @@ func (t snapshotTool) readJSON(ctx context.Context, into any, args ...string) er
 
 	return nil
 }
+
+// isHostFailure reports whether a failed run of etcdutl says nothing of the data: the program did not start, was killed, as by
+// a kernel without memory, or had no space or memory for what it wrote.
+func isHostFailure(err error) bool {
+	exit, ended := errors.AsType[*exec.ExitError](err)
+	if !ended || !exit.Exited() {
+		return true
+	}
+
+	causes := []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.ENOMEM, errOutOfMemory}
+
+	return slices.ContainsFunc(causes, func(cause error) bool { return strings.Contains(err.Error(), cause.Error()) })
+}
+
+// errOutOfMemory is how a Go program ends that gets no memory.
+var errOutOfMemory = errors.New("runtime: out of memory")
 
 // etcdutl runs the program with a low priority: etcd runs on the same machine.
 func (t snapshotTool) etcdutl(ctx context.Context, args ...string) (string, error) {

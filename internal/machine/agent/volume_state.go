@@ -49,6 +49,21 @@ func readVolumeMount(root *HostFS) (volumeMount, error) {
 	return parseVolumeMount(string(body)), nil
 }
 
+// requireVolume returns an error unless the etcd volume is mounted. Without it the directory of the data is empty, and the data
+// is on the volume: it must not be taken for lost.
+func (m *etcdMember) requireVolume() error {
+	mount, err := readVolumeMount(m.agent.Root)
+	if err != nil {
+		return err
+	}
+
+	if !mount.mounted {
+		return newNotReadyError("the etcd volume %s is not mounted at %s: whether it has data is not known", m.volume, etcd.DataMount)
+	}
+
+	return nil
+}
+
 // parseVolumeMount finds the mount in /proc/self/mountinfo. If there are several, the last one is on top.
 func parseVolumeMount(mountinfo string) volumeMount {
 	var out volumeMount

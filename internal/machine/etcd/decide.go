@@ -42,6 +42,8 @@ const (
 	// ActionSetAsideLeft moves the data of a member away that was removed when the control plane became smaller. The slot is
 	// in the control plane again.
 	ActionSetAsideLeft ActionType = "set-aside-left"
+	// ActionSetAsideCopy moves the data of another volume away.
+	ActionSetAsideCopy ActionType = "set-aside-copy"
 	// ActionRestore restores the backup of the generation into an empty data directory.
 	ActionRestore ActionType = "restore"
 	// ActionStartJoining starts etcd with an empty data directory to replicate everything from the
@@ -83,6 +85,9 @@ type Facts struct {
 	Volume string
 	// HasData is set if the volume contains a member's data.
 	HasData bool
+	// DataVolume is the id of the volume that the data was written on, by a file beside it; empty: not known. It differs
+	// from Volume if the volume was made from a snapshot of another one.
+	DataVolume string
 	// Visible are the volumes found in EC2: slot → volume id.
 	Visible map[string]string
 	// Marker is nil until the cluster has been bootstrapped.
@@ -130,6 +135,8 @@ func Decide(f Facts) Action {
 
 	case f.HasData && f.Absent:
 		return Action{Type: ActionSetAsideLeft, Reason: "the data is of a member that was removed"}
+	case f.IsCopy():
+		return decideCopy(f)
 	case f.HasData:
 		// Data is enough to start. The volume's id may be unknown because EC2 or S3 was
 		// unavailable.
@@ -150,6 +157,39 @@ func Decide(f Facts) Action {
 		return decideRejoin(f)
 	}
 }
+
+// IsCopy reports whether the data is that of another volume, as on a volume that was made from a snapshot. It may lack writes
+// that its member has acknowledged since: two such members would be a majority of old data. The only member of a cluster
+// has nobody to contradict it.
+func (f Facts) IsCopy() bool {
+	return f.HasData && f.DataVolume != "" && f.Volume != "" && f.DataVolume != f.Volume && len(f.Slots) > 1
+}
+
+// decideCopy never starts a member with the data of another volume: with a quorum of the others it joins again, without
+// one it waits.
+func decideCopy(f Facts) Action {
+	id := uint64(0)
+	if i := slices.IndexFunc(f.Members, func(m Member) bool { return m.Slot == f.Slot }); i >= 0 {
+		id = f.Members[i].ID
+	}
+
+	if len(f.Members) > 0 && hasQuorum(f.Members, id) {
+		return Action{
+			Type:   ActionSetAsideCopy,
+			Reason: "the data is a copy of that of volume " + f.DataVolume + ", and the other members have newer data",
+		}
+	}
+
+	return waitAction(
+		"the data of slot %s is a copy of that of volume %s and may be old: it joins when a quorum of the others answers; if "+
+			"they are lost too: slipway etcd restore; to use this data nevertheless, delete %s/%s",
+		f.Slot, f.DataVolume, DataDir, VolumeFile,
+	)
+}
+
+// VolumeFile has the id of the volume that data was written on. It is in the data directory, so that a snapshot of the
+// volume has it too. etcd ignores it.
+const VolumeFile = "slipway-volume"
 
 // isUnusedFounder reports whether the mounted volume is an initial member's, which has never had data and was not removed.
 func (f Facts) isUnusedFounder() bool {

@@ -46,6 +46,9 @@ func TestDecide(t *testing.T) {
 	other[1] = etcd.Member{ID: 9, Slot: "c", Learner: true}
 	never := voters("b", "c")
 	never[0].Name = ""
+	copied := etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a1", DataVolume: "vol-a0", HasData: true, Marker: marker, Joined: slots()}
+	alone := copied
+	alone.Slots = []string{"a"}
 	for name, c := range map[string]struct {
 		facts  etcd.Facts
 		do     etcd.ActionType
@@ -71,6 +74,11 @@ func TestDecide(t *testing.T) {
 		"lost, added, doubtful":      {doubtful(lost, learner), etcd.ActionWait, "data differs"},
 		"lost, added, lost again":    {with(lost, started), etcd.ActionRemoveMember, ""},
 		"lost, another joins":        {with(lost, other), etcd.ActionWait, "one at a time"},
+		"a copy, peers healthy":      {with(copied, voters("b", "c")), etcd.ActionSetAsideCopy, "copy of that of volume vol-a0"},
+		"a copy, entry removed":      {with(copied, voters("a", "b", "c")[1:]), etcd.ActionSetAsideCopy, ""},
+		"a copy, quorum at risk":     {with(copied, voters("b")), etcd.ActionWait, "a quorum of the others answers"},
+		"a copy, no quorum":          {copied, etcd.ActionWait, "delete /var/lib/slipway/etcd/data/slipway-volume"},
+		"a copy, the only member":    {alone, etcd.ActionStartExisting, ""},
 		"single, lost":               {etcd.Facts{Slot: "a", Slots: []string{"a"}, Volume: "v", Marker: marker, Joined: []string{"a"}}, etcd.ActionWait, "restore a backup"},
 	} {
 		t.Run(name, func(t *testing.T) {

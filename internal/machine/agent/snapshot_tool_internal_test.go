@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"testing"
+)
+
+// TestHostFailures: an etcdutl that was killed, did not start or had no space left says nothing of a backup. Its test condemned
+// the backup for good.
+func TestHostFailures(t *testing.T) {
+	shell := func(script string) error {
+		_, err := execRunner{}.Run(t.Context(), "sh", "-c", script)
+		return err
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, cancelled := execRunner{}.Run(ended, "sh", "-c", "sleep 1")
+	_, missing := execRunner{}.Run(t.Context(), "/no/such/program")
+	for name, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"killed":          {shell("kill -9 $$"), true},
+		"cancelled":       {cancelled, true},
+		"not there":       {missing, true},
+		"a full disk":     {shell("echo 'write member/snap/db: no space left on device' >&2; exit 1"), true},
+		"a broken disk":   {shell("echo 'read snapshot.db: input/output error' >&2; exit 1"), true},
+		"no memory":       {shell("echo 'fatal error: runtime: out of memory' >&2; exit 2"), true},
+		"a wrong hash":    {shell("echo 'expected sha256 [1], got [2]' >&2; exit 1"), false},
+		"a panic of bolt": {shell("echo 'panic: invalid freelist page' >&2; exit 2"), false},
+	} {
+		if got := isHostFailure(c.err); got != c.want || c.err == nil {
+			t.Errorf("%s: %v, want %v: %v", name, got, c.want, c.err)
+		}
+	}
+	var exit *exec.ExitError
+	if !errors.As(shell("exit 1"), &exit) {
+		t.Error("the error of a program is not found in that of the runner")
+	}
+}
