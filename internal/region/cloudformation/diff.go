@@ -214,7 +214,12 @@ func (s *Service) diffResource(c contentDiff, name string) (*resourceChange, []s
 	}
 
 	c.addPropertyChanges(ch, r, props)
-	c.addAttributeChanges(ch, c.oldTemplate.Resources[name], spec)
+	old, spec, err := s.evaluateSpecs(c, name)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	c.addAttributeChanges(ch, old, spec)
 	if len(ch.Scope) == 0 && !strings.HasSuffix(r.Status, suffixFailed) {
 		return nil, nil, nil
 	}
@@ -230,6 +235,25 @@ func (s *Service) diffResource(c contentDiff, name string) (*resourceChange, []s
 	}
 
 	return ch, nil, nil
+}
+
+// evaluateSpecs returns a resource as the old and the new template describe it, with evaluated policies. The
+// caller holds the store's lock.
+func (s *Service) evaluateSpecs(c contentDiff, name string) (old, spec template.ResourceSpec, err error) {
+	old = c.oldTemplate.Resources[name]
+	policies, err := s.newScope(c.stack, c.before, c.oldTemplate).EvalPolicies(name)
+	if err != nil {
+		return old, spec, err
+	}
+
+	old.DeletionPolicy = policies.Deletion
+	old.UpdateReplacePolicy = policies.UpdateReplace
+	spec = c.newTemplate.Resources[name]
+	policies, err = s.newScope(c.stack, c.after, c.newTemplate).EvalPolicies(name)
+	spec.DeletionPolicy = policies.Deletion
+	spec.UpdateReplacePolicy = policies.UpdateReplace
+
+	return old, spec, err
 }
 
 // addPropertyChanges adds the changes of a resource's properties, and of the tags that it inherits from the

@@ -68,30 +68,40 @@ func (s *Service) pseudoValues(st *stack) map[string]any {
 
 // evaluateResource evaluates the properties and the policies of a resource. The caller holds the store's
 // lock.
-func (s *Service) evaluateResource(
-	sd stackTransition,
-	name string,
-) (props template.Object, spec template.ResourceSpec, err error) {
-	spec = sd.newTemplate.Resources[name]
+func (s *Service) evaluateResource(sd stackTransition, name string) evaluatedResource {
+	m := evaluatedResource{spec: sd.newTemplate.Resources[name]}
 	sc := s.newScope(sd.stack, sd.after, sd.newTemplate)
-	v, err := sc.Eval([]any{spec.Properties, emptyIfNil(spec.CreationPolicy), emptyIfNil(spec.UpdatePolicy)})
-	if err != nil {
-		return nil, spec, err
+	if m.policies, m.err = sc.EvalPolicies(name); m.err != nil {
+		return m
 	}
 
-	props, _ = template.ValueAt(v, 0).(template.Object)
-	spec.CreationPolicy, _ = template.ValueAt(v, 1).(template.Object)
-	spec.UpdatePolicy, _ = template.ValueAt(v, 2).(template.Object)
-	props, problems := resourcetype.CoerceProperties(spec.Type, props)
+	var v any
+	v, m.err = sc.Eval([]any{
+		m.spec.Properties,
+		emptyIfNil(m.spec.CreationPolicy),
+		emptyIfNil(m.spec.UpdatePolicy),
+	})
+	if m.err != nil {
+		return m
+	}
+
+	props, _ := template.ValueAt(v, 0).(template.Object)
+	m.spec.CreationPolicy, _ = template.ValueAt(v, 1).(template.Object)
+	m.spec.UpdatePolicy, _ = template.ValueAt(v, 2).(template.Object)
+	props, problems := resourcetype.CoerceProperties(m.spec.Type, props)
 	if len(problems) > 0 {
-		return nil, spec, fmt.Errorf(
+		m.err = fmt.Errorf(
 			"Properties validation failed for resource %s with message: [%s]",
 			name,
 			strings.Join(problems, ", "),
 		)
+
+		return m
 	}
 
-	return props, spec, nil
+	m.props = props
+
+	return m
 }
 
 func emptyIfNil(m template.Object) template.Object {

@@ -85,21 +85,17 @@ func (s *Service) applyResource(ctx context.Context, sd stackTransition, name st
 			return nil
 		}
 
-		props, spec, err := s.evaluateResource(sd, name)
+		m := s.evaluateResource(sd, name)
 		if r == nil || r.Physical == "" || r.Status == statusDeleted ||
 			r.Status == "CREATE"+suffixInProgress {
-			act = func() error {
-				return s.createResource(
-					ctx,
-					sd,
-					name,
-					evaluatedResource{props, spec, err, "CREATE"},
-				)
-			}
+			m.action = "CREATE"
+			act = func() error { return s.createResource(ctx, sd, name, m) }
+
 			return nil
 		}
 
-		act = s.planResourceUpdate(ctx, sd, r, evaluatedResource{props, spec, err, "UPDATE"})
+		m.action = "UPDATE"
+		act = s.planResourceUpdate(ctx, sd, r, m)
 
 		return nil
 	})
@@ -112,10 +108,11 @@ func (s *Service) applyResource(ctx context.Context, sd stackTransition, name st
 
 // evaluatedResource is what the template says about a resource, evaluated.
 type evaluatedResource struct {
-	props  template.Object
-	spec   template.ResourceSpec
-	err    error
-	action string
+	props    template.Object
+	policies template.Policies
+	spec     template.ResourceSpec // its CreationPolicy and UpdatePolicy are evaluated
+	err      error
+	action   string // CREATE or UPDATE
 }
 
 // planResourceUpdate returns the function that updates an existing resource; nil if there is nothing to do.
@@ -141,9 +138,14 @@ func (s *Service) planResourceUpdate(
 				r.Logical,
 			),
 		)
+	}
 
-	case sd.rollback && !sd.operation.Touched[r.Logical]:
-		return nil // the update did not reach it, so it needs no rollback
+	r.DeletionPolicy = m.policies.Deletion
+	r.UpdateReplacePolicy = m.policies.UpdateReplace
+	r.After = sd.newTemplate.DependenciesOf(r.Logical)
+	s.store.MarkChanged()
+	if sd.rollback && !sd.operation.Touched[r.Logical] {
+		return nil // the update did not change its properties, so they need no rollback
 	}
 
 	names := sd.requestedChanges(
@@ -152,10 +154,6 @@ func (s *Service) planResourceUpdate(
 		func(other string) bool { return sd.operation.Touched[other] },
 	)
 
-	r.DeletionPolicy = m.spec.DeletionPolicy
-	r.UpdateReplacePolicy = m.spec.UpdateReplacePolicy
-	r.After = sd.newTemplate.DependenciesOf(r.Logical)
-	s.store.MarkChanged()
 	if len(names) == 0 && !stackTagsChange(sd, r) && !needsRepair(sd, r) {
 		return nil
 	}
@@ -231,8 +229,8 @@ func (s *Service) createResource(
 		again = r.CreationStarted && strings.HasSuffix(r.Status, suffixInProgress)
 		r.Type = m.spec.Type
 		r.After = sd.newTemplate.DependenciesOf(name)
-		r.DeletionPolicy = m.spec.DeletionPolicy
-		r.UpdateReplacePolicy = m.spec.UpdateReplacePolicy
+		r.DeletionPolicy = m.policies.Deletion
+		r.UpdateReplacePolicy = m.policies.UpdateReplace
 		if !again {
 			r.Properties = m.props
 			r.Signals = nil

@@ -14,6 +14,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go/service/cloudformation"
 	"github.com/aws/aws-sdk-go/service/s3"
 
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/resourcetype"
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
@@ -201,11 +202,12 @@ func (s templateHandlers) prepareContent(
 		Capability: sdkshape.Strings(r.capabilities),
 	}
 
-	return c, s.checkEnabledReferences(sdkshape.String(r.stackName), c, t)
+	return c, s.checkContent(sdkshape.String(r.stackName), c, t)
 }
 
-// checkEnabledReferences refuses references to resources whose conditions are false.
-func (s templateHandlers) checkEnabledReferences(name string, c stackContent, t *template.Template) error {
+// checkContent refuses references to resources whose conditions are false, and functions that return invalid
+// policies.
+func (s templateHandlers) checkContent(name string, c stackContent, t *template.Template) error {
 	var err error
 
 	s.store.View(func() {
@@ -214,7 +216,10 @@ func (s templateHandlers) checkEnabledReferences(name string, c stackContent, t 
 			st = existing
 		}
 
-		err = s.newScope(st, c, t).CheckEnabledReferences()
+		sc := s.newScope(st, c, t)
+		if err = sc.CheckEnabledReferences(); err == nil {
+			err = sc.CheckPolicies(resourcetype.Catalog())
+		}
 	})
 
 	return err

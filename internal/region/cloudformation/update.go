@@ -232,7 +232,7 @@ func (s *Service) replaceResource(
 		return err
 	}
 
-	return s.createResource(ctx, sd, r.Logical, evaluatedResource{m.props, m.spec, nil, "UPDATE"})
+	return s.createResource(ctx, sd, r.Logical, m)
 }
 
 // cleanUp is the last phase of an update: it deletes what the update has replaced or removed. A deletion that

@@ -223,6 +223,10 @@ func (t *Template) validate(types Catalog) error {
 		return err
 	}
 
+	if err := t.checkPolicies(types); err != nil {
+		return err
+	}
+
 	if err := t.checkFunctions(); err != nil {
 		return err
 	}
@@ -243,14 +247,6 @@ func (t *Template) checkTypes(types Catalog) error {
 	for _, name := range sdkshape.SortedKeys(t.Resources) {
 		if !types.HasType(t.Resources[name].Type) {
 			missing[t.Resources[name].Type] = true
-		}
-	}
-
-	for _, name := range sdkshape.SortedKeys(t.Resources) {
-		r := t.Resources[name]
-		if (r.DeletionPolicy == "Snapshot" || r.UpdateReplacePolicy == "Snapshot") &&
-			!types.SupportsSnapshot(r.Type) {
-			return ErrorInTemplate("resource type %s does not support deletion policy Snapshot", r.Type)
 		}
 	}
 

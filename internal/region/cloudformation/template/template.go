@@ -46,8 +46,8 @@ type ResourceSpec struct {
 	Metadata            any      // not evaluated
 	DependsOn           []string // logical IDs
 	Condition           string   // name of a condition; empty for none
-	DeletionPolicy      string   // Delete, Retain, Snapshot, RetainExceptOnCreate or empty
-	UpdateReplacePolicy string   // Delete, Retain, Snapshot or empty
+	DeletionPolicy      any      // a string or a function, not evaluated; nil for none
+	UpdateReplacePolicy any      // a string or a function, not evaluated; nil for none
 	CreationPolicy      Object   // not evaluated
 	UpdatePolicy        Object   // not evaluated
 }
@@ -256,15 +256,6 @@ func (t *Template) readOutput(name string, v any) error {
 	return nil
 }
 
-// allowedPolicies returns the values that DeletionPolicy or UpdateReplacePolicy may have.
-func allowedPolicies(attribute string) []string {
-	if attribute == "DeletionPolicy" {
-		return []string{"", "Delete", "Retain", "Snapshot", "RetainExceptOnCreate"}
-	}
-
-	return []string{"", "Delete", "Retain", "Snapshot"}
-}
-
 func (t *Template) readResource(name string, v any) error {
 	m, ok := v.(Object)
 	if !ok {
@@ -301,18 +292,10 @@ func (r *ResourceSpec) readAttribute(name, attribute string, v any) (err error) 
 		r.Type, err = requireString(at, v)
 	case "Condition":
 		r.Condition, err = requireString(at, v)
-	case "DeletionPolicy", "UpdateReplacePolicy":
-		var p string
-		if p, err = requireString(at, v); err == nil && !slices.Contains(allowedPolicies(attribute), p) {
-			err = FormatError("Unrecognized %s %s for resource %s", attribute, p, name)
-		}
-
-		if attribute == "DeletionPolicy" {
-			r.DeletionPolicy = p
-		} else {
-			r.UpdateReplacePolicy = p
-		}
-
+	case deletionPolicy:
+		r.DeletionPolicy = v
+	case updateReplacePolicy:
+		r.UpdateReplacePolicy = v
 	case "DependsOn":
 		r.DependsOn, err = requireStrings(at, v)
 	case "Metadata":

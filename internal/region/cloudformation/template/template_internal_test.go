@@ -159,7 +159,7 @@ func TestTemplatesAreRefused(t *testing.T) {
 		one + "\nx: !Nothing 1": "the tag !Nothing is not known",
 		`Resources: {A: {Type: AWS::Nothing::AtAll}}`:                                                 "Unrecognized resource types: [AWS::Nothing::AtAll]",
 		`Resources: {A-b: {Type: AWS::EC2::VPC}}`:                                                     "Resource name A-b is non alphanumeric",
-		`Resources: {A: {Type: AWS::EC2::VPC, DeletionPolicy: Never}}`:                                "Unrecognized DeletionPolicy Never",
+		`Resources: {A: {Type: AWS::EC2::VPC, DeletionPolicy: Never}}`:                                "Unrecognized DeletionPolicy Never for resource A",
 		`Resources: {A: {Type: AWS::EC2::VPC, Propertys: {}}}`:                                        "Invalid template resource property 'Propertys'",
 		`Resources: {A: {Type: AWS::EC2::VPC, Properties: {CidrBlock: !Ref B}}}`:                      "Unresolved resource dependencies [B] in the Resources block",
 		`Resources: {A: {Type: AWS::EC2::VPC, DependsOn: B}}`:                                         "Unresolved resource dependencies [B]",
