@@ -129,10 +129,28 @@ func (s Stack) deleteStaleChangeSets(ctx context.Context, id string) error {
 
 // readChangeSet waits until CloudFormation has computed the change set, and sets p.Steps.
 func (s Stack) readChangeSet(ctx context.Context, p *ChangeSet) error {
+	withValues, err := s.readChanges(ctx, p, true)
+	if err != nil {
+		return err
+	}
+
+	all, err := s.readChanges(ctx, p, false)
+	if err != nil {
+		return err
+	}
+
+	p.Steps = StepsOf(MergeChanges(withValues, all), s.Names)
+
+	return nil
+}
+
+// readChanges waits until CloudFormation has computed the change set, and returns its changes; nil if nothing
+// changes.
+func (s Stack) readChanges(ctx context.Context, p *ChangeSet, values bool) ([]types.Change, error) {
 	f := s.followEvents(p.stackID, 0)
 	in := &cloudformation.DescribeChangeSetInput{
 		ChangeSetName:         &p.changeSetID,
-		IncludePropertyValues: aws.Bool(true),
+		IncludePropertyValues: &values,
 	}
 
 	var changes []types.Change
@@ -140,36 +158,56 @@ func (s Stack) readChangeSet(ctx context.Context, p *ChangeSet) error {
 	for {
 		out, err := s.API.DescribeChangeSet(ctx, in)
 		if err != nil {
-			return fmt.Errorf("read the change set of stack %s: %w", s.Name, err)
+			return nil, fmt.Errorf("read the change set of stack %s: %w", s.Name, err)
 		}
 
 		switch out.Status {
 		case types.ChangeSetStatusCreatePending, types.ChangeSetStatusCreateInProgress:
 			if err := f.waitInterval(ctx); err != nil {
-				return err
+				return nil, err
 			}
 
 			continue
 
 		case types.ChangeSetStatusFailed:
 			if reason := aws.ToString(out.StatusReason); !hasNoChanges(reason) {
-				return fmt.Errorf("create a change set of stack %s: %s", s.Name, reason)
+				return nil, fmt.Errorf("create a change set of stack %s: %s", s.Name, reason)
 			}
 
-			p.Steps = []plan.Step{}
-			return nil
+			return nil, nil
 
 		default: // it is complete
 		}
 
 		changes = append(changes, out.Changes...)
 		if out.NextToken == nil {
-			p.Steps = StepsOf(changes, s.Names)
-			return nil
+			return changes, nil
 		}
 
 		in.NextToken = out.NextToken
 	}
+}
+
+// MergeChanges returns the changes that CloudFormation describes with property values, followed by those that
+// it describes only without: changes of resources that depend on an attribute of a resource that changes in
+// place. For example, a group depends on the version of its launch template.
+func MergeChanges(withValues, all []types.Change) []types.Change {
+	known := map[string]bool{}
+	for _, c := range withValues {
+		if c.ResourceChange != nil {
+			known[aws.ToString(c.ResourceChange.LogicalResourceId)] = true
+		}
+	}
+
+	out := slices.Clone(withValues)
+
+	for _, c := range all {
+		if c.ResourceChange != nil && !known[aws.ToString(c.ResourceChange.LogicalResourceId)] {
+			out = append(out, c)
+		}
+	}
+
+	return out
 }
 
 // hasNoChanges reports whether a change set failed because nothing changes. CloudFormation has no status for

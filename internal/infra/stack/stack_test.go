@@ -144,6 +144,39 @@ func TestSteps(t *testing.T) {
 	}
 }
 
+// TestMergeChanges: a group whose launch template changes in place is described without property values only.
+func TestMergeChanges(t *testing.T) {
+	t.Parallel()
+	const group, launchTemplate = "AWS::AutoScaling::AutoScalingGroup", "AWS::EC2::LaunchTemplate"
+	name, path, before, after := "LaunchTemplateData", "/Properties/LaunchTemplateData/InstanceType", "t3.large", "m5.large"
+	version := "LaunchTemplate"
+	valued := []types.Change{change(types.ChangeActionModify, "TemplateA", launchTemplate, detail(types.ResourceTargetDefinition{
+		Attribute: types.ResourceAttributeProperties, Name: &name, Path: &path, BeforeValue: &before, AfterValue: &after,
+	}, types.EvaluationTypeStatic))}
+	all := []types.Change{
+		change(types.ChangeActionModify, "GroupA", group, detail(types.ResourceTargetDefinition{
+			Attribute: types.ResourceAttributeProperties, Name: &version,
+		}, types.EvaluationTypeDynamic)),
+		change(types.ChangeActionModify, "TemplateA", launchTemplate, detail(types.ResourceTargetDefinition{
+			Attribute: types.ResourceAttributeProperties, Name: &name,
+		}, types.EvaluationTypeStatic)),
+		{},
+	}
+	var got []string
+	for _, s := range stack.StepsOf(stack.MergeChanges(valued, all), names()) {
+		got = append(got, s.String())
+		for _, c := range s.Changes {
+			got = append(got, c.String())
+		}
+	}
+	if diff := cmp.Diff([]string{
+		"  ~ autoscaling-group/a (id-of-GroupA)", `LaunchTemplate: "(not shown)" → (known after apply)`,
+		"  ~ launch-template/TemplateA (id-of-TemplateA)", `LaunchTemplateData.InstanceType: "t3.large" → "m5.large"`,
+	}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestPhaseOf(t *testing.T) {
 	for status, want := range map[types.StackStatus]stack.Phase{
 		"": stack.PhaseAbsent, "DELETE_COMPLETE": stack.PhaseAbsent, "REVIEW_IN_PROGRESS": stack.PhaseReview,
