@@ -39,7 +39,9 @@ type changeSet struct {
 	Notify    []string
 	OnFailure string
 	Changes   []resourceChange
-	Caller    wire.Caller
+	// WithValues are the changes for IncludePropertyValues.
+	WithValues []resourceChange
+	Caller     wire.Caller
 }
 
 // checkChangeSetInput checks the settings of a new change set. It returns the type of the change set and the
@@ -164,6 +166,10 @@ func (s changeSetHandlers) computeChanges(st *stack, cs *changeSet) {
 	}
 
 	changes, idle, err := s.diffContent(st, before, cs.stackContent)
+	var withValues []resourceChange
+	if err == nil {
+		withValues, err = s.diffContentWithValues(st, before, cs.stackContent)
+	}
 
 	switch {
 	case err != nil:
@@ -179,6 +185,7 @@ func (s changeSetHandlers) computeChanges(st *stack, cs *changeSet) {
 		cs.Status = sdk.ChangeSetStatusCreateComplete
 		cs.Execution = sdk.ExecutionStatusAvailable
 		cs.Changes = changes
+		cs.WithValues = withValues
 	}
 }
 
@@ -233,8 +240,13 @@ func (s changeSetHandlers) describeChangeSet(
 		return nil, err
 	}
 
+	changes := cs.Changes
+	if boolValue(in.IncludePropertyValues) {
+		changes = cs.WithValues
+	}
+
 	byName := map[string]resourceChange{}
-	for _, c := range cs.Changes {
+	for _, c := range changes {
 		byName[c.Logical+"\x00"+c.Action] = c
 	}
 
@@ -269,9 +281,8 @@ func (s changeSetHandlers) describeChangeSet(
 	setIfNotEmpty(&out.StatusReason, cs.Reason)
 	setIfNotEmpty(&out.Description, cs.Description)
 	setIfNotEmpty(&out.OnStackFailure, cs.OnFailure)
-	values := boolValue(in.IncludePropertyValues)
 	for _, k := range keys {
-		out.Changes = append(out.Changes, showChange(byName[k], values))
+		out.Changes = append(out.Changes, showChange(byName[k]))
 	}
 
 	return out, nil
@@ -284,16 +295,7 @@ func setIfNotEmpty(member **string, text string) {
 	}
 }
 
-// changeContext returns the properties of a resource as a change shows them.
-func changeContext(properties string) string {
-	if properties == "" {
-		return ""
-	}
-
-	return `{"Properties":` + properties + `}`
-}
-
-func showChange(c resourceChange, values bool) *sdk.Change { //revive:disable-line:flag-parameter
+func showChange(c resourceChange) *sdk.Change {
 	r := &sdk.ResourceChange{
 		Action:            new(c.Action),
 		LogicalResourceId: new(c.Logical),
@@ -304,30 +306,41 @@ func showChange(c resourceChange, values bool) *sdk.Change { //revive:disable-li
 
 	setIfNotEmpty(&r.PhysicalResourceId, c.Physical)
 	setIfNotEmpty(&r.PolicyAction, c.Policy)
-	if c.Action == sdk.ChangeActionModify {
-		r.Replacement = new(c.Replacement)
-	}
-
-	if values {
-		setIfNotEmpty(&r.BeforeContext, changeContext(c.Before))
-		setIfNotEmpty(&r.AfterContext, changeContext(c.After))
-	}
-
+	setIfNotEmpty(&r.Replacement, c.Replacement)
+	setIfNotEmpty(&r.BeforeContext, c.Before)
+	setIfNotEmpty(&r.AfterContext, c.After)
 	for _, d := range c.Details {
-		one := &sdk.ResourceChangeDetail{
-			Evaluation: new(d.Evaluation), ChangeSource: new(d.Source),
-			Target: &sdk.ResourceTargetDefinition{
-				Attribute:          new(d.Attribute),
-				RequiresRecreation: new(d.Recreation),
-			},
-		}
-
-		setIfNotEmpty(&one.CausingEntity, d.Cause)
-		setIfNotEmpty(&one.Target.Name, d.Name)
-		r.Details = append(r.Details, one)
+		r.Details = append(r.Details, showDetail(d))
 	}
 
 	return &sdk.Change{Type: new(sdk.ChangeTypeResource), ResourceChange: r}
+}
+
+func showDetail(d changeDetail) *sdk.ResourceChangeDetail {
+	target := &sdk.ResourceTargetDefinition{
+		Attribute:          new(d.Attribute),
+		RequiresRecreation: new(d.Recreation),
+	}
+
+	setIfNotEmpty(&target.Name, d.Name)
+	setIfNotEmpty(&target.Path, d.Path)
+	setIfNotEmpty(&target.AttributeChangeType, d.ChangeType)
+	if d.ChangeType == sdk.AttributeChangeTypeModify || d.ChangeType == sdk.AttributeChangeTypeRemove {
+		target.BeforeValue = new(d.BeforeValue)
+	}
+
+	if d.ChangeType == sdk.AttributeChangeTypeModify || d.ChangeType == sdk.AttributeChangeTypeAdd {
+		target.AfterValue = new(d.AfterValue)
+	}
+
+	out := &sdk.ResourceChangeDetail{
+		Evaluation:   new(d.Evaluation),
+		ChangeSource: new(d.Source),
+		Target:       target,
+	}
+	setIfNotEmpty(&out.CausingEntity, d.Cause)
+
+	return out
 }
 
 func (s changeSetHandlers) listChangeSets(in *sdk.ListChangeSetsInput) (*sdk.ListChangeSetsOutput, error) {

@@ -88,16 +88,16 @@ func TestChangeSetReplacements(t *testing.T) {
 	}{
 		{"a parameter of a mutable property", "", "", []string{"Type", "t3.large"}, []string{
 			"Modify Group Conditional [Properties] Properties.LaunchTemplate/Conditionally/Dynamic/ResourceAttribute/Template.LatestVersionNumber",
-			"Modify Template False [Properties] Properties.LaunchTemplateData/Never/Static/ParameterReference/Type",
+			"Modify Template False [Properties] Properties.LaunchTemplateData/Never/Dynamic/DirectModification/ Properties.LaunchTemplateData/Never/Static/ParameterReference/Type",
 		}},
 		{"an immutable property", "GroupDescription: first", "GroupDescription: second", nil, []string{
 			"Modify Group Conditional [Properties] Properties.LaunchTemplate/Conditionally/Dynamic/ResourceAttribute/Template.LatestVersionNumber",
-			"Modify Rule Conditional [Properties] Properties.GroupId/Always/Dynamic/ResourceAttribute/Sg.GroupId",
+			"Modify Rule True [Properties] Properties.GroupId/Always/Static/ResourceAttribute/Sg.GroupId",
 			"Modify Sg True [Properties] Properties.GroupDescription/Always/Static/DirectModification/",
-			"Modify Template False [Properties] Properties.LaunchTemplateData/Never/Dynamic/ResourceAttribute/Sg.GroupId",
+			"Modify Template False [Properties] Properties.LaunchTemplateData/Never/Static/ResourceAttribute/Sg.GroupId",
 		}},
 		{"a volume that grows", "", "", []string{"Size", "9"}, []string{
-			"Modify Volume False [Properties] Properties.Size/Never/Static/ParameterReference/Size",
+			"Modify Volume False [Properties] Properties.Size/Never/Dynamic/DirectModification/ Properties.Size/Never/Static/ParameterReference/Size",
 		}},
 		{"a volume that moves", "AvailabilityZone: us-east-1a", "AvailabilityZone: us-east-1b", nil, []string{
 			"Modify Volume True [Properties] Properties.AvailabilityZone/Always/Static/DirectModification/",

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	sdk "github.com/aws/aws-sdk-go/service/cloudformation"
+
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/resourcetype"
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
@@ -18,22 +20,36 @@ type resourceChange struct {
 	Action, Logical, Physical, Type, Replacement, Policy string
 	Scope                                                []string
 	Details                                              []changeDetail
-	Before, After                                        string
+	Before, After                                        string // contexts; only with property values
 }
 
 // changeDetail is one reason of a change. Its fields are saved in a change set.
 type changeDetail struct {
 	Attribute, Name, Recreation string
 	Evaluation, Source, Cause   string
+	// The other fields are set only with property values.
+	Path                    string // such as /Properties/Tags/0/Value
+	ChangeType              string // Add, Modify or Remove
+	BeforeValue, AfterValue string // BeforeValue is empty for Add, AfterValue for Remove
 }
+
+// How a resource changes, in contentDiff.
+const (
+	affectedInPlace  = "Modify"      // its attributes may change
+	affectedPerhaps  = "Conditional" // it may be replaced
+	affectedReplaced = "Replace"     // its physical ID changes, or it is created
+)
 
 // contentDiff compares the current content of a stack with a new one.
 type contentDiff struct {
 	templatePair
 	stack *stack
-	// affected is how each resource changes, by logical ID: "" (not at all), Modify (its attributes may
-	// change) or Replace (its physical ID changes).
+	// affected is how each resource changes, by logical ID; empty for not at all.
 	affected map[string]string
+	// withValues is true for the changes that DescribeChangeSet returns with IncludePropertyValues. They have
+	// values, and attributes of resources that change in place keep their present values: resources that
+	// depend on such attributes are not among the changes.
+	withValues bool
 }
 
 func newContentDiff(st *stack, before, after stackContent) (c contentDiff, err error) {
@@ -53,11 +69,11 @@ func newContentDiff(st *stack, before, after stackContent) (c contentDiff, err e
 	return c, err
 }
 
-// removedResources returns a removal for each resource of a stack that is not among nodes.
-func removedResources(st *stack, nodes map[string][]string) []resourceChange {
+// removedResources returns a removal for each resource of the stack that is not among nodes.
+func (c contentDiff) removedResources(nodes map[string][]string) []resourceChange {
 	var out []resourceChange
-	for _, name := range sdkshape.SortedKeys(st.Resources) {
-		r := st.Resources[name]
+	for _, name := range sdkshape.SortedKeys(c.stack.Resources) {
+		r := c.stack.Resources[name]
 		if _, stays := nodes[name]; stays || r.Status == statusDeleted {
 			continue
 		}
@@ -69,7 +85,7 @@ func removedResources(st *stack, nodes map[string][]string) []resourceChange {
 			Physical: r.Physical,
 			Type:     r.Type,
 			Policy:   cmp.Or(policy, "Delete"),
-			Before:   propertiesJSON(r.Properties),
+			Before:   c.contextText(r.Properties, r.policies()),
 		})
 	}
 
@@ -87,17 +103,41 @@ func (s *Service) diffContent(
 		return nil, false, err
 	}
 
-	nodes, err := s.enabledResources(stackTransition{templatePair: c.templatePair, stack: st})
+	out, err = s.diffResources(c)
 	if err != nil {
 		return nil, false, err
 	}
 
+	return out, len(out) == 0 && c.sameTagsAndOutputs(), nil
+}
+
+// diffContentWithValues returns the changes that new content would make to a stack, with property values. The
+// caller holds the store's lock.
+func (s *Service) diffContentWithValues(st *stack, before, after stackContent) ([]resourceChange, error) {
+	c, err := newContentDiff(st, before, after)
+	if err != nil {
+		return nil, err
+	}
+
+	c.withValues = true
+
+	return s.diffResources(c)
+}
+
+// diffResources returns the changes of the resources, sorted by logical ID.
+func (s *Service) diffResources(c contentDiff) ([]resourceChange, error) {
+	nodes, err := s.enabledResources(stackTransition{templatePair: c.templatePair, stack: c.stack})
+	if err != nil {
+		return nil, err
+	}
+
+	var out []resourceChange
 	var problems []string
 
 	for _, name := range topologicalOrder(nodes) {
 		ch, bad, err := s.diffResource(c, name)
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
 
 		problems = append(problems, bad...)
@@ -107,13 +147,13 @@ func (s *Service) diffContent(
 	}
 
 	if len(problems) > 0 {
-		return nil, false, invalidPropertiesError{template.ValidationError("%s", strings.Join(problems, "; "))}
+		return nil, invalidPropertiesError{template.ValidationError("%s", strings.Join(problems, "; "))}
 	}
 
-	out = append(out, removedResources(st, nodes)...)
+	out = append(out, c.removedResources(nodes)...)
 	slices.SortStableFunc(out, func(a, b resourceChange) int { return strings.Compare(a.Logical, b.Logical) })
 
-	return out, len(out) == 0 && c.sameTagsAndOutputs(), nil
+	return out, nil
 }
 
 // topologicalOrder lists the nodes, each after its dependencies.
@@ -148,7 +188,7 @@ func (s *Service) plannedScope(c contentDiff) template.Scope {
 	ref := sc.ResolveResource
 	attribute := sc.ResolveAttribute
 	sc.ResolveResource = func(logical string) (any, error) {
-		if c.affected[logical] == "Replace" {
+		if c.mayBeReplaced(logical) {
 			return template.UnknownValue{}, nil
 		}
 
@@ -156,14 +196,24 @@ func (s *Service) plannedScope(c contentDiff) template.Scope {
 	}
 
 	sc.ResolveAttribute = func(logical, name string) (any, error) {
-		if c.affected[logical] != "" {
+		if c.mayBeReplaced(logical) || c.affected[logical] != "" && !c.withValues {
 			return template.UnknownValue{}, nil
 		}
 
-		return attribute(logical, name)
+		v, err := attribute(logical, name)
+		if err != nil && c.affected[logical] != "" {
+			return template.UnknownValue{}, nil //nolint:nilerr // the update may add the attribute
+		}
+
+		return v, err
 	}
 
 	return sc
+}
+
+// mayBeReplaced reports whether the change creates a resource, or perhaps replaces it.
+func (c contentDiff) mayBeReplaced(logical string) bool {
+	return c.affected[logical] == affectedReplaced || c.affected[logical] == affectedPerhaps
 }
 
 // invalidPropertiesError reports resources whose properties their types do not allow. A change set is refused
@@ -192,182 +242,64 @@ func (s *Service) diffResource(c contentDiff, name string) (*resourceChange, []s
 		}, nil
 	}
 
+	ch, err := s.changeOf(c, name, props)
+
+	return ch, nil, err
+}
+
+// changeOf returns the change of a resource to new properties; nil if it does not change. It sets how the
+// resource is affected.
+func (s *Service) changeOf(c contentDiff, name string, props template.Object) (*resourceChange, error) {
+	was, err := s.newScope(c.stack, c.before, c.oldTemplate).EvalPolicies(name)
+	if err != nil {
+		return nil, err
+	}
+
+	now, err := s.newScope(c.stack, c.after, c.newTemplate).EvalPolicies(name)
+	if err != nil {
+		return nil, err
+	}
+
 	r := c.stack.Resources[name]
 	if r == nil || r.Status == statusDeleted || r.Physical == "" {
-		c.affected[name] = "Replace"
+		c.affected[name] = affectedReplaced
 		return &resourceChange{
-			Action:  "Add",
+			Action:  sdk.ChangeActionAdd,
 			Logical: name,
-			Type:    spec.Type,
-			After:   propertiesJSON(withoutUnknown(props)),
-		}, nil, nil
+			Type:    c.newTemplate.Resources[name].Type,
+			After:   c.contextText(props, now),
+		}, nil
 	}
 
 	ch := &resourceChange{
-		Action:      "Modify",
-		Logical:     name,
-		Physical:    r.Physical,
-		Type:        r.Type,
-		Replacement: "False",
-		Before:      propertiesJSON(r.Properties),
-		After:       propertiesJSON(withoutUnknown(props)),
+		Action:   sdk.ChangeActionModify,
+		Logical:  name,
+		Physical: r.Physical,
+		Type:     r.Type,
+		Before:   c.contextText(r.Properties, was),
+		After:    c.contextText(props, now),
 	}
 
 	c.addPropertyChanges(ch, r, props)
-	old, spec, err := s.evaluateSpecs(c, name)
-	if err != nil {
-		return nil, nil, err
-	}
-
-	c.addAttributeChanges(ch, old, spec)
+	c.addAttributeChanges(ch, was, now)
 	if len(ch.Scope) == 0 && !strings.HasSuffix(r.Status, suffixFailed) {
-		return nil, nil, nil
+		return nil, nil //nolint:nilnil // nil means no change
 	}
 
 	ch.Replacement = summarizeReplacement(ch.Details, r.Type)
-	c.affected[name] = "Modify"
-	if ch.Replacement != "False" {
-		c.affected[name] = "Replace"
+	c.affected[name] = map[string]string{
+		sdk.ReplacementFalse:       affectedInPlace,
+		sdk.ReplacementConditional: affectedPerhaps,
+		sdk.ReplacementTrue:        affectedReplaced,
+	}[ch.Replacement]
+	if ch.Replacement != sdk.ReplacementFalse {
 		ch.Policy = cmp.Or(
-			map[string]string{"Retain": "ReplaceAndRetain", "Snapshot": "ReplaceAndSnapshot"}[r.UpdateReplacePolicy],
+			map[string]string{"Retain": "ReplaceAndRetain", "Snapshot": "ReplaceAndSnapshot"}[now.UpdateReplace],
 			"ReplaceAndDelete",
 		)
 	}
 
-	return ch, nil, nil
-}
-
-// evaluateSpecs returns a resource as the old and the new template describe it, with evaluated policies. The
-// caller holds the store's lock.
-func (s *Service) evaluateSpecs(c contentDiff, name string) (old, spec template.ResourceSpec, err error) {
-	old = c.oldTemplate.Resources[name]
-	policies, err := s.newScope(c.stack, c.before, c.oldTemplate).EvalPolicies(name)
-	if err != nil {
-		return old, spec, err
-	}
-
-	old.DeletionPolicy = policies.Deletion
-	old.UpdateReplacePolicy = policies.UpdateReplace
-	spec = c.newTemplate.Resources[name]
-	policies, err = s.newScope(c.stack, c.after, c.newTemplate).EvalPolicies(name)
-	spec.DeletionPolicy = policies.Deletion
-	spec.UpdateReplacePolicy = policies.UpdateReplace
-
-	return old, spec, err
-}
-
-// addPropertyChanges adds the changes of a resource's properties, and of the tags that it inherits from the
-// stack.
-func (c contentDiff) addPropertyChanges(ch *resourceChange, r *resource, props template.Object) {
-	for _, p := range c.requestedChanges(
-		r.Logical,
-		resourcetype.ChangedProperties(r.Properties, props),
-		func(other string) bool { return c.affected[other] != "" },
-	) {
-		ch.Details = append(ch.Details, c.changeReasons(r, r.Logical, p, props[p])...)
-	}
-
-	if len(ch.Details) > 0 {
-		ch.Scope = append(ch.Scope, "Properties")
-	}
-
-	if template.CanonicalText(toObject(c.before.Tags)) != template.CanonicalText(toObject(c.after.Tags)) &&
-		resourcetype.HasStackTags(r.Type) {
-		ch.Scope = append(ch.Scope, "Tags")
-		ch.Details = append(ch.Details, changeDetail{
-			Attribute:  "Tags",
-			Recreation: "Never",
-			Evaluation: "Static",
-			Source:     "DirectModification",
-		})
-	}
-}
-
-// withoutUnknown returns properties without unknown values, which must not be saved.
-func withoutUnknown(v template.Object) template.Object {
-	out := template.Object{}
-	for k, e := range v {
-		if !template.HasUnknown(e) {
-			out[k] = e
-		}
-	}
-
-	return out
-}
-
-// addAttributeChanges adds the changes of a resource's other attributes, such as Metadata and DeletionPolicy.
-func (c contentDiff) addAttributeChanges(ch *resourceChange, old, spec template.ResourceSpec) {
-	for _, a := range []struct {
-		name          string
-		before, after any
-	}{
-		{"Metadata", old.Metadata, spec.Metadata},
-		{"CreationPolicy", emptyIfNil(old.CreationPolicy), emptyIfNil(spec.CreationPolicy)},
-		{"UpdatePolicy", emptyIfNil(old.UpdatePolicy), emptyIfNil(spec.UpdatePolicy)},
-		{"DeletionPolicy", old.DeletionPolicy, spec.DeletionPolicy},
-		{"UpdateReplacePolicy", old.UpdateReplacePolicy, spec.UpdateReplacePolicy},
-	} {
-		if template.CanonicalText(a.before) != template.CanonicalText(a.after) {
-			ch.Scope = append(ch.Scope, a.name)
-			ch.Details = append(ch.Details, changeDetail{
-				Attribute:  a.name,
-				Recreation: "Never",
-				Evaluation: "Static",
-				Source:     "DirectModification",
-			})
-		}
-	}
-}
-
-// changeReasons returns the reasons why a property changes.
-func (c contentDiff) changeReasons(r *resource, name, property string, v any) []changeDetail {
-	d := changeDetail{
-		Attribute:  "Properties",
-		Name:       property,
-		Recreation: resourcetype.RequiresRecreation(r.Type, property),
-		Evaluation: "Static",
-	}
-	if template.HasUnknown(v) {
-		d.Evaluation = "Dynamic"
-	}
-
-	raw := c.newTemplate.Resources[name].Properties[property]
-	var out []changeDetail
-	if template.CanonicalText(raw) != template.CanonicalText(
-		c.oldTemplate.Resources[name].Properties[property],
-	) {
-		d.Source = "DirectModification"
-		out = append(out, d)
-	}
-
-	for _, ref := range template.FindReferences(raw) {
-		one := d
-		one.Cause = ref.String()
-		if one.Source, one.Evaluation = c.referenceCause(ref); one.Source != "" {
-			out = append(out, one)
-		}
-	}
-
-	if len(out) == 0 { // an import, a mapping or a condition has another value
-		d.Source = "DirectModification"
-		out = append(out, d)
-	}
-
-	return out
-}
-
-// referenceCause returns how a reference changes a property; empty if it does not.
-func (c contentDiff) referenceCause(ref template.Reference) (source, evaluation string) {
-	switch _, resource := c.newTemplate.Resources[ref.Target]; {
-	case !resource && c.before.Params[ref.Target].EffectiveText() != c.after.Params[ref.Target].EffectiveText():
-		return "ParameterReference", "Static"
-	case resource && ref.Attribute == "" && c.affected[ref.Target] == "Replace":
-		return "ResourceReference", "Dynamic"
-	case resource && ref.Attribute != "" && c.affected[ref.Target] != "":
-		return "ResourceAttribute", "Dynamic"
-	}
-
-	return "", ""
+	return ch, nil
 }
 
 // summarizeReplacement summarizes the details of a change: True, Conditional or False.

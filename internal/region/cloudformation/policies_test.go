@@ -105,10 +105,13 @@ func TestChangeSetOfPolicies(t *testing.T) {
 		want     []string
 	}{
 		"expression": {"!If [Prod, Retain, Delete]", "Retain", []string{"Enc", "true"}, []string{
-			"Modify Volume True [Properties] Properties.Encrypted/Always/Static/ParameterReference/Enc",
+			"Modify Volume True [Properties] Properties.Encrypted/Always/Dynamic/DirectModification/ Properties.Encrypted/Always/Static/ParameterReference/Enc",
 		}},
 		"condition": {"", "", []string{"Stage", "dev"}, []string{
 			"Modify Volume False [DeletionPolicy] DeletionPolicy./Never/Static/DirectModification/",
+		}},
+		"parameter": {"", "", []string{"Policy", "Retain"}, []string{
+			"Modify Volume False [UpdateReplacePolicy] UpdateReplacePolicy./Never/Dynamic/DirectModification/ UpdateReplacePolicy./Never/Static/ParameterReference/Policy",
 		}},
 	} {
 		body := strings.Replace(volumes, c.old, c.new, 1)

@@ -68,6 +68,11 @@ type resource struct {
 	PreviousProperties      template.Object             `json:"from,omitempty"` // before the running update; nil if none runs
 }
 
+// policies returns the policies that the last operation has applied.
+func (r *resource) policies() template.Policies {
+	return template.Policies{Deletion: r.DeletionPolicy, UpdateReplace: r.UpdateReplacePolicy}
+}
+
 // resourceSignal is a signal about the readiness of a resource.
 type resourceSignal struct {
 	ID      string

@@ -65,7 +65,7 @@ func (t *Template) checkPolicy(types Catalog, p policyAttribute) error {
 		return nil
 	}
 
-	if !isFunction(p.value) {
+	if !IsFunction(p.value) {
 		return p.checkValue(types, t.Resources[p.resource].Type, p.value)
 	}
 

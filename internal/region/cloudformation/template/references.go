@@ -146,13 +146,16 @@ func (s Scope) fnSub(arg any) (any, error) {
 		}
 
 		v, err := s.subVariable(name, own)
+		if unknown, ok := v.(UnknownValue); ok && err == nil {
+			open = true
+			return unknown.String()
+		}
+
 		t, ok := ScalarText(v)
 
 		switch {
 		case err != nil && failed == nil:
 			failed = err
-		case IsUnknown(v):
-			open = true
 		case !ok && failed == nil:
 			failed = ErrorInTemplate("variable %s in Fn::Sub expression does not resolve to a string", name)
 		}
@@ -160,7 +163,7 @@ func (s Scope) fnSub(arg any) (any, error) {
 		return t
 	})
 	if failed != nil || open {
-		return UnknownValue{}, failed
+		return UnknownValue{Text: out}, failed
 	}
 
 	return out, nil

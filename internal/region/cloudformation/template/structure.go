@@ -78,7 +78,7 @@ func checkGetAtt(arg any) error {
 		if len(arg) == 2 {
 			resource, _ = arg[0].(string)
 			attribute, _ = ScalarText(arg[1])
-			if isFunction(arg[1]) {
+			if IsFunction(arg[1]) {
 				attribute = "a function"
 			}
 		}
@@ -99,11 +99,11 @@ func checkSelect(arg any) error {
 	}
 
 	list, isList := pair[1].([]any)
-	if !isList && !isFunction(pair[1]) {
+	if !isList && !IsFunction(pair[1]) {
 		return errMalformedSelect()
 	}
 
-	if isFunction(pair[0]) {
+	if IsFunction(pair[0]) {
 		return nil
 	}
 
@@ -139,8 +139,8 @@ func (t *Template) checkIf(arg any) error {
 	return nil
 }
 
-// isFunction reports whether v is a function, whose value is not known before it is evaluated.
-func isFunction(v any) bool {
+// IsFunction reports whether v is a function, whose value is not known before it is evaluated.
+func IsFunction(v any) bool {
 	m, ok := v.(Object)
 	if !ok {
 		return false

@@ -3,6 +3,7 @@
 package template
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -12,9 +13,43 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
+// KnownAfterApply is what change sets show for a value that only their execution can evaluate.
+const KnownAfterApply = "{{changeSet:KNOWN_AFTER_APPLY}}"
+
 // UnknownValue is the value of a function that only the execution of a change set can evaluate. It must not
-// be saved.
-type UnknownValue struct{}
+// be saved; see [ShowUnknown].
+type UnknownValue struct {
+	// Text is the text of Fn::Sub with KnownAfterApply for its unknown variables; empty for other functions.
+	Text string
+}
+
+// String returns the value as change sets show it.
+func (u UnknownValue) String() string { return cmp.Or(u.Text, KnownAfterApply) }
+
+// ShowUnknown returns a copy of v with each UnknownValue replaced by the text that change sets show for it.
+func ShowUnknown(v any) any {
+	switch v := v.(type) {
+	case UnknownValue:
+		return v.String()
+	case Object:
+		out := make(Object, len(v))
+		for k, e := range v {
+			out[k] = ShowUnknown(e)
+		}
+
+		return out
+
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = ShowUnknown(e)
+		}
+
+		return out
+	}
+
+	return v
+}
 
 // NoValue is the value of AWS::NoValue: Eval removes the property.
 type NoValue struct{}
