@@ -225,6 +225,12 @@ func (s templateHandlers) checkContent(name string, c stackContent, t *template.
 	return err
 }
 
+// CloudFormation's limits of the tags of a stack, in characters (API reference, Tag).
+const (
+	maxTagKeyLength   = 128
+	maxTagValueLength = 256
+)
+
 func parseTags(tags []*sdk.Tag) (map[string]string, error) {
 	out := map[string]string{}
 	for _, t := range tags {
@@ -234,6 +240,14 @@ func parseTags(tags []*sdk.Tag) (map[string]string, error) {
 			return nil, template.ValidationError("aws: prefixed tag key names are not allowed for external use.")
 		case twice:
 			return nil, template.ValidationError("Duplicate tag keys found: %s", k)
+		case k == "" || len([]rune(k)) > maxTagKeyLength || len([]rune(sdkshape.String(t.Value))) > maxTagValueLength:
+			return nil, template.ValidationError(
+				"1 validation error detected: the tag '%s' failed to satisfy constraint: "+
+					"Member must have a key of 1 to %d and a value of at most %d characters",
+				k,
+				maxTagKeyLength,
+				maxTagValueLength,
+			)
 		}
 
 		out[k] = sdkshape.String(t.Value)

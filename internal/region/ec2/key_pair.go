@@ -59,10 +59,17 @@ func (s keyPairHandlers) createKeyPair(*sdk.CreateKeyPairInput) (*sdk.CreateKeyP
 	)
 }
 
+// maxKeyName is the longest name of a key pair, in characters.
+const maxKeyName = 255
+
 func (s keyPairHandlers) importKeyPair(in *sdk.ImportKeyPairInput) (*sdk.ImportKeyPairOutput, error) {
 	name := str(in.KeyName)
 	if name == "" {
 		return nil, missingParameter("KeyName")
+	}
+
+	if len(name) > maxKeyName {
+		return nil, invalidParameter("KeyName", name, "Key names must have at most 255 ASCII characters.")
 	}
 
 	fields := strings.Fields(string(in.PublicKeyMaterial))

@@ -36,20 +36,12 @@ func (s launchTemplateHandlers) createLaunchTemplate(
 	}
 
 	name := str(in.LaunchTemplateName)
-	if !regexp.MustCompile(`^[a-zA-Z0-9().\-/_]{3,128}$`).MatchString(name) {
-		return nil, wire.Errorf(
-			"InvalidLaunchTemplateName.MalformedException",
-			"A launch template name must be between 3 and 128 characters, and may contain letters, numbers, and the following characters: - ( ) . / _.",
-		)
+	if err := s.checkNewTemplate(name); err != nil {
+		return nil, err
 	}
 
-	for _, t := range s.st.Templates {
-		if str(t.LaunchTemplateName) == name {
-			return nil, wire.Errorf(
-				"InvalidLaunchTemplateName.AlreadyExistsException",
-				"Launch template name already in use.",
-			)
-		}
+	if err := checkVersionDescription(in.VersionDescription); err != nil {
+		return nil, err
 	}
 
 	tags, err := parseTagSpecs(in.TagSpecifications, "launch-template")
@@ -79,6 +71,51 @@ func (s launchTemplateHandlers) createLaunchTemplate(
 	s.saveIdempotentResult("CreateLaunchTemplate", in.ClientToken, in, id)
 
 	return &sdk.CreateLaunchTemplateOutput{LaunchTemplate: t}, nil
+}
+
+// checkNewTemplate refuses a name that EC2 does not allow or that another template has, and one template more than the
+// quota allows.
+func (s launchTemplateHandlers) checkNewTemplate(name string) error {
+	if !regexp.MustCompile(`^[a-zA-Z0-9().\-/_]{3,128}$`).MatchString(name) {
+		return wire.Errorf(
+			"InvalidLaunchTemplateName.MalformedException",
+			"A launch template name must be between 3 and 128 characters, and may contain letters, numbers, and the following characters: - ( ) . / _.",
+		)
+	}
+
+	for _, t := range s.st.Templates {
+		if str(t.LaunchTemplateName) == name {
+			return wire.Errorf(
+				"InvalidLaunchTemplateName.AlreadyExistsException",
+				"Launch template name already in use.",
+			)
+		}
+	}
+
+	if len(s.st.Templates) >= s.cfg.Quotas.Templates {
+		return wire.Errorf(
+			"LaunchTemplateLimitExceeded",
+			"The maximum number of launch templates (%d) has been reached.",
+			s.cfg.Quotas.Templates,
+		)
+	}
+
+	return nil
+}
+
+// maxVersionDescription is the longest description of a version, in characters.
+const maxVersionDescription = 255
+
+func checkVersionDescription(text *string) error {
+	if len([]rune(str(text))) > maxVersionDescription {
+		return wire.Errorf(
+			"InvalidParameterValue",
+			"The version description must have at most %d characters.",
+			maxVersionDescription,
+		)
+	}
+
+	return nil
 }
 
 // findLaunchTemplate returns the launch template of an id or a name.

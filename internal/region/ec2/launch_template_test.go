@@ -149,3 +149,41 @@ func TestVolumeTransitionsWithoutMachines(t *testing.T) {
 		t.Errorf("too few IOPS: %v", err)
 	}
 }
+
+// TestTemplateQuotas: a region has 5,000 launch templates and a template 10,000 versions, here fewer. Deleted versions do not
+// count, and one request deletes 200 at most.
+func TestTemplateQuotas(t *testing.T) {
+	r, ctx := newRegion(t, func(c *ec2.Config) { c.Quotas.Templates, c.Quotas.TemplateVersions = 1, 3 }), t.Context()
+	create := func(name string) (*client.CreateLaunchTemplateOutput, error) {
+		return r.CreateLaunchTemplate(ctx, &client.CreateLaunchTemplateInput{LaunchTemplateName: &name, LaunchTemplateData: &types.RequestLaunchTemplateData{InstanceType: "t3.micro"}})
+	}
+	id := must[*client.CreateLaunchTemplateOutput](t)(create("nodes")).LaunchTemplate.LaunchTemplateId
+	if _, err := create("more"); code(err) != "LaunchTemplateLimitExceeded" {
+		t.Errorf("one template more than the quota: %v", err)
+	}
+	version := func() error {
+		_, err := r.CreateLaunchTemplateVersion(ctx, &client.CreateLaunchTemplateVersionInput{LaunchTemplateId: id, LaunchTemplateData: &types.RequestLaunchTemplateData{InstanceType: "t3.large"}})
+		return err
+	}
+	for range 2 {
+		if err := version(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := version(); code(err) != "LaunchTemplateVersionLimitExceeded" {
+		t.Errorf("one version more than the quota: %v", err)
+	}
+	out := must[*client.DeleteLaunchTemplateVersionsOutput](t)(r.DeleteLaunchTemplateVersions(ctx, &client.DeleteLaunchTemplateVersionsInput{
+		LaunchTemplateId: id, Versions: []string{"1", "2", "9"},
+	}))
+	if len(out.SuccessfullyDeletedLaunchTemplateVersions) != 1 || len(out.UnsuccessfullyDeletedLaunchTemplateVersions) != 2 {
+		t.Errorf("the default version and a missing one are not deleted: %+v", out)
+	}
+	if err := version(); err != nil {
+		t.Errorf("a version in place of a deleted one: %v", err)
+	}
+	_, err := r.DeleteLaunchTemplateVersions(ctx, &client.DeleteLaunchTemplateVersionsInput{LaunchTemplateId: id, Versions: make([]string, 201)})
+	if code(err) != "InvalidParameterValue" {
+		t.Errorf("201 versions in a request: %v", err)
+	}
+}

@@ -221,6 +221,10 @@ func (s launchTemplateHandlers) createLaunchTemplateVersion(
 		return &sdk.CreateLaunchTemplateVersionOutput{LaunchTemplateVersion: v}, err
 	}
 
+	if err := s.checkNewVersion(id, in.VersionDescription); err != nil {
+		return nil, err
+	}
+
 	var base *sdk.ResponseLaunchTemplateData
 	if in.SourceVersion != nil {
 		v, err := s.st.findTemplateVersion(t, *in.SourceVersion)
@@ -249,6 +253,24 @@ func (s launchTemplateHandlers) createLaunchTemplateVersion(
 	return &sdk.CreateLaunchTemplateVersionOutput{LaunchTemplateVersion: v}, nil
 }
 
+// checkNewVersion refuses a description that is too long, and one version of the template id more than the quota
+// allows. Deleted versions do not count.
+func (s launchTemplateHandlers) checkNewVersion(id string, description *string) error {
+	if len(s.st.Versions[id]) >= s.cfg.Quotas.TemplateVersions {
+		return wire.Errorf(
+			"LaunchTemplateVersionLimitExceeded",
+			"The maximum number of versions (%d) of launch template %s has been reached.",
+			s.cfg.Quotas.TemplateVersions,
+			id,
+		)
+	}
+
+	return checkVersionDescription(description)
+}
+
+// maxDeletedVersions is how many versions one call deletes at most.
+const maxDeletedVersions = 200
+
 func (st *serviceState) markDefaultVersion(id string, n int64) {
 	for _, v := range st.Versions[id] {
 		v.DefaultVersion = new(*v.VersionNumber == n)
@@ -258,42 +280,39 @@ func (st *serviceState) markDefaultVersion(id string, n int64) {
 func (s launchTemplateHandlers) deleteLaunchTemplateVersions(
 	in *sdk.DeleteLaunchTemplateVersionsInput,
 ) (*sdk.DeleteLaunchTemplateVersionsOutput, error) {
+	if len(in.Versions) > maxDeletedVersions {
+		return nil, wire.Errorf(
+			"InvalidParameterValue",
+			"At most %d versions can be deleted in a request, not %d.",
+			maxDeletedVersions,
+			len(in.Versions),
+		)
+	}
+
 	t, err := s.st.findLaunchTemplate(in.LaunchTemplateId, in.LaunchTemplateName)
 	if err != nil {
 		return nil, err
 	}
 
-	id := str(t.LaunchTemplateId)
 	out := &sdk.DeleteLaunchTemplateVersionsOutput{}
 
 	for _, want := range strs(in.Versions) {
-		v, err := s.st.findTemplateVersion(t, want)
-		code := ""
-		message := ""
-
-		switch {
-		case err != nil:
-			code = "launchTemplateVersionDoesNotExist"
-			message = "The version does not exist"
-		case *v.VersionNumber == *t.DefaultVersionNumber:
-			code = "unexpectedError"
-			message = "The default version cannot be deleted"
-		}
-
-		if code != "" {
+		v, problem := s.st.findDeletableVersion(t, want)
+		if problem != nil {
 			out.UnsuccessfullyDeletedLaunchTemplateVersions = append(
 				out.UnsuccessfullyDeletedLaunchTemplateVersions,
 				&sdk.DeleteLaunchTemplateVersionsResponseErrorItem{
-					LaunchTemplateId:   new(id),
+					LaunchTemplateId:   t.LaunchTemplateId,
 					LaunchTemplateName: t.LaunchTemplateName,
 					VersionNumber:      parseVersionNumber(want),
-					ResponseError:      &sdk.ResponseError{Code: new(code), Message: new(message)},
+					ResponseError:      problem,
 				},
 			)
 
 			continue
 		}
 
+		id := str(t.LaunchTemplateId)
 		s.st.Versions[id] = slices.DeleteFunc(
 			s.st.Versions[id],
 			func(x *sdk.LaunchTemplateVersion) bool { return x == v },
@@ -301,13 +320,37 @@ func (s launchTemplateHandlers) deleteLaunchTemplateVersions(
 
 		out.SuccessfullyDeletedLaunchTemplateVersions = append(out.SuccessfullyDeletedLaunchTemplateVersions,
 			&sdk.DeleteLaunchTemplateVersionsResponseSuccessItem{
-				LaunchTemplateId:   new(id),
+				LaunchTemplateId:   t.LaunchTemplateId,
 				LaunchTemplateName: t.LaunchTemplateName,
 				VersionNumber:      v.VersionNumber,
 			})
 	}
 
 	return out, nil
+}
+
+// findDeletableVersion returns a version of a template, or the reason why it cannot be deleted.
+func (st *serviceState) findDeletableVersion(
+	t *sdk.LaunchTemplate,
+	want string,
+) (*sdk.LaunchTemplateVersion, *sdk.ResponseError) {
+	v, err := st.findTemplateVersion(t, want)
+
+	switch {
+	case err != nil:
+		return nil, &sdk.ResponseError{
+			Code:    new(sdk.LaunchTemplateErrorCodeLaunchTemplateVersionDoesNotExist),
+			Message: new("The version does not exist"),
+		}
+
+	case *v.VersionNumber == *t.DefaultVersionNumber:
+		return nil, &sdk.ResponseError{
+			Code:    new(sdk.LaunchTemplateErrorCodeUnexpectedError),
+			Message: new("The default version cannot be deleted"),
+		}
+	}
+
+	return v, nil
 }
 
 func parseVersionNumber(text string) *int64 {

@@ -16,6 +16,8 @@ type Quotas struct {
 	GroupsPerENI     int // security groups of a network interface
 	VCPUs            int // vCPUs of all instances that are not terminated
 	Volumes          int // in the region
+	Templates        int // launch templates in the region
+	TemplateVersions int // versions of a launch template
 }
 
 // DefaultQuotas returns the quotas of a new AWS account (EC2 and VPC user guides, 2025), except for VCPUs: a
@@ -34,6 +36,8 @@ func DefaultQuotas() Quotas {
 		GroupsPerENI:     5,
 		VCPUs:            4096,
 		Volumes:          10000,
+		Templates:        5000,
+		TemplateVersions: 10000,
 	}
 }
 
@@ -56,6 +60,8 @@ func (q Quotas) WithDefaults() Quotas {
 		{&q.GroupsPerENI, d.GroupsPerENI},
 		{&q.VCPUs, d.VCPUs},
 		{&q.Volumes, d.Volumes},
+		{&q.Templates, d.Templates},
+		{&q.TemplateVersions, d.TemplateVersions},
 	} {
 		if *f.have == 0 {
 			*f.have = f.want

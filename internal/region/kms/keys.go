@@ -41,6 +41,10 @@ func (s *Service) createKey(ctx context.Context, in *kms.CreateKeyInput) (*kms.C
 		return nil, err
 	}
 
+	if err := checkTags(nil, in.Tags); err != nil {
+		return nil, err
+	}
+
 	policy := stringValue(in.Policy)
 	if policy == "" {
 		policy = s.defaultPolicy()
@@ -312,6 +316,10 @@ func (s *Service) tagResource(ctx context.Context, in *kms.TagResourceInput) (*k
 	check := keyCheck{action: "TagResource", context: requested}
 
 	return &kms.TagResourceOutput{}, s.withCheckedKey(ctx, in.KeyId, check, func(k *key) error {
+		if err := checkTags(k.Tags, in.Tags); err != nil {
+			return err
+		}
+
 		if k.Tags == nil {
 			k.Tags = map[string]string{}
 		}

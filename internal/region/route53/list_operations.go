@@ -271,6 +271,10 @@ func (s *Service) changeTagsForResource(
 		return nil, err
 	}
 
+	if err := checkTagChange(in); err != nil {
+		return nil, err
+	}
+
 	for _, t := range in.AddTags {
 		z.Tags[sdkshape.String(t.Key)] = sdkshape.String(t.Value)
 	}
@@ -283,7 +287,7 @@ func (s *Service) changeTagsForResource(
 }
 
 // SetSystemTags sets tags of a zone whose keys begin with aws:, such as aws:cloudformation:stack-name. Requests cannot
-// set them. Mark does nothing if the zone does not exist.
+// set them. SetSystemTags does nothing if the zone does not exist.
 func (s *Service) SetSystemTags(id string, tags map[string]string) {
 	_ = s.store.WithLock(func() error { // if the save fails, the next change saves the tags
 		if z := s.st.Zones[trimIDPath(id)]; z != nil {

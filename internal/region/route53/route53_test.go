@@ -346,3 +346,19 @@ func TestBatchesHaveAtMost1000Records(t *testing.T) {
 		}
 	}
 }
+
+// TestTagsOfZonesChangeInTens: Route 53 adds and removes ten tags in a request.
+func TestTagsOfZonesChangeInTens(t *testing.T) {
+	l := newLab(t)
+	id := l.zone("example.com", nil)
+	in := &route53.ChangeTagsForResourceInput{ResourceId: &id, ResourceType: types.TagResourceTypeHostedzone}
+	for i := range 10 {
+		in.AddTags = append(in.AddTags, types.Tag{Key: aws.String(string(rune('a' + i))), Value: aws.String("")})
+	}
+	if _, err := l.api.ChangeTagsForResource(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	in.AddTags = append(in.AddTags, types.Tag{Key: aws.String("z"), Value: aws.String("")})
+	_, err := l.api.ChangeTagsForResource(t.Context(), in)
+	l.refused("InvalidInput", err)
+}

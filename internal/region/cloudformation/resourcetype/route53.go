@@ -4,6 +4,7 @@ package resourcetype
 
 import (
 	"context"
+	"slices"
 	"maps"
 	"strings"
 
@@ -62,24 +63,27 @@ func hostedZoneVPCs(req *Request) []any {
 }
 
 func updateHostedZoneTags(ctx context.Context, req *Request) error {
-	return req.updateTags("HostedZoneTags", func(tags []any) error {
-		return req.runOperation(ctx,
-			"route53",
-			"ChangeTagsForResource",
-			template.Object{"ResourceType": "hostedzone", "ResourceId": req.PhysicalID, "AddTags": tags},
-		)
-	}, func(keys []any) error {
-		return req.runOperation(ctx,
-			"route53",
-			"ChangeTagsForResource",
-			template.Object{
-				"ResourceType":  "hostedzone",
-				"ResourceId":    req.PhysicalID,
-				"RemoveTagKeys": keys,
-			},
-		)
-	})
+	return req.updateTags(
+		"HostedZoneTags",
+		func(tags []any) error { return changeHostedZoneTags(ctx, req, "AddTags", tags) },
+		func(keys []any) error { return changeHostedZoneTags(ctx, req, "RemoveTagKeys", keys) },
+	)
 }
+
+// changeHostedZoneTags adds or removes tags: member is AddTags or RemoveTagKeys. Route 53 takes ten in a request.
+func changeHostedZoneTags(ctx context.Context, req *Request, member string, list []any) error {
+	for part := range slices.Chunk(list, maxChangedTags) {
+		in := template.Object{"ResourceType": "hostedzone", "ResourceId": req.PhysicalID, member: part}
+		if err := req.runOperation(ctx, "route53", "ChangeTagsForResource", in); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// maxChangedTags is how many tags of a hosted zone one request changes at most.
+const maxChangedTags = 10
 
 func createHostedZone(ctx context.Context, req *Request) error {
 	in := template.Object{"Name": req.Properties["Name"], "CallerReference": newCallerReference(req)}
@@ -113,14 +117,9 @@ func stabilizeHostedZone(ctx context.Context, req *Request) error {
 
 	req.Attributes["Id"] = req.PhysicalID
 	req.Attributes["NameServers"] = template.ListAt(out, "DelegationSet", "NameServers")
-	if tags := mergeTags(req.StackTags, req.Properties["HostedZoneTags"]); len(tags) > 0 {
-		if err := req.runOperation(ctx, "route53", "ChangeTagsForResource", template.Object{
-			"ResourceType": "hostedzone",
-			"ResourceId":   req.PhysicalID,
-			"AddTags":      tagObjects(tags),
-		}); err != nil {
-			return err
-		}
+	tags := tagObjects(mergeTags(req.StackTags, req.Properties["HostedZoneTags"]))
+	if err := changeHostedZoneTags(ctx, req, "AddTags", tags); err != nil {
+		return err
 	}
 
 	return syncZoneVPCs(ctx, req, template.ValueAt(out, "VPCs"), hostedZoneVPCs(req))
