@@ -45,6 +45,9 @@ type Cloud interface {
 	LoadBalancersChanged()
 }
 
+// DefaultMaxBalancers is the quota of network load balancers of a new AWS account in each region.
+const DefaultMaxBalancers = 50
+
 // Config has the settings and dependencies of a [Service]. Region, Account, Now, Rand and Cloud are required.
 type Config struct {
 	Region          string           // such as us-east-1
@@ -60,7 +63,7 @@ type Config struct {
 	// Loopback is where internet-facing load balancers get their addresses on the host; the default is
 	// 127.77.0.1 and following.
 	Loopback netip.Addr
-	// MaxBalancers is the quota of network load balancers; the default is AWS's 50.
+	// MaxBalancers is the quota of network load balancers; 0 means [DefaultMaxBalancers].
 	MaxBalancers int
 	Log          *slog.Logger // nil discards the log
 }
@@ -122,7 +125,7 @@ func New(cfg Config) (*Service, error) {
 	}
 
 	if cfg.MaxBalancers == 0 {
-		cfg.MaxBalancers = 50
+		cfg.MaxBalancers = DefaultMaxBalancers
 	}
 
 	s := &Service{cfg: cfg, st: &serviceState{}}

@@ -57,6 +57,10 @@ func (s *IAM) createInstanceProfile(
 		}
 	}
 
+	if err := s.checkInstanceProfileQuota(); err != nil {
+		return nil, err
+	}
+
 	if p.ID, err = newUniqueID(s.cfg.Rand, "AIPA", 21); err != nil {
 		return nil, err
 	}

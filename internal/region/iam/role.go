@@ -77,6 +77,10 @@ func (s *IAM) createRole(in *iam.CreateRoleInput) (*iam.CreateRoleOutput, error)
 		return nil, newExistsError("Role with name %s already exists.", r.Name)
 	}
 
+	if err := s.checkRoleQuota(); err != nil {
+		return nil, err
+	}
+
 	if r.ID, err = newUniqueID(s.cfg.Rand, "AROA", 21); err != nil {
 		return nil, err
 	}

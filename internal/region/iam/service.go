@@ -20,7 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// Config has the settings and dependencies of an [IAM]. All fields but Rand and Trace are required.
+// Config has the settings and dependencies of an [IAM]. All fields but Rand, Quotas and Trace are required.
 type Config struct {
 	Account     string           // 12 digits
 	AccessKeyID string           // of the account's root
@@ -28,6 +28,7 @@ type Config struct {
 	State       state.Backend    // keeps the state over a restart
 	Now         func() time.Time // the region's clock
 	Rand        io.Reader        // source of ids and secrets; nil means crypto/rand
+	Quotas      Quotas           // limits of the account; the zero fields are set from DefaultQuotas
 	// Trace is called with every request that policies decide, that is, of all callers but the root. nil for
 	// none.
 	Trace func(authz.Request, authz.Decision)
@@ -109,6 +110,7 @@ func New(cfg Config) (*IAM, error) {
 		cfg.Rand = rand.Reader
 	}
 
+	cfg.Quotas = cfg.Quotas.WithDefaults()
 	s := &IAM{cfg: cfg, st: serviceState{
 		Roles:    map[string]*role{},
 		Users:    map[string]*user{},

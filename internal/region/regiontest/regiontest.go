@@ -24,6 +24,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/authz"
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
 	"github.com/slipway-k8s/slipway/internal/region/fault"
+	"github.com/slipway-k8s/slipway/internal/region/iam"
 	"github.com/slipway-k8s/slipway/internal/region/services"
 )
 
@@ -59,6 +60,10 @@ type Options struct {
 	TraceAuthorization func(authz.Request, authz.Decision)
 	// Quotas are the limits of EC2; a zero field is the limit of a new account.
 	Quotas ec2.Quotas
+	// IAMQuotas are the limits of IAM; a zero field is the limit of a new account.
+	IAMQuotas iam.Quotas
+	// MaxLoadBalancers is the limit of network load balancers; 0 is that of a new account.
+	MaxLoadBalancers int
 	// NoDefaultVPC starts an account whose default VPC was deleted.
 	NoDefaultVPC bool
 	// RegionName is the name of the region; default [RegionName].
@@ -217,6 +222,8 @@ func buildServices(r *Region, o Options, dir string) (err error) {
 		Images:             append(ec2Images(publishedImages()), o.Images...),
 		PublicParameters:   parameters,
 		Quotas:             o.Quotas,
+		IAMQuotas:          o.IAMQuotas,
+		MaxLoadBalancers:   o.MaxLoadBalancers,
 		NoDefaultVPC:       o.NoDefaultVPC,
 		TraceAuthorization: o.TraceAuthorization,
 		PollInterval:       pollInterval,

@@ -1,36 +1,89 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package servicequotas is the region's Service Quotas. It returns the quotas that EC2 of the region
-// enforces, and cannot increase them.
+// Package servicequotas is the region's Service Quotas. It returns the quotas that EC2, Elastic Load Balancing and
+// IAM of the region enforce, and cannot increase them.
 package servicequotas
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
 	sdk "github.com/aws/aws-sdk-go/service/servicequotas"
 
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
+	"github.com/slipway-k8s/slipway/internal/region/elbv2"
+	"github.com/slipway-k8s/slipway/internal/region/iam"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // Config configures the service.
 type Config struct {
-	Region  string     // such as us-east-1
-	Account string     // account id of 12 digits
-	EC2     ec2.Quotas // the quotas of the region; the zero fields are those of a new account
+	Region  string // such as us-east-1
+	Account string // account id of 12 digits
+	Quotas  Quotas // the quotas of the region; the zero fields are those of a new account
+}
+
+// Quotas are the quotas that the services of the region enforce.
+type Quotas struct {
+	EC2           ec2.Quotas // with those of VPCs
+	IAM           iam.Quotas
+	LoadBalancers int // network load balancers
+}
+
+// withDefaults returns q with each zero field set to the quota of a new account.
+func (q Quotas) withDefaults() Quotas {
+	return Quotas{
+		EC2:           q.EC2.WithDefaults(),
+		IAM:           q.IAM.WithDefaults(),
+		LoadBalancers: cmp.Or(q.LoadBalancers, elbv2.DefaultMaxBalancers),
+	}
 }
 
 // quota is one quota of the region. Codes and names are those that AWS publishes.
 type quota struct {
-	service string               // service code: ec2 or vpc
-	code    string               // such as L-F678F1CE
-	name    string               // such as VPCs per Region
-	limit   func(ec2.Quotas) int // its value in the quotas of EC2
+	service string           // service code: ec2, vpc, elasticloadbalancing or iam
+	code    string           // such as L-F678F1CE
+	name    string           // such as VPCs per Region
+	limit   func(Quotas) int // its value
 }
 
-// allQuotas returns the quotas that the region enforces. AWS can adjust all of them.
-func allQuotas() []quota { return slices.Concat(ec2Quotas(), vpcQuotas()) }
+// isGlobal reports whether the quota is one for all regions.
+func (q quota) isGlobal() bool { return q.service == "iam" }
+
+// globalQuotaRegion is the only region in which AWS lists global quotas.
+const globalQuotaRegion = "us-east-1"
+
+// quotas returns the quotas that Service Quotas has in the region. AWS can adjust all of them.
+func (c Config) quotas() []quota {
+	all := slices.Concat(ec2Quotas(), vpcQuotas(), otherQuotas())
+
+	return slices.DeleteFunc(all, func(q quota) bool { return q.isGlobal() && c.Region != globalQuotaRegion })
+}
+
+// otherQuotas returns the quotas of Elastic Load Balancing and IAM.
+func otherQuotas() []quota {
+	return []quota{
+		{
+			service: "elasticloadbalancing",
+			code:    "L-69A177A2",
+			name:    "Network Load Balancers per Region",
+			limit:   func(q Quotas) int { return q.LoadBalancers },
+		},
+		{
+			service: "iam",
+			code:    "L-FE177D64",
+			name:    "Roles per account",
+			limit:   func(q Quotas) int { return q.IAM.Roles },
+		},
+		{
+			service: "iam",
+			code:    "L-6E65F664",
+			name:    "Instance profiles per account",
+			limit:   func(q Quotas) int { return q.IAM.InstanceProfiles },
+		},
+	}
+}
 
 func ec2Quotas() []quota {
 	return []quota{
@@ -38,13 +91,25 @@ func ec2Quotas() []quota {
 			service: "ec2",
 			code:    "L-0263D0A3",
 			name:    "EC2-VPC Elastic IPs",
-			limit:   func(q ec2.Quotas) int { return q.Addresses },
+			limit:   func(q Quotas) int { return q.EC2.Addresses },
 		},
 		{
 			service: "ec2",
 			code:    "L-1216C47A",
 			name:    "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
-			limit:   func(q ec2.Quotas) int { return q.VCPUs },
+			limit:   func(q Quotas) int { return q.EC2.VCPUs },
+		},
+		{
+			service: "ec2",
+			code:    "L-FB451C26",
+			name:    "Launch templates",
+			limit:   func(q Quotas) int { return q.EC2.Templates },
+		},
+		{
+			service: "ec2",
+			code:    "L-142B4294",
+			name:    "Launch template versions",
+			limit:   func(q Quotas) int { return q.EC2.TemplateVersions },
 		},
 	}
 }
@@ -55,49 +120,49 @@ func vpcQuotas() []quota {
 			service: "vpc",
 			code:    "L-0EA8095F",
 			name:    "Inbound or outbound rules per security group",
-			limit:   func(q ec2.Quotas) int { return q.RulesPerGroup },
+			limit:   func(q Quotas) int { return q.EC2.RulesPerGroup },
 		},
 		{
 			service: "vpc",
 			code:    "L-2AFB9258",
 			name:    "Security groups per network interface",
-			limit:   func(q ec2.Quotas) int { return q.GroupsPerENI },
+			limit:   func(q Quotas) int { return q.EC2.GroupsPerENI },
 		},
 		{
 			service: "vpc",
 			code:    "L-407747CB",
 			name:    "Subnets per VPC",
-			limit:   func(q ec2.Quotas) int { return q.SubnetsPerVPC },
+			limit:   func(q Quotas) int { return q.EC2.SubnetsPerVPC },
 		},
 		{
 			service: "vpc",
 			code:    "L-589F43AA",
 			name:    "Route tables per VPC",
-			limit:   func(q ec2.Quotas) int { return q.TablesPerVPC },
+			limit:   func(q Quotas) int { return q.EC2.TablesPerVPC },
 		},
 		{
 			service: "vpc",
 			code:    "L-93826ACB",
 			name:    "Routes per route table",
-			limit:   func(q ec2.Quotas) int { return q.RoutesPerTable },
+			limit:   func(q Quotas) int { return q.EC2.RoutesPerTable },
 		},
 		{
 			service: "vpc",
 			code:    "L-A4707A72",
 			name:    "Internet gateways per Region",
-			limit:   func(q ec2.Quotas) int { return q.InternetGateways },
+			limit:   func(q Quotas) int { return q.EC2.InternetGateways },
 		},
 		{
 			service: "vpc",
 			code:    "L-F678F1CE",
 			name:    "VPCs per Region",
-			limit:   func(q ec2.Quotas) int { return q.VPCs },
+			limit:   func(q Quotas) int { return q.EC2.VPCs },
 		},
 		{
 			service: "vpc",
 			code:    "L-FE5A380F",
 			name:    "NAT gateways per Availability Zone",
-			limit:   func(q ec2.Quotas) int { return q.NATsPerZone },
+			limit:   func(q Quotas) int { return q.EC2.NATsPerZone },
 		},
 	}
 }
@@ -105,8 +170,10 @@ func vpcQuotas() []quota {
 // serviceName returns the name of a service by its code.
 func serviceName(code string) string {
 	return map[string]string{
-		"ec2": "Amazon Elastic Compute Cloud (Amazon EC2)",
-		"vpc": "Amazon Virtual Private Cloud (Amazon VPC)",
+		"ec2":                  "Amazon Elastic Compute Cloud (Amazon EC2)",
+		"elasticloadbalancing": "Elastic Load Balancing (ELB)",
+		"iam":                  "AWS Identity and Access Management (IAM)",
+		"vpc":                  "Amazon Virtual Private Cloud (Amazon VPC)",
 	}[code]
 }
 
@@ -145,7 +212,7 @@ func (c Config) toServiceQuota(q quota, value int, account string) *sdk.ServiceQ
 		Value:               new(float64(value)),
 		Unit:                new("None"),
 		Adjustable:          new(true),
-		GlobalQuota:         new(false),
+		GlobalQuota:         new(q.isGlobal()),
 		QuotaAppliedAtLevel: new(sdk.AppliedLevelEnumAccount),
 		QuotaArn:            new(arn),
 	}
@@ -153,17 +220,17 @@ func (c Config) toServiceQuota(q quota, value int, account string) *sdk.ServiceQ
 
 // ownQuota returns the value of a quota in this region.
 func (c Config) ownQuota(q quota) *sdk.ServiceQuota {
-	return c.toServiceQuota(q, q.limit(c.EC2.WithDefaults()), c.Account)
+	return c.toServiceQuota(q, q.limit(c.Quotas.withDefaults()), c.Account)
 }
 
 // defaultQuota returns the value of a quota in a new account.
 func (c Config) defaultQuota(q quota) *sdk.ServiceQuota {
-	return c.toServiceQuota(q, q.limit(ec2.DefaultQuotas()), "")
+	return c.toServiceQuota(q, q.limit(Quotas{}.withDefaults()), "")
 }
 
 // findQuota returns the quota of a service and a quota code.
-func findQuota(service, code *string) (quota, error) {
-	all := allQuotas()
+func (c Config) findQuota(service, code *string) (quota, error) {
+	all := c.quotas()
 	at := slices.IndexFunc(all, func(q quota) bool { return q.service == *service && q.code == *code })
 	if at < 0 {
 		return quota{}, wire.Errorf(
@@ -178,8 +245,8 @@ func findQuota(service, code *string) (quota, error) {
 }
 
 // serviceQuotas returns all quotas of a service.
-func serviceQuotas(service string) ([]quota, error) {
-	mine := slices.DeleteFunc(allQuotas(), func(q quota) bool { return q.service != service })
+func (c Config) serviceQuotas(service string) ([]quota, error) {
+	mine := slices.DeleteFunc(c.quotas(), func(q quota) bool { return q.service != service })
 	if len(mine) == 0 {
 		return nil, wire.Errorf(
 			"NoSuchResourceException",
@@ -199,7 +266,7 @@ func (c Config) getServiceQuota(
 		return nil, err
 	}
 
-	q, err := findQuota(in.ServiceCode, in.QuotaCode)
+	q, err := c.findQuota(in.ServiceCode, in.QuotaCode)
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +282,7 @@ func (c Config) getAWSDefaultServiceQuota(
 		return nil, err
 	}
 
-	q, err := findQuota(in.ServiceCode, in.QuotaCode)
+	q, err := c.findQuota(in.ServiceCode, in.QuotaCode)
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +298,7 @@ func (c Config) listServiceQuotas(
 		return nil, err
 	}
 
-	mine, err := serviceQuotas(*in.ServiceCode)
+	mine, err := c.serviceQuotas(*in.ServiceCode)
 	out := &sdk.ListServiceQuotasOutput{Quotas: []*sdk.ServiceQuota{}}
 	for _, q := range mine {
 		out.Quotas = append(out.Quotas, c.ownQuota(q))
@@ -248,7 +315,7 @@ func (c Config) listAWSDefaultServiceQuotas(
 		return nil, err
 	}
 
-	mine, err := serviceQuotas(*in.ServiceCode)
+	mine, err := c.serviceQuotas(*in.ServiceCode)
 	out := &sdk.ListAWSDefaultServiceQuotasOutput{Quotas: []*sdk.ServiceQuota{}}
 	for _, q := range mine {
 		out.Quotas = append(out.Quotas, c.defaultQuota(q))

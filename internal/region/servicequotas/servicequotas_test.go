@@ -4,6 +4,7 @@ package servicequotas_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -11,8 +12,34 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/servicequotas/types"
 
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
+	"github.com/slipway-k8s/slipway/internal/region/iam"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
+
+// TestQuotasOfOtherServices: the quotas are those that the services of the region enforce. Quotas of IAM are listed in one region
+// only.
+func TestQuotasOfOtherServices(t *testing.T) {
+	t.Parallel()
+	options := regiontest.Options{IAMQuotas: iam.Quotas{Roles: 7}, MaxLoadBalancers: 3}
+	here := servicequotas.NewFromConfig(regiontest.StartWith(t, options).AWSConfig())
+	for code, want := range map[string]float64{
+		"iam L-FE177D64": 7, "iam L-6E65F664": 1000, "elasticloadbalancing L-69A177A2": 3, "ec2 L-FB451C26": 5000, "ec2 L-142B4294": 10000,
+	} {
+		service, quota, _ := strings.Cut(code, " ")
+		out, err := here.GetServiceQuota(t.Context(), &servicequotas.GetServiceQuotaInput{ServiceCode: &service, QuotaCode: &quota})
+		if err != nil || sdk.ToFloat64(out.Quota.Value) != want || out.Quota.GlobalQuota != (service == "iam") {
+			t.Errorf("%s: %+v, %v", code, out, err)
+		}
+	}
+	options.RegionName = "eu-west-1"
+	r := regiontest.StartWith(t, options)
+	cfg := r.AWSConfig()
+	cfg.Region = options.RegionName
+	_, err := servicequotas.NewFromConfig(cfg).GetServiceQuota(t.Context(), &servicequotas.GetServiceQuotaInput{ServiceCode: sdk.String("iam"), QuotaCode: sdk.String("L-FE177D64")})
+	if _, ok := errors.AsType[*types.NoSuchResourceException](err); !ok {
+		t.Errorf("a quota of IAM in eu-west-1: %v", err)
+	}
+}
 
 func TestQuotas(t *testing.T) {
 	t.Parallel()

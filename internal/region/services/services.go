@@ -51,6 +51,8 @@ type Config struct {
 	Images           []ec2.Image       // AMIs that EC2 offers
 	PublicParameters map[string]string // SSM parameters that AWS publishes, by name
 	Quotas           ec2.Quotas        // limits of EC2; a zero field is a new account's
+	IAMQuotas        iam.Quotas        // limits of IAM; a zero field is a new account's
+	MaxLoadBalancers int               // limit of network load balancers; 0 is a new account's
 	NoDefaultVPC     bool              // the account's default VPC was deleted
 
 	// TraceAuthorization is called for each request that an IAM policy decides; nil for none.
@@ -189,7 +191,11 @@ func (s *Services) wireServices() []wire.Service {
 		servicequotas.Service(servicequotas.Config{
 			Region:  s.cfg.Region,
 			Account: s.cfg.Account,
-			EC2:     s.cfg.Quotas,
+			Quotas: servicequotas.Quotas{
+				EC2:           s.cfg.Quotas,
+				IAM:           s.cfg.IAMQuotas,
+				LoadBalancers: s.cfg.MaxLoadBalancers,
+			},
 		}),
 		s.EC2.Wire(),
 		s.ELBv2.Wire(),
@@ -218,6 +224,7 @@ func (s *Services) buildIdentity() (err error) {
 		Account:     s.cfg.Account,
 		AccessKeyID: s.cfg.AccessKeyID,
 		SecretKey:   s.cfg.SecretKey,
+		Quotas:      s.cfg.IAMQuotas,
 		State:       s.cfg.State,
 		Now:         s.cfg.Now,
 		Trace:       s.cfg.TraceAuthorization,
@@ -333,6 +340,7 @@ func (s *Services) buildLoadBalancing() (err error) {
 		State:             s.cfg.State,
 		Cloud:             s.EC2,
 		Loopback:          s.cfg.Loopback,
+		MaxBalancers:      s.cfg.MaxLoadBalancers,
 		Log:               s.cfg.Log,
 	})
 	if err != nil {
