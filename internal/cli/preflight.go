@@ -25,8 +25,9 @@ func newPreflightCommand(a *app) *cobra.Command {
 		Short: "Check the prerequisites of an apply",
 		Long: `Check all prerequisites of an apply before it creates anything, and report all findings at once: STS answers and the clocks
 agree, the state store can be read, the images exist and match their machine types, each machine type is offered in each zone
-of its group, address ranges do not overlap, the account's quotas for VPCs, elastic IP addresses, vCPUs and security group
-rules suffice, a public DNS zone is delegated, and IAM allows every action of 'slipway iam operator-policy' (by simulation).
+of its group, address ranges do not overlap, the account's quotas for VPCs, elastic IP addresses, vCPUs, security group rules,
+load balancers, IAM roles and instance profiles suffice, a public DNS zone is delegated, and IAM allows every action of
+'slipway iam operator-policy' (by simulation).
 
 Nothing is changed.
 

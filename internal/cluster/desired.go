@@ -158,7 +158,7 @@ func (session *Session) ComputePlan(
 	}
 
 	d.Plan.Steps = session.ExplainSteps(ctx, d, d.Plan.Steps, false)
-	limits := session.CheckQuotas(ctx, quota.FilterIncreased(d.QuotaNeeds(), d.Plan))
+	limits := session.CheckQuotas(ctx, quota.FilterIncreased(d.QuotaNeeds(), d.Plan), actual)
 	findings = append(findings, limits...)
 	if findings.Err() == nil {
 		session.Env.Warn(findings)

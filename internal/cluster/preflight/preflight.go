@@ -16,6 +16,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster/permissions"
 	"github.com/slipway-k8s/slipway/internal/infra/aws/discovery"
 	"github.com/slipway-k8s/slipway/internal/infra/iampolicy"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
+	"github.com/slipway-k8s/slipway/internal/infra/quota"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
@@ -23,8 +25,8 @@ import (
 // maxClockSkew is the clock difference that is worth a warning. From five minutes on AWS refuses signatures.
 const maxClockSkew = time.Minute
 
-// checkModel checks the images, the resources that the manifest names by id, everything else that prevents
-// a plan, and then the quotas.
+// checkModel checks the images, the resources that the manifest names by id, and everything else that prevents
+// a plan. It builds the graph if nothing does.
 func checkModel(ctx context.Context, session *cluster.Session, d *cluster.Desired) (fs diag.Findings) {
 	add := func(err error, path, hint string) {
 		if found, ok := errors.AsType[diag.Findings](err); ok {
@@ -52,19 +54,21 @@ func checkModel(ctx context.Context, session *cluster.Session, d *cluster.Desire
 		err = session.BuildGraph(ctx, d)
 	}
 
-	if err != nil {
-		add(err, "cluster/"+session.Name, "see: slipway plan "+session.Name)
-		return fs
-	}
+	add(err, "cluster/"+session.Name, "see: slipway plan "+session.Name)
 
-	return append(fs, session.CheckQuotas(ctx, d.QuotaNeeds())...)
+	return fs
 }
 
-// checkOwnership checks that AWS has no resources of another cluster of the same name.
-func checkOwnership(ctx context.Context, session *cluster.Session, d *cluster.Desired) (fs diag.Findings) {
-	_, err := session.ReadResources(ctx, d.View, d.Manifests)
+// checkOwnership checks that AWS has no resources of another cluster of the same name. It returns the cluster's
+// resources.
+func checkOwnership(
+	ctx context.Context,
+	session *cluster.Session,
+	d *cluster.Desired,
+) (actual []plan.ActualResource, fs diag.Findings) {
+	actual, err := session.ReadResources(ctx, d.View, d.Manifests)
 	if err == nil {
-		return nil
+		return actual, nil
 	}
 
 	hint := "check the credentials and the permissions: slipway iam operator-policy " + session.Name
@@ -74,7 +78,24 @@ func checkOwnership(ctx context.Context, session *cluster.Session, d *cluster.De
 
 	fs.Errorf("aws: resources", "", hint, "%s", err)
 
-	return fs
+	return nil, fs
+}
+
+// checkQuotas compares the graph with the account's quotas. Without the cluster's resources in AWS it leaves out the
+// quotas that need them: the cluster's own would count as those of others.
+func checkQuotas(
+	ctx context.Context,
+	session *cluster.Session,
+	d *cluster.Desired,
+	existing []plan.ActualResource,
+	isRead bool,
+) diag.Findings {
+	needs := slices.DeleteFunc(
+		d.QuotaNeeds(),
+		func(n quota.Requirement) bool { return n.NeedsResources && !isRead },
+	)
+
+	return session.CheckQuotas(ctx, needs, existing)
 }
 
 // checkClock checks that STS answers and that its clock and ours agree.
@@ -263,8 +284,14 @@ func Run(ctx context.Context, env *cluster.Env, name string) (diag.Findings, err
 		return nil, err
 	}
 
-	findings := checkOwnership(ctx, session, d)
-	findings = append(findings, checkModel(ctx, session, d)...)
+	existing, findings := checkOwnership(ctx, session, d)
+	isRead := findings.Err() == nil
+	modelFindings := checkModel(ctx, session, d)
+	findings = append(findings, modelFindings...)
+	if modelFindings.Err() == nil {
+		findings = append(findings, checkQuotas(ctx, session, d, existing, isRead)...)
+	}
+
 	findings = append(findings, checkClock(ctx, session)...)
 	findings = append(findings, checkOfferings(ctx, session, d)...)
 	findings = append(findings, checkAddressRanges(d)...)

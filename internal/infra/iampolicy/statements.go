@@ -46,8 +46,16 @@ func (s policyBuilder) readStatements() []Statement {
 			[]string{s.regionalARN("kms", "key/*")},
 			nil,
 		),
-		// IAM does not restrict it to resources. Without it, quotas are not checked.
-		newStatement("ReadQuotas", qualifyActions("servicequotas", "GetServiceQuota"), []string{"*"}, nil),
+		// IAM does not restrict them to resources. Without them, quotas are not checked.
+		newStatement(
+			"ReadQuotas",
+			slices.Concat(
+				qualifyActions("servicequotas", "GetServiceQuota"),
+				qualifyActions("iam", "GetAccountSummary"),
+			),
+			[]string{"*"},
+			nil,
+		),
 		newStatement(
 			"ReadImages",
 			qualifyActions("ssm", "GetParameter"),

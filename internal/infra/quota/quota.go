@@ -39,6 +39,18 @@ func ElasticIPQuota() Code { return Code{Service: "ec2", Quota: "L-0263D0A3"} }
 // R, T, Z).
 func VCPUQuota() Code { return Code{Service: "ec2", Quota: "L-1216C47A"} }
 
+// LoadBalancerQuota is the number of Network Load Balancers in a region.
+func LoadBalancerQuota() Code { return Code{Service: "elasticloadbalancing", Quota: "L-69A177A2"} }
+
+// RoleQuota is the number of IAM roles in an account.
+func RoleQuota() Code { return Code{Service: iamService, Quota: "L-FE177D64"} }
+
+// InstanceProfileQuota is the number of instance profiles in an account.
+func InstanceProfileQuota() Code { return Code{Service: iamService, Quota: "L-6E65F664"} }
+
+// iamService is the service code of IAM. Its quotas are those of the account in all regions.
+const iamService = "iam"
+
 // SecurityGroupRuleQuota is the number of rules of a security group in each direction.
 func SecurityGroupRuleQuota() Code { return Code{Service: "vpc", Quota: "L-0EA8095F"} }
 
@@ -61,6 +73,9 @@ type Requirement struct {
 	Remedy string
 	// Shared is true if other resources of the account count against the same quota.
 	Shared bool
+	// NeedsResources is true if the cluster's resources must be known to tell what others use: AWS lists what
+	// counts without tags.
+	NeedsResources bool
 	// kinds lists the names of the kinds whose resources count.
 	kinds []string
 }
@@ -90,6 +105,9 @@ func RequirementsOf(g *graph.Graph, vcpus func(machineType string) int) []Requir
 		elasticIPRequirement(count[awskind.EIP{}.Kind().Name]),
 		vcpuRequirement(totalVCPUs),
 		ruleRequirement(group, most),
+		loadBalancerRequirement(count[awskind.LoadBalancer{}.Kind().Name]),
+		roleRequirement(count[awskind.IAMRole{}.Kind().Name]),
+		instanceProfileRequirement(count[awskind.InstanceProfile{}.Kind().Name]),
 	}
 
 	return slices.DeleteFunc(all, func(n Requirement) bool { return n.Amount == 0 })
@@ -146,6 +164,48 @@ func ruleRequirement(group string, amount int) Requirement {
 			awskind.SecurityGroupIngress{}.Kind().Name,
 			awskind.SecurityGroupEgress{}.Kind().Name,
 		},
+	}
+}
+
+// loadBalancerRequirement has AWS's default from
+// https://docs.aws.amazon.com/elasticloadbalancing/latest/network/load-balancer-limits.html
+func loadBalancerRequirement(amount int) Requirement {
+	return Requirement{
+		Code:           LoadBalancerQuota(),
+		Default:        50,
+		Name:           "Network Load Balancers per Region",
+		Amount:         amount,
+		Shared:         true,
+		NeedsResources: true,
+		kinds:          []string{awskind.LoadBalancer{}.Kind().Name},
+		Source:         "cluster: spec.api.loadBalancer",
+		Remedy:         "delete load balancers that are not in use",
+	}
+}
+
+func roleRequirement(amount int) Requirement {
+	return Requirement{
+		Code:           RoleQuota(),
+		Name:           "Roles per account",
+		Amount:         amount,
+		Shared:         true,
+		NeedsResources: true,
+		kinds:          []string{awskind.IAMRole{}.Kind().Name},
+		Source:         "cluster: spec.iam, instancegroups: spec.iam",
+		Remedy:         "delete IAM roles that are not in use, or use fewer groups and service accounts with roles of their own",
+	}
+}
+
+func instanceProfileRequirement(amount int) Requirement {
+	return Requirement{
+		Code:           InstanceProfileQuota(),
+		Name:           "Instance profiles per account",
+		Amount:         amount,
+		Shared:         true,
+		NeedsResources: true,
+		kinds:          []string{awskind.InstanceProfile{}.Kind().Name},
+		Source:         "instancegroups: spec.iam",
+		Remedy:         "delete instance profiles that are not in use, or use fewer groups with permissions of their own",
 	}
 }
 
@@ -258,11 +318,18 @@ func Check(requirements []Requirement, limits, used map[Code]int) (fs diag.Findi
 	return fs
 }
 
-// increaseCommand returns the AWS CLI command that requests a quota increase.
+// increaseCommand returns the AWS CLI command that requests a quota increase. AWS has the quotas of IAM in us-east-1
+// only ("IAM and AWS STS quotas" in the IAM user guide).
 func increaseCommand(c Code, value int) string {
+	region := ""
+	if c.Service == iamService {
+		region = "--region us-east-1 "
+	}
+
 	return fmt.Sprintf(
 		"aws service-quotas request-service-quota-increase "+
-			"--service-code %s --quota-code %s --desired-value %d",
+			"%s--service-code %s --quota-code %s --desired-value %d",
+		region,
 		c.Service,
 		c.Quota,
 		value,

@@ -14,13 +14,15 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/quota"
 )
 
-// cluster has a VPC, two addresses, three machines of two processors and one that does not count, and groups
+// cluster has a VPC, two addresses, a load balancer, a role with an instance profile, three machines of two processors and one that does not count, and groups
 // with three rules in and one out.
 func cluster() *graph.Graph {
 	g := &graph.Graph{}
 	vpc := graph.Add(g, "main", awskind.VPC{CIDR: "10.0.0.0/16"})
 	graph.Add(g, "a", awskind.EIP{Domain: "vpc"})
 	graph.Add(g, "b", awskind.EIP{Domain: "vpc"})
+	graph.Add(g, "api", awskind.LoadBalancer{Name: "api"})
+	graph.Add(g, "worker", awskind.InstanceProfile{Name: "worker", Roles: []graph.Ref[awskind.IAMRole]{graph.Add(g, "worker", awskind.IAMRole{Name: "worker"})}})
 	group := graph.Add(g, "worker", awskind.SecurityGroup{VPC: vpc, Name: "worker"})
 	for _, port := range []int{1, 2, 3} {
 		graph.Add(g, "port-"+string(rune('0'+port)), awskind.SecurityGroupIngress{Group: group, Protocol: "tcp", FromPort: port, ToPort: port})
@@ -41,7 +43,7 @@ func TestNeeds(t *testing.T) {
 	for _, n := range quota.RequirementsOf(cluster(), vcpus) {
 		got[n.Code] = n.Amount
 	}
-	want := map[quota.Code]int{quota.VPCQuota(): 1, quota.ElasticIPQuota(): 2, quota.VCPUQuota(): 6, quota.SecurityGroupRuleQuota(): 3}
+	want := map[quota.Code]int{quota.VPCQuota(): 1, quota.ElasticIPQuota(): 2, quota.VCPUQuota(): 6, quota.SecurityGroupRuleQuota(): 3, quota.LoadBalancerQuota(): 1, quota.RoleQuota(): 1, quota.InstanceProfileQuota(): 1}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("needs (-want +got):\n%s", diff)
 	}

@@ -5,15 +5,23 @@ package discovery
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/servicequotas"
 
 	"github.com/slipway-k8s/slipway/internal/infra/aws/driver"
 	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
 	"github.com/slipway-k8s/slipway/internal/infra/quota"
 )
 
@@ -37,73 +45,193 @@ type usageAPI interface {
 	ec2.DescribeVpcsAPIClient
 }
 
+// accountSummaryAPI reads the usage and the quotas of IAM.
+type accountSummaryAPI interface {
+	GetAccountSummary(
+		context.Context,
+		*iam.GetAccountSummaryInput,
+		...func(*iam.Options),
+	) (*iam.GetAccountSummaryOutput, error)
+}
+
 // OwnsFunc reports whether a resource with these tags belongs to the cluster, and not to another cluster of its
 // name.
 type OwnsFunc func(tags map[string]string) bool
 
+// OwnResources tells the resources of the cluster from the others of the account.
+type OwnResources struct {
+	// OwnsTags is used for resources that AWS lists with their tags.
+	OwnsTags OwnsFunc
+	// Resources are the cluster's resources in AWS, for what AWS lists without tags.
+	Resources []plan.ActualResource
+}
+
+// quotaUsage is the limit of a quota and what other resources of the account use of it.
+type quotaUsage struct{ limit, used int }
+
 // ReadQuotas returns the limits of the account for the quotas in needs, and the usage by resources
-// that owns rejects, for quotas that are shared in the account. It reads them
+// that are not in own, for quotas that are shared in the account. It reads them
 // concurrently, and no quota whose default suffices. It returns the quotas that it could read together with an error about the others; a
 // shared quota without its usage is left out.
 func ReadQuotas(
 	ctx context.Context,
 	cfg aws.Config,
-	owns OwnsFunc,
+	own OwnResources,
 	needs []quota.Requirement,
 ) (limits, used map[quota.Code]int, err error) {
 	limits = map[quota.Code]int{}
 	used = map[quota.Code]int{}
-	quotas := servicequotas.NewFromConfig(cfg)
-	resources := ec2.NewFromConfig(cfg)
-	usage := map[quota.Code]func(context.Context, usageAPI, OwnsFunc) (int, error){
-		quota.VPCQuota():       countOtherVPCs,
-		quota.ElasticIPQuota(): countOtherAddresses,
-		quota.VCPUQuota():      countOtherVCPUs,
-	}
+	reader := newQuotaReader(ctx, cfg, own)
 
 	var mu sync.Mutex
 	var errs []error
-	set := func(into map[quota.Code]int, code quota.Code, n int, err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if err != nil {
-			errs = append(errs, err)
-			return
-		}
-
-		into[code] = n
-	}
-
 	var wg sync.WaitGroup
 
 	for _, n := range needs {
 		wg.Go(func() {
-			total := n.Amount
-			if count := usage[n.Code]; count != nil {
-				v, err := count(ctx, resources, owns)
-				set(used, n.Code, v, err)
-				total += v
-			}
+			q, err := reader.read(ctx, n)
 
-			if total <= n.Default { // the quota of an account may be higher, but not lower
-				set(limits, n.Code, n.Default, nil)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				errs = append(errs, err)
 				return
 			}
 
-			v, err := readQuota(ctx, quotas, n.Code)
-			set(limits, n.Code, v, err)
+			limits[n.Code] = q.limit
+			if n.Shared {
+				used[n.Code] = q.used
+			}
 		})
 	}
 
 	wg.Wait()
 
-	for _, n := range needs { // a shared limit is of no use without its usage
-		if _, ok := used[n.Code]; !ok && n.Shared {
-			delete(limits, n.Code)
+	return limits, used, errors.Join(errs...)
+}
+
+// quotaReader reads quotas and usage. Its methods may be called concurrently.
+type quotaReader struct {
+	quotas    quotaAPI
+	resources usageAPI
+	balancers elb.DescribeLoadBalancersAPIClient
+	// summary returns the usage and the quotas of IAM by their keys. It makes one call at most.
+	summary func() (map[string]int32, error)
+	own     OwnResources
+}
+
+func newQuotaReader(ctx context.Context, cfg aws.Config, own OwnResources) quotaReader {
+	return quotaReader{
+		quotas:    servicequotas.NewFromConfig(cfg),
+		resources: ec2.NewFromConfig(cfg),
+		balancers: elb.NewFromConfig(cfg),
+		own:       own,
+		summary: sync.OnceValues(func() (map[string]int32, error) {
+			return readAccountSummary(ctx, iam.NewFromConfig(cfg))
+		}),
+	}
+}
+
+func readAccountSummary(ctx context.Context, api accountSummaryAPI) (map[string]int32, error) {
+	out, err := api.GetAccountSummary(ctx, &iam.GetAccountSummaryInput{})
+	if err != nil {
+		return nil, transport.Wrap(err, "read the quotas of IAM")
+	}
+
+	return out.SummaryMap, nil
+}
+
+// read returns the limit and the usage of the quota of a requirement.
+func (r quotaReader) read(ctx context.Context, n quota.Requirement) (quotaUsage, error) {
+	switch n.Code {
+	case quota.RoleQuota():
+		return r.readIAM("Roles", awskind.IAMRole{}.Kind())
+	case quota.InstanceProfileQuota():
+		return r.readIAM("InstanceProfiles", awskind.InstanceProfile{}.Kind())
+	}
+
+	used, err := r.countOthers(ctx, n.Code)
+	if err != nil {
+		return quotaUsage{}, err
+	}
+
+	if used+n.Amount <= n.Default { // the quota of an account may be higher, but not lower
+		return quotaUsage{limit: n.Default, used: used}, nil
+	}
+
+	limit, err := readQuota(ctx, r.quotas, n.Code)
+
+	return quotaUsage{limit: limit, used: used}, err
+}
+
+// readIAM returns the limit and the usage of a quota of IAM. AWS counts the entities of the account with those of
+// the cluster, which are of kind k.
+func (r quotaReader) readIAM(key string, k graph.Kind) (quotaUsage, error) {
+	summary, err := r.summary()
+	if err != nil {
+		return quotaUsage{}, err
+	}
+
+	limit, known := summary[key+"Quota"]
+	if !known {
+		return quotaUsage{}, fmt.Errorf("read the quotas of IAM: AWS returned no %sQuota", key)
+	}
+
+	used := int(summary[key]) - len(r.ownIDs(k))
+
+	return quotaUsage{limit: int(limit), used: max(used, 0)}, nil
+}
+
+// ownIDs returns the identities of the cluster's resources of a kind.
+func (r quotaReader) ownIDs(k graph.Kind) []string {
+	var ids []string
+	for _, resource := range r.own.Resources {
+		if resource.Resource.Kind().Name == k.Name {
+			ids = append(ids, resource.ID)
 		}
 	}
 
-	return limits, used, errors.Join(errs...)
+	return ids
+}
+
+// countOthers returns how much of a shared quota resources of others use; 0 for a quota that is not shared.
+func (r quotaReader) countOthers(ctx context.Context, code quota.Code) (int, error) {
+	switch code {
+	case quota.VPCQuota():
+		return countOtherVPCs(ctx, r.resources, r.own.OwnsTags)
+	case quota.ElasticIPQuota():
+		return countOtherAddresses(ctx, r.resources, r.own.OwnsTags)
+	case quota.VCPUQuota():
+		return countOtherVCPUs(ctx, r.resources, r.own.OwnsTags)
+	case quota.LoadBalancerQuota():
+		return countOtherLoadBalancers(ctx, r.balancers, r.ownIDs(awskind.LoadBalancer{}.Kind()))
+	}
+
+	return 0, nil
+}
+
+// countOtherLoadBalancers counts the Network Load Balancers without those of the ARNs own.
+func countOtherLoadBalancers(
+	ctx context.Context,
+	api elb.DescribeLoadBalancersAPIClient,
+	own []string,
+) (int, error) {
+	n := 0
+	pages := elb.NewDescribeLoadBalancersPaginator(api, &elb.DescribeLoadBalancersInput{})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return 0, transport.Wrap(err, "count load balancers")
+		}
+
+		for _, b := range page.LoadBalancers {
+			if b.Type == elbtypes.LoadBalancerTypeEnumNetwork && !slices.Contains(own, aws.ToString(b.LoadBalancerArn)) {
+				n++
+			}
+		}
+	}
+
+	return n, nil
 }
 
 // readQuota returns the value of a quota in the account. AWS also returns it if it is the default.

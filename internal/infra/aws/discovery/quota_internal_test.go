@@ -4,11 +4,14 @@ package discovery
 
 import (
 	"context"
+	"strconv"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 )
 
 // twoClusters is an account with resources of two clusters of one name.
@@ -38,5 +41,29 @@ func TestUsageOfOtherClusters(t *testing.T) {
 	addresses, err := countOtherAddresses(t.Context(), twoClusters{}, owns)
 	if err != nil || addresses != 1 {
 		t.Errorf("%d addresses of others, %v", addresses, err)
+	}
+}
+
+// balancerPages are the load balancers of an account, one a page.
+type balancerPages []elbtypes.LoadBalancer
+
+// DescribeLoadBalancers implements [elb.DescribeLoadBalancersAPIClient].
+func (p balancerPages) DescribeLoadBalancers(_ context.Context, in *elb.DescribeLoadBalancersInput, _ ...func(*elb.Options)) (*elb.DescribeLoadBalancersOutput, error) {
+	at, _ := strconv.Atoi(aws.ToString(in.Marker))
+	out := &elb.DescribeLoadBalancersOutput{LoadBalancers: p[at : at+1]}
+	if at+1 < len(p) {
+		out.NextMarker = aws.String(strconv.Itoa(at + 1))
+	}
+	return out, nil
+}
+
+// TestLoadBalancersOfOthers: application load balancers have a quota of their own.
+func TestLoadBalancersOfOthers(t *testing.T) {
+	all := balancerPages{
+		{LoadBalancerArn: aws.String("ours"), Type: "network"}, {LoadBalancerArn: aws.String("theirs"), Type: "network"},
+		{LoadBalancerArn: aws.String("app"), Type: "application"}, {LoadBalancerArn: aws.String("last"), Type: "network"},
+	}
+	if n, err := countOtherLoadBalancers(t.Context(), all, []string{"ours"}); err != nil || n != 2 {
+		t.Errorf("%d load balancers of others, %v", n, err)
 	}
 }
