@@ -24,7 +24,6 @@ const (
 	mimePartOverhead            = 200 // bytes of the headers of a MIME part
 	maxManagedPolicies          = 10  // managed policies of a role
 	maxInlinePolicy             = 8192
-	maxGroupTags                = 36 // 50 tags of an Auto Scaling group without Slipway's own
 )
 
 // toVolume returns the fields that a root volume and an etcd volume have in common.
@@ -82,16 +81,6 @@ func (v validator) checkAutoscale(spec v1alpha1.InstanceGroupSpec) {
 
 	case spec.Role == v1alpha1.RoleWorker && spec.MinMachines() == spec.MaxMachines():
 		v.warnf("spec.autoscale", "true", "raise maxSize", "has no effect while minSize is maxSize")
-	}
-
-	if n := len(spec.NodeLabels) + len(spec.Taints) + len(spec.CloudLabels); n > maxGroupTags {
-		v.errorf(
-			"spec.autoscale",
-			"true",
-			fmt.Sprintf("use at most %d", maxGroupTags),
-			"needs a tag for each label and taint: with cloudLabels %d tags, more than an Auto Scaling group allows",
-			n,
-		)
 	}
 }
 

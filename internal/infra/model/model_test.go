@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
@@ -297,35 +296,6 @@ func TestEverythingIsTagged(t *testing.T) {
 				t.Errorf("%s: %v", n.Addr, tags)
 			}
 		}
-	}
-}
-
-func TestNamesFit(t *testing.T) {
-	long := "internal-" + strings.Repeat("x", 31)
-	g := build(t, input(t, long, manifest.NewSetOptions{}))
-	seen := map[string]bool{}
-	for _, n := range g.Nodes() {
-		var name string
-		limit := 32
-		switch r := n.Resource.(type) {
-		case awskind.LoadBalancer:
-			name = r.Name
-		case awskind.TargetGroup:
-			name = r.Name
-		case awskind.IAMRole:
-			name, limit = r.Name, 64
-		default:
-			continue
-		}
-		kind := n.Resource.Kind().Name
-		bad := limit == 32 && strings.HasPrefix(name, "internal-")
-		if len(name) > limit || seen[kind+name] || bad || strings.HasSuffix(name, "-") {
-			t.Errorf("%s: %q (%d)", n.Addr, name, len(name))
-		}
-		seen[kind+name] = true
-	}
-	if a, b := model.RoleName(long, "us-east-1", v1alpha1.RoleWorker), model.RoleName(long, "us-west-1", v1alpha1.RoleWorker); a == b {
-		t.Errorf("two regions share the role %s", a)
 	}
 }
 

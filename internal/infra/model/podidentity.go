@@ -73,16 +73,22 @@ func (b *builder) addServiceAccountRole(p v1alpha1.ServiceAccountPermissions, pr
 	}
 }
 
+// maxRoleAddressName is the longest name in the graph of a service account's role, in characters. With the cluster's name it
+// is the value of the tag Name, for which AWS allows 256.
+const maxRoleAddressName = 215
+
 // serviceAccountRoleAddress returns the name in the graph of the role of a service account. A hash keeps web/app-reader
-// and web-app/reader apart, also in templates, where names have no dashes.
+// and web-app/reader apart, also in templates, where names have no dashes. It also ends a name that is too long for a tag.
 func serviceAccountRoleAddress(p v1alpha1.ServiceAccountPermissions) string {
 	name := serviceAccountPrefix + p.Namespace + "-" + strings.ReplaceAll(p.Name, ".", "-")
-	if !strings.ContainsAny(p.Namespace+p.Name, "-.") {
+	if !strings.ContainsAny(p.Namespace+p.Name, "-.") && len(name) <= maxRoleAddressName {
 		return name
 	}
 
 	sum := sha256.Sum256([]byte(p.Namespace + "/" + p.Name))
 	const hash = 6
+
+	name = name[:min(len(name), maxRoleAddressName-hash-1)]
 
 	return name + "-" + hex.EncodeToString(sum[:])[:hash]
 }

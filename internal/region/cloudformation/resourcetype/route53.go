@@ -4,8 +4,8 @@ package resourcetype
 
 import (
 	"context"
-	"slices"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
