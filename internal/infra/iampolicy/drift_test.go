@@ -45,6 +45,11 @@ func (b *bench) drift(name string, op who) {
 	b.check(e.ModifySubnetAttribute(ctx, &ec2.ModifySubnetAttributeInput{
 		SubnetId: id("subnet/private-a"), MapPublicIpOnLaunch: &ec2types.AttributeBooleanValue{Value: sdk.Bool(true)},
 	}))
+	for range 100 { // apply keeps the newest hundred versions
+		b.check(e.CreateLaunchTemplateVersion(ctx, &ec2.CreateLaunchTemplateVersionInput{
+			LaunchTemplateId: id("launch-template/workers"), SourceVersion: s("1"), LaunchTemplateData: &ec2types.RequestLaunchTemplateData{InstanceType: "t3.nano"},
+		}))
+	}
 	b.check(e.ModifyVolume(ctx, &ec2.ModifyVolumeInput{VolumeId: id("volume/etcd-a"), Iops: sdk.Int32(4000)}))
 	b.check(e.ReplaceRoute(ctx, &ec2.ReplaceRouteInput{
 		RouteTableId: id("route-table/private-a"), DestinationCidrBlock: s("0.0.0.0/0"), GatewayId: id("internet-gateway/main"),
