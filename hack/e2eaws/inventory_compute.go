@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	autoscalingtypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+)
+
+// computeKinds are the kinds of machines and their volumes.
+func (v inventory) computeKinds() []resourceKind {
+	return []resourceKind{
+		v.scalingGroupKind(),
+		v.instanceKind(),
+		v.launchTemplateKind(),
+		v.volumeKind(),
+		v.snapshotKind(),
+	}
+}
+
+func (v inventory) scalingGroupKind() resourceKind {
+	const name = "auto-scaling-group"
+	return resourceKind{
+		name: name,
+		arn:  "autoscaling:autoScalingGroup",
+		list: func(ctx context.Context) ([]resource, error) {
+			filters := []autoscalingtypes.Filter{{Name: aws.String("tag:" + runTag), Values: []string{string(v.id)}}}
+			in := &autoscaling.DescribeAutoScalingGroupsInput{Filters: filters}
+			out, err := v.autoscaling.DescribeAutoScalingGroups(ctx, in)
+			if err != nil {
+				return nil, err
+			}
+
+			id := func(g autoscalingtypes.AutoScalingGroup) *string { return g.AutoScalingGroupName }
+
+			return toResources(name, out.AutoScalingGroups, id), nil
+		},
+		remove: func(ctx context.Context, id string) error {
+			in := &autoscaling.DeleteAutoScalingGroupInput{AutoScalingGroupName: &id, ForceDelete: aws.Bool(true)}
+			_, err := v.autoscaling.DeleteAutoScalingGroup(ctx, in)
+			return err
+		},
+	}
+}
+
+func (v inventory) instanceKind() resourceKind {
+	const name = "instance"
+	return resourceKind{
+		name: name,
+		arn:  "ec2:instance",
+		list: func(ctx context.Context) ([]resource, error) {
+			states := filterValues("instance-state-name", "pending", "running", "shutting-down", "stopping", "stopped")
+			out, err := v.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: v.tagFilters(states)})
+			if err != nil {
+				return nil, err
+			}
+
+			var found []resource
+			for _, reservation := range out.Reservations {
+				id := func(i ec2types.Instance) *string { return i.InstanceId }
+				found = append(found, toResources(name, reservation.Instances, id)...)
+			}
+
+			return found, nil
+		},
+		remove: func(ctx context.Context, id string) error {
+			_, err := v.ec2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}})
+			return err
+		},
+	}
+}
+
+func (v inventory) launchTemplateKind() resourceKind {
+	const name = "launch-template"
+	return resourceKind{
+		name: name,
+		arn:  "ec2:launch-template",
+		list: func(ctx context.Context) ([]resource, error) {
+			out, err := v.ec2.DescribeLaunchTemplates(ctx, &ec2.DescribeLaunchTemplatesInput{Filters: v.tagFilters()})
+			if err != nil {
+				return nil, err
+			}
+
+			id := func(t ec2types.LaunchTemplate) *string { return t.LaunchTemplateId }
+
+			return toResources(name, out.LaunchTemplates, id), nil
+		},
+		remove: func(ctx context.Context, id string) error {
+			_, err := v.ec2.DeleteLaunchTemplate(ctx, &ec2.DeleteLaunchTemplateInput{LaunchTemplateId: &id})
+			return err
+		},
+	}
+}
+
+func (v inventory) volumeKind() resourceKind {
+	const name = "volume"
+	return resourceKind{
+		name: name,
+		arn:  "ec2:volume",
+		list: func(ctx context.Context) ([]resource, error) {
+			states := filterValues("status", "creating", "available", "in-use", "error")
+			out, err := v.ec2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{Filters: v.tagFilters(states)})
+			if err != nil {
+				return nil, err
+			}
+
+			return toResources(name, out.Volumes, func(d ec2types.Volume) *string { return d.VolumeId }), nil
+		},
+		remove: func(ctx context.Context, id string) error {
+			_, err := v.ec2.DeleteVolume(ctx, &ec2.DeleteVolumeInput{VolumeId: &id})
+			return err
+		},
+	}
+}
+
+func (v inventory) snapshotKind() resourceKind {
+	const name = "snapshot"
+	return resourceKind{
+		name: name,
+		arn:  "ec2:snapshot",
+		list: func(ctx context.Context) ([]resource, error) {
+			in := &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}, Filters: v.tagFilters()}
+			out, err := v.ec2.DescribeSnapshots(ctx, in)
+			if err != nil {
+				return nil, err
+			}
+
+			return toResources(name, out.Snapshots, func(s ec2types.Snapshot) *string { return s.SnapshotId }), nil
+		},
+		remove: func(ctx context.Context, id string) error {
+			_, err := v.ec2.DeleteSnapshot(ctx, &ec2.DeleteSnapshotInput{SnapshotId: &id})
+			return err
+		},
+	}
+}
+
+// balancingKinds are the kinds of load balancers. Listeners are deleted with their load balancer.
+func (v inventory) balancingKinds() []resourceKind {
+	return []resourceKind{
+		{
+			name: "load-balancer",
+			arn:  "elasticloadbalancing:loadbalancer",
+			list: v.listLoadBalancers,
+			remove: func(ctx context.Context, arn string) error {
+				in := &elasticloadbalancingv2.DeleteLoadBalancerInput{LoadBalancerArn: &arn}
+				_, err := v.balancing.DeleteLoadBalancer(ctx, in)
+				return err
+			},
+		},
+		{
+			name: "target-group",
+			arn:  "elasticloadbalancing:targetgroup",
+			list: v.listTargetGroups,
+			remove: func(ctx context.Context, arn string) error {
+				in := &elasticloadbalancingv2.DeleteTargetGroupInput{TargetGroupArn: &arn}
+				_, err := v.balancing.DeleteTargetGroup(ctx, in)
+				return err
+			},
+		},
+	}
+}
+
+// listLoadBalancers returns the load balancers of the run. Elastic Load Balancing has no filters.
+func (v inventory) listLoadBalancers(ctx context.Context) ([]resource, error) {
+	var arns []string
+	pages := elasticloadbalancingv2.NewDescribeLoadBalancersPaginator(
+		v.balancing, &elasticloadbalancingv2.DescribeLoadBalancersInput{})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, err
+		}
+
+		for _, balancer := range page.LoadBalancers {
+			arns = append(arns, aws.ToString(balancer.LoadBalancerArn))
+		}
+	}
+
+	return v.selectTagged(ctx, "load-balancer", arns)
+}
+
+// listTargetGroups returns the target groups of the run.
+func (v inventory) listTargetGroups(ctx context.Context) ([]resource, error) {
+	var arns []string
+	pages := elasticloadbalancingv2.NewDescribeTargetGroupsPaginator(
+		v.balancing, &elasticloadbalancingv2.DescribeTargetGroupsInput{})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, err
+		}
+
+		for _, group := range page.TargetGroups {
+			arns = append(arns, aws.ToString(group.TargetGroupArn))
+		}
+	}
+
+	return v.selectTagged(ctx, "target-group", arns)
+}
+
+// maxTagReads is the most ARNs whose tags Elastic Load Balancing describes in one call.
+const maxTagReads = 20
+
+// selectTagged returns those of the resources of Elastic Load Balancing that have the tag of the run.
+func (v inventory) selectTagged(ctx context.Context, kind string, arns []string) ([]resource, error) {
+	var found []resource
+	for chunk := range slices.Chunk(arns, maxTagReads) {
+		in := &elasticloadbalancingv2.DescribeTagsInput{ResourceArns: chunk}
+		out, err := v.balancing.DescribeTags(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+
+		for _, description := range out.TagDescriptions {
+			for _, tag := range description.Tags {
+				if aws.ToString(tag.Key) == runTag && aws.ToString(tag.Value) == string(v.id) {
+					found = append(found, resource{kind: kind, id: aws.ToString(description.ResourceArn)})
+				}
+			}
+		}
+	}
+
+	return found, nil
+}
