@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 export GOFLAGS ?= -buildvcs=false
 
-.PHONY: build test long robustness robustness-machines moto-suite lint vulncheck bench e2e demo demo-down deps assets image packages packages-check generate man fuzz clean
+.PHONY: build test long robustness robustness-machines moto-suite lint vulncheck bench e2e e2e-aws demo demo-down deps assets image packages packages-check generate man fuzz clean
 
 build: ## bin/slipway and bin/slipway-node
 	@hack/build.sh
@@ -40,6 +40,9 @@ moto-suite: ## the listed tests of moto's own suite, against the local region; s
 
 e2e: build deps ## the end-to-end tests; fails where test would skip
 	@SLIPWAY_E2E=require hack/e2e.sh
+
+e2e-aws: build ## the steps from init to delete against an AWS account, with a sweep and a report; SWEEP=ID deletes what a killed run left (docs/testing.md)
+	@hack/e2e-aws.sh $(SWEEP)
 
 lint: ## golangci-lint with the project's rules, and the style figures
 	@hack/lint.sh

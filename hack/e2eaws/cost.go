@@ -57,8 +57,8 @@ func estimateCost(plan string, timeout time.Duration) (*costEstimate, error) {
 	}, nil
 }
 
-// describe returns the estimate as one line.
-func (c costEstimate) describe() string {
+// describeCost returns the estimate as one line.
+func (c costEstimate) describeCost() string {
 	if c.Currency == "" {
 		return "cost: no price of this region is known; see docs/operations/cost.md"
 	}

@@ -69,8 +69,8 @@ func newInventory(a account, id runID) inventory {
 	}
 }
 
-// kinds returns all kinds that a run creates, in the order in which they can be removed.
-func (v inventory) kinds() []resourceKind {
+// allKinds returns all kinds that a run creates, in the order in which they can be removed.
+func (v inventory) allKinds() []resourceKind {
 	kinds := append(v.balancingKinds(), v.computeKinds()...)
 	kinds = append(kinds, v.networkKinds()...)
 
@@ -81,7 +81,7 @@ func (v inventory) kinds() []resourceKind {
 func (v inventory) listResources(ctx context.Context) ([]resource, error) {
 	var found []resource
 	var errs []error
-	for _, kind := range v.kinds() {
+	for _, kind := range v.allKinds() {
 		list, err := kind.list(ctx)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("list each %s of run %s: %w", kind.name, v.id, plainerror.Wrap(err)))
@@ -108,7 +108,7 @@ func (v inventory) removeResources(ctx context.Context) []string {
 		found, listErr := v.listResources(ctx)
 		if len(found) > 0 && ctx.Err() == nil {
 			v.removeOnce(ctx, found, reasons)
-			if pause(ctx, wait) == nil {
+			if pauseFor(ctx, wait) == nil {
 				continue
 			}
 		}
@@ -124,7 +124,7 @@ func (v inventory) removeOnce(ctx context.Context, found []resource, reasons map
 		found = ofCluster
 	}
 
-	for _, kind := range v.kinds() {
+	for _, kind := range v.allKinds() {
 		for _, r := range found {
 			if r.kind == kind.name {
 				reasons[r] = kind.remove(ctx, r.id)

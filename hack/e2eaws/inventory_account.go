@@ -29,9 +29,9 @@ const keyWindow = 7
 // accountKinds are the kinds that are in no VPC: they are found by their names, which have the id of the run.
 func (v inventory) accountKinds() []resourceKind {
 	return []resourceKind{
-		{name: "instance-profile", list: v.listProfiles, remove: v.removeProfile},
-		{name: "role", list: v.listRoles, remove: v.removeRole},
-		{name: "policy", list: v.listPolicies, remove: v.removePolicy},
+		{name: "instance-profile", arn: "iam:instance-profile", list: v.listProfiles, remove: v.removeProfile},
+		{name: "role", arn: "iam:role", list: v.listRoles, remove: v.removeRole},
+		{name: "policy", arn: "iam:policy", list: v.listPolicies, remove: v.removePolicy},
 		{name: "bucket", arn: "s3:", list: v.listBucket, remove: v.removeBucket},
 		{name: "kms-alias", list: v.listAliases, remove: v.removeAlias},
 		{name: "kms-key", arn: "kms:key", list: v.listKeys, remove: v.removeKey},

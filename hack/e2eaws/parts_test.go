@@ -48,7 +48,7 @@ func TestTagIndexShowsUnknownKinds(t *testing.T) {
 	cfg := awstest.NewConfig(server.URL, "us-east-1", credentials.NewStaticCredentialsProvider("AKIDEXAMPLE", "secret", ""))
 	a := account{cfg: cfg, endpoint: server.URL}
 	index := tagIndex{account: a, client: server.Client(), now: time.Now}
-	got, err := index.findResources(t.Context(), "e2e-0101-0000-abcd", newInventory(a, "e2e-0101-0000-abcd").kinds())
+	got, err := index.findResources(t.Context(), "e2e-0101-0000-abcd", newInventory(a, "e2e-0101-0000-abcd").allKinds())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,8 +82,8 @@ func TestCostIsBounded(t *testing.T) {
 	}
 	const want = "cost: about 1.00 USD an hour, at most 2.00 USD for 2 hours " +
 		"(list prices of 2025-01-01 or later, without traffic and requests); no price is known for kms-key/main"
-	if got.describe() != want {
-		t.Errorf("got %s", got.describe())
+	if got.describeCost() != want {
+		t.Errorf("got %s", got.describeCost())
 	}
 }
 

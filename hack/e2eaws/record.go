@@ -110,7 +110,7 @@ func openRunDirectory(path string) (runDirectory, error) {
 	return d, nil
 }
 
-func (d runDirectory) writeRecord() error {
+func (d *runDirectory) writeRecord() error {
 	text, err := json.MarshalIndent(d.record, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write the record of run %s: %w", d.record.ID, err)
@@ -120,7 +120,7 @@ func (d runDirectory) writeRecord() error {
 }
 
 // markClean records that nothing is left of the run.
-func (d runDirectory) markClean() error {
+func (d *runDirectory) markClean() error {
 	d.record.Clean = true
 	return d.writeRecord()
 }
@@ -167,14 +167,14 @@ func (h harness) waitForLock(ctx context.Context, d *runDirectory) error {
 			h.printLine("run %s: waiting for a command of it that is still running", d.record.ID)
 		}
 
-		if err := pause(ctx, time.Second); err != nil {
+		if err := pauseFor(ctx, time.Second); err != nil {
 			return fmt.Errorf("wait for run %s to end: %w", d.record.ID, err)
 		}
 	}
 }
 
-// pause waits for a duration, or returns the cause of the end of ctx.
-func pause(ctx context.Context, d time.Duration) error {
+// pauseFor waits for a duration, or returns the cause of the end of ctx.
+func pauseFor(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

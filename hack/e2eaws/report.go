@@ -147,7 +147,7 @@ func (r *report) formatText() string {
 		e.Started.Format(time.RFC3339), e.Account, e.Region, e.Endpoint)
 	fmt.Fprintf(&b, "slipway %s; topology %s; machines boot: %t; time limit %s\n", e.Slipway, e.Topology, e.Machines, e.TimeLimit)
 	if r.Cost != nil {
-		fmt.Fprintln(&b, r.Cost.describe())
+		fmt.Fprintln(&b, r.Cost.describeCost())
 	}
 
 	b.WriteString("\n" + r.formatSteps())

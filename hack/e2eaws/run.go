@@ -56,7 +56,7 @@ func (h harness) runNew(ctx context.Context) error {
 	defer stop()
 	r.deleteAndSweep(deletion)
 
-	return r.finish()
+	return r.finishReport()
 }
 
 // openRun prepares the commands and the report of a run.
@@ -120,7 +120,6 @@ func (r *run) runStep(ctx context.Context, s step) {
 		result.Result = resultSkipped
 		result.Reason = variableMachines + "=no"
 	default:
-		r.created = r.created || s.name == "create"
 		if err := s.do(ctx, &result); err != nil {
 			result.Result = resultFailed
 			result.Reason = r.program.mask.hideSecrets(describeFailure(ctx, err))
@@ -169,12 +168,12 @@ func (r *run) deleteAndSweep(ctx context.Context) {
 
 	deleted := r.created && r.broken == ""
 	r.broken = ""
-	r.runStep(ctx, step{name: "sweep", do: func(ctx context.Context, _ *stepReport) error { return r.sweep(ctx, deleted) }})
+	r.runStep(ctx, step{name: "sweep", do: func(ctx context.Context, _ *stepReport) error { return r.sweepResources(ctx, deleted) }})
 	r.broken = failed
 }
 
-// finish compares the run with the local region, writes the report and prints it. The error says that the run failed.
-func (r *run) finish() error {
+// finishReport compares the run with the local region, writes the report and prints it. The error says that the run failed.
+func (r *run) finishReport() error {
 	differences, err := r.report.findDifferences()
 	if err != nil {
 		return err

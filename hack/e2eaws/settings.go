@@ -85,7 +85,7 @@ func readSettings(p process) (settings, error) {
 		return s, err
 	}
 
-	return s, s.resolvePaths(p)
+	return s.resolvePaths(p)
 }
 
 // parseTimeout returns the time limit of the steps.
@@ -128,8 +128,8 @@ func (s settings) checkValues(found *diag.Findings, machines string) {
 	}
 }
 
-// resolvePaths makes the paths absolute and checks that the program exists.
-func (s *settings) resolvePaths(p process) error {
+// resolvePaths returns the settings with absolute paths. The program must exist.
+func (s settings) resolvePaths(p process) (settings, error) {
 	if s.directory == "" {
 		cache := cmp.Or(p.getenv("XDG_CACHE_HOME"), filepath.Join(p.getenv("HOME"), ".cache"))
 		s.directory = filepath.Join(cmp.Or(p.getenv("SLIPWAY_CACHE"), filepath.Join(cache, "slipway")), "e2e-aws")
@@ -138,17 +138,17 @@ func (s *settings) resolvePaths(p process) error {
 	for _, path := range []*string{&s.directory, &s.program} {
 		absolute, err := filepath.Abs(*path)
 		if err != nil {
-			return fmt.Errorf("find the path of %s: %w", *path, err)
+			return s, fmt.Errorf("find the path of %s: %w", *path, err)
 		}
 
 		*path = absolute
 	}
 
 	if _, err := os.Stat(s.program); err != nil {
-		return diag.WithHint(fmt.Errorf("find the program: %w", err), "build it: make build")
+		return s, diag.WithHint(fmt.Errorf("find the program: %w", err), "build it: make build")
 	}
 
-	return nil
+	return s, nil
 }
 
 // zoneCount is the number of zones that the topology needs.

@@ -37,28 +37,28 @@ type step struct {
 func (r *run) changeSteps() []step {
 	name := r.id.clusterName()
 	return []step{
-		{name: "state-init", do: r.command([]int{0}, "state", "init", "--yes")},
+		{name: "state-init", do: r.commandStep([]int{0}, "state", "init", "--yes")},
 		{name: "tag-store", do: func(ctx context.Context, _ *stepReport) error { return r.inventory.tagStore(ctx) }},
 		{name: "create", do: r.createCluster},
-		{name: "preflight", do: r.command([]int{0, 2}, "preflight", name, "-v")},
+		{name: "preflight", do: r.commandStep([]int{0, 2}, "preflight", name, "-v")},
 		{name: "plan", do: r.planCluster},
-		{name: "apply", do: r.command([]int{0}, "apply", name, "--yes", "-v")},
+		{name: "apply", do: r.commandStep([]int{0}, "apply", name, "--yes", "-v")},
 		{
 			name:          "validate",
 			needsMachines: true,
-			do:            r.command([]int{0}, "validate", "cluster", name, "--wait", validateLimit),
+			do:            r.commandStep([]int{0}, "validate", "cluster", name, "--wait", validateLimit),
 		},
-		{name: "plan-again", do: r.command([]int{0}, "plan", name, "-v")}, // 2 would be changes
-		{name: "drift", do: r.command([]int{0}, "drift", name, "-v")},     // 2 would be drift
+		{name: "plan-again", do: r.commandStep([]int{0}, "plan", name, "-v")}, // 2 would be changes
+		{name: "drift", do: r.commandStep([]int{0}, "drift", name, "-v")},     // 2 would be drift
 		{
 			name:          "rolling-update",
 			needsMachines: true,
-			do:            r.command([]int{0}, "rolling-update", "cluster", name, "--group", "workers", "--force", "--yes"),
+			do:            r.commandStep([]int{0}, "rolling-update", "cluster", name, "--group", "workers", "--force", "--yes"),
 		},
 		{
 			name:          "validate-again",
 			needsMachines: true,
-			do:            r.command([]int{0}, "validate", "cluster", name, "--wait", repairLimit),
+			do:            r.commandStep([]int{0}, "validate", "cluster", name, "--wait", repairLimit),
 		},
 	}
 }
@@ -68,12 +68,12 @@ func (r *run) deleteStep() step {
 	name := r.id.clusterName()
 	return step{
 		name: "delete",
-		do:   r.command([]int{0}, "delete", "cluster", name, "--yes", "--destroy-data", "--lock-timeout", "2m", "-v"),
+		do:   r.commandStep([]int{0}, "delete", "cluster", name, "--yes", "--destroy-data", "--lock-timeout", "2m", "-v"),
 	}
 }
 
-// command returns a step that runs slipway, which must exit with one of codes.
-func (r *run) command(codes []int, args ...string) func(context.Context, *stepReport) error {
+// commandStep returns a step that runs slipway, which must exit with one of codes.
+func (r *run) commandStep(codes []int, args ...string) func(context.Context, *stepReport) error {
 	return func(ctx context.Context, report *stepReport) error {
 		_, err := r.runSlipway(ctx, report, codes, args...)
 		return err
@@ -140,6 +140,7 @@ func (r *run) createCluster(ctx context.Context, report *stepReport) error {
 		return fmt.Errorf("write the manifests of cluster %s: %w", r.id, err)
 	}
 
+	r.created = true
 	_, err = r.runSlipway(ctx, report, []int{0}, "create", "-f", filepath.Base(file), "--yes")
 
 	return err
@@ -168,7 +169,7 @@ func (r *run) planCluster(ctx context.Context, report *stepReport) error {
 		return err
 	}
 
-	r.printLine("%s", r.report.Cost.describe())
+	r.printLine("%s", r.report.Cost.describeCost())
 
 	return nil
 }

@@ -19,9 +19,9 @@ import (
 // answers with what was true a moment ago.
 const settleLimit = time.Minute
 
-// sweep removes everything that still has the id of the run, and proves that nothing is left. deleted is set if 'slipway
+// sweepResources removes everything that still has the id of the run, and proves that nothing is left. deleted is set if 'slipway
 // delete cluster' has succeeded: then it should have left only the state store.
-func (r *run) sweep(ctx context.Context, deleted bool) error {
+func (r *run) sweepResources(ctx context.Context, deleted bool) error {
 	s := &sweepReport{LeftByDelete: []string{}, Scheduled: []string{}}
 	r.report.Sweep = s
 	found, err := r.listSettled(ctx)
@@ -30,8 +30,8 @@ func (r *run) sweep(ctx context.Context, deleted bool) error {
 	}
 
 	if len(found) > 0 && deleted {
-		for _, resource := range found {
-			s.LeftByDelete = append(s.LeftByDelete, r.program.mask.hideSecrets(resource.String()))
+		for _, left := range found {
+			s.LeftByDelete = append(s.LeftByDelete, r.program.mask.hideSecrets(left.String()))
 		}
 	}
 
@@ -68,7 +68,7 @@ func (r *run) listSettled(ctx context.Context) ([]resource, error) {
 			return found, err
 		}
 
-		if err := pause(ctx, maxRemovePause); err != nil {
+		if err := pauseFor(ctx, maxRemovePause); err != nil {
 			return found, err
 		}
 	}
@@ -91,7 +91,7 @@ func (r *run) deleteAgain(ctx context.Context) {
 // askTagIndex adds what the Resource Groups Tagging API says.
 func (r *run) askTagIndex(ctx context.Context, s *sweepReport) {
 	index := tagIndex{account: r.account, client: &http.Client{Timeout: time.Minute}, now: r.now}
-	answer, err := index.findResources(ctx, r.id, r.inventory.kinds())
+	answer, err := index.findResources(ctx, r.id, r.inventory.allKinds())
 	if err != nil {
 		s.TagIndex = r.program.mask.hideSecrets("not asked: " + plainerror.Text(err.Error()))
 		return
@@ -189,7 +189,7 @@ func (h harness) sweepDirectory(ctx context.Context, d runDirectory) error {
 
 	limited, stop := context.WithTimeoutCause(ctx, deletionLimit, errTimeLimit)
 	defer stop()
-	err = r.sweep(limited, false)
+	err = r.sweepResources(limited, false)
 	if writeErr := r.report.writeSweep(d.path); writeErr != nil {
 		return writeErr
 	}

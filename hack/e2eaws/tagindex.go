@@ -36,7 +36,7 @@ type indexAnswer struct {
 	known int
 }
 
-// errNoIndex is returned for an endpoint that does not have the service, as the local region.
+// noIndexError is returned for an endpoint that does not have the service, as the local region.
 type noIndexError struct{ status int }
 
 func (e noIndexError) Error() string {
@@ -94,7 +94,7 @@ func (x tagIndex) readPage(ctx context.Context, id runID, token string) (indexPa
 		return page, err
 	}
 
-	defer answer.Body.Close()
+	defer func() { _ = answer.Body.Close() }()
 	text, err := io.ReadAll(answer.Body)
 	if err != nil {
 		return page, err
