@@ -201,13 +201,14 @@ func (r *report) countSteps() string {
 		}
 	}
 
-	line := fmt.Sprintf("steps: %d passed, %d failed, %d skipped, %d not run",
+	var line strings.Builder
+	fmt.Fprintf(&line, "steps: %d passed, %d failed, %d skipped, %d not run",
 		counts[resultPassed], counts[resultFailed], counts[resultSkipped], counts[resultNotRun])
 	for reason, n := range reasons { // a run has one reason
-		line += fmt.Sprintf("; skipped %d: %s", n, reason)
+		fmt.Fprintf(&line, "; skipped %d: %s", n, reason)
 	}
 
-	return line
+	return line.String()
 }
 
 // writeList writes a heading and the lines below it, or that there are none.

@@ -158,7 +158,7 @@ func (v validator) checkGroup(g v1alpha1.InstanceGroup, c v1alpha1.Cluster) {
 
 	v.checkGroupVersion(g.Spec, c)
 	v.checkGroupOptions(g.Spec)
-	v.checkGroupTags(g.Spec, c.Spec.Tags)
+	checkGroupTags(v, g.Spec, c.Spec.Tags)
 	v.checkNodeLabels(g.Spec.NodeLabels)
 	for i, t := range g.Spec.Taints {
 		v.checkTaint(fmt.Sprintf("spec.taints[%d]", i), t)

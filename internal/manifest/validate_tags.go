@@ -31,7 +31,7 @@ const (
 
 // checkGroupTags checks the tags of a group's Auto Scaling group together: spec.tags of the cluster, cloudLabels and, if
 // the autoscaler manages the group, one for each node label and taint.
-func (v validator) checkGroupTags(spec v1alpha1.InstanceGroupSpec, clusterTags map[string]string) {
+func checkGroupTags(v validator, spec v1alpha1.InstanceGroupSpec, clusterTags map[string]string) {
 	keys := maps.Clone(clusterTags)
 	if keys == nil {
 		keys = map[string]string{}
@@ -55,13 +55,13 @@ func (v validator) checkGroupTags(spec v1alpha1.InstanceGroupSpec, clusterTags m
 
 	for _, key := range slices.Sorted(maps.Keys(spec.NodeLabels)) {
 		keys[AutoscalerLabelPrefix+key] = ""
-		v.checkAutoscaledKey("spec.nodeLabels["+key+"]", key, AutoscalerLabelPrefix)
+		checkAutoscaledKey(v, "spec.nodeLabels["+key+"]", key, AutoscalerLabelPrefix)
 	}
 
 	for i, taint := range spec.Taints {
 		key := TaintKey(taint)
 		keys[AutoscalerTaintPrefix+key] = ""
-		v.checkAutoscaledKey(fmt.Sprintf("spec.taints[%d]", i), key, AutoscalerTaintPrefix)
+		checkAutoscaledKey(v, fmt.Sprintf("spec.taints[%d]", i), key, AutoscalerTaintPrefix)
 	}
 
 	if len(keys) > maxAutoscaledTags {
@@ -77,7 +77,7 @@ func (v validator) checkGroupTags(spec v1alpha1.InstanceGroupSpec, clusterTags m
 }
 
 // checkAutoscaledKey reports a key of a label or taint that does not fit into a tag's key after prefix.
-func (v validator) checkAutoscaledKey(path, key, prefix string) {
+func checkAutoscaledKey(v validator, path, key, prefix string) {
 	if most := maxTagKey - len(prefix); len(key) > most {
 		v.errorf(
 			path,

@@ -60,8 +60,8 @@ type RestoreRequest struct {
 
 // continues reports whether a request asks to wait for the newest restoration. One that asks for another machine, or
 // explicitly for another restoration, does not: the machine that had to restore the backup may never come back.
-func (r RestoreRequest) continues(last *etcd.Generation, backup string, restored, members int) bool {
-	return last != nil && last.Backup == backup && restored < members && !r.Again &&
+func (r RestoreRequest) continues(last *etcd.Generation, id string, restored, members int) bool {
+	return last != nil && last.Backup == id && restored < members && !r.Again &&
 		(r.Slot == "" || r.Slot == last.Slot)
 }
 

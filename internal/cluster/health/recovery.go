@@ -127,7 +127,7 @@ func describeQuorumLoss(l QuorumLoss, now time.Time) Check {
 	case l.Manual:
 		c.Hint = "create the volumes: slipway apply --recreate-lost-volumes; then restore a backup: slipway etcd restore"
 	case !l.DueAt.IsZero():
-		c.Hint = fmt.Sprintf("wait: the machines recover etcd in %s", formatAge(max(0, l.DueAt.Sub(now))))
+		c.Hint = "wait: the machines recover etcd in " + formatAge(max(0, l.DueAt.Sub(now)))
 	default:
 		c.Hint = "wait: the machines recover etcd; volumes of lost members are created by: slipway apply --recreate-lost-volumes"
 	}

@@ -141,6 +141,7 @@ func BuildPolicies(in Input) []Policy {
 		list = slices.Concat(
 			list,
 			s.networkStatements(),
+			s.endpointStatements(),
 			s.peeringStatements(),
 			s.dnsStatements(),
 			s.machineStatements(),

@@ -99,7 +99,7 @@ func (s policyBuilder) conditionalReadStatements() []Statement {
 // networkStatements allows creating, changing and deleting networks. Creating a resource in a VPC or subnet
 // also needs the statement Change for that VPC or subnet, so that it is not possible in other networks.
 func (s policyBuilder) networkStatements() []Statement {
-	out := []Statement{
+	return []Statement{
 		newStatement(
 			"CreateResources",
 			qualifyActions(
@@ -159,18 +159,19 @@ func (s policyBuilder) networkStatements() []Statement {
 			nil,
 		),
 	}
-	createsZone := len(s.DNSNames) > 0 && len(s.HostedZones) == 0 // dnsStatements has the action then
-	if s.InterfaceEndpoints && !createsZone {
-		// EC2 asks for it when an endpoint gets private DNS names. The hosted zone is of AWS, and has no known ARN.
-		out = append(out, newStatement(
-			"EndpointNames",
-			qualifyActions("route53", "AssociateVPCWithHostedZone"),
-			[]string{"*"},
-			nil,
-		))
+}
+
+// endpointStatements allows what EC2 asks Route 53 for when an endpoint gets private DNS names. The hosted zone is of AWS, and
+// has no known ARN. A cluster whose zone Slipway creates has the right by [policyBuilder.dnsStatements].
+func (s policyBuilder) endpointStatements() []Statement {
+	createsZone := len(s.DNSNames) > 0 && len(s.HostedZones) == 0
+	if !s.InterfaceEndpoints || createsZone {
+		return nil
 	}
 
-	return out
+	return []Statement{
+		newStatement("EndpointNames", qualifyActions("route53", "AssociateVPCWithHostedZone"), []string{"*"}, nil),
+	}
 }
 
 // peeringStatements allows peering the cluster's VPC with others. Of the others, only the route tables in the

@@ -14,7 +14,7 @@ import (
 // wide is the default cluster with n more worker groups.
 func wide(b *testing.B, n int) model.Input {
 	b.Helper()
-	in := input(b, "demo", manifest.NewSetOptions{})
+	in := input(b, manifest.NewSetOptions{})
 	workers := in.Groups[len(in.Groups)-1]
 	for i := range n {
 		g := workers

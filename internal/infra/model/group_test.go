@@ -24,7 +24,7 @@ import (
 // with is the default cluster whose workers are changed, and what is added.
 func with(t *testing.T, change func(*manifest.Set)) model.Input {
 	t.Helper()
-	in := input(t, "demo", manifest.NewSetOptions{})
+	in := input(t, manifest.NewSetOptions{})
 	set := manifest.Set{Cluster: in.Cluster, Groups: in.Groups}
 	change(&set)
 	set = manifest.Default(set)
@@ -69,7 +69,7 @@ func sshFlows(g *graph.Graph) []string {
 }
 
 func TestSSHComesThroughTheBastionOnly(t *testing.T) {
-	if got := sshFlows(build(t, input(t, "demo", manifest.NewSetOptions{}))); len(got) > 0 {
+	if got := sshFlows(build(t, input(t, manifest.NewSetOptions{}))); len(got) > 0 {
 		t.Errorf("without a bastion port 22 is open: %v", got)
 	}
 	g := build(t, with(t, addBastion))
@@ -187,7 +187,7 @@ func TestAdditionalUserData(t *testing.T) {
 		{Name: "a.sh", Type: "text/x-shellscript", Content: "#!/bin/sh\necho é --slipway\n--slipway\n"},
 		{Name: "b.yaml", Type: "text/cloud-config", Content: "#cloud-config\ntimezone: Etc/UTC"},
 	}
-	plain := build(t, input(t, "demo", manifest.NewSetOptions{}))
+	plain := build(t, input(t, manifest.NewSetOptions{}))
 	g := build(t, with(t, func(s *manifest.Set) { workers(s).AdditionalUserData = extra }))
 	text := func(g *graph.Graph) string {
 		r, _ := graph.Resolve(nodeAt[awskind.LaunchTemplate](t, g, "workers"), func(graph.Symbol) (string, bool) { return "x", true }).(awskind.LaunchTemplate)
@@ -229,7 +229,7 @@ func TestAdditionalUserData(t *testing.T) {
 
 // TestTerminationHooks checks that groups of workers drain their machines.
 func TestTerminationHooks(t *testing.T) {
-	g := build(t, input(t, "demo", manifest.NewSetOptions{ControlPlaneCount: 3}))
+	g := build(t, input(t, manifest.NewSetOptions{ControlPlaneCount: 3}))
 	got := map[string]int{}
 	for _, n := range g.Nodes() {
 		h, ok := n.Resource.(awskind.LifecycleHook)

@@ -43,7 +43,7 @@ func userDataOf(t *testing.T, g *graph.Graph, name string) string {
 // reads elsewhere.
 func TestIgnition(t *testing.T) {
 	for _, signals := range []bool{false, true} {
-		in := input(t, "demo", manifest.NewSetOptions{})
+		in := input(t, manifest.NewSetOptions{})
 		in.SignalStack = signals
 		for i := range in.Groups {
 			in.Groups[i].Spec.UserDataFormat = manifest.FormatIgnition

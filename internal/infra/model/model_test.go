@@ -19,8 +19,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-func input(tb testing.TB, name string, o manifest.NewSetOptions) model.Input {
+func input(tb testing.TB, o manifest.NewSetOptions) model.Input {
 	tb.Helper()
+	const name = "demo"
 	set, fs := manifest.NewSet(name, []string{"us-east-1a", "us-east-1b", "us-east-1c"}, o)
 	set = manifest.Default(set)
 	if err := append(fs, manifest.Validate(set)...).Err(); err != nil {
@@ -70,7 +71,7 @@ func flows(g *graph.Graph) (in, out []string) {
 }
 
 func TestSecurityGroupMatrix(t *testing.T) {
-	in, out := flows(build(t, input(t, "demo", manifest.NewSetOptions{})))
+	in, out := flows(build(t, input(t, manifest.NewSetOptions{})))
 	if diff := cmp.Diff([]string{
 		"0.0.0.0/0 > api-internal icmp 3-4",
 		"0.0.0.0/0 > api-public icmp 3-4",
@@ -116,7 +117,7 @@ func TestSecurityGroupMatrix(t *testing.T) {
 }
 
 func TestInternalAPIOpensNothingToTheWorld(t *testing.T) {
-	g := build(t, input(t, "demo", manifest.NewSetOptions{APILoadBalancerType: "Internal"}))
+	g := build(t, input(t, manifest.NewSetOptions{APILoadBalancerType: "Internal"}))
 	in, _ := flows(g)
 	for _, f := range in {
 		if strings.HasSuffix(f, " icmp 3-4") {
@@ -168,7 +169,7 @@ func allowed(t *testing.T, g *graph.Graph, role string) []string {
 }
 
 func TestRolesMayDoWhatTheyCallAndNoMore(t *testing.T) {
-	g := build(t, input(t, "demo", manifest.NewSetOptions{}))
+	g := build(t, input(t, manifest.NewSetOptions{}))
 	key := "arn:aws:kms:us-east-1:123456789012:key/k"
 	via := " if StringEquals kms:ViaService s3.us-east-1.amazonaws.com"
 	groups := "* if StringEquals aws:ResourceTag/slipway.dev/id k7q2m4x9c3v5b8n1" +
@@ -215,7 +216,7 @@ func TestRolesMayDoWhatTheyCallAndNoMore(t *testing.T) {
 // TestAuditLogIsOnlyAddedTo: with the field, the control plane may create objects of its cluster's audit log, and not
 // replace them. Workers may not.
 func TestAuditLogIsOnlyAddedTo(t *testing.T) {
-	in := input(t, "demo", manifest.NewSetOptions{})
+	in := input(t, manifest.NewSetOptions{})
 	in.Cluster.Spec.KubeAPIServer.AuditLogUpload = true
 	g := build(t, in)
 	const want = "s3:PutObject arn:aws:s3:::store/prod/_audit/demo/* if Null s3:if-none-match false"
@@ -231,7 +232,7 @@ func TestAuditLogIsOnlyAddedTo(t *testing.T) {
 }
 
 func TestMachines(t *testing.T) {
-	in := input(t, "demo", manifest.NewSetOptions{ControlPlaneCount: 5})
+	in := input(t, manifest.NewSetOptions{ControlPlaneCount: 5})
 	g := build(t, in)
 	var zones []string
 	for _, n := range g.Nodes() {
@@ -286,7 +287,7 @@ func checkTemplate(t *testing.T, n *graph.Node, d awskind.LaunchTemplateData) {
 }
 
 func TestEverythingIsTagged(t *testing.T) {
-	in := input(t, "demo", manifest.NewSetOptions{})
+	in := input(t, manifest.NewSetOptions{})
 	in.Cluster.Spec.Tags = map[string]string{"team": "a", "slipway.dev/cluster": "another"}
 	for _, n := range build(t, in).Nodes() {
 		for _, f := range graph.Fields(n.Resource) {
@@ -300,7 +301,7 @@ func TestEverythingIsTagged(t *testing.T) {
 }
 
 func TestMissingInputIsReportedAtOnce(t *testing.T) {
-	in := input(t, "demo", manifest.NewSetOptions{})
+	in := input(t, manifest.NewSetOptions{})
 	in.Images, in.Boot = nil, nil
 	if _, fs := model.Build(in); len(fs) != 4 {
 		t.Errorf("two groups lack an image and a document: %v", fs)

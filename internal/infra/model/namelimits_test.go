@@ -263,7 +263,7 @@ func TestTooManyTagsAreRefused(t *testing.T) {
 			workers(s).Autoscale, workers(s).Taints = true, []string{label + "=b:NoSchedule"}
 		},
 	} {
-		in := input(t, "demo", manifest.NewSetOptions{})
+		in := input(t, manifest.NewSetOptions{})
 		set := manifest.Set{Cluster: in.Cluster, Groups: slices.Clone(in.Groups)}
 		change(&set)
 		err := manifest.Validate(manifest.Default(set)).Err()

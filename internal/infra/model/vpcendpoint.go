@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/lib/partition"
@@ -19,7 +20,7 @@ const portHTTPS = 443
 // addVPCEndpoints adds the VPC endpoints that the manifest lists. Machines depend on them as on a NAT
 // gateway.
 func (b *builder) addVPCEndpoints() {
-	services := b.endpointServices()
+	services := endpointServices(b.Cluster.Spec, b.SignalStack)
 	if len(services) == 0 {
 		return
 	}
@@ -62,15 +63,15 @@ func (b *builder) addVPCEndpoints() {
 
 // endpointServices returns the services that get VPC endpoints: those that the manifest lists and, if machines reach AWS
 // through endpoints only, those that they call because of other settings.
-func (b *builder) endpointServices() []string {
-	services := slices.Clone(b.Cluster.Spec.Networking.VPCEndpoints)
-	if len(services) == 0 || b.Cluster.Spec.Networking.NATGateways != manifest.NATNone {
+func endpointServices(spec v1alpha1.ClusterSpec, signalsStack bool) []string {
+	services := slices.Clone(spec.Networking.VPCEndpoints)
+	if len(services) == 0 || spec.Networking.NATGateways != manifest.NATNone {
 		return services
 	}
 
 	needed := map[string]bool{
-		"cloudformation": b.SignalStack, // machines signal the stack
-		"ssmmessages":    b.Cluster.Spec.MachineAccess.SessionManager,
+		"cloudformation": signalsStack, // machines signal the stack
+		"ssmmessages":    spec.MachineAccess.SessionManager,
 	}
 	for _, service := range slices.Sorted(maps.Keys(needed)) {
 		if needed[service] && !slices.Contains(services, service) {

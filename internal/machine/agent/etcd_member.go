@@ -156,16 +156,7 @@ func (m *etcdMember) gatherFacts(ctx context.Context) (etcd.Facts, error) {
 		HasData: m.hasData(),
 		Slots:   slotNames(a),
 	}
-	var err error
-	if f.DataVolume, err = m.dataVolume(); err != nil {
-		return f, err
-	}
-
-	if err := m.gatherGeneration(ctx, &f); err != nil {
-		return f, err
-	}
-
-	if err := m.gatherAbsent(ctx, &f); err != nil || f.HasData && !f.IsCopy() {
+	if err := m.gatherData(ctx, &f); err != nil || f.HasData && !f.IsCopy() {
 		return f, err
 	}
 
@@ -194,6 +185,20 @@ func (m *etcdMember) gatherFacts(ctx context.Context) (etcd.Facts, error) {
 	}
 
 	return f, nil
+}
+
+// gatherData adds what is known of the data on the volume.
+func (m *etcdMember) gatherData(ctx context.Context, f *etcd.Facts) error {
+	var err error
+	if f.DataVolume, err = m.dataVolume(); err != nil {
+		return err
+	}
+
+	if err := m.gatherGeneration(ctx, f); err != nil {
+		return err
+	}
+
+	return m.gatherAbsent(ctx, f)
 }
 
 // comparisonPause is the pause between two comparisons of the others' data: each member reads its database for it.
@@ -291,21 +296,29 @@ func (m *etcdMember) decideAndAct(ctx context.Context) error {
 		return m.startEtcd(ctx, etcd.StartOptions{Members: m.initialCluster()})
 	case etcd.ActionStartJoining:
 		return m.startJoining(ctx, f)
-	case etcd.ActionSetAside:
-		return waitForNextDecision(m.setAside(ctx, *f.Generation), action.Reason)
-	case etcd.ActionSetAsideCopy:
-		return waitForNextDecision(m.setAsideCopy(ctx), action.Reason)
+	case etcd.ActionSetAside, etcd.ActionSetAsideCopy, etcd.ActionSetAsideLeft:
+		return waitForNextDecision(m.setDataAside(ctx, action.Type, f), action.Reason)
 	case etcd.ActionRestore:
 		return waitForNextDecision(m.restoreBackup(ctx, f), action.Reason)
 
 	case etcd.ActionRemoveMember:
 		return waitForNextDecision(manager.RemoveMember(ctx, f.Slot, action.MemberID), action.Reason)
-	case etcd.ActionSetAsideLeft:
-		return waitForNextDecision(m.setAsideLeft(ctx), action.Reason)
 	case etcd.ActionAddLearner:
 		return waitForNextDecision(m.addLearner(ctx, manager), action.Reason)
 	default:
 		return newNotReadyError("%s", action.Reason)
+	}
+}
+
+// setDataAside moves data away that the member must not start with.
+func (m *etcdMember) setDataAside(ctx context.Context, action etcd.ActionType, f etcd.Facts) error {
+	switch action {
+	case etcd.ActionSetAsideCopy:
+		return m.setAsideCopy(ctx)
+	case etcd.ActionSetAsideLeft:
+		return m.setAsideLeft(ctx)
+	default:
+		return m.setAside(ctx, *f.Generation)
 	}
 }
 

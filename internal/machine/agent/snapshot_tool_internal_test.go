@@ -37,8 +37,7 @@ func TestHostFailures(t *testing.T) {
 			t.Errorf("%s: %v, want %v: %v", name, got, c.want, c.err)
 		}
 	}
-	var exit *exec.ExitError
-	if !errors.As(shell("exit 1"), &exit) {
+	if _, ok := errors.AsType[*exec.ExitError](shell("exit 1")); !ok {
 		t.Error("the error of a program is not found in that of the runner")
 	}
 }

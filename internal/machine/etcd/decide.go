@@ -127,20 +127,8 @@ func waitAction(format string, args ...any) Action {
 // Decide returns the next step for this member. It is a pure function.
 func Decide(f Facts) Action {
 	switch {
-	case f.HasData && f.Generation != nil && f.DataGeneration < f.Generation.Number:
-		return Action{
-			Type:   ActionSetAside,
-			Reason: fmt.Sprintf("etcd was restored from backup %s: the data is of before", f.Generation.Backup),
-		}
-
-	case f.HasData && f.Absent:
-		return Action{Type: ActionSetAsideLeft, Reason: "the data is of a member that was removed"}
-	case f.IsCopy():
-		return decideCopy(f)
 	case f.HasData:
-		// Data is enough to start. The volume's id may be unknown because EC2 or S3 was
-		// unavailable.
-		return Action{Type: ActionStartExisting, Reason: "the volume holds data"}
+		return decideData(f)
 	case f.Volume == "":
 		return waitAction("volume of slot %s is not mounted", f.Slot)
 	case f.Generation != nil:
@@ -155,6 +143,26 @@ func Decide(f Facts) Action {
 
 	default:
 		return decideRejoin(f)
+	}
+}
+
+// decideData decides what a member does that has data.
+func decideData(f Facts) Action {
+	switch {
+	case f.Generation != nil && f.DataGeneration < f.Generation.Number:
+		return Action{
+			Type:   ActionSetAside,
+			Reason: fmt.Sprintf("etcd was restored from backup %s: the data is of before", f.Generation.Backup),
+		}
+
+	case f.Absent:
+		return Action{Type: ActionSetAsideLeft, Reason: "the data is of a member that was removed"}
+	case f.IsCopy():
+		return decideCopy(f)
+	default:
+		// Data is enough to start. The volume's id may be unknown because EC2 or S3 was
+		// unavailable.
+		return Action{Type: ActionStartExisting, Reason: "the volume holds data"}
 	}
 }
 

@@ -163,6 +163,8 @@ func (w *world) act(t *rapid.T, slot string) {
 		w.start(slot)
 	case etcd.ActionStartExisting:
 		w.start(slot)
+	case etcd.ActionSetAsideCopy:
+		t.Fatalf("slot %s sets its data aside, and no volume is a copy: %+v", slot, f)
 	case etcd.ActionSetAsideLeft:
 		t.Fatalf("slot %s sets its data aside, and nobody was removed: %+v", slot, f)
 	case etcd.ActionRemoveMember:

@@ -160,6 +160,8 @@ func (m *restorations) step(slot string, storeAnswers bool, effects int) {
 		if effects > 0 {
 			v.identity, v.generation = "", 0
 		}
+	case etcd.ActionSetAsideCopy:
+		m.Fatalf("slot %s sets its data aside, and no volume is a copy: %+v", slot, f)
 	case etcd.ActionSetAsideLeft:
 		m.Fatalf("slot %s sets its data aside, and no slot has left: %+v", slot, f)
 	case etcd.ActionRestore:

@@ -202,7 +202,7 @@ func (s *Service) plannedScope(c contentDiff) template.Scope {
 
 		v, err := attribute(logical, name)
 		if err != nil && c.affected[logical] != "" {
-			return template.UnknownValue{}, nil //nolint:nilerr // the update may add the attribute
+			return template.UnknownValue{}, nil // the update may add the attribute
 		}
 
 		return v, err

@@ -8,8 +8,11 @@ import (
 	"github.com/aws/aws-sdk-go/service/iam"
 )
 
+// accountHandlers serves what the account has as a whole, and its quotas.
+type accountHandlers struct{ *IAM }
+
 // getAccountSummary returns how much of IAM's quotas the account uses, and the quotas.
-func (s *IAM) getAccountSummary(*iam.GetAccountSummaryInput) (*iam.GetAccountSummaryOutput, error) {
+func (s accountHandlers) getAccountSummary(*iam.GetAccountSummaryInput) (*iam.GetAccountSummaryOutput, error) {
 	all := s.accountUsage()
 	maps.Copy(all, s.accountQuotas())
 	out := &iam.GetAccountSummaryOutput{SummaryMap: map[string]*int64{}}
@@ -21,7 +24,7 @@ func (s *IAM) getAccountSummary(*iam.GetAccountSummaryInput) (*iam.GetAccountSum
 }
 
 // accountUsage returns the numbers of entities. The region has no groups, server certificates and MFA devices.
-func (s *IAM) accountUsage() map[string]int {
+func (s accountHandlers) accountUsage() map[string]int {
 	versions := 0
 	for _, p := range s.st.Policies {
 		versions += len(p.Versions)
@@ -48,7 +51,7 @@ func (s *IAM) accountUsage() map[string]int {
 
 // accountQuotas returns the quotas of the account. Those without a constant are AWS's defaults for what the
 // region does not limit.
-func (s *IAM) accountQuotas() map[string]int {
+func (s accountHandlers) accountQuotas() map[string]int {
 	return map[string]int{
 		"AccessKeysPerUserQuota":          maxAccessKeys,
 		"AssumeRolePolicySizeQuota":       maxTrustPolicyBytes,

@@ -57,7 +57,7 @@ func (s *IAM) createInstanceProfile(
 		}
 	}
 
-	if err := s.checkInstanceProfileQuota(); err != nil {
+	if err := (accountHandlers{s}).checkInstanceProfileQuota(); err != nil {
 		return nil, err
 	}
 

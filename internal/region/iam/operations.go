@@ -50,7 +50,7 @@ func roleOps(s *IAM) []wire.Operation {
 		state.WriteOperation(s.store, "DetachRolePolicy", s.detachRolePolicy),
 		state.ReadOperation(s.store, "ListAttachedRolePolicies", s.listAttachedRolePolicies),
 		state.ReadOperation(s.store, "GetAccountAuthorizationDetails", s.getAccountAuthorizationDetails),
-		state.ReadOperation(s.store, "GetAccountSummary", s.getAccountSummary),
+		state.ReadOperation(s.store, "GetAccountSummary", accountHandlers{s}.getAccountSummary),
 		state.ReadOperationContext(s.store, "SimulatePrincipalPolicy", s.simulatePrincipalPolicy),
 	}
 }

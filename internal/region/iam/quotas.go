@@ -29,7 +29,7 @@ func (q Quotas) WithDefaults() Quotas {
 }
 
 // checkRoleQuota refuses one role more than the account may have.
-func (s *IAM) checkRoleQuota() error {
+func (s accountHandlers) checkRoleQuota() error {
 	if len(s.st.Roles) >= s.cfg.Quotas.Roles {
 		return newLimitError("Cannot exceed quota for RolesPerAccount: %d", s.cfg.Quotas.Roles)
 	}
@@ -38,7 +38,7 @@ func (s *IAM) checkRoleQuota() error {
 }
 
 // checkInstanceProfileQuota refuses one instance profile more than the account may have.
-func (s *IAM) checkInstanceProfileQuota() error {
+func (s accountHandlers) checkInstanceProfileQuota() error {
 	if len(s.st.Profiles) >= s.cfg.Quotas.InstanceProfiles {
 		return newLimitError("Cannot exceed quota for InstanceProfilesPerAccount: %d", s.cfg.Quotas.InstanceProfiles)
 	}

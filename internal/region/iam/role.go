@@ -77,7 +77,7 @@ func (s *IAM) createRole(in *iam.CreateRoleInput) (*iam.CreateRoleOutput, error)
 		return nil, newExistsError("Role with name %s already exists.", r.Name)
 	}
 
-	if err := s.checkRoleQuota(); err != nil {
+	if err := (accountHandlers{s}).checkRoleQuota(); err != nil {
 		return nil, err
 	}
 

@@ -3,6 +3,7 @@
 package kms
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -45,18 +46,14 @@ func (s *Service) createKey(ctx context.Context, in *kms.CreateKeyInput) (*kms.C
 		return nil, err
 	}
 
-	policy := stringValue(in.Policy)
-	if policy == "" {
-		policy = s.defaultPolicy()
-	}
-
+	policy := cmp.Or(stringValue(in.Policy), s.defaultPolicy())
 	if err := validateKeyPolicy(policy); err != nil {
 		return nil, err
 	}
 
-	material := make([]byte, 32)
-	if _, err := rand.Read(material); err != nil {
-		return nil, fmt.Errorf("generate key material: %w", err)
+	material, err := newMaterial()
+	if err != nil {
+		return nil, err
 	}
 
 	k := &key{
@@ -78,6 +75,15 @@ func (s *Service) createKey(ctx context.Context, in *kms.CreateKeyInput) (*kms.C
 	s.st.Keys[k.ID] = k
 
 	return &kms.CreateKeyOutput{KeyMetadata: s.keyMetadata(k)}, nil
+}
+
+func newMaterial() ([]byte, error) {
+	material := make([]byte, 32)
+	if _, err := rand.Read(material); err != nil {
+		return nil, fmt.Errorf("generate key material: %w", err)
+	}
+
+	return material, nil
 }
 
 // checkKeyKind refuses the kinds of keys that the region does not have: it has symmetric keys of one region, with

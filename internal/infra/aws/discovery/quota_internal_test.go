@@ -60,8 +60,10 @@ func (p balancerPages) DescribeLoadBalancers(_ context.Context, in *elb.Describe
 // TestLoadBalancersOfOthers: application load balancers have a quota of their own.
 func TestLoadBalancersOfOthers(t *testing.T) {
 	all := balancerPages{
-		{LoadBalancerArn: aws.String("ours"), Type: "network"}, {LoadBalancerArn: aws.String("theirs"), Type: "network"},
-		{LoadBalancerArn: aws.String("app"), Type: "application"}, {LoadBalancerArn: aws.String("last"), Type: "network"},
+		{LoadBalancerArn: aws.String("ours"), Type: "network"},
+		{LoadBalancerArn: aws.String("theirs"), Type: "network"},
+		{LoadBalancerArn: aws.String("app"), Type: "application"},
+		{LoadBalancerArn: aws.String("last"), Type: "network"},
 	}
 	if n, err := countOtherLoadBalancers(t.Context(), all, []string{"ours"}); err != nil || n != 2 {
 		t.Errorf("%d load balancers of others, %v", n, err)

@@ -140,12 +140,7 @@ func (d *peeringDriver) waitForState(
 		state = p.Status.Code
 		t.reportWaiting(id + " is " + string(state))
 
-		switch state {
-		case ec2types.VpcPeeringConnectionStateReasonCodeFailed,
-			ec2types.VpcPeeringConnectionStateReasonCodeRejected,
-			ec2types.VpcPeeringConnectionStateReasonCodeExpired,
-			ec2types.VpcPeeringConnectionStateReasonCodeDeleting,
-			ec2types.VpcPeeringConnectionStateReasonCodeDeleted:
+		if slices.Contains(endedPeeringStates(), state) {
 			return false, fmt.Errorf("%s is %s: %s", id, state, aws.ToString(p.Status.Message))
 		}
 
@@ -153,6 +148,17 @@ func (d *peeringDriver) waitForState(
 	})
 
 	return state, err
+}
+
+// endedPeeringStates are the states of peerings that never become active.
+func endedPeeringStates() []ec2types.VpcPeeringConnectionStateReasonCode {
+	return []ec2types.VpcPeeringConnectionStateReasonCode{
+		ec2types.VpcPeeringConnectionStateReasonCodeFailed,
+		ec2types.VpcPeeringConnectionStateReasonCodeRejected,
+		ec2types.VpcPeeringConnectionStateReasonCodeExpired,
+		ec2types.VpcPeeringConnectionStateReasonCodeDeleting,
+		ec2types.VpcPeeringConnectionStateReasonCodeDeleted,
+	}
 }
 
 // describeByID returns the peerings with ids.

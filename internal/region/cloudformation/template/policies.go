@@ -28,7 +28,7 @@ type policyAttribute struct {
 	resource string // logical ID
 }
 
-func (r ResourceSpec) policyAttributes(logical string) []policyAttribute {
+func (r *ResourceSpec) policyAttributes(logical string) []policyAttribute {
 	return []policyAttribute{
 		{deletionPolicy, r.DeletionPolicy, logical},
 		{updateReplacePolicy, r.UpdateReplacePolicy, logical},
@@ -49,7 +49,8 @@ func policyPseudoParameters() []string {
 // checkPolicies checks the policies of all resources as far as they do not depend on parameters.
 func (t *Template) checkPolicies(types Catalog) error {
 	for _, name := range sdkshape.SortedKeys(t.Resources) {
-		for _, p := range t.Resources[name].policyAttributes(name) {
+		spec := t.Resources[name]
+		for _, p := range spec.policyAttributes(name) {
 			if err := t.checkPolicy(types, p); err != nil {
 				return err
 			}

@@ -129,9 +129,14 @@ func parseSub(arg any) (string, Object) {
 	return s, own
 }
 
+// isSubArgument reports whether the argument of Fn::Sub is a string, or a list of a string and a map.
+func isSubArgument(arg any, own Object) bool {
+	return isString(arg) || own != nil && isString(ValueAt(arg, 0))
+}
+
 func (s Scope) fnSub(arg any) (any, error) {
 	format, own := parseSub(arg)
-	if !isString(arg) && (own == nil || !isString(ValueAt(arg, 0))) {
+	if !isSubArgument(arg, own) {
 		return nil, ErrorInTemplate(
 			"One or more Fn::Sub intrinsic functions don't specify expected arguments. Specify a string as first argument, and an optional second argument to specify a mapping of values to replace in the string",
 		)
