@@ -115,7 +115,7 @@ func writeExpected(t *testing.T, all map[string]expectedSteps) {
 }
 
 // TestKilledRunIsSwept kills runs with SIGKILL and sweeps them: in the middle of apply, by the id; between the creation
-// of the key of the state store and its alias, by the next run; and at the beginning of delete, without its record.
+// of the key of the state store and its alias, by the next run.
 func TestKilledRunIsSwept(t *testing.T) {
 	l := newLab(t, regiontest.Options{})
 	l.actAt("Action=CreateNatGateway", killTree)
@@ -177,8 +177,8 @@ func TestRunningRunIsNotSwept(t *testing.T) {
 	}
 }
 
-// TestInventoryRemovesEverything kills a run that has created everything. The sweep removes it without slipway, on a
-// computer that has no record of the run, and reports what AWS refuses to delete.
+// TestInventoryRemovesEverything kills a run that has created everything. The sweep removes it without slipway and
+// without the record of the run, and reports what AWS refuses to delete.
 func TestInventoryRemovesEverything(t *testing.T) {
 	skipIfShort(t)
 	l := newLab(t, regiontest.Options{})
