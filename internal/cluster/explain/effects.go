@@ -5,6 +5,7 @@ package explain
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
@@ -284,13 +285,27 @@ func changeEffect(kind string, c plan.Change) effect {
 
 // sizeEffect returns the effect of a lower maximum of a group of machines.
 func sizeEffect(kind string, c plan.Change) (effect, bool) {
-	old, hadSize := c.Old.(int64)
-	size, hasSize := c.New.(int64)
+	old, hadSize := machineCount(c.Old)
+	size, hasSize := machineCount(c.New)
 	if kind != "autoscaling-group" || c.Property != "MaxSize" || !hadSize || !hasSize || size >= old {
 		return effect{}, false
 	}
 
 	return interrupts("machines above the maximum: they are terminated"), true
+}
+
+// machineCount returns a number of machines. Change sets of CloudFormation have numbers as text.
+func machineCount(v any) (int64, bool) {
+	switch v := v.(type) {
+	case int64:
+		return v, true
+	case string:
+		n, err := strconv.ParseInt(v, 10, 64)
+
+		return n, err == nil
+	}
+
+	return 0, false
 }
 
 // setChangeEffect returns c with its effect. A property that forces a replacement has the effect of a

@@ -190,6 +190,8 @@ func TestEffects(t *testing.T) {
 	}{
 		{"autoscaling-group", "MaxSize", int64(4), int64(2), false, plan.Interrupts},
 		{"autoscaling-group", "MaxSize", int64(2), int64(4), false, plan.NoEffect},
+		{"autoscaling-group", "MaxSize", "10", "9", false, plan.Interrupts}, // of a stack
+		{"autoscaling-group", "MaxSize", "9", "10", false, plan.NoEffect},
 		{"autoscaling-group", "LaunchTemplate.Version", "1", "2", false, plan.OnNewMachines},
 		{"autoscaling-group", "LaunchTemplate.Version", "1", "2", true, plan.RollsMachines},
 		{"launch-template", "LaunchTemplateData.ImageId", "a", "b", false, plan.OnNewMachines},
