@@ -7,10 +7,12 @@ package moto
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -124,15 +126,17 @@ func findScript(t *testing.T) string {
 	return ""
 }
 
+// freePort returns a port on which nothing listens. It is below the kernel's range for connections: one of another test could
+// take it before moto does.
 func freePort(t *testing.T) string {
 	t.Helper()
-	free, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		port := strconv.Itoa(20000 + rand.IntN(12000))
+		if ln, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			ln.Close()
+			return port
+		}
 	}
-	addr := free.Addr().String()
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return addr[strings.LastIndex(addr, ":")+1:]
+	t.Fatal("no free port")
+	return ""
 }
