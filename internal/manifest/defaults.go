@@ -423,11 +423,11 @@ func hasPrivate(subnets []v1alpha1.Subnet) bool {
 	)
 }
 
-// isolatedEndpoints are the AWS services that machines call: their agent, the container registry,
-// and controllers in the cluster. Without NAT they are reachable through VPC endpoints only.
+// isolatedEndpoints are the AWS services that machines call: their agent, which also signals a stack, the container
+// registry, and controllers in the cluster. Without NAT they are reachable through VPC endpoints only.
 func isolatedEndpoints() []string {
 	return []string{
-		"s3", "autoscaling", "ec2", "ecr.api", "ecr.dkr", "elasticloadbalancing", "kms", "ssm", "sts",
+		"s3", "autoscaling", "cloudformation", "ec2", "ecr.api", "ecr.dkr", "elasticloadbalancing", "kms", "ssm", "sts",
 	}
 }
 

@@ -3,7 +3,6 @@
 package model
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -20,7 +19,7 @@ const portHTTPS = 443
 // addVPCEndpoints adds the VPC endpoints that the manifest lists. Machines depend on them as on a NAT
 // gateway.
 func (b *builder) addVPCEndpoints() {
-	services := endpointServices(b.Cluster.Spec, b.SignalStack)
+	services := endpointServices(b.Cluster.Spec)
 	if len(services) == 0 {
 		return
 	}
@@ -61,22 +60,16 @@ func (b *builder) addVPCEndpoints() {
 	}
 }
 
-// endpointServices returns the services that get VPC endpoints: those that the manifest lists and, if machines reach AWS
-// through endpoints only, those that they call because of other settings.
-func endpointServices(spec v1alpha1.ClusterSpec, signalsStack bool) []string {
-	services := slices.Clone(spec.Networking.VPCEndpoints)
-	if len(services) == 0 || spec.Networking.NATGateways != manifest.NATNone {
-		return services
-	}
+// sessionService is the service that carries the sessions of Session Manager.
+const sessionService = "ssmmessages"
 
-	needed := map[string]bool{
-		"cloudformation": signalsStack, // machines signal the stack
-		"ssmmessages":    spec.MachineAccess.SessionManager,
-	}
-	for _, service := range slices.Sorted(maps.Keys(needed)) {
-		if needed[service] && !slices.Contains(services, service) {
-			services = append(services, service)
-		}
+// endpointServices returns the services that get VPC endpoints: those that the manifest lists, and the one of Session Manager
+// if machines use it and reach AWS through endpoints only.
+func endpointServices(spec v1alpha1.ClusterSpec) []string {
+	services := slices.Clone(spec.Networking.VPCEndpoints)
+	if len(services) > 0 && spec.Networking.NATGateways == manifest.NATNone && spec.MachineAccess.SessionManager &&
+		!slices.Contains(services, sessionService) {
+		services = append(services, sessionService)
 	}
 
 	return services

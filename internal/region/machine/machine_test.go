@@ -179,7 +179,7 @@ func TestVolumeMovesWithItsData(t *testing.T) {
 		t.Errorf("detach while mounted: %v, want ErrBusy", err)
 	}
 	b.mustRun(one.ID, "umount /mnt/v")
-	must(t, b.host.Detach(ctx, v.ID, one.ID))
+	b.eventually("the volume is released", func() bool { return b.host.Detach(ctx, v.ID, one.ID) == nil })
 	must(t, b.host.Detach(ctx, v.ID, one.ID))
 	if _, err := b.run(one.ID, "test ! -e "+byID); err != nil {
 		t.Errorf("a detached volume is still there: %v", err)
