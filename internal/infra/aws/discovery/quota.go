@@ -81,7 +81,10 @@ func ReadQuotas(
 ) (limits, used map[quota.Code]int, err error) {
 	limits = map[quota.Code]int{}
 	used = map[quota.Code]int{}
-	reader := newQuotaReader(ctx, cfg, own)
+	reader := newQuotaReader(cfg, own)
+	if slices.ContainsFunc(needs, isQuotaOfIAM) {
+		reader.summary = startAccountSummary(ctx, iam.NewFromConfig(cfg))
+	}
 
 	var mu sync.Mutex
 	var errs []error
@@ -94,7 +97,7 @@ func ReadQuotas(
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				errs = append(errs, err)
+				errs = appendNewError(errs, err)
 				return
 			}
 
@@ -110,35 +113,62 @@ func ReadQuotas(
 	return limits, used, errors.Join(errs...)
 }
 
+// appendNewError appends an error unless one with its text is there: two quotas of IAM fail together.
+func appendNewError(errs []error, err error) []error {
+	if slices.ContainsFunc(errs, func(e error) bool { return e.Error() == err.Error() }) {
+		return errs
+	}
+
+	return append(errs, err)
+}
+
 // quotaReader reads quotas and usage. Its methods may be called concurrently.
 type quotaReader struct {
 	quotas    quotaAPI
 	resources usageAPI
 	balancers elb.DescribeLoadBalancersAPIClient
-	// summary returns the usage and the quotas of IAM by their keys. It makes one call at most.
-	summary func() (map[string]int32, error)
-	own     OwnResources
+	summary   *accountSummary // nil if no quota of IAM is read
+	own       OwnResources
 }
 
-func newQuotaReader(ctx context.Context, cfg aws.Config, own OwnResources) quotaReader {
+func newQuotaReader(cfg aws.Config, own OwnResources) quotaReader {
 	return quotaReader{
 		quotas:    servicequotas.NewFromConfig(cfg),
 		resources: ec2.NewFromConfig(cfg),
 		balancers: elb.NewFromConfig(cfg),
 		own:       own,
-		summary: sync.OnceValues(func() (map[string]int32, error) {
-			return readAccountSummary(ctx, iam.NewFromConfig(cfg))
-		}),
 	}
 }
 
-func readAccountSummary(ctx context.Context, api accountSummaryAPI) (map[string]int32, error) {
-	out, err := api.GetAccountSummary(ctx, &iam.GetAccountSummaryInput{})
-	if err != nil {
-		return nil, transport.Wrap(err, "read the quotas of IAM")
-	}
+// accountSummary is the usage and the quotas of IAM, which one call returns. Whoever needs it waits for read: a channel
+// and no lock, so that tests with simulated time can wait too.
+type accountSummary struct {
+	read   chan struct{} // closed when the other fields are set
+	values map[string]int32
+	err    error
+}
 
-	return out.SummaryMap, nil
+// startAccountSummary starts to read the summary.
+func startAccountSummary(ctx context.Context, api accountSummaryAPI) *accountSummary {
+	s := &accountSummary{read: make(chan struct{})}
+
+	go func() {
+		defer close(s.read)
+		out, err := api.GetAccountSummary(ctx, &iam.GetAccountSummaryInput{})
+		if err != nil {
+			s.err = transport.Wrap(err, "read the quotas of IAM")
+			return
+		}
+
+		s.values = out.SummaryMap
+	}()
+
+	return s
+}
+
+// isQuotaOfIAM reports whether the quota of a requirement is part of the account summary.
+func isQuotaOfIAM(n quota.Requirement) bool {
+	return n.Code == quota.RoleQuota() || n.Code == quota.InstanceProfileQuota()
 }
 
 // read returns the limit and the usage of the quota of a requirement.
@@ -167,17 +197,17 @@ func (r quotaReader) read(ctx context.Context, n quota.Requirement) (quotaUsage,
 // readIAM returns the limit and the usage of a quota of IAM. AWS counts the entities of the account with those of
 // the cluster, which are of kind k.
 func (r quotaReader) readIAM(key string, k graph.Kind) (quotaUsage, error) {
-	summary, err := r.summary()
-	if err != nil {
-		return quotaUsage{}, err
+	<-r.summary.read
+	if r.summary.err != nil {
+		return quotaUsage{}, r.summary.err
 	}
 
-	limit, known := summary[key+"Quota"]
+	limit, known := r.summary.values[key+"Quota"]
 	if !known {
 		return quotaUsage{}, fmt.Errorf("read the quotas of IAM: AWS returned no %sQuota", key)
 	}
 
-	used := int(summary[key]) - len(r.ownIDs(k))
+	used := int(r.summary.values[key]) - len(r.ownIDs(k))
 
 	return quotaUsage{limit: int(limit), used: max(used, 0)}, nil
 }
