@@ -6,13 +6,15 @@ package moto
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
-	"math/rand/v2"
+	"fmt"
+	"math/big"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -130,10 +132,16 @@ func findScript(t *testing.T) string {
 func freePort(t *testing.T) string {
 	t.Helper()
 	for range 100 {
-		port := strconv.Itoa(20000 + rand.IntN(12000))
-		if ln, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
-			ln.Close()
-			return port
+		n, err := rand.Int(rand.Reader, big.NewInt(12000))
+		if err != nil {
+			t.Fatal(err)
+		}
+		address := fmt.Sprintf("127.0.0.1:%d", 20000+n.Int64())
+		if free, err := new(net.ListenConfig).Listen(t.Context(), "tcp", address); err == nil {
+			if err := free.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return address[strings.LastIndex(address, ":")+1:]
 		}
 	}
 	t.Fatal("no free port")
