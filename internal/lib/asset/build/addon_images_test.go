@@ -13,12 +13,7 @@ import (
 // TestAddonImagesAreThoseOfTheChannels: each image of examples/addons has a recipe with its reference, and the other way round.
 func TestAddonImagesAreThoseOfTheChannels(t *testing.T) {
 	t.Parallel()
-	b := newBuilder(Options{Source: "../../../../assets"})
-	for i := range b.modules {
-		if err := b.resolveVersion(&b.modules[i]); err != nil {
-			t.Fatal(err)
-		}
-	}
+	b := newResolvedBuilder(t, Options{})
 
 	b.versions["busybox"] = "1.35.0" // Debian 12's; a build asks apt
 	var built []string

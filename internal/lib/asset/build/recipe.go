@@ -56,8 +56,7 @@ func moduleRecipes() []moduleRecipe {
 		networkRecipes(),
 		ownRecipes(),
 		earlierKubernetesRecipes(),
-		earlierComponentRecipes(),
-		laterEtcdRecipes(),
+		otherVersionRecipes(),
 		addonRecipes(),
 	)
 }
@@ -160,7 +159,7 @@ func fileRecipes() []fileRecipe {
 		out = append(out, kubernetesFiles(kubernetesModule(minor))...)
 	}
 
-	return slices.Concat(out, earlierComponentFiles(), laterEtcdFiles())
+	return append(out, otherVersionFiles()...)
 }
 
 func runtimeFiles() []fileRecipe {

@@ -43,6 +43,11 @@ func (b *builder) planSteps(ctx context.Context) ([]step, error) {
 	}
 
 	for _, l := range []debianLayer{nftablesDebianLayer(), busyboxDebianLayer()} {
+		if b.optional[l.name] && !b.AddonImages && !b.hasResultOf(l.name) {
+			b.leaveOut(l.name) // without asking apt
+			continue
+		}
+
 		s, err := b.planDebianLayer(ctx, l)
 		if err != nil {
 			return nil, err
@@ -122,6 +127,13 @@ func (b *builder) planModules(goVersion string) ([]step, error) {
 	}
 
 	return steps, nil
+}
+
+// hasResultOf reports whether an earlier run has built a step, also with other inputs.
+func (b *builder) hasResultOf(name string) bool {
+	found, err := filepath.Glob(filepath.Join(b.Out, "work", name+"-*"))
+
+	return err == nil && len(found) > 0
 }
 
 func (b *builder) stepDir(s step) string {

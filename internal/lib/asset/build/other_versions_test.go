@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/Masterminds/semver/v3"
+
 	"github.com/slipway-k8s/slipway/internal/lib/asset"
 )
 
@@ -13,12 +15,7 @@ import (
 // file after that of the default one.
 func TestEarlierComponentsAreEarlier(t *testing.T) {
 	t.Parallel()
-	b := newBuilder(Options{Source: "../../../../assets"})
-	for i := range b.modules {
-		if err := b.resolveVersion(&b.modules[i]); err != nil {
-			t.Fatal(err)
-		}
-	}
+	b := newResolvedBuilder(t, Options{})
 
 	position := func(module string) int {
 		return slices.IndexFunc(b.files, func(r fileRecipe) bool { return r.Module == module })
@@ -52,4 +49,35 @@ func TestEarlierComponentsAreBuiltOnRequest(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestLaterEtcdIsTheNextMinorVersion: an upgrade goes from one minor version to the next one.
+func TestLaterEtcdIsTheNextMinorVersion(t *testing.T) {
+	t.Parallel()
+	b := newResolvedBuilder(t, Options{LaterEtcd: true})
+
+	now := semver.MustParse(b.versions["etcd"])
+	later := semver.MustParse(b.versions[laterEtcdModule])
+	if later.Major() != now.Major() || later.Minor() != now.Minor()+1 {
+		t.Errorf("the default version is %s, the later one %s", now, later)
+	}
+
+	requested, err := b.requestedModules()
+	if err != nil || !b.optional[laterEtcdModule] || !requested[laterEtcdModule] {
+		t.Errorf("optional %t, requested %t, %v", b.optional[laterEtcdModule], requested[laterEtcdModule], err)
+	}
+}
+
+// newResolvedBuilder returns a builder of the assets of this repository that knows the versions of all modules.
+func newResolvedBuilder(t *testing.T, o Options) *builder {
+	t.Helper()
+	o.Source = "../../../../assets"
+	b := newBuilder(o)
+	for i := range b.modules {
+		if err := b.resolveVersion(&b.modules[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	return b
 }
