@@ -37,7 +37,7 @@ func (m *etcdMember) dataVolume() (string, error) {
 	return strings.TrimSpace(string(body)), err
 }
 
-// recordVolume writes the id of the volume beside the data, once. A volume that is made from a snapshot has the former id.
+// recordVolume writes the id of the volume into the data directory, once. A volume that is made from a snapshot has the former id.
 func (m *etcdMember) recordVolume() error {
 	known, err := m.dataVolume()
 	if err != nil || known != "" || m.volume == "" {

@@ -85,7 +85,7 @@ type Facts struct {
 	Volume string
 	// HasData is set if the volume contains a member's data.
 	HasData bool
-	// DataVolume is the id of the volume that the data was written on, by a file beside it; empty: not known. It differs
+	// DataVolume is the id of the volume that the data was written on, by a file in the data directory; empty: not known. It differs
 	// from Volume if the volume was made from a snapshot of another one.
 	DataVolume string
 	// Visible are the volumes found in EC2: slot → volume id.
@@ -176,12 +176,8 @@ func (f Facts) IsCopy() bool {
 // decideCopy never starts a member with the data of another volume: with a quorum of the others it joins again, without
 // one it waits.
 func decideCopy(f Facts) Action {
-	id := uint64(0)
-	if i := slices.IndexFunc(f.Members, func(m Member) bool { return m.Slot == f.Slot }); i >= 0 {
-		id = f.Members[i].ID
-	}
-
-	if len(f.Members) > 0 && hasQuorum(f.Members, id) {
+	own, _ := f.ownMember()
+	if len(f.Members) > 0 && hasQuorum(f.Members, own.ID) {
 		return Action{
 			Type:   ActionSetAsideCopy,
 			Reason: "the data is a copy of that of volume " + f.DataVolume + ", and the other members have newer data",
@@ -249,8 +245,8 @@ func decideRejoin(f Facts) Action {
 			"slipway etcd restore", f.Slot)
 	}
 
-	if i := slices.IndexFunc(f.Members, func(m Member) bool { return m.Slot == f.Slot }); i >= 0 {
-		return decideStaleEntry(f, f.Members[i])
+	if old, found := f.ownMember(); found {
+		return decideStaleEntry(f, old)
 	}
 
 	if i := slices.IndexFunc(f.Members, func(m Member) bool { return m.Learner }); i >= 0 {
@@ -270,6 +266,16 @@ func decideRejoin(f Facts) Action {
 	}
 
 	return Action{Type: ActionAddLearner, Reason: "data is lost; rejoining as a learner"}
+}
+
+// ownMember returns the entry of this slot in the membership list.
+func (f Facts) ownMember() (Member, bool) {
+	i := slices.IndexFunc(f.Members, func(m Member) bool { return m.Slot == f.Slot })
+	if i < 0 {
+		return Member{}, false
+	}
+
+	return f.Members[i], true
 }
 
 // isNewSlot reports whether the slot was added after the cluster was bootstrapped.
