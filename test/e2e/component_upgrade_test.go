@@ -53,14 +53,7 @@ func createWithEarlierComponents(e *environment, built string) {
 // readCatalog reads an asset catalogue in which each upgraded component has two versions, the later one first.
 func (e *environment) readCatalog(path string) asset.Catalog {
 	e.t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	catalog, err := asset.ParseCatalog(text)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	catalog := e.parseCatalog(path)
 	catalog.Files = slices.DeleteFunc(catalog.Files, func(f asset.File) bool {
 		return f.Name == "etcd" && strings.HasPrefix(f.Version, laterEtcd)
 	})
@@ -83,11 +76,31 @@ func (e *environment) writeEarlierCatalog(built string) string {
 		}
 		return asset.CompareVersions(a.Version, b.Version)
 	})
+	return e.writeParsedCatalog(catalog, "earlier.yaml")
+}
+
+// parseCatalog reads an asset catalogue.
+func (e *environment) parseCatalog(path string) asset.Catalog {
+	e.t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	catalog, err := asset.ParseCatalog(text)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return catalog
+}
+
+// writeParsedCatalog writes an asset catalogue to a file of this name, and returns its path.
+func (e *environment) writeParsedCatalog(catalog asset.Catalog, name string) string {
+	e.t.Helper()
 	text, err := catalog.YAML()
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	path := filepath.Join(e.t.TempDir(), "earlier.yaml")
+	path := filepath.Join(e.t.TempDir(), name)
 	writeFile(e.t, path, string(text))
 	return path
 }
@@ -107,11 +120,8 @@ func (e *environment) checkComponents(catalog asset.Catalog, index int) {
 			}
 		}
 	}
-	etcd := "etcd Version: " + catalog.Versions("etcd")[index]
-	for id := range e.listMachines("control-plane") {
-		if out := e.mustRunInMachine(id, "/proc/$(pgrep -x etcd | head -1)/exe --version"); !strings.Contains(out, etcd+"\n") {
-			e.t.Errorf("machine %s runs %q, want %s", id, out, etcd)
-		}
+	if got, want := e.etcdVersions(), catalog.Versions("etcd")[index]; !slices.Equal(got, []string{want}) {
+		e.t.Errorf("the members run etcd %v, want %s", got, want)
 	}
 }
 

@@ -4,7 +4,6 @@ package e2e_test
 
 import (
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -48,26 +47,14 @@ func TestEtcdUpgrade(t *testing.T) {
 // writeLaterEtcdCatalog writes the built catalogue with the later etcd alone, and returns the path.
 func (e *environment) writeLaterEtcdCatalog(built string) string {
 	e.t.Helper()
-	text, err := os.ReadFile(built)
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	catalog, err := asset.ParseCatalog(text)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	catalog := e.parseCatalog(built)
 	catalog.Files = slices.DeleteFunc(catalog.Files, func(f asset.File) bool {
 		return f.Name == "etcd" && !strings.HasPrefix(f.Version, laterEtcd)
 	})
 	if len(catalog.Versions("etcd")) != 1 {
 		e.t.Fatalf("%s has no etcd %s; build it: slipway assets build --later-etcd", built, laterEtcd)
 	}
-	if text, err = catalog.YAML(); err != nil {
-		e.t.Fatal(err)
-	}
-	path := filepath.Join(e.t.TempDir(), "later.yaml")
-	writeFile(e.t, path, string(text))
-	return path
+	return e.writeParsedCatalog(catalog, "later.yaml")
 }
 
 // etcdVersions returns the versions of etcd that the machines of the control plane run, without duplicates.
@@ -116,14 +103,7 @@ func refuseFormerEtcd(e *environment) {
 
 // restoreFormerEtcd restores the backup into a new cluster of one machine with the former version.
 func restoreFormerEtcd(e *environment, backup string) {
-	body, err := os.ReadFile("../../examples/one-machine.yaml")
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	file := filepath.Join(e.t.TempDir(), "former.yaml")
-	writeFile(e.t, file, strings.ReplaceAll(string(body), "one-machine", formerCluster))
-	e.runSlipway("create", "-f", file, "--yes")
-	e.runSlipway("apply", formerCluster, "--yes")
+	e.createOneMachine(formerCluster)
 	e.runSlipway("validate", "cluster", formerCluster, "--wait", "5m")
 	start := time.Now()
 	e.runSlipway("etcd", "restore", backup, "--from", clusterName, "--name", formerCluster, "--yes")

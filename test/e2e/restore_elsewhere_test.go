@@ -34,15 +34,8 @@ func TestRestoreElsewhere(t *testing.T) {
 // createTwoClusters creates two clusters of one machine each.
 func createTwoClusters(e *environment) {
 	e.runSlipway("state", "init", "--yes")
-	body, err := os.ReadFile("../../examples/one-machine.yaml")
-	if err != nil {
-		e.t.Fatal(err)
-	}
 	for _, name := range []string{formerCluster, clusterName} {
-		file := filepath.Join(e.t.TempDir(), name+".yaml")
-		writeFile(e.t, file, strings.ReplaceAll(string(body), "one-machine", name))
-		e.runSlipway("create", "-f", file, "--yes")
-		e.runSlipway("apply", name, "--yes")
+		e.createOneMachine(name)
 	}
 	e.runSlipway("validate", "cluster", formerCluster, "--wait", "5m")
 	e.waitHealthy(5 * time.Minute)
@@ -50,6 +43,19 @@ func createTwoClusters(e *environment) {
 		os.Remove(e.kubeconfigOf(name))
 		e.runSlipway("export", "kubeconfig", name, "--kubeconfig", e.kubeconfigOf(name))
 	}
+}
+
+// createOneMachine creates a cluster of one machine.
+func (e *environment) createOneMachine(name string) {
+	e.t.Helper()
+	body, err := os.ReadFile("../../examples/one-machine.yaml")
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	file := filepath.Join(e.t.TempDir(), name+".yaml")
+	writeFile(e.t, file, strings.ReplaceAll(string(body), "one-machine", name))
+	e.runSlipway("create", "-f", file, "--yes")
+	e.runSlipway("apply", name, "--yes")
 }
 
 // kubeconfigOf is the kubeconfig of a cluster.
