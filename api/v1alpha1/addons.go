@@ -118,6 +118,10 @@ type AddonNamespace struct {
 	// ContainerLimits are what containers get that ask for nothing, and the most that one may ask for.
 	ContainerLimits *AddonContainerLimits `json:"containerLimits,omitempty"`
 
+	// RegistrySecrets are names of registry secrets of the state store (slipway addons secrets set). The namespace gets each
+	// as a Secret of type kubernetes.io/dockerconfigjson with this name, for imagePullSecrets.
+	RegistrySecrets []string `json:"registrySecrets,omitempty"`
+
 	// NetworkPolicy is SameNamespace, with which only pods of the namespace can connect to its pods, or DenyIngress, with
 	// which nobody can. Empty: everybody can. The network of the cluster must enforce it.
 	NetworkPolicy string `json:"networkPolicy,omitempty"`

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -27,6 +26,8 @@ type addonsCommand struct {
 
 	name, file, format string
 	options            addons.Options
+	// channel is the name of the channel that was planned.
+	channel string
 }
 
 func newAddonsCommand(a *app) *cobra.Command {
@@ -42,6 +43,10 @@ func newAddonsCommand(a *app) *cobra.Command {
 		newAddonsHistoryCommand(a),
 		newAddonsRollbackCommand(a),
 		newAddonsRenderCommand(a),
+		newAddonsPublishCommand(a),
+		newAddonsUnpublishCommand(a),
+		newAddonsChannelsCommand(a),
+		newAddonsSecretsCommand(a),
 	)
 }
 
@@ -147,15 +152,9 @@ func (c *addonsCommand) plan(ctx context.Context, args []string) (*addons.Sessio
 		return nil, applier.Plan{}, err
 	}
 
+	c.channel = channel.Name
 	plan, err := session.Plan(ctx, channel)
-	for _, name := range channel.Unfit {
-		c.printMessage("add-on %s: no version of the channel is for Kubernetes %s", name, session.Kubernetes)
-	}
-
-	if names := channel.NetworkPolicies(); len(names) > 0 {
-		c.printMessage("warning: the network of the cluster, flannel, does not enforce the NetworkPolicies of %s",
-			strings.Join(names, ", "))
-	}
+	c.printUnfit(channel, session)
 
 	return session, plan, err
 }
@@ -253,6 +252,10 @@ Objects of add-ons that the channel no longer has are deleted by --prune, or by 
 func (c *addonsCommand) apply(ctx context.Context, args []string, prune bool) error {
 	session, plan, err := c.plan(ctx, args)
 	if err != nil {
+		return err
+	}
+
+	if err := session.CheckUnpublished(ctx, c.channel); err != nil {
 		return err
 	}
 
@@ -395,12 +398,7 @@ func (c *addonsCommand) render(ctx context.Context, args []string) error {
 		return err
 	}
 
-	name, err := c.clusterName(args, c.name)
-	if err != nil {
-		return err
-	}
-
-	session, err := addons.OpenOffline(ctx, c.newClusterEnv(), name)
+	session, err := c.openOffline(ctx, args)
 	if err != nil {
 		return err
 	}

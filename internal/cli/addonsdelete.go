@@ -200,6 +200,10 @@ func (c *addonsCommand) delete(
 	all []applier.Inventory,
 	names []string,
 ) error {
+	if err := session.CheckUnpublished(ctx, addons.ChannelsOf(all, names)...); err != nil {
+		return err
+	}
+
 	deletions, err := session.Applier.PlanDeletion(all, names)
 	if err != nil {
 		return err

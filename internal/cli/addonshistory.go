@@ -147,6 +147,15 @@ func (c *addonsCommand) rollback(ctx context.Context, addon string, number int) 
 		return err
 	}
 
+	all, err := session.Applier.Inventories(ctx)
+	if err != nil {
+		return err
+	}
+
+	if err := session.CheckUnpublished(ctx, addons.ChannelsOf(all, []string{addon})...); err != nil {
+		return err
+	}
+
 	plan, target, err := session.Applier.PlanRollback(ctx, addon, number)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@
 package manifest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,7 +35,8 @@ func addonNamespaceShape() v1alpha1.AddonNamespace {
 			DefaultLimits:   anyKey,
 			Max:             anyKey,
 		},
-		NetworkPolicy: "x",
+		RegistrySecrets: []string{"x"},
+		NetworkPolicy:   "x",
 	}
 }
 
@@ -81,6 +83,7 @@ func (c namespaceChecker) checkNamespace() {
 		v1alpha1.NetworkPolicySameNamespace, v1alpha1.NetworkPolicyDenyIngress)
 	c.checkLabels()
 	c.checkRoleBindings()
+	c.checkRegistrySecrets()
 	c.checkQuantities("resourceQuota", c.namespace.ResourceQuota)
 	if l := c.namespace.ContainerLimits; l != nil {
 		c.checkQuantities("containerLimits.defaultRequests", l.DefaultRequests)
@@ -151,6 +154,30 @@ func (c namespaceChecker) checkServiceAccounts(field string, accounts []string) 
 			c.report(at, account, "write NAME, or NAMESPACE/NAME", "is not a valid name of a service account")
 		}
 	}
+}
+
+// checkRegistrySecrets checks the names of registry secrets.
+func (c namespaceChecker) checkRegistrySecrets() {
+	names := c.namespace.RegistrySecrets
+	for n, name := range names {
+		field := fmt.Sprintf("registrySecrets[%d]", n)
+		if err := CheckRegistrySecretName(name); err != nil {
+			c.report(field, name, "write the name of a secret that 'slipway addons secrets list' shows", "%v", err)
+		}
+
+		if first := slices.Index(names, name); first < n {
+			c.report(field, name, "remove one of them", "is that of registrySecrets[%d]", first)
+		}
+	}
+}
+
+// CheckRegistrySecretName returns an error for a name that a Secret cannot have.
+func CheckRegistrySecretName(name string) error {
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return errors.New("is not a valid name of a Secret: use lower-case letters, digits, dashes and dots")
+	}
+
+	return nil
 }
 
 // checkQuantities checks amounts of resources.

@@ -24,6 +24,7 @@ func TestControllers(t *testing.T) {
 		{"the channels are applied", applyControllers},
 		{"kubectl top shows nodes and pods", checkTop},
 		{"a claim survives its pod", checkClaim},
+		{"a published channel is kept applied", checkPublishedChannel},
 		{"delete leaves nothing", func(e *environment) { e.runSlipway("delete", "cluster", clusterName, "--yes") }},
 	})
 }
@@ -110,4 +111,39 @@ func checkClaim(e *environment) {
 
 		return nil
 	})
+}
+
+// checkPublishedChannel publishes the channel of metrics-server, deletes its Deployment by hand, and waits until the control
+// plane has created it again.
+func checkPublishedChannel(e *environment) {
+	channel := controllerChannels()[0]
+	e.t.Log("\n" + e.runSlipway("addons", "publish", clusterName, "-f", channel, "--yes"))
+	start := time.Now()
+	e.waitUntil("the control plane has read the channel", 3*time.Minute, func() error {
+		out := e.runSlipway("addons", "channels", clusterName)
+		if !strings.Contains(out, " Applied ") {
+			return fmt.Errorf("the channels are\n%s", out)
+		}
+
+		return nil
+	})
+	e.t.Logf("COUNT the published channel is applied after %s", time.Since(start).Round(time.Second))
+
+	before := e.kubectl("get", "deployment", "-n", "kube-system", "metrics-server", "-o", "jsonpath={.metadata.uid}")
+	e.kubectl("delete", "deployment", "-n", "kube-system", "metrics-server")
+	start = time.Now()
+	e.waitUntil("the deleted Deployment is created again", 3*time.Minute, func() error {
+		r := e.tryKubectl("get", "deployment", "-n", "kube-system", "metrics-server", "-o", "jsonpath={.metadata.uid}")
+		if r.code != 0 || r.out == before {
+			return fmt.Errorf("exit status %d: %s%s", r.code, r.out, r.err)
+		}
+
+		return nil
+	})
+	e.t.Logf("COUNT the deleted Deployment is there again after %s", time.Since(start).Round(time.Second))
+	if r := e.runProgram(e.slipway, "addons", "apply", clusterName, "-f", channel, "--yes"); r.code != 1 {
+		e.t.Errorf("apply of a published channel has exit status %d:\n%s%s", r.code, r.out, r.err)
+	}
+
+	e.runSlipway("addons", "unpublish", "controllers", "--name", clusterName, "--yes")
 }

@@ -53,23 +53,23 @@ type Session struct {
 	// Kubernetes is the version of the API server.
 	Kubernetes *semver.Version
 
-	state store.Store
+	state  store.Store
+	sealer store.Sealer // of the state store
 }
 
 // Open reads the manifest of a cluster and connects to its API.
 func Open(ctx context.Context, env *cluster.Env, name string, o Options) (*Session, error) {
-	state, desired, err := readCluster(ctx, env, name)
+	s, err := openState(ctx, env, name)
 	if err != nil {
 		return nil, err
 	}
 
-	config, err := connect(ctx, env, desired, o)
+	config, err := connect(ctx, env, s.Cluster, o)
 	if err != nil {
 		return nil, err
 	}
 
 	config.WarningHandler = &warnings{notify: func(text string) { env.Notifyf("warning: %s", text) }}
-	s := &Session{Cluster: desired, state: state}
 	if s.Applier, s.Kubernetes, err = newApplier(config, env.Now); err != nil {
 		return nil, fmt.Errorf("connect to the Kubernetes API of cluster %s: %w", name, err)
 	}
@@ -86,29 +86,32 @@ func Open(ctx context.Context, env *cluster.Env, name string, o Options) (*Sessi
 // OpenOffline reads the manifest of a cluster. The session cannot change the cluster, and has the version of Kubernetes
 // that the manifest asks for.
 func OpenOffline(ctx context.Context, env *cluster.Env, name string) (*Session, error) {
-	state, desired, err := readCluster(ctx, env, name)
+	s, err := openState(ctx, env, name)
 	if err != nil {
 		return nil, err
 	}
 
-	version, err := bundle.ParseKubernetesVersion(desired.Spec.KubernetesVersion)
+	s.Kubernetes, err = bundle.ParseKubernetesVersion(s.Cluster.Spec.KubernetesVersion)
 	if err != nil {
 		return nil, err
 	}
 
-	return &Session{Cluster: desired, Kubernetes: version, state: state}, nil
+	return s, nil
 }
 
-// readCluster returns the state store, and the manifest of a cluster in it.
-func readCluster(ctx context.Context, env *cluster.Env, name string) (store.Store, v1alpha1.Cluster, error) {
-	state, _, err := env.Stores.State(ctx)
+// openState returns a session with the state store, and with the manifest of a cluster in it.
+func openState(ctx context.Context, env *cluster.Env, name string) (*Session, error) {
+	state, sealer, err := env.Stores.State(ctx)
 	if err != nil {
-		return nil, v1alpha1.Cluster{}, err
+		return nil, err
 	}
 
 	set, err := clusterstate.LoadManifests(ctx, state, name)
+	if err != nil {
+		return nil, err
+	}
 
-	return state, set.Cluster, err
+	return &Session{Cluster: set.Cluster, state: state, sealer: sealer}, nil
 }
 
 // connect returns how the API of a cluster is reached.

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/cluster/addons/source"
 	"github.com/slipway-k8s/slipway/internal/lib/asset"
@@ -27,23 +25,6 @@ type Channel struct {
 	Releases []applier.Release
 	// Unfit are add-ons of which no version is for the cluster's version of Kubernetes.
 	Unfit []string
-}
-
-// NetworkPolicies returns the add-ons that have a NetworkPolicy, sorted. flannel, the network of every cluster, does not
-// enforce them.
-func (c Channel) NetworkPolicies() []string {
-	var out []string
-
-	for _, r := range c.Releases {
-		isPolicy := func(o *unstructured.Unstructured) bool { return o.GetKind() == "NetworkPolicy" }
-		if slices.ContainsFunc(r.Objects, isPolicy) {
-			out = append(out, r.Addon.Name)
-		}
-	}
-
-	slices.Sort(out)
-
-	return slices.Compact(out)
 }
 
 // Load chooses the versions of a channel for the cluster and reads their objects. Paths in the channel are relative to
@@ -75,6 +56,7 @@ func (s *Session) Load(ctx context.Context, text []byte, directory string) (Chan
 		Kubernetes: s.Kubernetes,
 		Values:     values,
 		ReadState:  s.readState,
+		ReadSecret: s.readSecret,
 	}
 
 	var errs []error

@@ -155,6 +155,7 @@ func (a *Agent) controlPlaneTasks(m *etcdMember) []periodicTask {
 		{"restore", restoreInterval, newRestorer(a).lookAndRestore},
 		{"metadata", guardInterval, a.guardMetadata},
 		{"add-ons", addonInterval, newAddonTask(a, api).run},
+		{"add-on channels", addonInterval, newChannelTask(a, api).run},
 		{"repair", repairInterval, newRepairer(a, api).run},
 		{
 			"registration",

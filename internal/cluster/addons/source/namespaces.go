@@ -3,6 +3,10 @@
 package source
 
 import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
 	"maps"
 	"strings"
 
@@ -23,8 +27,12 @@ const (
 const rbacGroup = "rbac.authorization.k8s.io"
 
 // namespaceObjects returns the namespaces with the objects that their fields ask for.
-func namespaceObjects(namespaces []v1alpha1.AddonNamespace) []*unstructured.Unstructured {
+func (r Reader) namespaceObjects(
+	ctx context.Context,
+	namespaces []v1alpha1.AddonNamespace,
+) ([]*unstructured.Unstructured, error) {
 	var out []*unstructured.Unstructured
+	var errs []error
 
 	for _, n := range namespaces {
 		out = append(out, namespaceObject(n))
@@ -45,9 +53,37 @@ func namespaceObjects(namespaces []v1alpha1.AddonNamespace) []*unstructured.Unst
 		if n.NetworkPolicy != "" {
 			out = append(out, networkPolicy(n))
 		}
+
+		for _, name := range n.RegistrySecrets {
+			secret, err := r.registrySecret(ctx, n.Name, name)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("namespace %s: registry secret %s: %w", n.Name, name, err))
+				continue
+			}
+
+			out = append(out, secret)
+		}
 	}
 
-	return out
+	return out, errors.Join(errs...)
+}
+
+// registrySecret returns the Secret with which the kubelet pulls images from a private registry.
+func (r Reader) registrySecret(ctx context.Context, namespace, name string) (*unstructured.Unstructured, error) {
+	if r.ReadSecret == nil {
+		return nil, errors.New("there is no state store to read it from")
+	}
+
+	text, err := r.ReadSecret(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+
+	o := newObject("v1", "Secret", namespace, name)
+	o.Object["type"] = "kubernetes.io/dockerconfigjson"
+	o.Object["data"] = map[string]any{".dockerconfigjson": base64.StdEncoding.EncodeToString(text)}
+
+	return o, nil
 }
 
 // newObject returns an object without content. namespace is empty for one that is in none.

@@ -3,6 +3,7 @@
 package source_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -29,13 +30,16 @@ func TestNamespaces(t *testing.T) {
 					DefaultRequests: map[string]string{"cpu": "50m"},
 					Max:             map[string]string{"memory": "4Gi"},
 				},
-				NetworkPolicy: v1alpha1.NetworkPolicySameNamespace,
+				RegistrySecrets: []string{"registry"},
+				NetworkPolicy:   v1alpha1.NetworkPolicySameNamespace,
 			},
 			{Name: "idle", ContainerLimits: &v1alpha1.AddonContainerLimits{}},
 			{Name: "safe", NetworkPolicy: v1alpha1.NetworkPolicyDenyIngress},
 		}},
 	}
-	got, err := read(t, newReader(t.TempDir()), a)
+	r := newReader(t.TempDir())
+	r.ReadSecret = func(_ context.Context, name string) ([]byte, error) { return []byte("{} of " + name), nil }
+	got, err := read(t, r, a)
 	if diff := cmp.Diff(wantNamespaces, got); diff != "" || err != nil {
 		t.Errorf("%v\n%s", err, diff)
 	}
@@ -115,6 +119,17 @@ spec:
   podSelector: {}
   policyTypes:
   - Ingress
+---
+apiVersion: v1
+data:
+  .dockerconfigjson: e30gb2YgcmVnaXN0cnk=
+kind: Secret
+metadata:
+  labels:
+    slipway.dev/addon: app
+  name: registry
+  namespace: shop
+type: kubernetes.io/dockerconfigjson
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding

@@ -53,6 +53,8 @@ type Reader struct {
 	Transport http.RoundTripper
 	// ReadState returns an object of the cluster in the state store. Nil: there is none.
 	ReadState func(ctx context.Context, path string) ([]byte, error)
+	// ReadSecret returns a registry secret of the cluster, decrypted. Nil: there is none.
+	ReadSecret func(ctx context.Context, name string) ([]byte, error)
 }
 
 // Objects returns the objects of an add-on as they are applied: with its parameters, its labels and the label of
@@ -126,7 +128,7 @@ func (r Reader) parameters(a v1alpha1.Addon) (map[string]string, error) {
 func (r Reader) readObjects(ctx context.Context, s v1alpha1.AddonSource) ([]*unstructured.Unstructured, error) {
 	switch {
 	case len(s.Namespaces) > 0:
-		return namespaceObjects(s.Namespaces), nil
+		return r.namespaceObjects(ctx, s.Namespaces)
 	case s.Kustomization != "":
 		return r.readKustomization(s.Kustomization)
 	case s.Directory != "":

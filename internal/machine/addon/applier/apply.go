@@ -47,17 +47,24 @@ func (a *Applier) Apply(ctx context.Context, p Plan) ([]Result, error) {
 	var results []Result
 	var errs []error
 	stopped := map[string]bool{}
+	waiting := map[string]bool{} // not healthy yet, or depends on one that is not
 
 	for _, planned := range p.Addons {
 		result := Result{Name: planned.Name, Version: planned.Update, Outcome: OutcomeApplied}
-		blocked := slices.IndexFunc(planned.release.Addon.DependsOn, func(name string) bool { return stopped[name] })
+		blocked := planned.findDependency(stopped)
+		awaited := planned.findDependency(waiting)
 
 		switch {
-		case blocked >= 0:
+		case blocked != "":
 			result.Outcome = OutcomeSkipped
-			result.Message = "add-on " + planned.release.Addon.DependsOn[blocked] + " is not healthy"
+			result.Message = "add-on " + blocked + " is not healthy"
 			stopped[planned.Name] = true
 			errs = append(errs, fmt.Errorf("add-on %s was not applied: %s", planned.Name, result.Message))
+
+		case awaited != "":
+			result.Outcome = OutcomeSkipped
+			result.Message = "add-on " + awaited + " is not healthy yet"
+			waiting[planned.Name] = true
 
 		case planned.Update == "":
 			result.Outcome = OutcomeUnchanged
@@ -71,6 +78,7 @@ func (a *Applier) Apply(ctx context.Context, p Plan) ([]Result, error) {
 			case errors.Is(err, errNotHealthyYet):
 				result.Outcome = OutcomeApplying
 				result.Message = err.Error()
+				waiting[planned.Name] = true
 
 			case err != nil:
 				result.Outcome = OutcomeFailed
@@ -87,6 +95,17 @@ func (a *Applier) Apply(ctx context.Context, p Plan) ([]Result, error) {
 	}
 
 	return results, errors.Join(errs...)
+}
+
+// findDependency returns the first of the add-ons that this one depends on and that has one of the names; empty: none.
+func (p AddonPlan) findDependency(names map[string]bool) string {
+	for _, name := range p.release.Addon.DependsOn {
+		if names[name] {
+			return name
+		}
+	}
+
+	return ""
 }
 
 // addonRun applies one add-on.
