@@ -20,7 +20,7 @@ test: build ## every test; tests that this machine cannot run are skipped, liste
 	@hack/test.sh
 
 # What decides about machines is played with this many random histories.
-MODEL = ./internal/cluster/rollout ./internal/cluster/upgrade ./internal/machine/backup ./internal/machine/etcd ./internal/machine/follow ./internal/machine/repair
+MODEL = ./internal/cluster/rollout ./internal/cluster/upgrade ./internal/machine/backup ./internal/machine/etcd ./internal/machine/follow ./internal/machine/repair ./internal/machine/netpolicy
 
 SEED ?= $(shell date +%s)
 long: build ## the long forms of tests: killed at every write, every topology judged, 10,000 histories of each model

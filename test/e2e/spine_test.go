@@ -215,6 +215,9 @@ func checkPodNetwork(e *environment) {
 	if r := e.tryKubectl("exec", first[0], "--", "/probe", "get", "http://169.254.169.254/latest/meta-data/"); r.code == 0 {
 		e.t.Error("a pod reached the metadata service")
 	}
+	if os.Getenv("SLIPWAY_LONG") != "" {
+		checkNetworkPolicy(e, first, second)
+	}
 }
 
 // probeImage is the reference with which machines pull the test image.

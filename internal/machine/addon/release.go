@@ -93,6 +93,7 @@ func kinds() []kind {
 		{apps, "v1", "DaemonSet", "daemonsets", true},
 		{apps, "v1", "Deployment", "deployments", true},
 		{policy, "v1", "PodDisruptionBudget", "poddisruptionbudgets", true},
+		{"networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", true},
 		{rbac, "v1", "ClusterRole", "clusterroles", false},
 		{rbac, "v1", "ClusterRoleBinding", "clusterrolebindings", false},
 		{rbac, "v1", "Role", "roles", true},

@@ -39,6 +39,8 @@ type Agent struct {
 	Metadata Metadata
 	// GuardMetadata lets only the agent and the control groups reach the instance metadata service; nil does nothing.
 	GuardMetadata func(ctx context.Context, cgroups []string) error
+	// PolicyRules are the rules of NetworkPolicies in the kernel; nil: none are loaded.
+	PolicyRules PolicyRules
 	// EC2 is used on control-plane machines only.
 	EC2 EC2API
 	// Scaling completes the lifecycle hook of this machine. Control-plane machines also replace workers with it.

@@ -116,6 +116,7 @@ func newAgent(ctx context.Context, path string, env Env) (*Agent, error) {
 		Metadata: imds.NewFromConfig(cfg),
 
 		GuardMetadata: newMetadataGuard(root, execRunner{}).Apply,
+		PolicyRules:   kernelPolicyRules{root: root, run: execRunner{}},
 
 		EC2:      ec2.NewFromConfig(cfg),
 		Scaling:  autoscaling.NewFromConfig(cfg),

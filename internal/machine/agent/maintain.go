@@ -50,12 +50,14 @@ func (a *Agent) runPeriodicTasks(ctx context.Context) error {
 		group.Go(func() error { return m.keepMaintained(ctx) })
 		group.Go(func() error { return m.keepRecovered(ctx) })
 		group.Go(func() error { return m.keepSize(ctx) })
+		group.Go(func() error { return newPolicyCompiler(a, a.newAdminClient()).run(ctx) })
 		gate := newAPIGate(a)
 		group.Go(func() error { return gate.keepUntilDone(ctx) })
 		group.Go(func() error { return handOverWatch{agent: a, member: m, api: a.newAdminClient()}.run(ctx) })
 	}
 
 	group.Go(func() error { return newFollower(a).run(ctx) })
+	group.Go(func() error { return newPolicyLoader(a).run(ctx) })
 	group.Go(func() error { return newTerminationWatch(a).run(ctx) })
 	for _, task := range tasks {
 		group.Go(func() error { return task.repeat(ctx, a, time.Minute) })

@@ -97,6 +97,7 @@ func checkNodeAttacks(t *testing.T, a *Agent, api kube.Client) {
 		{"a kubelet sets its group", kubelet, own, `{"metadata":{"labels":{"slipway.dev/group":"gpu"}}}`, false},
 		{"a kubelet removes its group", kubelet, own, `{"metadata":{"labels":{"slipway.dev/group":null}}}`, false},
 		{"a kubelet sets a free label", kubelet, own, `{"metadata":{"labels":{"example.com/x":"y"}}}`, true},
+		{"a kubelet changes the rules of network policies", kubelet, policyMapsPath + "/worker-a", `{"data":{"rules.json":"{}"}}`, false},
 	} {
 		check := func() error {
 			status, text := c.who.patch(t, c.path, c.body)

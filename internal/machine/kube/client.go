@@ -138,9 +138,32 @@ func (c Client) Do(ctx context.Context, method, path, kind string, body []byte) 
 	return nil, fmt.Errorf("%s %s: %w", strings.ToLower(method), path, statusError(resp, answer))
 }
 
+// EventDeleted is the type of the event of an object that was deleted.
+const EventDeleted = "DELETED"
+
+// WatchEvent is what a watch reports of one object.
+type WatchEvent struct {
+	// Type is ADDED, MODIFIED or DELETED.
+	Type string `json:"type"`
+	// Object is the object after the event, or before its deletion.
+	Object json.RawMessage `json:"object"`
+}
+
 // Watch calls each with every object that a watch reports, until the server ends the watch or ctx ends. The client
 // must have no timeout.
 func (c Client) Watch(ctx context.Context, path string, each func(object json.RawMessage)) error {
+	return c.WatchEvents(ctx, path, func(event WatchEvent) error {
+		if event.Type != EventDeleted {
+			each(event.Object)
+		}
+
+		return nil
+	})
+}
+
+// WatchEvents calls each with every event of a watch, until it returns an error, the server ends the watch or ctx ends.
+// The client must have no timeout.
+func (c Client) WatchEvents(ctx context.Context, path string, each func(event WatchEvent) error) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Server+path, nil)
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", path, err)
@@ -159,11 +182,7 @@ func (c Client) Watch(ctx context.Context, path string, each func(object json.Ra
 
 	decoder := json.NewDecoder(resp.Body)
 	for {
-		var event struct {
-			Type   string          `json:"type"`
-			Object json.RawMessage `json:"object"`
-		}
-
+		var event WatchEvent
 		err := decoder.Decode(&event)
 		switch {
 		case errors.Is(err, io.EOF):
@@ -172,8 +191,10 @@ func (c Client) Watch(ctx context.Context, path string, each func(object json.Ra
 			return fmt.Errorf("watch %s: %w", path, err)
 		case event.Type == "ERROR":
 			return fmt.Errorf("watch %s: %s", path, event.Object)
-		case event.Type != "DELETED":
-			each(event.Object)
+		}
+
+		if err := each(event); err != nil {
+			return fmt.Errorf("watch %s: %w", path, err)
 		}
 	}
 }
