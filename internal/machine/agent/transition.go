@@ -15,7 +15,8 @@ import (
 )
 
 // How long a component may take until it works with a new configuration. The first start of an API server takes most
-// of it: its startup probe gives it 2 minutes.
+// of it. Its startup probe gives it 4 minutes; a machine that needs more than podPatience keeps its former document, so
+// that a configuration that does not work is taken back soon.
 const (
 	unitPatience = 60 * time.Second
 	podPatience  = 150 * time.Second

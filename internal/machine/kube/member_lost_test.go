@@ -63,3 +63,24 @@ func TestRestartsAreSoon(t *testing.T) {
 		}
 	}
 }
+
+// TestSlowStartsAreWaitedFor: a control plane may take 4 minutes to start, as kubeadm allows it. On machines with little
+// time of their processors, 2 minutes were too short for API servers, and each restart began anew.
+func TestSlowStartsAreWaitedFor(t *testing.T) {
+	pods, err := kube.StaticPods(config())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, f := range pods {
+		var pod corev1.Pod
+		if err := yaml.Unmarshal(f.Body, &pod); err != nil {
+			t.Fatal(err)
+		}
+
+		probe := pod.Spec.Containers[0].StartupProbe
+		if limit := probe.FailureThreshold * probe.PeriodSeconds; limit != 240 {
+			t.Errorf("%s is restarted after %d s without a healthy answer, want 240", f.Path, limit)
+		}
+	}
+}

@@ -164,9 +164,9 @@ func (p component) buildContainer(c Config) corev1.Container {
 			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 			SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
-		// The kubelet restarts the container if it is not healthy 2 minutes after its start, or
+		// The kubelet restarts the container if it is not healthy 4 minutes after its start, as kubeadm allows, or
 		// unhealthy for 30 seconds later.
-		StartupProbe:  p.httpProbe(p.healthPath, 60, 2),
+		StartupProbe:  p.httpProbe(p.healthPath, 120, 2),
 		LivenessProbe: p.httpProbe(p.healthPath, 6, 5),
 	}
 	if p.name == "kube-apiserver" {
