@@ -34,8 +34,8 @@ paths, with a catalogue of their hashes for SLIPWAY_ASSETS; 'slipway region env'
 
 --kubernetes-version builds an earlier minor version as well, and adds it to the catalogue. It takes as long as the default
 version. --earlier-components does the same for an earlier version of etcd, containerd and the CNI plugins, to rehearse their
-upgrade, and --addon-images for the controllers of the channel in examples/addons. What was built once is kept in later
-builds.
+upgrade, and --addon-images for the controllers of the channel in examples/addons. --conformance builds Kubernetes' own
+conformance tests and the images that they start, for 'make conformance'. What was built once is kept in later builds.
 
 The sources are the directory assets of a checkout of slipway. Packages install them in share/slipway/assets.` + exitStatusHelp(),
 		Example: "  slipway assets build\n  slipway assets build --kubernetes-version 1.35\n" +
@@ -46,6 +46,12 @@ The sources are the directory assets of a checkout of slipway. Packages install 
 		},
 	}
 
+	addAssetsBuildFlags(cmd, &o)
+
+	return cmd
+}
+
+func addAssetsBuildFlags(cmd *cobra.Command, o *build.Options) {
 	cmd.Flags().StringVar(
 		&o.Source,
 		"source",
@@ -81,9 +87,14 @@ The sources are the directory assets of a checkout of slipway. Packages install 
 		"also build the images of the add-ons in examples/addons, metrics-server and local-path-provisioner",
 	)
 
-	cmd.Flags().StringVar(&o.Out, "out", "", "output directory (default: assets in the cache directory)")
+	cmd.Flags().BoolVar(
+		&o.Conformance,
+		"conformance",
+		false,
+		"also build Kubernetes' conformance tests and the images that they start, which the catalogue does not list",
+	)
 
-	return cmd
+	cmd.Flags().StringVar(&o.Out, "out", "", "output directory (default: assets in the cache directory)")
 }
 
 // buildAssets builds the assets that o asks for, and prints the path of their catalogue.

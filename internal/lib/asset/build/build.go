@@ -20,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -51,6 +52,10 @@ type Options struct {
 	// AddonImages also builds the controllers of examples/addons and their images. They are kept as those of
 	// Kubernetes are.
 	AddonImages bool
+
+	// Conformance also builds Kubernetes' conformance tests and the images that they start, which are not in the
+	// catalogue. They are kept as those of Kubernetes are.
+	Conformance bool
 
 	// FileRepository and ContainerRegistry are written to the catalogue. If empty, the defaults are
 	// used.
@@ -156,7 +161,7 @@ func newBuilder(o Options) *builder {
 	}
 
 	b.optional[laterEtcdModule] = true
-	for _, name := range addonSteps() {
+	for _, name := range slices.Concat(addonSteps(), conformanceSteps()) {
 		b.optional[name] = true
 	}
 

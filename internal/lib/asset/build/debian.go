@@ -29,18 +29,28 @@ type debianLayer struct {
 	revision string
 }
 
+// debianLayers returns all layers, those that are built on request too.
+func debianLayers() []debianLayer {
+	return append([]debianLayer{nftablesDebianLayer(), busyboxDebianLayer()}, conformanceDebianLayers()...)
+}
+
+// keepPrograms returns a keeps that has the programs, the dynamic loader and shared libraries.
+func keepPrograms(programs ...string) func(path string) bool {
+	return func(path string) bool {
+		library := strings.Contains(path, ".so") && !strings.Contains(path, "/gconv/") &&
+			!strings.Contains(path, "/audit/")
+
+		return library || slices.Contains(programs, path)
+	}
+}
+
 // nftablesDebianLayer is nft, which kube-proxy and flannel call, with the dynamic loader and the shared libraries.
 func nftablesDebianLayer() debianLayer {
 	return debianLayer{
 		name:     "nftables",
 		packages: nftablesPackages(),
 		revision: "with iptables",
-		keeps: func(path string) bool {
-			library := strings.Contains(path, ".so") && !strings.Contains(path, "/gconv/") &&
-				!strings.Contains(path, "/audit/")
-
-			return library || path == "/usr/sbin/nft" || path == "/usr/sbin/xtables-nft-multi"
-		},
+		keeps:    keepPrograms("/usr/sbin/nft", "/usr/sbin/xtables-nft-multi"),
 	}
 }
 

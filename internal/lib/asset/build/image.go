@@ -53,6 +53,10 @@ func (b *builder) packImages(c *asset.Catalog) error {
 			return fmt.Errorf("write image %s: %w", r.Name, err)
 		}
 
+		if r.Unlisted {
+			continue
+		}
+
 		c.Images = append(c.Images, asset.Image{
 			Name:    r.Name,
 			Version: b.versions[r.Module],
@@ -111,13 +115,15 @@ func (b *builder) buildImage(r imageRecipe, layers map[string]v1.Layer) (v1.Imag
 	file.OS = "linux"
 	file.Architecture = b.arch
 	file.Config.Entrypoint = r.Entrypoint
+	file.Config.Cmd = r.Command
+	file.Config.User = r.User
 	file.Config.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 
 	return mutate.ConfigFile(image, file)
 }
 
-// listLayerEntries returns the entries of a layer. The name of a layer is that of a module, or base,
-// busybox or nftables.
+// listLayerEntries returns the entries of a layer. The name of a layer is that of a module or of a [debianLayer], base,
+// or one that [builder.listConformanceLayer] knows.
 func (b *builder) listLayerEntries(name string) ([]archiveEntry, error) {
 	bin := filepath.Join(b.stepDirs[name], "bin")
 	if isKubernetesModule(name) {
@@ -135,11 +141,18 @@ func (b *builder) listLayerEntries(name string) ([]archiveEntry, error) {
 		return listPrograms(bin, "opt/bin/")
 	case "cp":
 		return listPrograms(bin, "bin/")
+	case "etcd":
+		return listPrograms(bin, "usr/local/bin/")
 	case "flannel-cni-plugin", "pause", "probe", "coredns", "metrics-server", "local-path-provisioner":
 		return listPrograms(bin, "")
 	}
 
-	return nil, fmt.Errorf("unknown layer %s", name)
+	entries, err := b.listConformanceLayer(name)
+	if err == nil && len(entries) == 0 {
+		err = fmt.Errorf("unknown layer %s", name)
+	}
+
+	return entries, err
 }
 
 // nftablesLayer returns Debian's files, and the links that the scripts of the packages would

@@ -73,8 +73,8 @@ func kubernetesImages(module string) []imageRecipe {
 	return out
 }
 
-// requestedModules returns the optional modules that were requested: those of versions of Kubernetes, of earlier
-// components, of a later etcd and of add-ons. b.versions must be known. The error wraps [ErrUnknownKubernetes], and lists the versions that
+// requestedModules returns the optional steps that were requested: those of versions of Kubernetes, of earlier
+// components, of a later etcd, of add-ons and of the conformance tests. b.versions must be known. The error wraps [ErrUnknownKubernetes], and lists the versions that
 // can be built.
 func (b *builder) requestedModules() (map[string]bool, error) {
 	requested := map[string]bool{laterEtcdModule: b.LaterEtcd}
@@ -84,6 +84,10 @@ func (b *builder) requestedModules() (map[string]bool, error) {
 
 	for _, name := range addonSteps() {
 		requested[name] = b.AddonImages
+	}
+
+	for _, name := range conformanceSteps() {
+		requested[name] = b.Conformance
 	}
 
 	for _, version := range b.Kubernetes {
@@ -123,8 +127,10 @@ func isKubernetesModule(name string) bool {
 	return name == defaultKubernetesModule || strings.HasPrefix(name, defaultKubernetesModule+"-")
 }
 
-// leaveOut removes a module and what is made of it from the build.
+// leaveOut removes a module or a layer, and what is made of it, from the build.
 func (b *builder) leaveOut(module string) {
 	b.files = slices.DeleteFunc(b.files, func(r fileRecipe) bool { return r.Module == module })
-	b.images = slices.DeleteFunc(b.images, func(r imageRecipe) bool { return r.Module == module })
+	b.images = slices.DeleteFunc(b.images, func(r imageRecipe) bool {
+		return r.Module == module || slices.Contains(r.Layers, module)
+	})
 }

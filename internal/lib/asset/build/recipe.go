@@ -26,6 +26,12 @@ type moduleRecipe struct {
 	Tags     string            // build tags
 	LDFlags  string            // {version}, {major} and {minor} are replaced
 	CGO      bool              // links statically against glibc
+
+	// Tests are packages whose test programs are built too, by the names of the programs.
+	Tests map[string]string `json:",omitempty"`
+	// Data are files of the module that Pins names, as paths below its root, by their paths below the result's
+	// directory data.
+	Data map[string]string `json:",omitempty"`
 }
 
 // fileRecipe is one downloadable file.
@@ -47,6 +53,9 @@ type imageRecipe struct {
 	Ref        string // {version} is replaced
 	Layers     []string
 	Entrypoint []string
+	Command    []string // the default arguments
+	User       string   // if empty, root
+	Unlisted   bool     // it is served, but not in the catalogue
 }
 
 // moduleRecipes returns the modules in build order.
@@ -58,6 +67,7 @@ func moduleRecipes() []moduleRecipe {
 		earlierKubernetesRecipes(),
 		otherVersionRecipes(),
 		addonRecipes(),
+		[]moduleRecipe{conformanceRecipe()},
 	)
 }
 
@@ -242,7 +252,7 @@ func imageRecipes() []imageRecipe {
 		images = append(images, kubernetesImages(kubernetesModule(minor))...)
 	}
 
-	return append(images, addonImages()...)
+	return slices.Concat(images, addonImages(), conformanceImages())
 }
 
 // nftablesPackages returns nft, which kube-proxy and flannel call, and the Debian 12 packages that

@@ -9,7 +9,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,13 +39,25 @@ func (b *builder) planSteps(ctx context.Context) ([]step, error) {
 		return nil, fmt.Errorf("query the version of Go: %w", err)
 	}
 
-	steps, err := b.planModules(goVersion)
+	for i := range b.modules {
+		if err := b.resolveVersion(&b.modules[i]); err != nil {
+			return nil, err
+		}
+	}
+
+	requested, err := b.requestedModules()
 	if err != nil {
 		return nil, err
 	}
 
-	for _, l := range []debianLayer{nftablesDebianLayer(), busyboxDebianLayer()} {
-		if b.optional[l.name] && !b.AddonImages && !b.hasResultOf(l.name) {
+	steps, err := b.planModules(goVersion, requested)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, l := range debianLayers() {
+		isOptional := b.optional[l.name] && !requested[l.name]
+		if isOptional && !b.hasResultOf(l.name) {
 			b.leaveOut(l.name) // without asking apt
 			continue
 		}
@@ -53,7 +67,7 @@ func (b *builder) planSteps(ctx context.Context) ([]step, error) {
 			return nil, err
 		}
 
-		if b.optional[l.name] && !b.AddonImages && !b.isCached(s) {
+		if isOptional && !b.isCached(s) {
 			b.leaveOut(l.name)
 			continue
 		}
@@ -88,18 +102,7 @@ func (b *builder) planDebianLayer(ctx context.Context, l debianLayer) (step, err
 
 // planModules returns the steps of the modules. It leaves out the optional ones that are neither requested nor
 // cached.
-func (b *builder) planModules(goVersion string) ([]step, error) {
-	for i := range b.modules {
-		if err := b.resolveVersion(&b.modules[i]); err != nil {
-			return nil, err
-		}
-	}
-
-	requested, err := b.requestedModules()
-	if err != nil {
-		return nil, err
-	}
-
+func (b *builder) planModules(goVersion string, requested map[string]bool) ([]step, error) {
 	var steps []step
 
 	for _, m := range b.modules {
@@ -230,13 +233,35 @@ func (b *builder) moduleCacheKey(m moduleRecipe, goVersion string) (string, erro
 	return hashParts(parts...), nil
 }
 
-// compileModule builds the programs of a module in dir/bin.
+// compileModule builds the programs of a module in dir/bin, and copies its data to dir/data.
 func (b *builder) compileModule(ctx context.Context, m moduleRecipe, dir string) error {
 	bin := filepath.Join(dir, "bin")
 	if err := os.Mkdir(bin, 0o755); err != nil {
 		return err
 	}
 
+	if err := b.compileProgram(ctx, m, bin+"/", m.Packages...); err != nil {
+		return err
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(m.Tests)) {
+		if err := b.compileProgram(ctx, m, filepath.Join(bin, name), m.Tests[name]); err != nil {
+			return err
+		}
+	}
+
+	for from, to := range m.Programs {
+		if err := os.Rename(filepath.Join(bin, from), filepath.Join(bin, to)); err != nil {
+			return err
+		}
+	}
+
+	return b.copyModuleData(ctx, m, dir)
+}
+
+// compileProgram builds packages of a module in output, which is a directory if it ends with a slash. Otherwise it is
+// the test program of the one package.
+func (b *builder) compileProgram(ctx context.Context, m moduleRecipe, output string, packages ...string) error {
 	flags := "-s -w " + m.LDFlags
 	cgo := "0"
 	if m.CGO {
@@ -244,8 +269,12 @@ func (b *builder) compileModule(ctx context.Context, m moduleRecipe, dir string)
 		cgo = "1"
 	}
 
-	args := []string{
-		"build",
+	command := []string{"build"}
+	if !strings.HasSuffix(output, "/") {
+		command = []string{"test", "-c", "-vet=off"} // vet takes as long as the build
+	}
+
+	options := []string{
 		"-trimpath",
 		"-buildvcs=false",
 		"-tags",
@@ -253,19 +282,39 @@ func (b *builder) compileModule(ctx context.Context, m moduleRecipe, dir string)
 		"-ldflags",
 		strings.TrimSpace(flags),
 		"-o",
-		bin + "/",
+		output,
 	}
 
-	cmd := exec.CommandContext(ctx, b.Go, append(args, m.Packages...)...)
+	cmd := exec.CommandContext(ctx, b.Go, slices.Concat(command, options, packages)...)
 	cmd.Dir = filepath.Join(b.Source, m.Name)
 	cmd.Env = append(slices.Clone(b.Env), "CGO_ENABLED="+cgo, "GOFLAGS=", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build in %s: %w\n%s", cmd.Dir, err, out)
+		return fmt.Errorf("go %s in %s: %w\n%s", command[0], cmd.Dir, err, out)
 	}
 
-	for from, to := range m.Programs {
-		if err := os.Rename(filepath.Join(bin, from), filepath.Join(bin, to)); err != nil {
-			return err
+	return nil
+}
+
+// copyModuleData copies the data of a module's recipe from the source of its pinned module to dir/data.
+func (b *builder) copyModuleData(ctx context.Context, m moduleRecipe, dir string) error {
+	if len(m.Data) == 0 {
+		return nil
+	}
+
+	source, err := b.runCommand(
+		ctx,
+		filepath.Join(b.Source, m.Name),
+		b.Go, "list", "-m", "-f", "{{.Dir}}", m.Pins,
+	)
+	if err != nil {
+		return err
+	}
+
+	for to, from := range m.Data {
+		path := filepath.Join(dir, "data", to)
+		write := func(w io.Writer) error { return copyFile(w, filepath.Join(source, from)) }
+		if _, err := writeHashed(path, write); err != nil {
+			return fmt.Errorf("copy %s of %s: %w", from, m.Pins, err)
 		}
 	}
 
