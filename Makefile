@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 export GOFLAGS ?= -buildvcs=false
 
-.PHONY: build test long robustness robustness-machines moto-suite lint vulncheck bench e2e e2e-aws demo demo-down deps assets image packages packages-check generate man fuzz clean
+.PHONY: build test long robustness robustness-machines moto-suite conformance lint vulncheck bench e2e e2e-aws demo demo-down deps assets image packages packages-check generate man fuzz clean
 
 build: ## bin/slipway and bin/slipway-node
 	@hack/build.sh
@@ -37,6 +37,9 @@ robustness-machines: build deps ## the same with faults of machines, disks and n
 
 moto-suite: ## the listed tests of moto's own suite, against the local region; says how to get them
 	@hack/moto-suite.sh $(SERVICE)
+
+conformance: build deps ## Kubernetes' conformance tests against a cluster in a local region; FOCUS=REGEXP runs those whose names match
+	@hack/conformance.sh
 
 e2e: build deps ## the end-to-end tests; fails where test would skip
 	@SLIPWAY_E2E=require hack/e2e.sh
