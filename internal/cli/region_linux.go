@@ -73,7 +73,7 @@ func (a *app) regionStart(ctx context.Context, port int) error {
 		return err
 	}
 
-	if err := a.regionImage(ctx, cache); err != nil {
+	if err := a.regionImage(ctx, cache, ""); err != nil {
 		return err
 	}
 
@@ -236,20 +236,27 @@ func newRegionEnvCommand(a *app) *cobra.Command {
 }
 
 func newRegionImageCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:     "image",
-		Short:   "Build the image that the local region's machines boot from",
-		Long:    "Build the local region's machine image, a Debian 12 root file system, unless the cache has it already. Needs root." + exitStatusHelp(),
-		Example: "  slipway region image",
+	var distribution string
+	cmd := &cobra.Command{
+		Use:   "image",
+		Short: "Build an image that the local region's machines boot from",
+		Long: `Build a machine image of the local region, a root file system, unless the cache has it already: Debian 12, which
+'slipway region start' builds too, or another distribution with --os. Needs root.` + exitStatusHelp(),
+		Example: "  slipway region image\n  slipway region image --os ubuntu-24.04",
 		Args:    requireNoArguments,
 		RunE: a.withCacheDir(func(ctx context.Context, cache string) error {
-			return a.regionImage(ctx, cache)
+			return a.regionImage(ctx, cache, distribution)
 		}),
 	}
+
+	names := region.Distributions()
+	cmd.Flags().StringVar(&distribution, "os", names[0], "the distribution: "+strings.Join(names, " or "))
+
+	return cmd
 }
 
-func (a *app) regionImage(ctx context.Context, cache string) error {
-	return region.EnsureImage(ctx, cache, func(line string) { a.printMessage("%s", line) })
+func (a *app) regionImage(ctx context.Context, cache, distribution string) error {
+	return region.EnsureImage(ctx, cache, distribution, func(line string) { a.printMessage("%s", line) })
 }
 
 // newRegionServeCommand returns the command that 'region start' runs in the background.

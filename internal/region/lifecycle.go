@@ -44,26 +44,27 @@ func Preflight() error {
 	return nil
 }
 
-// EnsureImage builds the image of the machines unless the cache has it. It calls progress at the start of
-// each stage.
-func EnsureImage(ctx context.Context, cache string, progress func(line string)) error {
-	id := image.ComputeID(runtime.GOARCH)
-	if _, err := image.Find(regionPaths{cache}.imageDir(), id); err == nil {
-		return nil
-	}
+// Distributions returns the distributions that an image can be built of, the default first.
+func Distributions() []string { return image.Distributions() }
 
+// EnsureImage builds the image of a distribution, empty for the default, unless the cache has it. It calls progress at the
+// start of each stage.
+func EnsureImage(ctx context.Context, cache, distribution string, progress func(line string)) error {
+	dir, id := regionPaths{cache}.imageDir(), image.ComputeID(distribution, runtime.GOARCH)
 	_, err := image.Build(ctx, image.Options{
-		CacheDir: regionPaths{cache}.imageDir(), Arch: runtime.GOARCH,
-		Progress: func(stage string) { progress("image " + id + ": " + stage) },
+		CacheDir:     dir,
+		Distribution: distribution,
+		Arch:         runtime.GOARCH,
+		Progress:     func(stage string) { progress("image " + id + ": " + stage) },
 	})
 
 	return err
 }
 
-// FindImage returns the root file system of the machine image in the cache. The error wraps fs.ErrNotExist if
+// FindImage returns the root file system of the default machine image in the cache. The error wraps fs.ErrNotExist if
 // it has not been built.
 func FindImage(cache string) (string, error) {
-	img, err := image.Find(regionPaths{cache}.imageDir(), image.ComputeID(runtime.GOARCH))
+	img, err := image.Find(regionPaths{cache}.imageDir(), image.ComputeID(image.Debian12, runtime.GOARCH))
 
 	return img.Root, err
 }

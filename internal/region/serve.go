@@ -32,9 +32,6 @@ const transitionDelay = 200 * time.Millisecond
 // machineAPIURL is the URL of the region's API inside VPCs.
 const machineAPIURL = "http://198.18.0.1"
 
-// debianOwner is the account that owns Debian's images in AWS (wiki.debian.org/Cloud/AmazonEC2Image).
-const debianOwner = "136693071363"
-
 // ServeOptions are the options of [Serve]. All are required.
 type ServeOptions struct {
 	CacheDir string       // see [Options]
@@ -105,8 +102,9 @@ func (r *regionProcess) buildServices(registry http.Handler) (err error) {
 		S3Dir:            filepath.Join(r.paths.stateDir(), "s3"),
 		Faults:           r.faults,
 		TransitionDelay:  transitionDelay,
-		Images:           debianImages(),
-		PublicParameters: debianParameters(),
+		Images:           publicImages(),
+		Unbootable:       r.paths.unbootableReason,
+		PublicParameters: publicParameters(),
 		Machines:         networkedHost{r.host, r.network},
 		Network:          r.network,
 		PublicAddresses:  r.settings.publicAddressRange(),

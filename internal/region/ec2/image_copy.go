@@ -53,6 +53,19 @@ func (st *serviceState) bootedImage(id string) string {
 	return id
 }
 
+// checkBootable returns the error of EC2 if no machine can boot from an image.
+func (s *Service) checkBootable(id string) error {
+	if s.cfg.Unbootable == nil {
+		return nil
+	}
+
+	if reason := s.cfg.Unbootable(s.st.bootedImage(id)); reason != "" {
+		return wire.Errorf("Unsupported", "The requested configuration is currently not supported. %s", reason)
+	}
+
+	return nil
+}
+
 // copyImage copies an image of this region. The copy gets a snapshot of its own.
 func (s imageHandlers) copyImage(in *sdk.CopyImageInput) (*sdk.CopyImageOutput, error) {
 	if ids, err := s.idempotentResult("CopyImage", in.ClientToken, in); err != nil {

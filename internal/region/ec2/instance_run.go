@@ -217,12 +217,8 @@ func (s launchHandlers) checkLaunchImage(l *launchRequest) error {
 		)
 	}
 
-	if l.image.Unbootable != "" {
-		return wire.Errorf(
-			"Unsupported",
-			"The requested configuration is currently not supported. %s",
-			l.image.Unbootable,
-		)
+	if err := s.checkBootable(l.image.ID); err != nil {
+		return err
 	}
 
 	used := int64(0)

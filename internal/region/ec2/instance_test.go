@@ -244,7 +244,7 @@ func TestPublicKeyInMetadata(t *testing.T) {
 
 // unbootableImage is an image of an architecture that this host cannot run.
 func unbootableImage() ec2.Image {
-	return ec2.Image{ID: "ami-0123456789abcdef1", Architecture: "arm64", RootDevice: "/dev/xvda", RootSizeGiB: 8, Unbootable: "This computer is amd64."}
+	return ec2.Image{ID: "ami-0123456789abcdef1", Architecture: "arm64", RootDevice: "/dev/xvda", RootSizeGiB: 8}
 }
 
 func TestRunInstancesErrors(t *testing.T) {
@@ -252,6 +252,12 @@ func TestRunInstancesErrors(t *testing.T) {
 		c.Profiles = profiles{}
 		c.Quotas.VCPUs = 4
 		c.Images = append(c.Images, unbootableImage())
+		c.Unbootable = func(id string) string {
+			if id == unbootableImage().ID {
+				return "This computer is amd64."
+			}
+			return ""
+		}
 	})
 	_, subnet := r.createVPCWithSubnet(t)
 	good := func() *client.RunInstancesInput {

@@ -89,17 +89,18 @@ type Image struct {
 	RootDevice   string    // such as /dev/sda1
 	RootSizeGiB  int64     // minimum size of the root volume
 	Created      time.Time // shown as the creation date
-	Unbootable   string    // why no machine can boot from it; empty if machines can
 }
 
 // Config configures a [Service]. Region, Account, Now and Rand are required.
 type Config struct {
-	Region  string           // such as us-east-1
-	Account string           // account id of 12 digits, which owns all resources
-	Zones   []string         // zone letters; nil means a to f in us-east-1, a to c elsewhere
-	Images  []Image          // all images that exist
-	Now     func() time.Time // clock
-	Rand    io.Reader        // source of ids and MAC addresses
+	Region  string   // such as us-east-1
+	Account string   // account id of 12 digits, which owns all resources
+	Zones   []string // zone letters; nil means a to f in us-east-1, a to c elsewhere
+	Images  []Image  // all images that exist
+	// Unbootable returns why no machine can boot from one of Images, or ""; nil means that machines can.
+	Unbootable func(imageID string) string
+	Now        func() time.Time // clock
+	Rand       io.Reader        // source of ids and MAC addresses
 
 	// TransitionDelay is how long each transition takes. 0 means none.
 	TransitionDelay time.Duration

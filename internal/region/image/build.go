@@ -4,6 +4,7 @@ package image
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,12 +23,14 @@ import (
 // builder builds one image in buildDir and moves it to its final directory when it is complete.
 type builder struct {
 	opts     Options
+	recipe   recipe
 	id       string
 	buildDir string
 }
 
 func (b builder) rootDir() string         { return filepath.Join(b.buildDir, "root") }
-func (b builder) packageCacheDir() string { return filepath.Join(b.opts.CacheDir, "debs") }
+func (b builder) keyringDir() string      { return filepath.Join(b.buildDir, "keyring") }
+func (b builder) packageCacheDir() string { return filepath.Join(b.opts.CacheDir, b.recipe.cache) }
 
 func (b builder) runStages(ctx context.Context) error {
 	if err := os.RemoveAll(b.buildDir); err != nil {
@@ -59,8 +62,8 @@ func (b builder) runStages(ctx context.Context) error {
 	return b.publishImage()
 }
 
-// bootstrapBase runs debootstrap, which checks the signature of the release, and refuses to go on without Debian's keys.
-// Downloaded packages stay in the cache for the next build.
+// bootstrapBase runs debootstrap, which checks the signature of the release, and refuses to go on without the
+// distribution's keys. Downloaded packages stay in the cache for the next build.
 func (b builder) bootstrapBase(ctx context.Context) error {
 	for _, dir := range []string{b.buildDir, b.packageCacheDir()} {
 		if err := makeDir(dir); err != nil {
@@ -68,20 +71,33 @@ func (b builder) bootstrapBase(ctx context.Context) error {
 		}
 	}
 
-	args := []string{
-		"--force-check-gpg", "--variant=minbase", "--arch=" + b.opts.Arch, "--cache-dir=" + b.packageCacheDir(),
-		"--include=" + strings.Join(basePackages(), ","), debianSuite, b.rootDir(),
-	}
-	if mirror := b.opts.findMirror(os.DirFS("/etc/apt")); mirror != "" {
-		args = append(args, mirror)
+	mirror := cmp.Or(b.opts.Mirror, b.recipe.mirrors[b.opts.Arch])
+	if mirror == "" {
+		mirror = findMirror(os.DirFS("/etc/apt"))
 	}
 
-	return b.runCommand(ctx, b.opts.findProgram("debootstrap"), args...)
+	keyring, err := b.unpackKeyring(ctx, mirror)
+	if err != nil {
+		return err
+	}
+
+	args := b.recipe.debootstrapArguments(
+		b.rootDir(),
+		mirror,
+		keyring,
+		"--arch="+b.opts.Arch,
+		"--cache-dir="+b.packageCacheDir(),
+	)
+	if err := b.runCommand(ctx, b.opts.findProgram("debootstrap"), args...); err != nil {
+		return err
+	}
+
+	return os.RemoveAll(b.keyringDir())
 }
 
 // installPackages installs packages with apt, which resolves dependencies that debootstrap cannot.
 func (b builder) installPackages(ctx context.Context) error {
-	return b.runInRoot(ctx, append([]string{"install"}, installedPackages()...)...)
+	return b.runInRoot(ctx, append([]string{"install"}, b.recipe.packages...)...)
 }
 
 func (b builder) trimRoot(ctx context.Context) error { return b.runInRoot(ctx, "trim") }
@@ -95,13 +111,13 @@ mount -t proc proc "$root/proc"
 mount -t tmpfs tmpfs "$root/tmp"
 mkdir -p "$root/var/cache/apt/archives"
 mount --bind "$debs" "$root/var/cache/apt/archives"
-[ ! -f /etc/resolv.conf ] || cp -L /etc/resolv.conf "$root/etc/resolv.conf"
+[ ! -f /etc/resolv.conf ] || [ -L "$root/etc/resolv.conf" ] || cp -L /etc/resolv.conf "$root/etc/resolv.conf"
 exec chroot "$root" /bin/sh -c "$script" finish "$@"`
 
 	return b.runCommand(
 		ctx,
 		b.opts.findProgram("sh"),
-		append([]string{"-c", outer, "finish", b.rootDir(), b.packageCacheDir(), finishScript}, args...)...)
+		append([]string{"-c", outer, "finish", b.rootDir(), b.packageCacheDir(), b.recipe.finish}, args...)...)
 }
 
 // runCommand runs a program in its own mount namespace. An error contains the end of the output.
@@ -149,10 +165,10 @@ func outputTail(out []byte, n int) []byte {
 	return bytes.TrimSpace(out)
 }
 
-// writeOverlay writes the files of overlay.txtar. It runs twice: before apt, so that apt uses its
+// writeOverlay writes the region's files. It runs twice: before apt, so that apt uses its
 // configuration, and after it, because packages overwrite files.
 func (b builder) writeOverlay(context.Context) error {
-	for _, f := range txtar.Parse(overlayArchive).Files {
+	for _, f := range txtar.Parse(b.recipe.overlay).Files {
 		path := filepath.Join(b.rootDir(), f.Name)
 		if err := makeDir(filepath.Dir(path)); err != nil {
 			return fmt.Errorf("create directory of /%s: %w", f.Name, err)
@@ -167,7 +183,7 @@ func (b builder) writeOverlay(context.Context) error {
 }
 
 func (b builder) maskUnits(context.Context) error {
-	for _, unit := range maskedUnits() {
+	for _, unit := range b.recipe.masked {
 		path := filepath.Join(b.rootDir(), "etc/systemd/system", unit)
 		if err := os.RemoveAll(path); err != nil {
 			return fmt.Errorf("mask %s: %w", unit, err)
@@ -204,11 +220,7 @@ func (b builder) publishImage() error {
 
 // findMirror returns the Debian mirror in this machine's apt configuration, or "" for debootstrap's
 // default.
-func (o Options) findMirror(apt fs.FS) string {
-	if o.Mirror != "" {
-		return o.Mirror
-	}
-
+func findMirror(apt fs.FS) string {
 	files, err := fs.Glob(apt, "sources.list.d/*")
 	if err != nil {
 		return ""

@@ -1,23 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package image builds the root file system that the region's machines boot from. It is the local
-// equivalent of a stock Debian 12 AMI, with systemd, cloud-init, and the tools of a Kubernetes
-// node. It knows neither instances, networks, nor the provisioner; the differences from a stock
-// image are in overlay.txtar.
+// Package image builds the root file systems that the region's machines boot from. They are the
+// local equivalents of a stock Debian 12 AMI, with systemd, cloud-init, and the tools of a Kubernetes
+// node, and of Ubuntu 24.04. It knows neither instances, networks, nor the provisioner; the
+// differences from a stock image are in overlay.txtar and ubuntu.txtar.
 package image
 
 import (
 	"context"
-	"crypto/sha256"
 	_ "embed"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,10 +29,12 @@ var finishScript string
 type Options struct {
 	// CacheDir is the image cache, such as ~/.cache/slipway/image.
 	CacheDir string
+	// Distribution is one of [Distributions]; empty means [Debian12].
+	Distribution string
 	// Arch is the architecture as in GOARCH, such as amd64.
 	Arch string
-	// Mirror is the URL of the Debian mirror; empty means the mirror in this machine's apt
-	// configuration.
+	// Mirror is the URL of the distribution's mirror; empty means the Debian mirror in this machine's
+	// apt configuration, and Ubuntu's own servers.
 	Mirror string
 	// Progress is called at the start of each stage; nil means no progress.
 	Progress func(stage string)
@@ -55,23 +54,15 @@ type Image struct {
 	Arch string `json:"arch"`
 }
 
-// ComputeID returns the id of the image that Build creates for an architecture. It needs neither
-// root nor a network.
-func ComputeID(arch string) string {
-	h := sha256.New()
-	fmt.Fprintf(
-		h,
-		"%s\n%s\n%s\n%s\n",
-		debianSuite,
-		arch,
-		strings.Join(installedPackages(), "\n"),
-		strings.Join(maskedUnits(), "\n"),
-	)
+// ComputeID returns the id of the image that Build creates of a distribution for an architecture, or ""
+// for an unknown distribution. It needs neither root nor a network.
+func ComputeID(distribution, arch string) string {
+	r, err := findRecipe(distribution)
+	if err != nil {
+		return ""
+	}
 
-	h.Write(overlayArchive)
-	h.Write([]byte(finishScript))
-
-	return "ami-" + hex.EncodeToString(h.Sum(nil))[:17]
+	return "ami-" + r.contentHash(arch)[:17]
 }
 
 // Find returns the image with this id in the cache dir. The error wraps fs.ErrNotExist if it has
@@ -96,11 +87,16 @@ func Find(dir, id string) (Image, error) {
 	return img, nil
 }
 
-// Build returns the image for opts.Arch and builds it if it is not in the cache. It needs root. An
+// Build returns the image of opts.Distribution for opts.Arch and builds it if it is not in the cache. It needs root. An
 // interrupted build leaves a directory that the next build removes; downloaded packages are reused.
 // Concurrent builds wait for each other.
 func Build(ctx context.Context, opts Options) (Image, error) {
-	id := ComputeID(opts.Arch)
+	r, err := findRecipe(opts.Distribution)
+	if err != nil {
+		return Image{}, err
+	}
+
+	id := ComputeID(opts.Distribution, opts.Arch)
 	if img, err := Find(opts.CacheDir, id); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return img, err
 	}
@@ -119,7 +115,7 @@ func Build(ctx context.Context, opts Options) (Image, error) {
 		return img, nil
 	}
 
-	b := builder{opts: opts, id: id, buildDir: filepath.Join(opts.CacheDir, ".build")}
+	b := builder{opts: opts, recipe: r, id: id, buildDir: filepath.Join(opts.CacheDir, ".build")}
 	if err := b.runStages(ctx); err != nil {
 		return Image{}, fmt.Errorf("build image %s: %w", id, err)
 	}
@@ -137,7 +133,12 @@ func (o Options) CheckRequirements() error {
 		)
 	}
 
-	for _, program := range []string{"debootstrap", "gpgv", "chroot", "mount", "sh"} {
+	programs := []string{"debootstrap", "gpgv", "chroot", "mount", "sh"}
+	if r, err := findRecipe(o.Distribution); err == nil && r.keyring != (pinnedPackage{}) {
+		programs = append(programs, "dpkg-deb")
+	}
+
+	for _, program := range programs {
 		if o.findProgram(program) == "" {
 			errs = append(
 				errs,
@@ -159,6 +160,8 @@ func packageOf(program string) string {
 		return program
 	case "sh":
 		return "dash"
+	case "dpkg-deb":
+		return "dpkg"
 	default:
 		return "coreutils"
 	}

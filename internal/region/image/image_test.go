@@ -37,8 +37,8 @@ func TestBuild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if img.ID != image.ComputeID(runtime.GOARCH) {
-		t.Errorf("identity %s, want %s", img.ID, image.ComputeID(runtime.GOARCH))
+	if img.ID != image.ComputeID(image.Debian12, runtime.GOARCH) {
+		t.Errorf("identity %s, want %s", img.ID, image.ComputeID(image.Debian12, runtime.GOARCH))
 	}
 	for _, path := range []string{
 		"usr/lib/systemd/systemd", "usr/bin/cloud-init", "usr/bin/python3", "usr/sbin/nft", "usr/sbin/mkfs.ext4", "usr/bin/curl",
@@ -96,7 +96,7 @@ func TestInterruptedBuildLeavesNoImage(t *testing.T) {
 	if _, err := image.Build(ctx, image.Options{CacheDir: dir, Arch: runtime.GOARCH}); !errors.Is(err, context.Canceled) {
 		t.Fatalf("cancelled build: %v", err)
 	}
-	if _, err := image.Find(dir, image.ComputeID(runtime.GOARCH)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := image.Find(dir, image.ComputeID(image.Debian12, runtime.GOARCH)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("an interrupted build left an image: %v", err)
 	}
 }

@@ -10,23 +10,21 @@ import (
 
 func TestMirror(t *testing.T) {
 	for _, tt := range []struct {
-		name    string
-		files   map[string]string
-		options Options
-		want    string
+		name  string
+		files map[string]string
+		want  string
 	}{
-		{"the caller's wins", map[string]string{"sources.list": "deb http://a.test/debian bookworm main"}, Options{Mirror: "http://b.test/debian"}, "http://b.test/debian"},
-		{"one line a source", map[string]string{"sources.list": "# deb http://x.test/debian\ndeb [arch=amd64] https://a.test/debian/ bookworm main"}, Options{}, "https://a.test/debian"},
-		{"deb822", map[string]string{"sources.list.d/debian.sources": "Types: deb\nURIs: http://a.test/debian\nSuites: bookworm\n"}, Options{}, "http://a.test/debian"},
-		{"others are not Debian's", map[string]string{"sources.list.d/x.list": "deb https://apt.test/ubuntu noble main\ndeb http://s.test/debian-security x main"}, Options{}, ""},
-		{"none", nil, Options{}, ""},
+		{"one line a source", map[string]string{"sources.list": "# deb http://x.test/debian\ndeb [arch=amd64] https://a.test/debian/ bookworm main"}, "https://a.test/debian"},
+		{"deb822", map[string]string{"sources.list.d/debian.sources": "Types: deb\nURIs: http://a.test/debian\nSuites: bookworm\n"}, "http://a.test/debian"},
+		{"others are not Debian's", map[string]string{"sources.list.d/x.list": "deb https://apt.test/ubuntu noble main\ndeb http://s.test/debian-security x main"}, ""},
+		{"none", nil, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			apt := fstest.MapFS{}
 			for name, text := range tt.files {
 				apt[name] = &fstest.MapFile{Data: []byte(text)}
 			}
-			if got := tt.options.findMirror(apt); got != tt.want {
+			if got := findMirror(apt); got != tt.want {
 				t.Errorf("mirror %q, want %q", got, tt.want)
 			}
 		})

@@ -2,8 +2,17 @@
 
 package image
 
-// debianSuite is Debian 12, which Kubernetes' node images use too.
-const debianSuite = "bookworm"
+// debianRecipe is Debian 12, which Kubernetes' node images use too.
+func debianRecipe() recipe {
+	return recipe{
+		suite:    "bookworm",
+		packages: installedPackages(),
+		masked:   maskedUnits(),
+		overlay:  overlayArchive,
+		finish:   finishScript,
+		cache:    "debs",
+	}
+}
 
 // basePackages returns the packages that debootstrap installs in addition to the minimal variant:
 // enough for apt to install the rest.
@@ -19,7 +28,7 @@ func installedPackages() []string {
 	}
 }
 
-// maskedUnits returns the systemd units that are useless in a machine made of namespaces. Each
+// maskedUnits returns the systemd units of Debian that are useless in a machine made of namespaces. Each
 // costs boot time on every machine, or accesses something that belongs to the host (devices, the
 // clock, kernel settings). cloud-init's local stage would wait for DHCP, but a machine has its
 // address before it boots. cloud-init's config stage has nothing to do (see overlay.txtar) and

@@ -81,6 +81,17 @@ type bench struct {
 
 func newBench(t *testing.T, userData string) *bench {
 	t.Helper()
+	base := cacheDir(t)
+	img, err := image.Build(t.Context(), image.Options{CacheDir: filepath.Join(base, "image"), Arch: runtime.GOARCH})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newBenchOf(t, base, img, userData)
+}
+
+// cacheDir returns the folder of the image and of the machines. It skips t if machines cannot run.
+func cacheDir(t *testing.T) string {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: real machines need root")
 	}
@@ -89,14 +100,14 @@ func newBench(t *testing.T, userData string) *bench {
 		t.Fatal(err)
 	}
 	if dir := os.Getenv("SLIPWAY_CACHE"); dir != "" {
-		base = dir
-	} else {
-		base = filepath.Join(base, "slipway")
+		return dir
 	}
-	img, err := image.Build(t.Context(), image.Options{CacheDir: filepath.Join(base, "image"), Arch: runtime.GOARCH})
-	if err != nil {
-		t.Fatal(err)
-	}
+	return filepath.Join(base, "slipway")
+}
+
+// newBenchOf returns a bench whose machines boot from an image.
+func newBenchOf(t *testing.T, base string, img image.Image, userData string) *bench {
+	t.Helper()
 	dir, err := os.MkdirTemp(base, "test-machine-") //nolint:usetesting // overlays need a real disk; /tmp may be a tmpfs
 	if err != nil {
 		t.Fatal(err)

@@ -47,8 +47,10 @@ type Config struct {
 	S3Dir       string           // folder of the S3 buckets
 	Faults      *fault.Engine    // faults to inject; an empty engine injects none
 
-	TransitionDelay  time.Duration     // how long a load balancer or an instance takes to become ready
-	Images           []ec2.Image       // AMIs that EC2 offers
+	TransitionDelay time.Duration // how long a load balancer or an instance takes to become ready
+	Images          []ec2.Image   // AMIs that EC2 offers
+	// Unbootable returns why no machine can boot from an image, or ""; nil means that machines can.
+	Unbootable       func(imageID string) string
 	PublicParameters map[string]string // SSM parameters that AWS publishes, by name
 	Quotas           ec2.Quotas        // limits of EC2; a zero field is a new account's
 	IAMQuotas        iam.Quotas        // limits of IAM; a zero field is a new account's
@@ -296,6 +298,7 @@ func (s *Services) buildCompute() (err error) {
 		ProvisioningDelay: s.cfg.Faults.ProvisioningDelay,
 		State:             s.cfg.State,
 		Images:            s.cfg.Images,
+		Unbootable:        s.cfg.Unbootable,
 		Machines:          s.cfg.Machines,
 		Network:           s.cfg.Network,
 		PublicIPBase:      s.cfg.PublicAddresses,
