@@ -25,6 +25,7 @@ func TestUbuntu(t *testing.T) {
 		{"a cluster of one machine with Ubuntu", createUbuntuMachine},
 		{"its node is Ready", checkUbuntuNode},
 		{"pods run and ask the resolver of the VPC", checkUbuntuPods},
+		{"systemd waits for the kubelet when it shuts down", checkShutdownDelay},
 		{"delete leaves nothing", deleteCluster},
 	})
 }
@@ -85,5 +86,17 @@ func checkUbuntuPods(e *environment) {
 		if got := strings.TrimSpace(out); got != want {
 			e.t.Errorf("%s: %q, want %q", script, got, want)
 		}
+	}
+}
+
+// checkShutdownDelay: a package of Ubuntu limits the delay of a shutdown to 30 s, and the kubelet needs 60 s.
+func checkShutdownDelay(e *environment) {
+	_, machine := e.findAPIAddress()
+	const property = "busctl get-property org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager InhibitDelayMaxUSec"
+	if got := strings.TrimSpace(e.mustRunInMachine(machine, property)); got != "t 60000000" {
+		e.t.Errorf("logind delays a shutdown by %q µs, want 60 s", got)
+	}
+	if got := e.mustRunInMachine(machine, "systemd-inhibit --list --no-legend"); !strings.Contains(got, "kubelet") {
+		e.t.Errorf("the kubelet does not delay a shutdown:\n%s", got)
 	}
 }

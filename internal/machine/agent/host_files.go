@@ -274,6 +274,7 @@ func hostFiles(c kube.Config, sysctls map[string]string) ([]File, error) {
 			Body: []byte(kube.ContainerdUnit(c)),
 			Mode: 0o600,
 		},
+		{Path: kube.LogindConfigPath, Body: []byte(kube.LogindConfig()), Mode: 0o644},
 		{Path: "/var/lib/kubelet/config.yaml", Body: conf, Mode: 0o600},
 		{
 			Path: kube.KubeconfigPath("kubelet"),

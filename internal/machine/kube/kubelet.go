@@ -11,6 +11,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// shutdownGracePeriod is how long the kubelet delays a shutdown of the machine, in the form of Kubernetes and of systemd.
+const shutdownGracePeriod = "60s"
+
 // KubeletConfig returns the kubelet's configuration file as YAML with sorted keys. It uses the
 // field names of kubelet.config.k8s.io/v1beta1, because importing the type would link much of
 // Kubernetes into the agent. The numbers are controls of the CIS benchmark. rotateCertificates is
@@ -43,7 +46,7 @@ func KubeletConfig(c Config) ([]byte, error) {
 
 		// When the operating system shuts down, systemd waits until the kubelet has stopped its pods: 40 s for
 		// usual pods, then 20 s for critical ones. AWS waits some minutes for an instance that it terminates.
-		"shutdownGracePeriod":             "60s",
+		"shutdownGracePeriod":             shutdownGracePeriod,
 		"shutdownGracePeriodCriticalPods": "20s",
 
 		"cgroupDriver":             "systemd",

@@ -3,6 +3,7 @@
 package kube_test
 
 import (
+	"path"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -34,6 +35,25 @@ func TestReservedResources(t *testing.T) {
 		if diff := cmp.Diff(pair[0], pair[1]); diff != "" {
 			t.Errorf("%s: %s", what, diff)
 		}
+	}
+}
+
+// TestShutdownDelay: logind allows the delay that the kubelet asks for, also on Ubuntu, where unattended-upgrades has a file
+// with half of it. Of the files of all folders, systemd takes the last by name.
+func TestShutdownDelay(t *testing.T) {
+	body, err := kube.KubeletConfig(kube.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct{ ShutdownGracePeriod string }
+	if err := yaml.Unmarshal(body, &got); err != nil {
+		t.Fatal(err)
+	}
+	if want := "[Login]\nInhibitDelayMaxSec=" + got.ShutdownGracePeriod + "\n"; kube.LogindConfig() != want {
+		t.Errorf("logind's configuration is %q, want %q", kube.LogindConfig(), want)
+	}
+	if name := path.Base(kube.LogindConfigPath); name < "unattended-upgrades-logind-maxdelay.conf" || name < "99-kubelet.conf" {
+		t.Errorf("another file counts instead of %s", name)
 	}
 }
 

@@ -83,3 +83,13 @@ MemorySwapMax=0
 OOMScoreAdjust=-999
 `
 }
+
+// LogindConfigPath is the file with [LogindConfig]. Of all files that set the delay, the last by name counts: the kubelet
+// writes 99-kubelet.conf, and Ubuntu's package unattended-upgrades has a file with 30 s whose name begins with its own.
+const LogindConfigPath = "/etc/systemd/logind.conf.d/zz-slipway.conf"
+
+// LogindConfig returns the configuration that lets the kubelet delay a shutdown for its grace period. If logind allows
+// less, the kubelet does not delay shutdowns at all.
+func LogindConfig() string {
+	return "[Login]\nInhibitDelayMaxSec=" + shutdownGracePeriod + "\n"
+}

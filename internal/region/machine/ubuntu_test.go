@@ -71,3 +71,23 @@ func TestUbuntuBoots(t *testing.T) {
 		t.Errorf("after a reboot, /etc/resolv.conf is %s", got)
 	}
 }
+
+// TestUbuntuShutdownDelay: of the file of unattended-upgrades, the file that the kubelet writes and the agent's file, the
+// agent's counts.
+func TestUbuntuShutdownDelay(t *testing.T) {
+	b := newUbuntuBench(t, "#!/bin/sh\n")
+	m := b.launch(1)
+	b.awaitRunning(m.ID)
+	const property = "busctl get-property org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager InhibitDelayMaxUSec"
+	for _, step := range []struct{ file, want string }{
+		{"99-kubelet.conf", "t 30000000"},
+		{"zz-slipway.conf", "t 60000000"},
+	} {
+		b.mustRun(m.ID, `mkdir -p /etc/systemd/logind.conf.d
+printf '[Login]\nInhibitDelayMaxSec=60\n' >/etc/systemd/logind.conf.d/`+step.file+`
+systemctl kill --signal HUP systemd-logind && sleep 1`)
+		if got := b.mustRun(m.ID, property); got != step.want {
+			t.Errorf("with %s: %q, want %q", step.file, got, step.want)
+		}
+	}
+}
