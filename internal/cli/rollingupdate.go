@@ -92,6 +92,7 @@ func addRollingUpdateFlags(flags *pflag.FlagSet, req *rollingupdate.Request, o *
 		"let machines that could not apply their node document try it again first",
 	)
 
+	flags.BoolVar(&req.Retry, "retry", false, "also try launch templates again from which a rollback has returned")
 	flags.BoolVar(&req.Rollback, "rollback", false, "return to the launch templates with which the groups served last")
 	flags.BoolVar(
 		&req.AutomaticRollback,
@@ -172,8 +173,11 @@ func (a roller) runRollingUpdate(ctx context.Context, req rollingupdate.Request)
 	req.RunCommand = runGateCommand
 	req.Show = a.showOutdatedMachines
 	req.Approve = func(n int) error {
-		if n == 0 {
+		switch {
+		case n == 0 && req.Rollback:
 			return a.confirm(fmt.Sprintf("Return cluster %s to its former settings without replacing machines?", req.Name))
+		case n == 0:
+			return a.confirm(fmt.Sprintf("Launch new machines of cluster %s from these versions, without replacing machines?", req.Name))
 		}
 
 		return a.confirm(fmt.Sprintf("Replace %d machines of cluster %s?", n, req.Name))

@@ -135,8 +135,8 @@ func TestRollbackTakesBackLiveChanges(t *testing.T) {
 	if err != nil || result.UpToDate || result.Replaced != 0 || len(f.terminated) != 0 {
 		t.Fatalf("%+v, terminated %v, %v", result, f.terminated, err)
 	}
-	if f.groups[1].Version != "1" {
-		t.Errorf("new workers get version %s", f.groups[1].Version)
+	if f.launches["workers/"] != "1" {
+		t.Errorf("new workers get version %s", f.launches["workers/"])
 	}
 	if want := []map[string]string{{"workers": "document-1"}}; len(documents.published) != 1 || !maps.Equal(documents.published[0], want[0]) {
 		t.Errorf("published %v, want %v", documents.published, want)
@@ -277,6 +277,7 @@ func TestRetryRefused(t *testing.T) {
 		f := newFakeCluster(t, 1, 2)
 		f.groups[0].Version = "1"
 		f.groups[1].Document = "b"
+		f.launches["workers/"] = "2"
 		for i := range f.machines[1:] {
 			f.machines[1+i].DiffersInDocument = true
 			f.reportRevision(t.Context(), f.machines[1+i].ID, report.Revision{

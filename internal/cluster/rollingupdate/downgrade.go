@@ -73,7 +73,7 @@ func (u *updater) refuseDowngrade(ctx context.Context, o rollout.Observation) er
 
 	for _, g := range o.Groups {
 		version := u.versions[groupKey(g.Name, g.Slot)]
-		if g.Slot == "" || version == "" || version == g.Version {
+		if g.Slot == "" || version == "" || version == g.Version || !hasBegun(o, g, version) {
 			continue
 		}
 
@@ -104,6 +104,13 @@ func (u *updater) refuseDowngrade(ctx context.Context, o rollout.Observation) er
 	}
 
 	return nil
+}
+
+// hasBegun reports whether an update has begun with a group whose former version is known: no machine has the new one else.
+func hasBegun(o rollout.Observation, g rollout.Group, former string) bool {
+	return g.Launches != former || slices.ContainsFunc(o.Machines, func(m rollout.Machine) bool {
+		return m.Group == g.Name && m.Slot == g.Slot && m.Version == g.Version
+	})
 }
 
 // ReadVersions implements documentPublisher.

@@ -58,7 +58,7 @@ func TestControlPlaneIsNotDowngraded(t *testing.T) {
 		t.Errorf("workers: %v", err)
 	}
 
-	if f.groups[0].Version != "2" || len(documents.published) > 0 || slices.Contains(f.terminated, "i-2") {
-		t.Errorf("groups %+v, published %v, terminated %v", f.groups, documents.published, f.terminated)
+	if f.launches["control-plane/a"] != "2" || len(documents.published) > 0 || slices.Contains(f.terminated, "i-2") {
+		t.Errorf("versions %v, published %v, terminated %v", f.launches, documents.published, f.terminated)
 	}
 }

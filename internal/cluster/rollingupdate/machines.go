@@ -90,9 +90,14 @@ type awsMachines struct {
 	ec2         ec2API
 	templates   *templateReader
 
+	// belongsToStack is set if a CloudFormation stack changes the versions of the groups.
+	belongsToStack bool
+
 	mu sync.Mutex
 	// scaling are the Auto Scaling groups as they were listed last, by group and slot.
 	scaling map[string]types.AutoScalingGroup
+	// avoided are the launch template versions that groups do not move to, by group and slot.
+	avoided map[string]string
 }
 
 func newAWSMachines(
@@ -121,6 +126,11 @@ func groupKey(group, slot string) string { return group + "/" + slot }
 func (a *awsMachines) List(ctx context.Context) ([]rollout.Group, []rollout.Machine, error) {
 	var groups []rollout.Group
 	var machines []rollout.Machine
+	newest, err := a.newestVersions(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+
 	scaling := map[string]types.AutoScalingGroup{}
 	pages := autoscaling.NewDescribeAutoScalingGroupsPaginator(a.autoscaling, &autoscaling.DescribeAutoScalingGroupsInput{
 		Filters: []types.Filter{{Name: aws.String("tag:" + awskind.TagCluster), Values: []string{a.cluster}}},
@@ -139,11 +149,11 @@ func (a *awsMachines) List(ctx context.Context) ([]rollout.Group, []rollout.Mach
 			}
 
 			group := rollout.Group{
-				Name:    tags[awskind.TagGroup],
-				Slot:    tags[awskind.TagSlot],
-				Size:    int(aws.ToInt32(asg.DesiredCapacity)),
-				Version: templateVersion(asg),
+				Name: tags[awskind.TagGroup],
+				Slot: tags[awskind.TagSlot],
+				Size: int(aws.ToInt32(asg.DesiredCapacity)),
 			}
+			a.setVersions(&group, templateVersion(asg), newest[templateID(asg)])
 			scaling[groupKey(group.Name, group.Slot)] = asg
 			members := groupMachines(group, asg)
 			if err := a.templates.addDocuments(ctx, templateID(asg), &group, members); err != nil {
@@ -180,34 +190,6 @@ func tagsOf(asg types.AutoScalingGroup) map[string]string {
 	}
 
 	return tags
-}
-
-// templateVersion returns the version of the launch template that new machines of a group get.
-func templateVersion(asg types.AutoScalingGroup) string {
-	if p := asg.MixedInstancesPolicy; p != nil && p.LaunchTemplate != nil &&
-		p.LaunchTemplate.LaunchTemplateSpecification != nil {
-		return aws.ToString(p.LaunchTemplate.LaunchTemplateSpecification.Version)
-	}
-
-	if asg.LaunchTemplate != nil {
-		return aws.ToString(asg.LaunchTemplate.Version)
-	}
-
-	return ""
-}
-
-// templateID returns the id of the launch template of a group.
-func templateID(asg types.AutoScalingGroup) string {
-	if p := asg.MixedInstancesPolicy; p != nil && p.LaunchTemplate != nil &&
-		p.LaunchTemplate.LaunchTemplateSpecification != nil {
-		return aws.ToString(p.LaunchTemplate.LaunchTemplateSpecification.LaunchTemplateId)
-	}
-
-	if asg.LaunchTemplate != nil {
-		return aws.ToString(asg.LaunchTemplate.LaunchTemplateId)
-	}
-
-	return ""
 }
 
 // groupMachines returns the machines of a group, without their launch times.
@@ -431,38 +413,6 @@ func (a *awsMachines) scalingGroup(group, slot string) types.AutoScalingGroup {
 	defer a.mu.Unlock()
 
 	return a.scaling[groupKey(group, slot)]
-}
-
-// SetVersion makes a group launch machines from another version of its launch template.
-func (a *awsMachines) SetVersion(ctx context.Context, g rollout.Group, version string) error {
-	group := a.scalingGroup(g.Name, g.Slot)
-	in := &autoscaling.UpdateAutoScalingGroupInput{AutoScalingGroupName: group.AutoScalingGroupName}
-	if p := group.MixedInstancesPolicy; p != nil && p.LaunchTemplate != nil {
-		mixed := *p
-		template := *p.LaunchTemplate
-		template.LaunchTemplateSpecification = withVersion(template.LaunchTemplateSpecification, version)
-		mixed.LaunchTemplate = &template
-		in.MixedInstancesPolicy = &mixed
-	} else {
-		in.LaunchTemplate = withVersion(group.LaunchTemplate, version)
-	}
-
-	if _, err := a.autoscaling.UpdateAutoScalingGroup(ctx, in); err != nil {
-		return fmt.Errorf("set auto scaling group %s to launch template version %s: %w",
-			aws.ToString(group.AutoScalingGroupName), version, err)
-	}
-
-	return nil
-}
-
-// withVersion returns the specification of another version of the same launch template. AWS refuses a name next to
-// an id.
-func withVersion(t *types.LaunchTemplateSpecification, version string) *types.LaunchTemplateSpecification {
-	if t == nil {
-		return nil
-	}
-
-	return &types.LaunchTemplateSpecification{LaunchTemplateId: t.LaunchTemplateId, Version: &version}
 }
 
 // BootStage returns the last stage that a machine reported on its console, such as "verify: containerd: 404"; empty if

@@ -48,6 +48,10 @@ func createGroup(t *testing.T, r regiontest.Region, mixed bool) *awsMachines {
 	data := &ec2types.RequestLaunchTemplateData{ImageId: images.Images[0].ImageId, InstanceType: "t3.large"}
 	template, err := e.CreateLaunchTemplate(ctx, &ec2.CreateLaunchTemplateInput{
 		LaunchTemplateName: aws.String("workers"), LaunchTemplateData: data,
+		TagSpecifications: []ec2types.TagSpecification{{
+			ResourceType: ec2types.ResourceTypeLaunchTemplate,
+			Tags:         []ec2types.Tag{{Key: aws.String(awskind.TagCluster), Value: aws.String("demo")}},
+		}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -120,13 +124,17 @@ func TestMachinesOfRegion(t *testing.T) {
 		r := regiontest.Start(t)
 		m := createGroup(t, r, mixed)
 		groups, machines, err := m.List(t.Context())
-		if err != nil || len(groups) != 1 || groups[0].Version != "1" || groups[0].Size != 2 {
+		if err != nil || len(groups) != 1 || groups[0].Version != "2" || groups[0].Launches != "1" || groups[0].Size != 2 {
 			t.Fatalf("%+v, %v", groups, err)
 		}
 
-		if behind, err := m.groupsBehind(t.Context()); err != nil || !slices.Equal(behind, []string{"workers"}) {
-			t.Errorf("behind the newest version: %v, %v", behind, err)
+		for version, want := range map[string][]string{"1": nil, "2": {"workers"}} {
+			m.Avoid(map[string]string{"workers/": version})
+			if returned, err := m.rolledBack(t.Context()); err != nil || !slices.Equal(returned, want) {
+				t.Errorf("version %s is avoided: rolled back are %v, %v", version, returned, err)
+			}
 		}
+		m.Avoid(nil)
 
 		first := machines[0]
 		if err := m.Detach(t.Context(), first); err != nil {
@@ -159,8 +167,8 @@ func TestMachinesOfRegion(t *testing.T) {
 			t.Errorf("detach a machine that is gone: %v", err)
 		}
 
-		if behind, err := m.groupsBehind(t.Context()); err != nil || len(behind) > 0 {
-			t.Errorf("behind the newest version: %v, %v", behind, err)
+		if groups, _, err = m.List(t.Context()); err != nil || groups[0].IsBehind() {
+			t.Errorf("behind the newest version: %+v, %v", groups, err)
 		}
 
 		if err := m.Terminate(t.Context(), machines[1]); err != nil {

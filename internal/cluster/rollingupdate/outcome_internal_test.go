@@ -32,8 +32,8 @@ func TestRunRollsBack(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 
-	if len(f.terminated) != 2 || f.terminated[1] != "i-5" || f.groups[1].Version != "1" {
-		t.Errorf("terminated %v, groups %+v", f.terminated, f.groups)
+	if len(f.terminated) != 2 || f.terminated[1] != "i-5" || f.launches["workers/"] != "1" {
+		t.Errorf("terminated %v, versions %v", f.terminated, f.launches)
 	}
 
 	for _, m := range f.machines {
@@ -45,6 +45,26 @@ func TestRunRollsBack(t *testing.T) {
 	result, err := run(t.Context(), f.updater(Request{Name: "demo"}))
 	if err != nil || !result.UpToDate {
 		t.Errorf("after the rollback: %+v, %v", result, err)
+	}
+
+	if !slices.Contains(f.messages, "workers stays at launch template version 1, since a rollback has returned from version 2: "+
+		"apply corrected manifests, or add --retry") {
+		t.Errorf("messages %q", f.messages)
+	}
+
+	f.brokenTemplate = ""
+	for range 2 { // the second time there is nothing to do
+		if result, err = run(t.Context(), f.updater(Request{Name: "demo", Retry: true})); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	if !result.UpToDate || f.launches["workers/"] != "2" || countVersion(f.machines, "2") != 3 {
+		t.Errorf("when it is tried again: %+v, %+v", result, f.machines)
+	}
+
+	if result, err = run(t.Context(), f.updater(Request{Name: "demo"})); err != nil || !result.UpToDate {
+		t.Errorf("a version that serves is avoided: %+v, %v", result, err)
 	}
 }
 
@@ -60,6 +80,7 @@ func TestStackIsNotRolledBack(t *testing.T) {
 	}
 
 	f.groups[1].Version = "3"
+	f.launches["workers/"] = "3" // the stack has set it
 	f.brokenTemplate = "3"
 	_, err := run(t.Context(), f.updater(Request{Name: "demo", AutomaticRollback: true, JoinTimeout: 50 * time.Millisecond}))
 	if err == nil || !strings.Contains(err.Error(), "not rolled back: the groups of this cluster belong to a CloudFormation stack") {
@@ -71,8 +92,8 @@ func TestStackIsNotRolledBack(t *testing.T) {
 		t.Errorf("by request: %v", err)
 	}
 
-	if f.groups[1].Version != "3" {
-		t.Errorf("the group has version %s, want 3", f.groups[1].Version)
+	if f.launches["workers/"] != "3" {
+		t.Errorf("the group has version %s, want 3", f.launches["workers/"])
 	}
 }
 
@@ -92,7 +113,7 @@ func TestRunRollbackByRequest(t *testing.T) {
 	f.groups[1].Version = "3"
 	f.brokenTemplate = "3"
 	_, err := run(t.Context(), f.updater(Request{Name: "demo", JoinTimeout: 50 * time.Millisecond}))
-	if err == nil || f.groups[1].Version != "3" {
+	if err == nil || f.launches["workers/"] != "3" {
 		t.Fatalf("the update did not fail: %v", err)
 	}
 
@@ -102,8 +123,8 @@ func TestRunRollbackByRequest(t *testing.T) {
 	}
 
 	result, err := run(t.Context(), u)
-	if err != nil || result.Replaced != 1 || f.groups[1].Version != "2" {
-		t.Errorf("%+v, %+v, %v", result, f.groups, err)
+	if err != nil || result.Replaced != 1 || f.launches["workers/"] != "2" {
+		t.Errorf("%+v, %+v, %v", result, f.launches, err)
 	}
 }
 

@@ -40,6 +40,8 @@ type fleet interface {
 	Detach(ctx context.Context, m rollout.Machine) error
 	// SetVersion makes a group launch machines from a version of its launch template.
 	SetVersion(ctx context.Context, g rollout.Group, version string) error
+	// Avoid sets the launch template versions that groups do not move to, by group and slot.
+	Avoid(versions map[string]string)
 	// BootStage returns the last stage that a machine reported on its console.
 	BootStage(ctx context.Context, id string) string
 }
@@ -76,6 +78,10 @@ type updater struct {
 	failed error // of the drains that failed
 	// versions are the launch template versions that this run has set, by group: AWS may show older ones.
 	versions map[string]string
+	// left are the versions that a rollback leaves, by group and slot.
+	left map[string]string
+	// moved are the versions that this run has set on groups before it replaced their machines.
+	moved map[string]string
 }
 
 // machineMemory is what this run has done with one machine.
@@ -211,6 +217,10 @@ func (u *updater) step(ctx context.Context, options rollout.Options) (bool, erro
 
 	if stalled := u.idle.check(o, d, options.JoinTimeout); stalled != "" {
 		return false, u.failure(stalled, nil)
+	}
+
+	if err := u.moveGroups(ctx, rollout.GroupsToMove(o, options, d)); err != nil {
+		return false, err
 	}
 
 	if err := u.actAll(ctx, d.Actions); err != nil {

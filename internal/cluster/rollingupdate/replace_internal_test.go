@@ -36,7 +36,7 @@ import (
 type fakeCluster struct {
 	t      *testing.T
 	client *fake.Clientset
-	groups []rollout.Group
+	groups []rollout.Group // with the newest version of their launch templates
 
 	mu             sync.Mutex
 	machines       []rollout.Machine
@@ -48,6 +48,8 @@ type fakeCluster struct {
 	refuse         func(pod string) error // evictions
 	neverReady     bool                   // new machines do not join
 	brokenTemplate string                 // machines of this launch template version do not join
+	launches       map[string]string      // the versions that groups launch machines from
+	avoided        map[string]string
 	messages       []string
 	nextID         int
 	holder         map[string]string // the machine that has the volume of each slot
@@ -68,7 +70,7 @@ func (f *fakeCluster) change(what string) error {
 
 func newFakeCluster(t *testing.T, slots, workers int) *fakeCluster {
 	t.Helper()
-	f := &fakeCluster{t: t, client: fake.NewClientset(), state: store.NewFileStore(t.TempDir()), holder: map[string]string{}}
+	f := &fakeCluster{t: t, client: fake.NewClientset(), state: store.NewFileStore(t.TempDir()), holder: map[string]string{}, launches: map[string]string{}}
 	for _, name := range []string{"control-plane", "workers"} {
 		f.set.Groups = append(f.set.Groups, v1alpha1.InstanceGroup{Metadata: v1alpha1.Metadata{Name: name}})
 	}
@@ -78,11 +80,13 @@ func newFakeCluster(t *testing.T, slots, workers int) *fakeCluster {
 	for i := range slots {
 		g := rollout.Group{Name: "control-plane", Slot: string(rune('a' + i)), Size: 1, Version: "2"}
 		f.groups = append(f.groups, g)
+		f.launches[groupKey(g.Name, g.Slot)] = "1"
 		f.launch(g, "1")
 	}
 
 	g := rollout.Group{Name: "workers", Size: workers, Version: "2"}
 	f.groups = append(f.groups, g)
+	f.launches[groupKey(g.Name, g.Slot)] = "1"
 	for range workers {
 		f.launch(g, "1")
 	}
@@ -198,6 +202,7 @@ func (f *fakeCluster) List(context.Context) ([]rollout.Group, []rollout.Machine,
 	f.handOverSlots()
 	groups := slices.Clone(f.groups)
 	for i := range groups {
+		chooseVersion(&groups[i], f.launches[groupKey(groups[i].Name, groups[i].Slot)], groups[i].Version, f.avoided)
 		if groups[i].Slot != "" {
 			groups[i].NoCapacity = f.noCapacity
 		}
@@ -241,7 +246,7 @@ func (f *fakeCluster) Terminate(_ context.Context, m rollout.Machine) error {
 func (f *fakeCluster) replace(m rollout.Machine) {
 	for _, g := range f.groups {
 		if g.Name == m.Group && g.Slot == m.Slot {
-			f.launch(g, g.Version)
+			f.launch(g, f.launches[groupKey(g.Name, g.Slot)])
 		}
 	}
 }
@@ -276,13 +281,16 @@ func (f *fakeCluster) SetVersion(_ context.Context, g rollout.Group, version str
 		return err
 	}
 
-	for i := range f.groups {
-		if f.groups[i].Name == g.Name && f.groups[i].Slot == g.Slot {
-			f.groups[i].Version = version
-		}
-	}
+	f.launches[groupKey(g.Name, g.Slot)] = version
 
 	return nil
+}
+
+// Avoid implements fleet.
+func (f *fakeCluster) Avoid(versions map[string]string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.avoided = versions
 }
 
 // BootStage returns what every machine reports that does not join.

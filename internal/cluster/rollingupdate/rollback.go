@@ -24,6 +24,7 @@ type goodVersions struct {
 	store    store.Store
 	cluster  string
 	versions map[string]string // by group and slot
+	failed   map[string]string // the versions from which a rollback has returned, by group and slot
 	forced   *forcedUpdate     // nil if none has begun that did not end
 	object   store.Object
 }
@@ -32,6 +33,8 @@ type goodVersions struct {
 type goodRecord struct {
 	// Versions of launch templates by GROUP/SLOT; the slot is empty for workers.
 	Versions map[string]string `json:"versions"`
+	// Failed are the versions from which a rollback has returned, by GROUP/SLOT. No update moves to them again by itself.
+	Failed map[string]string `json:"failed,omitempty"`
 	// Forced is the forced update that has begun and not ended.
 	Forced *forcedUpdate `json:"forced,omitempty"`
 }
@@ -49,29 +52,39 @@ const maxForcedAge = 24 * time.Hour
 // key returns the key of the object.
 func (g *goodVersions) key() string { return g.cluster + "/rolling-update.json" }
 
+// readRecord reads the record and its object. Without one, both are zero.
+func (g *goodVersions) readRecord(ctx context.Context) (goodRecord, store.Object, error) {
+	var record goodRecord
+	object, err := g.store.Get(ctx, g.key())
+	if errors.Is(err, store.ErrNotFound) {
+		return record, object, nil
+	}
+
+	if err != nil {
+		return record, object, err
+	}
+
+	if err := json.Unmarshal(object.Body, &record); err != nil {
+		return record, object, diag.WithHint(
+			fmt.Errorf("read %s in %s: %w", g.key(), g.store.URL(), err),
+			"delete the object: it is written again by the next rolling update",
+		)
+	}
+
+	return record, object, nil
+}
+
 // read reads the record. Groups without a record get the version of most machines that serve.
 func (g *goodVersions) read(ctx context.Context, o rollout.Observation) error {
-	object, err := g.store.Get(ctx, g.key())
-	var record goodRecord
-	switch {
-	case err == nil:
-		if err := json.Unmarshal(object.Body, &record); err != nil {
-			return diag.WithHint(
-				fmt.Errorf("read %s in %s: %w", g.key(), g.store.URL(), err),
-				"delete the object: it is written again by the next rolling update",
-			)
-		}
-
-	case !errors.Is(err, store.ErrNotFound):
+	record, object, err := g.readRecord(ctx)
+	if err != nil {
 		return err
 	}
 
 	g.object = object
-	g.versions = maps.Clone(record.Versions)
+	g.versions = cloneVersions(record.Versions)
+	g.failed = cloneVersions(record.Failed)
 	g.forced = record.Forced
-	if g.versions == nil {
-		g.versions = map[string]string{}
-	}
 
 	for _, group := range o.Groups {
 		key := groupKey(group.Name, group.Slot)
@@ -81,6 +94,14 @@ func (g *goodVersions) read(ctx context.Context, o rollout.Observation) error {
 	}
 
 	return nil
+}
+
+// cloneVersions returns a copy of versions by group that can be changed.
+func cloneVersions(versions map[string]string) map[string]string {
+	out := map[string]string{}
+	maps.Copy(out, versions)
+
+	return out
 }
 
 // load reads the record, and writes it if it has something new, so that a rollback knows it after an update that was
@@ -95,7 +116,7 @@ func (g *goodVersions) load(ctx context.Context, o rollout.Observation) error {
 
 // write writes the record if it differs from the stored one.
 func (g *goodVersions) write(ctx context.Context) error {
-	body, err := json.Marshal(goodRecord{Versions: g.versions, Forced: g.forced})
+	body, err := json.Marshal(goodRecord{Versions: g.versions, Failed: g.failed, Forced: g.forced})
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", g.key(), err)
 	}
@@ -129,6 +150,10 @@ func (g *goodVersions) save(
 		if v := set[key]; v != "" {
 			g.versions[key] = v
 		}
+
+		if g.failed[key] == g.versions[key] {
+			delete(g.failed, key) // it was tried again
+		}
 	}
 
 	return g.write(ctx)
@@ -137,6 +162,10 @@ func (g *goodVersions) save(
 // loadRollback finds the versions to return to. It does not change anything.
 func (u *updater) loadRollback(ctx context.Context, from updateSource) error {
 	if err := u.refuseStack(ctx, from.state); err != nil {
+		return err
+	}
+
+	if err := u.avoidFailed(ctx); err != nil {
 		return err
 	}
 
@@ -149,7 +178,7 @@ func (u *updater) loadRollback(ctx context.Context, from updateSource) error {
 		return err
 	}
 
-	u.versions = u.formerVersions(o)
+	u.findFormerVersions(o)
 	if len(u.versions) == 0 && len(rollout.Plan(o, u.options(o))) > 0 {
 		return nil // a rollback that was interrupted has set the versions already
 	}
@@ -178,9 +207,10 @@ func (u *updater) refuseStack(ctx context.Context, state store.Store) error {
 	)
 }
 
-// formerVersions returns the last good versions of the updated groups that have another one now.
-func (u *updater) formerVersions(o rollout.Observation) map[string]string {
-	out := map[string]string{}
+// findFormerVersions finds the last good versions of the updated groups that have, or would get, another one.
+func (u *updater) findFormerVersions(o rollout.Observation) {
+	u.versions = map[string]string{}
+	u.left = map[string]string{}
 	for _, g := range o.Groups {
 		if len(u.request.Groups) > 0 && !slices.Contains(u.request.Groups, g.Name) {
 			continue
@@ -188,11 +218,10 @@ func (u *updater) formerVersions(o rollout.Observation) map[string]string {
 
 		key := groupKey(g.Name, g.Slot)
 		if good := u.good.versions[key]; good != "" && good != g.Version {
-			out[key] = good
+			u.versions[key] = good
+			u.left[key] = g.Version
 		}
 	}
-
-	return out
 }
 
 // setVersions makes the groups launch machines from the versions of a rollback, and waits until running machines have
@@ -206,6 +235,12 @@ func (u *updater) setVersions(ctx context.Context, o rollout.Observation) error 
 		return err
 	}
 
+	maps.Copy(u.good.failed, u.left)
+	if err := u.good.write(ctx); err != nil {
+		return err
+	}
+
+	u.machines.Avoid(u.good.failed)
 	for _, g := range o.Groups {
 		version := u.versions[groupKey(g.Name, g.Slot)]
 		if version == "" {
@@ -239,7 +274,7 @@ func (u *updater) rollBack(
 		return errors.Join(failure, err)
 	}
 
-	u.versions = u.formerVersions(o)
+	u.findFormerVersions(o)
 	if len(u.versions) == 0 {
 		return fmt.Errorf("%w; there is no earlier launch template version to return to", failure)
 	}

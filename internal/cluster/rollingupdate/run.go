@@ -40,6 +40,8 @@ type Request struct {
 	// Rollback returns the groups to the launch template version with which they served last, and replaces the
 	// machines that have another one.
 	Rollback bool
+	// Retry also moves groups to the launch template versions from which an earlier rollback has returned.
+	Retry bool
 	// RetryRefused lets machines that could not apply their node document try it again first.
 	RetryRefused bool
 	// MaxUnavailable is how many workers of a group may be missing at once: a number or a percentage of the group's
@@ -230,7 +232,13 @@ func newUpdater(ctx context.Context, session *cluster.Session, from updateSource
 		return nil, err
 	}
 
+	provisioner, err := clusterstate.ReadProvisioner(ctx, from.state, req.Name)
+	if err != nil {
+		return nil, err
+	}
+
 	machines := newAWSMachines(session.Config, req.Name, owner, clock.now)
+	machines.belongsToStack = provisioner == clusterstate.CloudFormation
 	onEvent := req.OnEvent
 	if onEvent == nil {
 		onEvent = func(e Event) { env.Notifyf("%s", e.Message) }
@@ -299,7 +307,8 @@ func (u *updater) showAndRun(
 		return Result{}, err
 	}
 
-	if len(planned) == 0 && len(u.versions) == 0 {
+	u.tellVersions(first, options, len(planned))
+	if len(planned) == 0 && !u.changesVersions(first, options) {
 		return Result{UpToDate: true}, nil
 	}
 
@@ -333,6 +342,10 @@ func (u *updater) observeFirst(
 	ctx context.Context,
 	observe func(context.Context) (rollout.Observation, error),
 ) (rollout.Observation, error) {
+	if err := u.avoidFailed(ctx); err != nil {
+		return rollout.Observation{}, err
+	}
+
 	first, err := observe(ctx)
 	if err != nil {
 		return first, err

@@ -125,6 +125,17 @@ func (s *simulation) DescribeAutoScalingGroups(
 	return &autoscaling.DescribeAutoScalingGroupsOutput{AutoScalingGroups: []astypes.AutoScalingGroup{group}}, nil
 }
 
+// DescribeLaunchTemplates finds none: the group has the newest version of its template.
+func (s *simulation) DescribeLaunchTemplates(
+	context.Context,
+	*ec2.DescribeLaunchTemplatesInput,
+	...func(*ec2.Options),
+) (*ec2.DescribeLaunchTemplatesOutput, error) {
+	s.count("aws")
+
+	return &ec2.DescribeLaunchTemplatesOutput{}, nil
+}
+
 func (s *simulation) DescribeInstances(
 	context.Context,
 	*ec2.DescribeInstancesInput,

@@ -89,6 +89,10 @@ func ReadStatus(ctx context.Context, env *cluster.Env, name string, joinTimeout 
 
 // status observes the machines once.
 func (u *updater) status(ctx context.Context, options rollout.Options) (Status, error) {
+	if err := u.avoidFailed(ctx); err != nil {
+		return Status{}, err
+	}
+
 	o, err := u.observer.observe(ctx)
 	if err != nil {
 		return Status{}, err

@@ -17,8 +17,14 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster/rollout"
 )
 
-// templateAPI is the call for launch templates.
+// templateAPI are the calls for launch templates.
 type templateAPI interface {
+	ec2.DescribeLaunchTemplatesAPIClient
+	templateVersionAPI
+}
+
+// templateVersionAPI is the call for the versions of a launch template.
+type templateVersionAPI interface {
 	DescribeLaunchTemplateVersions(
 		context.Context,
 		*ec2.DescribeLaunchTemplateVersionsInput,
@@ -28,7 +34,7 @@ type templateAPI interface {
 
 // templateReader compares versions of launch templates. A version never changes, so each is read once.
 type templateReader struct {
-	api   templateAPI
+	api   templateVersionAPI
 	known map[string]templateContent // by id and version
 }
 
@@ -40,7 +46,7 @@ type templateContent struct {
 	rest string
 }
 
-func newTemplateReader(api templateAPI) *templateReader {
+func newTemplateReader(api templateVersionAPI) *templateReader {
 	return &templateReader{api: api, known: map[string]templateContent{}}
 }
 

@@ -58,7 +58,7 @@ func TestUpdateHoldsTheLock(t *testing.T) {
 		releases := 0
 		f.failAt = func(change string) error {
 			_, id, _ := strings.Cut(change, " ")
-			isSlot := slices.ContainsFunc(f.machines, func(m rollout.Machine) bool { return m.ID == id && m.Slot != "" })
+			isSlot := strings.Contains(change, " of control-plane/") || slices.ContainsFunc(f.machines, func(m rollout.Machine) bool { return m.ID == id && m.Slot != "" })
 			switch held := f.readLock().Holder == follow.RollingUpdate; {
 			case isSlot && !held:
 				without = append(without, change)

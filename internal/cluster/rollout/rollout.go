@@ -134,8 +134,13 @@ type Group struct {
 	Slot string
 	// Size is the desired capacity.
 	Size int
-	// Version of the launch template that new machines are launched from.
+	// Version of the launch template that all machines are to have.
 	Version string
+	// Launches is the version that new machines are launched from. It is an earlier one than Version until the update begins
+	// with the group, so that a machine that ends before comes back as it was. Empty: Version.
+	Launches string
+	// Avoided is the newest version, if the group does not move to it because a rollback has returned from it; else empty.
+	Avoided string
 	// Document is the SHA-256 of the node document that new machines get; empty if it is not known.
 	Document string
 	// Policy of the group. The control plane is always replaced one machine at a time.

@@ -92,7 +92,7 @@ func automaticTarget(o Observation, available []Version) (target Version, reason
 		}
 	}
 
-	if at := slices.IndexFunc(o.Groups, func(g Group) bool { return g.Behind }); at >= 0 {
+	if at := slices.IndexFunc(o.Groups, func(g Group) bool { return g.RolledBack }); at >= 0 {
 		return desired, fmt.Sprintf("group %s was rolled back to an earlier launch template", o.Groups[at].Name)
 	}
 

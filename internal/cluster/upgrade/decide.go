@@ -22,8 +22,8 @@ type Group struct {
 	Desired Version
 	// Applied is the version of the manifests that were applied last: new machines get it.
 	Applied Version
-	// Behind is set if new machines do not get what was applied last, but an earlier launch template, as after a rollback.
-	Behind bool
+	// RolledBack is set if a rollback has returned the group from the newest launch template to an earlier one.
+	RolledBack bool
 }
 
 // Machine is what was observed of one node.
@@ -108,7 +108,7 @@ func decideGroups(o Observation, target Version, controlPlane bool) Step {
 	}
 
 	for _, g := range o.Groups {
-		if g.Desired != g.Applied || g.Behind {
+		if g.Desired != g.Applied {
 			return Step{Type: StepApply}
 		}
 	}
@@ -117,6 +117,12 @@ func decideGroups(o Observation, target Version, controlPlane bool) Step {
 	for _, m := range o.Machines {
 		if m.ControlPlane == controlPlane && m.Version != target {
 			groups = append(groups, m.Group)
+		}
+	}
+
+	for _, g := range o.Groups {
+		if g.ControlPlane == controlPlane && g.RolledBack {
+			groups = append(groups, g.Name) // a machine that is replaced would be older than those that follow
 		}
 	}
 
@@ -242,7 +248,10 @@ func (o Observation) after(s Step) Observation {
 
 		if s.Type == StepApply {
 			g.Applied = g.Desired
-			g.Behind = false
+		}
+
+		if slices.Contains(s.Groups, g.Name) {
+			g.RolledBack = false
 		}
 	}
 

@@ -68,7 +68,7 @@ func TestPlan(t *testing.T) {
 	pinned := observed("1.36.3")
 	pinned.CatalogPending = true
 	returned := observed("1.36.3")
-	returned.Groups[1].Behind = true
+	returned.Groups[1].RolledBack = true
 	returned.Machines[4].Version = version("1.35.4")
 	for name, tt := range map[string]struct {
 		observed upgrade.Observation
@@ -88,7 +88,6 @@ func TestPlan(t *testing.T) {
 			"apply the manifests: new machines get these versions",
 		}},
 		"after a rollback of the workers": {returned, []string{
-			"apply the manifests: new machines get these versions",
 			"replace the machines of workers one after the other",
 		}},
 		"patch":                 {observed("1.36.1"), nil},
@@ -139,11 +138,12 @@ func TestSkewIsRefused(t *testing.T) {
 	}
 }
 
-// simulation is a cluster that an upgrade changes. Templates are what new machines are launched from: an apply that is
-// killed changes some of them and records nothing.
+// simulation is a cluster that an upgrade changes. The newest launch templates are those of applies: one that is killed
+// changes some of them and records nothing. Templates are what new machines are launched from, which the replacement of a
+// group's machines changes first.
 type simulation struct {
-	observed  upgrade.Observation
-	templates map[string]upgrade.Version
+	observed          upgrade.Observation
+	newest, templates map[string]upgrade.Version
 	// former are what they were before, to which a rollback returns them.
 	former map[string]upgrade.Version
 }
@@ -165,7 +165,7 @@ func (s *simulation) rollBack(i int) {
 	}
 
 	s.templates[g.Name] = former
-	g.Behind = true
+	g.RolledBack = true
 }
 
 // carryOut does a step; if it is killed, only parts of it, in an order that rapid draws.
@@ -181,17 +181,14 @@ func (s *simulation) carryOut(t *rapid.T, step upgrade.Step, killed bool) {
 		for i := range s.observed.Groups {
 			g := &s.observed.Groups[i]
 			if part("template of " + g.Name) {
-				if s.templates[g.Name] != g.Desired {
-					s.former[g.Name] = s.templates[g.Name]
-				}
-				s.templates[g.Name] = g.Desired
-				g.Behind = false
+				s.newest[g.Name] = g.Desired
 			}
 			if !killed {
 				g.Applied = g.Desired
 			}
 		}
 	case upgrade.StepReplace:
+		s.moveGroups(step.Groups, part)
 		for i := range s.observed.Machines {
 			m := &s.observed.Machines[i]
 			if slices.Contains(step.Groups, m.Group) && part("machine "+m.Node) {
@@ -199,6 +196,21 @@ func (s *simulation) carryOut(t *rapid.T, step upgrade.Step, killed bool) {
 			}
 		}
 	case upgrade.StepDone:
+	}
+}
+
+// moveGroups makes groups launch machines from their newest template.
+func (s *simulation) moveGroups(names []string, part func(string) bool) {
+	for i := range s.observed.Groups {
+		g := &s.observed.Groups[i]
+		if !slices.Contains(names, g.Name) || !part("group "+g.Name) {
+			continue
+		}
+		if s.templates[g.Name] != s.newest[g.Name] {
+			s.former[g.Name] = s.templates[g.Name]
+		}
+		s.templates[g.Name] = s.newest[g.Name]
+		g.RolledBack = false
 	}
 }
 
@@ -245,7 +257,7 @@ func (s *simulation) check(t *rapid.T) {
 // the oldest API server, and the upgrade ends with every machine at the target.
 func TestUpgradeIsSafe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := simulation{observed: observed(rapid.SampledFrom([]string{"1.35.0", "1.35.4", "1.36.0"}).Draw(t, "from")), templates: map[string]upgrade.Version{}, former: map[string]upgrade.Version{}}
+		s := simulation{observed: observed(rapid.SampledFrom([]string{"1.35.0", "1.35.4", "1.36.0"}).Draw(t, "from")), newest: map[string]upgrade.Version{}, templates: map[string]upgrade.Version{}, former: map[string]upgrade.Version{}}
 		target := version("1.36.3")
 		for range rapid.IntRange(0, 2).Draw(t, "more groups") {
 			name := "group-" + string(rune('a'+len(s.observed.Groups)))
@@ -254,6 +266,7 @@ func TestUpgradeIsSafe(t *testing.T) {
 			s.observed.Machines = append(s.observed.Machines, upgrade.Machine{Node: name, Group: name, Version: older})
 		}
 		for _, g := range s.observed.Groups {
+			s.newest[g.Name] = g.Applied
 			s.templates[g.Name] = g.Applied
 		}
 		s.observed.NewCatalog = rapid.Bool().Draw(t, "new catalogue")
@@ -278,6 +291,11 @@ func TestUpgradeIsSafe(t *testing.T) {
 				s.check(t)
 			}
 		}
+		var all []string
+		for _, g := range s.observed.Groups {
+			all = append(all, g.Name)
+		}
+		s.moveGroups(all, func(string) bool { return true }) // the last step of an upgrade replaces what is left
 		if s.observed.NewCatalog || s.observed.CatalogPending {
 			t.Errorf("the new catalogue was not applied: %+v", s.observed)
 		}

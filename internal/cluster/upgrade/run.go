@@ -251,6 +251,7 @@ func (u *upgrader) rollingRequest(groups []string) rollingupdate.Request {
 	return rollingupdate.Request{
 		Name:         u.request.Name,
 		Groups:       groups,
+		Retry:        true, // somebody has asked to continue
 		DrainTimeout: u.request.DrainTimeout,
 		JoinTimeout:  u.request.JoinTimeout,
 		RunCommand:   u.request.RunCommand,

@@ -307,7 +307,7 @@ func TestAutomaticTarget(t *testing.T) {
 		},
 		{
 			"a group was rolled back",
-			func(o *Observation) { o.Groups[1].Behind = true }, available,
+			func(o *Observation) { o.Groups[1].RolledBack = true }, available,
 			Version{1, 35, 4},
 			"group workers was rolled back to an earlier launch template",
 		},

@@ -200,13 +200,13 @@ func (u *upgrader) observe(ctx context.Context) (Observation, error) {
 	}
 
 	if !u.stack {
-		behind, err := rollingupdate.GroupsBehind(ctx, u.session, u.state)
+		returned, err := rollingupdate.GroupsRolledBack(ctx, u.session, u.state)
 		if err != nil {
 			return o, err
 		}
 
 		for i := range o.Groups {
-			o.Groups[i].Behind = slices.Contains(behind, o.Groups[i].Name)
+			o.Groups[i].RolledBack = slices.Contains(returned, o.Groups[i].Name)
 		}
 	}
 
