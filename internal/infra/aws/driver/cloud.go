@@ -122,7 +122,7 @@ func New(cfg aws.Config, scope Scope, inUse InUseFunc) *Cloud {
 	registerSecurityGroups(c, ec2Client, scope)
 	registerVolumes(c, ec2Client, scope)
 	registerKeyPairs(c, ec2Client, scope)
-	registerLaunchTemplates(c, ec2Client, scope)
+	registerLaunchTemplates(c, templatePruner{templates: ec2Client, groups: scalingClient, cluster: scope.Cluster}, ec2Client, scope)
 	registerRoles(c, iamClient, iamClient, scope)
 	registerRolePolicies(c, iamClient)
 	registerInstanceProfiles(c, iamClient)

@@ -16,18 +16,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-// templateVersionAPI deletes versions of launch templates.
-type templateVersionAPI interface {
-	DeleteLaunchTemplateVersions(
-		context.Context,
-		*ec2.DeleteLaunchTemplateVersionsInput,
-		...func(*ec2.Options),
-	) (*ec2.DeleteLaunchTemplateVersionsOutput, error)
-}
-
 type templateAPI interface {
 	tagAPI
-	templateVersionAPI
 	ec2.DescribeLaunchTemplatesAPIClient
 	ec2.DescribeLaunchTemplateVersionsAPIClient
 	CreateLaunchTemplate(
@@ -57,7 +47,7 @@ const latestVersionAttribute = "LatestVersionNumber"
 
 // registerLaunchTemplates registers the driver of launch templates. An update creates a new
 // version; auto scaling groups refer to versions by number.
-func registerLaunchTemplates(c *Cloud, api templateAPI, scope Scope) {
+func registerLaunchTemplates(c *Cloud, pruner templatePruner, api templateAPI, scope Scope) {
 	c.addReader(
 		func(ctx context.Context) ([]plan.ActualResource, error) { return readTemplates(ctx, api, scope) },
 		awskind.LaunchTemplate{},
@@ -81,7 +71,7 @@ func registerLaunchTemplates(c *Cloud, api templateAPI, scope Scope) {
 			), nil
 		},
 		update: func(ctx context.Context, t task[awskind.LaunchTemplate]) (plan.StepResult, error) {
-			return updateTemplate(ctx, api, t)
+			return updateTemplate(ctx, api, pruner, t)
 		},
 		remove: func(ctx context.Context, t task[awskind.LaunchTemplate]) error {
 			_, err := api.DeleteLaunchTemplate(ctx, &ec2.DeleteLaunchTemplateInput{LaunchTemplateId: &t.id})
@@ -98,32 +88,12 @@ func templateResult(id string, version *int64) plan.StepResult {
 	}
 }
 
-// AWS allows 10,000 versions of a launch template. An update adds one, so each deletes a few old ones: the newest
-// keptVersions stay, for groups whose update was interrupted and for people who compare versions.
-const (
-	keptVersions         = 100
-	deletedVersionsBatch = 10
-)
-
-// deleteOldVersions deletes the newest of the versions of the template id that are too old to keep. latest is the newest
-// version. A failure is ignored, also a missing permission: nothing depends on it, and the next update tries again.
-func deleteOldVersions(ctx context.Context, api templateVersionAPI, id string, latest int64) {
-	in := &ec2.DeleteLaunchTemplateVersionsInput{LaunchTemplateId: &id}
-	newest := latest - keptVersions
-	for n := max(1, newest-deletedVersionsBatch+1); n <= newest; n++ {
-		in.Versions = append(in.Versions, strconv.FormatInt(n, 10))
-	}
-
-	if len(in.Versions) > 0 {
-		_, _ = api.DeleteLaunchTemplateVersions(ctx, in) // versions that do not exist are no error of the call
-	}
-}
-
 // updateTemplate creates a new version if the data differ, makes it the default version, deletes old ones, and
 // updates the tags.
 func updateTemplate(
 	ctx context.Context,
 	api templateAPI,
+	pruner templatePruner,
 	t task[awskind.LaunchTemplate],
 ) (plan.StepResult, error) {
 	result := keepIdentity(t)
@@ -145,7 +115,7 @@ func updateTemplate(
 			return plan.StepResult{}, transport.Wrap(err, "set the default version to %s", number)
 		}
 
-		deleteOldVersions(ctx, api, t.id, aws.ToInt64(version))
+		pruner.deleteOldVersions(ctx, t.id, aws.ToInt64(version))
 	}
 
 	return result, retagEC2(ctx, api, t.id, t.want.Tags, t.have.Tags)
