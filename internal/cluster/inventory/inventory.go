@@ -92,7 +92,7 @@ type Machine struct {
 	LaunchedAt time.Time `json:"launchedAt"`
 	// TemplateVersion is the version of the launch template that it was launched from; empty if unknown.
 	TemplateVersion string `json:"templateVersion,omitempty"`
-	// Outdated is set if its group now launches machines from another version of the launch template.
+	// Outdated is set if its launch template has a newer version, which a rolling update gives the machine.
 	Outdated bool `json:"outdated,omitempty"`
 	// Node is the name of its Kubernetes node; empty for a bastion.
 	Node string `json:"node,omitempty"`

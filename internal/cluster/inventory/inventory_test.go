@@ -41,14 +41,21 @@ func (cloud) DescribeInstances(context.Context, *ec2.DescribeInstancesInput, ...
 	}}}}, nil
 }
 
+// DescribeLaunchTemplates implements [ec2.DescribeLaunchTemplatesAPIClient].
+func (cloud) DescribeLaunchTemplates(context.Context, *ec2.DescribeLaunchTemplatesInput, ...func(*ec2.Options)) (*ec2.DescribeLaunchTemplatesOutput, error) {
+	return &ec2.DescribeLaunchTemplatesOutput{LaunchTemplates: []ec2types.LaunchTemplate{
+		{LaunchTemplateId: aws.String("lt-2"), LatestVersionNumber: aws.Int64(3)}, {LaunchTemplateId: aws.String("lt-1"), LatestVersionNumber: aws.Int64(1)},
+	}}, nil
+}
+
 // DescribeAutoScalingGroups implements [autoscaling.DescribeAutoScalingGroupsAPIClient].
 func (cloud) DescribeAutoScalingGroups(context.Context, *autoscaling.DescribeAutoScalingGroupsInput, ...func(*autoscaling.Options)) (*autoscaling.DescribeAutoScalingGroupsOutput, error) {
-	spec := func(v string) *autoscalingtypes.LaunchTemplateSpecification {
-		return &autoscalingtypes.LaunchTemplateSpecification{Version: aws.String(v)}
+	spec := func(id, v string) *autoscalingtypes.LaunchTemplateSpecification {
+		return &autoscalingtypes.LaunchTemplateSpecification{LaunchTemplateId: aws.String(id), Version: aws.String(v)}
 	}
 	return &autoscaling.DescribeAutoScalingGroupsOutput{AutoScalingGroups: []autoscalingtypes.AutoScalingGroup{
-		{LaunchTemplate: spec("3"), Instances: []autoscalingtypes.Instance{{InstanceId: aws.String("i-2"), LaunchTemplate: spec("2")}}},
-		{LaunchTemplate: spec("1"), Instances: []autoscalingtypes.Instance{{InstanceId: aws.String("i-1"), LaunchTemplate: spec("1")}}},
+		{LaunchTemplate: spec("lt-2", "2"), Instances: []autoscalingtypes.Instance{{InstanceId: aws.String("i-2"), LaunchTemplate: spec("lt-2", "2")}}},
+		{LaunchTemplate: spec("lt-1", "1"), Instances: []autoscalingtypes.Instance{{InstanceId: aws.String("i-1"), LaunchTemplate: spec("lt-1", "1")}}},
 	}}, nil
 }
 

@@ -3,10 +3,12 @@
 package inventory
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -30,10 +32,16 @@ type Reader struct {
 	Cluster string
 	// Ownership tells the cluster's machines from those of another cluster of this name.
 	Ownership clusterstate.Ownership
-	// EC2 lists the machines.
-	EC2 ec2.DescribeInstancesAPIClient
+	// EC2 lists the machines, and the newest versions of launch templates.
+	EC2 InstanceAPI
 	// AutoScaling lists the groups, which know the launch template of each machine.
 	AutoScaling autoscaling.DescribeAutoScalingGroupsAPIClient
+}
+
+// InstanceAPI are the calls to EC2.
+type InstanceAPI interface {
+	ec2.DescribeInstancesAPIClient
+	ec2.DescribeLaunchTemplatesAPIClient
 }
 
 // NewReader returns a reader that calls AWS. cfg is for the cluster's region.
@@ -112,6 +120,11 @@ func newMachine(i ec2types.Instance, tags map[string]string) Machine {
 
 // addTemplates adds the versions of the launch templates, which the groups know.
 func (r Reader) addTemplates(ctx context.Context, machines []Machine) error {
+	newest, err := r.newestVersions(ctx)
+	if err != nil {
+		return err
+	}
+
 	versions := map[string]templateVersions{}
 	pages := autoscaling.NewDescribeAutoScalingGroupsPaginator(
 		r.AutoScaling,
@@ -129,7 +142,7 @@ func (r Reader) addTemplates(ctx context.Context, machines []Machine) error {
 		}
 
 		for _, group := range page.AutoScalingGroups {
-			wanted := wantedVersion(group)
+			wanted := wantedVersion(group, newest)
 			for _, i := range group.Instances {
 				v := templateVersions{wanted: wanted}
 				if i.LaunchTemplate != nil {
@@ -150,12 +163,34 @@ func (r Reader) addTemplates(ctx context.Context, machines []Machine) error {
 	return nil
 }
 
-// templateVersions are the versions of a launch template: the one that a machine was launched from, and the one
-// that its group launches from now.
+// newestVersions returns the newest version of each launch template of the cluster, by id.
+func (r Reader) newestVersions(ctx context.Context) (map[string]string, error) {
+	out := map[string]string{}
+	pages := ec2.NewDescribeLaunchTemplatesPaginator(r.EC2, &ec2.DescribeLaunchTemplatesInput{
+		Filters: []ec2types.Filter{{Name: aws.String("tag:" + awskind.TagCluster), Values: []string{r.Cluster}}},
+	})
+
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("list the launch templates of cluster %s: %w", r.Cluster, err)
+		}
+
+		for _, t := range page.LaunchTemplates {
+			out[aws.ToString(t.LaunchTemplateId)] = strconv.FormatInt(aws.ToInt64(t.LatestVersionNumber), 10)
+		}
+	}
+
+	return out, nil
+}
+
+// templateVersions are the versions of a launch template: the one that a machine was launched from, and the newest one,
+// which a rolling update gives it.
 type templateVersions struct{ launched, wanted string }
 
-// wantedVersion returns the version that a group launches machines from, empty if it is not a number.
-func wantedVersion(group autoscalingtypes.AutoScalingGroup) string {
+// wantedVersion returns the newest version of a group's launch template, by the versions by id, or else the one that the
+// group launches machines from; empty if that is not a number.
+func wantedVersion(group autoscalingtypes.AutoScalingGroup, newest map[string]string) string {
 	spec := group.LaunchTemplate
 	if p := group.MixedInstancesPolicy; spec == nil && p != nil && p.LaunchTemplate != nil {
 		spec = p.LaunchTemplate.LaunchTemplateSpecification
@@ -165,7 +200,7 @@ func wantedVersion(group autoscalingtypes.AutoScalingGroup) string {
 		return ""
 	}
 
-	return aws.ToString(spec.Version)
+	return cmp.Or(newest[aws.ToString(spec.LaunchTemplateId)], aws.ToString(spec.Version))
 }
 
 // ReadNodes returns the nodes of a cluster. The list is not nil, also if it is empty.
