@@ -196,7 +196,7 @@ func followDocuments(e *environment) {
 	}
 	e.checkSettings(workers, controlPlane)
 	e.checkTurns(controlPlane)
-	if r := e.runProgram(e.slipway, "rolling-update", "cluster", clusterName, "--yes"); r.code != 0 || !strings.Contains(r.err, "newest launch template") {
+	if r := e.runProgram(e.slipway, "rolling-update", "cluster", clusterName, "--yes"); r.code != 0 || !strings.Contains(r.err, "replaced 0 machines") {
 		e.t.Errorf("rolling-update: exit status %d\n%s%s", r.code, r.out, r.err)
 	}
 	refuseDocument(e)

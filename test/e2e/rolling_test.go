@@ -103,7 +103,9 @@ func replaceWorkers(e *environment) {
 	}
 	e.waitHealthy(5 * time.Minute)
 	e.kubectl("delete", "-f", web, "--wait=false")
-	if r := e.runProgram(e.slipway, "rolling-update", "cluster", clusterName, "--yes"); r.code != 0 || !strings.Contains(r.err, "newest launch template") {
+	// The control plane may still have to get the number of a version whose document its machines follow already.
+	r := e.runProgram(e.slipway, "rolling-update", "cluster", clusterName, "--yes")
+	if r.code != 0 || !strings.Contains(r.err, "newest launch template") && !strings.Contains(r.err, "replaced 0 machines") {
 		e.t.Errorf("a second update: exit status %d\n%s%s", r.code, r.out, r.err)
 	}
 }

@@ -24,7 +24,7 @@ type LaunchTemplateData struct {
 	// InstanceType of the instances; a [MixedInstancesPolicy] overrides it.
 	InstanceType string `aws:"InstanceType,param"`
 	// KeyName is the SSH key pair; unset: none.
-	KeyName graph.Ref[KeyPair] `aws:"KeyName"`
+	KeyName graph.Ref[KeyPair] `aws:"KeyName,whole"`
 	Profile ProfileSpec        `aws:"IamInstanceProfile"` // gives the instances their IAM role
 	// SecurityGroups of the primary network interface.
 	SecurityGroups []graph.Ref[SecurityGroup] `aws:"SecurityGroupIds,set" tf:"vpc_security_group_ids"`
@@ -113,8 +113,8 @@ type AutoScalingGroup struct {
 	Tags             Tags                     `aws:"Tags,tags,propagated" tf:"tag"`
 }
 
-// TemplateSpec is one version of a launch template. The version is a number, so that a new version is a
-// change of the group.
+// TemplateSpec is one version of a launch template. The version is a number, and an existing group keeps it until a
+// rolling update sets another one, see [AutoScalingGroup.KeepFrom].
 type TemplateSpec struct {
 	ID      graph.Ref[LaunchTemplate] `aws:"LaunchTemplateId" tf:"id"`
 	Version graph.Text                `aws:"Version"` // the number of the version

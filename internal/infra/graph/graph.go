@@ -119,6 +119,16 @@ type Lifecycle struct {
 // [RenderHints] explain each option.
 type Resource interface{ Kind() Kind }
 
+// RolledOut is a resource with properties that only a rollout changes, not an apply. Example: the version of the launch
+// template of an Auto Scaling group.
+type RolledOut interface {
+	Resource
+	// KeepFrom returns the resource with these properties as an existing one of its kind has them.
+	KeepFrom(existing Resource) Resource
+	// KeptProperties returns the paths of these properties, such as "LaunchTemplate/Version".
+	KeptProperties() []string
+}
+
 // Addr identifies a resource within a graph, such as "subnet/private-a".
 type Addr string
 

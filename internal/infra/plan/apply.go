@@ -250,15 +250,16 @@ func (r *applyRun) executeOperation(ctx context.Context, i int, waiting func(str
 		return err
 	}
 
-	t.Desired = desired
 	var result StepResult
 	change := r.Cloud.Create
 	if s.Action == Update {
 		change = r.Cloud.Update
+		desired = keepFrom(desired, s.actual.Resource, s.released)
 	} else {
 		t.Actual = ActualResource{}
 	}
 
+	t.Desired = desired
 	err = r.retryOperation(ctx, s, waiting, func() error {
 		var e error
 		result, e = change(ctx, t)

@@ -40,16 +40,30 @@ func Diff(want, have graph.Resource) []Change {
 
 // removedProperties returns a change for each property whose absence is enforced and that only have sets.
 func removedProperties(want graph.Resource, have map[string]any) []Change {
-	set := map[string]bool{}
+	set := map[string]any{}
 	for _, f := range graph.Fields(want) {
-		set[f.Property] = true
+		set[f.Property] = f.Value
 	}
 
 	var out []Change
 
 	for _, f := range graph.Properties(want) {
-		if old, there := have[f.Property]; f.EnforceAbsence && there && !set[f.Property] {
-			out = append(out, Change{Property: f.Property, Old: old})
+		out = append(out, removedFrom("", []graph.Field{f}, set, have)...)
+		wanted, _ := set[f.Property].(map[string]any)
+		existing, _ := have[f.Property].(map[string]any)
+		out = append(out, removedFrom(f.Property+".", f.Nested, wanted, existing)...)
+	}
+
+	return out
+}
+
+// removedFrom is removedProperties for the properties fields of a value. prefix is that of their paths.
+func removedFrom(prefix string, fields []graph.Field, want, have map[string]any) []Change {
+	var out []Change
+	for _, f := range fields {
+		old, there := have[f.Property]
+		if _, wanted := want[f.Property]; f.EnforceAbsence && there && !wanted {
+			out = append(out, Change{Property: prefix + f.Property, Old: old})
 		}
 	}
 

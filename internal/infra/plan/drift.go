@@ -130,7 +130,7 @@ func (p Plan) ManifestChanges(applied *graph.Graph) map[string]bool {
 			continue
 		}
 
-		for _, c := range Diff(w.Resource, n.Resource) {
+		for _, c := range Diff(keepFrom(w.Resource, n.Resource, false), n.Resource) {
 			out[string(w.Addr)+" "+c.Property] = true
 		}
 	}

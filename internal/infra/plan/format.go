@@ -34,8 +34,10 @@ type Document struct {
 	// by the caller.
 	MachineStore []string `json:"machineStore"`
 	// Steps lists the steps in a valid order; apply runs independent steps concurrently.
-	Steps   []Step  `json:"steps"`
-	Summary Summary `json:"summary"`
+	Steps []Step `json:"steps"`
+	// Pending lists what a rolling update has to change besides. Absent: nothing.
+	Pending []Pending `json:"pending,omitempty"`
+	Summary Summary   `json:"summary"`
 	// MonthlyCost is the cost of the cluster before and after the plan, at list prices; absent where it is not
 	// computed. Set by the caller.
 	MonthlyCost MonthlyCost `json:"monthlyCost,omitzero"`
@@ -87,6 +89,7 @@ func (p Plan) Document(cluster string) Document {
 		Cluster:       cluster,
 		MachineStore:  []string{},
 		Steps:         steps,
+		Pending:       p.Pending,
 		Summary:       p.Summary(),
 	}
 }
@@ -105,11 +108,21 @@ func (p Plan) Print(w io.Writer, publish int) error {
 		end += "; interrupts nothing"
 	}
 
-	if _, err := io.WriteString(w, formatSteps(p.Steps, briefly)+end+"\n"); err != nil {
+	if _, err := io.WriteString(w, formatSteps(p.Steps, briefly)+formatPending(p.Pending)+end+"\n"); err != nil {
 		return fmt.Errorf("print plan: %w", err)
 	}
 
 	return nil
+}
+
+// formatPending renders what a rollout has to change, a line each.
+func formatPending(pending []Pending) string {
+	var b strings.Builder
+	for _, x := range pending {
+		b.WriteString("    " + x.String() + "  # waits for a rolling update\n")
+	}
+
+	return b.String()
 }
 
 // FormatSteps renders steps as text: a line for each step, and indented lines for its content, its changes and

@@ -126,9 +126,10 @@ type Step struct {
 	// EffectText describes Effect.
 	EffectText string `json:"effectText,omitempty"`
 
-	desired *graph.Node     // nil for Delete
-	actual  *ActualResource // nil for Create
-	parent  graph.Addr      // see DeletedWith
+	released bool            // a [graph.RolledOut] keeps nothing
+	desired  *graph.Node     // nil for Delete
+	actual   *ActualResource // nil for Create
+	parent   graph.Addr      // see DeletedWith
 }
 
 // DeletedWith returns the address of the resource whose deletion, by the same plan, includes that of this step;
@@ -170,6 +171,9 @@ type Plan struct {
 	// Steps lists what to do, in a valid order.
 	Steps []Step
 
+	// Pending lists what a rollout has to change besides.
+	Pending []Pending
+
 	actual       []ActualResource // all existing resources, each with its address
 	desired      []DesiredResource
 	dependencies [][]int // by operation: the operations to wait for
@@ -186,13 +190,33 @@ type Options struct {
 // Compute returns the plan that changes actual to desired. It is pure: the same arguments give the same plan.
 // A plan with findings of severity error must not be applied.
 func Compute(desired *graph.Graph, actual []ActualResource, opt Options) (Plan, diag.Findings) {
-	m := &planner{desired: desired, claimed: map[graph.Addr]*ActualResource{}, steps: map[graph.Addr]int{}}
+	p, fs := compute(desired, actual, opt, nil)
+	if released := p.findReleased(desired); len(released) > 0 {
+		return compute(desired, actual, opt, released)
+	}
+
+	return p, fs
+}
+
+// compute is [Compute]. The resources at the addresses in released keep nothing for a rollout.
+func compute(
+	desired *graph.Graph,
+	actual []ActualResource,
+	opt Options,
+	released map[graph.Addr]bool,
+) (Plan, diag.Findings) {
+	m := &planner{
+		desired:  desired,
+		released: released,
+		claimed:  map[graph.Addr]*ActualResource{},
+		steps:    map[graph.Addr]int{},
+	}
 	rest := sortActual(actual)
 	for _, n := range desired.Nodes() {
 		rest = m.planNode(n, rest)
 	}
 
-	p := Plan{Steps: m.ordered, desired: m.desiredResources}
+	p := Plan{Steps: m.ordered, Pending: m.pending, desired: m.desiredResources}
 	m.addressUnclaimed(rest)
 	for i := range rest {
 		p.Steps = append(p.Steps, newDeletion(&rest[i]))
@@ -236,6 +260,8 @@ type planner struct {
 	steps            map[graph.Addr]int             // index into ordered
 	ordered          []Step
 	desiredResources []DesiredResource
+	released         map[graph.Addr]bool
+	pending          []Pending
 }
 
 // sortActual returns a copy of actual in an order that depends only on its content.
@@ -257,23 +283,27 @@ func sortActual(actual []ActualResource) []ActualResource {
 
 // planNode plans n, and returns rest without the existing resource that matches n.
 func (m *planner) planNode(n *graph.Node, rest []ActualResource) []ActualResource {
-	want := graph.Resolve(n.Resource, m.lookupSymbol)
-	m.desiredResources = append(m.desiredResources, DesiredResource{Addr: n.Addr, Resource: want})
+	newest := graph.Resolve(n.Resource, m.lookupSymbol)
+	want := newest
 	best := -1
 	changes := []Change(nil)
 
 	for i := range rest {
-		if !m.matchesNode(&rest[i], n, want) {
+		if !m.matchesNode(&rest[i], n, newest) {
 			continue
 		}
 
-		cs := Diff(want, rest[i].Resource)
+		kept := keepFrom(newest, rest[i].Resource, m.released[n.Addr])
+		cs := Diff(kept, rest[i].Resource)
 		if best < 0 || changeCost(cs) < changeCost(changes) {
 			best = i
 			changes = cs
+			want = kept
 		}
 	}
 
+	m.desiredResources = append(m.desiredResources, DesiredResource{Addr: n.Addr, Resource: want})
+	m.pending = append(m.pending, findPending(n.Addr, newest, want)...)
 	if best < 0 {
 		m.addStep(Step{
 			Action:  Create,
@@ -295,8 +325,10 @@ func (m *planner) planNode(n *graph.Node, rest []ActualResource) []ActualResourc
 			Kind:    n.Resource.Kind().Name,
 			ID:      have.ID,
 			Changes: changes,
-			desired: n,
-			actual:  &have,
+
+			released: m.released[n.Addr],
+			desired:  n,
+			actual:   &have,
 		}
 		if slices.ContainsFunc(changes, func(c Change) bool { return c.ForcesReplacement }) {
 			s.Action = Replace
