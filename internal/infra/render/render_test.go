@@ -326,16 +326,24 @@ func TestTemplateVersionsArePinned(t *testing.T) {
 			}
 		}
 		g := x.Graph(t) // what a direct apply makes
-		groups := 0
+		groups, kept := 0, 0
 		for _, n := range g.Nodes() {
 			group, ok := n.Resource.(awskind.AutoScalingGroup)
 			if !ok {
 				continue
 			}
 			groups++
+			path := `"launch_template[0].version"`
 			template, version := group.Template.ID, group.Template.Version
 			if template.Addr() == "" {
 				template, version = group.MixedInstances.Launch.Template.ID, group.MixedInstances.Launch.Template.Version
+				path = `"mixed_instances_policy[0].launch_template[0].launch_template_specification[0].version"`
+			}
+			if group.Tags[awskind.TagRole] != "bastion" { // no rolling update replaces bastions
+				kept++
+				if !strings.Contains(files["main.tf.json"], path) {
+					t.Errorf("Terraform of %s lacks %s", x.Name, path)
+				}
 			}
 			want := []graph.TextPart{{Symbol: graph.Symbol{Addr: template.Addr(), Attribute: "LatestVersionNumber"}}}
 			if diff := cmp.Diff(want, version.Parts()); diff != "" {
@@ -351,6 +359,9 @@ func TestTemplateVersionsArePinned(t *testing.T) {
 		}
 		if n := strings.Count(files["main.tf.json"], ".latest_version}"); n != groups {
 			t.Errorf("Terraform of %s pins %d versions, want %d", x.Name, n, groups)
+		}
+		if n := strings.Count(files["main.tf.json"], `"ignore_changes"`); n != kept {
+			t.Errorf("Terraform of %s keeps %d versions, want %d", x.Name, n, kept)
 		}
 	}
 }

@@ -183,6 +183,10 @@ func (r renderer) renderResource(n *graph.Node) (map[string]any, error) {
 		body["lifecycle"] = map[string]any{"prevent_destroy": true}
 	}
 
+	if kept := keptAttributes(n.Resource); len(kept) > 0 {
+		body["lifecycle"] = map[string]any{"ignore_changes": kept}
+	}
+
 	return body, nil
 }
 
