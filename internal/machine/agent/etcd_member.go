@@ -285,13 +285,7 @@ func (m *etcdMember) decideAndAct(ctx context.Context) error {
 	case etcd.ActionCreateMarker:
 		return m.createMarker(ctx, f)
 	case etcd.ActionStartNew:
-		return m.startEtcd(ctx, etcd.StartOptions{
-			Members:        m.founders(*f.Marker),
-			Token:          f.Marker.Token,
-			NewCluster:     true,
-			AllowEmptyData: true,
-		})
-
+		return m.startNew(ctx, *f.Marker)
 	case etcd.ActionStartExisting:
 		return m.startEtcd(ctx, etcd.StartOptions{Members: m.initialCluster()})
 	case etcd.ActionStartJoining:
@@ -320,29 +314,6 @@ func (m *etcdMember) setDataAside(ctx context.Context, action etcd.ActionType, f
 	default:
 		return m.setAside(ctx, *f.Generation)
 	}
-}
-
-// startJoining starts etcd without data. It gets the data of the current generation from the others.
-func (m *etcdMember) startJoining(ctx context.Context, f etcd.Facts) error {
-	if f.Absent {
-		if err := m.writeAbsent(ctx, f.Slot, false); err != nil {
-			return err
-		}
-	}
-
-	options := etcd.StartOptions{Members: m.currentCluster(f.Members), AllowEmptyData: true}
-	if f.Marker != nil {
-		options.Token = f.Marker.Token
-	}
-
-	if g := f.Generation; g != nil {
-		options.Token = g.Token
-		if err := writeGeneration(m.agent.Root.Path(etcd.DataDir), g.Number); err != nil {
-			return err
-		}
-	}
-
-	return m.startEtcd(ctx, options)
 }
 
 // waitForNextDecision returns err, or a notReadyError with the reason, so that the caller decides
@@ -443,6 +414,10 @@ func (m *etcdMember) recordJoined(ctx context.Context) error {
 		Body: etcd.RenderEnvironment(etcd.StartOptions{Members: m.initialCluster()}),
 		Mode: 0o600,
 	}); err != nil {
+		return err
+	}
+
+	if err := m.notePromotion(ctx, m.agent.newEtcdManager(), etcd.ClientURL); err != nil {
 		return err
 	}
 

@@ -140,6 +140,10 @@ func (r *etcdRecovery) gatherMember(ctx context.Context) (etcd.Facts, error) {
 		return f, err
 	}
 
+	if f.Learner, err = m.isLearnerData(); err != nil {
+		return f, err
+	}
+
 	if f.IsCopy() { // it may lack what the member has acknowledged: it is no data to recover from
 		f.HasData = false
 		f.DataGeneration = 0

@@ -33,6 +33,7 @@ func (r *etcdRecovery) describeOwn(known etcd.Facts) {
 	own.Volume = known.Volume
 	own.Quorum = false
 	own.Generation = known.DataGeneration
+	own.Learner = known.Learner
 	own.Log = etcd.LogEnd{}
 	own.Problem = ""
 	if !known.HasData {

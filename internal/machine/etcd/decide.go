@@ -106,6 +106,8 @@ type Facts struct {
 	// DataGeneration is the number of the generation that the volume's data belongs to: 1 for data that was never
 	// restored, 0 without data.
 	DataGeneration int
+	// Learner is set if the data is that of a member that has not been promoted yet: it is no data to recover from.
+	Learner bool
 	// Prepared is set if the volume has a restored database of the generation that is not in use yet.
 	Prepared bool
 }

@@ -24,6 +24,8 @@ type restorations struct {
 	members     map[string][]etcd.Member // by identity of an etcd cluster
 	used        map[int][]string         // by generation: identities that became a member's data
 	next        uint64
+	// slow is set if learners are promoted later.
+	slow bool
 	// reaches reports whether two members reach each other; nil: all do.
 	reaches func(from, to string) bool
 }
@@ -34,7 +36,12 @@ type modelVolume struct {
 	generation int    // of the data, or of the cluster that it is about to join
 	prepared   string // identity of a restored database that is complete
 	preparedOf int    // its generation
+	marked     bool   // as the data of a learner
+	votes      bool   // its log has the promotion
 }
+
+// isLearner reports whether the data is that of a member that was not promoted, as its agent sees it.
+func (v modelVolume) isLearner() bool { return v.identity != "" && v.marked && !v.votes }
 
 func newRestorations(t *rapid.T) *restorations {
 	m := &restorations{
@@ -193,7 +200,7 @@ func (m *restorations) restore(slot string, f etcd.Facts, effects int) {
 	if effects <= 2 {
 		return
 	}
-	v.identity, v.generation, v.prepared = v.prepared, g.Number, ""
+	*v = modelVolume{identity: v.prepared, generation: g.Number}
 	m.members[v.identity] = nil
 	m.addMember(v.identity, slot, false)
 	if m.used[g.Number] = append(m.used[g.Number], v.identity); len(m.used[g.Number]) > 1 {
@@ -207,7 +214,7 @@ func (m *restorations) record(number int, slot string) {
 	}
 }
 
-// join starts a learner, which catches up and is promoted at once.
+// join starts a learner, which catches up and is promoted at once, unless m.slow is set.
 func (m *restorations) join(slot string, f etcd.Facts) {
 	identity := m.identityOf(f.Members)
 	number := 1
@@ -218,12 +225,35 @@ func (m *restorations) join(slot string, f etcd.Facts) {
 		}
 	}
 	v := m.volumes[slot]
-	v.identity, v.generation = identity, number
+	v.identity, v.generation, v.marked, v.votes = identity, number, true, false
 	m.running[slot] = true
 	for i, e := range m.members[identity] {
 		if e.Slot == slot {
-			m.members[identity][i].Learner, m.members[identity][i].Name = false, "etcd-"+slot
+			m.members[identity][i].Name = "etcd-" + slot
 		}
+	}
+	if !m.slow {
+		m.promote(slot, 10)
+	}
+}
+
+// promote makes the learner of a slot a voter, if the others have a quorum. Its agent is killed after effects. A member that
+// was promoted before learns of it.
+func (m *restorations) promote(slot string, effects int) {
+	v := m.volumes[slot]
+	members := m.members[v.identity]
+	at := slices.IndexFunc(members, func(e etcd.Member) bool { return e.Slot == slot })
+	if at < 0 || v.identity == "" || !v.marked || !m.running[slot] || m.list(v.identity, slot) == nil {
+		return
+	}
+	if effects > 0 {
+		members[at].Learner = false
+	}
+	if effects > 1 && !members[at].Learner {
+		v.votes = true
+	}
+	if effects > 2 && v.votes {
+		v.marked = false
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"iter"
 	"slices"
 	"strings"
 )
@@ -100,6 +101,7 @@ func NewCommitMark(dir fs.FS) (CommitMark, error) {
 
 // Types of the records in a file of etcd's write-ahead log.
 const (
+	walMember   = 1
 	walEntry    = 2
 	walState    = 3
 	walChecksum = 4
@@ -121,6 +123,11 @@ type logScan struct {
 
 // scanLog reads the records of a file up to the first that is not complete.
 func scanLog(body []byte) logScan {
+	return visitLog(body, func(uint64, []byte) {})
+}
+
+// visitLog is scanLog, and calls visit with the type and the data of each complete record.
+func visitLog(body []byte, visit func(kind uint64, data []byte)) logScan {
 	var out logScan
 	for {
 		record, size, ok := cutFrame(body[out.size:])
@@ -141,6 +148,7 @@ func scanLog(body []byte) logScan {
 		out.sum = uint32(sum)
 		out.size += size
 		out.note(kind, data)
+		visit(kind, data)
 	}
 }
 
@@ -219,35 +227,52 @@ func appendVarintField(message []byte, number, value uint64) []byte {
 // protoField returns the value of the last field with this number in a protobuf message: the number, or the bytes. A message
 // that is not valid ends where it is not.
 func protoField(message []byte, number uint64) (value uint64, data []byte) {
-	for len(message) > 0 {
-		key, n := binary.Uvarint(message)
-		if n <= 0 {
-			break
-		}
-
-		message = message[n:]
-		got, n := binary.Uvarint(message)
-		if n <= 0 || key&7 != 0 && key&7 != 2 {
-			break // etcd's log has numbers and bytes only
-		}
-
-		message = message[n:]
-		var body []byte
-		if key&7 == 2 {
-			if got > uint64(len(message)) {
-				break
-			}
-
-			body = message[:got]
-			message = message[got:]
-			got = 0
-		}
-
-		if key>>3 == number {
-			value = got
-			data = body
+	for field := range protoFields(message) {
+		if field.number == number {
+			value = field.value
+			data = field.data
 		}
 	}
 
 	return value, data
+}
+
+// protoValue is a field of a protobuf message: a number, or bytes.
+type protoValue struct {
+	number, value uint64
+	data          []byte
+}
+
+// protoFields returns the fields of a message, up to where it is not valid.
+func protoFields(message []byte) iter.Seq[protoValue] {
+	return func(yield func(protoValue) bool) {
+		for len(message) > 0 {
+			key, n := binary.Uvarint(message)
+			if n <= 0 {
+				return
+			}
+
+			message = message[n:]
+			got, n := binary.Uvarint(message)
+			if n <= 0 || key&7 != 0 && key&7 != 2 {
+				return // etcd's log has numbers and bytes only
+			}
+
+			message = message[n:]
+			field := protoValue{number: key >> 3, value: got}
+			if key&7 == 2 {
+				if got > uint64(len(message)) {
+					return
+				}
+
+				field.value = 0
+				field.data = message[:got]
+				message = message[got:]
+			}
+
+			if !yield(field) {
+				return
+			}
+		}
+	}
 }

@@ -12,26 +12,26 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 )
 
-// walRecord is a record of etcd's log: numbers as the fields of its data.
+// walRecord is a record of etcd's log: its data, or numbers as the fields of its data.
 type walRecord struct {
 	kind   uint64
 	fields []uint64
+	data   []byte
 }
 
-func entry(term, index uint64) walRecord    { return walRecord{2, []uint64{0, term, index}} }
-func state(term, vote uint64) walRecord     { return walRecord{3, []uint64{term, vote, 1}} }
-func snapshot(index, term uint64) walRecord { return walRecord{5, []uint64{index, term}} }
+func entry(term, index uint64) walRecord    { return walRecord{kind: 2, fields: []uint64{0, term, index}} }
+func state(term, vote uint64) walRecord     { return walRecord{kind: 3, fields: []uint64{term, vote, 1}} }
+func snapshot(index, term uint64) walRecord { return walRecord{kind: 5, fields: []uint64{index, term}} }
+
+// state8 is the state of a member that knows that the entry 8 is stored.
+func state8(term, vote uint64) walRecord { return walRecord{kind: 3, fields: []uint64{term, vote, 8}} }
 
 // encode returns records as they are in a file, the first of which seeds the checksum.
 func encode(records ...walRecord) []byte {
 	sum := uint32(77)
 	out := frame(4, sum, nil)
 	for _, r := range records {
-		var data []byte
-		for i, value := range r.fields {
-			data = binary.AppendUvarint(data, uint64(i+1)<<3)
-			data = binary.AppendUvarint(data, value)
-		}
+		data := append(numbers(r.fields...), r.data...)
 		sum = crc32.Update(sum, crc32.MakeTable(crc32.Castagnoli), data)
 		out = append(out, frame(r.kind, sum, data)...)
 	}
@@ -109,12 +109,12 @@ func TestCommitMark(t *testing.T) {
 		want  []byte
 		file  string
 	}{
-		"one file": {fstest.MapFS{"0-0.wal": {Data: before}}, encode(entry(3, 7), state(4, 2), entry(4, 8), walRecord{3, []uint64{4, 2, 8}}), "0-0.wal"},
+		"one file": {fstest.MapFS{"0-0.wal": {Data: before}}, encode(entry(3, 7), state(4, 2), entry(4, 8), state8(4, 2)), "0-0.wal"},
 		"a record was cut": {
-			fstest.MapFS{"0-0.wal": {Data: torn}}, encode(entry(3, 7), state(4, 2), entry(4, 8), walRecord{3, []uint64{4, 2, 8}}), "0-0.wal",
+			fstest.MapFS{"0-0.wal": {Data: torn}}, encode(entry(3, 7), state(4, 2), entry(4, 8), state8(4, 2)), "0-0.wal",
 		},
 		"the newest file has no entry": {
-			fstest.MapFS{"0-0.wal": {Data: before}, "1-9.wal": logFile(state(5, 1))}, encode(state(5, 1), walRecord{3, []uint64{5, 1, 8}}), "1-9.wal",
+			fstest.MapFS{"0-0.wal": {Data: before}, "1-9.wal": logFile(state(5, 1))}, encode(state(5, 1), state8(5, 1)), "1-9.wal",
 		},
 	} {
 		got, err := etcd.NewCommitMark(c.files)

@@ -75,6 +75,9 @@ type QuorumReport struct {
 	Quorum bool `json:"quorum"`
 	// Generation of the data on the volume; 0 if it has none.
 	Generation int `json:"generation"`
+	// Learner is set if the data is that of a member that has not been promoted: it lacks what was written before it joined and
+	// was not copied yet, and it has confirmed nothing.
+	Learner bool `json:"learner,omitempty"`
 	// Newest is the number of the newest generation, which LostAt is about.
 	Newest int `json:"newest"`
 	// Log is the end of the member's log, and Problem says why it cannot be read.
@@ -110,10 +113,14 @@ func (s SlotState) isKnown() bool {
 	return s.Report != nil && !slices.ContainsFunc(s.Volumes, func(v string) bool { return v != s.Report.Volume })
 }
 
-// mayHaveData reports whether a volume of the slot has data of a generation, or may have.
+// mayHaveData reports whether a volume of the slot has a voter's data of a generation, or may have.
 func (s SlotState) mayHaveData(generation int) bool {
-	return len(s.Volumes) > 0 && (!s.isKnown() || s.Report.Generation >= generation)
+	return len(s.Volumes) > 0 && (!s.isKnown() || s.Report.hasData(generation))
 }
+
+// hasData reports whether the data is a voter's, and of a generation. That of a learner gives no quorum, and etcd can begin no
+// cluster with it.
+func (r QuorumReport) hasData(generation int) bool { return r.Generation >= generation && !r.Learner }
 
 // RecoveryBackup is a backup that can be restored.
 type RecoveryBackup struct {
@@ -196,7 +203,7 @@ func (f RecoveryFacts) LostMajority() (isLost bool, lost, left []string) {
 //
 // It is safe because of two rules that depend on no clock. A majority of the volumes is gone, or reported empty. And each
 // volume that exists is accounted for by a machine that reports at this moment that it has no quorum: no member works
-// elsewhere.
+// elsewhere. The data of a member that was not promoted is neither: see [HasNoVote].
 func DecideRecovery(f RecoveryFacts) RecoveryStep {
 	isLost, lost, left := f.LostMajority()
 	step := RecoveryStep{Type: RecoverWait, Lost: lost}
@@ -234,7 +241,14 @@ func DecideRecovery(f RecoveryFacts) RecoveryStep {
 }
 
 func describeLoss(lost []string, f RecoveryFacts) string {
-	return fmt.Sprintf("the data of %d of %d members is lost (%s)", len(lost), len(f.Slots), strings.Join(lost, ", "))
+	out := fmt.Sprintf("the data of %d of %d members is lost (%s)", len(lost), len(f.Slots), strings.Join(lost, ", "))
+	for _, s := range f.Slots {
+		if s.Report != nil && s.Report.Learner && s.Report.Generation >= f.Generation && slices.Contains(lost, s.Slot) {
+			out += ", " + s.Slot + " was a learner"
+		}
+	}
+
+	return out
 }
 
 // reportsQuorum returns a slot whose machine reports a quorum; empty if there is none.
@@ -338,12 +352,12 @@ func (f RecoveryFacts) useBackup(step RecoveryStep) RecoveryStep {
 	return step
 }
 
-// newestSurvivor returns the report of the machine with the newest data of the current generation; nil if no data has survived.
+// newestSurvivor returns the report of the voter's machine with the newest data of the current generation; nil if no data has survived.
 // A machine whose data cannot be read comes first: nobody knows how new it is.
 func (f RecoveryFacts) newestSurvivor() *QuorumReport {
 	var out *QuorumReport
 	for _, s := range f.Slots {
-		if len(s.Volumes) == 0 || s.Report == nil || s.Report.Generation < f.Generation {
+		if len(s.Volumes) == 0 || s.Report == nil || !s.Report.hasData(f.Generation) {
 			continue
 		}
 

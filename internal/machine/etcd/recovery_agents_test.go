@@ -89,7 +89,7 @@ func (w *lostQuorum) recoveryFacts(slot string, a *modelAgent, late int) etcd.Re
 	}
 	a.report.Newest = w.number()
 	a.report.Slot, a.report.Volume, a.report.Quorum = slot, w.volumeID[slot], false
-	a.report.Generation, a.report.Log = v.generation, logEnd(w.logs[slot])
+	a.report.Generation, a.report.Log, a.report.Learner = v.generation, logEnd(w.logs[slot]), v.isLearner()
 	if v.identity == "" {
 		a.report.Generation = 0
 	}
@@ -174,7 +174,7 @@ func (w *lostQuorum) begin(slot string, f etcd.RecoveryFacts, step etcd.Recovery
 	}
 	with := 0
 	for _, s := range w.slots {
-		if w.exists[s] && w.volumes[s].identity != "" && w.volumes[s].generation == w.number() {
+		if w.hasVotersData(s) {
 			with++
 		}
 	}
@@ -198,10 +198,16 @@ func (w *lostQuorum) begin(slot string, f etcd.RecoveryFacts, step etcd.Recovery
 	w.generations = append(w.generations, etcd.Generation{Number: f.Generation + 1, Backup: step.Backup, Slot: slot})
 }
 
-// isStored reports whether a volume or a good backup of the current generation has a write.
+// hasVotersData reports whether a volume has the data of the current generation, of a member that has had a vote.
+func (w *lostQuorum) hasVotersData(slot string) bool {
+	v := w.volumes[slot]
+	return w.exists[slot] && v.identity != "" && v.generation == w.number() && !v.isLearner()
+}
+
+// isStored reports whether a voter's volume or a good backup of the current generation has a write.
 func (w *lostQuorum) isStored(id int) bool {
 	for _, slot := range w.slots {
-		if w.exists[slot] && w.volumes[slot].generation == w.number() && writesOf(w.logs[slot])[id] {
+		if w.hasVotersData(slot) && writesOf(w.logs[slot])[id] {
 			return true
 		}
 	}

@@ -98,6 +98,7 @@ func newLostQuorum(t *rapid.T) *lostQuorum {
 		acked:        map[int]bool{},
 		reasons:      map[etcd.RecoveryStepType]int{},
 	}
+	w.slow = true
 	w.reaches = func(from, to string) bool { return !w.isolated[from] && !w.isolated[to] }
 	for _, slot := range w.slots {
 		w.up[slot] = true
@@ -203,6 +204,7 @@ func (w *lostQuorum) lead(identity string, side []string) string {
 	w.terms[identity]++
 	w.leaders[identity] = leader
 	w.ledIn[leader] = w.terms[identity]
+	w.volumes[leader].votes = true
 	w.logs[leader] = append(slices.Clone(w.logs[leader]), modelEntry{term: w.terms[identity]})
 	return leader
 }
@@ -218,9 +220,15 @@ func (w *lostQuorum) replicate(identity, leader string, side []string) {
 	others := slices.DeleteFunc(slices.Clone(side), func(s string) bool { return s == leader })
 	others = rapid.Permutation(others).Draw(w.T, "followers")
 	for _, slot := range others[:rapid.IntRange(voters/2, len(others)).Draw(w.T, "copies")] {
-		w.logs[slot] = slices.Clone(w.logs[leader])
+		w.copyLog(slot, leader)
 		delete(w.ledIn, slot)
 	}
+}
+
+// copyLog copies the log of a voter to another one, which learns from it that it is one.
+func (w *lostQuorum) copyLog(to, from string) {
+	w.logs[to] = slices.Clone(w.logs[from])
+	w.volumes[to].votes = true
 }
 
 // write lets a client write. Without an answer, the write is in the leader's log alone.
@@ -304,15 +312,33 @@ func (w *lostQuorum) memberStep(slot string, effects int) {
 	}
 }
 
-// joinLog copies the leader's log to a member that joins.
+// joinLog copies a part of the leader's log to a member that joins.
 func (w *lostQuorum) joinLog(slot, identity string) {
+	newest := w.newestLog(slot, identity)
+	w.logs[slot] = slices.Clone(newest[:rapid.IntRange(0, len(newest)).Draw(w.T, "copied")])
+}
+
+// newestLog returns the newest log of the other voters of a cluster.
+func (w *lostQuorum) newestLog(slot, identity string) []modelEntry {
 	var newest []modelEntry
 	for _, peer := range w.slots {
-		if peer != slot && w.alive(identity, peer) && logEnd(w.logs[peer]).Compare(logEnd(newest)) > 0 {
+		if peer != slot && w.alive(identity, peer) && w.isVoter(identity, peer) && logEnd(w.logs[peer]).Compare(logEnd(newest)) > 0 {
 			newest = w.logs[peer]
 		}
 	}
-	w.logs[slot] = slices.Clone(newest)
+	return newest
+}
+
+// memberPromotion lets the agent of a slot promote its learner, which has caught up with the leader before.
+func (w *lostQuorum) memberPromotion(slot string, effects int) {
+	v := w.volumes[slot]
+	if !v.marked || !w.running[slot] || v.identity == "" || w.list(v.identity, slot) == nil {
+		return
+	}
+	if newest := w.newestLog(slot, v.identity); !v.votes && logEnd(newest).Compare(logEnd(w.logs[slot])) > 0 {
+		w.logs[slot] = slices.Clone(newest)
+	}
+	w.promote(slot, effects)
 }
 
 func (w *lostQuorum) backup(id string) *modelBackup {
@@ -383,6 +409,7 @@ func (w *lostQuorum) live() {
 			w.up[slot] = true
 		}
 		w.memberStep(slot, rapid.IntRange(0, 4).Draw(w.T, "effects"))
+		w.memberPromotion(slot, rapid.IntRange(0, 3).Draw(w.T, "promotion"))
 		w.look(slot, rapid.IntRange(0, 2).Draw(w.T, "late"), rapid.IntRange(0, 3).Draw(w.T, "kill"))
 	}
 }
@@ -400,6 +427,7 @@ func (w *lostQuorum) heal() {
 				w.create(slot)
 			}
 			w.memberStep(slot, 10)
+			w.memberPromotion(slot, 10)
 			w.look(slot, 0, 10)
 		}
 		if w.isWhole() {

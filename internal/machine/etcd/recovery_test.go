@@ -17,6 +17,13 @@ func survivor(slot string, generation int, term, index uint64) etcd.SlotState {
 	}}
 }
 
+// joining is a slot whose machine reports data of a member that was not promoted yet.
+func joining(slot string, generation int, term, index uint64) etcd.SlotState {
+	s := survivor(slot, generation, term, index)
+	s.Report.Learner = true
+	return s
+}
+
 // silent is a slot with a volume of which no machine reports what it holds.
 func silent(slot string) etcd.SlotState {
 	return etcd.SlotState{Slot: slot, Volumes: []string{"vol-" + slot}}
@@ -81,6 +88,39 @@ func TestDecideRecovery(t *testing.T) {
 		"the survivor saves its data": {
 			[]etcd.SlotState{survivor("a", 1, 2, 9), gone("b"), gone("c")},
 			nil, etcd.RecoverSave, "newest data",
+		},
+		"a learner's data is no majority": {
+			[]etcd.SlotState{survivor("a", 1, 2, 9), joining("b", 1, 2, 9), gone("c")},
+			nil, etcd.RecoverSave, "the data of 2 of 3 members is lost (b, c), b was a learner; this machine has the newest data",
+		},
+		"a learner's data is not the newest": {
+			[]etcd.SlotState{survivor("a", 1, 2, 9), joining("b", 1, 3, 10), gone("c")},
+			nil, etcd.RecoverSave, "this machine has the newest data",
+		},
+		"a learner's log cannot be read": {
+			[]etcd.SlotState{survivor("a", 1, 2, 9), {Slot: "b", Volumes: []string{"v"}, Report: &etcd.QuorumReport{
+				Slot: "b", Volume: "v", Generation: 1, Learner: true, Problem: "no entry",
+			}}, gone("c")},
+			nil, etcd.RecoverSave, "this machine has the newest data",
+		},
+		"the learner has another volume too": {
+			[]etcd.SlotState{survivor("a", 1, 2, 9), {
+				Slot: "b", Volumes: []string{"vol-old", "vol-b"}, Report: joining("b", 1, 2, 9).Report,
+			}, gone("c")},
+			nil, etcd.RecoverWait, "2 of 3 volumes may have data (a, b)",
+		},
+		"two voters and a learner are left": {
+			[]etcd.SlotState{survivor("a", 1, 2, 9), joining("b", 1, 2, 9), silent("c")},
+			nil, etcd.RecoverWait, "2 of 3 volumes may have data (a, c)",
+		},
+		"only a learner is left": {
+			[]etcd.SlotState{joining("a", 1, 2, 9), gone("b"), gone("c")},
+			func(f *etcd.RecoveryFacts) { f.Backup = verified("b1", 1, 2, 5) },
+			etcd.RecoverBegin, "restoring backup b1",
+		},
+		"only a learner is left, and no backup": {
+			[]etcd.SlotState{joining("a", 1, 2, 9), gone("b"), gone("c")},
+			nil, etcd.RecoverManual, "(a, b, c), a was a learner, and there is no usable backup",
 		},
 		"its backup is tested": {
 			[]etcd.SlotState{survivor("a", 1, 2, 9), gone("b"), gone("c")},

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"os"
+
+	"github.com/slipway-k8s/slipway/internal/machine/etcd"
+)
+
+// learnerMark is the file that marks the data of a member that has not been promoted yet.
+const learnerMark = etcd.DataDir + "/" + etcd.LearnerFile
+
+// startNew starts etcd without data as a founder, which has a vote from the beginning.
+func (m *etcdMember) startNew(ctx context.Context, marker etcd.BootstrapMarker) error {
+	if err := m.agent.Root.Remove(learnerMark); err != nil {
+		return err
+	}
+
+	return m.startEtcd(ctx, etcd.StartOptions{
+		Members:        m.founders(marker),
+		Token:          marker.Token,
+		NewCluster:     true,
+		AllowEmptyData: true,
+	})
+}
+
+// startJoining starts etcd without data. It gets the data of the current generation from the others.
+func (m *etcdMember) startJoining(ctx context.Context, f etcd.Facts) error {
+	if f.Absent {
+		if err := m.writeAbsent(ctx, f.Slot, false); err != nil {
+			return err
+		}
+	}
+
+	options := etcd.StartOptions{Members: m.currentCluster(f.Members), AllowEmptyData: true}
+	if f.Marker != nil {
+		options.Token = f.Marker.Token
+	}
+
+	if g := f.Generation; g != nil {
+		options.Token = g.Token
+		if err := writeGeneration(m.agent.Root.Path(etcd.DataDir), g.Number); err != nil {
+			return err
+		}
+	}
+
+	if err := m.markLearner(); err != nil {
+		return err
+	}
+
+	return m.startEtcd(ctx, options)
+}
+
+// markLearner marks an empty data directory as that of a member without a vote, and waits until the mark is on the disk. A mark
+// that is lost nevertheless makes the data count as a voter's: machines then wait for it.
+func (m *etcdMember) markLearner() error {
+	// Shared: an agent that restores its files must not write it again after the promotion.
+	_, err := m.agent.Root.Write(File{Path: learnerMark, Mode: 0o600, UID: etcdUID, Shared: true, Durable: true})
+
+	return err
+}
+
+// notePromotion removes the mark once the member at url says that it votes, which it does when it has the promotion.
+func (m *etcdMember) notePromotion(ctx context.Context, manager etcd.Manager, url string) error {
+	if !m.agent.Root.Exists(learnerMark) {
+		return nil
+	}
+
+	if s, err := manager.Status(ctx, url); err != nil || s.Learner {
+		return nil //nolint:nilerr // the machine's report says what is wrong with the member
+	}
+
+	return m.agent.Root.Remove(learnerMark)
+}
+
+// isLearnerData reports whether the data is that of a member that has not been promoted. The mark may be there still after the
+// promotion, if the agent or the machine ended in between: the log of the member decides.
+func (m *etcdMember) isLearnerData() (bool, error) {
+	marked, err := m.agent.Root.Has(learnerMark)
+	if err != nil || !marked {
+		return false, err
+	}
+
+	return etcd.HasNoVote(os.DirFS(m.agent.Root.Path(etcd.DataDir + "/member/wal"))), nil
+}
