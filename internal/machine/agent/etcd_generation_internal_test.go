@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
@@ -88,6 +89,13 @@ func TestRealRestore(t *testing.T) {
 	if _, err := r.client.Put(t.Context(), "key", "value"); err != nil {
 		t.Fatal(err)
 	}
+	lease, err := r.client.Grant(t.Context(), 15)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.client.Put(t.Context(), apiServerKey, "value", clientv3.WithLease(lease.ID)); err != nil {
+		t.Fatal(err)
+	}
 	r.run()
 	taken := r.list()[0]
 	later, err := r.client.Put(t.Context(), "later", "value")
@@ -146,6 +154,26 @@ func TestRealRestore(t *testing.T) {
 	if event := <-watched; event.CompactRevision == 0 {
 		t.Errorf("a watch of before the restoration continues: %+v", event)
 	}
+	r.awaitExpiry()
+}
+
+// apiServerKey is one by which API servers tell each other that they serve, and from which the addresses of the Service kubernetes
+// are made. It has a lease of 15 s.
+const apiServerKey = "/registry/masterleases/10.0.0.4"
+
+// awaitExpiry waits until a key that a backup brought back with its lease ends: nobody has to delete it.
+func (r *realMember) awaitExpiry() {
+	r.Helper()
+	begin := time.Now()
+	for time.Since(begin) < time.Minute {
+		got, err := r.client.Get(r.Context(), apiServerKey)
+		if err == nil && len(got.Kvs) == 0 {
+			r.Logf("COUNT the address of an API server of before the restoration ended after %s", time.Since(begin).Round(time.Second))
+			return
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	r.Error("the address of an API server that does not exist stays")
 }
 
 // restoreKilledAt lets an agent restore, kills it at an effect, and lets the next one finish. It reports whether the first

@@ -167,11 +167,12 @@ func (a *Agent) controlPlaneTasks(m *etcdMember) []periodicTask {
 	}...)
 }
 
-// machineTasks returns the tasks of a control-plane machine that depend on the list of machines.
+// machineTasks returns the tasks of a control-plane machine that follow the machines that exist.
 func machineTasks(a *Agent, api kube.Client) []periodicTask {
 	return []periodicTask{
 		{"hosts", 5 * time.Second, a.syncHosts},
 		{"nodes", 15 * time.Second, func(ctx context.Context) error { return a.reconcileNodes(ctx, api) }},
+		{"restored leases", leaseCleanInterval, (&restoredLeases{agent: a, api: api}).run},
 	}
 }
 
