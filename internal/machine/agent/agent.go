@@ -91,6 +91,8 @@ type Agent struct {
 	restoredAt atomic.Pointer[time.Time]
 	// recovery is what the agent remembers of a quorum that is missing.
 	recovery recoveryMemory
+	// metrics is what the agent serves as metrics.
+	metrics knownMetrics
 	// etcdData is held while a task decides about the member's data directory, or moves it.
 	etcdData sync.Mutex
 	// conditions of the machine, which the agent reports. Every task sets those of what it maintains.

@@ -126,6 +126,7 @@ func (b *etcdBackup) look(ctx context.Context, policy backup.Policy) error {
 			return err
 		}
 
+		b.agent.metrics.noteBackups(policy, listing.Backups)
 		action := backup.Decide(backup.Facts{
 			Now:        b.now(),
 			Policy:     policy,

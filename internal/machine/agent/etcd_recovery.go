@@ -353,6 +353,7 @@ func (r *etcdRecovery) publish(ctx context.Context, step etcd.RecoveryStep) erro
 		own.DueAt = now.Add(step.Due)
 	}
 
+	r.member.agent.metrics.noteQuorum(*own)
 	body, err := json.Marshal(own)
 	if err != nil {
 		return fmt.Errorf("encode the report on etcd's quorum: %w", err)

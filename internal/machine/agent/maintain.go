@@ -51,6 +51,7 @@ func (a *Agent) runPeriodicTasks(ctx context.Context) error {
 		group.Go(func() error { return m.keepRecovered(ctx) })
 		group.Go(func() error { return m.keepSize(ctx) })
 		group.Go(func() error { return newPolicyCompiler(a, a.newAdminClient()).run(ctx) })
+		group.Go(func() error { return m.keepMetrics(ctx) })
 		gate := newAPIGate(a)
 		group.Go(func() error { return gate.keepUntilDone(ctx) })
 		group.Go(func() error { return handOverWatch{agent: a, member: m, api: a.newAdminClient()}.run(ctx) })

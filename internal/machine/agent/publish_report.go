@@ -77,6 +77,7 @@ func (p *reportPublisher) run(ctx context.Context) error {
 
 	r.NextSeconds = int(p.refreshInterval().Seconds())
 	r.HandOver = p.agent.handOver.took
+	p.agent.metrics.noteReport(r)
 	heartbeatErr := p.addHeartbeats(ctx, &r)
 	err := p.publish(ctx, r)
 	if ctx.Err() == nil { // an interrupted request says nothing about the API

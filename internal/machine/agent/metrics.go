@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/machine/backup"
+	"github.com/slipway-k8s/slipway/internal/machine/etcd"
+	"github.com/slipway-k8s/slipway/internal/machine/metrics"
+	"github.com/slipway-k8s/slipway/internal/machine/report"
+)
+
+const (
+	// metricsAddress is where the agent of a control-plane machine serves its metrics, next to etcd's: only programs on the machine
+	// reach it.
+	metricsAddress = "127.0.0.1:2382"
+	// metricsRetry is the pause after the address could not be used.
+	metricsRetry = time.Minute
+)
+
+// knownMetrics is what the tasks of the agent found out last. The zero value is ready to use. It is safe for concurrent use.
+type knownMetrics struct {
+	mu    sync.Mutex
+	facts metrics.Facts
+}
+
+func (k *knownMetrics) noteReport(r report.Report) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.facts.Report = &r
+}
+
+func (k *knownMetrics) noteQuorum(q etcd.QuorumReport) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.facts.Quorum = &q
+}
+
+func (k *knownMetrics) noteBackups(policy backup.Policy, list []backup.Backup) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.facts.Backups = metrics.NewBackups(policy, list)
+}
+
+// known returns a copy.
+func (k *knownMetrics) known() metrics.Facts {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	return k.facts
+}
+
+// metricsHandler serves the metrics.
+type metricsHandler struct {
+	agent  *Agent
+	member *etcdMember
+}
+
+// ServeHTTP answers GET /metrics.
+func (h metricsHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/metrics" || r.Method != http.MethodGet {
+		http.NotFound(w, r)
+		return
+	}
+
+	facts := h.agent.metrics.known()
+	facts.Slots = len(h.agent.doc.Slots)
+	number, err := h.member.dataGeneration(etcd.DataDir)
+	if err != nil { // as on a volume that does not work, which a condition says
+		number = 0
+	}
+
+	facts.Generation = number
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	_, _ = w.Write(metrics.Render(facts)) // who asked has gone
+}
+
+// keepMetrics serves the metrics until ctx ends. The machine works without them: what uses the port is no reason to end.
+func (m *etcdMember) keepMetrics(ctx context.Context) error {
+	for {
+		err := serveMetrics(ctx, metricsHandler{agent: m.agent, member: m})
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+
+		m.agent.Log.Warn("cannot serve the agent's metrics; will retry", slog.Any("error", err))
+		if err := m.agent.Wait(ctx, metricsRetry); err != nil {
+			return err
+		}
+	}
+}
+
+// serveMetrics serves until ctx ends, or until the address cannot be used.
+func serveMetrics(ctx context.Context, handler http.Handler) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", metricsAddress)
+	if err != nil {
+		return fmt.Errorf("serve the agent's metrics at %s: %w", metricsAddress, err)
+	}
+
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
+	}
+
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // ends Serve
+	defer stop()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve the agent's metrics: %w", err)
+	}
+
+	return ctx.Err()
+}
