@@ -34,55 +34,63 @@ func (r *realCluster) wantLearner(m *etcdMember, want bool, why string) {
 	}
 }
 
-// TestRealLearnersData: the data of a real learner is known as such until it is promoted, also without its etcd. The data of a voter is never taken for it, with or without the mark.
+// TestRealLearnersData: the data of a real learner is known as such until it is promoted, also without its etcd, and whether the
+// leader sent it all entries or a snapshot. The data of a voter is never taken for it, with or without the mark.
 func TestRealLearnersData(t *testing.T) {
-	r := newRealCluster(t)
-	r.fill()
-	client := r.client(0)
-	for i := range 20 {
-		if _, err := client.Put(t.Context(), "more"+strconv.Itoa(i%100), "value"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r.wantLearner(r.learnerOf("b", true), false, "a founder with a mark")
-	peer := r.manager.Peers[2]
-	r.stops["c"]()
-	if err := os.RemoveAll(r.dir("c")); err != nil {
-		t.Fatal(err)
-	}
-	m := r.learnerOf("c", true)
-	r.wantLearner(m, false, "no data")
-	r.beginLearner(peer)
-	eventually(t, "the learner has data", func() error {
-		s, err := r.manager.Status(t.Context(), peer.ClientURL)
-		if err == nil && s.RaftIndex < 20 {
-			err = errors.New("not all of it")
-		}
-		return err
-	})
-	r.wantLearner(m, true, "a learner")
-	if err := m.notePromotion(t.Context(), r.manager, peer.ClientURL); err != nil || !m.agent.Root.Exists(learnerMark) {
-		t.Errorf("the mark is gone before the promotion: %v", err)
-	}
-	r.stops["c"]()
-	r.wantLearner(m, true, "a learner that is stopped")
-	r.start(peer, "existing")
-	r.promoted(peer)
-	eventually(t, "the promotion is in the log", func() error {
-		if is, err := m.isLearnerData(); err != nil || is {
-			return errors.Join(errors.New("not yet"), err)
-		}
-		return nil
-	})
-	r.stops["c"]()
-	if err := m.notePromotion(t.Context(), r.manager, peer.ClientURL); err != nil || !m.agent.Root.Exists(learnerMark) {
-		t.Errorf("the mark is gone although nobody said that the member was promoted: %v", err)
-	}
-	r.wantLearner(m, false, "promoted, with the mark of before")
-	r.start(peer, "existing")
-	r.await(peer)
-	if err := m.notePromotion(t.Context(), r.manager, peer.ClientURL); err != nil || m.agent.Root.Exists(learnerMark) {
-		t.Errorf("the mark stays after the promotion: %v", err)
+	for name, count := range map[string]int{"entries": 20, "snapshot": 12_000} {
+		t.Run(name, func(t *testing.T) {
+			if count > 10_000 && os.Getenv("SLIPWAY_LONG") == "" {
+				t.Skip("SKIPPED: the long form writes so many entries that the leader sends a snapshot")
+			}
+			r := newRealCluster(t)
+			r.fill()
+			client := r.client(0)
+			for i := range count {
+				if _, err := client.Put(t.Context(), "more"+strconv.Itoa(i%100), "value"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.wantLearner(r.learnerOf("b", true), false, "a founder with a mark")
+			peer := r.manager.Peers[2]
+			r.stops["c"]()
+			if err := os.RemoveAll(r.dir("c")); err != nil {
+				t.Fatal(err)
+			}
+			m := r.learnerOf("c", true)
+			r.wantLearner(m, false, "no data")
+			r.beginLearner(peer)
+			eventually(t, "the learner has data", func() error {
+				s, err := r.manager.Status(t.Context(), peer.ClientURL)
+				if err == nil && s.RaftIndex < uint64(count) {
+					err = errors.New("not all of it")
+				}
+				return err
+			})
+			r.wantLearner(m, true, "a learner")
+			if err := m.notePromotion(t.Context(), r.manager, peer.ClientURL); err != nil || !m.agent.Root.Exists(learnerMark) {
+				t.Errorf("the mark is gone before the promotion: %v", err)
+			}
+			r.stops["c"]()
+			r.wantLearner(m, true, "a learner that is stopped")
+			r.start(peer, "existing")
+			r.promoted(peer)
+			eventually(t, "the promotion is in the log", func() error {
+				if is, err := m.isLearnerData(); err != nil || is {
+					return errors.Join(errors.New("not yet"), err)
+				}
+				return nil
+			})
+			r.stops["c"]()
+			if err := m.notePromotion(t.Context(), r.manager, peer.ClientURL); err != nil || !m.agent.Root.Exists(learnerMark) {
+				t.Errorf("the mark is gone although nobody said that the member was promoted: %v", err)
+			}
+			r.wantLearner(m, false, "promoted, with the mark of before")
+			r.start(peer, "existing")
+			r.await(peer)
+			if err := m.notePromotion(t.Context(), r.manager, peer.ClientURL); err != nil || m.agent.Root.Exists(learnerMark) {
+				t.Errorf("the mark stays after the promotion: %v", err)
+			}
+		})
 	}
 }
 
