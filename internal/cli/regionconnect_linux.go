@@ -43,7 +43,6 @@ groups do not apply: it is as a program on the machine that connects. 'slipway r
 				To:       to,
 				In:       a.Stdin,
 				Out:      a.Stdout,
-				Now:      a.Now,
 			})
 		},
 	}

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"time"
 
 	"github.com/slipway-k8s/slipway/internal/region/network"
 )
@@ -23,8 +22,6 @@ type ConnectOptions struct {
 	// In is sent to the machine, and what it sends is written to Out.
 	In  io.Reader
 	Out io.Writer
-	// Now returns the current time.
-	Now func() time.Time
 }
 
 // Connect connects two streams to a port of a machine, as a client inside of the machine would. It needs root, and returns
@@ -35,7 +32,7 @@ func Connect(ctx context.Context, o ConnectOptions) error {
 		return err
 	}
 
-	n, err := network.New(network.Options{RegionID: s.ID, Clock: o.Now})
+	n, err := network.New(network.Options{RegionID: s.ID})
 	if err != nil {
 		return err
 	}

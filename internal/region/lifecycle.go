@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
-	"time"
 
 	"github.com/slipway-k8s/slipway/internal/region/image"
 	"github.com/slipway-k8s/slipway/internal/region/machine"
@@ -89,7 +88,7 @@ func Destroy(ctx context.Context, cache string) error {
 		return err
 	}
 
-	nw, err := network.New(network.Options{RegionID: s.ID, Clock: time.Now}) //nolint:forbidigo // a removal uses no clock
+	nw, err := network.New(network.Options{RegionID: s.ID})
 	if err != nil {
 		return err
 	}

@@ -128,7 +128,6 @@ func (r *regionProcess) buildNetwork(registry http.Handler) (err error) {
 	r.network, err = network.New(network.Options{
 		RegionID: r.settings.ID,
 		Registry: registry,
-		Clock:    r.now,
 		Log:      r.log,
 		API: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			r.services.Handler().ServeHTTP(w, q)

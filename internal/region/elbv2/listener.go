@@ -129,21 +129,30 @@ func (s *Service) findListenerByPort(balancer *string, port int64) *sdk.Listener
 	return nil
 }
 
+// validateListenerProtocol refuses protocols that network load balancers or this region do not forward.
+func validateListenerProtocol(protocol *string) error {
+	switch p := sdkshape.String(protocol); p {
+	case sdk.ProtocolEnumTcp:
+		return nil
+	case sdk.ProtocolEnumUdp, sdk.ProtocolEnumTcpUdp, sdk.ProtocolEnumTls:
+		return wire.Errorf("NotImplemented", "This region does not implement listeners of protocol %s", p)
+	default:
+		return wire.Errorf("UnsupportedProtocol", "Protocol '%s' is not one of TCP, UDP, TCP_UDP and TLS", p)
+	}
+}
+
 func (s *Service) createListener(in *sdk.CreateListenerInput) (*sdk.CreateListenerOutput, error) {
 	b, err := s.findLoadBalancer(in.LoadBalancerArn)
 	if err != nil {
 		return nil, err
 	}
 
-	switch {
-	case in.Port == nil || *in.Port < 1 || *in.Port > 65535:
+	if in.Port == nil || *in.Port < 1 || *in.Port > 65535 {
 		return nil, newValidationError("A port between 1 and 65535 must be specified")
-	case !slices.Contains([]string{"TCP", "UDP", "TCP_UDP"}, sdkshape.String(in.Protocol)):
-		return nil, wire.Errorf(
-			"UnsupportedProtocol",
-			"Protocol '%s' is not one of TCP, UDP and TCP_UDP",
-			sdkshape.String(in.Protocol),
-		)
+	}
+
+	if err := validateListenerProtocol(in.Protocol); err != nil {
+		return nil, err
 	}
 
 	tags, err := parseTags(in.Tags)
@@ -203,6 +212,10 @@ func (s *Service) modifyListener(in *sdk.ModifyListenerInput) (*sdk.ModifyListen
 
 	after := *l
 	if in.Protocol != nil {
+		if err := validateListenerProtocol(in.Protocol); err != nil {
+			return nil, err
+		}
+
 		after.Protocol = in.Protocol
 	}
 
@@ -318,7 +331,7 @@ func (s *Service) toNetworkBalancer(arn string) netbuilder.LoadBalancer {
 		if sdkshape.String(l.LoadBalancerArn) == arn && s.st.Groups[listenerTargetGroup(l)] != nil {
 			out.Listeners = append(
 				out.Listeners,
-				netspec.Listener{Port: int(*l.Port), TargetGroup: s.toNetworkGroup(listenerTargetGroup(l))},
+				netspec.Listener{Port: int(*l.Port), TargetGroup: s.toNetworkGroup(b, listenerTargetGroup(l))},
 			)
 		}
 	}
@@ -326,35 +339,42 @@ func (s *Service) toNetworkBalancer(arn string) netbuilder.LoadBalancer {
 	return out
 }
 
-func (s *Service) toNetworkGroup(arn string) netspec.TargetGroup {
+func (s *Service) toNetworkGroup(b *loadBalancer, arn string) netspec.TargetGroup {
 	g := s.st.Groups[arn]
 	port, err := strconv.Atoi(sdkshape.String(g.Shape.HealthCheckPort))
 	if err != nil {
 		port = 0 // the port is "traffic-port": the check uses the target's own port
 	}
 
-	out := netspec.TargetGroup{ARN: arn, HealthCheck: netspec.HealthCheck{
-		Protocol:           sdkshape.String(g.Shape.HealthCheckProtocol),
-		Port:               port,
-		Path:               sdkshape.String(g.Shape.HealthCheckPath),
-		Interval:           int(*g.Shape.HealthCheckIntervalSeconds),
-		Timeout:            int(*g.Shape.HealthCheckTimeoutSeconds),
-		HealthyThreshold:   int(*g.Shape.HealthyThresholdCount),
-		UnhealthyThreshold: int(*g.Shape.UnhealthyThresholdCount),
-	}}
+	out := netspec.TargetGroup{
+		ARN:              arn,
+		CrossZone:        g.crossesZones(b),
+		PreserveClientIP: g.Attributes[keyPreserveClientIP] == valueTrue,
+		KeepUnhealthy:    g.Attributes[keyEndUnhealthy] == valueFalse,
+		EndDeregistered:  g.Attributes[keyEndDeregistered] == valueTrue,
+		HealthCheck: netspec.HealthCheck{
+			Protocol:           sdkshape.String(g.Shape.HealthCheckProtocol),
+			Port:               port,
+			Path:               sdkshape.String(g.Shape.HealthCheckPath),
+			Interval:           int(*g.Shape.HealthCheckIntervalSeconds),
+			Timeout:            int(*g.Shape.HealthCheckTimeoutSeconds),
+			HealthyThreshold:   int(*g.Shape.HealthyThresholdCount),
+			UnhealthyThreshold: int(*g.Shape.UnhealthyThresholdCount),
+		},
+	}
 
 	for _, key := range sdkshape.SortedKeys(g.Targets) {
 		t := g.Targets[key]
-		if !t.Leaving.IsZero() {
-			continue
-		}
-
-		f := netspec.Target{ID: t.ID, Port: int(t.Port)}
+		f := netspec.Target{ID: t.ID, Port: int(t.Port), Zone: t.Zone}
 		if addr, err := netip.ParseAddr(t.ID); err == nil {
 			f.Addr = addr
 		}
 
-		out.Targets = append(out.Targets, f)
+		if t.Leaving.IsZero() {
+			out.Targets = append(out.Targets, f)
+		} else {
+			out.Draining = append(out.Draining, f)
+		}
 	}
 
 	return out

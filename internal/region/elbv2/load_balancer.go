@@ -159,7 +159,7 @@ func (s *Service) newLoadBalancer(
 		Interfaces: created,
 		Ready:      now.Add(s.provisioningDelay("load-balancer")),
 		Request:    encodeRequest(in),
-		Attributes: defaultBalancerAttributes(),
+		Attributes: initialValues(balancerAttributes()),
 		Shape: &sdk.LoadBalancer{
 			LoadBalancerArn:       new(s.resourceARN("loadbalancer/net/" + name + "/" + id)),
 			LoadBalancerName:      new(name),
@@ -249,7 +249,7 @@ func (s *Service) deleteLoadBalancer(in *sdk.DeleteLoadBalancerInput) (*sdk.Dele
 		return &sdk.DeleteLoadBalancerOutput{}, nil
 	}
 
-	if b.Attributes["deletion_protection.enabled"] == "true" {
+	if b.Attributes[keyDeletionProtection] == valueTrue {
 		return nil, wire.Errorf(
 			"OperationNotPermitted",
 			"Load balancer '%s' cannot be deleted because deletion protection is enabled",

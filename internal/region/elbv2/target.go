@@ -5,12 +5,14 @@ package elbv2
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"time"
 
 	ec2sdk "github.com/aws/aws-sdk-go/service/ec2"
 	sdk "github.com/aws/aws-sdk-go/service/elbv2"
 
+	"github.com/slipway-k8s/slipway/internal/region/ec2"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
@@ -91,7 +93,7 @@ func (s *Service) deregisterTargets(in *sdk.DeregisterTargetsInput) (*sdk.Deregi
 		return nil, err
 	}
 
-	delay, err := strconv.Atoi(g.Attributes["deregistration_delay.timeout_seconds"])
+	delay, err := strconv.Atoi(g.Attributes[keyDeregistrationTime])
 	if err != nil {
 		return nil, fmt.Errorf(
 			"read the deregistration delay of %s: %w",
@@ -137,6 +139,13 @@ func (s *Service) targetHealth(arn string, t *registeredTarget) *sdk.TargetHealt
 			"Target.NotInUse",
 			"Target group is not configured to receive traffic from the load balancer",
 		)
+
+	case t.Zone != "" && !s.servesZone(arn, t.Zone):
+		return health(
+			"unused",
+			"Target.NotInUse",
+			"Target is in an Availability Zone that is not enabled for the load balancer",
+		)
 	}
 
 	g := s.st.Groups[arn]
@@ -159,6 +168,20 @@ func (s *Service) targetHealth(arn string, t *registeredTarget) *sdk.TargetHealt
 	}
 
 	return health("initial", "Elb.RegistrationInProgress", "Target registration is in progress")
+}
+
+// servesZone reports whether a load balancer that uses a target group has a subnet in a zone.
+func (s *Service) servesZone(group, zone string) bool {
+	for _, arn := range s.balancersForGroup(group) {
+		if slices.ContainsFunc(
+			s.st.Balancers[arn].Interfaces,
+			func(f ec2.ManagedInterface) bool { return f.Zone == zone },
+		) {
+			return true
+		}
+	}
+
+	return false
 }
 
 func (s *Service) describeTargetHealth(

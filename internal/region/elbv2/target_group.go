@@ -113,7 +113,7 @@ func (s *Service) createTargetGroup(in *sdk.CreateTargetGroupInput) (*sdk.Create
 	arn := sdkshape.String(shape.TargetGroupArn)
 	s.st.Groups[arn] = &targetGroup{
 		Shape:      shape,
-		Attributes: defaultGroupAttributes(),
+		Attributes: newGroupAttributes(shape),
 		Targets:    map[string]*registeredTarget{},
 		Request:    encodeRequest(in),
 	}

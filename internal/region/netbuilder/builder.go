@@ -89,17 +89,20 @@ type builder struct {
 	in Input
 	// addrsByGroup are the interfaces' addresses by security group.
 	addrsByGroup map[string][]netip.Prefix
-	rulesByGroup map[string][]*ec2.SecurityGroupRule
+	// balancersByGroup are the lowest addresses of load balancers by security group.
+	balancersByGroup map[string][]netip.Addr
+	rulesByGroup     map[string][]*ec2.SecurityGroupRule
 	// routeTables by subnet id, and the main route tables by VPC id.
 	routeTables map[string]*ec2.RouteTable
 }
 
 func newBuilder(in Input) *builder {
 	b := &builder{
-		in:           in,
-		addrsByGroup: map[string][]netip.Prefix{},
-		rulesByGroup: map[string][]*ec2.SecurityGroupRule{},
-		routeTables:  map[string]*ec2.RouteTable{},
+		in:               in,
+		addrsByGroup:     map[string][]netip.Prefix{},
+		balancersByGroup: map[string][]netip.Addr{},
+		rulesByGroup:     map[string][]*ec2.SecurityGroupRule{},
+		routeTables:      map[string]*ec2.RouteTable{},
 	}
 
 	for _, id := range sortedKeys(in.Interfaces) {
@@ -115,6 +118,17 @@ func newBuilder(in Input) *builder {
 
 	for _, m := range b.addrsByGroup {
 		slices.SortFunc(m, comparePrefix)
+	}
+
+	for _, l := range in.LoadBalancers {
+		addrs := balancerAddrs(l)
+		for _, g := range l.SecurityGroups {
+			b.balancersByGroup[g] = append(b.balancersByGroup[g], addrs[:min(len(addrs), 1)]...)
+		}
+	}
+
+	for _, m := range b.balancersByGroup {
+		slices.SortFunc(m, netip.Addr.Compare)
 	}
 
 	for _, id := range sortedKeys(in.SecurityGroupRules) {
@@ -136,7 +150,7 @@ func newBuilder(in Input) *builder {
 }
 
 func (b *builder) buildVPC(id string) netspec.VPC {
-	v := netspec.VPC{ID: id, DNSNames: map[string][]netip.Addr{}}
+	v := netspec.VPC{ID: id, DNSNames: map[string][]netip.Addr{}, BalancerNames: map[string][]string{}}
 	for _, a := range b.in.VPCs[id].CidrBlockAssociationSet {
 		v.CIDRs = append(v.CIDRs, netip.MustParsePrefix(stringValue(a.CidrBlock)))
 	}
@@ -285,7 +299,9 @@ func (b *builder) resolveRule(r *ec2.SecurityGroupRule) (netspec.Rule, bool) {
 	case r.CidrIpv4 != nil:
 		out.Peers = []netip.Prefix{netip.MustParsePrefix(*r.CidrIpv4)}
 	case r.ReferencedGroupInfo != nil:
-		out.Peers = slices.Clone(b.addrsByGroup[stringValue(r.ReferencedGroupInfo.GroupId)])
+		group := stringValue(r.ReferencedGroupInfo.GroupId)
+		out.Peers = slices.Clone(b.addrsByGroup[group])
+		out.Balancers = slices.Clone(b.balancersByGroup[group])
 	}
 
 	return out, len(out.Peers) > 0
@@ -312,35 +328,61 @@ func (b *builder) addLoadBalancers(v *netspec.VPC) {
 		out := l.LoadBalancer
 		out.AdmitAll = len(l.SecurityGroups) == 0
 		out.Ingress, out.Egress = b.groupRules(l.SecurityGroups)
-		out.Listeners = b.resolveListeners(l.Listeners)
+		out.Listeners = b.resolveListeners(v, l)
 		v.LoadBalancers = append(v.LoadBalancers, out)
-		if !l.Internal {
-			continue
+		if l.Internal {
+			v.BalancerNames[strings.TrimSuffix(l.DNSName, ".")] = []string{l.ARN}
 		}
-
-		addrs := slices.SortedFunc(maps.Values(l.Addrs), netip.Addr.Compare)
-		v.DNSNames[strings.TrimSuffix(l.DNSName, ".")] = addrs
 	}
 }
 
-// resolveListeners fills in the addresses of targets that are instances. Targets without an address
-// are terminated and omitted.
-func (b *builder) resolveListeners(in []netspec.Listener) []netspec.Listener {
-	var out []netspec.Listener
-	for _, l := range in {
-		var targets []netspec.Target
-		for _, t := range l.TargetGroup.Targets {
-			if i := b.in.Instances[t.ID]; i != nil && i.PrivateIpAddress != nil {
-				t.Addr = netip.MustParseAddr(*i.PrivateIpAddress)
-			}
+func balancerAddrs(l LoadBalancer) []netip.Addr {
+	return slices.SortedFunc(maps.Values(l.Addrs), netip.Addr.Compare)
+}
 
-			if t.Addr.IsValid() {
-				targets = append(targets, t)
+// resolveListeners fills in the addresses and zones of a load balancer's targets.
+func (b *builder) resolveListeners(v *netspec.VPC, l LoadBalancer) []netspec.Listener {
+	zones := map[string]bool{}
+	for subnet := range l.Addrs {
+		if s := b.in.Subnets[subnet]; s != nil {
+			zones[stringValue(s.AvailabilityZone)] = true
+		}
+	}
+
+	var out []netspec.Listener
+	for _, listener := range l.Listeners {
+		g := listener.TargetGroup
+		g.Targets = b.resolveTargets(v, g.Targets, zones)
+		g.Draining = b.resolveTargets(v, g.Draining, zones)
+		listener.TargetGroup = g
+		out = append(out, listener)
+	}
+
+	return out
+}
+
+// resolveTargets omits targets without an address, which are terminated, and those in zones in which the load
+// balancer has no subnet: they get no connections.
+func (b *builder) resolveTargets(v *netspec.VPC, in []netspec.Target, zones map[string]bool) []netspec.Target {
+	var out []netspec.Target
+	for _, t := range in {
+		if i := b.in.Instances[t.ID]; i != nil && i.PrivateIpAddress != nil {
+			t.Addr = netip.MustParseAddr(*i.PrivateIpAddress)
+		}
+
+		if !t.Addr.IsValid() {
+			continue
+		}
+
+		for _, s := range v.Subnets {
+			if s.CIDR.Contains(t.Addr) {
+				t.Zone = s.Zone
 			}
 		}
 
-		l.TargetGroup.Targets = targets
-		out = append(out, l)
+		if t.Zone == "" || zones[t.Zone] {
+			out = append(out, t)
+		}
 	}
 
 	return out

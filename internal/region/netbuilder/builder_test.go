@@ -187,10 +187,58 @@ func TestBalancersAreDrawn(t *testing.T) {
 	for name, addrs := range v.DNSNames {
 		names[name] = addrs[0].String()
 	}
-	if diff := cmp.Diff(map[string]string{"api.elb.example": "10.0.0.9", "ip-eni-a": "10.0.1.4", "ip-eni-b": "10.0.1.5"}, names); diff != "" {
+	if diff := cmp.Diff(map[string]string{"ip-eni-a": "10.0.1.4", "ip-eni-b": "10.0.1.5"}, names); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string][]string{"api.elb.example": {"arn:1"}}, v.BalancerNames); diff != "" {
+		t.Errorf("names of load balancers (-want +got):\n%s", diff)
 	}
 	if len(v.Interfaces) != 2 {
 		t.Errorf("%d interfaces of machines, want 2: the load balancer's is none", len(v.Interfaces))
+	}
+}
+
+// A rule that refers to the security group of a load balancer admits what the load balancer forwards.
+func TestRulesNameLoadBalancers(t *testing.T) {
+	in := withMachines(base())
+	in.SecurityGroupRules = map[string]*ec2.SecurityGroupRule{"sgr-1": rule("sg-a", "tcp", 1, "sg-lb")}
+	in.LoadBalancers = []netbuilder.LoadBalancer{{
+		VPC: "vpc-1", SecurityGroups: []string{"sg-lb"},
+		LoadBalancer: netspec.LoadBalancer{ARN: "arn:1", Addrs: map[string]netip.Addr{
+			"priv": netip.MustParseAddr("10.0.1.9"),
+			"pub":  netip.MustParseAddr("10.0.0.9"),
+		}},
+	}}
+	got := netbuilder.BuildInterface(in, in.Interfaces["eni-a"]).Ingress[0].Balancers
+	if len(got) != 1 || got[0] != netip.MustParseAddr("10.0.0.9") {
+		t.Errorf("load balancers of the rule: %v", got)
+	}
+}
+
+// Targets have the zone of their address. Those in zones that the load balancer does not serve are omitted.
+func TestTargetsHaveZones(t *testing.T) {
+	in := withMachines(base())
+	in.Subnets["pub"].AvailabilityZone = new("y")
+	group := netspec.TargetGroup{
+		ARN:      "tg",
+		Targets:  []netspec.Target{{ID: "i-a", Port: 1}, {ID: "10.0.0.7", Addr: netip.MustParseAddr("10.0.0.7"), Port: 1}},
+		Draining: []netspec.Target{{ID: "i-b", Port: 1}},
+	}
+	in.LoadBalancers = []netbuilder.LoadBalancer{{
+		VPC: "vpc-1",
+		LoadBalancer: netspec.LoadBalancer{
+			ARN:       "arn:1",
+			Addrs:     map[string]netip.Addr{"priv": netip.MustParseAddr("10.0.1.9")},
+			Listeners: []netspec.Listener{{Port: 1, TargetGroup: group}},
+		},
+	}}
+	drawn := netbuilder.Build(in).VPCs[0].LoadBalancers[0].Listeners[0].TargetGroup
+	want := []netspec.Target{
+		{ID: "i-a", Addr: netip.MustParseAddr("10.0.1.4"), Zone: "z", Port: 1},
+		{ID: "i-b", Addr: netip.MustParseAddr("10.0.1.5"), Zone: "z", Port: 1},
+	}
+	same := cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
+	if diff := cmp.Diff(want, append(drawn.Targets, drawn.Draining...), same); diff != "" {
+		t.Errorf("targets and draining ones (-want +got):\n%s", diff)
 	}
 }

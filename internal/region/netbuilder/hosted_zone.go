@@ -3,7 +3,6 @@
 package netbuilder
 
 import (
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -52,25 +51,24 @@ func (b *builder) addZoneNames(v *netspec.VPC) {
 					private,
 					func(p string) bool { return r.Name == p || strings.HasSuffix(r.Name, "."+p) },
 				)
-			if addrs := b.recordAddrs(v, r); !hidden && len(addrs) > 0 {
-				v.DNSNames[r.Name] = append(slices.Clone(v.DNSNames[r.Name]), addrs...)
+			if hidden {
+				continue
+			}
+
+			if r.AliasTarget != "" {
+				b.addAlias(v, r)
+			} else if len(r.Addrs) > 0 {
+				v.DNSNames[r.Name] = append(slices.Clone(v.DNSNames[r.Name]), r.Addrs...)
 			}
 		}
 	}
 }
 
-// recordAddrs returns the addresses of a record as seen from a VPC. Load balancers of other VPCs
-// have none.
-func (b *builder) recordAddrs(v *netspec.VPC, r DNSRecord) []netip.Addr {
-	if r.AliasTarget == "" {
-		return r.Addrs
-	}
-
+// addAlias adds a record that is an alias of a load balancer in the VPC. Those of other VPCs are not resolved.
+func (b *builder) addAlias(v *netspec.VPC, r DNSRecord) {
 	for _, l := range b.in.LoadBalancers {
 		if l.VPC == v.ID && strings.TrimSuffix(l.DNSName, ".") == r.AliasTarget {
-			return slices.SortedFunc(maps.Values(l.Addrs), netip.Addr.Compare)
+			v.BalancerNames[r.Name] = append(v.BalancerNames[r.Name], l.ARN)
 		}
 	}
-
-	return nil
 }

@@ -21,7 +21,7 @@ func TestNamesOfZones(t *testing.T) {
 	in := netbuilder.Input{
 		VPCs: map[string]*ec2.Vpc{"vpc-1": vpc("vpc-1"), "vpc-2": vpc("vpc-2")},
 		LoadBalancers: []netbuilder.LoadBalancer{{
-			VPC: "vpc-1", DNSName: "lb.elb.amazonaws.com", LoadBalancer: netspec.LoadBalancer{ARN: "lb", Addrs: map[string]netip.Addr{"subnet-1": a}},
+			VPC: "vpc-1", DNSName: "lb.elb.amazonaws.com", LoadBalancer: netspec.LoadBalancer{ARN: "lb", Internal: true, Addrs: map[string]netip.Addr{"subnet-1": a}},
 		}},
 		HostedZones: []netbuilder.HostedZone{
 			{Name: "example.com", Records: []netbuilder.DNSRecord{
@@ -31,12 +31,19 @@ func TestNamesOfZones(t *testing.T) {
 		},
 	}
 	got := map[string]map[string][]netip.Addr{}
+	aliases := map[string]map[string][]string{}
 	for _, v := range netbuilder.Build(in).VPCs {
 		got[v.ID] = v.DNSNames
+		aliases[v.ID] = v.BalancerNames
 	}
 	public := map[string][]netip.Addr{"api.example.com": {b}, "www.example.com": {b}, "api.in.example.com": {b}}
-	want := map[string]map[string][]netip.Addr{"vpc-1": {"api.example.com": {b}, "www.example.com": {b}, "api.in.example.com": {a}}, "vpc-2": public}
+	want := map[string]map[string][]netip.Addr{"vpc-1": {"api.example.com": {b}, "www.example.com": {b}}, "vpc-2": public}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(x, y netip.Addr) bool { return x == y })); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
+	}
+	balancer := []string{"lb"}
+	wantAliases := map[string]map[string][]string{"vpc-1": {"lb.elb.amazonaws.com": balancer, "api.in.example.com": balancer}, "vpc-2": {}}
+	if diff := cmp.Diff(wantAliases, aliases); diff != "" {
+		t.Errorf("aliases (-want +got):\n%s", diff)
 	}
 }

@@ -37,9 +37,11 @@ type VPC struct {
 	LoadBalancers []LoadBalancer
 	// Endpoints are the usable VPC endpoints.
 	Endpoints []VPCEndpoint
-	// DNSNames are the records of the VPC's resolver: private names of instances, internal load
-	// balancers, hosted zones.
+	// DNSNames are the records of the VPC's resolver: private names of instances, hosted zones.
 	DNSNames map[string][]netip.Addr
+	// BalancerNames are further records: names of load balancers, and aliases of them in hosted
+	// zones, with the ARNs. Their addresses are those of the zones that have healthy targets.
+	BalancerNames map[string][]string
 }
 
 // DefaultRoute is the target of a subnet's default route.
@@ -89,6 +91,9 @@ type Rule struct {
 	ICMPType, ICMPCode *int
 	// Peers are the allowed addresses. References to security groups are already resolved.
 	Peers []netip.Prefix
+	// Balancers are the load balancers in the security group that the rule refers to, each by its
+	// lowest address. The rule allows what they forward, whatever the client's address is.
+	Balancers []netip.Addr
 }
 
 // Interface is the primary network interface of a machine.
@@ -152,6 +157,18 @@ type TargetGroup struct {
 	ARN string
 	// Targets sorted as registered.
 	Targets []Target
+	// Draining are the targets whose deregistration delay has not ended. They get no new
+	// connections and keep the established ones.
+	Draining []Target
+	// CrossZone distributes connections over the targets of all zones, and not only over those in
+	// the zone of the address that the client has connected to.
+	CrossZone bool
+	// PreserveClientIP makes targets see the address of the client, and not the load balancer's.
+	PreserveClientIP bool
+	// KeepUnhealthy keeps the connections to a target that becomes unhealthy.
+	KeepUnhealthy bool
+	// EndDeregistered ends the connections to a target at the end of its deregistration delay.
+	EndDeregistered bool
 	// HealthCheck of all targets.
 	HealthCheck HealthCheck
 }
@@ -162,6 +179,8 @@ type Target struct {
 	ID string
 	// Addr is the target's private address.
 	Addr netip.Addr
+	// Zone is the target's availability zone.
+	Zone string
 	// Port of the target.
 	Port int
 }

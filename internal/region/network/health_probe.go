@@ -56,8 +56,8 @@ func (g *targetGroup) probeLoop(ctx context.Context, m *targetState, check netsp
 }
 
 // recordProbe updates the target's state. One success makes an initial target healthy; otherwise
-// the thresholds apply. A target that becomes unhealthy loses its connections, which is AWS's
-// default.
+// the thresholds apply. A target that becomes unhealthy loses its connections, unless the group
+// keeps them.
 func (g *targetGroup) recordProbe(m *targetState, check netspec.HealthCheck, healthy bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -77,12 +77,13 @@ func (g *targetGroup) recordProbe(m *targetState, check netspec.HealthCheck, hea
 	case healthy && m.streak >= check.HealthyThreshold:
 		m.state = stateHealthy
 		m.streak = 0
-		m.refusedAt = time.Time{}
 
 	case !healthy && m.streak >= check.UnhealthyThreshold:
 		m.state = stateUnhealthy
 		m.streak = 0
-		m.resetSessions()
+		if !g.spec.KeepUnhealthy {
+			g.resetSessions(m)
+		}
 	}
 }
 
@@ -90,8 +91,12 @@ func (g *targetGroup) probeTarget(ctx context.Context, t netspec.Target, check n
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(check.Timeout)*time.Second)
 	defer cancel()
 	at := netip.AddrPortFrom(t.Addr, uint16(cmp.Or(check.Port, t.Port)))
+	dial := func(ctx context.Context) (*net.TCPConn, error) {
+		return g.balancer.dialTarget(ctx, g.balancer.probeSource(t.Zone), at)
+	}
+
 	if check.Protocol == "TCP" {
-		c, err := g.dial(ctx, at)
+		c, err := dial(ctx)
 		if err != nil {
 			return err
 		}
@@ -99,14 +104,20 @@ func (g *targetGroup) probeTarget(ctx context.Context, t netspec.Target, check n
 		return c.Close()
 	}
 
-	return g.probeHTTP(ctx, at, check)
+	return probeHTTP(ctx, dial, at, check)
 }
 
-func (g *targetGroup) probeHTTP(ctx context.Context, at netip.AddrPort, check netspec.HealthCheck) error {
+// probeHTTP makes one request. dial connects to the target.
+func probeHTTP(
+	ctx context.Context,
+	dial func(context.Context) (*net.TCPConn, error),
+	at netip.AddrPort,
+	check netspec.HealthCheck,
+) error {
 	transport := &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return g.dial(ctx, at)
+			return dial(ctx)
 		},
 		TLSClientConfig: &tls.Config{
 			InsecureSkipVerify: true, //nolint:gosec // AWS's health checks do not verify certificates

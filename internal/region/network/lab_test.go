@@ -58,7 +58,7 @@ func newLab(tb testing.TB, change ...func(*network.Options)) *lab {
 			fmt.Fprintf(w, "%s %s %s %v", what, s.VPC, s.Addr, ok)
 		})
 	}
-	l.opts = network.Options{RegionID: l.region, API: say("api"), Registry: say("registry"), Metadata: say("metadata"), Clock: time.Now}
+	l.opts = network.Options{RegionID: l.region, API: say("api"), Registry: say("registry"), Metadata: say("metadata")}
 	for _, f := range change {
 		f(&l.opts)
 	}

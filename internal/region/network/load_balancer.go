@@ -3,7 +3,6 @@
 package network
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,23 +13,22 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/vishvananda/netns"
-	"golang.org/x/sys/unix"
 
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
-// loadBalancer is one network load balancer: its listening ports and their target groups.
+// loadBalancer is one network load balancer: its nodes, its listening ports and their target groups.
 type loadBalancer struct {
-	arn        string
-	ns         netns.NsHandle // owned by the router
-	opts       Options
-	sourceAddr atomic.Pointer[netip.Addr] // source address of connections to targets
+	arn  string
+	ns   netns.NsHandle // owned by the router
+	opts Options
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex     // guards what follows
+	nodes     []balancerNode // by address
+	nextNode  int            // the node of the next connection from the host
 	frontends map[netip.AddrPort]*frontend
 	groups    map[string]*targetGroup
 }
@@ -38,6 +36,7 @@ type loadBalancer struct {
 // frontend is one listening port. Its target group may change while it is open.
 type frontend struct {
 	listener net.Listener
+	addr     netip.Addr // a node's address, or a loopback address of the host
 	group    atomic.Pointer[targetGroup]
 }
 
@@ -46,10 +45,11 @@ type frontend struct {
 func (r *router) syncBalancers(ctx context.Context, opts Options, vpc netspec.VPC) error {
 	var errs []error
 	keep := map[string]bool{}
+	zones := zonesBySubnet(vpc)
 
 	for _, lb := range slices.Concat(vpc.LoadBalancers, publicAddressBalancers(vpc)) {
 		keep[lb.ARN] = true
-		if err := r.ensureBalancer(lb.ARN, opts).applySpec(ctx, lb); err != nil {
+		if err := r.ensureBalancer(lb.ARN, opts).applySpec(ctx, lb, zones); err != nil {
 			errs = append(errs, fmt.Errorf("load balancer %s: %w", lb.ARN, err))
 		}
 	}
@@ -98,13 +98,14 @@ func (r *router) removeBalancers(keep map[string]bool) []*loadBalancer {
 	return removed
 }
 
-func (b *loadBalancer) applySpec(ctx context.Context, lb netspec.LoadBalancer) error {
+func (b *loadBalancer) applySpec(
+	ctx context.Context,
+	lb netspec.LoadBalancer,
+	zones map[string]string,
+) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if inner := sortedAddrs(lb.Addrs); len(inner) > 0 {
-		b.sourceAddr.Store(&inner[0])
-	}
-
+	b.nodes = listNodes(lb, zones)
 	b.syncGroups(ctx, lb)
 	want := openPorts(lb)
 
@@ -143,7 +144,7 @@ func (b *loadBalancer) syncGroups(ctx context.Context, lb netspec.LoadBalancer) 
 		keep[l.TargetGroup.ARN] = true
 		g := b.groups[l.TargetGroup.ARN]
 		if g == nil {
-			g = newTargetGroup(b.dialTarget, b.opts.Clock)
+			g = newTargetGroup(b)
 			b.groups[l.TargetGroup.ARN] = g
 			go g.reapIdle(context.WithoutCancel(ctx), b.opts.IdleTimeout)
 		}
@@ -198,7 +199,7 @@ func admitsWorld(lb netspec.LoadBalancer, port int) bool {
 func (b *loadBalancer) openFrontend(ctx context.Context, at netip.AddrPort) (*frontend, error) {
 	if !at.Addr().IsLoopback() {
 		ln, err := listenTCP(ctx, b.ns, at.String())
-		return &frontend{listener: ln}, err
+		return &frontend{listener: ln, addr: at.Addr()}, err
 	}
 
 	var lc net.ListenConfig
@@ -207,7 +208,7 @@ func (b *loadBalancer) openFrontend(ctx context.Context, at netip.AddrPort) (*fr
 		return nil, fmt.Errorf("listen on %s: %w", at, err)
 	}
 
-	return &frontend{listener: ln}, nil
+	return &frontend{listener: ln, addr: at.Addr()}, nil
 }
 
 func (b *loadBalancer) acceptLoop(ctx context.Context, f *frontend) {
@@ -236,46 +237,8 @@ func (b *loadBalancer) acceptLoop(ctx context.Context, f *frontend) {
 			continue
 		}
 
-		go f.group.Load().proxyClient(ctx, client)
+		go b.forward(ctx, f, client)
 	}
-}
-
-// dialTarget connects to a target inside the VPC from the load balancer's address, so that the
-// target's security groups apply.
-func (b *loadBalancer) dialTarget(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error) {
-	from := b.sourceAddr.Load()
-	if from == nil {
-		return nil, fmt.Errorf("dial %s: load balancer has no address inside the VPC", to)
-	}
-
-	d := net.Dialer{
-		LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(*from, 0)),
-		Control:   bindPortOnConnect,
-	}
-
-	var c *net.TCPConn
-	err := inNamespace(b.ns, func() error {
-		conn, err := d.DialContext(ctx, "tcp4", to.String())
-		if err != nil {
-			return err
-		}
-
-		c, _ = conn.(*net.TCPConn)
-
-		return nil
-	})
-
-	return c, err
-}
-
-// bindPortOnConnect makes the kernel choose the source port when the target is known. Otherwise all
-// targets share one range of source ports.
-func bindPortOnConnect(_, _ string, raw syscall.RawConn) error {
-	var setErr error
-	err := raw.Control(func(fd uintptr) {
-		setErr = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
-	})
-	return cmp.Or(err, setErr)
 }
 
 func (b *loadBalancer) collectHealth(out netspec.TargetHealth) {
@@ -283,14 +246,6 @@ func (b *loadBalancer) collectHealth(out netspec.TargetHealth) {
 	defer b.mu.Unlock()
 	for arn, g := range b.groups {
 		out[arn] = g.targetHealth()
-	}
-}
-
-func (b *loadBalancer) endConnections(instanceID string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, g := range b.groups {
-		g.endConnections(instanceID)
 	}
 }
 

@@ -48,8 +48,8 @@ func (n *Network) EnsureNamespace(ctx context.Context, m netspec.Machine) (strin
 	return path, nil
 }
 
-// Release removes the machine's namespace and link, and resets its connections through load
-// balancers. It succeeds if there is nothing to remove.
+// Release removes the machine's namespace and link. Packets to its address are lost from then on. It
+// succeeds if there is nothing to remove.
 func (n *Network) Release(_ context.Context, instanceID string) error {
 	if !isInstance(instanceID) {
 		return fmt.Errorf("release network of %q: not an instance id", instanceID)
@@ -57,12 +57,6 @@ func (n *Network) Release(_ context.Context, instanceID string) error {
 
 	n.syncMu.Lock()
 	defer n.syncMu.Unlock()
-
-	for _, r := range n.listRouters() {
-		for _, b := range r.listBalancers() {
-			b.endConnections(instanceID)
-		}
-	}
 
 	return removeNamespace(n.names.namespacePath(instanceID))
 }

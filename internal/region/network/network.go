@@ -40,8 +40,6 @@ type Options struct {
 	// without internet access reach only services that have an endpoint in their VPC. Nil means
 	// that any endpoint gives access to all services.
 	RequestService func(*http.Request) string
-	// Clock returns the current time. Required.
-	Clock func() time.Time
 	// Log receives errors that no caller waits for; nil means no log.
 	Log *slog.Logger
 	// NamespaceDir is the directory of named network namespaces. Default /run/netns, where
@@ -75,10 +73,6 @@ func New(opts Options) (*Network, error) {
 			"invalid region id %q: must be 1 to 32 lower-case letters, digits and hyphens",
 			opts.RegionID,
 		)
-	}
-
-	if opts.Clock == nil {
-		return nil, errors.New("network of region " + opts.RegionID + ": a clock is required")
 	}
 
 	if opts.Log == nil {

@@ -21,6 +21,12 @@ const (
 	verdictReturn = "return"
 )
 
+// Sides of a packet that the peers of a rule are compared with.
+const (
+	fromPeer = "ip saddr"
+	toPeer   = "ip daddr"
+)
+
 const anyProtocol = "-1" // as in EC2's API
 
 // renderRuleset renders a VPC's ruleset as one transaction for nft(8). The same input gives the
@@ -44,8 +50,8 @@ func renderRuleset(vpc netspec.VPC) string {
 	s.writeLine("table inet slw {")
 	s.writeHooks(vpc, ifaces)
 	for _, i := range ifaces {
-		s.writeRuleChain("out_"+linkName(i.Addr), verdictReturn, "ip daddr", i.Egress)
-		s.writeRuleChain("in_"+linkName(i.Addr), verdictAccept, "ip saddr", i.Ingress)
+		s.writeRuleChain("out_"+linkName(i.Addr), verdictReturn, toPeer, i.Egress)
+		s.writeRuleChain("in_"+linkName(i.Addr), verdictAccept, fromPeer, i.Ingress)
 	}
 
 	for _, lb := range sortedBalancers(vpc.LoadBalancers) {
@@ -56,8 +62,8 @@ func renderRuleset(vpc netspec.VPC) string {
 			egress = anyRules()
 		}
 
-		s.writeRuleChain("lbout_"+balancerKey(lb), verdictReturn, "ip daddr", egress)
-		s.writeRuleChain("lbin_"+balancerKey(lb), verdictAccept, "ip saddr", ingress)
+		s.writeRuleChain("lbout_"+balancerKey(lb), verdictReturn, toPeer, egress)
+		s.writeRuleChain("lbin_"+balancerKey(lb), verdictAccept, fromPeer, ingress)
 	}
 
 	s.writeLine("}")
@@ -112,7 +118,7 @@ func (s *ruleset) writeSet(name, kind string, elements []string) {
 // writeHooks renders the base chains: packets from machines (forward), to the router's servers
 // (input), and from the router (output).
 func (s *ruleset) writeHooks(vpc netspec.VPC, ifaces []netspec.Interface) {
-	var egress, ingress, toLB, fromLB []string
+	var egress, ingress, toLB, forwarded []string
 	for _, i := range ifaces {
 		name := linkName(i.Addr)
 		egress = append(egress, strconv.Quote(name)+" : jump out_"+name)
@@ -122,13 +128,16 @@ func (s *ruleset) writeHooks(vpc netspec.VPC, ifaces []netspec.Interface) {
 	for _, lb := range sortedBalancers(vpc.LoadBalancers) {
 		for _, addr := range sortedAddrs(lb.Addrs) {
 			toLB = append(toLB, addr.String()+" : goto lbin_"+balancerKey(lb))
-			fromLB = append(fromLB, addr.String()+" : jump lbout_"+balancerKey(lb))
 		}
+
+		forwarded = append(forwarded, formatMark(sortedAddrs(lb.Addrs)[0])+" : jump lbout_"+balancerKey(lb))
 	}
 
 	s.writeLine("\tchain prerouting { type filter hook prerouting priority raw; policy accept;")
 	s.writeLine("\t\tmeta nfproto ipv6 drop")
 	s.writeLine("\t\tiifname @checked iifname . ip saddr != @own drop")
+	// Responses of targets that see the client's address belong to the load balancer's sockets.
+	s.writeLine(fmt.Sprintf("\t\tsocket transparent 1 meta mark set 0x%08x", localMark))
 	s.writeLine("\t}")
 	s.writeLine("\tchain forward { type filter hook forward priority filter; policy drop;")
 	s.writeLine("\t\toifname \"" + blackholeLink + "\" drop")
@@ -137,7 +146,7 @@ func (s *ruleset) writeHooks(vpc netspec.VPC, ifaces []netspec.Interface) {
 	s.writeVerdictMap("oifname", ingress)
 	s.writeLine("\t}")
 	s.writeInputChain(vpc, egress, toLB)
-	s.writeOutputChain(ifaces, ingress, fromLB)
+	s.writeOutputChain(ifaces, ingress, forwarded)
 }
 
 // writeInputChain renders the rules for the router's own servers. Metadata and DNS are reachable
@@ -163,10 +172,10 @@ func (s *ruleset) writeInputChain(vpc netspec.VPC, egress, toLB []string) {
 }
 
 // writeOutputChain renders the rules for packets from the router: responses of its servers, and
-// load balancers' connections to targets. Responses of the metadata service have the TTL of the
-// instance's hop limit. TCP packets to terminated machines are reset, so that load balancers switch
-// to another target at once; packets from machines are dropped.
-func (s *ruleset) writeOutputChain(ifaces []netspec.Interface, ingress, fromLB []string) {
+// load balancers' connections to targets, which have the load balancer's mark. Responses of the
+// metadata service have the TTL of the instance's hop limit. Packets to terminated machines are
+// dropped.
+func (s *ruleset) writeOutputChain(ifaces []netspec.Interface, ingress, forwarded []string) {
 	hops := map[int][]string{}
 	for _, i := range ifaces {
 		hops[max(i.MetadataHops, 1)] = append(hops[max(i.MetadataHops, 1)], i.Addr.String())
@@ -185,12 +194,11 @@ func (s *ruleset) writeOutputChain(ifaces []netspec.Interface, ingress, fromLB [
 		)
 	}
 
-	s.writeLine("\t\toifname \"" + blackholeLink + "\" meta l4proto tcp reject with tcp reset")
 	s.writeLine("\t\toifname \"" + blackholeLink + "\" drop")
 	s.writeLine("\t\tct state established,related accept")
 	s.writeLine("\t\ticmp type { destination-unreachable, time-exceeded, parameter-problem } accept")
 	s.writeLine("\t\toifname \"lo\" accept")
-	s.writeVerdictMap("ip saddr", fromLB)
+	s.writeVerdictMap("meta mark", forwarded)
 	s.writeVerdictMap("oifname", ingress)
 	s.writeLine("\t}")
 }
@@ -208,6 +216,10 @@ func (s *ruleset) writeRuleChain(name, verdict, peer string, rules []netspec.Rul
 	for _, r := range rules {
 		if cond, ok := ruleCondition(r, peer); ok {
 			s.writeLine("\t\t" + cond + verdict)
+		}
+
+		if len(r.Balancers) > 0 && peer == fromPeer {
+			s.writeLine("\t\t" + balancerCondition(r) + verdict)
 		}
 	}
 
@@ -237,6 +249,18 @@ func ruleCondition(r netspec.Rule, peer string) (string, bool) {
 
 	return out.String(), true
 }
+
+// balancerCondition renders the match of what load balancers forward, whatever its source address is.
+func balancerCondition(r netspec.Rule) string {
+	var marks []string
+	for _, addr := range r.Balancers {
+		marks = append(marks, formatMark(addr))
+	}
+
+	return "meta mark { " + strings.Join(marks, ", ") + " } " + protocolCondition(r)
+}
+
+func formatMark(addr netip.Addr) string { return fmt.Sprintf("0x%08x", markOf(addr)) }
 
 // protocolCondition renders a rule's match of the protocol, of ports, and of the type and code of ICMP.
 func protocolCondition(r netspec.Rule) string {

@@ -15,60 +15,96 @@ import (
 
 // proxySession is one connection through a load balancer.
 type proxySession struct {
-	client, server *net.TCPConn
-	once           sync.Once
+	client *net.TCPConn
+	target *targetState
+	cancel context.CancelFunc // ends the attempt to connect to the target
+
+	mu     sync.Mutex   // guards what follows
+	server *net.TCPConn // nil until the target has accepted
+	reset  bool
 }
 
-// dialTimeout limits the connection attempt to one target. A live target in the same region accepts
-// within milliseconds, and the client should reach the next target before its own timeout.
-const dialTimeout = 2 * time.Second
-
-// proxyClient connects the client to the first target that accepts. AWS does not try a second
-// target; this proxy does, so that a dead machine causes a delay instead of a failure until health
-// checks notice it.
-func (g *targetGroup) proxyClient(ctx context.Context, client *net.TCPConn) {
-	for _, m := range g.orderTargets() {
-		dialCtx, cancel := context.WithTimeout(ctx, dialTimeout)
-		server, err := g.dial(dialCtx, netip.AddrPortFrom(m.target.Addr, uint16(m.target.Port)))
-		cancel()
-		if err != nil {
-			g.mu.Lock()
-			m.refusedAt = g.clock()
-			g.mu.Unlock()
-			continue
-		}
-
-		s := &proxySession{client: client, server: server}
-		if !g.addSession(m, s) {
-			_ = server.Close() // the target was removed meanwhile
-			continue
-		}
-
-		s.copyBothWays()
-		g.removeSession(m, s)
-
+// forward connects a client to one target. As at AWS, there is no second one: a refusal is passed on, and the
+// client waits for a target that does not answer until it gives up or the health checks fail.
+func (b *loadBalancer) forward(ctx context.Context, f *frontend, client *net.TCPConn) {
+	node, ok := b.nodeAt(f.addr)
+	if !ok {
+		resetConn(client)
 		return
 	}
 
-	resetConn(client)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	g := f.group.Load()
+	s, keepAddr := g.startSession(node.zone, client, cancel)
+	if s == nil {
+		resetConn(client)
+		return
+	}
+
+	defer g.removeSession(s)
+	from := node.addr
+	var err error
+	if keepAddr {
+		from, err = clientAddr(client)
+	}
+
+	var server *net.TCPConn
+	if err == nil {
+		to := s.target.target
+		server, err = b.dialTarget(ctx, from, netip.AddrPortFrom(to.Addr, uint16(to.Port)))
+	}
+
+	if err != nil {
+		s.resetBoth()
+		return
+	}
+
+	if !s.attach(server) {
+		resetConn(server)
+		return
+	}
+
+	s.copyBothWays()
 }
 
-func (g *targetGroup) addSession(m *targetState, s *proxySession) bool {
+// startSession chooses a target for a client of a zone's node. The session is nil if there is none. The second
+// result is whether the target sees the client's address.
+func (g *targetGroup) startSession(
+	zone string,
+	client *net.TCPConn,
+	cancel context.CancelFunc,
+) (*proxySession, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.targets[m.target] != m {
+	m := g.pickTarget(zone)
+	if m == nil {
+		return nil, false
+	}
+
+	s := &proxySession{client: client, target: m, cancel: cancel}
+	g.sessions[s] = struct{}{}
+
+	return s, g.spec.PreserveClientIP
+}
+
+func (g *targetGroup) removeSession(s *proxySession) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.sessions, s)
+}
+
+// attach sets the connection to the target. It returns false if the session was reset meanwhile.
+func (s *proxySession) attach(server *net.TCPConn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reset {
 		return false
 	}
 
-	m.sessions[s] = struct{}{}
+	s.server = server
 
 	return true
-}
-
-func (g *targetGroup) removeSession(m *targetState, s *proxySession) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(m.sessions, s)
 }
 
 // copyBothWays copies in both directions (the kernel splices between TCP sockets) and returns when
@@ -88,12 +124,20 @@ func (s *proxySession) copyBothWays() {
 	_ = s.server.Close()
 }
 
-// resetBoth resets both connections.
+// resetBoth resets both connections, or ends the attempt to connect to the target.
 func (s *proxySession) resetBoth() {
-	s.once.Do(func() {
-		resetConn(s.client)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reset {
+		return
+	}
+
+	s.reset = true
+	s.cancel()
+	resetConn(s.client)
+	if s.server != nil {
 		resetConn(s.server)
-	})
+	}
 }
 
 func resetConn(c *net.TCPConn) {
@@ -116,7 +160,7 @@ func (g *targetGroup) reapIdle(ctx context.Context, idle time.Duration) {
 		}
 
 		for _, s := range g.listSessions() {
-			if min(idleTime(s.client), idleTime(s.server)) >= idle {
+			if s.idleTime() >= idle {
 				s.resetBoth()
 			}
 		}
@@ -126,15 +170,24 @@ func (g *targetGroup) reapIdle(ctx context.Context, idle time.Duration) {
 func (g *targetGroup) listSessions() []*proxySession {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var out []*proxySession
-
-	for _, m := range g.targets {
-		for s := range m.sessions {
-			out = append(out, s)
-		}
+	out := make([]*proxySession, 0, len(g.sessions))
+	for s := range g.sessions {
+		out = append(out, s)
 	}
 
 	return out
+}
+
+// idleTime returns how long neither side has sent data; 0 while the target has not accepted.
+func (s *proxySession) idleTime() time.Duration {
+	s.mu.Lock()
+	server := s.server
+	s.mu.Unlock()
+	if server == nil {
+		return 0
+	}
+
+	return min(idleTime(s.client), idleTime(server))
 }
 
 // idleTime returns how long ago the socket last received data, as counted by the kernel.

@@ -43,8 +43,10 @@ func publicAddressBalancers(vpc netspec.VPC) []netspec.LoadBalancer {
 				lb.Listeners = append(lb.Listeners, netspec.Listener{
 					Port: r.From,
 					TargetGroup: netspec.TargetGroup{
-						ARN:     lb.ARN + ":" + strconv.Itoa(r.From),
-						Targets: []netspec.Target{{ID: i.InstanceID, Addr: i.Addr, Port: r.From}},
+						ARN:             lb.ARN + ":" + strconv.Itoa(r.From),
+						Targets:         []netspec.Target{{ID: i.InstanceID, Addr: i.Addr, Port: r.From}},
+						CrossZone:       true,
+						EndDeregistered: true,
 						HealthCheck: netspec.HealthCheck{
 							Protocol:           "TCP",
 							Interval:           addressCheckSeconds,

@@ -8,13 +8,19 @@ import (
 	"strings"
 
 	"github.com/miekg/dns"
+
+	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
 // dnsZone holds all names of a VPC's resolver. The resolver never forwards queries, so unknown
 // names are answered at once.
 type dnsZone struct {
-	names map[string][]netip.Addr // by name in lower case with the final dot
-	ptr   map[string]string       // reverse name to name
+	names     map[string][]netip.Addr // by name in lower case with the final dot
+	balancers map[string][]string     // ARNs of load balancers by name, likewise
+	ptr       map[string]string       // reverse name to name
+
+	// namedAddrs returns the addresses that the name of a load balancer has at the moment.
+	namedAddrs func(arn string) []netip.Addr
 }
 
 const (
@@ -22,29 +28,52 @@ const (
 	negativeTTL = 5  // seconds; short, because a new machine's name is queried before it exists
 )
 
-func newDNSZone(names map[string][]netip.Addr) *dnsZone {
-	z := &dnsZone{names: map[string][]netip.Addr{}, ptr: map[string]string{}}
+func newDNSZone(vpc netspec.VPC, namedAddrs func(arn string) []netip.Addr) *dnsZone {
+	z := &dnsZone{
+		names:      map[string][]netip.Addr{},
+		balancers:  map[string][]string{},
+		ptr:        map[string]string{},
+		namedAddrs: namedAddrs,
+	}
 	z.names["instance-data.ec2.internal."] = []netip.Addr{metadataAddr()}
 	z.names["localhost."] = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
 
-	for _, name := range sortedKeys(names) {
+	for _, name := range sortedKeys(vpc.DNSNames) {
 		full := dns.CanonicalName(name)
-		z.names[full] = slices.Clone(names[name])
-		for _, addr := range names[name] {
-			reverse, err := dns.ReverseAddr(addr.String())
-			if err != nil {
-				continue
-			}
+		z.names[full] = slices.Clone(vpc.DNSNames[name])
+		z.addReverse(full, vpc.DNSNames[name])
+	}
 
-			// An instance's private name takes precedence over load balancers and aliases.
-			current := z.ptr[reverse]
-			if current == "" || strings.HasPrefix(full, "ip-") && !strings.HasPrefix(current, "ip-") {
-				z.ptr[reverse] = full
-			}
+	addrs := map[string][]netip.Addr{}
+	for _, lb := range vpc.LoadBalancers {
+		addrs[lb.ARN] = sortedAddrs(lb.Addrs)
+	}
+
+	for _, name := range sortedKeys(vpc.BalancerNames) {
+		full := dns.CanonicalName(name)
+		z.balancers[full] = slices.Clone(vpc.BalancerNames[name])
+		for _, arn := range vpc.BalancerNames[name] {
+			z.addReverse(full, addrs[arn])
 		}
 	}
 
 	return z
+}
+
+// addReverse adds the reverse names of addresses. An instance's private name takes precedence over load balancers
+// and aliases.
+func (z *dnsZone) addReverse(full string, addrs []netip.Addr) {
+	for _, addr := range addrs {
+		reverse, err := dns.ReverseAddr(addr.String())
+		if err != nil {
+			continue
+		}
+
+		current := z.ptr[reverse]
+		if current == "" || strings.HasPrefix(full, "ip-") && !strings.HasPrefix(current, "ip-") {
+			z.ptr[reverse] = full
+		}
+	}
 }
 
 // answerQuery returns the response to a query. An unsupported query gets NOTIMP.
@@ -83,7 +112,13 @@ func (z *dnsZone) answerQuery(req *dns.Msg) *dns.Msg {
 // second result is false if the name is unknown.
 func (z *dnsZone) lookupRecords(asked string) ([]dns.RR, bool) {
 	name := dns.CanonicalName(asked)
-	addrs, known := z.names[name]
+	static, known := z.names[name]
+	addrs := slices.Clone(static)
+	arns, isBalancer := z.balancers[name]
+	for _, arn := range arns {
+		addrs = append(addrs, z.namedAddrs(arn)...)
+	}
+
 	var out []dns.RR
 	for _, a := range addrs {
 		out = append(out, &dns.A{Hdr: recordHeader(asked, dns.TypeA), A: a.AsSlice()})
@@ -94,7 +129,7 @@ func (z *dnsZone) lookupRecords(asked string) ([]dns.RR, bool) {
 		out = append(out, &dns.PTR{Hdr: recordHeader(asked, dns.TypePTR), Ptr: target})
 	}
 
-	return out, known || isReverse
+	return out, known || isBalancer || isReverse
 }
 
 func recordHeader(name string, kind uint16) dns.RR_Header {

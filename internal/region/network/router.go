@@ -38,6 +38,11 @@ type router struct {
 const (
 	blackholeLink = "void" // receives packets to unused addresses of the VPC
 	jumboMTU      = 9001   // the MTU inside a VPC on AWS
+
+	// localMark is on packets that belong to sockets with an address that the router does not have,
+	// and localTable delivers them to these sockets. No load balancer has the address 0.0.0.1.
+	localMark  = 1
+	localTable = 100
 )
 
 func serviceAddr() netip.Addr  { return netip.AddrFrom4([4]byte{198, 18, 0, 1}) }
@@ -124,7 +129,31 @@ func (r *router) prepareNamespace() error {
 		return fmt.Errorf("create link %s: %w", blackholeLink, err)
 	}
 
-	return r.nl.LinkSetUp(void)
+	return errors.Join(r.nl.LinkSetUp(void), r.deliverMarked(lo))
+}
+
+// deliverMarked makes the router accept packets with localMark for any address.
+func (r *router) deliverMarked(lo netlink.Link) error {
+	err := r.nl.RouteReplace(&netlink.Route{
+		LinkIndex: lo.Attrs().Index,
+		Dst:       ipNet(netip.PrefixFrom(netip.IPv4Unspecified(), 0)),
+		Scope:     netlink.SCOPE_HOST,
+		Table:     localTable,
+		Type:      unix.RTN_LOCAL,
+	})
+	if err != nil {
+		return fmt.Errorf("add the local route for load balancers: %w", err)
+	}
+
+	rule := netlink.NewRule()
+	rule.Family = netlink.FAMILY_V4
+	rule.Mark = localMark
+	rule.Table = localTable
+	if err := r.nl.RuleAdd(rule); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("add the routing rule for load balancers: %w", err)
+	}
+
+	return nil
 }
 
 // setRouterSysctls must run inside the router's namespace: /proc/sys/net is that of the calling
@@ -272,6 +301,19 @@ func (r *router) listBalancers() []*loadBalancer {
 	}
 
 	return out
+}
+
+// namedAddrs returns the addresses that the name of a load balancer has at the moment; none if the router has no
+// such load balancer.
+func (r *router) namedAddrs(arn string) []netip.Addr {
+	r.mu.Lock()
+	b := r.balancers[arn]
+	r.mu.Unlock()
+	if b == nil {
+		return nil
+	}
+
+	return b.namedAddrs()
 }
 
 // close stops this process's servers in the namespace. The namespace remains.

@@ -3,12 +3,10 @@
 package network
 
 import (
+	"cmp"
 	"context"
-	"net"
-	"net/netip"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
@@ -20,16 +18,15 @@ const (
 	stateUnhealthy = "unhealthy"
 )
 
-type dialFunc func(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error)
-
 // targetGroup probes its targets and distributes connections to them.
 type targetGroup struct {
-	dial  dialFunc
-	clock func() time.Time
+	balancer *loadBalancer
 
 	mu         sync.Mutex // guards what follows
-	check      netspec.HealthCheck
+	spec       netspec.TargetGroup
+	check      netspec.HealthCheck // that of spec, with defaults
 	targets    map[netspec.Target]*targetState
+	sessions   map[*proxySession]struct{} // also those of targets that were removed
 	nextTarget int
 	done       chan struct{} // closed by close
 }
@@ -38,18 +35,17 @@ type targetGroup struct {
 type targetState struct {
 	target      netspec.Target
 	state       string
-	streak      int       // consecutive probe results that contradict state
-	refusedAt   time.Time // time of the last failed connection
-	sessions    map[*proxySession]struct{}
+	draining    bool // deregistered: no new connections
+	streak      int  // consecutive probe results that contradict state
 	stopProbing context.CancelFunc
 }
 
-func newTargetGroup(dial dialFunc, clock func() time.Time) *targetGroup {
+func newTargetGroup(balancer *loadBalancer) *targetGroup {
 	return &targetGroup{
-		dial:    dial,
-		clock:   clock,
-		targets: map[netspec.Target]*targetState{},
-		done:    make(chan struct{}),
+		balancer: balancer,
+		targets:  map[netspec.Target]*targetState{},
+		sessions: map[*proxySession]struct{}{},
+		done:     make(chan struct{}),
 	}
 }
 
@@ -59,26 +55,43 @@ func (g *targetGroup) applySpec(ctx context.Context, want netspec.TargetGroup) {
 	defer g.mu.Unlock()
 	check := healthCheckDefaults(want.HealthCheck)
 	changed := check != g.check
+	g.spec = want
 	g.check = check
 	keep := map[netspec.Target]bool{}
 
 	for _, t := range want.Targets {
 		keep[t] = true
-		m := g.targets[t]
-		if m == nil {
-			m = &targetState{target: t, state: stateInitial, sessions: map[*proxySession]struct{}{}}
-			g.targets[t] = m
-		}
+		g.ensureTarget(ctx, t, false, changed)
+	}
 
-		if m.stopProbing == nil || changed {
-			g.startProbing(ctx, m)
-		}
+	for _, t := range want.Draining {
+		keep[t] = true
+		g.ensureTarget(ctx, t, true, changed)
 	}
 
 	for t, m := range g.targets {
 		if !keep[t] {
 			g.removeTarget(m)
 		}
+	}
+}
+
+// ensureTarget adds a target, or changes whether it is draining. A target that is registered again starts anew.
+func (g *targetGroup) ensureTarget(ctx context.Context, t netspec.Target, draining, restart bool) {
+	m := g.targets[t]
+	if m == nil {
+		m = &targetState{target: t, state: stateInitial}
+		g.targets[t] = m
+	}
+
+	if m.draining && !draining {
+		m.state = stateInitial
+		m.streak = 0
+	}
+
+	m.draining = draining
+	if m.stopProbing == nil || restart {
+		g.startProbing(ctx, m)
 	}
 }
 
@@ -91,31 +104,25 @@ func (g *targetGroup) startProbing(ctx context.Context, m *targetState) {
 	go g.probeLoop(ctx, m, g.check)
 }
 
-// removeTarget removes a target and resets its connections, as AWS does when a target is
-// deregistered.
+// removeTarget removes a target at the end of its deregistration delay. As at AWS, its connections remain unless
+// the group ends them.
 func (g *targetGroup) removeTarget(m *targetState) {
 	if m.stopProbing != nil {
 		m.stopProbing()
 	}
 
-	m.resetSessions()
+	if g.spec.EndDeregistered {
+		g.resetSessions(m)
+	}
+
 	delete(g.targets, m.target)
 }
 
-func (m *targetState) resetSessions() {
-	for s := range m.sessions {
-		s.resetBoth()
-	}
-
-	clear(m.sessions)
-}
-
-func (g *targetGroup) endConnections(instanceID string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, m := range g.targets {
-		if m.target.ID == instanceID {
-			m.resetSessions()
+// resetSessions resets the connections to a target.
+func (g *targetGroup) resetSessions(m *targetState) {
+	for s := range g.sessions {
+		if s.target == m {
+			s.resetBoth()
 		}
 	}
 }
@@ -125,6 +132,10 @@ func (g *targetGroup) close() {
 	defer g.mu.Unlock()
 	for _, m := range g.targets {
 		g.removeTarget(m)
+	}
+
+	for s := range g.sessions {
+		s.resetBoth()
 	}
 
 	close(g.done)
@@ -147,46 +158,50 @@ func (g *targetGroup) targetHealth() map[string]string {
 	return out
 }
 
-// refusedPenalty is how long a target that refused a connection is tried last. It bridges the time
-// until health checks notice; AWS has no such mechanism.
-const refusedPenalty = 10 * time.Second
-
-// orderTargets returns the targets in the order in which a new connection tries them: healthy ones
-// in rotation, then the rest. If none is healthy, all are used, as on AWS ("fail open").
-func (g *targetGroup) orderTargets() []*targetState {
+// hasHealthyTarget reports whether a zone's node has a healthy target.
+func (g *targetGroup) hasHealthyTarget(zone string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	all := make([]*targetState, 0, len(g.targets))
-	for _, m := range g.targets {
-		all = append(all, m)
-	}
 
-	slices.SortFunc(all, func(a, b *targetState) int {
-		return a.target.Addr.Compare(b.target.Addr)*2 + signOf(a.target.Port-b.target.Port)
-	})
-	if len(all) > 0 {
-		at := g.nextTarget % len(all)
-		all = slices.Concat(all[at:], all[:at])
-		g.nextTarget++
-	}
-
-	now := g.clock()
-	rank := func(m *targetState) int {
-		out := 0
-		if m.state != stateHealthy {
-			out += 2
-		}
-
-		if now.Sub(m.refusedAt) < refusedPenalty {
-			out++
-		}
-
-		return out
-	}
-
-	slices.SortStableFunc(all, func(a, b *targetState) int { return rank(a) - rank(b) })
-
-	return all
+	return slices.ContainsFunc(
+		g.listTargets(zone),
+		func(m *targetState) bool { return m.state == stateHealthy },
+	)
 }
 
-func signOf(n int) int { return min(max(n, -1), 1) }
+// pickTarget returns the target of the next connection to a zone's node: the healthy ones take turns. If none is
+// healthy, all are used, as on AWS ("fail open"). It returns nil if there is no target. The caller holds g.mu.
+func (g *targetGroup) pickTarget(zone string) *targetState {
+	all := g.listTargets(zone)
+	healthy := slices.DeleteFunc(
+		slices.Clone(all),
+		func(m *targetState) bool { return m.state != stateHealthy },
+	)
+	if len(healthy) > 0 {
+		all = healthy
+	}
+
+	if len(all) == 0 {
+		return nil
+	}
+
+	g.nextTarget++
+
+	return all[g.nextTarget%len(all)]
+}
+
+// listTargets returns the targets to which a zone's node can send new connections, sorted. The caller holds g.mu.
+func (g *targetGroup) listTargets(zone string) []*targetState {
+	var out []*targetState
+	for _, m := range g.targets {
+		if !m.draining && (g.spec.CrossZone || m.target.Zone == zone) {
+			out = append(out, m)
+		}
+	}
+
+	slices.SortFunc(out, func(a, b *targetState) int {
+		return cmp.Or(a.target.Addr.Compare(b.target.Addr), cmp.Compare(a.target.Port, b.target.Port))
+	})
+
+	return out
+}

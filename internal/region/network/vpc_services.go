@@ -49,7 +49,7 @@ type vpcServices struct {
 // endpoints' access rules.
 func (r *router) syncServices(ctx context.Context, opts Options, vpc netspec.VPC) error {
 	s := r.services
-	s.zone.Store(newDNSZone(vpc.DNSNames))
+	s.zone.Store(newDNSZone(vpc, r.namedAddrs))
 	at := newEndpointAccess(vpc)
 	s.access.Store(&at)
 

@@ -308,7 +308,7 @@ func TestDestroyTakesOnlyItsOwn(t *testing.T) {
 	l := newLab(t)
 	l.add("a", "subnet-private", "10.9.2.10", nil)
 	l.sync()
-	other := must(network.New(network.Options{RegionID: l.region + "-b", Clock: time.Now}))(t)
+	other := must(network.New(network.Options{RegionID: l.region + "-b"}))(t)
 	t.Cleanup(func() { _ = other.Destroy(context.Background()) })
 	path := must(other.EnsureNamespace(t.Context(), l.machine(*l.iface("a"))))(t)
 
@@ -340,7 +340,7 @@ func TestBadPicturesAreRefusedWithAllFindings(t *testing.T) {
 			t.Errorf("%v: should name %q", err, want)
 		}
 	}
-	if _, err := network.New(network.Options{RegionID: "Up", Clock: time.Now}); err == nil {
+	if _, err := network.New(network.Options{RegionID: "Up"}); err == nil {
 		t.Error("a region id that is no name was taken")
 	}
 }
