@@ -307,7 +307,7 @@ func (v inventory) listScheduled(ctx context.Context) ([]string, error) {
 	return lines, err
 }
 
-// tagStore adds the tag of the run to the bucket and to the key of the state store. The policy is found by its name.
+// tagStore adds the tag of the run to the bucket, the key and the policy of the state store.
 func (v inventory) tagStore(ctx context.Context) error {
 	bucket := v.id.bucketName()
 	tag := s3types.Tag{Key: aws.String(runTag), Value: aws.String(string(v.id))}
@@ -329,6 +329,23 @@ func (v inventory) tagStore(ctx context.Context) error {
 		tags := []kmstypes.Tag{{TagKey: aws.String(runTag), TagValue: aws.String(string(v.id))}}
 		if _, err := v.kms.TagResource(ctx, &kms.TagResourceInput{KeyId: &key.id, Tags: tags}); err != nil {
 			return fmt.Errorf("tag key %s of bucket %s: %w", key.id, bucket, err)
+		}
+	}
+
+	return v.tagPolicies(ctx)
+}
+
+// tagPolicies adds the tag of the run to the policy of the state store.
+func (v inventory) tagPolicies(ctx context.Context) error {
+	policies, err := v.listPolicies(ctx)
+	if err != nil {
+		return fmt.Errorf("find the policy of bucket %s: %w", v.id.bucketName(), err)
+	}
+
+	for _, policy := range policies {
+		tags := []iamtypes.Tag{{Key: aws.String(runTag), Value: aws.String(string(v.id))}}
+		if _, err := v.iam.TagPolicy(ctx, &iam.TagPolicyInput{PolicyArn: &policy.id, Tags: tags}); err != nil {
+			return fmt.Errorf("tag policy %s: %w", policy.id, err)
 		}
 	}
 

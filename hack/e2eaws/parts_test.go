@@ -18,7 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/awsfix/awstest"
 )
 
-// TestTagIndexShowsUnknownKinds reads two pages of the Resource Groups Tagging API, which the local region does not have.
+// TestTagIndexShowsUnknownKinds reads two pages of the Resource Groups Tagging API.
 func TestTagIndexShowsUnknownKinds(t *testing.T) {
 	arn := func(resource string) string { return "arn:aws:" + resource }
 	pages := map[string]string{

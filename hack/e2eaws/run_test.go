@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"os"
 	"os/exec"
 	"slices"
@@ -13,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/route53"
+	route53types "github.com/aws/aws-sdk-go-v2/service/route53/types"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/internal/region/fault"
@@ -47,6 +51,11 @@ func TestRunLeavesNothing(t *testing.T) {
 			if s.Result != want {
 				t.Errorf("%s: step %s %s (%s), want %s", topology, s.Name, s.Result, s.Reason, want)
 			}
+		}
+		// The API still lists terminated instances, and keys that are deleted later.
+		const index = "it lists no resource of an unknown kind, and "
+		if r.Sweep != nil && !strings.HasPrefix(r.Sweep.TagIndex, index) {
+			t.Errorf("%s: Resource Groups Tagging API: %s", topology, r.Sweep.TagIndex)
 		}
 		if r.Cost == nil || r.Cost.UpperBound < r.Cost.Hourly || r.Cost.Hours != 2 {
 			t.Errorf("%s: cost %+v", topology, r.Cost)
@@ -137,6 +146,56 @@ func TestKilledRunIsSwept(t *testing.T) {
 		t.Errorf("the next run did not sweep the killed one, and only that:\n%s", out)
 	}
 	l.checkEmpty(t, out)
+}
+
+// TestSweepShowsUnknownKinds checks that a resource with the tag of the run, of a kind that the sweep does not know, makes
+// the run fail, and that the policy of the state store has the tag.
+func TestSweepShowsUnknownKinds(t *testing.T) {
+	skipIfShort(t)
+	l := newLab(t, regiontest.Options{})
+	cfg := l.region.AWSConfig()
+	zones := route53.NewFromConfig(cfg)
+	var zone *string
+	var policies int
+	l.actAt("Action=DeleteVpc", func(int) {
+		id := l.runIDs(t)[0]
+		made, err := zones.CreateHostedZone(t.Context(), &route53.CreateHostedZoneInput{
+			Name: aws.String("example.com"), CallerReference: &id,
+		})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		zone = made.HostedZone.Id
+		_, err = zones.ChangeTagsForResource(t.Context(), &route53.ChangeTagsForResourceInput{
+			ResourceType: route53types.TagResourceTypeHostedzone,
+			ResourceId:   aws.String(strings.TrimPrefix(*zone, "/hostedzone/")),
+			AddTags:      []route53types.Tag{{Key: aws.String(runTag), Value: &id}},
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		a := account{cfg: cfg, endpoint: l.region.URL}
+		index := tagIndex{account: a, client: http.DefaultClient, now: time.Now}
+		policy := []resourceKind{{arn: "iam:policy"}}
+		answer, err := index.findResources(t.Context(), runID(id), policy)
+		if err != nil {
+			t.Error(err)
+		}
+		policies = answer.known
+	})
+	out := l.mustRun(t, exitFailed)
+	if policies != 1 {
+		t.Errorf("%d policies have the tag of the run, want that of the state store", policies)
+	}
+	r, _ := l.readReport(t)
+	if r.Sweep == nil || len(r.Sweep.Left) != 1 || !strings.Contains(r.Sweep.Left[0], "hostedzone/") {
+		t.Errorf("sweep %+v, want the hosted zone\n%s", r.Sweep, out)
+	}
+	if _, err := zones.DeleteHostedZone(t.Context(), &route53.DeleteHostedZoneInput{Id: zone}); err != nil {
+		t.Fatal(err)
+	}
+	l.checkEmpty(t, l.mustRun(t, exitPassed, "-sweep", l.runIDs(t)[0]))
 }
 
 // TestRunningRunIsNotSwept checks that a run that is alive is left alone, and that a sweep by its id waits for its end.

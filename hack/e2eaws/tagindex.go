@@ -36,7 +36,7 @@ type indexAnswer struct {
 	known int
 }
 
-// noIndexError is returned for an endpoint that does not have the service, as the local region.
+// noIndexError is returned for an endpoint that does not have the service.
 type noIndexError struct{ status int }
 
 func (e noIndexError) Error() string {

@@ -21,6 +21,7 @@ func (s *IAM) Service() wire.Service {
 		Operations: slices.Concat(
 			roleOps(s),
 			policyOps(s),
+			policyTagOps(s),
 			instanceProfileOps(s),
 			userOps(s),
 			boundaryOps(s),
@@ -131,6 +132,7 @@ func (s *IAM) authorizeRequest(ctx context.Context, op string, in any) error {
 	tagAction := map[string]string{
 		"CreateRole":            "iam:TagRole",
 		"CreateUser":            "iam:TagUser",
+		"CreatePolicy":          "iam:TagPolicy",
 		"CreateInstanceProfile": "iam:TagInstanceProfile",
 
 		"CreateOpenIDConnectProvider": "iam:TagOpenIDConnectProvider",
@@ -198,6 +200,10 @@ func (s *IAM) requestResource(in any) (string, map[string]string) {
 	}
 
 	if arn := wire.StringMember(in, "PolicyArn"); arn != "" {
+		if p, ok := s.st.Policies[arn]; ok {
+			return arn, p.Tags
+		}
+
 		return arn, nil
 	}
 

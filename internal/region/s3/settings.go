@@ -156,9 +156,12 @@ func (s *Service) deleteBucketEncryption(
 	return &s3.DeleteBucketEncryptionOutput{}, s.updateSetting(in.Bucket, encryptionSettingName, raw)
 }
 
+// taggingSettingName is the name under which the tags of a bucket are saved.
+const taggingSettingName = "BucketTagging"
+
 func (s *Service) taggingOps() []wire.Operation {
 	setting := bucketSetting{
-		name:     "BucketTagging",
+		name:     taggingSettingName,
 		action:   "BucketTagging",
 		notFound: noSuchTagSet,
 		// As S3 answers, verified by a test of moto.

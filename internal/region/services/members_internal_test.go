@@ -49,6 +49,7 @@ func servicePackages() []string {
 		"ssm",
 		"state",
 		"sts",
+		"tagging",
 	}
 }
 
@@ -419,6 +420,7 @@ func sdkServices() []sdkService {
 	for _, name := range servicePackages() {
 		switch name {
 		case "state":
+		case "tagging": // its module of aws-sdk-go-v2 is no dependency; its inputs have no enums
 		case "elbv2":
 			out = append(out, sdkService{name, "elasticloadbalancingv2"})
 		default:

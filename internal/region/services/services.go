@@ -32,6 +32,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/ssm"
 	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/sts"
+	"github.com/slipway-k8s/slipway/internal/region/tagging"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -182,7 +183,7 @@ func (s *Services) SaveTo(to state.Backend) error {
 	return nil
 }
 
-// wireServices lists every service of the region except CloudFormation, which calls them.
+// wireServices lists the services of the region that CloudFormation calls.
 func (s *Services) wireServices() []wire.Service {
 	return withModel(s.model, []wire.Service{
 		s.IAM.Service(),
@@ -208,7 +209,30 @@ func (s *Services) wireServices() []wire.Service {
 
 // allServices lists every service of the region.
 func (s *Services) allServices() []wire.Service {
-	return append(s.wireServices(), withModel(s.model, []wire.Service{s.CloudFormation.Wire()})...)
+	return append(
+		s.wireServices(),
+		withModel(s.model, []wire.Service{s.CloudFormation.Wire(), tagging.Service(s.tagSources()...)})...,
+	)
+}
+
+// tagSources returns what tells the tags of resources. IAM and Route 53 are global services.
+func (s *Services) tagSources() []tagging.Source {
+	out := []tagging.Source{
+		s.EC2.ResourceTags,
+		s.ELBv2.ResourceTags,
+		s.KMS.ResourceTags,
+		s.S3.ResourceTags,
+		s.CloudFormation.ResourceTags,
+	}
+	if s.cfg.Region == tagging.GlobalRegion {
+		out = append(
+			out,
+			s.Route53.ResourceTags,
+			func() map[string]map[string]string { return iam.ResourceTags(s.IAM) },
+		)
+	}
+
+	return out
 }
 
 // withModel sets the model of services.
