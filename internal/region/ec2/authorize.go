@@ -17,6 +17,7 @@ import (
 func createdKinds() map[string][]string {
 	return map[string][]string{
 		"CreateVpc":                  {"vpc"},
+		"CreateDhcpOptions":          {"dhcp-options"},
 		"CreateSubnet":               {"subnet"},
 		"CreateInternetGateway":      {"internet-gateway"},
 		"AllocateAddress":            {"elastic-ip"},

@@ -34,6 +34,7 @@ func incorrectState(format string, args ...any) error {
 func notFound(id string) error {
 	codes := map[string]string{
 		"vpc":      "InvalidVpcID.NotFound",
+		"dopt":     "InvalidDhcpOptionsID.NotFound",
 		"subnet":   "InvalidSubnetID.NotFound",
 		"igw":      "InvalidInternetGatewayID.NotFound",
 		"eipalloc": "InvalidAllocationID.NotFound",

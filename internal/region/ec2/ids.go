@@ -25,6 +25,7 @@ func (s *Service) randomHex(n int) string { return sdkshape.RandomHex(s.cfg.Rand
 func resourceKinds() map[string]string {
 	return map[string]string{
 		"vpc":      "vpc",
+		"dopt":     "dhcp-options",
 		"subnet":   "subnet",
 		"igw":      "internet-gateway",
 		"eipalloc": "elastic-ip",

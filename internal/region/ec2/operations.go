@@ -24,6 +24,7 @@ func (s *Service) Wire() wire.Service {
 		Authorize: s.authorizeRequest,
 		Operations: slices.Concat(
 			vpcHandlers{s}.ops(),
+			dhcpOptionsHandlers{s}.ops(),
 			subnetHandlers{s}.ops(),
 			internetGatewayHandlers{s}.ops(),
 			addressHandlers{s}.ops(),

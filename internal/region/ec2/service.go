@@ -195,6 +195,7 @@ func New(cfg Config) (*Service, error) {
 	}
 
 	s.st.initMaps()
+	s.ensureDefaultDHCPOptions()
 	s.resumeJobs()
 
 	return s, s.ensureDefaultVPC()

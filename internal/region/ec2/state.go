@@ -10,32 +10,33 @@ import (
 
 // serviceState is the whole state of EC2, saved as JSON. Its methods neither lock nor know the configuration.
 type serviceState struct {
-	VPCs       map[string]*sdk.Vpc
-	Attributes map[string]*vpcAttributes       // by VPC id
-	Subnets    map[string]*sdk.Subnet          // by id, like all maps without a comment
-	LastIP     map[string]uint32               // number after the last address given out, by subnet id
-	ACLs       map[string]*sdk.NetworkAcl      // network ACLs
-	Internet   map[string]*sdk.InternetGateway // internet gateways
-	Addresses  map[string]*sdk.Address         // Elastic IP addresses, by allocation id
-	LastPublic uint32                          // number of the last public address given out
-	NATs       map[string]*sdk.NatGateway      // NAT gateways
-	Tables     map[string]*sdk.RouteTable      // route tables with their routes
-	Groups     map[string]*sdk.SecurityGroup   // security groups without their rules
-	Rules      map[string]*sdk.SecurityGroupRule
-	Interfaces map[string]*sdk.NetworkInterface
-	Volumes    map[string]*sdk.Volume
-	Snapshots  map[string]*sdk.Snapshot
-	OwnImages  map[string]*copiedImage // copies of images
-	Templates  map[string]*sdk.LaunchTemplate
-	Versions   map[string][]*sdk.LaunchTemplateVersion // by template id, oldest first
-	Instances  map[string]*sdk.Instance
-	Extra      map[string]*instanceExtra   // by instance id
-	Keys       map[string]*sdk.KeyPairInfo // by key pair id
-	Endpoints  map[string]*sdk.VpcEndpoint // by VPC endpoint id
-	Peerings   map[string]*sdk.VpcPeeringConnection
-	Tags       map[string]map[string]string // tags of every kind of resource, by resource id
-	Tokens     map[string]idempotencyToken  // by operation/token
-	Pending    []transition                 // scheduled transitions
+	VPCs        map[string]*sdk.Vpc
+	Attributes  map[string]*vpcAttributes // by VPC id
+	Subnets     map[string]*sdk.Subnet    // by id, like all maps without a comment
+	DHCPOptions map[string]*sdk.DhcpOptions
+	LastIP      map[string]uint32               // number after the last address given out, by subnet id
+	ACLs        map[string]*sdk.NetworkAcl      // network ACLs
+	Internet    map[string]*sdk.InternetGateway // internet gateways
+	Addresses   map[string]*sdk.Address         // Elastic IP addresses, by allocation id
+	LastPublic  uint32                          // number of the last public address given out
+	NATs        map[string]*sdk.NatGateway      // NAT gateways
+	Tables      map[string]*sdk.RouteTable      // route tables with their routes
+	Groups      map[string]*sdk.SecurityGroup   // security groups without their rules
+	Rules       map[string]*sdk.SecurityGroupRule
+	Interfaces  map[string]*sdk.NetworkInterface
+	Volumes     map[string]*sdk.Volume
+	Snapshots   map[string]*sdk.Snapshot
+	OwnImages   map[string]*copiedImage // copies of images
+	Templates   map[string]*sdk.LaunchTemplate
+	Versions    map[string][]*sdk.LaunchTemplateVersion // by template id, oldest first
+	Instances   map[string]*sdk.Instance
+	Extra       map[string]*instanceExtra   // by instance id
+	Keys        map[string]*sdk.KeyPairInfo // by key pair id
+	Endpoints   map[string]*sdk.VpcEndpoint // by VPC endpoint id
+	Peerings    map[string]*sdk.VpcPeeringConnection
+	Tags        map[string]map[string]string // tags of every kind of resource, by resource id
+	Tokens      map[string]idempotencyToken  // by operation/token
+	Pending     []transition                 // scheduled transitions
 
 	AccountOpened bool // the account got its default VPC, which may have been deleted since
 }
@@ -77,6 +78,7 @@ func (st *serviceState) initMaps() {
 	initMap(&st.VPCs)
 	initMap(&st.Attributes)
 	initMap(&st.Subnets)
+	initMap(&st.DHCPOptions)
 	initMap(&st.LastIP)
 	initMap(&st.ACLs)
 	initMap(&st.Internet)

@@ -118,6 +118,7 @@ func (s *Service) resourceExists(id string) bool {
 	st := s.st
 	has := map[string]func() bool{
 		"vpc":      func() bool { return st.VPCs[id] != nil },
+		"dopt":     func() bool { return st.DHCPOptions[id] != nil },
 		"subnet":   func() bool { return st.Subnets[id] != nil },
 		"igw":      func() bool { return st.Internet[id] != nil },
 		"eipalloc": func() bool { return st.Addresses[id] != nil },

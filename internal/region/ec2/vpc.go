@@ -92,7 +92,7 @@ func (s vpcHandlers) newVPC(cidr netip.Prefix, tenancy string) *sdk.Vpc {
 		OwnerId:                 new(s.cfg.Account),
 		IsDefault:               new(false),
 		InstanceTenancy:         new(tenancy),
-		DhcpOptionsId:           new("dopt-00000000000000001"),
+		DhcpOptionsId:           new(defaultDHCPOptionsID),
 		CidrBlockAssociationSet: []*sdk.VpcCidrBlockAssociation{s.newCIDRAssociation(cidr)},
 	}
 	s.st.VPCs[id] = v

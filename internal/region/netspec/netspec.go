@@ -215,7 +215,8 @@ type Machine struct {
 	Image string
 	// Hostname is the first label of the private DNS name.
 	Hostname string
-	// Domain of the private DNS name, such as ec2.internal.
+	// Domain is the domain name of the VPC's DHCP options, such as ec2.internal. It may be several names, separated
+	// by spaces.
 	Domain string
 	// VPC is the id of the VPC.
 	VPC string
