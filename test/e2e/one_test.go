@@ -21,8 +21,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
-// TestOneMachine creates examples/one-machine.yaml, reads its logs, logs in, collects a support bundle and terminates
-// its machine. The replacement must get the same address and the same data. It tests requirements S3.16, S3.17, S3.25 and S3.26.
+// TestOneMachine creates examples/one-machine.yaml in an existing VPC whose DHCP options have a domain name, reads its
+// logs, logs in, collects a support bundle and terminates its machine. The replacement must get the same address and the
+// same data. It tests requirements S3.16, S3.17, S3.25 and S3.26.
 func TestOneMachine(t *testing.T) {
 	e := newEnvironment(t)
 	body, err := os.ReadFile("../../examples/one-machine.yaml")
@@ -36,6 +37,9 @@ func TestOneMachine(t *testing.T) {
 		text = strings.Replace(text, "\nspec:\n", "\nspec:\n  sshKey: "+pair.public+"\n", 1)
 	}
 	text = e.withUser(text, "alice")
+	vpc, gateway := e.createDomainVPC("10.80.0.0/16")
+	text = strings.Replace(text, "  networking:\n", "  networking:\n    networkID: "+vpc+"\n    internetGatewayID: "+gateway+"\n    networkCIDR: 10.80.0.0/16\n", 1)
+	text = strings.Replace(text, "zone: us-east-1a}", "zone: us-east-1a, cidr: 10.80.0.0/24}", 1)
 	text = strings.Replace(text, "\nspec:\n", "\nspec:\n  kubeAPIServer:\n    auditLogUpload: true\n", 1)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -52,6 +56,7 @@ func TestOneMachine(t *testing.T) {
 	}
 	e.checkPodRuns()
 	address, first := e.findAPIAddress()
+	e.checkDomainName(first)
 	e.checkLogs(first)
 	e.checkShell(first, pair)
 	e.checkSupportBundle(first)

@@ -38,6 +38,10 @@ func (a *Agent) convergeControlPlane(ctx context.Context) error {
 		}
 	}
 
+	if err := a.takeNodeName(ctx); err != nil {
+		return err
+	}
+
 	waiting := newStandby(a, m.slot.Name)
 	pulled := make(chan struct{})
 	pullCtx, stopPulls := context.WithCancel(ctx)

@@ -28,7 +28,11 @@ type Instance struct {
 	Type string
 	// Lifecycle is spot, on-demand, or another purchasing option, as in instance-life-cycle.
 	Lifecycle string
-	// Name is the private DNS name in lower case, which is also the node's name.
+	// Hostname is the host name in the metadata. It is only compared with that of an earlier start: in a VPC whose
+	// DHCP options have a domain name it is not the name in EC2.
+	Hostname string
+	// Name is the node's name: the private DNS name in EC2, in lower case. [Agent.joinCluster] and
+	// [Agent.takeNodeName] set it; it is empty before.
 	Name string
 	// Address is the private IPv4 address.
 	Address netip.Addr
@@ -70,8 +74,7 @@ func ReadInstance(ctx context.Context, meta Metadata, root *HostFS) (Instance, e
 			return Instance{}, fmt.Errorf("read instance metadata %s: %w", path, err)
 		}
 
-		// If a VPC has several domain names, IMDS returns all names separated by spaces; EC2 uses
-		// the first.
+		// If a VPC has several domain names, all but the first follow local-hostname, separated by spaces.
 		first, _, _ := strings.Cut(strings.TrimSpace(string(body)), " ")
 		got[path] = first
 	}
@@ -91,7 +94,7 @@ func ReadInstance(ctx context.Context, meta Metadata, root *HostFS) (Instance, e
 		Zone:      got["placement/availability-zone"],
 		Type:      got["instance-type"],
 		Lifecycle: got["instance-life-cycle"],
-		Name:      strings.ToLower(got["local-hostname"]),
+		Hostname:  strings.ToLower(got["local-hostname"]),
 		Address:   address,
 		MemoryMiB: memory,
 		CPUs:      runtime.NumCPU(),

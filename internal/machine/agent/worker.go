@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -28,7 +27,7 @@ func (a *Agent) convergeWorker(ctx context.Context) error {
 		return err
 	}
 
-	if err := a.runStage("join", func() error { return a.renewNodeCertificates(ctx) }); err != nil {
+	if err := a.runStage("join", func() error { return a.joinCluster(ctx) }); err != nil {
 		return err
 	}
 
@@ -50,41 +49,41 @@ func (a *Agent) convergeWorker(ctx context.Context) error {
 	return a.runStage("start", func() error { return a.startServices(ctx, changed) })
 }
 
-// renewNodeCertificates requests certificates from the join endpoint if they are due, and writes
-// them to the tmpfs.
-func (a *Agent) renewNodeCertificates(ctx context.Context) error {
+// nodePairs returns the certificates of a worker: that of the kubelet as a client of the API, and that of its own server.
+func (a *Agent) nodePairs() (client, server keyPair) {
+	clientLeaf, serverLeaf := join.NodeLeaves(a.instance.Name, a.instance.Address, NodeTTL)
+	client = keyPair{path: kube.PKIDir + "/kubelet-client", leaf: clientLeaf}
+	server = keyPair{path: kube.PKIDir + "/kubelet", leaf: serverLeaf}
+
+	return client, server
+}
+
+// adoptNodeCertificates writes the authority of the cluster, and makes the machine own its certificates. It reports
+// whether they must be requested, because they are missing, due, or for another name.
+func (a *Agent) adoptNodeCertificates() (isDue bool, err error) {
 	if _, err := a.Root.Write(a.authorityFile()); err != nil {
+		return false, err
+	}
+
+	client, server := a.nodePairs()
+	if now := a.Now(); needsRenewal(a.Root, client, now) || needsRenewal(a.Root, server, now) {
+		return true, nil
+	}
+
+	adoptPair(a.Root, client)
+	adoptPair(a.Root, server)
+
+	return false, nil
+}
+
+// writeNodeCertificates writes the answer of the join endpoint to the tmpfs.
+func (a *Agent) writeNodeCertificates(got join.NodeCredentials) error {
+	client, server := a.nodePairs()
+	if err := writePair(a.Root, client, got.Key, []byte(got.Client)); err != nil {
 		return err
 	}
 
-	client, server := join.NodeLeaves(a.instance.Name, a.instance.Address, NodeTTL)
-	clientPair := keyPair{path: kube.PKIDir + "/kubelet-client", leaf: client}
-	serverPair := keyPair{path: kube.PKIDir + "/kubelet", leaf: server}
-	if now := a.Now(); !needsRenewal(a.Root, clientPair, now) && !needsRenewal(a.Root, serverPair, now) {
-		adoptPair(a.Root, clientPair)
-		adoptPair(a.Root, serverPair)
-
-		return nil
-	}
-
-	got, err := a.newJoinClient().Join(ctx, a.instance.Name)
-	if err != nil {
-		return err
-	}
-
-	if got.Name != a.instance.Name {
-		return fmt.Errorf(
-			"the join endpoint has name %s for this machine, its metadata service has %s",
-			got.Name,
-			a.instance.Name,
-		)
-	}
-
-	if err := writePair(a.Root, clientPair, got.Key, []byte(got.Client)); err != nil {
-		return err
-	}
-
-	return writePair(a.Root, serverPair, got.Key, []byte(got.Server))
+	return writePair(a.Root, server, got.Key, []byte(got.Server))
 }
 
 func (a *Agent) newJoinClient() join.Client {

@@ -9,13 +9,14 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/lib/pki"
 )
 
 // Client requests node certificates from a control plane.
@@ -35,20 +36,16 @@ type NodeCredentials struct {
 	Certificates
 }
 
-// Join creates a private key and requests certificates for it for the node called name. Only the
-// certificate signing request leaves the machine. A refusal of the control plane is an error with
-// the HTTP status and the reason.
-func (c Client) Join(ctx context.Context, name string) (NodeCredentials, error) {
+// Join creates a private key and requests certificates for it. The control plane answers with the name of the
+// caller's node, which the request does not name. Only the certificate signing request leaves the machine. A
+// refusal of the control plane is an error with the HTTP status and the reason.
+func (c Client) Join(ctx context.Context) (NodeCredentials, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return NodeCredentials{}, fmt.Errorf("create private key: %w", err)
 	}
 
-	der, err := x509.CreateCertificateRequest(
-		rand.Reader,
-		&x509.CertificateRequest{Subject: pkix.Name{CommonName: NodeUser(name)}},
-		key,
-	)
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 	if err != nil {
 		return NodeCredentials{}, fmt.Errorf("make a certificate request: %w", err)
 	}
@@ -112,5 +109,25 @@ func (c Client) requestCertificates(ctx context.Context, csr []byte) (Certificat
 		return Certificates{}, fmt.Errorf("join %s: read the answer: %w", c.URL, err)
 	}
 
+	if err := out.checkName(); err != nil {
+		return Certificates{}, fmt.Errorf("join %s: read the answer: %w", c.URL, err)
+	}
+
 	return out, nil
+}
+
+// checkName returns an error unless both certificates are for the named node.
+func (c Certificates) checkName() error {
+	for _, text := range []string{c.Client, c.Server} {
+		certs, err := pki.ParseCerts([]byte(text))
+		if err != nil {
+			return err
+		}
+
+		if len(certs) == 0 || c.Name == "" || certs[0].Subject.CommonName != NodeUser(c.Name) {
+			return fmt.Errorf("it has no certificates for the node %q that it names", c.Name)
+		}
+	}
+
+	return nil
 }

@@ -133,7 +133,7 @@ func (w *world) client() join.Client {
 
 func TestJoinGivesTheNodesOwnCertificates(t *testing.T) {
 	w := newWorld(t)
-	got, err := w.client().Join(t.Context(), w.machine.Name)
+	got, err := w.client().Join(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,8 +176,8 @@ func TestJoinRefuses(t *testing.T) {
 		name   string
 		want   string
 	}{
-		"another node's name":          {name: "ip-10-80-16-5.ec2.internal", want: "may not request"},
-		"an administrator":             {name: "x\x00", want: "403"},
+		"another node's name":          {name: "system:node:ip-10-80-16-5.ec2.internal", want: "may not request"},
+		"an administrator":             {name: "kubernetes-admin", want: "may not request"},
 		"another account":              {change: func(w *world) { w.sts.arn = "arn:aws:sts::210987654321:assumed-role/demo-worker/" + instance }, want: "another account"},
 		"an instance without account":  {change: func(w *world) { w.machine.Account = "" }, want: "another account"},
 		"another role":                 {change: func(w *world) { w.sts.arn = "arn:aws:sts::123456789012:assumed-role/other/" + instance }, want: "worker role"},
@@ -198,25 +198,32 @@ func TestJoinRefuses(t *testing.T) {
 			if c.change != nil {
 				c.change(w)
 			}
-			ask := w.machine.Name
-			if c.name != "" {
-				ask = c.name
+			if c.name == "" {
+				if _, err := w.client().Join(t.Context()); err == nil || !strings.Contains(err.Error(), "403") || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("got %v, want 403 and %q", err, c.want)
+				}
+				c.name = "system:node:" + w.machine.Name
 			}
-			_, err := w.client().Join(t.Context(), ask)
-			if err == nil || !strings.Contains(err.Error(), "403") || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want 403 and %q", err, c.want)
+			csr := newCSR(t, c.name)
+			proof, err := w.signer().CreateProof(t.Context(), []byte(csr))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if code, text := w.post(t, csr, proof); code != http.StatusForbidden || !strings.Contains(text, c.want) {
+				t.Errorf("a request for %s: %d %s, want 403 and %q", c.name, code, text, c.want)
 			}
 		})
 	}
 }
 
-func newCSR(t *testing.T) string {
+// newCSR returns a certificate signing request for a common name; none without one.
+func newCSR(t *testing.T, name ...string) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{}}, key)
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: strings.Join(name, "")}}, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +294,7 @@ func TestLogsHoldNoProof(t *testing.T) {
 	var log bytes.Buffer
 	w.server.Log = slog.New(slog.NewTextHandler(&log, nil))
 	w.server.STSEndpoint = "http://127.0.0.1:1"
-	if _, err := w.client().Join(t.Context(), w.machine.Name); err == nil || !strings.Contains(err.Error(), "503") {
+	if _, err := w.client().Join(t.Context()); err == nil || !strings.Contains(err.Error(), "503") {
 		t.Errorf("got %v, want 503", err)
 	}
 	if text := log.String(); !strings.Contains(text, "call STS") || strings.Contains(text, "X-Amz") || strings.Contains(text, "SESSION") {
