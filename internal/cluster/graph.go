@@ -147,7 +147,7 @@ func (session *Session) buildModelInput(ctx context.Context, d *Desired) (model.
 		Partition:   who.Partition,
 		Images:      images,
 		Boot:        map[string]model.BootSource{},
-		BootScript:  node.BootScript(),
+		BootScript:  node.BootScript(session.Config.Region),
 		SignalStack: d.ForStack,
 		MachineStore: model.MachineStore{
 			Bucket:    place.Bucket,

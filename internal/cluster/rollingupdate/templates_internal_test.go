@@ -58,7 +58,7 @@ func templateWith(t *testing.T, document, agent string, machineType types.Instan
 	if err != nil {
 		t.Fatal(err)
 	}
-	script := strings.Replace(node.BootScript(), node.ConfigPlaceholder, string(config), 1)
+	script := strings.Replace(node.BootScript("us-east-1"), node.ConfigPlaceholder, string(config), 1)
 	return types.ResponseLaunchTemplateData{
 		UserData: aws.String(base64.StdEncoding.EncodeToString([]byte(script))), InstanceType: machineType,
 	}

@@ -29,7 +29,7 @@ func input(tb testing.TB, o manifest.NewSetOptions) model.Input {
 	}
 	in := model.Input{
 		Cluster: set.Cluster, ClusterID: "k7q2m4x9c3v5b8n1", Groups: set.Groups, Account: "123456789012", Region: "us-east-1", Partition: "aws",
-		Images: map[string]model.Image{}, Boot: map[string]model.BootSource{}, BootScript: node.BootScript(),
+		Images: map[string]model.Image{}, Boot: map[string]model.BootSource{}, BootScript: node.BootScript("us-east-1"),
 		MachineStore: model.MachineStore{Bucket: "store", Prefix: "prod", KMSKeyARN: "arn:aws:kms:us-east-1:123456789012:key/k"},
 	}
 	for _, g := range set.Groups {

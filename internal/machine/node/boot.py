@@ -26,7 +26,7 @@ def s3(url):
  p='iam/security-credentials/'
  c=json.loads(imds(p+imds(p).split()[0]))
  g=C['region']
- base=(E('AWS_ENDPOINT_URL_S3') or E('AWS_ENDPOINT_URL') or 'https://s3.'+g+'.amazonaws.com'+('.cn'if g[:3]=='cn-'else'')).rstrip('/')
+ base=(E('AWS_ENDPOINT_URL_S3') or E('AWS_ENDPOINT_URL') or 'https://s3.'+g+'.@@DOMAIN@@').rstrip('/')
  path='/'+U.quote(url[5:])
  t=time.strftime('%Y%m%dT%H%M%SZ',time.gmtime())
  e=S(b'').hexdigest()

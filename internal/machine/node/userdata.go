@@ -7,10 +7,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/lib/partition"
 )
 
 // ConfigPlaceholder marks the position of the BootConfig's JSON in BootScript.
 const ConfigPlaceholder = "@@CONFIG@@"
+
+// domainPlaceholder marks the domain of AWS's endpoints in the boot script.
+const domainPlaceholder = "@@DOMAIN@@"
 
 // MaxUserDataBytes is the maximum size of user data in bytes. AWS allows 16 KiB; the rest is left
 // to the operator.
@@ -74,10 +79,10 @@ const (
 	RoleTagWorker       = "worker"
 )
 
-// BootScript returns the user data of every machine with ConfigPlaceholder instead of the
+// BootScript returns the user data of every machine in a region, with ConfigPlaceholder instead of the
 // BootConfig's JSON. Renderers that do not know the load balancers' names insert JSON with
 // references of their own format (Terraform, CloudFormation).
-func BootScript() string {
+func BootScript(region string) string {
 	var b strings.Builder
 	for i, line := range strings.SplitAfter(bootSource, "\n") {
 		if i == 0 || !strings.HasPrefix(strings.TrimSpace(line), "#") {
@@ -85,7 +90,7 @@ func BootScript() string {
 		}
 	}
 
-	return b.String()
+	return strings.Replace(b.String(), domainPlaceholder, partition.OfRegion(region).DNSSuffix, 1)
 }
 
 // UserData returns BootScript with c inserted. It fails if the result exceeds MaxUserDataBytes.
@@ -95,7 +100,7 @@ func UserData(c BootConfig) (string, error) {
 		return "", fmt.Errorf("encode boot config of group %s: %w", c.Group, err)
 	}
 
-	data := strings.Replace(BootScript(), ConfigPlaceholder, string(body), 1)
+	data := strings.Replace(BootScript(c.Region), ConfigPlaceholder, string(body), 1)
 	if len(data) > MaxUserDataBytes {
 		return "", fmt.Errorf(
 			"user data of group %s has %d bytes, the maximum is %d",

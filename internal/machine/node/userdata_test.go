@@ -248,3 +248,47 @@ func TestBootScriptFollowsNoRedirect(t *testing.T) {
 		t.Errorf("boot succeeded: %t, after %d requests for the agent:\n%s", ok, cloud.gets, console)
 	}
 }
+
+// TestBootScriptAsksS3OfItsPartition: the host name of S3 ended with amazonaws.com in every partition but aws-cn.
+func TestBootScriptAsksS3OfItsPartition(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("SKIPPED: python3 is not installed")
+	}
+	srv := httptest.NewServer(&fakeCloud{t: t})
+	defer srv.Close()
+	const spy = `
+import urllib.request as U
+get=U.urlopen
+def spy(r,timeout):
+ if r.host.startswith('s3.'):
+  print(r.full_url)
+  raise SystemExit
+ return get(r,timeout=timeout)
+U.urlopen=spy
+`
+	for region, want := range map[string]string{
+		"us-east-1":      "https://s3.us-east-1.amazonaws.com/bucket/x/agent",
+		"us-gov-west-1":  "https://s3.us-gov-west-1.amazonaws.com/bucket/x/agent",
+		"cn-north-1":     "https://s3.cn-north-1.amazonaws.com.cn/bucket/x/agent",
+		"us-isob-east-1": "https://s3.us-isob-east-1.sc2s.sgov.gov/bucket/x/agent",
+		"eusc-de-east-1": "https://s3.eusc-de-east-1.amazonaws.eu/bucket/x/agent",
+	} {
+		c := longestConfig()
+		c.Region = region
+		c.Agent.URL = "s3://bucket/x/agent"
+		data, err := node.UserData(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		root := t.TempDir()
+		if err := os.Mkdir(filepath.Join(root, "dev"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), python, "-c", spy+data)
+		cmd.Env = []string{"SLIPWAY_ROOT=" + root, "AWS_EC2_METADATA_SERVICE_ENDPOINT=" + srv.URL}
+		if out, err := cmd.CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != want {
+			t.Errorf("%s: %s, %v; want %s", region, out, err, want)
+		}
+	}
+}

@@ -127,7 +127,7 @@ func modelInput(t *testing.T, region string, set manifest.Set, fs diag.Findings)
 		Partition:  partition.OfRegion(region).Name,
 		Images:     map[string]model.Image{},
 		Boot:       map[string]model.BootSource{},
-		BootScript: node.BootScript(),
+		BootScript: node.BootScript(region),
 		MachineStore: model.MachineStore{
 			Boundary:  Boundary,
 			Bucket:    "store",
