@@ -144,14 +144,14 @@ func (a *Agent) renewNodeCertificates(ctx context.Context) error {
 	}
 
 	if got.Name != a.instance.Name {
-		return errRenamed(a.instance, got)
+		return newRenamedError(a.instance, got)
 	}
 
 	return a.writeNodeCertificates(got)
 }
 
-// errRenamed is the error for a machine that got another name while its kubelet runs.
-func errRenamed(me Instance, got join.NodeCredentials) error {
+// newRenamedError returns the error for a machine that got another name while its kubelet runs.
+func newRenamedError(me Instance, got join.NodeCredentials) error {
 	return fmt.Errorf(
 		"EC2 names this machine, %s, %s, and its node has the name %s; terminate it so that it is replaced",
 		me.ID,

@@ -83,7 +83,7 @@ func serveJoinAt(t *testing.T, a *Agent, address, name string) *http.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: endpoint, TLSConfig: &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair() }}}
+	server := &http.Server{Handler: endpoint, ReadHeaderTimeout: time.Minute, TLSConfig: &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair() }}}
 	go server.ServeTLS(listener, "", "")
 	t.Cleanup(func() { server.Close() })
 	return server
