@@ -155,6 +155,7 @@ func isInUse(err error) bool {
 	return slices.Contains([]string{
 		"DependencyViolation", "ResourceInUse", "VolumeInUse", "DeleteConflict", "InvalidIPAddress.InUse", "IncorrectState",
 		"ScalingActivityInProgress", "InvalidNetworkInterface.InUse", "AuthFailure", "InvalidAllocationID.InUse", "InvalidState",
+		"InvalidStateTransition",
 	}, resourcetype.ErrorCode(err))
 }
 

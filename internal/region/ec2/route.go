@@ -265,7 +265,7 @@ func (s routeTableHandlers) routeToPeering(t *sdk.RouteTable, r *sdk.Route, id s
 	}
 
 	sides := []string{str(p.RequesterVpcInfo.VpcId), str(p.AccepterVpcInfo.VpcId)}
-	if str(p.Status.Code) != "active" || !slices.Contains(sides, str(t.VpcId)) {
+	if str(p.Status.Code) != peeringActive || !slices.Contains(sides, str(t.VpcId)) {
 		return wire.Errorf(
 			"InvalidParameterValue",
 			"route table %s and VPC peering connection %s do not belong together, or it is not active",

@@ -20,7 +20,7 @@ func (s *Service) SetStaleReads(n int) {
 
 // trackNewID starts the delay of a new resource. The caller holds the lock.
 func (s *Service) trackNewID(prefix, id string) {
-	late := []string{"vpc", "dopt", "subnet", "igw", "eipalloc", "nat", "rtb", "sg", "vol", "lt"}
+	late := []string{"vpc", "dopt", "subnet", "igw", "eipalloc", "nat", "rtb", "sg", "vol", "lt", "pcx"}
 	if s.staleReads > 0 && slices.Contains(late, prefix) {
 		s.unseenReads[id] = s.staleReads
 	}

@@ -89,6 +89,8 @@ func (st *serviceState) nextTransitionTime() (time.Time, bool) {
 const (
 	transitionVPCAvailable        = "vpc-available"
 	transitionCIDRAssociated      = "cidr-associated"
+	transitionPeeringProcessed    = "peering-processed"
+	transitionPeeringActive       = "peering-active"
 	transitionNATAvailable        = "nat-available"
 	transitionNATDeleted          = "nat-deleted"
 	transitionNATExpired          = "nat-forgotten"
@@ -113,6 +115,8 @@ func (s *Service) applyTransition(t transition) {
 		vpcHandlers{s}.applyVPCTransition(t)
 	case transitionCIDRAssociated:
 		vpcHandlers{s}.applyCIDRTransition(t)
+	case transitionPeeringProcessed, transitionPeeringActive:
+		vpcPeeringHandlers{s}.applyPeeringTransition(t)
 	case transitionNATAvailable, transitionNATDeleted, transitionNATExpired:
 		natGatewayHandlers{s}.applyNATGatewayTransition(t)
 	case transitionEndpointAvailable, transitionEndpointDeleted:

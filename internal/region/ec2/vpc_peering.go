@@ -3,6 +3,7 @@
 package ec2
 
 import (
+	"net/netip"
 	"slices"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
@@ -21,6 +22,17 @@ func (s vpcPeeringHandlers) ops() []wire.Operation {
 		readOperation(s.Service, "DescribeVpcPeeringConnections", s.describeVPCPeeringConnections),
 	}
 }
+
+// The states of a peering connection. Source:
+// https://docs.aws.amazon.com/vpc/latest/peering/vpc-peering-basics.html#vpc-peering-lifecycle
+const (
+	peeringInitiating   = sdk.VpcPeeringConnectionStateReasonCodeInitiatingRequest
+	peeringFailed       = sdk.VpcPeeringConnectionStateReasonCodeFailed
+	peeringPending      = sdk.VpcPeeringConnectionStateReasonCodePendingAcceptance
+	peeringProvisioning = sdk.VpcPeeringConnectionStateReasonCodeProvisioning
+	peeringActive       = sdk.VpcPeeringConnectionStateReasonCodeActive
+	peeringDeleted      = sdk.VpcPeeringConnectionStateReasonCodeDeleted
+)
 
 func (cfg *Config) peeringVPCInfo(v *sdk.Vpc) *sdk.VpcPeeringConnectionVpcInfo {
 	out := &sdk.VpcPeeringConnectionVpcInfo{
@@ -65,7 +77,7 @@ func (s vpcPeeringHandlers) createVPCPeeringConnection(
 
 	for _, p := range s.st.Peerings {
 		pair := []string{str(p.RequesterVpcInfo.VpcId), str(p.AccepterVpcInfo.VpcId)}
-		if str(p.Status.Code) != "deleted" && slices.Contains(pair, str(in.VpcId)) &&
+		if str(p.Status.Code) != peeringDeleted && slices.Contains(pair, str(in.VpcId)) &&
 			slices.Contains(pair, str(in.PeerVpcId)) {
 			return nil, wire.Errorf(
 				"VpcPeeringConnectionAlreadyExists",
@@ -80,26 +92,49 @@ func (s vpcPeeringHandlers) createVPCPeeringConnection(
 		VpcPeeringConnectionId: new(id),
 		RequesterVpcInfo:       s.cfg.peeringVPCInfo(ours),
 		AccepterVpcInfo:        s.cfg.peeringVPCInfo(theirs),
-		Status: newPeeringStatus(
-			"pending-acceptance",
-			"Pending Acceptance by "+s.cfg.Account,
-		),
+		Status:                 newPeeringStatus(peeringInitiating, "Initiating Request to "+s.cfg.Account),
+	}
+	s.st.Peerings[id] = p
+	s.st.setTags(id, tags)
+	s.scheduleTransition(transitionPeeringProcessed, id)
+	p.Tags = s.st.tagList(id)
+
+	return &sdk.CreateVpcPeeringConnectionOutput{VpcPeeringConnection: p}, nil
+}
+
+// applyPeeringTransition ends the processing of a request, or of its acceptance.
+func (s vpcPeeringHandlers) applyPeeringTransition(t transition) {
+	p := s.st.Peerings[t.ID]
+	if p == nil {
+		return
 	}
 
-	for _, a := range vpcCIDRs(ours) {
-		if slices.ContainsFunc(vpcCIDRs(theirs), a.Overlaps) {
+	code := str(p.Status.Code)
+	switch {
+	case t.Kind == transitionPeeringActive && code == peeringProvisioning:
+		p.Status = newPeeringStatus(peeringActive, "Active")
+	case t.Kind == transitionPeeringProcessed && code == peeringInitiating:
+		p.Status = newPeeringStatus(peeringPending, "Pending Acceptance by "+s.cfg.Account)
+		if peeringCIDRsOverlap(p) {
 			p.Status = newPeeringStatus(
-				"failed",
+				peeringFailed,
 				"Failed due to incorrect VPC-ID, Account ID, or overlapping CIDR range",
 			)
 		}
 	}
+}
 
-	s.st.Peerings[id] = p
-	s.st.setTags(id, tags)
-	p.Tags = s.st.tagList(id)
+func peeringCIDRsOverlap(p *sdk.VpcPeeringConnection) bool {
+	for _, ours := range p.RequesterVpcInfo.CidrBlockSet {
+		prefix := netip.MustParsePrefix(str(ours.CidrBlock))
+		if slices.ContainsFunc(p.AccepterVpcInfo.CidrBlockSet, func(theirs *sdk.CidrBlock) bool {
+			return prefix.Overlaps(netip.MustParsePrefix(str(theirs.CidrBlock)))
+		}) {
+			return true
+		}
+	}
 
-	return &sdk.CreateVpcPeeringConnectionOutput{VpcPeeringConnection: p}, nil
+	return false
 }
 
 func (st *serviceState) findVPCPeering(id *string) (*sdk.VpcPeeringConnection, error) {
@@ -122,7 +157,7 @@ func (s vpcPeeringHandlers) acceptVPCPeeringConnection(
 		return nil, err
 	}
 
-	if code := str(p.Status.Code); code != "pending-acceptance" {
+	if code := str(p.Status.Code); code != peeringPending {
 		return nil, wire.Errorf(
 			"InvalidStateTransition",
 			"%s is %s and cannot be accepted",
@@ -131,7 +166,8 @@ func (s vpcPeeringHandlers) acceptVPCPeeringConnection(
 		)
 	}
 
-	p.Status = newPeeringStatus("active", "Active")
+	p.Status = newPeeringStatus(peeringProvisioning, "Provisioning")
+	s.scheduleTransition(transitionPeeringActive, str(p.VpcPeeringConnectionId))
 
 	return &sdk.AcceptVpcPeeringConnectionOutput{VpcPeeringConnection: p}, nil
 }
@@ -146,15 +182,16 @@ func (s vpcPeeringHandlers) deleteVPCPeeringConnection(
 		return nil, err
 	}
 
-	if code := str(p.Status.Code); code == "deleted" {
+	if code := str(p.Status.Code); code != peeringPending && code != peeringActive {
 		return nil, wire.Errorf(
 			"InvalidStateTransition",
-			"%s is deleted already",
+			"%s is %s and cannot be deleted",
 			str(p.VpcPeeringConnectionId),
+			code,
 		)
 	}
 
-	p.Status = newPeeringStatus("deleted", "Deleted by "+s.cfg.Account)
+	p.Status = newPeeringStatus(peeringDeleted, "Deleted by "+s.cfg.Account)
 	s.st.blackholeRoutes(str(p.VpcPeeringConnectionId))
 
 	return &sdk.DeleteVpcPeeringConnectionOutput{Return: new(true)}, nil

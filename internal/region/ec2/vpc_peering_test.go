@@ -4,6 +4,7 @@ package ec2_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	client "github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -22,7 +23,30 @@ func TestPeering(t *testing.T) {
 	ask := func(a, b *string) (*client.CreateVpcPeeringConnectionOutput, error) {
 		return r.CreateVpcPeeringConnection(ctx, &client.CreateVpcPeeringConnectionInput{VpcId: a, PeerVpcId: b})
 	}
-	id := must[*client.CreateVpcPeeringConnectionOutput](t)(ask(&n.vpc, theirs)).VpcPeeringConnection.VpcPeeringConnectionId
+	made := must[*client.CreateVpcPeeringConnectionOutput](t)(ask(&n.vpc, theirs)).VpcPeeringConnection
+	id := made.VpcPeeringConnectionId
+	accept := &client.AcceptVpcPeeringConnectionInput{VpcPeeringConnectionId: id}
+	remove := &client.DeleteVpcPeeringConnectionInput{VpcPeeringConnectionId: id}
+	checkState := func(want types.VpcPeeringConnectionStateReasonCode) {
+		t.Helper()
+		got := must[*client.DescribeVpcPeeringConnectionsOutput](t)(r.DescribeVpcPeeringConnections(ctx, &client.DescribeVpcPeeringConnectionsInput{
+			Filters: []types.Filter{{Name: aws.String("status-code"), Values: []string{string(want)}}},
+		})).VpcPeeringConnections
+		if len(got) != 1 || *got[0].VpcPeeringConnectionId != *id {
+			t.Errorf("%d connections are %s", len(got), want)
+		}
+	}
+	if made.Status.Code != types.VpcPeeringConnectionStateReasonCodeInitiatingRequest {
+		t.Errorf("a new connection is %s", made.Status.Code)
+	}
+	if _, err := r.AcceptVpcPeeringConnection(ctx, accept); code(err) != "InvalidStateTransition" {
+		t.Errorf("accept before the request is processed: %v", err)
+	}
+	if _, err := r.DeleteVpcPeeringConnection(ctx, remove); code(err) != "InvalidStateTransition" {
+		t.Errorf("delete before the request is processed: %v", err)
+	}
+	r.clock.Add(time.Second)
+	checkState(types.VpcPeeringConnectionStateReasonCodePendingAcceptance)
 	if _, err := ask(theirs, &n.vpc); code(err) != "VpcPeeringConnectionAlreadyExists" {
 		t.Errorf("peer the same VPCs in the other direction: %v", err)
 	}
@@ -33,8 +57,10 @@ func TestPeering(t *testing.T) {
 	if _, err := r.CreateRoute(ctx, route); code(err) != "InvalidParameterValue" {
 		t.Errorf("create a route before the connection is accepted: %v", err)
 	}
-	accept := &client.AcceptVpcPeeringConnectionInput{VpcPeeringConnectionId: id}
 	must[*client.AcceptVpcPeeringConnectionOutput](t)(r.AcceptVpcPeeringConnection(ctx, accept))
+	checkState(types.VpcPeeringConnectionStateReasonCodeProvisioning)
+	r.clock.Add(time.Second)
+	checkState(types.VpcPeeringConnectionStateReasonCodeActive)
 	if _, err := r.AcceptVpcPeeringConnection(ctx, accept); code(err) != "InvalidStateTransition" {
 		t.Errorf("accept twice: %v", err)
 	}
@@ -47,7 +73,7 @@ func TestPeering(t *testing.T) {
 	if got := tables(); len(got) != 1 || *got[0].RouteTableId != n.table {
 		t.Errorf("tables with a route through it: %v", got)
 	}
-	must[*client.DeleteVpcPeeringConnectionOutput](t)(r.DeleteVpcPeeringConnection(ctx, &client.DeleteVpcPeeringConnectionInput{VpcPeeringConnectionId: id}))
+	must[*client.DeleteVpcPeeringConnectionOutput](t)(r.DeleteVpcPeeringConnection(ctx, remove))
 	for _, got := range tables()[0].Routes {
 		if aws.ToString(got.VpcPeeringConnectionId) == *id && got.State != types.RouteStateBlackhole {
 			t.Errorf("state of its route: %s", got.State)
@@ -56,7 +82,7 @@ func TestPeering(t *testing.T) {
 	if again := must[*client.CreateVpcPeeringConnectionOutput](t)(ask(&n.vpc, theirs)).VpcPeeringConnection; *again.VpcPeeringConnectionId == *id {
 		t.Error("the deleted connection was returned")
 	}
-	if failed := must[*client.CreateVpcPeeringConnectionOutput](t)(ask(theirs, vpc("10.200.8.0/24"))).VpcPeeringConnection; failed.Status.Code != types.VpcPeeringConnectionStateReasonCodeFailed {
-		t.Errorf("peer overlapping CIDR blocks: %s", failed.Status.Code)
-	}
+	id = must[*client.CreateVpcPeeringConnectionOutput](t)(ask(theirs, vpc("10.200.8.0/24"))).VpcPeeringConnection.VpcPeeringConnectionId
+	r.clock.Add(time.Second)
+	checkState(types.VpcPeeringConnectionStateReasonCodeFailed)
 }

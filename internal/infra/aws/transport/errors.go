@@ -132,6 +132,7 @@ func errorClassRules() []errorClassRule {
 			"ConcurrentModification",
 			"OperationInProgress",
 			"IncorrectModificationState",
+			"InvalidStateTransition",
 		)},
 		{plan.AccessDenied, codeIsOneOf(
 			"UnauthorizedOperation",

@@ -33,6 +33,7 @@ func TestErrorClasses(t *testing.T) {
 		"UnauthorizedOperation": plan.AccessDenied, "AccessDenied": plan.AccessDenied, "AccessDeniedException": plan.AccessDenied,
 		"AddressLimitExceeded": plan.LimitExceeded, "VpcLimitExceeded": plan.LimitExceeded, "TooManyTargetGroups": plan.LimitExceeded,
 		"LimitExceededException": plan.LimitExceeded, // a used up quota of KMS, which the SDK retries as throttling
+		"InvalidStateTransition": plan.NotReady,      // of a VPC peering whose request EC2 has not processed yet
 		"IncorrectState":         plan.NotReady, "InvalidParameterValue": plan.Unclassified, "MalformedPolicyDocument": plan.Unclassified,
 	} {
 		err := Wrap(&smithy.GenericAPIError{Code: code, Message: "m"}, "create vpc")

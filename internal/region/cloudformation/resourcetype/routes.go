@@ -5,6 +5,7 @@ package resourcetype
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 )
@@ -135,31 +136,61 @@ func vpcPeeringType() Type {
 				return req.pickProperties("VpcId", "PeerVpcId", "PeerOwnerId", "PeerRegion")
 			},
 		),
-		Stabilize: func(ctx context.Context, req *Request) error {
-			req.Attributes["Id"] = req.PhysicalID
-			if owner := req.stringProperty("PeerOwnerId"); owner == "" || owner == req.Engine.Account() {
-				return req.runOperation(ctx,
-					"ec2",
-					"AcceptVpcPeeringConnection",
-					template.Object{"VpcPeeringConnectionId": req.PhysicalID},
-				)
+		Stabilize: stabilizePeering,
+		Update:    updateEC2Tags,
+		Delete: func(ctx context.Context, req *Request) error {
+			if isEnded, err := isPeeringEnded(ctx, req); err != nil || isEnded {
+				return err
 			}
 
-			return nil
+			return deleteEC2("DeleteVpcPeeringConnection", "VpcPeeringConnectionId")(ctx, req)
 		},
-		Update: updateEC2Tags,
-		Delete: deleteEC2("DeleteVpcPeeringConnection", "VpcPeeringConnectionId"),
-		IsDeleted: func(ctx context.Context, req *Request) (bool, error) {
-			p, err := req.describeFirst(ctx,
-				"DescribeVpcPeeringConnections",
-				"VpcPeeringConnectionIds",
-				"VpcPeeringConnections",
-			)
-
-			state := template.StringAt(p, "Status", "Code")
-			return state == "" || state == "deleted", err
-		},
+		IsDeleted: isPeeringEnded,
 	}
+}
+
+// isPeeringEnded reports whether the peering connection is deleted, or failed: EC2 deletes no failed one.
+func isPeeringEnded(ctx context.Context, req *Request) (bool, error) {
+	state, _, err := peeringState(ctx, req)
+	return slices.Contains([]string{"", "deleted", "failed"}, state), err
+}
+
+// peeringState returns the state of the request's peering connection, and why it has it.
+func peeringState(ctx context.Context, req *Request) (code, message string, err error) {
+	p, err := req.describeFirst(ctx,
+		"DescribeVpcPeeringConnections",
+		"VpcPeeringConnectionIds",
+		"VpcPeeringConnections",
+	)
+
+	return template.StringAt(p, "Status", "Code"), template.StringAt(p, "Status", "Message"), err
+}
+
+// stabilizePeering accepts the peering connection once its request is processed, and waits until it is active. That of
+// another account is accepted there.
+func stabilizePeering(ctx context.Context, req *Request) error {
+	req.Attributes["Id"] = req.PhysicalID
+	isOurs := req.stringProperty("PeerOwnerId") == "" || req.stringProperty("PeerOwnerId") == req.Engine.Account()
+
+	return req.waitUntil(ctx, func() (bool, error) {
+		state, message, err := peeringState(ctx, req)
+		switch {
+		case err != nil:
+			return false, err
+		case state == "failed":
+			return false, errors.New(message)
+		case state == "pending-acceptance" && !isOurs:
+			return true, nil
+		case state == "pending-acceptance":
+			return false, req.runOperation(ctx,
+				"ec2",
+				"AcceptVpcPeeringConnection",
+				template.Object{"VpcPeeringConnectionId": req.PhysicalID},
+			)
+		}
+
+		return state == "active", nil
+	})
 }
 
 func routeDestination(req *Request) string {
