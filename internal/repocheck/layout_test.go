@@ -25,7 +25,7 @@ func layers() []layer {
 	return []layer{
 		{
 			folder:    "cmd",
-			purpose:   "The two programs. They pass arguments, streams, environment and clock to `internal`.",
+			purpose:   "The three programs. They pass arguments, streams, environment and clock to `internal`.",
 			mayImport: []string{"internal/cli", "internal/machine", "internal/region"},
 		},
 		{

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/route53"
+	"github.com/aws/smithy-go"
+
+	"github.com/slipway-k8s/slipway/internal/lib/awsfix"
+)
+
+// The environment variables of the function.
+const (
+	// EnvCluster is the cluster's name.
+	EnvCluster = "SLIPWAY_CLUSTER"
+	// EnvClusterID is the cluster's random id.
+	EnvClusterID = "SLIPWAY_CLUSTER_ID"
+	// EnvZone is the id of the hosted zone.
+	EnvZone = "SLIPWAY_ZONE"
+)
+
+// Settings say which cluster's records the function keeps, and where. All are required.
+type Settings struct {
+	// Cluster is the cluster's name, the value of the tag slipway.dev/cluster.
+	Cluster string
+	// ClusterID is the cluster's random id, the value of the tag slipway.dev/id.
+	ClusterID string
+	// Zone is the id of the hosted zone of the name [ZoneName].
+	Zone string
+}
+
+// ParseSettings reads the settings from the environment. The error names all that are missing.
+func ParseSettings(lookup func(name string) string) (Settings, error) {
+	s := Settings{
+		Cluster:   lookup(EnvCluster),
+		ClusterID: lookup(EnvClusterID),
+		Zone:      lookup(EnvZone),
+	}
+
+	var missing []error
+
+	for _, name := range []string{EnvCluster, EnvClusterID, EnvZone} {
+		if lookup(name) == "" {
+			missing = append(missing, fmt.Errorf("environment variable %s is not set", name))
+		}
+	}
+
+	return s, errors.Join(missing...)
+}
+
+// Function is the Lambda function. Lambda may run it several times at once: the last one that ends has seen what the
+// others changed.
+type Function struct {
+	Settings
+	// Instances reads the machines of the control plane.
+	Instances InstanceAPI
+	// Records reads and changes the zone.
+	Records RecordAPI
+	// Log receives one line for each run.
+	Log *slog.Logger
+}
+
+// New returns the function for AWS, with the settings that lookup finds in its environment. The SDK reads the region and
+// the credentials of the function from the environment by itself.
+func New(ctx context.Context, lookup func(name string) string, log *slog.Logger) (Function, error) {
+	settings, err := ParseSettings(lookup)
+	if err != nil {
+		return Function{}, err
+	}
+
+	cfg, err := config.LoadDefaultConfig(ctx)
+	if err != nil {
+		return Function{}, fmt.Errorf("load the configuration of AWS: %w", err)
+	}
+
+	cfg.APIOptions = append(cfg.APIOptions, awsfix.AddBodyMiddleware)
+
+	return Function{
+		Settings:  settings,
+		Instances: ec2.NewFromConfig(cfg),
+		Records:   route53.NewFromConfig(cfg),
+		Log:       log,
+	}, nil
+}
+
+// Result is what a run returns to Lambda.
+type Result struct {
+	// Machines is the number of pending and running machines of the control plane.
+	Machines int `json:"machines"`
+	// Changes is the number of records that were changed or deleted.
+	Changes int `json:"changes"`
+}
+
+// maxRounds bounds how often a run compares the records again after it has changed them.
+const maxRounds = 5
+
+// Handle makes the records those of the machines that run now. It does so for every event, also for one that it cannot
+// read.
+func (f Function) Handle(ctx context.Context, body json.RawMessage) (Result, error) {
+	event, err := ParseEvent(body)
+	if err != nil {
+		f.Log.WarnContext(ctx, "the event is not known; comparing all records", slog.Any("error", err))
+	}
+
+	result, err := f.Resync(ctx)
+	attributes := []any{
+		slog.String("event", event.Type),
+		slog.String("group", event.Group),
+		slog.String("instance", event.Instance),
+		slog.Int("machines", result.Machines),
+		slog.Int("changes", result.Changes),
+	}
+
+	if err != nil {
+		f.Log.ErrorContext(ctx, "records are not up to date", append(attributes, slog.Any("error", err))...)
+		return result, err
+	}
+
+	f.Log.InfoContext(ctx, "records are up to date", attributes...)
+
+	return result, nil
+}
+
+// Resync compares the records with the machines and changes them, until a comparison finds no difference: another run
+// may have changed them at the same time, or machines may have come and gone.
+func (f Function) Resync(ctx context.Context) (Result, error) {
+	var result Result
+	var conflict error
+	for range maxRounds {
+		machines, err := f.listMachines(ctx)
+		if err != nil {
+			return result, err
+		}
+
+		present, err := f.listRecords(ctx)
+		if err != nil {
+			return result, err
+		}
+
+		result.Machines = len(machines)
+		changes := PlanChanges(f.Cluster, machines, present)
+		if len(changes) == 0 {
+			return result, nil
+		}
+
+		conflict = f.changeRecords(ctx, changes)
+		if conflict == nil {
+			result.Changes += len(changes)
+			continue
+		}
+
+		if !isConflict(conflict) {
+			return result, conflict
+		}
+	}
+
+	if conflict != nil {
+		return result, conflict
+	}
+
+	return result, fmt.Errorf("the records of zone %s differ again after %d changes of them", f.Zone, maxRounds)
+}
+
+// isConflict reports whether Route 53 refused a change that does not fit the records: another run was faster.
+func isConflict(err error) bool {
+	e, ok := errors.AsType[smithy.APIError](err)
+	return ok && e.ErrorCode() == "InvalidChangeBatch"
+}
