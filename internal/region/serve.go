@@ -101,6 +101,8 @@ func (r *regionProcess) buildServices(registry http.Handler) (err error) {
 		State:            state.Dir(r.paths.stateDir()),
 		S3Dir:            filepath.Join(r.paths.stateDir(), "s3"),
 		Faults:           r.faults,
+		FunctionDir:      filepath.Join(r.paths.regionDir(), "functions"),
+		Endpoint:         r.settings.Endpoint,
 		TransitionDelay:  transitionDelay,
 		Images:           publicImages(),
 		Unbootable:       r.paths.unbootableReason,

@@ -112,6 +112,7 @@ func (s *Service) launchInstance(g *group) bool {
 		a.Progress = new(int64(100))
 		a.Description = new("Launching a new EC2 instance.  Status Reason: " + err.Error())
 
+		emitEvent(s, g, a, launchFailed)
 		s.cfg.Log.Warn(
 			"failed to launch an instance of a group",
 			slog.String("group", sdkshape.String(g.Shape.AutoScalingGroupName)),

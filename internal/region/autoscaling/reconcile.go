@@ -91,6 +91,7 @@ func (s *Service) completeActivity(g *group, id string) {
 			a.StatusCode = new(sdk.ScalingActivityStatusCodeSuccessful)
 			a.Progress = new(int64(100))
 			a.EndTime = new(s.cfg.Now().UTC())
+			emitCompletion(s, g, a)
 		}
 	}
 

@@ -72,7 +72,7 @@ type TargetGroups interface {
 	TargetState(group, id string) string
 }
 
-// Config configures a [Service]. All fields but State, MaxGroups and Log are required.
+// Config configures a [Service]. All fields but State, MaxGroups, Log and Emit are required.
 type Config struct {
 	Region       string           // such as us-east-1
 	Account      string           // account id of 12 digits, which owns all groups
@@ -83,6 +83,9 @@ type Config struct {
 	TargetGroups TargetGroups     // registers instances
 	MaxGroups    int              // quota of groups; 0 means AWS's default of 500
 	Log          *slog.Logger     // nil discards
+	// Emit gets the events of groups, for EventBridge. It is called under the lock of this service and must not block.
+	// nil for none.
+	Emit func(Event)
 }
 
 // Service is Auto Scaling in one region. Its methods may be called concurrently.
@@ -125,6 +128,10 @@ type groupTag struct {
 func New(cfg Config) (*Service, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+
+	if cfg.Emit == nil {
+		cfg.Emit = func(Event) {}
 	}
 
 	if cfg.MaxGroups == 0 {

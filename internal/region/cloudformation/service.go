@@ -48,6 +48,9 @@ type Config struct {
 	SystemTaggers map[string]SystemTagger
 	// SignalURL is the base URL of wait condition handles; see [Service.SignalHandler].
 	SignalURL string
+	// Endpoint returns the URL of the region's API as functions reach it. It is called when a custom resource is asked;
+	// nil if there are no functions.
+	Endpoint func() string
 	// PollInterval is how often the state of a resource is polled; default 100 ms.
 	PollInterval time.Duration
 	// DeleteRetryTimeout is how long a deletion is retried while the resource is in use; default 20 s.
@@ -64,6 +67,8 @@ type Service struct {
 	state    *serviceState
 	store    *state.Store
 	wake     chan struct{}
+
+	responses customResponses
 
 	mu          sync.Mutex
 	cancelFuncs map[string]context.CancelCauseFunc // cancels the running operation, by stack ID

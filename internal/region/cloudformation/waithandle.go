@@ -30,9 +30,13 @@ func (s signalHandlers) newSignalURL(stackID, logical string) string {
 	)
 }
 
-// SignalHandler returns the handler of a request to a wait condition handle, which has no signature; false
-// for all other requests.
+// SignalHandler returns the handler of a request to a wait condition handle or of the answer of a custom resource, which
+// have no signature; false for all other requests.
 func (s *Service) SignalHandler(r *http.Request) (http.Handler, bool) {
+	if r.Method == http.MethodPut && strings.HasPrefix(r.URL.Path, responsePath) {
+		return http.HandlerFunc(s.receiveResponse), true
+	}
+
 	if r.Method != http.MethodPut || !strings.HasPrefix(r.URL.Path, signalPath) {
 		return nil, false
 	}

@@ -150,7 +150,13 @@ func newBuilder(in Input) *builder {
 }
 
 func (b *builder) buildVPC(id string) netspec.VPC {
-	v := netspec.VPC{ID: id, DNSNames: map[string][]netip.Addr{}, BalancerNames: map[string][]string{}}
+	v := netspec.VPC{
+		ID:            id,
+		DNSNames:      map[string][]netip.Addr{},
+		BalancerNames: map[string][]string{},
+		DNSServices:   map[string][]netspec.DNSService{},
+		DNSTimes:      map[string]uint32{},
+	}
 	for _, a := range b.in.VPCs[id].CidrBlockAssociationSet {
 		v.CIDRs = append(v.CIDRs, netip.MustParsePrefix(stringValue(a.CidrBlock)))
 	}

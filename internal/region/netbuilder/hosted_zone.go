@@ -20,7 +20,7 @@ type HostedZone struct {
 	Records []DNSRecord
 }
 
-// DNSRecord maps a name to addresses or to a load balancer.
+// DNSRecord maps a name to addresses, to a load balancer or to services.
 type DNSRecord struct {
 	// Name of the record without a trailing dot.
 	Name string
@@ -28,6 +28,10 @@ type DNSRecord struct {
 	Addrs []netip.Addr
 	// AliasTarget is the DNS name of a load balancer; empty for an A record.
 	AliasTarget string
+	// Services of an SRV record.
+	Services []netspec.DNSService
+	// TTL is how long resolvers may cache the record, in seconds; 0 for an alias.
+	TTL uint32
 }
 
 // addZoneNames adds the records of hosted zones to a VPC's DNS names. A private zone hides the
@@ -51,16 +55,27 @@ func (b *builder) addZoneNames(v *netspec.VPC) {
 					private,
 					func(p string) bool { return r.Name == p || strings.HasSuffix(r.Name, "."+p) },
 				)
-			if hidden {
-				continue
-			}
-
-			if r.AliasTarget != "" {
-				b.addAlias(v, r)
-			} else if len(r.Addrs) > 0 {
-				v.DNSNames[r.Name] = append(slices.Clone(v.DNSNames[r.Name]), r.Addrs...)
+			if !hidden {
+				b.addRecord(v, r)
 			}
 		}
+	}
+}
+
+// addRecord adds a record of a hosted zone to a VPC's resolver.
+func (b *builder) addRecord(v *netspec.VPC, r DNSRecord) {
+	if r.AliasTarget != "" {
+		b.addAlias(v, r)
+	} else if len(r.Addrs) > 0 {
+		v.DNSNames[r.Name] = append(slices.Clone(v.DNSNames[r.Name]), r.Addrs...)
+	}
+
+	if len(r.Services) > 0 {
+		v.DNSServices[r.Name] = append(slices.Clone(v.DNSServices[r.Name]), r.Services...)
+	}
+
+	if r.TTL > 0 {
+		v.DNSTimes[r.Name] = r.TTL
 	}
 }
 

@@ -27,7 +27,10 @@ func TestNamesOfZones(t *testing.T) {
 			{Name: "example.com", Records: []netbuilder.DNSRecord{
 				{Name: "api.example.com", Addrs: []netip.Addr{b}}, {Name: "www.example.com", Addrs: []netip.Addr{b}}, {Name: "api.in.example.com", Addrs: []netip.Addr{b}},
 			}},
-			{Name: "in.example.com", VPCs: []string{"vpc-1"}, Records: []netbuilder.DNSRecord{{Name: "api.in.example.com", AliasTarget: "lb.elb.amazonaws.com"}}},
+			{Name: "in.example.com", VPCs: []string{"vpc-1"}, Records: []netbuilder.DNSRecord{
+				{Name: "api.in.example.com", AliasTarget: "lb.elb.amazonaws.com"},
+				{Name: "_etcd._tcp.in.example.com", TTL: 60, Services: []netspec.DNSService{{Port: 2380, Target: "etcd-a.in.example.com"}}},
+			}},
 		},
 	}
 	got := map[string]map[string][]netip.Addr{}
@@ -35,6 +38,9 @@ func TestNamesOfZones(t *testing.T) {
 	for _, v := range netbuilder.Build(in).VPCs {
 		got[v.ID] = v.DNSNames
 		aliases[v.ID] = v.BalancerNames
+		if here := v.ID == "vpc-1"; here != (len(v.DNSServices["_etcd._tcp.in.example.com"]) == 1) || here != (v.DNSTimes["_etcd._tcp.in.example.com"] == 60) {
+			t.Errorf("%s has the services %v for %v s", v.ID, v.DNSServices, v.DNSTimes)
+		}
 	}
 	public := map[string][]netip.Addr{"api.example.com": {b}, "www.example.com": {b}, "api.in.example.com": {b}}
 	want := map[string]map[string][]netip.Addr{"vpc-1": {"api.example.com": {b}, "www.example.com": {b}}, "vpc-2": public}

@@ -42,6 +42,17 @@ type VPC struct {
 	// BalancerNames are further records: names of load balancers, and aliases of them in hosted
 	// zones, with the ARNs. Their addresses are those of the zones that have healthy targets.
 	BalancerNames map[string][]string
+	// DNSServices are the service records of hosted zones.
+	DNSServices map[string][]DNSService
+	// DNSTimes are how long resolvers may cache the records of hosted zones, in seconds, by name. Other names have none.
+	DNSTimes map[string]uint32
+}
+
+// DNSService is a service record (SRV).
+type DNSService struct {
+	Priority, Weight, Port uint16
+	// Target is the name of the server, without a trailing dot.
+	Target string
 }
 
 // DefaultRoute is the target of a subnet's default route.

@@ -15,9 +15,11 @@ import (
 // dnsZone holds all names of a VPC's resolver. The resolver never forwards queries, so unknown
 // names are answered at once.
 type dnsZone struct {
-	names     map[string][]netip.Addr // by name in lower case with the final dot
-	balancers map[string][]string     // ARNs of load balancers by name, likewise
-	ptr       map[string]string       // reverse name to name
+	names     map[string][]netip.Addr         // by name in lower case with the final dot
+	balancers map[string][]string             // ARNs of load balancers by name, likewise
+	services  map[string][]netspec.DNSService // SRV records, by name
+	times     map[string]uint32               // how long a name may be cached, in seconds
+	ptr       map[string]string               // reverse name to name
 
 	// namedAddrs returns the addresses that the name of a load balancer has at the moment.
 	namedAddrs func(arn string) []netip.Addr
@@ -32,9 +34,19 @@ func newDNSZone(vpc netspec.VPC, namedAddrs func(arn string) []netip.Addr) *dnsZ
 	z := &dnsZone{
 		names:      map[string][]netip.Addr{},
 		balancers:  map[string][]string{},
+		services:   map[string][]netspec.DNSService{},
+		times:      map[string]uint32{},
 		ptr:        map[string]string{},
 		namedAddrs: namedAddrs,
 	}
+	for name, list := range vpc.DNSServices {
+		z.services[dns.CanonicalName(name)] = slices.Clone(list)
+	}
+
+	for name, seconds := range vpc.DNSTimes {
+		z.times[dns.CanonicalName(name)] = seconds
+	}
+
 	z.names["instance-data.ec2.internal."] = []netip.Addr{metadataAddr()}
 	z.names["localhost."] = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
 
@@ -121,23 +133,38 @@ func (z *dnsZone) lookupRecords(asked string) ([]dns.RR, bool) {
 
 	var out []dns.RR
 	for _, a := range addrs {
-		out = append(out, &dns.A{Hdr: recordHeader(asked, dns.TypeA), A: a.AsSlice()})
+		out = append(out, &dns.A{Hdr: z.recordHeader(asked, dns.TypeA), A: a.AsSlice()})
+	}
+
+	for _, s := range z.services[name] {
+		out = append(out, &dns.SRV{
+			Hdr:      z.recordHeader(asked, dns.TypeSRV),
+			Priority: s.Priority,
+			Weight:   s.Weight,
+			Port:     s.Port,
+			Target:   dns.Fqdn(s.Target),
+		})
 	}
 
 	target, isReverse := z.ptr[name]
 	if isReverse {
-		out = append(out, &dns.PTR{Hdr: recordHeader(asked, dns.TypePTR), Ptr: target})
+		out = append(out, &dns.PTR{Hdr: z.recordHeader(asked, dns.TypePTR), Ptr: target})
 	}
 
-	return out, known || isBalancer || isReverse
+	return out, known || isBalancer || isReverse || len(z.services[name]) > 0
 }
 
-func recordHeader(name string, kind uint16) dns.RR_Header {
+func (z *dnsZone) recordHeader(name string, kind uint16) dns.RR_Header {
+	ttl := uint32(answerTTL)
+	if t, ok := z.times[dns.CanonicalName(name)]; ok {
+		ttl = t
+	}
+
 	return dns.RR_Header{
 		Name:   name,
 		Rrtype: kind,
 		Class:  dns.ClassINET,
-		Ttl:    answerTTL,
+		Ttl:    ttl,
 	}
 }
 

@@ -187,6 +187,10 @@ func TestResolverAnswersAtOnce(t *testing.T) {
 		"ip-10-9-3-10.ec2.internal": {netip.MustParseAddr("10.9.3.10")},
 		"API.elb.example.com.":      {netip.MustParseAddr("10.9.3.10"), netip.MustParseAddr("10.9.1.7")},
 	}
+	l.vpc.DNSServices = map[string][]netspec.DNSService{
+		"_etcd._tcp.example.com": {{Port: 2380, Target: "one.example.com"}, {Priority: 1, Weight: 2, Port: 2380, Target: "two.example.com"}},
+	}
+	l.vpc.DNSTimes = map[string]uint32{"_etcd._tcp.example.com": 10}
 	l.add("a", "subnet-isolated", "10.9.3.10", func(i *netspec.Interface) { i.Egress = nil })
 	l.sync()
 	ask := func(transport, server, name string, kind uint16) string {
@@ -203,6 +207,10 @@ func TestResolverAnswersAtOnce(t *testing.T) {
 		}
 		out := []string{dns.RcodeToString[in.Rcode]}
 		for _, rr := range in.Answer {
+			if want := map[uint16]uint32{dns.TypeSRV: 10}[kind]; want != 0 && rr.Header().Ttl != want {
+				t.Errorf("%s may be cached for %d s, want %d", name, rr.Header().Ttl, want)
+			}
+
 			out = append(out, strings.TrimPrefix(rr.String(), rr.Header().String()))
 		}
 		return strings.Join(out, " ")
@@ -217,6 +225,8 @@ func TestResolverAnswersAtOnce(t *testing.T) {
 		{"tcp", "10.9.0.2", "api.elb.example.com", dns.TypeA, "NOERROR 10.9.3.10 10.9.1.7"},
 		{"tcp", "169.254.169.253", "api.elb.example.com", dns.TypeA, "NOERROR 10.9.3.10 10.9.1.7"},
 		{"udp", "10.9.0.2", "api.elb.example.com", dns.TypeAAAA, "NOERROR"},
+		{"udp", "10.9.0.2", "_etcd._tcp.example.com", dns.TypeSRV, "NOERROR 0 0 2380 one.example.com. 1 2 2380 two.example.com."},
+		{"tcp", "10.9.0.2", "_etcd._tcp.example.com", dns.TypeA, "NOERROR"},
 		{"udp", "10.9.0.2", "deb.example.org", dns.TypeA, "NXDOMAIN"},
 		{"udp", "10.9.0.2", "deb.example.org", dns.TypeAAAA, "NXDOMAIN"},
 		{"udp", "10.9.0.2", "10.3.9.10.in-addr.arpa", dns.TypePTR, "NOERROR ip-10-9-3-10.ec2.internal."},

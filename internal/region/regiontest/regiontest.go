@@ -217,6 +217,8 @@ func buildServices(r *Region, o Options, dir string) (err error) {
 		Now:                now,
 		State:              o.Snapshot.newBackend(),
 		S3Dir:              filepath.Join(dir, "s3"),
+		FunctionDir:        filepath.Join(dir, "functions"),
+		Endpoint:           func() string { return r.URL },
 		Faults:             r.Faults,
 		TransitionDelay:    cmp.Or(o.TransitionDelay, transitionDelay),
 		Images:             append(ec2Images(publishedImages()), o.Images...),

@@ -165,6 +165,13 @@ func newThrottleError(s wire.Service) wire.Error {
 			Status:  http.StatusBadRequest,
 		}
 
+	case wire.RESTJSONProtocol:
+		return wire.Error{
+			Code:    "TooManyRequestsException",
+			Message: "Rate Exceeded.",
+			Status:  http.StatusTooManyRequests,
+		}
+
 	case wire.QueryProtocol, wire.RESTProtocol:
 	}
 

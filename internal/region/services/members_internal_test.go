@@ -39,10 +39,13 @@ func servicePackages() []string {
 	return []string{
 		"autoscaling",
 		"cloudformation",
+		"cloudwatchlogs",
 		"ec2",
 		"elbv2",
+		"eventbridge",
 		"iam",
 		"kms",
+		"lambda",
 		"route53",
 		"s3",
 		"servicequotas",

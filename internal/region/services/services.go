@@ -20,11 +20,14 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/authz"
 	"github.com/slipway-k8s/slipway/internal/region/autoscaling"
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation"
+	"github.com/slipway-k8s/slipway/internal/region/cloudwatchlogs"
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
 	"github.com/slipway-k8s/slipway/internal/region/elbv2"
+	"github.com/slipway-k8s/slipway/internal/region/eventbridge"
 	"github.com/slipway-k8s/slipway/internal/region/fault"
 	"github.com/slipway-k8s/slipway/internal/region/iam"
 	"github.com/slipway-k8s/slipway/internal/region/kms"
+	"github.com/slipway-k8s/slipway/internal/region/lambda"
 	"github.com/slipway-k8s/slipway/internal/region/route53"
 	"github.com/slipway-k8s/slipway/internal/region/s3"
 	"github.com/slipway-k8s/slipway/internal/region/server"
@@ -36,7 +39,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// Config describes the region to build. Region, Account, the keys, Now, State, S3Dir and Faults are required.
+// Config describes the region to build. Region, Account, the keys, Now, State, S3Dir, Faults, FunctionDir and Endpoint
+// are required.
 type Config struct {
 	Region      string           // name of the AWS region, such as us-east-1
 	Account     string           // account ID, 12 digits
@@ -47,6 +51,7 @@ type Config struct {
 	State       state.Backend    // where the services save their state
 	S3Dir       string           // folder of the S3 buckets
 	Faults      *fault.Engine    // faults to inject; an empty engine injects none
+	FunctionDir string           // folder of the code of functions
 
 	TransitionDelay time.Duration // how long a load balancer or an instance takes to become ready
 	Images          []ec2.Image   // AMIs that EC2 offers
@@ -69,6 +74,10 @@ type Config struct {
 	// Loopback is the first loopback address of internet-facing load balancers; zero for the default.
 	Loopback netip.Addr
 
+	// Endpoint returns the URL of the region's API as processes of this computer reach it, for functions. It is called
+	// when a function starts.
+	Endpoint func() string
+
 	SignalURL          string        // base URL of wait condition handles, as machines reach it
 	PollInterval       time.Duration // how often CloudFormation polls a resource; default 100 ms
 	DeleteRetryTimeout time.Duration // how long CloudFormation retries a deletion; default 20 s
@@ -89,6 +98,9 @@ type Services struct {
 	ELBv2          *elbv2.Service          // network load balancers
 	Route53        *route53.Service        // hosted zones
 	AutoScaling    *autoscaling.Service    // groups of instances
+	Logs           *cloudwatchlogs.Service // log groups
+	Lambda         *lambda.Service         // functions
+	EventBridge    *eventbridge.Service    // rules for events
 	CloudFormation *cloudformation.Service // stacks
 	Server         *server.Server          // the HTTP front of all services
 
@@ -120,6 +132,7 @@ func New(cfg Config) (*Services, error) {
 		s.buildStorage,
 		s.buildCompute,
 		s.buildLoadBalancing,
+		s.buildFunctions,
 		s.buildAutoScaling,
 		s.buildCloudFormation,
 		s.buildServer,
@@ -159,7 +172,14 @@ func (s *Services) Handler() http.Handler {
 // Run does the services' background work until ctx ends, and returns when all of it has ended.
 func (s *Services) Run(ctx context.Context) {
 	var wg sync.WaitGroup
-	loops := []func(context.Context){s.EC2.Run, s.ELBv2.Run, s.AutoScaling.Run, s.CloudFormation.Run}
+	loops := []func(context.Context){
+		s.EC2.Run,
+		s.ELBv2.Run,
+		s.AutoScaling.Run,
+		s.CloudFormation.Run,
+		s.EventBridge.Run,
+		s.Lambda.Run,
+	}
 	for _, run := range loops {
 		wg.Go(func() { run(ctx) })
 	}
@@ -173,7 +193,7 @@ func (s *Services) Run(ctx context.Context) {
 // those of EC2. The parameters of SSM and the objects of S3 are not part of a snapshot.
 func (s *Services) SaveTo(to state.Backend) error {
 	for _, service := range []interface{ SaveTo(to state.Backend) error }{
-		s.CloudFormation, s.IAM, s.KMS, s.Route53, s.AutoScaling, s.ELBv2, s.EC2,
+		s.CloudFormation, s.IAM, s.KMS, s.Route53, s.EventBridge, s.Lambda, s.Logs, s.AutoScaling, s.ELBv2, s.EC2,
 	} {
 		if err := service.SaveTo(to); err != nil {
 			return err
@@ -204,6 +224,9 @@ func (s *Services) wireServices() []wire.Service {
 		s.ELBv2.Wire(),
 		s.AutoScaling.Wire(),
 		s.Route53.Wire(),
+		s.Logs.Wire(),
+		s.Lambda.Wire(),
+		s.EventBridge.Wire(),
 	})
 }
 
@@ -407,6 +430,14 @@ func (s *Services) buildAutoScaling() (err error) {
 		EC2:          s.EC2,
 		TargetGroups: s.ELBv2,
 		Log:          s.cfg.Log,
+		Emit: func(e autoscaling.Event) {
+			s.EventBridge.Emit(eventbridge.Event{
+				Source:     "aws.autoscaling",
+				DetailType: e.DetailType,
+				Resources:  e.Resources,
+				Detail:     e.Detail,
+			})
+		},
 	})
 	if err != nil {
 		return err
@@ -430,13 +461,17 @@ func (s *Services) buildCloudFormation() (err error) {
 		Authorizer:         s.IAM,
 		Roles:              s.IAM,
 		SignalURL:          s.cfg.SignalURL,
+		Endpoint:           s.cfg.Endpoint,
 		PollInterval:       s.cfg.PollInterval,
 		DeleteRetryTimeout: s.cfg.DeleteRetryTimeout,
 		Log:                s.cfg.Log,
 		SystemTaggers: map[string]cloudformation.SystemTagger{
 			"elasticloadbalancing": s.ELBv2.SetSystemTags,
+			"events":               s.EventBridge.SetSystemTags,
 			"iam":                  s.IAM.SetSystemTags,
 			"kms":                  s.KMS.SetSystemTags,
+			"lambda":               s.Lambda.SetSystemTags,
+			"logs":                 s.Logs.SetSystemTags,
 			"route53":              s.Route53.SetSystemTags,
 		},
 	})

@@ -16,9 +16,14 @@ import (
 // services.go: a service that is missing there does not exist for clients.
 func TestEveryServiceIsWired(t *testing.T) {
 	t.Parallel()
-	wiring, err := os.ReadFile("services.go")
-	if err != nil {
-		t.Fatal(err)
+	var wiring strings.Builder
+	for _, name := range []string{"services.go", "functions.go"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		wiring.Write(text)
 	}
 
 	found := 0
@@ -33,8 +38,8 @@ func TestEveryServiceIsWired(t *testing.T) {
 		}
 
 		found++
-		if !strings.Contains(string(wiring), e.Name()+".New(") && !strings.Contains(string(wiring), e.Name()+".Service(") {
-			t.Errorf("services.go does not build internal/region/%s", e.Name())
+		if !strings.Contains(wiring.String(), e.Name()+".New(") && !strings.Contains(wiring.String(), e.Name()+".Service(") {
+			t.Errorf("services.go and functions.go do not build internal/region/%s", e.Name())
 		}
 	}
 

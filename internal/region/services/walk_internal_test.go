@@ -21,11 +21,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/servicequotas"
@@ -121,8 +124,11 @@ func sdkClients(c aws.Config, byName func(string) *probe) map[string]any {
 		"cloudformation":       cloudformation.NewFromConfig(with("cloudformation")),
 		"ec2":                  ec2.NewFromConfig(with("ec2")),
 		"elasticloadbalancing": elasticloadbalancingv2.NewFromConfig(with("elasticloadbalancing")),
+		"events":               eventbridge.NewFromConfig(with("events")),
 		"iam":                  iam.NewFromConfig(with("iam")),
 		"kms":                  kms.NewFromConfig(with("kms")),
+		"lambda":               lambda.NewFromConfig(with("lambda")),
+		"logs":                 cloudwatchlogs.NewFromConfig(with("logs")),
 		"route53":              route53.NewFromConfig(with("route53")),
 		"s3":                   s3.NewFromConfig(with("s3"), func(o *s3.Options) { o.UsePathStyle = true }),
 		"servicequotas":        servicequotas.NewFromConfig(with("servicequotas")),

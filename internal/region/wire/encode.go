@@ -111,6 +111,8 @@ func setDeniedCode(p Protocol, e *Error) {
 	case JSONProtocol:
 		e.Code = "AccessDeniedException"
 		e.Status = http.StatusBadRequest
+	case RESTJSONProtocol:
+		e.Code = "AccessDeniedException"
 	default:
 	}
 }
@@ -128,6 +130,8 @@ func EncodeError(s Service, e *Error, requestID string) (body []byte, contentTyp
 
 		return b, jsonContentType
 
+	case RESTJSONProtocol:
+		return encodeRESTJSONError(e), restJSONContentType
 	case EC2QueryProtocol:
 		w.writeRaw("<Response><Errors><Error>")
 		w.writeText("Code", e.Code)

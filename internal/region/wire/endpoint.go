@@ -159,7 +159,7 @@ func (e *Endpoint) handleRequest(
 
 func (e *Endpoint) newUnknownOperationError(name string) error {
 	switch e.Service.Protocol {
-	case JSONProtocol:
+	case JSONProtocol, RESTJSONProtocol:
 		return Errorf("UnknownOperationException", "the operation %s is not known", name)
 	case S3Protocol:
 		return NotImplemented(name)
@@ -190,13 +190,18 @@ func isDryRun(in any) bool {
 
 // parseRequest finds the operation of a request.
 func (e *Endpoint) parseRequest(r *http.Request) (parsedRequest, error) {
-	if e.Service.Protocol == S3Protocol || e.Service.Protocol == RESTProtocol {
+	if e.Service.Route != nil {
+		decode := decodeREST
+		if e.Service.Protocol == RESTJSONProtocol {
+			decode = decodeRESTJSON
+		}
+
 		route, err := e.Service.Route(r)
 
 		return parsedRequest{
 			op:     route.Op,
 			route:  route,
-			decode: func(in any) error { return decodeREST(r, route, in) },
+			decode: func(in any) error { return decode(r, route, in) },
 		}, err
 	}
 
@@ -321,8 +326,12 @@ func (e *Endpoint) writeResponse(
 	requestID string,
 	a successResponse,
 ) (int, error) {
-	if e.Service.Protocol == S3Protocol || e.Service.Protocol == RESTProtocol {
+	switch e.Service.Protocol {
+	case S3Protocol, RESTProtocol:
 		return writeREST(w, meta, requestID, a)
+	case RESTJSONProtocol:
+		return writeRESTJSON(w, meta, requestID, a.output)
+	default:
 	}
 
 	var body []byte
@@ -358,7 +367,7 @@ func WriteError(w http.ResponseWriter, r *http.Request, s Service, err error, re
 	h := w.Header()
 	h.Set("X-Amzn-Requestid", requestID)
 	h.Set("X-Amz-Request-Id", requestID)
-	if s.Protocol == JSONProtocol {
+	if s.Protocol == JSONProtocol || s.Protocol == RESTJSONProtocol {
 		h.Set("X-Amzn-Errortype", e.Code)
 	}
 

@@ -16,6 +16,15 @@ import (
 // DecodeJSON decodes the body of a JSON 1.1 request to the shape in and validates it. An empty body is an
 // empty shape.
 func DecodeJSON(body []byte, in any) error {
+	if err := decodeJSONBody(body, in); err != nil {
+		return err
+	}
+
+	return validateShape(JSONProtocol, reflect.ValueOf(in), "")
+}
+
+// decodeJSONBody decodes a body to the members of the shape in that are in the body.
+func decodeJSONBody(body []byte, in any) error {
 	if len(bytes.TrimSpace(body)) > 0 {
 		var data any
 		d := json.NewDecoder(bytes.NewReader(body))
@@ -28,12 +37,10 @@ func DecodeJSON(body []byte, in any) error {
 			return Errorf("SerializationException", "the body contains more than one JSON value")
 		}
 
-		if err := decodeJSONStructure(reflect.ValueOf(in).Elem(), data, ""); err != nil {
-			return err
-		}
+		return decodeJSONStructure(reflect.ValueOf(in).Elem(), data, "")
 	}
 
-	return validateShape(JSONProtocol, reflect.ValueOf(in), "")
+	return nil
 }
 
 func decodeJSONStructure(v reflect.Value, data any, path string) error {
@@ -44,6 +51,10 @@ func decodeJSONStructure(v reflect.Value, data any, path string) error {
 
 	known := map[string]bool{}
 	err := eachMember(v, func(f reflect.StructField, member reflect.Value) error {
+		if f.Tag.Get("location") != "" {
+			return nil // not in the body
+		}
+
 		name := memberName(f)
 		known[name] = true
 		value, ok := object[name]
@@ -185,7 +196,7 @@ func encodeJSONValue(v reflect.Value, tag reflect.StructTag) (any, error) {
 
 		object := map[string]any{}
 		err := eachMember(v, func(f reflect.StructField, member reflect.Value) error {
-			if isUnset(member) {
+			if isUnset(member) || f.Tag.Get("location") != "" {
 				return nil
 			}
 

@@ -20,8 +20,22 @@ func decodeREST(r *http.Request, route Route, in any) error {
 		return err
 	}
 
+	if err := decodeLocated(r, route, v); err != nil {
+		return err
+	}
+
+	if err := decodeBody(r, v); err != nil {
+		return err
+	}
+
+	return validateShape(S3Protocol, reflect.ValueOf(in), "")
+}
+
+// decodeLocated decodes the members of a shape that are in the path, in the query string or in headers.
+func decodeLocated(r *http.Request, route Route, v reflect.Value) error {
 	query := r.URL.Query()
-	err := eachMember(v, func(f reflect.StructField, member reflect.Value) error {
+
+	return eachMember(v, func(f reflect.StructField, member reflect.Value) error {
 		name := f.Tag.Get("locationName")
 		if name == "" {
 			name = f.Name
@@ -49,15 +63,6 @@ func decodeREST(r *http.Request, route Route, in any) error {
 
 		return setLocatedMember(member, f, name, text)
 	})
-	if err != nil {
-		return err
-	}
-
-	if err := decodeBody(r, v); err != nil {
-		return err
-	}
-
-	return validateShape(S3Protocol, reflect.ValueOf(in), "")
 }
 
 func setLocatedMember(member reflect.Value, f reflect.StructField, name, text string) error {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wire is the server side of AWS's wire protocols: query, EC2 query, REST-XML and JSON 1.1.
+// Package wire is the server side of AWS's wire protocols: query, EC2 query, REST-XML, JSON 1.1 and REST-JSON.
 //
 // A [Service] lists the operations of one AWS service. The input and output of an operation are shapes: the
 // structs of aws-sdk-go v1, whose tags describe how members are encoded. An [Endpoint] serves a Service: it
@@ -24,7 +24,8 @@ const (
 	EC2QueryProtocol Protocol = "ec2query" // ec2
 	S3Protocol       Protocol = "rest-xml" // s3, with its own signatures, errors and streams
 	RESTProtocol     Protocol = "rest"     // rest-xml of other services: route53
-	JSONProtocol     Protocol = "json"     // kms, ssm
+	JSONProtocol     Protocol = "json"     // events, kms, logs, ssm
+	RESTJSONProtocol Protocol = "restjson" // lambda
 )
 
 // Operation is one operation of a service.

@@ -286,7 +286,7 @@ func canonicalPath(u *url.URL, p Protocol) string {
 		return "/"
 	}
 
-	if p == RESTProtocol {
+	if p == RESTProtocol || p == RESTJSONProtocol {
 		return encodePath(u.EscapedPath())
 	}
 
@@ -442,6 +442,14 @@ func newSignatureError(p Protocol, why refusalReason) *Error {
 			{"RequestTimeTooSkewed", 400},
 			{"InvalidSignatureException", 400},
 			{"ExpiredTokenException", 400},
+		},
+		RESTJSONProtocol: {
+			{"MissingAuthenticationTokenException", 403},
+			{"UnrecognizedClientException", 403},
+			{"InvalidSignatureException", 403},
+			{"InvalidSignatureException", 403},
+			{"InvalidSignatureException", 403},
+			{"ExpiredTokenException", 403},
 		},
 		RESTProtocol: {
 			{"MissingAuthenticationToken", 403},

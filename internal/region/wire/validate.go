@@ -158,7 +158,7 @@ func newMissingMemberError(p Protocol, path string) error {
 
 func validationCode(p Protocol) string {
 	switch p {
-	case JSONProtocol:
+	case JSONProtocol, RESTJSONProtocol:
 		return "ValidationException"
 	case S3Protocol:
 		return "InvalidArgument"

@@ -68,7 +68,11 @@ var table = sync.OnceValue(func() map[string]Type {
 		kmsTypes(),
 		hostedZoneTypes(),
 		parameterTypes(),
+		logTypes(),
+		lambdaTypes(),
+		eventTypes(),
 		waitConditionTypes(),
+		customResourceTypes(),
 	} {
 		maps.Copy(out, part)
 	}
@@ -140,6 +144,7 @@ type Request struct {
 type Engine interface {
 	Services
 	Record
+	CustomResources
 
 	// Account returns the account ID.
 	Account() string

@@ -30,6 +30,7 @@ type typeSchema struct {
 	ReadOnly    []string                `json:"readOnlyProperties,omitempty"`
 	Identifier  []string                `json:"primaryIdentifier,omitempty"`
 	TagProperty string                  `json:"tagProperty,omitempty"`
+	Additional  bool                    `json:"additionalProperties,omitempty"`
 	Definitions map[string]nestedSchema `json:"definitions,omitempty"`
 }
 
@@ -91,6 +92,11 @@ func (s typeSchema) coerceObject(
 	out := template.Object{}
 	for _, name := range sdkshape.SortedKeys(props) {
 		kind, ok := sh.Properties[name]
+		if !ok && s.Additional && at == "" {
+			out[name] = props[name]
+			continue
+		}
+
 		if !ok {
 			p.add(at, "extraneous key [%s] is not permitted", name)
 			continue

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package autoscaling
+
+import (
+	"slices"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go/service/autoscaling"
+
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+)
+
+// Event is an event of a group, as EventBridge's rules see it (Auto Scaling user guide, "Amazon EC2 Auto Scaling event
+// reference").
+type Event struct {
+	DetailType string         // such as EC2 Instance Launch Successful
+	Resources  []string       // ARNs of the group and of the instance
+	Detail     map[string]any // as JSON
+}
+
+// The types of the events that the region emits.
+const (
+	launchSucceeded    = "EC2 Instance Launch Successful"
+	launchFailed       = "EC2 Instance Launch Unsuccessful"
+	terminateSucceeded = "EC2 Instance Terminate Successful"
+)
+
+// emitCompletion emits the event of an activity that has just succeeded: a launch or a termination.
+func emitCompletion(s *Service, g *group, a *sdk.Activity) {
+	switch description := sdkshape.String(a.Description); {
+	case strings.HasPrefix(description, "Launching"):
+		emitEvent(s, g, a, launchSucceeded)
+	case strings.HasPrefix(description, "Terminating"):
+		emitEvent(s, g, a, terminateSucceeded)
+	}
+}
+
+// emitEvent emits an event about an activity of a group.
+func emitEvent(s *Service, g *group, a *sdk.Activity, detailType string) {
+	const timeFormat = "2006-01-02T15:04:05.000Z"
+	id := sdkshape.String(a.Details)
+	status := sdkshape.String(a.StatusCode)
+	if status == sdk.ScalingActivityStatusCodeSuccessful {
+		status = sdk.ScalingActivityStatusCodeInProgress // as in AWS: the activity ends after the event
+	}
+
+	detail := map[string]any{
+		"StatusCode":           status,
+		"AutoScalingGroupName": sdkshape.String(g.Shape.AutoScalingGroupName),
+		"ActivityId":           sdkshape.String(a.ActivityId),
+		"RequestId":            sdkshape.String(a.ActivityId),
+		"Description":          sdkshape.String(a.Description),
+		"Cause":                sdkshape.String(a.Cause),
+		"StatusMessage":        sdkshape.String(a.StatusMessage),
+		"EC2InstanceId":        id,
+		"StartTime":            a.StartTime.Format(timeFormat),
+		"EndTime":              a.EndTime.Format(timeFormat),
+		"Details":              g.placement(id),
+	}
+
+	pool := "AutoScalingGroup"
+	if slices.ContainsFunc(g.Warm, func(i *sdk.Instance) bool { return sdkshape.String(i.InstanceId) == id }) {
+		pool = "WarmPool"
+	}
+
+	detail["Origin"] = "EC2"
+	detail["Destination"] = pool
+	if detailType == terminateSucceeded {
+		detail["Origin"] = pool
+		detail["Destination"] = "EC2"
+	}
+
+	resources := []string{sdkshape.String(g.Shape.AutoScalingGroupARN)}
+	if id != "" {
+		resources = append(resources, "arn:aws:ec2:"+s.cfg.Region+":"+s.cfg.Account+":instance/"+id)
+	}
+
+	s.cfg.Emit(Event{DetailType: detailType, Resources: resources, Detail: detail})
+}
+
+// placement returns where an instance of a group runs, for its events.
+func (g *group) placement(id string) map[string]any {
+	out := map[string]any{}
+	for _, i := range slices.Concat(g.Shape.Instances, g.Warm) {
+		if sdkshape.String(i.InstanceId) == id {
+			out["Availability Zone"] = sdkshape.String(i.AvailabilityZone)
+		}
+	}
+
+	return out
+}

@@ -1,0 +1,595 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lambda_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	runtimeapi "github.com/aws/aws-lambda-go/lambda"
+	"github.com/aws/aws-lambda-go/lambdacontext"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
+	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
+	eventtypes "github.com/aws/aws-sdk-go-v2/service/eventbridge/types"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
+	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go"
+
+	"github.com/slipway-k8s/slipway/internal/region/regiontest"
+)
+
+// TestMain is the function that the tests run: the region starts this program with the address of its runtime API. The
+// client of the runtime API is AWS's own.
+func TestMain(m *testing.M) {
+	if os.Getenv("AWS_LAMBDA_RUNTIME_API") == "" {
+		os.Exit(m.Run())
+	}
+
+	runtimeapi.Start(handle)
+}
+
+// order says what the function does.
+type order struct{ Do string }
+
+func handle(ctx context.Context, event json.RawMessage) (map[string]string, error) {
+	var o order
+	_ = json.Unmarshal(event, &o) // other events have no order
+	fmt.Fprintln(os.Stderr, "got", string(event))
+
+	switch o.Do {
+	case "fail":
+		return nil, errors.New("asked to fail")
+	case "exit":
+		os.Exit(3)
+	case "hang":
+		time.Sleep(time.Minute)
+	}
+
+	about, _ := lambdacontext.FromContext(ctx)
+
+	return map[string]string{
+		"name":     os.Getenv("AWS_LAMBDA_FUNCTION_NAME"),
+		"region":   os.Getenv("AWS_REGION"),
+		"key":      os.Getenv("AWS_ACCESS_KEY_ID"),
+		"greeting": os.Getenv("GREETING"),
+		"pid":      fmt.Sprint(os.Getpid()),
+		"arn":      about.InvokedFunctionArn,
+		"request":  about.AwsRequestID,
+	}, nil
+}
+
+const (
+	roleTrust = `{"Version":"2012-10-17","Statement":{"Effect":"Allow","Principal":{"Service":"lambda.amazonaws.com"},"Action":"sts:AssumeRole"}}`
+	logPolicy = `{"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":["logs:CreateLogStream","logs:PutLogEvents"],
+		"Resource":"arn:aws:logs:us-east-1:123456789012:log-group:/aws/lambda/greet:*"}}`
+	roleARN  = "arn:aws:iam::123456789012:role/greet"
+	groupARN = "arn:aws:logs:us-east-1:123456789012:log-group:/aws/lambda/greet"
+)
+
+// lab is a region with a role, a log group and the code of a function.
+type lab struct {
+	t      *testing.T
+	region regiontest.Region
+	lambda *lambda.Client
+	logs   *cloudwatchlogs.Client
+	cfg    aws.Config
+}
+
+// deploymentPackage returns a zip file whose program is this test.
+func deploymentPackage(t *testing.T, more string) []byte {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var b bytes.Buffer
+	w := zip.NewWriter(&b)
+	header := &zip.FileHeader{Name: "bootstrap"}
+	header.SetMode(0o755)
+	f, err := w.CreateHeader(header)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := fmt.Fprintf(f, "#!/bin/sh\n# %s\nexec %s\n", more, self); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	return b.Bytes()
+}
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	r := regiontest.Start(t)
+	cfg := r.AWSConfig()
+	l := &lab{
+		t:      t,
+		region: r,
+		lambda: lambda.NewFromConfig(cfg),
+		logs:   cloudwatchlogs.NewFromConfig(cfg),
+		cfg:    cfg,
+	}
+
+	ctx := t.Context()
+	roles := iam.NewFromConfig(cfg)
+	_, err := roles.CreateRole(ctx, &iam.CreateRoleInput{RoleName: aws.String("greet"), AssumeRolePolicyDocument: aws.String(roleTrust)})
+	l.check(err)
+	_, err = roles.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: aws.String("greet"), PolicyName: aws.String("logs"), PolicyDocument: aws.String(logPolicy)})
+	l.check(err)
+	_, err = l.logs.CreateLogGroup(ctx, &cloudwatchlogs.CreateLogGroupInput{LogGroupName: aws.String("/aws/lambda/greet")})
+	l.check(err)
+
+	l.upload("code.zip", deploymentPackage(t, "1"))
+
+	return l
+}
+
+func (l *lab) check(err error) {
+	l.t.Helper()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *lab) upload(key string, body []byte) {
+	l.t.Helper()
+	buckets := s3.NewFromConfig(l.cfg, func(o *s3.Options) { o.UsePathStyle = true })
+	if _, err := buckets.HeadBucket(l.t.Context(), &s3.HeadBucketInput{Bucket: aws.String("code-1")}); err != nil {
+		_, err := buckets.CreateBucket(l.t.Context(), &s3.CreateBucketInput{Bucket: aws.String("code-1")})
+		l.check(err)
+	}
+
+	_, err := buckets.PutObject(l.t.Context(), &s3.PutObjectInput{Bucket: aws.String("code-1"), Key: &key, Body: bytes.NewReader(body)})
+	l.check(err)
+}
+
+// validInput returns a request for the function of the tests.
+func validInput() *lambda.CreateFunctionInput {
+	return &lambda.CreateFunctionInput{
+		FunctionName: aws.String("greet"),
+		Role:         aws.String(roleARN),
+		Runtime:      types.RuntimeProvidedal2023,
+		Handler:      aws.String("bootstrap"),
+		Code:         &types.FunctionCode{S3Bucket: aws.String("code-1"), S3Key: aws.String("code.zip")},
+		Environment:  &types.Environment{Variables: map[string]string{"GREETING": "hello"}},
+		Tags:         map[string]string{"team": "a"},
+	}
+}
+
+func (l *lab) create() {
+	l.t.Helper()
+	out, err := l.lambda.CreateFunction(l.t.Context(), validInput())
+	l.check(err)
+	if out.State != types.StatePending {
+		l.t.Errorf("a new function is %s, want Pending", out.State)
+	}
+
+	l.wait()
+}
+
+// wait waits until the function is ready.
+func (l *lab) wait() {
+	l.t.Helper()
+	for range 100 {
+		out, err := l.lambda.GetFunctionConfiguration(l.t.Context(), &lambda.GetFunctionConfigurationInput{FunctionName: aws.String("greet")})
+		l.check(err)
+		if out.State == types.StateActive && out.LastUpdateStatus == types.LastUpdateStatusSuccessful {
+			return
+		}
+
+		time.Sleep(20 * time.Millisecond)
+	}
+
+	l.t.Fatal("the function did not become active")
+}
+
+func (l *lab) invoke(payload string) (map[string]string, *lambda.InvokeOutput) {
+	l.t.Helper()
+	out, err := l.lambda.Invoke(l.t.Context(), &lambda.InvokeInput{FunctionName: aws.String("greet"), Payload: []byte(payload)})
+	l.check(err)
+
+	var answer map[string]string
+	_ = json.Unmarshal(out.Payload, &answer) // an error has another form
+
+	return answer, out
+}
+
+// messages returns the lines of the function's log.
+func (l *lab) messages() string {
+	l.t.Helper()
+	out, err := l.logs.FilterLogEvents(l.t.Context(), &cloudwatchlogs.FilterLogEventsInput{LogGroupName: aws.String("/aws/lambda/greet")})
+	l.check(err)
+
+	var lines []string
+	for _, e := range out.Events {
+		lines = append(lines, aws.ToString(e.Message))
+	}
+
+	return strings.Join(lines, "\n")
+}
+
+// waitForMessage waits until the log has a text some times.
+func (l *lab) waitForMessage(text string, times int) {
+	l.t.Helper()
+	for range 500 {
+		if strings.Count(l.messages(), text) >= times {
+			return
+		}
+
+		time.Sleep(20 * time.Millisecond)
+	}
+
+	l.t.Fatalf("the log has not %d times %q:\n%s", times, text, l.messages())
+}
+
+// TestFunctionRuns: a function gets events, the credentials of its role and its settings, and its process is used again.
+func TestFunctionRuns(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.create()
+
+	answer, out := l.invoke(`{"do":"greet"}`)
+	if out.StatusCode != 200 || out.FunctionError != nil || aws.ToString(out.ExecutedVersion) != "$LATEST" {
+		t.Errorf("answer %+v", out)
+	}
+
+	for k, want := range map[string]string{
+		"name": "greet", "region": "us-east-1", "greeting": "hello",
+		"arn": "arn:aws:lambda:us-east-1:123456789012:function:greet",
+	} {
+		if answer[k] != want {
+			t.Errorf("%s is %q, want %q", k, answer[k], want)
+		}
+	}
+
+	if answer["key"] == regiontest.AccessKey || answer["key"] == "" || answer["request"] == "" {
+		t.Errorf("answer %v", answer)
+	}
+
+	again, _ := l.invoke(`{}`)
+	if again["pid"] != answer["pid"] || again["request"] == answer["request"] {
+		t.Errorf("the second event: %v after %v", again, answer)
+	}
+
+	for _, text := range []string{"START RequestId: " + answer["request"], `got {"do":"greet"}`, "END RequestId: " + answer["request"]} {
+		if !strings.Contains(l.messages(), text) {
+			t.Errorf("the log lacks %q:\n%s", text, l.messages())
+		}
+	}
+}
+
+// TestFunctionsFail: errors, exits and timeouts are those of the function, and the next event gets a new process.
+func TestFunctionsFail(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.create()
+	_, err := l.lambda.UpdateFunctionConfiguration(t.Context(), &lambda.UpdateFunctionConfigurationInput{FunctionName: aws.String("greet"), Timeout: aws.Int32(1)})
+	l.check(err)
+	l.wait()
+
+	first, _ := l.invoke(`{}`)
+	for payload, want := range map[string]string{
+		`{"do":"fail"}`: "asked to fail",
+		`{"do":"exit"}`: "Runtime exited with error: exit status 3",
+		`{"do":"hang"}`: "Task timed out after 1.00 seconds",
+	} {
+		_, out := l.invoke(payload)
+		if aws.ToString(out.FunctionError) != "Unhandled" || !strings.Contains(string(out.Payload), want) {
+			t.Errorf("%s: %s %s, want %s", payload, aws.ToString(out.FunctionError), out.Payload, want)
+		}
+	}
+
+	if last, out := l.invoke(`{}`); out.FunctionError != nil || last["pid"] == first["pid"] {
+		t.Errorf("the last event: %v, %s", last, out.Payload)
+	}
+}
+
+// TestFunctionsChange: new code and settings are used by the next event, and nothing changes while a change is made.
+func TestFunctionsChange(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	ctx := t.Context()
+	l.create()
+	before, _ := l.invoke(`{}`)
+
+	_, err := l.lambda.UpdateFunctionConfiguration(ctx, &lambda.UpdateFunctionConfigurationInput{
+		FunctionName: aws.String("greet"), Environment: &types.Environment{Variables: map[string]string{"GREETING": "good day"}},
+	})
+	l.check(err)
+
+	_, err = l.lambda.UpdateFunctionCode(ctx, &lambda.UpdateFunctionCodeInput{FunctionName: aws.String("greet"), S3Bucket: aws.String("code-1"), S3Key: aws.String("code.zip")})
+	if code := errorCode(err); code != "ResourceConflictException" {
+		t.Errorf("a change during a change: %v, want ResourceConflictException", err)
+	}
+
+	l.wait()
+	if after, _ := l.invoke(`{}`); after["greeting"] != "good day" || after["pid"] == before["pid"] {
+		t.Errorf("after the change of settings: %v", after)
+	}
+
+	l.upload("new.zip", deploymentPackage(t, "2"))
+	changed, err := l.lambda.UpdateFunctionCode(ctx, &lambda.UpdateFunctionCodeInput{FunctionName: aws.String("greet"), S3Bucket: aws.String("code-1"), S3Key: aws.String("new.zip")})
+	l.check(err)
+	l.wait()
+
+	got, err := l.lambda.GetFunction(ctx, &lambda.GetFunctionInput{FunctionName: aws.String("arn:aws:lambda:us-east-1:123456789012:function:greet")})
+	l.check(err)
+	if aws.ToString(got.Configuration.CodeSha256) != aws.ToString(changed.CodeSha256) || got.Tags["team"] != "a" || got.Configuration.Environment.Variables["GREETING"] != "good day" {
+		t.Errorf("function %+v, tags %v", got.Configuration, got.Tags)
+	}
+
+	_, err = l.lambda.DeleteFunction(ctx, &lambda.DeleteFunctionInput{FunctionName: aws.String("greet")})
+	l.check(err)
+	if _, err := l.lambda.GetFunction(ctx, &lambda.GetFunctionInput{FunctionName: aws.String("greet")}); errorCode(err) != "ResourceNotFoundException" {
+		t.Errorf("after the deletion: %v", err)
+	}
+}
+
+func errorCode(err error) string {
+	if e, ok := errors.AsType[smithy.APIError](err); ok {
+		return e.ErrorCode()
+	}
+
+	return fmt.Sprint(err)
+}
+
+// TestCreateFunctionIsStrict: the region refuses what Lambda refuses, and by name what it does not implement.
+func TestCreateFunctionIsStrict(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.upload("text.zip", []byte("hello"))
+
+	for name, test := range map[string]struct {
+		change func(*lambda.CreateFunctionInput)
+		code   string
+		text   string
+	}{
+		"name":     {func(in *lambda.CreateFunctionInput) { in.FunctionName = aws.String("a b") }, "ValidationException", "functionName"},
+		"role":     {func(in *lambda.CreateFunctionInput) { in.Role = aws.String(roleARN + "x") }, "InvalidParameterValueException", "cannot be assumed by Lambda"},
+		"runtime":  {func(in *lambda.CreateFunctionInput) { in.Runtime = types.RuntimePython312 }, "NotImplemented", "python3.12"},
+		"handler":  {func(in *lambda.CreateFunctionInput) { in.Handler = nil }, "InvalidParameterValueException", "Handler"},
+		"memory":   {func(in *lambda.CreateFunctionInput) { in.MemorySize = aws.Int32(10_241) }, "InvalidParameterValueException", "MemorySize"},
+		"timeout":  {func(in *lambda.CreateFunctionInput) { in.Timeout = aws.Int32(901) }, "InvalidParameterValueException", "Timeout"},
+		"reserved": {func(in *lambda.CreateFunctionInput) { in.Environment.Variables["AWS_REGION"] = "x" }, "InvalidParameterValueException", "AWS_REGION"},
+		"large":    {func(in *lambda.CreateFunctionInput) { in.Environment.Variables["X1"] = strings.Repeat("x", 4096) }, "InvalidParameterValueException", "4KB"},
+		"object":   {func(in *lambda.CreateFunctionInput) { in.Code.S3Key = aws.String("none.zip") }, "InvalidParameterValueException", "NoSuchKey"},
+		"no zip":   {func(in *lambda.CreateFunctionInput) { in.Code.S3Key = aws.String("text.zip") }, "InvalidParameterValueException", "unzip"},
+		"inline":   {func(in *lambda.CreateFunctionInput) { in.Code = &types.FunctionCode{ZipFile: []byte("x")} }, "NotImplemented", "Code.ZipFile"},
+		"VPC":      {func(in *lambda.CreateFunctionInput) { in.VpcConfig = &types.VpcConfig{SubnetIds: []string{"subnet-1"}} }, "NotImplemented", "VpcConfig"},
+		"image":    {func(in *lambda.CreateFunctionInput) { in.PackageType = types.PackageTypeImage }, "NotImplemented", "Image"},
+		"tag":      {func(in *lambda.CreateFunctionInput) { in.Tags["aws:x"] = "y" }, "InvalidParameterValueException", "aws:"},
+		"JSON logs": {func(in *lambda.CreateFunctionInput) {
+			in.LoggingConfig = &types.LoggingConfig{LogFormat: types.LogFormatJson}
+		}, "NotImplemented", "LogFormat"},
+	} {
+		in := validInput()
+		test.change(in)
+		_, err := l.lambda.CreateFunction(t.Context(), in)
+		if errorCode(err) != test.code || !strings.Contains(err.Error(), test.text) {
+			t.Errorf("%s: %v, want %s with %q", name, err, test.code, test.text)
+		}
+	}
+
+	l.create()
+	if _, err := l.lambda.CreateFunction(t.Context(), validInput()); errorCode(err) != "ResourceConflictException" {
+		t.Errorf("a second function of the name: %v", err)
+	}
+}
+
+// TestAsynchronousInvocations: a function that fails gets the event again after a minute and after two more. The policy of
+// a function has the permissions of services.
+func TestAsynchronousInvocations(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	ctx := t.Context()
+	l.create()
+
+	out, err := l.lambda.Invoke(ctx, &lambda.InvokeInput{
+		FunctionName: aws.String("greet"), InvocationType: types.InvocationTypeEvent, Payload: []byte(`{"do":"fail"}`),
+	})
+	l.check(err)
+	if out.StatusCode != 202 || len(out.Payload) != 0 {
+		t.Errorf("an asynchronous invocation: %+v", out)
+	}
+
+	const failed = `"errorMessage":"asked to fail"`
+	l.waitForMessage(failed, 1)
+	l.region.AdvanceClock(61 * time.Second)
+	l.waitForMessage(failed, 2)
+	l.region.AdvanceClock(121 * time.Second)
+	l.waitForMessage(failed, 3)
+
+	policy := func(want string) {
+		t.Helper()
+		out, err := l.lambda.GetPolicy(ctx, &lambda.GetPolicyInput{FunctionName: aws.String("greet")})
+		if err != nil && errorCode(err) != want || err == nil && !strings.Contains(aws.ToString(out.Policy), want) {
+			t.Errorf("policy %v, %v; want %s", out, err, want)
+		}
+	}
+	policy("ResourceNotFoundException")
+
+	add := &lambda.AddPermissionInput{
+		FunctionName: aws.String("greet"), StatementId: aws.String("events"), Action: aws.String("lambda:InvokeFunction"),
+		Principal: aws.String("events.amazonaws.com"), SourceArn: aws.String("arn:aws:events:us-east-1:123456789012:rule/launches"),
+	}
+	_, err = l.lambda.AddPermission(ctx, add)
+	l.check(err)
+	policy(`"ArnLike":{"AWS:SourceArn":"arn:aws:events:us-east-1:123456789012:rule/launches"}`)
+	if _, err := l.lambda.AddPermission(ctx, add); errorCode(err) != "ResourceConflictException" {
+		t.Errorf("the same permission twice: %v", err)
+	}
+
+	_, err = l.lambda.RemovePermission(ctx, &lambda.RemovePermissionInput{FunctionName: aws.String("greet"), StatementId: aws.String("events")})
+	l.check(err)
+	policy("ResourceNotFoundException")
+}
+
+// TestAccess: a caller needs the right to a function by its tag and to pass the role, and a request that is not signed well
+// is refused.
+func TestAccess(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	ctx := t.Context()
+	users := iam.NewFromConfig(l.cfg)
+	_, err := users.CreateUser(ctx, &iam.CreateUserInput{UserName: aws.String("u")})
+	l.check(err)
+	key, err := users.CreateAccessKey(ctx, &iam.CreateAccessKeyInput{UserName: aws.String("u")})
+	l.check(err)
+
+	client := func(secret string) *lambda.Client {
+		cfg := l.cfg.Copy()
+		cfg.Credentials = credentials.NewStaticCredentialsProvider(*key.AccessKey.AccessKeyId, secret, "")
+		return lambda.NewFromConfig(cfg)
+	}
+	user := client(*key.AccessKey.SecretAccessKey)
+	allow := func(statements string) {
+		t.Helper()
+		_, err := users.PutUserPolicy(ctx, &iam.PutUserPolicyInput{
+			UserName: aws.String("u"), PolicyName: aws.String("p"), PolicyDocument: aws.String(`{"Version":"2012-10-17","Statement":[` + statements + `]}`),
+		})
+		l.check(err)
+	}
+
+	if _, err := client("wrong").ListFunctions(ctx, &lambda.ListFunctionsInput{}); errorCode(err) != "InvalidSignatureException" {
+		t.Errorf("a wrong signature: %v", err)
+	}
+
+	const (
+		objects = `{"Effect":"Allow","Action":"s3:GetObject","Resource":"*"}`
+		create  = `{"Effect":"Allow","Action":"lambda:CreateFunction","Resource":"*","Condition":{"StringEquals":{"aws:RequestTag/team":"a"}}}`
+		pass    = `{"Effect":"Allow","Action":"iam:PassRole","Resource":"` + roleARN + `","Condition":{"StringEquals":{"iam:PassedToService":"lambda.amazonaws.com"}}}`
+		others  = `{"Effect":"Allow","Action":"lambda:*","Resource":"*","Condition":{"StringEquals":{"aws:ResourceTag/team":"b"}}}`
+	)
+	for _, step := range []struct{ statements, code, text string }{
+		{objects + "," + pass, "AccessDeniedException", "lambda:CreateFunction"},
+		{objects + "," + create, "AccessDeniedException", "iam:PassRole"},
+		{create + "," + pass, "InvalidParameterValueException", "S3 Error Code: AccessDenied"},
+		{objects + "," + create + "," + pass, "", ""},
+	} {
+		allow(step.statements)
+		_, err := user.CreateFunction(ctx, validInput())
+		if step.code == "" && err != nil || step.code != "" && (errorCode(err) != step.code || !strings.Contains(err.Error(), step.text)) {
+			t.Errorf("%s: %v, want %s with %s", step.statements, err, step.code, step.text)
+		}
+	}
+
+	allow(others)
+	if _, err := user.DeleteFunction(ctx, &lambda.DeleteFunctionInput{FunctionName: aws.String("greet")}); errorCode(err) != "AccessDeniedException" {
+		t.Errorf("a function with another tag: %v", err)
+	}
+}
+
+// TestRules: rules and targets are described as they were put, and the region refuses what it does not implement.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	ctx := t.Context()
+	events := eventbridge.NewFromConfig(l.cfg)
+	const function = "arn:aws:lambda:us-east-1:123456789012:function:greet"
+
+	put := func(pattern string) error {
+		_, err := events.PutRule(ctx, &eventbridge.PutRuleInput{Name: aws.String("launches"), EventPattern: &pattern, Tags: []eventtypes.Tag{{Key: aws.String("team"), Value: aws.String("a")}}})
+		return err
+	}
+	for pattern, code := range map[string]string{
+		`{"source":["aws.autoscaling"]}`:   "",
+		`{"source":[{"prefix":"aws."}]}`:   "",
+		`{"source":[{"exists":true}]}`:     "NotImplemented",
+		`{"$or":[{"source":["aws.ec2"]}]}`: "NotImplemented",
+		`{"source":"aws.autoscaling"}`:     "InvalidEventPatternException",
+		`{"source":[]}`:                    "InvalidEventPatternException",
+		`[]`:                               "InvalidEventPatternException",
+		`{}`:                               "InvalidEventPatternException",
+		`{"detail":{"AutoScalingGroupName":["a"]}}`: "",
+	} {
+		if err := put(pattern); err == nil && code != "" || err != nil && errorCode(err) != code {
+			t.Errorf("pattern %s: %v, want %q", pattern, err, code)
+		}
+	}
+
+	if _, err := events.PutRule(ctx, &eventbridge.PutRuleInput{Name: aws.String("hourly"), ScheduleExpression: aws.String("rate(1 hour)")}); errorCode(err) != "NotImplemented" {
+		t.Errorf("a schedule: %v", err)
+	}
+
+	target := func(arn string) error {
+		_, err := events.PutTargets(ctx, &eventbridge.PutTargetsInput{Rule: aws.String("launches"), Targets: []eventtypes.Target{{Id: aws.String("function"), Arn: &arn}}})
+		return err
+	}
+	l.check(target(function))
+	if err := target("arn:aws:sns:us-east-1:123456789012:topic"); errorCode(err) != "NotImplemented" {
+		t.Errorf("a topic as target: %v", err)
+	}
+
+	rule, err := events.DescribeRule(ctx, &eventbridge.DescribeRuleInput{Name: aws.String("launches")})
+	l.check(err)
+	list, err := events.ListTargetsByRule(ctx, &eventbridge.ListTargetsByRuleInput{Rule: aws.String("launches")})
+	l.check(err)
+	tags, err := events.ListTagsForResource(ctx, &eventbridge.ListTagsForResourceInput{ResourceARN: rule.Arn})
+	l.check(err)
+	if rule.State != eventtypes.RuleStateEnabled || len(list.Targets) != 1 || len(tags.Tags) != 1 {
+		t.Errorf("rule %+v, targets %v, tags %v", rule, list.Targets, tags.Tags)
+	}
+
+	if _, err := events.DeleteRule(ctx, &eventbridge.DeleteRuleInput{Name: aws.String("launches")}); errorCode(err) != "ValidationException" {
+		t.Errorf("the deletion of a rule with targets: %v", err)
+	}
+
+	_, err = events.RemoveTargets(ctx, &eventbridge.RemoveTargetsInput{Rule: aws.String("launches"), Ids: []string{"function"}})
+	l.check(err)
+	for range 2 { // the second one finds nothing
+		_, err = events.DeleteRule(ctx, &eventbridge.DeleteRuleInput{Name: aws.String("launches")})
+		l.check(err)
+	}
+}
+
+// TestLogGroups: groups have a retention of a permitted number of days, and tags.
+func TestLogGroups(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	ctx := t.Context()
+	name := aws.String("/aws/lambda/greet")
+
+	if _, err := l.logs.CreateLogGroup(ctx, &cloudwatchlogs.CreateLogGroupInput{LogGroupName: name}); errorCode(err) != "ResourceAlreadyExistsException" {
+		t.Errorf("a second group: %v", err)
+	}
+
+	for days, code := range map[int32]string{14: "", 15: "InvalidParameterException"} {
+		_, err := l.logs.PutRetentionPolicy(ctx, &cloudwatchlogs.PutRetentionPolicyInput{LogGroupName: name, RetentionInDays: &days})
+		if err == nil && code != "" || err != nil && errorCode(err) != code {
+			t.Errorf("a retention of %d days: %v, want %q", days, err, code)
+		}
+	}
+
+	_, err := l.logs.TagResource(ctx, &cloudwatchlogs.TagResourceInput{ResourceArn: aws.String(groupARN), Tags: map[string]string{"team": "a"}})
+	l.check(err)
+	tags, err := l.logs.ListTagsForResource(ctx, &cloudwatchlogs.ListTagsForResourceInput{ResourceArn: aws.String(groupARN)})
+	l.check(err)
+	groups, err := l.logs.DescribeLogGroups(ctx, &cloudwatchlogs.DescribeLogGroupsInput{LogGroupNamePrefix: aws.String("/aws/lambda/")})
+	l.check(err)
+	if len(groups.LogGroups) != 1 || aws.ToInt32(groups.LogGroups[0].RetentionInDays) != 14 || aws.ToString(groups.LogGroups[0].Arn) != groupARN+":*" || tags.Tags["team"] != "a" {
+		t.Errorf("groups %+v, tags %v", groups.LogGroups, tags.Tags)
+	}
+
+	_, err = l.logs.DeleteLogGroup(ctx, &cloudwatchlogs.DeleteLogGroupInput{LogGroupName: name})
+	l.check(err)
+	if _, err := l.logs.DeleteLogGroup(ctx, &cloudwatchlogs.DeleteLogGroupInput{LogGroupName: name}); errorCode(err) != "ResourceNotFoundException" {
+		t.Errorf("a second deletion: %v", err)
+	}
+}
