@@ -8,7 +8,7 @@ import (
 	"fmt"
 )
 
-// Event says why the function runs. It is written to the log and decides nothing.
+// Event says why the function runs.
 type Event struct {
 	// Type is what happened, such as "EC2 Instance Launch Successful" or "autoscaling:EC2_INSTANCE_LAUNCH".
 	Type string
@@ -16,6 +16,10 @@ type Event struct {
 	Group string
 	// Instance is the id of the instance; empty if the event names none.
 	Instance string
+	// Remove is set if the records are deleted with what the function belongs to. All other events have the same effect.
+	Remove bool
+
+	callback callback // of a custom resource; zero for other events
 }
 
 // autoScalingDetail has the fields that EventBridge's events and SNS's notifications of Auto Scaling share.
@@ -24,8 +28,14 @@ type autoScalingDetail struct {
 	EC2InstanceID        string `json:"EC2InstanceId"`
 }
 
-// envelope is an event of EventBridge, or the records that SNS calls a function with.
+// envelope is an event of EventBridge, the records that SNS calls a function with, the request of a custom resource of
+// CloudFormation, or the input of an invocation of Terraform.
 type envelope struct {
+	callback
+
+	RequestType string
+	Terraform   struct{ Action string } `json:"tf"`
+
 	DetailType string `json:"detail-type"`
 	Detail     autoScalingDetail
 	Records    []struct {
@@ -40,18 +50,37 @@ type notification struct {
 }
 
 // errUnknownEvent is returned for events of no known form.
-var errUnknownEvent = errors.New("it is neither an event of EventBridge nor a notification of SNS")
+var errUnknownEvent = errors.New("it is no event of EventBridge, SNS, CloudFormation or Terraform")
 
-// ParseEvent reads the event that Lambda calls the function with: from EventBridge, or by SNS. SNS delivers one
-// notification at a time.
+// The kinds of requests with which CloudFormation and Terraform delete a resource.
+const (
+	requestDelete   = "Delete"
+	terraformDelete = "delete"
+)
+
+// ParseEvent reads the event that Lambda calls the function with: from EventBridge, by SNS, from CloudFormation or from
+// Terraform. SNS delivers one notification at a time.
 func ParseEvent(body []byte) (Event, error) {
 	var e envelope
 	if err := json.Unmarshal(body, &e); err != nil {
 		return Event{}, fmt.Errorf("read the event: %w", err)
 	}
 
-	if e.DetailType != "" {
+	switch {
+	case e.DetailType != "":
 		return newEvent(e.DetailType, e.Detail), nil
+	case e.RequestType != "":
+		return Event{
+			Type:     "custom resource " + e.RequestType,
+			Remove:   e.RequestType == requestDelete,
+			callback: e.callback,
+		}, nil
+
+	case e.Terraform.Action != "":
+		return Event{
+			Type:   "terraform " + e.Terraform.Action,
+			Remove: e.Terraform.Action == terraformDelete,
+		}, nil
 	}
 
 	if len(e.Records) == 0 {

@@ -32,16 +32,33 @@ func TestParseEvent(t *testing.T) {
 	}
 }
 
+// TestParseRequests: CloudFormation and Terraform ask for a comparison or for the removal of the records.
+func TestParseRequests(t *testing.T) {
+	t.Parallel()
+
+	for body, remove := range map[string]bool{
+		`{"RequestType":"Create","ResponseURL":"https://example.com"}`:  false,
+		`{"RequestType":"Update"}`:                                      false,
+		`{"RequestType":"Delete"}`:                                      true,
+		`{"cluster":"demo","tf":{"action":"create"}}`:                   false,
+		`{"cluster":"demo","tf":{"action":"delete","prev_input":null}}`: true,
+	} {
+		if have, err := discovery.ParseEvent([]byte(body)); err != nil || have.Remove != remove || have.Type == "" {
+			t.Errorf("%s\nis %+v, %v; want removal: %v", body, have, err, remove)
+		}
+	}
+}
+
 func TestParseEventRefuses(t *testing.T) {
 	t.Parallel()
 
 	for body, want := range map[string]string{
 		``:     `read the event: unexpected end of JSON input`,
 		`[]`:   `read the event: json: cannot unmarshal array into Go value of type discovery.envelope`,
-		`null`: `read the event: it is neither an event of EventBridge nor a notification of SNS`,
-		`{}`:   `read the event: it is neither an event of EventBridge nor a notification of SNS`,
+		`null`: `read the event: it is no event of EventBridge, SNS, CloudFormation or Terraform`,
+		`{}`:   `read the event: it is no event of EventBridge, SNS, CloudFormation or Terraform`,
 		`{"Records":[{"Sns":{"Message":"hello"}}]}`: `read the notification: invalid character 'h' looking for beginning of value`,
-		`{"Records":[{"Sns":{"Message":"{}"}}]}`:    `read the notification: it is neither an event of EventBridge nor a notification of SNS`,
+		`{"Records":[{"Sns":{"Message":"{}"}}]}`:    `read the notification: it is no event of EventBridge, SNS, CloudFormation or Terraform`,
 	} {
 		if have, err := discovery.ParseEvent([]byte(body)); err == nil || err.Error() != want || have != (discovery.Event{}) {
 			t.Errorf("%s\nis %+v, %v; want %s", body, have, err, want)

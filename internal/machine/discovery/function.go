@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -64,6 +66,8 @@ type Function struct {
 	Instances InstanceAPI
 	// Records reads and changes the zone.
 	Records RecordAPI
+	// HTTP answers CloudFormation.
+	HTTP *http.Client
 	// Log receives one line for each run.
 	Log *slog.Logger
 }
@@ -87,6 +91,7 @@ func New(ctx context.Context, lookup func(name string) string, log *slog.Logger)
 		Settings:  settings,
 		Instances: ec2.NewFromConfig(cfg),
 		Records:   route53.NewFromConfig(cfg),
+		HTTP:      &http.Client{Timeout: responseTimeout},
 		Log:       log,
 	}, nil
 }
@@ -102,15 +107,27 @@ type Result struct {
 // maxRounds bounds how often a run compares the records again after it has changed them.
 const maxRounds = 5
 
-// Handle makes the records those of the machines that run now. It does so for every event, also for one that it cannot
-// read.
+// responseTimeout limits the time for an answer to CloudFormation.
+const responseTimeout = 10 * time.Second
+
+// Handle makes the records those of the machines that run now, or deletes them with the resource of a stack. It compares
+// the records for every other event, also for one that it cannot read.
 func (f Function) Handle(ctx context.Context, body json.RawMessage) (Result, error) {
 	event, err := ParseEvent(body)
 	if err != nil {
 		f.Log.WarnContext(ctx, "the event is not known; comparing all records", slog.Any("error", err))
 	}
 
-	result, err := f.Resync(ctx)
+	do := f.Resync
+	if event.Remove {
+		do = f.Remove
+	}
+
+	result, err := do(ctx)
+	if event.callback.ResponseURL != "" {
+		err = errors.Join(err, f.respond(ctx, event.callback, err))
+	}
+
 	attributes := []any{
 		slog.String("event", event.Type),
 		slog.String("group", event.Group),

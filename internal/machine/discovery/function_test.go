@@ -5,10 +5,13 @@ package discovery_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -152,6 +155,7 @@ func (a *account) function(log *bytes.Buffer) discovery.Function {
 		Settings:  discovery.Settings{Cluster: "demo", ClusterID: "0123", Zone: "Z1"},
 		Instances: a,
 		Records:   a,
+		HTTP:      http.DefaultClient,
 		Log:       slog.New(slog.NewTextHandler(log, nil)),
 	}
 }
@@ -266,6 +270,52 @@ func TestParseSettings(t *testing.T) {
 	have, err := discovery.ParseSettings(func(name string) string { return given[name] })
 	if want := (discovery.Settings{Cluster: "demo", ClusterID: "0123", Zone: "Z1"}); err != nil || have != want {
 		t.Errorf("settings %+v, %v; want %+v", have, err, want)
+	}
+}
+
+// TestRemovalAnswers: the deletion of a custom resource removes the records of the function, and only these, and
+// CloudFormation gets an answer. A zone that is gone has no records.
+func TestRemovalAnswers(t *testing.T) {
+	t.Parallel()
+
+	var answers []map[string]string
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var got map[string]string
+		if err := json.NewDecoder(r.Body).Decode(&got); err != nil || r.Method != http.MethodPut || r.Header.Get("Content-Type") != "" {
+			t.Errorf("%s with the type %q: %v", r.Method, r.Header.Get("Content-Type"), err)
+		}
+
+		answers = append(answers, got)
+	}))
+	defer server.Close()
+
+	a := newAccount()
+	foreign := discovery.Record{Name: "note.demo.internal", Type: "A", TTL: 60, Values: []string{"10.9.9.9"}}
+	a.put(append(services("a"), address("a", "10.0.0.1"), foreign)...)
+	a.machines = []discovery.Machine{machine("i-1", "a", "10.0.0.1", 1)}
+
+	request := `{"RequestType":"Delete","ResponseURL":"` + server.URL + `","StackId":"stack","RequestId":"one","LogicalResourceId":"Records"}`
+	for _, failure := range []error{nil, &smithy.GenericAPIError{Code: "NoSuchHostedZone"}, errors.New("throttled")} {
+		a.fail = failure
+		_, err := a.function(&bytes.Buffer{}).Handle(t.Context(), []byte(request))
+		if want := failure != nil && failure.Error() == "throttled"; want != (err != nil) {
+			t.Errorf("after %v the function returns %v", failure, err)
+		}
+	}
+
+	want := map[string]string{
+		"Status": "SUCCESS", "Reason": "see the log group of the function", "PhysicalResourceId": "records.demo.internal",
+		"StackId": "stack", "RequestId": "one", "LogicalResourceId": "Records",
+	}
+	failed := maps.Clone(want)
+	failed["Status"] = "FAILED"
+	failed["Reason"] = "list the records of zone Z1: throttled"
+	if diff := cmp.Diff([]map[string]string{want, want, failed}, answers); diff != "" {
+		t.Errorf("answers (-want +have):\n%s", diff)
+	}
+
+	if diff := cmp.Diff(map[string]discovery.Record{recordKey(foreign): foreign}, a.records); diff != "" {
+		t.Errorf("records (-want +have):\n%s", diff)
 	}
 }
 
