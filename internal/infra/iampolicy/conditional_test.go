@@ -3,6 +3,8 @@
 package iampolicy_test
 
 import (
+	"time"
+
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
@@ -31,7 +33,14 @@ func (b *bench) addConditionalKinds(cluster string) {
 		VpcId: v.Vpc.VpcId, PeerVpcId: peer.Vpc.VpcId, TagSpecifications: tagged(types.ResourceTypeVpcPeeringConnection),
 	})
 	b.check(p, err)
-	_, err = api.DeleteVpcPeeringConnection(b.Context(), &ec2.DeleteVpcPeeringConnectionInput{VpcPeeringConnectionId: p.VpcPeeringConnection.VpcPeeringConnectionId})
+	remove := &ec2.DeleteVpcPeeringConnectionInput{VpcPeeringConnectionId: p.VpcPeeringConnection.VpcPeeringConnectionId}
+	for range 100 { // a request that is still initiating cannot be deleted
+		if _, err = api.DeleteVpcPeeringConnection(b.Context(), remove); err == nil {
+			break
+		}
+
+		time.Sleep(100 * time.Millisecond) //nolint:forbidigo // the state changes with time
+	}
 	b.check(nil, err) // it is listed for hours
 	_, err = api.ImportKeyPair(b.Context(), &ec2.ImportKeyPairInput{
 		KeyName: sdk.String("other"), PublicKeyMaterial: []byte("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGJ1dCBhIHRlc3Qga2V5LCBvZiBub2JvZHkgYXQgYWxs"),
