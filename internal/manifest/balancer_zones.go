@@ -18,7 +18,7 @@ type balancerOf struct {
 
 // checkBalancerZones checks that load balancers have subnets in the zones of their targets. A Network Load
 // Balancer sends nothing to targets in other zones, also with cross-zone load balancing.
-func (v validator) checkBalancerZones(s Set) {
+func checkBalancerZones(v validator, s Set) {
 	for _, b := range listBalancers(s) {
 		served := map[string]bool{}
 		zones := map[string]string{} // by subnet
@@ -30,14 +30,20 @@ func (v validator) checkBalancerZones(s Set) {
 		for _, g := range s.Groups {
 			if g.Spec.Role == b.role {
 				gv := validator{fs: v.fs, pathPrefix: "instancegroup/" + g.Metadata.Name + ": "}
-				gv.checkServedZones(g.Spec.Subnets, b, zones, served)
+				checkServedZones(gv, g.Spec.Subnets, b, zones, served)
 			}
 		}
 	}
 }
 
 // checkServedZones checks the zones of one group. It warns if the load balancer reaches some of the machines.
-func (v validator) checkServedZones(subnets []string, b balancerOf, zones map[string]string, served map[string]bool) {
+func checkServedZones(
+	v validator,
+	subnets []string,
+	b balancerOf,
+	zones map[string]string,
+	served map[string]bool,
+) {
 	var missing []string
 	reached := false
 	for _, name := range subnets {

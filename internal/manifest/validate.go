@@ -64,7 +64,7 @@ func Validate(s Set) diag.Findings {
 
 	v.checkGroups(s)
 	v.checkElasticIP(s)
-	v.checkBalancerZones(s)
+	checkBalancerZones(v, s)
 	checkSessionManager(v, s)
 
 	return fs

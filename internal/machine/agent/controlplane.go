@@ -38,7 +38,7 @@ func (a *Agent) convergeControlPlane(ctx context.Context) error {
 		}
 	}
 
-	if err := a.takeNodeName(ctx); err != nil {
+	if err := takeNodeName(ctx, a); err != nil {
 		return err
 	}
 

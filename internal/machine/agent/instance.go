@@ -32,7 +32,7 @@ type Instance struct {
 	// DHCP options have a domain name it is not the name in EC2.
 	Hostname string
 	// Name is the node's name: the private DNS name in EC2, in lower case. [Agent.joinCluster] and
-	// [Agent.takeNodeName] set it; it is empty before.
+	// [takeNodeName] set it; it is empty before.
 	Name string
 	// Address is the private IPv4 address.
 	Address netip.Addr

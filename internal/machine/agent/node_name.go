@@ -48,7 +48,7 @@ func readNodeName(a *Agent) (nodeName, bool) {
 
 // setNodeName stores the name of this machine's node, and from then on the agent has it. It is called only while the
 // machine converges, when no task runs that reads the name.
-func (a *Agent) setNodeName(name string) error {
+func setNodeName(a *Agent, name string) error {
 	n := nodeName{Instance: a.instance.ID, Hostname: a.instance.Hostname, Name: name}
 	body, err := json.Marshal(n)
 	if err != nil {
@@ -70,14 +70,14 @@ func (a *Agent) setNodeName(name string) error {
 }
 
 // takeNodeName gives a control-plane machine the name that it has in EC2. It asks once: a restart takes the stored name.
-func (a *Agent) takeNodeName(ctx context.Context) error {
+func takeNodeName(ctx context.Context, a *Agent) error {
 	stored, known := readNodeName(a)
 	if known && stored.Hostname == a.instance.Hostname {
-		return a.setNodeName(stored.Name)
+		return setNodeName(a, stored.Name)
 	}
 
 	return a.retryUntilReady(ctx, "name", func() error {
-		name, err := a.askEC2ForName(ctx)
+		name, err := askEC2ForName(ctx, a)
 		if err != nil && known {
 			a.Log.Warn("cannot ask EC2 for the name of this machine; keeping the stored one", slog.Any("error", err))
 			a.instance.Name = stored.Name // not stored again, so that the next start asks
@@ -89,13 +89,13 @@ func (a *Agent) takeNodeName(ctx context.Context) error {
 			return err
 		}
 
-		return a.setNodeName(name)
+		return setNodeName(a, name)
 	})
 }
 
 // askEC2ForName returns the private DNS name of this machine in EC2. EC2 lists a new instance, and tells its name, some
 // time after the instance has started.
-func (a *Agent) askEC2ForName(ctx context.Context) (string, error) {
+func askEC2ForName(ctx context.Context, a *Agent) (string, error) {
 	m, found, err := a.ec2Client().FindMachine(ctx, a.instance.ID)
 	switch {
 	case err != nil:
@@ -116,7 +116,7 @@ func (a *Agent) joinCluster(ctx context.Context) error {
 	}
 
 	// Without a name, no certificates are those of this machine.
-	if isDue, err := a.adoptNodeCertificates(); err != nil || !isDue {
+	if isDue, err := adoptNodeCertificates(a); err != nil || !isDue {
 		return err
 	}
 
@@ -125,16 +125,16 @@ func (a *Agent) joinCluster(ctx context.Context) error {
 		return err
 	}
 
-	if err := a.setNodeName(got.Name); err != nil {
+	if err := setNodeName(a, got.Name); err != nil {
 		return err
 	}
 
-	return a.writeNodeCertificates(got)
+	return writeNodeCertificates(a, got)
 }
 
 // renewNodeCertificates requests certificates from the join endpoint if they are due.
 func (a *Agent) renewNodeCertificates(ctx context.Context) error {
-	if isDue, err := a.adoptNodeCertificates(); err != nil || !isDue {
+	if isDue, err := adoptNodeCertificates(a); err != nil || !isDue {
 		return err
 	}
 
@@ -147,7 +147,7 @@ func (a *Agent) renewNodeCertificates(ctx context.Context) error {
 		return newRenamedError(a.instance, got)
 	}
 
-	return a.writeNodeCertificates(got)
+	return writeNodeCertificates(a, got)
 }
 
 // newRenamedError returns the error for a machine that got another name while its kubelet runs.

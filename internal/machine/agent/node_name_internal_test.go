@@ -186,7 +186,7 @@ func TestControlPlaneTakesItsNameFromEC2(t *testing.T) {
 		next.EC2 = api
 		next.Wait = func(context.Context, time.Duration) error { return nil }
 
-		return next, api, next.takeNodeName(t.Context())
+		return next, api, takeNodeName(t.Context(), next)
 	}
 
 	// EC2 lists a new instance late, and its name later.

@@ -145,7 +145,7 @@ func (t *channelTask) readChannels(ctx context.Context) error {
 		return nil
 	}
 
-	channels, err := published.Open(ctx, a.storeSealer(), a.doc.Cluster, body)
+	channels, err := published.Open(ctx, storeSealer(a), a.doc.Cluster, body)
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (t *channelTask) readChannels(ctx context.Context) error {
 }
 
 // storeSealer decrypts with the key of the machine store only. Documents of earlier versions do not name the key.
-func (a *Agent) storeSealer() store.Sealer {
+func storeSealer(a *Agent) store.Sealer {
 	if a.SealerOf == nil || a.doc.Store.KMSKeyARN == "" {
 		return a.Sealer
 	}

@@ -50,7 +50,7 @@ func (a *Agent) convergeWorker(ctx context.Context) error {
 }
 
 // nodePairs returns the certificates of a worker: that of the kubelet as a client of the API, and that of its own server.
-func (a *Agent) nodePairs() (client, server keyPair) {
+func nodePairs(a *Agent) (client, server keyPair) {
 	clientLeaf, serverLeaf := join.NodeLeaves(a.instance.Name, a.instance.Address, NodeTTL)
 	client = keyPair{path: kube.PKIDir + "/kubelet-client", leaf: clientLeaf}
 	server = keyPair{path: kube.PKIDir + "/kubelet", leaf: serverLeaf}
@@ -60,12 +60,12 @@ func (a *Agent) nodePairs() (client, server keyPair) {
 
 // adoptNodeCertificates writes the authority of the cluster, and makes the machine own its certificates. It reports
 // whether they must be requested, because they are missing, due, or for another name.
-func (a *Agent) adoptNodeCertificates() (isDue bool, err error) {
+func adoptNodeCertificates(a *Agent) (isDue bool, err error) {
 	if _, err := a.Root.Write(a.authorityFile()); err != nil {
 		return false, err
 	}
 
-	client, server := a.nodePairs()
+	client, server := nodePairs(a)
 	if now := a.Now(); needsRenewal(a.Root, client, now) || needsRenewal(a.Root, server, now) {
 		return true, nil
 	}
@@ -77,8 +77,8 @@ func (a *Agent) adoptNodeCertificates() (isDue bool, err error) {
 }
 
 // writeNodeCertificates writes the answer of the join endpoint to the tmpfs.
-func (a *Agent) writeNodeCertificates(got join.NodeCredentials) error {
-	client, server := a.nodePairs()
+func writeNodeCertificates(a *Agent, got join.NodeCredentials) error {
+	client, server := nodePairs(a)
 	if err := writePair(a.Root, client, got.Key, []byte(got.Client)); err != nil {
 		return err
 	}
