@@ -84,11 +84,13 @@ func TestBreakingEditsAreRefused(t *testing.T) {
 		s.refused(r, want, "diff", "-f", edited)
 	}
 
-	// A slipway that did not check has written it.
+	// A slipway that did not check has written it, and an operator has signed it.
 	putManifest(t, r, pods)
+	s.must("state", "sign", "demo", "--yes", "-q")
 	s.refused(r, want, "plan", "demo")
 	s.refused(r, want, "apply", "demo", "--yes")
 	putManifest(t, r, vpc)
+	s.must("state", "sign", "demo", "--yes", "-q")
 	code, _, errs := s.run("plan", "demo")
 	if code != 1 || strings.Count(errs, "error: ") != 2 || !strings.Contains(errs, "contains none of the 6 subnets") {
 		t.Errorf("exit %d, want one finding: %s", code, errs)

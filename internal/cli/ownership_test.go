@@ -25,7 +25,7 @@ import (
 )
 
 // ownershipTags are those of a cluster with an id.
-var ownershipTags = []string{awskind.TagClusterID, graph.OwnershipTokenTag, graph.StateStoreTag}
+var ownershipTags = []string{awskind.TagClusterID, graph.OwnershipTokenTag, graph.StateStoreTag, graph.StateRevisionTag}
 
 func regionOf(ts *testscript.TestScript) regiontest.Region {
 	r, ok := ts.Value("region").(regiontest.Region)

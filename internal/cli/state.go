@@ -11,7 +11,13 @@ import (
 )
 
 func newStateCommand(a *app) *cobra.Command {
-	return newGroupCommand("state", "Create the state store", groupState, newStateInitCommand(a))
+	return newGroupCommand(
+		"state",
+		"Create the state store, and sign what it has",
+		groupState,
+		newStateInitCommand(a),
+		newStateSignCommand(a),
+	)
 }
 
 func newStateInitCommand(a *app) *cobra.Command {

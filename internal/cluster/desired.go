@@ -52,6 +52,8 @@ type Desired struct {
 	Unpublished []string
 	// issuer has the documents of the issuer of service-account tokens, set by BuildGraph. Zero: none.
 	issuer issuerDocuments
+	// signed are the documents in the state store as they were signed, set by Load. Zero: they are not.
+	signed clusterstate.Signed
 	// sealsKeys is set if publishing seals keys for machines, set by BuildGraph.
 	sealsKeys bool
 }
@@ -73,7 +75,11 @@ func Load(ctx context.Context, env *Env, name string) (*Desired, error) {
 		return nil, err
 	}
 
-	d.Manifests, err = clusterstate.LoadManifests(ctx, d.View, name)
+	if d.Manifests, err = clusterstate.LoadManifests(ctx, d.View, name); err != nil {
+		return d, err
+	}
+
+	d.signed, err = clusterstate.VerifyDocuments(ctx, d.View, name)
 
 	return d, err
 }
@@ -146,7 +152,7 @@ func (session *Session) ComputePlan(
 		return nil, err
 	}
 
-	if err := session.CheckSealingKey(ctx, d, actual); err != nil {
+	if err := session.CheckTrust(ctx, d, actual); err != nil {
 		return nil, err
 	}
 

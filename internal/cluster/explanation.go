@@ -22,13 +22,15 @@ func (session *Session) ExplainSteps(
 	rolls bool,
 ) []plan.Step {
 	in := explain.Input{Graph: d.Graph, Rolls: rolls, Tool: session.Env.Tool}
+	documents := d.newDocuments()
 	if slices.ContainsFunc(steps, changesUserData) {
-		documents := session.readDocuments(ctx, d)
+		documents = session.readDocuments(ctx, d)
 		in.FormerTool = session.lastApplied.Tool
-		in.Document = func(key string) ([]byte, bool) {
-			body, ok := documents[key]
-			return body, ok
-		}
+	}
+
+	in.Document = func(key string) ([]byte, bool) {
+		body, ok := documents[key]
+		return body, ok
 	}
 
 	return explain.Steps(steps, in)
@@ -43,14 +45,20 @@ func changesUserData(s plan.Step) bool {
 // maxDocumentReads limits the node documents that are read at a time.
 const maxDocumentReads = 16
 
-// readDocuments returns the node documents that machines have, and those that they will have, by key. Those
-// that cannot be read are left out.
-func (session *Session) readDocuments(ctx context.Context, d *Desired) map[string][]byte {
+// newDocuments returns the node documents that machines will have, by key.
+func (d *Desired) newDocuments() map[string][]byte {
 	out := map[string][]byte{}
 	for _, o := range d.MachineObjects {
 		out[o.Key] = o.Body
 	}
 
+	return out
+}
+
+// readDocuments returns the node documents that machines have, and those that they will have, by key. Those
+// that cannot be read are left out.
+func (session *Session) readDocuments(ctx context.Context, d *Desired) map[string][]byte {
+	out := d.newDocuments()
 	last, err := session.readLastApplied(ctx, d.View)
 	if err != nil {
 		return out

@@ -211,5 +211,5 @@ func LoadGraph(ctx context.Context, env *Env, name string, forStack bool) (*Sess
 		return session, d, err
 	}
 
-	return session, d, session.CheckSealingKey(ctx, d, nil)
+	return session, d, session.CheckTrust(ctx, d, nil)
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
@@ -357,6 +358,10 @@ func (session *Session) MarkOwnership(ctx context.Context) error {
 		graph.OwnershipTokenTag: own.Token,
 		graph.StateStoreTag:     session.describeStore(),
 	}
+	if session.stateRevision > 0 {
+		tags[graph.StateRevisionTag] = strconv.FormatInt(session.stateRevision, 10)
+	}
+
 	session.Cloud.AddTagsOnCreate(ownership.Bearer, tags)
 	if own.marks.Resource.ID == "" {
 		return nil

@@ -46,6 +46,7 @@ type Session struct {
 	cachedIdentity discovery.Identity // zero until CallerIdentity is called
 	ownRoles       *roleOwner         // nil unless the resources are being read
 	kubernetesCA   *pki.CA            // nil until it is decrypted
+	stateRevision  int64              // of the signed documents, zero if they are not signed
 }
 
 // Open opens a session. manifestRegion is the region in the cluster's manifest, empty if the state has lost

@@ -56,7 +56,12 @@ func Issue(
 		return pki.KubeconfigOptions{}, err
 	}
 
-	ca, err := pki.OpenCA(ctx, r.Store, r.Sealer, r.Cluster, pki.KubernetesCA)
+	public, err := clusterstate.LoadTrust(ctx, r.Store, r.Cluster)
+	if err != nil {
+		return pki.KubeconfigOptions{}, err
+	}
+
+	ca, err := public.OpenCA(ctx, r.Store, r.Sealer, r.Cluster, pki.KubernetesCA)
 	if err != nil {
 		return pki.KubeconfigOptions{}, err
 	}

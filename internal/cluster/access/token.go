@@ -90,7 +90,7 @@ func DescribeWithoutKey(ctx context.Context, cfg aws.Config, r Request, command 
 		return pki.KubeconfigOptions{}, err
 	}
 
-	public, err := pki.LoadPublicBundle(ctx, r.Store, r.Cluster)
+	public, err := clusterstate.LoadTrust(ctx, r.Store, r.Cluster)
 	if err != nil {
 		return pki.KubeconfigOptions{}, err
 	}

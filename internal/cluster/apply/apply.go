@@ -173,7 +173,7 @@ func (r *run) execute(ctx context.Context, review cluster.Review) (Result, error
 	}
 
 	if review.IsEmpty() {
-		return result, r.provisioner.Unchanged(ctx)
+		return result, r.endUnchanged(ctx)
 	}
 
 	if err := env.Approve(ctx, review); err != nil {
@@ -181,7 +181,8 @@ func (r *run) execute(ctx context.Context, review cluster.Review) (Result, error
 	}
 
 	review.Manifests = r.desired.Manifests
-	if err := r.session.RecordStart(ctx, r.desired.View, review, r.provisioner.Record); err != nil {
+	adopt := func(ctx context.Context) error { return r.session.AdoptDocuments(ctx, r.desired) }
+	if err := r.session.RecordStart(ctx, r.desired.View, review, r.provisioner.Record, adopt); err != nil {
 		return result, r.discardAfter(ctx, err)
 	}
 
@@ -195,6 +196,19 @@ func (r *run) execute(ctx context.Context, review cluster.Review) (Result, error
 	result.OldMachines = r.groupsWithOldMachines(review)
 
 	return result, nil
+}
+
+// endUnchanged ends a request for which there was nothing to do, and marks the documents as applied.
+func (r *run) endUnchanged(ctx context.Context) error {
+	if err := r.session.AdoptDocuments(ctx, r.desired); err != nil {
+		return err
+	}
+
+	if err := r.session.MarkRevision(ctx); err != nil {
+		return err
+	}
+
+	return r.provisioner.Unchanged(ctx)
 }
 
 // groupsWithOldMachines returns the groups whose machines a rolling update replaces after the review was carried out.

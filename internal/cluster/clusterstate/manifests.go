@@ -79,14 +79,22 @@ func NewNowhereError(name string) error {
 }
 
 // LoadManifests returns the manifests of a cluster with all defaults set. Invalid manifests are an error of
-// type [diag.Findings]; a missing cluster is one that wraps [store.ErrNotFound].
+// type [diag.Findings]; a missing cluster is one that wraps [store.ErrNotFound]; manifests that do not match their
+// signature are one that wraps [ErrTampered].
 func LoadManifests(ctx context.Context, s store.Store, name string) (manifest.Set, error) {
-	text, _, err := ReadDocuments(ctx, s, name)
+	var objects []store.Object
+	err := verifyTwice(ctx, s, func() (err error) {
+		if objects, err = readManifests(ctx, s, name); err != nil {
+			return err
+		}
+
+		return verifyManifests(ctx, s, name, objects)
+	})
 	if err != nil {
 		return manifest.Set{}, err
 	}
 
-	set, findings := manifest.Parse(text)
+	set, findings := manifest.Parse(joinDocuments(objects))
 	set = manifest.Default(set)
 	if err := manifest.Check(set, findings).Err(); err != nil {
 		return manifest.Set{}, err
@@ -114,15 +122,40 @@ func ReadClusterDocument(ctx context.Context, s store.Store, name string) (manif
 }
 
 // ReadDocuments returns the manifests of a cluster as one YAML stream, and the ETag of each object by its
-// key.
+// key. Whether they are signed is not checked.
 func ReadDocuments(ctx context.Context, s store.Store, name string) ([]byte, map[string]string, error) {
-	if err := CheckName(name); err != nil {
+	objects, err := readManifests(ctx, s, name)
+	if err != nil {
 		return nil, nil, err
+	}
+
+	etags := map[string]string{}
+	for _, o := range objects {
+		etags[o.Key] = o.ETag
+	}
+
+	return joinDocuments(objects), etags, nil
+}
+
+// joinDocuments returns manifests as one YAML stream.
+func joinDocuments(objects []store.Object) []byte {
+	docs := make([][]byte, 0, len(objects))
+	for _, o := range objects {
+		docs = append(docs, o.Body)
+	}
+
+	return bytes.Join(docs, []byte("\n---\n"))
+}
+
+// readManifests returns the objects with the manifests of a cluster, the Cluster document first.
+func readManifests(ctx context.Context, s store.Store, name string) ([]store.Object, error) {
+	if err := CheckName(name); err != nil {
+		return nil, err
 	}
 
 	keys, err := s.List(ctx, manifest.GroupKey(name, ""))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 
 	keys = append([]string{manifest.ClusterKey(name)}, keys...)
@@ -136,26 +169,16 @@ func ReadDocuments(ctx context.Context, s store.Store, name string) ([]byte, map
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			objects[i], errs[i] = s.Get(ctx, key)
+			objects[i].Key = key
 		})
 	}
 
 	wg.Wait()
 	if errors.Is(errs[0], store.ErrNotFound) {
-		return nil, nil, newNotFoundError(ctx, name, s)
+		return nil, newNotFoundError(ctx, name, s)
 	}
 
-	if err := errors.Join(errs...); err != nil {
-		return nil, nil, err
-	}
-
-	docs := make([][]byte, 0, len(keys))
-	etags := map[string]string{}
-	for i, o := range objects {
-		docs = append(docs, o.Body)
-		etags[keys[i]] = o.ETag
-	}
-
-	return bytes.Join(docs, []byte("\n---\n")), etags, nil
+	return objects, errors.Join(errs...)
 }
 
 // maxConcurrentReads limits the manifests that are read at a time.
@@ -257,9 +280,27 @@ func HashDocuments(ctx context.Context, s store.Store, name string) (map[string]
 			return nil, err
 		}
 
-		sum := sha256.Sum256(o.Body)
-		out[key] = hex.EncodeToString(sum[:])
+		out[key] = hashOf(o.Body)
 	}
 
 	return out, nil
+}
+
+func hashOf(body []byte) string {
+	sum := sha256.Sum256(body)
+
+	return hex.EncodeToString(sum[:])
+}
+
+// HashBodies returns the SHA-256 of bodies by key, empty for nil.
+func HashBodies(bodies map[string][]byte) map[string]string {
+	out := map[string]string{}
+	for key, body := range bodies {
+		out[key] = ""
+		if body != nil {
+			out[key] = hashOf(body)
+		}
+	}
+
+	return out
 }

@@ -86,7 +86,11 @@ func runGroupLocked(
 		return GroupResult{}, err
 	}
 
-	d := groupDeletion{request: req, set: set}
+	d := groupDeletion{request: req, set: set, state: guarded}
+	if d.signed, err = clusterstate.VerifyDocuments(ctx, guarded, req.Cluster); err != nil {
+		return GroupResult{}, err
+	}
+
 	d.session, err = cluster.Open(ctx, env, req.Cluster, set.Cluster.Spec.CloudProvider.AWS.Region)
 	if err != nil {
 		return GroupResult{}, err
@@ -107,6 +111,8 @@ type groupDeletion struct {
 	session *cluster.Session
 	review  cluster.Review
 	byStack bool
+	state   store.Store // guarded by the lock
+	signed  clusterstate.Signed
 }
 
 // plan finds what exists of the group. It changes nothing.
@@ -208,12 +214,8 @@ func (d *groupDeletion) run(ctx context.Context, op *operation.Operation) (Group
 		return GroupResult{}, diag.WithHint(err, "fix the cause and rerun to delete the rest")
 	}
 
-	for _, set := range d.review.Deletion.Objects {
-		for _, key := range set.Keys {
-			if err := set.Store.Delete(ctx, key); err != nil {
-				return GroupResult{}, err
-			}
-		}
+	if err := d.deleteObjects(ctx); err != nil {
+		return GroupResult{}, err
 	}
 
 	own := func(a graph.Addr) bool { return isGroupAddress(a, d.request.Group) }
@@ -222,6 +224,32 @@ func (d *groupDeletion) run(ctx context.Context, op *operation.Operation) (Group
 	}
 
 	return GroupResult{Deleted: true, ByStack: d.byStack}, nil
+}
+
+// deleteObjects deletes the manifest of the group, if it has one.
+func (d *groupDeletion) deleteObjects(ctx context.Context) error {
+	change := cluster.SignedChange{Cluster: d.request.Cluster, Before: d.signed, Documents: map[string][]byte{}}
+	for _, set := range d.review.Deletion.Objects {
+		for _, key := range set.Keys {
+			change.Documents[key] = nil
+		}
+	}
+
+	if len(change.Documents) == 0 {
+		return nil
+	}
+
+	return d.session.Env.RunSigned(ctx, d.state, change, func() error {
+		for _, set := range d.review.Deletion.Objects {
+			for _, key := range set.Keys {
+				if err := set.Store.Delete(ctx, key); err != nil {
+					return err
+				}
+			}
+		}
+
+		return nil
+	})
 }
 
 // isGroupAddress reports whether the resource at an address belongs to one group alone, see selectGroup.

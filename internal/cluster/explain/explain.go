@@ -64,7 +64,7 @@ func (in Input) createdKinds(s plan.Step, created map[graph.Addr]string) []strin
 
 // explainContent returns s with its content, and its changes with their settings and effects.
 func (in Input) explainContent(s plan.Step) plan.Step {
-	s.Content = describeContent(in.resourceOf(s), s.Action)
+	s.Content = append(describeContent(in.resourceOf(s), s.Action), in.describeAuthority(s)...)
 	changes := make([]plan.Change, 0, len(s.Changes))
 
 	for _, c := range s.Changes {

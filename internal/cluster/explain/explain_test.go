@@ -235,3 +235,24 @@ func TestEffectsOfCreations(t *testing.T) {
 		t.Errorf("in a new subnet: %s", got)
 	}
 }
+
+// TestNewMachinesTellTheirAuthority: the plan of new machines names the authority that they will trust.
+func TestNewMachinesTellTheirAuthority(t *testing.T) {
+	key, body := document(t, "1.36.0", "100m")
+	g := &graph.Graph{}
+	graph.Add(g, "workers", awskind.LaunchTemplate{Data: awskind.LaunchTemplateData{
+		UserData: graph.LiteralText(script(t, key, "sum")).Base64(),
+	}})
+	p, findings := plan.Compute(g, nil, plan.Options{})
+	if err := findings.Err(); err != nil {
+		t.Fatal(err)
+	}
+	known := func(k string) ([]byte, bool) { return body, k == key }
+	got := explain.Steps(p.Steps, explain.Input{Graph: g, Document: known})[0].Content
+	if len(got) != 1 || !strings.HasPrefix(got[0], "Kubernetes CA: ") || !strings.Contains(got[0], "sha256 ") {
+		t.Errorf("%q", got)
+	}
+	if got := explain.Steps(p.Steps, explain.Input{Graph: g})[0].Content; len(got) != 0 {
+		t.Errorf("without the document: %q", got)
+	}
+}

@@ -78,6 +78,15 @@ func SplitUserData(text string) (document, rest string, ok bool) {
 	return document, strings.ReplaceAll(text, document, ""), true
 }
 
+// FindDocument returns the SHA-256 of the node document that user data refers to, and its key in the machine store. It
+// returns false for user data without a boot configuration.
+func FindDocument(text string) (sum, key string, ok bool) {
+	parsed, ok := parseUserData(text)
+	key = documentKey(parsed.boot)
+
+	return parsed.boot.Document.SHA256, key, ok && key != ""
+}
+
 // bootPattern finds the boot configuration in the script of [node.BootScript].
 func bootPattern() *regexp.Regexp { return regexp.MustCompile(`(?s)json\.loads\(r'''(\{.*?\})'''\)`) }
 
@@ -308,7 +317,7 @@ func readableDocument(doc map[string]any) map[string]any {
 	certificates, _ := doc["trust"].(map[string]any)
 
 	for name, pem := range certificates {
-		trust[name] = describeTrust(fmt.Sprint(pem))
+		trust[name] = DescribeTrust(fmt.Sprint(pem))
 	}
 
 	out["trust"] = trust

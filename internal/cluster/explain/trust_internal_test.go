@@ -59,7 +59,7 @@ func TestAuthoritiesAreNamed(t *testing.T) {
 	if now := fmt.Sprint(settings[0].New); !strings.HasSuffix(now, "; CN=intruder until 2036-01-02, sha256 "+intruderSum) {
 		t.Errorf("now: %s", now)
 	}
-	if got := describeTrust("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"); !strings.HasPrefix(got, "57 bytes, sha256 ") {
+	if got := DescribeTrust("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"); !strings.HasPrefix(got, "57 bytes, sha256 ") {
 		t.Errorf("a public key: %s", got)
 	}
 }

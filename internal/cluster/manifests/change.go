@@ -27,11 +27,27 @@ type Change struct {
 	catalog           asset.Catalog
 	usesPinnedCatalog bool // catalog is the one in the state store
 	prunes            bool // groups that are not given are removed
+	signed            clusterstate.Signed
 }
 
 // LoadChange reads the manifests of a cluster. They may be invalid: the change may be their correction.
-// catalog is the path or URL of another asset catalogue; empty: the one that the cluster is pinned to.
-func LoadChange(ctx context.Context, s store.Store, name, catalog string) (Change, error) {
+// catalog is the path or URL of another asset catalogue; empty: the one that the cluster is pinned to. Documents that do
+// not match their signature are an error, since the change would sign them.
+func LoadChange(ctx context.Context, state store.Store, name, catalog string) (Change, error) {
+	if err := clusterstate.CheckName(name); err != nil {
+		return Change{}, err
+	}
+
+	s, err := store.OpenView(ctx, state, name+"/")
+	if err != nil {
+		return Change{}, err
+	}
+
+	signed, err := clusterstate.VerifyDocuments(ctx, s, name)
+	if err != nil {
+		return Change{}, err
+	}
+
 	text, etags, err := clusterstate.ReadDocuments(ctx, s, name)
 	if err != nil {
 		return Change{}, err
@@ -42,6 +58,7 @@ func LoadChange(ctx context.Context, s store.Store, name, catalog string) (Chang
 		before:            set,
 		etags:             etags,
 		usesPinnedCatalog: catalog == "",
+		signed:            signed,
 	}
 	if c.applied, err = clusterstate.ReadFixedManifests(ctx, s, name); err != nil {
 		return Change{}, err
@@ -250,7 +267,8 @@ func (c Change) Lines(after manifest.Set) []string {
 	return manifest.Diff(manifest.Default(c.before), after)
 }
 
-// Apply writes objects under the cluster's lock. kind is the operation in the journal: replace or edit.
+// Apply writes objects under the cluster's lock, and signs them if the cluster has a signature. kind is the operation in
+// the journal: replace or edit.
 func (c Change) Apply(ctx context.Context, env *cluster.Env, kind string, writes []Write) error {
 	s, _, err := env.Stores.State(ctx)
 	if err != nil {
@@ -263,14 +281,24 @@ func (c Change) Apply(ctx context.Context, env *cluster.Env, kind string, writes
 		ctx,
 		req,
 		func(ctx context.Context, op *operation.Operation, guarded store.Store) error {
+			changes := map[string][]byte{}
 			for _, w := range writes {
-				op.UpdateRecord(func(r *operation.Record) { r.Documents = append(r.Documents, w.Key) })
-				if err := c.writeDocument(ctx, guarded, w); err != nil {
-					return err
-				}
+				changes[w.Key] = w.Body
 			}
 
-			return nil
+			signed := cluster.SignedChange{Cluster: c.Name(), Before: c.signed, Documents: changes}
+			err := env.RunSigned(ctx, guarded, signed, func() error {
+				for _, w := range writes {
+					op.UpdateRecord(func(r *operation.Record) { r.Documents = append(r.Documents, w.Key) })
+					if err := c.writeDocument(ctx, guarded, w); err != nil {
+						return err
+					}
+				}
+
+				return nil
+			})
+
+			return explainConflict(err)
 		},
 	)
 }

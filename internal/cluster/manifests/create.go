@@ -53,7 +53,7 @@ func (w NewCluster) writeCluster(ctx context.Context, s store.Store, now time.Ti
 		return nil, err // nothing is written if the keys cannot be sealed
 	}
 
-	written, err := w.writeInputs(ctx, s)
+	written, err := w.writeInputs(ctx, s, bundle, now)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (w NewCluster) writeCluster(ctx context.Context, s store.Store, now time.Ti
 		return nil, err
 	}
 
-	document := store.Object{Key: manifest.ClusterKey(name), Body: manifest.EncodeCluster(w.Set.Cluster)}
+	document := w.clusterDocument()
 	document.ETag, err = s.Create(ctx, document.Key, document.Body)
 	if errors.Is(err, store.ErrConflict) {
 		return nil, diag.WithHint(
@@ -75,9 +75,12 @@ func (w NewCluster) writeCluster(ctx context.Context, s store.Store, now time.Ti
 	return append(written, bundle.Certs, owner, document), err
 }
 
-// writeInputs writes the asset catalogue and the groups, and deletes the groups of an interrupted create. It
-// returns what it wrote.
-func (w NewCluster) writeInputs(ctx context.Context, s store.Store) ([]store.Object, error) {
+func (w NewCluster) clusterDocument() store.Object {
+	return store.Object{Key: manifest.ClusterKey(w.Name()), Body: manifest.EncodeCluster(w.Set.Cluster)}
+}
+
+// inputs returns the asset catalogue, the groups, and the signature of all documents.
+func (w NewCluster) inputs(bundle pki.StoredBundle, now time.Time) ([]store.Object, error) {
 	name := w.Name()
 	catalog, err := w.Catalog.YAML()
 	if err != nil {
@@ -88,6 +91,26 @@ func (w NewCluster) writeInputs(ctx context.Context, s store.Store) ([]store.Obj
 	for _, g := range w.Set.Groups {
 		key := manifest.GroupKey(name, g.Metadata.Name)
 		objects = append(objects, store.Object{Key: key, Body: manifest.EncodeGroup(g)})
+	}
+
+	signer := clusterstate.NewSigner(nil, name, bundle.CAs[pki.KubernetesCA].Key(), now.Unix(), clusterstate.Signed{})
+	signature, err := signer.SignNew(append([]store.Object{w.clusterDocument(), bundle.Certs}, objects...))
+
+	return append(objects, signature), err
+}
+
+// writeInputs writes the asset catalogue, the groups and the signature, and deletes the groups of an interrupted create.
+// It returns what it wrote.
+func (w NewCluster) writeInputs(
+	ctx context.Context,
+	s store.Store,
+	bundle pki.StoredBundle,
+	now time.Time,
+) ([]store.Object, error) {
+	name := w.Name()
+	objects, err := w.inputs(bundle, now)
+	if err != nil {
+		return nil, err
 	}
 
 	listed, err := s.List(ctx, name+"/")

@@ -82,7 +82,7 @@ func (c *Applier) Propose(ctx context.Context) (*cluster.Review, error) {
 		return nil, err
 	}
 
-	if err := c.session.CheckSealingKey(ctx, c.desired, c.existing); err != nil {
+	if err := c.session.CheckTrust(ctx, c.desired, c.existing); err != nil {
 		return nil, err
 	}
 

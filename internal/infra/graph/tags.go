@@ -20,6 +20,8 @@ const (
 	StateStoreTag = "slipway.dev/state"
 	// OwnershipTokenTag is the random token of the copy of the state store that changed the cluster last.
 	OwnershipTokenTag = "slipway.dev/token"
+	// StateRevisionTag is the revision of the signed documents that were applied last: older ones are refused.
+	StateRevisionTag = "slipway.dev/revision"
 )
 
 // tagHashLength is the number of hex digits per key: forty keys fit into the 256 characters of a tag's value,
@@ -52,7 +54,7 @@ func hashTagKey(key string) string {
 // slipway.dev/, or one that the manifest had before, by remembered, the value of [TagKeysTag]. Tags of others
 // are left alone.
 func IsOwnTag(key, remembered string) bool {
-	if key == StateStoreTag || key == OwnershipTokenTag {
+	if key == StateStoreTag || key == OwnershipTokenTag || key == StateRevisionTag {
 		return false
 	}
 

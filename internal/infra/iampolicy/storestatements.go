@@ -40,7 +40,8 @@ func (s policyBuilder) readableARNs() []string {
 		for _, name := range []string{
 			"applied.json", "assets.yaml", "cloudformation/*", "cluster.yaml", "index.json",
 			"instancegroups/*", "machine/controlplane/*", "machine/worker/*", "ownership.json",
-			"pki/certs.json", "provisioner.json", "rolling-update.json", "way.json", "zones.json",
+			"pki/certs.json", "provisioner.json", "rolling-update.json", "signature.json", "way.json",
+			"zones.json",
 		} {
 			out = append(out, folder+"/"+name)
 		}

@@ -13,6 +13,7 @@ package ownership
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
@@ -277,16 +278,22 @@ type Marks struct {
 	Store string
 	// Token of that store.
 	Token string
+	// Revision of the signed documents that were applied last; zero if they were not signed.
+	Revision int64
 }
 
 // MarksOf returns the marks of the bearer among the existing resources; false if it does not exist.
 func MarksOf(actual []plan.ActualResource) (Marks, bool) {
 	for _, a := range actual {
 		if a.Addr == Bearer {
+			// A value that is no number is none of ours. Tags of EC2 are out of reach of those who only write to the store.
+			revision, _ := strconv.ParseInt(graph.TagValue(a.Resource, graph.StateRevisionTag), 10, 64)
+
 			return Marks{
 				Resource: taggedResource(a),
 				Store:    graph.TagValue(a.Resource, graph.StateStoreTag),
 				Token:    graph.TagValue(a.Resource, graph.OwnershipTokenTag),
+				Revision: revision,
 			}, true
 		}
 	}

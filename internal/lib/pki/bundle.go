@@ -4,11 +4,13 @@ package pki
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
 
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
@@ -113,6 +115,11 @@ func LoadPublicBundle(ctx context.Context, s store.Store, cluster string) (Publi
 		return PublicBundle{}, err
 	}
 
+	return ParsePublicBundle(o)
+}
+
+// ParsePublicBundle decodes the object that LoadPublicBundle reads.
+func ParsePublicBundle(o store.Object) (PublicBundle, error) {
 	var p PublicBundle
 	if err := json.Unmarshal(o.Body, &p); err != nil {
 		return PublicBundle{}, fmt.Errorf("read %s: %w", o.Key, err)
@@ -215,10 +222,64 @@ func OpenCA(ctx context.Context, s store.Store, sealer store.Sealer, cluster, na
 		return CA{}, err
 	}
 
+	return public.OpenCA(ctx, s, sealer, cluster, name)
+}
+
+// OpenCA is the function OpenCA for a caller that has the public part of the bundle.
+func (p PublicBundle) OpenCA(
+	ctx context.Context,
+	s store.Store,
+	sealer store.Sealer,
+	cluster, name string,
+) (CA, error) {
 	key, err := loadKey(ctx, s, sealer, cluster, name)
 	if err != nil {
 		return CA{}, err
 	}
 
-	return ParseCA(name, []byte(public.CAs[name]), key)
+	ca, err := ParseCA(name, []byte(p.CAs[name]), key)
+	if err != nil {
+		return CA{}, diag.WithHint(
+			fmt.Errorf("%s in %s: %w", CertsObjectKey(cluster), s.URL(), err),
+			"find out who wrote it, and restore the earlier version",
+		)
+	}
+
+	return ca, nil
+}
+
+// Issuer returns the certificate of a CA's signing key as PEM, without the others of its trust bundle.
+func (p PublicBundle) Issuer(name string) ([]byte, error) {
+	certs, err := ParseCerts([]byte(p.CAs[name]))
+	if err != nil {
+		return nil, fmt.Errorf("read the certificates of %s: %w", name, err)
+	}
+
+	return CertPEM(certs[0]), nil
+}
+
+// WithIssuersOnly returns the bundle with the certificate of the signing key of each CA alone.
+func (p PublicBundle) WithIssuersOnly() (PublicBundle, error) {
+	out := PublicBundle{CAs: map[string]string{}, ServiceAccountKeys: p.ServiceAccountKeys}
+	for name := range p.CAs {
+		issuer, err := p.Issuer(name)
+		if err != nil {
+			return PublicBundle{}, err
+		}
+
+		out.CAs[name] = string(issuer)
+	}
+
+	return out, nil
+}
+
+// Fingerprint returns the SHA-256 of the first certificate of a text (PEM) as 'openssl x509 -fingerprint -sha256' computes
+// it, in lower-case hexadecimal; "none" if there is none.
+func Fingerprint(certsPEM []byte) string {
+	certs, err := ParseCerts(certsPEM)
+	if err != nil {
+		return "none"
+	}
+
+	return fmt.Sprintf("%x", sha256.Sum256(certs[0].Raw))
 }

@@ -226,3 +226,27 @@ func TestFormerKeys(t *testing.T) {
 		}
 	}
 }
+
+// TestKeysTellThatStateIsSigned: the sealed key of the Kubernetes CA says that its cluster had a signature from the
+// beginning. The key itself, and keys of earlier versions, do not.
+func TestKeysTellThatStateIsSigned(t *testing.T) {
+	s, sealer := stateStore(t)
+	if _, err := pki.EnsureBundle(t.Context(), s, sealer, "demo", start()); err != nil {
+		t.Fatal(err)
+	}
+	b, err := pki.LoadBundle(t.Context(), s, sealer, "demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := b.CAs[pki.KubernetesCA].Key()
+	if !ca.SignsState() || b.ServiceAccount.SignsState() {
+		t.Errorf("%t, %t", ca.SignsState(), b.ServiceAccount.SignsState())
+	}
+	text, err := ca.PEM()
+	if err != nil || !bytes.HasPrefix(text, []byte("-----BEGIN PRIVATE KEY-----")) {
+		t.Errorf("%v", err)
+	}
+	if old, err := pki.ParseKey(pki.KubernetesCA, text); err != nil || old.SignsState() {
+		t.Errorf("%v, %v", old.SignsState(), err)
+	}
+}

@@ -171,6 +171,12 @@ func newSealedKey(
 		return Key{}, store.Object{}, err
 	}
 
+	if name == KubernetesCA {
+		marked := append([]byte(signedStateMark), text...)
+		clear(text)
+		text = marked
+	}
+
 	defer clear(text)
 	sealed, err := sealer.Seal(ctx, text, PrivateKeyContext(cluster, name))
 	if err != nil {

@@ -11,6 +11,7 @@
 package pki
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/hkdf"
@@ -68,8 +69,9 @@ func KeyNames() []string { return append(CANames(), ServiceAccountKey, Encryptio
 
 // Key is a private key. Only its name is printed and marshaled.
 type Key struct {
-	name    string
-	private *ecdsa.PrivateKey
+	name       string
+	private    *ecdsa.PrivateKey
+	signsState bool
 }
 
 // NewKey generates an ECDSA P-256 key.
@@ -99,8 +101,16 @@ func ParseKey(name string, text []byte) (Key, error) {
 		return Key{}, fmt.Errorf("key %s is not ECDSA P-256", name)
 	}
 
-	return Key{name: name, private: k}, nil
+	return Key{name: name, private: k, signsState: bytes.HasPrefix(text, []byte(signedStateMark))}, nil
 }
+
+// signedStateMark precedes the PEM of a sealed key of the Kubernetes CA whose cluster had a signature from the
+// beginning. PEM allows text there, which earlier versions and other programs skip.
+const signedStateMark = "The state of this cluster is signed.\n"
+
+// SignsState reports whether the state of the key's cluster has been signed since the key was created. This is known from
+// the sealed form of the key, so that nobody who cannot seal can take it back.
+func (k Key) SignsState() bool { return k.signsState }
 
 // Name returns the name of the key.
 func (k Key) Name() string { return k.name }
@@ -239,6 +249,9 @@ func (c CA) CertsPEM() []byte {
 
 // String returns the name of the CA.
 func (c CA) String() string { return "CA " + c.Name }
+
+// Issuer returns the certificate of the signing key as PEM, without the others of the trust bundle.
+func (c CA) Issuer() []byte { return CertPEM(c.Certs[0]) }
 
 // CertPEM returns a certificate as PEM.
 func CertPEM(cert *x509.Certificate) []byte {

@@ -42,8 +42,8 @@ type KMSAPI interface {
 // empty, Open uses the key that is named in the sealed secret.
 func NewKMSSealer(api KMSAPI, keyARN string) Sealer { return kmsSealer{api: api, keyARN: keyARN} }
 
-// newStoreSealer returns the sealer of a store in S3. It seals with the key behind alias, and fails if that is not
-// keyARN: whoever can write the settings of a store must not choose the key.
+// newStoreSealer returns the sealer of a store in S3. It seals and opens with the key behind alias, and does not seal if
+// that is not keyARN: whoever can write the settings of a store must not choose the key.
 func newStoreSealer(api KMSAPI, keyARN, alias string) Sealer {
 	return kmsSealer{api: api, keyARN: keyARN, alias: alias}
 }
@@ -155,13 +155,9 @@ func (k kmsSealer) Open(ctx context.Context, sealed []byte, bound map[string]str
 		return nil, fmt.Errorf("decrypt a secret that is not sealed with KMS: %w", ErrDecryption)
 	}
 
-	keyARN := k.keyARN
-	if keyARN == "" {
-		keyARN = e.KMSKeyARN
-	}
-
-	// Naming the key prevents the use of another account's key with an object that somebody else
-	// wrote.
+	// Naming the key prevents the use of another key with an object that somebody else wrote. The alias of the store's
+	// bucket, which KMS accepts as well, is out of reach of those who can write the settings.
+	keyARN := cmp.Or(k.alias, k.keyARN, e.KMSKeyARN)
 	key, err := k.api.Decrypt(
 		ctx,
 		&kms.DecryptInput{CiphertextBlob: e.DataKey, KeyId: &keyARN, EncryptionContext: bound},
@@ -173,7 +169,7 @@ func (k kmsSealer) Open(ctx context.Context, sealed []byte, bound map[string]str
 	}
 
 	if err != nil {
-		return nil, fmt.Errorf("decrypt a secret with %s: %w", keyARN, err)
+		return nil, k.explainMissingAlias(fmt.Errorf("decrypt a secret with %s: %w", keyARN, err))
 	}
 
 	defer clear(key.Plaintext)

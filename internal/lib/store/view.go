@@ -174,6 +174,28 @@ func (v *View) AddObject(o Object) {
 	v.indexStale = true
 }
 
+// Refresh lists the objects again and forgets all copies, so that each object is read from the store itself. Call it if
+// an object is not what it should be: an index that somebody changed has other copies than the store.
+func (v *View) Refresh(ctx context.Context) error {
+	l, ok := v.Store.(etagLister)
+	if !ok {
+		return nil
+	}
+
+	etags, err := l.ETags(ctx, v.prefix)
+	if err != nil {
+		return err
+	}
+
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.etags = etags
+	v.cached = map[string]Object{}
+	v.indexStale = true
+
+	return nil
+}
+
 // List returns the keys that begin with prefix and existed when the view was opened, in sorted
 // order.
 func (v *View) List(ctx context.Context, prefix string) ([]string, error) {

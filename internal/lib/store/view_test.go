@@ -114,3 +114,33 @@ func TestViewReadsInTwoCalls(t *testing.T) {
 		t.Errorf("another's index: %v", err)
 	}
 }
+
+// TestRefreshForgetsTheIndex: an index that somebody wrote has another copy of an object than the store.
+func TestRefreshForgetsTheIndex(t *testing.T) {
+	cfg := regiontest.Start(t).AWSConfig()
+	api := s3.NewFromConfig(cfg, func(o *s3.Options) { o.UsePathStyle = true })
+	if _, err := api.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: new("views")}); err != nil {
+		t.Fatal(err)
+	}
+	s := store.NewS3Store(api, "views", "p")
+	etag, err := s.Put(t.Context(), "demo/a", []byte("real"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := []store.Object{{Key: "demo/a", Body: []byte("forged"), ETag: etag}}
+	if err := store.WriteIndex(t.Context(), s, "demo/", forged); err != nil {
+		t.Fatal(err)
+	}
+	v, err := store.OpenView(t.Context(), s, "demo/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"forged", "real"} {
+		if o, err := v.Get(t.Context(), "demo/a"); err != nil || string(o.Body) != want {
+			t.Errorf("%q, %v; want %q", o.Body, err, want)
+		}
+		if err := v.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

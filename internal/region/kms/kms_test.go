@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -122,5 +123,40 @@ func TestListsAndTags(t *testing.T) {
 	}
 	if _, err := c.DescribeKey(t.Context(), &kms.DescribeKeyInput{KeyId: aws.String("alias/none")}); code(err) != "NotFoundException" {
 		t.Errorf("an alias that is not: %v", err)
+	}
+}
+
+// TestDecryptByAlias: a request may name the key of a ciphertext by the ARN of an alias, and another key is refused.
+func TestDecryptByAlias(t *testing.T) {
+	c := serve(t, t.TempDir())
+	made, err := c.CreateKey(t.Context(), &kms.CreateKeyInput{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := c.CreateKey(t.Context(), &kms.CreateKeyInput{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := made.KeyMetadata.KeyId
+	if _, err := c.CreateAlias(t.Context(), &kms.CreateAliasInput{AliasName: aws.String("alias/x"), TargetKeyId: id}); err != nil {
+		t.Fatal(err)
+	}
+	dk, err := c.GenerateDataKey(t.Context(), &kms.GenerateDataKeyInput{KeyId: id, KeySpec: types.DataKeySpecAes256})
+	if err != nil {
+		t.Fatal(err)
+	}
+	arn := strings.Replace(*made.KeyMetadata.Arn, "key/"+*id, "alias/x", 1)
+	for _, name := range []string{arn, "alias/x"} {
+		out, err := c.Decrypt(t.Context(), &kms.DecryptInput{CiphertextBlob: dk.CiphertextBlob, KeyId: &name})
+		if err != nil || !bytes.Equal(out.Plaintext, dk.Plaintext) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	strange, err := c.GenerateDataKey(t.Context(), &kms.GenerateDataKeyInput{KeyId: other.KeyMetadata.KeyId, KeySpec: types.DataKeySpecAes256})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Decrypt(t.Context(), &kms.DecryptInput{CiphertextBlob: strange.CiphertextBlob, KeyId: &arn}); code(err) != "IncorrectKeyException" {
+		t.Errorf("a ciphertext of another key: %v", err)
 	}
 }

@@ -222,13 +222,13 @@ func resourceAddress(thing map[string]any) string {
 	return ""
 }
 
-// ownershipValues returns the values of the tags that tell clusters of one name apart. They are random.
+// ownershipValues returns the values of the tags that tell clusters and states of one name apart. They are random, or times.
 func (all recordsByID) ownershipValues() []string {
 	var values []string
 	for _, thing := range all {
 		for _, record := range thing {
 			tags, _ := record.(map[string]any)
-			for _, key := range []string{"slipway.dev/id", "slipway.dev/token"} {
+			for _, key := range []string{"slipway.dev/id", "slipway.dev/token", "slipway.dev/revision"} {
 				if value, ok := tags[key].(string); ok && value != "" {
 					values = append(values, value)
 				}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+)
+
+func newStateSignCommand(a *app) *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use:   "sign [NAME]",
+		Short: "Sign a cluster's manifests that were not written by Slipway",
+		Long: `Show which documents of a cluster (manifests, asset catalogue, certificates) differ from the signed ones, and sign them.
+
+Slipway signs what it writes, and refuses documents of a signed cluster that somebody else has changed, or that were restored
+from an earlier version. If the change is yours, such as a restored backup, review it and sign it. Signing needs the right to
+decrypt the cluster's keys.` + exitStatusHelp(),
+		Example: "  slipway state sign demo\n  slipway state sign demo --yes",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, err := a.clusterName(args, name)
+			if err != nil {
+				return err
+			}
+
+			return a.runStateSign(cmd.Context(), name)
+		},
+	}
+
+	addNameFlag(cmd, &name)
+	a.addYesFlag(cmd)
+
+	return cmd
+}
+
+func (a *app) runStateSign(ctx context.Context, name string) error {
+	env, err := a.newLockingEnv()
+	if err != nil {
+		return err
+	}
+
+	review, err := env.ReviewDocuments(ctx, name)
+	if err != nil {
+		return err
+	}
+
+	if review.IsSigned {
+		a.printMessage("the documents of cluster %s are signed; signing them again makes them newer than all others", name)
+	}
+
+	a.printLines("documents that are not signed", review.Changes)
+	a.printLines("differences from what was applied last", review.Fields)
+	a.printLines("certificate authorities", review.Authorities)
+	if err := a.confirm("Sign the documents of cluster " + name + " as yours?"); err != nil {
+		return err
+	}
+
+	if err := env.SignDocuments(ctx, review); err != nil {
+		return err
+	}
+
+	a.printMessage("signed the documents of cluster %s", name)
+
+	return nil
+}
+
+// printLines prints lines below a title; nothing without lines.
+func (a *app) printLines(title string, lines []string) {
+	if len(lines) == 0 {
+		return
+	}
+
+	a.printMessage("%s:", title)
+	for _, line := range lines {
+		a.printMessage("  %s", line)
+	}
+}
