@@ -50,9 +50,9 @@ func (a *app) runStateSign(ctx context.Context, name string) error {
 		a.printMessage("the documents of cluster %s are signed; signing them again makes them newer than all others", name)
 	}
 
-	a.printLines("documents that are not signed", review.Changes)
-	a.printLines("differences from what was applied last", review.Fields)
-	a.printLines("certificate authorities", review.Authorities)
+	printLines(a, "documents that are not signed", review.Changes)
+	printLines(a, "differences from what was applied last", review.Fields)
+	printLines(a, "certificate authorities", review.Authorities)
 	if err := a.confirm("Sign the documents of cluster " + name + " as yours?"); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (a *app) runStateSign(ctx context.Context, name string) error {
 }
 
 // printLines prints lines below a title; nothing without lines.
-func (a *app) printLines(title string, lines []string) {
+func printLines(a *app, title string, lines []string) {
 	if len(lines) == 0 {
 		return
 	}

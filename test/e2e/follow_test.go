@@ -264,16 +264,16 @@ func refuseDocument(e *environment) {
 	}
 }
 
-// rollBackDocument rolls the workers back, whose newest template has a broken setting, to the template with which they
-// were launched, and then applies what worked again.
+// rollBackDocument rolls the workers back, whose newest template has a broken setting, to the template of the settings
+// that worked before, and then applies these again.
 func rollBackDocument(e *environment) {
 	e.runSlipway("rolling-update", "cluster", clusterName, "--group", "workers", "--rollback", "--yes")
 	for _, m := range e.waitForRevisions("workers", "current", 2*time.Minute) {
 		if m.Group != "workers" {
 			continue
 		}
-		if conf := e.kubectl("get", "--raw=/api/v1/nodes/"+m.Node+"/proxy/configz"); !strings.Contains(conf, `"maxPods":110`) {
-			e.t.Errorf("the kubelet of %s has not the settings with which it was launched:\n%s", m.ID, conf)
+		if conf := e.kubectl("get", "--raw=/api/v1/nodes/"+m.Node+"/proxy/configz"); !strings.Contains(conf, `"maxPods":99`) {
+			e.t.Errorf("the kubelet of %s has not the settings that worked:\n%s", m.ID, conf)
 		}
 	}
 	e.editWorkers("  kubelet:\n    maxPods: 99\n    systemReserved:\n      memory: 111Mi\n")

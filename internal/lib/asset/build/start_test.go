@@ -64,6 +64,9 @@ func TestBuiltImagesStart(t *testing.T) {
 		"flannel-cni-plugin":      {{"/flannel", `"1.0.0"`}, {"/bin/cp", "-f", "/flannel", "/tmp/flannel", ""}},
 		"pause":                   {{"/pause", "--version", "pause"}},
 		"probe":                   {{"/probe", "cat", "/etc/passwd", "nonroot"}},
+		"metrics-server":          {{"/metrics-server", "--version", "v"}},
+		"local-path-provisioner":  {{"/local-path-provisioner", "--version", "0.0"}},
+		"busybox":                 {{"/bin/sh", "-c", "echo started", "started"}},
 	}
 	path, err := layout.FromPath(filepath.Join(dir, "images"))
 	if err != nil {
