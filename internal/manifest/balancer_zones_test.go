@@ -64,7 +64,7 @@ func TestBalancersServeTheZonesOfTheirTargets(t *testing.T) {
 			tc.change(&set)
 			fs = append(fs, manifest.Validate(set)...)
 			found := ""
-			for _, line := range strings.Split(render(fs), "\n") {
+			for line := range strings.SplitSeq(render(fs), "\n") {
 				if strings.Contains(line, "sends no connections") {
 					found = line
 				}

@@ -12,15 +12,15 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
 )
 
-func newIssuer(t testing.TB) pki.CA {
-	t.Helper()
+func newIssuer(tb testing.TB) pki.CA {
+	tb.Helper()
 	key, err := pki.NewKey(pki.KubernetesCA)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	ca, err := pki.NewCA(pki.KubernetesCA, "demo", key, time.Now())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return ca
 }

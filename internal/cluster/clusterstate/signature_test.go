@@ -6,8 +6,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -177,7 +177,7 @@ func TestInterruptedChanges(t *testing.T) {
 	}
 	order := []string{"demo/instancegroups/c.yaml", "demo/instancegroups/a.yaml", "demo/instancegroups/b.yaml"}
 	for writes := range len(order) + 2 {
-		t.Run(fmt.Sprint(writes), func(t *testing.T) {
+		t.Run(strconv.Itoa(writes), func(t *testing.T) {
 			s := newSignedState(t)
 			before := s.verify()
 			signer := s.signer(before)

@@ -215,6 +215,16 @@ func (u *updater) step(ctx context.Context, options rollout.Options) (bool, erro
 		return false, u.failure(d.Failure, d.Failed)
 	}
 
+	return u.carryOut(ctx, o, options, d)
+}
+
+// carryOut does what was decided, and reports whether nothing is left to do.
+func (u *updater) carryOut(
+	ctx context.Context,
+	o rollout.Observation,
+	options rollout.Options,
+	d rollout.Decision,
+) (bool, error) {
 	if stalled := u.idle.check(o, d, options.JoinTimeout); stalled != "" {
 		return false, u.failure(stalled, nil)
 	}

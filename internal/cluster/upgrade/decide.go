@@ -107,12 +107,21 @@ func decideGroups(o Observation, target Version, controlPlane bool) Step {
 		return Step{Type: StepApply}
 	}
 
-	for _, g := range o.Groups {
-		if g.Desired != g.Applied {
-			return Step{Type: StepApply}
-		}
+	isChanged := func(g Group) bool { return g.Desired != g.Applied }
+	if slices.ContainsFunc(o.Groups, isChanged) {
+		return Step{Type: StepApply}
 	}
 
+	groups := groupsToReplace(o, target, controlPlane)
+	if len(groups) > 0 {
+		return Step{Type: StepReplace, Groups: groups}
+	}
+
+	return Step{Type: StepDone}
+}
+
+// groupsToReplace returns the groups of the control plane, or of the workers, with machines that must be replaced, sorted.
+func groupsToReplace(o Observation, target Version, controlPlane bool) []string {
 	var groups []string
 	for _, m := range o.Machines {
 		if m.ControlPlane == controlPlane && m.Version != target {
@@ -126,12 +135,9 @@ func decideGroups(o Observation, target Version, controlPlane bool) Step {
 		}
 	}
 
-	if len(groups) > 0 {
-		slices.Sort(groups)
-		return Step{Type: StepReplace, Groups: slices.Compact(groups)}
-	}
+	slices.Sort(groups)
 
-	return Step{Type: StepDone}
+	return slices.Compact(groups)
 }
 
 // versionsToWrite returns the versions to write into the manifests. Together with the version of the control plane it
@@ -241,18 +247,7 @@ func (o Observation) after(s Step) Observation {
 	o.CatalogPending = (o.CatalogPending || o.NewCatalog) && s.Type != StepApply
 	o.NewCatalog = false
 	for i := range o.Groups {
-		g := &o.Groups[i]
-		if v, written := s.Versions[g.Name]; written {
-			g.Desired = v
-		}
-
-		if s.Type == StepApply {
-			g.Applied = g.Desired
-		}
-
-		if slices.Contains(s.Groups, g.Name) {
-			g.RolledBack = false
-		}
+		o.Groups[i].carryOut(s)
 	}
 
 	for i := range o.Machines {
@@ -265,6 +260,21 @@ func (o Observation) after(s Step) Observation {
 	}
 
 	return o
+}
+
+// carryOut changes the group as a step does that succeeded.
+func (g *Group) carryOut(s Step) {
+	if v, written := s.Versions[g.Name]; written {
+		g.Desired = v
+	}
+
+	if s.Type == StepApply {
+		g.Applied = g.Desired
+	}
+
+	if slices.Contains(s.Groups, g.Name) {
+		g.RolledBack = false
+	}
 }
 
 // Describe returns what the step does in one line.

@@ -17,9 +17,9 @@ func launchedFrom(id, version string) awskind.TemplateSpec {
 }
 
 // mixedFrom is a policy with a template in a version.
-func mixedFrom(id, version string) awskind.MixedInstancesPolicy {
+func mixedFrom(version string) awskind.MixedInstancesPolicy {
 	return awskind.MixedInstancesPolicy{Launch: awskind.MixedLaunch{
-		Template: awskind.MixedTemplateSpec(launchedFrom(id, version)), Overrides: []awskind.InstanceTypeOverride{{InstanceType: "m5.large"}},
+		Template: awskind.MixedTemplateSpec(launchedFrom("lt-1", version)), Overrides: []awskind.InstanceTypeOverride{{InstanceType: "m5.large"}},
 	}}
 }
 
@@ -36,9 +36,9 @@ func TestKeepTemplateVersion(t *testing.T) {
 		},
 		"$Latest":                {group{Template: launchedFrom("lt-1", "2")}, group{Template: launchedFrom("lt-1", "$Latest")}, group{Template: launchedFrom("lt-1", "2")}},
 		"another template":       {group{Template: launchedFrom("lt-1", "2")}, group{Template: launchedFrom("lt-2", "1")}, group{Template: launchedFrom("lt-1", "2")}},
-		"mixed instances":        {group{MixedInstances: mixedFrom("lt-1", "2")}, group{MixedInstances: mixedFrom("lt-1", "1")}, group{MixedInstances: mixedFrom("lt-1", "1")}},
-		"mixed instances now":    {group{MixedInstances: mixedFrom("lt-1", "2")}, group{Template: launchedFrom("lt-1", "1")}, group{MixedInstances: mixedFrom("lt-1", "1")}},
-		"mixed instances before": {group{Template: launchedFrom("lt-1", "2")}, group{MixedInstances: mixedFrom("lt-1", "1")}, group{Template: launchedFrom("lt-1", "1")}},
+		"mixed instances":        {group{MixedInstances: mixedFrom("2")}, group{MixedInstances: mixedFrom("1")}, group{MixedInstances: mixedFrom("1")}},
+		"mixed instances now":    {group{MixedInstances: mixedFrom("2")}, group{Template: launchedFrom("lt-1", "1")}, group{MixedInstances: mixedFrom("1")}},
+		"mixed instances before": {group{Template: launchedFrom("lt-1", "2")}, group{MixedInstances: mixedFrom("1")}, group{Template: launchedFrom("lt-1", "1")}},
 		"bastion": {
 			group{Template: launchedFrom("lt-1", "2"), Tags: awskind.Tags{awskind.TagRole: "bastion"}},
 			group{Template: launchedFrom("lt-1", "1")},

@@ -39,7 +39,7 @@ func (b *bench) addConditionalKinds(cluster string) {
 			break
 		}
 
-		time.Sleep(100 * time.Millisecond) //nolint:forbidigo // the state changes with time
+		time.Sleep(100 * time.Millisecond)
 	}
 	b.check(nil, err) // it is listed for hours
 	_, err = api.ImportKeyPair(b.Context(), &ec2.ImportKeyPairInput{

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -150,7 +151,7 @@ func TestRealLostVoterBesideLearner(t *testing.T) {
 	if err := os.RemoveAll(c.dir("c")); err != nil {
 		t.Fatal(err)
 	}
-	volumes := append(r.agent.EC2.(*fakeEC2).volumes, learner.agent.EC2.(*fakeEC2).volumes...)
+	volumes := slices.Concat(r.agent.EC2.(*fakeEC2).volumes, learner.agent.EC2.(*fakeEC2).volumes)
 	r.agent.EC2, learner.agent.EC2 = &fakeEC2{volumes: volumes}, &fakeEC2{volumes: volumes}
 	for range 100 {
 		if err := learner.recovery.run(t.Context()); err != nil {

@@ -402,6 +402,22 @@ func (a *Agent) etcdFiles(slot node.Slot) []File {
 	}
 }
 
+// recordGeneration records in the store that the member has data of a restored generation.
+func (m *etcdMember) recordGeneration(ctx context.Context) error {
+	generation, err := m.dataGeneration(etcd.DataDir)
+	if err != nil || generation <= 1 || m.recorded == generation {
+		return err
+	}
+
+	if err := m.recordRestored(ctx, generation); err != nil {
+		return err
+	}
+
+	m.recorded = generation
+
+	return nil
+}
+
 // recordJoined records in the store that the member has data, and rewrites the environment file so
 // that systemd cannot start it without data.
 func (m *etcdMember) recordJoined(ctx context.Context) error {
@@ -427,14 +443,8 @@ func (m *etcdMember) recordJoined(ctx context.Context) error {
 		}
 	}
 
-	if generation, err := m.dataGeneration(etcd.DataDir); err != nil {
+	if err := m.recordGeneration(ctx); err != nil {
 		return err
-	} else if generation > 1 && m.recorded != generation {
-		if err := m.recordRestored(ctx, generation); err != nil {
-			return err
-		}
-
-		m.recorded = generation
 	}
 
 	if err := m.recordVolume(); err != nil {

@@ -57,7 +57,7 @@ func (f *fakePolicyRules) awaitRules(t *testing.T, what string, condition func(r
 			return
 		}
 
-		time.Sleep(50 * time.Millisecond) //nolint:forbidigo // two tasks and an API server work meanwhile
+		time.Sleep(50 * time.Millisecond)
 	}
 
 	ruleset, _ := f.read()

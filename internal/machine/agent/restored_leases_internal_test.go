@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -62,7 +63,7 @@ func (l *leaseAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			l.t.Error(err)
 		}
-		if options.Preconditions.UID != "uid-"+name || options.Preconditions.ResourceVersion != fmt.Sprint(l.versions[name]) {
+		if options.Preconditions.UID != "uid-"+name || options.Preconditions.ResourceVersion != strconv.Itoa(l.versions[name]) {
 			w.WriteHeader(http.StatusConflict)
 			return
 		}

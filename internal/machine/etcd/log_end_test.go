@@ -19,8 +19,10 @@ type walRecord struct {
 	data   []byte
 }
 
-func entry(term, index uint64) walRecord    { return walRecord{kind: 2, fields: []uint64{0, term, index}} }
-func state(term, vote uint64) walRecord     { return walRecord{kind: 3, fields: []uint64{term, vote, 1}} }
+func entry(term, index uint64) walRecord { return walRecord{kind: 2, fields: []uint64{0, term, index}} }
+
+func state(term, vote uint64) walRecord { return walRecord{kind: 3, fields: []uint64{term, vote, 1}} }
+
 func snapshot(index, term uint64) walRecord { return walRecord{kind: 5, fields: []uint64{index, term}} }
 
 // state8 is the state of a member that knows that the entry 8 is stored.

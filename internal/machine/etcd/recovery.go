@@ -242,11 +242,13 @@ func DecideRecovery(f RecoveryFacts) RecoveryStep {
 
 func describeLoss(lost []string, f RecoveryFacts) string {
 	out := fmt.Sprintf("the data of %d of %d members is lost (%s)", len(lost), len(f.Slots), strings.Join(lost, ", "))
+	var outSb245 strings.Builder
 	for _, s := range f.Slots {
 		if s.Report != nil && s.Report.Learner && s.Report.Generation >= f.Generation && slices.Contains(lost, s.Slot) {
-			out += ", " + s.Slot + " was a learner"
+			outSb245.WriteString(", " + s.Slot + " was a learner")
 		}
 	}
+	out += outSb245.String()
 
 	return out
 }

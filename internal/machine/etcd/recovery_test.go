@@ -18,8 +18,8 @@ func survivor(slot string, generation int, term, index uint64) etcd.SlotState {
 }
 
 // joining is a slot whose machine reports data of a member that was not promoted yet.
-func joining(slot string, generation int, term, index uint64) etcd.SlotState {
-	s := survivor(slot, generation, term, index)
+func joining(slot string, term, index uint64) etcd.SlotState {
+	s := survivor(slot, 1, term, index)
 	s.Report.Learner = true
 	return s
 }
@@ -90,11 +90,11 @@ func TestDecideRecovery(t *testing.T) {
 			nil, etcd.RecoverSave, "newest data",
 		},
 		"a learner's data is no majority": {
-			[]etcd.SlotState{survivor("a", 1, 2, 9), joining("b", 1, 2, 9), gone("c")},
+			[]etcd.SlotState{survivor("a", 1, 2, 9), joining("b", 2, 9), gone("c")},
 			nil, etcd.RecoverSave, "the data of 2 of 3 members is lost (b, c), b was a learner; this machine has the newest data",
 		},
 		"a learner's data is not the newest": {
-			[]etcd.SlotState{survivor("a", 1, 2, 9), joining("b", 1, 3, 10), gone("c")},
+			[]etcd.SlotState{survivor("a", 1, 2, 9), joining("b", 3, 10), gone("c")},
 			nil, etcd.RecoverSave, "this machine has the newest data",
 		},
 		"a learner's log cannot be read": {
@@ -105,21 +105,21 @@ func TestDecideRecovery(t *testing.T) {
 		},
 		"the learner has another volume too": {
 			[]etcd.SlotState{survivor("a", 1, 2, 9), {
-				Slot: "b", Volumes: []string{"vol-old", "vol-b"}, Report: joining("b", 1, 2, 9).Report,
+				Slot: "b", Volumes: []string{"vol-old", "vol-b"}, Report: joining("b", 2, 9).Report,
 			}, gone("c")},
 			nil, etcd.RecoverWait, "2 of 3 volumes may have data (a, b)",
 		},
 		"two voters and a learner are left": {
-			[]etcd.SlotState{survivor("a", 1, 2, 9), joining("b", 1, 2, 9), silent("c")},
+			[]etcd.SlotState{survivor("a", 1, 2, 9), joining("b", 2, 9), silent("c")},
 			nil, etcd.RecoverWait, "2 of 3 volumes may have data (a, c)",
 		},
 		"only a learner is left": {
-			[]etcd.SlotState{joining("a", 1, 2, 9), gone("b"), gone("c")},
+			[]etcd.SlotState{joining("a", 2, 9), gone("b"), gone("c")},
 			func(f *etcd.RecoveryFacts) { f.Backup = verified("b1", 1, 2, 5) },
 			etcd.RecoverBegin, "restoring backup b1",
 		},
 		"only a learner is left, and no backup": {
-			[]etcd.SlotState{joining("a", 1, 2, 9), gone("b"), gone("c")},
+			[]etcd.SlotState{joining("a", 2, 9), gone("b"), gone("c")},
 			nil, etcd.RecoverManual, "(a, b, c), a was a learner, and there is no usable backup",
 		},
 		"its backup is tested": {

@@ -28,7 +28,8 @@ func numbers(values ...uint64) []byte {
 	return out
 }
 
-func member(id uint64) walRecord { return walRecord{kind: 1, fields: []uint64{id, 99}} }
+// ownMember says which member the log is of.
+func ownMember() walRecord { return walRecord{kind: 1, fields: []uint64{5, 99}} }
 
 // change is an entry that changes the membership: 0 adds a voter, 1 removes a member, 3 adds a learner.
 func change(index, kind, id uint64) walRecord {
@@ -51,26 +52,26 @@ func snapshotOf(index uint64, voters, learners []uint64) walRecord {
 func TestHasNoVote(t *testing.T) {
 	const first, second = "0000000000000000-0000000000000000.wal", "0000000000000001-0000000000000009.wal"
 	one := func(records ...walRecord) fstest.MapFS { return fstest.MapFS{first: logFile(records...)} }
-	damaged := encode(member(5), entry(1, 1), change(2, 3, 5), entry(2, 3))
+	damaged := encode(ownMember(), entry(1, 1), change(2, 3, 5), entry(2, 3))
 	damaged[len(damaged)-8-1]++
 	packed := slices.Concat(numbers(30, 2), field(3, field(1, []byte{3, 5})))
 	for name, c := range map[string]struct {
 		files fstest.MapFS
 		want  bool
 	}{
-		"a learner":             {one(member(5), snapshot(0, 0), change(2, 0, 3), change(3, 3, 5), entry(2, 4)), true},
-		"nothing was copied":    {one(member(5), snapshot(0, 0)), true},
-		"a learner's snapshot":  {one(member(5), snapshot(0, 0), snapshotOf(30, []uint64{3}, []uint64{5}), entry(2, 31)), true},
-		"promoted":              {one(member(5), change(3, 3, 5), change(4, 0, 5)), false},
-		"promoted, in two":      {fstest.MapFS{first: logFile(member(5), change(3, 3, 5)), second: logFile(member(5), change(9, 0, 5))}, false},
-		"a learner, in two":     {fstest.MapFS{first: logFile(member(5), change(3, 3, 5)), second: logFile(member(5), entry(2, 9))}, true},
-		"promoted by snapshot":  {one(member(5), change(3, 3, 5), snapshotOf(30, []uint64{3, 5}, nil)), false},
-		"packed":                {one(member(5), walRecord{kind: 5, data: packed}), false},
-		"an unknown snapshot":   {one(member(5), snapshot(30, 2)), false},
-		"a founder":             {one(member(5), change(1, 0, 5), change(2, 0, 3)), false},
-		"several changes":       {one(member(5), walRecord{kind: 2, data: numbers(2, 2, 9)}), false},
+		"a learner":             {one(ownMember(), snapshot(0, 0), change(2, 0, 3), change(3, 3, 5), entry(2, 4)), true},
+		"nothing was copied":    {one(ownMember(), snapshot(0, 0)), true},
+		"a learner's snapshot":  {one(ownMember(), snapshot(0, 0), snapshotOf(30, []uint64{3}, []uint64{5}), entry(2, 31)), true},
+		"promoted":              {one(ownMember(), change(3, 3, 5), change(4, 0, 5)), false},
+		"promoted, in two":      {fstest.MapFS{first: logFile(ownMember(), change(3, 3, 5)), second: logFile(ownMember(), change(9, 0, 5))}, false},
+		"a learner, in two":     {fstest.MapFS{first: logFile(ownMember(), change(3, 3, 5)), second: logFile(ownMember(), entry(2, 9))}, true},
+		"promoted by snapshot":  {one(ownMember(), change(3, 3, 5), snapshotOf(30, []uint64{3, 5}, nil)), false},
+		"packed":                {one(ownMember(), walRecord{kind: 5, data: packed}), false},
+		"an unknown snapshot":   {one(ownMember(), snapshot(30, 2)), false},
+		"a founder":             {one(ownMember(), change(1, 0, 5), change(2, 0, 3)), false},
+		"several changes":       {one(ownMember(), walRecord{kind: 2, data: numbers(2, 2, 9)}), false},
 		"another log":           {one(change(3, 3, 5)), false},
-		"the beginning is gone": {fstest.MapFS{second: logFile(member(5), entry(2, 9))}, false},
+		"the beginning is gone": {fstest.MapFS{second: logFile(ownMember(), entry(2, 9))}, false},
 		"damaged":               {fstest.MapFS{first: {Data: damaged}}, false},
 		"none":                  {fstest.MapFS{}, false},
 	} {

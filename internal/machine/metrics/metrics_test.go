@@ -41,7 +41,8 @@ func TestRender(t *testing.T) {
 		}
 	}
 	list := []backup.Backup{
-		tested("a", at, true), tested("b", at.Add(time.Hour), false), {Metadata: backup.Metadata{TakenAt: at.Add(2 * time.Hour)}},
+		tested("a", at, true), tested("b", at.Add(time.Hour), false),
+		{Metadata: backup.Metadata{TakenAt: at.Add(2 * time.Hour)}},
 		{Metadata: backup.Metadata{TakenAt: at.Add(9 * time.Hour), Origin: &backup.Origin{}}},
 	}
 	text := string(metrics.Render(metrics.Facts{

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -144,7 +145,7 @@ func (l *lab) dial(from, address string, port int) net.Conn {
 	var out net.Conn
 	l.in(from, func() {
 		const patience = 300 * time.Millisecond // an open connection takes less than one millisecond
-		connection, err := net.DialTimeout("tcp4", net.JoinHostPort(address, fmt.Sprint(port)), patience)
+		connection, err := net.DialTimeout("tcp4", net.JoinHostPort(address, strconv.Itoa(port)), patience)
 		var timeout net.Error
 
 		switch {

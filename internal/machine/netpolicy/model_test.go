@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -253,7 +254,7 @@ func drawCluster(r *rapid.T) netpolicy.Cluster {
 	}
 
 	for n := range rapid.IntRange(0, 4).Draw(r, "policies") {
-		policy := netpolicy.Policy{Metadata: netpolicy.Metadata{Name: fmt.Sprint(n), Namespace: drawNamespace(r)}}
+		policy := netpolicy.Policy{Metadata: netpolicy.Metadata{Name: strconv.Itoa(n), Namespace: drawNamespace(r)}}
 		policy.Spec.PodSelector = drawSelector(r)
 		policy.Spec.PolicyTypes = rapid.SampledFrom([][]string{nil, {"Ingress"}, {"Egress"}, {"Ingress", "Egress"}}).Draw(r, "types")
 		for range rapid.IntRange(0, 2).Draw(r, "ingress") {
@@ -272,7 +273,7 @@ func drawCluster(r *rapid.T) netpolicy.Cluster {
 
 func drawPod(r *rapid.T, n int) netpolicy.Pod {
 	return netpolicy.Pod{
-		Metadata: netpolicy.Metadata{Name: fmt.Sprint(n), Namespace: drawNamespace(r), Labels: drawLabels(r)},
+		Metadata: netpolicy.Metadata{Name: strconv.Itoa(n), Namespace: drawNamespace(r), Labels: drawLabels(r)},
 		Spec: netpolicy.PodSpec{
 			NodeName:    rapid.SampledFrom([]string{"one", "two"}).Draw(r, "node"),
 			HostNetwork: rapid.IntRange(0, 5).Draw(r, "host network") == 0,

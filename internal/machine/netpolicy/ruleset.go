@@ -74,27 +74,31 @@ func (n NodeRules) checkRule(r Rule) error {
 		return fmt.Errorf("the rules have no set %q", r.Set)
 	}
 
-	blocks := r.Except
-	if r.Block != "" {
-		blocks = append([]string{r.Block}, blocks...)
-	}
-
-	for _, text := range blocks {
+	for _, text := range append(slices.Clone(r.Except), r.Block) {
 		block, err := netip.ParsePrefix(text)
-		if err != nil || !block.Addr().Is4() || block.String() != text {
+		if text != "" && (err != nil || !block.Addr().Is4() || block.String() != text) {
 			return fmt.Errorf("%q is not an IPv4 range", text)
 		}
 	}
 
 	for _, p := range r.Ports {
-		isKnown := p.Protocol == "tcp" || p.Protocol == "udp" || p.Protocol == "sctp"
-		isAll := p.First == 0 && p.Last == 0
-		if !isKnown || !isAll && (p.First < 1 || p.Last < p.First || p.Last > maxPort) {
+		if !p.isValid() {
 			return fmt.Errorf("%s %d to %d are no ports", p.Protocol, p.First, p.Last)
 		}
 	}
 
 	return nil
+}
+
+// isValid reports whether the ports are some that Compile returns.
+func (p Ports) isValid() bool {
+	if !slices.Contains([]string{"tcp", "udp", "sctp"}, p.Protocol) {
+		return false
+	}
+
+	isAll := p.First == 0 && p.Last == 0
+
+	return isAll || p.First >= 1 && p.First <= p.Last && p.Last <= maxPort
 }
 
 const maxPort = 65535
@@ -121,8 +125,8 @@ func (n NodeRules) Ruleset() string {
 	}
 
 	// A verdict of accept ends only the chain of its hook, so a packet has to pass both.
-	writeHook(&b, "egress", "filter - 1", "saddr", egress, n.Pods)
-	writeHook(&b, "ingress", "filter", "daddr", ingress, n.Pods)
+	n.writeHook(&b, hook{name: "egress", priority: "filter - 1", address: "saddr"}, egress)
+	n.writeHook(&b, hook{name: "ingress", priority: "filter", address: "daddr"}, ingress)
 	b.WriteString("}\n")
 
 	return b.String()
@@ -181,10 +185,10 @@ func writeRule(b *strings.Builder, r Rule, address string) {
 	}
 
 	for _, p := range r.Ports {
-		switch {
-		case p.First == 0:
+		switch p.First {
+		case 0:
 			fmt.Fprintf(b, "\t\t%smeta l4proto %s accept\n", match, p.Protocol)
-		case p.First == p.Last:
+		case p.Last:
 			fmt.Fprintf(b, "\t\t%s%s dport %d accept\n", match, p.Protocol, p.First)
 		default:
 			fmt.Fprintf(b, "\t\t%s%s dport %d-%d accept\n", match, p.Protocol, p.First, p.Last)
@@ -206,19 +210,26 @@ func withoutContained(blocks []string) []string {
 	})
 }
 
+// hook is a chain at the hook forward.
+type hook struct {
+	name, priority string
+	// address is the one of the isolated pod: saddr or daddr.
+	address string
+}
+
 // writeHook writes the chain of a hook, which jumps to the chains of the pods.
-func writeHook(b *strings.Builder, name, priority, address string, verdicts []string, pods []PodRules) {
+func (n NodeRules) writeHook(b *strings.Builder, h hook, verdicts []string) {
 	if len(verdicts) == 0 {
 		return
 	}
 
 	var own []string
-	for _, p := range pods {
+	for _, p := range n.Pods {
 		own = append(own, p.Address+" . "+p.Address)
 	}
 
-	fmt.Fprintf(b, "\tchain %s {\n\t\ttype filter hook forward priority %s; policy accept;\n", name, priority)
+	fmt.Fprintf(b, "\tchain %s {\n\t\ttype filter hook forward priority %s; policy accept;\n", h.name, h.priority)
 	b.WriteString("\t\tct state established,related accept\n")
 	fmt.Fprintf(b, "\t\tip saddr . ip daddr { %s } accept\n", strings.Join(own, ", "))
-	fmt.Fprintf(b, "\t\tip %s vmap { %s }\n\t}\n", address, strings.Join(verdicts, ", "))
+	fmt.Fprintf(b, "\t\tip %s vmap { %s }\n\t}\n", h.address, strings.Join(verdicts, ", "))
 }

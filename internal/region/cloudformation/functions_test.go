@@ -6,6 +6,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -83,8 +84,8 @@ func TestFunctionOfStack(t *testing.T) {
 
 		return map[string]string{
 			"greeting": f.Configuration.Environment.Variables["GREETING"], "tag": f.Tags["k"], "stack": f.Tags["aws:cloudformation:stack-name"],
-			"pattern": *rule.EventPattern, "targets": strings.Join(ids, ","), "days": fmt.Sprint(aws.ToInt32(groups.LogGroups[0].RetentionInDays)),
-			"allowed": fmt.Sprint(strings.Contains(*policy.Policy, *rule.Arn)),
+			"pattern": *rule.EventPattern, "targets": strings.Join(ids, ","), "days": strconv.Itoa(int(aws.ToInt32(groups.LogGroups[0].RetentionInDays))),
+			"allowed": strconv.FormatBool(strings.Contains(*policy.Policy, *rule.Arn)),
 		}
 	}
 	want := func(greeting, target, days string) map[string]string {

@@ -4,6 +4,7 @@ package cloudwatchlogs
 
 import (
 	"context"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -66,9 +67,7 @@ func (s *Service) createLogGroup(
 		return nil, err
 	}
 
-	for k, v := range wire.SystemTags(ctx) {
-		g.Tags[k] = v
-	}
+	maps.Copy(g.Tags, wire.SystemTags(ctx))
 
 	s.st.Groups[name] = g
 

@@ -69,13 +69,13 @@ func (b *bus) call(op string, fill func(in any)) {
 }
 
 // put creates a rule with a pattern and a target.
-func (b *bus) put(name, pattern, state string, retry *sdk.RetryPolicy) {
+func (b *bus) put(name, pattern, ruleState string, retry *sdk.RetryPolicy) {
 	b.t.Helper()
 	b.call("PutRule", func(in any) {
 		rule := in.(*sdk.PutRuleInput)
 		rule.Name = &name
 		rule.EventPattern = &pattern
-		rule.State = &state
+		rule.State = &ruleState
 	})
 	b.call("PutTargets", func(in any) {
 		in.(*sdk.PutTargetsInput).Rule = &name

@@ -4,6 +4,7 @@ package eventbridge
 
 import (
 	"context"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -97,9 +98,7 @@ func (s *Service) putRule(ctx context.Context, in *sdk.PutRuleInput) (*sdk.PutRu
 		)
 	}
 
-	for k, v := range wire.SystemTags(ctx) {
-		after.Tags[k] = v
-	}
+	maps.Copy(after.Tags, wire.SystemTags(ctx))
 
 	after.Description = sdkshape.String(in.Description)
 	after.Pattern = *in.EventPattern

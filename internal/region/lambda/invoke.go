@@ -72,7 +72,7 @@ func (s *Service) invoke(ctx context.Context, in *sdk.InvokeInput) (*sdk.InvokeO
 		return &sdk.InvokeOutput{}, nil
 	}
 
-	o, err := s.runOnce(name, f, s.newRequestID(), payload)
+	o, err := s.runOnce(name, f, s.newRequestID(), payload) //nolint:contextcheck // an environment outlives the request that starts it
 	if err != nil {
 		s.logStartFailure(ctx, name, err)
 		o = newFailure("Runtime.InvalidEntrypoint", err.Error())
@@ -225,7 +225,7 @@ func (s *Service) runQueued(ctx context.Context, e queuedEvent) {
 		return // deleted meanwhile
 	}
 
-	o, err := s.runOnce(e.Function, f, e.ID, []byte(e.Body))
+	o, err := s.runOnce(e.Function, f, e.ID, []byte(e.Body)) //nolint:contextcheck // an environment outlives the request that starts it
 	if ctx.Err() != nil {
 		return
 	}

@@ -4,8 +4,8 @@ package tagging_test
 
 import (
 	"errors"
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -33,10 +33,10 @@ import (
 func newClient(t *testing.T, r regiontest.Region, key, secret string) *sdk.ResourceGroupsTaggingAPI {
 	t.Helper()
 	s, err := session.NewSession(&aws.Config{
-		Endpoint:    aws.String(r.URL),
+		Endpoint:    new(r.URL),
 		Region:      aws.String(regiontest.RegionName),
 		Credentials: credentials.NewStaticCredentials(key, secret, ""),
-		MaxRetries:  aws.Int(0),
+		MaxRetries:  new(0),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -82,24 +82,24 @@ func TestResourcesOfServices(t *testing.T) {
 	cfg := r.AWSConfig()
 	ec2Client := ec2.NewFromConfig(cfg)
 	iamClient := iam.NewFromConfig(cfg)
-	key := aws.String("run")
-	value := aws.String("1")
+	key := new("run")
+	value := new("1")
 	iamTags := []iamtypes.Tag{{Key: key, Value: value}}
 	vpc, err := ec2Client.CreateVpc(ctx, &ec2.CreateVpcInput{
-		CidrBlock: aws.String("10.1.0.0/16"),
+		CidrBlock: new("10.1.0.0/16"),
 		TagSpecifications: []ec2types.TagSpecification{{
 			ResourceType: ec2types.ResourceTypeVpc,
-			Tags:         []ec2types.Tag{{Key: key, Value: value}, {Key: aws.String("a"), Value: aws.String("b")}},
+			Tags:         []ec2types.Tag{{Key: key, Value: value}, {Key: new("a"), Value: new("b")}},
 		}},
 	})
 	check(t, err)
 	_, err = kms.NewFromConfig(cfg).CreateKey(ctx, &kms.CreateKeyInput{Tags: []kmstypes.Tag{{TagKey: key, TagValue: value}}})
 	check(t, err)
 	buckets := s3.NewFromConfig(cfg)
-	_, err = buckets.CreateBucket(ctx, &s3.CreateBucketInput{Bucket: aws.String("b-1")})
+	_, err = buckets.CreateBucket(ctx, &s3.CreateBucketInput{Bucket: new("b-1")})
 	check(t, err)
 	_, err = buckets.PutBucketTagging(ctx, &s3.PutBucketTaggingInput{
-		Bucket:  aws.String("b-1"),
+		Bucket:  new("b-1"),
 		Tagging: &s3types.Tagging{TagSet: []s3types.Tag{{Key: key, Value: value}}},
 	})
 	check(t, err)
@@ -112,11 +112,11 @@ func TestResourcesOfServices(t *testing.T) {
 	_, err = iamClient.CreatePolicy(ctx, &iam.CreatePolicyInput{PolicyName: key, PolicyDocument: aws.String(document), Tags: iamTags})
 	check(t, err)
 	zones := route53.NewFromConfig(cfg)
-	zone, err := zones.CreateHostedZone(ctx, &route53.CreateHostedZoneInput{Name: aws.String("example.com"), CallerReference: key})
+	zone, err := zones.CreateHostedZone(ctx, &route53.CreateHostedZoneInput{Name: new("example.com"), CallerReference: key})
 	check(t, err)
 	_, err = zones.ChangeTagsForResource(ctx, &route53.ChangeTagsForResourceInput{
 		ResourceType: route53types.TagResourceTypeHostedzone,
-		ResourceId:   aws.String(strings.TrimPrefix(*zone.HostedZone.Id, "/hostedzone/")),
+		ResourceId:   new(strings.TrimPrefix(*zone.HostedZone.Id, "/hostedzone/")),
 		AddTags:      []route53types.Tag{{Key: key, Value: value}},
 	})
 	check(t, err)
@@ -169,7 +169,7 @@ func TestRequestsAreChecked(t *testing.T) {
 	many := func(n int) []string {
 		var out []string
 		for i := range n {
-			out = append(out, fmt.Sprint(i))
+			out = append(out, strconv.Itoa(i))
 		}
 
 		return out
@@ -181,10 +181,10 @@ func TestRequestsAreChecked(t *testing.T) {
 		"21 values":        {&sdk.GetResourcesInput{TagFilters: []*sdk.TagFilter{filter("a", many(21)...)}}, sdk.ErrCodeInvalidParameterException},
 		"a long key":       {&sdk.GetResourcesInput{TagFilters: []*sdk.TagFilter{filter(strings.Repeat("a", 129))}}, sdk.ErrCodeInvalidParameterException},
 		"101 a page":       {&sdk.GetResourcesInput{ResourcesPerPage: aws.Int64(101)}, sdk.ErrCodeInvalidParameterException},
-		"no token of ours": {&sdk.GetResourcesInput{PaginationToken: aws.String("%")}, sdk.ErrCodeInvalidParameterException},
+		"no token of ours": {&sdk.GetResourcesInput{PaginationToken: new("%")}, sdk.ErrCodeInvalidParameterException},
 		"tags per page":    {&sdk.GetResourcesInput{TagsPerPage: aws.Int64(100)}, "NotImplemented"},
 		"a list of ARNs":   {&sdk.GetResourcesInput{ResourceARNList: aws.StringSlice([]string{"arn:aws:s3:::b"})}, "NotImplemented"},
-		"compliance":       {&sdk.GetResourcesInput{IncludeComplianceDetails: aws.Bool(true)}, "NotImplemented"},
+		"compliance":       {&sdk.GetResourcesInput{IncludeComplianceDetails: new(true)}, "NotImplemented"},
 		"all":              {&sdk.GetResourcesInput{}, ""},
 	} {
 		_, err := api.GetResources(tt.in)
@@ -204,7 +204,7 @@ func TestPermissionIsNeeded(t *testing.T) {
 	r := regiontest.StartWith(t, regiontest.Options{})
 	ctx := t.Context()
 	iamClient := iam.NewFromConfig(r.AWSConfig())
-	user := aws.String("reader")
+	user := new("reader")
 	_, err := iamClient.CreateUser(ctx, &iam.CreateUserInput{UserName: user})
 	check(t, err)
 	keys, err := iamClient.CreateAccessKey(ctx, &iam.CreateAccessKeyInput{UserName: user})

@@ -183,6 +183,36 @@ func EncodeJSON(out any) ([]byte, error) {
 	return b, nil
 }
 
+// encodeJSONList returns a list with the values of its elements.
+func encodeJSONList(v reflect.Value) ([]any, error) {
+	items := make([]any, v.Len())
+	for i := range items {
+		data, err := encodeJSONValue(v.Index(i), "")
+		if err != nil {
+			return nil, err
+		}
+
+		items[i] = data
+	}
+
+	return items, nil
+}
+
+// encodeJSONMap returns a map with the values of its elements.
+func encodeJSONMap(v reflect.Value) (map[string]any, error) {
+	object := map[string]any{}
+	for _, k := range v.MapKeys() {
+		data, err := encodeJSONValue(v.MapIndex(k), "")
+		if err != nil {
+			return nil, err
+		}
+
+		object[k.String()] = data
+	}
+
+	return object, nil
+}
+
 func encodeJSONValue(v reflect.Value, tag reflect.StructTag) (any, error) {
 	switch shapeKindOf(v.Type()) {
 	case structureShape:
@@ -209,30 +239,10 @@ func encodeJSONValue(v reflect.Value, tag reflect.StructTag) (any, error) {
 		return object, err
 
 	case listShape:
-		items := make([]any, v.Len())
-		for i := range items {
-			data, err := encodeJSONValue(v.Index(i), "")
-			if err != nil {
-				return nil, err
-			}
-
-			items[i] = data
-		}
-
-		return items, nil
+		return encodeJSONList(v)
 
 	case mapShape:
-		object := map[string]any{}
-		for _, k := range v.MapKeys() {
-			data, err := encodeJSONValue(v.MapIndex(k), "")
-			if err != nil {
-				return nil, err
-			}
-
-			object[k.String()] = data
-		}
-
-		return object, nil
+		return encodeJSONMap(v)
 
 	case scalarShape:
 	}

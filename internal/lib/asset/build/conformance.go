@@ -196,7 +196,7 @@ func shellLayer(root string) ([]archiveEntry, error) {
 		archiveEntry{name: "var/tmp", dir: true, mode: 0o1777},
 	)
 
-	for _, name := range strings.Fields(commands) {
+	for name := range strings.FieldsSeq(commands) {
 		entries = append(entries, archiveEntry{name: "bin/" + name, linkTarget: "busybox", mode: 0o777})
 	}
 

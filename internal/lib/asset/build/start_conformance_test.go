@@ -85,7 +85,6 @@ func TestConformanceImagesStart(t *testing.T) {
 
 		started++
 		t.Run(ref, func(t *testing.T) {
-			t.Parallel()
 			image, err := path.Image(d.Digest)
 			if err != nil {
 				t.Fatal(err)

@@ -55,6 +55,24 @@ func (b *builder) planSteps(ctx context.Context) ([]step, error) {
 		return nil, err
 	}
 
+	layers, err := b.planDebianLayers(ctx, requested)
+	if err != nil {
+		return nil, err
+	}
+
+	steps = append(steps, layers...)
+	for _, s := range steps {
+		b.stepKeys = append(b.stepKeys, s.key)
+		b.stepDirs[s.name] = b.stepDir(s)
+	}
+
+	return steps, nil
+}
+
+// planDebianLayers returns the steps of the layers of Debian's packages. An optional one that nobody has requested is left
+// out, unless it was built before.
+func (b *builder) planDebianLayers(ctx context.Context, requested map[string]bool) ([]step, error) {
+	var steps []step
 	for _, l := range debianLayers() {
 		isOptional := b.optional[l.name] && !requested[l.name]
 		if isOptional && !b.hasResultOf(l.name) {
@@ -73,11 +91,6 @@ func (b *builder) planSteps(ctx context.Context) ([]step, error) {
 		}
 
 		steps = append(steps, s)
-	}
-
-	for _, s := range steps {
-		b.stepKeys = append(b.stepKeys, s.key)
-		b.stepDirs[s.name] = b.stepDir(s)
 	}
 
 	return steps, nil
@@ -355,7 +368,7 @@ func (b *builder) expandPattern(pattern, moduleName string) string {
 // runCommand runs a command in dir and returns its standard output, with surrounding whitespace
 // removed.
 func (b *builder) runCommand(ctx context.Context, dir string, argv ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // the commands of recipes
 	cmd.Dir = dir
 	cmd.Env = b.Env
 	out, err := cmd.Output()

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -88,9 +89,7 @@ func runCustomRequest(ctx context.Context, req *Request, kind string, more templ
 			"LogicalResourceId":  req.LogicalID,
 			"ResourceProperties": textValues(req.Properties),
 		}
-		for k, v := range more {
-			request[k] = v
-		}
+		maps.Copy(request, more)
 
 		payload, err := json.Marshal(request)
 		if err != nil {

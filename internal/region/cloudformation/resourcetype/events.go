@@ -40,7 +40,7 @@ func eventTypes() map[string]Type {
 
 				return req.setPhysicalID(ctx, name)
 			},
-			Stabilize: func(ctx context.Context, req *Request) error { return putTargets(ctx, req) },
+			Stabilize: putTargets,
 			Update:    updateRule,
 			Delete: func(ctx context.Context, req *Request) error {
 				if err := IgnoreNotFound(removeTargets(ctx, req, targetIDs(req.Properties))); err != nil {

@@ -4,6 +4,7 @@ package resourcetype
 
 import (
 	"context"
+	"maps"
 
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 )
@@ -85,9 +86,7 @@ func updateFunction(ctx context.Context, req *Request) error {
 	if req.propertyChanged("Code", "Architectures") {
 		in := req.pickProperties("Architectures")
 		if code, ok := req.Properties["Code"].(template.Object); ok {
-			for k, v := range code {
-				in[k] = v
-			}
+			maps.Copy(in, code)
 		}
 
 		if err := runOnFunction(ctx, req, "UpdateFunctionCode", in); err != nil {
@@ -99,6 +98,11 @@ func updateFunction(ctx context.Context, req *Request) error {
 		}
 	}
 
+	return updateFunctionSettings(ctx, req)
+}
+
+// updateFunctionSettings updates everything but the code of a function.
+func updateFunctionSettings(ctx context.Context, req *Request) error {
 	settings := []string{
 		"Description", "Environment", "Handler", "LoggingConfig", "MemorySize", "Role", "Runtime", "Timeout",
 	}
