@@ -28,11 +28,13 @@ func TestPlanHasOneFindingForOneCause(t *testing.T) {
 	} {
 		text := s.edited(tt.old, tt.now)
 		putManifest(t, r, text)
+		s.must("state", "sign", "demo", "--yes", "-q")
 		code, out, errs := s.run("plan", "demo")
 		findings := strings.Count(errs, "error: ") - 1 // the last one counts them
 		if code != 1 || findings != 1 || !strings.Contains(errs, tt.want) {
 			t.Errorf("%s: exit %d, %d findings, want one with %q:\n%s%s", tt.name, code, findings, tt.want, out, errs)
 		}
 		putManifest(t, r, applied)
+		s.must("state", "sign", "demo", "--yes", "-q")
 	}
 }

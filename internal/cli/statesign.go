@@ -25,7 +25,7 @@ decrypt the cluster's keys.` + exitStatusHelp(),
 				return err
 			}
 
-			return a.runStateSign(cmd.Context(), name)
+			return runStateSign(cmd.Context(), a, name)
 		},
 	}
 
@@ -35,7 +35,7 @@ decrypt the cluster's keys.` + exitStatusHelp(),
 	return cmd
 }
 
-func (a *app) runStateSign(ctx context.Context, name string) error {
+func runStateSign(ctx context.Context, a *app, name string) error {
 	env, err := a.newLockingEnv()
 	if err != nil {
 		return err

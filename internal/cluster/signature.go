@@ -30,7 +30,7 @@ import (
 // that were applied last, or if another authority has signed them than that of the cluster. Load has compared them with
 // their signature. What AWS has decides, which costs no call, else the key of the authority. See docs/design/0021.
 func (session *Session) checkSignature(ctx context.Context, d *Desired, actual []plan.ActualResource) error {
-	if err := session.checkRevision(d); err != nil {
+	if err := checkRevision(session, d); err != nil {
 		return err
 	}
 
@@ -65,13 +65,13 @@ func (session *Session) checkSignature(ctx context.Context, d *Desired, actual [
 		}
 	}
 
-	session.warnOfUnsigned(d)
+	warnOfUnsigned(session, d)
 
 	return nil
 }
 
 // checkRevision compares the revision of the documents of d with the one that was applied last.
-func (session *Session) checkRevision(d *Desired) error {
+func checkRevision(session *Session, d *Desired) error {
 	applied := session.ownership.marks.Revision
 	if session.Env.TakeOver != "" { // on purpose, this is an earlier copy
 		applied = 0
@@ -108,7 +108,7 @@ func (session *Session) checkAuthorityKey(ctx context.Context, d *Desired, issue
 }
 
 // warnOfUnsigned warns that the documents of d have no signature.
-func (session *Session) warnOfUnsigned(d *Desired) {
+func warnOfUnsigned(session *Session, d *Desired) {
 	var findings diag.Findings
 	findings.Warnf(
 		"cluster/"+session.Name,
