@@ -82,6 +82,7 @@ func TestRules(t *testing.T) {
 		_, err := events.PutRule(ctx, &eventbridge.PutRuleInput{Name: aws.String("launches"), EventPattern: &pattern, Tags: []eventtypes.Tag{{Key: aws.String("team"), Value: aws.String("a")}}})
 		return err
 	}
+	l.check(put(`{"detail":{"AutoScalingGroupName":["a"]}}`))
 	for pattern, code := range map[string]string{
 		`{"source":["aws.autoscaling"]}`:   "",
 		`{"source":[{"prefix":"aws."}]}`:   "",
@@ -91,7 +92,6 @@ func TestRules(t *testing.T) {
 		`{"source":[]}`:                    "InvalidEventPatternException",
 		`[]`:                               "InvalidEventPatternException",
 		`{}`:                               "InvalidEventPatternException",
-		`{"detail":{"AutoScalingGroupName":["a"]}}`: "",
 	} {
 		if err := put(pattern); err == nil && code != "" || err != nil && errorCode(err) != code {
 			t.Errorf("pattern %s: %v, want %q", pattern, err, code)
