@@ -61,6 +61,7 @@ func TestAddonAccountsMayLittle(t *testing.T) {
 
 	want := []string{
 		"slipway:workers-update: get,patch configmaps slipway-workers-update", // the turn of machines, no secret
+		"slipway:network-policy: get,list,watch configmaps ",                  // of a namespace that has only addresses and ports
 		"slipway:flannel: get pods ",                                          // its own; it holds no secret
 		"slipway:flannel: get,list,watch nodes ",
 		"slipway:flannel: patch nodes/status ", // its own node's annotations: the policy

@@ -222,13 +222,13 @@ func resourceAddress(thing map[string]any) string {
 	return ""
 }
 
-// ownershipValues returns the values of the tags that tell clusters and states of one name apart. They are random, or times.
+// ownershipValues returns the values of the tags that tell clusters of one name apart. They are random.
 func (all recordsByID) ownershipValues() []string {
 	var values []string
 	for _, thing := range all {
 		for _, record := range thing {
 			tags, _ := record.(map[string]any)
-			for _, key := range []string{"slipway.dev/id", "slipway.dev/token", "slipway.dev/revision"} {
+			for _, key := range []string{"slipway.dev/id", "slipway.dev/token"} {
 				if value, ok := tags[key].(string); ok && value != "" {
 					values = append(values, value)
 				}
@@ -280,6 +280,7 @@ func isUnstableField(member string) bool {
 		"PrivateIpAddress", "PrivateIpAddresses", "PrivateIp", "PublicIp", "PrivateDnsName", "PublicDnsName", "DNSName", "Public", "Request",
 		"ClientToken", "MacAddress", "material", "ReservationID", "AvailableIpAddressCount", "LoadBalancerAddresses", "Want", "Activities", "Since",
 		"NotBefore", "Failures", "id", "RoleId", "Interfaces", "CallerReference",
+		"slipway.dev/revision", // a time in seconds
 	}, member) || isDerivedField(member)
 }
 

@@ -4,6 +4,7 @@ package tagging_test
 
 import (
 	"errors"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,6 +38,7 @@ func newClient(t *testing.T, r regiontest.Region, key, secret string) *sdk.Resou
 		Region:      aws.String(regiontest.RegionName),
 		Credentials: credentials.NewStaticCredentials(key, secret, ""),
 		MaxRetries:  new(0),
+		HTTPClient:  &http.Client{}, // with AWS_CA_BUNDLE, the session would change the one that all share
 	})
 	if err != nil {
 		t.Fatal(err)
