@@ -46,6 +46,12 @@ func onNewMachines() effect {
 	return effect{plan.OnNewMachines, "on new machines; running ones keep theirs until they are replaced"}
 }
 
+// withRollingUpdate is the effect of a new version of a launch template: a rolling update sets it on the groups. [rolling]
+// is for a provisioner that does so itself.
+func withRollingUpdate() effect {
+	return effect{plan.OnNewMachines, "on machines that a rolling update launches; until then all keep the former settings"}
+}
+
 // rolling returns e for a provisioner that replaces the machines of a changed group.
 func (e effect) rolling(rolls bool) effect {
 	if rolls && e.effect == plan.OnNewMachines {
@@ -233,7 +239,7 @@ func machineEffects() map[string]kindEffects {
 		"key-pair": {onDelete: onNewMachines(), onCreate: onNewMachines()},
 		"launch-template": {
 			onDelete:   quiet(),
-			byProperty: properties(onNewMachines(), "LaunchTemplateData"),
+			byProperty: properties(withRollingUpdate(), "LaunchTemplateData"),
 		},
 		"autoscaling-group": {
 			onDelete: interrupts("its machines: they are terminated"),

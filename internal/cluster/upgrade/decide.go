@@ -20,7 +20,7 @@ type Group struct {
 	ControlPlane bool
 	// Desired is the version in the manifests.
 	Desired Version
-	// Applied is the version of the manifests that were applied last: new machines get it.
+	// Applied is the version of the manifests that were applied last: the launch templates have it.
 	Applied Version
 	// RolledBack is set if a rollback has returned the group from the newest launch template to an earlier one.
 	RolledBack bool
@@ -61,7 +61,7 @@ const (
 	StepDone StepType = "done"
 	// StepWrite writes the versions of groups into the manifests.
 	StepWrite StepType = "write the manifests"
-	// StepApply applies the manifests, which changes what new machines are launched from.
+	// StepApply applies the manifests, which changes the launch templates.
 	StepApply StepType = "apply"
 	// StepReplace replaces the machines of groups one after the other.
 	StepReplace StepType = "replace machines"
@@ -293,7 +293,7 @@ func (s Step) Describe() string {
 
 		return "set the versions of groups: " + strings.Join(parts, ", ")
 	case StepApply:
-		return "apply the manifests: new machines get these versions"
+		return "apply the manifests: the launch templates get these versions"
 	case StepReplace:
 		return "replace the machines of " + strings.Join(s.Groups, ", ") + " one after the other"
 	case StepDone:

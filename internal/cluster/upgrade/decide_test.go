@@ -52,10 +52,10 @@ func describe(steps []upgrade.Step) []string {
 func TestPlan(t *testing.T) {
 	direct := []string{
 		"set the versions of groups: control-plane 1.36.3, workers 1.35.4",
-		"apply the manifests: new machines get these versions",
+		"apply the manifests: the launch templates get these versions",
 		"replace the machines of control-plane one after the other",
 		"set the versions of groups: workers 1.36.3",
-		"apply the manifests: new machines get these versions",
+		"apply the manifests: the launch templates get these versions",
 		"replace the machines of workers one after the other",
 	}
 	stack := observed("1.35.4")
@@ -77,15 +77,15 @@ func TestPlan(t *testing.T) {
 		"next minor": {observed("1.35.4"), direct},
 		"stack": {stack, []string{
 			"set the versions of groups: control-plane 1.36.3, workers 1.36.3",
-			"apply the manifests: new machines get these versions",
+			"apply the manifests: the launch templates get these versions",
 		}},
 		"killed while the control plane was replaced": {halfway, direct[2:]},
 		"nothing to do": {observed("1.36.3"), nil},
 		"only a new catalogue": {catalog, []string{
-			"pin the asset catalogue", "apply the manifests: new machines get these versions",
+			"pin the asset catalogue", "apply the manifests: the launch templates get these versions",
 		}},
 		"killed between pinning a catalogue and applying it": {pinned, []string{
-			"apply the manifests: new machines get these versions",
+			"apply the manifests: the launch templates get these versions",
 		}},
 		"after a rollback of the workers": {returned, []string{
 			"replace the machines of workers one after the other",

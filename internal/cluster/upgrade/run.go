@@ -362,7 +362,7 @@ func (u *upgrader) carryOutStep(ctx context.Context, s Step) error {
 	return nil
 }
 
-// applyManifests applies the manifests: new machines are launched with what they and the catalogue ask for.
+// applyManifests applies the manifests: the launch templates get what they and the catalogue ask for.
 func (u *upgrader) applyManifests(ctx context.Context) error {
 	quiet := *u.env
 	quiet.Hooks.Show = nil
