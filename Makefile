@@ -38,7 +38,7 @@ robustness-machines: build deps ## the same with faults of machines, disks and n
 moto-suite: ## the listed tests of moto's own suite, against the local region; says how to get them
 	@hack/moto-suite.sh $(SERVICE)
 
-conformance: build deps ## Kubernetes' conformance tests against a cluster in a local region; FOCUS=REGEXP runs those whose names match
+conformance: build deps ## Kubernetes' conformance tests against a cluster in a local region; FOCUS=REGEXP runs those whose names match, SUITE=NetworkPolicy those about NetworkPolicies
 	@hack/conformance.sh
 
 e2e: build deps ## the end-to-end tests; fails where test would skip

@@ -3,6 +3,7 @@
 #
 #   hack/conformance.sh                            all that test/conformance/exceptions.txt does not leave out
 #   FOCUS='sig-network.*Services' hack/conformance.sh    those whose names match
+#   SUITE=NetworkPolicy hack/conformance.sh        Kubernetes' specs about NetworkPolicies, which are no conformance tests
 #   PROCESSES=2 hack/conformance.sh                specs at the same time; default 4
 set -euo pipefail
 cd "$(dirname "$0")/.."

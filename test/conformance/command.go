@@ -19,8 +19,10 @@ type Programs struct {
 	Kubectl string
 }
 
-// Selection says which specs of the conformance tests run. A spec must meet all conditions.
+// Selection says which specs run. A spec must meet all conditions.
 type Selection struct {
+	// Suite is the suite of the specs. Required.
+	Suite Suite
 	// Focus is a regular expression that the name of a spec matches; if empty, all names do.
 	Focus string
 	// Only are the names of the specs; if empty, all specs. It replaces Focus.
@@ -45,9 +47,6 @@ type Run struct {
 	Timeout time.Duration
 }
 
-// suiteLabel selects the conformance tests among all end-to-end tests of Kubernetes. It is a label of ginkgo.
-const suiteLabel = "Conformance"
-
 // RunArguments returns the arguments of the runner.
 func RunArguments(r Run, s Selection) []string {
 	args := []string{
@@ -55,7 +54,7 @@ func RunArguments(r Run, s Selection) []string {
 		"--no-color",
 		"--procs=" + strconv.Itoa(r.Processes),
 		"--timeout=" + r.Timeout.String(),
-		"--label-filter=" + suiteLabel,
+		"--label-filter=" + s.Suite.labelFilter(),
 		"--output-dir=" + r.Directory,
 		"--json-report=" + r.Report,
 	}
@@ -91,7 +90,7 @@ func ListArguments(report string, s Selection) []string {
 	args := []string{
 		"-ginkgo.dry-run",
 		"-ginkgo.no-color",
-		"-ginkgo.label-filter=" + suiteLabel,
+		"-ginkgo.label-filter=" + s.Suite.labelFilter(),
 		"-ginkgo.json-report=" + report,
 	}
 

@@ -65,7 +65,7 @@ func TestExceptionsAreSpecs(t *testing.T) {
 		t.Fatalf("upstream's list has %d specs", len(names))
 	}
 
-	for _, unknown := range conformance.FindUnknown(readList(t), names) {
+	for _, unknown := range conformance.FindUnknown(conformance.Conformance.Exceptions(readList(t)), names) {
 		t.Errorf("no spec has the name %s", unknown.Spec)
 	}
 }
@@ -76,12 +76,13 @@ func TestParseExceptions(t *testing.T) {
 		"":                                     "",
 		"# why\n\na [Conformance] -- no image": "",
 		"a [Conformance] [LinuxOnly] -- no image\nb [Conformance] -- the same": "",
-		"a -- no image":                              `line 1: invalid name "a"`,
-		" a [Conformance] -- no image":               "invalid name",
-		"# x\na [Conformance]":                       "line 2: a [Conformance] has no reason",
-		"a [Conformance] -- ":                        "has no reason",
-		"b [Conformance] -- x\na [Conformance] -- x": "line 2: a [Conformance] does not sort after b [Conformance]",
-		"a [Conformance] -- x\na [Conformance] -- y": "does not sort after",
+		"a [Feature:NetworkPolicy] -- no SCTP":                                 "",
+		"a -- no image":                                                        `line 1: invalid name "a"`,
+		" a [Conformance] -- no image":                                         "invalid name",
+		"# x\na [Conformance]":                                                 "line 2: a [Conformance] has no reason",
+		"a [Conformance] -- ":                                                  "has no reason",
+		"b [Conformance] -- x\na [Conformance] -- x":                           "line 2: a [Conformance] does not sort after b [Conformance]",
+		"a [Conformance] -- x\na [Conformance] -- y":                           "does not sort after",
 	} {
 		_, err := conformance.ParseExceptions(strings.NewReader(text))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
@@ -145,12 +146,16 @@ func TestRunArguments(t *testing.T) {
 		selection conformance.Selection
 		want      []string
 	}{
-		{"all", conformance.Selection{}, nil},
-		{"without exceptions", conformance.Selection{Exceptions: list}, []string{skip}},
-		{"focus", conformance.Selection{Focus: "Job|Pod", Exceptions: list}, []string{"--focus=Job|Pod", skip}},
+		{"all", conformance.Selection{Suite: conformance.Conformance}, nil},
+		{"without exceptions", conformance.Selection{Suite: conformance.Conformance, Exceptions: list}, []string{skip}},
+		{
+			"focus",
+			conformance.Selection{Suite: conformance.Conformance, Focus: "Job|Pod", Exceptions: list},
+			[]string{"--focus=Job|Pod", skip},
+		},
 		{
 			"failed ones",
-			conformance.Selection{Only: []string{"c [Conformance]", "d"}, Focus: "Job"},
+			conformance.Selection{Suite: conformance.Conformance, Only: []string{"c [Conformance]", "d"}, Focus: "Job"},
 			[]string{`--focus=c \[Conformance\]$`, "--focus=d$"},
 		},
 	} {
@@ -182,6 +187,40 @@ func TestRunArguments(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+func TestSuites(t *testing.T) {
+	t.Parallel()
+	both := []conformance.Exception{{Spec: "a [Conformance]", Reason: "x"}, {Spec: "b [Feature:NetworkPolicy]", Reason: "y"}}
+
+	for _, c := range []struct {
+		name   string
+		suite  conformance.Suite
+		filter string
+		spec   string
+	}{
+		{"", conformance.Conformance, "Conformance", "a [Conformance]"},
+		{"Conformance", conformance.Conformance, "Conformance", "a [Conformance]"},
+		{"NetworkPolicy", conformance.NetworkPolicy, "Feature: containsAny NetworkPolicy", "b [Feature:NetworkPolicy]"},
+	} {
+		suite, err := conformance.ParseSuite(c.name)
+		if err != nil || suite != c.suite {
+			t.Errorf("%q: %q %v", c.name, suite, err)
+		}
+
+		if got := suite.Exceptions(both); len(got) != 1 || got[0].Spec != c.spec {
+			t.Errorf("%q: exceptions %v", c.name, got)
+		}
+
+		want := "-ginkgo.label-filter=" + c.filter
+		if args := conformance.ListArguments("r.json", conformance.Selection{Suite: suite}); !slices.Contains(args, want) {
+			t.Errorf("%q: %v has no %s", c.name, args, want)
+		}
+	}
+
+	if _, err := conformance.ParseSuite("Storage"); err == nil || !strings.Contains(err.Error(), "Conformance or NetworkPolicy") {
+		t.Error(err)
 	}
 }
 

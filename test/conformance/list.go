@@ -21,12 +21,8 @@ type Exception struct {
 	Reason string
 }
 
-const (
-	// reasonMark separates the name of a spec from the reason.
-	reasonMark = " -- "
-	// label is at the end of the name of each spec that belongs to the conformance tests.
-	label = "[Conformance]"
-)
+// reasonMark separates the name of a spec from the reason.
+const reasonMark = " -- "
 
 // ParseExceptions reads a list: one spec a line with its name and, after " -- ", the reason. Empty lines and lines that
 // begin with # are ignored. The lines are sorted by name, without duplicates.
@@ -42,8 +38,14 @@ func ParseExceptions(r io.Reader) ([]Exception, error) {
 
 		name, reason, _ := strings.Cut(line, reasonMark)
 		switch {
-		case !strings.Contains(name, label) || strings.TrimSpace(name) != name:
-			return nil, fmt.Errorf("line %d: invalid name %q: want the full name of a spec with %s", number, name, label)
+		case !hasMark(name) || strings.TrimSpace(name) != name:
+			return nil, fmt.Errorf(
+				"line %d: invalid name %q: want the full name of a spec with %s or %s",
+				number,
+				name,
+				Conformance.mark(),
+				NetworkPolicy.mark(),
+			)
 
 		case strings.TrimSpace(reason) == "":
 			return nil, fmt.Errorf("line %d: %s has no reason: add %qREASON", number, name, reasonMark)
@@ -60,6 +62,10 @@ func ParseExceptions(r io.Reader) ([]Exception, error) {
 	}
 
 	return out, nil
+}
+
+func hasMark(name string) bool {
+	return strings.Contains(name, Conformance.mark()) || strings.Contains(name, NetworkPolicy.mark())
 }
 
 // FindUnknown returns the exceptions that name none of the specs, such as after an update of Kubernetes.

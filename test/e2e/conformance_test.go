@@ -32,8 +32,8 @@ type conformanceTests struct {
 }
 
 // TestConformance runs Kubernetes' conformance tests against a cluster of one control-plane machine and two workers. Each spec must
-// pass unless test/conformance/exceptions.txt lists it. FOCUS is a regular expression of the names of specs, and PROCESSES the number
-// of specs at the same time.
+// pass unless test/conformance/exceptions.txt lists it. SUITE=NetworkPolicy runs the specs about NetworkPolicies in their place. FOCUS is a
+// regular expression of the names of specs, and PROCESSES the number of specs at the same time.
 func TestConformance(t *testing.T) {
 	if os.Getenv("SLIPWAY_CONFORMANCE") == "" {
 		t.Skip("SKIPPED: Kubernetes' conformance tests, see make conformance")
@@ -64,10 +64,15 @@ func prepareConformance(t *testing.T, shared string) *conformanceTests {
 		t.Fatal(err)
 	}
 	defer func() { _ = file.Close() }()
-	exceptions, err := conformance.ParseExceptions(file)
+	all, err := conformance.ParseExceptions(file)
 	if err != nil {
 		t.Fatal(err)
 	}
+	suite, err := conformance.ParseSuite(os.Getenv("SUITE"))
+	if err != nil {
+		t.Fatalf("SUITE: %v", err)
+	}
+	exceptions := suite.Exceptions(all)
 	c := &conformanceTests{
 		programs: conformance.Programs{
 			Tests:   filepath.Join(built[0], "e2e.test"),
@@ -76,7 +81,7 @@ func prepareConformance(t *testing.T, shared string) *conformanceTests {
 		},
 		directory:  filepath.Join(shared, "conformance"),
 		exceptions: exceptions,
-		selection:  conformance.Selection{Focus: os.Getenv("FOCUS"), Exceptions: exceptions},
+		selection:  conformance.Selection{Suite: suite, Focus: os.Getenv("FOCUS"), Exceptions: exceptions},
 		processes:  processes,
 	}
 	if err := os.RemoveAll(c.directory); err != nil {
@@ -86,15 +91,15 @@ func prepareConformance(t *testing.T, shared string) *conformanceTests {
 		t.Fatal(err)
 	}
 	c.linkKubectl(t, shared)
-	all := c.list(t, conformance.Selection{})
-	for _, unknown := range conformance.FindUnknown(exceptions, all) {
+	specs := c.list(t, conformance.Selection{Suite: suite})
+	for _, unknown := range conformance.FindUnknown(exceptions, specs) {
 		t.Fatalf("test/conformance/exceptions.txt: no spec has the name %s", unknown.Spec)
 	}
 	c.selected = c.list(t, c.selection)
 	if len(c.selected) == 0 {
 		t.Fatalf("no spec matches FOCUS=%s, or the list leaves all of them out", c.selection.Focus)
 	}
-	t.Logf("%d of %d specs are selected", len(c.selected), len(all))
+	t.Logf("%d of %d specs are selected", len(c.selected), len(specs))
 	return c
 }
 
@@ -184,7 +189,7 @@ func (c *conformanceTests) run(e *environment) {
 	repeated := 0
 	if len(failed) > 0 {
 		e.t.Logf("%d specs run again, alone:\n%s", len(failed), strings.Join(failed, "\n"))
-		again := c.runOnce(e, "second", conformance.Selection{Only: failed}, 1)
+		again := c.runOnce(e, "second", conformance.Selection{Suite: c.selection.Suite, Only: failed}, 1)
 		repeated = len(conformance.PassedSpecs(again))
 		results = conformance.Replace(results, again)
 	}

@@ -8,9 +8,14 @@ import (
 	"strings"
 )
 
-// conformanceModule has Kubernetes' end-to-end tests, the program that runs them in parallel, and the programs of
-// the images that the conformance tests start.
-const conformanceModule = "conformance"
+const (
+	// conformanceModule has Kubernetes' end-to-end tests, the program that runs them in parallel, and most programs of
+	// the images that the conformance tests start.
+	conformanceModule = "conformance"
+	// sampleServerModule has the API server that the tests of API aggregation start. It is of the version in the tag of its
+	// image: the tests give it the rights that this version needs, and later ones need more.
+	sampleServerModule = "sample-apiserver"
+)
 
 // conformanceRecipe returns the recipe of the conformance tests. They are built on request, because no cluster needs
 // them.
@@ -32,9 +37,14 @@ func conformanceRecipe() moduleRecipe {
 	return r
 }
 
+// sampleServerRecipe returns the recipe of the API server that the tests of API aggregation start.
+func sampleServerRecipe() moduleRecipe {
+	return moduleRecipe{Name: sampleServerModule, Pins: "k8s.io/sample-apiserver", Packages: []string{"tool"}}
+}
+
 // conformanceSteps returns the names of the steps that only the conformance tests need.
 func conformanceSteps() []string {
-	names := []string{conformanceModule}
+	names := []string{conformanceModule, sampleServerModule}
 	for _, l := range conformanceDebianLayers() {
 		names = append(names, l.name)
 	}
@@ -92,7 +102,7 @@ func conformanceImages() []imageRecipe {
 		{Ref: tests + "nonroot:1.5", Layers: []string{"base", "shell"}, Command: []string{"sh"}, User: "1234"},
 		{
 			Ref:        tests + "sample-apiserver:1.29.2",
-			Layers:     []string{"base", "sample-apiserver"},
+			Layers:     []string{"base", sampleServerModule},
 			Entrypoint: []string{"/sample-apiserver"},
 		},
 		{Ref: "registry.k8s.io/etcd:3.6.8-0", Layers: []string{"base", "etcd"}},
@@ -156,8 +166,8 @@ func (b *builder) listConformanceLayer(name string) ([]archiveEntry, error) {
 			// Upstream's image sets both bits: a test tries to become root by them.
 			{name: "usr/local/bin/nnp", source: filepath.Join(programs, "nonewprivs"), mode: 0o6755},
 		}, nil
-	case "sample-apiserver":
-		return []archiveEntry{{name: name, source: filepath.Join(programs, name), mode: 0o755}}, nil
+	case sampleServerModule:
+		return listPrograms(filepath.Join(b.stepDirs[name], "bin"), "")
 	case "kitten", "nautilus":
 		picture := name + ".jpg"
 		return []archiveEntry{

@@ -23,6 +23,19 @@ func TestConformanceIsOfTheDefaultKubernetes(t *testing.T) {
 	}
 }
 
+// TestSampleServerIsOfItsTag: the tests of API aggregation give the server the rights that the version in the tag needs.
+func TestSampleServerIsOfItsTag(t *testing.T) {
+	t.Parallel()
+	b := newResolvedBuilder(t, Options{})
+	_, minorAndPatch, _ := strings.Cut(b.versions[sampleServerModule], ".")
+
+	for _, i := range conformanceImages() {
+		if strings.Contains(i.Ref, sampleServerModule) && !strings.HasSuffix(i.Ref, ":1."+minorAndPatch) {
+			t.Errorf("image %s has the server of version %s", i.Ref, b.versions[sampleServerModule])
+		}
+	}
+}
+
 // TestConformanceIsBuiltOnRequest: the default build leaves the tests, their layers and their images out.
 func TestConformanceIsBuiltOnRequest(t *testing.T) {
 	t.Parallel()

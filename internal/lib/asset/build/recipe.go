@@ -67,7 +67,7 @@ func moduleRecipes() []moduleRecipe {
 		earlierKubernetesRecipes(),
 		otherVersionRecipes(),
 		addonRecipes(),
-		[]moduleRecipe{conformanceRecipe()},
+		[]moduleRecipe{conformanceRecipe(), sampleServerRecipe()},
 	)
 }
 
