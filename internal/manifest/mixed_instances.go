@@ -75,7 +75,7 @@ func (v validator) checkMixedInstances(spec v1alpha1.InstanceGroupSpec) {
 		return
 	}
 
-	v.checkMixedRole(at, spec)
+	checkMixedRole(v, at, spec)
 	if len(p.Instances) > maxOverrides {
 		v.errorf(
 			at+".instances",
@@ -109,7 +109,7 @@ func (v validator) checkMixedInstances(spec v1alpha1.InstanceGroupSpec) {
 }
 
 // checkMixedRole checks that only workers have spot instances.
-func (v validator) checkMixedRole(at string, spec v1alpha1.InstanceGroupSpec) {
+func checkMixedRole(v validator, at string, spec v1alpha1.InstanceGroupSpec) {
 	switch {
 	case spec.Role == v1alpha1.RoleBastion:
 		v.errorf(at, "", "leave it out", "is for workers and the control plane")

@@ -59,9 +59,9 @@ func (v validator) checkRepair(spec v1alpha1.InstanceGroupSpec) {
 		return
 	}
 
-	v.checkRepairTime("spec.repair.notReadyFor", r.NotReadyFor, minRepairWait)
+	checkRepairTime(v, "spec.repair.notReadyFor", r.NotReadyFor, minRepairWait)
 	if spec.Role == v1alpha1.RoleControlPlane {
-		v.checkRepairTime("spec.repair.minMachineAge", r.MinMachineAge, minRepairAge)
+		checkRepairTime(v, "spec.repair.minMachineAge", r.MinMachineAge, minRepairAge)
 		if r.MaxUnhealthyPercent != 0 && r.MaxUnhealthyPercent != defaultRepairPercent {
 			v.errorf(
 				"spec.repair.maxUnhealthyPercent",
@@ -84,7 +84,7 @@ func (v validator) checkRepair(spec v1alpha1.InstanceGroupSpec) {
 }
 
 // checkRepairTime checks a duration of spec.repair. Zero means unset.
-func (v validator) checkRepairTime(path, text string, least time.Duration) {
+func checkRepairTime(v validator, path, text string, least time.Duration) {
 	wait, err := time.ParseDuration(text)
 	if text == "" || err == nil && wait >= least && wait <= maxRepairWait {
 		return
