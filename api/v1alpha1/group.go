@@ -47,8 +47,8 @@ type InstanceGroupSpec struct {
 	// UserDataFormat is CloudInit, or Ignition for Flatcar.
 	UserDataFormat string `json:"userDataFormat,omitempty"`
 
-	// MixedInstancesPolicy allows the group to use other machine types and spot instances. Workers
-	// only.
+	// MixedInstancesPolicy allows the group to use other machine types, for the control plane if EC2 has no capacity for
+	// the first ones, and spot instances, for workers only.
 	MixedInstancesPolicy MixedInstancesPolicy `json:"mixedInstancesPolicy,omitzero"`
 
 	// MaxPrice is the highest price of a spot instance in dollars an hour, such as "0.05". If
@@ -145,7 +145,7 @@ type MixedInstancesPolicy struct {
 	OnDemandBase int `json:"onDemandBase,omitempty"`
 
 	// OnDemandAboveBase is the percentage of on-demand instances among those above onDemandBase. 0
-	// means that all of them are spot instances.
+	// means that all of them are spot instances. A control plane has none: it is 100.
 	OnDemandAboveBase int `json:"onDemandAboveBase,omitempty"`
 
 	// OnDemandAllocationStrategy is prioritized (the first available type of instances) or

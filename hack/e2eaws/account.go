@@ -16,6 +16,7 @@ import (
 	"github.com/aws/smithy-go/logging"
 	"github.com/aws/smithy-go/middleware"
 
+	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 	"github.com/slipway-k8s/slipway/internal/lib/awsfix"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/lib/plainerror"
@@ -71,16 +72,23 @@ func (a account) describePlace() string {
 
 // findZones returns the first n zones of the region that offer the machine type.
 func (a account) findZones(ctx context.Context, n int, machineType string) ([]string, error) {
-	out, err := ec2.NewFromConfig(a.cfg).DescribeInstanceTypeOfferings(ctx, &ec2.DescribeInstanceTypeOfferingsInput{
+	pages := ec2.NewDescribeInstanceTypeOfferingsPaginator(ec2.NewFromConfig(a.cfg), &ec2.DescribeInstanceTypeOfferingsInput{
 		LocationType: ec2types.LocationTypeAvailabilityZone,
 		Filters:      []ec2types.Filter{{Name: aws.String("instance-type"), Values: []string{machineType}}},
 	})
+	offerings, err := transport.CollectPages(
+		ctx,
+		pages,
+		func(p *ec2.DescribeInstanceTypeOfferingsOutput) []ec2types.InstanceTypeOffering {
+			return p.InstanceTypeOfferings
+		},
+	)
 	if err != nil {
 		return nil, fmt.Errorf("list the zones of %s that offer %s: %w", a.cfg.Region, machineType, plainerror.Wrap(err))
 	}
 
 	var zones []string
-	for _, offering := range out.InstanceTypeOfferings {
+	for _, offering := range offerings {
 		zones = append(zones, aws.ToString(offering.Location))
 	}
 

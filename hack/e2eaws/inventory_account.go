@@ -18,6 +18,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	s3types "github.com/aws/aws-sdk-go-v2/service/s3/types"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 )
 
 // iamPath is the path of all roles, instance profiles and policies of Slipway.
@@ -121,24 +123,32 @@ func (v inventory) removeProfile(ctx context.Context, name string) error {
 }
 
 func (v inventory) removeRole(ctx context.Context, name string) error {
-	inline, err := v.iam.ListRolePolicies(ctx, &iam.ListRolePoliciesInput{RoleName: &name})
+	inline, err := transport.CollectPages(
+		ctx,
+		iam.NewListRolePoliciesPaginator(v.iam, &iam.ListRolePoliciesInput{RoleName: &name}),
+		func(p *iam.ListRolePoliciesOutput) []string { return p.PolicyNames },
+	)
 	if err != nil {
 		return err
 	}
 
-	for _, policy := range inline.PolicyNames {
+	for _, policy := range inline {
 		in := &iam.DeleteRolePolicyInput{RoleName: &name, PolicyName: &policy}
 		if _, err := v.iam.DeleteRolePolicy(ctx, in); err != nil {
 			return err
 		}
 	}
 
-	attached, err := v.iam.ListAttachedRolePolicies(ctx, &iam.ListAttachedRolePoliciesInput{RoleName: &name})
+	attached, err := transport.CollectPages(
+		ctx,
+		iam.NewListAttachedRolePoliciesPaginator(v.iam, &iam.ListAttachedRolePoliciesInput{RoleName: &name}),
+		func(p *iam.ListAttachedRolePoliciesOutput) []iamtypes.AttachedPolicy { return p.AttachedPolicies },
+	)
 	if err != nil {
 		return err
 	}
 
-	for _, policy := range attached.AttachedPolicies {
+	for _, policy := range attached {
 		in := &iam.DetachRolePolicyInput{RoleName: &name, PolicyArn: policy.PolicyArn}
 		if _, err := v.iam.DetachRolePolicy(ctx, in); err != nil {
 			return err

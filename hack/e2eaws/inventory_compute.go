@@ -12,6 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+
+	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 )
 
 // computeKinds are the kinds of machines and their volumes.
@@ -33,14 +35,17 @@ func (v inventory) scalingGroupKind() resourceKind {
 		list: func(ctx context.Context) ([]resource, error) {
 			filters := []autoscalingtypes.Filter{{Name: aws.String("tag:" + runTag), Values: []string{string(v.id)}}}
 			in := &autoscaling.DescribeAutoScalingGroupsInput{Filters: filters}
-			out, err := v.autoscaling.DescribeAutoScalingGroups(ctx, in)
+			pages := autoscaling.NewDescribeAutoScalingGroupsPaginator(v.autoscaling, in)
+			found, err := transport.CollectPages(ctx, pages, func(p *autoscaling.DescribeAutoScalingGroupsOutput) []autoscalingtypes.AutoScalingGroup {
+				return p.AutoScalingGroups
+			})
 			if err != nil {
 				return nil, err
 			}
 
 			id := func(g autoscalingtypes.AutoScalingGroup) *string { return g.AutoScalingGroupName }
 
-			return toResources(name, out.AutoScalingGroups, id), nil
+			return toResources(name, found, id), nil
 		},
 		remove: func(ctx context.Context, id string) error {
 			in := &autoscaling.DeleteAutoScalingGroupInput{AutoScalingGroupName: &id, ForceDelete: aws.Bool(true)}
@@ -57,13 +62,16 @@ func (v inventory) instanceKind() resourceKind {
 		arn:  "ec2:instance",
 		list: func(ctx context.Context) ([]resource, error) {
 			states := filterValues("instance-state-name", "pending", "running", "shutting-down", "stopping", "stopped")
-			out, err := v.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: v.tagFilters(states)})
+			pages := ec2.NewDescribeInstancesPaginator(v.ec2, &ec2.DescribeInstancesInput{Filters: v.tagFilters(states)})
+			reservations, err := transport.CollectPages(ctx, pages, func(p *ec2.DescribeInstancesOutput) []ec2types.Reservation {
+				return p.Reservations
+			})
 			if err != nil {
 				return nil, err
 			}
 
 			var found []resource
-			for _, reservation := range out.Reservations {
+			for _, reservation := range reservations {
 				id := func(i ec2types.Instance) *string { return i.InstanceId }
 				found = append(found, toResources(name, reservation.Instances, id)...)
 			}
@@ -83,14 +91,17 @@ func (v inventory) launchTemplateKind() resourceKind {
 		name: name,
 		arn:  "ec2:launch-template",
 		list: func(ctx context.Context) ([]resource, error) {
-			out, err := v.ec2.DescribeLaunchTemplates(ctx, &ec2.DescribeLaunchTemplatesInput{Filters: v.tagFilters()})
+			pages := ec2.NewDescribeLaunchTemplatesPaginator(v.ec2, &ec2.DescribeLaunchTemplatesInput{Filters: v.tagFilters()})
+			found, err := transport.CollectPages(ctx, pages, func(p *ec2.DescribeLaunchTemplatesOutput) []ec2types.LaunchTemplate {
+				return p.LaunchTemplates
+			})
 			if err != nil {
 				return nil, err
 			}
 
 			id := func(t ec2types.LaunchTemplate) *string { return t.LaunchTemplateId }
 
-			return toResources(name, out.LaunchTemplates, id), nil
+			return toResources(name, found, id), nil
 		},
 		remove: func(ctx context.Context, id string) error {
 			_, err := v.ec2.DeleteLaunchTemplate(ctx, &ec2.DeleteLaunchTemplateInput{LaunchTemplateId: &id})
@@ -106,12 +117,15 @@ func (v inventory) volumeKind() resourceKind {
 		arn:  "ec2:volume",
 		list: func(ctx context.Context) ([]resource, error) {
 			states := filterValues("status", "creating", "available", "in-use", "error")
-			out, err := v.ec2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{Filters: v.tagFilters(states)})
+			pages := ec2.NewDescribeVolumesPaginator(v.ec2, &ec2.DescribeVolumesInput{Filters: v.tagFilters(states)})
+			found, err := transport.CollectPages(ctx, pages, func(p *ec2.DescribeVolumesOutput) []ec2types.Volume {
+				return p.Volumes
+			})
 			if err != nil {
 				return nil, err
 			}
 
-			return toResources(name, out.Volumes, func(d ec2types.Volume) *string { return d.VolumeId }), nil
+			return toResources(name, found, func(d ec2types.Volume) *string { return d.VolumeId }), nil
 		},
 		remove: func(ctx context.Context, id string) error {
 			_, err := v.ec2.DeleteVolume(ctx, &ec2.DeleteVolumeInput{VolumeId: &id})
@@ -127,12 +141,15 @@ func (v inventory) snapshotKind() resourceKind {
 		arn:  "ec2:snapshot",
 		list: func(ctx context.Context) ([]resource, error) {
 			in := &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}, Filters: v.tagFilters()}
-			out, err := v.ec2.DescribeSnapshots(ctx, in)
+			pages := ec2.NewDescribeSnapshotsPaginator(v.ec2, in)
+			found, err := transport.CollectPages(ctx, pages, func(p *ec2.DescribeSnapshotsOutput) []ec2types.Snapshot {
+				return p.Snapshots
+			})
 			if err != nil {
 				return nil, err
 			}
 
-			return toResources(name, out.Snapshots, func(s ec2types.Snapshot) *string { return s.SnapshotId }), nil
+			return toResources(name, found, func(s ec2types.Snapshot) *string { return s.SnapshotId }), nil
 		},
 		remove: func(ctx context.Context, id string) error {
 			_, err := v.ec2.DeleteSnapshot(ctx, &ec2.DeleteSnapshotInput{SnapshotId: &id})

@@ -8,9 +8,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 )
 
-// networkKinds are the kinds of the VPC. The lists have one page: a run has fewer than a hundred resources.
+// networkKinds are the kinds of the VPC.
 func (v inventory) networkKinds() []resourceKind {
 	return []resourceKind{
 		v.vpcEndpointKind(),
@@ -31,12 +33,15 @@ func (v inventory) vpcEndpointKind() resourceKind {
 		name: name,
 		arn:  "ec2:vpc-endpoint",
 		list: func(ctx context.Context) ([]resource, error) {
-			out, err := v.ec2.DescribeVpcEndpoints(ctx, &ec2.DescribeVpcEndpointsInput{Filters: v.tagFilters()})
+			pages := ec2.NewDescribeVpcEndpointsPaginator(v.ec2, &ec2.DescribeVpcEndpointsInput{Filters: v.tagFilters()})
+			found, err := transport.CollectPages(ctx, pages, func(p *ec2.DescribeVpcEndpointsOutput) []ec2types.VpcEndpoint {
+				return p.VpcEndpoints
+			})
 			if err != nil {
 				return nil, err
 			}
 
-			return toResources(name, out.VpcEndpoints, func(e ec2types.VpcEndpoint) *string { return e.VpcEndpointId }), nil
+			return toResources(name, found, func(e ec2types.VpcEndpoint) *string { return e.VpcEndpointId }), nil
 		},
 		remove: func(ctx context.Context, id string) error {
 			_, err := v.ec2.DeleteVpcEndpoints(ctx, &ec2.DeleteVpcEndpointsInput{VpcEndpointIds: []string{id}})
@@ -52,12 +57,15 @@ func (v inventory) natGatewayKind() resourceKind {
 		arn:  "ec2:natgateway",
 		list: func(ctx context.Context) ([]resource, error) {
 			states := filterValues("state", "pending", "available", "deleting", "failed")
-			out, err := v.ec2.DescribeNatGateways(ctx, &ec2.DescribeNatGatewaysInput{Filter: v.tagFilters(states)})
+			pages := ec2.NewDescribeNatGatewaysPaginator(v.ec2, &ec2.DescribeNatGatewaysInput{Filter: v.tagFilters(states)})
+			found, err := transport.CollectPages(ctx, pages, func(p *ec2.DescribeNatGatewaysOutput) []ec2types.NatGateway {
+				return p.NatGateways
+			})
 			if err != nil {
 				return nil, err
 			}
 
-			return toResources(name, out.NatGateways, func(g ec2types.NatGateway) *string { return g.NatGatewayId }), nil
+			return toResources(name, found, func(g ec2types.NatGateway) *string { return g.NatGatewayId }), nil
 		},
 		remove: func(ctx context.Context, id string) error {
 			_, err := v.ec2.DeleteNatGateway(ctx, &ec2.DeleteNatGatewayInput{NatGatewayId: &id})
@@ -92,14 +100,17 @@ func (v inventory) networkInterfaceKind() resourceKind {
 		name: name,
 		arn:  "ec2:network-interface",
 		list: func(ctx context.Context) ([]resource, error) {
-			out, err := v.ec2.DescribeNetworkInterfaces(ctx, &ec2.DescribeNetworkInterfacesInput{Filters: v.tagFilters()})
+			pages := ec2.NewDescribeNetworkInterfacesPaginator(v.ec2, &ec2.DescribeNetworkInterfacesInput{Filters: v.tagFilters()})
+			found, err := transport.CollectPages(ctx, pages, func(p *ec2.DescribeNetworkInterfacesOutput) []ec2types.NetworkInterface {
+				return p.NetworkInterfaces
+			})
 			if err != nil {
 				return nil, err
 			}
 
 			id := func(n ec2types.NetworkInterface) *string { return n.NetworkInterfaceId }
 
-			return toResources(name, out.NetworkInterfaces, id), nil
+			return toResources(name, found, id), nil
 		},
 		remove: func(ctx context.Context, id string) error {
 			_, err := v.ec2.DeleteNetworkInterface(ctx, &ec2.DeleteNetworkInterfaceInput{NetworkInterfaceId: &id})
@@ -114,12 +125,15 @@ func (v inventory) securityGroupKind() resourceKind {
 		name: name,
 		arn:  "ec2:security-group",
 		list: func(ctx context.Context) ([]resource, error) {
-			out, err := v.ec2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{Filters: v.tagFilters()})
+			pages := ec2.NewDescribeSecurityGroupsPaginator(v.ec2, &ec2.DescribeSecurityGroupsInput{Filters: v.tagFilters()})
+			found, err := transport.CollectPages(ctx, pages, func(p *ec2.DescribeSecurityGroupsOutput) []ec2types.SecurityGroup {
+				return p.SecurityGroups
+			})
 			if err != nil {
 				return nil, err
 			}
 
-			return toResources(name, out.SecurityGroups, func(g ec2types.SecurityGroup) *string { return g.GroupId }), nil
+			return toResources(name, found, func(g ec2types.SecurityGroup) *string { return g.GroupId }), nil
 		},
 		remove: v.removeSecurityGroup,
 	}
@@ -128,15 +142,18 @@ func (v inventory) securityGroupKind() resourceKind {
 // removeSecurityGroup removes the rules of a group and then the group. Groups whose rules refer to each other can be
 // removed once all rules are gone.
 func (v inventory) removeSecurityGroup(ctx context.Context, id string) error {
-	out, err := v.ec2.DescribeSecurityGroupRules(ctx, &ec2.DescribeSecurityGroupRulesInput{
+	pages := ec2.NewDescribeSecurityGroupRulesPaginator(v.ec2, &ec2.DescribeSecurityGroupRulesInput{
 		Filters: []ec2types.Filter{filterValues("group-id", id)},
+	})
+	found, err := transport.CollectPages(ctx, pages, func(p *ec2.DescribeSecurityGroupRulesOutput) []ec2types.SecurityGroupRule {
+		return p.SecurityGroupRules
 	})
 	if err != nil {
 		return err
 	}
 
 	rules := map[bool][]string{} // by whether they are for egress
-	for _, rule := range out.SecurityGroupRules {
+	for _, rule := range found {
 		egress := aws.ToBool(rule.IsEgress)
 		rules[egress] = append(rules[egress], aws.ToString(rule.SecurityGroupRuleId))
 	}
@@ -166,12 +183,15 @@ func (v inventory) subnetKind() resourceKind {
 		name: name,
 		arn:  "ec2:subnet",
 		list: func(ctx context.Context) ([]resource, error) {
-			out, err := v.ec2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{Filters: v.tagFilters()})
+			pages := ec2.NewDescribeSubnetsPaginator(v.ec2, &ec2.DescribeSubnetsInput{Filters: v.tagFilters()})
+			found, err := transport.CollectPages(ctx, pages, func(p *ec2.DescribeSubnetsOutput) []ec2types.Subnet {
+				return p.Subnets
+			})
 			if err != nil {
 				return nil, err
 			}
 
-			return toResources(name, out.Subnets, func(s ec2types.Subnet) *string { return s.SubnetId }), nil
+			return toResources(name, found, func(s ec2types.Subnet) *string { return s.SubnetId }), nil
 		},
 		remove: func(ctx context.Context, id string) error {
 			_, err := v.ec2.DeleteSubnet(ctx, &ec2.DeleteSubnetInput{SubnetId: &id})
@@ -186,12 +206,15 @@ func (v inventory) routeTableKind() resourceKind {
 		name: name,
 		arn:  "ec2:route-table",
 		list: func(ctx context.Context) ([]resource, error) {
-			out, err := v.ec2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{Filters: v.tagFilters()})
+			pages := ec2.NewDescribeRouteTablesPaginator(v.ec2, &ec2.DescribeRouteTablesInput{Filters: v.tagFilters()})
+			found, err := transport.CollectPages(ctx, pages, func(p *ec2.DescribeRouteTablesOutput) []ec2types.RouteTable {
+				return p.RouteTables
+			})
 			if err != nil {
 				return nil, err
 			}
 
-			return toResources(name, out.RouteTables, func(t ec2types.RouteTable) *string { return t.RouteTableId }), nil
+			return toResources(name, found, func(t ec2types.RouteTable) *string { return t.RouteTableId }), nil
 		},
 		remove: func(ctx context.Context, id string) error {
 			_, err := v.ec2.DeleteRouteTable(ctx, &ec2.DeleteRouteTableInput{RouteTableId: &id})
@@ -206,14 +229,17 @@ func (v inventory) internetGatewayKind() resourceKind {
 		name: name,
 		arn:  "ec2:internet-gateway",
 		list: func(ctx context.Context) ([]resource, error) {
-			out, err := v.ec2.DescribeInternetGateways(ctx, &ec2.DescribeInternetGatewaysInput{Filters: v.tagFilters()})
+			pages := ec2.NewDescribeInternetGatewaysPaginator(v.ec2, &ec2.DescribeInternetGatewaysInput{Filters: v.tagFilters()})
+			found, err := transport.CollectPages(ctx, pages, func(p *ec2.DescribeInternetGatewaysOutput) []ec2types.InternetGateway {
+				return p.InternetGateways
+			})
 			if err != nil {
 				return nil, err
 			}
 
 			id := func(g ec2types.InternetGateway) *string { return g.InternetGatewayId }
 
-			return toResources(name, out.InternetGateways, id), nil
+			return toResources(name, found, id), nil
 		},
 		remove: v.removeInternetGateway,
 	}
@@ -247,12 +273,15 @@ func (v inventory) vpcKind() resourceKind {
 		name: name,
 		arn:  "ec2:vpc",
 		list: func(ctx context.Context) ([]resource, error) {
-			out, err := v.ec2.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{Filters: v.tagFilters()})
+			pages := ec2.NewDescribeVpcsPaginator(v.ec2, &ec2.DescribeVpcsInput{Filters: v.tagFilters()})
+			found, err := transport.CollectPages(ctx, pages, func(p *ec2.DescribeVpcsOutput) []ec2types.Vpc {
+				return p.Vpcs
+			})
 			if err != nil {
 				return nil, err
 			}
 
-			return toResources(name, out.Vpcs, func(n ec2types.Vpc) *string { return n.VpcId }), nil
+			return toResources(name, found, func(n ec2types.Vpc) *string { return n.VpcId }), nil
 		},
 		remove: func(ctx context.Context, id string) error {
 			_, err := v.ec2.DeleteVpc(ctx, &ec2.DeleteVpcInput{VpcId: &id})

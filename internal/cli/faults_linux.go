@@ -37,6 +37,7 @@ func newRegionFaultsAddCommand(a *app) *cobra.Command {
   kill         the calling process is killed (SIGKILL), and the call has no effect
   kill-after   the call takes effect, then the calling process is killed
   provision    no call fails: resources of --kind take --delay to become available
+  no-capacity  EC2 has no capacity for instances of type --kind, also for those of Auto Scaling groups
   spot-interruption         no call fails: spot instance --instance gets the interruption notice and is
                             terminated after --delay (default: AWS's two minutes)
   rebalance-recommendation  no call fails: spot instance --instance gets the rebalance recommendation
@@ -47,6 +48,7 @@ or the region's process ends.` + exitStatusHelp(),
   slipway region faults add --mutating --nth 40 --effect kill-after
   slipway region faults add --service ec2 --effect throttle --count 20
   slipway region faults add --effect provision --kind nat-gateway --delay 100s
+  slipway region faults add --effect no-capacity --kind t3.large
   slipway region faults add --effect spot-interruption --instance i-0123456789abcdef0`,
 		Args: requireNoArguments,
 		RunE: a.withCacheDir(func(ctx context.Context, cache string) error {
@@ -69,7 +71,7 @@ or the region's process ends.` + exitStatusHelp(),
 	f.StringVar(&r.Code, "code", "", "the error's code, for fail and throttle (default: the service's own)")
 	f.DurationVar(&delay, "delay", 0, "duration, for delay, provision and spot-interruption")
 	f.StringVar(&r.Instance, "instance", "", "instance id, for spot-interruption and rebalance-recommendation")
-	f.StringVar(&r.Kind, "kind", "", "for provision: "+strings.Join(fault.ProvisionKinds(), "|"))
+	f.StringVar(&r.Kind, "kind", "", "for no-capacity an instance type; for provision: "+strings.Join(fault.ProvisionKinds(), "|"))
 	requireFlag(cmd, "effect", "one of "+joinEffects(", "))
 	completeFixed(cmd, "effect", strings.Split(joinEffects("|"), "|"))
 	completeFixed(cmd, "kind", fault.ProvisionKinds())
@@ -170,6 +172,10 @@ func newRegionFaultsClearCommand(a *app) *cobra.Command {
 func describeFault(r fault.Rule) string {
 	if r.Effect == fault.EffectProvision {
 		return r.Kind + " takes " + r.Delay.String()
+	}
+
+	if r.Effect == fault.EffectNoCapacity {
+		return "no capacity for " + r.Kind
 	}
 
 	what := string(r.Effect)

@@ -228,6 +228,7 @@ func groupFieldRules() []FieldRule {
 			"spec.mixedInstancesPolicy.spotAllocationStrategy",
 			"spec.maxPrice", "spec.capacityRebalance",
 			"spec.repair.disabled", "spec.repair.notReadyFor", "spec.repair.maxUnhealthyPercent",
+			"spec.repair.minMachineAge",
 			"spec.warmPool.minSize", "spec.warmPool.maxGroupPreparedCapacity",
 			"spec.warmPool.poolState", "spec.warmPool.reuseOnScaleIn",
 			"spec.minSize", "spec.maxSize", "spec.autoscale", "spec.subnets",

@@ -180,6 +180,11 @@ func machineDefaultRules() []DefaultRule {
 			defaultMachineType,
 		),
 		newGroupRule(
+			"spec.mixedInstancesPolicy.onDemandAboveBase",
+			"100 for a control plane whose mixedInstancesPolicy has instances",
+			defaultMixed,
+		),
+		newGroupRule(
 			"spec.mixedInstancesPolicy.onDemandAllocationStrategy",
 			"prioritized if mixedInstancesPolicy has instances",
 			defaultMixed,
@@ -256,8 +261,9 @@ func groupDefaultRules() []DefaultRule {
 				setDefaultNumber(&g.Spec.InstanceMetadata.HTTPPutResponseHopLimit, 1)
 			},
 		),
-		newGroupRule("spec.repair.notReadyFor", "10m for workers", defaultRepair),
+		newGroupRule("spec.repair.notReadyFor", "10m for workers and the control plane", defaultRepair),
 		newGroupRule("spec.repair.maxUnhealthyPercent", "20 for workers", defaultRepair),
+		newGroupRule("spec.repair.minMachineAge", "20m for the control plane", defaultRepair),
 	}
 }
 

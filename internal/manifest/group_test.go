@@ -50,17 +50,22 @@ func TestGroupsAreChecked(t *testing.T) {
 				g.AdditionalSecurityGroups = append(g.AdditionalSecurityGroups, fmt.Sprintf("sg-%08d", i))
 			}
 		},
-		"policies[0] \"admin\": is not a valid managed policy":         func(_ *manifest.Set, g *spec) { g.IAM.Policies = []string{"admin"} },
-		"inlinePolicy: is not a policy document":                       func(_ *manifest.Set, g *spec) { g.IAM.InlinePolicy = "allow all" },
-		"control-plane: spec.iam: is for workers only":                 func(s *manifest.Set, _ *spec) { s.Groups[0].Spec.IAM.Policies = []string{"arn:aws:iam::aws:policy/A"} },
-		"encryptionKey \"alias/x\": is not a valid KMS key":            func(_ *manifest.Set, g *spec) { g.RootVolume.EncryptionKey = "alias/x" },
-		"kubeReserved[memory] \"lots\": is not a valid quantity":       func(_ *manifest.Set, g *spec) { g.Kubelet.KubeReserved = map[string]string{"memory": "lots"} },
-		"systemReserved[gpu] \"gpu\": is not one of":                   func(_ *manifest.Set, g *spec) { g.Kubelet.SystemReserved = map[string]string{"gpu": "1"} },
-		"evictionHard[nodefs.available] \"110%\": is not a percentage": func(_ *manifest.Set, g *spec) { g.Kubelet.EvictionHard = map[string]string{"nodefs.available": "110%"} },
-		"spec.repair.notReadyFor \"1m\": is not valid":                 func(_ *manifest.Set, g *spec) { g.Repair.NotReadyFor = "1m" },
-		"spec.repair.notReadyFor \"25h\": is not valid":                func(_ *manifest.Set, g *spec) { g.Repair.NotReadyFor = "25h" },
-		"spec.repair.maxUnhealthyPercent \"101\"":                      func(_ *manifest.Set, g *spec) { g.Repair.MaxUnhealthyPercent = 101 },
-		"control-plane: spec.repair: is for workers":                   func(s *manifest.Set, _ *spec) { s.Groups[0].Spec.Repair.Disabled = true },
+		"policies[0] \"admin\": is not a valid managed policy":                  func(_ *manifest.Set, g *spec) { g.IAM.Policies = []string{"admin"} },
+		"inlinePolicy: is not a policy document":                                func(_ *manifest.Set, g *spec) { g.IAM.InlinePolicy = "allow all" },
+		"control-plane: spec.iam: is for workers only":                          func(s *manifest.Set, _ *spec) { s.Groups[0].Spec.IAM.Policies = []string{"arn:aws:iam::aws:policy/A"} },
+		"encryptionKey \"alias/x\": is not a valid KMS key":                     func(_ *manifest.Set, g *spec) { g.RootVolume.EncryptionKey = "alias/x" },
+		"kubeReserved[memory] \"lots\": is not a valid quantity":                func(_ *manifest.Set, g *spec) { g.Kubelet.KubeReserved = map[string]string{"memory": "lots"} },
+		"systemReserved[gpu] \"gpu\": is not one of":                            func(_ *manifest.Set, g *spec) { g.Kubelet.SystemReserved = map[string]string{"gpu": "1"} },
+		"evictionHard[nodefs.available] \"110%\": is not a percentage":          func(_ *manifest.Set, g *spec) { g.Kubelet.EvictionHard = map[string]string{"nodefs.available": "110%"} },
+		"spec.repair.notReadyFor \"1m\": is not valid":                          func(_ *manifest.Set, g *spec) { g.Repair.NotReadyFor = "1m" },
+		"spec.repair.notReadyFor \"25h\": is not valid":                         func(_ *manifest.Set, g *spec) { g.Repair.NotReadyFor = "25h" },
+		"spec.repair.maxUnhealthyPercent \"101\"":                               func(_ *manifest.Set, g *spec) { g.Repair.MaxUnhealthyPercent = 101 },
+		"bastion: spec.repair: is not for bastions":                             func(s *manifest.Set, _ *spec) { bastion(s); s.Groups[2].Spec.Repair.Disabled = true },
+		"workers: spec.repair.minMachineAge \"1h\": is for the control plane":   func(_ *manifest.Set, g *spec) { g.Repair.MinMachineAge = "1h" },
+		"control-plane: spec.repair.minMachineAge \"4m\": is not valid":         func(s *manifest.Set, _ *spec) { s.Groups[0].Spec.Repair.MinMachineAge = "4m" },
+		"control-plane: spec.repair.minMachineAge \"25h\": is not valid":        func(s *manifest.Set, _ *spec) { s.Groups[0].Spec.Repair.MinMachineAge = "25h" },
+		"control-plane: spec.repair.notReadyFor \"1m\": is not valid":           func(s *manifest.Set, _ *spec) { s.Groups[0].Spec.Repair.NotReadyFor = "1m" },
+		"control-plane: spec.repair.maxUnhealthyPercent \"50\": is for workers": func(s *manifest.Set, _ *spec) { s.Groups[0].Spec.Repair.MaxUnhealthyPercent = 50 },
 		"additionalUserData[0].type \"text/x-shelscript\"": func(_ *manifest.Set, g *spec) {
 			g.AdditionalUserData = []v1alpha1.UserData{{Name: "a", Type: "text/x-shelscript", Content: "x"}}
 		},
@@ -89,7 +94,16 @@ func TestGroupsAreChecked(t *testing.T) {
 		"maxPrice \"0.1\": is for spot instances":                           func(_ *manifest.Set, g *spec) { g.MaxPrice = "0.1" },
 		"capacityRebalance \"true\": is for spot instances":                 func(_ *manifest.Set, g *spec) { g.CapacityRebalance = true },
 		"mixedInstancesPolicy.instances: must not be empty":                 func(_ *manifest.Set, g *spec) { g.MixedInstancesPolicy.OnDemandBase = 1 },
-		"control-plane: spec.mixedInstancesPolicy: is for workers":          func(s *manifest.Set, _ *spec) { s.Groups[0].Spec.MixedInstancesPolicy.Instances = []string{"t3.large"} },
+		"bastion: spec.mixedInstancesPolicy: is for workers and the control plane": func(s *manifest.Set, _ *spec) {
+			bastion(s)
+			s.Groups[2].Spec.MixedInstancesPolicy.Instances = []string{"t3.micro"}
+		},
+		"control-plane: spec.mixedInstancesPolicy.onDemandAboveBase \"50\": is for workers only": func(s *manifest.Set, _ *spec) {
+			s.Groups[0].Spec.MixedInstancesPolicy = v1alpha1.MixedInstancesPolicy{Instances: []string{"t3.large"}, OnDemandAboveBase: 50}
+		},
+		"warning: instancegroup/control-plane: spec.mixedInstancesPolicy.instances[1] \"t3.micro\": has 1024 MiB of memory": func(s *manifest.Set, _ *spec) {
+			s.Groups[0].Spec.MixedInstancesPolicy.Instances = []string{"t3.large", "t3.micro"}
+		},
 		"warning: instancegroup/workers: spec.mixedInstancesPolicy": spot(func(g *spec) {
 			g.Autoscale, g.MaxSize = true, new(3)
 			g.MixedInstancesPolicy.Instances[1] = "m6i.xlarge"

@@ -22,17 +22,27 @@ const (
 	strategyLowestPrice   = "lowest-price"
 )
 
-// defaultMixed sets the allocation strategies of groups with a mixed instances policy.
+// defaultMixed sets the allocation strategies of groups with a mixed instances policy. A control plane has no spot
+// instances.
 func defaultMixed(g *v1alpha1.InstanceGroup, _ *Set) {
-	if p := &g.Spec.MixedInstancesPolicy; len(p.Instances) > 0 {
-		setDefaultText(&p.OnDemandAllocationStrategy, strategyPrioritized)
-		setDefaultText(&p.SpotAllocationStrategy, strategyPriceCapacity)
+	p := &g.Spec.MixedInstancesPolicy
+	if len(p.Instances) == 0 {
+		return
+	}
+
+	setDefaultText(&p.OnDemandAllocationStrategy, strategyPrioritized)
+	setDefaultText(&p.SpotAllocationStrategy, strategyPriceCapacity)
+	if g.Spec.Role == v1alpha1.RoleControlPlane {
+		setDefaultNumber(&p.OnDemandAboveBase, allOnDemand)
 	}
 }
 
+// allOnDemand is spec.mixedInstancesPolicy.onDemandAboveBase of a group without spot instances.
+const allOnDemand = 100
+
 // HasSpot reports whether a group can have spot instances.
 func HasSpot(spec v1alpha1.InstanceGroupSpec) bool {
-	return len(spec.MixedInstancesPolicy.Instances) > 0 && spec.MixedInstancesPolicy.OnDemandAboveBase < 100
+	return len(spec.MixedInstancesPolicy.Instances) > 0 && spec.MixedInstancesPolicy.OnDemandAboveBase < allOnDemand
 }
 
 // MachineTypes returns all machine types that a group can use, its spec.machineType first.
@@ -65,15 +75,7 @@ func (v validator) checkMixedInstances(spec v1alpha1.InstanceGroupSpec) {
 		return
 	}
 
-	if spec.Role != v1alpha1.RoleWorker {
-		v.errorf(
-			at,
-			"",
-			"leave it out",
-			"is for workers only: machines of the other roles must keep running",
-		)
-	}
-
+	checkMixedRole(v, at, spec)
 	if len(p.Instances) > maxOverrides {
 		v.errorf(
 			at+".instances",
@@ -106,6 +108,21 @@ func (v validator) checkMixedInstances(spec v1alpha1.InstanceGroupSpec) {
 		strategyPriceCapacity, "capacity-optimized", "capacity-optimized-prioritized", strategyLowestPrice)
 }
 
+// checkMixedRole checks that only workers have spot instances.
+func checkMixedRole(v validator, at string, spec v1alpha1.InstanceGroupSpec) {
+	switch {
+	case spec.Role == v1alpha1.RoleBastion:
+		v.errorf(at, "", "leave it out", "is for workers and the control plane")
+	case spec.Role == v1alpha1.RoleControlPlane && HasSpot(spec):
+		v.errorf(
+			at+".onDemandAboveBase",
+			strconv.Itoa(spec.MixedInstancesPolicy.OnDemandAboveBase),
+			"leave it out",
+			"is for workers only: machines of the control plane must keep running",
+		)
+	}
+}
+
 // checkMixedTypes checks that all machine types have the same architecture, since a group has one
 // image. For an autoscaled group it warns about types of different sizes, since the cluster
 // autoscaler assumes that all machines of a group are alike.
@@ -120,7 +137,7 @@ func (v validator) checkMixedTypes(spec v1alpha1.InstanceGroupSpec) {
 		switch {
 		case !known:
 			v.reportUnknownType(at, name)
-		case ok && known && t.Arch != own.Arch:
+		case ok && t.Arch != own.Arch:
 			v.errorf(
 				at,
 				name,
@@ -131,7 +148,16 @@ func (v validator) checkMixedTypes(spec v1alpha1.InstanceGroupSpec) {
 				own.Arch,
 			)
 
-		case ok && known && spec.Autoscale && (t.VCPU != own.VCPU || t.MemoryMiB != own.MemoryMiB):
+		case spec.Role == v1alpha1.RoleControlPlane && t.MemoryMiB < minControlPlaneMiB:
+			v.warnf(
+				at,
+				name,
+				"use t3.medium or larger",
+				"has %d MiB of memory, too little for a control plane",
+				t.MemoryMiB,
+			)
+
+		case ok && spec.Autoscale && (t.VCPU != own.VCPU || t.MemoryMiB != own.MemoryMiB):
 			v.warnf(
 				at,
 				name,

@@ -152,7 +152,12 @@ func groupShape() any {
 			},
 			MaxPrice:          "x",
 			CapacityRebalance: true,
-			Repair:            v1alpha1.Repair{Disabled: true, NotReadyFor: "x", MaxUnhealthyPercent: 1},
+			Repair: v1alpha1.Repair{
+				Disabled:            true,
+				NotReadyFor:         "x",
+				MaxUnhealthyPercent: 1,
+				MinMachineAge:       "x",
+			},
 			WarmPool: v1alpha1.WarmPool{
 				MinSize:                  1,
 				MaxGroupPreparedCapacity: 1,

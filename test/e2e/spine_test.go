@@ -219,6 +219,7 @@ func checkPodNetwork(e *environment) {
 	}
 	if os.Getenv("SLIPWAY_LONG") != "" {
 		checkNetworkPolicy(e, first, second)
+		checkHostPort(e, first[2])
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster/health"
 	"github.com/slipway-k8s/slipway/internal/infra/aws/driver"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/render/cloudformation"
 	"github.com/slipway-k8s/slipway/internal/infra/stack"
@@ -94,14 +95,17 @@ func (c *Applier) findFailedMachines(
 		return nil, nil // a step that does not wait for machines
 	}
 
-	out, err := api.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: filters})
+	pages := ec2.NewDescribeInstancesPaginator(api, &ec2.DescribeInstancesInput{Filters: filters})
+	reservations, err := transport.CollectPages(ctx, pages, func(p *ec2.DescribeInstancesOutput) []ec2types.Reservation {
+		return p.Reservations
+	})
 	if err != nil {
 		return nil, err
 	}
 
 	var ids []string
 
-	for _, r := range out.Reservations {
+	for _, r := range reservations {
 		for _, in := range r.Instances {
 			id := driver.FromEC2Tags(in.Tags)[awskind.TagClusterID]
 			if id == c.session.ClusterID() &&

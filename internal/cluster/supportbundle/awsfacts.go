@@ -17,6 +17,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/infra/aws/driver"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 )
 
@@ -110,58 +111,66 @@ func (a awsFacts) readInstances(ctx context.Context) (any, error) {
 }
 
 func (a awsFacts) readVolumes(ctx context.Context) (any, error) {
-	out, err := a.ec2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{Filters: a.byName()})
+	pages := ec2.NewDescribeVolumesPaginator(a.ec2, &ec2.DescribeVolumesInput{Filters: a.byName()})
+	list, err := transport.CollectPages(ctx, pages, func(p *ec2.DescribeVolumesOutput) []ec2types.Volume { return p.Volumes })
 	if err != nil {
 		return nil, err
 	}
 
-	return keepOwned(ctx, a, out.Volumes, func(v ec2types.Volume) []ec2types.Tag { return v.Tags })
+	return keepOwned(ctx, a, list, func(v ec2types.Volume) []ec2types.Tag { return v.Tags })
 }
 
 func (a awsFacts) readSubnets(ctx context.Context) (any, error) {
-	out, err := a.ec2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{Filters: a.byName()})
+	pages := ec2.NewDescribeSubnetsPaginator(a.ec2, &ec2.DescribeSubnetsInput{Filters: a.byName()})
+	list, err := transport.CollectPages(ctx, pages, func(p *ec2.DescribeSubnetsOutput) []ec2types.Subnet { return p.Subnets })
 	if err != nil {
 		return nil, err
 	}
 
-	return keepOwned(ctx, a, out.Subnets, func(s ec2types.Subnet) []ec2types.Tag { return s.Tags })
+	return keepOwned(ctx, a, list, func(s ec2types.Subnet) []ec2types.Tag { return s.Tags })
 }
 
 func (a awsFacts) readRouteTables(ctx context.Context) (any, error) {
-	out, err := a.ec2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{Filters: a.byName()})
+	pages := ec2.NewDescribeRouteTablesPaginator(a.ec2, &ec2.DescribeRouteTablesInput{Filters: a.byName()})
+	list, err := transport.CollectPages(ctx, pages, func(p *ec2.DescribeRouteTablesOutput) []ec2types.RouteTable { return p.RouteTables })
 	if err != nil {
 		return nil, err
 	}
 
-	return keepOwned(ctx, a, out.RouteTables, func(t ec2types.RouteTable) []ec2types.Tag { return t.Tags })
+	return keepOwned(ctx, a, list, func(t ec2types.RouteTable) []ec2types.Tag { return t.Tags })
 }
 
 func (a awsFacts) readSecurityGroups(ctx context.Context) (any, error) {
-	out, err := a.ec2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{Filters: a.byName()})
+	pages := ec2.NewDescribeSecurityGroupsPaginator(a.ec2, &ec2.DescribeSecurityGroupsInput{Filters: a.byName()})
+	list, err := transport.CollectPages(ctx, pages, func(p *ec2.DescribeSecurityGroupsOutput) []ec2types.SecurityGroup { return p.SecurityGroups })
 	if err != nil {
 		return nil, err
 	}
 
-	return keepOwned(ctx, a, out.SecurityGroups, func(g ec2types.SecurityGroup) []ec2types.Tag { return g.Tags })
+	return keepOwned(ctx, a, list, func(g ec2types.SecurityGroup) []ec2types.Tag { return g.Tags })
 }
 
 func (a awsFacts) readNATGateways(ctx context.Context) (any, error) {
-	out, err := a.ec2.DescribeNatGateways(ctx, &ec2.DescribeNatGatewaysInput{Filter: a.byName()})
+	pages := ec2.NewDescribeNatGatewaysPaginator(a.ec2, &ec2.DescribeNatGatewaysInput{Filter: a.byName()})
+	list, err := transport.CollectPages(ctx, pages, func(p *ec2.DescribeNatGatewaysOutput) []ec2types.NatGateway { return p.NatGateways })
 	if err != nil {
 		return nil, err
 	}
 
-	return keepOwned(ctx, a, out.NatGateways, func(n ec2types.NatGateway) []ec2types.Tag { return n.Tags })
+	return keepOwned(ctx, a, list, func(n ec2types.NatGateway) []ec2types.Tag { return n.Tags })
 }
 
 // readBalancers returns the load balancers of the cluster.
 func (a awsFacts) readBalancers(ctx context.Context) (any, error) {
-	out, err := a.balancers.DescribeLoadBalancers(ctx, &elb.DescribeLoadBalancersInput{})
+	pages := elb.NewDescribeLoadBalancersPaginator(a.balancers, &elb.DescribeLoadBalancersInput{})
+	list, err := transport.CollectPages(ctx, pages, func(p *elb.DescribeLoadBalancersOutput) []elbtypes.LoadBalancer {
+		return p.LoadBalancers
+	})
 	if err != nil {
 		return nil, err
 	}
 
-	return keepOwnedARNs(ctx, a, out.LoadBalancers, func(lb elbtypes.LoadBalancer) string {
+	return keepOwnedARNs(ctx, a, list, func(lb elbtypes.LoadBalancer) string {
 		return aws.ToString(lb.LoadBalancerArn)
 	})
 }
@@ -188,12 +197,15 @@ func keepOwnedARNs[T any](ctx context.Context, a awsFacts, list []T, arnOf func(
 
 // readTargetHealth returns the health of the targets of the cluster's load balancers, by target group.
 func (a awsFacts) readTargetHealth(ctx context.Context) (any, error) {
-	all, err := a.balancers.DescribeTargetGroups(ctx, &elb.DescribeTargetGroupsInput{})
+	pages := elb.NewDescribeTargetGroupsPaginator(a.balancers, &elb.DescribeTargetGroupsInput{})
+	all, err := transport.CollectPages(ctx, pages, func(p *elb.DescribeTargetGroupsOutput) []elbtypes.TargetGroup {
+		return p.TargetGroups
+	})
 	if err != nil {
 		return nil, err
 	}
 
-	groups, err := keepOwnedARNs(ctx, a, all.TargetGroups, func(g elbtypes.TargetGroup) string {
+	groups, err := keepOwnedARNs(ctx, a, all, func(g elbtypes.TargetGroup) string {
 		return aws.ToString(g.TargetGroupArn)
 	})
 	if err != nil {
@@ -223,16 +235,23 @@ func (a awsFacts) listGroups(ctx context.Context) ([]autoscalingtypes.AutoScalin
 		return nil, err
 	}
 
-	out, err := a.scaling.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{
+	pages := autoscaling.NewDescribeAutoScalingGroupsPaginator(a.scaling, &autoscaling.DescribeAutoScalingGroupsInput{
 		Filters: []autoscalingtypes.Filter{
 			{Name: aws.String("tag:" + awskind.TagCluster), Values: []string{a.cluster}},
 		},
 	})
+	all, err := transport.CollectPages(
+		ctx,
+		pages,
+		func(p *autoscaling.DescribeAutoScalingGroupsOutput) []autoscalingtypes.AutoScalingGroup {
+			return p.AutoScalingGroups
+		},
+	)
 	if err != nil {
 		return nil, err
 	}
 
-	return slices.DeleteFunc(out.AutoScalingGroups, func(g autoscalingtypes.AutoScalingGroup) bool {
+	return slices.DeleteFunc(all, func(g autoscalingtypes.AutoScalingGroup) bool {
 		tags := map[string]string{}
 		for _, t := range g.Tags {
 			tags[aws.ToString(t.Key)] = aws.ToString(t.Value)

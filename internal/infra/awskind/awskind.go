@@ -29,7 +29,7 @@ const (
 	TagGroup = "slipway.dev/group"
 	// TagSlot is the control-plane slot of an instance or of an etcd volume.
 	TagSlot = "slipway.dev/etcd-slot"
-	// TagRepair has the repair policy of a group of workers, which agents of the control plane read.
+	// TagRepair has the repair policy of a group, which agents of the control plane read.
 	TagRepair = "slipway.dev/repair"
 	// TagHooks records the lifecycle hooks of an Auto Scaling group. Only Slipway itself sets it, not CloudFormation or
 	// Terraform.

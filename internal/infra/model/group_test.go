@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
+	"github.com/slipway-k8s/slipway/internal/machine/repair"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
@@ -260,6 +261,43 @@ func TestRepairPolicy(t *testing.T) {
 		g := build(t, with(t, func(s *manifest.Set) { workers(s).Repair = r }))
 		if got := nodeAt[awskind.AutoScalingGroup](t, g, "workers").Tags[awskind.TagRepair]; got != want {
 			t.Errorf("%+v: tag %q, want %q", r, got, want)
+		}
+	}
+}
+
+// TestRepairPolicyOfControlPlane: each group of the control plane has the policy, and agents can read it.
+func TestRepairPolicyOfControlPlane(t *testing.T) {
+	for want, r := range map[string]v1alpha1.Repair{
+		"":             {},
+		"off":          {Disabled: true},
+		"2m0s 5m0s":    {NotReadyFor: "2m", MinMachineAge: "5m"},
+		"10m0s 1h0m0s": {MinMachineAge: "1h"},
+	} {
+		g := build(t, with(t, func(s *manifest.Set) { s.Groups[0].Spec.Repair = r }))
+		if _, err := repair.ParsePeerPolicy(want); err != nil {
+			t.Error(err)
+		}
+
+		for _, name := range []string{"control-plane-a", "control-plane-b", "control-plane-c"} {
+			if got := nodeAt[awskind.AutoScalingGroup](t, g, name).Tags[awskind.TagRepair]; got != want {
+				t.Errorf("%s, %+v: tag %q, want %q", name, r, got, want)
+			}
+		}
+	}
+}
+
+// TestFallbackTypesOfControlPlane: each slot launches the next type if EC2 has no capacity for the first one, and never a
+// spot instance.
+func TestFallbackTypesOfControlPlane(t *testing.T) {
+	g := build(t, with(t, func(s *manifest.Set) {
+		s.Groups[0].Spec.MachineType = ""
+		s.Groups[0].Spec.MixedInstancesPolicy.Instances = []string{"m6i.large", "m5.large"}
+	}))
+	for _, name := range []string{"control-plane-a", "control-plane-b", "control-plane-c"} {
+		p := nodeAt[awskind.AutoScalingGroup](t, g, name).MixedInstances
+		want := []awskind.InstanceTypeOverride{{InstanceType: "m6i.large"}, {InstanceType: "m5.large"}}
+		if diff := cmp.Diff(want, p.Launch.Overrides); diff != "" || p.Distribution.OnDemandPercentage != 100 || p.Distribution.OnDemandAllocation != "prioritized" {
+			t.Errorf("%s: %+v\n%s", name, p.Distribution, diff)
 		}
 	}
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 )
 
-// repairTags returns the tag with the repair policy of a group of workers; none for the default policy, which agents
-// know. Agents of the control plane read it from the Auto Scaling group, so that a change needs no new machine.
+// repairTags returns the tag with the repair policy of a group; none for the default policy, which agents know. Agents
+// of the control plane read it from the Auto Scaling group, so that a change needs no new machine.
 func repairTags(ig v1alpha1.InstanceGroup) awskind.Tags {
 	r := ig.Spec.Repair
-	if ig.Spec.Role != v1alpha1.RoleWorker {
+	if ig.Spec.Role == v1alpha1.RoleBastion {
 		return nil
 	}
 
@@ -22,18 +22,28 @@ func repairTags(ig v1alpha1.InstanceGroup) awskind.Tags {
 		return awskind.Tags{awskind.TagRepair: "off"}
 	}
 
-	wait, err := time.ParseDuration(r.NotReadyFor)
-	if err != nil || wait == defaultRepairWait && r.MaxUnhealthyPercent == defaultRepairPercent {
+	wait, waitErr := time.ParseDuration(r.NotReadyFor)
+	age, ageErr := time.ParseDuration(r.MinMachineAge)
+	isControlPlane := ig.Spec.Role == v1alpha1.RoleControlPlane
+	switch {
+	case waitErr != nil, isControlPlane && ageErr != nil:
 		return nil
+	case wait == defaultRepairWait && isControlPlane && age == defaultRepairAge:
+		return nil
+	case wait == defaultRepairWait && !isControlPlane && r.MaxUnhealthyPercent == defaultRepairPercent:
+		return nil
+	case isControlPlane:
+		return awskind.Tags{awskind.TagRepair: fmt.Sprintf("%s %s", wait, age)}
+	default:
+		return awskind.Tags{awskind.TagRepair: fmt.Sprintf("%s %d%%", wait, r.MaxUnhealthyPercent)}
 	}
-
-	return awskind.Tags{awskind.TagRepair: fmt.Sprintf("%s %d%%", wait, r.MaxUnhealthyPercent)}
 }
 
-// The policy of a group without a tag, see package repair.
+// The policies of groups without a tag, see package repair.
 const (
 	defaultRepairWait    = 10 * time.Minute
 	defaultRepairPercent = 20
+	defaultRepairAge     = 20 * time.Minute
 )
 
 // peerStatement allows control-plane machines to report a machine of their own control plane as unhealthy, which its

@@ -251,6 +251,48 @@ func TestManyGroupsFit(t *testing.T) {
 	}
 }
 
+// TestTemplateQuotas: a template that CloudFormation would refuse is refused with the cause, and shared texts are divided
+// among the mapping and the resources.
+func TestTemplateQuotas(t *testing.T) {
+	g := &graph.Graph{}
+	for i := range 201 {
+		script := fmt.Sprintf("%03d", i) + strings.Repeat("x", 300)
+		for _, half := range []string{"a", "b"} {
+			graph.Add(g, fmt.Sprintf("pool-%d-%s", i, half), awskind.LaunchTemplate{Data: awskind.LaunchTemplateData{UserData: graph.LiteralText(script)}})
+		}
+	}
+	body, err := cloudformation.Render(g, cloudformation.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Mappings map[string]map[string]map[string]any
+	}
+	if err := json.Unmarshal(body, &doc); err != nil {
+		t.Fatal(err)
+	}
+	for name, keys := range doc.Mappings {
+		for key, attributes := range keys {
+			if len(attributes) != 200 {
+				t.Errorf("mapping %s has %d attributes of %s, want all that are allowed", name, len(attributes), key)
+			}
+		}
+	}
+	_, err = cloudformation.Render(&graph.Graph{}, cloudformation.Options{Description: strings.Repeat("x", 1025)})
+	if err == nil || !strings.Contains(err.Error(), "the description of the template has 1025 bytes: CloudFormation allows 1024") {
+		t.Errorf("a long description: %v", err)
+	}
+
+	many := &graph.Graph{}
+	for i := range 201 {
+		graph.Add(many, fmt.Sprintf("network-%d", i), awskind.VPC{})
+	}
+	_, err = cloudformation.Render(many, cloudformation.Options{})
+	if err == nil || !strings.Contains(err.Error(), "201 members of Outputs: CloudFormation allows 200; use fewer") {
+		t.Errorf("201 outputs: %v", err)
+	}
+}
+
 // TestUnmanagedIsAParameter: a template's user can replace the manifest's existing network by another one,
 // everywhere.
 func TestUnmanagedIsAParameter(t *testing.T) {

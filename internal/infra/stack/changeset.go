@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
 
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
 // changeSetPrefix begins the names of Slipway's change sets, so that those of a killed run are recognized.
@@ -83,7 +84,7 @@ func (s Stack) CreateChangeSet(ctx context.Context, t Template, info Info) (Chan
 
 	created, err := s.API.CreateChangeSet(ctx, in)
 	if err != nil {
-		return ChangeSet{}, fmt.Errorf("create a change set of stack %s: %w", s.Name, err)
+		return ChangeSet{}, withQuotaHint(fmt.Errorf("create a change set of stack %s: %w", s.Name, err))
 	}
 
 	p := ChangeSet{
@@ -96,6 +97,18 @@ func (s Stack) CreateChangeSet(ctx context.Context, t Template, info Info) (Chan
 	}
 
 	return p, nil
+}
+
+// withQuotaHint adds to an error that there are too many stacks what to do about it.
+func withQuotaHint(err error) error {
+	if _, ok := errors.AsType[*types.LimitExceededException](err); !ok {
+		return err
+	}
+
+	return diag.WithHint(
+		err,
+		"delete stacks that are not needed, or raise the quota \"Stack count\" (L-0485CB21) of CloudFormation in Service Quotas",
+	)
 }
 
 // deleteStaleChangeSets deletes Slipway's change sets that were never executed.

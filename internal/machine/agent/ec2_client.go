@@ -227,20 +227,37 @@ func (c EC2Client) ListExistingVolumes(ctx context.Context, ids []string) ([]Vol
 	}
 
 	if len(ids) > 0 {
-		in := &ec2.DescribeVolumesInput{Filters: []types.Filter{newFilter("volume-id", ids...)}}
-		found, err := c.EC2.DescribeVolumes(ctx, in)
+		more, err := c.findVolumes(ctx, ids)
 		if err != nil {
-			return nil, fmt.Errorf("find volumes %v: %w", ids, err)
+			return nil, err
 		}
 
-		for _, v := range found.Volumes {
-			if !slices.ContainsFunc(out, func(o Volume) bool { return o.ID == aws.ToString(v.VolumeId) }) {
-				out = append(out, volumeFromEC2(v))
+		for _, v := range more {
+			if !slices.ContainsFunc(out, func(o Volume) bool { return o.ID == v.ID }) {
+				out = append(out, v)
 			}
 		}
 	}
 
 	return slices.DeleteFunc(out, func(v Volume) bool { return slices.Contains(unusableStates(), v.State) }), nil
+}
+
+// findVolumes returns the volumes with ids that exist.
+func (c EC2Client) findVolumes(ctx context.Context, ids []string) ([]Volume, error) {
+	var out []Volume
+	in := &ec2.DescribeVolumesInput{Filters: []types.Filter{newFilter("volume-id", ids...)}}
+	for pages := ec2.NewDescribeVolumesPaginator(c.EC2, in); pages.HasMorePages(); {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("find volumes %v: %w", ids, err)
+		}
+
+		for _, v := range page.Volumes {
+			out = append(out, volumeFromEC2(v))
+		}
+	}
+
+	return out, nil
 }
 
 // unusableStates are the states of volumes whose data is lost.

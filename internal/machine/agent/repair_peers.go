@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -73,7 +74,8 @@ func isFitToRepair(a *Agent) bool {
 	return true
 }
 
-// run reports at most one machine. It calls Auto Scaling only while a machine does not work for a while.
+// run reports at most one machine. It calls Auto Scaling, which has the policy, only while a machine does not work for a
+// while, and other services only while it may be replaced.
 func (p *peerRepair) run(ctx context.Context, nodes []repairNode) error {
 	a := p.agent
 	if len(a.doc.Slots) < 2 {
@@ -87,15 +89,32 @@ func (p *peerRepair) run(ctx context.Context, nodes []repairNode) error {
 
 	members := p.members(ctx)
 	p.noteProblems(nodes, machines, members)
-	if !p.isAnyDue() {
+	if !p.isAnyDue(repair.MinPeerPatience) {
 		a.conditions.Clear(report.PeerRepair)
 		return nil
 	}
 
-	o, err := p.observe(ctx, members)
+	groups, err := p.listGroups(ctx)
 	if err != nil {
 		return err
 	}
+
+	policy, err := policyOfPeers(groups)
+	if err != nil {
+		return err
+	}
+
+	if policy.Disabled || !p.isAnyDue(policy.NotReadyFor) {
+		a.conditions.Clear(report.PeerRepair)
+		return nil
+	}
+
+	o, err := p.observe(ctx, members, groups)
+	if err != nil {
+		return err
+	}
+
+	o.Policy = policy
 
 	lease, err := p.readLease(ctx)
 	if err != nil {
@@ -133,10 +152,10 @@ func (p *peerRepair) noteProblems(nodes []repairNode, machines []Machine, member
 	}
 }
 
-// isAnyDue reports whether a machine does not work for long enough.
-func (p *peerRepair) isAnyDue() bool {
+// isAnyDue reports whether a machine does not work for so long.
+func (p *peerRepair) isAnyDue(patience time.Duration) bool {
 	for _, problem := range p.problems {
-		if p.agent.Now().Sub(problem.since) >= repair.PeerPatience {
+		if p.agent.Now().Sub(problem.since) >= patience {
 			return true
 		}
 	}
@@ -207,8 +226,32 @@ func reportOf(n *repairNode, now time.Time) report.Report {
 	return r
 }
 
+// policyOfPeers returns the policy of a control plane with these Auto Scaling groups.
+func policyOfPeers(groups map[string]types.AutoScalingGroup) (repair.PeerPolicy, error) {
+	out := repair.PeerPolicy{}
+	for _, slot := range slices.Sorted(maps.Keys(groups)) {
+		g := groups[slot]
+		p, err := repair.ParsePeerPolicy(groupTags(g)[tagRepair])
+		if err != nil {
+			return out, fmt.Errorf("read tag %s of auto scaling group %s: %w", tagRepair, aws.ToString(g.AutoScalingGroupName), err)
+		}
+
+		out = out.Stricter(p)
+	}
+
+	if len(groups) == 0 {
+		return repair.DefaultPeerPolicy(), nil
+	}
+
+	return out, nil
+}
+
 // observe returns what the decision depends on, except for the last report.
-func (p *peerRepair) observe(ctx context.Context, members []etcd.Member) (repair.PeerObservation, error) {
+func (p *peerRepair) observe(
+	ctx context.Context,
+	members []etcd.Member,
+	groups map[string]types.AutoScalingGroup,
+) (repair.PeerObservation, error) {
 	a := p.agent
 	o := repair.PeerObservation{Now: a.Now(), Self: a.instance.ID}
 	lock, err := p.lock(ctx)
@@ -221,11 +264,6 @@ func (p *peerRepair) observe(ctx context.Context, members []etcd.Member) (repair
 	}
 
 	machines, err := a.machines.listNow(ctx, a.ec2Client(), a.Now())
-	if err != nil {
-		return o, err
-	}
-
-	groups, err := p.listGroups(ctx)
 	if err != nil {
 		return o, err
 	}

@@ -43,6 +43,9 @@ type peerCluster struct {
 	reported  []string
 }
 
+// peerPatience is how long a machine must not work if the groups have no tag.
+const peerPatience = 10 * time.Minute
+
 func newPeerCluster(t *testing.T) *peerCluster {
 	t.Helper()
 	c := &peerCluster{t: t, ec2: &countedEC2{}, now: time.Date(2026, 11, 23, 8, 0, 0, 0, time.UTC)}
@@ -187,9 +190,14 @@ func TestBrokenControlPlaneMachineIsReported(t *testing.T) {
 			c := newPeerCluster(t)
 			tc.change(c)
 			p := c.start()
-			c.runFor(p, repair.PeerPatience)
-			if len(c.reported) != 0 || c.described != 0 {
-				t.Fatalf("reported %v at once, called Auto Scaling %d times", c.reported, c.described)
+			c.runFor(p, repair.MinPeerPatience)
+			if c.described != 0 {
+				t.Fatalf("called Auto Scaling %d times at once", c.described)
+			}
+
+			c.runFor(p, peerPatience-repair.MinPeerPatience)
+			if len(c.reported) != 0 {
+				t.Fatalf("reported %v too early", c.reported)
 			}
 
 			c.runFor(p, repairInterval)
@@ -205,8 +213,8 @@ func TestBrokenControlPlaneMachineIsReported(t *testing.T) {
 func TestReportIsRepeatedForTheSameMachineOnly(t *testing.T) {
 	c := newPeerCluster(t)
 	c.setReady(1, false)
-	c.runFor(c.start(), repair.PeerPatience+repairInterval)
-	c.runFor(c.start(), repair.PeerPatience+repairInterval)
+	c.runFor(c.start(), peerPatience+repairInterval)
+	c.runFor(c.start(), peerPatience+repairInterval)
 	if got := strings.Join(c.reported, " "); got != "i-b i-b" {
 		t.Fatalf("reported %q", got)
 	}
@@ -214,7 +222,7 @@ func TestReportIsRepeatedForTheSameMachineOnly(t *testing.T) {
 	c.setReady(1, true)
 	c.setReady(2, false)
 	p := c.start()
-	c.runFor(p, repair.PeerPatience+repairInterval)
+	c.runFor(p, peerPatience+repairInterval)
 	if len(c.reported) != 2 {
 		t.Errorf("reported %q within %s", c.reported, repair.PeerPause)
 	}
@@ -225,13 +233,73 @@ func TestReportIsRepeatedForTheSameMachineOnly(t *testing.T) {
 	}
 }
 
+// setPolicy gives the groups of slots the tag with the policy.
+func (c *peerCluster) setPolicy(text string, slots ...int) {
+	for _, at := range slots {
+		c.groups[at].Tags = append(c.groups[at].Tags, types.TagDescription{Key: aws.String(tagRepair), Value: &text})
+	}
+}
+
+// TestPolicyOfControlPlane: the groups have the policy of spec.repair. While an apply changes it, the stricter one counts.
+func TestPolicyOfControlPlane(t *testing.T) {
+	const short = "2m0s 5m0s"
+	for name, tc := range map[string]struct {
+		change func(c *peerCluster)
+		within time.Duration
+		want   string
+	}{
+		"short times":             {func(c *peerCluster) { c.setPolicy(short, 0, 1, 2) }, repair.MinPeerPatience, "i-b"},
+		"short times, not yet":    {func(c *peerCluster) { c.setPolicy(short, 0, 1, 2) }, repair.MinPeerPatience - repairInterval, ""},
+		"an apply is in progress": {func(c *peerCluster) { c.setPolicy(short, 0, 1) }, peerPatience - repairInterval, ""},
+		"it is disabled":          {func(c *peerCluster) { c.setPolicy("off", 0, 1, 2) }, time.Hour, ""},
+		"a machine is young": {func(c *peerCluster) {
+			c.setPolicy(short, 0, 1, 2)
+			c.ec2.list[2].LaunchTime = aws.Time(c.now.Add(-time.Minute))
+		}, repair.MinPeerPatience, ""},
+		"it is old enough later": {func(c *peerCluster) {
+			c.setPolicy(short, 0, 1, 2)
+			c.ec2.list[2].LaunchTime = aws.Time(c.now.Add(-time.Minute))
+		}, repair.MinPeerAge - time.Minute, "i-b"},
+	} {
+		c := newPeerCluster(t)
+		c.setReady(1, false)
+		tc.change(c)
+		c.runFor(c.start(), tc.within+repairInterval)
+		if got := strings.Join(c.reported, " "); got != tc.want {
+			t.Errorf("%s: reported %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+// TestUnreadablePolicyReplacesNothing: it is an error that names the group and the tag.
+func TestUnreadablePolicyReplacesNothing(t *testing.T) {
+	c := newPeerCluster(t)
+	c.setReady(1, false)
+	c.setPolicy("1s 1s", 1)
+	c.groups[1].AutoScalingGroupName = aws.String("control-plane-b.demo")
+	p := c.start()
+	if err := p.run(t.Context(), c.nodes); err != nil {
+		t.Fatal(err)
+	}
+
+	c.now = c.now.Add(time.Hour)
+	err := p.run(t.Context(), c.nodes)
+	if err == nil || !strings.Contains(err.Error(), "tag slipway.dev/repair of auto scaling group control-plane-b.demo") {
+		t.Error(err)
+	}
+
+	if len(c.reported) != 0 {
+		t.Errorf("reported %q", c.reported)
+	}
+}
+
 // TestProblemMustLast: a machine that works in between is not replaced.
 func TestProblemMustLast(t *testing.T) {
 	c := newPeerCluster(t)
 	p := c.start()
 	for range 5 {
 		c.setReady(1, false)
-		c.runFor(p, repair.PeerPatience)
+		c.runFor(p, peerPatience)
 		c.setReady(1, true)
 		c.runFor(p, repairInterval)
 	}

@@ -12,13 +12,78 @@ import (
 
 // The limits of the repair of the control plane.
 const (
-	// PeerPatience is how long a machine of the control plane must not work before it is replaced.
-	PeerPatience = 10 * time.Minute
-	// PeerGrace is how old each machine of the control plane must be: a new one may still restore or copy its data.
-	PeerGrace = 20 * time.Minute
+	// MinPeerPatience is the least value of [PeerPolicy.NotReadyFor]. A kubelet that restarts is Ready again before.
+	MinPeerPatience = 2 * time.Minute
+	// MinPeerAge is the least value of [PeerPolicy.MinMachineAge].
+	MinPeerAge = 5 * time.Minute
 	// PeerPause is the time between the repairs of two machines of the control plane.
 	PeerPause = 30 * time.Minute
 )
+
+// PeerPolicy is spec.repair of a control plane.
+type PeerPolicy struct {
+	// Disabled turns the repair off.
+	Disabled bool
+	// NotReadyFor is how long a machine of the control plane must not work before it is replaced.
+	NotReadyFor time.Duration
+	// MinMachineAge is how old each machine of the control plane must be: a new one may still restore or copy its data.
+	MinMachineAge time.Duration
+}
+
+// DefaultPeerPolicy returns the policy of a control plane whose Auto Scaling groups have no tag.
+func DefaultPeerPolicy() PeerPolicy {
+	return PeerPolicy{NotReadyFor: 10 * time.Minute, MinMachineAge: 20 * time.Minute}
+}
+
+// ParsePeerPolicy parses what [PeerPolicy.String] returns, and returns the default policy for an empty text. It refuses
+// times below [MinPeerPatience] and [MinPeerAge].
+func ParsePeerPolicy(text string) (PeerPolicy, error) {
+	switch text {
+	case "":
+		return DefaultPeerPolicy(), nil
+	case disabled:
+		return PeerPolicy{Disabled: true}, nil
+	}
+
+	wait, age, _ := strings.Cut(text, " ")
+	var p PeerPolicy
+	var err error
+	if p.NotReadyFor, err = time.ParseDuration(wait); err != nil {
+		return PeerPolicy{}, fmt.Errorf("parse the repair policy %q of a control plane: %w", text, err)
+	}
+
+	if p.MinMachineAge, err = time.ParseDuration(age); err != nil {
+		return PeerPolicy{}, fmt.Errorf("parse the repair policy %q of a control plane: %w", text, err)
+	}
+
+	if p.NotReadyFor < MinPeerPatience || p.MinMachineAge < MinPeerAge {
+		return PeerPolicy{}, fmt.Errorf(
+			"parse the repair policy %q of a control plane: the least times are %s and %s",
+			text, MinPeerPatience, MinPeerAge,
+		)
+	}
+
+	return p, nil
+}
+
+// String returns the policy as the value of the tag slipway.dev/repair of an Auto Scaling group, such as "10m0s 20m0s".
+func (p PeerPolicy) String() string {
+	if p.Disabled {
+		return disabled
+	}
+
+	return fmt.Sprintf("%s %s", p.NotReadyFor, p.MinMachineAge)
+}
+
+// Stricter returns a policy that replaces a machine only if both policies do. The groups of a control plane have
+// different policies while an apply changes them.
+func (p PeerPolicy) Stricter(other PeerPolicy) PeerPolicy {
+	return PeerPolicy{
+		Disabled:      p.Disabled || other.Disabled,
+		NotReadyFor:   max(p.NotReadyFor, other.NotReadyFor),
+		MinMachineAge: max(p.MinMachineAge, other.MinMachineAge),
+	}
+}
 
 // Peer is the machine of one slot of the control plane, as another machine of it sees it.
 type Peer struct {
@@ -45,6 +110,8 @@ type Peer struct {
 // PeerObservation is what the repair of the control plane depends on.
 type PeerObservation struct {
 	Now time.Time
+	// Policy is the control plane's.
+	Policy PeerPolicy
 	// Self is the instance id of the machine that decides. It never reports itself.
 	Self string
 	// Peers has one entry for each slot of the control plane, with that of the machine that decides.
@@ -70,12 +137,16 @@ type PeerDecision struct {
 // unless the others have a quorum without it.
 func DecidePeer(o PeerObservation) PeerDecision {
 	var d PeerDecision
+	if o.Policy.Disabled {
+		return d
+	}
+
 	peers := slices.SortedFunc(slices.Values(o.Peers), func(a, b Peer) int {
 		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.Slot, b.Slot))
 	})
 
 	for _, p := range peers {
-		if !p.IsDue(o.Now) || p.Reported || p.ID == o.Self {
+		if !p.isDue(o) || p.Reported || p.ID == o.Self {
 			continue
 		}
 
@@ -93,8 +164,10 @@ func DecidePeer(o PeerObservation) PeerDecision {
 	return d
 }
 
-// IsDue reports whether the machine does not work for long enough.
-func (p Peer) IsDue(now time.Time) bool { return p.Problem != "" && now.Sub(p.Since) >= PeerPatience }
+// isDue reports whether the machine does not work for long enough.
+func (p Peer) isDue(o PeerObservation) bool {
+	return p.Problem != "" && o.Now.Sub(p.Since) >= o.Policy.NotReadyFor
+}
 
 // name returns the instance id, or the slot of a machine without one.
 func (p Peer) name() string { return cmp.Or(p.ID, "of slot "+p.Slot) }
@@ -146,8 +219,8 @@ func (o PeerObservation) changeOf(p Peer) string {
 		return "slot " + p.Slot + " is being changed"
 	case p.Launched.IsZero():
 		return "EC2 does not list machine " + p.ID
-	case o.Now.Sub(p.Launched) < PeerGrace:
-		return fmt.Sprintf("machine %s was launched less than %s ago", p.ID, formatDuration(PeerGrace))
+	case o.Now.Sub(p.Launched) < o.Policy.MinMachineAge:
+		return fmt.Sprintf("machine %s was launched less than %s ago", p.ID, formatDuration(o.Policy.MinMachineAge))
 	}
 
 	return ""

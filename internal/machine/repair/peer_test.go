@@ -15,7 +15,7 @@ import (
 
 // healthyPeers is a control plane of a number of slots. The machine of slot a decides.
 func healthyPeers(slots int) repair.PeerObservation {
-	o := repair.PeerObservation{Now: start, Self: "i-a"}
+	o := repair.PeerObservation{Now: start, Self: "i-a", Policy: repair.DefaultPeerPolicy()}
 	for n := range slots {
 		slot := string(rune('a' + n))
 		o.Peers = append(o.Peers, repair.Peer{
@@ -107,9 +107,23 @@ func TestDecidePeer(t *testing.T) {
 			o.LastID = "i-b"
 			o.LastAt = start.Add(-time.Minute)
 		}, "report i-b"},
-		"a rollout":    {3, func(o *observation) { breakPeer(o, 1, time.Hour); o.Busy = "a rolling update" }, "held i-b: a rolling update"},
-		"in standby":   {3, func(o *observation) { breakPeer(o, 1, time.Hour).State = repair.Leaving }, "held i-b: its Auto Scaling group has not exactly one machine in service"},
-		"no machine":   {3, func(o *observation) { breakPeer(o, 1, time.Hour).ID = "" }, "held of slot b: its Auto Scaling group has not exactly one machine in service"},
+		"a rollout":   {3, func(o *observation) { breakPeer(o, 1, time.Hour); o.Busy = "a rolling update" }, "held i-b: a rolling update"},
+		"in standby":  {3, func(o *observation) { breakPeer(o, 1, time.Hour).State = repair.Leaving }, "held i-b: its Auto Scaling group has not exactly one machine in service"},
+		"no machine":  {3, func(o *observation) { breakPeer(o, 1, time.Hour).ID = "" }, "held of slot b: its Auto Scaling group has not exactly one machine in service"},
+		"is disabled": {3, func(o *observation) { breakPeer(o, 1, time.Hour); o.Policy.Disabled = true }, ""},
+		"an hour of patience": {
+			3, func(o *observation) { breakPeer(o, 1, 59*time.Minute); o.Policy.NotReadyFor = time.Hour }, "",
+		},
+		"an hour of age": {
+			3, func(o *observation) {
+				breakPeer(o, 1, time.Hour).Launched = start.Add(-59 * time.Minute)
+				o.Policy.MinMachineAge = time.Hour
+			}, "held i-b: machine i-b was launched less than 60m ago",
+		},
+		"short times": {3, func(o *observation) {
+			breakPeer(o, 1, 2*time.Minute).Launched = start.Add(-5 * time.Minute)
+			o.Policy = repair.PeerPolicy{NotReadyFor: repair.MinPeerPatience, MinMachineAge: repair.MinPeerAge}
+		}, "report i-b"},
 		"is suspended": {3, func(o *observation) { breakPeer(o, 1, time.Hour).Suspended = true }, "held i-b: its Auto Scaling group has suspended ReplaceUnhealthy"},
 	} {
 		o := healthyPeers(tc.slots)
@@ -120,11 +134,46 @@ func TestDecidePeer(t *testing.T) {
 	}
 }
 
+// TestPeerPolicy: a policy survives its text, and an unsafe or unreadable one is refused.
+func TestPeerPolicy(t *testing.T) {
+	for _, p := range []repair.PeerPolicy{
+		{Disabled: true},
+		repair.DefaultPeerPolicy(),
+		{NotReadyFor: repair.MinPeerPatience, MinMachineAge: repair.MinPeerAge},
+	} {
+		if got, err := repair.ParsePeerPolicy(p.String()); err != nil || got != p {
+			t.Errorf("%q: %+v %v", p, got, err)
+		}
+	}
+
+	if got, err := repair.ParsePeerPolicy(""); err != nil || got != repair.DefaultPeerPolicy() {
+		t.Errorf("no tag: %+v %v", got, err)
+	}
+
+	for _, text := range []string{"10m", "10m 20%", "1m 20m", "10m 4m", "on", "10m0s 20m0s 30m0s"} {
+		if p, err := repair.ParsePeerPolicy(text); err == nil {
+			t.Errorf("%q: %+v", text, p)
+		}
+	}
+}
+
+// TestStricterPolicy: while groups have different policies, no machine is replaced that one of them would keep.
+func TestStricterPolicy(t *testing.T) {
+	p := repair.PeerPolicy{NotReadyFor: time.Hour, MinMachineAge: repair.MinPeerAge}
+	q := repair.PeerPolicy{Disabled: true, NotReadyFor: repair.MinPeerPatience, MinMachineAge: 2 * time.Hour}
+	want := repair.PeerPolicy{Disabled: true, NotReadyFor: time.Hour, MinMachineAge: 2 * time.Hour}
+	if p.Stricter(q) != want || q.Stricter(p) != want {
+		t.Errorf("%+v and %+v", p.Stricter(q), q.Stricter(p))
+	}
+}
+
 // TestPeersKeepQuorum: whatever is broken, a control plane has a quorum of members that work without the machine that is
 // reported, the machine is not that which decides, and after a report no other one follows for a while.
 func TestPeersKeepQuorum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := healthyPeers(rapid.SampledFrom([]int{1, 2, 3, 5}).Draw(t, "slots"))
+		o.Policy.NotReadyFor = time.Duration(rapid.IntRange(2, 15).Draw(t, "patience")) * time.Minute
+		o.Policy.MinMachineAge = time.Duration(rapid.IntRange(5, 30).Draw(t, "least age")) * time.Minute
 		for n := range o.Peers {
 			p := &o.Peers[n]
 			p.Votes = rapid.Bool().Draw(t, "votes")
@@ -151,13 +200,13 @@ func TestPeersKeepQuorum(t *testing.T) {
 		votes := 0
 		for _, p := range o.Peers {
 			switch {
-			case p.ID == d.Report && (p.Problem == "" || p.Reported || start.Sub(p.Since) < repair.PeerPatience):
+			case p.ID == d.Report && (p.Problem == "" || p.Reported || start.Sub(p.Since) < o.Policy.NotReadyFor):
 				t.Fatalf("reports machine %+v", p)
 			case p.ID != d.Report && p.Votes:
 				votes++
 			}
 
-			if p.State != repair.Running || p.Reported || start.Sub(p.Launched) < repair.PeerGrace {
+			if p.State != repair.Running || p.Reported || start.Sub(p.Launched) < o.Policy.MinMachineAge {
 				t.Fatalf("reports %s while slot %s changes", d.Report, p.Slot)
 			}
 		}

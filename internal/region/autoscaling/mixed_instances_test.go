@@ -80,6 +80,37 @@ func TestFallback(t *testing.T) {
 	}
 }
 
+// TestNoCapacity checks that a group launches the next type if EC2 has no capacity for the first one, and says so if it has
+// none for any.
+func TestNoCapacity(t *testing.T) {
+	s := newStack(t)
+	g := s.createTestNetwork(t.Context(), t)
+	s.fill("m6i.large")
+	if err := s.createMixedGroup(t, g, 2, types.InstancesDistribution{OnDemandPercentageAboveBaseCapacity: aws.Int32(100)}, "m6i.large", "m5.large"); err != nil {
+		t.Fatal(err)
+	}
+	s.advanceClock(t)
+	if diff := cmp.Diff(map[string]int{"m5.large": 2}, s.kinds(t)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	s.fill("m6i.large", "m5.large")
+	_, err := s.as.SetDesiredCapacity(t.Context(), &as.SetDesiredCapacityInput{AutoScalingGroupName: aws.String("nodes"), DesiredCapacity: aws.Int32(3)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.advanceClock(t)
+	out := must[*as.DescribeScalingActivitiesOutput](t)(s.as.DescribeScalingActivities(t.Context(), &as.DescribeScalingActivitiesInput{AutoScalingGroupName: aws.String("nodes")}))
+	if a := out.Activities[0]; a.StatusCode != types.ScalingActivityStatusCodeFailed || !strings.Contains(aws.ToString(a.StatusMessage), "do not have sufficient m5.large capacity") {
+		t.Errorf("the newest activity is %+v", a)
+	}
+	_, err = s.ec2.RunInstances(t.Context(), &ec2client.RunInstancesInput{
+		MinCount: aws.Int32(1), MaxCount: aws.Int32(1), InstanceType: "m5.large", ImageId: aws.String("ami-0123456789abcdef0"), SubnetId: &g.subnets[0],
+	}, func(o *ec2client.Options) { o.RetryMaxAttempts = 1 })
+	if code(err) != "InsufficientInstanceCapacity" {
+		t.Errorf("an instance of its own: %v", err)
+	}
+}
+
 func TestPolicyIsChecked(t *testing.T) {
 	for want, c := range map[string]struct {
 		d     types.InstancesDistribution

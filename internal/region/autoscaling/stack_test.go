@@ -8,6 +8,7 @@ import (
 	"math/rand"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -36,8 +37,22 @@ type stack struct {
 	cloud *ec2.Service
 	elb   *elbv2.Service
 
-	mu  sync.Mutex
-	now time.Time
+	mu   sync.Mutex
+	now  time.Time
+	full []string // instance types for which EC2 has no capacity
+}
+
+// fill lets EC2 have no capacity for instances of some types.
+func (s *stack) fill(types ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.full = types
+}
+
+func (s *stack) lacksCapacity(instanceType string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.full, instanceType)
 }
 
 func (s *stack) Now() time.Time {
@@ -77,7 +92,7 @@ func newStack(tb testing.TB) *stack {
 	s.cloud, err = ec2.New(ec2.Config{
 		Region: "eu-west-1", Account: "000000000000", Now: s.Now, Rand: random, TransitionDelay: 200 * time.Millisecond,
 		Images: []ec2.Image{{ID: "ami-0123456789abcdef0", Architecture: "x86_64", RootDevice: "/dev/xvda", RootSizeGiB: 8}},
-		Quotas: ec2.Quotas{VCPUs: 200},
+		Quotas: ec2.Quotas{VCPUs: 200}, LacksCapacity: s.lacksCapacity,
 	})
 	if err != nil {
 		tb.Fatal(err)

@@ -160,18 +160,23 @@ func (c contentDiff) describeDifference(target changeDetail, d propertyDifferenc
 		return target
 	}
 
-	var path strings.Builder
-	path.WriteString("/Properties")
-	for _, step := range d.path {
-		fmt.Fprintf(&path, "/%v", step)
-	}
-
-	target.Path = path.String()
+	target.Path = pathText(sdk.ResourceAttributeProperties, d.path)
 	target.ChangeType = d.kind
 	target.BeforeValue = valueText(d.before)
 	target.AfterValue = valueText(d.after)
 
 	return target
+}
+
+// pathText returns the path of a value in an attribute of a resource, such as /Properties/Tags/0.
+func pathText(attribute string, path []any) string {
+	var out strings.Builder
+	out.WriteString("/" + attribute)
+	for _, step := range path {
+		fmt.Fprintf(&out, "/%v", step)
+	}
+
+	return out.String()
 }
 
 // valueText returns a value as change sets show it: a scalar as text, a list or an object as JSON.
@@ -193,13 +198,22 @@ func jsonText(v any) string {
 	return string(b)
 }
 
-// contextText returns a resource as the context of a change shows it; empty without property values.
-func (c contentDiff) contextText(props template.Object, policies template.Policies) string {
+// contextText returns a resource as the context of a change shows it; empty without property values. spec is the resource
+// in its template.
+func (c contentDiff) contextText(
+	props template.Object,
+	spec template.ResourceSpec,
+	policies template.Policies,
+) string {
 	if !c.withValues {
 		return ""
 	}
 
 	shown := template.Object{"Properties": template.ShowUnknown(props)}
+	if spec.Metadata != nil {
+		shown["Metadata"] = spec.Metadata
+	}
+
 	if policies.Deletion != "" {
 		shown["DeletionPolicy"] = policies.Deletion
 	}
@@ -305,20 +319,60 @@ func (c contentDiff) addAttributeChanges(ch *resourceChange, was, now template.P
 			return
 		}
 
-		target := changeDetail{Attribute: attribute, Recreation: sdk.RequiresRecreationNever}
-		for _, d := range c.changeReasons(target, raw, nil) {
-			ch.addDetail(d)
+		for _, target := range c.attributeTargets(attribute, before, after) {
+			for _, d := range c.changeReasons(target, raw, nil) {
+				ch.addDetail(d)
+			}
 		}
 	}
 
 	add("Metadata", old.Metadata, spec.Metadata, rawPair{})
-	add("CreationPolicy", emptyIfNil(old.CreationPolicy), emptyIfNil(spec.CreationPolicy), rawPair{})
-	add("UpdatePolicy", emptyIfNil(old.UpdatePolicy), emptyIfNil(spec.UpdatePolicy), rawPair{})
-	add("DeletionPolicy", was.Deletion, now.Deletion, rawPair{old.DeletionPolicy, spec.DeletionPolicy})
+	add("CreationPolicy", objectOrNil(old.CreationPolicy), objectOrNil(spec.CreationPolicy), rawPair{})
+	add("UpdatePolicy", objectOrNil(old.UpdatePolicy), objectOrNil(spec.UpdatePolicy), rawPair{})
+	add("DeletionPolicy", textOrNil(was.Deletion), textOrNil(now.Deletion), rawPair{old.DeletionPolicy, spec.DeletionPolicy})
 	add(
 		"UpdateReplacePolicy",
-		was.UpdateReplace,
-		now.UpdateReplace,
+		textOrNil(was.UpdateReplace),
+		textOrNil(now.UpdateReplace),
 		rawPair{old.UpdateReplacePolicy, spec.UpdateReplacePolicy},
 	)
+}
+
+// attributeTargets returns the targets of a change of an attribute other than Properties: one or, with property values, one
+// for each of its smallest parts that differ.
+func (c contentDiff) attributeTargets(attribute string, before, after any) []changeDetail {
+	target := changeDetail{Attribute: attribute, Recreation: sdk.RequiresRecreationNever}
+	if !c.withValues {
+		return []changeDetail{target}
+	}
+
+	var out []changeDetail
+	walkDifferences(propertyDifference{before: before, after: after}, func(d propertyDifference) {
+		one := target
+		one.Path = pathText(attribute, d.path)
+		one.ChangeType = d.kind
+		one.BeforeValue = valueText(d.before)
+		one.AfterValue = valueText(d.after)
+		out = append(out, one)
+	})
+
+	return out
+}
+
+// objectOrNil returns nil for an attribute that the template does not have.
+func objectOrNil(o template.Object) any {
+	if len(o) == 0 {
+		return nil
+	}
+
+	return o
+}
+
+// textOrNil returns nil for a policy that the template does not have.
+func textOrNil(policy string) any {
+	if policy == "" {
+		return nil
+	}
+
+	return policy
 }

@@ -174,3 +174,41 @@ func TestChangeSetOfANewStackWithPropertyValues(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// TestChangeSetOfAttributes: the other attributes of a resource change in parts with paths and values as well, and the
+// contexts contain the metadata.
+func TestChangeSetOfAttributes(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	const body = `
+Resources:
+  First:
+    Type: AWS::SSM::Parameter
+    Metadata: {"aws:asset:path": asset.1, Kept: [a]}
+    DeletionPolicy: Delete
+    Properties: {Name: /first, Type: String, Value: one}
+  Group:
+    Type: AWS::SSM::Parameter
+    Properties: {Name: /group, Type: String, Value: two}
+`
+	l.want(l.create("s", body), "CREATE_COMPLETE")
+	changed := strings.NewReplacer(
+		"asset.1", "asset.2", "DeletionPolicy: Delete", "DeletionPolicy: Retain\n    UpdateReplacePolicy: Retain",
+		"  Group:\n    Type: AWS::SSM::Parameter\n", "  Group:\n    Type: AWS::SSM::Parameter\n    Metadata: {Owner: [team]}\n",
+	).Replace(body)
+	in := &cfn.CreateChangeSetInput{StackName: aws.String("s"), TemplateBody: &changed, ChangeSetName: aws.String("values")}
+	if diff := cmp.Diff([]string{
+		"Modify First False [Metadata DeletionPolicy UpdateReplacePolicy]",
+		`  Metadata. Modify /Metadata/aws:asset:path "asset.1"→"asset.2" Static/DirectModification/`,
+		`  DeletionPolicy. Modify /DeletionPolicy "Delete"→"Retain" Static/DirectModification/`,
+		`  UpdateReplacePolicy. Add /UpdateReplacePolicy -→"Retain" Static/DirectModification/`,
+		`  before {"DeletionPolicy":"Delete","Metadata":{"Kept":["a"],"aws:asset:path":"asset.1"},"Properties":{"Name":"/first","Type":"String","Value":"one"}}`,
+		`  after {"DeletionPolicy":"Retain","Metadata":{"Kept":["a"],"aws:asset:path":"asset.2"},"Properties":{"Name":"/first","Type":"String","Value":"one"},"UpdateReplacePolicy":"Retain"}`,
+		"Modify Group False [Metadata]",
+		`  Metadata. Add /Metadata -→"{\"Owner\":[\"team\"]}" Static/DirectModification/`,
+		`  before {"Properties":{"Name":"/group","Type":"String","Value":"two"}}`,
+		`  after {"Metadata":{"Owner":["team"]},"Properties":{"Name":"/group","Type":"String","Value":"two"}}`,
+	}, l.proposeWithValues(in)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -85,7 +85,7 @@ func (c contentDiff) removedResources(nodes map[string][]string) []resourceChang
 			Physical: r.Physical,
 			Type:     r.Type,
 			Policy:   cmp.Or(policy, "Delete"),
-			Before:   c.contextText(r.Properties, r.policies()),
+			Before:   c.contextText(r.Properties, c.oldTemplate.Resources[name], r.policies()),
 		})
 	}
 
@@ -267,7 +267,7 @@ func (s *Service) changeOf(c contentDiff, name string, props template.Object) (*
 			Action:  sdk.ChangeActionAdd,
 			Logical: name,
 			Type:    c.newTemplate.Resources[name].Type,
-			After:   c.contextText(props, now),
+			After:   c.contextText(props, c.newTemplate.Resources[name], now),
 		}, nil
 	}
 
@@ -276,8 +276,8 @@ func (s *Service) changeOf(c contentDiff, name string, props template.Object) (*
 		Logical:  name,
 		Physical: r.Physical,
 		Type:     r.Type,
-		Before:   c.contextText(r.Properties, was),
-		After:    c.contextText(props, now),
+		Before:   c.contextText(r.Properties, c.oldTemplate.Resources[name], was),
+		After:    c.contextText(props, c.newTemplate.Resources[name], now),
 	}
 
 	c.addPropertyChanges(ch, r, props)

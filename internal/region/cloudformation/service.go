@@ -57,8 +57,13 @@ type Config struct {
 	DeleteRetryTimeout time.Duration
 	// StabilizeTimeout is the longest time that a resource may take to become ready; default 10 minutes.
 	StabilizeTimeout time.Duration
-	Log              *slog.Logger
+	// MaxStacks is how many stacks a region has at most; 0 is [DefaultMaxStacks].
+	MaxStacks int
+	Log       *slog.Logger
 }
+
+// DefaultMaxStacks is the quota of stacks of a new account (user guide, "Understand CloudFormation quotas").
+const DefaultMaxStacks = 2000
 
 // Service is CloudFormation in one region.
 type Service struct {
@@ -84,6 +89,7 @@ func New(cfg Config) (*Service, error) {
 	cfg.PollInterval = cmp.Or(cfg.PollInterval, 100*time.Millisecond)
 	cfg.DeleteRetryTimeout = cmp.Or(cfg.DeleteRetryTimeout, 20*time.Second)
 	cfg.StabilizeTimeout = cmp.Or(cfg.StabilizeTimeout, 10*time.Minute)
+	cfg.MaxStacks = cmp.Or(cfg.MaxStacks, DefaultMaxStacks)
 
 	s := &Service{
 		cfg:         cfg,
@@ -157,6 +163,18 @@ func (s *serviceState) findActiveStack(nameOrID string) *stack {
 	}
 
 	return nil
+}
+
+// countStacks returns the number of stacks that are not deleted. The caller holds the store's lock.
+func (s *serviceState) countStacks() int {
+	n := 0
+	for _, st := range s.Stacks {
+		if st.Status != statusDeleted {
+			n++
+		}
+	}
+
+	return n
 }
 
 // callService carries out an operation of another service of the region as the caller in ctx. The members of

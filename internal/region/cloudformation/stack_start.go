@@ -47,6 +47,10 @@ func (s *Service) newStack(in stackSettings, status string) (*stack, error) {
 		return nil, wire.Errorf(sdk.ErrCodeAlreadyExistsException, "Stack [%s] already exists", in.name)
 	}
 
+	if s.state.countStacks() >= s.cfg.MaxStacks {
+		return nil, wire.Errorf(sdk.ErrCodeLimitExceededException, "Limit for stack has been exceeded")
+	}
+
 	st := &stack{
 		ID:         s.buildARN("stack/" + in.name + "/" + s.newUUID()),
 		Name:       in.name,

@@ -3,7 +3,9 @@
 package ec2
 
 import (
+	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 
@@ -173,6 +175,7 @@ func (s launchHandlers) checkLaunchRequest(in *sdk.RunInstancesInput) (*launchRe
 	checks := []func(*launchRequest) error{
 		s.checkLaunchImage,
 		s.resolvePlacement,
+		s.checkCapacity,
 		s.resolveInstanceProfile,
 		resolveMetadataOptions,
 		parseLaunchTags,
@@ -244,6 +247,24 @@ func (s launchHandlers) checkLaunchImage(l *launchRequest) error {
 	}
 
 	return checkUserData(l.in.UserData)
+}
+
+// checkCapacity refuses a launch of a type for which a fault says that there is no capacity.
+func (s launchHandlers) checkCapacity(l *launchRequest) error {
+	if s.cfg.LacksCapacity == nil || !s.cfg.LacksCapacity(l.instanceType) {
+		return nil
+	}
+
+	return &wire.Error{
+		Code: "InsufficientInstanceCapacity",
+		Message: fmt.Sprintf(
+			"We currently do not have sufficient %s capacity in the Availability Zone you requested (%s). "+
+				"Our system will be working on provisioning additional capacity.",
+			l.instanceType,
+			str(l.subnet.AvailabilityZone),
+		),
+		Status: http.StatusInternalServerError,
+	}
 }
 
 func (s launchHandlers) resolveInstanceProfile(l *launchRequest) error {

@@ -220,7 +220,7 @@ func (s launchTemplateHandlers) describeLaunchTemplates(
 	got, next, err := listResources(
 		s.Service,
 		s.st.Templates,
-		describeQuery{ids, in.Filters, in.MaxResults, in.NextToken},
+		describeQuery{ids, in.Filters, templatePage(in.MaxResults), in.NextToken},
 		resourceLister[sdk.LaunchTemplate]{
 			"InvalidLaunchTemplateId.NotFound",
 			"launch template",
@@ -233,4 +233,16 @@ func (s launchTemplateHandlers) describeLaunchTemplates(
 	}
 
 	return &sdk.DescribeLaunchTemplatesOutput{LaunchTemplates: got, NextToken: next}, err
+}
+
+// maxTemplatePage is the most launch templates or versions of one on a page.
+const maxTemplatePage = 200
+
+// templatePage returns the size of a page of launch templates or versions.
+func templatePage(requested *int64) *int64 {
+	if requested == nil {
+		return new(int64(maxTemplatePage))
+	}
+
+	return new(min(*requested, maxTemplatePage))
 }

@@ -58,7 +58,7 @@ func (s launchTemplateHandlers) describeLaunchTemplateVersions(
 	got, next, err := listResources(
 		s.Service,
 		all,
-		describeQuery{nil, in.Filters, in.MaxResults, in.NextToken},
+		describeQuery{nil, in.Filters, templatePage(in.MaxResults), in.NextToken},
 		resourceLister[sdk.LaunchTemplateVersion]{filterValues: templateVersionFilterValues},
 	)
 

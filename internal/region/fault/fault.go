@@ -38,6 +38,8 @@ const (
 	// EffectProvision affects no calls; it sets how long a kind of resource takes to reach its next
 	// state.
 	EffectProvision Effect = "provision"
+	// EffectNoCapacity affects no calls; EC2 has no capacity for instances of one type.
+	EffectNoCapacity Effect = "no-capacity"
 	// EffectSpotInterruption affects no calls; it gives a spot instance the interruption notice, and terminates
 	// it when the notice ends.
 	EffectSpotInterruption Effect = "spot-interruption"
@@ -56,6 +58,7 @@ func Effects() []Effect {
 		EffectKill,
 		EffectKillAfter,
 		EffectProvision,
+		EffectNoCapacity,
 		EffectSpotInterruption,
 		EffectRebalance,
 	}
@@ -105,7 +108,7 @@ type Rule struct {
 	// Delay for [EffectDelay] and [EffectProvision]. For [EffectSpotInterruption] it is the time of the notice;
 	// 0 means the two minutes of AWS.
 	Delay Duration `json:"delay,omitempty"`
-	// Kind for [EffectProvision], one of [ProvisionKinds].
+	// Kind for [EffectProvision], one of [ProvisionKinds], and for [EffectNoCapacity] an instance type.
 	Kind string `json:"kind,omitempty"`
 	// Seen is the number of calls that matched the rule.
 	Seen int `json:"seen"`
@@ -176,9 +179,10 @@ func (r Rule) Validate() error { //nolint:cyclop // a list of independent checks
 		r.Kind,
 		joinNames(ProvisionKinds()),
 	)
+	bad(r.Effect == EffectNoCapacity && r.Kind == "", "effect %s needs an instance type as kind", r.Effect)
 	bad(
-		r.Effect != EffectProvision && r.Kind != "",
-		"kind is valid only with effect provision, not %s",
+		r.Effect != EffectProvision && r.Effect != EffectNoCapacity && r.Kind != "",
+		"kind is valid only with effects provision and no-capacity, not %s",
 		r.Effect,
 	)
 
@@ -204,7 +208,9 @@ func (r Rule) checkInstance() error {
 func (e Effect) isNotice() bool { return e == EffectSpotInterruption || e == EffectRebalance }
 
 // affectsNoCalls reports whether the effect changes something other than API calls.
-func (e Effect) affectsNoCalls() bool { return e == EffectProvision || e.isNotice() }
+func (e Effect) affectsNoCalls() bool {
+	return e == EffectProvision || e == EffectNoCapacity || e.isNotice()
+}
 
 func joinNames[T ~string](all []T) string {
 	out := make([]string, 0, len(all))
@@ -361,6 +367,25 @@ func (e *Engine) ProvisioningDelay(kind string, usual time.Duration) time.Durati
 	}
 
 	return usual
+}
+
+// LacksCapacity reports whether a rule says that EC2 has no capacity for instances of a type.
+func (e *Engine) LacksCapacity(instanceType string) bool {
+	if e == nil {
+		return false
+	}
+
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i := range e.rules {
+		if r := &e.rules[i]; r.Effect == EffectNoCapacity && r.Kind == instanceType {
+			r.Seen++
+			r.Hit++
+			return true
+		}
+	}
+
+	return false
 }
 
 // Sleep sleeps until d has passed or ctx ends, and returns an error in the latter case.

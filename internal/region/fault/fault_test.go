@@ -74,6 +74,20 @@ func TestProvisioning(t *testing.T) {
 	}
 }
 
+func TestNoCapacity(t *testing.T) {
+	t.Parallel()
+	e := &fault.Engine{}
+	if _, err := e.AddRule(fault.Rule{Effect: fault.EffectNoCapacity, Kind: "t3.large"}); err != nil {
+		t.Fatal(err)
+	}
+	if !e.LacksCapacity("t3.large") || e.LacksCapacity("t3.medium") || (*fault.Engine)(nil).LacksCapacity("t3.large") {
+		t.Error("the capacity of one type is missing, and of no other one")
+	}
+	if got := e.RecordCall(fault.Call{Service: "ec2", Action: "RunInstances"}); len(got) > 0 {
+		t.Errorf("no call is affected: %v", got)
+	}
+}
+
 func TestBadRules(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -84,6 +98,7 @@ func TestBadRules(t *testing.T) {
 		"no delay":       {fault.Rule{Effect: fault.EffectDelay}, []string{"needs a delay"}},
 		"a delay":        {fault.Rule{Effect: fault.EffectFail, Delay: 1}, []string{"delay is valid only with"}},
 		"a code":         {fault.Rule{Effect: fault.EffectClose, Code: "X"}, []string{"code is valid only with"}},
+		"no type":        {fault.Rule{Effect: fault.EffectNoCapacity}, []string{"needs an instance type as kind"}},
 		"no kind":        {fault.Rule{Effect: fault.EffectProvision, Delay: 1}, []string{"nat-gateway"}},
 		"a kind's calls": {fault.Rule{Effect: fault.EffectProvision, Delay: 1, Kind: "vpc", Service: "ec2"}, []string{"affects no calls"}},
 	} {

@@ -169,11 +169,14 @@ func (s *Service) describeKey(
 	return out, err
 }
 
-// paginateNames returns the page of sorted names after marker, with at most limit and at most most entries,
-// and the marker of the next page.
-func paginateNames(names []string, marker *string, limit *int64, most int) (out []string, next *string) {
+// pageSizes are the numbers of entries of a page: usual if the request does not name one, and most.
+type pageSizes struct{ usual, most int }
+
+// paginateNames returns the page of sorted names after marker, and the marker of the next page.
+func paginateNames(names []string, marker *string, limit *int64, sizes pageSizes) (out []string, next *string) {
+	most := sizes.usual
 	if limit != nil {
-		most = min(most, int(*limit))
+		most = min(sizes.most, int(*limit))
 	}
 
 	for _, n := range names {
@@ -196,7 +199,7 @@ func (s *Service) listKeys(ctx context.Context, in *kms.ListKeysInput) (*kms.Lis
 		return nil, err
 	}
 
-	ids, next := paginateNames(slices.Sorted(maps.Keys(s.st.Keys)), in.Marker, in.Limit, 1000)
+	ids, next := paginateNames(slices.Sorted(maps.Keys(s.st.Keys)), in.Marker, in.Limit, pageSizes{usual: 100, most: 1000})
 	out := &kms.ListKeysOutput{Keys: []*kms.KeyListEntry{}, NextMarker: next, Truncated: new(next != nil)}
 
 	for _, id := range ids {
@@ -231,7 +234,7 @@ func (s *Service) listAliases(ctx context.Context, in *kms.ListAliasesInput) (*k
 		}
 	}
 
-	names, next := paginateNames(all, in.Marker, in.Limit, 100)
+	names, next := paginateNames(all, in.Marker, in.Limit, pageSizes{usual: 50, most: 100})
 	out := &kms.ListAliasesOutput{
 		Aliases:    []*kms.AliasListEntry{},
 		NextMarker: next,

@@ -64,6 +64,8 @@ type Options struct {
 	IAMQuotas iam.Quotas
 	// MaxLoadBalancers is the limit of network load balancers; 0 is that of a new account.
 	MaxLoadBalancers int
+	// MaxStacks is the limit of stacks; 0 is that of a new account.
+	MaxStacks int
 	// NoDefaultVPC starts an account whose default VPC was deleted.
 	NoDefaultVPC bool
 	// RegionName is the name of the region; default [RegionName].
@@ -226,6 +228,7 @@ func buildServices(r *Region, o Options, dir string) (err error) {
 		Quotas:             o.Quotas,
 		IAMQuotas:          o.IAMQuotas,
 		MaxLoadBalancers:   o.MaxLoadBalancers,
+		MaxStacks:          o.MaxStacks,
 		NoDefaultVPC:       o.NoDefaultVPC,
 		TraceAuthorization: o.TraceAuthorization,
 		PollInterval:       pollInterval,

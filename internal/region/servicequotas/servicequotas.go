@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package servicequotas is the region's Service Quotas. It returns the quotas that EC2, Elastic Load Balancing and
-// IAM of the region enforce, and cannot increase them.
+// Package servicequotas is the region's Service Quotas. It returns the quotas that EC2, Elastic Load Balancing,
+// CloudFormation and IAM of the region enforce, and cannot increase them.
 package servicequotas
 
 import (
@@ -11,6 +11,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/servicequotas"
 
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation"
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
 	"github.com/slipway-k8s/slipway/internal/region/elbv2"
 	"github.com/slipway-k8s/slipway/internal/region/iam"
@@ -29,6 +30,7 @@ type Quotas struct {
 	EC2           ec2.Quotas // with those of VPCs
 	IAM           iam.Quotas
 	LoadBalancers int // network load balancers
+	Stacks        int // of CloudFormation
 }
 
 // withDefaults returns q with each zero field set to the quota of a new account.
@@ -37,12 +39,13 @@ func (q Quotas) withDefaults() Quotas {
 		EC2:           q.EC2.WithDefaults(),
 		IAM:           q.IAM.WithDefaults(),
 		LoadBalancers: cmp.Or(q.LoadBalancers, elbv2.DefaultMaxBalancers),
+		Stacks:        cmp.Or(q.Stacks, cloudformation.DefaultMaxStacks),
 	}
 }
 
 // quota is one quota of the region. Codes and names are those that AWS publishes.
 type quota struct {
-	service string           // service code: ec2, vpc, elasticloadbalancing or iam
+	service string           // service code: ec2, vpc, elasticloadbalancing, cloudformation or iam
 	code    string           // such as L-F678F1CE
 	name    string           // such as VPCs per Region
 	limit   func(Quotas) int // its value
@@ -61,7 +64,7 @@ func (c Config) quotas() []quota {
 	return slices.DeleteFunc(all, func(q quota) bool { return q.isGlobal() && c.Region != globalQuotaRegion })
 }
 
-// otherQuotas returns the quotas of Elastic Load Balancing and IAM.
+// otherQuotas returns the quotas of Elastic Load Balancing, CloudFormation and IAM.
 func otherQuotas() []quota {
 	return []quota{
 		{
@@ -69,6 +72,12 @@ func otherQuotas() []quota {
 			code:    "L-69A177A2",
 			name:    "Network Load Balancers per Region",
 			limit:   func(q Quotas) int { return q.LoadBalancers },
+		},
+		{
+			service: "cloudformation",
+			code:    "L-0485CB21",
+			name:    "Stack count",
+			limit:   func(q Quotas) int { return q.Stacks },
 		},
 		{
 			service: "iam",
@@ -170,6 +179,7 @@ func vpcQuotas() []quota {
 // serviceName returns the name of a service by its code.
 func serviceName(code string) string {
 	return map[string]string{
+		"cloudformation":       "AWS CloudFormation",
 		"ec2":                  "Amazon Elastic Compute Cloud (Amazon EC2)",
 		"elasticloadbalancing": "Elastic Load Balancing (ELB)",
 		"iam":                  "AWS Identity and Access Management (IAM)",

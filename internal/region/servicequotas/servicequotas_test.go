@@ -23,7 +23,7 @@ func TestQuotasOfOtherServices(t *testing.T) {
 	options := regiontest.Options{IAMQuotas: iam.Quotas{Roles: 7}, MaxLoadBalancers: 3}
 	here := servicequotas.NewFromConfig(regiontest.StartWith(t, options).AWSConfig())
 	for code, want := range map[string]float64{
-		"iam L-FE177D64": 7, "iam L-6E65F664": 1000, "elasticloadbalancing L-69A177A2": 3, "ec2 L-FB451C26": 5000, "ec2 L-142B4294": 10000,
+		"iam L-FE177D64": 7, "iam L-6E65F664": 1000, "elasticloadbalancing L-69A177A2": 3, "cloudformation L-0485CB21": 2000, "ec2 L-FB451C26": 5000, "ec2 L-142B4294": 10000,
 	} {
 		service, quota, _ := strings.Cut(code, " ")
 		out, err := here.GetServiceQuota(t.Context(), &servicequotas.GetServiceQuotaInput{ServiceCode: &service, QuotaCode: &quota})

@@ -61,6 +61,7 @@ type Config struct {
 	Quotas           ec2.Quotas        // limits of EC2; a zero field is a new account's
 	IAMQuotas        iam.Quotas        // limits of IAM; a zero field is a new account's
 	MaxLoadBalancers int               // limit of network load balancers; 0 is a new account's
+	MaxStacks        int               // limit of stacks; 0 is a new account's
 	NoDefaultVPC     bool              // the account's default VPC was deleted
 
 	// TraceAuthorization is called for each request that an IAM policy decides; nil for none.
@@ -218,6 +219,7 @@ func (s *Services) wireServices() []wire.Service {
 				EC2:           s.cfg.Quotas,
 				IAM:           s.cfg.IAMQuotas,
 				LoadBalancers: s.cfg.MaxLoadBalancers,
+				Stacks:        s.cfg.MaxStacks,
 			},
 		}),
 		s.EC2.Wire(),
@@ -343,6 +345,7 @@ func (s *Services) buildCompute() (err error) {
 		Rand:              rand.Reader,
 		TransitionDelay:   s.cfg.TransitionDelay,
 		ProvisioningDelay: s.cfg.Faults.ProvisioningDelay,
+		LacksCapacity:     s.cfg.Faults.LacksCapacity,
 		State:             s.cfg.State,
 		Images:            s.cfg.Images,
 		Unbootable:        s.cfg.Unbootable,
@@ -464,6 +467,7 @@ func (s *Services) buildCloudFormation() (err error) {
 		Endpoint:           s.cfg.Endpoint,
 		PollInterval:       s.cfg.PollInterval,
 		DeleteRetryTimeout: s.cfg.DeleteRetryTimeout,
+		MaxStacks:          s.cfg.MaxStacks,
 		Log:                s.cfg.Log,
 		SystemTaggers: map[string]cloudformation.SystemTagger{
 			"elasticloadbalancing": s.ELBv2.SetSystemTags,

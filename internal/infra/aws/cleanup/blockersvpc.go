@@ -106,13 +106,16 @@ func (f Finder) newTaggedBlocker(id *string, kind string, tags []ec2types.Tag) B
 }
 
 func (f Finder) listSubnets(ctx context.Context, vpc string) ([]Blocker, error) {
-	page, err := f.ec2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{Filters: driver.NewFilters("vpc-id", vpc)})
+	pages := ec2.NewDescribeSubnetsPaginator(f.ec2, &ec2.DescribeSubnetsInput{Filters: driver.NewFilters("vpc-id", vpc)})
+	subnets, err := transport.CollectPages(ctx, pages, func(p *ec2.DescribeSubnetsOutput) []ec2types.Subnet {
+		return p.Subnets
+	})
 	if err != nil {
 		return nil, transport.Wrap(err, "list the subnets of %s", vpc)
 	}
 
 	var out []Blocker
-	for _, s := range page.Subnets {
+	for _, s := range subnets {
 		out = append(out, f.newTaggedBlocker(s.SubnetId, "subnet", s.Tags))
 	}
 
@@ -122,17 +125,20 @@ func (f Finder) listSubnets(ctx context.Context, vpc string) ([]Blocker, error) 
 // listRouteTables returns the route tables of a VPC except its main one, which is deleted with the
 // VPC.
 func (f Finder) listRouteTables(ctx context.Context, vpc string) ([]Blocker, error) {
-	page, err := f.ec2.DescribeRouteTables(
-		ctx,
+	pages := ec2.NewDescribeRouteTablesPaginator(
+		f.ec2,
 		&ec2.DescribeRouteTablesInput{Filters: driver.NewFilters("vpc-id", vpc)},
 	)
+	tables, err := transport.CollectPages(ctx, pages, func(p *ec2.DescribeRouteTablesOutput) []ec2types.RouteTable {
+		return p.RouteTables
+	})
 	if err != nil {
 		return nil, transport.Wrap(err, "list the route tables of %s", vpc)
 	}
 
 	var out []Blocker
 
-	for _, t := range page.RouteTables {
+	for _, t := range tables {
 		main := false
 		for _, a := range t.Associations {
 			main = main || aws.ToBool(a.Main)
@@ -147,16 +153,21 @@ func (f Finder) listRouteTables(ctx context.Context, vpc string) ([]Blocker, err
 }
 
 func (f Finder) listInternetGateways(ctx context.Context, vpc string) ([]Blocker, error) {
-	page, err := f.ec2.DescribeInternetGateways(
-		ctx,
+	pages := ec2.NewDescribeInternetGatewaysPaginator(
+		f.ec2,
 		&ec2.DescribeInternetGatewaysInput{Filters: driver.NewFilters("attachment.vpc-id", vpc)},
+	)
+	gateways, err := transport.CollectPages(
+		ctx,
+		pages,
+		func(p *ec2.DescribeInternetGatewaysOutput) []ec2types.InternetGateway { return p.InternetGateways },
 	)
 	if err != nil {
 		return nil, transport.Wrap(err, "list the internet gateways of %s", vpc)
 	}
 
 	var out []Blocker
-	for _, g := range page.InternetGateways {
+	for _, g := range gateways {
 		out = append(out, f.newTaggedBlocker(g.InternetGatewayId, "internet gateway", g.Tags))
 	}
 
@@ -164,17 +175,20 @@ func (f Finder) listInternetGateways(ctx context.Context, vpc string) ([]Blocker
 }
 
 func (f Finder) listEndpoints(ctx context.Context, vpc string) ([]Blocker, error) {
-	page, err := f.ec2.DescribeVpcEndpoints(
-		ctx,
+	pages := ec2.NewDescribeVpcEndpointsPaginator(
+		f.ec2,
 		&ec2.DescribeVpcEndpointsInput{Filters: driver.NewFilters("vpc-id", vpc)},
 	)
+	endpoints, err := transport.CollectPages(ctx, pages, func(p *ec2.DescribeVpcEndpointsOutput) []ec2types.VpcEndpoint {
+		return p.VpcEndpoints
+	})
 	if err != nil {
 		return nil, transport.Wrap(err, "list the VPC endpoints of %s", vpc)
 	}
 
 	var out []Blocker
 
-	for _, e := range page.VpcEndpoints {
+	for _, e := range endpoints {
 		b := f.newTaggedBlocker(e.VpcEndpointId, "VPC endpoint "+aws.ToString(e.ServiceName), e.Tags)
 		b.deleting = e.State == ec2types.StateDeleting || e.State == ec2types.StateDeleted
 		out = append(out, b)

@@ -163,15 +163,16 @@ func (s imageSource) describeImages(ctx context.Context, ids []string) (map[stri
 
 	// A filter leaves out images that do not exist. In ImageIds, one of them would fail the call
 	// for all.
-	out, err := s.images.DescribeImages(
-		ctx,
+	pages := ec2.NewDescribeImagesPaginator(
+		s.images,
 		&ec2.DescribeImagesInput{Filters: driver.NewFilters("image-id", ids...)},
 	)
+	images, err := transport.CollectPages(ctx, pages, func(p *ec2.DescribeImagesOutput) []ec2types.Image { return p.Images })
 	if err != nil {
 		return nil, transport.Wrap(err, "describe images")
 	}
 
-	for _, i := range out.Images {
+	for _, i := range images {
 		found[aws.ToString(i.ImageId)] = i
 	}
 

@@ -158,15 +158,20 @@ func readDNSSupport(ctx context.Context, api vpcAPI, vpc string, f *unmanaged.Fa
 }
 
 func readInternetGateways(ctx context.Context, api vpcAPI, vpc string, f *unmanaged.Facts) error {
-	out, err := api.DescribeInternetGateways(
-		ctx,
+	pages := ec2.NewDescribeInternetGatewaysPaginator(
+		api,
 		&ec2.DescribeInternetGatewaysInput{Filters: driver.NewFilters("attachment.vpc-id", vpc)},
+	)
+	gateways, err := transport.CollectPages(
+		ctx,
+		pages,
+		func(p *ec2.DescribeInternetGatewaysOutput) []ec2types.InternetGateway { return p.InternetGateways },
 	)
 	if err != nil {
 		return transport.Wrap(err, "list the internet gateways of %s", vpc)
 	}
 
-	for _, g := range out.InternetGateways {
+	for _, g := range gateways {
 		f.InternetGateways = append(f.InternetGateways, aws.ToString(g.InternetGatewayId))
 	}
 
@@ -258,15 +263,18 @@ func routeGateway(r ec2types.Route) string {
 
 // readNATsAndGroups reads the available NAT gateways and the security groups of the VPC.
 func readNATsAndGroups(ctx context.Context, api vpcAPI, vpc string, f *unmanaged.Facts) error {
-	list, err := api.DescribeNatGateways(
-		ctx,
+	pages := ec2.NewDescribeNatGatewaysPaginator(
+		api,
 		&ec2.DescribeNatGatewaysInput{Filter: driver.NewFilters("vpc-id", vpc)},
 	)
+	gateways, err := transport.CollectPages(ctx, pages, func(p *ec2.DescribeNatGatewaysOutput) []ec2types.NatGateway {
+		return p.NatGateways
+	})
 	if err != nil {
 		return transport.Wrap(err, "list the NAT gateways of %s", vpc)
 	}
 
-	for _, g := range list.NatGateways {
+	for _, g := range gateways {
 		if g.State == ec2types.NatGatewayStateAvailable {
 			f.VPCByResource[aws.ToString(g.NatGatewayId)] = vpc
 		}

@@ -40,14 +40,15 @@ func readPeerVPCs(
 		return nil
 	}
 
-	vpcs, err := api.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{Filters: driver.NewFilters("vpc-id", ids...)})
+	list := ec2.NewDescribeVpcsPaginator(api, &ec2.DescribeVpcsInput{Filters: driver.NewFilters("vpc-id", ids...)})
+	vpcs, err := transport.CollectPages(ctx, list, func(p *ec2.DescribeVpcsOutput) []ec2types.Vpc { return p.Vpcs })
 	if err != nil {
 		return transport.Wrap(err, "describe %s", strings.Join(ids, ", "))
 	}
 
 	f.Peers = map[string]unmanaged.PeerVPC{}
 
-	for _, v := range vpcs.Vpcs {
+	for _, v := range vpcs {
 		p := unmanaged.PeerVPC{RouteTables: map[string][]unmanaged.OwnedRange{}}
 		for _, a := range v.CidrBlockAssociationSet {
 			p.CIDRs = append(p.CIDRs, aws.ToString(a.CidrBlock))

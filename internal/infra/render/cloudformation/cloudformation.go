@@ -112,6 +112,10 @@ func Render(g *graph.Graph, o Options) ([]byte, error) {
 		doc["Mappings"] = mappings
 	}
 
+	if err := checkQuotas(doc); err != nil {
+		return nil, err
+	}
+
 	return encodeTemplate(doc)
 }
 

@@ -3,8 +3,11 @@
 package cloudformation
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
+	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
@@ -30,13 +33,23 @@ func (r renderer) sharedTexts() map[string]string {
 		}
 	}
 
-	names := map[string]string{}
-
+	var shared []string
 	for literal, n := range times {
 		if n > 1 && len(literal) >= minShared {
-			sum := sha256.Sum256([]byte(literal))
-			names[literal] = "T" + hex.EncodeToString(sum[:])[:hashLength]
+			shared = append(shared, literal)
 		}
+	}
+
+	// A mapping has a limited number of attributes: those that make the template smallest are shared.
+	saved := func(literal string) int { return (times[literal] - 1) * len(literal) }
+	slices.SortFunc(shared, func(a, b string) int {
+		return cmp.Or(saved(b)-saved(a), strings.Compare(a, b))
+	})
+
+	names := map[string]string{}
+	for _, literal := range shared[:min(len(shared), maxMappingAttributes)] {
+		sum := sha256.Sum256([]byte(literal))
+		names[literal] = "T" + hex.EncodeToString(sum[:])[:hashLength]
 	}
 
 	return names

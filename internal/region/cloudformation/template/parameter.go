@@ -241,8 +241,8 @@ func (p ParameterSpec) checkText(name, given string, because func(string, ...any
 		return because("Parameter '%s' must contain at least %v characters", name, *p.MinLength)
 	case p.MaxLength != nil && n > *p.MaxLength:
 		return because("Parameter '%s' must contain at most %v characters", name, *p.MaxLength)
-	case n > 4096:
-		return ValidationError("Parameter '%s' must contain at most 4096 characters", name)
+	case len(given) > maxParameterBytes:
+		return ValidationError("Parameter '%s' must contain at most %d bytes", name, maxParameterBytes)
 	case p.Pattern == "":
 		return nil
 	}

@@ -204,27 +204,8 @@ func pseudoParameters() []string {
 // validate refuses a template that is invalid for all values of its parameters: it exceeds a limit, has an
 // unknown type, an unresolved reference or a circular dependency.
 func (t *Template) validate(types Catalog) error {
-	switch {
-	case len(t.Resources) > maxResources:
-		return FormatError(
-			"Number of resources, %d, is greater than maximum allowed, %d",
-			len(t.Resources),
-			maxResources,
-		)
-
-	case len(t.Outputs) > maxOutputs:
-		return FormatError(
-			"Number of outputs, %d, is greater than maximum allowed, %d",
-			len(t.Outputs),
-			maxOutputs,
-		)
-
-	case len(t.Parameters) > maxParameters:
-		return FormatError(
-			"Number of parameters, %d, is greater than maximum allowed, %d",
-			len(t.Parameters),
-			maxParameters,
-		)
+	if err := t.checkQuotas(); err != nil {
+		return err
 	}
 
 	if err := t.checkTypes(types); err != nil {

@@ -18,13 +18,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
-// Limits of a template, which are CloudFormation's quotas.
-const (
-	maxResources  = 500
-	maxOutputs    = 200
-	maxParameters = 200
-)
-
 // Object is a JSON object.
 type Object = map[string]any
 
@@ -148,7 +141,7 @@ func (t *Template) sectionReaders() map[string]func(any) error {
 		},
 		"Description": func(v any) (err error) {
 			t.Description, err = requireString("/Description", v)
-			if len(t.Description) > 1024 {
+			if len(t.Description) > maxDescriptionBytes {
 				return FormatError("'Description' length is greater than 1024.")
 			}
 

@@ -4,6 +4,7 @@ package template
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -176,6 +177,47 @@ func TestTemplatesAreRefused(t *testing.T) {
 	}
 }
 
+// TestTemplateQuotas: a template has what CloudFormation's quotas allow, and not one more.
+func TestTemplateQuotas(t *testing.T) {
+	t.Parallel()
+	many := func(n int, of any) Object {
+		out := Object{}
+		for i := range n {
+			out["X"+strconv.Itoa(i)] = of
+		}
+		return out
+	}
+	text := Object{"a": "b"}
+	vpc := Object{"Type": "AWS::EC2::VPC"}
+	for _, c := range []struct {
+		section string
+		most    int
+		make    func(n int) any
+		want    string
+	}{
+		{"Resources", 500, func(n int) any { return many(n, vpc) }, "Template format error: Number of resources, 501, is greater than maximum allowed, 500"},
+		{"Outputs", 200, func(n int) any { return many(n, Object{"Value": "x"}) }, "Number of outputs, 201, is greater"},
+		{"Parameters", 200, func(n int) any { return many(n, Object{"Type": "String"}) }, "Number of parameters, 201, is greater"},
+		{"Mappings", 200, func(n int) any { return many(n, Object{"k": text}) }, "Number of mappings, 201, is greater"},
+		{"Mappings", 200, func(n int) any { return Object{"M": many(n, text)} }, "Number of attributes of mapping M, 201, is greater"},
+		{"Mappings", 200, func(n int) any { return Object{"M": Object{"k": many(n, "x")}} }, "Number of attributes of mapping M, 201, is greater"},
+		{"Description", 1024, func(n int) any { return strings.Repeat("x", n) }, "length is greater than 1024"},
+	} {
+		for n, want := range map[int]string{c.most: "", c.most + 1: c.want} {
+			body := Object{"Resources": Object{"Vpc": vpc}}
+			body[c.section] = c.make(n)
+			text, err := json.Marshal(body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = Parse(string(text), testCatalog{})
+			if (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%d %s: %v, want %q", n, c.section, err, want)
+			}
+		}
+	}
+}
+
 // TestMalformedFunctionsAreRefused: a template with a malformed function is refused as a whole, even if the function is in a
 // branch that is not taken. What is not known before the evaluation is accepted.
 func TestMalformedFunctionsAreRefused(t *testing.T) {
@@ -220,6 +262,7 @@ Parameters:
   Text: {Type: String, MinLength: 2, MaxLength: 3, AllowedPattern: "[a-z]+"}
   One: {Type: String, AllowedValues: [a, b], ConstraintDescription: a or b}
   Many: {Type: List<Number>}
+  Long: {Type: String}
 `, testCatalog{})
 	if err != nil {
 		t.Fatal(err)
@@ -235,6 +278,8 @@ Parameters:
 		{"One", "b", ""},
 		{"One", "c", "failed to satisfy constraint: a or b"},
 		{"Many", "1, 2", ""},
+		{"Long", strings.Repeat("x", 4096), ""},
+		{"Long", strings.Repeat("ö", 2049), "at most 4096 bytes"},
 		{"Many", "1,x", "must be a number"},
 	} {
 		got := ""
