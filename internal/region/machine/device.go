@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -128,7 +129,7 @@ func allowDevice(d device) []instruction {
 		checks = append(checks, instruction{code: opJumpUnequal, registers: registerMinor, immediate: d.minor})
 	}
 
-	out := append(checks, answer(1)...)
+	out := slices.Concat(checks, answer(1))
 	for i := range checks {
 		out[i].offset = int16(len(out) - i - 1)
 	}
@@ -186,8 +187,8 @@ func loadProgram(program []instruction) (int, error) {
 	}{
 		kind:         unix.BPF_PROG_TYPE_CGROUP_DEVICE,
 		count:        uint32(len(program)),
-		instructions: uint64(uintptr(unsafe.Pointer(&program[0]))),
-		license:      uint64(uintptr(unsafe.Pointer(&license[0]))),
+		instructions: uint64(uintptr(unsafe.Pointer(&program[0]))), //nolint:gosec // it is pinned
+		license:      uint64(uintptr(unsafe.Pointer(&license[0]))), //nolint:gosec // it is pinned
 	}
 
 	//nolint:gosec // the kernel reads the attributes during the call

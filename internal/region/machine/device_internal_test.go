@@ -5,10 +5,10 @@ package machine
 import "testing"
 
 // simulate runs a device program as the kernel does.
-func simulate(t *testing.T, program []instruction, access, deviceKind, deviceMajor, deviceMinor int32) int64 {
+func simulate(t *testing.T, program []instruction, access int32, d device) int64 {
 	t.Helper()
 	var registers [11]int64
-	words := map[int16]int64{0: int64(access)<<16 | int64(deviceKind), 4: int64(deviceMajor), 8: int64(deviceMinor)}
+	words := map[int16]int64{0: int64(access)<<16 | int64(d.kind), 4: int64(d.major), 8: int64(d.minor)}
 	for at := 0; at < len(program); at++ {
 		i := program[at]
 		to, from := &registers[i.registers&0xf], registers[i.registers>>4]
@@ -59,7 +59,7 @@ func TestDeviceProgram(t *testing.T) {
 		"a node of a disk":    {mknod, blockDevice, 8, 0, 1},
 		"a disk numbered 1:3": {read, blockDevice, 1, 3, 0},
 	} {
-		if got := simulate(t, program, c.access, c.kind, c.major, c.minor); got != c.allowed {
+		if got := simulate(t, program, c.access, device{c.kind, c.major, c.minor}); got != c.allowed {
 			t.Errorf("%s: %d, want %d", name, got, c.allowed)
 		}
 	}
