@@ -38,7 +38,7 @@ func createLoadBalancers(t *testing.T, r regiontest.Region, n int) {
 // before anything is created. The cluster's own do not count twice, and a missing permission is a warning.
 func TestAccountQuotas(t *testing.T) {
 	small := regiontest.Options{IAMQuotas: iam.Quotas{Roles: 1, InstanceProfiles: 1}}
-	exact := regiontest.Options{IAMQuotas: iam.Quotas{Roles: 2, InstanceProfiles: 2}}
+	exact := regiontest.Options{IAMQuotas: iam.Quotas{Roles: 4, InstanceProfiles: 4}}
 	for _, tc := range []struct {
 		name string
 		regiontest.Options
@@ -50,7 +50,7 @@ func TestAccountQuotas(t *testing.T) {
 			`the quota "Roles per account" is 1, and other resources use 0`,
 			`the quota "Instance profiles per account" is 1, and other resources use 0`,
 			`the quota "Network Load Balancers per Region" is 50, and other resources use 49`,
-			"--region us-east-1 --service-code iam --quota-code L-FE177D64 --desired-value 2",
+			"--region us-east-1 --service-code iam --quota-code L-FE177D64 --desired-value 4",
 			"--service-code elasticloadbalancing --quota-code L-69A177A2 --desired-value 51",
 		}},
 		{"just enough", exact, 2, 0, 48, nil},

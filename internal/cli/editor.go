@@ -217,7 +217,7 @@ func (e *manifestEditor) openInEditor(ctx context.Context, text []byte) ([]byte,
 // environment returns the environment variables, as NAME=VALUE.
 func (a *app) environment() []string {
 	if a.Environ == nil {
-		return nil
+		return []string{} // with nil, a program would inherit that of this process
 	}
 
 	return a.Environ()

@@ -186,8 +186,8 @@ func securityTampers() []tamper {
 			_, err := h.iam.PutRolePolicy(h.ctx, &iam.PutRolePolicyInput{RoleName: h.find("iam-role/worker"), PolicyName: new("machine"), PolicyDocument: new(everything)})
 			return err
 		}},
-		{"a policy is gone", "iam-role-policy/control-plane", func(h hand) error {
-			_, err := h.iam.DeleteRolePolicy(h.ctx, &iam.DeleteRolePolicyInput{RoleName: h.find("iam-role/control-plane"), PolicyName: new("machine")})
+		{"a policy is gone", "iam-role-policy/control-plane-a", func(h hand) error {
+			_, err := h.iam.DeleteRolePolicy(h.ctx, &iam.DeleteRolePolicyInput{RoleName: h.find("iam-role/control-plane-a"), PolicyName: new("machine")})
 			return err
 		}},
 		{"who may be a role", "iam-role/worker AssumeRolePolicyDocument", func(h hand) error {

@@ -43,6 +43,8 @@ type Desired struct {
 	Images map[string]model.Image
 	// ForStack is set if the graph is for a CloudFormation stack, which waits for signals of the machines.
 	ForStack bool
+	// ForTerraform is set if the graph is for a Terraform configuration: the state store does not know what exists.
+	ForTerraform bool
 	// documents are the SHA-256 of the node documents by role and group, set by BuildGraph.
 	documents map[v1alpha1.Role]map[string]string
 	// revisions that were read or written, by role.

@@ -49,6 +49,12 @@ func (session *Session) BuildGraph(ctx context.Context, d *Desired) error {
 		in.Boot[group] = model.BootSource(b)
 	}
 
+	keeps, err := session.keepsSharedRole(ctx, d, in)
+	if err != nil {
+		return err
+	}
+
+	in.KeepsSharedRole = keeps
 	var findings diag.Findings
 	d.Graph, findings = model.Build(in)
 	if err := findings.Err(); err != nil {
@@ -189,8 +195,8 @@ func readStoreSettings(ctx context.Context, s store.Store) (store.Settings, erro
 	return settings, nil
 }
 
-// LoadGraph loads the manifests of a cluster and builds its graph. forStack prepares it for a
-// CloudFormation stack.
+// LoadGraph loads the manifests of a cluster and builds its graph for a template. forStack prepares it for a
+// CloudFormation stack, else it is for Terraform.
 func LoadGraph(ctx context.Context, env *Env, name string, forStack bool) (*Session, *Desired, error) {
 	d, err := Load(ctx, env, name)
 	if err != nil {
@@ -198,6 +204,7 @@ func LoadGraph(ctx context.Context, env *Env, name string, forStack bool) (*Sess
 	}
 
 	d.ForStack = forStack
+	d.ForTerraform = !forStack
 	session, err := d.OpenSession(ctx, env)
 	if err != nil {
 		return nil, nil, err

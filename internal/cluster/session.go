@@ -107,10 +107,13 @@ func (session *Session) CallerIdentity(ctx context.Context) (discovery.Identity,
 type roleOwner struct {
 	read     chan struct{}
 	identity discovery.Identity
+	// resources are those that were read.
+	resources []plan.ActualResource
 }
 
 // setFrom sets the account from the resources that were read. IAM lists only roles of the caller's account.
 func (o *roleOwner) setFrom(actual []plan.ActualResource) {
+	o.resources = actual
 	for _, a := range actual {
 		role, err := arn.Parse(a.Attributes["Arn"])
 		if _, ok := a.Resource.(awskind.IAMRole); ok && err == nil {

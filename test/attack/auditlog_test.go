@@ -21,7 +21,7 @@ func TestAuditLogCannotBeCleaned(t *testing.T) {
 	edited := l.temporaryFile("cluster.yaml", strings.TrimRight(cluster, "\n")+"\n  kubeAPIServer:\n    auditLogUpload: true\n")
 	l.must(caller{}, 0, "replace", "-f", edited, "--yes")
 	l.must(caller{}, 0, "apply", "demo", "--yes")
-	role := l.s3(l.assumed("demo.control-plane.us-east-1"))
+	role := l.s3(l.assumed("demo.control-plane-a.us-east-1"))
 	put := func(key string, ifNoneMatch *string) error {
 		_, err := role.PutObject(t.Context(), &s3.PutObjectInput{
 			Bucket: sdk.String(bucket), Key: &key, Body: strings.NewReader("event"), IfNoneMatch: ifNoneMatch,

@@ -4,8 +4,10 @@ package attack_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 
@@ -173,6 +175,17 @@ func TestNoEscalation(t *testing.T) {
 	}
 
 	t.Logf("COUNT escalations tried: %d ways by %d principals", len(escalations()), len(who))
+}
+
+// TestDocumentedEscalations: docs/security.md says how many ways are tried.
+func TestDocumentedEscalations(t *testing.T) {
+	page, err := os.ReadFile("../../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("any of %d known escalations", len(escalations())); strings.Count(string(page), want) != 2 {
+		t.Errorf("docs/security.md does not say twice: %s", want)
+	}
 }
 
 // TestBoundaryCoversMachines: the boundary takes nothing away from the roles of machines.

@@ -39,7 +39,7 @@ func (l *lab) assumed(role string) caller {
 func TestControlPlaneListsOnlyItsOwn(t *testing.T) {
 	l := newLab(t)
 	l.createCluster()
-	machine := l.assumed("demo.control-plane.us-east-1")
+	machine := l.assumed("demo.control-plane-a.us-east-1")
 
 	for _, prefix := range []*string{nil, sdk.String(""), sdk.String("team/"), sdk.String("team/demo/"), sdk.String("team/demo-2/machine/etcd/")} {
 		_, err := l.s3(machine).ListObjectsV2(t.Context(), &s3.ListObjectsV2Input{Bucket: sdk.String(bucket), Prefix: prefix})

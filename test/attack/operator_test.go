@@ -11,7 +11,6 @@ import (
 	kmstypes "github.com/aws/aws-sdk-go-v2/service/kms/types"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 
-	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
@@ -59,7 +58,7 @@ func TestOperatorCannotMakeAnAdministrator(t *testing.T) {
 	l.denied("give a role without a boundary every permission", err)
 
 	_, err = api.UpdateAssumeRolePolicy(t.Context(), &iam.UpdateAssumeRolePolicyInput{
-		RoleName:       sdk.String(model.RoleName("demo", regiontest.RegionName, v1alpha1.RoleControlPlane)),
+		RoleName:       sdk.String(model.SlotRoleName("demo", regiontest.RegionName, "a")),
 		PolicyDocument: sdk.String(selfmade),
 	})
 	l.denied("let the operator assume the role of the control plane", err)

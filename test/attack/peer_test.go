@@ -35,7 +35,7 @@ func TestControlPlaneReportsOnlyItsOwnMachines(t *testing.T) {
 	l := newLab(t)
 	l.createCluster()
 	root := autoscaling.NewFromConfig(l.config(caller{}))
-	attacker := autoscaling.NewFromConfig(l.config(l.assumed("demo.control-plane.us-east-1")))
+	attacker := autoscaling.NewFromConfig(l.config(l.assumed("demo.control-plane-a.us-east-1")))
 	own := l.awaitInstance(root, "control-plane-a.demo")
 	report := func(instance string) error {
 		_, err := attacker.SetInstanceHealth(t.Context(), &autoscaling.SetInstanceHealthInput{

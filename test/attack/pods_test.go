@@ -225,7 +225,7 @@ func TestPodsGetTheirOwnRoleOnly(t *testing.T) {
 		"a name that begins like the other":            {readerRole, p.sign(key, subject("shop", "reader2")), "AccessDenied"},
 		"a pattern":                                    {readerRole, p.sign(key, subject("*", "*")), "AccessDenied"},
 		"the role of the workers":                      {iamOf + "role/slipway/us-east-1/demo/demo.worker.us-east-1", p.sign(key, nil), "AccessDenied"},
-		"the role of the control plane":                {iamOf + "role/slipway/us-east-1/demo/demo.control-plane.us-east-1", p.sign(key, nil), "AccessDenied"},
+		"the role of the control plane":                {iamOf + "role/slipway/us-east-1/demo/demo.control-plane-a.us-east-1", p.sign(key, nil), "AccessDenied"},
 		"the usual token of a pod":                     {readerRole, p.sign(key, map[string]any{"aud": []string{podIssuer}}), "InvalidIdentityToken"},
 		"a token for another service":                  {readerRole, p.sign(key, map[string]any{"aud": []string{"vault"}}), "InvalidIdentityToken"},
 		"a token for two services":                     {readerRole, p.sign(key, map[string]any{"aud": []string{"sts.amazonaws.com", "vault"}}), "InvalidIdentityToken"},
@@ -254,7 +254,7 @@ func TestIssuerDocumentsAreSafe(t *testing.T) {
 	name := sdk.String("slipway-test-oidc")
 	callers := map[string]caller{
 		"worker":              l.assumed("demo.worker.us-east-1"),
-		"control plane":       l.assumed("demo.control-plane.us-east-1"),
+		"control plane":       l.assumed("demo.control-plane-a.us-east-1"),
 		"reader":              l.user("reader", l.policies("demo", "--read-only")),
 		"operator of another": l.user("neighbour", l.policies("demo-2")),
 	}

@@ -218,9 +218,9 @@ func identityDrifts() []drift {
 			return err
 		}, want: []string{"- iam-role-policy/worker:extra"}},
 		{description: "a role's policy is changed", change: func(h awsClients) error {
-			_, err := h.iam.PutRolePolicy(h, &iam.PutRolePolicyInput{RoleName: h.resourceID("iam-role/control-plane"), PolicyName: sdk.String("machine"), PolicyDocument: sdk.String(allowAllPolicy)})
+			_, err := h.iam.PutRolePolicy(h, &iam.PutRolePolicyInput{RoleName: h.resourceID("iam-role/control-plane-a"), PolicyName: sdk.String("machine"), PolicyDocument: sdk.String(allowAllPolicy)})
 			return err
-		}, want: []string{"~ iam-role-policy/control-plane", "  PolicyDocument:"}},
+		}, want: []string{"~ iam-role-policy/control-plane-a", "  PolicyDocument:"}},
 		{description: "a role's policy is removed", change: func(h awsClients) error {
 			_, err := h.iam.DeleteRolePolicy(h, &iam.DeleteRolePolicyInput{RoleName: h.resourceID("iam-role/worker"), PolicyName: sdk.String("machine")})
 			return err
@@ -230,10 +230,10 @@ func identityDrifts() []drift {
 			return err
 		}, want: []string{"~ iam-role/worker", `  ManagedPolicyArns: ["arn:aws:iam::aws:policy/AdministratorAccess"] → []`}},
 		{description: "another principal may assume a role", change: func(h awsClients) error {
-			_, err := h.iam.UpdateAssumeRolePolicy(h, &iam.UpdateAssumeRolePolicyInput{RoleName: h.resourceID("iam-role/control-plane"), PolicyDocument: sdk.String(
+			_, err := h.iam.UpdateAssumeRolePolicy(h, &iam.UpdateAssumeRolePolicyInput{RoleName: h.resourceID("iam-role/control-plane-a"), PolicyDocument: sdk.String(
 				`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"*"},"Action":"sts:AssumeRole"}]}`)})
 			return err
-		}, want: []string{"~ iam-role/control-plane", "  AssumeRolePolicyDocument:"}},
+		}, want: []string{"~ iam-role/control-plane-a", "  AssumeRolePolicyDocument:"}},
 		{description: "an instance profile has no role", change: func(h awsClients) error {
 			_, err := h.iam.RemoveRoleFromInstanceProfile(h, &iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: h.resourceID("iam-instance-profile/worker"), RoleName: h.resourceID("iam-role/worker")})
 			return err
@@ -243,9 +243,9 @@ func identityDrifts() []drift {
 			if err != nil {
 				return err
 			}
-			_, err = h.iam.AddRoleToInstanceProfile(h, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: h.resourceID("iam-instance-profile/worker"), RoleName: h.resourceID("iam-role/control-plane")})
+			_, err = h.iam.AddRoleToInstanceProfile(h, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: h.resourceID("iam-instance-profile/worker"), RoleName: h.resourceID("iam-role/control-plane-a")})
 			return err
-		}, want: []string{"~ iam-instance-profile/worker", `  Roles: ["demo.control-plane.us-east-1"] → ["demo.worker.us-east-1"]`}},
+		}, want: []string{"~ iam-instance-profile/worker", `  Roles: ["demo.control-plane-a.us-east-1"] → ["demo.worker.us-east-1"]`}},
 	}
 }
 

@@ -19,9 +19,9 @@ func (g AutoScalingGroup) KeepFrom(existing graph.Resource) graph.Resource {
 		return g
 	}
 
-	from := have.launchedFrom()
+	from := have.LaunchedFrom()
 	version, _ := from.Version.Literal()
-	if _, err := strconv.ParseInt(version, 10, 64); err != nil || g.launchedFrom().ID.Literal() != from.ID.Literal() {
+	if _, err := strconv.ParseInt(version, 10, 64); err != nil || g.LaunchedFrom().ID.Literal() != from.ID.Literal() {
 		return g
 	}
 
@@ -46,8 +46,8 @@ func (g AutoScalingGroup) KeptProperties() []string {
 	return []string{"LaunchTemplate/Version"}
 }
 
-// launchedFrom returns the launch template of a group's machines.
-func (g AutoScalingGroup) launchedFrom() TemplateSpec {
+// LaunchedFrom returns the launch template of a group's machines.
+func (g AutoScalingGroup) LaunchedFrom() TemplateSpec {
 	if g.usesMixedInstances() {
 		return TemplateSpec(g.MixedInstances.Launch.Template)
 	}

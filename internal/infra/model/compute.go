@@ -46,7 +46,7 @@ func (b *builder) addControlPlane() {
 				group:        ig,
 				name:         ig.Metadata.Name + "-" + slot,
 				slot:         slot,
-				machineRole:  &b.controlPlane,
+				machineRole:  addSlotRole(b, slot),
 				min:          1,
 				max:          1,
 				subnets:      []string{subnet},

@@ -103,7 +103,7 @@ func TestSessionManagerNeedsNoOpenPort(t *testing.T) {
 	if got := sshFlows(g); len(got) > 0 {
 		t.Error(got)
 	}
-	for _, role := range []string{"control-plane", "worker"} {
+	for _, role := range []string{"control-plane-a", "worker"} {
 		p := string(nodeAt[awskind.IAMRolePolicy](t, g, role+"-session-manager").Document)
 		if !strings.Contains(p, "ssmmessages:OpenDataChannel") || strings.Contains(p, "GetParameter") {
 			t.Errorf("%s: %s", role, p)

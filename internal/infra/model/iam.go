@@ -12,10 +12,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
-// addIAMRoles adds an IAM role and an instance profile for each machine role. A policy allows only the
-// actions that the agent calls.
+// addIAMRoles adds an IAM role and an instance profile for each machine role, and for each slot of the control plane
+// (see slotrole.go). A policy allows only the actions that the agent calls.
 func (b *builder) addIAMRoles() {
-	b.addMachineRole(&b.controlPlane, v1alpha1.RoleControlPlane, b.controlPlanePolicy())
+	if b.KeepsSharedRole || existingControlPlaneProfile(b) != "" {
+		b.addMachineRole(&b.controlPlane, v1alpha1.RoleControlPlane, b.controlPlanePolicy(""))
+	}
+
 	b.addMachineRole(&b.worker, v1alpha1.RoleWorker, b.workerPolicy(""))
 	// A bastion calls no AWS API, so without Session Manager it has no IAM role.
 	if b.hasBastion() && b.Cluster.Spec.MachineAccess.SessionManager {
@@ -40,6 +43,7 @@ type roleSpec struct {
 	policy          graph.JSON // what the agent needs
 	additional      graph.JSON // from the manifest
 	managed         []string   // ARNs of managed policies
+	tags            awskind.Tags
 }
 
 func (b *builder) addRole(m *machineRole, s roleSpec) {
@@ -61,7 +65,7 @@ func (b *builder) addRole(m *machineRole, s roleSpec) {
 				Actions:   []string{"sts:AssumeRole"},
 			},
 		),
-		Tags:                b.resourceTags(awskind.IAMRole{}.Kind(), s.graphName, nil),
+		Tags:                b.resourceTags(awskind.IAMRole{}.Kind(), s.graphName, s.tags),
 		PermissionsBoundary: b.MachineStore.Boundary,
 		ManagedPolicies:     s.managed,
 	})
@@ -127,12 +131,8 @@ func (*builder) existingProfile(e v1alpha1.Existing, role v1alpha1.Role) string 
 
 // controlPlanePolicy allows control-plane machines to find the cluster's machines and volumes, to attach
 // their own volume and detach it when they hand over their slot, to read their part of the machine store, and to write the etcd markers.
-func (b *builder) controlPlanePolicy() graph.JSON {
-	// Machines and volumes that an older slipway created have no id until the next apply tags them.
-	own := policyCondition{
-		"StringEquals":         {"aws:ResourceTag/" + awskind.TagCluster: b.clusterName()},
-		"StringEqualsIfExists": {"aws:ResourceTag/" + awskind.TagClusterID: b.ClusterID},
-	}
+// The slot is that of a role of its own; empty for the role that all slots share.
+func (b *builder) controlPlanePolicy(slot string) graph.JSON {
 	ec2 := "arn:" + b.Partition + ":ec2:" + b.Region + ":" + b.Account + ":"
 	list := []policyStatement{
 		{
@@ -144,7 +144,7 @@ func (b *builder) controlPlanePolicy() graph.JSON {
 			ID:        "Attach",
 			Actions:   []string{"ec2:AttachVolume", "ec2:DetachVolume"},
 			Resources: []string{ec2 + "instance/*", ec2 + "volume/*"},
-			Condition: own,
+			Condition: ownSlotCondition(b, slot),
 		},
 		{
 			ID:        "Read",
@@ -165,7 +165,7 @@ func (b *builder) controlPlanePolicy() graph.JSON {
 	}
 
 	list = append(list, b.repairStatement(), b.peerStatement())
-	list = append(list, b.addressStatements(own)...)
+	list = append(list, b.addressStatements(ownSlotCondition(b, ""))...)
 	if key := b.MachineStore.KMSKeyARN; key != "" {
 		list = append(list,
 			policyStatement{

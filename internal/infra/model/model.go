@@ -72,6 +72,9 @@ type Input struct {
 	// BootScript is the user data, with @@CONFIG@@ in place of the boot configuration.
 	BootScript   string
 	MachineStore MachineStore
+	// KeepsSharedRole keeps the one role that an older slipway gave all control-plane machines, because some still have
+	// it.
+	KeepsSharedRole bool
 	// SignalStack lets machines signal CloudFormation when they are healthy. Only for graphs that are
 	// rendered as a template, since it uses [graph.SignalsPlaceholder].
 	SignalStack bool

@@ -183,19 +183,20 @@ func TestRolesMayDoWhatTheyCallAndNoMore(t *testing.T) {
 	}, allowed(t, g, "worker")); diff != "" {
 		t.Error(diff)
 	}
-	own := " if StringEquals aws:ResourceTag/slipway.dev/cluster demo" +
+	slot := " if StringEquals aws:ResourceTag/slipway.dev/cluster demo" +
+		" if StringEquals aws:ResourceTag/slipway.dev/etcd-slot b" +
 		" if StringEqualsIfExists aws:ResourceTag/slipway.dev/id k7q2m4x9c3v5b8n1"
 	if diff := cmp.Diff([]string{
 		"autoscaling:CompleteLifecycleAction " + groups,
 		"autoscaling:DescribeAutoScalingGroups *",
 		"autoscaling:SetInstanceHealth " + strings.Replace(groups, "role worker", "role control-plane", 1),
 		"autoscaling:TerminateInstanceInAutoScalingGroup " + groups,
-		"ec2:AttachVolume arn:aws:ec2:us-east-1:123456789012:instance/*" + own,
-		"ec2:AttachVolume arn:aws:ec2:us-east-1:123456789012:volume/*" + own,
+		"ec2:AttachVolume arn:aws:ec2:us-east-1:123456789012:instance/*" + slot,
+		"ec2:AttachVolume arn:aws:ec2:us-east-1:123456789012:volume/*" + slot,
 		"ec2:DescribeInstances *",
 		"ec2:DescribeVolumes *",
-		"ec2:DetachVolume arn:aws:ec2:us-east-1:123456789012:instance/*" + own,
-		"ec2:DetachVolume arn:aws:ec2:us-east-1:123456789012:volume/*" + own,
+		"ec2:DetachVolume arn:aws:ec2:us-east-1:123456789012:instance/*" + slot,
+		"ec2:DetachVolume arn:aws:ec2:us-east-1:123456789012:volume/*" + slot,
 		"kms:Decrypt " + key + " if StringEquals kms:EncryptionContext:slipway.dev/cluster demo",
 		"kms:Decrypt " + key + via,
 		"kms:GenerateDataKey " + key + " if StringEquals kms:EncryptionContext:slipway.dev/cluster demo" +
@@ -208,7 +209,7 @@ func TestRolesMayDoWhatTheyCallAndNoMore(t *testing.T) {
 		"s3:GetObject arn:aws:s3:::store/prod/demo/machine/secrets/*",
 		"s3:ListBucket arn:aws:s3:::store if StringLike s3:prefix prod/demo/machine/etcd/*",
 		"s3:PutObject arn:aws:s3:::store/prod/demo/machine/etcd/*",
-	}, allowed(t, g, "control-plane")); diff != "" {
+	}, allowed(t, g, "control-plane-b")); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -220,7 +221,7 @@ func TestAuditLogIsOnlyAddedTo(t *testing.T) {
 	in.Cluster.Spec.KubeAPIServer.AuditLogUpload = true
 	g := build(t, in)
 	const want = "s3:PutObject arn:aws:s3:::store/prod/_audit/demo/* if Null s3:if-none-match false"
-	if got := allowed(t, g, "control-plane"); !slices.Contains(got, want) {
+	if got := allowed(t, g, "control-plane-a"); !slices.Contains(got, want) {
 		t.Errorf("the control plane may not %s, but %q", want, got)
 	}
 

@@ -22,6 +22,15 @@ func RoleName(cluster, region string, role v1alpha1.Role) string {
 	return shortenName(cluster+"."+roleTag(role)+"."+region, maxRoleName)
 }
 
+// SlotRoleName returns the name of the IAM role and of the instance profile of a control-plane slot. An older slipway gave
+// all slots the role [RoleName].
+func SlotRoleName(cluster, region, slot string) string {
+	return shortenName(cluster+"."+slotRoleName(slot)+"."+region, maxRoleName)
+}
+
+// slotRoleName returns the name of a slot's role in the graph.
+func slotRoleName(slot string) string { return roleTag(v1alpha1.RoleControlPlane) + "-" + slot }
+
 // GroupRoleName returns the name of the IAM role and of the instance profile of a worker group with its own
 // permissions.
 func GroupRoleName(cluster, region, group string) string {

@@ -160,8 +160,9 @@ func TestOnlyTheControlPlaneSignals(t *testing.T) {
 	doc := parse(t, rendered(t, ha())["template.json"])
 	stack := map[string]any{"Fn::Sub": "arn:aws:cloudformation:us-east-1:123456789012:stack/${AWS::StackName}/*"}
 	for id, want := range map[string][]any{
-		"IamRolePolicyControlPlane": {[]any{"cloudformation:SignalResource"}, []any{stack}},
-		"IamRolePolicyWorker":       nil,
+		"IamRolePolicyControlPlaneA": {[]any{"cloudformation:SignalResource"}, []any{stack}},
+		"IamRolePolicyControlPlaneC": {[]any{"cloudformation:SignalResource"}, []any{stack}},
+		"IamRolePolicyWorker":        nil,
 	} {
 		policy, _ := doc.Resources[id].Properties["PolicyDocument"].(map[string]any)
 		statements, _ := policy["Statement"].([]any)

@@ -183,6 +183,57 @@ func TestPublish(t *testing.T) {
 	sameBundle(t, b, got)
 }
 
+// TestSealedKeysKeepTheirNames: whoever can write to the machine store, and seal nothing, exchanges two sealed keys. Machines
+// then signed tokens with the key that encrypts Secrets; this was seen to succeed. Keys without a name, of an older
+// slipway, get one.
+func TestSealedKeysKeepTheirNames(t *testing.T) {
+	s, sealer := stateStore(t)
+	machine, machineSealer := stateStore(t)
+	b, err := pki.EnsureBundle(t.Context(), s, sealer, "demo", start())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pki.PublishMachineKeys(t.Context(), b, machine, machineSealer); err != nil {
+		t.Fatal(err)
+	}
+	public, err := b.PublicPart()
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(name string, body []byte) {
+		t.Helper()
+		if _, err := machine.Put(t.Context(), pki.MachineKeyObjectKey("demo", name), body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	encryption, err := machine.Get(t.Context(), pki.MachineKeyObjectKey("demo", pki.EncryptionKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(pki.ServiceAccountKey, encryption.Body)
+	if _, err := pki.LoadMachineBundle(t.Context(), machine, machineSealer, "demo", public); err == nil || !strings.Contains(err.Error(), "somebody has exchanged the objects") {
+		t.Errorf("an exchanged key: %v", err)
+	}
+
+	text, err := b.ServiceAccount.PEM()
+	if err != nil {
+		t.Fatal(err)
+	}
+	unnamed, err := machineSealer.Seal(t.Context(), text, pki.MachineKeyContext("demo"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(pki.ServiceAccountKey, unnamed)
+	if got, err := pki.LoadMachineBundle(t.Context(), machine, machineSealer, "demo", public); err != nil {
+		t.Errorf("a key of an older slipway: %v", err)
+	} else {
+		sameBundle(t, b, got)
+	}
+	if wrote, err := pki.PublishMachineKeys(t.Context(), b, machine, machineSealer); err != nil || len(wrote) != 1 {
+		t.Errorf("the key without a name was not written again: %v (%v)", wrote, err)
+	}
+}
+
 // TestFormerKeys: keys of other clusters are written once, are sealed to the cluster, and are no part of its own bundle.
 func TestFormerKeys(t *testing.T) {
 	machine, sealer := stateStore(t)

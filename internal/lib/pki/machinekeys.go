@@ -89,7 +89,7 @@ func writeMachineKeys(
 ) ([]string, error) {
 	texts := make([][]byte, len(keys))
 	for i, sec := range keys {
-		texts[i] = sec.keyPEM
+		texts[i] = withName(sec.name, sec.keyPEM)
 	}
 
 	sealed, err := store.SealAll(ctx, sealer, texts, MachineKeyContext(cluster))
@@ -173,7 +173,8 @@ func isMachineKeyPublished(
 	}
 
 	old, err := sealer.Open(ctx, o.Body, MachineKeyContext(sec.cluster))
-	same := bytes.Equal(old, sec.keyPEM)
+	name, text := cutName(old)
+	same := bytes.Equal(text, sec.keyPEM)
 	clear(old)
 
 	switch {
@@ -188,5 +189,31 @@ func isMachineKeyPublished(
 		return false, fmt.Errorf("decrypt %s: %w", objectKey, err)
 	}
 
-	return err == nil, nil
+	return err == nil && name == sec.name, nil // an older slipway sealed no name
+}
+
+// nameMark precedes the PEM of a key that is sealed for machines, with its name. All of them are sealed to the same context,
+// so only the name tells one object from another. PEM allows text there, which earlier agents skip.
+const nameMark = "This is the key "
+
+// withName returns the text of a key with its name. It clears the given one.
+func withName(name string, keyPEM []byte) []byte {
+	defer clear(keyPEM)
+
+	return slices.Concat([]byte(nameMark+name+".\n"), keyPEM)
+}
+
+// cutName returns the name in the text of a key, and the rest. The name is empty if there is none.
+func cutName(text []byte) (name string, rest []byte) {
+	after, ok := bytes.CutPrefix(text, []byte(nameMark))
+	if !ok {
+		return "", text
+	}
+
+	named, rest, ok := bytes.Cut(after, []byte(".\n"))
+	if !ok {
+		return "", text
+	}
+
+	return string(named), rest
 }

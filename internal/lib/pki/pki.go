@@ -86,6 +86,10 @@ func NewKey(name string) (Key, error) {
 
 // ParseKey parses the result of Key.PEM. Its errors contain no part of the key.
 func ParseKey(name string, text []byte) (Key, error) {
+	if other, _ := cutName(text); other != "" && other != name {
+		return Key{}, fmt.Errorf("key %s was sealed as key %s: somebody has exchanged the objects", name, other)
+	}
+
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != pemPrivateKey {
 		return Key{}, fmt.Errorf("key %s is not a PEM block of type %s", name, pemPrivateKey)

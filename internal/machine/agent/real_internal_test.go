@@ -207,6 +207,7 @@ func TestRealControlPlane(t *testing.T) {
 	checkAnonymous(t, a, api.Server)
 	people.check(t, a, api.Server)
 	checkEncrypted(t, a, api, m)
+	checkStrangersOfEtcd(t, m)
 	checkNodeDrain(t, a, api)
 	checkNodeAttacks(t, a, api)
 	checkGhostAttacks(t, a, api)
@@ -342,6 +343,42 @@ func checkAnonymous(t *testing.T, a *Agent, server string) {
 			t.Errorf("%s answers a stranger %d, want %d", path, resp.StatusCode, want)
 		}
 	}
+}
+
+// checkStrangersOfEtcd connects to the member as somebody of the network, without a certificate and with one of their own. An
+// answer of any kind would be one too many.
+func checkStrangersOfEtcd(t *testing.T, m mapped) {
+	t.Helper()
+	own := issueForeign(t)
+	for name, certificates := range map[string][]tls.Certificate{"no certificate": nil, "a certificate of their own": {own}} {
+		conf := &tls.Config{InsecureSkipVerify: true, Certificates: certificates}
+		client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{TLSClientConfig: conf, DisableKeepAlives: true}}
+		for _, url := range []string{m.Replace(etcd.ClientURL) + "/version", m.Replace("https://0.0.0.0:2380") + "/members"} {
+			resp, err := client.Get(url)
+			if err == nil {
+				_ = resp.Body.Close()
+				t.Errorf("etcd answers %s with %s at %s", name, resp.Status, url)
+			} else if !strings.Contains(err.Error(), "tls: ") {
+				t.Errorf("%s at %s fails for another reason: %v", name, url, err)
+			}
+		}
+	}
+}
+
+// issueForeign returns a client certificate of an authority that the cluster does not know.
+func issueForeign(t *testing.T) tls.Certificate {
+	t.Helper()
+	key, cert, err := issueCertificate(testBundle(t), keyPair{ca: pki.EtcdClientCA, leaf: pki.Leaf{
+		CN: "root", Orgs: []string{"system:masters"}, Usages: []pki.Usage{pki.ClientUsage}, TTL: time.Hour,
+	}}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
 }
 
 // checkEncrypted reads a Secret from etcd itself.

@@ -193,18 +193,56 @@ func (t rootTree) mountKernel() error {
 		}
 	}
 
+	if err := t.protectHostSettings(); err != nil {
+		return err
+	}
+
 	if err := t.coverBridgeSettings(); err != nil {
 		return err
 	}
 
 	// For network add-ons that use it. The kernel may not support it.
 	_ = unix.Mount("bpf", t.hostPath("sys/fs/bpf"), "bpf", plain, "mode=700")
-	// sysrq-trigger can reboot or crash the host, so it is read-only. The kernel may not have it.
-	if !fileExists(t.hostPath("proc/sysrq-trigger")) {
-		return nil
+
+	return nil
+}
+
+// protectHostSettings makes what belongs to the host read-only: all kernel settings but those of the machine's own network,
+// and what controls interrupts, buses, file systems and the kernel itself. It keeps programs from changing the host by
+// accident: root on a machine may mount /proc again.
+func (t rootTree) protectHostSettings() error {
+	const (
+		settings = "proc/sys"
+		network  = settings + "/net"
+	)
+
+	if err := t.bindMount(t.hostPath(network), network, 0); err != nil {
+		return err
 	}
 
-	return t.bindMount(t.hostPath("proc/sysrq-trigger"), "proc/sysrq-trigger", unix.MS_RDONLY)
+	top := t.hostPath(settings)
+	if err := unix.Mount(top, top, "", unix.MS_BIND|unix.MS_REC, ""); err != nil { // with that of the network
+		return fmt.Errorf("bind /%s: %w", settings, err)
+	}
+
+	const readOnly = unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	if err := unix.Mount("", top, "", readOnly, ""); err != nil {
+		return fmt.Errorf("remount /%s read-only: %w", settings, err)
+	}
+
+	// sysrq-trigger can reboot or crash the host.
+	for _, name := range []string{"sysrq-trigger", "irq", "bus", "fs", "mtrr", "acpi", "scsi"} {
+		path := filepath.Join("proc", name)
+		if !fileExists(t.hostPath(path)) { // not every kernel has all of them
+			continue
+		}
+
+		if err := t.bindMount(t.hostPath(path), path, unix.MS_RDONLY); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // coverBridgeSettings hides the kernel settings of br_netfilter and turns them off: a machine of Debian, Ubuntu or Amazon

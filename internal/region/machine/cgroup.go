@@ -137,7 +137,7 @@ func ensureHierarchies() ([]cgroupHierarchy, error) {
 	return listHierarchies()
 }
 
-// makeCgroups creates a cgroup with this path in every hierarchy and sets its CPU weight. On
+// makeCgroups creates a cgroup with this path in every hierarchy, sets its CPU weight, and denies it the host's devices. On
 // version 1, cpuset needs values; on version 2, controllers must be enabled from the top.
 func makeCgroups(groups []cgroupHierarchy, path string, vcpus int) error {
 	for _, h := range groups {
@@ -157,6 +157,12 @@ func makeCgroups(groups []cgroupHierarchy, path string, vcpus int) error {
 			}
 
 			at = next
+		}
+
+		if h.V2 {
+			if err := denyHostDevices(at); err != nil {
+				return err
+			}
 		}
 
 		shares := filepath.Join(at, "cpu.shares")

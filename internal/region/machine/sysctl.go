@@ -41,6 +41,18 @@ func fixedSysctls(cpus int) map[string]int {
 	return map[string]int{conntrackMax: max(131072, 32768*cpus)}
 }
 
+// kubeletSysctls returns the settings that a kubelet requires and changes otherwise. Machines cannot change them.
+func kubeletSysctls() map[string]string {
+	return map[string]string{
+		"kernel/keys/root_maxbytes": "25000000",
+		"kernel/keys/root_maxkeys":  "1000000",
+		"kernel/panic":              "10",
+		"kernel/panic_on_oops":      "1",
+		"vm/overcommit_memory":      "1",
+		"vm/panic_on_oom":           "0",
+	}
+}
+
 // hostModules returns the kernel modules that a machine expects of the kernel, with a path that exists if the host has it.
 func hostModules() map[string]string {
 	return map[string]string{
@@ -61,13 +73,13 @@ func loadHostModules(ctx context.Context) {
 	}
 }
 
-// sharedSysctls returns the host-wide settings that a kubelet changes inside a machine. Their
-// values are saved and restored.
-func sharedSysctls() []string {
-	return []string{
-		"kernel/keys/root_maxbytes", "kernel/keys/root_maxkeys", "kernel/panic", "kernel/panic_on_oops",
-		"vm/max_map_count", "vm/overcommit_memory", "vm/panic_on_oom",
-	}
+// savedSysctls returns the host-wide settings whose values are saved and restored.
+func savedSysctls() []string {
+	return slices.Concat(
+		slices.Sorted(maps.Keys(minimumSysctls())),
+		slices.Sorted(maps.Keys(kubeletSysctls())),
+		[]string{conntrackMax},
+	)
 }
 
 func savedSysctlsFile(dir string) string { return filepath.Join(dir, "sysctls.json") }
@@ -77,8 +89,7 @@ func savedSysctlsFile(dir string) string { return filepath.Join(dir, "sysctls.js
 func raiseSysctls(dir string) error {
 	if _, err := os.Stat(savedSysctlsFile(dir)); errors.Is(err, fs.ErrNotExist) {
 		before := map[string]string{}
-		names := append(slices.Sorted(maps.Keys(minimumSysctls())), conntrackMax)
-		for _, name := range append(names, sharedSysctls()...) {
+		for _, name := range savedSysctls() {
 			if value, err := readSysctl(name); err == nil { // the kernel may not have this setting
 				before[name] = value
 			}
@@ -99,6 +110,12 @@ func raiseSysctls(dir string) error {
 			// A failure is ignored: the limit may suffice, and a machine that needs more reports
 			// it.
 			_ = os.WriteFile(filepath.Join("/proc/sys", name), []byte(strconv.Itoa(want)), 0o600)
+		}
+	}
+
+	for name, want := range kubeletSysctls() {
+		if have, err := readSysctl(name); err == nil && have != want {
+			_ = os.WriteFile(filepath.Join("/proc/sys", name), []byte(want), 0o600) // a kubelet reports it
 		}
 	}
 

@@ -44,6 +44,9 @@ type Options struct {
 	SigningKey []byte
 	// VerificationKey is the public half of SigningKey, in PEM. Nil: kube-apiserver derives it, if it is an RSA key.
 	VerificationKey []byte
+	// ClientCA is the authority of clients' certificates, in PEM. With it, kubelets have the rights that they have in a
+	// cluster. Nil: clients have no certificates.
+	ClientCA []byte
 }
 
 // Start starts an API server for a test. Without the programs the test is skipped, or fails if SLIPWAY_E2E is require.
@@ -83,12 +86,15 @@ func StartWith(t *testing.T, o Options) Server {
 	token := rand.Text()
 	tokens := filepath.Join(dir, "tokens.csv")
 	write(t, tokens, []byte(token+`,admin,admin,"system:masters"`+"\n"))
-	run(t, "kube-apiserver", kubernetes,
-		"--etcd-servers="+clients, "--bind-address=127.0.0.1", "--secure-port="+ports[2], "--cert-dir="+dir,
+	flags := []string{
+		"--etcd-servers=" + clients, "--bind-address=127.0.0.1", "--secure-port=" + ports[2], "--cert-dir=" + dir,
 		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",
-		"--service-account-issuer="+cmp.Or(o.Issuer, "https://issuer.example"), "--service-account-signing-key-file="+key,
-		"--service-account-key-file="+public, "--service-cluster-ip-range=10.96.0.0/16",
-		"--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount", "--token-auth-file="+tokens)
+		"--service-account-issuer=" + cmp.Or(o.Issuer, "https://issuer.example"), "--service-account-signing-key-file=" + key,
+		"--service-account-key-file=" + public, "--service-cluster-ip-range=10.96.0.0/16",
+		"--disable-admission-plugins=ServiceAccount", "--token-auth-file=" + tokens,
+	}
+
+	run(t, "kube-apiserver", kubernetes, append(flags, o.authorization(t, dir)...)...)
 
 	s := Server{
 		URL:        "https://127.0.0.1:" + ports[2],
@@ -107,6 +113,23 @@ contexts: [{name: test, context: {cluster: test, user: test}}]
 	s.waitReady(t)
 
 	return s
+}
+
+// authorization returns the flags that state who may do what.
+func (o Options) authorization(t *testing.T, dir string) []string {
+	t.Helper()
+
+	if o.ClientCA == nil {
+		return []string{"--authorization-mode=RBAC"}
+	}
+
+	file := filepath.Join(dir, "clients.crt")
+	write(t, file, o.ClientCA)
+
+	return []string{
+		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--client-ca-file=" + file,
+		"--allow-privileged=true",
+	}
 }
 
 // waitReady waits until the server is ready and has its own namespaces.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package imdsguard_test
+package attack_test
 
 import (
 	"context"

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import "testing"
+
+// simulate runs a device program as the kernel does.
+func simulate(t *testing.T, program []instruction, access int32, d device) int64 {
+	t.Helper()
+	var registers [11]int64
+	words := map[int16]int64{0: int64(access)<<16 | int64(d.kind), 4: int64(d.major), 8: int64(d.minor)}
+	for at := 0; at < len(program); at++ {
+		i := program[at]
+		to, from := &registers[i.registers&0xf], registers[i.registers>>4]
+		switch int(i.code) {
+		case opLoadWord:
+			*to = words[i.offset]
+		case opMoveValue:
+			*to = int64(i.immediate)
+		case opMoveFrom:
+			*to = from
+		case opAndValue:
+			*to &= int64(i.immediate)
+		case opShiftRight:
+			*to >>= i.immediate
+		case opJumpUnequal:
+			if *to != int64(i.immediate) {
+				at += int(i.offset)
+			}
+		case opExit:
+			return registers[registerResult]
+		default:
+			t.Fatalf("instruction %d has code %#x", at, i.code)
+		}
+	}
+	t.Fatal("the program does not end")
+	return 0
+}
+
+// TestDeviceProgram: the disks, memory and consoles of the host are denied, and the devices of machines are not.
+func TestDeviceProgram(t *testing.T) {
+	const mknod, read, write = 1, 2, 4
+	program := deviceProgram(ownDevices())
+	for name, c := range map[string]struct {
+		access, kind, major, minor int32
+		allowed                    int64
+	}{
+		"null":                {read | write, charDevice, 1, 3, 1},
+		"memory":              {read, charDevice, 1, 1, 0},
+		"ports":               {write, charDevice, 1, 4, 0},
+		"the kernel's log":    {read, charDevice, 1, 11, 0},
+		"a terminal":          {read | write, charDevice, 136, 7, 1},
+		"the host's console":  {write, charDevice, 4, 64, 0},
+		"a tunnel":            {read | write, charDevice, 10, 200, 1},
+		"a watchdog":          {write, charDevice, 10, 130, 0},
+		"a volume":            {read | write, blockDevice, 7, 12, 1},
+		"a disk of the host":  {read, blockDevice, 8, 0, 0},
+		"a disk of a virtio":  {write, blockDevice, 254, 0, 0},
+		"a node of a disk":    {mknod, blockDevice, 8, 0, 1},
+		"a disk numbered 1:3": {read, blockDevice, 1, 3, 0},
+	} {
+		if got := simulate(t, program, c.access, device{c.kind, c.major, c.minor}); got != c.allowed {
+			t.Errorf("%s: %d, want %d", name, got, c.allowed)
+		}
+	}
+	if _, err := loadProgram(program); err != nil {
+		t.Logf("the kernel refuses the program: %v", err)
+	}
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attack_test
+
+import (
+	"bytes"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/cli"
+)
+
+// TestRenderedFilesArePrivate: what a template contains of user data is for the operator's eyes only.
+func TestRenderedFilesArePrivate(t *testing.T) {
+	l := newLab(t)
+	l.must(caller{}, 0, "create", "cluster", "demo", "--zones", "us-east-1a,us-east-1b,us-east-1c", "--yes")
+	out := filepath.Join(l.dir, "out")
+	l.must(caller{}, 0, "render", "terraform", "demo", "--out", out)
+	l.must(caller{}, 0, "render", "cloudformation", "demo", "--out", filepath.Join(out, "demo.json"))
+	found := 0
+	l.check(filepath.WalkDir(out, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		found++
+		info, err := entry.Info()
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
+
+		return err
+	}))
+	if found != 2 {
+		t.Errorf("%d rendered files", found)
+	}
+}
+
+// TestEditorGetsNoSecrets: an editor, or one of its plugins, reads no credentials in its environment.
+func TestEditorGetsNoSecrets(t *testing.T) {
+	l := newLab(t)
+	l.must(caller{}, 0, "create", "cluster", "demo", "--zones", "us-east-1a,us-east-1b,us-east-1c", "--yes")
+	seen := filepath.Join(l.dir, "environment")
+	env := l.region.Env()
+	maps.Copy(env, map[string]string{
+		"SLIPWAY_STATE": stateURL, "SLIPWAY_NODE_BINARY": l.agent, "HOME": l.dir, "EDITOR": "env >" + seen + "; true",
+	})
+	for name, value := range map[string]string{
+		"GITHUB_TOKEN": "hunter2", "DB_PASSWORD": "hunter2", "SLIPWAY_AGE_KEY": "hunter2", "LANG": "C.UTF-8",
+	} {
+		t.Setenv(name, value)
+	}
+	for name, value := range env {
+		t.Setenv(name, value)
+	}
+
+	var output bytes.Buffer
+	cli.Main(t.Context(), cli.Env{
+		Args: []string{"edit", "cluster", "demo"}, Stdin: strings.NewReader(""), Stdout: &output, Stderr: &output,
+		Getenv: os.Getenv, Environ: os.Environ, Now: time.Now, Hostname: os.Hostname,
+	})
+	got, err := os.ReadFile(seen)
+	if err != nil {
+		t.Fatalf("the editor did not run: %v\n%s", err, &output)
+	}
+	if !strings.Contains(string(got), "LANG=C.UTF-8") {
+		t.Errorf("the editor has no environment: %s", got)
+	}
+	for _, secret := range []string{"hunter2", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", env["AWS_SECRET_ACCESS_KEY"]} {
+		if secret != "" && strings.Contains(string(got), secret) {
+			t.Errorf("the editor sees %q", secret)
+		}
+	}
+}
