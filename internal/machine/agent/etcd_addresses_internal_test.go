@@ -107,7 +107,10 @@ func TestHostsWithoutDNS(t *testing.T) {
 	}
 
 	c.agent.peersAnswer.Store(false)
-	c.ec2.list[0].PrivateIpAddress, c.ec2.list[1].PrivateIpAddress, c.ec2.list[2].PrivateIpAddress = address("10.80.0.7"), address("10.80.0.7"), address("10.80.0.7")
+	for i := range c.ec2.list {
+		c.ec2.list[i].PrivateIpAddress = new("10.80.0.7")
+	}
+
 	for range 2 {
 		err = c.agent.syncHosts(t.Context())
 		c.now = c.now.Add(15 * time.Second)
@@ -123,8 +126,6 @@ func TestHostsWithoutDNS(t *testing.T) {
 		t.Errorf("%v, %s", err, c.hosts())
 	}
 }
-
-func address(text string) *string { return &text }
 
 // TestHostsByTags: without the setting, nobody asks for records.
 func TestHostsByTags(t *testing.T) {
