@@ -25,15 +25,17 @@ MODEL = ./internal/cluster/rollout ./internal/cluster/upgrade ./internal/machine
 SEED ?= $(shell date +%s)
 long: build ## the long forms of tests: killed at every write, every topology judged, 10,000 histories of each model
 	@echo "COUNT models: seed $(SEED), 10000 histories each"
-	@go test -count=1 -v -timeout 60m -run 'Model|Histories|IsSafe|TestLock$$' $(MODEL) -rapid.checks=10000 -rapid.seed=$(SEED)
+	@go test -count=1 -v -timeout 60m -run 'Model|Histories|IsSafe|NeverHarm|KeepQuorum|TestLock$$|TestRestorations$$|TestMaintenance$$' $(MODEL) -rapid.checks=10000 -rapid.seed=$(SEED)
 	@SLIPWAY_LONG=1 go test -count=1 -v -timeout 60m ./test/killed ./test/judge
 
 FAULTS ?= 200
+# Their figures are written into this file.
+FAULTS_REPORT ?= $(CURDIR)/docs/benchmarks.md
 robustness: ## faults (default 200) injected into real etcd members under load; the history must be linearizable
-	@SLIPWAY_FAULTS=$(FAULTS) go test -count=1 -v -timeout 120m -run TestRealRobustness ./internal/machine/agent
+	@SLIPWAY_FAULTS=$(FAULTS) SLIPWAY_FAULTS_REPORT=$(FAULTS_REPORT) go test -count=1 -v -timeout 120m -run TestRealRobustness ./internal/machine/agent
 
 robustness-machines: build deps ## the same with faults of machines, disks and networks of a cluster in the local region; about 40 s a fault
-	@SLIPWAY_E2E=require SLIPWAY_FAULTS=$(FAULTS) E2E_TIMEOUT=300m E2E_RUN=TestRobustness$$ hack/e2e.sh
+	@SLIPWAY_E2E=require SLIPWAY_FAULTS=$(FAULTS) SLIPWAY_FAULTS_REPORT=$(FAULTS_REPORT) E2E_TIMEOUT=300m E2E_RUN=TestRobustness$$ hack/e2e.sh
 
 moto-suite: ## the listed tests of moto's own suite, against the local region; says how to get them
 	@hack/moto-suite.sh $(SERVICE)

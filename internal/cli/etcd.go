@@ -25,6 +25,7 @@ func newEtcdCommand(a *app) *cobra.Command {
 		newEtcdSnapshotsCommand(a),
 		newEtcdSnapshotCommand(a),
 		newEtcdRestoreCommand(a),
+		newEtcdMoveCommand(a),
 		newEtcdDefragCommand(a),
 	)
 }

@@ -65,12 +65,32 @@ func checkSlotChanges(applied, now Set, fs *diag.Findings) {
 		}
 	}
 
-	if len(moved) > 0 {
-		g, _ := now.Group(after[0].group)
-		fs.Errorf(at+"spec.subnets", strings.Join(g.Spec.Subnets, ", "),
-			"keep the order of the subnets; the etcd volume of a slot cannot leave its zone",
-			"would move slot %s", strings.Join(moved, ", slot "))
+	if len(moved) == 0 {
+		return
 	}
+
+	g, _ := now.Group(after[0].group)
+	subnets := strings.Join(g.Spec.Subnets, ", ")
+	if len(before) == 1 && len(after) == 1 {
+		fs.Warnf(at+"spec.subnets", subnets, "apply it with: slipway etcd move, which restores a backup there",
+			"moves slot %s, and its volume cannot follow", moved[0])
+
+		return
+	}
+
+	fs.Errorf(at+"spec.subnets", subnets,
+		"keep the order of the subnets; the etcd volume of a slot cannot leave its zone",
+		"would move slot %s", strings.Join(moved, ", slot "))
+}
+
+// ControlPlaneZones returns the zones of the control plane's slots, in their order.
+func ControlPlaneZones(s Set) []string {
+	var out []string
+	for _, place := range slotPlaces(s) {
+		out = append(out, place.zone)
+	}
+
+	return out
 }
 
 // checkSizeChange reports why the control plane cannot have another size now, and whether it can.
@@ -99,8 +119,8 @@ func checkSizeChange(applied, now Set, fs *diag.Findings) bool {
 	return true
 }
 
-// CheckStackChanges returns a finding if the control plane would get another size by CloudFormation: a new machine reports
-// success to the stack when every member of etcd works, and the next one is created only then.
+// CheckStackChanges returns a finding if the control plane would get another size by CloudFormation, or its only machine another
+// zone: a new machine reports success to the stack when every member of etcd works, and the next one is created only then.
 func CheckStackChanges(applied, now Set) diag.Findings {
 	before := slotPlaces(applied)
 	after := slotPlaces(now)
@@ -109,6 +129,12 @@ func CheckStackChanges(applied, now Set) diag.Findings {
 		fs.Errorf("instancegroup/"+after[0].group+": spec.minSize", strconv.Itoa(len(after)),
 			"keep it; only clusters that 'slipway apply' creates directly can change their size",
 			"cannot change from %d in a CloudFormation stack, which creates machines one after the other", len(before))
+	}
+
+	if len(before) == 1 && len(after) == 1 && before[0].zone != after[0].zone {
+		fs.Errorf("instancegroup/"+after[0].group+": spec.subnets", after[0].zone,
+			"keep it; restore a backup into another cluster: slipway etcd restore --from",
+			"cannot leave zone %s in a CloudFormation stack, which would replace the volume", before[0].zone)
 	}
 
 	return fs

@@ -10,7 +10,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -70,19 +69,18 @@ func injectFaults(e *environment, random *rand.Rand) {
 	}
 	e.awaitWrites(recorder)
 
-	faults := faultsToInject(e)
-	gaps := map[string]time.Duration{}
-	for i, f := range faults {
+	var seen []history.Fault
+	for i, f := range faultsToInject(e) {
 		machine := e.chooseMember(random)
 		store.createRound(e, int64(i)+1)
 		since := recorder.NextRound()
 		f.inject(e, machine)
 		e.waitHealthy(8 * time.Minute)
 		e.awaitWrites(recorder)
-		gap := recorder.LongestGap(since)
-		gaps[f.name] = max(gaps[f.name], gap)
+		fault := history.Fault{Kind: f.name, Gap: recorder.LongestGap(since), Healing: recorder.Since(since)}
+		seen = append(seen, fault)
 		e.t.Logf("COUNT robustness: %s (%s): healthy after %s, longest time without an acknowledged write %s",
-			f.name, machine, recorder.Since(since).Round(time.Second), gap.Round(100*time.Millisecond))
+			f.name, machine, fault.Healing.Round(time.Second), fault.Gap.Round(100*time.Millisecond))
 	}
 	stop()
 	running.Wait()
@@ -91,14 +89,13 @@ func injectFaults(e *environment, random *rand.Rand) {
 	if err := recorder.Check(5 * time.Minute); err != nil {
 		e.t.Error(err)
 	}
-	counts := recorder.Count()
-	e.t.Logf("COUNT robustness: %d operations through the API, %d acknowledged writes, %d without an answer, %d faults: linearizable",
-		counts.Operations, counts.Acknowledged, counts.Unanswered, len(faults))
-	var text []string
-	for _, name := range slices.Sorted(maps.Keys(gaps)) {
-		text = append(text, fmt.Sprintf("%s %.1f s", name, gaps[name].Seconds()))
+	report := history.Report(recorder.Count(), seen)
+	e.t.Logf("COUNT robustness: %s", report)
+	if file := os.Getenv(history.ReportVariable); file != "" && !e.t.Failed() {
+		if err := history.WriteReport(file, "robustness-machines", report); err != nil {
+			e.t.Error(err)
+		}
 	}
-	e.t.Logf("COUNT robustness: longest time without an acknowledged write: %s", strings.Join(text, ", "))
 }
 
 // chooseMember returns a control-plane machine: that of etcd's leader in half of all cases.

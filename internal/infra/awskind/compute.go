@@ -158,7 +158,7 @@ func (Volume) Kind() graph.Kind {
 		ImplicitDependencies: []string{"kms-key"},
 		Lifecycle: graph.Lifecycle{
 			Replacement:      graph.ForbidReplacement,
-			ForbiddenHint:    "an etcd volume keeps its zone and its encryption",
+			ForbiddenHint:    "an etcd volume keeps its zone and its encryption; a single machine moves with: slipway etcd move",
 			HoldsData:        true,
 			GrowOnlyProperty: "Size",
 			DeleteNote:       "the etcd data on it is lost",

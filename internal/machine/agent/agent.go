@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/follow"
 	"github.com/slipway-k8s/slipway/internal/machine/join"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
+	"github.com/slipway-k8s/slipway/internal/machine/peerlookup"
 	"github.com/slipway-k8s/slipway/internal/machine/report"
 )
 
@@ -43,6 +44,8 @@ type Agent struct {
 	PolicyRules PolicyRules
 	// EC2 is used on control-plane machines only.
 	EC2 EC2API
+	// Peers reads the DNS records of etcd's members. Default: the resolver of the VPC.
+	Peers PeerResolver
 	// Scaling completes the lifecycle hook of this machine. Control-plane machines also replace workers with it.
 	Scaling RepairAPI
 	// Store opens the machine store. It is used on control-plane machines only.
@@ -105,7 +108,9 @@ type Agent struct {
 	machines machineList
 	// peersAnswer is set while the etcd members of all other slots answered when they were asked last.
 	peersAnswer atomic.Bool
-	// seenSlots are the names of the slots that have a running machine, as EC2 listed them last; nil before.
+	// peers is what the task that keeps /etc/hosts remembers of the DNS records of the members.
+	peers peerlookup.Memory
+	// seenSlots are the names of the slots that have a running machine, as EC2 or DNS listed them last; nil before.
 	seenSlots atomic.Pointer[[]string]
 }
 

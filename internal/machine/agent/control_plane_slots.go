@@ -11,9 +11,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
-// noteSlots remembers the slots of the running machines of the control plane. A machine of a slot that is being added may
-// join etcd before this machine has the document with that slot, and one whose slot is being removed may still be a member.
-func noteSlots(a *Agent, machines []Machine) {
+// slotsOf returns the slots of the running machines of the control plane, sorted.
+func slotsOf(machines []Machine) []string {
 	seen := map[string]bool{}
 	for _, m := range machines {
 		if isSlotMachine(m) && m.Role == node.RoleTagControlPlane && node.IsSlotName(m.Slot) {
@@ -21,9 +20,12 @@ func noteSlots(a *Agent, machines []Machine) {
 		}
 	}
 
-	names := slices.Sorted(maps.Keys(seen))
-	a.seenSlots.Store(&names)
+	return slices.Sorted(maps.Keys(seen))
 }
+
+// noteSlots remembers the slots that have a machine. A machine of a slot that is being added may join etcd before this machine
+// has the document with that slot, and one whose slot is being removed may still be a member.
+func noteSlots(a *Agent, names []string) { a.seenSlots.Store(&names) }
 
 // knownSlots returns the slots of the document and those of other running machines of the control plane, sorted.
 func knownSlots(a *Agent) []node.Slot {

@@ -434,26 +434,3 @@ func componentDirs() []string {
 		kube.ComponentDir(kube.APIServer), kube.ComponentDir(kube.ControllerManager), kube.ComponentDir(kube.Scheduler),
 	}
 }
-
-// syncHosts updates the members' addresses in /etc/hosts from EC2. If EC2 does not answer, the file
-// is unchanged. If a slot has several machines, the one that has the volume runs the member.
-func (a *Agent) syncHosts(ctx context.Context) error {
-	client := a.ec2Client()
-	machines, err := listSlotMachines(ctx, a)
-	if err != nil {
-		return err
-	}
-
-	var volumes []Volume
-	if hasSlotTwice(machines) {
-		if volumes, err = client.ListVolumes(ctx); err != nil {
-			return err
-		}
-	}
-
-	noteSlots(a, machines)
-	addresses := SlotAddresses(machines, volumes, a.Boot.Slot, a.instance.Address.String())
-	_, err = WriteHostsFile(a.Root, knownSlots(a), addresses)
-
-	return err
-}

@@ -13,6 +13,7 @@ import (
 )
 
 const (
+	hostsPath  = "/etc/hosts"
 	hostsBegin = "# slipway: begin. The addresses of etcd's members, kept by slipway-node."
 	hostsEnd   = "# slipway: end"
 )
@@ -66,10 +67,9 @@ func hasSlotTwice(machines []Machine) bool {
 // WriteHostsFile updates the members' names in /etc/hosts and reports whether the file changed. A
 // slot without a machine has no entry, so that etcd waits for the new machine.
 func WriteHostsFile(root *HostFS, slots []node.Slot, addresses map[string]string) (bool, error) {
-	const path = "/etc/hosts"
-	body, err := os.ReadFile(root.Path(path))
+	body, err := os.ReadFile(root.Path(hostsPath))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, fmt.Errorf("read %s: %w", path, err)
+		return false, fmt.Errorf("read %s: %w", hostsPath, err)
 	}
 
 	var b strings.Builder
@@ -84,7 +84,7 @@ func WriteHostsFile(root *HostFS, slots []node.Slot, addresses map[string]string
 	b.WriteString(hostsEnd + "\n")
 
 	return root.Write(File{
-		Path:   path,
+		Path:   hostsPath,
 		Body:   []byte(replaceBlock(string(body), b.String())),
 		Mode:   0o644,
 		Shared: true,

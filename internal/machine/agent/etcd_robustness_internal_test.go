@@ -5,12 +5,10 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -126,13 +124,13 @@ func TestRealRobustness(t *testing.T) {
 		clients.Go(func() { w.Run(ctx, c, i, 10*time.Millisecond) })
 	}
 	awaitWrites(t, w)
-	gaps := map[string]time.Duration{}
+	var seen []history.Fault
 	for n := range faults {
 		fault := kinds[n%len(kinds)]
 		since := w.NextRound()
 		r.inject(fault)
 		awaitWrites(t, w)
-		gaps[fault] = max(gaps[fault], w.LongestGap(since))
+		seen = append(seen, history.Fault{Kind: fault, Gap: w.LongestGap(since), Healing: w.Since(since)})
 	}
 	stop()
 	clients.Wait()
@@ -141,10 +139,11 @@ func TestRealRobustness(t *testing.T) {
 	if err := w.Check(2 * time.Minute); err != nil {
 		t.Fatalf("%v (seed %d)", err, seed)
 	}
-	var text []string
-	for _, fault := range kinds {
-		text = append(text, fmt.Sprintf("%s %.1f s", fault, gaps[fault].Seconds()))
+	report := history.Report(w.Count(), seen)
+	t.Logf("COUNT etcd under faults: %s", report)
+	if file := os.Getenv(history.ReportVariable); file != "" {
+		if err := history.WriteReport(file, "robustness", report); err != nil {
+			t.Error(err)
+		}
 	}
-	t.Logf("COUNT %d operations on etcd, %d of them without an answer, and %d faults: linearizable; longest time without a write: %s",
-		w.Count().Operations, w.Count().Unanswered, faults, strings.Join(text, ", "))
 }

@@ -139,12 +139,12 @@ func TestKnownSlots(t *testing.T) {
 		t.Errorf("%+v", knownSlots(a))
 	}
 	cp := node.RoleTagControlPlane
-	noteSlots(a, []Machine{
+	noteSlots(a, slotsOf([]Machine{
 		{ID: "i-1", Slot: "c", Role: cp, State: "running", Address: "10.0.0.3"},
 		{ID: "i-2", Slot: "b", Role: "worker", State: "running", Address: "10.0.0.2"},
 		{ID: "i-3", Slot: "evil.example.com", Role: cp, State: "running", Address: "10.0.0.4"},
 		{ID: "i-4", Slot: "d", Role: cp, State: "terminated"},
-	})
+	}))
 	var names []string
 	for _, s := range knownSlots(a) {
 		names = append(names, s.Name)

@@ -58,13 +58,13 @@ type Change struct {
 }
 
 // ZoneName returns the name of the zone of a cluster's records, which ends the constant names of its members.
-func ZoneName(cluster string) string { return cluster + ".internal" }
+func ZoneName(cluster string) string { return node.DiscoveryZone(cluster) }
 
 // PeerServiceName returns the name of the record that lists the members for each other.
-func PeerServiceName(cluster string) string { return "_etcd-server-ssl._tcp." + ZoneName(cluster) }
+func PeerServiceName(cluster string) string { return node.PeerService(cluster) }
 
 // ClientServiceName returns the name of the record that lists the members for clients.
-func ClientServiceName(cluster string) string { return "_etcd-client-ssl._tcp." + ZoneName(cluster) }
+func ClientServiceName(cluster string) string { return node.ClientService(cluster) }
 
 // PlanChanges returns the changes that make the records of a cluster those of its machines, sorted by name and type. It
 // returns none if no machine runs: then nothing is known that would be better than the last records. A slot without a

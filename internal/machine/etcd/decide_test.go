@@ -102,6 +102,9 @@ type world struct {
 	made       int             // volumes made
 	bootstraps map[string]bool // tokens that were started as new
 	founded    map[string]int  // slot → how often it was started as new
+
+	// sees reports whether a machine has the address of another slot's machine; nil: every machine has all.
+	sees func(from, to string) bool
 }
 
 func newWorld() *world {
@@ -118,22 +121,37 @@ func (w *world) facts(slot string) etcd.Facts {
 			f.Joined = append(f.Joined, s)
 		}
 	}
-	healthy, voting := 0, 0
 	members := slices.Clone(w.members)
 	for i := range members {
-		members[i].Healthy = w.up[members[i].Slot]
-		if !members[i].Learner {
-			voting++
-			if members[i].Healthy {
-				healthy++
-			}
-		}
+		members[i].Healthy = w.up[members[i].Slot] && w.reaches(slot, members[i].Slot)
 	}
-	if healthy > voting/2 {
+	if slices.ContainsFunc(slots(), func(peer string) bool { return peer != slot && w.answers(slot, peer) }) {
 		f.Members = members
 		f.Comparison.Equal = f.NeedsComparison()
 	}
 	return f
+}
+
+// reaches reports whether a machine has the address of a slot's machine.
+func (w *world) reaches(from, to string) bool { return from == to || w.sees == nil || w.sees(from, to) }
+
+// answers reports whether the member of slot peer, with a quorum, answers a machine. One of two machines that has the address of
+// the other one is enough for their members to exchange messages.
+func (w *world) answers(slot, peer string) bool {
+	if !w.up[peer] || !w.reaches(slot, peer) {
+		return false
+	}
+	healthy, voting := 0, 0
+	for _, m := range w.members {
+		if m.Learner {
+			continue
+		}
+		voting++
+		if w.up[m.Slot] && (w.reaches(peer, m.Slot) || w.reaches(m.Slot, peer)) {
+			healthy++
+		}
+	}
+	return healthy > voting/2
 }
 
 func (w *world) find(slot string) int {
@@ -210,12 +228,13 @@ func (w *world) remove(t *rapid.T, id uint64, slot string) {
 }
 
 // TestDecideNeverHarms drives random boots, crashes, and losses. The cluster is bootstrapped at
-// most once, no slot bootstraps twice, no removal costs the quorum, and once failures stop, every
+// most once, also if its marker is deleted, no slot bootstraps twice, no removal costs the quorum, and once failures stop, every
 // member runs if the data of a quorum exists.
 func TestDecideNeverHarms(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld()
 		lostAtOnce := false
+		markerLost := false
 		slot := rapid.SampledFrom(slots())
 		t.Repeat(map[string]func(*rapid.T){
 			"agent": func(t *rapid.T) {
@@ -234,6 +253,11 @@ func TestDecideNeverHarms(t *testing.T) {
 				}
 			},
 			"crash": func(t *rapid.T) { w.up[slot.Draw(t, "slot")] = false },
+			"delete marker": func(*rapid.T) {
+				if len(w.joined) > 0 {
+					w.marker, markerLost = nil, true
+				}
+			},
 			"lose volume": func(t *rapid.T) {
 				s := slot.Draw(t, "slot")
 				w.made++
@@ -251,7 +275,7 @@ func TestDecideNeverHarms(t *testing.T) {
 				}
 			},
 		})
-		if !lostAtOnce {
+		if !lostAtOnce && !markerLost { // members without data wait for the marker
 			w.settle(t)
 		}
 	})

@@ -218,6 +218,7 @@ func settingRules() []FieldRule {
 		live("etcd.backup.verifyEvery"),
 		{Field: "etcd.quorumLoss.recovery", Class: ClassLive, Reason: "the agent recovers etcd"},
 		{Field: "etcd.quorumLoss.after", Class: ClassLive, Reason: "the agent recovers etcd"},
+		{Field: "etcd.discovery", Class: ClassLive, Reason: "the agent looks for the addresses of the other members"},
 		live("store.kmsKeyARN"),
 	}
 }

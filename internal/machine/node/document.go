@@ -156,7 +156,7 @@ type Slot struct {
 	Member string `json:"member"`
 	// Host is the DNS name in the member's certificate and peer URL.
 	Host string `json:"host"`
-	// PeerURL never changes: machines resolve Host with /etc/hosts entries from EC2
+	// PeerURL never changes: machines resolve Host with entries of /etc/hosts, which the agent writes
 	// (docs/design/0002).
 	PeerURL string `json:"peerURL"`
 }
@@ -173,6 +173,8 @@ type EtcdSettings struct {
 	// QuorumLoss is set if the machines recover etcd themselves. It is left out otherwise, so that the documents of clusters
 	// without it stay what they were.
 	QuorumLoss v1alpha1.EtcdQuorumLoss `json:"quorumLoss,omitzero"`
+	// Discovery is DNS if the members find each other by the records of the cluster's zone. It is left out otherwise.
+	Discovery string `json:"discovery,omitempty"`
 }
 
 // MachineStore is the location of the cluster's machine store.
@@ -274,6 +276,10 @@ func BuildDocument(in DocumentInput) (Document, error) {
 		}
 		if q := in.Cluster.Spec.Etcd.QuorumLoss; q.Recovery == v1alpha1.RecoveryAutomatic {
 			d.Etcd.QuorumLoss = q
+		}
+
+		if discovery := in.Cluster.Spec.Etcd.Discovery; discovery == v1alpha1.EtcdDiscoveryDNS {
+			d.Etcd.Discovery = discovery
 		}
 
 		d.KubeAPIServer = in.Cluster.Spec.KubeAPIServer

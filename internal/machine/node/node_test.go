@@ -138,6 +138,22 @@ func FuzzParseDocument(f *testing.F) {
 	})
 }
 
+// TestDiscoveryInDocument: the documents of clusters with discovery by tags stay what they were.
+func TestDiscoveryInDocument(t *testing.T) {
+	for discovery, want := range map[string]string{
+		"":                         "",
+		v1alpha1.EtcdDiscoveryTags: "",
+		v1alpha1.EtcdDiscoveryDNS:  v1alpha1.EtcdDiscoveryDNS,
+	} {
+		in := input(0)
+		in.Cluster.Spec.Etcd.Discovery = discovery
+		d, err := node.BuildDocument(in)
+		if err != nil || d.Etcd.Discovery != want {
+			t.Errorf("%q: %+v, %v", discovery, d.Etcd, err)
+		}
+	}
+}
+
 // TestQuorumLossInDocument: the documents of clusters without automatic recovery stay what they were.
 func TestQuorumLossInDocument(t *testing.T) {
 	in := input(0)

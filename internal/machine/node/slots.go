@@ -5,22 +5,39 @@ package node
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
 // slotLetters are the names of the slots that a control plane can have: manifests allow 1, 3 or 5 machines.
 const slotLetters = "abcde"
 
+// The ports of etcd's members.
+const (
+	EtcdPeerPort   = 2380
+	EtcdClientPort = 2379
+)
+
+// DiscoveryZone returns the name of the private hosted zone in which a cluster's members have their constant names, if they
+// find each other by DNS.
+func DiscoveryZone(cluster string) string { return cluster + ".internal" }
+
+// PeerService returns the name of the SRV records that list a cluster's members for each other.
+func PeerService(cluster string) string { return "_etcd-server-ssl._tcp." + DiscoveryZone(cluster) }
+
+// ClientService returns the name of the SRV records that list a cluster's members for clients.
+func ClientService(cluster string) string { return "_etcd-client-ssl._tcp." + DiscoveryZone(cluster) }
+
 // NewSlot returns the slot of a cluster with a name. All names are constant, so that a slot that is added later is known
 // to machines whose document does not have it yet.
 func NewSlot(cluster, name string) Slot {
-	host := "etcd-" + name + "." + cluster + ".internal"
+	host := "etcd-" + name + "." + DiscoveryZone(cluster)
 
 	return Slot{
 		Name:    name,
 		Member:  "etcd-" + name,
 		Host:    host,
-		PeerURL: "https://" + host + ":2380",
+		PeerURL: "https://" + host + ":" + strconv.Itoa(EtcdPeerPort),
 	}
 }
 

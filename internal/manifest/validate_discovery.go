@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"slices"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+)
+
+// DiscoveryZone returns the name of the private hosted zone in which the members of a cluster's etcd have their constant names.
+// It exists if spec.etcd.discovery is DNS.
+func DiscoveryZone(cluster string) string { return cluster + ".internal" }
+
+// internalZonesOfAWS are the names of clusters whose zone would hide names that the resolver of every VPC answers: those of
+// instances end with ec2.internal in us-east-1 and with REGION.compute.internal elsewhere.
+func internalZonesOfAWS() []string { return []string{"compute", "ec2"} }
+
+// checkDiscovery checks how the members of etcd find each other. The zone of discovery by DNS is Slipway's own: no two private
+// zones of a VPC can have one name.
+func checkDiscovery(v validator, c v1alpha1.Cluster) {
+	const at = "spec.etcd.discovery"
+	discovery := c.Spec.Etcd.Discovery
+	v.checkChoice(at, discovery, v1alpha1.EtcdDiscoveryDNS, v1alpha1.EtcdDiscoveryTags)
+	if discovery != v1alpha1.EtcdDiscoveryDNS {
+		return
+	}
+
+	zone := DiscoveryZone(c.Metadata.Name)
+	if slices.Contains(internalZonesOfAWS(), c.Metadata.Name) {
+		v.errorf(at, discovery, "use Tags, or another name for the cluster",
+			"needs a private zone %s, which would hide names of AWS", zone)
+	}
+
+	if c.Spec.Topology.DNS.Type == DNSPrivate && c.Spec.DNSZone == zone {
+		v.errorf("spec.dnsZone", c.Spec.DNSZone, "choose another zone, such as k8s."+zone+", or set "+at+" to Tags",
+			"is the zone in which etcd's members find each other: a VPC has one private zone of a name")
+	}
+}
