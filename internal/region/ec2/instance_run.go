@@ -89,6 +89,7 @@ type launchRequest struct {
 	publicIP        bool     // with a public address
 	profile         *Profile // nil for none
 	metadataOptions *sdk.InstanceMetadataOptionsResponse
+	hostname        sdk.PrivateDnsNameOptionsResponse
 	tags            map[string]map[string]string // by resource type
 	templateTags    map[string]string            // that EC2 gives the instances of a launch template
 	privateIP       string                       // empty for any
@@ -173,6 +174,7 @@ func (s launchHandlers) checkLaunchRequest(in *sdk.RunInstancesInput) (*launchRe
 	checks := []func(*launchRequest) error{
 		s.checkLaunchImage,
 		s.resolvePlacement,
+		resolveHostname,
 		s.resolveInstanceProfile,
 		resolveMetadataOptions,
 		parseLaunchTags,
