@@ -171,6 +171,9 @@ type Networking struct {
 	// CNI is the pod network plugin. The only one is flannel.
 	CNI string `json:"cni,omitempty"`
 
+	// Flannel configures the pod network plugin flannel.
+	Flannel Flannel `json:"flannel,omitzero"`
+
 	// NATGateways for Private subnets: PerZone (one in each zone), Single, or None.
 	NATGateways string `json:"natGateways,omitempty"`
 
@@ -184,7 +187,35 @@ type Networking struct {
 
 	// DNSDomain is the DNS domain of Services.
 	DNSDomain string `json:"dnsDomain,omitempty"`
+
+	// Hostnames is how EC2 names machines, and so how their nodes are named: ResourceName (by the instance ID, which
+	// is never used again) or IPName (by the private address, which the next machine can have). If unset, the
+	// machines are named as their subnet says. New clusters get ResourceName. A change applies to new machines.
+	Hostnames string `json:"hostnames,omitempty"`
 }
+
+// Flannel configures the pod network plugin flannel.
+type Flannel struct {
+	// Backend is how packets of pods travel between machines: VXLAN, or WireGuard, which encrypts them. It is fixed
+	// when the cluster is created: machines of the two cannot exchange packets of pods.
+	Backend string `json:"backend,omitempty"`
+}
+
+// The values of Flannel.Backend.
+const (
+	// FlannelVXLAN wraps packets in UDP. Whoever sees the network between machines can read them.
+	FlannelVXLAN = "VXLAN"
+	// FlannelWireGuard encrypts packets between machines. The kernel of the machines needs the module wireguard.
+	FlannelWireGuard = "WireGuard"
+)
+
+// The ways in which EC2 names machines.
+const (
+	// HostnamesByResource names a machine by its instance ID, such as i-0123456789abcdef0.ec2.internal.
+	HostnamesByResource = "ResourceName"
+	// HostnamesByAddress names a machine by its private address, such as ip-10-80-0-4.ec2.internal.
+	HostnamesByAddress = "IPName"
+)
 
 // VPCPeering connects the cluster's VPC with an existing VPC.
 type VPCPeering struct {

@@ -177,7 +177,7 @@ func networkFieldRules() []FieldRule {
 		freeFields(
 			kind,
 			"spec.networking.internetGatewayID", "spec.networking.natGateways",
-			"spec.networking.vpcEndpoints", "spec.networking.subnets[].egress",
+			"spec.networking.vpcEndpoints", "spec.networking.subnets[].egress", "spec.networking.hostnames",
 			"spec.networking.vpcPeerings[].name", "spec.networking.vpcPeerings[].networkID",
 			"spec.networking.vpcPeerings[].cidrs", "spec.networking.vpcPeerings[].routeTables",
 		),
@@ -195,6 +195,11 @@ func networkFieldRules() []FieldRule {
 			"keep it: existing Services have addresses of it; create another cluster and move the workloads",
 		},
 		FieldRule{kind, "spec.networking.cni", StaysFixed, createAnother},
+		FieldRule{
+			kind, "spec.networking.flannel.backend", StaysFixed,
+			"keep it: machines with the other backend do not exchange packets of pods with those that run, so the change " +
+				"would cut the pod network in two; create another cluster and move the workloads",
+		},
 		FieldRule{kind, "spec.kubeAPIServer.serviceAccountIssuer", StaysFixed, keepIssuer},
 		FieldRule{kind, "spec.kubeAPIServer.acceptedServiceAccountIssuers", StaysFixed, keepIssuer},
 		FieldRule{kind, "spec.serviceAccountIssuerDiscovery.discoveryStore", StaysFixed, keepIssuer},

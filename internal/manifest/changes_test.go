@@ -74,6 +74,7 @@ func TestBreakingChanges(t *testing.T) {
 		`cluster/demo: spec.networking.serviceClusterIPRange "10.97.0.0/16": cannot change once the cluster is applied; it is 10.96.0.0/16`:                    network(func(n *v1alpha1.Networking) { n.ServiceClusterIPRange = "10.97.0.0/16" }),
 		`cluster/demo: spec.kubeAPIServer.serviceAccountIssuer "https://a": cannot change once the cluster is applied; it is (not set) (keep it: running pods`: cluster(func(c *v1alpha1.ClusterSpec) { c.KubeAPIServer.ServiceAccountIssuer = "https://a" }),
 		`cluster/demo: spec.kubeAPIServer.acceptedServiceAccountIssuers "[\"https://a\"]": cannot change once the cluster is applied`:                          cluster(func(c *v1alpha1.ClusterSpec) { c.KubeAPIServer.AcceptedServiceAccountIssuers = []string{"https://a"} }),
+		`cluster/demo: spec.networking.flannel.backend "WireGuard": cannot change once the cluster is applied; it is VXLAN (keep it: machines with the other`:  network(func(n *v1alpha1.Networking) { n.Flannel.Backend = v1alpha1.FlannelWireGuard }),
 		`cluster/demo: spec.networking.dnsDomain "k8s.local": cannot change once the cluster is applied; it is cluster.local`:                                  network(func(n *v1alpha1.Networking) { n.DNSDomain = "k8s.local" }),
 		`cluster/demo: spec.networking.networkCIDR "10.20.0.0/16": cannot change once the cluster is applied; it is 10.80.0.0/16 (keep it: AWS cannot change`:  network(func(n *v1alpha1.Networking) { n.NetworkCIDR = "10.20.0.0/16" }),
 		`cluster/demo: spec.networking.networkID "vpc-0123456789abcdef0": cannot change once the cluster is applied; it is (not set)`: network(func(n *v1alpha1.Networking) {
@@ -169,6 +170,7 @@ func TestAllowedChanges(t *testing.T) {
 		"private": func(s *manifest.Set) {
 			s.Cluster.Spec.API.LoadBalancer.Type, s.Cluster.Spec.API.Access = "Internal", nil
 		},
+		"hostnames":     func(s *manifest.Set) { s.Cluster.Spec.Networking.Hostnames = v1alpha1.HostnamesByResource },
 		"tags":          func(s *manifest.Set) { s.Cluster.Spec.Tags = map[string]string{"team": "a"} },
 		"worker zones":  func(s *manifest.Set) { s.Groups[1].Spec.Subnets = []string{"private-c"} },
 		"worker size":   func(s *manifest.Set) { s.Groups[1].Spec.MaxSize = new(9) },

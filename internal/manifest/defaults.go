@@ -42,6 +42,23 @@ func Default(s Set) Set {
 	return s
 }
 
+// DefaultNew is [Default] for a cluster that is being created. It also sets what would change the machines of an existing
+// cluster, whose manifest leaves it unset.
+func DefaultNew(s Set) Set {
+	s = Default(s)
+	setDefaultText(&s.Cluster.Spec.Networking.Hostnames, v1alpha1.HostnamesByResource)
+
+	return s
+}
+
+// KeepNew returns a changed manifest of an existing cluster. What it leaves unset of what [DefaultNew] sets stays as it
+// was before: a file that a cluster was created from does not have it, and is not meant to change it.
+func KeepNew(c, before v1alpha1.Cluster) v1alpha1.Cluster {
+	setDefaultText(&c.Spec.Networking.Hostnames, before.Spec.Networking.Hostnames)
+
+	return c
+}
+
 // clone copies the parts of the set that the rules change in place.
 func (s Set) clone() Set {
 	s.Cluster.Spec.Networking.Subnets = slices.Clone(s.Cluster.Spec.Networking.Subnets)
@@ -88,6 +105,11 @@ func networkDefaultRules() []DefaultRule {
 			func(c *spec) *string { return &c.Networking.ServiceClusterIPRange },
 		),
 		newTextRule("spec.networking.cni", "flannel", func(c *spec) *string { return &c.Networking.CNI }),
+		newTextRule(
+			"spec.networking.flannel.backend",
+			v1alpha1.FlannelVXLAN,
+			func(c *spec) *string { return &c.Networking.Flannel.Backend },
+		),
 		newTextRule(
 			"spec.networking.natGateways",
 			NATPerZone,

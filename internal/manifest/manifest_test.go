@@ -36,7 +36,7 @@ func TestDefaultClusterIsValid(t *testing.T) {
 
 func TestExampleIsTheDefaultCluster(t *testing.T) {
 	const file = "../../examples/ha.yaml"
-	want := string(manifest.EncodeYAML(demo(t)))
+	want := string(manifest.EncodeYAML(manifest.DefaultNew(demo(t))))
 	if *update {
 		if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
 			t.Fatal(err)

@@ -97,8 +97,10 @@ func networkingShape() v1alpha1.Networking {
 		PodCIDR:               "x",
 		ServiceClusterIPRange: "x",
 		CNI:                   "x",
+		Flannel:               v1alpha1.Flannel{Backend: "x"},
 		NATGateways:           "x",
 		DNSDomain:             "x",
+		Hostnames:             "x",
 		VPCPeerings: []v1alpha1.VPCPeering{{
 			Name:        "x",
 			NetworkID:   "x",

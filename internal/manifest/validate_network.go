@@ -35,7 +35,17 @@ type fieldCIDR struct {
 
 func (v validator) checkNetworking(n v1alpha1.Networking, region string) {
 	v.checkChoice("spec.networking.cni", n.CNI, "flannel")
+	v.checkChoice(
+		"spec.networking.flannel.backend",
+		n.Flannel.Backend,
+		v1alpha1.FlannelVXLAN,
+		v1alpha1.FlannelWireGuard,
+	)
 	v.checkChoice("spec.networking.natGateways", n.NATGateways, NATPerZone, NATSingle, NATNone)
+	if n.Hostnames != "" {
+		v.checkChoice("spec.networking.hostnames", n.Hostnames, v1alpha1.HostnamesByResource, v1alpha1.HostnamesByAddress)
+	}
+
 	if len(validation.IsDNS1123Subdomain(n.DNSDomain)) > 0 {
 		v.errorf("spec.networking.dnsDomain", n.DNSDomain, "write it as cluster.local", "is not a DNS domain")
 	}

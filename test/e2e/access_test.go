@@ -87,7 +87,7 @@ func (e *environment) checkSupportBundle(id string) {
 	e.kubectl("-n", "kube-system", "create", "secret", "generic", "canary", "--from-literal=password="+canaries["secret of Kubernetes"])
 	e.mustRunInMachine(id, "echo 'aws_secret_access_key="+canaries["console"]+"' >/dev/console")
 	e.mustRunInMachine(id, "systemd-run --quiet --wait --unit=canary --property=SyslogIdentifier=kubelet /bin/echo --token="+canaries["journal"])
-	for line := range strings.Lines(e.mustRunInMachine(id, "cat /run/slipway/pki/*.key /run/slipway/pki/*/*.key /run/slipway/etcd-pki/*.key /run/slipway/config/*")) {
+	for line := range strings.Lines(e.mustRunInMachine(id, "cat /run/slipway/pki/*.key /run/slipway/kube-*/*.key /run/slipway/etcd-pki/*.key /run/slipway/config/*")) {
 		if word := longestWord(line); len(word) >= 40 {
 			canaries["secret on the machine "+word[:6]] = word
 		}

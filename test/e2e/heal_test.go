@@ -90,7 +90,7 @@ func damages() map[string][2]string {
 		"deleted unit":       {"rm " + unit + " && systemctl daemon-reload", "systemctl cat kubelet | grep -q Description=kubelet && systemctl is-active -q kubelet"},
 		"kernel setting":     {"echo 0 >/proc/sys/net/ipv4/ip_forward", "grep -q 1 /proc/sys/net/ipv4/ip_forward"},
 		"stopped containerd": {"systemctl stop containerd", "systemctl is-active -q containerd"},
-		"mode of a key":      {"chmod 644 /run/slipway/pki/kube-apiserver/apiserver.key", `test "$(stat -c %a /run/slipway/pki/kube-apiserver/apiserver.key)" = 600`},
+		"mode of a key":      {"chmod 644 /run/slipway/kube-apiserver/apiserver.key", `test "$(stat -c %a /run/slipway/kube-apiserver/apiserver.key)" = 600`},
 		"missing directory":  {"mv /etc/cni/net.d /etc/cni/old", "test -d /etc/cni/net.d && cp -an /etc/cni/old/. /etc/cni/net.d/"},
 	}
 }

@@ -90,6 +90,12 @@ func checkMachineSettings(e *environment) {
 	if got != "600 root" {
 		e.t.Errorf("files of the control plane: %q, want 600 root", got)
 	}
+	for component, want := range map[string]string{"kube-apiserver": "6443", "kube-controller-manager": "10257", "kube-scheduler": "10259"} {
+		script := "stat -c %u $(grep -lz '^" + component + "$' /proc/[0-9]*/cmdline | head -1 | xargs dirname) /run/slipway/" + component + " | sort -u"
+		if got := e.mustRunInMachine(id, script); got != want {
+			e.t.Errorf("%s and its keys have the users %q, want %s", component, got, want)
+		}
+	}
 }
 
 // checkNodeMetadata compares the metadata of nodes in Kubernetes with that of their machines in
@@ -112,6 +118,9 @@ func checkNodeMetadata(e *environment) {
 		name, facts, _ := strings.Cut(strings.TrimSpace(line), "=")
 		if facts != want[name] {
 			e.t.Errorf("node %s has %q, EC2 has %q", name, facts, want[name])
+		}
+		if id, _, _ := strings.Cut(name, "."); !strings.Contains(facts, "/"+id+" ") {
+			e.t.Errorf("node %s (%s) is not named by its instance", name, facts)
 		}
 	}
 }

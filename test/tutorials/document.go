@@ -195,6 +195,7 @@ func Normalize(line string) string {
 	for _, r := range []struct{ pattern, by string }{
 		{`[│╷╵]`, ""},           // frames
 		{"\x1b\\[[0-9;]*m", ""}, // colours
+		{`\b(ip(-\d+){4}|i-[0-9a-f]{17})\.ec2\.internal\b`, "NODE"},
 		{`\b(i|vol|sg|sgr|subnet|vpc|lt|ami|eni|eipalloc)-[0-9a-f]{8,}…?`, "$1-ID"},
 		{`\b[0-9a-f]{8,10}-[a-z0-9]{5}\b`, "POD"},
 		{`\bip-\d+-\d+-\d+-\d+\b`, "ip-N"},

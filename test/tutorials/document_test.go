@@ -36,7 +36,7 @@ func TestMissing(t *testing.T) {
 		"  - volume/etcd-a (vol-…)  # the etcd data on it is lost",
 	}}
 	same := "   3/82   + load-balancer/api: created [1.2s]\nstack slipway-demo: CREATE_COMPLETE\napplied in 2s; see: slipway validate cluster demo --wait 10m\n" +
-		"ip-10-80-99-7.ec2.internal   Ready   control-plane   1s   v1.36.3\nregion us-east-1 runs at http://127.0.0.1:1 (process 2, folder /tmp/x/region)\n" +
+		"i-0123456789abcdef0.ec2.internal   Ready   control-plane   1s   v1.36.3\nregion us-east-1 runs at http://127.0.0.1:1 (process 2, folder /tmp/x/region)\n" +
 		"  ~ launch-template/control-plane-a (lt-00000000302edac94)\n  + object/agent/aaaaaaaabbbbbbbb/slipway-node\n  - volume/etcd-a (vol-0123456789abcdef0)  # the etcd data on it is lost\n"
 	if missing := c.Missing(same); len(missing) > 0 {
 		t.Errorf("missing %q", missing)

@@ -98,7 +98,7 @@ func (c Change) merge(given manifest.Set) manifest.Set {
 		Groups:  append([]v1alpha1.InstanceGroup{}, given.Groups...),
 	}
 	if given.Cluster.Kind != "" {
-		after.Cluster = given.Cluster
+		after.Cluster = manifest.KeepNew(given.Cluster, c.before.Cluster)
 	}
 
 	for _, g := range c.before.Groups {

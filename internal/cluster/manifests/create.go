@@ -176,9 +176,9 @@ func deleteStaleGroups(
 	return store.DeleteAll(ctx, s, stale)
 }
 
-// Complete sets the defaults of new manifests and appends everything that is wrong with them to findings.
+// Complete sets the defaults of new manifests, those of new clusters included, and appends everything that is wrong with them to findings.
 func Complete(set manifest.Set, findings diag.Findings, catalog asset.Catalog) (manifest.Set, diag.Findings) {
-	set = manifest.Default(set)
+	set = manifest.DefaultNew(set)
 	set.Cluster.Spec.KubernetesVersion = asset.NewestPatch(
 		set.Cluster.Spec.KubernetesVersion,
 		catalog.Versions("kubelet"),

@@ -31,6 +31,8 @@ type LaunchTemplateData struct {
 	// BlockDevices lists the volumes that are created with an instance: the root volume only.
 	BlockDevices []BlockDevice   `aws:"BlockDeviceMappings"`
 	Metadata     MetadataOptions `aws:"MetadataOptions"` // IMDS settings
+	// Hostname is how EC2 names the instances; unset: as their subnet says.
+	Hostname HostnameOptions `aws:"PrivateDnsNameOptions,whole"`
 	// Tags of the instances, volumes and network interfaces that the template starts.
 	Tags []TagSpecification `aws:"TagSpecifications"`
 	// UserData is the boot script, base64-encoded.
@@ -66,6 +68,14 @@ type MetadataOptions struct {
 	Endpoint string `aws:"HttpEndpoint"`            // enabled or disabled
 	Tokens   string `aws:"HttpTokens"`              // required: IMDSv2 only
 	HopLimit int    `aws:"HttpPutResponseHopLimit"` // network hops; 1 keeps pods from the metadata service
+}
+
+// HostnameOptions is how EC2 names an instance.
+type HostnameOptions struct {
+	Type string `aws:"HostnameType"` // ip-name or resource-name
+	// ResourceNameA makes EC2's DNS server answer with the address of the instance when it is asked for its resource
+	// name. It always does for the name made of the address.
+	ResourceNameA bool `aws:"EnableResourceNameDnsARecord"`
 }
 
 // TagSpecification is the tags of one type of resource that EC2 creates with an instance.

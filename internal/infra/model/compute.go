@@ -189,11 +189,24 @@ func (b *builder) launchTemplateData(l machineSet) awskind.LaunchTemplateData {
 			},
 		}},
 		Metadata: awskind.MetadataOptions{Endpoint: "enabled", Tokens: "required", HopLimit: hop},
+		Hostname: hostnameOptions(b.Cluster.Spec.Networking.Hostnames),
 		Tags: []awskind.TagSpecification{
 			{ResourceType: "network-interface", Tags: tags},
 			{ResourceType: "volume", Tags: tags},
 		},
 		UserData: b.fullUserData(l).Base64(),
+	}
+}
+
+// hostnameOptions returns how EC2 names machines, from spec.networking.hostnames.
+func hostnameOptions(hostnames string) awskind.HostnameOptions {
+	switch hostnames {
+	case v1alpha1.HostnamesByResource:
+		return awskind.HostnameOptions{Type: "resource-name", ResourceNameA: true}
+	case v1alpha1.HostnamesByAddress:
+		return awskind.HostnameOptions{Type: "ip-name"}
+	default: // a cluster of an older Slipway: its machines keep being named as their subnets say
+		return awskind.HostnameOptions{}
 	}
 }
 

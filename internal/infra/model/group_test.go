@@ -301,3 +301,40 @@ func TestFallbackTypesOfControlPlane(t *testing.T) {
 		}
 	}
 }
+
+// TestHostnames: the templates of machines say how EC2 names them, except those of a cluster that says nothing: its
+// templates, and so its machines, do not change.
+func TestHostnames(t *testing.T) {
+	for hostnames, want := range map[string]awskind.HostnameOptions{
+		"":                           {},
+		v1alpha1.HostnamesByResource: {Type: "resource-name", ResourceNameA: true},
+		v1alpha1.HostnamesByAddress:  {Type: "ip-name"},
+	} {
+		g := build(t, with(t, func(s *manifest.Set) { s.Cluster.Spec.Networking.Hostnames = hostnames }))
+		for _, name := range []string{"control-plane-a", "workers"} {
+			if got := nodeAt[awskind.LaunchTemplate](t, g, name).Data.Hostname; got != want {
+				t.Errorf("hostnames %q: template %s has %+v, want %+v", hostnames, name, got, want)
+			}
+		}
+	}
+}
+
+// TestFlannelBackend: the machines' security groups admit the port of the backend, and not that of the other one.
+func TestFlannelBackend(t *testing.T) {
+	for backend, want := range map[string]string{v1alpha1.FlannelVXLAN: "8472", v1alpha1.FlannelWireGuard: "51820"} {
+		in, _ := flows(build(t, with(t, func(s *manifest.Set) { s.Cluster.Spec.Networking.Flannel.Backend = backend })))
+		var got []string
+		for _, f := range in {
+			if strings.Contains(f, " udp ") && !strings.Contains(f, " udp 30000-32767") {
+				got = append(got, f)
+			}
+		}
+		var all []string
+		for _, pair := range []string{"control-plane > control-plane", "control-plane > worker", "worker > control-plane", "worker > worker"} {
+			all = append(all, pair+" udp "+want+"-"+want)
+		}
+		if diff := cmp.Diff(all, got); diff != "" {
+			t.Errorf("%s: %s", backend, diff)
+		}
+	}
+}

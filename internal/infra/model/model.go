@@ -88,6 +88,7 @@ const (
 	portKubelet   = 10250
 	portEtcd      = 2379 // peers use 2380
 	portVXLAN     = 8472
+	portWireGuard = 51820 // flannel's default for IPv4
 	firstNodePort = 30000 // the API server's default range
 	lastNodePort  = 32767
 )

@@ -5,6 +5,7 @@ package model
 import (
 	"strconv"
 
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
@@ -31,12 +32,28 @@ func newFlow(name string, from, to graph.Ref[awskind.SecurityGroup], port int, d
 	}
 }
 
-// newVXLANFlow returns the flow of the pod network between two groups.
-func newVXLANFlow(name string, from, to graph.Ref[awskind.SecurityGroup]) flow {
-	f := newFlow(name, from, to, portVXLAN, "pods, VXLAN")
-	f.protocol = "udp"
+// overlayFlows returns the flows of the pod network between the machines of all groups.
+func overlayFlows(backend string, controlPlane, worker graph.Ref[awskind.SecurityGroup]) []flow {
+	name := "vxlan"
+	port := portVXLAN
+	description := "pods, VXLAN"
+	if backend == v1alpha1.FlannelWireGuard {
+		name = "wireguard"
+		port = portWireGuard
+		description = "pods, WireGuard"
+	}
 
-	return f
+	fs := []flow{
+		newFlow(name+"-control-plane", controlPlane, controlPlane, port, description),
+		newFlow(name+"-control-plane-worker", controlPlane, worker, port, description),
+		newFlow(name+"-worker-control-plane", worker, controlPlane, port, description),
+		newFlow(name+"-worker", worker, worker, port, description),
+	}
+	for i := range fs {
+		fs[i].protocol = "udp"
+	}
+
+	return fs
 }
 
 // newNodePortFlows returns the flows to the ports of Services on the nodes of a group. kube-proxy serves them on each node,
@@ -116,11 +133,8 @@ func (b *builder) trafficFlows() []flow {
 		newFlow("balancer-api-worker", worker, internal, portAPI, "Kubernetes API"),
 		newFlow("balancer-join-control-plane", cp, internal, portJoin, "join endpoint"),
 		newFlow("balancer-join-worker", worker, internal, portJoin, "join endpoint"),
-		newVXLANFlow("vxlan-control-plane", cp, cp),
-		newVXLANFlow("vxlan-control-plane-worker", cp, worker),
-		newVXLANFlow("vxlan-worker-control-plane", worker, cp),
-		newVXLANFlow("vxlan-worker", worker, worker),
 	}
+	fs = append(fs, overlayFlows(b.Cluster.Spec.Networking.Flannel.Backend, cp, worker)...)
 	fs = append(fs, newNodePortFlows("nodeport", worker, worker)...)
 	// kube-proxy runs on control-plane machines too: their addresses serve NodePorts as those of workers do.
 	fs = append(fs, newNodePortFlows("nodeport-control-plane", cp, cp)...)

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
@@ -211,7 +212,34 @@ func assembleBundle(cluster string, public PublicBundle, key func(name string) (
 		}
 	}
 
-	return b, nil
+	return b, checkNames(keys, public)
+}
+
+// checkNames returns an error if a key is not the one of its name: somebody who can write to the store can put a sealed key
+// in the place of another one. Those of CAs are compared with their certificates.
+func checkNames(keys []Key, public PublicBundle) error {
+	for i, key := range keys {
+		for _, other := range keys[:i] {
+			if key.Public().Equal(other.Public()) {
+				return fmt.Errorf("the stored %s is that of %s: one of them was replaced", key, other)
+			}
+		}
+
+		if key.name != ServiceAccountKey || public.ServiceAccountKeys == "" {
+			continue
+		}
+
+		text, err := key.PublicPEM()
+		if err != nil {
+			return err
+		}
+
+		if !strings.Contains(public.ServiceAccountKeys, strings.TrimSpace(string(text))) {
+			return fmt.Errorf("the stored %s is none of those that verify tokens: it was replaced", key)
+		}
+	}
+
+	return nil
 }
 
 // OpenCA reads one CA from the state store and decrypts its key, for example to issue an

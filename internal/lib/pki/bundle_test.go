@@ -301,3 +301,63 @@ func TestKeysTellThatStateIsSigned(t *testing.T) {
 		t.Errorf("%v, %v", old.SignsState(), err)
 	}
 }
+
+// TestExchangedKeys: the keys of machines are sealed to their cluster. Somebody who can write to the store cannot put one of
+// them in the place of another. Seen to succeed for the keys that have no certificate.
+func TestExchangedKeys(t *testing.T) {
+	s, sealer := stateStore(t)
+	machine, machineSealer := stateStore(t)
+	b, err := pki.EnsureBundle(t.Context(), s, sealer, "demo", start())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pki.PublishMachineKeys(t.Context(), b, machine, machineSealer); err != nil {
+		t.Fatal(err)
+	}
+	public, err := b.PublicPart()
+	if err != nil {
+		t.Fatal(err)
+	}
+	former, err := pki.NewKey(pki.EncryptionKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pki.PublishFormerKey(t.Context(), machine, machineSealer, "demo", former); err != nil {
+		t.Fatal(err)
+	}
+	others, err := machine.List(t.Context(), "demo/machine/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range pki.KeyNames() {
+		object := pki.MachineKeyObjectKey("demo", name)
+		own, err := machine.Get(t.Context(), object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, other := range others {
+			isFormer := strings.HasPrefix(other, pki.FormerKeyPrefix("demo"))
+			if other == object || isFormer && name == pki.EncryptionKey { // nothing tells these two apart
+				continue
+			}
+			o, err := machine.Get(t.Context(), other)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := machine.Put(t.Context(), object, o.Body); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := pki.LoadMachineBundle(t.Context(), machine, machineSealer, "demo", public); err == nil {
+				t.Errorf("%s is accepted in the place of %s", other, object)
+			}
+		}
+		if _, err := machine.Put(t.Context(), object, own.Body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := pki.LoadMachineBundle(t.Context(), machine, machineSealer, "demo", public); err != nil {
+		t.Fatal(err)
+	} else {
+		sameBundle(t, b, got)
+	}
+}

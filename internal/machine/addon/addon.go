@@ -30,7 +30,17 @@ type Values struct {
 	Images map[string]string
 	// AdminGroup is the group that is bound to cluster-admin.
 	AdminGroup string
+	// WireGuard encrypts packets of pods between machines.
+	WireGuard bool
 }
+
+// The settings of flannel's backends. flannel takes the MTU from the machine's interface, less 50 bytes for VXLAN and 80 for
+// WireGuard. A machine makes its own key for WireGuard after each boot (/run/flannel/wgkey), and publishes the public one in
+// an annotation of its Node, which it alone can change.
+const (
+	vxlanBackend     = `{"Type": "vxlan", "Port": 8472}`
+	wireGuardBackend = `{"Type": "wireguard", "ListenPort": 51820}`
+)
 
 // Object is a rendered object and its API path.
 type Object struct {
@@ -104,7 +114,13 @@ func (v Values) expandPlaceholders(text string) (string, error) {
 		"DNSIP":       v.DNSIP,
 		"DNSDomain":   v.DNSDomain,
 		"AdminGroup":  v.AdminGroup,
+
+		"FlannelBackend": vxlanBackend,
 	}
+	if v.WireGuard {
+		values["FlannelBackend"] = wireGuardBackend
+	}
+
 	for name, ref := range v.Images {
 		values["Image:"+name] = ref
 	}

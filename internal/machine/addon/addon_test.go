@@ -174,3 +174,26 @@ func TestDefaultAccountsMountNoTokens(t *testing.T) {
 		t.Errorf("%d default accounts mount no token, want 4", without)
 	}
 }
+
+// TestFlannelBackend: flannel gets the backend of the manifest, and with WireGuard no other one.
+func TestFlannelBackend(t *testing.T) {
+	for wireGuard, want := range map[bool]string{
+		false: `{"Network": "10.244.0.0/16", "EnableNFTables": true, "Backend": {"Type": "vxlan", "Port": 8472}}`,
+		true:  `{"Network": "10.244.0.0/16", "EnableNFTables": true, "Backend": {"Type": "wireguard", "ListenPort": 51820}}`,
+	} {
+		v := values()
+		v.WireGuard = wireGuard
+		objects, err := addon.Render(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(objects, func(o addon.Object) bool { return strings.HasSuffix(o.Path, "/configmaps/flannel") })
+		var config struct{ Data map[string]string }
+		if err := json.Unmarshal(objects[i].Body, &config); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.TrimSpace(config.Data["net-conf.json"]); got != want || !json.Valid([]byte(got)) {
+			t.Errorf("WireGuard %t: %s", wireGuard, got)
+		}
+	}
+}

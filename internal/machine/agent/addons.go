@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/machine/addon"
 	"github.com/slipway-k8s/slipway/internal/machine/addon/applier"
@@ -121,6 +122,7 @@ func addonValues(d node.Document) addon.Values {
 		DNSDomain:   d.Network.DNSDomain,
 		Images:      d.Images,
 		AdminGroup:  pki.AdminGroup,
+		WireGuard:   d.Network.FlannelBackend == v1alpha1.FlannelWireGuard,
 	}
 }
 

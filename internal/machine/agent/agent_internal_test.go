@@ -25,7 +25,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
-	"github.com/slipway-k8s/slipway/internal/machine/kube"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
@@ -147,7 +146,7 @@ func checkModes(t *testing.T, root *HostFS) {
 			return err
 		}
 		name := strings.TrimPrefix(path, strings.TrimSuffix(root.Dir, "/"))
-		tmpfs := strings.HasPrefix(name, kube.PKIDir+"/") || strings.HasPrefix(name, etcd.PKIDir+"/")
+		tmpfs := strings.HasPrefix(name, "/run/slipway/")
 		if bytes.Contains(body, []byte("PRIVATE KEY")) && (info.Mode().Perm() != 0o600 || !tmpfs) {
 			t.Errorf("%s holds a key with mode %o", name, info.Mode().Perm())
 		}

@@ -66,10 +66,10 @@ func (u *auditLogUpload) run(ctx context.Context) error {
 	}
 
 	done, err := u.uploader.Upload(ctx)
-	if done.Lost > 0 {
+	if done.Gap {
 		u.agent.Log.Warn(
 			"files of the audit log were deleted before they were uploaded; raise spec.kubeAPIServer.auditLogMaxBackup",
-			slog.Int64("bytes", done.Lost),
+			slog.Int64("knownBytes", done.Lost),
 		)
 	}
 

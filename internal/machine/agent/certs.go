@@ -50,6 +50,7 @@ func controlPlanePairs(d node.Document, boot node.BootConfig, me Instance, etcdU
 			path: kube.ComponentDir(component) + "/" + name,
 			ca:   ca,
 			leaf: pki.Leaf{CN: cn, Usages: []pki.Usage{pki.ClientUsage}, TTL: LeafTTL},
+			uid:  kube.UserID(component),
 		}
 	}
 
@@ -74,6 +75,7 @@ func controlPlanePairs(d node.Document, boot node.BootConfig, me Instance, etcdU
 			path: kube.ComponentDir(kube.APIServer) + "/apiserver",
 			ca:   pki.KubernetesCA,
 			leaf: apiServerLeaf(d, boot, me),
+			uid:  kube.UserID(kube.APIServer),
 		},
 		client(kube.APIServer, "apiserver-kubelet-client", pki.KubernetesCA, join.APIServerClient),
 		client(kube.APIServer, "apiserver-etcd-client", pki.EtcdClientCA, "kube-apiserver-etcd-client"),

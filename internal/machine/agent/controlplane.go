@@ -313,10 +313,14 @@ func (a *Agent) writeControlPlane() (map[string]bool, error) {
 		return nil, err
 	}
 
-	for _, path := range append(componentDirs(), kube.LogDir) {
-		if err := a.Root.MakeDir(path, 0o700, 0); err != nil {
+	for _, component := range kube.StaticPodNames() {
+		if err := a.Root.MakeDir(kube.ComponentDir(component), 0o700, kube.UserID(component)); err != nil {
 			return nil, err
 		}
+	}
+
+	if err := a.Root.MakeDir(kube.LogDir, 0o700, kube.UserID(kube.APIServer)); err != nil {
+		return nil, err
 	}
 
 	if err := a.renewCertificates(); err != nil {
@@ -343,7 +347,7 @@ func (a *Agent) controlPlaneFiles() ([]File, error) {
 		return nil, err
 	}
 
-	files, err := hostFiles(c, a.sysctls())
+	files, err := hostFiles(c, requiredModules(a.doc.Network), a.sysctls())
 	if err != nil {
 		return nil, err
 	}
@@ -355,21 +359,25 @@ func (a *Agent) controlPlaneFiles() ([]File, error) {
 
 	files = append(files, keys...)
 	for _, f := range kube.APIServerConfigFiles(c) {
-		files = append(files, File{Path: f.Path, Body: f.Body, Mode: 0o600})
+		files = append(files, File{
+			Path: f.Path,
+			Body: f.Body,
+			Mode: 0o600,
+			UID:  kube.UserID(kube.APIServer),
+		})
 	}
 
 	admin := kube.EmptyAdminKubeconfig(c.APIServer)
 	files = append(files, File{Path: kube.KubeconfigPath("admin"), Body: admin, Mode: 0o600})
 	for _, component := range []string{kube.ControllerManager, kube.Scheduler} {
 		name := strings.TrimPrefix(component, "kube-")
-		files = append(
-			files,
-			File{
-				Path: kube.KubeconfigPath(name),
-				Body: kube.CertificateKubeconfig(c.APIServer, kube.ComponentDir(component), name),
-				Mode: 0o600,
-			},
-		)
+		own := File{
+			Path: kube.ComponentKubeconfig(component),
+			Body: kube.CertificateKubeconfig(c.APIServer, kube.ComponentDir(component), name),
+			Mode: 0o600,
+			UID:  kube.UserID(component),
+		}
+		files = append(files, own, File{Path: kube.KubeconfigPath(name), Body: own.Body, Mode: 0o600})
 	}
 
 	return files, nil
@@ -394,10 +402,10 @@ func (a *Agent) trustFiles() ([]File, error) {
 	frontProxy := File{Path: "front-proxy-ca.crt", Body: []byte(t.FrontProxyCA), Mode: 0o644}
 	signing := File{Path: "service-account.key", Body: key, Mode: 0o600}
 	out := []File{a.authorityFile()} // the kubelet's
-	out = append(out, filesIn(kube.ComponentDir(kube.Scheduler), kubernetes, frontProxy)...)
-	out = append(out, filesIn(kube.ComponentDir(kube.ControllerManager), kubernetes, frontProxy, signing)...)
-	out = append(out, filesIn(
-		kube.ComponentDir(kube.APIServer), kubernetes, frontProxy, signing,
+	out = append(out, filesOf(kube.Scheduler, kubernetes, frontProxy)...)
+	out = append(out, filesOf(kube.ControllerManager, kubernetes, frontProxy, signing)...)
+	out = append(out, filesOf(
+		kube.APIServer, kubernetes, frontProxy, signing,
 		File{Path: "etcd-client-ca.crt", Body: []byte(t.EtcdClientCA), Mode: 0o644},
 		File{Path: "service-account.pub", Body: public, Mode: 0o644},
 	)...)
@@ -418,11 +426,12 @@ func (a *Agent) trustFiles() ([]File, error) {
 	}...), nil
 }
 
-// filesIn returns the files with their names in a directory.
-func filesIn(directory string, files ...File) []File {
+// filesOf returns the files with their names in the directory of a component, to whose user they belong.
+func filesOf(component string, files ...File) []File {
 	out := slices.Clone(files)
 	for i := range out {
-		out[i].Path = directory + "/" + out[i].Path
+		out[i].Path = kube.ComponentDir(component) + "/" + out[i].Path
+		out[i].UID = kube.UserID(component)
 	}
 
 	return out
@@ -430,7 +439,10 @@ func filesIn(directory string, files ...File) []File {
 
 // componentDirs returns the directories of the components' own keys.
 func componentDirs() []string {
-	return []string{
-		kube.ComponentDir(kube.APIServer), kube.ComponentDir(kube.ControllerManager), kube.ComponentDir(kube.Scheduler),
+	var out []string
+	for _, component := range kube.StaticPodNames() {
+		out = append(out, kube.ComponentDir(component))
 	}
+
+	return out
 }

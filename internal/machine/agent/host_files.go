@@ -249,8 +249,9 @@ func linkEtcd(root *HostFS, at, to string) error {
 	return linkExecutables(root, at, to)
 }
 
-// hostFiles returns the files of every machine. CIS 4.1 requires mode 0600 for Kubernetes' files.
-func hostFiles(c kube.Config, sysctls map[string]string) ([]File, error) {
+// hostFiles returns the files of every machine, whose boots load the kernel modules and set the kernel settings. CIS 4.1
+// requires mode 0600 for Kubernetes' files.
+func hostFiles(c kube.Config, modules []string, sysctls map[string]string) ([]File, error) {
 	conf, err := kube.KubeletConfig(c)
 	if err != nil {
 		return nil, err
@@ -260,7 +261,7 @@ func hostFiles(c kube.Config, sysctls map[string]string) ([]File, error) {
 		sysctlFile(sysctls),
 		{
 			Path: "/etc/modules-load.d/slipway.conf",
-			Body: []byte(strings.Join(requiredModules(), "\n") + "\n"),
+			Body: []byte(strings.Join(modules, "\n") + "\n"),
 			Mode: 0o644,
 		},
 		{

@@ -67,7 +67,7 @@ func (a *Agent) kubeConfig() kube.Config {
 // prepareHost loads kernel modules, sets kernel settings, creates directories, and links binaries.
 func (a *Agent) prepareHost(ctx context.Context) error {
 	return a.runStage("prepare", func() error {
-		if err := loadKernelModules(ctx, a.Root, a.Run); err != nil {
+		if err := loadKernelModules(ctx, a.Root, a.Run, requiredModules(a.doc.Network)); err != nil {
 			return err
 		}
 
@@ -75,22 +75,8 @@ func (a *Agent) prepareHost(ctx context.Context) error {
 			a.Log.Warn("cannot change kernel setting", slog.Any("error", err))
 		}
 
-		for _, d := range []struct {
-			path string
-			mode fs.FileMode
-		}{
-			{kube.PKIDir, 0o711},
-			{kube.SecretDir, 0o700},
-			{kube.ConfigDir, 0o755},
-			{kube.ConfigDir + "/kubelet.conf.d", 0o755},
-			{kube.ConfigDir + "/manifests", 0o700},
-			{"/etc/cni/net.d", 0o755},
-			{"/opt/cni/bin", 0o755},
-			{"/etc/containerd/certs.d", 0o755},
-		} {
-			if err := a.Root.MakeDir(d.path, d.mode, 0); err != nil {
-				return err
-			}
+		if err := makeHostDirs(a.Root, a.doc.Role); err != nil {
+			return err
 		}
 
 		if _, err := a.Root.Link(kube.PKILink, kube.PKIDir); err != nil {
@@ -99,6 +85,35 @@ func (a *Agent) prepareHost(ctx context.Context) error {
 
 		return linkPrograms(a.Root, a.doc)
 	})
+}
+
+// makeHostDirs creates the directories of a machine of a role.
+func makeHostDirs(root *HostFS, role v1alpha1.Role) error {
+	secretOwner := 0
+	if role == v1alpha1.RoleControlPlane {
+		secretOwner = kube.UserID(kube.APIServer)
+	}
+
+	for _, d := range []struct {
+		path string
+		mode fs.FileMode
+		uid  int
+	}{
+		{kube.PKIDir, 0o711, 0},
+		{kube.SecretDir, 0o700, secretOwner},
+		{kube.ConfigDir, 0o755, 0},
+		{kube.ConfigDir + "/kubelet.conf.d", 0o755, 0},
+		{kube.ConfigDir + "/manifests", 0o700, 0},
+		{"/etc/cni/net.d", 0o755, 0},
+		{"/opt/cni/bin", 0o755, 0},
+		{"/etc/containerd/certs.d", 0o755, 0},
+	} {
+		if err := root.MakeDir(d.path, d.mode, d.uid); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // removeFormerFiles removes what an earlier version of the agent wrote under other names. No component reads these files

@@ -8,19 +8,28 @@ import (
 	"os"
 	"strings"
 
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
 // requiredModules returns the kernel modules that a node needs. Debian, Ubuntu and Amazon Linux load none of them at
-// boot. overlay is for containers' file systems, vxlan for pods' packets between machines. Without br_netfilter a packet
-// between two pods of one machine bypasses kube-proxy's rules: its answer comes from an address that the client does not
-// know, and the kernel settings net.bridge.* do not exist.
-func requiredModules() []string { return []string{"overlay", "br_netfilter", "vxlan"} }
+// boot. overlay is for containers' file systems, vxlan or wireguard for pods' packets between machines. Without br_netfilter
+// a packet between two pods of one machine bypasses kube-proxy's rules: its answer comes from an address that the client does
+// not know, and the kernel settings net.bridge.* do not exist.
+func requiredModules(n node.ClusterNetwork) []string {
+	overlay := "vxlan"
+	if n.FlannelBackend == v1alpha1.FlannelWireGuard {
+		overlay = "wireguard"
+	}
 
-// loadKernelModules loads the required kernel modules that are not loaded. modprobe succeeds for modules that are built
+	return []string{"overlay", "br_netfilter", overlay}
+}
+
+// loadKernelModules loads those kernel modules that are not loaded. modprobe succeeds for modules that are built
 // into the kernel. It must run before the kernel settings are set: some of them belong to a module.
-func loadKernelModules(ctx context.Context, root *HostFS, run Runner) error {
-	for _, name := range requiredModules() {
+func loadKernelModules(ctx context.Context, root *HostFS, run Runner, modules []string) error {
+	for _, name := range modules {
 		if _, err := os.Stat(root.Path("/sys/module/" + name)); err == nil {
 			continue
 		}
@@ -32,7 +41,7 @@ func loadKernelModules(ctx context.Context, root *HostFS, run Runner) error {
 
 			return diag.WithHint(
 				fmt.Errorf("load kernel module %s: %w", name, err),
-				"use a machine image whose kernel has "+strings.Join(requiredModules(), ", "),
+				"use a machine image whose kernel has "+strings.Join(modules, ", "),
 			)
 		}
 	}

@@ -10,6 +10,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
 // kernelRunner is a Runner with a kernel: net.bridge.* exists only after br_netfilter was loaded.
@@ -68,7 +72,7 @@ func TestModulesAreLoadedBeforeSettings(t *testing.T) {
 
 // TestMissingModuleFailsTheStage: without br_netfilter Services would fail for some pods, and nothing would say why.
 func TestMissingModuleFailsTheStage(t *testing.T) {
-	for _, module := range requiredModules() {
+	for _, module := range requiredModules(node.ClusterNetwork{}) {
 		a := testAgent(t)
 		a.Run = &kernelRunner{root: a.Root, missing: module}
 		err := a.prepareHost(t.Context())
@@ -78,5 +82,38 @@ func TestMissingModuleFailsTheStage(t *testing.T) {
 		if want := "load kernel module " + module + ": "; !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "not found in directory") {
 			t.Errorf("error %q does not contain %q and modprobe's message", err, want)
 		}
+	}
+}
+
+// TestWireGuardNeedsItsModule: the encrypted pod network needs the module wireguard instead of vxlan, in this boot and the
+// next ones. Without it the stage fails, and nothing travels unencrypted.
+func TestWireGuardNeedsItsModule(t *testing.T) {
+	a := testAgent(t)
+	a.doc.Network.FlannelBackend = v1alpha1.FlannelWireGuard
+	k := &kernelRunner{root: a.Root}
+	a.Run = k
+	if err := a.prepareHost(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"overlay", "br_netfilter", "wireguard"}
+	if !slices.Equal(k.loaded, want) {
+		t.Errorf("loaded %v, want %v", k.loaded, want)
+	}
+	files, err := a.machineFiles()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(files, func(f File) bool { return f.Path == "/etc/modules-load.d/slipway.conf" })
+	if got := string(files[i].Body); got != strings.Join(want, "\n")+"\n" {
+		t.Errorf("a boot loads %q", got)
+	}
+
+	k.missing = "wireguard"
+	err = a.prepareHost(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "load kernel module wireguard: ") {
+		t.Errorf("without the module: %v", err)
+	}
+	if hint := strings.Join(diag.Hints(err), ""); !strings.Contains(hint, "overlay, br_netfilter, wireguard") {
+		t.Errorf("the hint is %q", hint)
 	}
 }

@@ -43,7 +43,7 @@ func (a *Agent) withDocument(d node.Document) *Agent {
 // machineFiles returns all files whose content depends on the node document, except certificates.
 func (a *Agent) machineFiles() ([]File, error) {
 	if a.doc.Role != v1alpha1.RoleControlPlane {
-		files, err := hostFiles(a.kubeConfig(), a.sysctls())
+		files, err := hostFiles(a.kubeConfig(), requiredModules(a.doc.Network), a.sysctls())
 		return append(files, a.authorityFile()), err
 	}
 
@@ -126,8 +126,8 @@ func componentsReading(path string) []string {
 
 	// Programs read the certificates of authorities when they start.
 	if directory, name := filepath.Split(path); strings.HasSuffix(name, "-ca.crt") {
-		component := strings.TrimPrefix(strings.TrimSuffix(directory, "/"), kube.PKIDir+"/")
-		if slices.Contains(componentDirs(), kube.ComponentDir(component)) {
+		component := filepath.Base(directory)
+		if slices.Contains(kube.StaticPodNames(), component) && directory == kube.ComponentDir(component)+"/" {
 			out = append(out, component)
 		}
 	}

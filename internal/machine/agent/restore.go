@@ -183,9 +183,9 @@ func staticPodsReading(file string) []string {
 		return []string{"kube-apiserver"}
 	case kube.ComponentDir(kube.ControllerManager) + "/service-account.key":
 		return []string{"kube-controller-manager"}
-	case kube.KubeconfigPath("controller-manager"):
+	case kube.ComponentKubeconfig(kube.ControllerManager):
 		return []string{"kube-controller-manager"}
-	case kube.KubeconfigPath("scheduler"):
+	case kube.ComponentKubeconfig(kube.Scheduler):
 		return []string{"kube-scheduler"}
 	default:
 		return nil

@@ -33,7 +33,7 @@ func (a *Agent) convergeWorker(ctx context.Context) error {
 
 	var changed map[string]bool
 	err := a.runStage("write", func() error {
-		files, err := hostFiles(a.kubeConfig(), a.sysctls())
+		files, err := hostFiles(a.kubeConfig(), requiredModules(a.doc.Network), a.sysctls())
 		if err != nil {
 			return err
 		}

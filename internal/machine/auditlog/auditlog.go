@@ -2,7 +2,9 @@
 
 // Package auditlog copies the audit log of a machine's API server to a store to which machines can only add. Each
 // object has the lines that were written since the one before. A line is copied once, also if the agent is killed
-// at any point; only lines whose file was deleted before they were copied are missing.
+// at any point; only lines whose file was deleted before they were copied are missing. Objects are numbered, so that
+// their readers see what is missing: a number that is left out is an object that somebody removed, or lines that were
+// never copied.
 //
 // The package does not know S3 and the agent.
 package auditlog
@@ -53,8 +55,11 @@ type Uploader struct {
 type Result struct {
 	Objects int   // that were created
 	Bytes   int64 // of the log that they have
-	// Lost is how many bytes of the log are missing: their file was deleted before they were copied.
+	// Lost is how many bytes of the log are known to be missing: their file was deleted before they were copied.
 	Lost int64
+	// Gap is set if lines may be missing, also some that were written and deleted since the call before. The number of
+	// the next object shows it.
+	Gap bool
 }
 
 // state is the content of [Uploader.StateFile].
@@ -65,6 +70,11 @@ type state struct {
 	// Pending is the object that is being created. It is saved before, so that an agent that was killed creates the
 	// same object again and does not take it for another one's.
 	Pending *pendingObject `json:",omitempty"`
+	// Number is that of the last object, from 1. Lost lines have one too.
+	Number int64
+	// Newest is the file that was the newest when they were seen last. Old files are deleted first: while it exists,
+	// none is missing that was written later.
+	Newest string `json:",omitempty"`
 }
 
 // filePosition is how much of a file was copied, and its size when it was seen last, in bytes.
@@ -100,7 +110,11 @@ func (u *Uploader) Upload(ctx context.Context) (Result, error) {
 		return done, err
 	}
 
-	done.Lost += s.noteFiles(files)
+	done.Lost, done.Gap = s.noteFiles(files)
+	if done.Gap {
+		s.Number++ // no object gets this number
+	}
+
 	if err := u.saveState(s); err != nil {
 		return done, err
 	}
@@ -121,9 +135,9 @@ func (u *Uploader) Upload(ctx context.Context) (Result, error) {
 	return done, nil
 }
 
-// noteFiles records the sizes of the files that exist, forgets those that do not, and returns how many bytes of
-// these were not copied.
-func (s *state) noteFiles(files []logFile) (lost int64) {
+// noteFiles records the sizes of the files that exist, and forgets those that do not. It returns how many bytes of these
+// were not copied, and whether there may be more of which nothing is known.
+func (s *state) noteFiles(files []logFile) (lost int64, gap bool) {
 	seen := map[string]filePosition{}
 	for _, f := range files {
 		seen[f.id] = filePosition{Copied: s.Files[f.id].Copied, Size: f.size}
@@ -135,9 +149,15 @@ func (s *state) noteFiles(files []logFile) (lost int64) {
 		}
 	}
 
+	_, hasNewest := seen[s.Newest]
+	gap = lost > 0 || s.Newest != "" && !hasNewest
 	s.Files = seen
+	s.Newest = ""
+	if len(files) > 0 {
+		s.Newest = files[len(files)-1].id
+	}
 
-	return lost
+	return lost, gap
 }
 
 // finishPending creates the object again at which an earlier call failed or was killed.
@@ -148,7 +168,7 @@ func (u *Uploader) finishPending(ctx context.Context, s *state, files []logFile,
 
 	i := slices.IndexFunc(files, func(f logFile) bool { return f.id == s.Pending.File })
 	if i < 0 {
-		s.Pending = nil // the file is gone
+		s.Pending = nil // the file is gone, and its number stays unused unless the object exists
 		return nil
 	}
 
@@ -180,8 +200,9 @@ func (u *Uploader) copyPart(ctx context.Context, s *state, f logFile, done *Resu
 		return false, nil
 	}
 
+	s.Number++
 	s.Pending = &pendingObject{
-		Name: u.Now().UTC().Format("20060102T150405.000Z") + "-" + rand.Text() + ".log.gz",
+		Name: newName(u.Now(), s.Number),
 		File: f.id,
 		From: from,
 		To:   from + int64(len(part)),
@@ -191,6 +212,12 @@ func (u *Uploader) copyPart(ctx context.Context, s *state, f logFile, done *Resu
 	}
 
 	return true, u.createPending(ctx, s, part, done)
+}
+
+// newName returns the name of an object: its time, by which names sort, its number, and what nobody can guess, so that no
+// other machine can take the name.
+func newName(now time.Time, number int64) string {
+	return fmt.Sprintf("%s-%08d-%s.log.gz", now.UTC().Format("20060102T150405.000Z"), number, rand.Text())
 }
 
 // createPending creates the object of s.Pending with a part of the log. An object of its name can only be the same one,

@@ -52,7 +52,7 @@ func TestCISFlags(t *testing.T) {
 		{"1.2.19", "apiserver", "audit-log-maxsize", "100"},
 		{"1.2.20", "apiserver", "request-timeout", "60s"},
 		{"1.2.21", "apiserver", "service-account-lookup", "true"},
-		{"1.2.22", "apiserver", "service-account-key-file", "/run/slipway/pki/kube-apiserver/service-account.pub"},
+		{"1.2.22", "apiserver", "service-account-key-file", "/run/slipway/kube-apiserver/service-account.pub"},
 		{"1.2.23", "apiserver", "etcd-certfile", ""},
 		{"1.2.23", "apiserver", "etcd-keyfile", ""},
 		{"1.2.24", "apiserver", "tls-cert-file", ""},

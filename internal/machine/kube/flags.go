@@ -90,7 +90,9 @@ const ConfigDir = "/etc/kubernetes"
 // [PKIDir].
 const PKILink = ConfigDir + "/pki"
 
-// KubeconfigPath returns the path of a component's kubeconfig. It has the name that kubeadm gives it.
+// KubeconfigPath returns the path of a kubeconfig under the name that kubeadm gives it. Those of the controller manager and
+// the scheduler are root's: the CIS benchmark requires it (1.1.15 to 1.1.18). They are for root on the machine; the
+// components, which are not root, have a copy each (see [ComponentKubeconfig]).
 func KubeconfigPath(component string) string { return ConfigDir + "/" + component + ".conf" }
 
 // FormerFiles returns the files that earlier versions of the agent wrote under other names.
@@ -134,9 +136,31 @@ const (
 	Scheduler         = "kube-scheduler"
 )
 
+// StaticPodNames returns the names of these components.
+func StaticPodNames() []string { return []string{APIServer, ControllerManager, Scheduler} }
+
 // ComponentDir returns the directory of a component's own keys and certificates, the only one of them that its pod
-// mounts.
-func ComponentDir(component string) string { return PKIDir + "/" + component }
+// mounts. It belongs to the component's user, so it is not below [PKIDir]: the CIS benchmark requires that everything there
+// is root's (1.1.19).
+func ComponentDir(component string) string { return "/run/slipway/" + component }
+
+// ComponentKubeconfig returns the path of the kubeconfig with which a component reaches the API.
+func ComponentKubeconfig(component string) string { return ComponentDir(component) + "/kubeconfig" }
+
+// UserID returns the user as which a component's container runs, and to whom its files belong. Each has one of its own,
+// without an entry in /etc/passwd: the number of its port. Others run as root: 0.
+func UserID(component string) int {
+	switch component {
+	case APIServer:
+		return 6443
+	case ControllerManager:
+		return 10257
+	case Scheduler:
+		return 10259
+	default:
+		return 0
+	}
+}
 
 func pkiPath(name string) string { return PKIDir + "/" + name }
 
@@ -228,7 +252,7 @@ func apiCipherSuites() []string {
 
 // ControllerManagerFlags returns the flags of kube-controller-manager.
 func ControllerManagerFlags(c Config) []string {
-	conf := KubeconfigPath("controller-manager")
+	conf := ComponentKubeconfig(ControllerManager)
 	return formatFlags(withSettings(controllerManagerSettings(c.ControllerManagerSettings), map[string]string{
 		"kubeconfig":                conf,
 		"authentication-kubeconfig": conf,
@@ -252,7 +276,7 @@ func ControllerManagerFlags(c Config) []string {
 
 // SchedulerFlags returns the flags of kube-scheduler.
 func SchedulerFlags() []string {
-	conf := KubeconfigPath("scheduler")
+	conf := ComponentKubeconfig(Scheduler)
 	return formatFlags(map[string]string{
 		"kubeconfig":                conf,
 		"authentication-kubeconfig": conf,

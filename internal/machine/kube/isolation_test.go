@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
@@ -32,27 +33,58 @@ func TestComponentsSeeOnlyTheirOwnKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 		own := kube.ComponentDir(pod.Name)
+		checkUser(t, pod)
 		var mounted []string
 		for _, v := range pod.Spec.Volumes {
 			mounted = append(mounted, v.HostPath.Path)
 			at := v.HostPath.Path + "/"
 			isAbove := strings.HasPrefix(own, at)
-			if isAbove || strings.HasPrefix(at, kube.PKIDir) && at != own+"/" {
+			if isAbove || strings.HasPrefix(at, "/run/slipway/") && at != own+"/" && at != kube.SecretDir+"/" {
 				t.Errorf("%s sees %s", pod.Name, v.HostPath.Path)
 			}
 			if v.HostPath.Path == kube.SecretDir && pod.Name != kube.APIServer {
 				t.Errorf("%s sees the key that encrypts Secrets", pod.Name)
 			}
+			if v.HostPath.Path == kube.ConfigDir && pod.Name != kube.APIServer {
+				t.Errorf("%s sees the configuration of the others", pod.Name)
+			}
 		}
-		paths := regexp.MustCompile(kube.PKIDir+`[^\s"]*`).FindAllString(string(f.Body), -1)
+		paths := regexp.MustCompile(`/run/slipway/[^\s"]*`).FindAllString(string(f.Body), -1)
 		for _, at := range paths {
-			if at != own && path.Dir(at) != own {
+			if at != own && path.Dir(at) != own && !strings.HasPrefix(at, kube.SecretDir) {
 				t.Errorf("%s reads %s, outside of its directory", pod.Name, at)
 			}
 		}
 		if !slices.Contains(mounted, own) || len(paths) < 3 {
 			t.Errorf("%s mounts %s and names %s", pod.Name, mounted, paths)
 		}
+	}
+}
+
+// checkUser checks that the pod of a component runs as a user of its own, which is nobody else's and not root, with no
+// capability but that of the program. Seen to fail when all ran as root.
+func checkUser(t *testing.T, pod corev1.Pod) {
+	t.Helper()
+	uid := int64(kube.UserID(pod.Name))
+	for _, other := range kube.StaticPodNames() {
+		if uid < 1000 || other != pod.Name && kube.UserID(other) == int(uid) {
+			t.Errorf("%s runs as user %d, and %s as %d", pod.Name, uid, other, kube.UserID(other))
+		}
+	}
+	want := corev1.PodSecurityContext{RunAsUser: &uid, RunAsGroup: &uid, RunAsNonRoot: new(true)}
+	if diff := cmp.Diff(&want, pod.Spec.SecurityContext); diff != "" {
+		t.Errorf("%s: %s", pod.Name, diff)
+	}
+	c := pod.Spec.Containers[0].SecurityContext
+	if c.RunAsUser != nil || *c.AllowPrivilegeEscalation || !slices.Contains(c.Capabilities.Drop, "ALL") {
+		t.Errorf("%s has the security context %+v", pod.Name, c)
+	}
+	var capabilities []corev1.Capability
+	if pod.Name == kube.APIServer { // upstream's program has it as a file capability, and is not executed without
+		capabilities = []corev1.Capability{"NET_BIND_SERVICE"}
+	}
+	if !slices.Equal(c.Capabilities.Add, capabilities) {
+		t.Errorf("%s has the capabilities %v, want %v", pod.Name, c.Capabilities.Add, capabilities)
 	}
 }
 

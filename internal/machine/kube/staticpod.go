@@ -34,7 +34,7 @@ type hostMount struct {
 
 func controlPlaneComponents(c Config) []component {
 	mountsOf := func(component string, more ...hostMount) []hostMount {
-		return append([]hostMount{{path: ComponentDir(component)}, {path: ConfigDir}}, more...)
+		return append([]hostMount{{path: ComponentDir(component)}}, more...)
 	}
 
 	return []component{
@@ -48,6 +48,7 @@ func controlPlaneComponents(c Config) []component {
 			memory:     "512Mi",
 			mounts: mountsOf(
 				APIServer,
+				hostMount{path: ConfigDir},
 				hostMount{path: SecretDir},
 				hostMount{path: LogDir, writable: true},
 				hostMount{path: "/etc/ssl/certs"},
@@ -114,7 +115,11 @@ func (p component) buildPod(c Config) corev1.Pod {
 			PriorityClassName:             "system-node-critical",
 			Priority:                      new(int32(2000001000)),
 			TerminationGracePeriodSeconds: new(int64(30)),
-			SecurityContext:               &corev1.PodSecurityContext{RunAsUser: new(int64(0))},
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsUser:    new(int64(UserID(p.name))),
+				RunAsGroup:   new(int64(UserID(p.name))),
+				RunAsNonRoot: new(true),
+			},
 		},
 	}
 
@@ -169,8 +174,11 @@ func (p component) buildContainer(c Config) corev1.Container {
 		StartupProbe:  p.httpProbe(p.healthPath, 120, 2),
 		LivenessProbe: p.httpProbe(p.healthPath, 6, 5),
 	}
-	if p.name == "kube-apiserver" {
+	if p.name == APIServer {
 		container.ReadinessProbe = p.httpProbe("/readyz", 3, 2)
+		// The program in upstream's image has this file capability. The kernel executes it only with the capability, although
+		// it does not bind a port below 1024 here.
+		container.SecurityContext.Capabilities.Add = []corev1.Capability{"NET_BIND_SERVICE"}
 	}
 
 	return container

@@ -87,6 +87,7 @@ func identityRules() []FieldRule {
 		rule("network.kubernetesIP", addresses),
 		rule("network.dnsIP", addresses),
 		rule("network.dnsDomain", "running pods keep their DNS settings"),
+		rule("network.flannelBackend", "machines with another backend do not exchange packets of pods"),
 		rule("store.url", "the machine's boot configuration names the store too"),
 		rule("nodeLabels.*", registration),
 		rule("taints", registration),

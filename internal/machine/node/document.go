@@ -126,6 +126,9 @@ type ClusterNetwork struct {
 	DNSIP string `json:"dnsIP"`
 	// DNSDomain of Services, such as cluster.local.
 	DNSDomain string `json:"dnsDomain"`
+	// FlannelBackend is WireGuard for an encrypted pod network. It is left out for VXLAN, so that the documents of clusters without encryption
+	// stay what they were.
+	FlannelBackend string `json:"flannelBackend,omitempty"`
 }
 
 // TrustBundle holds CA certificates as PEM. Each field may contain several certificates, so that a
@@ -310,14 +313,19 @@ func buildNetwork(n v1alpha1.Networking) (ClusterNetwork, error) {
 		dns = dns.Next()
 	}
 
-	return ClusterNetwork{
+	out := ClusterNetwork{
 		NetworkCIDR:  n.NetworkCIDR,
 		PodCIDR:      n.PodCIDR,
 		ServiceCIDR:  n.ServiceClusterIPRange,
 		KubernetesIP: first.String(),
 		DNSIP:        dns.String(),
 		DNSDomain:    n.DNSDomain,
-	}, nil
+	}
+	if n.Flannel.Backend != v1alpha1.FlannelVXLAN {
+		out.FlannelBackend = n.Flannel.Backend
+	}
+
+	return out, nil
 }
 
 // Marshal encodes the document as indented JSON, so that diffs are readable. Map keys are sorted.

@@ -110,6 +110,10 @@ func (d Document) validateImages() []error {
 
 func (d Document) validateNetwork() []error {
 	var out []error
+	if b := d.Network.FlannelBackend; b != "" && b != v1alpha1.FlannelWireGuard {
+		out = append(out, invalidField("network.flannelBackend", b, "must be "+v1alpha1.FlannelWireGuard+" or left out"))
+	}
+
 	for path, value := range map[string]string{
 		"networkCIDR": d.Network.NetworkCIDR,
 		"podCIDR":     d.Network.PodCIDR,

@@ -166,3 +166,26 @@ func TestQuorumLossInDocument(t *testing.T) {
 		in.Cluster.Spec.Etcd.QuorumLoss.Recovery = v1alpha1.RecoveryAutomatic
 	}
 }
+
+// TestFlannelBackendInDocument: the documents of clusters without encryption stay what they were.
+func TestFlannelBackendInDocument(t *testing.T) {
+	for backend, want := range map[string]string{
+		"": "", v1alpha1.FlannelVXLAN: "", v1alpha1.FlannelWireGuard: v1alpha1.FlannelWireGuard,
+	} {
+		in := input(1)
+		in.Cluster.Spec.Networking.Flannel.Backend = backend
+		d, err := node.BuildDocument(in)
+		if err != nil || d.Network.FlannelBackend != want {
+			t.Errorf("%q: %q, %v", backend, d.Network.FlannelBackend, err)
+		}
+		body, err := d.Marshal()
+		if err != nil || strings.Contains(string(body), "flannelBackend") != (want != "") {
+			t.Errorf("%q: %v\n%s", backend, err, body)
+		}
+	}
+	in := input(1)
+	in.Cluster.Spec.Networking.Flannel.Backend = "IPsec"
+	if _, err := node.BuildDocument(in); err == nil || !strings.Contains(err.Error(), "network.flannelBackend") {
+		t.Errorf("a document with the backend IPsec: %v", err)
+	}
+}

@@ -94,9 +94,9 @@ func (s launchHandlers) newInstance(
 		Monitoring:            &sdk.Monitoring{State: new("disabled")},
 		EbsOptimized:          new(isTrue(l.in.EbsOptimized)),
 		PrivateIpAddress:      networkInterface.PrivateIpAddress,
-		PrivateDnsName:        networkInterface.PrivateDnsName,
+		PrivateDnsName:        new(s.cfg.privateName(id, networkInterface, l.hostname)),
 		PublicDnsName:         new(""),
-		PrivateDnsNameOptions: newHostnameOptions(),
+		PrivateDnsNameOptions: new(l.hostname),
 		RootDeviceName:        new(l.image.RootDevice),
 		RootDeviceType:        new("ebs"),
 		VirtualizationType:    new("hvm"),
@@ -124,16 +124,6 @@ func (s launchHandlers) newInstance(
 	}
 
 	return i
-}
-
-// newHostnameOptions returns the options of a private DNS name made of the IP address, which is EC2's
-// default.
-func newHostnameOptions() *sdk.PrivateDnsNameOptionsResponse {
-	return &sdk.PrivateDnsNameOptionsResponse{
-		HostnameType:                    new("ip-name"),
-		EnableResourceNameDnsARecord:    new(false),
-		EnableResourceNameDnsAAAARecord: new(false),
-	}
 }
 
 // addLaunchVolumes adds the root volume and the other volumes of the request's block device mappings.

@@ -91,6 +91,7 @@ type launchRequest struct {
 	publicIP        bool     // with a public address
 	profile         *Profile // nil for none
 	metadataOptions *sdk.InstanceMetadataOptionsResponse
+	hostname        sdk.PrivateDnsNameOptionsResponse
 	tags            map[string]map[string]string // by resource type
 	templateTags    map[string]string            // that EC2 gives the instances of a launch template
 	privateIP       string                       // empty for any
@@ -176,6 +177,7 @@ func (s launchHandlers) checkLaunchRequest(in *sdk.RunInstancesInput) (*launchRe
 		s.checkLaunchImage,
 		s.resolvePlacement,
 		s.checkCapacity,
+		resolveHostname,
 		s.resolveInstanceProfile,
 		resolveMetadataOptions,
 		parseLaunchTags,

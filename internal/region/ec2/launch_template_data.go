@@ -3,6 +3,7 @@
 package ec2
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -109,7 +110,15 @@ func (s launchTemplateHandlers) resolveTemplateData(
 		return nil, err
 	}
 
-	return out, checkTemplateMetadata(out.MetadataOptions)
+	return out, cmp.Or(checkTemplateHostname(out.PrivateDnsNameOptions), checkTemplateMetadata(out.MetadataOptions))
+}
+
+func checkTemplateHostname(o *sdk.LaunchTemplatePrivateDnsNameOptions) error {
+	if o == nil {
+		return nil
+	}
+
+	return checkHostnameType("privateDnsNameOptions.hostnameType", o.HostnameType)
 }
 
 func checkTemplateMetadata(o *sdk.LaunchTemplateInstanceMetadataOptions) error {

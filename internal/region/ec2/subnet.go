@@ -79,7 +79,7 @@ func (s subnetHandlers) newSubnet(v *sdk.Vpc, cidr netip.Prefix, zone string) *s
 		Ipv6Native:                  new(false),
 		MapCustomerOwnedIpOnLaunch:  new(false),
 		PrivateDnsNameOptionsOnLaunch: &sdk.PrivateDnsNameOptionsOnLaunch{
-			HostnameType:                    new("ip-name"),
+			HostnameType:                    new(sdk.HostnameTypeIpName),
 			EnableResourceNameDnsARecord:    new(false),
 			EnableResourceNameDnsAAAARecord: new(false),
 		},
@@ -245,8 +245,8 @@ func (s subnetHandlers) modifySubnetAttribute(
 
 	if in.PrivateDnsHostnameTypeOnLaunch != nil {
 		given++
-		if h := *in.PrivateDnsHostnameTypeOnLaunch; h != "ip-name" && h != "resource-name" {
-			return nil, invalidParameter("privateDnsHostnameTypeOnLaunch", h, "")
+		if err := checkHostnameType("privateDnsHostnameTypeOnLaunch", in.PrivateDnsHostnameTypeOnLaunch); err != nil {
+			return nil, err
 		}
 
 		hostname.HostnameType = in.PrivateDnsHostnameTypeOnLaunch

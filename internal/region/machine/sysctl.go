@@ -59,6 +59,7 @@ func hostModules() map[string]string {
 		"br_netfilter": "/proc/sys/net/bridge",
 		"overlay":      "/sys/module/overlay",
 		"vxlan":        "/sys/module/vxlan",
+		"wireguard":    "/sys/module/wireguard",
 		"nf_conntrack": "/proc/sys/" + conntrackMax,
 	}
 }

@@ -175,14 +175,21 @@ func (b *builder) buildVPC(id string) netspec.VPC {
 
 	for _, n := range sortedKeys(b.in.Interfaces) {
 		i := b.in.Interfaces[n]
-		if stringValue(i.VpcId) != id || i.Attachment == nil ||
-			b.in.Instances[stringValue(i.Attachment.InstanceId)] == nil {
+		if stringValue(i.VpcId) != id || i.Attachment == nil {
+			continue
+		}
+
+		instance := b.in.Instances[stringValue(i.Attachment.InstanceId)]
+		if instance == nil {
 			continue
 		}
 
 		f := b.buildInterface(i)
 		v.Interfaces = append(v.Interfaces, f)
 		v.DNSNames[stringValue(i.PrivateDnsName)] = []netip.Addr{f.Addr}
+		if answersResourceName(instance) {
+			v.DNSNames[stringValue(instance.PrivateDnsName)] = []netip.Addr{f.Addr}
+		}
 	}
 
 	v.Endpoints = b.buildEndpoints(id)
@@ -190,6 +197,14 @@ func (b *builder) buildVPC(id string) netspec.VPC {
 	b.addZoneNames(&v)
 
 	return v
+}
+
+// answersResourceName reports whether the resolver answers queries for the instance's name that is made of its id. Unlike
+// the name made of the address, it has a record only if the instance asks for it.
+func answersResourceName(i *ec2.Instance) bool {
+	o := i.PrivateDnsNameOptions
+	return o != nil && stringValue(o.HostnameType) == ec2.HostnameTypeResourceName &&
+		o.EnableResourceNameDnsARecord != nil && *o.EnableResourceNameDnsARecord
 }
 
 // defaultRoute follows a subnet's default route. At depth 1 (the subnet of a NAT gateway) it

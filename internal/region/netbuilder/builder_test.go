@@ -174,6 +174,12 @@ func TestBalancersAreDrawn(t *testing.T) {
 			Listeners: []netspec.Listener{{Port: 443, TargetGroup: netspec.TargetGroup{ARN: "tg", Targets: []netspec.Target{{ID: "i-a", Port: 6443}, {ID: "i-gone", Port: 6443}}}}},
 		},
 	}, {VPC: "vpc-2", DNSName: "elsewhere", LoadBalancer: netspec.LoadBalancer{ARN: "arn:2"}}}
+	in.Instances["i-a"].PrivateDnsName = new("i-a.ec2.internal")
+	in.Instances["i-b"].PrivateDnsName = new("i-b.ec2.internal")
+	byResource := ec2.PrivateDnsNameOptionsResponse{HostnameType: new(ec2.HostnameTypeResourceName)}
+	in.Instances["i-b"].PrivateDnsNameOptions = new(byResource) // without a record
+	byResource.EnableResourceNameDnsARecord = new(true)
+	in.Instances["i-a"].PrivateDnsNameOptions = &byResource
 	v := netbuilder.Build(in).VPCs[0]
 	if len(v.LoadBalancers) != 1 {
 		t.Fatalf("%d load balancers, want 1", len(v.LoadBalancers))
@@ -187,7 +193,9 @@ func TestBalancersAreDrawn(t *testing.T) {
 	for name, addrs := range v.DNSNames {
 		names[name] = addrs[0].String()
 	}
-	if diff := cmp.Diff(map[string]string{"ip-eni-a": "10.0.1.4", "ip-eni-b": "10.0.1.5"}, names); diff != "" {
+	if diff := cmp.Diff(map[string]string{
+		"ip-eni-a": "10.0.1.4", "i-a.ec2.internal": "10.0.1.4", "ip-eni-b": "10.0.1.5",
+	}, names); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(map[string][]string{"api.elb.example": {"arn:1"}}, v.BalancerNames); diff != "" {

@@ -201,6 +201,7 @@ func toTemplateRequest(d awskind.LaunchTemplateData) *ec2types.RequestLaunchTemp
 			HttpTokens:              ec2types.LaunchTemplateHttpTokensState(d.Metadata.Tokens),
 			HttpPutResponseHopLimit: int32OrNil(d.Metadata.HopLimit),
 		},
+		PrivateDnsNameOptions: toHostnameRequest(d.Hostname),
 	}
 	if d.KeyName.Literal() != "" {
 		req.KeyName = aws.String(d.KeyName.Literal())
@@ -226,6 +227,19 @@ func toTemplateRequest(d awskind.LaunchTemplateData) *ec2types.RequestLaunchTemp
 	}
 
 	return req
+}
+
+func toHostnameRequest(h awskind.HostnameOptions) *ec2types.LaunchTemplatePrivateDnsNameOptionsRequest {
+	if h == (awskind.HostnameOptions{}) {
+		return nil
+	}
+
+	out := &ec2types.LaunchTemplatePrivateDnsNameOptionsRequest{HostnameType: ec2types.HostnameType(h.Type)}
+	if h.ResourceNameA { // as in templates, which leave out what is false
+		out.EnableResourceNameDnsARecord = &h.ResourceNameA
+	}
+
+	return out
 }
 
 func toBlockDeviceRequest(b awskind.BlockDevice) ec2types.LaunchTemplateBlockDeviceMappingRequest {
@@ -265,6 +279,13 @@ func fromTemplateData(v ec2types.ResponseLaunchTemplateData) awskind.LaunchTempl
 			Endpoint: string(m.HttpEndpoint),
 			Tokens:   string(m.HttpTokens),
 			HopLimit: int(aws.ToInt32(m.HttpPutResponseHopLimit)),
+		}
+	}
+
+	if h := v.PrivateDnsNameOptions; h != nil {
+		d.Hostname = awskind.HostnameOptions{
+			Type:          string(h.HostnameType),
+			ResourceNameA: aws.ToBool(h.EnableResourceNameDnsARecord),
 		}
 	}
 
