@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"maps"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 
@@ -152,6 +153,10 @@ func TestNoEscalation(t *testing.T) {
 		// What an operator gives a role of the cluster, and the operator's own role, is limited by the boundary.
 		"bounded": {l.parseText(anything), l.boundary()},
 	}
+
+	controller, err := os.ReadFile(controllerFile + "-policy.json")
+	l.check(err)
+	who[controllerName] = [2][]authz.Policy{l.parseText(strings.ReplaceAll(string(controller), "CLUSTER", "demo")), nil}
 
 	roles := 0
 
