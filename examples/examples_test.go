@@ -52,7 +52,7 @@ func TestExamplesAreDocumented(t *testing.T) {
 
 // TestChannelsAreValid checks that each channel is valid, and that the files that it names exist.
 func TestChannelsAreValid(t *testing.T) {
-	for _, name := range []string{"addons/channel.yaml", "addons/local-volumes.yaml"} {
+	for _, name := range []string{"addons/channel.yaml", "addons/local-volumes.yaml", "addons/load-balancers.yaml"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

@@ -84,7 +84,7 @@ func addAssetsBuildFlags(cmd *cobra.Command, o *build.Options) {
 		&o.AddonImages,
 		"addon-images",
 		false,
-		"also build the images of the add-ons in examples/addons, metrics-server and local-path-provisioner",
+		"also build the images of the add-ons in examples/addons, such as metrics-server",
 	)
 
 	cmd.Flags().BoolVar(

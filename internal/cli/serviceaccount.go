@@ -313,8 +313,7 @@ func (a serviceAccountManager) getServiceAccounts(ctx context.Context, o service
 		roles = append(roles, serviceAccountRole{
 			Namespace: p.Namespace,
 			Name:      p.Name,
-			RoleARN: "arn:" + who.Partition + ":iam::" + who.Account + ":role" + model.RolePath(name, region) +
-				model.ServiceAccountRoleName(name, region, p.Namespace, p.Name),
+			RoleARN:   model.ServiceAccountRoleARN(who.Partition, who.Account, set.Cluster, p),
 		})
 	}
 

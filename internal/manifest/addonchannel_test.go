@@ -30,6 +30,8 @@ spec:
     parameters:
     - {name: CLUSTER, from: cluster.name}
     - {name: LEVEL, value: info}
+    - {name: VPC, from: cluster.vpcID}
+    - {name: ROLE, from: "serviceAccountRole:kube-system/web"}
     dependsOn: [base]
     healthChecks:
     - {apiVersion: example.com/v1, kind: Widget, name: w, condition: Ready}

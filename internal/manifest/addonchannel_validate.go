@@ -22,7 +22,35 @@ import (
 // references of images.
 const AddonImagePrefix = "cluster.imagePrefix"
 
-// AddonClusterValues are the values of a cluster that a parameter of an add-on can be taken from. imagePrefix is what the
+// AddonVPC is the value of a cluster that is read from AWS: the id of its VPC.
+const AddonVPC = "cluster.vpcID"
+
+// addonRolePrefix precedes the namespace and the name of a service account in a value that is the ARN of its IAM role.
+const addonRolePrefix = "serviceAccountRole:"
+
+// ParseAddonRole returns the namespace and the name of the service account that a value such as
+// serviceAccountRole:kube-system/web names, the ARN of its IAM role; false for other values.
+func ParseAddonRole(from string) (namespace, name string, ok bool) {
+	account, ok := strings.CutPrefix(from, addonRolePrefix)
+	if !ok {
+		return "", "", false
+	}
+
+	namespace, name, ok = strings.Cut(account, "/")
+	valid := len(validation.IsDNS1123Label(namespace)) == 0 && len(validation.IsDNS1123Subdomain(name)) == 0
+
+	return namespace, name, ok && valid
+}
+
+// isAddonValue reports whether a parameter can be taken from a value: one of the manifest, or one that is read from AWS.
+func isAddonValue(from string) bool {
+	_, known := AddonClusterValues(v1alpha1.Cluster{}, "")[from]
+	_, _, role := ParseAddonRole(from)
+
+	return known || role || from == AddonVPC
+}
+
+// AddonClusterValues are the values of a manifest that a parameter of an add-on can be taken from. imagePrefix is what the
 // cluster puts before the reference of every image: its container registry with a slash, or nothing.
 func AddonClusterValues(c v1alpha1.Cluster, imagePrefix string) map[string]string {
 	network := c.Spec.Networking
@@ -151,7 +179,6 @@ func (c addonChecker) checkMetadata(i int, a v1alpha1.Addon) {
 
 // checkParameters checks the parameters of an entry.
 func (c addonChecker) checkParameters(i int, parameters []v1alpha1.AddonParameter) {
-	known := AddonClusterValues(v1alpha1.Cluster{}, "")
 	seen := map[string]bool{}
 	for n, p := range parameters {
 		at := fmt.Sprintf("parameters[%d].", n)
@@ -168,8 +195,9 @@ func (c addonChecker) checkParameters(i int, parameters []v1alpha1.AddonParamete
 			c.errorf(i, at+"from", [2]string{p.From, "remove one of them"}, "is given in addition to a value")
 		}
 
-		if _, ok := known[p.From]; !ok && p.From != "" {
-			fix := "write one of " + strings.Join(sortedKeys(known), ", ")
+		if p.From != "" && !isAddonValue(p.From) {
+			known := append(sortedKeys(AddonClusterValues(v1alpha1.Cluster{}, "")), AddonVPC, addonRolePrefix+"NAMESPACE/NAME")
+			fix := "write one of " + strings.Join(known, ", ")
 			c.errorf(i, at+"from", [2]string{p.From, fix}, "is not a value of a cluster")
 		}
 	}

@@ -155,6 +155,10 @@ func TestNoEscalation(t *testing.T) {
 		"bounded": {l.parseText(anything), l.boundary()},
 	}
 
+	controller, err := os.ReadFile(controllerFile + "-policy.json")
+	l.check(err)
+	who[controllerName] = [2][]authz.Policy{l.parseText(strings.ReplaceAll(string(controller), "CLUSTER", "demo")), nil}
+
 	roles := 0
 
 	for name, p := range l.machineRoles() {

@@ -5,6 +5,7 @@
 package addons
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/Masterminds/semver/v3"
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
@@ -53,6 +55,7 @@ type Session struct {
 	// Kubernetes is the version of the API server.
 	Kubernetes *semver.Version
 
+	env    *cluster.Env
 	state  store.Store
 	sealer store.Sealer // of the state store
 }
@@ -111,7 +114,7 @@ func openState(ctx context.Context, env *cluster.Env, name string) (*Session, er
 		return nil, err
 	}
 
-	return &Session{Cluster: set.Cluster, state: state, sealer: sealer}, nil
+	return &Session{Cluster: set.Cluster, env: env, state: state, sealer: sealer}, nil
 }
 
 // connect returns how the API of a cluster is reached.
@@ -132,12 +135,7 @@ func connect(ctx context.Context, env *cluster.Env, desired v1alpha1.Cluster, o 
 		return nil, err
 	}
 
-	region := env.Region
-	if region == "" {
-		region = desired.Spec.CloudProvider.AWS.Region
-	}
-
-	cfg, err := env.AWS(ctx, region)
+	cfg, err := awsConfig(ctx, env, desired)
 	if err != nil {
 		return nil, err
 	}
@@ -149,6 +147,11 @@ func connect(ctx context.Context, env *cluster.Env, desired v1alpha1.Cluster, o 
 		User:    env.User,
 		Now:     env.Now,
 	})
+}
+
+// awsConfig returns the configuration of calls to the region of a cluster.
+func awsConfig(ctx context.Context, env *cluster.Env, desired v1alpha1.Cluster) (aws.Config, error) {
+	return env.AWS(ctx, cmp.Or(env.Region, desired.Spec.CloudProvider.AWS.Region))
 }
 
 // newApplier returns an applier for an API, and its version.

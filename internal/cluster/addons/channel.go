@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/cluster/addons/source"
 	"github.com/slipway-k8s/slipway/internal/lib/asset"
@@ -45,7 +46,7 @@ func (s *Session) Load(ctx context.Context, text []byte, directory string) (Chan
 		return Channel{}, err
 	}
 
-	values, err := s.clusterValues(ctx)
+	values, err := s.clusterValues(ctx, choice.Addons)
 	if err != nil {
 		return Channel{}, err
 	}
@@ -102,9 +103,9 @@ func (c Channel) Left(all []applier.Inventory, a *applier.Applier) []string {
 	return out
 }
 
-// clusterValues returns the values that parameters can be taken from. A cluster that was never applied has no asset
+// clusterValues returns the values that parameters of add-ons can be taken from. A cluster that was never applied has no asset
 // catalogue yet: then only its manifest names a container registry.
-func (s *Session) clusterValues(ctx context.Context) (map[string]string, error) {
+func (s *Session) clusterValues(ctx context.Context, list []v1alpha1.Addon) (map[string]string, error) {
 	catalog, err := cluster.ReadCatalog(ctx, s.state, s.Cluster)
 	if errors.Is(err, store.ErrNotFound) {
 		catalog, err = asset.Catalog{ContainerRegistry: s.Cluster.Spec.Assets.ContainerRegistry}, nil
@@ -114,7 +115,9 @@ func (s *Session) clusterValues(ctx context.Context) (map[string]string, error) 
 		return nil, fmt.Errorf("find out the container registry of cluster %s: %w", s.Cluster.Metadata.Name, err)
 	}
 
-	return manifest.AddonClusterValues(s.Cluster, catalog.ImagePrefix()), nil
+	values := manifest.AddonClusterValues(s.Cluster, catalog.ImagePrefix())
+
+	return values, s.addCloudValues(ctx, list, values)
 }
 
 // readState returns an object of the cluster's add-ons in the state store.

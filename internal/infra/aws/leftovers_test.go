@@ -78,6 +78,16 @@ func (s clusterNetwork) allowTraffic(to, from string) {
 	must(s.T, 0, err)
 }
 
+// openNodePort adds the rule that the cloud controller manager adds for the clients of a load balancer.
+func (s clusterNetwork) openNodePort(balancer string) {
+	s.Helper()
+	_, err := s.ec2.AuthorizeSecurityGroupIngress(s.Context(), &sdkec2.AuthorizeSecurityGroupIngressInput{GroupId: &s.machine, IpPermissions: []ec2types.IpPermission{{
+		IpProtocol: sdk.String("tcp"), FromPort: sdk.Int32(31234), ToPort: sdk.Int32(31234),
+		IpRanges: []ec2types.IpRange{{CidrIp: sdk.String("0.0.0.0/0"), Description: sdk.String("kubernetes.io/rule/nlb/client=" + balancer)}},
+	}}})
+	must(s.T, 0, err)
+}
+
 func toELBTags(tags map[string]string) []elbtypes.Tag {
 	var out []elbtypes.Tag
 	for _, k := range slices.Sorted(maps.Keys(tags)) {
@@ -86,13 +96,17 @@ func toELBTags(tags map[string]string) []elbtypes.Tag {
 	return out
 }
 
-// createBalancer creates an NLB with a target group, as a controller does for a Service.
+// createBalancer creates an NLB with a target group, as a controller does for a Service. An empty group: it has none.
 func (s clusterNetwork) createBalancer(name, group string, tags map[string]string) (lb, tg string) {
 	s.Helper()
-	b, err := s.elb.CreateLoadBalancer(s.Context(), &sdkelb.CreateLoadBalancerInput{
+	in := &sdkelb.CreateLoadBalancerInput{
 		Name: &name, Type: elbtypes.LoadBalancerTypeEnumNetwork, Scheme: elbtypes.LoadBalancerSchemeEnumInternal,
-		Subnets: []string{s.subnet}, SecurityGroups: []string{group}, Tags: toELBTags(tags),
-	})
+		Subnets: []string{s.subnet}, Tags: toELBTags(tags),
+	}
+	if group != "" {
+		in.SecurityGroups = []string{group}
+	}
+	b, err := s.elb.CreateLoadBalancer(s.Context(), in)
 	lb = *must(s.T, b, err).LoadBalancers[0].LoadBalancerArn
 	g, err := s.elb.CreateTargetGroup(s.Context(), &sdkelb.CreateTargetGroupInput{
 		Name: &name, VpcId: &s.vpc, Protocol: elbtypes.ProtocolEnumTcp, Port: sdk.Int32(80), TargetType: elbtypes.TargetTypeEnumInstance, Tags: toELBTags(tags),
@@ -191,12 +205,14 @@ func (s clusterNetwork) createLeftovers(name, key string) (want, data map[string
 	s.allowTraffic(s.machine, backend) // as the controller opens the ports of instances
 	lb, tg := s.createBalancer("k8s-web-"+name, frontend, lbc("service.k8s.aws/stack", "default/web", "service.k8s.aws/resource", "LoadBalancer"))
 	old, oldTarget := s.createBalancer("a0123-"+name, s.createGroup("k8s-elb-a0123-"+name, owned()), owned("kubernetes.io/service-name", "shop/cart"))
+	s.openNodePort("a4567-" + name) // the cloud controller manager gives an NLB no security group
+	newer, newerTarget := s.createBalancer("a4567-"+name, "", owned("kubernetes.io/service-name", "shop/front"))
 	claim := owned("ebs.csi.aws.com/cluster", "true", "CSIVolumeName", "pvc-1",
 		"kubernetes.io/created-for/pvc/namespace", "db", "kubernetes.io/created-for/pvc/name", "data-0")
 	volume := s.createVolume(key, claim)
 	want = map[string]string{
 		frontend: "service default/web", backend: "the AWS load balancer controller", lb: "service default/web", tg: "service default/web",
-		old: "service shop/cart", oldTarget: "service shop/cart",
+		old: "service shop/cart", oldTarget: "service shop/cart", newer: "service shop/front", newerTarget: "service shop/front",
 		s.createInterface("aws-K8S-i-0123456789abcdef0", map[string]string{"cluster.k8s.amazonaws.com/name": name, "node.k8s.amazonaws.com/instance_id": "i-0123456789abcdef0"}): "the VPC CNI of i-0123456789abcdef0",
 		s.createInterface("aws-K8S-i-0123456789abcdef1", nil):                                          "the VPC CNI",
 		s.launchInstance(owned("karpenter.sh/nodepool", "default")):                                    "Karpenter's node pool default",

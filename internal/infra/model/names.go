@@ -42,6 +42,15 @@ func ServiceAccountRoleName(cluster, region, namespace, name string) string {
 	return shortenName(cluster+".sa-"+namespace+"."+name+"."+region, maxRoleName)
 }
 
+// ServiceAccountRoleARN returns the ARN of the IAM role of a service account of a cluster.
+func ServiceAccountRoleARN(partition, account string, c v1alpha1.Cluster, p v1alpha1.ServiceAccountPermissions) string {
+	name := c.Metadata.Name
+	region := c.Spec.CloudProvider.AWS.Region
+
+	return "arn:" + partition + ":iam::" + account + ":role" + RolePath(name, region) +
+		ServiceAccountRoleName(name, region, p.Namespace, p.Name)
+}
+
 // HasOwnRole reports whether a group has its own IAM role.
 func HasOwnRole(ig v1alpha1.InstanceGroup) bool {
 	return len(ig.Spec.IAM.Policies) > 0 || ig.Spec.IAM.InlinePolicy != ""

@@ -20,8 +20,8 @@ import (
 const (
 	// terminatingAnnotation of a Node has the reason why its machine ends.
 	terminatingAnnotation = "slipway.dev/terminating"
-	// excludeLabel of a Node makes controllers take it out of the load balancers of Services.
-	excludeLabel = "node.kubernetes.io/exclude-from-external-load-balancers"
+	// excludeLabel is the label of a Node that ends.
+	excludeLabel = kube.LabelExcluded
 )
 
 // nodeDrain evicts the pods of one node. With a node's own identity it works for that node only: the node authorizer

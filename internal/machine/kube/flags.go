@@ -291,6 +291,15 @@ func SchedulerFlags() []string {
 	})
 }
 
+// LabelExcluded of a Node makes controllers take it out of the load balancers of Services.
+const LabelExcluded = "node.kubernetes.io/exclude-from-external-load-balancers"
+
+// keepsWorkloadsAway reports whether a taint keeps the pods of users from a control-plane machine. Such a machine needs no
+// connections from the load balancers of their Services, for which its ports would be opened to the internet.
+func keepsWorkloadsAway(taint string) bool {
+	return strings.HasPrefix(taint, "node-role.kubernetes.io/control-plane")
+}
+
 // KubeletFlags returns the flags of the kubelet; all other settings are in its configuration file.
 // hostname-override is set because AWS images use the short host name, while certificates and Nodes
 // use the private DNS name.
@@ -308,6 +317,10 @@ func KubeletFlags(c Config) []string {
 	})
 	if c.Spot {
 		labels["node.kubernetes.io/lifecycle"] = "spot"
+	}
+
+	if c.ControlPlane && slices.ContainsFunc(c.Taints, keepsWorkloadsAway) {
+		labels[LabelExcluded] = ""
 	}
 
 	pairs := make([]string, 0, len(labels))

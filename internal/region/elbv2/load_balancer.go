@@ -4,9 +4,11 @@ package elbv2
 
 import (
 	"cmp"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -40,6 +42,14 @@ func encodeRequest(in any) string {
 	}
 
 	return string(b)
+}
+
+// sortTags sorts the tags of a request. Two requests that differ only in the order of their tags are the same to AWS,
+// and clients that keep tags in a map send them in any order.
+func sortTags(tags []*sdk.Tag) {
+	slices.SortFunc(tags, func(a, b *sdk.Tag) int {
+		return cmp.Compare(sdkshape.String(a.Key), sdkshape.String(b.Key))
+	})
 }
 
 // validateName rejects names that AWS rejects. kind names the resource in the error, such as "load balancer".
@@ -97,6 +107,7 @@ func (s *Service) createLoadBalancer(in *sdk.CreateLoadBalancerInput) (*sdk.Crea
 		return nil, err
 	}
 
+	sortTags(in.Tags)
 	if old := s.findBalancerByName(name); old != nil {
 		if old.Request != encodeRequest(in) {
 			return nil, wire.Errorf(
@@ -177,12 +188,32 @@ func (s *Service) newLoadBalancer(
 	if scheme == sdk.LoadBalancerSchemeEnumInternetFacing {
 		// The host's resolver does not know the region's names, so the DNS name is the address itself.
 		b.Public = s.allocateLoopback()
-		b.Shape.DNSName = new(b.Public)
+		b.Shape.DNSName = new(hostDNSName(b.Public, in.Tags))
 	}
 
 	s.updateZones(b)
 
 	return b, nil
+}
+
+// tagService has the namespace and name of the Service of Kubernetes that a load balancer is for. The cloud controller
+// manager sets it.
+const tagService = "kubernetes.io/service-name"
+
+// hostDNSName returns the DNS name of an internet-facing load balancer with a loopback address. Kubernetes refuses an
+// address as the host name of a Service, so the load balancer of a Service gets the form with one dot, such as
+// 127.4194305 for 127.64.0.1: every resolver of the C library and every browser reads it as the address.
+func hostDNSName(loopback string, tags []*sdk.Tag) string {
+	isService := func(t *sdk.Tag) bool { return sdkshape.String(t.Key) == tagService }
+	if !slices.ContainsFunc(tags, isService) {
+		return loopback
+	}
+
+	bytes := netip.MustParseAddr(loopback).As4()
+	network := bytes[0]
+	bytes[0] = 0
+
+	return fmt.Sprintf("%d.%d", network, binary.BigEndian.Uint32(bytes[:]))
 }
 
 // allocateLoopback returns the lowest free loopback address for an internet-facing load balancer.

@@ -278,6 +278,10 @@ func (s *Service) requestChecks(op string, tree map[string]any) []wire.AccessChe
 // creationChecks returns the questions about the resource that a request creates. A caller who creates a
 // resource with tags also needs the right to tag it.
 func (s *Service) creationChecks(op string, tree map[string]any, request map[string][]string) []wire.AccessCheck {
+	if op == "CreateListener" { // its own action is asked about the load balancer
+		return listenerTagChecks(tree, request)
+	}
+
 	prefix := map[string]string{
 		"CreateLoadBalancer": "loadbalancer/net/",
 		"CreateTargetGroup":  "targetgroup/",
@@ -289,13 +293,28 @@ func (s *Service) creationChecks(op string, tree map[string]any, request map[str
 	name, _ := tree["Name"].(string)
 	arn := s.resourceARN(prefix + name + "/*")
 	out := []wire.AccessCheck{{Action: "elasticloadbalancing:" + op, Resource: arn, Context: request}}
-	if len(request) > 0 {
-		c := maps.Clone(request)
-		c["elasticloadbalancing:CreateAction"] = []string{op}
-		out = append(out, wire.AccessCheck{Action: "elasticloadbalancing:AddTags", Resource: arn, Context: c})
+
+	return append(out, tagChecks(op, arn, request)...)
+}
+
+// listenerTagChecks returns the question about the tags of a listener that a request creates.
+func listenerTagChecks(tree map[string]any, request map[string][]string) []wire.AccessCheck {
+	balancer, _ := tree["LoadBalancerArn"].(string)
+	arn := strings.Replace(balancer, ":loadbalancer/", ":listener/", 1) + "/*"
+
+	return tagChecks("CreateListener", arn, request)
+}
+
+// tagChecks returns the question whether the caller of op may tag what it creates; nothing without tags.
+func tagChecks(op, arn string, request map[string][]string) []wire.AccessCheck {
+	if len(request) == 0 {
+		return nil
 	}
 
-	return out
+	c := maps.Clone(request)
+	c["elasticloadbalancing:CreateAction"] = []string{op}
+
+	return []wire.AccessCheck{{Action: "elasticloadbalancing:AddTags", Resource: arn, Context: c}}
 }
 
 func newValidationError(format string, args ...any) error {

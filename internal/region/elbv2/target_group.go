@@ -92,6 +92,7 @@ func (s *Service) createTargetGroup(in *sdk.CreateTargetGroupInput) (*sdk.Create
 		return nil, err
 	}
 
+	sortTags(in.Tags)
 	if old := s.findTargetGroupByName(name); old != nil {
 		if old.Request != encodeRequest(in) {
 			return nil, wire.Errorf(

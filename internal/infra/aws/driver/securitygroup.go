@@ -4,6 +4,7 @@ package driver
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -184,5 +185,5 @@ func readSecurityGroups(
 
 	found, err := ReadRules(ctx, api, ids)
 
-	return append(out, found...), err
+	return append(out, slices.DeleteFunc(found, isServiceRule)...), err
 }

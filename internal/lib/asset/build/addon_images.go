@@ -18,6 +18,12 @@ func addonRecipes() []moduleRecipe {
 			Packages: []string{"tool"},
 			LDFlags:  "-X main.VERSION=v{version}",
 		},
+		{
+			Name:     "aws-cloud-controller-manager",
+			Pins:     "k8s.io/cloud-provider-aws",
+			Packages: []string{"tool"},
+			LDFlags:  "-X k8s.io/component-base/version.gitVersion=v{version} -X main.gitVersion=v{version}",
+		},
 	}
 }
 
@@ -48,6 +54,13 @@ func addonImages() []imageRecipe {
 			Ref:        "docker.io/rancher/local-path-provisioner:v{version}",
 			Layers:     []string{"base", "local-path-provisioner"},
 			Entrypoint: []string{"/local-path-provisioner"},
+		},
+		{
+			Name:       "aws-cloud-controller-manager",
+			Module:     "aws-cloud-controller-manager",
+			Ref:        "registry.k8s.io/provider-aws/cloud-controller-manager:v{version}",
+			Layers:     []string{"base", "aws-cloud-controller-manager"},
+			Entrypoint: []string{"/aws-cloud-controller-manager"},
 		},
 		{
 			Name:       "busybox",

@@ -143,7 +143,8 @@ func (b *builder) listLayerEntries(name string) ([]archiveEntry, error) {
 		return listPrograms(bin, "bin/")
 	case "etcd":
 		return listPrograms(bin, "usr/local/bin/")
-	case "flannel-cni-plugin", "pause", "probe", "coredns", "metrics-server", "local-path-provisioner":
+	case "flannel-cni-plugin", "pause", "probe", "coredns", "metrics-server", "local-path-provisioner",
+		"aws-cloud-controller-manager":
 		return listPrograms(bin, "")
 	}
 

@@ -55,18 +55,19 @@ func TestBuiltImagesStart(t *testing.T) {
 	}
 	dir, catalog := built(t)
 	commands := map[string][][]string{
-		"kube-apiserver":          {{"/usr/local/bin/kube-apiserver", "--version", "Kubernetes v"}},
-		"kube-controller-manager": {{"/usr/local/bin/kube-controller-manager", "--version", "Kubernetes v"}},
-		"kube-scheduler":          {{"/usr/local/bin/kube-scheduler", "--version", "Kubernetes v"}},
-		"kube-proxy":              {{"/usr/local/bin/kube-proxy", "--version", "Kubernetes v"}, {"/usr/sbin/nft", "-j", "list", "ruleset", `{"nftables"`}},
-		"coredns":                 {{"/coredns", "-version", "CoreDNS"}},
-		"flannel":                 {{"/opt/bin/flanneld", "--version", "v0."}, {"/usr/sbin/nft", "--version", "nftables"}, {"/usr/sbin/iptables", "--version", "nf_tables"}, {"/bin/cp", "/etc/passwd", "/tmp", ""}},
-		"flannel-cni-plugin":      {{"/flannel", `"1.0.0"`}, {"/bin/cp", "-f", "/flannel", "/tmp/flannel", ""}},
-		"pause":                   {{"/pause", "--version", "pause"}},
-		"probe":                   {{"/probe", "cat", "/etc/passwd", "nonroot"}},
-		"metrics-server":          {{"/metrics-server", "--version", "v"}},
-		"local-path-provisioner":  {{"/local-path-provisioner", "--version", "0.0"}},
-		"busybox":                 {{"/bin/sh", "-c", "echo started", "started"}},
+		"kube-apiserver":               {{"/usr/local/bin/kube-apiserver", "--version", "Kubernetes v"}},
+		"kube-controller-manager":      {{"/usr/local/bin/kube-controller-manager", "--version", "Kubernetes v"}},
+		"kube-scheduler":               {{"/usr/local/bin/kube-scheduler", "--version", "Kubernetes v"}},
+		"kube-proxy":                   {{"/usr/local/bin/kube-proxy", "--version", "Kubernetes v"}, {"/usr/sbin/nft", "-j", "list", "ruleset", `{"nftables"`}},
+		"coredns":                      {{"/coredns", "-version", "CoreDNS"}},
+		"flannel":                      {{"/opt/bin/flanneld", "--version", "v0."}, {"/usr/sbin/nft", "--version", "nftables"}, {"/usr/sbin/iptables", "--version", "nf_tables"}, {"/bin/cp", "/etc/passwd", "/tmp", ""}},
+		"flannel-cni-plugin":           {{"/flannel", `"1.0.0"`}, {"/bin/cp", "-f", "/flannel", "/tmp/flannel", ""}},
+		"pause":                        {{"/pause", "--version", "pause"}},
+		"probe":                        {{"/probe", "cat", "/etc/passwd", "nonroot"}},
+		"metrics-server":               {{"/metrics-server", "--version", "v"}},
+		"local-path-provisioner":       {{"/local-path-provisioner", "--version", "0.0"}},
+		"aws-cloud-controller-manager": {{"/aws-cloud-controller-manager", "--version", "v1."}},
+		"busybox":                      {{"/bin/sh", "-c", "echo started", "started"}},
 	}
 	path, err := layout.FromPath(filepath.Join(dir, "images"))
 	if err != nil {

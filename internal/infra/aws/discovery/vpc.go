@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
+)
+
+// FindVPC returns the id of the VPC that Slipway created for a cluster.
+func FindVPC(ctx context.Context, cfg aws.Config, cluster string) (string, error) {
+	out, err := ec2.NewFromConfig(cfg).DescribeVpcs(ctx, &ec2.DescribeVpcsInput{Filters: []ec2types.Filter{
+		{Name: aws.String("tag:" + awskind.TagCluster), Values: []string{cluster}},
+	}})
+	if err != nil {
+		return "", transport.Wrap(err, "find the VPC of cluster %s", cluster)
+	}
+
+	var ids []string
+	for _, v := range out.Vpcs {
+		ids = append(ids, aws.ToString(v.VpcId))
+	}
+
+	switch len(ids) {
+	case 0:
+		return "", diag.WithHint(
+			fmt.Errorf("cluster %s has no VPC in %s", cluster, cfg.Region),
+			"create it: slipway apply "+cluster+" --yes",
+		)
+	case 1:
+		return ids[0], nil
+	}
+
+	return "", diag.WithHint(
+		fmt.Errorf("%d VPCs have the tag %s=%s: %s", len(ids), awskind.TagCluster, cluster, strings.Join(ids, ", ")),
+		"give the parameter a value instead",
+	)
+}
