@@ -336,7 +336,18 @@ type Etcd struct {
 
 	// QuorumLoss configures what the machines do when the data of a majority of the etcd members is lost.
 	QuorumLoss EtcdQuorumLoss `json:"quorumLoss,omitzero"`
+
+	// Discovery is how members find the addresses of the others: Tags or DNS. With Tags, machines look for the tags of the
+	// others in EC2. With DNS, they look up the records _etcd-server-ssl._tcp and _etcd-client-ssl._tcp of the private hosted
+	// zone CLUSTER.internal, which a Lambda function keeps up to date.
+	Discovery string `json:"discovery,omitempty"`
 }
+
+// The values of Etcd.Discovery.
+const (
+	EtcdDiscoveryTags = "Tags"
+	EtcdDiscoveryDNS  = "DNS"
+)
 
 // EtcdQuorumLoss configures the recovery of etcd after the volumes of a majority of its members are lost.
 type EtcdQuorumLoss struct {
