@@ -22,11 +22,12 @@ import (
 
 // The programs.
 const (
-	programCLI   = "slipway"
-	programAgent = "slipway-node"
+	programCLI      = "slipway"
+	programAgent    = "slipway-node"
+	programFunction = "slipway-dns"
 )
 
-// buildPrograms compiles slipway for its platforms, and the agent for those of machines.
+// buildPrograms compiles slipway for its platforms, and the agent and the function for those of machines.
 func (r *release) buildPrograms(ctx context.Context, work string) error {
 	for _, p := range r.targets {
 		flags := []string{"-ldflags", "-s -w -X main.version=v" + r.version.number}
@@ -39,6 +40,11 @@ func (r *release) buildPrograms(ctx context.Context, work string) error {
 		// As in hack/build.sh: the agent has no version, so that an unchanged agent keeps its hash.
 		flags := []string{"-tags", "grpcnotrace", "-ldflags", "-s -w"}
 		if err := r.compile(ctx, work, programAgent, p, flags); err != nil {
+			return err
+		}
+
+		flags = []string{"-tags", "lambda.norpc", "-ldflags", "-s -w"}
+		if err := r.compile(ctx, work, programFunction, p, flags); err != nil {
 			return err
 		}
 	}
@@ -76,7 +82,7 @@ type file struct {
 	link   string // the target of a symbolic link
 }
 
-// programFiles returns slipway and the agents, which it finds next to itself, below dir.
+// programFiles returns slipway, and the agents and functions that it finds next to itself, below dir.
 func (r *release) programFiles(p platform, dir string) []file {
 	files := []file{{
 		path:   dir + programCLI,
@@ -84,17 +90,19 @@ func (r *release) programFiles(p platform, dir string) []file {
 		source: r.programs[programKey(programCLI, p)],
 	}}
 
-	for _, agent := range agentPlatforms() {
-		name := programAgent
-		if agent.arch != p.arch {
-			name += "-" + agent.arch
-		}
+	for _, program := range []string{programAgent, programFunction} {
+		for _, machine := range agentPlatforms() {
+			name := program
+			if machine.arch != p.arch {
+				name += "-" + machine.arch
+			}
 
-		files = append(files, file{
-			path:   dir + name,
-			mode:   0o755,
-			source: r.programs[programKey(programAgent, agent)],
-		})
+			files = append(files, file{
+				path:   dir + name,
+				mode:   0o755,
+				source: r.programs[programKey(program, machine)],
+			})
+		}
 	}
 
 	return files

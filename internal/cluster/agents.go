@@ -56,7 +56,11 @@ func (session *Session) findAgents(arches map[string]string) (map[string]node.Ag
 
 // FindAgent returns the path of the agent for machines of an architecture: given, else slipway-node next to
 // the running program, with the suffix -ARCH for a foreign architecture. It does not check that it exists.
-func FindAgent(given, arch string) (string, error) {
+func FindAgent(given, arch string) (string, error) { return findProgram(given, "slipway-node", arch) }
+
+// findProgram returns the path of a program for an architecture: given, else the one with a name next to the running
+// program, with the suffix -ARCH for a foreign architecture. It does not check that it exists.
+func findProgram(given, name, arch string) (string, error) {
 	if given != "" {
 		return filepath.Abs(given)
 	}
@@ -71,7 +75,6 @@ func FindAgent(given, arch string) (string, error) {
 		self = resolved
 	}
 
-	name := "slipway-node"
 	if arch != runtime.GOARCH {
 		name += "-" + arch
 	}

@@ -57,6 +57,8 @@ type Env struct {
 	ReadOnly bool
 	// AgentPath is the agent's program file. Empty: slipway-node next to the running program.
 	AgentPath string
+	// FunctionPath is the program file of the function that keeps DNS records. Empty: slipway-dns next to the running program.
+	FunctionPath string
 	// Sums caches the hashes of agent binaries.
 	Sums filesum.Cache
 	// TakeOver is the id of a cluster that this state store takes over on purpose, from another copy of the

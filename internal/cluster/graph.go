@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/slipway-k8s/slipway/internal/infra/model"
@@ -43,7 +44,13 @@ func (session *Session) BuildGraph(ctx context.Context, d *Desired) error {
 		return err
 	}
 
-	d.MachineObjects = publication.Objects
+	code, objects, err := session.findFunctionCode(d)
+	if err != nil {
+		return err
+	}
+
+	in.FunctionCode = code
+	d.MachineObjects = slices.Concat(publication.Objects, objects)
 	d.documents = publication.Documents
 	for group, b := range publication.BootLocations {
 		in.Boot[group] = model.BootSource(b)
@@ -110,6 +117,16 @@ func (d *Desired) ListedMachineStore() store.Store {
 	}
 
 	return d.MachineStore
+}
+
+// machineStoreKey returns the key in the bucket of an object of the machine store.
+func (d *Desired) machineStoreKey(key string) (string, error) {
+	place, err := store.ParseURL(d.MachineStore.URL())
+	if err != nil {
+		return "", err
+	}
+
+	return strings.TrimPrefix(place.Prefix+"/", "/") + key, nil
 }
 
 // publishedStore returns the store to look up published objects in: the view if it is of the machine store,

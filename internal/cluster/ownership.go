@@ -60,6 +60,8 @@ func (session *Session) ReadResources(
 		session.Cloud.FindProviders(!isLost)
 	}
 
+	session.findFunction(ctx, s, set)
+
 	return session.ReadAgain(ctx)
 }
 

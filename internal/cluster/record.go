@@ -226,7 +226,7 @@ func (session *Session) RecordZones(
 
 // hasNoDNS reports whether the cluster has no hosted zone and no DNS record, and its plan creates none.
 func (d *Desired) hasNoDNS() bool {
-	return !manifest.HasDNS(d.Manifests.Cluster.Spec) &&
+	return !mayHaveZones(d.Manifests) &&
 		!slices.ContainsFunc(d.Plan.Steps, func(s plan.Step) bool {
 			return s.Kind == (awskind.HostedZone{}).Kind().Name || s.Kind == (awskind.DNSRecord{}).Kind().Name
 		})
@@ -234,7 +234,7 @@ func (d *Desired) hasNoDNS() bool {
 
 // recordDNS records that the cluster may have DNS records from now on, if its manifest asks for some.
 func (session *Session) recordDNS(ctx context.Context, d *Desired) error {
-	if !manifest.HasDNS(d.Manifests.Cluster.Spec) {
+	if !mayHaveZones(d.Manifests) {
 		return nil
 	}
 

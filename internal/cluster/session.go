@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/arn"
@@ -22,6 +24,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
@@ -141,9 +144,40 @@ func (session *Session) accountIdentity(ctx context.Context) (discovery.Identity
 // SkipZonesIfNone lets the session's cloud read no DNS records if the cluster never had any.
 func (session *Session) SkipZonesIfNone(ctx context.Context, s store.Store, set manifest.Set) {
 	none, err := clusterstate.HadNoDNS(ctx, s, session.Name)
-	if err == nil && none && !manifest.HasDNS(set.Cluster.Spec) {
+	if err == nil && none && !mayHaveZones(set) {
 		session.Cloud.SkipZones()
 	}
+}
+
+// mayHaveZones reports whether the manifests ask for DNS records or for a hosted zone.
+func mayHaveZones(set manifest.Set) bool {
+	return manifest.HasDNS(set.Cluster.Spec) || model.UsesEtcdDNS(set.Cluster.Spec)
+}
+
+// findFunction lets the session's cloud read the function that keeps DNS records, if the cluster has one or may have one: by
+// its manifests, or by what was applied last.
+func (session *Session) findFunction(ctx context.Context, s store.Store, set manifest.Set) {
+	isLost := set.Cluster.Kind == ""
+	if isLost || model.UsesEtcdDNS(set.Cluster.Spec) || session.hadFunction(ctx, s) {
+		session.Cloud.FindFunction(model.FunctionName(session.Name), !isLost)
+	}
+}
+
+// hadFunction reports whether the last apply, or an attempt of one since then, created a function.
+func (session *Session) hadFunction(ctx context.Context, s store.Store) bool {
+	applied, _, err := clusterstate.ReadLastApplied(ctx, s, session.Name)
+	if err != nil { // the next apply overwrites it
+		return false
+	}
+
+	isCode := func(key string) bool { return strings.HasPrefix(key, node.FunctionPrefix(session.Name)) }
+	if slices.ContainsFunc(applied.Objects, isCode) {
+		return true
+	}
+
+	attempted, _ := manifest.Parse([]byte(applied.Attempted)) // manifests that are not valid were never applied
+
+	return applied.Attempted != "" && model.UsesEtcdDNS(attempted.Cluster.Spec)
 }
 
 // ensureLock is called before each AWS call that may change something.

@@ -38,6 +38,8 @@ const (
 	boundary   = iamOf + "policy/slipway/slipway-machines-slipway-test"
 	foreignKey = "arn:aws:kms:us-east-1:" + regiontest.AccountID + ":key/payments"
 	ec2Of      = "arn:aws:ec2:us-east-1:" + regiontest.AccountID + ":"
+	lambdaOf   = "arn:aws:lambda:us-east-1:" + regiontest.AccountID + ":function:"
+	eventsOf   = "arn:aws:events:us-east-1:" + regiontest.AccountID + ":rule/"
 )
 
 func passTo(role, service string) step {
@@ -45,6 +47,14 @@ func passTo(role, service string) step {
 }
 
 func on(action, resource string) step { return step{action: action, resource: resource} }
+
+// changeRecord changes a record with a name in a zone.
+func changeRecord(name string) step {
+	return step{"route53:ChangeResourceRecordSets", "arn:aws:route53:::hostedzone/Z0123456789ABCDEFGHIJ", map[string][]string{
+		"route53:ChangeResourceRecordSetsNormalizedRecordNames": {name}, "route53:ChangeResourceRecordSetsRecordTypes": {"A"},
+		"route53:ChangeResourceRecordSetsActions": {"UPSERT"},
+	}}
+}
 
 // bounded is a step with the permissions boundary arn as the condition key.
 func bounded(action, resource, arn string) step {
@@ -123,6 +133,17 @@ func escalations() []escalation {
 		{"what else everybody can read", []step{on("s3:PutObject", "arn:aws:s3:::slipway-test-oidc/prod/demo/index.html")}},
 		{"policy of the discovery store", []step{on("s3:PutBucketPolicy", "arn:aws:s3:::slipway-test-oidc")}},
 		{"public access block of the discovery store", []step{on("s3:PutBucketPublicAccessBlock", "arn:aws:s3:::slipway-test-oidc")}},
+		{"code of another function", []step{on("lambda:UpdateFunctionCode", lambdaOf+"payments")}},
+		{"role of another function", []step{on("lambda:UpdateFunctionConfiguration", lambdaOf+"slipway-dns-demo-2"), passTo(iamOf+"role/slipway/us-east-1/demo/demo.dns.us-east-1", "lambda")}},
+		{"machine's role for the function", []step{passTo(iamOf+"role/slipway/us-east-1/demo/demo.control-plane.us-east-1", "lambda")}},
+		{"invoke another function", []step{on("lambda:InvokeFunction", lambdaOf+"payments")}},
+		{"open the function to an account", []step{{"lambda:AddPermission", lambdaOf + "slipway-dns-demo", map[string][]string{"lambda:Principal": {"111122223333"}}}}},
+		{"trigger another function", []step{{"events:PutTargets", eventsOf + "slipway-dns-demo", map[string][]string{"events:TargetArn": {lambdaOf + "payments"}}}}},
+		{"rule of others", []step{on("events:PutRule", eventsOf+"payments")}},
+		{"log of others", []step{on("logs:DeleteLogGroup", "arn:aws:logs:us-east-1:"+regiontest.AccountID+":log-group:/aws/lambda/payments:log-stream:")}},
+		{"write to a log of others", []step{on("logs:PutLogEvents", "arn:aws:logs:us-east-1:"+regiontest.AccountID+":log-group:/aws/lambda/payments:log-stream:x")}},
+		{"records of another cluster's etcd", []step{changeRecord("etcd-a.demo-2.internal")}},
+		{"records of other names", []step{changeRecord("www.example.com")}},
 		{"service-linked role", []step{on("iam:CreateServiceLinkedRole", "*")}},
 	}
 }
@@ -148,9 +169,10 @@ func (e escalation) allowed(policies, limit []authz.Policy) bool {
 func TestNoEscalation(t *testing.T) {
 	l := newPodLab(t).lab
 	who := map[string][2][]authz.Policy{
-		"operator": {l.parse(l.policies("demo")), nil},
-		"reader":   {l.parse(l.policies("demo", "--read-only")), nil},
-		"deletion": {l.parse(append(l.policies("demo"), l.policies("demo", "--deletion")...)), nil},
+		"operator":                 {l.parse(l.policies("demo")), nil},
+		"reader":                   {l.parse(l.policies("demo", "--read-only")), nil},
+		"deletion":                 {l.parse(append(l.policies("demo"), l.policies("demo", "--deletion")...)), nil},
+		"operator with a function": {l.parse(functionPolicies()), nil},
 		// What an operator gives a role of the cluster, and the operator's own role, is limited by the boundary.
 		"bounded": {l.parseText(anything), l.boundary()},
 	}
@@ -190,6 +212,22 @@ func TestDocumentedEscalations(t *testing.T) {
 	if want := fmt.Sprintf("any of %d known escalations", len(escalations())); strings.Count(string(page), want) != 2 {
 		t.Errorf("docs/security.md does not say twice: %s", want)
 	}
+}
+
+// functionPolicies returns the policies of an operator of a cluster with a function for DNS records.
+func functionPolicies() []iampolicy.Policy {
+	return iampolicy.BuildPolicies(iampolicy.Input{
+		Partition:    "aws",
+		Region:       "us-east-1",
+		Account:      regiontest.AccountID,
+		Cluster:      "demo",
+		RolePath:     rolePath,
+		KeyAlias:     "alias/slipway/demo",
+		Stores:       []iampolicy.StoreLocation{{Bucket: bucket, Prefix: "team"}},
+		Boundary:     boundary,
+		Function:     "slipway-dns-demo",
+		FunctionRole: "demo.dns.us-east-1",
+	})
 }
 
 // TestBoundaryCoversMachines: the boundary takes nothing away from the roles of machines.

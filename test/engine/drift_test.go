@@ -16,10 +16,13 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 	"github.com/google/go-cmp/cmp"
 
@@ -55,6 +58,9 @@ type awsClients struct {
 	kms     *kms.Client
 	scaling *autoscaling.Client
 	dns     *route53.Client
+	lambda  *lambda.Client
+	events  *eventbridge.Client
+	logs    *cloudwatchlogs.Client
 	ids     map[graph.Addr]string
 }
 
@@ -62,6 +68,7 @@ func newAWSClients(ctx context.Context, cfg sdk.Config, ids map[graph.Addr]strin
 	return awsClients{
 		Context: ctx, ids: ids, ec2: ec2.NewFromConfig(cfg), elb: elb.NewFromConfig(cfg), iam: iam.NewFromConfig(cfg),
 		kms: kms.NewFromConfig(cfg), scaling: autoscaling.NewFromConfig(cfg), dns: route53.NewFromConfig(cfg),
+		lambda: lambda.NewFromConfig(cfg), events: eventbridge.NewFromConfig(cfg), logs: cloudwatchlogs.NewFromConfig(cfg),
 	}
 }
 
@@ -121,6 +128,7 @@ func TestDrift(t *testing.T) {
 	if testing.Short() {
 		return // the page has all rows
 	}
+	rows = append(rows, checkFunctionDrifts(t)...)
 	const least = 25
 	if len(rows) < least {
 		t.Errorf("%d kinds of drift, want at least %d", len(rows), least)
@@ -160,7 +168,7 @@ func newPeeredHASet(t *testing.T, r regiontest.Region) manifest.Set {
 // row of the documentation.
 func (d drift) checkDrift(t *testing.T, r regiontest.Region, g *graph.Graph) string {
 	t.Helper()
-	e := newEngine(r.AWSConfig(), "demo")
+	e := newEngineFor(r.AWSConfig(), g)
 	h := newAWSClients(t.Context(), r.AWSConfig(), readResourceIDs(t, e, g))
 	before := r.CallCounts()
 	if err := d.change(h); err != nil {
@@ -172,7 +180,7 @@ func (d drift) checkDrift(t *testing.T, r regiontest.Region, g *graph.Graph) str
 			by = append(by, "`"+call+"`")
 		}
 	}
-	time.Sleep(10 * time.Second) // what was ordered has happened
+	time.Sleep(settleTime(g)) // what was ordered has happened
 	p, err := e.plan(t.Context(), g)
 	if err != nil {
 		t.Fatalf("%s: %v", d.description, err)
@@ -195,12 +203,15 @@ func (d drift) checkDrift(t *testing.T, r regiontest.Region, g *graph.Graph) str
 
 func (d drift) repairDrift(t *testing.T, r regiontest.Region, g *graph.Graph, p plan.Plan) {
 	t.Helper()
-	e := newEngine(r.AWSConfig(), "demo")
+	e := newEngineFor(r.AWSConfig(), g)
 	if err := (plan.Applier{Cloud: e.cloud, Now: time.Now}).Apply(t.Context(), p); err != nil {
 		t.Fatalf("%s: not repaired: %v", d.description, err)
 	}
-	if rest, err := newEngine(r.AWSConfig(), "demo").plan(t.Context(), g); err != nil || !rest.IsEmpty() {
+	if rest, err := newEngineFor(r.AWSConfig(), g).plan(t.Context(), g); err != nil || !rest.IsEmpty() {
 		t.Fatalf("%s: not repaired: %v\n%s", d.description, err, strings.Join(planLines(rest), "\n"))
+	}
+	if hasFunction(g) {
+		time.Sleep(settleTime(g)) // a function takes one change at a time
 	}
 }
 

@@ -11,6 +11,7 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -27,6 +28,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
+	"github.com/slipway-k8s/slipway/test/dnsfunction"
 )
 
 // printFigure prints a figure for the summary of `make test`: hack/testsum shows lines that begin
@@ -55,8 +57,20 @@ func newHASet(tb testing.TB, cluster string) manifest.Set {
 	return set
 }
 
+// TestMain is the Lambda function of a cluster when the local region starts this program as one.
+func TestMain(m *testing.M) {
+	dnsfunction.Main()
+	os.Exit(m.Run())
+}
+
 // buildGraph returns the graph of a cluster's manifests, as the command line builds it.
 func buildGraph(set manifest.Set) (*graph.Graph, error) {
+	g, fs := model.Build(newInput(set))
+	return g, fs.Err()
+}
+
+// newInput returns the input of the model for a cluster's manifests.
+func newInput(set manifest.Set) model.Input {
 	in := model.Input{
 		Cluster: set.Cluster, ClusterID: "k7q2m4x9c3v5b8n1", Groups: set.Groups, Account: regiontest.AccountID, Region: regiontest.RegionName, Partition: "aws",
 		Images: map[string]model.Image{}, Boot: map[string]model.BootSource{}, BootScript: "#!/bin/sh\n# @@CONFIG@@\n",
@@ -66,8 +80,7 @@ func buildGraph(set manifest.Set) (*graph.Graph, error) {
 		in.Images[g.Metadata.Name] = model.Image{ID: regiontest.ImageID, RootDevice: "/dev/xvda"}
 		in.Boot[g.Metadata.Name] = model.BootSource{AgentURL: "s3://store/agent", AgentSHA256: "0", DocumentURL: "s3://store/doc", DocumentSHA256: "0"}
 	}
-	g, fs := model.Build(in)
-	return g, fs.Err()
+	return in
 }
 
 func mustBuildGraph(tb testing.TB, set manifest.Set) *graph.Graph {

@@ -43,6 +43,9 @@ func listCommands() [][2]string {
 		{"kms list-aliases", "Aliases"},
 		{"ec2 describe-vpc-peering-connections", "VpcPeeringConnections"},
 		{"route53 list-hosted-zones", "HostedZones"},
+		{"lambda list-functions", "Functions"},
+		{"events list-rules", "Rules"},
+		{"logs describe-log-groups", "logGroups"},
 	}
 }
 
@@ -65,6 +68,7 @@ func detailCommands() [][3]string {
 		{"TargetKeyId", "kms get-key-rotation-status --key-id", "Aliases"},
 		{"TargetKeyId", "kms get-key-policy --policy-name default --key-id", "Aliases"},
 		{"TargetKeyId", "kms list-resource-tags --key-id", "Aliases"},
+		{"Name", "events list-targets-by-rule --rule", "Rules"},
 		{"Id", "route53 get-hosted-zone --id", "HostedZones"},
 		{"Id", "route53 list-resource-record-sets --hosted-zone-id", "HostedZones"},
 		{"Id", "route53 list-tags-for-resource --resource-type hostedzone --resource-id", "HostedZones"},

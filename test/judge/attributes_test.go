@@ -15,6 +15,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/render"
+	"github.com/slipway-k8s/slipway/internal/infra/render/terraform"
 	"github.com/slipway-k8s/slipway/test/referencedata"
 )
 
@@ -24,8 +25,8 @@ import (
 func compareAttributes(t *testing.T, g *graph.Graph, state map[string]map[string]any) {
 	t.Helper()
 	computed := computedAttributes(t)
-	if len(state) != len(g.Nodes()) {
-		t.Errorf("the graph has %d resources, Terraform %d", len(g.Nodes()), len(state))
+	if want := len(g.Nodes()) + countSeparate(g); len(state) != want {
+		t.Errorf("the graph has %d resources, Terraform %d", want, len(state))
 	}
 	labels, err := render.UniqueNames(g, func(n *graph.Node) (string, string) {
 		return n.Resource.Kind().Terraform, render.SafeLabel(n.Name)
@@ -46,6 +47,7 @@ func compareAttributes(t *testing.T, g *graph.Graph, state map[string]map[string
 	for _, n := range g.Nodes() {
 		kind := n.Resource.Kind()
 		want := expectedAttributes(kind, graph.Fields(graph.Resolve(n.Resource, lookup)))
+		compareSeparate(t, graph.Resolve(n.Resource, lookup), labels[n.Addr], state)
 		have := dropUnset(made(n.Addr), func(name string) bool { _, asked := want[name]; return !asked && computed[kind.Terraform][name] })
 		if diff := cmp.Diff(normalizeValue(want), normalizeValue(have)); diff != "" {
 			t.Errorf("%s is not %s (-graph +Terraform):\n%s", kind.Terraform, n.Addr, diff)
@@ -53,6 +55,42 @@ func compareAttributes(t *testing.T, g *graph.Graph, state map[string]map[string
 		attributes += len(want)
 	}
 	t.Logf("%d resources, %d attributes equal those of the graph", len(state), attributes)
+}
+
+// countSeparate returns how many resources Terraform has for items of properties.
+func countSeparate(g *graph.Graph) int {
+	n := 0
+	for _, node := range g.Nodes() {
+		for _, f := range graph.Fields(node.Resource) {
+			if list, ok := f.Value.([]any); ok && f.Render.TerraformOwnType != "" {
+				n += len(list)
+			}
+		}
+	}
+	return n
+}
+
+// compareSeparate compares the items of properties that Terraform has as resources of their own.
+func compareSeparate(t *testing.T, r graph.Resource, label string, state map[string]map[string]any) {
+	t.Helper()
+	for _, f := range graph.Fields(r) {
+		list, ok := f.Value.([]any)
+		if f.Render.TerraformOwnType == "" || !ok {
+			continue
+		}
+		for i, e := range list {
+			item, _ := e.(map[string]any)
+			have := state[f.Render.TerraformOwnType+"."+terraform.SeparateLabel(label, i)]
+			for name, v := range expectedAttributes(r.Kind(), render.NestedFields(f.Nested, item)) {
+				if fmt.Sprint(have[name]) != fmt.Sprint(v) {
+					t.Errorf("%s.%s has %s %v, the graph %v", f.Render.TerraformOwnType, label, name, have[name], v)
+				}
+			}
+			if parent := have[f.Render.TerraformParentAttribute]; parent == nil || parent == "" {
+				t.Errorf("%s.%s has no %s", f.Render.TerraformOwnType, label, f.Render.TerraformParentAttribute)
+			}
+		}
+	}
 }
 
 // expectedAttributes returns the properties of a resource, or of a struct in it, with the names and
@@ -99,10 +137,15 @@ func expectedField(k graph.Kind, f graph.Field) map[string]any {
 				list = append(list, map[string]any{"key": key, "value": v[key], "propagate_at_launch": true})
 			}
 			return map[string]any{f.Attribute: list}
+		case f.Render.TerraformMap:
+			return map[string]any{f.Attribute: expectedAttributes(k, render.NestedFields(f.Nested, v))}
 		case f.Nested != nil:
 			return map[string]any{f.Attribute: []any{expectedAttributes(k, render.NestedFields(f.Nested, v))}}
 		}
 	case []any:
+		if f.Render.TerraformOwnType != "" {
+			return nil
+		}
 		if f.Nested == nil && f.Render.TerraformSingle {
 			return map[string]any{f.Attribute: v[0]}
 		}

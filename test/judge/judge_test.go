@@ -15,7 +15,14 @@ import (
 	"testing"
 
 	"github.com/slipway-k8s/slipway/internal/infra/render/rendertest"
+	"github.com/slipway-k8s/slipway/test/dnsfunction"
 )
+
+// TestMain is the Lambda function of a cluster when the local region starts this program as one.
+func TestMain(m *testing.M) {
+	dnsfunction.Main()
+	os.Exit(m.Run())
+}
 
 // requireTool returns the path of a program. It skips t, with the reason, if the program is not
 // installed.
@@ -63,6 +70,7 @@ func judgedTopologies() []rendertest.Topology {
 func shortTopologies() []string {
 	return []string{
 		"ha", "one-machine", "existing", "isolated", "private-bastion", "dns-private", "peering", "pod-identity", "warm-pool", "worker-groups",
+		"etcd-dns",
 	}
 }
 

@@ -145,6 +145,9 @@ func (m generatedValues) replaceValue(v any) any {
 				return nil // each way of creation has tags of its own
 			}
 		}
+		if name, ok := x["Name"].(string); ok && strings.Contains(name, ".internal.") && strings.HasPrefix(strings.TrimPrefix(name, "_"), "etcd-") && x["TTL"] != nil {
+			return nil // the function adds records when its events arrive
+		}
 		out := map[string]any{}
 		for k, e := range x {
 			if !isGeneratedKey(k) && (!isMachineDisk(x) || !strings.HasPrefix(k, "AvailabilityZone")) {
@@ -174,7 +177,7 @@ func isGeneratedKey(key string) bool {
 	return slices.Contains([]string{
 		"PublicIp", "PrivateIp", "PrivateIpAddress", "PrivateIpAddresses", "PublicIpAddress", "PrivateDnsName", "PublicDnsName", "MacAddress",
 		"ClientToken", "ReservationId", "Instances", "Association", "AmiLaunchIndex", "IpAddress", "CreationDate", "NextRotationDate", "LastUpdatedDate", "CallerReference",
-		"AvailableIpAddressCount",
+		"AvailableIpAddressCount", "ResourceRecordSetCount", "creationTime", "LastModified", "RevisionId",
 	}, key)
 }
 

@@ -19,13 +19,19 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/render/rendertest"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
+	"github.com/slipway-k8s/slipway/test/dnsfunction"
 )
 
 // prepareTopology creates the resources that a topology expects to exist, and returns the topology
 // with their IDs.
 func (d directJudge) prepareTopology(t *testing.T, x rendertest.Topology) rendertest.Topology {
 	t.Helper()
-	return x.WithReplaced(d.createExisting(t, x.Input(t, regiontest.RegionName)))
+	in := x.Input(t, regiontest.RegionName)
+	if model.UsesEtcdDNS(in.Cluster.Spec) {
+		x = x.WithFunction(dnsfunction.Publish(t, d.cfg, in.MachineStore.Bucket, in.FunctionCode.Key))
+	}
+
+	return x.WithReplaced(d.createExisting(t, in))
 }
 
 // createExisting creates the resources that an example names, and returns the new IDs by the IDs in

@@ -115,20 +115,24 @@ func (p *direct) publishAndWalk(ctx context.Context) error {
 	return errors.Join(machines.err, err)
 }
 
-// publicationGate is a cloud that creates and changes no group of machines until publishing has ended.
+// publicationGate is a cloud that creates and changes no group of machines and no function until publishing has ended.
 type publicationGate struct {
 	*aws.Cloud
 	published chan struct{}
 	err       error
 }
 
-// waitForPublication waits until publishing has ended, if the task is about a group of machines.
+// waitForPublication waits until publishing has ended, if the task is about a group of machines or a function.
 func (c *publicationGate) waitForPublication(ctx context.Context, t plan.Task) error {
-	if t.Step.Kind != (awskind.AutoScalingGroup{}).Kind().Name {
+	switch t.Step.Kind {
+	case awskind.AutoScalingGroup{}.Kind().Name:
+		t.ReportWaiting("the objects that machines read are being published")
+	case awskind.LambdaFunction{}.Kind().Name:
+		t.ReportWaiting("its code is being published")
+	default:
 		return nil
 	}
 
-	t.ReportWaiting("the objects that machines read are being published")
 	select {
 	case <-c.published:
 		return c.err

@@ -31,7 +31,7 @@ func describeContent(r graph.Resource, action plan.Action) []string {
 		peer := cmp.Or(x.CIDR, x.CIDRv6, x.PrefixList, refName(x.Destination))
 		return []string{describeTraffic(x.Protocol, x.FromPort, x.ToPort) + " to " + peer}
 	case awskind.IAMRolePolicy:
-		return describePolicy(string(x.Document))
+		return describePolicy(x.Document.Text().String())
 	case awskind.IAMRole:
 		return append(describePolicy(string(x.TrustPolicy)), x.ManagedPolicies...)
 	case awskind.DNSRecord:

@@ -84,7 +84,9 @@ func properties(e effect, names ...string) map[string]effect {
 // that is not in it.
 func effectsByKind() map[string]kindEffects {
 	all := networkEffects()
-	for _, part := range []map[string]kindEffects{trafficEffects(), identityEffects(), machineEffects()} {
+	for _, part := range []map[string]kindEffects{
+		trafficEffects(), functionEffects(), identityEffects(), machineEffects(),
+	} {
 		maps.Copy(all, part)
 	}
 
@@ -187,6 +189,35 @@ func trafficEffects() map[string]kindEffects {
 				cached,
 				"Type", "SetIdentifier", "Weight", "TTL", "ResourceRecords", "AliasTarget",
 			),
+		},
+	}
+}
+
+// functionEffects are the effects on the function that keeps the DNS records of etcd's members.
+func functionEffects() map[string]kindEffects {
+	records := interrupts("updates of the addresses of etcd's members")
+
+	return map[string]kindEffects{
+		"log-group": {
+			onDelete:   effect{plan.NoEffect, "deletes the log"},
+			byProperty: properties(quiet(), "RetentionInDays"),
+		},
+		"lambda-function": {
+			onDelete: quiet(),
+			byProperty: properties(
+				quiet(),
+				"Description", "Role", "Runtime", "Handler", "Architectures", "MemorySize", "Timeout", "Code",
+				"CodeSha256", "Environment",
+			),
+		},
+		"lambda-permission": {onDelete: records},
+		"lambda-invocation": {
+			onDelete:   interrupts("members of etcd that look up the addresses of others"),
+			byProperty: properties(quiet(), "Input", "LifecycleScope"),
+		},
+		"event-rule": {
+			onDelete:   records,
+			byProperty: properties(quiet(), "Description", "EventPattern", "ScheduleExpression", "State", "Targets"),
 		},
 	}
 }

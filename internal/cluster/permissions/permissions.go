@@ -85,6 +85,11 @@ func addNamedResources(in *iampolicy.Input, set manifest.Set) {
 		in.HostedZones = model.UnmanagedZones(set.Cluster.Spec)
 	}
 
+	if model.UsesEtcdDNS(set.Cluster.Spec) {
+		in.Function = model.FunctionName(in.Cluster)
+		in.FunctionRole = model.FunctionRoleName(in.Cluster, in.Region)
+	}
+
 	if manifest.HasPodIdentity(set.Cluster) {
 		in.Issuer = set.Cluster.Spec.KubeAPIServer.ServiceAccountIssuer
 		places := appendStore(nil, set.Cluster.Spec.ServiceAccountIssuerDiscovery.DiscoveryStore)

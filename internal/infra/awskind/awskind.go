@@ -34,6 +34,9 @@ const (
 	// TagHooks records the lifecycle hooks of an Auto Scaling group. Only Slipway itself sets it, not CloudFormation or
 	// Terraform.
 	TagHooks = "slipway.dev/lifecycle-hooks"
+	// TagInvoked records the input with which a function was invoked last, see [LambdaInvocation]. Only Slipway itself sets
+	// it, not CloudFormation or Terraform.
+	TagInvoked = "slipway.dev/invoked"
 	// TagClusterOwned plus the cluster's name, with the value "owned", is the tag that in-cluster controllers
 	// look for.
 	TagClusterOwned = "kubernetes.io/cluster/"
@@ -67,6 +70,11 @@ func AllKinds() []graph.Resource {
 		Listener{},
 		HostedZone{},
 		DNSRecord{},
+		LogGroup{},
+		LambdaFunction{},
+		LambdaInvocation{},
+		EventRule{},
+		LambdaPermission{},
 		KeyPair{},
 		LaunchTemplate{},
 		AutoScalingGroup{},

@@ -22,6 +22,7 @@ type cfnType struct {
 	ReadOnly    []string              `json:"readOnlyProperties"`
 	TagProperty string                `json:"tagProperty"`
 	Definitions map[string]definition `json:"definitions"`
+	Additional  bool                  `json:"additionalProperties"` // the type takes any property
 }
 
 // CloudFormation rejects an update of these although its schema does not list them as create-only; EC2 cannot
@@ -43,6 +44,9 @@ func TestKindsMatchCloudFormation(t *testing.T) {
 		for _, f := range graph.Properties(r) {
 			if f.Render.CloudFormationOmit && typ.Properties[f.Property] == "" {
 				continue // left out of the template
+			}
+			if typ.Additional && typ.Properties[f.Property] == "" {
+				continue
 			}
 			if typ.Properties[f.Property] == "" {
 				t.Errorf("%s has no property %s", k.CloudFormation, f.Property)
@@ -73,8 +77,9 @@ func checkNested(t *testing.T, r graph.Resource, typ cfnType) {
 		omitted[f.Property] = f.Render.CloudFormationOmit && typ.Properties[f.Property] == "" // left out of the template
 	}
 	for _, path := range graph.NestedPaths(r) {
-		if top, _, _ := strings.Cut(path, "/"); omitted[top] {
-			continue
+		top, _, _ := strings.Cut(path, "/")
+		if omitted[top] || typ.Additional && typ.Properties[top] == "" || strings.HasPrefix(path, "Environment/Variables/") {
+			continue // the last are the names of variables
 		}
 		level := typ.Properties
 		for step := range strings.SplitSeq(strings.ReplaceAll(path, "/*", ""), "/") {

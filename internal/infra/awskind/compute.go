@@ -136,7 +136,7 @@ func (AutoScalingGroup) Kind() graph.Kind {
 		Name:                 "autoscaling-group",
 		Terraform:            "aws_autoscaling_group",
 		CloudFormation:       "AWS::AutoScaling::AutoScalingGroup",
-		ImplicitDependencies: []string{"volume", "iam-role-policy"},
+		ImplicitDependencies: []string{"volume", "iam-role-policy", "lambda-invocation"},
 		StartsMachines:       true,
 		Lifecycle: graph.Lifecycle{
 			Replacement:   graph.ForbidReplacement,

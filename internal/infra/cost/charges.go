@@ -132,7 +132,8 @@ func isFree(r graph.Resource) bool {
 		awskind.SecurityGroup, awskind.SecurityGroupIngress, awskind.SecurityGroupEgress,
 		awskind.IAMRole, awskind.IAMRolePolicy, awskind.InstanceProfile, awskind.OIDCProvider, awskind.KeyPair,
 		awskind.LaunchTemplate, awskind.LifecycleHook, awskind.TargetGroup, awskind.Listener,
-		awskind.KMSAlias, awskind.DNSRecord:
+		awskind.KMSAlias, awskind.DNSRecord, awskind.LogGroup, awskind.LambdaPermission, awskind.LambdaInvocation,
+		awskind.LambdaFunction, awskind.EventRule: // some invocations and a few lines of log cost less than a cent a month
 		return true
 	}
 

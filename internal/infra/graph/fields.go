@@ -75,6 +75,14 @@ type RenderHints struct {
 	// TerraformTrueValue renders a string as a bool: whether the string has this value. Tag:
 	// `tf:",is=VALUE"`. Example: Scheme with `tf:"internal,is=internal"` renders as internal = true.
 	TerraformTrueValue string
+	// TerraformMap renders a struct as a map and not as a block. Tag: `tf:",map"`. Example: Variables of a Lambda function.
+	TerraformMap bool
+	// TerraformOwnType renders each struct of a list as a separate Terraform resource of this type. Tag:
+	// `tf:"-,apart=TYPE"`. Example: Targets renders as aws_cloudwatch_event_target.
+	TerraformOwnType string
+	// TerraformParentAttribute is the attribute of that separate resource that refers to this one. Tag:
+	// `tf:"-,with=ATTRIBUTE"`. Example: rule of a target.
+	TerraformParentAttribute string
 	// CloudFormationOmit leaves the property out of the CloudFormation resource. Tag: `cfn:"-"`. Example:
 	// DesiredCapacity, so that a group starts with MinSize.
 	CloudFormationOmit bool
@@ -211,6 +219,12 @@ func plainValue(v reflect.Value) any {
 		}
 
 		return x
+	case JSON:
+		if t := x.Text(); len(appendSymbols(nil, t)) > 0 {
+			return t
+		}
+
+		return string(x)
 	}
 
 	switch v.Kind() {

@@ -125,6 +125,12 @@ func (r *RenderHints) parseTags(tfTag, cfnTag string) string {
 			r.TerraformOptions = true
 		case "is":
 			r.TerraformTrueValue = value
+		case "map":
+			r.TerraformMap = true
+		case "apart":
+			r.TerraformOwnType = value
+		case "with":
+			r.TerraformParentAttribute = value
 		}
 	}
 

@@ -171,3 +171,42 @@ func FuzzText(f *testing.F) {
 		}
 	})
 }
+
+// TestReferencesInDocuments: a reference in a JSON document is a dependency and a symbol, and is replaced when its value is
+// known.
+func TestReferencesInDocuments(t *testing.T) {
+	g := &graph.Graph{}
+	a := graph.Add(g, "a", net{CIDR: "10.0.0.0/8"})
+	document := graph.CanonicalJSON(`{"on":["arn:` + graph.Symbol{Addr: a.Addr()}.InJSON() + `/x","` + graph.Symbol{Addr: a.Addr(), Attribute: "Arn"}.InJSON() + `"],"to":1}`)
+	h := host{Policy: document}
+	graph.Add(g, "h", h)
+	if diff := cmp.Diff([]graph.Addr{"net/a"}, g.Node("host/h").Deps); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(map[string]any{"Policy": `{"on":["arn:${net/a}/x","${net/a.Arn}"],"to":1}`}, values(h)); diff != "" {
+		t.Error(diff)
+	}
+
+	known := map[graph.Symbol]string{{Addr: "net/a"}: "net-1"}
+	lookup := func(s graph.Symbol) (string, bool) { v, ok := known[s]; return v, ok }
+	if diff := cmp.Diff([]graph.Symbol{{Addr: "net/a", Attribute: "Arn"}}, graph.Symbols(graph.Resolve(h, lookup))); diff != "" {
+		t.Errorf("half of it is known: %s", diff)
+	}
+	known[graph.Symbol{Addr: "net/a", Attribute: "Arn"}] = "arn:1"
+	if diff := cmp.Diff(map[string]any{"Policy": `{"on":["arn:net-1/x","arn:1"],"to":1}`}, values(graph.Resolve(h, lookup))); diff != "" {
+		t.Error(diff)
+	}
+	if again := graph.JSONOf(document.Text()); again != document {
+		t.Errorf("%s becomes %s", document, again)
+	}
+}
+
+func FuzzReferencesInDocuments(f *testing.F) {
+	f.Add(`{"a":"@@ref net/a Arn@@"}`)
+	f.Add(`@@ref @@ref x y@@`)
+	f.Fuzz(func(t *testing.T, document string) {
+		if again := graph.JSONOf(graph.JSON(document).Text()); again != graph.JSON(document) {
+			t.Errorf("%q becomes %q", document, again)
+		}
+	})
+}

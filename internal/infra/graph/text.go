@@ -128,5 +128,72 @@ func CanonicalJSON(doc string) JSON {
 	return JSON(b)
 }
 
+// A reference in a string of a [JSON] document stands for a value that only AWS knows.
+const (
+	jsonReferenceStart = "@@ref "
+	jsonReferenceEnd   = "@@"
+)
+
+// InJSON returns what stands for s in a string of a [JSON] document. The value of s must need no escape in JSON, as
+// ids and ARNs.
+func (s Symbol) InJSON() string {
+	return jsonReferenceStart + string(s.Addr) + " " + s.Attribute + jsonReferenceEnd
+}
+
+// FindJSONReference returns the symbol of the first [Symbol.InJSON] of s and the text before and after it; the zero
+// symbol and all of s as before if there is none.
+func FindJSONReference(s string) (symbol Symbol, before, after string) {
+	before, rest, found := strings.Cut(s, jsonReferenceStart)
+	if !found {
+		return Symbol{}, s, ""
+	}
+
+	mark, after, found := strings.Cut(rest, jsonReferenceEnd)
+	addr, attribute, divided := strings.Cut(mark, " ")
+	if !found || !divided || addr == "" {
+		return Symbol{}, s, ""
+	}
+
+	return Symbol{Addr: Addr(addr), Attribute: attribute}, before, after
+}
+
+// Text returns the document with its references as symbols.
+func (j JSON) Text() Text {
+	out := Text{}
+	for rest := string(j); rest != ""; {
+		symbol, before, after := FindJSONReference(rest)
+		out = Concat(out, LiteralText(before))
+		if symbol != (Symbol{}) {
+			out = Concat(out, SymbolText(symbol))
+		}
+
+		rest = after
+	}
+
+	return out
+}
+
+// JSONOf returns the document of a text that [JSON.Text] returned.
+func JSONOf(t Text) JSON {
+	var b strings.Builder
+	for _, p := range t.parts {
+		b.WriteString(p.literal)
+		if p.symbol != (Symbol{}) {
+			b.WriteString(p.symbol.InJSON())
+		}
+	}
+
+	return JSON(b.String())
+}
+
+func (j JSON) resolveSymbols(lookup Lookup) any {
+	resolved, ok := j.Text().resolveSymbols(lookup).(Text)
+	if !ok {
+		return j
+	}
+
+	return JSONOf(resolved)
+}
+
 // SymbolText returns a text that consists of s.
 func SymbolText(s Symbol) Text { return Text{parts: []textPart{{symbol: s}}} }

@@ -31,6 +31,7 @@ func BuildBoundary(in Input, st StoreLocation) Policy {
 	return Policy{Version: policyVersion, Statement: slices.Concat(
 		s.boundaryOfAPIs(),
 		s.boundaryOfStore(st),
+		s.boundaryOfFunction(),
 		[]Statement{
 			newStatement(
 				"Sessions",

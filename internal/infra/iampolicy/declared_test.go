@@ -17,14 +17,14 @@ import (
 // TestDeclaredCalls compares the policies with the calls that the drivers and the store declare: every
 // declared call is an allowed action, and the reverse.
 func TestDeclaredCalls(t *testing.T) {
-	in := iampolicy.Input{Partition: "aws", Region: "us-east-1", Account: "123456789012", Cluster: "demo", RolePath: "/r/", KeyAlias: "alias/a", KeyARN: "arn:aws:kms:us-east-1:123456789012:key/k", Boundary: "arn:aws:iam::123456789012:policy/p", LoadBalancers: []string{"l"}, PeerVPCs: []string{"vpc-1"}, RouteTables: []string{"rtb-1"}, WarmPools: true, UnknownTypes: true, DNSNames: []string{"api.example.com"}, Issuer: "https://oidc.s3.us-east-1.amazonaws.com/demo", Discovery: iampolicy.StoreLocation{Bucket: "oidc"}}
+	in := iampolicy.Input{Partition: "aws", Region: "us-east-1", Account: "123456789012", Cluster: "demo", RolePath: "/r/", KeyAlias: "alias/a", KeyARN: "arn:aws:kms:us-east-1:123456789012:key/k", Boundary: "arn:aws:iam::123456789012:policy/p", LoadBalancers: []string{"l"}, PeerVPCs: []string{"vpc-1"}, RouteTables: []string{"rtb-1"}, WarmPools: true, UnknownTypes: true, DNSNames: []string{"api.example.com"}, Issuer: "https://oidc.s3.us-east-1.amazonaws.com/demo", Discovery: iampolicy.StoreLocation{Bucket: "oidc"}, Function: "slipway-dns-demo", FunctionRole: "demo.dns.us-east-1"}
 	st := iampolicy.StoreLocation{Bucket: "b"}
 	in.Stores = []iampolicy.StoreLocation{st}
 	allowed := iampolicy.AllowedActions(append(iampolicy.BuildPolicies(in), iampolicy.BuildStateInitPolicy(in, st), iampolicy.BuildDeletionPolicy(in), iampolicy.BuildDiscoveryInitPolicy(in, in.Discovery)))
-	services := map[string]string{"elb": "elasticloadbalancing"}
+	services := map[string]string{"elb": "elasticloadbalancing", "eventbridge": "events", "cloudwatchlogs": "logs"}
 	names := map[string]string{
 		"s3:DeleteObjects": "s3:DeleteObject", "s3:ListObjectsV2": "s3:ListBucket", "s3:HeadBucket": "s3:ListBucket", "s3:PutPublicAccessBlock": "s3:PutBucketPublicAccessBlock",
-		"s3:PutBucketEncryption": "s3:PutEncryptionConfiguration",
+		"s3:PutBucketEncryption": "s3:PutEncryptionConfiguration", "lambda:Invoke": "lambda:InvokeFunction",
 	}
 	var declared []string
 	call := regexp.MustCompile(`(?m)^\t(\w+)\(\s*context\.Context,\s*\*(\w+)\.\w+Input`)

@@ -70,6 +70,11 @@ type Input struct {
 	Issuer string
 	// Discovery is where the documents of the issuer are published, if Issuer is set.
 	Discovery StoreLocation
+	// Function is the name of the function that keeps the DNS records of etcd's members, of its rule and in that of its log
+	// group. Empty: the cluster has none.
+	Function string
+	// FunctionRole is the name of the role of that function.
+	FunctionRole string
 	// ReadOnly leaves out all changes and all keys: what remains is enough for commands that only read.
 	ReadOnly bool
 	// Boundary is the ARN of the permissions boundary that the cluster's roles must have; see [BoundaryARN].
@@ -147,6 +152,7 @@ func BuildPolicies(in Input) []Policy {
 			s.machineStatements(),
 			s.identityStatements(),
 			s.issuerStatements(),
+			s.functionStatements(),
 			s.leftoverStatements(),
 			s.progressStatements(),
 			s.storeStatements(),

@@ -35,9 +35,10 @@ import (
 // bench is a region with a trace of IAM's decisions.
 type bench struct {
 	*testing.T
-	region regiontest.Region
-	agent  string
-	dir    string
+	region   regiontest.Region
+	agent    string
+	function string // the program of the function for DNS records; empty: none
+	dir      string
 
 	mu    sync.Mutex
 	asked []authz.Request
@@ -71,6 +72,7 @@ func (b *bench) slipway(w who, args ...string) (string, string, int) {
 		env["AWS_ACCESS_KEY_ID"], env["AWS_SECRET_ACCESS_KEY"] = w.key, w.secret
 	}
 	env["SLIPWAY_STATE"], env["SLIPWAY_NODE_BINARY"], env["HOME"] = state, b.agent, b.dir
+	env["SLIPWAY_DNS_BINARY"] = b.function
 	for k, v := range env { // the SDK reads the process's own
 		if strings.HasPrefix(k, "AWS_") {
 			b.Setenv(k, v)

@@ -77,7 +77,7 @@ func (s policyBuilder) conditionalReadStatements() []Statement {
 		)
 	}
 
-	if len(s.DNSNames) > 0 {
+	if len(s.DNSNames) > 0 || s.Function != "" {
 		out = append(
 			out,
 			newStatement(
@@ -91,6 +91,10 @@ func (s policyBuilder) conditionalReadStatements() []Statement {
 
 	if s.Issuer != "" {
 		out = append(out, s.issuerReadStatements()...)
+	}
+
+	if s.Function != "" {
+		out = append(out, s.functionReadStatements()...)
 	}
 
 	return out
@@ -164,8 +168,7 @@ func (s policyBuilder) networkStatements() []Statement {
 // endpointStatements allows what EC2 asks Route 53 for when an endpoint gets private DNS names. The hosted zone is of AWS, and
 // has no known ARN. A cluster whose zone Slipway creates has the right by [policyBuilder.dnsStatements].
 func (s policyBuilder) endpointStatements() []Statement {
-	createsZone := len(s.DNSNames) > 0 && len(s.HostedZones) == 0
-	if !s.InterfaceEndpoints || createsZone {
+	if !s.InterfaceEndpoints || s.createsZone() {
 		return nil
 	}
 
@@ -224,43 +227,49 @@ func (s policyBuilder) hostedZoneARN(id string) string {
 	return "arn:" + s.Partition + ":route53:::hostedzone/" + id
 }
 
+// createsZone reports whether Slipway creates a hosted zone.
+func (s policyBuilder) createsZone() bool {
+	return s.Function != "" || len(s.DNSNames) > 0 && len(s.HostedZones) == 0
+}
+
 // dnsStatements allows changing the records of the cluster's DNS names. IAM has no condition on tags of
 // hosted zones, so an operator who may create a zone may also delete any empty zone.
 func (s policyBuilder) dnsStatements() []Statement {
-	if len(s.DNSNames) == 0 {
-		return nil
+	var out []Statement
+	if s.createsZone() {
+		out = append(
+			out,
+			newStatement("CreateZone", qualifyActions("route53", "CreateHostedZone"), []string{"*"}, nil),
+			newStatement(
+				"ChangeZones",
+				qualifyActions(
+					"route53", "AssociateVPCWithHostedZone", "ChangeTagsForResource",
+					"DeleteHostedZone", "DisassociateVPCFromHostedZone", "UpdateHostedZoneComment",
+				),
+				[]string{s.hostedZoneARN("*")},
+				nil,
+			),
+		)
 	}
 
-	only := condition{
-		"ForAllValues:StringEquals": {"route53:ChangeResourceRecordSetsNormalizedRecordNames": s.DNSNames},
+	if len(s.DNSNames) == 0 {
+		return out
 	}
+
+	zones := []string{s.hostedZoneARN("*")}
 	if len(s.HostedZones) > 0 {
-		var zones []string
+		zones = nil
 		for _, id := range s.HostedZones {
 			zones = append(zones, s.hostedZoneARN(id))
 		}
-
-		return []Statement{
-			newStatement("ChangeRecords", qualifyActions("route53", "ChangeResourceRecordSets"), zones, only),
-		}
 	}
 
-	return []Statement{
-		newStatement("CreateZone", qualifyActions("route53", "CreateHostedZone"), []string{"*"}, nil),
-		newStatement(
-			"ChangeZones",
-			qualifyActions(
-				"route53", "AssociateVPCWithHostedZone", "ChangeTagsForResource",
-				"DeleteHostedZone", "DisassociateVPCFromHostedZone", "UpdateHostedZoneComment",
-			),
-			[]string{s.hostedZoneARN("*")},
-			nil,
-		),
-		newStatement(
-			"ChangeRecords",
-			qualifyActions("route53", "ChangeResourceRecordSets"),
-			[]string{s.hostedZoneARN("*")},
-			only,
-		),
-	}
+	return append(out, newStatement(
+		"ChangeRecords",
+		qualifyActions("route53", "ChangeResourceRecordSets"),
+		zones,
+		condition{
+			"ForAllValues:StringEquals": {"route53:ChangeResourceRecordSetsNormalizedRecordNames": s.DNSNames},
+		},
+	))
 }

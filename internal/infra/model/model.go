@@ -75,6 +75,8 @@ type Input struct {
 	// KeepsSharedRole keeps the one role that an older slipway gave all control-plane machines, because some still have
 	// it.
 	KeepsSharedRole bool
+	// FunctionCode is the code of the function that keeps DNS records; zero if the cluster needs none.
+	FunctionCode FunctionCode
 	// SignalStack lets machines signal CloudFormation when they are healthy. Only for graphs that are
 	// rendered as a template, since it uses [graph.SignalsPlaceholder].
 	SignalStack bool
@@ -122,6 +124,8 @@ type builder struct {
 	apiTargetGroups []graph.Ref[awskind.TargetGroup]
 	// apiElasticIP is the address of the API, if it has no load balancer.
 	apiElasticIP graph.Ref[awskind.EIP]
+	// etcdRecords is the invocation of the function that keeps the records of etcd's members; unset without one.
+	etcdRecords graph.Ref[awskind.LambdaInvocation]
 }
 
 // machineRole holds the resources that the machines of one role share.
@@ -163,6 +167,7 @@ func Build(in Input) (*graph.Graph, diag.Findings) {
 	b.addPodIdentity()
 	b.addAPIBalancers()
 	b.addDNSRecord()
+	addEtcdDNS(b)
 	b.addControlPlane()
 	b.addWorkers()
 	b.addBastions()

@@ -53,6 +53,11 @@ func textLimits() map[string]textLimit {
 		"target-group Name":                        balancer,
 		"vpc-endpoint ServiceName":                 {255, ``}, // AWS's own name
 		"iam-oidc-provider Url":                    {255, ``},
+		"log-group LogGroupName":                   {512, `^[.\-_/#A-Za-z0-9]+$`},
+		"lambda-function FunctionName":             {64, `^[a-zA-Z0-9_-]+$`},
+		"lambda-function Description":              {256, ``},
+		"event-rule Name":                          {64, `^[.\-_A-Za-z0-9]+$`},
+		"event-rule Description":                   {512, ``},
 	}
 }
 

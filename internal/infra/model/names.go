@@ -14,6 +14,7 @@ import (
 const (
 	maxRoleName     = 64
 	maxBalancerName = 32
+	maxFunctionName = 64
 )
 
 // RoleName returns the name of the IAM role and of the instance profile of machines of role. It contains the
@@ -49,6 +50,23 @@ func ServiceAccountRoleARN(partition, account string, c v1alpha1.Cluster, p v1al
 
 	return "arn:" + partition + ":iam::" + account + ":role" + RolePath(name, region) +
 		ServiceAccountRoleName(name, region, p.Namespace, p.Name)
+}
+
+// FunctionRoleName returns the name of the IAM role of the function that keeps the DNS records of etcd's members.
+func FunctionRoleName(cluster, region string) string {
+	return shortenName(cluster+".dns."+region, maxRoleName)
+}
+
+// FunctionName returns the name of the function that keeps the DNS records of etcd's members, and of its rule. The names of
+// functions have no dots: a hash keeps the names of a.b and a-b apart.
+func FunctionName(cluster string) string {
+	name := "slipway-dns-" + strings.ReplaceAll(cluster, ".", "-")
+	if strings.Contains(cluster, ".") {
+		sum := sha256.Sum256([]byte(cluster))
+		name += "-" + hex.EncodeToString(sum[:])[:nameHash]
+	}
+
+	return shortenName(name, maxFunctionName)
 }
 
 // HasOwnRole reports whether a group has its own IAM role.
@@ -110,7 +128,9 @@ func shortenName(name string, limit int) string {
 	}
 
 	sum := sha256.Sum256([]byte(name))
-	const hash = 8
 
-	return name[:limit-hash-1] + "-" + hex.EncodeToString(sum[:])[:hash]
+	return name[:limit-nameHash-1] + "-" + hex.EncodeToString(sum[:])[:nameHash]
 }
+
+// nameHash is the number of hex digits of a hash in a name.
+const nameHash = 8

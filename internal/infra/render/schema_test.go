@@ -21,6 +21,7 @@ type object = map[string]any
 type cfnDefinition struct {
 	Properties map[string]string
 	Required   []string
+	Additional bool `json:"additionalProperties"` // it takes any property
 }
 
 type cfnType struct {
@@ -82,6 +83,9 @@ func (c *cfnChecker) object(path string, have object, want cfnDefinition, defini
 	}
 	for p, v := range have {
 		typ := want.Properties[p]
+		if typ == "" && want.Additional {
+			continue
+		}
 		if typ == "" {
 			c.errorf("%s has no property %s", path, p)
 			continue
@@ -113,6 +117,9 @@ func (c *cfnChecker) value(path string, v any, typ string, definitions map[strin
 		}
 	case typ == "object" || strings.Contains(typ, "|"):
 		_, fits = v.(object)
+		if _, text := v.(string); text {
+			fits = typ != "object" && typ != "object|string" && slices.Contains(strings.Split(typ, "|"), "string") // documents are objects here
+		}
 	case typ == "string":
 		_, fits = v.(string)
 	case typ == "boolean":
@@ -140,7 +147,8 @@ func (c *cfnChecker) intrinsic(path string, m object, typ string) bool {
 		if name != "Ref" && !strings.HasPrefix(name, "Fn::") {
 			return false
 		}
-		if !slices.Contains([]string{"string", "integer", "number"}, typ) {
+		scalars := []string{"string", "integer", "number"}
+		if !slices.ContainsFunc(strings.Split(typ, "|"), func(one string) bool { return slices.Contains(scalars, one) }) {
 			c.errorf("%s: %s gives no %s", path, name, typ)
 		}
 		c.function(path, name, arg)

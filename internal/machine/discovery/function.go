@@ -70,6 +70,8 @@ type Function struct {
 	HTTP *http.Client
 	// Log receives one line for each run.
 	Log *slog.Logger
+	// Wait waits for a time, or until its context ends. Without it, a run that is denied its rights is not repeated.
+	Wait func(context.Context, time.Duration) error
 }
 
 // New returns the function for AWS, with the settings that lookup finds in its environment. The SDK reads the region and
@@ -93,7 +95,20 @@ func New(ctx context.Context, lookup func(name string) string, log *slog.Logger)
 		Records:   route53.NewFromConfig(cfg),
 		HTTP:      &http.Client{Timeout: responseTimeout},
 		Log:       log,
+		Wait:      wait,
 	}, nil
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
 }
 
 // Result is what a run returns to Lambda.
@@ -123,7 +138,7 @@ func (f Function) Handle(ctx context.Context, body json.RawMessage) (Result, err
 		do = f.Remove
 	}
 
-	result, err := do(ctx)
+	result, err := f.untilAllowed(ctx, do)
 	if event.callback.ResponseURL != "" {
 		err = errors.Join(err, f.respond(ctx, event.callback, err))
 	}
@@ -144,6 +159,43 @@ func (f Function) Handle(ctx context.Context, body json.RawMessage) (Result, err
 	f.Log.InfoContext(ctx, "records are up to date", attributes...)
 
 	return result, nil
+}
+
+// How often and how long a run waits for its rights. IAM makes new ones known everywhere within seconds, and the first run is
+// just after the creation of the role.
+const (
+	maxDenied   = 6
+	deniedPause = 5 * time.Second
+)
+
+// untilAllowed repeats do while AWS denies it.
+func (f Function) untilAllowed(
+	ctx context.Context,
+	do func(context.Context) (Result, error),
+) (result Result, err error) {
+	for range maxDenied {
+		result, err = do(ctx)
+		if !isDenied(err) || f.Wait == nil || f.Wait(ctx, deniedPause) != nil {
+			return result, err
+		}
+	}
+
+	return result, err
+}
+
+// isDenied reports whether the function lacks a right.
+func isDenied(err error) bool {
+	e, ok := errors.AsType[smithy.APIError](err)
+	if !ok {
+		return false
+	}
+
+	switch e.ErrorCode() {
+	case "AccessDenied", "AccessDeniedException", "UnauthorizedOperation":
+		return true
+	}
+
+	return false
 }
 
 // Resync compares the records with the machines and changes them, until a comparison finds no difference: another run

@@ -388,3 +388,26 @@ func TestRecordsConverge(t *testing.T) {
 		}
 	})
 }
+
+// TestNewRightsAreAwaited: a run that lacks its rights is repeated for a while, as just after the creation of the role.
+func TestNewRightsAreAwaited(t *testing.T) {
+	t.Parallel()
+	denied := &smithy.GenericAPIError{Code: "AccessDenied", Message: "not yet"}
+	for waits, want := range map[int]string{2: "", 100: "AccessDenied"} {
+		a := newAccount()
+		a.machines = []discovery.Machine{{ID: "i-1", Slot: "a", Address: "10.0.0.1"}}
+		a.fail = denied
+		f := a.function(&bytes.Buffer{})
+		waited := 0
+		f.Wait = func(context.Context, time.Duration) error {
+			if waited++; waited == waits {
+				a.fail = nil
+			}
+			return nil
+		}
+		result, err := f.Handle(t.Context(), json.RawMessage(`{"tf":{"action":"create"}}`))
+		if want == "" && (err != nil || result.Changes == 0) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("after %d of %d waits: %+v %v", waited, waits, result, err)
+		}
+	}
+}

@@ -27,6 +27,15 @@ func MachinePrefix(cluster string) string { return cluster + "/machine/" }
 // AgentPrefix returns the prefix of the agent binaries, which every machine may read.
 func AgentPrefix(cluster string) string { return MachinePrefix(cluster) + "agent/" }
 
+// FunctionPrefix returns the prefix of the code of the function that keeps DNS records. Only Lambda reads it, with the rights
+// of the operator.
+func FunctionPrefix(cluster string) string { return MachinePrefix(cluster) + "function/" }
+
+// FunctionKey returns the key of the code of the function, a zip file with a hash.
+func FunctionKey(cluster, sum string) string {
+	return FunctionPrefix(cluster) + sum + "/slipway-dns.zip"
+}
+
 // DocumentPrefix returns the prefix that only machines of the given role may read.
 func DocumentPrefix(cluster string, role v1alpha1.Role) string {
 	if role == v1alpha1.RoleControlPlane {
@@ -87,7 +96,7 @@ type Object struct {
 	Key string
 	// Body of a node document; nil for an agent.
 	Body []byte
-	// Agent reads the body of an agent binary; zero for a node document.
+	// Agent reads the body of an agent binary, or the code of a function; zero for a node document.
 	Agent AgentBinary
 }
 
@@ -105,7 +114,7 @@ func (o Object) readBody() ([]byte, error) {
 
 	if got := hexSHA256(body); got != o.Agent.SHA256 {
 		return nil, fmt.Errorf(
-			"the agent binary changed after it was hashed: sha256 is %s, want %s; it was not uploaded",
+			"the program changed after it was hashed: sha256 is %s, want %s; it was not uploaded",
 			got,
 			o.Agent.SHA256,
 		)

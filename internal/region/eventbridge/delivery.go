@@ -100,14 +100,8 @@ func (s *Service) queue(id string, body []byte, now time.Time) error {
 				continue
 			}
 
-			for _, t := range r.sortedTargets() {
-				s.st.Pending = append(s.st.Pending, newDelivery(t, delivery{
-					ID:   id,
-					Rule: s.ruleARN(name),
-					Body: string(body),
-				}, now))
-				s.store.MarkChanged()
-			}
+			s.addDeliveries(name, queuedEvent{id: id, body: string(body)}, now)
+			s.store.MarkChanged()
 		}
 
 		return nil
@@ -161,6 +155,8 @@ func (s *Service) Run(ctx context.Context) {
 
 // Deliver makes one attempt of each delivery that is due. Run calls it; tests may call it.
 func (s *Service) Deliver(ctx context.Context) {
+	s.runSchedules()
+
 	var due []delivery
 	now := s.cfg.Now()
 	s.store.View(func() {

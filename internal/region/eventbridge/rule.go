@@ -54,7 +54,7 @@ func (s *Service) checkRule(in *sdk.PutRuleInput) error {
 	}
 
 	pattern := sdkshape.String(in.EventPattern)
-	if pattern == "" {
+	if pattern == "" && sdkshape.String(in.ScheduleExpression) == "" {
 		return wire.Errorf(
 			codeValidation,
 			"Parameter(s) EventPattern or ScheduleExpression must be specified.",
@@ -72,6 +72,10 @@ func (s *Service) checkRule(in *sdk.PutRuleInput) error {
 	state := sdkshape.String(in.State)
 	if state != "" && state != sdk.RuleStateEnabled && state != sdk.RuleStateDisabled {
 		return wire.NotImplemented("State " + state)
+	}
+
+	if err := checkSchedule(in); err != nil || pattern == "" {
+		return err
 	}
 
 	_, err := parsePattern(pattern)
@@ -101,7 +105,8 @@ func (s *Service) putRule(ctx context.Context, in *sdk.PutRuleInput) (*sdk.PutRu
 	maps.Copy(after.Tags, wire.SystemTags(ctx))
 
 	after.Description = sdkshape.String(in.Description)
-	after.Pattern = *in.EventPattern
+	after.Pattern = sdkshape.String(in.EventPattern)
+	after.setSchedule(sdkshape.String(in.ScheduleExpression), s.cfg.Now().UTC())
 	after.Enabled = sdkshape.String(in.State) != sdk.RuleStateDisabled
 	s.st.Rules[name] = after
 
@@ -115,8 +120,10 @@ func (s *Service) toRule(name string) *sdk.Rule {
 		Arn:          new(s.ruleARN(name)),
 		Name:         &name,
 		EventBusName: new(defaultBus),
-		EventPattern: &r.Pattern,
 		State:        new(sdk.RuleStateEnabled),
+
+		EventPattern:       stringOrNil(r.Pattern),
+		ScheduleExpression: stringOrNil(r.Schedule),
 	}
 	if !r.Enabled {
 		out.State = new(sdk.RuleStateDisabled)
@@ -144,6 +151,8 @@ func (s *Service) describeRule(in *sdk.DescribeRuleInput) (*sdk.DescribeRuleOutp
 		EventPattern: r.EventPattern,
 		Name:         r.Name,
 		State:        r.State,
+
+		ScheduleExpression: r.ScheduleExpression,
 	}, nil
 }
 

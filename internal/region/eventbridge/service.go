@@ -56,7 +56,9 @@ type serviceState struct {
 // rule is a rule of the default event bus.
 type rule struct {
 	Description string
-	Pattern     string // as given
+	Pattern     string    // as given; empty: no event matches
+	Schedule    string    // as given, such as rate(5 minutes); empty: none
+	NextRun     time.Time // of the schedule
 	Enabled     bool
 	Tags        map[string]string
 	Targets     map[string]*sdk.Target // by id

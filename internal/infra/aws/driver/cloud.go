@@ -12,10 +12,13 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 
 	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
@@ -62,6 +65,8 @@ type Cloud struct {
 	skipsZones bool
 	// providers is whether the cluster may have an OpenID Connect provider.
 	providers providerSearch
+	// function is the Lambda function that the cluster may have.
+	function functionSearch
 	// inUse explains why AWS refuses to delete a resource; nil: it is retried without an
 	// explanation.
 	inUse InUseFunc
@@ -130,6 +135,9 @@ func New(cfg aws.Config, scope Scope, inUse InUseFunc) *Cloud {
 	registerKeys(c, kmsClient, scope)
 	registerLoadBalancers(c, elbClient, scope)
 	registerHostedZones(c, route53.NewFromConfig(cfg), scope)
+	registerLogGroups(c, cloudwatchlogs.NewFromConfig(cfg))
+	registerFunctions(c, lambda.NewFromConfig(cfg), scope)
+	registerEventRules(c, eventbridge.NewFromConfig(cfg))
 	registerAutoScalingGroups(c, scalingClient, ec2Client, scope)
 	c.addReader(c.readersByType.combineReaders(ec2Client, scope), awskind.Route{}) // those of unmanaged tables
 

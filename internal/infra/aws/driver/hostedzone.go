@@ -298,7 +298,7 @@ func readZone(
 
 	if len(tags) == 0 { // its creation was interrupted: only the comment has the name of its cluster
 		tags[awskind.TagCluster] = scope.Cluster
-		tags[awskind.TagAddress] = string(graph.Address(awskind.HostedZone{}.Kind(), awskind.ZoneName))
+		tags[awskind.TagAddress] = string(graph.Address(awskind.HostedZone{}.Kind(), zoneNameInGraph(z, scope)))
 	}
 
 	r := awskind.HostedZone{Name: strings.TrimSuffix(aws.ToString(z.Name), "."), Tags: tags}
@@ -313,6 +313,15 @@ func readZone(
 	}
 
 	return []plan.ActualResource{{Addr: addressFromTags(tags), ID: id, Resource: r}}, nil
+}
+
+// zoneNameInGraph returns the name in the graph of a zone of the cluster.
+func zoneNameInGraph(z r53types.HostedZone, scope Scope) string {
+	if strings.TrimSuffix(aws.ToString(z.Name), ".") == awskind.EtcdZoneDomain(scope.Cluster) {
+		return awskind.EtcdZoneName
+	}
+
+	return awskind.ZoneName
 }
 
 func readZoneTags(ctx context.Context, api zoneTagAPI, id string) (awskind.Tags, error) {

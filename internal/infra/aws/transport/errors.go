@@ -115,6 +115,7 @@ func errorClassRules() []errorClassRule {
 	return []errorClassRule{
 		{plan.Throttled, func(code, _ string) bool { return isThrottleCode(code) }},
 		{plan.NotReady, isMissingProfile},
+		{plan.NotReady, isFunctionNotReady},
 		{plan.AlreadyExists, codeContains("AlreadyExists", "Duplicate")},
 		{plan.NotFound, codeHasSuffix("NotFound", "NotFoundException")},
 		{plan.NotFound, codeIsOneOf("NoSuchEntity", "NoSuchHostedZone")},
@@ -130,6 +131,8 @@ func errorClassRules() []errorClassRule {
 			"IncorrectState",
 			"IncorrectInstanceState",
 			"ConcurrentModification",
+			"ConcurrentModificationException", // of EventBridge
+			"OperationAbortedException",       // of CloudWatch Logs
 			"OperationInProgress",
 			"IncorrectModificationState",
 			"InvalidStateTransition",
@@ -153,6 +156,19 @@ func isMissingProfile(code, message string) bool {
 	}
 
 	return strings.HasPrefix(code, "Invalid") || code == "ValidationError"
+}
+
+// isFunctionNotReady matches the errors of Lambda about a function that is still being created or changed, and about a role
+// that IAM created seconds ago: Lambda does not see it yet. Their codes have other meanings too.
+func isFunctionNotReady(code, message string) bool {
+	switch code {
+	case "ResourceConflictException":
+		return strings.Contains(message, "cannot be performed at this time")
+	case "InvalidParameterValueException":
+		return strings.Contains(message, "cannot be assumed by Lambda")
+	}
+
+	return false
 }
 
 func codeContains(parts ...string) func(code, message string) bool {

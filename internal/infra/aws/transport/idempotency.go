@@ -33,6 +33,7 @@ func isIdempotent(operation string, input any) bool {
 		"Modify", "Put", "Set", "Update", "Enable", "Disable", "Authorize",
 		"Tag", "Untag", "CreateTags", "AddTags", "RemoveTags",
 		"Delete", "Release", "Terminate",
+		"Invoke", // of a function that compares all that it is responsible for each time
 	)
 }
 

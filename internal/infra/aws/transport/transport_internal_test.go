@@ -53,6 +53,27 @@ func TestErrorClasses(t *testing.T) {
 	}
 }
 
+// TestFunctionErrors: the codes of Lambda have several meanings, which its messages tell apart.
+func TestFunctionErrors(t *testing.T) {
+	for _, c := range []struct {
+		code, message string
+		want          plan.ErrorClass
+	}{
+		{"InvalidParameterValueException", "The role defined for the function cannot be assumed by Lambda.", plan.NotReady},
+		{"InvalidParameterValueException", "'Timeout' value failed to satisfy constraint", plan.Unclassified},
+		{"ResourceConflictException", "The operation cannot be performed at this time. An update is in progress for resource: arn", plan.NotReady},
+		{"ResourceConflictException", "Function already exist: f", plan.Unclassified},
+		{"ResourceNotFoundException", "Function not found: arn", plan.NotFound},
+		{"ConcurrentModificationException", "m", plan.NotReady},
+		{"OperationAbortedException", "m", plan.NotReady},
+	} {
+		err := Wrap(&smithy.GenericAPIError{Code: c.code, Message: c.message}, "create function f")
+		if got := plan.ErrorClassOf(err); got != c.want {
+			t.Errorf("%s: %s: class %q, want %q", c.code, c.message, got, c.want)
+		}
+	}
+}
+
 // brokenConnections is an HTTP client whose first connections break.
 type brokenConnections struct {
 	broken int32

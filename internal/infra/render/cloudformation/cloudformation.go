@@ -327,6 +327,11 @@ func (r renderer) renderValue(p propertyPath, f graph.Field) (any, error) {
 			return r.renderPolicy(v)
 		}
 
+	case graph.Text:
+		if f.IsJSON {
+			return r.renderPolicy(string(graph.JSONOf(v)))
+		}
+
 	case int64:
 		if f.Render.CloudFormationString {
 			return strconv.FormatInt(v, 10), nil
@@ -385,8 +390,13 @@ func (r renderer) renderPolicy(doc string) (any, error) {
 func (r renderer) replacePlaceholders(v any) any {
 	switch x := v.(type) {
 	case string:
-		if parts := r.renderLiteral(x); len(parts) > 1 {
+		parts := r.renderLiteral(x)
+		if len(parts) > 1 {
 			return joinParts(parts)
+		}
+
+		if len(parts) == 1 {
+			return parts[0]
 		}
 
 	case []any:

@@ -161,7 +161,23 @@ func (r renderer) renderLiteral(s string) []any {
 			out = append(out, jsonObject{"Ref": "AWS::StackName"})
 		}
 
-		out = append(out, renderVersioned(piece)...)
+		out = append(out, r.renderReferences(piece)...)
+	}
+
+	return out
+}
+
+// renderReferences renders a string that may contain references to resources of the graph, as a document does.
+func (r renderer) renderReferences(s string) []any {
+	var out []any
+	for s != "" {
+		symbol, before, after := graph.FindJSONReference(s)
+		out = append(out, renderVersioned(before)...)
+		if symbol != (graph.Symbol{}) {
+			out = append(out, r.renderReference(symbol))
+		}
+
+		s = after
 	}
 
 	return out

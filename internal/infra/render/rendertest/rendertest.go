@@ -34,8 +34,9 @@ const ClusterID = "k7q2m4x9c3v5b8n1"
 // Topology is one of the example clusters that every renderer is tested with; ha is the default cluster.
 type Topology struct {
 	// Name of the example's file, without its extension.
-	Name string
-	text string
+	Name     string
+	text     string
+	function model.FunctionCode // published code; zero for that of renderings
 }
 
 // Topologies returns the examples, sorted by name.
@@ -88,11 +89,22 @@ func (x Topology) WithReplaced(ids map[string]string) Topology {
 	return x
 }
 
+// WithFunction returns x with the published code of the function that keeps DNS records.
+func (x Topology) WithFunction(code model.FunctionCode) Topology {
+	x.function = code
+	return x
+}
+
 // Input returns the model's input for x in a region.
 func (x Topology) Input(t *testing.T, region string) model.Input {
 	t.Helper()
 	set, fs := manifest.Parse([]byte(strings.ReplaceAll(x.text, exampleRegion, region)))
-	return modelInput(t, region, set, fs)
+	in := modelInput(t, region, set, fs)
+	if x.function.Key != "" {
+		in.FunctionCode = x.function
+	}
+
+	return in
 }
 
 // Graph builds the graph of a new cluster demo in us-east-1.
@@ -137,6 +149,7 @@ func modelInput(t *testing.T, region string, set manifest.Set, fs diag.Findings)
 	}
 
 	sum := strings.Repeat("0", 64)
+	in.FunctionCode = model.FunctionCode{Key: "prod/" + node.FunctionKey(name, sum), SHA256: sum, Arch: "amd64"}
 
 	for _, g := range set.Groups {
 		image := model.Image{ID: Image, RootDevice: "/dev/xvda"}

@@ -74,6 +74,9 @@ func Render(g *graph.Graph, o Options) ([]byte, error) {
 		}
 
 		resources[kind][labels[n.Addr]] = body
+		if err := r.addSeparateResources(n, resources); err != nil {
+			return nil, err
+		}
 	}
 
 	doc := map[string]any{
@@ -257,30 +260,50 @@ func (r renderer) renderField(p propertyPath, f graph.Field) (map[string]any, er
 			return map[string]any{f.Attribute: renderPropagated(v)}, nil
 		case f.Nested != nil:
 			block, err := r.renderBlock(p, render.NestedFields(f.Nested, v))
+			if f.Render.TerraformMap {
+				return map[string]any{f.Attribute: block}, err
+			}
+
 			return map[string]any{f.Attribute: []any{block}}, err
 		}
 
 	case []any:
-		if f.Nested != nil {
-			blocks, err := r.renderBlocks(p, f.Nested, v)
-			return map[string]any{f.Attribute: blocks}, err
-		}
-
-		if f.Render.TerraformSingle {
-			if len(v) != 1 {
-				return nil, fmt.Errorf("%s: Terraform requires exactly one item, not %d", f.Property, len(v))
-			}
-
-			f.Value = v[0]
-			p = p.child("0")
-		}
+		return r.renderListField(p, f, v)
 	}
 
-	if f.Attribute == "-" {
+	return r.renderAttribute(p, f), nil
+}
+
+// renderListField renders a property that is a list: as blocks, as an attribute, or as resources of their own, which
+// [renderer.addSeparateResources] adds.
+func (r renderer) renderListField(p propertyPath, f graph.Field, list []any) (map[string]any, error) {
+	switch {
+	case f.Render.TerraformOwnType != "":
 		return nil, nil
+
+	case f.Nested != nil:
+		blocks, err := r.renderBlocks(p, f.Nested, list)
+		return map[string]any{f.Attribute: blocks}, err
+
+	case f.Render.TerraformSingle:
+		if len(list) != 1 {
+			return nil, fmt.Errorf("%s: Terraform requires exactly one item, not %d", f.Property, len(list))
+		}
+
+		f.Value = list[0]
+		p = p.child("0")
 	}
 
-	return map[string]any{f.Attribute: r.renderValue(p, f)}, nil
+	return r.renderAttribute(p, f), nil
+}
+
+// renderAttribute renders a property as one attribute; nil if Terraform does not have it.
+func (r renderer) renderAttribute(p propertyPath, f graph.Field) map[string]any {
+	if f.Attribute == "-" {
+		return nil
+	}
+
+	return map[string]any{f.Attribute: r.renderValue(p, f)}
 }
 
 func (r renderer) renderBlocks(p propertyPath, nested []graph.Field, list []any) ([]any, error) {

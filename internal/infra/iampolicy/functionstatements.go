@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iampolicy
+
+import "github.com/slipway-k8s/slipway/internal/infra/awskind"
+
+// The principals of Lambda and EventBridge are the same in all partitions.
+const (
+	functionPrincipal = "lambda.amazonaws.com"
+	eventsPrincipal   = "events.amazonaws.com"
+)
+
+// functionARN returns the ARN of the function that keeps DNS records.
+func (s policyBuilder) functionARN() string { return s.regionalARN("lambda", "function:"+s.Function) }
+
+// ruleARN returns the ARN of the rule that triggers the function.
+func (s policyBuilder) ruleARN() string { return s.regionalARN("events", "rule/"+s.Function) }
+
+// logGroupARN returns the ARN of the log group of the function. Some operations need it with :* at its end.
+func (s policyBuilder) logGroupARN() string {
+	return s.regionalARN("logs", "log-group:"+awskind.FunctionLogGroup(s.Function))
+}
+
+// functionReadStatements allows reading the function, its rule and its log group. CloudWatch Logs does not restrict the list
+// of log groups to one of them.
+func (s policyBuilder) functionReadStatements() []Statement {
+	return []Statement{
+		newStatement("ReadFunction", qualifyActions("lambda", "GetFunction", "GetPolicy"), []string{s.functionARN()}, nil),
+		newStatement(
+			"ReadRule",
+			qualifyActions("events", "DescribeRule", "ListTagsForResource", "ListTargetsByRule"),
+			[]string{s.ruleARN()},
+			nil,
+		),
+		newStatement(
+			"ReadLogGroup",
+			qualifyActions("logs", "DescribeLogGroups", "ListTagsForResource"),
+			[]string{s.regionalARN("logs", "log-group:*")},
+			nil,
+		),
+	}
+}
+
+// functionStatements allows managing the function, its rule and its log group, and passing its role to Lambda.
+//
+// They are no way to more permissions: who can replace the code of the function has the permissions of its role, and that
+// role has the boundary of machines.
+func (s policyBuilder) functionStatements() []Statement {
+	if s.Function == "" {
+		return nil
+	}
+
+	return []Statement{
+		newStatement(
+			"ChangeFunction",
+			qualifyActions(
+				"lambda", "CreateFunction", "DeleteFunction", "InvokeFunction", "RemovePermission", "TagResource",
+				"UntagResource", "UpdateFunctionCode", "UpdateFunctionConfiguration",
+			),
+			[]string{s.functionARN()},
+			nil,
+		),
+		newStatement(
+			"TriggerFunction",
+			qualifyActions("lambda", "AddPermission"),
+			[]string{s.functionARN()},
+			stringEquals("lambda:Principal", eventsPrincipal),
+		),
+		newStatement(
+			"PassFunctionRole",
+			qualifyActions("iam", "PassRole"),
+			[]string{"arn:" + s.Partition + ":iam::" + s.Account + ":role" + s.RolePath + s.FunctionRole},
+			stringEquals("iam:PassedToService", functionPrincipal),
+		),
+		newStatement(
+			"ChangeRule",
+			qualifyActions("events", "DeleteRule", "PutRule", "RemoveTargets", "TagResource", "UntagResource"),
+			[]string{s.ruleARN()},
+			nil,
+		),
+		newStatement(
+			"ChangeTargets",
+			qualifyActions("events", "PutTargets"),
+			[]string{s.ruleARN()},
+			condition{"ForAllValues:StringEquals": {"events:TargetArn": {s.functionARN()}}},
+		),
+		newStatement(
+			"ChangeLogGroup",
+			qualifyActions(
+				"logs", "CreateLogGroup", "DeleteLogGroup", "PutRetentionPolicy", "TagResource", "UntagResource",
+			),
+			[]string{s.logGroupARN(), s.logGroupARN() + ":*"},
+			nil,
+		),
+	}
+}
+
+// boundaryOfFunction allows the function of a cluster to keep the DNS records of the cluster's members of etcd, and to write
+// its log.
+func (s policyBuilder) boundaryOfFunction() []Statement {
+	domain := awskind.EtcdZoneDomain(clusterOfRole)
+
+	return []Statement{
+		newStatement(
+			"ReadRecords",
+			qualifyActions("route53", "ListResourceRecordSets"),
+			[]string{s.hostedZoneARN("*")},
+			nil,
+		),
+		newStatement(
+			"Records",
+			qualifyActions("route53", "ChangeResourceRecordSets"),
+			[]string{s.hostedZoneARN("*")},
+			condition{"ForAllValues:StringLike": {
+				"route53:ChangeResourceRecordSetsNormalizedRecordNames": {"etcd-?." + domain, "_etcd-*-ssl._tcp." + domain},
+			}},
+		),
+		newStatement(
+			"Logs",
+			qualifyActions("logs", "CreateLogStream", "PutLogEvents"),
+			[]string{s.regionalARN("logs", "log-group:"+awskind.FunctionLogGroup("slipway-dns-*")+":*")},
+			nil,
+		),
+	}
+}

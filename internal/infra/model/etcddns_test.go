@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package model_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/model"
+	"github.com/slipway-k8s/slipway/internal/infra/render/rendertest"
+	"github.com/slipway-k8s/slipway/internal/machine/discovery"
+)
+
+// TestFunctionNames: the name of a function has up to 64 characters and no dot, and differs for clusters that differ.
+func TestFunctionNames(t *testing.T) {
+	t.Parallel()
+	names := map[string]string{}
+	for _, cluster := range []string{"demo", "a.b", "a-b", "a.b.c", longest("c", 40), longest("c.", 63), longest("d.", 63)} {
+		name := model.FunctionName(cluster)
+		if !regexp.MustCompile(`^slipway-dns-[a-z0-9-]{1,52}$`).MatchString(name) {
+			t.Errorf("%s: %s", cluster, name)
+		}
+		if other := names[name]; other != "" {
+			t.Errorf("%s and %s have the function %s", cluster, other, name)
+		}
+		names[name] = cluster
+	}
+}
+
+// etcdDNS returns the example with discovery by DNS.
+func etcdDNS(t *testing.T) rendertest.Topology {
+	t.Helper()
+	for _, x := range rendertest.Topologies() {
+		if x.Name == "etcd-dns" {
+			return x
+		}
+	}
+	t.Fatal("there is no example etcd-dns")
+	return rendertest.Topology{}
+}
+
+// TestFunctionOfEtcd: the function's zone is that of its records, its role is limited to that zone, the machines of the control
+// plane wait for the function, and the rule names their groups.
+func TestFunctionOfEtcd(t *testing.T) {
+	t.Parallel()
+	g := etcdDNS(t).Graph(t)
+	zone, _ := g.Node("hosted-zone/etcd").Resource.(awskind.HostedZone)
+	if zone.Name != discovery.ZoneName("etcd-dns") || len(zone.VPCs) != 1 {
+		t.Errorf("the zone is %+v", zone)
+	}
+
+	policy, _ := g.Node("iam-role-policy/dns").Resource.(awskind.IAMRolePolicy)
+	text := policy.Document.Text().String()
+	for _, want := range []string{
+		"arn:aws:route53:::hostedzone/${hosted-zone/etcd}", discovery.PeerServiceName("etcd-dns"), discovery.ClientServiceName("etcd-dns"), "etcd-?.etcd-dns.internal",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the policy lacks %s: %s", want, text)
+		}
+	}
+
+	rule, _ := g.Node("event-rule/dns").Resource.(awskind.EventRule)
+	for _, slot := range []string{"a", "b", "c"} {
+		n := g.Node(graph.Addr("autoscaling-group/control-plane-" + slot))
+		group, _ := n.Resource.(awskind.AutoScalingGroup)
+		if !strings.Contains(string(rule.Pattern), `"`+group.Name+`"`) {
+			t.Errorf("the rule does not name %s: %s", group.Name, rule.Pattern)
+		}
+		if !strings.Contains(strings.Join(addrs(n.ExplicitDeps), " "), "lambda-invocation/dns") {
+			t.Errorf("%s does not wait for the function: %v", n.Addr, n.ExplicitDeps)
+		}
+	}
+	if strings.Contains(string(rule.Pattern), "workers") {
+		t.Errorf("the rule names workers: %s", rule.Pattern)
+	}
+}
+
+func addrs(list []graph.Addr) []string {
+	var out []string
+	for _, a := range list {
+		out = append(out, string(a))
+	}
+	return out
+}
+
+// TestFunctionFindings: the code must be published, and the cluster's own zone cannot have the name of the records' zone.
+func TestFunctionFindings(t *testing.T) {
+	t.Parallel()
+	in := etcdDNS(t).Input(t, "us-east-1")
+	in.FunctionCode = model.FunctionCode{}
+	if _, fs := model.Build(in); !strings.Contains(fs.Err().Error(), "was not published") {
+		t.Errorf("without code: %v", fs)
+	}
+
+	in = etcdDNS(t).Input(t, "us-east-1")
+	in.Cluster.Spec.DNSZone = "etcd-dns.internal"
+	in.Cluster.Spec.Topology.DNS.Type = "Private"
+	in.Cluster.Spec.API.PublicName = "api.etcd-dns.internal"
+	if _, fs := model.Build(in); fs.Err() == nil || !strings.Contains(fs.Err().Error(), "a VPC can have only one") {
+		t.Errorf("two zones of a name: %v", fs)
+	}
+
+	in.Cluster.Spec.Etcd.Discovery = v1alpha1.EtcdDiscoveryTags
+	if g, fs := model.Build(in); fs.Err() != nil || g.Node("lambda-function/dns") != nil {
+		t.Errorf("with tags: %v", fs)
+	}
+}
