@@ -15,8 +15,8 @@ import (
 
 const securityFile = "docs/security.md"
 
-// testCommand returns what matches a command of a page that runs tests.
-func testCommand() *regexp.Regexp { return regexp.MustCompile("`go test ([^`]*\\./[^`]*)`") }
+// testCommandPattern returns what matches a command of a page that runs tests.
+func testCommandPattern() *regexp.Regexp { return regexp.MustCompile("`go test ([^`]*\\./[^`]*)`") }
 
 // testNames are the names of the tests of packages that were looked up, by folder.
 type testNames map[string][]string
@@ -101,7 +101,7 @@ func TestNamedTestsExist(t *testing.T) {
 
 		found := 0
 		for number, line := range strings.Split(string(content), "\n") {
-			for _, command := range testCommand().FindAllStringSubmatch(line, -1) {
+			for _, command := range testCommandPattern().FindAllStringSubmatch(line, -1) {
 				found++
 				for _, missing := range names.missing(t, command[1]) {
 					t.Errorf("%s:%d: go test %s: there is no %s", page, number+1, command[1], missing)
@@ -147,7 +147,7 @@ func TestEachFindingHasATest(t *testing.T) {
 			}
 		}
 
-		if !testCommand().MatchString(line) && !machines.MatchString(line) {
+		if !testCommandPattern().MatchString(line) && !machines.MatchString(line) {
 			t.Errorf("%s:%d: the row names no test", securityFile, number+1)
 		}
 
