@@ -17,7 +17,7 @@ const (
 )
 
 // TestFactsHaveSourceAndTest fails for a row of docs/aws-facts.md without a source or a test that exists, and for a test in
-// docs/testing.md that does not exist.
+// docs/testing.md or docs/security.md that does not exist.
 func TestFactsHaveSourceAndTest(t *testing.T) {
 	for number, line := range markdownRows(t, factsFile) {
 		cells := strings.Split(strings.ReplaceAll(line, `\|`, "\x00"), "|")
@@ -36,7 +36,7 @@ func TestFactsHaveSourceAndTest(t *testing.T) {
 		}
 	}
 
-	for _, file := range []string{factsFile, ledgerFile} {
+	for _, file := range []string{factsFile, ledgerFile, securityFile} {
 		for number, line := range markdownRows(t, file) {
 			checkNamedTests(t, file, number, line)
 		}
