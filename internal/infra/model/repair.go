@@ -25,18 +25,22 @@ func repairTags(ig v1alpha1.InstanceGroup) awskind.Tags {
 	wait, waitErr := time.ParseDuration(r.NotReadyFor)
 	age, ageErr := time.ParseDuration(r.MinMachineAge)
 	isControlPlane := ig.Spec.Role == v1alpha1.RoleControlPlane
-	switch {
-	case waitErr != nil, isControlPlane && ageErr != nil:
+	if waitErr != nil || isControlPlane && ageErr != nil {
 		return nil
-	case wait == defaultRepairWait && isControlPlane && age == defaultRepairAge:
-		return nil
-	case wait == defaultRepairWait && !isControlPlane && r.MaxUnhealthyPercent == defaultRepairPercent:
-		return nil
-	case isControlPlane:
-		return awskind.Tags{awskind.TagRepair: fmt.Sprintf("%s %s", wait, age)}
-	default:
-		return awskind.Tags{awskind.TagRepair: fmt.Sprintf("%s %d%%", wait, r.MaxUnhealthyPercent)}
 	}
+
+	text := fmt.Sprintf("%s %d%%", wait, r.MaxUnhealthyPercent)
+	usual := fmt.Sprintf("%s %d%%", defaultRepairWait, defaultRepairPercent)
+	if isControlPlane {
+		text = fmt.Sprintf("%s %s", wait, age)
+		usual = fmt.Sprintf("%s %s", defaultRepairWait, defaultRepairAge)
+	}
+
+	if text == usual {
+		return nil
+	}
+
+	return awskind.Tags{awskind.TagRepair: text}
 }
 
 // The policies of groups without a tag, see package repair.

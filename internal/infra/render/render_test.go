@@ -288,7 +288,7 @@ func TestTemplateQuotas(t *testing.T) {
 		graph.Add(many, fmt.Sprintf("network-%d", i), awskind.VPC{})
 	}
 	_, err = cloudformation.Render(many, cloudformation.Options{})
-	if err == nil || !strings.Contains(err.Error(), "201 members of Outputs: CloudFormation allows 200; use fewer") {
+	if err == nil || !strings.Contains(err.Error(), "201 outputs: CloudFormation allows 200; use fewer") {
 		t.Errorf("201 outputs: %v", err)
 	}
 }

@@ -27,11 +27,8 @@ func checkQuotas(doc jsonObject) error {
 		return fmt.Errorf("the description of the template has %d bytes: CloudFormation allows %d", len(text), maxDescriptionBytes)
 	}
 
-	for _, section := range []string{"Outputs", "Parameters"} {
-		have, _ := doc[section].(jsonObject)
-		if most := maxMembers(section); len(have) > most {
-			return fmt.Errorf("the template has %d members of %s: CloudFormation allows %d; %s", len(have), section, most, lessOf)
-		}
+	if have, _ := doc["Outputs"].(jsonObject); len(have) > maxOutputs {
+		return fmt.Errorf("the template has %d outputs: CloudFormation allows %d; %s", len(have), maxOutputs, lessOf)
 	}
 
 	for _, section := range []string{"Resources", "Parameters", "Outputs", "Mappings"} {
@@ -45,15 +42,6 @@ func checkQuotas(doc jsonObject) error {
 	}
 
 	return checkParameterValues(doc)
-}
-
-// maxMembers returns how many members a section of a template may have.
-func maxMembers(section string) int {
-	if section == "Outputs" {
-		return maxOutputs
-	}
-
-	return maxParameters
 }
 
 // checkParameterValues returns an error for a default value that is too long.
