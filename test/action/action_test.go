@@ -218,7 +218,7 @@ func TestPullRequestAndMerge(t *testing.T) {
 	// A pull request: the plan is in the summary and in a comment, and nothing is changed.
 	request := []string{"INPUT_COMMAND=plan", "INPUT_MANIFESTS=demo.yaml", "PULL_REQUEST=7", "INPUT_COMMENT=true"}
 	s := r.run("run.sh", request...)
-	if s.code != 0 || s.changes != "true" || !strings.Contains(s.summary, "Plan: 95 to add, 0 to change, 0 to destroy") {
+	if s.code != 0 || s.changes != "true" || !strings.Contains(s.summary, "Plan: 101 to add, 0 to change, 0 to destroy") {
 		t.Fatalf("plan: exit code %d, changes %q\n%s", s.code, s.changes, s.log)
 	}
 	if n := len(h.comments); n != 151 || !strings.HasPrefix(h.comments[150].Body, "<!-- slipway plan demo -->\n### Plan of cluster demo\n") ||
@@ -230,7 +230,7 @@ func TestPullRequestAndMerge(t *testing.T) {
 	if s = r.run("run.sh", "INPUT_COMMAND=save", "INPUT_MANIFESTS=demo.yaml"); s.code != 0 || s.changes != "true" || s.saved != "./slipway.plan" {
 		t.Fatalf("save: exit code %d, changes %q, plan %q\n%s", s.code, s.changes, s.saved, s.log)
 	}
-	if s = r.run("run.sh", "INPUT_COMMAND=apply", "INPUT_WAIT="); s.code != 0 || !strings.Contains(s.summary, "### Applied cluster demo") || !strings.Contains(s.summary, "95/95") {
+	if s = r.run("run.sh", "INPUT_COMMAND=apply", "INPUT_WAIT="); s.code != 0 || !strings.Contains(s.summary, "### Applied cluster demo") || !strings.Contains(s.summary, "101/101") {
 		t.Fatalf("apply: exit code %d\n%s", s.code, s.log)
 	}
 	if s = r.run("run.sh", "INPUT_COMMAND=apply", "INPUT_WAIT="); s.code == 0 || !strings.Contains(s.summary, "stale; nothing was changed") {

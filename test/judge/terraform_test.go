@@ -167,7 +167,7 @@ output "api" { value = module.cluster[0].load_balancer_api_dns_name }
 `))
 		tf.mustRunTerraform(t, dir, "get", "-no-color")
 		out := tf.mustRunTerraform(t, dir, "plan", "-no-color", "-input=false")
-		if !strings.Contains(out, "Plan: 95 to add, 0 to change, 0 to destroy") || !strings.Contains(out, "= 7") {
+		if !strings.Contains(out, "Plan: 101 to add, 0 to change, 0 to destroy") || !strings.Contains(out, "= 7") {
 			t.Error(out)
 		}
 		tf.mustRunTerraform(t, dir, "apply", "-no-color", "-auto-approve", "-input=false")
