@@ -24,7 +24,7 @@ const functionFile = "bootstrap"
 
 // findFunctionCode returns the code of the function that keeps the DNS records of etcd's members, and the object to publish
 // it as. The function has the architecture of the control plane. Both are zero if the cluster needs no function.
-func (session *Session) findFunctionCode(d *Desired) (model.FunctionCode, []node.Object, error) {
+func findFunctionCode(session *Session, d *Desired) (model.FunctionCode, []node.Object, error) {
 	if !model.UsesEtcdDNS(d.Manifests.Cluster.Spec) {
 		return model.FunctionCode{}, nil, nil
 	}

@@ -44,7 +44,7 @@ func (session *Session) BuildGraph(ctx context.Context, d *Desired) error {
 		return err
 	}
 
-	code, objects, err := session.findFunctionCode(d)
+	code, objects, err := findFunctionCode(session, d)
 	if err != nil {
 		return err
 	}

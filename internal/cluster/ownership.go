@@ -60,7 +60,7 @@ func (session *Session) ReadResources(
 		session.Cloud.FindProviders(!isLost)
 	}
 
-	session.findFunction(ctx, s, set)
+	findFunction(ctx, session, s, set)
 
 	return session.ReadAgain(ctx)
 }

@@ -156,21 +156,21 @@ func mayHaveZones(set manifest.Set) bool {
 
 // findFunction lets the session's cloud read the function that keeps DNS records, if the cluster has one or may have one: by
 // its manifests, or by what was applied last.
-func (session *Session) findFunction(ctx context.Context, s store.Store, set manifest.Set) {
+func findFunction(ctx context.Context, session *Session, s store.Store, set manifest.Set) {
 	isLost := set.Cluster.Kind == ""
-	if isLost || model.UsesEtcdDNS(set.Cluster.Spec) || session.hadFunction(ctx, s) {
+	if isLost || model.UsesEtcdDNS(set.Cluster.Spec) || hadFunction(ctx, s, session.Name) {
 		session.Cloud.FindFunction(model.FunctionName(session.Name), !isLost)
 	}
 }
 
 // hadFunction reports whether the last apply, or an attempt of one since then, created a function.
-func (session *Session) hadFunction(ctx context.Context, s store.Store) bool {
-	applied, _, err := clusterstate.ReadLastApplied(ctx, s, session.Name)
+func hadFunction(ctx context.Context, s store.Store, name string) bool {
+	applied, _, err := clusterstate.ReadLastApplied(ctx, s, name)
 	if err != nil { // the next apply overwrites it
 		return false
 	}
 
-	isCode := func(key string) bool { return strings.HasPrefix(key, node.FunctionPrefix(session.Name)) }
+	isCode := func(key string) bool { return strings.HasPrefix(key, node.FunctionPrefix(name)) }
 	if slices.ContainsFunc(applied.Objects, isCode) {
 		return true
 	}

@@ -28,6 +28,8 @@ import (
 
 // Main is the Lambda function if the local region starts this program as one; it does not return then. Call it at the
 // beginning of TestMain. cmd/slipway-dns does the same.
+//
+//nolint:forbidigo // it is the main function of a program
 func Main() {
 	if os.Getenv("AWS_LAMBDA_RUNTIME_API") == "" {
 		return
@@ -64,7 +66,7 @@ func Publish(t *testing.T, cfg aws.Config, bucket, key string) model.FunctionCod
 // Build compiles cmd/slipway-dns for this machine and returns the path of the program.
 func Build(dir string) (string, error) {
 	path := filepath.Join(dir, "slipway-dns")
-	cmd := exec.Command( //nolint:gosec,noctx // of a test
+	cmd := exec.Command( //nolint:noctx // of a test
 		"go", "build", "-trimpath", "-tags", "lambda.norpc", "-ldflags", "-s -w", "-o", path,
 		"github.com/slipway-k8s/slipway/cmd/slipway-dns",
 	)

@@ -129,10 +129,10 @@ func (b *bench) configOf(w who) sdk.Config {
 }
 
 // functionObject returns the bucket and the key of the code of the function.
-func (b *bench) functionObject() (bucket, key string) {
+func (b *bench) functionObject(ctx context.Context) (bucket, key string) {
 	b.Helper()
 	objects := s3.NewFromConfig(b.region.AWSConfig(), func(o *s3.Options) { o.UsePathStyle = true })
-	out, err := objects.ListObjectsV2(b.Context(), &s3.ListObjectsV2Input{Bucket: sdk.String("slipway-test"), Prefix: sdk.String("team/demo/machine/function/")})
+	out, err := objects.ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: sdk.String("slipway-test"), Prefix: sdk.String("team/demo/machine/function/")})
 	b.check(out, err)
 	if len(out.Contents) != 1 {
 		b.Fatalf("%d objects with the code of the function", len(out.Contents))
@@ -150,7 +150,7 @@ func (b *bench) changeArchitecture(ctx context.Context, functions *lambda.Client
 	if have.Configuration.Architectures[0] == other {
 		other = lambdatypes.ArchitectureX8664
 	}
-	bucket, key := b.functionObject()
+	bucket, key := b.functionObject(ctx)
 	_, err = functions.UpdateFunctionCode(ctx, &lambda.UpdateFunctionCodeInput{
 		FunctionName: sdk.String("slipway-dns-demo"), S3Bucket: &bucket, S3Key: &key, Architectures: []lambdatypes.Architecture{other},
 	})
@@ -164,7 +164,7 @@ func (b *bench) deniedToOperator(ctx context.Context, op who) {
 	functions := lambda.NewFromConfig(cfg)
 	roles, err := iam.NewFromConfig(b.region.AWSConfig()).ListRoles(ctx, &iam.ListRolesInput{PathPrefix: sdk.String("/slipway/us-east-1/demo/")})
 	b.check(roles, err)
-	bucket, key := b.functionObject()
+	bucket, key := b.functionObject(ctx)
 	for _, role := range roles.Roles {
 		_, err := functions.UpdateFunctionConfiguration(ctx, &lambda.UpdateFunctionConfigurationInput{FunctionName: sdk.String("slipway-dns-demo"), Role: role.Arn})
 		if denied := err != nil && strings.Contains(err.Error(), "AccessDenied"); denied == strings.Contains(*role.RoleName, ".dns.") {

@@ -96,29 +96,21 @@ func (s policyBuilder) functionStatements() []Statement {
 }
 
 // boundaryOfFunction allows the function of a cluster to keep the DNS records of the cluster's members of etcd, and to write
-// its log.
+// its log. The list of records has no names, so the condition holds for it.
 func (s policyBuilder) boundaryOfFunction() []Statement {
-	domain := awskind.EtcdZoneDomain(clusterOfRole)
-
 	return []Statement{
 		newStatement(
-			"ReadRecords",
-			qualifyActions("route53", "ListResourceRecordSets"),
-			[]string{s.hostedZoneARN("*")},
-			nil,
-		),
-		newStatement(
 			"Records",
-			qualifyActions("route53", "ChangeResourceRecordSets"),
+			qualifyActions("route53", "ChangeResourceRecordSets", "ListResourceRecordSets"),
 			[]string{s.hostedZoneARN("*")},
 			condition{"ForAllValues:StringLike": {
-				"route53:ChangeResourceRecordSetsNormalizedRecordNames": {"etcd-?." + domain, "_etcd-*-ssl._tcp." + domain},
+				"route53:ChangeResourceRecordSetsNormalizedRecordNames": {"*etcd-*." + awskind.EtcdZoneDomain(clusterOfRole)},
 			}},
 		),
 		newStatement(
 			"Logs",
 			qualifyActions("logs", "CreateLogStream", "PutLogEvents"),
-			[]string{s.regionalARN("logs", "log-group:"+awskind.FunctionLogGroup("slipway-dns-*")+":*")},
+			[]string{s.regionalARN("logs", "log-group:/aws/lambda/slipway-dns-*")},
 			nil,
 		),
 	}

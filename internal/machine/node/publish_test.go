@@ -32,7 +32,7 @@ func TestChangedAgentIsNotPublished(t *testing.T) {
 	}
 	s := store.NewFileStore(t.TempDir())
 	written, err := node.PublishObjects(t.Context(), s, p.Objects)
-	if err == nil || !strings.Contains(err.Error(), "the agent binary changed after it was hashed") {
+	if err == nil || !strings.Contains(err.Error(), "the program changed after it was hashed") {
 		t.Errorf("got %v", err)
 	}
 	if len(written) != len(p.Objects)-1 {

@@ -98,7 +98,7 @@ func TestRules(t *testing.T) {
 		}
 	}
 
-	if _, err := events.PutRule(ctx, &eventbridge.PutRuleInput{Name: aws.String("hourly"), ScheduleExpression: aws.String("rate(1 hour)")}); errorCode(err) != "NotImplemented" {
+	if _, err := events.PutRule(ctx, &eventbridge.PutRuleInput{Name: aws.String("hourly"), ScheduleExpression: aws.String("cron(0 * * * ? *)")}); errorCode(err) != "NotImplemented" {
 		t.Errorf("a schedule: %v", err)
 	}
 
