@@ -18,15 +18,17 @@ import (
 
 // FindVPC returns the id of the VPC that Slipway created for a cluster.
 func FindVPC(ctx context.Context, cfg aws.Config, cluster string) (string, error) {
-	out, err := ec2.NewFromConfig(cfg).DescribeVpcs(ctx, &ec2.DescribeVpcsInput{Filters: []ec2types.Filter{
+	pages := ec2.NewDescribeVpcsPaginator(ec2.NewFromConfig(cfg), &ec2.DescribeVpcsInput{Filters: []ec2types.Filter{
 		{Name: aws.String("tag:" + awskind.TagCluster), Values: []string{cluster}},
 	}})
+
+	vpcs, err := transport.CollectPages(ctx, pages, func(p *ec2.DescribeVpcsOutput) []ec2types.Vpc { return p.Vpcs })
 	if err != nil {
 		return "", transport.Wrap(err, "find the VPC of cluster %s", cluster)
 	}
 
 	var ids []string
-	for _, v := range out.Vpcs {
+	for _, v := range vpcs {
 		ids = append(ids, aws.ToString(v.VpcId))
 	}
 

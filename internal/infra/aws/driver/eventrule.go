@@ -121,16 +121,8 @@ func readEventRule(ctx context.Context, api eventRuleAPI, name string) ([]plan.A
 		Tags:        awskind.Tags{},
 	}
 
-	targets, err := api.ListTargetsByRule(ctx, &eventbridge.ListTargetsByRuleInput{Rule: &name})
-	if err != nil {
-		return nil, transport.Wrap(err, "list the targets of rule %s", name)
-	}
-
-	for _, t := range targets.Targets {
-		r.Targets = append(r.Targets, awskind.EventTarget{
-			ID:  aws.ToString(t.Id),
-			ARN: graph.LiteralText(aws.ToString(t.Arn)),
-		})
+	if r.Targets, err = listEventTargets(ctx, api, name); err != nil {
+		return nil, err
 	}
 
 	tags, err := api.ListTagsForResource(ctx, &eventbridge.ListTagsForResourceInput{ResourceARN: rule.Arn})
@@ -263,4 +255,30 @@ func retagEventRule(ctx context.Context, api eventTagAPI, arn string, want, have
 	}
 
 	return nil
+}
+
+// listEventTargets returns the targets of a rule. The SDK has no paginator for them.
+func listEventTargets(ctx context.Context, api eventTargetAPI, rule string) ([]awskind.EventTarget, error) {
+	var out []awskind.EventTarget
+
+	in := &eventbridge.ListTargetsByRuleInput{Rule: &rule}
+	for {
+		page, err := api.ListTargetsByRule(ctx, in)
+		if err != nil {
+			return nil, transport.Wrap(err, "list the targets of rule %s", rule)
+		}
+
+		for _, t := range page.Targets {
+			out = append(out, awskind.EventTarget{
+				ID:  aws.ToString(t.Id),
+				ARN: graph.LiteralText(aws.ToString(t.Arn)),
+			})
+		}
+
+		if page.NextToken == nil {
+			return out, nil
+		}
+
+		in.NextToken = page.NextToken
+	}
 }
