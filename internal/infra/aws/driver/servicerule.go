@@ -28,16 +28,19 @@ func isServiceRule(a plan.ActualResource) bool {
 		return false
 	}
 
-	switch {
-	case r.Protocol == "icmp": // to learn the MTU of a path; Slipway's own rule admits it from everywhere
+	switch r.Protocol {
+	case "icmp": // to learn the MTU of a path; Slipway's own rule admits it from everywhere
 		return r.FromPort == icmpUnreachable && r.ToPort == icmpFragmentationNeeded && r.CIDR != "0.0.0.0/0"
-	case r.Protocol != "tcp" && r.Protocol != "udp":
-		return false
-	case r.FromPort == portKubeProxyHealth && r.ToPort == portKubeProxyHealth:
-		return true
+	case "tcp", "udp":
+		return isServicePort(r.FromPort) && r.FromPort == r.ToPort
 	}
 
-	return r.FromPort >= firstServicePort && r.ToPort <= lastServicePort && r.FromPort <= r.ToPort
+	return false
+}
+
+// isServicePort reports whether a rule of the controller, which opens one port each, may open a port.
+func isServicePort(port int) bool {
+	return port == portKubeProxyHealth || port >= firstServicePort && port <= lastServicePort
 }
 
 // ICMP's type of messages about destinations that cannot be reached, and the code of packets that are too large.

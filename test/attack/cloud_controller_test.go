@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attack_test
+
+import (
+	"bytes"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/slipway-k8s/slipway/internal/lib/asset/assettest"
+	"github.com/slipway-k8s/slipway/internal/machine/addon/apitest"
+)
+
+// realController is a kube-apiserver with the nodes of a cluster, and the real controller next to it.
+type realController struct {
+	controllerLab
+	api    kubernetes.Interface
+	server apitest.Server
+	stop   func()
+}
+
+// startController applies the channel and starts the controller with the arguments, the settings, the rights in
+// Kubernetes and the role in AWS that it has in a cluster.
+func startController(t *testing.T) realController {
+	t.Helper()
+	program := assettest.Program(t, controllerName, "bin/"+controllerName)
+	l := newControllerLab(t)
+	text, err := l.key.PEM()
+	l.check(err)
+	public, err := l.key.PublicPEM()
+	l.check(err)
+	r := realController{controllerLab: l, server: apitest.StartWith(t, apitest.Options{Issuer: podIssuer, SigningKey: text, VerificationKey: public})}
+	cfg, err := clientcmd.BuildConfigFromFlags("", r.server.Kubeconfig)
+	l.check(err)
+	r.api, err = kubernetes.NewForConfig(cfg)
+	l.check(err)
+	r.registerNodes()
+	// No controller sets the status of the DaemonSet here, so the command does not see it become healthy.
+	_, errs, _ := l.slipway(caller{}, "addons", "apply", "demo", "-f", "../../examples/addons/load-balancers.yaml", "--kubeconfig", r.server.Kubeconfig, "--timeout", "1s", "--yes")
+	set, err := r.api.AppsV1().DaemonSets("kube-system").Get(t.Context(), controllerName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, errs)
+	}
+	if out, errs, code := l.slipway(caller{}, "addons", "diff", "demo", "-f", "../../examples/addons/load-balancers.yaml", "--kubeconfig", r.server.Kubeconfig); out != "" {
+		t.Errorf("diff has exit code %d and differences after an apply:\n%s%s", code, out, errs)
+	}
+	config, err := r.api.CoreV1().ConfigMaps("kube-system").Get(t.Context(), controllerName, metav1.GetOptions{})
+	l.check(err)
+	container := set.Spec.Template.Spec.Containers[0]
+	arguments := slices.Clone(container.Args)
+	for i, a := range arguments {
+		if strings.HasPrefix(a, "--cloud-config=") {
+			arguments[i] = "--cloud-config=" + l.temporaryFile("cloud.conf", config.Data["cloud.conf"])
+		}
+	}
+	arguments = append(arguments, "--kubeconfig="+r.kubeconfig(), "--secure-port=0", "--leader-elect-retry-period=500ms")
+	environment := []string{"HOME=" + l.dir}
+	for _, v := range container.Env {
+		switch v.Name {
+		case "AWS_WEB_IDENTITY_TOKEN_FILE":
+			v.Value = l.temporaryFile("token", r.token("sts.amazonaws.com"))
+		case "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_STS":
+			v.Value = l.region.URL
+		}
+		environment = append(environment, v.Name+"="+v.Value)
+	}
+	r.run(program, arguments, environment)
+
+	return r
+}
+
+// run runs the controller until the test ends or stop is called.
+func (r *realController) run(program string, arguments, environment []string) {
+	r.Helper()
+	var out bytes.Buffer
+	cmd := exec.Command(program, arguments...)
+	cmd.Env = environment
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	r.check(cmd.Start())
+	r.stop = func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	r.Cleanup(func() {
+		r.stop()
+		if r.Failed() {
+			text := out.String()
+			r.Logf("the controller:\n%s", text[max(0, len(text)-6000):])
+		}
+	})
+}
+
+// token returns a token of the controller's service account.
+func (r *realController) token(audiences ...string) string {
+	r.Helper()
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
+	out, err := r.api.CoreV1().ServiceAccounts("kube-system").CreateToken(r.Context(), controllerName, request, metav1.CreateOptions{})
+	r.check(err)
+
+	return out.Status.Token
+}
+
+// kubeconfig returns a file with which the controller has the rights of its service account.
+func (r *realController) kubeconfig() string {
+	r.Helper()
+	config, err := clientcmd.LoadFromFile(r.server.Kubeconfig)
+	r.check(err)
+	config.AuthInfos["test"].Token = r.token()
+	path := filepath.Join(r.dir, "controller.kubeconfig")
+	r.check(clientcmd.WriteToFile(*config, path))
+
+	return path
+}
+
+// registerNodes creates the nodes of the machines, as kubelets do.
+func (r *realController) registerNodes() {
+	r.Helper()
+	for _, m := range r.machines() {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.name}, Spec: corev1.NodeSpec{ProviderID: "aws:///" + m.zone + "/" + m.id}}
+		if m.role == "control-plane" {
+			n.Labels = map[string]string{excludedLabel: ""}
+		}
+		made, err := r.api.CoreV1().Nodes().Create(r.Context(), n, metav1.CreateOptions{})
+		r.check(err)
+		made.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		_, err = r.api.CoreV1().Nodes().UpdateStatus(r.Context(), made, metav1.UpdateOptions{})
+		r.check(err)
+	}
+}
+
+// createService creates a Service of type LoadBalancer and returns it when it has an address.
+func (r *realController) createService(name string, change func(*corev1.Service)) *corev1.Service {
+	r.Helper()
+	s := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"service.beta.kubernetes.io/aws-load-balancer-type": "nlb"}},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, Selector: map[string]string{"app": name},
+			Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080)}},
+		},
+	}
+	change(s)
+	_, err := r.api.CoreV1().Services("default").Create(r.Context(), s, metav1.CreateOptions{})
+	r.check(err)
+	var got *corev1.Service
+	r.await("Service "+name+" gets an address", func() string {
+		got, err = r.api.CoreV1().Services("default").Get(r.Context(), name, metav1.GetOptions{})
+		r.check(err)
+		if len(got.Status.LoadBalancer.Ingress) == 0 {
+			return "it has none" + r.lastEvent(name)
+		}
+
+		return ""
+	})
+
+	return got
+}
+
+// lastEvent returns the last warning about a Service.
+func (r *realController) lastEvent(name string) string {
+	list, err := r.api.CoreV1().Events("default").List(r.Context(), metav1.ListOptions{})
+	r.check(err)
+	text := ""
+	for _, e := range list.Items {
+		if e.InvolvedObject.Name == name && e.Type == corev1.EventTypeWarning {
+			text = ": " + e.Message
+		}
+	}
+
+	return text
+}
+
+// await waits until f returns nothing.
+func (r *realController) await(what string, f func() string) {
+	r.Helper()
+	deadline := time.Now().Add(90 * time.Second)
+	for problem := f(); problem != ""; problem = f() {
+		if time.Now().After(deadline) {
+			r.Fatalf("%s: not within 90 s: %s", what, problem)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+// TestRealCloudController: the unmodified controller, with the channel of examples/addons, makes the load balancer of a
+// Service, opens the ports of workers, and removes both with the Service. What it does is no drift, and what it leaves is
+// deleted with the cluster.
+func TestRealCloudController(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: -short")
+	}
+	r := startController(t)
+	balancers, groups := len(r.balancers()), len(r.groups())
+	worker := r.securityGroup("worker")
+	s := r.createService("web", func(*corev1.Service) {})
+	host := s.Status.LoadBalancer.Ingress[0].Hostname
+	name := "a" + strings.ReplaceAll(string(s.UID), "-", "")[:31]
+	made, ok := r.balancers()[name]
+	if !ok || *made.DNSName != host || !strings.HasPrefix(host, "127.") || strings.Count(host, ".") != 1 {
+		t.Errorf("the Service has the address %s, the load balancer is %+v", host, made)
+	}
+
+	r.await("the workers are targets", func() string { return r.checkTargets(s) })
+	port := s.Spec.Ports[0].NodePort
+	r.await("the ports of workers are open", func() string {
+		return cmp.Diff([]string{fmt.Sprintf("client tcp %d from 0.0.0.0/0", port)}, r.serviceRules(worker))
+	})
+	for _, other := range []string{"control-plane", "api-internal", "api-public"} {
+		if rules := r.serviceRules(r.securityGroup(other)); len(rules) > 0 {
+			t.Errorf("the controller has opened %s: %q", other, rules)
+		}
+	}
+	if out, errs, code := r.slipway(caller{}, "drift", "demo"); code != 0 {
+		t.Errorf("drift has exit code %d:\n%s%s", code, out, errs)
+	}
+
+	r.check(r.api.CoreV1().Services("default").Delete(t.Context(), "web", metav1.DeleteOptions{}))
+	r.await("the load balancer is removed with the Service", func() string {
+		if b, g, rules := len(r.balancers()), len(r.groups()), r.serviceRules(worker); b != balancers || g != groups || len(rules) > 0 {
+			return fmt.Sprintf("%d load balancers and %d target groups, %d and %d before; rules %q", b, g, balancers, groups, rules)
+		}
+
+		return ""
+	})
+
+	r.createService("left", func(s *corev1.Service) {
+		s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+		s.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24"}
+	})
+	r.await("its rules are there", func() string {
+		if rules := r.serviceRules(worker); !slices.ContainsFunc(rules, func(s string) bool { return strings.HasPrefix(s, "mtu icmp 3 from 192.0.2.0/24") }) {
+			return fmt.Sprintf("%q", rules)
+		}
+
+		return ""
+	})
+	if out, errs, code := r.slipway(caller{}, "drift", "demo"); code != 0 {
+		t.Errorf("drift has exit code %d:\n%s%s", code, out, errs)
+	}
+	r.stop()
+	out := r.must(caller{}, 0, "delete", "cluster", "demo", "--yes")
+	for _, want := range []string{"leftover of service default/left", "load-balancer/leftover:a", "target-group/leftover:k8s-default-left-"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("delete does not print %s:\n%s", want, out)
+		}
+	}
+	if b, g := r.balancers(), r.groups(); len(b)+len(g) > 0 {
+		t.Errorf("left: %v %v", b, g)
+	}
+}
+
+// checkTargets returns what is wrong with the targets of a Service's port: they must be the workers, and no other machine.
+func (r *realController) checkTargets(s *corev1.Service) string {
+	r.Helper()
+	var want, got []string
+	for _, m := range r.machines() {
+		if m.role == "worker" {
+			want = append(want, fmt.Sprintf("%s:%d", m.id, s.Spec.Ports[0].NodePort))
+		}
+	}
+	for name, g := range r.groups() {
+		if !strings.HasPrefix(name, "k8s-default-"+s.Name+"-") {
+			continue
+		}
+		out, err := r.elb.DescribeTargetHealth(r.Context(), &elb.DescribeTargetHealthInput{TargetGroupArn: g.TargetGroupArn})
+		r.check(err)
+		for _, d := range out.TargetHealthDescriptions {
+			got = append(got, fmt.Sprintf("%s:%d", *d.Target.Id, *d.Target.Port))
+		}
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+
+	return cmp.Diff(want, got)
+}
