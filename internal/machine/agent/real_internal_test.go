@@ -178,6 +178,7 @@ func TestRealControlPlane(t *testing.T) {
 	}
 	m := mapMachine(t, a.Root.Dir)
 	rewrite(t, filepath.Join(a.Root.Dir, "etc/kubernetes"), m)
+	rewrite(t, filepath.Join(a.Root.Dir, "run/slipway"), m)
 	people.serve(t, a)
 	slot, _ := a.doc.Slot("a")
 	me := &etcdMember{agent: a, slot: slot}
