@@ -112,6 +112,8 @@ func escalations() []escalation {
 		{"associate a profile", []step{on("ec2:AssociateIamInstanceProfile", ec2Of+"instance/i-1")}},
 		{"volume of another cluster", []step{{"ec2:AttachVolume", ec2Of + "volume/vol-1", other}}},
 		{"launch template of another cluster", []step{{"ec2:CreateLaunchTemplateVersion", ec2Of + "launch-template/lt-1", other}}},
+		{"ports of another cluster", []step{{"ec2:AuthorizeSecurityGroupIngress", ec2Of + "security-group/sg-1", other}}},
+		{"load balancer of another cluster", []step{{"elasticloadbalancing:DeleteLoadBalancer", "*", other}}},
 		{"tag what has no tag", []step{{"ec2:CreateTags", ec2Of + "instance/i-1", tagged("slipway.dev/cluster", "demo")}}},
 		{"role of another cluster by its tag", []step{{"iam:TagRole", ownRole, tagged("slipway.dev/cluster", "demo-2")}}},
 		{"tag a foreign role", []step{on("iam:TagRole", foreign)}},
@@ -179,6 +181,13 @@ func TestNoEscalation(t *testing.T) {
 
 	controller, err := os.ReadFile(controllerFile + "-policy.json")
 	l.check(err)
+	addition, err := json.Marshal(map[string]any{"Version": "2012-10-17", "Statement": controllerBoundary(l)})
+	l.check(err)
+	// The administrator has extended the boundary for load balancers of Services.
+	who["bounded, with load balancers"] = [2][]authz.Policy{
+		l.parseText(anything),
+		append(l.boundary(), l.parseText(string(addition))...),
+	}
 	who[controllerName] = [2][]authz.Policy{l.parseText(strings.ReplaceAll(string(controller), "CLUSTER", "demo")), nil}
 
 	roles := 0

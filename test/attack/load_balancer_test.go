@@ -42,18 +42,24 @@ func newControllerLab(t *testing.T) controllerLab {
 	policy := p.temporaryFile("policy.json", strings.ReplaceAll(string(text), "CLUSTER", "demo"))
 	p.must(caller{}, 0, "iam", "service-account", "create", controllerName, "-n", "kube-system", "--policy-file", policy, "--name", "demo", "--yes")
 	p.must(caller{}, 0, "apply", "demo", "--yes")
-	p.allowAtMost(map[string]any{
-		"Sid": "LoadBalancers", "Effect": "Allow", "Resource": "*", "Action": []string{
-			"ec2:AuthorizeSecurityGroupIngress", "ec2:RevokeSecurityGroupIngress", "ec2:DescribeAvailabilityZones",
-			"ec2:DescribeRouteTables", "ec2:DescribeSecurityGroups", "ec2:DescribeSubnets", "elasticloadbalancing:*",
-		},
-	})
+	p.allowAtMost(controllerBoundary(p.lab))
 
 	return controllerLab{podLab: p, ec2: ec2.NewFromConfig(p.config(caller{})), elb: elb.NewFromConfig(p.config(caller{}))}
 }
 
-// allowAtMost adds a statement to the permissions boundary, as an administrator does.
-func (p podLab) allowAtMost(statement map[string]any) {
+// controllerBoundary returns the statements of the controller for the permissions boundary, of cluster demo.
+func controllerBoundary(l *lab) []any {
+	l.Helper()
+	text, err := os.ReadFile(controllerFile + "-boundary.json")
+	l.check(err)
+	var document struct{ Statement []any }
+	l.check(json.Unmarshal([]byte(strings.ReplaceAll(string(text), "CLUSTER", "demo")), &document))
+
+	return document.Statement
+}
+
+// allowAtMost adds statements to the permissions boundary, as an administrator does.
+func (p podLab) allowAtMost(statements []any) {
 	p.Helper()
 	api := iam.NewFromConfig(p.config(caller{}))
 	have, err := api.GetPolicyVersion(p.Context(), &iam.GetPolicyVersionInput{PolicyArn: sdk.String(boundary), VersionId: sdk.String("v1")})
@@ -63,7 +69,7 @@ func (p podLab) allowAtMost(statement map[string]any) {
 		Statement []any
 	}
 	p.check(json.Unmarshal([]byte(p.unescape(*have.PolicyVersion.Document)), &document))
-	document.Statement = append(document.Statement, statement)
+	document.Statement = append(document.Statement, statements...)
 	text, err := json.Marshal(document)
 	p.check(err)
 	_, err = api.CreatePolicyVersion(p.Context(), &iam.CreatePolicyVersionInput{
