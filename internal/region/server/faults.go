@@ -121,7 +121,7 @@ func (s *Server) applyFault(
 
 	case fault.EffectThrottle:
 		return newFaultError(rule, newThrottleError(s.serviceOrDefault(c.service)))
-	case fault.EffectProvision, fault.EffectSpotInterruption, fault.EffectRebalance: // affects no calls
+	case fault.EffectProvision, fault.EffectSpotInterruption, fault.EffectRebalance, fault.EffectNoCapacity: // affects no calls
 	}
 
 	return nil
