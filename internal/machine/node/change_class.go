@@ -156,12 +156,11 @@ func trustRules() []FieldRule {
 		{Field: "apiSANs", Class: ClassLive, Reason: "kube-apiserver reloads its certificate"},
 		{Field: "join.workerRoles.*", Class: ClassLive, Reason: "the agent serves the join endpoint itself"},
 		{
-			Field:    "join.users.*.arn",
+			Field:    "join.users",
 			Class:    ClassRestart,
 			Restarts: []string{ComponentAPIServer},
-			Reason:   "kube-apiserver asks the agent if there are users; more or fewer users restart nothing",
+			Reason:   "the agent reviews tokens itself; kube-apiserver restarts only with the first user and without the last one",
 		},
-		{Field: "join.users.*.groups", Class: ClassLive, Reason: "the agent reviews tokens itself"},
 	}
 }
 

@@ -14,8 +14,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
+
+// namedLists are the lists that [node.Compare] compares by the names of their items. All others are one setting each.
+func namedLists() []string { return []string{"files", "slots"} }
 
 // documentFields returns the path of every field of the document, with stars for keys of maps and names of items.
 func documentFields(typ reflect.Type, prefix string) []string {
@@ -26,7 +30,7 @@ func documentFields(typ reflect.Type, prefix string) []string {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			out = append(out, documentFields(field.Type, strings.TrimPrefix(prefix+"."+name, "."))...)
 		}
-	case typ.Kind() == reflect.Slice && typ.Elem().Kind() == reflect.Struct:
+	case typ.Kind() == reflect.Slice && typ.Elem().Kind() == reflect.Struct && slices.Contains(namedLists(), prefix):
 		out = documentFields(typ.Elem(), prefix+".*")
 	case typ.Kind() == reflect.Map:
 		out = []string{prefix + ".*"}
@@ -97,6 +101,23 @@ func TestClassTable(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, string(body)); diff != "" {
 		t.Errorf("rerun with -update (-want +got):\n%s", diff)
+	}
+}
+
+// TestUsersChangeOnRunningMachines: users of the API come and go without new machines. A list is one setting.
+func TestUsersChangeOnRunningMachines(t *testing.T) {
+	without := mustBuild(t)
+	without.Join.Users = nil
+	with := without
+	with.Join.Users = []v1alpha1.APIUser{{ARN: "arn:aws:iam::000000000000:user/alice", Groups: []string{"slipway:cluster-admins"}}}
+	more := with
+	more.Join.Users = append(slices.Clone(with.Join.Users), v1alpha1.APIUser{ARN: "arn:aws:iam::000000000000:user/bob"})
+
+	for _, pair := range [][2]node.Document{{without, with}, {with, without}, {with, more}, {more, with}} {
+		changes, err := node.Compare(pair[0], pair[1])
+		if err != nil || len(changes) != 1 || changes[0].NeedsMachine() {
+			t.Errorf("%d to %d users: %+v %v", len(pair[0].Join.Users), len(pair[1].Join.Users), changes, err)
+		}
 	}
 }
 
