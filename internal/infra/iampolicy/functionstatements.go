@@ -33,8 +33,14 @@ func (s policyBuilder) functionReadStatements() []Statement {
 			nil,
 		),
 		newStatement(
+			"FindLogGroup",
+			qualifyActions("logs", "DescribeLogGroups"), // it has no resources
+			[]string{"*"},
+			nil,
+		),
+		newStatement(
 			"ReadLogGroup",
-			qualifyActions("logs", "DescribeLogGroups", "ListTagsForResource"),
+			qualifyActions("logs", "ListTagsForResource"),
 			[]string{s.regionalARN("logs", "log-group:*")},
 			nil,
 		),
