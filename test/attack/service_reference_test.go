@@ -60,7 +60,9 @@ func knownDifferences() map[string]string {
 }
 
 // arnPattern returns a type's pattern of ARNs with stars in place of its variables.
-func arnPattern(arn string) string { return regexp.MustCompile(`\$\{[A-Za-z]+\}`).ReplaceAllString(arn, "*") }
+func arnPattern(arn string) string {
+	return regexp.MustCompile(`\$\{[A-Za-z]+\}`).ReplaceAllString(arn, "*")
+}
 
 // overlap reports whether some text matches both patterns; a star stands for any text.
 func overlap(a, b string) bool {
