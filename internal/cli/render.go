@@ -167,6 +167,10 @@ func (a templateRenderer) loadGraph(
 	}
 
 	session, d, err := cluster.LoadGraph(ctx, o.withAgent(a.newClusterEnv()), name, o.forStack)
+	if err == nil && o.publish {
+		err = publish.CheckFunctionCode(ctx, d)
+	}
+
 	if err != nil || o.skipPublish || len(d.Unpublished) == 0 {
 		return session, d, err
 	}

@@ -145,6 +145,8 @@ func escalations() []escalation {
 		{"log of others", []step{on("logs:DeleteLogGroup", "arn:aws:logs:us-east-1:"+regiontest.AccountID+":log-group:/aws/lambda/payments:log-stream:")}},
 		{"write to a log of others", []step{on("logs:PutLogEvents", "arn:aws:logs:us-east-1:"+regiontest.AccountID+":log-group:/aws/lambda/payments:log-stream:x")}},
 		{"records of another cluster's etcd", []step{changeRecord("etcd-a.demo-2.internal")}},
+		{"records of the etcd of a cluster whose name ends in this one's", []step{changeRecord("etcd-a.x.demo.internal")}},
+		{"records without a name", []step{on("route53:ChangeResourceRecordSets", "arn:aws:route53:::hostedzone/Z0123456789ABCDEFGHIJ")}},
 		{"records of other names", []step{changeRecord("www.example.com")}},
 		{"service-linked role", []step{on("iam:CreateServiceLinkedRole", "*")}},
 	}

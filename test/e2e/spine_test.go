@@ -91,9 +91,13 @@ func checkMachineSettings(e *environment) {
 		e.t.Errorf("files of the control plane: %q, want 600 root", got)
 	}
 	for component, want := range map[string]string{"kube-apiserver": "6443", "kube-controller-manager": "10257", "kube-scheduler": "10259"} {
-		script := "stat -c %u $(grep -lz '^" + component + "$' /proc/[0-9]*/cmdline | head -1 | xargs dirname) /run/slipway/" + component + " | sort -u"
+		directory := "/run/slipway/" + component
+		script := "stat -c %u $(grep -lz '^" + component + "$' /proc/[0-9]*/cmdline | head -1 | xargs dirname) " + directory + "/* | sort -u"
 		if got := e.mustRunInMachine(id, script); got != want {
 			e.t.Errorf("%s and its keys have the users %q, want %s", component, got, want)
+		}
+		if got := e.mustRunInMachine(id, "stat -c '%a %u %g' "+directory); got != "750 0 "+want {
+			e.t.Errorf("the directory of %s has the mode, user and group %q, want 750 0 %s", component, got, want)
 		}
 	}
 }

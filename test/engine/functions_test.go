@@ -15,6 +15,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 	r53types "github.com/aws/aws-sdk-go-v2/service/route53/types"
 	"github.com/google/go-cmp/cmp"
@@ -33,10 +34,18 @@ import (
 // published in the region.
 func newDNSGraph(t *testing.T, r regiontest.Region) *graph.Graph {
 	t.Helper()
+	bucket := newInput(newHASet(t, "demo")).MachineStore.Bucket
+
+	return newGraphOfCode(t, dnsfunction.Publish(t, r.AWSConfig(), bucket, "function.zip"))
+}
+
+// newGraphOfCode returns the graph of newDNSGraph with a function of some code.
+func newGraphOfCode(t *testing.T, code model.FunctionCode) *graph.Graph {
+	t.Helper()
 	set := newHASet(t, "demo")
 	set.Cluster.Spec.Etcd.Discovery = v1alpha1.EtcdDiscoveryDNS
 	in := newInput(set)
-	in.FunctionCode = dnsfunction.Publish(t, r.AWSConfig(), in.MachineStore.Bucket, "function.zip")
+	in.FunctionCode = code
 	g, fs := model.Build(in)
 	if err := fs.Err(); err != nil {
 		t.Fatal(err)
@@ -319,4 +328,39 @@ func checkFunctionDrifts(t *testing.T) []string {
 		rows = append(rows, d.checkDrift(t, r, g))
 	}
 	return rows
+}
+
+// TestForgedCodeOfFunction: somebody replaces the code in S3 after it was compared, and before Lambda reads it. No function
+// stays that has it, whether it was to be created or changed.
+func TestForgedCodeOfFunction(t *testing.T) {
+	t.Parallel()
+	r := regiontest.Start(t)
+	cfg := r.AWSConfig()
+	bucket := newInput(newHASet(t, "demo")).MachineStore.Bucket
+	code := dnsfunction.Publish(t, cfg, bucket, "function.zip")
+	g := onlyFunction(newGraphOfCode(t, code))
+	functions := lambda.NewFromConfig(cfg)
+	checkRefused := func(when string, wanted *graph.Graph) {
+		t.Helper()
+		err := runFunction(t.Context(), cfg, wanted)
+		if err == nil || !strings.Contains(err.Error(), "somebody replaced the object") {
+			t.Errorf("%s: %v", when, err)
+		}
+		in := &lambda.GetFunctionInput{FunctionName: sdk.String(model.FunctionName("demo"))}
+		if f, err := functions.GetFunction(t.Context(), in); err == nil {
+			t.Errorf("%s: there is a function with the code %s", when, *f.Configuration.CodeSha256)
+		}
+	}
+
+	expected := code
+	expected.SHA256 = strings.Repeat("ab", 32)
+	checkRefused("create", onlyFunction(newGraphOfCode(t, expected)))
+	if err := runFunction(t.Context(), cfg, g); err != nil {
+		t.Fatal(err)
+	}
+	checkRefused("change", onlyFunction(newGraphOfCode(t, expected)))
+	if err := runFunction(t.Context(), cfg, g); err != nil {
+		t.Fatal(err)
+	}
+	mustPlanNothing(t, cfg, g, "the right code")
 }

@@ -21,6 +21,10 @@ import (
 // not checked, since no object is ever overwritten with other content. The documents of the issuer of service-account
 // tokens, which are written too, can be overwritten: they are written under the lock.
 func WriteObjects(ctx context.Context, session *cluster.Session, d *cluster.Desired) error {
+	if err := CheckFunctionCode(ctx, d); err != nil {
+		return err
+	}
+
 	if len(d.Unpublished) == 0 {
 		return nil
 	}
@@ -58,6 +62,11 @@ func WriteObjects(ctx context.Context, session *cluster.Session, d *cluster.Desi
 	}
 
 	return nil
+}
+
+// CheckFunctionCode refuses published code of a function that is not Slipway's.
+func CheckFunctionCode(ctx context.Context, d *cluster.Desired) error {
+	return node.CheckFunctionCode(ctx, d.ListedMachineStore(), d.MachineObjects)
 }
 
 // Run writes d.Unpublished to the machine store and makes the node documents current, as an operation with the cluster's

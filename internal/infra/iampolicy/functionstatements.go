@@ -102,16 +102,22 @@ func (s policyBuilder) functionStatements() []Statement {
 }
 
 // boundaryOfFunction allows the function of a cluster to keep the DNS records of the cluster's members of etcd, and to write
-// its log. The list of records has no names, so the condition holds for it.
+// its log. No pattern matches a record of another cluster: names of clusters may have dots, so there may be one whose name
+// ends in this one's.
 func (s policyBuilder) boundaryOfFunction() []Statement {
+	const names = "route53:ChangeResourceRecordSetsNormalizedRecordNames"
+	domain := awskind.EtcdZoneDomain(clusterOfRole)
+
 	return []Statement{
+		newStatement("ListRecords", qualifyActions("route53", "ListResourceRecordSets"), []string{s.hostedZoneARN("*")}, nil),
 		newStatement(
 			"Records",
-			qualifyActions("route53", "ChangeResourceRecordSets", "ListResourceRecordSets"),
+			qualifyActions("route53", "ChangeResourceRecordSets"),
 			[]string{s.hostedZoneARN("*")},
-			condition{"ForAllValues:StringLike": {
-				"route53:ChangeResourceRecordSetsNormalizedRecordNames": {"*etcd-*." + awskind.EtcdZoneDomain(clusterOfRole)},
-			}},
+			condition{
+				"ForAllValues:StringLike": {names: {"etcd-?." + domain, "_etcd-*._tcp." + domain}},
+				"Null":                    {names: {"false"}}, // ForAllValues holds without any name
+			},
 		),
 		newStatement(
 			"Logs",

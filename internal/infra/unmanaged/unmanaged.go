@@ -37,6 +37,8 @@ type Facts struct {
 	AddressAssociations map[string]string
 	// ProfileRoles has the roles of instance profiles, by the profile's name.
 	ProfileRoles map[string]string
+	// ProfileTrust has what else than EC2 can assume the roles of instance profiles, by the profile's name: see [OtherPrincipals].
+	ProfileTrust map[string][]string
 	// KeyStates has the states of KMS keys, such as Enabled, by ARN.
 	KeyStates map[string]string
 	// Routes lists the destinations of routes to peers, VPNs and transit gateways, but not to the internet.
@@ -322,13 +324,8 @@ func (k *checker) checkProfilesAndKey(p v1alpha1.AWSProvider) {
 		"worker":       p.InstanceProfiles.Worker,
 	}
 	for _, field := range slices.Sorted(maps.Keys(profiles)) {
-		if name := profiles[field]; name != "" && k.facts.ProfileRoles[name] == "" {
-			k.addErrorf(
-				"spec.cloudProvider.aws.instanceProfiles."+field,
-				name,
-				"see: aws iam list-instance-profiles",
-				"does not exist or has no role",
-			)
+		if name := profiles[field]; name != "" {
+			k.checkProfile("spec.cloudProvider.aws.instanceProfiles."+field, name)
 		}
 	}
 
@@ -339,5 +336,26 @@ func (k *checker) checkProfilesAndKey(p v1alpha1.AWSProvider) {
 		}
 
 		k.addErrorf("spec.cloudProvider.aws.kmsKeyARN", p.KMSKeyARN, "use a key that is Enabled", "%s", text)
+	}
+}
+
+// checkProfile checks an existing instance profile. What assumes its role chooses the name of its session, from which
+// the join endpoint learns which instance calls: only EC2 may.
+func (k *checker) checkProfile(at, name string) {
+	role := k.facts.ProfileRoles[name]
+	if role == "" {
+		k.addErrorf(at, name, "see: aws iam list-instance-profiles", "does not exist or has no role")
+		return
+	}
+
+	if others := k.facts.ProfileTrust[name]; len(others) > 0 {
+		k.addErrorf(
+			at,
+			name,
+			"let only EC2 assume the role (aws iam update-assume-role-policy), or use another instance profile",
+			"has role %s, which others than EC2 can assume: %s; they could pass for machines",
+			role,
+			strings.Join(others, ", "),
+		)
 	}
 }

@@ -78,8 +78,11 @@ func TestCheck(t *testing.T) {
 		`serviceClusterIPRange "10.96.0.0/16": overlaps 10.0.0`:        change(func(x *unmanaged.Facts) { x.Routes = []unmanaged.OwnedRange{{CIDR: "10.0.0.0/9", Owner: "vgw-1"}} }),
 		`securityGroups.controlPlane "sg-1": is not a security`:        change(func(x *unmanaged.Facts) { x.VPCByResource["sg-1"] = "vpc-2" }),
 		`instanceProfiles.worker "w": does not exist`:                  change(func(x *unmanaged.Facts) { x.ProfileRoles = nil }),
-		`kmsKeyARN "arn:key": is PendingDeletion`:                      change(func(x *unmanaged.Facts) { x.KeyStates["arn:key"] = "PendingDeletion" }),
-		`kmsKeyARN "arn:key": does not exist`:                          change(func(x *unmanaged.Facts) { x.KeyStates = nil }),
+		`instanceProfiles.worker "w": has role role, which others than EC2 can assume: arn:aws:iam::123456789012:user/eve, ssm.amazonaws.com; they could pass for machines`: change(func(x *unmanaged.Facts) {
+			x.ProfileTrust = map[string][]string{"w": {"arn:aws:iam::123456789012:user/eve", "ssm.amazonaws.com"}}
+		}),
+		`kmsKeyARN "arn:key": is PendingDeletion`: change(func(x *unmanaged.Facts) { x.KeyStates["arn:key"] = "PendingDeletion" }),
+		`kmsKeyARN "arn:key": does not exist`:     change(func(x *unmanaged.Facts) { x.KeyStates = nil }),
 	} {
 		var got []string
 		for _, finding := range unmanaged.Check(cluster(), groups, f) {

@@ -57,8 +57,11 @@ func TestNamesOfTheBenchmark(t *testing.T) {
 			return err
 		}
 		info, err := d.Info()
-		if err == nil && os.Geteuid() == 0 && ownerUID(info) != 0 {
-			t.Errorf("%s belongs to user %d", path, ownerUID(info))
+		if err != nil || os.Geteuid() != 0 {
+			return err
+		}
+		if uid, _ := ownerOf(info); uid != 0 {
+			t.Errorf("%s belongs to user %d", path, uid)
 		}
 		return err
 	})

@@ -309,12 +309,12 @@ func (a *Agent) renewCertificates() error {
 }
 
 func (a *Agent) writeControlPlane() (map[string]bool, error) {
-	if err := a.Root.MakeDir(etcd.PKIDir, 0o700, etcdUID); err != nil {
+	if err := a.Root.MakeReadableDir(etcd.PKIDir, etcdUID); err != nil {
 		return nil, err
 	}
 
 	for _, component := range kube.StaticPodNames() {
-		if err := a.Root.MakeDir(kube.ComponentDir(component), 0o700, kube.UserID(component)); err != nil {
+		if err := a.Root.MakeReadableDir(kube.ComponentDir(component), kube.UserID(component)); err != nil {
 			return nil, err
 		}
 	}

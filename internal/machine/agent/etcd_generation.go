@@ -318,7 +318,7 @@ func finishRestored(dir string, number int) error {
 
 // writeGeneration writes the number of the generation of a data directory, and waits until it is on the disk.
 func writeGeneration(dir string, number int) error {
-	out, err := os.OpenFile(filepath.Join(dir, generationFile), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	out, err := createOwnFile(filepath.Join(dir, generationFile))
 	if err != nil {
 		return fmt.Errorf("mark the data of generation %d: %w", number, err)
 	}

@@ -45,7 +45,13 @@ func (m *etcdMember) recordVolume() error {
 	}
 
 	path := m.agent.Root.Path(etcd.DataDir + "/" + etcd.VolumeFile)
-	if err := os.WriteFile(path+".new", []byte(m.volume+"\n"), 0o600); err != nil {
+	out, err := createOwnFile(path + ".new") // etcd's user can write to the directory
+	if err == nil {
+		_, err = out.WriteString(m.volume + "\n")
+		err = errors.Join(err, out.Close())
+	}
+
+	if err != nil {
 		return fmt.Errorf("record the volume of etcd's data: %w", err)
 	}
 

@@ -89,26 +89,31 @@ func (a *Agent) prepareHost(ctx context.Context) error {
 
 // makeHostDirs creates the directories of a machine of a role.
 func makeHostDirs(root *HostFS, role v1alpha1.Role) error {
-	secretOwner := 0
+	secretReader := 0
 	if role == v1alpha1.RoleControlPlane {
-		secretOwner = kube.UserID(kube.APIServer)
+		secretReader = kube.UserID(kube.APIServer)
+	}
+
+	if err := root.MakeDir(kube.PKIDir, 0o711, 0); err != nil {
+		return err
+	}
+
+	if err := root.MakeReadableDir(kube.SecretDir, secretReader); err != nil {
+		return err
 	}
 
 	for _, d := range []struct {
 		path string
 		mode fs.FileMode
-		uid  int
 	}{
-		{kube.PKIDir, 0o711, 0},
-		{kube.SecretDir, 0o700, secretOwner},
-		{kube.ConfigDir, 0o755, 0},
-		{kube.ConfigDir + "/kubelet.conf.d", 0o755, 0},
-		{kube.ConfigDir + "/manifests", 0o700, 0},
-		{"/etc/cni/net.d", 0o755, 0},
-		{"/opt/cni/bin", 0o755, 0},
-		{"/etc/containerd/certs.d", 0o755, 0},
+		{kube.ConfigDir, 0o755},
+		{kube.ConfigDir + "/kubelet.conf.d", 0o755},
+		{kube.ConfigDir + "/manifests", 0o700},
+		{"/etc/cni/net.d", 0o755},
+		{"/opt/cni/bin", 0o755},
+		{"/etc/containerd/certs.d", 0o755},
 	} {
-		if err := root.MakeDir(d.path, d.mode, d.uid); err != nil {
+		if err := root.MakeDir(d.path, d.mode, 0); err != nil {
 			return err
 		}
 	}

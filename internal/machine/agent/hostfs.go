@@ -120,21 +120,45 @@ func tempPath(p string) string {
 }
 
 func (r *HostFS) writeTemp(temp string, f File) error {
-	if err := os.WriteFile(temp, f.Body, 0o600); err != nil {
+	file, err := createOwnFile(temp)
+	if err != nil {
 		return err
 	}
 
-	if err := os.Chmod(temp, f.Mode); err != nil {
+	return errors.Join(fillFile(file, f), file.Close())
+}
+
+// createOwnFile creates a file for writing, in the place of one that an interrupted write left. It never opens what is
+// there: the directory may belong to the user of a component, who could have put a link to another file there.
+func createOwnFile(path string) (*os.File, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
+}
+
+// fillFile writes content, owner and mode of f into an open file. Without root, as in tests, the owner stays.
+func fillFile(file *os.File, f File) error {
+	if _, err := file.Write(f.Body); err != nil {
 		return err
 	}
 
-	if f.Durable {
-		if err := syncPath(temp); err != nil {
+	if os.Geteuid() == 0 {
+		if err := file.Chown(f.UID, f.UID); err != nil {
 			return err
 		}
 	}
 
-	return r.setOwner(temp, f.UID)
+	if err := file.Chmod(f.Mode); err != nil {
+		return err
+	}
+
+	if f.Durable {
+		return file.Sync()
+	}
+
+	return nil
 }
 
 // syncPath writes a file, or the names in a directory, to the disk.
@@ -147,13 +171,13 @@ func syncPath(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// setOwner changes the owner of a file. It does nothing without root, as in tests.
-func (*HostFS) setOwner(p string, uid int) error {
+// setOwner changes the owner and group of a directory. It does nothing without root, as in tests.
+func (*HostFS) setOwner(p string, uid, gid int) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
 
-	return os.Chown(p, uid, uid)
+	return os.Chown(p, uid, gid)
 }
 
 func (*HostFS) fileMatches(p string, f File) bool {
@@ -174,52 +198,75 @@ func (*HostFS) fileMatches(p string, f File) bool {
 // MakeDir creates a directory, or changes the mode and owner of an existing one. From then on the
 // machine owns the directory: see findDamage.
 func (r *HostFS) MakeDir(path string, mode fs.FileMode, uid int) error {
+	return r.makeOwnedDir(ownedDir{
+		path: path,
+		mode: mode,
+		uid:  uid,
+		gid:  uid,
+	})
+}
+
+// MakeReadableDir is like MakeDir for a directory that a component with a user and group of its own reads and root writes:
+// the component, should it get out of its container, replaces no file there.
+func (r *HostFS) MakeReadableDir(path string, gid int) error {
+	return r.makeOwnedDir(ownedDir{path: path, mode: 0o750, gid: gid})
+}
+
+func (r *HostFS) makeOwnedDir(d ownedDir) error {
 	r.writing.Lock()
 	defer r.writing.Unlock()
-	if err := r.makeDir(path, mode, uid); err != nil {
+	if err := r.makeDir(d); err != nil {
 		return err
 	}
 
-	r.owned.addDir(ownedDir{path: path, mode: mode, uid: uid})
+	r.owned.addDir(d)
 
 	return nil
 }
 
-func (r *HostFS) makeDir(path string, mode fs.FileMode, uid int) error {
-	p := r.Path(path)
+func (r *HostFS) makeDir(d ownedDir) error {
+	p := r.Path(d.path)
 	info, err := os.Stat(p)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if err := os.MkdirAll(p, mode); err != nil {
-			return fmt.Errorf("create directory %s: %w", path, err)
+		if err := os.MkdirAll(p, d.mode); err != nil {
+			return fmt.Errorf("create directory %s: %w", d.path, err)
 		}
 
-		r.recordChange(path)
+		r.recordChange(d.path)
 
 	case err != nil:
-		return fmt.Errorf("create directory %s: %w", path, err)
-	case info.Mode().Perm() == mode && ownerUID(info) == uid:
+		return fmt.Errorf("create directory %s: %w", d.path, err)
+	case info.Mode().Perm() == d.mode && isOwnedBy(info, d):
 		return nil
 	}
 
-	if err := os.Chmod(p, mode); err != nil {
-		return fmt.Errorf("create directory %s: %w", path, err)
+	if err := r.setOwner(p, d.uid, d.gid); err != nil {
+		return fmt.Errorf("create directory %s: %w", d.path, err)
 	}
 
-	if err := r.setOwner(p, uid); err != nil {
-		return fmt.Errorf("create directory %s: %w", path, err)
+	if err := os.Chmod(p, d.mode); err != nil {
+		return fmt.Errorf("create directory %s: %w", d.path, err)
 	}
 
 	return nil
 }
 
-func ownerUID(info fs.FileInfo) int {
+// isOwnedBy reports whether a directory has the owner and group of d.
+func isOwnedBy(info fs.FileInfo, d ownedDir) bool {
+	uid, gid := ownerOf(info)
+
+	return uid == d.uid && gid == d.gid
+}
+
+// ownerOf returns the owner and group of a file.
+func ownerOf(info fs.FileInfo) (uid, gid int) {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return 0
+		return 0, 0
 	}
 
-	return int(stat.Uid)
+	return int(stat.Uid), int(stat.Gid)
 }
 
 // Link makes path a symbolic link to target, replacing an existing link. It reports whether it

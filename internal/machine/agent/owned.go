@@ -24,6 +24,7 @@ type ownedDir struct {
 	path string
 	mode fs.FileMode
 	uid  int
+	gid  int
 }
 
 func (o *ownedPaths) addFile(f File) {
@@ -106,7 +107,7 @@ func (r *HostFS) Restore(path string) error {
 			return err
 		}
 
-		return r.makeDir(path, d.mode, d.uid)
+		return r.makeDir(d)
 	}
 
 	if f, ok := r.owned.files[path]; ok {
@@ -187,7 +188,7 @@ func (r *HostFS) dirDamage(d ownedDir) string {
 		return "was replaced by " + describeType(info.Mode())
 	}
 
-	return modeDamage(info, d.mode, d.uid)
+	return modeDamage(info, d.mode, d.uid, d.gid)
 }
 
 func (r *HostFS) fileDamage(f File) string {
@@ -205,7 +206,7 @@ func (r *HostFS) fileDamage(f File) string {
 		return "was replaced by " + describeType(info.Mode())
 	}
 
-	if what := modeDamage(info, f.Mode, f.UID); what != "" {
+	if what := modeDamage(info, f.Mode, f.UID, f.UID); what != "" {
 		return what
 	}
 
@@ -246,15 +247,23 @@ func describeType(mode fs.FileMode) string {
 	}
 }
 
-// modeDamage compares permissions, and as root also the owner.
-func modeDamage(info fs.FileInfo, mode fs.FileMode, uid int) string {
+// modeDamage compares permissions, and as root also the owner and the group.
+func modeDamage(info fs.FileInfo, mode fs.FileMode, uid, gid int) string {
 	if have := info.Mode().Perm(); have != mode.Perm() {
 		return fmt.Sprintf("had mode %04o instead of %04o", have, mode.Perm())
 	}
 
-	if have := ownerUID(info); have != uid && os.Geteuid() == 0 {
-		return fmt.Sprintf("had owner %d instead of %d", have, uid)
+	if os.Geteuid() != 0 {
+		return ""
 	}
 
-	return ""
+	haveUID, haveGID := ownerOf(info)
+	switch {
+	case haveUID != uid:
+		return fmt.Sprintf("had owner %d instead of %d", haveUID, uid)
+	case haveGID != gid:
+		return fmt.Sprintf("had group %d instead of %d", haveGID, gid)
+	default:
+		return ""
+	}
 }

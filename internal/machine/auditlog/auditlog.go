@@ -24,6 +24,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/lib/privatefile"
@@ -300,8 +301,11 @@ func closeAll(files []logFile) {
 const maxFirstLine = 64 << 10
 
 // openFile opens a file and hashes its first line. It returns none if the file does not exist or has no complete line.
+//
+// The API server's user can write to the directory. A link there is not followed, and a pipe does not block: the uploader
+// is root, and would copy any file of the machine.
 func openFile(path string) ([]logFile, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -311,6 +315,10 @@ func openFile(path string) ([]logFile, error) {
 	}
 
 	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file; delete it", path)
+	}
+
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("read the audit log: %w", err), f.Close())
 	}

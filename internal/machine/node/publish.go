@@ -278,6 +278,39 @@ func PublishObjects(ctx context.Context, s store.Store, objects []Object) ([]str
 	return written, errors.Join(errs...)
 }
 
+// CheckFunctionCode compares the published code of functions with what is to be published. Machines compare agents and
+// documents with hashes that they know from elsewhere, but Lambda runs whatever the object contains.
+func CheckFunctionCode(ctx context.Context, s store.Store, objects []Object) error {
+	for _, o := range objects {
+		cluster, _, _ := strings.Cut(o.Key, "/")
+		if !strings.HasPrefix(o.Key, FunctionPrefix(cluster)) {
+			continue
+		}
+
+		stored, err := s.Get(ctx, o.Key)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+
+		if err != nil {
+			return fmt.Errorf("compare the code of the function: %w", err)
+		}
+
+		if got := hexSHA256(stored.Body); got != o.Agent.SHA256 {
+			return fmt.Errorf(
+				"%s%s: sha256 is %s, want %s: it is not the code that slipway published; "+
+					"find out who wrote it, delete it and rerun",
+				s.URL(),
+				o.Key,
+				got,
+				o.Agent.SHA256,
+			)
+		}
+	}
+
+	return nil
+}
+
 // maxConcurrentWrites limits the uploads that run at the same time.
 const maxConcurrentWrites = 16
 

@@ -5,6 +5,8 @@ package discovery
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -68,6 +70,7 @@ func ReadUnmanaged(
 		VPCByResource:       map[string]string{},
 		AddressAssociations: map[string]string{},
 		ProfileRoles:        map[string]string{},
+		ProfileTrust:        map[string][]string{},
 		KeyStates:           map[string]string{},
 	}
 	if c.Spec.Networking.NetworkID != "" {
@@ -332,7 +335,7 @@ func readElasticIPs(
 	return nil
 }
 
-// readProfileRole reads the role of an instance profile.
+// readProfileRole reads the role of an instance profile, and what can assume it.
 func readProfileRole(ctx context.Context, api profileAPI, name string, f *unmanaged.Facts) error {
 	if name == "" {
 		return nil
@@ -343,11 +346,22 @@ func readProfileRole(ctx context.Context, api profileAPI, name string, f *unmana
 		return nil
 	}
 
-	if err == nil && len(out.InstanceProfile.Roles) > 0 {
-		f.ProfileRoles[name] = aws.ToString(out.InstanceProfile.Roles[0].RoleName)
+	if err != nil || len(out.InstanceProfile.Roles) == 0 {
+		return err
 	}
 
-	return err
+	role := out.InstanceProfile.Roles[0]
+	f.ProfileRoles[name] = aws.ToString(role.RoleName)
+	document, err := url.PathUnescape(aws.ToString(role.AssumeRolePolicyDocument)) // RFC 3986
+	if err == nil {
+		f.ProfileTrust[name], err = unmanaged.OtherPrincipals(document)
+	}
+
+	if err != nil {
+		return fmt.Errorf("role %s of instance profile %s: %w", aws.ToString(role.RoleName), name, err)
+	}
+
+	return nil
 }
 
 // readKeyState reads the state of a KMS key.

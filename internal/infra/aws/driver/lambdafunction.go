@@ -4,6 +4,8 @@ package driver
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -219,6 +221,10 @@ func createFunction(ctx context.Context, api lambdaAPI, w awskind.LambdaFunction
 		return plan.StepResult{}, transport.Wrap(err, "create function %s", w.Name)
 	}
 
+	if err := checkFunctionCode(ctx, api, w, out.CodeSha256); err != nil {
+		return plan.StepResult{}, err
+	}
+
 	return plan.StepResult{ID: w.Name, Attributes: map[string]string{"Arn": aws.ToString(out.FunctionArn)}}, nil
 }
 
@@ -242,16 +248,8 @@ func updateFunction(
 	}
 
 	w := t.want
-	if w.CodeSHA256 != have.CodeSHA256 || differsInAny(w, have, "Architectures") {
-		_, err := api.UpdateFunctionCode(ctx, &lambda.UpdateFunctionCodeInput{
-			FunctionName:  &t.id,
-			S3Bucket:      &w.Code.Bucket,
-			S3Key:         &w.Code.Key,
-			Architectures: toArchitectures(w.Architectures),
-		})
-		if err != nil {
-			return result, transport.Wrap(err, "update the code of function %s", t.id)
-		}
+	if err := updateFunctionCode(ctx, api, w, have); err != nil {
+		return result, err
 	}
 
 	if err := updateFunctionSettings(ctx, api, w, have); err != nil {
@@ -259,6 +257,46 @@ func updateFunction(
 	}
 
 	return result, retagFunction(ctx, api, result.Attributes["Arn"], w.Tags, have.Tags)
+}
+
+// updateFunctionCode changes the code and the architecture of a function.
+func updateFunctionCode(ctx context.Context, api lambdaAPI, w, have awskind.LambdaFunction) error {
+	if w.CodeSHA256 == have.CodeSHA256 && !differsInAny(w, have, "Architectures") {
+		return nil
+	}
+
+	out, err := api.UpdateFunctionCode(ctx, &lambda.UpdateFunctionCodeInput{
+		FunctionName:  &w.Name,
+		S3Bucket:      &w.Code.Bucket,
+		S3Key:         &w.Code.Key,
+		Architectures: toArchitectures(w.Architectures),
+	})
+	if err != nil {
+		return transport.Wrap(err, "update the code of function %s", w.Name)
+	}
+
+	return checkFunctionCode(ctx, api, w, out.CodeSha256)
+}
+
+// checkFunctionCode compares the hash of the code that Lambda has read from S3 with that of the code in the graph, and deletes
+// a function with other code: whoever wrote the object would otherwise have the permissions of the function's role.
+func checkFunctionCode(ctx context.Context, api lambdaAPI, w awskind.LambdaFunction, got *string) error {
+	if aws.ToString(got) == w.CodeSHA256 {
+		return nil
+	}
+
+	err := fmt.Errorf(
+		"function %s: Lambda read code with the SHA-256 %s from s3://%s/%s, want %s; somebody replaced the object, "+
+			"so the function was deleted; find out who wrote the object, delete it and apply again",
+		w.Name,
+		aws.ToString(got),
+		w.Code.Bucket,
+		w.Code.Key,
+		w.CodeSHA256,
+	)
+	_, removeErr := api.DeleteFunction(ctx, &lambda.DeleteFunctionInput{FunctionName: &w.Name})
+
+	return errors.Join(err, transport.Wrap(removeErr, "delete function %s, which has the wrong code", w.Name))
 }
 
 // updateFunctionSettings changes everything of a function but its code and tags.

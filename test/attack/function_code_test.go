@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attack_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"strings"
+	"testing"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/slipway-k8s/slipway/test/dnsfunction"
+)
+
+// TestForgedFunctionCode: who can write to the bucket replaces the code of the function that keeps DNS records. Nobody makes
+// a function of it, and a published template is refused. Seen to fail: the function was made of the attacker's code, and got the
+// role of the cluster's function.
+func TestForgedFunctionCode(t *testing.T) {
+	l := newLab(t)
+	program, err := dnsfunction.Build(l.dir)
+	l.check(err)
+	l.more = map[string]string{"SLIPWAY_DNS_BINARY": program}
+	l.must(caller{}, 0, "create", "cluster", "demo", "--zones", "us-east-1a,us-east-1b,us-east-1c", "--yes")
+	cluster := l.must(caller{}, 0, "get", "cluster", "demo", "-o", "yaml")
+	edited := l.temporaryFile("cluster.yaml", strings.Replace(cluster, "discovery: Tags", "discovery: DNS", 1))
+	l.must(caller{}, 0, "replace", "-f", edited, "--yes")
+	l.must(caller{}, 0, "apply", "demo", "--yes")
+
+	keys := l.objectsBelow("team/demo/machine/function/")
+	if len(keys) != 1 {
+		t.Fatalf("objects with the code of the function: %q", keys)
+	}
+
+	_, err = l.s3(caller{}).PutObject(t.Context(), &s3.PutObjectInput{
+		Bucket: sdk.String(bucket), Key: &keys[0], Body: bytes.NewReader(forgedCode(t)),
+	})
+	l.check(err)
+
+	// A change of somebody else is the simplest way to have the function created again.
+	name := sdk.String("slipway-dns-demo")
+	functions := lambda.NewFromConfig(l.config(caller{}))
+	_, err = functions.DeleteFunction(t.Context(), &lambda.DeleteFunctionInput{FunctionName: name})
+	l.check(err)
+
+	for _, args := range [][]string{
+		{"apply", "demo", "--yes"}, {"render", "terraform", "demo", "--publish", "--yes", "--out", l.dir + "/rendered"},
+	} {
+		out, errs, code := l.slipway(caller{}, args...)
+		if code == 0 || !strings.Contains(errs, "it is not the code that slipway published") {
+			t.Errorf("slipway %s: exit %d\n%s%s", strings.Join(args, " "), code, out, errs)
+		}
+	}
+
+	if f, err := functions.GetFunction(t.Context(), &lambda.GetFunctionInput{FunctionName: name}); err == nil {
+		t.Errorf("there is a function with the code %s", sdk.ToString(f.Configuration.CodeSha256))
+	}
+}
+
+// forgedCode returns a deployment package of an attacker.
+func forgedCode(t *testing.T) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := zip.NewWriter(&b)
+	header := &zip.FileHeader{Name: "bootstrap"}
+	header.SetMode(0o755)
+	f, err := w.CreateHeader(header)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := f.Write([]byte("#!/bin/sh\nenv\n")); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	return b.Bytes()
+}
