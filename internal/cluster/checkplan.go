@@ -25,6 +25,21 @@ type PlanOptions struct {
 	DestroyData bool
 	// RecreateLostVolumes allows the plan to create etcd volumes again whose data is gone.
 	RecreateLostVolumes bool
+	// AbsentVolume is the id of a volume that is planned without: it is set aside before the plan is carried out. Empty: none.
+	AbsentVolume string
+}
+
+// withoutAbsentVolume returns the resources without the volume that is planned without.
+func (o PlanOptions) withoutAbsentVolume(actual []plan.ActualResource) []plan.ActualResource {
+	if o.AbsentVolume == "" {
+		return actual
+	}
+
+	return slices.DeleteFunc(slices.Clone(actual), func(r plan.ActualResource) bool {
+		_, isVolume := r.Resource.(awskind.Volume)
+
+		return isVolume && r.ID == o.AbsentVolume
+	})
 }
 
 // CheckManifestChanges returns what the manifests of d change that cannot change in place since the last

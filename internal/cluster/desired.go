@@ -158,6 +158,7 @@ func (session *Session) ComputePlan(
 		return nil, err
 	}
 
+	actual = options.withoutAbsentVolume(actual)
 	var findings diag.Findings
 	d.Plan, findings = plan.Compute(d.Graph, actual, plan.Options{DestroyData: options.DestroyData})
 	findings, err = session.checkPlan(ctx, d, findings, options)

@@ -51,6 +51,17 @@ type Request struct {
 	Stack stackapply.Options
 	// Options are the risks that the plan takes.
 	Options cluster.PlanOptions
+	// Preparation is done before the plan is carried out.
+	Preparation Preparation
+}
+
+// Preparation is what a caller changes itself before a plan is carried out, under the same lock.
+type Preparation struct {
+	// Do is called once the plan is approved and its start is recorded, right before its first change. Nil: nothing.
+	Do func(context.Context) error
+	// Undo is called after Do if Do fails, or if the plan is not carried out to its end. It is not called when the process
+	// is interrupted or has lost the lock. Nil: nothing.
+	Undo func(context.Context) error
 }
 
 // Result is how a request ended.
@@ -118,6 +129,7 @@ func runLocked(
 		return Result{Cluster: req.Name}, err
 	}
 
+	r.preparation = req.Preparation
 	r.session.UseOperation(op, guarded)
 	review, err := r.provisioner.Propose(ctx)
 	if err != nil {
@@ -133,6 +145,7 @@ type run struct {
 	desired     *cluster.Desired
 	provisioner Provisioner
 	usesStack   bool
+	preparation Preparation
 }
 
 // load loads the manifests, chooses the provisioner, and opens a session.
@@ -187,7 +200,7 @@ func (r *run) execute(ctx context.Context, review cluster.Review) (Result, error
 	}
 
 	start := env.Now()
-	if err := r.provisioner.Execute(ctx); err != nil {
+	if err := r.preparation.run(ctx, r.provisioner.Execute); err != nil {
 		return result, err
 	}
 
@@ -196,6 +209,28 @@ func (r *run) execute(ctx context.Context, review cluster.Review) (Result, error
 	result.OldMachines = r.groupsWithOldMachines(review)
 
 	return result, nil
+}
+
+// run does the preparation, then executes the plan, and undoes the preparation if either fails.
+func (p Preparation) run(ctx context.Context, execute func(context.Context) error) error {
+	var err error
+	if p.Do != nil {
+		err = p.Do(ctx)
+	}
+
+	if err == nil {
+		err = execute(ctx)
+	}
+
+	if err == nil || p.Undo == nil || ctx.Err() != nil {
+		return err
+	}
+
+	if undoErr := p.Undo(ctx); undoErr != nil {
+		return errors.Join(err, undoErr)
+	}
+
+	return err
 }
 
 // endUnchanged ends a request for which there was nothing to do, and marks the documents as applied.

@@ -68,3 +68,42 @@ func TestExecute(t *testing.T) {
 		})
 	}
 }
+
+// TestPreparation: it is done before the plan is carried out, and undone if one of both fails, unless the request was interrupted.
+func TestPreparation(t *testing.T) {
+	changes := plan.Plan{Steps: []plan.Step{{Action: plan.Create, Addr: "vpc/vpc", Kind: "vpc"}}}
+	for name, c := range map[string]struct {
+		fails       string
+		interrupted bool
+		want        []string
+	}{
+		"succeeds":              {"", false, []string{"approve", "prepare", "execute"}},
+		"not approved":          {"approve", false, []string{"approve", "discard"}},
+		"the preparation fails": {"prepare", false, []string{"approve", "prepare", "undo"}},
+		"the execution fails":   {"execute", false, []string{"approve", "prepare", "execute", "undo"}},
+		"interrupted":           {"execute", true, []string{"approve", "prepare", "execute"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var calls []string
+			p := fakeProvisioner{calls: &calls, fails: c.fails}
+			env := &cluster.Env{Now: time.Now}
+			env.Hooks.Show = func(cluster.Review) error { return nil }
+			env.Hooks.Approve = func(context.Context, cluster.Review) error { return p.note("approve") }
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			r := &run{session: &cluster.Session{Env: env, Name: "demo"}, desired: &cluster.Desired{}, provisioner: p}
+			r.preparation.Do = func(context.Context) error {
+				if c.interrupted {
+					cancel()
+				}
+
+				return p.note("prepare")
+			}
+			r.preparation.Undo = func(context.Context) error { return p.note("undo") }
+			_, err := r.execute(ctx, cluster.Review{Cluster: "demo", Plan: changes})
+			if (err != nil) != (c.fails != "") || !slices.Equal(calls, c.want) {
+				t.Errorf("called %v, %v; want %v", calls, err, c.want)
+			}
+		})
+	}
+}

@@ -106,6 +106,11 @@ func (a *Admin) TakeSnapshot(ctx context.Context, r Request) (backup.Backup, err
 		return backup.Backup{}, err
 	}
 
+	return a.findTaken(ctx, answer)
+}
+
+// findTaken returns the backup of an answer.
+func (a *Admin) findTaken(ctx context.Context, answer backup.Answer) (backup.Backup, error) {
 	all, err := a.Backups(ctx)
 	if err != nil {
 		return backup.Backup{}, err

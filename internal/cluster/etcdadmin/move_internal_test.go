@@ -5,14 +5,18 @@ package etcdadmin
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/smithy-go"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/machine/backup"
 )
 
@@ -22,11 +26,46 @@ type twoZones struct {
 	volumes    []ec2types.Volume
 	instances  []ec2types.Instance
 	terminated []string
-	refuses    bool
+	refusal    error
 }
 
-func (z *twoZones) DescribeVolumes(context.Context, *ec2.DescribeVolumesInput, ...func(*ec2.Options)) (*ec2.DescribeVolumesOutput, error) {
-	return &ec2.DescribeVolumesOutput{Volumes: z.volumes}, nil
+// DescribeVolumes knows the filters for tags.
+func (z *twoZones) DescribeVolumes(_ context.Context, in *ec2.DescribeVolumesInput, _ ...func(*ec2.Options)) (*ec2.DescribeVolumesOutput, error) {
+	out := &ec2.DescribeVolumesOutput{}
+	for _, v := range z.volumes {
+		matches := func(f ec2types.Filter) bool {
+			return slices.ContainsFunc(v.Tags, func(t ec2types.Tag) bool { return "tag:"+*t.Key == *f.Name && *t.Value == f.Values[0] })
+		}
+		if !slices.ContainsFunc(in.Filters, func(f ec2types.Filter) bool { return !matches(f) }) {
+			out.Volumes = append(out.Volumes, v)
+		}
+	}
+
+	return out, nil
+}
+
+func (z *twoZones) CreateTags(_ context.Context, in *ec2.CreateTagsInput, _ ...func(*ec2.Options)) (*ec2.CreateTagsOutput, error) {
+	for i := range z.volumes {
+		if *z.volumes[i].VolumeId == in.Resources[0] {
+			z.volumes[i].Tags = append(z.volumes[i].Tags, in.Tags...)
+		}
+	}
+
+	return &ec2.CreateTagsOutput{}, nil
+}
+
+func (z *twoZones) DeleteTags(_ context.Context, in *ec2.DeleteTagsInput, _ ...func(*ec2.Options)) (*ec2.DeleteTagsOutput, error) {
+	for i := range z.volumes {
+		if *z.volumes[i].VolumeId != in.Resources[0] {
+			continue
+		}
+
+		z.volumes[i].Tags = slices.DeleteFunc(z.volumes[i].Tags, func(t ec2types.Tag) bool {
+			return slices.ContainsFunc(in.Tags, func(d ec2types.Tag) bool { return *d.Key == *t.Key })
+		})
+	}
+
+	return &ec2.DeleteTagsOutput{}, nil
 }
 
 func (z *twoZones) DescribeInstances(context.Context, *ec2.DescribeInstancesInput, ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error) {
@@ -35,15 +74,23 @@ func (z *twoZones) DescribeInstances(context.Context, *ec2.DescribeInstancesInpu
 
 func (z *twoZones) TerminateInstances(_ context.Context, in *ec2.TerminateInstancesInput, _ ...func(*ec2.Options)) (*ec2.TerminateInstancesOutput, error) {
 	z.terminated = append(z.terminated, in.InstanceIds...)
-	if z.refuses {
-		return nil, errors.New("the zone does not answer")
+	if z.refusal != nil {
+		return nil, z.refusal
 	}
 
 	return &ec2.TerminateInstancesOutput{}, nil
 }
 
 func (z *twoZones) addVolume(id, zone string, state ec2types.VolumeState) {
-	z.volumes = append(z.volumes, ec2types.Volume{VolumeId: &id, AvailabilityZone: &zone, State: state})
+	z.volumes = append(z.volumes, ec2types.Volume{
+		VolumeId:         &id,
+		AvailabilityZone: &zone,
+		State:            state,
+		Tags: []ec2types.Tag{
+			{Key: aws.String(awskind.TagSlot), Value: aws.String("a")},
+			{Key: aws.String(awskind.TagAddress), Value: aws.String("volume/etcd-a")},
+		},
+	})
 }
 
 func (z *twoZones) addMachine(id, zone string, state ec2types.InstanceStateName) {
@@ -64,7 +111,7 @@ func TestReadMove(t *testing.T) {
 	z.addMachine("i-ended", "us-east-1a", ec2types.InstanceStateNameTerminated)
 	z.addMachine("i-new", "us-east-1b", ec2types.InstanceStateNamePending)
 	p := MovePlan{Cluster: "demo", Slot: "a", Zone: "us-east-1b"}
-	present, err := mover{ec2: z, zone: p.Zone}.read(t.Context(), &p)
+	present, err := mover{ec2: z, slot: "a", zone: p.Zone}.read(t.Context(), &p)
 	want := MovePlan{
 		Cluster:    "demo",
 		Slot:       "a",
@@ -113,20 +160,76 @@ func TestEndMachines(t *testing.T) {
 	}
 
 	z.addMachine("i-new", "us-east-1b", ec2types.InstanceStateNameRunning)
-	z.refuses = true
+	z.refusal = errors.New("not permitted")
+	for _, lost := range []bool{false, true} {
+		if _, err := m.endMachines(t.Context(), lost); err == nil || !strings.Contains(err.Error(), "terminate machine i-old: not permitted") {
+			t.Error(err)
+		}
+	}
+
+	z.refusal = &smithy.GenericAPIError{Code: "InvalidInstanceID.NotFound"}
 	if waits, err := m.endMachines(t.Context(), true); waits != "" || err != nil {
 		t.Error(waits, err)
 	}
 
-	if _, err := m.endMachines(t.Context(), false); err == nil || !strings.Contains(err.Error(), "terminate machine i-old: the zone does not answer") {
-		t.Error(err)
-	}
-
-	z.refuses = false
+	z.refusal = nil
 	z.instances[0].State.Name = ec2types.InstanceStateNameTerminated
 	z.terminated = nil
 	if waits, err := m.endMachines(t.Context(), false); waits != "" || err != nil || z.terminated != nil {
 		t.Error(waits, err, z.terminated)
+	}
+}
+
+// TestReadSeveralVolumes: it cannot be known which of several volumes has the data, so all of them are named.
+func TestReadSeveralVolumes(t *testing.T) {
+	z := &twoZones{}
+	z.addVolume("vol-2", "us-east-1c", ec2types.VolumeStateAvailable)
+	z.addVolume("vol-1", "us-east-1a", ec2types.VolumeStateInUse)
+	p := MovePlan{Cluster: "demo", Slot: "a", Zone: "us-east-1b"}
+	_, err := mover{ec2: z, slot: "a", zone: p.Zone}.read(t.Context(), &p)
+	want := "slot a of cluster demo has several volumes: vol-1 in us-east-1a, vol-2 in us-east-1c"
+	if err == nil || err.Error() != want {
+		t.Error(err)
+	}
+}
+
+// TestSetAside: a volume is the slot's or set aside at each moment, is found again when it was set aside, and gets the tags that it
+// had, unless the slot has another volume.
+func TestSetAside(t *testing.T) {
+	z := &twoZones{}
+	z.addVolume("vol-old", "us-east-1a", ec2types.VolumeStateInUse)
+	m := mover{ec2: z, slot: "a", zone: "us-east-1b"}
+	before := slices.Clone(z.volumes[0].Tags)
+	if err := m.setAside(t.Context(), "vol-old"); err != nil {
+		t.Fatal(err)
+	}
+
+	p := MovePlan{Cluster: "demo", Slot: "a", Zone: "us-east-1b"}
+	if present, err := m.read(t.Context(), &p); present != "" || p.Volume != "" || err != nil {
+		t.Fatalf("%+v, %s, %v", p, present, err)
+	}
+
+	if err := m.readAside(t.Context(), "vol-other", &p); p.Aside || err != nil {
+		t.Fatalf("%+v, %v", p, err)
+	}
+
+	if err := m.readAside(t.Context(), "vol-old", &p); p.Volume != "vol-old" || p.VolumeZone != "us-east-1a" || !p.Aside || err != nil {
+		t.Fatalf("%+v, %v", p, err)
+	}
+
+	z.addVolume("vol-new", "us-east-1b", ec2types.VolumeStateAvailable)
+	if given, err := m.giveBack(t.Context(), "vol-old"); given || err != nil {
+		t.Fatal(given, err)
+	}
+
+	z.volumes[1].State = ec2types.VolumeStateDeleting
+	if given, err := m.giveBack(t.Context(), "vol-old"); !given || err != nil {
+		t.Fatal(given, err)
+	}
+
+	byKey := cmpopts.SortSlices(func(a, b ec2types.Tag) bool { return *a.Key < *b.Key })
+	if diff := cmp.Diff(before, z.volumes[0].Tags, byKey, cmpopts.IgnoreUnexported(ec2types.Tag{})); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -198,18 +198,23 @@ func (a *Admin) Restore(ctx context.Context, plan RestorePlan, timeout time.Dura
 	req := cluster.OperationRequest{Store: a.state, Cluster: a.name, Kind: "etcd-restore"}
 
 	return a.env.RunOperation(ctx, req, func(ctx context.Context, _ *operation.Operation, _ store.Store) error {
-		if !plan.Continues {
-			if err := a.copyBackup(ctx, &plan); err != nil {
-				return err
-			}
+		return a.restoreLocked(ctx, plan, timeout)
+	})
+}
 
-			if err := a.beginGeneration(ctx, plan); err != nil {
-				return err
-			}
+// restoreLocked is Restore while the cluster's lock is held.
+func (a *Admin) restoreLocked(ctx context.Context, plan RestorePlan, timeout time.Duration) error {
+	if !plan.Continues {
+		if err := a.copyBackup(ctx, &plan); err != nil {
+			return err
 		}
 
-		return a.waitRestored(ctx, plan, timeout)
-	})
+		if err := a.beginGeneration(ctx, plan); err != nil {
+			return err
+		}
+	}
+
+	return a.waitRestored(ctx, plan, timeout)
 }
 
 // beginGeneration writes the generation of a plan. From then on no member uses older data.

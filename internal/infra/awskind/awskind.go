@@ -29,6 +29,9 @@ const (
 	TagGroup = "slipway.dev/group"
 	// TagSlot is the control-plane slot of an instance or of an etcd volume.
 	TagSlot = "slipway.dev/etcd-slot"
+	// TagSetAside has the slot whose former data is on a volume that 'slipway etcd move' has taken out of the cluster. Such a
+	// volume has neither [TagSlot] nor [TagAddress].
+	TagSetAside = "slipway.dev/set-aside"
 	// TagRepair has the repair policy of a group, which agents of the control plane read.
 	TagRepair = "slipway.dev/repair"
 	// TagHooks records the lifecycle hooks of an Auto Scaling group. Only Slipway itself sets it, not CloudFormation or

@@ -82,6 +82,7 @@ func (b *etcdBackup) carryOut(ctx context.Context, r backup.Request) error {
 	}
 
 	b.doneRequest = r.ID
+	b.lookedAt = time.Time{} // somebody may wait for the test of the backup
 
 	return b.answer(ctx, answer)
 }

@@ -31,6 +31,8 @@ const (
 	ReasonRequest = "request"
 	// ReasonUpgrade is a backup before an upgrade.
 	ReasonUpgrade = "upgrade"
+	// ReasonMove is a backup before a member moves to another zone. It is always tested.
+	ReasonMove = "move"
 	// ReasonRecovery is a backup of the data of a member that survived the loss of the quorum.
 	ReasonRecovery = "recovery"
 	// ReasonCopy is a copy of a backup of another cluster, to be restored into this one.
@@ -75,7 +77,7 @@ type Metadata struct {
 	Machine string `json:"machine"`
 	// TakenAt is when the snapshot was taken, by the machine's clock.
 	TakenAt time.Time `json:"takenAt"`
-	// Reason is schedule, request, upgrade, recovery or copy.
+	// Reason is schedule, request, upgrade, move, recovery or copy.
 	Reason string `json:"reason"`
 	// Origin is set for a copy.
 	Origin *Origin `json:"origin,omitempty"`

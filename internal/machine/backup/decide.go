@@ -108,7 +108,7 @@ func isDue(f Facts) bool {
 }
 
 // nextToVerify returns the backup to test: the newest one, if none of the last VerifyEvery was tested. A backup after
-// one whose test failed is tested in any case.
+// one whose test failed is tested in any case, and so is one before a move: nothing else is left of the data.
 func nextToVerify(f Facts) string {
 	if len(f.Backups) == 0 {
 		return ""
@@ -117,6 +117,10 @@ func nextToVerify(f Facts) string {
 	newest := f.Backups[len(f.Backups)-1]
 	if newest.Verification != nil {
 		return ""
+	}
+
+	if newest.Reason == ReasonMove {
+		return newest.ID
 	}
 
 	untested := 0

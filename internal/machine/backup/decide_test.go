@@ -40,6 +40,8 @@ func TestDecide(t *testing.T) {
 	const h = time.Hour
 	asked := taken(3*24*h, "")
 	asked.Reason = backup.ReasonRequest
+	moved := taken(time.Minute, "")
+	moved.Reason = backup.ReasonMove
 	disabled := defaultPolicy(t)
 	disabled.Disabled = true
 	hourly := func(n int, first string) []backup.Backup {
@@ -93,6 +95,10 @@ func TestDecide(t *testing.T) {
 		"six after a test": {
 			backups: hourly(7, "verified"),
 			want:    backup.Action{Type: backup.ActionVerify, IDs: []string{taken(time.Minute, "").ID}},
+		},
+		"one before a move": {
+			backups: []backup.Backup{taken(2*time.Minute, "verified"), moved},
+			want:    backup.Action{Type: backup.ActionVerify, IDs: []string{moved.ID}},
 		},
 		"one after a failed test": {
 			backups: hourly(2, "failed"),

@@ -35,7 +35,7 @@ type Request struct {
 	ID string `json:"id"`
 	// Type of the request.
 	Type RequestType `json:"type"`
-	// Reason is request or upgrade.
+	// Reason is request, upgrade or move.
 	Reason string `json:"reason"`
 	// CreatedAt is when it was written, by the operator's clock.
 	CreatedAt time.Time `json:"createdAt"`

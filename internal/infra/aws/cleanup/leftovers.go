@@ -183,8 +183,9 @@ func (s *leftoverSurvey) surveyVolumes(ctx context.Context, f []ec2types.Filter)
 		for _, v := range page.Volumes {
 			r := driver.FromVolume(v)
 			id := aws.ToString(v.VolumeId)
-			// The root volume of an instance has slipway's tag, and is deleted with the instance.
-			if s.ownIDs[id] || r.Tags[awskind.TagCluster] != "" ||
+			// The root volume of an instance has slipway's tag, and is deleted with the instance. A volume that was set
+			// aside has data.
+			if s.ownIDs[id] || (r.Tags[awskind.TagCluster] != "" && r.Tags[awskind.TagSetAside] == "") ||
 				s.finder.classify(r.Tags) != ownedByCluster ||
 				isDeletedWithInstance(v) {
 				continue

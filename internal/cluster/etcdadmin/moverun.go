@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcdadmin
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/cluster/operation"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/machine/backup"
+)
+
+const (
+	// endTimeout is how long the machine in the former zone may take to end, and the one in the new zone to run.
+	endTimeout = 5 * time.Minute
+	// testTimeout is how long the machine may take to test a backup: it looks for one every minute.
+	testTimeout = 5 * time.Minute
+)
+
+// MoveRequest says how a planned move is carried out.
+type MoveRequest struct {
+	// Plan of the move.
+	Plan MovePlan
+	// LostZone says that machines in other zones cannot end, because their zone is down.
+	LostZone bool
+	// Timeout is how long the restoration may take.
+	Timeout time.Duration
+	// Confirm asks whether to move. Nothing is changed before it has returned nil.
+	Confirm func() error
+	// Apply shows and applies the manifests, planned without the volume that is set aside. It calls the functions that it is given
+	// while it holds the lock of the cluster.
+	Apply func(context.Context, MovedApply) error
+}
+
+// MovedApply is what happens within the application of the manifests.
+type MovedApply struct {
+	// Approve is called when the plan was shown; not if there is nothing to apply.
+	Approve func(context.Context) error
+	// Prepare is called right before the first change.
+	Prepare func(context.Context) error
+	// Undo is called if the plan is not carried out to its end.
+	Undo func(context.Context) error
+}
+
+// moveSteps are the steps of a move. All but lock want the lock of the cluster to be held.
+type moveSteps interface {
+	// lock holds the lock of the cluster while it calls a function.
+	lock(context.Context, func(context.Context) error) error
+	// backUp takes a backup, and waits until it was tested.
+	backUp(context.Context) (backup.Backup, error)
+	// setAside takes the volume of the former zone out of the cluster.
+	setAside(context.Context, MovePlan) error
+	// giveBack undoes setAside, unless the slot has another volume.
+	giveBack(context.Context, MovePlan) error
+	// check returns an error if the volume is not in the zone of the plan alone.
+	check(context.Context, MovePlan) error
+	// endMachines ends the machines of other zones, and waits for the one in the zone.
+	endMachines(context.Context, MovePlan) error
+	// restore restores a backup.
+	restore(ctx context.Context, id string) error
+	// notify tells of what happens.
+	notify(message string)
+}
+
+// Move carries out a planned move and returns the backup that was restored. What cannot be undone comes last: first all is shown
+// and confirmed, then a tested backup exists, then the volume is set aside, and the machine ends only when the new volume exists.
+// Killed at any step, a rerun completes it.
+func (a *Admin) Move(ctx context.Context, r MoveRequest) (backup.Backup, error) {
+	m := move{steps: adminMove{admin: a, request: r}, request: r, plan: r.Plan}
+	if err := m.run(ctx); err != nil {
+		return backup.Backup{}, err
+	}
+
+	return *m.plan.Backup, nil
+}
+
+// move is a move that is being carried out.
+type move struct {
+	steps    moveSteps
+	request  MoveRequest
+	plan     MovePlan
+	approved bool
+}
+
+func (m *move) run(ctx context.Context) error {
+	within := MovedApply{Approve: m.approve, Prepare: m.setAside, Undo: m.giveBack}
+	if err := m.request.Apply(ctx, within); err != nil {
+		return err
+	}
+
+	if m.approved {
+		return m.steps.lock(ctx, m.finish)
+	}
+
+	if err := m.request.Confirm(); err != nil { // there was nothing to apply, so nobody was asked
+		return err
+	}
+
+	return m.steps.lock(ctx, func(ctx context.Context) error {
+		if err := m.secure(ctx); err != nil {
+			return err
+		}
+
+		return m.finish(ctx)
+	})
+}
+
+// approve has the move confirmed, and takes the backup that makes it safe.
+func (m *move) approve(ctx context.Context) error {
+	if err := m.request.Confirm(); err != nil {
+		return err
+	}
+
+	m.approved = true
+
+	return m.secure(ctx)
+}
+
+// secure takes a backup while the data has its machine and its volume.
+func (m *move) secure(ctx context.Context) error {
+	if !m.plan.TakesBackup {
+		return nil
+	}
+
+	taken, err := m.steps.backUp(ctx)
+	if err != nil {
+		return diag.WithHint(
+			fmt.Errorf("take a backup of etcd of cluster %s before anything is changed: %w", m.plan.Cluster, err),
+			"rerun the command with --snapshot and one that 'slipway etcd snapshots' lists",
+		)
+	}
+
+	m.plan.Backup = &taken
+
+	return nil
+}
+
+// setAside sets the volume aside. It does nothing if an earlier run did.
+func (m *move) setAside(ctx context.Context) error {
+	if m.plan.Volume == "" || m.plan.Aside {
+		return nil
+	}
+
+	return m.steps.setAside(ctx, m.plan)
+}
+
+func (m *move) giveBack(ctx context.Context) error {
+	if m.plan.Volume == "" {
+		return nil
+	}
+
+	return m.steps.giveBack(ctx, m.plan)
+}
+
+// finish moves the data, after the manifests were applied.
+func (m *move) finish(ctx context.Context) error {
+	if err := m.steps.check(ctx, m.plan); err != nil {
+		return err
+	}
+
+	m.backUpLast(ctx)
+	if err := m.steps.endMachines(ctx, m.plan); err != nil {
+		return err
+	}
+
+	return m.steps.restore(ctx, m.plan.Backup.ID)
+}
+
+// backUpLast takes another backup, with what was written since the first one. The group has left the zone by now, so AWS may end the
+// machine at any time: without this backup the first one is restored.
+func (m *move) backUpLast(ctx context.Context) {
+	if !m.plan.TakesBackup || len(m.plan.Machines) == 0 {
+		return
+	}
+
+	taken, err := m.steps.backUp(ctx)
+	if err != nil {
+		m.steps.notify(fmt.Sprintf("no last backup was taken, so backup %s is restored: %s", m.plan.Backup.ID, err))
+		return
+	}
+
+	m.plan.Backup = &taken
+}
+
+// adminMove carries out the steps in AWS and in the stores.
+type adminMove struct {
+	admin   *Admin
+	request MoveRequest
+}
+
+func (s adminMove) notify(message string) { s.admin.env.Notifyf("%s", message) }
+
+func (s adminMove) lock(ctx context.Context, do func(context.Context) error) error {
+	req := cluster.OperationRequest{Store: s.admin.state, Cluster: s.admin.name, Kind: "etcd-move"}
+
+	return s.admin.env.RunOperation(ctx, req, func(ctx context.Context, _ *operation.Operation, _ store.Store) error {
+		return do(ctx)
+	})
+}
+
+func (s adminMove) backUp(ctx context.Context) (backup.Backup, error) {
+	answer, err := s.admin.ask(ctx, Request{Type: backup.RequestSnapshot, Reason: backup.ReasonMove})
+	if err != nil {
+		return backup.Backup{}, err
+	}
+
+	s.admin.env.Notifyf("took backup %s: waiting until it was tested", answer.Backup)
+
+	return s.admin.waitTested(ctx, answer)
+}
+
+// waitTested waits until a backup was tested.
+func (a *Admin) waitTested(ctx context.Context, answer backup.Answer) (backup.Backup, error) {
+	deadline := a.env.Now().Add(testTimeout)
+	for {
+		found, err := a.findTaken(ctx, answer)
+		if err != nil {
+			return found, err
+		}
+
+		switch {
+		case found.Verified():
+			return found, nil
+		case found.Verification != nil:
+			return found, fmt.Errorf("backup %s cannot be restored: %s", found.ID, found.Verification.Error)
+		case a.env.Now().After(deadline):
+			return found, fmt.Errorf("machine %s has not tested backup %s within %s", answer.Machine, found.ID, testTimeout)
+		}
+
+		select {
+		case <-ctx.Done():
+			return found, fmt.Errorf("wait for the test of backup %s: %w", found.ID, ctx.Err())
+		case <-time.After(restorePollInterval):
+		}
+	}
+}
+
+func (s adminMove) setAside(ctx context.Context, p MovePlan) error {
+	m, err := s.admin.newMover(ctx, p)
+	if err != nil {
+		return err
+	}
+
+	if err := m.setAside(ctx, p.Volume); err != nil {
+		return err
+	}
+
+	s.admin.env.Notifyf("volume %s was set aside: its data stays until you delete it", p.Volume)
+
+	return nil
+}
+
+func (s adminMove) giveBack(ctx context.Context, p MovePlan) error {
+	m, err := s.admin.newMover(ctx, p)
+	if err != nil {
+		return err
+	}
+
+	given, err := m.giveBack(ctx, p.Volume)
+
+	switch {
+	case err != nil:
+		return diag.WithHint(err, "rerun 'slipway etcd move "+p.Cluster+"': it goes on from here, or gives the tags back "+
+			"if the manifest names a subnet in zone "+p.VolumeZone)
+	case given:
+		s.admin.env.Notifyf("volume %s in zone %s has its tags again: it is the cluster's as before", p.Volume, p.VolumeZone)
+	default:
+		s.admin.env.Notifyf("volume %s in zone %s stays set aside, because the new one exists; rerun to go on: slipway etcd move %s",
+			p.Volume, p.VolumeZone, p.Cluster)
+	}
+
+	return nil
+}
+
+// ReturnVolume gives a volume that was set aside back to the cluster, whose manifest names its zone.
+func (a *Admin) ReturnVolume(ctx context.Context, p MovePlan) error {
+	s := adminMove{admin: a}
+
+	return s.lock(ctx, func(ctx context.Context) error { return s.giveBack(ctx, p) })
+}
+
+func (s adminMove) check(ctx context.Context, p MovePlan) error {
+	m, err := s.admin.newMover(ctx, p)
+	if err != nil {
+		return err
+	}
+
+	now := MovePlan{Cluster: p.Cluster, Slot: p.Slot, Zone: p.Zone}
+	present, err := m.read(ctx, &now)
+	if err != nil || (present != "" && now.Volume == "") {
+		return err
+	}
+
+	return diag.WithHint(
+		fmt.Errorf("cluster %s has changed: slot %s has volume %q in zone %s and volume %q elsewhere", p.Cluster, p.Slot, present,
+			p.Zone, now.Volume),
+		"see: slipway history "+p.Cluster+"; rerun the command to plan again",
+	)
+}
+
+// endMachines terminates the machines of other zones, and waits until they have ended and one runs in the zone. Two machines of one
+// slot would both restore the backup.
+func (s adminMove) endMachines(ctx context.Context, p MovePlan) error {
+	m, err := s.admin.newMover(ctx, p)
+	if err != nil {
+		return err
+	}
+
+	env := s.admin.env
+	deadline := env.Now().Add(endTimeout)
+	for told := ""; ; {
+		waits, err := m.endMachines(ctx, s.request.LostZone)
+		if err != nil || waits == "" {
+			return err
+		}
+
+		if waits != told {
+			env.Notifyf("waiting: %s", waits)
+			told = waits
+		}
+
+		if env.Now().After(deadline) {
+			return diag.WithHint(
+				fmt.Errorf("etcd cannot be restored in zone %s after %s: %s", p.Zone, endTimeout, waits),
+				"rerun the command to wait again; if the zone of a machine that does not end is down, add --zone-is-down",
+			)
+		}
+
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the machine in zone %s: %w", p.Zone, ctx.Err())
+		case <-time.After(restorePollInterval):
+		}
+	}
+}
+
+func (s adminMove) restore(ctx context.Context, id string) error {
+	plan, err := s.admin.PlanRestore(ctx, RestoreRequest{ID: id})
+	if err != nil {
+		return err
+	}
+
+	if err := s.admin.restoreLocked(ctx, plan, s.request.Timeout); err != nil {
+		return fmt.Errorf("restore etcd of cluster %s: %w", s.admin.name, err)
+	}
+
+	return nil
+}

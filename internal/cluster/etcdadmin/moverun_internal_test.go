@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcdadmin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/slipway-k8s/slipway/internal/machine/backup"
+)
+
+var (
+	errEnded  = errors.New("killed")
+	errRefused = errors.New("refused")
+)
+
+// movedWorld is a cluster whose machine moves from zone a to zone b. It counts its effects, and dies before or after one of them.
+type movedWorld struct {
+	tagged, newVolume, aside  bool
+	oldMachine, restored      bool
+	backups                   int
+	works, noTests, lastFails bool
+
+	effects  int
+	dieAt    int // the effect before which the command is killed; 0: none
+	refuseAt string
+	log      []string
+}
+
+// step notes an effect. It returns an error if the command is killed before it, or if it is refused.
+func (w *movedWorld) step(name string) error {
+	w.effects++
+	if w.effects == w.dieAt {
+		return errEnded
+	}
+
+	if w.refuseAt == name {
+		return errRefused
+	}
+
+	w.log = append(w.log, name)
+
+	return nil
+}
+
+func (w *movedWorld) lock(ctx context.Context, do func(context.Context) error) error { return do(ctx) }
+
+func (w *movedWorld) notify(message string) { w.log = append(w.log, message) }
+
+func (w *movedWorld) backUp(context.Context) (backup.Backup, error) {
+	if err := w.step("backup"); err != nil {
+		return backup.Backup{}, err
+	}
+
+	if w.noTests || (w.lastFails && w.newVolume) || !w.oldMachine {
+		return backup.Backup{}, errors.New("not tested")
+	}
+
+	w.backups++
+	var out backup.Backup
+	out.ID = fmt.Sprint("backup-", w.backups)
+
+	return out, nil
+}
+
+func (w *movedWorld) setAside(context.Context, MovePlan) error {
+	if err := w.step("set aside"); err != nil {
+		return err
+	}
+
+	w.tagged = false
+	w.aside = true
+
+	return nil
+}
+
+func (w *movedWorld) giveBack(context.Context, MovePlan) error {
+	w.log = append(w.log, "give back")
+	if !w.newVolume {
+		w.tagged = true
+		w.aside = false
+	}
+
+	return nil
+}
+
+func (w *movedWorld) check(context.Context, MovePlan) error {
+	if !w.newVolume || w.tagged {
+		return errors.New("the cluster has changed")
+	}
+
+	return nil
+}
+
+func (w *movedWorld) endMachines(context.Context, MovePlan) error {
+	err := w.step("end machines")
+	if err == nil {
+		w.oldMachine = false
+	}
+
+	return err
+}
+
+func (w *movedWorld) restore(_ context.Context, id string) error {
+	err := w.step("restore " + id)
+	if err == nil {
+		w.restored = true
+	}
+
+	return err
+}
+
+// apply behaves like apply.Run: a kill undoes nothing, and another failure does.
+func (w *movedWorld) apply(ctx context.Context, within MovedApply) error {
+	if w.newVolume {
+		return nil // there is nothing to apply
+	}
+
+	if err := w.step("plan"); err != nil {
+		return err
+	}
+
+	if err := within.Approve(ctx); err != nil {
+		return err
+	}
+
+	err := within.Prepare(ctx)
+	if err == nil {
+		err = w.step("apply")
+	}
+
+	if err == nil {
+		w.newVolume = true
+		return nil
+	}
+
+	if errors.Is(err, errEnded) {
+		return err
+	}
+
+	return errors.Join(err, within.Undo(ctx))
+}
+
+// plan is what PlanMove finds.
+func (w *movedWorld) plan() MovePlan {
+	p := MovePlan{Cluster: "demo", Slot: "a", Zone: "b", Works: w.works && w.oldMachine, Aside: w.aside}
+	p.TakesBackup = p.Works
+	p.Volume = "vol-old"
+	if w.oldMachine {
+		p.Machines = []string{"i-old"}
+	}
+
+	if w.backups > 0 {
+		p.Backup = &backup.Backup{}
+		p.Backup.ID = fmt.Sprint("backup-", w.backups)
+	}
+
+	return p
+}
+
+func (w *movedWorld) run(t *testing.T) error {
+	t.Helper()
+	request := MoveRequest{Apply: w.apply, Confirm: func() error { return w.step("confirm") }}
+	m := move{steps: w, request: request, plan: w.plan()}
+
+	return m.run(t.Context())
+}
+
+func newMovedWorld() *movedWorld { return &movedWorld{tagged: true, oldMachine: true, works: true} }
+
+// TestMoveOrder: what is hard to undo comes last.
+func TestMoveOrder(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*movedWorld)
+		want   []string
+	}{
+		"etcd works": {
+			func(*movedWorld) {},
+			[]string{"plan", "confirm", "backup", "set aside", "apply", "backup", "end machines", "restore backup-2"},
+		},
+		"the machine ends during the apply": {
+			func(w *movedWorld) { w.lastFails = true },
+			[]string{
+				"plan", "confirm", "backup", "set aside", "apply", "backup",
+				"no last backup was taken, so backup backup-1 is restored: not tested", "end machines", "restore backup-1",
+			},
+		},
+		"the zone is down": {
+			func(w *movedWorld) { w.works = false; w.backups = 7 },
+			[]string{"plan", "confirm", "set aside", "apply", "end machines", "restore backup-7"},
+		},
+		"the manifests were applied": {
+			func(w *movedWorld) { w.tagged = false; w.aside = true; w.newVolume = true },
+			[]string{"confirm", "backup", "backup", "end machines", "restore backup-2"},
+		},
+	} {
+		w := newMovedWorld()
+		c.change(w)
+		if err := w.run(t); err != nil || !slices.Equal(w.log, c.want) {
+			t.Errorf("%s: %q, %v", name, w.log, err)
+		}
+	}
+}
+
+// TestRefusedMove: a move that is refused at any step leaves the volume its tags, or a rerun completes it.
+func TestRefusedMove(t *testing.T) {
+	for _, step := range []string{"plan", "confirm", "backup", "set aside", "apply"} {
+		w := newMovedWorld()
+		w.refuseAt = step
+		if err := w.run(t); !errors.Is(err, errRefused) || !w.tagged || !w.oldMachine {
+			t.Errorf("%s: %+v, %v", step, w, err)
+		}
+	}
+
+	w := newMovedWorld()
+	w.noTests = true
+	if err := w.run(t); err == nil || !w.tagged {
+		t.Errorf("without a tested backup: %+v, %v", w, err)
+	}
+
+	w = newMovedWorld()
+	w.refuseAt = "end machines"
+	if err := w.run(t); !errors.Is(err, errRefused) || w.restored {
+		t.Errorf("%+v, %v", w, err)
+	}
+
+	w.refuseAt = ""
+	if err := w.run(t); err != nil || !w.restored {
+		t.Errorf("rerun: %+v, %v", w, err)
+	}
+}
+
+// TestKilledMove kills the command before each of its effects, and its reruns before each of theirs: the volume is set aside only
+// while a backup exists, the machine ends only when the new volume exists, and the last rerun completes the move.
+func TestKilledMove(t *testing.T) {
+	for first := 1; first <= 9; first++ {
+		for second := 0; second <= 9; second++ {
+			w := newMovedWorld()
+			for _, dieAt := range []int{first, second, 0} {
+				w.effects = 0
+				w.dieAt = dieAt
+				if w.restored {
+					break
+				}
+
+				err := w.run(t)
+				if err != nil && !errors.Is(err, errEnded) {
+					t.Fatalf("killed at %d and %d: %v: %q", first, second, err, w.log)
+				}
+
+				if (!w.tagged && w.backups == 0) || (!w.oldMachine && !w.newVolume) {
+					t.Fatalf("killed at %d and %d: %q", first, second, w.log)
+				}
+			}
+
+			if !w.restored {
+				t.Errorf("killed at %d and %d: %q", first, second, w.log)
+			}
+		}
+	}
+}
