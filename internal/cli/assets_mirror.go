@@ -37,7 +37,7 @@ type assetsMirror struct {
 }
 
 func newAssetsMirrorCommand(a *app) *cobra.Command {
-	m := assetsMirror{app: a}
+	m := &assetsMirror{app: a}
 	cmd := &cobra.Command{
 		Use:   "mirror --to s3://BUCKET[/PREFIX] --to HOST[/PREFIX]",
 		Short: "Copy files and images to a bucket and a registry for machines without access to the internet",
@@ -59,10 +59,38 @@ login' stored. Machines read the bucket without credentials: allow s3:GetObject 
 		RunE: func(cmd *cobra.Command, _ []string) error { return m.run(cmd.Context()) },
 	}
 
+	m.addFlags(cmd)
+	addFormatFlag(cmd, &m.format)
+	a.addAssetsFlag(cmd)
+	a.addYesFlag(cmd)
+
+	return cmd
+}
+
+// addFlags adds the flags of the command itself.
+func (m *assetsMirror) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringSliceVar(&m.to, "to", nil, "where to copy: files to s3://BUCKET[/PREFIX], images to HOST[:PORT][/PREFIX]; repeatable")
-	flags.StringVar(&m.from, "from", "", "directory of built or fetched assets (default: assets in the cache directory)")
-	flags.StringSliceVar(&m.archs, "arch", nil, "architectures of the machines, amd64 or arm64 (default: all of the catalogue)")
+	flags.StringSliceVar(
+		&m.to,
+		"to",
+		nil,
+		"where to copy: files to s3://BUCKET[/PREFIX], images to HOST[:PORT][/PREFIX]; repeatable",
+	)
+
+	flags.StringVar(
+		&m.from,
+		"from",
+		"",
+		"directory of built or fetched assets (default: assets in the cache directory)",
+	)
+
+	flags.StringSliceVar(
+		&m.archs,
+		"arch",
+		nil,
+		"architectures of the machines, amd64 or arm64 (default: all of the catalogue)",
+	)
+
 	flags.StringSliceVar(
 		&m.kubernetes,
 		"kubernetes-version",
@@ -71,16 +99,16 @@ login' stored. Machines read the bucket without credentials: allow s3:GetObject 
 	)
 
 	flags.StringVar(&m.bucketOwner, "bucket-owner", "", "AWS account that owns the bucket (default: yours)")
-	flags.StringVar(&m.out, "out", "", "file for the catalogue of the mirror, with the digests of all images")
-	addFormatFlag(cmd, &m.format)
-	a.addAssetsFlag(cmd)
-	a.addYesFlag(cmd)
-
-	return cmd
+	flags.StringVar(
+		&m.out,
+		"out",
+		"",
+		"file for the catalogue of the mirror, with the digests of all images",
+	)
 }
 
 // run shows what the mirror lacks and, once that is confirmed, copies it.
-func (m assetsMirror) run(ctx context.Context) error {
+func (m *assetsMirror) run(ctx context.Context) error {
 	o, err := m.options(ctx)
 	if err != nil {
 		return err
@@ -109,7 +137,7 @@ func (m assetsMirror) run(ctx context.Context) error {
 }
 
 // printSteps prints what the mirror lacks.
-func (m assetsMirror) printSteps(plan *mirror.Plan) error {
+func (m *assetsMirror) printSteps(plan *mirror.Plan) error {
 	if m.format != formatTable {
 		steps := plan.Steps
 		if steps == nil {
@@ -135,7 +163,7 @@ func (m assetsMirror) printSteps(plan *mirror.Plan) error {
 }
 
 // finish writes the catalogue and prints how a cluster uses the mirror.
-func (m assetsMirror) finish(plan *mirror.Plan) error {
+func (m *assetsMirror) finish(plan *mirror.Plan) error {
 	if m.out != "" {
 		raw, err := plan.Catalog.YAML()
 		if err == nil {
@@ -159,7 +187,7 @@ func (m assetsMirror) finish(plan *mirror.Plan) error {
 }
 
 // options returns what is copied, and where to.
-func (m assetsMirror) options(ctx context.Context) (mirror.Options, error) {
+func (m *assetsMirror) options(ctx context.Context) (mirror.Options, error) {
 	o := mirror.Options{
 		Archs:     m.archs,
 		Folder:    m.from,
@@ -168,7 +196,10 @@ func (m assetsMirror) options(ctx context.Context) (mirror.Options, error) {
 		Clock:     m.Now,
 	}
 	if len(m.to) == 0 {
-		return o, withHint(errors.New("no mirror is given"), "give --to s3://BUCKET/PREFIX for files, --to HOST/PREFIX for images, or both")
+		return o, withHint(
+			errors.New("no mirror is given"),
+			"give --to s3://BUCKET/PREFIX for files, --to HOST/PREFIX for images, or both",
+		)
 	}
 
 	for _, to := range m.to {
@@ -213,7 +244,7 @@ func architectures(c asset.Catalog) []string {
 }
 
 // addTarget adds a value of --to.
-func (m assetsMirror) addTarget(ctx context.Context, o *mirror.Options, to string) error {
+func (m *assetsMirror) addTarget(ctx context.Context, o *mirror.Options, to string) error {
 	target, err := mirror.ParseTarget(to)
 	if err != nil {
 		return err
@@ -237,7 +268,7 @@ func (m assetsMirror) addTarget(ctx context.Context, o *mirror.Options, to strin
 }
 
 // openBucket returns the bucket of a target. Its requests fail unless the account owns it that is expected.
-func (m assetsMirror) openBucket(ctx context.Context, target mirror.Target, url string) (*mirror.Bucket, error) {
+func (m *assetsMirror) openBucket(ctx context.Context, target mirror.Target, url string) (*mirror.Bucket, error) {
 	cfg, err := m.awsConfig(ctx, "")
 	if err != nil {
 		return nil, err
@@ -266,7 +297,7 @@ func (m assetsMirror) openBucket(ctx context.Context, target mirror.Target, url 
 }
 
 // openRegistry returns the registry of a target. Amazon ECR is asked in the region of its host name.
-func (m assetsMirror) openRegistry(ctx context.Context, target mirror.Target) (*mirror.Registry, error) {
+func (m *assetsMirror) openRegistry(ctx context.Context, target mirror.Target) (*mirror.Registry, error) {
 	r := &mirror.Registry{Prefix: target.Registry, Keys: authn.DefaultKeychain}
 	host, ok := mirror.ParseECRHost(target.Registry)
 	if !ok {

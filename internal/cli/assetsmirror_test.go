@@ -5,8 +5,7 @@ package cli_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"io"
-	"log"
+	"log/slog"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -64,7 +63,7 @@ func mirrorAssets(ts *testscript.TestScript, _ bool, args []string) {
 // cmdRegistry is the command of scripts `registry`: it starts an empty registry on loopback and sets REGISTRY to its
 // address.
 func cmdRegistry(ts *testscript.TestScript, _ bool, _ []string) {
-	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	server := httptest.NewServer(registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo))))
 	ts.Defer(server.Close)
 	ts.Setenv("REGISTRY", strings.TrimPrefix(server.URL, "http://"))
 }

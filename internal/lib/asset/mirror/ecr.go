@@ -26,7 +26,11 @@ type ECRAPI interface {
 		*ecr.GetAuthorizationTokenInput,
 		...func(*ecr.Options),
 	) (*ecr.GetAuthorizationTokenOutput, error)
-	CreateRepository(context.Context, *ecr.CreateRepositoryInput, ...func(*ecr.Options)) (*ecr.CreateRepositoryOutput, error)
+	CreateRepository(
+		context.Context,
+		*ecr.CreateRepositoryInput,
+		...func(*ecr.Options),
+	) (*ecr.CreateRepositoryOutput, error)
 }
 
 // ECR is a private registry of Amazon ECR. Unlike other registries it has no repositories that nobody created.
@@ -42,7 +46,9 @@ type ECRHost struct{ Account, Region string }
 // ECR: ACCOUNT.dkr.ecr.REGION.amazonaws.com, also with FIPS, in another partition, or that for both families of addresses.
 func ParseECRHost(address string) (ECRHost, bool) {
 	host, _, _ := strings.Cut(address, "/")
-	pattern := regexp.MustCompile(`^(\d{12})\.dkr[.-]ecr(?:-fips)?\.([a-z0-9-]+)\.(?:[a-z0-9-]+\.)+[a-z-]+$`)
+	pattern := regexp.MustCompile(
+		`^(\d{12})\.dkr[.-]ecr(?:-fips)?\.([a-z0-9-]+)\.(?:[a-z0-9-]+\.)+[a-z-]+$`,
+	)
 	parts := pattern.FindStringSubmatch(host)
 	if parts == nil {
 		return ECRHost{}, false
@@ -74,7 +80,8 @@ func (e ECR) login(ctx context.Context) (authn.Authenticator, error) {
 // listRepositories returns the names of the repositories.
 func (e ECR) listRepositories(ctx context.Context) (map[string]bool, error) {
 	names := map[string]bool{}
-	pages := ecr.NewDescribeRepositoriesPaginator(e.API, &ecr.DescribeRepositoriesInput{RegistryId: &e.Account})
+	in := &ecr.DescribeRepositoriesInput{RegistryId: &e.Account}
+	pages := ecr.NewDescribeRepositoriesPaginator(e.API, in)
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {

@@ -126,6 +126,10 @@ func (r *report) runAll(ctx context.Context, steps []Step, limit int) error {
 	group.SetLimit(limit)
 
 	for i, s := range steps {
+		if errs[i] = ctx.Err(); errs[i] != nil { // interrupted: one error is enough
+			break
+		}
+
 		group.Go(func() error {
 			start := r.Clock()
 			size, err := s.run(ctx)

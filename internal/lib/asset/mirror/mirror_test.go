@@ -141,6 +141,18 @@ func TestFilesAreMirrored(t *testing.T) {
 	}
 }
 
+// TestInterruptionIsOneError: what was not begun is not reported file by file.
+func TestInterruptionIsOneError(t *testing.T) {
+	u := startUpstream(t)
+	_, b := newBucket(t)
+	plan, _ := u.newPlan(t, b, t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := plan.Copy(ctx); !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "\n") || len(u.requests) > 0 {
+		t.Errorf("%v after %d downloads", err, len(u.requests))
+	}
+}
+
 // TestOtherContentsAreReplaced: an object with another hash, or of which S3 knows none, is written again.
 func TestOtherContentsAreReplaced(t *testing.T) {
 	u := startUpstream(t)

@@ -7,7 +7,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
-	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -47,7 +47,7 @@ type testRegistry struct {
 func startRegistry(t *testing.T) *testRegistry {
 	t.Helper()
 	r := &testRegistry{refuses: func(*http.Request) int { return 0 }}
-	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	handler := registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)))
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if status := r.refuses(req); status != 0 {
 			w.Header().Set("Www-Authenticate", `Basic realm="https://ecr/",service="ecr.amazonaws.com"`)

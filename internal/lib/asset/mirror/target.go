@@ -34,7 +34,8 @@ func ParseTarget(text string) (Target, error) {
 	}
 
 	registry := strings.TrimRight(text, "/")
-	pattern := regexp.MustCompile(`^([a-z0-9-]+(\.[a-z0-9-]+)+(:\d+)?|[a-z0-9-]+:\d+|localhost)(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`)
+	const host = `([a-z0-9-]+(\.[a-z0-9-]+)+(:\d+)?|[a-z0-9-]+:\d+|localhost)`
+	pattern := regexp.MustCompile(`^` + host + `(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`)
 	if pattern.MatchString(registry) {
 		return Target{Registry: registry}, nil
 	}
