@@ -16,10 +16,11 @@ import (
 func newAssetsCommand(a *app) *cobra.Command {
 	return newGroupCommand(
 		"assets",
-		"Build or download the files that machines of the local region need",
+		"Build, download or mirror the files and images that machines need",
 		groupLocal,
 		newAssetsBuildCommand(a),
 		newAssetsFetchCommand(a),
+		newAssetsMirrorCommand(a),
 	)
 }
 

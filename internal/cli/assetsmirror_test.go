@@ -5,11 +5,13 @@ package cli_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"log/slog"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
@@ -56,4 +58,12 @@ func mirrorAssets(ts *testscript.TestScript, _ bool, args []string) {
 	}.YAML()
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), raw, 0o644))
+}
+
+// cmdRegistry is the command of scripts `registry`: it starts an empty registry on loopback and sets REGISTRY to its
+// address.
+func cmdRegistry(ts *testscript.TestScript, _ bool, _ []string) {
+	server := httptest.NewServer(registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo))))
+	ts.Defer(server.Close)
+	ts.Setenv("REGISTRY", strings.TrimPrefix(server.URL, "http://"))
 }

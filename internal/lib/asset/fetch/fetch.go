@@ -64,7 +64,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		return Result{}, err
 	}
 
-	o.Transport = stallTransport{base: o.Transport, limit: stallLimit}
+	o.Transport = WatchStalls(o.Transport)
 	unlock, err := build.LockOutput(o.Out, o.Log)
 	if err != nil {
 		return Result{}, err
@@ -151,6 +151,25 @@ const catalogHeader = "# Created by slipway assets fetch; the local region serve
 func IsFetched(path string) bool {
 	raw, err := os.ReadFile(path)
 	return err == nil && bytes.HasPrefix(raw, []byte(catalogHeader))
+}
+
+// Select returns the part of a catalogue that clusters of some architectures need: the default version of everything, and
+// the given versions of Kubernetes, each as a minor version or in full.
+func Select(c asset.Catalog, archs, kubernetes []string) (asset.Catalog, error) {
+	all := c
+	all.Files = nil
+	all.Images = nil
+
+	for _, arch := range archs {
+		selected, err := selectAssets(c, arch, kubernetes)
+		if err != nil {
+			return asset.Catalog{}, err
+		}
+
+		all = all.WithMissing(selected)
+	}
+
+	return all, nil
 }
 
 // kubernetesNames are the files and images that have the version of Kubernetes.

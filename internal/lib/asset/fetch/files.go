@@ -74,16 +74,24 @@ func (f *fetcher) downloadFile(ctx context.Context, file asset.File) error {
 	}
 
 	start := f.Clock()
-	var size int64
-	for attempt := 1; ; attempt++ {
-		size, err = f.tryDownload(ctx, source, path)
-		if err == nil {
-			f.progress.done(file.Name+" "+file.Version, size, f.Clock().Sub(start))
-			return nil
-		}
+	size, err := Download(ctx, f.Transport, source, path)
+	if err != nil {
+		return err
+	}
 
-		if attempt == downloadAttempts || errors.Is(err, errPermanent) || ctx.Err() != nil {
-			return err
+	f.progress.done(file.Name+" "+file.Version, size, f.Clock().Sub(start))
+
+	return nil
+}
+
+// Download downloads a file from its URL to a path, checks its hash and returns its size. It tries again if the server
+// fails or the connection breaks.
+func Download(ctx context.Context, transport http.RoundTripper, file asset.File, path string) (int64, error) {
+	client := http.Client{Transport: transport}
+	for attempt := 1; ; attempt++ {
+		size, err := tryDownload(ctx, client, file, path)
+		if err == nil || attempt == downloadAttempts || errors.Is(err, errPermanent) || ctx.Err() != nil {
+			return size, err
 		}
 
 		select {
@@ -94,13 +102,12 @@ func (f *fetcher) downloadFile(ctx context.Context, file asset.File) error {
 }
 
 // tryDownload downloads a file once. The file gets its name after its hash was checked.
-func (f *fetcher) tryDownload(ctx context.Context, file asset.File, path string) (int64, error) {
+func tryDownload(ctx context.Context, client http.Client, file asset.File, path string) (int64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, file.URL, nil)
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", errPermanent, err)
 	}
 
-	client := http.Client{Transport: f.Transport}
 	resp, err := client.Do(req)
 	if err != nil {
 		return 0, err

@@ -80,7 +80,7 @@ func (f *fetcher) knownDigests(path layout.Path) (map[string]string, error) {
 
 	known := map[string]string{}
 	for _, d := range manifest.Manifests {
-		if f.isComplete(path, d.Digest) {
+		if IsComplete(path, d.Digest, f.Arch) {
 			known[d.Annotations[build.RefAnnotation]] = d.Digest.String()
 		}
 	}
@@ -88,9 +88,9 @@ func (f *fetcher) knownDigests(path layout.Path) (map[string]string, error) {
 	return known, nil
 }
 
-// isComplete reports whether an image is for the architecture, and all of its blobs are there. One whose download was cut
-// off is shorter.
-func (f *fetcher) isComplete(path layout.Path, digest v1.Hash) bool {
+// IsComplete reports whether an image of a layout is for an architecture, and all of its blobs are there. One whose
+// download was cut off is shorter.
+func IsComplete(path layout.Path, digest v1.Hash, arch string) bool {
 	image, err := path.Image(digest)
 	if err != nil {
 		return false
@@ -110,7 +110,7 @@ func (f *fetcher) isComplete(path layout.Path, digest v1.Hash) bool {
 
 	config, err := image.ConfigFile()
 
-	return err == nil && config.Architecture == f.Arch
+	return err == nil && config.Architecture == arch
 }
 
 // pullImage pulls an image unless it is there, and returns the digest of its manifest. An image that the catalogue pins

@@ -17,6 +17,11 @@ const stallLimit = 30 * time.Second
 // errStalled is the cause of a request that was given up because nothing came.
 var errStalled = errors.New("the server has sent nothing for " + stallLimit.String())
 
+// WatchStalls returns a transport that gives up requests to which a server sends nothing for half a minute.
+func WatchStalls(base http.RoundTripper) http.RoundTripper {
+	return stallTransport{base: base, limit: stallLimit}
+}
+
 // stallTransport gives up requests whose answer does not come, or stops coming.
 type stallTransport struct {
 	base  http.RoundTripper
