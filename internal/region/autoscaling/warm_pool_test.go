@@ -4,6 +4,7 @@ package autoscaling_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	as "github.com/aws/aws-sdk-go-v2/service/autoscaling"
@@ -68,6 +69,61 @@ func TestWarmPool(t *testing.T) {
 	s.advanceClock(t)
 	if g := s.describeGroup(t); len(s.pool(t)) != 0 || g.WarmPoolConfiguration != nil {
 		t.Errorf("a deleted warm pool has %v", s.pool(t))
+	}
+}
+
+// TestWarmPoolWaitsForLaunchHooks checks that an instance is stopped only after its launch hook was completed, that it waits
+// again when it leaves the pool, and that an abandoned one is replaced.
+func TestWarmPoolWaitsForLaunchHooks(t *testing.T) {
+	s := newStack(t)
+	s.createGroup(t, s.createTestNetwork(t.Context(), t), 0)
+	s.putHook(t, hookLaunching, "ABANDON")
+	must[*as.PutWarmPoolOutput](t)(s.as.PutWarmPool(t.Context(), &as.PutWarmPoolInput{
+		AutoScalingGroupName: aws.String("nodes"), MinSize: aws.Int32(1), MaxGroupPreparedCapacity: aws.Int32(1),
+	}))
+	pooled := func() (id, state string) {
+		t.Helper()
+		out := must[*as.DescribeWarmPoolOutput](t)(s.as.DescribeWarmPool(t.Context(), &as.DescribeWarmPoolInput{AutoScalingGroupName: aws.String("nodes")}))
+		for _, i := range out.Instances {
+			if i.LifecycleState != types.LifecycleStateWarmedTerminating {
+				id, state = *i.InstanceId, string(i.LifecycleState)
+			}
+		}
+		return id, state
+	}
+	s.advanceClock(t)
+	s.advanceClock(t)
+	first, state := pooled()
+	if machine, aim := s.instanceState(t, first), s.targetLifecycleState(t, first); state != "Warmed:Pending:Wait" || machine != "running" || aim != "Warmed:Stopped" {
+		t.Fatalf("before the hook is completed: %s, %s, target %s", state, machine, aim)
+	}
+	s.advance(t, 30*time.Second) // nobody completes it
+	s.advance(t, 10*time.Minute)
+	second, _ := pooled()
+	if machine := s.instanceState(t, first); machine != "terminated" || second == first {
+		t.Errorf("the abandoned instance is %s, the pool has %s", machine, second)
+	}
+	if err := s.complete(t, second, "CONTINUE"); err != nil {
+		t.Fatal(err)
+	}
+	s.advanceClock(t)
+	s.advanceClock(t)
+	if id, state := pooled(); id != second || state != "Warmed:Stopped" || s.instanceState(t, id) != "stopped" {
+		t.Fatalf("after the hook: %s of %s", state, id)
+	}
+	must[*as.SetDesiredCapacityOutput](t)(s.as.SetDesiredCapacity(t.Context(), &as.SetDesiredCapacityInput{
+		AutoScalingGroupName: aws.String("nodes"), DesiredCapacity: aws.Int32(1),
+	}))
+	s.advanceClock(t)
+	if state, aim := s.states(t)[second], s.targetLifecycleState(t, second); state != "Pending:Wait" || aim != "InService" {
+		t.Fatalf("taken from the pool: %s, target %s", state, aim)
+	}
+	if err := s.complete(t, second, "CONTINUE"); err != nil {
+		t.Fatal(err)
+	}
+	s.advanceClock(t)
+	if state := s.states(t)[second]; state != "InService" {
+		t.Errorf("after the hook: %s", state)
 	}
 }
 
