@@ -4,6 +4,8 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"os"
 
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
@@ -84,4 +86,44 @@ func (m *etcdMember) isLearnerData() (bool, error) {
 	}
 
 	return etcd.HasNoVote(os.DirFS(m.agent.Root.Path(etcd.DataDir + "/member/wal"))), nil
+}
+
+// clearLearner removes a learner that is stuck while another slot waits to join.
+func (w *etcdResize) clearLearner(ctx context.Context, manager etcd.Manager, survey etcd.Survey) error {
+	if w.stuckLearner(survey).Type != etcd.ResizeRemove {
+		return nil
+	}
+
+	err := w.checkChanges(ctx)
+	if errors.As(err, new(notReadyError)) {
+		w.agent.Log.Info("the stuck etcd learner is not removed yet", slog.Any("error", err))
+		return nil
+	}
+
+	if err != nil {
+		return err
+	}
+
+	// Its machine may promote it at any time: look again immediately before.
+	survey, err = manager.Survey(ctx, w.url)
+	if err != nil {
+		return nil //nolint:nilerr // without a quorum nothing can be done here; validate says so
+	}
+
+	if step := w.stuckLearner(survey); step.Type == etcd.ResizeRemove {
+		return w.remove(ctx, manager, step)
+	}
+
+	return nil
+}
+
+// stuckLearner returns the decision about the learner after a look at the members.
+func (w *etcdResize) stuckLearner(survey etcd.Survey) etcd.Resize {
+	w.learner = w.learner.Observe(survey.Members, w.agent.Now())
+
+	return etcd.DecideLearner(etcd.ResizeFacts{
+		Slot:    w.member.slot.Name,
+		Slots:   slotNames(w.agent),
+		Members: survey.Members,
+	}, w.learner)
 }

@@ -29,7 +29,8 @@ const (
 	absentTimeout = 5 * time.Second
 )
 
-// etcdResize removes the members of slots that are not in the control plane any more: see [etcd.DecideResize].
+// etcdResize removes the members of slots that are not in the control plane any more, and a learner that keeps others from
+// joining: see [etcd.DecideResize] and [etcd.DecideLearner].
 type etcdResize struct {
 	agent  *Agent
 	member *etcdMember
@@ -51,6 +52,8 @@ type etcdResize struct {
 	// noteAfter is when absences are recorded at the earliest: the revisions are not read more often for that alone.
 	noteAfter time.Time
 	told      string
+	// learner is what was seen of the member that joins.
+	learner etcd.LearnerWatch
 }
 
 // newResize returns the task of a control-plane machine.
@@ -106,20 +109,30 @@ func (w *etcdResize) run(ctx context.Context) error {
 		return nil // other tasks decide when the member runs again
 	}
 
-	possible := w.possibleSlots()
 	manager := w.allManager()
 	status, err := manager.Status(ctx, w.url)
 	if err != nil {
 		return w.checkRemoved(ctx, manager)
 	}
 
-	if !status.Leader || len(a.doc.Slots) >= len(possible) {
+	if !status.Leader {
 		return nil
 	}
 
 	survey, err := manager.Survey(ctx, w.url)
 	if err != nil {
-		return nil //nolint:nilerr // as above
+		return nil //nolint:nilerr // without a quorum nothing can be done here; validate says so
+	}
+
+	return errors.Join(w.shrink(ctx, manager, survey), w.clearLearner(ctx, manager, survey))
+}
+
+// shrink does the next step for the members of slots that leave.
+func (w *etcdResize) shrink(ctx context.Context, manager etcd.Manager, survey etcd.Survey) error {
+	a := w.agent
+	possible := w.possibleSlots()
+	if len(a.doc.Slots) >= len(possible) {
+		return nil
 	}
 
 	f := w.gather(ctx, survey)
@@ -235,7 +248,15 @@ func (w *etcdResize) carryOut(ctx context.Context, manager etcd.Manager, survey 
 		}
 	}
 
-	// Through the own member: the one that leaves may not answer after it has agreed.
+	if err := w.remove(ctx, manager, step); err != nil {
+		return err
+	}
+
+	return w.tell(ctx, "removed a member: "+step.Reason)
+}
+
+// remove removes a member through the own one: the one that leaves may not answer after it has agreed.
+func (w *etcdResize) remove(ctx context.Context, manager etcd.Manager, step etcd.Resize) error {
 	manager.Peers = slices.DeleteFunc(slices.Clone(manager.Peers), func(p etcd.Peer) bool {
 		return p.Slot != w.member.slot.Name
 	})
@@ -245,7 +266,7 @@ func (w *etcdResize) carryOut(ctx context.Context, manager etcd.Manager, survey 
 
 	w.agent.Log.Info("removed a member of etcd", slog.String("reason", step.Reason))
 
-	return w.tell(ctx, "removed a member: "+step.Reason)
+	return nil
 }
 
 // resizeRecord is what the removal of members waits for, or what was done last.

@@ -350,3 +350,57 @@ func (r *sizedCluster) write() func() {
 		}
 	}
 }
+
+// TestRealStuckLearner: a machine adds its member and never returns. The leader's agent removes this learner, and the next slot
+// joins; so does the first one when its machine is back.
+func TestRealStuckLearner(t *testing.T) {
+	r := newSizedCluster(t)
+	r.publish("a", "b", "c")
+	r.patiently("slot b adds itself", func() error {
+		if err := r.join("b"); len(r.manager.Members(t.Context(), "")) != 2 {
+			return err
+		}
+		return nil
+	})
+	if err := r.join("c"); err == nil || !strings.Contains(err.Error(), "slot b is joining") {
+		t.Fatalf("slot c joins although slot b does: %v", err)
+	}
+	task := r.tasks["a"]
+	now := time.Now()
+	task.agent.Now = func() time.Time { return now }
+	w := task.member.newResize()
+	w.manager = func() etcd.Manager { return r.manager }
+	w.url = r.peer("a").ClientURL
+	w.checkCurrent = func(context.Context) error { return nil }
+	busy := true
+	w.checkChanges = func(context.Context) error {
+		if busy {
+			return newNotReadyError("the control plane is being changed")
+		}
+		return nil
+	}
+	look := func(looks int) int {
+		for range looks {
+			now = now.Add(resizeInterval)
+			if err := w.run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return len(r.manager.Members(t.Context(), ""))
+	}
+	if n := look(int(etcd.LearnerSilence / resizeInterval)); n != 2 {
+		t.Fatalf("%d members before the time", n)
+	}
+	if n := look(5); n != 2 {
+		t.Fatalf("%d members while the control plane is being changed", n)
+	}
+	busy = false
+	if n := look(1); n != 1 {
+		t.Fatalf("%d members", n)
+	}
+	r.grow("c")
+	r.grow("b")
+	if have := r.members(); !slices.Equal(have, []string{"a", "b", "c"}) {
+		t.Fatalf("members %v", have)
+	}
+}

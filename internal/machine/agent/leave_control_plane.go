@@ -206,7 +206,7 @@ func (m *etcdMember) wasRemoved(ctx context.Context, manager etcd.Manager) bool 
 
 // setAsideLeft stops etcd and moves the data of a member that was removed to leftDir.
 func (m *etcdMember) setAsideLeft(ctx context.Context) error {
-	const why = "the member was removed when the control plane became smaller"
+	const why = "the member was removed: the control plane became smaller, or it was a learner that was stuck"
 	if err := currentOf(m.agent).checkOwnSlot(ctx); err != nil {
 		return err
 	}

@@ -80,6 +80,8 @@ type MemberState struct {
 	DBSize, InUse int64
 	// Quota of the database in bytes.
 	Quota int64
+	// Revision is the newest one that the member has reported; 0 if it does not answer.
+	Revision int64
 	// Hash of all keys and values at a revision that all members have. It is set only while an alarm CORRUPT is raised.
 	Hash ContentHash
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -27,6 +28,9 @@ type sizeMachine struct {
 	// looked is the membership that the task for the size has read; noted are the slots that it has recorded.
 	looked []etcd.MemberState
 	noted  map[string]bool
+	// watched is what it has seen of the learner, and clearing the id of the one that it removes, after it has looked again.
+	watched  etcd.LearnerWatch
+	clearing uint64
 }
 
 // sizeWorld simulates a control plane whose size changes: the published document, machines, etcd's membership, the records in
@@ -43,10 +47,16 @@ type sizeWorld struct {
 	made              int
 	founded           int
 	broken            bool // faults have destroyed the data of a majority
+	now               time.Time
+	added             map[uint64]time.Time // when learners were added
+	revision          int64
 }
 
 func newSizeWorld(size int) *sizeWorld {
-	w := &sizeWorld{machines: map[string]*sizeMachine{}, joined: map[string]bool{}, absent: map[string]bool{}}
+	w := &sizeWorld{
+		machines: map[string]*sizeMachine{}, joined: map[string]bool{}, absent: map[string]bool{},
+		added: map[uint64]time.Time{}, now: time.Date(2026, 11, 26, 8, 0, 0, 0, time.UTC),
+	}
 	w.wished = possibleSlots()[:size]
 	w.published = w.wished
 	for _, slot := range w.wished {
@@ -225,6 +235,7 @@ func (w *sizeWorld) deliver(t *rapid.T, slot string) {
 	if m.adding && i < 0 && w.serves(m) {
 		if !slices.ContainsFunc(w.members, func(e etcd.Member) bool { return e.Learner }) {
 			w.members = append(w.members, etcd.Member{ID: uint64(w.next()), Slot: slot, Learner: true})
+			w.added[w.members[len(w.members)-1].ID] = w.now
 		}
 	}
 	if m.promoting && i >= 0 && w.members[i].Learner && w.isHealthy(w.members[i]) && w.serves(m) {
@@ -280,8 +291,14 @@ func (w *sizeWorld) look(slot string) {
 	w.elect()
 	for _, e := range w.members {
 		e.Healthy = w.isHealthy(e)
-		m.looked = append(m.looked, etcd.MemberState{Member: e, Leader: e.ID == w.leader})
+		state := etcd.MemberState{Member: e, Leader: e.ID == w.leader}
+		if e.Healthy {
+			w.revision++
+			state.Revision = w.revision
+		}
+		m.looked = append(m.looked, state)
 	}
+	m.watched = m.watched.Observe(m.looked, w.now)
 }
 
 // resize acts on what a machine has looked at, perhaps long before.
@@ -394,19 +411,8 @@ func (w *sizeWorld) check(t *rapid.T) {
 
 // settle lets everything work without faults, and checks that the control plane has the wished size.
 func (w *sizeWorld) settle(t *rapid.T) {
-	for range 60 {
-		w.command(t)
-		for _, slot := range slices.Sorted(maps.Keys(w.machines)) {
-			w.machines[slot].isolated = false
-			w.converge(t, slot)
-			w.tasks(t, slot)
-			w.deliver(t, slot)
-			w.follow(slot)
-			w.look(slot)
-			w.resize(t, slot)
-			w.check(t)
-		}
-	}
+	w.settleWithoutLearner(t)
+	w.work(t, 60, "")
 	var have []string
 	for _, m := range w.members {
 		if m.Learner || !w.isHealthy(m) {
@@ -442,6 +448,9 @@ func TestSizeHistories(t *testing.T) {
 			"command":   func(t *rapid.T) { w.command(t) },
 			"wish":      func(t *rapid.T) { w.wished = possibleSlots()[:sizes.Draw(t, "size")] },
 			"settled":   func(t *rapid.T) { w.pass(t) },
+			"clear":     func(t *rapid.T) { anyMachine(func(slot string) { w.clear(t, slot) })(t) },
+			"cleared":   func(t *rapid.T) { anyMachine(func(slot string) { w.cleared(t, slot) })(t) },
+			"wait":      func(t *rapid.T) { w.wait(t, rapid.IntRange(1, 150).Draw(t, "minutes")) },
 			"crash":     anyMachine(w.crash),
 			"partition": anyMachine(func(slot string) { w.machines[slot].isolated = !w.machines[slot].isolated }),
 			"lose":      anyMachine(w.lose),
@@ -451,12 +460,6 @@ func TestSizeHistories(t *testing.T) {
 			w.settle(t)
 		}
 	})
-}
-
-// crash ends the processes of a machine.
-func (w *sizeWorld) crash(slot string) {
-	m := w.machines[slot]
-	m.up, m.adding, m.promoting, m.looked, m.noted = false, false, false, nil, map[string]bool{}
 }
 
 // pass lets every machine work once, so that histories get beyond the first start.

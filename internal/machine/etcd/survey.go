@@ -110,6 +110,7 @@ func (m Manager) surveyMembers(ctx context.Context, members []MemberState) []int
 		members[i].DBSize = s.DbSize
 		members[i].InUse = s.DbSizeInUse
 		members[i].Quota = s.DbSizeQuota
+		members[i].Revision = s.Header.Revision
 		revisions[i] = s.Header.Revision
 		_, err = c.Get(ctx, healthKey)
 		members[i].Healthy = err == nil
