@@ -123,8 +123,7 @@ func (e ECR) create(ctx context.Context, repository string) error {
 		RepositoryName: &repository,
 	})
 
-	var exists *types.RepositoryAlreadyExistsException
-	if errors.As(err, &exists) {
+	if _, exists := errors.AsType[*types.RepositoryAlreadyExistsException](err); exists {
 		return nil
 	}
 
