@@ -25,6 +25,11 @@ StartLimitIntervalSec=0
 ExecStart=/opt/bin/slipway-node run --config /etc/slipway/boot.json
 Restart=always
 RestartSec=5
+LimitCORE=0
+MemorySwapMax=0
+LockPersonality=1
+RestrictRealtime=1
+RestrictSUIDSGID=1
 [Install]
 WantedBy=multi-user.target
 `

@@ -86,3 +86,42 @@ func TestIgnition(t *testing.T) {
 		}
 	}
 }
+
+// TestAgentUnits: the unit of the agent, whose memory has keys, is the same with both kinds of user data but for the place of
+// the program. Its memory gets to no swap and no core dump.
+func TestAgentUnits(t *testing.T) {
+	const start, end = "[Unit]\n", "multi-user.target\n"
+	units := map[string]string{}
+	for _, format := range []string{"", manifest.FormatIgnition} {
+		in := input(t, manifest.NewSetOptions{})
+		for i := range in.Groups {
+			in.Groups[i].Spec.UserDataFormat = format
+		}
+		g, fs := model.Build(in)
+		if err := fs.Err(); err != nil {
+			t.Fatal(err)
+		}
+		text := userDataOf(t, g, "control-plane-a")
+		if format == manifest.FormatIgnition {
+			c, _, err := v3_3.Parse([]byte(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = *c.Systemd.Units[0].Contents
+		}
+		_, after, _ := strings.Cut(text, start)
+		unit, _, found := strings.Cut(after, end)
+		if !found {
+			t.Fatalf("no unit in %s", text)
+		}
+		units[format] = strings.Replace(unit, "/opt/bin/", "/usr/local/bin/", 1)
+	}
+	if units[""] != units[manifest.FormatIgnition] {
+		t.Errorf("units differ:\n%s\n%s", units[""], units[manifest.FormatIgnition])
+	}
+	for _, line := range []string{"LimitCORE=0\n", "MemorySwapMax=0\n", "RestrictSUIDSGID=1\n"} {
+		if !strings.Contains(units[""], line) {
+			t.Errorf("no line %q in:\n%s", line, units[""])
+		}
+	}
+}

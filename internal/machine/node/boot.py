@@ -74,6 +74,11 @@ StartLimitIntervalSec=0
 ExecStart=/usr/local/bin/slipway-node run --config /etc/slipway/boot.json
 Restart=always
 RestartSec=5
+LimitCORE=0
+MemorySwapMax=0
+LockPersonality=1
+RestrictRealtime=1
+RestrictSUIDSGID=1
 [Install]
 WantedBy=multi-user.target
 ''',0o644)
