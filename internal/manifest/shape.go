@@ -77,7 +77,9 @@ func etcdShape() v1alpha1.Etcd {
 		ElectionTimeoutMS:   1,
 		Backup:              backupShape(),
 		QuorumLoss:          v1alpha1.EtcdQuorumLoss{Recovery: "x", After: "x"},
-		Discovery:           "x",
+
+		RecreateVolumesAfter: "x",
+		Discovery:            "x",
 	}
 }
 
