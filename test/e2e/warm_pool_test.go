@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+)
+
+// TestWarmPool gives a group a warm pool. A machine of the pool is stopped with its images, and joins when the group grows; a
+// machine without a pool is measured next to it.
+func TestWarmPool(t *testing.T) {
+	skipUnlessLong(t)
+	e := newEnvironment(t)
+	for _, s := range []step{
+		{"up", createCluster},
+		{"a pool fills", fillWarmPool},
+		{"the group grows from the pool", growFromWarmPool},
+		{"delete leaves nothing", func(e *environment) { e.runSlipway("delete", "cluster", clusterName, "--yes") }},
+	} {
+		e.runStep(t, s)
+	}
+}
+
+// warmManifest is a group with a stopped machine in its pool.
+const warmManifest = `apiVersion: slipway.dev/v1alpha1
+kind: InstanceGroup
+metadata:
+  name: warm
+spec:
+  role: Worker
+  minSize: 1
+  maxSize: 3
+  warmPool:
+    minSize: 1
+    maxGroupPreparedCapacity: 2
+`
+
+// warmGroup is the name of its Auto Scaling group.
+const warmGroup = "warm." + clusterName
+
+// fillWarmPool creates the group, and waits until a machine of its pool is stopped. That machine has completed the launch
+// hook: it has the images.
+func fillWarmPool(e *environment) {
+	file := filepath.Join(e.t.TempDir(), "warm.yaml")
+	writeFile(e.t, file, warmManifest)
+	e.runSlipway("replace", "-f", file, "--name", clusterName, "--yes")
+	start := time.Now()
+	e.runSlipway("apply", clusterName, "--yes")
+	e.waitForPooled()
+	e.t.Logf("COUNT warm pool: a machine was prepared and stopped after %s", time.Since(start).Round(100*time.Millisecond))
+	e.waitHealthy(5 * time.Minute)
+}
+
+// waitForPooled waits for a stopped machine in the pool.
+func (e *environment) waitForPooled() {
+	e.t.Helper()
+	api := autoscaling.NewFromConfig(e.aws)
+	e.waitUntil("the pool has a stopped machine", 5*time.Minute, func() error {
+		pool, err := api.DescribeWarmPool(e.t.Context(), &autoscaling.DescribeWarmPoolInput{AutoScalingGroupName: aws.String(warmGroup)})
+		if err != nil {
+			return err
+		}
+		for _, i := range pool.Instances {
+			if i.LifecycleState == types.LifecycleStateWarmedStopped {
+				return nil
+			}
+		}
+		return fmt.Errorf("the pool has %+v", pool.Instances)
+	})
+}
+
+// growFromWarmPool grows the group with a pool and one without it.
+func growFromWarmPool(e *environment) {
+	warm := e.measureGrowth(warmGroup, 2)
+	cold := e.measureGrowth("workers."+clusterName, 3)
+	e.t.Logf("COUNT warm pool: a node was Ready %s after the group grew, without a pool after %s",
+		warm.Round(100*time.Millisecond), cold.Round(100*time.Millisecond))
+	if warm >= cold {
+		e.t.Errorf("a boot from the warm pool took %s, a cold one %s", warm, cold)
+	}
+}
+
+// measureGrowth grows a group by one, and returns the time until another node is Ready.
+func (e *environment) measureGrowth(group string, size int) time.Duration {
+	e.t.Helper()
+	before, err := e.readyNodes()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	start := time.Now()
+	text := strconv.Itoa(size)
+	e.scaling("update-auto-scaling-group", "--auto-scaling-group-name", group, "--max-size", strconv.Itoa(size+1), "--desired-capacity", text)
+	e.waitUntil("another node is Ready", 5*time.Minute, func() error {
+		if now, err := e.readyNodes(); err != nil || len(now) <= len(before) {
+			return fmt.Errorf("nodes %v, before %v, error %v", now, before, err)
+		}
+		return nil
+	})
+	return time.Since(start)
+}
