@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	errEnded  = errors.New("killed")
+	errEnded   = errors.New("killed")
 	errRefused = errors.New("refused")
 )
 
