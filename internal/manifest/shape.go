@@ -77,9 +77,7 @@ func etcdShape() v1alpha1.Etcd {
 		ElectionTimeoutMS:   1,
 		Backup:              backupShape(),
 		QuorumLoss:          v1alpha1.EtcdQuorumLoss{Recovery: "x", After: "x"},
-
-		RecreateVolumesAfter: "x",
-		Discovery:            "x",
+		Discovery:           "x",
 	}
 }
 

@@ -21,8 +21,6 @@ const (
 const (
 	minRecoveryDelay = time.Minute
 	maxRecoveryDelay = 24 * time.Hour
-	// minVolumeDelay is the least of spec.etcd.recreateVolumesAfter: EC2 lists a volume some time after its creation.
-	minVolumeDelay = 2 * time.Minute
 )
 
 // checkEtcdBackup checks the settings of the backups of etcd.
@@ -66,24 +64,5 @@ func checkQuorumLoss(v validator, e v1alpha1.Etcd) {
 	if q.Recovery == v1alpha1.RecoveryAutomatic && e.Backup.Disabled {
 		v.warnf(at+"recovery", q.Recovery, "leave spec.etcd.backup.disabled out, or take backups with: slipway etcd snapshot",
 			"recovers only data that a member still has: scheduled backups are disabled")
-	}
-}
-
-// checkNewVolumes checks when machines create new volumes.
-func checkNewVolumes(v validator, c v1alpha1.ClusterSpec) {
-	const at = "spec.etcd.recreateVolumesAfter"
-	text := c.Etcd.RecreateVolumesAfter
-	if text == "" {
-		return
-	}
-
-	after, err := time.ParseDuration(text)
-	if err != nil || after < minVolumeDelay || after > maxRecoveryDelay {
-		v.errorf(at, text, "use 2m to 24h, such as 5m", "is not valid")
-	}
-
-	if c.CloudProvider.AWS.InstanceProfiles.ControlPlane != "" {
-		v.errorf(at, text, "leave it out, or leave spec.cloudProvider.aws.instanceProfiles.controlPlane out",
-			"needs a role for each slot: machines that share one could create volumes of each other's slots")
 	}
 }

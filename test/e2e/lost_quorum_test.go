@@ -14,14 +14,11 @@ import (
 	"time"
 )
 
-// The settings of the test: recoveryDelay is spec.etcd.quorumLoss.after, and volumeDelay spec.etcd.recreateVolumesAfter.
-const (
-	recoveryDelay = time.Minute
-	volumeDelay   = 2 * time.Minute
-)
+// recoveryDelay is spec.etcd.quorumLoss.after of the test.
+const recoveryDelay = time.Minute
 
 // TestLostQuorum terminates two of three machines and deletes their volumes, and then all. The machines recover etcd without an
-// operator, and create the volumes; only after the loss of all, the operator does.
+// operator, who only creates the volumes again.
 func TestLostQuorum(t *testing.T) {
 	skipUnlessLong(t)
 	e := newEnvironment(t)
@@ -29,7 +26,7 @@ func TestLostQuorum(t *testing.T) {
 		{"up", createRecovering},
 		{"data is written", writeData},
 		{"two of three volumes are lost", loseMajority},
-		{"the machines create lost volumes", awaitVolumes},
+		{"lost volumes are created", recreateVolumes},
 		{"all volumes are lost", loseEverything},
 		{"delete leaves nothing", deleteCluster},
 	})
@@ -46,7 +43,6 @@ func createRecovering(e *environment) {
 		e.t.Fatalf("the manifest is not as expected:\n%s", before)
 	}
 	file := filepath.Join(e.t.TempDir(), "cluster.yaml")
-	automatic = "    recreateVolumesAfter: " + volumeDelay.String() + "\n" + automatic
 	if err := os.WriteFile(file, []byte(strings.Replace(before, manual, automatic, 1)), 0o600); err != nil {
 		e.t.Fatal(err)
 	}
@@ -120,24 +116,17 @@ func loseMajority(e *environment) {
 	}
 }
 
-// awaitVolumes waits until the machines have created their volumes, one for each slot, and their members have joined. There is
-// nothing to apply.
-func awaitVolumes(e *environment) {
+// recreateVolumes creates the volumes again. Their members join by themselves.
+func recreateVolumes(e *environment) {
 	start := time.Now()
-	e.waitUntil("each slot has a volume", volumeDelay+6*time.Minute, func() error {
-		if volumes := e.listVolumes(); len(volumes) != 3 {
-			return fmt.Errorf("volumes: %v", volumes)
-		}
-		return nil
-	})
+	r := e.runProgram(e.slipway, "apply", clusterName, "--yes", "--recreate-lost-volumes")
+	if r.code != 0 {
+		e.t.Fatalf("apply: exit status %d\n%s", r.code, r.err)
+	}
 	e.waitHealthy(6 * time.Minute)
 	e.waitForMembers(3)
-	e.t.Logf("COUNT three members again on volumes that the machines have created: %s, of which %s are configured",
-		time.Since(start).Round(time.Second), volumeDelay)
+	e.t.Logf("COUNT three members again: %s after apply began", time.Since(start).Round(time.Second))
 	checkData(e)
-	if r := e.runProgram(e.slipway, "plan", clusterName); r.code != 0 || !strings.Contains(r.out, "No changes") {
-		e.t.Errorf("plan: exit status %d\n%s%s", r.code, r.out, r.err)
-	}
 	all := e.listBackups()
 	if !slices.ContainsFunc(all, func(b etcdBackup) bool {
 		return b.Reason == "recovery" && b.Verification != nil && b.Verification.OK

@@ -32,7 +32,6 @@ func BuildBoundary(in Input, st StoreLocation) Policy {
 		s.boundaryOfAPIs(),
 		s.boundaryOfStore(st),
 		s.boundaryOfFunction(),
-		s.boundaryOfVolumes(),
 		[]Statement{
 			newStatement(
 				"Sessions",
@@ -89,33 +88,6 @@ func (s policyBuilder) boundaryOfAPIs() []Statement {
 			),
 			[]string{s.regionalARN("ec2", "*"), s.regionalARN("autoscaling", "autoScalingGroup:*")},
 			stringEquals("aws:ResourceTag/"+awskind.TagCluster, clusterOfRole),
-		),
-	}
-}
-
-// boundaryOfVolumes allows creating empty volumes of the cluster, and their encryption by EC2. The role of a slot says which.
-func (s policyBuilder) boundaryOfVolumes() []Statement {
-	volumes := s.ec2ARNs("volume")
-	ours := map[string][]string{"aws:RequestTag/" + awskind.TagCluster: {clusterOfRole}}
-
-	return []Statement{
-		newStatement(
-			"Volumes",
-			qualifyActions("ec2", "CreateVolume"),
-			volumes,
-			condition{"StringEquals": ours, "Null": {"ec2:ParentSnapshot": {"true"}}},
-		),
-		newStatement(
-			"TagVolumes",
-			qualifyActions("ec2", "CreateTags"),
-			volumes,
-			stringEquals("ec2:CreateAction", "CreateVolume"),
-		),
-		newStatement(
-			"Encrypt",
-			qualifyActions("kms", "CreateGrant", "Decrypt", "DescribeKey", "GenerateDataKeyWithoutPlaintext"),
-			[]string{s.regionalARN("kms", "key/*")},
-			condition{"StringLike": {"kms:ViaService": {"ec2.*." + s.dnsSuffix()}}},
 		),
 	}
 }

@@ -3,15 +3,11 @@
 package model_test
 
 import (
-	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
-	"github.com/slipway-k8s/slipway/internal/infra/model"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
@@ -57,38 +53,5 @@ func TestSlotsHaveTheirOwnRoles(t *testing.T) {
 	own := build(t, in)
 	if got := profileOf(t, own, "b").Literal(); got != "mine" || own.Node("iam-role/control-plane-b") != nil {
 		t.Errorf("with a profile of the user, slot b has %q", got)
-	}
-}
-
-// TestVolumesThatMachinesCreate: only with the setting, the role of a slot may create a volume, which has all that apply would
-// give it, and nothing else.
-func TestVolumesThatMachinesCreate(t *testing.T) {
-	in := input(t, manifest.NewSetOptions{})
-	in.Cluster.Spec.Tags = map[string]string{"team": "x"}
-	policy := func(g *graph.Graph) string {
-		return string(nodeAt[awskind.IAMRolePolicy](t, g, "control-plane-b").Document)
-	}
-	if got := policy(build(t, in)); strings.Contains(got, "ec2:Create") {
-		t.Errorf("without the setting: %s", got)
-	}
-
-	in.Cluster.Spec.Etcd.RecreateVolumesAfter = "5m"
-	g := build(t, in)
-	for _, want := range []string{
-		`"ec2:Encrypted":"true"`, `"ec2:VolumeSize":"20"`, `"ec2:AvailabilityZone":"us-east-1b"`, `"ec2:VolumeType":"gp3"`,
-		`"aws:RequestTag/slipway.dev/etcd-slot":"b"`, `"aws:RequestTag/slipway.dev/address":"volume/etcd-b"`,
-		`"aws:RequestTag/team":"x"`, `"ec2:ParentSnapshot":"true"`, `"ec2:CreateAction":"CreateVolume"`, `"aws:TagKeys":["Name",`,
-	} {
-		if got := policy(g); !strings.Contains(got, want) {
-			t.Errorf("%s is not in %s", want, got)
-		}
-	}
-
-	tags := model.VolumeTags(in.Cluster, in.ClusterID)
-	tags[awskind.TagSlot] = "b"
-	tags[awskind.TagAddress] = "volume/etcd-b"
-	tags["Name"] = "etcd-b.demo"
-	if diff := cmp.Diff(map[string]string(nodeAt[awskind.Volume](t, g, "etcd-b").Tags), tags); diff != "" {
-		t.Errorf("tags (-apply +machine):\n%s", diff)
 	}
 }

@@ -219,12 +219,6 @@ func settingRules() []FieldRule {
 		live("etcd.backup.verifyEvery"),
 		{Field: "etcd.quorumLoss.recovery", Class: ClassLive, Reason: "the agent recovers etcd"},
 		{Field: "etcd.quorumLoss.after", Class: ClassLive, Reason: "the agent recovers etcd"},
-		{Field: "etcd.newVolumes.after", Class: ClassLive, Reason: "the agent creates the volume"},
-		{Field: "etcd.newVolumes.volume.type", Class: ClassLive, Reason: "the agent creates the volume"},
-		{Field: "etcd.newVolumes.volume.size", Class: ClassLive, Reason: "the agent creates the volume"},
-		{Field: "etcd.newVolumes.volume.iops", Class: ClassLive, Reason: "the agent creates the volume"},
-		{Field: "etcd.newVolumes.volume.throughput", Class: ClassLive, Reason: "the agent creates the volume"},
-		{Field: "etcd.newVolumes.tags.*", Class: ClassLive, Reason: "the agent creates the volume"},
 		{Field: "etcd.discovery", Class: ClassLive, Reason: "the agent looks for the addresses of the other members"},
 		live("store.kmsKeyARN"),
 	}

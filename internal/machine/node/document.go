@@ -179,20 +179,8 @@ type EtcdSettings struct {
 	// QuorumLoss is set if the machines recover etcd themselves. It is left out otherwise, so that the documents of clusters
 	// without it stay what they were.
 	QuorumLoss v1alpha1.EtcdQuorumLoss `json:"quorumLoss,omitzero"`
-	// NewVolumes is set if the machine of a slot may create a new volume after the loss of the former one.
-	NewVolumes NewVolumes `json:"newVolumes,omitzero"`
 	// Discovery is DNS if the members find each other by the records of the cluster's zone. It is left out otherwise.
 	Discovery string `json:"discovery,omitempty"`
-}
-
-// NewVolumes is what the machine of a slot needs to create its volume as slipway apply would.
-type NewVolumes struct {
-	// After is for how long the former volume must have been lost.
-	After string `json:"after"`
-	// Volume is its type, size and performance.
-	Volume v1alpha1.Volume `json:"volume"`
-	// Tags that the volumes of all slots have. The machine adds those of its slot.
-	Tags map[string]string `json:"tags"`
 }
 
 // MachineStore is the location of the cluster's machine store.
@@ -235,8 +223,6 @@ type DocumentInput struct {
 	StoreKeyARN string
 	// WorkerRoles maps the name of a worker group to the name of its IAM role.
 	WorkerRoles map[string]string
-	// VolumeTags are the tags of the volumes of all slots.
-	VolumeTags map[string]string
 }
 
 // ControlPlaneSlots returns one slot for each machine of the control-plane groups, named a, b, c,
@@ -297,10 +283,6 @@ func BuildDocument(in DocumentInput) (Document, error) {
 		}
 		if q := in.Cluster.Spec.Etcd.QuorumLoss; q.Recovery == v1alpha1.RecoveryAutomatic {
 			d.Etcd.QuorumLoss = q
-		}
-
-		if after := in.Cluster.Spec.Etcd.RecreateVolumesAfter; after != "" {
-			d.Etcd.NewVolumes = NewVolumes{After: after, Volume: in.Cluster.Spec.Etcd.Volume, Tags: maps.Clone(in.VolumeTags)}
 		}
 
 		if discovery := in.Cluster.Spec.Etcd.Discovery; discovery == v1alpha1.EtcdDiscoveryDNS {
