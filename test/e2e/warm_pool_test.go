@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -100,7 +101,7 @@ func (e *environment) measureGrowth(group string, size int) time.Duration {
 	e.scaling("update-auto-scaling-group", "--auto-scaling-group-name", group, "--max-size", strconv.Itoa(size+1), "--desired-capacity", text)
 	e.waitUntil("another node is Ready", 5*time.Minute, func() error {
 		if now, err := e.readyNodes(); err != nil || len(now) <= len(before) {
-			return fmt.Errorf("nodes %v, before %v, error %v", now, before, err)
+			return fmt.Errorf("nodes %v, before %v: %w", now, before, errors.Join(err, textError("no further node")))
 		}
 		return nil
 	})

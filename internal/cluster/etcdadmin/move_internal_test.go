@@ -22,7 +22,6 @@ import (
 
 // twoZones is EC2 with a volume and a machine in each of two zones.
 type twoZones struct {
-	movedEC2
 	volumes    []ec2types.Volume
 	instances  []ec2types.Instance
 	terminated []string

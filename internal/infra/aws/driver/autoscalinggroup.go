@@ -293,10 +293,15 @@ func (s *scalingDriver) waitInService(
 
 // countInService counts the instances in service, and those that only wait for their own agent.
 func countInService(g astypes.AutoScalingGroup) int {
+	counted := []astypes.LifecycleState{
+		astypes.LifecycleStateInService,
+		astypes.LifecycleStatePendingWait,
+		astypes.LifecycleStatePendingProceed,
+	}
+
 	n := 0
 	for _, i := range g.Instances {
-		switch i.LifecycleState {
-		case astypes.LifecycleStateInService, astypes.LifecycleStatePendingWait, astypes.LifecycleStatePendingProceed:
+		if slices.Contains(counted, i.LifecycleState) {
 			n++
 		}
 	}
