@@ -97,3 +97,13 @@ func (w *sizeWorld) crash(slot string) {
 	m.up, m.adding, m.promoting, m.looked, m.noted = false, false, false, nil, map[string]bool{}
 	m.watched, m.clearing = etcd.LearnerWatch{}, 0
 }
+
+// pass lets every machine work once, so that histories get beyond the first start.
+func (w *sizeWorld) pass(t *rapid.T) {
+	for _, slot := range slices.Sorted(maps.Keys(w.machines)) {
+		w.converge(t, slot)
+		w.deliver(t, slot)
+		w.tasks(t, slot)
+		w.follow(slot)
+	}
+}

@@ -461,13 +461,3 @@ func TestSizeHistories(t *testing.T) {
 		}
 	})
 }
-
-// pass lets every machine work once, so that histories get beyond the first start.
-func (w *sizeWorld) pass(t *rapid.T) {
-	for _, slot := range slices.Sorted(maps.Keys(w.machines)) {
-		w.converge(t, slot)
-		w.deliver(t, slot)
-		w.tasks(t, slot)
-		w.follow(slot)
-	}
-}
