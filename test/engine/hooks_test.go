@@ -13,11 +13,9 @@ import (
 	astypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/infra/aws"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
-	"github.com/slipway-k8s/slipway/internal/manifest"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
@@ -112,54 +110,4 @@ func TestRecordedHooks(t *testing.T) {
 			t.Errorf("without the tag: %v with %d calls that list hooks, want 1", recorded, calls)
 		}
 	})
-}
-
-// TestLaunchHookComesBeforeThePool checks that the machines of a warm pool wait for their agents, also if an existing group
-// gets the pool; and that the hook ends with the pool.
-func TestLaunchHookComesBeforeThePool(t *testing.T) {
-	for _, existing := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			defer time.Sleep(time.Minute)
-			r := regiontest.StartWith(t, regiontest.Options{InProcess: true})
-			without := newHASet(t, "demo")
-			with := newHASet(t, "demo")
-			for i, g := range with.Groups {
-				if g.Spec.Role == v1alpha1.RoleWorker {
-					with.Groups[i].Spec.WarmPool = v1alpha1.WarmPool{MinSize: 1, MaxGroupPreparedCapacity: 4, PoolState: "Stopped"}
-				}
-			}
-			run := func(set manifest.Set) {
-				t.Helper()
-				if err := newEngine(r.AWSConfig(), "demo").run(t.Context(), mustBuildGraph(t, set)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if existing {
-				run(without)
-			}
-			run(with)
-
-			scaling := autoscaling.NewFromConfig(r.AWSConfig())
-			time.Sleep(5 * time.Minute)
-			pool, err := scaling.DescribeWarmPool(t.Context(), &autoscaling.DescribeWarmPoolInput{AutoScalingGroupName: sdk.String("workers.demo")})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(pool.Instances) == 0 {
-				t.Error("the pool is empty")
-			}
-			for _, i := range pool.Instances {
-				if i.LifecycleState != astypes.LifecycleStateWarmedPendingWait {
-					t.Errorf("existing group %t: %s is %s", existing, *i.InstanceId, i.LifecycleState)
-				}
-			}
-
-			h := hookReader{t: t, r: r}
-			drain, launch := "workers.demo:"+model.TerminationHook, "workers.demo:"+model.LaunchHook
-			h.wantHooks("with a pool", map[string]int{drain: 60, launch: 600})
-			run(with)
-			run(without)
-			h.wantHooks("without a pool", map[string]int{drain: 60})
-		})
-	}
 }

@@ -145,9 +145,7 @@ func (b *builder) addMachineSet(l machineSet) {
 		group.Template = from
 	}
 
-	ref := graph.Add(b.graph, l.name, group, after...)
-	b.addTerminationHook(l, ref)
-	addLaunchHook(b.graph, l, ref)
+	b.addTerminationHook(l, graph.Add(b.graph, l.name, group, after...))
 }
 
 func (b *builder) launchTemplateData(l machineSet) awskind.LaunchTemplateData {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -174,8 +175,14 @@ func (a *Agent) convergeEtcd(ctx context.Context, m *etcdMember) error {
 // pullImages pulls the control plane's images while etcd waits for its quorum. If it fails, the
 // kubelet pulls them.
 func pullImages(ctx context.Context, a *Agent) {
-	if a.waitForContainerd(ctx) != nil {
-		return
+	for range 60 {
+		if a.Root.Exists("/run/containerd/containerd.sock") {
+			break
+		}
+
+		if err := a.Wait(ctx, 500*time.Millisecond); err != nil {
+			return
+		}
 	}
 
 	group, ctx := errgroup.WithContext(ctx)

@@ -19,11 +19,7 @@ import (
 // newWorkerBench returns a bench of a worker.
 func newWorkerBench(t *testing.T) *followBench {
 	t.Helper()
-	return newWorkerBenchOf(newFollowBench(t))
-}
-
-// newWorkerBenchOf makes the machine of a bench a worker.
-func newWorkerBenchOf(b *followBench) *followBench {
+	b := newFollowBench(t)
 	b.role = v1alpha1.RoleWorker
 	b.boot.Role = v1alpha1.RoleWorker
 	b.boot.ClusterID = ""

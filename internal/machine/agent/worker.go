@@ -15,7 +15,11 @@ import (
 
 // convergeWorker converges a worker.
 func (a *Agent) convergeWorker(ctx context.Context) error {
-	if err := a.prepareWorker(ctx); err != nil {
+	if err := a.downloadFiles(ctx); err != nil {
+		return err
+	}
+
+	if err := a.prepareHost(ctx); err != nil {
 		return err
 	}
 

@@ -7,24 +7,17 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/asset"
 )
 
-// ResolveAssets looks up the files and images that the machines of a group and architecture need for a
+// ResolveAssets looks up the files and images that machines of a role and architecture need for a
 // Kubernetes version (without "v"). All other assets have the catalogue's default version. Errors
 // come from the catalogue unchanged.
 func ResolveAssets(
 	c asset.Catalog,
-	group v1alpha1.InstanceGroupSpec,
+	role v1alpha1.Role,
 	kubernetes, arch string,
 ) ([]File, map[string]string, error) {
 	versions := map[string]string{"containerd": "", "runc": "", "cni-plugins": "", "kubelet": kubernetes}
 	images := map[string]string{"pause": ""}
-	if group.WarmPool.PoolState != "" {
-		// The machines of the pool pull what runs on every node.
-		images["kube-proxy"] = kubernetes
-		images["flannel"] = ""
-		images["flannel-cni-plugin"] = ""
-	}
-
-	if group.Role == v1alpha1.RoleControlPlane {
+	if role == v1alpha1.RoleControlPlane {
 		versions["etcd"] = ""
 		for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"} {
 			images[name] = kubernetes

@@ -194,7 +194,6 @@ func settingRules() []FieldRule {
 		restart("kubelet.maxParallelImagePulls", ComponentKubelet),
 		restart("kubelet.allowedUnsafeSysctls", ComponentKubelet),
 		{Field: "sysctls.*", Class: ClassLive, Reason: "the agent sets it"},
-		{Field: "launchHook", Class: ClassLive, Reason: "the agent completes the lifecycle hook itself"},
 		{Field: "metadataCgroups", Class: ClassLive, Reason: "the agent loads the rules"},
 		restart("kubeAPIServer.maxRequestsInflight", ComponentAPIServer),
 		restart("kubeAPIServer.maxMutatingRequestsInflight", ComponentAPIServer),

@@ -76,9 +76,6 @@ type Document struct {
 	// BinDirOverride is the directory for binaries. Empty means /usr/local/bin, which is read-only
 	// on Flatcar.
 	BinDirOverride string `json:"programs,omitempty"`
-	// LaunchHook is true if the group has a warm pool: Auto Scaling then waits for the agent before it stops a machine of
-	// the pool, and before it puts a machine in service.
-	LaunchHook bool `json:"launchHook,omitempty"`
 	// Kubelet settings from the manifest; they override the agent's defaults.
 	Kubelet v1alpha1.Kubelet `json:"kubelet,omitzero"`
 	// Sysctls are kernel settings from the manifest, such as net.core.somaxconn.
@@ -263,7 +260,6 @@ func BuildDocument(in DocumentInput) (Document, error) {
 		Trust:             TrustBundle{KubernetesCA: in.Trust.KubernetesCA},
 		NodeLabels:        maps.Clone(in.Group.Spec.NodeLabels),
 		Taints:            slices.Clone(in.Group.Spec.Taints),
-		LaunchHook:        in.Group.Spec.WarmPool.PoolState != "",
 		Kubelet:           in.Group.Spec.Kubelet,
 		Sysctls:           maps.Clone(in.Group.Spec.Sysctls),
 		MetadataCgroups:   slices.Clone(in.Group.Spec.InstanceMetadata.AllowedCgroups),
