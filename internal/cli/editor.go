@@ -139,7 +139,10 @@ func (e *manifestEditor) refuse(findings diag.Findings, edits int) error {
 	e.app.source = manifest.Source{File: e.file, Text: text}
 	e.app.printFindings(findings)
 	if edits == 1 {
-		return fmt.Errorf("nothing was changed: the manifest is not valid after the editor %q", e.command)
+		return fmt.Errorf(
+			"nothing was changed: the manifest is not valid after the editor %q",
+			e.command,
+		)
 	}
 
 	return fmt.Errorf("nothing was changed: the manifest was not valid after %d edits", edits)

@@ -288,7 +288,11 @@ func checkRemovable(set manifest.Set, group string) error {
 	)
 
 	if err := manifest.Validate(rest).Err(); err != nil {
-		return fmt.Errorf("delete group %s: the rest of the cluster would not be valid: %w", group, err)
+		return fmt.Errorf(
+			"delete group %s: the rest of the cluster would not be valid: %w",
+			group,
+			err,
+		)
 	}
 
 	return nil

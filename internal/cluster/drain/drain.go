@@ -182,7 +182,12 @@ func (d Drainer) evictAll(ctx context.Context, node string) error {
 		}
 
 		if !drained && d.Timeout > 0 && d.Now().Sub(state.start) >= d.Timeout {
-			return fmt.Errorf("drain node %s: %w: %s", node, ErrTimeout, FormatBlockers(state.sorted(), d.Now()))
+			return fmt.Errorf(
+				"drain node %s: %w: %s",
+				node,
+				ErrTimeout,
+				FormatBlockers(state.sorted(), d.Now()),
+			)
 		}
 
 		select {

@@ -89,7 +89,12 @@ func (u *updater) refuseDowngrade(ctx context.Context, o rollout.Observation) er
 			}
 
 			if found[i], err = u.documents.ReadVersions(ctx, g.Name, document); err != nil {
-				return fmt.Errorf("read the versions of launch template version %s of slot %s: %w", v, g.Slot, err)
+				return fmt.Errorf(
+					"read the versions of launch template version %s of slot %s: %w",
+					v,
+					g.Slot,
+					err,
+				)
 			}
 		}
 

@@ -112,7 +112,12 @@ func (c gateChecker) checkDeployment(ctx context.Context, name string) error {
 	}
 
 	if d.Status.ObservedGeneration < d.Generation || d.Status.AvailableReplicas < want {
-		return fmt.Errorf("deployment %s has %d of %d replicas available", name, d.Status.AvailableReplicas, want)
+		return fmt.Errorf(
+			"deployment %s has %d of %d replicas available",
+			name,
+			d.Status.AvailableReplicas,
+			want,
+		)
 	}
 
 	return nil

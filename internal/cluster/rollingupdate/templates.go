@@ -108,7 +108,12 @@ func (r *templateReader) read(ctx context.Context, id string, versions []string)
 	for _, v := range out.LaunchTemplateVersions {
 		content, err := newTemplateContent(v)
 		if err != nil {
-			return fmt.Errorf("read version %d of launch template %s: %w", aws.ToInt64(v.VersionNumber), id, err)
+			return fmt.Errorf(
+				"read version %d of launch template %s: %w",
+				aws.ToInt64(v.VersionNumber),
+				id,
+				err,
+			)
 		}
 
 		r.known[fmt.Sprintf("%s %d", id, aws.ToInt64(v.VersionNumber))] = content

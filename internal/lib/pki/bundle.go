@@ -221,7 +221,11 @@ func checkNames(keys []Key, public PublicBundle) error {
 	for i, key := range keys {
 		for _, other := range keys[:i] {
 			if key.Public().Equal(other.Public()) {
-				return fmt.Errorf("the stored %s is that of %s: one of them was replaced", key, other)
+				return fmt.Errorf(
+					"the stored %s is that of %s: one of them was replaced",
+					key,
+					other,
+				)
 			}
 		}
 
@@ -235,7 +239,10 @@ func checkNames(keys []Key, public PublicBundle) error {
 		}
 
 		if !strings.Contains(public.ServiceAccountKeys, strings.TrimSpace(string(text))) {
-			return fmt.Errorf("the stored %s is none of those that verify tokens: it was replaced", key)
+			return fmt.Errorf(
+				"the stored %s is none of those that verify tokens: it was replaced",
+				key,
+			)
 		}
 	}
 

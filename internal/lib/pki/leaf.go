@@ -133,7 +133,11 @@ func (l Leaf) validate() error {
 	case l.CN == "" || len(l.CN) > 64: // RFC 5280's ub-common-name
 		return errors.New("the common name must have 1 to 64 characters")
 	case l.TTL <= 0 || l.TTL > MaxLeafLifetime:
-		return fmt.Errorf("invalid lifetime %s: want more than 0 and at most %s", l.TTL, MaxLeafLifetime)
+		return fmt.Errorf(
+			"invalid lifetime %s: want more than 0 and at most %s",
+			l.TTL,
+			MaxLeafLifetime,
+		)
 	case len(l.Usages) == 0:
 		return errors.New("the certificate has no usage")
 	case slices.Contains(l.Usages, ServerUsage) && len(l.DNS)+len(l.IPs) == 0:

@@ -271,7 +271,10 @@ func (m *etcdMember) prepareRestored(ctx context.Context, g etcd.Generation) err
 
 	found, ok := listing.Find(g.Backup)
 	if !ok {
-		return fmt.Errorf("restore backup %s: it does not exist any more: restore another one", g.Backup)
+		return fmt.Errorf(
+			"restore backup %s: it does not exist any more: restore another one",
+			g.Backup,
+		)
 	}
 
 	dir, err := prepareWorkDir(a.Root, "restore", found.DBSize)

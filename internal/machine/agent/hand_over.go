@@ -127,7 +127,11 @@ func (m *etcdMember) checkOthers(ctx context.Context) error {
 	members := a.newEtcdManager().Members(ctx, m.slot.Name)
 	unhealthy := slices.ContainsFunc(members, func(e etcd.Member) bool { return !e.Healthy || e.Learner })
 	if unhealthy || len(members) < len(a.doc.Slots) || len(members) < 2 {
-		return fmt.Errorf("not every etcd member is healthy: %d of %d are known", len(members), len(a.doc.Slots))
+		return fmt.Errorf(
+			"not every etcd member is healthy: %d of %d are known",
+			len(members),
+			len(a.doc.Slots),
+		)
 	}
 
 	return nil

@@ -262,7 +262,12 @@ func (r *repairer) addGroup(ctx context.Context, o *repair.Observation, g types.
 	if tags[tagRole] == node.RoleTagWorker {
 		policy, err := repair.ParsePolicy(tags[tagRepair])
 		if err != nil {
-			return fmt.Errorf("read tag %s of auto scaling group %s: %w", tagRepair, aws.ToString(g.AutoScalingGroupName), err)
+			return fmt.Errorf(
+				"read tag %s of auto scaling group %s: %w",
+				tagRepair,
+				aws.ToString(g.AutoScalingGroupName),
+				err,
+			)
 		}
 
 		name = tags[tagGroup]

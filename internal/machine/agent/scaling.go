@@ -53,7 +53,12 @@ func (h terminationHook) complete(ctx context.Context) error {
 		InstanceId:            &h.instance,
 	})
 	if err != nil && !isNoLifecycleAction(err) {
-		return fmt.Errorf("complete lifecycle hook %s of auto scaling group %s: %w", node.TerminationHook, h.group, err)
+		return fmt.Errorf(
+			"complete lifecycle hook %s of auto scaling group %s: %w",
+			node.TerminationHook,
+			h.group,
+			err,
+		)
 	}
 
 	return nil
@@ -67,7 +72,12 @@ func (h terminationHook) beat(ctx context.Context) error {
 		InstanceId:           &h.instance,
 	})
 	if err != nil && !isNoLifecycleAction(err) {
-		return fmt.Errorf("prolong lifecycle hook %s of auto scaling group %s: %w", node.TerminationHook, h.group, err)
+		return fmt.Errorf(
+			"prolong lifecycle hook %s of auto scaling group %s: %w",
+			node.TerminationHook,
+			h.group,
+			err,
+		)
 	}
 
 	return nil

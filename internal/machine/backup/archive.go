@@ -123,7 +123,13 @@ func (a Archive) Download(ctx context.Context, m Metadata, out io.Writer) error 
 	}
 
 	if got := hex.EncodeToString(sum.Sum(nil)); got != m.SHA256 {
-		return fmt.Errorf("backup %s: %w: SHA-256 is %s instead of %s", m.ID, ErrDamaged, got, m.SHA256)
+		return fmt.Errorf(
+			"backup %s: %w: SHA-256 is %s instead of %s",
+			m.ID,
+			ErrDamaged,
+			got,
+			m.SHA256,
+		)
 	}
 
 	return nil

@@ -89,7 +89,11 @@ func decideRestored(f Facts) Action {
 // copied next to the data that is set aside.
 func (g Generation) CheckRoom(free int64) error {
 	if need := g.Bytes + DefragmentReserve; free < need {
-		return fmt.Errorf("etcd is to have the data of backup %s, and its volume has no space for it: %s", g.Backup, roomHint(need))
+		return fmt.Errorf(
+			"etcd is to have the data of backup %s, and its volume has no space for it: %s",
+			g.Backup,
+			roomHint(need),
+		)
 	}
 
 	return nil

@@ -224,7 +224,13 @@ func (m Manager) Disarm(ctx context.Context, url string, alarms []Alarm) error {
 			}
 
 			if _, err := c.AlarmDisarm(ctx, (*clientv3.AlarmMember)(raised)); err != nil {
-				return fmt.Errorf("disarm alarm %s of member %x through %s: %w", raised.Alarm, raised.MemberID, url, err)
+				return fmt.Errorf(
+					"disarm alarm %s of member %x through %s: %w",
+					raised.Alarm,
+					raised.MemberID,
+					url,
+					err,
+				)
 			}
 		}
 

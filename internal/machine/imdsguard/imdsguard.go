@@ -280,7 +280,12 @@ func (h hierarchy) classify(allowed []cgroup) error {
 			for pid := range strings.FieldsSeq(string(body)) {
 				err := os.WriteFile(member, []byte(pid), 0o600)
 				if err != nil && !errors.Is(err, syscall.ESRCH) {
-					return fmt.Errorf("allow process %s of %s to reach the metadata service: %w", pid, c.name, err)
+					return fmt.Errorf(
+						"allow process %s of %s to reach the metadata service: %w",
+						pid,
+						c.name,
+						err,
+					)
 				}
 			}
 

@@ -129,7 +129,12 @@ func (c Client) SendHeartbeat(ctx context.Context) error {
 	}
 
 	if resp.StatusCode != http.StatusNoContent {
-		return fmt.Errorf("send a heartbeat to %s: %s: %s", c.URL, resp.Status, strings.TrimSpace(string(answer)))
+		return fmt.Errorf(
+			"send a heartbeat to %s: %s: %s",
+			c.URL,
+			resp.Status,
+			strings.TrimSpace(string(answer)),
+		)
 	}
 
 	return nil

@@ -115,7 +115,12 @@ func (c Client) SendSignal(ctx context.Context, status Signal) error {
 	defer func() { _ = resp.Body.Close() }()
 	answer, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10)) // the connection is used again only after it was read
 	if resp.StatusCode != http.StatusNoContent {
-		return fmt.Errorf("signal the stack through %s: %s: %s", c.URL, resp.Status, strings.TrimSpace(string(answer)))
+		return fmt.Errorf(
+			"signal the stack through %s: %s: %s",
+			c.URL,
+			resp.Status,
+			strings.TrimSpace(string(answer)),
+		)
 	}
 
 	return nil

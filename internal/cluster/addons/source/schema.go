@@ -63,7 +63,12 @@ func checkSchema(name string, schema []byte, values map[string]any) error {
 
 	if err := compiled.Validate(plain); err != nil {
 		_, reasons, _ := strings.Cut(err.Error(), "\n")
-		return fmt.Errorf("the values do not match %s of chart %s: %s", address, name, strings.TrimSpace(reasons))
+		return fmt.Errorf(
+			"the values do not match %s of chart %s: %s",
+			address,
+			name,
+			strings.TrimSpace(reasons),
+		)
 	}
 
 	return nil

@@ -358,7 +358,12 @@ func readProfileRole(ctx context.Context, api profileAPI, name string, f *unmana
 	}
 
 	if err != nil {
-		return fmt.Errorf("role %s of instance profile %s: %w", aws.ToString(role.RoleName), name, err)
+		return fmt.Errorf(
+			"role %s of instance profile %s: %w",
+			aws.ToString(role.RoleName),
+			name,
+			err,
+		)
 	}
 
 	return nil

@@ -112,7 +112,12 @@ func (d *endpointDriver) deleteEndpoint(ctx context.Context, t task[awskind.VPCE
 
 	for _, u := range out.Unsuccessful {
 		if u.Error != nil && !strings.HasSuffix(aws.ToString(u.Error.Code), ".NotFound") {
-			return fmt.Errorf("delete %s: %s: %s", t.id, aws.ToString(u.Error.Code), aws.ToString(u.Error.Message))
+			return fmt.Errorf(
+				"delete %s: %s: %s",
+				t.id,
+				aws.ToString(u.Error.Code),
+				aws.ToString(u.Error.Message),
+			)
 		}
 	}
 

@@ -24,11 +24,20 @@ const lessOf = "use fewer instance groups, or create the cluster with slipway ap
 // resources and the size. There are few mappings, and parameters are limited when they are chosen.
 func checkQuotas(doc jsonObject) error {
 	if text, _ := doc["Description"].(string); len(text) > maxDescriptionBytes {
-		return fmt.Errorf("the description of the template has %d bytes: CloudFormation allows %d", len(text), maxDescriptionBytes)
+		return fmt.Errorf(
+			"the description of the template has %d bytes: CloudFormation allows %d",
+			len(text),
+			maxDescriptionBytes,
+		)
 	}
 
 	if have, _ := doc["Outputs"].(jsonObject); len(have) > maxOutputs {
-		return fmt.Errorf("the template has %d outputs: CloudFormation allows %d; %s", len(have), maxOutputs, lessOf)
+		return fmt.Errorf(
+			"the template has %d outputs: CloudFormation allows %d; %s",
+			len(have),
+			maxOutputs,
+			lessOf,
+		)
 	}
 
 	for _, section := range []string{"Resources", "Parameters", "Outputs", "Mappings"} {

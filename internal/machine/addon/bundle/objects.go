@@ -159,7 +159,11 @@ func checkObject(o *unstructured.Unstructured) error {
 	case o.GetAPIVersion() == "" || o.GetKind() == "":
 		return errors.New("an object has no apiVersion or no kind")
 	case o.GetName() == "" && o.GetGenerateName() != "":
-		return fmt.Errorf("%s with generateName %q: an object of an add-on needs a name", o.GetKind(), o.GetGenerateName())
+		return fmt.Errorf(
+			"%s with generateName %q: an object of an add-on needs a name",
+			o.GetKind(),
+			o.GetGenerateName(),
+		)
 	case o.GetName() == "":
 		return fmt.Errorf("a %s has no metadata.name", o.GetKind())
 	}
