@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/lib/partition"
 )
 
 // trustPolicy is what is read of the trust policy of a role.
@@ -88,12 +90,16 @@ func (s trustStatement) addPrincipals(found map[string]bool) error {
 
 	for kind, names := range byType {
 		for _, name := range names {
-			isEC2 := name == "ec2.amazonaws.com" || name == "ec2.amazonaws.com.cn"
-			if kind != "Service" || !isEC2 {
+			if kind != "Service" || !isEC2(name) {
 				found[name] = true
 			}
 		}
 	}
 
 	return nil
+}
+
+// isEC2 reports whether a service principal is that of EC2 in some partition. An account only has those of its own.
+func isEC2(principal string) bool {
+	return slices.ContainsFunc(partition.All(), func(p partition.Partition) bool { return principal == "ec2."+p.DNSSuffix })
 }

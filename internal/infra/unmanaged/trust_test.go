@@ -16,6 +16,7 @@ func TestOtherPrincipals(t *testing.T) {
 	for statement, want := range map[string]string{
 		ec2: "", "[" + ec2 + "]": "", "[]": "",
 		allow(`"Principal":{"Service":["ec2.amazonaws.com","ec2.amazonaws.com.cn"]}`): "",
+		allow(`"Principal":{"Service":"ec2.c2s.ic.gov"}`):                             "",
 		allow(`"Principal":"*"`):                                                                  "*",
 		allow(`"Principal":{"AWS":"*"}`):                                                          "*",
 		allow(`"Principal":{"AWS":"ec2.amazonaws.com"}`):                                          "ec2.amazonaws.com",
