@@ -12,11 +12,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
-	"github.com/aws/smithy-go"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/driver"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
@@ -42,10 +44,6 @@ type mover struct {
 	zone    string
 }
 
-func newTagFilter(tag, value string) ec2types.Filter {
-	return ec2types.Filter{Name: aws.String("tag:" + tag), Values: []string{value}}
-}
-
 func (a *Admin) newMover(ctx context.Context, p MovePlan) (mover, error) {
 	owner, record, err := clusterstate.ReadOwnership(ctx, a.state, a.name)
 	if err != nil {
@@ -65,16 +63,19 @@ func (a *Admin) newMover(ctx context.Context, p MovePlan) (mover, error) {
 	}
 
 	return mover{
-		ec2:     ec2.NewFromConfig(cfg),
-		cluster: []ec2types.Filter{newTagFilter(awskind.TagCluster, a.name), newTagFilter(awskind.TagClusterID, owner.ID)},
-		slot:    p.Slot,
-		zone:    p.Zone,
+		ec2: ec2.NewFromConfig(cfg),
+		cluster: slices.Concat(
+			driver.NewFilters("tag:"+awskind.TagCluster, a.name),
+			driver.NewFilters("tag:"+awskind.TagClusterID, owner.ID),
+		),
+		slot: p.Slot,
+		zone: p.Zone,
 	}, nil
 }
 
 // inSlot selects what has the slot's tag.
 func (m mover) inSlot() []ec2types.Filter {
-	return append(slices.Clone(m.cluster), newTagFilter(awskind.TagSlot, m.slot))
+	return slices.Concat(m.cluster, driver.NewFilters("tag:"+awskind.TagSlot, m.slot))
 }
 
 // read adds the volume and the machines of other zones to a plan. It returns the volume in the zone of the plan; empty if there is
@@ -133,22 +134,15 @@ func (m mover) checkSingle(volumes []ec2types.Volume, p *MovePlan) error {
 
 // listVolumes returns the volumes that are not being deleted.
 func (m mover) listVolumes(ctx context.Context, filters []ec2types.Filter) ([]ec2types.Volume, error) {
-	var out []ec2types.Volume
 	pages := ec2.NewDescribeVolumesPaginator(m.ec2, &ec2.DescribeVolumesInput{Filters: filters})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("list the volumes of slot %s: %w", m.slot, err)
-		}
-
-		for _, v := range page.Volumes {
-			if v.State != ec2types.VolumeStateDeleting && v.State != ec2types.VolumeStateDeleted {
-				out = append(out, v)
-			}
-		}
+	volumes, err := transport.CollectPages(ctx, pages, func(p *ec2.DescribeVolumesOutput) []ec2types.Volume { return p.Volumes })
+	if err != nil {
+		return nil, fmt.Errorf("list the volumes of slot %s: %w", m.slot, err)
 	}
 
-	return out, nil
+	return slices.DeleteFunc(volumes, func(v ec2types.Volume) bool {
+		return v.State == ec2types.VolumeStateDeleting || v.State == ec2types.VolumeStateDeleted
+	}), nil
 }
 
 // readAside adds the volume with the data to a plan, if a move that has not ended has set it aside.
@@ -157,7 +151,7 @@ func (m mover) readAside(ctx context.Context, joined string, p *MovePlan) error 
 		return nil
 	}
 
-	volumes, err := m.listVolumes(ctx, append(slices.Clone(m.cluster), newTagFilter(awskind.TagSetAside, m.slot)))
+	volumes, err := m.listVolumes(ctx, slices.Concat(m.cluster, driver.NewFilters("tag:"+awskind.TagSetAside, m.slot)))
 	if err != nil {
 		return err
 	}
@@ -239,28 +233,33 @@ func (m mover) untag(ctx context.Context, volume string, keys ...string) error {
 // listMachines returns the machines of the slot that have not ended: those of other zones, and those that run in the zone.
 func (m mover) listMachines(ctx context.Context) (elsewhere, here []string, err error) {
 	pages := ec2.NewDescribeInstancesPaginator(m.ec2, &ec2.DescribeInstancesInput{Filters: m.inSlot()})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, nil, fmt.Errorf("list the machines of the control plane: %w", err)
-		}
+	machines, err := transport.CollectPages(ctx, pages, listInstances)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list the machines of the control plane: %w", err)
+	}
 
-		for _, r := range page.Reservations {
-			for _, i := range r.Instances {
-				switch {
-				case i.State == nil || i.State.Name == ec2types.InstanceStateNameTerminated:
-				case i.Placement == nil || aws.ToString(i.Placement.AvailabilityZone) != m.zone:
-					elsewhere = append(elsewhere, aws.ToString(i.InstanceId))
-				case i.State.Name == ec2types.InstanceStateNameRunning:
-					here = append(here, aws.ToString(i.InstanceId))
-				}
-			}
+	for _, i := range machines {
+		switch {
+		case i.State == nil || i.State.Name == ec2types.InstanceStateNameTerminated:
+		case i.Placement == nil || aws.ToString(i.Placement.AvailabilityZone) != m.zone:
+			elsewhere = append(elsewhere, aws.ToString(i.InstanceId))
+		case i.State.Name == ec2types.InstanceStateNameRunning:
+			here = append(here, aws.ToString(i.InstanceId))
 		}
 	}
 
 	slices.Sort(elsewhere)
 
 	return elsewhere, here, nil
+}
+
+func listInstances(p *ec2.DescribeInstancesOutput) []ec2types.Instance {
+	var out []ec2types.Instance
+	for _, r := range p.Reservations {
+		out = append(out, r.Instances...)
+	}
+
+	return out
 }
 
 // endMachines terminates the machines of other zones and returns what is still waited for; empty if nothing is. AWS ends a machine
@@ -273,8 +272,9 @@ func (m mover) endMachines(ctx context.Context, lostZone bool) (string, error) {
 
 	for _, id := range elsewhere {
 		_, err := m.ec2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}})
-		if err != nil && !isGone(err) {
-			return "", fmt.Errorf("terminate machine %s: %w", id, err)
+		err = transport.Wrap(err, "terminate machine %s", id)
+		if err != nil && plan.ErrorClassOf(err) != plan.NotFound { // it may have ended meanwhile
+			return "", err
 		}
 	}
 
@@ -286,11 +286,4 @@ func (m mover) endMachines(ctx context.Context, lostZone bool) (string, error) {
 	}
 
 	return "", nil
-}
-
-// isGone reports whether a machine does not exist any more.
-func isGone(err error) bool {
-	api, ok := errors.AsType[smithy.APIError](err)
-
-	return ok && api.ErrorCode() == "InvalidInstanceID.NotFound"
 }

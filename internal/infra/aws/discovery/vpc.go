@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
+	"github.com/slipway-k8s/slipway/internal/infra/aws/driver"
 	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
@@ -18,9 +19,9 @@ import (
 
 // FindVPC returns the id of the VPC that Slipway created for a cluster.
 func FindVPC(ctx context.Context, cfg aws.Config, cluster string) (string, error) {
-	pages := ec2.NewDescribeVpcsPaginator(ec2.NewFromConfig(cfg), &ec2.DescribeVpcsInput{Filters: []ec2types.Filter{
-		{Name: aws.String("tag:" + awskind.TagCluster), Values: []string{cluster}},
-	}})
+	pages := ec2.NewDescribeVpcsPaginator(ec2.NewFromConfig(cfg), &ec2.DescribeVpcsInput{
+		Filters: driver.NewFilters("tag:"+awskind.TagCluster, cluster),
+	})
 
 	vpcs, err := transport.CollectPages(ctx, pages, func(p *ec2.DescribeVpcsOutput) []ec2types.Vpc { return p.Vpcs })
 	if err != nil {
