@@ -3,7 +3,6 @@
 package attack_test
 
 import (
-	"archive/zip"
 	"bytes"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 	"github.com/slipway-k8s/slipway/test/dnsfunction"
 )
 
@@ -35,7 +35,7 @@ func TestForgedFunctionCode(t *testing.T) {
 	}
 
 	_, err = l.s3(caller{}).PutObject(t.Context(), &s3.PutObjectInput{
-		Bucket: sdk.String(bucket), Key: &keys[0], Body: bytes.NewReader(forgedCode(t)),
+		Bucket: sdk.String(bucket), Key: &keys[0], Body: bytes.NewReader(regiontest.NewDeploymentPackage(t, "#!/bin/sh\nenv\n")),
 	})
 	l.check(err)
 
@@ -57,27 +57,4 @@ func TestForgedFunctionCode(t *testing.T) {
 	if f, err := functions.GetFunction(t.Context(), &lambda.GetFunctionInput{FunctionName: name}); err == nil {
 		t.Errorf("there is a function with the code %s", sdk.ToString(f.Configuration.CodeSha256))
 	}
-}
-
-// forgedCode returns a deployment package of an attacker.
-func forgedCode(t *testing.T) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	w := zip.NewWriter(&b)
-	header := &zip.FileHeader{Name: "bootstrap"}
-	header.SetMode(0o755)
-	f, err := w.CreateHeader(header)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	if _, err := f.Write([]byte("#!/bin/sh\nenv\n")); err != nil {
-		t.Fatal(err)
-	}
-
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-
-	return b.Bytes()
 }

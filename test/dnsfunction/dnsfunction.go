@@ -5,7 +5,6 @@
 package dnsfunction
 
 import (
-	"archive/zip"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/infra/model"
 	"github.com/slipway-k8s/slipway/internal/machine/discovery"
+	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
 // Main is the Lambda function if the local region starts this program as one; it does not return then. Call it at the
@@ -47,7 +47,7 @@ func Main() {
 // Publish puts the function into a bucket, which it creates, and returns the code for the model.
 func Publish(t *testing.T, cfg aws.Config, bucket, key string) model.FunctionCode {
 	t.Helper()
-	body := deploymentPackage(t)
+	body := regiontest.NewDeploymentPackage(t, regiontest.ScriptOfTest(t))
 	buckets := s3.NewFromConfig(cfg, func(o *s3.Options) { o.UsePathStyle = true })
 	if _, err := buckets.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: &bucket}); err != nil {
 		t.Fatal(err)
@@ -76,32 +76,4 @@ func Build(dir string) (string, error) {
 	}
 
 	return path, nil
-}
-
-// deploymentPackage returns a zip file whose program starts the running test.
-func deploymentPackage(t *testing.T) []byte {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	var b bytes.Buffer
-	w := zip.NewWriter(&b)
-	header := &zip.FileHeader{Name: "bootstrap"}
-	header.SetMode(0o755)
-	f, err := w.CreateHeader(header)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	if _, err := fmt.Fprintf(f, "#!/bin/sh\nexec %s\n", self); err != nil {
-		t.Fatal(err)
-	}
-
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-
-	return b.Bytes()
 }

@@ -183,13 +183,19 @@ func TestPublish(t *testing.T) {
 	sameBundle(t, b, got)
 }
 
-// TestSealedKeysKeepTheirNames: whoever can write to the machine store, and seal nothing, exchanges two sealed keys. Machines
-// then signed tokens with the key that encrypts Secrets; this was seen to succeed. Keys without a name, of an older
-// slipway, get one.
-func TestSealedKeysKeepTheirNames(t *testing.T) {
-	s, sealer := stateStore(t)
+// publication is a bundle, what everybody may know of it, and a machine store with its sealed keys.
+type publication struct {
+	bundle  pki.Bundle
+	public  pki.PublicBundle
+	machine store.Store
+	sealer  store.Sealer
+}
+
+func publishKeys(t *testing.T) publication {
+	t.Helper()
+	state, sealer := stateStore(t)
 	machine, machineSealer := stateStore(t)
-	b, err := pki.EnsureBundle(t.Context(), s, sealer, "demo", start())
+	b, err := pki.EnsureBundle(t.Context(), state, sealer, "demo", start())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,6 +206,15 @@ func TestSealedKeysKeepTheirNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return publication{b, public, machine, machineSealer}
+}
+
+// TestSealedKeysKeepTheirNames: whoever can write to the machine store, and seal nothing, exchanges two sealed keys. Machines
+// then signed tokens with the key that encrypts Secrets; this was seen to succeed. Keys without a name, of an older
+// slipway, get one.
+func TestSealedKeysKeepTheirNames(t *testing.T) {
+	p := publishKeys(t)
+	b, machine, machineSealer := p.bundle, p.machine, p.sealer
 	put := func(name string, body []byte) {
 		t.Helper()
 		if _, err := machine.Put(t.Context(), pki.MachineKeyObjectKey("demo", name), body); err != nil {
@@ -211,7 +226,7 @@ func TestSealedKeysKeepTheirNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(pki.ServiceAccountKey, encryption.Body)
-	if _, err := pki.LoadMachineBundle(t.Context(), machine, machineSealer, "demo", public); err == nil || !strings.Contains(err.Error(), "somebody has exchanged the objects") {
+	if _, err := pki.LoadMachineBundle(t.Context(), machine, machineSealer, "demo", p.public); err == nil || !strings.Contains(err.Error(), "somebody has exchanged the objects") {
 		t.Errorf("an exchanged key: %v", err)
 	}
 
@@ -224,7 +239,7 @@ func TestSealedKeysKeepTheirNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(pki.ServiceAccountKey, unnamed)
-	if got, err := pki.LoadMachineBundle(t.Context(), machine, machineSealer, "demo", public); err != nil {
+	if got, err := pki.LoadMachineBundle(t.Context(), machine, machineSealer, "demo", p.public); err != nil {
 		t.Errorf("a key of an older slipway: %v", err)
 	} else {
 		sameBundle(t, b, got)
@@ -305,19 +320,8 @@ func TestKeysTellThatStateIsSigned(t *testing.T) {
 // TestExchangedKeys: the keys of machines are sealed to their cluster. Somebody who can write to the store cannot put one of
 // them in the place of another. Seen to succeed for the keys that have no certificate.
 func TestExchangedKeys(t *testing.T) {
-	s, sealer := stateStore(t)
-	machine, machineSealer := stateStore(t)
-	b, err := pki.EnsureBundle(t.Context(), s, sealer, "demo", start())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := pki.PublishMachineKeys(t.Context(), b, machine, machineSealer); err != nil {
-		t.Fatal(err)
-	}
-	public, err := b.PublicPart()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := publishKeys(t)
+	b, machine, machineSealer := p.bundle, p.machine, p.sealer
 	former, err := pki.NewKey(pki.EncryptionKey)
 	if err != nil {
 		t.Fatal(err)
@@ -347,7 +351,7 @@ func TestExchangedKeys(t *testing.T) {
 			if _, err := machine.Put(t.Context(), object, o.Body); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := pki.LoadMachineBundle(t.Context(), machine, machineSealer, "demo", public); err == nil {
+			if _, err := pki.LoadMachineBundle(t.Context(), machine, machineSealer, "demo", p.public); err == nil {
 				t.Errorf("%s is accepted in the place of %s", other, object)
 			}
 		}
@@ -355,7 +359,7 @@ func TestExchangedKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, err := pki.LoadMachineBundle(t.Context(), machine, machineSealer, "demo", public); err != nil {
+	if got, err := pki.LoadMachineBundle(t.Context(), machine, machineSealer, "demo", p.public); err != nil {
 		t.Fatal(err)
 	} else {
 		sameBundle(t, b, got)

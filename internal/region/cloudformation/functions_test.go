@@ -3,7 +3,6 @@
 package cloudformation_test
 
 import (
-	"archive/zip"
 	"bytes"
 	"fmt"
 	"strconv"
@@ -39,20 +38,9 @@ func functionTemplate(key, greeting, target string, days int) string {
 // uploadCode puts a zip file with a program that says text.
 func uploadCode(l *lab, key, text string) {
 	l.t.Helper()
-	var b bytes.Buffer
-	w := zip.NewWriter(&b)
-	f, err := w.Create("bootstrap")
-	if err != nil {
-		l.t.Fatal(err)
-	}
-
-	_, _ = f.Write([]byte("#!/bin/sh\necho " + text + "\n"))
-	if err := w.Close(); err != nil {
-		l.t.Fatal(err)
-	}
-
+	body := bytes.NewReader(regiontest.NewDeploymentPackage(l.t, "#!/bin/sh\necho "+text+"\n"))
 	api := s3.NewFromConfig(l.region.AWSConfig(), func(o *s3.Options) { o.UsePathStyle = true })
-	must[*s3.PutObjectOutput](l)(api.PutObject(l.ctx(), &s3.PutObjectInput{Bucket: aws.String("code-1"), Key: &key, Body: bytes.NewReader(b.Bytes())}))
+	must[*s3.PutObjectOutput](l)(api.PutObject(l.ctx(), &s3.PutObjectInput{Bucket: aws.String("code-1"), Key: &key, Body: body}))
 }
 
 // TestFunctionOfStack: a stack creates a function, its log group, and a rule with the permission to invoke it, changes all

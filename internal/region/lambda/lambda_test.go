@@ -3,7 +3,6 @@
 package lambda_test
 
 import (
-	"archive/zip"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -86,34 +85,6 @@ type lab struct {
 	cfg    aws.Config
 }
 
-// deploymentPackage returns a zip file whose program is this test.
-func deploymentPackage(t *testing.T, more string) []byte {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	var b bytes.Buffer
-	w := zip.NewWriter(&b)
-	header := &zip.FileHeader{Name: "bootstrap"}
-	header.SetMode(0o755)
-	f, err := w.CreateHeader(header)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	if _, err := fmt.Fprintf(f, "#!/bin/sh\n# %s\nexec %s\n", more, self); err != nil {
-		t.Fatal(err)
-	}
-
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-
-	return b.Bytes()
-}
-
 func newLab(t *testing.T) *lab {
 	t.Helper()
 	r := regiontest.Start(t)
@@ -135,7 +106,7 @@ func newLab(t *testing.T) *lab {
 	_, err = l.logs.CreateLogGroup(ctx, &cloudwatchlogs.CreateLogGroupInput{LogGroupName: aws.String("/aws/lambda/greet")})
 	l.check(err)
 
-	l.upload("code.zip", deploymentPackage(t, "1"))
+	l.upload("code.zip", regiontest.NewDeploymentPackage(t, regiontest.ScriptOfTest(t)+"# 1\n"))
 
 	return l
 }
@@ -323,7 +294,7 @@ func TestFunctionsChange(t *testing.T) {
 		t.Errorf("after the change of settings: %v", after)
 	}
 
-	l.upload("new.zip", deploymentPackage(t, "2"))
+	l.upload("new.zip", regiontest.NewDeploymentPackage(t, regiontest.ScriptOfTest(t)+"# 2\n"))
 	changed, err := l.lambda.UpdateFunctionCode(ctx, &lambda.UpdateFunctionCodeInput{FunctionName: aws.String("greet"), S3Bucket: aws.String("code-1"), S3Key: aws.String("new.zip")})
 	l.check(err)
 	l.wait()
