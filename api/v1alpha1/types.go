@@ -380,6 +380,10 @@ const (
 	EtcdDiscoveryDNS  = "DNS"
 )
 
+// EtcdZone returns the name of the private hosted zone in which the members of a cluster's etcd have their constant names. The
+// zone exists if Etcd.Discovery is DNS.
+func EtcdZone(cluster string) string { return cluster + ".internal" }
+
 // EtcdQuorumLoss configures the recovery of etcd after the volumes of a majority of its members are lost.
 type EtcdQuorumLoss struct {
 	// Recovery is Manual or Automatic. Manual waits for 'slipway etcd restore'. Automatic recovers the newest data that a

@@ -44,7 +44,7 @@ func newAssetsMirrorCommand(a *app) *cobra.Command {
 		Long: `Copy what machines download to a mirror: the files of the asset catalogue to a bucket in S3, and its images to a registry, such as
 Amazon ECR (ACCOUNT.dkr.ecr.REGION.amazonaws.com). Afterwards it prints the values for spec.assets of the manifest.
 
-It shows what it would copy first. What is there with the right hash is not copied again, so that a run that was interrupted
+It shows what it would copy first. What the mirror already has with the right hash is not copied again, so that a run that was interrupted
 continues where it stopped. S3 and the registry refuse contents with another hash. Nothing is deleted.
 
 What 'slipway assets build' or 'slipway assets fetch' stored (--from) is taken from there; everything else is downloaded from

@@ -8,10 +8,6 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
 
-// DiscoveryZone returns the name of the private hosted zone in which the members of a cluster's etcd have their constant names.
-// It exists if spec.etcd.discovery is DNS.
-func DiscoveryZone(cluster string) string { return cluster + ".internal" }
-
 // internalZonesOfAWS are the names of clusters whose zone would hide names that the resolver of every VPC answers: those of
 // instances end with ec2.internal in us-east-1 and with REGION.compute.internal elsewhere.
 func internalZonesOfAWS() []string { return []string{"compute", "ec2"} }
@@ -26,7 +22,7 @@ func checkDiscovery(v validator, c v1alpha1.Cluster) {
 		return
 	}
 
-	zone := DiscoveryZone(c.Metadata.Name)
+	zone := v1alpha1.EtcdZone(c.Metadata.Name)
 	if slices.Contains(internalZonesOfAWS(), c.Metadata.Name) {
 		v.errorf(at, discovery, "use Tags, or another name for the cluster",
 			"needs a private zone %s, which would hide names of AWS", zone)

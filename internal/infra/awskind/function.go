@@ -155,6 +155,3 @@ func FunctionLogGroup(function string) string { return "/aws/lambda/" + function
 
 // EtcdZoneName is the name, in the graph, of the private hosted zone with the records of etcd's members.
 const EtcdZoneName = "etcd"
-
-// EtcdZoneDomain returns the domain of that zone.
-func EtcdZoneDomain(cluster string) string { return cluster + ".internal" }

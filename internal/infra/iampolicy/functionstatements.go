@@ -2,7 +2,10 @@
 
 package iampolicy
 
-import "github.com/slipway-k8s/slipway/internal/infra/awskind"
+import (
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+)
 
 // The principals of Lambda and EventBridge are the same in all partitions.
 const (
@@ -106,7 +109,7 @@ func (s policyBuilder) functionStatements() []Statement {
 // ends in this one's.
 func (s policyBuilder) boundaryOfFunction() []Statement {
 	const names = "route53:ChangeResourceRecordSetsNormalizedRecordNames"
-	domain := awskind.EtcdZoneDomain(clusterOfRole)
+	domain := v1alpha1.EtcdZone(clusterOfRole)
 
 	return []Statement{
 		newStatement("ListRecords", qualifyActions("route53", "ListResourceRecordSets"), []string{s.hostedZoneARN("*")}, nil),

@@ -51,7 +51,7 @@ func addEtcdDNS(b *builder) {
 		return
 	}
 
-	domain := awskind.EtcdZoneDomain(b.clusterName())
+	domain := v1alpha1.EtcdZone(b.clusterName())
 	if b.Cluster.Spec.DNSZone == domain {
 		b.findings.Errorf(
 			"cluster/"+b.clusterName()+": spec.dnsZone",
@@ -117,7 +117,7 @@ const (
 // functionPolicy allows the function to find the machines of the control plane, to change the records of etcd's members in
 // their zone, and to write its log.
 func functionPolicy(b *builder, zone graph.Ref[awskind.HostedZone]) graph.JSON {
-	domain := awskind.EtcdZoneDomain(b.clusterName())
+	domain := v1alpha1.EtcdZone(b.clusterName())
 	zoneARN := "arn:" + b.Partition + ":route53:::hostedzone/" + graph.Symbol{Addr: zone.Addr()}.InJSON()
 	group := awskind.FunctionLogGroup(FunctionName(b.clusterName()))
 

@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
 	"github.com/slipway-k8s/slipway/internal/infra/render/rendertest"
-	"github.com/slipway-k8s/slipway/internal/machine/discovery"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
 // TestFunctionNames: the name of a function has up to 64 characters and no dot, and differs for clusters that differ.
@@ -49,14 +49,14 @@ func TestFunctionOfEtcd(t *testing.T) {
 	t.Parallel()
 	g := etcdDNS(t).Graph(t)
 	zone, _ := g.Node("hosted-zone/etcd").Resource.(awskind.HostedZone)
-	if zone.Name != discovery.ZoneName("etcd-dns") || len(zone.VPCs) != 1 {
+	if zone.Name != v1alpha1.EtcdZone("etcd-dns") || len(zone.VPCs) != 1 {
 		t.Errorf("the zone is %+v", zone)
 	}
 
 	policy, _ := g.Node("iam-role-policy/dns").Resource.(awskind.IAMRolePolicy)
 	text := policy.Document.Text().String()
 	for _, want := range []string{
-		"arn:aws:route53:::hostedzone/${hosted-zone/etcd}", discovery.PeerServiceName("etcd-dns"), discovery.ClientServiceName("etcd-dns"), "etcd-?.etcd-dns.internal",
+		"arn:aws:route53:::hostedzone/${hosted-zone/etcd}", node.PeerService("etcd-dns"), node.ClientService("etcd-dns"), "etcd-?.etcd-dns.internal",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the policy lacks %s: %s", want, text)

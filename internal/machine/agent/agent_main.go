@@ -29,6 +29,7 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/slipway-k8s/slipway/internal/lib/awsfix"
+	"github.com/slipway-k8s/slipway/internal/lib/sleep"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/join"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
@@ -134,7 +135,7 @@ func newAgent(ctx context.Context, path string, env Env) (*Agent, error) {
 		Report:  &Reporter{Open: openConsole(env.Console), Log: log, Now: env.Now},
 		Log:     log,
 		Now:     env.Now,
-		Wait:    sleepContext,
+		Wait:    sleep.For,
 	}, nil
 }
 
@@ -226,19 +227,6 @@ const maxRevisionsBytes = 8 << 20
 
 func openConsole(path string) func() (io.WriteCloser, error) {
 	return func() (io.WriteCloser, error) { return os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0) }
-}
-
-// sleepContext sleeps until d has passed or ctx ends. It returns the context's error in the latter
-// case.
-func sleepContext(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // execRunner is the Runner that executes programs.

@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
+	"github.com/slipway-k8s/slipway/internal/lib/sleep"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
@@ -208,7 +209,7 @@ func TestNodeClaimsNoOthersRole(t *testing.T) {
 // its content does not.
 func TestTornFileIsFetchedAgain(t *testing.T) {
 	b := &bodies{by: map[string][]byte{"u": []byte("good")}}
-	f := Fetcher{Root: &HostFS{Dir: t.TempDir()}, Open: b, Wait: sleepContext, OnRetry: func(error) {}}
+	f := Fetcher{Root: &HostFS{Dir: t.TempDir()}, Open: b, Wait: sleep.For, OnRetry: func(error) {}}
 	files := []node.File{{Name: "kubelet", URL: "u", SHA256: sum([]byte("good")), Form: node.FormBinary}}
 	for range 2 {
 		if _, err := f.FetchAll(t.Context(), files); err != nil {

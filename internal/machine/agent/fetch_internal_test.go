@@ -14,12 +14,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/lib/sleep"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
 func TestFetchRefusesAWrongHash(t *testing.T) {
 	root := &HostFS{Dir: t.TempDir()}
-	f := Fetcher{Root: root, Open: &bodies{by: map[string][]byte{"u": []byte("evil")}}, Wait: sleepContext, OnRetry: func(error) {}}
+	f := Fetcher{Root: root, Open: &bodies{by: map[string][]byte{"u": []byte("evil")}}, Wait: sleep.For, OnRetry: func(error) {}}
 	file := node.File{Name: "kubelet", URL: "u", SHA256: sum([]byte("good")), Form: node.FormBinary}
 	_, err := f.FetchAll(t.Context(), []node.File{file})
 	var wrong HashError
@@ -45,7 +46,7 @@ func TestDownloadsAreBounded(t *testing.T) {
 	for name, size := range map[string]int64{"size of the catalogue": 4, "size unknown": 0} {
 		t.Run(name, func(t *testing.T) {
 			sent := &endless{}
-			f := Fetcher{Root: &HostFS{Dir: t.TempDir()}, Open: sent, Wait: sleepContext, OnRetry: func(err error) { t.Errorf("retried: %v", err) }}
+			f := Fetcher{Root: &HostFS{Dir: t.TempDir()}, Open: sent, Wait: sleep.For, OnRetry: func(err error) { t.Errorf("retried: %v", err) }}
 			f.MaxBytes = 1 << 20
 			file := node.File{Name: "kubelet", URL: "u", SHA256: sum([]byte("good")), Form: node.FormBinary, Size: size}
 			_, err := f.FetchAll(t.Context(), []node.File{file})
@@ -61,7 +62,7 @@ func TestDownloadsAreBounded(t *testing.T) {
 		})
 	}
 
-	exact := Fetcher{Root: &HostFS{Dir: t.TempDir()}, Open: &bodies{by: map[string][]byte{"u": []byte("good")}}, Wait: sleepContext, OnRetry: func(error) {}}
+	exact := Fetcher{Root: &HostFS{Dir: t.TempDir()}, Open: &bodies{by: map[string][]byte{"u": []byte("good")}}, Wait: sleep.For, OnRetry: func(error) {}}
 	file := node.File{Name: "kubelet", URL: "u", SHA256: sum([]byte("good")), Form: node.FormBinary, Size: 4}
 	if _, err := exact.FetchAll(t.Context(), []node.File{file}); err != nil {
 		t.Errorf("a file of exactly its size: %v", err)
@@ -119,7 +120,7 @@ func TestFetchTriesAgainAndCaches(t *testing.T) {
 func TestSameContentIsFetchedOnce(t *testing.T) {
 	program := []byte("many programs in one")
 	b := &bodies{by: map[string][]byte{"first": program}}
-	f := Fetcher{Root: &HostFS{Dir: t.TempDir()}, Open: b, Wait: sleepContext, OnRetry: func(error) {}}
+	f := Fetcher{Root: &HostFS{Dir: t.TempDir()}, Open: b, Wait: sleep.For, OnRetry: func(error) {}}
 	kubelet := node.File{Name: "kubelet", URL: "first", SHA256: sum(program), Form: node.FormBinary}
 	kubectl := kubelet
 	kubectl.Name, kubectl.URL = "kubectl", "second"

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/lib/sleep"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 	"github.com/slipway-k8s/slipway/internal/machine/netpolicy"
 )
@@ -74,7 +75,7 @@ func TestNetworkPolicies(t *testing.T) {
 	newMachine := func(id, name string) *Agent {
 		a := &Agent{
 			Now:         time.Now,
-			Wait:        func(ctx context.Context, d time.Duration) error { return sleepContext(ctx, d/10) },
+			Wait:        func(ctx context.Context, d time.Duration) error { return sleep.For(ctx, d/10) },
 			Log:         slog.New(slog.DiscardHandler),
 			PolicyRules: rules,
 			instance:    Instance{ID: id, Name: name},

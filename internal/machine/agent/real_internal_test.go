@@ -28,6 +28,7 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/lib/asset/assettest"
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
+	"github.com/slipway-k8s/slipway/internal/lib/sleep"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
@@ -90,7 +91,7 @@ func testAgent(t *testing.T) *Agent {
 		Root:   &HostFS{Dir: t.TempDir()},
 		Log:    slog.New(slog.DiscardHandler),
 		Report: &Reporter{Open: func() (io.WriteCloser, error) { return nil, errors.New("no console") }, Log: slog.New(slog.DiscardHandler), Now: time.Now},
-		Now:    time.Now, Wait: sleepContext,
+		Now:    time.Now, Wait: sleep.For,
 		doc: testDocument(t, 1, bundle), bundle: bundle,
 		instance: Instance{
 			ID: "i-0123456789abcdef0", Zone: "us-east-1a", Type: "t3.large", Name: "ip-10-80-0-4.ec2.internal",

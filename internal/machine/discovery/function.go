@@ -17,6 +17,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/slipway-k8s/slipway/internal/lib/awsfix"
+	"github.com/slipway-k8s/slipway/internal/lib/sleep"
 )
 
 // The environment variables of the function.
@@ -35,7 +36,7 @@ type Settings struct {
 	Cluster string
 	// ClusterID is the cluster's random id, the value of the tag slipway.dev/id.
 	ClusterID string
-	// Zone is the id of the hosted zone of the name [ZoneName].
+	// Zone is the id of the hosted zone of the name [v1alpha1.EtcdZone].
 	Zone string
 }
 
@@ -95,20 +96,8 @@ func New(ctx context.Context, lookup func(name string) string, log *slog.Logger)
 		Records:   route53.NewFromConfig(cfg),
 		HTTP:      &http.Client{Timeout: responseTimeout},
 		Log:       log,
-		Wait:      wait,
+		Wait:      sleep.For,
 	}, nil
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }
 
 // Result is what a run returns to Lambda.

@@ -57,15 +57,6 @@ type Change struct {
 	Record Record
 }
 
-// ZoneName returns the name of the zone of a cluster's records, which ends the constant names of its members.
-func ZoneName(cluster string) string { return node.DiscoveryZone(cluster) }
-
-// PeerServiceName returns the name of the record that lists the members for each other.
-func PeerServiceName(cluster string) string { return node.PeerService(cluster) }
-
-// ClientServiceName returns the name of the record that lists the members for clients.
-func ClientServiceName(cluster string) string { return node.ClientService(cluster) }
-
 // PlanChanges returns the changes that make the records of a cluster those of its machines, sorted by name and type. It
 // returns none if no machine runs: then nothing is known that would be better than the last records. A slot without a
 // machine has no record while others have one, so that nobody waits for an address that nobody has.
@@ -106,7 +97,7 @@ func (r Record) equals(other Record) bool {
 // owns reports whether a record has a name and a type that only this package sets.
 func owns(cluster string, r Record) bool {
 	if r.Type == typeService {
-		return r.Name == PeerServiceName(cluster) || r.Name == ClientServiceName(cluster)
+		return r.Name == node.PeerService(cluster) || r.Name == node.ClientService(cluster)
 	}
 
 	return r.Type == typeAddress && slices.ContainsFunc(
@@ -121,8 +112,8 @@ func desiredRecords(cluster string, addresses map[string]string) []Record {
 		return nil
 	}
 
-	peers := Record{Name: PeerServiceName(cluster), Type: typeService, TTL: serviceTTL}
-	clients := Record{Name: ClientServiceName(cluster), Type: typeService, TTL: serviceTTL}
+	peers := Record{Name: node.PeerService(cluster), Type: typeService, TTL: serviceTTL}
+	clients := Record{Name: node.ClientService(cluster), Type: typeService, TTL: serviceTTL}
 	var out []Record
 
 	for _, slot := range slices.Sorted(maps.Keys(addresses)) {

@@ -3,12 +3,10 @@
 package discovery_test
 
 import (
-	"archive/zip"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"os"
@@ -34,6 +32,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/machine/discovery"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
@@ -121,7 +120,7 @@ func (c *cloud) createZone() {
 	vpcs, err := c.ec2.DescribeVpcs(c.t.Context(), &ec2.DescribeVpcsInput{})
 	c.check(err)
 	out, err := c.records.CreateHostedZone(c.t.Context(), &route53.CreateHostedZoneInput{
-		Name: aws.String(discovery.ZoneName("demo")), CallerReference: aws.String("one"),
+		Name: aws.String(v1alpha1.EtcdZone("demo")), CallerReference: aws.String("one"),
 		VPC: &r53types.VPC{VPCId: vpcs.Vpcs[0].VpcId, VPCRegion: "us-east-1"},
 	})
 	c.check(err)
@@ -135,7 +134,7 @@ func (c *cloud) uploadCode() {
 	buckets := s3.NewFromConfig(c.cfg, func(o *s3.Options) { o.UsePathStyle = true })
 	_, err := buckets.CreateBucket(ctx, &s3.CreateBucketInput{Bucket: aws.String("code-1")})
 	c.check(err)
-	_, err = buckets.PutObject(ctx, &s3.PutObjectInput{Bucket: aws.String("code-1"), Key: aws.String("dns.zip"), Body: c.deploymentPackage()})
+	_, err = buckets.PutObject(ctx, &s3.PutObjectInput{Bucket: aws.String("code-1"), Key: aws.String("dns.zip"), Body: bytes.NewReader(regiontest.NewDeploymentPackage(c.t, regiontest.ScriptOfTest(c.t)))})
 	c.check(err)
 }
 
@@ -165,25 +164,6 @@ func (c *cloud) createFunction() {
 		Principal: aws.String("events.amazonaws.com"), SourceArn: aws.String("arn:aws:events:us-east-1:123456789012:rule/dns"),
 	})
 	c.check(err)
-}
-
-// deploymentPackage returns a zip file whose program is this test.
-func (c *cloud) deploymentPackage() io.Reader {
-	c.t.Helper()
-	self, err := os.Executable()
-	c.check(err)
-
-	var b bytes.Buffer
-	w := zip.NewWriter(&b)
-	header := &zip.FileHeader{Name: "bootstrap"}
-	header.SetMode(0o755)
-	f, err := w.CreateHeader(header)
-	c.check(err)
-	_, err = fmt.Fprintf(f, "#!/bin/sh\nexec %s\n", self)
-	c.check(err)
-	c.check(w.Close())
-
-	return bytes.NewReader(b.Bytes())
 }
 
 func (c *cloud) createRule() {

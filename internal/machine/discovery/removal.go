@@ -11,6 +11,8 @@ import (
 	"net/http"
 
 	"github.com/aws/smithy-go"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
 
 // PlanRemoval returns the changes that delete all records that the package owns.
@@ -87,7 +89,7 @@ func (f Function) respond(ctx context.Context, to callback, failure error) error
 	a := answer{
 		Status:             "SUCCESS",
 		Reason:             "see the log group of the function",
-		PhysicalResourceID: "records." + ZoneName(f.Cluster),
+		PhysicalResourceID: "records." + v1alpha1.EtcdZone(f.Cluster),
 		StackID:            to.StackID,
 		RequestID:          to.RequestID,
 		LogicalResourceID:  to.LogicalResourceID,

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
 
 // slotLetters are the names of the slots that a control plane can have: manifests allow 1, 3 or 5 machines.
@@ -18,20 +20,18 @@ const (
 	EtcdClientPort = 2379
 )
 
-// DiscoveryZone returns the name of the private hosted zone in which a cluster's members have their constant names, if they
-// find each other by DNS.
-func DiscoveryZone(cluster string) string { return cluster + ".internal" }
-
 // PeerService returns the name of the SRV records that list a cluster's members for each other.
-func PeerService(cluster string) string { return "_etcd-server-ssl._tcp." + DiscoveryZone(cluster) }
+func PeerService(cluster string) string { return "_etcd-server-ssl._tcp." + v1alpha1.EtcdZone(cluster) }
 
 // ClientService returns the name of the SRV records that list a cluster's members for clients.
-func ClientService(cluster string) string { return "_etcd-client-ssl._tcp." + DiscoveryZone(cluster) }
+func ClientService(cluster string) string {
+	return "_etcd-client-ssl._tcp." + v1alpha1.EtcdZone(cluster)
+}
 
 // NewSlot returns the slot of a cluster with a name. All names are constant, so that a slot that is added later is known
 // to machines whose document does not have it yet.
 func NewSlot(cluster, name string) Slot {
-	host := "etcd-" + name + "." + DiscoveryZone(cluster)
+	host := "etcd-" + name + "." + v1alpha1.EtcdZone(cluster)
 
 	return Slot{
 		Name:    name,

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
@@ -209,6 +210,6 @@ func (m *Memory) staleRecords(v View) error {
 
 	return fmt.Errorf(
 		"the records of zone %s are not up to date: %s; using the addresses that EC2 lists; read the log of the function that keeps them",
-		node.DiscoveryZone(v.Cluster), strings.Join(stale, "; "),
+		v1alpha1.EtcdZone(v.Cluster), strings.Join(stale, "; "),
 	)
 }

@@ -12,9 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/miekg/dns"
 
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/machine/discovery"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
 	"github.com/slipway-k8s/slipway/internal/machine/peerlookup"
-	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
 // zone is a DNS server for the records of one zone.
@@ -133,12 +134,23 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// TestZoneOfManifest: the manifest's checks, the function and the agents mean one zone.
+// TestZoneOfManifest: the names of the function's records and of the members are in the zone of the manifest.
 func TestZoneOfManifest(t *testing.T) {
 	t.Parallel()
 
-	if have, want := manifest.DiscoveryZone("demo"), discovery.ZoneName("demo"); have != want {
-		t.Errorf("%s, want %s", have, want)
+	zone := v1alpha1.EtcdZone("demo")
+	if zone != "demo.internal" {
+		t.Errorf("the zone is %s", zone)
+	}
+
+	for _, name := range []string{
+		node.PeerService("demo"),
+		node.ClientService("demo"),
+		node.NewSlot("demo", "a").Host,
+	} {
+		if !strings.HasSuffix(name, "."+zone) {
+			t.Errorf("%s is not in the zone %s", name, zone)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 	r53types "github.com/aws/aws-sdk-go-v2/service/route53/types"
 
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
@@ -317,7 +318,7 @@ func readZone(
 
 // zoneNameInGraph returns the name in the graph of a zone of the cluster.
 func zoneNameInGraph(z r53types.HostedZone, scope Scope) string {
-	if strings.TrimSuffix(aws.ToString(z.Name), ".") == awskind.EtcdZoneDomain(scope.Cluster) {
+	if strings.TrimSuffix(aws.ToString(z.Name), ".") == v1alpha1.EtcdZone(scope.Cluster) {
 		return awskind.EtcdZoneName
 	}
 

@@ -10,10 +10,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
+	"github.com/slipway-k8s/slipway/internal/lib/sleep"
 )
 
 // createdIDs are the ids of the resources that were created since the plan began.
@@ -86,7 +86,7 @@ func (c *Cloud) EndPlan(ctx context.Context) error {
 			return err
 		}
 
-		if len(unlisted) > 0 && transport.Sleep(ctx, listInterval) != nil {
+		if len(unlisted) > 0 && sleep.For(ctx, listInterval) != nil {
 			return fmt.Errorf(
 				"AWS does not list resources that were just created: %s; wait a minute before the next apply",
 				joinUnlistedIDs(unlisted),

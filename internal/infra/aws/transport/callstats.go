@@ -16,6 +16,7 @@ import (
 	"github.com/aws/smithy-go/middleware"
 
 	"github.com/slipway-k8s/slipway/internal/lib/awsfix"
+	"github.com/slipway-k8s/slipway/internal/lib/sleep"
 )
 
 // CallLimiter counts the calls to AWS, keeps them below AWS's rate limits, and retries those that
@@ -162,7 +163,7 @@ func (c *CallLimiter) effectiveClock() clock {
 	}
 
 	if out.sleep == nil {
-		out.sleep = Sleep
+		out.sleep = sleep.For
 	}
 
 	return out

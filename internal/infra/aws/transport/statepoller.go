@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/slipway-k8s/slipway/internal/lib/sleep"
 )
 
 // StatePoller waits for the states of many resources with one Describe call per round. S is the
@@ -146,7 +148,7 @@ func (p *StatePoller[S]) takeWaiters(ctx context.Context) map[string][]chan poll
 
 // pollStates describes what is waited for, round by round, until ctx is cancelled.
 func (p *StatePoller[S]) pollStates(ctx context.Context) {
-	for delay := minPollInterval; Sleep(ctx, delay) == nil; delay = min(delay*3/2, maxPollInterval) {
+	for delay := minPollInterval; sleep.For(ctx, delay) == nil; delay = min(delay*3/2, maxPollInterval) {
 		waiters := p.takeWaiters(ctx)
 		if len(waiters) == 0 {
 			continue

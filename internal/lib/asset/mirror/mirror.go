@@ -3,7 +3,7 @@
 // Package mirror copies the files of an asset catalogue to a bucket in S3, and its images to a registry, such as Amazon
 // ECR, so that machines without access to the internet download them there.
 //
-// What is there with the right hash is not copied again, so an interrupted run continues where it stopped. Contents are
+// What the mirror has with the right hash is not copied again, so an interrupted run continues where it stopped. Contents are
 // streamed or stored in files, never held in memory. The package does not delete anything.
 package mirror
 
@@ -32,7 +32,7 @@ type Options struct {
 	Catalog asset.Catalog
 	// Archs are the architectures of the machines.
 	Archs []string
-	// Folder is where 'slipway assets build' or 'slipway assets fetch' stored its results. What is there with the hash of
+	// Folder is where 'slipway assets build' or 'slipway assets fetch' stored its results. What it has with the hash of
 	// the catalogue is not downloaded.
 	Folder string
 
