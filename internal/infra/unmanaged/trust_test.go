@@ -16,13 +16,13 @@ func TestOtherPrincipals(t *testing.T) {
 	for statement, want := range map[string]string{
 		ec2: "", "[" + ec2 + "]": "", "[]": "",
 		allow(`"Principal":{"Service":["ec2.amazonaws.com","ec2.amazonaws.com.cn"]}`): "",
-		allow(`"Principal":{"Service":"ec2.c2s.ic.gov"}`):                             "",
 		allow(`"Principal":"*"`):                                                                  "*",
 		allow(`"Principal":{"AWS":"*"}`):                                                          "*",
 		allow(`"Principal":{"AWS":"ec2.amazonaws.com"}`):                                          "ec2.amazonaws.com",
 		allow(`"Principal":{"Service":["ec2.amazonaws.com","ssm.amazonaws.com"]}`):                "ssm.amazonaws.com",
 		"[" + ec2 + "," + allow(`"Principal":{"AWS":"123456789012"}`) + "]":                       "123456789012",
 		allow(`"Principal":{"Federated":"arn:x","AWS":["b","a"]},"Condition":{"Bool":{"a":"b"}}`): "a arn:x b",
+		allow(`"Principal":{"Service":"ec2.c2s.ic.gov"}`):                                         "",
 		allow(`"NotPrincipal":{"AWS":"a"}`):                                                       "everybody but some",
 		`[{"Effect":"Deny","Action":"sts:AssumeRole","Principal":"*"},` + ec2 + `]`:               "",
 	} {
