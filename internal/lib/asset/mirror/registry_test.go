@@ -15,6 +15,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,9 +41,38 @@ import (
 // testRegistry is a registry on loopback.
 type testRegistry struct {
 	*httptest.Server
-	host    string
+	host string
+
+	mu      sync.Mutex
 	writes  int                              // uploads and manifests
-	refuses func(*http.Request) (status int) // 0: answered
+	refuses func(*http.Request) (status int) // 0: answered; under the lock
+}
+
+// refuse sets what the registry answers with instead of an image.
+func (r *testRegistry) refuse(refuses func(*http.Request) (status int)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refuses = refuses
+}
+
+// writesSoFar counts uploads and manifests.
+func (r *testRegistry) writesSoFar() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.writes
+}
+
+// admit counts a request, and returns the status it is refused with, or 0.
+func (r *testRegistry) admit(req *http.Request) (status int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if status = r.refuses(req); status != 0 {
+		return status
+	}
+	if req.Method != http.MethodGet && req.Method != http.MethodHead {
+		r.writes++
+	}
+	return 0
 }
 
 func startRegistry(t *testing.T) *testRegistry {
@@ -49,13 +80,10 @@ func startRegistry(t *testing.T) *testRegistry {
 	r := &testRegistry{refuses: func(*http.Request) int { return 0 }}
 	handler := registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)))
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if status := r.refuses(req); status != 0 {
+		if status := r.admit(req); status != 0 {
 			w.Header().Set("Www-Authenticate", `Basic realm="https://ecr/",service="ecr.amazonaws.com"`)
 			w.WriteHeader(status)
 			return
-		}
-		if req.Method != http.MethodGet && req.Method != http.MethodHead {
-			r.writes++
 		}
 		handler.ServeHTTP(w, req)
 	}))
@@ -158,8 +186,8 @@ func TestImagesAreMirrored(t *testing.T) {
 	catalog, digests := from.pushUpstream(t)
 	o := mirror.Options{Catalog: catalog, Folder: t.TempDir(), Registry: &mirror.Registry{Prefix: to.host + "/team/k8s"}}
 	plan, steps := planImages(t, o)
-	if want := []string{"copy image kube-proxy 1.0.0 amd64 and arm64", "copy image pause 3.10 amd64"}; !slices.Equal(steps, want) || to.writes > 0 {
-		t.Errorf("steps %q after %d writes, want %q", steps, to.writes, want)
+	if want := []string{"copy image kube-proxy 1.0.0 amd64 and arm64", "copy image pause 3.10 amd64"}; !slices.Equal(steps, want) || to.writesSoFar() > 0 {
+		t.Errorf("steps %q after %d writes, want %q", steps, to.writesSoFar(), want)
 	}
 	wantPins := map[string]string{"amd64": digests[kubeProxy+" amd64"], "arm64": digests[kubeProxy+" arm64"]}
 	if got := plan.Catalog.Images[0].Digests; fmt.Sprint(got) != fmt.Sprint(wantPins) || plan.Catalog.ContainerRegistry != to.host+"/team/k8s" {
@@ -171,17 +199,17 @@ func TestImagesAreMirrored(t *testing.T) {
 
 	// A blob that cannot be read fails one image; the rest is copied, and the next run continues.
 	refused := false
-	from.refuses = func(req *http.Request) int {
+	from.refuse(func(req *http.Request) int {
 		if strings.Contains(req.URL.Path, "kube-proxy/blobs") && !refused {
 			refused = true
 			return http.StatusNotFound
 		}
 		return 0
-	}
+	})
 	if err := plan.Copy(t.Context()); err == nil || !strings.Contains(err.Error(), "copy image kube-proxy 1.0.0 amd64 and arm64 to "+to.host) {
 		t.Errorf("a blob that upstream does not have: %v", err)
 	}
-	from.refuses = func(*http.Request) int { return 0 }
+	from.refuse(func(*http.Request) int { return 0 })
 	plan, steps = planImages(t, o)
 	if err := plan.Copy(t.Context()); err != nil || !slices.Equal(steps, []string{"copy image kube-proxy 1.0.0 amd64 and arm64"}) {
 		t.Errorf("continued with %q: %v", steps, err)
@@ -211,8 +239,8 @@ func TestImagesAreMirrored(t *testing.T) {
 
 	o.Catalog = plan.Catalog
 	o.Catalog.ContainerRegistry = "127.0.0.1:1" // with pins it is not even asked
-	before := to.writes
-	if _, steps = planImages(t, o); len(steps) > 0 || to.writes != before {
+	before := to.writesSoFar()
+	if _, steps = planImages(t, o); len(steps) > 0 || to.writesSoFar() != before {
 		t.Errorf("everything is there, and the plan has %q", steps)
 	}
 }
@@ -301,7 +329,7 @@ func (r redirect) RoundTrip(req *http.Request) (*http.Response, error) {
 func TestRepositoriesOfECRAreCreated(t *testing.T) {
 	from, to, api := startRegistry(t), startRegistry(t), &ecrFake{repositories: []string{"k8s/registry.example.com/pause"}}
 	catalog, _ := from.pushUpstream(t)
-	to.refuses = func(req *http.Request) int {
+	to.refuse(func(req *http.Request) int {
 		user, password, _ := req.BasicAuth()
 		path := strings.TrimPrefix(req.URL.Path, "/v2/")
 		exists := path == "" || slices.ContainsFunc(api.repositories, func(r string) bool { return strings.HasPrefix(path, r+"/") })
@@ -313,7 +341,7 @@ func TestRepositoriesOfECRAreCreated(t *testing.T) {
 		default:
 			return 0
 		}
-	}
+	})
 	const host = "123456789012.dkr.ecr.eu-central-1.amazonaws.com"
 	o := mirror.Options{
 		Catalog: catalog, Folder: t.TempDir(), Transport: redirect{to.host},
@@ -333,14 +361,14 @@ func TestRepositoriesOfECRAreCreated(t *testing.T) {
 }
 
 // startSink starts a registry that accepts everything and has nothing. It counts what it gets.
-func startSink(t *testing.T, size *int64) string {
+func startSink(t *testing.T, size *atomic.Int64) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		isManifest := strings.Contains(req.URL.Path, "/manifests/")
 		switch {
 		case req.Method == http.MethodPost || req.Method == http.MethodPatch:
 			n, _ := io.Copy(io.Discard, req.Body)
-			*size += n
+			size.Add(n)
 			w.Header().Set("Location", "/v2/uploads/1")
 			w.WriteHeader(http.StatusAccepted)
 		case req.Method == http.MethodPut:
@@ -375,7 +403,7 @@ func TestLargeLayersAreNotHeldInMemory(t *testing.T) {
 	}
 	from := httptest.NewServer(build.RegistryHandler(dir))
 	defer from.Close()
-	var received int64
+	var received atomic.Int64
 	plan, _ := planImages(t, mirror.Options{
 		Catalog: asset.Catalog{
 			ContainerRegistry: strings.TrimPrefix(from.URL, "http://"),
@@ -387,7 +415,7 @@ func TestLargeLayersAreNotHeldInMemory(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	err = plan.Copy(t.Context())
 	runtime.ReadMemStats(&after)
-	if allocated := after.TotalAlloc - before.TotalAlloc; err != nil || received < size || allocated > size/4 {
-		t.Errorf("copied %d bytes and allocated %d, %v", received, allocated, err)
+	if allocated := after.TotalAlloc - before.TotalAlloc; err != nil || received.Load() < size || allocated > size/4 {
+		t.Errorf("copied %d bytes and allocated %d, %v", received.Load(), allocated, err)
 	}
 }
