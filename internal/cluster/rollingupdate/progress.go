@@ -115,6 +115,8 @@ type reporter struct {
 type stepTime struct {
 	step rollout.Step
 	at   time.Time
+	// joined says that the machine has served before.
+	joined bool
 }
 
 // measuredTimes are the times of this run's replacements.
@@ -267,25 +269,29 @@ func (r *reporter) waitingFor(s rollout.MachineStep) string {
 	return ""
 }
 
-// noteStep returns since when a machine is in its step, and whether it has joined since the last decision.
+// noteStep returns since when a machine is in its step, and whether it has joined since the last decision, for
+// the first time: a member of etcd may be unhealthy for a moment while another slot is handed over.
 func (r *reporter) noteStep(now time.Time, s rollout.MachineStep) (since time.Time, joined bool) {
 	was, known := r.since[s.Machine.ID]
 	if known && was.step == s.Step {
 		return was.at, false
 	}
 
-	r.since[s.Machine.ID] = stepTime{step: s.Step, at: now}
+	next := stepTime{step: s.Step, at: now, joined: was.joined}
 	isNew := s.Machine.Launched.After(r.started)
 	switch {
-	case s.Step == rollout.StepStarting && !s.Machine.Launched.IsZero():
-		r.since[s.Machine.ID] = stepTime{step: s.Step, at: s.Machine.Launched}
-	case s.Step == rollout.StepUpdated && isNew:
+	case s.Step == rollout.StepStarting && !s.Machine.Launched.IsZero() && !was.joined:
+		next.at = s.Machine.Launched
+	case s.Step == rollout.StepUpdated && isNew && !was.joined:
 		r.measured.joins++
 		r.measured.joinSum += now.Sub(s.Machine.Launched)
+		next.joined = true
 		joined = true
 	}
 
-	return r.since[s.Machine.ID].at, joined
+	r.since[s.Machine.ID] = next
+
+	return next.at, joined
 }
 
 // describeJoined returns the message about a new machine that serves.

@@ -82,4 +82,14 @@ func TestRemainingTime(t *testing.T) {
 	if joined.RemainingSeconds != 60 || joined.Replaced != 1 || joined.Total != 3 || !strings.Contains(joined.Message, "serves, 20s after its launch") {
 		t.Errorf("the event of the machine that joined: %+v", joined)
 	}
+
+	// Its Node is not ready for a moment, as the etcd member of a machine while another slot is handed over.
+	joined = Event{}
+	o.Machines[0].NodeReady = false
+	observe(35 * time.Second)
+	o.Machines[0].NodeReady = true
+	observe(40 * time.Second)
+	if joined != (Event{}) || r.measured.joins != 1 {
+		t.Errorf("it joined a second time: %+v, counted %d times", joined, r.measured.joins)
+	}
 }
