@@ -191,6 +191,7 @@ func TestNoEscalation(t *testing.T) {
 		append(l.boundary(), l.parseText(string(addition))...),
 	}
 	who[controllerName] = [2][]authz.Policy{l.parseText(strings.ReplaceAll(string(controller), "CLUSTER", "demo")), nil}
+	who[externalDNS] = [2][]authz.Policy{l.parseText(externalDNSPolicy(l, "Z1")), nil}
 
 	roles := 0
 

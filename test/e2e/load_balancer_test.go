@@ -30,22 +30,26 @@ const (
 	machinesBoundary = "policy/slipway/slipway-machines-" + bucket
 )
 
-// TestLoadBalancerServices installs the real cloud controller manager with the channel of examples/addons. A Service of
-// type LoadBalancer gets a load balancer that answers, which is removed with the Service, or with the cluster.
+// TestLoadBalancerServices installs the real cloud controller manager and external-dns with the channels of examples/addons. A
+// Service of type LoadBalancer gets a load balancer that answers and a DNS record, which are removed with the Service, or the
+// load balancer with the cluster. Each controller has only the IAM role of its own service account.
 func TestLoadBalancerServices(t *testing.T) {
 	skipUnlessLong(t)
 	e := newEnvironment(t)
 	e.runSteps(t, []step{
 		{"up", createClusterWithPodIdentity},
 		{"the channel is applied", applyLoadBalancers},
+		{"the channel of DNS records is applied", applyDNSRecords},
 		{"a Service gets an address and answers", checkLoadBalancer},
+		{"the Service gets a DNS record", checkDNSRecord},
 		{"the load balancer is removed with the Service", removeLoadBalancer},
+		{"the DNS record is removed with the Service", checkNoDNSRecord},
 		{"a Service with local traffic answers", checkLocalTraffic},
 		{"delete leaves nothing", deleteWithLoadBalancer},
 	})
 }
 
-// createClusterWithPodIdentity creates a cluster in which the cloud controller manager has an IAM role.
+// createClusterWithPodIdentity creates a cluster in which the cloud controller manager and external-dns have IAM roles.
 func createClusterWithPodIdentity(e *environment) {
 	e.runSlipway("state", "init", "--yes")
 	e.runSlipway("iam", "init-discovery", discoveryStore, "--yes")
@@ -55,28 +59,42 @@ func createClusterWithPodIdentity(e *environment) {
 	issuer := "  serviceAccountIssuerDiscovery: {discoveryStore: " + discoveryStore + "}\n"
 	writeFile(e.t, manifest, strings.Replace(text, "  networking:\n", issuer+"  networking:\n", 1))
 	e.runSlipway("replace", "-f", manifest, "--yes")
-	e.createControllerRole()
+	e.createAddonRole(cloudController, map[string]string{"CLUSTER": clusterName})
+	e.createAddonRole(externalDNS, map[string]string{"ZONE": e.createServicesZone()})
 	e.runSlipway("apply", clusterName, "--yes")
 	e.waitHealthy(10 * time.Minute)
 	os.Remove(e.kubeconfig())
 	e.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", e.kubeconfig())
 }
 
-// createControllerRole adds the role of the cloud controller manager to the manifest, and has the permissions boundary
-// of the store allow it, as an administrator does.
-func (e *environment) createControllerRole() {
+// createAddonRole adds the role of a controller in kube-system to the manifest, and has the permissions boundary of the store allow
+// it, as an administrator does. The policy is that of examples/addons, with values in the place of its words in capitals.
+func (e *environment) createAddonRole(name string, values map[string]string) {
 	e.t.Helper()
-	text, err := os.ReadFile(addonsFolder + cloudController + "-policy.json")
+	body, err := os.ReadFile(addonsFolder + name + "-policy.json")
 	if err != nil {
 		e.t.Fatal(err)
 	}
+	text := string(body)
+	for word, value := range values {
+		text = strings.ReplaceAll(text, word, value)
+	}
 	policy := filepath.Join(e.t.TempDir(), "policy.json")
-	writeFile(e.t, policy, strings.ReplaceAll(string(text), "CLUSTER", clusterName))
-	e.runSlipway("iam", "service-account", "create", cloudController, "-n", "kube-system", "--policy-file", policy, "--name", clusterName, "--yes")
+	writeFile(e.t, policy, text)
+	e.runSlipway("iam", "service-account", "create", name, "-n", "kube-system", "--policy-file", policy, "--name", clusterName, "--yes")
+	e.extendBoundary(text)
+}
 
+// extendBoundary adds the statements of a policy to the permissions boundary of the store, without their conditions.
+func (e *environment) extendBoundary(policy string) {
+	e.t.Helper()
 	api := iam.NewFromConfig(e.aws)
 	arn := strings.Replace(e.userARN(""), "user/", machinesBoundary, 1)
-	have, err := api.GetPolicyVersion(e.t.Context(), &iam.GetPolicyVersionInput{PolicyArn: &arn, VersionId: aws.String("v1")})
+	attached, err := api.GetPolicy(e.t.Context(), &iam.GetPolicyInput{PolicyArn: &arn})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	have, err := api.GetPolicyVersion(e.t.Context(), &iam.GetPolicyVersionInput{PolicyArn: &arn, VersionId: attached.Policy.DefaultVersionId})
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -88,7 +106,7 @@ func (e *environment) createControllerRole() {
 		Version   string
 		Statement []map[string]any
 	}
-	for _, decode := range []error{json.Unmarshal([]byte(document), &boundary), json.Unmarshal(text, &more)} {
+	for _, decode := range []error{json.Unmarshal([]byte(document), &boundary), json.Unmarshal([]byte(policy), &more)} {
 		if decode != nil {
 			e.t.Fatal(decode)
 		}
@@ -111,17 +129,28 @@ func (e *environment) createControllerRole() {
 
 // applyLoadBalancers applies the channel with the region's address for machines.
 func applyLoadBalancers(e *environment) {
+	e.applyChannel("load-balancers.yaml", cloudController, nil)
+}
+
+// applyChannel applies a channel of examples/addons with the manifest of a controller, the region's address for machines, and
+// further texts that are replaced in the channel.
+func (e *environment) applyChannel(channel, controller string, values map[string]string) {
+	e.t.Helper()
 	folder := e.t.TempDir()
-	for _, name := range []string{"load-balancers.yaml", cloudController + ".yaml"} {
-		text, err := os.ReadFile(addonsFolder + name)
+	for _, name := range []string{channel, controller + ".yaml"} {
+		body, err := os.ReadFile(addonsFolder + name)
 		if err != nil {
 			e.t.Fatal(err)
 		}
-		writeFile(e.t, filepath.Join(folder, name), strings.Replace(string(text), `AWS_ENDPOINT_URL, value: ""`, `AWS_ENDPOINT_URL, value: "http://198.18.0.1"`, 1))
+		text := strings.Replace(string(body), `AWS_ENDPOINT_URL, value: ""`, `AWS_ENDPOINT_URL, value: "http://198.18.0.1"`, 1)
+		for old, value := range values {
+			text = strings.ReplaceAll(text, old, value)
+		}
+		writeFile(e.t, filepath.Join(folder, name), text)
 	}
 	start := time.Now()
-	e.t.Log("\n" + e.runSlipway("addons", "apply", clusterName, "-f", filepath.Join(folder, "load-balancers.yaml"), "--yes"))
-	e.t.Logf("COUNT the cloud controller manager is healthy after %s", time.Since(start).Round(time.Second))
+	e.t.Log("\n" + e.runSlipway("addons", "apply", clusterName, "-f", filepath.Join(folder, channel), "--yes"))
+	e.t.Logf("COUNT %s is healthy after %s", controller, time.Since(start).Round(time.Second))
 }
 
 // webService is a Deployment of two pods that answer with their names, and a Service of type LoadBalancer.

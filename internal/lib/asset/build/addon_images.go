@@ -24,6 +24,12 @@ func addonRecipes() []moduleRecipe {
 			Packages: []string{"tool"},
 			LDFlags:  "-X k8s.io/component-base/version.gitVersion=v{version} -X main.gitVersion=v{version}",
 		},
+		{
+			Name:     "external-dns",
+			Pins:     "sigs.k8s.io/external-dns",
+			Packages: []string{"tool"},
+			LDFlags:  "-X sigs.k8s.io/external-dns/pkg/apis/externaldns.Version=v{version}",
+		},
 	}
 }
 
@@ -61,6 +67,13 @@ func addonImages() []imageRecipe {
 			Ref:        "registry.k8s.io/provider-aws/cloud-controller-manager:v{version}",
 			Layers:     []string{"base", "aws-cloud-controller-manager"},
 			Entrypoint: []string{"/aws-cloud-controller-manager"},
+		},
+		{
+			Name:       "external-dns",
+			Module:     "external-dns",
+			Ref:        "registry.k8s.io/external-dns/external-dns:v{version}",
+			Layers:     []string{"base", "external-dns"},
+			Entrypoint: []string{"/external-dns"},
 		},
 		{
 			Name:       "busybox",

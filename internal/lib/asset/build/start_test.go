@@ -67,6 +67,7 @@ func TestBuiltImagesStart(t *testing.T) {
 		"metrics-server":               {{"/metrics-server", "--version", "v"}},
 		"local-path-provisioner":       {{"/local-path-provisioner", "--version", "0.0"}},
 		"aws-cloud-controller-manager": {{"/aws-cloud-controller-manager", "--version", "v1."}},
+		"external-dns":                 {{"/external-dns", "--version", "v0."}},
 		"busybox":                      {{"/bin/sh", "-c", "echo started", "started"}},
 	}
 	path, err := layout.FromPath(filepath.Join(dir, "images"))
