@@ -147,7 +147,7 @@ func (e *environment) checkHosts(machine string, want map[string]string) error {
 func checkRecords(e *environment) {
 	e.waitForRecords(time.Minute)
 	e.t.Logf("records: %v", e.machineAddresses())
-	e.waitForMembers(3)
+	e.waitForMembers()
 }
 
 // loseMachineWithRecord terminates a machine of the control plane. The next one of its slot has another address, which the function
@@ -170,7 +170,7 @@ func loseMachineWithRecord(e *environment) {
 	e.t.Logf("COUNT discovery by DNS: all records and files are right %s after the next machine had the volume, %s after the loss",
 		time.Since(replaced).Round(time.Second), time.Since(start).Round(time.Second))
 	e.waitHealthy(5 * time.Minute)
-	e.waitForMembers(3)
+	e.waitForMembers()
 	checkData(e)
 	e.t.Logf("records before: %v, after: %v", before, e.machineAddresses())
 	if out := e.runProgram(e.slipway, "validate", "cluster", clusterName).out; strings.Contains(out, "are not up to date") {
