@@ -368,10 +368,24 @@ type Etcd struct {
 	// QuorumLoss configures what the machines do when the data of a majority of the etcd members is lost.
 	QuorumLoss EtcdQuorumLoss `json:"quorumLoss,omitzero"`
 
+	// RecreateVolumesAfter is for how long the volume of a member must have been lost, while the other members have a quorum,
+	// until the machine of its slot creates a new one, such as 5m: 2m to 24h. With Never, machines create no volumes, and cannot.
+	RecreateVolumesAfter string `json:"recreateVolumesAfter,omitempty"`
+
 	// Discovery is how members find the addresses of the others: Tags or DNS. With Tags, machines look for the tags of the
 	// others in EC2. With DNS, they look up the records _etcd-server-ssl._tcp and _etcd-client-ssl._tcp of the private hosted
 	// zone CLUSTER.internal, which a Lambda function keeps up to date.
 	Discovery string `json:"discovery,omitempty"`
+}
+
+// RecreateVolumesNever is the value of Etcd.RecreateVolumesAfter with which only 'slipway apply --recreate-lost-volumes' creates
+// lost volumes.
+const RecreateVolumesNever = "Never"
+
+// RecreatesVolumes reports whether the machines of a cluster with so many slots create lost volumes of etcd members. A single
+// member has no others that have its data.
+func RecreatesVolumes(e Etcd, slots int) bool {
+	return slots > 1 && e.RecreateVolumesAfter != "" && e.RecreateVolumesAfter != RecreateVolumesNever
 }
 
 // The values of Etcd.Discovery.

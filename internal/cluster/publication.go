@@ -8,6 +8,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
+	"github.com/slipway-k8s/slipway/internal/infra/model"
 	"github.com/slipway-k8s/slipway/internal/lib/asset"
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
@@ -63,6 +64,7 @@ func (session *Session) buildPublication(
 			StoreURL:    d.MachineStore.URL(),
 			StoreKeyARN: settings.KMSKeyARN,
 			WorkerRoles: roles,
+			VolumeTags:  model.VolumeTags(own, session.ownership.ID),
 		})
 		if err != nil {
 			return node.Publication{}, err

@@ -180,6 +180,11 @@ func clusterDefaultRules() []DefaultRule {
 		newNumberRule("spec.etcd.backup.verifyEvery", 6, func(c *spec) *int { return &c.Etcd.Backup.VerifyEvery }),
 		newTextRule("spec.etcd.quorumLoss.recovery", v1alpha1.RecoveryManual, func(c *spec) *string { return &c.Etcd.QuorumLoss.Recovery }),
 		newTextRule("spec.etcd.quorumLoss.after", "10m", func(c *spec) *string { return &c.Etcd.QuorumLoss.After }),
+		newClusterRule(
+			"spec.etcd.recreateVolumesAfter",
+			"10m unless spec.cloudProvider.aws.instanceProfiles.controlPlane is set, or spec.tags are too long for a policy",
+			defaultNewVolumes,
+		),
 		newTextRule("spec.etcd.discovery", v1alpha1.EtcdDiscoveryTags, func(c *spec) *string { return &c.Etcd.Discovery }),
 	}
 }

@@ -18,9 +18,11 @@ func TestDiscovery(t *testing.T) {
 		{"demo", "DNS", "", "", ""},
 		{"demo", "DNS", "Private", "k8s.example.com", ""},
 		{"demo", "DNS", "Private", "k8s.demo.internal", ""},
-		{"demo", "DNS", "Public", "demo.internal", ""},
+		{"demo", "DNS", "Public", "k8s.demo.internal", ""},
+		{"demo", "Tags", "Public", "demo.internal", ""},
 		{"demo", "dns", "", "", `spec.etcd.discovery "dns"`},
 		{"demo", "DNS", "Private", "demo.internal", `spec.dnsZone "demo.internal": is the zone in which etcd's members find each other`},
+		{"demo", "DNS", "Public", "demo.internal", `spec.dnsZone "demo.internal": is the zone in which etcd's members find each other: in the VPC, that private zone would hide the public one`},
 		{"ec2", "DNS", "", "", `spec.etcd.discovery "DNS": needs a private zone ec2.internal, which would hide names of AWS (use Tags`},
 		{"compute", "DNS", "", "", `spec.etcd.discovery "DNS": needs a private zone compute.internal`},
 	} {

@@ -78,6 +78,8 @@ func etcdShape() v1alpha1.Etcd {
 		Backup:              backupShape(),
 		QuorumLoss:          v1alpha1.EtcdQuorumLoss{Recovery: "x", After: "x"},
 		Discovery:           "x",
+
+		RecreateVolumesAfter: "x",
 	}
 }
 

@@ -145,6 +145,7 @@ func (v validator) checkCluster(c v1alpha1.Cluster) {
 	podIdentityValidator{v}.checkPodIdentity(c)
 	v.checkEtcdBackup(c.Spec.Etcd.Backup)
 	checkQuorumLoss(v, c.Spec.Etcd)
+	checkNewVolumes(v, c.Spec)
 	checkDiscovery(v, c)
 	v.checkSSHKeys(c.Spec)
 	v.checkDownloadSources(c.Spec)

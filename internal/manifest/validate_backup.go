@@ -21,6 +21,8 @@ const (
 const (
 	minRecoveryDelay = time.Minute
 	maxRecoveryDelay = 24 * time.Hour
+	// minVolumeDelay is the least of spec.etcd.recreateVolumesAfter: EC2 lists a volume some time after its creation.
+	minVolumeDelay = 2 * time.Minute
 )
 
 // checkEtcdBackup checks the settings of the backups of etcd.
@@ -64,5 +66,51 @@ func checkQuorumLoss(v validator, e v1alpha1.Etcd) {
 	if q.Recovery == v1alpha1.RecoveryAutomatic && e.Backup.Disabled {
 		v.warnf(at+"recovery", q.Recovery, "leave spec.etcd.backup.disabled out, or take backups with: slipway etcd snapshot",
 			"recovers only data that a member still has: scheduled backups are disabled")
+	}
+}
+
+// maxConditionOfTags is how many characters the tags of the manifest may need in the condition of the policy by which machines
+// create volumes: the inline policies of a role have 10,240 at most.
+const maxConditionOfTags = 4000
+
+// countConditionOfTags returns how many characters tags need in that condition: each one its key, its value and its key again.
+func countConditionOfTags(tags map[string]string) int {
+	total := 0
+	for key, value := range tags {
+		total += len(`"aws:RequestTag/":"","",`) + 2*len(key) + len(value)
+	}
+
+	return total
+}
+
+// defaultNewVolumes lets machines create lost volumes, if each slot has a role of its own, whose policy can name all tags.
+func defaultNewVolumes(s *Set) {
+	c := &s.Cluster.Spec
+	if c.CloudProvider.AWS.InstanceProfiles.ControlPlane == "" && countConditionOfTags(c.Tags) <= maxConditionOfTags {
+		setDefaultText(&c.Etcd.RecreateVolumesAfter, "10m")
+	}
+}
+
+// checkNewVolumes checks when machines create new volumes.
+func checkNewVolumes(v validator, c v1alpha1.ClusterSpec) {
+	const at = "spec.etcd.recreateVolumesAfter"
+	text := c.Etcd.RecreateVolumesAfter
+	if text == "" || text == v1alpha1.RecreateVolumesNever {
+		return
+	}
+
+	after, err := time.ParseDuration(text)
+	if err != nil || after < minVolumeDelay || after > maxRecoveryDelay {
+		v.errorf(at, text, "use 2m to 24h, such as 5m, or Never", "is not valid")
+	}
+
+	if c.CloudProvider.AWS.InstanceProfiles.ControlPlane != "" {
+		v.errorf(at, text, "set it to Never, or leave spec.cloudProvider.aws.instanceProfiles.controlPlane out",
+			"needs a role for each slot: machines that share one could create volumes of each other's slots")
+	}
+
+	if countConditionOfTags(c.Tags) > maxConditionOfTags {
+		v.errorf(at, text, "set it to Never, or shorten spec.tags",
+			"needs a policy that names all tags of spec.tags, which are too long for one")
 	}
 }

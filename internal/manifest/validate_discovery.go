@@ -28,8 +28,17 @@ func checkDiscovery(v validator, c v1alpha1.Cluster) {
 			"needs a private zone %s, which would hide names of AWS", zone)
 	}
 
-	if c.Spec.Topology.DNS.Type == DNSPrivate && c.Spec.DNSZone == zone {
+	if HasDNS(c.Spec) && c.Spec.DNSZone == zone {
 		v.errorf("spec.dnsZone", c.Spec.DNSZone, "choose another zone, such as k8s."+zone+", or set "+at+" to Tags",
-			"is the zone in which etcd's members find each other: a VPC has one private zone of a name")
+			"is the zone in which etcd's members find each other: %s", whyNoSecondZone(c.Spec.Topology.DNS.Type))
 	}
+}
+
+// whyNoSecondZone says why a zone of a type cannot have the name of the private zone of etcd's members.
+func whyNoSecondZone(kind string) string {
+	if kind == DNSPublic {
+		return "in the VPC, that private zone would hide the public one of its name"
+	}
+
+	return "a VPC has one private zone of a name"
 }

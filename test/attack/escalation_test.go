@@ -48,6 +48,11 @@ func passTo(role, service string) step {
 
 func on(action, resource string) step { return step{action: action, resource: resource} }
 
+// decryptVia lets a service decrypt with a foreign key for the caller.
+func decryptVia(service string) step {
+	return step{"kms:Decrypt", foreignKey, map[string][]string{"kms:ViaService": {service + ".us-east-1.amazonaws.com"}}}
+}
+
 // changeRecord changes a record with a name in a zone.
 func changeRecord(name string) step {
 	return step{"route53:ChangeResourceRecordSets", "arn:aws:route53:::hostedzone/Z0123456789ABCDEFGHIJ", map[string][]string{
@@ -111,6 +116,16 @@ func escalations() []escalation {
 		{"replace an instance's profile", []step{on("ec2:ReplaceIamInstanceProfileAssociation", ec2Of+"instance/i-1")}},
 		{"associate a profile", []step{on("ec2:AssociateIamInstanceProfile", ec2Of+"instance/i-1")}},
 		{"volume of another cluster", []step{{"ec2:AttachVolume", ec2Of + "volume/vol-1", other}}},
+		{"new volume of another cluster", []step{{"ec2:CreateVolume", ec2Of + "volume/*", tagged("slipway.dev/cluster", "demo-2")}}},
+		{"volume of a foreign snapshot", []step{
+			on("ec2:CreateVolume", ec2Of+"snapshot/snap-1"),
+			{"ec2:CreateVolume", ec2Of + "volume/*", map[string][]string{
+				"aws:RequestTag/slipway.dev/cluster": {"demo"}, "ec2:ParentSnapshot": {ec2Of + "snapshot/snap-1"},
+			}},
+		}},
+		{"take a volume that exists by its tags", []step{{"ec2:CreateTags", ec2Of + "volume/vol-1", tagged("slipway.dev/cluster", "demo")}}},
+		{"volume of others with their key", []step{{"ec2:AttachVolume", ec2Of + "volume/vol-1", other}, decryptVia("ec2")}},
+		{"object of others with their key", []step{on("s3:GetObject", "arn:aws:s3:::payments/ledger"), decryptVia("s3")}},
 		{"launch template of another cluster", []step{{"ec2:CreateLaunchTemplateVersion", ec2Of + "launch-template/lt-1", other}}},
 		{"ports of another cluster", []step{{"ec2:AuthorizeSecurityGroupIngress", ec2Of + "security-group/sg-1", other}}},
 		{"load balancer of another cluster", []step{{"elasticloadbalancing:DeleteLoadBalancer", "*", other}}},
@@ -264,7 +279,9 @@ func (l *lab) checkCovered(role string, s authz.Statement, limit []authz.Policy)
 		"aws:PrincipalTag/slipway.dev/cluster": {"demo"},
 	}
 	for _, c := range s.Conditions {
-		keys[c.Key] = c.Values
+		if c.Operator != "Null" || c.Values[0] == "false" { // a key that must be missing has no value
+			keys[c.Key] = c.Values
+		}
 	}
 
 	for _, action := range s.Action {

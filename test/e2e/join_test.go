@@ -32,34 +32,47 @@ import (
 	"github.com/vishvananda/netns"
 )
 
+// namespaceOf returns the file of a machine's network namespace.
+func (e *environment) namespaceOf(id string) string {
+	return "/run/netns/slw-" + e.readSettings().ID + "-" + id
+}
+
+// dialIn calls dial in a network namespace.
+func dialIn(namespace string, dial func() (net.Conn, error)) (net.Conn, error) {
+	runtime.LockOSThread() // stays locked if the way back fails, so that the thread ends with its goroutine
+	home, err := netns.Get()
+	if err != nil {
+		return nil, err
+	}
+	defer home.Close()
+	there, err := netns.GetFromPath(namespace)
+	if err != nil {
+		return nil, err
+	}
+	defer there.Close()
+	if err := netns.Set(there); err != nil {
+		return nil, err
+	}
+	conn, err := dial()
+	if back := netns.Set(home); back == nil {
+		runtime.UnlockOSThread()
+	}
+	return conn, err
+}
+
+// newMachineResolver returns a resolver that asks the VPC's from a machine's network namespace.
+func (e *environment) newMachineResolver(id string) *net.Resolver {
+	namespace := e.namespaceOf(id)
+	return &net.Resolver{PreferGo: true, Dial: func(_ context.Context, network, _ string) (net.Conn, error) {
+		return dialIn(namespace, func() (net.Conn, error) { return net.Dial(network, "169.254.169.253:53") })
+	}}
+}
+
 // newMachineDialer returns a function that dials from a machine's network namespace, with the VPC's
 // DNS resolver.
 func (e *environment) newMachineDialer(id string) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	path := "/run/netns/slw-" + e.readSettings().ID + "-" + id
-	enter := func(dial func() (net.Conn, error)) (net.Conn, error) {
-		runtime.LockOSThread() // stays locked if the way back fails, so that the thread ends with its goroutine
-		home, err := netns.Get()
-		if err != nil {
-			return nil, err
-		}
-		defer home.Close()
-		there, err := netns.GetFromPath(path)
-		if err != nil {
-			return nil, err
-		}
-		defer there.Close()
-		if err := netns.Set(there); err != nil {
-			return nil, err
-		}
-		conn, err := dial()
-		if back := netns.Set(home); back == nil {
-			runtime.UnlockOSThread()
-		}
-		return conn, err
-	}
-	resolver := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
-		return enter(func() (net.Conn, error) { return net.Dial("udp", "169.254.169.253:53") })
-	}}
+	namespace := e.namespaceOf(id)
+	resolver := e.newMachineResolver(id)
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		host, port, err := net.SplitHostPort(addr)
 		if err != nil {
@@ -69,7 +82,7 @@ func (e *environment) newMachineDialer(id string) func(ctx context.Context, netw
 		if err != nil {
 			return nil, err
 		}
-		return enter(func() (net.Conn, error) {
+		return dialIn(namespace, func() (net.Conn, error) {
 			return net.DialTimeout(network, net.JoinHostPort(addrs[0], port), 5*time.Second)
 		})
 	}

@@ -14,11 +14,16 @@ import (
 	"time"
 )
 
-// recoveryDelay is spec.etcd.quorumLoss.after of the test.
-const recoveryDelay = time.Minute
+// The settings of the test: recoveryDelay is spec.etcd.quorumLoss.after, and volumeDelay spec.etcd.recreateVolumesAfter.
+const (
+	recoveryDelay = time.Minute
+	volumeDelay   = 2 * time.Minute
+	// steadyWrites is how many writes in a row show that the API works again.
+	steadyWrites = 5
+)
 
 // TestLostQuorum terminates two of three machines and deletes their volumes, and then all. The machines recover etcd without an
-// operator, who only creates the volumes again.
+// operator, and create the volumes; only after the loss of all, the operator does.
 func TestLostQuorum(t *testing.T) {
 	skipUnlessLong(t)
 	e := newEnvironment(t)
@@ -26,7 +31,7 @@ func TestLostQuorum(t *testing.T) {
 		{"up", createRecovering},
 		{"data is written", writeData},
 		{"two of three volumes are lost", loseMajority},
-		{"lost volumes are created", recreateVolumes},
+		{"the machines create lost volumes", awaitVolumes},
 		{"all volumes are lost", loseEverything},
 		{"delete leaves nothing", deleteCluster},
 	})
@@ -37,8 +42,9 @@ func createRecovering(e *environment) {
 	e.runSlipway("state", "init", "--yes")
 	e.runSlipway("create", "cluster", clusterName, "--zones", region+"a,"+region+"b,"+region+"c", "--yes")
 	before := e.runSlipway("get", "cluster", clusterName, "-o", "yaml")
-	manual := "    quorumLoss:\n      after: 10m\n      recovery: Manual\n"
-	automatic := "    quorumLoss:\n      after: " + recoveryDelay.String() + "\n      recovery: Automatic\n"
+	manual := "    quorumLoss:\n      after: 10m\n      recovery: Manual\n    recreateVolumesAfter: 10m\n"
+	automatic := "    quorumLoss:\n      after: " + recoveryDelay.String() + "\n      recovery: Automatic\n" +
+		"    recreateVolumesAfter: " + volumeDelay.String() + "\n"
 	if !strings.Contains(before, manual) {
 		e.t.Fatalf("the manifest is not as expected:\n%s", before)
 	}
@@ -88,20 +94,33 @@ func loseMajority(e *environment) {
 	e.kubectl("create", "configmap", "later", "--from-literal=x=y")
 	start := time.Now()
 	e.loseSlots(slots[1:]...)
+	lost := time.Now()
 	shown := ""
+	writes := 0 // in a row: an API server of before the recovery may take one, and is restarted
+	healed := start
 	e.waitUntil("the API takes writes again", recoveryDelay+4*time.Minute, func() error {
 		if shown == "" {
 			if out := e.runProgram(e.slipway, "validate", "cluster", clusterName).out; strings.Contains(out, "the machines recover etcd in") {
 				shown = out
 			}
 		}
-		if r := e.tryKubectl("create", "configmap", "after", "--from-literal=x=y"); r.code != 0 && !strings.Contains(r.err, "AlreadyExists") {
+		if r := e.tryKubectl("create", "configmap", "after", "--from-literal=x=y", "--request-timeout=4s"); r.code != 0 && !strings.Contains(r.err, "AlreadyExists") {
+			writes = 0
 			return errors.New(r.err)
+		}
+		if writes == 0 {
+			healed = time.Now()
+		}
+		if writes++; writes < steadyWrites {
+			return errors.New("the API took its first writes again")
 		}
 		return nil
 	})
-	e.t.Logf("COUNT two of three members and their volumes lost: writes again after %s, of which %s are configured",
-		time.Since(start).Round(time.Second), recoveryDelay)
+	e.t.Logf("COUNT two of three members lost: steady writes %s after their machines were terminated, %s after their volumes were lost, of which %s are configured",
+		healed.Sub(start).Round(time.Second), healed.Sub(lost).Round(time.Second), recoveryDelay)
+	if late := healed.Sub(lost) - recoveryDelay; late > time.Minute {
+		e.t.Errorf("healed %s after the configured time, want at most 60 s", late.Round(time.Second))
+	}
 	if shown == "" {
 		e.t.Error("validate did not say that etcd will be recovered, and when")
 	}
@@ -116,17 +135,24 @@ func loseMajority(e *environment) {
 	}
 }
 
-// recreateVolumes creates the volumes again. Their members join by themselves.
-func recreateVolumes(e *environment) {
+// awaitVolumes waits until the machines have created their volumes, one for each slot, and their members have joined. There is
+// nothing to apply.
+func awaitVolumes(e *environment) {
 	start := time.Now()
-	r := e.runProgram(e.slipway, "apply", clusterName, "--yes", "--recreate-lost-volumes")
-	if r.code != 0 {
-		e.t.Fatalf("apply: exit status %d\n%s", r.code, r.err)
-	}
+	e.waitUntil("each slot has a volume", volumeDelay+6*time.Minute, func() error {
+		if volumes := e.listVolumes(); len(volumes) != 3 {
+			return fmt.Errorf("volumes: %v", volumes)
+		}
+		return nil
+	})
 	e.waitHealthy(6 * time.Minute)
-	e.waitForMembers(3)
-	e.t.Logf("COUNT three members again: %s after apply began", time.Since(start).Round(time.Second))
+	e.waitForMembers()
+	e.t.Logf("COUNT three members again on volumes that the machines have created: %s, of which %s are configured",
+		time.Since(start).Round(time.Second), volumeDelay)
 	checkData(e)
+	if r := e.runProgram(e.slipway, "plan", clusterName); r.code != 0 || !strings.Contains(r.out, "No changes") {
+		e.t.Errorf("plan: exit status %d\n%s%s", r.code, r.out, r.err)
+	}
 	all := e.listBackups()
 	if !slices.ContainsFunc(all, func(b etcdBackup) bool {
 		return b.Reason == "recovery" && b.Verification != nil && b.Verification.OK
@@ -135,12 +161,12 @@ func recreateVolumes(e *environment) {
 	}
 }
 
-// waitForMembers waits until so many members are healthy voters.
-func (e *environment) waitForMembers(n int) {
+// waitForMembers waits until three members are healthy voters.
+func (e *environment) waitForMembers() {
 	e.t.Helper()
 	e.waitUntil("the members are healthy", 3*time.Minute, func() error {
 		r := e.runProgram(e.slipway, "etcd", "status", clusterName)
-		if strings.Count(r.out, " true ") != n || strings.Contains(r.out, " learner ") {
+		if strings.Count(r.out, " true ") != 3 || strings.Contains(r.out, " learner ") {
 			return fmt.Errorf("%s%s", r.out, r.err)
 		}
 		return nil
@@ -158,7 +184,7 @@ func loseEverything(e *environment) {
 	}
 	start := time.Now()
 	e.waitHealthy(recoveryDelay + 8*time.Minute)
-	e.waitForMembers(3)
+	e.waitForMembers()
 	e.t.Logf("COUNT all members and volumes lost: three members again %s after the volumes were created, of which %s are configured",
 		time.Since(start).Round(time.Second), recoveryDelay)
 	checkData(e)

@@ -244,7 +244,7 @@ func (e *environment) checkRepaired(machines map[string]string, volumes map[stri
 	if !strings.HasPrefix(record, broken+" ") {
 		e.t.Errorf("the lease says %q, want %s", record, broken)
 	}
-	e.waitForMembers(3)
+	e.waitForMembers()
 	checkData(e)
 	checkEmptyPlan(e)
 }

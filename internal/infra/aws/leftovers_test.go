@@ -181,6 +181,16 @@ func createCluster(t *testing.T, cfg sdk.Config, name string) (testCluster, *gra
 	return l, g
 }
 
+// asideOwner describes the creator of a volume that 'slipway etcd move' has set aside.
+const asideOwner = "slipway etcd move of slot a"
+
+// asideTags returns the tags of the volume of slot a in the former zone, after 'slipway etcd move' has set it aside.
+func asideTags(name string) map[string]string {
+	return map[string]string{
+		awskind.TagCluster: name, awskind.TagSetAside: "a", "Name": "etcd-a." + name, "kubernetes.io/cluster/" + name: "owned",
+	}
+}
+
 // createLeftovers creates one leftover of every kind, tagged as the controllers of cluster name tag them. It
 // returns the leftovers that are deleted with the cluster, by kind and owner, and its data.
 func (s clusterNetwork) createLeftovers(name, key string) (want, data map[string]string) {
@@ -210,6 +220,7 @@ func (s clusterNetwork) createLeftovers(name, key string) (want, data map[string
 	claim := owned("ebs.csi.aws.com/cluster", "true", "CSIVolumeName", "pvc-1",
 		"kubernetes.io/created-for/pvc/namespace", "db", "kubernetes.io/created-for/pvc/name", "data-0")
 	volume := s.createVolume(key, claim)
+	aside := s.createVolume(key, asideTags(name))
 	want = map[string]string{
 		frontend: "service default/web", backend: "the AWS load balancer controller", lb: "service default/web", tg: "service default/web",
 		old: "service shop/cart", oldTarget: "service shop/cart", newer: "service shop/front", newerTarget: "service shop/front",
@@ -220,6 +231,7 @@ func (s clusterNetwork) createLeftovers(name, key string) (want, data map[string
 	}
 	data = map[string]string{
 		volume: "claim db/data-0",
+		aside:  asideOwner,
 		s.createSnapshot(volume, owned("ebs.csi.aws.com/cluster", "true", "CSIVolumeSnapshotName", "nightly")): "volume snapshot nightly",
 	}
 	return want, data

@@ -23,6 +23,9 @@ func BoundaryARN(partition, account, bucket string) string {
 // BuildBoundary returns the permissions boundary of the roles of machines that read the store st: the most that any
 // of them may be allowed. It has no action of IAM and STS. Each role is limited to the cluster of its own tag. An
 // administrator may extend the boundary for groups with permissions of their own.
+//
+// IAM counts its characters, so statements with the same condition are one, and an action is named with a star where the
+// Service Authorization Reference has no other action that the star stands for. The policies of the roles are the narrow ones.
 func BuildBoundary(in Input, st StoreLocation) Policy {
 	s := policyBuilder{in}
 	s.Region = "*"
@@ -30,36 +33,17 @@ func BuildBoundary(in Input, st StoreLocation) Policy {
 
 	return Policy{Version: policyVersion, Statement: slices.Concat(
 		s.boundaryOfAPIs(),
+		s.boundaryOfVolumes(),
 		s.boundaryOfStore(st),
-		s.boundaryOfFunction(),
-		[]Statement{
-			newStatement(
-				"Sessions",
-				slices.Concat(
-					qualifyActions("ssm", "UpdateInstanceInformation"),
-					qualifyActions(
-						"ssmmessages", "CreateControlChannel", "CreateDataChannel", "OpenControlChannel",
-						"OpenDataChannel",
-					),
-				),
-				[]string{"*"},
-				nil,
-			),
-			newStatement(
-				"Signal",
-				qualifyActions("cloudformation", "SignalResource"),
-				[]string{s.regionalARN("cloudformation", "stack/*")},
-				nil,
-			),
-		},
+		s.boundaryOfRecords(),
 	)}
 }
 
 // clusterOfRole is the policy variable with the value of a role's own cluster tag.
 const clusterOfRole = "${aws:PrincipalTag/" + awskind.TagCluster + "}"
 
-// boundaryOfAPIs allows the calls of agents to EC2 and Auto Scaling.
-func (s policyBuilder) boundaryOfAPIs() []Statement {
+// boundaryOfAPIs allows the calls of agents to EC2 and Auto Scaling, and sessions.
+func (policyBuilder) boundaryOfAPIs() []Statement {
 	return []Statement{
 		newStatement(
 			"Find",
@@ -67,10 +51,9 @@ func (s policyBuilder) boundaryOfAPIs() []Statement {
 				qualifyActions(
 					"ec2", "DescribeAddresses", "DescribeInstances", "DescribeTags", "DescribeVolumes",
 				),
-				qualifyActions(
-					"autoscaling", "DescribeAutoScalingGroups", "DescribeAutoScalingInstances",
-					"DescribeLifecycleHooks",
-				),
+				qualifyActions("autoscaling", "DescribeAutoScaling*", "DescribeLifecycleHooks"),
+				qualifyActions("ssm", "UpdateInstanceInformation"),
+				qualifyActions("ssmmessages", "*Channel"),
 			),
 			[]string{"*"},
 			nil,
@@ -86,25 +69,59 @@ func (s policyBuilder) boundaryOfAPIs() []Statement {
 					"SetInstanceHealth", "TerminateInstanceInAutoScalingGroup",
 				),
 			),
-			[]string{s.regionalARN("ec2", "*"), s.regionalARN("autoscaling", "autoScalingGroup:*")},
+			[]string{"*"}, // the tag says which
 			stringEquals("aws:ResourceTag/"+awskind.TagCluster, clusterOfRole),
 		),
 	}
 }
 
-// boundaryOfStore allows reading and writing the machine store, and using its key for that.
+// boundaryOfVolumes allows creating empty volumes of the cluster. The role of a slot says which. Tags are given to a new volume
+// only, since they decide whose a volume is.
+func (s policyBuilder) boundaryOfVolumes() []Statement {
+	return []Statement{
+		newStatement(
+			"Volumes",
+			qualifyActions("ec2", "CreateVolume"),
+			s.ec2ARNs("volume"), // and no snapshot
+			condition{
+				"StringEquals": {"aws:RequestTag/" + awskind.TagCluster: {clusterOfRole}},
+				"Null":         {"ec2:ParentSnapshot": {"true"}},
+			},
+		),
+		newStatement(
+			"TagVolumes",
+			qualifyActions("ec2", "CreateTags"),
+			[]string{"*"},
+			stringEquals("ec2:CreateAction", "CreateVolume"),
+		),
+	}
+}
+
+// boundaryOfStore allows reading and writing the machine store, and using its key for that, and what has the cluster's names in
+// its resources or none.
 func (s policyBuilder) boundaryOfStore(st StoreLocation) []Statement {
 	base := s.storeBase(st)
+	keys := []string{s.regionalARN("kms", "key/*")}
 	sealed := s.storeKeyCondition()
 	sealed["StringEquals"] = map[string][]string{"kms:EncryptionContext:" + awskind.TagCluster: {clusterOfRole}}
-	byS3 := s.storeKeyCondition()
-	byS3["StringLike"] = map[string][]string{"kms:ViaService": {"s3.*." + s.dnsSuffix()}}
+	services := []string{"ec2.*." + s.dnsSuffix(), "s3.*." + s.dnsSuffix()}
 
 	return []Statement{
 		newStatement(
 			"Store",
-			qualifyActions("s3", "DeleteObject", "GetObject", "PutObject"),
-			[]string{base + "/" + clusterOfRole + "/machine/*"},
+			slices.Concat(
+				qualifyActions("s3", "DeleteObject", "GetObject", "ListBucket", "PutObject"),
+				qualifyActions("cloudformation", "SignalResource"),
+				qualifyActions("logs", "CreateLogStream", "PutLogEvents"),
+				qualifyActions("route53", "ListResourceRecordSets"),
+			),
+			[]string{
+				base + "/" + clusterOfRole + "/machine/*",
+				"arn:" + s.Partition + ":s3:::" + st.Bucket,
+				s.regionalARN("cloudformation", "stack/*"),
+				s.regionalARN("logs", "log-group:/aws/lambda/slipway-dns-*"),
+				s.hostedZoneARN("*"),
+			},
 			nil,
 		),
 		newStatement( // a machine may add to the audit log, and never replace a part of it
@@ -113,23 +130,14 @@ func (s policyBuilder) boundaryOfStore(st StoreLocation) []Statement {
 			[]string{base + "/" + store.AuditLogPrefix(clusterOfRole) + "*"},
 			condition{"Null": {"s3:if-none-match": {"false"}}},
 		),
+		// S3 and EC2 use a key for the caller only with objects and volumes that the caller may use. The statements Store and
+		// Volumes say which.
 		newStatement(
-			"List",
-			qualifyActions("s3", "ListBucket"),
-			[]string{"arn:" + s.Partition + ":s3:::" + st.Bucket},
-			nil,
+			"Encrypt",
+			qualifyActions("kms", "CreateGrant", "Decrypt", "DescribeKey", "GenerateDataKey*"),
+			keys,
+			condition{"StringLike": {"kms:ViaService": services}},
 		),
-		newStatement(
-			"Objects",
-			qualifyActions("kms", "Decrypt", "GenerateDataKey"),
-			[]string{s.regionalARN("kms", "key/*")},
-			byS3,
-		),
-		newStatement(
-			"Keys",
-			qualifyActions("kms", "Decrypt", "GenerateDataKey"),
-			[]string{s.regionalARN("kms", "key/*")},
-			sealed,
-		),
+		newStatement("Keys", qualifyActions("kms", "Decrypt", "GenerateDataKey"), keys, sealed),
 	}
 }

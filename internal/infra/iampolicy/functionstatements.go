@@ -104,15 +104,13 @@ func (s policyBuilder) functionStatements() []Statement {
 	}
 }
 
-// boundaryOfFunction allows the function of a cluster to keep the DNS records of the cluster's members of etcd, and to write
-// its log. No pattern matches a record of another cluster: names of clusters may have dots, so there may be one whose name
-// ends in this one's.
-func (s policyBuilder) boundaryOfFunction() []Statement {
+// boundaryOfRecords allows the function of a cluster to keep the DNS records of the cluster's members of etcd. No pattern
+// matches a record of another cluster: names of clusters may have dots, so there may be one whose name ends in this one's.
+func (s policyBuilder) boundaryOfRecords() []Statement {
 	const names = "route53:ChangeResourceRecordSetsNormalizedRecordNames"
 	domain := v1alpha1.EtcdZone(clusterOfRole)
 
 	return []Statement{
-		newStatement("ListRecords", qualifyActions("route53", "ListResourceRecordSets"), []string{s.hostedZoneARN("*")}, nil),
 		newStatement(
 			"Records",
 			qualifyActions("route53", "ChangeResourceRecordSets"),
@@ -121,12 +119,6 @@ func (s policyBuilder) boundaryOfFunction() []Statement {
 				"ForAllValues:StringLike": {names: {"etcd-?." + domain, "_etcd-*._tcp." + domain}},
 				"Null":                    {names: {"false"}}, // ForAllValues holds without any name
 			},
-		),
-		newStatement(
-			"Logs",
-			qualifyActions("logs", "CreateLogStream", "PutLogEvents"),
-			[]string{s.regionalARN("logs", "log-group:/aws/lambda/slipway-dns-*")},
-			nil,
 		),
 	}
 }

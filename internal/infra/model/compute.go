@@ -46,7 +46,7 @@ func (b *builder) addControlPlane() {
 				group:        ig,
 				name:         ig.Metadata.Name + "-" + slot,
 				slot:         slot,
-				machineRole:  addSlotRole(b, slot),
+				machineRole:  addSlotRole(b, slot, subnet),
 				min:          1,
 				max:          1,
 				subnets:      []string{subnet},
@@ -87,7 +87,7 @@ func (b *builder) addEtcdVolume(slot, subnet string) graph.Ref[awskind.Volume] {
 		Throughput: v.Throughput,
 		Encrypted:  true,
 		KMSKey:     b.volumeKeyARN,
-		Tags:       b.resourceTags(awskind.Volume{}.Kind(), name, awskind.Tags{awskind.TagSlot: slot}),
+		Tags:       etcdVolumeTags(b, slot),
 	})
 
 	graph.Protect(b.graph, ref)

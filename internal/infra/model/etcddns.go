@@ -52,12 +52,12 @@ func addEtcdDNS(b *builder) {
 	}
 
 	domain := v1alpha1.EtcdZone(b.clusterName())
-	if b.Cluster.Spec.DNSZone == domain {
+	if b.Cluster.Spec.DNSZone == domain { // the manifest's validation has said so: two zones of one name cannot be told apart
 		b.findings.Errorf(
 			"cluster/"+b.clusterName()+": spec.dnsZone",
 			domain,
 			"use another zone, or set spec.etcd.discovery to Tags",
-			"the records of etcd's members are in a zone of this name, and a VPC can have only one",
+			"is the zone in which etcd's members find each other, and a VPC can have only one of a name",
 		)
 	}
 

@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/model"
 	"github.com/slipway-k8s/slipway/internal/infra/render/rendertest"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
+	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
 // TestFunctionNames: the name of a function has up to 64 characters and no dot, and differs for clusters that differ.
@@ -98,10 +99,16 @@ func TestFunctionFindings(t *testing.T) {
 
 	in = etcdDNS(t).Input(t, "us-east-1")
 	in.Cluster.Spec.DNSZone = "etcd-dns.internal"
-	in.Cluster.Spec.Topology.DNS.Type = "Private"
 	in.Cluster.Spec.API.PublicName = "api.etcd-dns.internal"
-	if _, fs := model.Build(in); fs.Err() == nil || !strings.Contains(fs.Err().Error(), "a VPC can have only one") {
-		t.Errorf("two zones of a name: %v", fs)
+	for _, kind := range []string{"Private", "Public"} {
+		in.Cluster.Spec.Topology.DNS.Type = kind
+		if _, fs := model.Build(in); fs.Err() == nil || !strings.Contains(fs.Err().Error(), "a VPC can have only one") {
+			t.Errorf("two zones of a name, %s: %v", kind, fs)
+		}
+		found := manifest.Validate(manifest.Set{Cluster: in.Cluster, Groups: in.Groups})
+		if err := found.Err(); err == nil || !strings.Contains(err.Error(), `spec.dnsZone "etcd-dns.internal"`) {
+			t.Errorf("the manifest allows what the model refuses, %s: %v", kind, found)
+		}
 	}
 
 	in.Cluster.Spec.Etcd.Discovery = v1alpha1.EtcdDiscoveryTags

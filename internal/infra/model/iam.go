@@ -132,7 +132,7 @@ func (*builder) existingProfile(e v1alpha1.Existing, role v1alpha1.Role) string 
 // controlPlanePolicy allows control-plane machines to find the cluster's machines and volumes, to attach
 // their own volume and detach it when they hand over their slot, to read their part of the machine store, and to write the etcd markers.
 // The slot is that of a role of its own; empty for the role that all slots share.
-func (b *builder) controlPlanePolicy(slot string) graph.JSON {
+func (b *builder) controlPlanePolicy(slot string, more ...policyStatement) graph.JSON {
 	ec2 := "arn:" + b.Partition + ":ec2:" + b.Region + ":" + b.Account + ":"
 	list := []policyStatement{
 		{
@@ -193,7 +193,7 @@ func (b *builder) controlPlanePolicy(slot string) graph.JSON {
 			})
 	}
 
-	return policyDocument(slices.Concat(list, b.auditStatements(), b.signalStatements())...)
+	return policyDocument(slices.Concat(list, more, b.auditStatements(), b.signalStatements())...)
 }
 
 // auditStatements allows control-plane machines to add to their cluster's audit log, if it is uploaded. Without

@@ -142,7 +142,7 @@ func allowed(t *testing.T, g *graph.Graph, role string) []string {
 	var doc struct {
 		Statement []struct {
 			Action, Resource []string
-			Condition        map[string]map[string]string
+			Condition        map[string]map[string]any
 		}
 	}
 	if err := json.Unmarshal([]byte(p.Document), &doc); err != nil {
@@ -153,7 +153,7 @@ func allowed(t *testing.T, g *graph.Graph, role string) []string {
 		var conds []string
 		for op, keys := range s.Condition {
 			for k, v := range keys {
-				conds = append(conds, " if "+op+" "+k+" "+v)
+				conds = append(conds, fmt.Sprintf(" if %s %s %v", op, k, v))
 			}
 		}
 		slices.Sort(conds)
@@ -167,6 +167,20 @@ func allowed(t *testing.T, g *graph.Graph, role string) []string {
 	slices.Sort(out)
 	return out
 }
+
+// newVolumeOfSlotB are the conditions of a volume that a machine of slot b creates.
+const newVolumeOfSlotB = " if Bool ec2:Encrypted true" +
+	" if ForAllValues:StringEquals aws:TagKeys [Name kubernetes.io/cluster/demo slipway.dev/address slipway.dev/cluster slipway.dev/etcd-slot slipway.dev/id]" +
+	" if Null ec2:ParentSnapshot true" +
+	" if NumericEquals ec2:VolumeIops 3000 if NumericEquals ec2:VolumeSize 20 if NumericEquals ec2:VolumeThroughput 125" +
+	" if StringEquals aws:RequestTag/Name etcd-b.demo" +
+	" if StringEquals aws:RequestTag/kubernetes.io/cluster/demo owned" +
+	" if StringEquals aws:RequestTag/slipway.dev/address volume/etcd-b" +
+	" if StringEquals aws:RequestTag/slipway.dev/cluster demo" +
+	" if StringEquals aws:RequestTag/slipway.dev/etcd-slot b" +
+	" if StringEquals aws:RequestTag/slipway.dev/id k7q2m4x9c3v5b8n1" +
+	" if StringEquals ec2:AvailabilityZone us-east-1b" +
+	" if StringEquals ec2:VolumeType gp3"
 
 func TestRolesMayDoWhatTheyCallAndNoMore(t *testing.T) {
 	g := build(t, input(t, manifest.NewSetOptions{}))
@@ -193,6 +207,8 @@ func TestRolesMayDoWhatTheyCallAndNoMore(t *testing.T) {
 		"autoscaling:TerminateInstanceInAutoScalingGroup " + groups,
 		"ec2:AttachVolume arn:aws:ec2:us-east-1:123456789012:instance/*" + slot,
 		"ec2:AttachVolume arn:aws:ec2:us-east-1:123456789012:volume/*" + slot,
+		"ec2:CreateTags arn:aws:ec2:us-east-1:123456789012:volume/* if StringEquals ec2:CreateAction CreateVolume",
+		"ec2:CreateVolume arn:aws:ec2:us-east-1:123456789012:volume/*" + newVolumeOfSlotB,
 		"ec2:DescribeInstances *",
 		"ec2:DescribeVolumes *",
 		"ec2:DetachVolume arn:aws:ec2:us-east-1:123456789012:instance/*" + slot,

@@ -221,6 +221,7 @@ func TestMostTagsFit(t *testing.T) {
 		addBastion(s)
 		renameGroups(s, longest("c", 40))
 		addMostTags(s)
+		s.Cluster.Spec.Etcd.RecreateVolumesAfter = v1alpha1.RecreateVolumesNever // its policy would name all tags
 		s.Cluster.Spec.ServiceAccountIssuerDiscovery.DiscoveryStore = "s3://oidc/demo"
 		s.Cluster.Spec.IAM.ServiceAccountExternalPermissions = []v1alpha1.ServiceAccountPermissions{
 			{Namespace: strings.Repeat("n", 63), Name: strings.Repeat("a", 253), AWS: v1alpha1.ServiceAccountAWS{InlinePolicy: readPolicy}},

@@ -3,11 +3,16 @@
 package model_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/model"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
@@ -54,4 +59,75 @@ func TestSlotsHaveTheirOwnRoles(t *testing.T) {
 	if got := profileOf(t, own, "b").Literal(); got != "mine" || own.Node("iam-role/control-plane-b") != nil {
 		t.Errorf("with a profile of the user, slot b has %q", got)
 	}
+}
+
+// TestVolumesThatMachinesCreate: the role of a slot may create a volume, which has all that apply would give it, and nothing
+// else; not if the manifest forbids it, and not that of the only member.
+func TestVolumesThatMachinesCreate(t *testing.T) {
+	in := input(t, manifest.NewSetOptions{})
+	in.Cluster.Spec.Tags = map[string]string{"team": "x"}
+	policy := func(g *graph.Graph) string {
+		return string(nodeAt[awskind.IAMRolePolicy](t, g, "control-plane-b").Document)
+	}
+	in.Cluster.Spec.Etcd.RecreateVolumesAfter = v1alpha1.RecreateVolumesNever
+	if got := policy(build(t, in)); strings.Contains(got, "ec2:Create") {
+		t.Errorf("without the setting: %s", got)
+	}
+	single := input(t, manifest.NewSetOptions{ControlPlaneCount: 1})
+	single.Cluster.Spec.Etcd.RecreateVolumesAfter = "5m"
+	if got := string(nodeAt[awskind.IAMRolePolicy](t, build(t, single), "control-plane-a").Document); strings.Contains(got, "ec2:Create") {
+		t.Errorf("of the only member: %s", got)
+	}
+
+	in.Cluster.Spec.Etcd.RecreateVolumesAfter = "5m"
+	g := build(t, in)
+	for _, want := range []string{
+		`"ec2:Encrypted":"true"`, `"ec2:VolumeSize":"20"`, `"ec2:AvailabilityZone":"us-east-1b"`, `"ec2:VolumeType":"gp3"`,
+		`"aws:RequestTag/slipway.dev/etcd-slot":"b"`, `"aws:RequestTag/slipway.dev/address":"volume/etcd-b"`,
+		`"aws:RequestTag/team":"x"`, `"ec2:ParentSnapshot":"true"`, `"ec2:CreateAction":"CreateVolume"`, `"aws:TagKeys":["Name",`,
+	} {
+		if got := policy(g); !strings.Contains(got, want) {
+			t.Errorf("%s is not in %s", want, got)
+		}
+	}
+
+	const own = "arn:aws:kms:us-east-1:123456789012:key/own"
+	if strings.Contains(policy(g), "kms:CreateGrant") {
+		t.Errorf("the policy of the cluster's own key allows EC2 to use it: %s", policy(g))
+	}
+	withKey := in
+	withKey.Cluster.Spec.CloudProvider.AWS.KMSKeyARN = own
+	if got := policy(build(t, withKey)); !strings.Contains(got, `"kms:CreateGrant"`) || !strings.Contains(got, `"Resource":["`+own+`"]`) ||
+		!strings.Contains(got, `"kms:ViaService":"ec2.us-east-1.amazonaws.com"`) {
+		t.Errorf("a key of the user: %s", got)
+	}
+
+	tags := model.VolumeTags(in.Cluster, in.ClusterID)
+	tags[awskind.TagSlot] = "b"
+	tags[awskind.TagAddress] = "volume/etcd-b"
+	tags["Name"] = "etcd-b.demo"
+	if diff := cmp.Diff(nodeAt[awskind.Volume](t, g, "etcd-b").Tags, tags); diff != "" {
+		t.Errorf("tags (-apply +machine):\n%s", diff)
+	}
+}
+
+// TestPolicyOfSlotFits: the inline policies of a role have 10,240 characters at most, also with the longest names and tags.
+func TestPolicyOfSlotFits(t *testing.T) {
+	in := input(t, manifest.NewSetOptions{})
+	in.Cluster.Metadata.Name = longest("c", 40)
+	in.Cluster.Spec.Tags = map[string]string{}
+	for i := range 11 { // more are too long for it: see the manifest's validation
+		in.Cluster.Spec.Tags[fmt.Sprintf("k%099d", i)] = strings.Repeat("v", 132)
+	}
+	set := manifest.Default(manifest.Set{Cluster: in.Cluster, Groups: in.Groups})
+	in.Cluster, in.Groups = set.Cluster, set.Groups
+	if in.Cluster.Spec.Etcd.RecreateVolumesAfter == "" {
+		t.Fatal("the tags are too long")
+	}
+	in.MachineStore.Bucket = longest("b", 63)
+	got := string(nodeAt[awskind.IAMRolePolicy](t, build(t, in), "control-plane-b").Document)
+	if len(got) > 10240 || !strings.Contains(got, "ec2:CreateVolume") {
+		t.Errorf("the policy has %d characters: %s", len(got), got)
+	}
+	t.Logf("COUNT characters of a slot's policy with the longest names and tags: %d of 10240", len(got))
 }

@@ -94,6 +94,8 @@ type Agent struct {
 	restoredAt atomic.Pointer[time.Time]
 	// recovery is what the agent remembers of a quorum that is missing.
 	recovery recoveryMemory
+	// quorumLost is set while this machine reaches no quorum of etcd.
+	quorumLost atomic.Bool
 	// metrics is what the agent serves as metrics.
 	metrics knownMetrics
 	// etcdData is held while a task decides about the member's data directory, or moves it.

@@ -41,6 +41,11 @@ type EC2API interface {
 		*ec2.DescribeVolumesInput,
 		...func(*ec2.Options),
 	) (*ec2.DescribeVolumesOutput, error)
+	CreateVolume(
+		context.Context,
+		*ec2.CreateVolumeInput,
+		...func(*ec2.Options),
+	) (*ec2.CreateVolumeOutput, error)
 	AttachVolume(
 		context.Context,
 		*ec2.AttachVolumeInput,
@@ -111,6 +116,8 @@ type Volume struct {
 	Detaching bool
 	// Created is the creation time.
 	Created time.Time
+	// KMSKey is the ARN of the key that encrypts the volume; empty if it is not encrypted.
+	KMSKey string
 }
 
 // ListMachines returns the machines of the cluster, sorted by launch time. EC2 also lists
@@ -270,6 +277,7 @@ func volumeFromEC2(v types.Volume) Volume {
 		Zone:    aws.ToString(v.AvailabilityZone),
 		State:   string(v.State),
 		Created: aws.ToTime(v.CreateTime),
+		KMSKey:  aws.ToString(v.KmsKeyId),
 	}
 
 	for _, a := range v.Attachments {

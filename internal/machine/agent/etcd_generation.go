@@ -23,6 +23,8 @@ import (
 const (
 	// generationInterval is how often a machine looks for a restoration that was requested.
 	generationInterval = 10 * time.Second
+	// urgentGenerationInterval is that while etcd has no quorum: nothing works until it is restored.
+	urgentGenerationInterval = 2 * time.Second
 	// generationReadTimeout limits the read at the start of a member that has data: it must start while S3 is unavailable.
 	generationReadTimeout = 15 * time.Second
 	// generationFile is in the data directory, so that it is set aside with the data. etcd ignores it.
@@ -367,13 +369,30 @@ func (m *etcdMember) watchGeneration(ctx context.Context) error {
 
 	a.etcdFenced.Store(false)
 	a.Log.Warn("etcd runs with other data than before; restarting the API server")
+	former := newFormerAPIServer(a)
+	if err := a.writeStaticPods(); err != nil { // with another annotation, so that the kubelet restarts the API server
+		return err
+	}
 
-	return a.writeStaticPods() // with another annotation, so that the kubelet restarts the API server
+	return former.end(ctx)
+}
+
+// lookForGeneration is [etcdMember.watchGeneration], which it repeats sooner while etcd has no quorum.
+func (m *etcdMember) lookForGeneration(ctx context.Context) error {
+	if err := m.watchGeneration(ctx); err != nil {
+		return err
+	}
+
+	if m.agent.quorumLost.Load() {
+		return againError{after: urgentGenerationInterval}
+	}
+
+	return nil
 }
 
 // keepGeneration watches for restorations until ctx ends.
 func (m *etcdMember) keepGeneration(ctx context.Context) error {
-	task := periodicTask{"etcd restoration", generationInterval, m.watchGeneration}
+	task := periodicTask{"etcd restoration", generationInterval, m.lookForGeneration}
 
 	return task.repeat(ctx, m.agent, backupTimeout)
 }

@@ -316,14 +316,14 @@ func (m *etcdMember) setDataAside(ctx context.Context, action etcd.ActionType, f
 	}
 }
 
-// waitForNextDecision returns err, or a notReadyError with the reason, so that the caller decides
-// again.
+// waitForNextDecision returns err, or a progressError with the reason, so that the caller decides
+// again soon.
 func waitForNextDecision(err error, reason string) error {
 	if err != nil {
 		return err
 	}
 
-	return newNotReadyError("%s", reason)
+	return progressError{notReadyError{reason}}
 }
 
 func (m *etcdMember) createMarker(ctx context.Context, f etcd.Facts) error {

@@ -21,8 +21,10 @@ import (
 )
 
 const (
-	// recoveryInterval is how often a machine looks whether etcd has its quorum, and reports while it has none.
+	// recoveryInterval is how often a machine looks whether etcd has its quorum.
 	recoveryInterval = 10 * time.Second
+	// urgentRecoveryInterval is that while it has none. A look takes some seconds then, and writes a report.
+	urgentRecoveryInterval = 5 * time.Second
 	// freshReport is how long after its last change the report of another machine counts.
 	freshReport = time.Minute
 	// defaultRecoveryDelay is the default of spec.etcd.quorumLoss.after.
@@ -78,9 +80,36 @@ func (m *etcdMember) keepRecovered(ctx context.Context) error {
 		return ctx.Err()
 	}
 
-	task := periodicTask{"etcd recovery", recoveryInterval, m.newRecovery().run}
+	task := periodicTask{"etcd recovery", recoveryInterval, m.newRecovery().look}
 
 	return task.repeat(ctx, m.agent, backupTimeout)
+}
+
+// look takes one decision, carries it out, and says when the next one is due.
+func (r *etcdRecovery) look(ctx context.Context) error {
+	err := r.run(ctx)
+	own := r.memory.own
+	isLost := !own.LostAt.IsZero()
+	r.member.agent.quorumLost.Store(isLost)
+	if err != nil || !isLost {
+		return err
+	}
+
+	return againError{after: untilNextLook(own, r.member.agent.Now())}
+}
+
+// untilNextLook returns the time until a machine that reported r looks again: at once after a step, and not later than the time
+// at which it will act.
+func untilNextLook(r etcd.QuorumReport, now time.Time) time.Duration {
+	if r.Step == etcd.RecoverSave || r.Step == etcd.RecoverVerify {
+		return progressPause
+	}
+
+	if due := r.DueAt.Sub(now); !r.DueAt.IsZero() && due > 0 {
+		return min(due, urgentRecoveryInterval)
+	}
+
+	return urgentRecoveryInterval
 }
 
 // run takes one decision and carries it out.

@@ -231,3 +231,42 @@ func checkLastMember(t *testing.T, c *realCluster) {
 		return err
 	})
 }
+
+// TestRecoveryLooksSooner: without a quorum a machine looks more often, at once after a step, and at the time at which it acts; and
+// it looks more often for a restoration.
+func TestRecoveryLooksSooner(t *testing.T) {
+	now := time.Date(2026, 11, 26, 8, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		report etcd.QuorumReport
+		want   time.Duration
+	}{
+		{etcd.QuorumReport{Step: etcd.RecoverWait}, urgentRecoveryInterval},
+		{etcd.QuorumReport{Step: etcd.RecoverManual}, urgentRecoveryInterval},
+		{etcd.QuorumReport{Step: etcd.RecoverSave}, progressPause},
+		{etcd.QuorumReport{Step: etcd.RecoverVerify}, progressPause},
+		{etcd.QuorumReport{Step: etcd.RecoverBegin}, urgentRecoveryInterval},
+		{etcd.QuorumReport{Step: etcd.RecoverWait, DueAt: now.Add(3 * time.Second)}, 3 * time.Second},
+		{etcd.QuorumReport{Step: etcd.RecoverWait, DueAt: now.Add(time.Minute)}, urgentRecoveryInterval},
+		{etcd.QuorumReport{Step: etcd.RecoverWait, DueAt: now.Add(-time.Second)}, urgentRecoveryInterval},
+	} {
+		if got := untilNextLook(c.report, now); got != c.want {
+			t.Errorf("%+v: %s, want %s", c.report, got, c.want)
+		}
+	}
+
+	r, _, _ := recoveryWithoutEtcd(t)
+	a := r.member.agent
+	if err := r.member.lookForGeneration(t.Context()); err != nil {
+		t.Errorf("with a quorum: %v", err)
+	}
+	if again, ok := errors.AsType[againError](r.look(t.Context())); !ok || again.after != urgentRecoveryInterval || !a.quorumLost.Load() {
+		t.Errorf("without a quorum: %+v, %t", again, a.quorumLost.Load())
+	}
+	if again, ok := errors.AsType[againError](r.member.lookForGeneration(t.Context())); !ok || again.after != urgentGenerationInterval {
+		t.Errorf("a restoration is looked for: %+v", again)
+	}
+	r.members = func(context.Context, etcd.Facts) []etcd.Member { return []etcd.Member{{ID: 1, Healthy: true}} }
+	if err := r.look(t.Context()); err != nil || a.quorumLost.Load() {
+		t.Errorf("with a quorum again: %v, %t", err, a.quorumLost.Load())
+	}
+}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 )
@@ -103,11 +105,9 @@ func (m VolumeMounter) findVolume(ctx context.Context) (Volume, error) {
 		return v.Slot != m.Slot || v.Zone != m.Instance.Zone || slices.Contains(unusableStates(), v.State)
 	})
 	if len(all) == 0 {
-		return Volume{}, newNotReadyError(
-			"slot %s has no volume in zone %s yet",
-			m.Slot,
-			m.Instance.Zone,
-		)
+		return Volume{}, missingVolumeError{notReadyError{
+			fmt.Sprintf("slot %s has no volume in zone %s yet", m.Slot, m.Instance.Zone),
+		}}
 	}
 
 	if i := slices.IndexFunc(all, func(v Volume) bool { return v.ID == m.KnownVolume }); i >= 0 {
@@ -126,6 +126,8 @@ func (m VolumeMounter) attachVolume(ctx context.Context, v Volume) error {
 		return newHeldVolumeError("volume %s was released for machine %s", v.ID, m.ReservedFor)
 	case v.Detaching:
 		return newHeldVolumeError("volume %s is being detached from this machine", v.ID)
+	case v.State == string(types.VolumeStateCreating):
+		return newNotReadyError("volume %s is being created", v.ID)
 	case v.AttachedTo == "":
 		return m.Client.AttachVolume(ctx, v.ID, m.Instance.ID, requestedDevice)
 	}

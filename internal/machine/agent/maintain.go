@@ -31,6 +31,19 @@ type periodicTask struct {
 	run      func(context.Context) error
 }
 
+// againError means that a task has succeeded and continues sooner than at its interval.
+type againError struct{ after time.Duration }
+
+func (e againError) Error() string { return "continues in " + e.after.String() }
+
+// progressError means that a task is not ready, but has taken a step, and takes the next one after progressPause.
+type progressError struct{ notReadyError }
+
+func (e progressError) Unwrap() error { return e.notReadyError }
+
+// progressPause is the time between two steps that depend on nothing else.
+const progressPause = time.Second
+
 // runPeriodicTasks runs the tasks of the machine's role until ctx ends. On the control plane it
 // also serves the join endpoint.
 func (a *Agent) runPeriodicTasks(ctx context.Context) error {
@@ -76,8 +89,8 @@ func (a *Agent) runPeriodicTasks(ctx context.Context) error {
 }
 
 // repeat runs the task at its interval until ctx ends, each time for at most timeout. After a failure it retries with
-// exponential backoff from 1 second up to the interval. Repeated failures with the same message are
-// logged once.
+// exponential backoff from 1 second up to the interval, and after a step without growing. Repeated failures with the same message
+// are logged once.
 func (task periodicTask) repeat(ctx context.Context, a *Agent, timeout time.Duration) error {
 	lastError := ""
 	failures := 0
@@ -89,14 +102,20 @@ func (task periodicTask) repeat(ctx context.Context, a *Agent, timeout time.Dura
 		pause := min(backoff, task.interval)
 		backoff = 2 * pause
 		var notReady notReadyError
+		var progress progressError
+		again := againError{after: task.interval}
 
 		switch {
-		case err == nil:
+		case err == nil, errors.As(err, &again):
 			lastError = ""
 			failures = 0
 			a.conditions.Clear(report.Task(task.name))
 			backoff = time.Second
-			pause = task.interval
+			pause = min(again.after, task.interval)
+
+		case errors.As(err, &progress):
+			backoff = time.Second
+			pause = progressPause
 
 		case errors.As(err, &notReady), ctx.Err() != nil:
 		case err.Error() == lastError:

@@ -39,3 +39,30 @@ func TestChoreIsTriedAgainSoon(t *testing.T) {
 		t.Errorf("pauses in seconds (-want +got):\n%s", diff)
 	}
 }
+
+// TestStepsFollowSoon: what a task begins is continued after a second, not at the next interval, and a task says when it is due.
+func TestStepsFollowSoon(t *testing.T) {
+	a := testAgent(t)
+	var pauses []time.Duration
+	end := errors.New("enough")
+	a.Wait = func(_ context.Context, d time.Duration) error {
+		if pauses = append(pauses, d/time.Second); len(pauses) == 9 {
+			return end
+		}
+		return nil
+	}
+	step := waitForNextDecision(nil, "the data was set aside")
+	waits := newNotReadyError("no quorum yet")
+	answers := []error{nil, step, step, waits, waits, againError{after: 2 * time.Second}, againError{after: time.Minute}, waits, nil}
+	do := func(context.Context) error {
+		err := answers[0]
+		answers = answers[1:]
+		return err
+	}
+	if err := (periodicTask{"test", 10 * time.Second, do}).repeat(t.Context(), a, time.Minute); !errors.Is(err, end) {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]time.Duration{10, 1, 1, 1, 2, 2, 10, 1, 10}, pauses); diff != "" {
+		t.Errorf("pauses in seconds (-want +got):\n%s", diff)
+	}
+}

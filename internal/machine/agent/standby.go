@@ -92,9 +92,15 @@ func (s *standby) prepare(ctx context.Context) error {
 func (s *standby) takeVolume(ctx context.Context, m *etcdMember, pulled <-chan struct{}) error {
 	a := s.agent
 	a.Report.Running("volume", "")
+	maker := newVolumeMaker(m)
 
 	for {
-		err := a.reportUnlessCancelled(ctx, "volume", a.mountEtcdVolume(ctx, m))
+		err := a.mountEtcdVolume(ctx, m)
+		if _, missing := errors.AsType[missingVolumeError](err); missing && isClosed(pulled) { // secrets and hosts are there
+			err = maker.create(ctx, err)
+		}
+
+		err = a.reportUnlessCancelled(ctx, "volume", err)
 		if _, waiting := errors.AsType[notReadyError](err); !waiting {
 			return err
 		}

@@ -60,7 +60,8 @@ type FieldRule struct {
 // FieldRules returns the class of each field of the node document. The agent, the plan and the documentation use
 // this table. A test fails for a field that is not in it.
 func FieldRules() []FieldRule {
-	return slices.Concat(identityRules(), slotRules(), programRules(), trustRules(), settingRules())
+	return slices.Concat(identityRules(), slotRules(), programRules(), trustRules(), settingRules(),
+		newVolumeRules())
 }
 
 // identityRules are about what a machine is.
@@ -221,6 +222,22 @@ func settingRules() []FieldRule {
 		{Field: "etcd.discovery", Class: ClassLive, Reason: "the agent looks for the addresses of the other members"},
 		live("store.kmsKeyARN"),
 	}
+}
+
+// newVolumeRules are about the volumes that the agent creates after a loss.
+func newVolumeRules() []FieldRule {
+	var out []FieldRule
+	for _, field := range []string{
+		"after", "volume.type", "volume.size", "volume.iops", "volume.throughput", "tags.*",
+	} {
+		out = append(out, FieldRule{
+			Field:  "etcd.newVolumes." + field,
+			Class:  ClassLive,
+			Reason: "the agent creates the volume",
+		})
+	}
+
+	return out
 }
 
 // versionField is the field whose change makes all others wait for a new machine: a new version must not be started

@@ -176,8 +176,20 @@ type EtcdSettings struct {
 	// QuorumLoss is set if the machines recover etcd themselves. It is left out otherwise, so that the documents of clusters
 	// without it stay what they were.
 	QuorumLoss v1alpha1.EtcdQuorumLoss `json:"quorumLoss,omitzero"`
+	// NewVolumes is set if the machine of a slot may create a new volume after the loss of the former one.
+	NewVolumes NewVolumes `json:"newVolumes,omitzero"`
 	// Discovery is DNS if the members find each other by the records of the cluster's zone. It is left out otherwise.
 	Discovery string `json:"discovery,omitempty"`
+}
+
+// NewVolumes is what the machine of a slot needs to create its volume as slipway apply would.
+type NewVolumes struct {
+	// After is for how long the former volume must have been lost.
+	After string `json:"after"`
+	// Volume is its type, size and performance.
+	Volume v1alpha1.Volume `json:"volume"`
+	// Tags that the volumes of all slots have. The machine adds those of its slot.
+	Tags map[string]string `json:"tags"`
 }
 
 // MachineStore is the location of the cluster's machine store.
@@ -220,6 +232,8 @@ type DocumentInput struct {
 	StoreKeyARN string
 	// WorkerRoles maps the name of a worker group to the name of its IAM role.
 	WorkerRoles map[string]string
+	// VolumeTags are the tags of the volumes of all slots.
+	VolumeTags map[string]string
 }
 
 // ControlPlaneSlots returns one slot for each machine of the control-plane groups, named a, b, c,
@@ -272,19 +286,7 @@ func BuildDocument(in DocumentInput) (Document, error) {
 		d.Trust = in.Trust
 		d.ClusterID = in.ClusterID
 		d.Slots = ControlPlaneSlots(d.Cluster, in.Groups)
-		d.Etcd = EtcdSettings{
-			HeartbeatIntervalMS: in.Cluster.Spec.Etcd.HeartbeatIntervalMS,
-			ElectionTimeoutMS:   in.Cluster.Spec.Etcd.ElectionTimeoutMS,
-			Backup:              in.Cluster.Spec.Etcd.Backup,
-		}
-		if q := in.Cluster.Spec.Etcd.QuorumLoss; q.Recovery == v1alpha1.RecoveryAutomatic {
-			d.Etcd.QuorumLoss = q
-		}
-
-		if discovery := in.Cluster.Spec.Etcd.Discovery; discovery == v1alpha1.EtcdDiscoveryDNS {
-			d.Etcd.Discovery = discovery
-		}
-
+		d.Etcd = buildEtcdSettings(in, len(d.Slots))
 		d.KubeAPIServer = in.Cluster.Spec.KubeAPIServer
 		d.KubeControllerManager = in.Cluster.Spec.KubeControllerManager
 		d.APISANs = slices.Clone(in.Cluster.Spec.API.AdditionalSANs)
@@ -297,6 +299,34 @@ func BuildDocument(in DocumentInput) (Document, error) {
 	}
 
 	return d, d.validate()
+}
+
+// buildEtcdSettings returns the settings of etcd on the machines of a cluster with so many slots.
+func buildEtcdSettings(in DocumentInput, slots int) EtcdSettings {
+	spec := in.Cluster.Spec.Etcd
+	out := EtcdSettings{
+		HeartbeatIntervalMS: spec.HeartbeatIntervalMS,
+		ElectionTimeoutMS:   spec.ElectionTimeoutMS,
+		Backup:              spec.Backup,
+	}
+
+	if spec.QuorumLoss.Recovery == v1alpha1.RecoveryAutomatic {
+		out.QuorumLoss = spec.QuorumLoss
+	}
+
+	if v1alpha1.RecreatesVolumes(spec, slots) {
+		out.NewVolumes = NewVolumes{
+			After:  spec.RecreateVolumesAfter,
+			Volume: spec.Volume,
+			Tags:   maps.Clone(in.VolumeTags),
+		}
+	}
+
+	if spec.Discovery == v1alpha1.EtcdDiscoveryDNS {
+		out.Discovery = spec.Discovery
+	}
+
+	return out
 }
 
 func compareFileNames(a, b File) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) }

@@ -167,6 +167,28 @@ func TestQuorumLossInDocument(t *testing.T) {
 	}
 }
 
+// TestNewVolumesInDocument: only if machines may create volumes, the document says how.
+func TestNewVolumesInDocument(t *testing.T) {
+	in := input(0)
+	in.VolumeTags = map[string]string{"team": "x"}
+	in.Cluster.Spec.Etcd.Volume = v1alpha1.Volume{Type: "gp3", Size: 20}
+	for _, after := range []string{"", "5m"} {
+		in.Cluster.Spec.Etcd.RecreateVolumesAfter = after
+		if after == "" {
+			in.Cluster.Spec.Etcd.RecreateVolumesAfter = v1alpha1.RecreateVolumesNever
+		}
+		d, err := node.BuildDocument(in)
+		got := d.Etcd.NewVolumes
+		if err != nil || got.After != after || (got.Volume.Size == 20) != (after != "") || (got.Tags["team"] == "x") != (after != "") {
+			t.Errorf("%q: %+v, %v", after, got, err)
+		}
+		text, err := d.Marshal()
+		if err != nil || strings.Contains(string(text), "newVolumes") != (after != "") {
+			t.Errorf("%q: %s, %v", after, text, err)
+		}
+	}
+}
+
 // TestFlannelBackendInDocument: the documents of clusters without encryption stay what they were.
 func TestFlannelBackendInDocument(t *testing.T) {
 	for backend, want := range map[string]string{

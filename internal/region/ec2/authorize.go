@@ -4,9 +4,11 @@ package ec2
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
@@ -70,7 +72,12 @@ func (s *Service) requestChecks(op string, tree map[string]any) []wire.AccessChe
 	var out []wire.AccessCheck
 
 	for _, kind := range createdKinds()[op] {
-		out = append(out, wire.AccessCheck{Action: action, Resource: s.cfg.wildcardARN(kind), Context: byKind[kind]})
+		c := byKind[kind]
+		if op == "CreateVolume" {
+			c = volumeContext(c, tree)
+		}
+
+		out = append(out, wire.AccessCheck{Action: action, Resource: s.cfg.wildcardARN(kind), Context: c})
 	}
 
 	addCheck := func(id, arn string) {
@@ -107,6 +114,30 @@ func (s *Service) requestChecks(op string, tree map[string]any) []wire.AccessChe
 	}
 
 	return out
+}
+
+// volumeContext returns the condition keys of the volume that CreateVolume asks for, besides those of its tags.
+func volumeContext(tags map[string][]string, tree map[string]any) map[string][]string {
+	into := map[string][]string{}
+	maps.Copy(into, tags)
+	encrypted, _ := tree["Encrypted"].(bool)
+	into["ec2:Encrypted"] = []string{strconv.FormatBool(encrypted)}
+
+	for key, field := range map[string]string{
+		"ec2:AvailabilityZone": "AvailabilityZone",
+		"ec2:KmsKeyId":         "KmsKeyId",
+		"ec2:ParentSnapshot":   "SnapshotId",
+		"ec2:VolumeIops":       "Iops",
+		"ec2:VolumeSize":       "Size",
+		"ec2:VolumeThroughput": "Throughput",
+		"ec2:VolumeType":       "VolumeType",
+	} {
+		if value, set := tree[field]; set {
+			into[key] = []string{fmt.Sprint(value)}
+		}
+	}
+
+	return into
 }
 
 // asksForPrivateDNS reports whether a request gives private DNS names to an interface endpoint, which is the default for a

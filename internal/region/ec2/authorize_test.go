@@ -21,7 +21,7 @@ type recordingAuthorizer struct{ lines []string }
 
 func (a *recordingAuthorizer) Authorize(_ context.Context, c wire.AccessCheck) error {
 	var keys []string
-	for _, k := range []string{"aws:ResourceTag/team", "aws:RequestTag/team", "ec2:CreateAction"} {
+	for _, k := range []string{"aws:ResourceTag/team", "aws:RequestTag/team", "ec2:CreateAction", "ec2:Encrypted", "ec2:VolumeSize", "ec2:VolumeType"} {
 		if v := c.Context[k]; len(v) > 0 {
 			keys = append(keys, k+"="+v[0])
 		}
@@ -55,8 +55,8 @@ func TestIAMIsAskedAboutEachResource(t *testing.T) {
 		{"AttachVolume", &sdk.AttachVolumeInput{InstanceId: &instance, VolumeId: &volume, Device: new("/dev/sdf")}, []string{
 			"ec2:AttachVolume instance/" + instance, "ec2:AttachVolume volume/" + volume + " aws:ResourceTag/team=a",
 		}},
-		{"CreateVolume", &sdk.CreateVolumeInput{TagSpecifications: spec}, []string{
-			"ec2:CreateVolume volume/* aws:RequestTag/team=b",
+		{"CreateVolume", &sdk.CreateVolumeInput{TagSpecifications: spec, Size: new(int64(20)), VolumeType: new("gp3")}, []string{
+			"ec2:CreateVolume volume/* aws:RequestTag/team=b ec2:Encrypted=false ec2:VolumeSize=20 ec2:VolumeType=gp3",
 			"ec2:CreateTags volume/* aws:RequestTag/team=b ec2:CreateAction=CreateVolume",
 		}},
 		{"CreateTags", &sdk.CreateTagsInput{Resources: []*string{&volume}, Tags: spec[0].Tags}, []string{

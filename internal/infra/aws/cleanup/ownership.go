@@ -93,6 +93,7 @@ func creatorFromTags(tags awskind.Tags) string {
 		{"karpenter.sh/nodepool", "Karpenter's node pool"},
 		{"node.k8s.amazonaws.com/instance_id", "the VPC CNI of"},
 		{"slipway.dev/group", "instance group"},
+		{awskind.TagSetAside, "slipway etcd move of slot"},
 	} {
 		if v := tags[t.key]; v != "" {
 			return t.kind + " " + v
