@@ -48,7 +48,7 @@ func (session *Session) buildPublication(
 		arch := d.Manifests.Arch(g.Spec.MachineType)
 		own := d.Manifests.Cluster // as the group sees it
 		own.Spec.KubernetesVersion = manifest.GroupVersion(d.Manifests.Cluster, g)
-		files, images, err := node.ResolveAssets(catalog, g.Spec.Role, own.Spec.KubernetesVersion, arch)
+		files, images, err := node.ResolveAssets(catalog, g.Spec, own.Spec.KubernetesVersion, arch)
 		if err != nil {
 			return node.Publication{}, fmt.Errorf("instancegroup/%s: %w", g.Metadata.Name, err)
 		}

@@ -19,6 +19,7 @@ const (
 // TestFactsHaveSourceAndTest fails for a row of docs/aws-facts.md without a source or a test that exists, and for a test in
 // docs/testing.md or docs/security.md that does not exist.
 func TestFactsHaveSourceAndTest(t *testing.T) {
+	named := regexp.MustCompile("-run |E2E_RUN=|`Test\\w+` \\(`make e2e`\\)")
 	for number, line := range markdownRows(t, factsFile) {
 		cells := strings.Split(strings.ReplaceAll(line, `\|`, "\x00"), "|")
 		if len(cells) < 6 {
@@ -31,8 +32,8 @@ func TestFactsHaveSourceAndTest(t *testing.T) {
 			t.Errorf("%s:%d: the source is neither a link nor a file of an SDK nor a recording: %s", factsFile, number, source)
 		}
 
-		if !strings.Contains(line, "go test ") && !strings.Contains(line, "make e2e") {
-			t.Errorf("%s:%d: no test", factsFile, number)
+		if !named.MatchString(line) {
+			t.Errorf("%s:%d: the row names no test: a package alone says not which of its tests fails", factsFile, number)
 		}
 	}
 
@@ -69,6 +70,11 @@ func checkNamedTests(t *testing.T, file string, number int, line string) {
 	code := regexp.MustCompile("`([^`]+)`")
 	command := regexp.MustCompile(`\bgo test (?:-\S+ )*((?:\./\S+ ?)+)(?:.*?-run (?:'([^']*)'|(\S+)))?`)
 	endToEnd := regexp.MustCompile(`\bE2E_RUN=(\S+) make e2e`)
+	machines := regexp.MustCompile("`(Test\\w+)` \\(`make e2e`\\)|`make e2e` \\(`(Test\\w+)`\\)")
+	for _, found := range machines.FindAllStringSubmatch(line, -1) {
+		checkTestPattern(t, testCommand{file, number, []string{"./test/e2e"}, "^" + found[1] + found[2] + "$"})
+	}
+
 	for _, span := range code.FindAllStringSubmatch(line, -1) {
 		text := strings.ReplaceAll(span[1], `\|`, "|")
 		if found := command.FindStringSubmatch(text); found != nil && !strings.Contains(text, "-fuzz") {

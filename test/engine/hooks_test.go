@@ -13,9 +13,11 @@ import (
 	astypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/infra/aws"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
+	"github.com/slipway-k8s/slipway/internal/manifest"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
@@ -109,5 +111,103 @@ func TestRecordedHooks(t *testing.T) {
 		if recorded[id] != 90 || calls != 1 {
 			t.Errorf("without the tag: %v with %d calls that list hooks, want 1", recorded, calls)
 		}
+	})
+}
+
+// withWarmPool gives the workers of a set a warm pool.
+func withWarmPool(set manifest.Set) manifest.Set {
+	for i, g := range set.Groups {
+		if g.Spec.Role == v1alpha1.RoleWorker {
+			set.Groups[i].Spec.WarmPool = v1alpha1.WarmPool{MinSize: 1, MaxGroupPreparedCapacity: 4, PoolState: "Stopped"}
+		}
+	}
+	return set
+}
+
+// pooledMachines returns the lifecycle states of the machines in the workers' warm pool by instance.
+func (h hookReader) pooledMachines() map[string]astypes.LifecycleState {
+	h.t.Helper()
+	pool, err := autoscaling.NewFromConfig(h.r.AWSConfig()).DescribeWarmPool(h.t.Context(), &autoscaling.DescribeWarmPoolInput{
+		AutoScalingGroupName: sdk.String("workers.demo"),
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	out := map[string]astypes.LifecycleState{}
+	for _, i := range pool.Instances {
+		out[*i.InstanceId] = i.LifecycleState
+	}
+	if len(out) == 0 {
+		h.t.Error("the pool is empty")
+	}
+	return out
+}
+
+// apply applies a set.
+func (h hookReader) apply(set manifest.Set) {
+	h.t.Helper()
+	if err := newEngine(h.r.AWSConfig(), "demo").run(h.t.Context(), mustBuildGraph(h.t, set)); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// TestLaunchHookComesBeforeThePool checks that the machines of a warm pool wait for their agents, also if an existing group
+// gets the pool; that those whose agent never answers, such as an earlier one, are stopped as without the hook; and that the
+// hook ends with the pool.
+func TestLaunchHookComesBeforeThePool(t *testing.T) {
+	for _, existing := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			defer time.Sleep(time.Minute)
+			h := hookReader{t: t, r: regiontest.StartWith(t, regiontest.Options{InProcess: true})}
+			without, with := newHASet(t, "demo"), withWarmPool(newHASet(t, "demo"))
+			if existing {
+				h.apply(without)
+			}
+			h.apply(with)
+
+			time.Sleep(2 * time.Minute)
+			for id, state := range h.pooledMachines() {
+				if state != astypes.LifecycleStateWarmedPendingWait {
+					t.Errorf("existing group %t: %s is %s", existing, id, state)
+				}
+			}
+			time.Sleep(10 * time.Minute)
+			for id, state := range h.pooledMachines() {
+				if state != astypes.LifecycleStateWarmedStopped {
+					t.Errorf("existing group %t: %s, whose agent does not answer, is %s", existing, id, state)
+				}
+			}
+
+			drain, launch := "workers.demo:"+model.TerminationHook, "workers.demo:"+model.LaunchHook
+			h.wantHooks("with a pool", map[string]int{drain: 60, launch: 300})
+			h.apply(with)
+			h.apply(without)
+			h.wantHooks("without a pool", map[string]int{drain: 60})
+		})
+	}
+}
+
+// TestEarlierPoolGetsItsHook checks that a pool of an earlier version, which has no launch hook, gets it and keeps its
+// machines.
+func TestEarlierPoolGetsItsHook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute)
+		h := hookReader{t: t, r: regiontest.StartWith(t, regiontest.Options{InProcess: true})}
+		set := withWarmPool(newHASet(t, "demo"))
+		h.apply(set)
+		if _, err := autoscaling.NewFromConfig(h.r.AWSConfig()).DeleteLifecycleHook(t.Context(), &autoscaling.DeleteLifecycleHookInput{
+			AutoScalingGroupName: sdk.String("workers.demo"), LifecycleHookName: sdk.String(model.LaunchHook),
+		}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		before := h.pooledMachines()
+
+		h.apply(set)
+		time.Sleep(10 * time.Minute)
+		if diff := cmp.Diff(before, h.pooledMachines()); diff != "" {
+			t.Errorf("the pool changed (-before +after):\n%s", diff)
+		}
+		h.wantHooks("with a pool", map[string]int{"workers.demo:" + model.TerminationHook: 60, "workers.demo:" + model.LaunchHook: 300})
 	})
 }

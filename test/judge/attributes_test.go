@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/render"
 	"github.com/slipway-k8s/slipway/internal/infra/render/terraform"
@@ -47,6 +48,9 @@ func compareAttributes(t *testing.T, g *graph.Graph, state map[string]map[string
 	for _, n := range g.Nodes() {
 		kind := n.Resource.Kind()
 		want := expectedAttributes(kind, graph.Fields(graph.Resolve(n.Resource, lookup)))
+		if hooks := initialHooks(g, n); hooks != nil {
+			want["initial_lifecycle_hook"] = hooks
+		}
 		compareSeparate(t, graph.Resolve(n.Resource, lookup), labels[n.Addr], state)
 		have := dropUnset(made(n.Addr), func(name string) bool { _, asked := want[name]; return !asked && computed[kind.Terraform][name] })
 		if diff := cmp.Diff(normalizeValue(want), normalizeValue(have)); diff != "" {
@@ -55,6 +59,20 @@ func compareAttributes(t *testing.T, g *graph.Graph, state map[string]map[string
 		attributes += len(want)
 	}
 	t.Logf("%d resources, %d attributes equal those of the graph", len(state), attributes)
+}
+
+// initialHooks returns the hooks that a group of Terraform has before its first machine: those that a warm pool needs.
+func initialHooks(g *graph.Graph, group *graph.Node) []any {
+	var out []any
+	for _, n := range g.Nodes() {
+		hook, ok := n.Resource.(awskind.LifecycleHook)
+		if ok && hook.Group.Addr() == group.Addr && hook.Transition == "autoscaling:EC2_INSTANCE_LAUNCHING" {
+			block := expectedAttributes(hook.Kind(), graph.Fields(hook))
+			delete(block, "autoscaling_group_name")
+			out = append(out, block)
+		}
+	}
+	return out
 }
 
 // countSeparate returns how many resources Terraform has for items of properties.

@@ -256,9 +256,10 @@ func (d *groupDeletion) deleteObjects(ctx context.Context) error {
 func isGroupAddress(a graph.Addr, group string) bool {
 	kind, name, _ := strings.Cut(string(a), "/")
 	switch kind {
-	case awskind.AutoScalingGroup{}.Kind().Name, awskind.LaunchTemplate{}.Kind().Name,
-		awskind.LifecycleHook{}.Kind().Name:
+	case awskind.AutoScalingGroup{}.Kind().Name, awskind.LaunchTemplate{}.Kind().Name:
 		return name == group
+	case awskind.LifecycleHook{}.Kind().Name:
+		return name == group || name == model.LaunchHookNode(group)
 	case awskind.IAMRole{}.Kind().Name, awskind.InstanceProfile{}.Kind().Name:
 		return name == "worker-"+group
 	case awskind.IAMRolePolicy{}.Kind().Name:

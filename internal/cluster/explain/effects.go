@@ -292,7 +292,10 @@ func machineEffects() map[string]kindEffects {
 			},
 		},
 		"lifecycle-hook": {
-			onDelete:   effect{plan.NoEffect, "interrupts nothing; machines are no longer drained when Auto Scaling ends them"},
+			onDelete: effect{
+				plan.NoEffect,
+				"interrupts nothing; Auto Scaling no longer waits for the agent of a machine that ends or enters the warm pool",
+			},
 			byProperty: properties(quiet(), "LifecycleTransition", "DefaultResult", "HeartbeatTimeout"),
 		},
 		"volume": {

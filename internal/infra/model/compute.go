@@ -145,7 +145,9 @@ func (b *builder) addMachineSet(l machineSet) {
 		group.Template = from
 	}
 
-	b.addTerminationHook(l, graph.Add(b.graph, l.name, group, after...))
+	ref := graph.Add(b.graph, l.name, group, after...)
+	b.addTerminationHook(l, ref)
+	addLaunchHook(b.graph, l, ref)
 }
 
 func (b *builder) launchTemplateData(l machineSet) awskind.LaunchTemplateData {

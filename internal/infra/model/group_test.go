@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
 	"github.com/slipway-k8s/slipway/internal/machine/repair"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
@@ -225,6 +226,30 @@ func TestAdditionalUserData(t *testing.T) {
 		"00-slipway " + strings.TrimSuffix(text(plain), "\n"), "a.sh " + strings.TrimSuffix(extra[0].Content, "\n"), "b.yaml " + extra[1].Content,
 	}, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestLaunchHooks checks that only groups with a warm pool wait for their machines, and that the agent has the same name.
+func TestLaunchHooks(t *testing.T) {
+	for _, warm := range []bool{false, true} {
+		s := input(t, manifest.NewSetOptions{ControlPlaneCount: 3})
+		for i, g := range s.Groups {
+			if warm && g.Spec.Role == v1alpha1.RoleWorker {
+				s.Groups[i].Spec.WarmPool = v1alpha1.WarmPool{MinSize: 1, PoolState: "Stopped"}
+			}
+		}
+		g := build(t, s)
+		n := g.Node("lifecycle-hook/workers.launch")
+		if (n != nil) != warm {
+			t.Fatalf("with a pool: %t, hook: %v", warm, n)
+		}
+		if !warm {
+			continue
+		}
+		h := n.Resource.(awskind.LifecycleHook)
+		if h.Name != node.LaunchHook || h.DefaultResult != "CONTINUE" || h.Transition != "autoscaling:EC2_INSTANCE_LAUNCHING" || h.HeartbeatTimeout != 300 || h.Group.Addr() != "autoscaling-group/workers" {
+			t.Errorf("%+v", h)
+		}
 	}
 }
 

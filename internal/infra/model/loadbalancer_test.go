@@ -41,3 +41,21 @@ func TestMachinesReachThemselves(t *testing.T) {
 		t.Errorf("cross-zone load balancing (-want +got):\n%s", diff)
 	}
 }
+
+// TestDeregistrationIsShort: Auto Scaling keeps a machine until the deregistration delay of its target groups has passed, 300 s
+// by default. A slot of the control plane would have no member of etcd for so long.
+func TestDeregistrationIsShort(t *testing.T) {
+	t.Parallel()
+
+	delays := map[string]string{}
+	for _, n := range build(t, with(t, addBastion)).Nodes() {
+		if r, ok := n.Resource.(awskind.TargetGroup); ok {
+			delays[n.Name] = r.Attributes["deregistration_delay.timeout_seconds"]
+		}
+	}
+
+	want := map[string]string{"api": "10", "api-internal": "10", "join": "10", "bastion": "10"}
+	if diff := cmp.Diff(want, delays); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -71,7 +71,9 @@ type Agent struct {
 
 	doc      node.Document
 	instance Instance
-	bundle   pki.Bundle
+	// launch is how far the launch of this machine is. It is used by one task at a time.
+	launch launchProgress
+	bundle pki.Bundle
 	// former are the keys of other clusters whose backup was restored; nil until the agent has read its secrets.
 	former *formerKeys
 	// failureSignalled is set after the stack was notified that this machine will not become

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -175,14 +174,8 @@ func (a *Agent) convergeEtcd(ctx context.Context, m *etcdMember) error {
 // pullImages pulls the control plane's images while etcd waits for its quorum. If it fails, the
 // kubelet pulls them.
 func pullImages(ctx context.Context, a *Agent) {
-	for range 60 {
-		if a.Root.Exists("/run/containerd/containerd.sock") {
-			break
-		}
-
-		if err := a.Wait(ctx, 500*time.Millisecond); err != nil {
-			return
-		}
+	if waitForContainerd(ctx, a) != nil {
+		return
 	}
 
 	group, ctx := errgroup.WithContext(ctx)

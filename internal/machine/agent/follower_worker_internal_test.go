@@ -19,7 +19,11 @@ import (
 // newWorkerBench returns a bench of a worker.
 func newWorkerBench(t *testing.T) *followBench {
 	t.Helper()
-	b := newFollowBench(t)
+	return newWorkerBenchOf(newFollowBench(t))
+}
+
+// newWorkerBenchOf makes the machine of a bench a worker.
+func newWorkerBenchOf(b *followBench) *followBench {
 	b.role = v1alpha1.RoleWorker
 	b.boot.Role = v1alpha1.RoleWorker
 	b.boot.ClusterID = ""

@@ -376,7 +376,12 @@ func (r *repairer) terminate(ctx context.Context, instance string) error {
 		return fmt.Errorf("terminate machine %s: %w", instance, err)
 	}
 
-	return terminationHook{api: r.scaling, group: r.groups[instance], instance: instance}.complete(ctx)
+	return lifecycleHook{
+		api:      r.scaling,
+		name:     node.TerminationHook,
+		group:    r.groups[instance],
+		instance: instance,
+	}.complete(ctx)
 }
 
 // reportDecision sets the condition that 'slipway validate' shows.

@@ -15,8 +15,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
-// ScalingAPI lists the operations of Auto Scaling that the agent uses. A worker may only complete and prolong its own
-// termination.
+// ScalingAPI lists the operations of Auto Scaling that the agent uses. A worker may only complete and prolong the
+// lifecycle hooks of its own group.
 type ScalingAPI interface {
 	CompleteLifecycleAction(
 		context.Context,
@@ -30,51 +30,63 @@ type ScalingAPI interface {
 	) (*autoscaling.RecordLifecycleActionHeartbeatOutput, error)
 }
 
-// terminationHook is the lifecycle hook of an instance's Auto Scaling group.
-type terminationHook struct {
+// lifecycleHook is a lifecycle hook of an instance's Auto Scaling group.
+type lifecycleHook struct {
 	api      ScalingAPI
+	name     string
 	group    string // name of the Auto Scaling group
 	instance string
 }
 
-// newTerminationHook returns the hook of this machine.
-func newTerminationHook(a *Agent) terminationHook {
-	name := node.ScalingGroupName(a.Boot.Cluster, a.Boot.Group, a.Boot.Slot)
+// newLifecycleHook returns the hook with a name for this machine.
+func newLifecycleHook(a *Agent, name string) lifecycleHook {
+	group := node.ScalingGroupName(a.Boot.Cluster, a.Boot.Group, a.Boot.Slot)
 
-	return terminationHook{api: a.Scaling, group: name, instance: a.instance.ID}
+	return lifecycleHook{api: a.Scaling, name: name, group: group, instance: a.instance.ID}
 }
 
-// complete lets Auto Scaling terminate the instance. It succeeds if nothing waits for the instance any more.
-func (h terminationHook) complete(ctx context.Context) error {
+// complete lets Auto Scaling continue with the instance. It succeeds if nothing waits for the instance any more.
+func (h lifecycleHook) complete(ctx context.Context) error {
+	_, err := h.completeWaiting(ctx)
+
+	return err
+}
+
+// completeWaiting is complete, and reports whether Auto Scaling was waiting.
+func (h lifecycleHook) completeWaiting(ctx context.Context) (bool, error) {
 	_, err := h.api.CompleteLifecycleAction(ctx, &autoscaling.CompleteLifecycleActionInput{
 		AutoScalingGroupName:  &h.group,
-		LifecycleHookName:     aws.String(node.TerminationHook),
+		LifecycleHookName:     &h.name,
 		LifecycleActionResult: aws.String("CONTINUE"),
 		InstanceId:            &h.instance,
 	})
-	if err != nil && !isNoLifecycleAction(err) {
-		return fmt.Errorf(
+	if isNoLifecycleAction(err) {
+		return false, nil
+	}
+
+	if err != nil {
+		return false, fmt.Errorf(
 			"complete lifecycle hook %s of auto scaling group %s: %w",
-			node.TerminationHook,
+			h.name,
 			h.group,
 			err,
 		)
 	}
 
-	return nil
+	return true, nil
 }
 
 // beat makes Auto Scaling wait for another heartbeat timeout.
-func (h terminationHook) beat(ctx context.Context) error {
+func (h lifecycleHook) beat(ctx context.Context) error {
 	_, err := h.api.RecordLifecycleActionHeartbeat(ctx, &autoscaling.RecordLifecycleActionHeartbeatInput{
 		AutoScalingGroupName: &h.group,
-		LifecycleHookName:    aws.String(node.TerminationHook),
+		LifecycleHookName:    &h.name,
 		InstanceId:           &h.instance,
 	})
 	if err != nil && !isNoLifecycleAction(err) {
 		return fmt.Errorf(
 			"prolong lifecycle hook %s of auto scaling group %s: %w",
-			node.TerminationHook,
+			h.name,
 			h.group,
 			err,
 		)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
 const (
@@ -86,7 +87,7 @@ func noticeOf(m terminationMetadata) (terminationNotice, bool) {
 // terminationWatch drains the machine before AWS ends it.
 type terminationWatch struct {
 	agent *Agent
-	hook  terminationHook
+	hook  lifecycleHook
 	drain nodeDrain
 	// yield moves the etcd leadership away; nil on workers.
 	yield func(context.Context) error
@@ -105,7 +106,7 @@ type terminationWatch struct {
 func newTerminationWatch(a *Agent) *terminationWatch {
 	w := &terminationWatch{
 		agent: a,
-		hook:  newTerminationHook(a),
+		hook:  newLifecycleHook(a, node.TerminationHook),
 		drain: nodeDrain{api: a.newNodeClient(), node: a.instance.Name, now: a.Now},
 	}
 	if a.doc.Role == v1alpha1.RoleControlPlane {
@@ -147,6 +148,11 @@ func (w *terminationWatch) look(ctx context.Context) (bool, error) {
 		w.recommended = true
 		w.agent.Log.Info("AWS recommends to replace this spot instance, which is likely to be interrupted")
 		w.drain.record(ctx, "RebalanceRecommendation", "AWS recommends to replace this spot instance")
+	}
+
+	// The machine may return to its pool; or it went into service before Auto Scaling waited for it.
+	if err := warmPoolOf(w.agent).continueLaunch(ctx, m.target); err != nil {
+		w.agent.Log.Warn("cannot complete the launch of this machine", slog.Any("error", err))
 	}
 
 	n, ends := noticeOf(m)
@@ -281,7 +287,7 @@ func (w *terminationWatch) tell(what string) {
 func (w *terminationWatch) readMetadata(ctx context.Context) (terminationMetadata, error) {
 	var m terminationMetadata
 	var err error
-	if m.target, err = w.read(ctx, "autoscaling/target-lifecycle-state"); err != nil {
+	if m.target, err = readMetadataValue(ctx, w.agent.Metadata, targetStatePath); err != nil {
 		return m, err
 	}
 
@@ -289,7 +295,7 @@ func (w *terminationWatch) readMetadata(ctx context.Context) (terminationMetadat
 		return m, nil
 	}
 
-	text, err := w.read(ctx, "spot/instance-action")
+	text, err := readMetadataValue(ctx, w.agent.Metadata, "spot/instance-action")
 	if err != nil {
 		return m, err
 	}
@@ -307,15 +313,15 @@ func (w *terminationWatch) readMetadata(ctx context.Context) (terminationMetadat
 		m.spotTime = action.Time
 	}
 
-	text, err = w.read(ctx, "events/recommendations/rebalance")
+	text, err = readMetadataValue(ctx, w.agent.Metadata, "events/recommendations/rebalance")
 	m.rebalance = text != ""
 
 	return m, err
 }
 
-// read returns a value of instance metadata; empty if there is none.
-func (w *terminationWatch) read(ctx context.Context, path string) (string, error) {
-	out, err := w.agent.Metadata.GetMetadata(ctx, &imds.GetMetadataInput{Path: path})
+// readMetadataValue returns a value of instance metadata; empty if there is none.
+func readMetadataValue(ctx context.Context, metadata Metadata, path string) (string, error) {
+	out, err := metadata.GetMetadata(ctx, &imds.GetMetadataInput{Path: path})
 	if e, ok := errors.AsType[*smithyhttp.ResponseError](err); ok && e.HTTPStatusCode() == http.StatusNotFound {
 		return "", nil
 	}

@@ -4,40 +4,195 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
+	"log/slog"
+	"maps"
+	"slices"
 	"strings"
+	"time"
 
-	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
-	smithyhttp "github.com/aws/smithy-go/transport/http"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
-// checkWarmPool returns a notReadyError while the instance is in a warm pool. It has all downloads,
-// but must not join the cluster before its Auto Scaling group puts it in service.
-func (a *Agent) checkWarmPool(ctx context.Context) error {
-	out, err := a.Metadata.GetMetadata(
-		ctx,
-		&imds.GetMetadataInput{Path: "autoscaling/target-lifecycle-state"},
-	)
-	if e, ok := errors.AsType[*smithyhttp.ResponseError](err); ok &&
-		e.HTTPStatusCode() == http.StatusNotFound {
-		return nil // the instance is not in an Auto Scaling group
+const (
+	// targetStatePath is the instance metadata with the target lifecycle state.
+	targetStatePath = "autoscaling/target-lifecycle-state"
+	// warmedPrefix is the beginning of the target lifecycle states of machines in a warm pool.
+	warmedPrefix = "Warmed:"
+	// launchBeatInterval is the time between two heartbeats while a machine prepares itself: a third of the launch
+	// hook's timeout.
+	launchBeatInterval = 100 * time.Second
+	// launchCallInterval is the time between two tries to complete the launch hook.
+	launchCallInterval = 20 * time.Second
+	// launchCalls limits the tries in which Auto Scaling did not wait for the machine: it is in service already then, or
+	// its group has no hook.
+	launchCalls = 10
+)
+
+// launchProgress is what the agent remembers of the launch hook. Auto Scaling waits twice for a machine of a warm pool:
+// before it stops the machine, and before it puts the machine in service. Metadata names a target state possibly before
+// Auto Scaling waits, so one answer that nothing waits is not enough.
+type launchProgress struct {
+	target    string    // target lifecycle state; the fields below are about it
+	calledAt  time.Time // of the last try
+	calls     int       // tries that Auto Scaling answered
+	completed bool      // Auto Scaling was waiting, and was told to continue
+}
+
+// warmPool prepares a worker that may be in a warm pool, and tells Auto Scaling when it is prepared.
+type warmPool struct{ agent *Agent }
+
+func warmPoolOf(a *Agent) warmPool { return warmPool{a} }
+
+// prepare prepares everything that needs no cluster. A machine in a warm pool also starts containerd and pulls the
+// images of every node, so that it has them when it is taken from the pool. Auto Scaling gets heartbeats meanwhile.
+func (w warmPool) prepare(ctx context.Context) error {
+	a := w.agent
+	if a.doc.HasWarmPool() {
+		beating, stop := context.WithCancel(ctx)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			w.beatUntilPrepared(beating)
+		}()
+
+		defer func() {
+			stop()
+			<-ended
+		}()
 	}
 
+	if err := a.downloadFiles(ctx); err != nil {
+		return err
+	}
+
+	if err := a.prepareHost(ctx); err != nil {
+		return err
+	}
+
+	target, err := readMetadataValue(ctx, a.Metadata, targetStatePath)
+	if err != nil || !strings.HasPrefix(target, warmedPrefix) {
+		return err
+	}
+
+	return a.runCancellableStage(ctx, "images", func() error { return w.pullImages(ctx) })
+}
+
+// beatUntilPrepared sends heartbeats for the launch hook until ctx ends. The first one starts the hook's timeout anew:
+// the machine has used a part of it to boot.
+func (w warmPool) beatUntilPrepared(ctx context.Context) {
+	hook := newLifecycleHook(w.agent, node.LaunchHook)
+	for {
+		if err := hook.beat(ctx); err != nil && ctx.Err() == nil {
+			w.agent.Log.Warn("cannot send a heartbeat to Auto Scaling", slog.Any("error", err))
+		}
+
+		if w.agent.Wait(ctx, launchBeatInterval) != nil {
+			return
+		}
+	}
+}
+
+// pullImages starts containerd and pulls the images of the document.
+func (w warmPool) pullImages(ctx context.Context) error {
+	a := w.agent
+	files, err := hostFiles(a.kubeConfig(), requiredModules(a.doc.Network), a.sysctls())
 	if err != nil {
-		return fmt.Errorf("read instance metadata autoscaling/target-lifecycle-state: %w", err)
+		return err
 	}
 
-	state, err := io.ReadAll(out.Content)
+	changed, err := a.writeFiles(files)
 	if err != nil {
-		return fmt.Errorf("read instance metadata autoscaling/target-lifecycle-state: %w", err)
+		return err
 	}
 
-	if strings.HasPrefix(string(state), "Warmed:") {
-		return newNotReadyError("in the warm pool, to be %s", strings.TrimSpace(string(state)))
+	if err := a.reloadSystemd(ctx, changed); err != nil {
+		return err
 	}
+
+	if err := a.ensureUnitStarted(ctx, node.ComponentContainerd, false); err != nil {
+		return err
+	}
+
+	if err := waitForContainerd(ctx, a); err != nil {
+		return err
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(a.doc.Images)) {
+		ref := a.doc.Images[name]
+		if err := a.pullImageRepeatedly(ctx, ref); err != nil {
+			return fmt.Errorf("pull image %s: %w", ref, err)
+		}
+	}
+
+	return nil
+}
+
+// waitForContainerd waits up to 30 s until containerd listens.
+func waitForContainerd(ctx context.Context, a *Agent) error {
+	for range 60 {
+		if a.Root.Exists("/run/containerd/containerd.sock") {
+			return nil
+		}
+
+		if err := a.Wait(ctx, 500*time.Millisecond); err != nil {
+			return err
+		}
+	}
+
+	return nil // the pull fails with the reason
+}
+
+// check returns a notReadyError while the instance is in a warm pool. It is prepared, but must not join the cluster
+// before its Auto Scaling group puts it in service. Auto Scaling may stop it from now on, or put it in service.
+func (w warmPool) check(ctx context.Context) error {
+	target, err := readMetadataValue(ctx, w.agent.Metadata, targetStatePath)
+	if err != nil || target == "" { // empty: the instance is not in an Auto Scaling group
+		return err
+	}
+
+	launchErr := w.continueLaunch(ctx, target)
+	if launchErr != nil {
+		w.agent.Log.Warn("cannot complete the launch of this machine", slog.Any("error", launchErr))
+	}
+
+	switch {
+	case !strings.HasPrefix(target, warmedPrefix):
+		return nil
+	case launchErr != nil:
+		return newNotReadyError("in the warm pool, to be %s: %s", target, launchErr)
+	}
+
+	return newNotReadyError("in the warm pool, to be %s", target)
+}
+
+// continueLaunch completes the launch hook of a machine that is prepared. It can be called at any time: it makes few
+// calls to Auto Scaling, and none for a group without a warm pool.
+func (w warmPool) continueLaunch(ctx context.Context, target string) error {
+	a := w.agent
+	warm := strings.HasPrefix(target, warmedPrefix)
+	if !warm && (target != "InService" || !a.doc.HasWarmPool()) {
+		return nil
+	}
+
+	l := &a.launch
+	if l.target != target {
+		*l = launchProgress{target: target}
+	}
+
+	now := a.Now()
+	if l.completed || l.calls >= launchCalls || now.Sub(l.calledAt) < launchCallInterval {
+		return nil
+	}
+
+	l.calledAt = now
+	completed, err := newLifecycleHook(a, node.LaunchHook).completeWaiting(ctx)
+	if err != nil {
+		return err
+	}
+
+	l.calls++
+	l.completed = completed
 
 	return nil
 }

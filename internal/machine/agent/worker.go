@@ -15,15 +15,11 @@ import (
 
 // convergeWorker converges a worker.
 func (a *Agent) convergeWorker(ctx context.Context) error {
-	if err := a.downloadFiles(ctx); err != nil {
+	if err := warmPoolOf(a).prepare(ctx); err != nil {
 		return err
 	}
 
-	if err := a.prepareHost(ctx); err != nil {
-		return err
-	}
-
-	if err := a.retryUntilReady(ctx, "warm", func() error { return a.checkWarmPool(ctx) }); err != nil {
+	if err := a.retryUntilReady(ctx, "warm", func() error { return warmPoolOf(a).check(ctx) }); err != nil {
 		return err
 	}
 

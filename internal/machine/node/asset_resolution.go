@@ -7,19 +7,29 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/asset"
 )
 
-// ResolveAssets looks up the files and images that machines of a role and architecture need for a
+// proxyImage is the image of kube-proxy, which runs on every node.
+const proxyImage = "kube-proxy"
+
+// ResolveAssets looks up the files and images that the machines of a group and architecture need for a
 // Kubernetes version (without "v"). All other assets have the catalogue's default version. Errors
 // come from the catalogue unchanged.
 func ResolveAssets(
 	c asset.Catalog,
-	role v1alpha1.Role,
+	group v1alpha1.InstanceGroupSpec,
 	kubernetes, arch string,
 ) ([]File, map[string]string, error) {
 	versions := map[string]string{"containerd": "", "runc": "", "cni-plugins": "", "kubelet": kubernetes}
 	images := map[string]string{"pause": ""}
-	if role == v1alpha1.RoleControlPlane {
+	if group.WarmPool.PoolState != "" {
+		// The machines of the pool pull what runs on every node, see [Document.HasWarmPool].
+		images[proxyImage] = kubernetes
+		images["flannel"] = ""
+		images["flannel-cni-plugin"] = ""
+	}
+
+	if group.Role == v1alpha1.RoleControlPlane {
 		versions["etcd"] = ""
-		for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"} {
+		for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", proxyImage} {
 			images[name] = kubernetes
 		}
 

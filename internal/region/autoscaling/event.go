@@ -24,7 +24,44 @@ const (
 	launchSucceeded    = "EC2 Instance Launch Successful"
 	launchFailed       = "EC2 Instance Launch Unsuccessful"
 	terminateSucceeded = "EC2 Instance Terminate Successful"
+	launchWaits        = "EC2 Instance-launch Lifecycle Action"
+	terminateWaits     = "EC2 Instance-terminate Lifecycle Action"
 )
+
+// The places between which instances move, in events.
+const (
+	placeEC2   = "EC2"
+	placeGroup = "AutoScalingGroup"
+	placePool  = "WarmPool"
+)
+
+// emitAction emits the event of an instance that begins to wait for a hook. Whoever completes the action finds its token
+// in the event.
+func emitAction(s *Service, g *group, id string, m movement, a *lifecycleAction) {
+	detail := map[string]any{
+		"LifecycleActionToken": a.Token,
+		"AutoScalingGroupName": sdkshape.String(g.Shape.AutoScalingGroupName),
+		"LifecycleHookName":    a.Hook,
+		"EC2InstanceId":        id,
+		"LifecycleTransition":  m.transition,
+		"Origin":               m.origin,
+		"Destination":          m.destination,
+	}
+	if metadata := g.Hooks[a.Hook].Metadata; metadata != "" {
+		detail["NotificationMetadata"] = metadata
+	}
+
+	detailType := launchWaits
+	if m.transition == terminating {
+		detailType = terminateWaits
+	}
+
+	s.cfg.Emit(Event{
+		DetailType: detailType,
+		Resources:  []string{sdkshape.String(g.Shape.AutoScalingGroupARN)},
+		Detail:     detail,
+	})
+}
 
 // emitCompletion emits the event of an activity that has just succeeded: a launch or a termination.
 func emitCompletion(s *Service, g *group, a *sdk.Activity) {
@@ -59,16 +96,16 @@ func emitEvent(s *Service, g *group, a *sdk.Activity, detailType string) {
 		"Details":              g.placement(id),
 	}
 
-	pool := "AutoScalingGroup"
+	pool := placeGroup
 	if slices.ContainsFunc(g.Warm, func(i *sdk.Instance) bool { return sdkshape.String(i.InstanceId) == id }) {
-		pool = "WarmPool"
+		pool = placePool
 	}
 
-	detail["Origin"] = "EC2"
+	detail["Origin"] = placeEC2
 	detail["Destination"] = pool
 	if detailType == terminateSucceeded {
 		detail["Origin"] = pool
-		detail["Destination"] = "EC2"
+		detail["Destination"] = placeEC2
 	}
 
 	resources := []string{sdkshape.String(g.Shape.AutoScalingGroupARN)}

@@ -21,9 +21,12 @@ const (
 	proceedSuffix = ":Proceed"
 )
 
+// movement is a transition of an instance, and where the instance comes from and goes to, as events name it.
+type movement struct{ transition, origin, destination string }
+
 // startActions begins the actions of all hooks of a transition for an instance. It returns false if the group has
 // no such hook, or if it is deleted with force, which skips the hooks.
-func (s *Service) startActions(g *group, id, transition string) bool {
+func (s *Service) startActions(g *group, id string, m movement) bool {
 	if g.Deleting {
 		return false
 	}
@@ -32,7 +35,7 @@ func (s *Service) startActions(g *group, id, transition string) bool {
 	var actions []*lifecycleAction
 	for _, name := range sdkshape.SortedKeys(g.Hooks) {
 		h := g.Hooks[name]
-		if h.Transition != transition {
+		if h.Transition != m.transition {
 			continue
 		}
 
@@ -56,6 +59,9 @@ func (s *Service) startActions(g *group, id, transition string) bool {
 
 	g.Actions[id] = actions
 	s.store.MarkChanged()
+	for _, a := range actions {
+		emitAction(s, g, id, m, a)
+	}
 
 	return true
 }
@@ -129,10 +135,15 @@ func (s lifecycleHandlers) abandonLaunch(ctx context.Context, g *group, i *sdk.I
 // beginTermination moves an instance to Terminating, or to Terminating:Wait if hooks wait for it. It reports
 // whether none does, so that the instance can be terminated.
 func (s *Service) beginTermination(g *group, i *sdk.Instance) bool {
+	m := movement{transition: terminating, origin: placeGroup, destination: placeEC2}
+	if isWarm(i) {
+		m.origin = placePool
+	}
+
 	s.setTargetLifecycleState(i, targetTerminated(i))
 	i.LifecycleState = new(terminatingState(i))
 	s.store.MarkChanged()
-	if !s.startActions(g, sdkshape.String(i.InstanceId), terminating) {
+	if !s.startActions(g, sdkshape.String(i.InstanceId), m) {
 		return true
 	}
 
@@ -187,7 +198,16 @@ func isTerminating(i *sdk.Instance) bool {
 
 // pendingState returns the state in which a launched instance begins: it waits if the group has launch hooks.
 func (s *Service) pendingState(g *group, i *sdk.Instance, pending string) *string {
-	if s.startActions(g, sdkshape.String(i.InstanceId), launching) {
+	m := movement{transition: launching, origin: placeEC2, destination: placeGroup}
+	if isWarm(i) {
+		m.origin = placePool
+	}
+
+	if pending == warmPending {
+		m.destination = placePool
+	}
+
+	if s.startActions(g, sdkshape.String(i.InstanceId), m) {
 		return new(pending + waitSuffix)
 	}
 

@@ -40,6 +40,14 @@ type stack struct {
 	mu   sync.Mutex
 	now  time.Time
 	full []string // instance types for which EC2 has no capacity
+	sent []autoscaling.Event
+}
+
+// emit records an event.
+func (s *stack) emit(e autoscaling.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent = append(s.sent, e)
 }
 
 // fill lets EC2 have no capacity for instances of some types.
@@ -102,7 +110,9 @@ func newStack(tb testing.TB) *stack {
 		tb.Fatal(err)
 	}
 	s.cloud.SetLoadBalancers(s.elb.LoadBalancers)
-	s.svc, err = autoscaling.New(autoscaling.Config{Region: "eu-west-1", Account: "000000000000", Now: s.Now, Rand: random, EC2: s.cloud, TargetGroups: s.elb})
+	s.svc, err = autoscaling.New(autoscaling.Config{
+		Region: "eu-west-1", Account: "000000000000", Now: s.Now, Rand: random, EC2: s.cloud, TargetGroups: s.elb, Emit: s.emit,
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}

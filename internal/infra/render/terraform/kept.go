@@ -5,11 +5,12 @@ package terraform
 import (
 	"strings"
 
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// keptAttributes returns the attributes of a resource that Terraform must not change after the creation, because only a rollout
-// changes them, such as launch_template[0].version.
+// keptAttributes returns the attributes of a resource that Terraform must not change after the creation: those that only a
+// rollout changes, such as launch_template[0].version, and the initial hooks of a group of machines.
 func keptAttributes(r graph.Resource) []string {
 	rolledOut, ok := r.(graph.RolledOut)
 	if !ok {
@@ -19,6 +20,10 @@ func keptAttributes(r graph.Resource) []string {
 	var out []string
 	for _, path := range rolledOut.KeptProperties() {
 		out = append(out, attributePath(graph.Properties(r), strings.Split(path, "/")))
+	}
+
+	if _, isGroup := r.(awskind.AutoScalingGroup); isGroup && len(out) > 0 {
+		out = append(out, initialHooks)
 	}
 
 	return out

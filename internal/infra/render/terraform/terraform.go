@@ -172,6 +172,10 @@ func (r renderer) renderResource(n *graph.Node) (map[string]any, error) {
 		return nil, fmt.Errorf("render %s: %w", n.Addr, err)
 	}
 
+	if err := r.addInitialHooks(n, body); err != nil {
+		return nil, err
+	}
+
 	var after []string
 	for _, a := range n.ExplicitDeps {
 		after = append(after, r.resourceAddress(a))

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+)
+
+// TestWarmPool gives a group a warm pool. A machine of the pool is stopped with its images, and joins when the group grows; a
+// machine without a pool is measured next to it.
+func TestWarmPool(t *testing.T) {
+	skipUnlessLong(t)
+	e := newEnvironment(t)
+	for _, s := range []step{
+		{"up", createCluster},
+		{"a pool fills", fillWarmPool},
+		{"the group grows from the pool", growFromWarmPool},
+		{"delete leaves nothing", func(e *environment) { e.runSlipway("delete", "cluster", clusterName, "--yes") }},
+	} {
+		e.runStep(t, s)
+	}
+}
+
+// warmManifest is a group with a stopped machine in its pool.
+const warmManifest = `apiVersion: slipway.dev/v1alpha1
+kind: InstanceGroup
+metadata:
+  name: warm
+spec:
+  role: Worker
+  minSize: 1
+  maxSize: 3
+  warmPool:
+    minSize: 1
+    maxGroupPreparedCapacity: 2
+`
+
+// warmGroup is the name of its Auto Scaling group.
+const warmGroup = "warm." + clusterName
+
+// fillWarmPool creates the group, and waits until a machine of its pool is stopped. That machine has completed the launch
+// hook: it has the images.
+func fillWarmPool(e *environment) {
+	file := filepath.Join(e.t.TempDir(), "warm.yaml")
+	writeFile(e.t, file, warmManifest)
+	e.runSlipway("replace", "-f", file, "--name", clusterName, "--yes")
+	start := time.Now()
+	e.runSlipway("apply", clusterName, "--yes")
+	e.waitForPooled()
+	e.t.Logf("COUNT warm pool: a machine was prepared and stopped after %s", time.Since(start).Round(100*time.Millisecond))
+	e.waitHealthy(5 * time.Minute)
+}
+
+// waitForPooled waits for a stopped machine in the pool, for less time than the launch hook waits for a machine that does not
+// answer: so the agent has completed the hook.
+func (e *environment) waitForPooled() {
+	e.t.Helper()
+	api := autoscaling.NewFromConfig(e.aws)
+	e.waitUntil("the pool has a stopped machine", 4*time.Minute, func() error {
+		pool, err := api.DescribeWarmPool(e.t.Context(), &autoscaling.DescribeWarmPoolInput{AutoScalingGroupName: aws.String(warmGroup)})
+		if err != nil {
+			return err
+		}
+		for _, i := range pool.Instances {
+			if i.LifecycleState == types.LifecycleStateWarmedStopped {
+				return nil
+			}
+		}
+		return fmt.Errorf("the pool has %+v", pool.Instances)
+	})
+}
+
+// growFromWarmPool grows a group without a pool and the one with it, and compares how long both take.
+func growFromWarmPool(e *environment) {
+	cold := e.measureGrowth("workers."+clusterName, 3) // first: a pool that has given a machine away launches another one
+	e.t.Logf("COUNT cold boot: a node was Ready %s after its group without a warm pool grew", cold.Round(100*time.Millisecond))
+	warm := e.measureGrowth(warmGroup, 2)
+	e.t.Logf("COUNT warm pool: a node was Ready %s after its group with a warm pool grew", warm.Round(100*time.Millisecond))
+	if warm >= cold {
+		e.t.Errorf("a boot from the warm pool took %s, a cold one %s", warm, cold)
+	}
+}
+
+// measureGrowth grows a group by one, and returns the time until another node is Ready.
+func (e *environment) measureGrowth(group string, size int) time.Duration {
+	e.t.Helper()
+	before, err := e.readyNodes()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	start := time.Now()
+	text := strconv.Itoa(size)
+	e.scaling("update-auto-scaling-group", "--auto-scaling-group-name", group, "--max-size", strconv.Itoa(size+1), "--desired-capacity", text)
+	e.waitUntil("another node is Ready", 5*time.Minute, func() error {
+		if now, err := e.readyNodes(); err != nil || len(now) <= len(before) {
+			return fmt.Errorf("nodes %v, before %v: %w", now, before, errors.Join(err, textError("no further node")))
+		}
+		return nil
+	})
+	return time.Since(start)
+}
