@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/lib/ecraddress"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
@@ -51,6 +52,8 @@ func BuildBoundary(in Input, st StoreLocation) Policy {
 				[]string{s.regionalARN("cloudformation", "stack/*")},
 				nil,
 			),
+			// A registry may belong to another account. A role names its own.
+			newStatement("Pull", append(ecraddress.PullActions(), ecraddress.TokenAction), []string{"*"}, nil),
 		},
 	)}
 }
