@@ -454,6 +454,7 @@ type Assets struct {
 	FileRepository string `json:"fileRepository,omitempty"`
 
 	// ContainerRegistry is a registry that mirrors all images. It is put before every image's name.
+	// Machines log in to a private registry of Amazon ECR with their IAM roles.
 	ContainerRegistry string `json:"containerRegistry,omitempty"`
 }
 

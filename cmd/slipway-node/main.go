@@ -26,5 +26,11 @@ func main() {
 func runAgent() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	return agent.Main(ctx, os.Args[1:], agent.Env{Stderr: os.Stderr, Now: time.Now, Console: "/dev/console"})
+	return agent.Main(ctx, os.Args[1:], agent.Env{
+		Stdin:   os.Stdin,
+		Stdout:  os.Stdout,
+		Stderr:  os.Stderr,
+		Now:     time.Now,
+		Console: "/dev/console",
+	})
 }

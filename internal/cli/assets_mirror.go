@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/asset"
 	"github.com/slipway-k8s/slipway/internal/lib/asset/fetch"
 	"github.com/slipway-k8s/slipway/internal/lib/asset/mirror"
+	"github.com/slipway-k8s/slipway/internal/lib/ecraddress"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
@@ -299,7 +300,7 @@ func (m *assetsMirror) openBucket(ctx context.Context, target mirror.Target, url
 // openRegistry returns the registry of a target. Amazon ECR is asked in the region of its host name.
 func (m *assetsMirror) openRegistry(ctx context.Context, target mirror.Target) (*mirror.Registry, error) {
 	r := &mirror.Registry{Prefix: target.Registry, Keys: authn.DefaultKeychain}
-	host, ok := mirror.ParseECRHost(target.Registry)
+	host, ok := ecraddress.Parse(target.Registry)
 	if !ok {
 		return r, nil
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
 	"github.com/slipway-k8s/slipway/internal/lib/asset"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/ecraddress"
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
@@ -24,6 +26,10 @@ func (session *Session) buildPublication(
 ) (node.Publication, error) {
 	catalog, err := ReadCatalog(ctx, s, d.Manifests.Cluster)
 	if err != nil {
+		return node.Publication{}, err
+	}
+
+	if err := checkImageRegistry(catalog, d.Manifests.Cluster); err != nil {
 		return node.Publication{}, err
 	}
 
@@ -98,6 +104,23 @@ func ReadCatalog(ctx context.Context, s store.Store, c v1alpha1.Cluster) (asset.
 	}
 
 	return catalog, nil
+}
+
+// checkImageRegistry returns an error if machines would pull from a private registry in Amazon ECR without permission: roles
+// get it for the registry that the manifest names.
+func checkImageRegistry(catalog asset.Catalog, c v1alpha1.Cluster) error {
+	if _, ok := ecraddress.Parse(catalog.ContainerRegistry); !ok || c.Spec.Assets.ContainerRegistry != "" {
+		return nil
+	}
+
+	return diag.WithHint(
+		fmt.Errorf(
+			"the asset catalogue of cluster %s has its images in %s, and the roles of machines may not pull from there",
+			c.Metadata.Name,
+			catalog.ContainerRegistry,
+		),
+		"set spec.assets.containerRegistry to "+catalog.ContainerRegistry,
+	)
 }
 
 // nodeTrust returns the certificates that machines trust.

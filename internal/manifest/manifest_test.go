@@ -222,9 +222,17 @@ func TestValidate(t *testing.T) {
 			oneUser("arn:aws:iam::123456789012:role/a/ops", "dev")(c)
 			c.API.Users = append(c.API.Users, v1alpha1.APIUser{ARN: "arn:aws:iam::123456789012:role/b/ops", Groups: []string{"dev"}})
 		}),
-		`spec.configStore.base "file:///x": is not a valid s3:// URL`:                                     cluster(func(c *v1alpha1.ClusterSpec) { c.ConfigStore.Base = "file:///x" }),
-		`spec.assets.fileRepository "https://u:xxxxx@h": must be an http or https URL w`:                  cluster(func(c *v1alpha1.ClusterSpec) { c.Assets.FileRepository = "https://u:secret@h" }),
-		`spec.assets.containerRegistry "https://r": is not a valid registry address`:                      cluster(func(c *v1alpha1.ClusterSpec) { c.Assets.ContainerRegistry = "https://r" }),
+		`spec.configStore.base "file:///x": is not a valid s3:// URL`:                    cluster(func(c *v1alpha1.ClusterSpec) { c.ConfigStore.Base = "file:///x" }),
+		`spec.assets.fileRepository "https://u:xxxxx@h": must be an http or https URL w`: cluster(func(c *v1alpha1.ClusterSpec) { c.Assets.FileRepository = "https://u:secret@h" }),
+		`spec.assets.containerRegistry "https://r": is not a valid registry address`:     cluster(func(c *v1alpha1.ClusterSpec) { c.Assets.ContainerRegistry = "https://r" }),
+		`spec.assets.containerRegistry "123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn/m": is in another partition of AWS`: cluster(func(c *v1alpha1.ClusterSpec) {
+			c.Assets.ContainerRegistry = "123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn/m"
+		}),
+		`spec.assets.containerRegistry "123456789012.dkr.ecr.eu-west-1.amazonaws.com/m": is in another region than us-east-1`: cluster(func(c *v1alpha1.ClusterSpec) {
+			c.Assets.ContainerRegistry = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/m"
+			c.Networking.NATGateways = "None"
+			c.Networking.VPCEndpoints = []string{"s3", "ec2", "sts", "kms", "autoscaling"}
+		}),
 		`spec.tags[slipway.dev/x]: is reserved: Slipway`:                                                  cluster(func(c *v1alpha1.ClusterSpec) { c.Tags = map[string]string{"slipway.dev/x": "1"} }),
 		`spec.etcd.volume.type "gp2": is not one of gp3, io1, io2`:                                        cluster(func(c *v1alpha1.ClusterSpec) { c.Etcd.Volume.Type = "gp2" }),
 		`spec.etcd.volume.iops "20000": is not a valid number of IOPS for gp3 with 20 GiB (use 3000 to 1`: cluster(func(c *v1alpha1.ClusterSpec) { c.Etcd.Volume.IOPS = 20000 }),

@@ -233,14 +233,7 @@ func (v validator) checkDownloadSources(spec v1alpha1.ClusterSpec) {
 		}
 	}
 
-	if registry := spec.Assets.ContainerRegistry; registry != "" && !registryPattern().MatchString(registry) {
-		v.errorf(
-			"spec.assets.containerRegistry",
-			registry,
-			"write it as registry.example.com:5000/path, without https://",
-			"is not a valid registry address",
-		)
-	}
+	checkContainerRegistry(v, spec)
 
 	if base := spec.ConfigStore.Base; base != "" && !s3Pattern().MatchString(base) {
 		v.errorf(

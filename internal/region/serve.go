@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
+	"github.com/slipway-k8s/slipway/internal/region/ecr"
 	"github.com/slipway-k8s/slipway/internal/region/fault"
 	"github.com/slipway-k8s/slipway/internal/region/image"
 	"github.com/slipway-k8s/slipway/internal/region/imds"
@@ -100,6 +101,7 @@ func (r *regionProcess) buildServices(registry http.Handler) (err error) {
 		Log:              r.log,
 		State:            state.Dir(r.paths.stateDir()),
 		S3Dir:            filepath.Join(r.paths.stateDir(), "s3"),
+		RegistryDir:      filepath.Join(r.paths.stateDir(), "images"),
 		Faults:           r.faults,
 		FunctionDir:      filepath.Join(r.paths.regionDir(), "functions"),
 		Endpoint:         r.settings.Endpoint,
@@ -134,7 +136,8 @@ func (r *regionProcess) buildNetwork(registry http.Handler) (err error) {
 		API: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			r.services.Handler().ServeHTTP(w, q)
 		}),
-		RequestService: func(q *http.Request) string { return r.services.Server.ServiceOf(q) },
+		RequestService: func(q *http.Request) string { return r.services.EndpointService(q) },
+		ServiceNames:   ecr.Hosts(r.settings.Account, r.settings.Region),
 		Metadata: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			metadata().ServeHTTP(w, q)
 		}),
@@ -149,6 +152,7 @@ func (r *regionProcess) buildMachineHost() (err error) {
 		Region:     r.settings.ID,
 		Dir:        r.paths.regionDir(),
 		Namespaces: r.network,
+		Etc:        ecr.ClientFiles(r.settings.Account, r.settings.Region),
 		ImageRoot: func(id string) (string, error) {
 			img, err := image.Find(r.paths.imageDir(), id)
 			return img.Root, err

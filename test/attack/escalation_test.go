@@ -32,14 +32,15 @@ type escalation struct {
 }
 
 const (
-	iamOf      = "arn:aws:iam::" + regiontest.AccountID + ":"
-	ownRole    = iamOf + "role/slipway/us-east-1/demo/own"
-	foreign    = iamOf + "role/admin"
-	boundary   = iamOf + "policy/slipway/slipway-machines-slipway-test"
-	foreignKey = "arn:aws:kms:us-east-1:" + regiontest.AccountID + ":key/payments"
-	ec2Of      = "arn:aws:ec2:us-east-1:" + regiontest.AccountID + ":"
-	lambdaOf   = "arn:aws:lambda:us-east-1:" + regiontest.AccountID + ":function:"
-	eventsOf   = "arn:aws:events:us-east-1:" + regiontest.AccountID + ":rule/"
+	iamOf        = "arn:aws:iam::" + regiontest.AccountID + ":"
+	ownRole      = iamOf + "role/slipway/us-east-1/demo/own"
+	foreign      = iamOf + "role/admin"
+	boundary     = iamOf + "policy/slipway/slipway-machines-slipway-test"
+	foreignKey   = "arn:aws:kms:us-east-1:" + regiontest.AccountID + ":key/payments"
+	ec2Of        = "arn:aws:ec2:us-east-1:" + regiontest.AccountID + ":"
+	lambdaOf     = "arn:aws:lambda:us-east-1:" + regiontest.AccountID + ":function:"
+	repositoryOf = "arn:aws:ecr:us-east-1:" + regiontest.AccountID + ":repository/"
+	eventsOf     = "arn:aws:events:us-east-1:" + regiontest.AccountID + ":rule/"
 )
 
 func passTo(role, service string) step {
@@ -75,6 +76,8 @@ func escalations() []escalation {
 	other := map[string][]string{"aws:ResourceTag/slipway.dev/cluster": {"demo-2"}}
 
 	return []escalation{
+		{"replace an image that machines pull", []step{on("ecr:PutImage", repositoryOf+"mirror/registry.k8s.io/pause")}},
+		{"let others replace an image", []step{on("ecr:SetRepositoryPolicy", repositoryOf+"mirror/registry.k8s.io/pause")}},
 		{"new version of a policy", []step{on("iam:CreatePolicyVersion", iamOf+"policy/any")}},
 		{"new version of the boundary", []step{on("iam:CreatePolicyVersion", boundary)}},
 		{"another default version", []step{on("iam:SetDefaultPolicyVersion", boundary)}},

@@ -63,14 +63,17 @@ func TestIsolated(t *testing.T) {
 }
 
 // createExample writes an example into the state store, with the name of the tests' cluster and the mirror of the local region.
-func (e *environment) createExample(name string) {
+func (e *environment) createExample(name string) { e.createExampleWith(name, "") }
+
+// createExampleWith is createExample with the field spec.assets as YAML; empty: that of the catalogue.
+func (e *environment) createExampleWith(name, assets string) {
 	e.t.Helper()
 	body, err := os.ReadFile("../../examples/" + name + ".yaml")
 	if err != nil {
 		e.t.Fatal(err)
 	}
 	text := strings.Replace(string(body), "\n  name: "+name+"\n", "\n  name: "+clusterName+"\n", 1)
-	text = regexp.MustCompile(`(?m)^  assets:\n(    .*\n)+`).ReplaceAllString(text, "")
+	text = regexp.MustCompile(`(?m)^  assets:\n(    .*\n)+`).ReplaceAllString(text, assets)
 	file := filepath.Join(e.t.TempDir(), name+".yaml")
 	writeFile(e.t, file, text)
 	e.runSlipway("create", "-f", file, "--yes")
@@ -82,10 +85,16 @@ func (e *environment) exportKubeconfig() {
 	e.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", e.kubeconfig())
 }
 
-// createIsolated creates the cluster, and waits for its nodes.
+// createIsolated creates the cluster and applies it.
 func (e *environment) createIsolated(via string) {
 	e.t.Helper()
 	e.createExample("isolated")
+	e.applyIsolated(via)
+}
+
+// applyIsolated applies the cluster, and waits for its nodes.
+func (e *environment) applyIsolated(via string) {
+	e.t.Helper()
 	begin := time.Now()
 	e.runSlipway("apply", clusterName, "--via", via, "--yes")
 	e.exportKubeconfig()

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/lib/ecraddress"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
@@ -54,6 +55,9 @@ func (policyBuilder) boundaryOfAPIs() []Statement {
 				qualifyActions("autoscaling", "DescribeAutoScaling*", "DescribeLifecycleHooks"),
 				qualifyActions("ssm", "UpdateInstanceInformation"),
 				qualifyActions("ssmmessages", "*Channel"),
+				// A registry may belong to another account. A role names its own.
+				ecraddress.PullActions(),
+				[]string{ecraddress.TokenAction},
 			),
 			[]string{"*"},
 			nil,

@@ -193,7 +193,13 @@ func (b *builder) controlPlanePolicy(slot string, more ...policyStatement) graph
 			})
 	}
 
-	return policyDocument(slices.Concat(list, more, b.auditStatements(), b.signalStatements())...)
+	return policyDocument(slices.Concat(
+		list,
+		more,
+		imageStatements(b.Cluster.Spec.Assets),
+		b.auditStatements(),
+		b.signalStatements(),
+	)...)
 }
 
 // auditStatements allows control-plane machines to add to their cluster's audit log, if it is uploaded. Without
@@ -241,7 +247,7 @@ func (b *builder) workerPolicy(group string) graph.JSON {
 		})
 	}
 
-	return policyDocument(list...)
+	return policyDocument(append(list, imageStatements(b.Cluster.Spec.Assets)...)...)
 }
 
 // viaS3 restricts the use of the store's key to requests of S3 on behalf of the role.

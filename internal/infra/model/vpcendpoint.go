@@ -9,6 +9,7 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/lib/ecraddress"
 	"github.com/slipway-k8s/slipway/internal/lib/partition"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
@@ -63,13 +64,27 @@ func (b *builder) addVPCEndpoints() {
 // sessionService is the service that carries the sessions of Session Manager.
 const sessionService = "ssmmessages"
 
-// endpointServices returns the services that get VPC endpoints: those that the manifest lists, and the one of Session Manager
-// if machines use it and reach AWS through endpoints only.
+// endpointServices returns the services that get VPC endpoints: those that the manifest lists. Machines that reach AWS
+// through endpoints only also get that of Session Manager, and those of a registry in Amazon ECR, if they use them.
 func endpointServices(spec v1alpha1.ClusterSpec) []string {
 	services := slices.Clone(spec.Networking.VPCEndpoints)
-	if len(services) > 0 && spec.Networking.NATGateways == manifest.NATNone && spec.MachineAccess.SessionManager &&
-		!slices.Contains(services, sessionService) {
-		services = append(services, sessionService)
+	if len(services) == 0 || spec.Networking.NATGateways != manifest.NATNone {
+		return services
+	}
+
+	var needed []string
+	if spec.MachineAccess.SessionManager {
+		needed = append(needed, sessionService)
+	}
+
+	if _, ok := ecraddress.Parse(spec.Assets.ContainerRegistry); ok {
+		needed = append(needed, ecraddress.EndpointServices()...)
+	}
+
+	for _, s := range needed {
+		if !slices.Contains(services, s) {
+			services = append(services, s)
+		}
 	}
 
 	return services

@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/infra/model"
 	"github.com/slipway-k8s/slipway/internal/infra/render/rendertest"
+	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
 // TestEndpointsOfIsolatedClusters: machines that reach AWS through endpoints only could not signal the stack that waited for
@@ -51,6 +52,36 @@ func TestEndpointsOfIsolatedClusters(t *testing.T) {
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", name, diff)
 			}
+		}
+	}
+}
+
+// TestEndpointsOfPrivateRegistries: machines without internet access reach a registry in Amazon ECR through three
+// endpoints, also if the manifest lists others only. Another registry needs none of them.
+func TestEndpointsOfPrivateRegistries(t *testing.T) {
+	const registry = "123456789012.dkr.ecr.us-east-1.amazonaws.com/mirror"
+	listed := []string{"ec2", "sts", "kms", "autoscaling"}
+	for name, c := range map[string]struct {
+		nat, registry string
+		want          []string
+	}{
+		"ECR, without internet access": {"None", registry, []string{"autoscaling", "ec2", "ecr-api", "ecr-dkr", "kms", "s3", "sts"}},
+		"another registry":             {"None", "registry.example.com", []string{"autoscaling", "ec2", "kms", "sts"}},
+		"ECR, through a NAT gateway":   {"Single", registry, []string{"autoscaling", "ec2", "kms", "sts"}},
+	} {
+		in := input(t, manifest.NewSetOptions{})
+		in.Cluster.Spec.Assets.ContainerRegistry = c.registry
+		in.Cluster.Spec.Networking.NATGateways = c.nat
+		in.Cluster.Spec.Networking.VPCEndpoints = listed
+		var got []string
+		for _, n := range build(t, in).Nodes() {
+			if service, ok := strings.CutPrefix(string(n.Addr), "vpc-endpoint/"); ok {
+				got = append(got, service)
+			}
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }

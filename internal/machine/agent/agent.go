@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/lib/ecrlogin"
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/follow"
@@ -42,6 +43,10 @@ type Agent struct {
 	GuardMetadata func(ctx context.Context, cgroups []string) error
 	// PolicyRules are the rules of NetworkPolicies in the kernel; nil: none are loaded.
 	PolicyRules PolicyRules
+	// Registry returns the API of Amazon ECR in a region. It is used if images come from a private registry there.
+	Registry func(region string) ecrlogin.API
+	// Images are those of the machine, in the kubelet's namespace of containerd.
+	Images ImageService
 	// EC2 is used on control-plane machines only.
 	EC2 EC2API
 	// Peers reads the DNS records of etcd's members. Default: the resolver of the VPC.

@@ -23,20 +23,26 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ecr"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/slipway-k8s/slipway/internal/lib/awsfix"
+	"github.com/slipway-k8s/slipway/internal/lib/ecrlogin"
 	"github.com/slipway-k8s/slipway/internal/lib/sleep"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/join"
+	"github.com/slipway-k8s/slipway/internal/machine/kube"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
 // Env holds the resources of the process.
 type Env struct {
+	// Stdin has the request of the kubelet to its credential provider, and Stdout receives the answer.
+	Stdin  io.Reader
+	Stdout io.Writer
 	// Stderr receives logs and usage messages.
 	Stderr io.Writer
 	// Now is the clock.
@@ -48,12 +54,16 @@ type Env struct {
 // Main runs slipway-node with these arguments until ctx ends. It returns an error if it stops
 // earlier.
 func Main(ctx context.Context, args []string, env Env) error {
+	if len(args) == 1 && args[0] == kube.CredentialProviderCommand {
+		return provideCredentials(&HostFS{Dir: "/"}, env)
+	}
+
 	flags := flag.NewFlagSet("slipway-node", flag.ContinueOnError)
 	flags.SetOutput(env.Stderr)
 	path := flags.String("config", "/etc/slipway/boot.json", "path of the boot configuration")
 	once := flags.Bool("once", false, "converge once and exit")
 	if len(args) == 0 || args[0] != "run" {
-		return errors.New("usage: slipway-node run [--config FILE] [--once]")
+		return errors.New("usage: slipway-node run [--config FILE] [--once], or slipway-node credential-provider")
 	}
 
 	if err := flags.Parse(args[1:]); err != nil {
@@ -118,6 +128,11 @@ func newAgent(ctx context.Context, path string, env Env) (*Agent, error) {
 
 		GuardMetadata: newMetadataGuard(root, execRunner{}).Apply,
 		PolicyRules:   kernelPolicyRules{root: root, run: execRunner{}},
+
+		Registry: func(region string) ecrlogin.API {
+			return ecr.NewFromConfig(cfg, func(o *ecr.Options) { o.Region = region })
+		},
+		Images: containerdImages{socket: containerdSocket},
 
 		EC2:      ec2.NewFromConfig(cfg),
 		Scaling:  autoscaling.NewFromConfig(cfg),

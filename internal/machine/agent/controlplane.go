@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/slipway-k8s/slipway/internal/lib/ecraddress"
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
@@ -58,7 +59,7 @@ func (a *Agent) convergeControlPlane(ctx context.Context) error {
 
 		pulls.Go(func() {
 			defer close(pulled)
-			pullImages(pullCtx, a)
+			pullImages(pullCtx, a, "pause", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 		})
 
 		return nil
@@ -171,15 +172,15 @@ func (a *Agent) convergeEtcd(ctx context.Context, m *etcdMember) error {
 	return newNotReadyError("etcd has started but has no quorum yet")
 }
 
-// pullImages pulls the control plane's images while etcd waits for its quorum. If it fails, the
-// kubelet pulls them.
-func pullImages(ctx context.Context, a *Agent) {
+// pullImages pulls images of the node document by their names, as soon as containerd runs: those of the control plane while
+// etcd waits for its quorum. If it fails, the kubelet pulls them.
+func pullImages(ctx context.Context, a *Agent, names ...string) {
 	if waitForContainerd(ctx, a) != nil {
 		return
 	}
 
 	group, ctx := errgroup.WithContext(ctx)
-	for _, name := range []string{"pause", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+	for _, name := range names {
 		group.Go(func() error {
 			ref := a.doc.Images[name]
 			if err := a.pullImage(ctx, ref); err != nil {
@@ -199,6 +200,10 @@ func pullImages(ctx context.Context, a *Agent) {
 
 // pullImage pulls one image into the kubelet's namespace of containerd.
 func (a *Agent) pullImage(ctx context.Context, ref string) error {
+	if registry, ok := ecraddress.Parse(ref); ok {
+		return pullPrivateImage(ctx, a, registry, ref)
+	}
+
 	_, err := a.Run.Run(ctx, "ctr", "--namespace", "k8s.io", "images", "pull",
 		"--hosts-dir", "/etc/containerd/certs.d", ref)
 

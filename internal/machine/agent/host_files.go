@@ -257,7 +257,7 @@ func hostFiles(c kube.Config, modules []string, sysctls map[string]string) ([]Fi
 		return nil, err
 	}
 
-	return []File{
+	files := []File{
 		sysctlFile(sysctls),
 		{
 			Path: "/etc/modules-load.d/slipway.conf",
@@ -284,7 +284,16 @@ func hostFiles(c kube.Config, modules []string, sysctls map[string]string) ([]Fi
 		},
 		{Path: kube.ConfigDir + "/pod.kubeconfig", Body: kube.PodKubeconfig(c.APIServer), Mode: 0o644},
 		{Path: "/etc/systemd/system/kubelet.service", Body: []byte(kube.KubeletUnit(c)), Mode: 0o600},
-	}, nil
+	}
+	if c.PrivateRegistry != "" {
+		files = append(files, File{
+			Path: kube.CredentialProviderConfigPath,
+			Body: kube.CredentialProviderConfig(c.PrivateRegistry),
+			Mode: 0o600,
+		})
+	}
+
+	return files, nil
 }
 
 // resolvConf returns the file with the machine's upstream resolvers, because pods cannot reach the

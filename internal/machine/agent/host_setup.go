@@ -51,6 +51,10 @@ func (a *Agent) kubeConfig() kube.Config {
 
 		ResolvConf: resolvConf(a.Root),
 	}
+	if registry, ok := privateRegistry(d); ok {
+		c.PrivateRegistry = registry.Host
+	}
+
 	if c.ControlPlane {
 		// A control-plane machine uses its own API server, so that it depends on no other machine.
 		c.APIServer = "https://127.0.0.1:" + kube.APIPort
@@ -156,12 +160,21 @@ func (a *Agent) startServices(ctx context.Context, changed map[string]bool) erro
 		return err
 	}
 
+	// Without a token containers of images that the machine has still start.
+	if err := keepRegistryToken(ctx, a); err != nil {
+		a.Log.Warn("cannot log in to the registry; will retry", slog.Any("error", err))
+	}
+
 	for _, s := range []struct {
 		unit  string
 		files []string
 	}{
 		{"containerd", []string{"/etc/systemd/system/containerd.service", "/etc/containerd/config.toml"}},
-		{"kubelet", []string{"/etc/systemd/system/kubelet.service", "/var/lib/kubelet/config.yaml"}},
+		{"kubelet", []string{
+			"/etc/systemd/system/kubelet.service",
+			"/var/lib/kubelet/config.yaml",
+			kube.CredentialProviderConfigPath,
+		}},
 	} {
 		again := mustRestart(a, s.unit)
 		for _, f := range s.files {

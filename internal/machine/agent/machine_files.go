@@ -24,6 +24,8 @@ func (a *Agent) withDocument(d node.Document) *Agent {
 		Run:      a.Run,
 		Open:     a.Open,
 		Metadata: a.Metadata,
+		Registry: a.Registry,
+		Images:   a.Images,
 		EC2:      a.EC2,
 		Store:    a.Store,
 		Sealer:   a.Sealer,

@@ -158,6 +158,7 @@ func (a *Agent) workerTasks() []periodicTask {
 		{"report", report.Interval, a.newReportPublisher(nil).run},
 		{"restore", restoreInterval, newRestorer(a).lookAndRestore},
 		{"metadata", guardInterval, a.guardMetadata},
+		{"registry", time.Minute, func(ctx context.Context) error { return keepRegistry(ctx, a) }},
 		{
 			"registration",
 			20 * time.Second,
@@ -176,6 +177,7 @@ func (a *Agent) controlPlaneTasks(m *etcdMember) []periodicTask {
 		{"report", report.Interval, a.newReportPublisher(m).run},
 		{"restore", restoreInterval, newRestorer(a).lookAndRestore},
 		{"metadata", guardInterval, a.guardMetadata},
+		{"registry", time.Minute, func(ctx context.Context) error { return keepRegistry(ctx, a) }},
 		{"add-ons", addonInterval, newAddonTask(a, api).run},
 		{"add-on channels", addonInterval, newChannelTask(a, api).run},
 		{"repair", repairInterval, newRepairer(a, api).run},

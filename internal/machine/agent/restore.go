@@ -165,7 +165,8 @@ func unitsReading(file string) []string {
 	switch file {
 	case "/etc/systemd/system/containerd.service", "/etc/containerd/config.toml", kube.RuntimeSpecPath:
 		return []string{"containerd"}
-	case "/etc/systemd/system/kubelet.service", "/var/lib/kubelet/config.yaml", kube.KubeconfigPath("kubelet"):
+	case "/etc/systemd/system/kubelet.service", "/var/lib/kubelet/config.yaml", kube.KubeconfigPath("kubelet"),
+		kube.CredentialProviderConfigPath:
 		return []string{"kubelet"}
 	case "/etc/systemd/system/etcd.service", etcd.SettingsFile:
 		return []string{"etcd"}

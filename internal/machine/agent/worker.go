@@ -42,7 +42,17 @@ func (a *Agent) convergeWorker(ctx context.Context) error {
 		return err
 	}
 
-	return a.runStage("start", func() error { return a.startServices(ctx, changed) })
+	return a.runStage("start", func() error {
+		if err := a.startServices(ctx, changed); err != nil {
+			return err
+		}
+
+		if _, ok := privateRegistry(a.doc); ok {
+			pullImages(ctx, a, sandboxImage)
+		}
+
+		return nil
+	})
 }
 
 // nodePairs returns the certificates of a worker: that of the kubelet as a client of the API, and that of its own server.

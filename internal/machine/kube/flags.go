@@ -9,6 +9,7 @@
 package kube
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -60,6 +61,9 @@ type Config struct {
 	DNSDomain string
 	// Images maps a component to its image reference with digest.
 	Images map[string]string
+	// PrivateRegistry is the host name of the registry that the images come from, if the kubelet needs credentials for
+	// it; empty if not.
+	PrivateRegistry string
 	// NodeLabels of the Node object.
 	NodeLabels map[string]string
 	// Taints of the Node object, each key=value:Effect.
@@ -79,6 +83,9 @@ type Config struct {
 	// FormerKeys are those of other clusters whose backup was restored. Secrets are read with them, and never written.
 	FormerKeys [][]byte
 }
+
+// binDir returns the directory of containerd, runc, and the kubelet.
+func (c Config) binDir() string { return cmp.Or(c.BinDir, "/usr/local/bin") }
 
 // PKIDir is the directory of keys and certificates, on a tmpfs.
 const PKIDir = "/run/slipway/pki"
@@ -328,12 +335,15 @@ func KubeletFlags(c Config) []string {
 		pairs = append(pairs, k+"="+labels[k])
 	}
 
-	return formatFlags(map[string]string{
+	flags := map[string]string{
 		"config":            "/var/lib/kubelet/config.yaml",
 		"config-dir":        ConfigDir + "/kubelet.conf.d",
 		"kubeconfig":        KubeconfigPath("kubelet"),
 		"hostname-override": c.NodeName,
 		"node-ip":           c.Address,
 		"node-labels":       strings.Join(pairs, ","),
-	})
+	}
+	maps.Copy(flags, credentialProviderFlags(c))
+
+	return formatFlags(flags)
 }

@@ -3,7 +3,6 @@
 package kube
 
 import (
-	"cmp"
 	_ "embed" // the specification of containers
 	"strings"
 )
@@ -49,8 +48,8 @@ Description=containerd
 After=network-online.target
 [Service]
 Type=notify
-Environment=PATH=` + cmp.Or(c.BinDir, "/usr/local/bin") + `:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-ExecStart=` + cmp.Or(c.BinDir, "/usr/local/bin") + `/containerd
+Environment=PATH=` + c.binDir() + `:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+ExecStart=` + c.binDir() + `/containerd
 Restart=always
 RestartSec=2
 KillMode=process
@@ -73,8 +72,8 @@ Wants=containerd.service
 After=containerd.service
 StartLimitIntervalSec=0
 [Service]
-Environment=PATH=` + cmp.Or(c.BinDir, "/usr/local/bin") + `:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-ExecStart=` + cmp.Or(c.BinDir, "/usr/local/bin") + `/kubelet ` + strings.Join(KubeletFlags(c), " \\\n  ") + `
+Environment=PATH=` + c.binDir() + `:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+ExecStart=` + c.binDir() + `/kubelet ` + strings.Join(KubeletFlags(c), " \\\n  ") + `
 Restart=always
 RestartSec=2
 KillMode=process

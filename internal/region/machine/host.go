@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,6 +56,9 @@ type Config struct {
 	Namespaces NamespaceProvider
 	// ImageRoot returns the path of an image's root file system.
 	ImageRoot func(id string) (root string, err error)
+	// Etc are files below /etc that every machine begins with, by path: what the region's own endpoints require. Nil:
+	// none.
+	Etc map[string]string
 	// Executable is a program that calls Main for the argument [SupervisorCommand]. Default is the
 	// running program.
 	Executable string
@@ -174,6 +178,7 @@ func (h *Host) launchLocked(ctx context.Context, m netspec.Machine) error {
 		Image:   root,
 		Netns:   ns,
 		Volumes: h.volumesDir(),
+		Etc:     h.cfg.Etc,
 	}
 	if err := dir.prepareDisk(s); err != nil {
 		return err
@@ -310,6 +315,8 @@ type machineSpec struct {
 	Image   string          `json:"image"`   // path of the image's root file system
 	Netns   string          `json:"netns"`   // path of the machine's network namespace
 	Volumes string          `json:"volumes"` // directory of the volume records
+
+	Etc map[string]string `json:"etc,omitempty"` // see Config.Etc
 }
 
 func (d machineDir) readSpec() (machineSpec, error) {
@@ -383,13 +390,21 @@ func (d machineDir) writeIdentityFiles(s machineSpec) error {
 		return fmt.Errorf("write /etc: %w", err)
 	}
 
-	for name, text := range map[string]string{
+	files := map[string]string{
 		"hostname":    s.Machine.Hostname + "\n",
 		"machine-id":  hex.EncodeToString(sum[:16]) + "\n",
 		"hosts":       "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n",
 		"resolv.conf": resolv,
-	} {
-		if err := writeWorldReadable(filepath.Join(etc, name), []byte(text)); err != nil {
+	}
+	maps.Copy(files, s.Etc)
+
+	for name, text := range files {
+		path := filepath.Join(etc, name)
+		if err := makeDir(filepath.Dir(path)); err != nil {
+			return fmt.Errorf("write /etc: %w", err)
+		}
+
+		if err := writeWorldReadable(path, []byte(text)); err != nil {
 			return fmt.Errorf("write /etc: %w", err)
 		}
 	}

@@ -34,6 +34,8 @@ type Options struct {
 	API http.Handler
 	// Registry is served at 198.18.0.1:5000 inside every VPC; nil means not served.
 	Registry http.Handler
+	// ServiceNames are host names of the region's services that the resolver of every VPC knows: 198.18.0.1.
+	ServiceNames []string
 	// Metadata is served at 169.254.169.254:80 inside every VPC; nil means not served.
 	Metadata http.Handler
 	// RequestService returns the service that a request to API is for, such as ec2. Machines

@@ -72,6 +72,13 @@ func newDNSZone(vpc netspec.VPC, namedAddrs func(arn string) []netip.Addr) *dnsZ
 	return z
 }
 
+// addServices adds the host names of the region's services.
+func (z *dnsZone) addServices(names []string) {
+	for _, name := range names {
+		z.names[dns.CanonicalName(name)] = []netip.Addr{serviceAddr()}
+	}
+}
+
 // addReverse adds the reverse names of addresses. An instance's private name takes precedence over load balancers
 // and aliases.
 func (z *dnsZone) addReverse(full string, addrs []netip.Addr) {

@@ -49,7 +49,9 @@ type vpcServices struct {
 // endpoints' access rules.
 func (r *router) syncServices(ctx context.Context, opts Options, vpc netspec.VPC) error {
 	s := r.services
-	s.zone.Store(newDNSZone(vpc, r.namedAddrs))
+	zone := newDNSZone(vpc, r.namedAddrs)
+	zone.addServices(opts.ServiceNames)
+	s.zone.Store(zone)
 	at := newEndpointAccess(vpc)
 	s.access.Store(&at)
 

@@ -220,6 +220,7 @@ func buildServices(r *Region, o Options, dir string) (err error) {
 		State:              o.Snapshot.newBackend(),
 		S3Dir:              filepath.Join(dir, "s3"),
 		FunctionDir:        filepath.Join(dir, "functions"),
+		RegistryDir:        filepath.Join(dir, "images"),
 		Endpoint:           func() string { return r.URL },
 		Faults:             r.Faults,
 		TransitionDelay:    cmp.Or(o.TransitionDelay, transitionDelay),

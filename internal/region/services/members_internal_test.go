@@ -41,6 +41,7 @@ func servicePackages() []string {
 		"cloudformation",
 		"cloudwatchlogs",
 		"ec2",
+		"ecr",
 		"elbv2",
 		"eventbridge",
 		"iam",

@@ -31,6 +31,7 @@ func buildServices(t *testing.T) *Services {
 		Now:         time.Now,
 		State:       state.Dir(t.TempDir()),
 		S3Dir:       t.TempDir(),
+		RegistryDir: t.TempDir(),
 		Faults:      &fault.Engine{},
 	})
 	if err != nil {

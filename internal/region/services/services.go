@@ -22,6 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation"
 	"github.com/slipway-k8s/slipway/internal/region/cloudwatchlogs"
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
+	"github.com/slipway-k8s/slipway/internal/region/ecr"
 	"github.com/slipway-k8s/slipway/internal/region/elbv2"
 	"github.com/slipway-k8s/slipway/internal/region/eventbridge"
 	"github.com/slipway-k8s/slipway/internal/region/fault"
@@ -39,8 +40,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// Config describes the region to build. Region, Account, the keys, Now, State, S3Dir, Faults, FunctionDir and Endpoint
-// are required.
+// Config describes the region to build. Region, Account, the keys, Now, State, S3Dir, Faults, FunctionDir, RegistryDir
+// and Endpoint are required.
 type Config struct {
 	Region      string           // name of the AWS region, such as us-east-1
 	Account     string           // account ID, 12 digits
@@ -52,6 +53,7 @@ type Config struct {
 	S3Dir       string           // folder of the S3 buckets
 	Faults      *fault.Engine    // faults to inject; an empty engine injects none
 	FunctionDir string           // folder of the code of functions
+	RegistryDir string           // folder of the images in the registry
 
 	TransitionDelay time.Duration // how long a load balancer or an instance takes to become ready
 	Images          []ec2.Image   // AMIs that EC2 offers
@@ -94,6 +96,7 @@ type Services struct {
 	IAM            *iam.IAM                // identities and permissions; STS is a view of it
 	KMS            *kms.Service            // encryption keys
 	S3             *s3.Service             // buckets
+	ECR            *ecr.Service            // images
 	SSM            *ssm.Service            // parameters
 	EC2            *ec2.Service            // instances and networks
 	ELBv2          *elbv2.Service          // network load balancers
@@ -131,6 +134,7 @@ func New(cfg Config) (*Services, error) {
 	for _, build := range []func() error{
 		s.buildIdentity,
 		s.buildStorage,
+		s.buildRegistry,
 		s.buildCompute,
 		s.buildLoadBalancing,
 		s.buildFunctions,
@@ -154,6 +158,11 @@ func (s *Services) Handler() http.Handler {
 		// invitation before each later request on the connection, for ever.
 		if r.ContentLength == 0 && strings.EqualFold(r.Header.Get("Expect"), "100-continue") {
 			w.WriteHeader(http.StatusContinue)
+		}
+
+		if h, ok := s.ECR.Handler(r); ok { // by its host: paths are those of any registry
+			h.ServeHTTP(w, r)
+			return
 		}
 
 		if h, ok := s.S3.PublicHandler(r); ok {
@@ -194,7 +203,7 @@ func (s *Services) Run(ctx context.Context) {
 // those of EC2. The parameters of SSM and the objects of S3 are not part of a snapshot.
 func (s *Services) SaveTo(to state.Backend) error {
 	for _, service := range []interface{ SaveTo(to state.Backend) error }{
-		s.CloudFormation, s.IAM, s.KMS, s.Route53, s.EventBridge, s.Lambda, s.Logs, s.AutoScaling, s.ELBv2, s.EC2,
+		s.CloudFormation, s.IAM, s.KMS, s.ECR, s.Route53, s.EventBridge, s.Lambda, s.Logs, s.AutoScaling, s.ELBv2, s.EC2,
 	} {
 		if err := service.SaveTo(to); err != nil {
 			return err
@@ -212,6 +221,7 @@ func (s *Services) wireServices() []wire.Service {
 		s.KMS.Wire(),
 		s.S3.Wire(),
 		s.SSM.Wire(),
+		s.ECR.Wire(),
 		servicequotas.Service(servicequotas.Config{
 			Region:  s.cfg.Region,
 			Account: s.cfg.Account,
@@ -290,31 +300,6 @@ func (s *Services) buildIdentity() (err error) {
 		State:      s.cfg.State,
 		Now:        s.cfg.Now,
 		Identities: s.IAM,
-	})
-
-	return err
-}
-
-// buildStorage builds S3 and SSM.
-func (s *Services) buildStorage() (err error) {
-	s.S3, err = s3.New(s3.Config{
-		Dir:        s.cfg.S3Dir,
-		Region:     s.cfg.Region,
-		Account:    s.cfg.Account,
-		Now:        s.cfg.Now,
-		Identities: s.IAM,
-		KMS:        s.KMS,
-	})
-	if err != nil {
-		return err
-	}
-
-	s.SSM, err = ssm.New(ssm.Config{
-		Region:           s.cfg.Region,
-		Account:          s.cfg.Account,
-		State:            s.cfg.State,
-		Now:              s.cfg.Now,
-		PublicParameters: s.cfg.PublicParameters,
 	})
 
 	return err

@@ -17,7 +17,7 @@ import (
 func TestEveryServiceIsWired(t *testing.T) {
 	t.Parallel()
 	var wiring strings.Builder
-	for _, name := range []string{"services.go", "functions.go"} {
+	for _, name := range []string{"services.go", "functions.go", "storage.go"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -39,7 +39,7 @@ func TestEveryServiceIsWired(t *testing.T) {
 
 		found++
 		if !strings.Contains(wiring.String(), e.Name()+".New(") && !strings.Contains(wiring.String(), e.Name()+".Service(") {
-			t.Errorf("services.go and functions.go do not build internal/region/%s", e.Name())
+			t.Errorf("services.go, functions.go and storage.go do not build internal/region/%s", e.Name())
 		}
 	}
 

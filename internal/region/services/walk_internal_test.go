@@ -23,6 +23,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ecr"
 	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
@@ -123,6 +124,7 @@ func sdkClients(c aws.Config, byName func(string) *probe) map[string]any {
 		"autoscaling":          autoscaling.NewFromConfig(with("autoscaling")),
 		"cloudformation":       cloudformation.NewFromConfig(with("cloudformation")),
 		"ec2":                  ec2.NewFromConfig(with("ec2")),
+		"ecr":                  ecr.NewFromConfig(with("ecr")),
 		"elasticloadbalancing": elasticloadbalancingv2.NewFromConfig(with("elasticloadbalancing")),
 		"events":               eventbridge.NewFromConfig(with("events")),
 		"iam":                  iam.NewFromConfig(with("iam")),

@@ -4,28 +4,22 @@ package mirror
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"regexp"
-	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ecr"
 	"github.com/aws/aws-sdk-go-v2/service/ecr/types"
 	"github.com/google/go-containerregistry/pkg/authn"
 
+	"github.com/slipway-k8s/slipway/internal/lib/ecrlogin"
 	"github.com/slipway-k8s/slipway/internal/lib/plainerror"
 )
 
 // ECRAPI are the calls of Amazon ECR that a mirror makes.
 type ECRAPI interface {
 	ecr.DescribeRepositoriesAPIClient
-	GetAuthorizationToken(
-		context.Context,
-		*ecr.GetAuthorizationTokenInput,
-		...func(*ecr.Options),
-	) (*ecr.GetAuthorizationTokenOutput, error)
+	ecrlogin.API
 	CreateRepository(
 		context.Context,
 		*ecr.CreateRepositoryInput,
@@ -39,42 +33,14 @@ type ECR struct {
 	Account string // that has the registry
 }
 
-// ECRHost is what the host name of a private registry of Amazon ECR says.
-type ECRHost struct{ Account, Region string }
-
-// ParseECRHost returns the account and region of a registry, and whether the address begins with a host name of Amazon
-// ECR: ACCOUNT.dkr.ecr.REGION.amazonaws.com, also with FIPS, in another partition, or that for both families of addresses.
-func ParseECRHost(address string) (ECRHost, bool) {
-	host, _, _ := strings.Cut(address, "/")
-	pattern := regexp.MustCompile(
-		`^(\d{12})\.dkr[.-]ecr(?:-fips)?\.([a-z0-9-]+)\.(?:[a-z0-9-]+\.)+[a-z-]+$`,
-	)
-	parts := pattern.FindStringSubmatch(host)
-	if parts == nil {
-		return ECRHost{}, false
-	}
-
-	return ECRHost{Account: parts[1], Region: parts[2]}, true
-}
-
 // login returns the credentials for the registry. They are valid for 12 hours.
 func (e ECR) login(ctx context.Context) (authn.Authenticator, error) {
-	out, err := e.API.GetAuthorizationToken(ctx, &ecr.GetAuthorizationTokenInput{})
+	token, err := ecrlogin.GetToken(ctx, e.API)
 	if err != nil {
-		return nil, fmt.Errorf("log in to Amazon ECR: %w", plainerror.Wrap(err))
+		return nil, err
 	}
 
-	if len(out.AuthorizationData) == 0 {
-		return nil, errors.New("log in to Amazon ECR: it returned no token")
-	}
-
-	token, err := base64.StdEncoding.DecodeString(aws.ToString(out.AuthorizationData[0].AuthorizationToken))
-	user, password, ok := strings.Cut(string(token), ":")
-	if err != nil || !ok {
-		return nil, errors.New("log in to Amazon ECR: its token is not USER:PASSWORD in base64")
-	}
-
-	return authn.FromConfig(authn.AuthConfig{Username: user, Password: password}), nil
+	return authn.FromConfig(authn.AuthConfig{Username: token.User, Password: token.Password}), nil
 }
 
 // listRepositories returns the names of the repositories.

@@ -311,19 +311,3 @@ func TestTargetsAreParsed(t *testing.T) {
 		}
 	}
 }
-
-func TestHostsOfECR(t *testing.T) {
-	for text, want := range map[string]mirror.ECRHost{
-		"123456789012.dkr.ecr.eu-central-1.amazonaws.com/k8s":    {Account: "123456789012", Region: "eu-central-1"},
-		"123456789012.dkr.ecr-fips.us-gov-west-1.amazonaws.com":  {Account: "123456789012", Region: "us-gov-west-1"},
-		"123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn/a/b":   {Account: "123456789012", Region: "cn-north-1"},
-		"123456789012.dkr-ecr.eu-central-1.on.aws/k8s":           {Account: "123456789012", Region: "eu-central-1"},
-		"12345.dkr.ecr.eu-central-1.amazonaws.com":               {},
-		"registry.example.com/123456789012.dkr.ecr.eu-central-1": {},
-		"public.ecr.aws/docker":                                  {},
-	} {
-		if got, ok := mirror.ParseECRHost(text); got != want || ok != (want != mirror.ECRHost{}) {
-			t.Errorf("%s: %+v, %t, want %+v", text, got, ok, want)
-		}
-	}
-}
