@@ -43,9 +43,10 @@ type askedRight struct {
 	reason    string
 }
 
-// shortTopologies are those of make test: they differ most in what they need.
+// shortTopologies are those of make test: they differ most in what they need. The rights for a function are in the tests of
+// package iampolicy.
 func shortTopologies() []string {
-	return []string{"dns-existing", "etcd-dns", "existing", "session", "worker-groups"}
+	return []string{"dns-existing", "existing", "session", "worker-groups"}
 }
 
 // TestTopologiesWithLeastRights: an operator with the everyday policies applies each topology, changes it so that all
