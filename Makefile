@@ -23,10 +23,11 @@ test: build ## every test; tests that this machine cannot run are skipped, liste
 MODEL = ./internal/cluster/rollout ./internal/cluster/upgrade ./internal/machine/backup ./internal/machine/etcd ./internal/machine/follow ./internal/machine/repair ./internal/machine/netpolicy
 
 SEED ?= $(shell date +%s)
-long: build ## the long forms of tests: killed at every write, every topology judged, 10,000 histories of each model
+long: build ## the long forms of tests: killed at every write, every topology judged and operated with least rights, 10,000 histories of each model
 	@echo "COUNT models: seed $(SEED), 10000 histories each"
 	@go test -count=1 -v -timeout 60m -run 'Model|Histories|IsSafe|NeverHarm|KeepQuorum|TestLock$$|TestRestorations$$|TestMaintenance$$' $(MODEL) -rapid.checks=10000 -rapid.seed=$(SEED)
 	@SLIPWAY_LONG=1 go test -count=1 -v -timeout 60m ./test/killed ./test/judge
+	@SLIPWAY_LONG=1 go test -count=1 -v -timeout 60m -run TestTopologiesWithLeastRights ./test/attack
 
 FAULTS ?= 200
 # Their figures are written into this file.

@@ -12,8 +12,9 @@ func newStateSignCommand(a *app) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:   "sign [NAME]",
-		Short: "Sign a cluster's manifests that were not written by Slipway",
-		Long: `Show which documents of a cluster (manifests, asset catalogue, certificates) differ from the signed ones, and sign them.
+		Short: "Sign documents of a cluster that were not written by Slipway",
+		Long: `Show which documents of a cluster (manifests, asset catalogue, certificates, documents of add-ons) differ from the signed
+ones, and sign them.
 
 Slipway signs what it writes, and refuses documents of a signed cluster that somebody else has changed, or that were restored
 from an earlier version. If the change is yours, such as a restored backup, review it and sign it. Signing needs the right to

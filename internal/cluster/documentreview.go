@@ -49,7 +49,7 @@ func (env *Env) ReviewDocuments(ctx context.Context, name string) (DocumentRevie
 	}
 
 	out := DocumentReview{Cluster: name}
-	if out.found, err = clusterstate.HashDocuments(ctx, s, name); err != nil {
+	if out.found, err = clusterstate.HashAllDocuments(ctx, s, name); err != nil {
 		return out, err
 	}
 
@@ -135,7 +135,7 @@ func (env *Env) SignDocuments(ctx context.Context, review DocumentReview) error 
 		ctx,
 		req,
 		func(ctx context.Context, op *operation.Operation, guarded store.Store) error {
-			found, err := clusterstate.HashDocuments(ctx, guarded, review.Cluster)
+			found, err := clusterstate.HashAllDocuments(ctx, guarded, review.Cluster)
 			if err != nil {
 				return err
 			}

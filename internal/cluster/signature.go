@@ -263,6 +263,13 @@ func (session *Session) AdoptDocuments(ctx context.Context, d *Desired) error {
 		return err
 	}
 
+	addons, err := clusterstate.HashAddons(ctx, d.View.Store, session.Name)
+	if err != nil {
+		return err
+	}
+
+	maps.Copy(sums, addons)
+
 	state, err := operation.Fenced(ctx, session.State) // the signature is created once
 	if err != nil {
 		return err

@@ -89,6 +89,8 @@ func escalations() []escalation {
 		{"attach a policy to a group", []step{on("iam:AttachGroupPolicy", iamOf+"group/operators")}},
 		{"attach a policy to a role", []step{on("iam:AttachRolePolicy", ownRole)}},
 		{"attach a policy to a role with a boundary", []step{bounded("iam:AttachRolePolicy", foreign, boundary)}},
+		{"attach another policy to a role of the cluster with the boundary", []step{attach("arn:aws:iam::aws:policy/AdministratorAccess", boundary)}},
+		{"attach a policy of the manifest to a role without a boundary", []step{attach(groupPolicy, "")}},
 		{"inline policy of a user", []step{on("iam:PutUserPolicy", iamOf+"user/operator")}},
 		{"inline policy of a group", []step{on("iam:PutGroupPolicy", iamOf+"group/operators")}},
 		{"inline policy of a role without a boundary", []step{on("iam:PutRolePolicy", ownRole)}},
@@ -166,6 +168,9 @@ func escalations() []escalation {
 		{"records of the etcd of a cluster whose name ends in this one's", []step{changeRecord("etcd-a.x.demo.internal")}},
 		{"records without a name", []step{on("route53:ChangeResourceRecordSets", "arn:aws:route53:::hostedzone/Z0123456789ABCDEFGHIJ")}},
 		{"records of other names", []step{changeRecord("www.example.com")}},
+		{"subnet in a VPC of others", []step{on("ec2:CreateSubnet", ec2Of+"vpc/vpc-0123456789abcdef1")}},
+		{"machine in a subnet of others", []step{on("ec2:RunInstances", ec2Of+"subnet/subnet-0123456789abcdef1")}},
+		{"role of an existing profile for a function", []step{passTo(iamOf+"role/k8s-worker", "lambda")}},
 		{"service-linked role", []step{on("iam:CreateServiceLinkedRole", "*")}},
 	}
 }
@@ -191,10 +196,11 @@ func (e escalation) allowed(policies, limit []authz.Policy) bool {
 func TestNoEscalation(t *testing.T) {
 	l := newPodLab(t).lab
 	who := map[string][2][]authz.Policy{
-		"operator":                 {l.parse(l.policies("demo")), nil},
-		"reader":                   {l.parse(l.policies("demo", "--read-only")), nil},
-		"deletion":                 {l.parse(append(l.policies("demo"), l.policies("demo", "--deletion")...)), nil},
-		"operator with a function": {l.parse(functionPolicies()), nil},
+		"operator":                    {l.parse(l.policies("demo")), nil},
+		"reader":                      {l.parse(l.policies("demo", "--read-only")), nil},
+		"deletion":                    {l.parse(append(l.policies("demo"), l.policies("demo", "--deletion")...)), nil},
+		"operator with a function":    {l.parse(functionPolicies()), nil},
+		"operator in a VPC of others": {l.parse(existingPolicies()), nil},
 		// What an operator gives a role of the cluster, and the operator's own role, is limited by the boundary.
 		"bounded": {l.parseText(anything), l.boundary()},
 	}
@@ -257,6 +263,50 @@ func functionPolicies() []iampolicy.Policy {
 		Boundary:     boundary,
 		Function:     "slipway-dns-demo",
 		FunctionRole: "demo.dns.us-east-1",
+	})
+}
+
+// groupPolicy is a managed policy that a manifest names.
+const groupPolicy = "arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryReadOnly"
+
+// attach attaches a managed policy to a role of the cluster; an empty boundary: the role has none.
+func attach(policy, limit string) step {
+	out := step{"iam:AttachRolePolicy", "arn:aws:iam::" + regiontest.AccountID + ":role" + rolePath + "demo.worker.us-east-1", map[string][]string{
+		"iam:PolicyARN": {policy},
+	}}
+	if limit != "" {
+		out.context["iam:PermissionsBoundary"] = []string{limit}
+	}
+
+	return out
+}
+
+// existingPolicies returns the policies of an operator of a cluster that uses a VPC, subnets, security groups, instance
+// profiles and managed policies of others.
+func existingPolicies() []iampolicy.Policy {
+	const account = "arn:aws:iam::" + regiontest.AccountID
+
+	return iampolicy.BuildPolicies(iampolicy.Input{
+		Partition:    "aws",
+		Region:       "us-east-1",
+		Account:      regiontest.AccountID,
+		Cluster:      "demo",
+		RolePath:     rolePath,
+		KeyAlias:     "alias/slipway/demo",
+		Stores:       []iampolicy.StoreLocation{{Bucket: bucket, Prefix: "team"}},
+		Boundary:     boundary,
+		HasEndpoints: true,
+		PeerVPCs:     []string{"vpc-0123456789abcdef2"},
+		Existing: iampolicy.ExistingResources{
+			VPC:             "vpc-0123456789abcdef0",
+			Subnets:         []string{"subnet-0123456789abcdef0"},
+			PublicSubnets:   []string{"subnet-0123456789abcdef0"},
+			SecurityGroups:  []string{"sg-0123456789abcdef0"},
+			Addresses:       []string{"eipalloc-0123456789abcdef0"},
+			Profiles:        []string{account + ":instance-profile/k8s-worker"},
+			ProfileRoles:    []string{account + ":role/k8s-worker"},
+			ManagedPolicies: []string{groupPolicy},
+		},
 	})
 }
 

@@ -57,13 +57,20 @@ func newLab(t *testing.T) *lab {
 // newLabWithoutStore starts a region.
 func newLabWithoutStore(t *testing.T) *lab {
 	t.Helper()
+
+	return newLabWith(t, regiontest.Options{})
+}
+
+// newLabWith starts a region with options.
+func newLabWith(t *testing.T, o regiontest.Options) *lab {
+	t.Helper()
 	agent, err := exec.LookPath("true")
 	if err != nil {
 		t.Skip("SKIPPED: no program to stand for the agent")
 	}
 
 	l := &lab{T: t, agent: agent, dir: t.TempDir()}
-	l.region = regiontest.StartWith(t, regiontest.Options{})
+	l.region = regiontest.StartWith(t, o)
 
 	return l
 }

@@ -182,10 +182,11 @@ func TestPoliciesFollowTheServiceReference(t *testing.T) {
 
 	documents := map[string]string{}
 	for name, policies := range map[string]any{
-		"operator":                 l.policies("demo"),
-		"reader":                   l.policies("demo", "--read-only"),
-		"deletion":                 l.policies("demo", "--deletion"),
-		"operator with a function": functionPolicies(),
+		"operator":                    l.policies("demo"),
+		"reader":                      l.policies("demo", "--read-only"),
+		"deletion":                    l.policies("demo", "--deletion"),
+		"operator with a function":    functionPolicies(),
+		"operator in a VPC of others": existingPolicies(),
 	} {
 		text, err := json.Marshal(policies)
 		l.check(err)

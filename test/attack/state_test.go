@@ -400,7 +400,8 @@ func (l *lab) forgeEverything() {
 	documents := []store.Object{{Key: "demo/pki/certs.json", Body: certs}}
 	for _, key := range l.objectsBelow("team/demo/") {
 		key = strings.TrimPrefix(key, "team/")
-		if key == "demo/cluster.yaml" || key == "demo/assets.yaml" || strings.HasPrefix(key, "demo/instancegroups/") {
+		isManifest := key == "demo/cluster.yaml" || key == "demo/assets.yaml" || strings.HasPrefix(key, "demo/instancegroups/")
+		if isManifest || strings.HasPrefix(key, "demo/addons/") {
 			documents = append(documents, store.Object{Key: key, Body: l.read(strings.TrimPrefix(key, "demo/"))})
 		}
 	}

@@ -58,6 +58,8 @@ type Session struct {
 	env    *cluster.Env
 	state  store.Store
 	sealer store.Sealer // of the state store
+	// checkedSigner is the ETag of the signature whose signer was checked, empty for a cluster without one; nil: none was.
+	checkedSigner *string
 }
 
 // Open reads the manifest of a cluster and connects to its API.

@@ -11,6 +11,7 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/cluster/addons/source"
+	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/lib/asset"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/addon/applier"
@@ -122,12 +123,12 @@ func (s *Session) clusterValues(ctx context.Context, list []v1alpha1.Addon) (map
 
 // readState returns an object of the cluster's add-ons in the state store.
 func (s *Session) readState(ctx context.Context, path string) ([]byte, error) {
-	key := s.Cluster.Metadata.Name + "/addons/" + path
+	key := clusterstate.AddonPrefix(s.Cluster.Metadata.Name) + path
 
 	object, err := s.state.Get(ctx, key)
 	if err != nil {
 		return nil, fmt.Errorf("%s of %s: %w", key, s.state.URL(), err)
 	}
 
-	return object.Body, nil
+	return object.Body, s.verify(ctx, object)
 }

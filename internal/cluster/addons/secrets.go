@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/manifest"
@@ -68,23 +69,23 @@ func ParseRegistrySecret(name string, config []byte) (RegistrySecret, error) {
 }
 
 // secretsPrefix returns the prefix of the keys of a cluster's registry secrets in the state store.
-func (s *Session) secretsPrefix() string { return s.Cluster.Metadata.Name + "/addons/secrets/" }
+func (s *Session) secretsPrefix() string {
+	return clusterstate.AddonPrefix(s.Cluster.Metadata.Name) + "secrets/"
+}
 
 // secretContext returns the context to which a registry secret is sealed.
 func (s *Session) secretContext(name string) map[string]string {
 	return map[string]string{"slipway.dev/cluster": s.Cluster.Metadata.Name, "slipway.dev/addon-secret": name}
 }
 
-// SetSecret encrypts a registry secret and writes it into the state store. One of the same name is replaced.
+// SetSecret encrypts a registry secret, signs it and writes it into the state store. One of the same name is replaced.
 func (s *Session) SetSecret(ctx context.Context, secret RegistrySecret) error {
 	sealed, err := s.sealer.Seal(ctx, secret.config, s.secretContext(secret.Name))
 	if err != nil {
 		return fmt.Errorf("registry secret %s: %w", secret.Name, err)
 	}
 
-	_, err = s.state.Put(ctx, s.secretsPrefix()+secret.Name, sealed)
-
-	return err
+	return s.write(ctx, s.secretsPrefix()+secret.Name, sealed)
 }
 
 // Secrets returns the registry secrets of the cluster, sorted by name.
@@ -104,7 +105,7 @@ func (s *Session) Secrets(ctx context.Context) ([]RegistrySecret, error) {
 
 // DeleteSecret deletes a registry secret from the state store. Namespaces keep theirs until the next apply of their channel.
 func (s *Session) DeleteSecret(ctx context.Context, name string) error {
-	return s.state.Delete(ctx, s.secretsPrefix()+name)
+	return s.write(ctx, s.secretsPrefix()+name, nil)
 }
 
 // HasSecret reports whether the state store has a registry secret of this name.
@@ -125,6 +126,10 @@ func (s *Session) readSecret(ctx context.Context, name string) ([]byte, error) {
 	}
 
 	if err != nil {
+		return nil, err
+	}
+
+	if err := s.verify(ctx, object); err != nil {
 		return nil, err
 	}
 

@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	// statementVersion is the version of the format of [statement].
-	statementVersion = 1
+	// statementVersion is the version of the format of [statement]. A statement without documents of add-ons, which
+	// earlier versions of Slipway do not know, has the one before.
+	statementVersion = 2
 	// statementPurpose distinguishes statements from other messages that the Kubernetes CA signs.
 	statementPurpose = "documents of the state"
 )
@@ -56,6 +57,9 @@ type Signed struct {
 	Revision int64
 	// Documents have the SHA-256 of each document, by key.
 	Documents map[string]string
+	// Addons have what is signed about the documents of add-ons, by key, as a statement has it: [VerifyDocuments] does not
+	// read them.
+	Addons map[string][]string
 	// Issuer is the certificate (PEM) of the key that signed.
 	Issuer []byte
 	// Object that has the signature.
@@ -70,7 +74,8 @@ type refresher interface {
 	Refresh(ctx context.Context) error
 }
 
-// VerifyDocuments checks all documents of a cluster, those of [HashDocuments], against their signature. If the signature is
+// VerifyDocuments checks all documents of a cluster that a plan is computed from, those of [HashDocuments], against their
+// signature. If the signature is
 // valid for another authority than the cluster's own, it is not noticed here: the caller compares [pki.PublicBundle.Issuer]
 // with something that is not in the store. The error wraps [ErrTampered].
 func VerifyDocuments(ctx context.Context, s store.Store, cluster string) (Signed, error) {
@@ -81,7 +86,7 @@ func VerifyDocuments(ctx context.Context, s store.Store, cluster string) (Signed
 			return err
 		}
 
-		out, err = verifyFound(ctx, s, cluster, found, func(string) bool { return true })
+		out, err = verifyFound(ctx, s, cluster, found, func(key string) bool { return !isAddonKey(cluster, key) })
 
 		return err
 	})
@@ -181,6 +186,7 @@ func verifyFound(
 	}
 
 	out.Documents = found
+	out.Addons = signed.addons(found)
 
 	return out, nil
 }
@@ -336,7 +342,13 @@ func parseStatement(body []byte, cluster string, issuer []byte) (statement, erro
 
 // encodeSigned returns the object with a signed statement.
 func encodeSigned(st statement, key pki.Key) (store.Object, error) {
-	st.Version = statementVersion
+	st.Version = 1
+	for key := range st.Documents {
+		if isAddonKey(st.Cluster, key) {
+			st.Version = statementVersion
+		}
+	}
+
 	body, err := json.Marshal(st)
 	if err != nil {
 		return store.Object{}, fmt.Errorf("encode the statement about cluster %s: %w", st.Cluster, err)
@@ -377,36 +389,45 @@ func (s *Signer) Signed() Signed { return s.signed }
 // Begin signs documents (SHA-256 by key; empty: it is deleted) that are about to be written, next to those that they
 // replace. Call Finish with the same documents when they are written.
 func (s *Signer) Begin(ctx context.Context, changes map[string]string) error {
-	documents := map[string][]string{}
-	for key, sum := range s.signed.Documents {
-		documents[key] = []string{sum}
-	}
-
+	documents := s.list(s.signed.Documents, s.signed.Addons)
 	for key, sum := range changes {
-		documents[key] = []string{s.signed.Documents[key], sum}
+		if documents[key] == nil {
+			documents[key] = []string{""}
+		}
+
+		documents[key] = append(slices.Clone(documents[key]), sum)
 	}
 
-	return s.write(ctx, documents, s.signed.Documents)
+	return s.write(ctx, documents, s.signed)
 }
 
 // Finish signs documents that were written.
 func (s *Signer) Finish(ctx context.Context, changes map[string]string) error {
-	after := maps.Clone(s.signed.Documents)
-	if after == nil {
-		after = map[string]string{}
+	after := Signed{Documents: maps.Clone(s.signed.Documents), Addons: maps.Clone(s.signed.Addons)}
+	if after.Documents == nil {
+		after.Documents = map[string]string{}
 	}
 
-	maps.Copy(after, changes)
-	maps.DeleteFunc(after, func(_, sum string) bool { return sum == "" })
-	documents := map[string][]string{}
-	for key, sum := range after {
-		documents[key] = []string{sum}
-	}
+	maps.Copy(after.Documents, changes)
+	maps.DeleteFunc(after.Documents, func(_, sum string) bool { return sum == "" })
+	maps.DeleteFunc(after.Addons, func(key string, _ []string) bool { _, isChanged := changes[key]; return isChanged })
 
-	return s.write(ctx, documents, after)
+	return s.write(ctx, s.list(after.Documents, after.Addons), after)
 }
 
-func (s *Signer) write(ctx context.Context, documents map[string][]string, now map[string]string) error {
+// list returns the documents of a statement.
+func (*Signer) list(documents map[string]string, addons map[string][]string) map[string][]string {
+	out := map[string][]string{}
+	maps.Copy(out, addons)
+	for key, sum := range documents {
+		out[key] = []string{sum}
+	}
+
+	return out
+}
+
+// write signs documents, of which now is what is signed afterwards.
+func (s *Signer) write(ctx context.Context, documents map[string][]string, now Signed) error {
 	o, err := s.encode(documents)
 	if err != nil {
 		return err
@@ -416,7 +437,13 @@ func (s *Signer) write(ctx context.Context, documents map[string][]string, now m
 		return err
 	}
 
-	s.signed = Signed{Revision: s.nextRevision(), Documents: now, Issuer: s.signed.Issuer, Object: o}
+	s.signed = Signed{
+		Revision:  s.nextRevision(),
+		Documents: now.Documents,
+		Addons:    now.Addons,
+		Issuer:    s.signed.Issuer,
+		Object:    o,
+	}
 
 	return nil
 }

@@ -41,7 +41,7 @@ func TestStatementOfALaterVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = parseStatement(text, "demo", ca.Issuer())
-	if err == nil || !strings.Contains(err.Error(), "unknown format version 2") || diag.Hints(err)[0] != "upgrade slipway" {
+	if err == nil || !strings.Contains(err.Error(), "unknown format version 3") || diag.Hints(err)[0] != "upgrade slipway" {
 		t.Errorf("%v", err)
 	}
 }

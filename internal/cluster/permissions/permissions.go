@@ -60,6 +60,10 @@ func BuildInput(
 		if set, err := clusterstate.LoadManifests(ctx, s, req.Cluster); err == nil {
 			in.Stores = appendStore(in.Stores, set.Cluster.Spec.ConfigStore.Base)
 			addNamedResources(&in, set)
+			addExisting(&in, set)
+			if err := addProfiles(ctx, cfg, &in, set.Cluster.Spec.CloudProvider.AWS.InstanceProfiles); err != nil {
+				return in, err
+			}
 		}
 	}
 
@@ -79,6 +83,7 @@ func addNamedResources(in *iampolicy.Input, set manifest.Set) {
 	}
 
 	isInterface := func(service string) bool { return !model.IsGatewayEndpoint(service) }
+	in.HasEndpoints = len(set.Cluster.Spec.Networking.VPCEndpoints) > 0
 	in.InterfaceEndpoints = slices.ContainsFunc(set.Cluster.Spec.Networking.VPCEndpoints, isInterface)
 	if manifest.HasDNS(set.Cluster.Spec) {
 		in.DNSNames = []string{set.Cluster.Spec.API.PublicName}

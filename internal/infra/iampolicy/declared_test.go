@@ -17,7 +17,7 @@ import (
 // TestDeclaredCalls compares the policies with the calls that the drivers and the store declare: every
 // declared call is an allowed action, and the reverse.
 func TestDeclaredCalls(t *testing.T) {
-	in := iampolicy.Input{Partition: "aws", Region: "us-east-1", Account: "123456789012", Cluster: "demo", RolePath: "/r/", KeyAlias: "alias/a", KeyARN: "arn:aws:kms:us-east-1:123456789012:key/k", Boundary: "arn:aws:iam::123456789012:policy/p", LoadBalancers: []string{"l"}, PeerVPCs: []string{"vpc-1"}, RouteTables: []string{"rtb-1"}, WarmPools: true, UnknownTypes: true, DNSNames: []string{"api.example.com"}, Issuer: "https://oidc.s3.us-east-1.amazonaws.com/demo", Discovery: iampolicy.StoreLocation{Bucket: "oidc"}, Function: "slipway-dns-demo", FunctionRole: "demo.dns.us-east-1"}
+	in := iampolicy.Input{Partition: "aws", Region: "us-east-1", Account: "123456789012", Cluster: "demo", RolePath: "/r/", KeyAlias: "alias/a", KeyARN: "arn:aws:kms:us-east-1:123456789012:key/k", Boundary: "arn:aws:iam::123456789012:policy/p", LoadBalancers: []string{"l"}, PeerVPCs: []string{"vpc-1"}, RouteTables: []string{"rtb-1"}, WarmPools: true, UnknownTypes: true, DNSNames: []string{"api.example.com"}, Issuer: "https://oidc.s3.us-east-1.amazonaws.com/demo", Discovery: iampolicy.StoreLocation{Bucket: "oidc"}, Function: "slipway-dns-demo", FunctionRole: "demo.dns.us-east-1", Existing: iampolicy.ExistingResources{ManagedPolicies: []string{"arn:aws:iam::aws:policy/p"}}}
 	st := iampolicy.StoreLocation{Bucket: "b"}
 	in.Stores = []iampolicy.StoreLocation{st}
 	allowed := iampolicy.AllowedActions(append(iampolicy.BuildPolicies(in), iampolicy.BuildStateInitPolicy(in, st), iampolicy.BuildDeletionPolicy(in), iampolicy.BuildDiscoveryInitPolicy(in, in.Discovery)))
@@ -58,11 +58,11 @@ func TestDeclaredCalls(t *testing.T) {
 	}
 	slices.Sort(declared)
 	declared = slices.Compact(declared)
-	// No manifest turns a key or its rotation off, or attaches a managed policy. Only an administrator
+	// No manifest turns a key or its rotation off. Only an administrator
 	// changes the policy of a key or the trust of a role. The details of all the
 	// account's roles save calls: whoever may not see them reads each role by itself. The two that are added
 	// are asked by AWS without a call of ours.
-	spare := []string{"kms:DisableKey", "kms:DisableKeyRotation", "kms:PutKeyPolicy", "iam:AttachRolePolicy", "iam:UpdateAssumeRolePolicy", "iam:GetAccountAuthorizationDetails"}
+	spare := []string{"kms:DisableKey", "kms:DisableKeyRotation", "kms:PutKeyPolicy", "iam:UpdateAssumeRolePolicy", "iam:GetAccountAuthorizationDetails"}
 	validates := []string{"elasticloadbalancing:DescribeTargetHealth", "iam:CreatePolicy"} // cluster/validate and cluster/permissions, without interfaces
 	want := slices.DeleteFunc(append(append(declared, validates...), "ec2:RunInstances", "iam:PassRole"), func(a string) bool { return slices.Contains(spare, a) })
 	slices.Sort(want)

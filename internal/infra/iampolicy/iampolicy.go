@@ -54,6 +54,10 @@ type Input struct {
 	PeerVPCs []string
 	// RouteTables lists the ids of their route tables that get a route to the cluster's VPC.
 	RouteTables []string
+	// Existing are the resources of others that the manifests name.
+	Existing ExistingResources
+	// HasEndpoints is true if the cluster has VPC endpoints of any type.
+	HasEndpoints bool
 	// WarmPools is true if a group of the cluster has a warm pool.
 	WarmPools bool
 	// UnknownTypes is true if a group uses a machine type that the embedded list does not contain.
@@ -147,6 +151,7 @@ func BuildPolicies(in Input) []Policy {
 			list,
 			s.networkStatements(),
 			s.endpointStatements(),
+			s.existingStatements(),
 			s.peeringStatements(),
 			s.dnsStatements(),
 			s.machineStatements(),
@@ -184,12 +189,12 @@ func (s policyBuilder) regionalARN(service, rest string) string {
 	return "arn:" + s.Partition + ":" + service + ":" + s.Region + ":" + s.Account + ":" + rest
 }
 
-// arnsByID returns the ARNs of resources with these ids. kind is the ARN's resource type with a trailing
+// arnsByID returns the ARNs of EC2's resources with these ids. kind is the ARN's resource type with a trailing
 // slash.
-func (s policyBuilder) arnsByID(service, kind string, ids []string) []string {
+func (s policyBuilder) arnsByID(kind string, ids []string) []string {
 	var out []string
 	for _, id := range ids {
-		out = append(out, s.regionalARN(service, kind+id))
+		out = append(out, s.regionalARN("ec2", kind+id))
 	}
 
 	return out

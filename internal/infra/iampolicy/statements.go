@@ -89,6 +89,7 @@ func (s policyBuilder) conditionalReadStatements() []Statement {
 		)
 	}
 
+	out = append(out, s.existingReadStatements()...)
 	if s.Issuer != "" {
 		out = append(out, s.issuerReadStatements()...)
 	}
@@ -203,7 +204,7 @@ func (s policyBuilder) peeringStatements() []Statement {
 		newStatement(
 			"AcceptPeering",
 			qualifyActions("ec2", "AcceptVpcPeeringConnection"),
-			s.arnsByID("ec2", "vpc/", s.PeerVPCs),
+			s.arnsByID("vpc/", s.PeerVPCs),
 			nil,
 		),
 	}
@@ -213,7 +214,7 @@ func (s policyBuilder) peeringStatements() []Statement {
 			newStatement(
 				"ChangePeerRoutes",
 				qualifyActions("ec2", "CreateRoute", "DeleteRoute", "ReplaceRoute"),
-				s.arnsByID("ec2", "route-table/", s.RouteTables),
+				s.arnsByID("route-table/", s.RouteTables),
 				nil,
 			),
 		)

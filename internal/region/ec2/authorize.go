@@ -187,6 +187,10 @@ func (st *serviceState) requestResources(op string, tree map[string]any) []strin
 		"LaunchTemplateData",
 	)
 
+	if op == "CreateRoute" || op == "ReplaceRoute" { // not about the target of the route
+		named = slices.DeleteFunc(named, func(id string) bool { return resourceKind(id) != "route-table" })
+	}
+
 	return slices.Concat(named, st.associationResources(tree), st.peeringAccepterVPC(op, tree))
 }
 

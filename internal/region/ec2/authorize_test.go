@@ -66,6 +66,9 @@ func TestIAMIsAskedAboutEachResource(t *testing.T) {
 			GroupId:       new("sg-0123456789abcdef0"),
 			IpPermissions: []*sdk.IpPermission{{UserIdGroupPairs: []*sdk.UserIdGroupPair{{GroupId: new("sg-0fffffffffffffff0")}}}},
 		}, []string{"ec2:AuthorizeSecurityGroupIngress security-group/sg-0123456789abcdef0"}},
+		{"CreateRoute", &sdk.CreateRouteInput{
+			RouteTableId: new("rtb-0123456789abcdef0"), GatewayId: new("igw-0123456789abcdef0"), DestinationCidrBlock: new("0.0.0.0/0"),
+		}, []string{"ec2:CreateRoute route-table/rtb-0123456789abcdef0"}},
 		{"DeleteKeyPair", &sdk.DeleteKeyPairInput{KeyName: new("ours")}, []string{"ec2:DeleteKeyPair key-pair/ours aws:ResourceTag/team=a"}},
 	} {
 		a := &recordingAuthorizer{}
