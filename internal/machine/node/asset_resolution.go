@@ -8,25 +8,16 @@ import (
 )
 
 // ResolveAssets looks up the files and images that machines of a role and architecture need for a
-// Kubernetes version (without "v"). All other assets have the catalogue's default version. Errors
-// come from the catalogue unchanged.
+// Kubernetes version (without "v"). All other assets have the catalogue's default version. Images have
+// digests. Errors come from the catalogue unchanged.
 func ResolveAssets(
 	c asset.Catalog,
 	role v1alpha1.Role,
 	kubernetes, arch string,
 ) ([]File, map[string]string, error) {
 	versions := map[string]string{"containerd": "", "runc": "", "cni-plugins": "", "kubelet": kubernetes}
-	images := map[string]string{"pause": ""}
 	if role == v1alpha1.RoleControlPlane {
 		versions["etcd"] = ""
-		for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"} {
-			images[name] = kubernetes
-		}
-
-		// The control plane renders the add-ons with these images.
-		for _, name := range []string{"coredns", "flannel", "flannel-cni-plugin"} {
-			images[name] = ""
-		}
 	}
 
 	var files []File
@@ -48,7 +39,7 @@ func ResolveAssets(
 
 	refs := map[string]string{}
 
-	for name, version := range images {
+	for name, version := range ImageVersions(role, kubernetes) {
 		ref, err := c.ImageVersion(name, version, arch)
 		if err != nil {
 			return nil, nil, err
@@ -58,4 +49,24 @@ func ResolveAssets(
 	}
 
 	return files, refs, nil
+}
+
+// ImageVersions returns the images that machines of a role need for a Kubernetes version (without "v"), each with its
+// version in the catalogue; empty: the default.
+func ImageVersions(role v1alpha1.Role, kubernetes string) map[string]string {
+	images := map[string]string{"pause": ""}
+	if role != v1alpha1.RoleControlPlane {
+		return images
+	}
+
+	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"} {
+		images[name] = kubernetes
+	}
+
+	// The control plane renders the add-ons with these images.
+	for _, name := range []string{"coredns", "flannel", "flannel-cni-plugin"} {
+		images[name] = ""
+	}
+
+	return images
 }
