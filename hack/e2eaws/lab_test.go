@@ -30,6 +30,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/internal/cli"
+	"github.com/slipway-k8s/slipway/internal/lib/asset/assettest"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
@@ -43,7 +44,7 @@ func TestMain(m *testing.M) {
 		context.AfterFunc(ctx, stop)
 		os.Exit(cli.Main(ctx, cli.Env{
 			Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-			Getenv: os.Getenv, Now: time.Now, Hostname: os.Hostname,
+			Getenv: os.Getenv, Now: time.Now, Hostname: os.Hostname, Registries: assettest.Registries{},
 		}))
 	case "e2eaws":
 		main()

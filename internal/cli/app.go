@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"time"
 
@@ -52,6 +53,8 @@ type Env struct {
 	Version string
 	// Resolver queries the DNS. Nil: the resolver of this machine.
 	Resolver Resolver
+	// Registries answers requests to the registries of images that a catalogue has no digests for. Nil: http.DefaultTransport.
+	Registries http.RoundTripper
 }
 
 // ExitError is an error that only sets the exit code: the command has printed everything else.

@@ -5,6 +5,8 @@ package cli_test
 import (
 	"context"
 	"flag"
+	"fmt"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -16,6 +18,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/slipway-k8s/slipway/internal/cli"
+	"github.com/slipway-k8s/slipway/internal/lib/asset/assettest"
 )
 
 var update = flag.Bool("update", false, "rewrite the scripts' expected output and docs/cli")
@@ -27,7 +30,7 @@ func TestMain(m *testing.M) {
 		defer stop()
 		os.Exit(cli.Main(ctx, cli.Env{
 			Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-			Getenv: os.Getenv, Environ: os.Environ, Now: time.Now, Hostname: os.Hostname,
+			Getenv: os.Getenv, Environ: os.Environ, Now: time.Now, Hostname: os.Hostname, Registries: registries(),
 		}))
 	}})
 }
@@ -67,4 +70,19 @@ func TestHelpIsWhole(t *testing.T) {
 			t.Errorf("%s does not say its exit codes", path)
 		}
 	}
+}
+
+// registries stands for the registries of images, unless a script says that there is no network.
+func registries() http.RoundTripper {
+	if os.Getenv("TEST_REGISTRIES") == "unreachable" {
+		return unreachable{}
+	}
+	return assettest.Registries{}
+}
+
+// unreachable is a network that reaches no host.
+type unreachable struct{}
+
+func (unreachable) RoundTrip(req *http.Request) (*http.Response, error) {
+	return nil, fmt.Errorf("lookup %s: no such host", req.URL.Host)
 }

@@ -23,7 +23,8 @@ import (
 const createLong = `Write the manifests, certificate authorities and pinned asset catalogue of a new cluster into the state store. Nothing
 is made in AWS: see 'slipway plan' and 'slipway apply'.
 
-Everything is checked before anything is written, and every wrong field is reported at once.`
+Everything is checked before anything is written, and every wrong field is reported at once. Images that the catalogue names by
+tag get the digest that the tag has in the registry now; a catalogue with digests (--assets) needs no registry.`
 
 type createOptions struct {
 	file, format string
@@ -281,6 +282,11 @@ func (a *app) confirmAndCreate(ctx context.Context, created manifests.NewCluster
 	}
 
 	if err := store.CheckKey(created.Sealer); err != nil {
+		return err
+	}
+
+	var err error
+	if created.Catalog, err = manifests.PinImages(ctx, a.newClusterEnv(), created.Catalog, created.Set); err != nil {
 		return err
 	}
 

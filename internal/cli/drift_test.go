@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cli"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
+	"github.com/slipway-k8s/slipway/internal/lib/asset/assettest"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
@@ -52,6 +53,7 @@ func (s shell) run(args ...string) (code int, stdout, stderr string) {
 	code = cli.Main(s.t.Context(), cli.Env{
 		Args: args, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs,
 		Getenv: func(k string) string { return s.env[k] }, Now: time.Now, Hostname: os.Hostname, Resolver: s.resolver,
+		Registries: assettest.Registries{},
 	})
 	return code, out.String(), errs.String()
 }

@@ -35,6 +35,7 @@ func (a *app) newClusterEnv() *cluster.Env {
 		Calls:        &a.calls,
 		Now:          a.Now,
 		Resolver:     a.Resolver,
+		Registries:   a.Registries,
 		Operator:     a.describeOperator(),
 		User:         a.Getenv("USER"),
 		Tool:         toolVersion(a.Version),

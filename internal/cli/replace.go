@@ -128,6 +128,10 @@ func (a *app) confirmAndChange(
 		return err
 	}
 
+	if c, err = c.PinImages(ctx, a.newClusterEnv(), after); err != nil {
+		return err
+	}
+
 	writes, err := c.Writes(after)
 	if err != nil {
 		return err

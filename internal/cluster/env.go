@@ -16,6 +16,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -43,6 +44,8 @@ type Env struct {
 	Now func() time.Time
 	// Resolver queries the DNS.
 	Resolver Resolver
+	// Registries answers requests to the registries of images. Nil: http.DefaultTransport.
+	Registries http.RoundTripper
 	// Operator describes the caller in locks and in the journal. Operation is set by each request.
 	Operator operation.Initiator
 	// User is the caller's account name, for the subject of certificates. It may be empty.

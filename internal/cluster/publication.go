@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
@@ -56,7 +57,7 @@ func (session *Session) buildPublication(
 		own.Spec.KubernetesVersion = manifest.GroupVersion(d.Manifests.Cluster, g)
 		files, images, err := node.ResolveAssets(catalog, g.Spec, own.Spec.KubernetesVersion, arch)
 		if err != nil {
-			return node.Publication{}, fmt.Errorf("instancegroup/%s: %w", g.Metadata.Name, err)
+			return node.Publication{}, explainAssets(session.Name, g.Metadata.Name, err)
 		}
 
 		doc, err := node.BuildDocument(node.DocumentInput{
@@ -85,6 +86,19 @@ func (session *Session) buildPublication(
 	}
 
 	return node.BuildPublication(in)
+}
+
+// explainAssets names the group whose assets cannot be resolved, and how images get digests.
+func explainAssets(cluster, group string, err error) error {
+	explained := fmt.Errorf("%s: instancegroup/%s: %w", manifest.AssetsKey(cluster), group, err)
+	if !errors.Is(err, asset.ErrNoDigest) {
+		return explained
+	}
+
+	return diag.WithHint(
+		explained,
+		fmt.Sprintf("look its digest up: slipway get all %s -o yaml | slipway replace -f - --yes", cluster),
+	)
 }
 
 // ReadCatalog returns the cluster's asset catalogue with the repositories that its manifest sets. The error wraps

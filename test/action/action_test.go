@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/cli"
+	"github.com/slipway-k8s/slipway/internal/lib/asset/assettest"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
@@ -40,7 +41,7 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "slipway" {
 		os.Exit(cli.Main(context.Background(), cli.Env{
 			Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-			Getenv: os.Getenv, Now: time.Now, Hostname: os.Hostname,
+			Getenv: os.Getenv, Now: time.Now, Hostname: os.Hostname, Registries: assettest.Registries{},
 		}))
 	}
 	os.Exit(m.Run())

@@ -24,6 +24,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cli"
 	"github.com/slipway-k8s/slipway/internal/infra/iampolicy"
+	"github.com/slipway-k8s/slipway/internal/lib/asset/assettest"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
@@ -98,13 +99,14 @@ func (l *lab) slipway(c caller, args ...string) (stdout, stderr string, code int
 
 	var out, errs bytes.Buffer
 	code = cli.Main(l.Context(), cli.Env{
-		Args:     args,
-		Stdin:    strings.NewReader(""),
-		Stdout:   &out,
-		Stderr:   &errs,
-		Getenv:   func(k string) string { return env[k] },
-		Now:      time.Now,
-		Hostname: os.Hostname,
+		Args:       args,
+		Stdin:      strings.NewReader(""),
+		Stdout:     &out,
+		Stderr:     &errs,
+		Getenv:     func(k string) string { return env[k] },
+		Now:        time.Now,
+		Hostname:   os.Hostname,
+		Registries: assettest.Registries{},
 	})
 
 	return out.String(), errs.String(), code

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/cli"
+	"github.com/slipway-k8s/slipway/internal/lib/asset/assettest"
 )
 
 // TestRenderedFilesArePrivate: what a template contains of user data is for the operator's eyes only.
@@ -61,7 +62,7 @@ func TestEditorGetsNoSecrets(t *testing.T) {
 	var output bytes.Buffer
 	cli.Main(t.Context(), cli.Env{
 		Args: []string{"edit", "cluster", "demo"}, Stdin: strings.NewReader(""), Stdout: &output, Stderr: &output,
-		Getenv: os.Getenv, Environ: os.Environ, Now: time.Now, Hostname: os.Hostname,
+		Getenv: os.Getenv, Environ: os.Environ, Now: time.Now, Hostname: os.Hostname, Registries: assettest.Registries{},
 	})
 	got, err := os.ReadFile(seen)
 	if err != nil {

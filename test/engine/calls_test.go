@@ -26,6 +26,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster/operation"
 	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 	"github.com/slipway-k8s/slipway/internal/lib/asset"
+	"github.com/slipway-k8s/slipway/internal/lib/asset/assettest"
 	"github.com/slipway-k8s/slipway/internal/lib/filesum"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/manifest"
@@ -104,11 +105,12 @@ func newCaller(t *testing.T, set manifest.Set) *caller {
 	r := regiontest.StartWith(t, regiontest.Options{InProcess: true})
 	c := &caller{t: t, region: r, set: set, config: slowConfig(r, callLatency)}
 	c.env = cluster.Env{
-		Now:       time.Now,
-		Operator:  operation.Initiator{Owner: "me@host", PID: 1, Command: "slipway", Tool: "test"},
-		Tool:      "test",
-		AgentPath: writeAgent(t),
-		Sums:      filesum.Cache{Now: time.Now},
+		Now:        time.Now,
+		Registries: assettest.Registries{},
+		Operator:   operation.Initiator{Owner: "me@host", PID: 1, Command: "slipway", Tool: "test"},
+		Tool:       "test",
+		AgentPath:  writeAgent(t),
+		Sums:       filesum.Cache{Now: time.Now},
 	}
 	initState(t, r)
 	return c
@@ -200,6 +202,9 @@ func (c *caller) create(ctx context.Context) error {
 	env := c.process()
 	s, sealer, err := env.Stores.State(ctx)
 	if err != nil {
+		return err
+	}
+	if catalog, err = manifests.PinImages(ctx, env, catalog, c.set); err != nil {
 		return err
 	}
 	created := manifests.NewCluster{Store: s, Sealer: sealer, Set: c.set, Catalog: catalog}

@@ -96,6 +96,7 @@ func TestWhatIsNotSeenYet(t *testing.T) {
 			if n > 0 && stats.NotPropagated == 0 {
 				t.Error("nothing was repeated")
 			}
+			changeUnseen(t, r)
 			r.DelayVisibility(0)
 			waitForRegion()
 			got := r.Inventory(t)
@@ -108,6 +109,39 @@ func TestWhatIsNotSeenYet(t *testing.T) {
 			time.Sleep(time.Minute)
 		})
 	}
+}
+
+// changeUnseen changes the tags of all resources of the cluster. The next plan is empty at once.
+func changeUnseen(t *testing.T, r regiontest.Region) {
+	t.Helper()
+	set := newHASet(t, "demo")
+	set.Cluster.Spec.Tags = map[string]string{"team": "a"}
+	g := mustBuildGraph(t, set)
+	if err := newEngine(r.AWSConfig(), "demo").run(t.Context(), g); err != nil {
+		t.Fatalf("change the tags: %v", err)
+	}
+	p, err := newEngine(r.AWSConfig(), "demo").plan(t.Context(), g)
+	if err != nil || !p.IsEmpty() {
+		t.Errorf("the plan after other tags is not empty: %v\n%s", err, strings.Join(planLines(p), "\n"))
+	}
+}
+
+// TestFunctionIsNotSeenYet: a function whose role, policies and rules are seen late is created, invoked and deleted.
+func TestFunctionIsNotSeenYet(t *testing.T) {
+	t.Parallel()
+	r := regiontest.Start(t)
+	g := onlyFunction(newDNSGraph(t, r))
+	empty := r.Inventory(t)
+	r.DelayVisibility(2)
+	if err := runFunction(t.Context(), r.AWSConfig(), g); err != nil {
+		t.Fatal(err)
+	}
+	mustPlanNothing(t, r.AWSConfig(), g, "seen late")
+	if err := runFunction(t.Context(), r.AWSConfig(), &graph.Graph{}); err != nil {
+		t.Fatal(err)
+	}
+	r.DelayVisibility(0)
+	checkInventory(t, r, empty, "deleted")
 }
 
 // TestCriticalPath applies the cluster in a region in which NAT gateways, load balancers and

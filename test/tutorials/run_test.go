@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/cli"
+	"github.com/slipway-k8s/slipway/internal/lib/asset/assettest"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 	"github.com/slipway-k8s/slipway/test/referencedata"
 	"github.com/slipway-k8s/slipway/test/tutorials"
@@ -30,7 +31,7 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "slipway" {
 		os.Exit(cli.Main(context.Background(), cli.Env{
 			Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-			Getenv: os.Getenv, Now: time.Now, Hostname: os.Hostname,
+			Getenv: os.Getenv, Now: time.Now, Hostname: os.Hostname, Registries: assettest.Registries{},
 		}))
 	}
 	os.Exit(m.Run())

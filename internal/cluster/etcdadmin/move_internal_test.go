@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -26,26 +27,46 @@ type twoZones struct {
 	instances  []ec2types.Instance
 	terminated []string
 	refusal    error
+
+	staleLists int                       // how many lists do not see what was changed before
+	former     map[string][]ec2types.Tag // what they see of a volume
 }
 
 // DescribeVolumes knows the filters for tags.
 func (z *twoZones) DescribeVolumes(_ context.Context, in *ec2.DescribeVolumesInput, _ ...func(*ec2.Options)) (*ec2.DescribeVolumesOutput, error) {
 	out := &ec2.DescribeVolumesOutput{}
 	for _, v := range z.volumes {
+		tags := v.Tags
+		if kept, changed := z.former[*v.VolumeId]; changed && z.staleLists > 0 {
+			tags = kept
+		}
 		matches := func(f ec2types.Filter) bool {
-			return slices.ContainsFunc(v.Tags, func(t ec2types.Tag) bool { return "tag:"+*t.Key == *f.Name && *t.Value == f.Values[0] })
+			return slices.ContainsFunc(tags, func(t ec2types.Tag) bool { return "tag:"+*t.Key == *f.Name && *t.Value == f.Values[0] })
 		}
 		if !slices.ContainsFunc(in.Filters, func(f ec2types.Filter) bool { return !matches(f) }) {
 			out.Volumes = append(out.Volumes, v)
 		}
 	}
 
+	z.staleLists--
+
 	return out, nil
+}
+
+// keepTags makes the next lists see the present tags of a volume.
+func (z *twoZones) keepTags(v ec2types.Volume) {
+	if z.former == nil {
+		z.former = map[string][]ec2types.Tag{}
+	}
+	if _, kept := z.former[*v.VolumeId]; !kept {
+		z.former[*v.VolumeId] = slices.Clone(v.Tags)
+	}
 }
 
 func (z *twoZones) CreateTags(_ context.Context, in *ec2.CreateTagsInput, _ ...func(*ec2.Options)) (*ec2.CreateTagsOutput, error) {
 	for i := range z.volumes {
 		if *z.volumes[i].VolumeId == in.Resources[0] {
+			z.keepTags(z.volumes[i])
 			z.volumes[i].Tags = append(z.volumes[i].Tags, in.Tags...)
 		}
 	}
@@ -243,4 +264,31 @@ func TestNewestUsable(t *testing.T) {
 	if b := newestUsable(all[2:]); b != nil {
 		t.Errorf("%+v", b)
 	}
+}
+
+// TestSetAsideWaitsForEC2: EC2 shows new tags after a while. A machine that starts before would find the volume by its former tags.
+func TestSetAsideWaitsForEC2(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		z := &twoZones{staleLists: 5}
+		z.addVolume("vol-old", "us-east-1a", ec2types.VolumeStateInUse)
+		m := mover{ec2: z, slot: "a", zone: "us-east-1b"}
+		if err := m.setAside(t.Context(), "vol-old"); err != nil {
+			t.Fatal(err)
+		}
+		if found, err := m.listVolumes(t.Context(), m.inSlot()); err != nil || len(found) != 0 {
+			t.Errorf("after the volume was set aside, machines still find %d, %v", len(found), err)
+		}
+	})
+}
+
+// TestSetAsideEnds: a volume that EC2 goes on to show with its former tags is an error that says so.
+func TestSetAsideEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		z := &twoZones{staleLists: 1 << 30}
+		z.addVolume("vol-old", "us-east-1a", ec2types.VolumeStateInUse)
+		err := mover{ec2: z, slot: "a", zone: "us-east-1b"}.setAside(t.Context(), "vol-old")
+		if err == nil || !strings.Contains(err.Error(), "set volume vol-old aside: EC2 still lists it with the tag "+awskind.TagSlot) {
+			t.Errorf("%v", err)
+		}
+	})
 }

@@ -3,11 +3,13 @@
 package etcdadmin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -20,6 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/sleep"
 )
 
 // movedEC2 are the calls of a move to EC2.
@@ -168,11 +171,16 @@ func (m mover) readAside(ctx context.Context, joined string, p *MovePlan) error 
 }
 
 // setAside takes a volume out of the cluster: it loses the tags by which machines and plans find it. Its data stays, and the deletion
-// of the cluster finds it as a leftover with data. It gets its new tag first, so that it has one of them at each moment.
+// of the cluster finds it as a leftover with data. It gets its new tag first, so that it has one of them at each moment. It returns
+// when EC2 lists the volume no more for the slot: a machine that starts before would find it.
 func (m mover) setAside(ctx context.Context, volume string) error {
 	err := m.tag(ctx, volume, map[string]string{awskind.TagSetAside: m.slot})
 	if err == nil {
 		err = m.untag(ctx, volume, awskind.TagSlot, awskind.TagAddress)
+	}
+
+	if err == nil {
+		err = m.waitUntilUnlisted(ctx, volume)
 	}
 
 	if err != nil {
@@ -180,6 +188,37 @@ func (m mover) setAside(ctx context.Context, volume string) error {
 	}
 
 	return nil
+}
+
+const (
+	// listTimeout is how long EC2 may list a volume with its former tags.
+	listTimeout = time.Minute
+	// listInterval is the pause between two lists.
+	listInterval = time.Second
+)
+
+// waitUntilUnlisted returns when EC2 does not list a volume for the slot.
+func (m mover) waitUntilUnlisted(ctx context.Context, volume string) error {
+	limited, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+
+	for {
+		volumes, err := m.listVolumes(limited, m.inSlot())
+		if err != nil {
+			return err
+		}
+
+		if !slices.ContainsFunc(volumes, func(v ec2types.Volume) bool { return aws.ToString(v.VolumeId) == volume }) {
+			return nil
+		}
+
+		if sleep.For(limited, listInterval) != nil {
+			return diag.WithHint(
+				cmp.Or(ctx.Err(), fmt.Errorf("EC2 still lists it with the tag %s after %s", awskind.TagSlot, listTimeout)),
+				"run the command again in a minute",
+			)
+		}
+	}
 }
 
 // giveBack gives a volume that was set aside its tags, unless the slot has another volume by now. It reports whether it did.

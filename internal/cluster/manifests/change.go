@@ -64,11 +64,18 @@ func LoadChange(ctx context.Context, state store.Store, name, catalog string) (C
 		return Change{}, err
 	}
 
+	pinned, err := clusterstate.ReadPinnedCatalog(ctx, s, name)
 	if c.usesPinnedCatalog {
-		c.catalog, err = clusterstate.ReadPinnedCatalog(ctx, s, name)
-	} else {
-		c.catalog, err = LoadCatalog(ctx, catalog)
+		c.catalog = pinned
+		return c, err
 	}
+
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return c, err
+	}
+
+	given, err := LoadCatalog(ctx, catalog)
+	c.catalog = given.WithDigests(pinned)
 
 	return c, err
 }

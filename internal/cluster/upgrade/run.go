@@ -402,6 +402,10 @@ func (u *upgrader) writeManifests(ctx context.Context, versions map[string]Versi
 		return err
 	}
 
+	if change, err = change.PinImages(ctx, u.env, after); err != nil {
+		return err
+	}
+
 	writes, err := change.Writes(after)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	_ "embed" // the upstream catalogue
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -26,6 +27,9 @@ const (
 
 // ErrNotFound means that a catalogue does not contain a file or image.
 var ErrNotFound = errors.New("not in the asset catalogue")
+
+// ErrNoDigest means that a catalogue names an image by its tag only.
+var ErrNoDigest = errors.New("has no digest in the asset catalogue, and its tag can be moved")
 
 // FileFormat is the format of a downloaded file.
 type FileFormat string
@@ -71,15 +75,15 @@ type File struct {
 	Size int64 `json:"size,omitempty"`
 }
 
-// Image is one container image. It supports the architectures for which it has a digest, or all if
-// it has no digests.
+// Image is one container image. It supports the architectures for which it has a digest. Machines do not use one without
+// digests: package pin finds them.
 type Image struct {
 	Name    string `json:"name"`    // such as kube-apiserver
 	Version string `json:"version"` // without a leading v
 	Ref     string `json:"ref"`     // the upstream reference, host/path:tag
 
-	// Digests are the digests of the manifests, sha256:<hex>, by architecture. It is empty if
-	// upstream publishes none.
+	// Digests are the digests of the manifests, sha256:<hex>, by architecture. It is empty until they are looked up, since
+	// upstream's lists have none.
 	Digests map[string]string `json:"digests,omitempty"`
 }
 
@@ -136,15 +140,39 @@ func (c Catalog) File(name, version, arch string) (File, error) {
 	)
 }
 
-// Image returns the reference of the default version of an image, rewritten for ContainerRegistry.
-// It ends with the digest if the catalogue has one for the architecture. The error wraps
-// ErrNotFound.
+// Image returns the reference of the default version of an image, rewritten for ContainerRegistry. It ends with the digest
+// for the architecture. The error wraps ErrNotFound or ErrNoDigest.
 func (c Catalog) Image(name, arch string) (string, error) {
 	return c.ImageVersion(name, "", arch)
 }
 
 // ImageVersion is Image for the given version. An empty version selects the default.
 func (c Catalog) ImageVersion(name, version, arch string) (string, error) {
+	image, err := c.FindImage(name, version)
+	if err != nil {
+		return "", err
+	}
+
+	if len(image.Digests) == 0 {
+		return "", fmt.Errorf("image %s %s, %s: %w", image.Name, image.Version, image.Ref, ErrNoDigest)
+	}
+
+	if _, ok := image.Digests[arch]; !ok {
+		return "", fmt.Errorf(
+			"image %s %s for %s: %w, which has it for %s",
+			image.Name,
+			image.Version,
+			arch,
+			ErrNotFound,
+			strings.Join(slices.Sorted(maps.Keys(image.Digests)), ", "),
+		)
+	}
+
+	return c.PullReference(image, arch), nil
+}
+
+// FindImage returns an image as the catalogue has it. An empty version selects the default. The error wraps ErrNotFound.
+func (c Catalog) FindImage(name, version string) (Image, error) {
 	version = strings.TrimPrefix(version, "v")
 	var has []string
 	for _, i := range c.Images {
@@ -152,29 +180,30 @@ func (c Catalog) ImageVersion(name, version, arch string) (string, error) {
 			continue
 		}
 
+		if cmp.Or(version, i.Version) == i.Version {
+			return i, nil
+		}
+
 		has = append(has, i.Version)
-		if cmp.Or(version, i.Version) != i.Version {
-			continue
-		}
-
-		digest, ok := i.Digests[arch]
-
-		switch {
-		case ok:
-			return c.rewriteRef(i.Ref) + "@" + digest, nil
-		case len(i.Digests) == 0:
-			return c.rewriteRef(i.Ref), nil
-		}
 	}
 
-	return "", fmt.Errorf(
-		"image %s %s for %s: %w, which contains %s",
+	return Image{}, fmt.Errorf(
+		"image %s %s: %w, which contains %s",
 		name,
 		cmp.Or(version, "of any version"),
-		arch,
 		ErrNotFound,
 		formatVersions(has),
 	)
+}
+
+// PullReference returns the reference of an image, rewritten for ContainerRegistry, with the digest for the architecture if it
+// has one.
+func (c Catalog) PullReference(i Image, arch string) string {
+	if digest, ok := i.Digests[arch]; ok {
+		return c.rewriteRef(i.Ref) + "@" + digest
+	}
+
+	return c.rewriteRef(i.Ref)
 }
 
 // Versions returns the versions of a file or image, the default first.
@@ -197,11 +226,24 @@ func (c Catalog) Versions(name string) []string {
 	return versions
 }
 
-// WithMissing returns the catalogue with the files and images of other that it does not have, after its own. So it
-// also has the versions that running machines use.
-func (c Catalog) WithMissing(other Catalog) Catalog {
-	c.Files = slices.Clone(c.Files)
+// WithDigests returns the catalogue with the digests that other has of images that it has without.
+func (c Catalog) WithDigests(other Catalog) Catalog {
 	c.Images = slices.Clone(c.Images)
+	for at, i := range c.Images {
+		same := func(j Image) bool { return j.Name == i.Name && j.Version == i.Version && j.Ref == i.Ref }
+		if known := slices.IndexFunc(other.Images, same); len(i.Digests) == 0 && known >= 0 {
+			c.Images[at].Digests = other.Images[known].Digests
+		}
+	}
+
+	return c
+}
+
+// WithMissing returns the catalogue with the files and images of other that it does not have, after its own. So it
+// also has the versions that running machines use. It includes [Catalog.WithDigests].
+func (c Catalog) WithMissing(other Catalog) Catalog {
+	c = c.WithDigests(other)
+	c.Files = slices.Clone(c.Files)
 	for _, f := range other.Files {
 		same := func(g File) bool { return g.Name == f.Name && g.Version == f.Version && g.Arch == f.Arch }
 		if !slices.ContainsFunc(c.Files, same) {

@@ -64,15 +64,19 @@ func TestImageIsFoundAndRewritten(t *testing.T) {
 		catalog         asset.Catalog
 		name, arch, ref string
 	}{
-		{plain, "pause", "arm64", "registry.k8s.io/pause:3.10.1"},
 		{plain, "coredns", "amd64", "registry.k8s.io/coredns/coredns:v1.14.2@sha256:" + hexSum},
 		{mirrored, "coredns", "amd64", "198.18.0.1:5000/registry.k8s.io/coredns/coredns:v1.14.2@sha256:" + hexSum},
-		{mirrored, "pause", "amd64", "198.18.0.1:5000/registry.k8s.io/pause:3.10.1"},
 	}
 	for _, tt := range tests {
 		if ref, err := tt.catalog.Image(tt.name, tt.arch); err != nil || ref != tt.ref {
 			t.Errorf("%s for %s: %q, %v, want %q", tt.name, tt.arch, ref, err, tt.ref)
 		}
+	}
+	if ref, err := mirrored.Image("pause", "amd64"); !errors.Is(err, asset.ErrNoDigest) || !strings.Contains(err.Error(), "image pause 3.10.1, registry.k8s.io/pause:3.10.1: has no digest") {
+		t.Errorf("an image that is named by its tag: %q, %v, want ErrNoDigest", ref, err)
+	}
+	if ref := mirrored.PullReference(mirrored.Images[0], "amd64"); ref != "198.18.0.1:5000/"+mirrored.Images[0].Ref {
+		t.Errorf("what digests are looked up of: %q", ref)
 	}
 	if _, err := plain.Image("coredns", "arm64"); !errors.Is(err, asset.ErrNotFound) {
 		t.Errorf("an architecture without a digest: %v, want ErrNotFound", err)
@@ -157,8 +161,8 @@ func TestEmbeddedHasWhatAClusterNeeds(t *testing.T) {
 		for _, name := range []string{
 			"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "coredns", "flannel", "flannel-cni-plugin", "pause",
 		} {
-			if _, err := c.Image(name, arch); err != nil {
-				t.Error(err)
+			if _, err := c.Image(name, arch); !errors.Is(err, asset.ErrNoDigest) {
+				t.Errorf("image %s: %v, want ErrNoDigest: upstream's lists have none", name, err)
 			}
 		}
 	}
@@ -310,4 +314,30 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("printing is not stable: %v\n%s\n%s", err, printed, second)
 		}
 	})
+}
+
+// TestKnownDigestsAreKept: another catalogue does not forget the digests of images that are the same, and changes none.
+func TestKnownDigestsAreKept(t *testing.T) {
+	known, given := sample(), sample()
+	given.Images[1].Digests = nil
+	given.Images = append(given.Images, asset.Image{Name: "coredns", Version: "1.15.0", Ref: "registry.k8s.io/coredns/coredns:v1.15.0"})
+	for name, got := range map[string]asset.Catalog{"WithDigests": given.WithDigests(known), "WithMissing": given.WithMissing(known)} {
+		if diff := cmp.Diff(append(known.Images, given.Images[2]), got.Images); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	if given.Images[1].Digests != nil {
+		t.Error("the given catalogue was changed")
+	}
+
+	other := map[string]string{"amd64": "sha256:" + strings.Repeat("ab", 32)}
+	given.Images[1].Digests = other
+	if diff := cmp.Diff(other, given.WithDigests(known).Images[1].Digests); diff != "" {
+		t.Errorf("digests that are given (-want +got):\n%s", diff)
+	}
+	given.Images[1].Digests = nil
+	given.Images[1].Ref = "mirror.example.com/coredns:v1.14.2"
+	if got := given.WithDigests(known).Images[1].Digests; len(got) > 0 {
+		t.Errorf("the image of another registry has the digests %v", got)
+	}
 }

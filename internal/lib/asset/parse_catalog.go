@@ -213,7 +213,7 @@ func checkUnique(check *catalogChecker, seen map[string]int, path, key string) {
 
 func (f File) validateFile(check *catalogChecker, path string) {
 	checkNameVersion(check, path, f.Name, f.Version)
-	if !slices.Contains(knownArchitectures(), f.Arch) {
+	if !IsKnownArchitecture(f.Arch) {
 		check.errorf(
 			path+".arch",
 			f.Arch,
@@ -255,7 +255,7 @@ func (i Image) validateImage(check *catalogChecker, path string) {
 	}
 
 	for _, arch := range slices.Sorted(maps.Keys(i.Digests)) {
-		if !slices.Contains(knownArchitectures(), arch) {
+		if !IsKnownArchitecture(arch) {
 			check.errorf(
 				path+".digests",
 				arch,
@@ -284,6 +284,9 @@ func checkNameVersion(check *catalogChecker, path, name, version string) {
 		check.errorf(path+".version", version, "use the form 1.36.3, without a leading v", "is not a valid version")
 	}
 }
+
+// IsKnownArchitecture reports whether a catalogue can have files and images for an architecture.
+func IsKnownArchitecture(arch string) bool { return slices.Contains(knownArchitectures(), arch) }
 
 func knownArchitectures() []string { return []string{"amd64", "arm64"} }
 

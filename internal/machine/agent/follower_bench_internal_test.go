@@ -428,19 +428,24 @@ func (b *followBench) check(a *Agent, want node.Document) {
 	}
 }
 
+// imageAt returns an image of upstream with a made-up digest.
+func imageAt(tag string) string {
+	return "registry.k8s.io/" + tag + "@sha256:" + strings.Repeat("ab", 32)
+}
+
 // nextDocument returns the boot document with changes of all kinds of components.
 func (b *followBench) nextDocument() node.Document {
 	d := b.boot
 	d.Kubelet.EvictionHard = map[string]string{"memory.available": "321Mi"}
 	d.Images = maps.Clone(d.Images)
-	d.Images["pause"] = "registry.k8s.io/pause:v2"
+	d.Images["pause"] = imageAt("pause:v2")
 	if b.role == v1alpha1.RoleWorker {
 		return d
 	}
 	d.Etcd.HeartbeatIntervalMS = 250
 	d.Etcd.ElectionTimeoutMS = 2500
 	d.APISANs = []string{"api.example.com"}
-	d.Images["kube-scheduler"] = "registry.k8s.io/kube-scheduler:v2"
+	d.Images["kube-scheduler"] = imageAt("kube-scheduler:v2")
 	return d
 }
 

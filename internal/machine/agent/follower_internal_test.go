@@ -215,7 +215,7 @@ func TestMissingRevisions(t *testing.T) {
 func TestRetryOfARefusal(t *testing.T) {
 	b := newFollowBench(t)
 	a, f := b.start()
-	b.noImage = "registry.k8s.io/pause:v2"
+	b.noImage = imageAt("pause:v2")
 	next := b.nextDocument()
 	b.revise(next)
 	if err := b.follow(a, f); err != nil || b.status(a).State != report.RevisionRefused || b.status(a).DesiredSerial != 2 {

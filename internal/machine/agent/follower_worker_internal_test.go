@@ -98,7 +98,7 @@ func TestMissingImage(t *testing.T) {
 	for _, bench := range []func(*testing.T) *followBench{newFollowBench, newWorkerBench} {
 		b := bench(t)
 		a, f := b.start()
-		b.noImage = "registry.k8s.io/pause:v2"
+		b.noImage = imageAt("pause:v2")
 		b.revise(b.nextDocument())
 		if err := b.follow(a, f); err != nil {
 			t.Fatal(err)

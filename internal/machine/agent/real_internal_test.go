@@ -50,7 +50,7 @@ func testDocument(t *testing.T, slots int, bundle pki.Bundle) node.Document {
 	for _, name := range []string{
 		"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "coredns", "flannel", "flannel-cni-plugin", "pause",
 	} {
-		images[name] = "registry.k8s.io/" + name + ":v1"
+		images[name] = imageAt(name + ":v1")
 	}
 	public, err := bundle.PublicPart()
 	if err != nil {

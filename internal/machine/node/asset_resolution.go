@@ -11,32 +11,16 @@ import (
 const proxyImage = "kube-proxy"
 
 // ResolveAssets looks up the files and images that the machines of a group and architecture need for a
-// Kubernetes version (without "v"). All other assets have the catalogue's default version. Errors
-// come from the catalogue unchanged.
+// Kubernetes version (without "v"). All other assets have the catalogue's default version. Images have
+// digests. Errors come from the catalogue unchanged.
 func ResolveAssets(
 	c asset.Catalog,
 	group v1alpha1.InstanceGroupSpec,
 	kubernetes, arch string,
 ) ([]File, map[string]string, error) {
 	versions := map[string]string{"containerd": "", "runc": "", "cni-plugins": "", "kubelet": kubernetes}
-	images := map[string]string{"pause": ""}
-	if group.WarmPool.PoolState != "" {
-		// The machines of the pool pull what runs on every node, see [Document.HasWarmPool].
-		images[proxyImage] = kubernetes
-		images["flannel"] = ""
-		images["flannel-cni-plugin"] = ""
-	}
-
 	if group.Role == v1alpha1.RoleControlPlane {
 		versions["etcd"] = ""
-		for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", proxyImage} {
-			images[name] = kubernetes
-		}
-
-		// The control plane renders the add-ons with these images.
-		for _, name := range []string{"coredns", "flannel", "flannel-cni-plugin"} {
-			images[name] = ""
-		}
 	}
 
 	var files []File
@@ -58,7 +42,7 @@ func ResolveAssets(
 
 	refs := map[string]string{}
 
-	for name, version := range images {
+	for name, version := range ImageVersions(group, kubernetes) {
 		ref, err := c.ImageVersion(name, version, arch)
 		if err != nil {
 			return nil, nil, err
@@ -68,4 +52,31 @@ func ResolveAssets(
 	}
 
 	return files, refs, nil
+}
+
+// ImageVersions returns the images that the machines of a group need for a Kubernetes version (without "v"), each with its
+// version in the catalogue; empty: the default.
+func ImageVersions(group v1alpha1.InstanceGroupSpec, kubernetes string) map[string]string {
+	images := map[string]string{"pause": ""}
+	if group.WarmPool.PoolState != "" {
+		// The machines of the pool pull what runs on every node, see [Document.HasWarmPool].
+		images[proxyImage] = kubernetes
+		images["flannel"] = ""
+		images["flannel-cni-plugin"] = ""
+	}
+
+	if group.Role != v1alpha1.RoleControlPlane {
+		return images
+	}
+
+	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", proxyImage} {
+		images[name] = kubernetes
+	}
+
+	// The control plane renders the add-ons with these images.
+	for _, name := range []string{"coredns", "flannel", "flannel-cni-plugin"} {
+		images[name] = ""
+	}
+
+	return images
 }

@@ -248,8 +248,9 @@ func randomDocument(t *rapid.T, base node.Document, name string) node.Document {
 	}
 	if v := words.Draw(t, name+" image"); v != "" {
 		d.Images = maps.Clone(base.Images)
-		d.Images["coredns"] = "registry/" + v
-		d.Images["kube-scheduler"] = "registry/" + v
+		digest := "@sha256:" + strings.Repeat(v, 64)
+		d.Images["coredns"] = "registry/coredns" + digest
+		d.Images["kube-scheduler"] = "registry/kube-scheduler" + digest
 	}
 	if v := words.Draw(t, name+" url"); v != "" {
 		d.Files = slices.Clone(base.Files)

@@ -100,12 +100,22 @@ func isSHA256(s string) bool {
 func (d Document) validateImages() []error {
 	var out []error
 	for _, name := range slices.Sorted(maps.Keys(d.Images)) {
-		if d.Images[name] == "" {
-			out = append(out, invalidField("images."+name, "", "must be an image reference"))
+		if !isPinned(d.Images[name]) {
+			out = append(out, invalidField(
+				"images."+name,
+				d.Images[name],
+				"must be an image with its digest, such as registry.k8s.io/pause:3.10.1@sha256:<64 hex digits>; a tag can be moved",
+			))
 		}
 	}
 
 	return out
+}
+
+// isPinned reports whether an image is named by the digest of its content.
+func isPinned(image string) bool {
+	name, digest, ok := strings.Cut(image, "@sha256:")
+	return ok && name != "" && isSHA256(digest)
 }
 
 func (d Document) validateNetwork() []error {

@@ -89,6 +89,9 @@ func TestParseDocumentSaysEveryFault(t *testing.T) {
 	d.Files[1].Name = "../evil"
 	d.Network.PodCIDR = "many"
 	d.Slots = d.Slots[:2]
+	d.Images["coredns"] = "registry.k8s.io/coredns/coredns:v1.14.2"
+	d.Images["flannel"] = "ghcr.io/flannel-io/flannel:v0.28.9@sha256:abc"
+	d.Images["kube-proxy"] = "@sha256:" + strings.Repeat("c", 64)
 	body, err := d.Marshal()
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +100,7 @@ func TestParseDocumentSaysEveryFault(t *testing.T) {
 	if err == nil {
 		t.Fatal("want an error")
 	}
-	for _, want := range []string{"files[0].sha256", "files[1].name", "network.podCIDR", "slots"} {
+	for _, want := range []string{"files[0].sha256", "files[1].name", "network.podCIDR", "slots", "images.coredns", "images.flannel", "images.kube-proxy"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error does not name %s:\n%v", want, err)
 		}

@@ -291,7 +291,7 @@ func (s *Service) provisionResource(
 	}
 
 	if t.Stabilize != nil {
-		if err := t.Stabilize(ctx, req); err != nil {
+		if err := t.Stabilize(expectUnseen(ctx), req); err != nil {
 			return err
 		}
 	}
@@ -330,7 +330,7 @@ func (s *Service) createOrFind(
 		return nil
 	}
 
-	if err := req.Type.Create(ctx, req); err != nil {
+	if err := req.Type.Create(expectUnseen(ctx), req); err != nil {
 		return err
 	}
 

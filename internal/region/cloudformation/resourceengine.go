@@ -68,7 +68,40 @@ func (e resourceEngine) Call(
 	service, op string,
 	in template.Object,
 ) (template.Object, error) {
-	return e.service.callService(ctx, service, op, in)
+	out, err := e.service.callService(ctx, service, op, in)
+	for range maxUnseenCalls {
+		if ctx.Value(unseenKey{}) == nil || !resourcetype.IsNotSeen(err) || !e.service.pause(ctx) {
+			break
+		}
+
+		out, err = e.service.callService(ctx, service, op, in)
+	}
+
+	return out, err
+}
+
+// maxUnseenCalls is how often a call is repeated, at the poll interval, if a service does not see a resource.
+const maxUnseenCalls = 10
+
+type unseenKey struct{}
+
+// expectUnseen returns a context whose calls are repeated for a while if a service does not see a resource: the stack may have
+// created it a moment ago.
+func expectUnseen(ctx context.Context) context.Context {
+	return context.WithValue(ctx, unseenKey{}, true)
+}
+
+// pause waits for a poll interval, and reports whether ctx has not ended meanwhile.
+func (s *Service) pause(ctx context.Context) bool {
+	t := time.NewTimer(s.cfg.PollInterval)
+	defer t.Stop()
+
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
 }
 
 // CallAsSystem implements [resourcetype.Services].

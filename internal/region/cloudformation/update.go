@@ -164,7 +164,7 @@ func (s *Service) updateResource(
 	}
 
 	if update := req.Type.Update; update != nil {
-		if err := update(updateCtx, req); err != nil {
+		if err := update(expectUnseen(updateCtx), req); err != nil {
 			return errors.Join(
 				s.failResource(ctx, sd, r.Logical, "UPDATE", err),
 				s.clearPreviousProperties(r),

@@ -56,7 +56,11 @@ func listResources[T any](
 	}
 
 	ids = slices.DeleteFunc(ids, func(id string) bool {
-		return !matchesFilters(s.st.Tags[id], all[id], q.filters, l.filterValues) || s.consumeStaleRead(id)
+		found := s.matchesSeenTags(id, func(tags map[string]string) bool {
+			return matchesFilters(tags, all[id], q.filters, l.filterValues)
+		})
+
+		return !found || s.consumeStaleRead(id)
 	})
 	ids, next, err := paginateIDs(ids, q)
 	if err != nil {

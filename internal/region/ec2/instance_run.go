@@ -292,7 +292,7 @@ func (s launchHandlers) resolveInstanceProfile(l *launchRequest) error {
 	}
 
 	got, ok := s.cfg.Profiles.InstanceProfile(name)
-	if !ok {
+	if !ok || got.Unseen {
 		return wire.Errorf(
 			"InvalidParameterValue",
 			"Value (%s) for parameter %s is invalid. Invalid IAM Instance Profile name",

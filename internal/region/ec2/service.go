@@ -77,6 +77,7 @@ type Profile struct {
 	ID      string // such as AIPA0123456789ABCDEF
 	Role    string // name of the role; empty for a profile without a role
 	RoleARN string // empty for a profile without a role
+	Unseen  bool   // EC2 does not see it yet, because it is new
 }
 
 // Image is an AMI that the region offers.
@@ -156,6 +157,7 @@ type Service struct {
 	st              *serviceState
 	staleReads      int                     // see SetStaleReads
 	unseenReads     map[string]int          // how many more calls do not see a new resource, by id
+	unseenTags      map[string]*formerTags  // the tags that filters see for a while, by id
 	createdIDs      []string                // ids that the current call has created; nil if not needed
 	networkRevision uint64                  // number of changes that may affect the network
 	jobs            []func(context.Context) // for Run to start

@@ -4,18 +4,21 @@ package ec2
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
 // SetStaleReads delays the visibility of new resources, as in AWS: the first n calls that name a new resource
-// or would list it do not see it. 0, the default, makes them visible at once.
+// or would list it do not see it, and the first n filters see the former tags of a resource. 0, the default, makes changes
+// visible at once.
 func (s *Service) SetStaleReads(n int) {
 	s.store.Lock()
 	defer s.store.Unlock()
 	s.staleReads = n
 	s.unseenReads = map[string]int{}
+	s.unseenTags = map[string]*formerTags{}
 }
 
 // trackNewID starts the delay of a new resource. The caller holds the lock.
@@ -23,7 +26,44 @@ func (s *Service) trackNewID(prefix, id string) {
 	late := []string{"vpc", "dopt", "subnet", "igw", "eipalloc", "nat", "rtb", "sg", "vol", "lt", "pcx"}
 	if s.staleReads > 0 && slices.Contains(late, prefix) {
 		s.unseenReads[id] = s.staleReads
+		s.unseenTags[id] = &formerTags{reads: s.staleReads}
 	}
+}
+
+// formerTags are the tags of a resource before they were changed.
+type formerTags struct {
+	reads int // how many more calls see them
+	tags  map[string]string
+}
+
+// keepTags makes filters see the present tags of a resource for a while, before they are changed. The caller holds the lock.
+func (s *Service) keepTags(id string) {
+	if s.staleReads == 0 {
+		return
+	}
+
+	kept := &formerTags{reads: s.staleReads, tags: maps.Clone(s.st.Tags[id])}
+	if former, young := s.unseenTags[id]; young {
+		kept.tags = former.tags
+	}
+
+	s.unseenTags[id] = kept
+}
+
+// matchesSeenTags reports whether a resource matches with the tags that a call sees, and counts the call if these are the
+// former ones. The caller holds the lock.
+func (s *Service) matchesSeenTags(id string, matches func(tags map[string]string) bool) bool {
+	former, young := s.unseenTags[id]
+	now := matches(s.st.Tags[id])
+	if !young || matches(former.tags) == now {
+		return now
+	}
+
+	if former.reads--; former.reads == 0 {
+		delete(s.unseenTags, id)
+	}
+
+	return !now
 }
 
 // consumeStaleRead reports whether a call about id comes too early to see the resource, and counts the call.

@@ -180,6 +180,7 @@ func (s tagHandlers) createTags(in *sdk.CreateTagsInput) (*sdk.CreateTagsOutput,
 			tags[str(t.Key)] = str(t.Value)
 		}
 
+		s.keepTags(id)
 		s.st.setTags(id, tags)
 	}
 
@@ -198,6 +199,7 @@ func (s tagHandlers) deleteTags(in *sdk.DeleteTagsInput) (*sdk.DeleteTagsOutput,
 	}
 
 	for _, id := range strs(in.Resources) {
+		s.keepTags(id)
 		if len(in.Tags) == 0 {
 			delete(s.st.Tags, id)
 		}
@@ -292,7 +294,10 @@ func (s *Service) withoutUnseen(tags []*sdk.TagDescription) []*sdk.TagDescriptio
 			unseen[id] = s.consumeStaleRead(id)
 		}
 
-		return unseen[id]
+		return unseen[id] || !s.matchesSeenTags(id, func(tags map[string]string) bool {
+			value, has := tags[str(t.Key)]
+			return has && value == str(t.Value)
+		})
 	})
 }
 

@@ -26,8 +26,8 @@ func (s *IAM) getAccountAuthorizationDetails(
 		}
 	}
 
-	add(iam.EntityTypeLocalManagedPolicy, sortedKeys(s.st.Policies))
-	add(iam.EntityTypeRole, sortedKeys(s.st.Roles))
+	add(iam.EntityTypeLocalManagedPolicy, s.stale.visible(kindPolicy, sortedKeys(s.st.Policies)))
+	add(iam.EntityTypeRole, s.stale.visible(kindRole, sortedKeys(s.st.Roles)))
 	add(iam.EntityTypeUser, sortedKeys(s.st.Users))
 	slices.Sort(keys)
 	w, err := paginateKeys(keys, in.Marker, in.MaxItems)

@@ -57,7 +57,7 @@ func (s *IAM) CallerPrincipal(ctx context.Context) authz.Principal {
 	caller := wire.CallerFrom(ctx)
 	p := authz.Principal{Account: caller.Account, ARN: caller.ARN}
 	if caller.Role != "" {
-		p.RoleARN, _ = s.RoleARN(caller.Role)
+		p.RoleARN, _ = findRoleARN(s, caller.Role)
 	}
 
 	return p
@@ -159,10 +159,10 @@ func (s *IAM) callerPolicies(caller wire.Caller) (out identityPolicies) {
 		out.session = appendPolicy(out.session, document)
 	}
 
-	out.own = s.st.parseIdentityPolicies(&r.identity)
-	out.boundary = s.st.boundaryPolicies(&r.identity)
+	effective := staleHandlers{s}.effectivePolicies(r)
+	effective.session = out.session
 
-	return out
+	return effective
 }
 
 // parseIdentityPolicies returns all inline and attached policies of an identity.
@@ -203,7 +203,7 @@ func (s *IAM) AssumeRole(
 ) (Credentials, wire.Caller, error) {
 	check := wire.AccessCheck{Action: "sts:AssumeRole", Resource: roleARN}
 	role, ok := s.findTrustPolicy(roleARN)
-	if !ok {
+	if _, visible := s.RoleARN(role.name); !ok || !visible {
 		return Credentials{}, wire.Caller{}, wire.AccessDenied(
 			ctx,
 			check,
@@ -291,7 +291,7 @@ func (s *IAM) findTrustPolicy(arn string) (found assumableRole, ok bool) {
 // TrustsService reports whether the trust policy of a role allows a service, such as ec2.amazonaws.com, to
 // assume it.
 func (s *IAM) TrustsService(roleName, service string) bool {
-	arn, ok := s.RoleARN(roleName)
+	arn, ok := findRoleARN(s, roleName)
 	if !ok {
 		return false
 	}

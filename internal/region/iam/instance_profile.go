@@ -66,6 +66,7 @@ func (s *IAM) createInstanceProfile(
 	}
 
 	s.st.Profiles[p.Name] = p
+	s.stale.track(kindProfile, p.Name)
 	out := p.toInstanceProfile(s)
 	out.Tags = tagList(p.Tags)
 
@@ -90,7 +91,7 @@ func (s *IAM) listInstanceProfiles(
 	keys := slices.DeleteFunc(sortedKeys(s.st.Profiles), func(name string) bool {
 		return !strings.HasPrefix(s.st.Profiles[name].Path, stringValue(in.PathPrefix))
 	})
-	w, err := paginateKeys(keys, in.Marker, in.MaxItems)
+	w, err := paginateKeys(s.stale.visible(kindProfile, keys), in.Marker, in.MaxItems)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +119,8 @@ func (s *IAM) listInstanceProfilesForRole(
 		return nil, err
 	}
 
-	w, err := paginateKeys(s.st.profileNamesForRole(*in.RoleName), in.Marker, in.MaxItems)
+	names := s.stale.visible(kindProfile, s.st.profileNamesForRole(*in.RoleName))
+	w, err := paginateKeys(names, in.Marker, in.MaxItems)
 	if err != nil {
 		return nil, err
 	}

@@ -175,6 +175,7 @@ func (s *IAM) createPolicy(in *iam.CreatePolicyInput) (*iam.CreatePolicyOutput, 
 
 	p.ARN = s.entityARN("policy", p.Path, p.Name)
 	s.st.Policies[p.ARN] = p
+	s.stale.track(kindPolicy, p.ARN)
 	out := p.toPolicy(s)
 	if len(p.Tags) > 0 {
 		out.Tags = tagList(p.Tags)
@@ -226,7 +227,7 @@ func selectPolicies(st *serviceState, in *iam.ListPoliciesInput) []string {
 }
 
 func (s *IAM) listPolicies(in *iam.ListPoliciesInput) (*iam.ListPoliciesOutput, error) {
-	keys := selectPolicies(&s.st, in)
+	keys := s.stale.visible(kindPolicy, selectPolicies(&s.st, in))
 	w, err := paginateKeys(keys, in.Marker, in.MaxItems)
 	if err != nil {
 		return nil, err

@@ -13,21 +13,26 @@ import (
 
 // Service returns IAM's operations for the wire layer.
 func (s *IAM) Service() wire.Service {
+	operations := slices.Concat(
+		roleOps(s),
+		policyOps(s),
+		policyTagOps(s),
+		instanceProfileOps(s),
+		userOps(s),
+		boundaryOps(s),
+		oidcOps(s),
+	)
+	for i, op := range operations {
+		operations[i] = staleHandlers{s}.wrap(op)
+	}
+
 	return wire.Service{
-		Name:      "iam",
-		Protocol:  wire.QueryProtocol,
-		Version:   "2010-05-08",
-		Namespace: "https://iam.amazonaws.com/doc/2010-05-08/",
-		Operations: slices.Concat(
-			roleOps(s),
-			policyOps(s),
-			policyTagOps(s),
-			instanceProfileOps(s),
-			userOps(s),
-			boundaryOps(s),
-			oidcOps(s),
-		),
-		Authorize: s.authorizeRequest,
+		Name:       "iam",
+		Protocol:   wire.QueryProtocol,
+		Version:    "2010-05-08",
+		Namespace:  "https://iam.amazonaws.com/doc/2010-05-08/",
+		Operations: operations,
+		Authorize:  s.authorizeRequest,
 	}
 }
 
@@ -153,7 +158,7 @@ func (s *IAM) authorizeRequest(ctx context.Context, op string, in any) error {
 		return nil
 	}
 
-	arn, _ := s.RoleARN(wire.StringMember(in, "RoleName"))
+	arn, _ := findRoleARN(s, wire.StringMember(in, "RoleName"))
 
 	return wire.Authorize(ctx, wire.AccessCheck{
 		Action:   "iam:PassRole",

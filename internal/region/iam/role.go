@@ -90,6 +90,7 @@ func (s *IAM) createRole(in *iam.CreateRoleInput) (*iam.CreateRoleOutput, error)
 	}
 
 	s.st.Roles[r.Name] = r
+	s.stale.track(kindRole, r.Name)
 	out := r.toRole(s)
 	out.MaxSessionDuration = nil // as in AWS: only GetRole and ListRoles tell it
 	out.Tags = tagList(r.Tags)
@@ -127,7 +128,7 @@ func (s *IAM) listRoles(in *iam.ListRolesInput) (*iam.ListRolesOutput, error) {
 	keys := slices.DeleteFunc(sortedKeys(s.st.Roles), func(name string) bool {
 		return !strings.HasPrefix(s.st.Roles[name].Path, stringValue(in.PathPrefix))
 	})
-	w, err := paginateKeys(keys, in.Marker, in.MaxItems)
+	w, err := paginateKeys(s.stale.visible(kindRole, keys), in.Marker, in.MaxItems)
 	if err != nil {
 		return nil, err
 	}

@@ -39,6 +39,7 @@ type IAM struct {
 	cfg Config
 
 	st    serviceState // guarded by the store's lock
+	stale staleReads   // guarded by the store's lock
 	store *state.Store
 }
 
@@ -315,9 +316,11 @@ func (s *IAM) newSession(
 
 // InstanceProfileInfo describes an instance profile for the services that launch instances.
 type InstanceProfileInfo struct {
-	ARN  string
-	ID   string // unique ID, such as AIPA…
-	Role string // name of the profile's role; empty for none
+	ARN     string
+	ID      string // unique ID, such as AIPA…
+	Role    string // name of the profile's role; empty for none
+	RoleARN string // of the profile's role; empty for none
+	Unseen  bool   // it is so new that other services do not see it; see SetStaleReads
 }
 
 // InstanceProfile returns the instance profile with a name or an ARN. ok is false if there is none.
@@ -334,11 +337,34 @@ func (s *IAM) InstanceProfile(nameOrARN string) (InstanceProfileInfo, bool) {
 		return InstanceProfileInfo{}, false
 	}
 
-	return InstanceProfileInfo{ARN: p.profileARN(s), ID: p.ID, Role: p.Role}, true
+	info := InstanceProfileInfo{
+		ARN:    p.profileARN(s),
+		ID:     p.ID,
+		Role:   p.Role,
+		Unseen: s.stale.consume(kindProfile, p.Name) || s.stale.consume(kindRole, p.Role),
+	}
+	if r, ok := s.st.Roles[p.Role]; ok {
+		info.RoleARN = r.roleARN(s)
+	}
+
+	return info, true
 }
 
-// RoleARN returns the ARN of a role, for iam:PassRole checks. ok is false if the role does not exist.
+// RoleARN returns the ARN of a role for a service that is to assume it. ok is false if the role does not exist, or is not
+// visible yet; see [SetStaleReads].
 func (s *IAM) RoleARN(name string) (string, bool) {
+	arn, ok := findRoleARN(s, name)
+	s.store.Lock()
+	defer s.store.Unlock()
+	if s.stale.consume(kindRole, name) {
+		return "", false
+	}
+
+	return arn, ok
+}
+
+// findRoleARN returns the ARN of a role. ok is false if the role does not exist.
+func findRoleARN(s *IAM, name string) (string, bool) {
 	s.store.Lock()
 	defer s.store.Unlock()
 	r, ok := s.st.Roles[name]

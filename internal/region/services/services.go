@@ -311,14 +311,8 @@ type instanceProfiles struct{ iam *iam.IAM }
 // InstanceProfile finds a profile by its name or ARN.
 func (p instanceProfiles) InstanceProfile(nameOrARN string) (ec2.Profile, bool) {
 	v, ok := p.iam.InstanceProfile(nameOrARN)
-	arn, _ := p.iam.RoleARN(v.Role)
 
-	return ec2.Profile{
-		ARN:     v.ARN,
-		ID:      v.ID,
-		Role:    v.Role,
-		RoleARN: arn,
-	}, ok
+	return ec2.Profile(v), ok
 }
 
 // buildCompute builds EC2.

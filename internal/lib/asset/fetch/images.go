@@ -128,11 +128,7 @@ func (f *fetcher) pullImage(
 		return digest, nil
 	}
 
-	source, err := f.Catalog.ImageVersion(image.Name, image.Version, f.Arch)
-	if err != nil {
-		return "", err
-	}
-
+	source := f.Catalog.PullReference(image, f.Arch)
 	ref, err := name.ParseReference(source)
 	if err != nil {
 		return "", fmt.Errorf("parse %s: %w", source, err)
@@ -146,7 +142,7 @@ func (f *fetcher) pullImage(
 		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: f.Arch}),
 	)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("ask the registry %s: %w", ref.Context().RegistryStr(), err)
 	}
 
 	config, err := pulled.ConfigFile()

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/slipway-k8s/slipway/internal/lib/asset"
+	"github.com/slipway-k8s/slipway/internal/lib/asset/pin"
 )
 
 // Registry is where images are copied to.
@@ -164,57 +165,7 @@ func (m *imageMirror) findDigests(ctx context.Context, image asset.Image) (map[s
 		return found, nil
 	}
 
-	ref, err := name.ParseReference(m.Catalog.ImagePrefix() + image.Ref)
-	if err != nil {
-		return nil, err
-	}
-
-	tagged, err := remote.Get(ref, append(m.pull, remote.WithContext(ctx))...)
-	if err != nil {
-		return nil, err
-	}
-
-	return platformDigests(tagged)
-}
-
-// platformDigests returns the digests of the manifests for Linux that a tag has, by architecture.
-func platformDigests(tagged *remote.Descriptor) (map[string]v1.Hash, error) {
-	if !tagged.MediaType.IsIndex() {
-		image, err := tagged.Image()
-		if err != nil {
-			return nil, err
-		}
-
-		config, err := image.ConfigFile()
-		if err != nil {
-			return nil, err
-		}
-
-		return map[string]v1.Hash{config.Architecture: tagged.Digest}, nil
-	}
-
-	index, err := tagged.ImageIndex()
-	if err != nil {
-		return nil, err
-	}
-
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		return nil, err
-	}
-
-	found := map[string]v1.Hash{}
-	for _, d := range manifest.Manifests {
-		if d.Platform == nil || d.Platform.OS != "linux" {
-			continue
-		}
-
-		if _, ok := found[d.Platform.Architecture]; !ok {
-			found[d.Platform.Architecture] = d.Digest
-		}
-	}
-
-	return found, nil
+	return pin.Digests(ctx, m.Catalog.ImagePrefix()+image.Ref, m.pull...)
 }
 
 // isPresent reports whether the registry has the manifests of an image, and the tag has them all.
@@ -234,7 +185,7 @@ func (m *imageMirror) isPresent(ctx context.Context, i pinnedImage) (bool, error
 
 	tag := map[v1.Hash]bool{tagged.Digest: true}
 	if tagged.MediaType.IsIndex() {
-		digests, err := platformDigests(tagged)
+		digests, err := pin.PlatformDigests(tagged)
 		if err != nil {
 			return false, err
 		}

@@ -90,6 +90,17 @@ func IsNotFound(err error) bool {
 		strings.HasPrefix(c, "NoSuch") || strings.HasSuffix(c, ".Malformed") || c == "Gateway.NotAttached"
 }
 
+// IsNotSeen reports whether a service refused because it does not see a resource, which may be too new.
+func IsNotSeen(err error) bool {
+	refusal, ok := errors.AsType[*wire.Error](err)
+	if !ok {
+		return false
+	}
+
+	return IsNotFound(err) || strings.Contains(refusal.Message, "Invalid IAM Instance Profile") ||
+		strings.Contains(refusal.Message, "cannot be assumed by Lambda")
+}
+
 // IgnoreNotFound returns nil for an error for which [IsNotFound] is true, and any other error as it is.
 func IgnoreNotFound(err error) error {
 	if IsNotFound(err) {

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iam
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// staleReads delays what others see of changes, as in AWS, where changes of IAM reach all of its servers and the other
+// services within seconds. Its zero value delays nothing. The store's lock guards it; it is not saved.
+type staleReads struct {
+	delay    int                       // the calls that do not see a new entity
+	unseen   map[string]int            // how many more calls do not see an entity, by kind and name
+	policies map[string]formerPolicies // by the unique id of the role
+}
+
+// formerPolicies are the policies of a role before a change.
+type formerPolicies struct {
+	reads    int // how many more decisions they make
+	policies identityPolicies
+}
+
+// SetStaleReads delays the visibility of new roles, instance profiles and policies: the first n calls of IAM and of other
+// services that name a new one, or would list it, do not see it, and the first n decisions about a role whose policies have
+// changed are made with the former ones. 0, the default, makes changes visible at once.
+func SetStaleReads(s *IAM, n int) {
+	s.store.Lock()
+	defer s.store.Unlock()
+	s.stale = staleReads{delay: n, unseen: map[string]int{}, policies: map[string]formerPolicies{}}
+}
+
+// The kinds of entities whose visibility is delayed.
+const (
+	kindRole    = "role"
+	kindProfile = "instance-profile"
+	kindPolicy  = "policy"
+)
+
+// track starts the delay of a new entity. The caller holds the store's lock.
+func (r *staleReads) track(kind, name string) {
+	if r.delay > 0 {
+		r.unseen[kind+" "+name] = r.delay
+	}
+}
+
+// consume reports whether a call about an entity comes too early to see it, and counts the call. The caller holds the store's
+// lock.
+func (r *staleReads) consume(kind, name string) bool {
+	key := kind + " " + name
+	n, young := r.unseen[key]
+	if !young {
+		return false
+	}
+
+	r.unseen[key] = n - 1
+	if n == 1 {
+		delete(r.unseen, key)
+	}
+
+	return true
+}
+
+// visible returns those of the sorted names that a list shows.
+func (r *staleReads) visible(kind string, names []string) []string {
+	return slices.DeleteFunc(names, func(name string) bool { return r.consume(kind, name) })
+}
+
+// staleHandlers carry out operations as if changes took a while to be visible.
+type staleHandlers struct{ *IAM }
+
+// wrap makes an operation refuse entities that are not visible yet, and keep the policies that it changes for a while.
+func (s staleHandlers) wrap(op wire.Operation) wire.Operation {
+	handle := op.Handle
+	op.Handle = func(ctx context.Context, in any) (any, error) {
+		if err := s.beforeOperation(op.Name, in); err != nil {
+			return nil, err
+		}
+
+		return handle(ctx, in)
+	}
+
+	return op
+}
+
+func (s staleHandlers) beforeOperation(op string, in any) error {
+	s.store.Lock()
+	defer s.store.Unlock()
+	if s.stale.delay == 0 {
+		return nil
+	}
+
+	if !strings.HasPrefix(op, "Create") || op == "CreatePolicyVersion" {
+		if err := s.checkVisible(in); err != nil {
+			return err
+		}
+	}
+
+	if isPolicyChange(op) {
+		s.keepPolicies(in)
+	}
+
+	return nil
+}
+
+// checkVisible refuses a request that names an entity that is not visible yet.
+func (s staleHandlers) checkVisible(in any) error {
+	role := wire.StringMember(in, "RoleName")
+	profile := wire.StringMember(in, "InstanceProfileName")
+	arn := wire.StringMember(in, "PolicyArn")
+
+	switch {
+	case s.stale.consume(kindProfile, profile):
+		return newNotFoundError("Instance Profile %s cannot be found.", profile)
+	case s.stale.consume(kindRole, role):
+		return newNotFoundError("The role with name %s cannot be found.", role)
+	case s.stale.consume(kindPolicy, arn):
+		return newNotFoundError("Policy %s does not exist or is not attachable.", arn)
+	}
+
+	return nil
+}
+
+// keepPolicies makes the next decisions about the role that a request names with the policies that it has now.
+func (s staleHandlers) keepPolicies(in any) {
+	r := s.st.Roles[wire.StringMember(in, "RoleName")]
+	if r == nil {
+		return
+	}
+
+	kept := formerPolicies{reads: s.stale.delay, policies: s.rolePolicies(r)}
+	if former, young := s.stale.policies[r.ID]; young {
+		kept.policies = former.policies
+	}
+
+	s.stale.policies[r.ID] = kept
+}
+
+// rolePolicies returns the policies of a role and its boundary.
+func (s staleHandlers) rolePolicies(r *role) identityPolicies {
+	return identityPolicies{
+		own:      s.st.parseIdentityPolicies(&r.identity),
+		boundary: s.st.boundaryPolicies(&r.identity),
+	}
+}
+
+// effectivePolicies returns the policies with which a decision about a role is made. The caller holds the store's lock.
+func (s staleHandlers) effectivePolicies(r *role) identityPolicies {
+	former, young := s.stale.policies[r.ID]
+	if !young {
+		return s.rolePolicies(r)
+	}
+
+	former.reads--
+	s.stale.policies[r.ID] = former
+	if former.reads == 0 {
+		delete(s.stale.policies, r.ID)
+	}
+
+	return former.policies
+}
+
+// isPolicyChange reports whether an operation changes what a role may do.
+func isPolicyChange(op string) bool {
+	return slices.Contains([]string{
+		"PutRolePolicy", "DeleteRolePolicy", "AttachRolePolicy", "DetachRolePolicy",
+		"PutRolePermissionsBoundary", "DeleteRolePermissionsBoundary",
+	}, op)
+}

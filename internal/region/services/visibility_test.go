@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
+	lambdatypes "github.com/aws/aws-sdk-go-v2/service/lambda/types"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/aws/smithy-go"
+
+	"github.com/slipway-k8s/slipway/internal/region/regiontest"
+)
+
+// delayed is how many calls do not see what is new.
+const delayed = 2
+
+// visibility is a region in which what is new is not visible at once.
+type visibility struct {
+	t   *testing.T
+	r   regiontest.Region
+	iam *iam.Client
+	ec2 *ec2.Client
+}
+
+func startVisibility(t *testing.T) visibility {
+	t.Helper()
+	r := regiontest.Start(t)
+	r.DelayVisibility(delayed)
+	cfg := r.AWSConfig()
+	return visibility{t: t, r: r, iam: iam.NewFromConfig(cfg), ec2: ec2.NewFromConfig(cfg)}
+}
+
+// youngTrust is a trust policy for EC2, Lambda and the users of the account.
+const youngTrust = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"sts:AssumeRole",
+	"Principal":{"Service":["ec2.amazonaws.com","lambda.amazonaws.com"],"AWS":"` + regiontest.AccountID + `"}}]}`
+
+func (v visibility) createRole(name string) {
+	v.t.Helper()
+	_, err := v.iam.CreateRole(v.t.Context(), &iam.CreateRoleInput{RoleName: &name, AssumeRolePolicyDocument: aws.String(youngTrust)})
+	if err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+// late fails unless exactly the first calls, delayed times, are refused with an error that contains want.
+func (v visibility) late(what, want string, call func(context.Context) error) {
+	v.t.Helper()
+	for i := range delayed {
+		if got := codeOf(call(v.t.Context())); !strings.Contains(got, want) {
+			v.t.Errorf("%s, call %d: %q, want %q", what, i+1, got, want)
+		}
+	}
+	if err := call(v.t.Context()); err != nil {
+		v.t.Errorf("%s, after %d calls: %v", what, delayed, err)
+	}
+}
+
+// codeOf returns the code and the message of an error.
+func codeOf(err error) string {
+	if e, ok := errors.AsType[smithy.APIError](err); ok {
+		return e.ErrorCode() + ": " + e.ErrorMessage()
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// TestNewRolesAreSeenLater: IAM's own calls, lists, AssumeRole and other services do not see a new role or instance profile
+// at once.
+func TestNewRolesAreSeenLater(t *testing.T) {
+	v := startVisibility(t)
+	v.createRole("named")
+	v.late("GetRole", "NoSuchEntity: The role with name named cannot be found.", func(ctx context.Context) error {
+		_, err := v.iam.GetRole(ctx, &iam.GetRoleInput{RoleName: aws.String("named")})
+		return err
+	})
+
+	v.createRole("listed")
+	v.late("ListRoles", "not listed", func(ctx context.Context) error {
+		out, err := v.iam.ListRoles(ctx, &iam.ListRolesInput{PathPrefix: aws.String("/")})
+		if err != nil {
+			return err
+		}
+		for _, r := range out.Roles {
+			if aws.ToString(r.RoleName) == "listed" {
+				return nil
+			}
+		}
+		return errors.New("not listed")
+	})
+
+	v.createRole("function")
+	functions := lambda.NewFromConfig(v.r.AWSConfig())
+	v.late("CreateFunction", "InvalidParameterValueException: The role defined for the function cannot be assumed by Lambda.", func(ctx context.Context) error {
+		_, err := functions.CreateFunction(ctx, &lambda.CreateFunctionInput{
+			FunctionName: aws.String("f"), Runtime: lambdatypes.RuntimeProvidedal2023, Handler: aws.String("bootstrap"),
+			Role: aws.String("arn:aws:iam::" + regiontest.AccountID + ":role/function"),
+			Code: &lambdatypes.FunctionCode{S3Bucket: aws.String("none"), S3Key: aws.String("none")},
+		})
+		if strings.Contains(codeOf(err), "cannot be assumed") {
+			return err
+		}
+		return nil // the role was seen; there is no such code
+	})
+
+	_, err := v.iam.CreateInstanceProfile(t.Context(), &iam.CreateInstanceProfileInput{InstanceProfileName: aws.String("machines")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.late("RunInstances", "InvalidParameterValue: Value (machines) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name", func(ctx context.Context) error {
+		_, err := v.ec2.RunInstances(ctx, &ec2.RunInstancesInput{
+			ImageId: aws.String(regiontest.ImageID), InstanceType: ec2types.InstanceTypeT3Large, MinCount: aws.Int32(1), MaxCount: aws.Int32(1),
+			IamInstanceProfile: &ec2types.IamInstanceProfileSpecification{Name: aws.String("machines")},
+		})
+		return err
+	})
+}
+
+// asUser returns the configuration of a new user who may do anything.
+func (v visibility) asUser() aws.Config {
+	v.t.Helper()
+	ctx := v.t.Context()
+	name, document := aws.String("operator"), aws.String(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`)
+	_, err := v.iam.CreateUser(ctx, &iam.CreateUserInput{UserName: name})
+	_, second := v.iam.PutUserPolicy(ctx, &iam.PutUserPolicyInput{UserName: name, PolicyName: name, PolicyDocument: document})
+	if err = errors.Join(err, second); err != nil {
+		v.t.Fatal(err)
+	}
+	key, err := v.iam.CreateAccessKey(ctx, &iam.CreateAccessKeyInput{UserName: name})
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return v.as(credentials.NewStaticCredentialsProvider(*key.AccessKey.AccessKeyId, *key.AccessKey.SecretAccessKey, ""))
+}
+
+func (v visibility) as(who aws.CredentialsProvider) aws.Config {
+	cfg := v.r.AWSConfig()
+	cfg.Credentials = who
+	return cfg
+}
+
+// TestNewPoliciesDecideLater: a role cannot be assumed at once, and may not do at once what a new policy allows.
+func TestNewPoliciesDecideLater(t *testing.T) {
+	v := startVisibility(t)
+	operator := sts.NewFromConfig(v.asUser())
+	v.createRole("worker")
+	var session aws.CredentialsProvider
+	v.late("AssumeRole", "AccessDenied: ", func(ctx context.Context) error {
+		out, err := operator.AssumeRole(ctx, &sts.AssumeRoleInput{
+			RoleArn: aws.String("arn:aws:iam::" + regiontest.AccountID + ":role/worker"), RoleSessionName: aws.String("session"),
+		})
+		if err == nil {
+			c := out.Credentials
+			session = credentials.NewStaticCredentialsProvider(*c.AccessKeyId, *c.SecretAccessKey, *c.SessionToken)
+		}
+		return err
+	})
+
+	worker := ec2.NewFromConfig(v.as(session))
+	describe := func(ctx context.Context) error {
+		_, err := worker.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{})
+		return err
+	}
+	if got := codeOf(describe(t.Context())); !strings.HasPrefix(got, "UnauthorizedOperation") {
+		t.Errorf("without a policy: %q", got)
+	}
+	name := aws.String("read")
+	_, err := v.iam.PutRolePolicy(t.Context(), &iam.PutRolePolicyInput{RoleName: aws.String("worker"), PolicyName: name, PolicyDocument: aws.String(
+		`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"ec2:DescribeVpcs","Resource":"*"}]}`,
+	)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.late("DescribeVpcs", "UnauthorizedOperation", describe)
+	if _, err := v.iam.DeleteRolePolicy(t.Context(), &iam.DeleteRolePolicyInput{RoleName: aws.String("worker"), PolicyName: name}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range delayed {
+		if err := describe(t.Context()); err != nil {
+			t.Errorf("call %d after the policy was deleted: %v", i+1, err)
+		}
+	}
+	if got := codeOf(describe(t.Context())); !strings.HasPrefix(got, "UnauthorizedOperation") {
+		t.Errorf("after the policy was deleted: %q", got)
+	}
+}
+
+// TestNewTagsAreFoundLater: filters and DescribeTags do not see new tags at once; who asks for the id sees them.
+func TestNewTagsAreFoundLater(t *testing.T) {
+	v := startVisibility(t)
+	vpcs, err := v.ec2.DescribeVpcs(t.Context(), &ec2.DescribeVpcsInput{})
+	if err != nil || len(vpcs.Vpcs) != 1 {
+		t.Fatalf("the default VPC: %v, %v", vpcs, err)
+	}
+	id := *vpcs.Vpcs[0].VpcId
+	tag := func(value string) {
+		t.Helper()
+		_, err := v.ec2.CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: []string{id}, Tags: []ec2types.Tag{{Key: aws.String("team"), Value: &value}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	found := func(value string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			out, err := v.ec2.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{Filters: []ec2types.Filter{{Name: aws.String("tag:team"), Values: []string{value}}}})
+			if err == nil && len(out.Vpcs) == 0 {
+				err = errors.New("not found")
+			}
+			return err
+		}
+	}
+
+	tag("a")
+	v.late("the filter of a new tag", "not found", found("a"))
+	tag("b")
+	byID, err := v.ec2.DescribeVpcs(t.Context(), &ec2.DescribeVpcsInput{VpcIds: []string{id}})
+	if err != nil || len(byID.Vpcs) != 1 || len(byID.Vpcs[0].Tags) != 1 || *byID.Vpcs[0].Tags[0].Value != "b" {
+		t.Errorf("by its id: %+v, %v", byID, err)
+	}
+	if err := found("a")(t.Context()); err != nil {
+		t.Errorf("the former tag: %v", err)
+	}
+	if err := found("b")(t.Context()); err == nil {
+		t.Error("the new tag is found at once")
+	}
+	if err := found("b")(t.Context()); err != nil {
+		t.Errorf("the new tag: %v", err)
+	}
+
+	tag("c")
+	v.late("DescribeTags", "not listed", func(ctx context.Context) error {
+		out, err := v.ec2.DescribeTags(ctx, &ec2.DescribeTagsInput{Filters: []ec2types.Filter{{Name: aws.String("resource-id"), Values: []string{id}}}})
+		if err == nil && len(out.Tags) == 0 {
+			err = errors.New("not listed")
+		}
+		return err
+	})
+}
+
+// TestChangesAreSeenAtOnceByDefault: nobody who does not ask for it has to wait.
+func TestChangesAreSeenAtOnceByDefault(t *testing.T) {
+	v := startVisibility(t)
+	v.r.DelayVisibility(0)
+	v.createRole("r")
+	if _, err := v.iam.GetRole(t.Context(), &iam.GetRoleInput{RoleName: aws.String("r")}); err != nil {
+		t.Error(err)
+	}
+}
