@@ -4,7 +4,9 @@ package attack_test
 
 import (
 	"io"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +14,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/slipway-k8s/slipway/internal/infra/iampolicy"
+	"github.com/slipway-k8s/slipway/internal/lib/pki"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
@@ -130,4 +135,128 @@ func (l *lab) editSettings(edit func(text string) string) string {
 	l.check(err)
 
 	return string(text)
+}
+
+// TestKeyOfAnotherBackup: whoever was an administrator of another cluster, whose backup was restored into this one, knows
+// its encryption key. They put its envelope, which has no name, in the place of the cluster's own, so that machines would
+// encrypt new Secrets with a key that they know. Seen to succeed while keys without names were accepted.
+func TestKeyOfAnotherBackup(t *testing.T) {
+	l := newLab(t)
+	l.createCluster()
+	w := l.writer()
+	known, err := pki.NewKey(pki.EncryptionKey)
+	l.check(err)
+	root := l.machineStore(caller{})
+	l.check(pki.PublishFormerKey(t.Context(), root.Store, root.Sealer, "demo", known))
+
+	envelopes, err := root.List(t.Context(), pki.FormerKeyPrefix("demo"))
+	l.check(err)
+	envelope, err := root.Get(t.Context(), envelopes[0])
+	l.check(err)
+
+	own, err := root.Get(t.Context(), pki.MachineKeyObjectKey("demo", pki.EncryptionKey))
+	l.check(err)
+	w.put("machine/secrets/"+pki.EncryptionKey, envelope.Body)
+
+	_, public := l.readBundle()
+	machine := l.machineStore(l.assumed("demo.control-plane-a.us-east-1"))
+	_, err = pki.LoadMachineBundle(t.Context(), machine, machine.Sealer, "demo", public)
+	if err == nil || !strings.Contains(err.Error(), "sealed without its name") {
+		t.Errorf("machines encrypt Secrets with the key of the attacker: %v", err)
+	}
+
+	w.put("machine/secrets/"+pki.EncryptionKey, own.Body)
+	_, err = pki.LoadMachineBundle(t.Context(), machine, machine.Sealer, "demo", public)
+	l.check(err)
+	keys, err := pki.LoadFormerKeys(t.Context(), machine, machine.Sealer, "demo")
+	if err != nil || len(keys) != 1 {
+		t.Errorf("%d keys read older Secrets: %v", len(keys), err)
+	}
+}
+
+// TestKeysOfAnOlderSlipway: the keys that an older Slipway has sealed get names with the first apply, before the agent that
+// requires them is published, also if the apply is interrupted in between.
+func TestKeysOfAnOlderSlipway(t *testing.T) {
+	l := newLab(t)
+	l.createCluster()
+	root := l.machineStore(caller{})
+	bundle, public := l.readBundle()
+	for name, key := range l.keysOf(bundle) {
+		text, err := key.PEM()
+		l.check(err)
+		sealed, err := root.Seal(t.Context(), text, pki.MachineKeyContext("demo"))
+		l.check(err)
+		_, err = root.Put(t.Context(), pki.MachineKeyObjectKey("demo", name), sealed)
+		l.check(err)
+	}
+
+	machine := l.machineStore(l.assumed("demo.control-plane-a.us-east-1"))
+	if _, err := pki.LoadMachineBundle(t.Context(), machine, machine.Sealer, "demo", public); err == nil {
+		t.Error("keys without names are accepted")
+	}
+
+	newer, err := exec.LookPath("false")
+	l.check(err)
+	l.agent = newer
+	before := l.objectsBelow("team/demo/machine/")
+	unable := l.user("unable", append(l.policies("demo"), iampolicy.Policy{
+		Version: "2012-10-17",
+		Statement: []iampolicy.Statement{{
+			Sid:      "Interrupt",
+			Effect:   "Deny",
+			Action:   []string{"s3:PutObject"},
+			Resource: []string{"arn:aws:s3:::" + bucket + "/team/demo/machine/secrets/*"},
+		}},
+	}))
+	if out, errs, code := l.slipway(unable, "apply", "demo", "--yes"); code == 0 || !strings.Contains(errs, "machine/secrets/") {
+		t.Fatalf("exit %d\n%s%s", code, out, errs)
+	}
+
+	if after := l.objectsBelow("team/demo/machine/"); !slices.Equal(before, after) {
+		t.Errorf("an agent was published before the keys had names:\n%s\n%s", before, after)
+	}
+
+	l.must(caller{}, 0, "apply", "demo", "--yes")
+	_, err = pki.LoadMachineBundle(t.Context(), machine, machine.Sealer, "demo", public)
+	l.check(err)
+}
+
+// sealedStore is a store and what seals in it.
+type sealedStore struct {
+	store.Store
+	store.Sealer
+}
+
+// machineStore returns the machine store as c reads it.
+func (l *lab) machineStore(c caller) sealedStore {
+	l.Helper()
+	_, key := l.readSettings()
+
+	return sealedStore{
+		store.NewS3Store(l.s3(c), bucket, "team"),
+		store.NewKMSSealer(kms.NewFromConfig(l.config(c)), key),
+	}
+}
+
+// readBundle returns the keys of the cluster demo, as root reads them, and the part that everybody may read.
+func (l *lab) readBundle() (pki.Bundle, pki.PublicBundle) {
+	l.Helper()
+	s := l.machineStore(caller{})
+	bundle, err := pki.LoadBundle(l.Context(), s, s.Sealer, "demo")
+	l.check(err)
+	public, err := bundle.PublicPart()
+	l.check(err)
+
+	return bundle, public
+}
+
+// keysOf returns the keys of a bundle by their names.
+func (l *lab) keysOf(b pki.Bundle) map[string]pki.Key {
+	l.Helper()
+	out := map[string]pki.Key{pki.ServiceAccountKey: b.ServiceAccount, pki.EncryptionKey: b.Encryption}
+	for name, ca := range b.CAs {
+		out[name] = ca.Key()
+	}
+
+	return out
 }

@@ -29,31 +29,18 @@ func WriteObjects(ctx context.Context, session *cluster.Session, d *cluster.Desi
 		return nil
 	}
 
-	s, sealer, err := session.Env.Stores.State(ctx)
-	if err != nil {
+	// Agents refuse keys without their names, as an older slipway has sealed them. If this is interrupted, an agent must not
+	// be there before such keys have been sealed again: the next call finds nothing unpublished.
+	if err := writeKeys(ctx, session, d); err != nil {
 		return err
 	}
 
-	var objectErr, keyErr, issuerErr error
+	var objectErr, issuerErr error
 	var wg sync.WaitGroup
-	machine := d.ListedMachineStore()
-	wg.Go(func() { _, objectErr = node.PublishObjects(ctx, machine, d.MachineObjects) })
-	wg.Go(func() {
-		var public pki.PublicBundle
-		if public, keyErr = pki.LoadPublicBundle(ctx, d.View, session.Name); keyErr != nil {
-			return
-		}
-
-		var bundle pki.Bundle
-		if bundle, keyErr = pki.LoadPrivateBundle(ctx, s, sealer, session.Name, public); keyErr == nil {
-			session.UseKubernetesCA(bundle.CAs[pki.KubernetesCA])
-			_, keyErr = pki.PublishMachineKeys(ctx, bundle, machine, d.MachineSealer)
-		}
-	})
-
+	wg.Go(func() { _, objectErr = node.PublishObjects(ctx, d.ListedMachineStore(), d.MachineObjects) })
 	wg.Go(func() { issuerErr = session.PublishIssuerDocuments(ctx, d) })
 	wg.Wait()
-	if err := errors.Join(objectErr, keyErr, issuerErr); err != nil {
+	if err := errors.Join(objectErr, issuerErr); err != nil {
 		return err
 	}
 
@@ -62,6 +49,29 @@ func WriteObjects(ctx context.Context, session *cluster.Session, d *cluster.Desi
 	}
 
 	return nil
+}
+
+// writeKeys writes the keys that control-plane machines read.
+func writeKeys(ctx context.Context, session *cluster.Session, d *cluster.Desired) error {
+	s, sealer, err := session.Env.Stores.State(ctx)
+	if err != nil {
+		return err
+	}
+
+	public, err := pki.LoadPublicBundle(ctx, d.View, session.Name)
+	if err != nil {
+		return err
+	}
+
+	bundle, err := pki.LoadPrivateBundle(ctx, s, sealer, session.Name, public)
+	if err != nil {
+		return err
+	}
+
+	session.UseKubernetesCA(bundle.CAs[pki.KubernetesCA])
+	_, err = pki.PublishMachineKeys(ctx, bundle, d.ListedMachineStore(), d.MachineSealer)
+
+	return err
 }
 
 // CheckFunctionCode refuses published code of a function that is not Slipway's.

@@ -90,6 +90,8 @@ func loadKey(ctx context.Context, s store.Store, sealer store.Sealer, cluster, n
 type sealedKey struct {
 	name, objectKey string
 	context         map[string]string
+	// isNamed is set if the sealed text must have the name, since the context does not.
+	isNamed bool
 }
 
 func openKey(ctx context.Context, s store.Store, sealer store.Sealer, k sealedKey) (Key, error) {
@@ -104,6 +106,13 @@ func openKey(ctx context.Context, s store.Store, sealer store.Sealer, k sealedKe
 	}
 
 	defer clear(text)
+	if name, _ := cutName(text); k.isNamed && name == "" {
+		return Key{}, diag.WithHint(
+			fmt.Errorf("%s in %s was sealed without its name, so it may be another key", k.objectKey, s.URL()),
+			"find out who wrote it and restore the earlier version; if an older slipway did, apply the cluster "+
+				"with this one, which publishes its agent and seals the keys again",
+		)
+	}
 
 	return ParseKey(k.name, text)
 }
@@ -156,7 +165,9 @@ func LoadPrivateBundle(
 }
 
 // LoadMachineBundle reads and decrypts the bundle from the machine store s. Control-plane machines
-// call it with the certificates of their node document.
+// call it with the certificates of their node document. Keys without their names, which an older
+// slipway has sealed, are refused: [PublishMachineKeys] seals them again before the agent that calls
+// this function is published.
 func LoadMachineBundle(
 	ctx context.Context,
 	s store.Store,
@@ -173,6 +184,7 @@ func LoadMachineBundle(
 				name:      name,
 				objectKey: MachineKeyObjectKey(cluster, name),
 				context:   MachineKeyContext(cluster),
+				isNamed:   true,
 			},
 		)
 	})

@@ -13,10 +13,12 @@ import (
 )
 
 // FormerKeyPrefix returns the prefix of a cluster's former keys in the machine store. A former key is the encryption key of
-// another cluster whose backup was restored into this one: Secrets of that time can be read with it alone.
+// another cluster whose backup was restored into this one: Secrets of that time can be read with it alone. It is sealed
+// without a name, so that it is refused in the place of the cluster's own key.
 func FormerKeyPrefix(cluster string) string { return cluster + "/machine/etcd/former-keys/" }
 
-// LoadMachineKey reads and decrypts one key of a cluster from the machine store.
+// LoadMachineKey reads and decrypts one key of a cluster from the machine store, also one that an older slipway has sealed
+// without its name: the key of a cluster whose backup is restored is for reading only, and a wrong one reads nothing.
 func LoadMachineKey(ctx context.Context, s store.Store, sealer store.Sealer, cluster, name string) (Key, error) {
 	return openKey(ctx, s, sealer, sealedKey{
 		name: name, objectKey: MachineKeyObjectKey(cluster, name), context: MachineKeyContext(cluster),

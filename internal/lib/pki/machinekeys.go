@@ -189,7 +189,7 @@ func isMachineKeyPublished(
 		return false, fmt.Errorf("decrypt %s: %w", objectKey, err)
 	}
 
-	return err == nil && name == sec.name, nil // an older slipway sealed no name
+	return err == nil && name == sec.name, nil // an older slipway sealed no name, and machines refuse that
 }
 
 // nameMark precedes the PEM of a key that is sealed for machines, with its name. All of them are sealed to the same context,

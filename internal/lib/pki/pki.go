@@ -84,7 +84,8 @@ func NewKey(name string) (Key, error) {
 	return Key{name: name, private: k}, nil
 }
 
-// ParseKey parses the result of Key.PEM. Its errors contain no part of the key.
+// ParseKey parses the result of Key.PEM. A name in the text must be the given one; callers whose context does not bind the
+// name require one before. Its errors contain no part of the key.
 func ParseKey(name string, text []byte) (Key, error) {
 	if other, _ := cutName(text); other != "" && other != name {
 		return Key{}, fmt.Errorf("key %s was sealed as key %s: somebody has exchanged the objects", name, other)

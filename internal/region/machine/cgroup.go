@@ -141,36 +141,56 @@ func ensureHierarchies() ([]cgroupHierarchy, error) {
 // version 1, cpuset needs values; on version 2, controllers must be enabled from the top.
 func makeCgroups(groups []cgroupHierarchy, path string, vcpus int) error {
 	for _, h := range groups {
-		at := h.Mount
-		for part := range strings.SplitSeq(path, "/") {
-			if h.V2 {
-				enableControllers(at)
-			}
-
-			next := filepath.Join(at, part)
-			if err := unix.Mkdir(next, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-				return fmt.Errorf("create cgroup %s: %w", next, err)
-			}
-
-			if err := inheritCPUSet(at, next); err != nil {
-				return err
-			}
-
-			at = next
+		if h.hasDevices() { // its rules are set from the top, see denyHostDevices
+			continue
 		}
 
-		if h.V2 {
-			if err := denyHostDevices(at); err != nil {
-				return err
-			}
+		if err := h.createCgroup(path, nil); err != nil {
+			return err
 		}
+	}
 
-		shares := filepath.Join(at, "cpu.shares")
+	if err := denyHostDevices(groups, path); err != nil {
+		return err
+	}
+
+	for _, h := range groups {
+		shares := filepath.Join(h.Mount, path, "cpu.shares")
 		if _, err := os.Stat(shares); err == nil && vcpus > 0 {
 			if err := os.WriteFile(shares, []byte(strconv.Itoa(vcpus*1024)), 0o600); err != nil {
 				return fmt.Errorf("set cpu.shares of cgroup: %w", err)
 			}
 		}
+	}
+
+	return nil
+}
+
+// createCgroup creates a cgroup with this path and those above it. It calls restrict, unless that is nil, for each of them
+// before it creates the next one.
+func (h cgroupHierarchy) createCgroup(path string, restrict func(cgroup string) error) error {
+	at := h.Mount
+	for part := range strings.SplitSeq(path, "/") {
+		if h.V2 {
+			enableControllers(at)
+		}
+
+		next := filepath.Join(at, part)
+		if err := unix.Mkdir(next, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("create cgroup %s: %w", next, err)
+		}
+
+		if err := inheritCPUSet(at, next); err != nil {
+			return err
+		}
+
+		if restrict != nil {
+			if err := restrict(next); err != nil {
+				return err
+			}
+		}
+
+		at = next
 	}
 
 	return nil

@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -137,22 +140,56 @@ func allowDevice(d device) []instruction {
 	return out
 }
 
-// denyHostDevices denies the processes in a machine's cgroup, of version 2, all devices but those of machines. A kernel that
-// refuses the program leaves them allowed: the region is a test bed.
-func denyHostDevices(cgroup string) error {
-	program, err := loadProgram(deviceProgram(ownDevices()))
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) {
+// hasDevices reports whether the hierarchy is of version 1 and has the controller of devices.
+func (h cgroupHierarchy) hasDevices() bool {
+	return slices.Contains(strings.Split(h.Options, ","), "devices")
+}
+
+// denyHostDevices denies the processes in a machine's cgroup all devices but those of machines: with a program for the cgroup
+// of version 2, which must exist, or with the controller of version 1, if the kernel refuses the program. It creates the
+// cgroup in the hierarchy of that controller. A machine whose root could open the disks of the host is not started.
+func denyHostDevices(groups []cgroupHierarchy, path string) error {
+	byProgram := errors.New("no hierarchy of it is mounted")
+	byController := errors.New("no hierarchy with it is mounted")
+	for _, h := range groups {
+		if h.V2 {
+			byProgram = attachDeviceProgram(filepath.Join(h.Mount, path))
+		}
+	}
+
+	for _, h := range groups {
+		if !h.hasDevices() {
+			continue
+		}
+
+		if byProgram == nil {
+			return h.createCgroup(path, nil)
+		}
+
+		byController = h.restrictDevices(path)
+	}
+
+	if byProgram == nil || byController == nil {
 		return nil
 	}
 
+	return fmt.Errorf("deny the devices of the host to the machine, whose root could otherwise change the host's disks: "+
+		"by a program for cgroup version 2: %w; by the controller devices of version 1: %w; "+
+		"run the region on a kernel with CONFIG_CGROUP_BPF, and not in a container that forbids bpf(2)",
+		byProgram, byController)
+}
+
+// attachDeviceProgram has the kernel ask the program of machines about devices for a cgroup of version 2.
+func attachDeviceProgram(cgroup string) error {
+	program, err := loadProgram(deviceProgram(ownDevices()))
 	if err != nil {
-		return fmt.Errorf("deny the devices of the host: %w", err)
+		return fmt.Errorf("load it: %w", err)
 	}
 
 	defer func() { _ = unix.Close(program) }() // the cgroup keeps it
 	folder, err := os.Open(cgroup)
 	if err != nil {
-		return fmt.Errorf("deny the devices of the host: %w", err)
+		return fmt.Errorf("attach it: %w", err)
 	}
 
 	defer func() { _ = folder.Close() }()
@@ -166,10 +203,68 @@ func denyHostDevices(cgroup string) error {
 	//nolint:gosec // the kernel reads the attributes during the call
 	_, err = callBPF(unix.BPF_PROG_ATTACH, unsafe.Pointer(&attributes), unsafe.Sizeof(attributes))
 	if err != nil {
-		return fmt.Errorf("deny the devices of the host in cgroup %s: %w", cgroup, err)
+		return fmt.Errorf("attach it to cgroup %s: %w", cgroup, err)
 	}
 
 	return nil
+}
+
+// restrictDevices creates a cgroup of version 1 that may use the devices of machines only. Root in a machine may write to the
+// rules of its own cgroup, but never allows what those above deny: they are restricted too. One that an older slipway has
+// created, and that has others in it, stays as it is.
+func (h cgroupHierarchy) restrictDevices(path string) error {
+	return h.createCgroup(path, func(cgroup string) error {
+		list, err := os.ReadFile(filepath.Join(cgroup, "devices.list"))
+		if err != nil || !strings.Contains(string(list), unrestricted) {
+			return err
+		}
+
+		err = writeDeviceRules(cgroup)
+		if errors.Is(err, unix.EINVAL) && cgroup != filepath.Join(h.Mount, path) {
+			return nil
+		}
+
+		return err
+	})
+}
+
+// unrestricted is the list of devices of a cgroup that may use all.
+const unrestricted = "a *:* rwm"
+
+// writeDeviceRules denies a cgroup of version 1 all devices but those of machines. The kernel returns EINVAL if it has
+// cgroups in it.
+func writeDeviceRules(cgroup string) error {
+	if err := os.WriteFile(filepath.Join(cgroup, "devices.deny"), []byte("a"), 0o600); err != nil {
+		return err
+	}
+
+	rules := []string{"c *:* m", "b *:* m"} // as container runtimes make nodes
+	for _, d := range ownDevices() {
+		rules = append(rules, d.rule())
+	}
+
+	for _, rule := range rules {
+		if err := os.WriteFile(filepath.Join(cgroup, "devices.allow"), []byte(rule), 0o600); err != nil {
+			return fmt.Errorf("%s: %w", rule, err)
+		}
+	}
+
+	return nil
+}
+
+// rule returns the rule of version 1 that allows a device.
+func (d device) rule() string {
+	kind := "c"
+	if d.kind == blockDevice {
+		kind = "b"
+	}
+
+	minor := "*"
+	if d.minor != anyMinor {
+		minor = strconv.Itoa(int(d.minor))
+	}
+
+	return fmt.Sprintf("%s %d:%s rwm", kind, d.major, minor)
 }
 
 // loadProgram loads a program for a cgroup's devices into the kernel, and returns its file descriptor.
