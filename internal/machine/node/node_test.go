@@ -4,13 +4,16 @@ package node_test
 
 import (
 	"flag"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/lib/asset"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
@@ -212,5 +215,41 @@ func TestFlannelBackendInDocument(t *testing.T) {
 	in.Cluster.Spec.Networking.Flannel.Backend = "IPsec"
 	if _, err := node.BuildDocument(in); err == nil || !strings.Contains(err.Error(), "network.flannelBackend") {
 		t.Errorf("a document with the backend IPsec: %v", err)
+	}
+}
+
+// TestImagesOfWarmPools checks that machines of a group with a warm pool have the images of every node, and know the pool from
+// them: a field of its own would be unknown to earlier agents.
+func TestImagesOfWarmPools(t *testing.T) {
+	catalog, err := asset.LoadEmbedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := v1alpha1.WarmPool{MinSize: 1, PoolState: "Stopped"}
+	build := func(group int, pool v1alpha1.WarmPool) node.Document {
+		t.Helper()
+		in := input(group)
+		in.Group.Spec.WarmPool = pool
+		if _, in.Images, err = node.ResolveAssets(catalog, in.Group.Spec, "", "amd64"); err != nil {
+			t.Fatal(err)
+		}
+		d, err := node.BuildDocument(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+
+	with, without := build(1, pool), build(1, v1alpha1.WarmPool{})
+	if !with.HasWarmPool() || without.HasWarmPool() || build(0, v1alpha1.WarmPool{}).HasWarmPool() {
+		t.Errorf("a pool: with %t, without %t", with.HasWarmPool(), without.HasWarmPool())
+	}
+	want := []string{"flannel", "flannel-cni-plugin", "kube-proxy", "pause"}
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(with.Images))); diff != "" {
+		t.Errorf("images (-want +got):\n%s", diff)
+	}
+	with.Images = without.Images
+	if diff := cmp.Diff(without, with); diff != "" {
+		t.Errorf("more than the images differs (-without +with):\n%s", diff)
 	}
 }
