@@ -25,12 +25,8 @@ func (session *Session) buildPublication(
 	s store.Store,
 	d *Desired,
 ) (node.Publication, error) {
-	catalog, err := ReadCatalog(ctx, s, d.Manifests.Cluster)
+	catalog, err := readPullableCatalog(ctx, s, d.Manifests.Cluster)
 	if err != nil {
-		return node.Publication{}, err
-	}
-
-	if err := checkImageRegistry(catalog, d.Manifests.Cluster); err != nil {
 		return node.Publication{}, err
 	}
 
@@ -118,6 +114,16 @@ func ReadCatalog(ctx context.Context, s store.Store, c v1alpha1.Cluster) (asset.
 	}
 
 	return catalog, nil
+}
+
+// readPullableCatalog returns the asset catalogue of a cluster, whose machines may pull its images.
+func readPullableCatalog(ctx context.Context, s store.Store, c v1alpha1.Cluster) (asset.Catalog, error) {
+	catalog, err := ReadCatalog(ctx, s, c)
+	if err != nil {
+		return asset.Catalog{}, err
+	}
+
+	return catalog, checkImageRegistry(catalog, c)
 }
 
 // checkImageRegistry returns an error if machines would pull from a private registry in Amazon ECR without permission: roles

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
-	"github.com/slipway-k8s/slipway/internal/lib/ecraddress"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
@@ -56,8 +55,7 @@ func (policyBuilder) boundaryOfAPIs() []Statement {
 				qualifyActions("ssm", "UpdateInstanceInformation"),
 				qualifyActions("ssmmessages", "*Channel"),
 				// A registry may belong to another account. A role names its own.
-				ecraddress.PullActions(),
-				[]string{ecraddress.TokenAction},
+				qualifyActions("ecr", "BatchCheckLayer*", "BatchGetImage", "GetAuthorization*", "GetDownloadUrl*"),
 			),
 			[]string{"*"},
 			nil,

@@ -27,6 +27,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/iampolicy"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
+	"github.com/slipway-k8s/slipway/internal/lib/asset/assettest"
 	"github.com/slipway-k8s/slipway/internal/region/authz"
 	"github.com/slipway-k8s/slipway/internal/region/fault"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
@@ -81,7 +82,7 @@ func (b *bench) slipway(w who, args ...string) (string, string, int) {
 	var out, errs bytes.Buffer
 	code := cli.Main(b.Context(), cli.Env{
 		Args: args, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs, Getenv: func(k string) string { return env[k] },
-		Now: time.Now, Hostname: os.Hostname,
+		Now: time.Now, Hostname: os.Hostname, Registries: assettest.Registries{},
 	})
 	return out.String(), errs.String(), code
 }

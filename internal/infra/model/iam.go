@@ -166,40 +166,49 @@ func (b *builder) controlPlanePolicy(slot string, more ...policyStatement) graph
 
 	list = append(list, b.repairStatement(), b.peerStatement())
 	list = append(list, b.addressStatements(ownSlotCondition(b, ""))...)
-	if key := b.MachineStore.KMSKeyARN; key != "" {
-		list = append(list,
-			policyStatement{
-				ID:        "Store",
-				Actions:   []string{"kms:Decrypt", "kms:GenerateDataKey"},
-				Resources: []string{key},
-				Condition: b.viaS3(),
-			},
-			policyStatement{
-				ID:        "Secrets",
-				Actions:   []string{"kms:Decrypt"},
-				Resources: []string{key},
-				Condition: policyCondition{
-					"StringEquals": {"kms:EncryptionContext:" + awskind.TagCluster: b.clusterName()},
-				},
-			},
-			policyStatement{ // seals the keys of etcd's backups, and of nothing else
-				ID:        "Backups",
-				Actions:   []string{"kms:GenerateDataKey"},
-				Resources: []string{key},
-				Condition: policyCondition{
-					"StringEquals": {"kms:EncryptionContext:" + awskind.TagCluster: b.clusterName()},
-					"StringLike":   {"kms:EncryptionContext:slipway.dev/backup": "*"},
-				},
-			})
-	}
 
 	return policyDocument(slices.Concat(
 		list,
+		keyStatements(b),
 		more,
 		imageStatements(b.Cluster.Spec.Assets),
 		b.auditStatements(),
 		b.signalStatements(),
 	)...)
+}
+
+// keyStatements allows control-plane machines to use the key of the machine store, if it has one of its own.
+func keyStatements(b *builder) []policyStatement {
+	key := b.MachineStore.KMSKeyARN
+	if key == "" {
+		return nil
+	}
+
+	return []policyStatement{
+		{
+			ID:        "Store",
+			Actions:   []string{"kms:Decrypt", "kms:GenerateDataKey"},
+			Resources: []string{key},
+			Condition: b.viaS3(),
+		},
+		{
+			ID:        "Secrets",
+			Actions:   []string{"kms:Decrypt"},
+			Resources: []string{key},
+			Condition: policyCondition{
+				"StringEquals": {"kms:EncryptionContext:" + awskind.TagCluster: b.clusterName()},
+			},
+		},
+		{ // seals the keys of etcd's backups, and of nothing else
+			ID:        "Backups",
+			Actions:   []string{"kms:GenerateDataKey"},
+			Resources: []string{key},
+			Condition: policyCondition{
+				"StringEquals": {"kms:EncryptionContext:" + awskind.TagCluster: b.clusterName()},
+				"StringLike":   {"kms:EncryptionContext:slipway.dev/backup": "*"},
+			},
+		},
+	}
 }
 
 // auditStatements allows control-plane machines to add to their cluster's audit log, if it is uploaded. Without
