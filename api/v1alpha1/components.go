@@ -60,4 +60,18 @@ type KubeControllerManager struct {
 	// HorizontalPodAutoscalerSyncPeriod is how often the number of pods is adapted, such as 30s, 5s to 5m. Unset means
 	// Kubernetes' default, 15s.
 	HorizontalPodAutoscalerSyncPeriod string `json:"horizontalPodAutoscalerSyncPeriod,omitempty"`
+
+	// ServiceAccountTokenSecrets says whether kube-controller-manager puts tokens that never expire into Secrets of type
+	// kubernetes.io/service-account-token: Enabled or Disabled. It needs the key that signs all tokens of service accounts
+	// for that, and has no key if it is Disabled. Tokens in existing Secrets, and those of 'kubectl create token' and of
+	// pods, are not affected. Unset means Enabled; new clusters get Disabled.
+	ServiceAccountTokenSecrets string `json:"serviceAccountTokenSecrets,omitempty"`
 }
+
+// Whether tokens of service accounts are put into Secrets.
+const (
+	// TokenSecretsEnabled gives kube-controller-manager the key that signs tokens of service accounts.
+	TokenSecretsEnabled = "Enabled"
+	// TokenSecretsDisabled leaves that key to kube-apiserver alone.
+	TokenSecretsDisabled = "Disabled"
+)

@@ -23,6 +23,7 @@ func newIAMCommand(a *app) *cobra.Command {
 		"Manage IAM roles of pods, and print IAM policies",
 		groupState,
 		newOperatorPolicyCommand(a),
+		newBoundaryCommand(a),
 		newServiceAccountCommand(a),
 		newInitDiscoveryCommand(a),
 	)

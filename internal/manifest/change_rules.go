@@ -124,6 +124,7 @@ func clusterFieldRules() []FieldRule {
 			"spec.kubeControllerManager.terminatedPodGCThreshold",
 			"spec.kubeControllerManager.nodeMonitorGracePeriod",
 			"spec.kubeControllerManager.horizontalPodAutoscalerSyncPeriod",
+			"spec.kubeControllerManager.serviceAccountTokenSecrets",
 			"spec.etcd.backup.disabled", "spec.etcd.backup.interval", "spec.etcd.backup.keepAll",
 			"spec.etcd.backup.keepDaily", "spec.etcd.backup.verifyEvery",
 			"spec.etcd.quorumLoss.recovery", "spec.etcd.quorumLoss.after", "spec.etcd.discovery", "spec.etcd.recreateVolumesAfter",

@@ -23,6 +23,7 @@ func TestComponentSettings(t *testing.T) {
 			}
 			c.KubeControllerManager = v1alpha1.KubeControllerManager{
 				TerminatedPodGCThreshold: 500, NodeMonitorGracePeriod: "1m30s", HorizontalPodAutoscalerSyncPeriod: "30s",
+				ServiceAccountTokenSecrets: "Enabled",
 			}
 			g.Kubelet = v1alpha1.Kubelet{
 				MaxPods: 250, PodPidsLimit: 1024, ImageGCHighThresholdPercent: 75, ImageGCLowThresholdPercent: 60,
@@ -47,6 +48,7 @@ func TestComponentSettings(t *testing.T) {
 		},
 		`spec.kubeAPIServer.auditLogMaxAge "7": is out of range (use 30 to`:                                                 func(c *cluster, _ *group) { c.KubeAPIServer.AuditLogMaxAge = 7 },
 		`spec.kubeControllerManager.nodeMonitorGracePeriod "10s": is not a duration in this range`:                          func(c *cluster, _ *group) { c.KubeControllerManager.NodeMonitorGracePeriod = "10s" },
+		`spec.kubeControllerManager.serviceAccountTokenSecrets "false": is`:                                                 func(c *cluster, _ *group) { c.KubeControllerManager.ServiceAccountTokenSecrets = "false" },
 		`spec.kubelet.maxPods "500": is out of range (use 10 to 250)`:                                                       func(_ *cluster, g *group) { g.Kubelet.MaxPods = 500 },
 		`spec.kubelet.imageGCLowThresholdPercent "80": is not below imageGCHighThresholdPercent (use less than imageGCHigh`: func(_ *cluster, g *group) { g.Kubelet.ImageGCHighThresholdPercent = 70 },
 		`spec.kubelet.containerLogMaxSize "big": is not a valid quantity`:                                                   func(_ *cluster, g *group) { g.Kubelet.ContainerLogMaxSize = "big" },

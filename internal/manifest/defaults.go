@@ -42,10 +42,11 @@ func Default(s Set) Set {
 }
 
 // DefaultNew is [Default] for a cluster that is being created. It also sets what would change the machines of an existing
-// cluster, whose manifest leaves it unset.
+// cluster, or what its users rely on, whose manifest leaves it unset.
 func DefaultNew(s Set) Set {
 	s = Default(s)
 	setDefaultText(&s.Cluster.Spec.Networking.Hostnames, v1alpha1.HostnamesByResource)
+	setDefaultText(&s.Cluster.Spec.KubeControllerManager.ServiceAccountTokenSecrets, v1alpha1.TokenSecretsDisabled)
 
 	return s
 }
@@ -54,6 +55,10 @@ func DefaultNew(s Set) Set {
 // was before: a file that a cluster was created from does not have it, and is not meant to change it.
 func KeepNew(c, before v1alpha1.Cluster) v1alpha1.Cluster {
 	setDefaultText(&c.Spec.Networking.Hostnames, before.Spec.Networking.Hostnames)
+	setDefaultText(
+		&c.Spec.KubeControllerManager.ServiceAccountTokenSecrets,
+		before.Spec.KubeControllerManager.ServiceAccountTokenSecrets,
+	)
 
 	return c
 }

@@ -48,3 +48,28 @@ func TestHostnamesOfNewClusters(t *testing.T) {
 		t.Errorf("hostnames resource-name: %v", err)
 	}
 }
+
+// TestTokenSecretsOfNewClusters: new clusters have no long-lived tokens of service accounts; existing ones keep what they
+// have, since somebody may rely on it.
+func TestTokenSecretsOfNewClusters(t *testing.T) {
+	of := func(s manifest.Set) string { return s.Cluster.Spec.KubeControllerManager.ServiceAccountTokenSecrets }
+	set, _ := manifest.NewSet("demo", threeZones(), manifest.NewSetOptions{})
+	if got := of(manifest.DefaultNew(set)); got != v1alpha1.TokenSecretsDisabled {
+		t.Errorf("a new cluster has serviceAccountTokenSecrets %q", got)
+	}
+	if got := of(manifest.Default(set)); got != "" {
+		t.Errorf("an existing cluster gets serviceAccountTokenSecrets %q", got)
+	}
+	before := set.Cluster
+	before.Spec.KubeControllerManager.ServiceAccountTokenSecrets = v1alpha1.TokenSecretsDisabled
+	if got := manifest.KeepNew(set.Cluster, before).Spec.KubeControllerManager.ServiceAccountTokenSecrets; got != v1alpha1.TokenSecretsDisabled {
+		t.Errorf("a file without the field changes it to %q", got)
+	}
+	set.Cluster.Spec.KubeControllerManager.ServiceAccountTokenSecrets = v1alpha1.TokenSecretsEnabled
+	if got := of(manifest.DefaultNew(set)); got != v1alpha1.TokenSecretsEnabled {
+		t.Errorf("the manifest of a new cluster says Enabled, and becomes %q", got)
+	}
+	if got := manifest.KeepNew(set.Cluster, before).Spec.KubeControllerManager.ServiceAccountTokenSecrets; got != v1alpha1.TokenSecretsEnabled {
+		t.Errorf("an edit to Enabled becomes %q", got)
+	}
+}

@@ -250,6 +250,7 @@ func controllerManagerShape() v1alpha1.KubeControllerManager {
 		TerminatedPodGCThreshold:          1,
 		NodeMonitorGracePeriod:            "x",
 		HorizontalPodAutoscalerSyncPeriod: "x",
+		ServiceAccountTokenSecrets:        "x",
 	}
 }
 

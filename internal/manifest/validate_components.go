@@ -89,6 +89,15 @@ func (v validator) checkComponents(spec v1alpha1.ClusterSpec) {
 
 	m := spec.KubeControllerManager
 	const manager = "spec.kubeControllerManager."
+	if m.ServiceAccountTokenSecrets != "" {
+		v.checkChoice(
+			manager+"serviceAccountTokenSecrets",
+			m.ServiceAccountTokenSecrets,
+			v1alpha1.TokenSecretsEnabled,
+			v1alpha1.TokenSecretsDisabled,
+		)
+	}
+
 	v.checkOptionalNumbers(
 		optionalNumber{manager + "terminatedPodGCThreshold", m.TerminatedPodGCThreshold, 1, maxTerminatedPods},
 	)

@@ -12,7 +12,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
-	"github.com/slipway-k8s/slipway/test/dnsfunction"
 )
 
 // TestForgedFunctionCode: who can write to the bucket replaces the code of the function that keeps DNS records. Nobody makes
@@ -20,21 +19,13 @@ import (
 // role of the cluster's function.
 func TestForgedFunctionCode(t *testing.T) {
 	l := newLab(t)
-	program, err := dnsfunction.Build(l.dir)
-	l.check(err)
-	l.more = map[string]string{"SLIPWAY_DNS_BINARY": program}
-	l.must(caller{}, 0, "create", "cluster", "demo", "--zones", "us-east-1a,us-east-1b,us-east-1c", "--yes")
-	cluster := l.must(caller{}, 0, "get", "cluster", "demo", "-o", "yaml")
-	edited := l.temporaryFile("cluster.yaml", strings.Replace(cluster, "discovery: Tags", "discovery: DNS", 1))
-	l.must(caller{}, 0, "replace", "-f", edited, "--yes")
-	l.must(caller{}, 0, "apply", "demo", "--yes")
-
+	l.createFunctionCluster()
 	keys := l.objectsBelow("team/demo/machine/function/")
 	if len(keys) != 1 {
 		t.Fatalf("objects with the code of the function: %q", keys)
 	}
 
-	_, err = l.s3(caller{}).PutObject(t.Context(), &s3.PutObjectInput{
+	_, err := l.s3(caller{}).PutObject(t.Context(), &s3.PutObjectInput{
 		Bucket: sdk.String(bucket), Key: &keys[0], Body: bytes.NewReader(regiontest.NewDeploymentPackage(t, "#!/bin/sh\nenv\n")),
 	})
 	l.check(err)

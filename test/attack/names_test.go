@@ -17,8 +17,15 @@ import (
 // assumed returns a user with the policies of a machine's role.
 func (l *lab) assumed(role string) caller {
 	l.Helper()
+
+	return l.assumedWith(role, "machine")
+}
+
+// assumedWith returns a user with one policy of a role.
+func (l *lab) assumedWith(role, policy string) caller {
+	l.Helper()
 	api := iam.NewFromConfig(l.config(caller{}))
-	found, err := api.GetRolePolicy(l.Context(), &iam.GetRolePolicyInput{RoleName: &role, PolicyName: sdk.String("machine")})
+	found, err := api.GetRolePolicy(l.Context(), &iam.GetRolePolicyInput{RoleName: &role, PolicyName: &policy})
 	l.check(err)
 
 	user := l.user("as-"+role, nil)

@@ -90,3 +90,32 @@ func TestTokensOfOthers(t *testing.T) {
 		}
 	}
 }
+
+// TestRevokedAdministrator: who was taken out of the manifest has no access with the next token, although the credentials are
+// valid, and never was in a group that the manifest does not give.
+func TestRevokedAdministrator(t *testing.T) {
+	l := newLabWithoutStore(t)
+	alice := l.user("alice", nil)
+	arn := "arn:aws:iam::" + regiontest.AccountID + ":user/alice"
+	const id = "0123456789abcdef"
+	server := &join.Server{
+		Cluster: "demo", ClusterID: id, STSEndpoint: l.region.URL, HTTP: http.DefaultClient, Now: time.Now,
+		Log: slog.New(slog.DiscardHandler),
+		Users: []v1alpha1.APIUser{
+			{ARN: arn, Groups: []string{"slipway:cluster-admins"}},
+			{ARN: arn + "2", Groups: []string{"viewers"}},
+		},
+	}
+	cfg := l.config(alice)
+	s := join.Signer{Credentials: cfg.Credentials, Region: cfg.Region, Endpoint: l.region.URL, Now: time.Now}
+	token, _, err := s.CreateToken(t.Context(), id)
+	l.check(err)
+	if user, reason := reviewToken(t, server, token); user != arn {
+		t.Fatalf("alice is %q: %s", user, reason)
+	}
+
+	server.Users = server.Users[1:]
+	if user, reason := reviewToken(t, server, token); user != "" || !strings.Contains(reason, "is no user of cluster demo") {
+		t.Errorf("after the revocation, alice is %q: %s", user, reason)
+	}
+}

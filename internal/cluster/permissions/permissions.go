@@ -56,7 +56,7 @@ func BuildInput(
 
 	in.Stores = appendStore(nil, url)
 
-	if s, _, err := env.Stores.State(ctx); err == nil { // it need not exist yet
+	if s, _, err := env.Stores.State(ctx); err == nil && req.Cluster != "" { // it need not exist yet
 		if set, err := clusterstate.LoadManifests(ctx, s, req.Cluster); err == nil {
 			in.Stores = appendStore(in.Stores, set.Cluster.Spec.ConfigStore.Base)
 			addNamedResources(&in, set)

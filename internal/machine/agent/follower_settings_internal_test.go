@@ -83,6 +83,9 @@ func TestRestartsAgreeWithTheTable(t *testing.T) {
 		"kubeControllerManager.horizontalPodAutoscalerSyncPeriod": func(d *node.Document) {
 			d.KubeControllerManager.HorizontalPodAutoscalerSyncPeriod = "30s"
 		},
+		"kubeControllerManager.serviceAccountTokenSecrets": func(d *node.Document) {
+			d.KubeControllerManager.ServiceAccountTokenSecrets = v1alpha1.TokenSecretsDisabled
+		},
 		"etcd.heartbeatIntervalMS":       func(d *node.Document) { d.Etcd.HeartbeatIntervalMS = 7 },
 		"etcd.electionTimeoutMS":         func(d *node.Document) { d.Etcd.ElectionTimeoutMS = 70 },
 		"images.pause":                   func(d *node.Document) { d.Images["pause"] = "x" },

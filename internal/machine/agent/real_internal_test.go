@@ -174,6 +174,7 @@ func TestRealControlPlane(t *testing.T) {
 	kubernetes, etcdBin := assettest.Program(t, "kubernetes", "bin/kubernetes"), assettest.Program(t, "etcd", "bin/etcd")
 	a := testAgent(t)
 	people := addUsers(t, a)
+	a.doc.KubeControllerManager.ServiceAccountTokenSecrets = v1alpha1.TokenSecretsDisabled // as new clusters have it
 	if _, err := a.writeControlPlane(); err != nil {
 		t.Fatal(err)
 	}
@@ -206,6 +207,7 @@ func TestRealControlPlane(t *testing.T) {
 	checkAddonElection(t, a, api)
 	checkAddonUpdate(t, a, api)
 	checkControllers(t, api)
+	checkTokenSecrets(t, api)
 	checkAnonymous(t, a, api.Server)
 	people.check(t, a, api.Server)
 	checkEncrypted(t, a, api, m)

@@ -66,7 +66,7 @@ func TestCISFlags(t *testing.T) {
 		{"1.3.1", "kcm", "terminated-pod-gc-threshold", "100"},
 		{"1.3.2", "kcm", "profiling", "false"},
 		{"1.3.3", "kcm", "use-service-account-credentials", "true"},
-		{"1.3.4", "kcm", "service-account-private-key-file", ""},
+		{"1.3.4", "kcm", "service-account-private-key-file", "/run/slipway/kube-controller-manager/service-account.key"}, // see TestControllerManagerWithoutKey
 		{"1.3.5", "kcm", "root-ca-file", ""},
 		{"1.3.6", "kcm", "feature-gates", "-"}, // RotateKubeletServerCertificate is on by default
 		{"1.3.7", "kcm", "bind-address", "127.0.0.1"},

@@ -257,6 +257,22 @@ func apiCipherSuites() []string {
 	}
 }
 
+// HasSigningKey reports whether kube-controller-manager has the key that signs tokens of service accounts.
+func (c Config) HasSigningKey() bool {
+	return c.ControllerManagerSettings.ServiceAccountTokenSecrets != v1alpha1.TokenSecretsDisabled
+}
+
+// controllerManagerSigningKey returns the file with which kube-controller-manager signs tokens of service accounts for
+// Secrets; empty if the manifest leaves that key to kube-apiserver. Its controllers have tokens of their own, which
+// kube-apiserver signs (TokenRequest).
+func (c Config) controllerManagerSigningKey() string {
+	if !c.HasSigningKey() {
+		return ""
+	}
+
+	return ComponentDir(ControllerManager) + "/service-account.key"
+}
+
 // ControllerManagerFlags returns the flags of kube-controller-manager.
 func ControllerManagerFlags(c Config) []string {
 	conf := ComponentKubeconfig(ControllerManager)
@@ -268,11 +284,11 @@ func ControllerManagerFlags(c Config) []string {
 		"allocate-node-cidrs":       "true",
 		"cluster-cidr":              c.PodCIDR,
 		"service-cluster-ip-range":  c.ServiceCIDR,
-		// 1.3.1 to 1.3.5, 1.3.7.
+		// 1.3.1 to 1.3.5, 1.3.7. An empty value of 1.3.4 says that there is no key.
 		"terminated-pod-gc-threshold":      "100",
 		"profiling":                        "false",
 		"use-service-account-credentials":  "true",
-		"service-account-private-key-file": ComponentDir(ControllerManager) + "/service-account.key",
+		"service-account-private-key-file": c.controllerManagerSigningKey(),
 		"root-ca-file":                     ComponentDir(ControllerManager) + "/kubernetes-ca.crt",
 		"bind-address":                     "127.0.0.1",
 		"tls-min-version":                  "VersionTLS13",

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 )
 
@@ -57,6 +58,23 @@ func TestComponentsSeeOnlyTheirOwnKeys(t *testing.T) {
 		}
 		if !slices.Contains(mounted, own) || len(paths) < 3 {
 			t.Errorf("%s mounts %s and names %s", pod.Name, mounted, paths)
+		}
+	}
+}
+
+// TestControllerManagerWithoutKey: with serviceAccountTokenSecrets Disabled, the flag is set and names no key, so that only the
+// API server signs tokens. The check of kube-bench (1.3.4) asks for the flag alone.
+func TestControllerManagerWithoutKey(t *testing.T) {
+	c := config()
+	const key = "/run/slipway/kube-controller-manager/service-account.key"
+	for setting, want := range map[string]string{"": key, v1alpha1.TokenSecretsEnabled: key, v1alpha1.TokenSecretsDisabled: ""} {
+		c.ControllerManagerSettings.ServiceAccountTokenSecrets = setting
+		got, found := flag(kube.ControllerManagerFlags(c), "service-account-private-key-file")
+		if !found || got != want || c.HasSigningKey() != (want != "") {
+			t.Errorf("serviceAccountTokenSecrets %q: the controller manager signs with %q (%t), want %q", setting, got, found, want)
+		}
+		if credentials, _ := flag(kube.ControllerManagerFlags(c), "use-service-account-credentials"); credentials != "true" {
+			t.Errorf("serviceAccountTokenSecrets %q: controllers have no accounts of their own", setting)
 		}
 	}
 }

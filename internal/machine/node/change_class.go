@@ -210,6 +210,7 @@ func settingRules() []FieldRule {
 		restart("kubeControllerManager.terminatedPodGCThreshold", ComponentControllerManager),
 		restart("kubeControllerManager.nodeMonitorGracePeriod", ComponentControllerManager),
 		restart("kubeControllerManager.horizontalPodAutoscalerSyncPeriod", ComponentControllerManager),
+		restart("kubeControllerManager.serviceAccountTokenSecrets", ComponentControllerManager),
 		restart("etcd.heartbeatIntervalMS", ComponentEtcd),
 		restart("etcd.electionTimeoutMS", ComponentEtcd),
 		live("etcd.backup.disabled"),
