@@ -294,7 +294,7 @@ func machineEffects() map[string]kindEffects {
 		"lifecycle-hook": {
 			onDelete: effect{
 				plan.NoEffect,
-				"interrupts nothing; Auto Scaling no longer waits for the agent of a machine that ends or enters the warm pool",
+				"interrupts nothing; Auto Scaling no longer waits for agents of machines that end or enter a pool",
 			},
 			byProperty: properties(quiet(), "LifecycleTransition", "DefaultResult", "HeartbeatTimeout"),
 		},

@@ -4,13 +4,16 @@ package awskind
 
 import "github.com/slipway-k8s/slipway/internal/infra/graph"
 
-// Launching is the transition of a hook that waits for instances that start, or that leave a warm pool.
+// Launching is the transition of a hook that waits for instances that start, or that leave a warm
+// pool.
 const Launching = "autoscaling:EC2_INSTANCE_LAUNCHING"
 
-// LifecycleHook makes an Auto Scaling group wait before it terminates an instance, so that the instance can be drained, or
-// before it puts an instance into a warm pool or in service. It is a resource of its own and not a property of the group,
-// because CloudFormation's LifecycleHookSpecificationList and Terraform's initial_lifecycle_hook are meant for the creation
-// of a group. It also is deleted before its group then, so that the deletion of a stack does not wait for drains.
+// LifecycleHook makes an Auto Scaling group wait before it terminates an instance, so that the
+// instance can be drained, or before it puts an instance into a warm pool or in service. It is a
+// resource of its own and not a property of the group, because CloudFormation's
+// LifecycleHookSpecificationList and Terraform's initial_lifecycle_hook are meant for the creation
+// of a group. It also is deleted before its group then, so that the deletion of a stack does not
+// wait for drains.
 type LifecycleHook struct {
 	Group graph.Ref[AutoScalingGroup] `aws:"AutoScalingGroupName,immutable" tf:"autoscaling_group_name"`
 	// Name is unique in the group.

@@ -16,21 +16,23 @@ const TerminationHook = "slipway-drain"
 // heartbeats while it drains, so this is only how long a dead machine holds up its own termination. AWS's minimum is 30 s.
 const hookTimeout = 60
 
-// LaunchHook is the name of the lifecycle hook of a group with a warm pool. The agent completes it when the machine is
-// prepared: Auto Scaling then stops a machine that goes into the pool, and puts the others in service. The agent has a
-// constant of its own for it.
+// LaunchHook is the name of the lifecycle hook of a group with a warm pool. The agent completes it
+// when the machine is prepared: Auto Scaling then stops a machine that goes into the pool, and puts
+// the others in service. The agent has a constant of its own for it.
 const LaunchHook = "slipway-launch"
 
 // continueResult lets Auto Scaling continue with a machine whose agent does not answer.
 const continueResult = "CONTINUE"
 
-// LaunchHookNode returns the name in the graph of the launch hook of a group. No group has a name with a dot.
+// LaunchHookNode returns the name in the graph of the launch hook of a group. No group has a name
+// with a dot.
 func LaunchHookNode(group string) string { return group + ".launch" }
 
-// launchTimeout is how long a group with a warm pool waits for a sign of life of a machine that starts, in seconds: it
-// boots, and downloads the agent. The agent then sends heartbeats. Auto Scaling continues with a machine without one, as
-// it does without the hook: the agents of earlier versions know no launch hook, and their machines must be launched until
-// a rolling update has replaced them. Such a machine joins the cluster while Auto Scaling still waits for it.
+// launchTimeout is how long a group with a warm pool waits for a sign of life of a machine that
+// starts, in seconds: it boots, and downloads the agent. The agent then sends heartbeats. Auto
+// Scaling continues with a machine without one, as it does without the hook: the agents of earlier
+// versions know no launch hook, and their machines must be launched until a rolling update has
+// replaced them. Such a machine joins the cluster while Auto Scaling still waits for it.
 const launchTimeout = 300
 
 // addLaunchHook adds the launch hook of a group with a warm pool.
@@ -66,8 +68,9 @@ func (b *builder) addTerminationHook(l machineSet, group graph.Ref[awskind.AutoS
 	})
 }
 
-// hookStatement allows workers to complete the lifecycle hooks of their own group, and to prolong them while they drain or
-// prepare themselves. The group is that of a role of its own; empty: workers of the groups that share the role can do so for each other.
+// hookStatement allows workers to complete the lifecycle hooks of their own group, and to prolong
+// them while they drain or prepare themselves. The group is that of a role of its own; empty:
+// workers of the groups that share the role can do so for each other.
 func (b *builder) hookStatement(group string) policyStatement {
 	tags := b.workerGroupTags()
 	if group != "" {

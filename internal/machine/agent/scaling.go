@@ -15,8 +15,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
-// ScalingAPI lists the operations of Auto Scaling that the agent uses. A worker may only complete and prolong the
-// lifecycle hooks of its own group.
+// ScalingAPI lists the operations of Auto Scaling that the agent uses. A worker may only complete
+// and prolong the lifecycle hooks of its own group.
 type ScalingAPI interface {
 	CompleteLifecycleAction(
 		context.Context,
@@ -45,7 +45,8 @@ func newLifecycleHook(a *Agent, name string) lifecycleHook {
 	return lifecycleHook{api: a.Scaling, name: name, group: group, instance: a.instance.ID}
 }
 
-// complete lets Auto Scaling continue with the instance. It succeeds if nothing waits for the instance any more.
+// complete lets Auto Scaling continue with the instance. It succeeds if nothing waits for the
+// instance any more.
 func (h lifecycleHook) complete(ctx context.Context) error {
 	_, err := h.completeWaiting(ctx)
 

@@ -150,7 +150,8 @@ func (w *terminationWatch) look(ctx context.Context) (bool, error) {
 		w.drain.record(ctx, "RebalanceRecommendation", "AWS recommends to replace this spot instance")
 	}
 
-	// The machine may return to its pool; or it went into service before Auto Scaling waited for it.
+	// The machine may return to its pool; or it went into service before Auto Scaling waited for
+	// it.
 	if err := warmPoolOf(w.agent).continueLaunch(ctx, m.target); err != nil {
 		w.agent.Log.Warn("cannot complete the launch of this machine", slog.Any("error", err))
 	}

@@ -19,19 +19,20 @@ const (
 	targetStatePath = "autoscaling/target-lifecycle-state"
 	// warmedPrefix is the beginning of the target lifecycle states of machines in a warm pool.
 	warmedPrefix = "Warmed:"
-	// launchBeatInterval is the time between two heartbeats while a machine prepares itself: a third of the launch
-	// hook's timeout.
+	// launchBeatInterval is the time between two heartbeats while a machine prepares itself: a
+	// third of the launch hook's timeout.
 	launchBeatInterval = 100 * time.Second
 	// launchCallInterval is the time between two tries to complete the launch hook.
 	launchCallInterval = 20 * time.Second
-	// launchCalls limits the tries in which Auto Scaling did not wait for the machine: it is in service already then, or
-	// its group has no hook.
+	// launchCalls limits the tries in which Auto Scaling did not wait for the machine: it is in
+	// service already then, or its group has no hook.
 	launchCalls = 10
 )
 
-// launchProgress is what the agent remembers of the launch hook. Auto Scaling waits twice for a machine of a warm pool:
-// before it stops the machine, and before it puts the machine in service. Metadata names a target state possibly before
-// Auto Scaling waits, so one answer that nothing waits is not enough.
+// launchProgress is what the agent remembers of the launch hook. Auto Scaling waits twice for a
+// machine of a warm pool: before it stops the machine, and before it puts the machine in service.
+// Metadata names a target state possibly before Auto Scaling waits, so one answer that nothing
+// waits is not enough.
 type launchProgress struct {
 	target    string    // target lifecycle state; the fields below are about it
 	calledAt  time.Time // of the last try
@@ -39,13 +40,15 @@ type launchProgress struct {
 	completed bool      // Auto Scaling was waiting, and was told to continue
 }
 
-// warmPool prepares a worker that may be in a warm pool, and tells Auto Scaling when it is prepared.
+// warmPool prepares a worker that may be in a warm pool, and tells Auto Scaling when it is
+// prepared.
 type warmPool struct{ agent *Agent }
 
 func warmPoolOf(a *Agent) warmPool { return warmPool{a} }
 
-// prepare prepares everything that needs no cluster. A machine in a warm pool also starts containerd and pulls the
-// images of every node, so that it has them when it is taken from the pool. Auto Scaling gets heartbeats meanwhile.
+// prepare prepares everything that needs no cluster. A machine in a warm pool also starts
+// containerd and pulls the images of every node, so that it has them when it is taken from the
+// pool. Auto Scaling gets heartbeats meanwhile.
 func (w warmPool) prepare(ctx context.Context) error {
 	a := w.agent
 	if a.doc.HasWarmPool() {
@@ -78,8 +81,8 @@ func (w warmPool) prepare(ctx context.Context) error {
 	return a.runCancellableStage(ctx, "images", func() error { return w.pullImages(ctx) })
 }
 
-// beatUntilPrepared sends heartbeats for the launch hook until ctx ends. The first one starts the hook's timeout anew:
-// the machine has used a part of it to boot.
+// beatUntilPrepared sends heartbeats for the launch hook until ctx ends. The first one starts the
+// hook's timeout anew: the machine has used a part of it to boot.
 func (w warmPool) beatUntilPrepared(ctx context.Context) {
 	hook := newLifecycleHook(w.agent, node.LaunchHook)
 	for {
@@ -143,8 +146,9 @@ func waitForContainerd(ctx context.Context, a *Agent) error {
 	return nil // the pull fails with the reason
 }
 
-// check returns a notReadyError while the instance is in a warm pool. It is prepared, but must not join the cluster
-// before its Auto Scaling group puts it in service. Auto Scaling may stop it from now on, or put it in service.
+// check returns a notReadyError while the instance is in a warm pool. It is prepared, but must not
+// join the cluster before its Auto Scaling group puts it in service. Auto Scaling may stop it from
+// now on, or put it in service.
 func (w warmPool) check(ctx context.Context) error {
 	target, err := readMetadataValue(ctx, w.agent.Metadata, targetStatePath)
 	if err != nil || target == "" { // empty: the instance is not in an Auto Scaling group
@@ -166,8 +170,8 @@ func (w warmPool) check(ctx context.Context) error {
 	return newNotReadyError("in the warm pool, to be %s", target)
 }
 
-// continueLaunch completes the launch hook of a machine that is prepared. It can be called at any time: it makes few
-// calls to Auto Scaling, and none for a group without a warm pool.
+// continueLaunch completes the launch hook of a machine that is prepared. It can be called at any
+// time: it makes few calls to Auto Scaling, and none for a group without a warm pool.
 func (w warmPool) continueLaunch(ctx context.Context, target string) error {
 	a := w.agent
 	warm := strings.HasPrefix(target, warmedPrefix)

@@ -19,7 +19,8 @@ func (a *Agent) convergeWorker(ctx context.Context) error {
 		return err
 	}
 
-	if err := a.retryUntilReady(ctx, "warm", func() error { return warmPoolOf(a).check(ctx) }); err != nil {
+	err := a.retryUntilReady(ctx, "warm", func() error { return warmPoolOf(a).check(ctx) })
+	if err != nil {
 		return err
 	}
 
@@ -28,7 +29,7 @@ func (a *Agent) convergeWorker(ctx context.Context) error {
 	}
 
 	var changed map[string]bool
-	err := a.runStage("write", func() error {
+	err = a.runStage("write", func() error {
 		files, err := hostFiles(a.kubeConfig(), requiredModules(a.doc.Network), a.sysctls())
 		if err != nil {
 			return err

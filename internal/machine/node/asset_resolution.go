@@ -10,9 +10,9 @@ import (
 // proxyImage is the image of kube-proxy, which runs on every node.
 const proxyImage = "kube-proxy"
 
-// ResolveAssets looks up the files and images that the machines of a group and architecture need for a
-// Kubernetes version (without "v"). All other assets have the catalogue's default version. Images have
-// digests. Errors come from the catalogue unchanged.
+// ResolveAssets looks up the files and images that the machines of a group and architecture need
+// for a Kubernetes version (without "v"). All other assets have the catalogue's default version.
+// Images have digests. Errors come from the catalogue unchanged.
 func ResolveAssets(
 	c asset.Catalog,
 	group v1alpha1.InstanceGroupSpec,

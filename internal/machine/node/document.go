@@ -395,9 +395,10 @@ func (d Document) File(name string) (File, bool) {
 	return d.Files[i], true
 }
 
-// HasWarmPool reports whether the group has a warm pool: its machines pull images that run on every node, and Auto
-// Scaling waits for them, see [LaunchHook]. The images tell that and not a field of its own, because the agents of
-// earlier versions reject documents with a field that they do not know.
+// HasWarmPool reports whether the group has a warm pool: its machines pull images that run on every
+// node, and Auto Scaling waits for them, see [LaunchHook]. The images tell that and not a field of
+// its own, because the agents of earlier versions reject documents with a field that they do not
+// know.
 func (d Document) HasWarmPool() bool {
 	_, pullsProxy := d.Images[proxyImage]
 

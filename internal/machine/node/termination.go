@@ -6,8 +6,8 @@ package node
 // Package model creates it.
 const TerminationHook = "slipway-drain"
 
-// LaunchHook is the name of the lifecycle hook that an Auto Scaling group with a warm pool runs when it launches a machine,
-// and again when the machine leaves the pool. Package model creates it.
+// LaunchHook is the name of the lifecycle hook that an Auto Scaling group with a warm pool runs
+// when it launches a machine, and again when the machine leaves the pool. Package model creates it.
 const LaunchHook = "slipway-launch"
 
 // ScalingGroupName returns the name of the Auto Scaling group of a machine; slot is empty for workers. Package model

@@ -35,8 +35,8 @@ const (
 	placePool  = "WarmPool"
 )
 
-// emitAction emits the event of an instance that begins to wait for a hook. Whoever completes the action finds its token
-// in the event.
+// emitAction emits the event of an instance that begins to wait for a hook. Whoever completes the
+// action finds its token in the event.
 func emitAction(s *Service, g *group, id string, m movement, a *lifecycleAction) {
 	detail := map[string]any{
 		"LifecycleActionToken": a.Token,

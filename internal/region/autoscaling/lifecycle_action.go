@@ -21,7 +21,8 @@ const (
 	proceedSuffix = ":Proceed"
 )
 
-// movement is a transition of an instance, and where the instance comes from and goes to, as events name it.
+// movement is a transition of an instance, and where the instance comes from and goes to, as events
+// name it.
 type movement struct{ transition, origin, destination string }
 
 // startActions begins the actions of all hooks of a transition for an instance. It returns false if the group has

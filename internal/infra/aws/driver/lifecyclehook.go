@@ -51,7 +51,8 @@ type hookDriver struct {
 	known map[string][]awskind.LifecycleHook
 	// expected are the hooks that the current plan creates together with their group.
 	expected map[string][]awskind.LifecycleHook
-	// launching are the launch hooks that the current plan creates or changes in groups with a warm pool that exist.
+	// launching are the launch hooks that the current plan creates or changes in groups with a warm
+	// pool that exist.
 	launching map[string]awskind.LifecycleHook
 }
 
@@ -108,8 +109,8 @@ func (h *hookDriver) expectPlan(p plan.Plan) {
 	}
 }
 
-// putLaunchHooks creates the launch hook of an existing group before it gets a warm pool: Auto Scaling would stop the first
-// machines of the pool while they boot.
+// putLaunchHooks creates the launch hook of an existing group before it gets a warm pool: Auto
+// Scaling would stop the first machines of the pool while they boot.
 func (h *hookDriver) putLaunchHooks(ctx context.Context, group string) error {
 	h.mu.Lock()
 	hook, ok := h.launching[group]

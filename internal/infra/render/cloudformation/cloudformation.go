@@ -282,9 +282,10 @@ func (r renderer) addSeparateResources(n *graph.Node, resources jsonObject) erro
 	return nil
 }
 
-// launchHookIDs returns the launch hooks of a group: its warm pool waits for them, because Auto Scaling would stop the
-// first machines of the pool while they boot. The first machines of the group itself do not need the hook, as they go into
-// service at once. So the hook is not in LifecycleHookSpecificationList, which would be a second owner of it.
+// launchHookIDs returns the launch hooks of a group: its warm pool waits for them, because Auto
+// Scaling would stop the first machines of the pool while they boot. The first machines of the
+// group itself do not need the hook, as they go into service at once. So the hook is not in
+// LifecycleHookSpecificationList, which would be a second owner of it.
 func (r renderer) launchHookIDs(group *graph.Node) []string {
 	var ids []string
 	for _, hook := range render.LaunchHooks(r.graph, group) {

@@ -9,8 +9,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// keptAttributes returns the attributes of a resource that Terraform must not change after the creation: those that only a
-// rollout changes, such as launch_template[0].version, and the initial hooks of a group of machines.
+// keptAttributes returns the attributes of a resource that Terraform must not change after the
+// creation: those that only a rollout changes, such as launch_template[0].version, and the initial
+// hooks of a group of machines.
 func keptAttributes(r graph.Resource) []string {
 	rolledOut, ok := r.(graph.RolledOut)
 	if !ok {
