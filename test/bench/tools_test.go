@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/slipway-k8s/slipway/internal/lib/asset/assettest"
 )
 
 // renderRuns is how often rendering is measured. The shortest time counts, since other load only adds to it.
@@ -18,11 +20,13 @@ type slipwayTool struct {
 	program  program
 	emulator *proxy
 	image    string
+	assets   string // a catalogue with digests: there is no registry here
 }
 
 func newSlipwayTool(t *testing.T, p *proxy, image string, credentials []string) slipwayTool {
 	t.Helper()
 	x := slipwayTool{program: newSlipway(t, p, credentials...), emulator: p, image: image}
+	x.assets = assettest.WritePinnedCatalog(t, x.program.dir)
 	x.program.mustRun(t, []int{0}, "state", "init", "--yes")
 	return x
 }
@@ -40,7 +44,7 @@ func (x slipwayTool) run(t *testing.T, c command, name string) processResult {
 	t.Helper()
 	switch c {
 	case createCommand:
-		return x.program.mustRun(t, []int{0}, "create", "-f", x.file(name), "--yes")
+		return x.program.mustRun(t, []int{0}, "create", "-f", x.file(name), "--assets", x.assets, "--yes")
 	case renderCommand:
 		return x.program.fastestRun(t, x.emulator, "render", "terraform", name)
 	case applyCommand:

@@ -9,10 +9,16 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
+	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/slipway-k8s/slipway/internal/lib/asset"
+	"github.com/slipway-k8s/slipway/internal/lib/asset/pin"
 )
 
 // Registries stands for all registries of images, for tests without a network: each has every tag, for amd64 and arm64. The
@@ -65,4 +71,36 @@ func indexOf(image string) v1.IndexManifest {
 	}
 
 	return index
+}
+
+// WritePinnedCatalog writes the built-in catalogue, with made-up digests for all images, into a folder. It returns the path, for
+// programs that cannot use [Registries].
+func WritePinnedCatalog(tb testing.TB, dir string) string {
+	tb.Helper()
+
+	catalog, err := asset.LoadEmbedded()
+	if err != nil {
+		tb.Fatal(err)
+	}
+
+	var needs []pin.Need
+	for _, i := range catalog.Images {
+		needs = append(needs, pin.Need{Name: i.Name, Version: i.Version, Archs: []string{"amd64", "arm64"}})
+	}
+
+	if catalog, err = pin.Pin(tb.Context(), catalog, needs, pin.Registries{Transport: Registries{}}); err != nil {
+		tb.Fatal(err)
+	}
+
+	path := filepath.Join(dir, "catalog.yaml")
+	raw, err := catalog.YAML()
+	if err == nil {
+		err = os.WriteFile(path, raw, 0o644)
+	}
+
+	if err != nil {
+		tb.Fatal(err)
+	}
+
+	return path
 }
