@@ -23,12 +23,8 @@ func (session *Session) buildPublication(
 	s store.Store,
 	d *Desired,
 ) (node.Publication, error) {
-	catalog, err := ReadCatalog(ctx, s, d.Manifests.Cluster)
+	catalog, err := readMachineCatalog(ctx, s, d.Manifests.Cluster)
 	if err != nil {
-		return node.Publication{}, err
-	}
-
-	if err := checkImageRegistry(catalog, d.Manifests.Cluster); err != nil {
 		return node.Publication{}, err
 	}
 
@@ -104,10 +100,25 @@ func ReadCatalog(ctx context.Context, s store.Store, c v1alpha1.Cluster) (asset.
 	return catalog, nil
 }
 
+// readMachineCatalog returns the catalogue of a cluster whose machines can pull its images.
+func readMachineCatalog(
+	ctx context.Context,
+	s store.Store,
+	c v1alpha1.Cluster,
+) (asset.Catalog, error) {
+	catalog, err := ReadCatalog(ctx, s, c)
+	if err != nil {
+		return catalog, err
+	}
+
+	return catalog, checkImageRegistry(catalog, c)
+}
+
 // checkImageRegistry returns an error if machines would pull from a private registry in Amazon ECR without permission: roles
 // get it for the registry that the manifest names.
 func checkImageRegistry(catalog asset.Catalog, c v1alpha1.Cluster) error {
-	if _, ok := ecraddress.Parse(catalog.ContainerRegistry); !ok || c.Spec.Assets.ContainerRegistry != "" {
+	_, private := ecraddress.Parse(catalog.ContainerRegistry)
+	if !private || c.Spec.Assets.ContainerRegistry != "" {
 		return nil
 	}
 

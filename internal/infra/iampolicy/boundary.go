@@ -53,7 +53,12 @@ func BuildBoundary(in Input, st StoreLocation) Policy {
 				nil,
 			),
 			// A registry may belong to another account. A role names its own.
-			newStatement("Pull", append(ecraddress.PullActions(), ecraddress.TokenAction), []string{"*"}, nil),
+			newStatement(
+				"Pull",
+				append(ecraddress.PullActions(), ecraddress.TokenAction),
+				[]string{"*"},
+				nil,
+			),
 		},
 	)}
 }

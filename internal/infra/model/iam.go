@@ -193,12 +193,9 @@ func (b *builder) controlPlanePolicy(slot string) graph.JSON {
 			})
 	}
 
-	return policyDocument(slices.Concat(
-		list,
-		imageStatements(b.Cluster.Spec.Assets),
-		b.auditStatements(),
-		b.signalStatements(),
-	)...)
+	list = append(list, imageStatements(b.Cluster.Spec.Assets)...)
+
+	return policyDocument(slices.Concat(list, b.auditStatements(), b.signalStatements())...)
 }
 
 // auditStatements allows control-plane machines to add to their cluster's audit log, if it is uploaded. Without
