@@ -129,7 +129,8 @@ func readPullableCatalog(ctx context.Context, s store.Store, c v1alpha1.Cluster)
 // checkImageRegistry returns an error if machines would pull from a private registry in Amazon ECR without permission: roles
 // get it for the registry that the manifest names.
 func checkImageRegistry(catalog asset.Catalog, c v1alpha1.Cluster) error {
-	if _, ok := ecraddress.Parse(catalog.ContainerRegistry); !ok || c.Spec.Assets.ContainerRegistry != "" {
+	_, private := ecraddress.Parse(catalog.ContainerRegistry)
+	if !private || c.Spec.Assets.ContainerRegistry != "" {
 		return nil
 	}
 

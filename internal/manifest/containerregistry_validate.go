@@ -8,9 +8,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/partition"
 )
 
-// checkContainerRegistry checks the registry that machines pull from. Machines log in to a private registry of Amazon
-// ECR with their roles, which have no permissions in another partition, and VPC endpoints lead to registries of their own
-// region only.
+// checkContainerRegistry checks the registry that machines pull from. Machines log in to a private
+// registry of Amazon ECR with their roles, which have no permissions in another partition, and VPC
+// endpoints lead to registries of their own region only.
 func checkContainerRegistry(v validator, spec v1alpha1.ClusterSpec) {
 	const at = "spec.assets.containerRegistry"
 	address := spec.Assets.ContainerRegistry

@@ -7,8 +7,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/ecraddress"
 )
 
-// imageStatements allows machines to pull from the cluster's registry, if it is a private one in Amazon ECR: from the
-// repositories below the address in the manifest, and from no others. They may write nothing.
+// imageStatements allows machines to pull from the cluster's registry, if it is a private one in
+// Amazon ECR: from the repositories below the address in the manifest, and from no others. They may
+// write nothing.
 func imageStatements(assets v1alpha1.Assets) []policyStatement {
 	registry, ok := ecraddress.Parse(assets.ContainerRegistry)
 	if !ok {
@@ -16,7 +17,11 @@ func imageStatements(assets v1alpha1.Assets) []policyStatement {
 	}
 
 	return []policyStatement{
-		{ID: "Login", Actions: []string{ecraddress.TokenAction}, Resources: []string{"*"}}, // it has no resources
-		{ID: "Pull", Actions: ecraddress.PullActions(), Resources: []string{registry.RepositoryARNs()}},
+		{ID: "Login", Actions: []string{ecraddress.TokenAction}, Resources: []string{"*"}},
+		{
+			ID:        "Pull",
+			Actions:   ecraddress.PullActions(),
+			Resources: []string{registry.RepositoryARNs()},
+		},
 	}
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ecraddress reads the addresses of private registries in Amazon ECR. Such a registry belongs to an account in a
-// region, and its address says which. The package makes no calls; package ecrlogin gets the tokens of such registries.
+// Package ecraddress reads the addresses of private registries in Amazon ECR. Such a registry
+// belongs to an account in a region, and its address says which. The package makes no calls;
+// package ecrlogin gets the tokens of such registries.
 package ecraddress
 
 import (
@@ -23,8 +24,9 @@ type Registry struct {
 	Path string
 }
 
-// Parse returns the registry of an address or of an image's reference, and whether it begins with a host name of Amazon
-// ECR: ACCOUNT.dkr.ecr.REGION.amazonaws.com, also with FIPS, in another partition, or that for both families of addresses.
+// Parse returns the registry of an address or of an image's reference, and whether it begins with a
+// host name of Amazon ECR: ACCOUNT.dkr.ecr.REGION.amazonaws.com, also with FIPS, in another
+// partition, or that for both families of addresses.
 func Parse(address string) (Registry, bool) {
 	host, path, _ := strings.Cut(address, "/")
 	pattern := regexp.MustCompile(
@@ -56,15 +58,20 @@ func (r Registry) RepositoryARNs() string {
 	return "arn:" + r.Partition() + ":ecr:" + r.Region + ":" + r.Account + ":repository/" + below
 }
 
-// PullActions returns the actions of IAM that a pull needs on the repository. The token needs another one on all resources:
-// [TokenAction].
+// PullActions returns the actions of IAM that a pull needs on the repository. The token needs
+// another one on all resources: [TokenAction].
 func PullActions() []string {
-	return []string{"ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"}
+	return []string{
+		"ecr:BatchCheckLayerAvailability",
+		"ecr:BatchGetImage",
+		"ecr:GetDownloadUrlForLayer",
+	}
 }
 
 // TokenAction is the action of IAM that gets a token. It has no resources.
-const TokenAction = "ecr:GetAuthorizationToken"
+const TokenAction = "ecr:GetAuthorizationToken" //nolint:gosec // the name of an action
 
-// EndpointServices returns the services of AWS that a machine without internet access pulls through: the API that issues
-// tokens, the registry, and S3, where the registry sends clients for the layers of an image.
+// EndpointServices returns the services of AWS that a machine without internet access pulls
+// through: the API that issues tokens, the registry, and S3, where the registry sends clients for
+// the layers of an image.
 func EndpointServices() []string { return []string{"ecr.api", "ecr.dkr", "s3"} }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ecrlogin gets the tokens with which clients log in to the private registries of Amazon ECR. It stores nothing:
-// whoever gets a token must keep it secret.
+// Package ecrlogin gets the tokens with which clients log in to the private registries of Amazon
+// ECR. It stores nothing: whoever gets a token must keep it secret.
 package ecrlogin
 
 import (
@@ -18,7 +18,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/plainerror"
 )
 
-// Token lets its owner use the registries of Amazon ECR in a region with the permissions of who got it.
+// Token lets its owner use the registries of Amazon ECR in a region with the permissions of who got
+// it.
 type Token struct {
 	User     string
 	Password string

@@ -27,7 +27,8 @@ func (f fakeECR) GetAuthorizationToken(
 	return f.out, f.err
 }
 
-// TestGetToken: the token is the user and the password in base64. An answer without one is an error that does not show it.
+// TestGetToken: the token is the user and the password in base64. An answer without one is an error
+// that does not show it.
 func TestGetToken(t *testing.T) {
 	t.Parallel()
 	expires := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

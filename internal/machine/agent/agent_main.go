@@ -63,7 +63,9 @@ func Main(ctx context.Context, args []string, env Env) error {
 	path := flags.String("config", "/etc/slipway/boot.json", "path of the boot configuration")
 	once := flags.Bool("once", false, "converge once and exit")
 	if len(args) == 0 || args[0] != "run" {
-		return errors.New("usage: slipway-node run [--config FILE] [--once], or slipway-node credential-provider")
+		return errors.New(
+			"usage: slipway-node run [--config FILE] [--once], or slipway-node credential-provider",
+		)
 	}
 
 	if err := flags.Parse(args[1:]); err != nil {
@@ -128,11 +130,8 @@ func newAgent(ctx context.Context, path string, env Env) (*Agent, error) {
 
 		GuardMetadata: newMetadataGuard(root, execRunner{}).Apply,
 		PolicyRules:   kernelPolicyRules{root: root, run: execRunner{}},
-
-		Registry: func(region string) ecrlogin.API {
-			return ecr.NewFromConfig(cfg, func(o *ecr.Options) { o.Region = region })
-		},
-		Images: containerdImages{socket: containerdSocket},
+		Registry:      openRegistry(cfg),
+		Images:        containerdImages{socket: containerdSocket},
 
 		EC2:      ec2.NewFromConfig(cfg),
 		Scaling:  autoscaling.NewFromConfig(cfg),
@@ -167,6 +166,13 @@ func loadAWSConfig(ctx context.Context, region string) (aws.Config, error) {
 	}
 
 	return cfg, nil
+}
+
+// openRegistry returns clients of Amazon ECR in any region.
+func openRegistry(cfg aws.Config) func(region string) ecrlogin.API {
+	return func(region string) ecrlogin.API {
+		return ecr.NewFromConfig(cfg, func(o *ecr.Options) { o.Region = region })
+	}
 }
 
 func openStore(api *s3.Client) func(string) (store.Store, error) {

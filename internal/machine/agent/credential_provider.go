@@ -9,11 +9,12 @@ import (
 	"time"
 )
 
-// The kubelet's interface to credential providers: https://kubernetes.io/docs/reference/config-api/kubelet-credentialprovider.v1/
-const credentialProviderVersion = "credentialprovider.kubelet.k8s.io/v1"
+// The kubelet's interface to credential providers:
+// https://kubernetes.io/docs/reference/config-api/kubelet-credentialprovider.v1/
+const credentialProviderVersion = "credentialprovider.kubelet.k8s.io/v1" //nolint:gosec // a version
 
-// credentialCache is for how long the kubelet keeps credentials before it asks again. It is much shorter than what is left
-// of a token that the agent is about to renew.
+// credentialCache is for how long the kubelet keeps credentials before it asks again. It is much
+// shorter than what is left of a token that the agent is about to renew.
 const credentialCache = 10 * time.Minute
 
 // credentialRequest is what the kubelet writes to its credential provider.
@@ -37,8 +38,9 @@ type registryAuthEntry struct {
 	Password string `json:"password"`
 }
 
-// provideCredentials is the kubelet's credential provider. It only reads the token that the agent keeps: the kubelet runs
-// it in its own control group, which does not reach the instance metadata service.
+// provideCredentials is the kubelet's credential provider. It only reads the token that the agent
+// keeps: the kubelet runs it in its own control group, which does not reach the instance metadata
+// service.
 func provideCredentials(root *HostFS, env Env) error {
 	if err := hardenProcess(); err != nil {
 		return err
@@ -49,7 +51,8 @@ func provideCredentials(root *HostFS, env Env) error {
 		return fmt.Errorf("read the kubelet's request: %w", err)
 	}
 
-	if request.Kind != "CredentialProviderRequest" || request.APIVersion != credentialProviderVersion {
+	if request.Kind != "CredentialProviderRequest" ||
+		request.APIVersion != credentialProviderVersion {
 		return fmt.Errorf(
 			"the kubelet's request is a %s of %s, want a CredentialProviderRequest of %s",
 			request.Kind,
@@ -62,14 +65,18 @@ func provideCredentials(root *HostFS, env Env) error {
 	t := readRegistryToken(root)
 	if !t.isValidFor(host, env.Now(), 0) {
 		// Nothing is cached, so that the next pull asks again.
-		return fmt.Errorf("the agent has no valid token for %s: read journalctl -u slipway-node", host)
+		return fmt.Errorf(
+			"the agent has no valid token for %s: read journalctl -u slipway-node",
+			host,
+		)
 	}
 
+	cached := min(credentialCache, t.Expires.Sub(env.Now())).Truncate(time.Second)
 	answer := credentialResponse{
 		APIVersion:    credentialProviderVersion,
 		Kind:          "CredentialProviderResponse",
 		CacheKeyType:  "Registry",
-		CacheDuration: min(credentialCache, t.Expires.Sub(env.Now())).Truncate(time.Second).String(),
+		CacheDuration: cached.String(),
 		Auth:          map[string]registryAuthEntry{host: {Username: t.User, Password: t.Password}},
 	}
 

@@ -38,18 +38,24 @@ type ImageService interface {
 	Has(ctx context.Context, ref string) (bool, error)
 }
 
-// containerdImages is the ImageService of containerd. It calls the CRI as the kubelet does. Its messages are encoded here: the
-// module with all messages of the CRI would add thousands of lines to the agent for six fields. The numbers of fields are those
-// of https://github.com/kubernetes/cri-api/blob/master/pkg/apis/runtime/v1/api.proto.
+// containerdImages is the ImageService of containerd. It calls the CRI as the kubelet does. Its
+// messages are encoded here: the module with all messages of the CRI would add thousands of lines
+// to the agent for six fields. The numbers of fields are those of
+// https://github.com/kubernetes/cri-api/blob/master/pkg/apis/runtime/v1/api.proto.
 type containerdImages struct{ socket string }
 
 // Pull implements ImageService.
-func (c containerdImages) Pull(ctx context.Context, ref string, credentials registryCredentials) error {
-	auth := appendText(nil, 1, credentials.User)                             // AuthConfig.username
-	auth = appendText(auth, 2, credentials.Password)                         // AuthConfig.password
-	request := appendText(nil, 1, string(appendText(nil, 1, ref)))           // PullImageRequest.image, ImageSpec.image
-	_, err := c.call(ctx, "PullImage", appendText(request, 2, string(auth))) // PullImageRequest.auth
-	if err != nil {
+func (c containerdImages) Pull(
+	ctx context.Context,
+	ref string,
+	credentials registryCredentials,
+) error {
+	image := appendText(nil, 1, ref)                 // ImageSpec.image
+	auth := appendText(nil, 1, credentials.User)     // AuthConfig.username
+	auth = appendText(auth, 2, credentials.Password) // AuthConfig.password
+	request := appendText(nil, 1, string(image))     // PullImageRequest.image
+	request = appendText(request, 2, string(auth))   // PullImageRequest.auth
+	if _, err := c.call(ctx, "PullImage", request); err != nil {
 		return fmt.Errorf("pull image %s: %w", ref, err)
 	}
 
@@ -58,7 +64,8 @@ func (c containerdImages) Pull(ctx context.Context, ref string, credentials regi
 
 // Has implements ImageService.
 func (c containerdImages) Has(ctx context.Context, ref string) (bool, error) {
-	request := appendText(nil, 1, string(appendText(nil, 1, ref))) // ImageStatusRequest.image, ImageSpec.image
+	spec := appendText(nil, 1, ref)             // ImageSpec.image
+	request := appendText(nil, 1, string(spec)) // ImageStatusRequest.image
 	answer, err := c.call(ctx, "ImageStatus", request)
 	if err != nil {
 		return false, fmt.Errorf("look for image %s: %w", ref, err)
@@ -70,7 +77,11 @@ func (c containerdImages) Has(ctx context.Context, ref string) (bool, error) {
 }
 
 // call makes a call of the CRI's image service. It waits for a containerd that is starting.
-func (c containerdImages) call(ctx context.Context, method string, request []byte) (message, error) {
+func (c containerdImages) call(
+	ctx context.Context,
+	method string,
+	request message,
+) (message, error) {
 	connection, err := grpc.NewClient(
 		"unix://"+c.socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // root's socket
@@ -88,7 +99,7 @@ func (c containerdImages) call(ctx context.Context, method string, request []byt
 		err := connection.Invoke(
 			ctx,
 			"/runtime.v1.ImageService/"+method,
-			message(request),
+			request,
 			&answer,
 			grpc.ForceCodec(messageCodec{}),
 		)

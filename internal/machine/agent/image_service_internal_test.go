@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -64,9 +65,7 @@ func serveAs(t *testing.T, region regiontest.Region, address, host, layers strin
 		r.Host = host
 		recorded := httptest.NewRecorder()
 		region.Handler().ServeHTTP(recorded, r)
-		for key, values := range recorded.Header() {
-			w.Header()[key] = values
-		}
+		maps.Copy(w.Header(), recorded.Header())
 		if at := w.Header().Get("Location"); at != "" {
 			w.Header().Set("Location", strings.Replace(at, layersHost, layers, 1))
 		}
@@ -123,7 +122,7 @@ func startContainerd(t *testing.T, registry string) (socket, log string) {
 		t.Fatal(err)
 	}
 
-	short, err := os.MkdirTemp("", "cri") // the path of a socket is limited to 108 bytes
+	short, err := os.MkdirTemp("", "cri") //nolint:usetesting // the path of a socket is limited to 108 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,8 +133,8 @@ func startContainerd(t *testing.T, registry string) (socket, log string) {
 		"/etc/containerd", dir,
 	).Replace(kube.ContainerdConfig("pause")) + "\n[grpc]\n  address = \"" + socket + "\"\n[ttrpc]\n  address = \"" + socket + ".ttrpc\"\n"
 	path := filepath.Join(dir, "config.toml")
-	for name, body := range map[string][]byte{path: []byte(config), filepath.Join(dir, "runtime-spec.json"): kube.RuntimeSpec()} {
-		if err := os.WriteFile(name, body, 0o600); err != nil {
+	for file, body := range map[string][]byte{path: []byte(config), filepath.Join(dir, "runtime-spec.json"): kube.RuntimeSpec()} {
+		if err := os.WriteFile(file, body, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

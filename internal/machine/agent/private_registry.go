@@ -15,16 +15,17 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
-// registryTokenPath is the file with the token of the private registry that the machine's images come from. It is on a
-// tmpfs, and only root can read it: it is never on a disk (docs/design/0025-private-registries.md).
+// registryTokenPath is the file with the token of the private registry that the machine's images
+// come from. It is on a tmpfs, and only root can read it: it is never on a disk
+// (docs/design/0025-private-registries.md).
 const registryTokenPath = "/run/slipway/registry-token.json" //nolint:gosec // the path of a file
 
-// A token is valid for 12 hours. The agent renews it when half of that is left, so that an outage of Amazon ECR that is
-// shorter has no effect.
+// A token is valid for 12 hours. The agent renews it when half of that is left, so that an outage
+// of Amazon ECR that is shorter has no effect.
 const registryTokenRenewal = 6 * time.Hour
 
-// sandboxImage is the name of the image that every pod's sandbox runs. containerd pulls it without credentials, so the agent
-// pulls it from a private registry.
+// sandboxImage is the name of the image that every pod's sandbox runs. containerd pulls it without
+// credentials, so the agent pulls it from a private registry.
 const sandboxImage = "pause"
 
 // registryToken is the content of the file with the token.
@@ -40,7 +41,8 @@ func (t registryToken) isValidFor(host string, now time.Time, while time.Duratio
 	return t.Registry == host && t.Password != "" && now.Add(while).Before(t.Expires)
 }
 
-// privateRegistry returns the registry in Amazon ECR that a machine's images come from, and whether they do.
+// privateRegistry returns the registry in Amazon ECR that a machine's images come from, and whether
+// they do.
 func privateRegistry(d node.Document) (ecraddress.Registry, bool) {
 	for _, name := range slices.Sorted(maps.Keys(d.Images)) {
 		if registry, ok := ecraddress.Parse(d.Images[name]); ok {
@@ -63,7 +65,11 @@ func readRegistryToken(root *HostFS) registryToken {
 }
 
 // getRegistryToken returns a new token of a registry.
-func getRegistryToken(ctx context.Context, a *Agent, registry ecraddress.Registry) (registryToken, error) {
+func getRegistryToken(
+	ctx context.Context,
+	a *Agent,
+	registry ecraddress.Registry,
+) (registryToken, error) {
 	got, err := ecrlogin.GetToken(ctx, a.Registry(registry.Region))
 	if err != nil {
 		return registryToken{}, fmt.Errorf("get a token for %s: %w", registry.Host, err)
@@ -77,7 +83,8 @@ func getRegistryToken(ctx context.Context, a *Agent, registry ecraddress.Registr
 	}, nil
 }
 
-// keepRegistryToken renews the stored token when it is due. Without a private registry it removes it.
+// keepRegistryToken renews the stored token when it is due. Without a private registry it removes
+// it.
 func keepRegistryToken(ctx context.Context, a *Agent) error {
 	registry, ok := privateRegistry(a.doc)
 	if !ok {
@@ -93,7 +100,7 @@ func keepRegistryToken(ctx context.Context, a *Agent) error {
 		return err
 	}
 
-	body, err := json.Marshal(t)
+	body, err := json.Marshal(t) //nolint:gosec // the file is where the token is kept
 	if err != nil {
 		return fmt.Errorf("encode the token for %s: %w", registry.Host, err)
 	}
@@ -103,7 +110,8 @@ func keepRegistryToken(ctx context.Context, a *Agent) error {
 	return err
 }
 
-// keepRegistry renews the token of a private registry, and pulls the image of sandboxes if it is missing.
+// keepRegistry renews the token of a private registry, and pulls the image of sandboxes if it is
+// missing.
 func keepRegistry(ctx context.Context, a *Agent) error {
 	if err := keepRegistryToken(ctx, a); err != nil {
 		return err
@@ -123,9 +131,14 @@ func keepRegistry(ctx context.Context, a *Agent) error {
 	return pullPrivateImage(ctx, a, registry, ref)
 }
 
-// pullPrivateImage pulls an image from a private registry. The token reaches containerd over its socket: it is in no
-// command line and in no log.
-func pullPrivateImage(ctx context.Context, a *Agent, registry ecraddress.Registry, ref string) error {
+// pullPrivateImage pulls an image from a private registry. The token reaches containerd over its
+// socket: it is in no command line and in no log.
+func pullPrivateImage(
+	ctx context.Context,
+	a *Agent,
+	registry ecraddress.Registry,
+	ref string,
+) error {
 	t := readRegistryToken(a.Root)
 	if !t.isValidFor(registry.Host, a.Now(), pullTimeout) {
 		var err error

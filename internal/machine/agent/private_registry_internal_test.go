@@ -105,11 +105,11 @@ func newPrivateLab(t *testing.T) *privateLab {
 	l := &privateLab{Agent: testAgent(t), clock: time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC), log: &bytes.Buffer{}, runs: new([]string)}
 	l.ecr = &fakeECR{now: func() time.Time { return l.clock }}
 	l.images = &fakeImages{has: map[string]bool{}}
-	l.Agent.Now = l.ecr.now
-	l.Agent.Registry = l.ecr.open
-	l.Agent.Images = l.images
-	l.Agent.Run = recorder{l.runs}
-	l.Agent.Log = slog.New(slog.NewTextHandler(l.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	l.Now = l.ecr.now
+	l.Registry = l.ecr.open
+	l.Images = l.images
+	l.Run = recorder{l.runs}
+	l.Log = slog.New(slog.NewTextHandler(l.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	for name := range l.doc.Images {
 		l.doc.Images[name] = privateHost + "/mirror/registry.k8s.io/" + name + "@sha256:1234"
 	}

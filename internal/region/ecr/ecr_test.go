@@ -110,11 +110,11 @@ func (l *registryLab) push(c authn.AuthConfig, repository string) (v1.Image, err
 	return image, remote.Write(reference(l, repository+":v1"), image, l.options(c)...)
 }
 
-func reference(t testing.TB, text string) name.Reference {
-	t.Helper()
+func reference(tb testing.TB, text string) name.Reference {
+	tb.Helper()
 	ref, err := name.ParseReference(host + "/" + text)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 
 	return ref
@@ -222,14 +222,14 @@ func TestTokensAreRequired(t *testing.T) {
 	}
 
 	forged := strings.Replace(valid.Password, ".", "x.", 1)
-	for name, c := range map[string]authn.AuthConfig{
+	for what, c := range map[string]authn.AuthConfig{
 		"nothing": {}, "another user": {Username: "admin", Password: valid.Password},
 		"a forged token": {Username: "AWS", Password: forged}, "no token": {Username: "AWS", Password: "."},
 		"the key of an account": {Username: regiontest.AccessKey, Password: regiontest.SecretKey},
 	} {
 		status, header, _ := l.get("/v2/", c)
 		if want := `Basic realm="https://` + host + `/",service="ecr.amazonaws.com"`; status != http.StatusUnauthorized || header.Get("Www-Authenticate") != want {
-			t.Errorf("with %s: %d, %s", name, status, header)
+			t.Errorf("with %s: %d, %s", what, status, header)
 		}
 	}
 

@@ -20,8 +20,8 @@ import (
 // maxManifestBytes limits a manifest, as the OCI distribution specification advises.
 const maxManifestBytes = 4 << 20
 
-// startUpload starts the upload of a layer. A layer of another repository is not mounted: the client uploads it, as for a
-// registry in AWS that does not allow it.
+// startUpload starts the upload of a layer. A layer of another repository is not mounted: the
+// client uploads it, as for a registry in AWS that does not allow it.
 func (c registryCall) startUpload() {
 	c.acceptPart(rand.Text())
 }
@@ -165,8 +165,8 @@ func (c registryCall) putManifest() {
 	}
 }
 
-// missingPart returns the first part of a manifest that the repository does not have; empty if it has all. The caller
-// holds the store's lock.
+// missingPart returns the first part of a manifest that the repository does not have; empty if it
+// has all. The caller holds the store's lock.
 func (c registryCall) missingPart(body []byte) (string, error) {
 	type part struct {
 		Digest string `json:"digest"`

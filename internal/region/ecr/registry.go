@@ -23,8 +23,9 @@ func RegistryHost(account, region string) string {
 	return account + ".dkr.ecr." + region + ".amazonaws.com"
 }
 
-// layerHost returns the host name of the bucket in S3 that has the layers of all registries of a region:
-// https://docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html, minimum Amazon S3 bucket permissions.
+// layerHost returns the host name of the bucket in S3 that has the layers of all registries of a
+// region: https://docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html, minimum Amazon
+// S3 bucket permissions.
 func layerHost(region string) string {
 	return "prod-" + region + "-starport-layer-bucket.s3." + region + ".amazonaws.com"
 }
@@ -34,7 +35,8 @@ func Hosts(account, region string) []string {
 	return []string{RegistryHost(account, region), layerHost(region)}
 }
 
-// ClientFiles returns the files below /etc with which containerd reaches the registry, by path: the region has no TLS.
+// ClientFiles returns the files below /etc with which containerd reaches the registry, by path: the
+// region has no TLS.
 func ClientFiles(account, region string) map[string]string {
 	host := RegistryHost(account, region)
 
@@ -44,8 +46,8 @@ func ClientFiles(account, region string) map[string]string {
 func (s *Service) registryHost() string { return RegistryHost(s.cfg.Account, s.cfg.Region) }
 func (s *Service) layerHost() string    { return layerHost(s.cfg.Region) }
 
-// EndpointOf returns the service that a request needs a VPC endpoint of: ecr.dkr for the registry, s3 for a layer, and
-// nothing for others.
+// EndpointOf returns the service that a request needs a VPC endpoint of: ecr.dkr for the registry,
+// s3 for a layer, and nothing for others.
 func (s *Service) EndpointOf(r *http.Request) string {
 	switch hostOf(r) {
 	case s.registryHost():
@@ -57,7 +59,8 @@ func (s *Service) EndpointOf(r *http.Request) string {
 	}
 }
 
-// Handler returns the handler of a request to the registry or for a layer, which is recognized by its host.
+// Handler returns the handler of a request to the registry or for a layer, which is recognized by
+// its host.
 func (s *Service) Handler(r *http.Request) (http.Handler, bool) {
 	switch hostOf(r) {
 	case s.registryHost():
@@ -173,8 +176,8 @@ func (c registryCall) serve() {
 	op.do(c)
 }
 
-// operations returns the operations by method and kind of path. The actions are those of the Service Authorization
-// Reference; Amazon ECR documents which a pull and a push need.
+// operations returns the operations by method and kind of path. The actions are those of the
+// Service Authorization Reference; Amazon ECR documents which a pull and a push need.
 func operations() map[string]operation {
 	return map[string]operation{
 		"GET manifests":       {"ecr:BatchGetImage", registryCall.getManifest},

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ecr is the region's Amazon ECR: a private registry of images with repositories, and the API that creates them and
-// issues the tokens of its clients.
+// Package ecr is the region's Amazon ECR: a private registry of images with repositories, and the
+// API that creates them and issues the tokens of its clients.
 //
-// A token stands for the identity that got it: each request to the registry is decided by the policies that this identity
-// has now. As in AWS, the registry sends clients to S3 for the layers of an image, with an address that is valid for a
-// short time. The package knows no machines and no network: [Service.EndpointOf] tells which VPC endpoint a request needs.
+// A token stands for the identity that got it: each request to the registry is decided by the
+// policies that this identity has now. As in AWS, the registry sends clients to S3 for the layers
+// of an image, with an address that is valid for a short time. The package knows no machines and no
+// network: [Service.EndpointOf] tells which VPC endpoint a request needs.
 package ecr
 
 import (
@@ -59,7 +60,8 @@ type manifest struct {
 	MediaType string `json:"mediaType"`
 }
 
-// The limits of Amazon ECR (API reference, CreateRepository and DescribeRepositories; AuthorizationData).
+// The limits of Amazon ECR (API reference, CreateRepository and DescribeRepositories;
+// AuthorizationData).
 const (
 	tokenLifetime   = 12 * time.Hour
 	pageSize        = 100
@@ -85,7 +87,8 @@ func New(cfg Config) (*Service, error) {
 	return s, nil
 }
 
-// SaveTo saves the service's state to another backend, for a snapshot. The contents of images are no part of it.
+// SaveTo saves the service's state to another backend, for a snapshot. The contents of images are
+// no part of it.
 func (s *Service) SaveTo(to state.Backend) error { return s.store.SaveTo(to) }
 
 // Wire returns the service's operations for the wire layer.
@@ -136,8 +139,8 @@ func (s *Service) repositoryARN(name string) string {
 	return "arn:aws:ecr:" + s.cfg.Region + ":" + s.cfg.Account + ":repository/" + name
 }
 
-// getAuthorizationToken returns a token for the caller. It changes nothing but the key of a new region, which must be
-// saved before the first token is.
+// getAuthorizationToken returns a token for the caller. It changes nothing but the key of a new
+// region, which must be saved before the first token is.
 func (s *Service) getAuthorizationToken(
 	ctx context.Context,
 	_ *sdk.GetAuthorizationTokenInput,

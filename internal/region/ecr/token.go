@@ -22,7 +22,8 @@ const tokenUser = "AWS"
 // layerLifetime is how long the address of a layer is valid.
 const layerLifetime = time.Hour
 
-// token is what a password of the registry says. It is signed and not encrypted: only the region reads it.
+// token is what a password of the registry says. It is signed and not encrypted: only the region
+// reads it.
 type token struct {
 	Caller  wire.Caller `json:"caller"`
 	Expires time.Time   `json:"expires"`
@@ -44,7 +45,8 @@ func sealToken(key []byte, t token) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(body) + "." + sign(key, body), nil
 }
 
-// openToken returns the token that a password stands for. The error is errNoToken or errTokenExpired.
+// openToken returns the token that a password stands for. The error is errNoToken or
+// errTokenExpired.
 func openToken(key []byte, password string, now time.Time) (token, error) {
 	encoded, signature, _ := strings.Cut(password, ".")
 	body, err := base64.RawURLEncoding.DecodeString(encoded)

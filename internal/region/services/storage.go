@@ -49,7 +49,8 @@ func (s *Services) buildRegistry() (err error) {
 	return err
 }
 
-// EndpointService returns the service whose VPC endpoint a request needs, such as ec2, or ecr.api for the API of Amazon ECR.
+// EndpointService returns the service whose VPC endpoint a request needs, such as ec2, or ecr.api
+// for the API of Amazon ECR.
 func (s *Services) EndpointService(r *http.Request) string {
 	if service := s.ECR.EndpointOf(r); service != "" {
 		return service
