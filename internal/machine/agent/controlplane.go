@@ -401,7 +401,7 @@ func (a *Agent) trustFiles() ([]File, error) {
 	signing := File{Path: "service-account.key", Body: key, Mode: 0o600}
 	out := []File{a.authorityFile()} // the kubelet's
 	out = append(out, filesOf(kube.Scheduler, kubernetes, frontProxy)...)
-	out = append(out, filesOf(kube.ControllerManager, kubernetes, frontProxy, a.controllerManagerKey(signing))...)
+	out = append(out, filesOf(kube.ControllerManager, kubernetes, frontProxy, controllerManagerKey(a.kubeConfig(), signing))...)
 	out = append(out, filesOf(
 		kube.APIServer, kubernetes, frontProxy, signing,
 		File{Path: "etcd-client-ca.crt", Body: []byte(t.EtcdClientCA), Mode: 0o644},
@@ -426,8 +426,8 @@ func (a *Agent) trustFiles() ([]File, error) {
 
 // controllerManagerKey returns the file of the key with which the controller manager signs tokens of service accounts. It is
 // empty if the manifest leaves that key to the API server, so that a running machine that had the key has it no more.
-func (a *Agent) controllerManagerKey(signing File) File {
-	if !a.kubeConfig().HasSigningKey() {
+func controllerManagerKey(c kube.Config, signing File) File {
+	if !c.HasSigningKey() {
 		signing.Body = nil
 	}
 
