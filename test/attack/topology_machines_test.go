@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
@@ -301,6 +302,7 @@ func (m machineOf) useEC2() {
 		m.Fatalf("slot %s has %d volumes", m.slot, len(volumes))
 	}
 
+	m.createVolume(volumes[0].ID)
 	m.check(api.AttachVolume(m.Context(), volumes[0].ID, m.instance, "/dev/xvdf"))
 	m.check(api.CheckDetachVolume(m.Context(), volumes[0].ID, m.instance))
 	m.check(api.DetachVolume(m.Context(), volumes[0].ID, m.instance))
@@ -308,6 +310,35 @@ func (m machineOf) useEC2() {
 	if m.cluster.Spec.API.LoadBalancer.Type == manifest.LoadBalancerElasticIP {
 		m.check(api.AssociateElasticIP(m.Context(), m.slot, m.instance))
 	}
+}
+
+// createVolume creates a volume like that of the slot, as after its loss, unless the machine has no right to create any. An
+// administrator deletes it.
+func (m machineOf) createVolume(like string) {
+	m.Helper()
+	if !m.mayCreateVolumes() {
+		return
+	}
+
+	root := ec2.NewFromConfig(m.config(caller{}))
+	made, err := ec2.NewFromConfig(m.config(m.caller)).CreateVolume(m.Context(), m.sameVolume(root, like))
+	m.check(err)
+	m.check(ec2.NewVolumeAvailableWaiter(root, func(o *ec2.VolumeAvailableWaiterOptions) {
+		o.MinDelay, o.MaxDelay = 50*time.Millisecond, time.Second
+	}).Wait(m.Context(), &ec2.DescribeVolumesInput{VolumeIds: []string{*made.VolumeId}}, time.Minute))
+	_, err = root.DeleteVolume(m.Context(), &ec2.DeleteVolumeInput{VolumeId: made.VolumeId})
+	m.check(err)
+}
+
+// mayCreateVolumes reports whether the policy of the machine's role has the right.
+func (m machineOf) mayCreateVolumes() bool {
+	m.Helper()
+	found, err := iam.NewFromConfig(m.config(caller{})).GetRolePolicy(m.Context(), &iam.GetRolePolicyInput{
+		RoleName: &m.role, PolicyName: sdk.String("machine"),
+	})
+	m.check(err)
+
+	return strings.Contains(m.unescape(*found.PolicyDocument), "ec2:CreateVolume")
 }
 
 // checkAllTried checks that the machine has tried all that its role allows: a new right of machines is tried here, too.

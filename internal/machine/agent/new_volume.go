@@ -240,8 +240,8 @@ func explainNewVolume(err error) error {
 		return err
 	}
 
-	return fmt.Errorf("%w; create it with: slipway apply --recreate-lost-volumes; if the permissions boundary is of an older "+
-		"version, an administrator adds its statements Volumes, TagVolumes and Encrypt", err)
+	return fmt.Errorf("%w; create it with: slipway apply --recreate-lost-volumes; whether the permissions boundary is of an older "+
+		"version says: slipway iam boundary", err)
 }
 
 // newVolumeTags returns the tags that slipway apply would give the volume.
