@@ -81,8 +81,8 @@ func newJoinLab(t *testing.T) *joinLab {
 	return j
 }
 
-// assume returns a session of a new role that everybody in the account may assume.
-func (j *joinLab) assume(role, session string) caller {
+// assume returns a session, with the name of the victim, of a new role that everybody in the account may assume.
+func (j *joinLab) assume(role string) caller {
 	j.Helper()
 	trust := `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"sts:AssumeRole",` +
 		`"Principal":{"AWS":"arn:aws:iam::` + regiontest.AccountID + `:root"}}]}`
@@ -103,7 +103,7 @@ func (j *joinLab) assume(role, session string) caller {
 	j.check(err)
 
 	got, err := sts.NewFromConfig(j.config(user)).AssumeRole(j.Context(), &sts.AssumeRoleInput{
-		RoleArn: made.Role.Arn, RoleSessionName: &session,
+		RoleArn: made.Role.Arn, RoleSessionName: sdk.String(victim),
 	})
 	j.check(err)
 
@@ -167,9 +167,9 @@ func (j *joinLab) requestCertificate(c caller, node string) (int, string) {
 // an instance of their own, and with a certificate of another node. Seen to succeed while tags were believed.
 func TestStrangersGetNoCertificate(t *testing.T) {
 	j := newJoinLab(t)
-	worker := j.assume(workerRole, victim)
-	stranger := j.assume("stranger", victim)
-	guest := j.assume("demo.worker.us-east-1.guest", victim)
+	worker := j.assume(workerRole)
+	stranger := j.assume("stranger")
+	guest := j.assume("demo.worker.us-east-1.guest")
 	if code, text := j.requestCertificate(worker, ""); code != http.StatusOK {
 		t.Fatalf("a worker: %d %s", code, text)
 	}
@@ -205,8 +205,8 @@ func TestStrangersGetNoCertificate(t *testing.T) {
 // address renews its certificate. Seen to fail while all requests shared one limit.
 func TestFloodsBlockNoRenewal(t *testing.T) {
 	j := newJoinLab(t)
-	worker := j.assume(workerRole, victim)
-	stranger := j.assume("stranger", victim)
+	worker := j.assume(workerRole)
+	stranger := j.assume("stranger")
 	csr := j.newRequest("")
 	proof := j.prove(stranger, csr)
 	limited := 0
@@ -241,7 +241,7 @@ func TestWorkersCannotSignal(t *testing.T) {
 	l.denied("signal with the role of a worker", err)
 
 	j := newJoinLab(t)
-	worker := j.assume(workerRole, victim)
+	worker := j.assume(workerRole)
 	signal := func(proof string) (int, string) {
 		return j.post("/v1/signal", "10.80.16.4", map[string]string{"status": string(join.SignalSuccess), "proof": proof})
 	}

@@ -47,12 +47,12 @@ func TestContainersForgeNoPackets(t *testing.T) {
 		"the specification of containers": {bounding, "refused"},
 		"a pod that asks for NET_RAW":     {append(slices.Clone(bounding), "CAP_NET_RAW"), "opened"},
 	} {
-		set := "-all"
+		set := []string{"-all"}
 		for _, capability := range c.capabilities {
-			set += ",+" + strings.ToLower(strings.TrimPrefix(capability, "CAP_"))
+			set = append(set, "+"+strings.ToLower(strings.TrimPrefix(capability, "CAP_")))
 		}
 
-		cmd := exec.CommandContext(t.Context(), program, "--bounding-set="+set, "--inh-caps=-all", "--ambient-caps=-all",
+		cmd := exec.CommandContext(t.Context(), program, "--bounding-set="+strings.Join(set, ","), "--inh-caps=-all", "--ambient-caps=-all",
 			os.Args[0], "-test.run=^TestContainersForgeNoPackets$", "-test.v")
 		cmd.Env = append(os.Environ(), forger+"=1")
 		out, err := cmd.CombinedOutput()

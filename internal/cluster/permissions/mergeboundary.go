@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -146,7 +145,7 @@ func mergeBoundary(document BoundaryDocument, text string, st iampolicy.StoreLoc
 	for _, own := range document.Statement {
 		sid, _ := own["Sid"].(string)
 		own["Resource"] = withOtherStores(listOf(own["Resource"]), listOf(found[sid]["Resource"]), st)
-		if !reflect.DeepEqual(normalize(own, ""), normalize(found[sid], "")) {
+		if !sameStatement(own, found[sid]) {
 			out.Outdated = append(out.Outdated, sid)
 			out.State = BoundaryOutdated
 		}
@@ -193,6 +192,11 @@ func listOf(value any) []any {
 	default:
 		return []any{value}
 	}
+}
+
+// sameStatement reports whether two statements say the same.
+func sameStatement(one, other map[string]any) bool {
+	return fmt.Sprint(normalize(one, "")) == fmt.Sprint(normalize(other, "")) // the keys of maps are printed in order
 }
 
 // normalize returns a value of a policy for a comparison: lists are sorted, and a single value is a list of one. The Sid and

@@ -63,7 +63,7 @@ func TestSigningKeyOfComponents(t *testing.T) {
 }
 
 // checkTokenSecrets checks that a controller manager without the signing key puts no token into a Secret, and that the API
-// server still signs tokens on request. It was seen to fail with the key.
+// server still signs tokens on request.
 func checkTokenSecrets(t *testing.T, api kube.Client) {
 	t.Helper()
 	const account = "/api/v1/namespaces/kube-system/serviceaccounts/default"
