@@ -112,10 +112,9 @@ func clusterFieldRules() []FieldRule {
 	return append(
 		freeFields(
 			kind,
-			"spec.api.access", "spec.api.publicName", "spec.api.additionalSANs",
-			"spec.api.users[].arn", "spec.api.users[].groups",
-			"spec.etcd.volume.type", "spec.etcd.volume.iops", "spec.etcd.volume.throughput",
-			"spec.etcd.heartbeatIntervalMS", "spec.etcd.electionTimeoutMS",
+			"spec.api.access", "spec.api.publicName", "spec.api.additionalSANs", "spec.api.users[].arn",
+			"spec.api.users[].groups", "spec.etcd.volume.type", "spec.etcd.volume.iops",
+			"spec.etcd.volume.throughput", "spec.etcd.heartbeatIntervalMS", "spec.etcd.electionTimeoutMS",
 			"spec.kubeAPIServer.maxRequestsInflight", "spec.kubeAPIServer.maxMutatingRequestsInflight",
 			"spec.kubeAPIServer.eventTTL", "spec.kubeAPIServer.defaultNotReadyTolerationSeconds",
 			"spec.kubeAPIServer.defaultUnreachableTolerationSeconds", "spec.kubeAPIServer.auditLogMaxAge",
