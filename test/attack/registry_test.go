@@ -5,6 +5,7 @@ package attack_test
 import (
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,9 +14,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ecr"
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
 
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
@@ -93,6 +96,34 @@ func (l *lab) pullFrom(repository string, options []remote.Option) error {
 	_, err = remote.Get(ref, options...)
 
 	return err
+}
+
+// pullAllFrom pulls an image of a repository with its layers, and asks for each layer first whether it is there.
+func (l *lab) pullAllFrom(repository string, options []remote.Option) error {
+	l.Helper()
+	ref, err := name.NewTag(registryHost + "/" + repository + ":v1")
+	l.check(err)
+	image, err := remote.Image(ref, options...)
+	if err != nil {
+		return err
+	}
+
+	layers, err := image.Layers()
+	if err != nil {
+		return err
+	}
+
+	for _, layer := range layers {
+		if found, err := partial.Exists(layer); err != nil || !found {
+			return fmt.Errorf("the layer is there: %t, %w", found, err)
+		}
+
+		if err := validate.Layer(layer); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // TestMachinesCannotPush: root on a machine replaces an image of the cluster's private registry, and so gets every machine that

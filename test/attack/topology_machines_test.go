@@ -14,6 +14,7 @@ import (
 	scalingtypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/ecr"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -165,6 +166,7 @@ func (l *lab) sessionOf(role string) caller {
 // callAsWorker makes the calls of a worker's agent: it reads what it downloads, and ends the wait for its own drain.
 func (m machineOf) callAsWorker() {
 	m.Helper()
+	m.pullImage()
 	m.readObjects("agent/", "worker/")
 	scaling := autoscaling.NewFromConfig(m.config(m.caller))
 	_, err := scaling.RecordLifecycleActionHeartbeat(m.Context(), &autoscaling.RecordLifecycleActionHeartbeatInput{
@@ -183,6 +185,7 @@ func (m machineOf) callAsControlPlane() {
 	m.useKeys(sealed)
 	m.writeMarkers()
 	m.useEC2()
+	m.pullImage()
 	scaling := autoscaling.NewFromConfig(m.config(m.caller))
 	_, err := scaling.DescribeAutoScalingGroups(m.Context(), &autoscaling.DescribeAutoScalingGroupsInput{
 		Filters: []scalingtypes.Filter{{Name: sdk.String("tag:slipway.dev/cluster"), Values: []string{m.name()}}},
@@ -339,6 +342,21 @@ func (m machineOf) mayCreateVolumes() bool {
 	m.check(err)
 
 	return strings.Contains(m.unescape(*found.PolicyDocument), "ec2:CreateVolume")
+}
+
+// pullImage pulls an image of the cluster's private registry, if it has one. An administrator has pushed it.
+func (m machineOf) pullImage() {
+	m.Helper()
+	prefix, isPrivate := strings.CutPrefix(m.cluster.Spec.Assets.ContainerRegistry, registryHost+"/")
+	if !isPrivate {
+		return
+	}
+
+	repository := prefix + "/registry.k8s.io/" + m.instance
+	_, err := ecr.NewFromConfig(m.config(caller{})).CreateRepository(m.Context(), &ecr.CreateRepositoryInput{RepositoryName: &repository})
+	m.check(err)
+	m.check(m.pushTo(repository, m.registryOptions(caller{})))
+	m.check(m.pullAllFrom(repository, m.registryOptions(m.caller)))
 }
 
 // checkAllTried checks that the machine has tried all that its role allows: a new right of machines is tried here, too.
