@@ -81,7 +81,8 @@ func checkRecovery(f Facts) []Check {
 		Severity: Warning,
 		Cause: fmt.Sprintf("etcd was recovered %s ago from %s; lost: %s", formatAge(max(0, f.Now.Sub(last.At))), source,
 			last.Loss),
-		Hint: "volumes of lost members are created by: slipway apply --recreate-lost-volumes; this warning stays for a day",
+		Hint: "machines create the volumes of lost members, unless the manifest says Never; at once: " +
+			"slipway apply --recreate-lost-volumes; this warning stays for a day",
 	}}
 }
 
@@ -129,7 +130,7 @@ func describeQuorumLoss(l QuorumLoss, now time.Time) Check {
 	case !l.DueAt.IsZero():
 		c.Hint = "wait: the machines recover etcd in " + formatAge(max(0, l.DueAt.Sub(now)))
 	default:
-		c.Hint = "wait: the machines recover etcd; volumes of lost members are created by: slipway apply --recreate-lost-volumes"
+		c.Hint = "wait: the machines recover etcd, and create the volumes of lost members unless the manifest says Never"
 	}
 
 	return c

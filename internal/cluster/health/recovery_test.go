@@ -36,7 +36,7 @@ func TestRecoveryIsShown(t *testing.T) {
 			health.Critical, "no quorum for 5m: the data of 2 of 3 members is lost (b, c)", "the machines recover etcd in 5m",
 		},
 		"at work": {
-			health.Facts{Recovery: loss(func(*health.QuorumLoss) {})}, health.Critical, "no quorum for 5m", "wait: the machines recover etcd;",
+			health.Facts{Recovery: loss(func(*health.QuorumLoss) {})}, health.Critical, "no quorum for 5m", "wait: the machines recover etcd, and create the volumes",
 		},
 		"manual": {
 			health.Facts{Recovery: loss(func(l *health.QuorumLoss) { l.Manual = true })},
