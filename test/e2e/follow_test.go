@@ -92,8 +92,11 @@ func (e *environment) editCluster(heartbeatMS int, more string) {
 			continue
 		}
 		lines = append(lines, line)
-		if line == "  etcd:" {
+		switch {
+		case line == "  etcd:":
 			lines = append(lines, fmt.Sprintf("    heartbeatIntervalMS: %d", heartbeatMS), fmt.Sprintf("    electionTimeoutMS: %d", 10*heartbeatMS))
+		case line == "  kubeControllerManager:" && more != "": // create cluster writes this field
+			lines = append(lines, "    terminatedPodGCThreshold: 77")
 		}
 	}
 	file := filepath.Join(e.t.TempDir(), "cluster.yaml")
@@ -185,7 +188,7 @@ func followDocuments(e *environment) {
 
 	stop := e.watchAvailability()
 	e.editWorkers("  kubelet:\n    maxPods: 99\n    systemReserved:\n      memory: 111Mi\n  sysctls:\n    net.ipv4.tcp_keepalive_time: \"601\"\n")
-	e.editCluster(150, "  kubeAPIServer:\n    eventTTL: 2h\n  kubeControllerManager:\n    terminatedPodGCThreshold: 77\n")
+	e.editCluster(150, "  kubeAPIServer:\n    eventTTL: 2h\n")
 	e.runSlipway("apply", clusterName, "--yes")
 	e.waitForRevisions("workers", "current", 3*time.Minute)
 	e.waitForRevisions("control-plane", "current", 8*time.Minute)
