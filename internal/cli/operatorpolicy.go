@@ -101,6 +101,8 @@ func (a *app) printOperatorPolicy(ctx context.Context, name string, o policyOpti
 		return err
 	}
 
+	a.warnOfExisting(in)
+
 	label, docs, err := selectPolicies(ctx, cfg, in, o)
 	if err != nil {
 		return err
@@ -122,6 +124,21 @@ func (a *app) printOperatorPolicy(ctx context.Context, name string, o policyOpti
 	}
 
 	return a.printPolicyTable(list)
+}
+
+// warnOfExisting names the resources of others that the manifests make the policies allow: who writes manifests chooses them.
+func (a *app) warnOfExisting(in iampolicy.Input) {
+	for _, role := range in.Existing.ProfileRoles {
+		a.printMessage("warning: operators may start machines with %s, which the manifest names: they get all its permissions", role)
+	}
+
+	for _, policy := range in.Existing.ManagedPolicies {
+		a.printMessage("warning: operators may attach %s, which the manifest names, to roles of the cluster, within their boundary", policy)
+	}
+
+	if in.Existing.VPC != "" {
+		a.printMessage("warning: operators may create parts of the cluster in %s, which the manifest names", in.Existing.VPC)
+	}
 }
 
 // selectPolicies returns the policies that the options ask for, and the name that they begin with.

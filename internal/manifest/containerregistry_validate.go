@@ -30,6 +30,17 @@ func checkContainerRegistry(v validator, spec v1alpha1.ClusterSpec) {
 	}
 
 	registry, ok := ecraddress.Parse(address)
+	if ok && registry.Path == "" {
+		v.errorf(
+			at,
+			address,
+			"mirror the images below a path, such as "+registry.Host+"/kubernetes",
+			"has no path: the roles of machines could read every repository of the registry",
+		)
+
+		return
+	}
+
 	region := spec.CloudProvider.AWS.Region
 	if !ok || region == "" || registry.Region == region {
 		return

@@ -225,6 +225,9 @@ func TestValidate(t *testing.T) {
 		`spec.configStore.base "file:///x": is not a valid s3:// URL`:                    cluster(func(c *v1alpha1.ClusterSpec) { c.ConfigStore.Base = "file:///x" }),
 		`spec.assets.fileRepository "https://u:xxxxx@h": must be an http or https URL w`: cluster(func(c *v1alpha1.ClusterSpec) { c.Assets.FileRepository = "https://u:secret@h" }),
 		`spec.assets.containerRegistry "https://r": is not a valid registry address`:     cluster(func(c *v1alpha1.ClusterSpec) { c.Assets.ContainerRegistry = "https://r" }),
+		`spec.assets.containerRegistry "123456789012.dkr.ecr.us-east-1.amazonaws.com": has no path`: cluster(func(c *v1alpha1.ClusterSpec) {
+			c.Assets.ContainerRegistry = "123456789012.dkr.ecr.us-east-1.amazonaws.com"
+		}),
 		`spec.assets.containerRegistry "123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn/m": is in another partition of AWS`: cluster(func(c *v1alpha1.ClusterSpec) {
 			c.Assets.ContainerRegistry = "123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn/m"
 		}),

@@ -84,7 +84,7 @@ func TestFunctionRoleIsLimited(t *testing.T) {
 	for _, v := range volumes.Volumes {
 		_, err := machines.CreateTags(t.Context(), &ec2.CreateTagsInput{
 			Resources: []string{*v.VolumeId},
-			Tags:      []ec2types.Tag{{Key: sdk.String("slipway.dev/slot"), Value: sdk.String("b")}},
+			Tags:      []ec2types.Tag{{Key: sdk.String("slipway.dev/etcd-slot"), Value: sdk.String("b")}},
 		})
 		l.denied("tag a volume", err)
 	}
@@ -126,7 +126,7 @@ func TestOperatorMovesOnlyItsVolumes(t *testing.T) {
 
 	for _, v := range found.Volumes {
 		_, err := operator.DeleteTags(t.Context(), &ec2.DeleteTagsInput{
-			Resources: []string{*v.VolumeId}, Tags: []ec2types.Tag{{Key: sdk.String("slipway.dev/slot")}},
+			Resources: []string{*v.VolumeId}, Tags: []ec2types.Tag{{Key: sdk.String("slipway.dev/etcd-slot")}},
 		})
 		l.denied("take the tag off a volume", err)
 		_, err = operator.DeleteVolume(t.Context(), &ec2.DeleteVolumeInput{VolumeId: v.VolumeId})

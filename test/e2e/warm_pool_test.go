@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -65,6 +66,10 @@ func fillWarmPool(e *environment) {
 func (e *environment) waitForPooled() {
 	e.t.Helper()
 	api := autoscaling.NewFromConfig(e.aws)
+	hooks, err := api.DescribeLifecycleHooks(e.t.Context(), &autoscaling.DescribeLifecycleHooksInput{AutoScalingGroupName: aws.String(warmGroup)})
+	if err != nil || !slices.ContainsFunc(hooks.LifecycleHooks, func(h types.LifecycleHook) bool { return *h.LifecycleHookName == "slipway-launch" }) {
+		e.t.Fatalf("group %s has no launch hook: %v", warmGroup, err)
+	}
 	e.waitUntil("the pool has a stopped machine", 4*time.Minute, func() error {
 		pool, err := api.DescribeWarmPool(e.t.Context(), &autoscaling.DescribeWarmPoolInput{AutoScalingGroupName: aws.String(warmGroup)})
 		if err != nil {

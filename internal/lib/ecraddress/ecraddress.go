@@ -7,6 +7,7 @@ package ecraddress
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/lib/partition"
@@ -30,10 +31,10 @@ type Registry struct {
 func Parse(address string) (Registry, bool) {
 	host, path, _ := strings.Cut(address, "/")
 	pattern := regexp.MustCompile(
-		`^(\d{12})\.dkr[.-]ecr(?:-fips)?\.([a-z0-9-]+)\.(?:[a-z0-9-]+\.)+[a-z-]+$`,
+		`^(\d{12})\.dkr[.-]ecr(?:-fips)?\.([a-z0-9-]+)\.([a-z0-9.-]+)$`,
 	)
 	parts := pattern.FindStringSubmatch(host)
-	if parts == nil {
+	if parts == nil || !slices.Contains(domains(parts[2]), parts[3]) {
 		return Registry{}, false
 	}
 
@@ -43,6 +44,11 @@ func Parse(address string) (Registry, bool) {
 		Region:  parts[2],
 		Path:    strings.Trim(path, "/"),
 	}, true
+}
+
+// domains returns the domains of registries in a region: that of its partition, and those for both families of addresses.
+func domains(region string) []string {
+	return []string{partition.OfRegion(region).DNSSuffix, "on.aws", "on.amazonwebservices.com.cn"}
 }
 
 // Partition returns the name of the registry's partition, such as aws-cn.

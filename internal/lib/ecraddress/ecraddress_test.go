@@ -53,6 +53,7 @@ func TestParseOthers(t *testing.T) {
 		"", "registry.k8s.io/pause", "198.18.0.1:5000", "public.ecr.aws/x",
 		"12345678901.dkr.ecr.us-east-1.amazonaws.com", "x123456789012.dkr.ecr.us-east-1.amazonaws.com",
 		"123456789012.dkr.ecr.us-east-1.amazonaws.com:5000/x", "example.com/123456789012.dkr.ecr.us-east-1.amazonaws.com",
+		"123456789012.dkr.ecr.us-east-1.example.com/x", "123456789012.dkr.ecr.us-east-1.amazonaws.com.example.com/x",
 	} {
 		if r, ok := ecraddress.Parse(address); ok {
 			t.Errorf("%s is taken for %+v", address, r)
