@@ -45,23 +45,6 @@ metadata: {name: workers}
 spec: {role: Worker}
 `
 
-// awsNames sends requests for host names of AWS to the region.
-type awsNames struct{ address string }
-
-func (a awsNames) RoundTrip(q *http.Request) (*http.Response, error) {
-	sent := q.Clone(q.Context())
-	sent.Host = q.URL.Host
-	sent.URL.Scheme = "http"
-	sent.URL.Host = a.address
-
-	res, err := http.DefaultTransport.RoundTrip(sent)
-	if res != nil {
-		res.Request = q // addresses in the answer are relative to it
-	}
-
-	return res, err
-}
-
 // registryOptions logs in to the private registry as a caller.
 func (l *lab) registryOptions(c caller) []remote.Option {
 	l.Helper()
@@ -72,7 +55,7 @@ func (l *lab) registryOptions(c caller) []remote.Option {
 	user, password, _ := strings.Cut(string(text), ":")
 
 	return []remote.Option{
-		remote.WithTransport(awsNames{strings.TrimPrefix(l.region.URL, "http://")}), remote.WithContext(l.Context()),
+		remote.WithTransport(regiontest.HostNames{Region: l.region}), remote.WithContext(l.Context()),
 		remote.WithAuth(authn.FromConfig(authn.AuthConfig{Username: user, Password: password})),
 	}
 }

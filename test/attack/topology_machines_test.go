@@ -319,7 +319,7 @@ func (m machineOf) useEC2() {
 // administrator deletes it.
 func (m machineOf) createVolume(like string) {
 	m.Helper()
-	if !m.mayCreateVolumes() {
+	if !strings.Contains(m.policy(), "ec2:CreateVolume") {
 		return
 	}
 
@@ -333,15 +333,15 @@ func (m machineOf) createVolume(like string) {
 	m.check(err)
 }
 
-// mayCreateVolumes reports whether the policy of the machine's role has the right.
-func (m machineOf) mayCreateVolumes() bool {
+// policy returns the text of the policy of the machine's role.
+func (m machineOf) policy() string {
 	m.Helper()
 	found, err := iam.NewFromConfig(m.config(caller{})).GetRolePolicy(m.Context(), &iam.GetRolePolicyInput{
 		RoleName: &m.role, PolicyName: sdk.String("machine"),
 	})
 	m.check(err)
 
-	return strings.Contains(m.unescape(*found.PolicyDocument), "ec2:CreateVolume")
+	return m.unescape(*found.PolicyDocument)
 }
 
 // pullImage pulls an image of the cluster's private registry, if it has one. An administrator has pushed it.
@@ -371,12 +371,8 @@ func (m machineOf) checkAllTried() {
 	}
 	m.mu.Unlock()
 
-	found, err := iam.NewFromConfig(m.config(caller{})).GetRolePolicy(m.Context(), &iam.GetRolePolicyInput{
-		RoleName: &m.role, PolicyName: sdk.String("machine"),
-	})
-	m.check(err)
 	hasWorkers := len(m.workerGroups()) > 0
-	for _, p := range m.parseText(m.unescape(*found.PolicyDocument)) {
+	for _, p := range m.parseText(m.policy()) {
 		for _, st := range p.Statements {
 			for _, action := range st.Action {
 				if !tried[action] && (hasWorkers || !needsWorkers(action)) {

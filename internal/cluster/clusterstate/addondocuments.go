@@ -4,7 +4,6 @@ package clusterstate
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"strings"
 
@@ -38,22 +37,7 @@ func HashAddons(ctx context.Context, s store.Store, name string) (map[string]str
 		return nil, err
 	}
 
-	out := map[string]string{}
-
-	for _, key := range keys {
-		o, err := s.Get(ctx, key)
-		if errors.Is(err, store.ErrNotFound) {
-			continue
-		}
-
-		if err != nil {
-			return nil, err
-		}
-
-		out[key] = hashOf(o.Body)
-	}
-
-	return out, nil
+	return hashObjects(ctx, s, keys)
 }
 
 // VerifyObject checks one document that was read against the signature of a cluster. What it returns is zero if the cluster

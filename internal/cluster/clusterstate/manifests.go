@@ -267,9 +267,15 @@ func HashDocuments(ctx context.Context, s store.Store, name string) (map[string]
 		return nil, err
 	}
 
+	keys = append(keys, manifest.ClusterKey(name), manifest.AssetsKey(name), pki.CertsObjectKey(name))
+
+	return hashObjects(ctx, s, keys)
+}
+
+// hashObjects returns the SHA-256 of the objects that exist, in hexadecimal by key.
+func hashObjects(ctx context.Context, s store.Store, keys []string) (map[string]string, error) {
 	out := map[string]string{}
 
-	keys = append(keys, manifest.ClusterKey(name), manifest.AssetsKey(name), pki.CertsObjectKey(name))
 	for _, key := range keys {
 		o, err := s.Get(ctx, key)
 		if errors.Is(err, store.ErrNotFound) {

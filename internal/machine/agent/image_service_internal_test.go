@@ -36,23 +36,6 @@ const regionHost = regiontest.AccountID + ".dkr.ecr.us-east-1.amazonaws.com"
 // layersHost is where a registry of Amazon ECR sends clients for layers.
 const layersHost = "prod-us-east-1-starport-layer-bucket.s3.us-east-1.amazonaws.com"
 
-// hostTransport sends requests to a region under their host names of AWS.
-type hostTransport struct{ address string }
-
-func (h hostTransport) RoundTrip(q *http.Request) (*http.Response, error) {
-	sent := q.Clone(q.Context())
-	sent.Host = q.URL.Host
-	sent.URL.Scheme = "http"
-	sent.URL.Host = h.address
-
-	res, err := http.DefaultTransport.RoundTrip(sent)
-	if res != nil {
-		res.Request = q // addresses in the answer are relative to it
-	}
-
-	return res, err
-}
-
 // serveAs serves a region under a host name of AWS at an address of this computer, as the resolver of a VPC would lead there.
 // Redirects to S3 lead to layers.
 func serveAs(t *testing.T, region regiontest.Region, address, host, layers string) string {
@@ -179,7 +162,7 @@ func TestPrivateImagesArePulled(t *testing.T) {
 	}
 	image := testImage(t)
 	login := authn.FromConfig(authn.AuthConfig{Username: token.User, Password: token.Password})
-	transport := hostTransport{strings.TrimPrefix(region.URL, "http://")}
+	transport := regiontest.HostNames{Region: region}
 	if err := remote.Write(ref, image, remote.WithTransport(transport), remote.WithAuth(login)); err != nil {
 		t.Fatal(err)
 	}

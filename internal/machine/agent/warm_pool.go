@@ -134,7 +134,7 @@ func (w warmPool) pullImages(ctx context.Context) error {
 // waitForContainerd waits up to 30 s until containerd listens.
 func waitForContainerd(ctx context.Context, a *Agent) error {
 	for range 60 {
-		if a.Root.Exists("/run/containerd/containerd.sock") {
+		if a.Root.Exists(containerdSocket) {
 			return nil
 		}
 

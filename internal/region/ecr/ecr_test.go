@@ -31,40 +31,19 @@ import (
 
 const host = regiontest.AccountID + ".dkr.ecr.us-east-1.amazonaws.com"
 
-// regionTransport sends requests for host names of AWS to the region, as the resolver of a VPC does.
-type regionTransport struct{ address string }
-
-func (r regionTransport) RoundTrip(q *http.Request) (*http.Response, error) {
-	sent := q.Clone(q.Context())
-	sent.Host = q.URL.Host
-	sent.URL.Scheme = "http"
-	sent.URL.Host = r.address
-
-	res, err := http.DefaultTransport.RoundTrip(sent)
-	if res != nil {
-		res.Request = q // addresses in the answer are relative to it
-	}
-
-	return res, err
-}
-
 // registryLab is a region with clients.
 type registryLab struct {
 	*testing.T
 	region    regiontest.Region
-	transport regionTransport
+	transport regiontest.HostNames
 	api       *sdk.Client
 }
 
 func newLab(t *testing.T) *registryLab {
 	t.Helper()
 	r := regiontest.Start(t)
-	u, err := url.Parse(r.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
 
-	return &registryLab{T: t, region: r, transport: regionTransport{u.Host}, api: sdk.NewFromConfig(r.AWSConfig())}
+	return &registryLab{T: t, region: r, transport: regiontest.HostNames{Region: r}, api: sdk.NewFromConfig(r.AWSConfig())}
 }
 
 func (l *registryLab) create(names ...string) {

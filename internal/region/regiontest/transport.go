@@ -6,7 +6,26 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 )
+
+// HostNames sends requests for host names of AWS to a region, as the resolver of a VPC does.
+type HostNames struct{ Region Region }
+
+// RoundTrip implements http.RoundTripper.
+func (h HostNames) RoundTrip(q *http.Request) (*http.Response, error) {
+	sent := q.Clone(q.Context())
+	sent.Host = q.URL.Host
+	sent.URL.Scheme = "http"
+	sent.URL.Host = strings.TrimPrefix(h.Region.URL, "http://")
+
+	res, err := http.DefaultTransport.RoundTrip(sent)
+	if res != nil {
+		res.Request = q // addresses in the answer are relative to it
+	}
+
+	return res, err
+}
 
 // inProcessTransport sends requests to a handler in the same process. As with a real server, a call continues
 // when its client has given up.

@@ -34,6 +34,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
 	"github.com/slipway-k8s/slipway/internal/lib/asset"
+	"github.com/slipway-k8s/slipway/internal/lib/asset/assettest"
 	"github.com/slipway-k8s/slipway/internal/lib/asset/build"
 	"github.com/slipway-k8s/slipway/internal/lib/asset/mirror"
 )
@@ -92,25 +93,6 @@ func startRegistry(t *testing.T) *testRegistry {
 	return r
 }
 
-// newImage returns an image for an architecture.
-func newImage(t *testing.T, arch string) v1.Image {
-	t.Helper()
-	image, err := random.Image(1000, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := image.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	config = config.DeepCopy()
-	config.OS, config.Architecture = "linux", arch
-	if image, err = mutate.ConfigFile(image, config); err != nil {
-		t.Fatal(err)
-	}
-	return image
-}
-
 func digestOf(t *testing.T, image interface{ Digest() (v1.Hash, error) }) string {
 	t.Helper()
 	digest, err := image.Digest()
@@ -129,13 +111,13 @@ func (r *testRegistry) pushUpstream(t *testing.T) (asset.Catalog, map[string]str
 	digests := map[string]string{}
 	var all []mutate.IndexAddendum
 	for _, arch := range []string{"amd64", "arm64", "s390x"} {
-		image := newImage(t, arch)
+		image := assettest.NewImage(t, arch)
 		digests[kubeProxy+" "+arch] = digestOf(t, image)
 		all = append(all, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: arch}}})
 	}
-	windows := mutate.IndexAddendum{Add: newImage(t, "amd64"), Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "windows", Architecture: "amd64"}}}
+	windows := mutate.IndexAddendum{Add: assettest.NewImage(t, "amd64"), Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "windows", Architecture: "amd64"}}}
 	index := mutate.AppendManifests(empty.Index, append([]mutate.IndexAddendum{windows}, all...)...)
-	single := newImage(t, "amd64")
+	single := assettest.NewImage(t, "amd64")
 	digests[pause+" amd64"] = digestOf(t, single)
 	if err := remote.Push(r.parse(t, kubeProxy), index); err != nil {
 		t.Fatal(err)
@@ -253,7 +235,7 @@ func TestPinnedImagesComeFromTheFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	image := newImage(t, "amd64")
+	image := assettest.NewImage(t, "amd64")
 	if err := path.AppendImage(image, layout.WithAnnotations(map[string]string{build.RefAnnotation: pause})); err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +253,7 @@ func TestPinnedImagesComeFromTheFolder(t *testing.T) {
 	}
 
 	// The tag was moved: the plan sets it again.
-	if err := remote.Push(to.parse(t, pause), newImage(t, "amd64")); err != nil {
+	if err := remote.Push(to.parse(t, pause), assettest.NewImage(t, "amd64")); err != nil {
 		t.Fatal(err)
 	}
 	if _, steps = planImages(t, o); len(steps) != 1 {

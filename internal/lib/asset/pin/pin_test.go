@@ -15,7 +15,6 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/slipway-k8s/slipway/internal/lib/asset"
@@ -26,19 +25,7 @@ import (
 // newImage returns an image for an architecture, and its digest.
 func newImage(t *testing.T, arch string) (v1.Image, string) {
 	t.Helper()
-	image, err := random.Image(100, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := image.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	config = config.DeepCopy()
-	config.OS, config.Architecture = "linux", arch
-	if image, err = mutate.ConfigFile(image, config); err != nil {
-		t.Fatal(err)
-	}
+	image := assettest.NewImage(t, arch)
 	digest, err := image.Digest()
 	if err != nil {
 		t.Fatal(err)
