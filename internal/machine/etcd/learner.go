@@ -78,12 +78,14 @@ func (w LearnerWatch) problem() string {
 // stuck and keeps the member of another slot from joining: etcd has one learner at a time. Its slot joins again when its
 // machine works. It is a pure function.
 //
+// The slot of the learner may have left the control plane: [DecideResize] removes it earlier then, but only if the leader stays.
+//
 // A learner is promoted by its own machine, at any time. The voters without it must be a quorum, so that its removal does no
 // harm even if it has become a voter since it was seen: it sets its data aside and joins again.
 func DecideLearner(f ResizeFacts, w LearnerWatch) Resize {
 	leads := slices.ContainsFunc(f.Members, func(m MemberState) bool { return m.Leader && m.Slot == f.Slot && !m.Learner })
 	at := slices.IndexFunc(f.Members, func(m MemberState) bool { return m.Learner && m.ID == w.id })
-	if !leads || at < 0 || !slices.Contains(f.Slots, f.Members[at].Slot) { // see DecideResize for slots that leave
+	if !leads || at < 0 {
 		return Resize{Type: ResizeNothing}
 	}
 

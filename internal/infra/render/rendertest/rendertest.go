@@ -98,7 +98,10 @@ func (x Topology) WithFunction(code model.FunctionCode) Topology {
 // Input returns the model's input for x in a region.
 func (x Topology) Input(t *testing.T, region string) model.Input {
 	t.Helper()
-	set, fs := manifest.Parse([]byte(strings.ReplaceAll(x.text, exampleRegion, region)))
+	text := strings.ReplaceAll(x.text, exampleRegion, region)
+	domain := region + "." + partition.OfRegion(region).DNSSuffix // of registries in Amazon ECR
+	text = strings.ReplaceAll(text, region+".amazonaws.com/", domain+"/")
+	set, fs := manifest.Parse([]byte(text))
 	in := modelInput(t, region, set, fs)
 	if x.function.Key != "" {
 		in.FunctionCode = x.function
