@@ -3,11 +3,17 @@
 package e2e_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,21 +55,88 @@ spec:
 const warmGroup = "warm." + clusterName
 
 // fillWarmPool creates the group, and waits until a machine of its pool is stopped. That machine has completed the launch
-// hook: it has the images.
+// hook: it waited for its agent, and it has the images.
 func fillWarmPool(e *environment) {
 	file := filepath.Join(e.t.TempDir(), "warm.yaml")
 	writeFile(e.t, file, warmManifest)
 	e.runSlipway("replace", "-f", file, "--name", clusterName, "--yes")
 	start := time.Now()
+	states := e.watchPool()
 	e.runSlipway("apply", clusterName, "--yes")
-	e.waitForPooled()
+	prepared := e.waitForPooled()
+	seen := states()[prepared]
+	waits := slices.Index(seen, types.LifecycleStateWarmedPendingWait)
+	if stops := slices.Index(seen, types.LifecycleStateWarmedStopped); waits < 0 || stops < waits {
+		e.t.Errorf("machine %s of the pool was %v, want Warmed:Pending:Wait before Warmed:Stopped", prepared, seen)
+	}
 	e.t.Logf("COUNT warm pool: a machine was prepared and stopped after %s", time.Since(start).Round(100*time.Millisecond))
 	e.waitHealthy(5 * time.Minute)
+	e.checkPulled(prepared)
+}
+
+// watchPool looks at the pool until the function that it returns is called, which returns the lifecycle states of each
+// machine, in the order in which they were seen.
+func (e *environment) watchPool() func() map[string][]types.LifecycleState {
+	ctx, cancel := context.WithCancel(e.t.Context())
+	api := autoscaling.NewFromConfig(e.aws)
+	done := make(chan map[string][]types.LifecycleState, 1)
+	go func() {
+		seen := map[string][]types.LifecycleState{}
+		for ctx.Err() == nil {
+			pool, err := api.DescribeWarmPool(ctx, &autoscaling.DescribeWarmPoolInput{AutoScalingGroupName: aws.String(warmGroup)})
+			if err == nil { // else the group does not exist yet
+				for _, i := range pool.Instances {
+					if id := *i.InstanceId; !slices.Contains(seen[id], i.LifecycleState) {
+						seen[id] = append(seen[id], i.LifecycleState)
+					}
+				}
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(200 * time.Millisecond):
+			}
+		}
+		done <- seen
+	}()
+	return func() map[string][]types.LifecycleState {
+		cancel()
+		return <-done
+	}
+}
+
+// checkPulled checks that a stopped machine of the pool has the images that a worker of another group runs. They were pulled
+// before its launch hook was completed: containerd has listed them on its disk since.
+func (e *environment) checkPulled(prepared string) {
+	e.t.Helper()
+	if _, err := e.runInMachine(prepared, "true"); err == nil {
+		e.t.Errorf("machine %s of the pool is running", prepared)
+	}
+	path := filepath.Join(e.cache, "region", "instances", prepared, "data", "containerd", "io.containerd.metadata.v1.bolt", "meta.db")
+	database, err := os.ReadFile(path)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	workers := slices.Sorted(maps.Keys(e.listMachines("worker")))
+	workers = slices.DeleteFunc(workers, func(id string) bool { return id == prepared })
+	if len(workers) == 0 {
+		e.t.Fatal("there is no worker to compare with")
+	}
+	images := strings.Fields(e.mustRunInMachine(workers[0], "ctr --namespace k8s.io images list -q"))
+	for _, name := range []string{"pause", "kube-proxy", "flannel", "flannel-cni-plugin"} {
+		pattern := regexp.MustCompile("/" + name + "(:[^/@]*)?@sha256:")
+		at := slices.IndexFunc(images, pattern.MatchString)
+		switch {
+		case at < 0:
+			e.t.Errorf("worker %s has no image %s: %q", workers[0], name, images)
+		case !bytes.Contains(database, []byte(images[at])):
+			e.t.Errorf("machine %s of the pool was stopped without the image %s", prepared, images[at])
+		}
+	}
 }
 
 // waitForPooled waits for a stopped machine in the pool, for less time than the launch hook waits for a machine that does not
-// answer: so the agent has completed the hook.
-func (e *environment) waitForPooled() {
+// answer: so the agent has completed the hook. It returns the machine.
+func (e *environment) waitForPooled() (prepared string) {
 	e.t.Helper()
 	api := autoscaling.NewFromConfig(e.aws)
 	hooks, err := api.DescribeLifecycleHooks(e.t.Context(), &autoscaling.DescribeLifecycleHooksInput{AutoScalingGroupName: aws.String(warmGroup)})
@@ -77,11 +150,13 @@ func (e *environment) waitForPooled() {
 		}
 		for _, i := range pool.Instances {
 			if i.LifecycleState == types.LifecycleStateWarmedStopped {
+				prepared = *i.InstanceId
 				return nil
 			}
 		}
 		return fmt.Errorf("the pool has %+v", pool.Instances)
 	})
+	return prepared
 }
 
 // growFromWarmPool grows a group without a pool and the one with it, and prints how long both take. Here a download takes almost no
