@@ -23,7 +23,7 @@ import (
 )
 
 // mirrorAssets is the command of scripts `mirror CATALOG`: it serves a kubelet and an image on loopback until the script
-// ends, and writes a catalogue with the address of this mirror.
+// ends, writes a catalogue with the address of this mirror, and sets DIGEST to the digest of the image.
 func mirrorAssets(ts *testscript.TestScript, _ bool, args []string) {
 	dir := ts.MkAbs("mirror")
 	const url = "dl.k8s.io/release/v1.36.3/bin/linux/amd64/kubelet"
@@ -41,6 +41,9 @@ func mirrorAssets(ts *testscript.TestScript, _ bool, args []string) {
 	config.Architecture = "amd64"
 	image, err = mutate.ConfigFile(image, config)
 	ts.Check(err)
+	digest, err := image.Digest()
+	ts.Check(err)
+	ts.Setenv("DIGEST", digest.String())
 	index, err := layout.Write(filepath.Join(dir, "images"), empty.Index)
 	ts.Check(err)
 	ts.Check(index.AppendImage(image, layout.WithAnnotations(map[string]string{build.RefAnnotation: ref})))

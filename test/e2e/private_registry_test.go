@@ -5,23 +5,21 @@ package e2e_test
 import (
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ecr"
-	"github.com/aws/aws-sdk-go-v2/service/ecr/types"
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
 // The private registry of the region's account, and the address in it where the images of the cluster are.
@@ -90,44 +88,19 @@ func (e *environment) registryOptions(cfg aws.Config) []remote.Option {
 	}
 }
 
-// mirrorToECR pushes the built images of the cluster to the private registry, as `slipway assets mirror` does.
+// mirrorToECR fills the private registry with `slipway assets mirror`, which reaches it by its name in AWS, with TLS: through a
+// proxy, of which it knows no more than of any other. What it did is complete, so that a second run changes nothing.
 func mirrorToECR(e *environment) {
 	e.t.Helper()
-	built, err := layout.FromPath(filepath.Join(e.cache, "assets", "images"))
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	index, err := built.ImageIndex()
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	list, err := index.IndexManifest()
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	layers := "prod-" + region + "-starport-layer-bucket.s3." + region + ".amazonaws.com"
+	variables := regiontest.StartProxy(e.t, e.env["AWS_ENDPOINT_URL"], privateRegistry, layers)
+	maps.Copy(e.env, variables)
+	defer maps.DeleteFunc(e.env, func(name, _ string) bool { return variables[name] != "" })
 
-	api := ecr.NewFromConfig(e.aws)
-	options := e.registryOptions(e.aws)
-	for _, d := range list.Manifests {
-		text := d.Annotations["org.opencontainers.image.ref.name"]
-		if strings.Contains(text, "/e2e-test-images/") {
-			continue // of the conformance tests
-		}
-		ref, err := name.NewTag(privateMirror + "/" + text)
-		if err != nil {
-			e.t.Fatal(err)
-		}
-		_, err = api.CreateRepository(e.t.Context(), &ecr.CreateRepositoryInput{RepositoryName: aws.String(ref.RepositoryStr())})
-		if _, exists := errors.AsType[*types.RepositoryAlreadyExistsException](err); err != nil && !exists {
-			e.t.Fatal(err)
-		}
-		image, err := built.Image(d.Digest)
-		if err != nil {
-			e.t.Fatal(err)
-		}
-		if err := remote.Write(ref, image, options...); err != nil {
-			e.t.Fatalf("push %s: %v", ref, err)
-		}
+	e.runSlipway("assets", "mirror", "--to", privateMirror, "--yes")
+	again := e.runProgram(e.slipway, "assets", "mirror", "--to", privateMirror, "--yes")
+	if again.code != 0 || !strings.Contains(again.err, "are there; nothing changes") {
+		e.t.Errorf("a second run: exit %d, %s%s", again.code, again.out, again.err)
 	}
 }
 
