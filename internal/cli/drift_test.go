@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"os/exec"
 	"slices"
@@ -28,6 +29,9 @@ type shell struct {
 	t        *testing.T
 	env      map[string]string
 	resolver cli.Resolver // nil: this machine's
+	// registries of images; nil: they have all images
+	registries http.RoundTripper
+	stdin      string
 }
 
 func newShell(t *testing.T, r regiontest.Region) shell {
@@ -50,10 +54,14 @@ func newShell(t *testing.T, r regiontest.Region) shell {
 func (s shell) run(args ...string) (code int, stdout, stderr string) {
 	s.t.Helper()
 	var out, errs bytes.Buffer
+	registries := s.registries
+	if registries == nil {
+		registries = assettest.Registries{}
+	}
 	code = cli.Main(s.t.Context(), cli.Env{
-		Args: args, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs,
+		Args: args, Stdin: strings.NewReader(s.stdin), Stdout: &out, Stderr: &errs,
 		Getenv: func(k string) string { return s.env[k] }, Now: time.Now, Hostname: os.Hostname, Resolver: s.resolver,
-		Registries: assettest.Registries{},
+		Registries: registries,
 	})
 	return code, out.String(), errs.String()
 }

@@ -58,6 +58,8 @@ type Desired struct {
 	signed clusterstate.Signed
 	// sealsKeys is set if publishing seals keys for machines, set by BuildGraph.
 	sealsKeys bool
+	// unpinned is why the plan creates lost volumes and changes nothing else, set by ComputeVolumeRepair. Nil: it does not.
+	unpinned error
 }
 
 // Load reads the manifests of a cluster. A missing cluster is an error that wraps [store.ErrNotFound];

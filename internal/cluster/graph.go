@@ -38,7 +38,14 @@ func (session *Session) BuildGraph(ctx context.Context, d *Desired) error {
 	var inErr, pubErr error
 	var wg sync.WaitGroup
 	wg.Go(func() { in, inErr = session.buildModelInput(ctx, d) })
-	wg.Go(func() { publication, pubErr = session.buildPublication(ctx, d.View, d) })
+	wg.Go(func() {
+		if d.RepairsVolumesOnly() {
+			publication = withoutDocuments(d.Manifests.Groups)
+			return
+		}
+
+		publication, pubErr = session.buildPublication(ctx, d.View, d)
+	})
 	wg.Wait()
 	if err := errors.Join(inErr, pubErr); err != nil {
 		return err
@@ -66,6 +73,16 @@ func (session *Session) BuildGraph(ctx context.Context, d *Desired) error {
 	d.Graph, findings = model.Build(in)
 	if err := findings.Err(); err != nil {
 		return err
+	}
+
+	return session.findAllUnpublished(ctx, d)
+}
+
+// findAllUnpublished finds what the stores that machines and others read lack. The creation of lost volumes publishes nothing.
+func (session *Session) findAllUnpublished(ctx context.Context, d *Desired) error {
+	if d.RepairsVolumesOnly() {
+		d.MachineObjects = nil
+		return nil
 	}
 
 	if err := d.findUnpublished(ctx, session.Name); err != nil {

@@ -91,10 +91,12 @@ func explainAssets(cluster, group string, err error) error {
 		return explained
 	}
 
-	return diag.WithHint(
-		explained,
-		fmt.Sprintf("look its digest up: slipway get all %s -o yaml | slipway replace -f - --yes", cluster),
-	)
+	return diag.WithHint(explained, "look the digests of all images up: "+pinCommand(cluster))
+}
+
+// pinCommand returns the command that gives all images of a cluster digests.
+func pinCommand(cluster string) string {
+	return fmt.Sprintf("slipway get all %s -o yaml | slipway replace -f - --yes", cluster)
 }
 
 // ReadCatalog returns the cluster's asset catalogue with the repositories that its manifest sets. The error wraps

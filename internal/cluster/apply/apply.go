@@ -23,6 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster/explain"
 	"github.com/slipway-k8s/slipway/internal/cluster/operation"
 	"github.com/slipway-k8s/slipway/internal/cluster/stackapply"
+	"github.com/slipway-k8s/slipway/internal/lib/asset"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
@@ -165,7 +166,15 @@ func load(ctx context.Context, env *cluster.Env, req Request) (*run, error) {
 		return nil, err
 	}
 
-	r := &run{session: session, desired: desired, usesStack: via == clusterstate.CloudFormation}
+	r := &run{session: session, desired: desired}
+	if req.Options.RecreateLostVolumes {
+		if unpinned := session.FindUnpinned(ctx, desired); errors.Is(unpinned, asset.ErrNoDigest) {
+			r.provisioner = &volumeRepair{session: session, desired: desired, unpinned: unpinned}
+			return r, nil
+		}
+	}
+
+	r.usesStack = via == clusterstate.CloudFormation
 	if r.usesStack {
 		req.Stack.Risks = req.Options
 		r.provisioner = stackapply.New(session, desired, req.Stack)
@@ -193,9 +202,14 @@ func (r *run) execute(ctx context.Context, review cluster.Review) (Result, error
 		return result, r.discardAfter(ctx, err)
 	}
 
-	review.Manifests = r.desired.Manifests
-	adopt := func(ctx context.Context) error { return r.session.AdoptDocuments(ctx, r.desired) }
-	if err := r.session.RecordStart(ctx, r.desired.View, review, r.provisioner.Record, adopt); err != nil {
+	records := []func(context.Context) error{r.provisioner.Record}
+	if !r.desired.RepairsVolumesOnly() {
+		review.Manifests = r.desired.Manifests
+		adopt := func(ctx context.Context) error { return r.session.AdoptDocuments(ctx, r.desired) }
+		records = append(records, adopt)
+	}
+
+	if err := r.session.RecordStart(ctx, r.desired.View, review, records...); err != nil {
 		return result, r.discardAfter(ctx, err)
 	}
 

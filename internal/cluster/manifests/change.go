@@ -28,6 +28,7 @@ type Change struct {
 	usesPinnedCatalog bool // catalog is the one in the state store
 	prunes            bool // groups that are not given are removed
 	signed            clusterstate.Signed
+	pinned            []string // images that get digests, one line each
 }
 
 // LoadChange reads the manifests of a cluster. They may be invalid: the change may be their correction.
@@ -269,9 +270,9 @@ func (c Change) Name() string { return c.before.Cluster.Metadata.Name }
 // SetETag sets the version of one document that the change was made from.
 func (c Change) SetETag(key, etag string) { c.etags[key] = etag }
 
-// Lines returns the fields that differ in after, one line each.
+// Lines returns the fields that differ in after, and the images that get digests, one line each.
 func (c Change) Lines(after manifest.Set) []string {
-	return manifest.Diff(manifest.Default(c.before), after)
+	return slices.Concat(manifest.Diff(manifest.Default(c.before), after), c.pinned)
 }
 
 // Apply writes objects under the cluster's lock, and signs them if the cluster has a signature. kind is the operation in

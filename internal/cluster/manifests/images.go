@@ -6,8 +6,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 
@@ -71,21 +73,30 @@ func (c Change) PinImages(ctx context.Context, env *cluster.Env, after manifest.
 		return c, err
 	}
 
-	if countPinned(pinned) > countPinned(c.catalog) {
+	lines := describePinned(c.catalog, pinned)
+	if len(lines) > 0 {
 		c = c.WithCatalog(pinned)
+		c.pinned = lines
 	}
 
 	return c, nil
 }
 
-// countPinned returns how many images of a catalogue have digests.
-func countPinned(c asset.Catalog) int {
-	count := 0
-	for _, i := range c.Images {
-		if len(i.Digests) > 0 {
-			count++
+// describePinned returns the images that have digests in after and none in before, one line each.
+func describePinned(before, after asset.Catalog) []string {
+	var lines []string
+	for at, i := range after.Images {
+		if len(i.Digests) == 0 || len(before.Images[at].Digests) > 0 {
+			continue
 		}
+
+		var digests []string
+		for _, arch := range slices.Sorted(maps.Keys(i.Digests)) {
+			digests = append(digests, arch+" "+i.Digests[arch])
+		}
+
+		lines = append(lines, fmt.Sprintf("image %s %s: %s -> %s", i.Name, i.Version, i.Ref, strings.Join(digests, ", ")))
 	}
 
-	return count
+	return lines
 }
