@@ -370,6 +370,7 @@ type Etcd struct {
 
 	// RecreateVolumesAfter is for how long the volume of a member must have been lost, while the other members have a quorum,
 	// until the machine of its slot creates a new one, such as 5m: 2m to 24h. With Never, machines create no volumes, and cannot.
+	// In a Terraform configuration they never do: Terraform creates lost volumes.
 	RecreateVolumesAfter string `json:"recreateVolumesAfter,omitempty"`
 
 	// Discovery is how members find the addresses of the others: Tags or DNS. With Tags, machines look for the tags of the

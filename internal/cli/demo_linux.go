@@ -38,9 +38,10 @@ func newDemoCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Create a highly available cluster in a local region",
-		Long: `Download or build the assets, start the local region and create examples/ha.yaml in it: three control-plane machines and two
-workers over three zones, with real etcd and Kubernetes. Each step is a slipway command, printed as you would type it. The
-cluster keeps running; 'slipway region destroy' removes it. Rerun the command to resume after an interruption.
+		Long: `Download or build the assets, start the local region and create the default cluster in it: three control-plane machines and two
+workers over three zones, with real etcd and Kubernetes; examples/ha.yaml has the same manifests. Each step is a slipway command,
+printed as you would type it. The cluster keeps running; 'slipway region destroy' removes it. Rerun the command to resume after
+an interruption.
 
 The assets are what machines download: Kubernetes, etcd, containerd and images. On the first run upstream's releases are downloaded
 where the network allows it ('slipway assets fetch'); otherwise they are built from source, in about 25 minutes.

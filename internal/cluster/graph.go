@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
@@ -179,7 +180,7 @@ func (session *Session) buildModelInput(ctx context.Context, d *Desired) (model.
 	}
 
 	return model.Input{
-		Cluster:     d.Manifests.Cluster,
+		Cluster:     d.machineCluster(),
 		ClusterID:   session.ownership.ID,
 		Groups:      d.Manifests.Groups,
 		Account:     who.Account,
@@ -227,6 +228,17 @@ func readStoreSettings(ctx context.Context, s store.Store) (store.Settings, erro
 	}
 
 	return settings, nil
+}
+
+// machineCluster returns the cluster as its machines see it. In a Terraform configuration machines create no lost volumes:
+// Terraform's state would not have the new one, so the next 'terraform apply' would create another.
+func (d *Desired) machineCluster() v1alpha1.Cluster {
+	c := d.Manifests.Cluster
+	if d.ForTerraform {
+		c.Spec.Etcd.RecreateVolumesAfter = v1alpha1.RecreateVolumesNever
+	}
+
+	return c
 }
 
 // LoadGraph loads the manifests of a cluster and builds its graph for a template. forStack prepares it for a

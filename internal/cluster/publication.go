@@ -49,7 +49,7 @@ func (session *Session) buildPublication(
 		}
 
 		arch := d.Manifests.Arch(g.Spec.MachineType)
-		own := d.Manifests.Cluster // as the group sees it
+		own := d.machineCluster() // as the group sees it
 		own.Spec.KubernetesVersion = manifest.GroupVersion(d.Manifests.Cluster, g)
 		files, images, err := node.ResolveAssets(catalog, g.Spec, own.Spec.KubernetesVersion, arch)
 		if err != nil {

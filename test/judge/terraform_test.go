@@ -215,6 +215,31 @@ func TestTerraformChangesTemplates(t *testing.T) {
 	}
 }
 
+// TestTerraformCreatesLostVolumes: Terraform creates an etcd volume that somebody has deleted, by itself, and nothing else. So
+// machines must not: Terraform would not know of their volume, and this one would be the second.
+func TestTerraformCreatesLostVolumes(t *testing.T) {
+	tf := newTerraform(t, t.TempDir())
+	dir := t.TempDir()
+	body := renderConfiguration(t, rendertest.Graph(t, manifest.NewSetOptions{}), terraform.Options{Region: "us-east-1"})
+	const region = `"region": "us-east-1"`
+	lost := bytes.Replace(body, []byte(region), []byte(`"lost": "volume/etcd-b", `+region), 1)
+	if bytes.Equal(lost, body) {
+		t.Fatalf("the configuration does not contain %s", region)
+	}
+	writeFile(t, dir, "main.tf.json", body)
+	tf.mustRunTerraform(t, dir, "apply", "-no-color", "-auto-approve", "-input=false")
+	writeFile(t, dir, "main.tf.json", lost)
+	tf.mustRunTerraform(t, dir, "plan", "-no-color", "-input=false", "-out=plan")
+	if diff := cmp.Diff([]string{"aws_ebs_volume.etcd-b create"}, tf.readChanges(t, dir, "plan")); diff != "" {
+		t.Errorf("the plan (-want +got):\n%s", diff)
+	}
+	tf.mustRunTerraform(t, dir, "apply", "-no-color", "-input=false", "plan")
+	writeFile(t, dir, "main.tf.json", body)
+	if out, ok := tf.runTerraform(t, dir, "plan", "-no-color", "-detailed-exitcode", "-input=false"); !ok {
+		t.Errorf("the second plan has changes: %s", out)
+	}
+}
+
 // readChanges returns the changes of a saved plan, sorted: the address of each resource and the actions.
 func (tf *terraformRunner) readChanges(t *testing.T, dir, plan string) []string {
 	t.Helper()

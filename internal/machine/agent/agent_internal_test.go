@@ -323,6 +323,14 @@ func TestMount(t *testing.T) {
 			volumes: []types.Volume{slotVolume("vol-0", "a", "z", "", now.Add(-time.Hour)), slotVolume("vol-1", "a", "z", "i-me", now)},
 			known:   "vol-1", device: true, want: "vol-1",
 		},
+		"the one with data, not an empty one that was created later": {
+			volumes: []types.Volume{slotVolume("vol-1", "a", "z", "i-me", now), slotVolume("vol-2", "a", "z", "", now.Add(time.Hour))},
+			known:   "vol-1", device: true, want: "vol-1",
+		},
+		"the older one of two without data": {
+			volumes: []types.Volume{slotVolume("vol-0", "a", "z", "", now.Add(time.Hour)), slotVolume("vol-1", "a", "z", "", now)},
+			known:   "vol-lost", device: true, blkid: 2, want: "vol-1", format: true, attach: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := &HostFS{Dir: t.TempDir()}

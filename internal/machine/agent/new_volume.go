@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,6 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/smithy-go"
 
+	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
@@ -49,6 +51,16 @@ type volumeMaker struct {
 	watch  etcd.VolumeWatch
 	looked time.Time
 	reason string
+	// joined is the volume on which the slot's member had data last.
+	joined string
+}
+
+// newVolumeRecord is the content of a slot's record of the volume that its machine has created.
+type newVolumeRecord struct {
+	// Lost is the volume on which the slot's member had data last. If it has had data on another one since, the record is old.
+	Lost string `json:"lost"`
+	// Volume was created last.
+	Volume string `json:"volume"`
 }
 
 func newVolumeMaker(m *etcdMember) *volumeMaker {
@@ -100,6 +112,9 @@ func (v *volumeMaker) look(ctx context.Context, after time.Duration) string {
 
 	v.watch = etcd.VolumeWatch{} // EC2 may list the new volume some time later
 	v.member.agent.Log.Info("created a volume", slog.String("volume", id), slog.String("reason", step.Reason))
+	if err := v.recordNewVolume(ctx, id); err != nil {
+		return err.Error() // if this volume is lost too, the same request is sent once more
+	}
 
 	return "created volume " + id + ": " + step.Reason
 }
@@ -107,34 +122,13 @@ func (v *volumeMaker) look(ctx context.Context, after time.Duration) string {
 // gather adds what EC2, the store and the other members know, and returns the key of the other slots' volumes.
 func (v *volumeMaker) gather(ctx context.Context, f *etcd.VolumeFacts) (string, error) {
 	m := v.member
-	record, err := m.readJoinedRecord(ctx)
-	if err != nil {
+	if err := v.gatherLost(ctx, f); err != nil {
 		return "", err
-	}
-
-	absent, err := m.readAbsent(ctx, f.Slot)
-	if err != nil {
-		return "", err
-	}
-
-	if !absent { // else apply creates the volume of a slot that has returned
-		f.Lost = record.Volume
 	}
 
 	listed, err := m.agent.ec2Client().ListVolumes(ctx)
 	if err != nil {
 		return "", err
-	}
-
-	if f.Lost != "" {
-		byID, err := m.agent.ec2Client().findVolumes(ctx, []string{f.Lost})
-		if err != nil {
-			return "", err
-		}
-
-		for _, found := range byID {
-			f.Found = append(f.Found, found.ID)
-		}
 	}
 
 	key := ""
@@ -153,6 +147,56 @@ func (v *volumeMaker) gather(ctx context.Context, f *etcd.VolumeFacts) (string, 
 	f.Busy = v.busy(ctx)
 
 	return key, nil
+}
+
+// gatherLost adds the volume that was lost last: the one on which the slot's member had data, or the one that a machine created
+// after it. Either may still exist, whatever its tags are.
+func (v *volumeMaker) gatherLost(ctx context.Context, f *etcd.VolumeFacts) error {
+	m := v.member
+	record, err := m.readJoinedRecord(ctx)
+	if err != nil {
+		return err
+	}
+
+	absent, err := m.readAbsent(ctx, f.Slot)
+	if err != nil || absent || record.Volume == "" { // apply creates the volume of a slot that has returned
+		return err
+	}
+
+	v.joined = record.Volume
+	f.Lost = record.Volume
+	ids := []string{record.Volume}
+	key := node.EtcdNewVolumeKey(m.agent.doc.Cluster, f.Slot)
+	created, err := readJSONObject[newVolumeRecord](ctx, m.store, key)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+
+	if created != nil && created.Lost == record.Volume {
+		f.Lost = created.Volume
+		ids = append(ids, created.Volume)
+	}
+
+	existing, err := m.agent.ec2Client().findVolumes(ctx, ids)
+	for _, found := range existing {
+		f.Found = append(f.Found, found.ID)
+	}
+
+	return err
+}
+
+// recordNewVolume stores which volume was created. EC2 answers a request with a token that it knows with the volume of the
+// first request, also when that no longer exists: the loss of this volume needs another token.
+func (v *volumeMaker) recordNewVolume(ctx context.Context, id string) error {
+	m := v.member
+	body, err := json.Marshal(newVolumeRecord{Lost: v.joined, Volume: id})
+	if err != nil {
+		return fmt.Errorf("encode the record of a new volume: %w", err)
+	}
+
+	_, err = m.store.Put(ctx, node.EtcdNewVolumeKey(m.agent.doc.Cluster, m.slot.Name), body)
+
+	return err
 }
 
 // askMembers returns the membership list of a healthy peer of the newest generation.
@@ -194,8 +238,8 @@ func (v *volumeMaker) findChanges(ctx context.Context) string {
 	return ""
 }
 
-// request creates the volume. The token depends on the lost volume only: another machine of the slot, or another process of the
-// agent, gets the same one.
+// request creates the volume. The token depends on the volume that was lost last: another machine of the slot, or another process
+// of the agent, gets the same volume, and the next loss another one.
 func (v *volumeMaker) request(ctx context.Context, lost, key string) (string, error) {
 	a := v.member.agent
 	slot := v.member.slot.Name

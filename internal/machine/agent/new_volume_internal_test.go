@@ -4,7 +4,9 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +27,7 @@ import (
 type creatingEC2 struct {
 	fakeEC2
 	requests []*ec2.CreateVolumeInput
+	created  map[string]string // volumes by token
 	refuse   bool
 }
 
@@ -32,7 +35,7 @@ func (f *creatingEC2) DescribeVolumes(_ context.Context, in *ec2.DescribeVolumes
 	out := &ec2.DescribeVolumesOutput{}
 	for _, v := range f.volumes {
 		byID := *in.Filters[0].Name == "volume-id"
-		if byID == (byID && in.Filters[0].Values[0] == *v.VolumeId) && (byID || tagValue(v.Tags, tagSlot) != "") {
+		if byID == (byID && slices.Contains(in.Filters[0].Values, *v.VolumeId)) && (byID || tagValue(v.Tags, tagSlot) != "") {
 			out.Volumes = append(out.Volumes, v)
 		}
 	}
@@ -44,7 +47,13 @@ func (f *creatingEC2) CreateVolume(_ context.Context, in *ec2.CreateVolumeInput,
 		return nil, &smithy.GenericAPIError{Code: "UnauthorizedOperation", Message: "You are not authorized to perform this operation."}
 	}
 	f.requests = append(f.requests, in)
-	return &ec2.CreateVolumeOutput{VolumeId: aws.String("vol-new")}, nil
+	if f.created == nil {
+		f.created = map[string]string{}
+	}
+	if f.created[*in.ClientToken] == "" {
+		f.created[*in.ClientToken] = fmt.Sprintf("vol-new%d", len(f.created))
+	}
+	return &ec2.CreateVolumeOutput{VolumeId: aws.String(f.created[*in.ClientToken])}, nil
 }
 
 // newLossTest returns the maker of a machine of slot a, whose volume vol-a is lost, and its EC2.
@@ -85,11 +94,11 @@ func newLossTest(t *testing.T) (*volumeMaker, *creatingEC2, func(looks int) stri
 
 // TestNewVolume: the machine of a slot creates the volume as apply would, after the time of the document, and once.
 func TestNewVolume(t *testing.T) {
-	v, api, look := newLossTest(t)
+	_, api, look := newLossTest(t)
 	if got := look(30); !strings.Contains(got, "for 4m50s: a new one is created after 5m0s") || len(api.requests) != 0 {
 		t.Fatalf("%s: %d requests", got, len(api.requests))
 	}
-	if got := look(1); !strings.HasPrefix(got, "created volume vol-new: volume vol-a of slot a is lost") {
+	if got := look(1); !strings.HasPrefix(got, "created volume vol-new0: volume vol-a of slot a is lost") {
 		t.Fatal(got)
 	}
 	in := api.requests[0]
@@ -108,11 +117,46 @@ func TestNewVolume(t *testing.T) {
 		t.Errorf("%+v", in)
 	}
 
-	// EC2 does not list it yet, and the agent was killed: the next process asks for the same one.
-	*v = *newLikeVolumeMaker(v)
+}
+
+// TestNewVolumeOfKilledAgent: an agent that is killed before it knows which volume it has created asks for the same one.
+func TestNewVolumeOfKilledAgent(t *testing.T) {
+	v, api, look := newLossTest(t)
 	look(31)
-	if len(api.requests) != 2 || *api.requests[1].ClientToken != *in.ClientToken {
-		t.Errorf("%d requests, with another token", len(api.requests))
+	if err := v.member.store.Delete(t.Context(), node.EtcdNewVolumeKey("demo", "a")); err != nil {
+		t.Fatal(err)
+	}
+	*v = *newLikeVolumeMaker(v)
+	if got := look(31); !strings.HasPrefix(got, "created volume vol-new0: ") || len(api.requests) != 2 {
+		t.Errorf("%s: %d requests", got, len(api.requests))
+	}
+}
+
+// TestSecondLoss: if the new volume is lost too before the member had data on it, another one is created: EC2 would answer the
+// same request with the lost volume.
+func TestSecondLoss(t *testing.T) {
+	v, api, look := newLossTest(t)
+	look(31)
+	if got := look(30); !strings.Contains(got, "volume vol-new0 of slot a is lost for 4m50s") || len(api.requests) != 1 {
+		t.Errorf("%s: %d requests", got, len(api.requests))
+	}
+	*v = *newLikeVolumeMaker(v) // another process, or another machine
+	if got := look(31); !strings.HasPrefix(got, "created volume vol-new1: volume vol-new0 of slot a is lost") || len(api.requests) != 2 {
+		t.Errorf("%s: %d requests", got, len(api.requests))
+	}
+
+	// It exists although it has lost its tags.
+	api.add("vol-new1", "", "us-east-1a", "available")
+	if got := look(40); !strings.Contains(got, "has volume vol-new1") || len(api.requests) != 2 {
+		t.Errorf("%s: %d requests", got, len(api.requests))
+	}
+
+	// After the member had data there, the record is old.
+	if err := v.member.writeJoinedRecord(t.Context(), joinedRecord{Volume: "vol-c"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := look(1); !strings.Contains(got, "volume vol-c of slot a is lost for 0s") {
+		t.Error(got)
 	}
 }
 

@@ -17,9 +17,10 @@ type VolumeFacts struct {
 	Slot string
 	// After is for how long no volume must have existed; 0: only the operator creates volumes.
 	After time.Duration
-	// Lost is the volume on which the slot's member had data; empty if it never had any.
+	// Lost is the volume on which the slot's member had data, or the one that a machine created after the loss of that; empty if
+	// it never had any.
 	Lost string
-	// Found are the volumes of the slot in all zones and states, and Lost whatever its tags are, as EC2 lists them now.
+	// Found are the volumes of the slot in all zones and states, and both of these whatever their tags are, as EC2 lists them now.
 	Found []string
 	// Members is the membership list of a healthy peer; nil while no peer answers with a quorum.
 	Members []Member

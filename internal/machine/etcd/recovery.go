@@ -230,8 +230,7 @@ func DecideRecovery(f RecoveryFacts) RecoveryStep {
 		step.Reason = describeLoss(lost, f) + ": spec.etcd.quorumLoss.recovery is Manual"
 
 	case f.firstUnknown() != "":
-		step.Reason = fmt.Sprintf("%s; waiting for a report of slot %s, whose volume may have newer data",
-			describeLoss(lost, f), f.firstUnknown())
+		step.Reason = fmt.Sprintf("%s; waiting for a report of slot %s may have newer data", describeLoss(lost, f), f.firstUnknown())
 
 	default:
 		return f.decideSource(step)
@@ -269,11 +268,13 @@ func (f RecoveryFacts) isRestoring() bool {
 	return slices.ContainsFunc(f.Slots, func(s SlotState) bool { return s.Slot == f.Restoring && s.Report != nil })
 }
 
-// firstUnknown returns a slot with a volume of which no machine reports what it holds; empty if there is none.
+// firstUnknown returns a slot and its volume of which no machine reports what it holds; empty if there is none.
 func (f RecoveryFacts) firstUnknown() string {
 	for _, s := range f.Slots {
-		if len(s.Volumes) > 0 && !s.isKnown() {
-			return s.Slot
+		for _, v := range s.Volumes {
+			if s.Report == nil || s.Report.Volume != v {
+				return s.Slot + ", whose volume " + v
+			}
 		}
 	}
 

@@ -217,7 +217,7 @@ func TestDecideRecovery(t *testing.T) {
 				f.Slot = "b"
 				f.Backup = verified("b1", 1, 2, 5)
 			},
-			etcd.RecoverWait, "waiting for a report of slot a",
+			etcd.RecoverWait, "waiting for a report of slot a, whose volume vol-old may have newer data",
 		},
 		"the only volume is lost": {
 			[]etcd.SlotState{survivor("a", 0, 0, 0)},

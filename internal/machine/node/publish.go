@@ -67,6 +67,9 @@ func EtcdJoinedKey(cluster, slot string) string { return EtcdPrefix(cluster) + "
 // EtcdAbsentKey returns the key of the record that a slot is not in the control plane and etcd has no member of it.
 func EtcdAbsentKey(cluster, slot string) string { return EtcdPrefix(cluster) + "absent/" + slot }
 
+// EtcdNewVolumeKey returns the key of the record of the volume that a slot's machine has created after a loss.
+func EtcdNewVolumeKey(cluster, slot string) string { return EtcdPrefix(cluster) + "created/" + slot }
+
 // EtcdResizeKey returns the key of the record of what the removal of etcd members waits for.
 func EtcdResizeKey(cluster string) string { return EtcdPrefix(cluster) + "resize" }
 

@@ -92,8 +92,8 @@ func (st *serviceState) refuseSnapshot(id string) error {
 func (s volumeHandlers) createVolume(in *sdk.CreateVolumeInput) (*sdk.Volume, error) {
 	if ids, err := s.idempotentResult("CreateVolume", in.ClientToken, in); err != nil {
 		return nil, err
-	} else if len(ids) == 1 && s.st.Volumes[ids[0]] != nil {
-		return s.st.Volumes[ids[0]], nil
+	} else if len(ids) == 1 {
+		return s.findCreatedVolume(ids[0], in), nil
 	}
 
 	if in.Size == nil && in.SnapshotId == nil {
@@ -134,6 +134,23 @@ func (s volumeHandlers) createVolume(in *sdk.CreateVolumeInput) (*sdk.Volume, er
 	s.beginCreateVolume(id)
 
 	return v, nil
+}
+
+// findCreatedVolume returns the volume that an earlier request with the same token has created. EC2 does nothing further for
+// such a request, also if the volume was deleted meanwhile.
+func (s volumeHandlers) findCreatedVolume(id string, in *sdk.CreateVolumeInput) *sdk.Volume {
+	if v := s.st.Volumes[id]; v != nil {
+		return v
+	}
+
+	return &sdk.Volume{
+		VolumeId:         &id,
+		AvailabilityZone: in.AvailabilityZone,
+		Size:             in.Size,
+		VolumeType:       in.VolumeType,
+		Encrypted:        in.Encrypted,
+		State:            new(sdk.VolumeStateDeleted),
+	}
 }
 
 func (st *serviceState) findVolume(id *string) (*sdk.Volume, error) {

@@ -18,7 +18,7 @@ func main() {
 	schemas, err := readSchemas(os.Getenv("SLIPWAY_TERRAFORM_SCHEMA"))
 	if err == nil {
 		err = tf5server.Serve("registry.terraform.io/hashicorp/aws", func() tfprotov5.ProviderServer {
-			return provider{schemas: schemas}
+			return provider{schemas: schemas, lost: new(string)}
 		})
 	}
 

@@ -17,6 +17,8 @@ import (
 type provider struct {
 	tfprotov5.ProviderServer
 	schemas map[string]*tfprotov5.Schema
+	// lost is the tag slipway.dev/address of the resources that somebody has deleted, set by the configuration.
+	lost *string
 }
 
 // resourceType returns the type of the values of a resource type.
@@ -49,7 +51,10 @@ func (p provider) GetProviderSchema(
 ) (*tfprotov5.GetProviderSchemaResponse, error) {
 	return &tfprotov5.GetProviderSchemaResponse{
 		Provider: &tfprotov5.Schema{Block: &tfprotov5.SchemaBlock{
-			Attributes: []*tfprotov5.SchemaAttribute{{Name: "region", Type: tftypes.String, Optional: true}},
+			Attributes: []*tfprotov5.SchemaAttribute{
+				{Name: "lost", Type: tftypes.String, Optional: true},
+				{Name: "region", Type: tftypes.String, Optional: true},
+			},
 		}},
 		ResourceSchemas: p.schemas,
 	}, nil
@@ -71,12 +76,25 @@ func (p provider) PrepareProviderConfig(
 	return &tfprotov5.PrepareProviderConfigResponse{PreparedConfig: r.Config}, nil
 }
 
-// ConfigureProvider implements the protocol.
+// ConfigureProvider implements the protocol. It sets which resources are lost.
 func (p provider) ConfigureProvider(
-	context.Context,
-	*tfprotov5.ConfigureProviderRequest,
+	_ context.Context,
+	r *tfprotov5.ConfigureProviderRequest,
 ) (*tfprotov5.ConfigureProviderResponse, error) {
-	return &tfprotov5.ConfigureProviderResponse{}, nil
+	config, err := r.Config.Unmarshal(tftypes.Object{AttributeTypes: map[string]tftypes.Type{
+		"lost":   tftypes.String,
+		"region": tftypes.String,
+	}})
+	if err != nil {
+		return nil, err
+	}
+
+	values := map[string]tftypes.Value{}
+	if err := config.As(&values); err != nil {
+		return nil, err
+	}
+
+	return &tfprotov5.ConfigureProviderResponse{}, values["lost"].As(p.lost)
 }
 
 // StopProvider implements the protocol.
@@ -115,12 +133,54 @@ func (p provider) UpgradeResourceState(
 	return &tfprotov5.UpgradeResourceStateResponse{UpgradedState: &state}, err
 }
 
-// ReadResource implements the protocol. Resources do not drift, so it returns the current state.
+// ReadResource implements the protocol. Resources do not drift, so it returns the current state, or nothing for one that is
+// lost.
 func (p provider) ReadResource(
 	_ context.Context,
 	r *tfprotov5.ReadResourceRequest,
 ) (*tfprotov5.ReadResourceResponse, error) {
-	return &tfprotov5.ReadResourceResponse{NewState: r.CurrentState}, nil
+	if *p.lost == "" {
+		return &tfprotov5.ReadResourceResponse{NewState: r.CurrentState}, nil
+	}
+
+	typ, err := p.resourceType(r.TypeName)
+	if err != nil {
+		return nil, err
+	}
+
+	current, err := r.CurrentState.Unmarshal(typ)
+	if err != nil {
+		return nil, err
+	}
+
+	address, err := addressOf(current)
+	if err != nil || address != *p.lost {
+		return &tfprotov5.ReadResourceResponse{NewState: r.CurrentState}, err
+	}
+
+	state, err := tfprotov5.NewDynamicValue(typ, tftypes.NewValue(typ, nil))
+
+	return &tfprotov5.ReadResourceResponse{NewState: &state}, err
+}
+
+// addressOf returns the tag slipway.dev/address of a resource; empty if it has none.
+func addressOf(resource tftypes.Value) (string, error) {
+	attributes := map[string]tftypes.Value{}
+	if err := resource.As(&attributes); err != nil {
+		return "", err
+	}
+
+	tags := map[string]tftypes.Value{}
+	if value, ok := attributes["tags"]; !ok || value.As(&tags) != nil {
+		return "", nil // tags in blocks, as of Auto Scaling groups
+	}
+
+	address := ""
+	if value, ok := tags["slipway.dev/address"]; ok {
+		return address, value.As(&address)
+	}
+
+	return address, nil
 }
 
 // PlanResourceChange implements the protocol. The computed attributes of a new resource are unknown
