@@ -171,7 +171,8 @@ type WarmPool struct {
 	PoolState string `json:"poolState,omitempty"`
 
 	// ReuseOnScaleIn returns machines to the pool when the group shrinks, instead of terminating
-	// them.
+	// them. They are drained first, and are no nodes while they are stopped. The pool must be
+	// Stopped.
 	ReuseOnScaleIn bool `json:"reuseOnScaleIn,omitempty"`
 }
 

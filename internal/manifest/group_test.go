@@ -123,7 +123,14 @@ func TestGroupsAreChecked(t *testing.T) {
 		"instanceConnectSecurityGroup \"eice-1\": is not a valid security group ID": func(s *manifest.Set, _ *spec) {
 			s.Cluster.Spec.MachineAccess.InstanceConnectSecurityGroup = "eice-1"
 		},
-		"poolState \"Hibernated\": is not one of":                func(_ *manifest.Set, g *spec) { g.WarmPool = v1alpha1.WarmPool{MinSize: 1, PoolState: "Hibernated"} },
+		"poolState \"Hibernated\": is not one of": func(_ *manifest.Set, g *spec) { g.WarmPool = v1alpha1.WarmPool{MinSize: 1, PoolState: "Hibernated"} },
+		"reuseOnScaleIn \"true\": needs machines that are stopped in the pool": func(_ *manifest.Set, g *spec) {
+			g.WarmPool = v1alpha1.WarmPool{MinSize: 1, PoolState: "Running", ReuseOnScaleIn: true}
+		},
+		"warning: instancegroup/workers: spec.warmPool.reuseOnScaleIn \"true\": does not hold for the cluster autoscaler": func(_ *manifest.Set, g *spec) {
+			g.Autoscale, g.MaxSize = true, new(3)
+			g.WarmPool = v1alpha1.WarmPool{MinSize: 1, ReuseOnScaleIn: true}
+		},
 		"control-plane: spec.warmPool: is for workers":           func(s *manifest.Set, _ *spec) { s.Groups[0].Spec.WarmPool.MinSize = 1 },
 		"spec.warmPool: cannot be combined with mixed":           spot(func(g *spec) { g.WarmPool.MinSize = 1 }),
 		"maxGroupPreparedCapacity \"1\": is less than minSize 2": func(_ *manifest.Set, g *spec) { g.WarmPool.MaxGroupPreparedCapacity = 1 },

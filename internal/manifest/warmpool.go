@@ -28,6 +28,8 @@ func (v validator) checkWarmPool(spec v1alpha1.InstanceGroupSpec) {
 		return
 	}
 
+	checkReuse(v, spec)
+
 	v.checkChoice("spec.warmPool.poolState", p.PoolState, poolStopped, poolRunning)
 	v.checkRange("spec.warmPool.minSize", p.MinSize, 0, maxGroupSize)
 	if spec.Role != v1alpha1.RoleWorker {
@@ -55,5 +57,27 @@ func (v validator) checkWarmPool(spec v1alpha1.InstanceGroupSpec) {
 
 	if p.MinSize == 0 && p.MaxGroupPreparedCapacity == 0 && spec.MinMachines() == spec.MaxMachines() {
 		v.warnf("spec.warmPool", "", "raise maxSize, or set warmPool.minSize", "is empty while the group's minSize equals maxSize")
+	}
+}
+
+// checkReuse checks reuseOnScaleIn.
+func checkReuse(v validator, spec v1alpha1.InstanceGroupSpec) {
+	p := spec.WarmPool
+	if p.ReuseOnScaleIn && p.PoolState == poolRunning {
+		v.errorf(
+			"spec.warmPool.reuseOnScaleIn",
+			"true",
+			"use poolState Stopped, or leave out reuseOnScaleIn",
+			"needs machines that are stopped in the pool: the kubelet of a running one would keep its node",
+		)
+	}
+
+	if p.ReuseOnScaleIn && spec.Autoscale {
+		v.warnf(
+			"spec.warmPool.reuseOnScaleIn",
+			"true",
+			"leave out one of the two if that is not wanted",
+			"does not hold for the cluster autoscaler, which terminates the machines that it removes",
+		)
 	}
 }

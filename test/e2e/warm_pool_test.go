@@ -23,7 +23,7 @@ import (
 )
 
 // TestWarmPool gives a group a warm pool. A machine of the pool is stopped with its images, and joins when the group grows; a
-// machine without a pool is measured next to it.
+// machine without a pool is measured next to it. When the group shrinks, a machine returns to the pool, and joins again later.
 func TestWarmPool(t *testing.T) {
 	skipUnlessLong(t)
 	e := newEnvironment(t)
@@ -31,6 +31,7 @@ func TestWarmPool(t *testing.T) {
 		{"up", createCluster},
 		{"a pool fills", fillWarmPool},
 		{"the group grows from the pool", growFromWarmPool},
+		{"a machine returns to the pool", returnToWarmPool},
 		{"delete leaves nothing", func(e *environment) { e.runSlipway("delete", "cluster", clusterName, "--yes") }},
 	} {
 		e.runStep(t, s)
@@ -47,8 +48,8 @@ spec:
   minSize: 1
   maxSize: 3
   warmPool:
-    minSize: 1
     maxGroupPreparedCapacity: 2
+    reuseOnScaleIn: true
 `
 
 // warmGroup is the name of its Auto Scaling group.
@@ -160,9 +161,9 @@ func (e *environment) waitForPooled() (prepared string) {
 }
 
 // growFromWarmPool grows a group without a pool and the one with it, and prints how long both take. Here a download takes almost no
-// time, and the pool launches another machine meanwhile, so it is not said which one takes longer.
+// time, so it is not said which one takes longer.
 func growFromWarmPool(e *environment) {
-	cold := e.measureGrowth("workers."+clusterName, 3) // first: a pool that has given a machine away launches another one
+	cold := e.measureGrowth("workers."+clusterName, 3)
 	e.t.Logf("COUNT cold boot: a node was Ready %s after its group without a warm pool grew", cold.Round(100*time.Millisecond))
 	warm := e.measureGrowth(warmGroup, 2)
 	e.t.Logf("COUNT warm pool: a node was Ready %s after its group with a warm pool grew", warm.Round(100*time.Millisecond))
@@ -185,4 +186,55 @@ func (e *environment) measureGrowth(group string, size int) time.Duration {
 		return nil
 	})
 	return time.Since(start)
+}
+
+// returnToWarmPool shrinks the group: a machine is drained and stopped, and its Node is deleted. When the group grows again, that
+// machine is started, and its Node is schedulable.
+func returnToWarmPool(e *environment) {
+	api := autoscaling.NewFromConfig(e.aws)
+	before := e.groupMachines(api)
+	e.scaling("set-desired-capacity", "--auto-scaling-group-name", warmGroup, "--desired-capacity", "1")
+	var slept string
+	e.waitUntil("a machine of the group sleeps in the pool", 4*time.Minute, func() error {
+		pool, err := api.DescribeWarmPool(e.t.Context(), &autoscaling.DescribeWarmPoolInput{AutoScalingGroupName: aws.String(warmGroup)})
+		if err != nil {
+			return err
+		}
+		for _, i := range pool.Instances {
+			if slices.Contains(before, *i.InstanceId) && i.LifecycleState == types.LifecycleStateWarmedStopped {
+				slept = *i.InstanceId
+				return nil
+			}
+		}
+		return fmt.Errorf("the pool has %+v, the group had %v", pool.Instances, before)
+	})
+	e.waitUntil("its node is gone", 4*time.Minute, func() error {
+		if nodes := e.kubectl("get", "nodes", "-o", "jsonpath={.items[*].spec.providerID}"); strings.Contains(nodes, slept) {
+			return textError("nodes " + nodes)
+		}
+		return nil
+	})
+	e.waitHealthy(5 * time.Minute)
+	again := e.measureGrowth(warmGroup, 2)
+	e.t.Logf("COUNT warm pool: a node was Ready %s after a machine that had returned was started", again.Round(100*time.Millisecond))
+	if now := e.groupMachines(api); !slices.Contains(now, slept) {
+		e.t.Fatalf("machine %s slept; the group has %v", slept, now)
+	}
+	if cordoned := e.kubectl("get", "nodes", "-o", "jsonpath={.items[?(@.spec.unschedulable)].metadata.name}"); cordoned != "" {
+		e.t.Fatalf("nodes %s are cordoned", cordoned)
+	}
+}
+
+// groupMachines returns the machines of the group, without those in its pool.
+func (e *environment) groupMachines(api *autoscaling.Client) []string {
+	e.t.Helper()
+	out, err := api.DescribeAutoScalingGroups(e.t.Context(), &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{warmGroup}})
+	if err != nil || len(out.AutoScalingGroups) != 1 {
+		e.t.Fatalf("group %s: %+v, %v", warmGroup, out, err)
+	}
+	var ids []string
+	for _, i := range out.AutoScalingGroups[0].Instances {
+		ids = append(ids, *i.InstanceId)
+	}
+	return ids
 }

@@ -83,6 +83,31 @@ func (d nodeDrain) cordon(ctx context.Context, reason string) error {
 	})
 }
 
+// uncordon undoes cordon. It changes nothing on a node that somebody else cordoned, or that is not registered yet. The label stays
+// if the node has it in any case.
+func (d nodeDrain) uncordon(ctx context.Context, keepsLabel bool) error {
+	var n Node
+	path := "/api/v1/nodes/" + d.node
+	err := d.api.Get(ctx, path, &n)
+	if errors.Is(err, kube.ErrNotFound) || err == nil && n.Metadata.Annotations[terminatingAnnotation] == "" {
+		return nil
+	}
+
+	if err != nil {
+		return err
+	}
+
+	metadata := map[string]any{"annotations": map[string]any{terminatingAnnotation: nil}}
+	if !keepsLabel {
+		metadata["labels"] = map[string]any{excludeLabel: nil}
+	}
+
+	return d.api.MergePatch(ctx, path, map[string]any{
+		"metadata": metadata,
+		"spec":     map[string]any{"unschedulable": false},
+	})
+}
+
 // hasLoadBalancers reports whether the cluster has Services of type LoadBalancer.
 func (d nodeDrain) hasLoadBalancers(ctx context.Context) (bool, error) {
 	var list struct {

@@ -63,7 +63,7 @@ const rolePrefix = "node-role.kubernetes.io/"
 // because EC2 is eventually consistent.
 const missingInstanceGrace = 10 * time.Minute
 
-// NodeChanges returns the nodes to delete because they have no live machine, and the role label to add by node name.
+// NodeChanges returns the nodes to delete because they have no live machine or one that sleeps in a warm pool, and the role label to add by node name.
 // A node belongs to the live machine of its name. Its provider id only tells a node from one of an earlier machine of
 // this name: a kubelet can forge it or leave it out, but not the name in its certificate. EC2 certainly lists the machines of nodes
 // that were created before listed.
@@ -86,7 +86,7 @@ func NodeChanges(nodes []Node, machines []Machine, listed time.Time) (terminated
 		isOld := n.Metadata.CreationTimestamp.Before(listed)
 
 		switch {
-		case ended[id], isOld && (!alive || id != "" && id != own.ID):
+		case ended[id], alive && id == own.ID && own.sleeps(n), isOld && (!alive || id != "" && id != own.ID):
 			terminated = append(terminated, n)
 		case alive && id == own.ID:
 			label := roleLabel(own)
@@ -110,6 +110,14 @@ func roleLabel(m Machine) string {
 
 // isTerminated reports whether the machine will never run again.
 func (m Machine) isTerminated() bool { return m.State == "terminated" || m.State == "shutting-down" }
+
+// sleeps reports whether the machine of a node is in a warm pool: it was drained, and then stopped. Its kubelet registers the node
+// again when Auto Scaling starts it. A machine that somebody else stops keeps its node.
+func (m Machine) sleeps(n Node) bool {
+	isStopped := m.State == "stopping" || m.State == "stopped"
+
+	return isStopped && n.Metadata.Annotations[terminatingAnnotation] != ""
+}
 
 // nodeWork is what [Agent.reconcileNodes] has to change.
 type nodeWork struct {
@@ -199,7 +207,7 @@ func changeNodes(ctx context.Context, a *Agent, api kube.Client, work nodeWork) 
 	var errs []error
 	for _, n := range work.terminated {
 		a.Log.Info(
-			"deleting node of a terminated instance",
+			"deleting node of an instance that has terminated or sleeps",
 			slog.String("node", n.Metadata.Name),
 			slog.String("instance", n.Spec.ProviderID),
 		)

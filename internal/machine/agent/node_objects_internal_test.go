@@ -64,6 +64,38 @@ func TestNodesWithoutMachineAreRemoved(t *testing.T) {
 	}
 }
 
+// TestNodesOfSleepingMachinesAreRemoved checks that the node of a machine that was drained and then stopped is removed: it is in a
+// warm pool, and registers again when it is started. A node whose machine was stopped without a drain stays.
+func TestNodesOfSleepingMachinesAreRemoved(t *testing.T) {
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	const name = "ip-10-80-0-6.ec2.internal"
+	for _, c := range []struct {
+		state            string
+		drained, removed bool
+	}{
+		{"stopped", true, true},
+		{"stopping", true, true},
+		{"stopped", false, false},
+		{"running", true, false},
+		{"pending", true, false},
+	} {
+		var n Node
+		n.Metadata.Name = name
+		n.Metadata.CreationTimestamp = now.Add(-time.Hour)
+		n.Spec.ProviderID = "aws:///us-east-1a/i-pooled"
+		if c.drained {
+			n.Metadata.Annotations = map[string]string{terminatingAnnotation: "it sleeps"}
+		}
+		machines := []Machine{{ID: "i-pooled", Name: name, State: c.state, Role: "worker"}}
+		if removed, _ := NodeChanges([]Node{n}, machines, now.Add(-missingInstanceGrace)); (len(removed) == 1) != c.removed {
+			t.Errorf("%+v: removed is %t", c, len(removed) == 1)
+		}
+		if live := liveWorkers(machines); live[name] != "i-pooled" {
+			t.Errorf("%+v: the machine may not register again: %v", c, live)
+		}
+	}
+}
+
 // TestNodesOfARestoredBackup: a backup of another cluster has nodes with the names of this one's machines. They are deleted at once,
 // so that the kubelets register again; the nodes of machines that have joined since are not.
 func TestNodesOfARestoredBackup(t *testing.T) {

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -62,6 +63,8 @@ type terminationNotice struct {
 	deadline time.Time
 	// hook is set if Auto Scaling waits for the machine.
 	hook bool
+	// pool is the target lifecycle state of a machine that returns to its warm pool; empty for others.
+	pool string
 }
 
 // noticeOf returns the notice in the metadata, or false if the machine continues. A rebalance recommendation is none: a
@@ -74,12 +77,17 @@ func noticeOf(m terminationMetadata) (terminationNotice, bool) {
 		n.deadline = m.spotTime.Add(-spotReserve)
 	}
 
-	if m.target == "Terminated" {
-		n.hook = true
-		if n.reason == "" {
-			n.reason = "Auto Scaling terminates the machine"
-		}
+	reason := ""
+	switch {
+	case m.target == "Terminated", m.target == warmedPrefix+"Terminated":
+		reason = "Auto Scaling terminates the machine"
+	case strings.HasPrefix(m.target, warmedPrefix):
+		reason = "Auto Scaling returns the machine to its warm pool"
+		n.pool = m.target
 	}
+
+	n.hook = reason != ""
+	n.reason = cmp.Or(n.reason, reason)
 
 	return n, n.reason != ""
 }
@@ -101,6 +109,7 @@ type terminationWatch struct {
 	completed   bool
 	told        string
 	recommended bool
+	resumed     bool // the node is known to be schedulable, as far as a drain of the agent goes
 }
 
 func newTerminationWatch(a *Agent) *terminationWatch {
@@ -150,18 +159,47 @@ func (w *terminationWatch) look(ctx context.Context) (bool, error) {
 		w.drain.record(ctx, "RebalanceRecommendation", "AWS recommends to replace this spot instance")
 	}
 
-	// The machine may return to its pool; or it went into service before Auto Scaling waited for
-	// it.
-	if err := warmPoolOf(w.agent).continueLaunch(ctx, m.target); err != nil {
-		w.agent.Log.Warn("cannot complete the launch of this machine", slog.Any("error", err))
+	n, ends := noticeOf(m)
+	if !n.hook { // the machine went into service before Auto Scaling waited for it
+		if err := warmPoolOf(w.agent).continueLaunch(ctx, m.target); err != nil {
+			w.agent.Log.Warn("cannot complete the launch of this machine", slog.Any("error", err))
+		}
 	}
 
-	n, ends := noticeOf(m)
-	if !ends || w.completed {
-		return ends, nil
+	switch {
+	case !ends:
+		return false, w.resume(ctx)
+	case w.completed:
+		return true, nil
 	}
+
+	w.resumed = false
 
 	return true, w.step(ctx, n)
+}
+
+// resume makes the node of a machine that has left its warm pool schedulable again. The pool keeps the machine stopped, so
+// usually another process has drained the node, and the control plane has deleted it meanwhile.
+func (w *terminationWatch) resume(ctx context.Context) error {
+	if w.resumed || !w.agent.doc.HasWarmPool() {
+		return nil
+	}
+
+	_, keepsLabel := w.agent.doc.NodeLabels[excludeLabel]
+	if err := w.drain.uncordon(ctx, keepsLabel); err != nil {
+		return err
+	}
+
+	*w = terminationWatch{
+		agent:       w.agent,
+		hook:        w.hook,
+		drain:       w.drain,
+		yield:       w.yield,
+		recommended: w.recommended,
+		resumed:     true,
+	}
+
+	return nil
 }
 
 // step continues the end of the machine: it can be repeated, and continued by another process of the agent.
@@ -202,6 +240,9 @@ func (w *terminationWatch) step(ctx context.Context, n terminationNotice) error 
 
 	w.completed = true
 	w.agent.Report.Done("terminate")
+	if n.pool != "" {
+		w.agent.Report.Running("warm", "in the warm pool, to be "+n.pool)
+	}
 
 	return nil
 }

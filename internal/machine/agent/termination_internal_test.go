@@ -84,6 +84,10 @@ func (m *endingMachine) GetMetadata(_ context.Context, in *imds.GetMetadataInput
 }
 
 func (m *endingMachine) CompleteLifecycleAction(_ context.Context, in *autoscaling.CompleteLifecycleActionInput, _ ...func(*autoscaling.Options)) (*autoscaling.CompleteLifecycleActionOutput, error) {
+	if *in.LifecycleHookName == "slipway-launch" && m.meta[targetStateKey] == "InService" {
+		return nil, &smithy.GenericAPIError{Code: "ValidationError", Message: "No active Lifecycle Action found with instance ID i-1"}
+	}
+
 	if *in.AutoScalingGroupName != "workers.demo" || *in.LifecycleHookName != "slipway-drain" || *in.InstanceId != "i-1" || *in.LifecycleActionResult != "CONTINUE" {
 		m.t.Errorf("completed %v", in)
 	}
@@ -117,6 +121,8 @@ func (m *endingMachine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (m *endingMachine) answer(r *http.Request) (int, any) {
 	switch {
+	case r.Method == http.MethodGet && r.URL.Path == "/api/v1/nodes/node-1":
+		return http.StatusOK, m.node
 	case r.Method == http.MethodPatch && r.URL.Path == "/api/v1/nodes/node-1":
 		if err := json.NewDecoder(r.Body).Decode(&m.node); err != nil {
 			m.t.Error(err)
@@ -267,6 +273,8 @@ func TestTermination(t *testing.T) {
 	}{
 		"in service":                    {func(m *endingMachine) { m.meta["autoscaling/target-lifecycle-state"] = "InService" }, 0, 0, 2, ""},
 		"in no group":                   {func(m *endingMachine) { delete(m.meta, "autoscaling/target-lifecycle-state") }, 0, 0, 2, ""},
+		"returns to a stopped pool":     {func(m *endingMachine) { m.meta[targetStateKey] = "Warmed:Stopped" }, 0, 10 * time.Second, 0, "drained in "},
+		"terminates in its pool":        {func(m *endingMachine) { m.meta[targetStateKey] = "Warmed:Terminated" }, 0, 10 * time.Second, 0, "drained in "},
 		"drained already":               {func(m *endingMachine) { m.pods = nil }, 0, time.Second, 0, "drained in 0s"},
 		"a budget that never allows it": {func(m *endingMachine) { m.pods["web-2"] = 1 << 30 }, drainLimit, drainLimit + 2*time.Second, 1, "not drained after 15m0s: default/web-2: "},
 		"the API is down":               {func(m *endingMachine) { m.down = true }, unreachableLimit, unreachableLimit + 2*time.Second, 2, ""},
@@ -306,6 +314,75 @@ func TestTermination(t *testing.T) {
 
 		if want := int(took/time.Second)/20 - 2; tc.until > time.Minute && m.beats < want {
 			t.Errorf("%s: %d heartbeats in %s", name, m.beats, took)
+		}
+	}
+}
+
+// targetStateKey is the metadata with the target lifecycle state.
+const targetStateKey = "autoscaling/target-lifecycle-state"
+
+// TestNodeOfAPooledMachine checks that a machine that leaves its warm pool again is schedulable, after a boot and without one, that
+// the labels of its group stay, and that a node which a person cordoned stays cordoned.
+func TestNodeOfAPooledMachine(t *testing.T) {
+	for name, tc := range map[string]struct {
+		boots, byPerson bool
+		labels          map[string]string
+	}{
+		"stopped and started":  {boots: true},
+		"kept running":         {},
+		"with the group's own": {boots: true, labels: map[string]string{excludeLabel: ""}},
+		"cordoned by a person": {boots: true, byPerson: true},
+	} {
+		m := newEndingMachine(t)
+		m.meta[targetStateKey] = "Warmed:Stopped"
+		w := m.start()
+		w.agent.doc = warmDocument()
+		w.agent.doc.NodeLabels = tc.labels
+		for range 20 {
+			if _, err := w.look(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			m.now = m.now.Add(time.Second)
+		}
+		if spec, _ := m.node["spec"].(map[string]any); m.completed.IsZero() || spec["unschedulable"] != true || len(m.pods) > 0 {
+			t.Fatalf("%s: completed %v, node %v, pods %v", name, m.completed, m.node, m.pods)
+		}
+		if last := w.agent.Report.last; last.Stage != "warm" || last.State != "running" {
+			t.Errorf("%s: the last report is %+v", name, last)
+		}
+
+		m.meta[targetStateKey] = "InService"
+		if tc.byPerson {
+			m.node = map[string]any{"spec": map[string]any{"unschedulable": true}}
+		}
+		if tc.boots {
+			w = m.start()
+			w.agent.doc = warmDocument()
+			w.agent.doc.NodeLabels = tc.labels
+		}
+		for range 5 {
+			if _, err := w.look(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			m.now = m.now.Add(time.Second)
+		}
+		spec, _ := m.node["spec"].(map[string]any)
+		meta, _ := m.node["metadata"].(map[string]any)
+		labels, _ := meta["labels"].(map[string]any)
+		_, changed := labels[excludeLabel]
+		if spec["unschedulable"] != tc.byPerson || changed == (tc.byPerson || tc.labels != nil) {
+			t.Errorf("%s: back in service: %v", name, m.node)
+		}
+
+		m.meta[targetStateKey] = "Terminated"
+		m.completed = time.Time{}
+		m.pods["web-3"] = 0
+		for range 20 {
+			_, _ = w.look(t.Context())
+			m.now = m.now.Add(time.Second)
+		}
+		if m.completed.IsZero() || len(m.pods) > 0 {
+			t.Errorf("%s: then terminated: completed %v, pods %v", name, m.completed, m.pods)
 		}
 	}
 }

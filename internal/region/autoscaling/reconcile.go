@@ -233,6 +233,11 @@ func (s *Service) scaleToDesired(ctx context.Context, g *group) {
 				return
 			}
 
+			if g.reusesInstances() {
+				s.returnToPool(g, i)
+				continue
+			}
+
 			s.terminateGroupInstance(
 				ctx,
 				g,

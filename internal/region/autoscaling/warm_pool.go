@@ -260,3 +260,34 @@ func (s *Service) takeWarmInstance(g *group) bool {
 
 	return false
 }
+
+// reusesInstances reports whether an instance that the group no longer needs returns to the warm pool.
+func (g *group) reusesInstances() bool {
+	c := g.Shape.WarmPoolConfiguration
+
+	return !g.Deleting && c != nil && c.InstanceReusePolicy != nil && isTrue(c.InstanceReusePolicy.ReuseOnScaleIn)
+}
+
+// returnToPool moves an instance that the group no longer needs into its warm pool. It waits there for the hooks of a termination
+// first, in the state in which new instances of the pool wait for those of a launch.
+func (s *Service) returnToPool(g *group, i *sdk.Instance) {
+	id := sdkshape.String(i.InstanceId)
+	a := s.startActivity(
+		g,
+		"Returning EC2 instance to the warm pool: "+id,
+		"an instance was returned to the warm pool to shrink the capacity of the group.",
+	)
+
+	a.Details = new(id)
+	s.deregisterInstance(g, id)
+	g.removeInstance(id)
+	s.setTargetLifecycleState(i, warmedPrefix+*g.Shape.WarmPoolConfiguration.PoolState)
+	i.LifecycleState = new(warmPending)
+	m := movement{transition: terminating, origin: placeGroup, destination: placePool}
+	if s.startActions(g, id, m) {
+		i.LifecycleState = new(warmPending + waitSuffix)
+	}
+
+	g.Warm = append(g.Warm, i)
+	s.store.MarkChanged()
+}

@@ -128,6 +128,72 @@ func TestWarmPoolWaitsForLaunchHooks(t *testing.T) {
 	}
 }
 
+// TestInstancesReturnToTheWarmPool checks that a group with an instance reuse policy stops the instance that it no longer needs,
+// after its termination hook; that it starts the same one later; and that a request to terminate an instance terminates it.
+func TestInstancesReturnToTheWarmPool(t *testing.T) {
+	s := newStack(t)
+	s.createGroup(t, s.createTestNetwork(t.Context(), t), 2)
+	s.putHook(t, hookTerminating, "CONTINUE")
+	must[*as.PutWarmPoolOutput](t)(s.as.PutWarmPool(t.Context(), &as.PutWarmPoolInput{
+		AutoScalingGroupName:     aws.String("nodes"),
+		MaxGroupPreparedCapacity: aws.Int32(2),
+		InstanceReusePolicy:      &types.InstanceReusePolicy{ReuseOnScaleIn: aws.Bool(true)},
+	}))
+	s.advanceClock(t)
+	s.advanceClock(t)
+	size := func(n int32) {
+		t.Helper()
+		must[*as.SetDesiredCapacityOutput](t)(s.as.SetDesiredCapacity(t.Context(), &as.SetDesiredCapacityInput{
+			AutoScalingGroupName: aws.String("nodes"), DesiredCapacity: &n,
+		}))
+		s.advanceClock(t)
+		s.advanceClock(t)
+	}
+	pooled := func() (id, state string) {
+		t.Helper()
+		out := must[*as.DescribeWarmPoolOutput](t)(s.as.DescribeWarmPool(t.Context(), &as.DescribeWarmPoolInput{AutoScalingGroupName: aws.String("nodes")}))
+		if len(out.Instances) != 1 {
+			t.Fatalf("the pool has %+v", out.Instances)
+		}
+		return *out.Instances[0].InstanceId, string(out.Instances[0].LifecycleState)
+	}
+
+	size(1)
+	id, state := pooled()
+	if machine, aim := s.instanceState(t, id), s.targetLifecycleState(t, id); state != "Warmed:Pending:Wait" || machine != "running" || aim != "Warmed:Stopped" {
+		t.Fatalf("before the hook is completed: %s, %s, target %s", state, machine, aim)
+	}
+	if g := s.describeGroup(t); len(g.Instances) != 1 || *g.Instances[0].InstanceId == id {
+		t.Errorf("the group has %+v", g.Instances)
+	}
+	s.mu.Lock()
+	last := s.sent[len(s.sent)-1]
+	s.mu.Unlock()
+	if got := fmt.Sprint(last.DetailType, ", ", last.Detail["Origin"], " to ", last.Detail["Destination"]); got != "EC2 Instance-terminate Lifecycle Action, AutoScalingGroup to WarmPool" {
+		t.Error(got)
+	}
+	if err := s.complete(t, id, "CONTINUE"); err != nil {
+		t.Fatal(err)
+	}
+	s.advanceClock(t)
+	s.advanceClock(t)
+	if again, state := pooled(); again != id || state != "Warmed:Stopped" || s.instanceState(t, id) != "stopped" {
+		t.Fatalf("after the hook: %s of %s, %s", state, again, s.instanceState(t, id))
+	}
+
+	size(2)
+	if state, aim := s.states(t)[id], s.targetLifecycleState(t, id); state != "InService" || aim != "InService" || len(s.pool(t)) != 0 {
+		t.Errorf("taken from the pool again: %s, target %s", state, aim)
+	}
+
+	must[*as.TerminateInstanceInAutoScalingGroupOutput](t)(s.as.TerminateInstanceInAutoScalingGroup(t.Context(), &as.TerminateInstanceInAutoScalingGroupInput{
+		InstanceId: &id, ShouldDecrementDesiredCapacity: aws.Bool(true),
+	}))
+	if state, aim := s.states(t)[id], s.targetLifecycleState(t, id); state != "Terminating:Wait" || aim != "Terminated" {
+		t.Errorf("terminated on request: %s, target %s", state, aim)
+	}
+}
+
 func TestWarmPoolIsChecked(t *testing.T) {
 	s := newStack(t)
 	g := s.createTestNetwork(t.Context(), t)
