@@ -4,6 +4,7 @@ package attack_test
 
 import (
 	"encoding/json"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -53,40 +54,51 @@ func TestBoundaryOfAnOlderSlipway(t *testing.T) {
 	}
 
 	own := read(0).Document
-	older := document{Version: own.Version}
-	for _, s := range own.Statement {
-		switch s["Sid"] {
-		case "Records": // an older slipway had no function
-		case "Store":
-			objects, _ := s["Resource"].([]any)
-			older.Statement = append(older.Statement, map[string]any{
-				"Sid": "Store", "Effect": "Allow", "Action": "s3:*",
-				"Resource": append(slices.Clone(objects), strings.Replace(objects[0].(string), "/team/", "/other/", 1)),
-			})
-		default:
-			older.Statement = append(older.Statement, s)
+	text, err := os.ReadFile("../../internal/cluster/permissions/testdata/boundary-without-cluster-tag.json")
+	l.check(err)
+	var older document // as an older slipway has created it
+	l.check(json.Unmarshal(text, &older))
+
+	for _, s := range older.Statement {
+		if s["Sid"] == "Store" {
+			s["Action"] = "s3:*"
+			s["Resource"] = append(s["Resource"].([]any), "arn:aws:s3:::"+bucket+"/other/${aws:PrincipalTag/slipway.dev/cluster}/machine/*")
 		}
 	}
 
 	queue := map[string]any{"Sid": "Queue", "Effect": "Allow", "Action": "sqs:SendMessage", "Resource": "*"}
-	older.Statement = append(older.Statement, queue)
+	lists := map[string]any{"Sid": "List", "Effect": "Allow", "Action": "sqs:ListQueues", "Resource": "*"}
+	older.Statement = slices.DeleteFunc(older.Statement, func(s map[string]any) bool { return s["Sid"] == "List" })
+	older.Statement = append(older.Statement, queue, lists)
 	apply(older)
 
 	got := read(2)
-	if got.State != "outdated" || !slices.Equal(got.Outdated, []string{"Store", "Records"}) || !slices.Equal(got.Added, []string{"Queue"}) {
+	if got.State != "outdated" || !slices.Contains(got.Outdated, "Store") || !slices.Contains(got.Outdated, "Records") ||
+		!slices.Equal(got.Added, []string{"Queue", "List"}) {
 		t.Fatalf("an older boundary: %+v", got)
 	}
 
-	if table := l.must(caller{}, 2, "iam", "boundary"); !strings.Contains(table, "outdated") || !strings.Contains(table, "Store, Records") {
+	if table := l.must(caller{}, 2, "iam", "boundary"); !strings.Contains(table, "outdated") || !strings.Contains(table, "Store, Audit") {
 		t.Errorf("the table says\n%s", table)
 	}
 
 	apply(got.Document)
 	after := read(0)
-	text, err := json.Marshal(after.Document)
+	text, err = json.Marshal(after.Document)
 	l.check(err)
-	if after.State != "current" || !strings.Contains(string(text), "sqs:SendMessage") || !strings.Contains(string(text), "/other/") ||
-		strings.Contains(string(text), "s3:*") {
+	for _, kept := range []string{"sqs:SendMessage", "sqs:ListQueues", "/other/"} {
+		if !strings.Contains(string(text), kept) {
+			t.Errorf("after the update, %s is gone: %s", kept, text)
+		}
+	}
+
+	for _, former := range []string{`"s3:*"`, "/team/*/machine/", `"Sessions"`, `"Signal"`} {
+		if strings.Contains(string(text), former) {
+			t.Errorf("after the update, the boundary has %s: %s", former, text)
+		}
+	}
+
+	if after.State != "current" {
 		t.Errorf("after the update: %+v", after)
 	}
 

@@ -30,7 +30,8 @@ const (
 type Boundary struct {
 	// State of the one in AWS.
 	State string
-	// Outdated are the Sids of Slipway's statements that the one in AWS lacks, or has otherwise, in Slipway's order.
+	// Outdated are the Sids of Slipway's statements that the one in AWS lacks, or has otherwise, in Slipway's order, and then
+	// of those that it has and that only earlier versions needed.
 	Outdated []string
 	// Added are the Sids of the statements that are none of Slipway's, in the order of the policy.
 	Added []string
@@ -115,8 +116,8 @@ func readPolicy(ctx context.Context, api *iam.Client, arn string) (string, error
 	return url.PathUnescape(sdk.ToString(version.PolicyVersion.Document)) // RFC 3986
 }
 
-// mergeBoundary adds the statements of a document in AWS that are none of Slipway's, and the objects of other stores in the
-// bucket of st, to the document that this version needs.
+// mergeBoundary adds the statements of a document in AWS that are none of Slipway's, of this version or an earlier one, and the
+// objects of other stores in the bucket of st, to the document that this version needs.
 func mergeBoundary(document BoundaryDocument, text string, st iampolicy.StoreLocation) (Boundary, error) {
 	var have struct{ Statement any }
 	if err := json.Unmarshal([]byte(text), &have); err != nil {
@@ -126,6 +127,8 @@ func mergeBoundary(document BoundaryDocument, text string, st iampolicy.StoreLoc
 	out := Boundary{State: BoundaryCurrent, Document: BoundaryDocument{Version: document.Version}}
 	found := map[string]map[string]any{}
 	var added []map[string]any
+	var former []string
+
 	for _, item := range listOf(have.Statement) {
 		s, ok := item.(map[string]any)
 		if !ok {
@@ -138,6 +141,11 @@ func mergeBoundary(document BoundaryDocument, text string, st iampolicy.StoreLoc
 			continue
 		}
 
+		if isFormer(s) {
+			former = append(former, sid)
+			continue
+		}
+
 		out.Added = append(out.Added, sid)
 		added = append(added, s)
 	}
@@ -147,13 +155,15 @@ func mergeBoundary(document BoundaryDocument, text string, st iampolicy.StoreLoc
 		own["Resource"] = withOtherStores(listOf(own["Resource"]), listOf(found[sid]["Resource"]), st)
 		if !sameStatement(own, found[sid]) {
 			out.Outdated = append(out.Outdated, sid)
-			out.State = BoundaryOutdated
 		}
 
 		out.Document.Statement = append(out.Document.Statement, own)
 	}
 
 	out.Document.Statement = append(out.Document.Statement, added...)
+	if out.Outdated = append(out.Outdated, former...); len(out.Outdated) > 0 {
+		out.State = BoundaryOutdated
+	}
 
 	return out, nil
 }

@@ -6,6 +6,7 @@ package permissions
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -56,15 +57,8 @@ func BuildInput(
 
 	in.Stores = appendStore(nil, url)
 
-	if s, _, err := env.Stores.State(ctx); err == nil && req.Cluster != "" { // it need not exist yet
-		if set, err := clusterstate.LoadManifests(ctx, s, req.Cluster); err == nil {
-			in.Stores = appendStore(in.Stores, set.Cluster.Spec.ConfigStore.Base)
-			addNamedResources(&in, set)
-			addExisting(&in, set)
-			if err := addProfiles(ctx, cfg, &in, set.Cluster.Spec.CloudProvider.AWS.InstanceProfiles); err != nil {
-				return in, err
-			}
-		}
+	if err := addManifests(ctx, env, cfg, &in, req); err != nil {
+		return in, err
 	}
 
 	if n := len(in.Stores); n > 0 { // the last one is the machine store
@@ -72,6 +66,39 @@ func BuildInput(
 	}
 
 	return in, nil
+}
+
+// addManifests adds what a cluster's manifests name. Neither the store nor the cluster need exist yet. Other errors are
+// returned, such as that of manifests that somebody has changed: without them the policies would be those of another cluster.
+// With the account of a request, the caller may be in another one, and have no access to the store.
+func addManifests(ctx context.Context, env *cluster.Env, cfg sdk.Config, in *iampolicy.Input, req Request) error {
+	if req.Cluster == "" {
+		return nil
+	}
+
+	s, _, err := env.Stores.State(ctx)
+	if errors.Is(err, store.ErrNotFound) || err != nil && req.Account != "" {
+		return nil
+	}
+
+	if err != nil {
+		return err
+	}
+
+	set, err := clusterstate.LoadManifests(ctx, s, req.Cluster)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+
+	if err != nil {
+		return err
+	}
+
+	in.Stores = appendStore(in.Stores, set.Cluster.Spec.ConfigStore.Base)
+	addNamedResources(in, set)
+	addExisting(in, set)
+
+	return addProfiles(ctx, cfg, in, set.Cluster.Spec.CloudProvider.AWS.InstanceProfiles)
 }
 
 // addNamedResources adds the resources that a cluster's manifests name, and the rights that only some
