@@ -37,25 +37,38 @@ func TestFaultsAreSeen(t *testing.T) {
 	e.runSlipway("delete", "cluster", clusterName, "--yes")
 }
 
-// findLeader returns the machine of etcd's leader, from the reports of the members.
-func (e *environment) findLeader() string {
+// findLeader returns the machine of etcd's leader, from the reports of the members. The reports are up to some seconds old: while
+// members elect one, none may say that it leads.
+func (e *environment) findLeader() (leader string) {
 	e.t.Helper()
-	out := e.kubectl("-n", "kube-system", "get", "leases", "-o",
-		`jsonpath={range .items[?(@.metadata.annotations.slipway\.dev/report)]}{.metadata.annotations.slipway\.dev/report}{"\n"}{end}`)
-	for line := range strings.Lines(out) {
+	e.waitUntil("a member reports that it leads", time.Minute, func() error {
+		out := e.kubectl("-n", "kube-system", "get", "leases", "-o",
+			`jsonpath={range .items[?(@.metadata.annotations.slipway\.dev/report)]}{.metadata.annotations.slipway\.dev/report}{"\n"}{end}`)
+		var err error
+		leader, err = leaderOf(out)
+
+		return err
+	})
+
+	return leader
+}
+
+// leaderOf returns the machine of the member that says, in one of the reports, that it leads.
+func leaderOf(reports string) (string, error) {
+	for line := range strings.Lines(reports) {
 		var r struct {
 			Machine string
 			Etcd    struct{ MemberID, LeaderID string }
 		}
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			e.t.Fatalf("the report of a member: %v\n%s", err, line)
+			return "", fmt.Errorf("the report of a member: %w\n%s", err, line)
 		}
 		if r.Etcd.MemberID != "" && r.Etcd.MemberID == r.Etcd.LeaderID {
-			return r.Machine
+			return r.Machine, nil
 		}
 	}
-	e.t.Fatalf("no member reports that it leads:\n%s", out)
-	return ""
+
+	return "", fmt.Errorf("no member reports that it leads:\n%s", reports)
 }
 
 // inject applies or repairs a fault: a script in each of its machines, a command of the AWS CLI, or objects, for which
