@@ -40,7 +40,8 @@ func (s *Session) write(ctx context.Context, key string, body []byte) error {
 			return err
 		}
 
-		change := cluster.SignedChange{Cluster: name, Before: before, Documents: map[string][]byte{key: body}}
+		change := s.change(before)
+		change.Documents = map[string][]byte{key: body}
 
 		return s.env.RunSigned(ctx, guarded, change, func() error {
 			if body == nil {
@@ -52,4 +53,23 @@ func (s *Session) write(ctx context.Context, key string, body []byte) error {
 			return err
 		})
 	})
+}
+
+// change returns a change of documents that were verified.
+func (s *Session) change(before clusterstate.Signed) cluster.SignedChange {
+	return cluster.SignedChange{
+		Cluster: s.Cluster.Metadata.Name,
+		Region:  s.Cluster.Spec.CloudProvider.AWS.Region,
+		Before:  before,
+	}
+}
+
+// Mark tells AWS which documents are the last ones, if the command that wrote them was killed before it did.
+func (s *Session) Mark(ctx context.Context) error {
+	before, err := clusterstate.VerifyDocuments(ctx, s.state, s.Cluster.Metadata.Name)
+	if err != nil {
+		return err
+	}
+
+	return s.env.MarkSigned(ctx, s.change(before))
 }
