@@ -298,6 +298,32 @@ func TestReviewShowsHashes(t *testing.T) {
 	}
 }
 
+// TestPutAddonSignsTheFile: whoever can write to the bucket exchanges a document before and after an operator writes it. What is
+// signed is the content of the operator's file.
+func TestPutAddonSignsTheFile(t *testing.T) {
+	l := newLab(t)
+	l.createCluster()
+	w := l.writer()
+	render := addonCommands(l.temporaryFile("channel.yaml", stateChannel))[0]
+	file := l.temporaryFile("settings.yaml", settingsAddon)
+	put := []string{"addons", "put", file, "--name", "demo"}
+
+	w.put("addons/settings.yaml", []byte(administratorAddon))
+	_, errs, _ := l.slipway(caller{}, put...)
+	if sum := fmt.Sprintf("%x", sha256.Sum256([]byte(settingsAddon))); !strings.Contains(errs, sum) {
+		t.Errorf("the hash of the file is not shown:\n%s", errs)
+	}
+
+	l.refused("a document that was not written", caller{}, render, unsigned)
+	l.must(caller{}, 0, append(put, "--yes")...)
+	if out := l.must(caller{}, 0, render...); !strings.Contains(out, "color: blue") {
+		t.Errorf("the document is not that of the file:\n%s", out)
+	}
+
+	w.put("addons/settings.yaml", []byte(administratorAddon))
+	l.refused("an exchanged document", caller{}, render, "demo/addons/settings.yaml", unsigned)
+}
+
 // TestRolledBackAddonWithItsSignature: whoever can write to the bucket restores an earlier document of an add-on together
 // with the signature of that time, before any apply has followed. Seen to succeed.
 func TestRolledBackAddonWithItsSignature(t *testing.T) {

@@ -28,10 +28,11 @@ func (s *Session) verify(ctx context.Context, o store.Object) error {
 	return nil
 }
 
-// write signs a document of the cluster's add-ons and writes it, or deletes it if body is nil, under the cluster's lock.
-func (s *Session) write(ctx context.Context, key string, body []byte) error {
+// write signs a document of the cluster's add-ons and writes it, or deletes it if body is nil, under the cluster's lock. kind is
+// the operation in the journal. The signature is of body, and not of what the store has afterwards.
+func (s *Session) write(ctx context.Context, kind, key string, body []byte) error {
 	name := s.Cluster.Metadata.Name
-	req := cluster.OperationRequest{Store: s.state, Cluster: name, Kind: "addon-secret"}
+	req := cluster.OperationRequest{Store: s.state, Cluster: name, Kind: kind}
 
 	return s.env.RunOperation(ctx, req, func(ctx context.Context, op *operation.Operation, guarded store.Store) error {
 		op.UpdateRecord(func(r *operation.Record) { r.Documents = []string{key} })
