@@ -46,6 +46,7 @@ func newAddonsCommand(a *app) *cobra.Command {
 		newAddonsPublishCommand(a),
 		newAddonsUnpublishCommand(a),
 		newAddonsChannelsCommand(a),
+		newAddonsPutCommand(a),
 		newAddonsSecretsCommand(a),
 	)
 }

@@ -210,6 +210,10 @@ func (c *addonsCommand) deleteSecret(ctx context.Context, name string) error {
 	}
 
 	if !exists {
+		if err := session.Mark(ctx); err != nil {
+			return err
+		}
+
 		err := fmt.Errorf("cluster %s has no registry secret %s", c.name, name)
 		return withHint(err, "list them with: slipway addons secrets list "+c.name)
 	}

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -58,7 +59,7 @@ func (a *app) printPlan(format string, review cluster.Review) error {
 		return a.printValue(format, review.Document())
 	}
 
-	fmt.Fprint(a.Stdout, formatObjects(review))
+	fmt.Fprint(a.Stdout, formatUnsigned(review)+formatObjects(review))
 
 	if err := review.Plan.Print(a.Stdout, len(review.Unpublished)); err != nil {
 		return err
@@ -67,6 +68,21 @@ func (a *app) printPlan(format string, review cluster.Review) error {
 	costPrinter{a}.printLine(review)
 
 	return nil
+}
+
+// formatUnsigned renders the documents that an apply signs, one a line.
+func formatUnsigned(review cluster.Review) string {
+	if len(review.Unsigned) == 0 {
+		return ""
+	}
+
+	var b strings.Builder
+	b.WriteString("Documents that nobody has signed, and that apply signs:\n")
+	for _, document := range review.Unsigned {
+		fmt.Fprintf(&b, "    %s: sha256 %s\n", document.Key, cmp.Or(document.SHA256, "unknown: you may not read it"))
+	}
+
+	return b.String()
 }
 
 // formatObjects renders the objects that are published, one a line. Publishing interrupts nothing: what machines make of a

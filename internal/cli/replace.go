@@ -139,7 +139,7 @@ func (a *app) confirmAndChange(
 
 	if len(writes) == 0 {
 		a.printMessage("nothing differs")
-		return nil
+		return a.markChange(ctx, c)
 	}
 
 	for _, line := range c.Lines(after) {
@@ -164,4 +164,14 @@ func (a *app) confirmAndChange(
 	a.printMessage("cluster %s was written to the state store; see what changes in AWS with: slipway plan %s", name, name)
 
 	return nil
+}
+
+// markChange tells AWS that a change is the last one, if the command that has written it was killed before it did.
+func (a *app) markChange(ctx context.Context, c manifests.Change) error {
+	env, err := a.newLockingEnv()
+	if err != nil {
+		return err
+	}
+
+	return c.Mark(ctx, env)
 }

@@ -14,7 +14,8 @@ func newStateSignCommand(a *app) *cobra.Command {
 		Use:   "sign [NAME]",
 		Short: "Sign documents of a cluster that were not written by Slipway",
 		Long: `Show which documents of a cluster (manifests, asset catalogue, certificates, documents of add-ons) differ from the signed
-ones, and sign them.
+ones, and sign them as they are shown. Each has its SHA-256: compare it with that of the file that you have written
+(sha256sum FILE), since somebody else may have replaced the document before it was shown.
 
 Slipway signs what it writes, and refuses documents of a signed cluster that somebody else has changed, or that were restored
 from an earlier version. If the change is yours, such as a restored backup, review it and sign it. Signing needs the right to
@@ -51,7 +52,12 @@ func runStateSign(ctx context.Context, a *app, name string) error {
 		a.printMessage("the documents of cluster %s are signed; signing them again makes them newer than all others", name)
 	}
 
+	if review.Earlier != "" {
+		a.printMessage("%s %s", a.colorText(a.Stderr, yellow, "warning:"), review.Earlier)
+	}
+
 	printLines(a, "documents that are not signed", review.Changes)
+	printLines(a, "documents that are as they were signed", review.Unchanged)
 	printLines(a, "differences from what was applied last", review.Fields)
 	printLines(a, "certificate authorities", review.Authorities)
 	if err := a.confirm("Sign the documents of cluster " + name + " as yours?"); err != nil {

@@ -52,6 +52,9 @@ type Desired struct {
 	// Unpublished are the sorted keys of the objects that the machine store lacks or that are out of
 	// date there, set by BuildGraph. Documents of the issuer of service-account tokens have a URL instead of a key.
 	Unpublished []string
+	// Unsigned are the documents that have no signature and that an apply signs, by key, set by CheckTrust. Nil: they are
+	// signed.
+	Unsigned []plan.UnsignedDocument
 	// issuer has the documents of the issuer of service-account tokens, set by BuildGraph. Zero: none.
 	issuer issuerDocuments
 	// signed are the documents in the state store as they were signed, set by Load. Zero: they are not.
@@ -98,6 +101,7 @@ func (d *Desired) Review() Review {
 		Cluster:     d.Name(),
 		Plan:        d.Plan,
 		Unpublished: d.Unpublished,
+		Unsigned:    d.Unsigned,
 		Cost: cost.Estimate(cost.ListPrices(), d.Manifests.Cluster.Spec.CloudProvider.AWS.Region, cost.Resources{
 			Existing: d.Plan.ExistingResources(),
 			Desired:  d.Plan.Desired(),

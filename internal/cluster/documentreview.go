@@ -18,32 +18,38 @@ import (
 )
 
 // DocumentReview is what an operator sees before signing the documents of a cluster that Slipway has not written, or that
-// are not signed.
+// are not signed. Each document has its SHA-256, which the operator can compare with that of a file.
 type DocumentReview struct {
 	// Cluster is the name of the cluster.
 	Cluster string
 	// Changes are the documents that differ from the signed ones, one line each: + new, ~ changed, - deleted.
 	Changes []string
+	// Unchanged are the documents that are as they were signed, one line each. They are signed again.
+	Unchanged []string
 	// Fields are the fields of the manifests that differ from those that were applied last, one line each.
 	Fields []string
 	// Authorities describe the certificate authorities, one line each.
 	Authorities []string
 	// IsSigned is set if the documents are signed as they are.
 	IsSigned bool
+	// Earlier tells that the documents are earlier ones than an operator has accepted; empty if they are not.
+	Earlier string
 
 	former clusterstate.Signed
 	found  map[string]string
 	issuer []byte
+	region string
 }
 
-// ReviewDocuments compares the documents of a cluster with its signature, if it has one. It reads all documents from the
-// store itself, and not from the index.
+// ReviewDocuments compares the documents of a cluster with its signature, if it has one, and with what was accepted last. It
+// reads each document once, from the store itself and not from the index.
 func (env *Env) ReviewDocuments(ctx context.Context, name string) (DocumentReview, error) {
-	s, _, err := env.Stores.State(ctx)
+	state, _, err := env.Stores.State(ctx)
 	if err != nil {
 		return DocumentReview{}, err
 	}
 
+	s := newReadOnceStore(state)
 	if err := clusterstate.RequireCluster(ctx, s, name); err != nil {
 		return DocumentReview{}, err
 	}
@@ -70,50 +76,71 @@ func (env *Env) ReviewDocuments(ctx context.Context, name string) (DocumentRevie
 		out.Authorities = append(out.Authorities, ca+": "+explain.DescribeTrust(public.CAs[ca]))
 	}
 
-	out.Changes = compareDocuments(out.former.Documents, out.found)
+	out.Changes, out.Unchanged = compareDocuments(out.former.Documents, out.found)
 	out.IsSigned = out.former.Documents != nil && len(out.Changes) == 0
-	out.Fields, err = compareFields(ctx, s, name)
+	if err := out.compareManifests(ctx, s); err != nil {
+		return out, err
+	}
+
+	mark, err := readRevisionMark(ctx, env, s, name, out.region)
+	out.Earlier = describeEarlier(out.former, mark.revision)
 
 	return out, err
 }
 
-// compareDocuments returns the documents that differ.
-func compareDocuments(former, found map[string]string) []string {
+// describeEarlier tells that documents have a valid signature that is older than what was accepted; empty if it is not.
+func describeEarlier(former clusterstate.Signed, accepted int64) string {
+	if former.Documents == nil || former.Revision >= accepted {
+		return ""
+	}
+
+	return fmt.Sprintf(
+		"somebody has restored earlier documents: their signature has revision %d, and an operator has accepted revision %d",
+		former.Revision,
+		accepted,
+	)
+}
+
+// compareDocuments returns a line for each document, those that differ first.
+func compareDocuments(former, found map[string]string) (changed, unchanged []string) {
 	all := maps.Clone(found)
 	maps.Copy(all, former)
 
-	var out []string
-
 	for _, key := range slices.Sorted(maps.Keys(all)) {
+		was, is := former[key], found[key]
+
 		switch {
-		case former[key] == found[key]:
-		case former[key] == "":
-			out = append(out, "+ "+key)
-		case found[key] == "":
-			out = append(out, "- "+key)
+		case was == is:
+			unchanged = append(unchanged, fmt.Sprintf("%s: sha256 %s", key, is))
+		case was == "":
+			changed = append(changed, fmt.Sprintf("+ %s: sha256 %s", key, is))
+		case is == "":
+			changed = append(changed, fmt.Sprintf("- %s: was sha256 %s", key, was))
 		default:
-			out = append(out, "~ "+key)
+			changed = append(changed, fmt.Sprintf("~ %s: sha256 %s, was %s", key, is, was))
 		}
 	}
 
-	return out
+	return changed, unchanged
 }
 
-// compareFields returns the fields of the manifests that differ from those that were applied last.
-func compareFields(ctx context.Context, s store.Store, name string) ([]string, error) {
-	text, _, err := clusterstate.ReadDocuments(ctx, s, name)
+// compareManifests compares the fields of the manifests with those that were applied last.
+func (r *DocumentReview) compareManifests(ctx context.Context, s store.Store) error {
+	text, _, err := clusterstate.ReadDocuments(ctx, s, r.Cluster)
 	if err != nil {
-		return nil, err
+		return err
 	}
 
-	applied, err := clusterstate.ReadAppliedManifests(ctx, s, name)
+	applied, err := clusterstate.ReadAppliedManifests(ctx, s, r.Cluster)
 	if err != nil {
-		return nil, err
+		return err
 	}
 
 	set, _ := manifest.Parse(text)
+	r.region = set.Cluster.Spec.CloudProvider.AWS.Region
+	r.Fields = manifest.Diff(applied, manifest.Default(set))
 
-	return manifest.Diff(applied, manifest.Default(set)), nil
+	return nil
 }
 
 // SignDocuments signs what was reviewed, under the lock of the cluster. It fails if the documents have changed since, or if
@@ -148,15 +175,41 @@ func (env *Env) SignDocuments(ctx context.Context, review DocumentReview) error 
 			}
 
 			op.UpdateRecord(func(r *operation.Record) { r.Documents = slices.Sorted(maps.Keys(found)) })
-			state, err := operation.Fenced(ctx, guarded)
-			if err != nil {
-				return err
-			}
 
-			former := clusterstate.Signed{Revision: review.former.Revision, Object: review.former.Object}
-			signer := clusterstate.NewSigner(state, review.Cluster, ca.Key(), env.Now().Unix(), former)
-
-			return signer.Finish(ctx, found)
+			return env.signReviewed(ctx, guarded, ca.Key(), review)
 		},
 	)
+}
+
+// signReviewed signs the documents of a review as they were shown, with a revision above all that were accepted, and writes it
+// to AWS.
+func (env *Env) signReviewed(ctx context.Context, guarded store.Store, key pki.Key, review DocumentReview) error {
+	mark, err := readRevisionMark(ctx, env, guarded, review.Cluster, review.region)
+	if err != nil {
+		return err
+	}
+
+	state, err := operation.Fenced(ctx, guarded)
+	if err != nil {
+		return err
+	}
+
+	now := max(env.Now().Unix(), mark.revision+1)
+	former := clusterstate.Signed{Revision: review.former.Revision, Object: review.former.Object}
+	signer := clusterstate.NewSigner(state, review.Cluster, key, now, former)
+	if err := signer.Finish(ctx, review.found); err != nil {
+		return err
+	}
+
+	if err := mark.checkCopy(); err != nil { // such as of a restored backup, whose signature is needed to take the cluster over
+		env.Notifyf("AWS does not have the revision of these documents yet: %s", err)
+
+		return nil
+	}
+
+	if _, err := operation.Fenced(ctx, guarded); err != nil { // the lease may have ended meanwhile
+		return err
+	}
+
+	return mark.write(ctx, signer.Signed().Revision)
 }

@@ -44,6 +44,8 @@ type Review struct {
 	// Unpublished are the keys of the objects that will be written to the machine store, and the URLs of other objects
 	// that will be written.
 	Unpublished []string
+	// Unsigned are the documents that nobody has signed and that an apply signs, by key.
+	Unsigned []plan.UnsignedDocument
 	// Destroy is set if the plan deletes the cluster.
 	Destroy bool
 	// Stack is the stack as it was found. It is zero without CloudFormation.
@@ -105,6 +107,7 @@ func (r Review) Document() plan.Document {
 	doc := r.Plan.Document(r.Cluster)
 	doc.Destroy = r.Destroy
 	doc.MachineStore = append(doc.MachineStore, r.Unpublished...)
+	doc.Unsigned = r.Unsigned
 	doc.MonthlyCost = r.Cost
 	doc.Summary.Publish = len(r.Unpublished)
 

@@ -14,6 +14,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/cluster/explain"
@@ -27,10 +28,10 @@ import (
 )
 
 // checkSignature returns an error if the documents of d are not signed although they were, if they are older than those
-// that were applied last, or if another authority has signed them than that of the cluster. Load has compared them with
+// that were accepted last, or if another authority has signed them than that of the cluster. Load has compared them with
 // their signature. What AWS has decides, which costs no call, else the key of the authority. See docs/design/0021.
 func (session *Session) checkSignature(ctx context.Context, d *Desired, actual []plan.ActualResource) error {
-	if err := checkRevision(session, d); err != nil {
+	if err := CheckRevision(ctx, session, d.signed); err != nil {
 		return err
 	}
 
@@ -66,27 +67,68 @@ func (session *Session) checkSignature(ctx context.Context, d *Desired, actual [
 	}
 
 	warnOfUnsigned(session, d)
+	d.Unsigned, err = findUnsigned(ctx, session, d)
 
-	return nil
+	return err
 }
 
-// checkRevision compares the revision of the documents of d with the one that was applied last.
-func checkRevision(session *Session, d *Desired) error {
-	applied := session.ownership.marks.Revision
-	if session.Env.TakeOver != "" { // on purpose, this is an earlier copy
-		applied = 0
+// findUnsigned returns the documents of a cluster without a signature, which an apply signs as they are: those that a plan is
+// computed from, and those of add-ons. A reader may not read the latter, which can be secrets.
+func findUnsigned(ctx context.Context, session *Session, d *Desired) ([]plan.UnsignedDocument, error) {
+	sums, err := clusterstate.HashDocuments(ctx, d.View, session.Name)
+	if err != nil {
+		return nil, err
 	}
 
-	session.stateRevision = d.signed.Revision
-
-	switch {
-	case applied > 0 && !d.signed.Exists():
-		return clusterstate.NewMissingSignatureError(session.Name, d.View)
-	case d.signed.Revision < applied:
-		return clusterstate.NewRollbackError(session.Name, d.View, applied)
+	addons, err := clusterstate.HashAddons(ctx, d.View.Store, session.Name)
+	if err != nil && (session.Operation != nil || !strings.Contains(err.Error(), "AccessDenied")) {
+		return nil, err
 	}
 
-	return nil
+	if err != nil {
+		addons = map[string]string{clusterstate.AddonPrefix(session.Name): ""}
+	}
+
+	maps.Copy(sums, addons)
+
+	var out []plan.UnsignedDocument
+	for _, key := range slices.Sorted(maps.Keys(sums)) {
+		out = append(out, plan.UnsignedDocument{Key: key, SHA256: sums[key]})
+	}
+
+	return out, nil
+}
+
+// CheckAuthority compares the first certificate of the Kubernetes CA of d with its key.
+func CheckAuthority(ctx context.Context, session *Session, d *Desired) error {
+	public, err := pki.LoadPublicBundle(ctx, d.View, session.Name)
+	if err != nil {
+		return err
+	}
+
+	issuer, err := public.Issuer(pki.KubernetesCA)
+	if err != nil {
+		return err
+	}
+
+	return session.checkAuthorityKey(ctx, d, issuer)
+}
+
+// CheckRevision compares the revision of the cluster's documents, which were compared with their signature, with the one that
+// was accepted last. Call it after the resources in AWS were read.
+func CheckRevision(ctx context.Context, session *Session, signed clusterstate.Signed) error {
+	session.stateRevision = signed.Revision
+	accepted := session.ownership.marks.Revision
+	if session.Env.TakeOver != "" || signed.Revision >= accepted { // on purpose, this is an earlier copy
+		return nil
+	}
+
+	state, _, err := session.Env.Stores.State(ctx)
+	if err != nil {
+		return err
+	}
+
+	return newOlderError(ctx, state, session.Name, signed, accepted)
 }
 
 // checkAuthorityKey compares the certificate of the Kubernetes CA with its key.
@@ -246,8 +288,8 @@ func documentsInAWS(actual []plan.ActualResource) map[string]string {
 	return out
 }
 
-// AdoptDocuments signs the documents of d if they have no signature, which an apply of them approves. Without an operation
-// it does nothing.
+// AdoptDocuments signs the documents of d if they have no signature, as the plan lists them, which an apply of them approves.
+// Without an operation it does nothing.
 func (session *Session) AdoptDocuments(ctx context.Context, d *Desired) error {
 	if session.Operation == nil || session.State == nil || d.signed.Exists() {
 		return nil
@@ -258,17 +300,10 @@ func (session *Session) AdoptDocuments(ctx context.Context, d *Desired) error {
 		return err
 	}
 
-	sums, err := clusterstate.HashDocuments(ctx, d.View, session.Name)
+	sums, err := listedSums(session.Name, d.Unsigned)
 	if err != nil {
 		return err
 	}
-
-	addons, err := clusterstate.HashAddons(ctx, d.View.Store, session.Name)
-	if err != nil {
-		return err
-	}
-
-	maps.Copy(sums, addons)
 
 	state, err := operation.Fenced(ctx, session.State) // the signature is created once
 	if err != nil {
@@ -286,6 +321,24 @@ func (session *Session) AdoptDocuments(ctx context.Context, d *Desired) error {
 	session.Env.Notifyf("signed the documents of cluster %s", session.Name)
 
 	return nil
+}
+
+// listedSums returns the SHA-256 by key of the documents that a plan has listed.
+func listedSums(name string, documents []plan.UnsignedDocument) (map[string]string, error) {
+	if len(documents) == 0 {
+		return nil, fmt.Errorf("sign the documents of cluster %s: no plan has listed them", name)
+	}
+
+	out := map[string]string{}
+	for _, document := range documents {
+		if document.SHA256 == "" {
+			return nil, fmt.Errorf("sign the documents of cluster %s: you may not read %s", name, document.Key)
+		}
+
+		out[document.Key] = document.SHA256
+	}
+
+	return out, nil
 }
 
 // MarkRevision writes the revision of the signed documents to AWS, where MarkOwnership writes it if something changes.

@@ -16,6 +16,8 @@ import (
 type SignedChange struct {
 	// Cluster is the name of the cluster.
 	Cluster string
+	// Region of the cluster, by its manifest.
+	Region string
 	// Before are the documents as they were verified. Zero: they are not signed, and the change is not signed either:
 	// the next apply decides about all of them.
 	Before clusterstate.Signed
@@ -23,9 +25,24 @@ type SignedChange struct {
 	Documents map[string][]byte
 }
 
-// RunSigned signs the documents of a change, has them written, and takes the signature of what they replaced back. guarded
-// is the state store while the caller holds the lock of the cluster.
+// RunSigned signs the documents of a change, has them written, takes the signature of what they replaced back, and writes the
+// new revision to AWS: from then on nobody can restore the earlier documents with their signature. It fails if somebody has
+// restored earlier ones already, which it would sign. guarded is the state store while the caller holds the lock of the
+// cluster.
 func (env *Env) RunSigned(ctx context.Context, guarded store.Store, c SignedChange, write func() error) error {
+	mark, err := readRevisionMark(ctx, env, guarded, c.Cluster, c.Region)
+	if err != nil {
+		return err
+	}
+
+	if err := mark.checkCopy(); err != nil {
+		return err
+	}
+
+	if err := mark.checkNotOlder(ctx, guarded, c.Before); err != nil {
+		return err
+	}
+
 	if !c.Before.Exists() {
 		return write()
 	}
@@ -40,7 +57,8 @@ func (env *Env) RunSigned(ctx context.Context, guarded store.Store, c SignedChan
 		return err
 	}
 
-	signer := clusterstate.NewSigner(state, c.Cluster, ca.Key(), env.Now().Unix(), c.Before)
+	now := max(env.Now().Unix(), mark.revision+1)
+	signer := clusterstate.NewSigner(state, c.Cluster, ca.Key(), now, c.Before)
 	sums := clusterstate.HashBodies(c.Documents)
 	if err := signer.Begin(ctx, sums); err != nil {
 		return err
@@ -54,7 +72,15 @@ func (env *Env) RunSigned(ctx context.Context, guarded store.Store, c SignedChan
 		return err
 	}
 
-	return signer.Finish(ctx, sums)
+	if err := signer.Finish(ctx, sums); err != nil {
+		return err
+	}
+
+	if _, err := operation.Fenced(ctx, guarded); err != nil {
+		return err
+	}
+
+	return mark.write(ctx, signer.Signed().Revision)
 }
 
 // openAuthority decrypts the key of the Kubernetes CA. It fails unless the key is that of issuer, the certificate (PEM)

@@ -3,6 +3,11 @@
 package attack_test
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -125,7 +130,7 @@ func TestRolledBackAddonDocuments(t *testing.T) {
 	group := w.read("instancegroups/small.yaml")
 	w.remove("instancegroups/small.yaml")
 	for _, args := range addonCommands(channel) {
-		l.refused("an earlier state", caller{}, args, "is older than the one that was applied last")
+		l.refused("an earlier state", caller{}, args, older)
 	}
 
 	w.put("signature.json", last)
@@ -158,14 +163,9 @@ func TestRolledBackRegistrySecret(t *testing.T) {
 	l.createCluster()
 	w := l.writer()
 	channel := l.temporaryFile("channel.yaml", secretChannel)
-	set := func(password string) {
-		config := `{"auths": {"registry.example.com": {"username": "u", "password": "` + password + `"}}}`
-		l.must(caller{}, 0, "addons", "secrets", "set", "registry", "--name", "demo", "-f", l.temporaryFile("config.json", config), "--yes")
-	}
-
-	set("lost")
+	l.setSecret("registry", "lost")
 	lost := w.read("addons/secrets/registry")
-	set("new")
+	l.setSecret("registry", "new")
 	now := w.read("addons/secrets/registry")
 	for _, args := range addonCommands(channel) {
 		l.must(caller{}, 0, args...)
@@ -182,6 +182,171 @@ func TestRolledBackRegistrySecret(t *testing.T) {
 	for _, args := range addonCommands(channel) {
 		l.refused("a deleted secret", caller{}, args, "demo/addons/secrets/registry", unsigned)
 	}
+}
+
+// setSecret writes a registry secret as an operator does.
+func (l *lab) setSecret(name, password string) {
+	l.Helper()
+	config := `{"auths": {"registry.example.com": {"username": "u", "password": "` + password + `"}}}`
+	l.must(caller{}, 0, "addons", "secrets", "set", name, "--name", "demo", "-f", l.temporaryFile("config.json", config), "--yes")
+}
+
+// TestRolledBackRegistrySecretWithItsSignature: whoever can write to the bucket restores an earlier registry secret together
+// with the signature of that time, before any apply has followed, and claims in the record of the cluster's id that the
+// resources in AWS are those of another cluster. Seen to succeed while only an apply told AWS which revision it is, and
+// while commands that change documents signed the earlier ones with theirs.
+func TestRolledBackRegistrySecretWithItsSignature(t *testing.T) {
+	l := newLab(t)
+	l.createCluster()
+	w := l.writer()
+	reader := l.user("reader", l.policies("demo", "--read-only"))
+	channel := l.temporaryFile("channel.yaml", secretChannel)
+	l.setSecret("registry", "lost")
+	lost := w.read("addons/secrets/registry")
+	signature := w.read("signature.json")
+	l.setSecret("registry", "new")
+	now := w.read("addons/secrets/registry")
+	last := w.read("signature.json")
+	publish := addonCommands(channel)[1]
+	l.must(caller{}, 0, publish...)
+	published := w.read("machine/secrets/addon-channels")
+
+	w.put("addons/secrets/registry", lost)
+	w.put("signature.json", signature)
+	l.refusedAsOlder("an earlier secret", reader, addonCommands(channel))
+
+	restore := w.edit("ownership.json", l.clusterID(), "aaaaaaaaaaaaaaaa")
+	for _, args := range addonCommands(channel) {
+		l.refused("an earlier secret, with the id of another cluster", caller{}, args, older)
+	}
+
+	restore()
+	if !bytes.Equal(published, w.read("machine/secrets/addon-channels")) {
+		t.Error("the control plane gets the earlier secret")
+	}
+
+	_, errs, _ := l.slipway(caller{}, "state", "sign", "demo")
+	if !strings.Contains(errs, "somebody has restored earlier documents") {
+		t.Errorf("the review does not tell that the documents are earlier ones:\n%s", errs)
+	}
+
+	w.put("addons/secrets/registry", now)
+	w.put("signature.json", last)
+	l.must(caller{}, 0, publish...)
+	l.must(reader, 0, "plan", "demo")
+
+	l.must(caller{}, 0, "addons", "secrets", "delete", "registry", "--name", "demo", "--yes")
+	w.put("addons/secrets/registry", now)
+	w.put("signature.json", last)
+	l.refusedAsOlder("a deleted secret", reader, addonCommands(channel))
+}
+
+// refusedAsOlder checks that commands are refused because the documents are older than the last ones, and those that change
+// documents too: they would sign what was restored.
+func (l *lab) refusedAsOlder(what string, reader caller, commands [][]string) {
+	l.Helper()
+	config := l.temporaryFile("config.json", `{"auths": {"other.example.com": {"username": "u", "password": "p"}}}`)
+	group := l.temporaryFile("group.yaml", smallGroup)
+	before := l.read("signature.json")
+	for _, args := range append(
+		commands,
+		[]string{"plan", "demo"},
+		[]string{"apply", "demo", "--yes"},
+		[]string{"replace", "-f", group, "--yes"},
+		[]string{"addons", "secrets", "set", "other", "--name", "demo", "-f", config, "--yes"},
+		[]string{"delete", "group", "workers", "--name", "demo", "--yes"},
+	) {
+		l.refused(what, caller{}, args, older)
+	}
+
+	l.refused(what, reader, []string{"plan", "demo"}, older)
+	if !bytes.Equal(before, l.read("signature.json")) {
+		l.Errorf("%s: a command has signed it", what)
+	}
+}
+
+// clusterID returns the id of the cluster demo.
+func (l *lab) clusterID() string {
+	l.Helper()
+	var record struct{ ID string }
+	l.check(json.Unmarshal(l.read("ownership.json"), &record))
+
+	return record.ID
+}
+
+// TestReviewShowsHashes: whoever can write to the bucket replaces a document between the moment in which an operator writes it
+// and the one in which it is signed. The review has its hash, which is not that of the operator's file.
+func TestReviewShowsHashes(t *testing.T) {
+	l := newLab(t)
+	l.createCluster()
+	w := l.writer()
+	l.putAddon(settingsAddon)
+	l.putAsRoot("addons/settings.yaml", []byte(settingsAddon+"# of the operator\n"))
+	w.put("addons/settings.yaml", []byte(administratorAddon))
+	w.put("addons/added.yaml", []byte(administratorAddon))
+
+	sum := func(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
+	_, errs, _ := l.slipway(caller{}, "state", "sign", "demo")
+	for _, line := range []string{
+		"~ demo/addons/settings.yaml: sha256 " + sum(administratorAddon) + ", was " + sum(settingsAddon),
+		"+ demo/addons/added.yaml: sha256 " + sum(administratorAddon),
+		"demo/cluster.yaml: sha256 " + sum(string(l.read("cluster.yaml"))),
+	} {
+		if !strings.Contains(errs, line) {
+			t.Errorf("the review lacks %s:\n%s", line, errs)
+		}
+	}
+}
+
+// TestPutAddonSignsTheFile: whoever can write to the bucket exchanges a document before and after an operator writes it. What is
+// signed is the content of the operator's file.
+func TestPutAddonSignsTheFile(t *testing.T) {
+	l := newLab(t)
+	l.createCluster()
+	w := l.writer()
+	render := addonCommands(l.temporaryFile("channel.yaml", stateChannel))[0]
+	file := l.temporaryFile("settings.yaml", settingsAddon)
+	put := []string{"addons", "put", file, "--name", "demo"}
+
+	w.put("addons/settings.yaml", []byte(administratorAddon))
+	_, errs, _ := l.slipway(caller{}, put...)
+	if sum := fmt.Sprintf("%x", sha256.Sum256([]byte(settingsAddon))); !strings.Contains(errs, sum) {
+		t.Errorf("the hash of the file is not shown:\n%s", errs)
+	}
+
+	l.refused("a document that was not written", caller{}, render, unsigned)
+	l.must(caller{}, 0, append(put, "--yes")...)
+	if out := l.must(caller{}, 0, render...); !strings.Contains(out, "color: blue") {
+		t.Errorf("the document is not that of the file:\n%s", out)
+	}
+
+	w.put("addons/settings.yaml", []byte(administratorAddon))
+	l.refused("an exchanged document", caller{}, render, "demo/addons/settings.yaml", unsigned)
+}
+
+// TestRolledBackAddonWithItsSignature: whoever can write to the bucket restores an earlier document of an add-on together
+// with the signature of that time, before any apply has followed. Seen to succeed.
+func TestRolledBackAddonWithItsSignature(t *testing.T) {
+	l := newLab(t)
+	l.createCluster()
+	w := l.writer()
+	reader := l.user("reader", l.policies("demo", "--read-only"))
+	channel := l.temporaryFile("channel.yaml", stateChannel)
+	l.putAddon(administratorAddon)
+	signature := w.read("signature.json")
+	l.putAddon(settingsAddon)
+	last := w.read("signature.json")
+
+	w.put("addons/settings.yaml", []byte(administratorAddon))
+	w.put("signature.json", signature)
+	l.refusedAsOlder("an earlier add-on", reader, addonCommands(channel))
+
+	// Whoever has restored a backup signs it, and everything works again.
+	l.must(caller{}, 0, "state", "sign", "demo", "--yes")
+	l.must(caller{}, 0, addonCommands(channel)[0]...)
+	w.put("addons/settings.yaml", []byte(settingsAddon))
+	w.put("signature.json", last)
+	l.refusedAsOlder("the documents before the backup", reader, addonCommands(channel))
 }
 
 // TestForgedPublishedChannels: whoever can write to the bucket forges the channels that the control plane applies, or puts
@@ -230,5 +395,62 @@ func TestAddonDocumentsOfAnOlderSlipway(t *testing.T) {
 	l.writer().put("addons/settings.yaml", []byte(administratorAddon))
 	for _, args := range addonCommands(channel) {
 		l.refused("an edited add-on", caller{}, args, "demo/addons/settings.yaml", unsigned)
+	}
+}
+
+// TestUnsignedDocumentsAreListed: whoever can write to the bucket adds documents of add-ons to a cluster without a signature,
+// whose next apply signs them. The plan and the apply list each document that the apply signs, with its hash, and a saved plan
+// signs no others. Seen to succeed while no plan listed them.
+func TestUnsignedDocumentsAreListed(t *testing.T) {
+	l := newLab(t)
+	l.createCluster()
+	l.makeOld()
+	w := l.writer()
+	l.putAsRoot("addons/settings.yaml", []byte(settingsAddon))
+	saved := filepath.Join(l.dir, "saved.plan")
+	l.must(caller{}, 0, "plan", "demo", "--out", saved)
+	w.put("addons/settings.yaml", []byte(administratorAddon))
+
+	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(administratorAddon)))
+	line := "demo/addons/settings.yaml: sha256 " + sum
+	if out := l.must(caller{}, 0, "plan", "demo"); !strings.Contains(out, line) || !strings.Contains(out, "demo/cluster.yaml: sha256 ") {
+		t.Errorf("the plan lacks %s:\n%s", line, out)
+	}
+
+	if out := l.must(caller{}, 0, "plan", "demo", "-o", "json"); !strings.Contains(out, `"demo/addons/settings.yaml"`) || !strings.Contains(out, sum) {
+		t.Errorf("the plan in JSON lacks %s:\n%s", line, out)
+	}
+
+	reader := l.user("reader", l.policies("demo", "--read-only"))
+	if out := l.must(reader, 0, "plan", "demo"); !strings.Contains(out, "demo/cluster.yaml: sha256 ") {
+		t.Errorf("the plan of a reader lists no documents:\n%s", out)
+	}
+
+	l.refused("a document that the saved plan does not list", caller{}, []string{"apply", saved, "--yes"}, "is stale")
+	if out := l.must(caller{}, 0, "apply", "demo"); !strings.Contains(out, line) || l.read("signature.json") != nil {
+		t.Errorf("without an approval, signature %q:\n%s", l.read("signature.json"), out)
+	}
+
+	if out := l.must(caller{}, 0, "apply", "demo", "--yes"); !strings.Contains(out, line) {
+		t.Errorf("the apply lacks %s:\n%s", line, out)
+	}
+
+	if out := l.must(caller{}, 0, "plan", "demo"); strings.Contains(out, "sha256 "+sum) {
+		t.Errorf("signed documents are listed:\n%s", out)
+	}
+}
+
+// TestSavedPlanOfAnAttacker: whoever can write to the bucket replaces all authorities before the first apply, and signs
+// everything with them. Applying a saved plan compares them with the key, too, before it begins. Seen to fail only after it had
+// begun.
+func TestSavedPlanOfAnAttacker(t *testing.T) {
+	l := newLab(t)
+	l.must(caller{}, 0, "create", "cluster", "demo", "--zones", "us-east-1a", "--yes")
+	l.forgeEverything()
+	saved := filepath.Join(l.dir, "saved.plan")
+	l.must(caller{}, 2, "plan", "demo", "--out", saved)
+	l.refused("before the first apply", caller{}, []string{"apply", saved, "--yes"}, "the key does not match the first certificate")
+	if l.read("applied.json") != nil {
+		t.Error("the apply has begun")
 	}
 }

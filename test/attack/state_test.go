@@ -143,6 +143,9 @@ func (l *lab) refused(what string, who caller, args []string, texts ...string) {
 // unsigned is in the message about objects that nobody has signed.
 const unsigned = "not signed by an operator of the cluster"
 
+// older is in the message about documents of an earlier revision than that in AWS.
+const older = "is older than the one that was accepted last"
+
 // newAuthority returns a certificate authority of an attacker.
 func (l *lab) newAuthority(name string) pki.CA {
 	l.Helper()
@@ -233,6 +236,19 @@ func TestEditedManifests(t *testing.T) {
 	l.must(reader, 2, "plan", "demo") // the control plane forgets the group
 }
 
+// TestPoliciesOfEditedManifests: whoever can write to the bucket changes a manifest before an administrator prints the policies
+// of its operators, which depend on it. Seen to succeed while an error of the manifests meant that there are none.
+func TestPoliciesOfEditedManifests(t *testing.T) {
+	l := newLab(t)
+	l.createCluster()
+	l.writer().edit("instancegroups/workers.yaml", "maxSize: 2", "maxSize: 3")
+	for _, args := range [][]string{{"iam", "operator-policy", "demo"}, {"iam", "boundary", "demo"}} {
+		l.refused("an edited group", caller{}, args, "demo/instancegroups/workers.yaml", unsigned)
+	}
+
+	l.must(caller{}, 0, "iam", "operator-policy", "other") // it need not exist
+}
+
 // TestRolledBackManifests: whoever can write to the bucket restores earlier manifests with their signature. Seen to succeed
 // before AWS had the revision of what was applied last.
 func TestRolledBackManifests(t *testing.T) {
@@ -253,7 +269,6 @@ func TestRolledBackManifests(t *testing.T) {
 		w.put("signature.json", signature)
 	}
 
-	older := "is older than the one that was applied last"
 	l.refused("earlier manifests", reader, []string{"plan", "demo"}, older)
 	l.refused("earlier manifests", caller{}, []string{"plan", "demo"}, older)
 	l.refused("earlier manifests", caller{}, []string{"apply", "demo", "--yes"}, older)

@@ -137,12 +137,17 @@ func newProgram(t *testing.T, r regiontest.Region) program {
 	return p
 }
 
+func (p program) command(args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(p.t.Context(), p.path, args...)
+	cmd.Env = p.env
+	return cmd
+}
+
 // runAndKill runs slipway and kills it at its nth write to S3. It returns the writes that it has made, and the
 // write at which it was killed.
 func (p program) runAndKill(nth int, after bool, args ...string) (writes []string, at, out string) {
 	p.t.Helper()
-	cmd := exec.CommandContext(p.t.Context(), p.path, args...)
-	cmd.Env = p.env
+	cmd := p.command(args...)
 	var b strings.Builder
 	cmd.Stdout, cmd.Stderr = &b, &b
 	started := make(chan struct{})

@@ -17,6 +17,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
+// secretOperation is a change of a registry secret in the journal.
+const secretOperation = "addon-secret"
+
 // RegistrySecret is a secret with which machines pull images from private registries, as it is given to namespaces.
 type RegistrySecret struct {
 	// Name of the secret, and of the Secrets in the namespaces.
@@ -70,7 +73,7 @@ func ParseRegistrySecret(name string, config []byte) (RegistrySecret, error) {
 
 // secretsPrefix returns the prefix of the keys of a cluster's registry secrets in the state store.
 func (s *Session) secretsPrefix() string {
-	return clusterstate.AddonPrefix(s.Cluster.Metadata.Name) + "secrets/"
+	return clusterstate.AddonPrefix(s.Cluster.Metadata.Name) + secretsDirectory
 }
 
 // secretContext returns the context to which a registry secret is sealed.
@@ -85,7 +88,7 @@ func (s *Session) SetSecret(ctx context.Context, secret RegistrySecret) error {
 		return fmt.Errorf("registry secret %s: %w", secret.Name, err)
 	}
 
-	return s.write(ctx, s.secretsPrefix()+secret.Name, sealed)
+	return s.write(ctx, secretOperation, s.secretsPrefix()+secret.Name, sealed)
 }
 
 // Secrets returns the registry secrets of the cluster, sorted by name.
@@ -105,7 +108,7 @@ func (s *Session) Secrets(ctx context.Context) ([]RegistrySecret, error) {
 
 // DeleteSecret deletes a registry secret from the state store. Namespaces keep theirs until the next apply of their channel.
 func (s *Session) DeleteSecret(ctx context.Context, name string) error {
-	return s.write(ctx, s.secretsPrefix()+name, nil)
+	return s.write(ctx, secretOperation, s.secretsPrefix()+name, nil)
 }
 
 // HasSecret reports whether the state store has a registry secret of this name.

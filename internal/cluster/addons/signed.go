@@ -28,10 +28,11 @@ func (s *Session) verify(ctx context.Context, o store.Object) error {
 	return nil
 }
 
-// write signs a document of the cluster's add-ons and writes it, or deletes it if body is nil, under the cluster's lock.
-func (s *Session) write(ctx context.Context, key string, body []byte) error {
+// write signs a document of the cluster's add-ons and writes it, or deletes it if body is nil, under the cluster's lock. kind is
+// the operation in the journal. The signature is of body, and not of what the store has afterwards.
+func (s *Session) write(ctx context.Context, kind, key string, body []byte) error {
 	name := s.Cluster.Metadata.Name
-	req := cluster.OperationRequest{Store: s.state, Cluster: name, Kind: "addon-secret"}
+	req := cluster.OperationRequest{Store: s.state, Cluster: name, Kind: kind}
 
 	return s.env.RunOperation(ctx, req, func(ctx context.Context, op *operation.Operation, guarded store.Store) error {
 		op.UpdateRecord(func(r *operation.Record) { r.Documents = []string{key} })
@@ -40,7 +41,8 @@ func (s *Session) write(ctx context.Context, key string, body []byte) error {
 			return err
 		}
 
-		change := cluster.SignedChange{Cluster: name, Before: before, Documents: map[string][]byte{key: body}}
+		change := s.change(before)
+		change.Documents = map[string][]byte{key: body}
 
 		return s.env.RunSigned(ctx, guarded, change, func() error {
 			if body == nil {
@@ -52,4 +54,23 @@ func (s *Session) write(ctx context.Context, key string, body []byte) error {
 			return err
 		})
 	})
+}
+
+// change returns a change of documents that were verified.
+func (s *Session) change(before clusterstate.Signed) cluster.SignedChange {
+	return cluster.SignedChange{
+		Cluster: s.Cluster.Metadata.Name,
+		Region:  s.Cluster.Spec.CloudProvider.AWS.Region,
+		Before:  before,
+	}
+}
+
+// Mark tells AWS which documents are the last ones, if the command that wrote them was killed before it did.
+func (s *Session) Mark(ctx context.Context) error {
+	before, err := clusterstate.VerifyDocuments(ctx, s.state, s.Cluster.Metadata.Name)
+	if err != nil {
+		return err
+	}
+
+	return s.env.MarkSigned(ctx, s.change(before))
 }

@@ -195,7 +195,7 @@ func (r *run) execute(ctx context.Context, review cluster.Review) (Result, error
 	}
 
 	if review.IsEmpty() {
-		return result, r.endUnchanged(ctx)
+		return result, r.endUnchanged(ctx, review)
 	}
 
 	if err := env.Approve(ctx, review); err != nil {
@@ -247,8 +247,15 @@ func (p Preparation) run(ctx context.Context, execute func(context.Context) erro
 	return err
 }
 
-// endUnchanged ends a request for which there was nothing to do, and marks the documents as applied.
-func (r *run) endUnchanged(ctx context.Context) error {
+// endUnchanged ends a request for which there was nothing to do, and marks the documents as applied. Signing them is approved,
+// too.
+func (r *run) endUnchanged(ctx context.Context, review cluster.Review) error {
+	if r.session.Operation != nil && len(review.Unsigned) > 0 {
+		if err := r.session.Env.Approve(ctx, review); err != nil {
+			return r.discardAfter(ctx, err)
+		}
+	}
+
 	if err := r.session.AdoptDocuments(ctx, r.desired); err != nil {
 		return err
 	}

@@ -129,6 +129,11 @@ func runSavedLocked(
 	}
 
 	planned.session.UseOperation(op, guarded)
+	if op != nil { // the plan was computed without one, and did not open the key
+		if err := cluster.CheckAuthority(ctx, planned.session, planned.run.desired); err != nil {
+			return result, err
+		}
+	}
 
 	return planned.run.execute(ctx, planned.Review)
 }

@@ -223,14 +223,14 @@ func NewAuthorityError(cluster string, s store.Store, own, found []byte) error {
 	)
 }
 
-// NewRollbackError returns the error about documents that are older than those that were applied last.
-func NewRollbackError(cluster string, s store.Store, applied int64) error {
+// NewRollbackError returns the error about documents that are older than those that were accepted last.
+func NewRollbackError(cluster string, s store.Store, accepted int64) error {
 	return diag.WithHint(
 		fmt.Errorf(
-			"%s in %s is older than the one that was applied last, which has revision %d",
+			"%s in %s is older than the one that was accepted last, which has revision %d",
 			SignatureKey(cluster),
 			s.URL(),
-			applied,
+			accepted,
 		),
 		"find out who restored earlier manifests; if you did, review them and run: slipway state sign "+cluster,
 	)

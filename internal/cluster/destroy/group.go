@@ -101,6 +101,10 @@ func runGroupLocked(
 		return GroupResult{}, err
 	}
 
+	if err := cluster.CheckRevision(ctx, d.session, d.signed); err != nil {
+		return GroupResult{}, err
+	}
+
 	return d.run(ctx, op)
 }
 
@@ -228,7 +232,13 @@ func (d *groupDeletion) run(ctx context.Context, op *operation.Operation) (Group
 
 // deleteObjects deletes the manifest of the group, if it has one.
 func (d *groupDeletion) deleteObjects(ctx context.Context) error {
-	change := cluster.SignedChange{Cluster: d.request.Cluster, Before: d.signed, Documents: map[string][]byte{}}
+	change := cluster.SignedChange{
+		Cluster:   d.request.Cluster,
+		Region:    d.session.Config.Region,
+		Before:    d.signed,
+		Documents: map[string][]byte{},
+	}
+
 	for _, set := range d.review.Deletion.Objects {
 		for _, key := range set.Keys {
 			change.Documents[key] = nil

@@ -289,12 +289,11 @@ func (c Change) Apply(ctx context.Context, env *cluster.Env, kind string, writes
 		ctx,
 		req,
 		func(ctx context.Context, op *operation.Operation, guarded store.Store) error {
-			changes := map[string][]byte{}
+			signed := c.signedChange()
 			for _, w := range writes {
-				changes[w.Key] = w.Body
+				signed.Documents[w.Key] = w.Body
 			}
 
-			signed := cluster.SignedChange{Cluster: c.Name(), Before: c.signed, Documents: changes}
 			err := env.RunSigned(ctx, guarded, signed, func() error {
 				for _, w := range writes {
 					op.UpdateRecord(func(r *operation.Record) { r.Documents = append(r.Documents, w.Key) })
@@ -309,4 +308,19 @@ func (c Change) Apply(ctx context.Context, env *cluster.Env, kind string, writes
 			return explainConflict(err)
 		},
 	)
+}
+
+// Mark tells AWS which documents are the last ones, if the change was written by a command that was killed before it did.
+func (c Change) Mark(ctx context.Context, env *cluster.Env) error {
+	return env.MarkSigned(ctx, c.signedChange())
+}
+
+// signedChange returns the change without the documents that it writes.
+func (c Change) signedChange() cluster.SignedChange {
+	return cluster.SignedChange{
+		Cluster:   c.Name(),
+		Region:    c.before.Cluster.Spec.CloudProvider.AWS.Region,
+		Before:    c.signed,
+		Documents: map[string][]byte{},
+	}
 }

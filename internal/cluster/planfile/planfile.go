@@ -244,6 +244,10 @@ func (f File) StaleReasons(now File) []string {
 func (f File) explainStepDifferences(now File) []string {
 	was, wasErr := f.Document()
 	is, isErr := now.Document()
+	if wasErr == nil && isErr == nil && !slices.Equal(was.Unsigned, is.Unsigned) {
+		return []string{"the documents that nobody has signed, and that apply signs, have changed"}
+	}
+
 	if wasErr != nil || isErr != nil || slices.Equal(was.MachineStore, is.MachineStore) {
 		return []string{"its steps do not follow from the manifests and AWS: the file was changed"}
 	}

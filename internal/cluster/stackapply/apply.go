@@ -139,6 +139,7 @@ func (c *Applier) reviewOf(kind cluster.ReviewKind, p proposal) cluster.Review {
 		Cluster:     c.session.Name,
 		Plan:        plan.Plan{Steps: slices.Concat(c.recreationSteps(), p.Steps)},
 		Unpublished: c.desired.Unpublished,
+		Unsigned:    c.desired.Unsigned,
 		Stack:       cluster.StackReview{Name: c.client.Name, Info: p.info, Recreate: p.recreate},
 		Cost:        c.estimateCost(),
 	}

@@ -20,7 +20,7 @@ const (
 	StateStoreTag = "slipway.dev/state"
 	// OwnershipTokenTag is the random token of the copy of the state store that changed the cluster last.
 	OwnershipTokenTag = "slipway.dev/token"
-	// StateRevisionTag is the revision of the signed documents that were applied last: older ones are refused.
+	// StateRevisionTag is the revision of the documents that were signed or applied last: older ones are refused.
 	StateRevisionTag = "slipway.dev/revision"
 )
 

@@ -278,7 +278,7 @@ type Marks struct {
 	Store string
 	// Token of that store.
 	Token string
-	// Revision of the signed documents that were applied last; zero if they were not signed.
+	// Revision of the documents that were signed or applied last; zero if they were not signed.
 	Revision int64
 }
 

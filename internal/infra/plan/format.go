@@ -33,6 +33,9 @@ type Document struct {
 	// MachineStore lists the keys of the objects that apply publishes for machines before the first step. Set
 	// by the caller.
 	MachineStore []string `json:"machineStore"`
+	// Unsigned lists the documents in the state store that nobody has signed and that apply signs, sorted by key. Absent:
+	// they are signed. Set by the caller.
+	Unsigned []UnsignedDocument `json:"unsigned,omitempty"`
 	// Steps lists the steps in a valid order; apply runs independent steps concurrently.
 	Steps []Step `json:"steps"`
 	// Pending lists what a rolling update has to change besides. Absent: nothing.
@@ -41,6 +44,14 @@ type Document struct {
 	// MonthlyCost is the cost of the cluster before and after the plan, at list prices; absent where it is not
 	// computed. Set by the caller.
 	MonthlyCost MonthlyCost `json:"monthlyCost,omitzero"`
+}
+
+// UnsignedDocument is a document in the state store that nobody has signed.
+type UnsignedDocument struct {
+	// Key of the document.
+	Key string `json:"key"`
+	// SHA256 of the document, in hexadecimal. Empty: the caller may not read it.
+	SHA256 string `json:"sha256"`
 }
 
 // Summary counts p's steps.

@@ -47,6 +47,7 @@ func TestSchemaHasTheGoTypes(t *testing.T) {
 		"document": {s.object, reflect.TypeFor[plan.Document]()},
 		"step":     {s.Defs["step"], reflect.TypeFor[plan.Step]()},
 		"pending":  {s.Defs["pending"], reflect.TypeFor[plan.Pending]()},
+		"unsigned": {s.Defs["unsigned"], reflect.TypeFor[plan.UnsignedDocument]()},
 		"setting":  {s.Defs["setting"], reflect.TypeFor[plan.Setting]()},
 		"change":   {s.Defs["change"], reflect.TypeFor[plan.Change]()},
 		"summary":  {s.Defs["summary"], reflect.TypeFor[plan.Summary]()},
