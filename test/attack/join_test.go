@@ -41,6 +41,7 @@ type joinLab struct {
 	server  *join.Server
 	machine join.Machine
 	passed  []join.Signal
+	actions []string
 }
 
 func newJoinLab(t *testing.T) *joinLab {
@@ -75,6 +76,11 @@ func newJoinLab(t *testing.T) *joinLab {
 			j.passed = append(j.passed, s)
 
 			return nil
+		},
+		ActForMachine: func(_ context.Context, m join.Machine, a join.LifecycleAction) (bool, error) {
+			j.actions = append(j.actions, m.ID+" of "+m.ScalingGroup+": "+string(a.Kind)+" "+a.Hook)
+
+			return true, nil
 		},
 	}
 

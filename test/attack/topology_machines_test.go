@@ -163,19 +163,11 @@ func (l *lab) sessionOf(role string) caller {
 	}
 }
 
-// callAsWorker makes the calls of a worker's agent: it reads what it downloads, and ends the wait for its own drain.
+// callAsWorker makes the calls of a worker's agent: it reads what it downloads.
 func (m machineOf) callAsWorker() {
 	m.Helper()
 	m.pullImage()
 	m.readObjects("agent/", "worker/")
-	scaling := autoscaling.NewFromConfig(m.config(m.caller))
-	_, err := scaling.RecordLifecycleActionHeartbeat(m.Context(), &autoscaling.RecordLifecycleActionHeartbeatInput{
-		AutoScalingGroupName: &m.group,
-		LifecycleHookName:    sdk.String(node.TerminationHook),
-		InstanceId:           &m.instance,
-	})
-	m.permitted("prolong the hook of "+m.group, err)
-	m.completeHook(scaling, m.group, m.instance)
 }
 
 // callAsControlPlane makes the calls of the agent of a control-plane machine.
@@ -197,8 +189,15 @@ func (m machineOf) callAsControlPlane() {
 	})
 	m.check(err)
 
-	for _, group := range m.workerGroups() { // one of their machines is repaired
-		m.endInGroup(scaling, group, m.awaitInstance(autoscaling.NewFromConfig(m.config(caller{})), group))
+	for _, group := range m.workerGroups() { // one of their machines is repaired, and speaks for itself
+		id := m.awaitInstance(autoscaling.NewFromConfig(m.config(caller{})), group)
+		_, err := scaling.RecordLifecycleActionHeartbeat(m.Context(), &autoscaling.RecordLifecycleActionHeartbeatInput{
+			AutoScalingGroupName: &group,
+			LifecycleHookName:    sdk.String(node.TerminationHook),
+			InstanceId:           &id,
+		})
+		m.permitted("prolong the hook of "+group, err)
+		m.endInGroup(scaling, group, id)
 	}
 }
 
@@ -228,9 +227,12 @@ func (m machineOf) readObjects(folders ...string) map[string][]byte {
 	return out
 }
 
-// needsWorkers reports whether a control-plane machine calls an action only for a worker that it repairs.
+// needsWorkers reports whether a control-plane machine calls an action only for a worker.
 func needsWorkers(action string) bool {
-	return action == "autoscaling:CompleteLifecycleAction" || action == "autoscaling:TerminateInstanceInAutoScalingGroup"
+	return slices.Contains([]string{
+		"autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat",
+		"autoscaling:TerminateInstanceInAutoScalingGroup",
+	}, action)
 }
 
 // useKeys opens the keys of the machine store, and seals one for a backup.

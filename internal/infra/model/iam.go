@@ -19,7 +19,7 @@ func (b *builder) addIAMRoles() {
 		b.addMachineRole(&b.controlPlane, v1alpha1.RoleControlPlane, b.controlPlanePolicy(""))
 	}
 
-	b.addMachineRole(&b.worker, v1alpha1.RoleWorker, b.workerPolicy(""))
+	b.addMachineRole(&b.worker, v1alpha1.RoleWorker, b.workerPolicy())
 	// A bastion calls no AWS API, so without Session Manager it has no IAM role.
 	if b.hasBastion() && b.Cluster.Spec.MachineAccess.SessionManager {
 		b.addMachineRole(&b.bastion, v1alpha1.RoleBastion, "")
@@ -99,7 +99,7 @@ func (b *builder) addGroupRole(ig v1alpha1.InstanceGroup) *machineRole {
 	b.addRole(&m, roleSpec{
 		graphName:  "worker-" + ig.Metadata.Name,
 		name:       GroupRoleName(b.clusterName(), b.Region, ig.Metadata.Name),
-		policy:     b.workerPolicy(ig.Metadata.Name),
+		policy:     b.workerPolicy(),
 		additional: graph.CanonicalJSON(ig.Spec.IAM.InlinePolicy),
 		managed:    ig.Spec.IAM.Policies,
 	})
@@ -240,12 +240,11 @@ func (b *builder) signalStatements() []policyStatement {
 	}
 }
 
-// workerPolicy allows workers to read the agent and the workers' documents, which contain no secrets, and to complete
-// their own termination. It allows no other writes (requirement S5.1). The group is that of a role of its own.
-func (b *builder) workerPolicy(group string) graph.JSON {
+// workerPolicy allows workers to read the agent and the workers' documents, which contain no secrets. It allows no writes
+// (requirement S5.1).
+func (b *builder) workerPolicy() graph.JSON {
 	list := []policyStatement{
 		{ID: "Read", Actions: []string{"s3:GetObject"}, Resources: b.objectARNs("agent", "worker")},
-		b.hookStatement(group),
 	}
 	if key := b.MachineStore.KMSKeyARN; key != "" {
 		list = append(list, policyStatement{

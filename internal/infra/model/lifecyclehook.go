@@ -68,23 +68,6 @@ func (b *builder) addTerminationHook(l machineSet, group graph.Ref[awskind.AutoS
 	})
 }
 
-// hookStatement allows workers to complete the lifecycle hooks of their own group, and to prolong
-// them while they drain or prepare themselves. The group is that of a role of its own; empty:
-// workers of the groups that share the role can do so for each other.
-func (b *builder) hookStatement(group string) policyStatement {
-	tags := b.workerGroupTags()
-	if group != "" {
-		tags["aws:ResourceTag/"+awskind.TagGroup] = group
-	}
-
-	return policyStatement{
-		ID:        "Terminate",
-		Actions:   []string{"autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat"},
-		Resources: []string{"*"},
-		Condition: policyCondition{"StringEquals": tags},
-	}
-}
-
 // workerGroupTags are the conditions for an Auto Scaling group of workers of this cluster.
 func (b *builder) workerGroupTags() map[string]any { return b.groupTags(v1alpha1.RoleWorker) }
 

@@ -189,8 +189,6 @@ func TestRolesMayDoWhatTheyCallAndNoMore(t *testing.T) {
 	groups := "* if StringEquals aws:ResourceTag/slipway.dev/id k7q2m4x9c3v5b8n1" +
 		" if StringEquals aws:ResourceTag/slipway.dev/role worker"
 	if diff := cmp.Diff([]string{
-		"autoscaling:CompleteLifecycleAction " + groups,
-		"autoscaling:RecordLifecycleActionHeartbeat " + groups,
 		"kms:Decrypt " + key + via,
 		"s3:GetObject arn:aws:s3:::store/prod/demo/machine/agent/*",
 		"s3:GetObject arn:aws:s3:::store/prod/demo/machine/worker/*",
@@ -203,6 +201,7 @@ func TestRolesMayDoWhatTheyCallAndNoMore(t *testing.T) {
 	if diff := cmp.Diff([]string{
 		"autoscaling:CompleteLifecycleAction " + groups,
 		"autoscaling:DescribeAutoScalingGroups *",
+		"autoscaling:RecordLifecycleActionHeartbeat " + groups,
 		"autoscaling:SetInstanceHealth " + strings.Replace(groups, "role worker", "role control-plane", 1),
 		"autoscaling:TerminateInstanceInAutoScalingGroup " + groups,
 		"ec2:AttachVolume arn:aws:ec2:us-east-1:123456789012:instance/*" + slot,

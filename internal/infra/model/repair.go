@@ -61,11 +61,16 @@ func (b *builder) peerStatement() policyStatement {
 	}
 }
 
-// repairStatement allows control-plane machines to replace workers of their cluster.
+// repairStatement allows control-plane machines to replace workers of their cluster, and to speak for workers for which
+// Auto Scaling waits: a worker proves to the join endpoint which machine it is. IAM cannot limit these rights to one machine,
+// so the roles of workers have none of them.
 func (b *builder) repairStatement() policyStatement {
 	return policyStatement{
-		ID:        "Repair",
-		Actions:   []string{"autoscaling:CompleteLifecycleAction", "autoscaling:TerminateInstanceInAutoScalingGroup"},
+		ID: "Repair",
+		Actions: []string{
+			"autoscaling:CompleteLifecycleAction", "autoscaling:RecordLifecycleActionHeartbeat",
+			"autoscaling:TerminateInstanceInAutoScalingGroup",
+		},
 		Resources: []string{"*"},
 		Condition: policyCondition{"StringEquals": b.workerGroupTags()},
 	}

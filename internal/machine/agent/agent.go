@@ -51,8 +51,10 @@ type Agent struct {
 	EC2 EC2API
 	// Peers reads the DNS records of etcd's members. Default: the resolver of the VPC.
 	Peers PeerResolver
-	// Scaling completes the lifecycle hook of this machine. Control-plane machines also replace workers with it.
+	// Scaling replaces workers, and speaks for those for which Auto Scaling waits. It is used on control-plane machines only.
 	Scaling RepairAPI
+	// Lifecycle has the control plane tell Auto Scaling about this machine, on workers. Default: the join endpoint.
+	Lifecycle LifecycleSender
 	// Store opens the machine store. It is used on control-plane machines only.
 	Store func(url string) (store.Store, error)
 	// Sealer decrypts secrets. It is used on control-plane machines only.

@@ -348,6 +348,9 @@ func (a *Agent) newJoinServer() *join.Server {
 		PassSignal: func(ctx context.Context, m join.Machine, status join.Signal) error {
 			return stackSignals{a}.passSignal(ctx, api, m, status)
 		},
+		ActForMachine: func(ctx context.Context, m join.Machine, action join.LifecycleAction) (bool, error) {
+			return actForMachine(ctx, a.Scaling, m, action)
+		},
 		Announce: func(ctx context.Context, m join.Machine) error {
 			ctx, cancel := context.WithTimeout(ctx, announceTimeout)
 			defer cancel()

@@ -76,6 +76,9 @@ func serveJoinAt(t *testing.T, a *Agent, address, name string) *http.Server {
 				ID: id, Account: "123456789012", Name: name, Address: "127.0.0.1", State: "running", Role: "worker", Group: "workers", ScalingGroup: "workers.demo",
 			}, true, nil
 		},
+		ActForMachine: func(ctx context.Context, m join.Machine, action join.LifecycleAction) (bool, error) {
+			return actForMachine(ctx, a.Scaling, m, action)
+		},
 	}
 	leaf := pki.Leaf{CN: "slipway-join", Usages: []pki.Usage{pki.ServerUsage}, TTL: time.Hour, IPs: []netip.Addr{netip.MustParseAddr(address)}}
 	pair := newCertificateSource(a.bundle, pki.KubernetesCA, leaf, time.Now)

@@ -376,12 +376,14 @@ func (r *repairer) terminate(ctx context.Context, instance string) error {
 		return fmt.Errorf("terminate machine %s: %w", instance, err)
 	}
 
-	return lifecycleHook{
+	_, err = groupHook{
 		api:      r.scaling,
 		name:     node.TerminationHook,
 		group:    r.groups[instance],
 		instance: instance,
 	}.complete(ctx)
+
+	return err
 }
 
 // reportDecision sets the condition that 'slipway validate' shows.

@@ -12,11 +12,63 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/smithy-go"
 
-	"github.com/slipway-k8s/slipway/internal/machine/node"
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/machine/join"
 )
 
-// ScalingAPI lists the operations of Auto Scaling that the agent uses. A worker may only complete
-// and prolong the lifecycle hooks of its own group.
+// LifecycleSender has the control plane tell Auto Scaling about this machine: the role of a worker has no right to do that
+// itself, because IAM cannot limit it to one of the machines that share the role.
+type LifecycleSender interface {
+	// SendLifecycle reports whether Auto Scaling waited for the machine.
+	SendLifecycle(ctx context.Context, action join.LifecycleAction) (waited bool, err error)
+}
+
+// lifecycleHook is a lifecycle hook of this machine. Only groups of workers have hooks.
+type lifecycleHook struct {
+	sender LifecycleSender // nil: the machine is no worker
+	name   string
+}
+
+// newLifecycleHook returns the hook with a name for this machine.
+func newLifecycleHook(a *Agent, name string) lifecycleHook {
+	switch {
+	case a.doc.Role != v1alpha1.RoleWorker:
+		return lifecycleHook{name: name}
+	case a.Lifecycle != nil:
+		return lifecycleHook{a.Lifecycle, name}
+	}
+
+	return lifecycleHook{a.newJoinClient(), name}
+}
+
+// complete lets Auto Scaling continue with the machine. It succeeds if nothing waits for the machine any more.
+func (h lifecycleHook) complete(ctx context.Context) error {
+	_, err := h.completeWaiting(ctx)
+
+	return err
+}
+
+// completeWaiting is complete, and reports whether Auto Scaling was waiting.
+func (h lifecycleHook) completeWaiting(ctx context.Context) (bool, error) {
+	return h.send(ctx, join.LifecycleComplete)
+}
+
+// beat makes Auto Scaling wait for another heartbeat timeout.
+func (h lifecycleHook) beat(ctx context.Context) error {
+	_, err := h.send(ctx, join.LifecycleHeartbeat)
+
+	return err
+}
+
+func (h lifecycleHook) send(ctx context.Context, kind join.LifecycleKind) (bool, error) {
+	if h.sender == nil {
+		return false, nil
+	}
+
+	return h.sender.SendLifecycle(ctx, join.LifecycleAction{Hook: h.name, Kind: kind})
+}
+
+// ScalingAPI lists the operations of Auto Scaling by which control-plane machines speak for the workers for which it waits.
 type ScalingAPI interface {
 	CompleteLifecycleAction(
 		context.Context,
@@ -30,70 +82,69 @@ type ScalingAPI interface {
 	) (*autoscaling.RecordLifecycleActionHeartbeatOutput, error)
 }
 
-// lifecycleHook is a lifecycle hook of an instance's Auto Scaling group.
-type lifecycleHook struct {
+// groupHook is a lifecycle hook of an Auto Scaling group, about one of its machines.
+type groupHook struct {
 	api      ScalingAPI
 	name     string
 	group    string // name of the Auto Scaling group
 	instance string
 }
 
-// newLifecycleHook returns the hook with a name for this machine.
-func newLifecycleHook(a *Agent, name string) lifecycleHook {
-	group := node.ScalingGroupName(a.Boot.Cluster, a.Boot.Group, a.Boot.Slot)
+// actForMachine does a lifecycle action for a worker that has proved which machine it is. The group is the one that AWS
+// says has launched the machine. It reports whether Auto Scaling waited for the machine.
+func actForMachine(
+	ctx context.Context,
+	api ScalingAPI,
+	m join.Machine,
+	action join.LifecycleAction,
+) (waited bool, err error) {
+	hook := groupHook{
+		api:      api,
+		name:     action.Hook,
+		group:    m.ScalingGroup,
+		instance: m.ID,
+	}
+	if action.Kind == join.LifecycleHeartbeat {
+		return hook.beat(ctx)
+	}
 
-	return lifecycleHook{api: a.Scaling, name: name, group: group, instance: a.instance.ID}
+	return hook.complete(ctx)
 }
 
-// complete lets Auto Scaling continue with the instance. It succeeds if nothing waits for the
-// instance any more.
-func (h lifecycleHook) complete(ctx context.Context) error {
-	_, err := h.completeWaiting(ctx)
-
-	return err
-}
-
-// completeWaiting is complete, and reports whether Auto Scaling was waiting.
-func (h lifecycleHook) completeWaiting(ctx context.Context) (bool, error) {
+// complete lets Auto Scaling continue with the machine, and reports whether it was waiting.
+func (h groupHook) complete(ctx context.Context) (bool, error) {
 	_, err := h.api.CompleteLifecycleAction(ctx, &autoscaling.CompleteLifecycleActionInput{
 		AutoScalingGroupName:  &h.group,
 		LifecycleHookName:     &h.name,
 		LifecycleActionResult: aws.String("CONTINUE"),
 		InstanceId:            &h.instance,
 	})
-	if isNoLifecycleAction(err) {
-		return false, nil
-	}
 
-	if err != nil {
-		return false, fmt.Errorf(
-			"complete lifecycle hook %s of auto scaling group %s: %w",
-			h.name,
-			h.group,
-			err,
-		)
-	}
-
-	return true, nil
+	return h.waited("complete", err)
 }
 
-// beat makes Auto Scaling wait for another heartbeat timeout.
-func (h lifecycleHook) beat(ctx context.Context) error {
+// beat makes Auto Scaling wait for another heartbeat timeout, and reports whether it was waiting.
+func (h groupHook) beat(ctx context.Context) (bool, error) {
 	_, err := h.api.RecordLifecycleActionHeartbeat(ctx, &autoscaling.RecordLifecycleActionHeartbeatInput{
 		AutoScalingGroupName: &h.group,
 		LifecycleHookName:    &h.name,
 		InstanceId:           &h.instance,
 	})
-	if err != nil && !isNoLifecycleAction(err) {
-		return fmt.Errorf(
-			"prolong lifecycle hook %s of auto scaling group %s: %w",
-			h.name,
-			h.group,
-			err,
-		)
+
+	return h.waited("prolong", err)
+}
+
+// waited reports whether a call was about a machine for which Auto Scaling waits.
+func (h groupHook) waited(what string, err error) (bool, error) {
+	if isNoLifecycleAction(err) {
+		return false, nil
 	}
 
-	return nil
+	if err != nil {
+		return false, fmt.Errorf("%s lifecycle hook %s of auto scaling group %s: %w", what, h.name, h.group, err)
+	}
+
+	return true, nil
 }
 
 // isNoLifecycleAction reports whether err means that no hook waits for the instance: it was completed, has timed out,

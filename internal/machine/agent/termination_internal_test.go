@@ -22,6 +22,8 @@ import (
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/machine/join"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 )
 
@@ -101,6 +103,11 @@ func (m *endingMachine) CompleteLifecycleAction(_ context.Context, in *autoscali
 
 func (m *endingMachine) RecordLifecycleActionHeartbeat(context.Context, *autoscaling.RecordLifecycleActionHeartbeatInput, ...func(*autoscaling.Options)) (*autoscaling.RecordLifecycleActionHeartbeatOutput, error) {
 	return nil, m.call(func() { m.beats++ })
+}
+
+// SendLifecycle is a machine of the control plane that was asked by the machine.
+func (m *endingMachine) SendLifecycle(ctx context.Context, action join.LifecycleAction) (bool, error) {
+	return actForMachine(ctx, m, join.Machine{ID: "i-1", ScalingGroup: "workers.demo"}, action)
 }
 
 // ServeHTTP is the Kubernetes API as the node may use it.
@@ -204,11 +211,12 @@ func (m *endingMachine) start() *terminationWatch {
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
 	m.t.Cleanup(server.Close)
 	a := &Agent{
-		Metadata: m, Scaling: m, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return m.now },
+		Metadata: m, Lifecycle: m, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return m.now },
 		Report: &Reporter{Open: func() (io.WriteCloser, error) { return nil, errors.New("no console") }, Log: slog.New(slog.DiscardHandler), Now: time.Now},
 	}
 	a.Boot.Cluster = "demo"
 	a.Boot.Group = "workers"
+	a.doc.Role = v1alpha1.RoleWorker
 	a.instance = Instance{ID: "i-1", Name: "node-1", Lifecycle: "spot"}
 	w := newTerminationWatch(a)
 	w.drain.api = kube.Client{Server: server.URL, HTTP: server.Client()}

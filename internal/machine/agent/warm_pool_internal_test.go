@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/machine/join"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
@@ -73,6 +74,11 @@ func (g *launchGroup) RecordLifecycleActionHeartbeat(_ context.Context, in *auto
 	return &autoscaling.RecordLifecycleActionHeartbeatOutput{}, nil
 }
 
+// SendLifecycle is a machine of the control plane that was asked by the machine.
+func (g *launchGroup) SendLifecycle(ctx context.Context, action join.LifecycleAction) (bool, error) {
+	return actForMachine(ctx, g, join.Machine{ID: "i-1", ScalingGroup: "workers.demo"}, action)
+}
+
 // warmDocument is the document of a worker of a group with a warm pool.
 func warmDocument() node.Document {
 	return node.Document{Role: v1alpha1.RoleWorker, Images: map[string]string{"kube-proxy": "registry.example/kube-proxy:v1"}}
@@ -88,7 +94,7 @@ type launchMachine struct {
 func newLaunchMachine(t *testing.T, state target) *launchMachine {
 	t.Helper()
 	m := &launchMachine{group: &launchGroup{t: t, waits: true}, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
-	m.Agent = &Agent{Metadata: state, Scaling: m.group, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return m.now }}
+	m.Agent = &Agent{Metadata: state, Lifecycle: m.group, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return m.now }}
 	m.Boot.Cluster = "demo"
 	m.Boot.Group = "workers"
 	m.instance = Instance{ID: "i-1"}
@@ -183,7 +189,7 @@ func TestWatchCompletesTheLaunch(t *testing.T) {
 	m := newEndingMachine(t)
 	w := m.start()
 	group := &launchGroup{t: t}
-	w.agent.Scaling = group
+	w.agent.Lifecycle = group
 	w.agent.doc = warmDocument()
 	for range 60 {
 		if _, err := w.look(t.Context()); err != nil {
@@ -224,7 +230,7 @@ func TestWarmMachineIsPrepared(t *testing.T) {
 		a.Metadata = state
 		a.doc.Files = nil
 		group := &launchGroup{t: t}
-		a.Scaling = group
+		a.Lifecycle = group
 		a.Wait = func(ctx context.Context, d time.Duration) error {
 			if d == launchBeatInterval {
 				<-ctx.Done()

@@ -73,6 +73,9 @@ type Server struct {
 	// PassSignal signals the stack for a worker. The worker is told the reason of an error of [Refuse]. Nil: signals
 	// are not served.
 	PassSignal func(ctx context.Context, m Machine, status Signal) error
+	// ActForMachine does a lifecycle action for a worker, and reports whether Auto Scaling waited for it. Nil: lifecycle
+	// actions are not served.
+	ActForMachine func(ctx context.Context, m Machine, action LifecycleAction) (waited bool, err error)
 	// ClusterID is the cluster's random id, which tokens of users are bound to. Empty: there are no users.
 	ClusterID string
 	// Users are those whose tokens are accepted. Empty: token reviews are not served.
@@ -87,6 +90,7 @@ type Server struct {
 	Heartbeats *Heartbeats
 
 	limits  requestLimits
+	actions requestLimits
 	reviews reviewLimit
 }
 
@@ -115,7 +119,8 @@ type refusal struct {
 
 func (r refusal) Error() string { return r.reason }
 
-// ServeHTTP serves POST certificatePath, POST heartbeatPath, POST signalPath, POST TokenReviewPath and GET /healthz.
+// ServeHTTP serves POST certificatePath, POST heartbeatPath, POST signalPath, POST lifecyclePath,
+// POST TokenReviewPath and GET /healthz.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	serve := s.findHandler(r.URL.Path)
 
@@ -140,6 +145,8 @@ func (s *Server) findHandler(path string) http.HandlerFunc {
 		return s.serveHeartbeat
 	case path == signalPath && s.PassSignal != nil:
 		return s.serveSignal
+	case path == lifecyclePath && s.ActForMachine != nil:
+		return s.serveLifecycle
 	case path == TokenReviewPath && len(s.Users) > 0:
 		return s.serveTokenReview
 	}
@@ -174,9 +181,7 @@ func (s *Server) serveCertificate(w http.ResponseWriter, r *http.Request) {
 // parseRequest checks the form of a request, which costs no call to AWS.
 func (s *Server) parseRequest(body io.Reader) (certificateRequest, *x509.CertificateRequest, error) {
 	var req certificateRequest
-	dec := json.NewDecoder(body)
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&req); err != nil {
+	if err := decodeRequest(body, &req); err != nil {
 		return req, nil, refusal{http.StatusBadRequest, "body is not a JSON certificate request"}
 	}
 

@@ -3,15 +3,11 @@
 package join
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
-	"strings"
 )
 
 // signalPath is the URL path of signals.
@@ -61,27 +57,11 @@ func (s *Server) serveSignal(w http.ResponseWriter, r *http.Request) {
 // passSignal checks who signals, and passes the signal on.
 func (s *Server) passSignal(ctx context.Context, from string, body io.Reader) error {
 	var req signalRequest
-	dec := json.NewDecoder(body)
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&req); err != nil || req.Status != SignalSuccess && req.Status != SignalFailure {
+	if err := decodeRequest(body, &req); err != nil || req.Status != SignalSuccess && req.Status != SignalFailure {
 		return refusal{http.StatusBadRequest, "body is not a JSON signal"}
 	}
 
-	proof, err := checkProof(req.Proof, csrHashHeader, s.Now())
-	if err != nil {
-		return refusal{http.StatusForbidden, err.Error()}
-	}
-
-	if !s.limits.take(from, s.Now()) {
-		return refusal{http.StatusTooManyRequests, "too many requests"}
-	}
-
-	who, err := s.identifyCaller(ctx, certificateRequest{CSR: req.Status.boundText(), Proof: proof})
-	if err != nil {
-		return err
-	}
-
-	machine, err := s.findCallerMachine(ctx, who)
+	machine, err := s.findProvedMachine(ctx, provedRequest{from, req.Status.boundText(), req.Proof}, &s.limits)
 	if err != nil {
 		return err
 	}
@@ -96,32 +76,8 @@ func (c Client) SendSignal(ctx context.Context, status Signal) error {
 		return err
 	}
 
-	body, err := json.Marshal(signalRequest{Status: status, Proof: proof})
-	if err != nil {
-		return fmt.Errorf("signal the stack through %s: %w", c.URL, err)
-	}
+	request := signalRequest{Status: status, Proof: proof}
+	_, err = c.post(ctx, signalPath, "signal the stack", request, http.StatusNoContent)
 
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL+signalPath, bytes.NewReader(body))
-	if err != nil {
-		return fmt.Errorf("signal the stack through %s: %w", c.URL, err)
-	}
-
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := c.HTTP.Do(req)
-	if err != nil {
-		return fmt.Errorf("signal the stack through %s: %w", c.URL, err)
-	}
-
-	defer func() { _ = resp.Body.Close() }()
-	answer, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10)) // the connection is used again only after it was read
-	if resp.StatusCode != http.StatusNoContent {
-		return fmt.Errorf(
-			"signal the stack through %s: %s: %s",
-			c.URL,
-			resp.Status,
-			strings.TrimSpace(string(answer)),
-		)
-	}
-
-	return nil
+	return err
 }
