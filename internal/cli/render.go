@@ -51,7 +51,8 @@ func newRenderTerraformCommand(a *app) *cobra.Command {
 into a directory. It is a root configuration; with --module it is a module for another configuration, which then configures
 the provider. Machine types and sizes are variables; resource addresses are those of 'slipway plan'.
 
-Terraform refuses to destroy the etcd volumes and the key that encrypts them, until prevent_destroy is removed by hand.` + renderHelp + exitStatusHelp(),
+Terraform refuses to destroy the etcd volumes and the key that encrypts them, until prevent_destroy is removed by hand. An
+etcd volume that was lost is created by Terraform, not by machines.` + renderHelp + exitStatusHelp(),
 		Example: `  slipway render terraform demo --out demo --publish --yes
   terraform -chdir=demo init
   terraform -chdir=demo plan`,

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/slipway-k8s/slipway/internal/machine/addon"
+	"github.com/slipway-k8s/slipway/internal/machine/kube"
 )
 
 func values() addon.Values {
@@ -195,5 +196,46 @@ func TestFlannelBackend(t *testing.T) {
 		if got := strings.TrimSpace(config.Data["net-conf.json"]); got != want || !json.Valid([]byte(got)) {
 			t.Errorf("WireGuard %t: %s", wireGuard, got)
 		}
+	}
+}
+
+// TestConnectionChecks: each program that watches the API leaves a connection to a dead API server as soon as the kubelet does.
+func TestConnectionChecks(t *testing.T) {
+	objects, err := addon.Render(values())
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, o := range objects {
+		var workload struct {
+			Spec struct {
+				Template struct {
+					Spec struct {
+						Containers []struct {
+							Name string
+							Env  []struct{ Name, Value string }
+						}
+					}
+				}
+			}
+		}
+		if err := json.Unmarshal(o.Body, &workload); err != nil {
+			continue // not a workload
+		}
+		for _, c := range workload.Spec.Template.Spec.Containers {
+			seen++
+			got := map[string]string{}
+			for _, variable := range c.Env {
+				got[variable.Name] = variable.Value
+			}
+			for name, value := range kube.ConnectionChecks() {
+				if got[name] != value {
+					t.Errorf("%s: container %s has %s=%q, want %s", o.Path, c.Name, name, got[name], value)
+				}
+			}
+		}
+	}
+	if seen < 3 {
+		t.Errorf("%d containers", seen)
 	}
 }

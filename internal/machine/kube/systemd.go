@@ -4,6 +4,8 @@ package kube
 
 import (
 	_ "embed" // the specification of containers
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -63,6 +65,24 @@ OOMScoreAdjust=-999
 `
 }
 
+// ConnectionChecks returns the environment of the programs that reach the API through a load balancer or a Service. Without a
+// frame for 10 s they ask whether the connection still works, and leave it after 5 s without an answer. With the defaults of
+// client-go, 30 s and 15 s, kube-proxy sends requests to pods that are gone for up to 45 s: an API server whose machine has ended
+// closes no connection.
+func ConnectionChecks() map[string]string {
+	return map[string]string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "10", "HTTP2_PING_TIMEOUT_SECONDS": "5"}
+}
+
+// renderEnvironment returns the lines of a unit that set variables.
+func renderEnvironment(variables map[string]string) string {
+	var out strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		out.WriteString("Environment=" + name + "=" + variables[name] + "\n")
+	}
+
+	return out.String()
+}
+
 // KubeletUnit returns the kubelet's systemd unit. Only the agent starts it, not a reboot: its keys
 // are on a tmpfs and the agent must create them first.
 func KubeletUnit(c Config) string {
@@ -73,7 +93,7 @@ After=containerd.service
 StartLimitIntervalSec=0
 [Service]
 Environment=PATH=` + c.binDir() + `:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-ExecStart=` + c.binDir() + `/kubelet ` + strings.Join(KubeletFlags(c), " \\\n  ") + `
+` + renderEnvironment(ConnectionChecks()) + `ExecStart=` + c.binDir() + `/kubelet ` + strings.Join(KubeletFlags(c), " \\\n  ") + `
 Restart=always
 RestartSec=2
 KillMode=process
