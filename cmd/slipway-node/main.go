@@ -30,6 +30,7 @@ func runAgent() error {
 		Stdin:   os.Stdin,
 		Stdout:  os.Stdout,
 		Stderr:  os.Stderr,
+		Getenv:  os.Getenv,
 		Now:     time.Now,
 		Console: "/dev/console",
 	})

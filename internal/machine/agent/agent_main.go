@@ -35,6 +35,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/join"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
+	"github.com/slipway-k8s/slipway/internal/machine/metricsgate"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
@@ -45,6 +46,8 @@ type Env struct {
 	Stdout io.Writer
 	// Stderr receives logs and usage messages.
 	Stderr io.Writer
+	// Getenv reads an environment variable; the gate to metrics needs it.
+	Getenv func(string) string
 	// Now is the clock.
 	Now func() time.Time
 	// Console is the path of the serial console.
@@ -58,13 +61,23 @@ func Main(ctx context.Context, args []string, env Env) error {
 		return provideCredentials(&HostFS{Dir: "/"}, env)
 	}
 
+	if len(args) > 0 && args[0] == metricsgate.Command {
+		if err := hardenProcess(); err != nil {
+			return err
+		}
+
+		gate := metricsgate.Env{Stderr: env.Stderr, Getenv: env.Getenv, Now: env.Now}
+
+		return metricsgate.Main(ctx, args[1:], gate)
+	}
+
 	flags := flag.NewFlagSet("slipway-node", flag.ContinueOnError)
 	flags.SetOutput(env.Stderr)
 	path := flags.String("config", "/etc/slipway/boot.json", "path of the boot configuration")
 	once := flags.Bool("once", false, "converge once and exit")
 	if len(args) == 0 || args[0] != "run" {
 		return errors.New(
-			"usage: slipway-node run [--config FILE] [--once], or slipway-node credential-provider",
+			"usage: slipway-node run [--config FILE] [--once], credential-provider, or metrics-gate",
 		)
 	}
 
