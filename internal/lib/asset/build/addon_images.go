@@ -30,7 +30,33 @@ func addonRecipes() []moduleRecipe {
 			Packages: []string{"tool"},
 			LDFlags:  "-X sigs.k8s.io/external-dns/pkg/apis/externaldns.Version=v{version}",
 		},
+		{
+			Name:     certManager,
+			Pins:     "github.com/cert-manager/cert-manager",
+			Packages: []string{"."},
+			Programs: map[string]string{"slipway": certManager}, // the last part of the path of the module
+			LDFlags:  "-X github.com/cert-manager/cert-manager/pkg/util.AppVersion=v{version}",
+		},
 	}
+}
+
+// certManager is the module with the programs of cert-manager, each of which has an image.
+const certManager = "cert-manager"
+
+// certManagerImages returns the images of cert-manager's programs.
+func certManagerImages() []imageRecipe {
+	var images []imageRecipe
+	for _, program := range []string{"controller", "webhook", "cainjector"} {
+		images = append(images, imageRecipe{
+			Name:       certManager + "-" + program,
+			Module:     certManager,
+			Ref:        "quay.io/jetstack/cert-manager-" + program + ":v{version}",
+			Layers:     []string{"base", certManager},
+			Entrypoint: []string{"/" + certManager, program},
+		})
+	}
+
+	return images
 }
 
 // addonSteps returns the names of the steps that only images of add-ons need.
@@ -46,7 +72,7 @@ func addonSteps() []string {
 // addonImages returns the images of the controllers, by the names of their upstream registries. That of busybox has
 // Debian 12's program, in the version that its tag says.
 func addonImages() []imageRecipe {
-	return []imageRecipe{
+	images := []imageRecipe{
 		{
 			Name:       "metrics-server",
 			Module:     "metrics-server",
@@ -83,4 +109,6 @@ func addonImages() []imageRecipe {
 			Entrypoint: []string{"/bin/sh"},
 		},
 	}
+
+	return append(images, certManagerImages()...)
 }

@@ -68,6 +68,9 @@ func TestBuiltImagesStart(t *testing.T) {
 		"local-path-provisioner":       {{"/local-path-provisioner", "--version", "0.0"}},
 		"aws-cloud-controller-manager": {{"/aws-cloud-controller-manager", "--version", "v1."}},
 		"external-dns":                 {{"/external-dns", "--version", "v0."}},
+		"cert-manager-controller":      {{"/cert-manager", "controller", "-h", "configuration file"}},
+		"cert-manager-webhook":         {{"/cert-manager", "webhook", "-h", "configuration file"}},
+		"cert-manager-cainjector":      {{"/cert-manager", "cainjector", "-h", "configuration file"}},
 		"busybox":                      {{"/bin/sh", "-c", "echo started", "started"}},
 	}
 	path, err := layout.FromPath(filepath.Join(dir, "images"))
