@@ -32,6 +32,15 @@ type moduleRecipe struct {
 	// Data are files of the module that Pins names, as paths below its root, by their paths below the result's
 	// directory data.
 	Data map[string]string `json:",omitempty"`
+	// Overlays are files that are compiled in the place of files of dependencies.
+	Overlays []sourceOverlay `json:",omitempty"`
+}
+
+// sourceOverlay compiles a file of a recipe's folder in the place of a file of another module.
+type sourceOverlay struct {
+	File   string // below the recipe's folder
+	Module string
+	Path   string // below the root of the module
 }
 
 // fileRecipe is one downloadable file.

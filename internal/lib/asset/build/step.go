@@ -253,12 +253,17 @@ func (b *builder) compileModule(ctx context.Context, m moduleRecipe, dir string)
 		return err
 	}
 
-	if err := b.compileProgram(ctx, m, bin+"/", m.Packages...); err != nil {
+	source, err := b.prepareSource(ctx, m, dir)
+	if err != nil {
+		return err
+	}
+
+	if err := b.compileProgram(ctx, m, source, bin+"/", m.Packages...); err != nil {
 		return err
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(m.Tests)) {
-		if err := b.compileProgram(ctx, m, filepath.Join(bin, name), m.Tests[name]); err != nil {
+		if err := b.compileProgram(ctx, m, source, filepath.Join(bin, name), m.Tests[name]); err != nil {
 			return err
 		}
 	}
@@ -269,12 +274,23 @@ func (b *builder) compileModule(ctx context.Context, m moduleRecipe, dir string)
 		}
 	}
 
+	if len(m.Overlays) > 0 {
+		if err := os.RemoveAll(source); err != nil {
+			return err
+		}
+	}
+
 	return b.copyModuleData(ctx, m, dir)
 }
 
-// compileProgram builds packages of a module in output, which is a directory if it ends with a slash. Otherwise it is
-// the test program of the one package.
-func (b *builder) compileProgram(ctx context.Context, m moduleRecipe, output string, packages ...string) error {
+// compileProgram builds packages of a module, whose source is in a folder, in output, which is a
+// directory if it ends with a slash. Otherwise it is the test program of the one package.
+func (b *builder) compileProgram(
+	ctx context.Context,
+	m moduleRecipe,
+	source, output string,
+	packages ...string,
+) error {
 	flags := "-s -w " + m.LDFlags
 	cgo := "0"
 	if m.CGO {
@@ -299,7 +315,7 @@ func (b *builder) compileProgram(ctx context.Context, m moduleRecipe, output str
 	}
 
 	cmd := exec.CommandContext(ctx, b.Go, slices.Concat(command, options, packages)...)
-	cmd.Dir = filepath.Join(b.Source, m.Name)
+	cmd.Dir = source
 	cmd.Env = append(slices.Clone(b.Env), "CGO_ENABLED="+cgo, "GOFLAGS=", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go %s in %s: %w\n%s", command[0], cmd.Dir, err, out)
