@@ -37,6 +37,17 @@ func addonRecipes() []moduleRecipe {
 			Programs: map[string]string{"slipway": certManager}, // the last part of the path of the module
 			LDFlags:  "-X github.com/cert-manager/cert-manager/pkg/util.AppVersion=v{version}",
 		},
+		{
+			Name:     "traefik",
+			Pins:     "github.com/traefik/traefik/v3",
+			Packages: []string{"tool"},
+			LDFlags:  "-X github.com/traefik/traefik/v3/pkg/version.Version={version}",
+			Overlays: []sourceOverlay{{
+				File:   "lego/dns_providers.go",
+				Module: "github.com/go-acme/lego/v5",
+				Path:   "providers/dns/zz_gen_dns_providers.go",
+			}},
+		},
 	}
 }
 
@@ -100,6 +111,13 @@ func addonImages() []imageRecipe {
 			Ref:        "registry.k8s.io/external-dns/external-dns:v{version}",
 			Layers:     []string{"base", "external-dns"},
 			Entrypoint: []string{"/external-dns"},
+		},
+		{
+			Name:       "traefik",
+			Module:     "traefik",
+			Ref:        "docker.io/library/traefik:v{version}",
+			Layers:     []string{"base", "traefik"},
+			Entrypoint: []string{"/traefik"},
 		},
 		{
 			Name:       "busybox",

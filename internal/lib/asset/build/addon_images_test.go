@@ -22,7 +22,7 @@ func TestAddonImagesAreThoseOfTheChannels(t *testing.T) {
 	}
 
 	var wanted []string
-	for _, name := range []string{"metrics-server.yaml", "local-path-provisioner.yaml", "aws-cloud-controller-manager.yaml", "external-dns.yaml", "cert-manager.yaml"} {
+	for _, name := range []string{"metrics-server.yaml", "local-path-provisioner.yaml", "aws-cloud-controller-manager.yaml", "external-dns.yaml", "cert-manager.yaml", "traefik.yaml"} {
 		text, err := os.ReadFile("../../../../examples/addons/" + name)
 		if err != nil {
 			t.Fatal(err)

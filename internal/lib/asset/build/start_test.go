@@ -71,6 +71,7 @@ func TestBuiltImagesStart(t *testing.T) {
 		"cert-manager-controller":      {{"/cert-manager", "controller", "-h", "configuration file"}},
 		"cert-manager-webhook":         {{"/cert-manager", "webhook", "-h", "configuration file"}},
 		"cert-manager-cainjector":      {{"/cert-manager", "cainjector", "-h", "configuration file"}},
+		"traefik":                      {{"/traefik", "version", "3."}},
 		"busybox":                      {{"/bin/sh", "-c", "echo started", "started"}},
 	}
 	path, err := layout.FromPath(filepath.Join(dir, "images"))
