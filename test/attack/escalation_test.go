@@ -216,6 +216,7 @@ func TestNoEscalation(t *testing.T) {
 	}
 	who[controllerName] = [2][]authz.Policy{l.parseText(strings.ReplaceAll(string(controller), "CLUSTER", "demo")), nil}
 	who[externalDNS] = [2][]authz.Policy{l.parseText(externalDNSPolicy(l, "Z1")), nil}
+	who[certManager] = [2][]authz.Policy{l.parseText(certManagerPolicy(l, "Z1")), nil}
 
 	roles := 0
 

@@ -24,6 +24,8 @@ func TestControllers(t *testing.T) {
 		{"the channels are applied", applyControllers},
 		{"kubectl top shows nodes and pods", checkTop},
 		{"a claim survives its pod", checkClaim},
+		{"the channel of certificates is applied", applyCertificates},
+		{"a certificate is issued", checkCertificate},
 		{"a published channel is kept applied", checkPublishedChannel},
 		{"delete leaves nothing", func(e *environment) { e.runSlipway("delete", "cluster", clusterName, "--yes") }},
 	})

@@ -8,11 +8,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -51,6 +53,14 @@ func TestLoadBalancerServices(t *testing.T) {
 
 // createClusterWithPodIdentity creates a cluster in which the cloud controller manager and external-dns have IAM roles.
 func createClusterWithPodIdentity(e *environment) {
+	e.createClusterWithRoles(map[string]map[string]string{
+		cloudController: {"CLUSTER": clusterName},
+		externalDNS:     {"ZONE": e.createServicesZone()},
+	})
+}
+
+// createClusterWithRoles creates a cluster in which controllers have IAM roles. Each has values for the words of its policy.
+func (e *environment) createClusterWithRoles(controllers map[string]map[string]string) {
 	e.runSlipway("state", "init", "--yes")
 	e.runSlipway("iam", "init-discovery", discoveryStore, "--yes")
 	e.runSlipway("create", "cluster", clusterName, "--zones", region+"a,"+region+"b,"+region+"c", "--yes")
@@ -59,8 +69,9 @@ func createClusterWithPodIdentity(e *environment) {
 	issuer := "  serviceAccountIssuerDiscovery: {discoveryStore: " + discoveryStore + "}\n"
 	writeFile(e.t, manifest, strings.Replace(text, "  networking:\n", issuer+"  networking:\n", 1))
 	e.runSlipway("replace", "-f", manifest, "--yes")
-	e.createAddonRole(cloudController, map[string]string{"CLUSTER": clusterName})
-	e.createAddonRole(externalDNS, map[string]string{"ZONE": e.createServicesZone()})
+	for _, name := range slices.Sorted(maps.Keys(controllers)) {
+		e.createAddonRole(name, controllers[name])
+	}
 	e.runSlipway("apply", clusterName, "--yes")
 	e.waitHealthy(10 * time.Minute)
 	os.Remove(e.kubeconfig())
@@ -132,12 +143,12 @@ func applyLoadBalancers(e *environment) {
 	e.applyChannel("load-balancers.yaml", cloudController, nil)
 }
 
-// applyChannel applies a channel of examples/addons with the manifest of a controller, the region's address for machines, and
-// further texts that are replaced in the channel.
-func (e *environment) applyChannel(channel, controller string, values map[string]string) {
+// applyChannel applies a channel of examples/addons with the manifest of a controller, the region's address for machines,
+// further texts that are replaced in the channel, and more manifests that it names.
+func (e *environment) applyChannel(channel, controller string, values map[string]string, more ...string) {
 	e.t.Helper()
 	folder := e.t.TempDir()
-	for _, name := range []string{channel, controller + ".yaml"} {
+	for _, name := range append([]string{channel, controller + ".yaml"}, more...) {
 		body, err := os.ReadFile(addonsFolder + name)
 		if err != nil {
 			e.t.Fatal(err)

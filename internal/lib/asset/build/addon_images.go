@@ -51,9 +51,14 @@ func addonRecipes() []moduleRecipe {
 		{
 			Name:     "alertmanager",
 			Pins:     prometheusModules + "alertmanager",
-			Packages: []string{"./cmd/alertmanager", "./cmd/amtool"},
+			Packages: []string{"tool"},
 			LDFlags:  prometheusVersion,
-			Added:    map[string]string{"ui/app/dist/README.md": "no-web-interface.md"},
+			Overlays: []sourceOverlay{{
+				File:    "no-web-interface.md",
+				Module:  prometheusModules + "alertmanager",
+				Path:    "ui/app/dist/README.md",
+				IsAdded: true,
+			}},
 		},
 		{
 			Name:     "node-exporter",
@@ -61,7 +66,44 @@ func addonRecipes() []moduleRecipe {
 			Packages: []string{"tool"},
 			LDFlags:  prometheusVersion,
 		},
+		{
+			Name:     certManager,
+			Pins:     "github.com/cert-manager/cert-manager",
+			Packages: []string{"."},
+			Programs: map[string]string{"slipway": certManager}, // the last part of the path of the module
+			LDFlags:  "-X github.com/cert-manager/cert-manager/pkg/util.AppVersion=v{version}",
+		},
+		{
+			Name:     "traefik",
+			Pins:     "github.com/traefik/traefik/v3",
+			Packages: []string{"tool"},
+			LDFlags:  "-X github.com/traefik/traefik/v3/pkg/version.Version={version}",
+			Overlays: []sourceOverlay{{
+				File:   "lego/dns_providers.go",
+				Module: "github.com/go-acme/lego/v5",
+				Path:   "providers/dns/zz_gen_dns_providers.go",
+			}},
+		},
 	}
+}
+
+// certManager is the module with the programs of cert-manager, each of which has an image.
+const certManager = "cert-manager"
+
+// certManagerImages returns the images of cert-manager's programs.
+func certManagerImages() []imageRecipe {
+	var images []imageRecipe
+	for _, program := range []string{"controller", "webhook", "cainjector"} {
+		images = append(images, imageRecipe{
+			Name:       certManager + "-" + program,
+			Module:     certManager,
+			Ref:        "quay.io/jetstack/cert-manager-" + program + ":v{version}",
+			Layers:     []string{"base", certManager},
+			Entrypoint: []string{"/" + certManager, program},
+		})
+	}
+
+	return images
 }
 
 // addonSteps returns the names of the steps that only images of add-ons need.
@@ -77,7 +119,7 @@ func addonSteps() []string {
 // addonImages returns the images of the controllers, by the names of their upstream registries. That of busybox has
 // Debian 12's program, in the version that its tag says.
 func addonImages() []imageRecipe {
-	return []imageRecipe{
+	images := []imageRecipe{
 		{
 			Name:       "metrics-server",
 			Module:     "metrics-server",
@@ -128,6 +170,13 @@ func addonImages() []imageRecipe {
 			Entrypoint: []string{"/bin/node_exporter"},
 		},
 		{
+			Name:       "traefik",
+			Module:     "traefik",
+			Ref:        "docker.io/library/traefik:v{version}",
+			Layers:     []string{"base", "traefik"},
+			Entrypoint: []string{"/traefik"},
+		},
+		{
 			Name:       "busybox",
 			Module:     "busybox",
 			Ref:        "docker.io/library/busybox:{version}",
@@ -135,4 +184,6 @@ func addonImages() []imageRecipe {
 			Entrypoint: []string{"/bin/sh"},
 		},
 	}
+
+	return append(images, certManagerImages()...)
 }

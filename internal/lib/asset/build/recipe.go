@@ -30,17 +30,23 @@ type moduleRecipe struct {
 	// MinorHasMajor says that the minor number of the module's version has the release's major and minor numbers: v0.316.0 is
 	// release 3.16.0.
 	MinorHasMajor bool `json:",omitempty"`
-	// Added are files that the pinned module embeds, but does not contain, by their paths below its root; the values are
-	// files of our module. The packages are then built in a copy of the pinned module, with its own go.mod and go.sum.
-	Added map[string]string `json:",omitempty"`
-	// folder is where the packages are built; if empty, the folder of the module.
-	folder string
 
 	// Tests are packages whose test programs are built too, by the names of the programs.
 	Tests map[string]string `json:",omitempty"`
 	// Data are files of the module that Pins names, as paths below its root, by their paths below the result's
 	// directory data.
 	Data map[string]string `json:",omitempty"`
+	// Overlays are files that are compiled in the place of files of dependencies.
+	Overlays []sourceOverlay `json:",omitempty"`
+}
+
+// sourceOverlay compiles a file of a recipe's folder in the place of a file of another module, or adds it.
+type sourceOverlay struct {
+	File   string // below the recipe's folder
+	Module string
+	Path   string // below the root of the module
+	// IsAdded says that the module does not have the file, such as one that it embeds and that is generated.
+	IsAdded bool `json:",omitempty"`
 }
 
 // fileRecipe is one downloadable file.

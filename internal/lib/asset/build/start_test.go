@@ -71,6 +71,10 @@ func TestBuiltImagesStart(t *testing.T) {
 		"prometheus":                   {{"/bin/prometheus", "--version", "prometheus, version 3."}, {"/bin/promtool", "--version", "promtool, version 3."}},
 		"alertmanager":                 {{"/bin/alertmanager", "--version", "alertmanager, version 0."}, {"/bin/amtool", "--version", "amtool, version 0."}},
 		"node-exporter":                {{"/bin/node_exporter", "--version", "node_exporter, version 1."}},
+		"cert-manager-controller":      {{"/cert-manager", "controller", "-h", "configuration file"}},
+		"cert-manager-webhook":         {{"/cert-manager", "webhook", "-h", "configuration file"}},
+		"cert-manager-cainjector":      {{"/cert-manager", "cainjector", "-h", "configuration file"}},
+		"traefik":                      {{"/traefik", "version", "3."}},
 		"busybox":                      {{"/bin/sh", "-c", "echo started", "started"}},
 	}
 	path, err := layout.FromPath(filepath.Join(dir, "images"))

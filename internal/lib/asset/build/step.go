@@ -3,7 +3,6 @@
 package build
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -280,19 +279,17 @@ func (b *builder) compileModule(ctx context.Context, m moduleRecipe, dir string)
 		return err
 	}
 
-	if len(m.Added) > 0 {
-		m.folder = filepath.Join(dir, "source")
-		if err := b.copyPinnedModule(ctx, m); err != nil {
-			return err
-		}
+	source, err := b.prepareSource(ctx, m, dir)
+	if err != nil {
+		return err
 	}
 
-	if err := b.compileProgram(ctx, m, bin+"/", m.Packages...); err != nil {
+	if err := b.compileProgram(ctx, m, source, bin+"/", m.Packages...); err != nil {
 		return err
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(m.Tests)) {
-		if err := b.compileProgram(ctx, m, filepath.Join(bin, name), m.Tests[name]); err != nil {
+		if err := b.compileProgram(ctx, m, source, filepath.Join(bin, name), m.Tests[name]); err != nil {
 			return err
 		}
 	}
@@ -303,45 +300,23 @@ func (b *builder) compileModule(ctx context.Context, m moduleRecipe, dir string)
 		}
 	}
 
-	if len(m.Added) > 0 {
-		if err := os.RemoveAll(m.folder); err != nil {
-			return fmt.Errorf("remove the copy of %s: %w", m.Pins, err)
+	if len(m.Overlays) > 0 {
+		if err := os.RemoveAll(source); err != nil {
+			return err
 		}
 	}
 
 	return b.copyModuleData(ctx, m, dir)
 }
 
-// copyPinnedModule copies the source of the module that a recipe pins to the recipe's folder, and adds the files that it embeds
-// but does not contain. The go command has checked the source against go.sum.
-func (b *builder) copyPinnedModule(ctx context.Context, m moduleRecipe) error {
-	ours := filepath.Join(b.Source, m.Name)
-	if _, err := b.runCommand(ctx, ours, b.Go, "mod", "download", m.Pins); err != nil {
-		return err
-	}
-
-	source, err := b.runCommand(ctx, ours, b.Go, "list", "-m", "-f", "{{.Dir}}", m.Pins)
-	if err != nil {
-		return err
-	}
-
-	if err := os.CopyFS(m.folder, os.DirFS(source)); err != nil {
-		return fmt.Errorf("copy %s: %w", m.Pins, err)
-	}
-
-	for to, from := range m.Added {
-		write := func(w io.Writer) error { return copyFile(w, filepath.Join(ours, from)) }
-		if _, err := writeHashed(filepath.Join(m.folder, to), write); err != nil {
-			return fmt.Errorf("add %s to %s: %w", to, m.Pins, err)
-		}
-	}
-
-	return nil
-}
-
-// compileProgram builds packages of a module in output, which is a directory if it ends with a slash. Otherwise it is
-// the test program of the one package.
-func (b *builder) compileProgram(ctx context.Context, m moduleRecipe, output string, packages ...string) error {
+// compileProgram builds packages of a module, whose source is in a folder, in output, which is a
+// directory if it ends with a slash. Otherwise it is the test program of the one package.
+func (b *builder) compileProgram(
+	ctx context.Context,
+	m moduleRecipe,
+	source, output string,
+	packages ...string,
+) error {
 	flags := "-s -w " + m.LDFlags
 	cgo := "0"
 	if m.CGO {
@@ -366,7 +341,7 @@ func (b *builder) compileProgram(ctx context.Context, m moduleRecipe, output str
 	}
 
 	cmd := exec.CommandContext(ctx, b.Go, slices.Concat(command, options, packages)...)
-	cmd.Dir = cmp.Or(m.folder, filepath.Join(b.Source, m.Name))
+	cmd.Dir = source
 	cmd.Env = append(slices.Clone(b.Env), "CGO_ENABLED="+cgo, "GOFLAGS=", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go %s in %s: %w\n%s", command[0], cmd.Dir, err, out)
