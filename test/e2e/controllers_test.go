@@ -25,6 +25,7 @@ func TestControllers(t *testing.T) {
 		{"kubectl top shows nodes and pods", checkTop},
 		{"a claim survives its pod", checkClaim},
 		{"a published channel is kept applied", checkPublishedChannel},
+		{"a channel follows a signed artifact", checkFollowedChannel},
 		{"delete leaves nothing", func(e *environment) { e.runSlipway("delete", "cluster", clusterName, "--yes") }},
 	})
 }
