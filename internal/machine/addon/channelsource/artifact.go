@@ -31,13 +31,6 @@ const (
 	// createdAnnotation of an artifact:
 	// https://github.com/opencontainers/image-spec/blob/main/annotations.md.
 	createdAnnotation = "org.opencontainers.image.created"
-	// signatureAnnotation of a layer with a payload:
-	// https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md.
-	signatureAnnotation = "dev.cosignproject.cosign/signature"
-	payloadMediaType    = "application/vnd.dev.cosign.simplesigning.v1+json"
-
-	maxSignatures   = 50
-	maxPayloadBytes = 64 << 10
 )
 
 // artifactClient asks one repository of a registry.
@@ -221,44 +214,4 @@ func readLayer(image v1.Image, layer v1.Descriptor, limit int64) ([]byte, error)
 	}
 
 	return text, nil
-}
-
-// verify checks that one of the keys has signed an artifact. cosign stores the signatures of an
-// artifact in another one, under a tag that is made of the digest.
-func (c artifactClient) verify(digest string, keys []signing.ArtifactKey) error {
-	tag := c.reference.Context().Tag(strings.Replace(digest, ":", "-", 1) + ".sig")
-
-	image, err := remote.Image(tag, c.options...)
-	if err != nil {
-		return fmt.Errorf("it has no signature that can be read: %s: %w", tag.TagStr(), guardedhttp.Cause(err))
-	}
-
-	manifest, err := image.Manifest()
-	if err != nil {
-		return errors.New("the manifest of its signatures is not valid")
-	}
-
-	if len(manifest.Layers) > maxSignatures {
-		return fmt.Errorf("it has %d signatures, more than %d", len(manifest.Layers), maxSignatures)
-	}
-
-	problem := errors.New("it has no signature of cosign")
-	for _, layer := range manifest.Layers {
-		signature := layer.Annotations[signatureAnnotation]
-		if string(layer.MediaType) != payloadMediaType || signature == "" {
-			continue
-		}
-
-		payload, err := readLayer(image, layer, maxPayloadBytes)
-		if err != nil {
-			problem = err
-			continue
-		}
-
-		if problem = signing.VerifyArtifact(keys, digest, payload, signature); problem == nil {
-			return nil
-		}
-	}
-
-	return fmt.Errorf("its signature is refused: %w", problem)
 }

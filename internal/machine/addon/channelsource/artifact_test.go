@@ -82,7 +82,7 @@ func TestChangedArtifact(t *testing.T) {
 	}
 
 	bad := f.push("stable", "", map[string]string{"channel.yaml": "bad"})
-	checkRefused(t, f.fetcher, f.source(":stable"), bad, "it has no signature that can be read")
+	checkRefused(t, f.fetcher, f.source(":stable"), bad, "its signature is refused: tag sha256-")
 	if _, err := f.fetcher.Fetch(t.Context(), f.source(":stable"), good); err == nil {
 		t.Error("it is accepted if the good revision is known")
 	}
@@ -104,6 +104,43 @@ func TestChangedArtifact(t *testing.T) {
 	f.sign(bad, f.key)
 	if got, err := f.fetcher.Fetch(t.Context(), f.source(":stable"), good); err != nil || string(got.Files["channel.yaml"]) != "bad" {
 		t.Errorf("signed at last: %v", err)
+	}
+}
+
+// TestBundles: a signature of cosign 3 is one of the artifact, and a statement of another purpose is none.
+func TestBundles(t *testing.T) {
+	t.Parallel()
+	f := startRegistry(t)
+	stranger, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	const purpose = "https://sigstore.dev/cosign/sign/v1"
+	good := f.push("stable", "", map[string]string{"channel.yaml": "good"})
+	f.signBundle(good, good, purpose, f.key)
+	if got, err := f.fetcher.Fetch(t.Context(), f.source(":stable"), ""); err != nil || string(got.Files["channel.yaml"]) != "good" {
+		t.Fatalf("%+v, %v", got, err)
+	}
+
+	for n, test := range []struct {
+		signed  string
+		purpose string
+		key     *ecdsa.PrivateKey
+		want    string
+	}{
+		{"", purpose, stranger, "no given key has made the signature"},
+		{good, purpose, f.key, "what is signed is not about"},
+		{"", "https://slsa.dev/provenance/v1", f.key, "has type \"https://slsa.dev/provenance/v1\""},
+	} {
+		bad := f.push("stable", "", map[string]string{"channel.yaml": strconv.Itoa(n)})
+		signed := test.signed
+		if signed == "" {
+			signed = bad
+		}
+
+		f.signBundle(bad, signed, test.purpose, test.key)
+		checkRefused(t, f.fetcher, f.source(":stable"), bad, test.want)
 	}
 }
 

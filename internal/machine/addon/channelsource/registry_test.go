@@ -77,7 +77,7 @@ func startRegistry(t *testing.T) *fakeRegistry {
 	}
 
 	f := &fakeRegistry{t: t, key: key}
-	backend := registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)))
+	backend := registry.New(registry.WithReferrersSupport(true), registry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)))
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()
 		f.requests = append(f.requests, r.Method+" "+r.URL.Path)
@@ -117,6 +117,52 @@ func (f *fakeRegistry) publicKey() string {
 // source returns a source that verifies what it reads.
 func (f *fakeRegistry) source(reference string) published.Source {
 	return published.Source{OCI: "oci://" + f.host + "/channels/base" + reference, PublicKeys: []string{f.publicKey()}}
+}
+
+// signBundle stores a signature of an artifact as cosign 3 does: a bundle that refers to it. purpose is what is signed.
+func (f *fakeRegistry) signBundle(digest, signed, purpose string, key crypto.Signer) {
+	f.t.Helper()
+	statement := fmt.Sprintf(`{"_type":"https://in-toto.io/Statement/v1","subject":[{"digest":{"sha256":%q}}],"predicateType":%q}`,
+		strings.TrimPrefix(signed, "sha256:"), purpose)
+	const kind = "application/vnd.in-toto+json"
+	sum := sha256.Sum256([]byte(fmt.Sprintf("DSSEv1 %d %s %d %s", len(kind), kind, len(statement), statement)))
+	signature, err := key.Sign(rand.Reader, sum[:], crypto.SHA256)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+
+	const bundle = "application/vnd.dev.sigstore.bundle.v0.3+json"
+	text := fmt.Sprintf(`{"mediaType":%q,"dsseEnvelope":{"payload":%q,"payloadType":%q,"signatures":[{"sig":%q}]}}`, bundle,
+		base64.StdEncoding.EncodeToString([]byte(statement)), kind, base64.StdEncoding.EncodeToString(signature))
+	hash, err := v1.NewHash(digest)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+
+	image, err := mutate.AppendLayers(mutate.MediaType(empty.Image, types.OCIManifestSchema1), static.NewLayer([]byte(text), bundle))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+
+	subject := v1.Descriptor{MediaType: types.OCIManifestSchema1, Digest: hash}
+	referring, ok := mutate.Subject(mutate.ConfigMediaType(image, bundle), subject).(v1.Image)
+	if !ok {
+		f.t.Fatal("no image")
+	}
+
+	own, err := referring.Digest()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+
+	reference, err := name.NewDigest(f.host + "/channels/base@" + own.String())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+
+	if err := remote.Write(reference, referring, f.options...); err != nil {
+		f.t.Fatal(err)
+	}
 }
 
 // archive returns a compressed archive of files.
