@@ -29,6 +29,37 @@ type AddonChannelSpec struct {
 	// Addons are the entries. Several may have the same name: the highest version whose kubernetesVersion contains
 	// the cluster's wins.
 	Addons []Addon `json:"addons,omitempty"`
+
+	// Source is where the control plane reads the channel from, once it is published, instead of Addons.
+	Source *AddonChannelSource `json:"source,omitempty"`
+}
+
+// AddonChannelSource is an artifact in a container registry or a Git repository, with a file channel.yaml and the
+// manifests that it names. The control plane looks for a new revision at an interval. One of OCI and Git is set.
+type AddonChannelSource struct {
+	// OCI is the reference of an artifact: oci://HOST/REPOSITORY:TAG, or oci://HOST/REPOSITORY@sha256:HASH, which never
+	// changes. oci+http:// asks the registry over HTTP; it needs public keys or a digest.
+	OCI string `json:"oci,omitempty"`
+
+	// Git is the address of a repository: https://HOST/PATH.
+	Git string `json:"git,omitempty"`
+
+	// Ref is the branch or the tag of a Git repository, such as main or refs/tags/v1.
+	Ref string `json:"ref,omitempty"`
+
+	// Path of the directory with channel.yaml. Empty: the root.
+	Path string `json:"path,omitempty"`
+
+	// Interval between two looks, from 1m to 24h. Empty: 5m.
+	Interval string `json:"interval,omitempty"`
+
+	// Credentials is the name of a registry secret of the state store (slipway addons secrets set) with credentials for
+	// the host. Empty: none, or those of the machines' role for a registry in Amazon ECR.
+	Credentials string `json:"credentials,omitempty"`
+
+	// PublicKeys verify each revision before anything of it is applied: keys in PEM, as cosign writes them, for artifacts;
+	// SSH keys for commits. One of them is enough. Empty: nothing is verified.
+	PublicKeys []string `json:"publicKeys,omitempty"`
 }
 
 // Addon is one version of an add-on.

@@ -5,7 +5,10 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -28,6 +31,9 @@ needs no running cluster.
 With --mode Correct it applies the channel again whenever the cluster differs. Fields that another manager owns are not taken over:
 'slipway addons channels' reports them. With --mode Report it changes nothing and reports what differs; 'slipway addons apply'
 then applies the channel.
+
+A channel with spec.source has no add-ons: the control plane reads them from there, an OCI artifact or a Git repository, and follows
+new revisions, which it verifies with spec.source.publicKeys.
 
 A channel of the same name is replaced. Publish again after an upgrade of Kubernetes if the channel has other versions for it.` + exitStatusHelp(),
 		Example: "  slipway addons publish demo -f channel.yaml\n  slipway addons publish demo -f channel.yaml --prune --yes",
@@ -63,7 +69,7 @@ func (c *addonsCommand) publish(ctx context.Context, args []string, o addons.Pub
 		return err
 	}
 
-	channel, err := session.Load(ctx, text, directory)
+	channel, err := session.LoadForPublication(ctx, text, directory)
 	if err != nil {
 		return err
 	}
@@ -95,6 +101,10 @@ func (c *addonsCommand) publish(ctx context.Context, args []string, o addons.Pub
 		return err
 	}
 
+	if channel.Source != nil && len(channel.Source.PublicKeys) == 0 {
+		c.printMessage("warning: no publicKeys: whoever can write to %s can change the cluster", channel.Source)
+	}
+
 	c.printMessage("channel %s of cluster %s is published with serial %d; see how far it is with: slipway addons channels %s",
 		channel.Name, c.name, publication.Serial(), c.name)
 
@@ -117,6 +127,11 @@ func (c *addonsCommand) openOffline(ctx context.Context, args []string) (*addons
 func (c *addonsCommand) printPublication(p *addons.Publication) error {
 	if c.format != formatTable {
 		return c.printValue(c.format, p.Changes)
+	}
+
+	if p.Source != "" {
+		c.printMessage("the control plane follows %s", p.Source)
+		return nil
 	}
 
 	var rows [][]string
@@ -196,8 +211,11 @@ func newAddonsChannelsCommand(a *app) *cobra.Command {
 		Use:   "channels [NAME]",
 		Short: "Show what the control plane did with published channels",
 		Long: `Show the published channels of cluster NAME as the control plane has read them, and what it did with each: Applied, Applying while
-an add-on is not healthy, Drifted if the cluster differs from a channel of mode Report, or Failed. A channel that was just published
-is read within a minute.` + exitStatusHelp(),
+an add-on is not healthy, Drifted if the cluster differs from a channel of mode Report, Pending while the source of a channel was not
+read yet, or Failed. A channel that was just published is read within a minute.
+
+For a channel that is followed, it also shows the revision that is applied, when it was accepted, and when the source was last read
+without an error. The message says why a newer revision is refused, and when a source has gone back to an older one.` + exitStatusHelp(),
 		Example: "  slipway addons channels demo\n  slipway addons channels demo -o json | jq '.[] | select(.state != \"Applied\")'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.channels(cmd.Context(), args)
@@ -235,16 +253,51 @@ func (c *addonsCommand) channels(ctx context.Context, args []string) error {
 		return nil
 	}
 
-	var rows [][]string
-	for _, s := range all {
-		rows = append(rows, dashIfEmpty([]string{
-			s.Channel, string(s.Mode), strconv.FormatInt(s.Serial, 10), string(s.State), strconv.Itoa(s.Differences), s.Message,
-		}))
-	}
-
-	c.printTable([]string{"CHANNEL", "MODE", "SERIAL", "STATE", "DIFFERENCES", "MESSAGE"}, rows)
+	c.printChannels(all)
 
 	return nil
+}
+
+// printChannels prints the status of channels, and the revisions of those that are followed.
+func (c *addonsCommand) printChannels(all []addons.ChannelStatus) {
+	header := []string{"CHANNEL", "MODE", "SERIAL", "STATE", "DIFFERENCES"}
+	isFollowed := slices.ContainsFunc(all, func(s addons.ChannelStatus) bool { return s.Source != nil })
+	if isFollowed {
+		header = append(header, "REVISION", "ACCEPTED", "CHECKED")
+	}
+
+	var rows [][]string
+	for _, s := range all {
+		row := []string{s.Channel, string(s.Mode), strconv.FormatInt(s.Serial, 10), string(s.State), strconv.Itoa(s.Differences)}
+		if isFollowed {
+			row = append(row, describeSourceRevision(s.Source)...)
+		}
+
+		rows = append(rows, dashIfEmpty(append(row, s.Message)))
+	}
+
+	c.printTable(append(header, "MESSAGE"), rows)
+}
+
+// describeSourceRevision returns the revision of a source, shortened, and when it was accepted and last seen.
+func describeSourceRevision(s *published.SourceStatus) []string {
+	const shown = 12
+	if s == nil {
+		return []string{"", "", ""}
+	}
+
+	revision := strings.TrimPrefix(s.Revision, "sha256:")
+
+	return []string{revision[:min(len(revision), shown)], formatTime(s.AcceptedAt), formatTime(s.CheckedAt)}
+}
+
+// formatTime returns a time as it is printed; empty for none.
+func formatTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+
+	return t.UTC().Format(time.RFC3339)
 }
 
 // printUnfit reports the add-ons that the cluster cannot have.

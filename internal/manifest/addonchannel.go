@@ -162,6 +162,6 @@ func addonChannelShape() any {
 		APIVersion: "x",
 		Kind:       "x",
 		Metadata:   v1alpha1.Metadata{Name: "x", Labels: anyKey},
-		Spec:       v1alpha1.AddonChannelSpec{Addons: []v1alpha1.Addon{addon}},
+		Spec:       v1alpha1.AddonChannelSpec{Addons: []v1alpha1.Addon{addon}, Source: addonChannelSourceShape()},
 	})
 }

@@ -117,7 +117,9 @@ func (c addonChecker) check() {
 		c.fs.Errorf(c.path()+": metadata.name", name, hint, "is the channel of the add-ons that the control plane applies")
 	}
 
-	if len(c.channel.Spec.Addons) == 0 {
+	if c.channel.Spec.Source != nil {
+		c.checkChannelSource(*c.channel.Spec.Source)
+	} else if len(c.channel.Spec.Addons) == 0 {
 		hint := "list at least one add-on; 'slipway addons delete' deletes add-ons"
 		c.fs.Errorf(c.path()+": spec.addons", "", hint, "is empty")
 	}

@@ -27,6 +27,7 @@ func TestControllers(t *testing.T) {
 		{"the channel of certificates is applied", applyCertificates},
 		{"a certificate is issued", checkCertificate},
 		{"a published channel is kept applied", checkPublishedChannel},
+		{"a channel follows a signed artifact", checkFollowedChannel},
 		{"delete leaves nothing", func(e *environment) { e.runSlipway("delete", "cluster", clusterName, "--yes") }},
 	})
 }

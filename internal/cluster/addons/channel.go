@@ -13,9 +13,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster/addons/source"
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/lib/asset"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/addon/applier"
 	"github.com/slipway-k8s/slipway/internal/machine/addon/bundle"
+	"github.com/slipway-k8s/slipway/internal/machine/addon/published"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
@@ -27,6 +29,8 @@ type Channel struct {
 	Releases []applier.Release
 	// Unfit are add-ons of which no version is for the cluster's version of Kubernetes.
 	Unfit []string
+	// Source is where the control plane reads the channel from. Then it has no releases here. Nil: nowhere.
+	Source *published.Source
 }
 
 // Load chooses the versions of a channel for the cluster and reads their objects. Paths in the channel are relative to
@@ -35,6 +39,13 @@ func (s *Session) Load(ctx context.Context, text []byte, directory string) (Chan
 	parsed, findings := manifest.ParseAddonChannel(text)
 	if err := findings.Err(); err != nil {
 		return Channel{}, err
+	}
+
+	if parsed.Spec.Source != nil {
+		return Channel{}, diag.WithHint(
+			fmt.Errorf("channel %s: %w", parsed.Metadata.Name, ErrFollowed),
+			"publish it: slipway addons publish; or give the file channel.yaml of a checkout of the source",
+		)
 	}
 
 	choice, err := bundle.Choose(parsed.Spec.Addons, s.Kubernetes)

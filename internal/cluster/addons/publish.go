@@ -23,6 +23,8 @@ import (
 type Publication struct {
 	// Changes for each add-on.
 	Changes []PublishedChange
+	// Source is the address of what the control plane follows; empty: nothing.
+	Source string
 
 	store  store.Store
 	sealer store.Sealer
@@ -89,6 +91,11 @@ func (p *Publication) Publish(c Channel, o PublishOptions) error {
 	added.Mode = o.Mode
 	added.Prune = o.Prune
 	added.Unfit = c.Unfit
+	added.Source = c.Source
+	if c.Source != nil {
+		p.Source = c.Source.String()
+	}
+
 	current, _ := p.former.Find(c.Name)
 
 	for _, r := range added.Releases {
@@ -112,7 +119,9 @@ func (p *Publication) Publish(c Channel, o PublishOptions) error {
 		p.Changes = append(p.Changes, change)
 	}
 
-	p.addLeaving(current, added)
+	if c.Source == nil {
+		p.addLeaving(current, added)
+	}
 
 	return p.compare(current, added)
 }

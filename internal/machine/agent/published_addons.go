@@ -36,6 +36,7 @@ type channelTask struct {
 	agent    *Agent
 	api      kube.Client
 	election *election
+	sources  *channelSources
 
 	etag      string // the ETag of what was read last
 	channels  published.Channels
@@ -48,7 +49,7 @@ type channelTask struct {
 }
 
 func newChannelTask(a *Agent, api kube.Client) *channelTask {
-	return &channelTask{agent: a, api: api, election: &election{
+	return &channelTask{agent: a, api: api, sources: newChannelSources(a, api), election: &election{
 		api:      api,
 		name:     channelLeaseName,
 		holder:   a.instance.ID,
@@ -72,7 +73,12 @@ func (t *channelTask) run(ctx context.Context) error {
 		return err
 	}
 
-	if t.checked == t.channels.Serial && t.agent.Now().Before(t.checkAfter) {
+	hasLooked, err := t.sources.lookOnce(ctx, t.channels.Channels, t.readStatus)
+	if err != nil {
+		return err
+	}
+
+	if !hasLooked && t.checked == t.channels.Serial && t.agent.Now().Before(t.checkAfter) {
 		return t.failure
 	}
 
@@ -99,7 +105,7 @@ func (t *channelTask) reconcileAll(ctx context.Context) error {
 	var errs []error
 
 	for _, c := range t.channels.Channels {
-		status, err := t.reconcile(ctx, c)
+		status, err := t.reconcileOne(ctx, c)
 		now.channels[c.Name] = status
 		if err != nil {
 			errs = append(errs, fmt.Errorf("channel %s: %w", c.Name, err))
@@ -107,6 +113,24 @@ func (t *channelTask) reconcileAll(ctx context.Context) error {
 	}
 
 	return errors.Join(append(errs, t.writeStatus(ctx, former, now))...)
+}
+
+// reconcileOne applies or compares one channel. One that is followed and whose source was never read is left alone.
+func (t *channelTask) reconcileOne(ctx context.Context, c published.Channel) (published.Status, error) {
+	if c.Source == nil {
+		return t.reconcile(ctx, c)
+	}
+
+	resolved, isRead := t.sources.resolve(c)
+	status := published.Status{Serial: c.Serial, Mode: c.Mode}
+	var err error
+	if isRead {
+		status, err = t.reconcile(ctx, resolved)
+	}
+
+	status, sourceErr := t.sources.describe(status, c)
+
+	return status, errors.Join(err, sourceErr)
 }
 
 // channelRecord is what the cluster keeps of the published channels.
@@ -294,7 +318,7 @@ func (t *channelTask) readStatus(ctx context.Context) (channelRecord, error) {
 
 // writeStatus writes the record, if it has changed.
 func (t *channelTask) writeStatus(ctx context.Context, former, now channelRecord) error {
-	if former.serial == now.serial && maps.Equal(former.channels, now.channels) {
+	if former.serial == now.serial && maps.EqualFunc(former.channels, now.channels, published.Status.Equal) {
 		return nil
 	}
 

@@ -93,6 +93,8 @@ type Channel struct {
 	Unfit []string `json:"unfit,omitempty"`
 	// Releases in the order in which they are applied.
 	Releases []Release `json:"releases"`
+	// Source is where the control plane reads the releases from. Nil: they are published here.
+	Source *Source `json:"source,omitempty"`
 }
 
 // Release is one version of an add-on.
