@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -40,6 +41,7 @@ func newRegionCommand(a *app) *cobra.Command {
 
 func newRegionStartCommand(a *app) *cobra.Command {
 	var port int
+	var delay time.Duration
 	cmd := &cobra.Command{
 		Use:   "start",
 		Short: "Start the local region, unless it runs already",
@@ -49,21 +51,35 @@ and buckets are kept until 'slipway region destroy'. Needs root. The first start
 
 Machines share this computer's memory and disk. Their kubelets therefore ignore evictionHard and the thresholds of image garbage
 collection of the manifests (/etc/kubernetes/kubelet.conf.d/10-region.conf on each machine). docs/region.md lists all differences
-from AWS.` + exitStatusHelp(),
+from AWS.
+
+As in AWS, calls do not see for a moment what is new in EC2 and IAM: --visibility-delay is for how long, and 0s is for programs that
+create something and read it in one breath. The region keeps it until it is stopped and started with another one.` + exitStatusHelp(),
 		Example: "  slipway region start\n  eval \"$(slipway region env)\"\n  aws ec2 describe-instances",
 		Args:    requireNoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.regionStart(cmd.Context(), port)
+			o := region.Options{Port: port}
+			if cmd.Flags().Changed("visibility-delay") {
+				o.VisibilityDelay = &delay
+			}
+
+			return a.regionStart(cmd.Context(), o)
 		},
 	}
 
 	cmd.Flags().IntVar(&port, "port", 0, fmt.Sprintf("port on 127.0.0.1 (default %d)", region.DefaultPort))
+	cmd.Flags().DurationVar(
+		&delay,
+		"visibility-delay",
+		region.DefaultVisibilityDelay,
+		"how long what is new in EC2 and IAM is not seen, up to 10s",
+	)
 
 	return cmd
 }
 
 // regionStart builds the machine image if needed and starts the region if it does not run.
-func (a *app) regionStart(ctx context.Context, port int) error {
+func (a *app) regionStart(ctx context.Context, o region.Options) error {
 	cache, err := a.cacheDir()
 	if err != nil {
 		return err
@@ -82,9 +98,11 @@ func (a *app) regionStart(ctx context.Context, port int) error {
 		return fmt.Errorf("find slipway's own program: %w", err)
 	}
 
+	o.CacheDir = cache
+	o.Region = a.region
 	st, err := region.Start(
 		ctx,
-		region.Options{CacheDir: cache, Region: a.region, Port: port},
+		o,
 		[]string{self, "region", "serve", "--cache", cache},
 	)
 	if err != nil {

@@ -55,7 +55,19 @@ func TestPortOfSomebodyElse(t *testing.T) {
 	if _, err := region.Start(t.Context(), o, []string{"/bin/false"}); err == nil || strings.Contains(err.Error(), "runs on port") {
 		t.Errorf("a stopped region does not take another port: %v", err)
 	}
+	late := time.Minute
+	o.VisibilityDelay = &late
+	if _, err := region.Start(t.Context(), o, []string{"/bin/false"}); err == nil || !strings.Contains(err.Error(), "visibility delay 1m0s is out of range") {
+		t.Errorf("a visibility delay for which nobody waits: %v", err)
+	}
+	late = 0
+	_, _ = region.Start(t.Context(), o, []string{"/bin/false"})
+	o.VisibilityDelay = nil
+	_, _ = region.Start(t.Context(), o, []string{"/bin/false"})
 	st, err := region.GetStatus(cache)
+	if err != nil || st.Settings.VisibilityDelay == nil || *st.Settings.VisibilityDelay != 0 {
+		t.Errorf("the visibility delay is not kept: %+v, %v", st.Settings.VisibilityDelay, err)
+	}
 	if err != nil || !strings.HasSuffix(st.Endpoint, ":"+strconv.Itoa(o.Port)) {
 		t.Errorf("status %+v, %v", st, err)
 	}

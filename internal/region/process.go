@@ -74,6 +74,14 @@ func Start(ctx context.Context, o Options, serve []string) (Status, error) {
 		)
 	}
 
+	if d := o.VisibilityDelay; d != nil && (*d < 0 || *d > maxVisibilityDelay) {
+		return Status{}, fmt.Errorf(
+			"visibility delay %s is out of range: give --visibility-delay 0s to %s, or omit it",
+			*d,
+			maxVisibilityDelay,
+		)
+	}
+
 	s, err := ensureSettings(o)
 	if err != nil {
 		return Status{}, err
@@ -96,6 +104,9 @@ func Start(ctx context.Context, o Options, serve []string) (Status, error) {
 
 	return GetStatus(o.CacheDir)
 }
+
+// maxVisibilityDelay is the longest delay for which clients wait: Slipway repeats a call for a minute.
+const maxVisibilityDelay = 10 * time.Second
 
 // maxPort is the highest TCP port.
 const maxPort = 65535

@@ -24,6 +24,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/network"
 	"github.com/slipway-k8s/slipway/internal/region/services"
 	"github.com/slipway-k8s/slipway/internal/region/state"
+	"github.com/slipway-k8s/slipway/internal/region/visibility"
 )
 
 // transitionDelay is how long load balancers, gateways and the like take to become ready: long enough that a
@@ -106,6 +107,7 @@ func (r *regionProcess) buildServices(registry http.Handler) (err error) {
 		FunctionDir:      filepath.Join(r.paths.regionDir(), "functions"),
 		Endpoint:         r.settings.Endpoint,
 		TransitionDelay:  transitionDelay,
+		Visibility:       visibility.Delay{Time: r.settings.visibilityDelay()},
 		Images:           publicImages(),
 		Unbootable:       r.paths.unbootableReason,
 		PublicParameters: publicParameters(),

@@ -6,6 +6,7 @@
 package region
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -18,8 +19,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/slipway-k8s/slipway/internal/region/state"
+	"github.com/slipway-k8s/slipway/internal/region/visibility"
 )
 
 // Options are the options of [Start]. Zero values are the defaults.
@@ -27,6 +30,8 @@ type Options struct {
 	CacheDir string // folder of the region, the image and the assets, such as ~/.cache/slipway
 	Region   string // name of the AWS region; default us-east-1
 	Port     int    // port on 127.0.0.1; default 4666, or a free one
+	// VisibilityDelay is how long what is new in EC2 and IAM is not seen; nil keeps what the region has, or the default.
+	VisibilityDelay *time.Duration
 }
 
 // Settings identify a region. They are stored in its folder on the first start and kept until the region is
@@ -38,6 +43,8 @@ type Settings struct {
 	Port      int    `json:"port"`      // on 127.0.0.1
 	AccessKey string `json:"accessKey"` // of the account's root
 	SecretKey string `json:"secretKey"` // valid in this region only; the file has mode 0600
+	// VisibilityDelay is how long what is new in EC2 and IAM is not seen; nil is the default.
+	VisibilityDelay *time.Duration `json:"visibilityDelay,omitempty"`
 }
 
 // Defaults of a new region, and its addresses inside VPCs.
@@ -49,6 +56,8 @@ const (
 	ServiceAddress = "198.18.0.1"
 	// RegistryPort is the OCI registry's port at ServiceAddress.
 	RegistryPort = 5000
+	// DefaultVisibilityDelay is how long what is new in EC2 and IAM is not seen.
+	DefaultVisibilityDelay = visibility.DefaultTime
 	// AssetsBucket is the name of the read-only bucket with the built assets.
 	AssetsBucket = "slipway-assets"
 )
@@ -91,7 +100,12 @@ func ensureSettings(o Options) (Settings, error) {
 		return s, err
 	}
 
-	s = Settings{Region: o.Region, Account: defaultAccount, Port: o.Port}
+	s = Settings{
+		Region:          o.Region,
+		Account:         defaultAccount,
+		Port:            o.Port,
+		VisibilityDelay: o.VisibilityDelay,
+	}
 	if s.Region == "" {
 		s.Region = DefaultRegion
 	}
@@ -122,21 +136,36 @@ func (s Settings) applyOptions(o Options) (Settings, error) {
 		)
 	}
 
-	if o.Port == 0 || o.Port == s.Port {
+	now := s
+	now.Port = cmp.Or(o.Port, s.Port)
+	if o.VisibilityDelay != nil {
+		now.VisibilityDelay = o.VisibilityDelay
+	}
+
+	if now.Port == s.Port && now.visibilityDelay() == s.visibilityDelay() {
 		return s, nil
 	}
 
 	if _, ok := findRunningProcess(p); ok {
 		return s, fmt.Errorf(
-			"this region runs on port %d, not %d: `slipway region stop` first",
+			"this region runs on port %d with a visibility delay of %s, not %d and %s: `slipway region stop` first",
 			s.Port,
-			o.Port,
+			s.visibilityDelay(),
+			now.Port,
+			now.visibilityDelay(),
 		)
 	}
 
-	s.Port = o.Port
+	return now, writeJSON(p.settingsFile(), now)
+}
 
-	return s, writeJSON(p.settingsFile(), s)
+// visibilityDelay returns how long what is new in EC2 and IAM is not seen.
+func (s Settings) visibilityDelay() time.Duration {
+	if s.VisibilityDelay == nil {
+		return visibility.DefaultTime
+	}
+
+	return *s.VisibilityDelay
 }
 
 // findFreePort returns the default port, or the first free one of the hundred that follow. They are below those that the

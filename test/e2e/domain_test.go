@@ -25,6 +25,9 @@ func (e *environment) createDomainVPC(cidr string) (vpc, gateway string) {
 		e.t.Fatal(err)
 	}
 	vpc = *made.Vpc.VpcId
+	if err := ec2.NewVpcExistsWaiter(api).Wait(ctx, &ec2.DescribeVpcsInput{VpcIds: []string{vpc}}, time.Minute); err != nil {
+		e.t.Fatal(err)
+	}
 	if err := ec2.NewVpcAvailableWaiter(api).Wait(ctx, &ec2.DescribeVpcsInput{VpcIds: []string{vpc}}, time.Minute); err != nil {
 		e.t.Fatal(err)
 	}
@@ -38,9 +41,10 @@ func (e *environment) createDomainVPC(cidr string) (vpc, gateway string) {
 		e.t.Fatal(err)
 	}
 	gateway = *attached.InternetGateway.InternetGatewayId
-	if _, err := api.AttachInternetGateway(ctx, &ec2.AttachInternetGatewayInput{VpcId: &vpc, InternetGatewayId: &gateway}); err != nil {
-		e.t.Fatal(err)
-	}
+	e.waitUntil("the internet gateway is seen and attached", time.Minute, func() error {
+		_, err := api.AttachInternetGateway(ctx, &ec2.AttachInternetGatewayInput{VpcId: &vpc, InternetGatewayId: &gateway})
+		return err
+	})
 	e.giveDomainName(vpc)
 	return vpc, gateway
 }
@@ -57,9 +61,10 @@ func (e *environment) giveDomainName(vpc string) {
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	if _, err := api.AssociateDhcpOptions(ctx, &ec2.AssociateDhcpOptionsInput{VpcId: &vpc, DhcpOptionsId: options.DhcpOptions.DhcpOptionsId}); err != nil {
-		e.t.Fatal(err)
-	}
+	e.waitUntil("the DHCP options are seen and associated", time.Minute, func() error {
+		_, err := api.AssociateDhcpOptions(ctx, &ec2.AssociateDhcpOptionsInput{VpcId: &vpc, DhcpOptionsId: options.DhcpOptions.DhcpOptionsId})
+		return err
+	})
 }
 
 // setDomainName gives the cluster's VPC a domain name. The machines of later steps have a local-hostname with it, and their

@@ -64,7 +64,8 @@ func callBudgets() map[int]map[string]commandBudget {
 }
 
 // TestCalls creates, applies, plans and deletes a cluster with the state in S3, as the commands do, and compares the
-// number of calls and the time that they take with their limits.
+// number of calls and the time that they take with their limits. What is new is seen at once here, so that the numbers do not
+// depend on chance; TestCostOfTheVisibilityDelay measures the repeats.
 func TestCalls(t *testing.T) {
 	budgets := callBudgets()
 	for _, groups := range slices.Sorted(maps.Keys(budgets)) {

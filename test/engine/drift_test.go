@@ -146,6 +146,7 @@ func newPeeredHASet(t *testing.T, r regiontest.Region) manifest.Set {
 	if err != nil {
 		t.Fatal(err)
 	}
+	time.Sleep(time.Second) // until the VPC is seen
 	table, err := api.CreateRouteTable(t.Context(), &ec2.CreateRouteTableInput{VpcId: vpc.Vpc.VpcId})
 	if err != nil {
 		t.Fatal(err)

@@ -189,7 +189,7 @@ func waitForMembers(t *testing.T, cfg sdk.Config, gone string) map[string]string
 // the deletion leaves neither the records nor anything else.
 func TestRecordsOfCluster(t *testing.T) {
 	t.Parallel()
-	r := regiontest.Start(t)
+	r := regiontest.StartWith(t, regiontest.Options{VisibilityDelay: regiontest.LikeAWS})
 	cfg := r.AWSConfig()
 	g := newDNSGraph(t, r)
 	empty := r.Inventory(t)
@@ -229,7 +229,7 @@ func checkInventory(t *testing.T, r regiontest.Region, want []string, when strin
 // keeps its machines.
 func TestFunctionComesAndGoes(t *testing.T) {
 	t.Parallel()
-	r := regiontest.Start(t)
+	r := regiontest.StartWith(t, regiontest.Options{VisibilityDelay: regiontest.LikeAWS})
 	cfg := r.AWSConfig()
 	byDNS := newDNSGraph(t, r)
 	byTags := mustBuildGraph(t, newHASet(t, "demo"))
@@ -256,7 +256,7 @@ func TestFunctionComesAndGoes(t *testing.T) {
 // TestFunctionCrashAtEveryCall is TestCrashAtEveryCall for the function and all that it needs.
 func TestFunctionCrashAtEveryCall(t *testing.T) {
 	t.Parallel()
-	r := regiontest.Start(t)
+	r := regiontest.StartWith(t, regiontest.Options{VisibilityDelay: regiontest.LikeAWS})
 	g := onlyFunction(newDNSGraph(t, r))
 	apply, remove := newEngineFor(r.AWSConfig(), g), newEngineFor(r.AWSConfig(), g)
 	if err := apply.run(t.Context(), g); err != nil {
@@ -287,7 +287,7 @@ func TestFunctionCrashAtEveryCall(t *testing.T) {
 // crashFunction applies and deletes in a region of its own. The client is killed at a call of the apply or of the deletion.
 func crashFunction(t *testing.T, atApply, atDelete int, after bool) {
 	t.Helper()
-	r := regiontest.Start(t)
+	r := regiontest.StartWith(t, regiontest.Options{VisibilityDelay: regiontest.LikeAWS})
 	cfg := r.AWSConfig()
 	g := onlyFunction(newDNSGraph(t, r))
 	empty := r.Inventory(t)
@@ -317,7 +317,7 @@ func crashFunction(t *testing.T, atApply, atDelete int, after bool) {
 // checkFunctionDrifts makes each change of the function, and returns the rows of the documentation.
 func checkFunctionDrifts(t *testing.T) []string {
 	t.Helper()
-	r := regiontest.Start(t)
+	r := regiontest.StartWith(t, regiontest.Options{VisibilityDelay: regiontest.LikeAWS})
 	g := onlyFunction(newDNSGraph(t, r))
 	if err := newEngineFor(r.AWSConfig(), g).run(t.Context(), g); err != nil {
 		t.Fatal(err)
@@ -334,7 +334,7 @@ func checkFunctionDrifts(t *testing.T) []string {
 // stays that has it, whether it was to be created or changed.
 func TestForgedCodeOfFunction(t *testing.T) {
 	t.Parallel()
-	r := regiontest.Start(t)
+	r := regiontest.StartWith(t, regiontest.Options{VisibilityDelay: regiontest.LikeAWS})
 	cfg := r.AWSConfig()
 	bucket := newInput(newHASet(t, "demo")).MachineStore.Bucket
 	code := dnsfunction.Publish(t, cfg, bucket, "function.zip")

@@ -65,7 +65,7 @@ func (h hookReader) wantHooks(what string, want map[string]int) {
 func TestRecordedHooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		defer time.Sleep(time.Minute)
-		r := regiontest.StartWith(t, regiontest.Options{InProcess: true})
+		r := regiontest.StartWith(t, regiontest.Options{InProcess: true, VisibilityDelay: regiontest.LikeAWS})
 		h := hookReader{t: t, r: r}
 		g := mustBuildGraph(t, newHASet(t, "demo"))
 		run := func() {
@@ -158,7 +158,7 @@ func TestLaunchHookComesBeforeThePool(t *testing.T) {
 	for _, existing := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			defer time.Sleep(time.Minute)
-			h := hookReader{t: t, r: regiontest.StartWith(t, regiontest.Options{InProcess: true})}
+			h := hookReader{t: t, r: regiontest.StartWith(t, regiontest.Options{InProcess: true, VisibilityDelay: regiontest.LikeAWS})}
 			without, with := newHASet(t, "demo"), withWarmPool(newHASet(t, "demo"))
 			if existing {
 				h.apply(without)
@@ -192,7 +192,7 @@ func TestLaunchHookComesBeforeThePool(t *testing.T) {
 func TestEarlierPoolGetsItsHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		defer time.Sleep(time.Minute)
-		h := hookReader{t: t, r: regiontest.StartWith(t, regiontest.Options{InProcess: true})}
+		h := hookReader{t: t, r: regiontest.StartWith(t, regiontest.Options{InProcess: true, VisibilityDelay: regiontest.LikeAWS})}
 		set := withWarmPool(newHASet(t, "demo"))
 		h.apply(set)
 		if _, err := autoscaling.NewFromConfig(h.r.AWSConfig()).DeleteLifecycleHook(t.Context(), &autoscaling.DeleteLifecycleHookInput{

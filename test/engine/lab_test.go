@@ -130,7 +130,7 @@ func (e engine) run(ctx context.Context, g *graph.Graph) error {
 // startRegion starts a region in the bubble, with the images and parameters of a snapshot.
 func startRegion(t *testing.T, from regiontest.Snapshot) regiontest.Region {
 	t.Helper()
-	r := regiontest.StartWith(t, regiontest.Options{InProcess: true, Snapshot: from})
+	r := regiontest.StartWith(t, regiontest.Options{InProcess: true, VisibilityDelay: regiontest.LikeAWS, Snapshot: from})
 	t.Cleanup(func() { time.Sleep(time.Minute) }) // a killed client's waits end by themselves
 	return r
 }

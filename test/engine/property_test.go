@@ -43,7 +43,7 @@ func quotas() ec2.Quotas { return ec2.Quotas{Addresses: 20} }
 func newFixture(t *testing.T) (g fixture) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := regiontest.StartWith(t, regiontest.Options{InProcess: true, Quotas: quotas()})
+		r := regiontest.StartWith(t, regiontest.Options{InProcess: true, VisibilityDelay: regiontest.LikeAWS, Quotas: quotas()})
 		apply := func(name string) {
 			graph := mustBuildGraph(t, newHASet(t, name))
 			if err := newEngine(r.AWSConfig(), name).run(t.Context(), graph); err != nil {
@@ -86,7 +86,7 @@ func TestProperties(t *testing.T) {
 	var lives, runs, failures, edits, changes atomic.Int32
 	synctest.Test(t, func(t *testing.T) {
 		rapid.Check(withoutDeadline{t}, func(rt *rapid.T) {
-			r, stop := regiontest.StartStoppable(rt, regiontest.Options{InProcess: true, Snapshot: base.bothClusters, Quotas: quotas()})
+			r, stop := regiontest.StartStoppable(rt, regiontest.Options{InProcess: true, VisibilityDelay: regiontest.LikeAWS, Snapshot: base.bothClusters, Quotas: quotas()})
 			defer stop()
 			defer time.Sleep(time.Minute) // killed clients' waits end
 			sc := &scenario{T: rt, ctx: t.Context(), region: r, set: newHASet(t, testCluster)}

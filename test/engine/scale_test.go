@@ -65,7 +65,7 @@ func TestScale(t *testing.T) {
 	quotas := ec2.Quotas{Addresses: 20, VCPUs: 80000, Volumes: 30000}
 	calls := map[int]map[string]int{}
 	for _, x := range scaleSizes() {
-		r := regiontest.StartWith(t, regiontest.Options{InProcess: true, Quotas: quotas})
+		r := regiontest.StartWith(t, regiontest.Options{InProcess: true, VisibilityDelay: regiontest.LikeAWS, Quotas: quotas})
 		g := mustBuildGraph(t, newWideSet(t, x.groups, x.size))
 		e := newEngine(r.AWSConfig(), "wide")
 		begin := time.Now()

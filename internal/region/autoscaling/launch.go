@@ -16,6 +16,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // checkTemplateSpec refuses a request that names a launch template both by its id and by its name.
@@ -36,7 +37,12 @@ func (s *Service) resolveLaunchTemplate(t *sdk.LaunchTemplateSpecification) erro
 
 	f, err := s.cfg.EC2.LaunchTemplateInfo(sdkshape.String(t.LaunchTemplateId), name, sdkshape.String(t.Version))
 	if err != nil {
-		return validationError("You must use a valid fully-formed launch template. %s", err.Error())
+		text := err.Error()
+		if refusal, ok := errors.AsType[*wire.Error](err); ok {
+			text = refusal.Message // Auto Scaling leaves out EC2's code
+		}
+
+		return validationError("You must use a valid fully-formed launch template. %s", text)
 	}
 
 	t.LaunchTemplateId = new(f.ID)

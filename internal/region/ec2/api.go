@@ -139,6 +139,10 @@ func (s *Service) LaunchTemplateInfo(id, name, version string) (LaunchTemplateIn
 			return err
 		}
 
+		if s.isUnseen(str(t.LaunchTemplateId)) {
+			return newMissingTemplateError(str(t.LaunchTemplateId))
+		}
+
 		v, err := s.st.findTemplateVersion(t, version)
 		if err != nil {
 			return err

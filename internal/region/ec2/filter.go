@@ -60,7 +60,7 @@ func listResources[T any](
 			return matchesFilters(tags, all[id], q.filters, l.filterValues)
 		})
 
-		return !found || s.consumeStaleRead(id)
+		return !found || s.isUnseen(id)
 	})
 	ids, next, err := paginateIDs(ids, q)
 	if err != nil {

@@ -43,6 +43,13 @@ func parsePlacement(l *launchRequest) (placementRequest, error) {
 			"Each network interface requires a device index; the first is 0.",
 		)
 
+	case f.NetworkCardIndex != nil && *f.NetworkCardIndex != 0:
+		return w, wire.Errorf(
+			"InvalidParameterValue",
+			"Value (%d) for parameter networkCardIndex is invalid: the instance type has one network card.",
+			*f.NetworkCardIndex,
+		)
+
 	case f.DeleteOnTermination != nil && !*f.DeleteOnTermination:
 		return w, wire.Errorf(
 			"NotImplemented",

@@ -118,6 +118,15 @@ func checkVersionDescription(text *string) error {
 	return nil
 }
 
+// newMissingTemplateError is the error about an id of no launch template, or of one that is too new to be seen.
+func newMissingTemplateError(id string) error {
+	return wire.Errorf(
+		"InvalidLaunchTemplateId.NotFound",
+		"The specified launch template, with template ID %s, does not exist.",
+		id,
+	)
+}
+
 // findLaunchTemplate returns the launch template of an id or a name.
 func (st *serviceState) findLaunchTemplate(id, name *string) (*sdk.LaunchTemplate, error) {
 	switch {
@@ -132,11 +141,7 @@ func (st *serviceState) findLaunchTemplate(id, name *string) (*sdk.LaunchTemplat
 			return t, nil
 		}
 
-		return nil, wire.Errorf(
-			"InvalidLaunchTemplateId.NotFound",
-			"The specified launch template, with template ID %s, does not exist.",
-			*id,
-		)
+		return nil, newMissingTemplateError(*id)
 
 	case str(name) != "":
 		for _, t := range st.Templates {

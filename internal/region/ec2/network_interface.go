@@ -282,6 +282,12 @@ func (s networkInterfaceHandlers) deleteNetworkInterface(
 func (s networkInterfaceHandlers) createNetworkInterface(
 	in *sdk.CreateNetworkInterfaceInput,
 ) (*sdk.CreateNetworkInterfaceOutput, error) {
+	if ids, err := s.idempotentResult("CreateNetworkInterface", in.ClientToken, in); err != nil {
+		return nil, err
+	} else if ids != nil {
+		return &sdk.CreateNetworkInterfaceOutput{NetworkInterface: s.st.Interfaces[ids[0]]}, nil
+	}
+
 	sub, err := s.st.findSubnet(in.SubnetId)
 	if err != nil {
 		return nil, err
@@ -307,6 +313,7 @@ func (s networkInterfaceHandlers) createNetworkInterface(
 	n.Status = new(sdk.NetworkInterfaceStatusAvailable)
 	s.st.setTags(str(n.NetworkInterfaceId), tags)
 	n.TagSet = s.st.tagList(str(n.NetworkInterfaceId))
+	s.saveIdempotentResult("CreateNetworkInterface", in.ClientToken, in, str(n.NetworkInterfaceId))
 
 	return &sdk.CreateNetworkInterfaceOutput{NetworkInterface: n}, nil
 }

@@ -137,20 +137,9 @@ func (st *serviceState) normalizeRulePeer(g *sdk.SecurityGroup, r *sdk.SecurityG
 		r.CidrIpv6 = new(p.Masked().String())
 
 	case r.ReferencedGroupInfo != nil:
-		peer := st.Groups[str(r.ReferencedGroupInfo.GroupId)]
-		if peer == nil {
-			return wire.Errorf(
-				"InvalidGroup.NotFound",
-				"The security group '%s' does not exist",
-				str(r.ReferencedGroupInfo.GroupId),
-			)
-		}
-
-		if str(peer.VpcId) != str(g.VpcId) {
-			return wire.Errorf(
-				"InvalidGroup.NotFound",
-				"You have specified two resources that belong to different networks.",
-			)
+		peer, err := st.findPeerGroup(g, r.ReferencedGroupInfo)
+		if err != nil {
+			return err
 		}
 
 		r.ReferencedGroupInfo = &sdk.ReferencedSecurityGroup{
@@ -207,7 +196,10 @@ func expandPermissions(group *string, egress bool, ps []*sdk.IpPermission) []*sd
 		}
 
 		for _, x := range p.UserIdGroupPairs {
-			rule(x.Description).ReferencedGroupInfo = &sdk.ReferencedSecurityGroup{GroupId: x.GroupId}
+			rule(x.Description).ReferencedGroupInfo = &sdk.ReferencedSecurityGroup{
+				GroupId: x.GroupId,
+				UserId:  x.UserId,
+			}
 		}
 
 		if len(p.IpRanges)+len(p.Ipv6Ranges)+len(p.PrefixListIds)+len(p.UserIdGroupPairs) == 0 {
@@ -423,4 +415,26 @@ func (s securityGroupHandlers) revokeSecurityGroupEgress(
 	err = s.revokeRules(g, in.SecurityGroupRuleIds, expandPermissions(g.GroupId, true, ps), "egress")
 
 	return &sdk.RevokeSecurityGroupEgressOutput{Return: new(true)}, err
+}
+
+// findPeerGroup returns the security group that a rule of g names: of the same VPC, and of the account if the rule names one.
+func (st *serviceState) findPeerGroup(g *sdk.SecurityGroup, named *sdk.ReferencedSecurityGroup) (*sdk.SecurityGroup, error) {
+	peer := st.Groups[str(named.GroupId)]
+
+	switch {
+	case peer == nil, str(named.UserId) != "" && str(named.UserId) != str(peer.OwnerId):
+		return nil, wire.Errorf(
+			"InvalidGroup.NotFound",
+			"The security group '%s' does not exist",
+			str(named.GroupId),
+		)
+
+	case str(peer.VpcId) != str(g.VpcId):
+		return nil, wire.Errorf(
+			"InvalidGroup.NotFound",
+			"You have specified two resources that belong to different networks.",
+		)
+	}
+
+	return peer, nil
 }

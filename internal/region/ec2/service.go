@@ -24,6 +24,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/netbuilder"
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
 	"github.com/slipway-k8s/slipway/internal/region/state"
+	"github.com/slipway-k8s/slipway/internal/region/visibility"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -155,13 +156,13 @@ type Service struct {
 	store *state.Store // its lock guards all of the following
 
 	st              *serviceState
-	staleReads      int                     // see SetStaleReads
-	unseenReads     map[string]int          // how many more calls do not see a new resource, by id
-	unseenTags      map[string]*formerTags  // the tags that filters see for a while, by id
-	createdIDs      []string                // ids that the current call has created; nil if not needed
-	networkRevision uint64                  // number of changes that may affect the network
-	jobs            []func(context.Context) // for Run to start
-	notifyPending   bool                    // the watchers must be called
+	delay           visibility.Delay               // see SetVisibility
+	unseen          map[string]*visibility.Pending // new resources that calls do not see yet, by id
+	unseenTags      map[string]*formerTags         // the tags that filters see for a while, by id
+	createdIDs      []string                       // ids that the current call has created; nil if not needed
+	networkRevision uint64                         // number of changes that may affect the network
+	jobs            []func(context.Context)        // for Run to start
+	notifyPending   bool                           // the watchers must be called
 }
 
 // New returns a service with its saved state. Call [Service.Run] to run its background work.
@@ -266,12 +267,12 @@ func (s *Service) withLock(f func() error) error {
 }
 
 // runRead runs a handler under the lock and returns a copy of its answer. It refuses a request for a resource
-// that is not visible yet; see [Service.SetStaleReads].
+// that is not visible yet; see [Service.SetVisibility].
 func runRead[I, O any](s *Service, do func(*I) (*O, error), in *I) (*O, error) {
 	defer s.notifyWatchers()
 
 	return state.RunRead(s.store, func(in *I) (*O, error) {
-		if err := s.checkStaleReads(in); err != nil {
+		if err := s.checkVisible(in); err != nil {
 			return nil, err
 		}
 

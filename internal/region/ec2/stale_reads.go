@@ -8,42 +8,47 @@ import (
 	"slices"
 
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+	"github.com/slipway-k8s/slipway/internal/region/visibility"
 )
 
-// SetStaleReads delays the visibility of new resources, as in AWS: the first n calls that name a new resource
-// or would list it do not see it, and the first n filters see the former tags of a resource. 0, the default, makes changes
-// visible at once.
-func (s *Service) SetStaleReads(n int) {
+// SetVisibility delays the visibility of new resources, as in AWS: calls that come too early do not see a new resource that they
+// name or would list, and filters see the former tags of a resource. By default changes are visible at once.
+func (s *Service) SetVisibility(d visibility.Delay) {
 	s.store.Lock()
 	defer s.store.Unlock()
-	s.staleReads = n
-	s.unseenReads = map[string]int{}
+	s.delay = d
+	s.unseen = map[string]*visibility.Pending{}
 	s.unseenTags = map[string]*formerTags{}
 }
 
 // trackNewID starts the delay of a new resource. The caller holds the lock.
 func (s *Service) trackNewID(prefix, id string) {
 	late := []string{"vpc", "dopt", "subnet", "igw", "eipalloc", "nat", "rtb", "sg", "vol", "lt", "pcx"}
-	if s.staleReads > 0 && slices.Contains(late, prefix) {
-		s.unseenReads[id] = s.staleReads
-		s.unseenTags[id] = &formerTags{reads: s.staleReads}
+	if s.delay.IsZero() || !slices.Contains(late, prefix) {
+		return
 	}
+
+	now := s.cfg.Now()
+	maps.DeleteFunc(s.unseen, func(_ string, p *visibility.Pending) bool { return p.HasEnded(now) })
+	maps.DeleteFunc(s.unseenTags, func(_ string, f *formerTags) bool { return f.pending.HasEnded(now) })
+	s.unseen[id] = s.delay.Begin(now)
+	s.unseenTags[id] = &formerTags{pending: s.delay.Begin(now)}
 }
 
 // formerTags are the tags of a resource before they were changed.
 type formerTags struct {
-	reads int // how many more calls see them
-	tags  map[string]string
+	pending *visibility.Pending // until calls see the change
+	tags    map[string]string
 }
 
 // keepTags makes filters see the present tags of a resource for a while, before they are changed. The caller holds the lock.
 func (s *Service) keepTags(id string) {
-	if s.staleReads == 0 {
+	if s.delay.IsZero() {
 		return
 	}
 
-	kept := &formerTags{reads: s.staleReads, tags: maps.Clone(s.st.Tags[id])}
-	if former, young := s.unseenTags[id]; young {
+	kept := &formerTags{pending: s.delay.Begin(s.cfg.Now()), tags: maps.Clone(s.st.Tags[id])}
+	if former, young := s.unseenTags[id]; young && !former.pending.HasEnded(s.cfg.Now()) {
 		kept.tags = former.tags
 	}
 
@@ -55,37 +60,20 @@ func (s *Service) keepTags(id string) {
 func (s *Service) matchesSeenTags(id string, matches func(tags map[string]string) bool) bool {
 	former, young := s.unseenTags[id]
 	now := matches(s.st.Tags[id])
-	if !young || matches(former.tags) == now {
+	if !young || matches(former.tags) == now || !former.pending.Hides(s.cfg.Now()) {
 		return now
-	}
-
-	if former.reads--; former.reads == 0 {
-		delete(s.unseenTags, id)
 	}
 
 	return !now
 }
 
-// consumeStaleRead reports whether a call about id comes too early to see the resource, and counts the call.
+// isUnseen reports whether a call about id comes too early to see the resource, and counts the call.
 // The caller holds the lock.
-func (s *Service) consumeStaleRead(id string) bool {
-	n, young := s.unseenReads[id]
-	if !young {
-		return false
-	}
+func (s *Service) isUnseen(id string) bool { return s.unseen[id].Hides(s.cfg.Now()) }
 
-	if n--; n == 0 {
-		delete(s.unseenReads, id)
-	} else {
-		s.unseenReads[id] = n
-	}
-
-	return true
-}
-
-// checkStaleReads refuses a request that names a resource that is not visible yet. The caller holds the lock.
-func (s *Service) checkStaleReads(in any) error {
-	if len(s.unseenReads) == 0 {
+// checkVisible refuses a request that names a resource that is not visible yet. The caller holds the lock.
+func (s *Service) checkVisible(in any) error {
+	if len(s.unseen) == 0 {
 		return nil
 	}
 
@@ -106,7 +94,7 @@ func (s *Service) checkStaleReads(in any) error {
 	)
 
 	for _, id := range named {
-		if s.consumeStaleRead(id) {
+		if s.isUnseen(id) {
 			return notFound(id)
 		}
 	}

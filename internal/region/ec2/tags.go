@@ -291,7 +291,7 @@ func (s *Service) withoutUnseen(tags []*sdk.TagDescription) []*sdk.TagDescriptio
 	return slices.DeleteFunc(tags, func(t *sdk.TagDescription) bool {
 		id := str(t.ResourceId)
 		if _, asked := unseen[id]; !asked {
-			unseen[id] = s.consumeStaleRead(id)
+			unseen[id] = s.isUnseen(id)
 		}
 
 		return unseen[id] || !s.matchesSeenTags(id, func(tags map[string]string) bool {

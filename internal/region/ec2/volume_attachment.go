@@ -155,6 +155,15 @@ func (s volumeHandlers) detachVolume(in *sdk.DetachVolumeInput) (*sdk.VolumeAtta
 		)
 	}
 
+	if in.Device != nil && *in.Device != str(a.Device) {
+		return nil, wire.Errorf(
+			"InvalidAttachment.NotFound",
+			"Volume '%s' is not attached as device '%s'",
+			str(v.VolumeId),
+			*in.Device,
+		)
+	}
+
 	i := s.st.Instances[str(a.InstanceId)]
 	if i != nil && str(i.RootDeviceName) == str(a.Device) &&
 		str(i.State.Name) != sdk.InstanceStateNameStopped {

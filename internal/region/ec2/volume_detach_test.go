@@ -47,6 +47,10 @@ func TestDetachMountedVolume(t *testing.T) {
 	waitFor(t, "volume available", available)
 
 	attach()
+	_, err := r.DetachVolume(ctx, &client.DetachVolumeInput{VolumeId: v.VolumeId, Device: aws.String("/dev/sdg")})
+	if code(err) != "InvalidAttachment.NotFound" {
+		t.Errorf("detach from another device: %v", err)
+	}
 	detach(false)
 	time.Sleep(1200 * time.Millisecond) // two attempts
 	if got := volume(); got.State != types.VolumeStateInUse || got.Attachments[0].State != types.VolumeAttachmentStateDetaching {

@@ -320,7 +320,7 @@ type InstanceProfileInfo struct {
 	ID      string // unique ID, such as AIPA…
 	Role    string // name of the profile's role; empty for none
 	RoleARN string // of the profile's role; empty for none
-	Unseen  bool   // it is so new that other services do not see it; see SetStaleReads
+	Unseen  bool   // it is so new that other services do not see it; see SetVisibility
 }
 
 // InstanceProfile returns the instance profile with a name or an ARN. ok is false if there is none.
@@ -351,7 +351,7 @@ func (s *IAM) InstanceProfile(nameOrARN string) (InstanceProfileInfo, bool) {
 }
 
 // RoleARN returns the ARN of a role for a service that is to assume it. ok is false if the role does not exist, or is not
-// visible yet; see [SetStaleReads].
+// visible yet; see [SetVisibility].
 func (s *IAM) RoleARN(name string) (string, bool) {
 	arn, ok := findRoleARN(s, name)
 	s.store.Lock()

@@ -4,33 +4,42 @@ package iam
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/slipway-k8s/slipway/internal/region/visibility"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // staleReads delays what others see of changes, as in AWS, where changes of IAM reach all of its servers and the other
 // services within seconds. Its zero value delays nothing. The store's lock guards it; it is not saved.
 type staleReads struct {
-	delay    int                       // the calls that do not see a new entity
-	unseen   map[string]int            // how many more calls do not see an entity, by kind and name
-	policies map[string]formerPolicies // by the unique id of the role
+	now      func() time.Time
+	delay    visibility.Delay
+	unseen   map[string]*visibility.Pending // new entities that calls do not see yet, by kind and name
+	policies map[string]formerPolicies      // by the unique id of the role
 }
 
 // formerPolicies are the policies of a role before a change.
 type formerPolicies struct {
-	reads    int // how many more decisions they make
+	pending  *visibility.Pending // until decisions are made with the new ones
 	policies identityPolicies
 }
 
-// SetStaleReads delays the visibility of new roles, instance profiles and policies: the first n calls of IAM and of other
-// services that name a new one, or would list it, do not see it, and the first n decisions about a role whose policies have
-// changed are made with the former ones. 0, the default, makes changes visible at once.
-func SetStaleReads(s *IAM, n int) {
+// SetVisibility delays the visibility of new roles, instance profiles and policies: calls of IAM and of other services that come too
+// early do not see a new one that they name or would list, and decisions about a role whose policies have changed are made
+// with the former ones. By default changes are visible at once.
+func SetVisibility(s *IAM, d visibility.Delay) {
 	s.store.Lock()
 	defer s.store.Unlock()
-	s.stale = staleReads{delay: n, unseen: map[string]int{}, policies: map[string]formerPolicies{}}
+	s.stale = staleReads{
+		now:      s.cfg.Now,
+		delay:    d,
+		unseen:   map[string]*visibility.Pending{},
+		policies: map[string]formerPolicies{},
+	}
 }
 
 // The kinds of entities whose visibility is delayed.
@@ -42,26 +51,22 @@ const (
 
 // track starts the delay of a new entity. The caller holds the store's lock.
 func (r *staleReads) track(kind, name string) {
-	if r.delay > 0 {
-		r.unseen[kind+" "+name] = r.delay
+	if r.delay.IsZero() {
+		return
 	}
+
+	now := r.now()
+	maps.DeleteFunc(r.unseen, func(_ string, p *visibility.Pending) bool { return p.HasEnded(now) })
+	maps.DeleteFunc(r.policies, func(_ string, f formerPolicies) bool { return f.pending.HasEnded(now) })
+	r.unseen[kind+" "+name] = r.delay.Begin(now)
 }
 
 // consume reports whether a call about an entity comes too early to see it, and counts the call. The caller holds the store's
 // lock.
 func (r *staleReads) consume(kind, name string) bool {
-	key := kind + " " + name
-	n, young := r.unseen[key]
-	if !young {
-		return false
-	}
+	young, ok := r.unseen[kind+" "+name]
 
-	r.unseen[key] = n - 1
-	if n == 1 {
-		delete(r.unseen, key)
-	}
-
-	return true
+	return ok && young.Hides(r.now())
 }
 
 // visible returns those of the sorted names that a list shows.
@@ -89,7 +94,7 @@ func (s staleHandlers) wrap(op wire.Operation) wire.Operation {
 func (s staleHandlers) beforeOperation(op string, in any) error {
 	s.store.Lock()
 	defer s.store.Unlock()
-	if s.stale.delay == 0 {
+	if s.stale.delay.IsZero() {
 		return nil
 	}
 
@@ -131,8 +136,9 @@ func (s staleHandlers) keepPolicies(in any) {
 		return
 	}
 
-	kept := formerPolicies{reads: s.stale.delay, policies: s.rolePolicies(r)}
-	if former, young := s.stale.policies[r.ID]; young {
+	now := s.stale.now()
+	kept := formerPolicies{pending: s.stale.delay.Begin(now), policies: s.rolePolicies(r)}
+	if former, young := s.stale.policies[r.ID]; young && !former.pending.HasEnded(now) {
 		kept.policies = former.policies
 	}
 
@@ -150,14 +156,8 @@ func (s staleHandlers) rolePolicies(r *role) identityPolicies {
 // effectivePolicies returns the policies with which a decision about a role is made. The caller holds the store's lock.
 func (s staleHandlers) effectivePolicies(r *role) identityPolicies {
 	former, young := s.stale.policies[r.ID]
-	if !young {
+	if !young || !former.pending.Hides(s.stale.now()) {
 		return s.rolePolicies(r)
-	}
-
-	former.reads--
-	s.stale.policies[r.ID] = former
-	if former.reads == 0 {
-		delete(s.stale.policies, r.ID)
 	}
 
 	return former.policies

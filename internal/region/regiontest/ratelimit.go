@@ -8,16 +8,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/slipway-k8s/slipway/internal/region/iam"
 	"github.com/slipway-k8s/slipway/internal/region/server"
+	"github.com/slipway-k8s/slipway/internal/region/visibility"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // DelayVisibility makes EC2 and IAM eventually consistent: the first n calls that name or list a new resource do not see it,
 // and neither do the first n filters see new tags, nor the first n decisions new policies of a role.
 func (r Region) DelayVisibility(n int) {
-	r.services.EC2.SetStaleReads(n)
-	iam.SetStaleReads(r.services.IAM, n)
+	r.services.SetVisibility(visibility.Delay{Calls: n})
 }
 
 // RateLimit limits the calls per second to each service, for reads and for changes, with a burst of one

@@ -26,6 +26,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/fault"
 	"github.com/slipway-k8s/slipway/internal/region/iam"
 	"github.com/slipway-k8s/slipway/internal/region/services"
+	"github.com/slipway-k8s/slipway/internal/region/visibility"
 )
 
 // Properties of every test region.
@@ -38,6 +39,8 @@ const (
 	// publishedImages for the others.
 	ImageID        = "ami-0123456789abcdef0"
 	ImageParameter = "/aws/service/debian/release/12/latest/amd64"
+	// LikeAWS is the VisibilityDelay of a region that people start.
+	LikeAWS = visibility.DefaultTime
 	// transitionDelay is how long a resource takes to become ready.
 	transitionDelay = 100 * time.Millisecond
 	// pollInterval is how often CloudFormation looks at a resource that is not ready yet.
@@ -76,6 +79,9 @@ type Options struct {
 	PublicParameters map[string]string
 	// TransitionDelay is how long a resource takes to become ready; default 100 ms.
 	TransitionDelay time.Duration
+	// VisibilityDelay is how long what is new in EC2 and IAM is not seen; 0 for not at all, which is the default for tests that
+	// create something and read it in one breath. Tests of the product use that of a region that people start: [LikeAWS].
+	VisibilityDelay time.Duration
 	// DeleteRetryTimeout is how long CloudFormation retries the deletion of a resource in use; default 20 s.
 	DeleteRetryTimeout time.Duration
 }
@@ -232,6 +238,7 @@ func buildServices(r *Region, o Options, dir string) (err error) {
 		MaxStacks:          o.MaxStacks,
 		NoDefaultVPC:       o.NoDefaultVPC,
 		TraceAuthorization: o.TraceAuthorization,
+		Visibility:         visibility.Delay{Time: o.VisibilityDelay},
 		PollInterval:       pollInterval,
 		DeleteRetryTimeout: o.DeleteRetryTimeout,
 		Before:             before,

@@ -97,7 +97,7 @@ func (s *Service) createHostedZone(
 	s.st.Zones[id] = z
 	out := &sdk.CreateHostedZoneOutput{
 		HostedZone: z.toHostedZone(),
-		ChangeInfo: s.newChange(),
+		ChangeInfo: s.newChange(nil),
 		VPC:        in.VPC,
 		Location:   new("https://route53.amazonaws.com" + apiPathPrefix + "hostedzone/" + id),
 	}
@@ -183,7 +183,7 @@ func (s *Service) deleteHostedZone(in *sdk.DeleteHostedZoneInput) (*sdk.DeleteHo
 
 	delete(s.st.Zones, trimIDPath(*z.Shape.Id))
 
-	return &sdk.DeleteHostedZoneOutput{ChangeInfo: s.newChange()}, nil
+	return &sdk.DeleteHostedZoneOutput{ChangeInfo: s.newChange(nil)}, nil
 }
 
 // isRequiredRecord reports whether a record is the NS or the SOA record of the zone, which every zone has.
@@ -271,7 +271,7 @@ func (s *Service) associateVPC(
 		return nil, err
 	}
 
-	return &sdk.AssociateVPCWithHostedZoneOutput{ChangeInfo: s.newChange()}, nil
+	return &sdk.AssociateVPCWithHostedZoneOutput{ChangeInfo: s.newChange(in.Comment)}, nil
 }
 
 func (s *Service) disassociateVPC(
@@ -302,5 +302,5 @@ func (s *Service) disassociateVPC(
 
 	z.VPCs = slices.DeleteFunc(z.VPCs, func(v *sdk.VPC) bool { return sdkshape.String(v.VPCId) == id })
 
-	return &sdk.DisassociateVPCFromHostedZoneOutput{ChangeInfo: s.newChange()}, nil
+	return &sdk.DisassociateVPCFromHostedZoneOutput{ChangeInfo: s.newChange(in.Comment)}, nil
 }

@@ -66,7 +66,7 @@ func (s *Service) changeResourceRecordSets(
 
 	z.Records = after.Records
 
-	return &sdk.ChangeResourceRecordSetsOutput{ChangeInfo: s.newChange()}, nil
+	return &sdk.ChangeResourceRecordSetsOutput{ChangeInfo: s.newChange(in.ChangeBatch.Comment)}, nil
 }
 
 // applyChange applies one change to z. It returns the problem with the change, or "" if it is valid.

@@ -362,3 +362,23 @@ func TestTagsOfZonesChangeInTens(t *testing.T) {
 	_, err := l.api.ChangeTagsForResource(t.Context(), in)
 	l.refused("InvalidInput", err)
 }
+
+// TestChangesKeepTheirComments: a change has the comment of its request.
+func TestChangesKeepTheirComments(t *testing.T) {
+	l := newLab(t)
+	id := l.zone("example.com", nil)
+	made, err := l.api.ChangeResourceRecordSets(t.Context(), &route53.ChangeResourceRecordSetsInput{
+		HostedZoneId: &id,
+		ChangeBatch: &types.ChangeBatch{
+			Comment: aws.String("why"),
+			Changes: []types.Change{address(types.ChangeActionCreate, "a.example.com", "10.0.0.1")},
+		},
+	})
+	if err != nil || aws.ToString(made.ChangeInfo.Comment) != "why" {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	read, err := l.api.GetChange(t.Context(), &route53.GetChangeInput{Id: made.ChangeInfo.Id})
+	if err != nil || aws.ToString(read.ChangeInfo.Comment) != "why" {
+		t.Errorf("%+v, %v", read, err)
+	}
+}

@@ -50,6 +50,8 @@ type Service struct {
 type serviceState struct {
 	Zones   map[string]*hostedZone // by id, without the path /hostedzone/
 	Changes map[string]time.Time   // when each change was submitted, by id
+	// Comments are those of the changes that have one, by id.
+	Comments map[string]string `json:",omitempty"`
 }
 
 // hostedZone is a hosted zone.
@@ -82,6 +84,10 @@ func New(cfg Config) (*Service, error) {
 
 	if s.st.Changes == nil {
 		s.st.Changes = map[string]time.Time{}
+	}
+
+	if s.st.Comments == nil {
+		s.st.Comments = map[string]string{}
 	}
 
 	return s, nil
@@ -237,10 +243,14 @@ func addRecordConditions(into map[string][]string, in *sdk.ChangeResourceRecordS
 // trimIDPath returns an id without the path that responses put before it, such as /hostedzone/.
 func trimIDPath(id string) string { return id[strings.LastIndex(id, "/")+1:] }
 
-// newChange records a change and describes it.
-func (s *Service) newChange() *sdk.ChangeInfo {
+// newChange records a change with the comment of its request, and describes it.
+func (s *Service) newChange(comment *string) *sdk.ChangeInfo {
 	id := "C" + strings.ToUpper(sdkshape.RandomHex(s.cfg.Rand, 20))
 	s.st.Changes[id] = s.cfg.Now()
+	if text := sdkshape.String(comment); text != "" {
+		s.st.Comments[id] = text
+	}
+
 	return s.changeInfo(id)
 }
 
@@ -251,7 +261,12 @@ func (s *Service) changeInfo(id string) *sdk.ChangeInfo {
 		status = sdk.ChangeStatusInsync
 	}
 
-	return &sdk.ChangeInfo{Id: new("/change/" + id), Status: new(status), SubmittedAt: new(submitted.UTC())}
+	info := &sdk.ChangeInfo{Id: new("/change/" + id), Status: new(status), SubmittedAt: new(submitted.UTC())}
+	if comment, ok := s.st.Comments[id]; ok {
+		info.Comment = new(comment)
+	}
+
+	return info
 }
 
 func (s *Service) getChange(in *sdk.GetChangeInput) (*sdk.GetChangeOutput, error) {

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strconv"
 
 	sdk "github.com/aws/aws-sdk-go/service/servicequotas"
 
@@ -309,8 +310,13 @@ func (c Config) listServiceQuotas(
 	}
 
 	mine, err := c.serviceQuotas(*in.ServiceCode)
-	out := &sdk.ListServiceQuotasOutput{Quotas: []*sdk.ServiceQuota{}}
-	for _, q := range mine {
+	if err != nil {
+		return nil, err
+	}
+
+	page, next, err := pageOf(mine, in.NextToken, in.MaxResults)
+	out := &sdk.ListServiceQuotasOutput{Quotas: []*sdk.ServiceQuota{}, NextToken: next}
+	for _, q := range page {
 		out.Quotas = append(out.Quotas, c.ownQuota(q))
 	}
 
@@ -326,10 +332,44 @@ func (c Config) listAWSDefaultServiceQuotas(
 	}
 
 	mine, err := c.serviceQuotas(*in.ServiceCode)
-	out := &sdk.ListAWSDefaultServiceQuotasOutput{Quotas: []*sdk.ServiceQuota{}}
-	for _, q := range mine {
+	if err != nil {
+		return nil, err
+	}
+
+	page, next, err := pageOf(mine, in.NextToken, in.MaxResults)
+	out := &sdk.ListAWSDefaultServiceQuotasOutput{Quotas: []*sdk.ServiceQuota{}, NextToken: next}
+	for _, q := range page {
 		out.Quotas = append(out.Quotas, c.defaultQuota(q))
 	}
 
 	return out, err
+}
+
+// pageOf returns the page of a list that begins at a token, and the token of the next page; nil at the end. A token is the index of
+// the first entry.
+func pageOf(all []quota, token *string, most *int64) ([]quota, *string, error) {
+	first := 0
+	if token != nil {
+		var err error
+		if first, err = strconv.Atoi(*token); err != nil || first < 0 || first > len(all) {
+			return nil, nil, wire.Errorf("InvalidPaginationTokenException", "Invalid input was provided for NextToken.")
+		}
+	}
+
+	const largestPage = 100
+	size := int64(largestPage)
+	if most != nil {
+		size = *most
+	}
+
+	if size < 1 || size > largestPage {
+		return nil, nil, wire.Errorf("IllegalArgumentException", "MaxResults %d must be from 1 to %d.", size, largestPage)
+	}
+
+	end := min(first+int(size), len(all))
+	if end == len(all) {
+		return all[first:], nil, nil
+	}
+
+	return all[first:end], new(strconv.Itoa(end)), nil
 }

@@ -4,6 +4,7 @@ package servicequotas_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,5 +72,38 @@ func TestQuotas(t *testing.T) {
 	}
 	if _, err := api.ListAWSDefaultServiceQuotas(t.Context(), &servicequotas.ListAWSDefaultServiceQuotasInput{ServiceCode: sdk.String("nothere")}); err == nil {
 		t.Error("an unknown service has quotas")
+	}
+}
+
+// TestQuotasArePaged: the pages together are the whole list.
+func TestQuotasArePaged(t *testing.T) {
+	t.Parallel()
+	api := servicequotas.NewFromConfig(regiontest.Start(t).AWSConfig())
+	list := func(most int32) (codes []string) {
+		in := &servicequotas.ListServiceQuotasInput{ServiceCode: sdk.String("ec2"), MaxResults: &most}
+		for {
+			out, err := api.ListServiceQuotas(t.Context(), in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(out.Quotas) > int(most) {
+				t.Errorf("a page of %d has %d quotas", most, len(out.Quotas))
+			}
+			for _, q := range out.Quotas {
+				codes = append(codes, sdk.ToString(q.QuotaCode))
+			}
+			if out.NextToken == nil {
+				return codes
+			}
+			in.NextToken = out.NextToken
+		}
+	}
+	all := list(100)
+	if got := list(1); !slices.Equal(got, all) || len(all) < 2 {
+		t.Errorf("one by one %v, want %v", got, all)
+	}
+	_, err := api.ListServiceQuotas(t.Context(), &servicequotas.ListServiceQuotasInput{ServiceCode: sdk.String("ec2"), NextToken: sdk.String("x")})
+	if _, ok := errors.AsType[*types.InvalidPaginationTokenException](err); !ok {
+		t.Errorf("a token that is none: %v", err)
 	}
 }

@@ -37,6 +37,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/sts"
 	"github.com/slipway-k8s/slipway/internal/region/tagging"
+	"github.com/slipway-k8s/slipway/internal/region/visibility"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -56,7 +57,9 @@ type Config struct {
 	RegistryDir string           // folder of the images in the registry
 
 	TransitionDelay time.Duration // how long a load balancer or an instance takes to become ready
-	Images          []ec2.Image   // AMIs that EC2 offers
+	// Visibility is how long what is new in EC2 and IAM is not seen; zero makes it visible at once.
+	Visibility visibility.Delay
+	Images     []ec2.Image // AMIs that EC2 offers
 	// Unbootable returns why no machine can boot from an image, or ""; nil means that machines can.
 	Unbootable       func(imageID string) string
 	PublicParameters map[string]string // SSM parameters that AWS publishes, by name
@@ -147,7 +150,15 @@ func New(cfg Config) (*Services, error) {
 		}
 	}
 
+	s.SetVisibility(cfg.Visibility)
+
 	return s, nil
+}
+
+// SetVisibility changes how long what is new in EC2 and IAM is not seen. Everything that exists is visible then.
+func (s *Services) SetVisibility(d visibility.Delay) {
+	s.EC2.SetVisibility(d)
+	iam.SetVisibility(s.IAM, d)
 }
 
 // Handler answers every request to the region: public objects of S3 and signals to wait conditions have no

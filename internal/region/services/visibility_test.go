@@ -7,9 +7,13 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	astypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
@@ -124,6 +128,73 @@ func TestNewRolesAreSeenLater(t *testing.T) {
 			IamInstanceProfile: &ec2types.IamInstanceProfileSpecification{Name: aws.String("machines")},
 		})
 		return err
+	})
+}
+
+// TestNewTemplatesAreSeenLater: EC2 and Auto Scaling do not see a new launch template at once, and no instance is launched late because
+// of that.
+func TestNewTemplatesAreSeenLater(t *testing.T) {
+	v := startVisibility(t)
+	groups := autoscaling.NewFromConfig(v.r.AWSConfig())
+	subnets, err := v.ec2.DescribeSubnets(t.Context(), &ec2.DescribeSubnetsInput{})
+	if err != nil || len(subnets.Subnets) == 0 {
+		t.Fatalf("the default subnets: %v, %v", subnets, err)
+	}
+	made, err := v.ec2.CreateLaunchTemplate(t.Context(), &ec2.CreateLaunchTemplateInput{
+		LaunchTemplateName: aws.String("machines"),
+		LaunchTemplateData: &ec2types.RequestLaunchTemplateData{ImageId: aws.String(regiontest.ImageID), InstanceType: ec2types.InstanceTypeT3Large},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := made.LaunchTemplate.LaunchTemplateId
+	v.late("CreateAutoScalingGroup", "ValidationError: You must use a valid fully-formed launch template. The specified launch template, with template ID "+*id+", does not exist.", func(ctx context.Context) error {
+		_, err := groups.CreateAutoScalingGroup(ctx, &autoscaling.CreateAutoScalingGroupInput{
+			AutoScalingGroupName: aws.String("nodes"), MinSize: aws.Int32(1), MaxSize: aws.Int32(1),
+			LaunchTemplate:    &astypes.LaunchTemplateSpecification{LaunchTemplateId: id, Version: aws.String("1")},
+			VPCZoneIdentifier: subnets.Subnets[0].SubnetId,
+		})
+		return err
+	})
+	for range 100 {
+		out, err := groups.DescribeScalingActivities(t.Context(), &autoscaling.DescribeScalingActivitiesInput{AutoScalingGroupName: aws.String("nodes")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(out.Activities) > 0 {
+			if out.Activities[0].StatusCode == astypes.ScalingActivityStatusCodeFailed {
+				t.Errorf("the launch: %s", *out.Activities[0].StatusMessage)
+			}
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Error("nothing was launched")
+}
+
+// TestVisibilityIsDelayedByTime: what is new is seen after a while, however often it is asked for.
+func TestVisibilityIsDelayedByTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := regiontest.StartWith(t, regiontest.Options{InProcess: true, VisibilityDelay: regiontest.LikeAWS})
+		api := ec2.NewFromConfig(r.AWSConfig())
+		vpc, err := api.CreateVpc(t.Context(), &ec2.CreateVpcInput{CidrBlock: aws.String("10.0.0.0/16")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		describe := func() string {
+			_, err := api.DescribeVpcs(t.Context(), &ec2.DescribeVpcsInput{VpcIds: []string{*vpc.Vpc.VpcId}})
+			return codeOf(err)
+		}
+		for range 10 {
+			if got := describe(); !strings.HasPrefix(got, "InvalidVpcID.NotFound") {
+				t.Fatalf("at once: %q", got)
+			}
+		}
+		time.Sleep(regiontest.LikeAWS)
+		if got := describe(); got != "" {
+			t.Errorf("after %s: %q", regiontest.LikeAWS, got)
+		}
+		time.Sleep(time.Minute)
 	})
 }
 

@@ -119,6 +119,7 @@ func errorClassRules() []errorClassRule {
 		{plan.AlreadyExists, codeContains("AlreadyExists", "Duplicate")},
 		{plan.NotFound, codeHasSuffix("NotFound", "NotFoundException")},
 		{plan.NotFound, codeIsOneOf("NoSuchEntity", "NoSuchHostedZone")},
+		{plan.NotFound, isMissingTemplate},
 		{plan.InUse, codeContains("InUse")},
 		{plan.InUse, codeIsOneOf(
 			"DependencyViolation",
@@ -156,6 +157,14 @@ func isMissingProfile(code, message string) bool {
 	}
 
 	return strings.HasPrefix(code, "Invalid") || code == "ValidationError"
+}
+
+// isMissingTemplate matches the error of Auto Scaling about a launch template that EC2 does not show it: it does not exist, or was
+// created a moment ago. It has no code of its own.
+func isMissingTemplate(code, message string) bool {
+	return code == "ValidationError" &&
+		strings.Contains(message, "launch template") &&
+		strings.Contains(message, "does not exist")
 }
 
 // isFunctionNotReady matches the errors of Lambda about a function that is still being created or changed, and about a role

@@ -48,6 +48,13 @@ func TestErrorClasses(t *testing.T) {
 	if got := plan.ErrorClassOf(Wrap(late, "create")); got != plan.NotReady {
 		t.Errorf("a new instance profile that EC2 does not see has class %q", got)
 	}
+	young := &smithy.GenericAPIError{
+		Code:    "ValidationError",
+		Message: "You must use a valid fully-formed launch template. The specified launch template, with template ID lt-1, does not exist.",
+	}
+	if got := classifyRetry(ExpectPropagation(t.Context()), "CreateAutoScalingGroup", nil, young); got != retryNotPropagated {
+		t.Errorf("a new launch template that Auto Scaling does not see: %q", got)
+	}
 	if Wrap(nil, "x") != nil {
 		t.Error("Wrap(nil) is not nil")
 	}

@@ -98,6 +98,7 @@ func IsNotSeen(err error) bool {
 	}
 
 	return IsNotFound(err) || strings.Contains(refusal.Message, "Invalid IAM Instance Profile") ||
+		strings.Contains(refusal.Message, "The specified launch template, ") ||
 		strings.Contains(refusal.Message, "cannot be assumed by Lambda")
 }
 
