@@ -167,14 +167,15 @@ func checkIngress(e *environment) {
 func checkIngressWhileRestarted(e *environment) {
 	address, roots := e.addressOfIngress(), e.authorityOfCluster()
 	e.kubectl("rollout", "restart", "-n", traefik, "deployment/"+traefik)
-	asked, failed, deadline := 0, []string{}, time.Now().Add(3*time.Minute)
+	asked, failed, deadline := 0, []string{}, time.Now().Add(5*time.Minute)
 	for ; time.Now().Before(deadline); asked++ {
 		if err := e.getShop(address, roots); err != nil {
 			failed = append(failed, err.Error())
 		}
-		r := e.tryKubectl("rollout", "status", "-n", traefik, "deployment/"+traefik, "--watch=false")
-		if strings.Contains(r.out, "successfully rolled out") {
-			break
+		rollout := e.tryKubectl("rollout", "status", "-n", traefik, "deployment/"+traefik, "--watch=false")
+		pods := e.tryKubectl("get", "pods", "-n", traefik, "-l", "app="+traefik, "-o", "name")
+		if strings.Contains(rollout.out, "successfully rolled out") && strings.Count(pods.out, "pod/") == 2 {
+			break // the earlier pods have ended
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
