@@ -101,7 +101,7 @@ func (c *addonsCommand) publish(ctx context.Context, args []string, o addons.Pub
 		return err
 	}
 
-	if channel.Source != nil && len(channel.Source.PublicKeys) == 0 {
+	if channel.Source != nil && !channel.Source.IsFixed() {
 		c.printMessage("warning: no publicKeys: whoever can write to %s can change the cluster", channel.Source)
 	}
 

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -105,6 +106,24 @@ func TestChangedArtifact(t *testing.T) {
 	if got, err := f.fetcher.Fetch(t.Context(), f.source(":stable"), good); err != nil || string(got.Files["channel.yaml"]) != "bad" {
 		t.Errorf("signed at last: %v", err)
 	}
+}
+
+// TestPlainRegistry: a registry without TLS, such as that of the local region, is asked only if the reference says so.
+func TestPlainRegistry(t *testing.T) {
+	t.Parallel()
+	f := startRegistryWith(t, httptest.NewServer)
+	digest := f.push("stable", "", map[string]string{"channel.yaml": "x"})
+	f.sign(digest, f.key)
+	source := f.source(":stable")
+	checkRefused(t, f.fetcher, source, "", "server gave HTTP response to HTTPS client")
+
+	source.OCI = strings.Replace(source.OCI, "oci://", "oci+http://", 1)
+	if got, err := f.fetcher.Fetch(t.Context(), source, ""); err != nil || got.ID != digest {
+		t.Errorf("%+v, %v", got, err)
+	}
+
+	unsigned := f.push("stable", "", map[string]string{"channel.yaml": "y"})
+	checkRefused(t, f.fetcher, source, unsigned, "its signature is refused")
 }
 
 // TestBundles: a signature of cosign 3 is one of the artifact, and a statement of another purpose is none.

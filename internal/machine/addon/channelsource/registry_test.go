@@ -71,6 +71,12 @@ func (f *fakeRegistry) seen() string {
 
 func startRegistry(t *testing.T) *fakeRegistry {
 	t.Helper()
+
+	return startRegistryWith(t, httptest.NewTLSServer)
+}
+
+func startRegistryWith(t *testing.T, start func(http.Handler) *httptest.Server) *fakeRegistry {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +84,7 @@ func startRegistry(t *testing.T) *fakeRegistry {
 
 	f := &fakeRegistry{t: t, key: key}
 	backend := registry.New(registry.WithReferrersSupport(true), registry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)))
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := start(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()
 		f.requests = append(f.requests, r.Method+" "+r.URL.Path)
 		answer := f.answer
@@ -88,7 +94,7 @@ func startRegistry(t *testing.T) *fakeRegistry {
 		}
 	}))
 	t.Cleanup(server.Close)
-	f.host = strings.TrimPrefix(server.URL, "https://")
+	_, f.host, _ = strings.Cut(server.URL, "://")
 	f.options = []remote.Option{remote.WithTransport(server.Client().Transport)}
 	transport, ok := server.Client().Transport.(*http.Transport)
 	if !ok {

@@ -2,7 +2,10 @@
 
 package published
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Source is where the control plane reads a channel from, at an interval. The channel is then not
 // rendered: it is a directory with the file channel.yaml and the manifests that it names.
@@ -39,6 +42,12 @@ func (Credentials) String() string { return "(hidden)" }
 
 // GoString implements [fmt.GoStringer].
 func (Credentials) GoString() string { return "(hidden)" }
+
+// IsFixed reports whether nobody but who has a given key can change what is read: a digest never
+// changes, and revisions that no key has signed are refused.
+func (s Source) IsFixed() bool {
+	return len(s.PublicKeys) > 0 || strings.Contains(s.OCI, "@sha256:")
+}
 
 // String returns the address of the source, as it is printed.
 func (s Source) String() string {

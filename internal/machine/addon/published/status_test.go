@@ -50,6 +50,24 @@ func TestAccept(t *testing.T) {
 	}
 }
 
+func TestIsFixed(t *testing.T) {
+	t.Parallel()
+	for want, sources := range map[bool][]published.Source{
+		true: {
+			{OCI: "oci://a/b:c", PublicKeys: []string{"x"}},
+			{OCI: "oci://a/b@sha256:0"},
+			{Git: "https://a/b", PublicKeys: []string{"x"}},
+		},
+		false: {{OCI: "oci://a/b:c"}, {Git: "https://a/b"}},
+	} {
+		for _, s := range sources {
+			if s.IsFixed() != want {
+				t.Errorf("%s: want %t", s, want)
+			}
+		}
+	}
+}
+
 func TestStatusEqual(t *testing.T) {
 	t.Parallel()
 	status := func(s *published.SourceStatus) published.Status { return published.Status{Serial: 1, Source: s} }
