@@ -76,11 +76,11 @@ func (session *Session) BuildGraph(ctx context.Context, d *Desired) error {
 		return err
 	}
 
-	return session.findAllUnpublished(ctx, d)
+	return findAllUnpublished(ctx, session, d)
 }
 
 // findAllUnpublished finds what the stores that machines and others read lack. The creation of lost volumes publishes nothing.
-func (session *Session) findAllUnpublished(ctx context.Context, d *Desired) error {
+func findAllUnpublished(ctx context.Context, session *Session, d *Desired) error {
 	if d.RepairsVolumesOnly() {
 		d.MachineObjects = nil
 		return nil

@@ -16,12 +16,12 @@ import (
 )
 
 // RepairsVolumesOnly reports whether d.Plan creates lost etcd volumes and changes nothing else, see
-// [Session.ComputeVolumeRepair].
+// [ComputeVolumeRepair].
 func (d *Desired) RepairsVolumesOnly() bool { return d.unpinned != nil }
 
 // FindUnpinned returns an error that wraps [asset.ErrNoDigest] if the catalogue of the cluster names an image by its tag that
 // its machines need, else nil. Such a cluster was created by an earlier slipway.
-func (session *Session) FindUnpinned(ctx context.Context, d *Desired) error {
+func FindUnpinned(ctx context.Context, session *Session, d *Desired) error {
 	catalog, err := ReadCatalog(ctx, d.View, d.Manifests.Cluster)
 	if err != nil {
 		return err
@@ -50,8 +50,9 @@ func (session *Session) FindUnpinned(ctx context.Context, d *Desired) error {
 // ComputeVolumeRepair plans the creation of lost etcd volumes and nothing else, for a cluster without node documents: unpinned
 // says which image has no digest, so that no machine may be changed. A cluster that has lost no volume is refused with that
 // error.
-func (session *Session) ComputeVolumeRepair(
+func ComputeVolumeRepair(
 	ctx context.Context,
+	session *Session,
 	d *Desired,
 	unpinned error,
 ) (diag.Findings, error) {
@@ -109,7 +110,7 @@ func withoutDocuments(groups []v1alpha1.InstanceGroup) node.Publication {
 
 // RecordRepaired ends the record of an attempt whose plan was carried out, and leaves the record of the last apply as it is.
 // Without an operation it does nothing.
-func (session *Session) RecordRepaired(ctx context.Context) error {
+func RecordRepaired(ctx context.Context, session *Session) error {
 	if session.Operation == nil {
 		return nil
 	}

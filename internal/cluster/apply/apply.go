@@ -168,7 +168,7 @@ func load(ctx context.Context, env *cluster.Env, req Request) (*run, error) {
 
 	r := &run{session: session, desired: desired}
 	if req.Options.RecreateLostVolumes {
-		if unpinned := session.FindUnpinned(ctx, desired); errors.Is(unpinned, asset.ErrNoDigest) {
+		if unpinned := cluster.FindUnpinned(ctx, session, desired); errors.Is(unpinned, asset.ErrNoDigest) {
 			r.provisioner = &volumeRepair{session: session, desired: desired, unpinned: unpinned}
 			return r, nil
 		}

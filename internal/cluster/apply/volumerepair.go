@@ -19,7 +19,7 @@ type volumeRepair struct {
 
 // Propose plans the creation of the volumes.
 func (p *volumeRepair) Propose(ctx context.Context) (*cluster.Review, error) {
-	findings, err := p.session.ComputeVolumeRepair(ctx, p.desired, p.unpinned)
+	findings, err := cluster.ComputeVolumeRepair(ctx, p.session, p.desired, p.unpinned)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (p *volumeRepair) Execute(ctx context.Context) error {
 		return err
 	}
 
-	return p.session.RecordRepaired(ctx)
+	return cluster.RecordRepaired(ctx, p.session)
 }
 
 // Unchanged is not called: a plan without lost volumes is refused.

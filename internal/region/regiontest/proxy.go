@@ -3,6 +3,7 @@
 package regiontest
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -31,22 +32,27 @@ func StartProxy(tb testing.TB, endpoint string, hosts ...string) map[string]stri
 	if err != nil {
 		tb.Fatal(err)
 	}
+
 	certificate := newCertificate(tb, hosts)
 	server := httptest.NewUnstartedServer(&httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) {
 		p.SetURL(target)
 		p.Out.Host = p.In.Host
 	}})
+
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
 	server.StartTLS()
 	tb.Cleanup(server.Close)
+
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Method != http.MethodConnect {
 			http.Error(w, "this proxy only connects", http.StatusMethodNotAllowed)
 			return
 		}
-		connect(w, server.Listener.Addr().String())
+
+		connect(req.Context(), w, server.Listener.Addr().String())
 	}))
 	tb.Cleanup(proxy.Close)
+
 	path := filepath.Join(tb.TempDir(), "proxy.pem")
 	body := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]})
 	if err := os.WriteFile(path, body, 0o600); err != nil {
@@ -63,12 +69,15 @@ func newCertificate(tb testing.TB, hosts []string) tls.Certificate {
 	if err != nil {
 		tb.Fatal(err)
 	}
+
+	now := time.Now() //nolint:forbidigo // the program that checks the certificate has the real time
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1),
-		NotBefore:    time.Now().Add(-time.Hour),
-		NotAfter:     time.Now().Add(time.Hour),
+		NotBefore:    now.Add(-time.Hour),
+		NotAfter:     now.Add(time.Hour),
 		DNSNames:     hosts,
 	}
+
 	body, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		tb.Fatal(err)
@@ -78,25 +87,27 @@ func newCertificate(tb testing.TB, hosts []string) tls.Certificate {
 }
 
 // connect joins the client of a proxy with a server until one of them ends.
-func connect(w http.ResponseWriter, address string) {
-	server, err := net.DialTimeout("tcp", address, time.Minute)
+func connect(ctx context.Context, w http.ResponseWriter, address string) {
+	server, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
-	defer server.Close()
+	defer func() { _ = server.Close() }()
+
 	w.WriteHeader(http.StatusOK)
 	client, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return
 	}
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		_, _ = io.Copy(server, buffered) // what the client sends, until it ends
 		_ = server.Close()
 	})
+
 	_, _ = io.Copy(client, server)
 	_ = client.Close()
 	wg.Wait()
