@@ -194,10 +194,15 @@ func (r *regionProcess) metadataHandler() http.Handler {
 	return h
 }
 
-// networkedHost is the machine host for EC2. Its Terminate also releases the machine's network.
+// networkedHost is the machine host for EC2. Its Stop and Terminate also release the machine's network.
 type networkedHost struct {
 	*machine.Host
 	network *network.Network
+}
+
+// Stop ends a machine, keeps its disk, and releases its network namespace.
+func (g networkedHost) Stop(ctx context.Context, id string) error {
+	return errors.Join(g.Host.Stop(ctx, id), g.network.Release(ctx, id))
 }
 
 // Terminate ends a machine and releases its network namespace.

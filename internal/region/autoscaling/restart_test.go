@@ -36,6 +36,8 @@ func (m *machines) Terminate(_ context.Context, id string) error {
 	return nil
 }
 
+func (m *machines) Stop(ctx context.Context, id string) error { return m.Terminate(ctx, id) }
+
 func (m *machines) Alive(id string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

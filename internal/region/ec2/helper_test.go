@@ -140,6 +140,10 @@ func (m *machines) Launch(_ context.Context, x netspec.Machine) error {
 func (m *machines) Terminate(_ context.Context, id string) error {
 	return m.do("terminate", func() { delete(m.live, id) })
 }
+
+func (m *machines) Stop(_ context.Context, id string) error {
+	return m.do("stop", func() { delete(m.live, id) })
+}
 func (m *machines) Reboot(context.Context, string) error { return m.do("reboot", func() {}) }
 func (m *machines) Alive(id string) bool {
 	m.mu.Lock()

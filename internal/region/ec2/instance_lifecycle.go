@@ -214,12 +214,12 @@ func (s instanceHandlers) beginTerminate(id string) {
 	}
 
 	s.enqueueJob(id, func(ctx context.Context) {
-		s.completeJob(ctx, transitionInstanceTerminated, id, s.terminateMachine(ctx, id))
+		s.completeJob(ctx, transitionInstanceTerminated, id, s.endMachine(ctx, id, s.cfg.Machines.Terminate))
 	})
 }
 
-// beginStop starts the removal of the machine of an instance that is stopping. The machine's root file system
-// is lost: a started instance boots a fresh one, with its volumes, addresses and identity.
+// beginStop starts to end the machine of an instance that is stopping. Its root disk stays, and what was in
+// memory is lost.
 func (s instanceHandlers) beginStop(id string) {
 	if s.cfg.Machines == nil {
 		s.scheduleTransition(transitionInstanceStopped, id)
@@ -227,7 +227,7 @@ func (s instanceHandlers) beginStop(id string) {
 	}
 
 	s.enqueueJob(id, func(ctx context.Context) {
-		s.completeJob(ctx, transitionInstanceStopped, id, s.terminateMachine(ctx, id))
+		s.completeJob(ctx, transitionInstanceStopped, id, s.endMachine(ctx, id, s.cfg.Machines.Stop))
 	})
 }
 

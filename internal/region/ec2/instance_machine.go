@@ -60,25 +60,33 @@ func (s instanceHandlers) machineSpec(id string) (netspec.Machine, []bootVolume,
 	return m, disks, true
 }
 
-// terminateAttempts is how often the removal of a machine is tried. After that the instance is terminated
+// endAttempts is how often the end of a machine is tried. After that the instance is stopped or terminated
 // regardless.
-const terminateAttempts = 3
+const endAttempts = 3
 
-// terminateMachine removes a machine and detaches its volumes. It retries, because nothing else would remove
-// the machine.
-func (s instanceHandlers) terminateMachine(ctx context.Context, id string) error {
-	err := s.tryTerminateMachine(ctx, id)
-	for n := 1; err != nil && n < terminateAttempts && ctx.Err() == nil; n++ {
+// endMachine stops or terminates a machine with end, and detaches its volumes. It retries, because nothing else
+// would end the machine.
+func (s instanceHandlers) endMachine(
+	ctx context.Context,
+	id string,
+	end func(context.Context, string) error,
+) error {
+	err := s.tryEndMachine(ctx, id, end)
+	for n := 1; err != nil && n < endAttempts && ctx.Err() == nil; n++ {
 		waitForSignal(ctx, nil, time.Second)
-		err = s.tryTerminateMachine(ctx, id)
+		err = s.tryEndMachine(ctx, id, end)
 	}
 
 	return err
 }
 
-func (s instanceHandlers) tryTerminateMachine(ctx context.Context, id string) error {
-	if err := s.cfg.Machines.Terminate(ctx, id); err != nil {
-		return fmt.Errorf("terminate %s: %w", id, err)
+func (s instanceHandlers) tryEndMachine(
+	ctx context.Context,
+	id string,
+	end func(context.Context, string) error,
+) error {
+	if err := end(ctx, id); err != nil {
+		return fmt.Errorf("end machine %s: %w", id, err)
 	}
 
 	s.store.Lock()

@@ -32,6 +32,9 @@ import (
 type Machines interface {
 	// Launch boots a machine. It returns nil if the machine runs already.
 	Launch(ctx context.Context, m netspec.Machine) error
+	// Stop ends a machine and keeps its root disk, with which Launch boots it again. It returns nil if the
+	// machine does not exist.
+	Stop(ctx context.Context, id string) error
 	// Terminate removes a machine with its root disk. It returns nil if the machine does not exist.
 	Terminate(ctx context.Context, id string) error
 	// Reboot restarts a machine and keeps its disks.

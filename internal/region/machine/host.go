@@ -236,6 +236,21 @@ func (h *Host) Console(id string) ([]byte, error) {
 	return out, nil
 }
 
+// Stop ends a machine, and keeps its disk: Launch boots it again with that. Its volumes are detached until then.
+// It is idempotent and succeeds for unknown machines.
+func (h *Host) Stop(ctx context.Context, id string) error {
+	if err := validID(id, "i-"); err != nil {
+		return fmt.Errorf("stop machine: %w", err)
+	}
+
+	defer h.lockID(id)()
+	if err := h.stopAndRelease(ctx, id); err != nil {
+		return fmt.Errorf("stop machine %s: %w", id, err)
+	}
+
+	return nil
+}
+
 // Terminate stops a machine, detaches its volumes, and removes everything else that belongs to it.
 // It is idempotent and succeeds for unknown machines.
 func (h *Host) Terminate(ctx context.Context, id string) error {
@@ -251,7 +266,8 @@ func (h *Host) Terminate(ctx context.Context, id string) error {
 	return nil
 }
 
-func (h *Host) terminateLocked(ctx context.Context, id string) error {
+// stopAndRelease kills a machine, detaches its volumes, and removes its network.
+func (h *Host) stopAndRelease(ctx context.Context, id string) error {
 	if err := h.stopMachine(ctx, id); err != nil {
 		return err
 	}
@@ -264,6 +280,14 @@ func (h *Host) terminateLocked(ctx context.Context, id string) error {
 		if err := r.Release(ctx, id); err != nil {
 			return fmt.Errorf("remove network: %w", err)
 		}
+	}
+
+	return nil
+}
+
+func (h *Host) terminateLocked(ctx context.Context, id string) error {
+	if err := h.stopAndRelease(ctx, id); err != nil {
+		return err
 	}
 
 	if err := h.saveConsole(id); err != nil {
