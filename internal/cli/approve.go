@@ -79,7 +79,8 @@ func formatUnsigned(review cluster.Review) string {
 	var b strings.Builder
 	b.WriteString("Documents that nobody has signed, and that apply signs:\n")
 	for _, document := range review.Unsigned {
-		fmt.Fprintf(&b, "    %s: sha256 %s\n", document.Key, cmp.Or(document.SHA256, "unknown: you may not read it"))
+		sum := cmp.Or(document.SHA256, "unknown: you may not read it")
+		fmt.Fprintf(&b, "    %s: sha256 %s\n", document.Key, sum)
 	}
 
 	return b.String()

@@ -139,7 +139,7 @@ func (a *app) confirmAndChange(
 
 	if len(writes) == 0 {
 		a.printMessage("nothing differs")
-		return a.markChange(ctx, c)
+		return markChange(ctx, a, c)
 	}
 
 	for _, line := range c.Lines(after) {
@@ -167,7 +167,7 @@ func (a *app) confirmAndChange(
 }
 
 // markChange tells AWS that a change is the last one, if the command that has written it was killed before it did.
-func (a *app) markChange(ctx context.Context, c manifests.Change) error {
+func markChange(ctx context.Context, a *app, c manifests.Change) error {
 	env, err := a.newLockingEnv()
 	if err != nil {
 		return err

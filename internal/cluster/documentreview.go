@@ -17,22 +17,27 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// DocumentReview is what an operator sees before signing the documents of a cluster that Slipway has not written, or that
-// are not signed. Each document has its SHA-256, which the operator can compare with that of a file.
+// DocumentReview is what an operator sees before signing the documents of a cluster that Slipway
+// has not written, or that are not signed. Each document has its SHA-256, which the operator can
+// compare with that of a file.
 type DocumentReview struct {
 	// Cluster is the name of the cluster.
 	Cluster string
-	// Changes are the documents that differ from the signed ones, one line each: + new, ~ changed, - deleted.
+	// Changes are the documents that differ from the signed ones, one line each: + new, ~ changed,
+	// - deleted.
 	Changes []string
-	// Unchanged are the documents that are as they were signed, one line each. They are signed again.
+	// Unchanged are the documents that are as they were signed, one line each. They are signed
+	// again.
 	Unchanged []string
-	// Fields are the fields of the manifests that differ from those that were applied last, one line each.
+	// Fields are the fields of the manifests that differ from those that were applied last, one
+	// line each.
 	Fields []string
 	// Authorities describe the certificate authorities, one line each.
 	Authorities []string
 	// IsSigned is set if the documents are signed as they are.
 	IsSigned bool
-	// Earlier tells that the documents are earlier ones than an operator has accepted; empty if they are not.
+	// Earlier tells that the documents are earlier ones than an operator has accepted; empty if
+	// they are not.
 	Earlier string
 
 	former clusterstate.Signed
@@ -41,8 +46,9 @@ type DocumentReview struct {
 	region string
 }
 
-// ReviewDocuments compares the documents of a cluster with its signature, if it has one, and with what was accepted last. It
-// reads each document once, from the store itself and not from the index.
+// ReviewDocuments compares the documents of a cluster with its signature, if it has one, and with
+// what was accepted last. It reads each document once, from the store itself and not from the
+// index.
 func (env *Env) ReviewDocuments(ctx context.Context, name string) (DocumentReview, error) {
 	state, _, err := env.Stores.State(ctx)
 	if err != nil {
@@ -88,14 +94,16 @@ func (env *Env) ReviewDocuments(ctx context.Context, name string) (DocumentRevie
 	return out, err
 }
 
-// describeEarlier tells that documents have a valid signature that is older than what was accepted; empty if it is not.
+// describeEarlier tells that documents have a valid signature that is older than what was accepted;
+// empty if it is not.
 func describeEarlier(former clusterstate.Signed, accepted int64) string {
 	if former.Documents == nil || former.Revision >= accepted {
 		return ""
 	}
 
 	return fmt.Sprintf(
-		"somebody has restored earlier documents: their signature has revision %d, and an operator has accepted revision %d",
+		"somebody has restored earlier documents: their signature has revision %d, and an operator has "+
+			"accepted revision %d",
 		former.Revision,
 		accepted,
 	)
@@ -143,8 +151,9 @@ func (r *DocumentReview) compareManifests(ctx context.Context, s store.Store) er
 	return nil
 }
 
-// SignDocuments signs what was reviewed, under the lock of the cluster. It fails if the documents have changed since, or if
-// the first certificate of the Kubernetes CA is not that of the key that the cluster has.
+// SignDocuments signs what was reviewed, under the lock of the cluster. It fails if the documents
+// have changed since, or if the first certificate of the Kubernetes CA is not that of the key that
+// the cluster has.
 func (env *Env) SignDocuments(ctx context.Context, review DocumentReview) error {
 	s, _, err := env.Stores.State(ctx)
 	if err != nil {
@@ -181,9 +190,14 @@ func (env *Env) SignDocuments(ctx context.Context, review DocumentReview) error 
 	)
 }
 
-// signReviewed signs the documents of a review as they were shown, with a revision above all that were accepted, and writes it
-// to AWS.
-func (env *Env) signReviewed(ctx context.Context, guarded store.Store, key pki.Key, review DocumentReview) error {
+// signReviewed signs the documents of a review as they were shown, with a revision above all that
+// were accepted, and writes it to AWS.
+func (env *Env) signReviewed(
+	ctx context.Context,
+	guarded store.Store,
+	key pki.Key,
+	review DocumentReview,
+) error {
 	mark, err := readRevisionMark(ctx, env, guarded, review.Cluster, review.region)
 	if err != nil {
 		return err
@@ -201,7 +215,8 @@ func (env *Env) signReviewed(ctx context.Context, guarded store.Store, key pki.K
 		return err
 	}
 
-	if err := mark.checkCopy(); err != nil { // such as of a restored backup, whose signature is needed to take the cluster over
+	// A restored backup is one whose signature is needed to take the cluster over.
+	if err := mark.checkCopy(); err != nil {
 		env.Notifyf("AWS does not have the revision of these documents yet: %s", err)
 
 		return nil

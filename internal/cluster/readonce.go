@@ -9,8 +9,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
-// readOnceStore reads each object and each list once, so that what is shown of an object is what was hashed: somebody else
-// may write to the store meanwhile.
+// readOnceStore reads each object and each list once, so that what is shown of an object is what
+// was hashed: somebody else may write to the store meanwhile.
 type readOnceStore struct {
 	store.Store
 

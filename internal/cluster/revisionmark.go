@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,9 +24,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
-// revisionMark is the revision in AWS of the documents of a cluster that an operator signed or applied last, and the
-// resource that has it, [ownership.Bearer]: a tag, out of reach of those who can only write to the store. It is zero for a
-// store in a folder, which works without AWS: whoever can write there can replace the keys too. See docs/design/0022.
+// revisionMark is the revision in AWS of the documents of a cluster that an operator signed or
+// applied last, and the resource that has it, [ownership.Bearer]: a tag, out of reach of those who
+// can only write to the store. It is zero for a store in a folder, which works without AWS: whoever
+// can write there can replace the keys too. See docs/design/0022.
 type revisionMark struct {
 	// revision is zero if AWS has none.
 	revision int64
@@ -33,12 +35,18 @@ type revisionMark struct {
 	cluster string
 	api     *ec2.Client
 	owner   ownership.Owner
-	// bearers are the resources of this cluster that have the mark, or get it. There is none before the first apply.
+	// bearers are the resources of this cluster that have the mark, or get it. There is none before
+	// the first apply.
 	bearers []ownership.Marks
 }
 
 // readRevisionMark reads the mark of a cluster. region is that in its verified manifest.
-func readRevisionMark(ctx context.Context, env *Env, state store.Store, name, region string) (revisionMark, error) {
+func readRevisionMark(
+	ctx context.Context,
+	env *Env,
+	state store.Store,
+	name, region string,
+) (revisionMark, error) {
 	if !strings.HasPrefix(state.URL(), "s3://") {
 		return revisionMark{}, nil
 	}
@@ -66,24 +74,25 @@ func readRevisionMark(ctx context.Context, env *Env, state store.Store, name, re
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return m, fmt.Errorf("read which revision of the documents of cluster %s was accepted last: %w", name, err)
+			return m, fmt.Errorf("read the accepted revision of the documents of cluster %s: %w", name, err)
 		}
 
 		for _, volume := range page.Volumes {
-			m.add(own, volume)
+			m = m.with(own, volume)
 		}
 	}
 
 	return m, nil
 }
 
-// add adds a volume with the cluster's name. Whose it is, its tags tell: the record of the cluster's id is in the store, where
-// somebody may have changed it, so a volume that this store has marked counts too.
-func (m *revisionMark) add(own clusterstate.Ownership, volume ec2types.Volume) {
+// with returns the mark with that of a volume with the cluster's name. Whose it is, its tags tell:
+// the record of the cluster's id is in the store, where somebody may have changed it, so a volume
+// that this store has marked counts too.
+func (m revisionMark) with(own clusterstate.Ownership, volume ec2types.Volume) revisionMark {
 	tags := driver.FromEC2Tags(volume.Tags)
 	isOwn := own.OwnsTags(tags)
 	if !isOwn && tags[graph.StateStoreTag] != m.owner.Store {
-		return
+		return m
 	}
 
 	revision, err := strconv.ParseInt(tags[graph.StateRevisionTag], 10, 64)
@@ -91,21 +100,28 @@ func (m *revisionMark) add(own clusterstate.Ownership, volume ec2types.Volume) {
 		m.revision = max(m.revision, revision)
 	}
 
-	isGone := volume.State == ec2types.VolumeStateDeleting || volume.State == ec2types.VolumeStateDeleted
+	gone := []ec2types.VolumeState{ec2types.VolumeStateDeleting, ec2types.VolumeStateDeleted}
+	isGone := slices.Contains(gone, volume.State)
 	if !isOwn || isGone || tags[awskind.TagAddress] != string(ownership.Bearer) {
-		return
+		return m
 	}
 
 	m.bearers = append(m.bearers, ownership.Marks{
-		Resource: ownership.Resource{Addr: ownership.Bearer, ID: sdk.ToString(volume.VolumeId), ClusterID: own.ID},
+		Resource: ownership.Resource{
+			Addr:      ownership.Bearer,
+			ID:        sdk.ToString(volume.VolumeId),
+			ClusterID: own.ID,
+		},
 		Store:    tags[graph.StateStoreTag],
 		Token:    tags[graph.OwnershipTokenTag],
 		Revision: revision,
 	})
+
+	return m
 }
 
-// checkCopy returns an error if another copy of the state store has changed the cluster since this one did: the mark is that
-// of the other copy.
+// checkCopy returns an error if another copy of the state store has changed the cluster since this
+// one did: the mark is that of the other copy.
 func (m revisionMark) checkCopy() error {
 	for _, b := range m.bearers {
 		if err := m.owner.CheckMarks(b); err != nil {
@@ -116,9 +132,13 @@ func (m revisionMark) checkCopy() error {
 	return nil
 }
 
-// checkNotOlder returns an error if documents are older than the mark, or are not signed although others were. To take a
-// cluster over means that they may be.
-func (m revisionMark) checkNotOlder(ctx context.Context, state store.Store, signed clusterstate.Signed) error {
+// checkNotOlder returns an error if documents are older than the mark, or are not signed although
+// others were. To take a cluster over means that they may be.
+func (m revisionMark) checkNotOlder(
+	ctx context.Context,
+	state store.Store,
+	signed clusterstate.Signed,
+) error {
 	if m.owner.TakeOver != "" || signed.Revision >= m.revision {
 		return nil
 	}
@@ -126,8 +146,8 @@ func (m revisionMark) checkNotOlder(ctx context.Context, state store.Store, sign
 	return newOlderError(ctx, state, m.cluster, signed, m.revision)
 }
 
-// newOlderError returns the error about documents that are older than those that were accepted last. An operator may have
-// changed them after they were read.
+// newOlderError returns the error about documents that are older than those that were accepted
+// last. An operator may have changed them after they were read.
 func newOlderError(
 	ctx context.Context,
 	state store.Store,
@@ -139,7 +159,8 @@ func newOlderError(
 	if err == nil && now.Revision >= accepted && now.Object.ETag != signed.Object.ETag {
 		return diag.WithHint(
 			fmt.Errorf("another process changed the documents of cluster %s: %w", name, store.ErrConflict),
-			"rerun; if that does not help, somebody has changed the copies of documents: delete "+name+"/index.json in "+state.URL(),
+			"rerun; if that does not help, somebody has changed the copies of documents: delete "+
+				name+"/index.json in "+state.URL(),
 		)
 	}
 
@@ -150,14 +171,16 @@ func newOlderError(
 	return clusterstate.NewRollbackError(name, state, accepted)
 }
 
-// isWritable reports whether this store may write the mark: it has changed the cluster in AWS itself, and there is a resource
-// that has or gets the mark. What Terraform has created is left alone, which would remove the mark again.
+// isWritable reports whether this store may write the mark: it has changed the cluster in AWS
+// itself, and there is a resource that has or gets the mark. What Terraform has created is left
+// alone, which would remove the mark again.
 func (m revisionMark) isWritable() bool { return len(m.bearers) > 0 && m.owner.Tokens != nil }
 
-// write writes a revision that was signed. It never lowers the mark. The caller has checked that it holds the lock.
+// write writes a revision that was signed. It never lowers the mark. The caller has checked that it
+// holds the lock.
 //
-// The signature is written first: if the program is killed in between, AWS has an earlier revision, with which the documents
-// are accepted. The other way round, nobody could work with them.
+// The signature is written first: if the program is killed in between, AWS has an earlier revision,
+// with which the documents are accepted. The other way round, nobody could work with them.
 func (m revisionMark) write(ctx context.Context, revision int64) error {
 	if !m.isWritable() {
 		return nil
@@ -187,7 +210,7 @@ func (m revisionMark) write(ctx context.Context, revision int64) error {
 
 	return diag.WithHint(
 		fmt.Errorf(
-			"the documents of cluster %s are written and signed, but AWS does not have their revision %d: %w",
+			"the documents of cluster %s are written and signed, but AWS lacks their revision %d: %w",
 			m.cluster,
 			revision,
 			err,
@@ -197,7 +220,8 @@ func (m revisionMark) write(ctx context.Context, revision int64) error {
 	)
 }
 
-// MarkSigned writes the revision of documents that are signed to AWS, if a command that was killed has not done it.
+// MarkSigned writes the revision of documents that are signed to AWS, if a command that was killed
+// has not done it.
 func (env *Env) MarkSigned(ctx context.Context, c SignedChange) error {
 	if !c.Before.Exists() {
 		return nil
@@ -227,12 +251,14 @@ func (env *Env) MarkSigned(ctx context.Context, c SignedChange) error {
 
 	req := OperationRequest{Store: s, Cluster: c.Cluster, Kind: "sign"}
 
-	return env.RunOperation(ctx, req, func(ctx context.Context, _ *operation.Operation, _ store.Store) error {
-		m, done, err := isMarked(ctx) // others may have changed the documents before the lock was taken
+	write := func(ctx context.Context, _ *operation.Operation, _ store.Store) error {
+		m, done, err := isMarked(ctx) // others may have changed it before the lock was taken
 		if done || err != nil {
 			return err
 		}
 
 		return m.write(ctx, c.Before.Revision)
-	})
+	}
+
+	return env.RunOperation(ctx, req, write)
 }

@@ -56,7 +56,7 @@ func TestRevisionOfVolumes(t *testing.T) {
 		}
 
 		m := revisionMark{owner: ownership.Owner{Store: mine, Tokens: []string{"token", ""}}}
-		m.add(clusterstate.Ownership{ID: ours}, volume)
+		m = m.with(clusterstate.Ownership{ID: ours}, volume)
 		if m.revision != c.revision || m.isWritable() != c.writable {
 			t.Errorf("a volume %s: revision %d, writable %v", name, m.revision, m.isWritable())
 		}

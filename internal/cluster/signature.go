@@ -74,7 +74,11 @@ func (session *Session) checkSignature(ctx context.Context, d *Desired, actual [
 
 // findUnsigned returns the documents of a cluster without a signature, which an apply signs as they are: those that a plan is
 // computed from, and those of add-ons. A reader may not read the latter, which can be secrets.
-func findUnsigned(ctx context.Context, session *Session, d *Desired) ([]plan.UnsignedDocument, error) {
+func findUnsigned(
+	ctx context.Context,
+	session *Session,
+	d *Desired,
+) ([]plan.UnsignedDocument, error) {
 	sums, err := clusterstate.HashDocuments(ctx, d.View, session.Name)
 	if err != nil {
 		return nil, err
@@ -119,7 +123,8 @@ func CheckAuthority(ctx context.Context, session *Session, d *Desired) error {
 func CheckRevision(ctx context.Context, session *Session, signed clusterstate.Signed) error {
 	session.stateRevision = signed.Revision
 	accepted := session.ownership.marks.Revision
-	if session.Env.TakeOver != "" || signed.Revision >= accepted { // on purpose, this is an earlier copy
+	isTaken := session.Env.TakeOver != "" // on purpose, this is an earlier copy
+	if isTaken || signed.Revision >= accepted {
 		return nil
 	}
 
@@ -332,7 +337,7 @@ func listedSums(name string, documents []plan.UnsignedDocument) (map[string]stri
 	out := map[string]string{}
 	for _, document := range documents {
 		if document.SHA256 == "" {
-			return nil, fmt.Errorf("sign the documents of cluster %s: you may not read %s", name, document.Key)
+			return nil, fmt.Errorf("sign cluster %s: you may not read %s", name, document.Key)
 		}
 
 		out[document.Key] = document.SHA256

@@ -18,18 +18,23 @@ type SignedChange struct {
 	Cluster string
 	// Region of the cluster, by its manifest.
 	Region string
-	// Before are the documents as they were verified. Zero: they are not signed, and the change is not signed either:
-	// the next apply decides about all of them.
+	// Before are the documents as they were verified. Zero: they are not signed, and the change is
+	// not signed either: the next apply decides about all of them.
 	Before clusterstate.Signed
 	// Documents are the new bodies by key; nil: the object is deleted.
 	Documents map[string][]byte
 }
 
-// RunSigned signs the documents of a change, has them written, takes the signature of what they replaced back, and writes the
-// new revision to AWS: from then on nobody can restore the earlier documents with their signature. It fails if somebody has
-// restored earlier ones already, which it would sign. guarded is the state store while the caller holds the lock of the
-// cluster.
-func (env *Env) RunSigned(ctx context.Context, guarded store.Store, c SignedChange, write func() error) error {
+// RunSigned signs the documents of a change, has them written, takes the signature of what they
+// replaced back, and writes the new revision to AWS: from then on nobody can restore the earlier
+// documents with their signature. It fails if somebody has restored earlier ones already, which it
+// would sign. guarded is the state store while the caller holds the lock of the cluster.
+func (env *Env) RunSigned(
+	ctx context.Context,
+	guarded store.Store,
+	c SignedChange,
+	write func() error,
+) error {
 	mark, err := readRevisionMark(ctx, env, guarded, c.Cluster, c.Region)
 	if err != nil {
 		return err
@@ -83,8 +88,8 @@ func (env *Env) RunSigned(ctx context.Context, guarded store.Store, c SignedChan
 	return mark.write(ctx, signer.Signed().Revision)
 }
 
-// openAuthority decrypts the key of the Kubernetes CA. It fails unless the key is that of issuer, the certificate (PEM)
-// with which documents were verified.
+// openAuthority decrypts the key of the Kubernetes CA. It fails unless the key is that of issuer,
+// the certificate (PEM) with which documents were verified.
 func (env *Env) openAuthority(ctx context.Context, name string, issuer []byte) (pki.CA, error) {
 	state, sealer, err := env.Stores.State(ctx)
 	if err != nil {

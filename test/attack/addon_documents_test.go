@@ -163,9 +163,9 @@ func TestRolledBackRegistrySecret(t *testing.T) {
 	l.createCluster()
 	w := l.writer()
 	channel := l.temporaryFile("channel.yaml", secretChannel)
-	l.setSecret("registry", "lost")
+	l.setSecret("lost")
 	lost := w.read("addons/secrets/registry")
-	l.setSecret("registry", "new")
+	l.setSecret("new")
 	now := w.read("addons/secrets/registry")
 	for _, args := range addonCommands(channel) {
 		l.must(caller{}, 0, args...)
@@ -184,11 +184,11 @@ func TestRolledBackRegistrySecret(t *testing.T) {
 	}
 }
 
-// setSecret writes a registry secret as an operator does.
-func (l *lab) setSecret(name, password string) {
+// setSecret writes the registry secret as an operator does.
+func (l *lab) setSecret(password string) {
 	l.Helper()
 	config := `{"auths": {"registry.example.com": {"username": "u", "password": "` + password + `"}}}`
-	l.must(caller{}, 0, "addons", "secrets", "set", name, "--name", "demo", "-f", l.temporaryFile("config.json", config), "--yes")
+	l.must(caller{}, 0, "addons", "secrets", "set", "registry", "--name", "demo", "-f", l.temporaryFile("config.json", config), "--yes")
 }
 
 // TestRolledBackRegistrySecretWithItsSignature: whoever can write to the bucket restores an earlier registry secret together
@@ -201,10 +201,10 @@ func TestRolledBackRegistrySecretWithItsSignature(t *testing.T) {
 	w := l.writer()
 	reader := l.user("reader", l.policies("demo", "--read-only"))
 	channel := l.temporaryFile("channel.yaml", secretChannel)
-	l.setSecret("registry", "lost")
+	l.setSecret("lost")
 	lost := w.read("addons/secrets/registry")
 	signature := w.read("signature.json")
-	l.setSecret("registry", "new")
+	l.setSecret("new")
 	now := w.read("addons/secrets/registry")
 	last := w.read("signature.json")
 	publish := addonCommands(channel)[1]

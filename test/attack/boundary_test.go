@@ -112,3 +112,16 @@ func TestBoundaryOfAnOlderSlipway(t *testing.T) {
 		t.Errorf("without permission: exit %d\n%s%s", code, out, errs)
 	}
 }
+
+// TestPoliciesOfEditedManifests: whoever can write to the bucket changes a manifest before an administrator prints the policies
+// of its operators, which depend on it. Seen to succeed while an error of the manifests meant that there are none.
+func TestPoliciesOfEditedManifests(t *testing.T) {
+	l := newLab(t)
+	l.createCluster()
+	l.writer().edit("instancegroups/workers.yaml", "maxSize: 2", "maxSize: 3")
+	for _, args := range [][]string{{"iam", "operator-policy", "demo"}, {"iam", "boundary", "demo"}} {
+		l.refused("an edited group", caller{}, args, "demo/instancegroups/workers.yaml", unsigned)
+	}
+
+	l.must(caller{}, 0, "iam", "operator-policy", "other") // it need not exist
+}

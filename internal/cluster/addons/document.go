@@ -61,7 +61,10 @@ func (d Document) SHA256() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// PutDocument signs the content of a document and writes it into the state store. One of the same path is replaced.
+// PutDocument signs the content of a document and writes it into the state store. One of the same
+// path is replaced.
 func (s *Session) PutDocument(ctx context.Context, d Document) error {
-	return s.write(ctx, "addon-document", clusterstate.AddonPrefix(s.Cluster.Metadata.Name)+d.path, d.body)
+	key := clusterstate.AddonPrefix(s.Cluster.Metadata.Name) + d.path
+
+	return s.write(ctx, "addon-document", key, d.body)
 }

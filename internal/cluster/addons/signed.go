@@ -28,8 +28,9 @@ func (s *Session) verify(ctx context.Context, o store.Object) error {
 	return nil
 }
 
-// write signs a document of the cluster's add-ons and writes it, or deletes it if body is nil, under the cluster's lock. kind is
-// the operation in the journal. The signature is of body, and not of what the store has afterwards.
+// write signs a document of the cluster's add-ons and writes it, or deletes it if body is nil,
+// under the cluster's lock. kind is the operation in the journal. The signature is of body, and not
+// of what the store has afterwards.
 func (s *Session) write(ctx context.Context, kind, key string, body []byte) error {
 	name := s.Cluster.Metadata.Name
 	req := cluster.OperationRequest{Store: s.state, Cluster: name, Kind: kind}
@@ -65,7 +66,8 @@ func (s *Session) change(before clusterstate.Signed) cluster.SignedChange {
 	}
 }
 
-// Mark tells AWS which documents are the last ones, if the command that wrote them was killed before it did.
+// Mark tells AWS which documents are the last ones, if the command that wrote them was killed
+// before it did.
 func (s *Session) Mark(ctx context.Context) error {
 	before, err := clusterstate.VerifyDocuments(ctx, s.state, s.Cluster.Metadata.Name)
 	if err != nil {

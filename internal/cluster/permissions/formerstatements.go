@@ -7,14 +7,15 @@ import (
 	"slices"
 )
 
-// formerStatement is a statement that boundaries of earlier versions of Slipway have, and that this version does not need: its
-// actions are in another statement now. testdata has such boundaries.
+// formerStatement is a statement that boundaries of earlier versions of Slipway have, and that this
+// version does not need: its actions are in another statement now. testdata has such boundaries.
 type formerStatement struct {
 	sid     string
 	actions []string
 }
 
-// formerStatements returns all of them. Add one when a statement of the boundary gets another Sid or goes.
+// formerStatements returns all of them. Add one when a statement of the boundary gets another Sid
+// or goes.
 func formerStatements() []formerStatement {
 	return []formerStatement{
 		{"List", []string{"s3:ListBucket"}},
@@ -39,8 +40,8 @@ func formerStatements() []formerStatement {
 	}
 }
 
-// isFormer reports whether a statement in AWS is one that an earlier version of Slipway has written. A statement of somebody else
-// may have the same Sid: it has other actions.
+// isFormer reports whether a statement in AWS is one that an earlier version of Slipway has
+// written. A statement of somebody else may have the same Sid: it has other actions.
 func isFormer(s map[string]any) bool {
 	return slices.ContainsFunc(formerStatements(), func(former formerStatement) bool {
 		if s["Sid"] != former.sid || s["Effect"] != "Allow" || s["NotAction"] != nil {

@@ -71,7 +71,13 @@ func BuildInput(
 // addManifests adds what a cluster's manifests name. Neither the store nor the cluster need exist yet. Other errors are
 // returned, such as that of manifests that somebody has changed: without them the policies would be those of another cluster.
 // With the account of a request, the caller may be in another one, and have no access to the store.
-func addManifests(ctx context.Context, env *cluster.Env, cfg sdk.Config, in *iampolicy.Input, req Request) error {
+func addManifests(
+	ctx context.Context,
+	env *cluster.Env,
+	cfg sdk.Config,
+	in *iampolicy.Input,
+	req Request,
+) error {
 	if req.Cluster == "" {
 		return nil
 	}
