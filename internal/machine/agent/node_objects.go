@@ -83,12 +83,13 @@ func NodeChanges(nodes []Node, machines []Machine, listed time.Time) (terminated
 	for _, n := range nodes {
 		id := n.Spec.ProviderID[strings.LastIndex(n.Spec.ProviderID, "/")+1:]
 		own, alive := live[strings.ToLower(n.Metadata.Name)]
+		isOwn := alive && id == own.ID
 		isOld := n.Metadata.CreationTimestamp.Before(listed)
 
 		switch {
-		case ended[id], alive && id == own.ID && own.sleeps(n), isOld && (!alive || id != "" && id != own.ID):
+		case ended[id], own.sleeps(n), isOld && !isOwn && (!alive || id != ""):
 			terminated = append(terminated, n)
-		case alive && id == own.ID:
+		case isOwn:
 			label := roleLabel(own)
 			if _, ok := n.Metadata.Labels[label]; !ok {
 				roles[n.Metadata.Name] = label
@@ -116,7 +117,7 @@ func (m Machine) isTerminated() bool { return m.State == "terminated" || m.State
 func (m Machine) sleeps(n Node) bool {
 	isStopped := m.State == "stopping" || m.State == "stopped"
 
-	return isStopped && n.Metadata.Annotations[terminatingAnnotation] != ""
+	return isStopped && strings.HasSuffix(n.Spec.ProviderID, "/"+m.ID) && n.Metadata.Annotations[terminatingAnnotation] != ""
 }
 
 // nodeWork is what [Agent.reconcileNodes] has to change.

@@ -146,22 +146,8 @@ func (s volumeHandlers) detachVolume(in *sdk.DetachVolumeInput) (*sdk.VolumeAtta
 	}
 
 	a := v.Attachments[0]
-	if in.InstanceId != nil && *in.InstanceId != str(a.InstanceId) {
-		return nil, wire.Errorf(
-			"InvalidAttachment.NotFound",
-			"Volume '%s' is not attached to instance '%s'",
-			str(v.VolumeId),
-			*in.InstanceId,
-		)
-	}
-
-	if in.Device != nil && *in.Device != str(a.Device) {
-		return nil, wire.Errorf(
-			"InvalidAttachment.NotFound",
-			"Volume '%s' is not attached as device '%s'",
-			str(v.VolumeId),
-			*in.Device,
-		)
+	if err := checkAttachment(in, a); err != nil {
+		return nil, err
 	}
 
 	i := s.st.Instances[str(a.InstanceId)]
@@ -206,4 +192,27 @@ func (st *serviceState) completeAttachments(v *sdk.Volume) {
 			}
 		}
 	}
+}
+
+// checkAttachment refuses a request that names another instance or device than that of the volume's attachment.
+func checkAttachment(in *sdk.DetachVolumeInput, a *sdk.VolumeAttachment) error {
+	switch {
+	case in.InstanceId != nil && *in.InstanceId != str(a.InstanceId):
+		return wire.Errorf(
+			"InvalidAttachment.NotFound",
+			"Volume '%s' is not attached to instance '%s'",
+			str(in.VolumeId),
+			*in.InstanceId,
+		)
+
+	case in.Device != nil && *in.Device != str(a.Device):
+		return wire.Errorf(
+			"InvalidAttachment.NotFound",
+			"Volume '%s' is not attached as device '%s'",
+			str(in.VolumeId),
+			*in.Device,
+		)
+	}
+
+	return nil
 }
