@@ -116,7 +116,6 @@ func TestNewVolume(t *testing.T) {
 		*in.AvailabilityZone != "us-east-1a" || *in.KmsKeyId != "arn:aws:kms:us-east-1:123456789012:key/k" {
 		t.Errorf("%+v", in)
 	}
-
 }
 
 // TestNewVolumeOfKilledAgent: an agent that is killed before it knows which volume it has created asks for the same one.

@@ -83,7 +83,7 @@ func TestConnectionChecks(t *testing.T) {
 	go proxy.serve()
 
 	transport := utilnet.SetTransportDefaults(&http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // the address is the proxy's
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // the address is the proxy's
 	})
 	t.Cleanup(transport.CloseIdleConnections)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+listener.Addr().String(), nil)
@@ -94,6 +94,7 @@ func TestConnectionChecks(t *testing.T) {
 	if err != nil || watch.ProtoMajor != 2 {
 		t.Fatalf("%+v, %v", watch, err)
 	}
+	defer func() { _ = watch.Body.Close() }()
 	proxy.silent.Store(true)
 	ended := make(chan error, 1)
 	go func() {
