@@ -36,10 +36,10 @@ func TestRealMetrics(t *testing.T) {
 	}
 	directory := writeConfiguration(t)
 	recorded := map[string][]string{}
-	used := monitoringMetrics(t)
+	used, expected := monitoringMetrics(t), readRecorded(t)
 	record := func(program, url, token string) {
 		t.Helper()
-		names := metricNames(t, program, url, token)
+		names := metricNames(t, url, token, expected[program])
 		names = slices.DeleteFunc(names, func(name string) bool { return used[name] == "" })
 		recorded[program] = names
 	}
@@ -119,29 +119,31 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// metricNames returns the names of all metrics that are used and that a program serves. It waits until the program has all that it is
-// going to have: the last new name is 5 seconds old.
-func metricNames(t *testing.T, program, url, token string) []string {
+// metricNames returns the names of all metrics that a program serves. It waits until the expected ones are there; with -update, or if
+// they do not come, until the last new name is some seconds old.
+func metricNames(t *testing.T, url, token string, expected []string) []string {
 	t.Helper()
 	var names []string
 	same := 0
 	for range 120 {
-		body, err := fetchMetrics(t.Context(), url, token)
-		if err == nil {
+		if body, err := fetchMetrics(t.Context(), url, token); err == nil {
 			found := parseNames(body)
-			if len(found) > 0 && len(found) == len(names) {
-				same++
-			} else {
+			isMissing := func(name string) bool { return !slices.Contains(found, name) }
+			if !*update && len(expected) > 0 && !slices.ContainsFunc(expected, isMissing) {
+				return found
+			}
+			if len(found) != len(names) {
 				same = 0
 			}
+			same++
 			names = found
-			if same >= 10 {
+			if same > 20 {
 				return names
 			}
 		}
 		time.Sleep(500 * time.Millisecond)
 	}
-	t.Fatalf("%s does not serve metrics at %s", program, url)
+	t.Fatalf("no metrics at %s", url)
 	return nil
 }
 

@@ -116,15 +116,7 @@ func TestMonitoringRules(t *testing.T) {
 // TestMonitoringMetricsExist: each metric that a rule or the dashboard names was seen in the output of a real program.
 // TestRealMetrics records them; those of the agent are in its own list.
 func TestMonitoringMetricsExist(t *testing.T) {
-	body, err := os.ReadFile(recordedMetrics)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var recorded map[string][]string
-	if err := json.Unmarshal(body, &recorded); err != nil {
-		t.Fatal(err)
-	}
-	known := slices.Concat(slices.Collect(maps.Values(recorded))...)
+	known := slices.Concat(slices.Collect(maps.Values(readRecorded(t)))...)
 	for _, f := range metrics.Families() {
 		known = append(known, f.Name)
 	}
@@ -133,6 +125,20 @@ func TestMonitoringMetricsExist(t *testing.T) {
 			t.Errorf("%s: no program has the metric %s", where, name)
 		}
 	}
+}
+
+// readRecorded returns the recorded names of metrics by program.
+func readRecorded(t *testing.T) map[string][]string {
+	t.Helper()
+	body, err := os.ReadFile(recordedMetrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var recorded map[string][]string
+	if err := json.Unmarshal(body, &recorded); err != nil {
+		t.Fatal(err)
+	}
+	return recorded
 }
 
 // metricsOfScraping are made by Prometheus itself.
