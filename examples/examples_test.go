@@ -5,6 +5,7 @@ package examples_test
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -52,7 +53,7 @@ func TestExamplesAreDocumented(t *testing.T) {
 
 // TestChannelsAreValid checks that each channel is valid, and that the files that it names exist.
 func TestChannelsAreValid(t *testing.T) {
-	for _, name := range []string{"addons/channel.yaml", "addons/local-volumes.yaml", "addons/load-balancers.yaml"} {
+	for _, name := range []string{"addons/channel.yaml", "addons/local-volumes.yaml", "addons/load-balancers.yaml", "monitoring/channel.yaml"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -62,17 +63,24 @@ func TestChannelsAreValid(t *testing.T) {
 			t.Errorf("%s: %s", name, f)
 		}
 		for _, a := range channel.Spec.Addons {
-			objects, err := os.ReadFile("addons/" + a.Source.Manifest)
+			if a.Source.Namespaces != nil {
+				continue
+			}
+			file := a.Source.Manifest
+			if a.Source.Kustomization == "." {
+				file = a.Name + ".yaml"
+			}
+			objects, err := os.ReadFile(filepath.Join(filepath.Dir(name), file))
 			if err != nil {
 				t.Error(err)
 			}
 			for line := range strings.Lines(string(objects)) {
 				if strings.Contains(line, " image: ") && !strings.Contains(line, " image: ${IMAGES}") {
-					t.Errorf("%s: an image that no registry mirrors: %s", a.Source.Manifest, line)
+					t.Errorf("%s: an image that no registry mirrors: %s", file, line)
 				}
 			}
 			if !strings.Contains(string(objects), ":v"+a.Version) {
-				t.Errorf("%s: no image of version %s", a.Source.Manifest, a.Version)
+				t.Errorf("%s: no image of version %s", file, a.Version)
 			}
 		}
 	}

@@ -2,6 +2,13 @@
 
 package build
 
+const (
+	// prometheusModules begins the names of the modules of Prometheus' programs.
+	prometheusModules = "github.com/prometheus/"
+	// prometheusVersion tells these programs their version.
+	prometheusVersion = "-X github.com/prometheus/common/version.Version={version}"
+)
+
 // addonRecipes returns the controllers of the channels in examples/addons. They are built on request, because a cluster
 // needs none of them to work.
 func addonRecipes() []moduleRecipe {
@@ -29,6 +36,30 @@ func addonRecipes() []moduleRecipe {
 			Pins:     "sigs.k8s.io/external-dns",
 			Packages: []string{"tool"},
 			LDFlags:  "-X sigs.k8s.io/external-dns/pkg/apis/externaldns.Version=v{version}",
+		},
+		// Without the tag builtinassets, Prometheus reads the files of its web interface from a directory, and works without
+		// them. The other tags leave out the service discovery of other platforms, which is most of its code.
+		{
+			Name:          "prometheus",
+			Pins:          prometheusModules + "prometheus",
+			Packages:      []string{"tool"},
+			Tags:          "remove_all_sd enable_kubernetes_sd enable_dns_sd",
+			LDFlags:       prometheusVersion,
+			MinorHasMajor: true,
+		},
+		// Alertmanager embeds the files of its web interface, which its module does not contain.
+		{
+			Name:     "alertmanager",
+			Pins:     prometheusModules + "alertmanager",
+			Packages: []string{"./cmd/alertmanager", "./cmd/amtool"},
+			LDFlags:  prometheusVersion,
+			Added:    map[string]string{"ui/app/dist/README.md": "no-web-interface.md"},
+		},
+		{
+			Name:     "node-exporter",
+			Pins:     prometheusModules + "node_exporter",
+			Packages: []string{"tool"},
+			LDFlags:  prometheusVersion,
 		},
 	}
 }
@@ -74,6 +105,27 @@ func addonImages() []imageRecipe {
 			Ref:        "registry.k8s.io/external-dns/external-dns:v{version}",
 			Layers:     []string{"base", "external-dns"},
 			Entrypoint: []string{"/external-dns"},
+		},
+		{
+			Name:       "prometheus",
+			Module:     "prometheus",
+			Ref:        "quay.io/prometheus/prometheus:v{version}",
+			Layers:     []string{"base", "prometheus"},
+			Entrypoint: []string{"/bin/prometheus"},
+		},
+		{
+			Name:       "alertmanager",
+			Module:     "alertmanager",
+			Ref:        "quay.io/prometheus/alertmanager:v{version}",
+			Layers:     []string{"base", "alertmanager"},
+			Entrypoint: []string{"/bin/alertmanager"},
+		},
+		{
+			Name:       "node-exporter",
+			Module:     "node-exporter",
+			Ref:        "quay.io/prometheus/node-exporter:v{version}",
+			Layers:     []string{"base", "node-exporter"},
+			Entrypoint: []string{"/bin/node_exporter"},
 		},
 		{
 			Name:       "busybox",

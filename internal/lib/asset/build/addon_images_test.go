@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestAddonImagesAreThoseOfTheChannels: each image of examples/addons has a recipe with its reference, and the other way round.
+// TestAddonImagesAreThoseOfTheChannels: each image of the channels in examples has a recipe with its
+// reference, and the other way round.
 func TestAddonImagesAreThoseOfTheChannels(t *testing.T) {
 	t.Parallel()
 	b := newResolvedBuilder(t, Options{})
@@ -22,8 +23,11 @@ func TestAddonImagesAreThoseOfTheChannels(t *testing.T) {
 	}
 
 	var wanted []string
-	for _, name := range []string{"metrics-server.yaml", "local-path-provisioner.yaml", "aws-cloud-controller-manager.yaml", "external-dns.yaml"} {
-		text, err := os.ReadFile("../../../../examples/addons/" + name)
+	for _, name := range []string{
+		"addons/metrics-server.yaml", "addons/local-path-provisioner.yaml", "addons/aws-cloud-controller-manager.yaml", "addons/external-dns.yaml",
+		"monitoring/prometheus.yaml", "monitoring/alertmanager.yaml", "monitoring/node-metrics.yaml",
+	} {
+		text, err := os.ReadFile("../../../../examples/" + name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,6 +39,7 @@ func TestAddonImagesAreThoseOfTheChannels(t *testing.T) {
 
 	slices.Sort(built)
 	slices.Sort(wanted)
+	wanted = slices.Compact(wanted) // the manifest of node metrics has an image twice
 	if got, want := strings.Join(built, "\n"), strings.Join(wanted, "\n"); got != want {
 		t.Errorf("built:\n%s\nwanted by the channels:\n%s", got, want)
 	}
@@ -69,6 +74,16 @@ func TestUpstreamVersion(t *testing.T) {
 	} {
 		if got := upstreamVersion(in); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
+		}
+	}
+}
+
+// TestReleaseOfLibrary: the version of Prometheus' module has the release's numbers in other places.
+func TestReleaseOfLibrary(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{"0.316.0": "3.16.0", "0.304.2": "3.4.2", "0.1002.3": "10.2.3", "0.54.0": "", "1.316.0": "", "0.316": "", "0.x.1": ""} {
+		if got, err := releaseOfLibrary(in); got != want || (err == nil) != (want != "") {
+			t.Errorf("%s: %s, %v, want %s", in, got, err, want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -233,5 +234,31 @@ func TestRecipesHoldTogether(t *testing.T) {
 				t.Errorf("image %s: no module builds layer %s", i.Name, l)
 			}
 		}
+	}
+}
+
+// TestAddedFilesAreEmbedded: a module that embeds a file which it does not contain is built in a copy with the file.
+func TestAddedFilesAreEmbedded(t *testing.T) {
+	src, out := source(t), t.TempDir()
+	write(t, filepath.Join(src, "hello/dep/cmd/shout/main.go"), "package main\n\nimport _ \"embed\"\n\n//go:embed dist/text\nvar text string\n\nfunc main() { print(text) }\n")
+	write(t, filepath.Join(src, "hello/text"), "embedded")
+	var log bytes.Buffer
+	b := small(t, src, out, &log)
+	b.modules[0].Packages, b.modules[0].Programs = []string{"./cmd/shout"}, map[string]string{"shout": "greet"}
+	b.modules[0].Added = map[string]string{"cmd/shout/dist/text": "text"}
+	_, err := b.buildAll(t.Context())
+	needsApt(t, err)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &log)
+	}
+	said, err := exec.CommandContext(t.Context(), filepath.Join(b.stepDirs["hello"], "bin/greet")).CombinedOutput()
+	if err != nil || string(said) != "embedded" {
+		t.Errorf("%q, %v", said, err)
+	}
+	if _, err := os.Stat(filepath.Join(b.stepDirs["hello"], "source")); err == nil {
+		t.Error("the copy of the source stays")
+	}
+	if _, err := os.Stat(filepath.Join(src, "hello/dep/cmd/shout/dist")); err == nil {
+		t.Error("the module itself was changed")
 	}
 }

@@ -139,7 +139,7 @@ func (b *builder) listLayerEntries(name string) ([]archiveEntry, error) {
 		return nftablesLayer(filepath.Join(b.stepDirs[name], "root"))
 	case "flannel":
 		return listPrograms(bin, "opt/bin/")
-	case "cp":
+	case "cp", "prometheus", "alertmanager", "node-exporter":
 		return listPrograms(bin, "bin/")
 	case "etcd":
 		return listPrograms(bin, "usr/local/bin/")

@@ -27,6 +27,15 @@ type moduleRecipe struct {
 	LDFlags  string            // {version}, {major} and {minor} are replaced
 	CGO      bool              // links statically against glibc
 
+	// MinorHasMajor says that the minor number of the module's version has the release's major and minor numbers: v0.316.0 is
+	// release 3.16.0.
+	MinorHasMajor bool `json:",omitempty"`
+	// Added are files that the pinned module embeds, but does not contain, by their paths below its root; the values are
+	// files of our module. The packages are then built in a copy of the pinned module, with its own go.mod and go.sum.
+	Added map[string]string `json:",omitempty"`
+	// folder is where the packages are built; if empty, the folder of the module.
+	folder string
+
 	// Tests are packages whose test programs are built too, by the names of the programs.
 	Tests map[string]string `json:",omitempty"`
 	// Data are files of the module that Pins names, as paths below its root, by their paths below the result's

@@ -68,6 +68,9 @@ func TestBuiltImagesStart(t *testing.T) {
 		"local-path-provisioner":       {{"/local-path-provisioner", "--version", "0.0"}},
 		"aws-cloud-controller-manager": {{"/aws-cloud-controller-manager", "--version", "v1."}},
 		"external-dns":                 {{"/external-dns", "--version", "v0."}},
+		"prometheus":                   {{"/bin/prometheus", "--version", "prometheus, version 3."}, {"/bin/promtool", "--version", "promtool, version 3."}},
+		"alertmanager":                 {{"/bin/alertmanager", "--version", "alertmanager, version 0."}, {"/bin/amtool", "--version", "amtool, version 0."}},
+		"node-exporter":                {{"/bin/node_exporter", "--version", "node_exporter, version 1."}},
 		"busybox":                      {{"/bin/sh", "-c", "echo started", "started"}},
 	}
 	path, err := layout.FromPath(filepath.Join(dir, "images"))

@@ -3,6 +3,7 @@
 package build
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -17,6 +18,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/lib/asset"
@@ -210,6 +212,15 @@ func (b *builder) resolveVersion(m *moduleRecipe) error {
 		m.Version = string(found[1])
 	}
 
+	if m.MinorHasMajor {
+		release, err := releaseOfLibrary(m.Version)
+		if err != nil {
+			return fmt.Errorf("%s/go.mod: %w", m.Name, err)
+		}
+
+		m.Version = release
+	}
+
 	b.versions[m.Name] = m.Version
 	major, rest, _ := strings.Cut(m.Version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
@@ -217,6 +228,22 @@ func (b *builder) resolveVersion(m *moduleRecipe) error {
 	m.LDFlags = replacer.Replace(m.LDFlags)
 
 	return nil
+}
+
+// releaseOfLibrary returns the release of a version of a module whose minor number has both numbers of the release: 3.16.0 for
+// 0.316.0.
+func releaseOfLibrary(version string) (string, error) {
+	parts := strings.Split(version, ".")
+	if len(parts) != 3 || parts[0] != "0" {
+		return "", fmt.Errorf("version %s: want 0.<major and minor>.<patch>, such as 0.316.0", version)
+	}
+
+	both, err := strconv.Atoi(parts[1])
+	if err != nil || both < 100 {
+		return "", fmt.Errorf("version %s: the second number must have at least three digits, as in 0.316.0", version)
+	}
+
+	return fmt.Sprintf("%d.%d.%s", both/100, both%100, parts[2]), nil
 }
 
 // moduleCacheKey returns a hash of all inputs of a module's build: its recipe and files, the Go
@@ -253,6 +280,13 @@ func (b *builder) compileModule(ctx context.Context, m moduleRecipe, dir string)
 		return err
 	}
 
+	if len(m.Added) > 0 {
+		m.folder = filepath.Join(dir, "source")
+		if err := b.copyPinnedModule(ctx, m); err != nil {
+			return err
+		}
+	}
+
 	if err := b.compileProgram(ctx, m, bin+"/", m.Packages...); err != nil {
 		return err
 	}
@@ -269,7 +303,40 @@ func (b *builder) compileModule(ctx context.Context, m moduleRecipe, dir string)
 		}
 	}
 
+	if len(m.Added) > 0 {
+		if err := os.RemoveAll(m.folder); err != nil {
+			return fmt.Errorf("remove the copy of %s: %w", m.Pins, err)
+		}
+	}
+
 	return b.copyModuleData(ctx, m, dir)
+}
+
+// copyPinnedModule copies the source of the module that a recipe pins to the recipe's folder, and adds the files that it embeds
+// but does not contain. The go command has checked the source against go.sum.
+func (b *builder) copyPinnedModule(ctx context.Context, m moduleRecipe) error {
+	ours := filepath.Join(b.Source, m.Name)
+	if _, err := b.runCommand(ctx, ours, b.Go, "mod", "download", m.Pins); err != nil {
+		return err
+	}
+
+	source, err := b.runCommand(ctx, ours, b.Go, "list", "-m", "-f", "{{.Dir}}", m.Pins)
+	if err != nil {
+		return err
+	}
+
+	if err := os.CopyFS(m.folder, os.DirFS(source)); err != nil {
+		return fmt.Errorf("copy %s: %w", m.Pins, err)
+	}
+
+	for to, from := range m.Added {
+		write := func(w io.Writer) error { return copyFile(w, filepath.Join(ours, from)) }
+		if _, err := writeHashed(filepath.Join(m.folder, to), write); err != nil {
+			return fmt.Errorf("add %s to %s: %w", to, m.Pins, err)
+		}
+	}
+
+	return nil
 }
 
 // compileProgram builds packages of a module in output, which is a directory if it ends with a slash. Otherwise it is
@@ -299,7 +366,7 @@ func (b *builder) compileProgram(ctx context.Context, m moduleRecipe, output str
 	}
 
 	cmd := exec.CommandContext(ctx, b.Go, slices.Concat(command, options, packages)...)
-	cmd.Dir = filepath.Join(b.Source, m.Name)
+	cmd.Dir = cmp.Or(m.folder, filepath.Join(b.Source, m.Name))
 	cmd.Env = append(slices.Clone(b.Env), "CGO_ENABLED="+cgo, "GOFLAGS=", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go %s in %s: %w\n%s", command[0], cmd.Dir, err, out)
