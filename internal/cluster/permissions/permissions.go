@@ -11,7 +11,6 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
-	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/infra/aws/discovery"
 	"github.com/slipway-k8s/slipway/internal/infra/iampolicy"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
@@ -56,15 +55,8 @@ func BuildInput(
 
 	in.Stores = appendStore(nil, url)
 
-	if s, _, err := env.Stores.State(ctx); err == nil && req.Cluster != "" { // it need not exist yet
-		if set, err := clusterstate.LoadManifests(ctx, s, req.Cluster); err == nil {
-			in.Stores = appendStore(in.Stores, set.Cluster.Spec.ConfigStore.Base)
-			addNamedResources(&in, set)
-			addExisting(&in, set)
-			if err := addProfiles(ctx, cfg, &in, set.Cluster.Spec.CloudProvider.AWS.InstanceProfiles); err != nil {
-				return in, err
-			}
-		}
+	if err := addManifests(ctx, env, cfg, req, &in); err != nil {
+		return in, err
 	}
 
 	if n := len(in.Stores); n > 0 { // the last one is the machine store
@@ -72,6 +64,39 @@ func BuildInput(
 	}
 
 	return in, nil
+}
+
+// addManifests adds what the manifests in the state store name.
+func addManifests(ctx context.Context, env *cluster.Env, cfg sdk.Config, req Request, in *iampolicy.Input) error {
+	clusters := []string{req.Cluster}
+	if req.Cluster == "" {
+		clusters = listClusters(ctx, env)
+	}
+
+	for _, name := range clusters {
+		set, found, err := loadManifests(ctx, env, name, req)
+		if err != nil {
+			return err
+		}
+
+		if !found {
+			continue
+		}
+
+		addRegistry(in, set)
+		if name != req.Cluster {
+			continue
+		}
+
+		in.Stores = appendStore(in.Stores, set.Cluster.Spec.ConfigStore.Base)
+		addNamedResources(in, set)
+		addExisting(in, set)
+		if err := addProfiles(ctx, cfg, in, set.Cluster.Spec.CloudProvider.AWS.InstanceProfiles); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // addNamedResources adds the resources that a cluster's manifests name, and the rights that only some
@@ -121,10 +146,15 @@ func appendStore(list []iampolicy.StoreLocation, url string) []iampolicy.StoreLo
 
 // Request selects the operator whose policies are built.
 type Request struct {
-	// Cluster is the name of the cluster, which need not exist.
+	// Cluster is the name of the cluster, which need not exist unless CheckSigner is set. Empty: all clusters, for the
+	// permissions boundary.
 	Cluster string
 	// Account is the AWS account, 12 digits. Empty: that of the caller's credentials.
 	Account string
 	// ReadOnly limits the policies to what a plan needs.
 	ReadOnly bool
+	// CheckSigner requires that the manifests are signed with the key of the cluster's own Kubernetes CA, and that they are
+	// not older than those that were applied last. It opens that key. Otherwise they need to be those that somebody
+	// signed, if they are signed at all, as for a plan of a reader.
+	CheckSigner bool
 }
