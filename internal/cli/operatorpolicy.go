@@ -34,6 +34,7 @@ type policyOptions struct {
 	name, account, format string
 	readOnly, stateInit   bool
 	deletion              bool
+	allowExisting         bool
 	discoveryInit         string
 }
 
@@ -44,6 +45,10 @@ func newOperatorPolicyCommand(a *app) *cobra.Command {
 		Short: "Print the least-privilege IAM policies for operators",
 		Long: `Print the least-privilege IAM policies to create, plan, apply and delete cluster NAME: created resources must have the
 cluster's tag, and changes and deletions require it. The cluster need not exist.
+
+If it exists, its manifests add what their fields need. Operators write manifests, so resources of others that they name, such as the role
+of an existing instance profile, a managed policy or a VPC, are left out and named on standard error. --allow-existing adds them. It
+checks that an operator of the cluster has signed the manifests, for which it opens the key of the cluster's authority.
 
 A managed policy has at most 6,144 characters, so there may be several documents: attach all of them. --read-only is enough
 for the commands that only read. --state-init is for 'slipway state init', once. --deletion is for 'slipway delete cluster
@@ -68,8 +73,9 @@ prints {"policies": [{"name", "characters", "document"}]}.` + exitStatusHelp(),
 	cmd.Flags().BoolVar(&o.readOnly, "read-only", false, "only what commands that read need: no change, no key")
 	cmd.Flags().BoolVar(&o.stateInit, "state-init", false, "only what 'slipway state init' needs")
 	cmd.Flags().BoolVar(&o.deletion, "deletion", false, "only the deletion of the cluster's KMS key")
+	cmd.Flags().BoolVar(&o.allowExisting, "allow-existing", false, "allow using the resources of others that the manifests name")
 	cmd.Flags().StringVar(&o.discoveryInit, "discovery-init", "", "only what 'slipway iam init-discovery' of this s3:// URL needs")
-	excludeFlags(cmd, "read-only", "state-init", "deletion", "discovery-init")
+	excludeFlags(cmd, "read-only", "state-init", "deletion", "discovery-init", "allow-existing")
 	addFormatFlag(cmd, &o.format, formatTable, formatJSON, formatYAML)
 
 	return cmd
@@ -96,12 +102,16 @@ func (a *app) printOperatorPolicy(ctx context.Context, name string, o policyOpti
 		Cluster:  name,
 		Account:  o.account,
 		ReadOnly: o.readOnly,
+
+		CheckSigner: o.allowExisting,
 	})
 	if err != nil {
 		return err
 	}
 
-	a.warnOfExisting(in)
+	if !o.readOnly && !o.stateInit && !o.deletion && o.discoveryInit == "" {
+		in = limitExisting(a, in, o.allowExisting)
+	}
 
 	label, docs, err := selectPolicies(ctx, cfg, in, o)
 	if err != nil {
@@ -126,19 +136,52 @@ func (a *app) printOperatorPolicy(ctx context.Context, name string, o policyOpti
 	return a.printPolicyTable(list)
 }
 
-// warnOfExisting names the resources of others that the manifests make the policies allow: who writes manifests chooses them.
-func (a *app) warnOfExisting(in iampolicy.Input) {
-	for _, role := range in.Existing.ProfileRoles {
-		a.printMessage("warning: operators may start machines with %s, which the manifest names: they get all its permissions", role)
+// limitExisting leaves out the resources of others that the manifests name, unless they are allowed, and names them in both
+// cases: who writes manifests chooses them.
+func limitExisting(a *app, in iampolicy.Input, allowed bool) iampolicy.Input {
+	rights := existingRights(in)
+	for _, right := range rights {
+		if allowed {
+			a.printMessage("warning: operators may %s", right)
+		} else {
+			a.printMessage("left out: operators may not %s", right)
+		}
 	}
 
-	for _, policy := range in.Existing.ManagedPolicies {
-		a.printMessage("warning: operators may attach %s, which the manifest names, to roles of the cluster, within their boundary", policy)
+	if allowed || len(rights) == 0 {
+		return in
 	}
 
+	a.printMessage("hint: if operators may do that, and you have read the manifests of cluster %s, give --allow-existing", in.Cluster)
+	in.Existing = iampolicy.ExistingResources{}
+	in.PeerVPCs = nil
+	in.RouteTables = nil
+
+	return in
+}
+
+// existingRights returns what operators may do with the resources of others that the manifests name.
+func existingRights(in iampolicy.Input) []string {
+	const named = ", which the manifest names"
+	var out []string
+	add := func(before string, names []string, after string) {
+		for _, name := range names {
+			out = append(out, before+name+named+after)
+		}
+	}
 	if in.Existing.VPC != "" {
-		a.printMessage("warning: operators may create parts of the cluster in %s, which the manifest names", in.Existing.VPC)
+		add("create parts of the cluster in ", []string{in.Existing.VPC}, "")
 	}
+
+	add("start machines with ", in.Existing.ProfileRoles, ": they get all its permissions")
+	add("attach ", in.Existing.ManagedPolicies, ", to roles of the cluster, within their boundary")
+	add("start machines and load balancers in ", in.Existing.Subnets, "")
+	add("start machines with ", in.Existing.SecurityGroups, "")
+	add("give NAT gateways the address ", in.Existing.Addresses, "")
+	add("peer with ", in.PeerVPCs, "")
+	add("route from ", in.RouteTables, ", to the cluster")
+
+	return out
 }
 
 // selectPolicies returns the policies that the options ask for, and the name that they begin with.

@@ -175,6 +175,7 @@ func (session *Session) ComputePlan(
 	d.Plan.Steps = session.ExplainSteps(ctx, d, d.Plan.Steps, false)
 	limits := session.CheckQuotas(ctx, quota.FilterIncreased(d.QuotaNeeds(), d.Plan), actual)
 	findings = append(findings, limits...)
+	findings = append(findings, adviseOnTokenSecrets(d.Manifests.Cluster)...)
 	if findings.Err() == nil {
 		session.Env.Warn(findings)
 	}

@@ -75,6 +75,46 @@ func TestComponentsReachNoKeysOfOthers(t *testing.T) {
 	}
 }
 
+// TestKeyIsTakenFromOldClusters: the controller manager of a cluster of an older Slipway has the key that signs tokens of
+// service accounts. The plan says so, and how to take it away; the machines then follow a document without it, and none is
+// replaced.
+func TestKeyIsTakenFromOldClusters(t *testing.T) {
+	l := newLab(t)
+	l.createCluster()
+	w := l.writer()
+	const setting = "serviceAccountTokenSecrets: Disabled"
+	w.edit("cluster.yaml", setting, "terminatedPodGCThreshold: 12500") // an older manifest does not have the field
+	l.must(caller{}, 0, "state", "sign", "demo", "--yes")
+
+	_, errs, _ := l.slipway(caller{}, "apply", "demo", "--yes")
+	if !strings.Contains(errs, "spec.kubeControllerManager.serviceAccountTokenSecrets") || !strings.Contains(errs, "has the key") {
+		t.Errorf("the apply of an old cluster says nothing about the key:\n%s", errs)
+	}
+
+	manifests := l.must(caller{}, 0, "get", "cluster", "demo", "-o", "yaml")
+	const section = "kubeControllerManager:\n"
+	changed := strings.Replace(manifests, section, section+"    "+setting+"\n", 1)
+	if changed == manifests {
+		t.Fatalf("the manifest has no section %s", manifests)
+	}
+
+	l.must(caller{}, 0, "replace", "-f", l.temporaryFile("demo.yaml", changed), "--yes")
+	if out := l.must(caller{}, 2, "plan", "demo"); strings.Contains(out, "- launch-template") {
+		t.Errorf("the plan replaces something:\n%s", out)
+	}
+
+	_, errs, code := l.slipway(caller{}, "apply", "demo", "--yes")
+	if code != 0 || !strings.Contains(errs, "running machines of control-plane follow their new node document") || strings.Contains(errs, "has the key") {
+		t.Errorf("apply: exit %d\n%s", code, errs)
+	}
+
+	if strings.Contains(errs, "need to be replaced") {
+		t.Errorf("machines need to be replaced:\n%s", errs)
+	}
+
+	l.must(caller{}, 0, "plan", "demo")
+}
+
 // keyFiles returns the files of private keys that flags name.
 func keyFiles(flags []string) []string {
 	var out []string

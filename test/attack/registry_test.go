@@ -4,9 +4,11 @@ package attack_test
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -107,6 +109,73 @@ func (l *lab) pullAllFrom(repository string, options []remote.Option) error {
 	}
 
 	return nil
+}
+
+// TestBoundaryPullsFromItsAccountAlone: with a role of the cluster that allows everything, an operator reads images of the
+// account's private registries, because the boundary knows no repositories, and nothing else there. Reading those of other
+// accounts, whose owners trust this one, was seen to succeed.
+func TestBoundaryPullsFromItsAccountAlone(t *testing.T) {
+	l := newLab(t)
+	pull := []string{"ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"}
+	change := []string{
+		"ecr:BatchDeleteImage", "ecr:CompleteLayerUpload", "ecr:CreateRepository", "ecr:DeleteRepository", "ecr:DescribeImages",
+		"ecr:DescribeRepositories", "ecr:GetRepositoryPolicy", "ecr:InitiateLayerUpload", "ecr:ListImages", "ecr:PutImage",
+		"ecr:SetRepositoryPolicy", "ecr:UploadLayerPart",
+	}
+	may := func(action, resource string) bool {
+		return escalation{steps: []step{on(action, resource)}}.allowed(l.parseText(anything), l.boundary())
+	}
+
+	if !may("ecr:GetAuthorizationToken", "*") {
+		t.Error("machines get no token")
+	}
+
+	for _, action := range pull {
+		for _, region := range []string{"us-east-1", "eu-central-1"} {
+			if !may(action, "arn:aws:ecr:"+region+":"+regiontest.AccountID+":repository/mirror/pause") {
+				t.Errorf("machines may not %s in %s", action, region)
+			}
+		}
+
+		if may(action, "arn:aws:ecr:us-east-1:111122223333:repository/payments") {
+			t.Errorf("machines may %s of another account", action)
+		}
+	}
+
+	for _, action := range change {
+		if may(action, repositoryOf+"payments") || may(action, "*") {
+			t.Errorf("machines may %s", action)
+		}
+	}
+}
+
+// TestBoundaryOfARegistryElsewhere: an administrator allows the machines of a cluster to pull from the registry of another
+// account, which its manifest names, and from no third one. The boundary for all clusters keeps that.
+func TestBoundaryOfARegistryElsewhere(t *testing.T) {
+	l := newLab(t)
+	elsewhere := strings.ReplaceAll(mirroredCluster, regiontest.AccountID, "111122223333")
+	l.must(caller{}, 0, "create", "-f", l.temporaryFile("demo.yaml", elsewhere), "--yes")
+	type boundary struct {
+		State    string
+		Outdated []string
+		Document json.RawMessage
+	}
+
+	for _, args := range [][]string{{"demo"}, nil} {
+		var b boundary
+		l.check(json.Unmarshal([]byte(l.must(caller{}, 2, append([]string{"iam", "boundary", "-o", "json"}, args...)...)), &b))
+		if b.State != "outdated" || !slices.Equal(b.Outdated, []string{"Images111122223333"}) {
+			t.Errorf("%s: %s, outdated %q", args, b.State, b.Outdated)
+		}
+
+		limit := l.parseText(string(b.Document))
+		for account, want := range map[string]bool{"111122223333": true, regiontest.AccountID: true, "444455556666": false} {
+			attack := escalation{steps: []step{on("ecr:BatchGetImage", "arn:aws:ecr:us-east-1:"+account+":repository/mirror/pause")}}
+			if attack.allowed(l.parseText(anything), limit) != want {
+				t.Errorf("%s: machines may pull from account %s: %t", args, account, !want)
+			}
+		}
+	}
 }
 
 // TestMachinesCannotPush: root on a machine replaces an image of the cluster's private registry, and so gets every machine that

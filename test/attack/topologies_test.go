@@ -171,7 +171,7 @@ func (l *topologyLab) live() {
 
 	// The policies depend on the ids in the manifests.
 	l.must(caller{}, 0, "create", "-f", l.file, "--yes")
-	operator := l.user("operator", l.policies(name))
+	operator := l.user("operator", l.policies(name, "--allow-existing"))
 	reader := l.user("reader", l.policies(name, "--read-only"))
 	l.must(caller{}, 0, "delete", "cluster", name, "--yes")
 

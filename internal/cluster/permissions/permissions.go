@@ -6,13 +6,11 @@ package permissions
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
-	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/infra/aws/discovery"
 	"github.com/slipway-k8s/slipway/internal/infra/iampolicy"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
@@ -57,7 +55,7 @@ func BuildInput(
 
 	in.Stores = appendStore(nil, url)
 
-	if err := addManifests(ctx, env, cfg, &in, req); err != nil {
+	if err := addManifests(ctx, env, cfg, req, &in); err != nil {
 		return in, err
 	}
 
@@ -68,43 +66,37 @@ func BuildInput(
 	return in, nil
 }
 
-// addManifests adds what a cluster's manifests name. Neither the store nor the cluster need exist yet. Other errors are
-// returned, such as that of manifests that somebody has changed: without them the policies would be those of another cluster.
-// With the account of a request, the caller may be in another one, and have no access to the store.
-func addManifests(
-	ctx context.Context,
-	env *cluster.Env,
-	cfg sdk.Config,
-	in *iampolicy.Input,
-	req Request,
-) error {
+// addManifests adds what the manifests in the state store name.
+func addManifests(ctx context.Context, env *cluster.Env, cfg sdk.Config, req Request, in *iampolicy.Input) error {
+	clusters := []string{req.Cluster}
 	if req.Cluster == "" {
-		return nil
+		clusters = listClusters(ctx, env)
 	}
 
-	s, _, err := env.Stores.State(ctx)
-	if errors.Is(err, store.ErrNotFound) || err != nil && req.Account != "" {
-		return nil
+	for _, name := range clusters {
+		set, found, err := loadManifests(ctx, env, name, req)
+		if err != nil {
+			return err
+		}
+
+		if !found {
+			continue
+		}
+
+		addRegistry(in, set)
+		if name != req.Cluster {
+			continue
+		}
+
+		in.Stores = appendStore(in.Stores, set.Cluster.Spec.ConfigStore.Base)
+		addNamedResources(in, set)
+		addExisting(in, set)
+		if err := addProfiles(ctx, cfg, in, set.Cluster.Spec.CloudProvider.AWS.InstanceProfiles); err != nil {
+			return err
+		}
 	}
 
-	if err != nil {
-		return err
-	}
-
-	set, err := clusterstate.LoadManifests(ctx, s, req.Cluster)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
-
-	if err != nil {
-		return err
-	}
-
-	in.Stores = appendStore(in.Stores, set.Cluster.Spec.ConfigStore.Base)
-	addNamedResources(in, set)
-	addExisting(in, set)
-
-	return addProfiles(ctx, cfg, in, set.Cluster.Spec.CloudProvider.AWS.InstanceProfiles)
+	return nil
 }
 
 // addNamedResources adds the resources that a cluster's manifests name, and the rights that only some
@@ -154,10 +146,15 @@ func appendStore(list []iampolicy.StoreLocation, url string) []iampolicy.StoreLo
 
 // Request selects the operator whose policies are built.
 type Request struct {
-	// Cluster is the name of the cluster, which need not exist.
+	// Cluster is the name of the cluster, which need not exist unless CheckSigner is set. Empty: all clusters, for the
+	// permissions boundary.
 	Cluster string
 	// Account is the AWS account, 12 digits. Empty: that of the caller's credentials.
 	Account string
 	// ReadOnly limits the policies to what a plan needs.
 	ReadOnly bool
+	// CheckSigner requires that the manifests are signed with the key of the cluster's own Kubernetes CA, and that they are
+	// not older than those that were applied last. It opens that key. Otherwise they need to be those that somebody
+	// signed, if they are signed at all, as for a plan of a reader.
+	CheckSigner bool
 }

@@ -22,7 +22,8 @@ func BoundaryARN(partition, account, bucket string) string {
 
 // BuildBoundary returns the permissions boundary of the roles of machines that read the store st: the most that any
 // of them may be allowed. It has no action of IAM and STS. Each role is limited to the cluster of its own tag. An
-// administrator may extend the boundary for groups with permissions of their own.
+// administrator may extend the boundary for groups with permissions of their own. Images can be pulled from private
+// registries of the account, and of the accounts that the manifests name.
 //
 // IAM counts its characters, so statements with the same condition are one, and an action is named with a star where the
 // Service Authorization Reference has no other action that the star stands for. The policies of the roles are the narrow ones.
@@ -36,6 +37,7 @@ func BuildBoundary(in Input, st StoreLocation) Policy {
 		s.boundaryOfVolumes(),
 		s.boundaryOfStore(st),
 		s.boundaryOfRecords(),
+		s.boundaryOfRegistries(),
 	)}
 }
 
@@ -54,8 +56,7 @@ func (policyBuilder) boundaryOfAPIs() []Statement {
 				qualifyActions("autoscaling", "DescribeAutoScaling*", "DescribeLifecycleHooks"),
 				qualifyActions("ssm", "UpdateInstanceInformation"),
 				qualifyActions("ssmmessages", "*Channel"),
-				// A registry may belong to another account. A role names its own.
-				qualifyActions("ecr", "BatchCheckLayer*", "BatchGetImage", "GetAuthorization*", "GetDownloadUrl*"),
+				qualifyActions("ecr", "GetAuth*"), // has no resource
 			),
 			[]string{"*"},
 			nil,
@@ -67,8 +68,7 @@ func (policyBuilder) boundaryOfAPIs() []Statement {
 					"ec2", "AssociateAddress", "AttachVolume", "DetachVolume", "DisassociateAddress",
 				),
 				qualifyActions(
-					"autoscaling", "CompleteLifecycleAction", "RecordLifecycleActionHeartbeat",
-					"SetInstanceHealth", "TerminateInstanceInAutoScalingGroup",
+					"autoscaling", "CompleteLifecycle*", "RecordLifecycle*", "SetInstanceHealth", "TerminateInstance*",
 				),
 			),
 			[]string{"*"}, // the tag says which
@@ -116,6 +116,7 @@ func (s policyBuilder) boundaryOfStore(st StoreLocation) []Statement {
 				qualifyActions("cloudformation", "SignalResource"),
 				qualifyActions("logs", "CreateLogStream", "PutLogEvents"),
 				qualifyActions("route53", "ListResourceRecordSets"),
+				pullActions(),
 			),
 			[]string{
 				base + "/" + clusterOfRole + "/machine/*",
@@ -123,6 +124,7 @@ func (s policyBuilder) boundaryOfStore(st StoreLocation) []Statement {
 				s.regionalARN("cloudformation", "stack/*"),
 				s.regionalARN("logs", "log-group:/aws/lambda/slipway-dns-*"),
 				s.hostedZoneARN("*"),
+				s.repositoriesOf(s.Account),
 			},
 			nil,
 		),
@@ -142,4 +144,27 @@ func (s policyBuilder) boundaryOfStore(st StoreLocation) []Statement {
 		),
 		newStatement("Keys", qualifyActions("kms", "Decrypt", "GenerateDataKey"), keys, sealed),
 	}
+}
+
+// pullActions returns the actions that pull an image. The role of a machine names its repositories.
+func pullActions() []string {
+	return qualifyActions("ecr", "BatchCheck*", "BatchGetImage", "GetDownload*")
+}
+
+// repositoriesOf returns the pattern of the repositories of an account, in all regions.
+func (s policyBuilder) repositoriesOf(account string) string {
+	s.Account = account
+
+	return s.regionalARN("ecr", "repository/*")
+}
+
+// boundaryOfRegistries allows pulling from the registries of other accounts. Each account has a statement of its own, which
+// stays in the boundary as long as nobody takes it out: another cluster with the same boundary may need it.
+func (s policyBuilder) boundaryOfRegistries() []Statement {
+	var out []Statement
+	for _, account := range s.RegistryAccounts {
+		out = append(out, newStatement("Images"+account, pullActions(), []string{s.repositoriesOf(account)}, nil))
+	}
+
+	return out
 }

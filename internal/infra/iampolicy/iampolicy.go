@@ -81,6 +81,9 @@ type Input struct {
 	FunctionRole string
 	// ReadOnly leaves out all changes and all keys: what remains is enough for commands that only read.
 	ReadOnly bool
+	// RegistryAccounts lists the other AWS accounts from whose private registries machines pull images, 12 digits each, for
+	// [BuildBoundary] only.
+	RegistryAccounts []string
 	// Boundary is the ARN of the permissions boundary that the cluster's roles must have; see [BoundaryARN].
 	Boundary string
 	// KeyARN is the ARN of the cluster's KMS key, for [BuildDeletionPolicy] only.

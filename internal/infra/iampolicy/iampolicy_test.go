@@ -222,7 +222,7 @@ func TestPolicyIsEnough(t *testing.T) {
 	b.create(who{}, "demo")
 	b.edit(who{}, "demo", "    natGateways: PerZone", "    natGateways: Single\n    vpcEndpoints: [ec2, s3]\n"+more)
 	b.edit(who{}, "demo", "  networking:\n", privateZone+podIdentity+"  networking:\n")
-	docs := b.policies("demo") // they depend on the ids in the manifest
+	docs := b.policies("demo", "--allow-existing") // they depend on the ids in the manifest
 	op := b.user("operator", docs)
 	b.must(who{}, 0, "delete", "cluster", "demo", "--yes")
 	b.create(op, "demo")

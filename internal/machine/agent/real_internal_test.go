@@ -208,6 +208,7 @@ func TestRealControlPlane(t *testing.T) {
 	checkAddonUpdate(t, a, api)
 	checkControllers(t, api)
 	checkTokenSecrets(t, api)
+	checkFormerTokens(t, a, api)
 	checkAnonymous(t, a, api.Server)
 	people.check(t, a, api.Server)
 	checkEncrypted(t, a, api, m)
