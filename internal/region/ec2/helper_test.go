@@ -8,6 +8,7 @@ import (
 	"math/rand"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -131,6 +132,13 @@ func (m *machines) do(line string, f func()) error {
 	}
 	f()
 	return nil
+}
+
+// lines returns what was done so far.
+func (m *machines) lines() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.log)
 }
 
 func (m *machines) Launch(_ context.Context, x netspec.Machine) error {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/base64"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -153,6 +154,28 @@ func TestMachineFollowsInstance(t *testing.T) {
 	second := r.runInstance(t, subnet)
 	if *second.PrivateIpAddress == "10.0.1.4" {
 		t.Error("the next instance has the address of the last one")
+	}
+}
+
+// TestStoppedMachineKeepsItsDisk: stopping an instance ends its machine, and only its termination removes it.
+func TestStoppedMachineKeepsItsDisk(t *testing.T) {
+	m := newMachines()
+	r := newRegion(t, func(c *ec2.Config) { c.Machines = m })
+	start(t, r.svc)
+	_, subnet := r.createVPCWithSubnet(t)
+	id := *r.runInstance(t, subnet).InstanceId
+	r.waitForState(t, id, types.InstanceStateNameRunning)
+	must[*client.StopInstancesOutput](t)(r.StopInstances(t.Context(), &client.StopInstancesInput{InstanceIds: []string{id}}))
+	r.waitForState(t, id, types.InstanceStateNameStopped)
+	if log := m.lines(); slices.Contains(log, "terminate") || !slices.Contains(log, "stop") {
+		t.Errorf("a stopped instance: %q", log)
+	}
+	must[*client.StartInstancesOutput](t)(r.StartInstances(t.Context(), &client.StartInstancesInput{InstanceIds: []string{id}}))
+	r.waitForState(t, id, types.InstanceStateNameRunning)
+	must[*client.TerminateInstancesOutput](t)(r.TerminateInstances(t.Context(), &client.TerminateInstancesInput{InstanceIds: []string{id}}))
+	r.waitForState(t, id, types.InstanceStateNameTerminated)
+	if log := m.lines(); !slices.Contains(log, "terminate") {
+		t.Errorf("a terminated instance: %q", log)
 	}
 }
 
