@@ -2,6 +2,8 @@
 
 package build
 
+import "slices"
+
 const (
 	// prometheusModules begins the names of the modules of Prometheus' programs.
 	prometheusModules = "github.com/prometheus/"
@@ -12,7 +14,7 @@ const (
 // addonRecipes returns the controllers of the channels in examples/addons. They are built on request, because a cluster
 // needs none of them to work.
 func addonRecipes() []moduleRecipe {
-	return []moduleRecipe{
+	recipes := []moduleRecipe{
 		{
 			Name:     "metrics-server",
 			Pins:     "sigs.k8s.io/metrics-server",
@@ -37,6 +39,32 @@ func addonRecipes() []moduleRecipe {
 			Packages: []string{"tool"},
 			LDFlags:  "-X sigs.k8s.io/external-dns/pkg/apis/externaldns.Version=v{version}",
 		},
+		{
+			Name:     certManager,
+			Pins:     "github.com/cert-manager/cert-manager",
+			Packages: []string{"."},
+			Programs: map[string]string{"slipway": certManager}, // the last part of the path of the module
+			LDFlags:  "-X github.com/cert-manager/cert-manager/pkg/util.AppVersion=v{version}",
+		},
+		{
+			Name:     "traefik",
+			Pins:     "github.com/traefik/traefik/v3",
+			Packages: []string{"tool"},
+			LDFlags:  "-X github.com/traefik/traefik/v3/pkg/version.Version={version}",
+			Overlays: []sourceOverlay{{
+				File:   "lego/dns_providers.go",
+				Module: "github.com/go-acme/lego/v5",
+				Path:   "providers/dns/zz_gen_dns_providers.go",
+			}},
+		},
+	}
+
+	return append(recipes, monitoringRecipes()...)
+}
+
+// monitoringRecipes are Prometheus, Alertmanager and the node exporter.
+func monitoringRecipes() []moduleRecipe {
+	return []moduleRecipe{
 		// Without the tag builtinassets, Prometheus reads the files of its web interface from a directory, and works without
 		// them. The other tags leave out the service discovery of other platforms, which is most of its code.
 		{
@@ -65,24 +93,6 @@ func addonRecipes() []moduleRecipe {
 			Pins:     prometheusModules + "node_exporter",
 			Packages: []string{"tool"},
 			LDFlags:  prometheusVersion,
-		},
-		{
-			Name:     certManager,
-			Pins:     "github.com/cert-manager/cert-manager",
-			Packages: []string{"."},
-			Programs: map[string]string{"slipway": certManager}, // the last part of the path of the module
-			LDFlags:  "-X github.com/cert-manager/cert-manager/pkg/util.AppVersion=v{version}",
-		},
-		{
-			Name:     "traefik",
-			Pins:     "github.com/traefik/traefik/v3",
-			Packages: []string{"tool"},
-			LDFlags:  "-X github.com/traefik/traefik/v3/pkg/version.Version={version}",
-			Overlays: []sourceOverlay{{
-				File:   "lego/dns_providers.go",
-				Module: "github.com/go-acme/lego/v5",
-				Path:   "providers/dns/zz_gen_dns_providers.go",
-			}},
 		},
 	}
 }
@@ -114,6 +124,33 @@ func addonSteps() []string {
 	}
 
 	return names
+}
+
+// monitoringImages are the images of Prometheus, Alertmanager and the node exporter.
+func monitoringImages() []imageRecipe {
+	return []imageRecipe{
+		{
+			Name:       "prometheus",
+			Module:     "prometheus",
+			Ref:        "quay.io/prometheus/prometheus:v{version}",
+			Layers:     []string{"base", "prometheus"},
+			Entrypoint: []string{"/bin/prometheus"},
+		},
+		{
+			Name:       "alertmanager",
+			Module:     "alertmanager",
+			Ref:        "quay.io/prometheus/alertmanager:v{version}",
+			Layers:     []string{"base", "alertmanager"},
+			Entrypoint: []string{"/bin/alertmanager"},
+		},
+		{
+			Name:       "node-exporter",
+			Module:     "node-exporter",
+			Ref:        "quay.io/prometheus/node-exporter:v{version}",
+			Layers:     []string{"base", "node-exporter"},
+			Entrypoint: []string{"/bin/node_exporter"},
+		},
+	}
 }
 
 // addonImages returns the images of the controllers, by the names of their upstream registries. That of busybox has
@@ -149,27 +186,6 @@ func addonImages() []imageRecipe {
 			Entrypoint: []string{"/external-dns"},
 		},
 		{
-			Name:       "prometheus",
-			Module:     "prometheus",
-			Ref:        "quay.io/prometheus/prometheus:v{version}",
-			Layers:     []string{"base", "prometheus"},
-			Entrypoint: []string{"/bin/prometheus"},
-		},
-		{
-			Name:       "alertmanager",
-			Module:     "alertmanager",
-			Ref:        "quay.io/prometheus/alertmanager:v{version}",
-			Layers:     []string{"base", "alertmanager"},
-			Entrypoint: []string{"/bin/alertmanager"},
-		},
-		{
-			Name:       "node-exporter",
-			Module:     "node-exporter",
-			Ref:        "quay.io/prometheus/node-exporter:v{version}",
-			Layers:     []string{"base", "node-exporter"},
-			Entrypoint: []string{"/bin/node_exporter"},
-		},
-		{
 			Name:       "traefik",
 			Module:     "traefik",
 			Ref:        "docker.io/library/traefik:v{version}",
@@ -185,5 +201,5 @@ func addonImages() []imageRecipe {
 		},
 	}
 
-	return append(images, certManagerImages()...)
+	return slices.Concat(images, certManagerImages(), monitoringImages())
 }
