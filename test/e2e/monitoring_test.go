@@ -175,7 +175,7 @@ func checkMonitoringPolicies(e *environment) {
 // firing returns the names of the alerts that Alertmanager has, sorted.
 func (e *environment) firing() ([]string, error) {
 	e.t.Helper()
-	r := e.tryKubectl("-n", "monitoring", "exec", "deployment/alertmanager", "--", "amtool", "alert", "query", "-o", "json", "--inhibited",
+	r := e.tryKubectl("-n", "monitoring", "exec", "deployment/alertmanager", "--", "amtool", "alert", "query", "-o", "json", "--active", "--inhibited",
 		"--alertmanager.url=http://127.0.0.1:9093")
 	var alerts []struct{ Labels map[string]string }
 	if err := json.Unmarshal([]byte(r.out), &alerts); err != nil {
