@@ -118,7 +118,7 @@ func TestForbiddenDependencies(t *testing.T) {
 		{"./cmd/slipway-node", "github.com/aws/aws-sdk-go/", "the v1 shapes are for the region alone, and huge"},
 		{"./cmd/slipway-node", "github.com/google/go-containerregistry/pkg/v1/layout", "images are made on the operator's side"},
 		{"./cmd/slipway-node", "github.com/google/go-containerregistry/pkg/v1/google", "the agent reads artifacts, and no keychains"},
-		{"./cmd/slipway-node", "github.com/go-git", "the agent has a small client of its own (docs/design/0026-followed-channels.md)"},
+		{"./cmd/slipway-node", "github.com/go-git", "the agent has a small client of its own (docs/design/0027-followed-channels.md)"},
 		{"./cmd/slipway-node", "helm.sh/helm", "charts are rendered on the operator's side"},
 		{"./cmd/slipway-node", "sigs.k8s.io/kustomize", "kustomizations are built on the operator's side"},
 		{"./internal/infra/plan", module + "/internal/infra/aws", "the planner is pure"},
