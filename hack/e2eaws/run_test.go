@@ -294,7 +294,7 @@ func TestTimeLimitDeletes(t *testing.T) {
 	l := newLab(t, regiontest.Options{Faults: []fault.Rule{
 		{Effect: fault.EffectProvision, Kind: "nat-gateway", Delay: fault.Duration(time.Hour)},
 	}})
-	l.env[variableTimeout] = "8s"
+	l.env[variableTimeout] = "20s" // the steps before the apply take several seconds on a busy computer
 	out := l.mustRun(t, exitFailed)
 	l.checkEmpty(t, out)
 	r, _ := l.readReport(t)
