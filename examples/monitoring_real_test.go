@@ -7,18 +7,15 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -49,20 +46,20 @@ func TestRealMetrics(t *testing.T) {
 	record("etcd", startEtcd(t), "")
 	kubernetes := assettest.Program(t, "kubernetes", "bin/kubernetes")
 	for _, name := range []string{"kube-controller-manager", "kube-scheduler"} {
-		port := freePort(t)
-		startProgram(t, kubernetes, name, "--kubeconfig="+server.Kubeconfig, "--bind-address=127.0.0.1", "--secure-port="+port,
+		port := apitest.FreePorts(t, 1)[0]
+		apitest.Run(t, name, kubernetes, "--kubeconfig="+server.Kubeconfig, "--bind-address=127.0.0.1", "--secure-port="+port,
 			"--cert-dir="+t.TempDir(), "--leader-elect=false", "--authorization-always-allow-paths=/metrics", "--authentication-skip-lookup=true")
 		record(name, "https://127.0.0.1:"+port+"/metrics", "")
 	}
-	port := freePort(t)
-	startProgram(t, assettest.Program(t, "node-exporter", "bin/node_exporter"), "node_exporter", "--web.listen-address=127.0.0.1:"+port)
+	port := apitest.FreePorts(t, 1)[0]
+	apitest.Run(t, "node_exporter", assettest.Program(t, "node-exporter", "bin/node_exporter"), "--web.listen-address=127.0.0.1:"+port)
 	record("node_exporter", "http://127.0.0.1:"+port+"/metrics", "")
-	port = freePort(t)
-	startProgram(t, assettest.Program(t, "prometheus", "bin/prometheus"), "prometheus", "--config.file="+filepath.Join(directory, "prometheus.yml"),
+	port = apitest.FreePorts(t, 1)[0]
+	apitest.Run(t, "prometheus", assettest.Program(t, "prometheus", "bin/prometheus"), "--config.file="+filepath.Join(directory, "prometheus.yml"),
 		"--storage.tsdb.path="+t.TempDir(), "--web.listen-address=127.0.0.1:"+port)
 	record("prometheus", "http://127.0.0.1:"+port+"/metrics", "")
-	port = freePort(t)
-	startProgram(t, assettest.Program(t, "alertmanager", "bin/alertmanager"), "alertmanager", "--config.file="+filepath.Join(directory, "alertmanager.yml"),
+	port = apitest.FreePorts(t, 1)[0]
+	apitest.Run(t, "alertmanager", assettest.Program(t, "alertmanager", "bin/alertmanager"), "--config.file="+filepath.Join(directory, "alertmanager.yml"),
 		"--storage.path="+t.TempDir(), "--cluster.listen-address=", "--web.listen-address=127.0.0.1:"+port)
 	record("alertmanager", "http://127.0.0.1:"+port+"/metrics", "")
 	record("coredns", startCoreDNS(t), "")
@@ -84,39 +81,6 @@ func compareRecorded(t *testing.T, recorded map[string][]string) {
 	if err != nil || !bytes.Equal(want, body) {
 		t.Errorf("%v: %s has\n%s\nthe programs have\n%s\nif that is right: go test ./examples -run TestRealMetrics -update", err, recordedMetrics, want, body)
 	}
-}
-
-// startProgram starts a program under a name until the test ends.
-func startProgram(t *testing.T, path, name string, args ...string) {
-	t.Helper()
-	var out bytes.Buffer
-	cmd := exec.Command(path, args...)
-	cmd.Args[0] = name
-	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if t.Failed() {
-			t.Logf("%s:\n%s", name, out.Bytes()[max(0, out.Len()-3000):])
-		}
-	})
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	if err = errors.Join(err, listener.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return port
 }
 
 // metricNames returns the names of all metrics that a program serves. It waits until the expected ones are there; with -update, or if
@@ -206,8 +170,9 @@ func createNode(t *testing.T, server apitest.Server) {
 // startEtcd starts etcd and returns the address of its metrics.
 func startEtcd(t *testing.T) string {
 	t.Helper()
-	clients, peers, served := "http://127.0.0.1:"+freePort(t), "http://127.0.0.1:"+freePort(t), "http://127.0.0.1:"+freePort(t)
-	startProgram(t, assettest.Program(t, "etcd", "bin/etcd"), "etcd", "--data-dir="+t.TempDir(), "--listen-metrics-urls="+served,
+	ports := apitest.FreePorts(t, 3)
+	clients, peers, served := "http://127.0.0.1:"+ports[0], "http://127.0.0.1:"+ports[1], "http://127.0.0.1:"+ports[2]
+	apitest.Run(t, "etcd", assettest.Program(t, "etcd", "bin/etcd"), "--data-dir="+t.TempDir(), "--listen-metrics-urls="+served,
 		"--listen-client-urls="+clients, "--advertise-client-urls="+clients, "--listen-peer-urls="+peers,
 		"--initial-advertise-peer-urls="+peers, "--initial-cluster=default="+peers)
 	return served + "/metrics"
@@ -217,9 +182,10 @@ func startEtcd(t *testing.T) string {
 func startCoreDNS(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "Corefile")
-	port, served := freePort(t), "127.0.0.1:"+freePort(t)
+	ports := apitest.FreePorts(t, 2)
+	port, served := ports[0], "127.0.0.1:"+ports[1]
 	writeTestFile(t, file, ".:"+port+" {\n    bind 127.0.0.1\n    whoami\n    prometheus "+served+"\n}\n")
-	startProgram(t, assettest.Program(t, "coredns", "bin/coredns"), "coredns", "-conf", file)
+	apitest.Run(t, "coredns", assettest.Program(t, "coredns", "bin/coredns"), "-conf", file)
 	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "udp", "127.0.0.1:"+port)
 	}}

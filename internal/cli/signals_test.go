@@ -6,6 +6,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -27,6 +28,16 @@ type fleet struct {
 	// broken is the type of machines that fail; the others are well.
 	broken string
 	told   map[string]bool
+}
+
+// startFleet has the machines of a region tell their stack that they are well, until the test ends.
+func startFleet(t *testing.T, r regiontest.Region) {
+	t.Helper()
+	f := &fleet{told: map[string]bool{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); f.run(ctx, r) }()
+	t.Cleanup(func() { cancel(); <-done })
 }
 
 // signals is the command "signals [TYPE]": machines tell their stack how they are from now on; those of TYPE fail.

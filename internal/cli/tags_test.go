@@ -4,7 +4,6 @@ package cli_test
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"strings"
 	"testing"
@@ -68,11 +67,7 @@ func TestTagsDoNotBlockRepairs(t *testing.T) {
 			r := regiontest.Start(t)
 			s := newShell(t, r)
 			if via != "direct" {
-				f := &fleet{told: map[string]bool{}}
-				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan struct{})
-				go func() { defer close(done); f.run(ctx, r) }()
-				t.Cleanup(func() { cancel(); <-done })
+				startFleet(t, r)
 			}
 			s.must("state", "init", "--yes")
 			s.must("create", "cluster", "demo", "--zones", "us-east-1a,us-east-1b,us-east-1c", "--yes", "-q")

@@ -222,9 +222,5 @@ func (env *Env) signReviewed(
 		return nil
 	}
 
-	if _, err := operation.Fenced(ctx, guarded); err != nil { // the lease may have ended meanwhile
-		return err
-	}
-
-	return mark.write(ctx, signer.Signed().Revision)
+	return mark.writeFenced(ctx, guarded, signer.Signed().Revision)
 }

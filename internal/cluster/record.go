@@ -324,6 +324,22 @@ func (session *Session) RecordDeleted(
 	group string,
 	deleted func(graph.Addr) bool,
 ) error {
+	return endAttempt(ctx, session, func(now *plan.LastApplied) {
+		now.Resources = slices.DeleteFunc(
+			slices.Clone(now.Resources),
+			func(r plan.AppliedResource) bool { return deleted(r.Addr) },
+		)
+
+		now.Documents = maps.Clone(now.Documents)
+		delete(now.Documents, manifest.GroupKey(session.Name, group))
+		now.Manifests = withoutGroup(now.Manifests, group)
+		now.Attempted = withoutGroup(now.Attempted, group)
+	})
+}
+
+// endAttempt removes the attempt of this operation from the record of what was applied, and changes the record. Without an
+// operation, or a record, it does nothing.
+func endAttempt(ctx context.Context, session *Session, change func(now *plan.LastApplied)) error {
 	if session.Operation == nil {
 		return nil
 	}
@@ -334,20 +350,12 @@ func (session *Session) RecordDeleted(
 	}
 
 	now := last.LastApplied
-	now.Resources = slices.DeleteFunc(
-		slices.Clone(now.Resources),
-		func(r plan.AppliedResource) bool { return deleted(r.Addr) },
-	)
-
 	now.Attempts = slices.DeleteFunc(
 		slices.Clone(now.Attempts),
 		func(a plan.Attempt) bool { return a.Token == session.Operation.Token() },
 	)
 
-	now.Documents = maps.Clone(now.Documents)
-	delete(now.Documents, manifest.GroupKey(session.Name, group))
-	now.Manifests = withoutGroup(now.Manifests, group)
-	now.Attempted = withoutGroup(now.Attempted, group)
+	change(&now)
 
 	return session.writeLastApplied(ctx, now, last.object)
 }

@@ -220,6 +220,15 @@ func (m revisionMark) write(ctx context.Context, revision int64) error {
 	)
 }
 
+// writeFenced is write for a caller whose lease may have ended meanwhile: guarded is the state store while it holds the lock.
+func (m revisionMark) writeFenced(ctx context.Context, guarded store.Store, revision int64) error {
+	if _, err := operation.Fenced(ctx, guarded); err != nil {
+		return err
+	}
+
+	return m.write(ctx, revision)
+}
+
 // MarkSigned writes the revision of documents that are signed to AWS, if a command that was killed
 // has not done it.
 func (env *Env) MarkSigned(ctx context.Context, c SignedChange) error {

@@ -14,7 +14,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/cluster/explain"
@@ -24,6 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
@@ -35,12 +35,7 @@ func (session *Session) checkSignature(ctx context.Context, d *Desired, actual [
 		return err
 	}
 
-	public, err := pki.LoadPublicBundle(ctx, d.View, session.Name)
-	if err != nil {
-		return err
-	}
-
-	issuer, err := public.Issuer(pki.KubernetesCA)
+	public, issuer, err := loadIssuer(ctx, session, d)
 	if err != nil {
 		return err
 	}
@@ -85,7 +80,7 @@ func findUnsigned(
 	}
 
 	addons, err := clusterstate.HashAddons(ctx, d.View.Store, session.Name)
-	if err != nil && (session.Operation != nil || !strings.Contains(err.Error(), "AccessDenied")) {
+	if err != nil && (session.Operation != nil || !store.IsAccessDenied(err)) {
 		return nil, err
 	}
 
@@ -105,17 +100,24 @@ func findUnsigned(
 
 // CheckAuthority compares the first certificate of the Kubernetes CA of d with its key.
 func CheckAuthority(ctx context.Context, session *Session, d *Desired) error {
-	public, err := pki.LoadPublicBundle(ctx, d.View, session.Name)
-	if err != nil {
-		return err
-	}
-
-	issuer, err := public.Issuer(pki.KubernetesCA)
+	_, issuer, err := loadIssuer(ctx, session, d)
 	if err != nil {
 		return err
 	}
 
 	return session.checkAuthorityKey(ctx, d, issuer)
+}
+
+// loadIssuer returns the certificates of d, and the first one (PEM) of its Kubernetes CA.
+func loadIssuer(ctx context.Context, session *Session, d *Desired) (pki.PublicBundle, []byte, error) {
+	public, err := pki.LoadPublicBundle(ctx, d.View, session.Name)
+	if err != nil {
+		return public, nil, err
+	}
+
+	issuer, err := public.Issuer(pki.KubernetesCA)
+
+	return public, issuer, err
 }
 
 // CheckRevision compares the revision of the cluster's documents, which were compared with their signature, with the one that

@@ -81,11 +81,7 @@ func (env *Env) RunSigned(
 		return err
 	}
 
-	if _, err := operation.Fenced(ctx, guarded); err != nil {
-		return err
-	}
-
-	return mark.write(ctx, signer.Signed().Revision)
+	return mark.writeFenced(ctx, guarded, signer.Signed().Revision)
 }
 
 // openAuthority decrypts the key of the Kubernetes CA. It fails unless the key is that of issuer,

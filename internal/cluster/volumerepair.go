@@ -5,7 +5,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
@@ -111,20 +110,5 @@ func withoutDocuments(groups []v1alpha1.InstanceGroup) node.Publication {
 // RecordRepaired ends the record of an attempt whose plan was carried out, and leaves the record of the last apply as it is.
 // Without an operation it does nothing.
 func RecordRepaired(ctx context.Context, session *Session) error {
-	if session.Operation == nil {
-		return nil
-	}
-
-	last, err := session.readLastApplied(ctx, nil)
-	if err != nil || last.object.ETag == "" {
-		return err
-	}
-
-	now := last.LastApplied
-	now.Attempts = slices.DeleteFunc(
-		slices.Clone(now.Attempts),
-		func(a plan.Attempt) bool { return a.Token == session.Operation.Token() },
-	)
-
-	return session.writeLastApplied(ctx, now, last.object)
+	return endAttempt(ctx, session, func(*plan.LastApplied) {})
 }

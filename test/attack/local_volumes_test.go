@@ -63,12 +63,12 @@ func TestProvisionerOfLocalVolumesIsLimited(t *testing.T) {
 	l.check(create("local-path-storage", func(*corev1.Pod) {}))
 	yes := true
 	for what, change := range map[string]func(*corev1.Pod){
-		"mount the root of a machine":              path("/"),
-		"mount a directory beside that of volumes": path("/var/lib/local-volumes-2"),
-		"mount the keys of a machine":              path("/var/lib/local-volumes/../../../etc/kubernetes"),
-		"use the network of a machine":             func(p *corev1.Pod) { p.Spec.HostNetwork = true },
-		"see the processes of a machine":           func(p *corev1.Pod) { p.Spec.HostPID = true },
-		"be privileged":                            func(p *corev1.Pod) { p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: &yes} },
+		"mount the root of a machine":               path("/"),
+		"mount a directory next to that of volumes": path("/var/lib/local-volumes-2"),
+		"mount the keys of a machine":               path("/var/lib/local-volumes/../../../etc/kubernetes"),
+		"use the network of a machine":              func(p *corev1.Pod) { p.Spec.HostNetwork = true },
+		"see the processes of a machine":            func(p *corev1.Pod) { p.Spec.HostPID = true },
+		"be privileged":                             func(p *corev1.Pod) { p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: &yes} },
 		"be privileged while it starts": func(p *corev1.Pod) {
 			p.Spec.InitContainers = []corev1.Container{{Name: "first", Image: "busybox", SecurityContext: &corev1.SecurityContext{Privileged: &yes}}}
 		},

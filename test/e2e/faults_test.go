@@ -38,7 +38,7 @@ func TestFaultsAreSeen(t *testing.T) {
 }
 
 // findLeader returns the machine of etcd's leader, from the reports of the members. The reports are up to some seconds old: while
-// members elect one, none may say that it leads.
+// members elect one, none may report that it leads.
 func (e *environment) findLeader() (leader string) {
 	e.t.Helper()
 	e.waitUntil("a member reports that it leads", time.Minute, func() error {

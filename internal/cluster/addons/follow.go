@@ -5,9 +5,10 @@ package addons
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
@@ -97,18 +98,13 @@ func (s *Session) checkMachinesPull(reference string) error {
 
 // credentialsFor returns the credentials that a config.json has for a host.
 func credentialsFor(config []byte, host string) (published.Credentials, error) {
-	var parsed struct {
-		Auths map[string]struct {
-			Auth     string `json:"auth"`
-			Username string `json:"username"`
-			Password string `json:"password"`
-		} `json:"auths"`
-	}
-	if err := json.Unmarshal(config, &parsed); err != nil {
-		return published.Credentials{}, errors.New("the file is not JSON") // the error may quote a password
+	logins, err := parseLogins(config)
+	if err != nil {
+		return published.Credentials{}, err
 	}
 
-	for key, a := range parsed.Auths {
+	for _, key := range slices.Sorted(maps.Keys(logins)) {
+		a := logins[key]
 		name := strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://")
 		name, _, _ = strings.Cut(name, "/")
 		if name != host {

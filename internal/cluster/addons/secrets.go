@@ -30,6 +30,26 @@ type RegistrySecret struct {
 	config []byte
 }
 
+// registryLogin is what a config.json has for one registry.
+type registryLogin struct {
+	Auth          string `json:"auth"` // user name and password, in base64
+	Username      string `json:"username"`
+	Password      string `json:"password"`
+	IdentityToken string `json:"identitytoken"`
+}
+
+// parseLogins returns the logins in a config.json, by the registry as the file names it.
+func parseLogins(config []byte) (map[string]registryLogin, error) {
+	var parsed struct {
+		Auths map[string]registryLogin `json:"auths"`
+	}
+	if err := json.Unmarshal(config, &parsed); err != nil {
+		return nil, errors.New("the file is not JSON") // the error may quote a password
+	}
+
+	return parsed.Auths, nil
+}
+
 // ParseRegistrySecret returns a secret with the content of a config.json, as docker login writes it. Credentials that are
 // in a helper or store of the computer are not in such a file, and refused.
 func ParseRegistrySecret(name string, config []byte) (RegistrySecret, error) {
@@ -37,19 +57,12 @@ func ParseRegistrySecret(name string, config []byte) (RegistrySecret, error) {
 		return RegistrySecret{}, fmt.Errorf("registry secret %q: %w", name, err)
 	}
 
-	var parsed struct {
-		Auths map[string]struct {
-			Auth          string `json:"auth"`
-			Username      string `json:"username"`
-			Password      string `json:"password"`
-			IdentityToken string `json:"identitytoken"`
-		} `json:"auths"`
-	}
-	if err := json.Unmarshal(config, &parsed); err != nil {
-		return RegistrySecret{}, fmt.Errorf("registry secret %s: the file is not JSON", name) // the error may quote a password
+	logins, err := parseLogins(config)
+	if err != nil {
+		return RegistrySecret{}, fmt.Errorf("registry secret %s: %w", name, err)
 	}
 
-	registries := slices.Sorted(maps.Keys(parsed.Auths))
+	registries := slices.Sorted(maps.Keys(logins))
 	if len(registries) == 0 {
 		return RegistrySecret{}, diag.WithHint(
 			fmt.Errorf("registry secret %s: the file has no registries in auths", name),
@@ -59,7 +72,7 @@ func ParseRegistrySecret(name string, config []byte) (RegistrySecret, error) {
 	}
 
 	for _, registry := range registries {
-		a := parsed.Auths[registry]
+		a := logins[registry]
 		if a.Auth == "" && a.IdentityToken == "" && (a.Username == "" || a.Password == "") {
 			return RegistrySecret{}, diag.WithHint(
 				fmt.Errorf("registry secret %s: auths[%s] has no credentials", name, registry),

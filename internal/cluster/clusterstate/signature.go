@@ -296,7 +296,7 @@ func ReadSignature(ctx context.Context, s store.Store, cluster string) (Signed, 
 
 // explainUnreadable adds a hint to the error of a reader whose policy is from before there were signatures.
 func explainUnreadable(err error, cluster string) error {
-	if !strings.Contains(err.Error(), "AccessDenied") {
+	if !store.IsAccessDenied(err) {
 		return err
 	}
 

@@ -161,7 +161,7 @@ func (m discoveryInitializer) putPolicy(ctx context.Context) error {
 	}
 
 	_, err = m.buckets.PutBucketPolicy(ctx, &s3.PutBucketPolicyInput{Bucket: &m.bucket, Policy: &policy})
-	if errorCode(err) == "AccessDenied" {
+	if IsAccessDenied(err) {
 		return diag.WithHint(err, "block public access may be on for the whole account, which no bucket can override: "+
 			"aws s3control get-public-access-block --account-id ACCOUNT")
 	}

@@ -93,7 +93,7 @@ func (s *S3Store) Get(ctx context.Context, key string) (Object, error) {
 // confirmMissing returns [ErrNotFound] instead of denied if S3 refused to read an object that does not exist: it does so
 // if the caller may list only some names. An object that is listed, or that the caller may not list, stays refused.
 func (s *S3Store) confirmMissing(ctx context.Context, key string, denied error) error {
-	if errorCode(denied) != "AccessDenied" {
+	if !IsAccessDenied(denied) {
 		return denied
 	}
 
@@ -283,13 +283,16 @@ func (s *S3Store) wrapError(doing, key string, err error) error {
 	}
 
 	wrapped := fmt.Errorf("%s %s in %s: %w", doing, key, s.URL(), plainerror.Wrap(err))
-	if s.owner == "" || errorCode(err) != "AccessDenied" {
+	if s.owner == "" || !IsAccessDenied(err) {
 		return wrapped
 	}
 
 	return diag.WithHint(wrapped, "check your permissions, and that account "+s.owner+" owns bucket "+s.bucket+
 		"; if another account owns the bucket of the state on purpose, set SLIPWAY_STATE_OWNER to that account")
 }
+
+// IsAccessDenied reports whether a store in S3 has refused a call because its caller may not make it.
+func IsAccessDenied(err error) bool { return errorCode(err) == "AccessDenied" }
 
 // errorCode returns the AWS error code of an error, or "" if it has none.
 func errorCode(err error) string {

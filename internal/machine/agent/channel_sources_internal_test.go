@@ -38,7 +38,7 @@ func (f *fakeSource) fetch(_ context.Context, _ published.Source, known string) 
 	return out, f.err
 }
 
-// set makes a revision with one ConfigMap the newest one. day is when it says that it was made; zero: it does not say.
+// set makes a revision with one ConfigMap the newest one. day is its time of creation; zero: it has none.
 func (f *fakeSource) set(id, value string, day int) {
 	f.err = nil
 	f.revision = channelsource.Revision{ID: id, Files: channelsource.Files{

@@ -5,9 +5,7 @@ package join
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"slices"
 
@@ -69,15 +67,7 @@ func (s *Server) serveLifecycle(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	if no, ok := errors.AsType[refusal](err); ok {
-		s.Log.Info("lifecycle action refused", slog.String("from", r.RemoteAddr), slog.String("reason", no.reason))
-		http.Error(w, no.reason, no.code)
-
-		return
-	}
-
-	s.Log.Error("lifecycle action failed", slog.String("from", r.RemoteAddr), slog.Any("error", err))
-	http.Error(w, "try again", http.StatusServiceUnavailable)
+	s.refuse(w, r, "lifecycle action", err)
 }
 
 // actForMachine checks who asks, and does what is asked for that machine.

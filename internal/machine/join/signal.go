@@ -43,14 +43,19 @@ func (s *Server) serveSignal(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
+	s.refuse(w, r, "signal", err)
+}
+
+// refuse tells a worker why its request is refused, or that it shall repeat one that has failed. It logs either.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, request string, err error) {
 	if no, ok := errors.AsType[refusal](err); ok {
-		s.Log.Info("signal refused", slog.String("from", r.RemoteAddr), slog.String("reason", no.reason))
+		s.Log.Info(request+" refused", slog.String("from", r.RemoteAddr), slog.String("reason", no.reason))
 		http.Error(w, no.reason, no.code)
 
 		return
 	}
 
-	s.Log.Error("signal failed", slog.String("from", r.RemoteAddr), slog.Any("error", err))
+	s.Log.Error(request+" failed", slog.String("from", r.RemoteAddr), slog.Any("error", err))
 	http.Error(w, "try again", http.StatusServiceUnavailable)
 }
 

@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strconv"
 
 	sdk "github.com/aws/aws-sdk-go/service/servicequotas"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
 	"github.com/slipway-k8s/slipway/internal/region/elbv2"
 	"github.com/slipway-k8s/slipway/internal/region/iam"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -345,17 +345,8 @@ func (c Config) listAWSDefaultServiceQuotas(
 	return out, err
 }
 
-// pageOf returns the page of a list that begins at a token, and the token of the next page; nil at the end. A token is the index of
-// the first entry.
+// pageOf returns a page of quotas, and the token of the next page; nil at the end.
 func pageOf(all []quota, token *string, most *int64) ([]quota, *string, error) {
-	first := 0
-	if token != nil {
-		var err error
-		if first, err = strconv.Atoi(*token); err != nil || first < 0 || first > len(all) {
-			return nil, nil, wire.Errorf("InvalidPaginationTokenException", "Invalid input was provided for NextToken.")
-		}
-	}
-
 	const largestPage = 100
 	size := int64(largestPage)
 	if most != nil {
@@ -366,10 +357,17 @@ func pageOf(all []quota, token *string, most *int64) ([]quota, *string, error) {
 		return nil, nil, wire.Errorf("IllegalArgumentException", "MaxResults %d must be from 1 to %d.", size, largestPage)
 	}
 
-	end := min(first+int(size), len(all))
-	if end == len(all) {
-		return all[first:], nil, nil
+	byCode := map[string]quota{}
+	for _, q := range all {
+		byCode[q.code] = q
 	}
 
-	return all[first:end], new(strconv.Itoa(end)), nil
+	bad := wire.Errorf("InvalidPaginationTokenException", "Invalid input was provided for NextToken.")
+	codes, next, err := sdkshape.Paginate(sdkshape.SortedKeys(byCode), size, token, bad)
+	page := make([]quota, 0, len(codes))
+	for _, code := range codes {
+		page = append(page, byCode[code])
+	}
+
+	return page, next, err
 }

@@ -67,10 +67,10 @@ func StartWith(t *testing.T, o Options) Server {
 	kubernetes := assettest.Program(t, "kubernetes", "bin/kubernetes")
 	etcd := assettest.Program(t, "etcd", "bin/etcd")
 	dir := t.TempDir()
-	ports := freePorts(t, 3)
+	ports := FreePorts(t, 3)
 	clients := "http://127.0.0.1:" + ports[0]
 	peers := "http://127.0.0.1:" + ports[1]
-	run(t, "etcd", etcd, "--data-dir="+filepath.Join(dir, "etcd"), "--unsafe-no-fsync",
+	Run(t, "etcd", etcd, "--data-dir="+filepath.Join(dir, "etcd"), "--unsafe-no-fsync",
 		"--listen-client-urls="+clients, "--advertise-client-urls="+clients,
 		"--listen-peer-urls="+peers, "--initial-advertise-peer-urls="+peers, "--initial-cluster=default="+peers)
 
@@ -94,7 +94,7 @@ func StartWith(t *testing.T, o Options) Server {
 		"--disable-admission-plugins=ServiceAccount", "--token-auth-file=" + tokens,
 	}
 
-	run(t, "kube-apiserver", kubernetes, append(flags, o.authorization(t, dir)...)...)
+	Run(t, "kube-apiserver", kubernetes, append(flags, o.authorization(t, dir)...)...)
 
 	s := Server{
 		URL:        "https://127.0.0.1:" + ports[2],
@@ -181,8 +181,8 @@ func (s Server) get(t *testing.T, client *http.Client, path string) error {
 	return nil
 }
 
-// freePorts returns ports that nothing listens on.
-func freePorts(t *testing.T, n int) []string {
+// FreePorts returns ports that nothing listens on.
+func FreePorts(t *testing.T, n int) []string {
 	t.Helper()
 
 	var out []string
@@ -213,8 +213,8 @@ func freePorts(t *testing.T, n int) []string {
 	return out
 }
 
-// run runs a program until the test ends.
-func run(t *testing.T, name, path string, args ...string) {
+// Run runs a program under a name until the test ends, and logs the end of what it wrote if the test failed.
+func Run(t *testing.T, name, path string, args ...string) {
 	t.Helper()
 
 	out := &bytes.Buffer{}

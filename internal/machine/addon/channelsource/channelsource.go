@@ -48,7 +48,7 @@ type Fetcher struct {
 type Revision struct {
 	// ID is the digest of an artifact, or the id of a commit.
 	ID string
-	// Created is when the artifact or the commit says that it was made. Zero: it does not say.
+	// Created is the time of creation in the artifact or the commit. Zero: it has none.
 	Created time.Time
 	// Files are the files below the path of the source. Nil if the revision is the one that was known.
 	Files Files

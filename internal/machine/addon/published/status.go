@@ -70,7 +70,7 @@ type SourceStatus struct {
 	// Revision that the control plane applies: the digest of an artifact, or the id of a commit.
 	// Empty: none was accepted.
 	Revision string `json:"revision,omitempty"`
-	// Created is when the revision says that it was made. Zero: it does not say.
+	// Created is the time of creation in the revision. Zero: it has none.
 	Created time.Time `json:"created,omitzero"`
 	// AcceptedAt is when the control plane read the revision for the first time.
 	AcceptedAt time.Time `json:"acceptedAt,omitzero"`
