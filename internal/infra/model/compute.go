@@ -51,7 +51,7 @@ func (b *builder) addControlPlane() {
 				max:          1,
 				subnets:      []string{subnet},
 				targets:      b.apiTargetGroups,
-				dependencies: []graph.Reference{volume, b.etcdRecords},
+				dependencies: []graph.Reference{volume, b.etcdEvents},
 			})
 		}
 	}

@@ -83,13 +83,13 @@ func addEtcdDNS(b *builder) {
 	})
 
 	function := addFunction(b, role, zone, []graph.Reference{policy, logs})
-	b.etcdRecords = graph.Add(b.graph, functionName, awskind.LambdaInvocation{
+	records := graph.Add(b.graph, functionName, awskind.LambdaInvocation{
 		Function:       function.Attr("Arn"),
 		Input:          functionInput(b.FunctionCode),
 		LifecycleScope: "CRUD",
 	}, policy, logs, zone)
 
-	addFunctionRule(b, function, b.etcdRecords)
+	b.etcdEvents = addFunctionRule(b, function, records)
 }
 
 // addFunctionRole adds the role of the function. It has the permissions boundary of the machines' roles.
@@ -207,12 +207,12 @@ func functionInput(code FunctionCode) graph.JSON {
 
 // addFunctionRule adds the rule that triggers the function when Auto Scaling has launched or terminated a machine of the
 // control plane, and from time to time. When a stack is deleted, the rule goes before the invocation, so that the function
-// does not create records again that it has deleted.
+// does not create records again that it has deleted. It returns the permission, from which on the function is triggered.
 func addFunctionRule(
 	b *builder,
 	function graph.Ref[awskind.LambdaFunction],
 	invocation graph.Ref[awskind.LambdaInvocation],
-) {
+) graph.Ref[awskind.LambdaPermission] {
 	rule := graph.Add(b.graph, functionName, awskind.EventRule{
 		Name:        FunctionName(b.clusterName()),
 		Description: "Machines of the control plane of the Kubernetes cluster " + b.clusterName(),
@@ -223,7 +223,7 @@ func addFunctionRule(
 		Tags:        b.resourceTags(awskind.EventRule{}.Kind(), functionName, nil),
 	}, invocation)
 
-	graph.Add(b.graph, functionName, awskind.LambdaPermission{
+	return graph.Add(b.graph, functionName, awskind.LambdaPermission{
 		Function:  function,
 		Action:    "lambda:InvokeFunction",
 		Principal: eventsPrincipal,

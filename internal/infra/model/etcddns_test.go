@@ -45,7 +45,7 @@ func etcdDNS(t *testing.T) rendertest.Topology {
 }
 
 // TestFunctionOfEtcd: the function's zone is that of its records, its role is limited to that zone, the machines of the control
-// plane wait for the function, and the rule names their groups.
+// plane wait until their launches trigger the function, and the rule names their groups.
 func TestFunctionOfEtcd(t *testing.T) {
 	t.Parallel()
 	g := etcdDNS(t).Graph(t)
@@ -71,8 +71,8 @@ func TestFunctionOfEtcd(t *testing.T) {
 		if !strings.Contains(string(rule.Pattern), `"`+group.Name+`"`) {
 			t.Errorf("the rule does not name %s: %s", group.Name, rule.Pattern)
 		}
-		if !strings.Contains(strings.Join(addrs(n.ExplicitDeps), " "), "lambda-invocation/dns") {
-			t.Errorf("%s does not wait for the function: %v", n.Addr, n.ExplicitDeps)
+		if !strings.Contains(strings.Join(addrs(n.ExplicitDeps), " "), "lambda-permission/dns") {
+			t.Errorf("%s does not wait until launches trigger the function: %v", n.Addr, n.ExplicitDeps)
 		}
 	}
 	if strings.Contains(string(rule.Pattern), "workers") {

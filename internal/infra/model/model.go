@@ -124,8 +124,9 @@ type builder struct {
 	apiTargetGroups []graph.Ref[awskind.TargetGroup]
 	// apiElasticIP is the address of the API, if it has no load balancer.
 	apiElasticIP graph.Ref[awskind.EIP]
-	// etcdRecords is the invocation of the function that keeps the records of etcd's members; unset without one.
-	etcdRecords graph.Ref[awskind.LambdaInvocation]
+	// etcdEvents is the permission that lets launches of machines trigger the function that keeps the records of etcd's
+	// members; unset without one. A launch before it is not seen until the next full comparison.
+	etcdEvents graph.Ref[awskind.LambdaPermission]
 }
 
 // machineRole holds the resources that the machines of one role share.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Event says why the function runs.
@@ -97,6 +98,25 @@ func ParseEvent(body []byte) (Event, error) {
 	}
 
 	return newEvent(n.Event, n.autoScalingDetail), nil
+}
+
+// isShownBy reports whether the machines are as the event says: one that was launched is there, and one that was terminated
+// is not. Other events say nothing about machines.
+func (e Event) isShownBy(machines []Machine) bool {
+	if e.Instance == "" {
+		return true
+	}
+
+	present := slices.ContainsFunc(machines, func(m Machine) bool { return m.ID == e.Instance })
+
+	switch e.Type {
+	case "EC2 Instance Launch Successful", "autoscaling:EC2_INSTANCE_LAUNCH":
+		return present
+	case "EC2 Instance Terminate Successful", "autoscaling:EC2_INSTANCE_TERMINATE":
+		return !present
+	}
+
+	return true
 }
 
 func newEvent(kind string, detail autoScalingDetail) Event {

@@ -122,7 +122,7 @@ func (f Function) Handle(ctx context.Context, body json.RawMessage) (Result, err
 		f.Log.WarnContext(ctx, "the event is not known; comparing all records", slog.Any("error", err))
 	}
 
-	do := f.Resync
+	do := func(ctx context.Context) (Result, error) { return f.follow(ctx, event) }
 	if event.Remove {
 		do = f.Remove
 	}
@@ -187,26 +187,65 @@ func isDenied(err error) bool {
 	return false
 }
 
+// How often and how long a run waits for EC2 to show the launch or termination that it was called for. EC2 is eventually
+// consistent, and no other event may follow for a long time.
+const (
+	maxUnseen   = 10
+	unseenPause = 2 * time.Second
+)
+
+// follow makes the records those of the machines, and does so again while EC2 does not show what the event says.
+func (f Function) follow(ctx context.Context, event Event) (Result, error) {
+	changes := 0
+
+	for range maxUnseen {
+		result, machines, err := f.resync(ctx)
+		changes += result.Changes
+		result.Changes = changes
+
+		if err != nil || event.isShownBy(machines) || f.Wait == nil || f.Wait(ctx, unseenPause) != nil {
+			return result, err
+		}
+	}
+
+	f.Log.WarnContext(
+		ctx,
+		"EC2 does not show what the event says",
+		slog.String("event", event.Type),
+		slog.String("instance", event.Instance),
+	)
+
+	result, err := f.Resync(ctx)
+	result.Changes += changes
+
+	return result, err
+}
+
 // Resync compares the records with the machines and changes them, until a comparison finds no difference: another run
 // may have changed them at the same time, or machines may have come and gone.
 func (f Function) Resync(ctx context.Context) (Result, error) {
-	var result Result
+	result, _, err := f.resync(ctx)
+	return result, err
+}
+
+// resync is Resync, and returns the machines too.
+func (f Function) resync(ctx context.Context) (result Result, machines []Machine, err error) {
 	var conflict error
 	for range maxRounds {
-		machines, err := f.listMachines(ctx)
+		machines, err = f.listMachines(ctx)
 		if err != nil {
-			return result, err
+			return result, nil, err
 		}
 
 		present, err := f.listRecords(ctx)
 		if err != nil {
-			return result, err
+			return result, nil, err
 		}
 
 		result.Machines = len(machines)
 		changes := PlanChanges(f.Cluster, machines, present)
 		if len(changes) == 0 {
-			return result, nil
+			return result, machines, nil
 		}
 
 		conflict = f.changeRecords(ctx, changes)
@@ -216,15 +255,15 @@ func (f Function) Resync(ctx context.Context) (Result, error) {
 		}
 
 		if !isConflict(conflict) {
-			return result, conflict
+			return result, nil, conflict
 		}
 	}
 
 	if conflict != nil {
-		return result, conflict
+		return result, nil, conflict
 	}
 
-	return result, fmt.Errorf("the records of zone %s differ again after %d changes of them", f.Zone, maxRounds)
+	return result, nil, fmt.Errorf("the records of zone %s differ again after %d changes of them", f.Zone, maxRounds)
 }
 
 // isConflict reports whether Route 53 refused a change that does not fit the records: another run was faster.

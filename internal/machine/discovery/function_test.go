@@ -187,6 +187,67 @@ func TestHandleIsIdempotent(t *testing.T) {
 	}
 }
 
+// TestHandleWaitsForWhatHappened: EC2 shows a launch or a termination only some time after Auto Scaling's event, which can
+// be the last one for a long time.
+func TestHandleWaitsForWhatHappened(t *testing.T) {
+	t.Parallel()
+
+	other := machine("i-2", "b", "10.0.0.2", 1)
+	both := []discovery.Machine{machine("i-1", "a", "10.0.0.1", 1), other}
+	for name, c := range map[string]struct {
+		event         string
+		before, after []discovery.Machine
+	}{
+		"launch":      {launchEvent, []discovery.Machine{other}, both},
+		"termination": {launchNotification, both, []discovery.Machine{other}},
+	} {
+		a := newAccount()
+		a.machines = c.before
+		f := a.function(&bytes.Buffer{})
+		pauses := 0
+		f.Wait = func(context.Context, time.Duration) error {
+			if pauses++; pauses == 3 {
+				a.machines = c.after
+			}
+
+			return nil
+		}
+
+		have, err := f.Handle(t.Context(), []byte(c.event))
+		if err != nil || have.Machines != len(c.after) || pauses != 3 {
+			t.Errorf("%s: %+v, %v after %d pauses; want %d machines after 3", name, have, err, pauses, len(c.after))
+		}
+
+		if have := len(a.records); have != len(c.after)+2 {
+			t.Errorf("%s: %d records for %d machines and 2 services", name, have, len(c.after))
+		}
+	}
+}
+
+// TestHandleDoesNotWaitForever: a machine that was launched may be gone before the function looks.
+func TestHandleDoesNotWaitForever(t *testing.T) {
+	t.Parallel()
+
+	var log bytes.Buffer
+	a := newAccount()
+	a.machines = []discovery.Machine{machine("i-2", "b", "10.0.0.2", 1)}
+	f := a.function(&log)
+	waited := time.Duration(0)
+	f.Wait = func(_ context.Context, d time.Duration) error {
+		waited += d
+		return nil
+	}
+
+	have, err := f.Handle(t.Context(), []byte(launchEvent))
+	if err != nil || have.Machines != 1 || waited < 10*time.Second || waited > 30*time.Second {
+		t.Errorf("%+v, %v after %s; want one machine after 10 to 30 s, since the function has 60", have, err, waited)
+	}
+
+	if want := "EC2 does not show"; !strings.Contains(log.String(), want) {
+		t.Errorf("the log lacks %q:\n%s", want, &log)
+	}
+}
+
 func TestHandleComparesForAnUnknownEvent(t *testing.T) {
 	t.Parallel()
 
