@@ -63,7 +63,8 @@ const rolePrefix = "node-role.kubernetes.io/"
 // because EC2 is eventually consistent.
 const missingInstanceGrace = 10 * time.Minute
 
-// NodeChanges returns the nodes to delete because they have no live machine or one that sleeps in a warm pool, and the role label to add by node name.
+// NodeChanges returns the nodes to delete because they have no live machine or one that sleeps in a warm pool, and the role
+// label to add by node name.
 // A node belongs to the live machine of its name. Its provider id only tells a node from one of an earlier machine of
 // this name: a kubelet can forge it or leave it out, but not the name in its certificate. EC2 certainly lists the machines of nodes
 // that were created before listed.

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -70,15 +69,7 @@ func startGit(t *testing.T) *gitServer {
 		protocol.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
-	transport, ok := server.Client().Transport.(*http.Transport)
-	if !ok {
-		t.Fatal("no transport")
-	}
-
-	g.fetcher = channelsource.Fetcher{
-		Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
-		TLS:     transport.TLSClientConfig,
-	}
+	g.fetcher = newFetcher(t, server)
 	for _, name := range []string{"good", "stranger"} {
 		g.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(g.keys, name))
 	}

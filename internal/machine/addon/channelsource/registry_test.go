@@ -96,17 +96,23 @@ func startRegistryWith(t *testing.T, start func(http.Handler) *httptest.Server) 
 	t.Cleanup(server.Close)
 	_, f.host, _ = strings.Cut(server.URL, "://")
 	f.options = []remote.Option{remote.WithTransport(server.Client().Transport)}
+	f.fetcher = newFetcher(t, server)
+
+	return f
+}
+
+// newFetcher returns a fetcher that may reach a server of this computer and trusts its certificate.
+func newFetcher(t *testing.T, server *httptest.Server) channelsource.Fetcher {
+	t.Helper()
 	transport, ok := server.Client().Transport.(*http.Transport)
 	if !ok {
 		t.Fatal("no transport")
 	}
 
-	f.fetcher = channelsource.Fetcher{
+	return channelsource.Fetcher{
 		Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
 		TLS:     transport.TLSClientConfig,
 	}
-
-	return f
 }
 
 // publicKey returns the key that verifies signatures, in PEM.
