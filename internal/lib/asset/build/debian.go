@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // ErrMissingPackages means that the host lacks Debian packages. The error lists them.
@@ -102,7 +103,10 @@ func (b *builder) checkHostPackages(ctx context.Context, steps []step) error {
 // queryDebianVersions returns the versions of a layer's packages that apt would download, as name=version separated by
 // spaces.
 func (b *builder) queryDebianVersions(ctx context.Context, l debianLayer) (string, error) {
-	out, err := b.runCommand(ctx, "/", append([]string{"apt-cache", "policy"}, l.packages...)...)
+	known := aptVersions{file: filepath.Join(b.Out, ".apt-versions.json"), root: "/", now: time.Now}
+	out, err := known.policy(l.packages, func() (string, error) {
+		return b.runCommand(ctx, "/", append([]string{"apt-cache", "policy"}, l.packages...)...)
+	})
 	if errors.Is(err, exec.ErrNotFound) {
 		return "", fmt.Errorf(
 			"build the %s layer: %w: apt (the build requires Debian 12 and its packages)",
