@@ -14,7 +14,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 )
 
 // ErrMissingPackages means that the host lacks Debian packages. The error lists them.
@@ -103,7 +102,7 @@ func (b *builder) checkHostPackages(ctx context.Context, steps []step) error {
 // queryDebianVersions returns the versions of a layer's packages that apt would download, as name=version separated by
 // spaces.
 func (b *builder) queryDebianVersions(ctx context.Context, l debianLayer) (string, error) {
-	known := aptVersions{file: filepath.Join(b.Out, ".apt-versions.json"), root: "/", now: time.Now}
+	known := aptVersions{file: filepath.Join(b.Out, ".apt-versions.json"), root: "/", now: b.Clock}
 	out, err := known.policy(l.packages, func() (string, error) {
 		return b.runCommand(ctx, "/", append([]string{"apt-cache", "policy"}, l.packages...)...)
 	})
