@@ -34,11 +34,9 @@ type realController struct {
 	stop   func()
 }
 
-// startController applies the channel and starts the controller with the arguments, the settings, the rights in
-// Kubernetes and the role in AWS that it has in a cluster.
-func startController(t *testing.T) realController {
+// newRealController applies the channel. The controller does not run yet.
+func newRealController(t *testing.T) realController {
 	t.Helper()
-	program := assettest.Program(t, controllerName, "bin/"+controllerName)
 	l := newControllerLab(t)
 	text, err := l.key.PEM()
 	l.check(err)
@@ -52,13 +50,25 @@ func startController(t *testing.T) realController {
 	r.registerNodes()
 	// No controller sets the status of the DaemonSet here, so the command does not see it become healthy.
 	_, errs, _ := l.slipway(caller{}, "addons", "apply", "demo", "-f", "../../examples/addons/load-balancers.yaml", "--kubeconfig", r.server.Kubeconfig, "--timeout", "1s", "--yes")
-	set, err := r.api.AppsV1().DaemonSets("kube-system").Get(t.Context(), controllerName, metav1.GetOptions{})
-	if err != nil {
+	if _, err := r.api.AppsV1().DaemonSets("kube-system").Get(t.Context(), controllerName, metav1.GetOptions{}); err != nil {
 		t.Fatalf("%v\n%s", err, errs)
 	}
 	if out, errs, code := l.slipway(caller{}, "addons", "diff", "demo", "-f", "../../examples/addons/load-balancers.yaml", "--kubeconfig", r.server.Kubeconfig); out != "" {
 		t.Errorf("diff has exit code %d and differences after an apply:\n%s%s", code, out, errs)
 	}
+
+	return r
+}
+
+// startController applies the channel and starts the controller with the arguments, the settings, the rights in
+// Kubernetes and the role in AWS that it has in a cluster.
+func startController(t *testing.T) realController {
+	t.Helper()
+	program := assettest.Program(t, controllerName, "bin/"+controllerName)
+	r := newRealController(t)
+	l := r.controllerLab
+	set, err := r.api.AppsV1().DaemonSets("kube-system").Get(t.Context(), controllerName, metav1.GetOptions{})
+	l.check(err)
 	config, err := r.api.CoreV1().ConfigMaps("kube-system").Get(t.Context(), controllerName, metav1.GetOptions{})
 	l.check(err)
 	container := set.Spec.Template.Spec.Containers[0]

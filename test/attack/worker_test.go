@@ -16,7 +16,7 @@ import (
 type accountRules struct {
 	Kind     string
 	Metadata struct{ Name string }
-	Rules    []struct{ Resources, ResourceNames, Verbs []string }
+	Rules    []struct{ Resources, ResourceNames, NonResourceURLs, Verbs []string }
 	RoleRef  struct{ Name string }
 	Subjects []struct{ Kind, Name string }
 }
