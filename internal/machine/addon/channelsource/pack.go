@@ -51,7 +51,8 @@ type packReader struct {
 	from  *bufio.Reader
 	left  int64 // bytes that may still be unpacked
 	found gitObjects
-	// deltas are the objects that are stored as differences from another one, by the id of that one.
+	// deltas are the objects that are stored as differences from another one, by the id of that
+	// one.
 	deltas map[string][][]byte
 }
 
@@ -206,9 +207,9 @@ func (p *packReader) add(o gitObject) (string, error) {
 	return id, nil
 }
 
-// resolve computes the objects that are stored as differences. The base of each is before or after it in the pack, and can
-// be such an object itself. Whatever their order, each is computed once: when its base is known. What they may contain
-// together is limited, see patch.
+// resolve computes the objects that are stored as differences. The base of each is before or after
+// it in the pack, and can be such an object itself. Whatever their order, each is computed once:
+// when its base is known. What they may contain together is limited, see patch.
 func (p *packReader) resolve(ctx context.Context) error {
 	known := slices.Collect(maps.Keys(p.found))
 

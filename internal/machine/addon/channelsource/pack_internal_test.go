@@ -6,7 +6,7 @@ import (
 	"bytes"
 	"compress/zlib"
 	"context"
-	"crypto/sha1" //nolint:gosec // git's ids
+	"crypto/sha1"
 	"encoding/binary"
 	"errors"
 	"strconv"
@@ -15,8 +15,8 @@ import (
 
 // packOf returns a pack of a chain of objects: a file, and differences, each of which replaces the text of the one before by the
 // next number. The last difference is first in the pack, as a server can send it.
-func packOf(t testing.TB, differences int) []byte {
-	t.Helper()
+func packOf(tb testing.TB, differences int) []byte {
+	tb.Helper()
 	var pack bytes.Buffer
 	pack.WriteString("PACK\x00\x00\x00\x02")
 	_ = binary.Write(&pack, binary.BigEndian, uint32(differences+1))
@@ -27,12 +27,12 @@ func packOf(t testing.TB, differences int) []byte {
 		w := zlib.NewWriter(&pack)
 		_, err := w.Write(text)
 		if err := errors.Join(err, w.Close()); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 
 	for i := differences; i > 0; i-- {
-		base := sha1.Sum(append([]byte("blob "+strconv.Itoa(4)+"\x00"), number(i-1)...)) //nolint:gosec // git's ids
+		base := sha1.Sum(append([]byte("blob "+strconv.Itoa(4)+"\x00"), number(i-1)...))
 		add(typeRefDelta, base[:], append([]byte{4, 4, 4}, number(i)...))
 	}
 
