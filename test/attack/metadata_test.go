@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slipway-k8s/slipway/internal/machine/imdsguard"
+	"github.com/slipway-k8s/slipway/internal/machine/join"
 )
 
 // world is a machine and a metadata service, each in a network namespace, and cgroups of the machine's programs.
@@ -68,7 +69,7 @@ func newWorld(t *testing.T, hierarchy string) *world {
 			t.Fatal(err)
 		}
 	}
-	serve(t, id+"s")
+	listen(t, id+"s", "80", imdsguard.AddressIPv4, imdsguard.AddressIPv6)
 	root := t.TempDir()
 	own := "0::/" + id + "/agent.service\n1:name=systemd:/" + id + "/agent.service\n"
 	err := errors.Join(
@@ -84,8 +85,8 @@ func newWorld(t *testing.T, hierarchy string) *world {
 	return w
 }
 
-// serve accepts connections at the addresses of the service in a network namespace.
-func serve(t *testing.T, name string) {
+// listen accepts connections at a port of addresses in a network namespace.
+func listen(t *testing.T, name, port string, addresses ...string) {
 	t.Helper()
 	runtime.LockOSThread() // for the rest of the test: the thread is not reused
 	outside, err := netns.Get()
@@ -99,8 +100,12 @@ func serve(t *testing.T, name string) {
 	if err := netns.Set(inside); err != nil {
 		t.Fatal(err)
 	}
-	for _, address := range []string{imdsguard.AddressIPv4, imdsguard.AddressIPv6} {
-		l, err := net.Listen("tcp", net.JoinHostPort(address, "80"))
+	for _, address := range addresses {
+		network := "tcp4"
+		if strings.Contains(address, ":") {
+			network = "tcp6"
+		}
+		l, err := net.Listen(network, net.JoinHostPort(address, port))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,9 +152,12 @@ func (w *world) nft(args ...string) {
 }
 
 // connect connects to the service from a cgroup of the machine. It returns ECONNREFUSED if the rules refuse it.
-func (w *world) connect(cgroup, address string) error {
-	script := fmt.Sprintf("echo $$ >%s/cgroup.procs && exec nsenter --net=/run/netns/%s timeout 5 bash -c 'exec 3<>/dev/tcp/%s/80'",
-		filepath.Join(w.top, w.group, cgroup), w.machine, address)
+func (w *world) connect(cgroup, address string) error { return w.connectTo(cgroup, address, "80") }
+
+// connectTo connects to a port from a cgroup of the machine. It returns ECONNREFUSED if the rules refuse it.
+func (w *world) connectTo(cgroup, address, port string) error {
+	script := fmt.Sprintf("echo $$ >%s/cgroup.procs && exec nsenter --net=/run/netns/%s timeout 5 bash -c 'exec 3<>/dev/tcp/%s/%s'",
+		filepath.Join(w.top, w.group, cgroup), w.machine, address, port)
 	out, err := exec.Command("bash", "-c", script).CombinedOutput()
 	if strings.Contains(string(out), "refused") {
 		return syscall.ECONNREFUSED
@@ -176,7 +184,7 @@ func (w *world) check() {
 	w.attack(true) // without the guard
 	allowed := w.group + "/allowed.service"
 	for range 2 {
-		if err := w.guard.Apply(w.Context(), []string{"missing.slice/x.service", allowed}); err != nil {
+		if err := w.guard.Apply(w.Context(), imdsguard.Allowed{Cgroups: []string{"missing.slice/x.service", allowed}}); err != nil {
 			w.Fatal(err)
 		}
 	}
@@ -206,7 +214,7 @@ func TestContainersReachNoMetadata(t *testing.T) {
 	} {
 		w.nft(args...)
 		w.attack(true)
-		if err := w.guard.Apply(t.Context(), []string{w.group + "/allowed.service"}); err != nil {
+		if err := w.guard.Apply(t.Context(), imdsguard.Allowed{Cgroups: []string{w.group + "/allowed.service"}}); err != nil {
 			t.Fatal(err)
 		}
 		w.attack(false)
@@ -220,7 +228,7 @@ func TestContainersReachNoMetadata(t *testing.T) {
 	if err := w.connect("agent.service", imdsguard.AddressIPv4); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("the new cgroup connects with %v before the rules are loaded again", err)
 	}
-	if err := w.guard.Apply(t.Context(), []string{w.group + "/kubepods"}); err != nil {
+	if err := w.guard.Apply(t.Context(), imdsguard.Allowed{Cgroups: []string{w.group + "/kubepods"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.connect("agent.service", imdsguard.AddressIPv4); err != nil {
@@ -242,12 +250,15 @@ func TestContainersReachNoMetadataOnVersion1(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		_ = os.Remove(filepath.Join(classes, "slipway-metadata"))
+		_ = os.Remove(filepath.Join(classes, "slipway-agent"))
 		_ = unix.Unmount(classes, unix.MNT_DETACH)
 	})
 	agent := w.idle("agent.service")
-	allowed := []string{w.group + "/allowed.service"}
+	allowed := imdsguard.Allowed{Cgroups: []string{w.group + "/allowed.service"}, PodNetwork: podNetwork}
+	w.guard.Port = join.Port
 	w.attack(true)
-	w.guard.Reach = func(context.Context) error { return w.connectAs(agent, classes) }
+	listen(t, strings.TrimSuffix(w.machine, "m")+"s", join.Port, balancer)
+	w.guard.Reach = func(context.Context) error { return w.connectAs(agent, classes, imdsguard.AddressIPv4, "80") }
 	for range 2 {
 		if err := w.guard.Apply(t.Context(), allowed); err != nil {
 			t.Fatal(err)
@@ -257,16 +268,25 @@ func TestContainersReachNoMetadataOnVersion1(t *testing.T) {
 	if err := w.guard.Reach(t.Context()); err != nil {
 		t.Errorf("the agent connects with %v", err)
 	}
+	if err := w.connectAs(agent, classes, balancer, join.Port); err != nil {
+		t.Errorf("the agent connects to the join endpoint with %v", err)
+	}
+	if err := w.connectTo("kubepods/pod1", balancer, join.Port); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("a container connects to the join endpoint with %v", err)
+	}
 
 	later := w.idle("allowed.service") // a program that systemd starts later
-	if err := w.connectAs(later, classes); !errors.Is(err, syscall.ECONNREFUSED) {
+	if err := w.connectAs(later, classes, imdsguard.AddressIPv4, "80"); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("a program without a class connects with %v", err)
 	}
 	if err := w.guard.Apply(t.Context(), allowed); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.connectAs(later, classes); err != nil {
+	if err := w.connectAs(later, classes, imdsguard.AddressIPv4, "80"); err != nil {
 		t.Errorf("a program of an allowed unit that started later connects with %v after the next round", err)
+	}
+	if err := w.connectAs(later, classes, balancer, join.Port); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("a program of an allowed unit connects to the join endpoint with %v", err)
 	}
 }
 
@@ -289,15 +309,15 @@ func (w *world) idle(cgroup string) int {
 }
 
 // connectAs connects from the class that a process has.
-func (w *world) connectAs(pid int, classes string) error {
+func (w *world) connectAs(pid int, classes, address, port string) error {
 	body, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
 		return err
 	}
 	for line := range strings.Lines(string(body)) {
 		if _, group, ok := strings.Cut(strings.TrimSpace(line), "net_cls:"); ok {
-			script := fmt.Sprintf("echo $$ >%s/cgroup.procs && exec nsenter --net=/run/netns/%s timeout 5 bash -c 'exec 3<>/dev/tcp/%s/80'",
-				filepath.Join(classes, group), w.machine, imdsguard.AddressIPv4)
+			script := fmt.Sprintf("echo $$ >%s/cgroup.procs && exec nsenter --net=/run/netns/%s timeout 5 bash -c 'exec 3<>/dev/tcp/%s/%s'",
+				filepath.Join(classes, group), w.machine, address, port)
 			out, err := exec.Command("bash", "-c", script).CombinedOutput()
 			if strings.Contains(string(out), "refused") {
 				return syscall.ECONNREFUSED

@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/addons/source"
+	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/machine/addon/apitest"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 	"github.com/slipway-k8s/slipway/internal/machine/metricsgate"
@@ -51,9 +52,14 @@ type gateLab struct {
 
 func newGateLab(t *testing.T) *gateLab {
 	t.Helper()
-	server := apitest.Start(t)
 	l := &gateLab{T: t}
-	var err error
+	key, err := pki.NewKey(pki.ServiceAccountKey) // as a cluster has it
+	l.check(err)
+	signing, err := key.PEM()
+	l.check(err)
+	public, err := key.PublicPEM()
+	l.check(err)
+	server := apitest.StartWith(t, apitest.Options{SigningKey: signing, VerificationKey: public})
 	l.config, err = clientcmd.BuildConfigFromFlags("", server.Kubeconfig)
 	l.check(err)
 	l.api, err = kubernetes.NewForConfig(l.config)
@@ -226,6 +232,8 @@ func (l *gateLab) checkStolenToken(token string) {
 		own := rest.AnonymousClientConfig(l.config)
 		own.BearerToken = l.token(gateNamespace, account)
 		api, err := kubernetes.NewForConfig(own)
+		l.check(err)
+		_, err = api.Discovery().RESTClient().Get().AbsPath("/openid/v1/jwks").DoRaw(l.Context()) // to refuse forged tokens by itself
 		l.check(err)
 		for what, err := range attemptsOfGate(l.Context(), api) {
 			if err == nil || !strings.Contains(err.Error(), "forbidden") {

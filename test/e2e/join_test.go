@@ -20,6 +20,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -181,21 +182,43 @@ func (e *environment) anyMachine(role string) string {
 	return ""
 }
 
-// postJoin posts to the join endpoint through the internal load balancer, from a machine's network.
-func (e *environment) postJoin(from, request, proof string) (int, string) {
+// dialAsRoot dials from a machine's network as root there, who first removes the rules by which the agent keeps others from the join
+// endpoint. The agent restores them every few seconds.
+func (e *environment) dialAsRoot(id string, dial func() (net.Conn, error)) (conn net.Conn, err error) {
+	for range 5 {
+		_ = exec.Command("ip", "netns", "exec", filepath.Base(e.namespaceOf(id)), "nft", "delete", "table", "inet", "slipway_metadata").Run()
+		if conn, err = dial(); err == nil {
+			break
+		}
+	}
+	return conn, err
+}
+
+// joinEndpoint returns the URL of the join endpoint at the internal load balancer.
+func (e *environment) joinEndpoint() string {
 	e.t.Helper()
 	lbs, err := elasticloadbalancingv2.NewFromConfig(e.aws).DescribeLoadBalancers(e.t.Context(), &elasticloadbalancingv2.DescribeLoadBalancersInput{Names: []string{clusterName + "-internal"}})
 	if err != nil {
 		e.t.Fatal(err)
 	}
+	return "https://" + *lbs.LoadBalancers[0].DNSName + ":3988"
+}
+
+// postJoin posts to the join endpoint through the internal load balancer, from a machine's network.
+func (e *environment) postJoin(from, request, proof string) (int, string) {
+	e.t.Helper()
 	body, err := json.Marshal(map[string]string{"csr": request, "proof": proof})
 	if err != nil {
 		e.t.Fatal(err)
 	}
+	dial := e.newMachineDialer(from)
 	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
-		DialContext: e.newMachineDialer(from), TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return e.dialAsRoot(from, func() (net.Conn, error) { return dial(ctx, network, addr) })
+		},
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}}
-	res, err := client.Post("https://"+*lbs.LoadBalancers[0].DNSName+":3988/v1/node-certificate", "application/json", bytes.NewReader(body))
+	res, err := client.Post(e.joinEndpoint()+"/v1/node-certificate", "application/json", bytes.NewReader(body))
 	if err != nil {
 		e.t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ spec:
 `
 
 // checkHostPods checks that containers in the network of their machine do not reach its role, on workers and on the
-// control plane. Before the agent had rules for it, the service answered them: 401 without a token, and a token.
+// control plane, and not the join endpoint. Before the agent had rules for it, the service answered them: 401 without a token, and a token.
 func checkHostPods(e *environment) {
 	e.t.Helper()
 	file := filepath.Join(e.t.TempDir(), "intruder.yaml")
@@ -42,10 +42,13 @@ func checkHostPods(e *environment) {
 	if len(pods) != 5 {
 		e.t.Fatalf("intruders on %d machines, want 5", len(pods))
 	}
+	join := e.joinEndpoint()
 	for _, pod := range pods {
-		r := e.tryKubectl("-n", "kube-system", "exec", pod, "--", "/probe", "get", "http://169.254.169.254/latest/meta-data/")
-		if !strings.Contains(r.err+r.out, "refused") {
-			e.t.Errorf("%s is not refused by the metadata service: exit status %d: %s%s", pod, r.code, r.out, r.err)
+		for what, url := range map[string]string{"metadata service": "http://169.254.169.254/latest/meta-data/", "join endpoint": join + "/healthz"} {
+			r := e.tryKubectl("-n", "kube-system", "exec", pod, "--", "/probe", "get", url)
+			if !strings.Contains(r.err+r.out, "refused") {
+				e.t.Errorf("%s is not refused by the %s: exit status %d: %s%s", pod, what, r.code, r.out, r.err)
+			}
 		}
 	}
 	e.checkRawSockets()

@@ -230,6 +230,9 @@ func checkPodNetwork(e *environment) {
 	if r := e.tryKubectl("exec", first[0], "--", "/probe", "get", "http://169.254.169.254/latest/meta-data/"); r.code == 0 {
 		e.t.Error("a pod reached the metadata service")
 	}
+	if r := e.tryKubectl("exec", first[0], "--", "/probe", "get", e.joinEndpoint()+"/healthz"); !strings.Contains(r.err+r.out, "refused") {
+		e.t.Errorf("a pod is not refused by the join endpoint: exit status %d: %s%s", r.code, r.out, r.err)
+	}
 	if os.Getenv("SLIPWAY_LONG") != "" {
 		checkNetworkPolicy(e, first, second)
 		checkHostPort(e, first[2])

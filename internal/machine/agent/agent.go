@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/follow"
+	"github.com/slipway-k8s/slipway/internal/machine/imdsguard"
 	"github.com/slipway-k8s/slipway/internal/machine/join"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 	"github.com/slipway-k8s/slipway/internal/machine/peerlookup"
@@ -39,8 +40,9 @@ type Agent struct {
 	Changing ChangingReader
 	// Metadata is the instance metadata service.
 	Metadata Metadata
-	// GuardMetadata lets only the agent and the control groups reach the instance metadata service; nil does nothing.
-	GuardMetadata func(ctx context.Context, cgroups []string) error
+	// GuardMetadata lets only the agent and the allowed control groups reach the instance metadata
+	// service, and only the agent the join endpoint; nil does nothing.
+	GuardMetadata func(ctx context.Context, allowed imdsguard.Allowed) error
 	// PolicyRules are the rules of NetworkPolicies in the kernel; nil: none are loaded.
 	PolicyRules PolicyRules
 	// Registry returns the API of Amazon ECR in a region. It is used if images come from a private registry there.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/machine/imdsguard"
+	"github.com/slipway-k8s/slipway/internal/machine/join"
 )
 
 const (
@@ -24,6 +25,7 @@ const (
 func newMetadataGuard(root *HostFS, run Runner) *imdsguard.Guard {
 	return &imdsguard.Guard{
 		Root: root.Dir,
+		Port: join.Port,
 		Load: func(ctx context.Context, ruleset string) error {
 			if _, err := root.Write(File{Path: guardFile, Body: []byte(ruleset), Mode: 0o600}); err != nil {
 				return err
@@ -48,11 +50,15 @@ func newMetadataGuard(root *HostFS, run Runner) *imdsguard.Guard {
 	}
 }
 
-// guardMetadata lets only the agent and the control groups of the node document reach the metadata service.
+// guardMetadata lets only the agent and the control groups of the node document reach the metadata
+// service, and only the agent the join endpoint.
 func (a *Agent) guardMetadata(ctx context.Context) error {
 	if a.GuardMetadata == nil {
 		return nil
 	}
 
-	return a.GuardMetadata(ctx, a.doc.MetadataCgroups)
+	return a.GuardMetadata(ctx, imdsguard.Allowed{
+		Cgroups:    a.doc.MetadataCgroups,
+		PodNetwork: a.doc.Network.PodCIDR,
+	})
 }

@@ -93,11 +93,19 @@ func writeNodeCertificates(a *Agent, got join.NodeCredentials) error {
 	return writePair(a.Root, server, got.Key, []byte(got.Server))
 }
 
+// newJoinClient returns a client of the join endpoint. It shows the certificate of the node, once
+// there is one, so that callers without one cannot use up its limit of requests.
 func (a *Agent) newJoinClient() join.Client {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(a.doc.Trust.KubernetesCA))
 	transport := &http.Transport{
-		TLSClientConfig:   &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13},
+		TLSClientConfig: &tls.Config{
+			RootCAs:    roots,
+			MinVersion: tls.VersionTLS13,
+			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+				return findNodeCertificate(a.Root, roots, a.Now()), nil
+			},
+		},
 		DisableKeepAlives: true,
 	}
 
@@ -106,4 +114,29 @@ func (a *Agent) newJoinClient() join.Client {
 		Sign: a.Sign,
 		HTTP: &http.Client{Transport: transport, Timeout: 15 * time.Second},
 	}
+}
+
+// certificateMargin is how much longer than now a certificate must be valid to be shown: clocks
+// differ a little, and the endpoint ends the connection of a client whose certificate is not valid.
+const certificateMargin = 10 * time.Minute
+
+// findNodeCertificate returns the node's certificate of a worker. It is empty, which TLS takes for
+// none, if the machine has none that the authorities would accept.
+func findNodeCertificate(root *HostFS, authorities *x509.CertPool, now time.Time) *tls.Certificate {
+	file := root.Path(kube.PKIDir + "/kubelet-client")
+	pair, err := tls.LoadX509KeyPair(file+".crt", file+".key")
+	if err != nil {
+		return &tls.Certificate{}
+	}
+
+	_, err = pair.Leaf.Verify(x509.VerifyOptions{
+		Roots:       authorities,
+		CurrentTime: now.Add(certificateMargin),
+		KeyUsages:   []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	if err != nil {
+		return &tls.Certificate{}
+	}
+
+	return &pair
 }

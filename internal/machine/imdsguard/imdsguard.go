@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package imdsguard keeps containers from the instance metadata service, and so from the role of their machine.
+// Package imdsguard keeps containers from the instance metadata service, and so from the role of
+// their machine, and from a TCP port that only this process uses, on other machines.
 //
-// The hop limit of the service stops pods with a network of their own. A container in the network of the host is no
-// hop away, so the guard is a set of nftables rules: packets to the service leave the machine only if they come from
-// an allowed cgroup. With cgroup version 2, also next to version 1, the rules name the cgroups. With version 1
-// alone they name a class of the net_cls controller, which the guard gives to the processes of these cgroups.
+// The hop limit of the service stops pods with a network of their own. A container in the network
+// of the host is no hop away, so the guard is a set of nftables rules: packets to the service leave
+// the machine only if they come from an allowed cgroup. With cgroup version 2, also next to version
+// 1, the rules name the cgroups. With version 1 alone they name classes of the net_cls controller,
+// which the guard gives to the processes of these cgroups.
+//
+// Connections to the port leave the machine only if this process opens them. The rules refuse those
+// of pods with a network of their own without asking for the cgroup, and also where they arrive.
 //
 // The package knows neither the manifest nor the agent.
 package imdsguard
@@ -37,6 +42,9 @@ var ErrUnsupported = errors.New("the kernel has neither cgroup version 2 nor the
 type Guard struct {
 	// Root is the directory that contains sys and proc: "/" on a machine.
 	Root string
+	// Port is the TCP port that only this process reaches, on machines and load balancers. Empty:
+	// none.
+	Port string
 	// Load loads a ruleset into the kernel.
 	Load func(ctx context.Context, ruleset string) error
 	// List returns the table of the rules in the kernel, without counters; an error if there is none. Nil: the kernel
@@ -61,11 +69,23 @@ const (
 	byClass  way = "net_cls"
 )
 
-// classID is the class of allowed processes, and classGroup the cgroup of net_cls that has it.
+// Classes of net_cls, and the cgroups that have them: of processes that may reach the metadata
+// service, and of those of this process's cgroup, which may also reach the port.
 const (
-	classID    = 0x510001
-	classGroup = "slipway-metadata"
+	classID       = 0x510001
+	classGroup    = "slipway-metadata"
+	ownClassID    = 0x510002
+	ownClassGroup = "slipway-agent"
 )
+
+// Allowed says what the rules let through besides what they always do.
+type Allowed struct {
+	// Cgroups may reach the metadata service.
+	Cgroups []string
+	// PodNetwork is the address range of the pods, which use the port among themselves. While it is
+	// empty, because it is not known yet, everybody reaches the port.
+	PodNetwork string
+}
 
 // DefaultCgroups returns the cgroups of programs of an operating system that need the service: those of cloud-init and
 // its like, of the SSM agent, of EC2 Instance Connect (in sshd), and of AWS's network scripts. None starts containers.
@@ -84,16 +104,22 @@ func DefaultCgroups() []string {
 	}
 }
 
-// Apply loads the rules for this process, the default cgroups and the additional ones, if they differ from those that
-// are loaded. A cgroup that does not exist is left out until it does.
-func (g *Guard) Apply(ctx context.Context, additional []string) error {
+// Apply loads the rules for this process, the default cgroups and the allowed ones, if they differ
+// from those that are loaded. A cgroup that does not exist is left out until it does. An error that
+// wraps [ErrUnsupported] means that only the rules that need no cgroups are loaded.
+func (g *Guard) Apply(ctx context.Context, allowed Allowed) error {
+	port := portRules{}
+	if allowed.PodNetwork != "" {
+		port = portRules{port: g.Port, pods: allowed.PodNetwork}
+	}
+
 	for {
 		h, err := g.hierarchy()
 		if err != nil {
-			return err
+			return errors.Join(err, g.applyWithout(ctx, port))
 		}
 
-		err = g.applyWith(ctx, h, slices.Concat(DefaultCgroups(), additional))
+		err = g.applyWith(ctx, h, slices.Concat(DefaultCgroups(), allowed.Cgroups), port)
 		if !errors.Is(err, syscall.ECONNREFUSED) {
 			return err
 		}
@@ -108,8 +134,31 @@ func (g *Guard) Apply(ctx context.Context, additional []string) error {
 	}
 }
 
+// applyWithout loads the rules that need no cgroups.
+func (g *Guard) applyWithout(ctx context.Context, port portRules) error {
+	rules := openRuleset
+	if port.port != "" {
+		rules += "table inet slipway_metadata {\n" + port.chains() + "}\n"
+	}
+
+	if rules == g.loaded && (port.port == "" || g.isIntact(ctx)) {
+		return nil
+	}
+
+	if err := g.Load(ctx, rules); err != nil {
+		return err
+	}
+
+	if port.port == "" {
+		g.loaded = rules
+		return nil
+	}
+
+	return g.recordLoaded(ctx, rules)
+}
+
 // applyWith loads the rules for one way of matching. An error that wraps ECONNREFUSED means that it does not work.
-func (g *Guard) applyWith(ctx context.Context, h hierarchy, names []string) error {
+func (g *Guard) applyWith(ctx context.Context, h hierarchy, names []string, port portRules) error {
 	own, err := g.ownCgroup(h)
 	if err != nil {
 		return err
@@ -118,6 +167,7 @@ func (g *Guard) applyWith(ctx context.Context, h hierarchy, names []string) erro
 	var allowed []cgroup
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(append(names, own)))) {
 		if c, ok := h.find(name); ok {
+			c.isOwn = name == own
 			allowed = append(allowed, c)
 		}
 	}
@@ -128,7 +178,7 @@ func (g *Guard) applyWith(ctx context.Context, h hierarchy, names []string) erro
 		}
 	}
 
-	rules := h.ruleset(allowed)
+	rules := h.ruleset(allowed, port)
 	state := rules + fmt.Sprint(allowed)
 	if state == g.loaded && g.isIntact(ctx) {
 		return nil
@@ -142,6 +192,11 @@ func (g *Guard) applyWith(ctx context.Context, h hierarchy, names []string) erro
 		return err
 	}
 
+	return g.recordLoaded(ctx, state)
+}
+
+// recordLoaded remembers what was loaded, and what the kernel makes of it.
+func (g *Guard) recordLoaded(ctx context.Context, state string) error {
 	g.loaded = state
 	g.listed = ""
 
@@ -149,6 +204,7 @@ func (g *Guard) applyWith(ctx context.Context, h hierarchy, names []string) erro
 		return nil
 	}
 
+	var err error
 	if g.listed, err = g.List(ctx); err != nil {
 		return fmt.Errorf("list the rules that guard the metadata service: %w", err)
 	}
@@ -237,6 +293,8 @@ type cgroup struct {
 	name string
 	// inode identifies it: a restarted unit has a new cgroup with the same name.
 	inode uint64
+	// isOwn is set if it is that of this process.
+	isOwn bool
 }
 
 // find returns a cgroup by its path; false if it does not exist. The root contains all processes and is never found.
@@ -253,45 +311,30 @@ func (h hierarchy) find(name string) (cgroup, bool) {
 	return cgroup{name: name, inode: st.Ino}, true
 }
 
-// classify gives the class of allowed processes to those of the cgroups. Processes that they start later inherit it.
+// classify gives the classes to the processes of the allowed cgroups. Processes that they start
+// later inherit them.
 func (h hierarchy) classify(allowed []cgroup) error {
-	class := filepath.Join(h.classes, classGroup)
-	if err := os.Mkdir(class, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("create the class of the metadata service: %w", err)
+	for group, id := range map[string]int{classGroup: classID, ownClassGroup: ownClassID} {
+		class := filepath.Join(h.classes, group)
+		if err := os.Mkdir(class, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("create the class of the metadata service: %w", err)
+		}
+
+		err := os.WriteFile(filepath.Join(class, "net_cls.classid"), []byte(strconv.Itoa(id)), 0o600)
+		if err != nil {
+			return fmt.Errorf("set the class of the metadata service: %w", err)
+		}
 	}
 
-	if err := os.WriteFile(filepath.Join(class, "net_cls.classid"), []byte(strconv.Itoa(classID)), 0o600); err != nil {
-		return fmt.Errorf("set the class of the metadata service: %w", err)
+	own := ""
+	for _, c := range allowed {
+		if c.isOwn {
+			own = filepath.Join(h.top, c.name)
+		}
 	}
-
-	member := filepath.Join(class, "cgroup.procs")
 
 	for _, c := range allowed {
-		err := filepath.WalkDir(filepath.Join(h.top, c.name), func(at string, d fs.DirEntry, err error) error {
-			if err != nil || !d.IsDir() {
-				return nil // it has ended
-			}
-
-			body, err := os.ReadFile(filepath.Join(at, "cgroup.procs"))
-			if err != nil {
-				return nil // it has ended
-			}
-
-			for pid := range strings.FieldsSeq(string(body)) {
-				err := os.WriteFile(member, []byte(pid), 0o600)
-				if err != nil && !errors.Is(err, syscall.ESRCH) {
-					return fmt.Errorf(
-						"allow process %s of %s to reach the metadata service: %w",
-						pid,
-						c.name,
-						err,
-					)
-				}
-			}
-
-			return nil
-		})
-		if err != nil {
+		if err := h.classifyProcesses(c, own); err != nil {
 			return err
 		}
 	}
@@ -299,35 +342,101 @@ func (h hierarchy) classify(allowed []cgroup) error {
 	return nil
 }
 
+// classifyProcesses gives the class of a cgroup to its processes, without those of this process's
+// cgroup, which have a class of their own.
+func (h hierarchy) classifyProcesses(c cgroup, own string) error {
+	member := filepath.Join(h.classes, classGroup, "cgroup.procs")
+	if c.isOwn {
+		member = filepath.Join(h.classes, ownClassGroup, "cgroup.procs")
+	}
+
+	return filepath.WalkDir(filepath.Join(h.top, c.name), func(at string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return nil // it has ended
+		}
+
+		if at == own && !c.isOwn {
+			return fs.SkipDir
+		}
+
+		body, err := os.ReadFile(filepath.Join(at, "cgroup.procs"))
+		if err != nil {
+			return nil // it has ended
+		}
+
+		for pid := range strings.FieldsSeq(string(body)) {
+			err := os.WriteFile(member, []byte(pid), 0o600)
+			if err != nil && !errors.Is(err, syscall.ESRCH) {
+				return fmt.Errorf(
+					"allow process %s of %s to reach the metadata service: %w",
+					pid,
+					c.name,
+					err,
+				)
+			}
+		}
+
+		return nil
+	})
+}
+
 // openRuleset removes the rules. The first line creates the table, so that the second can delete it.
 const openRuleset = `table inet slipway_metadata
 delete table inet slipway_metadata
 `
 
-// ruleset returns the rules that let only the allowed cgroups reach the service. Addresses are compared after the
-// translation of Services, so an endpoint with the address of the service is refused too.
-func (h hierarchy) ruleset(allowed []cgroup) string {
+// ruleset returns the rules that let only the allowed cgroups reach the service, and only this
+// process the port. Addresses are compared after the translation of Services, so an endpoint with
+// the address of the service is refused too.
+func (h hierarchy) ruleset(allowed []cgroup, port portRules) string {
 	var b strings.Builder
 	b.WriteString(openRuleset + `table inet slipway_metadata {
 	chain output {
 		type filter hook output priority -10; policy accept;
 		ip daddr ` + AddressIPv4 + ` jump guard
 		ip6 daddr ` + AddressIPv6 + ` jump guard
-	}
-
-	chain guard {
 `)
 
+	if port.port != "" {
+		b.WriteString(port.outputRules())
+	}
+
+	b.WriteString("\t}\n\n\tchain guard {\n")
+
 	if h.way == byClass {
-		fmt.Fprintf(&b, "\t\tmeta cgroup %d accept\n", classID)
+		fmt.Fprintf(&b, "\t\tmeta cgroup { %d, %d } accept\n", classID, ownClassID)
 	} else {
 		for _, c := range allowed {
-			level := strings.Count(c.name, "/") + 1
-			fmt.Fprintf(&b, "\t\tsocket cgroupv2 level %d \"%s\" accept\n", level, path.Join(h.prefix, c.name))
+			b.WriteString(h.acceptRule(c))
 		}
 	}
 
-	b.WriteString("\t\tcounter reject\n\t}\n}\n")
+	b.WriteString("\t\tcounter reject\n\t}\n")
+
+	if port.port != "" {
+		b.WriteString("\n\tchain join {\n")
+		for _, c := range allowed {
+			if c.isOwn {
+				b.WriteString(h.acceptRule(c))
+			}
+		}
+
+		b.WriteString("\t\tcounter " + refusePort + "\n\t}\n\n" + port.chains())
+	}
+
+	b.WriteString("}\n")
 
 	return b.String()
+}
+
+// acceptRule returns the rule that accepts the packets of a cgroup, with its own class if classes
+// are used.
+func (h hierarchy) acceptRule(c cgroup) string {
+	if h.way == byClass {
+		return fmt.Sprintf("\t\tmeta cgroup %d accept\n", ownClassID)
+	}
+
+	level := strings.Count(c.name, "/") + 1
+
+	return fmt.Sprintf("\t\tsocket cgroupv2 level %d \"%s\" accept\n", level, path.Join(h.prefix, c.name))
 }

@@ -51,7 +51,7 @@ func TestApply(t *testing.T) {
 	}{
 		{"version 2", []string{"sys/fs/cgroup/cgroup.controllers", "sys/fs/cgroup/" + unit}, `socket cgroupv2 level 2 "system.slice/slipway-node.service" accept`},
 		{"both versions", []string{"sys/fs/cgroup/unified/cgroup.procs", "sys/fs/cgroup/unified/" + unit}, `socket cgroupv2 level 2 "unified/system.slice/slipway-node.service" accept`},
-		{"version 1", []string{"sys/fs/cgroup/systemd/cgroup.procs", "sys/fs/cgroup/systemd/" + unit, "sys/fs/cgroup/net_cls,net_prio/cgroup.procs"}, "meta cgroup 5308417 accept"},
+		{"version 1", []string{"sys/fs/cgroup/systemd/cgroup.procs", "sys/fs/cgroup/systemd/" + unit, "sys/fs/cgroup/net_cls,net_prio/cgroup.procs"}, "meta cgroup { 5308417, 5308418 } accept"},
 		{"none", []string{"sys/fs/cgroup/systemd/cgroup.procs"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestApply(t *testing.T) {
 				Reach: func(context.Context) error { return nil },
 			}
 			for range 3 {
-				if err := g.Apply(t.Context(), []string{"", "/", "../x"}); (c.want == "") != errors.Is(err, imdsguard.ErrUnsupported) {
+				if err := g.Apply(t.Context(), imdsguard.Allowed{Cgroups: []string{"", "/", "../x"}}); (c.want == "") != errors.Is(err, imdsguard.ErrUnsupported) {
 					t.Fatal(err)
 				}
 			}
@@ -86,7 +86,7 @@ func TestRefusedAgentOpens(t *testing.T) {
 			return fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
 		},
 	}
-	if err := g.Apply(t.Context(), nil); !errors.Is(err, imdsguard.ErrUnsupported) {
+	if err := g.Apply(t.Context(), imdsguard.Allowed{}); !errors.Is(err, imdsguard.ErrUnsupported) {
 		t.Errorf("error %v", err)
 	}
 	if strings.Contains(last, "reject") {

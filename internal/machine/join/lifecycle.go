@@ -82,7 +82,7 @@ func (s *Server) actForMachine(w http.ResponseWriter, r *http.Request) (waited b
 	// The drains of many workers at once must not keep others from joining.
 	machine, err := s.findProvedMachine(
 		r.Context(),
-		provedRequest{from: r.RemoteAddr, text: action.boundText(), proof: req.Proof},
+		provedRequest{from: newRequestCaller(r, s.Now()), text: action.boundText(), proof: req.Proof},
 		&s.actions,
 	)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 
 // provedRequest is a request whose form was checked.
 type provedRequest struct {
-	// from is the address that it came from.
-	from string
+	// from is who sent it.
+	from requestCaller
 	// text is what the proof must be bound to.
 	text string
 	// proof is the query string of a signed GetCallerIdentity request, see Signer.

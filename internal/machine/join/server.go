@@ -155,7 +155,8 @@ func (s *Server) findHandler(path string) http.HandlerFunc {
 }
 
 func (s *Server) serveCertificate(w http.ResponseWriter, r *http.Request) {
-	out, err := s.issueCertificates(r.Context(), r.RemoteAddr, http.MaxBytesReader(w, r.Body, 32<<10))
+	from := newRequestCaller(r, s.Now())
+	out, err := s.issueCertificates(r.Context(), from, http.MaxBytesReader(w, r.Body, 32<<10))
 	var no refusal
 	switch {
 	case errors.As(err, &no):
@@ -197,9 +198,9 @@ func (s *Server) parseRequest(body io.Reader) (certificateRequest, *x509.Certifi
 	return req, csr, nil
 }
 
-// issueCertificates answers a request from an address. Only requests of the right form count for the rate limits, so
+// issueCertificates answers a request of a caller. Only requests of the right form count for the rate limits, so
 // that nobody blocks the renewals of others with what costs nothing.
-func (s *Server) issueCertificates(ctx context.Context, from string, body io.Reader) (Certificates, error) {
+func (s *Server) issueCertificates(ctx context.Context, from requestCaller, body io.Reader) (Certificates, error) {
 	req, csr, err := s.parseRequest(body)
 	if err != nil {
 		return Certificates{}, err

@@ -37,7 +37,8 @@ type signalRequest struct {
 func Refuse(reason string) error { return refusal{http.StatusConflict, reason} }
 
 func (s *Server) serveSignal(w http.ResponseWriter, r *http.Request) {
-	err := s.passSignal(r.Context(), r.RemoteAddr, http.MaxBytesReader(w, r.Body, 32<<10))
+	from := newRequestCaller(r, s.Now())
+	err := s.passSignal(r.Context(), from, http.MaxBytesReader(w, r.Body, 32<<10))
 	if err == nil {
 		w.WriteHeader(http.StatusNoContent)
 		return
@@ -49,18 +50,30 @@ func (s *Server) serveSignal(w http.ResponseWriter, r *http.Request) {
 // refuse tells a worker why its request is refused, or that it shall repeat one that has failed. It logs either.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, request string, err error) {
 	if no, ok := errors.AsType[refusal](err); ok {
-		s.Log.Info(request+" refused", slog.String("from", r.RemoteAddr), slog.String("reason", no.reason))
+		s.Log.Info(
+			"request refused",
+			slog.String("request", request),
+			slog.String("from", r.RemoteAddr),
+			slog.String("reason", no.reason),
+		)
+
 		http.Error(w, no.reason, no.code)
 
 		return
 	}
 
-	s.Log.Error(request+" failed", slog.String("from", r.RemoteAddr), slog.Any("error", err))
+	s.Log.Error(
+		"request failed",
+		slog.String("request", request),
+		slog.String("from", r.RemoteAddr),
+		slog.Any("error", err),
+	)
+
 	http.Error(w, "try again", http.StatusServiceUnavailable)
 }
 
 // passSignal checks who signals, and passes the signal on.
-func (s *Server) passSignal(ctx context.Context, from string, body io.Reader) error {
+func (s *Server) passSignal(ctx context.Context, from requestCaller, body io.Reader) error {
 	var req signalRequest
 	if err := decodeRequest(body, &req); err != nil || req.Status != SignalSuccess && req.Status != SignalFailure {
 		return refusal{http.StatusBadRequest, "body is not a JSON signal"}

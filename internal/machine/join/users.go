@@ -197,5 +197,5 @@ func (l *reviewLimit) take(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	return l.bucket.take(requestBurst, requestRate, now)
+	return l.bucket.take(bucketSize{requestBurst, requestRate}, now)
 }

@@ -6,9 +6,10 @@
 //
 // A [Gate] answers GET /metrics/NAME with the metrics of one of its sources, over TLS, to whom the
 // API server knows by a token with the gate's audience (TokenReview), and allows to get that path
-// (SubjectAccessReview). It forwards nothing else: neither paths, nor methods, nor the caller's
-// token. Its sources are on the loopback address, so it is no way to anything else. It runs as a
-// pod without privileges in the network of the machine; [Main] is the program.
+// (SubjectAccessReview). Tokens that the API server has not signed are refused without a question.
+// It forwards nothing else: neither paths, nor methods, nor the caller's token. Its sources are on
+// the loopback address, so it is no way to anything else. It runs as a pod without privileges in
+// the network of the machine; [Main] is the program.
 package metricsgate
 
 import (
@@ -128,6 +129,8 @@ func (g *Gate) refuse(w http.ResponseWriter, err error) {
 		http.Error(w, "the token is not valid here", http.StatusUnauthorized)
 	case errors.Is(err, ErrForbidden):
 		http.Error(w, "not allowed", http.StatusForbidden)
+	case errors.Is(err, ErrBusy): // not logged: strangers can cause any number
+		http.Error(w, "too many callers wait for the API server", http.StatusServiceUnavailable)
 	default:
 		g.Log.Warn("cannot ask the API server about a caller", slog.Any("error", err))
 		http.Error(w, "the API server does not answer", http.StatusServiceUnavailable)

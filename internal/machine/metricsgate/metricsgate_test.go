@@ -4,6 +4,10 @@ package metricsgate_test
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"io"
@@ -21,30 +25,70 @@ import (
 
 const audience = "slipway-metrics"
 
-// newToken returns a token that claims an audience; the fake API server knows it by its last part.
+// newKey returns the key of the fake API server, or one of an attacker.
+func newKey(seed byte) *ecdsa.PrivateKey {
+	key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), bytes.Repeat([]byte{seed}, 32))
+	if err != nil {
+		panic(err)
+	}
+	return key
+}
+
+// signToken returns a token with claims that a key has signed.
+func signToken(key *ecdsa.PrivateKey, keyID string, claims map[string]any) string {
+	part := func(v any) string {
+		body, _ := json.Marshal(v)
+		return base64.RawURLEncoding.EncodeToString(body)
+	}
+	text := part(map[string]string{"alg": "ES256", "kid": keyID}) + "." + part(claims)
+	sum := sha256.Sum256([]byte(text))
+	r, s, err := ecdsa.Sign(rand.Reader, key, sum[:])
+	if err != nil {
+		panic(err)
+	}
+	signature := make([]byte, 64)
+	r.FillBytes(signature[:32])
+	s.FillBytes(signature[32:])
+	return text + "." + base64.RawURLEncoding.EncodeToString(signature)
+}
+
+// claimsOf returns the claims of an account's token.
+func claimsOf(name string, audiences ...string) map[string]any {
+	at := start()
+	return map[string]any{"iss": "https://issuer", "sub": name, "aud": audiences, "iat": at.Unix(), "exp": at.Add(time.Hour).Unix()}
+}
+
+// start is when the clock of a lab begins.
+func start() time.Time { return time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC) }
+
+// newToken returns a token of an account that the API server has signed.
 func newToken(name string, audiences ...string) string {
-	claims, _ := json.Marshal(map[string]any{"aud": audiences})
-	return "e30." + base64.RawURLEncoding.EncodeToString(claims) + "." + name
+	return signToken(newKey(1), "api", claimsOf(name, audiences...))
 }
 
 // lab is a gate between a fake API server and a fake source.
 type lab struct {
 	*testing.T
 	gate     *httptest.Server
-	log      bytes.Buffer
+	log      safeBuffer
 	mu       sync.Mutex
 	now      time.Time
 	reviews  int
 	apiDown  bool
+	keysAway bool
 	revoked  bool
+	fetches  int           // of the keys
+	held     int           // reviews that wait for released
+	released chan struct{} // closed at the end
 	requests []*http.Request
 }
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	l := &lab{T: t, now: time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)}
+	l := &lab{T: t, now: start(), released: make(chan struct{})}
 	api := httptest.NewServer(http.HandlerFunc(l.serveAPI))
 	t.Cleanup(api.Close)
+	t.Cleanup(func() { close(l.released) })
 	source := httptest.NewServer(http.HandlerFunc(l.serveSource))
 	t.Cleanup(source.Close)
 	secure := httptest.NewTLSServer(http.HandlerFunc(l.serveSource))
@@ -71,6 +115,25 @@ func newLab(t *testing.T) *lab {
 	return l
 }
 
+// safeBuffer is a log that requests write at once.
+type safeBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// logged returns the log of the gate.
+func (l *lab) logged() string {
+	l.log.mu.Lock()
+	defer l.log.mu.Unlock()
+	return l.log.text.String()
+}
+
 func (l *lab) clock() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,8 +147,51 @@ func (l *lab) set(change func()) {
 	change()
 }
 
-// serveAPI knows the tokens prometheus and other; prometheus may get what RBAC allows in the channel.
+// serveKeys answers with the public key of the tokens.
+func (l *lab) serveKeys(w http.ResponseWriter) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fetches++
+	if l.keysAway || l.apiDown {
+		http.Error(w, "no", http.StatusForbidden)
+		return
+	}
+	point, err := newKey(1).PublicKey.Bytes()
+	if err != nil {
+		l.Error(err)
+	}
+	encode := base64.RawURLEncoding.EncodeToString
+	_ = json.NewEncoder(w).Encode(map[string]any{"keys": []any{map[string]string{
+		"kty": "EC", "use": "sig", "alg": "ES256", "kid": "api", "crv": "P-256", "x": encode(point[1:33]), "y": encode(point[33:]),
+	}}})
+}
+
+// nameIn returns the account that a token names.
+func nameIn(token string) string {
+	var claims struct {
+		Subject string `json:"sub"`
+	}
+	parts := strings.Split(token, ".")
+	body, _ := base64.RawURLEncoding.DecodeString(parts[1])
+	_ = json.Unmarshal(body, &claims)
+	return claims.Subject
+}
+
+// hold lets the review of a slow account wait.
+func (l *lab) hold() {
+	l.held++
+	l.mu.Unlock()
+	<-l.released
+	l.mu.Lock()
+}
+
+// serveAPI knows the tokens prometheus and other; prometheus may get what RBAC allows in the channel. Reviews of accounts whose name
+// begins with slow do not end.
 func (l *lab) serveAPI(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/openid/v1/jwks" {
+		l.serveKeys(w)
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.reviews++
@@ -110,7 +216,10 @@ func (l *lab) serveAPI(w http.ResponseWriter, r *http.Request) {
 	var status any
 	switch r.URL.Path {
 	case "/apis/authentication.k8s.io/v1/tokenreviews":
-		name := review.Spec.Token[strings.LastIndex(review.Spec.Token, ".")+1:]
+		name := nameIn(review.Spec.Token)
+		if strings.HasPrefix(name, "slow") {
+			l.hold()
+		}
 		known := !l.revoked && (name == "prometheus" || name == "other")
 		answered := review.Spec.Audiences
 		if name == "old-api" {
@@ -183,6 +292,8 @@ func TestGate(t *testing.T) {
 		"a token of nobody":                {"GET", "/metrics/etcd", "Bearer " + newToken("forged", audience), 401},
 		"an API server without audiences":  {"GET", "/metrics/etcd", "Bearer " + newToken("old-api", audience), 401},
 		"a very long token":                {"GET", "/metrics/etcd", "Bearer " + newToken(strings.Repeat("x", 20<<10), audience), 401},
+		"a token of another issuer":        {"GET", "/metrics/etcd", "Bearer " + signToken(newKey(2), "api", claimsOf("prometheus", audience)), 401},
+		"a token with an unknown key":      {"GET", "/metrics/etcd", "Bearer " + signToken(newKey(2), "own", claimsOf("prometheus", audience)), 401},
 		"another pod":                      {"GET", "/metrics/etcd", "Bearer " + newToken("other", audience), 403},
 		"another path":                     {"GET", "/debug/pprof", good, 403},
 		"the parent path":                  {"GET", "/metrics", good, 403},
@@ -208,7 +319,7 @@ func TestGate(t *testing.T) {
 			if c.want/100 == 4 && len(l.requests) > 0 {
 				t.Error("the source was asked")
 			}
-			if name == "another pod" && strings.Contains(l.log.String(), "other") {
+			if name == "another pod" && strings.Contains(l.logged(), "other") {
 				t.Error("the token is in the log")
 			}
 		})

@@ -5,7 +5,6 @@ package metricsgate
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +22,8 @@ var (
 	ErrUnknownCaller = errors.New("unknown caller")
 	// ErrForbidden says that the caller is known and may not read.
 	ErrForbidden = errors.New("forbidden")
+	// ErrBusy says that too many callers wait for answers of the API server.
+	ErrBusy = errors.New("too many callers wait")
 )
 
 const (
@@ -33,9 +34,6 @@ const (
 	decisionTimeWithoutAPI = 15 * time.Minute
 	// maxDecisions is how many are remembered. One Prometheus needs one for each source.
 	maxDecisions = 256
-	// maxQuestions is how many callers are asked about at once: the gate must not be a way to load
-	// the API server.
-	maxQuestions = 4
 	// maxToken is the greatest length of a token.
 	maxToken = 16 << 10
 )
@@ -50,9 +48,11 @@ type Reviewer struct {
 	// Now is the clock.
 	Now func() time.Time
 
-	mu        sync.Mutex
-	allowed   map[decision]time.Time
-	questions chan struct{}
+	keys   *signingKeys
+	places *places
+
+	mu      sync.Mutex
+	allowed map[decision]acceptance
 }
 
 // decision is what is remembered: not the token itself.
@@ -61,22 +61,32 @@ type decision struct {
 	path  string
 }
 
+// acceptance is when a caller was allowed to read, and whose token it was; empty if that was not
+// known before.
+type acceptance struct {
+	at      time.Time
+	account string
+}
+
 // NewReviewer returns a Reviewer.
 func NewReviewer(api kube.Client, audience string, now func() time.Time) *Reviewer {
 	return &Reviewer{
-		API:       api,
-		Audience:  audience,
-		Now:       now,
-		allowed:   map[decision]time.Time{},
-		questions: make(chan struct{}, maxQuestions),
+		API:      api,
+		Audience: audience,
+		Now:      now,
+		keys:     &signingKeys{api: api, now: now},
+		places:   newPlaces(),
+		allowed:  map[decision]acceptance{},
 	}
 }
 
 // Check returns nil if the caller with this token may get the path. Other errors than
-// ErrUnknownCaller and ErrForbidden mean that the API server did not answer.
+// ErrUnknownCaller, ErrForbidden and ErrBusy mean that the API server did not answer. What the API
+// server has not signed is refused without a question.
 func (r *Reviewer) Check(ctx context.Context, token, path string) error {
-	if !r.isForGate(token) {
-		return ErrUnknownCaller
+	account, err := r.keys.verify(ctx, token, r.Audience)
+	if err != nil {
+		return err
 	}
 
 	key := decision{sha256.Sum256([]byte(token)), path}
@@ -85,9 +95,9 @@ func (r *Reviewer) Check(ctx context.Context, token, path string) error {
 		return nil
 	}
 
-	err := r.ask(ctx, token, path)
+	err = r.ask(ctx, token, queue{account: account, trust: r.trustOf(key.token, account)}, path)
 	if err == nil {
-		r.remember(key)
+		r.remember(key, account)
 		return nil
 	}
 
@@ -103,35 +113,15 @@ func (r *Reviewer) Check(ctx context.Context, token, path string) error {
 	return err
 }
 
-// isForGate reports whether a token claims to be for the gate. It does not check the signature: it
-// saves questions about tokens that cannot be valid.
-func (r *Reviewer) isForGate(token string) bool {
-	parts := strings.Split(token, ".")
-	if len(token) > maxToken || len(parts) != 3 {
-		return false
-	}
-
-	body, err := base64.RawURLEncoding.DecodeString(parts[1])
+// ask asks the API server who the caller is, and whether it may read, once there is a place for the
+// question.
+func (r *Reviewer) ask(ctx context.Context, token string, from queue, path string) error {
+	leave, err := r.places.take(ctx, from)
 	if err != nil {
-		return false
+		return err
 	}
 
-	var claims struct {
-		Audiences []string `json:"aud"`
-	}
-
-	return json.Unmarshal(body, &claims) == nil && slices.Contains(claims.Audiences, r.Audience)
-}
-
-// ask asks the API server who the caller is, and whether it may read.
-func (r *Reviewer) ask(ctx context.Context, token, path string) error {
-	select {
-	case r.questions <- struct{}{}:
-		defer func() { <-r.questions }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-
+	defer leave()
 	who, err := r.identify(ctx, token)
 	if err != nil {
 		return err
@@ -224,27 +214,47 @@ func (r *Reviewer) review(ctx context.Context, group, kind string, spec, status 
 func (r *Reviewer) age(key decision) (age time.Duration, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	at, known := r.allowed[key]
+	last, known := r.allowed[key]
 
-	return r.Now().Sub(at), known
+	return r.Now().Sub(last.at), known
 }
 
-func (r *Reviewer) remember(key decision) {
+// trustOf returns what is known of a caller. Decisions count as long as they are used without the
+// API server. Tokens are renewed, so that of an account that was accepted is enough.
+func (r *Reviewer) trustOf(token [sha256.Size]byte, account string) trust {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.Now()
+	for key, last := range r.allowed {
+		isSame := key.token == token || account != "" && last.account == account
+		if isSame && now.Sub(last.at) < decisionTimeWithoutAPI {
+			return accepted
+		}
+	}
+
+	if account == "" {
+		return unverified
+	}
+
+	return signed
+}
+
+func (r *Reviewer) remember(key decision, account string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.allowed) >= maxDecisions {
 		r.removeOldest()
 	}
 
-	r.allowed[key] = r.Now()
+	r.allowed[key] = acceptance{at: r.Now(), account: account}
 }
 
 // removeOldest makes room: tokens are renewed every hour.
 func (r *Reviewer) removeOldest() {
 	var oldest decision
 	first := true
-	for key, at := range r.allowed {
-		if first || at.Before(r.allowed[oldest]) {
+	for key, last := range r.allowed {
+		if first || last.at.Before(r.allowed[oldest].at) {
 			oldest, first = key, false
 		}
 	}

@@ -12,7 +12,7 @@ func FuzzReadPack(f *testing.F) {
 	const object = "\x30\x78\x9c\x03\x00\x00\x00\x00\x01" // an empty file
 	f.Add([]byte("PACK\x00\x00\x00\x02\x00\x00\x00\x01" + object))
 	f.Fuzz(func(t *testing.T, pack []byte) {
-		objects, err := readPack(bytes.NewReader(pack))
+		objects, err := readPack(t.Context(), bytes.NewReader(pack))
 		size := 0
 		for id, o := range objects {
 			size += len(o.text)

@@ -272,7 +272,7 @@ func (c *gitClient) download(ctx context.Context, id string) (gitObjects, error)
 		}
 
 		if string(line.text) == "packfile\n" {
-			return readPack(&sideband{lines: lines})
+			return readPack(ctx, &sideband{lines: lines})
 		}
 	}
 

@@ -6,11 +6,14 @@ import (
 	"bufio"
 	"bytes"
 	"compress/zlib"
+	"context"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/pjbgf/sha1cd"
@@ -43,24 +46,26 @@ type gitObject struct {
 // gitObjects are those of a pack by their ids.
 type gitObjects map[string]gitObject
 
-// delta is an object that is stored as its difference from another one.
-type delta struct {
-	base string
-	text []byte
-}
-
 // packReader reads a pack.
 type packReader struct {
-	from   *bufio.Reader
-	left   int64 // bytes that may still be unpacked
-	found  gitObjects
-	deltas []delta
+	from  *bufio.Reader
+	left  int64 // bytes that may still be unpacked
+	found gitObjects
+	// deltas are the objects that are stored as differences from another one, by the id of that
+	// one.
+	deltas map[string][][]byte
 }
 
 // readPack returns the objects of a pack. Each is known by the hash of its content, which is
 // computed here.
-func readPack(from io.Reader) (gitObjects, error) {
-	p := &packReader{from: bufio.NewReader(from), left: maxPackBytes, found: gitObjects{}}
+func readPack(ctx context.Context, from io.Reader) (gitObjects, error) {
+	p := &packReader{
+		from:   bufio.NewReader(from),
+		left:   maxPackBytes,
+		found:  gitObjects{},
+		deltas: map[string][][]byte{},
+	}
+
 	var header [12]byte
 	if _, err := io.ReadFull(p.from, header[:]); err != nil {
 		return nil, fmt.Errorf("read the pack: %w", err)
@@ -76,16 +81,20 @@ func readPack(from io.Reader) (gitObjects, error) {
 	}
 
 	for range count {
-		if err := p.readObject(); err != nil {
+		if err := p.readObject(ctx); err != nil {
 			return nil, fmt.Errorf("read the pack: %w", err)
 		}
 	}
 
-	return p.found, p.resolve()
+	return p.found, p.resolve(ctx)
 }
 
 // readObject reads one object.
-func (p *packReader) readObject() error {
+func (p *packReader) readObject(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+
 	kind, size, err := p.readHeader()
 	if err != nil {
 		return err
@@ -105,9 +114,12 @@ func (p *packReader) readObject() error {
 
 	switch kind {
 	case typeCommit, typeTree, typeBlob, typeTag:
-		return p.add(gitObject{kind: kind, text: text})
+		_, err := p.add(gitObject{kind: kind, text: text})
+		return err
 	case typeRefDelta:
-		p.deltas = append(p.deltas, delta{base: hex.EncodeToString(base[:]), text: text})
+		id := hex.EncodeToString(base[:])
+		p.deltas[id] = append(p.deltas[id], text)
+
 		return nil
 	}
 
@@ -174,57 +186,68 @@ func gitTypeName(kind int) string {
 	return map[int]string{typeCommit: "commit", typeTree: "tree", typeBlob: "blob", typeTag: "tag"}[kind]
 }
 
-// add adds an object under its hash. The hash function notices collisions:
+// add adds an object under its hash, which it returns. The hash function notices collisions:
 // https://github.com/cr-marcstevens/sha1collisiondetection.
-func (p *packReader) add(o gitObject) error {
+func (p *packReader) add(o gitObject) (string, error) {
 	hash, ok := sha1cd.New().(sha1cd.CollisionResistantHash)
 	if !ok {
-		return errors.New("there is no SHA-1 that detects collisions")
+		return "", errors.New("there is no SHA-1 that detects collisions")
 	}
 
 	_, _ = hash.Write([]byte(gitTypeName(o.kind) + " " + strconv.Itoa(len(o.text)) + "\x00"))
 	_, _ = hash.Write(o.text)
 	sum, isCollision := hash.CollisionResistantSum(nil)
 	if isCollision {
-		return errors.New("an object is made to have the same SHA-1 as another one")
+		return "", errors.New("an object is made to have the same SHA-1 as another one")
 	}
 
-	p.found[hex.EncodeToString(sum)] = o
+	id := hex.EncodeToString(sum)
+	p.found[id] = o
 
-	return nil
+	return id, nil
 }
 
 // resolve computes the objects that are stored as differences. The base of each is before or after
-// it in the pack.
-func (p *packReader) resolve() error {
-	for len(p.deltas) > 0 {
-		var left []delta
+// it in the pack, and can be such an object itself. Whatever their order, each is computed once:
+// when its base is known. What they may contain together is limited, see patch.
+func (p *packReader) resolve(ctx context.Context) error {
+	known := slices.Collect(maps.Keys(p.found))
 
-		for _, d := range p.deltas {
-			base, known := p.found[d.base]
-			if !known {
-				left = append(left, d)
-				continue
+	for len(known) > 0 {
+		id := known[len(known)-1]
+		known = known[:len(known)-1]
+		texts := p.deltas[id]
+		delete(p.deltas, id)
+
+		for _, text := range texts {
+			if err := ctx.Err(); err != nil {
+				return fmt.Errorf("read the pack: %w", err)
 			}
 
-			text, err := p.patch(base.text, d.text)
+			found, err := p.applyDelta(p.found[id], text)
 			if err != nil {
 				return err
 			}
 
-			if err := p.add(gitObject{kind: base.kind, text: text}); err != nil {
-				return err
-			}
+			known = append(known, found)
 		}
+	}
 
-		if len(left) == len(p.deltas) {
-			return errors.New("the pack has a difference from an object that it does not have")
-		}
-
-		p.deltas = left
+	if len(p.deltas) > 0 {
+		return errors.New("the pack has a difference from an object that it does not have")
 	}
 
 	return nil
+}
+
+// applyDelta adds the object that a difference makes of its base, and returns its id.
+func (p *packReader) applyDelta(base gitObject, text []byte) (string, error) {
+	made, err := p.patch(base.text, text)
+	if err != nil {
+		return "", err
+	}
+
+	return p.add(gitObject{kind: base.kind, text: made})
 }
 
 // errDelta is the cause of errors about differences.
