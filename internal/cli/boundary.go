@@ -81,7 +81,7 @@ func printBoundary(ctx context.Context, a *app, args []string, o boundaryOptions
 		return err
 	}
 
-	in, err := permissions.BuildInput(ctx, a.newClusterEnv(), cfg, permissions.Request{Cluster: name, Account: o.account})
+	in, err := permissions.BuildBoundaryInput(ctx, a.newClusterEnv(), cfg, name, o.account)
 	if err != nil {
 		return err
 	}
