@@ -4,6 +4,7 @@ package permissions
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,7 +33,7 @@ func TestNamedPlacesAreListed(t *testing.T) {
 	}
 
 	named := own
-	named.Stores = append(state[:1:1], iampolicy.StoreLocation{Bucket: "payroll"})
+	named.Stores = slices.Concat(state, []iampolicy.StoreLocation{{Bucket: "payroll"}})
 	named.CreatesZones = true
 	named.InterfaceEndpoints = true
 	named.DNSNames = []string{"www.example.org"}
