@@ -30,7 +30,8 @@ func newBoundaryCommand(a *app) *cobra.Command {
 		Long: `Print the permissions boundary of the IAM roles of machines, as this version of Slipway needs it, and compare it with the one in AWS.
 'slipway state init' creates the boundary and never changes it, so an administrator updates it after an upgrade of Slipway. With
 NAME, it is that of the machine store of the cluster; otherwise of the state store. Images can be pulled from the private registries in
-Amazon ECR of the account, and of those other accounts that the manifest of NAME names; without NAME, the manifests of all clusters.
+Amazon ECR of the account, and of those other accounts that the manifest of NAME names; without NAME, the manifests of all clusters. Such
+manifests must be signed by the authority of their cluster, whose key is opened for that. What others name is left out, with a warning.
 
 The document keeps the statements that an administrator added to the boundary in AWS: those whose Sid is none of Slipway's. With
 --account, AWS is not read, and the document has Slipway's statements only.
@@ -81,7 +82,7 @@ func printBoundary(ctx context.Context, a *app, args []string, o boundaryOptions
 		return err
 	}
 
-	in, err := permissions.BuildInput(ctx, a.newClusterEnv(), cfg, permissions.Request{Cluster: name, Account: o.account})
+	in, err := permissions.BuildBoundaryInput(ctx, a.newClusterEnv(), cfg, name, o.account)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -226,20 +227,35 @@ func (a *app) environment() []string {
 	return a.Environ()
 }
 
-// withoutSecrets returns the environment variables without AWS's, Slipway's and those whose names are
-// those of secrets: an editor with its plugins needs none of them.
+// withoutSecrets returns the environment variables without AWS's, Slipway's, those whose names are those of secrets, and those
+// with the address of somebody who logs in with a password, such as that of a proxy: an editor with its plugins needs none of them.
 func withoutSecrets(variables []string) []string {
 	return slices.DeleteFunc(slices.Clone(variables), func(variable string) bool {
-		name, _, _ := strings.Cut(strings.ToUpper(variable), "=")
-		if strings.HasPrefix(name, "AWS_") || strings.HasPrefix(name, "SLIPWAY_") {
-			return true
-		}
+		name, value, _ := strings.Cut(variable, "=")
 
-		return slices.ContainsFunc(
-			[]string{"SECRET", "TOKEN", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "PRIVATE_KEY", "API_KEY", "ACCESS_KEY"},
-			func(part string) bool { return strings.Contains(name, part) },
-		)
+		return isSecretName(strings.ToUpper(name)) || hasPassword(value)
 	})
+}
+
+// isSecretName reports whether the value of an environment variable is probably a secret. The name is in capital letters.
+func isSecretName(name string) bool {
+	if strings.HasPrefix(name, "AWS_") || strings.HasPrefix(name, "SLIPWAY_") {
+		return true
+	}
+
+	isEnd := func(end string) bool { return strings.HasSuffix(name, end) }
+	isPart := func(part string) bool { return strings.Contains(name, part) }
+
+	return slices.ContainsFunc([]string{"_KEY", "_PASS", "_PAT"}, isEnd) ||
+		slices.ContainsFunc(
+			[]string{"SECRET", "TOKEN", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "PRIVATE_KEY", "API_KEY", "ACCESS_KEY"},
+			isPart,
+		)
+}
+
+// hasPassword reports whether text has a URL with a password.
+func hasPassword(text string) bool {
+	return regexp.MustCompile(`://[^/@\s]*:[^/\s]+@`).MatchString(text)
 }
 
 // commentFindings renders findings as comments for the top of the file, with the lines that they will have

@@ -46,9 +46,10 @@ func newOperatorPolicyCommand(a *app) *cobra.Command {
 		Long: `Print the least-privilege IAM policies to create, plan, apply and delete cluster NAME: created resources must have the
 cluster's tag, and changes and deletions require it. The cluster need not exist.
 
-If it exists, its manifests add what their fields need. Operators write manifests, so resources of others that they name, such as the role
-of an existing instance profile, a managed policy or a VPC, are left out and named on standard error. --allow-existing adds them. It
-checks that an operator of the cluster has signed the manifests, for which it opens the key of the cluster's authority.
+If it exists, its manifests add what their fields need, and must be signed. Operators write manifests, so what these name outside of
+the cluster is left out and named on standard error: the role of an existing instance profile, a managed policy, a VPC, hosted zones, another
+store of the machines, the issuer of roles for pods. --allow-existing adds it. It checks that an operator of the cluster has signed the
+manifests, for which it opens the key of the cluster's authority.
 
 A managed policy has at most 6,144 characters, so there may be several documents: attach all of them. --read-only is enough
 for the commands that only read. --state-init is for 'slipway state init', once. --deletion is for 'slipway delete cluster
@@ -73,9 +74,10 @@ prints {"policies": [{"name", "characters", "document"}]}.` + exitStatusHelp(),
 	cmd.Flags().BoolVar(&o.readOnly, "read-only", false, "only what commands that read need: no change, no key")
 	cmd.Flags().BoolVar(&o.stateInit, "state-init", false, "only what 'slipway state init' needs")
 	cmd.Flags().BoolVar(&o.deletion, "deletion", false, "only the deletion of the cluster's KMS key")
-	cmd.Flags().BoolVar(&o.allowExisting, "allow-existing", false, "allow using the resources of others that the manifests name")
+	cmd.Flags().BoolVar(&o.allowExisting, "allow-existing", false, "allow what the manifests name outside of the cluster")
 	cmd.Flags().StringVar(&o.discoveryInit, "discovery-init", "", "only what 'slipway iam init-discovery' of this s3:// URL needs")
-	excludeFlags(cmd, "read-only", "state-init", "deletion", "discovery-init", "allow-existing")
+	excludeFlags(cmd, "read-only", "state-init", "deletion", "discovery-init")
+	excludeFlags(cmd, "allow-existing", "state-init", "deletion", "discovery-init")
 	addFormatFlag(cmd, &o.format, formatTable, formatJSON, formatYAML)
 
 	return cmd
@@ -98,21 +100,17 @@ func (a *app) printOperatorPolicy(ctx context.Context, name string, o policyOpti
 		return err
 	}
 
-	in, err := permissions.BuildInput(ctx, a.newClusterEnv(), cfg, permissions.Request{
-		Cluster:  name,
-		Account:  o.account,
-		ReadOnly: o.readOnly,
-
-		CheckSigner: o.allowExisting,
+	in, elsewhere, err := permissions.BuildInput(ctx, a.newClusterEnv(), cfg, permissions.Request{
+		Cluster:   name,
+		Account:   o.account,
+		ReadOnly:  o.readOnly,
+		Manifests: o.manifests(),
 	})
 	if err != nil {
 		return err
 	}
 
-	if !o.readOnly && !o.stateInit && !o.deletion && o.discoveryInit == "" {
-		in = limitExisting(a, in, o.allowExisting)
-	}
-
+	printElsewhere(a, name, elsewhere, o)
 	label, docs, err := selectPolicies(ctx, cfg, in, o)
 	if err != nil {
 		return err
@@ -136,52 +134,37 @@ func (a *app) printOperatorPolicy(ctx context.Context, name string, o policyOpti
 	return a.printPolicyTable(list)
 }
 
-// limitExisting leaves out the resources of others that the manifests name, unless they are allowed, and names them in both
-// cases: who writes manifests chooses them.
-func limitExisting(a *app, in iampolicy.Input, allowed bool) iampolicy.Input {
-	rights := existingRights(in)
-	for _, right := range rights {
-		if allowed {
-			a.printMessage("warning: operators may %s", right)
-		} else {
-			a.printMessage("left out: operators may not %s", right)
-		}
+// manifests returns how the manifests shape the policies.
+func (o policyOptions) manifests() permissions.Manifests {
+	switch {
+	case o.stateInit, o.deletion, o.discoveryInit != "":
+		return permissions.NoManifests
+	case o.allowExisting:
+		return permissions.CheckedManifests
 	}
 
-	if allowed || len(rights) == 0 {
-		return in
-	}
-
-	a.printMessage("hint: if operators may do that, and you have read the manifests of cluster %s, give --allow-existing", in.Cluster)
-	in.Existing = iampolicy.ExistingResources{}
-	in.PeerVPCs = nil
-	in.RouteTables = nil
-
-	return in
+	return permissions.LimitedManifests
 }
 
-// existingRights returns what operators may do with the resources of others that the manifests name.
-func existingRights(in iampolicy.Input) []string {
-	const named = ", which the manifest names"
-	var out []string
-	add := func(before string, names []string, after string) {
-		for _, name := range names {
-			out = append(out, before+name+named+after)
+// printElsewhere names what the manifests name outside of the cluster, which is left out unless it is allowed: who writes
+// manifests chooses it.
+func printElsewhere(a *app, cluster string, rights []string, o policyOptions) {
+	who := "operators"
+	if o.readOnly {
+		who = "readers"
+	}
+
+	for _, right := range rights {
+		if o.allowExisting {
+			a.printMessage("warning: %s may %s", who, right)
+		} else {
+			a.printMessage("left out: %s may not %s", who, right)
 		}
 	}
-	if in.Existing.VPC != "" {
-		add("create parts of the cluster in ", []string{in.Existing.VPC}, "")
+
+	if len(rights) > 0 && !o.allowExisting {
+		a.printMessage("hint: if %s may do that, and you have read the manifests of cluster %s, give --allow-existing", who, cluster)
 	}
-
-	add("start machines with ", in.Existing.ProfileRoles, ": they get all its permissions")
-	add("attach ", in.Existing.ManagedPolicies, ", to roles of the cluster, within their boundary")
-	add("start machines and load balancers in ", in.Existing.Subnets, "")
-	add("start machines with ", in.Existing.SecurityGroups, "")
-	add("give NAT gateways the address ", in.Existing.Addresses, "")
-	add("peer with ", in.PeerVPCs, "")
-	add("route from ", in.RouteTables, ", to the cluster")
-
-	return out
 }
 
 // selectPolicies returns the policies that the options ask for, and the name that they begin with.

@@ -199,9 +199,9 @@ func (e escalation) allowed(policies, limit []authz.Policy) bool {
 func TestNoEscalation(t *testing.T) {
 	l := newPodLab(t).lab
 	who := map[string][2][]authz.Policy{
-		"operator":                    {l.parse(l.policies("demo")), nil},
-		"reader":                      {l.parse(l.policies("demo", "--read-only")), nil},
-		"deletion":                    {l.parse(append(l.policies("demo"), l.policies("demo", "--deletion")...)), nil},
+		"operator":                    {l.parse(l.policies("demo", "--allow-existing")), nil},
+		"reader":                      {l.parse(l.policies("demo", "--read-only", "--allow-existing")), nil},
+		"deletion":                    {l.parse(append(l.policies("demo", "--allow-existing"), l.policies("demo", "--deletion")...)), nil},
 		"operator with a function":    {l.parse(functionPolicies()), nil},
 		"operator in a VPC of others": {l.parse(existingPolicies()), nil},
 		// What an operator gives a role of the cluster, and the operator's own role, is limited by the boundary.
@@ -265,6 +265,7 @@ func functionPolicies() []iampolicy.Policy {
 		KeyAlias:     "alias/slipway/demo",
 		Stores:       []iampolicy.StoreLocation{{Bucket: bucket, Prefix: "team"}},
 		Boundary:     boundary,
+		CreatesZones: true,
 		Function:     "slipway-dns-demo",
 		FunctionRole: "demo.dns.us-east-1",
 	})

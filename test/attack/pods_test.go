@@ -240,7 +240,7 @@ func TestIssuerDocumentsAreSafe(t *testing.T) {
 	callers := map[string]caller{
 		"worker":              l.assumed("demo.worker.us-east-1"),
 		"control plane":       l.assumed("demo.control-plane-a.us-east-1"),
-		"reader":              l.user("reader", l.policies("demo", "--read-only")),
+		"reader":              l.user("reader", l.policies("demo", "--read-only", "--allow-existing")),
 		"operator of another": l.user("neighbour", l.policies("demo-2")),
 	}
 	for _, key := range []string{"prod/demo/.well-known/openid-configuration", "prod/demo/openid/v1/jwks"} {

@@ -182,8 +182,8 @@ func TestPoliciesFollowTheServiceReference(t *testing.T) {
 
 	documents := map[string]string{}
 	for name, policies := range map[string]any{
-		"operator":                    l.policies("demo"),
-		"reader":                      l.policies("demo", "--read-only"),
+		"operator":                    l.policies("demo", "--allow-existing"),
+		"reader":                      l.policies("demo", "--read-only", "--allow-existing"),
 		"deletion":                    l.policies("demo", "--deletion"),
 		"operator with a function":    functionPolicies(),
 		"operator in a VPC of others": existingPolicies(),

@@ -172,7 +172,7 @@ func (l *topologyLab) live() {
 	// The policies depend on the ids in the manifests.
 	l.must(caller{}, 0, "create", "-f", l.file, "--yes")
 	operator := l.user("operator", l.policies(name, "--allow-existing"))
-	reader := l.user("reader", l.policies(name, "--read-only"))
+	reader := l.user("reader", l.policies(name, "--read-only", "--allow-existing"))
 	l.must(caller{}, 0, "delete", "cluster", name, "--yes")
 
 	l.must(operator, 0, "create", "-f", l.file, "--yes")

@@ -5,13 +5,10 @@ package permissions
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
-	"github.com/slipway-k8s/slipway/internal/infra/iampolicy"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
-	"github.com/slipway-k8s/slipway/internal/lib/ecraddress"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
@@ -19,12 +16,16 @@ import (
 // loadManifests reads the manifests of a cluster, and reports whether there are any. Without them the policies are those
 // of a cluster that names nothing: a reason other than that the cluster does not exist is a warning. Manifests that
 // nobody signed who may change the cluster are an error.
-func loadManifests(ctx context.Context, env *cluster.Env, name string, req Request) (manifest.Set, bool, error) {
-	set, err := readManifests(ctx, env, name, req.CheckSigner)
+func loadManifests(ctx context.Context, env *cluster.Env, name string, use Manifests) (manifest.Set, bool, error) {
+	if use == NoManifests {
+		return manifest.Set{}, false, nil
+	}
+
+	set, err := readManifests(ctx, env, name, use)
 	switch {
 	case err == nil:
 		return set, true, nil
-	case req.CheckSigner, errors.Is(err, clusterstate.ErrTampered):
+	case use == CheckedManifests, errors.Is(err, clusterstate.ErrTampered):
 		return set, false, err
 	case !errors.Is(err, store.ErrNotFound):
 		warnOfUnread(env, "cluster/"+name, err)
@@ -33,7 +34,7 @@ func loadManifests(ctx context.Context, env *cluster.Env, name string, req Reque
 	return set, false, nil
 }
 
-func readManifests(ctx context.Context, env *cluster.Env, name string, checkSigner bool) (manifest.Set, error) {
+func readManifests(ctx context.Context, env *cluster.Env, name string, use Manifests) (manifest.Set, error) {
 	s, _, err := env.Stores.State(ctx)
 	if err != nil {
 		return manifest.Set{}, err
@@ -45,20 +46,28 @@ func readManifests(ctx context.Context, env *cluster.Env, name string, checkSign
 	}
 
 	set, err := clusterstate.LoadManifests(ctx, view, name)
-	if err != nil || !checkSigner {
+	if err != nil || use == AnyManifests {
 		return set, err
 	}
 
-	signed, err := clusterstate.VerifyDocuments(ctx, view, name)
-	if err != nil {
-		return set, err
+	return set, checkSignature(ctx, env, view, set, use == CheckedManifests)
+}
+
+// checkSignature returns an error if the manifests of a cluster in s are not signed, or, if checkSigner is set, not by
+// the cluster's own authority. An older Slipway has not signed them: then an operator has to do it.
+func checkSignature(ctx context.Context, env *cluster.Env, s store.Store, set manifest.Set, checkSigner bool) error {
+	name := set.Cluster.Metadata.Name
+	signed, err := clusterstate.VerifyDocuments(ctx, s, name)
+	switch {
+	case err != nil:
+		return err
+	case !signed.Exists():
+		return clusterstate.NewMissingSignatureError(name, s)
+	case !checkSigner:
+		return nil
 	}
 
-	if !signed.Exists() {
-		return set, clusterstate.NewMissingSignatureError(name, s)
-	}
-
-	return set, cluster.CheckSigner(ctx, env, set.Cluster, signed)
+	return cluster.CheckSigner(ctx, env, set.Cluster, signed)
 }
 
 // listClusters returns the names of all clusters in the state store; none if it cannot be read.
@@ -89,16 +98,4 @@ func warnOfUnread(env *cluster.Env, whose string, err error) {
 		err,
 	)
 	env.Warn(findings)
-}
-
-// addRegistry adds the account of a cluster's private registry, if it is another one.
-func addRegistry(in *iampolicy.Input, set manifest.Set) {
-	registry, isPrivate := ecraddress.Parse(set.Cluster.Spec.Assets.ContainerRegistry)
-	if !isPrivate || registry.Account == in.Account {
-		return
-	}
-
-	in.RegistryAccounts = append(in.RegistryAccounts, registry.Account)
-	slices.Sort(in.RegistryAccounts)
-	in.RegistryAccounts = slices.Compact(in.RegistryAccounts)
 }

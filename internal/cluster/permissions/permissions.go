@@ -20,14 +20,32 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// BuildInput returns what the policies of an operator are built from. cfg is for the cluster's region. The
-// stores are the state store and, if the state has the cluster, its machine store.
-func BuildInput(
-	ctx context.Context,
-	env *cluster.Env,
-	cfg sdk.Config,
-	req Request,
-) (iampolicy.Input, error) {
+// BuildInput returns what the policies of an operator are built from, and what they allow outside of the cluster because its
+// manifests name it. With [LimitedManifests] the policies do not allow that. cfg is for the cluster's region. The stores are the
+// state store and the machine store, if it is another one.
+func BuildInput(ctx context.Context, env *cluster.Env, cfg sdk.Config, req Request) (iampolicy.Input, []string, error) {
+	in, err := newInput(ctx, env, cfg, req)
+	if err != nil {
+		return in, nil, err
+	}
+
+	state := in.Stores
+	if err := addManifests(ctx, env, cfg, req, &in); err != nil {
+		return in, nil, err
+	}
+
+	setBoundary(&in)
+	elsewhere := listElsewhere(in, state)
+	if req.Manifests == LimitedManifests {
+		limitToCluster(&in, state)
+		setBoundary(&in)
+	}
+
+	return in, elsewhere, nil
+}
+
+// newInput returns what does not depend on manifests.
+func newInput(ctx context.Context, env *cluster.Env, cfg sdk.Config, req Request) (iampolicy.Input, error) {
 	in := iampolicy.Input{
 		Partition:     partition.OfRegion(cfg.Region).Name,
 		Region:        cfg.Region,
@@ -55,48 +73,29 @@ func BuildInput(
 
 	in.Stores = appendStore(nil, url)
 
-	if err := addManifests(ctx, env, cfg, req, &in); err != nil {
-		return in, err
-	}
-
-	if n := len(in.Stores); n > 0 { // the last one is the machine store
-		in.Boundary = iampolicy.BoundaryARN(in.Partition, in.Account, in.Stores[n-1].Bucket)
-	}
-
 	return in, nil
 }
 
-// addManifests adds what the manifests in the state store name.
+// setBoundary sets the boundary of the machines' roles: that of the machine store, which is the last one.
+func setBoundary(in *iampolicy.Input) {
+	in.Boundary = ""
+	if n := len(in.Stores); n > 0 {
+		in.Boundary = iampolicy.BoundaryARN(in.Partition, in.Account, in.Stores[n-1].Bucket)
+	}
+}
+
+// addManifests adds what the manifests of the cluster name.
 func addManifests(ctx context.Context, env *cluster.Env, cfg sdk.Config, req Request, in *iampolicy.Input) error {
-	clusters := []string{req.Cluster}
-	if req.Cluster == "" {
-		clusters = listClusters(ctx, env)
+	set, found, err := loadManifests(ctx, env, req.Cluster, req.Manifests)
+	if err != nil || !found {
+		return err
 	}
 
-	for _, name := range clusters {
-		set, found, err := loadManifests(ctx, env, name, req)
-		if err != nil {
-			return err
-		}
+	in.Stores = appendStore(in.Stores, set.Cluster.Spec.ConfigStore.Base)
+	addNamedResources(in, set)
+	addExisting(in, set)
 
-		if !found {
-			continue
-		}
-
-		addRegistry(in, set)
-		if name != req.Cluster {
-			continue
-		}
-
-		in.Stores = appendStore(in.Stores, set.Cluster.Spec.ConfigStore.Base)
-		addNamedResources(in, set)
-		addExisting(in, set)
-		if err := addProfiles(ctx, cfg, in, set.Cluster.Spec.CloudProvider.AWS.InstanceProfiles); err != nil {
-			return err
-		}
-	}
-
-	return nil
+	return addProfiles(ctx, cfg, in, set.Cluster.Spec.CloudProvider.AWS.InstanceProfiles)
 }
 
 // addNamedResources adds the resources that a cluster's manifests name, and the rights that only some
@@ -120,6 +119,8 @@ func addNamedResources(in *iampolicy.Input, set manifest.Set) {
 		in.FunctionRole = model.FunctionRoleName(in.Cluster, in.Region)
 	}
 
+	in.CreatesZones = in.Function != "" || len(in.DNSNames) > 0 && len(in.HostedZones) == 0
+
 	if manifest.HasPodIdentity(set.Cluster) {
 		in.Issuer = set.Cluster.Spec.KubeAPIServer.ServiceAccountIssuer
 		places := appendStore(nil, set.Cluster.Spec.ServiceAccountIssuerDiscovery.DiscoveryStore)
@@ -134,27 +135,41 @@ func addNamedResources(in *iampolicy.Input, set manifest.Set) {
 	}
 }
 
-// appendStore appends the store at url if it is on S3.
+// appendStore appends the store at url if it is on S3, and not in the list.
 func appendStore(list []iampolicy.StoreLocation, url string) []iampolicy.StoreLocation {
 	place, err := store.ParseURL(url)
-	if err != nil || place.Bucket == "" {
+	at := iampolicy.StoreLocation{Bucket: place.Bucket, Prefix: place.Prefix}
+	if err != nil || at.Bucket == "" || slices.Contains(list, at) {
 		return list
 	}
 
-	return append(list, iampolicy.StoreLocation{Bucket: place.Bucket, Prefix: place.Prefix})
+	return append(list, at)
 }
 
 // Request selects the operator whose policies are built.
 type Request struct {
-	// Cluster is the name of the cluster, which need not exist unless CheckSigner is set. Empty: all clusters, for the
-	// permissions boundary.
+	// Cluster is the name of the cluster, which need not exist unless Manifests is CheckedManifests.
 	Cluster string
 	// Account is the AWS account, 12 digits. Empty: that of the caller's credentials.
 	Account string
 	// ReadOnly limits the policies to what a plan needs.
 	ReadOnly bool
-	// CheckSigner requires that the manifests are signed with the key of the cluster's own Kubernetes CA, and that they are
-	// not older than those that were applied last. It opens that key. Otherwise they need to be those that somebody
-	// signed, if they are signed at all, as for a plan of a reader.
-	CheckSigner bool
+	// Manifests says how the manifests of the cluster shape the policies.
+	Manifests Manifests
 }
+
+// Manifests says how the manifests of a cluster shape policies. Who writes manifests, or to the bucket of the state, chooses
+// what they name.
+type Manifests int
+
+const (
+	// LimitedManifests must be signed, as for a plan of a reader, and what they name outside of the cluster is left out.
+	LimitedManifests Manifests = iota
+	// CheckedManifests must be signed with the key of the cluster's own Kubernetes CA, which is opened, and must not be older
+	// than those that were applied last.
+	CheckedManifests
+	// AnyManifests need to be those that somebody signed, if they are signed at all. They are for policies that nobody attaches.
+	AnyManifests
+	// NoManifests are read.
+	NoManifests
+)

@@ -177,11 +177,11 @@ func checkPermissions(ctx context.Context, session *cluster.Session) (fs diag.Fi
 		return nil // the account's root
 	}
 
-	in, err := permissions.BuildInput(
+	in, _, err := permissions.BuildInput(
 		ctx,
 		session.Env,
 		session.Config,
-		permissions.Request{Cluster: session.Name},
+		permissions.Request{Cluster: session.Name, Manifests: permissions.AnyManifests},
 	)
 	if err != nil {
 		return cannot(err)
@@ -196,7 +196,8 @@ func checkPermissions(ctx context.Context, session *cluster.Session) (fs diag.Fi
 		fs.Errorf(
 			"aws: permissions",
 			d,
-			"attach the policies of: slipway iam operator-policy "+session.Name,
+			"attach the policies of: slipway iam operator-policy "+session.Name+
+				"; for what its manifests name outside of the cluster with --allow-existing",
 			"is not allowed to %s",
 			principal,
 		)

@@ -43,7 +43,7 @@ func TestFunctionPolicyIsEnough(t *testing.T) {
 	b.must(who{}, 0, "state", "init", "--yes")
 	b.create(who{}, "demo")
 	b.edit(who{}, "demo", "discovery: Tags", "discovery: DNS")
-	docs := b.policies("demo")
+	docs := b.policies("demo", "--allow-existing")
 	op := b.user("operator", docs)
 	b.must(op, 0, "apply", "demo", "--yes")
 	b.must(op, 0, "plan", "demo")

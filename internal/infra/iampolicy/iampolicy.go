@@ -69,6 +69,8 @@ type Input struct {
 	DNSNames []string
 	// HostedZones lists the ids of existing zones of these names. Empty: Slipway creates the zone.
 	HostedZones []string
+	// CreatesZones is true if Slipway creates hosted zones for the cluster.
+	CreatesZones bool
 	// Issuer is the issuer of service-account tokens, an https URL, if the cluster is an OpenID Connect provider in IAM.
 	// Empty: it is none.
 	Issuer string

@@ -8,9 +8,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/oidcdiscovery"
 )
 
-// providerARN returns the ARN of the OpenID Connect provider of the cluster's issuer.
-func (s policyBuilder) providerARN() string {
-	return "arn:" + s.Partition + ":iam::" + s.Account + ":oidc-provider/" + strings.TrimPrefix(s.Issuer, "https://")
+// ProviderARN returns the ARN of the OpenID Connect provider of the cluster's issuer.
+func ProviderARN(in Input) string {
+	return "arn:" + in.Partition + ":iam::" + in.Account + ":oidc-provider/" + strings.TrimPrefix(in.Issuer, "https://")
 }
 
 // issuerObjectARNs returns the ARNs of the documents of the issuer.
@@ -27,7 +27,7 @@ func (s policyBuilder) issuerReadStatements() []Statement {
 
 	return []Statement{
 		newStatement("ListProviders", qualifyActions("iam", "ListOpenIDConnectProviders"), []string{"*"}, nil),
-		newStatement("ReadProvider", qualifyActions("iam", "GetOpenIDConnectProvider"), []string{s.providerARN()}, nil),
+		newStatement("ReadProvider", qualifyActions("iam", "GetOpenIDConnectProvider"), []string{ProviderARN(s.Input)}, nil),
 		newStatement("ReadIssuer", qualifyActions("s3", "GetObject"), s.issuerObjectARNs(), nil),
 		newStatement(
 			"ListIssuer",
@@ -55,7 +55,7 @@ func (s policyBuilder) issuerStatements() []Statement {
 				"DeleteOpenIDConnectProvider", "RemoveClientIDFromOpenIDConnectProvider", "TagOpenIDConnectProvider",
 				"UntagOpenIDConnectProvider",
 			),
-			[]string{s.providerARN()},
+			[]string{ProviderARN(s.Input)},
 			nil,
 		),
 		newStatement("PublishIssuer", qualifyActions("s3", "DeleteObject", "PutObject"), s.issuerObjectARNs(), nil),

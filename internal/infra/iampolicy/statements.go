@@ -77,7 +77,7 @@ func (s policyBuilder) conditionalReadStatements() []Statement {
 		)
 	}
 
-	if len(s.DNSNames) > 0 || s.Function != "" {
+	if len(s.DNSNames) > 0 || s.CreatesZones {
 		out = append(
 			out,
 			newStatement(
@@ -169,7 +169,7 @@ func (s policyBuilder) networkStatements() []Statement {
 // endpointStatements allows what EC2 asks Route 53 for when an endpoint gets private DNS names. The hosted zone is of AWS, and
 // has no known ARN. A cluster whose zone Slipway creates has the right by [policyBuilder.dnsStatements].
 func (s policyBuilder) endpointStatements() []Statement {
-	if !s.InterfaceEndpoints || s.createsZone() {
+	if !s.InterfaceEndpoints || s.CreatesZones {
 		return nil
 	}
 
@@ -228,16 +228,11 @@ func (s policyBuilder) hostedZoneARN(id string) string {
 	return "arn:" + s.Partition + ":route53:::hostedzone/" + id
 }
 
-// createsZone reports whether Slipway creates a hosted zone.
-func (s policyBuilder) createsZone() bool {
-	return s.Function != "" || len(s.DNSNames) > 0 && len(s.HostedZones) == 0
-}
-
 // dnsStatements allows changing the records of the cluster's DNS names. IAM has no condition on tags of
 // hosted zones, so an operator who may create a zone may also delete any empty zone.
 func (s policyBuilder) dnsStatements() []Statement {
 	var out []Statement
-	if s.createsZone() {
+	if s.CreatesZones {
 		out = append(
 			out,
 			newStatement("CreateZone", qualifyActions("route53", "CreateHostedZone"), []string{"*"}, nil),

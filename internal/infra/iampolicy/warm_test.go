@@ -54,7 +54,7 @@ func TestEndpointNamesAreAllowed(t *testing.T) {
 	} {
 		in := iampolicy.Input{
 			Partition: "aws", Region: "us-east-1", Account: "123456789012", Cluster: "demo", RolePath: "/r/", KeyAlias: "alias/a",
-			InterfaceEndpoints: c.endpoints, DNSNames: c.names, HostedZones: c.zones,
+			InterfaceEndpoints: c.endpoints, DNSNames: c.names, HostedZones: c.zones, CreatesZones: len(c.names) > len(c.zones),
 		}
 		got := 0
 		for _, p := range iampolicy.BuildPolicies(in) {

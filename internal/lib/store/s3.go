@@ -26,6 +26,9 @@ import (
 // concurrent write of the same object (409).
 const maxConditionalAttempts = 5
 
+// maxObjectBytes is the size of the largest object that is read. The largest that Slipway writes are its agents.
+const maxObjectBytes = 128 << 20
+
 // S3API are the calls of S3 that an S3Store makes.
 type S3API interface {
 	GetObject(context.Context, *s3.GetObjectInput, ...func(*s3.Options)) (*s3.GetObjectOutput, error)
@@ -82,12 +85,38 @@ func (s *S3Store) Get(ctx context.Context, key string) (Object, error) {
 	}
 
 	defer func() { _ = out.Body.Close() }()
-	body, err := io.ReadAll(out.Body)
+	body, err := readObject(out)
 	if err != nil {
 		return Object{}, s.wrapError("read", key, err)
 	}
 
 	return Object{Key: key, Body: body, ETag: aws.ToString(out.ETag)}, nil
+}
+
+// readObject reads an object into memory. Whoever can write to the bucket chooses its length.
+func readObject(out *s3.GetObjectOutput) ([]byte, error) {
+	length := aws.ToInt64(out.ContentLength)
+	if length > maxObjectBytes {
+		return nil, newBigObjectError()
+	}
+
+	body, err := io.ReadAll(io.LimitReader(out.Body, maxObjectBytes+1))
+	if err != nil {
+		return nil, err
+	}
+
+	if len(body) > maxObjectBytes {
+		return nil, newBigObjectError()
+	}
+
+	return body, nil
+}
+
+func newBigObjectError() error {
+	return diag.WithHint(
+		fmt.Errorf("the object has more than %d MiB, which no object of Slipway has", maxObjectBytes>>20),
+		"find out who wrote it, and restore the earlier version",
+	)
 }
 
 // confirmMissing returns [ErrNotFound] instead of denied if S3 refused to read an object that does not exist: it does so
