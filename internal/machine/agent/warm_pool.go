@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/machine/kube"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
@@ -46,12 +47,19 @@ type warmPool struct{ agent *Agent }
 
 func warmPoolOf(a *Agent) warmPool { return warmPool{a} }
 
+// hasJoined reports whether the machine has joined the cluster since it booted: its certificates are on a tmpfs. Its kubelet
+// may run pods. If it is in a warm pool, it returns there, and the agent must drain it: see terminationWatch.
+func (w warmPool) hasJoined() bool {
+	return w.agent.Root.Exists(kube.PKIDir + "/kubelet-client.crt")
+}
+
 // prepare prepares everything that needs no cluster. A machine in a warm pool also starts
 // containerd and pulls the images of every node, so that it has them when it is taken from the
-// pool. Auto Scaling gets heartbeats meanwhile.
+// pool. Auto Scaling gets heartbeats meanwhile. A machine that has joined already needs neither.
 func (w warmPool) prepare(ctx context.Context) error {
 	a := w.agent
-	if a.doc.HasWarmPool() {
+	joined := w.hasJoined()
+	if a.doc.HasWarmPool() && !joined {
 		beating, stop := context.WithCancel(ctx)
 		ended := make(chan struct{})
 		go func() {
@@ -69,7 +77,7 @@ func (w warmPool) prepare(ctx context.Context) error {
 		return err
 	}
 
-	if err := a.prepareHost(ctx); err != nil {
+	if err := a.prepareHost(ctx); err != nil || joined {
 		return err
 	}
 
@@ -148,8 +156,13 @@ func waitForContainerd(ctx context.Context, a *Agent) error {
 
 // check returns a notReadyError while the instance is in a warm pool. It is prepared, but must not
 // join the cluster before its Auto Scaling group puts it in service. Auto Scaling may stop it from
-// now on, or put it in service.
+// now on, or put it in service. A machine that has joined goes on, so that a restart of its agent does not keep its
+// pods from being evicted before it returns to the pool.
 func (w warmPool) check(ctx context.Context) error {
+	if w.hasJoined() {
+		return nil
+	}
+
 	target, err := readMetadataValue(ctx, w.agent.Metadata, targetStatePath)
 	if err != nil || target == "" { // empty: the instance is not in an Auto Scaling group
 		return err
