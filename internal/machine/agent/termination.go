@@ -33,6 +33,11 @@ const (
 	// unreachableLimit is how long a terminating machine waits for an API that does not answer: nothing can be
 	// evicted then.
 	unreachableLimit = 2 * time.Minute
+	// drainCallInterval is the time between two tries to complete the hook.
+	drainCallInterval = 5 * time.Second
+	// drainCalls limits the tries in which Auto Scaling did not wait for the machine. They take longer than the hook's
+	// timeout.
+	drainCalls = 15
 	// beatInterval is the time between two heartbeats: a third of the hook's timeout.
 	beatInterval = 20 * time.Second
 	// spotReserve is left of a spot notice for the kubelet to stop the pods that stay.
@@ -41,6 +46,11 @@ const (
 	// any. AWS deregisters a target from a load balancer within some seconds.
 	balancerDelay = 30 * time.Second
 )
+
+// drainPatience is how often the agent tries to complete the termination hook.
+func drainPatience() hookPatience {
+	return hookPatience{interval: drainCallInterval, calls: drainCalls}
+}
 
 // terminationMetadata is what instance metadata says about the end of the instance. The fields are empty without a
 // notice.
@@ -61,10 +71,10 @@ type terminationNotice struct {
 	reason string
 	// deadline is when AWS ends the machine in any case; zero if Auto Scaling waits for it.
 	deadline time.Time
-	// hook is set if Auto Scaling waits for the machine.
-	hook bool
-	// pool is the target lifecycle state of a machine that returns to its warm pool; empty for others.
-	pool string
+	// hook is the target lifecycle state if Auto Scaling waits for the machine; empty: it does not.
+	hook string
+	// pool is set if the machine returns to its warm pool.
+	pool bool
 }
 
 // noticeOf returns the notice in the metadata, or false if the machine continues. A rebalance recommendation is none: a
@@ -83,10 +93,13 @@ func noticeOf(m terminationMetadata) (terminationNotice, bool) {
 		reason = "Auto Scaling terminates the machine"
 	case strings.HasPrefix(m.target, warmedPrefix):
 		reason = "Auto Scaling returns the machine to its warm pool"
-		n.pool = m.target
+		n.pool = true
 	}
 
-	n.hook = reason != ""
+	if reason != "" {
+		n.hook = m.target
+	}
+
 	n.reason = cmp.Or(n.reason, reason)
 
 	return n, n.reason != ""
@@ -106,7 +119,7 @@ type terminationWatch struct {
 	leaveAt     time.Time // earliest end, because of load balancers
 	cordoned    bool
 	drained     bool
-	completed   bool
+	progress    hookProgress
 	told        string
 	recommended bool
 	resumed     bool // the node is known to be schedulable, as far as a drain of the agent goes
@@ -134,7 +147,7 @@ func (w *terminationWatch) run(ctx context.Context) error {
 		pause := terminationInterval
 		if ends, err := w.look(ctx); err != nil {
 			w.tell("termination: " + err.Error())
-		} else if ends && !w.completed {
+		} else if ends && !w.progress.isOver(w.progress.target, drainPatience()) {
 			pause = drainInterval
 		}
 
@@ -160,7 +173,7 @@ func (w *terminationWatch) look(ctx context.Context) (bool, error) {
 	}
 
 	n, ends := noticeOf(m)
-	if !n.hook { // the machine went into service before Auto Scaling waited for it
+	if n.hook == "" { // the machine went into service before Auto Scaling waited for it
 		if err := warmPoolOf(w.agent).continueLaunch(ctx, m.target); err != nil {
 			w.agent.Log.Warn("cannot complete the launch of this machine", slog.Any("error", err))
 		}
@@ -169,7 +182,7 @@ func (w *terminationWatch) look(ctx context.Context) (bool, error) {
 	switch {
 	case !ends:
 		return false, w.resume(ctx)
-	case w.completed:
+	case w.progress.isOver(n.hook, drainPatience()):
 		return true, nil
 	}
 
@@ -230,18 +243,27 @@ func (w *terminationWatch) step(ctx context.Context, n terminationNotice) error 
 		w.finishDrain(ctx, waiting)
 	}
 
-	if !n.hook {
+	if n.hook == "" {
 		return nil
 	}
 
-	if err := w.hook.complete(ctx); err != nil {
+	return w.completeHook(ctx, n)
+}
+
+// completeHook lets Auto Scaling continue with the machine. It tries again while Auto Scaling does not wait yet.
+func (w *terminationWatch) completeHook(ctx context.Context, n terminationNotice) error {
+	first, err := w.progress.complete(ctx, w.hook, hookTry{
+		target:   n.hook,
+		now:      w.agent.Now(),
+		patience: drainPatience(),
+	})
+	if err != nil || !first {
 		return err
 	}
 
-	w.completed = true
 	w.agent.Report.Done("terminate")
-	if n.pool != "" {
-		w.agent.Report.Running("warm", "in the warm pool, to be "+n.pool)
+	if n.pool {
+		w.agent.Report.Running("warm", "in the warm pool, to be "+n.hook)
 	}
 
 	return nil
@@ -306,7 +328,7 @@ func (w *terminationWatch) isOver(n terminationNotice) bool {
 // beat prolongs the hook if a heartbeat is due.
 func (w *terminationWatch) beat(ctx context.Context, n terminationNotice) {
 	now := w.agent.Now()
-	if !n.hook || now.Sub(w.started) < beatInterval || now.Sub(w.beatAt) < beatInterval {
+	if n.hook == "" || now.Sub(w.started) < beatInterval || now.Sub(w.beatAt) < beatInterval {
 		return
 	}
 

@@ -30,15 +30,9 @@ const (
 	launchCalls = 10
 )
 
-// launchProgress is what the agent remembers of the launch hook. Auto Scaling waits twice for a
-// machine of a warm pool: before it stops the machine, and before it puts the machine in service.
-// Metadata names a target state possibly before Auto Scaling waits, so one answer that nothing
-// waits is not enough.
-type launchProgress struct {
-	target    string    // target lifecycle state; the fields below are about it
-	calledAt  time.Time // of the last try
-	calls     int       // tries that Auto Scaling answered
-	completed bool      // Auto Scaling was waiting, and was told to continue
+// launchPatience is how often the agent tries to complete the launch hook.
+func launchPatience() hookPatience {
+	return hookPatience{interval: launchCallInterval, calls: launchCalls}
 }
 
 // warmPool prepares a worker that may be in a warm pool, and tells Auto Scaling when it is
@@ -192,24 +186,11 @@ func (w warmPool) continueLaunch(ctx context.Context, target string) error {
 		return nil
 	}
 
-	l := &a.launch
-	if l.target != target {
-		*l = launchProgress{target: target}
-	}
+	_, err := a.launch.complete(ctx, newLifecycleHook(a, node.LaunchHook), hookTry{
+		target:   target,
+		now:      a.Now(),
+		patience: launchPatience(),
+	})
 
-	now := a.Now()
-	if l.completed || l.calls >= launchCalls || now.Sub(l.calledAt) < launchCallInterval {
-		return nil
-	}
-
-	l.calledAt = now
-	completed, err := newLifecycleHook(a, node.LaunchHook).completeWaiting(ctx)
-	if err != nil {
-		return err
-	}
-
-	l.calls++
-	l.completed = completed
-
-	return nil
+	return err
 }

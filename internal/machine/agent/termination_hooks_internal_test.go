@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/machine/join"
+)
+
+// waitingGroup is an Auto Scaling group that waits for the termination hook of its machine at times.
+type waitingGroup struct {
+	waits            bool
+	calls, completed int
+	err              error
+	// deadlines are the times that heartbeats had.
+	deadlines []time.Duration
+}
+
+func (g *waitingGroup) SendLifecycle(ctx context.Context, action join.LifecycleAction) (bool, error) {
+	if action.Kind == join.LifecycleHeartbeat {
+		deadline, _ := ctx.Deadline()
+		g.deadlines = append(g.deadlines, time.Until(deadline))
+		return g.waits, g.err
+	}
+	if action.Hook != "slipway-drain" {
+		return false, nil
+	}
+	g.calls++
+	if g.err != nil || !g.waits {
+		return false, g.err
+	}
+	g.waits = false
+	g.completed++
+	return true, nil
+}
+
+// lookFor lets a watch look once a second.
+func (m *endingMachine) lookFor(w *terminationWatch, d time.Duration) {
+	for end := m.now.Add(d); m.now.Before(end); m.now = m.now.Add(time.Second) {
+		_, _ = w.look(m.t.Context())
+	}
+}
+
+// TestSecondHookIsCompleted: Auto Scaling can wait for the same machine again, for another target state.
+func TestSecondHookIsCompleted(t *testing.T) {
+	for _, states := range [][]string{
+		{"Warmed:Stopped", "Warmed:Terminated"}, // the pool was deleted before the machine was stopped
+		{"Warmed:Stopped", "Terminated"},
+		{"Warmed:Stopped", "InService", "Warmed:Stopped", "Terminated"},
+	} {
+		m := newEndingMachine(t)
+		group := &waitingGroup{}
+		w := m.start()
+		w.agent.doc = warmDocument()
+		w.hook.sender = group
+		want := 0
+		for _, state := range states {
+			m.meta[targetStateKey] = state
+			if group.waits = state != "InService"; group.waits {
+				want++
+			}
+			m.lookFor(w, 20*time.Second)
+			if group.completed != want {
+				t.Errorf("%v: in %s: completed %d times, want %d", states, state, group.completed, want)
+			}
+		}
+		if len(m.pods) > 0 {
+			t.Errorf("%v: pods %v are left", states, m.pods)
+		}
+	}
+}
+
+// TestHookOfLaterWait: metadata is ahead of Auto Scaling, which waits for the machine only later. The agent does not ask forever.
+func TestHookOfLaterWait(t *testing.T) {
+	m := newEndingMachine(t)
+	group := &waitingGroup{}
+	w := m.start()
+	w.hook.sender = group
+	m.meta[targetStateKey] = "Terminated"
+	m.lookFor(w, 30*time.Second)
+	group.waits = true
+	m.lookFor(w, 30*time.Second)
+	if group.completed != 1 {
+		t.Errorf("completed %d times with %d calls", group.completed, group.calls)
+	}
+
+	for _, control := range []bool{false, true} {
+		m = newEndingMachine(t)
+		group = &waitingGroup{}
+		w = m.start()
+		w.hook.sender = group
+		if control {
+			w.hook.sender = nil
+		}
+		m.meta[targetStateKey] = "Terminated"
+		m.lookFor(w, time.Hour)
+		calls := group.calls
+		m.lookFor(w, time.Hour)
+		if calls > 20 || group.calls != calls || (calls == 0) != control || w.agent.Report.last.State != stateDone {
+			t.Errorf("nothing waits, no hook %t: %d calls, then %d, report %+v", control, calls, group.calls, w.agent.Report.last)
+		}
+	}
+
+	m = newEndingMachine(t)
+	group = &waitingGroup{err: errors.New("no route")}
+	w = m.start()
+	w.hook.sender = group
+	m.meta[targetStateKey] = "Terminated"
+	m.lookFor(w, 10*time.Minute)
+	group.err = nil
+	group.waits = true
+	m.lookFor(w, 10*time.Second)
+	if group.completed != 1 {
+		t.Errorf("after errors: completed %d times with %d calls", group.completed, group.calls)
+	}
+}
