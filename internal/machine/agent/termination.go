@@ -40,6 +40,11 @@ const (
 	drainCalls = 15
 	// beatInterval is the time between two heartbeats: a third of the hook's timeout.
 	beatInterval = 20 * time.Second
+	// beatTimeout is how long a heartbeat may take, so that a control plane that does not answer leaves time for the rest
+	// of a look. The next heartbeat comes before the hook's timeout.
+	beatTimeout = 4 * time.Second
+	// lookTimeout is how long a look may take.
+	lookTimeout = 20 * time.Second
 	// spotReserve is left of a spot notice for the kubelet to stop the pods that stay.
 	spotReserve = 15 * time.Second
 	// balancerDelay is how long controllers have to take a node out of the load balancers of Services, if there are
@@ -159,7 +164,7 @@ func (w *terminationWatch) run(ctx context.Context) error {
 
 // look reads the metadata, and does one step of the drain if the machine ends.
 func (w *terminationWatch) look(ctx context.Context) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	m, err := w.readMetadata(ctx)
 	if err != nil {
@@ -333,6 +338,8 @@ func (w *terminationWatch) beat(ctx context.Context, n terminationNotice) {
 	}
 
 	w.beatAt = now
+	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
+	defer cancel()
 	if err := w.hook.beat(ctx); err != nil {
 		w.agent.Log.Warn("cannot send a heartbeat to Auto Scaling", slog.Any("error", err))
 	}

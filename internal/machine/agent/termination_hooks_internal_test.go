@@ -118,3 +118,22 @@ func TestHookOfLaterWait(t *testing.T) {
 		t.Errorf("after errors: completed %d times with %d calls", group.completed, group.calls)
 	}
 }
+
+// TestHeartbeatHoldsNoDrainUp: a control plane that does not answer leaves most of a look to the evictions.
+func TestHeartbeatHoldsNoDrainUp(t *testing.T) {
+	m := newEndingMachine(t)
+	m.pods["web-2"] = 1 << 30
+	group := &waitingGroup{waits: true}
+	w := m.start()
+	w.hook.sender = group
+	m.meta[targetStateKey] = "Terminated"
+	m.lookFor(w, time.Minute)
+	if len(group.deadlines) < 2 {
+		t.Fatalf("%d heartbeats in a minute", len(group.deadlines))
+	}
+	for _, d := range group.deadlines {
+		if d > 5*time.Second {
+			t.Errorf("a heartbeat may take %s", d)
+		}
+	}
+}
