@@ -26,6 +26,8 @@ const (
 	// terminationInterval is the time between two looks at the instance metadata. It costs one request to the
 	// hypervisor. AWS recommends 5 s for spot notices.
 	terminationInterval = 2 * time.Second
+	// terminationTask is the name of this task in reports.
+	terminationTask = "termination"
 	// drainInterval is the time between two tries to evict the pods that are left.
 	drainInterval = time.Second
 	// drainLimit is how long a terminating machine waits for its pods. Then it ends with the pods that are left.
@@ -125,6 +127,8 @@ type terminationWatch struct {
 	cordoned    bool
 	drained     bool
 	progress    hookProgress
+	ending      bool         // as the metadata said last
+	failures    taskFailures // of looks at a machine that does not end
 	told        string
 	recommended bool
 	resumed     bool // the node is known to be schedulable, as far as a drain of the agent goes
@@ -150,9 +154,12 @@ func newTerminationWatch(a *Agent) *terminationWatch {
 func (w *terminationWatch) run(ctx context.Context) error {
 	for {
 		pause := terminationInterval
-		if ends, err := w.look(ctx); err != nil {
-			w.tell("termination: " + err.Error())
-		} else if ends && !w.progress.isOver(w.progress.target, drainPatience()) {
+		ends, err := w.look(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+
+		if w.note(ends, err); err == nil && ends && !w.progress.isOver(w.progress.target, drainPatience()) {
 			pause = drainInterval
 		}
 
@@ -162,13 +169,26 @@ func (w *terminationWatch) run(ctx context.Context) error {
 	}
 }
 
+// note reports how a look went. What fails on a machine that does not end is a failure of this task, and not the end of the
+// machine.
+func (w *terminationWatch) note(ends bool, err error) {
+	switch {
+	case err == nil:
+		w.failures.clear(w.agent, terminationTask)
+	case ends:
+		w.tell("termination: " + err.Error())
+	default:
+		w.failures.note(w.agent, terminationTask, err)
+	}
+}
+
 // look reads the metadata, and does one step of the drain if the machine ends.
 func (w *terminationWatch) look(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	m, err := w.readMetadata(ctx)
 	if err != nil {
-		return false, err
+		return w.ending, err
 	}
 
 	if m.rebalance && !w.recommended {
@@ -178,6 +198,7 @@ func (w *terminationWatch) look(ctx context.Context) (bool, error) {
 	}
 
 	n, ends := noticeOf(m)
+	w.ending = ends
 	if n.hook == "" { // the machine went into service before Auto Scaling waited for it
 		if err := warmPoolOf(w.agent).continueLaunch(ctx, m.target); err != nil {
 			w.agent.Log.Warn("cannot complete the launch of this machine", slog.Any("error", err))
@@ -205,7 +226,7 @@ func (w *terminationWatch) resume(ctx context.Context) error {
 
 	_, keepsLabel := w.agent.doc.NodeLabels[excludeLabel]
 	if err := w.drain.uncordon(ctx, keepsLabel); err != nil {
-		return err
+		return fmt.Errorf("make this node schedulable again: %w", err)
 	}
 
 	*w = terminationWatch{

@@ -3,12 +3,16 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/machine/join"
+	"github.com/slipway-k8s/slipway/internal/machine/report"
 )
 
 // waitingGroup is an Auto Scaling group that waits for the termination hook of its machine at times.
@@ -135,5 +139,51 @@ func TestHeartbeatHoldsNoDrainUp(t *testing.T) {
 		if d > 5*time.Second {
 			t.Errorf("a heartbeat may take %s", d)
 		}
+	}
+}
+
+// TestFailuresOfAHealthyNode: what fails on a machine that does not end is not reported as its end.
+func TestFailuresOfAHealthyNode(t *testing.T) {
+	m := newEndingMachine(t)
+	w := m.start()
+	w.agent.doc = warmDocument()
+	var log bytes.Buffer
+	w.agent.Log = slog.New(slog.NewTextHandler(&log, nil))
+	runFor := func(d time.Duration) {
+		end := m.now.Add(d)
+		w.agent.Wait = func(_ context.Context, d time.Duration) error {
+			if m.now = m.now.Add(d); m.now.After(end) {
+				return context.Canceled
+			}
+			return nil
+		}
+		_ = w.run(t.Context())
+	}
+
+	m.down = true // the Node cannot be made schedulable
+	runFor(time.Minute)
+	conditions := w.agent.conditions.Conditions()
+	if len(conditions) != 1 || conditions[0].Component != report.Task("termination") || !strings.Contains(conditions[0].Cause, "schedulable") {
+		t.Errorf("conditions %+v", conditions)
+	}
+	if last := w.agent.Report.last; last.Stage == "terminate" || strings.Contains(log.String(), "this machine ends") {
+		t.Errorf("report %+v, log:\n%s", last, log.String())
+	}
+	if n := strings.Count(log.String(), "level=WARN"); n != 1 {
+		t.Errorf("%d warnings in\n%s", n, log.String())
+	}
+
+	m.down = false
+	runFor(10 * time.Second)
+	if got := w.agent.conditions.Conditions(); len(got) > 0 || !w.resumed {
+		t.Errorf("conditions %+v, schedulable %t", got, w.resumed)
+	}
+
+	group := &waitingGroup{err: errors.New("no route")}
+	w.hook.sender = group
+	m.meta[targetStateKey] = "Terminated"
+	runFor(time.Minute)
+	if last := w.agent.Report.last; last.Stage != "terminate" || !strings.Contains(last.Error, "no route") {
+		t.Errorf("the end: report %+v", last)
 	}
 }
