@@ -81,7 +81,7 @@ type Agent struct {
 	doc      node.Document
 	instance Instance
 	// launch is how far the launch of this machine is. It is used by one task at a time.
-	launch launchProgress
+	launch hookProgress
 	bundle pki.Bundle
 	// former are the keys of other clusters whose backup was restored; nil until the agent has read its secrets.
 	former *formerKeys

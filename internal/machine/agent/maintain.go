@@ -92,8 +92,7 @@ func (a *Agent) runPeriodicTasks(ctx context.Context) error {
 // exponential backoff from 1 second up to the interval, and after a step without growing. Repeated failures with the same message
 // are logged once.
 func (task periodicTask) repeat(ctx context.Context, a *Agent, timeout time.Duration) error {
-	lastError := ""
-	failures := 0
+	var failures taskFailures
 	backoff := time.Second
 	for {
 		runCtx, cancel := context.WithTimeout(ctx, timeout)
@@ -107,9 +106,7 @@ func (task periodicTask) repeat(ctx context.Context, a *Agent, timeout time.Dura
 
 		switch {
 		case err == nil, errors.As(err, &again):
-			lastError = ""
-			failures = 0
-			a.conditions.Clear(report.Task(task.name))
+			failures.clear(a, task.name)
 			backoff = time.Second
 			pause = min(again.after, task.interval)
 
@@ -118,20 +115,40 @@ func (task periodicTask) repeat(ctx context.Context, a *Agent, timeout time.Dura
 			pause = progressPause
 
 		case errors.As(err, &notReady), ctx.Err() != nil:
-		case err.Error() == lastError:
-			failures++
-			a.reportFailingTask(task.name, failures, err)
-
 		default:
-			failures = 1
-			lastError = err.Error()
-			a.Log.Warn("task failed; will retry", slog.String("task", task.name), slog.Any("error", err))
+			failures.note(a, task.name, err)
 		}
 
 		if err := a.Wait(ctx, pause); err != nil {
 			return err
 		}
 	}
+}
+
+// taskFailures are the failures of a task with the same message, in a row. The zero value is ready to use.
+type taskFailures struct {
+	message string
+	count   int
+}
+
+// note logs a failure if it is not the same as the last one, and reports one that is repeated.
+func (f *taskFailures) note(a *Agent, task string, err error) {
+	if err.Error() == f.message {
+		f.count++
+		a.reportFailingTask(task, f.count, err)
+
+		return
+	}
+
+	f.message = err.Error()
+	f.count = 1
+	a.Log.Warn("task failed; will retry", slog.String("task", task), slog.Any("error", err))
+}
+
+// clear forgets the failures after a success.
+func (f *taskFailures) clear(a *Agent, task string) {
+	*f = taskFailures{}
+	a.conditions.Clear(report.Task(task))
 }
 
 // reportFailingTask sets a condition for a task that failed repeatedly: one failure is usual while other

@@ -41,14 +41,8 @@ func newLifecycleHook(a *Agent, name string) lifecycleHook {
 	return lifecycleHook{a.newJoinClient(), name}
 }
 
-// complete lets Auto Scaling continue with the machine. It succeeds if nothing waits for the machine any more.
-func (h lifecycleHook) complete(ctx context.Context) error {
-	_, err := h.completeWaiting(ctx)
-
-	return err
-}
-
-// completeWaiting is complete, and reports whether Auto Scaling was waiting.
+// completeWaiting lets Auto Scaling continue with the machine, and reports whether it was waiting. It succeeds also if nothing
+// waits for the machine any more.
 func (h lifecycleHook) completeWaiting(ctx context.Context) (bool, error) {
 	return h.send(ctx, join.LifecycleComplete)
 }

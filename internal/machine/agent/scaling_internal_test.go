@@ -46,18 +46,18 @@ func TestControlPlaneSpeaksForWorkers(t *testing.T) {
 	}
 
 	group.err = errors.New("no route to host")
-	if err := hook.complete(t.Context()); err == nil || strings.Contains(err.Error(), "no route") {
+	if _, err := hook.completeWaiting(t.Context()); err == nil || strings.Contains(err.Error(), "no route") {
 		t.Errorf("an error of the control plane: %v", err)
 	}
 
 	_ = server.Close()
-	if err := hook.complete(t.Context()); err == nil {
+	if _, err := hook.completeWaiting(t.Context()); err == nil {
 		t.Error("no error without a control plane")
 	}
 
 	calls := group.calls
 	a.doc.Role = v1alpha1.RoleControlPlane
-	if err := newLifecycleHook(a, node.TerminationHook).complete(t.Context()); err != nil || group.calls != calls {
+	if _, err := newLifecycleHook(a, node.TerminationHook).completeWaiting(t.Context()); err != nil || group.calls != calls {
 		t.Errorf("a machine of the control plane, for which nothing waits: %v", err)
 	}
 }

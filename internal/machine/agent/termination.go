@@ -26,6 +26,8 @@ const (
 	// terminationInterval is the time between two looks at the instance metadata. It costs one request to the
 	// hypervisor. AWS recommends 5 s for spot notices.
 	terminationInterval = 2 * time.Second
+	// terminationTask is the name of this task in reports.
+	terminationTask = "termination"
 	// drainInterval is the time between two tries to evict the pods that are left.
 	drainInterval = time.Second
 	// drainLimit is how long a terminating machine waits for its pods. Then it ends with the pods that are left.
@@ -33,14 +35,29 @@ const (
 	// unreachableLimit is how long a terminating machine waits for an API that does not answer: nothing can be
 	// evicted then.
 	unreachableLimit = 2 * time.Minute
+	// drainCallInterval is the time between two tries to complete the hook.
+	drainCallInterval = 5 * time.Second
+	// drainCalls limits the tries in which Auto Scaling did not wait for the machine. They take longer than the hook's
+	// timeout.
+	drainCalls = 15
 	// beatInterval is the time between two heartbeats: a third of the hook's timeout.
 	beatInterval = 20 * time.Second
+	// beatTimeout is how long a heartbeat may take, so that a control plane that does not answer leaves time for the rest
+	// of a look. The next heartbeat comes before the hook's timeout.
+	beatTimeout = 4 * time.Second
+	// lookTimeout is how long a look may take.
+	lookTimeout = 20 * time.Second
 	// spotReserve is left of a spot notice for the kubelet to stop the pods that stay.
 	spotReserve = 15 * time.Second
 	// balancerDelay is how long controllers have to take a node out of the load balancers of Services, if there are
 	// any. AWS deregisters a target from a load balancer within some seconds.
 	balancerDelay = 30 * time.Second
 )
+
+// drainPatience is how often the agent tries to complete the termination hook.
+func drainPatience() hookPatience {
+	return hookPatience{interval: drainCallInterval, calls: drainCalls}
+}
 
 // terminationMetadata is what instance metadata says about the end of the instance. The fields are empty without a
 // notice.
@@ -61,10 +78,10 @@ type terminationNotice struct {
 	reason string
 	// deadline is when AWS ends the machine in any case; zero if Auto Scaling waits for it.
 	deadline time.Time
-	// hook is set if Auto Scaling waits for the machine.
-	hook bool
-	// pool is the target lifecycle state of a machine that returns to its warm pool; empty for others.
-	pool string
+	// hook is the target lifecycle state if Auto Scaling waits for the machine; empty: it does not.
+	hook string
+	// pool is set if the machine returns to its warm pool.
+	pool bool
 }
 
 // noticeOf returns the notice in the metadata, or false if the machine continues. A rebalance recommendation is none: a
@@ -83,10 +100,13 @@ func noticeOf(m terminationMetadata) (terminationNotice, bool) {
 		reason = "Auto Scaling terminates the machine"
 	case strings.HasPrefix(m.target, warmedPrefix):
 		reason = "Auto Scaling returns the machine to its warm pool"
-		n.pool = m.target
+		n.pool = true
 	}
 
-	n.hook = reason != ""
+	if reason != "" {
+		n.hook = m.target
+	}
+
 	n.reason = cmp.Or(n.reason, reason)
 
 	return n, n.reason != ""
@@ -106,7 +126,9 @@ type terminationWatch struct {
 	leaveAt     time.Time // earliest end, because of load balancers
 	cordoned    bool
 	drained     bool
-	completed   bool
+	progress    hookProgress
+	ending      bool         // as the metadata said last
+	failures    taskFailures // of looks at a machine that does not end
 	told        string
 	recommended bool
 	resumed     bool // the node is known to be schedulable, as far as a drain of the agent goes
@@ -132,9 +154,12 @@ func newTerminationWatch(a *Agent) *terminationWatch {
 func (w *terminationWatch) run(ctx context.Context) error {
 	for {
 		pause := terminationInterval
-		if ends, err := w.look(ctx); err != nil {
-			w.tell("termination: " + err.Error())
-		} else if ends && !w.completed {
+		ends, err := w.look(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+
+		if w.note(ends, err); err == nil && ends && !w.progress.isOver(w.progress.target, drainPatience()) {
 			pause = drainInterval
 		}
 
@@ -144,13 +169,26 @@ func (w *terminationWatch) run(ctx context.Context) error {
 	}
 }
 
+// note reports how a look went. What fails on a machine that does not end is a failure of this task, and not the end of the
+// machine.
+func (w *terminationWatch) note(ends bool, err error) {
+	switch {
+	case err == nil:
+		w.failures.clear(w.agent, terminationTask)
+	case ends:
+		w.tell("termination: " + err.Error())
+	default:
+		w.failures.note(w.agent, terminationTask, err)
+	}
+}
+
 // look reads the metadata, and does one step of the drain if the machine ends.
 func (w *terminationWatch) look(ctx context.Context) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	m, err := w.readMetadata(ctx)
 	if err != nil {
-		return false, err
+		return w.ending, err
 	}
 
 	if m.rebalance && !w.recommended {
@@ -160,7 +198,8 @@ func (w *terminationWatch) look(ctx context.Context) (bool, error) {
 	}
 
 	n, ends := noticeOf(m)
-	if !n.hook { // the machine went into service before Auto Scaling waited for it
+	w.ending = ends
+	if n.hook == "" { // the machine went into service before Auto Scaling waited for it
 		if err := warmPoolOf(w.agent).continueLaunch(ctx, m.target); err != nil {
 			w.agent.Log.Warn("cannot complete the launch of this machine", slog.Any("error", err))
 		}
@@ -169,7 +208,7 @@ func (w *terminationWatch) look(ctx context.Context) (bool, error) {
 	switch {
 	case !ends:
 		return false, w.resume(ctx)
-	case w.completed:
+	case w.progress.isOver(n.hook, drainPatience()):
 		return true, nil
 	}
 
@@ -187,7 +226,7 @@ func (w *terminationWatch) resume(ctx context.Context) error {
 
 	_, keepsLabel := w.agent.doc.NodeLabels[excludeLabel]
 	if err := w.drain.uncordon(ctx, keepsLabel); err != nil {
-		return err
+		return fmt.Errorf("make this node schedulable again: %w", err)
 	}
 
 	*w = terminationWatch{
@@ -230,18 +269,27 @@ func (w *terminationWatch) step(ctx context.Context, n terminationNotice) error 
 		w.finishDrain(ctx, waiting)
 	}
 
-	if !n.hook {
+	if n.hook == "" {
 		return nil
 	}
 
-	if err := w.hook.complete(ctx); err != nil {
+	return w.completeHook(ctx, n)
+}
+
+// completeHook lets Auto Scaling continue with the machine. It tries again while Auto Scaling does not wait yet.
+func (w *terminationWatch) completeHook(ctx context.Context, n terminationNotice) error {
+	first, err := w.progress.complete(ctx, w.hook, hookTry{
+		target:   n.hook,
+		now:      w.agent.Now(),
+		patience: drainPatience(),
+	})
+	if err != nil || !first {
 		return err
 	}
 
-	w.completed = true
 	w.agent.Report.Done("terminate")
-	if n.pool != "" {
-		w.agent.Report.Running("warm", "in the warm pool, to be "+n.pool)
+	if n.pool {
+		w.agent.Report.Running("warm", "in the warm pool, to be "+n.hook)
 	}
 
 	return nil
@@ -306,11 +354,13 @@ func (w *terminationWatch) isOver(n terminationNotice) bool {
 // beat prolongs the hook if a heartbeat is due.
 func (w *terminationWatch) beat(ctx context.Context, n terminationNotice) {
 	now := w.agent.Now()
-	if !n.hook || now.Sub(w.started) < beatInterval || now.Sub(w.beatAt) < beatInterval {
+	if n.hook == "" || now.Sub(w.started) < beatInterval || now.Sub(w.beatAt) < beatInterval {
 		return
 	}
 
 	w.beatAt = now
+	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
+	defer cancel()
 	if err := w.hook.beat(ctx); err != nil {
 		w.agent.Log.Warn("cannot send a heartbeat to Auto Scaling", slog.Any("error", err))
 	}

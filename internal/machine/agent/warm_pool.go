@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/machine/kube"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
@@ -29,15 +30,9 @@ const (
 	launchCalls = 10
 )
 
-// launchProgress is what the agent remembers of the launch hook. Auto Scaling waits twice for a
-// machine of a warm pool: before it stops the machine, and before it puts the machine in service.
-// Metadata names a target state possibly before Auto Scaling waits, so one answer that nothing
-// waits is not enough.
-type launchProgress struct {
-	target    string    // target lifecycle state; the fields below are about it
-	calledAt  time.Time // of the last try
-	calls     int       // tries that Auto Scaling answered
-	completed bool      // Auto Scaling was waiting, and was told to continue
+// launchPatience is how often the agent tries to complete the launch hook.
+func launchPatience() hookPatience {
+	return hookPatience{interval: launchCallInterval, calls: launchCalls}
 }
 
 // warmPool prepares a worker that may be in a warm pool, and tells Auto Scaling when it is
@@ -46,12 +41,19 @@ type warmPool struct{ agent *Agent }
 
 func warmPoolOf(a *Agent) warmPool { return warmPool{a} }
 
+// hasJoined reports whether the machine has joined the cluster since it booted: its certificates are on a tmpfs. Its kubelet
+// may run pods. If it is in a warm pool, it returns there, and the agent must drain it: see terminationWatch.
+func (w warmPool) hasJoined() bool {
+	return w.agent.Root.Exists(kube.PKIDir + "/kubelet-client.crt")
+}
+
 // prepare prepares everything that needs no cluster. A machine in a warm pool also starts
 // containerd and pulls the images of every node, so that it has them when it is taken from the
-// pool. Auto Scaling gets heartbeats meanwhile.
+// pool. Auto Scaling gets heartbeats meanwhile. A machine that has joined already needs neither.
 func (w warmPool) prepare(ctx context.Context) error {
 	a := w.agent
-	if a.doc.HasWarmPool() {
+	joined := w.hasJoined()
+	if a.doc.HasWarmPool() && !joined {
 		beating, stop := context.WithCancel(ctx)
 		ended := make(chan struct{})
 		go func() {
@@ -69,7 +71,7 @@ func (w warmPool) prepare(ctx context.Context) error {
 		return err
 	}
 
-	if err := a.prepareHost(ctx); err != nil {
+	if err := a.prepareHost(ctx); err != nil || joined {
 		return err
 	}
 
@@ -148,8 +150,13 @@ func waitForContainerd(ctx context.Context, a *Agent) error {
 
 // check returns a notReadyError while the instance is in a warm pool. It is prepared, but must not
 // join the cluster before its Auto Scaling group puts it in service. Auto Scaling may stop it from
-// now on, or put it in service.
+// now on, or put it in service. A machine that has joined goes on, so that a restart of its agent does not keep its
+// pods from being evicted before it returns to the pool.
 func (w warmPool) check(ctx context.Context) error {
+	if w.hasJoined() {
+		return nil
+	}
+
 	target, err := readMetadataValue(ctx, w.agent.Metadata, targetStatePath)
 	if err != nil || target == "" { // empty: the instance is not in an Auto Scaling group
 		return err
@@ -179,24 +186,11 @@ func (w warmPool) continueLaunch(ctx context.Context, target string) error {
 		return nil
 	}
 
-	l := &a.launch
-	if l.target != target {
-		*l = launchProgress{target: target}
-	}
+	_, err := a.launch.complete(ctx, newLifecycleHook(a, node.LaunchHook), hookTry{
+		target:   target,
+		now:      a.Now(),
+		patience: launchPatience(),
+	})
 
-	now := a.Now()
-	if l.completed || l.calls >= launchCalls || now.Sub(l.calledAt) < launchCallInterval {
-		return nil
-	}
-
-	l.calledAt = now
-	completed, err := newLifecycleHook(a, node.LaunchHook).completeWaiting(ctx)
-	if err != nil {
-		return err
-	}
-
-	l.calls++
-	l.completed = completed
-
-	return nil
+	return err
 }

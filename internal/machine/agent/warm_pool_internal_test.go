@@ -94,7 +94,7 @@ type launchMachine struct {
 func newLaunchMachine(t *testing.T, state target) *launchMachine {
 	t.Helper()
 	m := &launchMachine{group: &launchGroup{t: t, waits: true}, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
-	m.Agent = &Agent{Metadata: state, Lifecycle: m.group, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return m.now }}
+	m.Agent = &Agent{Root: &HostFS{Dir: t.TempDir()}, Metadata: state, Lifecycle: m.group, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return m.now }}
 	m.Boot.Cluster = "demo"
 	m.Boot.Group = "workers"
 	m.instance = Instance{ID: "i-1"}
