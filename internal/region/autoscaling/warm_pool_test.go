@@ -269,3 +269,32 @@ func TestLifecycleActionsAreEvents(t *testing.T) {
 		}
 	}
 }
+
+// TestWarmInstanceThatDoesNotStart: an instance from the pool that EC2 cannot start, and that is stopped again, is replaced.
+func TestWarmInstanceThatDoesNotStart(t *testing.T) {
+	s := newStack(t)
+	s.createGroup(t, s.createTestNetwork(t.Context(), t), 0)
+	must[*as.PutWarmPoolOutput](t)(s.as.PutWarmPool(t.Context(), &as.PutWarmPoolInput{
+		AutoScalingGroupName: aws.String("nodes"), MinSize: aws.Int32(1), MaxGroupPreparedCapacity: aws.Int32(1),
+	}))
+	s.advanceClock(t)
+	s.advanceClock(t)
+	out := must[*as.DescribeWarmPoolOutput](t)(s.as.DescribeWarmPool(t.Context(), &as.DescribeWarmPoolInput{AutoScalingGroupName: aws.String("nodes")}))
+	first := *out.Instances[0].InstanceId
+	s.putHook(t, hookLaunching, "ABANDON") // it keeps the instance from serving before it is stopped
+	must[*as.SetDesiredCapacityOutput](t)(s.as.SetDesiredCapacity(t.Context(), &as.SetDesiredCapacityInput{
+		AutoScalingGroupName: aws.String("nodes"), DesiredCapacity: aws.Int32(1),
+	}))
+	s.advanceClock(t)
+	if state := s.states(t)[first]; state != "Pending:Wait" {
+		t.Fatalf("taken from the pool: %s", state)
+	}
+	if err := s.cloud.StopInstance(first); err != nil {
+		t.Fatal(err)
+	}
+	s.advanceClock(t)
+	s.advanceClock(t)
+	if machine := s.instanceState(t, first); machine != "terminated" || len(s.states(t)) != 2 || s.states(t)[first] != "Terminating" {
+		t.Errorf("the instance is %s, the group has %v", machine, s.states(t))
+	}
+}
