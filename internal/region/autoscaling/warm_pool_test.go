@@ -298,3 +298,32 @@ func TestWarmInstanceThatDoesNotStart(t *testing.T) {
 		t.Errorf("the instance is %s, the group has %v", machine, s.states(t))
 	}
 }
+
+// TestActivitiesAndPoolsHavePages: a client that asks for small pages of the activities of a group, or of its pool, gets all of them.
+func TestActivitiesAndPoolsHavePages(t *testing.T) {
+	s := newStack(t)
+	s.createGroup(t, s.createTestNetwork(t.Context(), t), 0)
+	must[*as.PutWarmPoolOutput](t)(s.as.PutWarmPool(t.Context(), &as.PutWarmPoolInput{
+		AutoScalingGroupName: aws.String("nodes"), MinSize: aws.Int32(2), MaxGroupPreparedCapacity: aws.Int32(2),
+	}))
+	s.advanceClock(t)
+	s.advanceClock(t)
+	activities, instances := map[string]bool{}, map[string]bool{}
+	pages := as.NewDescribeScalingActivitiesPaginator(s.as, &as.DescribeScalingActivitiesInput{AutoScalingGroupName: aws.String("nodes"), MaxRecords: aws.Int32(1)})
+	for pages.HasMorePages() {
+		out := must[*as.DescribeScalingActivitiesOutput](t)(pages.NextPage(t.Context()))
+		activities[*out.Activities[0].ActivityId] = len(out.Activities) == 1
+	}
+	pools := as.NewDescribeWarmPoolPaginator(s.as, &as.DescribeWarmPoolInput{AutoScalingGroupName: aws.String("nodes"), MaxRecords: aws.Int32(1)})
+	for pools.HasMorePages() {
+		out := must[*as.DescribeWarmPoolOutput](t)(pools.NextPage(t.Context()))
+		instances[*out.Instances[0].InstanceId] = len(out.Instances) == 1
+	}
+	if len(activities) != 2 || len(instances) != 2 {
+		t.Errorf("the pages have activities %v and instances %v, want two of each", activities, instances)
+	}
+	_, err := s.as.DescribeScalingActivities(t.Context(), &as.DescribeScalingActivitiesInput{NextToken: aws.String("x")})
+	if code(err) != "InvalidNextToken" {
+		t.Errorf("another token: %v", err)
+	}
+}
