@@ -120,7 +120,8 @@ func (v *volumeMaker) look(ctx context.Context, after time.Duration) string {
 	return "created volume " + id + ": " + step.Reason
 }
 
-// gather adds what EC2, the store and the other members know, and returns the key for the volume: see [keyOfVolumes].
+// gather adds what EC2, the store and the other members know, and returns the key for the volume:
+// see [keyOfVolumes].
 func (v *volumeMaker) gather(ctx context.Context, f *etcd.VolumeFacts) (string, error) {
 	m := v.member
 	if err := v.gatherLost(ctx, f); err != nil {
@@ -150,8 +151,9 @@ func (v *volumeMaker) gather(ctx context.Context, f *etcd.VolumeFacts) (string, 
 	return keyOfVolumes(others), nil
 }
 
-// keyOfVolumes returns the key of the encrypted volume of the slot with the lowest name, or "". It does not depend on the order of the
-// volumes: who repeats a request must send the same key, or EC2 refuses its token.
+// keyOfVolumes returns the key of the encrypted volume of the slot with the lowest name, or "". It
+// does not depend on the order of the volumes: who repeats a request must send the same key, or EC2
+// refuses its token.
 func keyOfVolumes(volumes []Volume) string {
 	encrypted := slices.DeleteFunc(volumes, func(v Volume) bool { return v.KMSKey == "" })
 	if len(encrypted) == 0 {
