@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -119,7 +120,8 @@ func (v *volumeMaker) look(ctx context.Context, after time.Duration) string {
 	return "created volume " + id + ": " + step.Reason
 }
 
-// gather adds what EC2, the store and the other members know, and returns the key of the other slots' volumes.
+// gather adds what EC2, the store and the other members know, and returns the key for the volume:
+// see [keyOfVolumes].
 func (v *volumeMaker) gather(ctx context.Context, f *etcd.VolumeFacts) (string, error) {
 	m := v.member
 	if err := v.gatherLost(ctx, f); err != nil {
@@ -131,12 +133,12 @@ func (v *volumeMaker) gather(ctx context.Context, f *etcd.VolumeFacts) (string, 
 		return "", err
 	}
 
-	key := ""
+	var others []Volume
 	for _, found := range listed {
 		if found.Slot == f.Slot {
 			f.Found = append(f.Found, found.ID)
 		} else if !slices.Contains(unusableStates(), found.State) {
-			key = found.KMSKey
+			others = append(others, found)
 		}
 	}
 
@@ -146,7 +148,23 @@ func (v *volumeMaker) gather(ctx context.Context, f *etcd.VolumeFacts) (string, 
 
 	f.Busy = v.busy(ctx)
 
-	return key, nil
+	return keyOfVolumes(others), nil
+}
+
+// keyOfVolumes returns the key of the encrypted volume of the slot with the lowest name, or "". It
+// does not depend on the order of the volumes: who repeats a request must send the same key, or EC2
+// refuses its token.
+func keyOfVolumes(volumes []Volume) string {
+	encrypted := slices.DeleteFunc(volumes, func(v Volume) bool { return v.KMSKey == "" })
+	if len(encrypted) == 0 {
+		return ""
+	}
+
+	first := slices.MinFunc(encrypted, func(a, b Volume) int {
+		return cmp.Or(strings.Compare(a.Slot, b.Slot), strings.Compare(a.ID, b.ID))
+	})
+
+	return first.KMSKey
 }
 
 // gatherLost adds the volume that was lost last: the one on which the slot's member had data, or the one that a machine created

@@ -118,6 +118,42 @@ func TestNewVolume(t *testing.T) {
 	}
 }
 
+// TestKeyOfNewVolume: a new volume gets the key of the slot of the lowest name that has one, whatever the order of EC2's list and the
+// age of the volumes are: a machine that repeats the request must send the same.
+func TestKeyOfNewVolume(t *testing.T) {
+	v, api, _ := newLossTest(t)
+	v.member.slot.Name = "c"
+	if _, err := v.member.store.Put(t.Context(), node.EtcdJoinedKey("demo", "c"), []byte(`{"volume": "vol-c"}`)); err != nil {
+		t.Fatal(err)
+	}
+	created := time.Date(2026, 11, 26, 7, 0, 0, 0, time.UTC)
+	encrypted := func(id, slot, key string, age time.Duration) types.Volume {
+		volume := slotVolume(id, slot, "us-east-1b", "i-"+slot, created.Add(-age))
+		if key != "" {
+			volume.KmsKeyId = aws.String(key)
+		}
+		return volume
+	}
+	plain := encrypted("vol-0", "0", "", time.Minute)
+	a := encrypted("vol-2", "a", "key-of-a", 2*time.Hour)
+	second := encrypted("vol-1", "a", "key-of-another", time.Hour)
+	b := encrypted("vol-3", "b", "key-of-b", 3*time.Hour)
+	for _, volumes := range [][]types.Volume{{plain, a, b}, {b, a, plain}} {
+		api.volumes = volumes
+		f := etcd.VolumeFacts{Slot: "c"}
+		if key, err := v.gather(t.Context(), &f); err != nil || key != "key-of-a" {
+			t.Errorf("key %q, %v", key, err)
+		}
+	}
+	for _, volumes := range [][]types.Volume{{second, a, b}, {b, a, second}} {
+		api.volumes = volumes
+		f := etcd.VolumeFacts{Slot: "c"}
+		if key, err := v.gather(t.Context(), &f); err != nil || key != "key-of-another" {
+			t.Errorf("of two volumes of a slot: key %q, %v", key, err)
+		}
+	}
+}
+
 // TestNewVolumeOfKilledAgent: an agent that is killed before it knows which volume it has created asks for the same one.
 func TestNewVolumeOfKilledAgent(t *testing.T) {
 	v, api, look := newLossTest(t)

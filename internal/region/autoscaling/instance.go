@@ -183,9 +183,15 @@ func (s *Service) describeScalingActivities(
 		func(a, b *sdk.Activity) int { return cmp.Compare(b.StartTime.UnixNano(), a.StartTime.UnixNano()) },
 	)
 
-	n := int(*numberOrDefault(in.MaxRecords, 100))
+	n, err := parsePageSize(in.MaxRecords, pageSizes{usual: 100, most: 100})
+	if err != nil {
+		return nil, err
+	}
 
-	return &sdk.DescribeScalingActivitiesOutput{Activities: found[:min(max(n, 0), len(found))]}, nil
+	key := func(a *sdk.Activity) string { return sdkshape.String(a.ActivityId) }
+	page, next, err := sdkshape.PaginateList(found, key, n, in.NextToken, invalidToken(in.NextToken))
+
+	return &sdk.DescribeScalingActivitiesOutput{Activities: page, NextToken: next}, err
 }
 
 // findInstances returns all instances of the ids if they belong to the group, or else an error.

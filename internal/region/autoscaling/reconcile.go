@@ -194,7 +194,7 @@ func (s *Service) replaceUnhealthy(ctx context.Context, g *group) {
 
 	for _, i := range slices.Clone(g.Shape.Instances) {
 		if sdkshape.String(i.HealthStatus) == unhealthy &&
-			sdkshape.String(i.LifecycleState) == sdk.LifecycleStateInService {
+			sdkshape.String(i.LifecycleState) == sdk.LifecycleStateInService || s.failedToStart(i) {
 			s.terminateGroupInstance(
 				ctx,
 				g,
@@ -203,6 +203,17 @@ func (s *Service) replaceUnhealthy(ctx context.Context, g *group) {
 			)
 		}
 	}
+}
+
+// failedToStart reports whether an instance from the warm pool is stopped although it was started: EC2 could not start it.
+func (s *Service) failedToStart(i *sdk.Instance) bool {
+	if !strings.HasPrefix(sdkshape.String(i.LifecycleState), sdk.LifecycleStatePending) {
+		return false
+	}
+
+	f, found := s.cfg.EC2.InstanceInfo(sdkshape.String(i.InstanceId))
+
+	return found && f.State == ec2sdk.InstanceStateNameStopped
 }
 
 // countedInstances returns the instances that count towards the desired capacity.

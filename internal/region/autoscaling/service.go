@@ -349,21 +349,30 @@ const defaultPageSize = 50
 // paginateKeys returns one page of keys and the token of the next page. As in AWS, a page has 50 entries by
 // default and 100 at most.
 func paginateKeys(keys []string, size *int64, token *string) ([]string, *string, error) {
-	n := *numberOrDefault(size, defaultPageSize)
-	limit := int64(100)
+	n, err := parsePageSize(size, pageSizes{usual: defaultPageSize, most: 100})
+	if err != nil {
+		return nil, nil, err
+	}
 
-	if n < 1 || n > limit {
-		return nil, nil, validationError(
+	return sdkshape.Paginate(keys, n, token, invalidToken(token))
+}
+
+// pageSizes are the numbers of records of a page: usual if the request does not name one, and most.
+type pageSizes struct{ usual, most int64 }
+
+func parsePageSize(size *int64, sizes pageSizes) (int64, error) {
+	n := *numberOrDefault(size, sizes.usual)
+	if n < 1 || n > sizes.most {
+		return 0, validationError(
 			"1 validation error detected: Value '%d' at 'maxRecords' must be between 1 and %d",
 			n,
-			limit,
+			sizes.most,
 		)
 	}
 
-	return sdkshape.Paginate(
-		keys,
-		n,
-		token,
-		wire.Errorf("InvalidNextToken", "The token '%s' is invalid", sdkshape.String(token)),
-	)
+	return n, nil
+}
+
+func invalidToken(token *string) error {
+	return wire.Errorf("InvalidNextToken", "The token '%s' is invalid", sdkshape.String(token))
 }

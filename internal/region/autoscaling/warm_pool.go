@@ -96,10 +96,19 @@ func (s *Service) describeWarmPool(in *sdk.DescribeWarmPoolInput) (*sdk.Describe
 		return nil, err
 	}
 
+	n, err := parsePageSize(in.MaxRecords, pageSizes{usual: defaultPageSize, most: 50})
+	if err != nil {
+		return nil, err
+	}
+
+	key := func(i *sdk.Instance) string { return sdkshape.String(i.InstanceId) }
+	page, next, err := sdkshape.PaginateList(g.Warm, key, n, in.NextToken, invalidToken(in.NextToken))
+
 	return &sdk.DescribeWarmPoolOutput{
 		WarmPoolConfiguration: g.Shape.WarmPoolConfiguration,
-		Instances:             g.Warm,
-	}, nil
+		Instances:             page,
+		NextToken:             next,
+	}, err
 }
 
 // clearWarmPool removes the warm pool of a group. The next reconciliation terminates its instances.

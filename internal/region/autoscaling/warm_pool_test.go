@@ -269,3 +269,61 @@ func TestLifecycleActionsAreEvents(t *testing.T) {
 		}
 	}
 }
+
+// TestWarmInstanceThatDoesNotStart: an instance from the pool that EC2 cannot start, and that is stopped again, is replaced.
+func TestWarmInstanceThatDoesNotStart(t *testing.T) {
+	s := newStack(t)
+	s.createGroup(t, s.createTestNetwork(t.Context(), t), 0)
+	must[*as.PutWarmPoolOutput](t)(s.as.PutWarmPool(t.Context(), &as.PutWarmPoolInput{
+		AutoScalingGroupName: aws.String("nodes"), MinSize: aws.Int32(1), MaxGroupPreparedCapacity: aws.Int32(1),
+	}))
+	s.advanceClock(t)
+	s.advanceClock(t)
+	out := must[*as.DescribeWarmPoolOutput](t)(s.as.DescribeWarmPool(t.Context(), &as.DescribeWarmPoolInput{AutoScalingGroupName: aws.String("nodes")}))
+	first := *out.Instances[0].InstanceId
+	s.putHook(t, hookLaunching, "ABANDON") // it keeps the instance from serving before it is stopped
+	must[*as.SetDesiredCapacityOutput](t)(s.as.SetDesiredCapacity(t.Context(), &as.SetDesiredCapacityInput{
+		AutoScalingGroupName: aws.String("nodes"), DesiredCapacity: aws.Int32(1),
+	}))
+	s.advanceClock(t)
+	if state := s.states(t)[first]; state != "Pending:Wait" {
+		t.Fatalf("taken from the pool: %s", state)
+	}
+	if err := s.cloud.StopInstance(first); err != nil {
+		t.Fatal(err)
+	}
+	s.advanceClock(t)
+	s.advanceClock(t)
+	if machine := s.instanceState(t, first); machine != "terminated" || len(s.states(t)) != 2 || s.states(t)[first] != "Terminating" {
+		t.Errorf("the instance is %s, the group has %v", machine, s.states(t))
+	}
+}
+
+// TestActivitiesAndPoolsHavePages: a client that asks for small pages of the activities of a group, or of its pool, gets all of them.
+func TestActivitiesAndPoolsHavePages(t *testing.T) {
+	s := newStack(t)
+	s.createGroup(t, s.createTestNetwork(t.Context(), t), 0)
+	must[*as.PutWarmPoolOutput](t)(s.as.PutWarmPool(t.Context(), &as.PutWarmPoolInput{
+		AutoScalingGroupName: aws.String("nodes"), MinSize: aws.Int32(2), MaxGroupPreparedCapacity: aws.Int32(2),
+	}))
+	s.advanceClock(t)
+	s.advanceClock(t)
+	activities, instances := map[string]bool{}, map[string]bool{}
+	pages := as.NewDescribeScalingActivitiesPaginator(s.as, &as.DescribeScalingActivitiesInput{AutoScalingGroupName: aws.String("nodes"), MaxRecords: aws.Int32(1)})
+	for pages.HasMorePages() {
+		out := must[*as.DescribeScalingActivitiesOutput](t)(pages.NextPage(t.Context()))
+		activities[*out.Activities[0].ActivityId] = len(out.Activities) == 1
+	}
+	pools := as.NewDescribeWarmPoolPaginator(s.as, &as.DescribeWarmPoolInput{AutoScalingGroupName: aws.String("nodes"), MaxRecords: aws.Int32(1)})
+	for pools.HasMorePages() {
+		out := must[*as.DescribeWarmPoolOutput](t)(pools.NextPage(t.Context()))
+		instances[*out.Instances[0].InstanceId] = len(out.Instances) == 1
+	}
+	if len(activities) != 2 || len(instances) != 2 {
+		t.Errorf("the pages have activities %v and instances %v, want two of each", activities, instances)
+	}
+	_, err := s.as.DescribeScalingActivities(t.Context(), &as.DescribeScalingActivitiesInput{NextToken: aws.String("x")})
+	if code(err) != "InvalidNextToken" {
+		t.Errorf("another token: %v", err)
+	}
+}

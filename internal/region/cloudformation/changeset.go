@@ -5,6 +5,10 @@ package cloudformation
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
@@ -42,6 +46,8 @@ type changeSet struct {
 	// WithValues are the changes for IncludePropertyValues.
 	WithValues []resourceChange
 	Caller     wire.Caller
+	// Token and Request are the client token of the request and the hash of its parameters; empty without a token.
+	Token, Request string
 }
 
 // checkChangeSetInput checks the settings of a new change set. It returns the type of the change set and the
@@ -104,7 +110,16 @@ func (s changeSetHandlers) createChangeSet(
 		return nil, err
 	}
 
+	request, err := hashRequest(in)
+	if err != nil {
+		return nil, err
+	}
+
 	return state.RunWrite(s.store, func(in *sdk.CreateChangeSetInput) (*sdk.CreateChangeSetOutput, error) {
+		if out := s.state.findRepeatedChangeSet(in, request); out != nil {
+			return out, nil
+		}
+
 		st, err := s.stackForChangeSet(in, kind)
 		if err != nil {
 			return nil, err
@@ -121,6 +136,8 @@ func (s changeSetHandlers) createChangeSet(
 			Notify:       sdkshape.Strings(in.NotificationARNs),
 			OnFailure:    sdkshape.String(in.OnStackFailure),
 			Caller:       caller,
+			Token:        sdkshape.String(in.ClientToken),
+			Request:      request,
 		}
 
 		s.computeChanges(st, cs)
@@ -128,6 +145,39 @@ func (s changeSetHandlers) createChangeSet(
 
 		return &sdk.CreateChangeSetOutput{Id: new(cs.ID), StackId: new(st.ID)}, nil
 	}, in)
+}
+
+// hashRequest returns a hash of the parameters of a request with a client token; empty without one.
+func hashRequest(in *sdk.CreateChangeSetInput) (string, error) {
+	if sdkshape.String(in.ClientToken) == "" {
+		return "", nil
+	}
+
+	b, err := json.Marshal(in)
+	if err != nil {
+		return "", fmt.Errorf("hash the request of change set %s: %w", sdkshape.String(in.ChangeSetName), err)
+	}
+
+	sum := sha256.Sum256(b)
+
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// findRepeatedChangeSet returns the answer to an earlier request with the same client token and parameters, whose change set exists;
+// nil for a new request. The caller holds the store's lock.
+func (s *serviceState) findRepeatedChangeSet(in *sdk.CreateChangeSetInput, request string) *sdk.CreateChangeSetOutput {
+	st := s.findActiveStack(sdkshape.String(in.StackName))
+	if st == nil || request == "" {
+		return nil
+	}
+
+	for _, cs := range st.ChangeSets {
+		if cs.Token == sdkshape.String(in.ClientToken) && cs.Request == request {
+			return &sdk.CreateChangeSetOutput{Id: new(cs.ID), StackId: new(st.ID)}
+		}
+	}
+
+	return nil
 }
 
 // stackForChangeSet returns the stack of a change set; a new stack gets the status REVIEW_IN_PROGRESS. The

@@ -164,6 +164,38 @@ func TestChangeSetOfANewStack(t *testing.T) {
 	l.want(l.remove("new"), "DELETE_COMPLETE")
 }
 
+// TestRepeatedChangeSet: a request with the client token and the parameters of an earlier one is answered as that one, also after the
+// change set was executed; another token, or other parameters, are another request.
+func TestRepeatedChangeSet(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	body := `{"Resources":{"P":{"Type":"AWS::SSM::Parameter","Properties":{"Name":"/own/x","Type":"String","Value":"v"}}}}`
+	in := &cfn.CreateChangeSetInput{
+		StackName: aws.String("s"), ChangeSetName: aws.String("c"), TemplateBody: &body, ChangeSetType: types.ChangeSetTypeCreate,
+		ClientToken: aws.String("one"),
+	}
+	first := must[*cfn.CreateChangeSetOutput](l)(l.cfn.CreateChangeSet(l.ctx(), in))
+	again := must[*cfn.CreateChangeSetOutput](l)(l.cfn.CreateChangeSet(l.ctx(), in))
+	if *again.Id != *first.Id || *again.StackId != *first.StackId {
+		t.Errorf("a repeated request created %s after %s", *again.Id, *first.Id)
+	}
+	for name, change := range map[string]func(in *cfn.CreateChangeSetInput){
+		"another token":    func(in *cfn.CreateChangeSetInput) { in.ClientToken = aws.String("two") },
+		"no token":         func(in *cfn.CreateChangeSetInput) { in.ClientToken = nil },
+		"other parameters": func(in *cfn.CreateChangeSetInput) { in.Description = aws.String("other") },
+	} {
+		other := *in
+		change(&other)
+		if _, err := l.cfn.CreateChangeSet(l.ctx(), &other); !strings.HasPrefix(refused(err), "AlreadyExistsException") {
+			t.Errorf("%s: %s", name, refused(err))
+		}
+	}
+	list := must[*cfn.ListChangeSetsOutput](l)(l.cfn.ListChangeSets(l.ctx(), &cfn.ListChangeSetsInput{StackName: aws.String("s")}))
+	if len(list.Summaries) != 1 {
+		t.Errorf("the stack has %d change sets", len(list.Summaries))
+	}
+}
+
 // A change set of many resources comes in pages, and so do events.
 func TestPages(t *testing.T) {
 	t.Parallel()

@@ -135,8 +135,9 @@ func (s *Service) filterLogEvents(in *sdk.FilterLogEventsInput) (*sdk.FilterLogE
 		limit = min(limit, *in.Limit)
 	}
 
-	// The region has one page: the newest events.
-	found = found[max(0, len(found)-int(limit)):]
+	key := func(e *sdk.FilteredLogEvent) string { return *e.EventId }
+	bad := wire.Errorf(sdk.ErrCodeInvalidParameterException, "The specified nextToken is invalid.")
+	page, next, err := sdkshape.PaginateList(found, key, limit, in.NextToken, bad)
 
-	return &sdk.FilterLogEventsOutput{Events: found}, nil
+	return &sdk.FilterLogEventsOutput{Events: page, NextToken: next}, err
 }

@@ -4,6 +4,7 @@ package cloudwatchlogs_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -76,4 +77,40 @@ func countEvents(t *testing.T, s *cloudwatchlogs.Service, group string) int {
 	out := call[sdk.FilterLogEventsOutput](t, s, "FilterLogEvents", func(in any) { in.(*sdk.FilterLogEventsInput).LogGroupName = &group })
 
 	return len(out.Events)
+}
+
+// TestEventsHavePages: a client that asks for small pages gets all events, oldest first.
+func TestEventsHavePages(t *testing.T) {
+	t.Parallel()
+
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s, err := cloudwatchlogs.New(cloudwatchlogs.Config{Region: "us-east-1", Account: "123456789012", Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	call[sdk.CreateLogGroupOutput](t, s, "CreateLogGroup", func(in any) { in.(*sdk.CreateLogGroupInput).LogGroupName = new("group") })
+
+	for _, line := range []string{"one", "two", "three"} {
+		s.Append("group", "stream", line)
+		now = now.Add(time.Second)
+	}
+
+	var got []string
+	for token := (*string)(nil); len(got) == 0 || token != nil; {
+		out := call[sdk.FilterLogEventsOutput](t, s, "FilterLogEvents", func(in any) {
+			in.(*sdk.FilterLogEventsInput).LogGroupName = new("group")
+			in.(*sdk.FilterLogEventsInput).Limit = new(int64(1))
+			in.(*sdk.FilterLogEventsInput).NextToken = token
+		})
+		for _, e := range out.Events {
+			got = append(got, *e.Message)
+		}
+
+		token = out.NextToken
+	}
+
+	if want := []string{"one", "two", "three"}; !slices.Equal(got, want) {
+		t.Errorf("the pages have %v, want %v", got, want)
+	}
 }

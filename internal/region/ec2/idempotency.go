@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"time"
 
@@ -46,6 +47,41 @@ func (s *Service) idempotentResult(op string, tok *string, in any) ([]string, er
 	return known.IDs, nil
 }
 
+// formerAnswer returns the answer to the first request with a client token, whose resource id no longer exists. EC2 does nothing
+// further for a repeated request.
+func formerAnswer[Out any](s *Service, op string, tok *string, id string) (*Out, error) {
+	known := s.st.Tokens[op+"/"+str(tok)]
+	if len(known.Answer) == 0 { // of an older version of the region
+		return nil, notFound(id)
+	}
+
+	out := new(Out)
+	if err := json.Unmarshal(known.Answer, out); err != nil {
+		return nil, fmt.Errorf("read the answer of %s to client token %q: %w", op, str(tok), err)
+	}
+
+	return out, nil
+}
+
+// withSavedAnswer stores the answer to a request after [Service.saveIdempotentResult], and returns it. A repeated request gets it once
+// the resource is gone.
+func withSavedAnswer[Out any](s *Service, op string, tok *string, out *Out) (*Out, error) {
+	known, ok := s.st.Tokens[op+"/"+str(tok)]
+	if !ok || str(tok) == "" {
+		return out, nil
+	}
+
+	answer, err := json.Marshal(out)
+	if err != nil {
+		return nil, fmt.Errorf("store the answer of %s to client token %q: %w", op, str(tok), err)
+	}
+
+	known.Answer = answer
+	s.st.Tokens[op+"/"+str(tok)] = known
+
+	return out, nil
+}
+
 // saveIdempotentResult stores the ids that a request with a client token created. Tokens expire after a day,
 // as in AWS.
 func (s *Service) saveIdempotentResult(op string, tok *string, in any, ids ...string) {
@@ -67,4 +103,6 @@ type idempotencyToken struct {
 	Sum string    // SHA-256 of the request's parameters
 	IDs []string  // what the request created
 	At  time.Time // when; the token expires a day later
+	// Answer is the first answer; empty for operations that build it again.
+	Answer json.RawMessage `json:",omitempty"`
 }

@@ -150,6 +150,7 @@ func (s instanceHandlers) startInstances(in *sdk.StartInstancesInput) (*sdk.Star
 
 		i.LaunchTime = new(s.cfg.Now().UTC())
 		i.StateTransitionReason, i.StateReason = new(""), nil
+		s.st.Extra[str(i.InstanceId)].Restarts = true
 		s.beginLaunch(str(i.InstanceId))
 	}
 
@@ -214,7 +215,8 @@ func (s instanceHandlers) beginTerminate(id string) {
 	}
 
 	s.enqueueJob(id, func(ctx context.Context) {
-		s.completeJob(ctx, transitionInstanceTerminated, id, s.endMachine(ctx, id, s.cfg.Machines.Terminate))
+		err := s.endMachine(ctx, id, sdk.InstanceStateNameShuttingDown, s.cfg.Machines.Terminate)
+		s.completeJob(ctx, transitionInstanceTerminated, id, err)
 	})
 }
 
@@ -227,7 +229,8 @@ func (s instanceHandlers) beginStop(id string) {
 	}
 
 	s.enqueueJob(id, func(ctx context.Context) {
-		s.completeJob(ctx, transitionInstanceStopped, id, s.endMachine(ctx, id, s.cfg.Machines.Stop))
+		err := s.endMachine(ctx, id, sdk.InstanceStateNameStopping, s.cfg.Machines.Stop)
+		s.completeJob(ctx, transitionInstanceStopped, id, err)
 	})
 }
 
@@ -297,14 +300,7 @@ func (s instanceHandlers) completeLaunch(i *sdk.Instance, failure string) {
 	}
 
 	if failure != "" {
-		i.StateReason = &sdk.StateReason{
-			Code:    new("Server.InternalError"),
-			Message: new("Server.InternalError: " + failure),
-		}
-
-		i.State = newInstanceState(sdk.InstanceStateNameShuttingDown)
-		s.beginTerminate(str(i.InstanceId))
-
+		s.endFailedLaunch(i, failure)
 		return
 	}
 
@@ -318,6 +314,26 @@ func (s instanceHandlers) completeLaunch(i *sdk.Instance, failure string) {
 			s.st.completeAttachments(v)
 		}
 	}
+}
+
+// endFailedLaunch ends an instance that could not be started: a new one is terminated, one that has run is stopped again and keeps its
+// root disk.
+func (s instanceHandlers) endFailedLaunch(i *sdk.Instance, failure string) {
+	id := str(i.InstanceId)
+	i.StateReason = &sdk.StateReason{
+		Code:    new("Server.InternalError"),
+		Message: new("Server.InternalError: " + failure),
+	}
+
+	if s.st.Extra[id].Restarts {
+		i.State = newInstanceState(sdk.InstanceStateNameStopping)
+		s.beginStop(id)
+
+		return
+	}
+
+	i.State = newInstanceState(sdk.InstanceStateNameShuttingDown)
+	s.beginTerminate(id)
 }
 
 // completeTermination releases the resources of a terminated instance.

@@ -5,6 +5,7 @@ package ec2
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"time"
 
@@ -60,24 +61,44 @@ func (s instanceHandlers) machineSpec(id string) (netspec.Machine, []bootVolume,
 	return m, disks, true
 }
 
-// endAttempts is how often the end of a machine is tried. After that the instance is stopped or terminated
-// regardless.
-const endAttempts = 3
+// endInterval is the time between two attempts to end a machine.
+const endInterval = time.Second
 
-// endMachine stops or terminates a machine with end, and detaches its volumes. It retries, because nothing else
-// would end the machine.
+// endMachine stops or terminates a machine with end, and detaches its volumes. It tries until that succeeds, as long as the instance is
+// in state, so that no instance counts as stopped whose machine runs. It returns nil if the instance is in another state, as one that
+// is terminated while it does not stop.
 func (s instanceHandlers) endMachine(
 	ctx context.Context,
-	id string,
+	id, state string,
 	end func(context.Context, string) error,
 ) error {
 	err := s.tryEndMachine(ctx, id, end)
-	for n := 1; err != nil && n < endAttempts && ctx.Err() == nil; n++ {
-		waitForSignal(ctx, nil, time.Second)
+	for err != nil && ctx.Err() == nil {
+		s.cfg.Log.ErrorContext(
+			ctx,
+			"failed to end a machine; retrying",
+			slog.String("id", id),
+			slog.Any("error", err),
+		)
+
+		waitForSignal(ctx, nil, endInterval)
+		if !s.isInState(id, state) {
+			return nil
+		}
+
 		err = s.tryEndMachine(ctx, id, end)
 	}
 
 	return err
+}
+
+// isInState reports whether an instance exists and is in state.
+func (s instanceHandlers) isInState(id, state string) bool {
+	s.store.Lock()
+	defer s.store.Unlock()
+	i := s.st.Instances[id]
+
+	return i != nil && str(i.State.Name) == state
 }
 
 func (s instanceHandlers) tryEndMachine(

@@ -33,6 +33,8 @@ func (s launchTemplateHandlers) createLaunchTemplate(
 		return nil, err
 	} else if len(ids) == 1 && s.st.Templates[ids[0]] != nil {
 		return &sdk.CreateLaunchTemplateOutput{LaunchTemplate: s.st.Templates[ids[0]]}, nil
+	} else if len(ids) == 1 {
+		return formerAnswer[sdk.CreateLaunchTemplateOutput](s.Service, "CreateLaunchTemplate", in.ClientToken, ids[0])
 	}
 
 	name := str(in.LaunchTemplateName)
@@ -70,7 +72,9 @@ func (s launchTemplateHandlers) createLaunchTemplate(
 	t.Tags = s.st.tagList(id)
 	s.saveIdempotentResult("CreateLaunchTemplate", in.ClientToken, in, id)
 
-	return &sdk.CreateLaunchTemplateOutput{LaunchTemplate: t}, nil
+	out := &sdk.CreateLaunchTemplateOutput{LaunchTemplate: t}
+
+	return withSavedAnswer(s.Service, "CreateLaunchTemplate", in.ClientToken, out)
 }
 
 // checkNewTemplate refuses a name that EC2 does not allow or that another template has, and one template more than the

@@ -28,6 +28,8 @@ func (s natGatewayHandlers) createNATGateway(
 		return nil, err
 	} else if len(ids) == 1 && s.st.NATs[ids[0]] != nil {
 		return &sdk.CreateNatGatewayOutput{NatGateway: s.st.NATs[ids[0]], ClientToken: in.ClientToken}, nil
+	} else if len(ids) == 1 {
+		return formerAnswer[sdk.CreateNatGatewayOutput](s.Service, "CreateNatGateway", in.ClientToken, ids[0])
 	}
 
 	tags, err := parseTagSpecs(in.TagSpecifications, "natgateway")
@@ -77,7 +79,9 @@ func (s natGatewayHandlers) createNATGateway(
 	s.saveIdempotentResult("CreateNatGateway", in.ClientToken, in, id)
 	s.scheduleTransition(transitionNATAvailable, id)
 
-	return &sdk.CreateNatGatewayOutput{NatGateway: g, ClientToken: in.ClientToken}, nil
+	out := &sdk.CreateNatGatewayOutput{NatGateway: g, ClientToken: in.ClientToken}
+
+	return withSavedAnswer(s.Service, "CreateNatGateway", in.ClientToken, out)
 }
 
 // newNATGatewayInterface creates the network interface of a NAT gateway; privateIP is empty for any free

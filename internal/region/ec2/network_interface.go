@@ -284,8 +284,10 @@ func (s networkInterfaceHandlers) createNetworkInterface(
 ) (*sdk.CreateNetworkInterfaceOutput, error) {
 	if ids, err := s.idempotentResult("CreateNetworkInterface", in.ClientToken, in); err != nil {
 		return nil, err
-	} else if ids != nil {
+	} else if len(ids) == 1 && s.st.Interfaces[ids[0]] != nil {
 		return &sdk.CreateNetworkInterfaceOutput{NetworkInterface: s.st.Interfaces[ids[0]]}, nil
+	} else if len(ids) == 1 {
+		return formerAnswer[sdk.CreateNetworkInterfaceOutput](s.Service, "CreateNetworkInterface", in.ClientToken, ids[0])
 	}
 
 	sub, err := s.st.findSubnet(in.SubnetId)
@@ -315,5 +317,7 @@ func (s networkInterfaceHandlers) createNetworkInterface(
 	n.TagSet = s.st.tagList(str(n.NetworkInterfaceId))
 	s.saveIdempotentResult("CreateNetworkInterface", in.ClientToken, in, str(n.NetworkInterfaceId))
 
-	return &sdk.CreateNetworkInterfaceOutput{NetworkInterface: n}, nil
+	out := &sdk.CreateNetworkInterfaceOutput{NetworkInterface: n}
+
+	return withSavedAnswer(s.Service, "CreateNetworkInterface", in.ClientToken, out)
 }

@@ -87,6 +87,8 @@ func (s routeTableHandlers) createRouteTable(
 		return nil, err
 	} else if len(ids) == 1 && s.st.Tables[ids[0]] != nil {
 		return &sdk.CreateRouteTableOutput{RouteTable: s.st.Tables[ids[0]]}, nil
+	} else if len(ids) == 1 {
+		return formerAnswer[sdk.CreateRouteTableOutput](s.Service, "CreateRouteTable", in.ClientToken, ids[0])
 	}
 
 	v, err := s.st.findVPC(in.VpcId)
@@ -119,7 +121,9 @@ func (s routeTableHandlers) createRouteTable(
 	t.Tags = s.st.tagList(str(t.RouteTableId))
 	s.saveIdempotentResult("CreateRouteTable", in.ClientToken, in, str(t.RouteTableId))
 
-	return &sdk.CreateRouteTableOutput{RouteTable: t}, nil
+	out := &sdk.CreateRouteTableOutput{RouteTable: t}
+
+	return withSavedAnswer(s.Service, "CreateRouteTable", in.ClientToken, out)
 }
 
 func (st *serviceState) findRouteTable(id *string) (*sdk.RouteTable, error) {

@@ -59,6 +59,7 @@ type instanceExtra struct {
 	Interface     string // id of the network interface; empty once terminated
 	Impaired      bool   // the machine died although the instance should run
 	Failures      int    // failed health checks in a row
+	Restarts      bool   // it has run before: if it cannot be started, it is stopped again
 	Role          string // name of the instance's role; empty for none
 	Target        string // target lifecycle state set by Auto Scaling; empty for none
 

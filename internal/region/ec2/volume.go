@@ -304,15 +304,20 @@ func volumeModification(v, after *sdk.Volume) *sdk.VolumeModification {
 func (s volumeHandlers) describeVolumesModifications(
 	in *sdk.DescribeVolumesModificationsInput,
 ) (*sdk.DescribeVolumesModificationsOutput, error) {
-	out := &sdk.DescribeVolumesModificationsOutput{}
-	for _, id := range in.VolumeIds {
-		v, err := s.st.findVolume(id)
-		if err != nil {
+	ids := slices.Compact(slices.Sorted(slices.Values(strs(in.VolumeIds))))
+	for _, id := range ids {
+		if _, err := s.st.findVolume(&id); err != nil {
 			return nil, err
 		}
+	}
 
+	page, next, err := paginateIDs(ids, describeQuery{maxResults: in.MaxResults, nextToken: in.NextToken})
+	out := &sdk.DescribeVolumesModificationsOutput{NextToken: next}
+
+	for _, id := range page {
+		v := s.st.Volumes[id]
 		out.VolumesModifications = append(out.VolumesModifications, volumeModification(v, v))
 	}
 
-	return out, nil
+	return out, err
 }

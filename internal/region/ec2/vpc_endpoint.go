@@ -53,6 +53,8 @@ func (s vpcEndpointHandlers) createVPCEndpoint(
 		return nil, err
 	} else if len(ids) == 1 && s.st.Endpoints[ids[0]] != nil {
 		return &sdk.CreateVpcEndpointOutput{VpcEndpoint: s.st.Endpoints[ids[0]], ClientToken: in.ClientToken}, nil
+	} else if len(ids) == 1 {
+		return formerAnswer[sdk.CreateVpcEndpointOutput](s.Service, "CreateVpcEndpoint", in.ClientToken, ids[0])
 	}
 
 	tags, err := parseTagSpecs(in.TagSpecifications, "vpc-endpoint")
@@ -81,7 +83,9 @@ func (s vpcEndpointHandlers) createVPCEndpoint(
 		s.scheduleTransition(transitionEndpointAvailable, id)
 	}
 
-	return &sdk.CreateVpcEndpointOutput{VpcEndpoint: e, ClientToken: in.ClientToken}, nil
+	out := &sdk.CreateVpcEndpointOutput{VpcEndpoint: e, ClientToken: in.ClientToken}
+
+	return withSavedAnswer(s.Service, "CreateVpcEndpoint", in.ClientToken, out)
 }
 
 // newVPCEndpoint checks a request for an endpoint and returns the endpoint, without an id.

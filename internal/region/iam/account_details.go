@@ -123,7 +123,7 @@ func (s *IAM) simulatePrincipalPolicy(
 		resources = []*string{new("*")}
 	}
 
-	out := &iam.SimulatePolicyResponse{IsTruncated: new(false)}
+	out := &iam.SimulatePolicyResponse{}
 
 	for _, action := range in.ActionNames {
 		for _, resource := range resources {
@@ -142,6 +142,20 @@ func (s *IAM) simulatePrincipalPolicy(
 				EvalActionName: action, EvalResourceName: resource, EvalDecision: new(decision),
 			})
 		}
+	}
+
+	page, err := paginateIndexes(len(out.EvaluationResults), in.Marker, in.MaxItems)
+	if err != nil {
+		return nil, err
+	}
+
+	out.IsTruncated = page.isTruncated
+	out.Marker = page.marker
+	results := out.EvaluationResults
+	out.EvaluationResults = nil
+
+	for _, i := range page.indexes {
+		out.EvaluationResults = append(out.EvaluationResults, results[i])
 	}
 
 	return out, nil

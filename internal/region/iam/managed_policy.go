@@ -326,9 +326,15 @@ func (s *IAM) listPolicyVersions(in *iam.ListPolicyVersionsInput) (*iam.ListPoli
 		return nil, err
 	}
 
-	out := &iam.ListPolicyVersionsOutput{IsTruncated: new(false)} // there are never more than five
-	for _, v := range slices.Backward(p.Versions) {
-		out.Versions = append(out.Versions, v.toPolicyVersion(p))
+	page, err := paginateIndexes(len(p.Versions), in.Marker, in.MaxItems)
+	if err != nil {
+		return nil, err
+	}
+
+	out := &iam.ListPolicyVersionsOutput{IsTruncated: page.isTruncated, Marker: page.marker}
+
+	for _, i := range page.indexes { // newest first
+		out.Versions = append(out.Versions, p.Versions[len(p.Versions)-1-i].toPolicyVersion(p))
 	}
 
 	return out, nil

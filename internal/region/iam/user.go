@@ -242,9 +242,14 @@ func (s *IAM) listAccessKeys(
 		return nil, err
 	}
 
-	out := &iam.ListAccessKeysOutput{IsTruncated: new(false)} // a user has at most two
+	page, err := paginateKeys(sortedKeys(u.Keys), in.Marker, in.MaxItems)
+	if err != nil {
+		return nil, err
+	}
 
-	for _, id := range sortedKeys(u.Keys) {
+	out := &iam.ListAccessKeysOutput{IsTruncated: page.isTruncated, Marker: page.marker}
+
+	for _, id := range page.keys {
 		status := iam.StatusTypeInactive
 		if u.Keys[id].Active {
 			status = iam.StatusTypeActive

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/aws/aws-sdk-go/service/iam"
@@ -246,6 +247,39 @@ type keyPage struct {
 	keys        []string
 	isTruncated *bool   // more pages follow
 	marker      *string // of the next page; nil for the last page
+}
+
+// indexPage is one page of the indexes of a list.
+type indexPage struct {
+	indexes     []int
+	isTruncated *bool   // more pages follow
+	marker      *string // of the next page; nil for the last page
+}
+
+// paginateIndexes is [paginateKeys] for a list of n entries that have no keys, or another order.
+func paginateIndexes(n int, marker *string, items *int64) (indexPage, error) {
+	keys := make([]string, 0, n)
+	for i := range n {
+		keys = append(keys, fmt.Sprintf("%09d", i))
+	}
+
+	page, err := paginateKeys(keys, marker, items)
+	if err != nil {
+		return indexPage{}, err
+	}
+
+	out := indexPage{isTruncated: page.isTruncated, marker: page.marker}
+
+	for _, key := range page.keys {
+		i, err := strconv.Atoi(key)
+		if err != nil {
+			return indexPage{}, newValidationError("Invalid Marker.")
+		}
+
+		out.indexes = append(out.indexes, i)
+	}
+
+	return out, nil
 }
 
 // paginateKeys returns the page of sorted keys after marker, which is the marker of the page before.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/aws/aws-sdk-go/service/kms"
@@ -348,8 +349,20 @@ func (s *Service) listGrants(
 	in *kms.ListGrantsInput,
 ) (out *kms.ListGrantsResponse, err error) {
 	err = s.withKey(ctx, in.KeyId, "ListGrants", func(k *key) error {
-		out = &kms.ListGrantsResponse{Grants: []*kms.GrantListEntry{}, Truncated: new(false)}
+		byID := map[string]grant{}
 		for _, g := range k.Grants {
+			byID[g.ID] = g
+		}
+
+		ids, next := paginateNames(slices.Sorted(maps.Keys(byID)), in.Marker, in.Limit, pageSizes{usual: 50, most: 100})
+		out = &kms.ListGrantsResponse{
+			Grants:     []*kms.GrantListEntry{},
+			NextMarker: next,
+			Truncated:  new(next != nil),
+		}
+
+		for _, id := range ids {
+			g := byID[id]
 			e := &kms.GrantListEntry{
 				GrantId:          &g.ID,
 				Name:             &g.Name,

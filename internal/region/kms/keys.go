@@ -366,7 +366,17 @@ func (s *Service) listResourceTags(
 	in *kms.ListResourceTagsInput,
 ) (out *kms.ListResourceTagsOutput, err error) {
 	err = s.withKey(ctx, in.KeyId, "ListResourceTags", func(k *key) error {
-		out = &kms.ListResourceTagsOutput{Tags: sortedTags(k.Tags), Truncated: new(false)}
+		names, next := paginateNames(
+			slices.Sorted(maps.Keys(k.Tags)),
+			in.Marker,
+			in.Limit,
+			pageSizes{usual: 50, most: 50},
+		)
+
+		tags := maps.Clone(k.Tags)
+		maps.DeleteFunc(tags, func(name, _ string) bool { return !slices.Contains(names, name) })
+		out = &kms.ListResourceTagsOutput{Tags: sortedTags(tags), NextMarker: next, Truncated: new(next != nil)}
+
 		return nil
 	})
 

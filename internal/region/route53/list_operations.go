@@ -116,20 +116,30 @@ func (s *Service) listHostedZonesByName(
 func (s *Service) listHostedZonesByVPC(
 	in *sdk.ListHostedZonesByVPCInput,
 ) (*sdk.ListHostedZonesByVPCOutput, error) {
-	out := &sdk.ListHostedZonesByVPCOutput{
-		HostedZoneSummaries: []*sdk.HostedZoneSummary{},
-		MaxItems:            new(strconv.Itoa(maxZonesPerPage)),
+	n, err := parsePageSize(in.MaxItems, maxZonesPerPage)
+	if err != nil {
+		return nil, err
 	}
 
-	for _, id := range sdkshape.SortedKeys(s.st.Zones) {
-		if z := s.st.Zones[id]; z.hasVPC(sdkshape.String(in.VPCId)) &&
-			sdkshape.String(in.VPCRegion) == s.cfg.Region {
-			out.HostedZoneSummaries = append(out.HostedZoneSummaries, &sdk.HostedZoneSummary{
-				HostedZoneId: &id,
-				Name:         z.Shape.Name,
-				Owner:        &sdk.HostedZoneOwner{OwningAccount: new(s.cfg.Account)},
-			})
-		}
+	ids := slices.DeleteFunc(sdkshape.SortedKeys(s.st.Zones), func(id string) bool {
+		here := sdkshape.String(in.VPCRegion) == s.cfg.Region
+		return !here || !s.st.Zones[id].hasVPC(sdkshape.String(in.VPCId))
+	})
+	page, next := pageFrom(ids, sdkshape.String(in.NextToken), n)
+	out := &sdk.ListHostedZonesByVPCOutput{
+		HostedZoneSummaries: []*sdk.HostedZoneSummary{},
+		MaxItems:            new(strconv.Itoa(n)),
+	}
+	if next != "" {
+		out.NextToken = &next
+	}
+
+	for _, id := range page {
+		out.HostedZoneSummaries = append(out.HostedZoneSummaries, &sdk.HostedZoneSummary{
+			HostedZoneId: &id,
+			Name:         s.st.Zones[id].Shape.Name,
+			Owner:        &sdk.HostedZoneOwner{OwningAccount: new(s.cfg.Account)},
+		})
 	}
 
 	return out, nil

@@ -76,6 +76,36 @@ func Paginate(keys []string, limit int64, next *string, bad error) ([]string, *s
 	return keys[:limit], new(base64.RawURLEncoding.EncodeToString([]byte(keys[limit-1]))), nil
 }
 
+// PaginateList is [Paginate] for a list in another order than that of its keys. The token is the key of the last entry of the page, which
+// must still be in the list.
+func PaginateList[T any](
+	list []T,
+	key func(T) string,
+	limit int64,
+	next *string,
+	bad error,
+) ([]T, *string, error) {
+	if tok := String(next); tok != "" {
+		last, err := base64.RawURLEncoding.DecodeString(tok)
+		if err != nil {
+			return nil, nil, bad
+		}
+
+		at := slices.IndexFunc(list, func(v T) bool { return key(v) == string(last) })
+		if at < 0 {
+			return nil, nil, bad
+		}
+
+		list = list[at+1:]
+	}
+
+	if int64(len(list)) <= limit {
+		return list, nil, nil
+	}
+
+	return list[:limit], new(base64.RawURLEncoding.EncodeToString([]byte(key(list[limit-1])))), nil
+}
+
 // ShapeToMap converts a shape to a map without null members. The keys are the names of the Go fields.
 func ShapeToMap(shape any) (map[string]any, error) {
 	b, err := json.Marshal(shape)

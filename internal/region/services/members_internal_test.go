@@ -230,23 +230,32 @@ func (a *acceptedMembers) unused() []string {
 // findReadMembers returns the members of the SDK's shapes that the services' code reads, with their types.
 func findReadMembers(t *testing.T) map[string]bool {
 	t.Helper()
+	read := map[string]bool{}
+	checkPackages(t, func(files []*ast.File, info *types.Info, _ types.Importer) { addReads(read, files, info) })
+
+	return read
+}
+
+// checkPackages calls visit with the code of each package of the services, with its types, and with an importer of the SDK.
+func checkPackages(t *testing.T, visit func([]*ast.File, *types.Info, types.Importer)) {
+	t.Helper()
 	exports := listExports(t)
 	files := token.NewFileSet()
 	lookup := func(p string) (io.ReadCloser, error) { return os.Open(exports[p]) }
-	read := map[string]bool{}
 
 	for _, name := range packagesBelow(t) {
 		parsed := parseDirWith(t, files, filepath.Join("..", name))
-		info := &types.Info{Selections: map[*ast.SelectorExpr]*types.Selection{}}
+		info := &types.Info{
+			Selections: map[*ast.SelectorExpr]*types.Selection{},
+			Types:      map[ast.Expr]types.TypeAndValue{},
+		}
 		config := types.Config{Importer: importer.ForCompiler(files, "gc", lookup)}
 		if _, err := config.Check(modulePath+name, files, parsed, info); err != nil {
 			t.Fatal(err)
 		}
 
-		addReads(read, parsed, info)
+		visit(parsed, info, config.Importer)
 	}
-
-	return read
 }
 
 // packagesBelow returns the packages of the services, with those of CloudFormation.

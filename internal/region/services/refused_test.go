@@ -36,6 +36,9 @@ func TestUnreadMembersAreRefusedByName(t *testing.T) {
 	_, header := s3.NewFromConfig(cfg, func(o *s3.Options) { o.UsePathStyle = true }).PutObject(ctx, &s3.PutObjectInput{
 		Bucket: aws.String("b-1"), Key: aws.String("k"), Tagging: aws.String("a=b"),
 	})
+	_, policy := s3.NewFromConfig(cfg, func(o *s3.Options) { o.UsePathStyle = true }).PutBucketPolicy(ctx, &s3.PutBucketPolicyInput{
+		Bucket: aws.String("b-1"), Policy: aws.String("{}"), ConfirmRemoveSelfBucketAccess: aws.Bool(true),
+	})
 	_, stack := cloudformation.NewFromConfig(cfg).CreateStack(ctx, &cloudformation.CreateStackInput{
 		StackName: aws.String("x"), TemplateBody: aws.String("{}"),
 		RollbackConfiguration: &cfntypes.RollbackConfiguration{MonitoringTimeInMinutes: aws.Int32(1)},
@@ -49,6 +52,7 @@ func TestUnreadMembersAreRefusedByName(t *testing.T) {
 		"instanceTenancy":                   {enum, "InvalidParameterValue"},
 		"PlacementGroup":                    {group, "NotImplemented"},
 		"x-amz-tagging":                     {header, "NotImplemented"},
+		"remove-self-bucket-access":         {policy, "NotImplemented"},
 		"RollbackConfiguration":             {stack, "NotImplemented"},
 	} {
 		e, ok := errors.AsType[smithy.APIError](x.err)
