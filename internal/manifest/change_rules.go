@@ -131,6 +131,7 @@ func clusterFieldRules() []FieldRule {
 			"spec.iam.serviceAccountExternalPermissions[].name", "spec.iam.serviceAccountExternalPermissions[].namespace",
 			"spec.iam.serviceAccountExternalPermissions[].aws.policyARNs",
 			"spec.iam.serviceAccountExternalPermissions[].aws.inlinePolicy",
+			"spec.cloudProvider.nodeController",
 			"spec.deletionProtection", "spec.sshAccess", "spec.sshKeyName", "spec.sshKey",
 			"spec.topology.bastion.loadBalancer.type", "spec.dnsZone",
 			"spec.machineAccess.sessionManager", "spec.machineAccess.instanceConnectSecurityGroup",
