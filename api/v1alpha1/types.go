@@ -112,10 +112,29 @@ type ClusterSpec struct {
 	Tags map[string]string `json:"tags,omitempty"`
 }
 
-// CloudProvider has one member per supported cloud. AWS is the only one.
+// CloudProvider has one member per supported cloud, of which AWS is the only one, and what is the same for all clouds.
 type CloudProvider struct {
 	AWS AWSProvider `json:"aws"`
+
+	// NodeController is who initializes the nodes of new machines, and deletes those of machines that have ended: Agent, which
+	// is Slipway, or External, which is the cloud controller manager of AWS. It must be installed then, with the channel
+	// examples/addons/cloud-provider.yaml: until it has initialized a node, pods are not scheduled there. External needs
+	// spec.serviceAccountIssuerDiscovery and an IAM role for kube-system/aws-cloud-controller-manager in
+	// spec.iam.serviceAccountExternalPermissions. Running machines get a change by a rolling update. Unset means Agent.
+	NodeController string `json:"nodeController,omitempty"`
 }
+
+// The values of NodeController of a [CloudProvider].
+const (
+	NodeControllerAgent    = "Agent"
+	NodeControllerExternal = "External"
+)
+
+// The service account of the cloud controller manager of AWS.
+const (
+	CloudControllerNamespace = "kube-system"
+	CloudControllerName      = "aws-cloud-controller-manager"
+)
 
 // AWSProvider configures the AWS region, and existing resources of the account that the cluster
 // uses.

@@ -126,7 +126,7 @@ func clusterFieldRules() []FieldRule {
 			"spec.kubeControllerManager.serviceAccountTokenSecrets", "spec.etcd.backup.disabled",
 			"spec.etcd.backup.interval", "spec.etcd.backup.keepAll", "spec.etcd.backup.keepDaily",
 			"spec.etcd.backup.verifyEvery", "spec.etcd.quorumLoss.recovery", "spec.etcd.quorumLoss.after",
-			"spec.etcd.discovery", "spec.etcd.recreateVolumesAfter",
+			"spec.etcd.discovery", "spec.etcd.recreateVolumesAfter", "spec.cloudProvider.nodeController",
 			"spec.assets.fileRepository", "spec.assets.containerRegistry",
 			"spec.iam.serviceAccountExternalPermissions[].name", "spec.iam.serviceAccountExternalPermissions[].namespace",
 			"spec.iam.serviceAccountExternalPermissions[].aws.policyARNs",

@@ -78,6 +78,8 @@ func otherToolsFields() map[string]map[string]string {
 			"spec.sshPublicKey":        "write spec.sshKey with the text of the public key",
 			"spec.bastion":             "write an InstanceGroup with role Bastion",
 			"spec.version":             "write spec.kubernetesVersion",
+
+			"spec.cloudControllerManager": "write spec.cloudProvider.nodeController: External",
 		},
 		v1alpha1.KindInstanceGroup: {
 			"spec.labels":             "write spec.nodeLabels for labels of Kubernetes nodes, or spec.cloudLabels for tags in AWS",

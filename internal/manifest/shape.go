@@ -25,6 +25,7 @@ func clusterShape() any {
 					InstanceProfiles: v1alpha1.Existing{ControlPlane: "x", Worker: "x"},
 					SecurityGroups:   v1alpha1.Existing{ControlPlane: "x", Worker: "x"},
 				},
+				NodeController: "x",
 			},
 			Networking: networkingShape(),
 			API: v1alpha1.APIAccess{

@@ -32,7 +32,7 @@ func TestControllerOfLoadBalancersWritesOnlyHostNames(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short")
 	}
-	r := newRealController(t)
+	r := newRealController(t, loadBalancersChannel, func(*corev1.Node, clusterMachine) {})
 	config, err := clientcmd.BuildConfigFromFlags("", r.kubeconfig())
 	r.check(err)
 	api, err := kubernetes.NewForConfig(config)

@@ -34,8 +34,14 @@ type realController struct {
 	stop   func()
 }
 
-// newRealController applies the channel. The controller does not run yet.
-func newRealController(t *testing.T) realController {
+// The channels of the controller.
+const (
+	loadBalancersChannel = "../../examples/addons/load-balancers.yaml"
+	cloudProviderChannel = "../../examples/addons/cloud-provider.yaml"
+)
+
+// newRealController applies a channel. The controller does not run yet. Nodes are registered as change leaves them.
+func newRealController(t *testing.T, channel string, change func(*corev1.Node, clusterMachine)) realController {
 	t.Helper()
 	l := newControllerLab(t)
 	text, err := l.key.PEM()
@@ -47,25 +53,25 @@ func newRealController(t *testing.T) realController {
 	l.check(err)
 	r.api, err = kubernetes.NewForConfig(cfg)
 	l.check(err)
-	r.registerNodes()
+	r.registerNodes(change)
 	// No controller sets the status of the DaemonSet here, so the command does not see it become healthy.
-	_, errs, _ := l.slipway(caller{}, "addons", "apply", "demo", "-f", "../../examples/addons/load-balancers.yaml", "--kubeconfig", r.server.Kubeconfig, "--timeout", "1s", "--yes")
+	_, errs, _ := l.slipway(caller{}, "addons", "apply", "demo", "-f", channel, "--kubeconfig", r.server.Kubeconfig, "--timeout", "1s", "--yes")
 	if _, err := r.api.AppsV1().DaemonSets("kube-system").Get(t.Context(), controllerName, metav1.GetOptions{}); err != nil {
 		t.Fatalf("%v\n%s", err, errs)
 	}
-	if out, errs, code := l.slipway(caller{}, "addons", "diff", "demo", "-f", "../../examples/addons/load-balancers.yaml", "--kubeconfig", r.server.Kubeconfig); out != "" {
+	if out, errs, code := l.slipway(caller{}, "addons", "diff", "demo", "-f", channel, "--kubeconfig", r.server.Kubeconfig); out != "" {
 		t.Errorf("diff has exit code %d and differences after an apply:\n%s%s", code, out, errs)
 	}
 
 	return r
 }
 
-// startController applies the channel and starts the controller with the arguments, the settings, the rights in
-// Kubernetes and the role in AWS that it has in a cluster.
-func startController(t *testing.T) realController {
+// startController applies a channel and starts the controller with the arguments, the settings, the rights in
+// Kubernetes and the role in AWS that it has in a cluster. Nodes are registered as change leaves them.
+func startController(t *testing.T, channel string, change func(*corev1.Node, clusterMachine)) realController {
 	t.Helper()
 	program := assettest.Program(t, controllerName, "bin/"+controllerName)
-	r := newRealController(t)
+	r := newRealController(t, channel, change)
 	l := r.controllerLab
 	set, err := r.api.AppsV1().DaemonSets("kube-system").Get(t.Context(), controllerName, metav1.GetOptions{})
 	l.check(err)
@@ -139,15 +145,17 @@ func (r *realController) kubeconfig() string {
 }
 
 // registerNodes creates the nodes of the machines, as kubelets do.
-func (r *realController) registerNodes() {
+func (r *realController) registerNodes(change func(*corev1.Node, clusterMachine)) {
 	r.Helper()
 	for _, m := range r.machines() {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.name}, Spec: corev1.NodeSpec{ProviderID: "aws:///" + m.zone + "/" + m.id}}
 		if m.role == "control-plane" {
 			n.Labels = map[string]string{excludedLabel: ""}
 		}
+		change(n, m)
 		made, err := r.api.CoreV1().Nodes().Create(r.Context(), n, metav1.CreateOptions{})
 		r.check(err)
+		made.Status = n.Status
 		made.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		_, err = r.api.CoreV1().Nodes().UpdateStatus(r.Context(), made, metav1.UpdateOptions{})
 		r.check(err)
@@ -214,7 +222,7 @@ func TestRealCloudController(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short")
 	}
-	r := startController(t)
+	r := startController(t, loadBalancersChannel, func(*corev1.Node, clusterMachine) {})
 	balancers, groups := len(r.balancers()), len(r.groups())
 	worker := r.securityGroup("worker")
 	s := r.createService("web", func(*corev1.Service) {})

@@ -207,7 +207,7 @@ func TestControllerOfLoadBalancersIsLimited(t *testing.T) {
 }
 
 // clusterMachine is an instance of the cluster.
-type clusterMachine struct{ id, zone, name, role string }
+type clusterMachine struct{ id, zone, name, role, address, kind string }
 
 // machines returns the instances of the cluster.
 func (l controllerLab) machines() []clusterMachine {
@@ -219,7 +219,10 @@ func (l controllerLab) machines() []clusterMachine {
 	var all []clusterMachine
 	for _, r := range out.Reservations {
 		for _, i := range r.Instances {
-			m := clusterMachine{id: *i.InstanceId, zone: *i.Placement.AvailabilityZone, name: *i.PrivateDnsName}
+			m := clusterMachine{
+				id: *i.InstanceId, zone: *i.Placement.AvailabilityZone, name: *i.PrivateDnsName,
+				address: *i.PrivateIpAddress, kind: string(i.InstanceType),
+			}
 			for _, tag := range i.Tags {
 				if *tag.Key == "slipway.dev/role" {
 					m.role = *tag.Value

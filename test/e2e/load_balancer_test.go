@@ -61,21 +61,33 @@ func createClusterWithPodIdentity(e *environment) {
 
 // createClusterWithRoles creates a cluster in which controllers have IAM roles. Each has values for the words of its policy.
 func (e *environment) createClusterWithRoles(controllers map[string]map[string]string) {
+	e.prepareClusterWithRoles(controllers)
+	e.runSlipway("apply", clusterName, "--yes")
+	e.waitHealthy(10 * time.Minute)
+	e.exportKubeconfig()
+}
+
+// prepareClusterWithRoles writes the manifest of a cluster in which controllers have IAM roles.
+func (e *environment) prepareClusterWithRoles(controllers map[string]map[string]string) {
 	e.runSlipway("state", "init", "--yes")
 	e.runSlipway("iam", "init-discovery", discoveryStore, "--yes")
 	e.runSlipway("create", "cluster", clusterName, "--zones", region+"a,"+region+"b,"+region+"c", "--yes")
-	manifest := filepath.Join(e.t.TempDir(), "cluster.yaml")
-	text := e.runSlipway("get", "clusters", clusterName, "-o", "yaml")
-	issuer := "  serviceAccountIssuerDiscovery: {discoveryStore: " + discoveryStore + "}\n"
-	writeFile(e.t, manifest, strings.Replace(text, "  networking:\n", issuer+"  networking:\n", 1))
-	e.runSlipway("replace", "-f", manifest, "--yes")
+	e.editManifest("  networking:\n", "  serviceAccountIssuerDiscovery: {discoveryStore: "+discoveryStore+"}\n  networking:\n")
 	for _, name := range slices.Sorted(maps.Keys(controllers)) {
 		e.createAddonRole(name, controllers[name])
 	}
-	e.runSlipway("apply", clusterName, "--yes")
-	e.waitHealthy(10 * time.Minute)
-	os.Remove(e.kubeconfig())
-	e.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", e.kubeconfig())
+}
+
+// editManifest replaces a text of the manifest of the cluster.
+func (e *environment) editManifest(old, now string) {
+	e.t.Helper()
+	text := e.runSlipway("get", "clusters", clusterName, "-o", "yaml")
+	if !strings.Contains(text, old) {
+		e.t.Fatalf("the manifest has no %q:\n%s", old, text)
+	}
+	file := filepath.Join(e.t.TempDir(), "cluster.yaml")
+	writeFile(e.t, file, strings.Replace(text, old, now, 1))
+	e.runSlipway("replace", "-f", file, "--yes")
 }
 
 // createAddonRole adds the role of a controller in kube-system to the manifest, and has the permissions boundary of the store allow

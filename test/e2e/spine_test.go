@@ -114,7 +114,7 @@ func checkNodeMetadata(e *environment) {
 	for _, r := range out.Reservations {
 		for _, i := range r.Instances {
 			zone := *i.Placement.AvailabilityZone
-			want[*i.PrivateDnsName] = fmt.Sprintf("aws:///%s/%s %s %s %s", zone, *i.InstanceId, region, zone, i.InstanceType)
+			want[aws.ToString(i.PrivateDnsName)] = fmt.Sprintf("aws:///%s/%s %s %s %s", zone, *i.InstanceId, region, zone, i.InstanceType)
 		}
 	}
 	got := e.kubectl("get", "nodes", "-o", `jsonpath={range .items[*]}{.metadata.name}={.spec.providerID} {.metadata.labels.topology\.kubernetes\.io/region} {.metadata.labels.topology\.kubernetes\.io/zone} {.metadata.labels.node\.kubernetes\.io/instance-type}{"\n"}{end}`)

@@ -87,6 +87,8 @@ type Node struct {
 	Instance string // instance id, from the provider id
 	Ready    bool
 	Reason   string // why it is not ready
+	// Uninitialized is set while the cloud controller manager has not removed its taint.
+	Uninitialized bool
 	// LeaseRenewed is when its kubelet last renewed its lease; zero if there is no lease.
 	LeaseRenewed time.Time
 	// Pressure are its conditions such as DiskPressure, each with its message.

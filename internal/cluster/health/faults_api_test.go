@@ -185,6 +185,16 @@ func podFaults() []fault {
 			},
 		},
 		{
+			name:    "The cloud controller manager does not initialize a node",
+			happens: "With `spec.cloudProvider.nodeController: External`, a new node has a taint that the controller removes.",
+			todo: "Nobody for the first seconds of a node. If it stays, the operator applies the channel of the controller, " +
+				"or reads its log: its IAM role may lack a right.",
+			change: func(f *health.Facts) { f.Nodes[4].Uninitialized = true },
+			want: []string{
+				"failed node ip-10-80-0-5: not ready: the cloud controller manager has not initialized it, so no pods are scheduled there",
+			},
+		},
+		{
 			name:    "A container crashes",
 			happens: "The kubelet restarts it at growing intervals.",
 			todo:    "The operator reads the log of the last container: `kubectl -n kube-system logs POD --previous`.",

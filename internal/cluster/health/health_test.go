@@ -101,6 +101,16 @@ func TestEvaluate(t *testing.T) {
 			change: func(f *health.Facts) { f.Nodes[1].Ready, f.Nodes[1].Reason = false, "cni plugin not initialized" },
 			want:   []string{"failed node ip-2: not ready: cni plugin not initialized"},
 		},
+		"a node that nobody initializes": {
+			change: func(f *health.Facts) { f.Nodes[1].Uninitialized = true },
+			want:   []string{"failed node ip-2: not ready: the cloud controller manager has not initialized it, so no pods are scheduled there"},
+		},
+		"a node is not ready, and not initialized": {
+			change: func(f *health.Facts) {
+				f.Nodes[1].Ready, f.Nodes[1].Reason, f.Nodes[1].Uninitialized = false, "cni plugin not initialized", true
+			},
+			want: []string{"failed node ip-2: not ready: cni plugin not initialized"},
+		},
 		"a lease is old, and the node is still Ready": {
 			change: func(f *health.Facts) { f.Nodes[1].LeaseRenewed = now.Add(-16 * time.Second) },
 			want:   []string{"failed node ip-2: its kubelet has not reported for 16s: it has stopped, or the machine hangs or is cut off from the API"},

@@ -64,6 +64,12 @@ func checkNode(f Facts, i Instance, n Node) []Check {
 	case !n.Ready:
 		c.Severity = Failed
 		c.Cause = "not ready: " + n.Reason
+
+	case n.Uninitialized:
+		c.Severity = Failed
+		c.Cause = "not ready: the cloud controller manager has not initialized it, so no pods are scheduled there"
+		c.Hint = "apply the channel examples/addons/cloud-provider.yaml; if it is applied: " +
+			"kubectl -n kube-system logs daemonset/aws-cloud-controller-manager"
 	}
 
 	out := []Check{c}

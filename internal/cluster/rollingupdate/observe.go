@@ -16,6 +16,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster/drain"
 	"github.com/slipway-k8s/slipway/internal/cluster/rollout"
+	"github.com/slipway-k8s/slipway/internal/machine/kube"
 	"github.com/slipway-k8s/slipway/internal/machine/report"
 )
 
@@ -203,8 +204,14 @@ func (o observer) addNode(ctx context.Context, m *rollout.Machine, node corev1.N
 	return nil
 }
 
-// addReadiness adds whether the node of a machine is Ready, and since when.
+// addReadiness adds whether the node of a machine is Ready, and since when. A node that the cloud controller manager has not
+// initialized is not: no pods are scheduled there.
 func addReadiness(m *rollout.Machine, node corev1.Node) {
+	if slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == kube.TaintUninitialized }) {
+		m.NeverReady = true
+		return
+	}
+
 	for _, c := range node.Status.Conditions {
 		since := c.LastTransitionTime.Time
 		switch {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/rollout"
+	"github.com/slipway-k8s/slipway/internal/machine/kube"
 )
 
 // setReady changes the condition Ready of a node, as kubelet and node controller do.
@@ -113,5 +114,14 @@ func TestReadiness(t *testing.T) {
 		if m.NodeReady != c.ready || m.NeverReady != c.never || m.DownSince.IsZero() != c.ready {
 			t.Errorf("%s: %+v", name, m)
 		}
+	}
+
+	uninitialized := node(corev1.ConditionTrue, created)
+	uninitialized.Spec.Taints = []corev1.Taint{{Key: kube.TaintUninitialized, Effect: corev1.TaintEffectNoSchedule}}
+
+	var m rollout.Machine
+	addReadiness(&m, uninitialized)
+	if m.NodeReady || !m.NeverReady {
+		t.Errorf("not initialized by the cloud controller manager: %+v", m)
 	}
 }

@@ -273,3 +273,18 @@ func TestServerClock(t *testing.T) {
 		})
 	}
 }
+
+// TestUninitializedNode: a node is ready for its kubelet, and not for pods, while it has the taint of the cloud controller manager.
+func TestUninitializedNode(t *testing.T) {
+	n := corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+	n.Spec.Taints = []corev1.Taint{{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule}}
+	if f := nodeFact(n); !f.Ready || f.Uninitialized {
+		t.Errorf("without the taint: %+v", f)
+	}
+	n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{
+		Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule,
+	})
+	if f := nodeFact(n); !f.Uninitialized {
+		t.Errorf("with the taint: %+v", f)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/health"
+	"github.com/slipway-k8s/slipway/internal/machine/kube"
 	"github.com/slipway-k8s/slipway/internal/machine/report"
 )
 
@@ -233,6 +235,9 @@ func renewTime(l coordinationv1.Lease) time.Time {
 func nodeFact(n corev1.Node) health.Node {
 	out := health.Node{Name: n.Name, Reason: "no Ready condition yet"}
 	out.Instance = n.Spec.ProviderID[strings.LastIndex(n.Spec.ProviderID, "/")+1:]
+	out.Uninitialized = slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == kube.TaintUninitialized
+	})
 	for _, c := range n.Status.Conditions {
 		switch c.Type {
 		case corev1.NodeReady:

@@ -98,6 +98,8 @@ type Machine struct {
 	Slot string
 	// Launched is the launch time.
 	Launched time.Time
+	// EndedSince is when [machineList] first listed the machine as terminated; zero for others.
+	EndedSince time.Time
 }
 
 // Volume is the EBS volume of a slot's etcd member.

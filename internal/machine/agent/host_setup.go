@@ -46,6 +46,8 @@ func (a *Agent) kubeConfig() kube.Config {
 		Taints:       d.Taints,
 		Kubelet:      d.Kubelet,
 
+		ExternalNodeController: d.HasExternalNodeController(),
+
 		APIServerSettings:         d.KubeAPIServer,
 		ControllerManagerSettings: d.KubeControllerManager,
 

@@ -18,6 +18,7 @@ type machineList struct {
 	mu       sync.Mutex
 	listedAt time.Time
 	machines []Machine
+	ended    map[string]time.Time // when machines were first listed as terminated, by id
 }
 
 // listRecent returns the machines as EC2 listed them within machineListAge.
@@ -47,8 +48,29 @@ func (l *machineList) read(ctx context.Context, client EC2Client, now time.Time)
 
 	l.listedAt = now
 	l.machines = machines
+	l.rememberEnded(now)
 
 	return machines, nil
+}
+
+// rememberEnded adds to each terminated machine when it was first listed as such. It forgets machines that EC2 forgets.
+func (l *machineList) rememberEnded(now time.Time) {
+	before := l.ended
+	l.ended = map[string]time.Time{}
+
+	for i, m := range l.machines {
+		if !m.isTerminated() {
+			continue
+		}
+
+		since, known := before[m.ID]
+		if !known {
+			since = now
+		}
+
+		l.ended[m.ID] = since
+		l.machines[i].EndedSince = since
+	}
 }
 
 // listSlotMachines returns the machines of the control plane, and possibly others. The last list will do while the

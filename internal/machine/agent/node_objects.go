@@ -45,6 +45,11 @@ func (n Node) isReady() bool {
 	return slices.Contains(n.Status.Conditions, nodeCondition{Type: "Ready", Status: "True"})
 }
 
+// machineID returns the instance id in the node's provider id, which the kubelet writes.
+func (n Node) machineID() string {
+	return n.Spec.ProviderID[strings.LastIndex(n.Spec.ProviderID, "/")+1:]
+}
+
 // hasRoleLabel reports whether the node has a label by which kubectl shows its role.
 func (n Node) hasRoleLabel() bool {
 	for label := range n.Metadata.Labels {
@@ -82,7 +87,7 @@ func NodeChanges(nodes []Node, machines []Machine, listed time.Time) (terminated
 	roles = map[string]string{}
 
 	for _, n := range nodes {
-		id := n.Spec.ProviderID[strings.LastIndex(n.Spec.ProviderID, "/")+1:]
+		id := n.machineID()
 		own, alive := live[strings.ToLower(n.Metadata.Name)]
 		isOwn := alive && id == own.ID
 		isOld := n.Metadata.CreationTimestamp.Before(listed)
@@ -134,9 +139,23 @@ type nodeWork struct {
 // isEmpty reports whether there is nothing to change.
 func (w nodeWork) isEmpty() bool { return len(w.terminated)+len(w.roles)+len(w.live) == 0 }
 
+// nodeRules are the times by which [findNodeWork] judges nodes.
+type nodeRules struct {
+	// listed is the time before which a node must have been created for EC2 to list its machine for certain.
+	listed time.Time
+	// external is the time since when a machine must have ended for its node to be left to the cloud controller manager; zero if
+	// there is none.
+	external time.Time
+}
+
 // findNodeWork returns what has to change for the nodes and the list of live machines have.
-func findNodeWork(nodes []Node, have map[string]string, machines []Machine, listed time.Time) nodeWork {
-	terminated, roles := NodeChanges(nodes, machines, listed)
+func findNodeWork(nodes []Node, have map[string]string, machines []Machine, rules nodeRules) nodeWork {
+	terminated, roles := NodeChanges(nodes, machines, rules.listed)
+	if !rules.external.IsZero() {
+		terminated = slices.DeleteFunc(terminated, func(n Node) bool {
+			return isLeftToController(n, machines, rules.external)
+		})
+	}
 
 	return nodeWork{terminated: terminated, roles: roles, live: diffLiveMachines(have, liveWorkers(machines))}
 }
@@ -170,7 +189,7 @@ func (a *Agent) reconcileNodes(ctx context.Context, api kube.Client) error {
 		return err
 	}
 
-	work := findNodeWork(list.Items, have, machines, listedSince(a))
+	work := findNodeWork(list.Items, have, machines, rulesOfNodes(a))
 	if exists && work.isEmpty() && !mayHaveChanged(list.Items, a.Now()) {
 		return nil
 	}
@@ -188,7 +207,7 @@ func (a *Agent) reconcileNodes(ctx context.Context, api kube.Client) error {
 		)
 	}
 
-	work = findNodeWork(list.Items, have, machines, listedSince(a))
+	work = findNodeWork(list.Items, have, machines, rulesOfNodes(a))
 
 	return errors.Join(recordLiveMachines(ctx, api, exists, work.live), changeNodes(ctx, a, api, work))
 }

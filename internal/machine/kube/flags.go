@@ -68,6 +68,9 @@ type Config struct {
 	NodeLabels map[string]string
 	// Taints of the Node object, each key=value:Effect.
 	Taints []string
+	// ExternalNodeController is set if the cloud controller manager initializes the Node: its labels of zone, region and machine
+	// type, and its addresses.
+	ExternalNodeController bool
 	// Kubelet settings from the manifest; they override the defaults of KubeletConfig.
 	Kubelet v1alpha1.Kubelet
 	// APIServerSettings from the manifest; they override the defaults of APIServerFlags.
@@ -314,6 +317,10 @@ func SchedulerFlags() []string {
 	})
 }
 
+// TaintUninitialized is the key of the taint with which a kubelet registers its Node if the cloud controller manager has to
+// initialize it.
+const TaintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
+
 // LabelExcluded of a Node makes controllers take it out of the load balancers of Services.
 const LabelExcluded = "node.kubernetes.io/exclude-from-external-load-balancers"
 
@@ -332,12 +339,15 @@ func KubeletFlags(c Config) []string {
 		labels = map[string]string{}
 	}
 
-	maps.Copy(labels, map[string]string{
-		"topology.kubernetes.io/zone":      c.Zone,
-		"topology.kubernetes.io/region":    c.Region,
-		"node.kubernetes.io/instance-type": c.InstanceType,
-		"slipway.dev/group":                c.Group,
-	})
+	labels["slipway.dev/group"] = c.Group
+	if !c.ExternalNodeController {
+		maps.Copy(labels, map[string]string{
+			"topology.kubernetes.io/zone":      c.Zone,
+			"topology.kubernetes.io/region":    c.Region,
+			"node.kubernetes.io/instance-type": c.InstanceType,
+		})
+	}
+
 	if c.Spot {
 		labels["node.kubernetes.io/lifecycle"] = "spot"
 	}
@@ -359,6 +369,10 @@ func KubeletFlags(c Config) []string {
 		"node-ip":           c.Address,
 		"node-labels":       strings.Join(pairs, ","),
 	}
+	if c.ExternalNodeController {
+		flags["cloud-provider"] = "external"
+	}
+
 	maps.Copy(flags, credentialProviderFlags(c))
 
 	return formatFlags(flags)

@@ -34,3 +34,33 @@ func TestControlPlaneIsNoTarget(t *testing.T) {
 		}
 	}
 }
+
+// TestExternalNodeController: the cloud controller manager sets the labels of zone, region and machine type of a node that
+// registers with its taint. What Slipway alone knows stays the kubelet's.
+func TestExternalNodeController(t *testing.T) {
+	t.Parallel()
+
+	for _, external := range []bool{false, true} {
+		c := config()
+		c.ExternalNodeController = external
+		flags := strings.Join(kube.KubeletFlags(c), " ")
+
+		for part, want := range map[string]bool{
+			"--cloud-provider=external":         external,
+			"topology.kubernetes.io/zone=":      !external,
+			"topology.kubernetes.io/region=":    !external,
+			"node.kubernetes.io/instance-type=": !external,
+			"slipway.dev/group=":                true,
+			"--node-ip=":                        true,
+		} {
+			if strings.Contains(flags, part) != want {
+				t.Errorf("external %t: %s is there: %t, want %t: %s", external, part, !want, want, flags)
+			}
+		}
+
+		body, err := kube.KubeletConfig(c)
+		if err != nil || !strings.Contains(string(body), "providerID: aws:///"+c.Zone+"/"+c.InstanceID) {
+			t.Errorf("external %t: no provider id, %v:\n%s", external, err, body)
+		}
+	}
+}

@@ -92,6 +92,7 @@ func identityRules() []FieldRule {
 		rule("store.url", "the machine's boot configuration names the store too"),
 		rule("nodeLabels.*", registration),
 		rule("taints", registration),
+		rule("nodeController", registration),
 	}
 }
 

@@ -73,6 +73,9 @@ type Document struct {
 	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
 	// Taints of the Node object, each key=value:Effect.
 	Taints []string `json:"taints,omitempty"`
+	// NodeController is External if the cloud controller manager of AWS keeps the Nodes. It is left out otherwise, so that the
+	// documents of other clusters stay what they were.
+	NodeController string `json:"nodeController,omitempty"`
 	// BinDirOverride is the directory for binaries. Empty means /usr/local/bin, which is read-only
 	// on Flatcar.
 	BinDirOverride string `json:"programs,omitempty"`
@@ -282,6 +285,10 @@ func BuildDocument(in DocumentInput) (Document, error) {
 		d.BinDirOverride = IgnitionBinDir
 	}
 
+	if in.Cluster.Spec.CloudProvider.NodeController == v1alpha1.NodeControllerExternal {
+		d.NodeController = v1alpha1.NodeControllerExternal
+	}
+
 	if d.Role == v1alpha1.RoleControlPlane {
 		d.Trust = in.Trust
 		d.ClusterID = in.ClusterID
@@ -393,6 +400,11 @@ func (d Document) File(name string) (File, bool) {
 	}
 
 	return d.Files[i], true
+}
+
+// HasExternalNodeController reports whether the cloud controller manager of AWS keeps the Nodes.
+func (d Document) HasExternalNodeController() bool {
+	return d.NodeController == v1alpha1.NodeControllerExternal
 }
 
 // HasWarmPool reports whether the group has a warm pool: its machines pull images that run on every

@@ -62,6 +62,10 @@ func (d Document) validateIdentity() []error {
 		out = append(out, invalidField("kubernetesVersion", d.KubernetesVersion, "must be like 1.36.3"))
 	}
 
+	if c := d.NodeController; c != "" && !d.HasExternalNodeController() {
+		out = append(out, invalidField("nodeController", c, "must be "+v1alpha1.NodeControllerExternal+" or left out"))
+	}
+
 	return out
 }
 

@@ -160,6 +160,32 @@ func TestDiscoveryInDocument(t *testing.T) {
 	}
 }
 
+// TestNodeControllerInDocument: the documents of clusters whose nodes agents keep stay what they were.
+func TestNodeControllerInDocument(t *testing.T) {
+	for value, want := range map[string]string{
+		"":                              "",
+		v1alpha1.NodeControllerAgent:    "",
+		v1alpha1.NodeControllerExternal: v1alpha1.NodeControllerExternal,
+	} {
+		in := input(0)
+		in.Cluster.Spec.CloudProvider.NodeController = value
+		d, err := node.BuildDocument(in)
+		if err != nil || d.NodeController != want || d.HasExternalNodeController() != (want != "") {
+			t.Errorf("%q: %q, %v", value, d.NodeController, err)
+		}
+
+		d.NodeController = "external"
+		text, err := d.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if _, err := node.ParseDocument(text); err == nil || !strings.Contains(err.Error(), "nodeController") {
+			t.Errorf("a document with another value: %v", err)
+		}
+	}
+}
+
 // TestQuorumLossInDocument: the documents of clusters without automatic recovery stay what they were.
 func TestQuorumLossInDocument(t *testing.T) {
 	in := input(0)
