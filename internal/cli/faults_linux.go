@@ -37,7 +37,8 @@ func newRegionFaultsAddCommand(a *app) *cobra.Command {
   kill         the calling process is killed (SIGKILL), and the call has no effect
   kill-after   the call takes effect, then the calling process is killed
   provision    no call fails: resources of --kind take --delay to become available
-  no-capacity  EC2 has no capacity for instances of type --kind, also for those of Auto Scaling groups
+  no-capacity  EC2 has no capacity for instances of type --kind, or for spot instances with --kind spot, also for
+               those of Auto Scaling groups
   spot-interruption         no call fails: spot instance --instance gets the interruption notice and is
                             terminated after --delay (default: AWS's two minutes)
   rebalance-recommendation  no call fails: spot instance --instance gets the rebalance recommendation
@@ -71,7 +72,7 @@ or the region's process ends.` + exitStatusHelp(),
 	f.StringVar(&r.Code, "code", "", "the error's code, for fail and throttle (default: the service's own)")
 	f.DurationVar(&delay, "delay", 0, "duration, for delay, provision and spot-interruption")
 	f.StringVar(&r.Instance, "instance", "", "instance id, for spot-interruption and rebalance-recommendation")
-	f.StringVar(&r.Kind, "kind", "", "for no-capacity an instance type; for provision: "+strings.Join(fault.ProvisionKinds(), "|"))
+	f.StringVar(&r.Kind, "kind", "", "for no-capacity an instance type or spot; for provision: "+strings.Join(fault.ProvisionKinds(), "|"))
 	requireFlag(cmd, "effect", "one of "+joinEffects(", "))
 	completeFixed(cmd, "effect", strings.Split(joinEffects("|"), "|"))
 	completeFixed(cmd, "kind", fault.ProvisionKinds())

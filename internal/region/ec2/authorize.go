@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	sdk "github.com/aws/aws-sdk-go/service/ec2"
+
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
@@ -50,15 +52,32 @@ func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error
 		return wire.Authorize(ctx, wire.AccessCheck{Action: action, Resource: "*"})
 	}
 
-	tree, err := sdkshape.ShapeToMap(in)
+	checks, err := s.changeChecks(op, in)
 	if err != nil {
 		return err
 	}
 
-	return wire.Authorize(ctx, s.requestChecks(op, tree)...)
+	return wire.Authorize(ctx, checks...)
 }
 
-// requestChecks returns what IAM is asked for a request that changes something.
+// changeChecks returns what IAM is asked for a request that changes something.
+func (s *Service) changeChecks(op string, in any) ([]wire.AccessCheck, error) {
+	tree, err := sdkshape.ShapeToMap(in)
+	if err != nil {
+		return nil, err
+	}
+
+	switch launch := in.(type) {
+	case *sdk.CreateFleetInput:
+		return s.fleetChecks(launch, tree), nil
+	case *sdk.RunInstancesInput:
+		return s.runChecks(launch, tree)
+	}
+
+	return s.requestChecks(op, tree), nil
+}
+
+// requestChecks returns what IAM is asked for a request that launches nothing.
 func (s *Service) requestChecks(op string, tree map[string]any) []wire.AccessCheck {
 	s.store.Lock()
 	defer s.store.Unlock()

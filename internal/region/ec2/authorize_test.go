@@ -21,10 +21,13 @@ type recordingAuthorizer struct{ lines []string }
 
 func (a *recordingAuthorizer) Authorize(_ context.Context, c wire.AccessCheck) error {
 	var keys []string
-	for _, k := range []string{"aws:ResourceTag/team", "aws:RequestTag/team", "ec2:CreateAction", "ec2:Encrypted", "ec2:VolumeSize", "ec2:VolumeType"} {
+	for _, k := range []string{"aws:ResourceTag/team", "aws:RequestTag/team", "ec2:CreateAction", "ec2:Encrypted", "ec2:VolumeSize", "ec2:VolumeType", "ec2:MetadataHttpTokens", "ec2:InstanceProfile"} {
 		if v := c.Context[k]; len(v) > 0 {
 			keys = append(keys, k+"="+v[0])
 		}
+	}
+	if len(c.Context["ec2:LaunchTemplate"]) > 0 {
+		keys = append(keys, "of template")
 	}
 	line := strings.Join(append([]string{c.Action, c.Resource}, keys...), " ")
 	a.lines = append(a.lines, strings.ReplaceAll(line, "arn:aws:ec2:us-east-1:000000000000:", ""))
@@ -118,6 +121,9 @@ func TestCatalogues(t *testing.T) {
 	types := must[*client.DescribeInstanceTypesOutput](t)(r.DescribeInstanceTypes(ctx, &client.DescribeInstanceTypesInput{InstanceTypes: resourceKinds("t3.medium")}))
 	if got := types.InstanceTypes[0]; *got.VCpuInfo.DefaultVCpus != 2 || *got.MemoryInfo.SizeInMiB != 4096 {
 		t.Errorf("t3.medium: got %+v", got)
+	}
+	if cards := types.InstanceTypes[0].NetworkInfo.NetworkCards; len(cards) != 1 || *cards[0].MaximumNetworkInterfaces != 3 {
+		t.Errorf("the network cards of t3.medium are %+v, want one with 3 interfaces", cards)
 	}
 	if _, err := r.DescribeInstanceTypes(ctx, &client.DescribeInstanceTypesInput{InstanceTypes: resourceKinds("t9.huge")}); code(err) != "InvalidInstanceType" {
 		t.Errorf("an unknown type: %v", err)

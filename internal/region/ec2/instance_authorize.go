@@ -3,11 +3,8 @@
 package ec2
 
 import (
-	"slices"
-
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
-	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -27,46 +24,11 @@ func (s *Service) LaunchPermissionChecks(id, name, version string, subnets []str
 		return nil
 	}
 
-	ask := func(arn string, context map[string][]string) wire.AccessCheck {
-		context["ec2:LaunchTemplate"] = []string{s.cfg.resourceARN(str(t.LaunchTemplateId))}
-		return wire.AccessCheck{Action: "ec2:RunInstances", Resource: arn, Context: context}
-	}
-
-	var out []wire.AccessCheck
-	data := v.LaunchTemplateData
-
-	named := slices.Concat(
-		[]string{str(t.LaunchTemplateId), str(data.ImageId)},
-		subnets,
-		strs(data.SecurityGroupIds),
-	)
-
-	for _, existing := range named {
-		c := map[string][]string{}
-		sdkshape.AddResourceTags(c, s.st.Tags[existing])
-		out = append(out, ask(s.cfg.resourceARN(existing), c))
-	}
-
-	if name := str(data.KeyName); name != "" {
-		c := map[string][]string{}
-		sdkshape.AddResourceTags(c, s.st.Tags[s.st.findKeyPairID(name)])
-		out = append(out, ask(s.cfg.keyPairARN(name), c))
-	}
-
-	for _, k := range createdKinds()["RunInstances"] {
-		out = append(out, ask(s.cfg.wildcardARN(k), templateTagContext(data.TagSpecifications, k)))
-	}
-
-	for _, spec := range data.TagSpecifications {
-		c := templateTagContext(data.TagSpecifications, str(spec.ResourceType))
-		c["ec2:CreateAction"] = []string{"RunInstances"}
-		out = append(
-			out,
-			wire.AccessCheck{Action: "ec2:CreateTags", Resource: s.cfg.wildcardARN(str(spec.ResourceType)), Context: c},
-		)
-	}
-
-	return append(out, s.cfg.passRoleChecks(data.IamInstanceProfile)...)
+	return s.launchChecks(instanceLaunch{
+		template: t,
+		data:     v.LaunchTemplateData,
+		named:    subnets,
+	})
 }
 
 // templateTagContext returns the condition keys of the tags that a template puts on resources of a type.
@@ -88,16 +50,7 @@ func templateTagContext(specs []*sdk.LaunchTemplateTagSpecification, kind string
 
 // passRoleChecks asks whether the caller may pass the role of a template's instance profile to EC2.
 func (cfg *Config) passRoleChecks(spec *sdk.LaunchTemplateIamInstanceProfileSpecification) []wire.AccessCheck {
-	if spec == nil || cfg.Profiles == nil {
-		return nil
-	}
-
-	name := str(spec.Name)
-	if name == "" {
-		name = str(spec.Arn)
-	}
-
-	p, ok := cfg.Profiles.InstanceProfile(name)
+	p, ok := cfg.findProfile(spec)
 	if !ok || p.RoleARN == "" {
 		return nil
 	}
@@ -109,4 +62,18 @@ func (cfg *Config) passRoleChecks(spec *sdk.LaunchTemplateIamInstanceProfileSpec
 			Context:  map[string][]string{"iam:PassedToService": {"ec2.amazonaws.com"}},
 		},
 	}
+}
+
+// findProfile returns the instance profile of a template, or false if it has none.
+func (cfg *Config) findProfile(spec *sdk.LaunchTemplateIamInstanceProfileSpecification) (Profile, bool) {
+	if spec == nil || cfg.Profiles == nil {
+		return Profile{}, false
+	}
+
+	name := str(spec.Name)
+	if name == "" {
+		name = str(spec.Arn)
+	}
+
+	return cfg.Profiles.InstanceProfile(name)
 }

@@ -251,9 +251,14 @@ func (s launchHandlers) checkLaunchImage(l *launchRequest) error {
 	return checkUserData(l.in.UserData)
 }
 
-// checkCapacity refuses a launch of a type for which a fault says that there is no capacity.
+// NoSpotCapacity is the name by which a fault says that there is no capacity for spot instances, whatever their type.
+const NoSpotCapacity = "spot"
+
+// checkCapacity refuses a launch for which a fault says that there is no capacity: of a type, or on spot.
 func (s launchHandlers) checkCapacity(l *launchRequest) error {
-	if s.cfg.LacksCapacity == nil || !s.cfg.LacksCapacity(l.instanceType) {
+	lacks := s.cfg.LacksCapacity
+	isSpot := l.in.InstanceMarketOptions != nil
+	if lacks == nil || !lacks(l.instanceType) && (!isSpot || !lacks(NoSpotCapacity)) {
 		return nil
 	}
 

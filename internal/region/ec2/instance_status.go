@@ -26,6 +26,8 @@ func (s instanceHandlers) describeInstanceStatus(
 			return []string{s.st.instanceHealth(id)}, true
 		case "system-status.status", "system-status.reachability":
 			return []string{"ok"}, true
+		case "event.code", "event.description", "event.instance-event-id":
+			return nil, true // there are no scheduled events
 		}
 
 		return nil, false

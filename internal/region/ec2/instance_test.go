@@ -203,7 +203,9 @@ type profiles struct{}
 
 func (profiles) InstanceProfile(name string) (ec2.Profile, bool) {
 	ok := strings.HasSuffix(name, "worker")
-	return ec2.Profile{ARN: "arn:aws:iam::000000000000:instance-profile/worker", ID: "AIPA1", Role: "worker-role"}, ok
+	return ec2.Profile{
+		ARN: "arn:aws:iam::000000000000:instance-profile/worker", ID: "AIPA1", Role: "worker-role", RoleARN: "arn:aws:iam::000000000000:role/worker-role",
+	}, ok
 }
 
 func TestMetadata(t *testing.T) {

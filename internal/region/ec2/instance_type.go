@@ -123,6 +123,7 @@ func buildInstanceTypeInfo(name string, t instanceTypeSpec) *sdk.InstanceTypeInf
 			Ipv6Supported:             new(true),
 			MaximumNetworkCards:       new(max(t.NetworkCards, 1)),
 			DefaultNetworkCardIndex:   new(int64(0)),
+			NetworkCards:              t.networkCards(),
 		},
 		PlacementGroupInfo: &sdk.PlacementGroupInfo{
 			SupportedStrategies: sdkshape.StringPointers([]string{"partition", "spread"}),
@@ -138,6 +139,21 @@ func buildInstanceTypeInfo(name string, t instanceTypeSpec) *sdk.InstanceTypeInf
 
 	if !t.BareMetal {
 		out.Hypervisor = new(cmp.Or(t.Hypervisor, sdk.InstanceTypeHypervisorNitro))
+	}
+
+	return out
+}
+
+// networkCards returns the network cards of a type, which share its network interfaces.
+func (t instanceTypeSpec) networkCards() []*sdk.NetworkCardInfo {
+	count := max(t.NetworkCards, 1)
+	var out []*sdk.NetworkCardInfo
+	for i := range count {
+		out = append(out, &sdk.NetworkCardInfo{
+			NetworkCardIndex:         new(i),
+			MaximumNetworkInterfaces: new(t.ENIs / count),
+			NetworkPerformance:       new(t.NetworkPerformance),
+		})
 	}
 
 	return out

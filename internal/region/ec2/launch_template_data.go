@@ -53,23 +53,23 @@ func checkUserData(data *string) error {
 	return nil
 }
 
-// resolveTemplateData checks the data of a launch template, merges it over base (nil for none) and returns it
-// in the form of answers.
-func (s launchTemplateHandlers) resolveTemplateData(
-	in *sdk.RequestLaunchTemplateData,
-	base *sdk.ResponseLaunchTemplateData,
-) (*sdk.ResponseLaunchTemplateData, error) {
+// checkTemplateRequest refuses data that EC2 refuses, and enclaves, which the region does not have.
+func (s launchTemplateHandlers) checkTemplateRequest(in *sdk.RequestLaunchTemplateData) error {
 	if in == nil {
-		return nil, missingParameter("LaunchTemplateData")
+		return missingParameter("LaunchTemplateData")
 	}
 
 	if err := checkUserData(in.UserData); err != nil {
-		return nil, err
+		return err
+	}
+
+	if o := in.EnclaveOptions; o != nil && isTrue(o.Enabled) {
+		return notImplemented("LaunchTemplateData.EnclaveOptions.Enabled")
 	}
 
 	if t := str(in.InstanceType); t != "" {
 		if _, ok := s.instanceTypes[t]; !ok {
-			return nil, wire.Errorf("InvalidParameterValue", "Invalid value '%s' for InstanceType.", t)
+			return wire.Errorf("InvalidParameterValue", "Invalid value '%s' for InstanceType.", t)
 		}
 	}
 
@@ -78,7 +78,7 @@ func (s launchTemplateHandlers) resolveTemplateData(
 			[]string{"instance", "volume", "network-interface", "spot-instances-request", "elastic-gpu"},
 			str(spec.ResourceType),
 		) {
-			return nil, wire.Errorf(
+			return wire.Errorf(
 				"InvalidParameterValue",
 				"'%s' is not a valid taggable resource type.",
 				str(spec.ResourceType),
@@ -86,8 +86,21 @@ func (s launchTemplateHandlers) resolveTemplateData(
 		}
 
 		if err := checkTags(spec.Tags); err != nil {
-			return nil, err
+			return err
 		}
+	}
+
+	return nil
+}
+
+// resolveTemplateData checks the data of a launch template, merges it over base (nil for none) and returns it
+// in the form of answers.
+func (s launchTemplateHandlers) resolveTemplateData(
+	in *sdk.RequestLaunchTemplateData,
+	base *sdk.ResponseLaunchTemplateData,
+) (*sdk.ResponseLaunchTemplateData, error) {
+	if err := s.checkTemplateRequest(in); err != nil {
+		return nil, err
 	}
 
 	tree, err := sdkshape.ShapeToMap(in)

@@ -42,6 +42,8 @@ func (s *Service) Wire() wire.Service {
 			snapshotHandlers{s}.ops(),
 			launchTemplateHandlers{s}.ops(),
 			launchHandlers{s}.ops(),
+			fleetHandlers{s}.ops(),
+			spotPriceHandlers{s}.ops(),
 			instanceHandlers{s}.ops(),
 			tagHandlers{s}.ops(),
 		),

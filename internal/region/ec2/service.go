@@ -113,7 +113,8 @@ type Config struct {
 	// TransitionDelay. nil means TransitionDelay for all kinds.
 	ProvisioningDelay func(kind string, usual time.Duration) time.Duration
 
-	// LacksCapacity reports whether there is no capacity for instances of a type; nil: there always is.
+	// LacksCapacity reports whether there is no capacity for instances of a type, or for those of [NoSpotCapacity]; nil:
+	// there always is.
 	LacksCapacity func(instanceType string) bool
 
 	// DefaultVPC is whether a new account has the default VPC, as in AWS. False is an account whose default VPC was

@@ -38,7 +38,7 @@ const (
 	// EffectProvision affects no calls; it sets how long a kind of resource takes to reach its next
 	// state.
 	EffectProvision Effect = "provision"
-	// EffectNoCapacity affects no calls; EC2 has no capacity for instances of one type.
+	// EffectNoCapacity affects no calls; EC2 has no capacity for instances of one type, or for spot instances.
 	EffectNoCapacity Effect = "no-capacity"
 	// EffectSpotInterruption affects no calls; it gives a spot instance the interruption notice, and terminates
 	// it when the notice ends.
@@ -108,7 +108,7 @@ type Rule struct {
 	// Delay for [EffectDelay] and [EffectProvision]. For [EffectSpotInterruption] it is the time of the notice;
 	// 0 means the two minutes of AWS.
 	Delay Duration `json:"delay,omitempty"`
-	// Kind for [EffectProvision], one of [ProvisionKinds], and for [EffectNoCapacity] an instance type.
+	// Kind for [EffectProvision], one of [ProvisionKinds], and for [EffectNoCapacity] an instance type or spot.
 	Kind string `json:"kind,omitempty"`
 	// Seen is the number of calls that matched the rule.
 	Seen int `json:"seen"`
@@ -369,7 +369,7 @@ func (e *Engine) ProvisioningDelay(kind string, usual time.Duration) time.Durati
 	return usual
 }
 
-// LacksCapacity reports whether a rule says that EC2 has no capacity for instances of a type.
+// LacksCapacity reports whether a rule says that EC2 has no capacity for instances of a type, or of the market "spot".
 func (e *Engine) LacksCapacity(instanceType string) bool {
 	if e == nil {
 		return false

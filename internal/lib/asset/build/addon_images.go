@@ -47,6 +47,13 @@ func addonRecipes() []moduleRecipe {
 			LDFlags:  "-X github.com/cert-manager/cert-manager/pkg/util.AppVersion=v{version}",
 		},
 		{
+			Name:     karpenter,
+			Pins:     "github.com/aws/karpenter-provider-aws",
+			Packages: []string{"tool"},
+			Programs: map[string]string{"controller": karpenter},
+			LDFlags:  "-X sigs.k8s.io/karpenter/pkg/operator.Version={version}",
+		},
+		{
 			Name:     "traefik",
 			Pins:     "github.com/traefik/traefik/v3",
 			Packages: []string{"tool"},
@@ -96,6 +103,9 @@ func monitoringRecipes() []moduleRecipe {
 		},
 	}
 }
+
+// karpenter is the module of Karpenter, and its program.
+const karpenter = "karpenter"
 
 // certManager is the module with the programs of cert-manager, each of which has an image.
 const certManager = "cert-manager"
@@ -184,6 +194,13 @@ func addonImages() []imageRecipe {
 			Ref:        "registry.k8s.io/external-dns/external-dns:v{version}",
 			Layers:     []string{"base", "external-dns"},
 			Entrypoint: []string{"/external-dns"},
+		},
+		{
+			Name:       karpenter,
+			Module:     karpenter,
+			Ref:        "public.ecr.aws/karpenter/controller:{version}",
+			Layers:     []string{"base", karpenter},
+			Entrypoint: []string{"/" + karpenter},
 		},
 		{
 			Name:       "traefik",

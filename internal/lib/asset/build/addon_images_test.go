@@ -25,7 +25,7 @@ func TestAddonImagesAreThoseOfTheChannels(t *testing.T) {
 	var wanted []string
 	for _, name := range []string{
 		"addons/metrics-server.yaml", "addons/local-path-provisioner.yaml", "addons/aws-cloud-controller-manager.yaml", "addons/external-dns.yaml",
-		"addons/cert-manager.yaml", "addons/traefik.yaml",
+		"addons/cert-manager.yaml", "addons/traefik.yaml", "addons/karpenter.yaml",
 		"monitoring/prometheus.yaml", "monitoring/alertmanager.yaml", "monitoring/node-metrics.yaml",
 	} {
 		text, err := os.ReadFile("../../../../examples/" + name)

@@ -144,7 +144,7 @@ func (b *builder) listLayerEntries(name string) ([]archiveEntry, error) {
 	case "etcd":
 		return listPrograms(bin, "usr/local/bin/")
 	case "flannel-cni-plugin", "pause", "probe", "coredns", "metrics-server", "local-path-provisioner",
-		"aws-cloud-controller-manager", "external-dns", certManager, "traefik":
+		"aws-cloud-controller-manager", "external-dns", certManager, karpenter, "traefik":
 		return listPrograms(bin, "")
 	}
 

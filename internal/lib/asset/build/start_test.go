@@ -74,6 +74,7 @@ func TestBuiltImagesStart(t *testing.T) {
 		"cert-manager-controller":      {{"/cert-manager", "controller", "-h", "configuration file"}},
 		"cert-manager-webhook":         {{"/cert-manager", "webhook", "-h", "configuration file"}},
 		"cert-manager-cainjector":      {{"/cert-manager", "cainjector", "-h", "configuration file"}},
+		"karpenter":                    {{"/karpenter", "--help", "Usage of karpenter"}},
 		"traefik":                      {{"/traefik", "version", "3."}},
 		"busybox":                      {{"/bin/sh", "-c", "echo started", "started"}},
 	}

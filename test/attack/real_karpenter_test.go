@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attack_test
+
+import (
+	"bytes"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/lib/asset/assettest"
+	"github.com/slipway-k8s/slipway/internal/machine/addon/apitest"
+	"github.com/slipway-k8s/slipway/internal/region/fault"
+)
+
+// nodeClassOfTest is the EC2NodeClass of a worker group, as docs/design/0028-karpenter.md plans it.
+const nodeClassOfTest = `
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: workers}
+spec:
+  amiFamily: Custom
+  amiSelectorTerms: [{id: IMAGE}]
+  subnetSelectorTerms: [{id: SUBNET}]
+  securityGroupSelectorTerms: [{id: GROUP}]
+  instanceProfile: PROFILE
+  metadataOptions: {httpEndpoint: enabled, httpProtocolIPv6: disabled, httpPutResponseHopLimit: 1, httpTokens: required}
+  userData: "#!/bin/sh"
+  tags: {slipway.dev/cluster: demo, slipway.dev/id: CLUSTER_ID, slipway.dev/role: worker, slipway.dev/group: workers}
+`
+
+// nodePoolOfTest is the NodePool of the same group.
+const nodePoolOfTest = `
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: workers}
+spec:
+  template:
+    metadata: {labels: {slipway.dev/group: workers}}
+    spec:
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: workers}
+      requirements:
+      - {key: kubernetes.io/arch, operator: In, values: [amd64]}
+      - {key: karpenter.sh/capacity-type, operator: In, values: [spot, on-demand]}
+      - {key: node.kubernetes.io/instance-type, operator: In, values: [m5.large, m5.xlarge]}
+  disruption: {consolidationPolicy: WhenEmpty, consolidateAfter: 1s}
+`
+
+// realKarpenter is a kube-apiserver with the real Karpenter next to it.
+type realKarpenter struct {
+	karpenterLab
+	api     kubernetes.Interface
+	objects dynamic.Interface
+	server  apitest.Server
+}
+
+// startKarpenter applies the channel and starts Karpenter with the arguments, the settings, the rights in Kubernetes and the
+// role in AWS that it has in a cluster.
+func startKarpenter(t *testing.T) realKarpenter {
+	t.Helper()
+	program := assettest.Program(t, karpenterName, "bin/"+karpenterName)
+	r := realKarpenter{karpenterLab: newKarpenterLab(t)}
+	text, err := r.key.PEM()
+	r.check(err)
+	public, err := r.key.PublicPEM()
+	r.check(err)
+	r.server = apitest.StartWith(t, apitest.Options{Issuer: podIssuer, SigningKey: text, VerificationKey: public})
+	cfg, err := clientcmd.BuildConfigFromFlags("", r.server.Kubeconfig)
+	r.check(err)
+	r.api, err = kubernetes.NewForConfig(cfg)
+	r.check(err)
+	r.objects, err = dynamic.NewForConfig(cfg)
+	r.check(err)
+	// No controller sets the status of the Deployment here, so the command does not see it become healthy.
+	_, errs, _ := r.slipway(caller{}, "addons", "apply", "demo", "-f", "../../examples/addons/node-autoscaling.yaml", "--kubeconfig", r.server.Kubeconfig, "--timeout", "5s", "--yes")
+	made, err := r.api.AppsV1().Deployments("kube-system").Get(t.Context(), karpenterName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, errs)
+	}
+	container := made.Spec.Template.Spec.Containers[0]
+	ports := apitest.FreePorts(t, 2)
+	arguments := append(slices.Clone(container.Args), "--metrics-port="+ports[0], "--health-probe-port="+ports[1], "--disable-leader-election=true", "--log-level=debug")
+	environment := []string{"HOME=" + r.dir, "KUBECONFIG=" + r.kubeconfig()}
+	for _, v := range container.Env {
+		switch v.Name {
+		case "AWS_WEB_IDENTITY_TOKEN_FILE":
+			v.Value = r.temporaryFile("token", r.token("sts.amazonaws.com"))
+		case "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_STS":
+			v.Value = r.region.URL
+		}
+		environment = append(environment, v.Name+"="+v.Value)
+	}
+	r.run(program, arguments, environment)
+
+	return r
+}
+
+// run runs Karpenter until the test ends.
+func (r *realKarpenter) run(program string, arguments, environment []string) {
+	r.Helper()
+	var out bytes.Buffer
+	cmd := exec.Command(program, arguments...)
+	cmd.Env = environment
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	r.check(cmd.Start())
+	r.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		text := out.String()
+		if r.Failed() {
+			r.Logf("Karpenter:\n%s", text[max(0, len(text)-12000):])
+		}
+		for line := range strings.Lines(text) {
+			if strings.Contains(line, "forbidden") || strings.Contains(line, "UnauthorizedOperation") {
+				r.Errorf("Karpenter lacks a right: %s", line)
+			}
+		}
+	})
+}
+
+// token returns a token of Karpenter's service account.
+func (r *realKarpenter) token(audiences ...string) string {
+	r.Helper()
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
+	out, err := r.api.CoreV1().ServiceAccounts("kube-system").CreateToken(r.Context(), karpenterName, request, metav1.CreateOptions{})
+	r.check(err)
+
+	return out.Status.Token
+}
+
+// kubeconfig returns a file with which Karpenter has the rights of its service account.
+func (r *realKarpenter) kubeconfig() string {
+	r.Helper()
+	config, err := clientcmd.LoadFromFile(r.server.Kubeconfig)
+	r.check(err)
+	config.AuthInfos["test"].Token = r.token()
+	path := filepath.Join(r.dir, "karpenter.kubeconfig")
+	r.check(clientcmd.WriteToFile(*config, path))
+
+	return path
+}
+
+// create creates an object of Karpenter.
+func (r *realKarpenter) create(group, plural, text string) {
+	r.Helper()
+	object := &unstructured.Unstructured{}
+	r.check(yaml.Unmarshal([]byte(text), &object.Object))
+	_, err := r.objects.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: plural}).Create(r.Context(), object, metav1.CreateOptions{})
+	r.check(err)
+}
+
+// createPod creates a pod that fits on no node, as the scheduler says.
+func (r *realKarpenter) createPod(name string) {
+	r.Helper()
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "web", Image: "web", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("1")}},
+		}}},
+	}
+	made, err := r.api.CoreV1().Pods("default").Create(r.Context(), p, metav1.CreateOptions{})
+	r.check(err)
+	made.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+	_, err = r.api.CoreV1().Pods("default").UpdateStatus(r.Context(), made, metav1.UpdateOptions{})
+	r.check(err)
+}
+
+// machines returns the machines of the node pool that live.
+func (r *realKarpenter) machines() []ec2types.Instance {
+	r.Helper()
+	out, err := r.ec2.DescribeInstances(r.Context(), &ec2.DescribeInstancesInput{Filters: []ec2types.Filter{
+		{Name: sdk.String("tag:karpenter.sh/nodepool"), Values: []string{"workers"}},
+		{Name: sdk.String("instance-state-name"), Values: []string{"pending", "running"}},
+	}})
+	r.check(err)
+	var all []ec2types.Instance
+	for _, v := range out.Reservations {
+		all = append(all, v.Instances...)
+	}
+
+	return all
+}
+
+// await waits until f returns nothing.
+func (r *realKarpenter) await(what string, f func() string) {
+	r.Helper()
+	deadline := time.Now().Add(3 * time.Minute)
+	for problem := f(); problem != ""; problem = f() {
+		if time.Now().After(deadline) {
+			r.Fatalf("%s: not within 3 minutes: %s", what, problem)
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+}
+
+// awaitMachine waits until there is one machine, and returns it.
+func (r *realKarpenter) awaitMachine(what string) ec2types.Instance {
+	r.Helper()
+	var found []ec2types.Instance
+	r.await(what, func() string {
+		if found = r.machines(); len(found) != 1 {
+			return fmt.Sprintf("there are %d", len(found))
+		}
+
+		return ""
+	})
+
+	return found[0]
+}
+
+// register creates the Node of a machine as its kubelet does, and waits until Karpenter knows it.
+func (r *realKarpenter) register(m ec2types.Instance) {
+	r.Helper()
+	n := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: *m.PrivateDnsName, Labels: map[string]string{
+			"slipway.dev/group": "workers", "kubernetes.io/hostname": *m.PrivateDnsName, "node.kubernetes.io/instance-type": string(m.InstanceType),
+		}},
+		Spec: corev1.NodeSpec{
+			ProviderID: "aws:///" + *m.Placement.AvailabilityZone + "/" + *m.InstanceId,
+			Taints:     []corev1.Taint{{Key: "karpenter.sh/unregistered", Effect: corev1.TaintEffectNoExecute}},
+		},
+	}
+	made, err := r.api.CoreV1().Nodes().Create(r.Context(), n, metav1.CreateOptions{})
+	r.check(err)
+	made.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	made.Status.Capacity = corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("7Gi"), "pods": resource.MustParse("20"), "ephemeral-storage": resource.MustParse("20Gi")}
+	made.Status.Allocatable = made.Status.Capacity
+	_, err = r.api.CoreV1().Nodes().UpdateStatus(r.Context(), made, metav1.UpdateOptions{})
+	r.check(err)
+	r.await("the Node is registered", func() string {
+		got, err := r.api.CoreV1().Nodes().Get(r.Context(), made.Name, metav1.GetOptions{})
+		r.check(err)
+		// No controller of nodes takes away the taint that a new Node gets.
+		at := slices.IndexFunc(got.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeNotReady })
+		if at >= 0 {
+			got.Spec.Taints = slices.Delete(got.Spec.Taints, at, at+1)
+			if _, err := r.api.CoreV1().Nodes().Update(r.Context(), got, metav1.UpdateOptions{}); err != nil && !apierrors.IsConflict(err) {
+				r.Fatal(err)
+			}
+		}
+		if got.Labels["karpenter.sh/initialized"] != "true" {
+			return fmt.Sprintf("it has the labels %v and the taints %v", got.Labels, got.Spec.Taints)
+		}
+
+		return ""
+	})
+}
+
+// TestRealKarpenter: the unmodified program, with the channel of examples/addons, launches a machine for a pod that fits nowhere,
+// on spot if there is capacity and else on-demand, and ends the machine when it is empty. What it does is no drift, and it has
+// the rights that it needs and no others.
+func TestRealKarpenter(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: -short")
+	}
+	r := startKarpenter(t)
+	names := strings.NewReplacer(
+		"IMAGE", *r.worker.ImageId, "SUBNET", *r.worker.SubnetId, "GROUP", *r.worker.SecurityGroups[0].GroupId,
+		"PROFILE", *profile(r.worker), "CLUSTER_ID", r.clusterID(),
+	)
+	r.create("karpenter.k8s.aws", "ec2nodeclasses", names.Replace(nodeClassOfTest))
+	r.create("karpenter.sh", "nodepools", nodePoolOfTest)
+
+	r.createPod("one")
+	m := r.awaitMachine("a machine for the pod")
+	if m.InstanceLifecycle != ec2types.InstanceLifecycleTypeSpot || m.InstanceType != "m5.large" {
+		t.Errorf("the machine is %s with lifecycle %q, want m5.large on spot", m.InstanceType, m.InstanceLifecycle)
+	}
+	if out, errs, code := r.slipway(caller{}, "drift", "demo"); code != 0 {
+		t.Errorf("drift has exit code %d:\n%s%s", code, out, errs)
+	}
+	r.register(m)
+	r.check(r.api.CoreV1().Pods("default").Delete(t.Context(), "one", metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
+	r.await("the empty machine is ended", func() string {
+		nodes, err := r.api.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+		r.check(err)
+		if n := len(r.machines()); n+len(nodes.Items) > 0 {
+			return fmt.Sprintf("there are %d machines and %d Nodes", n, len(nodes.Items))
+		}
+
+		return ""
+	})
+
+	_, err := r.region.Faults.AddRule(fault.Rule{Effect: fault.EffectNoCapacity, Kind: "spot"})
+	r.check(err)
+	r.createPod("two")
+	if m := r.awaitMachine("a machine without capacity on spot"); m.InstanceLifecycle != "" {
+		t.Errorf("the machine has the lifecycle %q, want on-demand", m.InstanceLifecycle)
+	}
+}
