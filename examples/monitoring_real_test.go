@@ -40,10 +40,12 @@ func TestRealMetrics(t *testing.T) {
 		names = slices.DeleteFunc(names, func(name string) bool { return used[name] == "" })
 		recorded[program] = names
 	}
+	etcd := startEtcd(t)
 	server := apitest.Start(t)
 	createNode(t, server)
 	record("kube-apiserver", server.URL+"/metrics", server.Token)
-	record("etcd", startEtcd(t), "")
+	awaitMetric(t, etcd, "etcd_network_peer_round_trip_time_seconds_bucket")
+	record("etcd", etcd, "")
 	kubernetes := assettest.Program(t, "kubernetes", "bin/kubernetes")
 	for _, name := range []string{"kube-controller-manager", "kube-scheduler"} {
 		port := apitest.FreePorts(t, 1)[0]
@@ -167,15 +169,31 @@ func createNode(t *testing.T, server apitest.Server) {
 	}
 }
 
-// startEtcd starts etcd and returns the address of its metrics.
+// startEtcd starts two members of etcd, and returns the address of the metrics of one. It measures the round trips to the other one
+// some seconds later.
 func startEtcd(t *testing.T) string {
 	t.Helper()
-	ports := apitest.FreePorts(t, 3)
-	clients, peers, served := "http://127.0.0.1:"+ports[0], "http://127.0.0.1:"+ports[1], "http://127.0.0.1:"+ports[2]
-	apitest.Run(t, "etcd", assettest.Program(t, "etcd", "bin/etcd"), "--data-dir="+t.TempDir(), "--listen-metrics-urls="+served,
-		"--listen-client-urls="+clients, "--advertise-client-urls="+clients, "--listen-peer-urls="+peers,
-		"--initial-advertise-peer-urls="+peers, "--initial-cluster=default="+peers)
-	return served + "/metrics"
+	ports := apitest.FreePorts(t, 6)
+	at := func(i int) string { return "http://127.0.0.1:" + ports[i] }
+	for i, name := range []string{"a", "b"} {
+		clients, peers, served := at(i), at(2+i), at(4+i)
+		apitest.Run(t, "etcd", assettest.Program(t, "etcd", "bin/etcd"), "--name="+name, "--data-dir="+t.TempDir(), "--listen-metrics-urls="+served,
+			"--listen-client-urls="+clients, "--advertise-client-urls="+clients, "--listen-peer-urls="+peers,
+			"--initial-advertise-peer-urls="+peers, "--initial-cluster=a="+at(2)+",b="+at(3))
+	}
+	return at(4) + "/metrics"
+}
+
+// awaitMetric waits up to two minutes until a program serves a metric.
+func awaitMetric(t *testing.T, url, name string) {
+	t.Helper()
+	for range 240 {
+		if body, err := fetchMetrics(t.Context(), url, ""); err == nil && slices.Contains(parseNames(body), name) {
+			return
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+	t.Fatalf("%s has no metric %s", url, name)
 }
 
 // startCoreDNS starts CoreDNS, asks it for a name, and returns the address of its metrics.

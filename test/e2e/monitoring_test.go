@@ -193,7 +193,7 @@ func (e *environment) firing() ([]string, error) {
 // alertsOfThisComputer are about the computer that the machines share, or about backups that a young cluster has not taken.
 func alertsOfThisComputer() []string {
 	return []string{
-		"MachineDiskFull", "MachineMemoryLow", "MachineBusy", "MachineInodesUsed", "EtcdSlowDisk", "EtcdSlowCommit", "APIServerSlow",
+		"MachineDiskFull", "MachineMemoryLow", "MachineBusy", "MachineInodesUsed", "EtcdSlowDisk", "EtcdSlowCommit", "EtcdSlowPeer", "APIServerSlow",
 		"EtcdNoBackup", "EtcdBackupsUnknown", "EtcdManyElections",
 	}
 }

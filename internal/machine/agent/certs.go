@@ -186,9 +186,8 @@ func equalSets(a, b []string) bool {
 	)
 }
 
-// issuePairs issues the certificates that are due and reports whether it wrote any.
-func issuePairs(root *HostFS, b pki.Bundle, pairs []keyPair, now time.Time) (bool, error) {
-	wrote := false
+// issuePairs issues the certificates that are due.
+func issuePairs(root *HostFS, b pki.Bundle, pairs []keyPair, now time.Time) error {
 	for _, p := range pairs {
 		if !needsRenewal(root, p, now) {
 			adoptPair(root, p)
@@ -197,17 +196,15 @@ func issuePairs(root *HostFS, b pki.Bundle, pairs []keyPair, now time.Time) (boo
 
 		key, cert, err := issueCertificate(b, p, now)
 		if err != nil {
-			return wrote, err
+			return err
 		}
 
 		if err := writePair(root, p, key, cert); err != nil {
-			return wrote, err
+			return err
 		}
-
-		wrote = true
 	}
 
-	return wrote, nil
+	return nil
 }
 
 // adoptPair makes the machine own a certificate and key that an earlier process of the agent wrote.

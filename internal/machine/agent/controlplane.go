@@ -302,7 +302,7 @@ func (a *Agent) loadSecrets(ctx context.Context) error {
 // renewCertificates issues the leaf certificates that are due. All components reload their
 // certificate files.
 func (a *Agent) renewCertificates() error {
-	_, err := issuePairs(a.Root, a.bundle, controlPlanePairs(a.doc, a.Boot, a.instance, etcdUID), a.Now())
+	err := issuePairs(a.Root, a.bundle, controlPlanePairs(a.doc, a.Boot, a.instance, etcdUID), a.Now())
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -53,6 +54,41 @@ func TestServedMetrics(t *testing.T) {
 	}
 }
 
+// TestMetricsOfCertificates: each certificate and authority that the agent keeps on a control-plane machine has a metric.
+func TestMetricsOfCertificates(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: needs root, as the agent does")
+	}
+	a := testAgent(t)
+	if _, err := a.writeControlPlane(); err != nil {
+		t.Fatal(err)
+	}
+	slot, _ := a.doc.Slot("a")
+	m := &etcdMember{agent: a, slot: slot}
+	a.metrics.noteReport(a.newMeasurer(m).measure(t.Context()))
+	w := httptest.NewRecorder()
+	metricsHandler{agent: a, member: m}.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	var names []string
+	for _, pair := range controlPlanePairs(a.doc, a.Boot, a.instance, etcdUID) {
+		name := filepath.Base(pair.path)
+		if strings.HasPrefix(pair.path, etcd.PKIDir) {
+			name = "etcd-" + name
+		}
+		names = append(names, name)
+		if want := `slipway_certificate_renewal_timestamp_seconds{certificate="` + name + `"} `; !strings.Contains(w.Body.String(), want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	for _, name := range append(names, "kubernetes-ca", "front-proxy-ca", "etcd-client-ca", "etcd-peer-ca") {
+		if n := strings.Count(w.Body.String(), `slipway_certificate_expiration_timestamp_seconds{certificate="`+name+`"} `); n != 1 {
+			t.Errorf("the expiry of %s is there %d times", name, n)
+		}
+	}
+	if t.Failed() {
+		t.Log(w.Body.String())
+	}
+}
+
 // TestRealEtcdMetrics: a real etcd has the metrics that the rules of examples/monitoring name.
 func TestRealEtcdMetrics(t *testing.T) {
 	assettest.Program(t, "etcd", "bin/etcd")
@@ -60,9 +96,12 @@ func TestRealEtcdMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	names := regexp.MustCompile(`\betcd_[a-z_]+`).FindAllString(string(rules), -1)
+	if len(names) < 5 {
+		t.Fatalf("the rules name %q", names)
+	}
 	r := newRealCluster(t)
-	text := ""
-	eventually(t, "etcd serves its metrics", func() error {
+	eventually(t, "etcd serves its metrics", func() error { // some come a few seconds after its start
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.manager.Peers[0].ClientURL+"/metrics", nil)
 		if err != nil {
 			return err
@@ -72,16 +111,15 @@ func TestRealEtcdMetrics(t *testing.T) {
 			return err
 		}
 		body, err := io.ReadAll(answer.Body)
-		text = string(body)
-		return errors.Join(err, answer.Body.Close())
-	})
-	names := regexp.MustCompile(`\betcd_[a-z_]+`).FindAllString(string(rules), -1)
-	if len(names) < 5 {
-		t.Fatalf("the rules name %q", names)
-	}
-	for _, name := range names {
-		if !strings.Contains(text, "\n"+name+" ") && !strings.Contains(text, "\n"+name+"{") {
-			t.Errorf("etcd has no metric %s", name)
+		if err := errors.Join(err, answer.Body.Close()); err != nil {
+			return err
 		}
-	}
+		text := string(body)
+		for _, name := range names {
+			if !strings.Contains(text, "\n"+name+" ") && !strings.Contains(text, "\n"+name+"{") {
+				return errors.New("etcd has no metric " + name)
+			}
+		}
+		return nil
+	})
 }

@@ -55,8 +55,8 @@ func (m *returningMachine) restart() *terminationWatch {
 	}
 }
 
-// look lets the agent look once a second until the hook is complete. It returns the last process.
-func (m *returningMachine) look() *terminationWatch {
+// look lets the agent look once a second until the hook is complete.
+func (m *returningMachine) look() {
 	w := m.restart()
 	for end := m.now.Add(time.Minute); m.completed.IsZero() && !m.timedOut && m.now.Before(end); m.now = m.now.Add(time.Second) {
 		_, _ = w.look(m.t.Context())
@@ -68,7 +68,6 @@ func (m *returningMachine) look() *terminationWatch {
 			w = m.restart()
 		}
 	}
-	return w
 }
 
 // TestRestartsWhileAMachineReturnsToItsPool: wherever the agent is killed, its next process goes on with the drain, and does not
@@ -155,7 +154,7 @@ func joinBench(t *testing.T, a *Agent) {
 		t.Fatal("no worker")
 	}
 	client, server := join.NodeLeaves(a.instance.Name, a.instance.Address, NodeTTL)
-	if _, err := issuePairs(a.Root, a.bundle, []keyPair{
+	if err := issuePairs(a.Root, a.bundle, []keyPair{
 		{path: kube.PKIDir + "/kubelet-client", ca: pki.KubernetesCA, leaf: client},
 		{path: kube.PKIDir + "/kubelet", ca: pki.KubernetesCA, leaf: server},
 	}, a.Now()); err != nil {

@@ -82,6 +82,8 @@ const (
 	componentState = "slipway_component_state"
 	diskUsed       = "slipway_disk_used_bytes"
 	diskSize       = "slipway_disk_size_bytes"
+	certExpires    = "slipway_certificate_expiration_timestamp_seconds"
+	certRenewal    = "slipway_certificate_renewal_timestamp_seconds"
 	etcdSlots      = "slipway_etcd_slots"
 	etcdGeneration = "slipway_etcd_generation"
 	memberQuorum   = "slipway_etcd_member_quorum"
@@ -103,6 +105,8 @@ func Families() []Family {
 		{componentState, "State of a component of the machine: 0 works, 1 somebody has to do something, 2 failed."},
 		{diskUsed, "Bytes in use on a file system."},
 		{diskSize, "Size of a file system in bytes."},
+		{certExpires, "When a certificate on the machine expires. The newest certificate of an authority counts."},
+		{certRenewal, "When the agent renews a certificate on the machine. The certificates of authorities have none."},
 		{etcdSlots, "Number of etcd members that the cluster is to have."},
 		{etcdGeneration, "Generation of the data of the machine's etcd member: 1, and one more for each restoration; 0 without data."},
 		{memberQuorum, "1 if the machine's etcd member answers linearizable reads, which need a quorum."},
@@ -182,6 +186,7 @@ func addReport(add addFunc, r report.Report) {
 		add(diskSize, float64(d.SizeBytes), labels)
 	}
 
+	addCertificates(add, r.Certificates)
 	if r.Etcd == nil {
 		return
 	}
@@ -194,6 +199,25 @@ func addReport(add addFunc, r report.Report) {
 	add(memberLearner, number(r.Etcd.Learner), nil)
 	for _, alarm := range []string{etcd.AlarmCorrupt, etcd.AlarmNoSpace} {
 		add(etcdAlarm, number(slices.Contains(r.Etcd.Alarms, alarm)), map[string]string{"alarm": alarm})
+	}
+}
+
+// addCertificates adds one sample a name: while a certificate is renewed, directories may have different ones of the same
+// name. The one that expires first counts.
+func addCertificates(add addFunc, list []report.Certificate) {
+	first := map[string]report.Certificate{}
+	for _, c := range list {
+		if before, ok := first[c.Name]; !ok || c.NotAfter.Before(before.NotAfter) {
+			first[c.Name] = c
+		}
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(first)) {
+		labels := map[string]string{"certificate": name}
+		add(certExpires, seconds(first[name].NotAfter), labels)
+		if !first[name].RenewAt.IsZero() {
+			add(certRenewal, seconds(first[name].RenewAt), labels)
+		}
 	}
 }
 

@@ -52,6 +52,11 @@ func TestRender(t *testing.T) {
 			Conditions: []report.Condition{{Component: report.EtcdMember, State: report.Failed, Cause: `secret "cause"`}},
 			Disks:      []report.Disk{{Path: "/", UsedBytes: 5, SizeBytes: 10}, {Path: etcd.DataMount, Error: "gone"}},
 			Etcd:       &report.Etcd{Quorum: true, Alarms: []string{"CORRUPT"}},
+			Certificates: []report.Certificate{
+				{Name: "kubelet", NotAfter: at.Add(3 * time.Hour), RenewAt: at.Add(time.Hour)},
+				{Name: "kubelet", NotAfter: at.Add(2 * time.Hour), RenewAt: at},
+				{Name: "kubernetes-ca", NotAfter: at.Add(9 * time.Hour), CA: true},
+			},
 		},
 		Quorum:  &etcd.QuorumReport{LostAt: at, LostData: true, Step: etcd.RecoverManual, Reason: "secret"},
 		Backups: metrics.NewBackups(backup.Policy{Interval: time.Hour, VerifyEvery: 6}, list),
@@ -76,10 +81,16 @@ func TestRender(t *testing.T) {
 		`slipway_etcd_recovery_step{step="manual"}`:              "1",
 		`slipway_etcd_recovery_step{step="wait"}`:                "0",
 		"slipway_etcd_backup_interval_seconds":                   "3600",
-		"slipway_etcd_backup_test_interval_seconds":              "21600",
-		"slipway_etcd_backup_timestamp_seconds":                  "1800007200",
-		"slipway_etcd_backup_tested_timestamp_seconds":           "1800000060",
-		"slipway_etcd_backup_failed_test_timestamp_seconds":      "1800003660",
+
+		`slipway_certificate_expiration_timestamp_seconds{certificate="kubelet"}`:       "1800007200",
+		`slipway_certificate_renewal_timestamp_seconds{certificate="kubelet"}`:          "1800000000",
+		`slipway_certificate_expiration_timestamp_seconds{certificate="kubernetes-ca"}`: "1800032400",
+		`slipway_certificate_renewal_timestamp_seconds{certificate="kubernetes-ca"}`:    "",
+
+		"slipway_etcd_backup_test_interval_seconds":         "21600",
+		"slipway_etcd_backup_timestamp_seconds":             "1800007200",
+		"slipway_etcd_backup_tested_timestamp_seconds":      "1800000060",
+		"slipway_etcd_backup_failed_test_timestamp_seconds": "1800003660",
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %q, want %q", name, got[name], want)

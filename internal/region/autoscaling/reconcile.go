@@ -194,7 +194,7 @@ func (s *Service) replaceUnhealthy(ctx context.Context, g *group) {
 
 	for _, i := range slices.Clone(g.Shape.Instances) {
 		if sdkshape.String(i.HealthStatus) == unhealthy &&
-			sdkshape.String(i.LifecycleState) == sdk.LifecycleStateInService || s.failedToStart(i) {
+			sdkshape.String(i.LifecycleState) == sdk.LifecycleStateInService || failedToStart(s, i) {
 			s.terminateGroupInstance(
 				ctx,
 				g,
@@ -206,7 +206,7 @@ func (s *Service) replaceUnhealthy(ctx context.Context, g *group) {
 }
 
 // failedToStart reports whether an instance from the warm pool is stopped although it was started: EC2 could not start it.
-func (s *Service) failedToStart(i *sdk.Instance) bool {
+func failedToStart(s *Service, i *sdk.Instance) bool {
 	if !strings.HasPrefix(sdkshape.String(i.LifecycleState), sdk.LifecycleStatePending) {
 		return false
 	}
