@@ -7,8 +7,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"fmt"
 	"strings"
 	"time"
 
@@ -110,10 +108,7 @@ func (s changeSetHandlers) createChangeSet(
 		return nil, err
 	}
 
-	request, err := hashRequest(in)
-	if err != nil {
-		return nil, err
-	}
+	request := hashRequest(in)
 
 	return state.RunWrite(s.store, func(in *sdk.CreateChangeSetInput) (*sdk.CreateChangeSetOutput, error) {
 		if out := s.state.findRepeatedChangeSet(in, request); out != nil {
@@ -148,19 +143,14 @@ func (s changeSetHandlers) createChangeSet(
 }
 
 // hashRequest returns a hash of the parameters of a request with a client token; empty without one.
-func hashRequest(in *sdk.CreateChangeSetInput) (string, error) {
+func hashRequest(in *sdk.CreateChangeSetInput) string {
 	if sdkshape.String(in.ClientToken) == "" {
-		return "", nil
+		return ""
 	}
 
-	b, err := json.Marshal(in)
-	if err != nil {
-		return "", fmt.Errorf("hash the request of change set %s: %w", sdkshape.String(in.ChangeSetName), err)
-	}
+	sum := sha256.Sum256([]byte(in.String())) // it has all members that are set
 
-	sum := sha256.Sum256(b)
-
-	return hex.EncodeToString(sum[:]), nil
+	return hex.EncodeToString(sum[:])
 }
 
 // findRepeatedChangeSet returns the answer to an earlier request with the same client token and parameters, whose change set exists;

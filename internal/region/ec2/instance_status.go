@@ -17,22 +17,6 @@ func (s instanceHandlers) describeInstanceStatus(
 		}
 	}
 
-	field := func(i *sdk.Instance, name string) ([]string, bool) {
-		id := str(i.InstanceId)
-		switch name {
-		case "availability-zone", "instance-state-name", "instance-state-code":
-			return s.instanceFilterValues(i, name)
-		case "instance-status.status", "instance-status.reachability":
-			return []string{s.st.instanceHealth(id)}, true
-		case "system-status.status", "system-status.reachability":
-			return []string{"ok"}, true
-		case "event.code", "event.description", "event.instance-event-id":
-			return nil, true // there are no scheduled events
-		}
-
-		return nil, false
-	}
-
 	shown := map[string]*sdk.Instance{}
 
 	for id, i := range s.st.Instances {
@@ -53,7 +37,7 @@ func (s instanceHandlers) describeInstanceStatus(
 		s.Service,
 		shown,
 		describeQuery{wanted, in.Filters, in.MaxResults, in.NextToken},
-		resourceLister[sdk.Instance]{"InvalidInstanceID.NotFound", "instance ID", field},
+		resourceLister[sdk.Instance]{"InvalidInstanceID.NotFound", "instance ID", s.statusFilterValues},
 	)
 	out := &sdk.DescribeInstanceStatusOutput{NextToken: next, InstanceStatuses: []*sdk.InstanceStatus{}}
 	for _, i := range got {
@@ -61,6 +45,22 @@ func (s instanceHandlers) describeInstanceStatus(
 	}
 
 	return out, err
+}
+
+// statusFilterValues returns the values of a filter of DescribeInstanceStatus, or false if it knows no such filter.
+func (s instanceHandlers) statusFilterValues(i *sdk.Instance, name string) ([]string, bool) {
+	switch name {
+	case "availability-zone", "instance-state-name", "instance-state-code":
+		return s.instanceFilterValues(i, name)
+	case "instance-status.status", "instance-status.reachability":
+		return []string{s.st.instanceHealth(str(i.InstanceId))}, true
+	case "system-status.status", "system-status.reachability":
+		return []string{"ok"}, true
+	case "event.code", "event.description", "event.instance-event-id":
+		return nil, true // there are no scheduled events
+	}
+
+	return nil, false
 }
 
 // instanceHealth returns the instance status check: ok, impaired or not-applicable.

@@ -123,42 +123,42 @@ func (s *IAM) simulatePrincipalPolicy(
 		resources = []*string{new("*")}
 	}
 
-	out := &iam.SimulatePolicyResponse{}
+	var results []*iam.EvaluationResult
 
 	for _, action := range in.ActionNames {
 		for _, resource := range resources {
 			r := authz.Request{Action: stringValue(action), Resource: stringValue(resource), Context: keys}
-			d := authz.EvaluateWithin(policies, boundary, r)
-
-			decision := iam.PolicyEvaluationDecisionTypeImplicitDeny
-			switch {
-			case d.Allowed:
-				decision = iam.PolicyEvaluationDecisionTypeAllowed
-			case d.Denied:
-				decision = iam.PolicyEvaluationDecisionTypeExplicitDeny
-			}
-
-			out.EvaluationResults = append(out.EvaluationResults, &iam.EvaluationResult{
-				EvalActionName: action, EvalResourceName: resource, EvalDecision: new(decision),
+			results = append(results, &iam.EvaluationResult{
+				EvalActionName:   action,
+				EvalResourceName: resource,
+				EvalDecision:     new(decisionName(authz.EvaluateWithin(policies, boundary, r))),
 			})
 		}
 	}
 
-	page, err := paginateIndexes(len(out.EvaluationResults), in.Marker, in.MaxItems)
+	page, err := paginateIndexes(len(results), in.Marker, in.MaxItems)
 	if err != nil {
 		return nil, err
 	}
 
-	out.IsTruncated = page.isTruncated
-	out.Marker = page.marker
-	results := out.EvaluationResults
-	out.EvaluationResults = nil
-
+	out := &iam.SimulatePolicyResponse{IsTruncated: page.isTruncated, Marker: page.marker}
 	for _, i := range page.indexes {
 		out.EvaluationResults = append(out.EvaluationResults, results[i])
 	}
 
 	return out, nil
+}
+
+// decisionName returns a decision as simulations name it.
+func decisionName(d authz.Decision) string {
+	switch {
+	case d.Allowed:
+		return iam.PolicyEvaluationDecisionTypeAllowed
+	case d.Denied:
+		return iam.PolicyEvaluationDecisionTypeExplicitDeny
+	}
+
+	return iam.PolicyEvaluationDecisionTypeImplicitDeny
 }
 
 // findPoliciesByARN returns the policies of a role or a user, and its boundary; a nil boundary is none.
