@@ -94,10 +94,11 @@ func injectFaults(e *environment, random *rand.Rand) {
 // checkHistory checks that the history is linearizable, and writes the report.
 func checkHistory(e *environment, store apiStore, recorder *history.Recorder, seen []history.Fault) {
 	recorder.ReadAll(e.t.Context(), robustnessClients, func(int64) history.Store { return store })
-	if err := recorder.Check(5 * time.Minute); err != nil {
+	err := recorder.Check(5 * time.Minute)
+	if err != nil {
 		e.t.Error(err)
 	}
-	report := history.Report(recorder.Count(), seen)
+	report := history.Report(recorder.Count(), seen, err)
 	e.t.Logf("COUNT robustness: %s", report)
 	if file := os.Getenv(history.ReportVariable); file != "" && !e.t.Failed() {
 		if err := history.WriteReport(file, "robustness-machines", report); err != nil {

@@ -25,11 +25,16 @@ type Fault struct {
 	Healing time.Duration
 }
 
-// Report describes the faults that clients have seen, as a Markdown table: one line a kind, in the order of their first faults.
-func Report(counts Counts, faults []Fault) string {
+// Report describes the faults that clients have seen, as a Markdown table: one line a kind, in the order of their first faults. checked
+// is the result of [Recorder.Check].
+func Report(counts Counts, faults []Fault, checked error) string {
+	verdict := "the history is linearizable"
+	if checked != nil {
+		verdict = "the history was not shown to be linearizable"
+	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d operations, %d acknowledged writes, %d without an answer, %d faults: the history is linearizable.\n\n",
-		counts.Operations, counts.Acknowledged, counts.Unanswered, len(faults))
+	fmt.Fprintf(&b, "%d operations, %d acknowledged writes, %d without an answer, %d faults: %s.\n\n",
+		counts.Operations, counts.Acknowledged, counts.Unanswered, len(faults), verdict)
 	b.WriteString("| fault | faults | longest time without an acknowledged write | median of these times | healthy again after, at most |\n")
 	b.WriteString("|---|---|---|---|---|\n")
 

@@ -3,8 +3,10 @@
 package history_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,7 +25,7 @@ func TestReport(t *testing.T) {
 		{Kind: "pause", Gap: 3 * second, Healing: 9 * second},
 		{Kind: "kill", Gap: 5 * second, Healing: second},
 		{Kind: "kill", Gap: 2 * second, Healing: second},
-	})
+	}, nil)
 	want := `9 operations, 4 acknowledged writes, 1 without an answer, 4 faults: the history is linearizable.
 
 | fault | faults | longest time without an acknowledged write | median of these times | healthy again after, at most |
@@ -33,6 +35,11 @@ func TestReport(t *testing.T) {
 `
 	if diff := cmp.Diff(want, report); diff != "" {
 		t.Error(diff)
+	}
+
+	unchecked := history.Report(history.Counts{}, nil, errors.New("unknown"))
+	if want := "0 faults: the history was not shown to be linearizable.\n"; !strings.Contains(unchecked, want) {
+		t.Errorf("%q lacks %q", unchecked, want)
 	}
 
 	file := filepath.Join(t.TempDir(), "report.md")

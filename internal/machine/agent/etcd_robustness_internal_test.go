@@ -139,7 +139,7 @@ func TestRealRobustness(t *testing.T) {
 	if err := w.Check(2 * time.Minute); err != nil {
 		t.Fatalf("%v (seed %d)", err, seed)
 	}
-	report := history.Report(w.Count(), seen)
+	report := history.Report(w.Count(), seen, nil)
 	t.Logf("COUNT etcd under faults: %s", report)
 	if file := os.Getenv(history.ReportVariable); file != "" {
 		if err := history.WriteReport(file, "robustness", report); err != nil {
