@@ -65,7 +65,7 @@ func TestMetricsOfCertificates(t *testing.T) {
 	}
 	slot, _ := a.doc.Slot("a")
 	m := &etcdMember{agent: a, slot: slot}
-	a.metrics.noteReport(a.newMeasurer(m).measure(t.Context()))
+	a.metrics.noteReport(report.Report{Certificates: readCertificates(a.Root)})
 	w := httptest.NewRecorder()
 	metricsHandler{agent: a, member: m}.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
 	var names []string
