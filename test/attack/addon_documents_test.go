@@ -404,6 +404,7 @@ func TestAddonDocumentsOfAnOlderSlipway(t *testing.T) {
 func TestUnsignedDocumentsAreListed(t *testing.T) {
 	l := newLab(t)
 	l.createCluster()
+	reader := l.user("reader", l.policies("demo", "--read-only"))
 	l.makeOld()
 	w := l.writer()
 	l.putAsRoot("addons/settings.yaml", []byte(settingsAddon))
@@ -421,7 +422,6 @@ func TestUnsignedDocumentsAreListed(t *testing.T) {
 		t.Errorf("the plan in JSON lacks %s:\n%s", line, out)
 	}
 
-	reader := l.user("reader", l.policies("demo", "--read-only"))
 	if out := l.must(reader, 0, "plan", "demo"); !strings.Contains(out, "demo/cluster.yaml: sha256 ") {
 		t.Errorf("the plan of a reader lists no documents:\n%s", out)
 	}

@@ -111,6 +111,31 @@ func channelRights() []string {
 			"/metrics/kube-proxy,/metrics/machine ",
 		"slipway:prometheus: get,list,watch pods ",
 		"prometheus is slipway:prometheus",
+
+		// Nodes, within an admission policy: TestTokenOfTheNodeController, TestRealNodeController.
+		"slipway:aws-cloud-nodes: get,list,watch,patch,update,delete nodes ",
+		"slipway:aws-cloud-nodes: patch nodes/status ",
+		"aws-cloud-controller-manager is slipway:aws-cloud-nodes",
+
+		// For tests only, design 0028: TestRealKarpenter. What its role in AWS may not do: TestKarpenterIsLimited.
+		"slipway:karpenter: get,list,watch nodepools,nodeclaims ",
+		"slipway:karpenter: create,delete,update,patch nodeclaims,nodeclaims/status ",
+		"slipway:karpenter: update,patch nodepools,nodepools/status ",
+		"slipway:karpenter: get,list,watch,patch,update ec2nodeclasses ",
+		"slipway:karpenter: patch,update ec2nodeclasses/status ",
+		"slipway:karpenter: get,list,watch pods,nodes,persistentvolumes,persistentvolumeclaims,namespaces ",
+		"slipway:karpenter: get,list,watch storageclasses,csinodes,volumeattachments ",
+		"slipway:karpenter: get,list,watch daemonsets ",
+		"slipway:karpenter: get,list,watch poddisruptionbudgets ",
+		"slipway:karpenter: patch,delete,update nodes ",
+		"slipway:karpenter: create pods/eviction ",
+		"slipway:karpenter: delete pods ",
+		"slipway:karpenter: create,patch events ",
+		"karpenter is slipway:karpenter",
+		"karpenter: create leases ",
+		"karpenter: get,patch,update leases karpenter-leader-election",
+		"karpenter: get services kube-dns",
+		"karpenter is karpenter",
 	}
 }
 

@@ -431,8 +431,8 @@ func (l *lab) putAsRoot(name string, body []byte) {
 func TestStateOfAnOlderSlipway(t *testing.T) {
 	l := newLab(t)
 	l.createCluster()
-	l.makeOld()
 	reader := l.user("reader", l.policies("demo", "--read-only"))
+	l.makeOld()
 	warning := "has no signature in " + stateURL
 
 	for _, who := range []caller{reader, {}} {
