@@ -11,6 +11,11 @@ func missingParameter(name string) error {
 	return wire.Errorf("MissingParameter", "The request must contain the parameter %s", name)
 }
 
+// notImplemented is the error about a parameter that the region does not implement.
+func notImplemented(parameter string) error {
+	return wire.Errorf("NotImplemented", "This region does not implement the parameter %s", parameter)
+}
+
 // invalidParameter returns EC2's error for a parameter whose value is not valid.
 func invalidParameter(name, value, why string) error {
 	return wire.Errorf(

@@ -152,11 +152,6 @@ func (s fleetHandlers) checkFleetRequest(in *sdk.CreateFleetInput) (*fleetReques
 	return f, nil
 }
 
-// notImplemented is the error about a parameter that the region does not implement.
-func notImplemented(parameter string) error {
-	return wire.Errorf("NotImplemented", "This region does not implement the parameter %s", parameter)
-}
-
 // checkCapacity reads how many instances a fleet shall have, and of which kind.
 func (f *fleetRequest) checkCapacity() error {
 	target := f.in.TargetCapacitySpecification
@@ -226,8 +221,8 @@ func (s fleetHandlers) addPools(f *fleetRequest, c *sdk.FleetLaunchTemplateConfi
 
 	for _, o := range overrides {
 		kind := cmp.Or(str(o.InstanceType), str(v.LaunchTemplateData.InstanceType))
-		if _, known := s.instanceTypes[kind]; !known {
-			return wire.Errorf("InvalidParameterValue", "Invalid value '%s' for InstanceType.", kind)
+		if err := s.checkInstanceType(kind); err != nil {
+			return err
 		}
 
 		p := fleetPool{template: spec, override: o}

@@ -47,37 +47,58 @@ func (s *Service) idempotentResult(op string, tok *string, in any) ([]string, er
 	return known.IDs, nil
 }
 
-// formerAnswer returns the answer to the first request with a client token, whose resource id no longer exists. EC2 does nothing
-// further for a repeated request.
-func formerAnswer[Out any](s *Service, op string, tok *string, id string) (*Out, error) {
-	known := s.st.Tokens[op+"/"+str(tok)]
+// tokenRequest is a request of an operation with a client token; nil or empty: without one.
+type tokenRequest struct {
+	op    string
+	token *string
+	in    any
+}
+
+// repeatedAnswer returns the answer to a request whose client token was used before, or nil for a new one: with the resource as it
+// is now or, once it is gone, the first answer, since EC2 does nothing further for a repeated request.
+func repeatedAnswer[Resource, Out any](
+	s *Service,
+	r tokenRequest,
+	resources map[string]*Resource,
+	answer func(*Resource) *Out,
+) (*Out, error) {
+	ids, err := s.idempotentResult(r.op, r.token, r.in)
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+
+	if found := resources[ids[0]]; found != nil {
+		return answer(found), nil
+	}
+
+	known := s.st.Tokens[r.op+"/"+str(r.token)]
 	if len(known.Answer) == 0 { // of an older version of the region
-		return nil, notFound(id)
+		return nil, notFound(ids[0])
 	}
 
 	out := new(Out)
 	if err := json.Unmarshal(known.Answer, out); err != nil {
-		return nil, fmt.Errorf("read the answer of %s to client token %q: %w", op, str(tok), err)
+		return nil, fmt.Errorf("read the answer of %s to client token %q: %w", r.op, str(r.token), err)
 	}
 
 	return out, nil
 }
 
-// withSavedAnswer stores the answer to a request after [Service.saveIdempotentResult], and returns it. A repeated request gets it once
-// the resource is gone.
-func withSavedAnswer[Out any](s *Service, op string, tok *string, out *Out) (*Out, error) {
-	known, ok := s.st.Tokens[op+"/"+str(tok)]
-	if !ok || str(tok) == "" {
+// firstAnswer stores the id of what a request created, and the answer, which it returns.
+func firstAnswer[Out any](s *Service, r tokenRequest, id string, out *Out) (*Out, error) {
+	if str(r.token) == "" {
 		return out, nil
 	}
 
-	answer, err := json.Marshal(out)
+	text, err := json.Marshal(out)
 	if err != nil {
-		return nil, fmt.Errorf("store the answer of %s to client token %q: %w", op, str(tok), err)
+		return nil, fmt.Errorf("store the answer of %s to client token %q: %w", r.op, str(r.token), err)
 	}
 
-	known.Answer = answer
-	s.st.Tokens[op+"/"+str(tok)] = known
+	s.saveIdempotentResult(r.op, r.token, r.in, id)
+	known := s.st.Tokens[r.op+"/"+str(r.token)]
+	known.Answer = text
+	s.st.Tokens[r.op+"/"+str(r.token)] = known
 
 	return out, nil
 }

@@ -51,10 +51,7 @@ func parsePlacement(l *launchRequest) (placementRequest, error) {
 		)
 
 	case f.DeleteOnTermination != nil && !*f.DeleteOnTermination:
-		return w, wire.Errorf(
-			"NotImplemented",
-			"This region does not implement the parameter NetworkInterface.1.DeleteOnTermination=false",
-		)
+		return w, notImplemented("NetworkInterface.1.DeleteOnTermination=false")
 
 	case f.PrivateIpAddress != nil:
 		l.privateIP = *f.PrivateIpAddress

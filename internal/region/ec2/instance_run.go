@@ -208,11 +208,11 @@ func (s launchHandlers) checkLaunchImage(l *launchRequest) error {
 		return err
 	}
 
-	t, ok := s.instanceTypes[l.instanceType]
-	if !ok {
-		return wire.Errorf("InvalidParameterValue", "Invalid value '%s' for InstanceType.", l.instanceType)
+	if err := s.checkInstanceType(l.instanceType); err != nil {
+		return err
 	}
 
+	t := s.instanceTypes[l.instanceType]
 	if !t.supportsArchitecture(l.image.Architecture) {
 		return wire.Errorf(
 			"InvalidParameterValue",

@@ -314,6 +314,15 @@ func (t instanceTypeSpec) cpuOptions() *sdk.CpuOptions {
 	return &sdk.CpuOptions{CoreCount: new(max(t.VCPU/threads, 1)), ThreadsPerCore: new(threads)}
 }
 
+// checkInstanceType refuses a type that the region does not have.
+func (s *Service) checkInstanceType(name string) error {
+	if _, known := s.instanceTypes[name]; !known {
+		return wire.Errorf("InvalidParameterValue", "Invalid value '%s' for InstanceType.", name)
+	}
+
+	return nil
+}
+
 // supportsArchitecture reports whether a type can run an image of the architecture, such as x86_64.
 func (t instanceTypeSpec) supportsArchitecture(architecture string) bool {
 	return slices.Contains(t.awsArchitectures(), strings.TrimSpace(architecture))

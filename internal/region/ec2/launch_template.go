@@ -29,12 +29,13 @@ func (s launchTemplateHandlers) ops() []wire.Operation {
 func (s launchTemplateHandlers) createLaunchTemplate(
 	in *sdk.CreateLaunchTemplateInput,
 ) (*sdk.CreateLaunchTemplateOutput, error) {
-	if ids, err := s.idempotentResult("CreateLaunchTemplate", in.ClientToken, in); err != nil {
-		return nil, err
-	} else if len(ids) == 1 && s.st.Templates[ids[0]] != nil {
-		return &sdk.CreateLaunchTemplateOutput{LaunchTemplate: s.st.Templates[ids[0]]}, nil
-	} else if len(ids) == 1 {
-		return formerAnswer[sdk.CreateLaunchTemplateOutput](s.Service, "CreateLaunchTemplate", in.ClientToken, ids[0])
+	request := tokenRequest{"CreateLaunchTemplate", in.ClientToken, in}
+	answer := func(t *sdk.LaunchTemplate) *sdk.CreateLaunchTemplateOutput {
+		return &sdk.CreateLaunchTemplateOutput{LaunchTemplate: t}
+	}
+
+	if out, err := repeatedAnswer(s.Service, request, s.st.Templates, answer); out != nil || err != nil {
+		return out, err
 	}
 
 	name := str(in.LaunchTemplateName)
@@ -70,11 +71,8 @@ func (s launchTemplateHandlers) createLaunchTemplate(
 	s.addTemplateVersion(t, data, in.VersionDescription)
 	s.st.setTags(id, tags)
 	t.Tags = s.st.tagList(id)
-	s.saveIdempotentResult("CreateLaunchTemplate", in.ClientToken, in, id)
 
-	out := &sdk.CreateLaunchTemplateOutput{LaunchTemplate: t}
-
-	return withSavedAnswer(s.Service, "CreateLaunchTemplate", in.ClientToken, out)
+	return firstAnswer(s.Service, request, id, answer(t))
 }
 
 // checkNewTemplate refuses a name that EC2 does not allow or that another template has, and one template more than the

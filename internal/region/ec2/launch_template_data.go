@@ -68,8 +68,8 @@ func (s launchTemplateHandlers) checkTemplateRequest(in *sdk.RequestLaunchTempla
 	}
 
 	if t := str(in.InstanceType); t != "" {
-		if _, ok := s.instanceTypes[t]; !ok {
-			return wire.Errorf("InvalidParameterValue", "Invalid value '%s' for InstanceType.", t)
+		if err := s.checkInstanceType(t); err != nil {
+			return err
 		}
 	}
 

@@ -24,12 +24,13 @@ func (s natGatewayHandlers) ops() []wire.Operation {
 func (s natGatewayHandlers) createNATGateway(
 	in *sdk.CreateNatGatewayInput,
 ) (*sdk.CreateNatGatewayOutput, error) {
-	if ids, err := s.idempotentResult("CreateNatGateway", in.ClientToken, in); err != nil {
-		return nil, err
-	} else if len(ids) == 1 && s.st.NATs[ids[0]] != nil {
-		return &sdk.CreateNatGatewayOutput{NatGateway: s.st.NATs[ids[0]], ClientToken: in.ClientToken}, nil
-	} else if len(ids) == 1 {
-		return formerAnswer[sdk.CreateNatGatewayOutput](s.Service, "CreateNatGateway", in.ClientToken, ids[0])
+	request := tokenRequest{"CreateNatGateway", in.ClientToken, in}
+	answer := func(g *sdk.NatGateway) *sdk.CreateNatGatewayOutput {
+		return &sdk.CreateNatGatewayOutput{NatGateway: g, ClientToken: in.ClientToken}
+	}
+
+	if out, err := repeatedAnswer(s.Service, request, s.st.NATs, answer); out != nil || err != nil {
+		return out, err
 	}
 
 	tags, err := parseTagSpecs(in.TagSpecifications, "natgateway")
@@ -76,12 +77,9 @@ func (s natGatewayHandlers) createNATGateway(
 	s.st.NATs[id] = g
 	s.st.setTags(id, tags)
 	g.Tags = s.st.tagList(id)
-	s.saveIdempotentResult("CreateNatGateway", in.ClientToken, in, id)
 	s.scheduleTransition(transitionNATAvailable, id)
 
-	out := &sdk.CreateNatGatewayOutput{NatGateway: g, ClientToken: in.ClientToken}
-
-	return withSavedAnswer(s.Service, "CreateNatGateway", in.ClientToken, out)
+	return firstAnswer(s.Service, request, id, answer(g))
 }
 
 // newNATGatewayInterface creates the network interface of a NAT gateway; privateIP is empty for any free

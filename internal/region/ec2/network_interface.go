@@ -282,12 +282,13 @@ func (s networkInterfaceHandlers) deleteNetworkInterface(
 func (s networkInterfaceHandlers) createNetworkInterface(
 	in *sdk.CreateNetworkInterfaceInput,
 ) (*sdk.CreateNetworkInterfaceOutput, error) {
-	if ids, err := s.idempotentResult("CreateNetworkInterface", in.ClientToken, in); err != nil {
-		return nil, err
-	} else if len(ids) == 1 && s.st.Interfaces[ids[0]] != nil {
-		return &sdk.CreateNetworkInterfaceOutput{NetworkInterface: s.st.Interfaces[ids[0]]}, nil
-	} else if len(ids) == 1 {
-		return formerAnswer[sdk.CreateNetworkInterfaceOutput](s.Service, "CreateNetworkInterface", in.ClientToken, ids[0])
+	request := tokenRequest{"CreateNetworkInterface", in.ClientToken, in}
+	answer := func(n *sdk.NetworkInterface) *sdk.CreateNetworkInterfaceOutput {
+		return &sdk.CreateNetworkInterfaceOutput{NetworkInterface: n}
+	}
+
+	if out, err := repeatedAnswer(s.Service, request, s.st.Interfaces, answer); out != nil || err != nil {
+		return out, err
 	}
 
 	sub, err := s.st.findSubnet(in.SubnetId)
@@ -315,9 +316,6 @@ func (s networkInterfaceHandlers) createNetworkInterface(
 	n.Status = new(sdk.NetworkInterfaceStatusAvailable)
 	s.st.setTags(str(n.NetworkInterfaceId), tags)
 	n.TagSet = s.st.tagList(str(n.NetworkInterfaceId))
-	s.saveIdempotentResult("CreateNetworkInterface", in.ClientToken, in, str(n.NetworkInterfaceId))
 
-	out := &sdk.CreateNetworkInterfaceOutput{NetworkInterface: n}
-
-	return withSavedAnswer(s.Service, "CreateNetworkInterface", in.ClientToken, out)
+	return firstAnswer(s.Service, request, str(n.NetworkInterfaceId), answer(n))
 }

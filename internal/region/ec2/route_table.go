@@ -83,12 +83,13 @@ func isMainRouteTable(t *sdk.RouteTable) bool {
 func (s routeTableHandlers) createRouteTable(
 	in *sdk.CreateRouteTableInput,
 ) (*sdk.CreateRouteTableOutput, error) {
-	if ids, err := s.idempotentResult("CreateRouteTable", in.ClientToken, in); err != nil {
-		return nil, err
-	} else if len(ids) == 1 && s.st.Tables[ids[0]] != nil {
-		return &sdk.CreateRouteTableOutput{RouteTable: s.st.Tables[ids[0]]}, nil
-	} else if len(ids) == 1 {
-		return formerAnswer[sdk.CreateRouteTableOutput](s.Service, "CreateRouteTable", in.ClientToken, ids[0])
+	request := tokenRequest{"CreateRouteTable", in.ClientToken, in}
+	answer := func(t *sdk.RouteTable) *sdk.CreateRouteTableOutput {
+		return &sdk.CreateRouteTableOutput{RouteTable: t}
+	}
+
+	if out, err := repeatedAnswer(s.Service, request, s.st.Tables, answer); out != nil || err != nil {
+		return out, err
 	}
 
 	v, err := s.st.findVPC(in.VpcId)
@@ -119,11 +120,8 @@ func (s routeTableHandlers) createRouteTable(
 	t := s.newRouteTable(str(v.VpcId), vpcCIDRs(v))
 	s.st.setTags(str(t.RouteTableId), tags)
 	t.Tags = s.st.tagList(str(t.RouteTableId))
-	s.saveIdempotentResult("CreateRouteTable", in.ClientToken, in, str(t.RouteTableId))
 
-	out := &sdk.CreateRouteTableOutput{RouteTable: t}
-
-	return withSavedAnswer(s.Service, "CreateRouteTable", in.ClientToken, out)
+	return firstAnswer(s.Service, request, str(t.RouteTableId), answer(t))
 }
 
 func (st *serviceState) findRouteTable(id *string) (*sdk.RouteTable, error) {

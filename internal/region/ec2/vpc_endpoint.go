@@ -49,12 +49,13 @@ func endpointServices() map[string][]string {
 func (s vpcEndpointHandlers) createVPCEndpoint(
 	in *sdk.CreateVpcEndpointInput,
 ) (*sdk.CreateVpcEndpointOutput, error) {
-	if ids, err := s.idempotentResult("CreateVpcEndpoint", in.ClientToken, in); err != nil {
-		return nil, err
-	} else if len(ids) == 1 && s.st.Endpoints[ids[0]] != nil {
-		return &sdk.CreateVpcEndpointOutput{VpcEndpoint: s.st.Endpoints[ids[0]], ClientToken: in.ClientToken}, nil
-	} else if len(ids) == 1 {
-		return formerAnswer[sdk.CreateVpcEndpointOutput](s.Service, "CreateVpcEndpoint", in.ClientToken, ids[0])
+	request := tokenRequest{"CreateVpcEndpoint", in.ClientToken, in}
+	answer := func(e *sdk.VpcEndpoint) *sdk.CreateVpcEndpointOutput {
+		return &sdk.CreateVpcEndpointOutput{VpcEndpoint: e, ClientToken: in.ClientToken}
+	}
+
+	if out, err := repeatedAnswer(s.Service, request, s.st.Endpoints, answer); out != nil || err != nil {
+		return out, err
 	}
 
 	tags, err := parseTagSpecs(in.TagSpecifications, "vpc-endpoint")
@@ -78,14 +79,11 @@ func (s vpcEndpointHandlers) createVPCEndpoint(
 	s.st.Endpoints[id] = e
 	s.st.setTags(id, tags)
 	e.Tags = s.st.tagList(id)
-	s.saveIdempotentResult("CreateVpcEndpoint", in.ClientToken, in, id)
 	if str(e.State) != "available" {
 		s.scheduleTransition(transitionEndpointAvailable, id)
 	}
 
-	out := &sdk.CreateVpcEndpointOutput{VpcEndpoint: e, ClientToken: in.ClientToken}
-
-	return withSavedAnswer(s.Service, "CreateVpcEndpoint", in.ClientToken, out)
+	return firstAnswer(s.Service, request, id, answer(e))
 }
 
 // newVPCEndpoint checks a request for an endpoint and returns the endpoint, without an id.
