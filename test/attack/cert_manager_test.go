@@ -3,7 +3,6 @@
 package attack_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/x509"
 	"encoding/pem"
@@ -11,11 +10,8 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -41,8 +37,7 @@ const addonsFolder = "../../examples/addons/"
 // addonLab is a kube-apiserver without controllers, to which a channel of examples/addons was applied.
 type addonLab struct {
 	*lab
-	server  apitest.Server
-	api     kubernetes.Interface
+	realAPI
 	dynamic dynamic.Interface
 }
 
@@ -50,13 +45,10 @@ type addonLab struct {
 // see them become healthy.
 func newAddonLab(t *testing.T, channel string) addonLab {
 	t.Helper()
-	l := addonLab{lab: newLab(t), server: apitest.Start(t)}
+	l := addonLab{lab: newLab(t), realAPI: startRealAPI(t, apitest.Options{})}
 	l.createCluster()
-	config, err := clientcmd.BuildConfigFromFlags("", l.server.Kubeconfig)
-	l.check(err)
-	l.api, err = kubernetes.NewForConfig(config)
-	l.check(err)
-	l.dynamic, err = dynamic.NewForConfig(config)
+	var err error
+	l.dynamic, err = dynamic.NewForConfig(l.realAPI.config)
 	l.check(err)
 	_, errs, _ := l.slipway(caller{}, "addons", "apply", "demo", "-f", addonsFolder+channel, "--kubeconfig", l.server.Kubeconfig, "--timeout", "10s", "--yes")
 	if out, more, code := l.slipway(caller{}, "addons", "diff", "demo", "-f", addonsFolder+channel, "--kubeconfig", l.server.Kubeconfig); out != "" {
@@ -78,42 +70,16 @@ func (l addonLab) await(what string, f func() error) {
 	}
 }
 
-// kubeconfigOf returns a file with which a program has the rights of a service account.
-func (l addonLab) kubeconfigOf(namespace, account string) string {
-	l.Helper()
-	token, err := l.api.CoreV1().ServiceAccounts(namespace).CreateToken(l.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	l.check(err)
-	config, err := clientcmd.LoadFromFile(l.server.Kubeconfig)
-	l.check(err)
-	config.AuthInfos["test"].Token = token.Status.Token
-	path := filepath.Join(l.dir, account+".kubeconfig")
-	l.check(clientcmd.WriteToFile(*config, path))
-
-	return path
-}
-
 // run runs a program until the test ends. What it was forbidden to do, in spite of what the channel gives it, fails the test.
 func (l addonLab) run(name, program string, arguments ...string) {
 	l.Helper()
-	out := &bytes.Buffer{}
-	cmd := exec.Command(program, arguments...)
-	cmd.Env = []string{"HOME=" + l.dir, "AWS_EC2_METADATA_DISABLED=true"}
-	cmd.Stdout, cmd.Stderr = out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	l.check(cmd.Start())
-	l.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		for line := range strings.Lines(out.String()) {
-			if strings.Contains(line, "forbidden") {
-				l.Errorf("%s: %s", name, line)
-			}
-		}
-		if l.Failed() {
-			text := out.String()
-			l.Logf("%s:\n%s", name, text[max(0, len(text)-5000):])
-		}
-	})
+	realProgram{
+		name:        name,
+		path:        program,
+		arguments:   arguments,
+		environment: []string{"HOME=" + l.dir, "AWS_EC2_METADATA_DISABLED=true"},
+		refusals:    []string{"forbidden"},
+	}.start(l.T)
 }
 
 // apply applies objects of cert-manager's kinds.

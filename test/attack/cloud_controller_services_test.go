@@ -33,7 +33,7 @@ func TestControllerOfLoadBalancersWritesOnlyHostNames(t *testing.T) {
 		t.Skip("SKIPPED: -short")
 	}
 	r := newRealController(t, loadBalancersChannel, func(*corev1.Node, clusterMachine) {})
-	config, err := clientcmd.BuildConfigFromFlags("", r.kubeconfig())
+	config, err := clientcmd.BuildConfigFromFlags("", r.kubeconfigOf("kube-system", controllerName))
 	r.check(err)
 	api, err := kubernetes.NewForConfig(config)
 	r.check(err)

@@ -3,35 +3,26 @@
 package attack_test
 
 import (
-	"bytes"
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	"github.com/google/go-cmp/cmp"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/slipway-k8s/slipway/internal/lib/asset/assettest"
-	"github.com/slipway-k8s/slipway/internal/machine/addon/apitest"
 )
 
 // realController is a kube-apiserver with the nodes of a cluster, and the real controller next to it.
 type realController struct {
 	controllerLab
-	api    kubernetes.Interface
-	server apitest.Server
-	stop   func()
+	realAPI
+	stop func()
 }
 
 // The channels of the controller.
@@ -44,15 +35,7 @@ const (
 func newRealController(t *testing.T, channel string, change func(*corev1.Node, clusterMachine)) realController {
 	t.Helper()
 	l := newControllerLab(t)
-	text, err := l.key.PEM()
-	l.check(err)
-	public, err := l.key.PublicPEM()
-	l.check(err)
-	r := realController{controllerLab: l, server: apitest.StartWith(t, apitest.Options{Issuer: podIssuer, SigningKey: text, VerificationKey: public})}
-	cfg, err := clientcmd.BuildConfigFromFlags("", r.server.Kubeconfig)
-	l.check(err)
-	r.api, err = kubernetes.NewForConfig(cfg)
-	l.check(err)
+	r := realController{controllerLab: l, realAPI: startRealAPI(t, signWith(t, l.key, podIssuer))}
 	r.registerNodes(change)
 	// No controller sets the status of the DaemonSet here, so the command does not see it become healthy.
 	_, errs, _ := l.slipway(caller{}, "addons", "apply", "demo", "-f", channel, "--kubeconfig", r.server.Kubeconfig, "--timeout", "1s", "--yes")
@@ -84,64 +67,15 @@ func startController(t *testing.T, channel string, change func(*corev1.Node, clu
 			arguments[i] = "--cloud-config=" + l.temporaryFile("cloud.conf", config.Data["cloud.conf"])
 		}
 	}
-	arguments = append(arguments, "--kubeconfig="+r.kubeconfig(), "--secure-port=0", "--leader-elect-retry-period=500ms")
-	environment := []string{"HOME=" + l.dir}
-	for _, v := range container.Env {
-		switch v.Name {
-		case "AWS_WEB_IDENTITY_TOKEN_FILE":
-			v.Value = l.temporaryFile("token", r.token("sts.amazonaws.com"))
-		case "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_STS":
-			v.Value = l.region.URL
-		}
-		environment = append(environment, v.Name+"="+v.Value)
-	}
-	r.run(program, arguments, environment)
+	arguments = append(arguments, "--kubeconfig="+r.kubeconfigOf("kube-system", controllerName), "--secure-port=0", "--leader-elect-retry-period=500ms")
+	r.stop = realProgram{
+		name:        controllerName,
+		path:        program,
+		arguments:   arguments,
+		environment: r.containerEnvironment(l.lab, container, controllerName),
+	}.start(t)
 
 	return r
-}
-
-// run runs the controller until the test ends or stop is called.
-func (r *realController) run(program string, arguments, environment []string) {
-	r.Helper()
-	var out bytes.Buffer
-	cmd := exec.Command(program, arguments...)
-	cmd.Env = environment
-	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	r.check(cmd.Start())
-	r.stop = func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	}
-	r.Cleanup(func() {
-		r.stop()
-		if r.Failed() {
-			text := out.String()
-			r.Logf("the controller:\n%s", text[max(0, len(text)-6000):])
-		}
-	})
-}
-
-// token returns a token of the controller's service account.
-func (r *realController) token(audiences ...string) string {
-	r.Helper()
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
-	out, err := r.api.CoreV1().ServiceAccounts("kube-system").CreateToken(r.Context(), controllerName, request, metav1.CreateOptions{})
-	r.check(err)
-
-	return out.Status.Token
-}
-
-// kubeconfig returns a file with which the controller has the rights of its service account.
-func (r *realController) kubeconfig() string {
-	r.Helper()
-	config, err := clientcmd.LoadFromFile(r.server.Kubeconfig)
-	r.check(err)
-	config.AuthInfos["test"].Token = r.token()
-	path := filepath.Join(r.dir, "controller.kubeconfig")
-	r.check(clientcmd.WriteToFile(*config, path))
-
-	return path
 }
 
 // registerNodes creates the nodes of the machines, as kubelets do.

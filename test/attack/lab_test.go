@@ -43,6 +43,19 @@ type lab struct {
 	more   map[string]string // more environment of commands
 }
 
+// smallGroups are the instance groups of a small cluster, to follow its manifest.
+const smallGroups = `---
+apiVersion: slipway.dev/v1alpha1
+kind: InstanceGroup
+metadata: {name: control-plane}
+spec: {role: ControlPlane, minSize: 1}
+---
+apiVersion: slipway.dev/v1alpha1
+kind: InstanceGroup
+metadata: {name: workers}
+spec: {role: Worker}
+`
+
 // caller is a set of credentials; the zero value is the account's root.
 type caller struct{ key, secret, token string }
 

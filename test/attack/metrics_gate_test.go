@@ -25,11 +25,9 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/addons/source"
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
-	"github.com/slipway-k8s/slipway/internal/machine/addon/apitest"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 	"github.com/slipway-k8s/slipway/internal/machine/metricsgate"
 	"github.com/slipway-k8s/slipway/internal/manifest"
@@ -44,10 +42,9 @@ const (
 // account.
 type gateLab struct {
 	*testing.T
-	config *rest.Config
-	api    kubernetes.Interface
-	gate   *httptest.Server
-	asked  int
+	realAPI
+	gate  *httptest.Server
+	asked int
 }
 
 func newGateLab(t *testing.T) *gateLab {
@@ -55,15 +52,7 @@ func newGateLab(t *testing.T) *gateLab {
 	l := &gateLab{T: t}
 	key, err := pki.NewKey(pki.ServiceAccountKey) // as a cluster has it
 	l.check(err)
-	signing, err := key.PEM()
-	l.check(err)
-	public, err := key.PublicPEM()
-	l.check(err)
-	server := apitest.StartWith(t, apitest.Options{SigningKey: signing, VerificationKey: public})
-	l.config, err = clientcmd.BuildConfigFromFlags("", server.Kubeconfig)
-	l.check(err)
-	l.api, err = kubernetes.NewForConfig(l.config)
-	l.check(err)
+	l.realAPI = startRealAPI(t, signWith(t, key, ""))
 	l.createChannel()
 	served := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		l.asked++
@@ -78,7 +67,7 @@ func newGateLab(t *testing.T) *gateLab {
 	l.check(err)
 	l.gate = httptest.NewServer(&metricsgate.Gate{
 		Sources: map[string]metricsgate.Source{"etcd": etcd},
-		Reviews: metricsgate.NewReviewer(kube.Client{Server: server.URL, HTTP: client}, metricsAudience, time.Now),
+		Reviews: metricsgate.NewReviewer(kube.Client{Server: l.server.URL, HTTP: client}, metricsAudience, time.Now),
 		Client:  metricsgate.NewSourceClient(),
 		Token:   func() (string, error) { return own.BearerToken, nil },
 		Log:     slog.New(slog.DiscardHandler),
@@ -157,11 +146,8 @@ func (l *gateLab) token(namespace, name string, audiences ...string) string {
 	l.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	_, _ = l.api.CoreV1().ServiceAccounts(namespace).Create(l.Context(), account, metav1.CreateOptions{})
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
-	out, err := l.api.CoreV1().ServiceAccounts(namespace).CreateToken(l.Context(), name, request, metav1.CreateOptions{})
-	l.check(err)
 
-	return out.Status.Token
+	return l.accountToken(namespace, name, audiences...)
 }
 
 // get returns the status and the body of an answer of the gate.

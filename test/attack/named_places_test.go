@@ -28,17 +28,7 @@ spec:
 ` + placesInSpec + `  api: {publicName: www.example.org, loadBalancer: {type: ElasticIP}}
   networking:
     subnets: [{name: public-a, type: Public, zone: us-east-1a}]
----
-apiVersion: slipway.dev/v1alpha1
-kind: InstanceGroup
-metadata: {name: control-plane}
-spec: {role: ControlPlane, minSize: 1}
----
-apiVersion: slipway.dev/v1alpha1
-kind: InstanceGroup
-metadata: {name: workers}
-spec: {role: Worker}
-`
+` + smallGroups
 
 // rightsElsewhere are what the manifest above has an operator do with the zone and the buckets of others, with a part of the
 // message that tells an administrator. The value of reads is whether a reader may do it too.

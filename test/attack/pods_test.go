@@ -22,15 +22,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
-	"github.com/slipway-k8s/slipway/internal/machine/addon/apitest"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
@@ -287,24 +283,8 @@ func TestRealTokens(t *testing.T) {
 	}
 	p := newPodLab(t)
 	p.extendBoundary()
-	text, err := p.key.PEM()
-	p.check(err)
-	public, err := p.key.PublicPEM()
-	p.check(err)
-	server := apitest.StartWith(t, apitest.Options{Issuer: podIssuer, SigningKey: text, VerificationKey: public})
-	cfg, err := clientcmd.BuildConfigFromFlags("", server.Kubeconfig)
-	p.check(err)
-	api, err := kubernetes.NewForConfig(cfg)
-	p.check(err)
-
-	token := func(namespace, name string, audiences ...string) string {
-		t.Helper()
-		request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
-		out, err := api.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name, request, metav1.CreateOptions{})
-		p.check(err)
-
-		return out.Status.Token
-	}
+	server := startRealAPI(t, signWith(t, p.key, podIssuer))
+	api, token := server.api, server.accountToken
 	for _, account := range []struct{ namespace, name string }{{"shop", "reader"}, {"shop", "other"}, {"dev", "reader"}} {
 		_, _ = api.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: account.namespace}}, metav1.CreateOptions{})
 		_, err := api.CoreV1().ServiceAccounts(account.namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account.name}}, metav1.CreateOptions{})

@@ -3,20 +3,15 @@
 package attack_test
 
 import (
-	"bytes"
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -24,8 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/lib/asset/assettest"
@@ -69,9 +62,8 @@ spec:
 // realKarpenter is a kube-apiserver with the real Karpenter next to it.
 type realKarpenter struct {
 	karpenterLab
-	api     kubernetes.Interface
+	realAPI
 	objects dynamic.Interface
-	server  apitest.Server
 }
 
 // startKarpenter applies the channel and starts Karpenter with the arguments, the settings, the rights in Kubernetes and the
@@ -79,17 +71,10 @@ type realKarpenter struct {
 func startKarpenter(t *testing.T) realKarpenter {
 	t.Helper()
 	program := assettest.Program(t, karpenterName, "bin/"+karpenterName)
-	r := realKarpenter{karpenterLab: newKarpenterLab(t)}
-	text, err := r.key.PEM()
-	r.check(err)
-	public, err := r.key.PublicPEM()
-	r.check(err)
-	r.server = apitest.StartWith(t, apitest.Options{Issuer: podIssuer, SigningKey: text, VerificationKey: public})
-	cfg, err := clientcmd.BuildConfigFromFlags("", r.server.Kubeconfig)
-	r.check(err)
-	r.api, err = kubernetes.NewForConfig(cfg)
-	r.check(err)
-	r.objects, err = dynamic.NewForConfig(cfg)
+	k := newKarpenterLab(t)
+	r := realKarpenter{karpenterLab: k, realAPI: startRealAPI(t, signWith(t, k.key, podIssuer))}
+	var err error
+	r.objects, err = dynamic.NewForConfig(r.config)
 	r.check(err)
 	// No controller sets the status of the Deployment here, so the command does not see it become healthy.
 	_, errs, _ := r.slipway(caller{}, "addons", "apply", "demo", "-f", "../../examples/addons/node-autoscaling.yaml", "--kubeconfig", r.server.Kubeconfig, "--timeout", "5s", "--yes")
@@ -100,65 +85,16 @@ func startKarpenter(t *testing.T) realKarpenter {
 	container := made.Spec.Template.Spec.Containers[0]
 	ports := apitest.FreePorts(t, 2)
 	arguments := append(slices.Clone(container.Args), "--metrics-port="+ports[0], "--health-probe-port="+ports[1], "--disable-leader-election=true", "--log-level=debug")
-	environment := []string{"HOME=" + r.dir, "KUBECONFIG=" + r.kubeconfig()}
-	for _, v := range container.Env {
-		switch v.Name {
-		case "AWS_WEB_IDENTITY_TOKEN_FILE":
-			v.Value = r.temporaryFile("token", r.token("sts.amazonaws.com"))
-		case "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_STS":
-			v.Value = r.region.URL
-		}
-		environment = append(environment, v.Name+"="+v.Value)
-	}
-	r.run(program, arguments, environment)
+	environment := append(r.containerEnvironment(r.lab, container, karpenterName), "KUBECONFIG="+r.kubeconfigOf("kube-system", karpenterName))
+	realProgram{
+		name:        karpenterName,
+		path:        program,
+		arguments:   arguments,
+		environment: environment,
+		refusals:    []string{"forbidden", "UnauthorizedOperation"},
+	}.start(t)
 
 	return r
-}
-
-// run runs Karpenter until the test ends.
-func (r *realKarpenter) run(program string, arguments, environment []string) {
-	r.Helper()
-	var out bytes.Buffer
-	cmd := exec.Command(program, arguments...)
-	cmd.Env = environment
-	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	r.check(cmd.Start())
-	r.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		text := out.String()
-		if r.Failed() {
-			r.Logf("Karpenter:\n%s", text[max(0, len(text)-12000):])
-		}
-		for line := range strings.Lines(text) {
-			if strings.Contains(line, "forbidden") || strings.Contains(line, "UnauthorizedOperation") {
-				r.Errorf("Karpenter lacks a right: %s", line)
-			}
-		}
-	})
-}
-
-// token returns a token of Karpenter's service account.
-func (r *realKarpenter) token(audiences ...string) string {
-	r.Helper()
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
-	out, err := r.api.CoreV1().ServiceAccounts("kube-system").CreateToken(r.Context(), karpenterName, request, metav1.CreateOptions{})
-	r.check(err)
-
-	return out.Status.Token
-}
-
-// kubeconfig returns a file with which Karpenter has the rights of its service account.
-func (r *realKarpenter) kubeconfig() string {
-	r.Helper()
-	config, err := clientcmd.LoadFromFile(r.server.Kubeconfig)
-	r.check(err)
-	config.AuthInfos["test"].Token = r.token()
-	path := filepath.Join(r.dir, "karpenter.kubeconfig")
-	r.check(clientcmd.WriteToFile(*config, path))
-
-	return path
 }
 
 // create creates an object of Karpenter.

@@ -35,17 +35,7 @@ spec:
   assets: {containerRegistry: ` + registryHost + `/mirror}
   networking:
     subnets: [{name: public-a, type: Public, zone: us-east-1a}]
----
-apiVersion: slipway.dev/v1alpha1
-kind: InstanceGroup
-metadata: {name: control-plane}
-spec: {role: ControlPlane, minSize: 1}
----
-apiVersion: slipway.dev/v1alpha1
-kind: InstanceGroup
-metadata: {name: workers}
-spec: {role: Worker}
-`
+` + smallGroups
 
 // registryOptions logs in to the private registry as a caller.
 func (l *lab) registryOptions(c caller) []remote.Option {
