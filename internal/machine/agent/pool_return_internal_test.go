@@ -55,19 +55,18 @@ func (m *returningMachine) restart() *terminationWatch {
 	}
 }
 
-// look lets the agent look once a second until the hook is complete.
+// look lets the agent look once a second until the hook is complete, for a minute after its first start.
 func (m *returningMachine) look() {
-	w := m.restart()
-	for end := m.now.Add(time.Minute); m.completed.IsZero() && !m.timedOut && m.now.Before(end); m.now = m.now.Add(time.Second) {
-		_, _ = w.look(m.t.Context())
-		m.mu.Lock()
-		killed := m.killed
-		m.killed = false
-		m.mu.Unlock()
-		if killed {
-			w = m.restart()
+	var end time.Time
+	start := func() *terminationWatch {
+		w := m.restart()
+		if end.IsZero() {
+			end = m.now.Add(time.Minute)
 		}
+
+		return w
 	}
+	m.runWhile(start, func() bool { return !m.timedOut && m.now.Before(end) })
 }
 
 // TestRestartsWhileAMachineReturnsToItsPool: wherever the agent is killed, its next process goes on with the drain, and does not

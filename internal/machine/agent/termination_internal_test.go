@@ -228,15 +228,21 @@ func (m *endingMachine) start() *terminationWatch {
 // runUntil lets the agent look once a second until the hook is complete or the time is over, and restarts it when it
 // was killed.
 func (m *endingMachine) runUntil(limit time.Duration) {
-	w := m.start()
-	for end := m.now.Add(limit); m.completed.IsZero() && m.now.Before(end); m.now = m.now.Add(time.Second) {
+	end := m.now.Add(limit)
+	m.runWhile(m.start, func() bool { return m.now.Before(end) })
+}
+
+// runWhile lets the agent look once a second while the hook is not complete and goesOn is true. start starts its processes.
+func (m *endingMachine) runWhile(start func() *terminationWatch, goesOn func() bool) {
+	w := start()
+	for ; m.completed.IsZero() && goesOn(); m.now = m.now.Add(time.Second) {
 		_, _ = w.look(m.t.Context())
 		m.mu.Lock()
 		killed := m.killed
 		m.killed = false
 		m.mu.Unlock()
 		if killed {
-			w = m.start()
+			w = start()
 		}
 	}
 }
