@@ -229,9 +229,7 @@ func TestLaunchingHook(t *testing.T) {
 	s := newStack(t)
 	s.createGroup(t, s.createTestNetwork(t.Context(), t), 0)
 	s.putHook(t, hookLaunching, "ABANDON")
-	must[*as.SetDesiredCapacityOutput](t)(s.as.SetDesiredCapacity(t.Context(), &as.SetDesiredCapacityInput{
-		AutoScalingGroupName: aws.String("nodes"), DesiredCapacity: aws.Int32(1),
-	}))
+	s.resize(t, 1)
 	s.advanceClock(t)
 	first := ids(s.describeGroup(t))[0]
 	if got := s.states(t)[first]; got != "Pending:Wait" {

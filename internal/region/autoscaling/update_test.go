@@ -89,7 +89,7 @@ func TestSuspendedGroupDoesNotLaunch(t *testing.T) {
 	g := s.createTestNetwork(t.Context(), t)
 	s.createGroup(t, g, 0)
 	must[*as.SuspendProcessesOutput](t)(s.as.SuspendProcesses(t.Context(), &as.SuspendProcessesInput{AutoScalingGroupName: aws.String("nodes"), ScalingProcesses: []string{"Launch"}}))
-	must[*as.SetDesiredCapacityOutput](t)(s.as.SetDesiredCapacity(t.Context(), &as.SetDesiredCapacityInput{AutoScalingGroupName: aws.String("nodes"), DesiredCapacity: aws.Int32(1)}))
+	s.resize(t, 1)
 	s.advanceClock(t)
 	if n := len(s.describeGroup(t).Instances); n != 0 {
 		t.Errorf("%d instances though launching is suspended", n)
@@ -106,7 +106,7 @@ func TestFailedLaunchesAreRecordedAndDelayed(t *testing.T) {
 	g := s.createTestNetwork(t.Context(), t)
 	s.createGroup(t, g, 0)
 	must[*ec2client.DeleteLaunchTemplateOutput](t)(s.ec2.DeleteLaunchTemplate(t.Context(), &ec2client.DeleteLaunchTemplateInput{LaunchTemplateId: &g.template}))
-	must[*as.SetDesiredCapacityOutput](t)(s.as.SetDesiredCapacity(t.Context(), &as.SetDesiredCapacityInput{AutoScalingGroupName: aws.String("nodes"), DesiredCapacity: aws.Int32(1)}))
+	s.resize(t, 1)
 	for range 5 {
 		s.advanceClock(t) // ten seconds: launches at 0, 2 and 6
 	}

@@ -15,9 +15,31 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
 )
 
+// putWarmPool gives the group a pool of at least some machines, or of as many as make the group that large.
+func (s *stack) putWarmPool(tb testing.TB, atLeast, prepared int32) {
+	tb.Helper()
+	must[*as.PutWarmPoolOutput](tb)(s.as.PutWarmPool(tb.Context(), &as.PutWarmPoolInput{
+		AutoScalingGroupName: aws.String("nodes"), MinSize: &atLeast, MaxGroupPreparedCapacity: &prepared,
+	}))
+}
+
+func (s *stack) describeWarmPool(tb testing.TB) *as.DescribeWarmPoolOutput {
+	tb.Helper()
+
+	return must[*as.DescribeWarmPoolOutput](tb)(s.as.DescribeWarmPool(tb.Context(), &as.DescribeWarmPoolInput{AutoScalingGroupName: aws.String("nodes")}))
+}
+
+// resize sets the desired capacity of the group.
+func (s *stack) resize(tb testing.TB, size int32) {
+	tb.Helper()
+	must[*as.SetDesiredCapacityOutput](tb)(s.as.SetDesiredCapacity(tb.Context(), &as.SetDesiredCapacityInput{
+		AutoScalingGroupName: aws.String("nodes"), DesiredCapacity: &size,
+	}))
+}
+
 func (s *stack) pool(tb testing.TB) map[types.LifecycleState]int {
 	tb.Helper()
-	out := must[*as.DescribeWarmPoolOutput](tb)(s.as.DescribeWarmPool(tb.Context(), &as.DescribeWarmPoolInput{AutoScalingGroupName: aws.String("nodes")}))
+	out := s.describeWarmPool(tb)
 	states := map[types.LifecycleState]int{}
 	for _, i := range out.Instances {
 		states[i.LifecycleState]++
@@ -40,20 +62,18 @@ func (s *stack) targetLifecycleState(tb testing.TB, id string) string {
 func TestWarmPool(t *testing.T) {
 	s := newStack(t)
 	s.createGroup(t, s.createTestNetwork(t.Context(), t), 1)
-	must[*as.PutWarmPoolOutput](t)(s.as.PutWarmPool(t.Context(), &as.PutWarmPoolInput{
-		AutoScalingGroupName: aws.String("nodes"), MinSize: aws.Int32(1), MaxGroupPreparedCapacity: aws.Int32(3),
-	}))
+	s.putWarmPool(t, 1, 3)
 	s.advanceClock(t)
 	s.advanceClock(t)
 	if diff := cmp.Diff(map[types.LifecycleState]int{types.LifecycleStateWarmedStopped: 2}, s.pool(t)); diff != "" {
 		t.Fatalf("(-want +got)\n%s", diff)
 	}
-	out := must[*as.DescribeWarmPoolOutput](t)(s.as.DescribeWarmPool(t.Context(), &as.DescribeWarmPoolInput{AutoScalingGroupName: aws.String("nodes")}))
+	out := s.describeWarmPool(t)
 	first := *out.Instances[0].InstanceId
 	if got := s.targetLifecycleState(t, first); got != "Warmed:Stopped" {
 		t.Errorf("target state of %s: %q", first, got)
 	}
-	must[*as.SetDesiredCapacityOutput](t)(s.as.SetDesiredCapacity(t.Context(), &as.SetDesiredCapacityInput{AutoScalingGroupName: aws.String("nodes"), DesiredCapacity: aws.Int32(2)}))
+	s.resize(t, 2)
 	s.advanceClock(t)
 	s.advanceClock(t)
 	if g := s.describeGroup(t); len(g.Instances) != 2 || *g.WarmPoolSize != 1 || zones(g)["eu-west-1a"]+zones(g)["eu-west-1b"] != 2 {
@@ -79,12 +99,10 @@ func TestWarmPoolWaitsForLaunchHooks(t *testing.T) {
 	s := newStack(t)
 	s.createGroup(t, s.createTestNetwork(t.Context(), t), 0)
 	s.putHook(t, hookLaunching, "ABANDON")
-	must[*as.PutWarmPoolOutput](t)(s.as.PutWarmPool(t.Context(), &as.PutWarmPoolInput{
-		AutoScalingGroupName: aws.String("nodes"), MinSize: aws.Int32(1), MaxGroupPreparedCapacity: aws.Int32(1),
-	}))
+	s.putWarmPool(t, 1, 1)
 	pooled := func() (id, state string) {
 		t.Helper()
-		out := must[*as.DescribeWarmPoolOutput](t)(s.as.DescribeWarmPool(t.Context(), &as.DescribeWarmPoolInput{AutoScalingGroupName: aws.String("nodes")}))
+		out := s.describeWarmPool(t)
 		for _, i := range out.Instances {
 			if i.LifecycleState != types.LifecycleStateWarmedTerminating {
 				id, state = *i.InstanceId, string(i.LifecycleState)
@@ -112,9 +130,7 @@ func TestWarmPoolWaitsForLaunchHooks(t *testing.T) {
 	if id, state := pooled(); id != second || state != "Warmed:Stopped" || s.instanceState(t, id) != "stopped" {
 		t.Fatalf("after the hook: %s of %s", state, id)
 	}
-	must[*as.SetDesiredCapacityOutput](t)(s.as.SetDesiredCapacity(t.Context(), &as.SetDesiredCapacityInput{
-		AutoScalingGroupName: aws.String("nodes"), DesiredCapacity: aws.Int32(1),
-	}))
+	s.resize(t, 1)
 	s.advanceClock(t)
 	if state, aim := s.states(t)[second], s.targetLifecycleState(t, second); state != "Pending:Wait" || aim != "InService" {
 		t.Fatalf("taken from the pool: %s, target %s", state, aim)
@@ -143,15 +159,13 @@ func TestInstancesReturnToTheWarmPool(t *testing.T) {
 	s.advanceClock(t)
 	size := func(n int32) {
 		t.Helper()
-		must[*as.SetDesiredCapacityOutput](t)(s.as.SetDesiredCapacity(t.Context(), &as.SetDesiredCapacityInput{
-			AutoScalingGroupName: aws.String("nodes"), DesiredCapacity: &n,
-		}))
+		s.resize(t, n)
 		s.advanceClock(t)
 		s.advanceClock(t)
 	}
 	pooled := func() (id, state string) {
 		t.Helper()
-		out := must[*as.DescribeWarmPoolOutput](t)(s.as.DescribeWarmPool(t.Context(), &as.DescribeWarmPoolInput{AutoScalingGroupName: aws.String("nodes")}))
+		out := s.describeWarmPool(t)
 		if len(out.Instances) != 1 {
 			t.Fatalf("the pool has %+v", out.Instances)
 		}
@@ -261,9 +275,7 @@ func TestLifecycleActionsAreEvents(t *testing.T) {
 		{2, []string{launch + "EC2 to AutoScalingGroup"}},
 		{1, []string{terminate + "AutoScalingGroup to EC2"}},
 	} {
-		must[*as.SetDesiredCapacityOutput](t)(s.as.SetDesiredCapacity(t.Context(), &as.SetDesiredCapacityInput{
-			AutoScalingGroupName: aws.String("nodes"), DesiredCapacity: &step.size,
-		}))
+		s.resize(t, step.size)
 		if diff := cmp.Diff(step.want, waits()); diff != "" {
 			t.Errorf("size %d (-want +got):\n%s", step.size, diff)
 		}
@@ -274,17 +286,13 @@ func TestLifecycleActionsAreEvents(t *testing.T) {
 func TestWarmInstanceThatDoesNotStart(t *testing.T) {
 	s := newStack(t)
 	s.createGroup(t, s.createTestNetwork(t.Context(), t), 0)
-	must[*as.PutWarmPoolOutput](t)(s.as.PutWarmPool(t.Context(), &as.PutWarmPoolInput{
-		AutoScalingGroupName: aws.String("nodes"), MinSize: aws.Int32(1), MaxGroupPreparedCapacity: aws.Int32(1),
-	}))
+	s.putWarmPool(t, 1, 1)
 	s.advanceClock(t)
 	s.advanceClock(t)
-	out := must[*as.DescribeWarmPoolOutput](t)(s.as.DescribeWarmPool(t.Context(), &as.DescribeWarmPoolInput{AutoScalingGroupName: aws.String("nodes")}))
+	out := s.describeWarmPool(t)
 	first := *out.Instances[0].InstanceId
 	s.putHook(t, hookLaunching, "ABANDON") // it keeps the instance from serving before it is stopped
-	must[*as.SetDesiredCapacityOutput](t)(s.as.SetDesiredCapacity(t.Context(), &as.SetDesiredCapacityInput{
-		AutoScalingGroupName: aws.String("nodes"), DesiredCapacity: aws.Int32(1),
-	}))
+	s.resize(t, 1)
 	s.advanceClock(t)
 	if state := s.states(t)[first]; state != "Pending:Wait" {
 		t.Fatalf("taken from the pool: %s", state)
@@ -303,9 +311,7 @@ func TestWarmInstanceThatDoesNotStart(t *testing.T) {
 func TestActivitiesAndPoolsHavePages(t *testing.T) {
 	s := newStack(t)
 	s.createGroup(t, s.createTestNetwork(t.Context(), t), 0)
-	must[*as.PutWarmPoolOutput](t)(s.as.PutWarmPool(t.Context(), &as.PutWarmPoolInput{
-		AutoScalingGroupName: aws.String("nodes"), MinSize: aws.Int32(2), MaxGroupPreparedCapacity: aws.Int32(2),
-	}))
+	s.putWarmPool(t, 2, 2)
 	s.advanceClock(t)
 	s.advanceClock(t)
 	activities, instances := map[string]bool{}, map[string]bool{}
