@@ -32,8 +32,9 @@ func quorumFaults() []fault {
 			name: "The volumes of a majority are lost",
 			happens: "Two of three machines are gone, and their volumes were deleted. The member that is left can never have a quorum again. " +
 				"Here spec.etcd.quorumLoss.recovery is Automatic.",
-			todo: "The machines recover etcd when the quorum has been missing for the configured time. Then the operator runs slipway apply " +
-				"--recreate-lost-volumes. With recovery: Manual, the operator restores a backup: slipway etcd restore.",
+			todo: "The machines recover etcd when the quorum has been missing for the configured time, and create the lost volumes. With " +
+				"recovery: Manual, the operator creates the volumes, with slipway apply --recreate-lost-volumes, and then restores a backup: " +
+				"slipway etcd restore.",
 			change: func(f *health.Facts) {
 				loseTwoMachines(f)
 				f.Recovery = &health.Recovery{Waiting: []health.QuorumLoss{{
