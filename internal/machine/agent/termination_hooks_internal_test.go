@@ -160,7 +160,7 @@ func TestFailuresOfAHealthyNode(t *testing.T) {
 		_ = w.run(t.Context())
 	}
 
-	m.down = true // the Node cannot be made schedulable
+	m.down.Store(true) // the Node cannot be made schedulable
 	runFor(time.Minute)
 	conditions := w.agent.conditions.Conditions()
 	if len(conditions) != 1 || conditions[0].Component != report.Task("termination") || !strings.Contains(conditions[0].Cause, "schedulable") {
@@ -173,7 +173,7 @@ func TestFailuresOfAHealthyNode(t *testing.T) {
 		t.Errorf("%d warnings in\n%s", n, log.String())
 	}
 
-	m.down = false
+	m.down.Store(false)
 	runFor(10 * time.Second)
 	if got := w.agent.conditions.Conditions(); len(got) > 0 || !w.resumed {
 		t.Errorf("conditions %+v, schedulable %t", got, w.resumed)

@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,7 +41,7 @@ type endingMachine struct {
 	kept      []string
 	RepairAPI // other calls are not made
 	balanced  bool
-	down      bool // the API does not answer
+	down      atomic.Bool // the API does not answer
 
 	node      map[string]any
 	completed time.Time
@@ -114,7 +115,7 @@ func (m *endingMachine) SendLifecycle(ctx context.Context, action join.Lifecycle
 func (m *endingMachine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	status := http.StatusOK
 	var out any = map[string]any{}
-	if m.down {
+	if m.down.Load() {
 		panic(http.ErrAbortHandler)
 	}
 
@@ -291,7 +292,7 @@ func TestTermination(t *testing.T) {
 		"terminates in its pool":        {func(m *endingMachine) { m.meta[targetStateKey] = "Warmed:Terminated" }, 0, 10 * time.Second, 0, "drained in "},
 		"drained already":               {func(m *endingMachine) { m.pods = nil }, 0, time.Second, 0, "drained in 0s"},
 		"a budget that never allows it": {func(m *endingMachine) { m.pods["web-2"] = 1 << 30 }, drainLimit, drainLimit + 2*time.Second, 1, "not drained after 15m0s: default/web-2: "},
-		"the API is down":               {func(m *endingMachine) { m.down = true }, unreachableLimit, unreachableLimit + 2*time.Second, 2, ""},
+		"the API is down":               {func(m *endingMachine) { m.down.Store(true) }, unreachableLimit, unreachableLimit + 2*time.Second, 2, ""},
 		"load balancers":                {func(m *endingMachine) { m.balanced = true }, balancerDelay, balancerDelay + 2*time.Second, 0, "drained in 30s"},
 		"a rebalance recommendation": {func(m *endingMachine) {
 			m.meta["autoscaling/target-lifecycle-state"] = "InService"
