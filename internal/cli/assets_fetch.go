@@ -37,7 +37,7 @@ func newAssetsFetchCommand(a *app) *cobra.Command {
 the CNI project publish, and their container images. It takes a minute or two where 'slipway assets build' compiles for 25 minutes.
 
 Every file is checked against the hash of the asset catalogue: the built-in one, or that of --assets. Images are pinned by
-the digest that their tag has when they are downloaded. What is there already is not downloaded again.
+the digest that their tag has when they are downloaded. Files that exist already are not downloaded again.
 
 --file-repository and --container-registry download from mirrors: https://dl.k8s.io/x becomes FILE-REPOSITORY/dl.k8s.io/x, and
 registry.k8s.io/x becomes CONTAINER-REGISTRY/registry.k8s.io/x.` + exitStatusHelp(),

@@ -281,7 +281,7 @@ func TestSetAsideWaitsForEC2(t *testing.T) {
 	})
 }
 
-// TestSetAsideEnds: a volume that EC2 goes on to show with its former tags is an error that says so.
+// TestSetAsideEnds: a volume that EC2 continues to show with its former tags is an error that says so.
 func TestSetAsideEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		z := &twoZones{staleLists: 1 << 30}

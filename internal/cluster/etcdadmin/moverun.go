@@ -264,7 +264,7 @@ func (s adminMove) giveBack(ctx context.Context, p MovePlan) error {
 
 	switch {
 	case err != nil:
-		return diag.WithHint(err, "rerun 'slipway etcd move "+p.Cluster+"': it goes on from here, or gives the tags back "+
+		return diag.WithHint(err, "rerun 'slipway etcd move "+p.Cluster+"': it continues from here, or gives the tags back "+
 			"if the manifest names a subnet in zone "+p.VolumeZone)
 	case given:
 		s.admin.env.Notifyf("volume %s in zone %s has its tags again: it is the cluster's as before", p.Volume, p.VolumeZone)

@@ -30,7 +30,7 @@ func (u update) isDoubtful(m Machine) bool {
 }
 
 // reasonToSpare returns why a machine that does not serve is left alone for now; empty if it is not. A drain that has
-// begun goes on.
+// begun continues.
 func (u update) reasonToSpare(m Machine) string {
 	switch {
 	case !m.mayRunPods() || m.IsServing() || m.Drained:

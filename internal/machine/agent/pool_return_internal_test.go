@@ -69,7 +69,7 @@ func (m *returningMachine) look() {
 	m.runWhile(start, func() bool { return !m.timedOut && m.now.Before(end) })
 }
 
-// TestRestartsWhileAMachineReturnsToItsPool: wherever the agent is killed, its next process goes on with the drain, and does not
+// TestRestartsWhileAMachineReturnsToItsPool: wherever the agent is killed, its next process continues the drain, and does not
 // take the machine for a new one of the pool.
 func TestRestartsWhileAMachineReturnsToItsPool(t *testing.T) {
 	clean := newReturningMachine(t)

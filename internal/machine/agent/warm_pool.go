@@ -150,7 +150,7 @@ func waitForContainerd(ctx context.Context, a *Agent) error {
 
 // check returns a notReadyError while the instance is in a warm pool. It is prepared, but must not
 // join the cluster before its Auto Scaling group puts it in service. Auto Scaling may stop it from
-// now on, or put it in service. A machine that has joined goes on, so that a restart of its agent does not keep its
+// now on, or put it in service. A machine that has joined continues, so that a restart of its agent does not keep its
 // pods from being evicted before it returns to the pool.
 func (w warmPool) check(ctx context.Context) error {
 	if w.hasJoined() {

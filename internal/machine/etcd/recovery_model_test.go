@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 )
 
-// The model's time goes on in ticks, of which each agent takes one look. modelAfter is the delay of the policy.
+// The model's time advances in ticks, of which each agent takes one look. modelAfter is the delay of the policy.
 const (
 	tick       = 10 * time.Second
 	modelAfter = time.Minute

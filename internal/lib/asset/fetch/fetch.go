@@ -56,7 +56,7 @@ type Result struct {
 }
 
 // Run downloads the default version of everything in the catalogue, and further versions of Kubernetes, for one
-// architecture. What is there already is not downloaded again, so an interrupted run continues where it stopped. It
+// architecture. Files that exist already are not downloaded again, so an interrupted run continues where it stopped. It
 // writes the catalogue last. All failures are reported at once. A concurrent Run with the same Out waits.
 func Run(ctx context.Context, o Options) (Result, error) {
 	selected, err := selectAssets(o.Catalog, o.Arch, o.Kubernetes)

@@ -35,7 +35,7 @@ func commitKeys(texts []string) ([]signing.CommitKey, error) {
 	return out, nil
 }
 
-// parseCommit parses a commit: https://git-scm.com/docs/gitformat-signature. A header goes on in
+// parseCommit parses a commit: https://git-scm.com/docs/gitformat-signature. A header continues in
 // lines that begin with a space.
 func parseCommit(text []byte) (*commit, error) {
 	header, message, found := bytes.Cut(text, []byte("\n\n"))

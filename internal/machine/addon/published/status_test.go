@@ -10,7 +10,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/addon/published"
 )
 
-// TestAccept: a source that goes back to an older revision is noticed until it goes on.
+// TestAccept: a source that goes back to an older revision is noticed until it continues.
 func TestAccept(t *testing.T) {
 	t.Parallel()
 	at := func(day int) time.Time {
