@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 export GOFLAGS ?= -buildvcs=false
 
-.PHONY: build test long robustness robustness-machines moto-suite conformance lint vulncheck bench e2e e2e-aws demo demo-down deps assets image packages packages-check generate man fuzz clean
+.PHONY: build test long robustness robustness-machines etcd-proof moto-suite conformance lint vulncheck bench e2e e2e-aws demo demo-down deps assets image packages packages-check generate man fuzz clean
 
 build: ## bin/slipway and bin/slipway-node
 	@hack/build.sh
@@ -32,11 +32,19 @@ long: build ## the long forms of tests: killed at every write, every topology ju
 FAULTS ?= 200
 # Their figures are written into this file.
 FAULTS_REPORT ?= $(CURDIR)/docs/benchmarks.md
-robustness: ## faults (default 200) injected into real etcd members under load; the history must be linearizable
-	@SLIPWAY_FAULTS=$(FAULTS) SLIPWAY_FAULTS_REPORT=$(FAULTS_REPORT) go test -count=1 -v -timeout 120m -run TestRealRobustness ./internal/machine/agent
+robustness: assets ## faults (default 200) injected into real etcd members under load; the history must be linearizable
+	@SLIPWAY_E2E=require SLIPWAY_FAULTS=$(FAULTS) SLIPWAY_FAULTS_REPORT=$(FAULTS_REPORT) go test -count=1 -v -timeout 120m -run TestRealRobustness ./internal/machine/agent
 
 robustness-machines: build deps ## the same with faults of machines, disks and networks of a cluster in the local region; about 40 s a fault
 	@SLIPWAY_E2E=require SLIPWAY_FAULTS=$(FAULTS) SLIPWAY_FAULTS_REPORT=$(FAULTS_REPORT) E2E_TIMEOUT=300m E2E_RUN=TestRobustness$$ hack/e2e.sh
+
+# What proves on machines that etcd heals, is backed up, is restored, grows and shrinks.
+ETCD_E2E = TestLostQuorum|TestEtcdBackups|TestRestoreElsewhere|TestControlPlaneSize|TestControlPlaneRepair|TestDiscoveryByDNS|TestEtcdUpgrade|TestZoneMove|TestFaultsAreSeen
+etcd-proof: ## everything about etcd in its long form: 10,000 histories of each model, faults of members and of machines, disasters on machines; some hours
+	@$(MAKE) --no-print-directory long
+	@$(MAKE) --no-print-directory robustness
+	@$(MAKE) --no-print-directory robustness-machines
+	@$(MAKE) --no-print-directory e2e E2E_RUN='$(ETCD_E2E)'
 
 moto-suite: ## the listed tests of moto's own suite, against the local region; says how to get them
 	@hack/moto-suite.sh $(SERVICE)

@@ -63,20 +63,22 @@ func Report(counts Counts, faults []Fault, checked error) string {
 	return b.String()
 }
 
-// WriteReport writes a report into a file: between the lines "<!-- NAME: …" and "<!-- end of NAME -->" if the file has them, else it
-// replaces the file.
+// WriteReport writes a report into a file, between the lines "<!-- NAME: …" and "<!-- end of NAME -->". It appends these lines to a file
+// that does not have them, and changes nothing else.
 func WriteReport(file, name, report string) error {
 	body, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read %s: %w", file, err)
 	}
 
-	before, rest, found := strings.Cut(string(body), "<!-- "+name+":")
-	line, _, _ := strings.Cut(rest, "\n")
-	_, after, closed := strings.Cut(rest, "<!-- end of "+name+" -->")
-	text := report
-	if found && closed {
-		text = before + "<!-- " + name + ":" + line + "\n" + report + "<!-- end of " + name + " -->" + after
+	begin := "<!-- " + name + ":"
+	end := "<!-- end of " + name + " -->"
+	before, rest, found := strings.Cut(string(body), begin)
+	heading, _, _ := strings.Cut(rest, "\n")
+	_, after, closed := strings.Cut(rest, end)
+	text := before + begin + heading + "\n" + report + end + after
+	if !found || !closed {
+		text = string(body) + begin + " generated -->\n" + report + end + "\n"
 	}
 
 	//nolint:gosec // who runs the test names the file

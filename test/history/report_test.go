@@ -44,7 +44,8 @@ func TestReport(t *testing.T) {
 
 	file := filepath.Join(t.TempDir(), "report.md")
 	for _, c := range []struct{ before, want string }{
-		{"", report},
+		{"", "<!-- r: generated -->\n" + report + "<!-- end of r -->\n"},
+		{"# A\n", "# A\n<!-- r: generated -->\n" + report + "<!-- end of r -->\n"},
 		{"# A\n\n<!-- r: generated -->\nold\n<!-- end of r -->\n\n# B\n", "# A\n\n<!-- r: generated -->\n" + report + "<!-- end of r -->\n\n# B\n"},
 	} {
 		if err := os.WriteFile(file, []byte(c.before), 0o600); err != nil {
