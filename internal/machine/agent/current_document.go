@@ -49,7 +49,6 @@ func (c currentDocument) readRevision(ctx context.Context) (node.Revision, bool,
 
 // checkSlots returns a notReadyError unless the current revision has the slots of this machine's document.
 func (c currentDocument) checkSlots(ctx context.Context) error {
-	a := c.agent
 	current, published, err := c.readRevision(ctx)
 	if err != nil {
 		return err
@@ -59,12 +58,27 @@ func (c currentDocument) checkSlots(ctx context.Context) error {
 		return newNotReadyError("no revision of the node document is published yet")
 	}
 
+	return c.compareSlots(ctx, current)
+}
+
+// checkPublishedSlots is checkSlots for what must also work in a cluster of which no revision was published yet.
+func (c currentDocument) checkPublishedSlots(ctx context.Context) error {
+	current, published, err := c.readRevision(ctx)
+	if err != nil || !published {
+		return err
+	}
+
+	return c.compareSlots(ctx, current)
+}
+
+// compareSlots returns a notReadyError if a revision has other slots than this machine's document.
+func (c currentDocument) compareSlots(ctx context.Context, current node.Revision) error {
 	doc, err := c.read(ctx, current)
 	if err != nil {
 		return err
 	}
 
-	if !slices.Equal(doc.Slots, a.doc.Slots) {
+	if !slices.Equal(doc.Slots, c.agent.doc.Slots) {
 		return newNotReadyError("this machine does not have the current slots of the control plane yet")
 	}
 

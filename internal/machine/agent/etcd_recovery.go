@@ -60,6 +60,8 @@ type etcdRecovery struct {
 	url, program string
 	// members returns the members that answer with a quorum; nil if none does.
 	members func(context.Context, etcd.Facts) []etcd.Member
+	// checkSlots returns a notReadyError if the control plane has other slots than this machine knows.
+	checkSlots func(context.Context) error
 }
 
 func (m *etcdMember) newRecovery() *etcdRecovery {
@@ -70,6 +72,8 @@ func (m *etcdMember) newRecovery() *etcdRecovery {
 		url:     etcd.ClientURL,
 		program: m.agent.doc.BinDir() + "/etcd",
 		members: func(ctx context.Context, f etcd.Facts) []etcd.Member { return m.managerOf(f).Members(ctx, "") },
+
+		checkSlots: currentOf(m.agent).checkPublishedSlots,
 	}
 }
 
@@ -137,7 +141,11 @@ func (r *etcdRecovery) run(ctx context.Context) error {
 		return err
 	}
 
-	step := etcd.DecideRecovery(facts)
+	step, err := r.decide(ctx, facts)
+	if err != nil {
+		return err
+	}
+
 	r.memory.own.LostData, _, _ = facts.LostMajority()
 	if step.Reason != r.memory.reason {
 		r.memory.reason = step.Reason
@@ -263,7 +271,12 @@ func (r *etcdRecovery) gather(ctx context.Context, known etcd.Facts) (etcd.Recov
 	}
 
 	r.describeOwn(known)
-	if f.Slots, err = r.gatherSlots(ctx); err != nil {
+	slots, err := r.listSlots(ctx, known)
+	if err != nil {
+		return f, err
+	}
+
+	if f.Slots, err = r.gatherSlots(ctx, slots); err != nil {
 		return f, err
 	}
 

@@ -46,14 +46,54 @@ func (r *etcdRecovery) describeOwn(known etcd.Facts) {
 	}
 }
 
+// decide returns the next step. A machine whose document has other slots than the control plane has now does not know which members
+// count, and waits until it has followed.
+func (r *etcdRecovery) decide(ctx context.Context, f etcd.RecoveryFacts) (etcd.RecoveryStep, error) {
+	step := etcd.DecideRecovery(f)
+	switch step.Type {
+	case etcd.RecoverNothing, etcd.RecoverWait, etcd.RecoverManual:
+		return step, nil
+	case etcd.RecoverSave, etcd.RecoverVerify, etcd.RecoverBegin:
+	}
+
+	err := r.checkSlots(ctx)
+	if notReady, ok := errors.AsType[notReadyError](err); ok {
+		return etcd.RecoveryStep{Type: etcd.RecoverWait, Reason: notReady.Error(), Lost: step.Lost}, nil
+	}
+
+	return step, err
+}
+
+// listSlots returns the slots whose members count: those of the control plane, and those that have left it and may still have a
+// member, since the members of such slots are removed one after the other.
+func (r *etcdRecovery) listSlots(ctx context.Context, known etcd.Facts) ([]string, error) {
+	out := slices.Clone(known.Slots)
+	for _, slot := range known.Joined {
+		if slices.Contains(out, slot) {
+			continue
+		}
+
+		absent, err := r.member.readAbsent(ctx, slot)
+		if err != nil {
+			return nil, err
+		}
+
+		if !absent {
+			out = append(out, slot)
+		}
+	}
+
+	return out, nil
+}
+
 // gatherSlots returns what is known of each slot: its volumes in EC2, and the report of its machine.
-func (r *etcdRecovery) gatherSlots(ctx context.Context) ([]etcd.SlotState, error) {
+func (r *etcdRecovery) gatherSlots(ctx context.Context, slots []string) ([]etcd.SlotState, error) {
 	a := r.member.agent
 	var out []etcd.SlotState
 	var recorded []string
-	for _, s := range a.doc.Slots {
-		state := etcd.SlotState{Slot: s.Name}
-		record, err := r.readJoinedVolume(ctx, s.Name)
+	for _, slot := range slots {
+		state := etcd.SlotState{Slot: slot}
+		record, err := r.readJoinedVolume(ctx, slot)
 		if err != nil {
 			return nil, err
 		}
@@ -63,7 +103,7 @@ func (r *etcdRecovery) gatherSlots(ctx context.Context) ([]etcd.SlotState, error
 			recorded = append(recorded, record)
 		}
 
-		if state.Report, err = r.readReport(ctx, s.Name); err != nil {
+		if state.Report, err = r.readReport(ctx, slot); err != nil {
 			return nil, err
 		}
 

@@ -113,6 +113,9 @@ func TestDocumentFence(t *testing.T) {
 	if err := currentOf(a).checkSlots(ctx); !errors.As(err, new(notReadyError)) {
 		t.Errorf("without revisions, remove: %v", err)
 	}
+	if err := currentOf(a).checkPublishedSlots(ctx); err != nil {
+		t.Errorf("without revisions, recover: %v", err)
+	}
 	b.revise(b.boot)
 	if err := errors.Join(currentOf(a).checkOwnSlot(ctx), currentOf(a).checkSlots(ctx)); err != nil {
 		t.Errorf("with the current document: %v", err)
@@ -125,6 +128,9 @@ func TestDocumentFence(t *testing.T) {
 	b.revise(withSlots(b.boot, "a", "b", "c"))
 	if err := currentOf(a).checkSlots(ctx); !errors.As(err, new(notReadyError)) {
 		t.Errorf("with former slots, remove: %v", err)
+	}
+	if err := currentOf(a).checkPublishedSlots(ctx); !errors.As(err, new(notReadyError)) {
+		t.Errorf("with former slots, recover: %v", err)
 	}
 	b.revise(withSlots(b.boot, "b", "c", "d"))
 	if err := currentOf(a).checkOwnSlot(ctx); err == nil || !strings.Contains(err.Error(), "slot a is not in the control plane any more") {

@@ -113,9 +113,12 @@ func (s SlotState) isKnown() bool {
 	return s.Report != nil && !slices.ContainsFunc(s.Volumes, func(v string) bool { return v != s.Report.Volume })
 }
 
-// mayHaveData reports whether a volume of the slot has a voter's data of a generation, or may have.
+// mayHaveData reports whether a volume of the slot has a voter's data of a generation, or may have. A machine that reports data has
+// mounted its volume, whether EC2 lists that or not.
 func (s SlotState) mayHaveData(generation int) bool {
-	return len(s.Volumes) > 0 && (!s.isKnown() || s.Report.hasData(generation))
+	reported := s.Report != nil && s.Report.hasData(generation)
+
+	return reported || len(s.Volumes) > 0 && !s.isKnown()
 }
 
 // hasData reports whether the data is a voter's, and of a generation. That of a learner gives no quorum, and etcd can begin no
@@ -203,7 +206,7 @@ func (f RecoveryFacts) LostMajority() (isLost bool, lost, left []string) {
 //
 // It is safe because of two rules that depend on no clock. A majority of the volumes is gone, or reported empty. And each
 // volume that exists is accounted for by a machine that reports at this moment that it has no quorum: no member works
-// elsewhere. The data of a member that was not promoted is neither: see [HasNoVote].
+// elsewhere. A report of data counts more than a list of EC2 without that volume. The data of a member that was not promoted is neither: see [HasNoVote].
 func DecideRecovery(f RecoveryFacts) RecoveryStep {
 	isLost, lost, left := f.LostMajority()
 	step := RecoveryStep{Type: RecoverWait, Lost: lost}
@@ -360,7 +363,7 @@ func (f RecoveryFacts) useBackup(step RecoveryStep) RecoveryStep {
 func (f RecoveryFacts) newestSurvivor() *QuorumReport {
 	var out *QuorumReport
 	for _, s := range f.Slots {
-		if len(s.Volumes) == 0 || s.Report == nil || !s.Report.hasData(f.Generation) {
+		if s.Report == nil || !s.Report.hasData(f.Generation) {
 			continue
 		}
 

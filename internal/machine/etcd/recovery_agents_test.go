@@ -47,6 +47,7 @@ func (w *lostQuorum) look(slot string, late, effects int) {
 			a.report.Quorum = true
 			a.report.Count++
 			w.reports[slot] = a.report
+			w.told[slot] = w.now
 		}
 		return
 	}
@@ -55,6 +56,7 @@ func (w *lostQuorum) look(slot string, late, effects int) {
 	w.reasons[step.Type]++
 	a.report.Count++
 	w.reports[slot] = a.report
+	w.told[slot] = w.now
 	if effects == 0 {
 		return
 	}
@@ -106,6 +108,9 @@ func (w *lostQuorum) recoveryFacts(slot string, a *modelAgent, late int) etcd.Re
 	view := w.views[max(0, len(w.views)-1-late)]
 	for _, s := range w.slots {
 		state := etcd.SlotState{Slot: s, Volumes: slices.Clone(view[s]), Report: w.freshReport(a, slot, s)}
+		if w.hidden[s] && w.now.Sub(w.told[s]) <= 2*tick {
+			state.Volumes = nil
+		}
 		if s == slot && !slices.Contains(state.Volumes, w.volumeID[s]) {
 			state.Volumes = append(state.Volumes, w.volumeID[s])
 		}

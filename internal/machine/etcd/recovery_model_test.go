@@ -65,7 +65,10 @@ type lostQuorum struct {
 	agents           map[string]*modelAgent
 	reports          map[string]etcd.QuorumReport
 	// views are the volumes by slot that EC2 had at the last ticks.
-	views   []map[string][]string
+	views []map[string][]string
+	// hidden are slots whose volume EC2's lists lack, for as long as a machine reports that it has mounted it.
+	hidden  map[string]bool
+	told    map[string]time.Time // when the machine of a slot has reported last
 	backups []modelBackup
 	terms   map[string]uint64 // by identity
 	leaders map[string]string // by identity
@@ -89,6 +92,8 @@ func newLostQuorum(t *rapid.T) *lostQuorum {
 		isolated:     map[string]bool{},
 		storeCut:     map[string]bool{},
 		zoneDown:     map[string]bool{},
+		hidden:       map[string]bool{},
+		told:         map[string]time.Time{},
 		skew:         map[string]time.Duration{},
 		agents:       map[string]*modelAgent{},
 		reports:      map[string]etcd.QuorumReport{},
@@ -366,7 +371,7 @@ func (w *lostQuorum) advance() {
 
 // fault lets something happen to a slot.
 func (w *lostQuorum) fault(slot string) {
-	switch rapid.IntRange(0, 12).Draw(w.T, "fault") {
+	switch rapid.IntRange(0, 13).Draw(w.T, "fault") {
 	case 0, 1:
 		w.stop(slot)
 	case 2, 3, 4:
@@ -386,6 +391,8 @@ func (w *lostQuorum) fault(slot string) {
 		w.stray()
 	case 10:
 		delete(w.agents, slot) // the agent was killed
+	case 11:
+		w.hidden[slot] = !w.hidden[slot]
 	default:
 		if !w.exists[slot] && !w.zoneDown[slot] {
 			w.create(slot) // apply --recreate-lost-volumes
@@ -419,6 +426,7 @@ func (w *lostQuorum) heal() {
 	clear(w.isolated)
 	clear(w.storeCut)
 	clear(w.zoneDown)
+	clear(w.hidden)
 	for range 150 {
 		w.advance()
 		for _, slot := range w.slots {

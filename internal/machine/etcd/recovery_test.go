@@ -24,6 +24,13 @@ func joining(slot string, term, index uint64) etcd.SlotState {
 	return s
 }
 
+// unlisted is a slot whose machine reports data on a volume that EC2 does not list.
+func unlisted(slot string, term, index uint64) etcd.SlotState {
+	s := survivor(slot, 1, term, index)
+	s.Volumes = nil
+	return s
+}
+
 // silent is a slot with a volume of which no machine reports what it holds.
 func silent(slot string) etcd.SlotState {
 	return etcd.SlotState{Slot: slot, Volumes: []string{"vol-" + slot}}
@@ -88,6 +95,14 @@ func TestDecideRecovery(t *testing.T) {
 		"the survivor saves its data": {
 			[]etcd.SlotState{survivor("a", 1, 2, 9), gone("b"), gone("c")},
 			nil, etcd.RecoverSave, "newest data",
+		},
+		"EC2 does not list volumes that machines have mounted": {
+			[]etcd.SlotState{survivor("a", 1, 2, 90), unlisted("b", 3, 500), unlisted("c", 3, 500)},
+			nil, etcd.RecoverWait, "3 of 3 volumes may have data (a, b, c)",
+		},
+		"EC2 does not list the newest survivor's volume": {
+			[]etcd.SlotState{survivor("a", 1, 2, 90), unlisted("b", 3, 500), gone("c"), gone("d"), gone("e")},
+			nil, etcd.RecoverWait, "slot b has the newest data",
 		},
 		"a learner's data is no majority": {
 			[]etcd.SlotState{survivor("a", 1, 2, 9), joining("b", 2, 9), gone("c")},
