@@ -98,10 +98,6 @@ func TestBreakingChanges(t *testing.T) {
 			resize(s, 5)
 			s.Cluster.Spec.KubernetesVersion = "1.37.0"
 		},
-		`instancegroup/control-plane: spec.minSize "1": cannot shrink from 3 with automatic recovery of a lost quorum (set spec.etcd.quorumLoss.recovery`: func(s *manifest.Set) {
-			resize(s, 1)
-			s.Cluster.Spec.Etcd.QuorumLoss.Recovery = v1alpha1.RecoveryAutomatic
-		},
 		`instancegroup/control-plane: spec.subnets "private-b, private-a, private-c": would move slot a from us-east-1a to us-east-1b, slot b`: func(s *manifest.Set) {
 			resize(s, 5)
 			s.Groups[0].Spec.Subnets = []string{"private-b", "private-a", "private-c"}

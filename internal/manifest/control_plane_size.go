@@ -108,14 +108,6 @@ func checkSizeChange(applied, now Set, fs *diag.Findings) bool {
 		return false
 	}
 
-	// Until the members of the slots that leave are removed, they count for etcd's quorum, and not for a recovery.
-	if recovery := now.Cluster.Spec.Etcd.QuorumLoss.Recovery; len(after) < len(before) && recovery == v1alpha1.RecoveryAutomatic {
-		fs.Errorf(at, size, "set spec.etcd.quorumLoss.recovery to Manual until the other machines have left",
-			"cannot shrink from %d with automatic recovery of a lost quorum", len(before))
-
-		return false
-	}
-
 	return true
 }
 

@@ -183,7 +183,11 @@ func clusterDefaultRules() []DefaultRule {
 		newTextRule("spec.etcd.backup.keepAll", "24h", func(c *spec) *string { return &c.Etcd.Backup.KeepAll }),
 		newNumberRule("spec.etcd.backup.keepDaily", 14, func(c *spec) *int { return &c.Etcd.Backup.KeepDaily }),
 		newNumberRule("spec.etcd.backup.verifyEvery", 6, func(c *spec) *int { return &c.Etcd.Backup.VerifyEvery }),
-		newTextRule("spec.etcd.quorumLoss.recovery", v1alpha1.RecoveryManual, func(c *spec) *string { return &c.Etcd.QuorumLoss.Recovery }),
+		newClusterRule(
+			"spec.etcd.quorumLoss.recovery",
+			"Automatic unless spec.etcd.backup.disabled is true",
+			defaultRecovery,
+		),
 		newTextRule("spec.etcd.quorumLoss.after", "10m", func(c *spec) *string { return &c.Etcd.QuorumLoss.After }),
 		newClusterRule(
 			"spec.etcd.recreateVolumesAfter",

@@ -83,6 +83,17 @@ func countConditionOfTags(tags map[string]string) int {
 	return total
 }
 
+// defaultRecovery lets machines recover a lost quorum, if there are backups.
+func defaultRecovery(s *Set) {
+	e := &s.Cluster.Spec.Etcd
+	recovery := v1alpha1.RecoveryAutomatic
+	if e.Backup.Disabled {
+		recovery = v1alpha1.RecoveryManual
+	}
+
+	setDefaultText(&e.QuorumLoss.Recovery, recovery)
+}
+
 // defaultNewVolumes lets machines create lost volumes, if each slot has a role of its own, whose policy can name all tags.
 func defaultNewVolumes(s *Set) {
 	c := &s.Cluster.Spec

@@ -37,19 +37,19 @@ func TestLostQuorum(t *testing.T) {
 	})
 }
 
-// createRecovering creates a cluster whose machines recover etcd.
+// createRecovering creates a cluster whose machines recover etcd soon.
 func createRecovering(e *environment) {
 	e.runSlipway("state", "init", "--yes")
 	e.runSlipway("create", "cluster", clusterName, "--zones", region+"a,"+region+"b,"+region+"c", "--yes")
 	before := e.runSlipway("get", "cluster", clusterName, "-o", "yaml")
-	manual := "    quorumLoss:\n      after: 10m\n      recovery: Manual\n    recreateVolumesAfter: 10m\n"
-	automatic := "    quorumLoss:\n      after: " + recoveryDelay.String() + "\n      recovery: Automatic\n" +
+	slow := "    quorumLoss:\n      after: 10m\n      recovery: Automatic\n    recreateVolumesAfter: 10m\n"
+	soon := "    quorumLoss:\n      after: " + recoveryDelay.String() + "\n      recovery: Automatic\n" +
 		"    recreateVolumesAfter: " + volumeDelay.String() + "\n"
-	if !strings.Contains(before, manual) {
+	if !strings.Contains(before, slow) {
 		e.t.Fatalf("the manifest is not as expected:\n%s", before)
 	}
 	file := filepath.Join(e.t.TempDir(), "cluster.yaml")
-	if err := os.WriteFile(file, []byte(strings.Replace(before, manual, automatic, 1)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(strings.Replace(before, slow, soon, 1)), 0o600); err != nil {
 		e.t.Fatal(err)
 	}
 	e.runSlipway("replace", "-f", file, "--yes")
