@@ -90,6 +90,16 @@ func (m *etcdMember) managerOf(f etcd.Facts) etcd.Manager {
 	return manager
 }
 
+// formerManager returns a client for the members that have not had data of the newest generation.
+func (m *etcdMember) formerManager(f etcd.Facts) etcd.Manager {
+	manager := m.agent.newEtcdManager()
+	manager.Peers = slices.DeleteFunc(manager.Peers, func(p etcd.Peer) bool {
+		return p.Slot == f.Slot || slices.Contains(f.Joined, p.Slot)
+	})
+
+	return manager
+}
+
 // mountVolume mounts the slot's volume and remembers its id.
 func (m *etcdMember) mountVolume(ctx context.Context) error {
 	known, err := m.readJoinedRecord(ctx)
@@ -178,6 +188,10 @@ func (m *etcdMember) gatherFacts(ctx context.Context) (etcd.Facts, error) {
 	f.Visible = visibleVolumes(volumes, m.slot.Name, m.volume)
 	if f.Generation != nil || marker == nil || marker.Volumes[f.Slot] != f.Volume || slices.Contains(f.Joined, f.Slot) {
 		f.Members = m.managerOf(f).Members(ctx, f.Slot)
+	}
+
+	if g := f.Generation; g != nil && g.Slot == f.Slot {
+		f.Former = m.formerManager(f).Members(ctx, f.Slot)
 	}
 
 	if f.NeedsComparison() {

@@ -93,6 +93,28 @@ func TestRecoveryWaitsForSlots(t *testing.T) {
 	}
 }
 
+// TestFormerMembersAreAsked: before a slot restores, its agent asks the members that have not had data of the new generation, and the
+// others when it looks for a member to join.
+func TestFormerMembersAreAsked(t *testing.T) {
+	r := newLostRecovery(t)
+	f := etcd.Facts{Slot: "a", Joined: []string{"b"}, Generation: &etcd.Generation{Number: 2, Slot: "a"}}
+	for name, c := range map[string]struct {
+		manager etcd.Manager
+		want    string
+	}{
+		"former":     {r.member.formerManager(f), "c"},
+		"of the new": {r.member.managerOf(f), "a b"},
+	} {
+		var slots []string
+		for _, p := range c.manager.Peers {
+			slots = append(slots, p.Slot)
+		}
+		if got := strings.Join(slots, " "); got != c.want {
+			t.Errorf("%s: asks %s, want %s", name, got, c.want)
+		}
+	}
+}
+
 // TestLeavingSlotsCount: the member of a slot that leaves the control plane counts until it was removed. Without it, two of three
 // lost members were a majority, although two of the five that vote had data.
 func TestLeavingSlotsCount(t *testing.T) {

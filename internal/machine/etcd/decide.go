@@ -99,6 +99,9 @@ type Facts struct {
 	Joined []string
 	// Members is the membership list of a healthy peer; nil while no peer answers with a quorum.
 	Members []Member
+	// Former is the membership list of a peer with data of an earlier generation that answers with a quorum; nil if none does. It is
+	// set for the slot that restores the newest generation.
+	Former []Member
 	// Comparison of the other members' data. It is set if [Facts.NeedsComparison].
 	Comparison Comparison
 	// Generation is the newest one; nil while the cluster has never been restored.

@@ -74,6 +74,10 @@ func decideRestored(f Facts) Action {
 	had := slices.Contains(f.Joined, f.Slot)
 
 	switch {
+	case f.Slot == f.Generation.Slot && len(f.Former) > 0:
+		return waitAction("%s: they work with the data of before the restoration, and stop when they can read the machine store; "+
+			"or terminate one of their machines", strings.Join(healthyMembers(f.Former), ", "))
+
 	case f.Slot == f.Generation.Slot && (f.Prepared || !had):
 		return Action{Type: ActionRestore, Reason: "restoring backup " + f.Generation.Backup}
 	case len(f.Slots) == 1 && len(f.Members) == 0:
@@ -83,6 +87,18 @@ func decideRestored(f Facts) Action {
 	}
 
 	return decideRejoin(f)
+}
+
+// healthyMembers returns the names of the members that answer.
+func healthyMembers(members []Member) []string {
+	var out []string
+	for _, m := range members {
+		if m.Healthy {
+			out = append(out, "etcd-"+m.Slot)
+		}
+	}
+
+	return out
 }
 
 // CheckRoom returns an error if a volume with so much free space has none for the data of the generation, which is restored or

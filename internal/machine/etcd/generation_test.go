@@ -129,8 +129,25 @@ func (m *restorations) facts(slot string, storeAnswers bool) (etcd.Facts, bool) 
 			break
 		}
 	}
+	if f.Generation != nil && f.Generation.Slot == slot {
+		f.Former = m.former(slot)
+	}
 	f.Comparison.Equal = f.NeedsComparison()
 	return f, true
+}
+
+// former returns the members of an earlier generation that have a quorum, as the agent of a slot sees them; nil if there are none.
+func (m *restorations) former(slot string) []etcd.Member {
+	for _, peer := range m.slots {
+		v := m.volumes[peer]
+		if peer == slot || !m.running[peer] || v.identity == "" || v.generation == m.newest().Number || !m.connected(slot, peer) {
+			continue
+		}
+		if members := m.list(v.identity, peer); members != nil {
+			return members
+		}
+	}
+	return nil
 }
 
 // identityOf returns the cluster that a list of members is of.
@@ -199,6 +216,9 @@ func (m *restorations) restore(slot string, f etcd.Facts, effects int) {
 	m.record(g.Number, slot)
 	if effects <= 2 {
 		return
+	}
+	if former := m.former(slot); former != nil {
+		m.Fatalf("slot %s restores generation %d while members of an earlier one work: %+v", slot, g.Number, former)
 	}
 	*v = modelVolume{identity: v.prepared, generation: g.Number}
 	m.members[v.identity] = nil
@@ -339,11 +359,14 @@ func TestDecideRestored(t *testing.T) {
 		f    etcd.Facts
 		want etcd.ActionType
 	}{
-		"old data":                             {base(func(f *etcd.Facts) { f.HasData, f.DataGeneration = true, 1 }), etcd.ActionSetAside},
-		"restored data":                        {base(func(f *etcd.Facts) { f.HasData, f.DataGeneration = true, 2 }), etcd.ActionStartExisting},
-		"the store cannot be read":             {base(func(f *etcd.Facts) { f.HasData, f.DataGeneration, f.Generation = true, 1, nil }), etcd.ActionStartExisting},
-		"the slot that restores":               {base(func(*etcd.Facts) {}), etcd.ActionRestore},
-		"killed before the rename":             {base(func(f *etcd.Facts) { f.Prepared, f.Joined = true, []string{"a"} }), etcd.ActionRestore},
+		"old data":                 {base(func(f *etcd.Facts) { f.HasData, f.DataGeneration = true, 1 }), etcd.ActionSetAside},
+		"restored data":            {base(func(f *etcd.Facts) { f.HasData, f.DataGeneration = true, 2 }), etcd.ActionStartExisting},
+		"the store cannot be read": {base(func(f *etcd.Facts) { f.HasData, f.DataGeneration, f.Generation = true, 1, nil }), etcd.ActionStartExisting},
+		"the slot that restores":   {base(func(*etcd.Facts) {}), etcd.ActionRestore},
+		"killed before the rename": {base(func(f *etcd.Facts) { f.Prepared, f.Joined = true, []string{"a"} }), etcd.ActionRestore},
+		"members of before the restoration work": {base(func(f *etcd.Facts) {
+			f.Former = []etcd.Member{{ID: 1, Slot: "a"}, {ID: 2, Slot: "b", Healthy: true}, {ID: 3, Slot: "c", Healthy: true}}
+		}), etcd.ActionWait},
 		"its volume was lost later":            {base(func(f *etcd.Facts) { f.Joined = []string{"a"} }), etcd.ActionWait},
 		"another slot waits":                   {base(func(f *etcd.Facts) { f.Slot = "b" }), etcd.ActionWait},
 		"a new volume of the marker waits too": {base(func(f *etcd.Facts) { f.Slot, f.Joined = "b", nil }), etcd.ActionWait},
