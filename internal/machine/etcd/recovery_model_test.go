@@ -59,6 +59,7 @@ type lostQuorum struct {
 	volumeID, joined map[string]string
 	logs             map[string][]modelEntry
 	isolated         map[string]bool // from all other members
+	apart            map[string]bool // these members reach each other, and none of the rest
 	storeCut         map[string]bool
 	zoneDown         map[string]bool
 	skew             map[string]time.Duration
@@ -90,6 +91,7 @@ func newLostQuorum(t *rapid.T) *lostQuorum {
 		joined:       map[string]string{},
 		logs:         map[string][]modelEntry{},
 		isolated:     map[string]bool{},
+		apart:        map[string]bool{},
 		storeCut:     map[string]bool{},
 		zoneDown:     map[string]bool{},
 		hidden:       map[string]bool{},
@@ -104,7 +106,9 @@ func newLostQuorum(t *rapid.T) *lostQuorum {
 		reasons:      map[etcd.RecoveryStepType]int{},
 	}
 	w.slow = true
-	w.reaches = func(from, to string) bool { return !w.isolated[from] && !w.isolated[to] }
+	w.reaches = func(from, to string) bool {
+		return !w.isolated[from] && !w.isolated[to] && w.apart[from] == w.apart[to]
+	}
 	for _, slot := range w.slots {
 		w.up[slot] = true
 		w.create(slot)
@@ -371,7 +375,7 @@ func (w *lostQuorum) advance() {
 
 // fault lets something happen to a slot.
 func (w *lostQuorum) fault(slot string) {
-	switch rapid.IntRange(0, 13).Draw(w.T, "fault") {
+	switch rapid.IntRange(0, 14).Draw(w.T, "fault") {
 	case 0, 1:
 		w.stop(slot)
 	case 2, 3, 4:
@@ -393,6 +397,8 @@ func (w *lostQuorum) fault(slot string) {
 		delete(w.agents, slot) // the agent was killed
 	case 11:
 		w.hidden[slot] = !w.hidden[slot]
+	case 12:
+		w.apart[slot] = !w.apart[slot]
 	default:
 		if !w.exists[slot] && !w.zoneDown[slot] {
 			w.create(slot) // apply --recreate-lost-volumes
@@ -427,6 +433,7 @@ func (w *lostQuorum) heal() {
 	clear(w.storeCut)
 	clear(w.zoneDown)
 	clear(w.hidden)
+	clear(w.apart)
 	for range 150 {
 		w.advance()
 		for _, slot := range w.slots {
