@@ -305,6 +305,7 @@ func TestMount(t *testing.T) {
 		volumes []types.Volume
 		known   string
 		device  bool
+		mounted bool
 		blkid   int
 		want    string // the volume, or a part of the error
 		format  bool
@@ -331,6 +332,18 @@ func TestMount(t *testing.T) {
 			volumes: []types.Volume{slotVolume("vol-0", "a", "z", "", now.Add(time.Hour)), slotVolume("vol-1", "a", "z", "", now)},
 			known:   "vol-lost", device: true, blkid: 2, want: "vol-1", format: true, attach: true,
 		},
+		"mounted": {
+			volumes: []types.Volume{slotVolume("vol-1", "a", "z", "i-me", now)},
+			known:   "vol-1", mounted: true, want: "vol-1",
+		},
+		"mounted, and EC2 lists another one": {
+			volumes: []types.Volume{slotVolume("vol-2", "a", "z", "", now)},
+			known:   "vol-1", mounted: true, want: "EC2 lists only volume vol-2, which is not attached to this machine",
+		},
+		"another one than known is mounted": {
+			volumes: []types.Volume{slotVolume("vol-2", "a", "z", "i-me", now)},
+			known:   "vol-1", mounted: true, want: "vol-2",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := &HostFS{Dir: t.TempDir()}
@@ -338,7 +351,11 @@ func TestMount(t *testing.T) {
 				if strings.HasPrefix(f, "/dev") && !c.device {
 					continue
 				}
-				if _, err := root.Write(File{Path: f, Mode: 0o644}); err != nil {
+				file := File{Path: f, Mode: 0o644}
+				if c.mounted && f == "/proc/self/mountinfo" {
+					file.Body = []byte("36 35 259:1 / " + etcd.DataMount + " rw,noatime - ext4 /dev/nvme1n1 rw\n")
+				}
+				if _, err := root.Write(file); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -358,7 +375,7 @@ func TestMount(t *testing.T) {
 			if attached := len(api.attached) > 0; attached != c.attach {
 				t.Errorf("attached %v, want %v", api.attached, c.attach)
 			}
-			if mounted := strings.Contains(all, etcd.DataMount); mounted != (err == nil) {
+			if mounted := strings.Contains(all, etcd.DataMount); mounted != (err == nil && !c.mounted) {
 				t.Errorf("mounted %v:\n%s", mounted, all)
 			}
 		})

@@ -63,8 +63,12 @@ func (m VolumeMounter) Mount(ctx context.Context) (string, error) {
 	}
 
 	mount, err := readVolumeMount(m.Root)
-	if err != nil || mount.mounted {
-		return volume.ID, err
+	if err != nil {
+		return "", err
+	}
+
+	if mount.mounted {
+		return volume.ID, m.checkMounted(volume)
 	}
 
 	if err := m.attachVolume(ctx, volume); err != nil {
@@ -91,6 +95,17 @@ func (m VolumeMounter) Mount(ctx context.Context) (string, error) {
 	m.Root.recordChange("mount " + etcd.DataMount)
 
 	return volume.ID, nil
+}
+
+// checkMounted returns a notReadyError if the volume that was found cannot be the one that is mounted: EC2 does not list that one at the
+// moment, and its data would be taken for a copy.
+func (m VolumeMounter) checkMounted(found Volume) error {
+	if m.KnownVolume == "" || found.ID == m.KnownVolume || found.AttachedTo == m.Instance.ID {
+		return nil
+	}
+
+	return newNotReadyError("a volume of slot %s is mounted, and EC2 lists only volume %s, which is not attached to this machine",
+		m.Slot, found.ID)
 }
 
 // findVolume returns the slot's volume in this zone: KnownVolume if it exists, otherwise the
