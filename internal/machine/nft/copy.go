@@ -126,7 +126,8 @@ func (p *Program) ctr(ctx context.Context, args ...string) error {
 func (p *Program) copyMounted(tree, image string) error {
 	final := p.path(p.Dir)
 	partial := final + ".new"
-	if err := errors.Join(os.RemoveAll(partial), os.MkdirAll(filepath.Join(partial, filepath.Dir(script)), 0o755)); err != nil {
+	scripts := filepath.Join(partial, filepath.Dir(script))
+	if err := errors.Join(os.RemoveAll(partial), os.MkdirAll(scripts, 0o755)); err != nil {
 		return fmt.Errorf("create the directory of nft: %w", err)
 	}
 
@@ -142,27 +143,30 @@ func (p *Program) copyMounted(tree, image string) error {
 	}
 
 	copied.Image = image
-	run := []byte("#!/bin/sh\nexec " + path.Join(p.Dir, copied.Loader) + " --library-path " + p.Dir + " " +
-		path.Join(p.Dir, program) + ` "$@"` + "\n")
-	hash := sha256.Sum256(run)
-	copied.Files[script] = hex.EncodeToString(hash[:])
-	list, err := json.Marshal(copied)
-	if err != nil {
-		return fmt.Errorf("encode the list of the files of nft: %w", err)
-	}
-
-	err = errors.Join(
-		os.WriteFile(filepath.Join(partial, script), run, 0o755),        //nolint:gosec // a program
-		os.WriteFile(filepath.Join(partial, contentsFile), list, 0o644), //nolint:gosec // not secret
-		os.RemoveAll(final),
-	)
-	if err != nil {
+	if err := p.addScript(partial, copied); err != nil {
 		return fmt.Errorf("write the copy of nft: %w", err)
 	}
 
-	if err := os.Rename(partial, final); err != nil {
+	if err := errors.Join(os.RemoveAll(final), os.Rename(partial, final)); err != nil {
 		return fmt.Errorf("write the copy of nft: %w", err)
 	}
 
 	return nil
+}
+
+// addScript writes the script that runs the copy, and the list of the copy's files, to its directory.
+func (p *Program) addScript(dir string, copied contents) error {
+	body := "#!/bin/sh\nexec " + path.Join(p.Dir, copied.Loader) + " --library-path " + p.Dir + " " +
+		path.Join(p.Dir, program) + ` "$@"` + "\n"
+	hash := sha256.Sum256([]byte(body))
+	copied.Files[script] = hex.EncodeToString(hash[:])
+	list, err := json.Marshal(copied)
+	if err != nil {
+		return fmt.Errorf("encode the list of its files: %w", err)
+	}
+
+	//nolint:gosec // a program that everybody may run
+	err = os.WriteFile(filepath.Join(dir, script), []byte(body), 0o755)
+
+	return errors.Join(err, os.WriteFile(filepath.Join(dir, contentsFile), list, 0o600))
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nft runs nft(8), which loads packet filters into the kernel, also on a machine whose image
-// does not have the program.
+// Package nft runs nft(8), which loads packet filters into the kernel, also on a machine whose
+// image does not have the program.
 //
 // Such a machine takes the program of a container image that it needs anyway: kube-proxy's. The
 // package mounts the image, copies nft and its shared libraries to the disk of the machine, and
@@ -33,8 +33,8 @@ const (
 	copyTimeout = 5 * time.Minute
 )
 
-// Program is nft(8). The first of these is used: the program of the machine, the copy, and a new copy.
-// It is safe for concurrent use. The caller sets all exported fields.
+// Program is nft(8). The first of these is used: the program of the machine, the copy, and a new
+// copy. It is safe for concurrent use. The caller sets all exported fields.
 type Program struct {
 	// Root is the directory that contains Dir and run: "/" on a machine.
 	Root string
@@ -98,12 +98,12 @@ func (p *Program) prepare(ctx context.Context) ([]string, error) {
 	}
 
 	if err != nil {
-		err = fmt.Errorf("the machine has no program nft, and the image with one is not known: %w", err)
+		err = fmt.Errorf("%s, and the image with one is not known: %w", missing, err)
 		return nil, diag.WithHint(err, missingHint)
 	}
 
 	if err := p.copyFrom(ctx, image); err != nil {
-		err = fmt.Errorf("the machine has no program nft, and that of image %s is not usable: %w", image, err)
+		err = fmt.Errorf("%s, and that of image %s is not usable: %w", missing, image, err)
 		return nil, diag.WithHint(err, missingHint)
 	}
 
@@ -114,8 +114,11 @@ func (p *Program) prepare(ctx context.Context) ([]string, error) {
 	return p.command, nil
 }
 
-const missingHint = "let the machine reach the registry of kube-proxy's image, " +
-	"or use a machine image with the package nftables"
+const (
+	missing     = "the machine has no program nft"
+	missingHint = "let the machine reach the registry of kube-proxy's image, " +
+		"or use a machine image with the package nftables"
+)
 
 // find sets the command if the program is there. The caller holds mu.
 func (p *Program) find() bool {
@@ -131,7 +134,9 @@ func (p *Program) find() bool {
 	loader, ok := p.readCopy()
 	if ok {
 		dir := p.path(p.Dir)
-		p.command = []string{filepath.Join(dir, loader), "--library-path", dir, filepath.Join(dir, program)}
+		p.command = []string{
+			filepath.Join(dir, loader), "--library-path", dir, filepath.Join(dir, program),
+		}
 	}
 
 	return ok

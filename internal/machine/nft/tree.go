@@ -110,7 +110,11 @@ func libraryPaths(machine elf.Machine, name string) []string {
 		out = append(out, "/lib/"+triplet+"/"+name, "/usr/lib/"+triplet+"/"+name)
 	}
 
-	return append(out, "/lib/"+name, "/usr/lib/"+name, "/lib64/"+name, "/usr/lib64/"+name, "/usr/local/lib/"+name)
+	for _, dir := range []string{"/lib/", "/usr/lib/", "/lib64/", "/usr/lib64/", "/usr/local/lib/"} {
+		out = append(out, dir+name)
+	}
+
+	return out
 }
 
 // debianTriplet returns the name of Debian's directory for the libraries of a machine.
