@@ -30,7 +30,10 @@ spec:
 
 // checkHostPods checks that containers in the network of their machine do not reach its role, on workers and on the
 // control plane, and not the join endpoint. Before the agent had rules for it, the service answered them: 401 without a token, and a token.
-func checkHostPods(e *environment) {
+func checkHostPods(e *environment) { checkIntruders(e, 5) }
+
+// checkIntruders is checkHostPods for a cluster with this many machines.
+func checkIntruders(e *environment, machines int) {
 	e.t.Helper()
 	file := filepath.Join(e.t.TempDir(), "intruder.yaml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, hostPodManifest, probeImage), 0o600); err != nil {
@@ -39,8 +42,8 @@ func checkHostPods(e *environment) {
 	e.kubectl("apply", "-f", file)
 	e.kubectl("-n", "kube-system", "rollout", "status", "daemonset/intruder", "--timeout=120s")
 	pods := strings.Fields(e.kubectl("-n", "kube-system", "get", "pods", "-l", "app=intruder", "-o", "name"))
-	if len(pods) != 5 {
-		e.t.Fatalf("intruders on %d machines, want 5", len(pods))
+	if len(pods) != machines {
+		e.t.Fatalf("intruders on %d machines, want %d", len(pods), machines)
 	}
 	join := e.joinEndpoint()
 	for _, pod := range pods {

@@ -20,6 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/follow"
 	"github.com/slipway-k8s/slipway/internal/machine/imdsguard"
 	"github.com/slipway-k8s/slipway/internal/machine/join"
+	"github.com/slipway-k8s/slipway/internal/machine/nft"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 	"github.com/slipway-k8s/slipway/internal/machine/peerlookup"
 	"github.com/slipway-k8s/slipway/internal/machine/report"
@@ -34,6 +35,8 @@ type Agent struct {
 	Root *HostFS
 	// Run executes programs.
 	Run Runner
+	// Nft loads packet filters. Nil: GuardMetadata and PolicyRules do not use it, and the control plane has no gate.
+	Nft *nft.Program
 	// Open opens downloads.
 	Open Opener
 	// Changing reads objects of the machine store that change.
@@ -130,10 +133,7 @@ type Agent struct {
 // Converge brings the machine to the state of its document once. It returns after all services were
 // started.
 func (a *Agent) Converge(ctx context.Context) error {
-	// Rules that an earlier process loaded refuse this one if its unit has a new control group.
-	if err := a.guardMetadata(ctx); err != nil {
-		a.Log.Warn("cannot keep containers from the instance metadata service", slog.Any("error", err))
-	}
+	reloadEarlierRules(ctx, a)
 
 	if err := a.readInstanceAndDocument(ctx); err != nil {
 		return err

@@ -130,7 +130,7 @@ func newAgent(ctx context.Context, path string, env Env) (*Agent, error) {
 
 	root := &HostFS{Dir: "/"}
 
-	return &Agent{
+	a := &Agent{
 		Boot: boot,
 		Root: root,
 		Run:  execRunner{},
@@ -141,10 +141,8 @@ func newAgent(ctx context.Context, path string, env Env) (*Agent, error) {
 		Changing: s3Reader{api: buckets},
 		Metadata: imds.NewFromConfig(cfg),
 
-		GuardMetadata: newMetadataGuard(root, execRunner{}).Apply,
-		PolicyRules:   kernelPolicyRules{root: root, run: execRunner{}},
-		Registry:      openRegistry(cfg),
-		Images:        containerdImages{socket: containerdSocket},
+		Registry: openRegistry(cfg),
+		Images:   containerdImages{socket: containerdSocket},
 
 		EC2:      ec2.NewFromConfig(cfg),
 		Scaling:  autoscaling.NewFromConfig(cfg),
@@ -163,7 +161,10 @@ func newAgent(ctx context.Context, path string, env Env) (*Agent, error) {
 		Log:     log,
 		Now:     env.Now,
 		Wait:    sleep.For,
-	}, nil
+	}
+	filterPackets(a)
+
+	return a, nil
 }
 
 // loadAWSConfig returns the configuration of AWS clients, with the credentials of the machine's role.

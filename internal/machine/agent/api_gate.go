@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"strings"
 	"time"
@@ -28,6 +27,8 @@ const (
 	gateGrace = 20 * time.Second
 	// gateFile is the ruleset that nft loads.
 	gateFile = "/run/slipway/api-gate.nft"
+	// gateCheckFile is the ruleset that nft checks before the machine runs containers.
+	gateCheckFile = "/run/slipway/api-gate-check.nft"
 )
 
 // apiGate rejects connections of other machines to an API server that is not ready. It opens once for each
@@ -49,6 +50,8 @@ type apiGate struct {
 	pending string
 	// loaded is the ruleset in the kernel; empty before the first.
 	loaded string
+	// failures to load a ruleset.
+	failures failureLog
 }
 
 func newAPIGate(a *Agent) *apiGate {
@@ -59,6 +62,7 @@ func newAPIGate(a *Agent) *apiGate {
 		listener: func() string { return findListener(a.Root, kube.APIPort) },
 		check:    server.readiness,
 		load:     func(ctx context.Context, ruleset string) error { return loadRuleset(ctx, a, ruleset) },
+		failures: failureLog{agent: a, task: gateTask},
 	}
 }
 
@@ -128,28 +132,26 @@ func (g *apiGate) close(ctx context.Context) {
 	g.setRuleset(ctx, closedRuleset)
 }
 
-// setRuleset loads a ruleset unless it is loaded. A failure leaves the port as it was: an API server that
-// answers wrongly for a second is better than none.
+// setRuleset loads a ruleset unless it is loaded. A failure leaves the port as it was, and is reported: an API
+// server that answers wrongly for a second is better than none.
 func (g *apiGate) setRuleset(ctx context.Context, ruleset string) {
 	if g.loaded == ruleset {
 		return
 	}
 
-	if err := g.load(ctx, ruleset); err != nil {
-		if g.loaded != gateFailed {
-			g.agent.Log.Warn("cannot hold back connections while the API server starts", slog.Any("error", err))
-		}
-
-		g.loaded = gateFailed
-
-		return
-	}
-
+	err := g.load(ctx, ruleset)
+	g.failures.note(err)
 	g.loaded = ruleset
+	if err != nil {
+		g.loaded = gateFailed
+	}
 }
 
-// gateFailed is the state after a ruleset was not loaded, so that it is tried again and logged once.
+// gateFailed is the state after a ruleset was not loaded, so that it is tried again.
 const gateFailed = "failed"
+
+// gateTask is the name under which failures of the gate are reported.
+const gateTask = "API gate"
 
 // The rulesets replace each other: the first line creates the table, so that the second can delete it. Only the
 // first packet of a connection is rejected. Programs of the machine itself use the loopback interface.
@@ -168,11 +170,26 @@ delete table inet slipway_api_gate
 
 // loadRuleset loads a ruleset with nft(8).
 func loadRuleset(ctx context.Context, a *Agent, ruleset string) error {
+	if a.Nft == nil {
+		return nil
+	}
+
 	if _, err := a.Root.Write(File{Path: gateFile, Body: []byte(ruleset), Mode: 0o600}); err != nil {
 		return err
 	}
 
-	_, err := a.Run.Run(ctx, "nft", "-f", gateFile)
+	_, err := a.Nft.Run(ctx, "-f", gateFile)
+
+	return err
+}
+
+// checkGate checks that the kernel takes the rules of the gate, and loads none.
+func checkGate(ctx context.Context, a *Agent) error {
+	if _, err := a.Root.Write(File{Path: gateCheckFile, Body: []byte(closedRuleset), Mode: 0o600}); err != nil {
+		return err
+	}
+
+	_, err := a.Nft.Run(ctx, "--check", "-f", gateCheckFile)
 
 	return err
 }

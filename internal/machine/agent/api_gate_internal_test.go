@@ -15,6 +15,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
+	"github.com/slipway-k8s/slipway/internal/machine/report"
 )
 
 // TestAPIGate starts, restarts and loses an API server: others reach it only when it authorizes requests.
@@ -85,17 +86,21 @@ func TestAPIGate(t *testing.T) {
 	}
 }
 
-// TestGateWithoutNft: a machine that cannot filter reports the state, and serves.
+// TestGateWithoutNft: a machine that runs and cannot filter any more reports it, and serves.
 func TestGateWithoutNft(t *testing.T) {
 	a := testAgent(t)
 	readiness := apiStarting
-	g := &apiGate{
-		agent:    a,
-		listener: func() string { return "1" },
-		check:    func(context.Context) apiReadiness { return readiness },
-		load:     func(context.Context, string) error { return errors.New("no nft") },
+	loadErr := errors.New("no nft")
+	g := newAPIGate(a)
+	g.listener = func() string { return "1" }
+	g.check = func(context.Context) apiReadiness { return readiness }
+	g.load = func(context.Context, string) error { return loadErr }
+	for range reportedFailures {
+		g.step(t.Context())
 	}
-	g.step(t.Context())
+	if c := a.conditions.Conditions(); len(c) != 1 || c[0].Component != report.Task(gateTask) || !strings.Contains(c[0].Cause, "no nft") {
+		t.Errorf("the conditions are %+v", c)
+	}
 	if a.apiOpen.Load() {
 		t.Error("a starting API server is reported as ready")
 	}
@@ -103,6 +108,11 @@ func TestGateWithoutNft(t *testing.T) {
 	g.step(t.Context())
 	if !a.apiOpen.Load() {
 		t.Error("an API server that serves is not reported as ready")
+	}
+	loadErr = nil
+	g.close(t.Context())
+	if c := a.conditions.Conditions(); len(c) != 0 {
+		t.Errorf("rules were loaded, and the conditions are %+v", c)
 	}
 }
 

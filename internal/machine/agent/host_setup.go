@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 	"github.com/slipway-k8s/slipway/internal/machine/join"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
 // kubeConfig returns the Kubernetes configuration of this machine.
@@ -156,7 +157,8 @@ func (a *Agent) writeFiles(files []File) (map[string]bool, error) {
 	return changed, nil
 }
 
-// startServices starts containerd and the kubelet, and restarts those with a changed configuration.
+// startServices starts containerd, loads the packet filters, and starts the kubelet, which starts containers. It
+// restarts those with a changed configuration.
 func (a *Agent) startServices(ctx context.Context, changed map[string]bool) error {
 	if err := a.reloadSystemd(ctx, changed); err != nil {
 		return err
@@ -178,6 +180,12 @@ func (a *Agent) startServices(ctx context.Context, changed map[string]bool) erro
 			kube.CredentialProviderConfigPath,
 		}},
 	} {
+		if s.unit == node.ComponentKubelet {
+			if err := loadPacketFilters(ctx, a); err != nil {
+				return err
+			}
+		}
+
 		again := mustRestart(a, s.unit)
 		for _, f := range s.files {
 			again = again || changed[f]
@@ -228,11 +236,8 @@ func (a *Agent) ensureUnitStarted(
 	unit string,
 	changed bool,
 ) error {
-	// is-active fails for all states except active, but always prints the state.
-	state, _ := a.Run.Run(ctx, "systemctl", "is-active", unit)
 	verb := "start"
-	switch strings.TrimSpace(state) {
-	case "active", "activating", "reloading":
+	if isUnitActive(ctx, a, unit) {
 		if !changed {
 			return nil
 		}
@@ -246,4 +251,12 @@ func (a *Agent) ensureUnitStarted(
 	}
 
 	return nil
+}
+
+// isUnitActive reports whether a unit runs or starts.
+func isUnitActive(ctx context.Context, a *Agent, unit string) bool {
+	// is-active fails for all states except active, but always prints the state.
+	state, _ := a.Run.Run(ctx, "systemctl", "is-active", unit)
+
+	return slices.Contains([]string{"active", "activating", "reloading"}, strings.TrimSpace(state))
 }

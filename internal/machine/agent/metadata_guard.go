@@ -10,6 +10,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/machine/imdsguard"
 	"github.com/slipway-k8s/slipway/internal/machine/join"
+	"github.com/slipway-k8s/slipway/internal/machine/nft"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 )
 
 // newMetadataGuard returns the guard of a real machine.
-func newMetadataGuard(root *HostFS, run Runner) *imdsguard.Guard {
+func newMetadataGuard(root *HostFS, program *nft.Program) *imdsguard.Guard {
 	return &imdsguard.Guard{
 		Root: root.Dir,
 		Port: join.Port,
@@ -31,12 +32,12 @@ func newMetadataGuard(root *HostFS, run Runner) *imdsguard.Guard {
 				return err
 			}
 
-			_, err := run.Run(ctx, "nft", "-f", guardFile)
+			_, err := program.Run(ctx, "-f", guardFile)
 
 			return err
 		},
 		List: func(ctx context.Context) (string, error) {
-			return run.Run(ctx, "nft", "--stateless", "list", "table", "inet", "slipway_metadata")
+			return program.Run(ctx, "--stateless", "list", "table", "inet", "slipway_metadata")
 		},
 		Reach: func(ctx context.Context) error {
 			address := net.JoinHostPort(imdsguard.AddressIPv4, "80")

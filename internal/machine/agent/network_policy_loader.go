@@ -15,6 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 	"github.com/slipway-k8s/slipway/internal/machine/netpolicy"
+	"github.com/slipway-k8s/slipway/internal/machine/nft"
 )
 
 const (
@@ -34,8 +35,8 @@ type PolicyRules interface {
 
 // kernelPolicyRules loads rules with nft.
 type kernelPolicyRules struct {
-	root *HostFS
-	run  Runner
+	root    *HostFS
+	program *nft.Program
 }
 
 // Load implements [PolicyRules].
@@ -44,14 +45,14 @@ func (k kernelPolicyRules) Load(ctx context.Context, ruleset string) error {
 		return err
 	}
 
-	_, err := k.run.Run(ctx, "nft", "-f", policyFile)
+	_, err := k.program.Run(ctx, "-f", policyFile)
 
 	return err
 }
 
 // Exist implements [PolicyRules].
 func (k kernelPolicyRules) Exist(ctx context.Context) (bool, error) {
-	tables, err := k.run.Run(ctx, "nft", "list", "tables", "inet")
+	tables, err := k.program.Run(ctx, "list", "tables", "inet")
 
 	return strings.Contains(tables, "table inet "+netpolicy.Table+"\n"), err
 }

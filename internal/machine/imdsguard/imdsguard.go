@@ -106,7 +106,7 @@ func DefaultCgroups() []string {
 
 // Apply loads the rules for this process, the default cgroups and the allowed ones, if they differ
 // from those that are loaded. A cgroup that does not exist is left out until it does. An error that
-// wraps [ErrUnsupported] means that only the rules that need no cgroups are loaded.
+// wraps [ErrUnsupported] means that the rules that need no cgroups are loaded, and no others.
 func (g *Guard) Apply(ctx context.Context, allowed Allowed) error {
 	port := portRules{}
 	if allowed.PodNetwork != "" {
@@ -116,7 +116,11 @@ func (g *Guard) Apply(ctx context.Context, allowed Allowed) error {
 	for {
 		h, err := g.hierarchy()
 		if err != nil {
-			return errors.Join(err, g.applyWithout(ctx, port))
+			if loadErr := g.applyWithout(ctx, port); loadErr != nil {
+				return fmt.Errorf("%w; %s", loadErr, err.Error()) // no [ErrUnsupported]: nothing is loaded
+			}
+
+			return err
 		}
 
 		err = g.applyWith(ctx, h, slices.Concat(DefaultCgroups(), allowed.Cgroups), port)

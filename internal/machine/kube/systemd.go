@@ -9,6 +9,10 @@ import (
 	"strings"
 )
 
+// NftDir has the program nft of machines whose image has none. Its directory bin has a script that runs it. It is not in
+// /run, from which Debian executes nothing.
+const NftDir = "/var/lib/slipway/nft"
+
 // RuntimeSpecPath is the file that every container's specification begins with.
 const RuntimeSpecPath = "/etc/containerd/runtime-spec.json"
 
@@ -43,14 +47,15 @@ imports = ["/etc/containerd/conf.d/*.toml"]
 `
 }
 
-// ContainerdUnit returns containerd's systemd unit. Containers keep running while it restarts.
+// ContainerdUnit returns containerd's systemd unit. Containers keep running while it restarts. Its PATH is that of CNI plugins
+// too: portmap needs nft on a machine without iptables.
 func ContainerdUnit(c Config) string {
 	return `[Unit]
 Description=containerd
 After=network-online.target
 [Service]
 Type=notify
-Environment=PATH=` + c.binDir() + `:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+Environment=PATH=` + c.binDir() + `:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:` + NftDir + `/bin
 ExecStart=` + c.binDir() + `/containerd
 Restart=always
 RestartSec=2

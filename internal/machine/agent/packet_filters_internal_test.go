@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/machine/imdsguard"
+	"github.com/slipway-k8s/slipway/internal/machine/kube"
+	"github.com/slipway-k8s/slipway/internal/machine/report"
+)
+
+// filterRuns is a Runner of a machine with nft.
+type filterRuns struct {
+	runs
+	// failing is a part of the command lines that fail.
+	failing string
+}
+
+func (r *filterRuns) Run(ctx context.Context, name string, args ...string) (string, error) {
+	line := name + " " + strings.Join(args, " ")
+	if r.failing != "" && strings.Contains(line, r.failing) {
+		r.lines = append(r.lines, line)
+		return "", fmt.Errorf("%s: Operation not supported", line)
+	}
+
+	return r.runs.Run(ctx, name, args...)
+}
+
+const (
+	guardLine   = "/usr/sbin/nft -f " + guardFile
+	checkLine   = "/usr/sbin/nft --check -f " + gateCheckFile
+	runtimeLine = "systemctl start --no-block containerd"
+	kubeletLine = "systemctl start --no-block kubelet"
+)
+
+// filterLab is an agent that loads packet filters with its Runner.
+type filterLab struct {
+	*Agent
+	run *filterRuns
+	log *bytes.Buffer
+}
+
+func newFilterLab(t *testing.T, role v1alpha1.Role) *filterLab {
+	t.Helper()
+	l := &filterLab{Agent: testAgent(t), run: &filterRuns{}, log: &bytes.Buffer{}}
+	l.doc.Role = role
+	l.Run = l.run
+	l.Log = slog.New(slog.NewTextHandler(l.log, nil))
+	for _, file := range []File{
+		{Path: "/sys/fs/cgroup/cgroup.controllers", Mode: 0o644},
+		{Path: "/proc/self/cgroup", Body: []byte("0::/system.slice/slipway-node.service\n"), Mode: 0o644},
+		{Path: "/sys/fs/cgroup/system.slice/slipway-node.service/cgroup.procs", Mode: 0o644},
+	} {
+		if _, err := l.Root.Write(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.Nft = newNft(l.Agent, func(name string) (string, error) { return "/usr/sbin/" + name, nil })
+	guard := newMetadataGuard(l.Root, l.Nft)
+	guard.Reach = func(context.Context) error { return nil }
+	l.GuardMetadata = guard.Apply
+
+	return l
+}
+
+// TestKubeletWaitsForPacketFilters: the kubelet starts after the rules are in the kernel, and not without them.
+func TestKubeletWaitsForPacketFilters(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		role    v1alpha1.Role
+		failing string
+		want    []string // the order of commands
+		err     []string // parts of the error
+	}{
+		"a worker":        {v1alpha1.RoleWorker, "", []string{runtimeLine, guardLine, kubeletLine}, nil},
+		"a control plane": {v1alpha1.RoleControlPlane, "", []string{runtimeLine, guardLine, checkLine, kubeletLine}, nil},
+		"the guard is refused": {
+			v1alpha1.RoleWorker, guardFile, []string{runtimeLine, guardLine},
+			[]string{"no container starts before the packet filters are loaded", "guard the instance metadata service", guardLine, "Operation not supported"},
+		},
+		"the gate is refused": {
+			v1alpha1.RoleControlPlane, gateCheckFile, []string{runtimeLine, guardLine, checkLine},
+			[]string{"no container starts before", "hold back connections to a starting API server", checkLine},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newFilterLab(t, c.role)
+			l.run.failing = c.failing
+			err := l.startServices(t.Context(), nil)
+			if c.err == nil && err != nil {
+				t.Error(err)
+			}
+			for _, part := range c.err {
+				if err == nil || !strings.Contains(err.Error(), part) || !strings.Contains(strings.Join(diag.Hints(err), ""), "nf_tables") {
+					t.Errorf("%v with the hints %q has no %q", err, diag.Hints(err), part)
+				}
+			}
+			var got []string
+			for _, line := range l.run.lines {
+				if slices.Contains([]string{runtimeLine, guardLine, checkLine, kubeletLine}, line) {
+					got = append(got, line)
+				}
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("ran %q, want %q", got, c.want)
+			}
+
+			l.run.failing = "" // the next attempt
+			if err := l.startServices(t.Context(), nil); err != nil || !slices.Contains(l.run.lines, kubeletLine) {
+				t.Errorf("%v, %q", err, l.run.lines)
+			}
+		})
+	}
+}
+
+// TestFiltersOfARunningMachine: an agent that restarts while containers run goes on, and reports what it cannot load.
+func TestFiltersOfARunningMachine(t *testing.T) {
+	t.Parallel()
+	l := newFilterLab(t, v1alpha1.RoleWorker)
+	l.run.active = map[string]bool{"containerd": true, "kubelet": true}
+	l.run.failing = guardFile
+	if err := l.startServices(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(l.log.String(), "cannot load packet filters, but containers run already") {
+		t.Errorf("the log is %s", l.log)
+	}
+	checkGuardCondition(t, l, "Operation not supported")
+	l.run.failing = ""
+	checkGuardCondition(t, l, "")
+}
+
+// checkGuardCondition checks that the periodic task reports the failure of the guard; with an empty cause, that it reports
+// none.
+func checkGuardCondition(t *testing.T, l *filterLab, cause string) {
+	t.Helper()
+	end := errors.New("end")
+	turn := 0
+	l.Wait = func(context.Context, time.Duration) error {
+		if turn++; turn == reportedFailures {
+			return end
+		}
+		return nil
+	}
+	task := periodicTask{"metadata", guardInterval, l.guardMetadata}
+	if err := task.repeat(t.Context(), l.Agent, time.Minute); !errors.Is(err, end) {
+		t.Fatal(err)
+	}
+	found := ""
+	for _, c := range l.conditions.Conditions() {
+		if c.Component == report.Task("metadata") && c.State == report.Warning {
+			found = c.Cause
+		}
+	}
+	if (found == "") != (cause == "") || !strings.Contains(found, cause) {
+		t.Errorf("the condition's cause is %q, want %q", found, cause)
+	}
+}
+
+// TestKernelWithoutControlGroups: the documented hole does not keep a machine from starting. It is reported, and the rules
+// that need no control groups are loaded. If these cannot be loaded either, the machine does not start.
+func TestKernelWithoutControlGroups(t *testing.T) {
+	t.Parallel()
+	for _, failing := range []string{"", guardFile} {
+		l := newFilterLab(t, v1alpha1.RoleWorker)
+		if err := os.RemoveAll(l.Root.Path("/sys/fs/cgroup")); err != nil {
+			t.Fatal(err)
+		}
+		l.run.failing = failing
+		err := l.startServices(t.Context(), nil)
+		if started := slices.Contains(l.run.lines, kubeletLine); started != (failing == "") || started != (err == nil) {
+			t.Errorf("failing %q: started %t, %v", failing, started, err)
+		}
+		if err != nil && (errors.Is(err, imdsguard.ErrUnsupported) || !strings.Contains(err.Error(), imdsguard.ErrUnsupported.Error())) {
+			t.Errorf("the error is %v", err)
+		}
+		if !slices.Contains(l.run.lines, guardLine) {
+			t.Errorf("no rules are loaded: %q", l.run.lines)
+		}
+		if failing == "" {
+			if !strings.Contains(l.log.String(), "containers in the network of this machine reach its role") {
+				t.Errorf("the log is %s", l.log)
+			}
+			checkGuardCondition(t, l, imdsguard.ErrUnsupported.Error())
+		}
+	}
+}
+
+// TestMachineWithoutNft: nothing is loaded before the document names an image. Then it is pulled once containerd runs, and the
+// kubelet waits for it.
+func TestMachineWithoutNft(t *testing.T) {
+	t.Parallel()
+	l := newFilterLab(t, v1alpha1.RoleWorker)
+	if _, err := l.Root.Write(File{Path: containerdSocket, Mode: 0o600}); err != nil {
+		t.Fatal(err)
+	}
+	image := l.doc.Images[nftImage]
+	l.Nft = newNft(l.Agent, func(string) (string, error) { return "", exec.ErrNotFound })
+	l.GuardMetadata = newMetadataGuard(l.Root, l.Nft).Apply
+	reloadEarlierRules(t.Context(), l.Agent)
+	if len(l.run.lines) != 0 || l.log.Len() != 0 {
+		t.Errorf("ran %q before anything is known, logged %s", l.run.lines, l.log)
+	}
+
+	l.run.failing = "images mount"
+	err := l.startServices(t.Context(), nil)
+	for _, part := range []string{"no container starts before", "no program nft", image, "Operation not supported"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%v has no %q", err, part)
+		}
+	}
+	if hints := strings.Join(diag.Hints(err), ""); !strings.Contains(hints, "the package nftables") {
+		t.Errorf("the hints are %s", hints)
+	}
+	begin := slices.Index(l.run.lines, runtimeLine)
+	pull := slices.Index(l.run.lines, "ctr --namespace k8s.io images pull --hosts-dir /etc/containerd/certs.d "+image)
+	if begin < 0 || pull < begin || slices.Contains(l.run.lines, kubeletLine) {
+		t.Errorf("containerd at %d, the pull at %d of\n%s", begin, pull, strings.Join(l.run.lines, "\n"))
+	}
+}
+
+// TestPluginsFindNft: containerd's PATH, which CNI plugins have, ends with the directory of the copy.
+func TestPluginsFindNft(t *testing.T) {
+	t.Parallel()
+	if !strings.Contains(kube.ContainerdUnit(kube.Config{}), ":/sbin:/bin:"+kube.NftDir+"/bin\n") {
+		t.Error(kube.ContainerdUnit(kube.Config{}))
+	}
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nft runs nft(8), which loads packet filters into the kernel, also on a machine whose
+// image does not have the program.
+//
+// Such a machine takes the program of a container image that it needs anyway: kube-proxy's. The
+// package mounts the image, copies nft and its shared libraries to the disk of the machine, and
+// unmounts it. So packet filters depend neither on containerd, whose lease on a mounted image ends
+// after an hour, nor on the kubelet, which deletes images, and a machine that boots again has the
+// program before it starts any container. The copy is run by its own dynamic loader in the file
+// system of the machine, because nft looks for control groups in /sys/fs/cgroup.
+//
+// The package knows neither the agent nor what is filtered.
+package nft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
+)
+
+const (
+	// mountPoint is where the image is mounted while the program is copied.
+	mountPoint = "/run/slipway/nft-image"
+	// copyTimeout limits the pull of the image and the copy: others wait for it.
+	copyTimeout = 5 * time.Minute
+)
+
+// Program is nft(8). The first of these is used: the program of the machine, the copy, and a new
+// copy. It is safe for concurrent use. The caller sets all exported fields.
+type Program struct {
+	// Root is the directory that contains Dir and run: "/" on a machine.
+	Root string
+	// Dir is the path of the copy. Its directory bin has a script that runs it.
+	Dir string
+	// Find returns the path of a program of the machine.
+	Find func(name string) (string, error)
+	// Execute runs a program and returns its output. Its errors contain the output too.
+	Execute func(ctx context.Context, name string, args ...string) (string, error)
+	// Image returns the reference of an image with nft, once containerd runs.
+	Image func(ctx context.Context) (string, error)
+	// Pull pulls an image into the kubelet's namespace of containerd.
+	Pull func(ctx context.Context, image string) error
+	// Log receives what does not keep the program from running.
+	Log *slog.Logger
+
+	mu sync.Mutex
+	// command is the program with its first arguments; nil while it is unknown.
+	command []string
+}
+
+// Run runs nft with arguments and returns its output. After a failure the next call looks for the
+// program again.
+func (p *Program) Run(ctx context.Context, args ...string) (string, error) {
+	command, err := p.prepare(ctx)
+	if err != nil {
+		return "", err
+	}
+
+	output, err := p.Execute(ctx, command[0], slices.Concat(command[1:], args)...)
+	if err != nil {
+		p.mu.Lock()
+		p.command = nil
+		p.mu.Unlock()
+	}
+
+	return output, err
+}
+
+// IsPresent reports whether the machine has the program without its image.
+func (p *Program) IsPresent() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	return p.find()
+}
+
+// prepare returns the command of the program. It makes a copy if there is none.
+func (p *Program) prepare(ctx context.Context) ([]string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.find() {
+		return p.command, nil
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, copyTimeout)
+	defer cancel()
+	image, err := p.Image(ctx)
+	if err == nil && image == "" {
+		err = errors.New("the node document names none")
+	}
+
+	if err != nil {
+		err = fmt.Errorf("%s, and the image with one is not known: %w", missing, err)
+		return nil, diag.WithHint(err, missingHint)
+	}
+
+	if err := p.copyFrom(ctx, image); err != nil {
+		err = fmt.Errorf("%s, and that of image %s is not usable: %w", missing, image, err)
+		return nil, diag.WithHint(err, missingHint)
+	}
+
+	if !p.find() {
+		return nil, fmt.Errorf("the copy of nft in %s was changed while it was made", p.Dir)
+	}
+
+	return p.command, nil
+}
+
+const (
+	missing     = "the machine has no program nft"
+	missingHint = "let the machine reach the registry of kube-proxy's image, " +
+		"or use a machine image with the package nftables"
+)
+
+// find sets the command if the program is there. The caller holds mu.
+func (p *Program) find() bool {
+	if p.command != nil {
+		return true
+	}
+
+	if own, err := p.Find("nft"); err == nil {
+		p.command = []string{own}
+		return true
+	}
+
+	loader, ok := p.readCopy()
+	if ok {
+		dir := p.path(p.Dir)
+		p.command = []string{
+			filepath.Join(dir, loader), "--library-path", dir, filepath.Join(dir, program),
+		}
+	}
+
+	return ok
+}
+
+func (p *Program) path(name string) string { return filepath.Join(p.Root, name) }

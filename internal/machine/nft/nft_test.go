@@ -1,0 +1,540 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nft_test
+
+import (
+	"bytes"
+	"context"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/machine/nft"
+)
+
+const (
+	image    = "registry.example/kube-proxy:v1"
+	copyDir  = "/var/lib/slipway/nft"
+	mountDir = "/run/slipway/nft-image"
+	loader   = "ld-linux.so.2"
+)
+
+// object returns an ELF file that needs libraries; a program if it has a loader.
+func object(t testing.TB, loader string, libraries ...string) []byte {
+	t.Helper()
+	names := []byte{0}
+	var dynamic []elf.Dyn64
+	for _, name := range libraries {
+		dynamic = append(dynamic, elf.Dyn64{Tag: int64(elf.DT_NEEDED), Val: uint64(len(names))})
+		names = append(append(names, name...), 0)
+	}
+	dynamic = append(dynamic, elf.Dyn64{Tag: int64(elf.DT_NULL)})
+	interpreter := append([]byte(loader), 0)
+	const header, programs, sections = 64, 56, 3 * 64
+	dynamicAt := uint64(header + programs + sections)
+	namesAt := dynamicAt + uint64(16*len(dynamic))
+	loaderAt := namesAt + uint64(len(names))
+	kind := elf.PT_NULL
+	if loader != "" {
+		kind = elf.PT_INTERP
+	}
+	var b bytes.Buffer
+	for _, part := range []any{
+		elf.Header64{
+			Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+			Type:  uint16(elf.ET_DYN), Machine: uint16(elf.EM_X86_64), Version: uint32(elf.EV_CURRENT), Ehsize: header,
+			Phoff: header, Phentsize: programs, Phnum: 1, Shoff: header + programs, Shentsize: 64, Shnum: 3, Shstrndx: 2,
+		},
+		elf.Prog64{Type: uint32(kind), Off: loaderAt, Filesz: uint64(len(interpreter))},
+		elf.Section64{},
+		elf.Section64{Type: uint32(elf.SHT_DYNAMIC), Off: dynamicAt, Size: uint64(16 * len(dynamic)), Link: 2, Entsize: 16},
+		elf.Section64{Type: uint32(elf.SHT_STRTAB), Off: namesAt, Size: uint64(len(names))},
+		dynamic, names, interpreter,
+	} {
+		if err := binary.Write(&b, binary.LittleEndian, part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.Bytes()
+}
+
+// errKilled is what a killed agent sees.
+var errKilled = errors.New("killed")
+
+// machine is a machine with containerd, and images in a registry.
+type machine struct {
+	t    *testing.T
+	root string
+	// own is set if the machine has the program itself.
+	own bool
+	// has is set once the machine has the image, and registry while it can be pulled.
+	has, registry bool
+	// tree are the files and links of the image by path. A link's text begins with "-> ".
+	tree map[string]string
+	// failing is a part of the command lines that fail.
+	failing string
+	lines   []string
+	mounts  int
+	// killAt is the effect at which the agent is killed, from 1 on; 0: none. after: the effect still happens.
+	killAt  int
+	after   bool
+	effects int
+}
+
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	return &machine{t: t, root: t.TempDir(), registry: true, tree: map[string]string{
+		"usr/sbin/nft":                              string(object(t, "/lib64/"+loader, "libnftables.so.1", "libc.so.6")),
+		"lib64/" + loader:                           "-> /lib/x86_64-linux-gnu/" + loader,
+		"lib/x86_64-linux-gnu/" + loader:            string(object(t, "")),
+		"lib/x86_64-linux-gnu/libc.so.6":            string(object(t, "", loader)),
+		"usr/lib/x86_64-linux-gnu/libmnl.so.0":      "-> ../../../usr/lib/libmnl.so.0.2",
+		"usr/lib/libmnl.so.0.2":                     string(object(t, "", "libc.so.6")),
+		"usr/lib/x86_64-linux-gnu/libnftables.so.1": string(object(t, "", "libmnl.so.0", "libc.so.6")),
+		"usr/local/bin/kube-proxy":                  "large",
+	}}
+}
+
+// program returns that of a new process of the agent.
+func (m *machine) program() *nft.Program {
+	return &nft.Program{
+		Root: m.root,
+		Dir:  copyDir,
+		Find: func(name string) (string, error) {
+			if m.own {
+				return "/usr/sbin/" + name, nil
+			}
+			return "", exec.ErrNotFound
+		},
+		Execute: m.execute,
+		Image:   func(context.Context) (string, error) { return image, nil },
+		Pull: func(_ context.Context, ref string) error {
+			return m.effect(func() error {
+				m.lines = append(m.lines, "pull "+ref)
+				if !m.registry {
+					return errors.New("no route to the registry")
+				}
+				m.has = true
+				return nil
+			})
+		},
+		Log: slog.New(slog.DiscardHandler),
+	}
+}
+
+// effect is something that the agent may be killed before or after.
+func (m *machine) effect(do func() error) error {
+	m.effects++
+	if m.killAt != 0 && m.effects >= m.killAt && (!m.after || m.effects > m.killAt) {
+		return errKilled
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	if m.killAt != 0 && m.effects >= m.killAt {
+		return errKilled
+	}
+	return nil
+}
+
+func (m *machine) execute(_ context.Context, name string, args ...string) (string, error) {
+	line := strings.ReplaceAll(name+" "+strings.Join(args, " "), m.root, "")
+	return "output", m.effect(func() error {
+		m.lines = append(m.lines, line)
+		if m.failing != "" && strings.Contains(line, m.failing) {
+			return errors.New("ctr: something failed")
+		}
+		at := filepath.Join(m.root, mountDir)
+		switch {
+		case strings.HasPrefix(line, "ctr --namespace k8s.io images mount "+image+" "):
+			if !m.has {
+				return errors.New("ctr: image \"" + image + "\": not found")
+			}
+			m.mounts++
+			m.writeTree(at)
+		case strings.HasPrefix(line, "ctr --namespace k8s.io images unmount --rm "):
+			m.mounts = 0
+			entries, err := os.ReadDir(at)
+			for _, e := range entries {
+				err = errors.Join(err, os.RemoveAll(filepath.Join(at, e.Name())))
+			}
+			return err
+		}
+		return nil
+	})
+}
+
+func (m *machine) writeTree(at string) {
+	m.t.Helper()
+	for name, text := range m.tree {
+		file := filepath.Join(at, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			m.t.Fatal(err)
+		}
+		target, isLink := strings.CutPrefix(text, "-> ")
+		if isLink {
+			if err := os.Symlink(target, file); err != nil {
+				m.t.Fatal(err)
+			}
+			continue
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			m.t.Fatal(err)
+		}
+	}
+}
+
+// copied returns the names of the copy's files.
+func (m *machine) copied() []string {
+	m.t.Helper()
+	var out []string
+	dir := filepath.Join(m.root, copyDir)
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			out = append(out, strings.TrimPrefix(path, dir+"/"))
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		m.t.Fatal(err)
+	}
+	return out
+}
+
+const (
+	unmountLine = "ctr --namespace k8s.io images unmount --rm " + mountDir
+	mountLine   = "ctr --namespace k8s.io images mount " + image + " " + mountDir
+	pullLine    = "pull " + image
+	runCopyLine = copyDir + "/" + loader + " --library-path " + copyDir + " " + copyDir + "/nft list tables"
+	runOwnLine  = "/usr/sbin/nft list tables"
+)
+
+// TestProgram: the program of the machine is used if there is one, then an intact copy, then a new copy of the image.
+func TestProgram(t *testing.T) {
+	t.Parallel()
+	withCopy := func(t *testing.T, m *machine) {
+		t.Helper()
+		m.has = true
+		if _, err := m.program().Run(t.Context(), "list", "tables"); err != nil {
+			t.Fatal(err)
+		}
+		m.lines = nil
+		m.registry, m.has = false, false // the kubelet has deleted the image
+	}
+	for name, c := range map[string]struct {
+		change func(t *testing.T, m *machine)
+		want   []string
+		err    []string // parts of the error
+	}{
+		"the machine has nft": {func(_ *testing.T, m *machine) { m.own, m.registry = true, false }, []string{runOwnLine}, nil},
+		"it has not, and the image is there": {
+			func(_ *testing.T, m *machine) { m.has, m.registry = true, false },
+			[]string{unmountLine, mountLine, unmountLine, runCopyLine}, nil,
+		},
+		"the image is not there": {
+			func(*testing.T, *machine) {}, []string{unmountLine, mountLine, pullLine, mountLine, unmountLine, runCopyLine}, nil,
+		},
+		"it has a copy": {withCopy, []string{runCopyLine}, nil},
+		"a file of the copy is damaged": {func(t *testing.T, m *machine) {
+			withCopy(t, m)
+			m.registry = true
+			if err := os.WriteFile(filepath.Join(m.root, copyDir, "libc.so.6"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, []string{unmountLine, mountLine, pullLine, mountLine, unmountLine, runCopyLine}, nil},
+		"a file of the copy is missing": {func(t *testing.T, m *machine) {
+			withCopy(t, m)
+			m.has = true
+			if err := os.Remove(filepath.Join(m.root, copyDir, "bin/nft")); err != nil {
+				t.Fatal(err)
+			}
+		}, []string{unmountLine, mountLine, unmountLine, runCopyLine}, nil},
+		"the registry does not answer": {
+			func(_ *testing.T, m *machine) { m.registry = false }, []string{unmountLine, mountLine, pullLine},
+			[]string{"no program nft", image, "pull the image: no route to the registry"},
+		},
+		"ctr cannot mount": {
+			func(_ *testing.T, m *machine) { m.has, m.failing = true, "images mount" }, []string{unmountLine, mountLine, pullLine, mountLine},
+			[]string{image, "something failed"},
+		},
+		"ctr cannot unmount what an earlier attempt left": {
+			func(_ *testing.T, m *machine) { m.has, m.failing = true, "unmount" }, []string{unmountLine}, []string{"something failed"},
+		},
+		"the mounted image is empty": {
+			func(_ *testing.T, m *machine) { m.has, m.tree = true, nil }, []string{unmountLine, mountLine, unmountLine},
+			[]string{"the image has none of", "/usr/sbin/nft"},
+		},
+		"the image lacks a library": {
+			func(_ *testing.T, m *machine) { m.has = true; delete(m.tree, "usr/lib/libmnl.so.0.2") },
+			[]string{unmountLine, mountLine, unmountLine}, []string{"the image has none of", "/usr/lib/x86_64-linux-gnu/libmnl.so.0"},
+		},
+		"nft in the image is a script": {
+			func(_ *testing.T, m *machine) { m.has, m.tree["usr/sbin/nft"] = true, "#!/bin/sh\n" },
+			[]string{unmountLine, mountLine, unmountLine}, []string{"read /usr/sbin/nft of the image"},
+		},
+		"a library with a path": {
+			func(t *testing.T, m *machine) {
+				t.Helper()
+				m.has, m.tree["usr/sbin/nft"] = true, string(object(t, "/lib64/"+loader, "../../etc/shadow"))
+			},
+			[]string{unmountLine, mountLine, unmountLine}, []string{`"../../etc/shadow" of nft in the image is not a name`},
+		},
+		"a static program": {
+			func(t *testing.T, m *machine) {
+				t.Helper()
+				m.has, m.tree["usr/sbin/nft"] = true, string(object(t, ""))
+			},
+			[]string{unmountLine, mountLine, unmountLine}, []string{"names no dynamic loader"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			c.change(t, m)
+			_, err := m.program().Run(t.Context(), "list", "tables")
+			for _, part := range c.err {
+				if err == nil || !strings.Contains(err.Error(), part) || len(diag.Hints(err)) == 0 {
+					t.Errorf("the error %v, with hints %q, does not contain %q", err, diag.Hints(err), part)
+				}
+			}
+			if c.err == nil && err != nil {
+				t.Error(err)
+			}
+			if !slices.Equal(m.lines, c.want) {
+				t.Errorf("ran\n%s\nwant\n%s", strings.Join(m.lines, "\n"), strings.Join(c.want, "\n"))
+			}
+			if m.mounts != 0 && m.failing == "" {
+				t.Errorf("the image is mounted %d times", m.mounts)
+			}
+		})
+	}
+}
+
+// TestCopyHasWhatNftNeeds: the copy has nft, its loader and its libraries, and nothing else.
+func TestCopyHasWhatNftNeeds(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	if _, err := m.program().Run(t.Context(), "list", "tables"); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"bin/nft", "contents.json", loader, "libc.so.6", "libmnl.so.0", "libnftables.so.1", "nft"}
+	if got := m.copied(); !slices.Equal(got, want) {
+		t.Errorf("the copy has %q, want %q", got, want)
+	}
+	script, err := os.ReadFile(filepath.Join(m.root, copyDir, "bin/nft"))
+	if want := "#!/bin/sh\nexec " + strings.TrimSuffix(runCopyLine, " list tables") + " \"$@\"\n"; string(script) != want {
+		t.Errorf("the script is %q, %v, want %q", script, err, want)
+	}
+	for name, file := range map[string]string{"libmnl.so.0": "usr/lib/libmnl.so.0.2", loader: "lib/x86_64-linux-gnu/" + loader} {
+		body, err := os.ReadFile(filepath.Join(m.root, copyDir, name))
+		if string(body) != m.tree[file] {
+			t.Errorf("%s is not that of the image: %v", name, err)
+		}
+	}
+}
+
+// TestImageLinksStayInTheImage: an image cannot have a file of the machine copied.
+func TestImageLinksStayInTheImage(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	outside := filepath.Join(t.TempDir(), "libc.so.6")
+	if err := os.WriteFile(outside, object(t, ""), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range []string{outside, strings.Repeat("../", 30) + strings.TrimPrefix(outside, "/")} {
+		m.tree["lib/x86_64-linux-gnu/libc.so.6"] = "-> " + link
+		_, err := m.program().Run(t.Context(), "list", "tables")
+		if err == nil || !strings.Contains(err.Error(), "libc.so.6") {
+			t.Errorf("a link to %s: %v", link, err)
+		}
+	}
+}
+
+// TestCopyIsMadeOnce: a process uses what it has found; one that starts later looks at the machine first. After a failure
+// of nft it is looked for again.
+func TestCopyIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	p := m.program()
+	if p.IsPresent() {
+		t.Error("a machine without nft and without a copy has it")
+	}
+	run := func(p *nft.Program, want ...string) {
+		t.Helper()
+		m.lines = nil
+		_, _ = p.Run(t.Context(), "list", "tables")
+		if !slices.Equal(m.lines, want) {
+			t.Errorf("ran %q, want %q", m.lines, want)
+		}
+	}
+	run(p, unmountLine, mountLine, pullLine, mountLine, unmountLine, runCopyLine)
+	if !p.IsPresent() || !m.program().IsPresent() {
+		t.Error("the copy is not found")
+	}
+	m.own = true // somebody installs the package
+	run(p, runCopyLine)
+	run(m.program(), runOwnLine)
+	m.failing = runCopyLine
+	run(p, runCopyLine)
+	m.failing = ""
+	run(p, runOwnLine)
+	m.own, m.failing = false, runOwnLine // and removes it
+	run(p, runOwnLine)
+	run(p, runCopyLine)
+}
+
+// TestKilledWhileCopying kills the agent before and after each effect. The next process has nft, and never mounts the image
+// twice.
+func TestKilledWhileCopying(t *testing.T) {
+	t.Parallel()
+	attempts := 0
+	for _, after := range []bool{false, true} {
+		for k := 1; ; k++ {
+			m := newMachine(t)
+			m.killAt, m.after = k, after
+			if _, err := m.program().Run(t.Context(), "list", "tables"); err == nil {
+				break
+			}
+			attempts++
+			m.killAt = 0
+			if _, err := m.program().Run(t.Context(), "list", "tables"); err != nil {
+				t.Errorf("killed at effect %d (after it: %t): %v", k, after, err)
+			}
+			if got := m.lines[len(m.lines)-1]; got != runCopyLine {
+				t.Errorf("killed at effect %d (after it: %t): ran %s", k, after, got)
+			}
+			if m.mounts > 1 { // one that a copy was made of stays until the machine boots
+				t.Errorf("killed at effect %d (after it: %t): the image is mounted %d times", k, after, m.mounts)
+			}
+		}
+	}
+	if attempts < 10 {
+		t.Errorf("only %d kills", attempts)
+	}
+}
+
+// TestHalfACopyIsNone: a machine that ended while the copy was written makes another one.
+func TestHalfACopyIsNone(t *testing.T) {
+	t.Parallel()
+	whole := newMachine(t)
+	if _, err := whole.program().Run(t.Context(), "list", "tables"); err != nil {
+		t.Fatal(err)
+	}
+	names := whole.copied()
+	for missing := range names {
+		m := newMachine(t)
+		for _, dir := range []string{copyDir, copyDir + ".new"} {
+			for _, name := range slices.Delete(slices.Clone(names), missing, missing+1) {
+				body, err := os.ReadFile(filepath.Join(whole.root, copyDir, name))
+				file := filepath.Join(m.root, dir, name)
+				err = errors.Join(err, os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, body, 0o600))
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if m.program().IsPresent() {
+			t.Errorf("without %s the copy is used", names[missing])
+		}
+		if _, err := m.program().Run(t.Context(), "list", "tables"); err != nil || !slices.Equal(m.copied(), names) {
+			t.Errorf("without %s: %v, the copy has %q", names[missing], err, m.copied())
+		}
+		if _, err := os.Stat(filepath.Join(m.root, copyDir+".new")); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the partial copy is left: %v", err)
+		}
+	}
+}
+
+// TestImageIsNotKnown: the error says so, and how to get nft.
+func TestImageIsNotKnown(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	for want, reference := range map[string]func(context.Context) (string, error){
+		"the node document names none": func(context.Context) (string, error) { return "", nil },
+		"containerd does not answer":   func(context.Context) (string, error) { return "", errors.New("containerd does not answer") },
+	} {
+		p := m.program()
+		p.Image = reference
+		_, err := p.Run(t.Context(), "list", "tables")
+		if err == nil || !strings.Contains(err.Error(), want) || len(m.lines) != 0 {
+			t.Errorf("%v after %q, want %s", err, m.lines, want)
+		}
+	}
+}
+
+// TestRealCopy copies nft of the machine that runs the test, with its libraries, and runs the copy: it loads and lists
+// rules in a network namespace, and finds control groups.
+func TestRealCopy(t *testing.T) {
+	own, err := exec.LookPath("nft")
+	if err != nil {
+		t.Skip("SKIPPED: no nft on this machine")
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: network namespaces need root")
+	}
+	listed, err := exec.Command("ldd", own).Output()
+	if err != nil {
+		t.Skip("SKIPPED: no ldd on this machine")
+	}
+	m := newMachine(t)
+	m.has = true
+	m.tree = map[string]string{"usr/sbin/nft": readFile(t, own)}
+	for field := range strings.FieldsSeq(string(listed)) {
+		if strings.HasPrefix(field, "/") {
+			m.tree[strings.TrimPrefix(field, "/")] = readFile(t, field)
+		}
+	}
+	namespace := fmt.Sprintf("slwt-nft-%d", os.Getpid())
+	if out, err := exec.Command("ip", "netns", "add", namespace).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", namespace).Run() })
+	p := m.program()
+	p.Execute = func(ctx context.Context, name string, args ...string) (string, error) {
+		if name == "ctr" {
+			return m.execute(ctx, name, args...)
+		}
+		out, err := exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", namespace, name}, args...)...).CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, out)
+		}
+		return string(out), err
+	}
+	rules := filepath.Join(t.TempDir(), "rules.nft")
+	text := "table inet test {\n\tchain output {\n\t\ttype filter hook output priority -10; policy accept;\n\t\tip daddr 192.0.2.1 reject\n\t}\n}\n"
+	if err := os.WriteFile(rules, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"--check", "-f", rules}, {"-f", rules}} {
+		if _, err := p.Run(t.Context(), args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := p.Run(t.Context(), "--stateless", "list", "table", "inet", "test")
+	if err != nil || !strings.Contains(out, "ip daddr 192.0.2.1 reject") {
+		t.Errorf("the rules are %s, %v", out, err)
+	}
+	if len(m.copied()) < 5 {
+		t.Errorf("the copy has %q of %q", m.copied(), slices.Sorted(maps.Keys(m.tree)))
+	}
+}
+
+func readFile(t *testing.T, name string) string {
+	t.Helper()
+	body, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
