@@ -86,13 +86,16 @@ func checkFirst(cmd *cobra.Command, check func() error) {
 }
 
 // requireOneArgument returns a check for exactly one argument, which is called what in the command's usage.
-func requireOneArgument(what string) cobra.PositionalArgs {
+func requireOneArgument(what string) cobra.PositionalArgs { return requireFirstArgument(what, 1) }
+
+// requireFirstArgument returns a check for an argument, which is called what in the command's usage, and at most so many in all.
+func requireFirstArgument(what string, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return withHint(fmt.Errorf("%s: no %s is given", cmd.CommandPath(), what), "usage: "+cmd.UseLine())
 		}
 
-		return limitArguments(cmd, args, 1)
+		return limitArguments(cmd, args, most)
 	}
 }
 

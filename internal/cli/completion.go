@@ -112,14 +112,13 @@ func (a completer) addCompletionsBelow(cmd *cobra.Command, byFlag map[string]lis
 	cmd.LocalNonPersistentFlags().VisitAll(complete)
 	cmd.PersistentFlags().VisitAll(complete)
 
-	if list := a.argumentNames(cmd); list != nil && cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 {
-		names := a.completeNames(list)
+	if lists := a.argumentNames(cmd); len(lists) > 0 && cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 {
 		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
+			if len(args) >= len(lists) || lists[len(args)] == nil {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
 
-			return names(cmd, args, prefix)
+			return a.completeNames(lists[len(args)])(cmd, args, prefix)
 		}
 	}
 
@@ -128,23 +127,36 @@ func (a completer) addCompletionsBelow(cmd *cobra.Command, byFlag map[string]lis
 	}
 }
 
-// argumentNames returns the names of the first argument in the usage of a command; nil if it has none.
-func (a completer) argumentNames(cmd *cobra.Command) listNames {
+// argumentNames returns the names of each argument in the usage of a command; nil for an argument that is no name of a
+// cluster or a group.
+func (a completer) argumentNames(cmd *cobra.Command) []listNames {
 	words := strings.Fields(cmd.Use)
-	if cmd.HasSubCommands() || len(words) < 2 {
+	if cmd.HasSubCommands() {
 		return nil
 	}
 
-	switch {
-	case cmd.Name() == "cluster" && cmd.HasParent() && cmd.Parent().Name() == "create":
+	if cmd.Name() == "cluster" && cmd.HasParent() && cmd.Parent().Name() == "create" {
 		return nil // the name of a new cluster
-	case words[1] == "NAME" || strings.HasPrefix(words[1], "[NAME"):
-		return a.listClusters
-	case strings.HasPrefix(words[1], "GROUP") || strings.HasPrefix(words[1], "[GROUP"):
-		return a.listGroups
 	}
 
-	return nil
+	var lists []listNames
+	for _, word := range words[1:] {
+		if word == "|" || strings.HasPrefix(word, "-") {
+			break // another name in its place, or a flag
+		}
+
+		var list listNames
+		switch strings.Trim(word, "[]") {
+		case "NAME":
+			list = a.listClusters
+		case "GROUP":
+			list = a.listGroups
+		}
+
+		lists = append(lists, list)
+	}
+
+	return lists
 }
 
 // completeNames returns list as a completion function. It offers nothing if list fails, panics or takes too

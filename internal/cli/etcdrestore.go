@@ -24,7 +24,7 @@ type restoreOptions struct {
 func newEtcdRestoreCommand(a *app) *cobra.Command {
 	var o restoreOptions
 	cmd := &cobra.Command{
-		Use:   "restore SNAPSHOT",
+		Use:   "restore SNAPSHOT [NAME]",
 		Short: "Restore etcd from a backup",
 		Long: `Show what will be lost and what happens and, once that is confirmed, restore etcd from a backup: all members stop and set
 their data aside, one machine restores the backup as a new cluster of etcd, the others join it, and the API servers restart.
@@ -41,12 +41,12 @@ volumes and load balancers: see docs/operations/etcd.md before both clusters run
 
 The machines do the work. If the command is killed, they go on; rerun it to continue waiting. If the machine that restores is
 lost, or its volume, begin again with --again, or with --slot and another slot.` + exitStatusHelp(),
-		Example: "  slipway etcd snapshots --name demo\n  slipway etcd restore 20261122t121500z-ab12cd --name demo --yes\n" +
-			"  slipway etcd restore 20261122t121500z-ab12cd --from demo --name demo2",
-		Args: requireOneArgument("SNAPSHOT"),
+		Example: "  slipway etcd snapshots demo\n  slipway etcd restore 20261122t121500z-ab12cd demo --yes\n" +
+			"  slipway etcd restore 20261122t121500z-ab12cd demo2 --from demo",
+		Args: requireFirstArgument("SNAPSHOT", 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.ID = args[0]
-			return etcdCommand{a}.restore(cmd.Context(), o)
+			return etcdCommand{a}.restore(cmd.Context(), args[1:], o)
 		},
 	}
 
@@ -62,9 +62,10 @@ lost, or its volume, begin again with --again, or with --slot and another slot.`
 	return cmd
 }
 
-// restore shows a restoration and, once that is confirmed, carries it out.
-func (a etcdCommand) restore(ctx context.Context, o restoreOptions) error {
-	admin, name, err := a.open(ctx, nil, o.name)
+// restore shows a restoration and, once that is confirmed, carries it out. The arguments after that of the backup name the
+// cluster, as those of the other commands of etcd do.
+func (a etcdCommand) restore(ctx context.Context, args []string, o restoreOptions) error {
+	admin, name, err := a.open(ctx, args, o.name)
 	if err != nil {
 		return err
 	}

@@ -30,8 +30,9 @@ newer than an API server. Add-ons follow when the last machine of the control pl
 
 Checked first: Kubernetes is upgraded one minor version at a time, kubelets are not newer than API servers and at most three
 minor versions older, etcd is upgraded one minor version at a time, no client has used an API that the version does not have,
-the ranges of the add-ons (kubernetesVersion of their channel) contain the version, and what 'slipway preflight' checks. The asset catalogue (SLIPWAY_ASSETS, else the one in slipway) also sets the versions of etcd,
-containerd, the CNI plugins and the add-ons.
+the ranges of the add-ons (kubernetesVersion of their channel) contain the version, and what 'slipway preflight' checks.
+The asset catalogue (--assets, else SLIPWAY_ASSETS, else the one in slipway) also sets the versions of etcd, containerd, the CNI
+plugins and the add-ons.
 
 A backup of etcd is taken before the first step. Each step is derived from the manifests, the last apply and the nodes. After
 a failure or a kill, rerun the command to continue. There is no way back to an earlier version but that backup.
@@ -78,6 +79,7 @@ func addUpgradeFlags(a *app, cmd *cobra.Command, req *upgrade.Request) {
 	addNameFlag(cmd, &req.Name)
 	a.addYesFlag(cmd)
 	a.addLockFlag(cmd)
+	a.addAssetsFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(
 		&req.Version,

@@ -115,6 +115,13 @@ func (n repairNode) instance() string {
 	return n.Spec.ProviderID[strings.LastIndex(n.Spec.ProviderID, "/")+1:]
 }
 
+// isOfAnother reports whether the node says that it is of another machine than that of its name, which a kubelet can write if it registers
+// without the admission policy. live are the ids of workers by the names of their nodes.
+func (n repairNode) isOfAnother(live map[string]string) bool {
+	id, isKnown := live[strings.ToLower(n.Metadata.Name)]
+	return isKnown && id != n.instance()
+}
+
 // isControlPlane reports whether the node is of the control plane.
 func (n repairNode) isControlPlane() bool {
 	_, ok := n.Metadata.Labels["node-role.kubernetes.io/control-plane"]
@@ -212,9 +219,18 @@ func needsRepair(nodes []repairNode) bool {
 // observe returns what the decision depends on.
 func (r *repairer) observe(ctx context.Context, nodes []repairNode) (repair.Observation, error) {
 	o := repair.Observation{Now: r.agent.Now(), ControlPlane: r.health(ctx)}
+	live, _, err := readLiveMachines(ctx, r.api)
+	if err != nil {
+		return o, err
+	}
+
 	r.nodes = map[string]repairNode{}
 	r.groups = map[string]string{}
 	for _, n := range nodes {
+		if n.isOfAnother(live) {
+			continue
+		}
+
 		r.nodes[n.instance()] = n
 		if ready, _ := n.ready(); n.isControlPlane() && !ready && o.ControlPlane == "" {
 			o.ControlPlane = "node " + n.Metadata.Name + " is not Ready"

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -29,6 +30,9 @@ type repairedCluster struct {
 	nodes map[string]*repairNode
 	pods  map[string]int // evictable pods by node
 	lease map[string]any // nil: there is none
+	// liars are further nodes, and live is the list of live machines; nil: there is none.
+	liars []*repairNode
+	live  map[string]string
 
 	terminated, completed []string
 	events                []string
@@ -129,9 +133,19 @@ func (c *repairedCluster) answer(r *http.Request) (int, any) {
 		for _, n := range c.nodes {
 			items = append(items, n)
 		}
+		for _, n := range c.liars {
+			items = append(items, n)
+		}
 		return http.StatusOK, map[string]any{"items": items}
+	case path == liveMachinesPath && c.live != nil:
+		return http.StatusOK, liveMachinesMap{Data: c.live}
+	case path == liveMachinesPath:
+		return http.StatusNotFound, map[string]any{"message": "not found"}
 	case strings.HasPrefix(path, "/api/v1/nodes/"):
-		n := c.nodes["i-"+strings.TrimPrefix(path, "/api/v1/nodes/node-")]
+		n, isNode := c.nodes["i-"+strings.TrimPrefix(path, "/api/v1/nodes/node-")]
+		if !isNode {
+			n = c.liars[0]
+		}
 		spec, _ := body["spec"].(map[string]any)
 		n.Spec.Unschedulable, _ = spec["unschedulable"].(bool)
 		meta, _ := body["metadata"].(map[string]any)
@@ -299,6 +313,30 @@ func TestRepairLooksAndWaits(t *testing.T) {
 
 	if len(c.terminated) > 0 {
 		t.Errorf("terminated %v", c.terminated)
+	}
+}
+
+// TestRepairBelievesNoOtherNode: a Node that says that it is of another machine, which its kubelet may have registered before the
+// admission policy, has that machine neither ended nor kept. Seen to succeed.
+func TestRepairBelievesNoOtherNode(t *testing.T) {
+	c := newRepairedCluster(t)
+	c.live = map[string]string{"node-w1": "i-w1", "node-w2": "i-w2", "node-w3": "i-w3", "node-liar": "i-liar"}
+	liar := &repairNode{}
+	liar.Metadata.Name, liar.Spec.ProviderID = "node-liar", "aws:///z/i-w2"
+	c.setReady("w2", false)
+	liar.Status.Conditions = slices.Clone(c.nodes["i-w2"].Status.Conditions)
+	c.setReady("w2", true)
+	c.liars = []*repairNode{liar}
+	c.runFor(15 * time.Minute)
+	if len(c.terminated) > 0 {
+		t.Errorf("terminated %v because of a Node of another machine", c.terminated)
+	}
+
+	c.setReady("w2", false)
+	liar.Status.Conditions = c.nodes["i-w1"].Status.Conditions // Ready
+	c.runFor(15 * time.Minute)
+	if len(c.terminated) != 1 || c.terminated[0] != "i-w2" {
+		t.Errorf("terminated %v, want the machine that is not Ready", c.terminated)
 	}
 }
 

@@ -209,12 +209,68 @@ func (c Cluster) CheckGhostAttacks(t *testing.T) {
 	}
 }
 
+// CheckMachineAttacks registers a node as that of another machine, with the certificate of a worker, and tries to make it one
+// later. The repair, rolling updates and the controllers of load balancers find the machine of a node by its provider id. Seen
+// to succeed before the policy.
+func (c Cluster) CheckMachineAttacks(t *testing.T) {
+	t.Helper()
+
+	const (
+		name    = "liar"
+		own     = "aws:///us-east-1a/i-own"
+		path    = "/api/v1/nodes/" + name
+		isLie   = http.StatusUnprocessableEntity
+		isKnown = http.StatusCreated
+	)
+
+	for _, provider := range []string{
+		"aws:///us-east-1a/i-other",
+		"aws:///us-east-1a/i-other/i-own",
+		"aws:///us-east-1a/i-own/i-other",
+		"aws:///us-east-1a/xi-own",
+		"aws:///us-east-1a/",
+		"other:///us-east-1a/i-own",
+		"i-own",
+	} {
+		c.awaitRegistrationAs(t, name, "i-own", provider, isLie)
+	}
+
+	kubelet := c.Kubelet(name, "workers", "i-own")
+	setProvider := func(provider string) string { return `{"spec":{"providerID":"` + provider + `"}}` }
+
+	c.awaitRegistrationAs(t, name, "i-own", "", isKnown)
+
+	for _, a := range []attack{
+		refused("a kubelet claims another machine later", kubelet, path, setProvider("aws:///us-east-1a/i-other")),
+		allowed("a kubelet names its machine later", kubelet, path, setProvider(own)),
+		refused("a kubelet exchanges its machine", kubelet, path, setProvider("aws:///us-east-1a/i-other")),
+		refused("a kubelet forgets its machine", kubelet, path, setProvider("")),
+		allowed("a kubelet annotates its node", kubelet, path, `{"metadata":{"annotations":{"x":"y"}}}`),
+	} {
+		if err := a.try(t); err != nil {
+			t.Errorf("%s: %v", a.name, err)
+		}
+	}
+
+	if err := c.API.Delete(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+
+	c.awaitRegistrationAs(t, name, "i-own", own, isKnown)
+}
+
 // awaitRegistration registers a node until the answer is as wanted.
 func (c Cluster) awaitRegistration(t *testing.T, node, instance string, want int) {
 	t.Helper()
+	c.awaitRegistrationAs(t, node, instance, "", want)
+}
 
-	await(t, "instance "+instance+" registers node "+node, func() error {
-		status, text := c.Register(t, node, instance)
+// awaitRegistrationAs registers a node with a provider id until the answer is as wanted.
+func (c Cluster) awaitRegistrationAs(t *testing.T, node, instance, provider string, want int) {
+	t.Helper()
+
+	await(t, "instance "+instance+" registers node "+node+" as "+provider, func() error {
+		status, text := c.registerAs(t, node, instance, provider)
 		if status == want {
 			return nil
 		}
@@ -233,8 +289,16 @@ func (c Cluster) awaitRegistration(t *testing.T, node, instance string, want int
 func (c Cluster) Register(t *testing.T, name, instance string) (int, string) {
 	t.Helper()
 
+	return c.registerAs(t, name, instance, "")
+}
+
+// registerAs registers a node with a provider id as the kubelet of a worker, and returns the answer.
+func (c Cluster) registerAs(t *testing.T, name, instance, provider string) (int, string) {
+	t.Helper()
+
 	return c.Kubelet(name, "workers", instance).Send(t, http.MethodPost, "/api/v1/nodes",
-		`{"apiVersion":"v1","kind":"Node","metadata":{"name":"`+name+`","labels":{"slipway.dev/group":"workers"}}}`)
+		`{"apiVersion":"v1","kind":"Node","metadata":{"name":"`+name+`","labels":{"slipway.dev/group":"workers"}},`+
+			`"spec":{"providerID":"`+provider+`"}}`)
 }
 
 // await tries until it succeeds: a new admission policy takes effect after a moment.
