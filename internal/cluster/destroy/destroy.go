@@ -268,7 +268,7 @@ func selectDeletable(
 	destroyData bool,
 ) []plan.ActualResource {
 	deletion.Blockers = leftovers.Blockers
-	actual = append(actual, leftovers.Resources...)
+	actual = append(cleanup.DisarmLaunchersFirst(actual), leftovers.Resources...)
 	if destroyData {
 		return append(actual, leftovers.Data...)
 	}

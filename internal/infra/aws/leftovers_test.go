@@ -137,6 +137,23 @@ func (s clusterNetwork) launchInstance(tags map[string]string) string {
 	return *must(s.T, out, err).Instances[0].InstanceId
 }
 
+// karpenterTags are the tags that Karpenter gives what it creates for cluster name, with those of the EC2NodeClass.
+func karpenterTags(name string) map[string]string {
+	return map[string]string{
+		"kubernetes.io/cluster/" + name: "owned", "eks:eks-cluster-name": name, "karpenter.sh/nodepool": "nodes",
+		awskind.TagCluster: name, awskind.TagGroup: "nodes",
+	}
+}
+
+func (s clusterNetwork) createTemplate(name string, tags map[string]string) string {
+	s.Helper()
+	out, err := s.ec2.CreateLaunchTemplate(s.Context(), &sdkec2.CreateLaunchTemplateInput{
+		LaunchTemplateName: &name, TagSpecifications: ec2TagsOf(tags, ec2types.ResourceTypeLaunchTemplate),
+		LaunchTemplateData: &ec2types.RequestLaunchTemplateData{ImageId: sdk.String(regiontest.ImageID)},
+	})
+	return *must(s.T, out, err).LaunchTemplate.LaunchTemplateId
+}
+
 func (s clusterNetwork) createVolume(key string, tags map[string]string) string {
 	s.Helper()
 	in := &sdkec2.CreateVolumeInput{AvailabilityZone: sdk.String("us-east-1a"), Size: sdk.Int32(8), TagSpecifications: ec2TagsOf(tags, ec2types.ResourceTypeVolume)}
@@ -228,6 +245,8 @@ func (s clusterNetwork) createLeftovers(name, key string) (want, data map[string
 		s.createInterface("aws-K8S-i-0123456789abcdef1", nil):                                          "the VPC CNI",
 		s.launchInstance(owned("karpenter.sh/nodepool", "default")):                                    "Karpenter's node pool default",
 		s.launchInstance(map[string]string{"slipway.dev/cluster": name, "slipway.dev/group": "nodes"}): "instance group nodes",
+		s.launchInstance(karpenterTags(name)):                                                          "Karpenter's node pool nodes",
+		s.createTemplate("karpenter.k8s.aws/"+name, karpenterTags(name)):                               "Karpenter's node pool nodes",
 	}
 	data = map[string]string{
 		volume: "claim db/data-0",

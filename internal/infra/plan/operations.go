@@ -146,7 +146,9 @@ func (p Plan) usersByAddr(parents map[graph.Addr]graph.Addr) map[graph.Addr][]gr
 
 		for _, k := range a.Resource.Kind().ImplicitDependencies {
 			for _, d := range index.byKind[k] {
-				out[d] = append(out[d], a.Addr)
+				if !slices.Contains(out[a.Addr], d) { // it has to be deleted before a
+					out[d] = append(out[d], a.Addr)
+				}
 			}
 		}
 	}

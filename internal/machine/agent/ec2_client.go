@@ -36,6 +36,11 @@ type EC2API interface {
 		*ec2.DescribeInstancesInput,
 		...func(*ec2.Options),
 	) (*ec2.DescribeInstancesOutput, error)
+	DescribeInstanceAttribute(
+		context.Context,
+		*ec2.DescribeInstanceAttributeInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeInstanceAttributeOutput, error)
 	DescribeVolumes(
 		context.Context,
 		*ec2.DescribeVolumesInput,
@@ -94,6 +99,12 @@ type Machine struct {
 	Group string
 	// ScalingGroup is the name of the Auto Scaling group that launched the machine; empty if none did.
 	ScalingGroup string
+	// VPC is the id of the VPC.
+	VPC string
+	// Image is the id of the machine image.
+	Image string
+	// TokensRequired is set if the metadata service requires tokens.
+	TokensRequired bool
 	// Slot of a control-plane machine; empty for workers.
 	Slot string
 	// Launched is the launch time.
@@ -192,7 +203,13 @@ func machineFromEC2(i types.Instance) Machine {
 		Launched: aws.ToTime(i.LaunchTime),
 
 		ScalingGroup: tagValue(i.Tags, tagScalingGroup),
+		VPC:          aws.ToString(i.VpcId),
+		Image:        aws.ToString(i.ImageId),
 	}
+	if i.MetadataOptions != nil {
+		m.TokensRequired = i.MetadataOptions.HttpTokens == types.HttpTokensStateRequired
+	}
+
 	if i.State != nil {
 		m.State = string(i.State.Name)
 	}

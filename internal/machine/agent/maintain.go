@@ -374,19 +374,10 @@ func (a *Agent) newJoinServer() *join.Server {
 
 			return announceMachine(ctx, api, m)
 		},
+		CheckLaunch: newLaunchCheck(a, machines).check,
 		FindMachine: func(ctx context.Context, id string) (join.Machine, bool, error) {
 			m, found, err := machines.FindMachine(ctx, id)
-			return join.Machine{
-				ID:      m.ID,
-				Account: m.Account,
-				Name:    m.Name,
-				Address: m.Address,
-				State:   m.State,
-				Role:    m.Role,
-				Group:   m.Group,
-
-				ScalingGroup: m.ScalingGroup,
-			}, found, err
+			return joinMachine(m), found, err
 		},
 	}
 }

@@ -386,3 +386,46 @@ func FuzzRequest(f *testing.F) {
 		}
 	})
 }
+
+// TestJoinAsksAboutLaunches: a machine that no Auto Scaling group launched joins only if what it runs was checked. A machine of
+// another Auto Scaling group, or one that is refused already, is not asked about. The reason of a failure stays here.
+func TestJoinAsksAboutLaunches(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*world)
+		answer error
+		asked  bool
+		want   string
+	}{
+		"what it runs is right": {asked: true},
+		"what it runs is wrong": {answer: join.Forbid("other user data"), asked: true, want: "403 Forbidden: other user data"},
+		"EC2 fails":             {answer: errors.New("secret"), asked: true, want: "503 Service Unavailable: try again"},
+		"another group":         {change: func(w *world) { w.machine.ScalingGroup = "gpu.demo" }, want: "not launched by the Auto Scaling group nodes.demo"},
+		"a terminated instance": {change: func(w *world) { w.machine.State = "terminated" }, want: "is terminated"},
+		"another role":          {change: func(w *world) { w.machine.Group = "gpu" }, want: "not a worker in a group"},
+		"launched by its group": {change: func(w *world) { w.machine.ScalingGroup = "nodes.demo" }, answer: errors.New("no")},
+		"no check":              {change: func(w *world) { w.server.CheckLaunch = nil }, want: "not launched by the Auto Scaling group nodes.demo"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.machine.ScalingGroup = ""
+			asked := false
+			w.server.CheckLaunch = func(_ context.Context, m join.Machine) error {
+				asked = m.ID == instance
+				return c.answer
+			}
+			if c.change != nil {
+				c.change(w)
+			}
+			got, err := w.client().Join(t.Context())
+			switch {
+			case c.want == "" && (err != nil || got.Client == ""):
+				t.Errorf("it did not join: %v", err)
+			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret")):
+				t.Errorf("error %v, want %s", err, c.want)
+			}
+			if asked != c.asked {
+				t.Errorf("asked: %v", asked)
+			}
+		})
+	}
+}

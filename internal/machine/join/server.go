@@ -49,6 +49,12 @@ type Machine struct {
 	Group string
 	// ScalingGroup is the Auto Scaling group that launched the machine: the value of a tag that only AWS sets.
 	ScalingGroup string
+	// VPC is the id of the VPC.
+	VPC string
+	// Image is the id of the machine image.
+	Image string
+	// TokensRequired is set if the metadata service requires tokens.
+	TokensRequired bool
 }
 
 // Server is the HTTP handler of the join endpoint. It issues node certificates and takes heartbeats. It
@@ -67,6 +73,9 @@ type Server struct {
 	// FindMachine looks up an instance of this cluster in EC2. The second result is false if there
 	// is none.
 	FindMachine func(ctx context.Context, id string) (Machine, bool, error)
+	// CheckLaunch returns an error unless a machine that no Auto Scaling group launched runs what its group runs. The machine
+	// is told the reason of an error of [Forbid]. Nil: such a machine is refused.
+	CheckLaunch func(ctx context.Context, m Machine) error
 	// Announce tells Kubernetes that a machine lives, before it gets its certificates; nil does nothing. A failure is
 	// logged only: the list of machines is also kept otherwise.
 	Announce func(ctx context.Context, m Machine) error
@@ -369,16 +378,35 @@ func (s *Server) findCallerMachine(ctx context.Context, who caller) (Machine, er
 			http.StatusForbidden,
 			"instance " + id + " is not a worker in a group of this cluster with the role of the proof",
 		}
+	}
 
-	case m.ScalingGroup != m.Group+"."+s.Cluster: // anyone with ec2:CreateTags can set the tags above
-		return Machine{}, refusal{
-			http.StatusForbidden,
-			"instance " + id + " was not launched by the Auto Scaling group " + m.Group + "." + s.Cluster,
-		}
+	if err := s.checkOrigin(ctx, m); err != nil {
+		return Machine{}, err
 	}
 
 	return m, nil
 }
+
+// checkOrigin returns an error unless AWS vouches for what a machine runs: its Auto Scaling group launched it, or it has the
+// user data and the image of its group. Anyone with ec2:CreateTags can set the tags that were compared before.
+func (s *Server) checkOrigin(ctx context.Context, m Machine) error {
+	switch {
+	case m.ScalingGroup == m.Group+"."+s.Cluster:
+		return nil
+	case m.ScalingGroup != "" || s.CheckLaunch == nil:
+		return NewNotLaunchedError(s.Cluster, m)
+	}
+
+	return s.CheckLaunch(ctx, m)
+}
+
+// NewNotLaunchedError returns the refusal of a machine that the Auto Scaling group of its group did not launch.
+func NewNotLaunchedError(cluster string, m Machine) error {
+	return Forbid("instance " + m.ID + " was not launched by the Auto Scaling group " + m.Group + "." + cluster)
+}
+
+// Forbid returns an error with a reason that the machine is told.
+func Forbid(reason string) error { return refusal{http.StatusForbidden, reason} }
 
 // NodeUser returns the Kubernetes user name of a node, system:node:NAME.
 func NodeUser(name string) string { return "system:node:" + name }

@@ -55,6 +55,9 @@ func TestIAMIsAskedAboutEachResource(t *testing.T) {
 		want []string
 	}{
 		{"DescribeInstances", &sdk.DescribeInstancesInput{InstanceIds: []*string{&instance}}, []string{"ec2:DescribeInstances *"}},
+		{"DescribeInstanceAttribute", &sdk.DescribeInstanceAttributeInput{InstanceId: &instance, Attribute: new("userData")}, []string{
+			"ec2:DescribeInstanceAttribute instance/" + instance,
+		}},
 		{"AttachVolume", &sdk.AttachVolumeInput{InstanceId: &instance, VolumeId: &volume, Device: new("/dev/sdf")}, []string{
 			"ec2:AttachVolume instance/" + instance, "ec2:AttachVolume volume/" + volume + " aws:ResourceTag/team=a",
 		}},

@@ -22,6 +22,7 @@ import (
 
 // blockerEC2API lists the resources of EC2 that can prevent a deletion.
 type blockerEC2API interface {
+	ec2.DescribeLaunchTemplatesAPIClient
 	ec2.DescribeInstancesAPIClient
 	ec2.DescribeNetworkInterfacesAPIClient
 	ec2.DescribeSnapshotsAPIClient

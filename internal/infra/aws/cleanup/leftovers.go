@@ -40,11 +40,12 @@ type Leftovers struct {
 func (f Finder) FindLeftovers(ctx context.Context, own []plan.ActualResource) (Leftovers, error) {
 	s := newLeftoverSurvey(f, own)
 	var wg sync.WaitGroup
-	errs := make([]error, 3)
+	errs := make([]error, 4)
 	wg.Go(func() { errs[0] = s.surveyData(ctx) })
 	if len(s.vpcs) > 0 {
 		wg.Go(func() { errs[1] = s.surveyNetwork(ctx) })
 		wg.Go(func() { errs[2] = s.surveyBalancers(ctx) })
+		wg.Go(func() { errs[3] = s.surveyLaunchTemplates(ctx) })
 	}
 
 	wg.Wait()

@@ -36,7 +36,7 @@ func eksTags() []string {
 	return []string{
 		"eks:cluster-name",
 		"aws:eks:cluster-name",
-		"eks:eks-cluster-name",
+		tagKarpenterCluster,
 		"alpha.eksctl.io/cluster-name",
 	}
 }
@@ -55,7 +55,9 @@ const (
 func classifyOwnership(tags awskind.Tags, cluster string) ownership {
 	owner := ownedByNone
 	for k, v := range tags {
-		owner = max(owner, classifyOwnerTag(k, v, cluster))
+		if !isKarpenterOf(cluster, k, v, tags) {
+			owner = max(owner, classifyOwnerTag(k, v, cluster))
+		}
 	}
 
 	return owner
@@ -90,7 +92,7 @@ func creatorFromTags(tags awskind.Tags) string {
 		{"gateway.k8s.aws.nlb/stack", "gateway"},
 		{"gateway.k8s.aws.alb/stack", "gateway"},
 		{"CSIVolumeSnapshotName", "volume snapshot"},
-		{"karpenter.sh/nodepool", "Karpenter's node pool"},
+		{tagNodePool, "Karpenter's node pool"},
 		{"node.k8s.amazonaws.com/instance_id", "the VPC CNI of"},
 		{"slipway.dev/group", "instance group"},
 		{awskind.TagSetAside, "slipway etcd move of slot"},

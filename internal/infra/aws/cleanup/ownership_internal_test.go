@@ -33,6 +33,16 @@ func TestClassifyOwnership(t *testing.T) {
 		{"Karpenter's", awskind.Tags{"kubernetes.io/cluster/prod": "owned", "karpenter.sh/nodepool": "default"}, ownedByCluster, "Karpenter's node pool default"},
 		{"a machine of ours", awskind.Tags{"slipway.dev/cluster": "prod", "slipway.dev/group": "nodes"}, ownedByCluster, "instance group nodes"},
 
+		{"Karpenter's of today", awskind.Tags{
+			"kubernetes.io/cluster/prod": "owned", "karpenter.sh/nodepool": "nodes", "eks:eks-cluster-name": "prod", "slipway.dev/cluster": "prod",
+		}, ownedByCluster, "Karpenter's node pool nodes"},
+		{"Karpenter's in EKS's cluster of the same name", awskind.Tags{
+			"kubernetes.io/cluster/prod": "owned", "karpenter.sh/nodepool": "nodes", "eks:eks-cluster-name": "prod",
+		}, ownedByOther, "Karpenter's node pool nodes"},
+		{"Karpenter's of another cluster", awskind.Tags{
+			"karpenter.sh/nodepool": "nodes", "eks:eks-cluster-name": "prod-2", "slipway.dev/cluster": "prod",
+		}, ownedByOther, "Karpenter's node pool nodes"},
+
 		{"a longer name", awskind.Tags{"kubernetes.io/cluster/prod-2": "owned"}, ownedByOther, ""},
 		{"a longer name of the load balancer controller", awskind.Tags{"elbv2.k8s.aws/cluster": "prod-2"}, ownedByOther, "the AWS load balancer controller"},
 		{"a shorter name", awskind.Tags{"KubernetesCluster": "pro"}, ownedByOther, ""},
