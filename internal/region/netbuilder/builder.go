@@ -108,11 +108,10 @@ func newBuilder(in Input) *builder {
 	for _, id := range sortedKeys(in.Interfaces) {
 		n := in.Interfaces[id]
 		addr := netip.MustParseAddr(stringValue(n.PrivateIpAddress))
+		all := append([]netip.Prefix{netip.PrefixFrom(addr, 32)}, secondaryAddresses(n)...)
 		for _, g := range n.Groups {
-			b.addrsByGroup[stringValue(g.GroupId)] = append(
-				b.addrsByGroup[stringValue(g.GroupId)],
-				netip.PrefixFrom(addr, 32),
-			)
+			id := stringValue(g.GroupId)
+			b.addrsByGroup[id] = append(b.addrsByGroup[id], all...)
 		}
 	}
 
@@ -248,6 +247,22 @@ func (b *builder) natReachesInternet(n *ec2.NatGateway) bool {
 
 	home := b.in.Subnets[stringValue(n.SubnetId)]
 	return home != nil && b.defaultRoute(home, 1) == netspec.RouteInternet
+}
+
+// secondaryAddresses returns the addresses of an interface besides the primary one, and its prefixes.
+func secondaryAddresses(n *ec2.NetworkInterface) []netip.Prefix {
+	var out []netip.Prefix
+	for _, a := range n.PrivateIpAddresses {
+		if !aws.BoolValue(a.Primary) {
+			out = append(out, netip.PrefixFrom(netip.MustParseAddr(stringValue(a.PrivateIpAddress)), 32))
+		}
+	}
+
+	for _, p := range n.Ipv4Prefixes {
+		out = append(out, netip.MustParsePrefix(stringValue(p.Ipv4Prefix)))
+	}
+
+	return out
 }
 
 func (b *builder) buildInterface(n *ec2.NetworkInterface) netspec.Interface {
