@@ -192,10 +192,6 @@ func (s networkInterfaceHandlers) assignPrivateIPAddresses(
 		if err := s.checkAddressLimit(i, usedSlots(n)+r.slots()); err != nil {
 			return nil, err
 		}
-
-		if err := s.checkWithoutMachines("AssignPrivateIpAddresses"); err != nil {
-			return nil, err
-		}
 	}
 
 	done, err := s.assignAddresses(n, r)

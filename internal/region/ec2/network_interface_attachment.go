@@ -3,6 +3,8 @@
 package ec2
 
 import (
+	"context"
+	"log/slog"
 	"slices"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
@@ -73,10 +75,6 @@ func (s networkInterfaceHandlers) attachNetworkInterface(
 		return nil, err
 	}
 
-	if err := s.checkWithoutMachines("AttachNetworkInterface"); err != nil {
-		return nil, err
-	}
-
 	id := str(i.InstanceId)
 	n.Status = new(sdk.NetworkInterfaceStatusInUse)
 	n.Attachment = &sdk.NetworkInterfaceAttachment{
@@ -91,7 +89,7 @@ func (s networkInterfaceHandlers) attachNetworkInterface(
 	}
 	x := s.st.Extra[id]
 	x.MoreInterfaces = append(x.MoreInterfaces, str(n.NetworkInterfaceId))
-	s.scheduleTransition(transitionInterfaceAttached, str(n.NetworkInterfaceId))
+	s.beginInterfaceTransition(transitionInterfaceAttached, str(n.NetworkInterfaceId))
 
 	return &sdk.AttachNetworkInterfaceOutput{
 		AttachmentId:     n.Attachment.AttachmentId,
@@ -99,13 +97,40 @@ func (s networkInterfaceHandlers) attachNetworkInterface(
 	}, nil
 }
 
-// checkWithoutMachines refuses what real machines would not notice: they have one network interface with one address.
-func (s networkInterfaceHandlers) checkWithoutMachines(operation string) error {
+// beginInterfaceTransition attaches or detaches an interface. A machine's network has changed before the attachment has.
+func (s networkInterfaceHandlers) beginInterfaceTransition(kind, id string) {
 	if s.cfg.Machines == nil {
-		return nil
+		s.scheduleTransition(kind, id)
+		return
 	}
 
-	return wire.Errorf("NotImplemented", "This region does not implement %s for real machines", operation)
+	s.enqueueJob(id, func(ctx context.Context) {
+		for ctx.Err() == nil {
+			err := s.ensureNetworkSynced(ctx)
+			if err == nil {
+				break
+			}
+
+			s.cfg.Log.ErrorContext(ctx, "failed to change the interfaces of a machine; retrying", slog.Any("error", err))
+			waitForSignal(ctx, nil, endInterval)
+		}
+
+		s.completeJob(ctx, kind, id, nil)
+	})
+}
+
+// resumeInterfaceJob queues the unfinished job of an interface.
+func (s networkInterfaceHandlers) resumeInterfaceJob(n *sdk.NetworkInterface) {
+	if n.Attachment == nil {
+		return
+	}
+
+	switch str(n.Attachment.Status) {
+	case sdk.AttachmentStatusAttaching:
+		s.beginInterfaceTransition(transitionInterfaceAttached, str(n.NetworkInterfaceId))
+	case sdk.AttachmentStatusDetaching:
+		s.beginInterfaceTransition(transitionInterfaceDetached, str(n.NetworkInterfaceId))
+	}
 }
 
 // checkAttach refuses to attach an interface as EC2 does.
@@ -173,7 +198,7 @@ func (s networkInterfaceHandlers) detachNetworkInterface(
 
 	if str(n.Attachment.Status) != sdk.AttachmentStatusDetaching {
 		n.Attachment.Status = new(sdk.AttachmentStatusDetaching)
-		s.scheduleTransition(transitionInterfaceDetached, str(n.NetworkInterfaceId))
+		s.beginInterfaceTransition(transitionInterfaceDetached, str(n.NetworkInterfaceId))
 	}
 
 	return &sdk.DetachNetworkInterfaceOutput{}, nil

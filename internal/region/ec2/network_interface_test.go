@@ -4,6 +4,7 @@ package ec2_test
 
 import (
 	"context"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -253,17 +254,39 @@ func TestAttachElsewhere(t *testing.T) {
 	l.wantCode("another zone", "InvalidParameterCombination", second(l.attach(l.create(0), 2)))
 }
 
-// TestInterfacesOfRealMachines: what a real machine would not notice is refused, not answered with success.
+// TestInterfacesOfRealMachines: the network has an interface and its addresses before EC2 says that it is attached, and has it no
+// longer when it says that it is detached. A machine that starts again has it at once.
 func TestInterfacesOfRealMachines(t *testing.T) {
-	r := newRegion(t, func(c *ec2.Config) { c.Machines, c.Network = newMachines(), &network{} })
+	m, n := newMachines(), &network{}
+	r := newRegion(t, func(c *ec2.Config) { c.Machines, c.Network = m, n })
 	start(t, r.svc)
 	l := interfaceLab{region: r, t: t}
 	l.vpc, l.subnet = r.createVPCWithSubnet(t)
 	l.instance = *r.runInstance(t, l.subnet).InstanceId
 	r.waitForState(t, l.instance, types.InstanceStateNameRunning)
-	l.wantCode("attach", "NotImplemented", second(l.attach(l.create(0), 1)))
-	primary := *l.described().NetworkInterfaces[0].NetworkInterfaceId
-	l.wantCode("assign", "NotImplemented", l.assign(primary, func(in *client.AssignPrivateIpAddressesInput) { in.SecondaryPrivateIpAddressCount = aws.Int32(1) }))
+	id := l.create(1)
+	addr := netip.MustParseAddr(*l.describe(id).PrivateIpAddress)
+	attachment, err := l.attach(id, 1)
+	l.wantCode("attach", "", err)
+	waitFor(t, "the attachment", func() bool { return l.describe(id).Attachment.Status == types.AttachmentStatusAttached })
+	if !n.has(addr) {
+		t.Errorf("the network lacks %s of the attached interface", addr)
+	}
+
+	r.stop(t, l.instance)
+	r.waitForState(t, l.instance, types.InstanceStateNameStopped)
+	must[*client.StartInstancesOutput](t)(r.StartInstances(t.Context(), &client.StartInstancesInput{InstanceIds: []string{l.instance}}))
+	r.waitForState(t, l.instance, types.InstanceStateNameRunning)
+	if more := m.started(l.instance).More; len(more) != 1 || more[0].Addr != addr || more[0].Device != 1 || len(more[0].Secondary) != 1 {
+		t.Errorf("the machine started with the interfaces %+v", more)
+	}
+
+	_, err = l.DetachNetworkInterface(t.Context(), &client.DetachNetworkInterfaceInput{AttachmentId: &attachment})
+	l.wantCode("detach", "", err)
+	waitFor(t, "the detachment", func() bool { return l.describe(id).Status == types.NetworkInterfaceStatusAvailable })
+	if n.has(addr) {
+		t.Errorf("the network has %s of the detached interface", addr)
+	}
 }
 
 func second[T any](_ T, err error) error { return err }

@@ -174,7 +174,7 @@ func (b *builder) buildVPC(id string) netspec.VPC {
 
 	for _, n := range sortedKeys(b.in.Interfaces) {
 		i := b.in.Interfaces[n]
-		if stringValue(i.VpcId) != id || i.Attachment == nil {
+		if stringValue(i.VpcId) != id || !isPlugged(i) {
 			continue
 		}
 
@@ -186,7 +186,7 @@ func (b *builder) buildVPC(id string) netspec.VPC {
 		f := b.buildInterface(i)
 		v.Interfaces = append(v.Interfaces, f)
 		v.DNSNames[stringValue(i.PrivateDnsName)] = []netip.Addr{f.Addr}
-		if answersResourceName(instance) {
+		if f.Device == 0 && answersResourceName(instance) {
 			v.DNSNames[stringValue(instance.PrivateDnsName)] = []netip.Addr{f.Addr}
 		}
 	}
@@ -196,6 +196,11 @@ func (b *builder) buildVPC(id string) netspec.VPC {
 	b.addZoneNames(&v)
 
 	return v
+}
+
+// isPlugged reports whether an interface is attached, and stays so.
+func isPlugged(i *ec2.NetworkInterface) bool {
+	return i.Attachment != nil && stringValue(i.Attachment.Status) != ec2.AttachmentStatusDetaching
 }
 
 // answersResourceName reports whether the resolver answers queries for the instance's name that is made of its id. Unlike
@@ -270,12 +275,14 @@ func (b *builder) buildInterface(n *ec2.NetworkInterface) netspec.Interface {
 		ID:              stringValue(n.NetworkInterfaceId),
 		Subnet:          stringValue(n.SubnetId),
 		Addr:            netip.MustParseAddr(stringValue(n.PrivateIpAddress)),
+		Secondary:       secondaryAddresses(n),
 		MAC:             stringValue(n.MacAddress),
 		SourceDestCheck: aws.BoolValue(n.SourceDestCheck),
 		MetadataHops:    1,
 	}
 	if n.Attachment != nil {
 		f.InstanceID = stringValue(n.Attachment.InstanceId)
+		f.Device = int(aws.Int64Value(n.Attachment.DeviceIndex))
 	}
 
 	if n.Association != nil {
