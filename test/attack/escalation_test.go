@@ -220,6 +220,7 @@ func TestNoEscalation(t *testing.T) {
 	who[controllerName] = [2][]authz.Policy{l.parseText(strings.ReplaceAll(string(controller), "CLUSTER", "demo")), nil}
 	who[externalDNS] = [2][]authz.Policy{l.parseText(externalDNSPolicy(l, "Z1")), nil}
 	who[certManager] = [2][]authz.Policy{l.parseText(certManagerPolicy(l, "Z1")), nil}
+	who[vpcCNIAccount] = [2][]authz.Policy{l.parseText(vpcCNIPolicy(l)), nil}
 	who[karpenterName] = [2][]authz.Policy{l.parseText(karpenterPolicy(l, "ami-0123456789abcdef0")), nil}
 
 	roles := 0

@@ -49,16 +49,8 @@ func newKarpenterLab(t *testing.T) karpenterLab {
 // machineOf returns a running machine of a role.
 func (k *karpenterLab) machineOf(role string) ec2types.Instance {
 	k.Helper()
-	out, err := k.ec2.DescribeInstances(k.Context(), &ec2.DescribeInstancesInput{Filters: []ec2types.Filter{
-		{Name: sdk.String("tag:slipway.dev/role"), Values: []string{role}},
-		{Name: sdk.String("instance-state-name"), Values: []string{"pending", "running"}},
-	}})
-	k.check(err)
-	if len(out.Reservations) == 0 {
-		k.Fatalf("there is no machine of role %s", role)
-	}
 
-	return out.Reservations[0].Instances[0]
+	return k.instanceOf(k.ec2, role)
 }
 
 // profile returns the name of a machine's instance profile.

@@ -85,8 +85,8 @@ func newWorld(t *testing.T, hierarchy string) *world {
 	return w
 }
 
-// listen accepts connections at a port of addresses in a network namespace.
-func listen(t *testing.T, name, port string, addresses ...string) {
+// inNamespace runs f in a network namespace.
+func inNamespace(t *testing.T, name string, f func()) {
 	t.Helper()
 	runtime.LockOSThread() // for the rest of the test: the thread is not reused
 	outside, err := netns.Get()
@@ -100,29 +100,43 @@ func listen(t *testing.T, name, port string, addresses ...string) {
 	if err := netns.Set(inside); err != nil {
 		t.Fatal(err)
 	}
-	for _, address := range addresses {
-		network := "tcp4"
-		if strings.Contains(address, ":") {
-			network = "tcp6"
-		}
-		l, err := net.Listen(network, net.JoinHostPort(address, port))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = l.Close() })
-		go func() {
-			for {
-				c, err := l.Accept()
-				if err != nil {
-					return
-				}
-				_ = c.Close()
-			}
-		}()
-	}
+	f()
 	if err := errors.Join(netns.Set(outside), outside.Close(), inside.Close()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// listen accepts connections at a port of addresses in a network namespace.
+func listen(t *testing.T, name, port string, addresses ...string) {
+	t.Helper()
+	inNamespace(t, name, func() {
+		for _, address := range addresses {
+			network := "tcp4"
+			if strings.Contains(address, ":") {
+				network = "tcp6"
+			}
+			acceptAt(t, network, net.JoinHostPort(address, port), func(c net.Conn) { _ = c.Close() })
+		}
+	})
+}
+
+// acceptAt serves connections to an address until the test ends.
+func acceptAt(t *testing.T, network, address string, serve func(net.Conn)) {
+	t.Helper()
+	l, err := net.Listen(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serve(c)
+		}
+	}()
 }
 
 func (w *world) load(_ context.Context, ruleset string) error {

@@ -19,6 +19,8 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
@@ -70,6 +72,21 @@ func newPodLab(t *testing.T) podLab {
 	l.check(err)
 
 	return podLab{lab: l, key: l.serviceAccountKey()}
+}
+
+// instanceOf returns a running machine of a role.
+func (p podLab) instanceOf(api *ec2.Client, role string) ec2types.Instance {
+	p.Helper()
+	out, err := api.DescribeInstances(p.Context(), &ec2.DescribeInstancesInput{Filters: []ec2types.Filter{
+		{Name: sdk.String("tag:slipway.dev/role"), Values: []string{role}},
+		{Name: sdk.String("instance-state-name"), Values: []string{"pending", "running"}},
+	}})
+	p.check(err)
+	if len(out.Reservations) == 0 {
+		p.Fatalf("there is no machine of role %s", role)
+	}
+
+	return out.Reservations[0].Instances[0]
 }
 
 // serviceAccountKey opens the key of the cluster as root.

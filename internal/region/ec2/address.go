@@ -175,6 +175,10 @@ func (st *serviceState) findInterfaceToAssociate(
 			)
 		}
 
+		if err := st.checkSingleInterface(str(i.InstanceId)); err != nil {
+			return nil, err
+		}
+
 		interfaceID = st.primaryInterfaceID(str(i.InstanceId))
 	}
 

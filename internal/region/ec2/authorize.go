@@ -210,7 +210,32 @@ func (st *serviceState) requestResources(op string, tree map[string]any) []strin
 		named = slices.DeleteFunc(named, func(id string) bool { return resourceKind(id) != "route-table" })
 	}
 
-	return slices.Concat(named, st.associationResources(tree), st.peeringAccepterVPC(op, tree))
+	return slices.Concat(
+		named,
+		st.associationResources(tree),
+		st.peeringAccepterVPC(op, tree),
+		st.interfaceAttachmentResources(tree),
+	)
+}
+
+// interfaceAttachmentResources returns the network interface and the instance of the attachment that a request names, without what the
+// request names itself. An attachment has no ARN of its own.
+func (st *serviceState) interfaceAttachmentResources(tree map[string]any) []string {
+	name, _ := tree["AttachmentId"].(string)
+	if changes, ok := tree["Attachment"].(map[string]any); ok {
+		name, _ = changes["AttachmentId"].(string)
+	}
+
+	n := st.findAttachment(name)
+	if n == nil {
+		return nil
+	}
+
+	if tree["NetworkInterfaceId"] != nil {
+		return []string{str(n.Attachment.InstanceId)}
+	}
+
+	return []string{str(n.Attachment.InstanceId), str(n.NetworkInterfaceId)}
 }
 
 // peeringAccepterVPC returns the accepter's VPC if the request accepts a peering connection: IAM is asked

@@ -94,6 +94,10 @@ func (s *Service) resumeJobs() {
 	for _, id := range sortedKeys(s.st.Volumes) {
 		volumeHandlers{s}.resumeVolumeJobs(s.st.Volumes[id])
 	}
+
+	for _, id := range sortedKeys(s.st.Interfaces) {
+		networkInterfaceHandlers{s}.resumeInterfaceJob(s.st.Interfaces[id])
+	}
 }
 
 // Run applies transitions, runs the jobs on machines and volumes, checks the health of machines and keeps the

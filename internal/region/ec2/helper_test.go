@@ -141,6 +141,13 @@ func (m *machines) lines() []string {
 	return slices.Clone(m.log)
 }
 
+// started returns what a machine that runs was started with.
+func (m *machines) started(id string) netspec.Machine {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.live[id]
+}
+
 func (m *machines) Launch(_ context.Context, x netspec.Machine) error {
 	return m.do("launch "+x.Iface.Addr.String(), func() { m.live[x.ID] = x })
 }

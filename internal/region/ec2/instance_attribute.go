@@ -95,6 +95,12 @@ func (s instanceHandlers) modifyInstanceAttribute(
 		return nil, wire.Errorf("IncorrectInstanceState", "The instance '%s' is terminated", id)
 	}
 
+	if len(in.Groups) > 0 || in.SourceDestCheck != nil {
+		if err := s.st.checkSingleInterface(id); err != nil {
+			return nil, err
+		}
+	}
+
 	switch {
 	case len(in.Groups) > 0:
 		groups, err := s.st.resolveSecurityGroups(str(n.VpcId), strs(in.Groups), s.cfg.Quotas.GroupsPerENI)

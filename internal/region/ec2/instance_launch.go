@@ -195,20 +195,21 @@ func (st *serviceState) refreshInstance(i *sdk.Instance) {
 
 	i.SecurityGroups = n.Groups
 	i.SourceDestCheck = n.SourceDestCheck
-	var assoc *sdk.InstanceNetworkInterfaceAssociation
 	if n.Association != nil {
-		assoc = &sdk.InstanceNetworkInterfaceAssociation{
-			PublicIp:      n.Association.PublicIp,
-			PublicDnsName: n.Association.PublicDnsName,
-			IpOwnerId:     n.Association.IpOwnerId,
-		}
 		i.PublicIpAddress = n.Association.PublicIp
 		if a := st.Attributes[str(i.VpcId)]; a != nil && a.DNSHostnames {
 			i.PublicDnsName = n.Association.PublicDnsName
 		}
 	}
 
-	i.NetworkInterfaces = append(i.NetworkInterfaces, &sdk.InstanceNetworkInterface{
+	for _, id := range st.interfaceIDs(id) {
+		i.NetworkInterfaces = append(i.NetworkInterfaces, instanceInterface(st.Interfaces[id]))
+	}
+}
+
+// instanceInterface returns an attached network interface in the form that instances show.
+func instanceInterface(n *sdk.NetworkInterface) *sdk.InstanceNetworkInterface {
+	out := &sdk.InstanceNetworkInterface{
 		NetworkInterfaceId: n.NetworkInterfaceId,
 		SubnetId:           n.SubnetId,
 		VpcId:              n.VpcId,
@@ -221,22 +222,42 @@ func (st *serviceState) refreshInstance(i *sdk.Instance) {
 		Description:        n.Description,
 		InterfaceType:      n.InterfaceType,
 		Groups:             n.Groups,
-		Association:        assoc,
 		Attachment: &sdk.InstanceNetworkInterfaceAttachment{
 			AttachmentId:        n.Attachment.AttachmentId,
 			AttachTime:          n.Attachment.AttachTime,
 			Status:              n.Attachment.Status,
 			DeleteOnTermination: n.Attachment.DeleteOnTermination,
-			DeviceIndex:         new(int64(0)),
-			NetworkCardIndex:    new(int64(0)),
+			DeviceIndex:         n.Attachment.DeviceIndex,
+			NetworkCardIndex:    n.Attachment.NetworkCardIndex,
 		},
-		PrivateIpAddresses: []*sdk.InstancePrivateIpAddress{{
-			Primary:          new(true),
-			PrivateIpAddress: n.PrivateIpAddress,
-			PrivateDnsName:   n.PrivateDnsName,
-			Association:      assoc,
-		}},
-	})
+	}
+	if n.Association != nil {
+		out.Association = &sdk.InstanceNetworkInterfaceAssociation{
+			PublicIp:      n.Association.PublicIp,
+			PublicDnsName: n.Association.PublicDnsName,
+			IpOwnerId:     n.Association.IpOwnerId,
+		}
+	}
+
+	out.PrivateIpAddresses = []*sdk.InstancePrivateIpAddress{{
+		Primary:          new(true),
+		PrivateIpAddress: n.PrivateIpAddress,
+		PrivateDnsName:   n.PrivateDnsName,
+		Association:      out.Association,
+	}}
+	for _, a := range secondaryAddresses(n) {
+		out.PrivateIpAddresses = append(out.PrivateIpAddresses, &sdk.InstancePrivateIpAddress{
+			Primary:          new(false),
+			PrivateIpAddress: a.PrivateIpAddress,
+			PrivateDnsName:   a.PrivateDnsName,
+		})
+	}
+
+	for _, p := range n.Ipv4Prefixes {
+		out.Ipv4Prefixes = append(out.Ipv4Prefixes, &sdk.InstanceIpv4Prefix{Ipv4Prefix: p.Ipv4Prefix})
+	}
+
+	return out
 }
 
 // privateHostname returns the first label of an instance's private DNS name.

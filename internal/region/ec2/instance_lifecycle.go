@@ -365,8 +365,7 @@ func (s instanceHandlers) completeTermination(i *sdk.Instance) {
 		}
 	}
 
-	s.st.removeInterface(s.st.Extra[id].Interface)
-	s.st.Extra[id].Interface = ""
+	s.st.releaseInterfaces(id)
 	s.st.Extra[id].UserData = ""
 	i.PrivateIpAddress = nil
 	i.PrivateDnsName = new("")

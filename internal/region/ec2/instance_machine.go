@@ -49,6 +49,10 @@ func (s instanceHandlers) machineSpec(id string) (netspec.Machine, []bootVolume,
 		MemoryMB: int(t.MemoryMiB),
 	}
 
+	for _, more := range s.st.Extra[id].MoreInterfaces {
+		m.More = append(m.More, netbuilder.BuildInterface(s.st.networkInput(nil), s.st.Interfaces[more]))
+	}
+
 	var disks []bootVolume
 
 	for _, b := range i.BlockDeviceMappings {

@@ -205,52 +205,6 @@ func (m *Metadata) metadataTree(id string) (map[string]string, string) {
 	return out, m.addRoleMetadata(i, meta)
 }
 
-// addNetworkMetadata adds the values about the network interface.
-func (m *Metadata) addNetworkMetadata(i *sdk.Instance, meta func(path, value string)) {
-	if len(i.NetworkInterfaces) == 0 {
-		return
-	}
-
-	n := i.NetworkInterfaces[0]
-	mac := str(n.MacAddress)
-	meta("mac", mac)
-	var groups, names []string
-	for _, g := range i.SecurityGroups {
-		groups = append(groups, str(g.GroupId))
-		names = append(names, str(g.GroupName))
-	}
-
-	meta("security-groups", strings.Join(names, "\n"))
-	var cidrs []string
-	for _, c := range vpcCIDRs(m.service.st.VPCs[str(i.VpcId)]) {
-		cidrs = append(cidrs, c.String())
-	}
-
-	for path, v := range map[string]string{
-		"device-number":          "0",
-		"interface-id":           str(n.NetworkInterfaceId),
-		"local-hostname":         str(n.PrivateDnsName),
-		"local-ipv4s":            str(n.PrivateIpAddress),
-		"mac":                    mac,
-		"owner-id":               m.service.cfg.Account,
-		"public-ipv4s":           str(i.PublicIpAddress),
-		"public-hostname":        str(i.PublicDnsName),
-		"security-group-ids":     strings.Join(groups, "\n"),
-		"security-groups":        strings.Join(names, "\n"),
-		"subnet-id":              str(n.SubnetId),
-		"subnet-ipv4-cidr-block": str(m.service.st.Subnets[str(n.SubnetId)].CidrBlock),
-		"vpc-id":                 str(n.VpcId),
-		"vpc-ipv4-cidr-block":    cidrs[0],
-		"vpc-ipv4-cidr-blocks":   strings.Join(cidrs, "\n"),
-	} {
-		meta("network/interfaces/macs/"+mac+"/"+path, v)
-	}
-
-	if public := str(i.PublicIpAddress); public != "" {
-		meta("network/interfaces/macs/"+mac+"/ipv4-associations/"+public, str(n.PrivateIpAddress))
-	}
-}
-
 // instanceLifeCycle returns the purchasing option of an instance: spot or on-demand.
 func instanceLifeCycle(i *sdk.Instance) string {
 	if l := str(i.InstanceLifecycle); l != "" {

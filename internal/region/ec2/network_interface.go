@@ -4,6 +4,7 @@ package ec2
 
 import (
 	"fmt"
+	"strconv"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
@@ -19,6 +20,10 @@ func (s networkInterfaceHandlers) ops() []wire.Operation {
 		writeOperation(s.Service, "ModifyNetworkInterfaceAttribute", s.modifyNetworkInterfaceAttribute),
 		writeOperation(s.Service, "CreateNetworkInterface", s.createNetworkInterface),
 		writeOperation(s.Service, "DeleteNetworkInterface", s.deleteNetworkInterface),
+		writeOperation(s.Service, "AssignPrivateIpAddresses", s.assignPrivateIPAddresses),
+		writeOperation(s.Service, "UnassignPrivateIpAddresses", s.unassignPrivateIPAddresses),
+		writeOperation(s.Service, "AttachNetworkInterface", s.attachNetworkInterface),
+		writeOperation(s.Service, "DetachNetworkInterface", s.detachNetworkInterface),
 	}
 }
 
@@ -174,12 +179,13 @@ func interfaceFilterValues(n *sdk.NetworkInterface, name string) ([]string, bool
 		"owner-id":                     {str(n.OwnerId)},
 		"private-dns-name":             {str(n.PrivateDnsName)},
 		"private-ip-address":           {str(n.PrivateIpAddress)},
-		"addresses.private-ip-address": {str(n.PrivateIpAddress)},
+		"addresses.private-ip-address": privateAddresses(n),
 		"requester-id":                 {str(n.RequesterId)},
 		"requester-managed":            {boolText(n.RequesterManaged)},
 		"source-dest-check":            {boolText(n.SourceDestCheck)},
 		"group-id":                     groups,
 		"group-name":                   groupNames,
+		"attachment.device-index":      {numberText(at.DeviceIndex)},
 		"attachment.instance-id":       {str(at.InstanceId)},
 		"attachment.status":            {str(at.Status)},
 		"attachment.attachment-id":     {str(at.AttachmentId)},
@@ -209,16 +215,44 @@ func (s networkInterfaceHandlers) describeNetworkInterfaces(
 	)
 
 	for _, n := range got {
-		n.TagSet = s.st.tagList(str(n.NetworkInterfaceId))
-		n.PrivateIpAddresses = []*sdk.NetworkInterfacePrivateIpAddress{{
-			Primary:          new(true),
-			PrivateIpAddress: n.PrivateIpAddress,
-			PrivateDnsName:   n.PrivateDnsName,
-			Association:      n.Association,
-		}}
+		s.st.refreshInterface(n)
 	}
 
 	return &sdk.DescribeNetworkInterfacesOutput{NetworkInterfaces: got, NextToken: next}, err
+}
+
+// refreshInterface computes the derived fields of a network interface: the entry of its primary address, which is the first, and tags.
+func (st *serviceState) refreshInterface(n *sdk.NetworkInterface) {
+	n.TagSet = st.tagList(str(n.NetworkInterfaceId))
+	primary := &sdk.NetworkInterfacePrivateIpAddress{
+		Primary:          new(true),
+		PrivateIpAddress: n.PrivateIpAddress,
+		PrivateDnsName:   n.PrivateDnsName,
+		Association:      n.Association,
+	}
+	n.PrivateIpAddresses = append([]*sdk.NetworkInterfacePrivateIpAddress{primary}, secondaryAddresses(n)...)
+}
+
+// numberText formats an optional number; a missing one is empty.
+func numberText(n *int64) string {
+	if n == nil {
+		return ""
+	}
+
+	return strconv.FormatInt(*n, 10)
+}
+
+// checkOwnInterface refuses to change an interface that AWS manages.
+func checkOwnInterface(n *sdk.NetworkInterface) error {
+	if isTrue(n.RequesterManaged) {
+		return wire.Errorf(
+			"OperationNotPermitted",
+			"You do not have permission to modify '%s'",
+			str(n.NetworkInterfaceId),
+		)
+	}
+
+	return nil
 }
 
 func (s networkInterfaceHandlers) modifyNetworkInterfaceAttribute(
@@ -229,12 +263,14 @@ func (s networkInterfaceHandlers) modifyNetworkInterfaceAttribute(
 		return nil, notFound(str(in.NetworkInterfaceId))
 	}
 
-	if *n.RequesterManaged {
-		return nil, wire.Errorf(
-			"OperationNotPermitted",
-			"You do not have permission to modify '%s'",
-			str(n.NetworkInterfaceId),
-		)
+	if err := checkOwnInterface(n); err != nil {
+		return nil, err
+	}
+
+	if in.Attachment != nil {
+		if err := changeInterfaceAttachment(n, in.Attachment); err != nil {
+			return nil, err
+		}
 	}
 
 	if len(in.Groups) > 0 {
@@ -276,46 +312,4 @@ func (s networkInterfaceHandlers) deleteNetworkInterface(
 	s.st.removeInterface(str(n.NetworkInterfaceId))
 
 	return &sdk.DeleteNetworkInterfaceOutput{}, nil
-}
-
-// createNetworkInterface creates a network interface that is not attached.
-func (s networkInterfaceHandlers) createNetworkInterface(
-	in *sdk.CreateNetworkInterfaceInput,
-) (*sdk.CreateNetworkInterfaceOutput, error) {
-	request := tokenRequest{"CreateNetworkInterface", in.ClientToken, in}
-	answer := func(n *sdk.NetworkInterface) *sdk.CreateNetworkInterfaceOutput {
-		return &sdk.CreateNetworkInterfaceOutput{NetworkInterface: n}
-	}
-
-	if out, err := repeatedAnswer(s.Service, request, s.st.Interfaces, answer); out != nil || err != nil {
-		return out, err
-	}
-
-	sub, err := s.st.findSubnet(in.SubnetId)
-	if err != nil {
-		return nil, err
-	}
-
-	tags, err := parseTagSpecs(in.TagSpecifications, "network-interface")
-	if err != nil {
-		return nil, err
-	}
-
-	n, err := s.newNetworkInterface(interfaceSpec{
-		subnet:      sub,
-		kind:        "interface",
-		description: str(in.Description),
-		groups:      strs(in.Groups),
-		privateIP:   str(in.PrivateIpAddress),
-	})
-	if err != nil {
-		return nil, err
-	}
-
-	n.Attachment = nil
-	n.Status = new(sdk.NetworkInterfaceStatusAvailable)
-	s.st.setTags(str(n.NetworkInterfaceId), tags)
-	n.TagSet = s.st.tagList(str(n.NetworkInterfaceId))
-
-	return firstAnswer(s.Service, request, str(n.NetworkInterfaceId), answer(n))
 }

@@ -125,6 +125,10 @@ func (s routeTableHandlers) routeToInterface(
 			return err
 		}
 
+		if err := s.st.checkSingleInterface(str(i.InstanceId)); err != nil {
+			return err
+		}
+
 		interfaceID = s.st.primaryInterfaceID(str(i.InstanceId))
 		r.InstanceId = i.InstanceId
 		r.InstanceOwnerId = new(s.cfg.Account)

@@ -56,12 +56,14 @@ type instanceExtra struct {
 	Shutdown      string // instance-initiated shutdown behavior: stop or terminate
 	NoTermination bool   // disableApiTermination
 	NoStop        bool   // disableApiStop
-	Interface     string // id of the network interface; empty once terminated
+	Interface     string // id of the primary network interface; empty once terminated
 	Impaired      bool   // the machine died although the instance should run
 	Failures      int    // failed health checks in a row
 	Restarts      bool   // it has run before: if it cannot be started, it is stopped again
 	Role          string // name of the instance's role; empty for none
 	Target        string // target lifecycle state set by Auto Scaling; empty for none
+
+	MoreInterfaces []string // ids of the other network interfaces, in the order in which they were attached
 
 	InterruptedAt time.Time // when a spot instance is interrupted; zero without a notice
 	RebalanceAt   time.Time // when a spot instance got a rebalance recommendation; zero for none

@@ -15,8 +15,18 @@ import (
 func (st *serviceState) usedAddresses(subnet string) map[netip.Addr]bool {
 	used := map[netip.Addr]bool{}
 	for _, n := range st.Interfaces {
-		if str(n.SubnetId) == subnet {
-			used[netip.MustParseAddr(str(n.PrivateIpAddress))] = true
+		if str(n.SubnetId) != subnet {
+			continue
+		}
+
+		for _, ip := range privateAddresses(n) {
+			used[netip.MustParseAddr(ip)] = true
+		}
+
+		for _, prefix := range delegatedPrefixes(n) {
+			for _, a := range addressesOf(netip.MustParsePrefix(prefix)) {
+				used[a] = true
+			}
 		}
 	}
 
@@ -78,4 +88,29 @@ func ipv4Addr(number uint32) netip.Addr {
 	binary.BigEndian.PutUint32(b[:], number)
 
 	return netip.AddrFrom4(b)
+}
+
+// reservedAddresses returns the addresses of a subnet that nobody can have: the first four and the last.
+func reservedAddresses(cidr netip.Prefix) []netip.Addr {
+	base := binary.BigEndian.Uint32(cidr.Addr().AsSlice())
+	last := base + uint32(1)<<(32-cidr.Bits()) - 1
+
+	return []netip.Addr{ipv4Addr(base), ipv4Addr(base + 1), ipv4Addr(base + 2), ipv4Addr(base + 3), ipv4Addr(last)}
+}
+
+// addressesOf returns all addresses of a prefix.
+func addressesOf(p netip.Prefix) []netip.Addr {
+	var out []netip.Addr
+	for a := p.Addr(); p.Contains(a); a = a.Next() {
+		out = append(out, a)
+	}
+
+	return out
+}
+
+// nextPrefix returns the prefix of the same length after p.
+func nextPrefix(p netip.Prefix) netip.Prefix {
+	base := binary.BigEndian.Uint32(p.Addr().AsSlice())
+
+	return netip.PrefixFrom(ipv4Addr(base+uint32(1)<<(32-p.Bits())), p.Bits())
 }

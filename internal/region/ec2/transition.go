@@ -101,6 +101,8 @@ const (
 	transitionVolumeDeleted       = "volume-deleted"
 	transitionVolumeAttached      = "volume-attached"
 	transitionVolumeDetached      = "volume-detached"
+	transitionInterfaceAttached   = "interface-attached"
+	transitionInterfaceDetached   = "interface-detached"
 	transitionInstanceRunning     = "instance-running"
 	transitionInstanceStopped     = "instance-stopped"
 	transitionInstanceTerminated  = "instance-terminated"
@@ -129,6 +131,8 @@ func (s *Service) applyTransition(t transition) {
 		transitionVolumeDetached:
 		volumeHandlers{s}.applyVolumeTransition(t)
 
+	case transitionInterfaceAttached, transitionInterfaceDetached:
+		networkInterfaceHandlers{s}.applyInterfaceTransition(t)
 	case transitionInstanceRunning,
 		transitionInstanceStopped,
 		transitionInstanceTerminated,

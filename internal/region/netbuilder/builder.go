@@ -108,11 +108,10 @@ func newBuilder(in Input) *builder {
 	for _, id := range sortedKeys(in.Interfaces) {
 		n := in.Interfaces[id]
 		addr := netip.MustParseAddr(stringValue(n.PrivateIpAddress))
+		all := append([]netip.Prefix{netip.PrefixFrom(addr, 32)}, secondaryAddresses(n)...)
 		for _, g := range n.Groups {
-			b.addrsByGroup[stringValue(g.GroupId)] = append(
-				b.addrsByGroup[stringValue(g.GroupId)],
-				netip.PrefixFrom(addr, 32),
-			)
+			id := stringValue(g.GroupId)
+			b.addrsByGroup[id] = append(b.addrsByGroup[id], all...)
 		}
 	}
 
@@ -175,7 +174,7 @@ func (b *builder) buildVPC(id string) netspec.VPC {
 
 	for _, n := range sortedKeys(b.in.Interfaces) {
 		i := b.in.Interfaces[n]
-		if stringValue(i.VpcId) != id || i.Attachment == nil {
+		if stringValue(i.VpcId) != id || !isPlugged(i) {
 			continue
 		}
 
@@ -187,7 +186,7 @@ func (b *builder) buildVPC(id string) netspec.VPC {
 		f := b.buildInterface(i)
 		v.Interfaces = append(v.Interfaces, f)
 		v.DNSNames[stringValue(i.PrivateDnsName)] = []netip.Addr{f.Addr}
-		if answersResourceName(instance) {
+		if f.Device == 0 && answersResourceName(instance) {
 			v.DNSNames[stringValue(instance.PrivateDnsName)] = []netip.Addr{f.Addr}
 		}
 	}
@@ -197,6 +196,11 @@ func (b *builder) buildVPC(id string) netspec.VPC {
 	b.addZoneNames(&v)
 
 	return v
+}
+
+// isPlugged reports whether an interface is attached, and stays so.
+func isPlugged(i *ec2.NetworkInterface) bool {
+	return i.Attachment != nil && stringValue(i.Attachment.Status) != ec2.AttachmentStatusDetaching
 }
 
 // answersResourceName reports whether the resolver answers queries for the instance's name that is made of its id. Unlike
@@ -250,17 +254,35 @@ func (b *builder) natReachesInternet(n *ec2.NatGateway) bool {
 	return home != nil && b.defaultRoute(home, 1) == netspec.RouteInternet
 }
 
+// secondaryAddresses returns the addresses of an interface besides the primary one, and its prefixes.
+func secondaryAddresses(n *ec2.NetworkInterface) []netip.Prefix {
+	var out []netip.Prefix
+	for _, a := range n.PrivateIpAddresses {
+		if !aws.BoolValue(a.Primary) {
+			out = append(out, netip.PrefixFrom(netip.MustParseAddr(stringValue(a.PrivateIpAddress)), 32))
+		}
+	}
+
+	for _, p := range n.Ipv4Prefixes {
+		out = append(out, netip.MustParsePrefix(stringValue(p.Ipv4Prefix)))
+	}
+
+	return out
+}
+
 func (b *builder) buildInterface(n *ec2.NetworkInterface) netspec.Interface {
 	f := netspec.Interface{
 		ID:              stringValue(n.NetworkInterfaceId),
 		Subnet:          stringValue(n.SubnetId),
 		Addr:            netip.MustParseAddr(stringValue(n.PrivateIpAddress)),
+		Secondary:       secondaryAddresses(n),
 		MAC:             stringValue(n.MacAddress),
 		SourceDestCheck: aws.BoolValue(n.SourceDestCheck),
 		MetadataHops:    1,
 	}
 	if n.Attachment != nil {
 		f.InstanceID = stringValue(n.Attachment.InstanceId)
+		f.Device = int(aws.Int64Value(n.Attachment.DeviceIndex))
 	}
 
 	if n.Association != nil {

@@ -107,7 +107,7 @@ type Rule struct {
 	Balancers []netip.Addr
 }
 
-// Interface is the primary network interface of a machine.
+// Interface is a network interface of a machine.
 type Interface struct {
 	// ID of the interface, eni-….
 	ID string
@@ -115,8 +115,12 @@ type Interface struct {
 	InstanceID string
 	// Subnet is the id of the subnet.
 	Subnet string
-	// Addr is the private address.
+	// Device is the index of the interface in its machine, whose eth0 is the primary one.
+	Device int
+	// Addr is the primary private address.
 	Addr netip.Addr
+	// Secondary are the addresses and prefixes besides Addr.
+	Secondary []netip.Prefix
 	// MAC address.
 	MAC string
 	// Public address; the zero Addr if there is none.
@@ -233,6 +237,8 @@ type Machine struct {
 	VPC string
 	// Iface is the primary network interface.
 	Iface Interface
+	// More are its other network interfaces.
+	More []Interface
 	// Gateway is the address of the subnet's router (base + 1).
 	Gateway netip.Addr
 	// Subnet is the address range of the subnet.

@@ -45,6 +45,10 @@ func (n *Network) EnsureNamespace(ctx context.Context, m netspec.Machine) (strin
 		return "", fmt.Errorf("connect %s to %s: %w", m.ID, m.VPC, err)
 	}
 
+	if err := n.connectInterfaces(r, append([]netspec.Interface{m.Iface}, m.More...)); err != nil {
+		return "", err
+	}
+
 	return path, nil
 }
 
@@ -105,15 +109,9 @@ func (r *router) attachMachine(
 
 	defer inside.Close()
 	name := linkName(m.Iface.Addr)
-	outer, wired, err := r.findVeth(inside, name, mac)
+	outer, err := r.ensureVeth(ns, inside, vethEnds{name, primaryDevice, mac})
 	if err != nil {
 		return err
-	}
-
-	if !wired {
-		if outer, err = r.createVeth(ns, inside, name, mac); err != nil {
-			return err
-		}
 	}
 
 	if err := configureMachineLink(inside, m); err != nil {
@@ -124,7 +122,26 @@ func (r *router) attachMachine(
 		return err
 	}
 
-	return waitForCarrier(ctx, map[string]*netlink.Handle{name: r.nl, "eth0": inside})
+	return waitForCarrier(ctx, map[string]*netlink.Handle{name: r.nl, primaryDevice: inside})
+}
+
+// primaryDevice is the link of a machine's primary network interface.
+const primaryDevice = "eth0"
+
+// vethEnds are the names of the two ends of a veth pair, the router's and the machine's, and the MAC address of the latter.
+type vethEnds struct {
+	outer, device string
+	mac           net.HardwareAddr
+}
+
+// ensureVeth returns the router's end of a veth pair, which it creates if it does not exist.
+func (r *router) ensureVeth(ns netns.NsHandle, inside *netlink.Handle, e vethEnds) (netlink.Link, error) {
+	outer, wired, err := r.findVeth(inside, e)
+	if err != nil || wired {
+		return outer, err
+	}
+
+	return r.createVeth(ns, inside, e)
 }
 
 // waitForCarrier waits until the kernel reports that both ends are up, usually 1 ms. Packets sent
@@ -152,48 +169,38 @@ func waitForCarrier(ctx context.Context, ends map[string]*netlink.Handle) error 
 	return nil
 }
 
-// findVeth returns the router's link, and whether it and the machine's eth0 are the ends of one
-// veth pair.
-func (r *router) findVeth(
-	inside *netlink.Handle,
-	name string,
-	mac net.HardwareAddr,
-) (netlink.Link, bool, error) {
-	outer, err := r.nl.LinkByName(name)
+// findVeth returns the router's link, and whether it and the machine's link are the ends of one veth pair.
+func (r *router) findVeth(inside *netlink.Handle, e vethEnds) (netlink.Link, bool, error) {
+	outer, err := r.nl.LinkByName(e.outer)
 	if isLinkNotFound(err) {
 		return nil, false, nil
 	}
 
 	if err != nil {
-		return nil, false, fmt.Errorf("find link %s: %w", name, err)
+		return nil, false, fmt.Errorf("find link %s: %w", e.outer, err)
 	}
 
-	eth0, err := inside.LinkByName("eth0")
+	inner, err := inside.LinkByName(e.device)
 	if isLinkNotFound(err) {
 		return outer, false, nil
 	}
 
 	if err != nil {
-		return nil, false, fmt.Errorf("find eth0: %w", err)
+		return nil, false, fmt.Errorf("find %s: %w", e.device, err)
 	}
 
-	a := eth0.Attrs()
+	a := inner.Attrs()
 	same := a.ParentIndex == outer.Attrs().Index && outer.Attrs().ParentIndex == a.Index
 
-	return outer, same && a.HardwareAddr.String() == mac.String(), nil
+	return outer, same && a.HardwareAddr.String() == e.mac.String(), nil
 }
 
 func isLinkNotFound(err error) bool { return errors.As(err, &netlink.LinkNotFoundError{}) }
 
 // createVeth creates the veth pair. It first removes older links with the same name or in the same
 // machine.
-func (r *router) createVeth(
-	ns netns.NsHandle,
-	inside *netlink.Handle,
-	name string,
-	mac net.HardwareAddr,
-) (netlink.Link, error) {
-	for link, nl := range map[string]*netlink.Handle{name: r.nl, "eth0": inside} {
+func (r *router) createVeth(ns netns.NsHandle, inside *netlink.Handle, e vethEnds) (netlink.Link, error) {
+	for link, nl := range map[string]*netlink.Handle{e.outer: r.nl, e.device: inside} {
 		old, err := nl.LinkByName(link)
 		if isLinkNotFound(err) {
 			continue
@@ -209,17 +216,17 @@ func (r *router) createVeth(
 	}
 
 	err := r.nl.LinkAdd(&netlink.Veth{
-		LinkAttrs:        netlink.LinkAttrs{Name: name, MTU: jumboMTU, HardwareAddr: routerMAC()},
-		PeerName:         "eth0",
-		PeerHardwareAddr: mac,
+		LinkAttrs:        netlink.LinkAttrs{Name: e.outer, MTU: jumboMTU, HardwareAddr: routerMAC()},
+		PeerName:         e.device,
+		PeerHardwareAddr: e.mac,
 		PeerNamespace:    netlink.NsFd(ns),
 		PeerMTU:          jumboMTU,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("create link %s: %w", name, err)
+		return nil, fmt.Errorf("create link %s: %w", e.outer, err)
 	}
 
-	return r.nl.LinkByName(name)
+	return r.nl.LinkByName(e.outer)
 }
 
 // routerMAC is the same on every link, because a machine's neighbour entry for its gateway outlives

@@ -136,6 +136,10 @@ func (n *Network) syncVPC(ctx context.Context, vpc netspec.VPC) error {
 		return err
 	}
 
+	if err := n.syncInterfaces(r, vpc); err != nil {
+		return err
+	}
+
 	return errors.Join(r.syncServices(ctx, n.opts, vpc), r.syncBalancers(ctx, n.opts, vpc))
 }
 

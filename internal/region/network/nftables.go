@@ -88,7 +88,9 @@ func (s *ruleset) writeSets(vpc netspec.VPC, ifaces []netspec.Interface) {
 		name := strconv.Quote(linkName(i.Addr))
 		if i.SourceDestCheck {
 			checked = append(checked, name)
-			own = append(own, name+" . "+i.Addr.String())
+			for _, addr := range addressesOf(i) {
+				own = append(own, name+" . "+addr.String())
+			}
 		}
 
 		if s.reachesOutside(i) || len(endpointsOf(vpc, i)) > 0 {
@@ -99,6 +101,18 @@ func (s *ruleset) writeSets(vpc netspec.VPC, ifaces []netspec.Interface) {
 	s.writeSet("own", "ifname . ipv4_addr", own)
 	s.writeSet("checked", "ifname", checked)
 	s.writeSet("outward", "ifname", outward)
+}
+
+// addressesOf returns all addresses of an interface.
+func addressesOf(i netspec.Interface) []netip.Addr {
+	out := []netip.Addr{i.Addr}
+	for _, p := range i.Secondary {
+		for a := p.Addr(); p.Contains(a); a = a.Next() {
+			out = append(out, a)
+		}
+	}
+
+	return out
 }
 
 // reachesOutside reports whether the interface can reach addresses outside the VPC.

@@ -40,7 +40,10 @@ func validateVPC(vpc netspec.VPC) error {
 	}
 
 	for _, i := range vpc.Interfaces {
-		use(i.ID, i.Addr)
+		for _, addr := range addressesOf(i) {
+			use(i.ID, addr)
+		}
+
 		errs = append(errs, validateRules(i.ID, i.Ingress, i.Egress))
 	}
 

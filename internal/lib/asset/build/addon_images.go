@@ -53,6 +53,13 @@ func addonRecipes() []moduleRecipe {
 			Programs: map[string]string{"controller": karpenter},
 			LDFlags:  "-X sigs.k8s.io/karpenter/pkg/operator.Version={version}",
 		},
+		// No image has it yet: docs/design/0030-vpc-cni.md.
+		{
+			Name:     "amazon-vpc-cni",
+			Pins:     "github.com/aws/amazon-vpc-cni-k8s",
+			Packages: []string{"tool"},
+			LDFlags:  "-X github.com/aws/amazon-vpc-cni-k8s/pkg/version.Version=v{version}",
+		},
 		{
 			Name:     "traefik",
 			Pins:     "github.com/traefik/traefik/v3",
