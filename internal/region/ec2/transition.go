@@ -35,7 +35,7 @@ func provisioningKind(transition string) string {
 		return "nat-gateway"
 	case transitionNATDeleted:
 		return "nat-gateway-deletion"
-	case transitionVolumeAvailable:
+	case transitionVolumeAvailable, transitionVolumeOptimizing, transitionVolumeModified, transitionSnapshotCompleted:
 		return "volume"
 	case transitionVolumeDeleted:
 		return "volume-deletion"
@@ -101,6 +101,9 @@ const (
 	transitionVolumeDeleted       = "volume-deleted"
 	transitionVolumeAttached      = "volume-attached"
 	transitionVolumeDetached      = "volume-detached"
+	transitionVolumeOptimizing    = "volume-optimizing"
+	transitionVolumeModified      = "volume-modified"
+	transitionSnapshotCompleted   = "snapshot-completed"
 	transitionInstanceRunning     = "instance-running"
 	transitionInstanceStopped     = "instance-stopped"
 	transitionInstanceTerminated  = "instance-terminated"
@@ -129,6 +132,10 @@ func (s *Service) applyTransition(t transition) {
 		transitionVolumeDetached:
 		volumeHandlers{s}.applyVolumeTransition(t)
 
+	case transitionVolumeOptimizing, transitionVolumeModified:
+		volumeHandlers{s}.applyModificationTransition(t)
+	case transitionSnapshotCompleted:
+		snapshotHandlers{s}.applySnapshotTransition(t)
 	case transitionInstanceRunning,
 		transitionInstanceStopped,
 		transitionInstanceTerminated,
