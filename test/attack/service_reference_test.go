@@ -199,6 +199,8 @@ func TestPoliciesFollowTheServiceReference(t *testing.T) {
 		documents[controllerName+" "+file] = "[" + strings.ReplaceAll(string(text), "CLUSTER", "demo") + "]"
 	}
 
+	documents["EBS CSI driver"] = "[" + ebsPolicy(t) + "]"
+	documents["Cluster Autoscaler"] = "[" + groupScalerPolicy(t) + "]"
 	l.addRoleDocuments(documents)
 
 	statements := 0
