@@ -121,6 +121,21 @@ func channelRights() []string {
 		"snapshot-controller is slipway:snapshot-controller",
 		"snapshot-controller is snapshot-controller",
 
+		// Finalizers of Ingresses and the names of load balancers in those of class alb: TestTokenOfIngressControllerIsLimited.
+		"slipway:aws-load-balancer-controller: get,list,watch namespaces,nodes,pods,services ",
+		"slipway:aws-load-balancer-controller: get,list,watch endpointslices ",
+		"slipway:aws-load-balancer-controller: create,patch events ",
+		"slipway:aws-load-balancer-controller: get,list,watch ingressclasses ",
+		"slipway:aws-load-balancer-controller: get,list,watch,update,patch ingresses ",
+		"slipway:aws-load-balancer-controller: update,patch ingresses/status ",
+		"slipway:aws-load-balancer-controller: get,list,watch ingressclassparams ",
+		"slipway:aws-load-balancer-controller: get,list,watch,create,update,patch,delete targetgroupbindings ",
+		"slipway:aws-load-balancer-controller: update,patch targetgroupbindings/status ",
+		"aws-load-balancer-controller: create leases ",
+		"aws-load-balancer-controller: get,update,patch leases aws-load-balancer-controller-leader",
+		"aws-load-balancer-controller is slipway:aws-load-balancer-controller",
+		"aws-load-balancer-controller is aws-load-balancer-controller",
+
 		// Its own taints of workers: TestTokenOfGroupScalerIsLimited. It evicts pods, as disruption budgets allow, and reads no Secret. Its
 		// role in AWS: TestGroupScalerIsLimited.
 		"slipway:cluster-autoscaler: get,list,watch namespaces,pods,services,replicationcontrollers,persistentvolumeclaims,persistentvolumes ",

@@ -189,8 +189,8 @@ func (l addonLab) checkEBSOthers(api kubernetes.Interface) {
 	contents := l.dynamic.Resource(schema.GroupVersionResource{Group: "snapshot.storage.k8s.io", Version: "v1", Resource: "volumesnapshotcontents"})
 	config := *l.realAPI.config
 	config.BearerToken = l.accountToken("kube-system", ebsAccount)
-	config.TLSClientConfig.CertData, config.TLSClientConfig.KeyData = nil, nil
-	config.TLSClientConfig.CertFile, config.TLSClientConfig.KeyFile = "", ""
+	config.CertData, config.KeyData = nil, nil
+	config.CertFile, config.KeyFile = "", ""
 	mine, err := dynamic.NewForConfig(&config)
 	l.check(err)
 	change := []byte(`{"metadata":{"annotations":{"a":"b"}}}`)
