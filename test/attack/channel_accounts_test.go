@@ -83,6 +83,75 @@ func channelRights() []string {
 		"local-path-provisioner: get,list,watch storageclasses ",
 		"local-path-provisioner is local-path-provisioner",
 
+		// Volumes of EBS and claims, within admission policies: TestTokenOfEBSDriverIsLimited. Its role in AWS: TestEBSDriverIsLimited.
+		"slipway:ebs-csi-controller: get,list,watch,create,patch,delete persistentvolumes ",
+		"slipway:ebs-csi-controller: get,list,watch,update persistentvolumeclaims ",
+		"slipway:ebs-csi-controller: patch persistentvolumeclaims/status ",
+		"slipway:ebs-csi-controller: get,list,watch nodes ",
+		"slipway:ebs-csi-controller: create,update,patch events ",
+		"slipway:ebs-csi-controller: get,list,watch storageclasses,csinodes,volumeattributesclasses ",
+		"slipway:ebs-csi-controller: get,list,watch,patch volumeattachments ",
+		"slipway:ebs-csi-controller: patch volumeattachments/status ",
+		"slipway:ebs-csi-controller: get,list,watch volumesnapshotclasses ",
+		"slipway:ebs-csi-controller: get,list,watch,update volumesnapshots ",
+		"slipway:ebs-csi-controller: get,list,watch,update,patch volumesnapshotcontents ",
+		"slipway:ebs-csi-controller: update,patch volumesnapshotcontents/status ",
+		"ebs-csi-controller: create leases ",
+		"ebs-csi-controller: get,update leases ebs-csi-aws-com,external-attacher-leader-ebs-csi-aws-com,external-resizer-ebs-csi-aws-com," +
+			"external-snapshotter-leader-ebs-csi-aws-com",
+		"ebs-csi-controller is slipway:ebs-csi-controller",
+		"ebs-csi-controller is ebs-csi-controller",
+
+		// Reads only.
+		"slipway:ebs-csi-node: get nodes ",
+		"slipway:ebs-csi-node: get,list,watch volumeattachments ",
+		"ebs-csi-node is slipway:ebs-csi-node",
+
+		// Snapshots of all namespaces, which have no content of their own; of claims only what is not their specification.
+		"slipway:snapshot-controller: get,list,watch persistentvolumes ",
+		"slipway:snapshot-controller: get,list,watch,update persistentvolumeclaims ",
+		"slipway:snapshot-controller: create,update,patch events ",
+		"slipway:snapshot-controller: get,list,watch volumesnapshotclasses ",
+		"slipway:snapshot-controller: get,list,watch,create,update,patch,delete volumesnapshotcontents ",
+		"slipway:snapshot-controller: patch volumesnapshotcontents/status ",
+		"slipway:snapshot-controller: get,list,watch,update,patch,delete volumesnapshots ",
+		"slipway:snapshot-controller: update,patch volumesnapshots/status ",
+		"snapshot-controller: create leases ",
+		"snapshot-controller: get,update leases snapshot-controller-leader",
+		"snapshot-controller is slipway:snapshot-controller",
+		"snapshot-controller is snapshot-controller",
+
+		// Finalizers of Ingresses and the names of load balancers in those of class alb: TestTokenOfIngressControllerIsLimited.
+		"slipway:aws-load-balancer-controller: get,list,watch namespaces,nodes,pods,services ",
+		"slipway:aws-load-balancer-controller: get,list,watch endpointslices ",
+		"slipway:aws-load-balancer-controller: create,patch events ",
+		"slipway:aws-load-balancer-controller: get,list,watch ingressclasses ",
+		"slipway:aws-load-balancer-controller: get,list,watch,update,patch ingresses ",
+		"slipway:aws-load-balancer-controller: update,patch ingresses/status ",
+		"slipway:aws-load-balancer-controller: get,list,watch ingressclassparams ",
+		"slipway:aws-load-balancer-controller: get,list,watch,create,update,patch,delete targetgroupbindings ",
+		"slipway:aws-load-balancer-controller: update,patch targetgroupbindings/status ",
+		"aws-load-balancer-controller: create leases ",
+		"aws-load-balancer-controller: get,update,patch leases aws-load-balancer-controller-leader",
+		"aws-load-balancer-controller is slipway:aws-load-balancer-controller",
+		"aws-load-balancer-controller is aws-load-balancer-controller",
+
+		// Its own taints of workers: TestTokenOfGroupScalerIsLimited. It evicts pods, as disruption budgets allow, and reads no Secret. Its
+		// role in AWS: TestGroupScalerIsLimited.
+		"slipway:cluster-autoscaler: get,list,watch namespaces,pods,services,replicationcontrollers,persistentvolumeclaims,persistentvolumes ",
+		"slipway:cluster-autoscaler: get,list,watch,update nodes ",
+		"slipway:cluster-autoscaler: create pods/eviction ",
+		"slipway:cluster-autoscaler: create,patch events ",
+		"slipway:cluster-autoscaler: get,list,watch daemonsets,replicasets,statefulsets ",
+		"slipway:cluster-autoscaler: get,list,watch jobs ",
+		"slipway:cluster-autoscaler: list,watch poddisruptionbudgets ",
+		"slipway:cluster-autoscaler: get,list,watch deviceclasses,resourceslices,resourceclaims ",
+		"slipway:cluster-autoscaler: get,list,watch storageclasses,csinodes,csidrivers,csistoragecapacities,volumeattachments ",
+		"cluster-autoscaler: create leases ",
+		"cluster-autoscaler: get,update leases cluster-autoscaler",
+		"cluster-autoscaler is slipway:cluster-autoscaler",
+		"cluster-autoscaler is cluster-autoscaler",
+
 		// What kubelets measure, and who a token is of; the second writes reviews, which change nothing.
 		"system:aggregated-metrics-reader: get,list,watch pods,nodes ",
 		"system:metrics-server: get nodes/metrics ",

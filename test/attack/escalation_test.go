@@ -217,10 +217,19 @@ func TestNoEscalation(t *testing.T) {
 		l.parseText(anything),
 		append(l.boundary(), l.parseText(string(addition))...),
 	}
+	// The same for application load balancers of Ingresses.
+	who["bounded, with load balancers of Ingresses"] = [2][]authz.Policy{
+		l.parseText(anything),
+		append(l.boundary(), l.parseText(ingressControllerDocument(t, "boundary", "vpc-0123456789abcdef0"))...),
+	}
+	who["bounded, with volumes of claims"] = [2][]authz.Policy{l.parseText(anything), append(l.boundary(), l.parseText(ebsPolicy(t))...)}
 	who[controllerName] = [2][]authz.Policy{l.parseText(strings.ReplaceAll(string(controller), "CLUSTER", "demo")), nil}
 	who[externalDNS] = [2][]authz.Policy{l.parseText(externalDNSPolicy(l, "Z1")), nil}
 	who[certManager] = [2][]authz.Policy{l.parseText(certManagerPolicy(l, "Z1")), nil}
 	who[vpcCNIAccount] = [2][]authz.Policy{l.parseText(vpcCNIPolicy(l)), nil}
+	who["EBS CSI driver"] = [2][]authz.Policy{l.parseText(ebsPolicy(t)), nil}
+	who[ingressController] = [2][]authz.Policy{l.parseText(ingressControllerPolicy(t, "vpc-0123456789abcdef0")), nil}
+	who[groupScaler] = [2][]authz.Policy{l.parseText(groupScalerPolicy(t)), nil}
 	who[karpenterName] = [2][]authz.Policy{l.parseText(karpenterPolicy(l, "ami-0123456789abcdef0")), nil}
 
 	roles := 0

@@ -199,6 +199,9 @@ func TestPoliciesFollowTheServiceReference(t *testing.T) {
 		documents[controllerName+" "+file] = "[" + strings.ReplaceAll(string(text), "CLUSTER", "demo") + "]"
 	}
 
+	documents["EBS CSI driver"] = "[" + ebsPolicy(t) + "]"
+	documents["Cluster Autoscaler"] = "[" + groupScalerPolicy(t) + "]"
+	documents["controller of Ingresses"] = "[" + withoutStatement(t, ingressControllerPolicy(t, "vpc-0123456789abcdef0"), "ReadCertificates") + "]"
 	l.addRoleDocuments(documents)
 
 	statements := 0
@@ -218,6 +221,21 @@ func TestPoliciesFollowTheServiceReference(t *testing.T) {
 	}
 
 	t.Logf("COUNT policies compared with the service reference: %d with %d statements", len(documents), statements)
+}
+
+// withoutStatement returns a policy without one of its statements, such as one about a service that the reference lacks.
+func withoutStatement(t *testing.T, policy, sid string) string {
+	t.Helper()
+	var document struct {
+		Version   string
+		Statement []map[string]any
+	}
+	check(t, json.Unmarshal([]byte(policy), &document))
+	document.Statement = slices.DeleteFunc(document.Statement, func(s map[string]any) bool { return s["Sid"] == sid })
+	text, err := json.Marshal(document)
+	check(t, err)
+
+	return string(text)
 }
 
 // addRoleDocuments adds the boundary and the inline policies of all roles of the cluster.

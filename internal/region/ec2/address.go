@@ -175,7 +175,7 @@ func (st *serviceState) findInterfaceToAssociate(
 			)
 		}
 
-		if err := st.checkSingleInterface(str(i.InstanceId)); err != nil {
+		if err := checkSingleInterface(st, str(i.InstanceId)); err != nil {
 			return nil, err
 		}
 

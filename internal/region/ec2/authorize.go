@@ -214,13 +214,13 @@ func (st *serviceState) requestResources(op string, tree map[string]any) []strin
 		named,
 		st.associationResources(tree),
 		st.peeringAccepterVPC(op, tree),
-		st.interfaceAttachmentResources(tree),
+		interfaceAttachmentResources(st, tree),
 	)
 }
 
 // interfaceAttachmentResources returns the network interface and the instance of the attachment that a request names, without what the
 // request names itself. An attachment has no ARN of its own.
-func (st *serviceState) interfaceAttachmentResources(tree map[string]any) []string {
+func interfaceAttachmentResources(st *serviceState, tree map[string]any) []string {
 	name, _ := tree["AttachmentId"].(string)
 	if changes, ok := tree["Attachment"].(map[string]any); ok {
 		name, _ = changes["AttachmentId"].(string)

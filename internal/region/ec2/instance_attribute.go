@@ -96,7 +96,7 @@ func (s instanceHandlers) modifyInstanceAttribute(
 	}
 
 	if len(in.Groups) > 0 || in.SourceDestCheck != nil {
-		if err := s.st.checkSingleInterface(id); err != nil {
+		if err := checkSingleInterface(s.st, id); err != nil {
 			return nil, err
 		}
 	}

@@ -144,7 +144,7 @@ func (s networkInterfaceHandlers) tryAssignAddresses(
 	}
 
 	for _, want := range blocks {
-		prefix, err := s.st.pickPrefix(subnet, want)
+		prefix, err := pickPrefix(s.st, subnet, want)
 		if err != nil {
 			return out, err
 		}
@@ -271,7 +271,7 @@ func delegatedPrefixes(n *sdk.NetworkInterface) []string {
 }
 
 // pickPrefix returns a free prefix of a subnet: the wanted one or, if want is empty, the first one.
-func (st *serviceState) pickPrefix(n *sdk.Subnet, want string) (netip.Prefix, error) {
+func pickPrefix(st *serviceState, n *sdk.Subnet, want string) (netip.Prefix, error) {
 	cidr := netip.MustParsePrefix(str(n.CidrBlock))
 	used := st.usedAddresses(str(n.SubnetId))
 	for _, a := range reservedAddresses(cidr) {

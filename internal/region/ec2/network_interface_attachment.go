@@ -23,7 +23,7 @@ func (st *serviceState) interfaceIDs(instance string) []string {
 }
 
 // checkSingleInterface refuses a request that names an instance in the place of an interface if it has several.
-func (st *serviceState) checkSingleInterface(instance string) error {
+func checkSingleInterface(st *serviceState, instance string) error {
 	if len(st.interfaceIDs(instance)) < 2 {
 		return nil
 	}
@@ -230,12 +230,12 @@ func (s networkInterfaceHandlers) applyInterfaceTransition(t transition) {
 	case t.Kind == transitionInterfaceAttached && status == sdk.AttachmentStatusAttaching:
 		n.Attachment.Status = new(sdk.AttachmentStatusAttached)
 	case t.Kind == transitionInterfaceDetached && status == sdk.AttachmentStatusDetaching:
-		s.st.freeInterface(n)
+		freeInterface(s.st, n)
 	}
 }
 
 // freeInterface detaches an interface from its instance at once.
-func (st *serviceState) freeInterface(n *sdk.NetworkInterface) {
+func freeInterface(st *serviceState, n *sdk.NetworkInterface) {
 	if x := st.Extra[str(n.Attachment.InstanceId)]; x != nil {
 		x.MoreInterfaces = slices.DeleteFunc(
 			x.MoreInterfaces,
@@ -252,7 +252,7 @@ func (st *serviceState) releaseInterfaces(instance string) {
 	for _, id := range st.interfaceIDs(instance) {
 		n := st.Interfaces[id]
 		if n != nil && !isTrue(n.Attachment.DeleteOnTermination) {
-			st.freeInterface(n)
+			freeInterface(st, n)
 			continue
 		}
 

@@ -125,7 +125,7 @@ func (s routeTableHandlers) routeToInterface(
 			return err
 		}
 
-		if err := s.st.checkSingleInterface(str(i.InstanceId)); err != nil {
+		if err := checkSingleInterface(s.st, str(i.InstanceId)); err != nil {
 			return err
 		}
 

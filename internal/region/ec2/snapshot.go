@@ -41,9 +41,9 @@ func (s snapshotHandlers) createSnapshot(in *sdk.CreateSnapshotInput) (*sdk.Snap
 		KmsKeyId:    v.KmsKeyId,
 		Description: new(str(in.Description)),
 		OwnerId:     new(s.cfg.Account),
-		Progress:    new("100%"),
+		Progress:    new(""),
 		StartTime:   new(s.cfg.Now().UTC()),
-		State:       new(sdk.SnapshotStateCompleted),
+		State:       new(sdk.SnapshotStatePending),
 		StorageTier: new(sdk.StorageTierStandard),
 	}
 
@@ -51,8 +51,18 @@ func (s snapshotHandlers) createSnapshot(in *sdk.CreateSnapshotInput) (*sdk.Snap
 	s.st.Snapshots[id] = n
 	s.st.setTags(id, tags)
 	n.Tags = s.st.tagList(id)
+	s.scheduleTransition(transitionSnapshotCompleted, id)
+	answer := *n
 
-	return n, nil
+	return &answer, nil
+}
+
+// applySnapshotTransition completes a snapshot, unless it was deleted meanwhile.
+func (s snapshotHandlers) applySnapshotTransition(t transition) {
+	if n := s.st.Snapshots[t.ID]; n != nil {
+		n.State = new(sdk.SnapshotStateCompleted)
+		n.Progress = new("100%")
+	}
 }
 
 func (s snapshotHandlers) deleteSnapshot(in *sdk.DeleteSnapshotInput) (*sdk.DeleteSnapshotOutput, error) {

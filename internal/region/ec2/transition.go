@@ -35,7 +35,7 @@ func provisioningKind(transition string) string {
 		return "nat-gateway"
 	case transitionNATDeleted:
 		return "nat-gateway-deletion"
-	case transitionVolumeAvailable:
+	case transitionVolumeAvailable, transitionVolumeOptimizing, transitionVolumeModified, transitionSnapshotCompleted:
 		return "volume"
 	case transitionVolumeDeleted:
 		return "volume-deletion"
@@ -103,6 +103,9 @@ const (
 	transitionVolumeDetached      = "volume-detached"
 	transitionInterfaceAttached   = "interface-attached"
 	transitionInterfaceDetached   = "interface-detached"
+	transitionVolumeOptimizing    = "volume-optimizing"
+	transitionVolumeModified      = "volume-modified"
+	transitionSnapshotCompleted   = "snapshot-completed"
 	transitionInstanceRunning     = "instance-running"
 	transitionInstanceStopped     = "instance-stopped"
 	transitionInstanceTerminated  = "instance-terminated"
@@ -133,6 +136,10 @@ func (s *Service) applyTransition(t transition) {
 
 	case transitionInterfaceAttached, transitionInterfaceDetached:
 		networkInterfaceHandlers{s}.applyInterfaceTransition(t)
+	case transitionVolumeOptimizing, transitionVolumeModified:
+		volumeHandlers{s}.applyModificationTransition(t)
+	case transitionSnapshotCompleted:
+		snapshotHandlers{s}.applySnapshotTransition(t)
 	case transitionInstanceRunning,
 		transitionInstanceStopped,
 		transitionInstanceTerminated,

@@ -89,6 +89,23 @@ func (st *serviceState) refuseSnapshot(id string) error {
 	return wire.Errorf("UnsupportedOperation", "This region does not create volumes from snapshots")
 }
 
+// checkVolumeRequest refuses a request without what each volume needs, and volumes for several machines at once, which the region
+// does not have.
+func (s volumeHandlers) checkVolumeRequest(in *sdk.CreateVolumeInput) error {
+	switch {
+	case in.Size == nil && in.SnapshotId == nil:
+		return missingParameter("size/snapshot")
+	case str(in.AvailabilityZone) == "":
+		return missingParameter("AvailabilityZone")
+	case !slices.Contains(s.cfg.zoneNames(), *in.AvailabilityZone):
+		return wire.Errorf("InvalidZone.NotFound", "The zone '%s' does not exist.", *in.AvailabilityZone)
+	case isTrue(in.MultiAttachEnabled):
+		return notImplemented("MultiAttachEnabled")
+	}
+
+	return nil
+}
+
 func (s volumeHandlers) createVolume(in *sdk.CreateVolumeInput) (*sdk.Volume, error) {
 	if ids, err := s.idempotentResult("CreateVolume", in.ClientToken, in); err != nil {
 		return nil, err
@@ -96,16 +113,8 @@ func (s volumeHandlers) createVolume(in *sdk.CreateVolumeInput) (*sdk.Volume, er
 		return s.findCreatedVolume(ids[0], in), nil
 	}
 
-	if in.Size == nil && in.SnapshotId == nil {
-		return nil, missingParameter("size/snapshot")
-	}
-
-	if str(in.AvailabilityZone) == "" {
-		return nil, missingParameter("AvailabilityZone")
-	}
-
-	if !slices.Contains(s.cfg.zoneNames(), *in.AvailabilityZone) {
-		return nil, wire.Errorf("InvalidZone.NotFound", "The zone '%s' does not exist.", *in.AvailabilityZone)
+	if err := s.checkVolumeRequest(in); err != nil {
+		return nil, err
 	}
 
 	tags, err := parseTagSpecs(in.TagSpecifications, "volume")
@@ -237,87 +246,4 @@ func (s volumeHandlers) describeVolumes(in *sdk.DescribeVolumesInput) (*sdk.Desc
 	}
 
 	return &sdk.DescribeVolumesOutput{Volumes: got, NextToken: next}, err
-}
-
-// modifyVolume changes the type and the performance of a volume and lets it grow. The block device of an
-// attached volume keeps its size until it is attached again.
-func (s volumeHandlers) modifyVolume(in *sdk.ModifyVolumeInput) (*sdk.ModifyVolumeOutput, error) {
-	v, err := s.st.findVolume(in.VolumeId)
-	if err != nil {
-		return nil, err
-	}
-
-	after := *v
-	if in.VolumeType != nil {
-		after.VolumeType = in.VolumeType
-	}
-
-	if in.Size != nil {
-		if *in.Size < *v.Size {
-			return nil, wire.Errorf("InvalidParameterValue", "New size cannot be smaller than existing size")
-		}
-
-		after.Size = in.Size
-	}
-
-	l, err := checkVolumeSize(&after)
-	if err != nil {
-		return nil, err
-	}
-
-	iops := in.Iops
-	throughput := in.Throughput
-	if keeps := in.VolumeType == nil; keeps {
-		iops, throughput = l.keepPerformance(v, iops, throughput)
-	}
-
-	if err := l.checkPerformance(&after, iops, throughput); err != nil {
-		return nil, err
-	}
-
-	l.setPerformance(&after, iops, throughput)
-	m := volumeModification(v, &after)
-	*v = after
-
-	return &sdk.ModifyVolumeOutput{VolumeModification: m}, nil
-}
-
-func volumeModification(v, after *sdk.Volume) *sdk.VolumeModification {
-	return &sdk.VolumeModification{
-		VolumeId:           v.VolumeId,
-		ModificationState:  new(sdk.VolumeModificationStateCompleted),
-		Progress:           new(int64(100)),
-		OriginalSize:       v.Size,
-		OriginalVolumeType: v.VolumeType,
-		OriginalIops:       v.Iops,
-		OriginalThroughput: v.Throughput,
-		TargetSize:         after.Size,
-		TargetVolumeType:   after.VolumeType,
-		TargetIops:         after.Iops,
-		TargetThroughput:   after.Throughput,
-		StartTime:          v.CreateTime,
-		EndTime:            v.CreateTime,
-	}
-}
-
-// describeVolumesModifications shows every requested volume as modified: changes complete at once.
-func (s volumeHandlers) describeVolumesModifications(
-	in *sdk.DescribeVolumesModificationsInput,
-) (*sdk.DescribeVolumesModificationsOutput, error) {
-	ids := slices.Compact(slices.Sorted(slices.Values(strs(in.VolumeIds))))
-	for _, id := range ids {
-		if _, err := s.st.findVolume(&id); err != nil {
-			return nil, err
-		}
-	}
-
-	page, next, err := paginateIDs(ids, describeQuery{maxResults: in.MaxResults, nextToken: in.NextToken})
-	out := &sdk.DescribeVolumesModificationsOutput{NextToken: next}
-
-	for _, id := range page {
-		v := s.st.Volumes[id]
-		out.VolumesModifications = append(out.VolumesModifications, volumeModification(v, v))
-	}
-
-	return out, err
 }

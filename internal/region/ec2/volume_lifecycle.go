@@ -132,6 +132,7 @@ func (s volumeHandlers) applyVolumeTransition(t transition) {
 		s.st.removeTags(t.ID)
 		s.jobLocks.removeKey(t.ID)
 		delete(s.st.Volumes, t.ID)
+		delete(s.st.Modifications, t.ID)
 
 	case t.Kind == transitionVolumeAvailable && t.Arg != "":
 		v.State = new(sdk.VolumeStateError)

@@ -68,14 +68,10 @@ func (l volumeLimits) checkPerformance(v *sdk.Volume, iops, throughput *int64) e
 			str(v.VolumeType),
 		)
 
-	case iops != nil && (*iops < l.iops || *iops > l.maxIOPS):
-		return wire.Errorf(
-			"InvalidParameterValue",
-			"Volume iops of %d is out of bounds (%d-%d).",
-			*iops,
-			l.iops,
-			l.maxIOPS,
-		)
+	case iops != nil && *iops < l.iops:
+		return wire.Errorf("InvalidParameterValue", "Volume iops of %d is too low; minimum is %d.", *iops, l.iops)
+	case iops != nil && *iops > l.maxIOPS:
+		return wire.Errorf("InvalidParameterValue", "Volume iops of %d is too high; maximum is %d.", *iops, l.maxIOPS)
 
 	case throughput != nil && (*throughput < 125 || *throughput > 1000):
 		return wire.Errorf(

@@ -120,7 +120,7 @@ func (o Options) authorization(t *testing.T, dir string) []string {
 	t.Helper()
 
 	if o.ClientCA == nil {
-		return []string{"--authorization-mode=RBAC"}
+		return []string{"--authorization-mode=RBAC", "--allow-privileged=true"}
 	}
 
 	file := filepath.Join(dir, "clients.crt")

@@ -94,7 +94,14 @@ func volumeType() Type {
 			if req.propertyChanged("Size", "Iops", "Throughput", "VolumeType") {
 				in := req.pickProperties("Size", "Iops", "Throughput", "VolumeType")
 				in["VolumeId"] = req.PhysicalID
-				if err := req.runOperation(ctx, "ec2", "ModifyVolume", in); err != nil {
+				if err := req.waitUntil(ctx, func() (bool, error) {
+					err := req.runOperation(ctx, "ec2", "ModifyVolume", in)
+					if ErrorCode(err) == "IncorrectModificationState" { // of an earlier modification
+						return false, nil
+					}
+
+					return true, err
+				}); err != nil {
 					return err
 				}
 			}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2
+
+import (
+	"slices"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go/service/ec2"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// modifyVolume changes the type and the performance of a volume and lets it grow. The block device of an
+// attached volume keeps its size until it is attached again.
+func (s volumeHandlers) modifyVolume(in *sdk.ModifyVolumeInput) (*sdk.ModifyVolumeOutput, error) {
+	v, err := s.st.findVolume(in.VolumeId)
+	if err != nil {
+		return nil, err
+	}
+
+	if err := s.st.checkModifiable(v); err != nil {
+		return nil, err
+	}
+
+	after := *v
+	if in.VolumeType != nil {
+		after.VolumeType = in.VolumeType
+	}
+
+	if in.Size != nil {
+		if *in.Size < *v.Size {
+			return nil, wire.Errorf("InvalidParameterValue", "New size cannot be smaller than existing size")
+		}
+
+		after.Size = in.Size
+	}
+
+	l, err := checkVolumeSize(&after)
+	if err != nil {
+		return nil, err
+	}
+
+	iops := in.Iops
+	throughput := in.Throughput
+	if keeps := in.VolumeType == nil; keeps {
+		iops, throughput = l.keepPerformance(v, iops, throughput)
+	}
+
+	if err := l.checkPerformance(&after, iops, throughput); err != nil {
+		return nil, err
+	}
+
+	l.setPerformance(&after, iops, throughput)
+	m := s.newModification(v, &after)
+	*v = after
+	id := str(v.VolumeId)
+	s.st.Modifications[id] = m
+	s.scheduleTransition(transitionVolumeOptimizing, id)
+	answer := *m
+
+	return &sdk.ModifyVolumeOutput{VolumeModification: &answer}, nil
+}
+
+// checkModifiable refuses to modify a volume that does not exist yet or any more, or whose last modification is not completed.
+func (st *serviceState) checkModifiable(v *sdk.Volume) error {
+	id := str(v.VolumeId)
+	state := str(v.State)
+	if state != sdk.VolumeStateAvailable && state != sdk.VolumeStateInUse {
+		return incorrectState("Volume '%s' is in the '%s' state.", id, state)
+	}
+
+	m := st.Modifications[id]
+	if m == nil || str(m.ModificationState) == sdk.VolumeModificationStateCompleted {
+		return nil
+	}
+
+	return wire.Errorf(
+		"IncorrectModificationState",
+		"Volume %s cannot be modified in modification state %s",
+		id,
+		strings.ToUpper(str(m.ModificationState)),
+	)
+}
+
+// newModification returns the modification of a volume, which has just begun. The volume shows the new values from now on.
+func (s volumeHandlers) newModification(v, after *sdk.Volume) *sdk.VolumeModification {
+	return &sdk.VolumeModification{
+		VolumeId:           v.VolumeId,
+		ModificationState:  new(sdk.VolumeModificationStateModifying),
+		Progress:           new(int64(0)),
+		OriginalSize:       v.Size,
+		OriginalVolumeType: v.VolumeType,
+		OriginalIops:       v.Iops,
+		OriginalThroughput: v.Throughput,
+		TargetSize:         after.Size,
+		TargetVolumeType:   after.VolumeType,
+		TargetIops:         after.Iops,
+		TargetThroughput:   after.Throughput,
+		StartTime:          new(s.cfg.Now().UTC()),
+	}
+}
+
+// applyModificationTransition brings a modification into its next state.
+func (s volumeHandlers) applyModificationTransition(t transition) {
+	m := s.st.Modifications[t.ID]
+	if m == nil {
+		return
+	}
+
+	if t.Kind == transitionVolumeOptimizing {
+		m.ModificationState = new(sdk.VolumeModificationStateOptimizing)
+		m.Progress = new(int64(50))
+		s.scheduleTransition(transitionVolumeModified, t.ID)
+
+		return
+	}
+
+	m.ModificationState = new(sdk.VolumeModificationStateCompleted)
+	m.Progress = new(int64(100))
+	m.EndTime = new(s.cfg.Now().UTC())
+}
+
+// describeVolumesModifications shows the last modification of each requested volume, or of all volumes. A volume that was never
+// modified has none.
+func (s volumeHandlers) describeVolumesModifications(
+	in *sdk.DescribeVolumesModificationsInput,
+) (*sdk.DescribeVolumesModificationsOutput, error) {
+	ids := slices.Compact(slices.Sorted(slices.Values(strs(in.VolumeIds))))
+	for _, id := range ids {
+		if _, err := s.st.findVolume(&id); err != nil {
+			return nil, err
+		}
+
+		if s.st.Modifications[id] == nil {
+			return nil, wire.Errorf(
+				"InvalidVolumeModification.NotFound",
+				"Modification for volume '%s' does not exist.",
+				id,
+			)
+		}
+	}
+
+	if len(ids) == 0 {
+		ids = sortedKeys(s.st.Modifications)
+	}
+
+	page, next, err := paginateIDs(ids, describeQuery{maxResults: in.MaxResults, nextToken: in.NextToken})
+	out := &sdk.DescribeVolumesModificationsOutput{NextToken: next}
+
+	for _, id := range page {
+		m := *s.st.Modifications[id]
+		out.VolumesModifications = append(out.VolumesModifications, &m)
+	}
+
+	return out, err
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	client "github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+)
+
+// TestModificationsHaveStates: a modification is modifying, optimizing and then completed, and only then the next one is accepted. A
+// volume that was never modified has none.
+func TestModificationsHaveStates(t *testing.T) {
+	t.Parallel()
+	r, ctx := newRegion(t), t.Context()
+	made := must[*client.CreateVolumeOutput](t)(r.CreateVolume(ctx, &client.CreateVolumeInput{
+		AvailabilityZone: aws.String("us-east-1a"), Size: aws.Int32(4), VolumeType: "gp3",
+	}))
+	grow := func(size int32) (*client.ModifyVolumeOutput, error) {
+		return r.ModifyVolume(ctx, &client.ModifyVolumeInput{VolumeId: made.VolumeId, Size: &size})
+	}
+	if _, err := grow(8); code(err) != "IncorrectState" {
+		t.Errorf("modify a volume that is being created: %v", err)
+	}
+	r.clock.Add(time.Second)
+	of := &client.DescribeVolumesModificationsInput{VolumeIds: []string{*made.VolumeId}}
+	if _, err := r.DescribeVolumesModifications(ctx, of); code(err) != "InvalidVolumeModification.NotFound" {
+		t.Errorf("the modification of a volume without one: %v", err)
+	}
+	if all := must[*client.DescribeVolumesModificationsOutput](t)(r.DescribeVolumesModifications(ctx, &client.DescribeVolumesModificationsInput{})); len(all.VolumesModifications) != 0 {
+		t.Errorf("there are %d modifications of volumes", len(all.VolumesModifications))
+	}
+
+	first := must[*client.ModifyVolumeOutput](t)(grow(8)).VolumeModification
+	if first.ModificationState != types.VolumeModificationStateModifying || *first.OriginalSize != 4 || *first.TargetSize != 8 {
+		t.Errorf("the modification is %+v", first)
+	}
+	states := []types.VolumeModificationState{}
+	for range 3 {
+		m := must[*client.DescribeVolumesModificationsOutput](t)(r.DescribeVolumesModifications(ctx, of)).VolumesModifications[0]
+		states = append(states, m.ModificationState)
+		if _, err := grow(16); m.ModificationState != types.VolumeModificationStateCompleted && code(err) != "IncorrectModificationState" {
+			t.Errorf("modify a volume that is %s: %v", m.ModificationState, err)
+		}
+		r.clock.Add(250 * time.Millisecond)
+	}
+	if want := []types.VolumeModificationState{"modifying", "optimizing", "completed"}; !slices.Equal(states, want) {
+		t.Errorf("the states are %v, want %v", states, want)
+	}
+	m := must[*client.DescribeVolumesModificationsOutput](t)(r.DescribeVolumesModifications(ctx, &client.DescribeVolumesModificationsInput{})).VolumesModifications
+	if len(m) != 1 || *m[0].OriginalSize != 8 || *m[0].TargetSize != 16 {
+		t.Errorf("the last modification is %+v", m)
+	}
+	_, err := r.CreateVolume(ctx, &client.CreateVolumeInput{AvailabilityZone: aws.String("us-east-1a"), Size: aws.Int32(4), VolumeType: "gp3", Iops: aws.Int32(1 << 30)})
+	if code(err) != "InvalidParameterValue" || !strings.Contains(err.Error(), "is too high; maximum is 16000") {
+		t.Errorf("too many IOPS: %v", err)
+	}
+}
+
+// TestSnapshotsArePending: a snapshot is pending first, and completed when its data is stored.
+func TestSnapshotsArePending(t *testing.T) {
+	t.Parallel()
+	r, ctx := newRegion(t), t.Context()
+	v := must[*client.CreateVolumeOutput](t)(r.CreateVolume(ctx, &client.CreateVolumeInput{AvailabilityZone: aws.String("us-east-1a"), Size: aws.Int32(4)}))
+	r.clock.Add(time.Second)
+	made := must[*client.CreateSnapshotOutput](t)(r.CreateSnapshot(ctx, &client.CreateSnapshotInput{VolumeId: v.VolumeId}))
+	snapshot := func() types.Snapshot {
+		return must[*client.DescribeSnapshotsOutput](t)(r.DescribeSnapshots(ctx, &client.DescribeSnapshotsInput{SnapshotIds: []string{*made.SnapshotId}})).Snapshots[0]
+	}
+	if got := snapshot(); made.State != types.SnapshotStatePending || got.State != types.SnapshotStatePending {
+		t.Errorf("a new snapshot is %s, then %s", made.State, got.State)
+	}
+	r.clock.Add(time.Second)
+	if got := snapshot(); got.State != types.SnapshotStateCompleted || *got.Progress != "100%" {
+		t.Errorf("after its creation the snapshot is %s with %s", got.State, *got.Progress)
+	}
+}
