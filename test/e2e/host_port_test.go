@@ -28,7 +28,7 @@ spec:
     securityContext: {allowPrivilegeEscalation: false, runAsNonRoot: true, runAsUser: 65534, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}
 `
 
-// checkHostPort reaches a Pod through a port of its machine, which has no iptables, and not any more after the Pod is deleted.
+// checkHostPort reaches a Pod through a port of its machine, and not any more after the Pod is deleted.
 func checkHostPort(e *environment, node string) {
 	e.t.Helper()
 	file := filepath.Join(e.t.TempDir(), "host-port.yaml")

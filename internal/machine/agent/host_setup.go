@@ -215,21 +215,6 @@ func mustRestart(a *Agent, component string) bool {
 	return true
 }
 
-// reloadSystemd runs systemctl daemon-reload if a unit file changed.
-func (a *Agent) reloadSystemd(ctx context.Context, changed map[string]bool) error {
-	for path := range changed {
-		if strings.HasPrefix(path, "/etc/systemd/system/") {
-			if _, err := a.Run.Run(ctx, "systemctl", "daemon-reload"); err != nil {
-				return fmt.Errorf("reload systemd units: %w", err)
-			}
-
-			return nil
-		}
-	}
-
-	return nil
-}
-
 // ensureUnitStarted starts a unit that is not active. It restarts an active unit if changed is set.
 func (a *Agent) ensureUnitStarted(
 	ctx context.Context,

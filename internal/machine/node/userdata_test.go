@@ -193,7 +193,7 @@ func TestBootScriptInstallsTheAgent(t *testing.T) {
 		t.Errorf("boot.json: %+v, %v", c, err)
 	}
 	log, err := os.ReadFile(filepath.Join(root, "systemctl.log"))
-	if err != nil || string(log) != "daemon-reload\nenable --now --no-block slipway-node\n" {
+	if err != nil || string(log) != "enable --no-reload slipway-node\nstart --no-block slipway-node\n" {
 		t.Errorf("systemctl: %q, %v", log, err)
 	}
 	if !strings.Contains(console, "SlowDown") || !strings.Contains(console, `"state": "done"`) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package image builds the root file systems that the region's machines boot from. They are the
-// local equivalents of a stock Debian 12 AMI, with systemd, cloud-init, and the tools of a Kubernetes
-// node, and of Ubuntu 24.04. It knows neither instances, networks, nor the provisioner; the
-// differences from a stock image are in overlay.txtar and ubuntu.txtar.
+// local equivalents of the published images of Debian 12 and Ubuntu 24.04 for EC2, with the packages of
+// these. It knows neither instances, networks, nor the provisioner; the differences from a published
+// image are in packages.go, ubuntu.go, overlay.txtar and ubuntu.txtar.
 package image
 
 import (

@@ -2,12 +2,14 @@
 
 package image
 
-// debianRecipe is Debian 12, which Kubernetes' node images use too.
+import "slices"
+
+// debianRecipe is Debian 12, with the packages of the image that Debian publishes for EC2.
 func debianRecipe() recipe {
 	return recipe{
 		suite:    "bookworm",
-		packages: installedPackages(),
-		masked:   maskedUnits(),
+		packages: debianPackages(),
+		masked:   maskedDebianUnits(),
 		overlay:  overlayArchive,
 		finish:   finishScript,
 		cache:    "debs",
@@ -18,39 +20,67 @@ func debianRecipe() recipe {
 // enough for apt to install the rest.
 func basePackages() []string { return []string{"ca-certificates", "dbus", "systemd", "systemd-sysv"} }
 
-// installedPackages returns the packages of a stock cloud image that a node uses. apt installs
-// them, because debootstrap does not resolve the virtual packages that cloud-init depends on.
-func installedPackages() []string {
-	return []string{
-		"ca-certificates", "cloud-init", "conntrack", "curl", "dbus", "e2fsprogs", "ethtool",
-		"iproute2", "iptables", "kmod", "less", "mount", "nftables", "openssh-server", "openssl",
-		"procps", "python3", "socat", "sudo", "systemd", "systemd-sysv", "util-linux",
+// packageClass is a named list of packages of the configuration from which Debian's cloud team builds its images.
+type packageClass struct {
+	name     string
+	packages []string
+}
+
+// publishedClasses returns the lists of the image of Debian 12 for EC2, which are installed without the packages that they
+// recommend, on top of debootstrap's minimal variant. The lists are those of config_space/bookworm/package_config in
+// https://salsa.debian.org/cloud-team/debian-cloud-images at e1910bcd363f (June 2025); which of them the image has is in
+// src/debian_cloud_images/resources/image.yaml there: those of the release bookworm and of the vendor ec2. The list of
+// the architecture is left out: a kernel and a boot loader (linux-image-cloud-amd64, grub-cloud-amd64), which a machine
+// made of namespaces cannot use. So is libnss-resolve, which the list SYSTEM_BOOT removes again from bookworm.
+func publishedClasses() []packageClass {
+	return []packageClass{
+		{name: "SYSTEM_BOOT", packages: []string{
+			"sudo", "libpam-systemd", "systemd-resolved", "libnss-myhostname", "netplan.io", "polkitd",
+			"unattended-upgrades", "apparmor", "zstd", "apt-utils", "init", "iptables", "iputils-ping", "less",
+			"nano", "netbase", "vim-tiny", "whiptail",
+		}},
+		{name: "TIME_SYSTEMD", packages: []string{"systemd-timesyncd"}},
+		{name: "CLOUD", packages: []string{"openssh-server", "ssh-import-id", "cloud-initramfs-growroot"}},
+		{name: "EC2", packages: []string{"awscli", "cloud-init", "cloud-guest-utils", "amazon-ec2-utils"}},
+		{name: "EXTRAS", packages: []string{
+			"apt-listchanges", "bash-completion", "bind9-host", "less", "man-db", "manpages", "socat", "pciutils",
+			"reportbug", "traceroute", "vim", "psmisc", "tcpdump", "ca-certificates", "curl", "ethtool",
+			"uuid-runtime", "screen", "xz-utils",
+		}},
 	}
 }
 
-// maskedUnits returns the systemd units of Debian that are useless in a machine made of namespaces. Each
-// costs boot time on every machine, or accesses something that belongs to the host (devices, the
-// clock, kernel settings). cloud-init's local stage would wait for DHCP, but a machine has its
-// address before it boots. cloud-init's config stage has nothing to do (see overlay.txtar) and
-// costs a start of Python.
-func maskedUnits() []string {
-	return []string{
-		"apt-daily-upgrade.service", "apt-daily-upgrade.timer", "apt-daily.service",
-		"apt-daily.timer", "cloud-config.service", "cloud-init-hotplugd.socket",
-		"cloud-init-local.service", "console-getty.service", "container-getty@.service",
-		"dev-hugepages.mount", "dpkg-db-backup.timer", "e2scrub_all.timer", "e2scrub_reap.service",
-		"fstrim.timer", "getty-static.service", "getty.target", "getty@.service", "hwclock.service",
-		"kmod-static-nodes.service", "ldconfig.service", "modprobe@.service", "motd-news.timer",
-		"networking.service", "proc-sys-fs-binfmt_misc.automount", "serial-getty@.service",
-		"sys-fs-fuse-connections.mount", "sys-kernel-config.mount", "sys-kernel-debug.mount",
-		"sys-kernel-tracing.mount", "systemd-ask-password-console.path",
-		"systemd-ask-password-wall.path", "systemd-binfmt.service", "systemd-firstboot.service",
-		"systemd-hwdb-update.service", "systemd-modules-load.service",
-		"systemd-networkd-wait-online.service", "systemd-networkd.service",
-		"systemd-pstore.service", "systemd-random-seed.service", "systemd-remount-fs.service",
-		"systemd-timesyncd.service", "systemd-tmpfiles-clean.timer", "systemd-udev-settle.service",
-		"systemd-udev-trigger.service", "systemd-udevd-control.socket",
-		"systemd-udevd-kernel.socket", "systemd-udevd.service",
-		"systemd-update-utmp-runlevel.service", "systemd-update-utmp.service",
+// addedPackages returns the packages that the published image does not have: nft, with which Slipway's agent loads the rules
+// of its API gate, of the metadata service and of NetworkPolicies. Iptables only recommends it. docs/security.md tells what
+// a machine of the published image lacks without it; remove it here when the agent needs it no more.
+func addedPackages() []string { return []string{"nftables"} }
+
+// debianPackages returns what apt installs, in order and without duplicates.
+func debianPackages() []string {
+	out := addedPackages()
+	for _, class := range publishedClasses() {
+		out = append(out, class.packages...)
 	}
+
+	slices.Sort(out)
+
+	return slices.Compact(out)
+}
+
+// maskedDebianUnits returns the systemd units that are masked. All others run, or systemd skips them because of the
+// conditions that they have: docs/region.md lists both.
+func maskedDebianUnits() []string {
+	return slices.Concat(
+		[]string{
+			// They would change or wait for what belongs to the host: AppArmor's profiles, binary formats, volumes.
+			"apparmor.service", "e2scrub_all.timer", "e2scrub_reap.service", "proc-sys-fs-binfmt_misc.automount",
+			"sys-fs-fuse-connections.mount", "systemd-binfmt.service",
+			// They need Debian's mirrors, to which no packet gets.
+			"apt-daily-upgrade.service", "apt-daily-upgrade.timer", "apt-daily.service", "apt-daily.timer",
+			// A keyboard and a screen. The console shows what a machine prints.
+			"console-getty.service", "container-getty@.service", "getty-static.service", "getty.target", "getty@.service",
+			"serial-getty@.service", "systemd-ask-password-console.path", "systemd-ask-password-wall.path",
+		},
+		networkUnits(),
+	)
 }

@@ -82,11 +82,46 @@ func TestUbuntuOverlay(t *testing.T) {
 	}
 }
 
-func TestMaskedUbuntuUnits(t *testing.T) {
-	units := maskedUbuntuUnits()
-	slices.Sort(units)
-	if same := slices.Compact(slices.Clone(units)); len(same) != len(units) {
-		t.Errorf("a unit is there twice: %q", units)
+// TestDebianPackages: the image has the published lists, without a kernel and a boot loader, and one package more.
+func TestDebianPackages(t *testing.T) {
+	got := debianPackages()
+	var published []string
+	for _, class := range publishedClasses() {
+		published = append(published, class.packages...)
+		for _, name := range class.packages {
+			if !slices.Contains(got, name) {
+				t.Errorf("%s of %s is missing", name, class.name)
+			}
+		}
+	}
+	more := slices.DeleteFunc(slices.Clone(got), func(name string) bool { return slices.Contains(published, name) })
+	if !slices.Equal(more, []string{"nftables"}) {
+		t.Errorf("%q is in the image, but not published", more)
+	}
+	if same := slices.Compact(slices.Clone(got)); !slices.IsSorted(got) || len(same) != len(got) {
+		t.Errorf("not sorted, or something is there twice: %q", got)
+	}
+	for _, name := range got {
+		if strings.HasPrefix(name, "linux-") || strings.HasPrefix(name, "grub") || name == "libnss-resolve" || name == "conntrack" {
+			t.Errorf("%s is in the image", name)
+		}
+	}
+}
+
+// TestMaskedUnits: nothing is masked twice, and not what a namespace lets run or what systemd skips there by itself.
+func TestMaskedUnits(t *testing.T) {
+	for distribution, units := range map[string][]string{Debian12: maskedDebianUnits(), Ubuntu2404: maskedUbuntuUnits()} {
+		slices.Sort(units)
+		if same := slices.Compact(slices.Clone(units)); len(same) != len(units) {
+			t.Errorf("%s: a unit is there twice: %q", distribution, units)
+		}
+		for _, unit := range units {
+			for _, free := range []string{"cloud-config", "systemd-modules-load", "systemd-networkd.", "systemd-timesyncd", "systemd-udev", "ssh"} {
+				if strings.HasPrefix(unit, free) {
+					t.Errorf("%s: %s is masked", distribution, unit)
+				}
+			}
+		}
 	}
 }
 

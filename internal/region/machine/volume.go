@@ -252,12 +252,29 @@ func (d machineDir) devDir() (string, bool) {
 	return filepath.Join("/proc", strconv.Itoa(r.Init.PID), "root", "dev"), true
 }
 
-// udevLink returns the link that udev creates for the volume on AWS.
-func (v volumeRecord) udevLink() string {
-	return filepath.Join("disk/by-id", "nvme-Amazon_Elastic_Block_Store_"+strings.Replace(v.ID, "-", "", 1))
+// amazonRules are udev's rules of the package amazon-ec2-utils, which Debian's image for EC2 has.
+const amazonRules = "usr/lib/udev/rules.d/70-ec2-nvme-devices.rules"
+
+// udevLinks returns the links to the volume that udev makes on AWS, as paths below /dev: those of systemd's rules for the
+// serial number and the namespace.
+func (v volumeRecord) udevLinks() []string {
+	byID := filepath.Join("disk/by-id", "nvme-Amazon_Elastic_Block_Store_"+strings.Replace(v.ID, "-", "", 1))
+
+	return []string{byID, byID + "_1"}
 }
 
-// createDevice creates the volume's device node and link in a machine's /dev.
+// amazonLinks returns the links that udev makes by [amazonRules]. One has the name of the attachment.
+func (v volumeRecord) amazonLinks() []string {
+	links := []string{v.udevLinks()[0] + "-ns-1"}
+	name := strings.TrimPrefix(v.Device, "/dev/")
+	if strings.HasPrefix(name, "sd") || strings.HasPrefix(name, "xvd") {
+		links = append(links, filepath.Base(name))
+	}
+
+	return links
+}
+
+// createDevice creates the volume's device node in a machine's /dev, and the links that the rules of its image would make.
 func (v volumeRecord) createDevice(dev string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(v.Loop, &st); err != nil {
@@ -273,20 +290,37 @@ func (v volumeRecord) createDevice(dev string) error {
 		return fmt.Errorf("create device of volume %s: create %s: %w", v.ID, path, err)
 	}
 
-	link := filepath.Join(dev, v.udevLink())
-	if err := makeDir(filepath.Dir(link)); err != nil {
-		return fmt.Errorf("create device of volume %s: %w", v.ID, err)
+	links := v.udevLinks()
+	if fileExists(filepath.Join(filepath.Dir(dev), amazonRules)) {
+		links = append(links, v.amazonLinks()...)
 	}
 
-	if err := os.Symlink(filepath.Join("../..", v.Name), link); err != nil {
-		return fmt.Errorf("create device of volume %s: %w", v.ID, err)
+	for _, name := range links {
+		if err := v.createLink(dev, name); err != nil {
+			return fmt.Errorf("create device of volume %s: %w", v.ID, err)
+		}
 	}
 
 	return nil
 }
 
+// createLink creates a link to the volume's device in a machine's /dev.
+func (v volumeRecord) createLink(dev, name string) error {
+	target, err := filepath.Rel(filepath.Dir(name), v.Name)
+	if err != nil {
+		return err
+	}
+
+	link := filepath.Join(dev, name)
+	if err := makeDir(filepath.Dir(link)); err != nil {
+		return err
+	}
+
+	return os.Symlink(target, link)
+}
+
 func (v volumeRecord) removeDevice(dev string) error {
-	for _, name := range []string{v.udevLink(), v.Name} {
+	for _, name := range slices.Concat(v.udevLinks(), v.amazonLinks(), []string{v.Name}) {
 		if err := os.Remove(filepath.Join(dev, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove device of volume %s: %w", v.ID, err)
 		}
