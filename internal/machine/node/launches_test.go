@@ -5,6 +5,7 @@ package node_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/slipway-k8s/slipway/internal/machine/node"
@@ -38,7 +39,7 @@ func TestLaunches(t *testing.T) {
 		t.Errorf("the third list is %+v", third)
 	}
 	for i := range 50 {
-		third = launchList(third, fmt.Sprint(i))
+		third = launchList(third, strconv.Itoa(i))
 	}
 	if got := third.Groups["nodes0"]; len(got) != 30 || got[0].UserData != "49" || got[29].UserData != "20" {
 		t.Errorf("%d launches are kept", len(got))
