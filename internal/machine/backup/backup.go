@@ -132,6 +132,25 @@ func (b Backup) Verified() bool { return b.Verification != nil && b.Verification
 // broken reports whether a test of the backup failed.
 func (b Backup) broken() bool { return b.Verification != nil && !b.Verification.OK }
 
+// FromFuture reports whether a backup was taken so far in the future that it does not count: the clock of its machine was wrong.
+// Clocks that differ by less than the interval of the policy do no harm.
+func (b Backup) FromFuture(now time.Time, p Policy) bool { return isFuture(b.TakenAt, now, p) }
+
+// TestedAt returns when a backup was tested; the zero time if it was not. If the clock of the machine that tested it was ahead, it
+// is when the backup was taken.
+func (b Backup) TestedAt(now time.Time, p Policy) time.Time {
+	switch {
+	case b.Verification == nil:
+		return time.Time{}
+	case isFuture(b.Verification.VerifiedAt, now, p):
+		return b.TakenAt
+	default:
+		return b.Verification.VerifiedAt
+	}
+}
+
+func isFuture(at, now time.Time, p Policy) bool { return at.Sub(now) >= p.Interval }
+
 // Prefix returns the prefix of the cluster's backups in the machine store. Control-plane machines may read, write
 // and delete there.
 func Prefix(cluster string) string { return node.EtcdPrefix(cluster) + "backups/" }
