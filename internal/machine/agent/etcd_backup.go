@@ -185,25 +185,20 @@ func (b *etcdBackup) take(ctx context.Context, why backup.Metadata) (backup.Meta
 
 	defer func() { _ = os.RemoveAll(dir) }()
 	manager := b.agent.newEtcdManager()
-	before, err := manager.Status(ctx, b.url)
-	if err != nil {
-		return why, err
-	}
-
-	why.TakenAt = b.now().UTC()
 	snapshot := filepath.Join(dir, "snapshot.db")
-	source, err := writeSnapshotOf(ctx, manager, b.url, snapshot)
+	var source etcd.SnapshotSource
+	why.RaftTerm, err = withinOneTerm(ctx, func(ctx context.Context) (uint64, error) {
+		status, err := manager.Status(ctx, b.url)
+		return status.RaftTerm, err
+	}, func(ctx context.Context) (err error) {
+		_ = os.Remove(snapshot) // of an earlier term
+		why.TakenAt = b.now().UTC()
+		source, err = writeSnapshotOf(ctx, manager, b.url, snapshot)
+
+		return err
+	})
 	if err != nil {
 		return why, err
-	}
-
-	after, err := manager.Status(ctx, b.url)
-	if err != nil {
-		return why, err
-	}
-
-	if after.RaftTerm == before.RaftTerm { // otherwise it is not known which term the snapshot is of
-		why.RaftTerm = after.RaftTerm
 	}
 
 	if why.Generation, err = b.member.dataGeneration(etcd.DataDir); err != nil {
@@ -213,6 +208,41 @@ func (b *etcdBackup) take(ctx context.Context, why backup.Metadata) (backup.Meta
 	why.EtcdVersion = source.Version
 
 	return b.store(ctx, snapshot, source, why)
+}
+
+// maxTerms is how often a snapshot is repeated because the term changed meanwhile.
+const maxTerms = 5
+
+// withinOneTerm calls do until etcd's term is the same before and after, and returns the term. Without it, a backup could not be
+// compared with others.
+func withinOneTerm(
+	ctx context.Context,
+	term func(context.Context) (uint64, error),
+	do func(context.Context) error,
+) (uint64, error) {
+	before, err := term(ctx)
+	if err != nil {
+		return 0, err
+	}
+
+	for range maxTerms {
+		if err := do(ctx); err != nil {
+			return 0, err
+		}
+
+		after, err := term(ctx)
+		if err != nil || after == before {
+			return after, err
+		}
+
+		before = after
+	}
+
+	return 0, fmt.Errorf(
+		"take a snapshot of etcd: the term changed during each of %d snapshots: elections follow one another; see the network "+
+			"and the disks of its members",
+		maxTerms,
+	)
 }
 
 // store stores a snapshot in a file as a backup. known has what the snapshot does not tell.

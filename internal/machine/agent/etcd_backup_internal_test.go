@@ -382,3 +382,30 @@ func TestRealRequests(t *testing.T) {
 		t.Errorf("an old request was carried out: %+v", l)
 	}
 }
+
+// TestSnapshotWithinOneTerm: a snapshot during which the term changed is taken again, so that the term of each backup is known.
+func TestSnapshotWithinOneTerm(t *testing.T) {
+	for _, c := range []struct {
+		terms     []uint64
+		want      uint64
+		snapshots int
+	}{
+		{[]uint64{4, 4}, 4, 1},
+		{[]uint64{4, 5, 5}, 5, 2},
+		{[]uint64{4, 5, 7, 7}, 7, 3},
+		{[]uint64{1, 2, 3, 4, 5, 6, 7, 8}, 0, 5},
+	} {
+		taken := 0
+		got, err := withinOneTerm(t.Context(), func(context.Context) (uint64, error) {
+			next := c.terms[0]
+			c.terms = c.terms[1:]
+			return next, nil
+		}, func(context.Context) error {
+			taken++
+			return nil
+		})
+		if got != c.want || taken != c.snapshots || (err == nil) != (c.want > 0) {
+			t.Errorf("term %d after %d snapshots (%v), want %d after %d", got, taken, err, c.want, c.snapshots)
+		}
+	}
+}
