@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -127,13 +128,17 @@ func (b *etcdBackup) look(ctx context.Context, policy backup.Policy) error {
 		}
 
 		b.agent.metrics.noteBackups(policy, listing.Backups)
-		action := backup.Decide(backup.Facts{
+		action, err := b.decide(ctx, backup.Facts{
 			Now:        b.now(),
 			Policy:     policy,
 			Backups:    listing.Backups,
 			Incomplete: listing.Incomplete,
 			Starting:   !b.agent.apiOpen.Load(),
 		})
+		if err != nil {
+			return err
+		}
+
 		if action.Type == backup.ActionNone {
 			if len(listing.Backups) == 0 {
 				b.lookedAt = time.Time{} // the first one is taken as soon as the API server is ready
@@ -148,6 +153,39 @@ func (b *etcdBackup) look(ctx context.Context, policy backup.Policy) error {
 	}
 
 	return nil
+}
+
+// decide decides. Restorations are read only if a backup would be deleted.
+func (b *etcdBackup) decide(ctx context.Context, f backup.Facts) (backup.Action, error) {
+	action := backup.Decide(f)
+	if action.Type != backup.ActionDelete {
+		return action, nil
+	}
+
+	var err error
+	if f.Restoring, err = b.member.restoringBackup(ctx); err != nil {
+		return action, err
+	}
+
+	return backup.Decide(f), nil
+}
+
+// restoringBackup returns the id of the backup of the newest generation; empty if there is none, or if the members of all slots have
+// had its data. Until then a machine may need it, also one whose restoration was begun again.
+func (m *etcdMember) restoringBackup(ctx context.Context) (string, error) {
+	g, err := m.readGeneration(ctx)
+	if err != nil || g == nil {
+		return "", err
+	}
+
+	restored, err := m.listRestored(ctx, g.Number)
+	for _, slot := range slotNames(m.agent) {
+		if !slices.Contains(restored, slot) {
+			return g.Backup, err
+		}
+	}
+
+	return "", err
 }
 
 // act carries out one action.

@@ -24,6 +24,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/backup"
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
 // realMember is one real etcd member with the flags and certificates of a machine, and the agent's task for its backups.
@@ -407,5 +408,60 @@ func TestSnapshotWithinOneTerm(t *testing.T) {
 		if got != c.want || taken != c.snapshots || (err == nil) != (c.want > 0) {
 			t.Errorf("term %d after %d snapshots (%v), want %d after %d", got, taken, err, c.want, c.snapshots)
 		}
+	}
+}
+
+// TestRestoredBackupIsKept: retention deletes the backup of a restoration only when the members of all slots have its data.
+func TestRestoredBackupIsKept(t *testing.T) {
+	a := testAgent(t)
+	slot, _ := a.doc.Slot("a")
+	m := &etcdMember{agent: a, slot: slot, store: store.NewFileStore(t.TempDir())}
+	b := newEtcdBackup(m)
+	var old string
+	for _, age := range []time.Duration{900 * 24 * time.Hour, 3 * time.Minute, 2 * time.Minute, time.Minute, 0} {
+		at := b.now().Add(-age)
+		meta := backup.Metadata{
+			FormatVersion: backup.FormatVersion, ID: backup.NewID(at, "x"), Cluster: a.doc.Cluster, TakenAt: at, Reason: backup.ReasonSchedule,
+		}
+		if err := b.archive.Commit(t.Context(), meta); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.archive.WriteVerification(t.Context(), backup.Verification{ID: meta.ID, OK: true}); err != nil {
+			t.Fatal(err)
+		}
+		if old == "" {
+			old = meta.ID
+		}
+	}
+	exists := func() bool {
+		t.Helper()
+		policy, err := backup.NewPolicy(v1alpha1.EtcdBackup{Disabled: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.look(t.Context(), policy); err != nil {
+			t.Fatal(err)
+		}
+		listing, err := b.catalog.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, ok := listing.Find(old)
+		return ok
+	}
+	body := []byte(`{"number":2,"backup":"` + old + `","slot":"a"}`)
+	if _, err := m.store.Create(t.Context(), node.EtcdGenerationKey(a.doc.Cluster, 2), body); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range slotNames(a) {
+		if !exists() {
+			t.Fatalf("the backup was deleted before the member of slot %s had its data", name)
+		}
+		if _, err := m.store.Create(t.Context(), node.EtcdRestoredKey(a.doc.Cluster, 2, name), []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if exists() {
+		t.Error("the backup is kept for ever")
 	}
 }

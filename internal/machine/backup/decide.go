@@ -44,6 +44,9 @@ type Facts struct {
 	Starting bool
 	// Backups are the complete ones.
 	Backups []Backup
+	// Restoring is the id of the backup that the current generation of etcd restores, until all members have its data; empty if
+	// there is none.
+	Restoring string
 	// Incomplete are the ids of those without metadata: somebody writes or deletes them, or was killed while doing so.
 	Incomplete []string
 }
@@ -163,7 +166,7 @@ func toDelete(f Facts) []string {
 }
 
 // keptIDs returns the backups that are kept: the young ones, the newest usable ones, the newest that was restored in a
-// test, the last one of each day, and those that somebody asked for. Backups whose test failed are kept only
+// test, the last one of each day, those that somebody asked for, and the one that is being restored. Backups whose test failed are kept only
 // while they are young. Those that another machine may be testing at this moment do not count as usable yet.
 func keptIDs(f Facts) map[string]bool {
 	keep := map[string]bool{}
@@ -173,7 +176,7 @@ func keptIDs(f Facts) map[string]bool {
 	daily := time.Duration(f.Policy.KeepDaily) * 24 * time.Hour
 	for i, b := range slices.Backward(f.Backups) {
 		age := f.Now.Sub(b.TakenAt)
-		if age < f.Policy.KeepAll || b.isFreshCopy(f) {
+		if age < f.Policy.KeepAll || b.isFreshCopy(f) || b.ID == f.Restoring {
 			keep[b.ID] = true
 		}
 

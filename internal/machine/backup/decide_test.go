@@ -61,6 +61,7 @@ func TestDecide(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy     backup.Policy
 		backups    []backup.Backup
+		restoring  string
 		incomplete []string
 		starting   bool
 		want       backup.Action
@@ -143,6 +144,11 @@ func TestDecide(t *testing.T) {
 			backups: append([]backup.Backup{taken(3*24*h-time.Minute, ""), asked}, old...),
 			want:    backup.Action{Type: backup.ActionNone},
 		},
+		"one that is being restored is kept": {
+			backups:   append([]backup.Backup{taken(14*24*h, ""), taken(15*24*h, "")}, old...),
+			restoring: taken(14*24*h, "").ID,
+			want:      backup.Action{Type: backup.ActionDelete, IDs: []string{taken(15*24*h, "").ID}},
+		},
 		"no day is kept forever": {
 			backups: append([]backup.Backup{taken(14*24*h, "")}, old...),
 			want:    backup.Action{Type: backup.ActionDelete, IDs: []string{taken(14*24*h, "").ID}},
@@ -178,6 +184,7 @@ func TestDecide(t *testing.T) {
 			}
 			got := backup.Decide(backup.Facts{
 				Now: noon, Policy: c.policy, Backups: c.backups, Incomplete: c.incomplete, Starting: c.starting,
+				Restoring: c.restoring,
 			})
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
