@@ -42,6 +42,8 @@ type etcdBackup struct {
 	archive backup.Archive
 	catalog *backup.Catalog
 	tool    snapshotTool
+	// program is the path of etcd, which serves restored data in a test.
+	program string
 	// url of the machine's own member.
 	url string
 	// now is the agent's clock.
@@ -68,6 +70,7 @@ func newEtcdBackup(m *etcdMember) *etcdBackup {
 		archive: archive,
 		catalog: &backup.Catalog{Archive: archive},
 		tool:    snapshotTool{run: a.Run, program: a.doc.BinDir() + "/etcdutl"},
+		program: a.doc.BinDir() + "/etcd",
 		url:     etcd.ClientURL,
 		now:     a.Now,
 	}
@@ -300,6 +303,7 @@ func (b *etcdBackup) store(
 		return out, err
 	}
 
+	out.Said = b.askMember(ctx, out.Revision, known.Reason)
 	out.ClusterID = a.doc.ClusterID
 	out.EtcdClusterID = strconv.FormatUint(source.ClusterID, 16)
 	out.MemberID = strconv.FormatUint(source.MemberID, 16)
@@ -320,6 +324,31 @@ func (b *etcdBackup) store(
 		slog.Int64("bytes", out.DBSize))
 
 	return out, nil
+}
+
+// askMember returns what the member says of itself at the revision of a snapshot. The snapshot is of use without that, as when
+// somebody compacts the member at this moment. No member serves the data of a survivor.
+func (b *etcdBackup) askMember(ctx context.Context, revision int64, reason string) backup.Contents {
+	if reason == backup.ReasonRecovery {
+		return backup.Contents{}
+	}
+
+	said, err := b.agent.newEtcdManager().KeyValuesAt(ctx, b.url, revision)
+	if err != nil {
+		b.agent.Log.Warn("cannot compare a backup with its member", slog.Any("error", err))
+		return backup.Contents{}
+	}
+
+	return contentsOf(said, revision)
+}
+
+func contentsOf(said etcd.KeyValues, revision int64) backup.Contents {
+	return backup.Contents{
+		Revision:        revision,
+		HashKV:          said.Hash,
+		Keys:            said.Keys,
+		CompactRevision: said.CompactRevision,
+	}
 }
 
 // writeSnapshotOf writes a snapshot of the member at url to a file.
@@ -405,7 +434,7 @@ func (b *etcdBackup) testRestore(
 	err = b.tool.restore(ctx, snapshot, restoreOptions{
 		dataDir: data,
 		name:    "test",
-		peerURL: "http://127.0.0.1:1", // the member is never started
+		peerURL: "http://127.0.0.1:1", // nobody connects to it
 		token:   rand.Text(),
 	})
 	if ctx.Err() != nil {
@@ -421,12 +450,46 @@ func (b *etcdBackup) testRestore(
 	}
 
 	restored, err = b.tool.inspect(ctx, filepath.Join(data, "member/snap/db"))
-	if err == nil && !restored.Matches(m.Contents) {
-		problem = fmt.Sprintf("the restored database has revision %d, hash %08x and %d keys instead of %d, %08x and %d",
-			restored.Revision, restored.HashKV, restored.Keys, m.Revision, m.HashKV, m.Keys)
+	if err != nil || !restored.Matches(m.Contents) {
+		return restored, describeDifference(restored, m.Contents), err
 	}
 
-	return restored, problem, err
+	return b.serveRestored(ctx, m, dir)
+}
+
+// serveRestored lets an etcd serve restored data, and compares what it says with what the member said.
+func (b *etcdBackup) serveRestored(
+	ctx context.Context,
+	m backup.Metadata,
+	dir string,
+) (restored backup.Contents, problem string, err error) {
+	err = serveCopy(ctx, b.agent, b.program, dir, func(ctx context.Context, manager etcd.Manager, url string) error {
+		said, err := manager.KeyValuesAt(ctx, url, m.Revision)
+		restored = contentsOf(said, m.Revision)
+
+		return err
+	})
+
+	ended, rejected := errors.AsType[copyEndedError](err)
+
+	switch {
+	case rejected && ctx.Err() == nil && !isHostFailure(ended.cause):
+		return restored, err.Error(), nil
+	case err != nil:
+		return restored, "", err
+	case restored.Keys != m.Keys:
+		return restored, describeDifference(restored, m.Contents), nil
+	case m.Said.Revision > 0 && !restored.Matches(m.Said):
+		return restored, "served by etcd: " + describeDifference(restored, m.Said), nil
+	}
+
+	return restored, "", nil
+}
+
+// describeDifference says how restored contents differ from those that were backed up.
+func describeDifference(restored, want backup.Contents) string {
+	return fmt.Sprintf("the restored database has revision %d, hash %08x and %d keys instead of %d, %08x and %d",
+		restored.Revision, restored.HashKV, restored.Keys, want.Revision, want.HashKV, want.Keys)
 }
 
 // download decrypts a backup into a file.

@@ -70,6 +70,7 @@ func newRealMember(t *testing.T) *realMember {
 	r.backup = newEtcdBackup(member)
 	r.backup.now = func() time.Time { return r.now }
 	r.backup.tool.program = tool
+	r.backup.program = bin
 	r.backup.url = m.Replace(etcd.ClientURL)
 	manager := a.newEtcdManager()
 	r.start = func() {
@@ -136,6 +137,10 @@ func TestRealBackups(t *testing.T) {
 	}
 	r.run()
 	first := r.list()
+	if said := first[0].Said; said.HashKV == 0 || said.Keys != 49 || said.Revision != first[0].Revision ||
+		first[0].Verification.Restored != said {
+		t.Errorf("the member said %+v, the restored etcd %+v", said, first[0].Verification.Restored)
+	}
 	if len(first) != 1 || !first[0].Verified() || first[0].Keys != 49 || first[0].Revision != deleted.Header.Revision ||
 		first[0].Member != "etcd-a" || first[0].Reason != backup.ReasonSchedule || first[0].EtcdVersion == "" {
 		t.Fatalf("the first backup: %+v", first)
@@ -289,6 +294,7 @@ func TestRealVerificationComparesContents(t *testing.T) {
 	}{
 		"keys":     {func(m *backup.Metadata) { m.Keys++ }, "keys instead of"},
 		"hash":     {func(m *backup.Metadata) { m.HashKV++ }, "hash"},
+		"member":   {func(m *backup.Metadata) { m.Said.HashKV++ }, "served by etcd: the restored database has revision"},
 		"revision": {func(m *backup.Metadata) { m.Revision++ }, "has revision"},
 	} {
 		m, err := r.backup.take(t.Context(), backup.Metadata{Reason: name})

@@ -49,11 +49,14 @@ type Contents struct {
 	HashKV uint32 `json:"hashKV"`
 	// Keys is the number of keys.
 	Keys int `json:"keys"`
+	// CompactRevision is the revision up to which HashKV, as an etcd that runs computes it, leaves out former values; 0 if HashKV is
+	// that of the file.
+	CompactRevision int64 `json:"compactRevision,omitempty"`
 }
 
 // Matches reports whether two databases have the same contents, as far as both are known.
 func (c Contents) Matches(other Contents) bool {
-	sameHash := c.HashKV == other.HashKV || c.HashKV == 0 || other.HashKV == 0
+	sameHash := c.HashKV == other.HashKV || c.HashKV == 0 || other.HashKV == 0 || c.CompactRevision != other.CompactRevision
 
 	return sameHash && c.Revision == other.Revision && c.Keys == other.Keys
 }
@@ -88,6 +91,9 @@ type Metadata struct {
 	// RequestID is the id of the request; empty for a scheduled backup.
 	RequestID string `json:"requestID,omitempty"`
 	Contents
+	// Said is what the member said of itself at Revision when the snapshot was taken, which a test compares with what an
+	// etcd says that serves the restored data; zero in backups of earlier versions, of data without a member that runs, and if Revision was compacted by then.
+	Said Contents `json:"said,omitzero"`
 	// DBSize is the size of the snapshot in bytes.
 	DBSize int64 `json:"dbSize"`
 	// SHA256 of the snapshot in lower-case hex.
