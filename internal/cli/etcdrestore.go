@@ -31,6 +31,10 @@ their data aside, one machine restores the backup as a new cluster of etcd, the 
 Members that return later with older data are stopped and join too. It needs no working etcd: it is the way back after
 the loss of a majority of the volumes, and after the deletion of data.
 
+Before anything stops, the command reads the whole backup, decrypts it and compares it with its hashes, and compares its size with
+that of the volumes. --skip-verification omits the former: the machine then finds out whether the backup is damaged when all members
+have stopped.
+
 Everything that was written after the backup is lost. Pods run on; controllers create and delete what differs from the backup.
 The data from before stays in /var/lib/slipway/etcd/before-restore of each machine until the next restoration.
 
@@ -55,6 +59,7 @@ lost, or its volume, begin again with --again, or with --slot and another slot.`
 	flags.StringVar(&o.From, "from", "", "the cluster that the backup is of (default: the cluster itself)")
 	flags.StringVar(&o.Slot, "slot", "", "control-plane slot whose machine restores the backup (default: the first that runs)")
 	flags.BoolVar(&o.Again, "again", false, "restore it once more although its restoration has not ended")
+	flags.BoolVar(&o.SkipVerification, "skip-verification", false, "do not read and check the backup before all members stop")
 	flags.DurationVar(&o.timeout, "timeout", 20*time.Minute, "stop waiting after this time")
 	a.addYesFlag(cmd)
 	a.addLockFlag(cmd)
@@ -136,7 +141,13 @@ func (a etcdCommand) showRestore(p etcdadmin.RestorePlan) {
 		steps = append(steps, "copy the backup and the encryption key of cluster "+p.From+" to the store of cluster "+p.Cluster)
 	}
 
+	check := "read all parts of the backup, and compare them with their hashes, before anything stops"
+	if p.SkipVerification {
+		check = "the backup is not checked first (--skip-verification): if it is damaged, etcd is down until another one is restored"
+	}
+
 	steps = append(steps,
+		check,
 		strings.Join(names, ", ")+" stop and set their data aside",
 		"etcd-"+p.Slot+fmt.Sprintf(" restores the backup as generation %d of the cluster", p.Generation),
 	)

@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/backup"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
 var errKilled = errors.New("killed")
@@ -198,5 +199,56 @@ func TestCheckCopy(t *testing.T) {
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
+	}
+}
+
+// TestDamagedBackupStopsNothing: before the generation is written, which stops all members, the whole backup was checked, and the size
+// of the volumes.
+func TestDamagedBackupStopsNothing(t *testing.T) {
+	for name, damage := range map[string]func(archive backup.Archive, plan *RestorePlan) error{
+		"": func(backup.Archive, *RestorePlan) error { return nil },
+		"a part is damaged": func(archive backup.Archive, p *RestorePlan) error {
+			_, err := archive.Store.Put(t.Context(), backup.Key("old", p.Backup.ID, "part-00003"), []byte("x"))
+			return err
+		},
+		"a part is missing": func(archive backup.Archive, p *RestorePlan) error {
+			return archive.Store.Delete(t.Context(), backup.Key("old", p.Backup.ID, "part-00000"))
+		},
+		"it was deleted": func(archive backup.Archive, p *RestorePlan) error { return archive.Delete(t.Context(), p.Backup.ID) },
+		"the key cannot be opened": func(_ backup.Archive, p *RestorePlan) error {
+			p.Cluster = "other" // see below
+			return nil
+		},
+		"the volume is too small": func(_ backup.Archive, p *RestorePlan) error {
+			p.Members[0].volumeSize = 100 << 20
+			return nil
+		},
+		"skipped": func(archive backup.Archive, p *RestorePlan) error {
+			p.SkipVerification = true
+			return archive.Store.Delete(t.Context(), backup.Key("old", p.Backup.ID, "part-00000"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newTwoClusters(t)
+			plan := RestorePlan{
+				Cluster: "old", Backup: c.source.backup, Generation: 2, Slot: "a", Members: []Member{{Slot: "a", Name: "etcd-a"}},
+			}
+			if err := damage(c.from, &plan); err != nil {
+				t.Fatal(err)
+			}
+			a := &Admin{name: "old", archive: c.from, env: &cluster.Env{Now: time.Now}}
+			if plan.Cluster == "other" {
+				a.archive.Sealer = c.to.Sealer
+			}
+			err := a.restoreLocked(t.Context(), plan, -time.Second) // nobody restores it
+			keys, listErr := c.from.Store.List(t.Context(), node.EtcdGenerationPrefix("old"))
+			if listErr != nil {
+				t.Fatal(listErr)
+			}
+			begun := name == "" || name == "skipped"
+			if (len(keys) == 1) != begun || err == nil || strings.Contains(err.Error(), "has not ended") != begun {
+				t.Errorf("generations %v: %v", keys, err)
+			}
+		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
@@ -171,7 +172,12 @@ func (a *Admin) planMovedBackup(ctx context.Context, p *MovePlan, snapshot strin
 		return err
 	}
 
-	p.Backup = newestUsable(backups)
+	policy, err := backup.NewPolicy(a.set.Cluster.Spec.Etcd.Backup)
+	if err != nil {
+		return err
+	}
+
+	p.Backup = newestUsable(backups, a.env.Now(), policy)
 	if p.Backup == nil && !p.Works {
 		return diag.WithHint(
 			fmt.Errorf("cluster %s has no backup of etcd that can be restored, and etcd does not work", a.name),
@@ -191,13 +197,23 @@ func (p MovePlan) describeData() string {
 	return "wait until zone " + p.VolumeZone + " is back: the data is on volume " + p.Volume
 }
 
-// newestUsable returns the newest backup whose test did not fail; nil if there is none.
-func newestUsable(backups []backup.Backup) *backup.Backup {
+// newestUsable returns the newest backup whose test did not fail; nil if there is none. One from the future is used only if there
+// is no other: nobody knows how new its data is.
+func newestUsable(backups []backup.Backup, now time.Time, p backup.Policy) *backup.Backup {
+	var future *backup.Backup
 	for _, b := range slices.Backward(backups) {
-		if b.Verification == nil || b.Verification.OK {
+		if b.Verification != nil && !b.Verification.OK {
+			continue
+		}
+
+		if !b.FromFuture(now, p) {
 			return &b
+		}
+
+		if future == nil {
+			future = &b
 		}
 	}
 
-	return nil
+	return future
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -257,12 +258,23 @@ func TestNewestUsable(t *testing.T) {
 	bad := &backup.Verification{Error: "damaged"}
 	all := []backup.Backup{{}, {}, {Verification: bad}}
 	all[1].ID = "second"
-	if b := newestUsable(all); b == nil || b.ID != "second" {
+	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	policy := backup.Policy{Interval: time.Hour}
+	if b := newestUsable(all, now, policy); b == nil || b.ID != "second" {
 		t.Errorf("%+v", b)
 	}
 
-	if b := newestUsable(all[2:]); b != nil {
+	if b := newestUsable(all[2:], now, policy); b != nil {
 		t.Errorf("%+v", b)
+	}
+
+	future := backup.Backup{Metadata: backup.Metadata{ID: "future", TakenAt: now.Add(24 * time.Hour)}}
+	if b := newestUsable(append(all, future), now, policy); b == nil || b.ID != "second" {
+		t.Errorf("with one from the future: %+v", b)
+	}
+
+	if b := newestUsable([]backup.Backup{future}, now, policy); b == nil || b.ID != "future" {
+		t.Errorf("with no other: %+v", b)
 	}
 }
 

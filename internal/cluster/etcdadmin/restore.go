@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"path"
 	"slices"
 	"strings"
@@ -39,6 +40,8 @@ type RestorePlan struct {
 	Members []Member `json:"members"`
 	// Continues is set if this restoration has begun already.
 	Continues bool `json:"continues"`
+	// SkipVerification is set if the backup is not read and checked before all members stop.
+	SkipVerification bool `json:"skipVerification,omitempty"`
 	// From is the cluster that the backup is of; empty: this cluster.
 	From string `json:"from,omitempty"`
 
@@ -56,6 +59,8 @@ type RestoreRequest struct {
 	Slot string
 	// Again restores a backup once more although its restoration has not ended: its machine or its volume is lost.
 	Again bool
+	// SkipVerification restores a backup that was not read and checked before: whoever asks may not decrypt it, or it is large.
+	SkipVerification bool
 }
 
 // continues reports whether a request asks to wait for the newest restoration. One that asks for another machine, or
@@ -68,7 +73,7 @@ func (r RestoreRequest) continues(last *etcd.Generation, id string, restored, me
 // PlanRestore plans the restoration of a backup. An unfinished restoration of the same backup is continued, unless r asks
 // for another machine or for another restoration.
 func (a *Admin) PlanRestore(ctx context.Context, r RestoreRequest) (RestorePlan, error) {
-	out := RestorePlan{Cluster: a.name}
+	out := RestorePlan{Cluster: a.name, SkipVerification: r.SkipVerification}
 	backups, err := a.Backups(ctx)
 	if err != nil {
 		return out, err
@@ -205,7 +210,15 @@ func (a *Admin) Restore(ctx context.Context, plan RestorePlan, timeout time.Dura
 // restoreLocked is Restore while the cluster's lock is held.
 func (a *Admin) restoreLocked(ctx context.Context, plan RestorePlan, timeout time.Duration) error {
 	if !plan.Continues {
+		if err := plan.checkRoom(); err != nil {
+			return err
+		}
+
 		if err := a.copyBackup(ctx, &plan); err != nil {
+			return err
+		}
+
+		if err := a.checkBackup(ctx, plan); err != nil {
 			return err
 		}
 
@@ -215,6 +228,61 @@ func (a *Admin) restoreLocked(ctx context.Context, plan RestorePlan, timeout tim
 	}
 
 	return a.waitRestored(ctx, plan, timeout)
+}
+
+// checkRoom returns an error if the volume of a member is too small for the backup besides the data that is set aside, as far as the
+// machine reports it: once the generation is written, all members stop.
+func (p RestorePlan) checkRoom() error {
+	for _, m := range p.Members {
+		if m.volumeSize == 0 {
+			continue
+		}
+
+		g := etcd.Generation{Backup: p.Backup.ID, Bytes: p.Backup.DBSize}
+		if err := g.CheckRoom(m.volumeSize - m.DBSize); err != nil {
+			return fmt.Errorf("%s (nothing was changed): %w", m.Name, err)
+		}
+	}
+
+	return nil
+}
+
+// checkBackup reads all parts of a backup, decrypts them and compares them with their hashes, unless the plan skips that. Once the
+// generation is written, all members stop, and etcd works again only if the backup can be restored.
+func (a *Admin) checkBackup(ctx context.Context, plan RestorePlan) error {
+	if plan.SkipVerification {
+		return nil
+	}
+
+	a.env.Notifyf("checking all parts of backup %s", plan.Backup.ID)
+	listing, err := (&backup.Catalog{Archive: a.archive}).List(ctx) // the sealed keys of plans are removed
+	if err != nil {
+		return err
+	}
+
+	found, err := chooseBackup(listing.Backups, plan.Backup.ID)
+	if err != nil {
+		return err
+	}
+
+	err = a.archive.Download(ctx, found.Metadata, io.Discard)
+
+	switch {
+	case err == nil:
+		return nil
+
+	case errors.Is(err, backup.ErrDamaged), errors.Is(err, store.ErrDecryption):
+		return diag.WithHint(
+			fmt.Errorf("backup %s cannot be restored (nothing was changed): %w", found.ID, err),
+			"use another one that 'slipway etcd snapshots' lists",
+		)
+	}
+
+	return diag.WithHint(
+		fmt.Errorf("check backup %s before it is restored (nothing was changed): %w", found.ID, err),
+		"rerun the command; if you may not decrypt backups, --skip-verification leaves it to the machine, which finds out after all "+
+			"members have stopped",
+	)
 }
 
 // beginGeneration writes the generation of a plan. From then on no member uses older data.

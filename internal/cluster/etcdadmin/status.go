@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster/validate"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/machine/backup"
+	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 )
 
 // Status is the state of a cluster's etcd.
@@ -59,6 +60,9 @@ type Member struct {
 	Problem string `json:"problem,omitempty"`
 	// ReportedAt is when its machine reported last.
 	ReportedAt time.Time `json:"reportedAt,omitzero"`
+
+	// volumeSize is the size of the etcd volume's file system in bytes; 0 if it is not known.
+	volumeSize int64
 }
 
 // Status reads the reports of the machines and the newest backups.
@@ -79,7 +83,14 @@ func (a *Admin) Status(ctx context.Context) (Status, error) {
 		}
 	}
 
-	out.Newest, out.Tested, err = (&backup.Catalog{Archive: a.archive}).ReadNewest(ctx)
+	policy, err := backup.NewPolicy(a.set.Cluster.Spec.Etcd.Backup)
+	if err != nil {
+		return out, err
+	}
+
+	newest, err := (&backup.Catalog{Archive: a.archive}).ReadNewest(ctx, a.env.Now(), policy)
+	out.Newest = newest.Taken
+	out.Tested = newest.Tested
 
 	return out, err
 }
@@ -163,6 +174,11 @@ func (m *Member) fill(r health.MachineReport) {
 	m.Alarms = r.Etcd.Alarms
 	m.ReportedAt = r.PublishedAt
 	m.Healthy = r.Etcd.Quorum
+	for _, d := range r.Disks {
+		if d.Path == etcd.DataMount && d.Error == "" {
+			m.volumeSize = d.SizeBytes
+		}
+	}
 
 	switch {
 	case r.Etcd.Error != "":

@@ -27,18 +27,27 @@ type Backups struct {
 	Newest *backup.Backup
 	// Tested is the newest one that was restored as a test; nil if there is none.
 	Tested *backup.Backup
+	// Future is the newest one that was taken in the future, which counts as neither; nil if there is none.
+	Future *backup.Backup
 }
 
 // checkBackups checks the age of the newest backup, and the age and the result of the newest test. Its cause is set also if
 // nothing is wrong.
 func checkBackups(f Facts) []Check {
-	if f.Backups == nil || f.Backups.Policy.Disabled && f.Backups.Newest == nil {
+	if f.Backups == nil || f.Backups.Policy.Disabled && f.Backups.Newest == nil && f.Backups.Future == nil {
 		return nil
 	}
 
 	c := Check{Kind: KindEtcd, Name: backupsName, Severity: Warning}
 	b := *f.Backups
 	if b.Newest == nil {
+		if b.Future != nil {
+			c.Cause = "etcd has no backup but " + describeFuture(*b.Future)
+			c.Hint = futureHint(*b.Future)
+
+			return []Check{c}
+		}
+
 		if controlPlaneUptime(f) < firstBackup {
 			return nil
 		}
@@ -57,7 +66,7 @@ func judgeBackups(b Backups, now time.Time) Check {
 	c := Check{Kind: KindEtcd, Name: backupsName, Severity: Warning}
 	age := now.Sub(b.Newest.TakenAt)
 	testEvery := time.Duration(b.Policy.VerifyEvery) * b.Policy.Interval
-	c.Cause = fmt.Sprintf("newest backup %s old, %s", formatAge(max(0, age)), describeTest(b.Tested, now))
+	c.Cause = fmt.Sprintf("newest backup %s old, %s", formatAge(max(0, age)), describeTest(b.Tested, now, b.Policy))
 
 	switch {
 	case b.Tested != nil && !b.Tested.Verified():
@@ -67,7 +76,7 @@ func judgeBackups(b Backups, now time.Time) Check {
 	case age > missedBackups*b.Policy.Interval:
 		c.Hint = fmt.Sprintf("one is due every %s: see whether an agent reports a failed task, and try: slipway etcd snapshot",
 			b.Policy.Interval)
-	case b.Tested == nil || now.Sub(b.Tested.Verification.VerifiedAt) > missedBackups*testEvery:
+	case b.Tested == nil || now.Sub(b.Tested.TestedAt(now, b.Policy)) > missedBackups*testEvery:
 		c.Hint = fmt.Sprintf("one is tested every %s: see whether an agent reports a failed task", testEvery)
 		if b.Tested == nil && age < firstBackup {
 			c.Severity = OK // the first one is being tested
@@ -77,16 +86,33 @@ func judgeBackups(b Backups, now time.Time) Check {
 		c.Severity = OK
 	}
 
+	if b.Future != nil && c.Severity == OK {
+		c.Severity = Warning
+		c.Cause += "; " + describeFuture(*b.Future)
+		c.Hint = futureHint(*b.Future)
+	}
+
 	return c
 }
 
+// describeFuture describes a backup from the future.
+func describeFuture(b backup.Backup) string {
+	return fmt.Sprintf("backup %s was taken in the future (%s), by machine %s", b.ID, b.TakenAt.UTC().Format(time.RFC3339), b.Machine)
+}
+
+// futureHint says what to do about a backup from the future.
+func futureHint(b backup.Backup) string {
+	return "set the clock of machine " + b.Machine + " right (chronyc tracking); then delete " + backup.Prefix(b.Cluster) + b.ID +
+		" in the machine store: it counts as no backup, and no agent deletes it until then"
+}
+
 // describeTest describes the newest test of a backup.
-func describeTest(tested *backup.Backup, now time.Time) string {
+func describeTest(tested *backup.Backup, now time.Time, p backup.Policy) string {
 	switch {
 	case tested == nil:
 		return "none was tested yet"
 	case tested.Verified():
-		return "restored successfully in a test " + formatAge(max(0, now.Sub(tested.Verification.VerifiedAt))) + " ago"
+		return "restored successfully in a test " + formatAge(max(0, now.Sub(tested.TestedAt(now, p)))) + " ago"
 	default:
 		return "backup " + tested.ID + " cannot be restored: " + tested.Verification.Error
 	}

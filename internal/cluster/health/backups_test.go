@@ -15,7 +15,7 @@ import (
 func TestBackups(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	taken := func(ago time.Duration) *backup.Backup {
-		return &backup.Backup{Metadata: backup.Metadata{ID: "b1", TakenAt: now.Add(-ago)}}
+		return &backup.Backup{Metadata: backup.Metadata{ID: "b1", Cluster: "demo", Machine: "i-a", TakenAt: now.Add(-ago)}}
 	}
 	tested := func(ago time.Duration, problem string) *backup.Backup {
 		b := taken(ago)
@@ -24,20 +24,27 @@ func TestBackups(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		newest, tested *backup.Backup
+		future         *backup.Backup
 		disabled       bool
 		uptime         int // seconds
 		want           health.Severity
 		text           string
 	}{
-		"new control plane":     {uptime: 60},
-		"none after an hour":    {uptime: 3600, want: health.Warning, text: "etcd has no backup"},
-		"none, disabled":        {uptime: 3600, disabled: true},
-		"recent and tested":     {newest: taken(30 * time.Minute), tested: tested(2*time.Hour, ""), want: health.OK, text: "newest backup 30m old, restored successfully in a test 2h ago"},
-		"the first one":         {newest: taken(time.Minute), want: health.OK, text: "none was tested yet"},
-		"never tested":          {newest: taken(11 * time.Minute), want: health.Warning, text: "none was tested yet"},
-		"too old":               {newest: taken(4 * time.Hour), tested: tested(4*time.Hour, ""), want: health.Warning, text: "newest backup 4h old"},
-		"test is too old":       {newest: taken(time.Minute), tested: tested(19*time.Hour, ""), want: health.Warning, text: "in a test 19h ago"},
-		"test failed":           {newest: taken(time.Minute), tested: tested(time.Minute, "the backup is damaged"), want: health.Warning, text: "backup b1 cannot be restored: the backup is damaged"},
+		"new control plane":  {uptime: 60},
+		"none after an hour": {uptime: 3600, want: health.Warning, text: "etcd has no backup"},
+		"none, disabled":     {uptime: 3600, disabled: true},
+		"recent and tested":  {newest: taken(30 * time.Minute), tested: tested(2*time.Hour, ""), want: health.OK, text: "newest backup 30m old, restored successfully in a test 2h ago"},
+		"the first one":      {newest: taken(time.Minute), want: health.OK, text: "none was tested yet"},
+		"never tested":       {newest: taken(11 * time.Minute), want: health.Warning, text: "none was tested yet"},
+		"too old":            {newest: taken(4 * time.Hour), tested: tested(4*time.Hour, ""), want: health.Warning, text: "newest backup 4h old"},
+		"test is too old":    {newest: taken(time.Minute), tested: tested(19*time.Hour, ""), want: health.Warning, text: "in a test 19h ago"},
+		"test failed":        {newest: taken(time.Minute), tested: tested(time.Minute, "the backup is damaged"), want: health.Warning, text: "backup b1 cannot be restored: the backup is damaged"},
+		"none but from the future": {uptime: 60, future: taken(-5 * time.Hour), want: health.Warning,
+			text: "no backup but backup b1 was taken in the future (2026-11-22T17:00:00Z), by machine i-a"},
+		"from the future besides": {newest: taken(30 * time.Minute), tested: tested(2*time.Hour, ""), future: taken(-5 * time.Hour),
+			want: health.Warning, text: "newest backup 30m old, restored successfully in a test 2h ago; backup b1 was taken in the future"},
+		"too old, and one from the future": {newest: taken(4 * time.Hour), tested: tested(4*time.Hour, ""), future: taken(-5 * time.Hour),
+			want: health.Warning, text: "newest backup 4h old"},
 		"old ones and disabled": {newest: taken(400 * time.Hour), tested: tested(400*time.Hour, ""), disabled: true, want: health.OK, text: "newest backup 16d old"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,6 +56,7 @@ func TestBackups(t *testing.T) {
 				}}},
 				Backups: &health.Backups{
 					Policy: backup.Policy{Disabled: c.disabled, Interval: time.Hour, VerifyEvery: 6}, Newest: c.newest, Tested: c.tested,
+					Future: c.future,
 				},
 			}
 			r := health.Evaluate(f)

@@ -136,7 +136,7 @@ func lostQuorumHint(f Facts, n memberCount) string {
 
 // hasHadQuorum reports whether etcd has worked before: a backup of it or a node exists.
 func hasHadQuorum(f Facts) bool {
-	return f.Backups != nil && f.Backups.Newest != nil || len(f.Nodes) > 0
+	return f.Backups != nil && (f.Backups.Newest != nil || f.Backups.Future != nil) || len(f.Nodes) > 0
 }
 
 // someoneHasQuorum reports whether a member has answered a linearizable read just now.

@@ -193,7 +193,10 @@ func newStoreReader(env *cluster.Env, set manifest.Set) func(context.Context) (s
 		}
 
 		out.backups = &health.Backups{Policy: policy}
-		out.backups.Newest, out.backups.Tested, err = catalog.ReadNewest(ctx)
+		newest, err := catalog.ReadNewest(ctx, env.Now(), policy)
+		out.backups.Newest = newest.Taken
+		out.backups.Tested = newest.Tested
+		out.backups.Future = newest.Future
 
 		return out, err
 	}

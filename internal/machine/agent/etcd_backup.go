@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -41,6 +42,8 @@ type etcdBackup struct {
 	archive backup.Archive
 	catalog *backup.Catalog
 	tool    snapshotTool
+	// program is the path of etcd, which serves restored data in a test.
+	program string
 	// url of the machine's own member.
 	url string
 	// now is the agent's clock.
@@ -67,6 +70,7 @@ func newEtcdBackup(m *etcdMember) *etcdBackup {
 		archive: archive,
 		catalog: &backup.Catalog{Archive: archive},
 		tool:    snapshotTool{run: a.Run, program: a.doc.BinDir() + "/etcdutl"},
+		program: a.doc.BinDir() + "/etcd",
 		url:     etcd.ClientURL,
 		now:     a.Now,
 	}
@@ -127,13 +131,17 @@ func (b *etcdBackup) look(ctx context.Context, policy backup.Policy) error {
 		}
 
 		b.agent.metrics.noteBackups(policy, listing.Backups)
-		action := backup.Decide(backup.Facts{
+		action, err := b.decide(ctx, backup.Facts{
 			Now:        b.now(),
 			Policy:     policy,
 			Backups:    listing.Backups,
 			Incomplete: listing.Incomplete,
 			Starting:   !b.agent.apiOpen.Load(),
 		})
+		if err != nil {
+			return err
+		}
+
 		if action.Type == backup.ActionNone {
 			if len(listing.Backups) == 0 {
 				b.lookedAt = time.Time{} // the first one is taken as soon as the API server is ready
@@ -148,6 +156,39 @@ func (b *etcdBackup) look(ctx context.Context, policy backup.Policy) error {
 	}
 
 	return nil
+}
+
+// decide decides. Restorations are read only if a backup would be deleted.
+func (b *etcdBackup) decide(ctx context.Context, f backup.Facts) (backup.Action, error) {
+	action := backup.Decide(f)
+	if action.Type != backup.ActionDelete {
+		return action, nil
+	}
+
+	var err error
+	if f.Restoring, err = b.member.restoringBackup(ctx); err != nil {
+		return action, err
+	}
+
+	return backup.Decide(f), nil
+}
+
+// restoringBackup returns the id of the backup of the newest generation; empty if there is none, or if the members of all slots have
+// had its data. Until then a machine may need it, also one whose restoration was begun again.
+func (m *etcdMember) restoringBackup(ctx context.Context) (string, error) {
+	g, err := m.readGeneration(ctx)
+	if err != nil || g == nil {
+		return "", err
+	}
+
+	restored, err := m.listRestored(ctx, g.Number)
+	for _, slot := range slotNames(m.agent) {
+		if !slices.Contains(restored, slot) {
+			return g.Backup, err
+		}
+	}
+
+	return "", err
 }
 
 // act carries out one action.
@@ -185,25 +226,20 @@ func (b *etcdBackup) take(ctx context.Context, why backup.Metadata) (backup.Meta
 
 	defer func() { _ = os.RemoveAll(dir) }()
 	manager := b.agent.newEtcdManager()
-	before, err := manager.Status(ctx, b.url)
-	if err != nil {
-		return why, err
-	}
-
-	why.TakenAt = b.now().UTC()
 	snapshot := filepath.Join(dir, "snapshot.db")
-	source, err := writeSnapshotOf(ctx, manager, b.url, snapshot)
+	var source etcd.SnapshotSource
+	why.RaftTerm, err = withinOneTerm(ctx, func(ctx context.Context) (uint64, error) {
+		status, err := manager.Status(ctx, b.url)
+		return status.RaftTerm, err
+	}, func(ctx context.Context) (err error) {
+		_ = os.Remove(snapshot) // of an earlier term
+		why.TakenAt = b.now().UTC()
+		source, err = writeSnapshotOf(ctx, manager, b.url, snapshot)
+
+		return err
+	})
 	if err != nil {
 		return why, err
-	}
-
-	after, err := manager.Status(ctx, b.url)
-	if err != nil {
-		return why, err
-	}
-
-	if after.RaftTerm == before.RaftTerm { // otherwise it is not known which term the snapshot is of
-		why.RaftTerm = after.RaftTerm
 	}
 
 	if why.Generation, err = b.member.dataGeneration(etcd.DataDir); err != nil {
@@ -213,6 +249,41 @@ func (b *etcdBackup) take(ctx context.Context, why backup.Metadata) (backup.Meta
 	why.EtcdVersion = source.Version
 
 	return b.store(ctx, snapshot, source, why)
+}
+
+// maxTerms is how often a snapshot is repeated because the term changed meanwhile.
+const maxTerms = 5
+
+// withinOneTerm calls do until etcd's term is the same before and after, and returns the term. Without it, a backup could not be
+// compared with others.
+func withinOneTerm(
+	ctx context.Context,
+	term func(context.Context) (uint64, error),
+	do func(context.Context) error,
+) (uint64, error) {
+	before, err := term(ctx)
+	if err != nil {
+		return 0, err
+	}
+
+	for range maxTerms {
+		if err := do(ctx); err != nil {
+			return 0, err
+		}
+
+		after, err := term(ctx)
+		if err != nil || after == before {
+			return after, err
+		}
+
+		before = after
+	}
+
+	return 0, fmt.Errorf(
+		"take a snapshot of etcd: the term changed during each of %d snapshots: elections follow one another; see the network "+
+			"and the disks of its members",
+		maxTerms,
+	)
 }
 
 // store stores a snapshot in a file as a backup. known has what the snapshot does not tell.
@@ -232,6 +303,7 @@ func (b *etcdBackup) store(
 		return out, err
 	}
 
+	out.Said = b.askMember(ctx, out.Revision, known.Reason)
 	out.ClusterID = a.doc.ClusterID
 	out.EtcdClusterID = strconv.FormatUint(source.ClusterID, 16)
 	out.MemberID = strconv.FormatUint(source.MemberID, 16)
@@ -252,6 +324,31 @@ func (b *etcdBackup) store(
 		slog.Int64("bytes", out.DBSize))
 
 	return out, nil
+}
+
+// askMember returns what the member says of itself at the revision of a snapshot. The snapshot is of use without that, as when
+// somebody compacts the member at this moment. No member serves the data of a survivor.
+func (b *etcdBackup) askMember(ctx context.Context, revision int64, reason string) backup.Contents {
+	if reason == backup.ReasonRecovery {
+		return backup.Contents{}
+	}
+
+	said, err := b.agent.newEtcdManager().KeyValuesAt(ctx, b.url, revision)
+	if err != nil {
+		b.agent.Log.Warn("cannot compare a backup with its member", slog.Any("error", err))
+		return backup.Contents{}
+	}
+
+	return contentsOf(said, revision)
+}
+
+func contentsOf(said etcd.KeyValues, revision int64) backup.Contents {
+	return backup.Contents{
+		Revision:        revision,
+		HashKV:          said.Hash,
+		Keys:            said.Keys,
+		CompactRevision: said.CompactRevision,
+	}
 }
 
 // writeSnapshotOf writes a snapshot of the member at url to a file.
@@ -337,7 +434,7 @@ func (b *etcdBackup) testRestore(
 	err = b.tool.restore(ctx, snapshot, restoreOptions{
 		dataDir: data,
 		name:    "test",
-		peerURL: "http://127.0.0.1:1", // the member is never started
+		peerURL: "http://127.0.0.1:1", // nobody connects to it
 		token:   rand.Text(),
 	})
 	if ctx.Err() != nil {
@@ -353,12 +450,46 @@ func (b *etcdBackup) testRestore(
 	}
 
 	restored, err = b.tool.inspect(ctx, filepath.Join(data, "member/snap/db"))
-	if err == nil && !restored.Matches(m.Contents) {
-		problem = fmt.Sprintf("the restored database has revision %d, hash %08x and %d keys instead of %d, %08x and %d",
-			restored.Revision, restored.HashKV, restored.Keys, m.Revision, m.HashKV, m.Keys)
+	if err != nil || !restored.Matches(m.Contents) {
+		return restored, describeDifference(restored, m.Contents), err
 	}
 
-	return restored, problem, err
+	return b.serveRestored(ctx, m, dir)
+}
+
+// serveRestored lets an etcd serve restored data, and compares what it says with what the member said.
+func (b *etcdBackup) serveRestored(
+	ctx context.Context,
+	m backup.Metadata,
+	dir string,
+) (restored backup.Contents, problem string, err error) {
+	err = serveCopy(ctx, b.agent, b.program, dir, func(ctx context.Context, manager etcd.Manager, url string) error {
+		said, err := manager.KeyValuesAt(ctx, url, m.Revision)
+		restored = contentsOf(said, m.Revision)
+
+		return err
+	})
+
+	ended, rejected := errors.AsType[copyEndedError](err)
+
+	switch {
+	case rejected && ctx.Err() == nil && !isHostFailure(ended.cause):
+		return restored, err.Error(), nil
+	case err != nil:
+		return restored, "", err
+	case restored.Keys != m.Keys:
+		return restored, describeDifference(restored, m.Contents), nil
+	case m.Said.Revision > 0 && !restored.Matches(m.Said):
+		return restored, "served by etcd: " + describeDifference(restored, m.Said), nil
+	}
+
+	return restored, "", nil
+}
+
+// describeDifference says how restored contents differ from those that were backed up.
+func describeDifference(restored, want backup.Contents) string {
+	return fmt.Sprintf("the restored database has revision %d, hash %08x and %d keys instead of %d, %08x and %d",
+		restored.Revision, restored.HashKV, restored.Keys, want.Revision, want.HashKV, want.Keys)
 }
 
 // download decrypts a backup into a file.

@@ -110,6 +110,7 @@ func (r *realRecovery) restartAgent() {
 	r.member = &etcdMember{agent: r.agent, slot: r.slot, store: killedStore{r.store, r.killer}, volume: "vol-" + slot}
 	r.recovery = r.member.newRecovery()
 	r.recovery.program = r.bin
+	r.recovery.backup.program = r.bin
 	r.recovery.url = r.manager.Peers[strings.Index("abc", slot)].ClientURL
 	r.recovery.members = func(context.Context, etcd.Facts) []etcd.Member { return nil }
 }

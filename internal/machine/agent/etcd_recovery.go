@@ -348,20 +348,24 @@ func (r *etcdRecovery) addBackups(ctx context.Context, f *etcd.RecoveryFacts, g 
 func newestRecoverable(backups []backup.Backup, g *etcd.Generation) *etcd.RecoveryBackup {
 	usable := slices.DeleteFunc(slices.Clone(backups), hasFailedTest)
 	number := generationOf(etcd.Facts{Generation: g})
-	var out *etcd.RecoveryBackup
+	var candidates []etcd.RecoveryBackup
+	var positions []etcd.Position
 	for _, b := range usable {
 		if b.Origin != nil || max(b.Generation, 1) != number {
 			continue
 		}
 
 		candidate := newRecoveryBackup(b)
-		if out == nil || candidate.Position.Compare(out.Position) >= 0 {
-			out = &candidate
-		}
+		candidates = append(candidates, candidate)
+		positions = append(positions, candidate.Position)
 	}
 
-	if out != nil || g == nil {
-		return out
+	if newest := etcd.NewestPosition(positions); newest >= 0 {
+		return &candidates[newest]
+	}
+
+	if g == nil {
+		return nil
 	}
 
 	if found, ok := (backup.Listing{Backups: usable}).Find(g.Backup); ok {

@@ -190,9 +190,33 @@ func commitLog(dir string) error {
 	return nil
 }
 
-// snapshotCopy lets an etcd read the copy of the data in dir, and writes a snapshot of it to a file. It serves on sockets in dir,
-// which only root can reach.
-func (r *etcdRecovery) snapshotCopy(ctx context.Context, dir, snapshot string) (etcd.SnapshotSource, error) {
+// snapshotCopy lets an etcd read the copy of the data in dir, and writes a snapshot of it to a file.
+func (r *etcdRecovery) snapshotCopy(ctx context.Context, dir, snapshot string) (source etcd.SnapshotSource, err error) {
+	err = serveCopy(ctx, r.member.agent, r.program, dir, func(ctx context.Context, m etcd.Manager, url string) error {
+		source, err = writeSnapshotOf(ctx, m, url, snapshot)
+		return err
+	})
+
+	return source, err
+}
+
+// copyEndedError is the failure of an etcd that ended before it served a copy of data.
+type copyEndedError struct {
+	cause error
+}
+
+func (e copyEndedError) Error() string { return "read the copy of etcd's data: " + e.cause.Error() }
+
+func (e copyEndedError) Unwrap() error { return e.cause }
+
+// serveCopy calls do while an etcd serves the data in the directory data of dir. It serves on sockets in dir, which only root can
+// reach, and is killed afterwards.
+func serveCopy(
+	ctx context.Context,
+	a *Agent,
+	program, dir string,
+	do func(ctx context.Context, m etcd.Manager, url string) error,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, copyTimeout)
 	defer cancel()
 	etcdCtx, kill := context.WithCancel(ctx)
@@ -200,7 +224,7 @@ func (r *etcdRecovery) snapshotCopy(ctx context.Context, dir, snapshot string) (
 	var failure error // of etcd, once it has ended
 	go func() {
 		defer close(ended)
-		_, failure = r.member.agent.Run.Run(etcdCtx, "env", append([]string{"--chdir=" + dir}, copyCommand(r.program)...)...)
+		_, failure = a.Run.Run(etcdCtx, "env", append([]string{"--chdir=" + dir}, copyCommand(program)...)...)
 	}()
 
 	defer func() {
@@ -213,17 +237,21 @@ func (r *etcdRecovery) snapshotCopy(ctx context.Context, dir, snapshot string) (
 	for !manager.Healthy(ctx, url) {
 		select {
 		case <-ended:
-			return etcd.SnapshotSource{}, fmt.Errorf("read the copy of etcd's data: %w", failure)
+			if failure == nil {
+				failure = errors.New("etcd ended without an error")
+			}
+
+			return copyEndedError{failure}
 
 		default:
 		}
 
-		if err := r.member.agent.Wait(ctx, copyPause); err != nil {
-			return etcd.SnapshotSource{}, fmt.Errorf("wait for etcd to read the copy of its data: %w", err)
+		if err := a.Wait(ctx, copyPause); err != nil {
+			return fmt.Errorf("wait for etcd to read the copy of its data: %w", err)
 		}
 	}
 
-	return writeSnapshotOf(ctx, manager, url, snapshot)
+	return do(ctx, manager, url)
 }
 
 // copyCommand returns the command of an etcd that is the only member of its cluster, with the data in the directory data.

@@ -30,6 +30,9 @@ const (
 type knownMetrics struct {
 	mu    sync.Mutex
 	facts metrics.Facts
+	// policy and backups are what this machine listed last, when it had etcd's leader; nil if it has never had it.
+	policy  *backup.Policy
+	backups []backup.Backup
 }
 
 func (k *knownMetrics) noteReport(r report.Report) {
@@ -47,15 +50,20 @@ func (k *knownMetrics) noteQuorum(q etcd.QuorumReport) {
 func (k *knownMetrics) noteBackups(policy backup.Policy, list []backup.Backup) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.facts.Backups = metrics.NewBackups(policy, list)
+	k.policy = &policy
+	k.backups = list
 }
 
-// known returns a copy.
-func (k *knownMetrics) known() metrics.Facts {
+// known returns a copy. Which backups are from the future depends on now: the clock may have been set right since they were listed.
+func (k *knownMetrics) known(now time.Time) metrics.Facts {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	out := k.facts
+	if k.policy != nil {
+		out.Backups = metrics.NewBackups(*k.policy, k.backups, now)
+	}
 
-	return k.facts
+	return out
 }
 
 // metricsHandler serves the metrics.
@@ -71,7 +79,7 @@ func (h metricsHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	facts := h.agent.metrics.known()
+	facts := h.agent.metrics.known(h.agent.Now())
 	facts.Slots = len(h.agent.doc.Slots)
 	number, err := h.member.dataGeneration(etcd.DataDir)
 	if err != nil { // as on a volume that does not work, which a condition says

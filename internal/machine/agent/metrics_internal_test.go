@@ -37,11 +37,14 @@ func TestServedMetrics(t *testing.T) {
 	}
 	a.metrics.noteReport(report.Report{Etcd: &report.Etcd{Quorum: true}})
 	a.metrics.noteQuorum(etcd.QuorumReport{LostAt: time.Unix(1000, 0)})
-	a.metrics.noteBackups(backup.Policy{Interval: time.Hour}, nil)
+	a.metrics.noteBackups(backup.Policy{Interval: time.Hour}, []backup.Backup{
+		{Metadata: backup.Metadata{TakenAt: time.Unix(2000, 0)}},
+		{Metadata: backup.Metadata{TakenAt: a.Now().Add(24 * time.Hour)}}, // the clock was ahead, and was set right
+	})
 	_, body := get(http.MethodGet, "/metrics")
 	for _, want := range []string{
 		"slipway_etcd_generation 1", "slipway_etcd_member_quorum 1", "slipway_etcd_quorum_lost_timestamp_seconds 1000",
-		"slipway_etcd_backup_interval_seconds 3600",
+		"slipway_etcd_backup_interval_seconds 3600", "slipway_etcd_backup_timestamp_seconds 2000",
 	} {
 		if !strings.Contains(body, want+"\n") {
 			t.Errorf("no %s in\n%s", want, body)

@@ -166,9 +166,9 @@ func TestCatalog(t *testing.T) {
 	if l := list(); !l.Backups[0].Verified() {
 		t.Errorf("after the test: %+v", l.Backups[0])
 	}
-	newest, tested, err := c.ReadNewest(t.Context())
-	if err != nil || newest == nil || tested == nil || newest.ID != firstID || tested.ID != firstID {
-		t.Errorf("newest: %+v %+v %v", newest, tested, err)
+	n, err := c.ReadNewest(t.Context(), m.TakenAt, backup.Policy{Interval: time.Hour})
+	if err != nil || n.Taken == nil || n.Tested == nil || n.Taken.ID != firstID || n.Tested.ID != firstID || n.Future != nil {
+		t.Errorf("newest: %+v %v", n, err)
 	}
 	if err := a.Delete(t.Context(), firstID); err != nil {
 		t.Fatal(err)
@@ -204,10 +204,32 @@ func TestNewestOfSeveral(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	newest, tested, err := (&backup.Catalog{Archive: a}).ReadNewest(t.Context())
-	if err != nil || newest.ID != ids[2] || tested.ID != ids[1] {
-		t.Errorf("newest %+v, tested %+v, %v", newest, tested, err)
+	for _, c := range []struct {
+		now                   string
+		taken, tested, future string
+	}{
+		{"13:00", ids[2], ids[1], ""},
+		{"11:30", ids[2], ids[1], ""}, // a clock that is a little ahead
+		{"10:30", ids[1], ids[1], ids[2]},
+		{"09:30", ids[0], ids[0], ids[2]},
+		{"08:30", "", "", ids[2]},
+	} {
+		now, err := time.Parse("2006-01-02 15:04", "2026-11-22 "+c.now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := (&backup.Catalog{Archive: a}).ReadNewest(t.Context(), now, backup.Policy{Interval: time.Hour})
+		if err != nil || idOf(n.Taken) != c.taken || idOf(n.Tested) != c.tested || idOf(n.Future) != c.future {
+			t.Errorf("at %s: %+v, %v", c.now, n, err)
+		}
 	}
+}
+
+func idOf(b *backup.Backup) string {
+	if b == nil {
+		return ""
+	}
+	return b.ID
 }
 
 // TestCopy: a copy belongs to its new cluster alone, and has the same snapshot. A damaged backup has no copy.

@@ -49,11 +49,14 @@ type Contents struct {
 	HashKV uint32 `json:"hashKV"`
 	// Keys is the number of keys.
 	Keys int `json:"keys"`
+	// CompactRevision is the revision up to which HashKV, as an etcd that runs computes it, leaves out former values; 0 if HashKV is
+	// that of the file.
+	CompactRevision int64 `json:"compactRevision,omitempty"`
 }
 
 // Matches reports whether two databases have the same contents, as far as both are known.
 func (c Contents) Matches(other Contents) bool {
-	sameHash := c.HashKV == other.HashKV || c.HashKV == 0 || other.HashKV == 0
+	sameHash := c.HashKV == other.HashKV || c.HashKV == 0 || other.HashKV == 0 || c.CompactRevision != other.CompactRevision
 
 	return sameHash && c.Revision == other.Revision && c.Keys == other.Keys
 }
@@ -88,6 +91,9 @@ type Metadata struct {
 	// RequestID is the id of the request; empty for a scheduled backup.
 	RequestID string `json:"requestID,omitempty"`
 	Contents
+	// Said is what the member said of itself at Revision when the snapshot was taken, which a test compares with what an
+	// etcd says that serves the restored data; zero in backups of earlier versions, of data without a member that runs, and if Revision was compacted by then.
+	Said Contents `json:"said,omitzero"`
 	// DBSize is the size of the snapshot in bytes.
 	DBSize int64 `json:"dbSize"`
 	// SHA256 of the snapshot in lower-case hex.
@@ -131,6 +137,25 @@ func (b Backup) Verified() bool { return b.Verification != nil && b.Verification
 
 // broken reports whether a test of the backup failed.
 func (b Backup) broken() bool { return b.Verification != nil && !b.Verification.OK }
+
+// FromFuture reports whether a backup was taken so far in the future that it does not count: the clock of its machine was wrong.
+// Clocks that differ by less than the interval of the policy do no harm.
+func (b Backup) FromFuture(now time.Time, p Policy) bool { return isFuture(b.TakenAt, now, p) }
+
+// TestedAt returns when a backup was tested; the zero time if it was not. If the clock of the machine that tested it was ahead, it
+// is when the backup was taken.
+func (b Backup) TestedAt(now time.Time, p Policy) time.Time {
+	switch {
+	case b.Verification == nil:
+		return time.Time{}
+	case isFuture(b.Verification.VerifiedAt, now, p):
+		return b.TakenAt
+	default:
+		return b.Verification.VerifiedAt
+	}
+}
+
+func isFuture(at, now time.Time, p Policy) bool { return at.Sub(now) >= p.Interval }
 
 // Prefix returns the prefix of the cluster's backups in the machine store. Control-plane machines may read, write
 // and delete there.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -125,41 +126,83 @@ func (c *Catalog) List(ctx context.Context) (Listing, error) {
 	return out, err
 }
 
-// ReadNewest reads the newest backup and the newest one that was tested; nil if there is none. It reads few objects.
-func (c *Catalog) ReadNewest(ctx context.Context) (newest, tested *Backup, err error) {
+// Newest are the newest backups of a cluster; each is nil if there is none.
+type Newest struct {
+	// Taken is the newest one, and Tested the newest one that was tested.
+	Taken, Tested *Backup
+	// Future is the newest one from the future, which counts as neither; see [Backup.FromFuture].
+	Future *Backup
+}
+
+// ReadNewest reads the newest backups. It reads few objects.
+func (c *Catalog) ReadNewest(ctx context.Context, now time.Time, p Policy) (Newest, error) {
 	keys, err := c.Archive.Store.List(ctx, Prefix(c.Archive.Cluster))
 	if err != nil {
-		return nil, nil, err
+		return Newest{}, err
 	}
 
 	objects := groupByID(keys, Prefix(c.Archive.Cluster))
-	var wanted []string
+	found, err := c.read(ctx, newestIDs(objects, now, p), objects)
+	var out Newest
+	for i := range found {
+		b := &found[i]
+
+		switch {
+		case idFromFuture(b.ID, now, p):
+			out.Future = b
+			continue
+
+		case out.Taken == nil:
+			out.Taken = b
+		}
+
+		if b.Verification != nil {
+			out.Tested = b
+		}
+	}
+
+	return out, err
+}
+
+// newestIDs returns the ids of the complete backups that [Catalog.ReadNewest] reads, newest first.
+func newestIDs(objects map[string]map[string]bool, now time.Time, p Policy) []string {
+	var out []string
+	hasFuture := false
+	hasTaken := false
 	for _, id := range slices.Backward(slices.Sorted(maps.Keys(objects))) {
 		if !objects[id][metadataObject] {
 			continue
 		}
 
-		if len(wanted) == 0 || objects[id][verificationObject] {
-			wanted = append(wanted, id)
+		if idFromFuture(id, now, p) {
+			if !hasFuture {
+				out = append(out, id)
+			}
+
+			hasFuture = true
+
+			continue
 		}
 
-		if objects[id][verificationObject] {
+		isTested := objects[id][verificationObject]
+		if !hasTaken || isTested {
+			out = append(out, id)
+		}
+
+		hasTaken = true
+		if isTested {
 			break
 		}
 	}
 
-	found, err := c.read(ctx, wanted, objects)
-	for i := range found {
-		if newest == nil {
-			newest = &found[i]
-		}
+	return out
+}
 
-		if found[i].Verification != nil {
-			tested = &found[i]
-		}
-	}
+// idFromFuture is [Backup.FromFuture] of a backup of which only the id is known.
+func idFromFuture(id string, now time.Time, p Policy) bool {
+	at, _ := timeOf(id)
 
-	return newest, tested, err
+	return isFuture(at, now, p)
 }
 
 // groupByID returns the names of the objects of each backup.

@@ -44,6 +44,9 @@ type Facts struct {
 	Starting bool
 	// Backups are the complete ones.
 	Backups []Backup
+	// Restoring is the id of the backup that the current generation of etcd restores, until all members have its data; empty if
+	// there is none.
+	Restoring string
 	// Incomplete are the ids of those without metadata: somebody writes or deletes them, or was killed while doing so.
 	Incomplete []string
 }
@@ -60,8 +63,11 @@ const (
 
 // Decide returns the next step. It is a pure function. Only the machine of etcd's leader may act. If two machines
 // act, because each takes itself for the leader, there is one backup too many, and no backup is lost.
+//
+// Backups from the future, which a machine with a wrong clock took, neither count nor are they deleted: it is not known how new
+// their data is, so no other backup may go because of them, and they may be the only ones.
 func Decide(f Facts) Action {
-	f.Backups = sortByTime(f.Backups)
+	f.Backups = slices.DeleteFunc(sortByTime(f.Backups), func(b Backup) bool { return b.FromFuture(f.Now, f.Policy) })
 
 	if !f.Policy.Disabled && isDue(f) && (!f.Starting || len(f.Backups) > 0) {
 		return Action{Type: ActionTake, Reason: ReasonSchedule}
@@ -88,27 +94,24 @@ func sortByTime(backups []Backup) []Backup {
 	return out
 }
 
-// isDue reports whether a backup is due. A newest backup far in the future was taken by a machine with a wrong clock:
-// it does not count. After a failed test the next backup is due in a quarter of the time.
+// isDue reports whether a backup is due. After a failed test the next one is due in a quarter of the time.
 func isDue(f Facts) bool {
-	for _, b := range slices.Backward(f.Backups) {
-		age := f.Now.Sub(b.TakenAt)
-		if age <= -f.Policy.Interval {
-			continue
-		}
-
-		if b.broken() {
-			return age >= f.Policy.Interval/4
-		}
-
-		return age >= f.Policy.Interval
+	if len(f.Backups) == 0 {
+		return true
 	}
 
-	return true
+	newest := f.Backups[len(f.Backups)-1]
+	age := f.Now.Sub(newest.TakenAt)
+	if newest.broken() {
+		return age >= f.Policy.Interval/4
+	}
+
+	return age >= f.Policy.Interval
 }
 
-// nextToVerify returns the backup to test: the newest one, if none of the last VerifyEvery was tested. A backup after
-// one whose test failed is tested in any case, and so is one before a move: nothing else is left of the data.
+// nextToVerify returns the backup to test: the newest one, if none of the last VerifyEvery was tested, or none for as long as those
+// take: fewer may be kept. A backup after one whose test failed is tested in any case, and so is one before a move: nothing
+// else is left of the data.
 func nextToVerify(f Facts) string {
 	if len(f.Backups) == 0 {
 		return ""
@@ -123,27 +126,21 @@ func nextToVerify(f Facts) string {
 		return newest.ID
 	}
 
-	untested := 0
-	for _, b := range slices.Backward(f.Backups) {
-		if b.Verification != nil {
-			if b.broken() {
-				return newest.ID
-			}
-
-			break
+	for i, b := range slices.Backward(f.Backups) {
+		if b.Verification == nil {
+			continue
 		}
 
-		untested++
-		if untested == len(f.Backups) {
-			return newest.ID // none was ever tested
+		untested := len(f.Backups) - 1 - i
+		span := newest.TakenAt.Sub(b.TakenAt)
+		if b.broken() || untested >= f.Policy.VerifyEvery || span >= time.Duration(f.Policy.VerifyEvery)*f.Policy.Interval {
+			return newest.ID
 		}
+
+		return ""
 	}
 
-	if untested >= f.Policy.VerifyEvery {
-		return newest.ID
-	}
-
-	return ""
+	return newest.ID // none was ever tested
 }
 
 // toDelete returns the ids of backups that need not be kept, and of those that were abandoned, oldest first.
@@ -169,7 +166,7 @@ func toDelete(f Facts) []string {
 }
 
 // keptIDs returns the backups that are kept: the young ones, the newest usable ones, the newest that was restored in a
-// test, the last one of each day, and those that somebody asked for. Backups whose test failed are kept only
+// test, the last one of each day, those that somebody asked for, and the one that is being restored. Backups whose test failed are kept only
 // while they are young. Those that another machine may be testing at this moment do not count as usable yet.
 func keptIDs(f Facts) map[string]bool {
 	keep := map[string]bool{}
@@ -179,7 +176,7 @@ func keptIDs(f Facts) map[string]bool {
 	daily := time.Duration(f.Policy.KeepDaily) * 24 * time.Hour
 	for i, b := range slices.Backward(f.Backups) {
 		age := f.Now.Sub(b.TakenAt)
-		if age < f.Policy.KeepAll || b.isFreshCopy(f) {
+		if age < f.Policy.KeepAll || b.isFreshCopy(f) || b.ID == f.Restoring {
 			keep[b.ID] = true
 		}
 

@@ -44,6 +44,8 @@ func TestDecide(t *testing.T) {
 	moved.Reason = backup.ReasonMove
 	disabled := defaultPolicy(t)
 	disabled.Disabled = true
+	rarelyTested := disabled
+	rarelyTested.VerifyEvery = 1_000_000
 	hourly := func(n int, first string) []backup.Backup {
 		var out []backup.Backup
 		for i := range n {
@@ -59,6 +61,7 @@ func TestDecide(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy     backup.Policy
 		backups    []backup.Backup
+		restoring  string
 		incomplete []string
 		starting   bool
 		want       backup.Action
@@ -78,6 +81,23 @@ func TestDecide(t *testing.T) {
 			backups: []backup.Backup{taken(-5*h, "verified"), taken(2*h, "verified")},
 			want:    backup.Action{Type: backup.ActionTake, Reason: backup.ReasonSchedule},
 		},
+		"one from the future is not the newest": {
+			backups: []backup.Backup{taken(-5*h, "verified"), taken(time.Minute, "")},
+			want:    backup.Action{Type: backup.ActionVerify, IDs: []string{taken(time.Minute, "").ID}},
+		},
+		"one from the future is not tested": {
+			backups: []backup.Backup{taken(-5*h, ""), taken(time.Minute, "verified")},
+			want:    backup.Action{Type: backup.ActionNone},
+		},
+		"one before a move is tested whatever the clock": {
+			backups: []backup.Backup{taken(-5*h, "verified"), taken(2*time.Minute, "verified"), moved},
+			want:    backup.Action{Type: backup.ActionVerify, IDs: []string{moved.ID}},
+		},
+		"those from the future are kept besides": {
+			policy:  rarelyTested,
+			backups: append([]backup.Backup{taken(900*24*h, "verified"), taken(-5*h, "verified"), taken(-6*h, "")}, old[1:]...),
+			want:    backup.Action{Type: backup.ActionNone},
+		},
 		"a clock that is a little ahead": {
 			backups: []backup.Backup{taken(-time.Minute, "verified")},
 			want:    backup.Action{Type: backup.ActionNone},
@@ -94,6 +114,10 @@ func TestDecide(t *testing.T) {
 		"five after a test": {backups: hourly(6, "verified"), want: backup.Action{Type: backup.ActionNone}},
 		"six after a test": {
 			backups: hourly(7, "verified"),
+			want:    backup.Action{Type: backup.ActionVerify, IDs: []string{taken(time.Minute, "").ID}},
+		},
+		"six hours after a test, of which few are kept": {
+			backups: []backup.Backup{taken(6*h+time.Minute, "verified"), taken(2*h, ""), taken(time.Minute, "")},
 			want:    backup.Action{Type: backup.ActionVerify, IDs: []string{taken(time.Minute, "").ID}},
 		},
 		"one before a move": {
@@ -120,6 +144,11 @@ func TestDecide(t *testing.T) {
 			backups: append([]backup.Backup{taken(3*24*h-time.Minute, ""), asked}, old...),
 			want:    backup.Action{Type: backup.ActionNone},
 		},
+		"one that is being restored is kept": {
+			backups:   append([]backup.Backup{taken(14*24*h, ""), taken(15*24*h, "")}, old...),
+			restoring: taken(14*24*h, "").ID,
+			want:      backup.Action{Type: backup.ActionDelete, IDs: []string{taken(15*24*h, "").ID}},
+		},
 		"no day is kept forever": {
 			backups: append([]backup.Backup{taken(14*24*h, "")}, old...),
 			want:    backup.Action{Type: backup.ActionDelete, IDs: []string{taken(14*24*h, "").ID}},
@@ -130,14 +159,14 @@ func TestDecide(t *testing.T) {
 			want:    backup.Action{Type: backup.ActionNone},
 		},
 		"the last verified one is kept forever": {
-			policy: disabled,
+			policy: rarelyTested,
 			backups: []backup.Backup{
 				taken(900*24*h, "verified"), taken(800*24*h, "verified"), taken(3*h, ""), taken(2*h, ""), taken(h, ""),
 			},
 			want: backup.Action{Type: backup.ActionDelete, IDs: []string{taken(900*24*h, "").ID}},
 		},
 		"those that may be in a test do not count as usable": {
-			policy: backup.Policy{Interval: 5 * time.Minute, KeepAll: 5 * time.Minute, KeepDaily: 1, VerifyEvery: 10},
+			policy: backup.Policy{Interval: 5 * time.Minute, KeepAll: 5 * time.Minute, KeepDaily: 1, VerifyEvery: 1000},
 			backups: []backup.Backup{
 				taken(10*h, ""), taken(9*h, ""), taken(8*h, ""), taken(7*h, "verified"), taken(6*h, ""), taken(30*time.Minute, ""), taken(time.Minute, ""),
 			},
@@ -155,6 +184,7 @@ func TestDecide(t *testing.T) {
 			}
 			got := backup.Decide(backup.Facts{
 				Now: noon, Policy: c.policy, Backups: c.backups, Incomplete: c.incomplete, Starting: c.starting,
+				Restoring: c.restoring,
 			})
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -172,6 +202,7 @@ type model struct {
 	incomplete []string
 	views      []backup.Facts // the older ones first
 	taken      int
+	ahead      time.Duration // of the clock of the leader's machine; negative: behind
 }
 
 func (m *model) facts(skew time.Duration) backup.Facts {
@@ -262,7 +293,7 @@ func (m *model) settle() {
 			m.Fatalf("no end: %+v", backup.Decide(m.facts(0)))
 		}
 	}
-	fresh := func(b backup.Backup) bool { return m.now.Sub(b.TakenAt) < m.policy.Interval }
+	fresh := func(b backup.Backup) bool { return m.now.Sub(b.TakenAt).Abs() < m.policy.Interval }
 	if !slices.ContainsFunc(m.complete, fresh) {
 		m.Fatal("no backup is younger than the interval")
 	}
@@ -283,7 +314,31 @@ func (m *model) settle() {
 	}
 }
 
-// TestDecideModel plays random histories: machines with wrong clocks and old views, kills between any two effects, tests
+// checkTests checks that leaders with right clocks test backups, whatever was taken before, and keep one that was tested.
+func (m *model) checkTests() {
+	isRight := func(b backup.Backup) bool { return b.Verified() && m.now.Sub(b.TakenAt) > -m.policy.Interval }
+	if !slices.ContainsFunc(m.complete, isRight) {
+		m.Fatal("no backup was verified but those from the future")
+	}
+	begin := m.now
+	for range m.policy.VerifyEvery + 2 { // the time of a backup from the future may come meanwhile
+		m.now = m.now.Add(m.policy.Interval)
+		m.settle()
+	}
+	if !slices.ContainsFunc(m.complete, func(b backup.Backup) bool { return isRight(b) && b.TakenAt.After(begin) }) {
+		m.Fatalf("no backup of %d was tested", m.policy.VerifyEvery)
+	}
+}
+
+// drawError returns by how much the clock of a leader's machine is wrong: mostly not at all, and up to a year.
+func (m *model) drawError() time.Duration {
+	const year = 365 * 24 * time.Hour
+	return rapid.SampledFrom([]time.Duration{
+		0, 0, 0, 0, m.policy.Interval, -m.policy.Interval, 26 * time.Hour, -26 * time.Hour, year, -year,
+	}).Draw(m.T, "ahead")
+}
+
+// TestDecideModel plays random histories: machines with clocks that are up to a year wrong and old views, kills between any two effects, tests
 // that fail, and pauses of up to weeks.
 func TestDecideModel(t *testing.T) {
 	histories := 0
@@ -306,7 +361,10 @@ func (m *model) play() {
 	for range rapid.IntRange(1, 12).Draw(m.T, "steps") {
 		pause := rapid.SampledFrom([]time.Duration{time.Minute, m.policy.Interval, 3 * m.policy.Interval, 26 * time.Hour, 20 * 24 * time.Hour}).Draw(m.T, "pause")
 		m.now = m.now.Add(pause)
-		view := m.facts(time.Duration(rapid.IntRange(-60, 60).Draw(m.T, "skew")) * time.Second)
+		if pause > time.Minute {
+			m.ahead = m.drawError() // of another leader's machine
+		}
+		view := m.facts(m.ahead + time.Duration(rapid.IntRange(-60, 60).Draw(m.T, "skew"))*time.Second)
 		if m.views = append(m.views, view); pause > time.Minute {
 			m.views = m.views[len(m.views)-1:] // a machine acts within minutes of its view
 		}
@@ -315,9 +373,32 @@ func (m *model) play() {
 		m.act(m.views[rapid.IntRange(0, len(m.views)-1).Draw(m.T, "view")], killed, good)
 	}
 	m.settle()
-	m.now = m.now.Add(m.policy.Interval) // the newest one may have failed its test
-	m.settle()
-	if m.newestVerified() == "" {
-		m.Fatal("no backup was verified")
+	for range 2 { // the newest one may have failed its test, and be of a clock that was an interval ahead
+		m.now = m.now.Add(m.policy.Interval)
+		m.settle()
 	}
+	m.checkTests()
+}
+
+// TestYearAhead: a leader whose clock is a year ahead takes and tests a backup; then the clocks are right for 30 days. Backups are
+// tested as before, and the last verified one is always kept.
+func TestYearAhead(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := &model{T: t, now: noon, policy: backup.Policy{
+			Interval: time.Hour, KeepAll: 24 * time.Hour, KeepDaily: 14, VerifyEvery: 6,
+		}}
+		for range 2 {
+			m.act(m.facts(365*24*time.Hour), 1000, true)
+		}
+		if newest := m.complete[0]; len(m.complete) != 1 || !newest.Verified() {
+			t.Fatalf("%+v", m.complete)
+		}
+		for range 30 {
+			for range 24 {
+				m.now = m.now.Add(time.Hour)
+				m.settle()
+			}
+			m.checkTests()
+		}
+	})
 }

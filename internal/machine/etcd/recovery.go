@@ -3,7 +3,6 @@
 package etcd
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,30 +37,6 @@ type RecoveryPolicy struct {
 	Automatic bool
 	// After is how long the quorum must have been missing.
 	After time.Duration
-}
-
-// Position is a place in the history of a cluster's etcd, by which its backups are compared.
-type Position struct {
-	// Generation of the data.
-	Generation int
-	// Term of the leader that wrote the last entry; 0 if it is not known.
-	Term uint64
-	// Revision of the newest change.
-	Revision int64
-}
-
-// Compare returns -1, 0 or 1. A leader has everything that was stored in earlier terms, so a later term is newer whatever the
-// revisions are: those of a member that was cut off count writes that were never stored.
-func (p Position) Compare(other Position) int {
-	if p.Term == 0 || other.Term == 0 {
-		return cmp.Compare(p.Revision, other.Revision)
-	}
-
-	return cmp.Or(
-		cmp.Compare(p.Generation, other.Generation),
-		cmp.Compare(p.Term, other.Term),
-		cmp.Compare(p.Revision, other.Revision),
-	)
 }
 
 // QuorumReport is what the machine of a slot reports to the others, through the machine store, while etcd has no quorum.

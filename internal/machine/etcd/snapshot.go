@@ -46,6 +46,37 @@ func (m Manager) Snapshot(ctx context.Context, url string, out io.Writer) (Snaps
 	return SnapshotSource{ClusterID: now.Header.ClusterId, MemberID: now.Header.MemberId, Version: in.Version}, nil
 }
 
+// KeyValues is what a member says of its keys and values at a revision.
+type KeyValues struct {
+	// Hash of all keys and values that are newer than CompactRevision.
+	Hash            uint32
+	CompactRevision int64
+	// Keys is the number of keys.
+	Keys int
+}
+
+// KeyValuesAt returns what the member at url has at a revision, which must not be compacted.
+func (m Manager) KeyValuesAt(ctx context.Context, url string, revision int64) (out KeyValues, err error) {
+	err = m.use(url, func(c *clientv3.Client) error {
+		hash, err := c.HashKV(ctx, url, revision)
+		if err != nil {
+			return fmt.Errorf("read the hash of etcd at %s at revision %d: %w", url, revision, err)
+		}
+
+		all := []clientv3.OpOption{clientv3.WithFromKey(), clientv3.WithCountOnly(), clientv3.WithRev(revision)}
+		counted, err := c.Get(ctx, "\x00", all...)
+		if err != nil {
+			return fmt.Errorf("count the keys of etcd at %s at revision %d: %w", url, revision, err)
+		}
+
+		out = KeyValues{Hash: hash.Hash, CompactRevision: hash.CompactRevision, Keys: int(counted.Count)}
+
+		return nil
+	})
+
+	return out, err
+}
+
 // Defragment defragments the database of the member at url. The member answers nothing meanwhile.
 func (m Manager) Defragment(ctx context.Context, url string) error {
 	return m.use(url, func(c *clientv3.Client) error {

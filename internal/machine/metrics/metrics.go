@@ -45,19 +45,19 @@ type Backups struct {
 	FailedAt time.Time
 }
 
-// NewBackups returns what a list of backups says.
-func NewBackups(policy backup.Policy, list []backup.Backup) *Backups {
+// NewBackups returns what a list of backups says. Times in the future would hide for as long that none is taken or tested.
+func NewBackups(policy backup.Policy, list []backup.Backup, now time.Time) *Backups {
 	out := &Backups{Policy: policy}
 	for _, b := range list {
-		if b.Origin != nil { // of another cluster
+		if b.Origin != nil || b.FromFuture(now, policy) { // of another cluster, or of a machine with a wrong clock
 			continue
 		}
 
 		out.NewestAt = later(out.NewestAt, b.TakenAt)
 		if b.Verified() {
-			out.TestedAt = later(out.TestedAt, b.Verification.VerifiedAt)
+			out.TestedAt = later(out.TestedAt, b.TestedAt(now, policy))
 		} else if b.Verification != nil {
-			out.FailedAt = later(out.FailedAt, b.Verification.VerifiedAt)
+			out.FailedAt = later(out.FailedAt, b.TestedAt(now, policy))
 		}
 	}
 

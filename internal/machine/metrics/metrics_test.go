@@ -44,6 +44,7 @@ func TestRender(t *testing.T) {
 		tested("a", at, true), tested("b", at.Add(time.Hour), false),
 		{Metadata: backup.Metadata{TakenAt: at.Add(2 * time.Hour)}},
 		{Metadata: backup.Metadata{TakenAt: at.Add(9 * time.Hour), Origin: &backup.Origin{}}},
+		tested("d", at.Add(8760*time.Hour), true), // of a machine whose clock was a year ahead
 	}
 	text := string(metrics.Render(metrics.Facts{
 		Slots:      3,
@@ -59,7 +60,7 @@ func TestRender(t *testing.T) {
 			},
 		},
 		Quorum:  &etcd.QuorumReport{LostAt: at, LostData: true, Step: etcd.RecoverManual, Reason: "secret"},
-		Backups: metrics.NewBackups(backup.Policy{Interval: time.Hour, VerifyEvery: 6}, list),
+		Backups: metrics.NewBackups(backup.Policy{Interval: time.Hour, VerifyEvery: 6}, list, at.Add(3*time.Hour)),
 	}))
 	if strings.Contains(text, "secret") {
 		t.Errorf("the metrics say more than numbers:\n%s", text)
@@ -112,7 +113,7 @@ func TestRenderUnknown(t *testing.T) {
 	got = values(t, string(metrics.Render(metrics.Facts{
 		Report:  &report.Report{Etcd: &report.Etcd{Error: "no answer"}},
 		Quorum:  &etcd.QuorumReport{LostData: true, Step: etcd.RecoverNothing},
-		Backups: metrics.NewBackups(backup.Policy{Interval: time.Hour, VerifyEvery: 6, Disabled: true}, nil),
+		Backups: metrics.NewBackups(backup.Policy{Interval: time.Hour, VerifyEvery: 6, Disabled: true}, nil, time.Now()),
 	})))
 	for name, want := range map[string]string{
 		"slipway_etcd_member_quorum":                 "0",
