@@ -81,6 +81,10 @@ func (h metricsHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	facts := h.agent.metrics.known(h.agent.Now())
 	facts.Slots = len(h.agent.doc.Slots)
+	if policy, err := backup.NewPolicy(h.agent.doc.Etcd.Backup); err == nil {
+		facts.Policy = &policy
+	}
+
 	number, err := h.member.dataGeneration(etcd.DataDir)
 	if err != nil { // as on a volume that does not work, which a condition says
 		number = 0

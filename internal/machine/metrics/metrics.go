@@ -29,14 +29,16 @@ type Facts struct {
 	Generation int
 	// Quorum is the machine's last report on a missing quorum; nil if it has not reported any.
 	Quorum *etcd.QuorumReport
+	// Policy of the backups, by the machine's document; nil if it is not known.
+	Policy *backup.Policy
 	// Backups are known to the machine of etcd's leader, and to machines that had the leader; nil on others.
 	Backups *Backups
 }
 
 // Backups is what the last list of the backups of etcd says. A time is zero if there is none.
 type Backups struct {
-	// Policy of the cluster.
-	Policy backup.Policy
+	// Count is how many there are.
+	Count int
 	// NewestAt is when the newest backup was taken.
 	NewestAt time.Time
 	// TestedAt is when a backup was restored successfully in a test for the last time.
@@ -47,7 +49,7 @@ type Backups struct {
 
 // NewBackups returns what a list of backups says. Times in the future would hide for as long that none is taken or tested.
 func NewBackups(policy backup.Policy, list []backup.Backup, now time.Time) *Backups {
-	out := &Backups{Policy: policy}
+	out := &Backups{Count: len(list)}
 	for _, b := range list {
 		if b.Origin != nil || b.FromFuture(now, policy) { // of another cluster, or of a machine with a wrong clock
 			continue
@@ -92,6 +94,7 @@ const (
 	quorumLost     = "slipway_etcd_quorum_lost_timestamp_seconds"
 	dataLost       = "slipway_etcd_majority_lost"
 	recoveryStep   = "slipway_etcd_recovery_step"
+	backups        = "slipway_etcd_backups"
 	backupInterval = "slipway_etcd_backup_interval_seconds"
 	testInterval   = "slipway_etcd_backup_test_interval_seconds"
 	backupNewest   = "slipway_etcd_backup_timestamp_seconds"
@@ -115,6 +118,7 @@ func Families() []Family {
 		{quorumLost, "Since when the machine has reached no quorum of etcd; 0 if it reaches one."},
 		{dataLost, "1 if the machine found that the data of a majority of the etcd members is lost."},
 		{recoveryStep, "1 for the machine's last decision about a missing quorum of etcd."},
+		{backups, "Number of backups in the last list. Only machines that have or had the leader list them."},
 		{backupInterval, "Time between two backups of etcd; 0 if none are scheduled."},
 		{testInterval, "Time between two tests of backups of etcd; 0 if none are scheduled."},
 		{backupNewest, "When the newest backup of etcd was taken. The greatest value of all machines counts."},
@@ -146,6 +150,10 @@ func Render(f Facts) []byte {
 		addQuorum(add, *f.Quorum)
 	} else {
 		add(quorumLost, 0, nil)
+	}
+
+	if f.Policy != nil {
+		addPolicy(add, *f.Policy)
 	}
 
 	if f.Backups != nil {
@@ -232,14 +240,18 @@ func addQuorum(add addFunc, q etcd.QuorumReport) {
 	}
 }
 
-func addBackups(add addFunc, b Backups) {
-	interval := b.Policy.Interval.Seconds()
-	if b.Policy.Disabled {
+func addPolicy(add addFunc, p backup.Policy) {
+	interval := p.Interval.Seconds()
+	if p.Disabled {
 		interval = 0
 	}
 
 	add(backupInterval, interval, nil)
-	add(testInterval, interval*float64(b.Policy.VerifyEvery), nil)
+	add(testInterval, interval*float64(p.VerifyEvery), nil)
+}
+
+func addBackups(add addFunc, b Backups) {
+	add(backups, float64(b.Count), nil)
 	for name, at := range map[string]time.Time{backupNewest: b.NewestAt, backupTested: b.TestedAt, backupFailed: b.FailedAt} {
 		if !at.IsZero() {
 			add(name, seconds(at), nil)

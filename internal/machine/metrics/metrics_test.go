@@ -60,6 +60,7 @@ func TestRender(t *testing.T) {
 			},
 		},
 		Quorum:  &etcd.QuorumReport{LostAt: at, LostData: true, Step: etcd.RecoverManual, Reason: "secret"},
+		Policy:  &backup.Policy{Interval: time.Hour, VerifyEvery: 6},
 		Backups: metrics.NewBackups(backup.Policy{Interval: time.Hour, VerifyEvery: 6}, list, at.Add(3*time.Hour)),
 	}))
 	if strings.Contains(text, "secret") {
@@ -81,6 +82,7 @@ func TestRender(t *testing.T) {
 		"slipway_etcd_majority_lost":                             "1",
 		`slipway_etcd_recovery_step{step="manual"}`:              "1",
 		`slipway_etcd_recovery_step{step="wait"}`:                "0",
+		"slipway_etcd_backups":                                   "5",
 		"slipway_etcd_backup_interval_seconds":                   "3600",
 
 		`slipway_certificate_expiration_timestamp_seconds{certificate="kubelet"}`:       "1800007200",
@@ -110,10 +112,12 @@ func TestRenderUnknown(t *testing.T) {
 	if len(got) != 3 || got["slipway_etcd_quorum_lost_timestamp_seconds"] != "0" {
 		t.Errorf("nothing is known: %v", got)
 	}
+	disabled := backup.Policy{Interval: time.Hour, VerifyEvery: 6, Disabled: true}
 	got = values(t, string(metrics.Render(metrics.Facts{
 		Report:  &report.Report{Etcd: &report.Etcd{Error: "no answer"}},
 		Quorum:  &etcd.QuorumReport{LostData: true, Step: etcd.RecoverNothing},
-		Backups: metrics.NewBackups(backup.Policy{Interval: time.Hour, VerifyEvery: 6, Disabled: true}, nil, time.Now()),
+		Policy:  &disabled,
+		Backups: metrics.NewBackups(disabled, nil, time.Now()),
 	})))
 	for name, want := range map[string]string{
 		"slipway_etcd_member_quorum":                 "0",
