@@ -39,12 +39,18 @@ func TestBackups(t *testing.T) {
 		"too old":            {newest: taken(4 * time.Hour), tested: tested(4*time.Hour, ""), want: health.Warning, text: "newest backup 4h old"},
 		"test is too old":    {newest: taken(time.Minute), tested: tested(19*time.Hour, ""), want: health.Warning, text: "in a test 19h ago"},
 		"test failed":        {newest: taken(time.Minute), tested: tested(time.Minute, "the backup is damaged"), want: health.Warning, text: "backup b1 cannot be restored: the backup is damaged"},
-		"none but from the future": {uptime: 60, future: taken(-5 * time.Hour), want: health.Warning,
-			text: "no backup but backup b1 was taken in the future (2026-11-22T17:00:00Z), by machine i-a"},
-		"from the future besides": {newest: taken(30 * time.Minute), tested: tested(2*time.Hour, ""), future: taken(-5 * time.Hour),
-			want: health.Warning, text: "newest backup 30m old, restored successfully in a test 2h ago; backup b1 was taken in the future"},
-		"too old, and one from the future": {newest: taken(4 * time.Hour), tested: tested(4*time.Hour, ""), future: taken(-5 * time.Hour),
-			want: health.Warning, text: "newest backup 4h old"},
+		"none but from the future": {
+			uptime: 60, future: taken(-5 * time.Hour), want: health.Warning,
+			text: "no backup but backup b1 was taken in the future (2026-11-22T17:00:00Z), by machine i-a",
+		},
+		"from the future besides": {
+			newest: taken(30 * time.Minute), tested: tested(2*time.Hour, ""), future: taken(-5 * time.Hour), want: health.Warning,
+			text: "newest backup 30m old, restored successfully in a test 2h ago; backup b1 was taken in the future",
+		},
+		"too old, and one from the future": {
+			newest: taken(4 * time.Hour), tested: tested(4*time.Hour, ""), future: taken(-5 * time.Hour), want: health.Warning,
+			text: "newest backup 4h old",
+		},
 		"old ones and disabled": {newest: taken(400 * time.Hour), tested: tested(400*time.Hour, ""), disabled: true, want: health.OK, text: "newest backup 16d old"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,6 +3,7 @@
 package model
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -151,7 +152,13 @@ func (b *builder) controlPlanePolicy(slot string, more ...policyStatement) graph
 			Actions:   []string{"s3:GetObject"},
 			Resources: b.objectARNs("agent", "controlplane", "secrets", "etcd"),
 		},
-		{ID: "Write", Actions: []string{"s3:PutObject"}, Resources: b.objectARNs("etcd")},
+		{ID: "Write", Actions: []string{"s3:PutObject"}, Resources: etcdRecords(b, slot)},
+		{ // what decides which data counts: without If-None-Match a request could replace it
+			ID:        "WriteOnce",
+			Actions:   []string{"s3:PutObject"},
+			Resources: b.objectARNs("etcd"),
+			Condition: policyCondition{"Null": {"s3:if-none-match": "false"}},
+		},
 		// Retention of etcd's backups. The bucket is versioned: a machine cannot delete earlier versions.
 		{ID: "Expire", Actions: []string{"s3:DeleteObject"}, Resources: b.objectARNs("etcd/backups")},
 		// For a missing object S3 answers 404 only to who may list it: the prefix is then the object's key. Machines
@@ -175,6 +182,21 @@ func (b *builder) controlPlanePolicy(slot string, more ...policyStatement) graph
 		b.auditStatements(),
 		b.signalStatements(),
 	)...)
+}
+
+// etcdRecords returns ARN patterns of the objects below etcd that machines replace: their own reports and records, and those of the
+// leader about all slots. All others are written once, such as the marker of the bootstrap, generations, and what is known
+// of a backup.
+func etcdRecords(b *builder, slot string) []string {
+	var out []string
+	for _, key := range []string{
+		"absent/*", "answer.json", "backups/*/part-*", "created/" + cmp.Or(slot, "*"), "joined/" + cmp.Or(slot, "*"),
+		"quorum/" + cmp.Or(slot, "*"), "resize",
+	} {
+		out = append(out, b.bucketARN()+"/"+b.machineStoreKey("etcd/"+key))
+	}
+
+	return out
 }
 
 // keyStatements allows control-plane machines to use the key of the machine store, if it has one of its own.

@@ -176,7 +176,7 @@ func keptIDs(f Facts) map[string]bool {
 	daily := time.Duration(f.Policy.KeepDaily) * 24 * time.Hour
 	for i, b := range slices.Backward(f.Backups) {
 		age := f.Now.Sub(b.TakenAt)
-		if age < f.Policy.KeepAll || b.isFreshCopy(f) || b.ID == f.Restoring {
+		if b.isNeeded(f) {
 			keep[b.ID] = true
 		}
 
@@ -203,6 +203,11 @@ func keptIDs(f Facts) map[string]bool {
 	}
 
 	return keep
+}
+
+// isNeeded reports whether a backup is kept whatever others there are: it is young, or it is being restored.
+func (b Backup) isNeeded(f Facts) bool {
+	return f.Now.Sub(b.TakenAt) < f.Policy.KeepAll || b.isFreshCopy(f) || b.ID == f.Restoring
 }
 
 // mayBeInTest reports whether a machine may be testing backup i: no test of it is recorded, and it is the newest one, or was

@@ -315,9 +315,9 @@ func TestPositions(t *testing.T) {
 	}
 }
 
-// TestPositionsInAnyOrder: three positions of which two have no common measure, and random ones, have one newest in any order. Those
+// TestPositionsModel: three positions of which two have no common measure, and random ones, have one newest in any order. Those
 // of stored data are prefixes of one history, so the newest has the greatest revision, whatever terms are known.
-func TestPositionsInAnyOrder(t *testing.T) {
+func TestPositionsModel(t *testing.T) {
 	three := []etcd.Position{{Generation: 1, Term: 5, Revision: 200}, {Revision: 150}, {Generation: 1, Term: 6, Revision: 120}}
 	for range 3 {
 		three = append(three[1:], three[0])

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/machine/backup"
+	"github.com/slipway-k8s/slipway/internal/machine/etcd"
+)
+
+// verify restores a backup into a temporary directory, compares what was restored with the metadata, and stores the
+// result. A failure that says nothing of the backup, such as a full disk, is an error instead.
+func (b *etcdBackup) verify(ctx context.Context, m backup.Metadata) error {
+	dir, err := b.newWorkDir(ctx, 3)
+	if err != nil {
+		return err
+	}
+
+	defer func() { _ = os.RemoveAll(dir) }()
+
+	return b.verifyIn(ctx, m, dir)
+}
+
+// verifyIn is verify with an empty directory that has space for three copies of the database.
+func (b *etcdBackup) verifyIn(ctx context.Context, m backup.Metadata, dir string) error {
+	start := b.now()
+	restored, problem, err := b.testRestore(ctx, m, dir)
+	if err != nil {
+		return err
+	}
+
+	v := backup.Verification{
+		ID:          m.ID,
+		VerifiedAt:  b.now().UTC(),
+		Machine:     b.agent.instance.ID,
+		OK:          problem == "",
+		Error:       problem,
+		Restored:    restored,
+		TookSeconds: int(b.now().Sub(start).Seconds()),
+	}
+	if err := b.archive.WriteVerification(ctx, v); err != nil {
+		return err
+	}
+
+	b.agent.Log.Info("tested backup of etcd", slog.String("backup", m.ID), slog.Bool("ok", v.OK),
+		slog.String("error", v.Error))
+
+	return nil
+}
+
+// testRestore restores a backup below dir. problem says what is wrong with the backup; empty: nothing.
+func (b *etcdBackup) testRestore(
+	ctx context.Context,
+	m backup.Metadata,
+	dir string,
+) (restored backup.Contents, problem string, err error) {
+	snapshot := filepath.Join(dir, "snapshot.db")
+	if err := b.download(ctx, m, snapshot); err != nil {
+		if errors.Is(err, backup.ErrDamaged) || errors.Is(err, store.ErrDecryption) {
+			return restored, err.Error(), nil
+		}
+
+		return restored, "", err
+	}
+
+	data := filepath.Join(dir, "data")
+	err = b.tool.restore(ctx, snapshot, restoreOptions{
+		dataDir: data,
+		name:    "test",
+		peerURL: "http://127.0.0.1:1", // nobody connects to it
+		token:   rand.Text(),
+	})
+	if ctx.Err() != nil {
+		return restored, "", ctx.Err()
+	}
+
+	if err != nil && isHostFailure(err) {
+		return restored, "", err
+	}
+
+	if err != nil {
+		return restored, err.Error(), nil //nolint:nilerr // it is the result of the test
+	}
+
+	restored, err = b.tool.inspect(ctx, filepath.Join(data, "member/snap/db"))
+	if err != nil || !restored.Matches(m.Contents) {
+		return restored, describeDifference(restored, m.Contents), err
+	}
+
+	return b.serveRestored(ctx, m, dir)
+}
+
+// serveRestored lets an etcd serve restored data, and compares what it says with what the member said.
+func (b *etcdBackup) serveRestored(
+	ctx context.Context,
+	m backup.Metadata,
+	dir string,
+) (restored backup.Contents, problem string, err error) {
+	err = serveCopy(ctx, b.agent, b.program, dir, func(ctx context.Context, manager etcd.Manager, url string) error {
+		said, err := manager.KeyValuesAt(ctx, url, m.Revision)
+		restored = contentsOf(said, m.Revision)
+
+		return err
+	})
+
+	ended, rejected := errors.AsType[copyEndedError](err)
+
+	switch {
+	case rejected && ctx.Err() == nil && !isHostFailure(ended.cause):
+		return restored, err.Error(), nil
+	case err != nil:
+		return restored, "", err
+	case restored.Keys != m.Keys:
+		return restored, describeDifference(restored, m.Contents), nil
+	case m.Said.Revision > 0 && !restored.Matches(m.Said):
+		return restored, "served by etcd: " + describeDifference(restored, m.Said), nil
+	}
+
+	return restored, "", nil
+}
+
+// describeDifference says how restored contents differ from those that were backed up.
+func describeDifference(restored, want backup.Contents) string {
+	return fmt.Sprintf("the restored database has revision %d, hash %08x and %d keys instead of %d, %08x and %d",
+		restored.Revision, restored.HashKV, restored.Keys, want.Revision, want.HashKV, want.Keys)
+}
