@@ -88,11 +88,13 @@ func TestKubeletWaitsForPacketFilters(t *testing.T) {
 		"a worker":        {v1alpha1.RoleWorker, "", []string{runtimeLine, guardLine, kubeletLine}, nil},
 		"a control plane": {v1alpha1.RoleControlPlane, "", []string{runtimeLine, guardLine, checkLine, kubeletLine}, nil},
 		"the guard is refused": {
-			v1alpha1.RoleWorker, guardFile, []string{runtimeLine, guardLine},
+			v1alpha1.RoleWorker, guardFile,
+			[]string{runtimeLine, guardLine},
 			[]string{"no container starts before the packet filters are loaded", "guard the instance metadata service", guardLine, "Operation not supported"},
 		},
 		"the gate is refused": {
-			v1alpha1.RoleControlPlane, gateCheckFile, []string{runtimeLine, guardLine, checkLine},
+			v1alpha1.RoleControlPlane, gateCheckFile,
+			[]string{runtimeLine, guardLine, checkLine},
 			[]string{"no container starts before", "hold back connections to a starting API server", checkLine},
 		},
 	} {

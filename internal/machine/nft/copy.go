@@ -165,7 +165,6 @@ func (p *Program) addScript(dir string, copied contents) error {
 		return fmt.Errorf("encode the list of its files: %w", err)
 	}
 
-	//nolint:gosec // a program that everybody may run
 	err = os.WriteFile(filepath.Join(dir, script), []byte(body), 0o755)
 
 	return errors.Join(err, os.WriteFile(filepath.Join(dir, contentsFile), list, 0o600))

@@ -14,46 +14,89 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
 // fileTree is the mounted file tree of an image.
-type fileTree struct{ dir *os.File }
+type fileTree struct{ root *os.Root }
 
 func openTree(dir string) (fileTree, error) {
-	f, err := os.Open(dir)
+	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return fileTree{}, fmt.Errorf("open the mounted image: %w", err)
 	}
 
-	return fileTree{f}, nil
+	return fileTree{root}, nil
 }
 
-func (t fileTree) close() { _ = t.dir.Close() } // only read
+func (t fileTree) close() { _ = t.root.Close() } // only read
 
-// open opens the first of some files that exists. Links are those of the image: also absolute ones
+// open opens the first of some files that exists, and returns its name too. Links are those of the image: also absolute ones
 // stay in it.
-func (t fileTree) open(names ...string) (*os.File, error) {
-	how := unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+func (t fileTree) open(names ...string) (*os.File, string, error) {
+	for _, name := range names {
+		resolved, err := t.resolve(name)
+		if err == nil {
+			var file *os.File
+			if file, err = t.root.Open(resolved); err == nil {
+				return file, name, nil
+			}
+		}
+
+		if !errors.Is(err, fs.ErrNotExist) {
+			return nil, "", fmt.Errorf("open %s in the image: %w", name, err)
+		}
 	}
 
-	for _, name := range names {
-		fd, err := unix.Openat2(int(t.dir.Fd()), name, &how)
-		if errors.Is(err, fs.ErrNotExist) {
+	return nil, "", fmt.Errorf("the image has none of %q", names)
+}
+
+// maxLinks is how many links a path may have, as in Linux.
+const maxLinks = 40
+
+// resolve returns the path of a file without links, relative to the root. An [os.Root] follows no absolute links, and container
+// images have some.
+func (t fileTree) resolve(name string) (string, error) {
+	done := "."
+	rest := strings.Split(path.Clean("/" + name)[1:], "/")
+
+	for links := 0; len(rest) > 0; {
+		next := path.Join("/", done, rest[0])[1:] // ".." of the root is the root
+		rest = rest[1:]
+		if next == "" {
+			done = "."
 			continue
 		}
 
+		info, err := t.root.Lstat(next)
 		if err != nil {
-			return nil, fmt.Errorf("open %s in the image: %w", name, err)
+			return "", err
 		}
 
-		return os.NewFile(uintptr(fd), name), nil
+		if info.Mode()&fs.ModeSymlink == 0 {
+			done = next
+			continue
+		}
+
+		target, err := t.root.Readlink(next)
+		if err != nil {
+			return "", err
+		}
+
+		if links++; links > maxLinks {
+			return "", errors.New("too many links")
+		}
+
+		if path.IsAbs(target) {
+			done = "."
+		}
+
+		rest = append(strings.Split(strings.Trim(target, "/"), "/"), rest...)
 	}
 
-	return nil, fmt.Errorf("the image has none of %q", names)
+	return done, nil
 }
 
 // copyProgram copies nft, its dynamic loader and its libraries to one directory.
@@ -119,14 +162,10 @@ func libraryPaths(machine elf.Machine, name string) []string {
 
 // debianTriplet returns the name of Debian's directory for the libraries of a machine.
 func debianTriplet(machine elf.Machine) string {
-	switch machine {
-	case elf.EM_X86_64:
-		return "x86_64-linux-gnu"
-	case elf.EM_AARCH64:
-		return "aarch64-linux-gnu"
-	}
-
-	return ""
+	return map[elf.Machine]string{
+		elf.EM_X86_64:  "x86_64-linux-gnu",
+		elf.EM_AARCH64: "aarch64-linux-gnu",
+	}[machine]
 }
 
 // fileCopy says what is copied: the first file that exists.
@@ -147,7 +186,7 @@ type object struct {
 }
 
 func (t fileTree) copyFile(c fileCopy) (object, error) {
-	in, err := t.open(c.from...)
+	in, name, err := t.open(c.from...)
 	if err != nil {
 		return object{}, err
 	}
@@ -155,22 +194,22 @@ func (t fileTree) copyFile(c fileCopy) (object, error) {
 	defer func() { _ = in.Close() }() // only read
 	out, err := os.OpenFile(c.to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
 	if err != nil {
-		return object{}, fmt.Errorf("copy %s: %w", in.Name(), err)
+		return object{}, fmt.Errorf("copy %s: %w", name, err)
 	}
 
 	hash := sha256.New()
 	size, err := io.Copy(io.MultiWriter(out, hash), io.LimitReader(in, maxFileBytes+1))
 	if err := errors.Join(err, out.Close()); err != nil {
-		return object{}, fmt.Errorf("copy %s: %w", in.Name(), err)
+		return object{}, fmt.Errorf("copy %s: %w", name, err)
 	}
 
 	if size > maxFileBytes {
-		return object{}, fmt.Errorf("copy %s: it has more than %d bytes", in.Name(), maxFileBytes)
+		return object{}, fmt.Errorf("copy %s: it has more than %d bytes", name, maxFileBytes)
 	}
 
 	o, err := readObject(in)
 	if err != nil {
-		return object{}, fmt.Errorf("read %s of the image: %w", in.Name(), err)
+		return object{}, fmt.Errorf("read %s of the image: %w", name, err)
 	}
 
 	o.hash = hex.EncodeToString(hash.Sum(nil))
