@@ -95,8 +95,8 @@ func (r *realIPAM) forward(address string) {
 	r.Helper()
 	u, err := url.Parse(address)
 	r.check(err)
-	inNamespace(r.vpcCNILab.T, r.machine, func() {
-		acceptAt(r.vpcCNILab.T, "tcp4", u.Host, func(c net.Conn) {
+	inNamespace(r.T, r.machine, func() {
+		acceptAt(r.T, "tcp4", u.Host, func(c net.Conn) {
 			go func() {
 				defer c.Close()
 				out, err := net.Dial("tcp4", u.Host)
@@ -192,7 +192,7 @@ func (r *realIPAM) start(settings ...string) (stop func()) {
 		arguments:   []string{"netns", "exec", r.machine, "sh", "-c", script},
 		environment: append(environment, settings...),
 		refusals:    []string{"forbidden", "UnauthorizedOperation", "AccessDenied"},
-	}.start(r.vpcCNILab.T)
+	}.start(r.T)
 }
 
 // await waits until f returns nothing. Meanwhile it plugs in what is attached.

@@ -128,11 +128,9 @@ func newAgent(ctx context.Context, path string, env Env) (*Agent, error) {
 		TLSHandshakeTimeout:   10 * time.Second,
 	}
 
-	root := &HostFS{Dir: "/"}
-
 	a := &Agent{
 		Boot: boot,
-		Root: root,
+		Root: &HostFS{Dir: "/"},
 		Run:  execRunner{},
 		Open: Openers{
 			S3:   openS3(buckets),

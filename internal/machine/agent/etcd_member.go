@@ -186,19 +186,24 @@ func (m *etcdMember) gatherFacts(ctx context.Context) (etcd.Facts, error) {
 	}
 
 	f.Visible = visibleVolumes(volumes, m.slot.Name, m.volume)
-	if f.Generation != nil || marker == nil || marker.Volumes[f.Slot] != f.Volume || slices.Contains(f.Joined, f.Slot) {
-		f.Members = m.managerOf(f).Members(ctx, f.Slot)
+	m.askMembers(ctx, &f)
+
+	return f, nil
+}
+
+// askMembers adds what the members say that answer with a quorum.
+func (m *etcdMember) askMembers(ctx context.Context, f *etcd.Facts) {
+	if f.Generation != nil || f.Marker == nil || f.Marker.Volumes[f.Slot] != f.Volume || slices.Contains(f.Joined, f.Slot) {
+		f.Members = m.managerOf(*f).Members(ctx, f.Slot)
 	}
 
 	if g := f.Generation; g != nil && g.Slot == f.Slot {
-		f.Former = m.formerManager(f).Members(ctx, f.Slot)
+		f.Former = m.formerManager(*f).Members(ctx, f.Slot)
 	}
 
 	if f.NeedsComparison() {
-		f.Comparison = m.compareOthers(ctx, f)
+		f.Comparison = m.compareOthers(ctx, *f)
 	}
-
-	return f, nil
 }
 
 // gatherData adds what is known of the data on the volume.

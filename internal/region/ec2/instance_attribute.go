@@ -95,23 +95,14 @@ func (s instanceHandlers) modifyInstanceAttribute(
 		return nil, wire.Errorf("IncorrectInstanceState", "The instance '%s' is terminated", id)
 	}
 
-	if len(in.Groups) > 0 || in.SourceDestCheck != nil {
+	switch {
+	case len(in.Groups) > 0, in.SourceDestCheck != nil:
 		if err := checkSingleInterface(s.st, id); err != nil {
 			return nil, err
 		}
-	}
 
-	switch {
-	case len(in.Groups) > 0:
-		groups, err := s.st.resolveSecurityGroups(str(n.VpcId), strs(in.Groups), s.cfg.Quotas.GroupsPerENI)
-		if err != nil {
-			return nil, err
-		}
+		return &sdk.ModifyInstanceAttributeOutput{}, s.modifyOnlyInterface(n, in)
 
-		n.Groups = groups
-
-	case in.SourceDestCheck != nil:
-		n.SourceDestCheck = in.SourceDestCheck.Value
 	case in.DisableApiTermination != nil:
 		x.NoTermination = isTrue(in.DisableApiTermination.Value)
 	case in.DisableApiStop != nil:
@@ -125,6 +116,23 @@ func (s instanceHandlers) modifyInstanceAttribute(
 	}
 
 	return &sdk.ModifyInstanceAttributeOutput{}, nil
+}
+
+// modifyOnlyInterface changes the attributes of an instance's only network interface.
+func (s instanceHandlers) modifyOnlyInterface(n *sdk.NetworkInterface, in *sdk.ModifyInstanceAttributeInput) error {
+	if len(in.Groups) == 0 {
+		n.SourceDestCheck = in.SourceDestCheck.Value
+		return nil
+	}
+
+	groups, err := s.st.resolveSecurityGroups(str(n.VpcId), strs(in.Groups), s.cfg.Quotas.GroupsPerENI)
+	if err != nil {
+		return err
+	}
+
+	n.Groups = groups
+
+	return nil
 }
 
 // modifyStoppedInstance changes the attributes that only a stopped instance allows to change.

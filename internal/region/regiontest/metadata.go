@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
 	"github.com/slipway-k8s/slipway/internal/region/imds"
@@ -28,7 +27,7 @@ func (r Region) Metadata(tb testing.TB, vpc, address string) http.Handler {
 	handler, err := imds.New(imds.Options{
 		Source:        source,
 		RequestOrigin: func(context.Context) (string, netip.Addr, bool) { return vpc, addr, true },
-		Clock:         time.Now,
+		Clock:         r.now,
 	})
 	if err != nil {
 		tb.Fatal(err)

@@ -201,12 +201,15 @@ func StartStoppable(t T, o Options) (r Region, stop func()) {
 // The region refuses the signatures of clients whose clocks are more than five minutes behind.
 func (r Region) AdvanceClock(d time.Duration) { r.clockOffset.Add(int64(d)) }
 
+// now returns the region's time.
+func (r Region) now() time.Time {
+	real := time.Now() //nolint:forbidigo // a region for tests runs in real time, as its clients do
+	return real.Add(time.Duration(r.clockOffset.Load()))
+}
+
 // buildServices builds a region's services over the records of the snapshot, with their buckets below dir.
 func buildServices(r *Region, o Options, dir string) (err error) {
-	now := func() time.Time {
-		real := time.Now() //nolint:forbidigo // a region for tests runs in real time, as its clients do
-		return real.Add(time.Duration(r.clockOffset.Load()))
-	}
+	now := r.now
 
 	var before func(ctx context.Context, service, op string) error
 	if o.RateLimit != nil {
