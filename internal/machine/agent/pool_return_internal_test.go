@@ -111,7 +111,7 @@ func TestJoinedMachineConvergesInThePool(t *testing.T) {
 		b := newWorkerBench(t)
 		a, _ := b.start()
 		a.doc.Files = nil
-		a.doc.Images["kube-proxy"] = imageAt("kube-proxy:v1")
+		a.doc.Images["flannel"] = imageAt("flannel:v1")
 		a.instance.Address = netip.MustParseAddr("10.80.0.9")
 		log := &commandLog{followBench: b}
 		group := &launchGroup{t: t}

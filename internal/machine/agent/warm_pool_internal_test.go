@@ -81,7 +81,7 @@ func (g *launchGroup) SendLifecycle(ctx context.Context, action join.LifecycleAc
 
 // warmDocument is the document of a worker of a group with a warm pool.
 func warmDocument() node.Document {
-	return node.Document{Role: v1alpha1.RoleWorker, Images: map[string]string{"kube-proxy": "registry.example/kube-proxy:v1"}}
+	return node.Document{Role: v1alpha1.RoleWorker, Images: map[string]string{"flannel": "registry.example/flannel:v1"}}
 }
 
 // launchMachine is a worker of a group, with a clock.

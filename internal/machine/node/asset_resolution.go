@@ -7,8 +7,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/asset"
 )
 
-// proxyImage is the image of kube-proxy, which runs on every node.
-const proxyImage = "kube-proxy"
+const (
+	// proxyImage is the image of kube-proxy, which runs on every node. Machines without the program nft take it from there.
+	proxyImage = "kube-proxy"
+	// networkImage is the image of flannel.
+	networkImage = "flannel"
+)
 
 // ResolveAssets looks up the files and images that the machines of a group and architecture need
 // for a Kubernetes version (without "v"). All other assets have the catalogue's default version.
@@ -57,11 +61,10 @@ func ResolveAssets(
 // ImageVersions returns the images that the machines of a group need for a Kubernetes version (without "v"), each with its
 // version in the catalogue; empty: the default.
 func ImageVersions(group v1alpha1.InstanceGroupSpec, kubernetes string) map[string]string {
-	images := map[string]string{"pause": ""}
+	images := map[string]string{"pause": "", proxyImage: kubernetes}
 	if group.WarmPool.PoolState != "" {
 		// The machines of the pool pull what runs on every node, see [Document.HasWarmPool].
-		images[proxyImage] = kubernetes
-		images["flannel"] = ""
+		images[networkImage] = ""
 		images["flannel-cni-plugin"] = ""
 	}
 
@@ -69,12 +72,12 @@ func ImageVersions(group v1alpha1.InstanceGroupSpec, kubernetes string) map[stri
 		return images
 	}
 
-	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", proxyImage} {
+	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
 		images[name] = kubernetes
 	}
 
 	// The control plane renders the add-ons with these images.
-	for _, name := range []string{"coredns", "flannel", "flannel-cni-plugin"} {
+	for _, name := range []string{"coredns", networkImage, "flannel-cni-plugin"} {
 		images[name] = ""
 	}
 

@@ -412,9 +412,9 @@ func (d Document) HasExternalNodeController() bool {
 // its own, because the agents of earlier versions reject documents with a field that they do not
 // know.
 func (d Document) HasWarmPool() bool {
-	_, pullsProxy := d.Images[proxyImage]
+	_, pullsNetwork := d.Images[networkImage]
 
-	return pullsProxy && d.Role == v1alpha1.RoleWorker
+	return pullsNetwork && d.Role == v1alpha1.RoleWorker
 }
 
 // BinDir returns the directory for binaries: BinDirOverride, or /usr/local/bin.
