@@ -41,7 +41,8 @@ func (e *environment) findInit(id string) (string, error) {
 	return strconv.Itoa(processes.Init.PID), nil
 }
 
-// runInMachineFor is runInMachine for a script that takes at most limit.
+// runInMachineFor is runInMachine for a script that takes at most limit. A script of nft gets the machine's network and this
+// computer's programs: Debian's image for EC2 has no nft.
 func (e *environment) runInMachineFor(limit time.Duration, id, script string) (string, error) {
 	first, err := e.findInit(id)
 	if err != nil {
@@ -49,7 +50,11 @@ func (e *environment) runInMachineFor(limit time.Duration, id, script string) (s
 	}
 	ctx, cancel := context.WithTimeout(e.t.Context(), limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "nsenter", "-t", first, "-m", "-u", "-i", "-n", "-p", "-C", "-r", "-w", "/bin/sh", "-c", script)
+	namespaces := []string{"-t", first, "-m", "-u", "-i", "-n", "-p", "-C", "-r", "-w"}
+	if strings.HasPrefix(script, "nft ") {
+		namespaces = []string{"-t", first, "-n"}
+	}
+	cmd := exec.CommandContext(ctx, "nsenter", append(namespaces, "/bin/sh", "-c", script)...)
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
 	return strings.TrimSpace(string(out)), errors.Join(err, ctx.Err())

@@ -41,7 +41,7 @@ func TestBuild(t *testing.T) {
 		t.Errorf("identity %s, want %s", img.ID, image.ComputeID(image.Debian12, runtime.GOARCH))
 	}
 	for _, path := range []string{
-		"usr/lib/systemd/systemd", "usr/bin/cloud-init", "usr/bin/python3", "usr/sbin/nft", "usr/sbin/mkfs.ext4", "usr/bin/curl",
+		"usr/lib/systemd/systemd", "usr/bin/cloud-init", "usr/bin/python3", "usr/sbin/mkfs.ext4", "usr/bin/curl",
 		"usr/bin/openssl", "usr/sbin/iptables", "usr/sbin/ethtool", "usr/bin/socat", "etc/ssl/certs/ca-certificates.crt",
 		"usr/bin/aws", "usr/sbin/netplan", "usr/lib/systemd/systemd-timesyncd", "usr/lib/udev/rules.d/70-ec2-nvme-devices.rules",
 		"etc/containerd/certs.d/198.18.0.1:5000/hosts.toml", "etc/kubernetes/kubelet.conf.d/10-region.conf",
@@ -50,7 +50,7 @@ func TestBuild(t *testing.T) {
 			t.Errorf("image lacks /%s: %v", path, err)
 		}
 	}
-	for _, path := range []string{"usr/sbin/conntrack", "usr/sbin/grub-install", "etc/network/interfaces", "usr/lib/modules", "boot/vmlinuz*"} {
+	for _, path := range []string{"usr/sbin/conntrack", "usr/sbin/nft", "usr/sbin/grub-install", "etc/network/interfaces", "usr/lib/modules", "boot/vmlinuz*"} {
 		if found, err := filepath.Glob(filepath.Join(img.Root, path)); err != nil || len(found) > 0 {
 			t.Errorf("the published image has no /%s, or a kernel of its own: %q, %v", path, found, err)
 		}

@@ -50,14 +50,9 @@ func publishedClasses() []packageClass {
 	}
 }
 
-// addedPackages returns the packages that the published image does not have: nft, with which Slipway's agent loads the rules
-// of its API gate, of the metadata service and of NetworkPolicies. Iptables only recommends it. docs/security.md tells what
-// a machine of the published image lacks without it; remove it here when the agent needs it no more.
-func addedPackages() []string { return []string{"nftables"} }
-
 // debianPackages returns what apt installs, in order and without duplicates.
 func debianPackages() []string {
-	out := addedPackages()
+	var out []string
 	for _, class := range publishedClasses() {
 		out = append(out, class.packages...)
 	}

@@ -82,7 +82,7 @@ func TestUbuntuOverlay(t *testing.T) {
 	}
 }
 
-// TestDebianPackages: the image has the published lists, without a kernel and a boot loader, and one package more.
+// TestDebianPackages: the image has the published lists, without a kernel and a boot loader, and nothing more.
 func TestDebianPackages(t *testing.T) {
 	got := debianPackages()
 	var published []string
@@ -95,14 +95,14 @@ func TestDebianPackages(t *testing.T) {
 		}
 	}
 	more := slices.DeleteFunc(slices.Clone(got), func(name string) bool { return slices.Contains(published, name) })
-	if !slices.Equal(more, []string{"nftables"}) {
+	if len(more) > 0 {
 		t.Errorf("%q is in the image, but not published", more)
 	}
 	if same := slices.Compact(slices.Clone(got)); !slices.IsSorted(got) || len(same) != len(got) {
 		t.Errorf("not sorted, or something is there twice: %q", got)
 	}
 	for _, name := range got {
-		if strings.HasPrefix(name, "linux-") || strings.HasPrefix(name, "grub") || name == "libnss-resolve" || name == "conntrack" {
+		if strings.HasPrefix(name, "linux-") || strings.HasPrefix(name, "grub") || name == "libnss-resolve" || name == "conntrack" || name == "nftables" {
 			t.Errorf("%s is in the image", name)
 		}
 	}

@@ -25,7 +25,7 @@ func TestDebianUnits(t *testing.T) {
 		"systemctl show -P LoadState -P ConditionResult systemd-timesyncd":    "loaded\nno",
 		"systemctl show -P LoadState -P ConditionResult systemd-modules-load": "loaded\nno",
 		"iptables -V | cut -d' ' -f3":                                         "(nf_tables)",
-		"command -v conntrack || echo none":                                   "none",
+		"command -v conntrack || command -v nft || echo none":                 "none",
 	} {
 		if got := b.mustRun(m.ID, script); got != want {
 			t.Errorf("%s: %q, want %q", script, got, want)

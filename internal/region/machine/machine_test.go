@@ -46,9 +46,9 @@ func TestBoot(t *testing.T) {
 		"findmnt -no FSTYPE -T /var/lib/kubelet":          b.diskType(),
 		"systemctl is-system-running":                     "running",
 		"cat /proc/1/comm":                                "systemd",
-		"nft list ruleset && sysctl -qw net.ipv4.ip_forward=1 && cat /proc/sys/net/ipv4/ip_forward": "1",
-		"ls /dev/kvm /dev/vda /dev/loop0 2>/dev/null || echo none":                                  "none",
-		"systemd-run -q --wait -p MemoryMax=100M true && echo ran":                                  "ran",
+		"iptables -A INPUT -j ACCEPT && sysctl -qw net.ipv4.ip_forward=1 && cat /proc/sys/net/ipv4/ip_forward": "1",
+		"ls /dev/kvm /dev/vda /dev/loop0 2>/dev/null || echo none":                                             "none",
+		"systemd-run -q --wait -p MemoryMax=100M true && echo ran":                                             "ran",
 	} {
 		if got := b.mustRun(m.ID, script); got != want {
 			t.Errorf("%s: %q, want %q", script, got, want)
