@@ -121,6 +121,17 @@ func checkDamagedNft(e *environment) {
 	id := e.anyMachine("worker")
 	e.mustRunInMachine(id, copiedNft+" delete table inet slipway_metadata; echo > /var/lib/slipway/nft/libc.so.6")
 	e.checkGuardTable(id)
+
+	// The rules of the former process refuse a new one, which cannot load others without the program.
+	e.mustRunInMachine(id, "rm -r /var/lib/slipway/nft; systemctl restart slipway-node")
+	e.checkGuardTable(id)
+	e.waitUntil("the agent of "+id+" runs", time.Minute, func() error {
+		out, err := e.runInMachine(id, "journalctl -u slipway-node --no-pager -n 40 -o cat")
+		if err == nil && !strings.Contains(out, `"stage":"ready","state":"done"`) {
+			err = fmt.Errorf("the stage ready is not done: %s", out)
+		}
+		return err
+	})
 }
 
 // checkFiltersAfterBoot reboots a worker, whose rules are in the kernel again when its kubelet starts.

@@ -206,8 +206,14 @@ func (a *Agent) pullImage(ctx context.Context, ref string) error {
 
 	_, err := a.Run.Run(ctx, "ctr", "--namespace", "k8s.io", "images", "pull",
 		"--hosts-dir", "/etc/containerd/certs.d", ref)
+	if err == nil {
+		return nil
+	}
 
-	return err
+	// ctr prints its progress before the error, which differs with each attempt.
+	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
+
+	return fmt.Errorf("pull image %s: %s", ref, lines[len(lines)-1])
 }
 
 // writeStaticPods writes the static pods of the control plane, which the kubelet starts.

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os/exec"
+	"strings"
+	"time"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
@@ -35,21 +37,58 @@ func newNft(a *Agent, find func(name string) (string, error)) *nft.Program {
 		Find:    find,
 		Execute: a.Run.Run,
 		Image: func(ctx context.Context) (string, error) {
-			return a.doc.Images[nftImage], waitForContainerd(ctx, a)
+			return knownNftImage(a), waitForContainerd(ctx, a)
 		},
 		Pull: a.pullImageRepeatedly,
 		Log:  a.Log,
+		Now:  func() time.Time { return a.Now() },
 	}
 }
 
+// nftImageFile has the reference of the image with nft: an agent that starts again does not know its document before it reaches the
+// metadata service.
+const nftImageFile = kube.NftDir + ".image"
+
+// knownNftImage returns the reference of the image with nft, by the document or else as an earlier process has recorded it; empty if it is
+// not known.
+func knownNftImage(a *Agent) string {
+	if image := a.doc.Images[nftImage]; image != "" {
+		return image
+	}
+
+	recorded, err := a.Root.Read(nftImageFile)
+	if err != nil {
+		return ""
+	}
+
+	return strings.TrimSpace(string(recorded))
+}
+
+// recordNftImage records the reference of the image with nft.
+func recordNftImage(a *Agent) error {
+	image := a.doc.Images[nftImage]
+	if image == "" {
+		return nil
+	}
+
+	_, err := a.Root.Write(File{Path: nftImageFile, Body: []byte(image + "\n"), Mode: 0o600})
+
+	return err
+}
+
+// reloadTimeout limits how long a starting agent tries to load the rules again.
+const reloadTimeout = time.Minute
+
 // reloadEarlierRules lets this process reach the metadata service: rules that an earlier process
-// loaded refuse it if its unit has a new control group. A machine without the program has no such
-// rules.
+// loaded refuse it if its unit has a new control group. After a boot there are no such rules, and containerd does not run yet: a machine
+// without the program loads them later.
 func reloadEarlierRules(ctx context.Context, a *Agent) {
-	if a.Nft != nil && !a.Nft.IsPresent() {
+	if a.Nft != nil && !a.Nft.IsPresent() && (knownNftImage(a) == "" || !isUnitActive(ctx, a, "containerd")) {
 		return
 	}
 
+	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
+	defer cancel()
 	// The machine runs no container before loadPacketFilters succeeds.
 	if err := a.guardMetadata(ctx); err != nil {
 		a.Log.Warn("cannot guard the instance metadata service; will retry", slog.Any("error", err))
@@ -66,7 +105,7 @@ const kernelHint = "use a machine image whose kernel is Linux 5.13 or later " +
 func loadPacketFilters(ctx context.Context, a *Agent) error {
 	err := loadRequiredRules(ctx, a)
 	if err == nil {
-		return nil
+		return recordNftImage(a)
 	}
 
 	if isUnitActive(ctx, a, node.ComponentKubelet) {

@@ -202,6 +202,28 @@ func TestKernelWithoutControlGroups(t *testing.T) {
 	}
 }
 
+// checkEarlierRules: while containerd runs, rules of an earlier process may refuse this one. An agent that does not know its document yet
+// finds the image by what that process has recorded.
+func checkEarlierRules(t *testing.T, l *filterLab) {
+	t.Helper()
+	if err := recordNftImage(l.Agent); err != nil {
+		t.Fatal(err)
+	}
+	a := l.Agent
+	earlier, images, program, guard := a.Run, a.doc.Images, a.Nft, a.GuardMetadata
+	defer func() { a.Run, a.doc.Images, a.Nft, a.GuardMetadata = earlier, images, program, guard }()
+	run := &filterRuns{runs: runs{active: map[string]bool{"containerd": true}}}
+	a.Run = run
+	a.doc.Images = nil
+	a.Nft = newNft(a, func(string) (string, error) { return "", exec.ErrNotFound })
+	a.GuardMetadata = newMetadataGuard(a.Root, a.Nft).Apply
+	reloadEarlierRules(t.Context(), a)
+	if !strings.Contains(strings.Join(run.lines, "\n"), "images mount "+images[nftImage]) {
+		t.Errorf("the image is not mounted: %q", run.lines)
+	}
+	l.log.Reset()
+}
+
 // TestMachineWithoutNft: nothing is loaded before the document names an image. Then it is pulled once containerd runs, and the
 // kubelet waits for it.
 func TestMachineWithoutNft(t *testing.T) {
@@ -214,9 +236,10 @@ func TestMachineWithoutNft(t *testing.T) {
 	l.Nft = newNft(l.Agent, func(string) (string, error) { return "", exec.ErrNotFound })
 	l.GuardMetadata = newMetadataGuard(l.Root, l.Nft).Apply
 	reloadEarlierRules(t.Context(), l.Agent)
-	if len(l.run.lines) != 0 || l.log.Len() != 0 {
-		t.Errorf("ran %q before anything is known, logged %s", l.run.lines, l.log)
+	if want := []string{"systemctl is-active containerd"}; !slices.Equal(l.run.lines, want) || l.log.Len() != 0 {
+		t.Errorf("ran %q before containerd runs, want %q, logged %s", l.run.lines, want, l.log)
 	}
+	checkEarlierRules(t, l)
 
 	l.run.failing = "images mount"
 	err := l.startServices(t.Context(), nil)

@@ -15,6 +15,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 const (
@@ -26,6 +27,8 @@ const (
 	contentsFile = "contents.json"
 	// maxFileBytes limits a file of the copy. The largest, the C library, has 2 MiB.
 	maxFileBytes = 64 << 20
+	// partialSuffix is the end of the name of a new copy, which replaces the former one when it is complete.
+	partialSuffix = ".new"
 )
 
 // contents lists the files of the copy. After a power failure a file may have its name but not its
@@ -39,9 +42,32 @@ type contents struct {
 	Files map[string]string `json:"files"`
 }
 
-// readCopy returns the name of the copy's dynamic loader; false if there is no intact copy.
+// readCopy returns the name of the copy's dynamic loader; false if there is no intact copy. It completes the replacement of a copy
+// during which an agent was killed.
 func (p *Program) readCopy() (loader string, ok bool) {
 	dir := p.path(p.Dir)
+	if loader, ok = readCopyIn(dir); ok {
+		return loader, true
+	}
+
+	if _, ok = readCopyIn(dir + partialSuffix); !ok || replace(dir) != nil {
+		return "", false
+	}
+
+	return readCopyIn(dir)
+}
+
+// replace makes the complete new copy of a directory the copy.
+func replace(dir string) error {
+	if err := errors.Join(os.RemoveAll(dir), os.Rename(dir+partialSuffix, dir)); err != nil {
+		return fmt.Errorf("write the copy of nft: %w", err)
+	}
+
+	return nil
+}
+
+// readCopyIn is readCopy for one directory.
+func readCopyIn(dir string) (loader string, ok bool) {
 	body, err := os.ReadFile(filepath.Join(dir, contentsFile))
 	if err != nil {
 		return "", false
@@ -87,7 +113,9 @@ func (p *Program) copyFrom(ctx context.Context, image string) error {
 	}
 
 	err := p.copyMounted(at, image)
-	if unmountErr := p.unmount(context.WithoutCancel(ctx), at); unmountErr != nil {
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), unmountTimeout)
+	defer cancel()
+	if unmountErr := p.unmount(last, at); unmountErr != nil {
 		// The copy does not need it. containerd deletes the snapshot when its lease has ended.
 		p.Log.Warn("cannot unmount the image with nft", slog.Any("error", unmountErr))
 	}
@@ -97,8 +125,7 @@ func (p *Program) copyFrom(ctx context.Context, image string) error {
 
 // mount mounts an image read-only, and pulls it before if the machine does not have it.
 func (p *Program) mount(ctx context.Context, image, at string) error {
-	mount := func() error { return p.ctr(ctx, "mount", image, at) }
-	if mount() == nil {
+	if p.mountAny(ctx, image, at) == nil {
 		return nil
 	}
 
@@ -106,7 +133,35 @@ func (p *Program) mount(ctx context.Context, image, at string) error {
 		return fmt.Errorf("pull the image: %w", err)
 	}
 
-	return mount()
+	return p.mountAny(ctx, image, at)
+}
+
+// mountAny mounts the image by the first of its names that containerd knows.
+func (p *Program) mountAny(ctx context.Context, image, at string) error {
+	var errs []error
+	for _, name := range imageNames(image) {
+		err := p.ctr(ctx, "mount", name, at)
+		if err == nil {
+			return nil
+		}
+
+		errs = append(errs, err)
+	}
+
+	return errors.Join(errs...)
+}
+
+// imageNames returns the names that containerd gives to an image: the reference, if ctr has pulled it, and the same without its tag, if
+// it was pulled through the interface that the kubelet uses, which drops a tag next to a digest.
+func imageNames(reference string) []string {
+	name, digest, _ := strings.Cut(reference, "@")
+	slash := strings.LastIndex(name, "/")
+	colon := strings.LastIndex(name, ":")
+	if digest == "" || colon <= slash {
+		return []string{reference}
+	}
+
+	return []string{reference, name[:colon] + "@" + digest}
 }
 
 // unmount unmounts the image, and deletes its snapshot and lease. It succeeds if there are none.
@@ -125,7 +180,7 @@ func (p *Program) ctr(ctx context.Context, args ...string) error {
 // copy appears at its path only when it is complete.
 func (p *Program) copyMounted(tree, image string) error {
 	final := p.path(p.Dir)
-	partial := final + ".new"
+	partial := final + partialSuffix
 	scripts := filepath.Join(partial, filepath.Dir(script))
 	if err := errors.Join(os.RemoveAll(partial), os.MkdirAll(scripts, 0o755)); err != nil {
 		return fmt.Errorf("create the directory of nft: %w", err)
@@ -147,11 +202,7 @@ func (p *Program) copyMounted(tree, image string) error {
 		return fmt.Errorf("write the copy of nft: %w", err)
 	}
 
-	if err := errors.Join(os.RemoveAll(final), os.Rename(partial, final)); err != nil {
-		return fmt.Errorf("write the copy of nft: %w", err)
-	}
-
-	return nil
+	return replace(final)
 }
 
 // addScript writes the script that runs the copy, and the list of the copy's files, to its directory.

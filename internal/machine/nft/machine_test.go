@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slipway-k8s/slipway/internal/machine/nft"
 )
@@ -79,11 +80,14 @@ type machine struct {
 	killAt  int
 	after   bool
 	effects int
+	now     time.Time
+	// image is the reference of the image, and stored the name that containerd knows it by.
+	image, stored string
 }
 
 func newMachine(t *testing.T) *machine {
 	t.Helper()
-	return &machine{t: t, root: t.TempDir(), registry: true, tree: map[string]string{
+	return &machine{t: t, root: t.TempDir(), registry: true, image: image, stored: image, tree: map[string]string{
 		"usr/sbin/nft":                              string(object(t, "/lib64/"+loader, "libnftables.so.1", "libc.so.6")),
 		"lib64/" + loader:                           "-> /lib/x86_64-linux-gnu/" + loader,
 		"lib/x86_64-linux-gnu/" + loader:            string(object(t, "")),
@@ -107,7 +111,7 @@ func (m *machine) program() *nft.Program {
 			return "", exec.ErrNotFound
 		},
 		Execute: m.execute,
-		Image:   func(context.Context) (string, error) { return image, nil },
+		Image:   func(context.Context) (string, error) { return m.image, nil },
 		Pull: func(_ context.Context, ref string) error {
 			return m.effect(func() error {
 				m.lines = append(m.lines, "pull "+ref)
@@ -119,6 +123,7 @@ func (m *machine) program() *nft.Program {
 			})
 		},
 		Log: slog.New(slog.DiscardHandler),
+		Now: func() time.Time { return m.now },
 	}
 }
 
@@ -146,8 +151,8 @@ func (m *machine) execute(_ context.Context, name string, args ...string) (strin
 		}
 		at := filepath.Join(m.root, mountDir)
 		switch {
-		case strings.HasPrefix(line, "ctr --namespace k8s.io images mount "+image+" "):
-			if !m.has {
+		case strings.HasPrefix(line, "ctr --namespace k8s.io images mount "):
+			if !m.has || args[4] != m.stored {
 				return errors.New("ctr: image \"" + image + "\": not found")
 			}
 			m.mounts++

@@ -31,6 +31,10 @@ const (
 	mountPoint = "/run/slipway/nft-image"
 	// copyTimeout limits the pull of the image and the copy: others wait for it.
 	copyTimeout = 5 * time.Minute
+	// unmountTimeout limits how long a copy waits for the image to be unmounted, also when its own time is over.
+	unmountTimeout = 30 * time.Second
+	// failurePause is for how long others get the error of a failed copy instead of another attempt.
+	failurePause = 10 * time.Second
 )
 
 // Program is nft(8). The first of these is used: the program of the machine, the copy, and a new
@@ -50,10 +54,18 @@ type Program struct {
 	Pull func(ctx context.Context, image string) error
 	// Log receives what does not keep the program from running.
 	Log *slog.Logger
+	// Now returns the time.
+	Now func() time.Time
 
+	// copying is held while a copy is made.
+	copying lock
+	// mu protects the fields below. Nothing waits while it is held.
 	mu sync.Mutex
 	// command is the program with its first arguments; nil while it is unknown.
 	command []string
+	// failure is the error of the last copy, which ended at failedAt; nil if it succeeded.
+	failure  error
+	failedAt time.Time
 }
 
 // Run runs nft with arguments and returns its output. After a failure the next call looks for the
@@ -75,21 +87,69 @@ func (p *Program) Run(ctx context.Context, args ...string) (string, error) {
 }
 
 // IsPresent reports whether the machine has the program without its image.
-func (p *Program) IsPresent() bool {
+func (p *Program) IsPresent() bool { return p.known() != nil }
+
+// known returns the command of the program; nil if the machine has none.
+func (p *Program) known() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.command == nil {
+		p.command = p.find()
+	}
 
-	return p.find()
+	return p.command
 }
 
 // prepare returns the command of the program. It makes a copy if there is none.
 func (p *Program) prepare(ctx context.Context) ([]string, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.find() {
-		return p.command, nil
+	if command := p.known(); command != nil {
+		return command, nil
 	}
 
+	if err := p.copying.acquire(ctx); err != nil {
+		return nil, fmt.Errorf("%s, and wait for its copy: %w", missing, err)
+	}
+
+	defer p.copying.release()
+	if command := p.known(); command != nil {
+		return command, nil
+	}
+
+	if err := p.recentFailure(); err != nil {
+		return nil, err
+	}
+
+	err := p.makeCopy(ctx)
+	command := p.known()
+	if err == nil && command == nil {
+		err = fmt.Errorf("the copy of nft in %s was changed while it was made", p.Dir)
+	}
+
+	p.noteFailure(err)
+
+	return command, err
+}
+
+// recentFailure returns the error of a copy that has just failed; nil if there is none.
+func (p *Program) recentFailure() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failure == nil || p.Now().Sub(p.failedAt) >= failurePause {
+		return nil
+	}
+
+	return p.failure
+}
+
+func (p *Program) noteFailure(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failure = err
+	p.failedAt = p.Now()
+}
+
+// makeCopy copies the program of the image.
+func (p *Program) makeCopy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, copyTimeout)
 	defer cancel()
 	image, err := p.Image(ctx)
@@ -99,19 +159,15 @@ func (p *Program) prepare(ctx context.Context) ([]string, error) {
 
 	if err != nil {
 		err = fmt.Errorf("%s, and the image with one is not known: %w", missing, err)
-		return nil, diag.WithHint(err, missingHint)
+		return diag.WithHint(err, missingHint)
 	}
 
 	if err := p.copyFrom(ctx, image); err != nil {
 		err = fmt.Errorf("%s, and that of image %s is not usable: %w", missing, image, err)
-		return nil, diag.WithHint(err, missingHint)
+		return diag.WithHint(err, missingHint)
 	}
 
-	if !p.find() {
-		return nil, fmt.Errorf("the copy of nft in %s was changed while it was made", p.Dir)
-	}
-
-	return p.command, nil
+	return nil
 }
 
 const (
@@ -120,26 +176,20 @@ const (
 		"or use a machine image with the package nftables"
 )
 
-// find sets the command if the program is there. The caller holds mu.
-func (p *Program) find() bool {
-	if p.command != nil {
-		return true
-	}
-
+// find returns the command of the program of the machine, or of the copy; nil if there is none.
+func (p *Program) find() []string {
 	if own, err := p.Find("nft"); err == nil {
-		p.command = []string{own}
-		return true
+		return []string{own}
 	}
 
 	loader, ok := p.readCopy()
-	if ok {
-		dir := p.path(p.Dir)
-		p.command = []string{
-			filepath.Join(dir, loader), "--library-path", dir, filepath.Join(dir, program),
-		}
+	if !ok {
+		return nil
 	}
 
-	return ok
+	dir := p.path(p.Dir)
+
+	return []string{filepath.Join(dir, loader), "--library-path", dir, filepath.Join(dir, program)}
 }
 
 func (p *Program) path(name string) string { return filepath.Join(p.Root, name) }

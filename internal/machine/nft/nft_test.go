@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/machine/nft"
@@ -175,6 +176,92 @@ func TestImageLinksStayInTheImage(t *testing.T) {
 			t.Errorf("a link to %s: %v", link, err)
 		}
 	}
+}
+
+// TestImageHasNoTag: containerd drops the tag of an image that was pulled through the interface of the kubelet, as from ECR. Machines
+// without nft did not find the image that they had just pulled, and did not boot.
+func TestImageHasNoTag(t *testing.T) {
+	t.Parallel()
+	for _, has := range []bool{true, false} {
+		m := newMachine(t)
+		m.has = has
+		m.image = "registry.example:5000/kube-proxy:v1@sha256:00"
+		m.stored = "registry.example:5000/kube-proxy@sha256:00"
+		if _, err := m.program().Run(t.Context(), "list", "tables"); err != nil {
+			t.Errorf("the machine has the image: %t: %v", has, err)
+		}
+	}
+}
+
+// TestKilledWhileReplacing: a complete new copy is used if the agent was killed between the removal of the former one and the rename.
+// An agent without nft could not let itself reach the metadata service.
+func TestKilledWhileReplacing(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	if _, err := m.program().Run(t.Context(), "list", "tables"); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(m.root, copyDir)
+	if err := os.Rename(dir, dir+".new"); err != nil {
+		t.Fatal(err)
+	}
+	m.has, m.registry = false, false
+	if !m.program().IsPresent() {
+		t.Error("the new copy is not used")
+	}
+	if _, err := m.program().Run(t.Context(), "list", "tables"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFailureIsRemembered: tasks that need the program do not pull the image one after the other while the registry does not answer.
+func TestFailureIsRemembered(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.registry = false
+	p := m.program()
+	for range 3 {
+		if _, err := p.Run(t.Context(), "list", "tables"); err == nil || !strings.Contains(err.Error(), "no route to the registry") {
+			t.Errorf("the error is %v", err)
+		}
+	}
+	if n := strings.Count(strings.Join(m.lines, "\n"), pullLine); n != 1 {
+		t.Errorf("%d attempts, want 1: %q", n, m.lines)
+	}
+	m.registry = true
+	m.now = m.now.Add(10 * time.Second)
+	if _, err := p.Run(t.Context(), "list", "tables"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWaitForACopyEnds: who waits for the copy of somebody else gives up with its context.
+func TestWaitForACopyEnds(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	p := m.program()
+	copying, pulled := make(chan struct{}), make(chan struct{})
+	p.Pull = func(context.Context, string) error {
+		close(copying)
+		<-pulled
+		return errors.New("no route to the registry")
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = p.Run(t.Context(), "list", "tables")
+	}()
+	<-copying
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := p.Run(ctx, "list", "tables"); !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v", err)
+	}
+	if p.IsPresent() {
+		t.Error("the machine has no program yet")
+	}
+	close(pulled)
+	<-done
 }
 
 // TestCopyIsMadeOnce: a process uses what it has found; one that starts later looks at the machine first. After a failure
