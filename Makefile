@@ -43,8 +43,9 @@ ETCD_E2E = TestLostQuorum|TestEtcdBackups|TestRestoreElsewhere|TestControlPlaneS
 etcd-proof: ## everything about etcd in its long form: 10,000 histories of each model, faults of members and of machines, disasters on machines; some hours
 	@$(MAKE) --no-print-directory long
 	@$(MAKE) --no-print-directory robustness
+	@SLIPWAY_LONG=1 SLIPWAY_E2E=require go test -count=1 -v -timeout 120m -run 'TestReal' ./internal/machine/agent
 	@$(MAKE) --no-print-directory robustness-machines
-	@$(MAKE) --no-print-directory e2e E2E_RUN='$(ETCD_E2E)'
+	@$(MAKE) --no-print-directory e2e E2E_TIMEOUT=300m E2E_RUN='$(ETCD_E2E)'
 
 moto-suite: ## the listed tests of moto's own suite, against the local region; says how to get them
 	@hack/moto-suite.sh $(SERVICE)

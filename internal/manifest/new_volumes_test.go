@@ -31,7 +31,7 @@ func TestTagsOfNewVolumes(t *testing.T) {
 		after string
 		want  string
 	}{
-		{11, "", "10m"}, {12, "", ""}, {12, "Never", "Never"}, {12, "5m", "which are too long"},
+		{7, "", "10m"}, {8, "", ""}, {8, "Never", "Never"}, {8, "5m", "which are too long"},
 	} {
 		set, _ := manifest.NewSet("demo", []string{"us-east-1a", "us-east-1b", "us-east-1c"}, manifest.NewSetOptions{})
 		set.Cluster.Spec.Etcd.RecreateVolumesAfter = c.after

@@ -71,7 +71,7 @@ func checkQuorumLoss(v validator, e v1alpha1.Etcd) {
 
 // maxConditionOfTags is how many characters the tags of the manifest may need in the condition of the policy by which machines
 // create volumes: the inline policies of a role have 10,240 at most.
-const maxConditionOfTags = 4000
+const maxConditionOfTags = 2500
 
 // countConditionOfTags returns how many characters tags need in that condition: each one its key, its value and its key again.
 func countConditionOfTags(tags map[string]string) int {

@@ -152,11 +152,11 @@ func (b *builder) controlPlanePolicy(slot string, more ...policyStatement) graph
 			Actions:   []string{"s3:GetObject"},
 			Resources: b.objectARNs("agent", "controlplane", "secrets", "etcd"),
 		},
-		{ID: "Write", Actions: []string{"s3:PutObject"}, Resources: etcdRecords(b, slot)},
+		{ID: "Write", Actions: []string{"s3:PutObject"}, Resources: etcdRecords(b, replaced(slot))},
 		{ // what decides which data counts: without If-None-Match a request could replace it
 			ID:        "WriteOnce",
 			Actions:   []string{"s3:PutObject"},
-			Resources: b.objectARNs("etcd"),
+			Resources: etcdRecords(b, onceWritten(slot)),
 			Condition: policyCondition{"Null": {"s3:if-none-match": "false"}},
 		},
 		// Retention of etcd's backups. The bucket is versioned: a machine cannot delete earlier versions.
@@ -184,15 +184,27 @@ func (b *builder) controlPlanePolicy(slot string, more ...policyStatement) graph
 	)...)
 }
 
-// etcdRecords returns ARN patterns of the objects below etcd that machines replace: their own reports and records, and those of the
-// leader about all slots. All others are written once, such as the marker of the bootstrap, generations, and what is known
-// of a backup.
-func etcdRecords(b *builder, slot string) []string {
+// replaced returns the objects below etcd that machines replace: the reports and records of their own slot, and those of the leader
+// about all slots.
+func replaced(slot string) []string {
+	own := cmp.Or(slot, "*")
+
+	return []string{
+		"absent/*", "answer.json", "backups/*/part-*", "created/" + own, "joined/" + own, "quorum/" + own, "resize",
+	}
+}
+
+// onceWritten returns the objects below etcd that machines write once: what decides which data counts.
+func onceWritten(slot string) []string {
+	return []string{
+		"initialized", "generations/*", "restored/*/" + cmp.Or(slot, "*"), "backups/*/backup.json", "backups/*/verification.json",
+	}
+}
+
+// etcdRecords returns the ARN patterns of objects below etcd.
+func etcdRecords(b *builder, keys []string) []string {
 	var out []string
-	for _, key := range []string{
-		"absent/*", "answer.json", "backups/*/part-*", "created/" + cmp.Or(slot, "*"), "joined/" + cmp.Or(slot, "*"),
-		"quorum/" + cmp.Or(slot, "*"), "resize",
-	} {
+	for _, key := range keys {
 		out = append(out, b.bucketARN()+"/"+b.machineStoreKey("etcd/"+key))
 	}
 

@@ -4,6 +4,7 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -61,16 +62,6 @@ func (c currentDocument) checkSlots(ctx context.Context) error {
 	return c.compareSlots(ctx, current)
 }
 
-// checkPublishedSlots is checkSlots for what must also work in a cluster of which no revision was published yet.
-func (c currentDocument) checkPublishedSlots(ctx context.Context) error {
-	current, published, err := c.readRevision(ctx)
-	if err != nil || !published {
-		return err
-	}
-
-	return c.compareSlots(ctx, current)
-}
-
 // compareSlots returns a notReadyError if a revision has other slots than this machine's document.
 func (c currentDocument) compareSlots(ctx context.Context, current node.Revision) error {
 	doc, err := c.read(ctx, current)
@@ -80,6 +71,42 @@ func (c currentDocument) compareSlots(ctx context.Context, current node.Revision
 
 	if !slices.Equal(doc.Slots, c.agent.doc.Slots) {
 		return newNotReadyError("this machine does not have the current slots of the control plane yet")
+	}
+
+	return nil
+}
+
+// checkKnowsSlots returns an error if the current revision, if there is one, has a slot that this machine's document does not have. It
+// also works on a machine of a slot that leaves, and with a document of a newer version, of which it reads nothing else.
+func (c currentDocument) checkKnowsSlots(ctx context.Context) error {
+	current, published, err := c.readRevision(ctx)
+	if err != nil || !published {
+		return err
+	}
+
+	own, err := c.agent.doc.Marshal()
+	if err != nil || hashOf(own) == current.Document {
+		return err
+	}
+
+	body, err := c.readBody(ctx, current)
+	if err != nil {
+		return fmt.Errorf("read revision %d of the node document: %w", current.Serial, err)
+	}
+
+	var doc struct {
+		Slots []struct {
+			Name string `json:"name"`
+		} `json:"slots"`
+	}
+	if err := json.Unmarshal(body, &doc); err != nil {
+		return fmt.Errorf("read the slots of revision %d of the node document: %w", current.Serial, err)
+	}
+
+	for _, slot := range doc.Slots {
+		if _, known := c.agent.doc.Slot(slot.Name); !known {
+			return newNotReadyError("this machine does not know slot %s of the control plane yet", slot.Name)
+		}
 	}
 
 	return nil
@@ -125,30 +152,40 @@ func (c currentDocument) read(ctx context.Context, current node.Revision) (node.
 
 // open reads the document of a revision from the store, and verifies its hash.
 func (c currentDocument) open(ctx context.Context, current node.Revision) (node.Document, error) {
+	body, err := c.readBody(ctx, current)
+	if err != nil {
+		return node.Document{}, err
+	}
+
+	return node.ParseDocument(body)
+}
+
+// readBody reads the text of a revision's document from the store, and verifies its hash.
+func (c currentDocument) readBody(ctx context.Context, current node.Revision) ([]byte, error) {
 	a := c.agent
 	key := node.DocumentKey(a.doc.Cluster, a.doc.Role, a.doc.Group, current.Document)
 	url, err := node.SiblingURL(a.Boot.Document.URL, a.doc.Cluster, key)
 	if err != nil {
-		return node.Document{}, err
+		return nil, err
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, revisionTimeout)
 	defer cancel()
 	in, err := a.Open.Open(ctx, url)
 	if err != nil {
-		return node.Document{}, err
+		return nil, err
 	}
 
 	body, err := io.ReadAll(io.LimitReader(in, maxDocumentBytes))
 	if err = errors.Join(err, in.Close()); err != nil {
-		return node.Document{}, err
+		return nil, err
 	}
 
 	if got := hashOf(body); got != current.Document {
-		return node.Document{}, fmt.Errorf("%s has SHA-256 %s, want %s", url, got, current.Document)
+		return nil, fmt.Errorf("%s has SHA-256 %s, want %s", url, got, current.Document)
 	}
 
-	return node.ParseDocument(body)
+	return body, nil
 }
 
 // maxDocumentBytes limits the size of a node document.

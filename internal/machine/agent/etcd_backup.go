@@ -28,6 +28,8 @@ const (
 	backupTimeout = time.Hour
 	// maxBackupActions limits the actions of one look.
 	maxBackupActions = 10
+	// askTimeout limits what a backup waits for the member's own hash: it is of use without that.
+	askTimeout = 30 * time.Second
 	// backupDir is where snapshots are while they are written, tested or restored.
 	backupDir = "/var/lib/slipway/backup"
 	// freeDiskReserve stays free on the disk of backupDir.
@@ -332,6 +334,8 @@ func (b *etcdBackup) askMember(ctx context.Context, revision int64, reason strin
 		return backup.Contents{}
 	}
 
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
 	said, err := b.agent.newEtcdManager().KeyValuesAt(ctx, b.url, revision)
 	if err != nil {
 		b.agent.Log.Warn("cannot compare a backup with its member", slog.Any("error", err))

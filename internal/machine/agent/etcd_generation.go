@@ -27,6 +27,8 @@ const (
 	urgentGenerationInterval = 2 * time.Second
 	// generationReadTimeout limits the read at the start of a member that has data: it must start while S3 is unavailable.
 	generationReadTimeout = 15 * time.Second
+	// formerTimeout is how long after an election members with older data may need to answer.
+	formerTimeout = 5 * time.Second
 	// generationFile is in the data directory, so that it is set aside with the data. etcd ignores it.
 	generationFile = "slipway-generation"
 	// restoredDir has a restored database until it is used. It becomes etcd.DataDir by one rename.
@@ -247,6 +249,10 @@ func (m *etcdMember) restoreBackup(ctx context.Context, f etcd.Facts) error {
 		}
 	}
 
+	if err := m.awaitFormer(ctx, f); err != nil {
+		return err
+	}
+
 	if err := m.recordRestored(ctx, f.Generation.Number); err != nil {
 		return err
 	}
@@ -257,6 +263,29 @@ func (m *etcdMember) restoreBackup(ctx context.Context, f etcd.Facts) error {
 
 	if err := os.Rename(a.Root.Path(restoredDir), a.Root.Path(etcd.DataDir)); err != nil {
 		return fmt.Errorf("use the restored database: %w", err)
+	}
+
+	return nil
+}
+
+// awaitFormer returns a notReadyError if members with older data answer with a quorum. They may have lost their leader when this
+// machine's member stopped, so it asks for as long as they need to elect another one. Machines that recover a lost quorum know that no
+// member works.
+func (m *etcdMember) awaitFormer(ctx context.Context, f etcd.Facts) error {
+	manager := m.formerManager(f)
+	if f.Generation.Recovery != nil || len(manager.Peers) == 0 {
+		return nil
+	}
+
+	election := time.Duration(m.agent.doc.Etcd.ElectionTimeoutMS) * time.Millisecond
+	for range int((2*election + formerTimeout) / time.Second) {
+		if members := manager.Members(ctx, f.Slot); members != nil {
+			return newNotReadyError("%s", etcd.DescribeFormer(members))
+		}
+
+		if err := m.agent.Wait(ctx, time.Second); err != nil {
+			return err
+		}
 	}
 
 	return nil
@@ -377,9 +406,22 @@ func (m *etcdMember) watchGeneration(ctx context.Context) error {
 	return former.end(ctx)
 }
 
-// lookForGeneration is [etcdMember.watchGeneration], which it repeats sooner while etcd has no quorum.
+// lookForGeneration is [etcdMember.watchGeneration], which it repeats sooner while etcd has no quorum. What a restoration waits for is
+// logged, and in the machine's report on the missing quorum.
 func (m *etcdMember) lookForGeneration(ctx context.Context) error {
-	if err := m.watchGeneration(ctx); err != nil {
+	err := m.watchGeneration(ctx)
+	waits, isWaiting := errors.AsType[notReadyError](err)
+	before := m.restorationWaits.Load()
+
+	switch {
+	case !isWaiting:
+		m.restorationWaits.Store(nil)
+	case before == nil || *before != waits.reason:
+		m.restorationWaits.Store(&waits.reason)
+		m.agent.Log.Info("the restoration of etcd waits", slog.String("reason", waits.reason))
+	}
+
+	if err != nil {
 		return err
 	}
 

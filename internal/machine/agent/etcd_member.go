@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
@@ -45,6 +46,8 @@ type etcdMember struct {
 	removedAt time.Time
 	// handOver is the hand-over by which this machine got the volume, until the member has a quorum.
 	handOver *report.HandOver
+	// restorationWaits is what a restoration waits for; nil if it does not. It is safe for concurrent use.
+	restorationWaits atomic.Pointer[string]
 }
 
 // etcdWait returns the time between two decisions: less after a hand-over, since the member is missing.

@@ -60,7 +60,7 @@ type etcdRecovery struct {
 	url, program string
 	// members returns the members that answer with a quorum; nil if none does.
 	members func(context.Context, etcd.Facts) []etcd.Member
-	// checkSlots returns a notReadyError if the control plane has other slots than this machine knows.
+	// checkSlots returns an error if the control plane has slots that this machine does not know, or may have.
 	checkSlots func(context.Context) error
 }
 
@@ -73,7 +73,7 @@ func (m *etcdMember) newRecovery() *etcdRecovery {
 		program: m.agent.doc.BinDir() + "/etcd",
 		members: func(ctx context.Context, f etcd.Facts) []etcd.Member { return m.managerOf(f).Members(ctx, "") },
 
-		checkSlots: currentOf(m.agent).checkPublishedSlots,
+		checkSlots: currentOf(m.agent).checkKnowsSlots,
 	}
 }
 
@@ -141,11 +141,7 @@ func (r *etcdRecovery) run(ctx context.Context) error {
 		return err
 	}
 
-	step, err := r.decide(ctx, facts)
-	if err != nil {
-		return err
-	}
-
+	step := r.decide(ctx, facts)
 	r.memory.own.LostData, _, _ = facts.LostMajority()
 	if step.Reason != r.memory.reason {
 		r.memory.reason = step.Reason

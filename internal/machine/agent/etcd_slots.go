@@ -34,6 +34,7 @@ func (r *etcdRecovery) describeOwn(known etcd.Facts) {
 	own.Quorum = false
 	own.Generation = known.DataGeneration
 	own.Learner = known.Learner
+	own.Broken = a.etcdStopped.Load()
 	own.Log = etcd.LogEnd{}
 	own.Problem = ""
 	if !known.HasData {
@@ -46,22 +47,28 @@ func (r *etcdRecovery) describeOwn(known etcd.Facts) {
 	}
 }
 
-// decide returns the next step. A machine whose document has other slots than the control plane has now does not know which members
-// count, and waits until it has followed.
-func (r *etcdRecovery) decide(ctx context.Context, f etcd.RecoveryFacts) (etcd.RecoveryStep, error) {
+// decide returns the next step. A machine that does not know all slots of the control plane does not know which members count: it waits
+// until it has followed, and says so to the others.
+func (r *etcdRecovery) decide(ctx context.Context, f etcd.RecoveryFacts) etcd.RecoveryStep {
 	step := etcd.DecideRecovery(f)
 	switch step.Type {
-	case etcd.RecoverNothing, etcd.RecoverWait, etcd.RecoverManual:
-		return step, nil
+	case etcd.RecoverWait:
+		if reason := r.member.restorationWaits.Load(); reason != nil {
+			step.Reason = *reason
+		}
+
+		return step
+
+	case etcd.RecoverNothing, etcd.RecoverManual:
+		return step
 	case etcd.RecoverSave, etcd.RecoverVerify, etcd.RecoverBegin:
 	}
 
-	err := r.checkSlots(ctx)
-	if notReady, ok := errors.AsType[notReadyError](err); ok {
-		return etcd.RecoveryStep{Type: etcd.RecoverWait, Reason: notReady.Error(), Lost: step.Lost}, nil
+	if err := r.checkSlots(ctx); err != nil {
+		return etcd.RecoveryStep{Type: etcd.RecoverWait, Reason: err.Error(), Lost: step.Lost}
 	}
 
-	return step, err
+	return step
 }
 
 // listSlots returns the slots whose members count: those of the control plane, and those that have left it and may still have a

@@ -81,10 +81,11 @@ func TestRecoveryWaitsForSlots(t *testing.T) {
 		t.Errorf("with former slots: %q, a generation began: %t", reason, began)
 	}
 
-	broken := errors.New("no route to the store")
-	r.checkSlots = func(context.Context) error { return broken }
-	if err := r.run(t.Context()); !errors.Is(err, broken) {
-		t.Errorf("without the revision: %v", err)
+	// The others must hear of it: without a report they would wait for it, and nobody would know why.
+	before := r.memory.own.Count
+	r.checkSlots = func(context.Context) error { return errors.New("no route to the store") }
+	if reason, began := r.look(); began || reason != "no route to the store" || r.memory.own.Count <= before {
+		t.Errorf("without the revision: %q, a generation began: %t, %d reports", reason, began, r.memory.own.Count-before)
 	}
 
 	r.checkSlots = func(context.Context) error { return nil }

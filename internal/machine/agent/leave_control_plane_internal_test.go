@@ -113,7 +113,7 @@ func TestDocumentFence(t *testing.T) {
 	if err := currentOf(a).checkSlots(ctx); !errors.As(err, new(notReadyError)) {
 		t.Errorf("without revisions, remove: %v", err)
 	}
-	if err := currentOf(a).checkPublishedSlots(ctx); err != nil {
+	if err := currentOf(a).checkKnowsSlots(ctx); err != nil {
 		t.Errorf("without revisions, recover: %v", err)
 	}
 	b.revise(b.boot)
@@ -129,7 +129,7 @@ func TestDocumentFence(t *testing.T) {
 	if err := currentOf(a).checkSlots(ctx); !errors.As(err, new(notReadyError)) {
 		t.Errorf("with former slots, remove: %v", err)
 	}
-	if err := currentOf(a).checkPublishedSlots(ctx); !errors.As(err, new(notReadyError)) {
+	if err := currentOf(a).checkKnowsSlots(ctx); !errors.As(err, new(notReadyError)) {
 		t.Errorf("with former slots, recover: %v", err)
 	}
 	b.revise(withSlots(b.boot, "b", "c", "d"))

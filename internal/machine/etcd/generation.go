@@ -75,8 +75,7 @@ func decideRestored(f Facts) Action {
 
 	switch {
 	case f.Slot == f.Generation.Slot && len(f.Former) > 0:
-		return waitAction("%s: they work with the data of before the restoration, and stop when they can read the machine store; "+
-			"or terminate one of their machines", strings.Join(healthyMembers(f.Former), ", "))
+		return waitAction("%s", DescribeFormer(f.Former))
 
 	case f.Slot == f.Generation.Slot && (f.Prepared || !had):
 		return Action{Type: ActionRestore, Reason: "restoring backup " + f.Generation.Backup}
@@ -89,16 +88,22 @@ func decideRestored(f Facts) Action {
 	return decideRejoin(f)
 }
 
-// healthyMembers returns the names of the members that answer.
-func healthyMembers(members []Member) []string {
-	var out []string
+// DescribeFormer says why a restoration waits for members with older data, of whose cluster these are the members.
+func DescribeFormer(members []Member) string {
+	var names []string
 	for _, m := range members {
 		if m.Healthy {
-			out = append(out, "etcd-"+m.Slot)
+			names = append(names, "etcd-"+m.Slot)
 		}
 	}
 
-	return out
+	who := "members"
+	if len(names) > 0 {
+		who = strings.Join(names, ", ")
+	}
+
+	return who + " still work with the data of before the restoration, and stop when they can read the machine store; " +
+		"terminate one of their machines to restore without them"
 }
 
 // CheckRoom returns an error if a volume with so much free space has none for the data of the generation, which is restored or

@@ -53,6 +53,8 @@ type QuorumReport struct {
 	// Learner is set if the data is that of a member that has not been promoted: it lacks what was written before it joined and
 	// was not copied yet, and it has confirmed nothing.
 	Learner bool `json:"learner,omitempty"`
+	// Broken is set if the volume does not take writes, or was detached by force. What is read of it may come from memory.
+	Broken bool `json:"broken,omitempty"`
 	// Newest is the number of the newest generation, which LostAt is about.
 	Newest int `json:"newest"`
 	// Log is the end of the member's log, and Problem says why it cannot be read.
@@ -89,11 +91,13 @@ func (s SlotState) isKnown() bool {
 }
 
 // mayHaveData reports whether a volume of the slot has a voter's data of a generation, or may have. A machine that reports data has
-// mounted its volume, whether EC2 lists that or not.
+// mounted its volume, whether EC2 lists that or not, unless the volume is broken.
 func (s SlotState) mayHaveData(generation int) bool {
-	reported := s.Report != nil && s.Report.hasData(generation)
+	if len(s.Volumes) > 0 && !s.isKnown() {
+		return true
+	}
 
-	return reported || len(s.Volumes) > 0 && !s.isKnown()
+	return s.Report != nil && s.Report.hasData(generation) && (len(s.Volumes) > 0 || !s.Report.Broken)
 }
 
 // hasData reports whether the data is a voter's, and of a generation. That of a learner gives no quorum, and etcd can begin no
@@ -338,7 +342,7 @@ func (f RecoveryFacts) useBackup(step RecoveryStep) RecoveryStep {
 func (f RecoveryFacts) newestSurvivor() *QuorumReport {
 	var out *QuorumReport
 	for _, s := range f.Slots {
-		if s.Report == nil || !s.Report.hasData(f.Generation) {
+		if s.Report == nil || !s.Report.hasData(f.Generation) || len(s.Volumes) == 0 && s.Report.Broken {
 			continue
 		}
 

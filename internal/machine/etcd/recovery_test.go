@@ -34,6 +34,13 @@ func unlisted(slot string, term, index uint64) etcd.SlotState {
 	return s
 }
 
+// broken is a slot whose machine reports data that it has in memory, of a volume that was deleted.
+func broken(slot string, term, index uint64) etcd.SlotState {
+	s := unlisted(slot, term, index)
+	s.Report.Broken = true
+	return s
+}
+
 // silent is a slot with a volume of which no machine reports what it holds.
 func silent(slot string) etcd.SlotState {
 	return etcd.SlotState{Slot: slot, Volumes: []string{"vol-" + slot}}
@@ -102,6 +109,10 @@ func TestDecideRecovery(t *testing.T) {
 		"EC2 does not list volumes that machines have mounted": {
 			[]etcd.SlotState{survivor("a", 1, 2, 90), unlisted("b", 3, 500), unlisted("c", 3, 500)},
 			nil, etcd.RecoverWait, "3 of 3 volumes may have data (a, b, c)",
+		},
+		"volumes that EC2 does not list are broken": {
+			[]etcd.SlotState{survivor("a", 1, 2, 90), broken("b", 3, 500), broken("c", 3, 500)},
+			nil, etcd.RecoverSave, "the data of 2 of 3 members is lost (b, c); this machine has the newest data",
 		},
 		"EC2 does not list the newest survivor's volume": {
 			[]etcd.SlotState{survivor("a", 1, 2, 90), unlisted("b", 3, 500), gone("c"), gone("d"), gone("e")},
