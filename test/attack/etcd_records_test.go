@@ -28,7 +28,7 @@ func TestEtcdRecordsAreWrittenOnce(t *testing.T) {
 	}
 
 	for _, key := range []string{
-		"initialized", "generations/000002", "restored/000002/a", "restored/000002/b", backup + "backup.json",
+		"initialized", "generations/000002", "restored/000002/a", backup + "backup.json",
 		backup + "verification.json",
 	} {
 		l.check(put(key, sdk.String("*")))
@@ -43,8 +43,9 @@ func TestEtcdRecordsAreWrittenOnce(t *testing.T) {
 		l.denied("replace "+key+" by a copy", err)
 	}
 
-	for _, key := range []string{"quorum/b", "joined/b", "created/b", "request.json"} {
+	for _, key := range []string{"quorum/b", "joined/b", "created/b", "restored/000002/b", "request.json"} {
 		l.denied("write "+key, put(key, nil))
+		l.denied("create "+key, put(key, sdk.String("*")))
 	}
 
 	for _, key := range []string{

@@ -262,7 +262,7 @@ func (m machineOf) writeMarkers() {
 	m.Helper()
 	own := store.NewS3Store(m.s3(m.caller), bucket, "team")
 	folder := m.name() + "/machine/etcd/"
-	for _, key := range []string{folder + "test-marker", folder + "backups/test/part"} {
+	for _, key := range []string{folder + "absent/test", folder + "backups/test/part-00000"} {
 		_, err := own.Put(m.Context(), key, []byte("x"))
 		m.check(err)
 		_, err = own.Get(m.Context(), key)
@@ -271,9 +271,9 @@ func (m machineOf) writeMarkers() {
 
 	_, err := own.List(m.Context(), folder)
 	m.check(err)
-	m.check(own.Delete(m.Context(), folder+"backups/test/part"))
+	m.check(own.Delete(m.Context(), folder+"backups/test/part-00000"))
 	_, err = m.s3(caller{}).DeleteObject(m.Context(), &s3.DeleteObjectInput{
-		Bucket: sdk.String(bucket), Key: sdk.String("team/" + folder + "test-marker"),
+		Bucket: sdk.String(bucket), Key: sdk.String("team/" + folder + "absent/test"),
 	})
 	m.check(err)
 

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 	"github.com/slipway-k8s/slipway/internal/machine/nft"
@@ -88,5 +89,6 @@ func (w *world) copiedNft() *nft.Program {
 		Image: func(context.Context) (string, error) { return "registry.example/kube-proxy:v1", nil },
 		Pull:  func(context.Context, string) error { return nil },
 		Log:   slog.New(slog.DiscardHandler),
+		Now:   time.Now,
 	}
 }

@@ -197,7 +197,7 @@ func replaced(slot string) []string {
 // onceWritten returns the objects below etcd that machines write once: what decides which data counts.
 func onceWritten(slot string) []string {
 	return []string{
-		"initialized", "generations/*", "restored/*/" + cmp.Or(slot, "*"), "backups/*/backup.json", "backups/*/verification.json",
+		"initialized", "generations/*", "restored/*/" + cmp.Or(slot, "*"), "backups/*.json",
 	}
 }
 

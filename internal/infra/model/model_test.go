@@ -223,14 +223,17 @@ func TestRolesMayDoWhatTheyCallAndNoMore(t *testing.T) {
 		"s3:GetObject arn:aws:s3:::store/prod/demo/machine/etcd/*",
 		"s3:GetObject arn:aws:s3:::store/prod/demo/machine/secrets/*",
 		"s3:ListBucket arn:aws:s3:::store if StringLike s3:prefix prod/demo/machine/etcd/*",
-		"s3:PutObject arn:aws:s3:::store/prod/demo/machine/etcd/* if Null s3:if-none-match false",
 		"s3:PutObject arn:aws:s3:::store/prod/demo/machine/etcd/absent/*",
 		"s3:PutObject arn:aws:s3:::store/prod/demo/machine/etcd/answer.json",
+		"s3:PutObject arn:aws:s3:::store/prod/demo/machine/etcd/backups/*.json if Null s3:if-none-match false",
 		"s3:PutObject arn:aws:s3:::store/prod/demo/machine/etcd/backups/*/part-*",
 		"s3:PutObject arn:aws:s3:::store/prod/demo/machine/etcd/created/b",
+		"s3:PutObject arn:aws:s3:::store/prod/demo/machine/etcd/generations/* if Null s3:if-none-match false",
+		"s3:PutObject arn:aws:s3:::store/prod/demo/machine/etcd/initialized if Null s3:if-none-match false",
 		"s3:PutObject arn:aws:s3:::store/prod/demo/machine/etcd/joined/b",
 		"s3:PutObject arn:aws:s3:::store/prod/demo/machine/etcd/quorum/b",
 		"s3:PutObject arn:aws:s3:::store/prod/demo/machine/etcd/resize",
+		"s3:PutObject arn:aws:s3:::store/prod/demo/machine/etcd/restored/*/b if Null s3:if-none-match false",
 	}, allowed(t, g, "control-plane-b")); diff != "" {
 		t.Error(diff)
 	}
