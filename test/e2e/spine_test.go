@@ -76,7 +76,7 @@ func checkMachineSettings(e *environment) {
 			"cat /proc/sys/net/bridge/bridge-nf-call-iptables /proc/sys/net/bridge/bridge-nf-call-ip6tables": "1\n1",
 			"cat /proc/sys/net/netfilter/nf_conntrack_tcp_timeout_established":                               "86400",
 			"cat /proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close_wait":                                "3600",
-			`curl -s -o /dev/null -w '%{http_code}' "http://$(hostname -i | cut -d' ' -f1):10256/healthz"`:   "200",
+			`curl -s -o /dev/null -w '%{http_code}' "http://$(hostname -I | cut -d' ' -f1):10256/healthz"`:   "200",
 			"stat -c '%a %U' /etc/kubernetes/kubelet.conf":                                                   "600 root",
 			"find /etc/kubernetes/pki/ | xargs stat -c %U:%G | sort -u":                                      "root:root",
 		} {
