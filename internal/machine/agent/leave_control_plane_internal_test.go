@@ -138,6 +138,32 @@ func TestDocumentFence(t *testing.T) {
 	}
 }
 
+// TestSlotsOfOtherDocuments: a recovery needs a machine that knows all slots. One of a slot that leaves knows more, and a document of a
+// newer version has fields that this one does not know.
+func TestSlotsOfOtherDocuments(t *testing.T) {
+	b := newFollowBench(t)
+	b.boot = withSlots(b.boot, "a", "b", "c", "d", "e")
+	a, _ := b.start()
+	for _, c := range []struct {
+		slots []string
+		want  string
+	}{
+		{[]string{"b", "c", "d"}, ""},
+		{[]string{"a", "b", "c", "d", "e", "f"}, "this machine does not know slot f of the control plane yet"},
+	} {
+		newer := withSlots(b.boot, c.slots...)
+		newer.NodeController = "ofTomorrow"
+		b.revise(newer)
+		err := currentOf(a).checkKnowsSlots(t.Context())
+		if (c.want == "") != (err == nil) || err != nil && err.Error() != c.want {
+			t.Errorf("%v: %v, want %q", c.slots, err, c.want)
+		}
+		if err := currentOf(a).checkSlots(t.Context()); err == nil {
+			t.Errorf("%v: these slots are those of the machine", c.slots)
+		}
+	}
+}
+
 // TestKnownSlots: machines of slots that the document does not have yet are reached by their names.
 func TestKnownSlots(t *testing.T) {
 	a := testAgent(t)
