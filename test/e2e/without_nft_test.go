@@ -126,8 +126,9 @@ func checkDamagedNft(e *environment) {
 	e.mustRunInMachine(id, "rm -r /var/lib/slipway/nft; systemctl restart slipway-node")
 	e.checkGuardTable(id)
 	e.waitUntil("the agent of "+id+" runs", time.Minute, func() error {
-		out, err := e.runInMachine(id, "journalctl -u slipway-node --no-pager -n 40 -o cat")
-		if err == nil && !strings.Contains(out, `"stage":"ready","state":"done"`) {
+		out, err := e.runInMachine(id,
+			"journalctl --no-pager -o cat _SYSTEMD_INVOCATION_ID=$(systemctl show -p InvocationID --value slipway-node)")
+		if err == nil && !strings.Contains(out, "stage=ready state=done") {
 			err = fmt.Errorf("the stage ready is not done: %s", out)
 		}
 		return err

@@ -51,7 +51,7 @@ func callBudgets() map[int]map[string]commandBudget {
 			// Each of the three slots has a role of its own: four calls each.
 			"apply":  {183, 2.6},
 			"plan":   {40, 0.7},
-			"delete": {128, 4},
+			"delete": {129, 4},
 		},
 		50: {
 			"create": {87, 4},
