@@ -59,11 +59,6 @@ func (c currentDocument) checkSlots(ctx context.Context) error {
 		return newNotReadyError("no revision of the node document is published yet")
 	}
 
-	return c.compareSlots(ctx, current)
-}
-
-// compareSlots returns a notReadyError if a revision has other slots than this machine's document.
-func (c currentDocument) compareSlots(ctx context.Context, current node.Revision) error {
 	doc, err := c.read(ctx, current)
 	if err != nil {
 		return err
@@ -84,14 +79,14 @@ func (c currentDocument) checkKnowsSlots(ctx context.Context) error {
 		return err
 	}
 
-	own, err := c.agent.doc.Marshal()
-	if err != nil || hashOf(own) == current.Document {
+	isOwn, err := c.isOwn(current)
+	if err != nil || isOwn {
 		return err
 	}
 
 	body, err := c.readBody(ctx, current)
 	if err != nil {
-		return fmt.Errorf("read revision %d of the node document: %w", current.Serial, err)
+		return err
 	}
 
 	var doc struct {
@@ -134,15 +129,26 @@ func (c currentDocument) checkOwnSlot(ctx context.Context) error {
 	return nil
 }
 
+// isOwn reports whether this machine's document is that of a revision.
+func (c currentDocument) isOwn(current node.Revision) (bool, error) {
+	own, err := c.agent.doc.Marshal()
+
+	return err == nil && hashOf(own) == current.Document, err
+}
+
 // read returns the document of a revision: that of this machine, or one that it reads from the store.
 func (c currentDocument) read(ctx context.Context, current node.Revision) (node.Document, error) {
-	a := c.agent
-	own, err := a.doc.Marshal()
-	if err != nil || hashOf(own) == current.Document {
-		return a.doc, err
+	isOwn, err := c.isOwn(current)
+	if err != nil || isOwn {
+		return c.agent.doc, err
 	}
 
-	doc, err := c.open(ctx, current)
+	body, err := c.readBody(ctx, current)
+	if err != nil {
+		return node.Document{}, err
+	}
+
+	doc, err := node.ParseDocument(body)
 	if err != nil {
 		return node.Document{}, fmt.Errorf("read revision %d of the node document: %w", current.Serial, err)
 	}
@@ -150,18 +156,17 @@ func (c currentDocument) read(ctx context.Context, current node.Revision) (node.
 	return doc, nil
 }
 
-// open reads the document of a revision from the store, and verifies its hash.
-func (c currentDocument) open(ctx context.Context, current node.Revision) (node.Document, error) {
-	body, err := c.readBody(ctx, current)
-	if err != nil {
-		return node.Document{}, err
-	}
-
-	return node.ParseDocument(body)
-}
-
 // readBody reads the text of a revision's document from the store, and verifies its hash.
 func (c currentDocument) readBody(ctx context.Context, current node.Revision) ([]byte, error) {
+	body, err := c.download(ctx, current)
+	if err != nil {
+		return nil, fmt.Errorf("read revision %d of the node document: %w", current.Serial, err)
+	}
+
+	return body, nil
+}
+
+func (c currentDocument) download(ctx context.Context, current node.Revision) ([]byte, error) {
 	a := c.agent
 	key := node.DocumentKey(a.doc.Cluster, a.doc.Role, a.doc.Group, current.Document)
 	url, err := node.SiblingURL(a.Boot.Document.URL, a.doc.Cluster, key)

@@ -131,7 +131,7 @@ func (b *etcdBackup) look(ctx context.Context, policy backup.Policy) error {
 			return err
 		}
 
-		b.agent.metrics.noteBackups(policy, listing.Backups)
+		b.agent.metrics.noteBackups(listing.Backups)
 		action, err := b.decide(ctx, backup.Facts{
 			Now:        b.now(),
 			Policy:     policy,

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/machine/backup"
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 	"github.com/slipway-k8s/slipway/internal/machine/metrics"
@@ -30,9 +31,9 @@ const (
 type knownMetrics struct {
 	mu    sync.Mutex
 	facts metrics.Facts
-	// policy and backups are what this machine listed last, when it had etcd's leader; nil if it has never had it.
-	policy  *backup.Policy
+	// backups are those that this machine listed last, when it had etcd's leader; listed is set if it has had it.
 	backups []backup.Backup
+	listed  bool
 }
 
 func (k *knownMetrics) noteReport(r report.Report) {
@@ -47,20 +48,26 @@ func (k *knownMetrics) noteQuorum(q etcd.QuorumReport) {
 	k.facts.Quorum = &q
 }
 
-func (k *knownMetrics) noteBackups(policy backup.Policy, list []backup.Backup) {
+func (k *knownMetrics) noteBackups(list []backup.Backup) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.policy = &policy
 	k.backups = list
+	k.listed = true
 }
 
 // known returns a copy. Which backups are from the future depends on now: the clock may have been set right since they were listed.
-func (k *knownMetrics) known(now time.Time) metrics.Facts {
+func (k *knownMetrics) known(settings v1alpha1.EtcdBackup, now time.Time) metrics.Facts {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	out := k.facts
-	if k.policy != nil {
-		out.Backups = metrics.NewBackups(*k.policy, k.backups, now)
+	policy, err := backup.NewPolicy(settings)
+	if err != nil {
+		return out
+	}
+
+	out.Policy = &policy
+	if k.listed {
+		out.Backups = metrics.NewBackups(policy, k.backups, now)
 	}
 
 	return out
@@ -79,12 +86,8 @@ func (h metricsHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	facts := h.agent.metrics.known(h.agent.Now())
+	facts := h.agent.metrics.known(h.agent.doc.Etcd.Backup, h.agent.Now())
 	facts.Slots = len(h.agent.doc.Slots)
-	if policy, err := backup.NewPolicy(h.agent.doc.Etcd.Backup); err == nil {
-		facts.Policy = &policy
-	}
-
 	number, err := h.member.dataGeneration(etcd.DataDir)
 	if err != nil { // as on a volume that does not work, which a condition says
 		number = 0

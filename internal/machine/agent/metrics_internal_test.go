@@ -37,7 +37,7 @@ func TestServedMetrics(t *testing.T) {
 	}
 	a.metrics.noteReport(report.Report{Etcd: &report.Etcd{Quorum: true}})
 	a.metrics.noteQuorum(etcd.QuorumReport{LostAt: time.Unix(1000, 0)})
-	a.metrics.noteBackups(backup.Policy{Interval: time.Hour}, []backup.Backup{
+	a.metrics.noteBackups([]backup.Backup{
 		{Metadata: backup.Metadata{TakenAt: time.Unix(2000, 0)}},
 		{Metadata: backup.Metadata{TakenAt: a.Now().Add(24 * time.Hour)}}, // the clock was ahead, and was set right
 	})

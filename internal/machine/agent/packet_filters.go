@@ -19,9 +19,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
-// nftImage is the name of the image that has the program nft. Every machine runs it.
-const nftImage = "kube-proxy"
-
 // filterPackets makes the agent of a real machine load packet filters into the kernel.
 func filterPackets(a *Agent) {
 	a.Nft = newNft(a, exec.LookPath)
@@ -52,7 +49,7 @@ const nftImageFile = kube.NftDir + ".image"
 // knownNftImage returns the reference of the image with nft, by the document or else as an earlier process has recorded it; empty if it is
 // not known.
 func knownNftImage(a *Agent) string {
-	if image := a.doc.Images[nftImage]; image != "" {
+	if image := a.doc.Images[node.ProxyImage]; image != "" {
 		return image
 	}
 
@@ -66,7 +63,7 @@ func knownNftImage(a *Agent) string {
 
 // recordNftImage records the reference of the image with nft.
 func recordNftImage(a *Agent) error {
-	image := a.doc.Images[nftImage]
+	image := a.doc.Images[node.ProxyImage]
 	if image == "" {
 		return nil
 	}

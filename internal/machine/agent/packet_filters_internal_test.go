@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/machine/imdsguard"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
 	"github.com/slipway-k8s/slipway/internal/machine/report"
 )
 
@@ -218,7 +219,7 @@ func checkEarlierRules(t *testing.T, l *filterLab) {
 	a.Nft = newNft(a, func(string) (string, error) { return "", exec.ErrNotFound })
 	a.GuardMetadata = newMetadataGuard(a.Root, a.Nft).Apply
 	reloadEarlierRules(t.Context(), a)
-	if !strings.Contains(strings.Join(run.lines, "\n"), "images mount "+images[nftImage]) {
+	if !strings.Contains(strings.Join(run.lines, "\n"), "images mount "+images[node.ProxyImage]) {
 		t.Errorf("the image is not mounted: %q", run.lines)
 	}
 	l.log.Reset()
@@ -232,7 +233,7 @@ func TestMachineWithoutNft(t *testing.T) {
 	if _, err := l.Root.Write(File{Path: containerdSocket, Mode: 0o600}); err != nil {
 		t.Fatal(err)
 	}
-	image := l.doc.Images[nftImage]
+	image := l.doc.Images[node.ProxyImage]
 	l.Nft = newNft(l.Agent, func(string) (string, error) { return "", exec.ErrNotFound })
 	l.GuardMetadata = newMetadataGuard(l.Root, l.Nft).Apply
 	reloadEarlierRules(t.Context(), l.Agent)

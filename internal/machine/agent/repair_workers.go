@@ -115,7 +115,7 @@ func (n repairNode) instance() string {
 	return n.Spec.ProviderID[strings.LastIndex(n.Spec.ProviderID, "/")+1:]
 }
 
-// isOfAnother reports whether the node says that it is of another machine than that of its name, which a kubelet can write if it registers
+// isOfAnother reports whether the node names another machine than that of its name, which a kubelet can write if it registers
 // without the admission policy. live are the ids of workers by the names of their nodes.
 func (n repairNode) isOfAnother(live map[string]string) bool {
 	id, isKnown := live[strings.ToLower(n.Metadata.Name)]

@@ -316,7 +316,7 @@ func TestRepairLooksAndWaits(t *testing.T) {
 	}
 }
 
-// TestRepairBelievesNoOtherNode: a Node that says that it is of another machine, which its kubelet may have registered before the
+// TestRepairBelievesNoOtherNode: a Node that names another machine, which its kubelet may have registered before the
 // admission policy, has that machine neither ended nor kept. Seen to succeed.
 func TestRepairBelievesNoOtherNode(t *testing.T) {
 	c := newRepairedCluster(t)

@@ -91,8 +91,9 @@ type Metadata struct {
 	// RequestID is the id of the request; empty for a scheduled backup.
 	RequestID string `json:"requestID,omitempty"`
 	Contents
-	// Said is what the member said of itself at Revision when the snapshot was taken, which a test compares with what an
-	// etcd says that serves the restored data; zero in backups of earlier versions, of data without a member that runs, and if Revision was compacted by then.
+	// Said is what the member said of itself at Revision when the snapshot was taken, which a test compares with what an etcd says that
+	// serves the restored data. It is zero in backups of earlier versions, of data without a member that runs, and if Revision was
+	// compacted by then.
 	Said Contents `json:"said,omitzero"`
 	// DBSize is the size of the snapshot in bytes.
 	DBSize int64 `json:"dbSize"`

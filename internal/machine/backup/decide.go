@@ -166,8 +166,8 @@ func toDelete(f Facts) []string {
 }
 
 // keptIDs returns the backups that are kept: the young ones, the newest usable ones, the newest that was restored in a
-// test, the last one of each day, those that somebody asked for, and the one that is being restored. Backups whose test failed are kept only
-// while they are young. Those that another machine may be testing at this moment do not count as usable yet.
+// test, the last one of each day, those that somebody asked for, and the one that is being restored. Backups whose test failed
+// are kept only while they are young. Those that another machine may be testing at this moment do not count as usable yet.
 func keptIDs(f Facts) map[string]bool {
 	keep := map[string]bool{}
 	usable := 0

@@ -90,13 +90,14 @@ func (s SlotState) isKnown() bool {
 	return s.Report != nil && !slices.ContainsFunc(s.Volumes, func(v string) bool { return v != s.Report.Volume })
 }
 
-// mayHaveData reports whether a volume of the slot has a voter's data of a generation, or may have. A machine that reports data has
-// mounted its volume, whether EC2 lists that or not, unless the volume is broken.
+// mayHaveData reports whether a volume of the slot has a voter's data of a generation, or may have.
 func (s SlotState) mayHaveData(generation int) bool {
-	if len(s.Volumes) > 0 && !s.isKnown() {
-		return true
-	}
+	return len(s.Volumes) > 0 && !s.isKnown() || s.reportsData(generation)
+}
 
+// reportsData reports whether the slot's machine reports a voter's data of a generation on a volume that exists: EC2 lists one, or
+// the machine can use the one that it has mounted.
+func (s SlotState) reportsData(generation int) bool {
 	return s.Report != nil && s.Report.hasData(generation) && (len(s.Volumes) > 0 || !s.Report.Broken)
 }
 
@@ -185,7 +186,8 @@ func (f RecoveryFacts) LostMajority() (isLost bool, lost, left []string) {
 //
 // It is safe because of two rules that depend on no clock. A majority of the volumes is gone, or reported empty. And each
 // volume that exists is accounted for by a machine that reports at this moment that it has no quorum: no member works
-// elsewhere. A report of data counts more than a list of EC2 without that volume. The data of a member that was not promoted is neither: see [HasNoVote].
+// elsewhere. A report of data counts more than a list of EC2 without that volume. The data of a member that was not promoted is
+// neither: see [HasNoVote].
 func DecideRecovery(f RecoveryFacts) RecoveryStep {
 	isLost, lost, left := f.LostMajority()
 	step := RecoveryStep{Type: RecoverWait, Lost: lost}
@@ -342,7 +344,7 @@ func (f RecoveryFacts) useBackup(step RecoveryStep) RecoveryStep {
 func (f RecoveryFacts) newestSurvivor() *QuorumReport {
 	var out *QuorumReport
 	for _, s := range f.Slots {
-		if s.Report == nil || !s.Report.hasData(f.Generation) || len(s.Volumes) == 0 && s.Report.Broken {
+		if !s.reportsData(f.Generation) {
 			continue
 		}
 

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// proxyImage is the image of kube-proxy, which runs on every node. Machines without the program nft take it from there.
-	proxyImage = "kube-proxy"
+	// ProxyImage is the image of kube-proxy, which runs on every node. Machines without the program nft take it from there.
+	ProxyImage = "kube-proxy"
 	// networkImage is the image of flannel.
 	networkImage = "flannel"
 )
@@ -61,7 +61,7 @@ func ResolveAssets(
 // ImageVersions returns the images that the machines of a group need for a Kubernetes version (without "v"), each with its
 // version in the catalogue; empty: the default.
 func ImageVersions(group v1alpha1.InstanceGroupSpec, kubernetes string) map[string]string {
-	images := map[string]string{"pause": "", proxyImage: kubernetes}
+	images := map[string]string{"pause": "", ProxyImage: kubernetes}
 	if group.WarmPool.PoolState != "" {
 		// The machines of the pool pull what runs on every node, see [Document.HasWarmPool].
 		images[networkImage] = ""

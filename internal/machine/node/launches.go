@@ -3,8 +3,6 @@
 package node
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -115,48 +113,17 @@ func NewLaunches(in LaunchesInput) (out Launches, changed bool) {
 }
 
 // signedLaunches is the form in which Launches are stored.
-type signedLaunches struct {
-	// Launches are the signed bytes.
-	Launches []byte `json:"launches"`
-	// Signature of Launches.
-	Signature []byte `json:"signature"`
-}
+func signedLaunches() signedForm { return signedForm{name: "launches", purpose: launchesPurpose} }
 
 // Sign encodes and signs the launches with the key of the Kubernetes CA.
-func (l Launches) Sign(key pki.Key) ([]byte, error) {
-	body, err := json.Marshal(l)
-	if err != nil {
-		return nil, fmt.Errorf("encode the launches of cluster %s: %w", l.Cluster, err)
-	}
-
-	signature, err := key.SignMessage(launchesPurpose, body)
-	if err != nil {
-		return nil, err
-	}
-
-	out, err := json.Marshal(signedLaunches{Launches: body, Signature: signature})
-	if err != nil {
-		return nil, fmt.Errorf("encode the launches of cluster %s: %w", l.Cluster, err)
-	}
-
-	return append(out, '\n'), nil
-}
+func (l Launches) Sign(key pki.Key) ([]byte, error) { return signedLaunches().sign(l, l.Cluster, key) }
 
 // VerifyLaunches decodes the output of Sign. It fails unless a certificate of the Kubernetes CA (PEM) has the key that
 // signed, and unless the launches are those of the cluster.
 func VerifyLaunches(body []byte, caPEM, cluster string) (Launches, error) {
-	var signed signedLaunches
-	if err := json.Unmarshal(body, &signed); err != nil {
-		return Launches{}, fmt.Errorf("parse the launches of cluster %s: %w", cluster, err)
-	}
-
-	if err := pki.VerifyMessage([]byte(caPEM), launchesPurpose, signed.Launches, signed.Signature); err != nil {
-		return Launches{}, fmt.Errorf("verify the launches of cluster %s: %w", cluster, err)
-	}
-
 	var out Launches
-	if err := json.NewDecoder(bytes.NewReader(signed.Launches)).Decode(&out); err != nil {
-		return Launches{}, fmt.Errorf("parse the launches of cluster %s: %w", cluster, err)
+	if err := signedLaunches().verify(body, caPEM, cluster, &out); err != nil {
+		return Launches{}, err
 	}
 
 	if out.APIVersion != v1alpha1.APIVersion || out.Kind != LaunchesKind || out.Cluster != cluster {

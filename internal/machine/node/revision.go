@@ -3,8 +3,6 @@
 package node
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"path"
 	"slices"
@@ -169,49 +167,19 @@ func (r Revisions) Lacks(documents map[string]string) bool {
 }
 
 // signedRevisions is the form in which Revisions are stored.
-type signedRevisions struct {
-	// Revisions are the signed bytes.
-	Revisions []byte `json:"revisions"`
-	// Signature of Revisions.
-	Signature []byte `json:"signature"`
-}
+func signedRevisions() signedForm { return signedForm{name: "revisions", purpose: revisionsPurpose} }
 
 // Sign encodes and signs the revisions with the key of the Kubernetes CA.
 func (r Revisions) Sign(key pki.Key) ([]byte, error) {
-	body, err := json.Marshal(r)
-	if err != nil {
-		return nil, fmt.Errorf("encode the revisions of cluster %s: %w", r.Cluster, err)
-	}
-
-	signature, err := key.SignMessage(revisionsPurpose, body)
-	if err != nil {
-		return nil, err
-	}
-
-	out, err := json.Marshal(signedRevisions{Revisions: body, Signature: signature})
-	if err != nil {
-		return nil, fmt.Errorf("encode the revisions of cluster %s: %w", r.Cluster, err)
-	}
-
-	return append(out, '\n'), nil
+	return signedRevisions().sign(r, r.Cluster, key)
 }
 
 // VerifyRevisions decodes the output of Sign. It fails unless a certificate of the Kubernetes CA (PEM) has the key
 // that signed, and unless the revisions are those of the cluster and role.
 func VerifyRevisions(body []byte, caPEM string, cluster string, role v1alpha1.Role) (Revisions, error) {
-	var signed signedRevisions
-	if err := json.Unmarshal(body, &signed); err != nil {
-		return Revisions{}, fmt.Errorf("parse the revisions of cluster %s: %w", cluster, err)
-	}
-
-	if err := pki.VerifyMessage([]byte(caPEM), revisionsPurpose, signed.Revisions, signed.Signature); err != nil {
-		return Revisions{}, fmt.Errorf("verify the revisions of cluster %s: %w", cluster, err)
-	}
-
 	var out Revisions
-	decoder := json.NewDecoder(bytes.NewReader(signed.Revisions))
-	if err := decoder.Decode(&out); err != nil {
-		return Revisions{}, fmt.Errorf("parse the revisions of cluster %s: %w", cluster, err)
+	if err := signedRevisions().verify(body, caPEM, cluster, &out); err != nil {
+		return Revisions{}, err
 	}
 
 	if out.APIVersion != v1alpha1.APIVersion || out.Kind != RevisionsKind || out.Cluster != cluster || out.Role != role {
