@@ -255,15 +255,31 @@ func checkOwnInterface(n *sdk.NetworkInterface) error {
 	return nil
 }
 
+// findInterface returns a network interface.
+func (st *serviceState) findInterface(id *string) (*sdk.NetworkInterface, error) {
+	n := st.Interfaces[str(id)]
+	if n == nil {
+		return nil, notFound(str(id))
+	}
+
+	return n, nil
+}
+
+// findOwnInterface returns a network interface that AWS does not manage.
+func (st *serviceState) findOwnInterface(id *string) (*sdk.NetworkInterface, error) {
+	n, err := st.findInterface(id)
+	if err != nil {
+		return nil, err
+	}
+
+	return n, checkOwnInterface(n)
+}
+
 func (s networkInterfaceHandlers) modifyNetworkInterfaceAttribute(
 	in *sdk.ModifyNetworkInterfaceAttributeInput,
 ) (*sdk.ModifyNetworkInterfaceAttributeOutput, error) {
-	n := s.st.Interfaces[str(in.NetworkInterfaceId)]
-	if n == nil {
-		return nil, notFound(str(in.NetworkInterfaceId))
-	}
-
-	if err := checkOwnInterface(n); err != nil {
+	n, err := s.st.findOwnInterface(in.NetworkInterfaceId)
+	if err != nil {
 		return nil, err
 	}
 
@@ -296,9 +312,9 @@ func (s networkInterfaceHandlers) modifyNetworkInterfaceAttribute(
 func (s networkInterfaceHandlers) deleteNetworkInterface(
 	in *sdk.DeleteNetworkInterfaceInput,
 ) (*sdk.DeleteNetworkInterfaceOutput, error) {
-	n := s.st.Interfaces[str(in.NetworkInterfaceId)]
-	if n == nil {
-		return nil, notFound(str(in.NetworkInterfaceId))
+	n, err := s.st.findInterface(in.NetworkInterfaceId)
+	if err != nil {
+		return nil, err
 	}
 
 	if str(n.Status) != sdk.NetworkInterfaceStatusAvailable {

@@ -160,12 +160,8 @@ func (s networkInterfaceHandlers) tryAssignAddresses(
 func (s networkInterfaceHandlers) assignPrivateIPAddresses(
 	in *sdk.AssignPrivateIpAddressesInput,
 ) (*sdk.AssignPrivateIpAddressesOutput, error) {
-	n := s.st.Interfaces[str(in.NetworkInterfaceId)]
-	if n == nil {
-		return nil, notFound(str(in.NetworkInterfaceId))
-	}
-
-	if err := checkOwnInterface(n); err != nil {
+	n, err := s.st.findOwnInterface(in.NetworkInterfaceId)
+	if err != nil {
 		return nil, err
 	}
 
@@ -209,12 +205,8 @@ func (s networkInterfaceHandlers) assignPrivateIPAddresses(
 func (s networkInterfaceHandlers) unassignPrivateIPAddresses(
 	in *sdk.UnassignPrivateIpAddressesInput,
 ) (*sdk.UnassignPrivateIpAddressesOutput, error) {
-	n := s.st.Interfaces[str(in.NetworkInterfaceId)]
-	if n == nil {
-		return nil, notFound(str(in.NetworkInterfaceId))
-	}
-
-	if err := checkOwnInterface(n); err != nil {
+	n, err := s.st.findOwnInterface(in.NetworkInterfaceId)
+	if err != nil {
 		return nil, err
 	}
 

@@ -58,9 +58,9 @@ func (s networkInterfaceHandlers) attachNetworkInterface(
 		return nil, err
 	}
 
-	n := s.st.Interfaces[str(in.NetworkInterfaceId)]
-	if n == nil {
-		return nil, notFound(str(in.NetworkInterfaceId))
+	n, err := s.st.findInterface(in.NetworkInterfaceId)
+	if err != nil {
+		return nil, err
 	}
 
 	if in.DeviceIndex == nil {

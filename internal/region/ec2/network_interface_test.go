@@ -254,8 +254,8 @@ func TestAttachElsewhere(t *testing.T) {
 	l.wantCode("another zone", "InvalidParameterCombination", second(l.attach(l.create(0), 2)))
 }
 
-// TestInterfacesOfRealMachines: the network has an interface and its addresses before EC2 says that it is attached, and has it no
-// longer when it says that it is detached. A machine that starts again has it at once.
+// TestInterfacesOfRealMachines: the network has an interface and its addresses before EC2 shows it as attached, and has it no
+// longer when EC2 shows it as detached. A machine that starts again has it at once.
 func TestInterfacesOfRealMachines(t *testing.T) {
 	m, n := newMachines(), &network{}
 	r := newRegion(t, func(c *ec2.Config) { c.Machines, c.Network = m, n })

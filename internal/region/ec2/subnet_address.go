@@ -5,6 +5,7 @@ package ec2
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
@@ -52,7 +53,7 @@ func (st *serviceState) pickAddress(n *sdk.Subnet, want string) (netip.Addr, err
 			)
 		}
 
-		if off := binary.BigEndian.Uint32(a.AsSlice()) - base; off < 4 || off == size-1 {
+		if slices.Contains(reservedAddresses(cidr), a) {
 			return a, wire.Errorf(
 				"InvalidParameterValue",
 				"Address %s is in subnet's reserved address range",
