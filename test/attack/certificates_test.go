@@ -43,13 +43,8 @@ func TestCertManagerIsLimited(t *testing.T) {
 	p := newPodLab(t)
 	zone := p.createZone("services.example.com")
 	other := p.createZone("api.example.com")
-	policy := p.temporaryFile("policy.json", certManagerPolicy(p.lab, zone))
-	p.must(caller{}, 0, "iam", "service-account", "create", certManager, "-n", certManager, "--policy-file", policy, "--name", "demo", "--yes")
-	p.must(caller{}, 0, "apply", "demo", "--yes")
-	p.allowAtMost([]any{map[string]any{"Effect": "Allow", "Action": "route53:*", "Resource": "*"}})
-	token := p.sign(p.private(), map[string]any{"sub": "system:serviceaccount:cert-manager:" + certManager})
-	c, err := p.assumeWith(certManagerRole, token)
-	p.check(err)
+	p.startAccount(certManager, certManager, certManagerPolicy(p.lab, zone), []any{map[string]any{"Effect": "Allow", "Action": "route53:*", "Resource": "*"}})
+	c := p.assumeAs(certManagerRole, certManager, certManager)
 	mine := route53.NewFromConfig(p.config(c))
 
 	change := func(zone string, changes ...types.Change) (*route53.ChangeResourceRecordSetsOutput, error) {

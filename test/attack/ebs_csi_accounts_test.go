@@ -3,8 +3,6 @@
 package attack_test
 
 import (
-	"cmp"
-	"errors"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,8 +25,7 @@ const ebsDriver = "ebs.csi.aws.com"
 func newRoleAddonLab(t *testing.T, namespace, account, policy string) addonLab {
 	t.Helper()
 	p := newPodLab(t)
-	file := p.temporaryFile("policy.json", policy)
-	p.must(caller{}, 0, "iam", "service-account", "create", account, "-n", namespace, "--policy-file", file, "--name", "demo", "--yes")
+	p.createAccount(namespace, account, policy)
 	l := addonLab{lab: p.lab, realAPI: startRealAPI(t, apitest.Options{})}
 	var err error
 	l.dynamic, err = dynamic.NewForConfig(l.realAPI.config)
@@ -105,19 +102,7 @@ func TestTokenOfEBSDriverIsLimited(t *testing.T) {
 
 		return err
 	}
-	hostile := hostileEBSVolumes()
-	l.await("the policy is in force", func() error {
-		if err := create(hostile["the root of a machine"]); !refused(err) {
-			return cmp.Or(err, errors.New("a volume that is / is not refused"))
-		}
-
-		return nil
-	})
-	for what, change := range hostile {
-		if err := create(change); !refused(err) {
-			t.Errorf("the driver can make a PersistentVolume of %s: %v", what, err)
-		}
-	}
+	l.checkHostileVolumes("the driver", hostileEBSVolumes(), create)
 	_, err := api.CoreV1().PersistentVolumes().Create(t.Context(), ebsVolume(localVolume), metav1.CreateOptions{})
 	l.check(err)
 	l.checkEBSVolumeChanges(api)

@@ -333,7 +333,7 @@ func (r *ebsReplay) remove() error {
 }
 
 // refusedAsGone is refusedAs for something that was deleted. The region answers like IAM, which finds no tags of it; whether AWS
-// does so too, or says that it does not exist, is not documented.
+// does so too, or answers that nothing has this name, is not documented.
 func refusedAsGone(err error, code string) error {
 	if refusedAs(err, "UnauthorizedOperation") == nil {
 		return nil

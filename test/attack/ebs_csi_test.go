@@ -50,12 +50,8 @@ type ebsLab struct {
 func newEBSLab(t *testing.T) ebsLab {
 	t.Helper()
 	p := newPodLab(t)
-	policy := p.temporaryFile("policy.json", ebsPolicy(t))
-	p.must(caller{}, 0, "iam", "service-account", "create", ebsAccount, "-n", "kube-system", "--policy-file", policy, "--name", "demo", "--yes")
-	p.must(caller{}, 0, "apply", "demo", "--yes")
-	p.allowAtMost(statementsOf(t, ebsPolicy(t)))
-	c, err := p.assumeWith(ebsRole, p.sign(p.private(), map[string]any{"sub": "system:serviceaccount:kube-system:" + ebsAccount}))
-	p.check(err)
+	p.startAccount("kube-system", ebsAccount, ebsPolicy(t), statementsOf(t, ebsPolicy(t)))
+	c := p.assumeAs(ebsRole, "kube-system", ebsAccount)
 	l := ebsLab{karpenterLab: karpenterLab{podLab: p, ec2: ec2.NewFromConfig(p.config(caller{}))}, mine: ec2.NewFromConfig(p.config(c))}
 	l.worker = l.machineOf("worker")
 

@@ -37,12 +37,8 @@ func groupScalerPolicy(t *testing.T) string {
 func TestGroupScalerIsLimited(t *testing.T) {
 	p := newPodLab(t)
 	l := karpenterLab{podLab: p, ec2: ec2.NewFromConfig(p.config(caller{}))}
-	policy := p.temporaryFile("policy.json", groupScalerPolicy(t))
-	p.must(caller{}, 0, "iam", "service-account", "create", groupScaler, "-n", "kube-system", "--policy-file", policy, "--name", "demo", "--yes")
-	p.must(caller{}, 0, "apply", "demo", "--yes")
-	p.allowAtMost(statementsOf(t, groupScalerPolicy(t)))
-	c, err := p.assumeWith(groupScalerRole, p.sign(p.private(), map[string]any{"sub": "system:serviceaccount:kube-system:" + groupScaler}))
-	p.check(err)
+	p.startAccount("kube-system", groupScaler, groupScalerPolicy(t), statementsOf(t, groupScalerPolicy(t)))
+	c := p.assumeAs(groupScalerRole, "kube-system", groupScaler)
 	mine := autoscaling.NewFromConfig(p.config(c))
 	groups, err := mine.DescribeAutoScalingGroups(t.Context(), &autoscaling.DescribeAutoScalingGroupsInput{})
 	p.check(err)

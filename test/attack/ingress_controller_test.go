@@ -57,13 +57,8 @@ func newIngressControllerLab(t *testing.T) ingressControllerLab {
 	group, err := l.ec2.DescribeSecurityGroups(t.Context(), &ec2.DescribeSecurityGroupsInput{GroupIds: []string{l.securityGroup("worker")}})
 	l.check(err)
 	l.vpc = *group.SecurityGroups[0].VpcId
-	policy := p.temporaryFile("policy.json", ingressControllerPolicy(t, l.vpc))
-	p.must(caller{}, 0, "iam", "service-account", "create", ingressController, "-n", ingressController, "--policy-file", policy, "--name", "demo", "--yes")
-	p.must(caller{}, 0, "apply", "demo", "--yes")
-	p.allowAtMost(statementsOf(t, ingressControllerDocument(t, "boundary", l.vpc)))
-	token := p.sign(p.private(), map[string]any{"sub": "system:serviceaccount:" + ingressController + ":" + ingressController})
-	c, err := p.assumeWith(p.roleOf("aws-load-balancer"), token)
-	p.check(err)
+	p.startAccount(ingressController, ingressController, ingressControllerPolicy(t, l.vpc), statementsOf(t, ingressControllerDocument(t, "boundary", l.vpc)))
+	c := p.assumeAs(p.roleOf("aws-load-balancer"), ingressController, ingressController)
 	l.groups, l.mine = ec2.NewFromConfig(p.config(c)), elb.NewFromConfig(p.config(c))
 
 	return l

@@ -38,10 +38,7 @@ func newKarpenterLab(t *testing.T) karpenterLab {
 	p := newPodLab(t)
 	k := karpenterLab{podLab: p, ec2: ec2.NewFromConfig(p.config(caller{}))}
 	k.worker = k.machineOf("worker")
-	policy := k.temporaryFile("policy.json", karpenterPolicy(k.lab, *k.worker.ImageId))
-	k.must(caller{}, 0, "iam", "service-account", "create", karpenterName, "-n", "kube-system", "--policy-file", policy, "--name", "demo", "--yes")
-	k.must(caller{}, 0, "apply", "demo", "--yes")
-	k.allowAtMost([]any{map[string]any{"Effect": "Allow", "Action": []string{"ec2:*", "iam:PassRole"}, "Resource": "*"}})
+	k.startAccount("kube-system", karpenterName, karpenterPolicy(k.lab, *k.worker.ImageId), []any{map[string]any{"Effect": "Allow", "Action": []string{"ec2:*", "iam:PassRole"}, "Resource": "*"}})
 
 	return k
 }
@@ -124,8 +121,7 @@ func (k *karpenterLab) launch(api *ec2.Client, name string, change func(*launchO
 func TestKarpenterIsLimited(t *testing.T) {
 	k := newKarpenterLab(t)
 	controlPlane := k.machineOf("control-plane")
-	c, err := k.assumeWith(karpenterRole, k.sign(k.private(), map[string]any{"sub": "system:serviceaccount:kube-system:" + karpenterName}))
-	k.check(err)
+	c := k.assumeAs(karpenterRole, "kube-system", karpenterName)
 	mine := ec2.NewFromConfig(k.config(c))
 	k.check(k.launch(mine, "good", func(*launchOfKarpenter) {}))
 

@@ -39,10 +39,7 @@ func newControllerLab(t *testing.T) controllerLab {
 	p := newPodLab(t)
 	text, err := os.ReadFile(controllerFile + "-policy.json")
 	p.check(err)
-	policy := p.temporaryFile("policy.json", strings.ReplaceAll(string(text), "CLUSTER", "demo"))
-	p.must(caller{}, 0, "iam", "service-account", "create", controllerName, "-n", "kube-system", "--policy-file", policy, "--name", "demo", "--yes")
-	p.must(caller{}, 0, "apply", "demo", "--yes")
-	p.allowAtMost(controllerBoundary(p.lab))
+	p.startAccount("kube-system", controllerName, strings.ReplaceAll(string(text), "CLUSTER", "demo"), controllerBoundary(p.lab))
 
 	return controllerLab{podLab: p, ec2: ec2.NewFromConfig(p.config(caller{})), elb: elb.NewFromConfig(p.config(caller{}))}
 }
@@ -141,9 +138,7 @@ func (l controllerLab) serviceRules(group string) []string {
 // changed. The load balancers of the API and of other clusters have the same owner's tag or another one.
 func TestControllerOfLoadBalancersIsLimited(t *testing.T) {
 	l := newControllerLab(t)
-	token := l.sign(l.private(), map[string]any{"sub": "system:serviceaccount:kube-system:" + controllerName})
-	c, err := l.assumeWith(controllerRole, token)
-	l.check(err)
+	c := l.assumeAs(controllerRole, "kube-system", controllerName)
 	mine := elb.NewFromConfig(l.config(c))
 	groups := ec2.NewFromConfig(l.config(c))
 	var api elbtypes.LoadBalancer
@@ -180,7 +175,7 @@ func TestControllerOfLoadBalancersIsLimited(t *testing.T) {
 	l.check(create("own", tag("kubernetes.io/cluster/demo", "owned", "kubernetes.io/service-name", "shop/web")))
 	l.check(open(l.securityGroup("worker")))
 
-	_, err = mine.DeleteLoadBalancer(ctx, &elb.DeleteLoadBalancerInput{LoadBalancerArn: api.LoadBalancerArn})
+	_, err := mine.DeleteLoadBalancer(ctx, &elb.DeleteLoadBalancerInput{LoadBalancerArn: api.LoadBalancerArn})
 	l.denied("delete the load balancer of the API", err)
 	_, err = mine.ModifyLoadBalancerAttributes(ctx, &elb.ModifyLoadBalancerAttributesInput{LoadBalancerArn: api.LoadBalancerArn, Attributes: []elbtypes.LoadBalancerAttribute{
 		{Key: sdk.String("deletion_protection.enabled"), Value: sdk.String("true")},

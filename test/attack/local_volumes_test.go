@@ -181,6 +181,27 @@ func (l addonLab) checkProvisionersChanges(api kubernetes.Interface) {
 	}
 }
 
+// checkHostileVolumes checks that an account can make no PersistentVolume with one of the changes. create tries it.
+func (l addonLab) checkHostileVolumes(
+	account string,
+	hostile map[string]func(*corev1.PersistentVolume),
+	create func(func(*corev1.PersistentVolume)) error,
+) {
+	l.Helper()
+	l.await("the policy is in force", func() error {
+		if err := create(hostile["the root of a machine"]); !refused(err) {
+			return cmp.Or(err, errors.New("a volume that is / is not refused"))
+		}
+
+		return nil
+	})
+	for what, change := range hostile {
+		if err := create(change); !refused(err) {
+			l.Errorf("%s can make a PersistentVolume of %s: %v", account, what, err)
+		}
+	}
+}
+
 // TestProvisionersVolumesAreLimited: the token of the provisioner makes a PersistentVolume of the directory that belongs to its
 // claim, and no other; it changes and deletes none of anybody else. Without the policy this was seen to succeed.
 func TestProvisionersVolumesAreLimited(t *testing.T) {
@@ -197,18 +218,7 @@ func TestProvisionersVolumesAreLimited(t *testing.T) {
 		return err
 	}
 	hostile := hostileVolumes()
-	l.await("the policy is in force", func() error {
-		if err := create(hostile["the root of a machine"]); !refused(err) {
-			return cmp.Or(err, errors.New("a volume that is / is not refused"))
-		}
-
-		return nil
-	})
-	for what, change := range hostile {
-		if err := create(change); !refused(err) {
-			t.Errorf("the provisioner can make a PersistentVolume of %s: %v", what, err)
-		}
-	}
+	l.checkHostileVolumes("the provisioner", hostile, create)
 	l.check(create(func(v *corev1.PersistentVolume) {
 		v.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: localDirectory}}
 	}))

@@ -148,6 +148,31 @@ func (p podLab) sign(key *ecdsa.PrivateKey, change map[string]any) string {
 	return text + "." + base64.RawURLEncoding.EncodeToString(signature)
 }
 
+// createAccount gives a service account a role with a policy.
+func (p podLab) createAccount(namespace, account, policy string) {
+	p.Helper()
+	file := p.temporaryFile("policy.json", policy)
+	p.must(caller{}, 0, "iam", "service-account", "create", account, "-n", namespace, "--policy-file", file, "--name", "demo", "--yes")
+}
+
+// startAccount is createAccount with an apply, and with a permissions boundary that has these statements more.
+func (p podLab) startAccount(namespace, account, policy string, boundary []any) {
+	p.Helper()
+	p.createAccount(namespace, account, policy)
+	p.must(caller{}, 0, "apply", "demo", "--yes")
+	p.allowAtMost(boundary)
+}
+
+// assumeAs returns the credentials of a role that a pod of a service account has.
+func (p podLab) assumeAs(role, namespace, account string) caller {
+	p.Helper()
+	token := p.sign(p.private(), map[string]any{"sub": "system:serviceaccount:" + namespace + ":" + account})
+	c, err := p.assumeWith(role, token)
+	p.check(err)
+
+	return c
+}
+
 // assumeWith exchanges a token for credentials of a role, without any other credentials.
 func (p podLab) assumeWith(role, token string) (caller, error) {
 	cfg := p.config(caller{key: "none", secret: "none"})

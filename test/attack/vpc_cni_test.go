@@ -38,10 +38,7 @@ func newVPCCNILab(t *testing.T) vpcCNILab {
 	p := newPodLab(t)
 	v := vpcCNILab{podLab: p, ec2: ec2.NewFromConfig(p.config(caller{}))}
 	v.worker = p.instanceOf(v.ec2, "worker")
-	policy := v.temporaryFile("policy.json", vpcCNIPolicy(v.lab))
-	v.must(caller{}, 0, "iam", "service-account", "create", vpcCNIAccount, "-n", "kube-system", "--policy-file", policy, "--name", "demo", "--yes")
-	v.must(caller{}, 0, "apply", "demo", "--yes")
-	v.allowAtMost([]any{map[string]any{"Effect": "Allow", "Action": "ec2:*", "Resource": "*"}})
+	v.startAccount("kube-system", vpcCNIAccount, vpcCNIPolicy(v.lab), []any{map[string]any{"Effect": "Allow", "Action": "ec2:*", "Resource": "*"}})
 
 	return v
 }
@@ -95,8 +92,7 @@ func (v *vpcCNILab) stranger() (instance ec2types.Instance, group string) {
 // groups, and be attached to its machines. Interfaces, machines, subnets and groups of others can be neither used nor changed.
 func TestVPCCNIIsLimited(t *testing.T) {
 	v := newVPCCNILab(t)
-	c, err := v.assumeWith(vpcCNIRole, v.sign(v.private(), map[string]any{"sub": "system:serviceaccount:kube-system:" + vpcCNIAccount}))
-	v.check(err)
+	c := v.assumeAs(vpcCNIRole, "kube-system", vpcCNIAccount)
 	mine := ec2.NewFromConfig(v.config(c))
 	own, err := v.create(mine, func(*ec2.CreateNetworkInterfaceInput) {})
 	v.check(err)

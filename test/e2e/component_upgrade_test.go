@@ -45,8 +45,7 @@ func createWithEarlierComponents(e *environment, built string) {
 	e.runSlipway("create", "cluster", clusterName, "--zones", region+"a,"+region+"b,"+region+"c", "--yes")
 	e.runSlipway("apply", clusterName, "--yes")
 	e.waitHealthy(10 * time.Minute)
-	os.Remove(e.kubeconfig())
-	e.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", e.kubeconfig())
+	e.exportKubeconfig()
 	e.checkComponents(e.readCatalog(built), 1)
 }
 

@@ -25,8 +25,7 @@ func TestFaultsAreSeen(t *testing.T) {
 	e.runSlipway("create", "cluster", clusterName, "--zones", region+"a,"+region+"b,"+region+"c", "--yes")
 	e.runSlipway("apply", clusterName, "--yes")
 	e.waitHealthy(10 * time.Minute)
-	os.Remove(e.kubeconfig())
-	e.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", e.kubeconfig())
+	e.exportKubeconfig()
 	for _, group := range faultGroups() {
 		for _, f := range group(e) {
 			if !e.runStep(t, step{f.name, func(e *environment) { e.checkFault(f) }}) {

@@ -223,6 +223,23 @@ func (e *environment) tryKubectl(args ...string) commandResult {
 
 func (e *environment) kubeconfig() string { return filepath.Join(e.cache, "kubeconfig") }
 
+// exportKubeconfig writes a new kubeconfig of the cluster.
+func (e *environment) exportKubeconfig() {
+	e.t.Helper()
+	os.Remove(e.kubeconfig())
+	e.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", e.kubeconfig())
+}
+
+// createFrom creates the cluster of a file of manifests in AWS, and waits until it is healthy.
+func (e *environment) createFrom(file string, limit time.Duration) {
+	e.t.Helper()
+	e.runSlipway("state", "init", "--yes")
+	e.runSlipway("create", "-f", file, "--yes")
+	e.runSlipway("apply", clusterName, "--yes")
+	e.waitHealthy(limit)
+	e.exportKubeconfig()
+}
+
 // waitUntil calls f every second until it returns nil. It fails the test with the last error when
 // the time is up.
 func (e *environment) waitUntil(what string, limit time.Duration, f func() error) {

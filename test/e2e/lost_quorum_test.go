@@ -55,8 +55,7 @@ func createRecovering(e *environment) {
 	e.runSlipway("replace", "-f", file, "--yes")
 	e.runSlipway("apply", clusterName, "--yes")
 	e.waitHealthy(10 * time.Minute)
-	os.Remove(e.kubeconfig())
-	e.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", e.kubeconfig())
+	e.exportKubeconfig()
 }
 
 // loseSlots terminates the machines of slots and deletes their volumes. Replacements would attach the volumes before.

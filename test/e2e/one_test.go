@@ -44,12 +44,7 @@ func TestOneMachine(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	e.runSlipway("state", "init", "--yes")
-	e.runSlipway("create", "-f", file, "--yes")
-	e.runSlipway("apply", clusterName, "--yes")
-	e.waitHealthy(5 * time.Minute)
-	os.Remove(e.kubeconfig())
-	e.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", e.kubeconfig())
+	e.createFrom(file, 5*time.Minute)
 	names, err := e.readyNodes()
 	if err != nil || len(names) != 1 {
 		t.Fatalf("%d Ready nodes, want 1: %v %v", len(names), names, err)

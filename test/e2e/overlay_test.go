@@ -54,8 +54,7 @@ func TestEncryptedOverlay(t *testing.T) {
 	e.runSlipway("create", "-f", file, "--yes")
 	e.runSlipway("apply", clusterName, "--yes")
 	e.waitHealthy(10 * time.Minute)
-	os.Remove(e.kubeconfig())
-	e.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", e.kubeconfig())
+	e.exportKubeconfig()
 	checkPodNetwork(e)
 
 	pods := strings.Fields(e.kubectl("get", "pods", "-l", "app=probe", "-o", `jsonpath={range .items[*]}{.metadata.name}={.status.podIP}={.spec.nodeName} {end}`))

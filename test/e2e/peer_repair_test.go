@@ -5,7 +5,6 @@ package e2e_test
 import (
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -67,8 +66,7 @@ func createImpatient(e *environment) {
 	e.runSlipway("replace", "-f", file, "--name", clusterName, "--yes")
 	e.runSlipway("apply", clusterName, "--yes")
 	e.waitHealthy(10 * time.Minute)
-	os.Remove(e.kubeconfig())
-	e.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", e.kubeconfig())
+	e.exportKubeconfig()
 	want := peerPatience.String() + " " + peerAge.String()
 	for slot, g := range e.listSlotGroups() {
 		at := slices.IndexFunc(g.Tags, func(t astypes.TagDescription) bool { return aws.ToString(t.Key) == "slipway.dev/repair" })

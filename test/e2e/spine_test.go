@@ -56,8 +56,7 @@ func createCluster(e *environment) {
 	e.runSlipway("create", "cluster", clusterName, "--zones", region+"a,"+region+"b,"+region+"c", "--yes")
 	e.runSlipway("apply", clusterName, "--yes")
 	e.waitHealthy(10 * time.Minute)
-	os.Remove(e.kubeconfig())
-	e.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", e.kubeconfig())
+	e.exportKubeconfig()
 	names, err := e.readyNodes()
 	if err != nil || len(names) != 5 {
 		e.t.Fatalf("%d Ready nodes, want 5: %v %v", len(names), names, err)

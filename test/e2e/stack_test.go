@@ -52,8 +52,7 @@ func createStack(e *environment) {
 		e.t.Fatalf("exit status %d, %d signals\n%s", r.code, strings.Count(r.err, "Received SUCCESS signal"), r.err)
 	}
 	e.waitHealthy(time.Minute) // the stack has waited for all machines
-	os.Remove(e.kubeconfig())
-	e.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", e.kubeconfig())
+	e.exportKubeconfig()
 	writeData(e)
 	checkEmptyPlan(e)
 }

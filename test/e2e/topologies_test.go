@@ -79,12 +79,6 @@ func (e *environment) createExampleWith(name, assets string) {
 	e.runSlipway("create", "-f", file, "--yes")
 }
 
-func (e *environment) exportKubeconfig() {
-	e.t.Helper()
-	os.Remove(e.kubeconfig())
-	e.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", e.kubeconfig())
-}
-
 // createIsolated creates the cluster and applies it.
 func (e *environment) createIsolated(via string) {
 	e.t.Helper()

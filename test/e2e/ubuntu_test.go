@@ -53,12 +53,7 @@ func createUbuntuMachine(e *environment) {
 	text = strings.Replace(text, "  role: ControlPlane\n", "  role: ControlPlane\n  image: ubuntu-24.04\n", 1)
 	file := filepath.Join(e.t.TempDir(), "cluster.yaml")
 	writeFile(e.t, file, text)
-	e.runSlipway("state", "init", "--yes")
-	e.runSlipway("create", "-f", file, "--yes")
-	e.runSlipway("apply", clusterName, "--yes")
-	e.waitHealthy(8 * time.Minute)
-	os.Remove(e.kubeconfig())
-	e.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", e.kubeconfig())
+	e.createFrom(file, 8*time.Minute)
 }
 
 func checkUbuntuNode(e *environment) {

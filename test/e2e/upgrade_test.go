@@ -37,8 +37,7 @@ func createEarlierCluster(e *environment, flags ...string) {
 	e.runSlipway("create", "cluster", clusterName, "--zones", region+"a,"+region+"b,"+region+"c", "--kubernetes-version", earlier, "--yes")
 	e.runSlipway(append([]string{"apply", clusterName, "--yes"}, flags...)...)
 	e.waitHealthy(10 * time.Minute)
-	os.Remove(e.kubeconfig())
-	e.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", e.kubeconfig())
+	e.exportKubeconfig()
 	e.checkKubelets(earlier)
 }
 

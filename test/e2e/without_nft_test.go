@@ -59,12 +59,7 @@ func createMachinesWithoutNft(e *environment) {
 	}
 	file := filepath.Join(e.t.TempDir(), "cluster.yaml")
 	writeFile(e.t, file, text)
-	e.runSlipway("state", "init", "--yes")
-	e.runSlipway("create", "-f", file, "--yes")
-	e.runSlipway("apply", clusterName, "--yes")
-	e.waitHealthy(10 * time.Minute)
-	os.Remove(e.kubeconfig())
-	e.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", e.kubeconfig())
+	e.createFrom(file, 10*time.Minute)
 }
 
 // allMachines returns the machines of both roles.

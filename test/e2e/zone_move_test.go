@@ -50,12 +50,7 @@ func (e *environment) writeZoneManifest(zone string) string {
 }
 
 func createInTwoZones(e *environment) {
-	e.runSlipway("state", "init", "--yes")
-	e.runSlipway("create", "-f", e.writeZoneManifest("a"), "--yes")
-	e.runSlipway("apply", clusterName, "--yes")
-	e.waitHealthy(5 * time.Minute)
-	os.Remove(e.kubeconfig())
-	e.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", e.kubeconfig())
+	e.createFrom(e.writeZoneManifest("a"), 5*time.Minute)
 }
 
 // moveTo moves the machine to a zone. It returns the volume that was set aside.
