@@ -35,7 +35,7 @@ FAULTS_REPORT ?= $(CURDIR)/docs/benchmarks.md
 robustness: assets ## faults (default 200) injected into real etcd members under load; the history must be linearizable
 	@SLIPWAY_E2E=require SLIPWAY_FAULTS=$(FAULTS) SLIPWAY_FAULTS_REPORT=$(FAULTS_REPORT) go test -count=1 -v -timeout 120m -run TestRealRobustness ./internal/machine/agent
 
-robustness-machines: build deps ## the same with faults of machines, disks and networks of a cluster in the local region; about 40 s a fault
+robustness-machines: build deps ## the same with faults of machines, disks and networks of a cluster in the local region; about 25 s a fault
 	@SLIPWAY_E2E=require SLIPWAY_FAULTS=$(FAULTS) SLIPWAY_FAULTS_REPORT=$(FAULTS_REPORT) E2E_TIMEOUT=300m E2E_RUN=TestRobustness$$ hack/e2e.sh
 
 # What proves on machines that etcd heals, is backed up, is restored, grows and shrinks.
