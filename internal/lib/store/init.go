@@ -22,6 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/lib/partition"
 	"github.com/slipway-k8s/slipway/internal/lib/plainerror"
+	"github.com/slipway-k8s/slipway/internal/lib/propagation"
 )
 
 // InitStep is one step of the initialization of a store. The user sees the steps before they run.
@@ -61,10 +62,11 @@ func PlanInit(ctx context.Context, rawURL string, opts Options) ([]InitStep, err
 	return planFileInit(s, opts)
 }
 
-// RunInitSteps runs the steps in order and calls done after each. It stops at the first error.
+// RunInitSteps runs the steps in order and calls done after each. It stops at the first error. A step is repeated for about a
+// minute while AWS does not see what an earlier step has created.
 func RunInitSteps(ctx context.Context, steps []InitStep, done func(InitStep)) error {
 	for _, step := range steps {
-		if err := step.run(ctx); err != nil {
+		if err := propagation.Wait(ctx, isNotSeen, func() error { return step.run(ctx) }); err != nil {
 			return fmt.Errorf("create %s: %w", step.Description, plainerror.Wrap(err))
 		}
 
@@ -72,6 +74,14 @@ func RunInitSteps(ctx context.Context, steps []InitStep, done func(InitStep)) er
 	}
 
 	return nil
+}
+
+// isNotSeen reports whether S3 or KMS answered that a bucket or a key does not exist. S3 has a code of its own for a key of a
+// bucket that KMS does not see.
+func isNotSeen(err error) bool {
+	codes := []string{"NoSuchBucket", "NotFoundException", "KMS.NotFoundException"}
+
+	return errors.Is(err, ErrNotFound) || slices.Contains(codes, errorCode(err))
 }
 
 // planFileInit returns the steps for a store in a folder. They create an age identity, either in a
@@ -447,7 +457,7 @@ func (m s3Initializer) enableVersioning(ctx context.Context) error {
 }
 
 // ensureKMSKey finds the key by its alias, or creates the key and the alias. An interrupted run can
-// leave a key without alias, which is not used again and costs a dollar a month.
+// leave a key without alias, which is not used again and costs a dollar a month. It returns when KMS sees the key.
 func (m s3Initializer) ensureKMSKey(ctx context.Context) error {
 	alias := keyAlias(m.bucket)
 	found, err := m.keys.DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: &alias})
@@ -455,16 +465,7 @@ func (m s3Initializer) ensureKMSKey(ctx context.Context) error {
 	case err == nil:
 		m.settings.KMSKeyARN = aws.ToString(found.KeyMetadata.Arn)
 	case errorCode(err) == "NotFoundException":
-		created, err := m.keys.CreateKey(ctx, &kms.CreateKeyInput{
-			Description: aws.String("Slipway: secrets of the clusters in s3://" + m.bucket),
-			Tags:        []kmstypes.Tag{{TagKey: aws.String("slipway.dev/state"), TagValue: &m.bucket}},
-		})
-		if err != nil {
-			return err
-		}
-
-		m.settings.KMSKeyARN = aws.ToString(created.KeyMetadata.Arn)
-		if _, err := m.keys.CreateAlias(ctx, &kms.CreateAliasInput{AliasName: &alias, TargetKeyId: created.KeyMetadata.KeyId}); err != nil {
+		if err := m.createKMSKey(ctx, alias); err != nil {
 			return err
 		}
 
@@ -472,9 +473,32 @@ func (m s3Initializer) ensureKMSKey(ctx context.Context) error {
 		return err
 	}
 
-	_, err = m.keys.EnableKeyRotation(ctx, &kms.EnableKeyRotationInput{KeyId: &m.settings.KMSKeyARN})
+	return propagation.Wait(ctx, isNotSeen, func() error {
+		_, err := m.keys.EnableKeyRotation(ctx, &kms.EnableKeyRotationInput{KeyId: &m.settings.KMSKeyARN})
+		return err
+	})
+}
 
-	return err
+// createKMSKey creates the key and its alias.
+func (m s3Initializer) createKMSKey(ctx context.Context, alias string) error {
+	created, err := m.keys.CreateKey(ctx, &kms.CreateKeyInput{
+		Description: aws.String("Slipway: secrets of the clusters in s3://" + m.bucket),
+		Tags:        []kmstypes.Tag{{TagKey: aws.String("slipway.dev/state"), TagValue: &m.bucket}},
+	})
+	if err != nil {
+		return err
+	}
+
+	m.settings.KMSKeyARN = aws.ToString(created.KeyMetadata.Arn)
+
+	return propagation.Wait(ctx, isNotSeen, func() error {
+		_, err := m.keys.CreateAlias(ctx, &kms.CreateAliasInput{
+			AliasName:   &alias,
+			TargetKeyId: created.KeyMetadata.KeyId,
+		})
+
+		return err
+	})
 }
 
 func (m s3Initializer) setEncryption(ctx context.Context) error {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/lib/ecrlogin"
 	"github.com/slipway-k8s/slipway/internal/lib/plainerror"
+	"github.com/slipway-k8s/slipway/internal/lib/propagation"
 )
 
 // ECRAPI are the calls of Amazon ECR that a mirror makes.
@@ -82,16 +83,28 @@ func (m *imageMirror) missingRepository(i pinnedImage) []Step {
 	}}
 }
 
-// create creates a repository. One that somebody else has created in the meantime is fine.
+// create creates a repository, and returns when Amazon ECR sees it. One that somebody else has created in the meantime is fine.
 func (e ECR) create(ctx context.Context, repository string) error {
 	_, err := e.API.CreateRepository(ctx, &ecr.CreateRepositoryInput{
 		RegistryId:     &e.Account,
 		RepositoryName: &repository,
 	})
 
-	if _, exists := errors.AsType[*types.RepositoryAlreadyExistsException](err); exists {
-		return nil
+	if _, exists := errors.AsType[*types.RepositoryAlreadyExistsException](err); err != nil && !exists {
+		return plainerror.Wrap(err)
 	}
 
-	return plainerror.Wrap(err)
+	return plainerror.Wrap(propagation.Wait(ctx, isMissingRepository, func() error {
+		_, err := e.API.DescribeRepositories(ctx, &ecr.DescribeRepositoriesInput{
+			RegistryId:      &e.Account,
+			RepositoryNames: []string{repository},
+		})
+
+		return err
+	}))
+}
+
+func isMissingRepository(err error) bool {
+	_, missing := errors.AsType[*types.RepositoryNotFoundException](err)
+	return missing
 }

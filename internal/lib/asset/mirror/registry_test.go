@@ -261,8 +261,16 @@ func TestPinnedImagesComeFromTheFolder(t *testing.T) {
 	}
 }
 
-// ecrFake is Amazon ECR: it has repositories and a token.
-type ecrFake struct{ repositories []string }
+// ecrFake is Amazon ECR: it has repositories and a token. It does not see a new repository at once.
+type ecrFake struct {
+	repositories []string
+	unseen       string // the newest repository, until a call asks for it
+}
+
+// has reports whether Amazon ECR sees the repository of a request to the registry.
+func (e *ecrFake) has(path string) bool {
+	return slices.ContainsFunc(e.repositories, func(r string) bool { return r != e.unseen && strings.HasPrefix(path, r+"/") })
+}
 
 func (e *ecrFake) GetAuthorizationToken(
 	context.Context, *ecr.GetAuthorizationTokenInput, ...func(*ecr.Options),
@@ -272,8 +280,12 @@ func (e *ecrFake) GetAuthorizationToken(
 }
 
 func (e *ecrFake) DescribeRepositories(
-	context.Context, *ecr.DescribeRepositoriesInput, ...func(*ecr.Options),
+	_ context.Context, in *ecr.DescribeRepositoriesInput, _ ...func(*ecr.Options),
 ) (*ecr.DescribeRepositoriesOutput, error) {
+	if slices.Contains(in.RepositoryNames, e.unseen) {
+		e.unseen = ""
+		return nil, &types.RepositoryNotFoundException{}
+	}
 	out := &ecr.DescribeRepositoriesOutput{}
 	for _, r := range e.repositories {
 		out.Repositories = append(out.Repositories, types.Repository{RepositoryName: &r})
@@ -288,6 +300,7 @@ func (e *ecrFake) CreateRepository(
 		return nil, &types.RepositoryAlreadyExistsException{}
 	}
 	e.repositories = append(e.repositories, *in.RepositoryName)
+	e.unseen = *in.RepositoryName
 	return &ecr.CreateRepositoryOutput{}, nil
 }
 
@@ -314,7 +327,7 @@ func TestRepositoriesOfECRAreCreated(t *testing.T) {
 	to.refuse(func(req *http.Request) int {
 		user, password, _ := req.BasicAuth()
 		path := strings.TrimPrefix(req.URL.Path, "/v2/")
-		exists := path == "" || slices.ContainsFunc(api.repositories, func(r string) bool { return strings.HasPrefix(path, r+"/") })
+		exists := path == "" || api.has(path)
 		switch {
 		case user != "AWS" || password != "secret":
 			return http.StatusUnauthorized
