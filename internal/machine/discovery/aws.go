@@ -80,6 +80,35 @@ func (f Function) listMachines(ctx context.Context) ([]Machine, error) {
 	return out, f.markVolumes(ctx, out)
 }
 
+// haveEnded reports whether EC2 says of each of the machines that it ends or has ended. That EC2, which is eventually
+// consistent, does not list a machine as running says less.
+func (f Function) haveEnded(ctx context.Context, machines []Machine) (bool, error) {
+	ids := make([]string, 0, len(machines))
+	for _, m := range machines {
+		ids = append(ids, m.ID)
+	}
+
+	ended := map[string]bool{}
+	pages := ec2.NewDescribeInstancesPaginator(f.Instances, &ec2.DescribeInstancesInput{Filters: []ec2types.Filter{
+		filter("instance-id", ids...),
+		filter("instance-state-name", "shutting-down", "terminated"),
+	}})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return false, fmt.Errorf("list the machines of cluster %s that have ended: %w", f.Cluster, err)
+		}
+
+		for _, reservation := range page.Reservations {
+			for _, i := range reservation.Instances {
+				ended[aws.ToString(i.InstanceId)] = true
+			}
+		}
+	}
+
+	return len(ended) == len(ids), nil
+}
+
 func newMachine(i ec2types.Instance) Machine {
 	m := Machine{
 		ID:       aws.ToString(i.InstanceId),

@@ -197,9 +197,10 @@ const (
 // follow makes the records those of the machines, and does so again while EC2 does not show what the event says.
 func (f Function) follow(ctx context.Context, event Event) (Result, error) {
 	changes := 0
+	run := resync{Function: f}
 
 	for range maxUnseen {
-		result, machines, err := f.resync(ctx)
+		result, machines, err := run.compare(ctx)
 		changes += result.Changes
 		result.Changes = changes
 
@@ -215,7 +216,7 @@ func (f Function) follow(ctx context.Context, event Event) (Result, error) {
 		slog.String("instance", event.Instance),
 	)
 
-	result, err := f.Resync(ctx)
+	result, _, err := run.compare(ctx)
 	result.Changes += changes
 
 	return result, err
@@ -224,46 +225,9 @@ func (f Function) follow(ctx context.Context, event Event) (Result, error) {
 // Resync compares the records with the machines and changes them, until a comparison finds no difference: another run
 // may have changed them at the same time, or machines may have come and gone.
 func (f Function) Resync(ctx context.Context) (Result, error) {
-	result, _, err := f.resync(ctx)
+	result, _, err := (&resync{Function: f}).compare(ctx)
+
 	return result, err
-}
-
-// resync is Resync, and returns the machines too.
-func (f Function) resync(ctx context.Context) (result Result, machines []Machine, err error) {
-	var conflict error
-	for range maxRounds {
-		machines, err = f.listMachines(ctx)
-		if err != nil {
-			return result, nil, err
-		}
-
-		present, err := f.listRecords(ctx)
-		if err != nil {
-			return result, nil, err
-		}
-
-		result.Machines = len(machines)
-		changes := PlanChanges(f.Cluster, machines, present)
-		if len(changes) == 0 {
-			return result, machines, nil
-		}
-
-		conflict = f.changeRecords(ctx, changes)
-		if conflict == nil {
-			result.Changes += len(changes)
-			continue
-		}
-
-		if !isConflict(conflict) {
-			return result, nil, conflict
-		}
-	}
-
-	if conflict != nil {
-		return result, nil, conflict
-	}
-
-	return result, nil, fmt.Errorf("the records of zone %s differ again after %d changes of them", f.Zone, maxRounds)
 }
 
 // isConflict reports whether Route 53 refused a change that does not fit the records: another run was faster.

@@ -34,9 +34,12 @@ type account struct {
 	machines []discovery.Machine
 	volumes  map[string]string // the instance that has a slot's volume, by slot
 	records  map[string]discovery.Record
-	changes  int    // batches that were made
-	fail     error  // returned by every call
-	meantime func() // runs once before the next batch
+	changes  int                 // batches that were made
+	ended    []discovery.Machine // that do not run any more, but are shown
+	fail     error               // returned by every call
+	meantime func()              // runs once before the next batch
+	// meantimeAfter runs once after the next batch.
+	meantimeAfter func()
 }
 
 func newAccount() *account {
@@ -50,12 +53,14 @@ func (a *account) DescribeInstances(_ context.Context, in *ec2.DescribeInstances
 		return nil, a.fail
 	}
 
+	shown := a.shown(in)
+
 	// Two pages, to see that all are read.
-	half := len(a.machines) / 2
-	page := a.machines[half:]
+	half := len(shown) / 2
+	page := shown[half:]
 	out := &ec2.DescribeInstancesOutput{}
 	if in.NextToken == nil {
-		page = a.machines[:half]
+		page = shown[:half]
 		out.NextToken = aws.String("next")
 	}
 
@@ -69,6 +74,30 @@ func (a *account) DescribeInstances(_ context.Context, in *ec2.DescribeInstances
 	}
 
 	return out, nil
+}
+
+// shown returns the machines that have the states and ids of the request's filters.
+func (a *account) shown(in *ec2.DescribeInstancesInput) []discovery.Machine {
+	var states, ids []string
+	for _, f := range in.Filters {
+		switch aws.ToString(f.Name) {
+		case "instance-state-name":
+			states = f.Values
+		case "instance-id":
+			ids = f.Values
+		}
+	}
+
+	var out []discovery.Machine
+	if slices.Contains(states, "running") {
+		out = append(out, a.machines...)
+	}
+
+	if slices.Contains(states, "terminated") {
+		out = append(out, a.ended...)
+	}
+
+	return slices.DeleteFunc(out, func(m discovery.Machine) bool { return ids != nil && !slices.Contains(ids, m.ID) })
 }
 
 func (a *account) DescribeVolumes(context.Context, *ec2.DescribeVolumesInput, ...func(*ec2.Options)) (*ec2.DescribeVolumesOutput, error) {
@@ -147,6 +176,11 @@ func (a *account) ChangeResourceRecordSets(_ context.Context, in *route53.Change
 	a.records = after
 	a.changes++
 
+	if meantime := a.meantimeAfter; meantime != nil {
+		a.meantimeAfter = nil
+		meantime()
+	}
+
 	return &route53.ChangeResourceRecordSetsOutput{}, nil
 }
 
@@ -163,6 +197,64 @@ func (a *account) function(log *bytes.Buffer) discovery.Function {
 func (a *account) put(records ...discovery.Record) {
 	for _, r := range records {
 		a.records[recordKey(r)] = r
+	}
+}
+
+// TestLateRunLeavesNothing: a run that read the machines before they ended, and changes the zone after the records were removed
+// from it, leaves no records: they would prevent the deletion of the zone.
+func TestLateRunLeavesNothing(t *testing.T) {
+	t.Parallel()
+
+	gone := []discovery.Machine{machine("i-1", "a", "10.0.0.1", 1), machine("i-2", "b", "10.0.0.2", 1)}
+	for name, event := range map[string]string{"launch": launchEvent, "schedule": `{"detail-type":"Scheduled Event"}`} {
+		var log bytes.Buffer
+		a := newAccount()
+		a.machines = gone
+		f := a.function(&log)
+		f.Wait = func(context.Context, time.Duration) error { return nil }
+		a.meantime = func() {
+			a.machines = nil
+			a.ended = gone
+			if _, err := f.Remove(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := f.Handle(t.Context(), []byte(event)); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+
+		if len(a.records) > 0 {
+			t.Errorf("%s: the zone cannot be deleted: it has %v", name, slices.Sorted(maps.Keys(a.records)))
+		}
+	}
+}
+
+// TestRecordsStayWhileUnknown: a run does not take back what it wrote because EC2, which is eventually consistent, shows no machine
+// for a moment, and not what another run wrote.
+func TestRecordsStayWhileUnknown(t *testing.T) {
+	t.Parallel()
+
+	var log bytes.Buffer
+	a := newAccount()
+	a.machines = []discovery.Machine{machine("i-1", "a", "10.0.0.1", 1)}
+	a.meantime = func() { a.machines = nil }
+	if _, err := a.function(&log).Resync(t.Context()); err != nil || len(a.records) != 3 {
+		t.Errorf("a machine that is not shown: %v, records %v", err, a.records)
+	}
+
+	a = newAccount()
+	a.machines = []discovery.Machine{machine("i-1", "a", "10.0.0.1", 1)}
+	a.meantime = func() {
+		a.ended = a.machines
+		a.machines = nil
+		a.meantimeAfter = func() { a.put(address("a", "10.0.0.9")) }
+	}
+	if _, err := a.function(&log).Resync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	if want := address("a", "10.0.0.9"); len(a.records) != 1 || !cmp.Equal(a.records[recordKey(want)], want) {
+		t.Errorf("another run's record was removed: %v", a.records)
 	}
 }
 
