@@ -145,6 +145,8 @@ func TestRolledBackAddonDocuments(t *testing.T) {
 }
 
 // TestAddonDocumentsOfAnAttacker: whoever can write to the bucket replaces the authorities and signs everything with them.
+// TestAddonDocumentsOfAnAttacker: whoever can write to the bucket replaces the authorities and signs everything with them. Seen to
+// succeed while documents of add-ons were not signed.
 func TestAddonDocumentsOfAnAttacker(t *testing.T) {
 	l := newLab(t)
 	l.createCluster()
@@ -276,6 +278,8 @@ func (l *lab) clusterID() string {
 
 // TestReviewShowsHashes: whoever can write to the bucket replaces a document between the moment in which an operator writes it
 // and the one in which it is signed. The review has its hash, which is not that of the operator's file.
+// and the one in which it is signed. The review has its hash, which is not that of the operator's file. Seen to succeed while the
+// review had no hashes.
 func TestReviewShowsHashes(t *testing.T) {
 	l := newLab(t)
 	l.createCluster()
@@ -299,7 +303,7 @@ func TestReviewShowsHashes(t *testing.T) {
 }
 
 // TestPutAddonSignsTheFile: whoever can write to the bucket exchanges a document before and after an operator writes it. What is
-// signed is the content of the operator's file.
+// signed is the content of the operator's file. Seen to succeed while what the bucket had was signed.
 func TestPutAddonSignsTheFile(t *testing.T) {
 	l := newLab(t)
 	l.createCluster()
@@ -351,7 +355,7 @@ func TestRolledBackAddonWithItsSignature(t *testing.T) {
 
 // TestForgedPublishedChannels: whoever can write to the bucket forges the channels that the control plane applies, or puts
 // another sealed object in their place. They are sealed with the key of the store. An earlier publication is refused by its
-// serial: go test ./internal/machine/agent -run TestPublished.
+// serial: go test ./internal/machine/agent -run TestPublished. Never open: the sealed channels and this test were made together.
 func TestForgedPublishedChannels(t *testing.T) {
 	l := newLab(t)
 	l.createCluster()
@@ -377,7 +381,7 @@ func TestForgedPublishedChannels(t *testing.T) {
 }
 
 // TestAddonDocumentsOfAnOlderSlipway: a cluster without a signature still works, with a warning. Its next apply signs the
-// documents of its add-ons as well.
+// documents of its add-ons as well. No attack: what signing must not break.
 func TestAddonDocumentsOfAnOlderSlipway(t *testing.T) {
 	l := newLab(t)
 	l.createCluster()

@@ -27,8 +27,8 @@ func (l *lab) printedBoundary(args ...string) (name, document, messages string) 
 }
 
 // TestBoundaryOfUnsignedManifests: whoever can write to the bucket deletes the signature, and names a registry of their own
-// account and a store of their own: an administrator then attaches a boundary that lets all machines pull from there. Both were
-// seen in what is printed. It now has what the cluster's own authority signed, and tells what it has not.
+// account and a store of their own: an administrator then attaches a boundary that lets all machines pull from there. Seen to
+// succeed: both were in what is printed. It now has what the cluster's own authority signed, and tells what it has not.
 func TestBoundaryOfUnsignedManifests(t *testing.T) {
 	l := newLab(t)
 	l.createCluster()
@@ -65,6 +65,8 @@ func TestBoundaryOfUnsignedManifests(t *testing.T) {
 }
 
 // TestBoundaryOfSignedManifests: what an operator of the cluster signed is in the boundary, for its machine store too.
+// TestBoundaryOfSignedManifests: what an operator of the cluster signed is in the boundary, for its machine store too. No attack: what
+// the check of unsigned manifests must not break.
 func TestBoundaryOfSignedManifests(t *testing.T) {
 	l := newLab(t)
 	text := strings.Replace(placesCluster, "  networking:\n", registryElsewhere, 1)

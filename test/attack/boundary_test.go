@@ -17,6 +17,8 @@ import (
 
 // TestBoundaryOfAnOlderSlipway: the boundary of an older store allows more than this version needs, and has what an
 // administrator added. 'slipway iam boundary' tells, an administrator applies what it prints, and the added statement stays.
+// administrator added. 'slipway iam boundary' tells, an administrator applies what it prints, and the added statement stays. No
+// attack: what an administrator does with an older boundary.
 func TestBoundaryOfAnOlderSlipway(t *testing.T) {
 	l := newLab(t)
 	api := iam.NewFromConfig(l.config(caller{}))

@@ -209,7 +209,7 @@ func channelRights() []string {
 }
 
 // TestAccountsOfChannelsMayLittle: each right of an account of the channels of examples was read by somebody as an attacker who has
-// its token. The right of the cloud controller manager to update every Service was found by that.
+// its token. The right of the cloud controller manager to update every Service was found by that. Seen to fail for that right.
 func TestAccountsOfChannelsMayLittle(t *testing.T) {
 	want := channelRights()
 	var have []string

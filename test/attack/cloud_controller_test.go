@@ -151,7 +151,7 @@ func (r *realController) await(what string, f func() string) {
 
 // TestRealCloudController: the unmodified controller, with the channel of examples/addons, makes the load balancer of a
 // Service, opens the ports of workers, and removes both with the Service. What it does is no drift, and what it leaves is
-// deleted with the cluster.
+// deleted with the cluster. No attack: the real program, with its limits.
 func TestRealCloudController(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short")

@@ -38,7 +38,7 @@ func asUninitialized(n *corev1.Node, m clusterMachine) {
 
 // TestRealNodeController: the unmodified controller, with the channel of examples/addons, its role and what the admission policy
 // leaves it, initializes nodes, adds their addresses, makes the load balancers of Services, and deletes the node of a machine
-// that has ended. It leaves those of others.
+// that has ended. It leaves those of others. No attack: the real program, with its limits.
 func TestRealNodeController(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short")
@@ -187,6 +187,8 @@ func nodeAttempts() []nodeAttempt {
 
 // TestTokenOfTheNodeController: whoever has the token of the cloud controller manager changes what it sets itself, and nothing
 // with which pods, secrets or commands would get to another machine.
+// with which pods, secrets or commands would get to another machine. Never open: the account's admission policy and this test were
+// made together.
 func TestTokenOfTheNodeController(t *testing.T) {
 	cluster := newAttackedCluster(t)
 	applyNodeRights(t, cluster.API)

@@ -77,7 +77,7 @@ func TestComponentsReachNoKeysOfOthers(t *testing.T) {
 
 // TestKeyIsTakenFromOldClusters: the controller manager of a cluster of an older Slipway has the key that signs tokens of
 // service accounts. The plan says so, and how to take it away; the machines then follow a document without it, and none is
-// replaced.
+// replaced. No attack: how the key is taken away.
 func TestKeyIsTakenFromOldClusters(t *testing.T) {
 	l := newLab(t)
 	l.createCluster()

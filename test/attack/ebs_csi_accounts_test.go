@@ -87,7 +87,7 @@ func hostileEBSVolumes() map[string]func(*corev1.PersistentVolume) {
 
 // TestTokenOfEBSDriverIsLimited: the token of the driver's controller makes PersistentVolumes of EBS for their claim, and no others; it
 // gives no volume to another claim, keeps what is to be kept, binds no claim, and changes nothing of other drivers. The token of
-// the part on workers changes nothing.
+// the part on workers changes nothing. Never open: the account's admission policy and this test were made together.
 func TestTokenOfEBSDriverIsLimited(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short")

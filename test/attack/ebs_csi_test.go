@@ -64,7 +64,7 @@ func (l *ebsLab) replay(claim string) *ebsReplay {
 }
 
 // TestEBSDriversCallsAreAllowed: with the role of the channel, the local region answers the calls of the driver for the life of a claim as
-// the driver expects them.
+// the driver expects them. No attack: what the driver needs; seen to fail in the local region of before.
 func TestEBSDriversCallsAreAllowed(t *testing.T) {
 	l := newEBSLab(t)
 	l.check(l.replay("pvc-whole").run())
@@ -165,6 +165,8 @@ func (l *ebsLab) setPolicy(text string) {
 }
 
 // TestEBSDriverNeedsItsPolicy: without any one action or resource of its policy the driver's calls fail.
+// TestEBSDriverNeedsItsPolicy: without any one action or resource of its policy the driver's calls fail. No attack: the policy has
+// nothing to spare.
 func TestEBSDriverNeedsItsPolicy(t *testing.T) {
 	l := newEBSLab(t)
 	variants := policyVariants(l.lab, ebsPolicy(t))
@@ -213,6 +215,8 @@ func ec2TagsOfOther(kind ec2types.ResourceType, pairs ...string) []ec2types.TagS
 // TestEBSDriverIsLimited: with the role of the channel, the volumes of etcd, of machines and of other clusters can be neither attached
 // nor detached, changed, copied into a snapshot, deleted or tagged; nothing is attached to a machine of the control plane; and no
 // volume can be made that is not encrypted, or that Slipway takes for one of its own.
+// volume can be made that is not encrypted, or that Slipway takes for one of its own. Never open: the role's policy and this test were
+// made together.
 func TestEBSDriverIsLimited(t *testing.T) {
 	l := newEBSLab(t)
 	own := l.replay("pvc-own")

@@ -254,7 +254,7 @@ func TestNoEscalation(t *testing.T) {
 	t.Logf("COUNT escalations tried: %d ways by %d principals", len(escalations()), len(who))
 }
 
-// TestDocumentedEscalations: docs/security.md says how many ways are tried.
+// TestDocumentedEscalations: docs/security.md says how many ways are tried. No attack: it counts them.
 func TestDocumentedEscalations(t *testing.T) {
 	page, err := os.ReadFile("../../docs/security.md")
 	if err != nil {
@@ -326,7 +326,7 @@ func existingPolicies() []iampolicy.Policy {
 	})
 }
 
-// TestBoundaryCoversMachines: the boundary takes nothing away from the roles of machines.
+// TestBoundaryCoversMachines: the boundary takes nothing away from the roles of machines. No attack: what the boundary must not break.
 func TestBoundaryCoversMachines(t *testing.T) {
 	l := newLab(t)
 	l.createCluster()

@@ -34,6 +34,8 @@ func groupScalerPolicy(t *testing.T) string {
 
 // TestGroupScalerIsLimited: with the role of the channel, groups of workers that ask for it are resized and lose machines; other groups of
 // workers and the control plane are not, and no group or machine is changed in another way.
+// workers and the control plane are not, and no group or machine is changed in another way. Never open: the role's policy and this
+// test were made together.
 func TestGroupScalerIsLimited(t *testing.T) {
 	p := newPodLab(t)
 	l := karpenterLab{podLab: p, ec2: ec2.NewFromConfig(p.config(caller{}))}
@@ -78,7 +80,7 @@ func TestGroupScalerIsLimited(t *testing.T) {
 }
 
 // TestTokenOfGroupScalerIsLimited: the token of the Cluster Autoscaler sets its own taints on workers, and changes neither another taint or
-// label of them nor a Node of the control plane.
+// label of them nor a Node of the control plane. Never open: the account's admission policy and this test were made together.
 func TestTokenOfGroupScalerIsLimited(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short")

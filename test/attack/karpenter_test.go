@@ -117,7 +117,7 @@ func (k *karpenterLab) launch(api *ec2.Client, name string, change func(*launchO
 
 // TestKarpenterIsLimited: with the role of the channel, machines can be launched as workers only: with the workers' role, security
 // group and image in the cluster's subnets, with the tags of Karpenter and the safe metadata service. Machines and launch
-// templates of others can be neither ended nor used nor tagged.
+// templates of others can be neither ended nor used nor tagged. Never open: the role's policy and this test were made together.
 func TestKarpenterIsLimited(t *testing.T) {
 	k := newKarpenterLab(t)
 	controlPlane := k.machineOf("control-plane")

@@ -74,7 +74,7 @@ func TestWorkersEndNoDrainOfOthers(t *testing.T) {
 }
 
 // TestControlPlaneEndsOnlyDrainsOfItsWorkers: the role of the control plane, which speaks for the workers, reaches groups
-// of workers of its own cluster alone.
+// of workers of its own cluster alone. Never open: the right of the control plane and this test were made together.
 func TestControlPlaneEndsOnlyDrainsOfItsWorkers(t *testing.T) {
 	l := newLab(t)
 	l.createCluster()
@@ -126,6 +126,8 @@ func (l *lab) tagOfGroup(root *autoscaling.Client, group, key string) string {
 
 // TestWorkersAskForThemselvesOnly: a worker has the control plane end its own wait. Neither can it choose the machine, the
 // group or the result, nor use a proof of something else, nor speak for a machine that has ended.
+// group or the result, nor use a proof of something else, nor speak for a machine that has ended. Never open: the requests of workers
+// and this test were made together.
 func TestWorkersAskForThemselvesOnly(t *testing.T) {
 	j := newJoinLab(t)
 	worker := j.assume(workerRole)

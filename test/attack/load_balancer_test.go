@@ -136,6 +136,8 @@ func (l controllerLab) serviceRules(group string) []string {
 
 // TestControllerOfLoadBalancersIsLimited: with the role of the channel, only what the controller itself has made can be
 // changed. The load balancers of the API and of other clusters have the same owner's tag or another one.
+// changed. The load balancers of the API and of other clusters have the same owner's tag or another one. Never open: the role's policy
+// and this test were made together.
 func TestControllerOfLoadBalancersIsLimited(t *testing.T) {
 	l := newControllerLab(t)
 	c := l.assumeAs(controllerRole, "kube-system", controllerName)
@@ -231,6 +233,8 @@ func (l controllerLab) machines() []clusterMachine {
 }
 
 // TestListenerTagsNeedTheRight: who may create a listener, and may tag nothing, cannot create one with tags.
+// TestListenerTagsNeedTheRight: who may create a listener, and may tag nothing, cannot create one with tags. No attack: the local
+// region decides as AWS.
 func TestListenerTagsNeedTheRight(t *testing.T) {
 	l := newLab(t)
 	l.createCluster()

@@ -243,7 +243,7 @@ func TestProvisionersVolumesAreLimited(t *testing.T) {
 }
 
 // TestRealProvisioner: the provisioner itself, with the rights and the configuration of the channel, makes the volume of a claim and
-// deletes it. The policies refuse none of its pods.
+// deletes it. The policies refuse none of its pods. No attack: the real program, with its limits.
 func TestRealProvisioner(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short")
@@ -318,7 +318,7 @@ func (l addonLab) finishPod(name string) {
 }
 
 // TestScriptsOfLocalVolumesFollowNoLinks: what the scripts of the channel make and delete as root is the directory of the volume, and
-// not what links in it, or in its place, lead to. A pod can make links in its own volume.
+// not what links in it, or in its place, lead to. A pod can make links in its own volume. Seen to succeed with the scripts of before.
 func TestScriptsOfLocalVolumesFollowNoLinks(t *testing.T) {
 	s := newVolumeScripts(t)
 	s.run("setup", 0)

@@ -100,7 +100,7 @@ func (l *lab) checkElsewhere(docs []iampolicy.Policy, messages string, isReader,
 
 // TestManifestsChooseNoPlaces: who writes manifests names a hosted zone, a bucket or an issuer of somebody else, and an
 // administrator attaches the policies that the manifests shape. Without the flag, all of these rights were seen in what
-// is printed, for operators and for readers.
+// is printed, for operators and for readers. Seen to succeed in this way.
 func TestManifestsChooseNoPlaces(t *testing.T) {
 	l := newLab(t)
 	l.must(caller{}, 0, "create", "-f", l.temporaryFile("demo.yaml", placesCluster), "--yes")
@@ -124,7 +124,7 @@ func TestManifestsChooseNoPlaces(t *testing.T) {
 }
 
 // TestManifestsChooseNoZones: a manifest that has Slipway create hosted zones makes the policies allow changes of all zones of
-// the account, since IAM knows no tags of zones. Seen in what is printed without the flag.
+// the account, since IAM knows no tags of zones. Seen in what is printed without the flag. Seen to succeed in this way.
 func TestManifestsChooseNoZones(t *testing.T) {
 	l := newLab(t)
 	l.createCluster()

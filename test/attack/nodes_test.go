@@ -127,6 +127,8 @@ func TestGhostNodes(t *testing.T) {
 func TestNodesOfOtherMachines(t *testing.T) { newAttackedCluster(t).CheckMachineAttacks(t) }
 
 // TestAPIServersOfMachinesAuthorizeKubelets: the API server of these tests authorizes kubelets as one of a machine does.
+// TestAPIServersOfMachinesAuthorizeKubelets: the API server of these tests authorizes kubelets as one of a machine does. No attack:
+// what the other tests rely on.
 func TestAPIServersOfMachinesAuthorizeKubelets(t *testing.T) {
 	flags := kube.APIServerFlags(kube.Config{})
 	for _, want := range []string{

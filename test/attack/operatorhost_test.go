@@ -17,6 +17,8 @@ import (
 )
 
 // TestRenderedFilesArePrivate: what a template contains of user data is for the operator's eyes only.
+// TestRenderedFilesArePrivate: what a template contains of user data is for the operator's eyes only. Read in the code, and not seen
+// to succeed.
 func TestRenderedFilesArePrivate(t *testing.T) {
 	l := newLab(t)
 	l.must(caller{}, 0, "create", "cluster", "demo", "--zones", "us-east-1a,us-east-1b,us-east-1c", "--yes")
@@ -42,6 +44,8 @@ func TestRenderedFilesArePrivate(t *testing.T) {
 }
 
 // TestEditorGetsNoSecrets: an editor, or one of its plugins, reads no credentials in its environment.
+// TestEditorGetsNoSecrets: an editor, or one of its plugins, reads no credentials in its environment. Read in the code, and not seen
+// to succeed.
 func TestEditorGetsNoSecrets(t *testing.T) {
 	l := newLab(t)
 	l.must(caller{}, 0, "create", "cluster", "demo", "--zones", "us-east-1a,us-east-1b,us-east-1c", "--yes")

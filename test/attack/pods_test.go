@@ -267,7 +267,7 @@ func TestPodsGetTheirOwnRoleOnly(t *testing.T) {
 }
 
 // TestIssuerDocumentsAreSafe: whoever can write the documents can sign tokens of every service account. Only the operator
-// of the cluster can; everybody can read them, and nothing else.
+// of the cluster can; everybody can read them, and nothing else. Never open: roles for pods and this test were made together.
 func TestIssuerDocumentsAreSafe(t *testing.T) {
 	p := newPodLab(t)
 	l := p.lab
@@ -302,6 +302,8 @@ func TestIssuerDocumentsAreSafe(t *testing.T) {
 
 // TestDocumentsOfAnotherCluster: two state stores with a cluster of the same name and one discovery store. The second
 // cluster must not replace the keys of the first one: its pods would get the roles of the first.
+// cluster must not replace the keys of the first one: its pods would get the roles of the first. Never open: roles for pods and this
+// test were made together.
 func TestDocumentsOfAnotherCluster(t *testing.T) {
 	p := newPodLab(t)
 	p.must(caller{}, 0, "state", "init", "--state", "s3://slipway-test/other", "--yes")
@@ -319,6 +321,8 @@ func TestDocumentsOfAnotherCluster(t *testing.T) {
 }
 
 // TestRealTokens: tokens of a real kube-apiserver with the key and the issuer of the cluster.
+// TestRealTokens: tokens of a real kube-apiserver with the key and the issuer of the cluster. Seen to succeed for others without the
+// conditions of the trust policy.
 func TestRealTokens(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short")
@@ -347,6 +351,8 @@ func TestRealTokens(t *testing.T) {
 }
 
 // TestCredentialsAreNotNeeded makes sure that the tests above use no credentials but the token's.
+// TestCredentialsAreNotNeeded makes sure that the tests above use no credentials but the token's. No attack: what the other tests rely
+// on.
 func TestCredentialsAreNotNeeded(t *testing.T) {
 	l := newLab(t)
 	cfg := l.region.AWSConfig()

@@ -205,7 +205,7 @@ func (r *realKarpenter) register(m ec2types.Instance) {
 
 // TestRealKarpenter: the unmodified program, with the channel of examples/addons, launches a machine for a pod that fits nowhere,
 // on spot if there is capacity and else on-demand, and ends the machine when it is empty. What it does is no drift, and it has
-// the rights that it needs and no others.
+// the rights that it needs and no others. No attack: the real program, with its limits.
 func TestRealKarpenter(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short")

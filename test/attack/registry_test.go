@@ -141,6 +141,8 @@ func TestBoundaryPullsFromItsAccountAlone(t *testing.T) {
 
 // TestBoundaryOfARegistryElsewhere: an administrator allows the machines of a cluster to pull from the registry of another
 // account, which its manifest names, and from no third one. The boundary for all clusters keeps that.
+// account, which its manifest names, and from no third one. The boundary for all clusters keeps that. No attack: what an administrator
+// may allow.
 func TestBoundaryOfARegistryElsewhere(t *testing.T) {
 	l := newLab(t)
 	elsewhere := strings.ReplaceAll(mirroredCluster, regiontest.AccountID, "111122223333")
@@ -171,6 +173,8 @@ func TestBoundaryOfARegistryElsewhere(t *testing.T) {
 // TestMachinesCannotPush: root on a machine replaces an image of the cluster's private registry, and so gets every machine that
 // pulls it; or it reads the images of another team. The role of a machine may only pull, and only from the mirror of its
 // manifest. A cluster without a private registry gives its machines nothing there, although the boundary would allow it.
+// manifest. A cluster without a private registry gives its machines nothing there, although the boundary would allow it. Never open:
+// the rights to pull and this test were made together.
 func TestMachinesCannotPush(t *testing.T) {
 	l := newLab(t)
 	api := ecr.NewFromConfig(l.config(caller{}))

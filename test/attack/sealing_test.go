@@ -98,7 +98,7 @@ func TestKeyOfAnExistingCluster(t *testing.T) {
 }
 
 // TestKeyWithoutAlias: the alias of the store's key was deleted, by mistake or to make room for another one. Nothing is
-// sealed, and the message says how to get it back.
+// sealed, and the message says how to get it back. No attack: what happens without the alias.
 func TestKeyWithoutAlias(t *testing.T) {
 	l := newLab(t)
 	keys := kms.NewFromConfig(l.config(caller{}))
@@ -175,7 +175,7 @@ func TestKeyOfAnotherBackup(t *testing.T) {
 }
 
 // TestKeysOfAnOlderSlipway: the keys that an older Slipway has sealed get names with the first apply, before the agent that
-// requires them is published, also if the apply is interrupted in between.
+// requires them is published, also if the apply is interrupted in between. Seen to succeed while machines took keys without names.
 func TestKeysOfAnOlderSlipway(t *testing.T) {
 	l := newLab(t)
 	l.createCluster()

@@ -335,6 +335,8 @@ func TestBoundaryOfAnAttacker(t *testing.T) {
 
 // TestDeletedSignature: whoever can write to the bucket deletes the signature, so that the manifests look like those of an
 // older Slipway. Before the first apply, the sealed key tells that there was one, later AWS does.
+// older Slipway. Before the first apply, the sealed key tells that there was one, later AWS does. Never open: signatures and this test
+// were made together.
 func TestDeletedSignature(t *testing.T) {
 	l := newLab(t)
 	l.must(caller{}, 0, "create", "cluster", "demo", "--zones", "us-east-1a", "--yes")
@@ -360,7 +362,7 @@ func TestDeletedSignature(t *testing.T) {
 }
 
 // TestSignatureOfAnAttacker: whoever can write to the bucket replaces all authorities, and signs the documents with the new
-// ones.
+// ones. Never open: signatures and this test were made together.
 func TestSignatureOfAnAttacker(t *testing.T) {
 	l := newLab(t)
 	l.must(caller{}, 0, "create", "cluster", "demo", "--zones", "us-east-1a", "--yes")
@@ -428,6 +430,8 @@ func (l *lab) putAsRoot(name string, body []byte) {
 }
 
 // TestStateOfAnOlderSlipway: a cluster without a signature still works, with a warning, and its next apply signs it.
+// TestStateOfAnOlderSlipway: a cluster without a signature still works, with a warning, and its next apply signs it. No attack: what
+// signing must not break.
 func TestStateOfAnOlderSlipway(t *testing.T) {
 	l := newLab(t)
 	l.createCluster()

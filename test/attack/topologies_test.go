@@ -53,7 +53,7 @@ func shortTopologies() []string {
 // machines are replaced, and makes the calls of that rolling update; a reader with the read-only policies plans and
 // validates it; machines make the calls of their agents with their roles; and the operator deletes it with the policy for
 // deletions. Nothing is denied. What the policies do not allow is in TestNoEscalation. An administrator creates only what
-// the examples expect to exist.
+// the examples expect to exist. No attack: what the limits must not break.
 func TestTopologiesWithLeastRights(t *testing.T) {
 	tried := map[string]bool{}
 	lived := 0

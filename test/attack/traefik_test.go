@@ -179,7 +179,7 @@ func (l addonLab) askShop(address, path string, roots *x509.CertPool) (string, e
 }
 
 // TestRealTraefik: Traefik, with the arguments and rights of the channel, answers for an Ingress with its certificate, and for none of a
-// namespace or class that it was not given. It shows nothing of itself.
+// namespace or class that it was not given. It shows nothing of itself. No attack: the real program, with its limits.
 func TestRealTraefik(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short")

@@ -47,6 +47,8 @@ func reviewToken(t *testing.T, s *join.Server, token string) (user, reason strin
 }
 
 // TestTokensOfOthers: with the region's IAM and STS, the token of the named user is accepted, and nothing else is.
+// TestTokensOfOthers: with the region's IAM and STS, the token of the named user is accepted, and nothing else is. Never open: tokens
+// of users and this test were made together.
 func TestTokensOfOthers(t *testing.T) {
 	l := newLabWithoutStore(t)
 	alice := l.user("alice", nil)
@@ -92,7 +94,7 @@ func TestTokensOfOthers(t *testing.T) {
 }
 
 // TestRevokedAdministrator: who was taken out of the manifest has no access with the next token, although the credentials are
-// valid, and never was in a group that the manifest does not give.
+// valid, and never was in a group that the manifest does not give. Seen to fail with the check of users taken out.
 func TestRevokedAdministrator(t *testing.T) {
 	l := newLabWithoutStore(t)
 	alice := l.user("alice", nil)

@@ -85,7 +85,7 @@ func TestAddonAccountsMayLittle(t *testing.T) {
 }
 
 // TestTokensStayOnTheirMachine: with a hop limit above 1, pods of the control plane reach the role of their machine. The
-// manifest is refused.
+// manifest is refused. Seen to succeed while it was not.
 func TestTokensStayOnTheirMachine(t *testing.T) {
 	l := newLab(t)
 	text := strings.NewReplacer("NAME", "far", "TYPE", "Public", "RANGE", "198.51.100.0/24").Replace(publicAPI)
