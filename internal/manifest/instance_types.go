@@ -27,16 +27,16 @@ type InstanceType struct {
 	VCPU int
 	// MemoryMiB is the memory in MiB.
 	MemoryMiB int
+	// Interfaces is the largest number of network interfaces. Zero is not known.
+	Interfaces int
+	// AddressesPerInterface is the largest number of private IPv4 addresses of an interface. Zero is not known.
+	AddressesPerInterface int
 	// Details are facts that only EC2 knows. They are zero for types of the embedded list.
 	Details InstanceTypeDetails
 }
 
 // InstanceTypeDetails are facts about an instance type that EC2 described.
 type InstanceTypeDetails struct {
-	// Interfaces is the largest number of network interfaces.
-	Interfaces int
-	// AddressesPerInterface is the largest number of private IPv4 addresses of an interface.
-	AddressesPerInterface int
 	// Nitro is set for types on AWS's Nitro system, virtual or bare metal, whose volumes are NVMe devices.
 	Nitro bool
 	// GPUs are the GPUs, such as "1 NVIDIA L4"; empty if there are none.
@@ -46,9 +46,9 @@ type InstanceTypeDetails struct {
 // String describes the type in one line.
 func (t InstanceType) String() string {
 	out := fmt.Sprintf("%s: %s, %d vCPUs, %d MiB", t.Name, t.Arch, t.VCPU, t.MemoryMiB)
-	if d := t.Details; d.Interfaces > 0 {
-		out += fmt.Sprintf(", %d network interfaces of %d addresses", d.Interfaces, d.AddressesPerInterface)
-		if !d.Nitro {
+	if t.Interfaces > 0 {
+		out += fmt.Sprintf(", %d network interfaces of %d addresses", t.Interfaces, t.AddressesPerInterface)
+		if !t.Details.Nitro {
 			out += ", no Nitro system"
 		}
 	}
@@ -68,23 +68,29 @@ func FindInstanceType(name string) (InstanceType, bool) {
 	_, line, _ := strings.Cut(instanceTypes, "\n"+name+" ")
 	line, _, _ = strings.Cut(line, "\n")
 	fields := strings.Fields(line)
-	if len(fields) != 3 { // architecture, vCPUs, memory
+	if len(fields) != 5 { // architecture, vCPUs, memory, interfaces, addresses
 		return InstanceType{}, false
 	}
 
-	vcpu, err := strconv.Atoi(fields[1])
-	if err != nil {
-		return InstanceType{}, false
-	}
+	var numbers [4]int
+	for i, field := range fields[1:] {
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			return InstanceType{}, false
+		}
 
-	memory, err := strconv.Atoi(fields[2])
+		numbers[i] = n
+	}
 
 	return InstanceType{
 		Name:      name,
 		Arch:      fields[0],
-		VCPU:      vcpu,
-		MemoryMiB: memory,
-	}, err == nil
+		VCPU:      numbers[0],
+		MemoryMiB: numbers[1],
+
+		Interfaces:            numbers[2],
+		AddressesPerInterface: numbers[3],
+	}, true
 }
 
 // FindInstanceType returns what EC2 described of an instance type, else the embedded list's line of it.

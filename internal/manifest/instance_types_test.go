@@ -14,8 +14,8 @@ import (
 
 func TestInstanceTypes(t *testing.T) {
 	for name, want := range map[string]manifest.InstanceType{
-		"t3.large":  {Name: "t3.large", Arch: "amd64", VCPU: 2, MemoryMiB: 8192},
-		"m6g.large": {Name: "m6g.large", Arch: "arm64", VCPU: 2, MemoryMiB: 8192},
+		"t3.large":  {Name: "t3.large", Arch: "amd64", VCPU: 2, MemoryMiB: 8192, Interfaces: 3, AddressesPerInterface: 12},
+		"m6g.large": {Name: "m6g.large", Arch: "arm64", VCPU: 2, MemoryMiB: 8192, Interfaces: 3, AddressesPerInterface: 10},
 	} {
 		got, ok := manifest.FindInstanceType(name)
 		if !ok || got != want {

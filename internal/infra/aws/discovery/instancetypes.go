@@ -69,8 +69,8 @@ func convertInstanceType(info ec2types.InstanceTypeInfo) manifest.InstanceType {
 	}
 
 	if network := info.NetworkInfo; network != nil {
-		out.Details.Interfaces = int(aws.ToInt32(network.MaximumNetworkInterfaces))
-		out.Details.AddressesPerInterface = int(aws.ToInt32(network.Ipv4AddressesPerInterface))
+		out.Interfaces = int(aws.ToInt32(network.MaximumNetworkInterfaces))
+		out.AddressesPerInterface = int(aws.ToInt32(network.Ipv4AddressesPerInterface))
 	}
 
 	// EC2 names no hypervisor for bare metal, which has Nitro cards.
