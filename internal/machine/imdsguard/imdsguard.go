@@ -82,9 +82,12 @@ const (
 type Allowed struct {
 	// Cgroups may reach the metadata service.
 	Cgroups []string
-	// PodNetwork is the address range of the pods, which use the port among themselves. While it is
-	// empty, because it is not known yet, everybody reaches the port.
+	// PodNetwork is the address range of the pods, which use the port among themselves. While it and PodLinks are
+	// empty, because they are not known yet, everybody reaches the port.
 	PodNetwork string
+	// PodLinks is a pattern of nft for the names of the links of this machine's pods, such as eni*. It takes the place of PodNetwork
+	// where pods have addresses of the same range as machines.
+	PodLinks string
 }
 
 // DefaultCgroups returns the cgroups of programs of an operating system that need the service: those of cloud-init and
@@ -109,8 +112,8 @@ func DefaultCgroups() []string {
 // wraps [ErrUnsupported] means that the rules that need no cgroups are loaded, and no others.
 func (g *Guard) Apply(ctx context.Context, allowed Allowed) error {
 	port := portRules{}
-	if allowed.PodNetwork != "" {
-		port = portRules{port: g.Port, pods: allowed.PodNetwork}
+	if allowed.PodNetwork != "" || allowed.PodLinks != "" {
+		port = portRules{port: g.Port, pods: allowed.PodNetwork, links: allowed.PodLinks}
 	}
 
 	for {

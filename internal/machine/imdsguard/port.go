@@ -12,6 +12,8 @@ type portRules struct {
 	port string
 	// pods is the address range of the pods.
 	pods string
+	// links is a pattern for the names of the links of pods, in the place of pods.
+	links string
 }
 
 // newConnection returns the condition that a packet asks for a connection to the port.
@@ -23,6 +25,10 @@ func (p portRules) newConnection() string {
 // join. Those to the machine itself stay: the API server asks its own machine. Pods may listen at
 // the port.
 func (p portRules) outputRules() string {
+	if p.links != "" {
+		return "\t\toifname != \"lo\" oifname != \"" + p.links + "\" " + p.newConnection() + " jump join\n"
+	}
+
 	var b strings.Builder
 	for _, to := range []string{"ip daddr != " + p.pods, "meta nfproto ipv6"} {
 		b.WriteString("\t\toifname != \"lo\" " + to + " " + p.newConnection() + " jump join\n")
@@ -43,6 +49,17 @@ func (p portRules) chains() string {
 	const ipv6 = "meta nfproto ipv6"
 
 	b.WriteString("\tchain forward {\n\t\ttype filter hook forward priority -10; policy accept;\n")
+	if p.links != "" {
+		// A machine forwards for its pods alone, so what does not go to one of them comes from a pod, here or, through a port of a
+		// Service, elsewhere. A pod reaches the port only of pods on its own machine.
+		refuse(`oifname != "` + p.links + `"`)
+		b.WriteString("\t}\n\n\tchain input {\n\t\ttype filter hook input priority -10; policy accept;\n")
+		refuse(`iifname "` + p.links + `"`)
+		b.WriteString("\t}\n")
+
+		return b.String()
+	}
+
 	refuse("ip daddr != " + p.pods)
 	refuse(ipv6)
 	b.WriteString("\t}\n\n\tchain input {\n")

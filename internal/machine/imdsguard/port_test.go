@@ -76,3 +76,33 @@ func TestPort(t *testing.T) {
 		})
 	}
 }
+
+// TestPortOfPodsByLink: where pods have addresses of machines' range, rules name the links of pods and no address range.
+func TestPortOfPodsByLink(t *testing.T) {
+	var rules string
+	g := imdsguard.Guard{
+		Root:  tree(t, "sys/fs/cgroup/cgroup.controllers", "sys/fs/cgroup/system.slice/slipway-node.service/", "proc/self/cgroup"),
+		Port:  "3988",
+		Load:  func(_ context.Context, loaded string) error { rules = loaded; return nil },
+		List:  func(context.Context) (string, error) { return "as loaded", nil },
+		Reach: func(context.Context) error { return nil },
+	}
+	if err := g.Apply(t.Context(), imdsguard.Allowed{PodLinks: "eni*"}); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, want := range []string{
+		`oifname != "lo" oifname != "eni*" tcp dport 3988 tcp flags & (syn | ack) == syn jump join`,
+		"hook forward priority -10; policy accept;\n\t\toifname != \"eni*\" tcp dport 3988",
+		"hook input priority -10; policy accept;\n\t\tiifname \"eni*\" tcp dport 3988",
+		"chain join {\n\t\tsocket cgroupv2 level 2 \"system.slice/slipway-node.service\" accept",
+	} {
+		if !strings.Contains(rules, want) {
+			t.Errorf("there is no %s in %s", want, rules)
+		}
+	}
+
+	if strings.Contains(rules, "ip saddr") || strings.Contains(rules, "ip daddr != ") {
+		t.Errorf("the rules have a range of addresses: %s", rules)
+	}
+}
