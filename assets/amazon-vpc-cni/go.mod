@@ -2,7 +2,14 @@ module github.com/slipway-k8s/slipway/assets/amazon-vpc-cni
 
 go 1.26.4
 
-tool github.com/aws/amazon-vpc-cni-k8s/cmd/aws-k8s-agent
+tool (
+	github.com/aws/amazon-vpc-cni-k8s/cmd/aws-k8s-agent
+	github.com/aws/amazon-vpc-cni-k8s/cmd/aws-vpc-cni
+	github.com/aws/amazon-vpc-cni-k8s/cmd/aws-vpc-cni-init
+	github.com/aws/amazon-vpc-cni-k8s/cmd/egress-cni-plugin
+	github.com/aws/amazon-vpc-cni-k8s/cmd/grpc-health-probe
+	github.com/aws/amazon-vpc-cni-k8s/cmd/routed-eni-cni-plugin
+)
 
 require (
 	github.com/Masterminds/semver/v3 v3.5.0 // indirect
@@ -39,6 +46,7 @@ require (
 	github.com/go-openapi/jsonreference v0.21.0 // indirect
 	github.com/go-openapi/swag v0.23.1 // indirect
 	github.com/go-task/slim-sprig/v3 v3.0.0 // indirect
+	github.com/golang/mock v1.6.0 // indirect
 	github.com/google/gnostic-models v0.7.0 // indirect
 	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/google/nftables v0.3.1-0.20251119083706-1db35da82052 // indirect
@@ -61,6 +69,7 @@ require (
 	github.com/prometheus/client_model v0.6.2 // indirect
 	github.com/prometheus/common v0.69.0 // indirect
 	github.com/prometheus/procfs v0.20.1 // indirect
+	github.com/safchain/ethtool v0.6.2 // indirect
 	github.com/samber/lo v1.53.0 // indirect
 	github.com/sirupsen/logrus v1.9.4 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect
@@ -97,6 +106,7 @@ require (
 	k8s.io/utils v0.0.0-20260210185600-b8788abfbbc2 // indirect
 	sigs.k8s.io/controller-runtime v0.24.1 // indirect
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
+	sigs.k8s.io/knftables v0.0.18 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.3.2 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect

@@ -53,13 +53,7 @@ func addonRecipes() []moduleRecipe {
 			Programs: map[string]string{"controller": karpenter},
 			LDFlags:  "-X sigs.k8s.io/karpenter/pkg/operator.Version={version}",
 		},
-		// No image has it yet: docs/design/0030-vpc-cni.md.
-		{
-			Name:     "amazon-vpc-cni",
-			Pins:     "github.com/aws/amazon-vpc-cni-k8s",
-			Packages: []string{"tool"},
-			LDFlags:  "-X github.com/aws/amazon-vpc-cni-k8s/pkg/version.Version=v{version}",
-		},
+		vpcCNIRecipe(),
 		{
 			Name:     "traefik",
 			Pins:     "github.com/traefik/traefik/v3",
@@ -225,5 +219,5 @@ func addonImages() []imageRecipe {
 		},
 	}
 
-	return slices.Concat(images, certManagerImages(), monitoringImages())
+	return slices.Concat(images, certManagerImages(), monitoringImages(), vpcCNIImages())
 }

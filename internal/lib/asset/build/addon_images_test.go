@@ -3,6 +3,7 @@
 package build //nolint:testpackage // it reads the recipes
 
 import (
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -19,6 +20,10 @@ func TestAddonImagesAreThoseOfTheChannels(t *testing.T) {
 	b.versions["busybox"] = "1.35.0" // Debian 12's; a build asks apt
 	var built []string
 	for _, r := range addonImages() {
+		if r.Module == vpcCNI { // of an add-on of clusters themselves
+			continue
+		}
+
 		built = append(built, b.expandPattern(r.Ref, r.Module))
 	}
 
@@ -43,6 +48,29 @@ func TestAddonImagesAreThoseOfTheChannels(t *testing.T) {
 	wanted = slices.Compact(wanted) // the manifest of node metrics has an image twice
 	if got, want := strings.Join(built, "\n"), strings.Join(wanted, "\n"); got != want {
 		t.Errorf("built:\n%s\nwanted by the channels:\n%s", got, want)
+	}
+}
+
+// TestVPCCNIImages: the images of the Amazon VPC CNI are those that the cluster's own add-on names, with the programs that it starts.
+func TestVPCCNIImages(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../machine/addon/manifests/30-amazon-vpc-cni.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	used := map[string]string{}
+	for _, m := range regexp.MustCompile(`image: "\{\{Image:(\S+)\}\}"\n +command: \[(\S+)\]`).FindAllStringSubmatch(string(text), -1) {
+		used[m[1]] = m[2]
+	}
+
+	built := map[string]string{}
+	for _, r := range vpcCNIImages() {
+		built[r.Name] = r.Entrypoint[0]
+	}
+
+	if !maps.Equal(used, built) {
+		t.Errorf("the add-on has the images and programs %v, and %v are built", used, built)
 	}
 }
 

@@ -139,6 +139,10 @@ func (b *builder) listLayerEntries(name string) ([]archiveEntry, error) {
 		return nftablesLayer(filepath.Join(b.stepDirs[name], "root"))
 	case "flannel":
 		return listPrograms(bin, "opt/bin/")
+	case vpcCNI:
+		return vpcCNILayer(b.stepDirs[vpcCNI])
+	case vpcCNIInit:
+		return vpcCNIInitLayer(b.stepDirs[vpcCNI]), nil
 	case "cp", "prometheus", "alertmanager", "node-exporter":
 		return listPrograms(bin, "bin/")
 	case "etcd":

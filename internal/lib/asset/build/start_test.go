@@ -75,6 +75,8 @@ func TestBuiltImagesStart(t *testing.T) {
 		"cert-manager-webhook":         {{"/cert-manager", "webhook", "-h", "configuration file"}},
 		"cert-manager-cainjector":      {{"/cert-manager", "cainjector", "-h", "configuration file"}},
 		"karpenter":                    {{"/karpenter", "--help", "Usage of karpenter"}},
+		"amazon-k8s-cni":               {{"/app/aws-cni", "0.4.0"}, {"/app/egress-cni", "0.4.0"}, {"/usr/sbin/iptables", "--version", "nf_tables"}},
+		"amazon-k8s-cni-init":          {{"/init/aws-vpc-cni-init", "Copying CNI plugin binaries"}},
 		"traefik":                      {{"/traefik", "version", "3."}},
 		"busybox":                      {{"/bin/sh", "-c", "echo started", "started"}},
 	}
