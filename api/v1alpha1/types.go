@@ -178,7 +178,7 @@ type Networking struct {
 	// NetworkCIDR is the IPv4 CIDR of the VPC.
 	NetworkCIDR string `json:"networkCIDR,omitempty"`
 
-	// PodCIDR is the IPv4 CIDR of pods. Each node gets a /24 of it.
+	// PodCIDR is the IPv4 CIDR of pods. Each node gets a /24 of it. With the cni amazon-vpc it is networkCIDR.
 	PodCIDR string `json:"podCIDR,omitempty"`
 
 	// ServiceClusterIPRange is the IPv4 CIDR of Services.
@@ -187,7 +187,10 @@ type Networking struct {
 	// Subnets of the VPC.
 	Subnets []Subnet `json:"subnets,omitempty"`
 
-	// CNI is the pod network plugin. The only one is flannel.
+	// CNI is the pod network plugin: flannel or amazon-vpc. With flannel, pods have addresses of podCIDR in an overlay network. With
+	// amazon-vpc, the Amazon VPC CNI gives them addresses of the subnets of their machines: a machine has as many pods as its
+	// type has addresses, and pods have the security groups of their machine. It needs spec.serviceAccountIssuerDiscovery, and
+	// its images in the asset catalogue. It is fixed when the cluster is created.
 	CNI string `json:"cni,omitempty"`
 
 	// Flannel configures the pod network plugin flannel.
@@ -212,6 +215,20 @@ type Networking struct {
 	// machines are named as their subnet says. New clusters get ResourceName. A change applies to new machines.
 	Hostnames string `json:"hostnames,omitempty"`
 }
+
+// The values of CNI of [Networking].
+const (
+	// CNIFlannel is an overlay network with addresses of podCIDR.
+	CNIFlannel = "flannel"
+	// CNIAmazonVPC is the Amazon VPC CNI: pods have addresses of the VPC.
+	CNIAmazonVPC = "amazon-vpc"
+)
+
+// The service account of the Amazon VPC CNI.
+const (
+	VPCCNINamespace = "kube-system"
+	VPCCNIName      = "aws-node"
+)
 
 // Flannel configures the pod network plugin flannel.
 type Flannel struct {

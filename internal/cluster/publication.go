@@ -40,6 +40,11 @@ func (session *Session) buildPublication(
 		return node.Publication{}, err
 	}
 
+	cniRole, err := session.vpcCNIRole(ctx, d.Manifests.Cluster)
+	if err != nil {
+		return node.Publication{}, err
+	}
+
 	in := node.PublicationInput{Arch: map[string]string{}, StoreURL: d.MachineStore.URL()}
 	roles := session.workerRolesByGroup(d)
 
@@ -51,9 +56,14 @@ func (session *Session) buildPublication(
 		arch := d.Manifests.Arch(g.Spec.MachineType)
 		own := d.machineCluster() // as the group sees it
 		own.Spec.KubernetesVersion = manifest.GroupVersion(d.Manifests.Cluster, g)
-		files, images, err := node.ResolveAssets(catalog, g.Spec, own.Spec.KubernetesVersion, arch)
+		files, images, err := node.ResolveAssets(catalog, own.Spec, g.Spec, arch)
 		if err != nil {
 			return node.Publication{}, explainAssets(session.Name, g.Metadata.Name, err)
+		}
+
+		capacity, err := podCapacity(d.Manifests, g)
+		if err != nil {
+			return node.Publication{}, err
 		}
 
 		doc, err := node.BuildDocument(node.DocumentInput{
@@ -68,6 +78,8 @@ func (session *Session) buildPublication(
 			StoreKeyARN: settings.KMSKeyARN,
 			WorkerRoles: roles,
 			VolumeTags:  model.VolumeTags(own, session.ownership.ID),
+			VPCCNIRole:  cniRole,
+			PodCapacity: capacity,
 		})
 		if err != nil {
 			return node.Publication{}, err
@@ -84,9 +96,48 @@ func (session *Session) buildPublication(
 	return node.BuildPublication(in)
 }
 
+// vpcCNIRole returns the ARN of the IAM role of the Amazon VPC CNI; empty if the cluster has another pod network.
+func (session *Session) vpcCNIRole(ctx context.Context, c v1alpha1.Cluster) (string, error) {
+	if c.Spec.Networking.CNI != v1alpha1.CNIAmazonVPC {
+		return "", nil
+	}
+
+	who, err := session.accountIdentity(ctx)
+	if err != nil {
+		return "", err
+	}
+
+	return model.VPCCNIRoleARN(who.Partition, who.Account, c), nil
+}
+
+// podCapacity returns how many pods a machine of a group can have with the Amazon VPC CNI; zero with another pod network.
+func podCapacity(set manifest.Set, g v1alpha1.InstanceGroup) (int, error) {
+	if set.Cluster.Spec.Networking.CNI != v1alpha1.CNIAmazonVPC {
+		return 0, nil
+	}
+
+	pods, machineType := set.PodCapacity(g.Spec)
+	if pods > 0 {
+		return pods, nil
+	}
+
+	return 0, diag.WithHint(
+		fmt.Errorf(
+			"instancegroup/%s: how many network interfaces and addresses machines of type %s can have is not known",
+			g.Metadata.Name,
+			machineType,
+		),
+		"allow ec2:DescribeInstanceTypes: slipway iam operator-policy "+set.Cluster.Metadata.Name,
+	)
+}
+
 // explainAssets names the group whose assets cannot be resolved, and how images get digests.
 func explainAssets(cluster, group string, err error) error {
 	explained := fmt.Errorf("%s: instancegroup/%s: %w", manifest.AssetsKey(cluster), group, err)
+	if hint := node.MissingImageHint(err); hint != "" {
+		return diag.WithHint(explained, hint)
+	}
+
 	if !errors.Is(err, asset.ErrNoDigest) {
 		return explained
 	}

@@ -31,7 +31,9 @@ func FindUnpinned(ctx context.Context, session *Session, d *Desired) error {
 			continue // it runs no containers
 		}
 
-		for name, version := range node.ImageVersions(g.Spec, manifest.GroupVersion(d.Manifests.Cluster, g)) {
+		own := d.Manifests.Cluster.Spec // as the group sees it
+		own.KubernetesVersion = manifest.GroupVersion(d.Manifests.Cluster, g)
+		for name, version := range node.ImageVersions(own, g.Spec) {
 			image, err := catalog.FindImage(name, version)
 			if err != nil || len(image.Digests) > 0 {
 				continue // another error: building the node documents explains it

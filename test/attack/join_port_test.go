@@ -189,3 +189,48 @@ func (w *joinPortWorld) checkJoinPort(change []string) {
 		}
 	}
 }
+
+// TestOnlyAgentsReachTheJoinEndpointByLink: where pods have addresses of machines' range, the rules tell them apart by their links. Seen to
+// succeed without the rules. Pods reach the port of pods on their own machine alone.
+func TestOnlyAgentsReachTheJoinEndpointByLink(t *testing.T) {
+	w := newJoinPortWorld(t)
+	const fromOutside = "another machine, through the network of the pods" // there is no such network
+	attempts := func() map[string]error {
+		all := w.attempts()
+		delete(all, fromOutside)
+		all["a pod to one of another machine"] = dial(w.pod, otherPod, join.Port)
+
+		return all
+	}
+	for name, err := range attempts() {
+		if err != nil {
+			t.Errorf("without the rules, %s connects with %v", name, err)
+		}
+	}
+
+	if err := w.guard.Apply(t.Context(), imdsguard.Allowed{Cgroups: []string{w.group + "/allowed.service"}, PodLinks: "cni*"}); err != nil {
+		t.Fatal(err)
+	}
+
+	for name, err := range attempts() {
+		if err == nil || !errors.Is(err, syscall.ECONNREFUSED) && !strings.Contains(name, "IPv6") {
+			t.Errorf("%s connects with %v", name, err)
+		}
+	}
+
+	service := strings.TrimSuffix(w.machine, "m") + "s"
+	listen(t, w.pod, join.Port, "10.244.1.2")
+	for name, err := range map[string]error{
+		"the agent":                           w.connectTo("agent.service", balancer, join.Port),
+		"the agent, by its own address":       w.connectTo("agent.service", ownMachine, join.Port),
+		"the API server, at its machine":      w.connectTo("kubepods/pod1", ownMachine, join.Port),
+		"the load balancer":                   dial(service, ownMachine, join.Port),
+		"a program of the host to a pod here": w.connectTo("kubepods/pod1", "10.244.1.2", join.Port),
+		"another machine to a pod here":       dial(service, "10.244.1.2", join.Port),
+		"an allowed program, to the metadata": w.connect("allowed.service", imdsguard.AddressIPv4),
+	} {
+		if err != nil {
+			t.Errorf("%s connects with %v", name, err)
+		}
+	}
+}

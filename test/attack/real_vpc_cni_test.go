@@ -259,8 +259,7 @@ func (r *realIPAM) checkInterface(n ec2types.InstanceNetworkInterface) {
 }
 
 // TestRealVPCCNI: the unmodified IPAM daemon of the Amazon VPC CNI assigns all addresses of a worker's interfaces for two warm ones, or a
-// prefix, with the policy of examples/addons and no other right. What it does is no drift, and ends with the machine.
-// prefix, with the policy of examples/addons and no other right. What it does is no drift, and ends with the machine. No attack: the
+// prefix, with the policy of its role and no other right. What it does is no drift, and ends with the machine. No attack: the
 // real program, with its limits.
 func TestRealVPCCNI(t *testing.T) {
 	if testing.Short() {

@@ -3,13 +3,14 @@
 package attack_test
 
 import (
-	"os"
-	"strings"
+	"encoding/json"
 	"testing"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/slipway-k8s/slipway/internal/infra/iampolicy"
 )
 
 const (
@@ -17,16 +18,33 @@ const (
 	vpcCNIRole    = rolePrefix + "kube-system." + vpcCNIAccount + ".us-east-1"
 )
 
-// vpcCNIPolicy returns the policy of examples/addons for cluster demo.
+// vpcCNIPolicy returns the policy of the Amazon VPC CNI for cluster demo.
 func vpcCNIPolicy(l *lab) string {
 	l.Helper()
-	text, err := os.ReadFile("../../examples/addons/amazon-vpc-cni-policy.json")
+	text, err := json.Marshal(iampolicy.BuildVPCCNIPolicy("aws", "demo"))
 	l.check(err)
 
-	return strings.ReplaceAll(string(text), "CLUSTER", "demo")
+	return string(text)
 }
 
-// vpcCNILab is a lab with a cluster whose Amazon VPC CNI has the role of examples/addons.
+// boundaryStatements returns what the permissions boundary has for the Amazon VPC CNI, as an administrator adds it.
+func boundaryStatements(l *lab) []any {
+	l.Helper()
+	in := iampolicy.Input{Partition: "aws", Account: "123456789012"}
+	count := func() []iampolicy.Statement {
+		return iampolicy.BuildBoundary(in, iampolicy.StoreLocation{Bucket: "b"}).Statement
+	}
+	without := len(count())
+	in.VPCCNI = true
+	text, err := json.Marshal(count()[without:])
+	l.check(err)
+	var out []any
+	l.check(json.Unmarshal(text, &out))
+
+	return out
+}
+
+// vpcCNILab is a lab with a cluster whose Amazon VPC CNI has its role.
 type vpcCNILab struct {
 	podLab
 	ec2    *ec2.Client // of the account's root
@@ -38,7 +56,7 @@ func newVPCCNILab(t *testing.T) vpcCNILab {
 	p := newPodLab(t)
 	v := vpcCNILab{podLab: p, ec2: ec2.NewFromConfig(p.config(caller{}))}
 	v.worker = p.instanceOf(v.ec2, "worker")
-	v.startAccount("kube-system", vpcCNIAccount, vpcCNIPolicy(v.lab), []any{map[string]any{"Effect": "Allow", "Action": "ec2:*", "Resource": "*"}})
+	v.startAccount("kube-system", vpcCNIAccount, vpcCNIPolicy(v.lab), boundaryStatements(v.lab))
 
 	return v
 }
@@ -88,7 +106,7 @@ func (v *vpcCNILab) stranger() (instance ec2types.Instance, group string) {
 	return out.Instances[0], *made.GroupId
 }
 
-// TestVPCCNIIsLimited: with the role of examples/addons, interfaces with the cluster's tag can be created in its subnets with its security
+// TestVPCCNIIsLimited: with the role of the Amazon VPC CNI, interfaces with the cluster's tag can be created in its subnets with its security
 // groups, and be attached to its machines. Interfaces, machines, subnets and groups of others can be neither used nor changed.
 // groups, and be attached to its machines. Interfaces, machines, subnets and groups of others can be neither used nor changed. Never
 // open: the role's policy and this test were made together.

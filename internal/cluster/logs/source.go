@@ -51,6 +51,7 @@ func Components() []Component {
 		{Name: "kube-proxy", Namespace: "kube-system", Selector: "k8s-app=kube-proxy"},
 		{Name: "coredns", Namespace: "kube-system", Selector: "k8s-app=kube-dns"},
 		{Name: "flannel", Namespace: "kube-system", Selector: "k8s-app=flannel"},
+		{Name: "aws-node", Namespace: "kube-system", Selector: "k8s-app=aws-node"},
 		{Name: "kubelet", Units: []string{"kubelet"}},
 		{Name: "containerd", Units: []string{"containerd"}},
 		{Name: "slipway-node", Units: []string{"slipway-node"}},

@@ -30,6 +30,10 @@ func PinImages(ctx context.Context, env *cluster.Env, catalog asset.Catalog, set
 	from := pin.Registries{Transport: env.Registries, Keys: authn.DefaultKeychain}
 	pinned, err := pin.Pin(ctx, catalog, neededImages(set), from)
 	pinned.ContainerRegistry = registry
+	if hint := node.MissingImageHint(err); hint != "" {
+		return pinned, diag.WithHint(err, hint)
+	}
+
 	if err != nil && !errors.Is(err, asset.ErrNotFound) {
 		err = diag.WithHint(err, "without access to the registry, give a catalogue with digests: "+
 			"slipway assets mirror --to REGISTRY --out FILE writes one for --assets")
@@ -49,7 +53,9 @@ func neededImages(set manifest.Set) []pin.Need {
 		}
 
 		arch := set.Arch(g.Spec.MachineType)
-		for name, version := range node.ImageVersions(g.Spec, manifest.GroupVersion(set.Cluster, g)) {
+		own := set.Cluster.Spec // as the group sees it
+		own.KubernetesVersion = manifest.GroupVersion(set.Cluster, g)
+		for name, version := range node.ImageVersions(own, g.Spec) {
 			key := image{name, version}
 			if !slices.Contains(archs[key], arch) {
 				archs[key] = append(archs[key], arch)

@@ -10,6 +10,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/infra/iampolicy"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
@@ -77,6 +78,11 @@ func withBoundaryPlaces(in iampolicy.Input, set manifest.Set) (iampolicy.Input, 
 		named = append(named, "registry account "+registry.Account)
 		in.RegistryAccounts = append(slices.Clone(in.RegistryAccounts), registry.Account)
 		slices.Sort(in.RegistryAccounts)
+	}
+
+	if set.Cluster.Spec.Networking.CNI == v1alpha1.CNIAmazonVPC && !in.VPCCNI {
+		named = append(named, "the Amazon VPC CNI")
+		in.VPCCNI = true
 	}
 
 	if in.Cluster == "" { // the boundary of the state store

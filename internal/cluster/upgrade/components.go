@@ -21,6 +21,7 @@ func ChangedComponents(before, after asset.Catalog) []Component {
 	var out []Component
 	for _, name := range []string{
 		"etcd", "containerd", "runc", "cni-plugins", "pause", "coredns", "flannel", "flannel-cni-plugin",
+		"amazon-k8s-cni", "amazon-k8s-cni-init",
 	} {
 		c := Component{Name: name, From: firstOf(before.Versions(name)), To: firstOf(after.Versions(name))}
 		if c.From != c.To {

@@ -38,6 +38,7 @@ func BuildBoundary(in Input, st StoreLocation) Policy {
 		s.boundaryOfStore(st),
 		s.boundaryOfRecords(),
 		s.boundaryOfRegistries(),
+		s.boundaryOfVPCCNI(),
 	)}
 }
 

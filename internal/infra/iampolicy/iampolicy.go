@@ -86,6 +86,8 @@ type Input struct {
 	// RegistryAccounts lists the other AWS accounts from whose private registries machines pull images, 12 digits each, for
 	// [BuildBoundary] only.
 	RegistryAccounts []string
+	// VPCCNI is true if a cluster has the Amazon VPC CNI, for [BuildBoundary] only.
+	VPCCNI bool
 	// Boundary is the ARN of the permissions boundary that the cluster's roles must have; see [BoundaryARN].
 	Boundary string
 	// KeyARN is the ARN of the cluster's KMS key, for [BuildDeletionPolicy] only.

@@ -5,6 +5,7 @@ package model_test
 import (
 	"errors"
 	"io"
+	"maps"
 	"mime"
 	"mime/multipart"
 	"net/mail"
@@ -361,5 +362,37 @@ func TestFlannelBackend(t *testing.T) {
 		if diff := cmp.Diff(all, got); diff != "" {
 			t.Errorf("%s: %s", backend, diff)
 		}
+	}
+}
+
+// TestVPCPodFlows: pods with addresses of the VPC need no overlay. Workers admit each other and the control plane at all ports; the control
+// plane admits workers at named ports only.
+func TestVPCPodFlows(t *testing.T) {
+	in := with(t, func(*manifest.Set) {})
+	in.Cluster.Spec.Networking.CNI = v1alpha1.CNIAmazonVPC
+	all := map[string]bool{}
+	for _, n := range build(t, in).Nodes() {
+		rule, ok := n.Resource.(awskind.SecurityGroupIngress)
+		if !ok {
+			continue
+		}
+		if rule.FromPort == 8472 || rule.FromPort == 51820 {
+			t.Errorf("%s is of an overlay", n.Addr)
+		}
+		if rule.Protocol != "-1" {
+			continue
+		}
+		all[string(rule.Source.Addr())+" to "+string(rule.Group.Addr())] = true
+		if rule.FromPort != 0 || rule.ToPort != 0 || rule.CIDR != "" {
+			t.Errorf("%s: %+v", n.Addr, rule)
+		}
+	}
+	want := map[string]bool{
+		"security-group/worker to security-group/worker":               true,
+		"security-group/control-plane to security-group/worker":        true,
+		"security-group/control-plane to security-group/control-plane": true,
+	}
+	if !maps.Equal(all, want) {
+		t.Errorf("all ports are open from %v, want %v", all, want)
 	}
 }

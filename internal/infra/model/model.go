@@ -89,6 +89,7 @@ const (
 	portJoin      = 3988
 	portKubelet   = 10250
 	portEtcd      = 2379 // peers use 2380
+	portDNS       = 53
 	portVXLAN     = 8472
 	portWireGuard = 51820 // flannel's default for IPv4
 	firstNodePort = 30000 // the API server's default range

@@ -52,6 +52,11 @@ func ServiceAccountRoleARN(partition, account string, c v1alpha1.Cluster, p v1al
 		ServiceAccountRoleName(name, region, p.Namespace, p.Name)
 }
 
+// VPCCNIRoleARN returns the ARN of the IAM role of the Amazon VPC CNI of a cluster.
+func VPCCNIRoleARN(partition, account string, c v1alpha1.Cluster) string {
+	return ServiceAccountRoleARN(partition, account, c, vpcCNIAccount())
+}
+
 // FunctionRoleName returns the name of the IAM role of the function that keeps the DNS records of etcd's members.
 func FunctionRoleName(cluster, region string) string {
 	return shortenName(cluster+".dns."+region, maxRoleName)

@@ -5,11 +5,14 @@ package model
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/iampolicy"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
@@ -51,6 +54,27 @@ func (b *builder) addPodIdentity() {
 	for _, p := range b.Cluster.Spec.IAM.ServiceAccountExternalPermissions {
 		b.addServiceAccountRole(p, provider)
 	}
+
+	if b.Cluster.Spec.Networking.CNI == v1alpha1.CNIAmazonVPC {
+		p := vpcCNIAccount()
+		p.AWS.InlinePolicy = encodePolicy(iampolicy.BuildVPCCNIPolicy(b.Partition, b.clusterName()))
+		b.addServiceAccountRole(p, provider)
+	}
+}
+
+// vpcCNIAccount returns the service account of the Amazon VPC CNI, without permissions.
+func vpcCNIAccount() v1alpha1.ServiceAccountPermissions {
+	return v1alpha1.ServiceAccountPermissions{Namespace: v1alpha1.VPCCNINamespace, Name: v1alpha1.VPCCNIName}
+}
+
+// encodePolicy returns the text of a policy.
+func encodePolicy(p iampolicy.Policy) string {
+	text, err := json.Marshal(p)
+	if err != nil {
+		panic(fmt.Sprintf("model: policy: %v", err)) // strings and lists of strings only
+	}
+
+	return string(text)
 }
 
 // addServiceAccountRole adds the IAM role of a service account. It has the permissions boundary of the machines' roles,

@@ -128,3 +128,42 @@ func TestServiceAccountRoleNames(t *testing.T) {
 		t.Errorf("group and service account share the role %s", group)
 	}
 }
+
+// TestVPCCNIRole: a cluster with the Amazon VPC CNI has the role of its service account, whose ARN the control plane gets, and others have
+// none. The policy is for this cluster alone.
+func TestVPCCNIRole(t *testing.T) {
+	for _, x := range rendertest.Topologies() {
+		if x.Name != "ha" {
+			continue
+		}
+		in := x.Input(t, "us-east-1")
+		in.Cluster.Spec.ServiceAccountIssuerDiscovery.DiscoveryStore = "s3://oidc/prod"
+		in.Cluster.Spec.KubeAPIServer.ServiceAccountIssuer = "https://oidc.s3.us-east-1.amazonaws.com/prod/demo"
+		for cni, want := range map[string][]string{
+			v1alpha1.CNIFlannel:   {"iam-oidc-provider/pods"},
+			v1alpha1.CNIAmazonVPC: {"iam-oidc-provider/pods", "iam-role/sa-kube-system-aws-node-a5d80c", "iam-role-policy/sa-kube-system-aws-node-a5d80c"},
+		} {
+			in.Cluster.Spec.Networking.CNI = cni
+			g, fs := model.Build(in)
+			if err := fs.Err(); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, identities(g)); diff != "" {
+				t.Errorf("%s (-want +got)\n%s", cni, diff)
+			}
+			for _, n := range g.Nodes() {
+				role, isRole := n.Resource.(awskind.IAMRole)
+				if isRole && strings.Contains(role.Name, "aws-node") {
+					arn := model.VPCCNIRoleARN("aws", "123456789012", in.Cluster)
+					if !strings.HasSuffix(arn, role.Path+role.Name) || role.PermissionsBoundary != rendertest.Boundary {
+						t.Errorf("the control plane gets %s for %+v", arn, role)
+					}
+				}
+				if policy, ok := n.Resource.(awskind.IAMRolePolicy); ok && strings.Contains(string(n.Addr), "aws-node") &&
+					!strings.Contains(string(policy.Document), `"aws:RequestTag/cluster.k8s.amazonaws.com/name":["demo"]`) {
+					t.Errorf("the policy is not for the cluster: %s", policy.Document)
+				}
+			}
+		}
+	}
+}

@@ -3,6 +3,7 @@
 package model
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
@@ -14,7 +15,7 @@ import (
 type flow struct {
 	name        string // in the graph
 	from, to    graph.Ref[awskind.SecurityGroup]
-	protocol    string // tcp or udp
+	protocol    string // tcp or udp; -1: all, without ports
 	port        int
 	lastPort    int // of a range; 0: only port
 	description string
@@ -54,6 +55,44 @@ func overlayFlows(backend string, controlPlane, worker graph.Ref[awskind.Securit
 	}
 
 	return fs
+}
+
+// vpcPodFlows returns the flows of pods with addresses of the VPC, which have the security groups of their machines. They may connect
+// to each other at all ports, and machines of the control plane to all of them: the API server connects to webhooks and extension
+// API servers. From workers, the control plane admits DNS for pods of CoreDNS there, and no more than it does otherwise.
+func vpcPodFlows(controlPlane, worker graph.Ref[awskind.SecurityGroup]) []flow {
+	all := func(name string, from, to graph.Ref[awskind.SecurityGroup]) flow {
+		return flow{name: "pods-" + name, from: from, to: to, protocol: "-1", description: "pods"}
+	}
+
+	tcp := newFlow("pods-dns-tcp", worker, controlPlane, portDNS, "DNS of the cluster")
+	udp := newFlow("pods-dns-udp", worker, controlPlane, portDNS, "DNS of the cluster")
+	udp.protocol = "udp"
+
+	return []flow{
+		all("control-plane", controlPlane, controlPlane),
+		all("control-plane-worker", controlPlane, worker),
+		all("worker", worker, worker),
+		tcp,
+		udp,
+	}
+}
+
+// podFlows returns the flows of the pod network, and those to the ports of Services on nodes.
+func (b *builder) podFlows(controlPlane, worker graph.Ref[awskind.SecurityGroup]) []flow {
+	fromWorkers := newNodePortFlows("nodeport-worker-control-plane", worker, controlPlane)
+	if b.Cluster.Spec.Networking.CNI == v1alpha1.CNIAmazonVPC { // which has the other ports of Services
+		return append(vpcPodFlows(controlPlane, worker), fromWorkers...)
+	}
+
+	return slices.Concat(
+		overlayFlows(b.Cluster.Spec.Networking.Flannel.Backend, controlPlane, worker),
+		newNodePortFlows("nodeport", worker, worker),
+		// kube-proxy runs on control-plane machines too: their addresses serve NodePorts as those of workers do.
+		newNodePortFlows("nodeport-control-plane", controlPlane, controlPlane),
+		newNodePortFlows("nodeport-control-plane-worker", controlPlane, worker),
+		fromWorkers,
+	)
 }
 
 // newNodePortFlows returns the flows to the ports of Services on the nodes of a group. kube-proxy serves them on each node,
@@ -134,12 +173,7 @@ func (b *builder) trafficFlows() []flow {
 		newFlow("balancer-join-control-plane", cp, internal, portJoin, "join endpoint"),
 		newFlow("balancer-join-worker", worker, internal, portJoin, "join endpoint"),
 	}
-	fs = append(fs, overlayFlows(b.Cluster.Spec.Networking.Flannel.Backend, cp, worker)...)
-	fs = append(fs, newNodePortFlows("nodeport", worker, worker)...)
-	// kube-proxy runs on control-plane machines too: their addresses serve NodePorts as those of workers do.
-	fs = append(fs, newNodePortFlows("nodeport-control-plane", cp, cp)...)
-	fs = append(fs, newNodePortFlows("nodeport-control-plane-worker", cp, worker)...)
-	fs = append(fs, newNodePortFlows("nodeport-worker-control-plane", worker, cp)...)
+	fs = append(fs, b.podFlows(cp, worker)...)
 
 	if b.hasPublicBalancer() {
 		public := b.balancers.publicGroup

@@ -258,6 +258,10 @@ func (k *checker) checkClusterRanges(n v1alpha1.Networking) {
 	}
 
 	ranges := map[string]string{"podCIDR": n.PodCIDR, "serviceClusterIPRange": n.ServiceClusterIPRange}
+	if n.CNI == v1alpha1.CNIAmazonVPC {
+		delete(ranges, "podCIDR") // pods have addresses of the VPC
+	}
+
 	for _, field := range slices.Sorted(maps.Keys(ranges)) {
 		for _, r := range FindOverlaps(ranges[field], theirs) {
 			k.addErrorf(

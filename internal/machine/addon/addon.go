@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package addon renders the add-ons of every cluster (RBAC rules, admission policies, kube-proxy, flannel, CoreDNS) from
+// Package addon renders the add-ons of every cluster (RBAC rules, admission policies, kube-proxy, the pod network, CoreDNS) from
 // embedded manifests, as package applier applies them. It knows neither machines nor AWS.
 package addon
 
@@ -8,9 +8,12 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/machine/instancedata"
 )
 
 //go:embed manifests/*.yaml
@@ -26,13 +29,31 @@ type Values struct {
 	DNSIP string
 	// DNSDomain of Services, such as cluster.local.
 	DNSDomain string
-	// Images maps kube-proxy, coredns, flannel, and flannel-cni-plugin to image references.
+	// Images maps kube-proxy, coredns and the images of the pod network to image references.
 	Images map[string]string
 	// AdminGroup is the group that is bound to cluster-admin.
 	AdminGroup string
 	// WireGuard encrypts packets of pods between machines.
 	WireGuard bool
+
+	// VPCPods has pods get addresses of the VPC, with the Amazon VPC CNI in the place of flannel. The next four are needed with it
+	// only.
+	VPCPods bool
+	// Cluster is the name of the cluster, with which the CNI tags its network interfaces.
+	Cluster string
+	// Region is the AWS region.
+	Region string
+	// VPCCNIRole is the ARN of the IAM role of the CNI.
+	VPCCNIRole string
+	// AWSEndpoint is where all services of AWS are. Empty: at their usual addresses.
+	AWSEndpoint string
 }
+
+// VPCPodLinks is a pattern of nft for the links of pods on a machine with [Values.VPCPods].
+const VPCPodLinks = vpcLinkPrefix + "*"
+
+// vpcLinkPrefix begins the names of these links.
+const vpcLinkPrefix = "eni"
 
 // The settings of flannel's backends. flannel takes the MTU from the machine's interface, less 50 bytes for VXLAN and 80 for
 // WireGuard. A machine makes its own key for WireGuard after each boot (/run/flannel/wgkey), and publishes the public one in
@@ -63,6 +84,10 @@ func Render(v Values) ([]Object, error) {
 	var out []Object
 
 	for _, e := range entries {
+		if !v.has(e.Name()) {
+			continue
+		}
+
 		objects, err := renderFile(e.Name(), v)
 		if err != nil {
 			return nil, fmt.Errorf("add-on %s: %w", e.Name(), err)
@@ -72,6 +97,18 @@ func Render(v Values) ([]Object, error) {
 	}
 
 	return out, nil
+}
+
+// has reports whether a cluster has the add-on of a file: one of the two pod networks, and all others.
+func (v Values) has(file string) bool {
+	switch file {
+	case "16-flannel-nodes.yaml", "30-flannel.yaml":
+		return !v.VPCPods
+	case "30-amazon-vpc-cni.yaml":
+		return v.VPCPods
+	default:
+		return true
+	}
 }
 
 func renderFile(name string, v Values) ([]Object, error) {
@@ -116,6 +153,13 @@ func (v Values) expandPlaceholders(text string) (string, error) {
 		"AdminGroup":  v.AdminGroup,
 
 		"FlannelBackend": vxlanBackend,
+
+		"Cluster":       v.Cluster,
+		"Region":        v.Region,
+		"VPCCNIRole":    v.VPCCNIRole,
+		"VPCLinkPrefix": vpcLinkPrefix,
+		"AWSEndpoint":   strconv.Quote(v.AWSEndpoint), // it may be empty
+		"InstanceData":  "http://" + instancedata.Address,
 	}
 	if v.WireGuard {
 		values["FlannelBackend"] = wireGuardBackend

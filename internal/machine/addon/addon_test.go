@@ -20,6 +20,64 @@ func values() addon.Values {
 	}
 }
 
+// vpcValues are those of a cluster with the Amazon VPC CNI.
+func vpcValues() addon.Values {
+	v := values()
+	v.VPCPods = true
+	v.Cluster = "demo"
+	v.Region = "us-east-1"
+	v.VPCCNIRole = "arn:aws:iam::123456789012:role/slipway/us-east-1/demo/x"
+	v.PodCIDR = "10.80.0.0/16"
+	v.Images = map[string]string{"kube-proxy": "k:1", "coredns": "c:1", "amazon-k8s-cni": "a:1", "amazon-k8s-cni-init": "i:1"}
+
+	return v
+}
+
+// TestVPCCNI: it takes the place of flannel and of its admission policy. Its daemon has its own role, reads metadata from the agent alone,
+// and names links of pods as the guard of the join endpoint expects it.
+func TestVPCCNI(t *testing.T) {
+	for endpoint, want := range map[string]string{"": `""`, "http://198.18.0.1": `"http://198.18.0.1"`} {
+		v := vpcValues()
+		v.AWSEndpoint = endpoint
+		objects, err := addon.Render(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		daemon := ""
+		for _, o := range objects {
+			if strings.Contains(o.Path, "flannel") {
+				t.Errorf("%s is rendered", o.Path)
+			}
+			if strings.HasSuffix(o.Path, "/daemonsets/aws-node") {
+				daemon = string(o.Body)
+			}
+		}
+
+		for _, variable := range []string{
+			`{"name":"AWS_ROLE_ARN","value":"arn:aws:iam::123456789012:role/slipway/us-east-1/demo/x"}`,
+			`{"name":"AWS_EC2_METADATA_SERVICE_ENDPOINT","value":"http://127.0.0.1:3989"}`,
+			`{"name":"CLUSTER_NAME","value":"demo"}`,
+			`{"name":"AWS_ENDPOINT_URL","value":` + want + `}`,
+			`{"name":"AWS_VPC_K8S_CNI_VETHPREFIX","value":"` + strings.TrimSuffix(addon.VPCPodLinks, "*") + `"}`,
+		} {
+			if !strings.Contains(daemon, variable) {
+				t.Errorf("the DaemonSet has no %s: %s", variable, daemon)
+			}
+		}
+	}
+
+	objects, err := addon.Render(values())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		if strings.Contains(o.Path, "aws-node") {
+			t.Errorf("%s is rendered with flannel", o.Path)
+		}
+	}
+}
+
 func TestRender(t *testing.T) {
 	objects, err := addon.Render(values())
 	if err != nil {
@@ -205,6 +263,11 @@ func TestConnectionChecks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	others, err := addon.Render(vpcValues())
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects = append(objects, others...)
 	seen := 0
 	for _, o := range objects {
 		var workload struct {

@@ -15,12 +15,18 @@ import (
 
 // TestReleases: each object is in one add-on, has its label, and its kind and scope are known without asking an API server.
 func TestReleases(t *testing.T) {
-	rendered, err := addon.Render(values())
+	checkReleases(t, values(), "slipway-rules", "slipway-kube-proxy", "slipway-flannel", "slipway-coredns")
+	checkReleases(t, vpcValues(), "slipway-rules", "slipway-kube-proxy", "slipway-amazon-vpc-cni", "slipway-coredns")
+}
+
+func checkReleases(t *testing.T, v addon.Values, want ...string) {
+	t.Helper()
+	rendered, err := addon.Render(v)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	releases, err := addon.Releases(values(), "1.36.3")
+	releases, err := addon.Releases(v, "1.36.3")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +56,6 @@ func TestReleases(t *testing.T) {
 		}
 	}
 
-	want := []string{"slipway-rules", "slipway-kube-proxy", "slipway-flannel", "slipway-coredns"}
 	if !slices.Equal(names, want) || objects != len(rendered) {
 		t.Errorf("add-ons %q with %d objects, want %q with %d", names, objects, want, len(rendered))
 	}

@@ -47,7 +47,9 @@ func newAddonTask(a *Agent, api kube.Client) *addonTask {
 // machine is elected.
 func (t *addonTask) run(ctx context.Context) error {
 	a := t.agent
-	releases, err := addon.Releases(addonValues(a.doc), a.doc.KubernetesVersion)
+	values := addonValues(a.doc)
+	values.AWSEndpoint = a.AWSEndpoint
+	releases, err := addon.Releases(values, a.doc.KubernetesVersion)
 	if err != nil {
 		return err
 	}
@@ -113,7 +115,7 @@ func deleteLeft(ctx context.Context, engine *applier.Applier, left []applier.Inv
 	return errors.Join(errs...)
 }
 
-// addonValues returns the parameters of the add-ons.
+// addonValues returns the parameters of the add-ons that a document has.
 func addonValues(d node.Document) addon.Values {
 	return addon.Values{
 		PodCIDR:     d.Network.PodCIDR,
@@ -123,6 +125,10 @@ func addonValues(d node.Document) addon.Values {
 		Images:      d.Images,
 		AdminGroup:  pki.AdminGroup,
 		WireGuard:   d.Network.FlannelBackend == v1alpha1.FlannelWireGuard,
+		VPCPods:     d.HasVPCPods(),
+		Cluster:     d.Cluster,
+		Region:      d.Region,
+		VPCCNIRole:  d.Network.VPCCNIRole,
 	}
 }
 

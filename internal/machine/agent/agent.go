@@ -50,6 +50,8 @@ type Agent struct {
 	PolicyRules PolicyRules
 	// Registry returns the API of Amazon ECR in a region. It is used if images come from a private registry there.
 	Registry func(region string) ecrlogin.API
+	// AWSEndpoint is where all services of AWS are, for pods of the cluster's own add-ons. Empty: at their usual addresses.
+	AWSEndpoint string
 	// Images are those of the machine, in the kubelet's namespace of containerd.
 	Images ImageService
 	// EC2 is used on control-plane machines only.

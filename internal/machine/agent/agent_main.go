@@ -139,6 +139,8 @@ func newAgent(ctx context.Context, path string, env Env) (*Agent, error) {
 		Changing: s3Reader{api: buckets},
 		Metadata: imds.NewFromConfig(cfg),
 
+		AWSEndpoint: aws.ToString(cfg.BaseEndpoint),
+
 		Registry: openRegistry(cfg),
 		Images:   containerdImages{socket: containerdSocket},
 

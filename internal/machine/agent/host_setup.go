@@ -54,6 +54,10 @@ func (a *Agent) kubeConfig() kube.Config {
 
 		ResolvConf: resolvConf(a.Root),
 	}
+	if d.HasVPCPods() {
+		c.PodCIDR = ""
+	}
+
 	if registry, ok := privateRegistry(d); ok {
 		c.PrivateRegistry = registry.Host
 	}

@@ -14,16 +14,20 @@ import (
 )
 
 // requiredModules returns the kernel modules that a node needs. Debian, Ubuntu and Amazon Linux load none of them at
-// boot. overlay is for containers' file systems, vxlan or wireguard for pods' packets between machines. Without br_netfilter
-// a packet between two pods of one machine bypasses kube-proxy's rules: its answer comes from an address that the client does
-// not know, and the kernel settings net.bridge.* do not exist.
+// boot. overlay is for containers' file systems, vxlan or wireguard for pods' packets between machines, if these have an overlay of
+// their own. Without br_netfilter a packet between two pods of one machine bypasses kube-proxy's rules: its answer comes from an
+// address that the client does not know, and the kernel settings net.bridge.* do not exist.
 func requiredModules(n node.ClusterNetwork) []string {
-	overlay := "vxlan"
-	if n.FlannelBackend == v1alpha1.FlannelWireGuard {
-		overlay = "wireguard"
-	}
+	modules := []string{"overlay", "br_netfilter"}
 
-	return []string{"overlay", "br_netfilter", overlay}
+	switch {
+	case n.CNI == v1alpha1.CNIAmazonVPC:
+		return modules
+	case n.FlannelBackend == v1alpha1.FlannelWireGuard:
+		return append(modules, "wireguard")
+	default:
+		return append(modules, "vxlan")
+	}
 }
 
 // loadKernelModules loads those kernel modules that are not loaded. modprobe succeeds for modules that are built

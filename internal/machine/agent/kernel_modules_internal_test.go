@@ -117,3 +117,19 @@ func TestWireGuardNeedsItsModule(t *testing.T) {
 		t.Errorf("the hint is %q", hint)
 	}
 }
+
+// TestModulesOfPodNetworks: each pod network has the modules that it needs, and no other ones.
+func TestModulesOfPodNetworks(t *testing.T) {
+	for name, c := range map[string]struct {
+		network node.ClusterNetwork
+		want    []string
+	}{
+		"VXLAN":      {node.ClusterNetwork{}, []string{"overlay", "br_netfilter", "vxlan"}},
+		"WireGuard":  {node.ClusterNetwork{FlannelBackend: "WireGuard"}, []string{"overlay", "br_netfilter", "wireguard"}},
+		"amazon-vpc": {node.ClusterNetwork{CNI: "amazon-vpc"}, []string{"overlay", "br_netfilter"}},
+	} {
+		if got := requiredModules(c.network); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/machine/addon"
 	"github.com/slipway-k8s/slipway/internal/machine/imdsguard"
 	"github.com/slipway-k8s/slipway/internal/machine/join"
 	"github.com/slipway-k8s/slipway/internal/machine/nft"
@@ -58,8 +59,11 @@ func (a *Agent) guardMetadata(ctx context.Context) error {
 		return nil
 	}
 
-	return a.GuardMetadata(ctx, imdsguard.Allowed{
-		Cgroups:    a.doc.MetadataCgroups,
-		PodNetwork: a.doc.Network.PodCIDR,
-	})
+	allowed := imdsguard.Allowed{Cgroups: a.doc.MetadataCgroups, PodNetwork: a.doc.Network.PodCIDR}
+	if a.doc.HasVPCPods() { // they have addresses as machines have
+		allowed.PodNetwork = ""
+		allowed.PodLinks = addon.VPCPodLinks
+	}
+
+	return a.GuardMetadata(ctx, allowed)
 }

@@ -4,10 +4,6 @@ package agent
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"log/slog"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -19,13 +15,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/report"
 )
 
-const (
-	// metricsAddress is where the agent of a control-plane machine serves its metrics, next to etcd's: only programs on the machine
-	// reach it.
-	metricsAddress = "127.0.0.1:2382"
-	// metricsRetry is the pause after the address could not be used.
-	metricsRetry = time.Minute
-)
+// metricsAddress is where the agent of a control-plane machine serves its metrics, next to etcd's: only programs on the machine
+// reach it.
+const metricsAddress = "127.0.0.1:2382"
 
 // knownMetrics is what the tasks of the agent found out last. The zero value is ready to use. It is safe for concurrent use.
 type knownMetrics struct {
@@ -98,42 +90,11 @@ func (h metricsHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(metrics.Render(facts)) // who asked has gone
 }
 
-// keepMetrics serves the metrics until ctx ends. The machine works without them: what uses the port is no reason to end.
+// keepMetrics serves the metrics until ctx ends.
 func (m *etcdMember) keepMetrics(ctx context.Context) error {
-	for {
-		err := serveMetrics(ctx, metricsHandler{agent: m.agent, member: m})
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-
-		m.agent.Log.Warn("cannot serve the agent's metrics; will retry", slog.Any("error", err))
-		if err := m.agent.Wait(ctx, metricsRetry); err != nil {
-			return err
-		}
-	}
-}
-
-// serveMetrics serves until ctx ends, or until the address cannot be used.
-func serveMetrics(ctx context.Context, handler http.Handler) error {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", metricsAddress)
-	if err != nil {
-		return fmt.Errorf("serve the agent's metrics at %s: %w", metricsAddress, err)
-	}
-
-	server := &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second,
-		WriteTimeout:      30 * time.Second,
-		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
-	}
-
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // ends Serve
-	defer stop()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve the agent's metrics: %w", err)
-	}
-
-	return ctx.Err()
+	return keepServing(ctx, m.agent, loopbackServer{
+		serves:  "the agent's metrics",
+		address: metricsAddress,
+		handler: metricsHandler{agent: m.agent, member: m},
+	})
 }

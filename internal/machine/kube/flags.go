@@ -51,7 +51,7 @@ type Config struct {
 	EtcdURL string
 	// EtcdGeneration counts the restorations of etcd from 1. Control plane only.
 	EtcdGeneration int
-	// PodCIDR is the address range of all pods.
+	// PodCIDR is the address range of all pods. Empty: they have addresses of the VPC, and Nodes have no ranges.
 	PodCIDR string
 	// ServiceCIDR is the address range of Services.
 	ServiceCIDR string
@@ -279,13 +279,12 @@ func (c Config) controllerManagerSigningKey() string {
 // ControllerManagerFlags returns the flags of kube-controller-manager.
 func ControllerManagerFlags(c Config) []string {
 	conf := ComponentKubeconfig(ControllerManager)
-	return formatFlags(withSettings(controllerManagerSettings(c.ControllerManagerSettings), map[string]string{
+	flags := map[string]string{
 		"kubeconfig":                conf,
 		"authentication-kubeconfig": conf,
 		"authorization-kubeconfig":  conf,
 		"leader-elect":              "true",
-		"allocate-node-cidrs":       "true",
-		"cluster-cidr":              c.PodCIDR,
+		"allocate-node-cidrs":       "false",
 		"service-cluster-ip-range":  c.ServiceCIDR,
 		// 1.3.1 to 1.3.5, 1.3.7. An empty value of 1.3.4 says that there is no key.
 		"terminated-pod-gc-threshold":      "100",
@@ -297,7 +296,13 @@ func ControllerManagerFlags(c Config) []string {
 		"tls-min-version":                  "VersionTLS13",
 		"requestheader-client-ca-file":     ComponentDir(ControllerManager) + "/front-proxy-ca.crt",
 		"client-ca-file":                   ComponentDir(ControllerManager) + "/kubernetes-ca.crt",
-	}))
+	}
+	if c.PodCIDR != "" {
+		flags["allocate-node-cidrs"] = "true"
+		flags["cluster-cidr"] = c.PodCIDR
+	}
+
+	return formatFlags(withSettings(controllerManagerSettings(c.ControllerManagerSettings), flags))
 }
 
 // SchedulerFlags returns the flags of kube-scheduler.

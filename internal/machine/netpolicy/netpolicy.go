@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package netpolicy turns the NetworkPolicies of a cluster into the nftables rules of its nodes, for the pod network flannel,
-// which does not enforce them.
+// Package netpolicy turns the NetworkPolicies of a cluster into the nftables rules of its nodes, for pod networks that do not
+// enforce them: flannel and the Amazon VPC CNI.
 //
 // [Compile] runs on the control plane, which may read all pods. For each node with a pod that a policy selects it returns the
 // [NodeRules]: who may connect to each of these pods, and where they may connect to, as addresses and ports only. A node

@@ -3,26 +3,46 @@
 package node
 
 import (
+	"errors"
+	"strings"
+
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/lib/asset"
 )
 
-const (
-	// ProxyImage is the image of kube-proxy, which runs on every node. Machines without the program nft take it from there.
-	ProxyImage = "kube-proxy"
-	// networkImage is the image of flannel.
-	networkImage = "flannel"
-)
+// ProxyImage is the image of kube-proxy, which runs on every node. Machines without the program nft take it from there.
+const ProxyImage = "kube-proxy"
 
-// ResolveAssets looks up the files and images that the machines of a group and architecture need
-// for a Kubernetes version (without "v"). All other assets have the catalogue's default version.
-// Images have digests. Errors come from the catalogue unchanged.
+// networkImages returns the images of a pod network plugin, which run on every node.
+func networkImages(cni string) []string {
+	if cni == v1alpha1.CNIAmazonVPC {
+		return []string{"amazon-k8s-cni", "amazon-k8s-cni-init"}
+	}
+
+	return []string{"flannel", "flannel-cni-plugin"}
+}
+
+// MissingImageHint returns where the images of the Amazon VPC CNI come from if err says that the catalogue has none of them; empty
+// otherwise. AWS has them in registries that answer only to its customers, so the embedded catalogue, which anybody can use,
+// does not name them.
+func MissingImageHint(err error) string {
+	if !errors.Is(err, asset.ErrNotFound) || !strings.Contains(err.Error(), networkImages(v1alpha1.CNIAmazonVPC)[0]) {
+		return ""
+	}
+
+	return "give a catalogue with the images of the Amazon VPC CNI: slipway assets build --addon-images, then slipway assets mirror " +
+		"and slipway create --assets FILE"
+}
+
+// ResolveAssets looks up the files and images that the machines of a group of a cluster with an architecture need. All assets but
+// those of Kubernetes have the catalogue's default version. Images have digests. Errors come from the catalogue unchanged.
 func ResolveAssets(
 	c asset.Catalog,
+	cluster v1alpha1.ClusterSpec,
 	group v1alpha1.InstanceGroupSpec,
-	kubernetes, arch string,
+	arch string,
 ) ([]File, map[string]string, error) {
-	versions := map[string]string{"containerd": "", "runc": "", "cni-plugins": "", "kubelet": kubernetes}
+	versions := map[string]string{"containerd": "", "runc": "", "cni-plugins": "", "kubelet": cluster.KubernetesVersion}
 	if group.Role == v1alpha1.RoleControlPlane {
 		versions["etcd"] = ""
 	}
@@ -46,7 +66,7 @@ func ResolveAssets(
 
 	refs := map[string]string{}
 
-	for name, version := range ImageVersions(group, kubernetes) {
+	for name, version := range ImageVersions(cluster, group) {
 		ref, err := c.ImageVersion(name, version, arch)
 		if err != nil {
 			return nil, nil, err
@@ -58,14 +78,16 @@ func ResolveAssets(
 	return files, refs, nil
 }
 
-// ImageVersions returns the images that the machines of a group need for a Kubernetes version (without "v"), each with its
-// version in the catalogue; empty: the default.
-func ImageVersions(group v1alpha1.InstanceGroupSpec, kubernetes string) map[string]string {
-	images := map[string]string{"pause": "", ProxyImage: kubernetes}
-	if group.WarmPool.PoolState != "" {
-		// The machines of the pool pull what runs on every node, see [Document.HasWarmPool].
-		images[networkImage] = ""
-		images["flannel-cni-plugin"] = ""
+// ImageVersions returns the images that the machines of a group of a cluster need, each with its version in the catalogue; empty: the
+// default. The cluster is as the group sees it: with the group's version of Kubernetes (without "v").
+func ImageVersions(cluster v1alpha1.ClusterSpec, group v1alpha1.InstanceGroupSpec) map[string]string {
+	images := map[string]string{"pause": "", ProxyImage: cluster.KubernetesVersion}
+	if group.WarmPool.PoolState != "" || group.Role == v1alpha1.RoleControlPlane {
+		// The machines of the pool pull what runs on every node, see [Document.HasWarmPool]. The control plane renders the
+		// add-ons with these images.
+		for _, name := range networkImages(cluster.Networking.CNI) {
+			images[name] = ""
+		}
 	}
 
 	if group.Role != v1alpha1.RoleControlPlane {
@@ -73,13 +95,10 @@ func ImageVersions(group v1alpha1.InstanceGroupSpec, kubernetes string) map[stri
 	}
 
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
-		images[name] = kubernetes
+		images[name] = cluster.KubernetesVersion
 	}
 
-	// The control plane renders the add-ons with these images.
-	for _, name := range []string{"coredns", networkImage, "flannel-cni-plugin"} {
-		images[name] = ""
-	}
+	images["coredns"] = ""
 
 	return images
 }

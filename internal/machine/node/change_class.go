@@ -88,6 +88,7 @@ func identityRules() []FieldRule {
 		rule("network.kubernetesIP", addresses),
 		rule("network.dnsIP", addresses),
 		rule("network.dnsDomain", "running pods keep their DNS settings"),
+		rule("network.cni", "running pods keep their addresses and their routes"),
 		rule("network.flannelBackend", "machines with another backend do not exchange packets of pods"),
 		rule("store.url", "the machine's boot configuration names the store too"),
 		rule("nodeLabels.*", registration),
@@ -136,6 +137,7 @@ func programRules() []FieldRule {
 		restart("images.kube-scheduler", ComponentScheduler),
 		restart("images.pause", ComponentContainerd),
 		{Field: "images.*", Class: ClassLive, Reason: addOn},
+		{Field: "network.vpcCNIRole", Class: ClassLive, Reason: addOn},
 	}
 }
 

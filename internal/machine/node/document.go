@@ -119,6 +119,11 @@ const (
 type ClusterNetwork struct {
 	// NetworkCIDR is the primary address range of the VPC.
 	NetworkCIDR string `json:"networkCIDR"`
+	// CNI is amazon-vpc if pods have addresses of the VPC. It is left out for flannel, so that the documents of clusters with it stay
+	// what they were.
+	CNI string `json:"cni,omitempty"`
+	// VPCCNIRole is the ARN of the IAM role of the Amazon VPC CNI. Set for control-plane machines of clusters with it only.
+	VPCCNIRole string `json:"vpcCNIRole,omitempty"`
 	// PodCIDR is the address range of all pods.
 	PodCIDR string `json:"podCIDR"`
 	// ServiceCIDR is the address range of Services.
@@ -237,6 +242,10 @@ type DocumentInput struct {
 	WorkerRoles map[string]string
 	// VolumeTags are the tags of the volumes of all slots.
 	VolumeTags map[string]string
+	// VPCCNIRole is the ARN of the IAM role of the Amazon VPC CNI, if the cluster has it.
+	VPCCNIRole string
+	// PodCapacity is how many pods a machine of the group can have if each has an address of the VPC. It is not used otherwise.
+	PodCapacity int
 }
 
 // ControlPlaneSlots returns one slot for each machine of the control-plane groups, named a, b, c,
@@ -289,7 +298,12 @@ func BuildDocument(in DocumentInput) (Document, error) {
 		d.NodeController = v1alpha1.NodeControllerExternal
 	}
 
+	if d.HasVPCPods() {
+		d.Kubelet.MaxPods = min(cmp.Or(d.Kubelet.MaxPods, in.PodCapacity), in.PodCapacity)
+	}
+
 	if d.Role == v1alpha1.RoleControlPlane {
+		d.Network.VPCCNIRole = in.VPCCNIRole
 		d.Trust = in.Trust
 		d.ClusterID = in.ClusterID
 		d.Slots = ControlPlaneSlots(d.Cluster, in.Groups)
@@ -362,6 +376,10 @@ func buildNetwork(n v1alpha1.Networking) (ClusterNetwork, error) {
 		out.FlannelBackend = n.Flannel.Backend
 	}
 
+	if n.CNI == v1alpha1.CNIAmazonVPC {
+		out.CNI = n.CNI
+	}
+
 	return out, nil
 }
 
@@ -407,12 +425,15 @@ func (d Document) HasExternalNodeController() bool {
 	return d.NodeController == v1alpha1.NodeControllerExternal
 }
 
+// HasVPCPods reports whether pods have addresses of the VPC.
+func (d Document) HasVPCPods() bool { return d.Network.CNI == v1alpha1.CNIAmazonVPC }
+
 // HasWarmPool reports whether the group has a warm pool: its machines pull images that run on every
 // node, and Auto Scaling waits for them, see [LaunchHook]. The images tell that and not a field of
 // its own, because the agents of earlier versions reject documents with a field that they do not
 // know.
 func (d Document) HasWarmPool() bool {
-	_, pullsNetwork := d.Images[networkImage]
+	_, pullsNetwork := d.Images[networkImages(d.Network.CNI)[0]]
 
 	return pullsNetwork && d.Role == v1alpha1.RoleWorker
 }

@@ -128,6 +128,14 @@ func (d Document) validateNetwork() []error {
 		out = append(out, invalidField("network.flannelBackend", b, "must be "+v1alpha1.FlannelWireGuard+" or left out"))
 	}
 
+	if c := d.Network.CNI; c != "" && !d.HasVPCPods() {
+		out = append(out, invalidField("network.cni", c, "must be "+v1alpha1.CNIAmazonVPC+" or left out"))
+	}
+
+	if d.HasVPCPods() && d.Kubelet.MaxPods < 1 {
+		out = append(out, invalidField("kubelet.maxPods", d.Kubelet.MaxPods, "must be set if pods have addresses of the VPC"))
+	}
+
 	for path, value := range map[string]string{
 		"networkCIDR": d.Network.NetworkCIDR,
 		"podCIDR":     d.Network.PodCIDR,
@@ -156,6 +164,11 @@ func (d Document) validateNetwork() []error {
 
 func (d Document) validateControlPlane() []error {
 	var out []error
+	if d.HasVPCPods() == (d.Network.VPCCNIRole == "") {
+		out = append(out, invalidField("network.vpcCNIRole", d.Network.VPCCNIRole,
+			"must be the ARN of a role with network.cni "+v1alpha1.CNIAmazonVPC+", and is left out otherwise"))
+	}
+
 	if len(d.Slots)%2 == 0 {
 		out = append(out, invalidField("slots", len(d.Slots), "must be an odd number"))
 	}

@@ -259,7 +259,7 @@ func TestImagesOfWarmPools(t *testing.T) {
 		t.Helper()
 		in := input(group)
 		in.Group.Spec.WarmPool = pool
-		if _, in.Images, err = node.ResolveAssets(catalog, in.Group.Spec, "", "amd64"); err != nil {
+		if _, in.Images, err = node.ResolveAssets(catalog, v1alpha1.ClusterSpec{}, in.Group.Spec, "amd64"); err != nil {
 			t.Fatal(err)
 		}
 		d, err := node.BuildDocument(in)
@@ -280,5 +280,46 @@ func TestImagesOfWarmPools(t *testing.T) {
 	with.Images = without.Images
 	if diff := cmp.Diff(without, with); diff != "" {
 		t.Errorf("more than the images differs (-without +with):\n%s", diff)
+	}
+}
+
+// TestVPCPods: with the Amazon VPC CNI, a machine has at most as many pods as addresses, its images take the place of flannel's, and only
+// the control plane knows the role.
+func TestVPCPods(t *testing.T) {
+	const role = "arn:aws:iam::123456789012:role/slipway/us-east-1/demo/demo.sa-kube-system.aws-node.us-east-1"
+	for name, c := range map[string]struct{ maxPods, capacity, want int }{
+		"capacity": {0, 17, 17},
+		"less":     {12, 17, 12},
+		"more":     {110, 17, 17},
+	} {
+		for group := range 2 {
+			in := input(group)
+			in.Cluster.Spec.Networking.CNI = v1alpha1.CNIAmazonVPC
+			in.Group.Spec.Kubelet.MaxPods = c.maxPods
+			in.PodCapacity = c.capacity
+			in.VPCCNIRole = role
+			d, err := node.BuildDocument(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			isControlPlane := d.Role == v1alpha1.RoleControlPlane
+			if !d.HasVPCPods() || d.Kubelet.MaxPods != c.want || isControlPlane != (d.Network.VPCCNIRole == role) {
+				t.Errorf("%s: %s has %d pods and the role %q", name, d.Role, d.Kubelet.MaxPods, d.Network.VPCCNIRole)
+			}
+		}
+	}
+
+	unknown := input(1)
+	unknown.Cluster.Spec.Networking.CNI = v1alpha1.CNIAmazonVPC
+	if _, err := node.BuildDocument(unknown); err == nil || !strings.Contains(err.Error(), "kubelet.maxPods") {
+		t.Errorf("without a known capacity: %v", err)
+	}
+
+	cluster := v1alpha1.ClusterSpec{KubernetesVersion: "1.36.3"}
+	cluster.Networking.CNI = v1alpha1.CNIAmazonVPC
+	pool := v1alpha1.InstanceGroupSpec{Role: v1alpha1.RoleWorker, WarmPool: v1alpha1.WarmPool{PoolState: "Stopped"}}
+	want := []string{"amazon-k8s-cni", "amazon-k8s-cni-init", "kube-proxy", "pause"}
+	if got := slices.Sorted(maps.Keys(node.ImageVersions(cluster, pool))); !slices.Equal(got, want) {
+		t.Errorf("images %q, want %q", got, want)
 	}
 }
