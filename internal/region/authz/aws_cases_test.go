@@ -22,6 +22,8 @@ const (
 	pageNull       = "reference_policies_elements_condition_operators#Conditions_Null"
 	pageIfExists   = "reference_policies_elements_condition_operators#Conditions_IfExists"
 	pageCondition  = "reference_policies_elements_condition"
+	pageSessions   = "access_policies#policies_session"
+	pageAssumed    = "id_credentials_temp_control-access_assumerole"
 )
 
 // awsCase is one case of the documentation. Resource and action are fixed unless set.
@@ -29,6 +31,7 @@ type awsCase struct {
 	page, name string
 	statements string              // of the identity's policy
 	boundary   string              // statements; empty for none
+	session    string              // statements of a session policy; empty for none
 	action     string              // default s3:GetObject
 	resource   string              // default arn:aws:s3:::b/home/alice/x
 	context    map[string][]string // condition keys
@@ -171,16 +174,60 @@ func boundaryCases() []awsCase {
 	}
 }
 
+// sessionCases are about sessions of roles: "The permissions for a session are the intersection of the identity-based policies for the IAM
+// entity used to create the session and the session policies" and "An explicit deny in any of these policies overrides the allow".
+func sessionCases() []awsCase {
+	s3 := `{"Effect":"Allow","Action":"s3:*","Resource":"*"}`
+	list := `{"Effect":"Allow","Action":"s3:ListBucket","Resource":"*"}`
+	denied := `,{"Effect":"Deny","Action":"s3:GetObject","Resource":"*"}`
+
+	return []awsCase{
+		{page: pageSessions, name: "a session without a policy has what the role has", statements: s3, want: true},
+		{page: pageSessions, name: "the role and the session policy allow", statements: allowAll, session: s3, want: true},
+		{page: pageSessions, name: "a session policy gives nothing by itself", statements: list, session: s3},
+		{page: pageSessions, name: "the session policy does not allow", statements: s3, session: list},
+		{page: pageSessions, name: "an explicit deny of the session policy", statements: s3, session: s3 + denied},
+		{page: pageSessions, name: "an explicit deny of the role", statements: s3 + denied, session: s3},
+		{page: pageSessions, name: "role, boundary and session policy allow", statements: allowAll, boundary: s3, session: allowAll, want: true},
+		{page: pageSessions, name: "a session policy does not exceed the boundary", statements: allowAll, boundary: list, session: allowAll},
+		{page: pageSessions, name: "a boundary does not replace the session policy", statements: allowAll, boundary: allowAll, session: list},
+		{
+			page: pageSessions, name: "an explicit deny of the boundary", statements: allowAll, boundary: s3 + denied,
+			session: allowAll,
+		},
+		{
+			page: pageAssumed, name: "the role may read and write, the session reads", statements: s3, action: "s3:PutObject",
+			session: `{"Effect":"Allow","Action":["s3:GetObject","s3:ListBucket"],"Resource":"*"}`,
+		},
+		{
+			page: pageAssumed, name: "a folder of the session", statements: s3, want: true,
+			session: `{"Effect":"Allow","Action":"s3:*","Resource":"arn:aws:s3:::b/home/alice/*"}`,
+		},
+		{
+			page: pageAssumed, name: "another folder than that of the session", statements: s3, resource: "arn:aws:s3:::b/home/bob/x",
+			session: `{"Effect":"Allow","Action":"s3:*","Resource":"arn:aws:s3:::b/home/alice/*"}`,
+		},
+		{
+			page: pageSessions, name: "a condition of the session policy", statements: allowAll,
+			session: allowIf(`"Bool":{"aws:SecureTransport":"true"}`), context: keys("aws:SecureTransport", "false"),
+		},
+	}
+}
+
 // TestCasesOfAWS decides the cases of AWS's documentation.
 func TestCasesOfAWS(t *testing.T) {
 	t.Parallel()
 	n := 0
-	for _, list := range [][]awsCase{logicCases(), operatorCases(), setCases(), variableCases(), boundaryCases()} {
+	for _, list := range [][]awsCase{logicCases(), operatorCases(), setCases(), variableCases(), boundaryCases(), sessionCases()} {
 		for _, c := range list {
 			n++
 			var limit []authz.Policy
 			if c.boundary != "" {
 				limit = []authz.Policy{parse(t, authz.IdentityPolicy, c.boundary)}
+			}
+			var session []authz.Policy
+			if c.session != "" {
+				session = []authz.Policy{parse(t, authz.IdentityPolicy, c.session)}
 			}
 			r := authz.Request{Action: "s3:GetObject", Resource: "arn:aws:s3:::b/home/alice/x", Context: c.context}
 			if c.action != "" {
@@ -189,7 +236,7 @@ func TestCasesOfAWS(t *testing.T) {
 			if c.resource != "" {
 				r.Resource = c.resource
 			}
-			d := authz.EvaluateWithin([]authz.Policy{parse(t, authz.IdentityPolicy, c.statements)}, limit, r)
+			d := authz.EvaluateSession([]authz.Policy{parse(t, authz.IdentityPolicy, c.statements)}, limit, session, r)
 			if d.Allowed != c.want {
 				t.Errorf("%s (%s): allowed is %v because %s", c.name, c.page, d.Allowed, d.Reason)
 			}

@@ -78,6 +78,22 @@ func EvaluateWithin(policies, boundary []Policy, r Request) Decision {
 	return Decision{Reason: "no permissions boundary allows the " + r.Action + " action"}
 }
 
+// EvaluateSession is [EvaluateWithin] for the session of a role that was created with session policies: these limit what the role's own
+// policies allow, and give nothing by themselves. A session without such policies has what the role has.
+func EvaluateSession(policies, boundary, session []Policy, r Request) Decision {
+	own := EvaluateWithin(policies, boundary, r)
+	if !own.Allowed || len(session) == 0 {
+		return own
+	}
+
+	limit := Evaluate(session, r)
+	if !limit.Allowed {
+		limit.Reason = "no session policy allows the " + r.Action + " action"
+	}
+
+	return limit
+}
+
 func formatSid(s Statement) string {
 	if s.Sid == "" {
 		return ""

@@ -30,23 +30,10 @@ func (s *IAM) EvaluateIdentity(ctx context.Context, c wire.AccessCheck) authz.De
 	}
 
 	r := s.BuildRequest(ctx, c)
-	d := s.evaluateCaller(caller, c, r)
+	p := s.callerPolicies(caller)
+	d := authz.EvaluateSession(p.own, p.boundary, p.session, r)
 	if s.cfg.Trace != nil {
 		s.cfg.Trace(r, d)
-	}
-
-	return d
-}
-
-func (s *IAM) evaluateCaller(caller wire.Caller, c wire.AccessCheck, r authz.Request) authz.Decision {
-	p := s.callerPolicies(caller)
-	d := authz.EvaluateWithin(p.own, p.boundary, r)
-	if !d.Allowed || len(p.session) == 0 {
-		return d
-	}
-
-	if d = authz.Evaluate(p.session, r); !d.Allowed {
-		d.Reason = "no session policy allows the " + c.Action + " action"
 	}
 
 	return d
