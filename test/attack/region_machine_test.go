@@ -167,6 +167,8 @@ func TestMachinesOfTheRegionSpareTheirHost(t *testing.T) {
 		}
 	}
 
+	m.remountsChangeNoSettings()
+
 	line := m.asRoot("grep ^CapBnd /proc/1/status") // this test's own are those of the host
 	_, text, _ := strings.Cut(line, "\t")
 	set, err := strconv.ParseUint(text, 16, 64)
@@ -182,6 +184,25 @@ func TestMachinesOfTheRegionSpareTheirHost(t *testing.T) {
 	} {
 		if set&(1<<capability) != 0 {
 			t.Errorf("root of a machine may %s of the host: %s", name, line)
+		}
+	}
+}
+
+// remountsChangeNoSettings mounts /proc again and makes what is mounted of it writable, as root of the machine, and then changes settings of
+// the host. Seen to succeed while only the mounts of the machine protected these settings.
+func (m *regionMachine) remountsChangeNoSettings() {
+	m.Helper()
+	const again = "d=$(mktemp -d) && mount -t proc proc $d && "
+	for name, at := range map[string]string{
+		"a new mount":     again + "at=$d/sys",
+		"a writable bind": "mount -o remount,bind,rw /proc/sys && at=/proc/sys",
+	} {
+		for _, setting := range []string{"kernel/panic", "vm/overcommit_memory", "kernel/core_pattern"} {
+			got := m.asRoot(at + "; v=$(cat $at/" + setting + "); " +
+				"if (echo \"$v\" >$at/" + setting + ") 2>/dev/null; then echo written; else echo refused; fi")
+			if got != "refused" {
+				m.Errorf("%s of the host by %s: %s", setting, name, got)
+			}
 		}
 	}
 }

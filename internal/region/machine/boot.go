@@ -209,7 +209,7 @@ func (t rootTree) mountKernel() error {
 
 // protectHostSettings makes what belongs to the host read-only: all kernel settings but those of the machine's own network,
 // and what controls interrupts, buses, file systems and the kernel itself. It keeps programs from changing the host by
-// accident: root on a machine may mount /proc again.
+// accident: root on a machine may mount /proc again. Kernel settings are then protected by denyHostSettings, the rest is not.
 func (t rootTree) protectHostSettings() error {
 	const (
 		settings = "proc/sys"

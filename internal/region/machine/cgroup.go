@@ -137,7 +137,7 @@ func ensureHierarchies() ([]cgroupHierarchy, error) {
 	return listHierarchies()
 }
 
-// makeCgroups creates a cgroup with this path in every hierarchy, sets its CPU weight, and denies it the host's devices. On
+// makeCgroups creates a cgroup with this path in every hierarchy, sets its CPU weight, and denies it the host's devices and settings. On
 // version 1, cpuset needs values; on version 2, controllers must be enabled from the top.
 func makeCgroups(groups []cgroupHierarchy, path string, vcpus int) error {
 	for _, h := range groups {
@@ -154,6 +154,7 @@ func makeCgroups(groups []cgroupHierarchy, path string, vcpus int) error {
 		return err
 	}
 
+	denyHostSettings(groups, path)
 	for _, h := range groups {
 		shares := filepath.Join(h.Mount, path, "cpu.shares")
 		if _, err := os.Stat(shares); err == nil && vcpus > 0 {

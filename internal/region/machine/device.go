@@ -181,7 +181,24 @@ func denyHostDevices(groups []cgroupHierarchy, path string) error {
 
 // attachDeviceProgram has the kernel ask the program of machines about devices for a cgroup of version 2.
 func attachDeviceProgram(cgroup string) error {
-	program, err := loadProgram(deviceProgram(ownDevices()))
+	return attachProgram(cgroup, cgroupProgram{
+		kind:         unix.BPF_PROG_TYPE_CGROUP_DEVICE,
+		event:        unix.BPF_CGROUP_DEVICE,
+		instructions: deviceProgram(ownDevices()),
+	})
+}
+
+// cgroupProgram is a program that the kernel asks about what the processes of a cgroup do.
+type cgroupProgram struct {
+	// kind is that of the program, and event what it is asked about.
+	kind, event uint32
+	// instructions of the program.
+	instructions []instruction
+}
+
+// attachProgram has the kernel ask a program for a cgroup of version 2.
+func attachProgram(cgroup string, p cgroupProgram) error {
+	program, err := loadProgram(p.kind, p.instructions)
 	if err != nil {
 		return fmt.Errorf("load it: %w", err)
 	}
@@ -196,7 +213,7 @@ func attachDeviceProgram(cgroup string) error {
 	attributes := struct{ target, program, kind, flags uint32 }{
 		target:  uint32(folder.Fd()),
 		program: uint32(program),
-		kind:    unix.BPF_CGROUP_DEVICE,
+		kind:    p.event,
 		flags:   unix.BPF_F_ALLOW_MULTI, // container runtimes add their own
 	}
 
@@ -267,8 +284,8 @@ func (d device) rule() string {
 	return fmt.Sprintf("%s %d:%s rwm", kind, d.major, minor)
 }
 
-// loadProgram loads a program for a cgroup's devices into the kernel, and returns its file descriptor.
-func loadProgram(program []instruction) (int, error) {
+// loadProgram loads a program of a kind into the kernel, and returns its file descriptor.
+func loadProgram(kind uint32, program []instruction) (int, error) {
 	license := []byte("Apache-2.0\x00")
 
 	var pinned runtime.Pinner
@@ -280,7 +297,7 @@ func loadProgram(program []instruction) (int, error) {
 		kind, count           uint32
 		instructions, license uint64
 	}{
-		kind:         unix.BPF_PROG_TYPE_CGROUP_DEVICE,
+		kind:         kind,
 		count:        uint32(len(program)),
 		instructions: uint64(uintptr(unsafe.Pointer(&program[0]))), //nolint:gosec // it is pinned
 		license:      uint64(uintptr(unsafe.Pointer(&license[0]))), //nolint:gosec // it is pinned

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // simulate runs a device program as the kernel does.
@@ -72,7 +74,7 @@ func TestDeviceProgram(t *testing.T) {
 			t.Errorf("%s: %d, want %d", name, got, c.allowed)
 		}
 	}
-	if _, err := loadProgram(program); err != nil {
+	if _, err := loadProgram(unix.BPF_PROG_TYPE_CGROUP_DEVICE, program); err != nil {
 		t.Logf("the kernel refuses the program: %v", err)
 	}
 }
