@@ -227,7 +227,8 @@ type Kubelet struct {
 	EvictionSoftGracePeriod map[string]string `json:"evictionSoftGracePeriod,omitempty"`
 
 	// MaxPods is the largest number of pods on a node, 10 to 250: a node has 254 pod addresses. Unset means Kubernetes'
-	// default, 110.
+	// default, 110. With spec.networking.cni amazon-vpc of the cluster, unset means the number that the machine type with the
+	// fewest addresses has, and it can only be lowered.
 	MaxPods int `json:"maxPods,omitempty"`
 
 	// PodPidsLimit is the largest number of processes in a pod, 64 or more. Unset means 4096.

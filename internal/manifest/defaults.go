@@ -98,21 +98,21 @@ func networkDefaultRules() []DefaultRule {
 			"10.80.0.0/16",
 			func(c *spec) *string { return &c.Networking.NetworkCIDR },
 		),
-		newTextRule(
+		newClusterRule(
 			"spec.networking.podCIDR",
-			"10.244.0.0/16",
-			func(c *spec) *string { return &c.Networking.PodCIDR },
+			"10.244.0.0/16, or networkCIDR with spec.networking.cni amazon-vpc",
+			defaultPodCIDR,
 		),
 		newTextRule(
 			"spec.networking.serviceClusterIPRange",
 			"10.96.0.0/16",
 			func(c *spec) *string { return &c.Networking.ServiceClusterIPRange },
 		),
-		newTextRule("spec.networking.cni", "flannel", func(c *spec) *string { return &c.Networking.CNI }),
-		newTextRule(
+		newTextRule("spec.networking.cni", v1alpha1.CNIFlannel, func(c *spec) *string { return &c.Networking.CNI }),
+		newClusterRule(
 			"spec.networking.flannel.backend",
-			v1alpha1.FlannelVXLAN,
-			func(c *spec) *string { return &c.Networking.Flannel.Backend },
+			"VXLAN with spec.networking.cni flannel",
+			defaultFlannelBackend,
 		),
 		newTextRule(
 			"spec.networking.natGateways",

@@ -172,6 +172,7 @@ func (s Set) WithDescribedTypes(asked []string, described []InstanceType) (Set, 
 		s.Groups[i].Spec.Image = imageForArch(g.Spec.Image, arch)
 		v := validator{fs: &fs, pathPrefix: "instancegroup/" + g.Metadata.Name + ": ", types: s}
 		checkDescribedTypes(v, s.Groups[i].Spec, asked)
+		checkGroupPods(v, s.Groups[i].Spec, s.Cluster)
 	}
 
 	return s, fs

@@ -144,6 +144,7 @@ func (v validator) checkCluster(c v1alpha1.Cluster) {
 	v.checkComponents(c.Spec)
 	podIdentityValidator{v}.checkPodIdentity(c)
 	checkNodeController(v, c)
+	checkVPCPods(v, c)
 	v.checkEtcdBackup(c.Spec.Etcd.Backup)
 	checkQuorumLoss(v, c.Spec.Etcd)
 	checkNewVolumes(v, c.Spec)

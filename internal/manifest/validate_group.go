@@ -72,7 +72,9 @@ func (v validator) checkGroups(s Set) {
 	}
 
 	v.checkBastion(s)
-	v.checkPodCapacity(s.Cluster.Spec.Networking.PodCIDR, machines)
+	if !HasVPCPods(s.Cluster) {
+		v.checkPodCapacity(s.Cluster.Spec.Networking.PodCIDR, machines)
+	}
 }
 
 // checkSlotNames checks that no group has the name of a control-plane slot, since both are names of
@@ -165,6 +167,7 @@ func (v validator) checkGroup(g v1alpha1.InstanceGroup, c v1alpha1.Cluster) {
 	}
 
 	checkInstanceMetadata(v, g.Spec)
+	checkGroupPods(v, g.Spec, c)
 }
 
 // reportUnknownType reports a type that the embedded list does not contain: an error if AWS has no such names,

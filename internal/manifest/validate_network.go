@@ -34,13 +34,7 @@ type fieldCIDR struct {
 }
 
 func (v validator) checkNetworking(n v1alpha1.Networking, region string) {
-	v.checkChoice("spec.networking.cni", n.CNI, "flannel")
-	v.checkChoice(
-		"spec.networking.flannel.backend",
-		n.Flannel.Backend,
-		v1alpha1.FlannelVXLAN,
-		v1alpha1.FlannelWireGuard,
-	)
+	checkCNI(v, n)
 	v.checkChoice("spec.networking.natGateways", n.NATGateways, NATPerZone, NATSingle, NATNone)
 	if n.Hostnames != "" {
 		v.checkChoice("spec.networking.hostnames", n.Hostnames, v1alpha1.HostnamesByResource, v1alpha1.HostnamesByAddress)
@@ -51,7 +45,11 @@ func (v validator) checkNetworking(n v1alpha1.Networking, region string) {
 	}
 
 	network := v.parseSizedPrefix("spec.networking.networkCIDR", n.NetworkCIDR, minVPCPrefix, maxVPCPrefix)
-	pods := v.parseSizedPrefix("spec.networking.podCIDR", n.PodCIDR, 8, nodePodPrefix)
+	var pods netip.Prefix // none, if pods have addresses of the VPC
+	if n.CNI != v1alpha1.CNIAmazonVPC {
+		pods = v.parseSizedPrefix("spec.networking.podCIDR", n.PodCIDR, 8, nodePodPrefix)
+	}
+
 	services := v.parseSizedPrefix(
 		"spec.networking.serviceClusterIPRange",
 		n.ServiceClusterIPRange,
