@@ -135,26 +135,11 @@ func (m *etcdMember) setAside(ctx context.Context, g etcd.Generation) error {
 		return err
 	}
 
-	free, err := m.freeWithout(asideDir, restoredDir)
-	if err != nil {
-		return err
-	}
-
-	if err := g.CheckRoom(free); err != nil {
+	if err := m.volumeRoom(asideDir, restoredDir).settingAside().make(g.CheckRoom); err != nil {
 		return err
 	}
 
 	return m.moveAside(asideDir, why)
-}
-
-// freeWithout returns the free space of the volume when these directories of it are deleted.
-func (m *etcdMember) freeWithout(dirs ...string) (int64, error) {
-	free, err := availableBytes(m.agent.Root)
-	for _, dir := range dirs {
-		free += treeBytes(m.agent.Root.Path(dir))
-	}
-
-	return free, err
 }
 
 // treeBytes returns the size of the files of a directory; 0 if it does not exist.
@@ -316,6 +301,10 @@ func (m *etcdMember) prepareRestored(ctx context.Context, g etcd.Generation) err
 	defer func() { _ = os.RemoveAll(dir) }()
 	snapshot := filepath.Join(dir, "snapshot.db")
 	if err := b.download(ctx, found.Metadata, snapshot); err != nil {
+		return err
+	}
+
+	if err := m.volumeRoom(restoredDir).make(g.CheckRoom); err != nil {
 		return err
 	}
 

@@ -128,7 +128,7 @@ func (w *etcdMaintenance) gather(survey etcd.Survey) (etcd.MaintenanceFacts, err
 		Members:        survey.Members,
 		Alarms:         survey.Alarms,
 		FreeBytes:      free,
-		CorruptBytes:   treeBytes(w.agent.Root.Path(corruptDir)),
+		AsideBytes:     spareBytes(w.agent.Root),
 		OldRevision:    w.noteRevision(now, survey.Revision),
 		CompactedAt:    w.compactedAt,
 		DefragmentedAt: w.defragmentedAt,
@@ -170,6 +170,10 @@ func (w *etcdMaintenance) carryOut(ctx context.Context, manager etcd.Manager, st
 	case etcd.MaintainDisarm:
 		return manager.Disarm(ctx, w.url, step.Alarms)
 	case etcd.MaintainStepAside:
+		if err := w.member.volumeRoom(corruptDir).settingAside().make(step.CheckRoom); err != nil {
+			return err
+		}
+
 		return w.member.stepAside(ctx, step.Reason)
 	case etcd.MaintainBlocked:
 		return errors.New(step.Reason) // reported as the failure of this task

@@ -477,12 +477,12 @@ func (r *etcdRecovery) begin(ctx context.Context, f etcd.RecoveryFacts, step etc
 			TakenAt:  found.TakenAt,
 		},
 	}
-	free, err := r.member.freeWithout(asideDir, restoredDir)
-	if err != nil {
-		return err
+	room := r.member.volumeRoom(asideDir, restoredDir)
+	if r.member.hasData() {
+		room = room.settingAside()
 	}
 
-	if err := g.CheckRoom(free); err != nil { // afterwards it would be too late to let another machine restore
+	if err := room.make(g.CheckRoom); err != nil { // afterwards it would be too late to let another machine restore
 		return err
 	}
 

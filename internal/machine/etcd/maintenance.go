@@ -115,9 +115,9 @@ type MaintenanceFacts struct {
 	Alarms []Alarm
 	// FreeBytes is the free space of the own volume.
 	FreeBytes int64
-	// CorruptBytes is the size of data that was set aside before because it differed. It is replaced when data is set
-	// aside again.
-	CorruptBytes int64
+	// AsideBytes is the size of data that was set aside before because the cluster went on without it. It is deleted if its space is
+	// needed when data is set aside again.
+	AsideBytes int64
 	// OldRevision is the revision of at least a minute ago; 0 if it is not known.
 	OldRevision int64
 	// CompactedAt is when this agent has compacted last; zero if it has not.
@@ -136,6 +136,17 @@ type Maintenance struct {
 	Revision int64
 	// Alarms to disarm. Set for MaintainDisarm only.
 	Alarms []Alarm
+	// Bytes is the space that the member needs to join again. Set for MaintainStepAside only.
+	Bytes int64
+}
+
+// CheckRoom returns an error if a volume with so much free space has none for the data that the member copies when it joins again.
+func (m Maintenance) CheckRoom(free int64) error {
+	if free < m.Bytes {
+		return fmt.Errorf("%s; the volume has no space to copy that of the others: %s", m.Reason, roomHint(m.Bytes))
+	}
+
+	return nil
 }
 
 func maintainNothing(format string, args ...any) Maintenance {
@@ -251,7 +262,11 @@ func (f MaintenanceFacts) decideWrong(own MemberState) Maintenance {
 		return Maintenance{Type: MaintainBlocked, Reason: f.rejoinObstacle()}
 	}
 
-	return Maintenance{Type: MaintainStepAside, Reason: "the data differs from that of the majority"}
+	return Maintenance{
+		Type:   MaintainStepAside,
+		Reason: "the data differs from that of the majority",
+		Bytes:  f.rejoinBytes(),
+	}
 }
 
 // agree reports whether all voters that answer have the data of own, and are a majority. A member that does not answer, perhaps
@@ -284,7 +299,7 @@ func (f MaintenanceFacts) rejoinBytes() int64 {
 
 // hasRoomToRejoin reports whether the volume has space for a copy of the others' data besides the own data, which is kept.
 func (f MaintenanceFacts) hasRoomToRejoin() bool {
-	return f.FreeBytes+f.CorruptBytes >= f.rejoinBytes()
+	return f.FreeBytes+f.AsideBytes >= f.rejoinBytes()
 }
 
 // rejoinObstacle has no figure that changes: the same text is reported once.
@@ -295,8 +310,8 @@ func (f MaintenanceFacts) rejoinObstacle() string {
 
 // roomHint says how to get so much free space on the volume.
 func roomHint(bytes int64) string {
-	return fmt.Sprintf("%d MiB of free space are needed: delete before-restore and corrupt in %s if they are not needed any "+
-		"more, or set a larger spec.etcd.volume.size and run slipway apply", bytes>>20, DataMount)
+	return fmt.Sprintf("%d MiB of free space are needed: delete what was set aside in %s (before-restore, corrupt, copy, left) if it is not "+
+		"needed any more, or set a larger spec.etcd.volume.size and run slipway apply", bytes>>20, DataMount)
 }
 
 // goneAlarms returns the alarms CORRUPT of members that were removed, if there are no others.

@@ -142,7 +142,7 @@ func TestDecideMaintenance(t *testing.T) {
 			f.Alarms, f.Members[0].Hash.Hash, f.FreeBytes = corrupt, 2, 300*mebibyte
 		}, etcd.MaintainBlocked},
 		"own data is wrong, earlier data is replaced": {func(f *etcd.MaintenanceFacts) {
-			f.Alarms, f.Members[0].Hash.Hash, f.FreeBytes, f.CorruptBytes = corrupt, 2, 300*mebibyte, 50*mebibyte
+			f.Alarms, f.Members[0].Hash.Hash, f.FreeBytes, f.AsideBytes = corrupt, 2, 300*mebibyte, 50*mebibyte
 		}, etcd.MaintainStepAside},
 		"the member that the alarm is about does not start": {func(f *etcd.MaintenanceFacts) {
 			ownLeader(f)

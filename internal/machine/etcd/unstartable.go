@@ -53,6 +53,7 @@ func DecideUnstartable(f MaintenanceFacts, e Exits, others Comparison) Maintenan
 	return Maintenance{
 		Type:   MaintainStepAside,
 		Reason: fmt.Sprintf("etcd ended %d times since it answered last: it rejects its data", e.Count),
+		Bytes:  f.rejoinBytes(),
 	}
 }
 

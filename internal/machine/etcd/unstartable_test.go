@@ -33,7 +33,7 @@ func TestDecideUnstartable(t *testing.T) {
 		"another one is a copy":   {func(i *input) { i.facts.Members[1].Learner = true }, etcd.MaintainNothing, "not all healthy"},
 		"the others differ":       {func(i *input) { i.others = etcd.Comparison{Problem: "they differ"} }, etcd.MaintainNothing, "they differ"},
 		"no room":                 {func(i *input) { i.facts.FreeBytes = 100 * mebibyte }, etcd.MaintainBlocked, "MiB of free space are needed"},
-		"room in place of a copy": {func(i *input) { i.facts.FreeBytes, i.facts.CorruptBytes = 0, 1<<30 }, etcd.MaintainStepAside, ""},
+		"room in place of a copy": {func(i *input) { i.facts.FreeBytes, i.facts.AsideBytes = 0, 1<<30 }, etcd.MaintainStepAside, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := input{
