@@ -157,6 +157,8 @@ func describeVerification(v *backup.Verification) string {
 		return "not tested"
 	case v.OK:
 		return "restored in a test"
+	case v.Inconclusive:
+		return "could not be tested: " + v.Error
 	default:
 		return "FAILED: " + v.Error
 	}

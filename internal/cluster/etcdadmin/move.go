@@ -202,7 +202,7 @@ func (p MovePlan) describeData() string {
 func newestUsable(backups []backup.Backup, now time.Time, p backup.Policy) *backup.Backup {
 	var future *backup.Backup
 	for _, b := range slices.Backward(backups) {
-		if b.Verification != nil && !b.Verification.OK {
+		if b.Broken() {
 			continue
 		}
 

@@ -225,6 +225,8 @@ func (a *Admin) waitTested(ctx context.Context, answer backup.Answer) (backup.Ba
 		switch {
 		case found.Verified():
 			return found, nil
+		case found.Untestable():
+			return found, fmt.Errorf("backup %s could not be tested: %s", found.ID, found.Verification.Error)
 		case found.Verification != nil:
 			return found, fmt.Errorf("backup %s cannot be restored: %s", found.ID, found.Verification.Error)
 		case a.env.Now().After(deadline):

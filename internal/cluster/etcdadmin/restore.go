@@ -136,7 +136,7 @@ func chooseBackup(backups []backup.Backup, id string) (backup.Backup, error) {
 			"use one of those that 'slipway etcd snapshots' lists, such as the newest: "+ids[len(ids)-1],
 		)
 
-	case found.Verification != nil && !found.Verification.OK:
+	case found.Broken():
 		return found, diag.WithHint(
 			fmt.Errorf("backup %s cannot be restored: %s", id, found.Verification.Error),
 			"use another one that 'slipway etcd snapshots' lists",

@@ -70,7 +70,7 @@ func judgeBackups(b Backups, now time.Time) Check {
 
 	switch {
 	case b.Tested != nil && !b.Tested.Verified():
-		c.Hint = "take another backup: slipway etcd snapshot; if its test fails too, the disk of a member may be damaged"
+		c.Hint = testHint(b.Tested)
 	case b.Policy.Disabled:
 		c.Severity = OK
 	case age > missedBackups*b.Policy.Interval:
@@ -95,6 +95,16 @@ func judgeBackups(b Backups, now time.Time) Check {
 	return c
 }
 
+// testHint says what to do after a test that did not succeed.
+func testHint(tested *backup.Backup) string {
+	if tested.Untestable() {
+		return "look at the memory and the disk of machine " + tested.Verification.Machine +
+			": a test needs those of another etcd; the backup whose turn is next is tested"
+	}
+
+	return "take another backup: slipway etcd snapshot; if its test fails too, the disk of a member may be damaged"
+}
+
 // describeFuture describes a backup from the future.
 func describeFuture(b backup.Backup) string {
 	return fmt.Sprintf("backup %s was taken in the future (%s), by machine %s", b.ID, b.TakenAt.UTC().Format(time.RFC3339), b.Machine)
@@ -113,6 +123,8 @@ func describeTest(tested *backup.Backup, now time.Time, p backup.Policy) string 
 		return "none was tested yet"
 	case tested.Verified():
 		return "restored successfully in a test " + formatAge(max(0, now.Sub(tested.TestedAt(now, p)))) + " ago"
+	case tested.Untestable():
+		return "backup " + tested.ID + " could not be tested: " + tested.Verification.Error
 	default:
 		return "backup " + tested.ID + " cannot be restored: " + tested.Verification.Error
 	}

@@ -32,6 +32,9 @@ const (
 	askTimeout = 30 * time.Second
 	// backupDir is where snapshots are while they are written, tested or restored.
 	backupDir = "/var/lib/slipway/backup"
+	// maxFailedTests is after how many attempts in a row without a result a backup counts as one that cannot be tested. An attempt
+	// may take minutes, and no backup is taken meanwhile.
+	maxFailedTests = 3
 	// freeDiskReserve stays free on the disk of backupDir.
 	freeDiskReserve = 1 << 30
 )
@@ -53,6 +56,8 @@ type etcdBackup struct {
 	lookedAt time.Time
 	// doneRequest is the id of the last request that needs nothing more.
 	doneRequest string
+	// failedTests is how many attempts to test a backup have failed in a row without a result.
+	failedTests int
 }
 
 // newEtcdBackup returns the task of a control-plane machine.
@@ -304,7 +309,10 @@ func (b *etcdBackup) store(
 		return out, err
 	}
 
-	out.Said = b.askMember(ctx, out.Revision, known.Reason)
+	if b.needsTest(ctx, known.Reason) {
+		out.Said = b.askMember(ctx, out.Revision)
+	}
+
 	out.ClusterID = a.doc.ClusterID
 	out.EtcdClusterID = strconv.FormatUint(source.ClusterID, 16)
 	out.MemberID = strconv.FormatUint(source.MemberID, 16)
@@ -327,13 +335,26 @@ func (b *etcdBackup) store(
 	return out, nil
 }
 
-// askMember returns what the member says of itself at the revision of a snapshot. The snapshot is of use without that, as when
-// somebody compacts the member at this moment. No member serves the data of a survivor.
-func (b *etcdBackup) askMember(ctx context.Context, revision int64, reason string) backup.Contents {
+// needsTest reports whether a backup that is being taken will be tested. Only a test needs what the member says of itself, and
+// while etcd hashes its data for that, it commits no writes: see docs/benchmarks.md. No member serves the data of a survivor.
+func (b *etcdBackup) needsTest(ctx context.Context, reason string) bool {
 	if reason == backup.ReasonRecovery {
-		return backup.Contents{}
+		return false
 	}
 
+	policy, err := backup.NewPolicy(b.agent.doc.Etcd.Backup)
+	if err != nil {
+		return true
+	}
+
+	listing, err := b.catalog.List(ctx)
+
+	return err != nil || backup.NeedsTest(backup.Facts{Now: b.now(), Policy: policy, Backups: listing.Backups}, reason)
+}
+
+// askMember returns what the member says of itself at the revision of a snapshot. The snapshot is of use without that, as when
+// somebody compacts the member at this moment.
+func (b *etcdBackup) askMember(ctx context.Context, revision int64) backup.Contents {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	said, err := b.agent.newEtcdManager().KeyValuesAt(ctx, b.url, revision)

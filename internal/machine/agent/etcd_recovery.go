@@ -43,6 +43,9 @@ type recoveryMemory struct {
 	seen map[string]seenReport
 	// reason of the last decision.
 	reason string
+	// tests are the results of this machine's tests by the id of the backup. They count for a backup that could not be tested
+	// before: its recorded result stays.
+	tests map[string]backup.Verification
 }
 
 // seenReport is a report as it was read last, and when this machine saw that it had changed. Clocks are not compared.
@@ -324,6 +327,7 @@ func (r *etcdRecovery) addBackups(ctx context.Context, f *etcd.RecoveryFacts, g 
 		return err
 	}
 
+	r.memory.addTests(listing.Backups)
 	f.Backup = newestRecoverable(listing.Backups, g)
 	at := slices.IndexFunc(listing.Backups, func(b backup.Backup) bool { return b.RequestID == savedID(r.memory.own) })
 	if at < 0 {
@@ -332,17 +336,26 @@ func (r *etcdRecovery) addBackups(ctx context.Context, f *etcd.RecoveryFacts, g 
 
 	saved := listing.Backups[at]
 	f.Saved = &etcd.SavedData{ID: saved.ID}
-	if hasFailedTest(saved) {
+	if saved.Broken() {
 		f.Saved.Problem = saved.Verification.Error
 	}
 
 	return nil
 }
 
+// addTests replaces the results of backups that could not be tested by those of later tests of this machine.
+func (m *recoveryMemory) addTests(backups []backup.Backup) {
+	for i, b := range backups {
+		if v, tested := m.tests[b.ID]; tested && b.Untestable() {
+			backups[i].Verification = &v
+		}
+	}
+}
+
 // newestRecoverable returns the newest backup that was taken of the current generation and whose test did not fail. If there
 // is none, it is the one that the generation was restored from: later ones of before it are what an operator discarded.
 func newestRecoverable(backups []backup.Backup, g *etcd.Generation) *etcd.RecoveryBackup {
-	usable := slices.DeleteFunc(slices.Clone(backups), hasFailedTest)
+	usable := slices.DeleteFunc(slices.Clone(backups), backup.Backup.Broken)
 	number := generationOf(etcd.Facts{Generation: g})
 	var candidates []etcd.RecoveryBackup
 	var positions []etcd.Position
@@ -370,8 +383,6 @@ func newestRecoverable(backups []backup.Backup, g *etcd.Generation) *etcd.Recove
 
 	return nil
 }
-
-func hasFailedTest(b backup.Backup) bool { return b.Verification != nil && !b.Verification.OK }
 
 func newRecoveryBackup(b backup.Backup) etcd.RecoveryBackup {
 	return etcd.RecoveryBackup{
@@ -435,7 +446,14 @@ func (r *etcdRecovery) verify(ctx context.Context, id string) error {
 
 	defer func() { _ = os.RemoveAll(dir) }()
 
-	return r.whileReporting(ctx, func(ctx context.Context) error { return r.backup.verifyIn(ctx, found.Metadata, dir) })
+	return r.whileReporting(ctx, func(ctx context.Context) error {
+		result, err := r.backup.verifyIn(ctx, found.Metadata, dir)
+		if err == nil {
+			r.memory.tests = map[string]backup.Verification{id: result}
+		}
+
+		return err
+	})
 }
 
 func (r *etcdRecovery) findBackup(ctx context.Context, id string) (backup.Backup, error) {

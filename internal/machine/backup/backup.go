@@ -92,8 +92,8 @@ type Metadata struct {
 	RequestID string `json:"requestID,omitempty"`
 	Contents
 	// Said is what the member said of itself at Revision when the snapshot was taken, which a test compares with what an etcd says that
-	// serves the restored data. It is zero in backups of earlier versions, of data without a member that runs, and if Revision was
-	// compacted by then.
+	// serves the restored data. It is zero in backups that are not tested, of earlier versions, of data without a member that runs, and if
+	// Revision was compacted by then.
 	Said Contents `json:"said,omitzero"`
 	// DBSize is the size of the snapshot in bytes.
 	DBSize int64 `json:"dbSize"`
@@ -120,6 +120,9 @@ type Verification struct {
 	OK bool `json:"ok"`
 	// Error says why it is not OK.
 	Error string `json:"error,omitempty"`
+	// Inconclusive is set if several attempts to test the backup failed for a reason that says nothing of the backup, such as a
+	// machine without memory. OK is not set, and the backup counts as one that was not tested.
+	Inconclusive bool `json:"inconclusive,omitempty"`
 	// Restored are the contents of the restored database.
 	Restored Contents `json:"restored,omitzero"`
 	// TookSeconds is how long the test took.
@@ -136,8 +139,13 @@ type Backup struct {
 // Verified reports whether the backup was restored successfully.
 func (b Backup) Verified() bool { return b.Verification != nil && b.Verification.OK }
 
-// broken reports whether a test of the backup failed.
-func (b Backup) broken() bool { return b.Verification != nil && !b.Verification.OK }
+// Broken reports whether a test of the backup showed that it cannot be restored.
+func (b Backup) Broken() bool {
+	return b.Verification != nil && !b.Verification.OK && !b.Verification.Inconclusive
+}
+
+// Untestable reports whether the backup could not be tested, for a reason that says nothing of the backup.
+func (b Backup) Untestable() bool { return b.Verification != nil && b.Verification.Inconclusive }
 
 // FromFuture reports whether a backup was taken so far in the future that it does not count: the clock of its machine was wrong.
 // Clocks that differ by less than the interval of the policy do no harm.

@@ -102,7 +102,7 @@ func isDue(f Facts) bool {
 
 	newest := f.Backups[len(f.Backups)-1]
 	age := f.Now.Sub(newest.TakenAt)
-	if newest.broken() {
+	if newest.Broken() {
 		return age >= f.Policy.Interval/4
 	}
 
@@ -133,7 +133,7 @@ func nextToVerify(f Facts) string {
 
 		untested := len(f.Backups) - 1 - i
 		span := newest.TakenAt.Sub(b.TakenAt)
-		if b.broken() || untested >= f.Policy.VerifyEvery || span >= time.Duration(f.Policy.VerifyEvery)*f.Policy.Interval {
+		if b.Broken() || untested >= f.Policy.VerifyEvery || span >= time.Duration(f.Policy.VerifyEvery)*f.Policy.Interval {
 			return newest.ID
 		}
 
@@ -141,6 +141,16 @@ func nextToVerify(f Facts) string {
 	}
 
 	return newest.ID // none was ever tested
+}
+
+// NeedsTest reports whether a backup that is taken now, for a reason, will be tested next.
+func NeedsTest(f Facts, reason string) bool {
+	next := Backup{Metadata: Metadata{ID: NewID(f.Now, "next"), TakenAt: f.Now, Reason: reason}}
+	f.Backups = slices.DeleteFunc(sortByTime(append(slices.Clone(f.Backups), next)), func(b Backup) bool {
+		return b.FromFuture(f.Now, f.Policy)
+	})
+
+	return nextToVerify(f) == next.ID
 }
 
 // toDelete returns the ids of backups that need not be kept, and of those that were abandoned, oldest first.
@@ -180,7 +190,7 @@ func keptIDs(f Facts) map[string]bool {
 			keep[b.ID] = true
 		}
 
-		if b.broken() {
+		if b.Broken() {
 			continue
 		}
 

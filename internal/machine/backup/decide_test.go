@@ -26,12 +26,12 @@ func defaultPolicy(t *testing.T) backup.Policy {
 	return p
 }
 
-// taken returns a backup that was taken so long before noon. state is verified, failed or empty.
+// taken returns a backup that was taken so long before noon. state is verified, failed, inconclusive or empty.
 func taken(ago time.Duration, state string) backup.Backup {
 	at := noon.Add(-ago)
 	b := backup.Backup{Metadata: backup.Metadata{ID: backup.NewID(at, "x"), TakenAt: at, Reason: backup.ReasonSchedule}}
 	if state != "" {
-		b.Verification = &backup.Verification{ID: b.ID, OK: state == "verified"}
+		b.Verification = &backup.Verification{ID: b.ID, OK: state == "verified", Inconclusive: state == "inconclusive"}
 	}
 	return b
 }
@@ -110,6 +110,22 @@ func TestDecide(t *testing.T) {
 		"the first is tested": {
 			backups: []backup.Backup{taken(time.Minute, "")},
 			want:    backup.Action{Type: backup.ActionVerify, IDs: []string{taken(time.Minute, "").ID}},
+		},
+		"after a test without a result, not sooner": {
+			backups: []backup.Backup{taken(15*time.Minute, "inconclusive"), taken(h, "verified")},
+			want:    backup.Action{Type: backup.ActionNone},
+		},
+		"the next one after a test without a result": {
+			backups: []backup.Backup{taken(h, "inconclusive"), taken(time.Minute, "")},
+			want:    backup.Action{Type: backup.ActionNone},
+		},
+		"the sixth after a test without a result": {
+			backups: hourly(7, "inconclusive"),
+			want:    backup.Action{Type: backup.ActionVerify, IDs: []string{taken(time.Minute, "").ID}},
+		},
+		"the only ones could not be tested, and are kept": {
+			backups: []backup.Backup{taken(900*24*h, "inconclusive"), taken(800*24*h, "inconclusive"), taken(time.Minute, "inconclusive")},
+			want:    backup.Action{Type: backup.ActionNone},
 		},
 		"five after a test": {backups: hourly(6, "verified"), want: backup.Action{Type: backup.ActionNone}},
 		"six after a test": {
@@ -223,7 +239,7 @@ func (m *model) facts(skew time.Duration) backup.Facts {
 func (m *model) usable() int {
 	n := 0
 	for _, b := range m.complete {
-		if b.Verification == nil || b.Verification.OK {
+		if !b.Broken() {
 			n++
 		}
 	}
@@ -244,8 +260,22 @@ func (m *model) has(id string) bool {
 	return slices.ContainsFunc(m.complete, func(b backup.Backup) bool { return b.ID == id })
 }
 
+// testResult is how a test of a backup ends.
+type testResult int
+
+const (
+	passes testResult = iota
+	fails
+	hasNoResult
+)
+
+// drawResult returns how a test ends: mostly well.
+func (m *model) drawResult() testResult {
+	return rapid.SampledFrom([]testResult{passes, passes, passes, fails, hasNoResult}).Draw(m.T, "test")
+}
+
 // act carries out what is decided on a view. killed is how many effects happen before the machine is killed.
-func (m *model) act(f backup.Facts, killed int, good bool) backup.ActionType {
+func (m *model) act(f backup.Facts, killed int, result testResult) backup.ActionType {
 	action := backup.Decide(f)
 	usable, verified := m.usable(), m.newestVerified()
 	switch action.Type {
@@ -256,10 +286,19 @@ func (m *model) act(f backup.Facts, killed int, good bool) backup.ActionType {
 			m.incomplete = append(m.incomplete, id)
 			break
 		}
-		m.complete = append(m.complete, backup.Backup{Metadata: backup.Metadata{ID: id, TakenAt: f.Now, Reason: action.Reason}})
+		needed := backup.NeedsTest(f, action.Reason)
+		taken := backup.Backup{Metadata: backup.Metadata{ID: id, TakenAt: f.Now, Reason: action.Reason}}
+		m.complete = append(m.complete, taken)
+		f.Backups = append(slices.Clone(f.Backups), taken)
+		next := backup.Decide(f)
+		if tested := next.Type == backup.ActionVerify; next.Type != backup.ActionTake && needed != tested {
+			m.Fatalf("a backup needs a test: %t; it is tested: %t", needed, tested)
+		}
 	case backup.ActionVerify:
 		if i := slices.IndexFunc(m.complete, func(b backup.Backup) bool { return b.ID == action.IDs[0] }); i >= 0 && killed > 0 && m.complete[i].Verification == nil {
-			m.complete[i].Verification = &backup.Verification{ID: action.IDs[0], OK: good}
+			m.complete[i].Verification = &backup.Verification{
+				ID: action.IDs[0], OK: result == passes, Inconclusive: result == hasNoResult,
+			}
 		}
 	case backup.ActionDelete:
 		for n, id := range action.IDs {
@@ -297,7 +336,7 @@ func (m *model) delete(f backup.Facts, id string, halfway bool) {
 
 // settle lets one machine act until nothing is to be done, and checks what must then be so.
 func (m *model) settle() {
-	for n := 0; m.act(m.facts(0), 1000, true) != backup.ActionNone; n++ {
+	for n := 0; m.act(m.facts(0), 1000, passes) != backup.ActionNone; n++ {
 		if n > 20 {
 			m.Fatalf("no end: %+v", backup.Decide(m.facts(0)))
 		}
@@ -378,11 +417,14 @@ func (m *model) play() {
 			m.views = m.views[len(m.views)-1:] // a machine acts within minutes of its view
 		}
 		killed := rapid.IntRange(0, 5).Draw(m.T, "killed")
-		good := rapid.IntRange(0, 3).Draw(m.T, "good") > 0
-		m.act(m.views[rapid.IntRange(0, len(m.views)-1).Draw(m.T, "view")], killed, good)
+		m.act(m.views[rapid.IntRange(0, len(m.views)-1).Draw(m.T, "view")], killed, m.drawResult())
 	}
 	m.settle()
-	for range 2 { // the newest one may have failed its test, and be of a clock that was an interval ahead
+	rounds := 2 // the newest one may have failed its test, and be of a clock that was an interval ahead
+	if slices.ContainsFunc(m.complete, backup.Backup.Untestable) {
+		rounds += m.policy.VerifyEvery // the next test is as long after a test without a result as after another one
+	}
+	for range rounds {
 		m.now = m.now.Add(m.policy.Interval)
 		m.settle()
 	}
@@ -396,7 +438,7 @@ func TestYearAhead(t *testing.T) {
 		Interval: time.Hour, KeepAll: 24 * time.Hour, KeepDaily: 14, VerifyEvery: 6,
 	}}
 	for range 2 {
-		m.act(m.facts(365*24*time.Hour), 1000, true)
+		m.act(m.facts(365*24*time.Hour), 1000, passes)
 	}
 	if len(m.complete) != 1 || !m.complete[0].Verified() {
 		t.Fatalf("%+v", m.complete)

@@ -58,7 +58,7 @@ func NewBackups(policy backup.Policy, list []backup.Backup, now time.Time) *Back
 		out.NewestAt = later(out.NewestAt, b.TakenAt)
 		if b.Verified() {
 			out.TestedAt = later(out.TestedAt, b.TestedAt(now, policy))
-		} else if b.Verification != nil {
+		} else if b.Broken() {
 			out.FailedAt = later(out.FailedAt, b.TestedAt(now, policy))
 		}
 	}
