@@ -62,6 +62,8 @@ func peerHosts(doc node.Document) []string {
 		}
 	}
 
+	slices.Sort(out)
+
 	return out
 }
 

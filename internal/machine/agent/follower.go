@@ -316,6 +316,14 @@ func (f *follower) applyRevision(ctx context.Context, current node.Revision) (*d
 	}
 
 	change := documentChange{next: next, pending: pending, restarts: restartsOf(changes, a.doc.Role)}
+	first, err := firstChange(a.doc, change)
+	if err != nil {
+		return nil, f.refuse(ctx, current, err.Error())
+	}
+
+	if first != nil {
+		return f.changeTo(ctx, *first, current)
+	}
 
 	return f.changeInTurn(ctx, change, current)
 }
@@ -344,31 +352,6 @@ func (f *follower) changeInTurn(
 	}
 
 	return f.changeTo(ctx, change, current)
-}
-
-// documentChange is a change of a machine to another document.
-type documentChange struct {
-	next node.Document
-	// pending are the changes that need a new machine, and restarts the components that restart.
-	pending  []node.Change
-	restarts []string
-	// soak is how long the components must work before other machines follow.
-	soak time.Duration
-}
-
-// restartsOf returns the components of a role that the changes restart.
-func restartsOf(changes []node.Change, role v1alpha1.Role) []string {
-	var out []string
-	for _, c := range changes {
-		for _, component := range c.Restarts {
-			onWorkers := component == node.ComponentKubelet || component == node.ComponentContainerd
-			if role == v1alpha1.RoleControlPlane || onWorkers {
-				out = append(out, component)
-			}
-		}
-	}
-
-	return out
 }
 
 // readDesired downloads the document of a revision.
@@ -427,6 +410,10 @@ func (f *follower) changeTo(
 		return nil, ctx.Err() // the next process restores the former document first
 	case err != nil:
 		return nil, f.refuseFailed(ctx, current, err)
+	}
+
+	if change.isPart {
+		return f.finishPart(change, current, sum)
 	}
 
 	a.Report.Done("document")

@@ -5,6 +5,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -147,6 +148,64 @@ func TestWaitForTurn(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.check(a, live)
+}
+
+// TestMembershipComesFirst: slots and the settings of a recovery are applied before the machine waits for its turn to restart
+// components. Machines without a quorum get no turn, so they kept the slots and the recovery of their former document, although
+// both were to end the loss of the quorum.
+func TestMembershipComesFirst(t *testing.T) {
+	b := newFollowBench(t)
+	a, f := b.start()
+	next := b.nextDocument()
+	next.Slots = append(slices.Clone(next.Slots), node.NewSlot("demo", "d"), node.NewSlot("demo", "e"))
+	next.Etcd.QuorumLoss = v1alpha1.EtcdQuorumLoss{Recovery: v1alpha1.RecoveryAutomatic, After: "3m"}
+	next.Etcd.NewVolumes = node.NewVolumes{After: "17m", Tags: map[string]string{"team": "a"}}
+	first := b.boot
+	first.Slots = next.Slots
+	first.Etcd.QuorumLoss = next.Etcd.QuorumLoss
+	first.Etcd.NewVolumes = next.Etcd.NewVolumes
+
+	noQuorum := errors.New("this machine's etcd member has no quorum")
+	notSafe := func(context.Context) error { return noQuorum }
+	f.notSafe = notSafe
+	b.revise(next)
+	for range 5 {
+		b.now = b.now.Add(revisionInterval)
+		changed, err := f.step(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if changed != nil {
+			a.doc = changed.document
+			f = b.newFollower(a)
+			f.notSafe = notSafe
+		}
+	}
+	b.check(a, first)
+	if got := b.status(a); b.restarts != nil || got.State != report.RevisionWaiting || got.Cause != noQuorum.Error() || got.Followed != b.publish(b.boot) {
+		t.Errorf("without a quorum: restarts %v, status %+v", b.restarts, got)
+	}
+	again, _ := b.start()
+	b.check(again, first)
+
+	// A change that is taken back is followed back, although the machine followed the former document last.
+	b.revise(b.boot)
+	if err := b.follow(again, b.newFollower(again)); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.status(again); got.State != report.RevisionCurrent {
+		t.Errorf("after the return: %+v, state %+v", got, again.documentState)
+	}
+	b.check(again, b.boot)
+
+	b.revise(next)
+	if err := b.follow(again, b.newFollower(again)); err != nil {
+		t.Fatal(err)
+	}
+	b.check(again, next)
+	if got := b.status(again); got.State != report.RevisionCurrent || got.Followed != b.publish(next) {
+		t.Errorf("with a quorum: %+v", got)
+	}
 }
 
 // TestForgedRevisions: what is not signed with the cluster's CA is not followed, and neither is an older revision.

@@ -32,6 +32,9 @@ type State struct {
 	// Effective is the SHA-256 of the document that the machine has; empty: Boot. It differs from Followed while a
 	// part of that needs a new machine.
 	Effective string `json:"effective,omitempty"`
+	// Begun is the serial of a later revision than Serial, of which the machine has a part: what comes before its turn to
+	// restart components. Zero: none.
+	Begun int64 `json:"begun,omitempty"`
 	// Pending are the changes of Followed that need a new machine.
 	Pending []node.Change `json:"pending,omitempty"`
 	// Attempt is the revision that the machine was applying when the state was written; zero: none.
@@ -90,14 +93,15 @@ const (
 // Decide returns what to do with the current revision of the machine's group, and why it is not followed.
 func (s State) Decide(current node.Revision) (Step, string) {
 	followed := s.FollowedDocument()
+	isFollowed := current.Document == followed && s.Begun == 0
 
 	switch {
 	case current.Serial < s.Serial:
 		return StepIgnore, fmt.Sprintf("revision %d is older than revision %d, which this machine followed",
 			current.Serial, s.Serial)
-	case current.Document == followed && current.Serial == s.Serial:
+	case isFollowed && current.Serial == s.Serial:
 		return StepNothing, ""
-	case current.Document == followed:
+	case isFollowed:
 		return StepRecord, ""
 	case !current.Knows(followed):
 		return StepIgnore, fmt.Sprintf("revision %d does not know the document of this machine, which is newer",
@@ -121,6 +125,16 @@ func (s State) Begin(r node.Revision, restarts []string) State {
 	}
 
 	s.Attempt = Attempt{Serial: r.Serial, Count: count, Restarts: restarts}
+
+	return s
+}
+
+// CommitFirst returns the state after a part of a revision was applied, which leaves an effective document that was stored
+// before. The revision is not followed yet.
+func (s State) CommitFirst(r node.Revision, effective string) State {
+	s.Effective = effective
+	s.Begun = r.Serial
+	s.Attempt = Attempt{}
 
 	return s
 }

@@ -163,13 +163,19 @@ func Advance(current, desired Document) (next Document, pending []Change, err er
 		return current, pending, nil
 	}
 
-	next, err = mergeChanges(current, desired)
+	next, err = mergeChanges(current, desired, func(l leaf) bool { return !l.change().NeedsMachine() })
 
 	return next, pending, err
 }
 
-// mergeChanges returns current with the changed settings of desired that need no new machine.
-func mergeChanges(current, desired Document) (Document, error) {
+// AdvanceFirst returns current with those changes of desired that a machine applies before it waits for its turn to restart
+// components; see [FieldRule.First].
+func AdvanceFirst(current, desired Document) (Document, error) {
+	return mergeChanges(current, desired, func(l leaf) bool { return ruleFor(l.path()).First })
+}
+
+// mergeChanges returns current with the changed settings of desired that are picked.
+func mergeChanges(current, desired Document, isPicked func(leaf) bool) (Document, error) {
 	before, err := flatten(current)
 	if err != nil {
 		return Document{}, err
@@ -186,7 +192,7 @@ func mergeChanges(current, desired Document) (Document, error) {
 	}
 
 	for _, l := range differences(before, after) {
-		if l.change().NeedsMachine() {
+		if !isPicked(l) {
 			continue
 		}
 
@@ -197,8 +203,14 @@ func mergeChanges(current, desired Document) (Document, error) {
 	return fromTree(tree)
 }
 
-// setPath sets or removes a value in a tree of objects. It creates the objects on the way.
+// setPath sets or removes a value in a tree of objects. It creates the objects on the way, and removes those that become empty:
+// an item of a list without a name is none.
 func setPath(tree map[string]any, path []string, value any, exists bool) {
+	if !exists {
+		removePath(tree, path)
+		return
+	}
+
 	for _, key := range path[:len(path)-1] {
 		child, ok := tree[key].(map[string]any)
 		if !ok {
@@ -209,10 +221,22 @@ func setPath(tree map[string]any, path []string, value any, exists bool) {
 		tree = child
 	}
 
-	last := path[len(path)-1]
-	if exists {
-		tree[last] = value
-	} else {
-		delete(tree, last)
+	tree[path[len(path)-1]] = value
+}
+
+// removePath removes a value, and the objects on the way that become empty.
+func removePath(tree map[string]any, path []string) {
+	if len(path) > 1 {
+		child, ok := tree[path[0]].(map[string]any)
+		if !ok {
+			return
+		}
+
+		removePath(child, path[1:])
+		if len(child) > 0 {
+			return
+		}
 	}
+
+	delete(tree, path[0])
 }

@@ -55,13 +55,16 @@ type FieldRule struct {
 	Restarts []string
 	// Reason why the field has this class, for people.
 	Reason string
+	// First is set for what etcd's members need to have a quorum, or to get one again: machines apply it before they wait for
+	// their turn to restart components, because without a quorum no component may restart.
+	First bool
 }
 
 // FieldRules returns the class of each field of the node document. The agent, the plan and the documentation use
 // this table. A test fails for a field that is not in it.
 func FieldRules() []FieldRule {
 	return slices.Concat(identityRules(), slotRules(), programRules(), trustRules(), settingRules(),
-		newVolumeRules())
+		quorumRules(), newVolumeRules())
 }
 
 // identityRules are about what a machine is.
@@ -100,7 +103,12 @@ func identityRules() []FieldRule {
 // slotRules are about the size of the control plane. The names of a slot never change, see checkSlotNames.
 func slotRules() []FieldRule {
 	rule := func(field string) FieldRule {
-		return FieldRule{Field: field, Class: ClassLive, Reason: "agents add and remove etcd members, one at a time"}
+		return FieldRule{
+			Field:  field,
+			Class:  ClassLive,
+			Reason: "agents add and remove etcd members, one at a time",
+			First:  true,
+		}
 	}
 
 	return []FieldRule{
@@ -221,10 +229,20 @@ func settingRules() []FieldRule {
 		live("etcd.backup.keepAll"),
 		live("etcd.backup.keepDaily"),
 		live("etcd.backup.verifyEvery"),
-		{Field: "etcd.quorumLoss.recovery", Class: ClassLive, Reason: "the agent recovers etcd"},
-		{Field: "etcd.quorumLoss.after", Class: ClassLive, Reason: "the agent recovers etcd"},
-		{Field: "etcd.discovery", Class: ClassLive, Reason: "the agent looks for the addresses of the other members"},
 		live("store.kmsKeyARN"),
+	}
+}
+
+// quorumRules are about how members find each other, and how machines recover etcd.
+func quorumRules() []FieldRule {
+	rule := func(field, reason string) FieldRule {
+		return FieldRule{Field: field, Class: ClassLive, Reason: reason, First: true}
+	}
+
+	return []FieldRule{
+		rule("etcd.quorumLoss.recovery", "the agent recovers etcd"),
+		rule("etcd.quorumLoss.after", "the agent recovers etcd"),
+		rule("etcd.discovery", "the agent looks for the addresses of the other members"),
 	}
 }
 
@@ -238,6 +256,7 @@ func newVolumeRules() []FieldRule {
 			Field:  "etcd.newVolumes." + field,
 			Class:  ClassLive,
 			Reason: "the agent creates the volume",
+			First:  true,
 		})
 	}
 

@@ -197,6 +197,27 @@ func TestAdvance(t *testing.T) {
 	}
 }
 
+// TestAdvanceRemovesSlots: slots that leave together with a change that needs a new machine left slots without names in the merged
+// document, which is not valid: machines refused the revision.
+func TestAdvanceRemovesSlots(t *testing.T) {
+	small := mustBuild(t)
+	small.Slots = small.Slots[:1]
+	large := small
+	large.Slots = []node.Slot{small.Slots[0], node.NewSlot("demo", "b"), node.NewSlot("demo", "c")}
+	desired := small
+	desired.NodeLabels = map[string]string{"example.com/team": "a"}
+	desired.Etcd.HeartbeatIntervalMS = 250
+	next, pending, err := node.Advance(large, desired)
+	if err != nil || len(pending) != 1 || len(next.Slots) != 1 {
+		t.Fatalf("slots %v, pending %v, %v", next.Slots, pending, err)
+	}
+
+	first, err := node.AdvanceFirst(large, next)
+	if err != nil || mustBytes(t, first) != mustBytes(t, small) {
+		t.Errorf("what comes first: %v, %+v", err, first.Slots)
+	}
+}
+
 // TestVersionChangesWaitForMachines: a machine of the old version must not get settings of the new one.
 func TestVersionChangesWaitForMachines(t *testing.T) {
 	current := mustBuild(t)
@@ -240,6 +261,12 @@ func TestAdvanceConverges(t *testing.T) {
 func randomDocument(t *rapid.T, base node.Document, name string) node.Document {
 	d := base
 	words := rapid.SampledFrom([]string{"", "a", "b"})
+	d.Slots = []node.Slot{base.Slots[0]}
+	for _, slot := range []string{"b", "c"} {
+		if rapid.Bool().Draw(t, name+" slot "+slot) {
+			d.Slots = append(d.Slots, node.NewSlot("demo", slot))
+		}
+	}
 	if v := words.Draw(t, name+" eviction"); v != "" {
 		d.Kubelet.EvictionHard = map[string]string{"memory.available": v, "nodefs.available": "1%"}
 	}
