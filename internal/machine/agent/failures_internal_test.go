@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +70,62 @@ func TestMemberRestartsWithoutEC2(t *testing.T) {
 	}
 	if have, err := m.readJoinedRecord(t.Context()); err != nil || have.Volume != "vol-1" {
 		t.Errorf("noted volume %q, %v; want vol-1", have.Volume, err)
+	}
+}
+
+// awayStore fails all reads while S3 is unavailable.
+type awayStore struct {
+	store.Store
+	away bool
+}
+
+func (s *awayStore) Get(ctx context.Context, key string) (store.Object, error) {
+	if s.away {
+		return store.Object{}, errors.New("503 Service Unavailable")
+	}
+	return s.Store.Get(ctx, key)
+}
+
+func (s *awayStore) List(ctx context.Context, prefix string) ([]string, error) {
+	if s.away {
+		return nil, errors.New("503 Service Unavailable")
+	}
+	return s.Store.List(ctx, prefix)
+}
+
+// TestMemberWithoutS3: while S3 is unavailable, a member with data starts, and one without data waits: nobody knows whether the cluster
+// was bootstrapped. When S3 answers, a member whose data is of before a restoration is stopped.
+func TestMemberWithoutS3(t *testing.T) {
+	for name, hasData := range map[string]bool{"with data": true, "without data": false} {
+		a := testAgent(t)
+		runner := &killedRunner{killer: &killer{left: 1000}}
+		a.Run = runner
+		notes := &awayStore{Store: store.NewFileStore(t.TempDir()), away: true}
+		slot, _ := a.doc.Slot("a")
+		m := &etcdMember{agent: a, slot: slot, store: notes, volume: "vol-1"}
+		writeMountinfo(t, a, true)
+		if hasData {
+			if err := a.Root.MakeDir(etcd.DataDir+"/member", 0o700, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := m.decideAndAct(t.Context())
+		started := slices.ContainsFunc(runner.calls, func(c string) bool { return c == "systemctl start --no-block etcd" })
+		if started != hasData || (err == nil) != hasData {
+			t.Errorf("%s: %v, ran %q", name, err, runner.calls)
+		}
+		if !hasData {
+			continue
+		}
+
+		notes.away = false
+		if _, err := notes.Create(t.Context(), node.EtcdGenerationKey("demo", 2), []byte(`{"number":2,"slot":"b","backup":"b1","token":"t"}`)); err != nil {
+			t.Fatal(err)
+		}
+		_ = m.decideAndAct(t.Context()) // it waits for the restoration then
+		if m.hasData() || !a.Root.Exists(asideDir+"/member") || !slices.Contains(runner.calls, "systemctl stop etcd") {
+			t.Errorf("when S3 answers: ran %q", runner.calls)
+		}
 	}
 }
 
