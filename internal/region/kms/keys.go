@@ -294,6 +294,10 @@ func (s *Service) updateAlias(ctx context.Context, in *kms.UpdateAliasInput) (*k
 		return nil, err
 	}
 
+	if err := validateAliasName(*in.AliasName); err != nil {
+		return nil, err
+	}
+
 	return &kms.UpdateAliasOutput{}, s.withKey(ctx, in.TargetKeyId, "UpdateAlias", func(k *key) error {
 		if _, err := s.findKey(in.AliasName); err != nil {
 			return err
@@ -306,6 +310,10 @@ func (s *Service) updateAlias(ctx context.Context, in *kms.UpdateAliasInput) (*k
 
 func (s *Service) deleteAlias(ctx context.Context, in *kms.DeleteAliasInput) (*kms.DeleteAliasOutput, error) {
 	if err := s.authorizeAlias(ctx, "DeleteAlias", in.AliasName); err != nil {
+		return nil, err
+	}
+
+	if err := validateAliasName(*in.AliasName); err != nil {
 		return nil, err
 	}
 

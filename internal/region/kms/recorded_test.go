@@ -72,3 +72,39 @@ func TestRotationPeriod(t *testing.T) {
 		t.Errorf("%+v, %v, want 180 days", out, err)
 	}
 }
+
+// TestAliasesAreNamedByTheirNames: the operations that change an alias take its name only. A key's id or the ARN of an alias
+// is not the name of an alias.
+func TestAliasesAreNamedByTheirNames(t *testing.T) {
+	t.Parallel()
+	c := serve(t, t.TempDir())
+	made, err := c.CreateKey(t.Context(), &kms.CreateKeyInput{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	id := made.KeyMetadata.KeyId
+	if _, err := c.CreateAlias(t.Context(), &kms.CreateAliasInput{AliasName: new("alias/x"), TargetKeyId: id}); err != nil {
+		t.Fatal(err)
+	}
+
+	for name, want := range map[string]string{
+		*id:                   "ValidationException",
+		*made.KeyMetadata.Arn: "ValidationException",
+		"arn:aws:kms:us-east-1:000000000000:alias/x": "ValidationException",
+		"alias/none": "NotFoundException",
+	} {
+		if _, err := c.DeleteAlias(t.Context(), &kms.DeleteAliasInput{AliasName: &name}); code(err) != want {
+			t.Errorf("DeleteAlias of %s: %v, want %s", name, err, want)
+		}
+
+		if _, err := c.UpdateAlias(t.Context(), &kms.UpdateAliasInput{AliasName: &name, TargetKeyId: id}); code(err) != want {
+			t.Errorf("UpdateAlias of %s: %v, want %s", name, err, want)
+		}
+	}
+
+	list, err := c.ListAliases(t.Context(), &kms.ListAliasesInput{KeyId: id})
+	if err != nil || len(list.Aliases) != 1 {
+		t.Errorf("aliases: %+v, %v, want alias/x", list, err)
+	}
+}
