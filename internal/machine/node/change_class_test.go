@@ -262,10 +262,8 @@ func randomDocument(t *rapid.T, base node.Document, name string) node.Document {
 	d := base
 	words := rapid.SampledFrom([]string{"", "a", "b"})
 	d.Slots = []node.Slot{base.Slots[0]}
-	for _, slot := range []string{"b", "c"} {
-		if rapid.Bool().Draw(t, name+" slot "+slot) {
-			d.Slots = append(d.Slots, node.NewSlot("demo", slot))
-		}
+	if rapid.Bool().Draw(t, name+" slots") {
+		d.Slots = append(d.Slots, node.NewSlot("demo", "b"), node.NewSlot("demo", "c"))
 	}
 	if v := words.Draw(t, name+" eviction"); v != "" {
 		d.Kubelet.EvictionHard = map[string]string{"memory.available": v, "nodefs.available": "1%"}
