@@ -28,6 +28,12 @@ type restorations struct {
 	slow bool
 	// reaches reports whether two members reach each other; nil: all do.
 	reaches func(from, to string) bool
+	// leads reports whether the members of a cluster that a slot reaches have a leader; nil: always.
+	leads func(identity, at string) bool
+	// documented returns the slots of a machine's document; nil: all.
+	documented func(slot string) []string
+	// leaves reports whether a slot is not in the control plane any more; nil: none leaves.
+	leaves func(slot string) bool
 }
 
 // modelVolume is what a slot's volume holds.
@@ -83,8 +89,16 @@ func (m *restorations) connected(from, to string) bool {
 	return from == to || m.reaches == nil || m.reaches(from, to)
 }
 
-// list returns the members of a cluster if the member of a slot has a quorum.
+// list returns the members of a cluster if the member of a slot has a quorum and a leader.
 func (m *restorations) list(identity, at string) []etcd.Member {
+	if m.leads != nil && !m.leads(identity, at) {
+		return nil
+	}
+	return m.listQuorum(identity, at)
+}
+
+// listQuorum returns the members of a cluster if the member of a slot reaches a majority, which can elect a leader.
+func (m *restorations) listQuorum(identity, at string) []etcd.Member {
 	var out []etcd.Member
 	voters, healthy := 0, 0
 	for _, e := range m.members[identity] {
@@ -106,7 +120,7 @@ func (m *restorations) list(identity, at string) []etcd.Member {
 // facts returns what the agent of a slot sees.
 func (m *restorations) facts(slot string, storeAnswers bool) (etcd.Facts, bool) {
 	v := m.volumes[slot]
-	f := etcd.Facts{Slot: slot, Slots: m.slots, Volume: "vol-" + slot, HasData: v.identity != ""}
+	f := etcd.Facts{Slot: slot, Slots: m.slotsOf(slot), Volume: "vol-" + slot, HasData: v.identity != ""}
 	f.Marker = &etcd.BootstrapMarker{Token: "first", Volumes: map[string]string{}}
 	f.Joined = m.slots
 	if f.HasData {
@@ -130,20 +144,28 @@ func (m *restorations) facts(slot string, storeAnswers bool) (etcd.Facts, bool) 
 		}
 	}
 	if f.Generation != nil && f.Generation.Slot == slot {
-		f.Former = m.former(slot)
+		f.Former = m.former(slot, m.list)
 	}
 	f.Comparison.Equal = f.NeedsComparison()
 	return f, true
 }
 
-// former returns the members of an earlier generation that have a quorum, as the agent of a slot sees them; nil if there are none.
-func (m *restorations) former(slot string) []etcd.Member {
+// slotsOf returns the slots of the document of a slot's machine.
+func (m *restorations) slotsOf(slot string) []string {
+	if m.documented == nil {
+		return m.slots
+	}
+	return m.documented(slot)
+}
+
+// former returns the members of an earlier generation that have a quorum, as list finds them from a slot; nil if there are none.
+func (m *restorations) former(slot string, list func(identity, at string) []etcd.Member) []etcd.Member {
 	for _, peer := range m.slots {
 		v := m.volumes[peer]
 		if peer == slot || !m.running[peer] || v.identity == "" || v.generation == m.newest().Number || !m.connected(slot, peer) {
 			continue
 		}
-		if members := m.list(v.identity, peer); members != nil {
+		if members := list(v.identity, peer); members != nil {
 			return members
 		}
 	}
@@ -187,6 +209,9 @@ func (m *restorations) step(slot string, storeAnswers bool, effects int) {
 	case etcd.ActionSetAsideCopy:
 		m.Fatalf("slot %s sets its data aside, and no volume is a copy: %+v", slot, f)
 	case etcd.ActionSetAsideLeft:
+		if m.leaves != nil && m.leaves(slot) {
+			break // it does not join again
+		}
 		m.Fatalf("slot %s sets its data aside, and no slot has left: %+v", slot, f)
 	case etcd.ActionRestore:
 		m.restore(slot, f, effects)
@@ -217,7 +242,7 @@ func (m *restorations) restore(slot string, f etcd.Facts, effects int) {
 	if effects <= 2 {
 		return
 	}
-	if former := m.former(slot); former != nil {
+	if former := m.former(slot, m.listQuorum); former != nil {
 		m.Fatalf("slot %s restores generation %d while members of an earlier one work: %+v", slot, g.Number, former)
 	}
 	*v = modelVolume{identity: v.prepared, generation: g.Number}

@@ -106,7 +106,7 @@ func (w *lostQuorum) recoveryFacts(slot string, a *modelAgent, late int) etcd.Re
 		f.Restoring = g.Slot
 	}
 	view := w.views[max(0, len(w.views)-1-late)]
-	for _, s := range w.slots {
+	for _, s := range w.counted(slot) {
 		state := etcd.SlotState{Slot: s, Volumes: slices.Clone(view[s]), Report: w.freshReport(a, slot, s)}
 		if w.hidden[s] && w.now.Sub(w.told[s]) <= 2*tick {
 			state.Volumes = nil
@@ -177,16 +177,10 @@ func (w *lostQuorum) begin(slot string, f etcd.RecoveryFacts, step etcd.Recovery
 	if f.Generation != w.number() {
 		return // another machine was faster
 	}
-	with := 0
-	for _, s := range w.slots {
-		if w.hasVotersData(s) {
-			with++
-		}
+	if with, of := w.votersWithData(); with > of/2 {
+		w.Fatalf("slot %s recovers although %d of %d volumes have data: %s", slot, with, of, step.Reason)
 	}
-	if with > len(w.slots)/2 {
-		w.Fatalf("slot %s recovers although %d of %d volumes have data: %s", slot, with, len(w.slots), step.Reason)
-	}
-	if working := w.quorums(); len(working) > 0 {
+	if working := w.majorities(); len(working) > 0 {
 		w.Fatalf("slot %s recovers although members work: %v: %s", slot, working, step.Reason)
 	}
 	restored := w.backup(step.Backup)
@@ -212,7 +206,7 @@ func (w *lostQuorum) hasVotersData(slot string) bool {
 // isStored reports whether a voter's volume or a good backup of the current generation has a write.
 func (w *lostQuorum) isStored(id int) bool {
 	for _, slot := range w.slots {
-		if w.hasVotersData(slot) && writesOf(w.logs[slot])[id] {
+		if w.hasVotersData(slot) && !w.isOut(slot) && writesOf(w.logs[slot])[id] {
 			return true
 		}
 	}

@@ -76,6 +76,9 @@ type lostQuorum struct {
 	ledIn   map[string]uint64 // by slot: the term in which its member is or was the leader
 	acked   map[int]bool
 	ids     int
+	slotChanges
+	// electing is for how many more ticks a cluster elects a leader, by identity.
+	electing map[string]int
 	// recovered counts generations, and reasons the steps that machines decided on.
 	recovered int
 	reasons   map[etcd.RecoveryStepType]int
@@ -104,8 +107,13 @@ func newLostQuorum(t *rapid.T) *lostQuorum {
 		ledIn:        map[string]uint64{},
 		acked:        map[int]bool{},
 		reasons:      map[etcd.RecoveryStepType]int{},
+		electing:     map[string]int{},
 	}
+	w.slotChanges = newSlotChanges(w.slots)
 	w.slow = true
+	w.leads = w.hasLeader
+	w.documented = func(slot string) []string { return w.documents[slot] }
+	w.leaves = w.hasLeft
 	w.reaches = func(from, to string) bool {
 		return !w.isolated[from] && !w.isolated[to] && w.apart[from] == w.apart[to]
 	}
@@ -174,12 +182,19 @@ func writesOf(log []modelEntry) map[int]bool {
 	return out
 }
 
-// quorums returns for each cluster that has a quorum the slots of the members that reach each other.
+// quorums returns for each cluster that works the slots of the members that reach each other: they are a majority, and have a leader.
 func (w *lostQuorum) quorums() map[string][]string {
+	out := w.majorities()
+	maps.DeleteFunc(out, func(identity string, side []string) bool { return !w.hasLeader(identity, side[0]) })
+	return out
+}
+
+// majorities returns for each cluster that has a majority the slots of the members that reach each other.
+func (w *lostQuorum) majorities() map[string][]string {
 	out := map[string][]string{}
 	for _, slot := range w.slots {
 		identity := w.volumes[slot].identity
-		if identity == "" || !w.alive(identity, slot) || len(out[identity]) > 0 || w.list(identity, slot) == nil {
+		if identity == "" || !w.alive(identity, slot) || len(out[identity]) > 0 || w.listQuorum(identity, slot) == nil {
 			continue
 		}
 		for _, peer := range w.slots {
@@ -293,12 +308,13 @@ func (w *lostQuorum) position(slot string, term uint64) etcd.Position {
 
 // memberStep lets the agent of a slot decide once about its member.
 func (w *lostQuorum) memberStep(slot string, effects int) {
-	if !w.up[slot] || !w.exists[slot] {
+	if !w.up[slot] || !w.exists[slot] || !w.mayStep(slot) {
 		return
 	}
 	v := w.volumes[slot]
 	before := *v
 	w.step(slot, !w.storeCut[slot], effects)
+	w.stopRemoved(slot)
 	if v.identity != before.identity {
 		delete(w.ledIn, slot)
 	}
@@ -368,6 +384,7 @@ func (w *lostQuorum) advance() {
 		}
 	}
 	w.views = append(w.views, view)
+	w.elect()
 	if working := w.quorums(); len(working) > 1 {
 		w.Fatalf("two clusters accept writes: %v", working)
 	}
@@ -375,7 +392,7 @@ func (w *lostQuorum) advance() {
 
 // fault lets something happen to a slot.
 func (w *lostQuorum) fault(slot string) {
-	switch rapid.IntRange(0, 14).Draw(w.T, "fault") {
+	switch rapid.IntRange(0, 16).Draw(w.T, "fault") {
 	case 0, 1:
 		w.stop(slot)
 	case 2, 3, 4:
@@ -399,8 +416,12 @@ func (w *lostQuorum) fault(slot string) {
 		w.hidden[slot] = !w.hidden[slot]
 	case 12:
 		w.apart[slot] = !w.apart[slot]
+	case 13:
+		w.shrink()
+	case 14:
+		w.endLeft(slot)
 	default:
-		if !w.exists[slot] && !w.zoneDown[slot] {
+		if !w.exists[slot] && !w.zoneDown[slot] && !w.hasLeft(slot) {
 			w.create(slot) // apply --recreate-lost-volumes
 		}
 	}
@@ -418,11 +439,12 @@ func (w *lostQuorum) live() {
 		w.write(true)
 	}
 	for _, slot := range rapid.Permutation(w.slots).Draw(w.T, "order") {
-		if !w.up[slot] && !w.zoneDown[slot] && rapid.Bool().Draw(w.T, "replaced") {
+		if !w.up[slot] && !w.zoneDown[slot] && !w.ended[slot] && rapid.Bool().Draw(w.T, "replaced") {
 			w.up[slot] = true
 		}
 		w.memberStep(slot, rapid.IntRange(0, 4).Draw(w.T, "effects"))
 		w.memberPromotion(slot, rapid.IntRange(0, 3).Draw(w.T, "promotion"))
+		w.followSlots(slot, rapid.IntRange(0, 3).Draw(w.T, "resize"))
 		w.look(slot, rapid.IntRange(0, 2).Draw(w.T, "late"), rapid.IntRange(0, 3).Draw(w.T, "kill"))
 	}
 }
@@ -437,13 +459,15 @@ func (w *lostQuorum) heal() {
 	for range 150 {
 		w.advance()
 		for _, slot := range w.slots {
-			w.up[slot] = true
-			if !w.exists[slot] {
+			w.up[slot] = !w.ended[slot]
+			if !w.exists[slot] && !w.hasLeft(slot) {
 				w.create(slot)
 			}
 			w.memberStep(slot, 10)
 			w.memberPromotion(slot, 10)
+			w.followSlots(slot, 10)
 			w.look(slot, 0, 10)
+			w.endLeft(slot)
 		}
 		if w.isWhole() {
 			return
