@@ -168,6 +168,9 @@ type runs struct {
 }
 
 func (r *runs) Run(ctx context.Context, name string, args ...string) (string, error) {
+	if args[0] == "--version" {
+		return "nftables v1.0.6 (Lester Gooch #5)\n", nil
+	}
 	r.lines = append(r.lines, name+" "+strings.Join(args, " "))
 	unit := args[len(args)-1]
 	switch {

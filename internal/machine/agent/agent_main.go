@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -172,7 +173,7 @@ func loadAWSConfig(ctx context.Context, region string) (aws.Config, error) {
 	// The SDK's default client waits for a response without limit.
 	answers := awshttp.NewBuildableClient().WithTransportOptions(
 		func(t *http.Transport) { t.ResponseHeaderTimeout = 30 * time.Second },
-	)
+	).WithDialerOptions(func(d *net.Dialer) { d.Control = markMetadata })
 	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(region), config.WithHTTPClient(answers),
 		config.WithAPIOptions([]func(*middleware.Stack) error{awsfix.AddBodyMiddleware}))
 	if err != nil {

@@ -6,7 +6,10 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/slipway-k8s/slipway/internal/machine/addon"
 	"github.com/slipway-k8s/slipway/internal/machine/imdsguard"
@@ -42,7 +45,7 @@ func newMetadataGuard(root *HostFS, program *nft.Program) *imdsguard.Guard {
 		},
 		Reach: func(ctx context.Context) error {
 			address := net.JoinHostPort(imdsguard.AddressIPv4, "80")
-			connection, err := (&net.Dialer{Timeout: guardTimeout}).DialContext(ctx, "tcp4", address)
+			connection, err := (&net.Dialer{Timeout: guardTimeout, Control: markMetadata}).DialContext(ctx, "tcp4", address)
 			if err != nil {
 				return fmt.Errorf("connect to the instance metadata service: %w", err)
 			}
@@ -50,6 +53,19 @@ func newMetadataGuard(root *HostFS, program *nft.Program) *imdsguard.Guard {
 			return connection.Close()
 		},
 	}
+}
+
+// markMetadata marks a socket that connects to the instance metadata service, for rules that cannot match control groups. Without the
+// right to mark it, which the agent has, it stays as it is.
+func markMetadata(_, address string, socket syscall.RawConn) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil || host != imdsguard.AddressIPv4 && host != imdsguard.AddressIPv6 {
+		return nil //nolint:nilerr // dialing reports it
+	}
+
+	return socket.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, imdsguard.Mark)
+	})
 }
 
 // guardMetadata lets only the agent and the control groups of the node document reach the metadata

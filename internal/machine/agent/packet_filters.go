@@ -4,7 +4,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os/exec"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
-	"github.com/slipway-k8s/slipway/internal/machine/imdsguard"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 	"github.com/slipway-k8s/slipway/internal/machine/nft"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
@@ -123,16 +121,9 @@ func loadPacketFilters(ctx context.Context, a *Agent) error {
 }
 
 // loadRequiredRules loads the rules that guard the metadata service and the join endpoint. On the
-// control plane it also checks that the API server's gate can be closed. A kernel that cannot tell
-// control groups apart is an accepted risk, which the periodic tasks report as a condition.
+// control plane it also checks that the API server's gate can be closed.
 func loadRequiredRules(ctx context.Context, a *Agent) error {
-	err := a.guardMetadata(ctx)
-	if errors.Is(err, imdsguard.ErrUnsupported) {
-		a.Log.Warn("containers in the network of this machine reach its role", slog.Any("error", err))
-		err = nil
-	}
-
-	if err != nil {
+	if err := a.guardMetadata(ctx); err != nil {
 		return fmt.Errorf("guard the instance metadata service and the join endpoint: %w", err)
 	}
 

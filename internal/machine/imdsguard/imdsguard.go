@@ -35,8 +35,12 @@ const (
 	AddressIPv6 = "fd00:ec2::254"
 )
 
-// ErrUnsupported is returned if the kernel cannot tell the processes of one cgroup from others.
-var ErrUnsupported = errors.New("the kernel has neither cgroup version 2 nor the controller net_cls")
+// ErrUnsupported is returned if the kernel can neither tell the processes of one cgroup from others nor match this process's mark.
+var ErrUnsupported = errors.New("the kernel has neither cgroup version 2 nor the controller net_cls, and matches no marks")
+
+// Mark is the mark (SO_MARK) of this process's connections to the metadata service. Where the kernel cannot tell cgroups apart, only
+// packets with it get there. A process needs CAP_NET_ADMIN or CAP_NET_RAW to set it, which containers do not have.
+const Mark = 0x510003
 
 // Guard keeps the rules of one machine. It is not safe for concurrent use.
 type Guard struct {
@@ -67,6 +71,7 @@ type way string
 const (
 	byCgroup way = "socket cgroupv2"
 	byClass  way = "net_cls"
+	byMark   way = "mark"
 )
 
 // Classes of net_cls, and the cgroups that have them: of processes that may reach the metadata
@@ -108,8 +113,9 @@ func DefaultCgroups() []string {
 }
 
 // Apply loads the rules for this process, the default cgroups and the allowed ones, if they differ
-// from those that are loaded. A cgroup that does not exist is left out until it does. An error that
-// wraps [ErrUnsupported] means that the rules that need no cgroups are loaded, and no others.
+// from those that are loaded. A cgroup that does not exist is left out until it does. Where the kernel cannot tell cgroups apart, only
+// packets with [Mark] reach the service. An error that wraps [ErrUnsupported] means that this process could not reach it so either:
+// the rules that guard the port from pods are loaded, and no others.
 func (g *Guard) Apply(ctx context.Context, allowed Allowed) error {
 	port := portRules{}
 	if allowed.PodNetwork != "" || allowed.PodLinks != "" {
@@ -126,19 +132,56 @@ func (g *Guard) Apply(ctx context.Context, allowed Allowed) error {
 			return err
 		}
 
-		err = g.applyWith(ctx, h, slices.Concat(DefaultCgroups(), allowed.Cgroups), port)
+		names := slices.Concat(DefaultCgroups(), allowed.Cgroups)
+		err = g.applyWith(ctx, h, names, port)
+		if g.isRefused(ctx, h, err, port) {
+			// The first failure may have had another cause than the kernel.
+			if err = g.applyWith(ctx, h, names, port); err != nil {
+				g.failed = append(g.failed, h.way)
+				g.loaded = ""
+
+				continue
+			}
+		}
+
 		if !errors.Is(err, syscall.ECONNREFUSED) {
 			return err
 		}
 
 		// The kernel does not match this process: for example, older ones match no cgroup of a namespace.
 		g.failed = append(g.failed, h.way)
-		g.loaded = ""
-
-		if err := g.Load(ctx, openRuleset); err != nil {
+		if err := g.open(ctx); err != nil {
 			return err
 		}
 	}
+}
+
+// loadError is an error of Load.
+type loadError struct{ error }
+
+// Unwrap returns the error of Load.
+func (e loadError) Unwrap() error { return e.error }
+
+// isRefused reports whether err says that the kernel does not take the rules of a hierarchy, such as one without nft_socket, although it
+// takes those with marks, which are then loaded.
+func (g *Guard) isRefused(ctx context.Context, h hierarchy, err error, port portRules) bool {
+	if _, isLoad := errors.AsType[loadError](err); !isLoad || h.way == byMark {
+		return false
+	}
+
+	err = g.applyWith(ctx, hierarchy{way: byMark}, nil, port)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		_ = g.open(ctx) // the caller returns why the rules were refused
+	}
+
+	return err == nil
+}
+
+// open removes the rules.
+func (g *Guard) open(ctx context.Context) error {
+	g.loaded = ""
+
+	return g.Load(ctx, openRuleset)
 }
 
 // applyWithout loads the rules that need no cgroups.
@@ -164,19 +207,33 @@ func (g *Guard) applyWithout(ctx context.Context, port portRules) error {
 	return g.recordLoaded(ctx, rules)
 }
 
-// applyWith loads the rules for one way of matching. An error that wraps ECONNREFUSED means that it does not work.
-func (g *Guard) applyWith(ctx context.Context, h hierarchy, names []string, port portRules) error {
-	own, err := g.ownCgroup(h)
-	if err != nil {
-		return err
+// findAllowed returns the cgroups with these names that exist, and that of this process; none if cgroups are not matched.
+func (g *Guard) findAllowed(h hierarchy, names []string) ([]cgroup, error) {
+	if h.way == byMark {
+		return nil, nil
 	}
 
-	var allowed []cgroup
+	own, err := g.ownCgroup(h)
+	if err != nil {
+		return nil, err
+	}
+
+	var out []cgroup
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(append(names, own)))) {
 		if c, ok := h.find(name); ok {
 			c.isOwn = name == own
-			allowed = append(allowed, c)
+			out = append(out, c)
 		}
+	}
+
+	return out, nil
+}
+
+// applyWith loads the rules for one way of matching. An error that wraps ECONNREFUSED means that it does not work.
+func (g *Guard) applyWith(ctx context.Context, h hierarchy, names []string, port portRules) error {
+	allowed, err := g.findAllowed(h, names)
+	if err != nil {
+		return err
 	}
 
 	if h.way == byClass {
@@ -192,7 +249,7 @@ func (g *Guard) applyWith(ctx context.Context, h hierarchy, names []string, port
 	}
 
 	if err := g.Load(ctx, rules); err != nil {
-		return err
+		return loadError{err}
 	}
 
 	if err := g.Reach(ctx); errors.Is(err, syscall.ECONNREFUSED) {
@@ -272,6 +329,10 @@ func (g *Guard) hierarchy() (hierarchy, error) {
 				}, nil
 			}
 		}
+	}
+
+	if !slices.Contains(g.failed, byMark) {
+		return hierarchy{way: byMark}, nil
 	}
 
 	return hierarchy{}, ErrUnsupported
@@ -393,7 +454,7 @@ delete table inet slipway_metadata
 `
 
 // ruleset returns the rules that let only the allowed cgroups reach the service, and only this
-// process the port. Addresses are compared after the translation of Services, so an endpoint with
+// process the port; with marks, the port is guarded from pods only. Addresses are compared after the translation of Services, so an endpoint with
 // the address of the service is refused too.
 func (h hierarchy) ruleset(allowed []cgroup, port portRules) string {
 	var b strings.Builder
@@ -404,23 +465,13 @@ func (h hierarchy) ruleset(allowed []cgroup, port portRules) string {
 		ip6 daddr ` + AddressIPv6 + ` jump guard
 `)
 
-	if port.port != "" {
+	if port.port != "" && h.way != byMark {
 		b.WriteString(port.outputRules())
 	}
 
-	b.WriteString("\t}\n\n\tchain guard {\n")
+	b.WriteString("\t}\n\n\tchain guard {\n" + h.acceptRules(allowed) + "\t\tcounter reject\n\t}\n")
 
-	if h.way == byClass {
-		fmt.Fprintf(&b, "\t\tmeta cgroup { %d, %d } accept\n", classID, ownClassID)
-	} else {
-		for _, c := range allowed {
-			b.WriteString(h.acceptRule(c))
-		}
-	}
-
-	b.WriteString("\t\tcounter reject\n\t}\n")
-
-	if port.port != "" {
+	if port.port != "" && h.way != byMark {
 		b.WriteString("\n\tchain join {\n")
 		for _, c := range allowed {
 			if c.isOwn {
@@ -428,10 +479,32 @@ func (h hierarchy) ruleset(allowed []cgroup, port portRules) string {
 			}
 		}
 
-		b.WriteString("\t\tcounter " + refusePort + "\n\t}\n\n" + port.chains())
+		b.WriteString("\t\tcounter " + refusePort + "\n\t}\n")
+	}
+
+	if port.port != "" {
+		b.WriteString("\n" + port.chains())
 	}
 
 	b.WriteString("}\n")
+
+	return b.String()
+}
+
+// acceptRules returns the rules that accept the packets of those that may reach the service.
+func (h hierarchy) acceptRules(allowed []cgroup) string {
+	switch h.way {
+	case byMark:
+		return fmt.Sprintf("\t\tmeta mark %d accept\n", Mark)
+	case byClass:
+		return fmt.Sprintf("\t\tmeta cgroup { %d, %d } accept\n", classID, ownClassID)
+	case byCgroup:
+	}
+
+	var b strings.Builder
+	for _, c := range allowed {
+		b.WriteString(h.acceptRule(c))
+	}
 
 	return b.String()
 }

@@ -20,8 +20,14 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/nft"
 )
 
-// object returns an ELF file that needs libraries; a program if it has a loader.
+// object returns an ELF file for x86-64 that needs libraries; a program if it has a loader.
 func object(tb testing.TB, loader string, libraries ...string) []byte {
+	tb.Helper()
+	return objectFor(tb, elf.EM_X86_64, loader, libraries...)
+}
+
+// objectFor is object for a machine.
+func objectFor(tb testing.TB, machine elf.Machine, loader string, libraries ...string) []byte {
 	tb.Helper()
 	names := []byte{0}
 	var dynamic []elf.Dyn64
@@ -43,7 +49,7 @@ func object(tb testing.TB, loader string, libraries ...string) []byte {
 	for _, part := range []any{
 		elf.Header64{
 			Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
-			Type:  uint16(elf.ET_DYN), Machine: uint16(elf.EM_X86_64), Version: uint32(elf.EV_CURRENT), Ehsize: header,
+			Type:  uint16(elf.ET_DYN), Machine: uint16(machine), Version: uint32(elf.EV_CURRENT), Ehsize: header,
 			Phoff: header, Phentsize: programs, Phnum: 1, Shoff: header + programs, Shentsize: 64, Shnum: 3, Shstrndx: 2,
 		},
 		elf.Prog64{Type: uint32(kind), Off: loaderAt, Filesz: uint64(len(interpreter))},
@@ -68,6 +74,8 @@ type machine struct {
 	root string
 	// own is set if the machine has the program itself.
 	own bool
+	// version is what the program of the machine prints.
+	version string
 	// has is set once the machine has the image, and registry while it can be pulled.
 	has, registry bool
 	// tree are the files and links of the image by path. A link's text begins with "-> ".
@@ -87,7 +95,9 @@ type machine struct {
 
 func newMachine(t *testing.T) *machine {
 	t.Helper()
-	return &machine{t: t, root: t.TempDir(), registry: true, image: image, stored: image, tree: map[string]string{
+	const version = "nftables v1.0.6 (Lester Gooch #5)\n"
+
+	return &machine{t: t, root: t.TempDir(), version: version, registry: true, image: image, stored: image, tree: map[string]string{
 		"usr/sbin/nft":                              string(object(t, "/lib64/"+loader, "libnftables.so.1", "libc.so.6")),
 		"lib64/" + loader:                           "-> /lib/x86_64-linux-gnu/" + loader,
 		"lib/x86_64-linux-gnu/" + loader:            string(object(t, "")),
@@ -143,6 +153,10 @@ func (m *machine) effect(do func() error) error {
 }
 
 func (m *machine) execute(_ context.Context, name string, args ...string) (string, error) {
+	if args[0] == "--version" {
+		return m.version, nil
+	}
+
 	line := strings.ReplaceAll(name+" "+strings.Join(args, " "), m.root, "")
 	return "output", m.effect(func() error {
 		m.lines = append(m.lines, line)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package nft runs nft(8), which loads packet filters into the kernel, also on a machine whose
-// image does not have the program.
+// image does not have the program, or has one that is too old for the packet filters.
 //
 // Such a machine takes the program of a container image that it needs anyway: kube-proxy's. The
 // package mounts the image, copies nft and its shared libraries to the disk of the machine, and
@@ -92,9 +92,22 @@ func (p *Program) IsPresent() bool { return p.known() != nil }
 // known returns the command of the program; nil if the machine has none.
 func (p *Program) known() []string {
 	p.mu.Lock()
+	command := p.command
+	p.mu.Unlock()
+	if command != nil {
+		return command
+	}
+
+	own, isUsable := p.findOwn()
+	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.command == nil {
-		p.command = p.find()
+
+	switch {
+	case p.command != nil:
+	case isUsable:
+		p.command = []string{own}
+	default:
+		p.command = p.findCopy()
 	}
 
 	return p.command
@@ -171,17 +184,13 @@ func (p *Program) makeCopy(ctx context.Context) error {
 }
 
 const (
-	missing     = "the machine has no program nft"
+	missing     = "the machine has no program nft of version " + leastVersion + " or later"
 	missingHint = "let the machine reach the registry of kube-proxy's image, " +
 		"or use a machine image with the package nftables"
 )
 
-// find returns the command of the program of the machine, or of the copy; nil if there is none.
-func (p *Program) find() []string {
-	if own, err := p.Find("nft"); err == nil {
-		return []string{own}
-	}
-
+// findCopy returns the command of the copy; nil if there is none.
+func (p *Program) findCopy() []string {
 	loader, ok := p.readCopy()
 	if !ok {
 		return nil

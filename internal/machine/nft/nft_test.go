@@ -4,6 +4,7 @@ package nft_test
 
 import (
 	"context"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,7 +28,7 @@ const (
 	loader   = "ld-linux.so.2"
 )
 
-// TestProgram: the program of the machine is used if there is one, then an intact copy, then a new copy of the image.
+// TestProgram: the program of the machine is used if there is one that is new enough (an older one was seen to be used), then an intact copy, then a new copy of the image.
 func TestProgram(t *testing.T) {
 	t.Parallel()
 	withCopy := func(t *testing.T, m *machine) {
@@ -45,6 +46,42 @@ func TestProgram(t *testing.T) {
 		err    []string // parts of the error
 	}{
 		"the machine has nft": {func(_ *testing.T, m *machine) { m.own, m.registry = true, false }, []string{runOwnLine}, nil},
+		"the first version that matches control groups": {
+			func(_ *testing.T, m *machine) {
+				m.own, m.registry, m.version = true, false, "nftables v0.9.9 (Prodigal Son)\n"
+			}, []string{runOwnLine}, nil,
+		},
+		"a correction of a version": {
+			func(_ *testing.T, m *machine) {
+				m.own, m.registry, m.version = true, false, "nftables v1.0.6.1 (Lester Gooch #5)\n"
+			},
+			[]string{runOwnLine},
+			nil,
+		},
+		"the machine's is too old, and the image is there": {
+			func(_ *testing.T, m *machine) {
+				m.own, m.has, m.registry, m.version = true, true, false, "nftables v0.9.8 (E.D.S.)\n"
+			},
+			[]string{unmountLine, mountLine, unmountLine, runCopyLine},
+			nil,
+		},
+		"the machine's is too old, and it has a copy": {func(t *testing.T, m *machine) {
+			t.Helper()
+			withCopy(t, m)
+			m.own, m.version = true, "nftables v0.9.8 (E.D.S.)\n"
+		}, []string{runCopyLine}, nil},
+		"the machine's is too old, and there is no image": {
+			func(_ *testing.T, m *machine) {
+				m.own, m.registry, m.version = true, false, "nftables v0.9.8 (E.D.S.)\n"
+			},
+			[]string{unmountLine, mountLine, pullLine},
+			[]string{"no program nft of version 0.9.9 or later", image},
+		},
+		"the machine's prints something else": {
+			func(_ *testing.T, m *machine) { m.own, m.has, m.registry, m.version = true, true, false, "?" },
+			[]string{unmountLine, mountLine, unmountLine, runCopyLine},
+			nil,
+		},
 		"it has not, and the image is there": {
 			func(_ *testing.T, m *machine) { m.has, m.registry = true, false },
 			[]string{unmountLine, mountLine, unmountLine, runCopyLine},
@@ -135,6 +172,40 @@ func TestProgram(t *testing.T) {
 				t.Errorf("the image is mounted %d times", m.mounts)
 			}
 		})
+	}
+}
+
+// TestCopyOnArm64: in an image for arm64, loader and libraries are in the directories of that architecture. Those of another one are not
+// copied.
+func TestCopyOnArm64(t *testing.T) {
+	t.Parallel()
+	const armLoader = "ld-linux-aarch64.so.1"
+
+	m := newMachine(t)
+	lib := func(needs ...string) string { return string(objectFor(t, elf.EM_AARCH64, "", needs...)) }
+	m.tree = map[string]string{
+		"usr/sbin/nft": string(
+			objectFor(t, elf.EM_AARCH64, "/lib/"+armLoader, "libnftables.so.1", "libc.so.6"),
+		),
+		"lib/" + armLoader:                           "-> aarch64-linux-gnu/" + armLoader,
+		"lib/aarch64-linux-gnu/" + armLoader:         lib(),
+		"lib/aarch64-linux-gnu/libc.so.6":            lib(armLoader),
+		"usr/lib/aarch64-linux-gnu/libnftables.so.1": lib("libc.so.6"),
+		"usr/lib/x86_64-linux-gnu/libnftables.so.1":  string(object(t, "", "libmnl.so.0")),
+	}
+	m.has = true
+	if _, err := m.program().Run(t.Context(), "list", "tables"); err != nil {
+		t.Fatal(err)
+	}
+
+	want := []string{"bin/nft", "contents.json", armLoader, "libc.so.6", "libnftables.so.1", "nft"}
+	if got := m.copied(); !slices.Equal(got, want) {
+		t.Errorf("the copy has %q, want %q", got, want)
+	}
+
+	ran := strings.ReplaceAll(m.lines[len(m.lines)-1], m.root, "")
+	if want := copyDir + "/" + armLoader + " --library-path " + copyDir + " " + copyDir + "/nft list tables"; ran != want {
+		t.Errorf("ran %q, want %q", ran, want)
 	}
 }
 
