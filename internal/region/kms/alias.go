@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kms
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/aws/aws-sdk-go/service/kms"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+func (s *Service) listAliases(ctx context.Context, in *kms.ListAliasesInput) (*kms.ListAliasesOutput, error) {
+	if err := wire.Authorize(ctx, wire.AccessCheck{Action: "kms:ListAliases"}); err != nil {
+		return nil, err
+	}
+
+	keyID := ""
+	if in.KeyId != nil {
+		k, err := s.findKey(in.KeyId)
+		if err != nil {
+			return nil, err
+		}
+
+		keyID = k.ID
+	}
+
+	var all []string
+
+	for _, name := range slices.Sorted(maps.Keys(s.st.Aliases)) {
+		if keyID == "" || s.st.Aliases[name].Key == keyID {
+			all = append(all, name)
+		}
+	}
+
+	names, next := paginateNames(all, in.Marker, in.Limit, pageSizes{usual: 50, most: 100})
+	out := &kms.ListAliasesOutput{
+		Aliases:    []*kms.AliasListEntry{},
+		NextMarker: next,
+		Truncated:  new(next != nil),
+	}
+
+	for _, name := range names {
+		a := s.st.Aliases[name]
+		out.Aliases = append(out.Aliases, &kms.AliasListEntry{
+			AliasName:       &name,
+			AliasArn:        new("arn:aws:kms:" + s.cfg.Region + ":" + s.cfg.Account + ":" + name),
+			TargetKeyId:     &a.Key,
+			CreationDate:    &a.Created,
+			LastUpdatedDate: &a.Created,
+		})
+	}
+
+	return out, nil
+}
+
+// authorizeAlias checks the right to an alias. Operations on aliases also need the right to the key.
+func (s *Service) authorizeAlias(ctx context.Context, action string, name *string) error {
+	return wire.Authorize(ctx, wire.AccessCheck{
+		Action:   "kms:" + action,
+		Resource: "arn:aws:kms:" + s.cfg.Region + ":" + s.cfg.Account + ":" + stringValue(name),
+	})
+}
+
+func (s *Service) createAlias(ctx context.Context, in *kms.CreateAliasInput) (*kms.CreateAliasOutput, error) {
+	if err := s.authorizeAlias(ctx, "CreateAlias", in.AliasName); err != nil {
+		return nil, err
+	}
+
+	return &kms.CreateAliasOutput{}, s.withKey(ctx, in.TargetKeyId, "CreateAlias", func(k *key) error {
+		if err := validateAliasName(*in.AliasName); err != nil {
+			return err
+		}
+
+		if _, ok := s.st.Aliases[*in.AliasName]; ok {
+			return wire.Errorf(
+				"AlreadyExistsException",
+				"An alias with the name arn:aws:kms:%s:%s:%s already exists",
+				s.cfg.Region,
+				s.cfg.Account,
+				*in.AliasName,
+			)
+		}
+
+		s.st.Aliases[*in.AliasName] = &alias{Key: k.ID, Created: s.cfg.Now().UTC()}
+
+		return nil
+	})
+}
+
+func (s *Service) updateAlias(ctx context.Context, in *kms.UpdateAliasInput) (*kms.UpdateAliasOutput, error) {
+	if err := s.authorizeAlias(ctx, "UpdateAlias", in.AliasName); err != nil {
+		return nil, err
+	}
+
+	if err := validateAliasName(*in.AliasName); err != nil {
+		return nil, err
+	}
+
+	return &kms.UpdateAliasOutput{}, s.withKey(ctx, in.TargetKeyId, "UpdateAlias", func(k *key) error {
+		if _, err := s.findKey(in.AliasName); err != nil {
+			return err
+		}
+
+		s.st.Aliases[*in.AliasName].Key = k.ID
+		return nil
+	})
+}
+
+func (s *Service) deleteAlias(ctx context.Context, in *kms.DeleteAliasInput) (*kms.DeleteAliasOutput, error) {
+	if err := s.authorizeAlias(ctx, "DeleteAlias", in.AliasName); err != nil {
+		return nil, err
+	}
+
+	if err := validateAliasName(*in.AliasName); err != nil {
+		return nil, err
+	}
+
+	return &kms.DeleteAliasOutput{}, s.withKey(ctx, in.AliasName, "DeleteAlias", func(*key) error {
+		delete(s.st.Aliases, *in.AliasName)
+		return nil
+	})
+}
