@@ -336,7 +336,7 @@ func (b *etcdBackup) store(
 }
 
 // needsTest reports whether a backup that is being taken will be tested. Only a test needs what the member says of itself, and
-// while etcd hashes its data for that, it commits no writes: see docs/benchmarks.md. No member serves the data of a survivor.
+// for that etcd reads and hashes all of its data next to its writes. No member serves the data of a survivor.
 func (b *etcdBackup) needsTest(ctx context.Context, reason string) bool {
 	if reason == backup.ReasonRecovery {
 		return false

@@ -22,6 +22,7 @@ func TestDecideRevision(t *testing.T) {
 	followed := fresh.Commit(at(5, "five"), "five", nil)
 	refused := followed.Refuse(at(6, "six"), "kubelet: does not work")
 	tried := followed.Begin(at(6, "six"), nil).Begin(at(6, "six"), nil).Begin(at(6, "six"), nil)
+	begun := followed.CommitFirst(at(6, "six"), "five and a part of six")
 	for name, c := range map[string]struct {
 		state   follow.State
 		current node.Revision
@@ -39,6 +40,10 @@ func TestDecideRevision(t *testing.T) {
 		"refused":                             {refused, at(6, "six", "five"), follow.StepIgnore, "does not work"},
 		"after a refused one":                 {refused, at(7, "seven", "six", "five"), follow.StepApply, ""},
 		"after a refused one, as before":      {refused, at(7, "five", "six"), follow.StepRecord, ""},
+		"the rest of one that has begun":      {begun, at(6, "six", "five"), follow.StepApply, ""},
+		"back from one that has begun":        {begun, at(7, "five", "six"), follow.StepApply, ""},
+		"an older store":                      {begun, at(5, "five", "boot"), follow.StepApply, ""},
+		"after one that had begun":            {begun.Commit(at(6, "six"), "six", nil), at(6, "six", "five"), follow.StepNothing, ""},
 		"killed once":                         {followed.Begin(at(6, "six"), nil), at(6, "six", "five"), follow.StepApply, ""},
 		"killed three times":                  {tried, at(6, "six", "five"), follow.StepRefuse, "stopped 3 times"},
 		"killed three times, then a next one": {tried, at(7, "seven", "five"), follow.StepApply, ""},
