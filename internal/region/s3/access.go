@@ -82,15 +82,6 @@ func (b *bucket) publicAccessBlock() s3.PublicAccessBlockConfiguration {
 
 func isTrue(flag *bool) bool { return flag != nil && *flag }
 
-// isPublicPolicy reports whether a policy allows something to everyone. A statement with a condition is not
-// considered public, whatever the condition is; AWS distinguishes the condition keys.
-func isPublicPolicy(p authz.Policy) bool {
-	return slices.ContainsFunc(p.Statements, func(st authz.Statement) bool {
-		return st.Allow && len(st.Conditions) == 0 &&
-			(slices.Contains(st.Principal["AWS"], "*") || st.NotPrincipal != nil)
-	})
-}
-
 // validatePolicy checks that a document is a valid policy, that its resources are in this bucket, and that
 // the public access block allows it.
 func (s *Service) validatePolicy(b *bucket, document string) error {

@@ -204,6 +204,31 @@ func TestBucketPolicies(t *testing.T) {
 	}
 }
 
+// TestConditionsMakePoliciesPrivate: a policy for everybody is public, and so blocked, unless a condition restricts it to fixed
+// sources. Other conditions do not count.
+func TestConditionsMakePoliciesPrivate(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t, nil)
+	for condition, want := range map[string]string{
+		`{"IpAddress":{"aws:SourceIp":["192.0.2.0/24"]}}`:                                           "",
+		`{"StringEquals":{"aws:SourceVpc":"vpc-0123456789abcdef0"}}`:                                "",
+		`{"StringEquals":{"aws:PrincipalOrgID":"o-example"},"Bool":{"aws:SecureTransport":"true"}}`: "",
+		`{"ArnLike":{"aws:SourceArn":"arn:aws:s3:::source"}}`:                                       "",
+		`{"Bool":{"aws:SecureTransport":"true"}}`:                                                   "AccessDenied",
+		`{"StringEquals":{"s3:prefix":"a"}}`:                                                        "AccessDenied",
+		`{"StringLike":{"aws:SourceVpc":"vpc-*"}}`:                                                  "AccessDenied",
+		`{"StringNotEquals":{"aws:SourceVpc":"vpc-0123456789abcdef0"}}`:                             "AccessDenied",
+		`{"StringEqualsIfExists":{"aws:SourceVpc":"vpc-0123456789abcdef0"}}`:                        "AccessDenied",
+		`{"NotIpAddress":{"aws:SourceIp":"192.0.2.0/24"}}`:                                          "AccessDenied",
+		`{"IpAddress":{"aws:SourceIp":"0.0.0.0/0"}}`:                                                "AccessDenied",
+	} {
+		err := r.setPolicy(t, `{"Effect":"Allow","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::b-1/*","Condition":`+condition+`}`)
+		if err != nil && code(err) != want || err == nil && want != "" {
+			t.Errorf("%s: %v, want %q", condition, err, want)
+		}
+	}
+}
+
 func TestEncryptionAsksForTheKey(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t, nil)

@@ -335,6 +335,85 @@ func TestHeadersInPresignedURLs(t *testing.T) {
 	}
 }
 
+// TestUnsignedHeadersAreRefused: a client that has a presigned URL must not add what its signer has not signed, except the
+// hash of the contents.
+func TestUnsignedHeadersAreRefused(t *testing.T) {
+	t.Parallel()
+	c, _, _ := serve(t, t.TempDir())
+	bucket(t, c)
+	presigned, err := s3.NewPresignClient(c).PresignPutObject(t.Context(), &s3.PutObjectInput{Bucket: aws.String(b1), Key: aws.String("k")})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for header, want := range map[string]string{
+		"X-Amz-Storage-Class":                         "AccessDenied",
+		"X-Amz-Server-Side-Encryption-Aws-Kms-Key-Id": "AccessDenied",
+		"X-Amz-Meta-Owner":                            "AccessDenied",
+		"X-Amz-Content-Sha256":                        "",
+		"Content-Type":                                "",
+	} {
+		value := "STANDARD_IA"
+		if header == "X-Amz-Content-Sha256" {
+			value = "UNSIGNED-PAYLOAD"
+		}
+
+		status, body := rawPut(t, presigned.URL, map[string]string{header: value})
+		if isOK := status == http.StatusOK; isOK != (want == "") || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %s, want %q", header, status, body, want)
+		}
+
+		if want != "" && !strings.Contains(body, "<HeadersNotSigned>"+strings.ToLower(header)+"</HeadersNotSigned>") {
+			t.Errorf("%s: %s does not name the header", header, body)
+		}
+	}
+}
+
+// TestSignatureVersion2IsRefused: the region says that it does not know the former signatures, and does not take such
+// requests for anonymous ones.
+func TestSignatureVersion2IsRefused(t *testing.T) {
+	t.Parallel()
+	_, _, url := serve(t, t.TempDir())
+	for where, request := range map[string]struct {
+		query  string
+		header map[string]string
+	}{
+		"URL":    {"?AWSAccessKeyId=AKIAEXAMPLE&Signature=c2lnbmF0dXJl&Expires=1999999999", nil},
+		"header": {"", map[string]string{"Authorization": "AWS AKIAEXAMPLE:c2lnbmF0dXJl"}},
+	} {
+		status, body := rawPut(t, url+"/b-1/k"+request.query, request.header)
+		if status != http.StatusBadRequest || !strings.Contains(body, "<Code>InvalidRequest</Code>") || !strings.Contains(body, "AWS4-HMAC-SHA256") {
+			t.Errorf("%s: %d %s, want InvalidRequest that names AWS4-HMAC-SHA256", where, status, body)
+		}
+	}
+}
+
+// rawPut puts an object without an SDK, and returns the status and the body of the response.
+func rawPut(t *testing.T, url string, headers map[string]string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url, strings.NewReader("v"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for name, value := range headers {
+		req.Header.Set(name, value)
+	}
+
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return res.StatusCode, string(body)
+}
+
 func dial(t *testing.T, address string) net.Conn {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)

@@ -60,6 +60,14 @@ type Signature struct {
 
 // ParseSignature parses the signature of a request. It returns nil and no error for a request without one.
 func ParseSignature(r *http.Request) (*Signature, error) {
+	if isVersion2(r) {
+		return nil, Errorf(
+			"InvalidRequest",
+			"The authorization mechanism you have provided is not supported. Please use %s.",
+			signingAlgorithm,
+		)
+	}
+
 	if h := r.Header.Get("Authorization"); h != "" {
 		return parseAuthorizationHeader(r, h)
 	}
@@ -94,6 +102,13 @@ func ParseSignature(r *http.Request) (*Signature, error) {
 	}
 
 	return s, s.parseScope(q.Get("X-Amz-Credential"), q.Get("X-Amz-Date"))
+}
+
+// isVersion2 reports whether a request has a signature of the former version 2 of S3, in a header or in its URL.
+func isVersion2(r *http.Request) bool {
+	q := r.URL.Query()
+
+	return strings.HasPrefix(r.Header.Get("Authorization"), "AWS ") || q.Has("AWSAccessKeyId") && q.Has("Signature")
 }
 
 func parseAuthorizationHeader(r *http.Request, h string) (*Signature, error) {
@@ -199,10 +214,43 @@ func (v Verifier) Verify(r *http.Request, s *Signature, service Service) (Caller
 		return Caller{}, newSignatureError(service.Protocol, signatureMismatch)
 	}
 
+	if service.Protocol == S3Protocol {
+		if err := s.checkSignedHeaders(r.Header); err != nil {
+			return Caller{}, err
+		}
+	}
+
 	caller := key.Caller
 	caller.AccessKeyID = s.AccessKeyID
 
 	return caller, replaceBody(r, s, hash, signing)
+}
+
+// checkSignedHeaders refuses a request to S3 with an x-amz- header that is not signed: whoever has a presigned URL could
+// change with it what is stored. The hash of the contents needs no signature of its own.
+func (s *Signature) checkSignedHeaders(h http.Header) error {
+	var unsigned []string
+
+	for name := range h {
+		lower := strings.ToLower(name)
+		if strings.HasPrefix(lower, amzPrefix) && lower != "x-amz-content-sha256" &&
+			!slices.Contains(s.signedHeaders, lower) {
+			unsigned = append(unsigned, lower)
+		}
+	}
+
+	if len(unsigned) == 0 {
+		return nil
+	}
+
+	slices.Sort(unsigned)
+
+	return &Error{
+		Code:    "AccessDenied",
+		Message: "There were headers present in the request which were not signed",
+		Status:  http.StatusForbidden,
+		Details: []ErrorDetail{{Name: "HeadersNotSigned", Value: strings.Join(unsigned, ", ")}},
+	}
 }
 
 // checkKeyAndScope checks the session token, the times and the credential scope of a signature.
@@ -397,92 +445,3 @@ func hmacSHA256(key []byte, text string) []byte {
 }
 
 func hexHMAC(key []byte, text string) string { return hex.EncodeToString(hmacSHA256(key, text)) }
-
-// refusalReason is the reason why a signature is rejected.
-type refusalReason int
-
-const (
-	missingToken refusalReason = iota
-	unknownKey
-	signatureMismatch
-	clockSkewed
-	presignedExpired // a presigned request after its lifetime
-	expiredToken
-)
-
-// newSignatureError returns the error of a protocol for a reason. The codes are those of AWS's services: SDKs
-// decide by them whether to correct their clock or to get new credentials.
-func newSignatureError(p Protocol, why refusalReason) *Error {
-	type form struct {
-		code   string
-		status int
-	}
-
-	codes := map[Protocol][6]form{
-		QueryProtocol: {
-			{"MissingAuthenticationToken", 403},
-			{"InvalidClientTokenId", 403},
-			{"SignatureDoesNotMatch", 403},
-			{"RequestTimeTooSkewed", 403},
-			{"SignatureDoesNotMatch", 403},
-			{"ExpiredToken", 403},
-		},
-		EC2QueryProtocol: {
-			{"MissingAuthenticationToken", 403},
-			{"AuthFailure", 401},
-			{"SignatureDoesNotMatch", 403},
-			{"RequestExpired", 400},
-			{"RequestExpired", 400},
-			{"RequestExpired", 400},
-		},
-		JSONProtocol: {
-			{"MissingAuthenticationTokenException", 400},
-			{"UnrecognizedClientException", 400},
-			{"InvalidSignatureException", 400},
-			{"RequestTimeTooSkewed", 400},
-			{"InvalidSignatureException", 400},
-			{"ExpiredTokenException", 400},
-		},
-		RESTJSONProtocol: {
-			{"MissingAuthenticationTokenException", 403},
-			{"UnrecognizedClientException", 403},
-			{"InvalidSignatureException", 403},
-			{"InvalidSignatureException", 403},
-			{"InvalidSignatureException", 403},
-			{"ExpiredTokenException", 403},
-		},
-		RESTProtocol: {
-			{"MissingAuthenticationToken", 403},
-			{"InvalidClientTokenId", 403},
-			{"SignatureDoesNotMatch", 403},
-			{"SignatureDoesNotMatch", 403},
-			{"SignatureDoesNotMatch", 403},
-			{"ExpiredToken", 403},
-		},
-		S3Protocol: {
-			{"AccessDenied", 403},
-			{"InvalidAccessKeyId", 403},
-			{"SignatureDoesNotMatch", 403},
-			{"RequestTimeTooSkewed", 403},
-			{"AccessDenied", 403},
-			{"ExpiredToken", 400},
-		},
-	}
-
-	f := codes[p][why]
-
-	return &Error{Code: f.code, Message: why.message(), Status: f.status}
-}
-
-// message returns the message of AWS's services for a reason.
-func (r refusalReason) message() string {
-	return [...]string{
-		"Request is missing Authentication Token",
-		"The security token included in the request is invalid",
-		"The request signature we calculated does not match the signature you provided. " +
-			"Check your AWS Secret Access Key and signing method.",
-		"The difference between the request time and the current time is too large.",
-		"Signature expired: the request was presigned too long ago",
-		"The security token included in the request is expired",
-	}[r]
-}
