@@ -46,47 +46,28 @@ func (session *Session) buildPublication(
 	}
 
 	in := node.PublicationInput{Arch: map[string]string{}, StoreURL: d.MachineStore.URL()}
-	roles := session.workerRolesByGroup(d)
+	documents := documentBuilder{
+		session:     session,
+		desired:     d,
+		catalog:     catalog,
+		trust:       nodeTrust(public),
+		storeKeyARN: settings.KMSKeyARN,
+		workerRoles: session.workerRolesByGroup(d),
+		cniRole:     cniRole,
+	}
 
 	for _, g := range d.Manifests.Groups {
 		if g.Spec.Role == v1alpha1.RoleBastion {
 			continue // it runs no agent
 		}
 
-		arch := d.Manifests.Arch(g.Spec.MachineType)
-		own := d.machineCluster() // as the group sees it
-		own.Spec.KubernetesVersion = manifest.GroupVersion(d.Manifests.Cluster, g)
-		files, images, err := node.ResolveAssets(catalog, own.Spec, g.Spec, arch)
-		if err != nil {
-			return node.Publication{}, explainAssets(session.Name, g.Metadata.Name, err)
-		}
-
-		capacity, err := podCapacity(d.Manifests, g)
-		if err != nil {
-			return node.Publication{}, err
-		}
-
-		doc, err := node.BuildDocument(node.DocumentInput{
-			Cluster:     own,
-			ClusterID:   session.ownership.ID,
-			Groups:      d.Manifests.Groups,
-			Group:       g,
-			Files:       files,
-			Images:      images,
-			Trust:       nodeTrust(public),
-			StoreURL:    d.MachineStore.URL(),
-			StoreKeyARN: settings.KMSKeyARN,
-			WorkerRoles: roles,
-			VolumeTags:  model.VolumeTags(own, session.ownership.ID),
-			VPCCNIRole:  cniRole,
-			PodCapacity: capacity,
-		})
+		doc, err := documents.build(g)
 		if err != nil {
 			return node.Publication{}, err
 		}
 
 		in.Documents = append(in.Documents, doc)
-		in.Arch[g.Metadata.Name] = arch
+		in.Arch[g.Metadata.Name] = d.Manifests.Arch(g.Spec.MachineType)
 	}
 
 	if in.Agents, err = session.findAgents(in.Arch); err != nil {
@@ -94,6 +75,52 @@ func (session *Session) buildPublication(
 	}
 
 	return node.BuildPublication(in)
+}
+
+// documentBuilder builds the node documents of a cluster from what they share.
+type documentBuilder struct {
+	session     *Session
+	desired     *Desired
+	catalog     asset.Catalog
+	trust       node.TrustBundle
+	storeKeyARN string
+	// workerRoles are the names of IAM roles by worker group.
+	workerRoles map[string]string
+	// cniRole is the ARN of the IAM role of the Amazon VPC CNI; empty with another pod network.
+	cniRole string
+}
+
+// build returns the node document of a group.
+func (b documentBuilder) build(g v1alpha1.InstanceGroup) (node.Document, error) {
+	d := b.desired
+	own := d.machineCluster() // as the group sees it
+	own.Spec.KubernetesVersion = manifest.GroupVersion(d.Manifests.Cluster, g)
+	arch := d.Manifests.Arch(g.Spec.MachineType)
+	files, images, err := node.ResolveAssets(b.catalog, own.Spec, g.Spec, arch)
+	if err != nil {
+		return node.Document{}, explainAssets(b.session.Name, g.Metadata.Name, err)
+	}
+
+	capacity, err := podCapacity(d.Manifests, g)
+	if err != nil {
+		return node.Document{}, err
+	}
+
+	return node.BuildDocument(node.DocumentInput{
+		Cluster:     own,
+		ClusterID:   b.session.ownership.ID,
+		Groups:      d.Manifests.Groups,
+		Group:       g,
+		Files:       files,
+		Images:      images,
+		Trust:       b.trust,
+		StoreURL:    d.MachineStore.URL(),
+		StoreKeyARN: b.storeKeyARN,
+		WorkerRoles: b.workerRoles,
+		VolumeTags:  model.VolumeTags(own, b.session.ownership.ID),
+		VPCCNIRole:  b.cniRole,
+		PodCapacity: capacity,
+	})
 }
 
 // vpcCNIRole returns the ARN of the IAM role of the Amazon VPC CNI; empty if the cluster has another pod network.

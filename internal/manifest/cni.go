@@ -68,8 +68,8 @@ func checkCNI(v validator, n v1alpha1.Networking) {
 	)
 }
 
-// checkVPCPods checks what the Amazon VPC CNI needs: an identity of its own, and subnets and security groups with the tag of the cluster,
-// since its role may use no others.
+// checkVPCPods checks what the Amazon VPC CNI needs: an identity of its own, and subnets and security groups with the tag
+// of the cluster, since its role may use no others.
 func checkVPCPods(v validator, c v1alpha1.Cluster) {
 	if !HasVPCPods(c) {
 		return
@@ -93,7 +93,8 @@ func checkVPCPods(v validator, c v1alpha1.Cluster) {
 		}
 	}
 
-	const others = "is not possible with spec.networking.cni amazon-vpc: the role of its daemon may use what has the cluster's tag only"
+	const others = "is not possible with spec.networking.cni amazon-vpc: " +
+		"the role of its daemon may use what has the cluster's tag only"
 	groups := c.Spec.CloudProvider.AWS.SecurityGroups
 	for _, g := range []struct{ field, id string }{{"controlPlane", groups.ControlPlane}, {"worker", groups.Worker}} {
 		if g.id != "" {

@@ -12,9 +12,9 @@ const (
 	tagCNIInstance = "node.k8s.amazonaws.com/instance_id"
 )
 
-// BuildVPCCNIPolicy returns the policy of the role of the Amazon VPC CNI in a cluster (docs/design/0030-vpc-cni.md). It may create
-// interfaces with the cluster's tag in the cluster's subnets with the cluster's security groups, attach them to the cluster's machines,
-// and give addresses to these and to the machines' own.
+// BuildVPCCNIPolicy returns the policy of the role of the Amazon VPC CNI in a cluster (docs/design/0030-vpc-cni.md). It
+// may create interfaces with the cluster's tag in the cluster's subnets with the cluster's security groups, attach them to
+// the cluster's machines, and give addresses to these and to the machines' own.
 func BuildVPCCNIPolicy(partition, cluster string) Policy {
 	s := policyBuilder{Input{Partition: partition}}
 

@@ -141,9 +141,8 @@ func newAgent(ctx context.Context, path string, env Env) (*Agent, error) {
 		Metadata: imds.NewFromConfig(cfg),
 
 		AWSEndpoint: aws.ToString(cfg.BaseEndpoint),
-
-		Registry: openRegistry(cfg),
-		Images:   containerdImages{socket: containerdSocket},
+		Registry:    openRegistry(cfg),
+		Images:      containerdImages{socket: containerdSocket},
 
 		EC2:      ec2.NewFromConfig(cfg),
 		Scaling:  autoscaling.NewFromConfig(cfg),
