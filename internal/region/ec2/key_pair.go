@@ -3,9 +3,6 @@
 package ec2
 
 import (
-	"crypto/md5"
-	"encoding/base64"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -72,14 +69,9 @@ func (s keyPairHandlers) importKeyPair(in *sdk.ImportKeyPairInput) (*sdk.ImportK
 		return nil, invalidParameter("KeyName", name, "Key names must have at most 255 ASCII characters.")
 	}
 
-	fields := strings.Fields(string(in.PublicKeyMaterial))
-	if len(fields) < 2 {
-		return nil, wire.Errorf("InvalidKey.Format", "Key is not in valid OpenSSH public key format")
-	}
-
-	raw, err := base64.StdEncoding.DecodeString(fields[1])
+	key, err := parsePublicKey(string(in.PublicKeyMaterial))
 	if err != nil {
-		return nil, wire.Errorf("InvalidKey.Format", "Key is not in valid OpenSSH public key format")
+		return nil, err
 	}
 
 	tags, err := parseTagSpecs(in.TagSpecifications, "key-pair")
@@ -91,16 +83,19 @@ func (s keyPairHandlers) importKeyPair(in *sdk.ImportKeyPairInput) (*sdk.ImportK
 		return nil, wire.Errorf("InvalidKeyPair.Duplicate", "The keypair '%s' already exists.", name)
 	}
 
-	sum := md5.Sum(raw)
-	finger := strings.ReplaceAll(fmt.Sprintf("% x", sum[:]), " ", ":")
+	fingerprint, err := keyFingerprint(key)
+	if err != nil {
+		return nil, err
+	}
+
 	id := s.newID("key")
 	s.st.Keys[id] = &sdk.KeyPairInfo{
 		KeyPairId:      new(id),
 		KeyName:        new(name),
-		KeyFingerprint: new(finger),
-		KeyType:        new(strings.TrimPrefix(fields[0], "ssh-")),
+		KeyFingerprint: new(fingerprint),
+		KeyType:        new(strings.TrimPrefix(key.Type(), "ssh-")),
 		CreateTime:     new(s.cfg.Now().UTC()),
-		PublicKey:      new(string(in.PublicKeyMaterial)),
+		PublicKey:      new(publicKeyLine(key, name)),
 	}
 
 	s.st.setTags(id, tags)
@@ -108,7 +103,7 @@ func (s keyPairHandlers) importKeyPair(in *sdk.ImportKeyPairInput) (*sdk.ImportK
 	return &sdk.ImportKeyPairOutput{
 		KeyPairId:      new(id),
 		KeyName:        new(name),
-		KeyFingerprint: new(finger),
+		KeyFingerprint: new(fingerprint),
 		Tags:           s.st.tagList(id),
 	}, nil
 }

@@ -105,6 +105,43 @@ func TestCIDRBlocksAreAssociating(t *testing.T) {
 	}
 }
 
+// TestZonesAreInAGroup: all zones of a region are in one group, whose name is not that of the region.
+func TestZonesAreInAGroup(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	out := must[*client.DescribeAvailabilityZonesOutput](t)(r.DescribeAvailabilityZones(t.Context(), &client.DescribeAvailabilityZonesInput{
+		Filters: filters("group-name", "us-east-1-zg-1"),
+	}))
+	if len(out.AvailabilityZones) < 3 {
+		t.Errorf("zones of the group: %+v", out.AvailabilityZones)
+	}
+}
+
+// TestBlocksKeepToTheRangeOfTheirVPC: EC2 restricts the blocks that a VPC takes beside its primary one.
+func TestBlocksKeepToTheRangeOfTheirVPC(t *testing.T) {
+	t.Parallel()
+	r := newRegion(t)
+	ctx := t.Context()
+	const restricted = "InvalidVpc.Range"
+	for primary, blocks := range map[string]map[string]string{
+		"10.10.0.0/16": {
+			"192.168.0.0/16": restricted, "172.20.0.0/16": restricted, "198.19.1.0/24": restricted, "169.254.0.0/20": restricted,
+			"10.0.0.0/16": "", "100.64.0.0/16": "", "203.0.113.0/24": "",
+		},
+		"10.1.0.0/16":   {"10.0.1.0/24": restricted, "10.2.0.0/16": ""},
+		"172.16.0.0/16": {"172.31.0.0/20": restricted, "10.2.0.0/16": restricted, "172.17.0.0/16": ""},
+		"100.64.0.0/16": {"192.168.1.0/24": restricted, "100.65.0.0/16": ""},
+	} {
+		vpc := must[*client.CreateVpcOutput](t)(r.CreateVpc(ctx, &client.CreateVpcInput{CidrBlock: &primary})).Vpc.VpcId
+		for block, want := range blocks {
+			_, err := r.AssociateVpcCidrBlock(ctx, &client.AssociateVpcCidrBlockInput{VpcId: vpc, CidrBlock: &block})
+			if err != nil && code(err) != want || err == nil && want != "" {
+				t.Errorf("%s beside %s: %v, want %q", block, primary, err, want)
+			}
+		}
+	}
+}
+
 // TestUpdatesOfRulesNameOnePeer: EC2 reads names of protocols without their case, and refuses the update of a rule
 // to no peer or to several.
 func TestUpdatesOfRulesNameOnePeer(t *testing.T) {

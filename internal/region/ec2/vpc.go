@@ -370,6 +370,10 @@ func (s vpcHandlers) associateVPCCIDRBlock(
 		}
 	}
 
+	if err := checkBlockRange(v, cidr); err != nil {
+		return nil, err
+	}
+
 	if len(v.CidrBlockAssociationSet) >= maxVPCBlocks {
 		return nil, wire.Errorf(
 			"CidrLimitExceeded",

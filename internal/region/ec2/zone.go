@@ -32,7 +32,7 @@ func (s zoneHandlers) describeAvailabilityZones(
 			RegionName:         new(s.cfg.Region),
 			State:              new(sdk.AvailabilityZoneStateAvailable),
 			ZoneType:           new("availability-zone"),
-			GroupName:          new(s.cfg.Region),
+			GroupName:          new(s.cfg.Region + "-zg-1"),
 			NetworkBorderGroup: new(s.cfg.Region),
 			OptInStatus:        new(sdk.AvailabilityZoneOptInStatusOptInNotRequired),
 			Messages:           []*sdk.AvailabilityZoneMessage{},
