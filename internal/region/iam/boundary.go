@@ -75,7 +75,7 @@ func (st *serviceState) countBoundaries(arn string) int64 {
 func (s boundaryHandlers) putRoleBoundary(
 	in *iam.PutRolePermissionsBoundaryInput,
 ) (*iam.PutRolePermissionsBoundaryOutput, error) {
-	r, err := s.st.findRole(*in.RoleName)
+	r, err := s.st.findModifiableRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (s boundaryHandlers) putRoleBoundary(
 func (s boundaryHandlers) deleteRoleBoundary(
 	in *iam.DeleteRolePermissionsBoundaryInput,
 ) (*iam.DeleteRolePermissionsBoundaryOutput, error) {
-	r, err := s.st.findRole(*in.RoleName)
+	r, err := s.st.findModifiableRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}

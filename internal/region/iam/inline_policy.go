@@ -105,7 +105,7 @@ func (i *identity) inlinePolicyDetails() []*iam.PolicyDetail {
 }
 
 func (s *IAM) putRolePolicy(in *iam.PutRolePolicyInput) (*iam.PutRolePolicyOutput, error) {
-	r, err := s.st.findRole(*in.RoleName)
+	r, err := s.st.findModifiableRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func stringPointers(names []string) []*string {
 }
 
 func (s *IAM) deleteRolePolicy(in *iam.DeleteRolePolicyInput) (*iam.DeleteRolePolicyOutput, error) {
-	r, err := s.st.findRole(*in.RoleName)
+	r, err := s.st.findModifiableRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +175,7 @@ func (s *IAM) deleteRolePolicy(in *iam.DeleteRolePolicyInput) (*iam.DeleteRolePo
 }
 
 func (s *IAM) attachRolePolicy(in *iam.AttachRolePolicyInput) (*iam.AttachRolePolicyOutput, error) {
-	r, err := s.st.findRole(*in.RoleName)
+	r, err := s.st.findModifiableRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +184,7 @@ func (s *IAM) attachRolePolicy(in *iam.AttachRolePolicyInput) (*iam.AttachRolePo
 }
 
 func (s *IAM) detachRolePolicy(in *iam.DetachRolePolicyInput) (*iam.DetachRolePolicyOutput, error) {
-	r, err := s.st.findRole(*in.RoleName)
+	r, err := s.st.findModifiableRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}

@@ -158,7 +158,7 @@ func (s *IAM) addRoleToInstanceProfile(
 		return nil, err
 	}
 
-	r, err := s.st.findRole(*in.RoleName)
+	r, err := s.st.findModifiableRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}

@@ -122,3 +122,63 @@ func TestDescriptionsOfPolicies(t *testing.T) {
 		}
 	}
 }
+
+// TestBoundariesOfUsersAreTold: GetUser tells the boundary of a user, as GetRole that of a role; lists do not.
+func TestBoundariesOfUsersAreTold(t *testing.T) {
+	t.Parallel()
+	_, c := fresh(t)
+	boundary := new("arn:aws:iam::aws:policy/AdministratorAccess")
+	made, err := c.CreateUser(t.Context(), &awsiam.CreateUserInput{UserName: new("u"), PermissionsBoundary: boundary})
+	if err != nil || made.User.PermissionsBoundary == nil {
+		t.Fatalf("%+v, %v", made, err)
+	}
+
+	got, err := c.GetUser(t.Context(), &awsiam.GetUserInput{UserName: new("u")})
+	if err != nil || got.User.PermissionsBoundary == nil || *got.User.PermissionsBoundary.PermissionsBoundaryArn != *boundary {
+		t.Errorf("GetUser: %+v, %v, want the boundary", got, err)
+	}
+
+	if _, err := c.DeleteUserPermissionsBoundary(t.Context(), &awsiam.DeleteUserPermissionsBoundaryInput{UserName: new("u")}); err != nil {
+		t.Fatal(err)
+	}
+
+	if got, err := c.GetUser(t.Context(), &awsiam.GetUserInput{UserName: new("u")}); err != nil || got.User.PermissionsBoundary != nil {
+		t.Errorf("GetUser after the boundary was removed: %+v, %v", got, err)
+	}
+}
+
+// TestServiceLinkedRolesAreProtected: nobody but AWS changes or deletes a service-linked role.
+func TestServiceLinkedRolesAreProtected(t *testing.T) {
+	t.Parallel()
+	_, c := fresh(t)
+	ctx := t.Context()
+	made, err := c.CreateServiceLinkedRole(ctx, &awsiam.CreateServiceLinkedRoleInput{AWSServiceName: new("spot.amazonaws.com")})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	name := made.Role.RoleName
+	policy := new("arn:aws:iam::aws:policy/AdministratorAccess")
+	document := new(`{"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":"ec2:*","Resource":"*"}}`)
+	trust := new(`{"Version":"2012-10-17","Statement":{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":"sts:AssumeRole"}}`)
+	errs := map[string]error{}
+	_, errs["DeleteRole"] = c.DeleteRole(ctx, &awsiam.DeleteRoleInput{RoleName: name})
+	_, errs["AttachRolePolicy"] = c.AttachRolePolicy(ctx, &awsiam.AttachRolePolicyInput{RoleName: name, PolicyArn: policy})
+	_, errs["DetachRolePolicy"] = c.DetachRolePolicy(ctx, &awsiam.DetachRolePolicyInput{RoleName: name, PolicyArn: policy})
+	_, errs["PutRolePolicy"] = c.PutRolePolicy(ctx, &awsiam.PutRolePolicyInput{RoleName: name, PolicyName: new("p"), PolicyDocument: document})
+	_, errs["DeleteRolePolicy"] = c.DeleteRolePolicy(ctx, &awsiam.DeleteRolePolicyInput{RoleName: name, PolicyName: new("p")})
+	_, errs["UpdateAssumeRolePolicy"] = c.UpdateAssumeRolePolicy(ctx, &awsiam.UpdateAssumeRolePolicyInput{RoleName: name, PolicyDocument: trust})
+	_, errs["PutRolePermissionsBoundary"] = c.PutRolePermissionsBoundary(ctx, &awsiam.PutRolePermissionsBoundaryInput{
+		RoleName: name, PermissionsBoundary: policy,
+	})
+
+	for op, err := range errs {
+		if code(err) != "UnmodifiableEntity" {
+			t.Errorf("%s: %v, want UnmodifiableEntity", op, err)
+		}
+	}
+
+	if _, err := c.GetRole(ctx, &awsiam.GetRoleInput{RoleName: name}); err != nil {
+		t.Errorf("the role is gone: %v", err)
+	}
+}

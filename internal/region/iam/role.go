@@ -144,7 +144,7 @@ func (s *IAM) listRoles(in *iam.ListRolesInput) (*iam.ListRolesOutput, error) {
 func (s *IAM) updateAssumeRolePolicy(
 	in *iam.UpdateAssumeRolePolicyInput,
 ) (*iam.UpdateAssumeRolePolicyOutput, error) {
-	r, err := s.st.findRole(*in.RoleName)
+	r, err := s.st.findModifiableRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +180,7 @@ func (s *IAM) updateRole(in *iam.UpdateRoleInput) (*iam.UpdateRoleOutput, error)
 }
 
 func (s *IAM) deleteRole(in *iam.DeleteRoleInput) (*iam.DeleteRoleOutput, error) {
-	r, err := s.st.findRole(*in.RoleName)
+	r, err := s.st.findModifiableRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,8 @@
 package iam
 
 import (
+	"strings"
+
 	"github.com/aws/aws-sdk-go/service/iam"
 
 	"github.com/slipway-k8s/slipway/internal/region/wire"
@@ -32,6 +34,24 @@ func linkedServices() map[string]linkedService {
 		"ssm.amazonaws.com":                  {suffix: "AmazonSSM"},
 		"transitgateway.amazonaws.com":       {suffix: "VPCTransitGateway"},
 	}
+}
+
+// serviceLinkedPath is the beginning of the paths of service-linked roles.
+const serviceLinkedPath = "/aws-service-role/"
+
+// findModifiableRole is [serviceState.findRole] for the operations that change or delete a role: only AWS changes
+// service-linked roles.
+func (st *serviceState) findModifiableRole(name string) (*role, error) {
+	r, err := st.findRole(name)
+	if err == nil && strings.HasPrefix(r.Path, serviceLinkedPath) {
+		return nil, wire.Errorf(
+			iam.ErrCodeUnmodifiableEntityException,
+			"Cannot perform the operation on the protected role '%s' - this role is only modifiable by AWS",
+			name,
+		)
+	}
+
+	return r, err
 }
 
 func (s *IAM) createServiceLinkedRole(
@@ -77,7 +97,7 @@ func (s *IAM) createServiceLinkedRole(
 	}
 	r.Name = name
 	r.ID = id
-	r.Path = "/aws-service-role/" + service + "/"
+	r.Path = serviceLinkedPath + service + "/"
 	r.Created = s.cfg.Now().UTC()
 	s.st.Roles[name] = r
 

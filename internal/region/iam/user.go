@@ -101,6 +101,7 @@ func (s *IAM) getUser(ctx context.Context, in *iam.GetUserInput) (*iam.GetUserOu
 
 	out := u.toUser(s)
 	out.Tags = tagList(u.Tags)
+	out.PermissionsBoundary = u.attachedBoundary()
 
 	return &iam.GetUserOutput{User: out}, nil
 }
