@@ -473,7 +473,7 @@ func (w *lostQuorum) heal() {
 			return
 		}
 	}
-	if w.isHopeless() {
+	if w.isHopeless() || w.countsRemoved() {
 		return
 	}
 	var reasons []string

@@ -165,6 +165,16 @@ func (w *lostQuorum) counted(slot string) []string {
 	return out
 }
 
+// countsRemoved reports whether the data of a member that was removed counts, because the quorum was lost before that was recorded:
+// machines wait for it, and an operator has to restore a backup.
+func (w *lostQuorum) countsRemoved() bool {
+	return slices.ContainsFunc(w.joinedSlots(), func(slot string) bool {
+		v := w.volumes[slot]
+		isMember := slices.ContainsFunc(w.members[v.identity], func(e etcd.Member) bool { return e.Slot == slot })
+		return w.isCurrent(v.identity) && !isMember && !w.absent[slot]
+	})
+}
+
 // joinedSlots returns the slots that have had data of the current generation.
 func (w *lostQuorum) joinedSlots() []string {
 	if w.newest() == nil {
