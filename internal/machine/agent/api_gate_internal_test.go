@@ -28,6 +28,7 @@ func TestAPIGate(t *testing.T) {
 	newGate := func() *apiGate {
 		return &apiGate{
 			agent:    a,
+			failures: failureLog{agent: a, task: gateTask},
 			listener: func() string { return listener },
 			check:    func(context.Context) apiReadiness { return readiness },
 			load:     func(_ context.Context, ruleset string) error { kernel = ruleset; loads++; return nil },

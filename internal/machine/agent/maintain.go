@@ -18,7 +18,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
-	"github.com/slipway-k8s/slipway/internal/lib/plainerror"
 	"github.com/slipway-k8s/slipway/internal/machine/join"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 	"github.com/slipway-k8s/slipway/internal/machine/report"
@@ -93,7 +92,7 @@ func (a *Agent) runPeriodicTasks(ctx context.Context) error {
 // exponential backoff from 1 second up to the interval, and after a step without growing. Repeated failures with the same message
 // are logged once.
 func (task periodicTask) repeat(ctx context.Context, a *Agent, timeout time.Duration) error {
-	var failures taskFailures
+	failures := failureLog{agent: a, task: task.name}
 	backoff := time.Second
 	for {
 		runCtx, cancel := context.WithTimeout(ctx, timeout)
@@ -107,7 +106,7 @@ func (task periodicTask) repeat(ctx context.Context, a *Agent, timeout time.Dura
 
 		switch {
 		case err == nil, errors.As(err, &again):
-			failures.clear(a, task.name)
+			failures.note(nil)
 			backoff = time.Second
 			pause = min(again.after, task.interval)
 
@@ -117,7 +116,7 @@ func (task periodicTask) repeat(ctx context.Context, a *Agent, timeout time.Dura
 
 		case errors.As(err, &notReady), ctx.Err() != nil:
 		default:
-			failures.note(a, task.name, err)
+			failures.note(err)
 		}
 
 		if err := a.Wait(ctx, pause); err != nil {
@@ -125,50 +124,6 @@ func (task periodicTask) repeat(ctx context.Context, a *Agent, timeout time.Dura
 		}
 	}
 }
-
-// taskFailures are the failures of a task with the same message, in a row. The zero value is ready to use.
-type taskFailures struct {
-	message string
-	count   int
-}
-
-// note logs a failure if it is not the same as the last one, and reports one that is repeated.
-func (f *taskFailures) note(a *Agent, task string, err error) {
-	if err.Error() == f.message {
-		f.count++
-		a.reportFailingTask(task, f.count, err)
-
-		return
-	}
-
-	f.message = err.Error()
-	f.count = 1
-	a.Log.Warn("task failed; will retry", slog.String("task", task), slog.Any("error", err))
-}
-
-// clear forgets the failures after a success.
-func (f *taskFailures) clear(a *Agent, task string) {
-	*f = taskFailures{}
-	a.conditions.Clear(report.Task(task))
-}
-
-// reportFailingTask sets a condition for a task that failed repeatedly: one failure is usual while other
-// machines restart.
-func (a *Agent) reportFailingTask(name string, failures int, err error) {
-	if failures < reportedFailures {
-		return
-	}
-
-	a.conditions.Set(report.Condition{
-		Component: report.Task(name),
-		State:     report.Warning,
-		Cause:     "fails: " + plainerror.Text(err.Error()), // without a count: a change of the text writes the Node
-		Next:      "read the agent's journal on the machine: journalctl -u slipway-node",
-	}, a.Now())
-}
-
-// reportedFailures is after how many equal failures in a row a task has a condition.
-const reportedFailures = 3
 
 func (a *Agent) workerTasks() []periodicTask {
 	return []periodicTask{

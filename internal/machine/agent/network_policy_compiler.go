@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 	"github.com/slipway-k8s/slipway/internal/machine/netpolicy"
-	"github.com/slipway-k8s/slipway/internal/machine/report"
 )
 
 const (
@@ -266,36 +264,4 @@ func (c *policyCompiler) writeMap(ctx context.Context, name, rules string) error
 	c.written[name] = rules
 
 	return nil
-}
-
-// failureLog logs and reports the failures of a task that runs until the agent ends.
-type failureLog struct {
-	agent *Agent
-	task  string
-
-	last  string
-	count int
-}
-
-// note logs an error once, and reports one that is repeated. Nil: the task works.
-func (l *failureLog) note(err error) {
-	if err == nil {
-		if l.count > 0 {
-			l.agent.conditions.Clear(report.Task(l.task))
-		}
-
-		l.last = ""
-		l.count = 0
-
-		return
-	}
-
-	if err.Error() != l.last {
-		l.last = err.Error()
-		l.count = 0
-		l.agent.Log.Warn("task failed; will retry", slog.String("task", l.task), slog.Any("error", err))
-	}
-
-	l.count++
-	l.agent.reportFailingTask(l.task, l.count, err)
 }

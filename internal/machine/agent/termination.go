@@ -127,8 +127,8 @@ type terminationWatch struct {
 	cordoned    bool
 	drained     bool
 	progress    hookProgress
-	ending      bool         // as the metadata said last
-	failures    taskFailures // of looks at a machine that does not end
+	ending      bool       // as the metadata said last
+	failures    failureLog // of looks at a machine that does not end
 	told        string
 	recommended bool
 	resumed     bool // the node is known to be schedulable, as far as a drain of the agent goes
@@ -136,9 +136,10 @@ type terminationWatch struct {
 
 func newTerminationWatch(a *Agent) *terminationWatch {
 	w := &terminationWatch{
-		agent: a,
-		hook:  newLifecycleHook(a, node.TerminationHook),
-		drain: nodeDrain{api: a.newNodeClient(), node: a.instance.Name, now: a.Now},
+		agent:    a,
+		hook:     newLifecycleHook(a, node.TerminationHook),
+		drain:    nodeDrain{api: a.newNodeClient(), node: a.instance.Name, now: a.Now},
+		failures: failureLog{agent: a, task: terminationTask},
 	}
 	if a.doc.Role == v1alpha1.RoleControlPlane {
 		w.yield = func(ctx context.Context) error {
@@ -174,11 +175,11 @@ func (w *terminationWatch) run(ctx context.Context) error {
 func (w *terminationWatch) note(ends bool, err error) {
 	switch {
 	case err == nil:
-		w.failures.clear(w.agent, terminationTask)
+		w.failures.note(nil)
 	case ends:
 		w.tell("termination: " + err.Error())
 	default:
-		w.failures.note(w.agent, terminationTask, err)
+		w.failures.note(err)
 	}
 }
 
@@ -236,6 +237,7 @@ func (w *terminationWatch) resume(ctx context.Context) error {
 		yield:       w.yield,
 		recommended: w.recommended,
 		resumed:     true,
+		failures:    failureLog{agent: w.agent, task: terminationTask},
 	}
 
 	return nil
