@@ -48,6 +48,8 @@ type twoClusters struct {
 	from, to backup.Archive
 	source   source
 	key      pki.Key
+	// authority is that of the new one.
+	authority authority
 }
 
 func newTwoClusters(t *testing.T) twoClusters {
@@ -68,6 +70,8 @@ func newTwoClusters(t *testing.T) twoClusters {
 		}
 		if name == "old" {
 			c.key = keys.Encryption
+		} else {
+			c.authority = func(context.Context) (pki.CA, error) { return keys.CAs[pki.KubernetesCA], nil }
 		}
 	}
 	m, err := c.from.Upload(t.Context(), "20261122t101500z-abcdef", strings.NewReader(strings.Repeat("snapshot", 1000)))
@@ -105,7 +109,7 @@ func TestCopyIsKilled(t *testing.T) {
 		left := kill
 		killed := false
 		for range 2 {
-			admin := &Admin{env: &cluster.Env{Now: time.Now}, name: "new", archive: c.to}
+			admin := &Admin{env: &cluster.Env{Now: time.Now}, name: "new", archive: c.to, authority: c.authority}
 			admin.archive.Store = killedStore{c.to.Store, &left}
 			plan := c.plan()
 			err := admin.copyBackup(t.Context(), &plan)
@@ -119,7 +123,7 @@ func TestCopyIsKilled(t *testing.T) {
 			if !errors.Is(err, errKilled) {
 				t.Fatal(err)
 			}
-			if g, _, err := (&Admin{name: "new", archive: c.to}).lastGeneration(t.Context()); err != nil || g != nil {
+			if g, _, err := (&Admin{name: "new", archive: c.to, authority: c.authority}).lastGeneration(t.Context()); err != nil || g != nil {
 				t.Fatalf("killed at write %d: a generation without its backup: %+v, %v", kill, g, err)
 			}
 			killed = true
@@ -142,7 +146,7 @@ func (c twoClusters) check(id string) {
 	if err := c.to.Download(c.Context(), listing.Backups[0].Metadata, &out); err != nil || out.Len() != 8000 {
 		c.Fatalf("the copy: %d bytes, %v", out.Len(), err)
 	}
-	g, _, err := (&Admin{name: "new", archive: c.to}).lastGeneration(c.Context())
+	g, _, err := (&Admin{name: "new", archive: c.to, authority: c.authority}).lastGeneration(c.Context())
 	if err != nil || g == nil || g.Backup != id || listing.Backups[0].ID != id || g.Bytes != 8000 {
 		c.Fatalf("generation %+v of copy %s: %v", g, id, err)
 	}
@@ -236,7 +240,7 @@ func TestDamagedBackupStopsNothing(t *testing.T) {
 			if err := damage(c.from, &plan); err != nil {
 				t.Fatal(err)
 			}
-			a := &Admin{name: "old", archive: c.from, env: &cluster.Env{Now: time.Now}}
+			a := &Admin{name: "old", archive: c.from, env: &cluster.Env{Now: time.Now}, authority: c.authority}
 			if plan.Cluster == "other" {
 				a.archive.Sealer = c.to.Sealer
 			}

@@ -40,6 +40,8 @@ type Admin struct {
 	set     manifest.Set
 	state   store.Store
 	archive backup.Archive
+	// authority signs restorations.
+	authority authority
 }
 
 // Open loads the manifests of a cluster and opens its machine store.
@@ -61,7 +63,14 @@ func Open(ctx context.Context, env *cluster.Env, name string) (*Admin, error) {
 
 	archive := backup.Archive{Store: s, Sealer: sealer, Cluster: name}
 
-	return &Admin{env: env, name: name, set: set, state: state, archive: archive}, nil
+	return &Admin{
+		env:       env,
+		name:      name,
+		set:       set,
+		state:     state,
+		archive:   archive,
+		authority: openAuthority(env, name),
+	}, nil
 }
 
 // Backups returns the complete backups, oldest first, without their sealed keys, which are of no use to people.

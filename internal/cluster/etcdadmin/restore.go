@@ -4,8 +4,6 @@ package etcdadmin
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -164,28 +162,6 @@ func ChooseRestorer(members []Member, wanted string) (string, error) {
 	)
 }
 
-// lastGeneration returns the newest generation, nil if there is none, and the slots that have its data.
-func (a *Admin) lastGeneration(ctx context.Context) (*etcd.Generation, []string, error) {
-	keys, err := a.archive.Store.List(ctx, node.EtcdGenerationPrefix(a.name))
-	if err != nil || len(keys) == 0 {
-		return nil, nil, err
-	}
-
-	o, err := a.archive.Store.Get(ctx, keys[len(keys)-1])
-	if err != nil {
-		return nil, nil, err
-	}
-
-	var out etcd.Generation
-	if err := json.Unmarshal(o.Body, &out); err != nil {
-		return nil, nil, fmt.Errorf("read %s in %s: %w", o.Key, a.archive.Store.URL(), err)
-	}
-
-	restored, err := a.listRestored(ctx, out.Number)
-
-	return &out, restored, err
-}
-
 // listRestored returns the slots that have data of a generation.
 func (a *Admin) listRestored(ctx context.Context, number int) ([]string, error) {
 	keys, err := a.archive.Store.List(ctx, node.EtcdRestoredKey(a.name, number, ""))
@@ -283,32 +259,6 @@ func (a *Admin) checkBackup(ctx context.Context, plan RestorePlan) error {
 		"rerun the command; if you may not decrypt backups, --skip-verification leaves it to the machine, which finds out after all "+
 			"members have stopped",
 	)
-}
-
-// beginGeneration writes the generation of a plan. From then on no member uses older data.
-func (a *Admin) beginGeneration(ctx context.Context, plan RestorePlan) error {
-	body, err := json.MarshalIndent(etcd.Generation{
-		Number:    plan.Generation,
-		Token:     rand.Text(),
-		Backup:    plan.Backup.ID,
-		Bytes:     plan.Backup.DBSize,
-		Slot:      plan.Slot,
-		CreatedAt: a.env.Now().UTC(),
-		By:        a.env.User,
-	}, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encode the generation of etcd: %w", err)
-	}
-
-	_, err = a.archive.Store.Create(ctx, node.EtcdGenerationKey(a.name, plan.Generation), body)
-	if errors.Is(err, store.ErrConflict) {
-		return diag.WithHint(
-			fmt.Errorf("another restoration of etcd of cluster %s has begun: %w", a.name, err),
-			"see: slipway history "+a.name+"; rerun the command to plan again",
-		)
-	}
-
-	return err
 }
 
 // waitRestored waits until all members have data of the generation and are healthy, and reports what changes.

@@ -68,7 +68,7 @@ func newEtcdBackup(m *etcdMember) *etcdBackup {
 		sealer = a.SealerOf(a.doc.Store.KMSKeyARN)
 	}
 
-	archive := backup.Archive{Store: m.store, Sealer: sealer, Cluster: a.doc.Cluster}
+	archive := backup.Archive{Store: m.store, Sealer: sealer, Cluster: a.doc.Cluster, Records: recordKeys{a}}
 
 	return &etcdBackup{
 		agent:   a,

@@ -10,6 +10,7 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/backup"
+	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
@@ -78,10 +79,7 @@ func TestRestoredBackupIsKept(t *testing.T) {
 		_, ok := listing.Find(old)
 		return ok
 	}
-	body := []byte(`{"number":2,"backup":"` + old + `","slot":"a"}`)
-	if _, err := m.store.Create(t.Context(), node.EtcdGenerationKey(a.doc.Cluster, 2), body); err != nil {
-		t.Fatal(err)
-	}
+	signGeneration(t, a, m.store, etcd.Generation{Number: 2, Backup: old, Slot: "a"})
 	for _, name := range slotNames(a) {
 		if !exists() {
 			t.Fatalf("the backup was deleted before the member of slot %s had its data", name)

@@ -79,20 +79,30 @@ func TestRecoveryTestsAgain(t *testing.T) {
 	m := recoveryMemory{tests: map[string]backup.Verification{"x": {ID: "x", OK: true}}}
 	inconclusive := &backup.Verification{ID: "x", Inconclusive: true}
 	backups := []backup.Backup{
-		{Metadata: backup.Metadata{ID: "x", Generation: 1, Contents: backup.Contents{Revision: 9}}, Verification: inconclusive},
-		{Metadata: backup.Metadata{ID: "y", Generation: 1, Contents: backup.Contents{Revision: 8}}, Verification: &backup.Verification{ID: "y", OK: true}},
+		{
+			Metadata:     backup.Metadata{ID: "x", Generation: 1, Contents: backup.Contents{Revision: 9}},
+			Verification: inconclusive,
+			IsSigned:     true,
+			IsTestSigned: true,
+		},
+		{
+			Metadata:     backup.Metadata{ID: "y", Generation: 1, Contents: backup.Contents{Revision: 8}},
+			Verification: &backup.Verification{ID: "y", OK: true},
+			IsSigned:     true,
+			IsTestSigned: true,
+		},
 	}
 	if got := newestRecoverable(backups, nil); got.ID != "x" || got.Verified {
 		t.Errorf("before its test: %+v", got)
 	}
-	m.addTests(backups)
+	m.useOwnTests(backups)
 	if got := newestRecoverable(backups, nil); got.ID != "x" || !got.Verified {
 		t.Errorf("after its test: %+v", got)
 	}
 
 	backups[0].Verification = inconclusive
 	m.tests["x"] = backup.Verification{ID: "x"}
-	m.addTests(backups)
+	m.useOwnTests(backups)
 	if got := newestRecoverable(backups, nil); got.ID != "y" {
 		t.Errorf("after a test that failed: %+v", got)
 	}

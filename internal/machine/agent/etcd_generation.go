@@ -62,21 +62,6 @@ func (m *etcdMember) dataGeneration(dir string) (int, error) {
 	return n, nil
 }
 
-// readGeneration returns the newest generation; nil if the cluster was never restored.
-func (m *etcdMember) readGeneration(ctx context.Context) (*etcd.Generation, error) {
-	keys, err := m.store.List(ctx, node.EtcdGenerationPrefix(m.agent.doc.Cluster))
-	if err != nil || len(keys) == 0 {
-		return nil, err
-	}
-
-	g, err := readJSONObject[etcd.Generation](ctx, m.store, keys[len(keys)-1])
-	if err == nil {
-		m.agent.restoredAt.Store(&g.CreatedAt)
-	}
-
-	return g, err
-}
-
 // gatherGeneration adds what is known of restorations. For a member with data a failure to read is not an error: it must
 // be able to start while S3 is unavailable, and [etcdMember.watchGeneration] stops it later.
 func (m *etcdMember) gatherGeneration(ctx context.Context, f *etcd.Facts) error {
@@ -354,6 +339,23 @@ func writeGeneration(dir string, number int) error {
 	return nil
 }
 
+// isRestored reports whether there is a newer generation than have. It reads one object as long as there is none, since S3 charges for
+// lists.
+func (m *etcdMember) isRestored(ctx context.Context, have int) (bool, error) {
+	_, err := m.store.Get(ctx, node.EtcdGenerationKey(m.agent.doc.Cluster, have+1))
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+
+	if err != nil {
+		return false, err
+	}
+
+	g, err := m.readGeneration(ctx)
+
+	return g != nil && g.Number > have, err
+}
+
 // watchGeneration restarts the member with the data of a newer generation, if one was requested.
 func (m *etcdMember) watchGeneration(ctx context.Context) error {
 	a := m.agent
@@ -365,10 +367,8 @@ func (m *etcdMember) watchGeneration(ctx context.Context) error {
 	}
 
 	if have > 0 && !a.etcdFenced.Load() {
-		key := node.EtcdGenerationKey(a.doc.Cluster, have+1)
-		if _, err := m.store.Get(ctx, key); errors.Is(err, store.ErrNotFound) {
-			return nil
-		} else if err != nil {
+		isNewer, err := m.isRestored(ctx, have)
+		if err != nil || !isNewer {
 			return err
 		}
 	}

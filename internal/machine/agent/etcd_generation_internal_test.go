@@ -4,7 +4,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -117,13 +116,7 @@ func TestRealRestore(t *testing.T) {
 	for finished := false; !finished; attempts++ {
 		number++
 		g := etcd.Generation{Number: number, Token: "t" + taken.ID, Backup: taken.ID, Slot: "a"}
-		body, err := json.Marshal(g)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := r.store.Create(t.Context(), node.EtcdGenerationKey("demo", number), body); err != nil {
-			t.Fatal(err)
-		}
+		signGeneration(t, a, r.store, g)
 		finished = r.restoreKilledAt(attempts * stride)
 		member := &etcdMember{agent: a}
 		if got, err := member.dataGeneration(etcd.DataDir); err != nil || got != number {
@@ -207,6 +200,20 @@ func (r *realMember) restoreKilledAt(effect int) bool {
 	return false
 }
 
+// signGeneration begins a restoration as an operator does.
+func signGeneration(t *testing.T, a *Agent, s store.Store, g etcd.Generation) {
+	t.Helper()
+	key := node.EtcdGenerationKey(a.doc.Cluster, g.Number)
+	body, err := a.signRecord(key, g)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := s.Create(t.Context(), key, body); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestOldDataIsFenced: a member with data of before a restoration does not start, and starts if the store does not answer.
 func TestOldDataIsFenced(t *testing.T) {
 	a := testAgent(t)
@@ -222,9 +229,7 @@ func TestOldDataIsFenced(t *testing.T) {
 	if err := m.watchGeneration(t.Context()); err != nil || len(runner.calls) > 0 {
 		t.Fatalf("without a restoration: %v, %q", err, runner.calls)
 	}
-	if _, err := s.Create(t.Context(), node.EtcdGenerationKey("demo", 2), []byte(`{"number":2,"slot":"b","backup":"b1","token":"t"}`)); err != nil {
-		t.Fatal(err)
-	}
+	signGeneration(t, a, s, etcd.Generation{Number: 2, Slot: "b", Backup: "b1", Token: "t"})
 
 	m.store = killedStore{s, &killer{}}
 	if f, err := m.gatherFacts(t.Context()); err != nil || etcd.Decide(f).Type != etcd.ActionStartExisting {

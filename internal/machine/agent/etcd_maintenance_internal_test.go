@@ -131,6 +131,7 @@ func newRealCluster(t *testing.T) *realCluster {
 	for _, peer := range r.manager.Peers {
 		a := testAgent(t)
 		a.doc = testDocument(t, 3, bundle)
+		a.bundle = bundle
 		slot, _ := a.doc.Slot(peer.Slot)
 		a.Run = stopRunner{stop: func() { r.stops[peer.Slot]() }}
 		w := (&etcdMember{agent: a, slot: slot}).newMaintenance()

@@ -26,6 +26,8 @@ import (
 type joinedRecord struct {
 	// Volume is the id of the volume on which the member had data.
 	Volume string `json:"volume"`
+	// Generation is the number of the generation of the data; 0 in records of earlier versions, which are not signed.
+	Generation int `json:"generation,omitempty"`
 	// HandOver is the last hand-over of the slot; nil if there was none.
 	HandOver *report.HandOver `json:"handOver,omitempty"`
 }
@@ -142,21 +144,12 @@ func (m *etcdMember) newMounter(known joinedRecord) VolumeMounter {
 }
 
 func (m *etcdMember) readJoinedRecord(ctx context.Context) (joinedRecord, error) {
-	var n joinedRecord
-	o, err := m.store.Get(ctx, node.EtcdJoinedKey(m.agent.doc.Cluster, m.slot.Name))
+	record, err := m.readJoined(ctx, m.slot.Name)
 	if errors.Is(err, store.ErrNotFound) {
-		return n, nil
+		return joinedRecord{}, nil
 	}
 
-	if err != nil {
-		return n, err
-	}
-
-	if err := json.Unmarshal(o.Body, &n); err != nil {
-		return n, fmt.Errorf("read %s: %w", o.Key, err)
-	}
-
-	return n, nil
+	return record, err
 }
 
 // gatherFacts collects the facts for a decision. If the volume has data, it only asks whether a newer
@@ -268,14 +261,23 @@ func visibleVolumes(volumes []Volume, slot, own string) map[string]string {
 	return out
 }
 
-// readMarker returns the bootstrap marker, or nil if the cluster has none yet.
+// readMarker returns the bootstrap marker, or nil if the cluster has none yet. One without a valid signature still says that the
+// cluster was bootstrapped, but not with which volumes: no member starts a new cluster because of it. Agents of earlier versions made
+// such markers, and clusters of theirs need them no more.
 func (m *etcdMember) readMarker(ctx context.Context) (*etcd.BootstrapMarker, error) {
-	marker, err := readJSONObject[etcd.BootstrapMarker](ctx, m.store, node.EtcdMarkerKey(m.agent.doc.Cluster))
-	if errors.Is(err, store.ErrNotFound) {
+	var marker etcd.BootstrapMarker
+	err := m.agent.readRecord(ctx, m.store, node.EtcdMarkerKey(m.agent.doc.Cluster), &marker)
+
+	switch {
+	case errors.Is(err, store.ErrNotFound):
 		return nil, nil
+	case node.IsUntrusted(err):
+		return &etcd.BootstrapMarker{}, nil
+	case err != nil:
+		return nil, err
 	}
 
-	return marker, err
+	return &marker, nil
 }
 
 // readJSONObject reads an object of the machine store that is JSON. The error wraps store.ErrNotFound if there is none.
@@ -349,12 +351,13 @@ func waitForNextDecision(err error, reason string) error {
 }
 
 func (m *etcdMember) createMarker(ctx context.Context, f etcd.Facts) error {
-	body, err := json.Marshal(etcd.NewBootstrapMarker(rand.Text(), foundingVolumes(f)))
+	key := node.EtcdMarkerKey(m.agent.doc.Cluster)
+	body, err := m.agent.signRecord(key, etcd.NewBootstrapMarker(rand.Text(), foundingVolumes(f)))
 	if err != nil {
-		return fmt.Errorf("encode etcd bootstrap marker: %w", err)
+		return err
 	}
 
-	_, err = m.store.Create(ctx, node.EtcdMarkerKey(m.agent.doc.Cluster), body)
+	_, err = m.store.Create(ctx, key, body)
 	if err != nil && !errors.Is(err, store.ErrConflict) {
 		return err
 	}
@@ -473,22 +476,33 @@ func (m *etcdMember) recordJoined(ctx context.Context) error {
 		return err
 	}
 
+	generation, err := m.dataGeneration(etcd.DataDir)
+	if err != nil {
+		return err
+	}
+
 	have, err := m.readJoinedRecord(ctx)
-	if err != nil || have.Volume == m.volume {
+	if err != nil || have.Volume == m.volume && have.Generation == generation {
 		return err
 	}
 
 	return m.writeJoinedRecord(ctx, joinedRecord{Volume: m.volume})
 }
 
-// writeJoinedRecord replaces the slot's record in the store.
+// writeJoinedRecord signs and replaces the slot's record in the store, with the generation of the data.
 func (m *etcdMember) writeJoinedRecord(ctx context.Context, record joinedRecord) error {
-	body, err := json.Marshal(record)
-	if err != nil {
-		return fmt.Errorf("encode joined record: %w", err)
+	var err error
+	if record.Generation, err = m.dataGeneration(etcd.DataDir); err != nil {
+		return err
 	}
 
-	_, err = m.store.Put(ctx, node.EtcdJoinedKey(m.agent.doc.Cluster, m.slot.Name), body)
+	key := node.EtcdJoinedKey(m.agent.doc.Cluster, m.slot.Name)
+	body, err := m.agent.signRecord(key, record)
+	if err != nil {
+		return err
+	}
+
+	_, err = m.store.Put(ctx, key, body)
 
 	return err
 }

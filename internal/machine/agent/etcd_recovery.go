@@ -5,7 +5,6 @@ package agent
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -41,17 +40,10 @@ type recoveryMemory struct {
 	lossSince time.Time
 	// seen are the reports of the other machines by slot.
 	seen map[string]seenReport
+	// tests are the results of this process's tests by the id of the backup.
+	tests map[string]backup.Verification
 	// reason of the last decision.
 	reason string
-	// tests are the results of this machine's tests by the id of the backup. They count for a backup that could not be tested
-	// before: its recorded result stays.
-	tests map[string]backup.Verification
-}
-
-// seenReport is a report as it was read last, and when this machine saw that it had changed. Clocks are not compared.
-type seenReport struct {
-	body      []byte
-	changedAt time.Time // zero until it has changed once
 }
 
 // etcdRecovery recovers etcd after the loss of its quorum: see [etcd.DecideRecovery].
@@ -216,36 +208,15 @@ func (r *etcdRecovery) noteQuorum(ctx context.Context) error {
 	wasLost := !r.memory.own.LostAt.IsZero()
 	r.memory.lossSince = time.Time{}
 	r.memory.reason = ""
-	r.memory.seen = nil
 	if !wasLost {
 		return nil
 	}
 
+	r.memory.newSession()
 	r.memory.own.LostAt = time.Time{}
 	r.memory.own.Quorum = true
 
 	return r.publish(ctx, etcd.RecoveryStep{Type: etcd.RecoverNothing, Reason: "etcd has a quorum"})
-}
-
-// readOwn reads the report of this slot's machine once: an earlier process knew since when the quorum is missing.
-func (r *etcdRecovery) readOwn(ctx context.Context) error {
-	if r.memory.asked {
-		return nil
-	}
-
-	key := node.EtcdQuorumReportKey(r.member.agent.doc.Cluster, r.member.slot.Name)
-	own, err := readJSONObject[etcd.QuorumReport](ctx, r.member.store, key)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return err
-	}
-
-	if own != nil {
-		r.memory.own = *own
-	}
-
-	r.memory.asked = true
-
-	return nil
 }
 
 // gather returns the facts for a decision.
@@ -327,9 +298,11 @@ func (r *etcdRecovery) addBackups(ctx context.Context, f *etcd.RecoveryFacts, g 
 		return err
 	}
 
-	r.memory.addTests(listing.Backups)
+	r.memory.useOwnTests(listing.Backups)
 	f.Backup = newestRecoverable(listing.Backups, g)
-	at := slices.IndexFunc(listing.Backups, func(b backup.Backup) bool { return b.RequestID == savedID(r.memory.own) })
+	at := slices.IndexFunc(listing.Backups, func(b backup.Backup) bool {
+		return b.IsSigned && b.RequestID == savedID(r.memory.own)
+	})
 	if at < 0 {
 		return nil
 	}
@@ -343,16 +316,8 @@ func (r *etcdRecovery) addBackups(ctx context.Context, f *etcd.RecoveryFacts, g 
 	return nil
 }
 
-// addTests replaces the results of backups that could not be tested by those of later tests of this machine.
-func (m *recoveryMemory) addTests(backups []backup.Backup) {
-	for i, b := range backups {
-		if v, tested := m.tests[b.ID]; tested && b.Untestable() {
-			backups[i].Verification = &v
-		}
-	}
-}
-
-// newestRecoverable returns the newest backup that was taken of the current generation and whose test did not fail. If there
+// newestRecoverable returns the newest backup that was taken of the current generation and whose test did not fail. A machine of the
+// cluster must have signed it: whoever may write to the machine store could make an old backup the newest one. If there
 // is none, it is the one that the generation was restored from: later ones of before it are what an operator discarded.
 func newestRecoverable(backups []backup.Backup, g *etcd.Generation) *etcd.RecoveryBackup {
 	usable := slices.DeleteFunc(slices.Clone(backups), backup.Backup.Broken)
@@ -360,7 +325,7 @@ func newestRecoverable(backups []backup.Backup, g *etcd.Generation) *etcd.Recove
 	var candidates []etcd.RecoveryBackup
 	var positions []etcd.Position
 	for _, b := range usable {
-		if b.Origin != nil || max(b.Generation, 1) != number {
+		if b.Origin != nil || !b.IsSigned || max(b.Generation, 1) != number {
 			continue
 		}
 
@@ -384,6 +349,22 @@ func newestRecoverable(backups []backup.Backup, g *etcd.Generation) *etcd.Recove
 	return nil
 }
 
+// useOwnTests replaces verifications by the results of this process's own tests, and removes those that no machine of the cluster has
+// signed. A record that exists is not written again, so the result may be nowhere else.
+func (m *recoveryMemory) useOwnTests(backups []backup.Backup) {
+	for i := range backups {
+		b := &backups[i]
+		if own, isTested := m.tests[b.ID]; isTested {
+			b.Verification = &own
+			b.IsTestSigned = true
+		}
+
+		if !b.IsTestSigned {
+			b.Verification = nil
+		}
+	}
+}
+
 func newRecoveryBackup(b backup.Backup) etcd.RecoveryBackup {
 	return etcd.RecoveryBackup{
 		ID:       b.ID,
@@ -391,30 +372,6 @@ func newRecoveryBackup(b backup.Backup) etcd.RecoveryBackup {
 		Verified: b.Verified(),
 		TakenAt:  b.TakenAt,
 	}
-}
-
-// publish writes this machine's report.
-func (r *etcdRecovery) publish(ctx context.Context, step etcd.RecoveryStep) error {
-	now := r.member.agent.Now().UTC()
-	own := &r.memory.own
-	own.Count++
-	own.Step = step.Type
-	own.Reason = step.Reason
-	own.ReportedAt = now
-	own.DueAt = time.Time{}
-	if step.Due > 0 {
-		own.DueAt = now.Add(step.Due)
-	}
-
-	r.member.agent.metrics.noteQuorum(*own)
-	body, err := json.Marshal(own)
-	if err != nil {
-		return fmt.Errorf("encode the report on etcd's quorum: %w", err)
-	}
-
-	_, err = r.member.store.Put(ctx, node.EtcdQuorumReportKey(r.member.agent.doc.Cluster, own.Slot), body)
-
-	return err
 }
 
 // carryOut carries out one step.
@@ -448,11 +405,17 @@ func (r *etcdRecovery) verify(ctx context.Context, id string) error {
 
 	return r.whileReporting(ctx, func(ctx context.Context) error {
 		result, err := r.backup.verifyIn(ctx, found.Metadata, dir)
-		if err == nil {
-			r.memory.tests = map[string]backup.Verification{id: result}
+		if err != nil {
+			return err
 		}
 
-		return err
+		if r.memory.tests == nil {
+			r.memory.tests = map[string]backup.Verification{}
+		}
+
+		r.memory.tests[found.ID] = result
+
+		return nil
 	})
 }
 
@@ -504,12 +467,13 @@ func (r *etcdRecovery) begin(ctx context.Context, f etcd.RecoveryFacts, step etc
 		return err
 	}
 
-	body, err := json.MarshalIndent(g, "", "  ")
+	key := node.EtcdGenerationKey(a.doc.Cluster, g.Number)
+	body, err := a.signRecord(key, g)
 	if err != nil {
-		return fmt.Errorf("encode the generation of etcd: %w", err)
+		return err
 	}
 
-	_, err = r.member.store.Create(ctx, node.EtcdGenerationKey(a.doc.Cluster, g.Number), body)
+	_, err = r.member.store.Create(ctx, key, body)
 	if errors.Is(err, store.ErrConflict) {
 		return nil
 	}

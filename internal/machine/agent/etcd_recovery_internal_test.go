@@ -4,7 +4,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -25,7 +24,7 @@ import (
 func recoveryWithoutEtcd(t *testing.T) (*etcdRecovery, store.Store, *time.Time) {
 	t.Helper()
 	a := testAgent(t)
-	a.doc = testDocument(t, 3, testBundle(t))
+	a.doc = testDocument(t, 3, a.bundle)
 	a.doc.Etcd.QuorumLoss = v1alpha1.EtcdQuorumLoss{Recovery: v1alpha1.RecoveryAutomatic, After: "1m"}
 	a.EC2 = &fakeEC2{volumes: []types.Volume{slotVolume("vol-a", "a", "z", "i-me", time.Now())}}
 	id, err := age.GenerateX25519Identity()
@@ -44,16 +43,23 @@ func recoveryWithoutEtcd(t *testing.T) (*etcdRecovery, store.Store, *time.Time) 
 	return r, s, &clock
 }
 
-// TestRecoveryReports: reports count while they change, by the clock of who reads them.
+// TestRecoveryReports: reports count while they change, by the clock of who reads them, and once their machine has heard of this one.
 func TestRecoveryReports(t *testing.T) {
 	r, s, clock := recoveryWithoutEtcd(t)
+	r.memory.own.Slot = "a"
+	r.memory.newSession()
+	session := r.memory.own.Session
 	write := func(count int) {
 		t.Helper()
-		body, err := json.Marshal(etcd.QuorumReport{Slot: "b", Volume: "vol-b", Count: count, ReportedAt: clock.Add(-24 * time.Hour)})
+		key := node.EtcdQuorumReportKey("demo", "b")
+		body, err := r.member.agent.signRecord(key, etcd.QuorumReport{
+			Slot: "b", Volume: "vol-b", Count: count, ReportedAt: clock.Add(-24 * time.Hour), Session: "of b",
+			Heard: map[string]string{"a": session},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Put(t.Context(), node.EtcdQuorumReportKey("demo", "b"), body); err != nil {
+		if _, err := s.Put(t.Context(), key, body); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -75,6 +81,13 @@ func TestRecoveryReports(t *testing.T) {
 	read(true, "a minute later")
 	*clock = clock.Add(time.Second)
 	read(false, "it does not change any more")
+	write(1)
+	read(false, "an earlier report was put back")
+	write(3)
+	read(true, "it changes again")
+	if got := r.memory.own.Heard; got["b"] != "of b" {
+		t.Errorf("the machine has heard %v", got)
+	}
 }
 
 // TestNoRecoveryWithoutNeed: a cluster that was never bootstrapped is left alone, and so is one whose manifest says Manual.
@@ -155,13 +168,15 @@ func TestNewestRecoverable(t *testing.T) {
 	newBackup := func(id string, generation int, term uint64, revision int64) backup.Backup {
 		return backup.Backup{Metadata: backup.Metadata{
 			ID: id, Generation: generation, RaftTerm: term, Contents: backup.Contents{Revision: revision},
-		}}
+		}, IsSigned: true}
 	}
 	failed := newBackup("failed", 1, 9, 90)
 	failed.Verification = &backup.Verification{}
 	other := newBackup("copy", 0, 0, 99)
 	other.Origin = &backup.Origin{}
-	first := []backup.Backup{newBackup("old", 0, 0, 5), newBackup("b1", 1, 2, 7), newBackup("b2", 1, 3, 6), failed, other}
+	forged := newBackup("forged", 1, 9, 99)
+	forged.IsSigned = false
+	first := []backup.Backup{newBackup("old", 0, 0, 5), newBackup("b1", 1, 2, 7), newBackup("b2", 1, 3, 6), failed, other, forged}
 	g := &etcd.Generation{Number: 2, Backup: "old"}
 	for name, c := range map[string]struct {
 		backups []backup.Backup

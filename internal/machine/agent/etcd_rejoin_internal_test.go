@@ -4,7 +4,6 @@ package agent
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
-	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
 // fill writes keys whose values can be damaged, and waits until they are in the databases, which are written every 100 ms.
@@ -142,10 +140,7 @@ func TestSetAsideNeedsRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body := fmt.Sprintf(`{"number":2,"slot":"b","backup":"b1","token":"t","bytes":%d}`, free+(1<<40))
-	if _, err := s.Create(t.Context(), node.EtcdGenerationKey("demo", 2), []byte(body)); err != nil {
-		t.Fatal(err)
-	}
+	signGeneration(t, a, s, etcd.Generation{Number: 2, Slot: "b", Backup: "b1", Token: "t", Bytes: free + (1 << 40)})
 	err = m.decideAndAct(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "MiB of free space are needed") || !m.hasData() || !a.etcdFenced.Load() {
 		t.Fatalf("without room: %v", err)

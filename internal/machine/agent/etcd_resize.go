@@ -322,12 +322,14 @@ type absentRecord struct {
 	Absent bool `json:"absent"`
 }
 
-// readAbsent reports whether a slot was recorded as absent.
+// readAbsent reports whether a slot was recorded as absent. A record without a valid signature does not count: the leader's agent, which
+// reads it in this way too, writes it again.
 func (m *etcdMember) readAbsent(ctx context.Context, slot string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, absentTimeout)
 	defer cancel()
-	record, err := readJSONObject[absentRecord](ctx, m.store, node.EtcdAbsentKey(m.agent.doc.Cluster, slot))
-	if errors.Is(err, store.ErrNotFound) {
+	var record absentRecord
+	err := m.agent.readRecord(ctx, m.store, node.EtcdAbsentKey(m.agent.doc.Cluster, slot), &record)
+	if errors.Is(err, store.ErrNotFound) || node.IsUntrusted(err) {
 		return false, nil
 	}
 
@@ -342,12 +344,13 @@ func (m *etcdMember) readAbsent(ctx context.Context, slot string) (bool, error) 
 func (m *etcdMember) writeAbsent(ctx context.Context, slot string, absent bool) error {
 	ctx, cancel := context.WithTimeout(ctx, absentTimeout)
 	defer cancel()
-	body, err := json.Marshal(absentRecord{Absent: absent})
+	key := node.EtcdAbsentKey(m.agent.doc.Cluster, slot)
+	body, err := m.agent.signRecord(key, absentRecord{Absent: absent})
 	if err != nil {
-		return fmt.Errorf("encode that slot %s is absent: %w", slot, err)
+		return err
 	}
 
-	_, err = m.store.Put(ctx, node.EtcdAbsentKey(m.agent.doc.Cluster, slot), body)
+	_, err = m.store.Put(ctx, key, body)
 
 	return err
 }

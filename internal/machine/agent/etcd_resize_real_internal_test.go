@@ -50,6 +50,7 @@ func newSizedCluster(t *testing.T) *sizedCluster {
 		})
 		a := testAgent(t)
 		a.doc = testDocument(t, 5, bundle)
+		a.bundle = bundle
 		a.Boot.Slot = slot
 		own, _ := a.doc.Slot(slot)
 		r.tasks[slot] = &etcdMaintenance{agent: a, member: &etcdMember{agent: a, slot: own, store: r.store}}

@@ -3,11 +3,8 @@
 package agent
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"time"
@@ -147,7 +144,7 @@ func volumesOfSlot(s etcd.SlotState, existing []Volume) []string {
 
 // readJoinedVolume returns the volume on which a slot's member had data last; empty if it never had any.
 func (r *etcdRecovery) readJoinedVolume(ctx context.Context, slot string) (string, error) {
-	record, err := readJSONObject[joinedRecord](ctx, r.member.store, node.EtcdJoinedKey(r.member.agent.doc.Cluster, slot))
+	record, err := r.member.readJoined(ctx, slot)
 	if errors.Is(err, store.ErrNotFound) {
 		return "", nil
 	}
@@ -175,25 +172,18 @@ func (r *etcdRecovery) readReport(ctx context.Context, slot string) (*etcd.Quoru
 		return nil, err
 	}
 
-	if r.memory.seen == nil {
-		r.memory.seen = map[string]seenReport{}
-	}
-
-	now := r.member.agent.Now()
-	seen, before := r.memory.seen[slot]
-	if before && !bytes.Equal(seen.body, o.Body) {
-		seen.changedAt = now
-	}
-
-	seen.body = o.Body
-	r.memory.seen[slot] = seen
-	if seen.changedAt.IsZero() || now.Sub(seen.changedAt) > freshReport {
-		return nil, nil
-	}
-
 	var out etcd.QuorumReport
-	if err := json.Unmarshal(o.Body, &out); err != nil {
-		return nil, fmt.Errorf("read %s: %w", o.Key, err)
+	err = node.ReadRecord(o.Body, o.Key, r.member.agent.doc.Trust.KubernetesCA, &out)
+	if node.IsUntrusted(err) {
+		return nil, nil // a machine of an earlier version, or nobody who counts
+	}
+
+	if err != nil {
+		return nil, err
+	}
+
+	if !r.memory.hear(slot, out, r.member.agent.Now()) {
+		return nil, nil
 	}
 
 	return &out, nil

@@ -14,7 +14,7 @@ import (
 // had acknowledged since was lost.
 func TestCopyOfAVolume(t *testing.T) {
 	a := testAgent(t)
-	a.doc = testDocument(t, 3, testBundle(t))
+	a.doc = testDocument(t, 3, a.bundle)
 	a.EC2 = &fakeEC2{}
 	slot, _ := a.doc.Slot("a")
 	if err := a.Root.MakeDir(etcd.DataDir+"/member", 0o700, 0); err != nil {

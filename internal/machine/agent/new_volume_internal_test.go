@@ -60,7 +60,7 @@ func (f *creatingEC2) CreateVolume(_ context.Context, in *ec2.CreateVolumeInput,
 func newLossTest(t *testing.T) (*volumeMaker, *creatingEC2, func(looks int) string) {
 	t.Helper()
 	a := testAgent(t)
-	a.doc = testDocument(t, 3, testBundle(t))
+	a.doc = testDocument(t, 3, a.bundle)
 	a.doc.Etcd.NewVolumes = node.NewVolumes{
 		After:  "5m",
 		Volume: v1alpha1.Volume{Type: "gp3", Size: 20, IOPS: 3000, Throughput: 125},

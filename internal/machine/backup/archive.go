@@ -26,6 +26,14 @@ const defaultPartSize = 8 << 20
 // ErrDamaged is wrapped by errors about a backup whose objects are not those that were written.
 var ErrDamaged = errors.New("the backup is damaged")
 
+// Records signs the metadata and the verifications of backups, and reads signed ones. Agents choose a backup by them.
+type Records interface {
+	// Sign encodes a record for a key of the store.
+	Sign(key string, record any) ([]byte, error)
+	// Read decodes the output of Sign. See [node.ReadRecord] for its errors.
+	Read(body []byte, key string, record any) error
+}
+
 // Archive is where the snapshots of a cluster are.
 type Archive struct {
 	// Store is the machine store.
@@ -34,6 +42,9 @@ type Archive struct {
 	Sealer store.Sealer
 	// Cluster is the name of the cluster.
 	Cluster string
+	// Records signs and verifies what is known of backups; nil: neither, as on the computer of an operator, who names the backup that is
+	// to be restored.
+	Records Records
 	// PartSize is the size of a part before its encryption. Zero: 8 MiB.
 	PartSize int
 }

@@ -134,6 +134,10 @@ type Backup struct {
 	Metadata
 	// Verification is nil until the backup has been tested.
 	Verification *Verification `json:"verification,omitempty"`
+	// IsSigned is set if a machine of the cluster signed the metadata, and IsTestSigned if one signed the verification. Both are set by
+	// archives with Records only. Earlier versions sign neither.
+	IsSigned     bool `json:"-"`
+	IsTestSigned bool `json:"-"`
 }
 
 // Verified reports whether the backup was restored successfully.

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
 // parallelReads is how many objects are read at the same time.
@@ -23,29 +24,45 @@ const parallelReads = 8
 
 // Commit writes the metadata of a backup whose parts were uploaded. From then on the backup exists.
 func (a Archive) Commit(ctx context.Context, m Metadata) error {
-	body, err := json.MarshalIndent(m, "", "  ")
+	key := Key(a.Cluster, m.ID, metadataObject)
+	body, err := a.encode(key, m)
 	if err != nil {
-		return fmt.Errorf("encode the metadata of backup %s: %w", m.ID, err)
+		return err
 	}
 
-	_, err = a.Store.Create(ctx, Key(a.Cluster, m.ID, metadataObject), body)
+	_, err = a.Store.Create(ctx, key, body)
 
 	return err
 }
 
 // WriteVerification writes the result of a test. If another machine has written one, that one stays.
 func (a Archive) WriteVerification(ctx context.Context, v Verification) error {
-	body, err := json.MarshalIndent(v, "", "  ")
+	key := Key(a.Cluster, v.ID, verificationObject)
+	body, err := a.encode(key, v)
 	if err != nil {
-		return fmt.Errorf("encode the verification of backup %s: %w", v.ID, err)
+		return err
 	}
 
-	_, err = a.Store.Create(ctx, Key(a.Cluster, v.ID, verificationObject), body)
+	_, err = a.Store.Create(ctx, key, body)
 	if errors.Is(err, store.ErrConflict) {
 		return nil
 	}
 
 	return err
+}
+
+// encode encodes a record of a backup, and signs it if the archive has a signer.
+func (a Archive) encode(key string, record any) ([]byte, error) {
+	if a.Records != nil {
+		return a.Records.Sign(key, record)
+	}
+
+	body, err := json.MarshalIndent(record, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", key, err)
+	}
+
+	return body, nil
 }
 
 // Delete deletes a backup. Its metadata is deleted first: a deletion that was killed leaves an incomplete backup, whose
@@ -259,7 +276,8 @@ func (c *Catalog) read(ctx context.Context, ids []string, objects map[string]map
 // readOne reads a backup, with its verification if it has one.
 func (c *Catalog) readOne(ctx context.Context, id string, verified bool) (Backup, error) {
 	var out Backup
-	if err := c.readJSON(ctx, Key(c.Archive.Cluster, id, metadataObject), &out.Metadata); err != nil {
+	var err error
+	if out.IsSigned, err = c.readRecord(ctx, Key(c.Archive.Cluster, id, metadataObject), &out.Metadata); err != nil {
 		return out, err
 	}
 
@@ -273,25 +291,44 @@ func (c *Catalog) readOne(ctx context.Context, id string, verified bool) (Backup
 	}
 
 	out.Verification = &Verification{}
+	out.IsTestSigned, err = c.readRecord(ctx, Key(c.Archive.Cluster, id, verificationObject), out.Verification)
 
-	return out, c.readJSON(ctx, Key(c.Archive.Cluster, id, verificationObject), out.Verification)
+	return out, err
 }
 
-func (c *Catalog) readJSON(ctx context.Context, key string, into any) error {
-	c.mu.Lock()
-	body, known := c.bodies[key]
-	c.mu.Unlock()
-	if !known {
-		o, err := c.Archive.Store.Get(ctx, key)
-		if err != nil {
-			return err
-		}
+// readRecord reads a record of a backup, and reports whether it has a valid signature.
+func (c *Catalog) readRecord(ctx context.Context, key string, into any) (isSigned bool, err error) {
+	body, err := c.readBody(ctx, key)
+	if err != nil {
+		return false, err
+	}
 
-		body = o.Body
+	if c.Archive.Records != nil {
+		err := c.Archive.Records.Read(body, key, into)
+		if !node.IsUntrusted(err) {
+			return err == nil, err
+		}
 	}
 
 	if err := json.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("read %s in %s: %w", key, c.Archive.Store.URL(), err)
+		return false, fmt.Errorf("read %s in %s: %w", key, c.Archive.Store.URL(), err)
+	}
+
+	return false, nil
+}
+
+// readBody reads an object that never changes.
+func (c *Catalog) readBody(ctx context.Context, key string) ([]byte, error) {
+	c.mu.Lock()
+	body, known := c.bodies[key]
+	c.mu.Unlock()
+	if known {
+		return body, nil
+	}
+
+	o, err := c.Archive.Store.Get(ctx, key)
+	if err != nil {
+		return nil, err
 	}
 
 	c.mu.Lock()
@@ -300,9 +337,9 @@ func (c *Catalog) readJSON(ctx context.Context, key string, into any) error {
 		c.bodies = map[string][]byte{}
 	}
 
-	c.bodies[key] = body
+	c.bodies[key] = o.Body
 
-	return nil
+	return o.Body, nil
 }
 
 // forget removes copies of objects that do not exist any more.

@@ -64,6 +64,10 @@ type QuorumReport struct {
 	LostAt time.Time `json:"lostAt,omitzero"`
 	// Count increases with each report of one process, so that others see that the machine still reports.
 	Count int `json:"count"`
+	// Session is random for each process, and Heard are the sessions of the other slots' machines that it has read. A report counts for
+	// a machine only if it has heard this machine's session: it was not signed before, as during an earlier loss of the quorum.
+	Session string            `json:"session,omitempty"`
+	Heard   map[string]string `json:"heard,omitempty"`
 	// LostData is set if the machine found that the data of a majority is lost.
 	LostData bool `json:"lostData,omitempty"`
 	// Step is the machine's last decision, Reason its reason, and DueAt when it will act if nothing changes; zero if that does
