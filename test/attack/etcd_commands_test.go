@@ -82,7 +82,7 @@ func isDeniedText(text string) bool {
 }
 
 // TestEtcdCommandsOfReader: the read-only policy gives no access to the folder of etcd, whose backups have all Secrets: IAM refuses each
-// command of etcd, and nothing is changed.
+// command of etcd, and nothing is changed. Never open: the test was written after the policy.
 func TestEtcdCommandsOfReader(t *testing.T) {
 	l := newLab(t)
 	l.createCluster()
@@ -113,7 +113,8 @@ func TestEtcdCommandsOfReader(t *testing.T) {
 }
 
 // TestEtcdCommandsOfOperator: the operator's policy is enough for each command of etcd, up to what only machines do: the request of a backup
-// is answered by one with the machine's role, the backup is read and decrypted, and its restoration is begun.
+// is answered by one with the machine's role, the backup is read and decrypted, and its restoration is begun. No attack: it shows that the
+// policy is not too narrow.
 func TestEtcdCommandsOfOperator(t *testing.T) {
 	l := newLab(t)
 	l.createCluster()
