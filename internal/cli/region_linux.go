@@ -53,7 +53,7 @@ Machines share this computer's memory and disk. Their kubelets therefore ignore 
 collection of the manifests (/etc/kubernetes/kubelet.conf.d/10-region.conf on each machine). docs/region.md lists all differences
 from AWS.
 
-As in AWS, calls do not see for a moment what is new in EC2 and IAM: --visibility-delay is for how long, and 0s is for programs that
+As in AWS, calls do not see for a moment what is new: --visibility-delay is for how long, and 0s is for programs that
 create something and read it in one breath. The region keeps it until it is stopped and started with another one.` + exitStatusHelp(),
 		Example: "  slipway region start\n  eval \"$(slipway region env)\"\n  aws ec2 describe-instances",
 		Args:    requireNoArguments,
@@ -72,7 +72,7 @@ create something and read it in one breath. The region keeps it until it is stop
 		&delay,
 		"visibility-delay",
 		region.DefaultVisibilityDelay,
-		"how long what is new in EC2 and IAM is not seen, up to 10s",
+		"how long what is new is not seen, up to 10s",
 	)
 
 	return cmd

@@ -30,7 +30,7 @@ type Options struct {
 	CacheDir string // folder of the region, the image and the assets, such as ~/.cache/slipway
 	Region   string // name of the AWS region; default us-east-1
 	Port     int    // port on 127.0.0.1; default 4666, or a free one
-	// VisibilityDelay is how long what is new in EC2 and IAM is not seen; nil keeps what the region has, or the default.
+	// VisibilityDelay is how long what is new is not seen; nil keeps what the region has, or the default.
 	VisibilityDelay *time.Duration
 }
 
@@ -43,7 +43,7 @@ type Settings struct {
 	Port      int    `json:"port"`      // on 127.0.0.1
 	AccessKey string `json:"accessKey"` // of the account's root
 	SecretKey string `json:"secretKey"` // valid in this region only; the file has mode 0600
-	// VisibilityDelay is how long what is new in EC2 and IAM is not seen; nil is the default.
+	// VisibilityDelay is how long what is new is not seen; nil is the default.
 	VisibilityDelay *time.Duration `json:"visibilityDelay,omitempty"`
 }
 
@@ -56,7 +56,7 @@ const (
 	ServiceAddress = "198.18.0.1"
 	// RegistryPort is the OCI registry's port at ServiceAddress.
 	RegistryPort = 5000
-	// DefaultVisibilityDelay is how long what is new in EC2 and IAM is not seen.
+	// DefaultVisibilityDelay is how long what is new is not seen.
 	DefaultVisibilityDelay = visibility.DefaultTime
 	// AssetsBucket is the name of the read-only bucket with the built assets.
 	AssetsBucket = "slipway-assets"
@@ -159,7 +159,7 @@ func (s Settings) applyOptions(o Options) (Settings, error) {
 	return now, writeJSON(p.settingsFile(), now)
 }
 
-// visibilityDelay returns how long what is new in EC2 and IAM is not seen.
+// visibilityDelay returns how long what is new is not seen.
 func (s Settings) visibilityDelay() time.Duration {
 	if s.VisibilityDelay == nil {
 		return visibility.DefaultTime

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+	"time"
 
 	runtimeapi "github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -44,12 +45,23 @@ func Main() {
 	runtimeapi.Start(function.Handle)
 }
 
+// bucketPoll is how often Publish asks for a bucket that S3 does not see yet.
+const bucketPoll = 50 * time.Millisecond
+
 // Publish puts the function into a bucket, which it creates, and returns the code for the model.
 func Publish(t *testing.T, cfg aws.Config, bucket, key string) model.FunctionCode {
 	t.Helper()
 	body := regiontest.NewDeploymentPackage(t, regiontest.ScriptOfTest(t))
 	buckets := s3.NewFromConfig(cfg, func(o *s3.Options) { o.UsePathStyle = true })
 	if _, err := buckets.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: &bucket}); err != nil {
+		t.Fatal(err)
+	}
+
+	exists := s3.NewBucketExistsWaiter(buckets, func(o *s3.BucketExistsWaiterOptions) {
+		o.MinDelay = time.Millisecond
+		o.MaxDelay = bucketPoll
+	})
+	if err := exists.Wait(t.Context(), &s3.HeadBucketInput{Bucket: &bucket}, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 

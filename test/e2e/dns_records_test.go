@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 	"github.com/aws/aws-sdk-go-v2/service/route53/types"
+
+	"github.com/slipway-k8s/slipway/internal/lib/propagation"
 )
 
 const (
@@ -22,8 +25,20 @@ const (
 // createServicesZone creates a hosted zone for the records of Services, and returns its id. It belongs to nobody's cluster.
 func (e *environment) createServicesZone() string {
 	e.t.Helper()
-	out, err := route53.NewFromConfig(e.aws).CreateHostedZone(e.t.Context(), &route53.CreateHostedZoneInput{
+	api := route53.NewFromConfig(e.aws)
+	out, err := api.CreateHostedZone(e.t.Context(), &route53.CreateHostedZoneInput{
 		Name: aws.String(servicesDomain), CallerReference: aws.String(e.t.Name()),
+	})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	isMissing := func(err error) bool {
+		_, missing := errors.AsType[*types.NoSuchHostedZone](err)
+		return missing
+	}
+	err = propagation.Wait(e.t.Context(), isMissing, func() error {
+		_, err := api.GetHostedZone(e.t.Context(), &route53.GetHostedZoneInput{Id: out.HostedZone.Id})
+		return err
 	})
 	if err != nil {
 		e.t.Fatal(err)

@@ -63,6 +63,10 @@ func (e *environment) createUser(name string) *iamtypes.AccessKey {
 	if _, err := api.CreateUser(e.t.Context(), &iam.CreateUserInput{UserName: &name}); err != nil {
 		e.t.Fatal(err)
 	}
+	waiter := iam.NewUserExistsWaiter(api)
+	if err := waiter.Wait(e.t.Context(), &iam.GetUserInput{UserName: &name}, time.Minute); err != nil {
+		e.t.Fatal(err)
+	}
 	key, err := api.CreateAccessKey(e.t.Context(), &iam.CreateAccessKeyInput{UserName: &name})
 	if err != nil {
 		e.t.Fatal(err)

@@ -170,6 +170,7 @@ func (s *Service) addNewGroup(
 	}
 
 	s.st.Groups[name] = g
+	s.unseen.Track(name)
 
 	return &sdk.CreateAutoScalingGroupOutput{}, nil
 }

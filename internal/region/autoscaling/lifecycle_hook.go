@@ -165,7 +165,7 @@ func (s lifecycleHandlers) deleteLifecycleHook(
 	name := sdkshape.String(in.LifecycleHookName)
 	h, exists := g.Hooks[name]
 	if !exists {
-		return nil, validationError("No Lifecycle Hook found with name %s", name)
+		return nil, newMissingHookError(name)
 	}
 
 	result := resultContinue
@@ -184,6 +184,11 @@ func (s lifecycleHandlers) deleteLifecycleHook(
 	delete(g.Hooks, name)
 
 	return &sdk.DeleteLifecycleHookOutput{}, nil
+}
+
+// newMissingHookError returns the error about a hook that a group does not have.
+func newMissingHookError(name string) error {
+	return validationError("No Lifecycle Hook found with name %s", name)
 }
 
 func (s lifecycleHandlers) describeLifecycleHooks(
@@ -243,7 +248,7 @@ func (a *lifecycleAction) isNamed(id string, token, instance *string) bool {
 // findAction returns the outstanding action that a request names by its token or by its instance.
 func (g *group) findAction(hook string, token, instance *string) (*lifecycleAction, error) {
 	if g.Hooks[hook] == (lifecycleHook{}) {
-		return nil, validationError("No Lifecycle Hook found with name %s", hook)
+		return nil, newMissingHookError(hook)
 	}
 
 	for _, id := range sdkshape.SortedKeys(g.Actions) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/state"
+	"github.com/slipway-k8s/slipway/internal/region/visibility"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -28,9 +29,10 @@ type Config struct {
 
 // Service is CloudWatch Logs of one region. Its methods may be called concurrently.
 type Service struct {
-	cfg   Config
-	st    *serviceState // guarded by the store's lock
-	store *state.Store
+	cfg    Config
+	st     *serviceState // guarded by the store's lock
+	store  *state.Store
+	unseen visibility.Tracker // by name
 }
 
 // serviceState is the saved state.
@@ -85,7 +87,7 @@ func (s *Service) Wire() wire.Service {
 		Version:      "2014-03-28",
 		TargetPrefix: "Logs_20140328",
 		Authorize:    s.authorizeRequest,
-		Operations: []wire.Operation{
+		Operations: s.unseen.Wrap(s.unseenRules(), []wire.Operation{
 			state.WriteOperationContext(s.store, "CreateLogGroup", s.createLogGroup),
 			state.WriteOperation(s.store, "DeleteLogGroup", s.deleteLogGroup),
 			state.ReadOperation(s.store, "DescribeLogGroups", s.describeLogGroups),
@@ -96,7 +98,7 @@ func (s *Service) Wire() wire.Service {
 			state.ReadOperation(s.store, "ListTagsForResource", s.listTagsForResource),
 			state.ReadOperation(s.store, "DescribeLogStreams", s.describeLogStreams),
 			state.ReadOperation(s.store, "FilterLogEvents", s.filterLogEvents),
-		},
+		}),
 	}
 }
 

@@ -13,7 +13,7 @@ func (s *Service) DescribeInstances(
 	_ context.Context,
 	in *sdk.DescribeInstancesInput,
 ) (*sdk.DescribeInstancesOutput, error) {
-	return runRead(s, instanceHandlers{s}.describeInstances, in)
+	return runInternalRead(s, instanceHandlers{s}.describeInstances, in)
 }
 
 // InstanceInfo is what other services need to know about an instance.
@@ -60,7 +60,7 @@ func (s *Service) InstanceInfo(id string) (InstanceInfo, bool) {
 // StopInstance stops an instance as StopInstances does, for Auto Scaling.
 func (s *Service) StopInstance(id string) error {
 	in := &sdk.StopInstancesInput{InstanceIds: []*string{&id}}
-	_, err := runWrite(s, instanceHandlers{s}.stopInstances, in)
+	_, err := runInternalWrite(s, instanceHandlers{s}.stopInstances, in)
 
 	return err
 }
@@ -68,7 +68,7 @@ func (s *Service) StopInstance(id string) error {
 // StartInstance starts an instance as StartInstances does, for Auto Scaling.
 func (s *Service) StartInstance(id string) error {
 	in := &sdk.StartInstancesInput{InstanceIds: []*string{&id}}
-	_, err := runWrite(s, instanceHandlers{s}.startInstances, in)
+	_, err := runInternalWrite(s, instanceHandlers{s}.startInstances, in)
 
 	return err
 }
@@ -91,7 +91,7 @@ func (s *Service) TerminateInstances(
 	_ context.Context,
 	in *sdk.TerminateInstancesInput,
 ) (*sdk.TerminateInstancesOutput, error) {
-	return runWrite(s, instanceHandlers{s}.terminateInstances, in)
+	return runInternalWrite(s, instanceHandlers{s}.terminateInstances, in)
 }
 
 // RunInstances launches instances as the operation RunInstances does, for Auto Scaling.
@@ -143,7 +143,7 @@ func (s *Service) LaunchTemplateInfo(id, name, version string) (LaunchTemplateIn
 			return newMissingTemplateError(str(t.LaunchTemplateId))
 		}
 
-		v, err := s.st.findTemplateVersion(t, version)
+		v, err := s.findSeenVersion(t, version)
 		if err != nil {
 			return err
 		}
@@ -161,11 +161,11 @@ func (s *Service) LaunchTemplateInfo(id, name, version string) (LaunchTemplateIn
 	return f, err
 }
 
-// HasVPC reports whether a VPC of that id exists.
+// HasVPC reports whether a VPC of that id exists and is visible.
 func (s *Service) HasVPC(id string) bool {
 	s.store.Lock()
 	defer s.store.Unlock()
-	return s.st.VPCs[id] != nil
+	return s.st.VPCs[id] != nil && !s.isUnseen(id)
 }
 
 // Zones returns the names of the region's availability zones, such as us-east-1a.

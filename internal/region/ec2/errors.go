@@ -3,6 +3,8 @@
 package ec2
 
 import (
+	"strings"
+
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -56,9 +58,15 @@ func notFound(id string) error {
 		"key":      "InvalidKeyPair.NotFound",
 		"vpce":     "InvalidVpcEndpointId.NotFound",
 		"pcx":      "InvalidVpcPeeringConnectionID.NotFound",
+		"snap":     "InvalidSnapshot.NotFound",
+		"eipassoc": "InvalidAssociationID.NotFound",
+		"rtbassoc": "InvalidAssociationID.NotFound",
+
+		"eni-attach":     "InvalidAttachmentID.NotFound",
+		"vpc-cidr-assoc": "InvalidVpcCidrBlockAssociationID.NotFound",
 	}
 
-	code := codes[idPrefix(id)]
+	code := codes[id[:max(0, strings.LastIndex(id, "-"))]]
 	if code == "" {
 		code = "InvalidID"
 	}

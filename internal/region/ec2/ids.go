@@ -8,6 +8,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
+// reservationPrefix is the prefix of the ids of reservations.
+const reservationPrefix = "r"
+
 // newID returns a new id such as vpc-0123456789abcdef0: a prefix and 17 hexadecimal digits.
 func (s *Service) newID(prefix string) string {
 	id := prefix + "-0" + s.randomHex(16)

@@ -37,7 +37,7 @@ func (s launchHandlers) mergeLaunchTemplate(l *launchRequest) error {
 		return err
 	}
 
-	v, err := s.st.findTemplateVersion(t, str(in.LaunchTemplate.Version))
+	v, err := s.findSeenVersion(t, str(in.LaunchTemplate.Version))
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (s launchHandlers) runInstances(in *sdk.RunInstancesInput) (*sdk.Reservatio
 		return nil, err
 	}
 
-	reservation := s.newID("r")
+	reservation := s.newID(reservationPrefix)
 	ids := []string{}
 
 	for n := range l.count {

@@ -23,6 +23,11 @@ func (st *serviceState) findKeyPairID(name string) string {
 	return ""
 }
 
+// newMissingKeyPairError is the error about a name of no key pair.
+func newMissingKeyPairError(name string) error {
+	return wire.Errorf("InvalidKeyPair.NotFound", "The key pair '%s' does not exist", name)
+}
+
 // keyPairHandlers serves key pairs.
 type keyPairHandlers struct{ *Service }
 
@@ -89,6 +94,7 @@ func (s keyPairHandlers) importKeyPair(in *sdk.ImportKeyPairInput) (*sdk.ImportK
 	}
 
 	id := s.newID("key")
+	s.trackNewName(id, keyPairPrefix+name)
 	s.st.Keys[id] = &sdk.KeyPairInfo{
 		KeyPairId:      new(id),
 		KeyName:        new(name),
@@ -145,7 +151,7 @@ func (s keyPairHandlers) describeKeyPairs(
 	for _, name := range strs(in.KeyNames) {
 		if !slices.ContainsFunc(got, func(k *sdk.KeyPairInfo) bool { return str(k.KeyName) == name }) &&
 			err == nil {
-			err = wire.Errorf("InvalidKeyPair.NotFound", "The key pair '%s' does not exist", name)
+			err = newMissingKeyPairError(name)
 		}
 	}
 

@@ -58,6 +58,7 @@ func (s launchTemplateHandlers) createLaunchTemplate(
 	}
 
 	id := s.newID("lt")
+	s.trackNewName(id, templatePrefix+str(in.LaunchTemplateName))
 	t := &sdk.LaunchTemplate{
 		LaunchTemplateId:     new(id),
 		LaunchTemplateName:   new(name),
@@ -129,6 +130,14 @@ func newMissingTemplateError(id string) error {
 	)
 }
 
+// newMissingTemplateNameError is the error about a name of no launch template.
+func newMissingTemplateNameError() error {
+	return wire.Errorf(
+		"InvalidLaunchTemplateName.NotFoundException",
+		"At least one of the launch templates specified in the request does not exist.",
+	)
+}
+
 // findLaunchTemplate returns the launch template of an id or a name.
 func (st *serviceState) findLaunchTemplate(id, name *string) (*sdk.LaunchTemplate, error) {
 	switch {
@@ -152,10 +161,7 @@ func (st *serviceState) findLaunchTemplate(id, name *string) (*sdk.LaunchTemplat
 			}
 		}
 
-		return nil, wire.Errorf(
-			"InvalidLaunchTemplateName.NotFoundException",
-			"At least one of the launch templates specified in the request does not exist.",
-		)
+		return nil, newMissingTemplateNameError()
 	}
 
 	return nil, missingParameter("LaunchTemplateId or LaunchTemplateName")
@@ -169,7 +175,7 @@ func (s launchTemplateHandlers) modifyLaunchTemplate(
 		return nil, err
 	}
 
-	v, err := s.st.findTemplateVersion(t, str(in.DefaultVersion))
+	v, err := s.findSeenVersion(t, str(in.DefaultVersion))
 	if err != nil {
 		return nil, err
 	}

@@ -162,6 +162,7 @@ type Service struct {
 	st              *serviceState
 	delay           visibility.Delay               // see SetVisibility
 	unseen          map[string]*visibility.Pending // new resources that calls do not see yet, by id
+	seesAll         bool                           // the current call sees new resources
 	unseenTags      map[string]*formerTags         // the tags that filters see for a while, by id
 	createdIDs      []string                       // ids that the current call has created; nil if not needed
 	networkRevision uint64                         // number of changes that may affect the network
@@ -287,6 +288,30 @@ func runRead[I, O any](s *Service, do func(*I) (*O, error), in *I) (*O, error) {
 // runWrite is [runRead] for a handler that changes something.
 func runWrite[I, O any](s *Service, do func(*I) (*O, error), in *I) (*O, error) {
 	return runRead(s, func(in *I) (*O, error) {
+		out, err := do(in)
+		if err == nil {
+			s.markChanged()
+		}
+
+		return out, err
+	}, in)
+}
+
+// runInternalRead is [runRead] for another service of the region, which sees new resources at once.
+func runInternalRead[I, O any](s *Service, do func(*I) (*O, error), in *I) (*O, error) {
+	defer s.notifyWatchers()
+
+	return state.RunRead(s.store, func(in *I) (*O, error) {
+		s.seesAll = true
+		defer func() { s.seesAll = false }()
+
+		return do(in)
+	}, in)
+}
+
+// runInternalWrite is [runInternalRead] for a handler that changes something.
+func runInternalWrite[I, O any](s *Service, do func(*I) (*O, error), in *I) (*O, error) {
+	return runInternalRead(s, func(in *I) (*O, error) {
 		out, err := do(in)
 		if err == nil {
 			s.markChanged()

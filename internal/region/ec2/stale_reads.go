@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+
+	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/visibility"
@@ -23,8 +26,7 @@ func (s *Service) SetVisibility(d visibility.Delay) {
 
 // trackNewID starts the delay of a new resource. The caller holds the lock.
 func (s *Service) trackNewID(prefix, id string) {
-	late := []string{"vpc", "dopt", "subnet", "igw", "eipalloc", "nat", "rtb", "sg", "vol", "lt", "pcx"}
-	if s.delay.IsZero() || !slices.Contains(late, prefix) {
+	if s.delay.IsZero() || prefix == reservationPrefix { // no request names a reservation
 		return
 	}
 
@@ -33,6 +35,43 @@ func (s *Service) trackNewID(prefix, id string) {
 	maps.DeleteFunc(s.unseenTags, func(_ string, f *formerTags) bool { return f.pending.HasEnded(now) })
 	s.unseen[id] = s.delay.Begin(now)
 	s.unseenTags[id] = &formerTags{pending: s.delay.Begin(now)}
+}
+
+// trackNewName starts the delay of the name of a new resource. It ends with that of the resource's id. The caller holds the
+// lock.
+func (s *Service) trackNewName(id, name string) {
+	if pending := s.unseen[id]; pending != nil {
+		s.unseen[name] = pending
+	}
+}
+
+// trackNewVersion starts the delay of a new version of a launch template. The caller holds the lock.
+func (s *Service) trackNewVersion(v *sdk.LaunchTemplateVersion) {
+	if !s.delay.IsZero() {
+		s.unseen[versionID(v)] = s.delay.Begin(s.cfg.Now())
+	}
+}
+
+// The prefixes of names in [Service.unseen].
+const (
+	keyPairPrefix  = "key-pair "
+	templatePrefix = "launch-template "
+)
+
+// versionID returns the id of a version of a launch template in [Service.unseen].
+func versionID(v *sdk.LaunchTemplateVersion) string {
+	return str(v.LaunchTemplateId) + "/" + strconv.FormatInt(*v.VersionNumber, 10)
+}
+
+// findSeenVersion returns a version of a launch template as [serviceState.findTemplateVersion] does, if this call does not come
+// too early to see it.
+func (s *Service) findSeenVersion(t *sdk.LaunchTemplate, want string) (*sdk.LaunchTemplateVersion, error) {
+	v, err := s.st.findTemplateVersion(t, want)
+	if err == nil && s.isUnseen(versionID(v)) {
+		return nil, newMissingVersionError(want)
+	}
+
+	return v, err
 }
 
 // formerTags are the tags of a resource before they were changed.
@@ -60,7 +99,7 @@ func (s *Service) keepTags(id string) {
 func (s *Service) matchesSeenTags(id string, matches func(tags map[string]string) bool) bool {
 	former, young := s.unseenTags[id]
 	now := matches(s.st.Tags[id])
-	if !young || matches(former.tags) == now || !former.pending.Hides(s.cfg.Now()) {
+	if s.seesAll || !young || matches(former.tags) == now || !former.pending.Hides(s.cfg.Now()) {
 		return now
 	}
 
@@ -69,7 +108,7 @@ func (s *Service) matchesSeenTags(id string, matches func(tags map[string]string
 
 // isUnseen reports whether a call about id comes too early to see the resource, and counts the call.
 // The caller holds the lock.
-func (s *Service) isUnseen(id string) bool { return s.unseen[id].Hides(s.cfg.Now()) }
+func (s *Service) isUnseen(id string) bool { return !s.seesAll && s.unseen[id].Hides(s.cfg.Now()) }
 
 // checkVisible refuses a request that names a resource that is not visible yet. The caller holds the lock.
 func (s *Service) checkVisible(in any) error {
@@ -82,22 +121,63 @@ func (s *Service) checkVisible(in any) error {
 		return fmt.Errorf("read the ids of a request: %w", err)
 	}
 
-	named := sdkshape.CollectStrings(
-		tree,
-		isResourceID,
-		"TagSpecifications",
-		"Tags",
-		"Filters",
-		"Filter",
-		"ClientToken",
-		"UserData",
-	)
-
-	for _, id := range named {
+	isTracked := func(text string) bool { return s.unseen[text] != nil }
+	for _, id := range sdkshape.CollectStrings(tree, isTracked, freeTextMembers()...) {
 		if s.isUnseen(id) {
 			return notFound(id)
 		}
 	}
 
+	return s.checkNamesVisible(in, tree)
+}
+
+// freeTextMembers are the members of requests that name no resource.
+func freeTextMembers() []string {
+	return []string{"TagSpecifications", "Tags", "Filters", "Filter", "ClientToken", "UserData"}
+}
+
+// checkNamesVisible refuses a request with the name of a launch template or a key pair that is not visible yet. Requests that
+// create or delete these need not see them.
+func (s *Service) checkNamesVisible(in any, tree map[string]any) error {
+	switch in.(type) {
+	case *sdk.CreateLaunchTemplateInput, *sdk.ImportKeyPairInput, *sdk.DeleteKeyPairInput:
+		return nil
+	}
+
+	for _, name := range collectMembers(tree, "LaunchTemplateName", "LaunchTemplateNames") {
+		if s.isUnseen(templatePrefix + name) {
+			return newMissingTemplateNameError()
+		}
+	}
+
+	for _, name := range collectMembers(tree, "KeyName", "KeyNames") {
+		if s.isUnseen(keyPairPrefix + name) {
+			return newMissingKeyPairError(name)
+		}
+	}
+
 	return nil
+}
+
+// collectMembers returns the texts of the members of some names in a request.
+func collectMembers(v any, names ...string) []string {
+	var out []string
+
+	switch v := v.(type) {
+	case map[string]any:
+		for _, k := range sortedKeys(v) {
+			if slices.Contains(names, k) {
+				out = append(out, sdkshape.CollectStrings(v[k], func(string) bool { return true })...)
+			} else {
+				out = append(out, collectMembers(v[k], names...)...)
+			}
+		}
+
+	case []any:
+		for _, e := range v {
+			out = append(out, collectMembers(e, names...)...)
+		}
+	}
+
+	return out
 }

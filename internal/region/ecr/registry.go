@@ -168,7 +168,7 @@ func (c registryCall) serve() {
 
 	exists := false
 	c.store.View(func() { exists = c.st.Repositories[c.repository] != nil })
-	if !exists {
+	if !exists || c.unseen.Hides(c.repository) {
 		refuse(c.w, http.StatusNotFound, "NAME_UNKNOWN", c.missingText(c.repository))
 		return
 	}

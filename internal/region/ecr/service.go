@@ -20,6 +20,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/state"
+	"github.com/slipway-k8s/slipway/internal/region/visibility"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -35,9 +36,10 @@ type Config struct {
 
 // Service is Amazon ECR of one region. Its methods may be called concurrently.
 type Service struct {
-	cfg   Config
-	st    serviceState // guarded by the store's lock
-	store *state.Store
+	cfg    Config
+	st     serviceState // guarded by the store's lock
+	store  *state.Store
+	unseen visibility.Tracker // by name
 }
 
 // serviceState is the saved state.
@@ -99,11 +101,11 @@ func (s *Service) Wire() wire.Service {
 		Version:      "2015-09-21",
 		TargetPrefix: "AmazonEC2ContainerRegistry_V20150921",
 		Authorize:    s.authorizeRequest,
-		Operations: []wire.Operation{
+		Operations: s.unseen.Wrap(s.unseenRules(), []wire.Operation{
 			state.WriteOperationContext(s.store, "GetAuthorizationToken", s.getAuthorizationToken),
 			state.WriteOperation(s.store, "CreateRepository", s.createRepository),
 			state.ReadOperation(s.store, "DescribeRepositories", s.describeRepositories),
-		},
+		}),
 	}
 }
 
@@ -207,6 +209,7 @@ func (s *Service) createRepository(in *sdk.CreateRepositoryInput) (*sdk.CreateRe
 		Layers:    map[string]bool{},
 		Tags:      map[string]string{},
 	}
+	s.unseen.Track(name)
 
 	return &sdk.CreateRepositoryOutput{Repository: s.repositoryShape(name)}, nil
 }

@@ -187,6 +187,7 @@ func (s *Service) createListener(in *sdk.CreateListenerInput) (*sdk.CreateListen
 
 	s.st.Listeners[id] = l
 	s.setTags(id, tags)
+	s.unseen.Track(id)
 
 	return &sdk.CreateListenerOutput{Listeners: []*sdk.Listener{l}}, nil
 }

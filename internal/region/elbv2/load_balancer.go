@@ -144,6 +144,7 @@ func (s *Service) createLoadBalancer(in *sdk.CreateLoadBalancerInput) (*sdk.Crea
 	arn := sdkshape.String(b.Shape.LoadBalancerArn)
 	s.st.Balancers[arn] = b
 	s.setTags(arn, tags)
+	s.unseen.Track(arn, balancerPrefix+name)
 
 	return &sdk.CreateLoadBalancerOutput{LoadBalancers: []*sdk.LoadBalancer{b.Shape}}, nil
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/state"
+	"github.com/slipway-k8s/slipway/internal/region/visibility"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -70,9 +71,10 @@ type Config struct {
 
 // Service is Elastic Load Balancing of one region. Its methods may be called concurrently.
 type Service struct {
-	cfg   Config
-	st    *serviceState // guarded by the store's lock
-	store *state.Store
+	cfg    Config
+	st     *serviceState // guarded by the store's lock
+	store  *state.Store
+	unseen visibility.Tracker
 }
 
 // serviceState is the saved state. All maps are by ARN.
@@ -230,12 +232,15 @@ func (s *Service) resourceARN(rest string) string {
 // Wire returns the service's operations for the wire layer.
 func (s *Service) Wire() wire.Service {
 	return wire.Service{
-		Name:       "elasticloadbalancing",
-		Protocol:   wire.QueryProtocol,
-		Version:    "2015-12-01",
-		Namespace:  "http://elasticloadbalancing.amazonaws.com/doc/2015-12-01/",
-		Authorize:  s.authorizeRequest,
-		Operations: slices.Concat(s.loadBalancerOps(), s.targetGroupOps(), s.listenerOps(), s.tagOps()),
+		Name:      "elasticloadbalancing",
+		Protocol:  wire.QueryProtocol,
+		Version:   "2015-12-01",
+		Namespace: "http://elasticloadbalancing.amazonaws.com/doc/2015-12-01/",
+		Authorize: s.authorizeRequest,
+		Operations: s.unseen.Wrap(
+			unseenRules(),
+			slices.Concat(s.loadBalancerOps(), s.targetGroupOps(), s.listenerOps(), s.tagOps()),
+		),
 	}
 }
 

@@ -120,6 +120,7 @@ func (s *Service) createTargetGroup(in *sdk.CreateTargetGroupInput) (*sdk.Create
 	}
 
 	s.setTags(arn, tags)
+	s.unseen.Track(arn, groupPrefix+name)
 
 	return &sdk.CreateTargetGroupOutput{TargetGroups: []*sdk.TargetGroup{shape}}, nil
 }

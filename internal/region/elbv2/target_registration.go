@@ -41,9 +41,9 @@ func (s *Service) DeregisterTargets(group string, ids ...string) error {
 	return err
 }
 
-// HasTargetGroup reports whether a target group exists.
+// HasTargetGroup reports whether a target group exists and is visible.
 func (s *Service) HasTargetGroup(arn string) bool {
-	return s.store.WithLock(func() error {
+	return !s.unseen.Hides(arn) && s.store.WithLock(func() error {
 		_, err := s.findTargetGroup(&arn)
 		return err
 	}) == nil

@@ -100,6 +100,8 @@ func (s *Service) putRule(ctx context.Context, in *sdk.PutRuleInput) (*sdk.PutRu
 			sdk.ErrCodeLimitExceededException,
 			"The requested resource exceeds the maximum number allowed.",
 		)
+	} else {
+		s.unseen.Track(name)
 	}
 
 	maps.Copy(after.Tags, wire.SystemTags(ctx))

@@ -18,6 +18,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/state"
+	"github.com/slipway-k8s/slipway/internal/region/visibility"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -41,10 +42,11 @@ type Config struct {
 
 // Service is EventBridge of one region. Its methods may be called concurrently.
 type Service struct {
-	cfg   Config
-	st    *serviceState // guarded by the store's lock
-	store *state.Store
-	wake  chan struct{} // makes Run deliver
+	cfg    Config
+	st     *serviceState // guarded by the store's lock
+	store  *state.Store
+	unseen visibility.Tracker // rules by name
+	wake   chan struct{}      // makes Run deliver
 }
 
 // serviceState is the saved state.
@@ -99,7 +101,7 @@ func (s *Service) Wire() wire.Service {
 		Version:      "2015-10-07",
 		TargetPrefix: "AWSEvents",
 		Authorize:    s.authorizeRequest,
-		Operations: []wire.Operation{
+		Operations: s.unseen.Wrap(s.unseenRules(), []wire.Operation{
 			state.WriteOperationContext(s.store, "PutRule", s.putRule),
 			state.ReadOperation(s.store, "DescribeRule", s.describeRule),
 			state.ReadOperation(s.store, "ListRules", s.listRules),
@@ -110,7 +112,7 @@ func (s *Service) Wire() wire.Service {
 			state.WriteOperation(s.store, "TagResource", s.tagResource),
 			state.WriteOperation(s.store, "UntagResource", s.untagResource),
 			state.ReadOperation(s.store, "ListTagsForResource", s.listTagsForResource),
-		},
+		}),
 	}
 }
 
@@ -194,11 +196,7 @@ func (s *Service) findRule(bus, name *string) (*rule, error) {
 		return r, nil
 	}
 
-	return nil, wire.Errorf(
-		sdk.ErrCodeResourceNotFoundException,
-		"Rule %s does not exist on EventBus default.",
-		sdkshape.String(name),
-	)
+	return nil, newNotFoundError(sdkshape.String(name))
 }
 
 // findByARN returns the rule of an ARN.
@@ -208,7 +206,12 @@ func (s *Service) findByARN(arn *string) (*rule, error) {
 		return r, nil
 	}
 
-	return nil, wire.Errorf(
+	return nil, newNotFoundError(name)
+}
+
+// newNotFoundError returns the error about a rule that does not exist.
+func newNotFoundError(name string) error {
+	return wire.Errorf(
 		sdk.ErrCodeResourceNotFoundException,
 		"Rule %s does not exist on EventBus default.",
 		name,

@@ -28,7 +28,7 @@ func (s *IAM) getAccountAuthorizationDetails(
 
 	add(iam.EntityTypeLocalManagedPolicy, s.stale.visible(kindPolicy, sortedKeys(s.st.Policies)))
 	add(iam.EntityTypeRole, s.stale.visible(kindRole, sortedKeys(s.st.Roles)))
-	add(iam.EntityTypeUser, sortedKeys(s.st.Users))
+	add(iam.EntityTypeUser, s.stale.visible(kindUser, sortedKeys(s.st.Users)))
 	slices.Sort(keys)
 	w, err := paginateKeys(keys, in.Marker, in.MaxItems)
 	if err != nil {
@@ -61,7 +61,7 @@ func (r *role) toRoleDetail(s *IAM) *iam.RoleDetail {
 		CreateDate:               new(r.Created),
 		AssumeRolePolicyDocument: encodeDocument(r.Trust),
 		Tags:                     tagList(r.Tags),
-		RolePolicyList:           r.inlinePolicyDetails(),
+		RolePolicyList:           r.inlinePolicyDetails(s.stale.visibleInline(kindRole, &r.identity)),
 		AttachedManagedPolicies:  s.st.attachedPolicies(r.Attached),
 		PermissionsBoundary:      r.attachedBoundary(),
 		InstanceProfileList:      []*iam.InstanceProfile{},
@@ -84,7 +84,7 @@ func (u *user) toUserDetail(s *IAM) *iam.UserDetail {
 		Path:                    new(u.Path),
 		CreateDate:              new(u.Created),
 		Tags:                    tagList(u.Tags),
-		UserPolicyList:          u.inlinePolicyDetails(),
+		UserPolicyList:          u.inlinePolicyDetails(s.stale.visibleInline(kindUser, &u.identity)),
 		AttachedManagedPolicies: s.st.attachedPolicies(u.Attached),
 		PermissionsBoundary:     u.attachedBoundary(),
 		GroupList:               []*string{},

@@ -92,9 +92,10 @@ func (st *serviceState) attachedPolicies(arns []string) []*iam.AttachedPolicy {
 	return out
 }
 
-func (i *identity) inlinePolicyDetails() []*iam.PolicyDetail {
+// inlinePolicyDetails describes the inline policies of some names.
+func (i *identity) inlinePolicyDetails(names []string) []*iam.PolicyDetail {
 	out := []*iam.PolicyDetail{}
-	for _, name := range sortedKeys(i.Inline) {
+	for _, name := range names {
 		out = append(
 			out,
 			&iam.PolicyDetail{PolicyName: new(name), PolicyDocument: encodeDocument(i.Inline[name])},
@@ -110,11 +111,9 @@ func (s *IAM) putRolePolicy(in *iam.PutRolePolicyInput) (*iam.PutRolePolicyOutpu
 		return nil, err
 	}
 
-	return &iam.PutRolePolicyOutput{}, r.putInlinePolicy(
-		*in.PolicyName,
-		*in.PolicyDocument,
-		maxRoleInlineBytes,
-	)
+	return &iam.PutRolePolicyOutput{}, s.stale.trackInline(kindRole, &r.identity, *in.PolicyName, func() error {
+		return r.putInlinePolicy(*in.PolicyName, *in.PolicyDocument, maxRoleInlineBytes)
+	})
 }
 
 func (s *IAM) getRolePolicy(in *iam.GetRolePolicyInput) (*iam.GetRolePolicyOutput, error) {
@@ -141,7 +140,7 @@ func (s *IAM) listRolePolicies(in *iam.ListRolePoliciesInput) (*iam.ListRolePoli
 		return nil, err
 	}
 
-	w, err := paginateKeys(sortedKeys(r.Inline), in.Marker, in.MaxItems)
+	w, err := paginateKeys(s.stale.visibleInline(kindRole, &r.identity), in.Marker, in.MaxItems)
 
 	return &iam.ListRolePoliciesOutput{
 		PolicyNames: stringPointers(w.keys),
@@ -215,11 +214,9 @@ func (s *IAM) putUserPolicy(in *iam.PutUserPolicyInput) (*iam.PutUserPolicyOutpu
 		return nil, err
 	}
 
-	return &iam.PutUserPolicyOutput{}, u.putInlinePolicy(
-		*in.PolicyName,
-		*in.PolicyDocument,
-		maxUserInlineBytes,
-	)
+	return &iam.PutUserPolicyOutput{}, s.stale.trackInline(kindUser, &u.identity, *in.PolicyName, func() error {
+		return u.putInlinePolicy(*in.PolicyName, *in.PolicyDocument, maxUserInlineBytes)
+	})
 }
 
 func (s *IAM) getUserPolicy(in *iam.GetUserPolicyInput) (*iam.GetUserPolicyOutput, error) {
@@ -246,7 +243,7 @@ func (s *IAM) listUserPolicies(in *iam.ListUserPoliciesInput) (*iam.ListUserPoli
 		return nil, err
 	}
 
-	w, err := paginateKeys(sortedKeys(u.Inline), in.Marker, in.MaxItems)
+	w, err := paginateKeys(s.stale.visibleInline(kindUser, &u.identity), in.Marker, in.MaxItems)
 
 	return &iam.ListUserPoliciesOutput{
 		PolicyNames: stringPointers(w.keys),

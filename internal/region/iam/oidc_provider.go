@@ -131,6 +131,7 @@ func (s oidcHandlers) createProvider(
 	}
 
 	s.st.OIDCProviders[name] = p
+	s.stale.track(kindProvider, p.providerARN(s.IAM))
 
 	return &iam.CreateOpenIDConnectProviderOutput{
 		OpenIDConnectProviderArn: new(p.providerARN(s.IAM)),
@@ -255,8 +256,13 @@ func (s oidcHandlers) listProviders(
 ) (*iam.ListOpenIDConnectProvidersOutput, error) {
 	out := &iam.ListOpenIDConnectProvidersOutput{}
 	for _, name := range sortedKeys(s.st.OIDCProviders) {
+		arn := s.st.OIDCProviders[name].providerARN(s.IAM)
+		if s.stale.consume(kindProvider, arn) {
+			continue
+		}
+
 		out.OpenIDConnectProviderList = append(out.OpenIDConnectProviderList, &iam.OpenIDConnectProviderListEntry{
-			Arn: new(s.st.OIDCProviders[name].providerARN(s.IAM)),
+			Arn: new(arn),
 		})
 	}
 

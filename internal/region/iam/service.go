@@ -205,7 +205,7 @@ func (s *IAM) FindKey(id string) (wire.AccessKey, bool) {
 	}
 
 	for _, u := range s.st.Users {
-		if k, ok := u.Keys[id]; ok && k.Active {
+		if k, ok := u.Keys[id]; ok && k.Active && !s.stale.consume(kindAccessKey, id) {
 			return wire.AccessKey{
 				Secret: k.Secret,
 				Caller: wire.Caller{Account: s.cfg.Account, ARN: u.userARN(s), UserID: u.ID},

@@ -100,6 +100,7 @@ func (s *IAM) createServiceLinkedRole(
 	r.Path = serviceLinkedPath + service + "/"
 	r.Created = s.cfg.Now().UTC()
 	s.st.Roles[name] = r
+	s.stale.track(kindRole, name)
 
 	return &iam.CreateServiceLinkedRoleOutput{Role: r.toRole(s)}, nil
 }

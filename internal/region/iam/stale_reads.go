@@ -45,9 +45,37 @@ func SetVisibility(s *IAM, d visibility.Delay) {
 // The kinds of entities whose visibility is delayed.
 const (
 	kindRole    = "role"
+	kindUser    = "user"
 	kindProfile = "instance-profile"
 	kindPolicy  = "policy"
+	// kindVersion are versions of policies: the ARN of the policy, a space and the id of the version.
+	kindVersion = "policy-version"
+	// kindInline are inline policies; see inlineName.
+	kindInline    = "inline-policy"
+	kindProvider  = "oidc-provider"
+	kindAccessKey = "access-key"
 )
+
+// inlineName returns the name under which the visibility of an inline policy is tracked. kind is kindRole or kindUser.
+func inlineName(kind, owner, policy string) string { return kind + " " + owner + " " + policy }
+
+// trackInline starts the delay of an inline policy, if put creates it and succeeds.
+func (r *staleReads) trackInline(kind string, i *identity, policy string, put func() error) error {
+	_, exists := i.Inline[policy]
+	err := put()
+	if err == nil && !exists {
+		r.track(kindInline, inlineName(kind, i.Name, policy))
+	}
+
+	return err
+}
+
+// visibleInline returns those of an identity's inline policies that a list shows.
+func (r *staleReads) visibleInline(kind string, i *identity) []string {
+	return slices.DeleteFunc(sortedKeys(i.Inline), func(name string) bool {
+		return r.consume(kindInline, inlineName(kind, i.Name, name))
+	})
+}
 
 // track starts the delay of a new entity. The caller holds the store's lock.
 func (r *staleReads) track(kind, name string) {
@@ -98,8 +126,12 @@ func (s staleHandlers) beforeOperation(op string, in any) error {
 		return nil
 	}
 
-	if !strings.HasPrefix(op, "Create") || op == "CreatePolicyVersion" {
-		if err := s.checkVisible(in); err != nil {
+	if boundary := wire.StringMember(in, "PermissionsBoundary"); s.stale.consume(kindPolicy, boundary) {
+		return newNotFoundError("Policy %s does not exist or is not attachable.", boundary)
+	}
+
+	if !creates(op) {
+		if err := s.checkVisible(op, in); err != nil {
 			return err
 		}
 	}
@@ -111,19 +143,59 @@ func (s staleHandlers) beforeOperation(op string, in any) error {
 	return nil
 }
 
+// creates reports whether an operation creates the entity that it names. Then only others that it names must be visible.
+func creates(op string) bool {
+	return strings.HasPrefix(op, "Create") && op != "CreatePolicyVersion" && op != "CreateAccessKey"
+}
+
 // checkVisible refuses a request that names an entity that is not visible yet.
-func (s staleHandlers) checkVisible(in any) error {
+func (s staleHandlers) checkVisible(op string, in any) error {
 	role := wire.StringMember(in, "RoleName")
+	user := wire.StringMember(in, "UserName")
 	profile := wire.StringMember(in, "InstanceProfileName")
 	arn := wire.StringMember(in, "PolicyArn")
+	provider := wire.StringMember(in, "OpenIDConnectProviderArn")
 
 	switch {
 	case s.stale.consume(kindProfile, profile):
 		return newNotFoundError("Instance Profile %s cannot be found.", profile)
 	case s.stale.consume(kindRole, role):
 		return newNotFoundError("The role with name %s cannot be found.", role)
+	case s.stale.consume(kindUser, user):
+		return newNotFoundError("The user with name %s cannot be found.", user)
 	case s.stale.consume(kindPolicy, arn):
 		return newNotFoundError("Policy %s does not exist or is not attachable.", arn)
+	case s.stale.consume(kindProvider, provider):
+		return newNotFoundError("OpenIDConnect Provider not found for arn %s", provider)
+	}
+
+	return s.checkPartVisible(op, in)
+}
+
+// checkPartVisible refuses a request that names a part of an entity that is not visible yet: a version of a policy, an
+// inline policy or an access key.
+func (s staleHandlers) checkPartVisible(op string, in any) error {
+	arn := wire.StringMember(in, "PolicyArn")
+	version := wire.StringMember(in, "VersionId")
+	key := wire.StringMember(in, "AccessKeyId")
+
+	switch {
+	case s.stale.consume(kindVersion, arn+" "+version):
+		return newNotFoundError("Policy %s version %s does not exist or is not attachable.", arn, version)
+	case s.stale.consume(kindAccessKey, key):
+		return newNotFoundError("The Access Key with id %s cannot be found.", key)
+	case strings.HasPrefix(op, "Put"): // it creates the policy or replaces it
+		return nil
+	}
+
+	policy := wire.StringMember(in, "PolicyName")
+	for kind, owner := range map[string]string{
+		kindRole: wire.StringMember(in, "RoleName"),
+		kindUser: wire.StringMember(in, "UserName"),
+	} {
+		if s.stale.consume(kindInline, inlineName(kind, owner, policy)) {
+			return newNotFoundError("The policy with name %s cannot be found on %s.", policy, owner)
+		}
 	}
 
 	return nil

@@ -64,6 +64,7 @@ func (s *IAM) createUser(in *iam.CreateUserInput) (*iam.CreateUserOutput, error)
 	}
 
 	s.st.Users[u.Name] = u
+	s.stale.track(kindUser, u.Name)
 	out := u.toUser(s)
 	out.Tags = tagList(u.Tags)
 	out.PermissionsBoundary = u.attachedBoundary()
@@ -110,7 +111,7 @@ func (s *IAM) listUsers(in *iam.ListUsersInput) (*iam.ListUsersOutput, error) {
 	keys := slices.DeleteFunc(sortedKeys(s.st.Users), func(name string) bool {
 		return !strings.HasPrefix(s.st.Users[name].Path, stringValue(in.PathPrefix))
 	})
-	w, err := paginateKeys(keys, in.Marker, in.MaxItems)
+	w, err := paginateKeys(s.stale.visible(kindUser, keys), in.Marker, in.MaxItems)
 	if err != nil {
 		return nil, err
 	}
@@ -185,6 +186,7 @@ func (s *IAM) createAccessKey(
 	}
 
 	u.Keys[id] = k
+	s.stale.track(kindAccessKey, id)
 
 	return &iam.CreateAccessKeyOutput{
 		AccessKey: &iam.AccessKey{
@@ -243,7 +245,7 @@ func (s *IAM) listAccessKeys(
 		return nil, err
 	}
 
-	page, err := paginateKeys(sortedKeys(u.Keys), in.Marker, in.MaxItems)
+	page, err := paginateKeys(s.stale.visible(kindAccessKey, sortedKeys(u.Keys)), in.Marker, in.MaxItems)
 	if err != nil {
 		return nil, err
 	}

@@ -85,6 +85,7 @@ func (s *Service) createAlias(ctx context.Context, in *kms.CreateAliasInput) (*k
 		}
 
 		s.st.Aliases[*in.AliasName] = &alias{Key: k.ID, Created: s.cfg.Now().UTC()}
+		s.unseen.Track(*in.AliasName, s.aliasARN(*in.AliasName))
 
 		return nil
 	})

@@ -336,6 +336,7 @@ func (s *Service) createGrant(
 		}
 
 		k.Grants = append(k.Grants, g)
+		s.unseen.Track(grantPrefix + g.ID)
 		out = &kms.CreateGrantOutput{GrantId: &g.ID, GrantToken: &g.ID}
 
 		return nil

@@ -154,6 +154,10 @@ func (s *Service) UseKey(
 	action, name, via string,
 	encryption map[string]string,
 ) (string, error) {
+	if s.unseen.Hides(name) {
+		return "", s.newNotFoundError(s.nameOf(name))
+	}
+
 	s.store.Lock()
 	defer s.store.Unlock()
 	k, err := s.findKey(&name)

@@ -73,6 +73,7 @@ func (s *Service) createKey(ctx context.Context, in *kms.CreateKeyInput) (*kms.C
 	}
 
 	s.st.Keys[k.ID] = k
+	s.unseen.Track(k.ID, s.keyARN(k.ID))
 
 	return &kms.CreateKeyOutput{KeyMetadata: s.keyMetadata(k)}, nil
 }

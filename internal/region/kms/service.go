@@ -23,6 +23,7 @@ import (
 	"github.com/aws/aws-sdk-go/service/kms"
 
 	"github.com/slipway-k8s/slipway/internal/region/state"
+	"github.com/slipway-k8s/slipway/internal/region/visibility"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -41,8 +42,9 @@ type Config struct {
 type Service struct {
 	cfg Config
 
-	st    serviceState // guarded by the store's lock
-	store *state.Store
+	st     serviceState // guarded by the store's lock
+	store  *state.Store
+	unseen visibility.Tracker
 }
 
 // serviceState is the saved state.
@@ -100,7 +102,7 @@ func (s *Service) Wire() wire.Service {
 		Version:      "2014-11-01",
 		TargetPrefix: "TrentService",
 		Authorize:    wire.AuthorizedInHandlers,
-		Operations: []wire.Operation{
+		Operations: s.unseen.Wrap(s.unseenRules(), []wire.Operation{
 			state.WriteOperationContext(s.store, "CreateKey", s.createKey),
 			state.ReadOperationContext(s.store, "DescribeKey", s.describeKey),
 			state.ReadOperationContext(s.store, "ListKeys", s.listKeys),
@@ -130,7 +132,7 @@ func (s *Service) Wire() wire.Service {
 			state.WriteOperationContext(s.store, "CreateGrant", s.createGrant),
 			state.ReadOperationContext(s.store, "ListGrants", s.listGrants),
 			state.WriteOperationContext(s.store, "RevokeGrant", s.revokeGrant),
-		},
+		}),
 	}
 }
 
@@ -139,6 +141,13 @@ func (s *Service) SaveTo(to state.Backend) error { return s.store.SaveTo(to) }
 
 func (s *Service) keyARN(id string) string {
 	return "arn:aws:kms:" + s.cfg.Region + ":" + s.cfg.Account + ":key/" + id
+}
+
+const aliasPrefix = "alias/"
+
+// aliasARN returns the ARN of an alias, whose name begins with alias/.
+func (s *Service) aliasARN(name string) string {
+	return "arn:aws:kms:" + s.cfg.Region + ":" + s.cfg.Account + ":" + name
 }
 
 func stringValue(p *string) string {
@@ -172,16 +181,10 @@ func (s *Service) findKey(name *string) (*key, error) {
 		id = strings.TrimPrefix(rest, "key/")
 	}
 
-	if strings.HasPrefix(id, "alias/") {
+	if strings.HasPrefix(id, aliasPrefix) {
 		a, ok := s.st.Aliases[id]
 		if !ok {
-			return nil, wire.Errorf(
-				"NotFoundException",
-				"Alias arn:aws:kms:%s:%s:%s is not found.",
-				s.cfg.Region,
-				s.cfg.Account,
-				id,
-			)
+			return nil, s.newNotFoundError(id)
 		}
 
 		id = a.Key
@@ -193,10 +196,19 @@ func (s *Service) findKey(name *string) (*key, error) {
 
 	k, ok := s.st.Keys[id]
 	if !ok || k.State == kms.KeyStatePendingDeletion && !s.cfg.Now().Before(k.Deletion) {
-		return nil, wire.Errorf("NotFoundException", "Key '%s' does not exist", s.keyARN(id))
+		return nil, s.newNotFoundError(id)
 	}
 
 	return k, nil
+}
+
+// newNotFoundError returns the error about a key or an alias that does not exist.
+func (s *Service) newNotFoundError(id string) error {
+	if strings.HasPrefix(id, aliasPrefix) {
+		return wire.Errorf(kms.ErrCodeNotFoundException, "Alias %s is not found.", s.aliasARN(id))
+	}
+
+	return wire.Errorf(kms.ErrCodeNotFoundException, "Key '%s' does not exist", s.keyARN(id))
 }
 
 // isKeyID reports whether a text has the form of a key's id: a UUID.

@@ -75,6 +75,7 @@ func (s *Service) createFunction(
 		s.touch(f)
 		f.Created = f.Modified
 		s.st.Functions[name] = f
+		s.unseen.Track(functionPrefix + name)
 		out = s.toConfiguration(name)
 
 		return nil

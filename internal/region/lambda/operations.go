@@ -216,6 +216,7 @@ func (s *Service) addPermission(
 		SourceAccount: sdkshape.String(in.SourceAccount),
 	}
 	f.Statements = append(slices.Clone(f.Statements), p)
+	s.unseen.Track(permissionID(s.functionName(in.FunctionName), p.ID))
 	text, err := json.Marshal(s.statement(s.functionName(in.FunctionName), p))
 	wire.SetResponseStatus(ctx, http.StatusCreated)
 
@@ -254,6 +255,15 @@ func (p permission) allows(service, source, account string) bool {
 		(p.SourceAccount == "" || p.SourceAccount == account)
 }
 
+// newMissingStatementError returns the error about a statement that a function's policy does not have.
+func newMissingStatementError(id string) error {
+	return &wire.Error{
+		Code:    sdk.ErrCodeResourceNotFoundException,
+		Message: "Statement " + id + " is not found in resource policy.",
+		Status:  http.StatusNotFound,
+	}
+}
+
 func (s *Service) removePermission(
 	ctx context.Context,
 	in *sdk.RemovePermissionInput,
@@ -269,11 +279,7 @@ func (s *Service) removePermission(
 
 	i := slices.IndexFunc(f.Statements, func(p permission) bool { return p.ID == sdkshape.String(in.StatementId) })
 	if i < 0 {
-		return nil, &wire.Error{
-			Code:    sdk.ErrCodeResourceNotFoundException,
-			Message: "Statement " + sdkshape.String(in.StatementId) + " is not found in resource policy.",
-			Status:  http.StatusNotFound,
-		}
+		return nil, newMissingStatementError(sdkshape.String(in.StatementId))
 	}
 
 	f.Statements = slices.Delete(slices.Clone(f.Statements), i, i+1)
@@ -288,7 +294,11 @@ func (s *Service) getPolicy(in *sdk.GetPolicyInput) (*sdk.GetPolicyOutput, error
 		return nil, err
 	}
 
-	if len(f.Statements) == 0 {
+	name := s.functionName(in.FunctionName)
+	visible := slices.DeleteFunc(slices.Clone(f.Statements), func(p permission) bool {
+		return s.unseen.Hides(permissionID(name, p.ID))
+	})
+	if len(visible) == 0 {
 		return nil, &wire.Error{
 			Code:    sdk.ErrCodeResourceNotFoundException,
 			Message: "The resource you requested does not exist.",
@@ -297,8 +307,8 @@ func (s *Service) getPolicy(in *sdk.GetPolicyInput) (*sdk.GetPolicyOutput, error
 	}
 
 	statements := []map[string]any{}
-	for _, p := range f.Statements {
-		statements = append(statements, s.statement(s.functionName(in.FunctionName), p))
+	for _, p := range visible {
+		statements = append(statements, s.statement(name, p))
 	}
 
 	text, err := json.Marshal(map[string]any{

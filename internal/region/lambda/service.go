@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net/http"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/state"
+	"github.com/slipway-k8s/slipway/internal/region/visibility"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -69,11 +71,12 @@ type Config struct {
 
 // Service is Lambda of one region. Its methods may be called concurrently.
 type Service struct {
-	cfg   Config
-	st    *serviceState // guarded by the store's lock
-	store *state.Store
-	pool  *environmentPool
-	wake  chan struct{} // makes Run look at the queue
+	cfg    Config
+	st     *serviceState // guarded by the store's lock
+	store  *state.Store
+	unseen visibility.Tracker
+	pool   *environmentPool
+	wake   chan struct{} // makes Run look at the queue
 }
 
 // serviceState is the saved state.
@@ -140,7 +143,7 @@ func (s *Service) Wire() wire.Service {
 		Version:   "2015-03-31",
 		Route:     parseRoute,
 		Authorize: s.authorizeRequest,
-		Operations: []wire.Operation{
+		Operations: s.unseen.Wrap(s.unseenRules(), []wire.Operation{
 			wire.NewOperation("CreateFunction", s.createFunction),
 			state.ReadOperation(s.store, "GetFunction", s.getFunction),
 			state.ReadOperation(s.store, "GetFunctionConfiguration", s.getFunctionConfiguration),
@@ -155,7 +158,7 @@ func (s *Service) Wire() wire.Service {
 			state.WriteOperationContext(s.store, "UntagResource", s.untagResource),
 			state.ReadOperation(s.store, "ListTags", s.listTags),
 			wire.NewOperation("Invoke", s.invoke),
-		},
+		}),
 	}
 }
 
@@ -175,10 +178,15 @@ func (s *Service) findFunction(given *string) (*function, error) {
 		return f, nil
 	}
 
-	return nil, &wire.Error{
+	return nil, s.newNotFoundError(name)
+}
+
+// newNotFoundError returns the error about a function that does not exist.
+func (s *Service) newNotFoundError(name string) error {
+	return &wire.Error{
 		Code:    sdk.ErrCodeResourceNotFoundException,
 		Message: "Function not found: " + s.functionARN(name),
-		Status:  404,
+		Status:  http.StatusNotFound,
 	}
 }
 

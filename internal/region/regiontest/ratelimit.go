@@ -13,8 +13,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// DelayVisibility makes EC2 and IAM eventually consistent: the first n calls that name or list a new resource do not see it,
-// and neither do the first n filters see new tags, nor the first n decisions new policies of a role.
+// DelayVisibility makes the services eventually consistent: the first n calls that name or list a new resource do not see it,
+// and neither do the first n filters see new tags, nor the first n decisions new policies of a role. Everything that exists is
+// visible then.
 func (r Region) DelayVisibility(n int) {
 	r.services.SetVisibility(visibility.Delay{Calls: n})
 }

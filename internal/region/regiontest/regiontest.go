@@ -79,7 +79,7 @@ type Options struct {
 	PublicParameters map[string]string
 	// TransitionDelay is how long a resource takes to become ready; default 100 ms.
 	TransitionDelay time.Duration
-	// VisibilityDelay is how long what is new in EC2 and IAM is not seen; 0 for not at all, which is the default for tests that
+	// VisibilityDelay is how long what is new is not seen; 0 for not at all, which is the default for tests that
 	// create something and read it in one breath. Tests of the product use that of a region that people start: [LikeAWS].
 	VisibilityDelay time.Duration
 	// DeleteRetryTimeout is how long CloudFormation retries the deletion of a resource in use; default 20 s.

@@ -45,9 +45,14 @@ func (s *Service) findHostedZone(id *string) (*hostedZone, error) {
 		return z, nil
 	}
 
-	return nil, &wire.Error{
+	return nil, newNotFoundError(trimIDPath(sdkshape.String(id)))
+}
+
+// newNotFoundError returns the error about a zone that does not exist. id has no path.
+func newNotFoundError(id string) error {
+	return &wire.Error{
 		Code:    "NoSuchHostedZone",
-		Message: "No hosted zone found with ID: " + trimIDPath(sdkshape.String(id)),
+		Message: "No hosted zone found with ID: " + id,
 		Status:  http.StatusNotFound,
 	}
 }
@@ -95,6 +100,7 @@ func (s *Service) createHostedZone(
 
 	s.addDefaultRecords(z)
 	s.st.Zones[id] = z
+	s.unseen.Track(id)
 	out := &sdk.CreateHostedZoneOutput{
 		HostedZone: z.toHostedZone(),
 		ChangeInfo: s.newChange(nil),

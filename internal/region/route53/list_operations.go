@@ -4,7 +4,6 @@ package route53
 
 import (
 	"maps"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -229,11 +228,7 @@ func (s *Service) findTaggedZone(id *string) (*hostedZone, error) {
 		return z, nil
 	}
 
-	return nil, &wire.Error{
-		Code:    "NoSuchHostedZone",
-		Message: "No hosted zone found with ID: " + given,
-		Status:  http.StatusNotFound,
-	}
+	return nil, newNotFoundError(given)
 }
 
 func (s *Service) listTagsForResource(

@@ -18,6 +18,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/state"
+	"github.com/slipway-k8s/slipway/internal/region/visibility"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -41,9 +42,10 @@ type Config struct {
 
 // Service is Route 53 of one account. Its methods may be called concurrently.
 type Service struct {
-	cfg   Config
-	st    *serviceState // guarded by the store's lock
-	store *state.Store
+	cfg    Config
+	st     *serviceState // guarded by the store's lock
+	store  *state.Store
+	unseen visibility.Tracker // by id
 }
 
 // serviceState is the saved state.
@@ -104,7 +106,7 @@ func (s *Service) Wire() wire.Service {
 		Namespace: "https://route53.amazonaws.com/doc/2013-04-01/",
 		Authorize: s.authorizeRequest,
 		Route:     parseRoute,
-		Operations: []wire.Operation{
+		Operations: s.unseen.Wrap(unseenRules(), []wire.Operation{
 			state.WriteOperationContext(s.store, "CreateHostedZone", s.createHostedZone),
 			state.WriteOperation(s.store, "DeleteHostedZone", s.deleteHostedZone),
 			state.ReadOperation(s.store, "GetHostedZone", s.getHostedZone),
@@ -121,7 +123,7 @@ func (s *Service) Wire() wire.Service {
 			state.WriteOperation(s.store, "ChangeTagsForResource", s.changeTagsForResource),
 			state.ReadOperation(s.store, "ListTagsForResource", s.listTagsForResource),
 			state.ReadOperation(s.store, "ListTagsForResources", s.listTagsForResources),
-		},
+		}),
 	}
 }
 

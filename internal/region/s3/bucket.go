@@ -157,6 +157,7 @@ func (s *Service) addBucket(name string) error {
 		Uploads:  map[string]*multipartUpload{},
 	}
 	s.catalog.buckets[name] = b
+	s.unseen.Track(name)
 	s.markChanged(b)
 
 	return s.refreshAccess(b)

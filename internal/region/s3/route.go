@@ -41,7 +41,7 @@ func (s *Service) Wire() wire.Service {
 		Protocol:   wire.S3Protocol,
 		Version:    "2006-03-01",
 		Namespace:  "http://s3.amazonaws.com/doc/2006-03-01/",
-		Operations: append(ops, s.settingOps()...),
+		Operations: s.unseen.Wrap(unseenRules(), append(ops, s.settingOps()...)),
 		Authorize:  s.authorizeRequest,
 		Route:      parseRoute,
 	}

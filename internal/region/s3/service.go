@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/region/state"
+	"github.com/slipway-k8s/slipway/internal/region/visibility"
 )
 
 // Config has the settings and dependencies of a [Service]. Dir, Region and Now are required.
@@ -42,6 +43,7 @@ type Service struct {
 	cfg     Config
 	store   *state.Store // of the catalog; its lock guards the fields below
 	catalog *catalog
+	unseen  visibility.Tracker // buckets by name
 
 	mountedDirs map[string]string      // directory of the host by bucket name; everyone may read it
 	access      map[string]accessRules // by bucket; derived from the settings

@@ -57,7 +57,7 @@ type Config struct {
 	RegistryDir string           // folder of the images in the registry
 
 	TransitionDelay time.Duration // how long a load balancer or an instance takes to become ready
-	// Visibility is how long what is new in EC2 and IAM is not seen; zero makes it visible at once.
+	// Visibility is how long what is new is not seen; zero makes it visible at once.
 	Visibility visibility.Delay
 	Images     []ec2.Image // AMIs that EC2 offers
 	// Unbootable returns why no machine can boot from an image, or ""; nil means that machines can.
@@ -155,10 +155,15 @@ func New(cfg Config) (*Services, error) {
 	return s, nil
 }
 
-// SetVisibility changes how long what is new in EC2 and IAM is not seen. Everything that exists is visible then.
+// SetVisibility changes how long what is new is not seen. Everything that exists is visible then.
 func (s *Services) SetVisibility(d visibility.Delay) {
-	s.EC2.SetVisibility(d)
 	iam.SetVisibility(s.IAM, d)
+
+	for _, service := range []interface{ SetVisibility(d visibility.Delay) }{
+		s.AutoScaling, s.EC2, s.ECR, s.ELBv2, s.EventBridge, s.KMS, s.Lambda, s.Logs, s.Route53, s.S3, s.SSM,
+	} {
+		service.SetVisibility(d)
+	}
 }
 
 // Handler answers every request to the region: public objects of S3 and signals to wait conditions have no

@@ -156,8 +156,13 @@ func TestNewTemplatesAreSeenLater(t *testing.T) {
 		})
 		return err
 	})
+	activities := &autoscaling.DescribeScalingActivitiesInput{AutoScalingGroupName: aws.String("nodes")}
+	v.late("DescribeScalingActivities", "ValidationError: AutoScalingGroup name not found", func(ctx context.Context) error {
+		_, err := groups.DescribeScalingActivities(ctx, activities)
+		return err
+	})
 	for range 100 {
-		out, err := groups.DescribeScalingActivities(t.Context(), &autoscaling.DescribeScalingActivitiesInput{AutoScalingGroupName: aws.String("nodes")})
+		out, err := groups.DescribeScalingActivities(t.Context(), activities)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -203,6 +208,8 @@ func (v visibility) asUser() aws.Config {
 	v.t.Helper()
 	ctx := v.t.Context()
 	name, document := aws.String("operator"), aws.String(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`)
+	v.r.DelayVisibility(0)
+	defer v.r.DelayVisibility(delayed)
 	_, err := v.iam.CreateUser(ctx, &iam.CreateUserInput{UserName: name})
 	_, second := v.iam.PutUserPolicy(ctx, &iam.PutUserPolicyInput{UserName: name, PolicyName: name, PolicyDocument: document})
 	if err = errors.Join(err, second); err != nil {

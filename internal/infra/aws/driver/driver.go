@@ -70,7 +70,7 @@ func registerDriver[T graph.Resource](c *Cloud, d driver[T]) {
 				return nil
 			}
 
-			return d.waitReady(ctx, typedTask[T](c, t), result)
+			return d.waitReady(transport.ExpectPropagation(ctx), typedTask[T](c, t), result)
 		},
 	}
 }

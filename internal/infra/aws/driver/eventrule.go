@@ -76,11 +76,11 @@ type eventTagAPI interface {
 
 // registerEventRules registers the driver of rules of EventBridge. The rule of a function has the function's name.
 func registerEventRules(c *Cloud, api eventRuleAPI) {
-	c.readers = append(c.readers, func(ctx context.Context) ([]plan.ActualResource, error) {
+	c.addReader(func(ctx context.Context) ([]plan.ActualResource, error) {
 		return c.function.readWith(func(name string) ([]plan.ActualResource, error) {
 			return readEventRule(ctx, api, name)
 		})
-	})
+	}, awskind.EventRule{})
 
 	registerDriver(c, driver[awskind.EventRule]{
 		create: func(ctx context.Context, t task[awskind.EventRule]) (plan.StepResult, error) {

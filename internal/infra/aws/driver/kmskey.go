@@ -102,9 +102,10 @@ const (
 // registerKeys registers the drivers of KMS keys and of their aliases.
 func registerKeys(c *Cloud, api keyAPI, scope Scope) {
 	var untagged untaggedKeys
-	c.readers = append(
-		c.readers,
+	c.addReader(
 		func(ctx context.Context) ([]plan.ActualResource, error) { return readKeys(ctx, api, scope, &untagged) },
+		awskind.KMSKey{},
+		awskind.KMSAlias{},
 	)
 
 	registerDriver(c, driver[awskind.KMSKey]{

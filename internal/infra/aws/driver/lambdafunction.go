@@ -91,11 +91,11 @@ func (s functionSearch) readWith(read func(name string) ([]plan.ActualResource, 
 
 // registerFunctions registers the drivers of a Lambda function, of its policy and of its invocation.
 func registerFunctions(c *Cloud, api lambdaAPI, scope Scope) {
-	c.readers = append(c.readers, func(ctx context.Context) ([]plan.ActualResource, error) {
+	c.addReader(func(ctx context.Context) ([]plan.ActualResource, error) {
 		return c.function.readWith(func(name string) ([]plan.ActualResource, error) {
 			return readFunction(ctx, api, name, scope)
 		})
-	})
+	}, awskind.LambdaFunction{}, awskind.LambdaPermission{})
 
 	registerDriver(c, driver[awskind.LambdaFunction]{
 		create: func(ctx context.Context, t task[awskind.LambdaFunction]) (plan.StepResult, error) {

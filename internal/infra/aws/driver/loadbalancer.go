@@ -67,9 +67,9 @@ func registerLoadBalancers(c *Cloud, api balancerAPI, scope Scope) {
 		},
 	}
 
-	c.readers = append(c.readers, func(ctx context.Context) ([]plan.ActualResource, error) {
+	c.addReader(func(ctx context.Context) ([]plan.ActualResource, error) {
 		return readBalancersAndTargets(ctx, api, scope, &c.balancers)
-	})
+	}, awskind.LoadBalancer{}, awskind.TargetGroup{}, awskind.Listener{})
 
 	deletions := &transport.StatePoller[elbtypes.LoadBalancer]{
 		Describe: func(ctx context.Context, arns []string) (map[string]elbtypes.LoadBalancer, error) {

@@ -59,11 +59,11 @@ type logTagAPI interface {
 
 // registerLogGroups registers the driver of log groups. The log group of a function is found by the function's name.
 func registerLogGroups(c *Cloud, api logGroupAPI) {
-	c.readers = append(c.readers, func(ctx context.Context) ([]plan.ActualResource, error) {
+	c.addReader(func(ctx context.Context) ([]plan.ActualResource, error) {
 		return c.function.readWith(func(name string) ([]plan.ActualResource, error) {
 			return readLogGroup(ctx, api, awskind.FunctionLogGroup(name))
 		})
-	})
+	}, awskind.LogGroup{})
 
 	registerDriver(c, driver[awskind.LogGroup]{
 		create: func(ctx context.Context, t task[awskind.LogGroup]) (plan.StepResult, error) {

@@ -51,9 +51,9 @@ type roleTagAPI interface {
 // registerRoles registers the driver of IAM roles. Its reader finds the roles by the cluster's
 // path, their policies, and the instance profiles.
 func registerRoles(c *Cloud, api roleAPI, profiles profileAPI, scope Scope) {
-	c.readers = append(c.readers, func(ctx context.Context) ([]plan.ActualResource, error) {
+	c.addReader(func(ctx context.Context) ([]plan.ActualResource, error) {
 		return readRolesAndProfiles(ctx, api, profiles, scope)
-	})
+	}, awskind.IAMRole{}, awskind.IAMRolePolicy{}, awskind.InstanceProfile{})
 
 	registerDriver(c, driver[awskind.IAMRole]{
 		create: func(ctx context.Context, t task[awskind.IAMRole]) (plan.StepResult, error) {

@@ -118,8 +118,8 @@ func errorClassRules() []errorClassRule {
 		{plan.NotReady, isFunctionNotReady},
 		{plan.AlreadyExists, codeContains("AlreadyExists", "Duplicate")},
 		{plan.NotFound, codeHasSuffix("NotFound", "NotFoundException")},
-		{plan.NotFound, codeIsOneOf("NoSuchEntity", "NoSuchHostedZone")},
-		{plan.NotFound, isMissingTemplate},
+		{plan.NotFound, codeIsOneOf("NoSuchEntity", "NoSuchHostedZone", "InvalidVPCId")},
+		{plan.NotFound, isMissingForScaling},
 		{plan.InUse, codeContains("InUse")},
 		{plan.InUse, codeIsOneOf(
 			"DependencyViolation",
@@ -159,12 +159,19 @@ func isMissingProfile(code, message string) bool {
 	return strings.HasPrefix(code, "Invalid") || code == "ValidationError"
 }
 
-// isMissingTemplate matches the error of Auto Scaling about a launch template that EC2 does not show it: it does not exist, or was
-// created a moment ago. It has no code of its own.
-func isMissingTemplate(code, message string) bool {
-	return code == "ValidationError" &&
-		strings.Contains(message, "launch template") &&
-		strings.Contains(message, "does not exist")
+// isMissingForScaling matches the errors of Auto Scaling about a launch template or its version that EC2 does not show it, about
+// a target group that Elastic Load Balancing does not show it, and about an auto scaling group: it does not exist, or was
+// created a moment ago. They have no code of their own.
+func isMissingForScaling(code, message string) bool {
+	if code != "ValidationError" {
+		return false
+	}
+
+	isMissing := strings.Contains(message, "does not exist") || strings.Contains(message, "not found")
+
+	return isMissing && strings.Contains(message, "launch template") ||
+		strings.Contains(message, "Target Groups may not be valid") ||
+		strings.HasPrefix(message, "AutoScalingGroup name not found")
 }
 
 // isFunctionNotReady matches the errors of Lambda about a function that is still being created or changed, and about a role

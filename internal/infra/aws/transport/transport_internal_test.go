@@ -27,7 +27,7 @@ import (
 func TestErrorClasses(t *testing.T) {
 	for code, want := range map[string]plan.ErrorClass{
 		"RequestLimitExceeded": plan.Throttled, "Throttling": plan.Throttled, "ThrottlingException": plan.Throttled,
-		"InvalidVpcID.NotFound": plan.NotFound, "NoSuchEntity": plan.NotFound, "LoadBalancerNotFound": plan.NotFound, "NotFoundException": plan.NotFound, "NoSuchHostedZone": plan.NotFound,
+		"InvalidVpcID.NotFound": plan.NotFound, "NoSuchEntity": plan.NotFound, "LoadBalancerNotFound": plan.NotFound, "NotFoundException": plan.NotFound, "NoSuchHostedZone": plan.NotFound, "InvalidVPCId": plan.NotFound,
 		"InvalidPermission.Duplicate": plan.AlreadyExists, "EntityAlreadyExists": plan.AlreadyExists, "InvalidLaunchTemplateName.AlreadyExistsException": plan.AlreadyExists,
 		"DependencyViolation": plan.InUse, "VolumeInUse": plan.InUse, "ResourceInUse": plan.InUse, "DeleteConflict": plan.InUse,
 		"UnauthorizedOperation": plan.AccessDenied, "AccessDenied": plan.AccessDenied, "AccessDeniedException": plan.AccessDenied,
@@ -48,12 +48,16 @@ func TestErrorClasses(t *testing.T) {
 	if got := plan.ErrorClassOf(Wrap(late, "create")); got != plan.NotReady {
 		t.Errorf("a new instance profile that EC2 does not see has class %q", got)
 	}
-	young := &smithy.GenericAPIError{
-		Code:    "ValidationError",
-		Message: "You must use a valid fully-formed launch template. The specified launch template, with template ID lt-1, does not exist.",
-	}
-	if got := classifyRetry(ExpectPropagation(t.Context()), "CreateAutoScalingGroup", nil, young); got != retryNotPropagated {
-		t.Errorf("a new launch template that Auto Scaling does not see: %q", got)
+	for _, message := range []string{
+		"You must use a valid fully-formed launch template. The specified launch template, with template ID lt-1, does not exist.",
+		"You must use a valid fully-formed launch template. The launch template version 2 is not found for the specified launch template.",
+		"Provided Target Groups may not be valid. Please ensure they exist and try again.",
+		"AutoScalingGroup name not found - AutoScalingGroup 'nodes' not found",
+	} {
+		young := &smithy.GenericAPIError{Code: "ValidationError", Message: message}
+		if got := classifyRetry(ExpectPropagation(t.Context()), "UpdateAutoScalingGroup", nil, young); got != retryNotPropagated {
+			t.Errorf("what Auto Scaling does not see: %s: %q", message, got)
+		}
 	}
 	if Wrap(nil, "x") != nil {
 		t.Error("Wrap(nil) is not nil")

@@ -97,15 +97,17 @@ func createAutoScalingGroup(ctx context.Context, req *Request) error {
 	return req.setPhysicalID(ctx, name)
 }
 
+// stabilizeAutoScalingGroup waits for the instances of a group, and sets the attributes: only then Auto Scaling certainly lists
+// the group.
 func stabilizeAutoScalingGroup(ctx context.Context, req *Request) error {
-	g, err := req.describeAutoScalingGroup(ctx)
-	if err != nil {
+	if err := req.waitForCapacity(ctx); err != nil {
 		return err
 	}
 
+	g, err := req.describeAutoScalingGroup(ctx)
 	req.Attributes["AutoScalingGroupARN"] = template.ValueAt(g, "AutoScalingGroupARN")
 
-	return req.waitForCapacity(ctx)
+	return err
 }
 
 func deleteAutoScalingGroup(ctx context.Context, req *Request) error {
@@ -274,6 +276,10 @@ func (req *Request) waitForCapacity(ctx context.Context) error {
 		g, err := req.describeAutoScalingGroup(ctx)
 		if err != nil {
 			return false, err
+		}
+
+		if g == nil { // Auto Scaling does not list the new group yet
+			return false, nil
 		}
 
 		want := template.IntOr(template.ValueAt(g, "DesiredCapacity"), 0)

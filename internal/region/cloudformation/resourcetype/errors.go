@@ -99,6 +99,7 @@ func IsNotSeen(err error) bool {
 
 	return IsNotFound(err) || strings.Contains(refusal.Message, "Invalid IAM Instance Profile") ||
 		strings.Contains(refusal.Message, "The specified launch template, ") ||
+		strings.Contains(refusal.Message, "Target Groups may not be valid") || refusal.Code == "InvalidVPCId" ||
 		strings.Contains(refusal.Message, "cannot be assumed by Lambda")
 }
 

@@ -40,17 +40,23 @@ func createLogGroup(ctx context.Context, req *Request) error {
 	return req.setPhysicalID(ctx, name)
 }
 
-// setRetention sets or removes the retention of a group, and sets the attributes.
+// setRetention sets or removes the retention of a group, and then the attributes: CloudWatch Logs lists the group when it has
+// accepted the retention.
 func setRetention(ctx context.Context, req *Request) error {
-	req.Attributes["Arn"] = logGroupARN(ctx, req) + ":*"
 	in := template.Object{"LogGroupName": req.PhysicalID}
-	if !req.hasProperty("RetentionInDays") {
-		return req.runOperation(ctx, "logs", "DeleteRetentionPolicy", in)
+	operation := "DeleteRetentionPolicy"
+	if req.hasProperty("RetentionInDays") {
+		operation = "PutRetentionPolicy"
+		in["RetentionInDays"] = req.Properties["RetentionInDays"]
 	}
 
-	in["RetentionInDays"] = req.Properties["RetentionInDays"]
+	if err := req.runOperation(ctx, "logs", operation, in); err != nil {
+		return err
+	}
 
-	return req.runOperation(ctx, "logs", "PutRetentionPolicy", in)
+	req.Attributes["Arn"] = logGroupARN(ctx, req) + ":*"
+
+	return nil
 }
 
 // logGroupARN returns the ARN of a group; empty if the group does not exist.

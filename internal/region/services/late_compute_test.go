@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services_test
+
+import (
+	"context"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	astypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/slipway-k8s/slipway/internal/region/regiontest"
+)
+
+// template creates a launch template, and returns its id.
+func (l *lateLab) template() *string {
+	l.Helper()
+	out, err := l.ec2.CreateLaunchTemplate(l.Context(), &ec2.CreateLaunchTemplateInput{
+		LaunchTemplateName: aws.String("machines"),
+		LaunchTemplateData: &ec2types.RequestLaunchTemplateData{
+			ImageId: aws.String(regiontest.ImageID), InstanceType: ec2types.InstanceTypeT3Large,
+		},
+	})
+	l.must(err)
+
+	return out.LaunchTemplate.LaunchTemplateId
+}
+
+// runInstance launches an instance in the default subnet, and returns its id.
+func (l *lateLab) runInstance() *string {
+	l.Helper()
+	out, err := l.ec2.RunInstances(l.Context(), &ec2.RunInstancesInput{
+		ImageId: aws.String(regiontest.ImageID), InstanceType: ec2types.InstanceTypeT3Large,
+		MinCount: aws.Int32(1), MaxCount: aws.Int32(1), SubnetId: l.defaultSubnet().SubnetId,
+	})
+	l.must(err)
+
+	return out.Instances[0].InstanceId
+}
+
+// seeInstance returns the error that describes an instance that is not seen yet, and a call that describes it.
+func (l *lateLab) seeInstance(id *string) (string, func(context.Context) error) {
+	return "InvalidInstanceID.NotFound", func(ctx context.Context) error {
+		_, err := l.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{*id}})
+		return err
+	}
+}
+
+// scalingGroup creates an empty auto scaling group.
+func (l *lateLab) scalingGroup() *autoscaling.Client {
+	l.Helper()
+	var template, subnet *string
+	l.withoutDelay(func() {
+		template = l.template()
+		subnet = l.defaultSubnet().SubnetId
+	})
+	api := autoscaling.NewFromConfig(l.cfg)
+	_, err := api.CreateAutoScalingGroup(l.Context(), &autoscaling.CreateAutoScalingGroupInput{
+		AutoScalingGroupName: aws.String("nodes"), MinSize: aws.Int32(0), MaxSize: aws.Int32(1),
+		LaunchTemplate:    &astypes.LaunchTemplateSpecification{LaunchTemplateId: template, Version: aws.String("1")},
+		VPCZoneIdentifier: subnet,
+	})
+	l.must(err)
+
+	return api
+}
+
+// computeCases are the cases of instances and what they are launched from.
+func computeCases() map[string]lateCase {
+	return map[string]lateCase{
+		"ec2.RunInstances": func(l *lateLab) (string, func(context.Context) error) {
+			return l.seeInstance(l.runInstance())
+		},
+		"ec2.CreateFleet": func(l *lateLab) (string, func(context.Context) error) {
+			spec := &ec2types.FleetLaunchTemplateSpecificationRequest{Version: aws.String("1")}
+			l.withoutDelay(func() { spec.LaunchTemplateId = l.template() })
+			out, err := l.ec2.CreateFleet(l.Context(), &ec2.CreateFleetInput{
+				Type: ec2types.FleetTypeInstant,
+				TargetCapacitySpecification: &ec2types.TargetCapacitySpecificationRequest{
+					TotalTargetCapacity: aws.Int32(1), DefaultTargetCapacityType: ec2types.DefaultTargetCapacityTypeOnDemand,
+				},
+				LaunchTemplateConfigs: []ec2types.FleetLaunchTemplateConfigRequest{{
+					LaunchTemplateSpecification: spec,
+					Overrides: []ec2types.FleetLaunchTemplateOverridesRequest{{
+						InstanceType: ec2types.InstanceTypeT3Large, SubnetId: l.defaultSubnet().SubnetId,
+					}},
+				}},
+			})
+			l.must(err)
+			if len(out.Instances) == 0 {
+				l.Fatalf("the fleet launched nothing: %+v", out.Errors)
+			}
+
+			return l.seeInstance(&out.Instances[0].InstanceIds[0])
+		},
+		"ec2.CreateVolume": func(l *lateLab) (string, func(context.Context) error) {
+			id := l.volume()
+
+			return "InvalidVolume.NotFound", func(ctx context.Context) error {
+				_, err := l.ec2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{VolumeIds: []string{*id}})
+				return err
+			}
+		},
+		"ec2.CreateSnapshot": func(l *lateLab) (string, func(context.Context) error) {
+			in := &ec2.CreateSnapshotInput{}
+			l.withoutDelay(func() { in.VolumeId = l.volume() })
+			out, err := l.ec2.CreateSnapshot(l.Context(), in)
+			l.must(err)
+
+			return "InvalidSnapshot.NotFound", func(ctx context.Context) error {
+				_, err := l.ec2.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{SnapshotIds: []string{*out.SnapshotId}})
+				return err
+			}
+		},
+		"ec2.CopyImage": func(l *lateLab) (string, func(context.Context) error) {
+			out, err := l.ec2.CopyImage(l.Context(), &ec2.CopyImageInput{
+				Name: aws.String("copy"), SourceImageId: aws.String(regiontest.ImageID), SourceRegion: aws.String(regiontest.RegionName),
+			})
+			l.must(err)
+
+			return "InvalidAMIID.NotFound", func(ctx context.Context) error {
+				_, err := l.ec2.DescribeImages(ctx, &ec2.DescribeImagesInput{ImageIds: []string{*out.ImageId}})
+				return err
+			}
+		},
+		"ec2.ImportKeyPair": func(l *lateLab) (string, func(context.Context) error) {
+			_, err := l.ec2.ImportKeyPair(l.Context(), &ec2.ImportKeyPairInput{
+				KeyName: aws.String("admin"), PublicKeyMaterial: []byte(publicKey),
+			})
+			l.must(err)
+
+			return "InvalidKeyPair.NotFound", func(ctx context.Context) error {
+				_, err := l.ec2.DescribeKeyPairs(ctx, &ec2.DescribeKeyPairsInput{KeyNames: []string{"admin"}})
+				return err
+			}
+		},
+		"ec2.CreateLaunchTemplate": func(l *lateLab) (string, func(context.Context) error) {
+			l.template()
+
+			return "InvalidLaunchTemplateName.NotFoundException", func(ctx context.Context) error {
+				_, err := l.ec2.DescribeLaunchTemplates(ctx, &ec2.DescribeLaunchTemplatesInput{
+					LaunchTemplateNames: []string{"machines"},
+				})
+
+				return err
+			}
+		},
+		"ec2.CreateLaunchTemplateVersion": func(l *lateLab) (string, func(context.Context) error) {
+			in := &ec2.CreateLaunchTemplateVersionInput{
+				SourceVersion:      aws.String("1"),
+				LaunchTemplateData: &ec2types.RequestLaunchTemplateData{InstanceType: ec2types.InstanceTypeT3Medium},
+			}
+			l.withoutDelay(func() { in.LaunchTemplateId = l.template() })
+			_, err := l.ec2.CreateLaunchTemplateVersion(l.Context(), in)
+			l.must(err)
+
+			return "InvalidLaunchTemplateId.VersionNotFound", func(ctx context.Context) error {
+				_, err := l.ec2.DescribeLaunchTemplateVersions(ctx, &ec2.DescribeLaunchTemplateVersionsInput{
+					LaunchTemplateId: in.LaunchTemplateId, Versions: []string{"2"},
+				})
+
+				return err
+			}
+		},
+		"autoscaling.CreateAutoScalingGroup": func(l *lateLab) (string, func(context.Context) error) {
+			api := l.scalingGroup()
+
+			return errNotListed.Error(), func(ctx context.Context) error {
+				out, err := api.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{})
+				return listed(err == nil && len(out.AutoScalingGroups) > 0, err)
+			}
+		},
+	}
+}
+
+// volume creates a volume in the zone of the default subnet, and returns its id.
+func (l *lateLab) volume() *string {
+	l.Helper()
+	out, err := l.ec2.CreateVolume(l.Context(), &ec2.CreateVolumeInput{
+		AvailabilityZone: l.defaultSubnet().AvailabilityZone, Size: aws.Int32(1), VolumeType: ec2types.VolumeTypeGp3,
+	})
+	l.must(err)
+
+	return out.VolumeId
+}
