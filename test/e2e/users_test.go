@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -11,9 +12,13 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/aws/smithy-go"
+
+	"github.com/slipway-k8s/slipway/internal/lib/propagation"
 )
 
 // userARN returns the ARN of an IAM user of the region's account.
@@ -43,15 +48,15 @@ func (e *environment) checkUsers() {
 	}
 
 	for name, want := range map[string]int{"alice": 0, "eve": 1} {
-		credentials := e.createUser(name)
+		key := e.createUser(name)
 		start := time.Now()
-		r := e.askAsUser(config, credentials)
+		r := e.askAsUser(config, key)
 		if (r.code == 0) != (want == 0) || want == 0 && !strings.Contains(r.out, e.userARN(name)) {
 			e.t.Errorf("%s: %d %s%s", name, r.code, r.out, r.err)
 		}
 		e.t.Logf("%s was answered after %s", name, time.Since(start).Round(time.Millisecond))
 		if name == "alice" && os.Getenv("SLIPWAY_LONG") != "" {
-			e.removeUsers(config, credentials)
+			e.removeUsers(config, key)
 		}
 	}
 }
@@ -71,7 +76,27 @@ func (e *environment) createUser(name string) *iamtypes.AccessKey {
 	if err != nil {
 		e.t.Fatal(err)
 	}
+	e.awaitKey(key.AccessKey)
+
 	return key.AccessKey
+}
+
+// awaitKey returns when STS sees a new access key.
+func (e *environment) awaitKey(key *iamtypes.AccessKey) {
+	e.t.Helper()
+	cfg := e.aws.Copy()
+	cfg.Credentials = credentials.NewStaticCredentialsProvider(*key.AccessKeyId, *key.SecretAccessKey, "")
+	isUnknown := func(err error) bool {
+		refusal, ok := errors.AsType[smithy.APIError](err)
+		return ok && refusal.ErrorCode() == "InvalidClientTokenId"
+	}
+	err := propagation.Wait(e.t.Context(), isUnknown, func() error {
+		_, err := sts.NewFromConfig(cfg).GetCallerIdentity(e.t.Context(), &sts.GetCallerIdentityInput{})
+		return err
+	})
+	if err != nil {
+		e.t.Fatal(err)
+	}
 }
 
 // askAsUser asks the API who the user with these credentials is.

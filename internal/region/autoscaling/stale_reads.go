@@ -30,8 +30,8 @@ func namedGroups(_ string, in any) []string {
 	var tags []*sdk.Tag
 
 	switch in := in.(type) {
-	case *sdk.CreateAutoScalingGroupInput:
-		return nil
+	case *sdk.CreateAutoScalingGroupInput, *sdk.DescribeScalingActivitiesInput:
+		return nil // Terraform's provider reads the activities of a new group at once, and does not try again
 	case *sdk.CreateOrUpdateTagsInput:
 		tags = in.Tags
 	case *sdk.DeleteTagsInput:

@@ -70,7 +70,6 @@ func (s *Service) createLogGroup(
 	maps.Copy(g.Tags, wire.SystemTags(ctx))
 
 	s.st.Groups[name] = g
-	s.unseen.Track(name)
 
 	return &sdk.CreateLogGroupOutput{}, nil
 }

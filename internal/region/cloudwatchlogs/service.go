@@ -15,7 +15,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/state"
-	"github.com/slipway-k8s/slipway/internal/region/visibility"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -29,10 +28,9 @@ type Config struct {
 
 // Service is CloudWatch Logs of one region. Its methods may be called concurrently.
 type Service struct {
-	cfg    Config
-	st     *serviceState // guarded by the store's lock
-	store  *state.Store
-	unseen visibility.Tracker // by name
+	cfg   Config
+	st    *serviceState // guarded by the store's lock
+	store *state.Store
 }
 
 // serviceState is the saved state.
@@ -87,7 +85,7 @@ func (s *Service) Wire() wire.Service {
 		Version:      "2014-03-28",
 		TargetPrefix: "Logs_20140328",
 		Authorize:    s.authorizeRequest,
-		Operations: s.unseen.Wrap(s.unseenRules(), []wire.Operation{
+		Operations: []wire.Operation{
 			state.WriteOperationContext(s.store, "CreateLogGroup", s.createLogGroup),
 			state.WriteOperation(s.store, "DeleteLogGroup", s.deleteLogGroup),
 			state.ReadOperation(s.store, "DescribeLogGroups", s.describeLogGroups),
@@ -98,7 +96,7 @@ func (s *Service) Wire() wire.Service {
 			state.ReadOperation(s.store, "ListTagsForResource", s.listTagsForResource),
 			state.ReadOperation(s.store, "DescribeLogStreams", s.describeLogStreams),
 			state.ReadOperation(s.store, "FilterLogEvents", s.filterLogEvents),
-		}),
+		},
 	}
 }
 

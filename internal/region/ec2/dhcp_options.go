@@ -67,7 +67,7 @@ func (s dhcpOptionsHandlers) createDHCPOptions(
 		return nil, err
 	}
 
-	id := s.newID("dopt")
+	id := s.newID(dhcpOptionsPrefix)
 	o := &sdk.DhcpOptions{
 		DhcpOptionsId:      new(id),
 		OwnerId:            new(s.cfg.Account),

@@ -8,8 +8,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
-// reservationPrefix is the prefix of the ids of reservations.
-const reservationPrefix = "r"
+// The prefixes of the ids of some resources.
+const (
+	dhcpOptionsPrefix = "dopt"
+	keyPairPrefix     = "key"
+	reservationPrefix = "r"
+	snapshotPrefix    = "snap"
+)
 
 // newID returns a new id such as vpc-0123456789abcdef0: a prefix and 17 hexadecimal digits.
 func (s *Service) newID(prefix string) string {

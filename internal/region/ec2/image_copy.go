@@ -149,7 +149,7 @@ func (s imageHandlers) checkCopy(in *sdk.CopyImageInput) (Image, error) {
 
 // addImageSnapshot adds the snapshot of a copy's root volume and returns its id.
 func (s imageHandlers) addImageSnapshot(source Image, copied string, tags map[string]string) string {
-	id := s.newID("snap")
+	id := s.newID(snapshotPrefix)
 	s.st.Snapshots[id] = &sdk.Snapshot{
 		SnapshotId:  new(id),
 		VolumeId:    new("vol-ffffffff"), // what EC2 shows of a snapshot that no volume was the source of

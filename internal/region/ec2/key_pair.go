@@ -23,11 +23,6 @@ func (st *serviceState) findKeyPairID(name string) string {
 	return ""
 }
 
-// newMissingKeyPairError is the error about a name of no key pair.
-func newMissingKeyPairError(name string) error {
-	return wire.Errorf("InvalidKeyPair.NotFound", "The key pair '%s' does not exist", name)
-}
-
 // keyPairHandlers serves key pairs.
 type keyPairHandlers struct{ *Service }
 
@@ -93,8 +88,7 @@ func (s keyPairHandlers) importKeyPair(in *sdk.ImportKeyPairInput) (*sdk.ImportK
 		return nil, err
 	}
 
-	id := s.newID("key")
-	s.trackNewName(id, keyPairPrefix+name)
+	id := s.newID(keyPairPrefix)
 	s.st.Keys[id] = &sdk.KeyPairInfo{
 		KeyPairId:      new(id),
 		KeyName:        new(name),
@@ -151,7 +145,7 @@ func (s keyPairHandlers) describeKeyPairs(
 	for _, name := range strs(in.KeyNames) {
 		if !slices.ContainsFunc(got, func(k *sdk.KeyPairInfo) bool { return str(k.KeyName) == name }) &&
 			err == nil {
-			err = newMissingKeyPairError(name)
+			err = wire.Errorf("InvalidKeyPair.NotFound", "The key pair '%s' does not exist", name)
 		}
 	}
 

@@ -34,7 +34,7 @@ func (s snapshotHandlers) createSnapshot(in *sdk.CreateSnapshotInput) (*sdk.Snap
 	}
 
 	n := &sdk.Snapshot{
-		SnapshotId:  new(s.newID("snap")),
+		SnapshotId:  new(s.newID(snapshotPrefix)),
 		VolumeId:    v.VolumeId,
 		VolumeSize:  v.Size,
 		Encrypted:   v.Encrypted,

@@ -26,7 +26,7 @@ func (s *Service) SetVisibility(d visibility.Delay) {
 
 // trackNewID starts the delay of a new resource. The caller holds the lock.
 func (s *Service) trackNewID(prefix, id string) {
-	if s.delay.IsZero() || prefix == reservationPrefix { // no request names a reservation
+	if s.delay.IsZero() || isSeenAtOnce(prefix) {
 		return
 	}
 
@@ -35,6 +35,13 @@ func (s *Service) trackNewID(prefix, id string) {
 	maps.DeleteFunc(s.unseenTags, func(_ string, f *formerTags) bool { return f.pending.HasEnded(now) })
 	s.unseen[id] = s.delay.Begin(now)
 	s.unseenTags[id] = &formerTags{pending: s.delay.Begin(now)}
+}
+
+// isSeenAtOnce reports whether calls see a new resource with an id of a prefix at once. No request names a reservation.
+// Terraform's provider reads DHCP options, key pairs and snapshots in the call after the one that creates them, and does not
+// try again.
+func isSeenAtOnce(prefix string) bool {
+	return slices.Contains([]string{dhcpOptionsPrefix, keyPairPrefix, reservationPrefix, snapshotPrefix}, prefix)
 }
 
 // trackNewName starts the delay of the name of a new resource. It ends with that of the resource's id. The caller holds the
@@ -52,11 +59,8 @@ func (s *Service) trackNewVersion(v *sdk.LaunchTemplateVersion) {
 	}
 }
 
-// The prefixes of names in [Service.unseen].
-const (
-	keyPairPrefix  = "key-pair "
-	templatePrefix = "launch-template "
-)
+// templatePrefix is in front of the names of launch templates in [Service.unseen].
+const templatePrefix = "launch-template "
 
 // versionID returns the id of a version of a launch template in [Service.unseen].
 func versionID(v *sdk.LaunchTemplateVersion) string {
@@ -136,23 +140,16 @@ func freeTextMembers() []string {
 	return []string{"TagSpecifications", "Tags", "Filters", "Filter", "ClientToken", "UserData"}
 }
 
-// checkNamesVisible refuses a request with the name of a launch template or a key pair that is not visible yet. Requests that
-// create or delete these need not see them.
+// checkNamesVisible refuses a request with the name of a launch template that is not visible yet. A request that creates one
+// need not see it.
 func (s *Service) checkNamesVisible(in any, tree map[string]any) error {
-	switch in.(type) {
-	case *sdk.CreateLaunchTemplateInput, *sdk.ImportKeyPairInput, *sdk.DeleteKeyPairInput:
+	if _, creates := in.(*sdk.CreateLaunchTemplateInput); creates {
 		return nil
 	}
 
 	for _, name := range collectMembers(tree, "LaunchTemplateName", "LaunchTemplateNames") {
 		if s.isUnseen(templatePrefix + name) {
 			return newMissingTemplateNameError()
-		}
-	}
-
-	for _, name := range collectMembers(tree, "KeyName", "KeyNames") {
-		if s.isUnseen(keyPairPrefix + name) {
-			return newMissingKeyPairError(name)
 		}
 	}
 

@@ -131,7 +131,6 @@ func (s oidcHandlers) createProvider(
 	}
 
 	s.st.OIDCProviders[name] = p
-	s.stale.track(kindProvider, p.providerARN(s.IAM))
 
 	return &iam.CreateOpenIDConnectProviderOutput{
 		OpenIDConnectProviderArn: new(p.providerARN(s.IAM)),
@@ -256,13 +255,8 @@ func (s oidcHandlers) listProviders(
 ) (*iam.ListOpenIDConnectProvidersOutput, error) {
 	out := &iam.ListOpenIDConnectProvidersOutput{}
 	for _, name := range sortedKeys(s.st.OIDCProviders) {
-		arn := s.st.OIDCProviders[name].providerARN(s.IAM)
-		if s.stale.consume(kindProvider, arn) {
-			continue
-		}
-
 		out.OpenIDConnectProviderList = append(out.OpenIDConnectProviderList, &iam.OpenIDConnectProviderListEntry{
-			Arn: new(arn),
+			Arn: new(s.st.OIDCProviders[name].providerARN(s.IAM)),
 		})
 	}
 

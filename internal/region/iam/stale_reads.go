@@ -52,7 +52,6 @@ const (
 	kindVersion = "policy-version"
 	// kindInline are inline policies; see inlineName.
 	kindInline    = "inline-policy"
-	kindProvider  = "oidc-provider"
 	kindAccessKey = "access-key"
 )
 
@@ -154,7 +153,6 @@ func (s staleHandlers) checkVisible(op string, in any) error {
 	user := wire.StringMember(in, "UserName")
 	profile := wire.StringMember(in, "InstanceProfileName")
 	arn := wire.StringMember(in, "PolicyArn")
-	provider := wire.StringMember(in, "OpenIDConnectProviderArn")
 
 	switch {
 	case s.stale.consume(kindProfile, profile):
@@ -165,8 +163,6 @@ func (s staleHandlers) checkVisible(op string, in any) error {
 		return newNotFoundError("The user with name %s cannot be found.", user)
 	case s.stale.consume(kindPolicy, arn):
 		return newNotFoundError("Policy %s does not exist or is not attachable.", arn)
-	case s.stale.consume(kindProvider, provider):
-		return newNotFoundError("OpenIDConnect Provider not found for arn %s", provider)
 	}
 
 	return s.checkPartVisible(op, in)

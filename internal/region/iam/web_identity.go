@@ -124,7 +124,7 @@ func (w WebIdentities) findIssuer(issuer string) (oidcProvider, string, error) {
 	w.IAM.store.Lock()
 	defer w.IAM.store.Unlock()
 	p := w.IAM.st.OIDCProviders[name]
-	if p == nil || !isHTTPS || w.IAM.stale.consume(kindProvider, p.providerARN(w.IAM)) {
+	if p == nil || !isHTTPS {
 		return oidcProvider{}, "", newIdentityError("No OpenIDConnect provider found in your account for " + issuer)
 	}
 

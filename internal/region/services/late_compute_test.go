@@ -4,6 +4,7 @@ package services_test
 
 import (
 	"context"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
@@ -38,6 +39,16 @@ func (l *lateLab) runInstance() *string {
 	l.must(err)
 
 	return out.Instances[0].InstanceId
+}
+
+// awaitRunning returns when an instance runs.
+func (l *lateLab) awaitRunning(id string) {
+	l.Helper()
+	waiter := ec2.NewInstanceRunningWaiter(l.ec2, func(o *ec2.InstanceRunningWaiterOptions) {
+		o.MinDelay = 10 * time.Millisecond
+		o.MaxDelay = 100 * time.Millisecond
+	})
+	l.must(waiter.Wait(l.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{id}}, time.Minute))
 }
 
 // seeInstance returns the error that describes an instance that is not seen yet, and a call that describes it.
@@ -103,17 +114,6 @@ func computeCases() map[string]lateCase {
 				return err
 			}
 		},
-		"ec2.CreateSnapshot": func(l *lateLab) (string, func(context.Context) error) {
-			in := &ec2.CreateSnapshotInput{}
-			l.withoutDelay(func() { in.VolumeId = l.volume() })
-			out, err := l.ec2.CreateSnapshot(l.Context(), in)
-			l.must(err)
-
-			return "InvalidSnapshot.NotFound", func(ctx context.Context) error {
-				_, err := l.ec2.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{SnapshotIds: []string{*out.SnapshotId}})
-				return err
-			}
-		},
 		"ec2.CopyImage": func(l *lateLab) (string, func(context.Context) error) {
 			out, err := l.ec2.CopyImage(l.Context(), &ec2.CopyImageInput{
 				Name: aws.String("copy"), SourceImageId: aws.String(regiontest.ImageID), SourceRegion: aws.String(regiontest.RegionName),
@@ -122,17 +122,6 @@ func computeCases() map[string]lateCase {
 
 			return "InvalidAMIID.NotFound", func(ctx context.Context) error {
 				_, err := l.ec2.DescribeImages(ctx, &ec2.DescribeImagesInput{ImageIds: []string{*out.ImageId}})
-				return err
-			}
-		},
-		"ec2.ImportKeyPair": func(l *lateLab) (string, func(context.Context) error) {
-			_, err := l.ec2.ImportKeyPair(l.Context(), &ec2.ImportKeyPairInput{
-				KeyName: aws.String("admin"), PublicKeyMaterial: []byte(publicKey),
-			})
-			l.must(err)
-
-			return "InvalidKeyPair.NotFound", func(ctx context.Context) error {
-				_, err := l.ec2.DescribeKeyPairs(ctx, &ec2.DescribeKeyPairsInput{KeyNames: []string{"admin"}})
 				return err
 			}
 		},

@@ -136,19 +136,5 @@ func identityCases() map[string]lateCase {
 				return err
 			}
 		},
-		"iam.CreateOpenIDConnectProvider": func(l *lateLab) (string, func(context.Context) error) {
-			out, err := l.iam.CreateOpenIDConnectProvider(l.Context(), &iam.CreateOpenIDConnectProviderInput{
-				Url: aws.String("https://issuer.example.com"), ClientIDList: []string{"sts.amazonaws.com"},
-			})
-			l.must(err)
-
-			return missing, func(ctx context.Context) error {
-				_, err := l.iam.GetOpenIDConnectProvider(ctx, &iam.GetOpenIDConnectProviderInput{
-					OpenIDConnectProviderArn: out.OpenIDConnectProviderArn,
-				})
-
-				return err
-			}
-		},
 	}
 }

@@ -55,27 +55,13 @@ func networkCases() map[string]lateCase {
 		},
 		"ec2.AssociateVpcCidrBlock": func(l *lateLab) (string, func(context.Context) error) {
 			out, err := l.ec2.AssociateVpcCidrBlock(l.Context(), &ec2.AssociateVpcCidrBlockInput{
-				VpcId: l.defaultSubnet().VpcId, CidrBlock: aws.String("10.9.0.0/16"),
+				VpcId: l.defaultSubnet().VpcId, CidrBlock: aws.String("172.30.0.0/16"),
 			})
 			l.must(err)
 
 			return "InvalidVpcCidrBlockAssociationID.NotFound", func(ctx context.Context) error {
 				_, err := l.ec2.DisassociateVpcCidrBlock(ctx, &ec2.DisassociateVpcCidrBlockInput{
 					AssociationId: out.CidrBlockAssociation.AssociationId,
-				})
-
-				return err
-			}
-		},
-		"ec2.CreateDhcpOptions": func(l *lateLab) (string, func(context.Context) error) {
-			out, err := l.ec2.CreateDhcpOptions(l.Context(), &ec2.CreateDhcpOptionsInput{
-				DhcpConfigurations: []ec2types.NewDhcpConfiguration{{Key: aws.String("domain-name"), Values: []string{"corp.example"}}},
-			})
-			l.must(err)
-
-			return "InvalidDhcpOptionsID.NotFound", func(ctx context.Context) error {
-				_, err := l.ec2.DescribeDhcpOptions(ctx, &ec2.DescribeDhcpOptionsInput{
-					DhcpOptionsIds: []string{*out.DhcpOptions.DhcpOptionsId},
 				})
 
 				return err
@@ -229,6 +215,7 @@ func networkCases() map[string]lateCase {
 			l.withoutDelay(func() {
 				in.InstanceId = l.runInstance()
 				in.NetworkInterfaceId = l.networkInterface()
+				l.awaitRunning(*in.InstanceId)
 			})
 			out, err := l.ec2.AttachNetworkInterface(l.Context(), in)
 			l.must(err)

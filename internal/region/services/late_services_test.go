@@ -7,7 +7,6 @@ import (
 	"context"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	"github.com/aws/aws-sdk-go-v2/service/ecr"
 	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
@@ -179,19 +178,6 @@ func serviceCases() map[string]lateCase {
 
 			return "ResourceNotFoundException", func(ctx context.Context) error {
 				_, err := api.GetPolicy(ctx, &lambda.GetPolicyInput{FunctionName: aws.String("dns")})
-				return err
-			}
-		},
-		"logs.CreateLogGroup": func(l *lateLab) (string, func(context.Context) error) {
-			api := cloudwatchlogs.NewFromConfig(l.cfg)
-			_, err := api.CreateLogGroup(l.Context(), &cloudwatchlogs.CreateLogGroupInput{LogGroupName: aws.String("cluster")})
-			l.must(err)
-
-			return "ResourceNotFoundException", func(ctx context.Context) error {
-				_, err := api.PutRetentionPolicy(ctx, &cloudwatchlogs.PutRetentionPolicyInput{
-					LogGroupName: aws.String("cluster"), RetentionInDays: aws.Int32(7),
-				})
-
 				return err
 			}
 		},

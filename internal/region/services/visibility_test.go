@@ -156,13 +156,8 @@ func TestNewTemplatesAreSeenLater(t *testing.T) {
 		})
 		return err
 	})
-	activities := &autoscaling.DescribeScalingActivitiesInput{AutoScalingGroupName: aws.String("nodes")}
-	v.late("DescribeScalingActivities", "ValidationError: AutoScalingGroup name not found", func(ctx context.Context) error {
-		_, err := groups.DescribeScalingActivities(ctx, activities)
-		return err
-	})
 	for range 100 {
-		out, err := groups.DescribeScalingActivities(t.Context(), activities)
+		out, err := groups.DescribeScalingActivities(t.Context(), &autoscaling.DescribeScalingActivitiesInput{AutoScalingGroupName: aws.String("nodes")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,9 +256,10 @@ func TestNewPoliciesDecideLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.late("DescribeVpcs", "UnauthorizedOperation", describe)
-	if _, err := v.iam.DeleteRolePolicy(t.Context(), &iam.DeleteRolePolicyInput{RoleName: aws.String("worker"), PolicyName: name}); err != nil {
-		t.Fatal(err)
-	}
+	v.late("DeleteRolePolicy", "NoSuchEntity: ", func(ctx context.Context) error {
+		_, err := v.iam.DeleteRolePolicy(ctx, &iam.DeleteRolePolicyInput{RoleName: aws.String("worker"), PolicyName: name})
+		return err
+	})
 	for i := range delayed {
 		if err := describe(t.Context()); err != nil {
 			t.Errorf("call %d after the policy was deleted: %v", i+1, err)

@@ -316,10 +316,6 @@ func (s *scalingDriver) readLastFailure(ctx context.Context, name string) (strin
 		ctx,
 		&autoscaling.DescribeScalingActivitiesInput{AutoScalingGroupName: &name, MaxRecords: aws.Int32(1)},
 	)
-	if isGroupNotFound(err) { // it is too new, or was deleted: the caller goes on to look
-		return "", nil
-	}
-
 	if err != nil {
 		return "", transport.Wrap(err, "read the scaling activities of %s", name)
 	}

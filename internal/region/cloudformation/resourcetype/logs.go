@@ -40,23 +40,17 @@ func createLogGroup(ctx context.Context, req *Request) error {
 	return req.setPhysicalID(ctx, name)
 }
 
-// setRetention sets or removes the retention of a group, and then the attributes: CloudWatch Logs lists the group when it has
-// accepted the retention.
+// setRetention sets or removes the retention of a group, and sets the attributes.
 func setRetention(ctx context.Context, req *Request) error {
-	in := template.Object{"LogGroupName": req.PhysicalID}
-	operation := "DeleteRetentionPolicy"
-	if req.hasProperty("RetentionInDays") {
-		operation = "PutRetentionPolicy"
-		in["RetentionInDays"] = req.Properties["RetentionInDays"]
-	}
-
-	if err := req.runOperation(ctx, "logs", operation, in); err != nil {
-		return err
-	}
-
 	req.Attributes["Arn"] = logGroupARN(ctx, req) + ":*"
+	in := template.Object{"LogGroupName": req.PhysicalID}
+	if !req.hasProperty("RetentionInDays") {
+		return req.runOperation(ctx, "logs", "DeleteRetentionPolicy", in)
+	}
 
-	return nil
+	in["RetentionInDays"] = req.Properties["RetentionInDays"]
+
+	return req.runOperation(ctx, "logs", "PutRetentionPolicy", in)
 }
 
 // logGroupARN returns the ARN of a group; empty if the group does not exist.
