@@ -170,7 +170,6 @@ func (s *Service) addNewGroup(
 	}
 
 	s.st.Groups[name] = g
-	s.unseen.Track(name)
 
 	return &sdk.CreateAutoScalingGroupOutput{}, nil
 }

@@ -165,7 +165,7 @@ func (s lifecycleHandlers) deleteLifecycleHook(
 	name := sdkshape.String(in.LifecycleHookName)
 	h, exists := g.Hooks[name]
 	if !exists {
-		return nil, newMissingHookError(name)
+		return nil, validationError("No Lifecycle Hook found with name %s", name)
 	}
 
 	result := resultContinue
@@ -184,11 +184,6 @@ func (s lifecycleHandlers) deleteLifecycleHook(
 	delete(g.Hooks, name)
 
 	return &sdk.DeleteLifecycleHookOutput{}, nil
-}
-
-// newMissingHookError returns the error about a hook that a group does not have.
-func newMissingHookError(name string) error {
-	return validationError("No Lifecycle Hook found with name %s", name)
 }
 
 func (s lifecycleHandlers) describeLifecycleHooks(
@@ -248,7 +243,7 @@ func (a *lifecycleAction) isNamed(id string, token, instance *string) bool {
 // findAction returns the outstanding action that a request names by its token or by its instance.
 func (g *group) findAction(hook string, token, instance *string) (*lifecycleAction, error) {
 	if g.Hooks[hook] == (lifecycleHook{}) {
-		return nil, newMissingHookError(hook)
+		return nil, validationError("No Lifecycle Hook found with name %s", hook)
 	}
 
 	for _, id := range sdkshape.SortedKeys(g.Actions) {

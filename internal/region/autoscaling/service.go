@@ -23,7 +23,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/state"
-	"github.com/slipway-k8s/slipway/internal/region/visibility"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -91,11 +90,10 @@ type Config struct {
 
 // Service is Auto Scaling in one region. Its methods may be called concurrently.
 type Service struct {
-	cfg    Config
-	st     *serviceState
-	store  *state.Store       // its lock guards st
-	unseen visibility.Tracker // groups by name
-	wake   chan struct{}      // makes Run reconcile
+	cfg   Config
+	st    *serviceState
+	store *state.Store  // its lock guards st
+	wake  chan struct{} // makes Run reconcile
 }
 
 // serviceState is the whole state of Auto Scaling, saved as JSON.
@@ -195,13 +193,13 @@ func (s *Service) Wire() wire.Service {
 		Version:   "2011-01-01",
 		Namespace: "http://autoscaling.amazonaws.com/doc/2011-01-01/",
 		Authorize: s.authorizeRequest,
-		Operations: s.unseen.Wrap(unseenRules(), slices.Concat(
+		Operations: slices.Concat(
 			s.groupOps(),
 			s.warmPoolOps(),
 			s.instanceOps(),
 			lifecycleHandlers{s}.ops(),
 			s.tagOps(),
-		)),
+		),
 	}
 }
 
@@ -311,15 +309,13 @@ func validationError(format string, args ...any) error {
 func (s *Service) findGroup(name *string) (*group, error) {
 	g := s.st.Groups[sdkshape.String(name)]
 	if g == nil {
-		return nil, newNotFoundError(sdkshape.String(name))
+		return nil, validationError(
+			"AutoScalingGroup name not found - AutoScalingGroup '%s' not found",
+			sdkshape.String(name),
+		)
 	}
 
 	return g, nil
-}
-
-// newNotFoundError returns the error about a group that does not exist.
-func newNotFoundError(name string) error {
-	return validationError("AutoScalingGroup name not found - AutoScalingGroup '%s' not found", name)
 }
 
 // findInstance returns an instance of a group or its warm pool and the group, or nil.

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
-	astypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
@@ -57,25 +55,6 @@ func (l *lateLab) seeInstance(id *string) (string, func(context.Context) error) 
 		_, err := l.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{*id}})
 		return err
 	}
-}
-
-// scalingGroup creates an empty auto scaling group.
-func (l *lateLab) scalingGroup() *autoscaling.Client {
-	l.Helper()
-	var template, subnet *string
-	l.withoutDelay(func() {
-		template = l.template()
-		subnet = l.defaultSubnet().SubnetId
-	})
-	api := autoscaling.NewFromConfig(l.cfg)
-	_, err := api.CreateAutoScalingGroup(l.Context(), &autoscaling.CreateAutoScalingGroupInput{
-		AutoScalingGroupName: aws.String("nodes"), MinSize: aws.Int32(0), MaxSize: aws.Int32(1),
-		LaunchTemplate:    &astypes.LaunchTemplateSpecification{LaunchTemplateId: template, Version: aws.String("1")},
-		VPCZoneIdentifier: subnet,
-	})
-	l.must(err)
-
-	return api
 }
 
 // computeCases are the cases of instances and what they are launched from.
@@ -151,14 +130,6 @@ func computeCases() map[string]lateCase {
 				})
 
 				return err
-			}
-		},
-		"autoscaling.CreateAutoScalingGroup": func(l *lateLab) (string, func(context.Context) error) {
-			api := l.scalingGroup()
-
-			return errNotListed.Error(), func(ctx context.Context) error {
-				out, err := api.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{})
-				return listed(err == nil && len(out.AutoScalingGroups) > 0, err)
 			}
 		},
 	}

@@ -140,7 +140,7 @@ const (
 	noOwnID = "no id of its own"
 	// strongObjects: docs.aws.amazon.com/AmazonS3/latest/userguide/Welcome.html#ConsistencyModel.
 	strongObjects = "S3 reads objects after they were written since December 2020"
-	// readAtOnce: internal/service/autoscaling/lifecycle_hook.go, ec2/ec2_key_pair.go, ec2/ebs_snapshot.go, ec2/vpc_dhcp_options.go,
+	// readAtOnce: internal/service/autoscaling/group.go and lifecycle_hook.go, ec2/ec2_key_pair.go, ec2/ebs_snapshot.go, ec2/vpc_dhcp_options.go,
 	// events/target.go, iam/openid_connect_provider.go and logs/group.go of github.com/hashicorp/terraform-provider-aws, whose
 	// version 5.100.0 fails if these are hidden.
 	readAtOnce = "Terraform's provider reads it in the next call and does not try again"
@@ -152,13 +152,14 @@ const (
 // withoutNewID returns the operations that create nothing that is seen late, and why.
 func withoutNewID() map[string]string {
 	out := map[string]string{
-		"autoscaling.PutLifecycleHook":    readAtOnce,
-		"ec2.CreateDhcpOptions":           readAtOnce,
-		"ec2.CreateSnapshot":              readAtOnce,
-		"ec2.ImportKeyPair":               readAtOnce,
-		"events.PutTargets":               readAtOnce,
-		"iam.CreateOpenIDConnectProvider": readAtOnce,
-		"logs.CreateLogGroup":             readAtOnce,
+		"autoscaling.CreateAutoScalingGroup": readAtOnce,
+		"autoscaling.PutLifecycleHook":       readAtOnce,
+		"ec2.CreateDhcpOptions":              readAtOnce,
+		"ec2.CreateSnapshot":                 readAtOnce,
+		"ec2.ImportKeyPair":                  readAtOnce,
+		"events.PutTargets":                  readAtOnce,
+		"iam.CreateOpenIDConnectProvider":    readAtOnce,
+		"logs.CreateLogGroup":                readAtOnce,
 
 		"cloudformation.CreateChangeSet":  strongStacks,
 		"cloudformation.CreateStack":      strongStacks,

@@ -97,17 +97,15 @@ func createAutoScalingGroup(ctx context.Context, req *Request) error {
 	return req.setPhysicalID(ctx, name)
 }
 
-// stabilizeAutoScalingGroup waits for the instances of a group, and sets the attributes: only then Auto Scaling certainly lists
-// the group.
 func stabilizeAutoScalingGroup(ctx context.Context, req *Request) error {
-	if err := req.waitForCapacity(ctx); err != nil {
+	g, err := req.describeAutoScalingGroup(ctx)
+	if err != nil {
 		return err
 	}
 
-	g, err := req.describeAutoScalingGroup(ctx)
 	req.Attributes["AutoScalingGroupARN"] = template.ValueAt(g, "AutoScalingGroupARN")
 
-	return err
+	return req.waitForCapacity(ctx)
 }
 
 func deleteAutoScalingGroup(ctx context.Context, req *Request) error {
@@ -276,10 +274,6 @@ func (req *Request) waitForCapacity(ctx context.Context) error {
 		g, err := req.describeAutoScalingGroup(ctx)
 		if err != nil {
 			return false, err
-		}
-
-		if g == nil { // Auto Scaling does not list the new group yet
-			return false, nil
 		}
 
 		want := template.IntOr(template.ValueAt(g, "DesiredCapacity"), 0)
