@@ -112,7 +112,7 @@ func wantsSnapshot(r *resource, replaced bool) bool { //revive:disable-line:flag
 
 // deletePhysical deletes a resource and waits until it is gone. It takes a snapshot of a volume first if
 // asked to. A deletion that fails because the resource is in use is retried for a while, as CloudFormation
-// does.
+// does. One whose resource is not found is repeated too: a rollback may come before the service sees a new resource.
 func (s *Service) deletePhysical(
 	ctx context.Context,
 	req *resourcetype.Request,
@@ -129,7 +129,7 @@ func (s *Service) deletePhysical(
 	t := req.Type
 	end := s.cfg.Now().Add(s.cfg.DeleteRetryTimeout)
 	err := s.pollUntil(ctx, s.cfg.StabilizeTimeout, func() (bool, error) {
-		err := resourcetype.IgnoreNotFound(t.Delete(ctx, req))
+		err := resourcetype.IgnoreNotFound(t.Delete(expectUnseen(ctx), req))
 		if isInUse(err) && s.cfg.Now().Before(end) {
 			return false, nil
 		}

@@ -17,8 +17,6 @@ import (
 	lambdatypes "github.com/aws/aws-sdk-go-v2/service/lambda/types"
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/aws-sdk-go-v2/service/ssm"
-	ssmtypes "github.com/aws/aws-sdk-go-v2/service/ssm/types"
 
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
@@ -200,18 +198,6 @@ func serviceCases() map[string]lateCase {
 
 			return "NoSuchBucket", func(ctx context.Context) error {
 				_, err := api.ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: aws.String("state")})
-				return err
-			}
-		},
-		"ssm.PutParameter": func(l *lateLab) (string, func(context.Context) error) {
-			api := ssm.NewFromConfig(l.cfg)
-			_, err := api.PutParameter(l.Context(), &ssm.PutParameterInput{
-				Name: aws.String("/cluster/image"), Value: aws.String("ami"), Type: ssmtypes.ParameterTypeString,
-			})
-			l.must(err)
-
-			return "ParameterNotFound", func(ctx context.Context) error {
-				_, err := api.GetParameter(ctx, &ssm.GetParameterInput{Name: aws.String("/cluster/image")})
 				return err
 			}
 		},

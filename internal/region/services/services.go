@@ -160,7 +160,7 @@ func (s *Services) SetVisibility(d visibility.Delay) {
 	iam.SetVisibility(s.IAM, d)
 
 	for _, service := range []interface{ SetVisibility(d visibility.Delay) }{
-		s.EC2, s.ECR, s.ELBv2, s.EventBridge, s.KMS, s.Lambda, s.Route53, s.S3, s.SSM,
+		s.EC2, s.ECR, s.ELBv2, s.EventBridge, s.KMS, s.Lambda, s.Route53, s.S3,
 	} {
 		service.SetVisibility(d)
 	}

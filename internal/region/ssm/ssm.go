@@ -18,7 +18,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/state"
-	"github.com/slipway-k8s/slipway/internal/region/visibility"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -37,7 +36,6 @@ type Service struct {
 
 	store      *state.Store
 	parameters map[string]parameter // of users, by name; guarded by the store's lock
-	unseen     visibility.Tracker   // by name
 }
 
 // parameter is the current version of a parameter.
@@ -74,10 +72,6 @@ func (s *Service) Wire() wire.Service {
 		},
 	}
 }
-
-// SetVisibility delays the visibility of new parameters: calls that come too early do not see a new one that they name or
-// would list. By default changes are visible at once.
-func (s *Service) SetVisibility(d visibility.Delay) { s.unseen.SetDelay(s.cfg.Now, d) }
 
 // parameterARN returns the ARN of a parameter. Public parameters belong to no account.
 func (s *Service) parameterARN(name string) string {
@@ -121,7 +115,7 @@ func (s *Service) selectParameter(ctx context.Context, action, given string) (*s
 	}
 
 	p, ok := s.findParameter(name)
-	if !ok || s.unseen.Hides(name) {
+	if !ok {
 		return nil, wire.Errorf(ssm.ErrCodeParameterNotFound, "")
 	}
 
@@ -248,9 +242,8 @@ func (s *Service) getParametersByPath(
 
 	out.NextToken = next
 	for _, name := range page {
-		if p, _ := s.findParameter(name); !s.unseen.Hides(name) {
-			out.Parameters = append(out.Parameters, p)
-		}
+		p, _ := s.findParameter(name)
+		out.Parameters = append(out.Parameters, p)
 	}
 
 	return out, nil
@@ -312,10 +305,6 @@ func (s *Service) putParameter(
 		return nil, wire.Errorf(codeValidation, "A parameter type is required when you create a parameter.")
 	}
 
-	if !exists {
-		s.unseen.Track(name)
-	}
-
 	s.parameters[name] = parameter{
 		Value:    *in.Value,
 		Type:     kind,
@@ -375,7 +364,7 @@ func (s *Service) removeParameter(ctx context.Context, action, given string) err
 		return err
 	}
 
-	if _, ok := s.parameters[name]; !ok || s.unseen.Hides(name) {
+	if _, ok := s.parameters[name]; !ok {
 		return wire.Errorf(ssm.ErrCodeParameterNotFound, "")
 	}
 

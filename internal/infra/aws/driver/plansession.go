@@ -74,7 +74,7 @@ const (
 
 // EndPlan implements [plan.BatchSession]. It returns when AWS lists all created resources that the
 // next plan would create again if AWS did not list them. Rules of security groups are not waited for: they
-// cannot be created twice. Auto scaling groups are listed when they are ready. It fails if AWS does not
+// cannot be created twice. AWS lists auto scaling groups at once. It fails if AWS does not
 // list the others within a minute.
 func (c *Cloud) EndPlan(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
