@@ -294,9 +294,21 @@ func checkFunctionCode(ctx context.Context, api lambdaAPI, w awskind.LambdaFunct
 		w.Code.Key,
 		w.CodeSHA256,
 	)
-	_, removeErr := api.DeleteFunction(ctx, &lambda.DeleteFunctionInput{FunctionName: &w.Name})
+	removeErr := deleteNewFunction(ctx, api, w.Name)
 
 	return errors.Join(err, transport.Wrap(removeErr, "delete function %s, which has the wrong code", w.Name))
+}
+
+// deleteNewFunction deletes a function that was created a moment ago. A deletion ends if Lambda does not find the function,
+// which may only be too new: the function is read first, because a read is repeated until Lambda sees it.
+func deleteNewFunction(ctx context.Context, api lambdaAPI, name string) error {
+	if _, err := api.GetFunction(ctx, &lambda.GetFunctionInput{FunctionName: &name}); err != nil {
+		return err
+	}
+
+	_, err := api.DeleteFunction(ctx, &lambda.DeleteFunctionInput{FunctionName: &name})
+
+	return err
 }
 
 // updateFunctionSettings changes everything of a function but its code and tags.

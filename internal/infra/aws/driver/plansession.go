@@ -73,9 +73,8 @@ const (
 )
 
 // EndPlan implements [plan.BatchSession]. It returns when AWS lists all created resources that the
-// next plan would create again if AWS did not list them. Rules of security groups are not waited for: they
-// cannot be created twice. AWS lists auto scaling groups at once. It fails if AWS does not
-// list the others within a minute.
+// next plan would create again if AWS did not list them. AWS lists auto scaling groups at once. It fails if
+// AWS does not list the others within a minute.
 func (c *Cloud) EndPlan(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()

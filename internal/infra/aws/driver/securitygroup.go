@@ -39,7 +39,9 @@ type securityGroupAPI interface {
 func registerSecurityGroups(c *Cloud, api securityGroupAPI, scope Scope) {
 	c.addReader(
 		func(ctx context.Context) ([]plan.ActualResource, error) { return readSecurityGroups(ctx, api, scope) },
-		awskind.SecurityGroup{}, // AWS does not create the same rule of a group twice
+		awskind.SecurityGroup{},
+		awskind.SecurityGroupIngress{},
+		awskind.SecurityGroupEgress{},
 	)
 	defaults := &defaultRules{}
 	c.planHooks = append(c.planHooks, defaults.expectPlan)
