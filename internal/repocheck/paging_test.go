@@ -45,6 +45,7 @@ func onePage() map[string]string {
 		"internal/infra/aws/driver/routetable.go deleteRouteTable DescribeRouteTables":            byID,
 		"internal/infra/aws/driver/routetable.go findInTable DescribeRouteTables":                 byID,
 		"internal/infra/stack/stack.go describeByID DescribeStacks":                               byID,
+		"internal/lib/asset/mirror/ecr.go create DescribeRepositories":                            byID,
 		"internal/machine/agent/pass_signal.go findLogicalID DescribeAutoScalingGroups":           byID,
 		"hack/e2eaws/inventory_network.go removeInternetGateway DescribeInternetGateways":         byID,
 	}

@@ -5,6 +5,7 @@ package engine_test
 import (
 	"slices"
 	"strings"
+	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
@@ -18,6 +19,7 @@ import (
 	kmstypes "github.com/aws/aws-sdk-go-v2/service/kms/types"
 
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
 // drifts is the table of docs/operations/drift.md.
@@ -273,6 +275,7 @@ func keyDrifts() []drift {
 			if err != nil {
 				return err
 			}
+			time.Sleep(regiontest.LikeAWS) // until KMS sees the key
 			_, err = h.kms.UpdateAlias(h, &kms.UpdateAliasInput{AliasName: h.resourceID("kms-alias/main"), TargetKeyId: made.KeyMetadata.KeyId})
 			if err != nil {
 				return err

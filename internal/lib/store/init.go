@@ -7,12 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
-	"filippo.io/age"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	kmstypes "github.com/aws/aws-sdk-go-v2/service/kms/types"
@@ -82,91 +79,6 @@ func isNotSeen(err error) bool {
 	codes := []string{"NoSuchBucket", "NotFoundException", "KMS.NotFoundException"}
 
 	return errors.Is(err, ErrNotFound) || slices.Contains(codes, errorCode(err))
-}
-
-// planFileInit returns the steps for a store in a folder. They create an age identity, either in a
-// key file or encrypted with the passphrase in the settings.
-func planFileInit(s Store, opts Options) ([]InitStep, error) {
-	if opts.KeyFile == "" && opts.Passphrase == "" {
-		return nil, diag.WithHint(errors.New("a state store in a folder needs a key for its secrets"),
-			"set --state-key FILE, which is created if it does not exist, or set SLIPWAY_STATE_PASSPHRASE")
-	}
-
-	set := &Settings{Version: settingsVersion}
-	identity := InitStep{
-		"age identity, encrypted with the passphrase",
-		func(context.Context) error { return createSealedIdentity(set, opts.Passphrase) },
-	}
-	if opts.KeyFile != "" {
-		identity = InitStep{
-			"key file " + opts.KeyFile,
-			func(context.Context) error { return ensureKeyFile(set, opts.KeyFile) },
-		}
-	}
-
-	return []InitStep{identity, newSettingsStep(s, set)}, nil
-}
-
-// ensureKeyFile reads the identity from the key file, or creates the file. It never overwrites a
-// file.
-func ensureKeyFile(set *Settings, file string) error {
-	text, err := readKeyFile(file)
-	if err == nil {
-		id, err := parseIdentity(text)
-		if err != nil {
-			return err
-		}
-
-		set.Recipient = id.Recipient().String()
-
-		return nil
-	}
-
-	if !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-
-	id, err := age.GenerateX25519Identity()
-	if err != nil {
-		return err
-	}
-
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return err
-	}
-
-	out, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-
-	_, err = fmt.Fprintf(
-		out,
-		"# slipway state key; without it the state's secrets are lost\n# public key: %s\n%s\n",
-		id.Recipient(),
-		id,
-	)
-
-	set.Recipient = id.Recipient().String()
-
-	return errors.Join(err, out.Sync(), out.Close())
-}
-
-func createSealedIdentity(set *Settings, passphrase string) error {
-	id, err := age.GenerateX25519Identity()
-	if err != nil {
-		return err
-	}
-
-	to, err := age.NewScryptRecipient(passphrase)
-	if err != nil {
-		return err
-	}
-
-	set.Recipient = id.Recipient().String()
-	set.Identity, err = ageEncrypt([]byte(id.String()), to)
-
-	return err
 }
 
 // newSettingsStep returns the last step, which writes the settings. A store with settings is
