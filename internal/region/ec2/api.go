@@ -143,7 +143,7 @@ func (s *Service) LaunchTemplateInfo(id, name, version string) (LaunchTemplateIn
 			return newMissingTemplateError(str(t.LaunchTemplateId))
 		}
 
-		v, err := s.findSeenVersion(t, version)
+		v, err := s.st.findTemplateVersion(t, version)
 		if err != nil {
 			return err
 		}

@@ -209,7 +209,7 @@ func (s fleetHandlers) addPools(f *fleetRequest, c *sdk.FleetLaunchTemplateConfi
 		return err
 	}
 
-	v, err := s.findSeenVersion(t, str(spec.Version))
+	v, err := s.st.findTemplateVersion(t, str(spec.Version))
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func (s launchHandlers) mergeLaunchTemplate(l *launchRequest) error {
 		return err
 	}
 
-	v, err := s.findSeenVersion(t, str(in.LaunchTemplate.Version))
+	v, err := s.st.findTemplateVersion(t, str(in.LaunchTemplate.Version))
 	if err != nil {
 		return err
 	}

@@ -175,7 +175,7 @@ func (s launchTemplateHandlers) modifyLaunchTemplate(
 		return nil, err
 	}
 
-	v, err := s.findSeenVersion(t, str(in.DefaultVersion))
+	v, err := s.st.findTemplateVersion(t, str(in.DefaultVersion))
 	if err != nil {
 		return nil, err
 	}

@@ -41,10 +41,6 @@ func (s launchTemplateHandlers) describeLaunchTemplateVersions(
 		return nil, err
 	}
 
-	if found, err = s.withoutUnseenVersions(found, strs(in.Versions)); err != nil {
-		return nil, err
-	}
-
 	all := map[string]*sdk.LaunchTemplateVersion{}
 
 	for _, v := range found {
@@ -82,41 +78,15 @@ func (st *serviceState) findTemplateVersions(
 	for _, w := range wanted {
 		v, err := st.findTemplateVersion(t, w)
 		if err != nil {
-			return nil, newUnknownVersionError(w, str(t.LaunchTemplateId))
+			return nil, wire.Errorf(
+				"InvalidLaunchTemplateId.VersionNotFound",
+				"Could not find the specified version %s for the launch template with ID %s.",
+				w,
+				str(t.LaunchTemplateId),
+			)
 		}
 
 		out = append(out, v)
-	}
-
-	return out, nil
-}
-
-// newUnknownVersionError is the error of DescribeLaunchTemplateVersions about a version that a launch template does not have.
-func newUnknownVersionError(version, id string) error {
-	return wire.Errorf(
-		"InvalidLaunchTemplateId.VersionNotFound",
-		"Could not find the specified version %s for the launch template with ID %s.",
-		version,
-		id,
-	)
-}
-
-// withoutUnseenVersions returns versions without those that this call comes too early to see. One of these that it asked for
-// is an error.
-func (s launchTemplateHandlers) withoutUnseenVersions(
-	found []*sdk.LaunchTemplateVersion,
-	wanted []string,
-) ([]*sdk.LaunchTemplateVersion, error) {
-	var out []*sdk.LaunchTemplateVersion
-	for _, v := range found {
-		number := strconv.FormatInt(*v.VersionNumber, 10)
-
-		switch unseen := s.isUnseen(versionID(v)); {
-		case !unseen:
-			out = append(out, v)
-		case slices.Contains(wanted, number):
-			return nil, newUnknownVersionError(number, str(v.LaunchTemplateId))
-		}
 	}
 
 	return out, nil
@@ -228,15 +198,10 @@ func (st *serviceState) findTemplateVersion(
 		}
 	}
 
-	return nil, newMissingVersionError(want)
-}
-
-// newMissingVersionError is the error about a version that a launch template does not have.
-func newMissingVersionError(version string) error {
-	return wire.Errorf(
+	return nil, wire.Errorf(
 		"InvalidLaunchTemplateId.VersionNotFound",
 		"The launch template version %s is not found for the specified launch template.",
-		version,
+		want,
 	)
 }
 
@@ -276,7 +241,6 @@ func (s launchTemplateHandlers) createLaunchTemplateVersion(
 	}
 
 	v := s.addTemplateVersion(t, data, in.VersionDescription)
-	s.trackNewVersion(v)
 	s.saveIdempotentResult(
 		"CreateLaunchTemplateVersion",
 		in.ClientToken,

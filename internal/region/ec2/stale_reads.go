@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
@@ -52,31 +51,8 @@ func (s *Service) trackNewName(id, name string) {
 	}
 }
 
-// trackNewVersion starts the delay of a new version of a launch template. The caller holds the lock.
-func (s *Service) trackNewVersion(v *sdk.LaunchTemplateVersion) {
-	if !s.delay.IsZero() {
-		s.unseen[versionID(v)] = s.delay.Begin(s.cfg.Now())
-	}
-}
-
 // templatePrefix is in front of the names of launch templates in [Service.unseen].
 const templatePrefix = "launch-template "
-
-// versionID returns the id of a version of a launch template in [Service.unseen].
-func versionID(v *sdk.LaunchTemplateVersion) string {
-	return str(v.LaunchTemplateId) + "/" + strconv.FormatInt(*v.VersionNumber, 10)
-}
-
-// findSeenVersion returns a version of a launch template as [serviceState.findTemplateVersion] does, if this call does not come
-// too early to see it.
-func (s *Service) findSeenVersion(t *sdk.LaunchTemplate, want string) (*sdk.LaunchTemplateVersion, error) {
-	v, err := s.st.findTemplateVersion(t, want)
-	if err == nil && s.isUnseen(versionID(v)) {
-		return nil, newMissingVersionError(want)
-	}
-
-	return v, err
-}
 
 // formerTags are the tags of a resource before they were changed.
 type formerTags struct {

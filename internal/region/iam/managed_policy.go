@@ -298,7 +298,6 @@ func (s *IAM) createPolicyVersion(in *iam.CreatePolicyVersionInput) (*iam.Create
 		Created:  s.cfg.Now().UTC(),
 	}
 	p.Versions = append(p.Versions, v)
-	s.stale.track(kindVersion, p.ARN+" "+v.ID)
 	if in.SetAsDefault != nil && *in.SetAsDefault {
 		p.Default = v.ID
 		p.Updated = v.Created

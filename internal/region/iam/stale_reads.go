@@ -48,8 +48,6 @@ const (
 	kindUser    = "user"
 	kindProfile = "instance-profile"
 	kindPolicy  = "policy"
-	// kindVersion are versions of policies: the ARN of the policy, a space and the id of the version.
-	kindVersion = "policy-version"
 	// kindInline are inline policies; see inlineName.
 	kindInline    = "inline-policy"
 	kindAccessKey = "access-key"
@@ -168,16 +166,12 @@ func (s staleHandlers) checkVisible(op string, in any) error {
 	return s.checkPartVisible(op, in)
 }
 
-// checkPartVisible refuses a request that names a part of an entity that is not visible yet: a version of a policy, an
-// inline policy or an access key.
+// checkPartVisible refuses a request that names a part of an entity that is not visible yet: an inline policy or an access
+// key.
 func (s staleHandlers) checkPartVisible(op string, in any) error {
-	arn := wire.StringMember(in, "PolicyArn")
-	version := wire.StringMember(in, "VersionId")
 	key := wire.StringMember(in, "AccessKeyId")
 
 	switch {
-	case s.stale.consume(kindVersion, arn+" "+version):
-		return newNotFoundError("Policy %s version %s does not exist or is not attachable.", arn, version)
 	case s.stale.consume(kindAccessKey, key):
 		return newNotFoundError("The Access Key with id %s cannot be found.", key)
 	case strings.HasPrefix(op, "Put"): // it creates the policy or replaces it

@@ -115,23 +115,6 @@ func computeCases() map[string]lateCase {
 				return err
 			}
 		},
-		"ec2.CreateLaunchTemplateVersion": func(l *lateLab) (string, func(context.Context) error) {
-			in := &ec2.CreateLaunchTemplateVersionInput{
-				SourceVersion:      aws.String("1"),
-				LaunchTemplateData: &ec2types.RequestLaunchTemplateData{InstanceType: ec2types.InstanceTypeT3Medium},
-			}
-			l.withoutDelay(func() { in.LaunchTemplateId = l.template() })
-			_, err := l.ec2.CreateLaunchTemplateVersion(l.Context(), in)
-			l.must(err)
-
-			return "InvalidLaunchTemplateId.VersionNotFound", func(ctx context.Context) error {
-				_, err := l.ec2.DescribeLaunchTemplateVersions(ctx, &ec2.DescribeLaunchTemplateVersionsInput{
-					LaunchTemplateId: in.LaunchTemplateId, Versions: []string{"2"},
-				})
-
-				return err
-			}
-		},
 	}
 }
 

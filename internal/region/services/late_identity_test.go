@@ -121,20 +121,5 @@ func identityCases() map[string]lateCase {
 				return err
 			}
 		},
-		"iam.CreatePolicyVersion": func(l *lateLab) (string, func(context.Context) error) {
-			l.withoutDelay(l.createPolicy)
-			_, err := l.iam.CreatePolicyVersion(l.Context(), &iam.CreatePolicyVersionInput{
-				PolicyArn: aws.String(iamARN("policy/read")), PolicyDocument: aws.String(readPolicy),
-			})
-			l.must(err)
-
-			return missing, func(ctx context.Context) error {
-				_, err := l.iam.GetPolicyVersion(ctx, &iam.GetPolicyVersionInput{
-					PolicyArn: aws.String(iamARN("policy/read")), VersionId: aws.String("v2"),
-				})
-
-				return err
-			}
-		},
 	}
 }
