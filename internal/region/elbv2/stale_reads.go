@@ -30,7 +30,7 @@ func unseenRules() visibility.Rules {
 				return nil
 			}
 
-			ids := visibility.StringsOf(in, "Name", "Names", "Tags")
+			ids := wire.Strings(in, "Name", "Names", "Tags")
 
 			switch in := in.(type) {
 			case *sdk.DescribeLoadBalancersInput:

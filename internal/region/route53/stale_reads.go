@@ -24,7 +24,7 @@ func unseenRules() visibility.Rules {
 			}
 
 			var ids []string
-			for _, text := range visibility.StringsOf(in, "CallerReference", "AddTags") {
+			for _, text := range wire.Strings(in, "CallerReference", "AddTags") {
 				ids = append(ids, trimIDPath(text))
 			}
 

@@ -140,11 +140,10 @@ const (
 	noOwnID = "no id of its own"
 	// strongObjects: docs.aws.amazon.com/AmazonS3/latest/userguide/Welcome.html#ConsistencyModel.
 	strongObjects = "S3 reads objects after they were written since December 2020"
-	// readAtOnce: autoscaling/group.go and lifecycle_hook.go, ec2/ebs_snapshot.go, ec2_key_pair.go,
-	// ec2_launch_template.go and vpc_dhcp_options.go,
-	// events/target.go, iam/openid_connect_provider.go and policy.go, logs/group.go and ssm/parameter.go below internal/service in
-	// github.com/hashicorp/terraform-provider-aws. Its version 5.100.0 was seen to fail when groups, snapshots, key pairs,
-	// DHCP options, OIDC providers and log groups were hidden.
+	// readAtOnce: autoscaling/group.go and lifecycle_hook.go, ec2/ebs_snapshot.go, ec2_key_pair.go, ec2_launch_template.go and
+	// vpc_dhcp_options.go, events/target.go, iam/openid_connect_provider.go and policy.go, logs/group.go and ssm/parameter.go
+	// below internal/service in github.com/hashicorp/terraform-provider-aws. Its version 5.100.0 was seen to fail when groups,
+	// snapshots, key pairs, DHCP options, OIDC providers and log groups were hidden.
 	readAtOnce = "Terraform's provider reads it in the next call and does not try again"
 	// strongStacks: the waiters StackCreateComplete and ChangeSetCreateComplete of aws-sdk-go-v2 end with the first
 	// ValidationError, the error about a stack that does not exist.

@@ -4,8 +4,6 @@ package visibility
 
 import (
 	"context"
-	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/region/wire"
@@ -59,61 +57,12 @@ func isList(operation string) bool {
 
 // removeHidden removes the entries of an answer's lists that are not visible yet.
 func (t *Tracker) removeHidden(rules Rules, answer any) {
-	v := reflect.ValueOf(answer)
-	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
-		return
-	}
-
 	for name, idOf := range rules.Listed {
-		list := v.Elem().FieldByName(name)
-		if !list.IsValid() || list.Kind() != reflect.Slice {
-			continue
-		}
-
-		visible := reflect.MakeSlice(list.Type(), 0, list.Len())
-		for i := range list.Len() {
-			if !t.Hides(idOf(list.Index(i).Interface())) {
-				visible = reflect.Append(visible, list.Index(i))
-			}
-		}
-
-		list.Set(visible)
+		wire.FilterList(answer, name, func(entry any) bool { return !t.Hides(idOf(entry)) })
 	}
 }
 
 // IDsByMember returns a function for [Rules.Listed]: the id of an entry is one of its members, after a prefix.
 func IDsByMember(prefix, member string) func(entry any) string {
 	return func(entry any) string { return prefix + wire.StringMember(entry, member) }
-}
-
-// StringsOf returns all texts of a request but those in the members except. A text that is no id does no harm.
-func StringsOf(in any, except ...string) []string {
-	return collectStrings(reflect.ValueOf(in), except, nil)
-}
-
-func collectStrings(v reflect.Value, except, into []string) []string {
-	switch v.Kind() {
-	case reflect.Pointer, reflect.Interface:
-		if !v.IsNil() {
-			return collectStrings(v.Elem(), except, into)
-		}
-
-	case reflect.Struct:
-		for i := range v.NumField() {
-			f := v.Type().Field(i)
-			if f.IsExported() && !slices.Contains(except, f.Name) {
-				into = collectStrings(v.Field(i), except, into)
-			}
-		}
-
-	case reflect.Slice:
-		for i := range v.Len() {
-			into = collectStrings(v.Index(i), except, into)
-		}
-
-	case reflect.String:
-		return append(into, v.String())
-	}
-
-	return into
 }

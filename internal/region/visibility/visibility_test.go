@@ -85,7 +85,7 @@ func TestWrap(t *testing.T) {
 	errMissing := errors.New("missing")
 	operations := tr.Wrap(
 		visibility.Rules{
-			Named:    func(_ string, in any) []string { return visibility.StringsOf(in, "Name") },
+			Named:    func(_ string, in any) []string { return wire.Strings(in, "Name") },
 			NotFound: func(operation, id string) error { return fmt.Errorf("%s %s: %w", operation, id, errMissing) },
 			Listed:   map[string]func(any) string{"Items": visibility.IDsByMember("", "Name")},
 		},
