@@ -40,7 +40,7 @@ func (session *Session) buildPublication(
 		return node.Publication{}, err
 	}
 
-	cniRole, err := session.vpcCNIRole(ctx, d.Manifests.Cluster)
+	cniRole, err := vpcCNIRole(ctx, session, d.Manifests.Cluster)
 	if err != nil {
 		return node.Publication{}, err
 	}
@@ -124,7 +124,7 @@ func (b documentBuilder) build(g v1alpha1.InstanceGroup) (node.Document, error) 
 }
 
 // vpcCNIRole returns the ARN of the IAM role of the Amazon VPC CNI; empty if the cluster has another pod network.
-func (session *Session) vpcCNIRole(ctx context.Context, c v1alpha1.Cluster) (string, error) {
+func vpcCNIRole(ctx context.Context, session *Session, c v1alpha1.Cluster) (string, error) {
 	if c.Spec.Networking.CNI != v1alpha1.CNIAmazonVPC {
 		return "", nil
 	}

@@ -10,7 +10,7 @@ import (
 
 // keepInstanceData serves what the pod network plugin needs of the instance metadata until ctx ends: the guard keeps it away from the
 // service itself. Other plugins need nothing.
-func (a *Agent) keepInstanceData(ctx context.Context) error {
+func keepInstanceData(ctx context.Context, a *Agent) error {
 	if !a.doc.HasVPCPods() {
 		<-ctx.Done()
 

@@ -46,7 +46,7 @@ func TestInstanceDataIsServedForVPCPods(t *testing.T) {
 	serve := func() (stop func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- a.keepInstanceData(ctx) }()
+		go func() { done <- keepInstanceData(ctx, a) }()
 
 		return func() {
 			cancel()

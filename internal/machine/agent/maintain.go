@@ -71,7 +71,7 @@ func (a *Agent) runPeriodicTasks(ctx context.Context) error {
 
 	group.Go(func() error { return newFollower(a).run(ctx) })
 	group.Go(func() error { return newPolicyLoader(a).run(ctx) })
-	group.Go(func() error { return a.keepInstanceData(ctx) })
+	group.Go(func() error { return keepInstanceData(ctx, a) })
 	group.Go(func() error { return newTerminationWatch(a).run(ctx) })
 	for _, task := range tasks {
 		group.Go(func() error { return task.repeat(ctx, a, time.Minute) })

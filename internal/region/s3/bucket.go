@@ -83,11 +83,11 @@ func (s *Service) checkLocation(location string) error {
 	isRegion := regexp.MustCompile(`^[a-z]{2,3}(-[a-z]+)+-[0-9]+$`).MatchString(location)
 
 	switch {
-	case location == stringValue(s.locationConstraint()):
+	case location == stringValue(locationConstraint(s.cfg.Region)):
 		return nil
 	case location == "":
 		location = "unspecified"
-	case location == "us-east-1" && s.locationConstraint() == nil || location != "EU" && !isRegion:
+	case location == "us-east-1" && locationConstraint(s.cfg.Region) == nil || location != "EU" && !isRegion:
 		return newError(invalidLocation, detail("LocationConstraint", location))
 	}
 
@@ -230,7 +230,7 @@ func (s *Service) getBucketLocation(
 		return nil, err
 	}
 
-	return &s3.GetBucketLocationOutput{LocationConstraint: s.locationConstraint()}, nil
+	return &s3.GetBucketLocationOutput{LocationConstraint: locationConstraint(s.cfg.Region)}, nil
 }
 
 // bucketSetting is one of a bucket's settings. It is stored as the JSON of its aws-sdk-go shape and returned

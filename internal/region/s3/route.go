@@ -242,11 +242,11 @@ func parseAddress(r *http.Request) (bucket, key string) {
 	return bucket, key
 }
 
-// locationConstraint returns the location of the region's buckets: nil for us-east-1, as in S3.
-func (s *Service) locationConstraint() *string {
-	if s.cfg.Region == "us-east-1" {
+// locationConstraint returns the location of a region's buckets: nil for us-east-1, as in S3.
+func locationConstraint(region string) *string {
+	if region == "us-east-1" {
 		return nil
 	}
 
-	return &s.cfg.Region
+	return &region
 }
