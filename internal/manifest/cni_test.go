@@ -13,7 +13,7 @@ import (
 // vpcSet returns a cluster with the Amazon VPC CNI and a discovery store, without the fields of the overlay, with a change and defaults.
 func vpcSet(t *testing.T, change func(*manifest.Set)) manifest.Set {
 	t.Helper()
-	set := podSet(t, func(spec *v1alpha1.ClusterSpec) {})
+	set := podSet(t, func(*v1alpha1.ClusterSpec) {})
 	set.Cluster.Spec.IAM = v1alpha1.ClusterIAM{}
 	n := &set.Cluster.Spec.Networking
 	n.CNI = v1alpha1.CNIAmazonVPC

@@ -99,20 +99,20 @@ func (e *environment) awaitKey(key *iamtypes.AccessKey) {
 	}
 }
 
-// askAsUser asks the API who the user with these credentials is.
-func (e *environment) askAsUser(config string, credentials *iamtypes.AccessKey) commandResult {
+// askAsUser asks the API who the user with this access key is.
+func (e *environment) askAsUser(config string, key *iamtypes.AccessKey) commandResult {
 	e.t.Helper()
 	own := maps.Clone(e.env)
 	defer func() { e.env = own }()
 	e.env = maps.Clone(own)
-	e.env["AWS_ACCESS_KEY_ID"], e.env["AWS_SECRET_ACCESS_KEY"] = *credentials.AccessKeyId, *credentials.SecretAccessKey
+	e.env["AWS_ACCESS_KEY_ID"], e.env["AWS_SECRET_ACCESS_KEY"] = *key.AccessKeyId, *key.SecretAccessKey
 	e.env["PATH"] = filepath.Dir(e.slipway) + ":" + os.Getenv("PATH")
 	return e.runProgram(kubectlPath(filepath.Dir(e.cache)), "--kubeconfig", config, "auth", "whoami", "-o", "jsonpath={.status.userInfo}")
 }
 
-// removeUsers removes all users from the manifest. The API refuses the user with these credentials soon after the machines
+// removeUsers removes all users from the manifest. The API refuses the user with this access key soon after the machines
 // follow: within a minute, and the 30 s for which it remembers an accepted token.
-func (e *environment) removeUsers(config string, credentials *iamtypes.AccessKey) {
+func (e *environment) removeUsers(config string, key *iamtypes.AccessKey) {
 	e.t.Helper()
 	text := e.runSlipway("get", "cluster", clusterName, "-o", "yaml")
 	begin := strings.Index(text, "    users:\n")
@@ -131,7 +131,7 @@ func (e *environment) removeUsers(config string, credentials *iamtypes.AccessKey
 	start := time.Now()
 	e.waitUntil("a removed user is refused", 2*time.Minute, func() error {
 		// Without the last user kube-apiserver restarts, and answers nobody for some seconds.
-		if r := e.askAsUser(config, credentials); !strings.Contains(r.err, "Unauthorized") {
+		if r := e.askAsUser(config, key); !strings.Contains(r.err, "Unauthorized") {
 			return fmt.Errorf("it is still %s %s", r.out, r.err)
 		}
 		return nil

@@ -17,7 +17,7 @@ const loopbackRetry = time.Minute
 
 // loopbackServer is a server for programs in the network of this machine.
 type loopbackServer struct {
-	// serves says what, as in "cannot serve the agent's metrics".
+	// serves says what it serves, such as "the agent's metrics".
 	serves string
 	// address such as 127.0.0.1:2382.
 	address string
@@ -32,7 +32,7 @@ func keepServing(ctx context.Context, a *Agent, s loopbackServer) error {
 			return ctx.Err()
 		}
 
-		a.Log.Warn("cannot serve "+s.serves+"; will retry", slog.Any("error", err))
+		a.Log.Warn("cannot serve on the loopback interface; will retry", slog.String("what", s.serves), slog.Any("error", err))
 		if err := a.Wait(ctx, loopbackRetry); err != nil {
 			return err
 		}

@@ -78,7 +78,7 @@ const reloadTimeout = time.Minute
 // loaded refuse it if its unit has a new control group. After a boot there are no such rules, and containerd does not run yet: a machine
 // without the program loads them later.
 func reloadEarlierRules(ctx context.Context, a *Agent) {
-	if a.Nft != nil && !a.Nft.IsPresent() && (knownNftImage(a) == "" || !isUnitActive(ctx, a, "containerd")) {
+	if a.Nft != nil && !a.Nft.IsPresent(ctx) && (knownNftImage(a) == "" || !isUnitActive(ctx, a, "containerd")) {
 		return
 	}
 

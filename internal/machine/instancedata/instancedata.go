@@ -103,7 +103,9 @@ func (h Handler) serveValue(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	_, _ = w.Write(value)
+	w.Header().Set("Content-Type", "text/plain")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write(value) //nolint:gosec // no page: the client is a program of this machine
 }
 
 func (h Handler) read(ctx context.Context, path string) ([]byte, error) {
@@ -112,7 +114,7 @@ func (h Handler) read(ctx context.Context, path string) ([]byte, error) {
 		return nil, err
 	}
 
-	defer out.Content.Close()
+	defer func() { _ = out.Content.Close() }()
 
 	return io.ReadAll(io.LimitReader(out.Content, maxValue))
 }

@@ -30,7 +30,7 @@ func TestWaitForACopyEnds(t *testing.T) {
 	if _, err := p.Run(ctx, "list", "tables"); !errors.Is(err, context.Canceled) {
 		t.Errorf("the error is %v", err)
 	}
-	if p.IsPresent() {
+	if p.IsPresent(t.Context()) {
 		t.Error("the machine has no program yet")
 	}
 	close(pulled)

@@ -87,10 +87,10 @@ func (p *Program) Run(ctx context.Context, args ...string) (string, error) {
 }
 
 // IsPresent reports whether the machine has the program without its image.
-func (p *Program) IsPresent() bool { return p.known() != nil }
+func (p *Program) IsPresent(ctx context.Context) bool { return p.known(ctx) != nil }
 
 // known returns the command of the program; nil if the machine has none.
-func (p *Program) known() []string {
+func (p *Program) known(ctx context.Context) []string {
 	p.mu.Lock()
 	command := p.command
 	p.mu.Unlock()
@@ -98,7 +98,7 @@ func (p *Program) known() []string {
 		return command
 	}
 
-	own, isUsable := p.findOwn()
+	own, isUsable := p.findOwn(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
@@ -115,7 +115,7 @@ func (p *Program) known() []string {
 
 // prepare returns the command of the program. It makes a copy if there is none.
 func (p *Program) prepare(ctx context.Context) ([]string, error) {
-	if command := p.known(); command != nil {
+	if command := p.known(ctx); command != nil {
 		return command, nil
 	}
 
@@ -124,7 +124,7 @@ func (p *Program) prepare(ctx context.Context) ([]string, error) {
 	}
 
 	defer p.copying.release()
-	if command := p.known(); command != nil {
+	if command := p.known(ctx); command != nil {
 		return command, nil
 	}
 
@@ -133,7 +133,7 @@ func (p *Program) prepare(ctx context.Context) ([]string, error) {
 	}
 
 	err := p.makeCopy(ctx)
-	command := p.known()
+	command := p.known(ctx)
 	if err == nil && command == nil {
 		err = fmt.Errorf("the copy of nft in %s was changed while it was made", p.Dir)
 	}

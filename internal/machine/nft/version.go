@@ -20,13 +20,13 @@ const versionTimeout = 10 * time.Second
 
 // findOwn returns the path of the program of the machine, and whether it is new enough. One that does not run, or whose version is not
 // known, is not used: the copy is.
-func (p *Program) findOwn() (path string, isUsable bool) {
+func (p *Program) findOwn(ctx context.Context) (path string, isUsable bool) {
 	path, err := p.Find(program)
 	if err != nil {
 		return "", false
 	}
 
-	ctx, cancel := context.WithTimeout(context.Background(), versionTimeout)
+	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
 	output, err := p.Execute(ctx, path, "--version")
 	if err == nil {

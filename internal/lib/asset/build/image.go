@@ -139,10 +139,8 @@ func (b *builder) listLayerEntries(name string) ([]archiveEntry, error) {
 		return nftablesLayer(filepath.Join(b.stepDirs[name], "root"))
 	case "flannel":
 		return listPrograms(bin, "opt/bin/")
-	case vpcCNI:
-		return vpcCNILayer(b.stepDirs[vpcCNI])
-	case vpcCNIInit:
-		return vpcCNIInitLayer(b.stepDirs[vpcCNI]), nil
+	case vpcCNI, vpcCNIInit:
+		return listVPCCNILayer(b.stepDirs[vpcCNI], name)
 	case "cp", "prometheus", "alertmanager", "node-exporter":
 		return listPrograms(bin, "bin/")
 	case "etcd":
@@ -158,6 +156,15 @@ func (b *builder) listLayerEntries(name string) ([]archiveEntry, error) {
 	}
 
 	return entries, err
+}
+
+// listVPCCNILayer returns the entries of one of the layers of the Amazon VPC CNI, whose programs are below dir.
+func listVPCCNILayer(dir, name string) ([]archiveEntry, error) {
+	if name == vpcCNIInit {
+		return vpcCNIInitLayer(dir), nil
+	}
+
+	return vpcCNILayer(dir)
 }
 
 // nftablesLayer returns Debian's files, and the links that the scripts of the packages would
