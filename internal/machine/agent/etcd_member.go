@@ -40,7 +40,7 @@ type etcdMember struct {
 	// volume is the id of the mounted volume; empty until it is known.
 	volume string
 	// recorded is the generation that the store has a record of for this slot.
-	recorded int
+	recorded atomic.Int64
 	// comparison is the last comparison of the other members' data that was not favourable, and when it was made.
 	comparison etcd.Comparison
 	comparedAt time.Time
@@ -430,7 +430,7 @@ func (a *Agent) etcdFiles(slot node.Slot) []File {
 // recordGeneration records in the store that the member has data of a restored generation.
 func (m *etcdMember) recordGeneration(ctx context.Context) error {
 	generation, err := m.dataGeneration(etcd.DataDir)
-	if err != nil || generation <= 1 || m.recorded == generation {
+	if err != nil || generation <= 1 || m.recorded.Load() == int64(generation) {
 		return err
 	}
 
@@ -438,7 +438,7 @@ func (m *etcdMember) recordGeneration(ctx context.Context) error {
 		return err
 	}
 
-	m.recorded = generation
+	m.recorded.Store(int64(generation))
 
 	return nil
 }
@@ -468,11 +468,20 @@ func (m *etcdMember) recordJoined(ctx context.Context) error {
 		}
 	}
 
-	if err := m.recordGeneration(ctx); err != nil {
+	if err := m.recordVolume(); err != nil {
 		return err
 	}
 
-	if err := m.recordVolume(); err != nil {
+	return m.recordData(ctx)
+}
+
+// recordData records in the store that the member has data of its generation, on its volume.
+func (m *etcdMember) recordData(ctx context.Context) error {
+	if m.volume == "" {
+		return newNotReadyError("the etcd volume is not known yet")
+	}
+
+	if err := m.recordGeneration(ctx); err != nil {
 		return err
 	}
 

@@ -34,12 +34,21 @@ func (r *etcdRecovery) describeOwn(known etcd.Facts) {
 	own.Broken = a.etcdStopped.Load()
 	own.Log = etcd.LogEnd{}
 	own.Problem = ""
+	own.Member = 0
+	own.Removed = nil
 	if !known.HasData {
 		return
 	}
 
-	var err error
-	if own.Log, err = etcd.ReadLogEnd(os.DirFS(a.Root.Path(etcd.DataDir + "/member/wal"))); err != nil {
+	dir := os.DirFS(a.Root.Path(etcd.DataDir + "/member/wal"))
+	removals, err := etcd.ReadRemovals(dir)
+	if err == nil {
+		own.Member = removals.Member
+		own.Removed = removals.Removed
+		own.Log, err = etcd.ReadLogEnd(dir)
+	}
+
+	if err != nil {
 		own.Problem = err.Error()
 	}
 }
@@ -70,34 +79,46 @@ func (r *etcdRecovery) decide(ctx context.Context, f etcd.RecoveryFacts) etcd.Re
 
 // listSlots returns the slots whose members count: those of the control plane, and those that have left it and may still have a
 // member, since the members of such slots are removed one after the other.
-func (r *etcdRecovery) listSlots(ctx context.Context, known etcd.Facts) ([]string, error) {
-	out := slices.Clone(known.Slots)
-	for _, slot := range known.Joined {
-		if slices.Contains(out, slot) {
-			continue
-		}
-
+func (r *etcdRecovery) listSlots(ctx context.Context, known etcd.Facts) ([]etcd.SlotState, error) {
+	var out []etcd.SlotState
+	for _, slot := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(known.Slots, known.Joined)))) {
 		absent, err := r.member.readAbsent(ctx, slot)
 		if err != nil {
 			return nil, err
 		}
 
-		if !absent {
-			out = append(out, slot)
+		if !absent || slices.Contains(known.Slots, slot) {
+			out = append(out, etcd.SlotState{Slot: slot, Absent: absent, NoVote: absent || !mayVote(known, slot)})
 		}
 	}
 
 	return out, nil
 }
 
-// gatherSlots returns what is known of each slot: its volumes in EC2, and the report of its machine.
-func (r *etcdRecovery) gatherSlots(ctx context.Context, slots []string) ([]etcd.SlotState, error) {
+// mayVote reports whether the member of a slot may have a vote in the current generation: it has had its data, which is recorded before it
+// votes, or it is one of the first. While nobody has had the data, all slots count.
+func mayVote(known etcd.Facts, slot string) bool {
+	switch {
+	case slices.Contains(known.Joined, slot) || len(known.Joined) == 0:
+		return true
+	case known.Generation != nil:
+		return false
+	case known.Marker == nil: // it was deleted
+		return true
+	}
+
+	_, isFounder := known.Marker.Volumes[slot]
+
+	return isFounder
+}
+
+// gatherSlots adds what is known of each slot: its volumes in EC2, and the report of its machine.
+func (r *etcdRecovery) gatherSlots(ctx context.Context, slots []etcd.SlotState) ([]etcd.SlotState, error) {
 	a := r.member.agent
 	var out []etcd.SlotState
 	var recorded []string
-	for _, slot := range slots {
-		state := etcd.SlotState{Slot: slot}
-		record, err := r.readJoinedVolume(ctx, slot)
+	for _, state := range slots {
+		record, err := r.readJoinedVolume(ctx, state.Slot)
 		if err != nil {
 			return nil, err
 		}
@@ -107,7 +128,7 @@ func (r *etcdRecovery) gatherSlots(ctx context.Context, slots []string) ([]etcd.
 			recorded = append(recorded, record)
 		}
 
-		if state.Report, err = r.readReport(ctx, slot); err != nil {
+		if state.Report, err = r.readReport(ctx, state.Slot); err != nil {
 			return nil, err
 		}
 

@@ -176,6 +176,11 @@ func (m *etcdMember) promoteLearner(ctx context.Context, manager etcd.Manager, i
 		return
 	}
 
+	if err := m.recordData(ctx); err != nil { // before it has a vote: see [mayVote]
+		log.Info("the etcd learner is not promoted: cannot record that it has joined", slog.Any("error", err))
+		return
+	}
+
 	if err := manager.PromoteLearner(ctx, m.slot.Name, id); err != nil {
 		log.Info("cannot promote etcd learner yet", slog.Any("error", err))
 		return

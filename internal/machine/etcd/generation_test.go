@@ -44,6 +44,7 @@ type modelVolume struct {
 	preparedOf int    // its generation
 	marked     bool   // as the data of a learner
 	votes      bool   // its log has the promotion
+	member     uint64 // id of the member that the data is of
 }
 
 // isLearner reports whether the data is that of a member that was not promoted, as its agent sees it.
@@ -248,6 +249,7 @@ func (m *restorations) restore(slot string, f etcd.Facts, effects int) {
 	*v = modelVolume{identity: v.prepared, generation: g.Number}
 	m.members[v.identity] = nil
 	m.addMember(v.identity, slot, false)
+	v.member = m.next
 	if m.used[g.Number] = append(m.used[g.Number], v.identity); len(m.used[g.Number]) > 1 {
 		m.Fatalf("generation %d has two clusters: %v", g.Number, m.used[g.Number])
 	}
@@ -274,6 +276,7 @@ func (m *restorations) join(slot string, f etcd.Facts) {
 	m.running[slot] = true
 	for i, e := range m.members[identity] {
 		if e.Slot == slot {
+			v.member = e.ID
 			m.members[identity][i].Name = "etcd-" + slot
 		}
 	}
@@ -292,6 +295,9 @@ func (m *restorations) promote(slot string, effects int) {
 		return
 	}
 	if effects > 0 {
+		if v.generation > 1 {
+			m.record(v.generation, slot) // before it has a vote
+		}
 		members[at].Learner = false
 	}
 	if effects > 1 && !members[at].Learner {

@@ -53,6 +53,10 @@ type QuorumReport struct {
 	// Learner is set if the data is that of a member that has not been promoted: it lacks what was written before it joined and
 	// was not copied yet, and it has confirmed nothing.
 	Learner bool `json:"learner,omitempty"`
+	// Member is the id of the member that the data is of, and Removed are those of the members that its log says were removed:
+	// see [Removals].
+	Member  uint64   `json:"member,omitempty"`
+	Removed []uint64 `json:"removed,omitempty"`
 	// Broken is set if the volume does not take writes, or was detached by force. What is read of it may come from memory.
 	Broken bool `json:"broken,omitempty"`
 	// Newest is the number of the newest generation, which LostAt is about.
@@ -83,6 +87,11 @@ type QuorumReport struct {
 type SlotState struct {
 	// Slot of the control plane.
 	Slot string
+	// Absent is set if the slot is recorded as absent. Its machine restores nothing: it ends at any time.
+	Absent bool
+	// NoVote is set if the slot has no voter by the records: it is absent, though the document of a machine that leaves names it still,
+	// or its member has not joined the current generation.
+	NoVote bool
 	// Volumes of the slot that exist.
 	Volumes []string
 	// Report of the slot's machine; nil if it does not report at this moment.
@@ -172,17 +181,35 @@ type RecoveryStep struct {
 }
 
 // LostMajority reports whether the data of so many members is lost that the others are no majority, and returns the slots
-// of both kinds.
+// of both kinds. A slot without a vote is of neither kind: that of a member that was
+// removed, or of none.
 func (f RecoveryFacts) LostMajority() (isLost bool, lost, left []string) {
 	for _, s := range f.Slots {
-		if s.mayHaveData(f.Generation) {
+		switch {
+		case s.isKnown() && f.wasRemoved(*s.Report):
+		case s.mayHaveData(f.Generation):
 			left = append(left, s.Slot)
-		} else {
+		case !s.NoVote:
 			lost = append(lost, s.Slot)
 		}
 	}
 
-	return len(left) <= len(f.Slots)/2, lost, left
+	return len(lost) > 0 && len(left) <= (len(lost)+len(left))/2, lost, left
+}
+
+// wasRemoved reports whether a machine's data is of a member that was removed: the log of a member of the same generation says
+// so. That is certain, however old the log is.
+func (f RecoveryFacts) wasRemoved(r QuorumReport) bool {
+	return r.Member != 0 && r.hasData(f.Generation) && slices.ContainsFunc(f.Slots, func(s SlotState) bool {
+		return s.reportsData(f.Generation) && slices.Contains(s.Report.Removed, r.Member)
+	})
+}
+
+// members returns how many members count.
+func (f RecoveryFacts) members() int {
+	_, lost, left := f.LostMajority()
+
+	return len(lost) + len(left)
 }
 
 // DecideRecovery returns the next step of this machine. It is a pure function. Only RecoverBegin changes anything, by a
@@ -205,11 +232,13 @@ func DecideRecovery(f RecoveryFacts) RecoveryStep {
 		step.Type = RecoverNothing
 		step.Reason = "etcd was never bootstrapped"
 
+	case f.isAbsent(f.Slot):
+		step.Reason = "slot " + f.Slot + " has left the control plane: another machine recovers etcd"
 	case f.reportsQuorum() != "":
 		step.Reason = "slot " + f.reportsQuorum() + " reports a quorum, which this machine does not reach"
 	case !isLost:
 		step.Reason = fmt.Sprintf("%d of %d volumes may have data (%s): etcd works again when the machines of a majority run",
-			len(left), len(f.Slots), strings.Join(left, ", "))
+			len(left), len(lost)+len(left), strings.Join(left, ", "))
 
 	case f.isRestoring():
 		step.Reason = fmt.Sprintf("slot %s restores the backup of generation %d", f.Restoring, f.Generation)
@@ -228,7 +257,7 @@ func DecideRecovery(f RecoveryFacts) RecoveryStep {
 }
 
 func describeLoss(lost []string, f RecoveryFacts) string {
-	out := fmt.Sprintf("the data of %d of %d members is lost (%s)", len(lost), len(f.Slots), strings.Join(lost, ", "))
+	out := fmt.Sprintf("the data of %d of %d members is lost (%s)", len(lost), f.members(), strings.Join(lost, ", "))
 	var outSb245 strings.Builder
 	for _, s := range f.Slots {
 		if s.Report != nil && s.Report.Learner && s.Report.Generation >= f.Generation && slices.Contains(lost, s.Slot) {
@@ -249,6 +278,11 @@ func (f RecoveryFacts) reportsQuorum() string {
 	}
 
 	return ""
+}
+
+// isAbsent reports whether a slot is recorded as absent.
+func (f RecoveryFacts) isAbsent(slot string) bool {
+	return slices.ContainsFunc(f.Slots, func(s SlotState) bool { return s.Slot == slot && s.Absent })
 }
 
 // isRestoring reports whether a machine works on the restoration of the current generation at this moment.
@@ -308,6 +342,11 @@ func (f RecoveryFacts) decideSurvivor(step RecoveryStep, s QuorumReport) Recover
 		step.Type = RecoverManual
 		step.Reason = fmt.Sprintf("%s, and the data of slot %s cannot be read: %s", loss, s.Slot, s.Problem)
 
+	case f.wasRemoved(s):
+		step.Type = RecoverManual
+		step.Reason = fmt.Sprintf("%s, and the newest data is that of slot %s, whose member was removed: etcd does not start with it",
+			loss, s.Slot)
+
 	case s.Slot != f.Slot:
 		step.Reason = fmt.Sprintf("%s; slot %s has the newest data and recovers it", loss, s.Slot)
 	case f.Saved == nil:
@@ -344,11 +383,11 @@ func (f RecoveryFacts) useBackup(step RecoveryStep) RecoveryStep {
 }
 
 // newestSurvivor returns the report of the voter's machine with the newest data of the current generation; nil if no data has survived.
-// A machine whose data cannot be read comes first: nobody knows how new it is.
+// A machine whose data cannot be read comes first: nobody knows how new it is. Data of a member that was removed comes last among equal.
 func (f RecoveryFacts) newestSurvivor() *QuorumReport {
 	var out *QuorumReport
 	for _, s := range f.Slots {
-		if !s.reportsData(f.Generation) {
+		if s.Absent || !s.reportsData(f.Generation) {
 			continue
 		}
 
@@ -356,7 +395,12 @@ func (f RecoveryFacts) newestSurvivor() *QuorumReport {
 			return s.Report
 		}
 
-		if out == nil || s.Report.Log.Compare(out.Log) > 0 {
+		order := 1
+		if out != nil {
+			order = s.Report.Log.Compare(out.Log)
+		}
+
+		if order > 0 || order == 0 && f.wasRemoved(*out) {
 			out = s.Report
 		}
 	}
@@ -367,7 +411,7 @@ func (f RecoveryFacts) newestSurvivor() *QuorumReport {
 // firstReporting returns the first slot with a volume and a machine that reports; empty if there is none.
 func (f RecoveryFacts) firstReporting() string {
 	for _, s := range f.Slots {
-		if len(s.Volumes) > 0 && s.Report != nil {
+		if len(s.Volumes) > 0 && s.Report != nil && !s.Absent {
 			return s.Slot
 		}
 	}

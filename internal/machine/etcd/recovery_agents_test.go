@@ -92,8 +92,11 @@ func (w *lostQuorum) recoveryFacts(slot string, a *modelAgent, late int) etcd.Re
 	a.report.Newest = w.number()
 	a.report.Slot, a.report.Volume, a.report.Quorum = slot, w.volumeID[slot], false
 	a.report.Generation, a.report.Log, a.report.Learner = v.generation, logEnd(w.logs[slot]), v.isLearner()
+	a.report.Member, a.report.Removed = v.member, nil
 	if v.identity == "" {
-		a.report.Generation = 0
+		a.report.Generation, a.report.Member = 0, 0
+	} else if late == 0 { // it may learn later that a removal is stored
+		a.report.Removed = w.removals(slot)
 	}
 	f := etcd.RecoveryFacts{
 		Policy:       etcd.RecoveryPolicy{Automatic: true, After: modelAfter},
@@ -107,7 +110,7 @@ func (w *lostQuorum) recoveryFacts(slot string, a *modelAgent, late int) etcd.Re
 	}
 	view := w.views[max(0, len(w.views)-1-late)]
 	for _, s := range w.counted(slot) {
-		state := etcd.SlotState{Slot: s, Volumes: slices.Clone(view[s]), Report: w.freshReport(a, slot, s)}
+		state := etcd.SlotState{Slot: s, Absent: w.absent[s], NoVote: w.absent[s] || w.newest() != nil && len(w.joinedSlots()) > 0 && !slices.Contains(w.joinedSlots(), s), Volumes: slices.Clone(view[s]), Report: w.freshReport(a, slot, s)}
 		if w.hidden[s] && w.now.Sub(w.told[s]) <= 2*tick {
 			state.Volumes = nil
 		}

@@ -19,10 +19,11 @@ const (
 	modelAfter = time.Minute
 )
 
-// modelEntry is an entry of a Raft log. A write has an id; a new leader's first entry has none.
+// modelEntry is an entry of a Raft log. A write has an id, and the removal of a member that member's; a new leader's first entry has none.
 type modelEntry struct {
-	term uint64
-	id   int
+	term    uint64
+	id      int
+	removes uint64
 }
 
 // modelBackup is a backup in the machine store.
@@ -122,7 +123,8 @@ func newLostQuorum(t *rapid.T) *lostQuorum {
 		w.joined[slot] = w.volumeID[slot]
 		w.logs[slot] = []modelEntry{{term: 1}}
 		w.skew[slot] = time.Duration(rapid.IntRange(-30, 30).Draw(t, "skew")) * time.Second
-		w.volumes[slot] = &modelVolume{identity: "first", generation: 1}
+		at := slices.IndexFunc(w.members["first"], func(e etcd.Member) bool { return e.Slot == slot })
+		w.volumes[slot] = &modelVolume{identity: "first", generation: 1, member: w.members["first"][at].ID}
 	}
 	return w
 }
@@ -259,7 +261,7 @@ func (w *lostQuorum) write(answered bool) {
 	for identity, side := range w.quorums() {
 		leader := w.lead(identity, side)
 		w.ids++
-		w.logs[leader] = append(slices.Clone(w.logs[leader]), modelEntry{w.terms[identity], w.ids})
+		w.logs[leader] = append(slices.Clone(w.logs[leader]), modelEntry{term: w.terms[identity], id: w.ids})
 		if answered {
 			w.replicate(identity, leader, side)
 			w.acked[w.ids] = true
@@ -276,7 +278,7 @@ func (w *lostQuorum) stray() {
 		w.isolated[slot] = true
 		for range rapid.IntRange(1, 6).Draw(w.T, "strays") {
 			w.ids++
-			w.logs[slot] = append(slices.Clone(w.logs[slot]), modelEntry{w.ledIn[slot], w.ids})
+			w.logs[slot] = append(slices.Clone(w.logs[slot]), modelEntry{term: w.ledIn[slot], id: w.ids})
 		}
 	}
 }
@@ -325,7 +327,7 @@ func (w *lostQuorum) memberStep(slot string, effects int) {
 		w.logs[slot] = []modelEntry{{term: 1}}
 		w.terms[v.identity] = 1
 		for _, id := range slices.Sorted(maps.Keys(w.backup(w.newest().Backup).writes)) {
-			w.logs[slot] = append(w.logs[slot], modelEntry{1, id})
+			w.logs[slot] = append(w.logs[slot], modelEntry{term: 1, id: id})
 		}
 		w.running[slot] = true
 	default:

@@ -130,12 +130,17 @@ func (w *lostQuorum) resize(identity, slot string, effects int) {
 	if step.Type != etcd.ResizeRemove || effects < 2 {
 		return
 	}
-	before := w.members[identity]
+	before, side := w.members[identity], w.majorities()[identity]
 	w.members[identity] = slices.DeleteFunc(slices.Clone(before), func(e etcd.Member) bool { return e.ID == step.MemberID })
-	if w.listQuorum(identity, slot) == nil {
-		w.members[identity] = before // etcd refuses it
-		return
+	after := w.members[identity]
+	works := w.listQuorum(identity, slot) != nil
+	w.members[identity] = before
+	if !works {
+		return // etcd refuses it
 	}
+	w.logs[slot] = append(slices.Clone(w.logs[slot]), modelEntry{term: w.terms[identity], removes: step.MemberID})
+	w.replicate(identity, slot, side)
+	w.members[identity] = after
 	for _, e := range before {
 		if e.ID == step.MemberID && w.connected(slot, e.Slot) {
 			w.stopRemoved(e.Slot)
@@ -166,14 +171,37 @@ func (w *lostQuorum) counted(slot string) []string {
 	return out
 }
 
-// countsRemoved reports whether the data of a member that was removed counts, because the quorum was lost before that was recorded:
-// machines wait for it, and an operator has to restore a backup.
-func (w *lostQuorum) countsRemoved() bool {
-	return slices.ContainsFunc(w.joinedSlots(), func(slot string) bool {
-		v := w.volumes[slot]
-		isMember := slices.ContainsFunc(w.members[v.identity], func(e etcd.Member) bool { return e.Slot == slot })
-		return w.isCurrent(v.identity) && !isMember && !w.absent[slot]
-	})
+// isNewestRemoved reports whether the newest data is that of a member that was removed, because the quorum was lost before another one
+// had its last entries: etcd does not start with it, and an operator has to restore a backup.
+func (w *lostQuorum) isNewestRemoved() bool {
+	var newest etcd.LogEnd
+	removed := false
+	for _, slot := range w.slots {
+		if !w.hasVotersData(slot) || w.isOut(slot) {
+			continue
+		}
+		if order := logEnd(w.logs[slot]).Compare(newest); order > 0 || order == 0 && removed {
+			newest, removed = logEnd(w.logs[slot]), w.isRemoved(slot)
+		}
+	}
+	return removed
+}
+
+// isRemoved reports whether a slot has data of a member that was removed.
+func (w *lostQuorum) isRemoved(slot string) bool {
+	v := w.volumes[slot]
+	return v.identity != "" && !slices.ContainsFunc(w.members[v.identity], func(e etcd.Member) bool { return e.ID == v.member })
+}
+
+// removals returns the members that a slot's log says were removed.
+func (w *lostQuorum) removals(slot string) []uint64 {
+	var out []uint64
+	for _, e := range w.logs[slot] {
+		if e.removes > 0 {
+			out = append(out, e.removes)
+		}
+	}
+	return out
 }
 
 // joinedSlots returns the slots that have had data of the current generation.
@@ -191,13 +219,14 @@ func (w *lostQuorum) isOut(slot string) bool {
 	return w.absent[slot] && !isMember
 }
 
-// votersWithData returns how many voters have data, and of how many. One that was removed counts until that is recorded.
+// votersWithData returns how many voters have data, and of how many. Slots that have had data count until their absence is recorded,
+// except those that have data of a member that was removed.
 func (w *lostQuorum) votersWithData() (with, of int) {
 	for _, slot := range w.slots {
 		isVoter := slices.ContainsFunc(slices.Sorted(maps.Keys(w.members)), func(identity string) bool {
 			return w.isCurrent(identity) && w.isVoter(identity, slot)
 		})
-		isCounted := slices.Contains(w.joinedSlots(), slot) && !w.absent[slot]
+		isCounted := slices.Contains(w.joinedSlots(), slot) && !w.absent[slot] && !w.isRemoved(slot)
 		if !isVoter && !isCounted {
 			continue
 		}
@@ -241,7 +270,7 @@ func (w *lostQuorum) heal() {
 			return
 		}
 	}
-	if w.isHopeless() || w.countsRemoved() {
+	if w.isHopeless() || w.isNewestRemoved() {
 		return
 	}
 	var reasons []string

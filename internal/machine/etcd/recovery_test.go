@@ -27,6 +27,14 @@ func joining(slot string, term, index uint64) etcd.SlotState {
 	return s
 }
 
+// removed is a slot whose machine reports data of a member that was removed, as the machine of the slot says that knows it.
+func removed(slot string, term, index uint64, knows etcd.SlotState) etcd.SlotState {
+	s := survivor(slot, 1, term, index)
+	s.Report.Member = 77
+	knows.Report.Removed = []uint64{66, 77}
+	return s
+}
+
 // unlisted is a slot whose machine reports data on a volume that EC2 does not list.
 func unlisted(slot string, term, index uint64) etcd.SlotState {
 	s := survivor(slot, 1, term, index)
@@ -117,6 +125,51 @@ func TestDecideRecovery(t *testing.T) {
 		"EC2 does not list the newest survivor's volume": {
 			[]etcd.SlotState{survivor("a", 1, 2, 90), unlisted("b", 3, 500), gone("c"), gone("d"), gone("e")},
 			nil, etcd.RecoverWait, "slot b has the newest data",
+		},
+		"the data of a removed member is no majority": {
+			func() []etcd.SlotState {
+				b := survivor("b", 1, 2, 9)
+				return []etcd.SlotState{gone("a"), b, removed("c", 2, 7, b)}
+			}(),
+			func(f *etcd.RecoveryFacts) { f.Slot = "b" },
+			etcd.RecoverSave, "the data of 1 of 2 members is lost (a); this machine has the newest data",
+		},
+		"both that are left have data": {
+			func() []etcd.SlotState {
+				b := survivor("b", 1, 2, 9)
+				return []etcd.SlotState{survivor("a", 1, 2, 9), b, removed("c", 2, 7, b)}
+			}(),
+			func(f *etcd.RecoveryFacts) { f.Slot = "b" },
+			etcd.RecoverWait, "2 of 2 volumes may have data (a, b)",
+		},
+		"the removed member has the newest data": {
+			func() []etcd.SlotState {
+				b := survivor("b", 1, 2, 9)
+				return []etcd.SlotState{gone("a"), b, removed("c", 2, 10, b)}
+			}(),
+			func(f *etcd.RecoveryFacts) { f.Slot = "b" },
+			etcd.RecoverManual, "the newest data is that of slot c, whose member was removed",
+		},
+		"the removed member has data that is as new": {
+			func() []etcd.SlotState {
+				b := survivor("b", 1, 2, 9)
+				return []etcd.SlotState{gone("a"), removed("c", 2, 9, b), b}
+			}(),
+			func(f *etcd.RecoveryFacts) { f.Slot = "b" },
+			etcd.RecoverSave, "this machine has the newest data",
+		},
+		"another member was removed": {
+			[]etcd.SlotState{gone("a"), survivor("b", 1, 2, 9), removed("c", 2, 7, survivor("d", 1, 2, 8))},
+			func(f *etcd.RecoveryFacts) { f.Slot = "b" },
+			etcd.RecoverWait, "2 of 3 volumes may have data (b, c)",
+		},
+		"slots without a member have lost none": {
+			[]etcd.SlotState{survivor("a", 1, 2, 9), {Slot: "b", NoVote: true}, {Slot: "c", NoVote: true}},
+			nil, etcd.RecoverWait, "1 of 1 volumes may have data (a)",
+		},
+		"a slot without a member has a volume that is not known": {
+			[]etcd.SlotState{gone("a"), survivor("b", 1, 2, 9), {Slot: "c", NoVote: true, Volumes: []string{"vol-c"}}},
+			nil, etcd.RecoverWait, "2 of 3 volumes may have data (b, c)",
 		},
 		"a learner's data is no majority": {
 			[]etcd.SlotState{survivor("a", 1, 2, 9), joining("b", 2, 9), gone("c")},

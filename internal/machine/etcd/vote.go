@@ -49,6 +49,7 @@ const (
 	entryChange    = 1
 	entryChanges   = 2 // several at once; etcd does not write them
 	changeAddVoter = 0
+	changeRemove   = 1
 )
 
 // memberLog is what a log says about the vote of its own member.
