@@ -296,9 +296,15 @@ func (r *realRecovery) checkRecovered(acked map[string]string, log []byte) {
 	}
 }
 
-// loseQuorumAgain lets the quorum be lost again, right after a recovery.
+// loseQuorumAgain lets the quorum be lost again after a recovery, when the members of b and c have joined and lost their data again.
 func (r *realRecovery) loseQuorumAgain(number int) {
 	r.Helper()
+	for _, slot := range []string{"b", "c"} {
+		key := node.EtcdRestoredKey(r.member.agent.doc.Cluster, number, slot)
+		if _, err := r.member.store.Create(r.Context(), key, []byte(`{"volume":"vol-gone-`+slot+`"}`)); err != nil {
+			r.Fatal(err)
+		}
+	}
 	if have, err := r.member.dataGeneration(etcd.DataDir); err != nil || have != number {
 		r.Fatalf("the data is of generation %d, want %d: %v", have, number, err)
 	}
