@@ -3,12 +3,9 @@
 package etcd_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 )
@@ -27,9 +24,9 @@ func joining(slot string, term, index uint64) etcd.SlotState {
 	return s
 }
 
-// removed is a slot whose machine reports data of a member that was removed, as the machine of the slot says that knows it.
-func removed(slot string, term, index uint64, knows etcd.SlotState) etcd.SlotState {
-	s := survivor(slot, 1, term, index)
+// removed is slot c, whose machine reports data of a member that was removed, as the machine of the slot says that knows it.
+func removed(term, index uint64, knows etcd.SlotState) etcd.SlotState {
+	s := survivor("c", 1, term, index)
 	s.Report.Member = 77
 	knows.Report.Removed = []uint64{66, 77}
 	return s
@@ -129,7 +126,7 @@ func TestDecideRecovery(t *testing.T) {
 		"the data of a removed member is no majority": {
 			func() []etcd.SlotState {
 				b := survivor("b", 1, 2, 9)
-				return []etcd.SlotState{gone("a"), b, removed("c", 2, 7, b)}
+				return []etcd.SlotState{gone("a"), b, removed(2, 7, b)}
 			}(),
 			func(f *etcd.RecoveryFacts) { f.Slot = "b" },
 			etcd.RecoverSave, "the data of 1 of 2 members is lost (a); this machine has the newest data",
@@ -137,7 +134,7 @@ func TestDecideRecovery(t *testing.T) {
 		"both that are left have data": {
 			func() []etcd.SlotState {
 				b := survivor("b", 1, 2, 9)
-				return []etcd.SlotState{survivor("a", 1, 2, 9), b, removed("c", 2, 7, b)}
+				return []etcd.SlotState{survivor("a", 1, 2, 9), b, removed(2, 7, b)}
 			}(),
 			func(f *etcd.RecoveryFacts) { f.Slot = "b" },
 			etcd.RecoverWait, "2 of 2 volumes may have data (a, b)",
@@ -145,7 +142,7 @@ func TestDecideRecovery(t *testing.T) {
 		"the removed member has the newest data": {
 			func() []etcd.SlotState {
 				b := survivor("b", 1, 2, 9)
-				return []etcd.SlotState{gone("a"), b, removed("c", 2, 10, b)}
+				return []etcd.SlotState{gone("a"), b, removed(2, 10, b)}
 			}(),
 			func(f *etcd.RecoveryFacts) { f.Slot = "b" },
 			etcd.RecoverManual, "the newest data is that of slot c, whose member was removed",
@@ -153,13 +150,13 @@ func TestDecideRecovery(t *testing.T) {
 		"the removed member has data that is as new": {
 			func() []etcd.SlotState {
 				b := survivor("b", 1, 2, 9)
-				return []etcd.SlotState{gone("a"), removed("c", 2, 9, b), b}
+				return []etcd.SlotState{gone("a"), removed(2, 9, b), b}
 			}(),
 			func(f *etcd.RecoveryFacts) { f.Slot = "b" },
 			etcd.RecoverSave, "this machine has the newest data",
 		},
 		"another member was removed": {
-			[]etcd.SlotState{gone("a"), survivor("b", 1, 2, 9), removed("c", 2, 7, survivor("d", 1, 2, 8))},
+			[]etcd.SlotState{gone("a"), survivor("b", 1, 2, 9), removed(2, 7, survivor("d", 1, 2, 8))},
 			func(f *etcd.RecoveryFacts) { f.Slot = "b" },
 			etcd.RecoverWait, "2 of 3 volumes may have data (b, c)",
 		},
@@ -347,80 +344,6 @@ func TestRecoveryIsDue(t *testing.T) {
 	if got := etcd.DecideRecovery(f).Due; got != 40*time.Second {
 		t.Errorf("due in %s after the volumes disappeared", got)
 	}
-}
-
-// TestPositions: a later term is newer; without terms, revisions decide, and the order of the list never does.
-func TestPositions(t *testing.T) {
-	at := func(generation int, term uint64, revision int64) etcd.Position {
-		return etcd.Position{Generation: generation, Term: term, Revision: revision}
-	}
-	for _, c := range []struct {
-		newer, older etcd.Position
-	}{
-		{at(1, 3, 10), at(1, 2, 20)},
-		{at(1, 3, 11), at(1, 3, 10)},
-		{at(2, 1, 5), at(1, 9, 50)},
-		{at(0, 0, 11), at(1, 3, 10)},
-		{at(1, 3, 11), at(0, 0, 10)},
-		{at(2, 0, 5), at(1, 9, 50)},
-		{at(1, 0, 11), at(0, 0, 10)},
-	} {
-		both := []etcd.Position{c.older, c.newer}
-		if etcd.NewestPosition(both) != 1 {
-			t.Errorf("%+v is not newer than %+v", c.newer, c.older)
-		}
-		slices.Reverse(both)
-		if etcd.NewestPosition(both) != 0 {
-			t.Errorf("%+v is not newer than %+v if it comes first", c.newer, c.older)
-		}
-	}
-	if got := etcd.NewestPosition(nil); got != -1 {
-		t.Errorf("of none: %d", got)
-	}
-}
-
-// TestPositionsModel: three positions of which two have no common measure, and random ones, have one newest in any order. Those
-// of stored data are prefixes of one history, so the newest has the greatest revision, whatever terms are known.
-func TestPositionsModel(t *testing.T) {
-	three := []etcd.Position{{Generation: 1, Term: 5, Revision: 200}, {Revision: 150}, {Generation: 1, Term: 6, Revision: 120}}
-	for range 3 {
-		three = append(three[1:], three[0])
-		if got := three[etcd.NewestPosition(three)]; got.Revision != 150 {
-			t.Errorf("%+v is the newest of %+v", got, three)
-		}
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		list := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) etcd.Position {
-			return etcd.Position{
-				Generation: rapid.IntRange(0, 2).Draw(t, "generation"),
-				Term:       rapid.Uint64Range(0, 3).Draw(t, "term"),
-				Revision:   rapid.Int64Range(1, 9).Draw(t, "revision"),
-			}
-		}), 1, 6).Draw(t, "positions")
-		want := list[etcd.NewestPosition(list)]
-		for range list {
-			list = append(list[1:], list[0])
-			got := list[etcd.NewestPosition(list)]
-			if got.Revision != want.Revision || max(got.Generation, 1) != max(want.Generation, 1) {
-				t.Fatalf("%+v and %+v are the newest of %+v", want, got, list)
-			}
-		}
-		stored := []etcd.Position{{Generation: 1, Term: 1, Revision: 1}}
-		for range rapid.IntRange(1, 6).Draw(t, "stored") {
-			next := stored[len(stored)-1]
-			next.Term += rapid.Uint64Range(0, 2).Draw(t, "elections")
-			next.Revision += rapid.Int64Range(1, 5).Draw(t, "writes")
-			stored = append(stored, next)
-		}
-		for i := range stored {
-			if rapid.Bool().Draw(t, "unknown") {
-				stored[i].Term = 0
-			}
-		}
-		if got := etcd.NewestPosition(stored); got != len(stored)-1 {
-			t.Fatalf("position %d is the newest of %+v", got, stored)
-		}
-	})
 }
 
 // TestDescribeLoss: people learn which revisions and which time are lost.
