@@ -25,8 +25,8 @@ func joining(slot string, term, index uint64) etcd.SlotState {
 }
 
 // removed is slot c, whose machine reports data of a member that was removed, as the machine of the slot says that knows it.
-func removed(term, index uint64, knows etcd.SlotState) etcd.SlotState {
-	s := survivor("c", 1, term, index)
+func removed(index uint64, knows etcd.SlotState) etcd.SlotState {
+	s := survivor("c", 1, 2, index)
 	s.Report.Member = 77
 	knows.Report.Removed = []uint64{66, 77}
 	return s
@@ -126,7 +126,7 @@ func TestDecideRecovery(t *testing.T) {
 		"the data of a removed member is no majority": {
 			func() []etcd.SlotState {
 				b := survivor("b", 1, 2, 9)
-				return []etcd.SlotState{gone("a"), b, removed(2, 7, b)}
+				return []etcd.SlotState{gone("a"), b, removed(7, b)}
 			}(),
 			func(f *etcd.RecoveryFacts) { f.Slot = "b" },
 			etcd.RecoverSave, "the data of 1 of 2 members is lost (a); this machine has the newest data",
@@ -134,7 +134,7 @@ func TestDecideRecovery(t *testing.T) {
 		"both that are left have data": {
 			func() []etcd.SlotState {
 				b := survivor("b", 1, 2, 9)
-				return []etcd.SlotState{survivor("a", 1, 2, 9), b, removed(2, 7, b)}
+				return []etcd.SlotState{survivor("a", 1, 2, 9), b, removed(7, b)}
 			}(),
 			func(f *etcd.RecoveryFacts) { f.Slot = "b" },
 			etcd.RecoverWait, "2 of 2 volumes may have data (a, b)",
@@ -142,7 +142,7 @@ func TestDecideRecovery(t *testing.T) {
 		"the removed member has the newest data": {
 			func() []etcd.SlotState {
 				b := survivor("b", 1, 2, 9)
-				return []etcd.SlotState{gone("a"), b, removed(2, 10, b)}
+				return []etcd.SlotState{gone("a"), b, removed(10, b)}
 			}(),
 			func(f *etcd.RecoveryFacts) { f.Slot = "b" },
 			etcd.RecoverManual, "the newest data is that of slot c, whose member was removed",
@@ -150,13 +150,13 @@ func TestDecideRecovery(t *testing.T) {
 		"the removed member has data that is as new": {
 			func() []etcd.SlotState {
 				b := survivor("b", 1, 2, 9)
-				return []etcd.SlotState{gone("a"), removed(2, 9, b), b}
+				return []etcd.SlotState{gone("a"), removed(9, b), b}
 			}(),
 			func(f *etcd.RecoveryFacts) { f.Slot = "b" },
 			etcd.RecoverSave, "this machine has the newest data",
 		},
 		"another member was removed": {
-			[]etcd.SlotState{gone("a"), survivor("b", 1, 2, 9), removed(2, 7, survivor("d", 1, 2, 8))},
+			[]etcd.SlotState{gone("a"), survivor("b", 1, 2, 9), removed(7, survivor("d", 1, 2, 8))},
 			func(f *etcd.RecoveryFacts) { f.Slot = "b" },
 			etcd.RecoverWait, "2 of 3 volumes may have data (b, c)",
 		},
