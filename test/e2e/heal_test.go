@@ -229,7 +229,7 @@ func loseVolume(e *environment) {
 		e.t.Fatal(r.err)
 	}
 	begin := time.Now()
-	e.waitUntil("the machine reports its volume", 30*time.Second, func() error {
+	e.waitUntil("the machine reports its volume", 90*time.Second, func() error { // kubectl may wait 15 s for a server that ends, twice
 		report := e.readReport(machine)
 		if !strings.Contains(report, "the etcd volume "+volume+" is read-only") && !strings.Contains(report, "the etcd volume "+volume+" does not take writes") {
 			return fmt.Errorf("the report of %s is %s", machine, report)
