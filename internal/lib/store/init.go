@@ -391,26 +391,23 @@ func (m s3Initializer) ensureKMSKey(ctx context.Context) error {
 	})
 }
 
-// createKMSKey creates the key and its alias.
+// createKMSKey creates the key, once, and its alias. The step is repeated while KMS does not see the key.
 func (m s3Initializer) createKMSKey(ctx context.Context, alias string) error {
-	created, err := m.keys.CreateKey(ctx, &kms.CreateKeyInput{
-		Description: aws.String("Slipway: secrets of the clusters in s3://" + m.bucket),
-		Tags:        []kmstypes.Tag{{TagKey: aws.String("slipway.dev/state"), TagValue: &m.bucket}},
-	})
-	if err != nil {
-		return err
+	if m.settings.KMSKeyARN == "" {
+		created, err := m.keys.CreateKey(ctx, &kms.CreateKeyInput{
+			Description: aws.String("Slipway: secrets of the clusters in s3://" + m.bucket),
+			Tags:        []kmstypes.Tag{{TagKey: aws.String("slipway.dev/state"), TagValue: &m.bucket}},
+		})
+		if err != nil {
+			return err
+		}
+
+		m.settings.KMSKeyARN = aws.ToString(created.KeyMetadata.Arn)
 	}
 
-	m.settings.KMSKeyARN = aws.ToString(created.KeyMetadata.Arn)
+	_, err := m.keys.CreateAlias(ctx, &kms.CreateAliasInput{AliasName: &alias, TargetKeyId: &m.settings.KMSKeyARN})
 
-	return propagation.Wait(ctx, isNotSeen, func() error {
-		_, err := m.keys.CreateAlias(ctx, &kms.CreateAliasInput{
-			AliasName:   &alias,
-			TargetKeyId: created.KeyMetadata.KeyId,
-		})
-
-		return err
-	})
+	return err
 }
 
 func (m s3Initializer) setEncryption(ctx context.Context) error {

@@ -63,3 +63,36 @@ func mustInit(
 		t.Fatalf("%s: %v", url, err)
 	}
 }
+
+// TestInitCreatesOneKey: KMS does not see a new key for longer than initialization waits. It fails, and has created one key, since each
+// costs a dollar a month.
+func TestInitCreatesOneKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := regiontest.StartWith(t, regiontest.Options{InProcess: true})
+		opts := store.Options{AWS: func(context.Context) (aws.Config, error) { return r.AWSConfig(), nil }}
+		steps, err := store.PlanInit(t.Context(), "s3://"+testBucket()+"/prod", opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		// Only what follows the bucket is late.
+		isLate := false
+		err = store.RunInitSteps(t.Context(), steps, func(store.InitStep) {
+			if !isLate {
+				isLate = true
+				r.DelayVisibility(1000)
+			}
+		})
+		if err == nil {
+			t.Error("the store was initialized with a key that KMS does not see")
+		}
+
+		r.DelayVisibility(0)
+		keys, err := kms.NewFromConfig(r.AWSConfig()).ListKeys(t.Context(), &kms.ListKeysInput{})
+		if err != nil || len(keys.Keys) != 1 {
+			t.Errorf("%d keys: %v", len(keys.Keys), err)
+		}
+
+		time.Sleep(time.Minute)
+	})
+}
