@@ -3,6 +3,7 @@
 package ec2
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/region/wire"
@@ -66,10 +67,7 @@ func notFound(id string) error {
 		"vpc-cidr-assoc": "InvalidVpcCidrBlockAssociationID.NotFound",
 	}
 
-	code := codes[id[:max(0, strings.LastIndex(id, "-"))]]
-	if code == "" {
-		code = "InvalidID"
-	}
+	code := cmp.Or(codes[id[:max(0, strings.LastIndex(id, "-"))]], codes[idPrefix(id)], "InvalidID")
 
 	return wire.Errorf(code, "The ID '%s' does not exist", id)
 }

@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/hex"
 	"fmt"
 	"regexp"
 	"strings"
@@ -125,12 +124,8 @@ func keyFingerprint(key ssh.PublicKey) (string, error) {
 	}
 
 	sum := md5.Sum(der)
-	pairs := make([]string, 0, len(sum))
-	for _, b := range sum {
-		pairs = append(pairs, hex.EncodeToString([]byte{b}))
-	}
 
-	return strings.Join(pairs, ":"), nil
+	return strings.ReplaceAll(fmt.Sprintf("% x", sum[:]), " ", ":"), nil
 }
 
 // publicKeyLine returns a key as a line of OpenSSH, with the name of its key pair as the comment, as EC2 describes it.

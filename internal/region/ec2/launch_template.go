@@ -58,7 +58,7 @@ func (s launchTemplateHandlers) createLaunchTemplate(
 	}
 
 	id := s.newID("lt")
-	s.trackNewName(id, templatePrefix+str(in.LaunchTemplateName))
+	s.unseen.Track(id, templatePrefix+name) // one delay for both
 	t := &sdk.LaunchTemplate{
 		LaunchTemplateId:     new(id),
 		LaunchTemplateName:   new(name),

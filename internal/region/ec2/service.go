@@ -160,14 +160,14 @@ type Service struct {
 	store *state.Store // its lock guards all of the following
 
 	st              *serviceState
-	delay           visibility.Delay               // see SetVisibility
-	unseen          map[string]*visibility.Pending // new resources that calls do not see yet, by id
-	seesAll         bool                           // the current call sees new resources
-	unseenTags      map[string]*formerTags         // the tags that filters see for a while, by id
-	createdIDs      []string                       // ids that the current call has created; nil if not needed
-	networkRevision uint64                         // number of changes that may affect the network
-	jobs            []func(context.Context)        // for Run to start
-	notifyPending   bool                           // the watchers must be called
+	delay           visibility.Delay        // see SetVisibility
+	unseen          visibility.Tracker      // new resources that calls do not see yet, by id
+	seesAll         bool                    // the current call sees new resources
+	unseenTags      map[string]*formerTags  // the tags that filters see for a while, by id
+	createdIDs      []string                // ids that the current call has created; nil if not needed
+	networkRevision uint64                  // number of changes that may affect the network
+	jobs            []func(context.Context) // for Run to start
+	notifyPending   bool                    // the watchers must be called
 }
 
 // New returns a service with its saved state. Call [Service.Run] to run its background work.
@@ -285,16 +285,21 @@ func runRead[I, O any](s *Service, do func(*I) (*O, error), in *I) (*O, error) {
 	}, in)
 }
 
-// runWrite is [runRead] for a handler that changes something.
-func runWrite[I, O any](s *Service, do func(*I) (*O, error), in *I) (*O, error) {
-	return runRead(s, func(in *I) (*O, error) {
+// marking returns a handler that also records that the state has changed.
+func marking[I, O any](s *Service, do func(*I) (*O, error)) func(*I) (*O, error) {
+	return func(in *I) (*O, error) {
 		out, err := do(in)
 		if err == nil {
 			s.markChanged()
 		}
 
 		return out, err
-	}, in)
+	}
+}
+
+// runWrite is [runRead] for a handler that changes something.
+func runWrite[I, O any](s *Service, do func(*I) (*O, error), in *I) (*O, error) {
+	return runRead(s, marking(s, do), in)
 }
 
 // runInternalRead is [runRead] for another service of the region, which sees new resources at once.
@@ -311,14 +316,7 @@ func runInternalRead[I, O any](s *Service, do func(*I) (*O, error), in *I) (*O, 
 
 // runInternalWrite is [runInternalRead] for a handler that changes something.
 func runInternalWrite[I, O any](s *Service, do func(*I) (*O, error), in *I) (*O, error) {
-	return runInternalRead(s, func(in *I) (*O, error) {
-		out, err := do(in)
-		if err == nil {
-			s.markChanged()
-		}
-
-		return out, err
-	}, in)
+	return runInternalRead(s, marking(s, do), in)
 }
 
 // readOperation returns an operation that only reads.

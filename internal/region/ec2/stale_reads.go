@@ -19,7 +19,7 @@ func (s *Service) SetVisibility(d visibility.Delay) {
 	s.store.Lock()
 	defer s.store.Unlock()
 	s.delay = d
-	s.unseen = map[string]*visibility.Pending{}
+	s.unseen.SetDelay(s.cfg.Now, d)
 	s.unseenTags = map[string]*formerTags{}
 }
 
@@ -30,9 +30,8 @@ func (s *Service) trackNewID(prefix, id string) {
 	}
 
 	now := s.cfg.Now()
-	maps.DeleteFunc(s.unseen, func(_ string, p *visibility.Pending) bool { return p.HasEnded(now) })
 	maps.DeleteFunc(s.unseenTags, func(_ string, f *formerTags) bool { return f.pending.HasEnded(now) })
-	s.unseen[id] = s.delay.Begin(now)
+	s.unseen.Track(id)
 	s.unseenTags[id] = &formerTags{pending: s.delay.Begin(now)}
 }
 
@@ -41,14 +40,6 @@ func (s *Service) trackNewID(prefix, id string) {
 // try again.
 func isSeenAtOnce(prefix string) bool {
 	return slices.Contains([]string{dhcpOptionsPrefix, keyPairPrefix, reservationPrefix, snapshotPrefix}, prefix)
-}
-
-// trackNewName starts the delay of the name of a new resource. It ends with that of the resource's id. The caller holds the
-// lock.
-func (s *Service) trackNewName(id, name string) {
-	if pending := s.unseen[id]; pending != nil {
-		s.unseen[name] = pending
-	}
 }
 
 // templatePrefix is in front of the names of launch templates in [Service.unseen].
@@ -88,11 +79,11 @@ func (s *Service) matchesSeenTags(id string, matches func(tags map[string]string
 
 // isUnseen reports whether a call about id comes too early to see the resource, and counts the call.
 // The caller holds the lock.
-func (s *Service) isUnseen(id string) bool { return !s.seesAll && s.unseen[id].Hides(s.cfg.Now()) }
+func (s *Service) isUnseen(id string) bool { return !s.seesAll && s.unseen.Hides(id) }
 
 // checkVisible refuses a request that names a resource that is not visible yet. The caller holds the lock.
 func (s *Service) checkVisible(in any) error {
-	if len(s.unseen) == 0 {
+	if s.unseen.HidesNothing() {
 		return nil
 	}
 
@@ -101,8 +92,8 @@ func (s *Service) checkVisible(in any) error {
 		return fmt.Errorf("read the ids of a request: %w", err)
 	}
 
-	isTracked := func(text string) bool { return s.unseen[text] != nil }
-	for _, id := range sdkshape.CollectStrings(tree, isTracked, freeTextMembers()...) {
+	isAny := func(string) bool { return true }
+	for _, id := range sdkshape.CollectStrings(tree, isAny, freeTextMembers()...) {
 		if s.isUnseen(id) {
 			return notFound(id)
 		}

@@ -117,7 +117,7 @@ func TestZonesAreInAGroup(t *testing.T) {
 	}
 }
 
-// TestBlocksKeepToTheRangeOfTheirVPC: EC2 restricts the blocks that a VPC takes beside its primary one.
+// TestBlocksKeepToTheRangeOfTheirVPC: EC2 restricts the additional blocks of a VPC.
 func TestBlocksKeepToTheRangeOfTheirVPC(t *testing.T) {
 	t.Parallel()
 	r := newRegion(t)
@@ -136,7 +136,7 @@ func TestBlocksKeepToTheRangeOfTheirVPC(t *testing.T) {
 		for block, want := range blocks {
 			_, err := r.AssociateVpcCidrBlock(ctx, &client.AssociateVpcCidrBlockInput{VpcId: vpc, CidrBlock: &block})
 			if err != nil && code(err) != want || err == nil && want != "" {
-				t.Errorf("%s beside %s: %v, want %q", block, primary, err, want)
+				t.Errorf("%s in addition to %s: %v, want %q", block, primary, err, want)
 			}
 		}
 	}

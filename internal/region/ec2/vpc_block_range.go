@@ -20,7 +20,7 @@ func privateRanges() []netip.Prefix {
 	}
 }
 
-// checkBlockRange refuses a block that EC2 does not take beside the primary one of a VPC; see "IPv4 CIDR block association
+// checkBlockRange refuses a block that EC2 does not take in addition to the primary one of a VPC; see "IPv4 CIDR block association
 // restrictions" in the VPC user guide. A VPC keeps to the private range of its primary block, or to none.
 func checkBlockRange(v *sdk.Vpc, cidr netip.Prefix) error {
 	primary := netip.MustParsePrefix(str(v.CidrBlock))

@@ -229,6 +229,11 @@ func (s *Service) repositoryShape(name string) *sdk.Repository {
 	}
 }
 
+// newNotFoundError returns the error about a repository that does not exist.
+func (s *Service) newNotFoundError(name string) error {
+	return wire.Errorf(sdk.ErrCodeRepositoryNotFoundException, "%s", s.missingText(name))
+}
+
 func (s *Service) describeRepositories(in *sdk.DescribeRepositoriesInput) (*sdk.DescribeRepositoriesOutput, error) {
 	if err := s.checkRegistry(in.RegistryId); err != nil {
 		return nil, err
@@ -238,11 +243,7 @@ func (s *Service) describeRepositories(in *sdk.DescribeRepositoriesInput) (*sdk.
 	names := sdkshape.Strings(in.RepositoryNames)
 	for _, name := range names {
 		if s.st.Repositories[name] == nil {
-			return nil, wire.Errorf(
-				sdk.ErrCodeRepositoryNotFoundException,
-				"%s",
-				s.missingText(name),
-			)
+			return nil, s.newNotFoundError(name)
 		}
 	}
 

@@ -7,7 +7,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/visibility"
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // SetVisibility delays the visibility of new repositories: calls, and clients of the registry, that come too early do not
@@ -24,9 +23,7 @@ func (s *Service) unseenRules() visibility.Rules {
 
 			return nil
 		},
-		NotFound: func(_, id string) error {
-			return wire.Errorf(sdk.ErrCodeRepositoryNotFoundException, "%s", s.missingText(id))
-		},
+		NotFound: func(_, id string) error { return s.newNotFoundError(id) },
 		Listed: map[string]func(any) string{
 			"Repositories": visibility.IDsByMember("", "RepositoryName"),
 		},

@@ -120,6 +120,13 @@ func (s *Service) ruleARN(name string) string {
 	return "arn:aws:events:" + s.cfg.Region + ":" + s.cfg.Account + ":rule/" + name
 }
 
+// requestedRule returns the name of the rule that a request names, by its name or its ARN; empty for none. No request has more than
+// one of the three members.
+func (s *Service) requestedRule(in any) string {
+	return wire.StringMember(in, "Name") + wire.StringMember(in, "Rule") +
+		strings.TrimPrefix(wire.StringMember(in, "ResourceARN"), s.ruleARN(""))
+}
+
 // authorizeRequest asks IAM about the rule that a request names.
 func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error {
 	if wire.CallerFrom(ctx).IsUnrestricted() {
@@ -127,12 +134,11 @@ func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error
 	}
 
 	c := wire.AccessCheck{Action: "events:" + op, Resource: "*", Context: map[string][]string{}}
-	name := wire.StringMember(in, "Name") + wire.StringMember(in, "Rule")
+	name := s.requestedRule(in)
 
 	switch arn := wire.StringMember(in, "ResourceARN"); {
 	case arn != "":
 		c.Resource = arn
-		name, _ = strings.CutPrefix(arn, s.ruleARN(""))
 	case op == "ListRules":
 		c.Resource = s.ruleARN("*")
 	case name != "":

@@ -3,10 +3,7 @@
 package eventbridge
 
 import (
-	"strings"
-
 	"github.com/slipway-k8s/slipway/internal/region/visibility"
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // SetVisibility delays the visibility of new rules: calls that come too early do not see a new one that they name or would
@@ -21,9 +18,7 @@ func (s *Service) unseenRules() visibility.Rules {
 				return nil
 			}
 
-			name, _ := strings.CutPrefix(wire.StringMember(in, "ResourceARN"), s.ruleARN(""))
-
-			return []string{wire.StringMember(in, "Name"), wire.StringMember(in, "Rule"), name}
+			return []string{s.requestedRule(in)}
 		},
 		NotFound: func(_, name string) error { return newNotFoundError(name) },
 		Listed: map[string]func(any) string{

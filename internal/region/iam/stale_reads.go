@@ -18,8 +18,8 @@ import (
 type staleReads struct {
 	now      func() time.Time
 	delay    visibility.Delay
-	unseen   map[string]*visibility.Pending // new entities that calls do not see yet, by kind and name
-	policies map[string]formerPolicies      // by the unique id of the role
+	unseen   visibility.Tracker        // new entities that calls do not see yet, by kind and name
+	policies map[string]formerPolicies // by the unique id of the role
 }
 
 // formerPolicies are the policies of a role before a change.
@@ -34,34 +34,30 @@ type formerPolicies struct {
 func SetVisibility(s *IAM, d visibility.Delay) {
 	s.store.Lock()
 	defer s.store.Unlock()
-	s.stale = staleReads{
-		now:      s.cfg.Now,
-		delay:    d,
-		unseen:   map[string]*visibility.Pending{},
-		policies: map[string]formerPolicies{},
-	}
+	s.stale.now = s.cfg.Now
+	s.stale.delay = d
+	s.stale.policies = map[string]formerPolicies{}
+	s.stale.unseen.SetDelay(s.cfg.Now, d)
 }
 
 // The kinds of entities whose visibility is delayed.
 const (
-	kindRole    = "role"
-	kindUser    = "user"
-	kindProfile = "instance-profile"
-	kindPolicy  = "policy"
-	// kindInline are inline policies; see inlineName.
-	kindInline    = "inline-policy"
+	kindRole      = "role"
+	kindUser      = "user"
+	kindProfile   = "instance-profile"
+	kindPolicy    = "policy"
 	kindAccessKey = "access-key"
 )
 
-// inlineName returns the name under which the visibility of an inline policy is tracked. kind is kindRole or kindUser.
-func inlineName(kind, owner, policy string) string { return kind + " " + owner + " " + policy }
+// inlineKind returns the kind of the inline policies of a role or a user. kind is kindRole or kindUser.
+func inlineKind(kind, owner string) string { return "inline-policy " + kind + " " + owner }
 
 // trackInline starts the delay of an inline policy, if put creates it and succeeds.
 func (r *staleReads) trackInline(kind string, i *identity, policy string, put func() error) error {
 	_, exists := i.Inline[policy]
 	err := put()
 	if err == nil && !exists {
-		r.track(kindInline, inlineName(kind, i.Name, policy))
+		r.track(inlineKind(kind, i.Name), policy)
 	}
 
 	return err
@@ -69,9 +65,7 @@ func (r *staleReads) trackInline(kind string, i *identity, policy string, put fu
 
 // visibleInline returns those of an identity's inline policies that a list shows.
 func (r *staleReads) visibleInline(kind string, i *identity) []string {
-	return slices.DeleteFunc(sortedKeys(i.Inline), func(name string) bool {
-		return r.consume(kindInline, inlineName(kind, i.Name, name))
-	})
+	return r.visible(inlineKind(kind, i.Name), sortedKeys(i.Inline))
 }
 
 // track starts the delay of a new entity. The caller holds the store's lock.
@@ -81,18 +75,13 @@ func (r *staleReads) track(kind, name string) {
 	}
 
 	now := r.now()
-	maps.DeleteFunc(r.unseen, func(_ string, p *visibility.Pending) bool { return p.HasEnded(now) })
 	maps.DeleteFunc(r.policies, func(_ string, f formerPolicies) bool { return f.pending.HasEnded(now) })
-	r.unseen[kind+" "+name] = r.delay.Begin(now)
+	r.unseen.Track(kind + " " + name)
 }
 
 // consume reports whether a call about an entity comes too early to see it, and counts the call. The caller holds the store's
 // lock.
-func (r *staleReads) consume(kind, name string) bool {
-	young, ok := r.unseen[kind+" "+name]
-
-	return ok && young.Hides(r.now())
-}
+func (r *staleReads) consume(kind, name string) bool { return r.unseen.Hides(kind + " " + name) }
 
 // visible returns those of the sorted names that a list shows.
 func (r *staleReads) visible(kind string, names []string) []string {
@@ -183,7 +172,7 @@ func (s staleHandlers) checkPartVisible(op string, in any) error {
 		kindRole: wire.StringMember(in, "RoleName"),
 		kindUser: wire.StringMember(in, "UserName"),
 	} {
-		if s.stale.consume(kindInline, inlineName(kind, owner, policy)) {
+		if s.stale.consume(inlineKind(kind, owner), policy) {
 			return newNotFoundError("The policy with name %s cannot be found on %s.", policy, owner)
 		}
 	}

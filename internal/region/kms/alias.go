@@ -46,7 +46,7 @@ func (s *Service) listAliases(ctx context.Context, in *kms.ListAliasesInput) (*k
 		a := s.st.Aliases[name]
 		out.Aliases = append(out.Aliases, &kms.AliasListEntry{
 			AliasName:       &name,
-			AliasArn:        new("arn:aws:kms:" + s.cfg.Region + ":" + s.cfg.Account + ":" + name),
+			AliasArn:        new(s.aliasARN(name)),
 			TargetKeyId:     &a.Key,
 			CreationDate:    &a.Created,
 			LastUpdatedDate: &a.Created,
@@ -60,7 +60,7 @@ func (s *Service) listAliases(ctx context.Context, in *kms.ListAliasesInput) (*k
 func (s *Service) authorizeAlias(ctx context.Context, action string, name *string) error {
 	return wire.Authorize(ctx, wire.AccessCheck{
 		Action:   "kms:" + action,
-		Resource: "arn:aws:kms:" + s.cfg.Region + ":" + s.cfg.Account + ":" + stringValue(name),
+		Resource: s.aliasARN(stringValue(name)),
 	})
 }
 
@@ -77,10 +77,8 @@ func (s *Service) createAlias(ctx context.Context, in *kms.CreateAliasInput) (*k
 		if _, ok := s.st.Aliases[*in.AliasName]; ok {
 			return wire.Errorf(
 				"AlreadyExistsException",
-				"An alias with the name arn:aws:kms:%s:%s:%s already exists",
-				s.cfg.Region,
-				s.cfg.Account,
-				*in.AliasName,
+				"An alias with the name %s already exists",
+				s.aliasARN(*in.AliasName),
 			)
 		}
 

@@ -390,7 +390,7 @@ func (s *Service) revokeGrant(ctx context.Context, in *kms.RevokeGrantInput) (*k
 		before := len(k.Grants)
 		k.Grants = slices.DeleteFunc(k.Grants, func(g grant) bool { return g.ID == *in.GrantId })
 		if len(k.Grants) == before {
-			return wire.Errorf("NotFoundException", "Grant ID %s not found", *in.GrantId)
+			return newMissingGrantError(*in.GrantId)
 		}
 
 		return nil

@@ -192,7 +192,7 @@ func validateKeyPolicy(document string) error {
 
 // validateAliasName checks the name of a new alias.
 func validateAliasName(name string) error {
-	rest, ok := strings.CutPrefix(name, "alias/")
+	rest, ok := strings.CutPrefix(name, aliasPrefix)
 	bad := strings.ContainsFunc(rest, func(r rune) bool {
 		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/_-", r)
 	})

@@ -172,7 +172,7 @@ func stringValues(m map[string]*string) map[string]string {
 func (s *Service) findKey(name *string) (*key, error) {
 	id := stringValue(name)
 	if strings.HasPrefix(id, "arn:") {
-		rest, ok := strings.CutPrefix(id, "arn:aws:kms:"+s.cfg.Region+":"+s.cfg.Account+":")
+		rest, ok := strings.CutPrefix(id, s.aliasARN(""))
 		if !ok {
 			parts := strings.SplitN(id+":::", ":", 5)
 			return nil, wire.Errorf(kms.ErrCodeNotFoundException, "Invalid arn %s", parts[3])
@@ -236,7 +236,7 @@ func (s *Service) withCheckedKey(
 	f func(*key) error,
 ) error {
 	action := check.action
-	if strings.Contains(stringValue(name), "alias/") && action != "DescribeKey" && action != "DeleteAlias" {
+	if strings.Contains(stringValue(name), aliasPrefix) && action != "DescribeKey" && action != "DeleteAlias" {
 		return wire.Errorf(
 			"NotFoundException",
 			"Invalid keyId %s: the operation takes no alias",

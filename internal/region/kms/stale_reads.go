@@ -36,7 +36,7 @@ func (s *Service) unseenRules() visibility.Rules {
 		},
 		NotFound: func(_, id string) error {
 			if grantID, ok := strings.CutPrefix(id, grantPrefix); ok {
-				return wire.Errorf(kms.ErrCodeNotFoundException, "Grant ID %s not found", grantID)
+				return newMissingGrantError(grantID)
 			}
 
 			return s.newNotFoundError(s.nameOf(id))
@@ -47,6 +47,11 @@ func (s *Service) unseenRules() visibility.Rules {
 			"Grants":  visibility.IDsByMember(grantPrefix, "GrantId"),
 		},
 	}
+}
+
+// newMissingGrantError returns the error about a grant that does not exist.
+func newMissingGrantError(id string) error {
+	return wire.Errorf(kms.ErrCodeNotFoundException, "Grant ID %s not found", id)
 }
 
 // nameOf returns the id of a key, or the name of an alias, from its ARN. It returns other texts unchanged.

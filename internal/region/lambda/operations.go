@@ -216,8 +216,9 @@ func (s *Service) addPermission(
 		SourceAccount: sdkshape.String(in.SourceAccount),
 	}
 	f.Statements = append(slices.Clone(f.Statements), p)
-	s.unseen.Track(permissionID(s.functionName(in.FunctionName), p.ID))
-	text, err := json.Marshal(s.statement(s.functionName(in.FunctionName), p))
+	name := s.functionName(in.FunctionName)
+	s.unseen.Track(permissionID(name, p.ID))
+	text, err := json.Marshal(s.statement(name, p))
 	wire.SetResponseStatus(ctx, http.StatusCreated)
 
 	return &sdk.AddPermissionOutput{Statement: new(string(text))}, err
@@ -295,20 +296,19 @@ func (s *Service) getPolicy(in *sdk.GetPolicyInput) (*sdk.GetPolicyOutput, error
 	}
 
 	name := s.functionName(in.FunctionName)
-	visible := slices.DeleteFunc(slices.Clone(f.Statements), func(p permission) bool {
-		return s.unseen.Hides(permissionID(name, p.ID))
-	})
-	if len(visible) == 0 {
+	statements := []map[string]any{}
+	for _, p := range f.Statements {
+		if !s.unseen.Hides(permissionID(name, p.ID)) {
+			statements = append(statements, s.statement(name, p))
+		}
+	}
+
+	if len(statements) == 0 {
 		return nil, &wire.Error{
 			Code:    sdk.ErrCodeResourceNotFoundException,
 			Message: "The resource you requested does not exist.",
 			Status:  http.StatusNotFound,
 		}
-	}
-
-	statements := []map[string]any{}
-	for _, p := range visible {
-		statements = append(statements, s.statement(name, p))
 	}
 
 	text, err := json.Marshal(map[string]any{

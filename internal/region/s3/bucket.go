@@ -163,9 +163,14 @@ func (s *Service) addBucket(name string) error {
 	return s.refreshAccess(b)
 }
 
+// newHeadError returns the error of a HEAD request about something that does not exist: the answer has no body.
+func newHeadError() error {
+	return &wire.Error{Code: "NotFound", Message: "Not Found", Status: http.StatusNotFound}
+}
+
 func (s *Service) headBucket(ctx context.Context, in *s3.HeadBucketInput) (*s3.HeadBucketOutput, error) {
 	if err := s.checkBucket(in.Bucket); err != nil {
-		return nil, &wire.Error{Code: "NotFound", Message: "Not Found", Status: http.StatusNotFound}
+		return nil, newHeadError()
 	}
 
 	if err := s.authorizeList(ctx, *in.Bucket, ""); err != nil {

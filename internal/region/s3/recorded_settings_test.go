@@ -369,7 +369,7 @@ func TestUnsignedHeadersAreRefused(t *testing.T) {
 	}
 }
 
-// TestSignatureVersion2IsRefused: the region says that it does not know the former signatures, and does not take such
+// TestSignatureVersion2IsRefused: the region refuses the former signatures by name, and does not take such
 // requests for anonymous ones.
 func TestSignatureVersion2IsRefused(t *testing.T) {
 	t.Parallel()

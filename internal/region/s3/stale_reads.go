@@ -3,8 +3,6 @@
 package s3
 
 import (
-	"net/http"
-
 	"github.com/slipway-k8s/slipway/internal/region/visibility"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
@@ -29,8 +27,8 @@ func unseenRules() visibility.Rules {
 			return ids
 		},
 		NotFound: func(operation, id string) error {
-			if operation == "HeadBucket" || operation == "HeadObject" { // the answer has no body
-				return &wire.Error{Code: "NotFound", Message: "Not Found", Status: http.StatusNotFound}
+			if operation == "HeadBucket" || operation == "HeadObject" {
+				return newHeadError()
 			}
 
 			return newError(noSuchBucket, detail("BucketName", id))
