@@ -125,7 +125,7 @@ func (b documentBuilder) build(g v1alpha1.InstanceGroup) (node.Document, error) 
 
 // vpcCNIRole returns the ARN of the IAM role of the Amazon VPC CNI; empty if the cluster has another pod network.
 func vpcCNIRole(ctx context.Context, session *Session, c v1alpha1.Cluster) (string, error) {
-	if c.Spec.Networking.CNI != v1alpha1.CNIAmazonVPC {
+	if !manifest.HasVPCPods(c) {
 		return "", nil
 	}
 
@@ -139,7 +139,7 @@ func vpcCNIRole(ctx context.Context, session *Session, c v1alpha1.Cluster) (stri
 
 // podCapacity returns how many pods a machine of a group can have with the Amazon VPC CNI; zero with another pod network.
 func podCapacity(set manifest.Set, g v1alpha1.InstanceGroup) (int, error) {
-	if set.Cluster.Spec.Networking.CNI != v1alpha1.CNIAmazonVPC {
+	if !manifest.HasVPCPods(set.Cluster) {
 		return 0, nil
 	}
 

@@ -31,9 +31,7 @@ func FindUnpinned(ctx context.Context, session *Session, d *Desired) error {
 			continue // it runs no containers
 		}
 
-		own := d.Manifests.Cluster.Spec // as the group sees it
-		own.KubernetesVersion = manifest.GroupVersion(d.Manifests.Cluster, g)
-		for name, version := range node.ImageVersions(own, g.Spec) {
+		for name, version := range node.ImageVersions(d.Manifests.Cluster.Spec, g.Spec) {
 			image, err := catalog.FindImage(name, version)
 			if err != nil || len(image.Digests) > 0 {
 				continue // another error: building the node documents explains it

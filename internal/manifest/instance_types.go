@@ -171,15 +171,14 @@ func (s Set) WithDescribedTypes(asked []string, described []InstanceType) (Set, 
 		arch := s.Arch(g.Spec.MachineType)
 		s.Groups[i].Spec.Image = imageForArch(g.Spec.Image, arch)
 		v := validator{fs: &fs, pathPrefix: "instancegroup/" + g.Metadata.Name + ": ", types: s}
-		checkDescribedTypes(v, s.Groups[i].Spec, asked)
-		checkGroupPods(v, s.Groups[i].Spec, s.Cluster)
+		checkDescribedTypes(v, s.Groups[i].Spec, s.Cluster, asked)
 	}
 
 	return s, fs
 }
 
 // checkDescribedTypes repeats the checks that depend on machine types, if any of asked is one of the group.
-func checkDescribedTypes(v validator, spec v1alpha1.InstanceGroupSpec, asked []string) {
+func checkDescribedTypes(v validator, spec v1alpha1.InstanceGroupSpec, c v1alpha1.Cluster, asked []string) {
 	missing := false
 	own := false
 	for _, name := range MachineTypes(spec) {
@@ -203,6 +202,7 @@ func checkDescribedTypes(v validator, spec v1alpha1.InstanceGroupSpec, asked []s
 	if own && !missing {
 		v.checkMachineType(spec)
 		v.checkMixedInstances(spec)
+		checkGroupPods(v, spec, c)
 	}
 }
 

@@ -53,9 +53,7 @@ func neededImages(set manifest.Set) []pin.Need {
 		}
 
 		arch := set.Arch(g.Spec.MachineType)
-		own := set.Cluster.Spec // as the group sees it
-		own.KubernetesVersion = manifest.GroupVersion(set.Cluster, g)
-		for name, version := range node.ImageVersions(own, g.Spec) {
+		for name, version := range node.ImageVersions(set.Cluster.Spec, g.Spec) {
 			key := image{name, version}
 			if !slices.Contains(archs[key], arch) {
 				archs[key] = append(archs[key], arch)

@@ -10,7 +10,6 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 
-	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/infra/iampolicy"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
@@ -80,7 +79,7 @@ func withBoundaryPlaces(in iampolicy.Input, set manifest.Set) (iampolicy.Input, 
 		slices.Sort(in.RegistryAccounts)
 	}
 
-	if set.Cluster.Spec.Networking.CNI == v1alpha1.CNIAmazonVPC && !in.VPCCNI {
+	if manifest.HasVPCPods(set.Cluster) && !in.VPCCNI {
 		named = append(named, "the Amazon VPC CNI")
 		in.VPCCNI = true
 	}

@@ -5,8 +5,6 @@ package model
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"fmt"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
@@ -55,7 +53,7 @@ func (b *builder) addPodIdentity() {
 		b.addServiceAccountRole(p, provider)
 	}
 
-	if b.Cluster.Spec.Networking.CNI == v1alpha1.CNIAmazonVPC {
+	if manifest.HasVPCPods(b.Cluster) {
 		p := vpcCNIAccount()
 		p.AWS.InlinePolicy = encodePolicy(iampolicy.BuildVPCCNIPolicy(b.Partition, b.clusterName()))
 		b.addServiceAccountRole(p, provider)
@@ -65,16 +63,6 @@ func (b *builder) addPodIdentity() {
 // vpcCNIAccount returns the service account of the Amazon VPC CNI, without permissions.
 func vpcCNIAccount() v1alpha1.ServiceAccountPermissions {
 	return v1alpha1.ServiceAccountPermissions{Namespace: v1alpha1.VPCCNINamespace, Name: v1alpha1.VPCCNIName}
-}
-
-// encodePolicy returns the text of a policy.
-func encodePolicy(p iampolicy.Policy) string {
-	text, err := json.Marshal(p)
-	if err != nil {
-		panic(fmt.Sprintf("model: policy: %v", err)) // strings and lists of strings only
-	}
-
-	return string(text)
 }
 
 // addServiceAccountRole adds the IAM role of a service account. It has the permissions boundary of the machines' roles,

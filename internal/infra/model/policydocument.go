@@ -43,10 +43,15 @@ func policyDocument(statements ...policyStatement) graph.JSON {
 		list = append(list, m)
 	}
 
-	b, err := json.Marshal(map[string]any{"Version": "2012-10-17", "Statement": list})
+	return graph.CanonicalJSON(encodePolicy(map[string]any{"Version": "2012-10-17", "Statement": list}))
+}
+
+// encodePolicy returns the text of a policy.
+func encodePolicy(policy any) string {
+	text, err := json.Marshal(policy)
 	if err != nil {
 		panic(fmt.Sprintf("model: policy: %v", err)) // strings and lists of strings only
 	}
 
-	return graph.CanonicalJSON(string(b))
+	return string(text)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
 // flow is one permitted connection between security groups.
@@ -81,7 +82,7 @@ func vpcPodFlows(controlPlane, worker graph.Ref[awskind.SecurityGroup]) []flow {
 // podFlows returns the flows of the pod network, and those to the ports of Services on nodes.
 func (b *builder) podFlows(controlPlane, worker graph.Ref[awskind.SecurityGroup]) []flow {
 	fromWorkers := newNodePortFlows("nodeport-worker-control-plane", worker, controlPlane)
-	if b.Cluster.Spec.Networking.CNI == v1alpha1.CNIAmazonVPC { // which has the other ports of Services
+	if manifest.HasVPCPods(b.Cluster) { // which has the other ports of Services
 		return append(vpcPodFlows(controlPlane, worker), fromWorkers...)
 	}
 

@@ -225,7 +225,7 @@ func (b *etcdBackup) act(ctx context.Context, action backup.Action, listing back
 
 // take takes a backup. why has its reason and the id of its request.
 func (b *etcdBackup) take(ctx context.Context, why backup.Metadata) (backup.Metadata, error) {
-	dir, err := b.newWorkDir(ctx, 1)
+	dir, err := b.newWorkDir(ctx)
 	if err != nil {
 		return why, err
 	}
@@ -410,14 +410,14 @@ func (b *etcdBackup) download(ctx context.Context, m backup.Metadata, path strin
 }
 
 // newWorkDir returns a new directory for files with plain data of etcd, in place of those of an earlier process that was
-// killed. Its disk must have space for so many copies of the database.
-func (b *etcdBackup) newWorkDir(ctx context.Context, copies int64) (string, error) {
+// killed. Its disk must have space for a copy of the database.
+func (b *etcdBackup) newWorkDir(ctx context.Context) (string, error) {
 	status, err := b.agent.newEtcdManager().Status(ctx, b.url)
 	if err != nil {
 		return "", err
 	}
 
-	return prepareWorkDir(b.agent.Root, "take", copies*status.DBSize)
+	return prepareWorkDir(b.agent.Root, "take", status.DBSize)
 }
 
 // prepareWorkDir returns an empty directory of this name in backupDir, whose disk has space for so many bytes.

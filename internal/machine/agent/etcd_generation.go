@@ -127,20 +127,25 @@ func (m *etcdMember) setAside(ctx context.Context, g etcd.Generation) error {
 	return m.moveAside(asideDir, why)
 }
 
-// treeBytes returns the size of the files of a directory; 0 if it does not exist.
-func treeBytes(dir string) int64 {
-	total := int64(0)
+// eachFile calls visit for the regular files below a directory. What cannot be read does not count.
+func eachFile(dir string, visit func(fs.FileInfo)) {
 	_ = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil {
-			return nil //nolint:nilerr // what cannot be read does not count
+			return nil //nolint:nilerr // see above
 		}
 
 		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
-			total += info.Size()
+			visit(info)
 		}
 
 		return nil
 	})
+}
+
+// treeBytes returns the size of the files of a directory; 0 if it does not exist.
+func treeBytes(dir string) int64 {
+	total := int64(0)
+	eachFile(dir, func(info fs.FileInfo) { total += info.Size() })
 
 	return total
 }

@@ -122,9 +122,11 @@ func (w *etcdMaintenance) gather(survey etcd.Survey) (etcd.MaintenanceFacts, err
 	}
 
 	now := w.now()
-	f := etcd.MaintenanceFacts{
+
+	return etcd.MaintenanceFacts{
 		Now:            now,
 		Slot:           w.member.slot.Name,
+		Slots:          slices.Sorted(slices.Values(slotNames(w.agent))),
 		Members:        survey.Members,
 		Alarms:         survey.Alarms,
 		FreeBytes:      free,
@@ -132,14 +134,7 @@ func (w *etcdMaintenance) gather(survey etcd.Survey) (etcd.MaintenanceFacts, err
 		OldRevision:    w.noteRevision(now, survey.Revision),
 		CompactedAt:    w.compactedAt,
 		DefragmentedAt: w.defragmentedAt,
-	}
-	for _, s := range w.agent.doc.Slots {
-		f.Slots = append(f.Slots, s.Name)
-	}
-
-	slices.Sort(f.Slots)
-
-	return f, nil
+	}, nil
 }
 
 // noteRevision remembers the current revision, and returns the one of historyKept ago; 0 if it is not known.

@@ -428,10 +428,9 @@ func (a *Agent) etcdFiles(slot node.Slot) []File {
 }
 
 // recordGeneration records in the store that the member has data of a restored generation.
-func (m *etcdMember) recordGeneration(ctx context.Context) error {
-	generation, err := m.dataGeneration(etcd.DataDir)
-	if err != nil || generation <= 1 || m.recorded.Load() == int64(generation) {
-		return err
+func (m *etcdMember) recordGeneration(ctx context.Context, generation int) error {
+	if generation <= 1 || m.recorded.Load() == int64(generation) {
+		return nil
 	}
 
 	if err := m.recordRestored(ctx, generation); err != nil {
@@ -481,12 +480,12 @@ func (m *etcdMember) recordData(ctx context.Context) error {
 		return newNotReadyError("the etcd volume is not known yet")
 	}
 
-	if err := m.recordGeneration(ctx); err != nil {
+	generation, err := m.dataGeneration(etcd.DataDir)
+	if err != nil {
 		return err
 	}
 
-	generation, err := m.dataGeneration(etcd.DataDir)
-	if err != nil {
+	if err := m.recordGeneration(ctx, generation); err != nil {
 		return err
 	}
 

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
 
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
@@ -106,14 +105,14 @@ func (m *etcdMember) readEarlierGeneration(ctx context.Context, key string, reas
 
 // readVouchedGeneration returns the newest generation whose data a member has had by its signed record.
 func (m *etcdMember) readVouchedGeneration(ctx context.Context) (int, error) {
-	keys, err := m.store.List(ctx, node.EtcdJoinedKey(m.agent.doc.Cluster, ""))
+	slots, err := m.listJoined(ctx, nil) // of any generation
 	if err != nil {
 		return 0, err
 	}
 
 	newest := 0
-	for _, key := range keys {
-		record, err := m.readJoined(ctx, path.Base(key))
+	for _, slot := range slots {
+		record, err := m.readJoined(ctx, slot)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return 0, err
 		}

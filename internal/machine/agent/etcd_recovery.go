@@ -396,7 +396,7 @@ func (r *etcdRecovery) verify(ctx context.Context, id string) error {
 		return err
 	}
 
-	dir, err := prepareWorkDir(r.member.agent.Root, "recover", 3*found.DBSize)
+	dir, err := prepareWorkDir(r.member.agent.Root, "recover", testCopies*found.DBSize)
 	if err != nil {
 		return err
 	}

@@ -42,9 +42,10 @@ func (r *etcdRecovery) describeOwn(known etcd.Facts) {
 
 	dir := os.DirFS(a.Root.Path(etcd.DataDir + "/member/wal"))
 	removals, err := etcd.ReadRemovals(dir)
-	if err == nil {
-		own.Member = removals.Member
-		own.Removed = removals.Removed
+	own.Member = removals.Member
+	own.Removed = removals.Removed
+	own.Log = removals.End
+	if err == nil && own.Log.Index == 0 { // an older file has the last entry
 		own.Log, err = etcd.ReadLogEnd(dir)
 	}
 
@@ -184,19 +185,11 @@ func (r *etcdRecovery) readReport(ctx context.Context, slot string) (*etcd.Quoru
 		return &own, nil
 	}
 
-	o, err := r.member.store.Get(ctx, node.EtcdQuorumReportKey(r.member.agent.doc.Cluster, slot))
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil
-	}
-
-	if err != nil {
-		return nil, err
-	}
-
 	var out etcd.QuorumReport
-	err = node.ReadRecord(o.Body, o.Key, r.member.agent.doc.Trust.KubernetesCA, &out)
-	if node.IsUntrusted(err) {
-		return nil, nil // a machine of an earlier version, or nobody who counts
+	key := node.EtcdQuorumReportKey(r.member.agent.doc.Cluster, slot)
+	err := r.member.agent.readRecord(ctx, r.member.store, key, &out)
+	if errors.Is(err, store.ErrNotFound) || node.IsUntrusted(err) {
+		return nil, nil // none, or that of a machine of an earlier version, or of nobody who counts
 	}
 
 	if err != nil {

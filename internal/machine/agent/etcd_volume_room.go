@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 )
@@ -60,6 +59,10 @@ func (r volumeRoom) make(check func(free int64) error) error {
 		free += treeBytes(r.agent.Root.Path(dir))
 	}
 
+	if check(free) == nil {
+		return nil
+	}
+
 	var doomed []string
 	spare := r.listSpare()
 	for check(free) != nil && len(spare) > 0 {
@@ -104,16 +107,10 @@ func (r volumeRoom) listSpare() []string {
 // lastWrite returns when a file of a directory was last written; the zero time if there is none.
 func lastWrite(dir string) time.Time {
 	var last time.Time
-	_ = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return nil //nolint:nilerr // what cannot be read does not count
-		}
-
-		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() && info.ModTime().After(last) {
+	eachFile(dir, func(info fs.FileInfo) {
+		if info.ModTime().After(last) {
 			last = info.ModTime()
 		}
-
-		return nil
 	})
 
 	return last

@@ -67,7 +67,7 @@ const (
 // Backups from the future, which a machine with a wrong clock took, neither count nor are they deleted: it is not known how new
 // their data is, so no other backup may go because of them, and they may be the only ones.
 func Decide(f Facts) Action {
-	f.Backups = slices.DeleteFunc(sortByTime(f.Backups), func(b Backup) bool { return b.FromFuture(f.Now, f.Policy) })
+	f = f.counted()
 
 	if !f.Policy.Disabled && isDue(f) && (!f.Starting || len(f.Backups) > 0) {
 		return Action{Type: ActionTake, Reason: ReasonSchedule}
@@ -146,11 +146,16 @@ func nextToVerify(f Facts) string {
 // NeedsTest reports whether a backup that is taken now, for a reason, will be tested next.
 func NeedsTest(f Facts, reason string) bool {
 	next := Backup{Metadata: Metadata{ID: NewID(f.Now, "next"), TakenAt: f.Now, Reason: reason}}
-	f.Backups = slices.DeleteFunc(sortByTime(append(slices.Clone(f.Backups), next)), func(b Backup) bool {
-		return b.FromFuture(f.Now, f.Policy)
-	})
+	f.Backups = append(slices.Clone(f.Backups), next)
 
-	return nextToVerify(f) == next.ID
+	return nextToVerify(f.counted()) == next.ID
+}
+
+// counted returns facts with the backups that count only, oldest first.
+func (f Facts) counted() Facts {
+	f.Backups = slices.DeleteFunc(sortByTime(f.Backups), func(b Backup) bool { return b.FromFuture(f.Now, f.Policy) })
+
+	return f
 }
 
 // toDelete returns the ids of backups that need not be kept, and of those that were abandoned, oldest first.

@@ -50,20 +50,14 @@ func filter(name string, values ...string) ec2types.Filter {
 	return ec2types.Filter{Name: &name, Values: values}
 }
 
-// listMachines returns the pending and running machines of the control plane. If a slot has several, it also reads which
-// of them has the slot's volume.
-func (f Function) listMachines(ctx context.Context) ([]Machine, error) {
+// listInstances returns the machines that match filters. what completes "list the machines" in errors.
+func (f Function) listInstances(ctx context.Context, what string, filters ...ec2types.Filter) ([]Machine, error) {
 	var out []Machine
-	pages := ec2.NewDescribeInstancesPaginator(f.Instances, &ec2.DescribeInstancesInput{Filters: []ec2types.Filter{
-		filter("tag:"+tagCluster, f.Cluster),
-		filter("tag:"+tagClusterID, f.ClusterID),
-		filter("tag:"+tagRole, node.RoleTagControlPlane),
-		filter("instance-state-name", "pending", "running"),
-	}})
+	pages := ec2.NewDescribeInstancesPaginator(f.Instances, &ec2.DescribeInstancesInput{Filters: filters})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("list the machines of the control plane of cluster %s: %w", f.Cluster, err)
+			return nil, fmt.Errorf("list the machines %s: %w", what, err)
 		}
 
 		for _, r := range page.Reservations {
@@ -73,8 +67,20 @@ func (f Function) listMachines(ctx context.Context) ([]Machine, error) {
 		}
 	}
 
-	if !hasSlotTwice(out) {
-		return out, nil
+	return out, nil
+}
+
+// listMachines returns the pending and running machines of the control plane. If a slot has several, it also reads which
+// of them has the slot's volume.
+func (f Function) listMachines(ctx context.Context) ([]Machine, error) {
+	out, err := f.listInstances(ctx, "of the control plane of cluster "+f.Cluster,
+		filter("tag:"+tagCluster, f.Cluster),
+		filter("tag:"+tagClusterID, f.ClusterID),
+		filter("tag:"+tagRole, node.RoleTagControlPlane),
+		filter("instance-state-name", "pending", "running"),
+	)
+	if err != nil || !hasSlotTwice(out) {
+		return out, err
 	}
 
 	return out, f.markVolumes(ctx, out)
@@ -88,22 +94,17 @@ func (f Function) haveEnded(ctx context.Context, machines []Machine) (bool, erro
 		ids = append(ids, m.ID)
 	}
 
-	ended := map[string]bool{}
-	pages := ec2.NewDescribeInstancesPaginator(f.Instances, &ec2.DescribeInstancesInput{Filters: []ec2types.Filter{
+	list, err := f.listInstances(ctx, "of cluster "+f.Cluster+" that have ended",
 		filter("instance-id", ids...),
 		filter("instance-state-name", "shutting-down", "terminated"),
-	}})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return false, fmt.Errorf("list the machines of cluster %s that have ended: %w", f.Cluster, err)
-		}
+	)
+	if err != nil {
+		return false, err
+	}
 
-		for _, reservation := range page.Reservations {
-			for _, i := range reservation.Instances {
-				ended[aws.ToString(i.InstanceId)] = true
-			}
-		}
+	ended := map[string]bool{}
+	for _, m := range list {
+		ended[m.ID] = true
 	}
 
 	return len(ended) == len(ids), nil

@@ -205,13 +205,6 @@ func (f RecoveryFacts) wasRemoved(r QuorumReport) bool {
 	})
 }
 
-// members returns how many members count.
-func (f RecoveryFacts) members() int {
-	_, lost, left := f.LostMajority()
-
-	return len(lost) + len(left)
-}
-
 // DecideRecovery returns the next step of this machine. It is a pure function. Only RecoverBegin changes anything, by a
 // conditional write, which one machine succeeds with.
 //
@@ -244,10 +237,10 @@ func DecideRecovery(f RecoveryFacts) RecoveryStep {
 		step.Reason = fmt.Sprintf("slot %s restores the backup of generation %d", f.Restoring, f.Generation)
 	case !f.Policy.Automatic:
 		step.Type = RecoverManual
-		step.Reason = describeLoss(lost, f) + ": spec.etcd.quorumLoss.recovery is Manual"
+		step.Reason = f.describeLoss() + ": spec.etcd.quorumLoss.recovery is Manual"
 
 	case f.firstUnknown() != "":
-		step.Reason = fmt.Sprintf("%s; waiting for a report of slot %s may have newer data", describeLoss(lost, f), f.firstUnknown())
+		step.Reason = fmt.Sprintf("%s; waiting for a report of slot %s may have newer data", f.describeLoss(), f.firstUnknown())
 
 	default:
 		return f.decideSource(step)
@@ -256,17 +249,18 @@ func DecideRecovery(f RecoveryFacts) RecoveryStep {
 	return step
 }
 
-func describeLoss(lost []string, f RecoveryFacts) string {
-	out := fmt.Sprintf("the data of %d of %d members is lost (%s)", len(lost), f.members(), strings.Join(lost, ", "))
-	var outSb245 strings.Builder
+// describeLoss says which data is lost.
+func (f RecoveryFacts) describeLoss() string {
+	_, lost, left := f.LostMajority()
+	var out strings.Builder
+	fmt.Fprintf(&out, "the data of %d of %d members is lost (%s)", len(lost), len(lost)+len(left), strings.Join(lost, ", "))
 	for _, s := range f.Slots {
 		if s.Report != nil && s.Report.Learner && s.Report.Generation >= f.Generation && slices.Contains(lost, s.Slot) {
-			outSb245.WriteString(", " + s.Slot + " was a learner")
+			out.WriteString(", " + s.Slot + " was a learner")
 		}
 	}
-	out += outSb245.String()
 
-	return out
+	return out.String()
 }
 
 // reportsQuorum returns a slot whose machine reports a quorum; empty if there is none.
@@ -305,7 +299,7 @@ func (f RecoveryFacts) firstUnknown() string {
 
 // decideSource decides which data is restored by which machine, now that it is certain that no member works.
 func (f RecoveryFacts) decideSource(step RecoveryStep) RecoveryStep {
-	loss := describeLoss(step.Lost, f)
+	loss := f.describeLoss()
 	if wait := max(f.Policy.After-f.LostFor, min(confirmLoss, f.Policy.After)-f.SeenFor); wait > 0 {
 		step.Reason = loss + "; etcd is recovered when the quorum has been missing for " + f.Policy.After.String()
 		step.Due = wait
@@ -335,7 +329,7 @@ func (f RecoveryFacts) decideSource(step RecoveryStep) RecoveryStep {
 
 // decideSurvivor decides when a member's data has survived.
 func (f RecoveryFacts) decideSurvivor(step RecoveryStep, s QuorumReport) RecoveryStep {
-	loss := describeLoss(step.Lost, f)
+	loss := f.describeLoss()
 
 	switch {
 	case s.Problem != "":
@@ -372,11 +366,11 @@ func (f RecoveryFacts) decideSurvivor(step RecoveryStep, s QuorumReport) Recover
 func (f RecoveryFacts) useBackup(step RecoveryStep) RecoveryStep {
 	step.Backup = f.Backup.ID
 	step.Type = RecoverBegin
-	step.Reason = fmt.Sprintf("%s; restoring backup %s, revision %d", describeLoss(step.Lost, f), f.Backup.ID,
+	step.Reason = fmt.Sprintf("%s; restoring backup %s, revision %d", f.describeLoss(), f.Backup.ID,
 		f.Backup.Position.Revision)
 	if !f.Backup.Verified {
 		step.Type = RecoverVerify
-		step.Reason = fmt.Sprintf("%s; testing backup %s first", describeLoss(step.Lost, f), f.Backup.ID)
+		step.Reason = fmt.Sprintf("%s; testing backup %s first", f.describeLoss(), f.Backup.ID)
 	}
 
 	return step

@@ -17,6 +17,8 @@ type Removals struct {
 	// Removed are the ids of members whose removal is known to be stored by a majority. Such a member has no vote, and its id is
 	// never used again.
 	Removed []uint64
+	// End is the last entry of the files that were read; zero if they have none.
+	End LogEnd
 }
 
 // removalFiles is so many files of a log are read: a removal matters until it is recorded in the machine store, seconds later.
@@ -31,6 +33,7 @@ func ReadRemovals(dir fs.FS) (Removals, error) {
 		return Removals{}, err
 	}
 
+	var end LogEnd
 	seen := removalLog{pending: map[uint64]uint64{}}
 	for _, name := range names[max(0, len(names)-removalFiles):] {
 		if seen.damaged {
@@ -44,9 +47,15 @@ func ReadRemovals(dir fs.FS) (Removals, error) {
 
 		scan := visitLog(body, seen.note)
 		seen.damaged = len(bytes.TrimRight(body[scan.size:], "\x00")) > 0
+		if scan.end.Index > 0 {
+			end = scan.end
+		}
 	}
 
-	return seen.removals(), nil
+	out := seen.removals()
+	out.End = end
+
+	return out, nil
 }
 
 // removalLog is what a log says about removals.
@@ -77,10 +86,12 @@ func (l *removalLog) noteEntry(data []byte) {
 	index, _ := protoField(data, 3)
 	maps.DeleteFunc(l.pending, func(i, _ uint64) bool { return i >= index })
 
-	kind, _ := protoField(data, 1)
+	if kind, _ := protoField(data, 1); kind != entryChange {
+		return
+	}
+
 	_, change := protoField(data, 4)
-	what, _ := protoField(change, 2)
-	if kind == entryChange && what == changeRemove {
+	if what, _ := protoField(change, 2); what == changeRemove {
 		l.pending[index], _ = protoField(change, 3)
 	}
 }

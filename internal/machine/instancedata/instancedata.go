@@ -103,7 +103,6 @@ func (h Handler) serveValue(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	w.Header().Set("Content-Type", "text/plain")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	_, _ = w.Write(value) //nolint:gosec // no page: the client is a program of this machine
 }

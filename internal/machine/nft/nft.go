@@ -99,14 +99,24 @@ func (p *Program) known(ctx context.Context) []string {
 	}
 
 	own, isUsable := p.findOwn(ctx)
+	if !isUsable {
+		return p.knownCopy()
+	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
-
-	switch {
-	case p.command != nil:
-	case isUsable:
+	if p.command == nil {
 		p.command = []string{own}
-	default:
+	}
+
+	return p.command
+}
+
+// knownCopy returns the command that is known already, or that of the copy; nil if there is neither.
+func (p *Program) knownCopy() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.command == nil {
 		p.command = p.findCopy()
 	}
 
@@ -124,7 +134,7 @@ func (p *Program) prepare(ctx context.Context) ([]string, error) {
 	}
 
 	defer p.copying.release()
-	if command := p.known(ctx); command != nil {
+	if command := p.knownCopy(); command != nil {
 		return command, nil
 	}
 
@@ -133,7 +143,7 @@ func (p *Program) prepare(ctx context.Context) ([]string, error) {
 	}
 
 	err := p.makeCopy(ctx)
-	command := p.known(ctx)
+	command := p.knownCopy()
 	if err == nil && command == nil {
 		err = fmt.Errorf("the copy of nft in %s was changed while it was made", p.Dir)
 	}

@@ -3,6 +3,7 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 
@@ -42,7 +43,7 @@ func ResolveAssets(
 	group v1alpha1.InstanceGroupSpec,
 	arch string,
 ) ([]File, map[string]string, error) {
-	versions := map[string]string{"containerd": "", "runc": "", "cni-plugins": "", "kubelet": cluster.KubernetesVersion}
+	versions := map[string]string{"containerd": "", "runc": "", "cni-plugins": "", "kubelet": groupVersion(cluster, group)}
 	if group.Role == v1alpha1.RoleControlPlane {
 		versions["etcd"] = ""
 	}
@@ -78,10 +79,15 @@ func ResolveAssets(
 	return files, refs, nil
 }
 
+// groupVersion returns the version of Kubernetes of a group's machines (without "v"): its own, or that of the cluster.
+func groupVersion(cluster v1alpha1.ClusterSpec, group v1alpha1.InstanceGroupSpec) string {
+	return cmp.Or(group.KubernetesVersion, cluster.KubernetesVersion)
+}
+
 // ImageVersions returns the images that the machines of a group of a cluster need, each with its version in the catalogue; empty: the
-// default. The cluster is as the group sees it: with the group's version of Kubernetes (without "v").
+// default.
 func ImageVersions(cluster v1alpha1.ClusterSpec, group v1alpha1.InstanceGroupSpec) map[string]string {
-	images := map[string]string{"pause": "", ProxyImage: cluster.KubernetesVersion}
+	images := map[string]string{"pause": "", ProxyImage: groupVersion(cluster, group)}
 	if group.WarmPool.PoolState != "" || group.Role == v1alpha1.RoleControlPlane {
 		// The machines of the pool pull what runs on every node, see [Document.HasWarmPool]. The control plane renders the
 		// add-ons with these images.
@@ -95,7 +101,7 @@ func ImageVersions(cluster v1alpha1.ClusterSpec, group v1alpha1.InstanceGroupSpe
 	}
 
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
-		images[name] = cluster.KubernetesVersion
+		images[name] = groupVersion(cluster, group)
 	}
 
 	images["coredns"] = ""

@@ -2,7 +2,11 @@
 
 package build
 
-import "path/filepath"
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+)
 
 // vpcCNI is the module of the Amazon VPC CNI, and the layer with its IPAM daemon and its CNI plugins. vpcCNIInit is the layer of the
 // program that prepares a machine.
@@ -60,14 +64,8 @@ func vpcCNILayer(results string) ([]archiveEntry, error) {
 		return nil, err
 	}
 
-	var entries []archiveEntry
-	for _, e := range programs {
-		if e.name != directory+vpcCNIInitProgram {
-			entries = append(entries, e)
-		}
-	}
-
-	for _, name := range []string{"10-aws.conflist", "eni-max-pods.txt"} {
+	entries := slices.DeleteFunc(programs, func(e archiveEntry) bool { return e.name == directory+vpcCNIInitProgram })
+	for _, name := range slices.Sorted(maps.Keys(vpcCNIRecipe().Data)) {
 		entries = append(entries, archiveEntry{
 			name:   directory + name,
 			source: filepath.Join(results, "data", name),
