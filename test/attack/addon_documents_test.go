@@ -144,7 +144,6 @@ func TestRolledBackAddonDocuments(t *testing.T) {
 	}
 }
 
-// TestAddonDocumentsOfAnAttacker: whoever can write to the bucket replaces the authorities and signs everything with them.
 // TestAddonDocumentsOfAnAttacker: whoever can write to the bucket replaces the authorities and signs everything with them. Seen to
 // succeed while documents of add-ons were not signed.
 func TestAddonDocumentsOfAnAttacker(t *testing.T) {
@@ -277,7 +276,6 @@ func (l *lab) clusterID() string {
 }
 
 // TestReviewShowsHashes: whoever can write to the bucket replaces a document between the moment in which an operator writes it
-// and the one in which it is signed. The review has its hash, which is not that of the operator's file.
 // and the one in which it is signed. The review has its hash, which is not that of the operator's file. Seen to succeed while the
 // review had no hashes.
 func TestReviewShowsHashes(t *testing.T) {

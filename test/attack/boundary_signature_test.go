@@ -64,7 +64,6 @@ func TestBoundaryOfUnsignedManifests(t *testing.T) {
 	check("the signature of an attacker")
 }
 
-// TestBoundaryOfSignedManifests: what an operator of the cluster signed is in the boundary, for its machine store too.
 // TestBoundaryOfSignedManifests: what an operator of the cluster signed is in the boundary, for its machine store too. No attack: what
 // the check of unsigned manifests must not break.
 func TestBoundaryOfSignedManifests(t *testing.T) {

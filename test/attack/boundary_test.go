@@ -16,7 +16,6 @@ import (
 )
 
 // TestBoundaryOfAnOlderSlipway: the boundary of an older store allows more than this version needs, and has what an
-// administrator added. 'slipway iam boundary' tells, an administrator applies what it prints, and the added statement stays.
 // administrator added. 'slipway iam boundary' tells, an administrator applies what it prints, and the added statement stays. No
 // attack: what an administrator does with an older boundary.
 func TestBoundaryOfAnOlderSlipway(t *testing.T) {

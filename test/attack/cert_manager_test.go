@@ -161,7 +161,6 @@ func (l addonLab) certificateOf(namespace, name string) *x509.Certificate {
 }
 
 // TestRealCertManager: cert-manager's programs, with the channel and the authority of examples/addons, issue the certificate that
-// an Ingress asks for, and refuse what the API server alone would accept. They need no rights that the channel does not give.
 // an Ingress asks for, and refuse what the API server alone would accept. They need no rights that the channel does not give. No
 // attack: the real program, with its limits.
 func TestRealCertManager(t *testing.T) {

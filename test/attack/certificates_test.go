@@ -38,7 +38,6 @@ func recordChange(action types.ChangeAction, name string, kind types.RRType, val
 }
 
 // TestCertManagerIsLimited: with the role of the channel, only the answers to ACME's challenges can be written in the zone: no
-// addresses, no other texts, such as those that say who may send mail, and nothing together with an answer.
 // addresses, no other texts, such as those that say who may send mail, and nothing together with an answer. Never open: the role's
 // policy and this test were made together.
 func TestCertManagerIsLimited(t *testing.T) {

@@ -186,7 +186,6 @@ func nodeAttempts() []nodeAttempt {
 }
 
 // TestTokenOfTheNodeController: whoever has the token of the cloud controller manager changes what it sets itself, and nothing
-// with which pods, secrets or commands would get to another machine.
 // with which pods, secrets or commands would get to another machine. Never open: the account's admission policy and this test were
 // made together.
 func TestTokenOfTheNodeController(t *testing.T) {

@@ -37,7 +37,6 @@ func (l *lab) createZone(name string) string {
 }
 
 // TestExternalDNSIsLimited: with the role of the channel, only addresses and names in the zone of Services can be changed: no other
-// zone, such as that of the API, and no delegation of a part of the zone to somebody else's name servers.
 // zone, such as that of the API, and no delegation of a part of the zone to somebody else's name servers. Never open: the role's
 // policy and this test were made together.
 func TestExternalDNSIsLimited(t *testing.T) {

@@ -164,7 +164,6 @@ func (l *ebsLab) setPolicy(text string) {
 	l.check(err)
 }
 
-// TestEBSDriverNeedsItsPolicy: without any one action or resource of its policy the driver's calls fail.
 // TestEBSDriverNeedsItsPolicy: without any one action or resource of its policy the driver's calls fail. No attack: the policy has
 // nothing to spare.
 func TestEBSDriverNeedsItsPolicy(t *testing.T) {
@@ -214,7 +213,6 @@ func ec2TagsOfOther(kind ec2types.ResourceType, pairs ...string) []ec2types.TagS
 
 // TestEBSDriverIsLimited: with the role of the channel, the volumes of etcd, of machines and of other clusters can be neither attached
 // nor detached, changed, copied into a snapshot, deleted or tagged; nothing is attached to a machine of the control plane; and no
-// volume can be made that is not encrypted, or that Slipway takes for one of its own.
 // volume can be made that is not encrypted, or that Slipway takes for one of its own. Never open: the role's policy and this test were
 // made together.
 func TestEBSDriverIsLimited(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/slipway-k8s/slipway/internal/lib/sleep"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/backup"
 )
@@ -66,10 +67,8 @@ func (s leaderStandIn) answer(ctx context.Context, id string) error {
 			return backup.WriteAnswer(ctx, s.archive.Store, "demo", backup.Answer{ID: request.ID, UpdatedAt: time.Now(), Done: true, Backup: id})
 		}
 
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(100 * time.Millisecond):
+		if err := sleep.For(ctx, 100*time.Millisecond); err != nil {
+			return err
 		}
 	}
 }

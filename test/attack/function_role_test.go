@@ -31,7 +31,6 @@ func (l *lab) createFunctionCluster() {
 }
 
 // TestFunctionRoleIsLimited: whoever has the role of the function for DNS records changes those of etcd's members, and reads no
-// object of the store, ends no machine, changes no volume, and no record of another name or zone.
 // object of the store, ends no machine, changes no volume, and no record of another name or zone. Seen to succeed for a name that ends
 // in that of another cluster.
 func TestFunctionRoleIsLimited(t *testing.T) {
@@ -112,7 +111,6 @@ func (l *lab) anyInstance() string {
 }
 
 // TestOperatorMovesOnlyItsVolumes: 'slipway etcd move' takes tags off the volume of a slot and ends its machine. With the
-// policy of its operator, neither can be done to another cluster.
 // policy of its operator, neither can be done to another cluster. Never open: the rights for the command and this test were made
 // together.
 func TestOperatorMovesOnlyItsVolumes(t *testing.T) {

@@ -33,7 +33,6 @@ func groupScalerPolicy(t *testing.T) string {
 }
 
 // TestGroupScalerIsLimited: with the role of the channel, groups of workers that ask for it are resized and lose machines; other groups of
-// workers and the control plane are not, and no group or machine is changed in another way.
 // workers and the control plane are not, and no group or machine is changed in another way. Never open: the role's policy and this
 // test were made together.
 func TestGroupScalerIsLimited(t *testing.T) {

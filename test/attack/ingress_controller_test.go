@@ -121,7 +121,6 @@ func (l *ingressControllerLab) createTargets(name string, pairs ...string) (stri
 
 // TestIngressControllerIsLimited: with the role of the channel, security groups, target groups and application load balancers of its own
 // can be made and deleted, and ports of workers opened. The load balancers of the API and their targets cannot be changed, nor what
-// belongs to others, and nothing can be made that Slipway takes for its own.
 // belongs to others, and nothing can be made that Slipway takes for its own. Never open: the role's policy and this test were made
 // together.
 func TestIngressControllerIsLimited(t *testing.T) {
@@ -181,7 +180,6 @@ func (l *ingressControllerLab) deniedAPI() {
 }
 
 // TestTokenOfIngressControllerIsLimited: the token of the controller marks Ingresses with finalizers and writes names of load balancers
-// into those of class alb. It changes no rule and no annotation of an Ingress, and no address of those of another controller.
 // into those of class alb. It changes no rule and no annotation of an Ingress, and no address of those of another controller. Never
 // open: the account's admission policy and this test were made together.
 func TestTokenOfIngressControllerIsLimited(t *testing.T) {

@@ -125,7 +125,6 @@ func (l *lab) tagOfGroup(root *autoscaling.Client, group, key string) string {
 }
 
 // TestWorkersAskForThemselvesOnly: a worker has the control plane end its own wait. Neither can it choose the machine, the
-// group or the result, nor use a proof of something else, nor speak for a machine that has ended.
 // group or the result, nor use a proof of something else, nor speak for a machine that has ended. Never open: the requests of workers
 // and this test were made together.
 func TestWorkersAskForThemselvesOnly(t *testing.T) {

@@ -135,7 +135,6 @@ func (l controllerLab) serviceRules(group string) []string {
 }
 
 // TestControllerOfLoadBalancersIsLimited: with the role of the channel, only what the controller itself has made can be
-// changed. The load balancers of the API and of other clusters have the same owner's tag or another one.
 // changed. The load balancers of the API and of other clusters have the same owner's tag or another one. Never open: the role's policy
 // and this test were made together.
 func TestControllerOfLoadBalancersIsLimited(t *testing.T) {
@@ -232,7 +231,6 @@ func (l controllerLab) machines() []clusterMachine {
 	return all
 }
 
-// TestListenerTagsNeedTheRight: who may create a listener, and may tag nothing, cannot create one with tags.
 // TestListenerTagsNeedTheRight: who may create a listener, and may tag nothing, cannot create one with tags. No attack: the local
 // region decides as AWS.
 func TestListenerTagsNeedTheRight(t *testing.T) {

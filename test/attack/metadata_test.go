@@ -252,7 +252,6 @@ func TestContainersReachNoMetadata(t *testing.T) {
 }
 
 // TestContainersReachNoMetadataOnVersion1: the same on a machine that has cgroup version 1 alone. A process gets its
-// class when the guard is applied, so programs of an allowed cgroup are classified with each call.
 // class when the guard is applied, so programs of an allowed cgroup are classified with each call. Seen to succeed in each run, until
 // then.
 func TestContainersReachNoMetadataOnVersion1(t *testing.T) {

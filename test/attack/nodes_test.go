@@ -126,7 +126,6 @@ func TestGhostNodes(t *testing.T) {
 // repair ended the machine that such a Node named, because the Node was not Ready.
 func TestNodesOfOtherMachines(t *testing.T) { newAttackedCluster(t).CheckMachineAttacks(t) }
 
-// TestAPIServersOfMachinesAuthorizeKubelets: the API server of these tests authorizes kubelets as one of a machine does.
 // TestAPIServersOfMachinesAuthorizeKubelets: the API server of these tests authorizes kubelets as one of a machine does. No attack:
 // what the other tests rely on.
 func TestAPIServersOfMachinesAuthorizeKubelets(t *testing.T) {

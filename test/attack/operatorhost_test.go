@@ -16,7 +16,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/asset/assettest"
 )
 
-// TestRenderedFilesArePrivate: what a template contains of user data is for the operator's eyes only.
 // TestRenderedFilesArePrivate: what a template contains of user data is for the operator's eyes only. Read in the code, and not seen
 // to succeed.
 func TestRenderedFilesArePrivate(t *testing.T) {
@@ -43,7 +42,6 @@ func TestRenderedFilesArePrivate(t *testing.T) {
 	}
 }
 
-// TestEditorGetsNoSecrets: an editor, or one of its plugins, reads no credentials in its environment.
 // TestEditorGetsNoSecrets: an editor, or one of its plugins, reads no credentials in its environment. Read in the code, and not seen
 // to succeed.
 func TestEditorGetsNoSecrets(t *testing.T) {

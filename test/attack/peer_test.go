@@ -30,7 +30,6 @@ func (l *lab) awaitInstance(api *autoscaling.Client, group string) string {
 }
 
 // TestControlPlaneReportsOnlyItsOwnMachines: the role of the control plane lets Auto Scaling replace machines of its own
-// control plane. It does not reach workers, other clusters, also of the same name, and groups of other programs.
 // control plane. It does not reach workers, other clusters, also of the same name, and groups of other programs. Never open: the right
 // of the control plane and this test were made together.
 func TestControlPlaneReportsOnlyItsOwnMachines(t *testing.T) {

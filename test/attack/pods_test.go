@@ -301,7 +301,6 @@ func TestIssuerDocumentsAreSafe(t *testing.T) {
 }
 
 // TestDocumentsOfAnotherCluster: two state stores with a cluster of the same name and one discovery store. The second
-// cluster must not replace the keys of the first one: its pods would get the roles of the first.
 // cluster must not replace the keys of the first one: its pods would get the roles of the first. Never open: roles for pods and this
 // test were made together.
 func TestDocumentsOfAnotherCluster(t *testing.T) {
@@ -320,7 +319,6 @@ func TestDocumentsOfAnotherCluster(t *testing.T) {
 	}
 }
 
-// TestRealTokens: tokens of a real kube-apiserver with the key and the issuer of the cluster.
 // TestRealTokens: tokens of a real kube-apiserver with the key and the issuer of the cluster. Seen to succeed for others without the
 // conditions of the trust policy.
 func TestRealTokens(t *testing.T) {
@@ -350,7 +348,6 @@ func TestRealTokens(t *testing.T) {
 	p.refused("the token for the API server", "InvalidIdentityToken", err)
 }
 
-// TestCredentialsAreNotNeeded makes sure that the tests above use no credentials but the token's.
 // TestCredentialsAreNotNeeded makes sure that the tests above use no credentials but the token's. No attack: what the other tests rely
 // on.
 func TestCredentialsAreNotNeeded(t *testing.T) {

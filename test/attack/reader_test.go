@@ -80,7 +80,6 @@ func (l *lab) openSealed(c caller, key string) error {
 	return err
 }
 
-// TestReaderStillReads: the read-only policy is enough for the commands that only read.
 // TestReaderStillReads: the read-only policy is enough for the commands that only read. No attack: what the limits of readers must not
 // break.
 func TestReaderStillReads(t *testing.T) {

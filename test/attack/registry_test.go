@@ -140,7 +140,6 @@ func TestBoundaryPullsFromItsAccountAlone(t *testing.T) {
 }
 
 // TestBoundaryOfARegistryElsewhere: an administrator allows the machines of a cluster to pull from the registry of another
-// account, which its manifest names, and from no third one. The boundary for all clusters keeps that.
 // account, which its manifest names, and from no third one. The boundary for all clusters keeps that. No attack: what an administrator
 // may allow.
 func TestBoundaryOfARegistryElsewhere(t *testing.T) {
@@ -172,7 +171,6 @@ func TestBoundaryOfARegistryElsewhere(t *testing.T) {
 
 // TestMachinesCannotPush: root on a machine replaces an image of the cluster's private registry, and so gets every machine that
 // pulls it; or it reads the images of another team. The role of a machine may only pull, and only from the mirror of its
-// manifest. A cluster without a private registry gives its machines nothing there, although the boundary would allow it.
 // manifest. A cluster without a private registry gives its machines nothing there, although the boundary would allow it. Never open:
 // the rights to pull and this test were made together.
 func TestMachinesCannotPush(t *testing.T) {

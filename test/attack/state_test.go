@@ -334,7 +334,6 @@ func TestBoundaryOfAnAttacker(t *testing.T) {
 }
 
 // TestDeletedSignature: whoever can write to the bucket deletes the signature, so that the manifests look like those of an
-// older Slipway. Before the first apply, the sealed key tells that there was one, later AWS does.
 // older Slipway. Before the first apply, the sealed key tells that there was one, later AWS does. Never open: signatures and this test
 // were made together.
 func TestDeletedSignature(t *testing.T) {
@@ -429,7 +428,6 @@ func (l *lab) putAsRoot(name string, body []byte) {
 	l.check(err)
 }
 
-// TestStateOfAnOlderSlipway: a cluster without a signature still works, with a warning, and its next apply signs it.
 // TestStateOfAnOlderSlipway: a cluster without a signature still works, with a warning, and its next apply signs it. No attack: what
 // signing must not break.
 func TestStateOfAnOlderSlipway(t *testing.T) {

@@ -46,7 +46,6 @@ func reviewToken(t *testing.T, s *join.Server, token string) (user, reason strin
 	return answer.Status.User.Username, answer.Status.Error
 }
 
-// TestTokensOfOthers: with the region's IAM and STS, the token of the named user is accepted, and nothing else is.
 // TestTokensOfOthers: with the region's IAM and STS, the token of the named user is accepted, and nothing else is. Never open: tokens
 // of users and this test were made together.
 func TestTokensOfOthers(t *testing.T) {

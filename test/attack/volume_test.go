@@ -15,7 +15,6 @@ import (
 
 // TestVolumesThatMachinesCreate: root on the machine of slot a may create a volume for its slot, if the manifest permits it, as
 // apply would create it. It creates no other volume: none of another slot or cluster, none that is larger, in another zone, without
-// encryption or with more tags; and it gives tags to no volume that exists. Apply knows the volume, and delete deletes it.
 // encryption or with more tags; and it gives tags to no volume that exists. Apply knows the volume, and delete deletes it. Never open:
 // the right to create volumes and this test were made together.
 func TestVolumesThatMachinesCreate(t *testing.T) {

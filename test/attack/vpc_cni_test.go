@@ -107,7 +107,6 @@ func (v *vpcCNILab) stranger() (instance ec2types.Instance, group string) {
 }
 
 // TestVPCCNIIsLimited: with the role of the Amazon VPC CNI, interfaces with the cluster's tag can be created in its subnets with its security
-// groups, and be attached to its machines. Interfaces, machines, subnets and groups of others can be neither used nor changed.
 // groups, and be attached to its machines. Interfaces, machines, subnets and groups of others can be neither used nor changed. Never
 // open: the role's policy and this test were made together.
 func TestVPCCNIIsLimited(t *testing.T) {

@@ -20,7 +20,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 )
@@ -143,9 +142,16 @@ func (e *environment) extendBoundary(policy string) {
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	if _, err := api.CreatePolicyVersion(e.t.Context(), &iam.CreatePolicyVersionInput{
-		PolicyArn: &arn, PolicyDocument: aws.String(string(encoded)), SetAsDefault: true,
-	}); err != nil {
+	e.setBoundary(arn, string(encoded))
+}
+
+// setBoundary makes a document the default version of the permissions boundary.
+func (e *environment) setBoundary(arn, document string) {
+	e.t.Helper()
+	_, err := iam.NewFromConfig(e.aws).CreatePolicyVersion(e.t.Context(), &iam.CreatePolicyVersionInput{
+		PolicyArn: &arn, PolicyDocument: &document, SetAsDefault: true,
+	})
+	if err != nil {
 		e.t.Fatal(err)
 	}
 }
@@ -293,9 +299,7 @@ func (e *environment) waitForBothPods(host string) {
 func checkLoadBalancer(e *environment) {
 	host := e.applyWebService("Cluster")
 	e.waitForBothPods(host)
-	if r := e.runProgram(e.slipway, "drift", clusterName); r.code != 0 {
-		e.t.Errorf("drift has exit status %d, want 0:\n%s%s", r.code, r.out, r.err)
-	}
+	checkNoDrift(e)
 }
 
 func removeLoadBalancer(e *environment) {

@@ -17,7 +17,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
-	"github.com/aws/aws-sdk-go-v2/service/iam"
 )
 
 // vpcCNIPods is how many pods a t3.medium has addresses for: three interfaces of six, of which the first is the interface's own, and two
@@ -76,12 +75,7 @@ func (e *environment) applyBoundary() {
 	if err := json.Unmarshal([]byte(r.out), &printed); err != nil || !strings.Contains(string(printed.Document), "CNICreate") {
 		e.t.Fatalf("exit status %d, %v: the boundary has no statement for the CNI:\n%s%s", r.code, err, r.out, r.err)
 	}
-	_, err := iam.NewFromConfig(e.aws).CreatePolicyVersion(e.t.Context(), &iam.CreatePolicyVersionInput{
-		PolicyArn: &printed.ARN, PolicyDocument: aws.String(string(printed.Document)), SetAsDefault: true,
-	})
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	e.setBoundary(printed.ARN, string(printed.Document))
 }
 
 // vpcAddress is an address of a network interface.
@@ -274,7 +268,7 @@ func fillNode(e *environment) {
 	e.kubectl("delete", "-f", file, "--wait")
 }
 
-// checkNoDrift: interfaces and addresses are the CNI's own, and no drift.
+// checkNoDrift: what controllers in the cluster have made is their own, and no drift.
 func checkNoDrift(e *environment) {
 	if r := e.runProgram(e.slipway, "drift", clusterName); r.code != 0 {
 		e.t.Errorf("drift has exit status %d, want 0:\n%s%s", r.code, r.out, r.err)
