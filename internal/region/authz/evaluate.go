@@ -30,6 +30,8 @@ type Decision struct {
 	Allowed bool
 	Denied  bool   // explicitly, by a Deny: no other policy can allow the request
 	Reason  string // continues "because" in an error message, in IAM's words
+	// OutsideLimit is true if the caller's permissions boundary or session policies do not allow the request: see [EvaluateResource].
+	OutsideLimit bool
 }
 
 // Evaluate evaluates policies for a request. A matching Deny wins over a matching Allow. A request without
@@ -61,37 +63,58 @@ func Evaluate(policies []Policy, r Request) Decision {
 // EvaluateWithin evaluates the policies of an identity that has a permissions boundary: both must allow the request,
 // and a Deny in either wins. A nil boundary is none.
 func EvaluateWithin(policies, boundary []Policy, r Request) Decision {
-	own := Evaluate(policies, r)
-	if boundary == nil || own.Denied {
-		return own
-	}
-
-	limit := Evaluate(boundary, r)
-	if limit.Denied || limit.Allowed {
-		if limit.Denied {
-			return limit
-		}
-
-		return own
-	}
-
-	return Decision{Reason: "no permissions boundary allows the " + r.Action + " action"}
+	return EvaluateSession(policies, boundary, nil, r)
 }
 
 // EvaluateSession is [EvaluateWithin] for the session of a role that was created with session policies: these limit what the role's own
 // policies allow, and give nothing by themselves. A session without such policies has what the role has.
 func EvaluateSession(policies, boundary, session []Policy, r Request) Decision {
-	own := EvaluateWithin(policies, boundary, r)
-	if !own.Allowed || len(session) == 0 {
-		return own
+	out := Evaluate(policies, r)
+	if boundary != nil {
+		out = out.limitBy(Evaluate(boundary, r), "no permissions boundary allows the "+r.Action+" action")
 	}
 
-	limit := Evaluate(session, r)
-	if !limit.Allowed {
-		limit.Reason = "no session policy allows the " + r.Action + " action"
+	if len(session) > 0 {
+		out = out.limitBy(Evaluate(session, r), "no session policy allows the "+r.Action+" action")
 	}
 
-	return limit
+	return out
+}
+
+// limitBy returns the decision d of an identity's policies within the decision of a boundary or of session policies.
+// missing is the reason if these do not allow the request.
+func (d Decision) limitBy(limit Decision, missing string) Decision {
+	switch {
+	case d.Denied, limit.Allowed:
+		return d
+	case limit.Denied:
+		return limit
+	}
+
+	return Decision{OutsideLimit: true, Reason: missing}
+}
+
+// EvaluateResource evaluates the policy of a resource, such as a bucket, for a caller whose own policies decided own. Where the boundary of a
+// role or the policies of its session do not allow the request, a policy that names the role, or everyone, does not either; one that names
+// the session does. A user who is named is not limited by a boundary.
+func EvaluateResource(p Policy, r Request, own Decision) Decision {
+	d := Evaluate([]Policy{p}, r)
+	if !d.Allowed || !own.OutsideLimit {
+		return d
+	}
+
+	named := Policy{Version: p.Version}
+	for _, s := range p.Statements {
+		if s.Principal != nil && slices.Contains(s.Principal["AWS"], r.Principal.ARN) {
+			named.Statements = append(named.Statements, s)
+		}
+	}
+
+	if d := Evaluate([]Policy{named}, r); d.Allowed {
+		return d
+	}
+
+	return own
 }
 
 func formatSid(s Statement) string {

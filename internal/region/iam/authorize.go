@@ -209,7 +209,7 @@ func (s *IAM) AssumeRole(
 
 	r := s.BuildRequest(ctx, check)
 	own := s.EvaluateIdentity(ctx, check)
-	byTrust := authz.Evaluate([]authz.Policy{role.trust}, r)
+	byTrust := authz.EvaluateResource(role.trust, r, own)
 	delegated := authz.DelegatesToAccount(role.trust, s.cfg.Account, r)
 	if own.Denied || byTrust.Denied || !byTrust.Allowed && (!delegated || !own.Allowed) {
 		return Credentials{}, wire.Caller{}, wire.AccessDenied(

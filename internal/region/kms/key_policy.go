@@ -55,7 +55,7 @@ func (s *Service) evaluateAccess(ctx context.Context, k *key, c wire.AccessCheck
 
 	r := s.cfg.Identities.BuildRequest(ctx, c)
 	own := s.cfg.Identities.EvaluateIdentity(ctx, c)
-	byKey := authz.Evaluate([]authz.Policy{p}, r)
+	byKey := authz.EvaluateResource(p, r, own)
 
 	switch {
 	case byKey.Denied:

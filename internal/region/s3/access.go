@@ -141,7 +141,7 @@ func (s *Service) evaluateAccess(ctx context.Context, bucket string, c wire.Acce
 	rules := s.findAccessRules(bucket)
 	r := s.cfg.Identities.BuildRequest(ctx, c)
 	own := s.cfg.Identities.EvaluateIdentity(ctx, c)
-	byBucket := authz.Evaluate([]authz.Policy{rules.policy}, r)
+	byBucket := authz.EvaluateResource(rules.policy, r, own)
 	countsForCaller := !caller.IsAnonymous() || !rules.restricted || !rules.public
 
 	switch {
