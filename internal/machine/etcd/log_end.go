@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"io/fs"
 	"iter"
 	"slices"
@@ -37,13 +38,13 @@ func ReadLogEnd(dir fs.FS) (LogEnd, error) {
 	}
 
 	for _, name := range slices.Backward(names) {
-		body, err := fs.ReadFile(dir, name)
+		scan, err := scanLog(dir, name, func(uint64, []byte) {})
 		if err != nil {
-			return LogEnd{}, fmt.Errorf("read etcd's log %s: %w", name, err)
+			return LogEnd{}, err
 		}
 
-		if end := scanLog(body).end; end.Index > 0 {
-			return end, nil
+		if scan.end.Index > 0 {
+			return scan.end, nil
 		}
 	}
 
@@ -86,12 +87,11 @@ func NewCommitMark(dir fs.FS) (CommitMark, error) {
 	}
 
 	last := names[len(names)-1]
-	body, err := fs.ReadFile(dir, last)
+	scan, err := scanLog(dir, last, func(uint64, []byte) {})
 	if err != nil {
-		return CommitMark{}, fmt.Errorf("read etcd's log %s: %w", last, err)
+		return CommitMark{}, err
 	}
 
-	scan := scanLog(body)
 	state := appendVarintField(nil, 1, max(scan.term, end.Term))
 	state = appendVarintField(state, 2, scan.vote)
 	state = appendVarintField(state, 3, end.Index)
@@ -117,22 +117,33 @@ type logScan struct {
 	term, vote uint64
 	// sum is the checksum after the last record, which each record continues.
 	sum uint32
-	// size of the records.
+	// size of the records, in bytes.
 	size int
+	// damaged is set if something other than zeros follows the records: it cannot be read.
+	damaged bool
 }
 
-// scanLog reads the records of a file up to the first that is not complete.
-func scanLog(body []byte) logScan {
-	return visitLog(body, func(uint64, []byte) {})
-}
+// scanLog reads the records of a file up to the first that is not complete, and calls visit with the type and the data of each.
+func scanLog(dir fs.FS, name string, visit func(kind uint64, data []byte)) (logScan, error) {
+	r, err := openLog(dir, name)
+	if err != nil {
+		return logScan{}, fmt.Errorf("open etcd's log %s: %w", name, err)
+	}
 
-// visitLog is scanLog, and calls visit with the type and the data of each complete record.
-func visitLog(body []byte, visit func(kind uint64, data []byte)) logScan {
+	defer r.close()
 	var out logScan
 	for {
-		record, size, ok := cutFrame(body[out.size:])
-		if !ok {
-			return out
+		record, err := r.next()
+		if errors.Is(err, io.EOF) {
+			out.damaged, err = r.hasMore()
+		}
+
+		if err != nil {
+			return out, fmt.Errorf("read etcd's log %s: %w", name, err)
+		}
+
+		if record == nil {
+			return out, nil
 		}
 
 		kind, _ := protoField(record, 1)
@@ -141,12 +152,14 @@ func visitLog(body []byte, visit func(kind uint64, data []byte)) logScan {
 		if kind != walChecksum { // which begins a file
 			out.sum = crc32.Update(out.sum, crc32.MakeTable(crc32.Castagnoli), data)
 			if uint32(sum) != out.sum {
-				return out
+				out.damaged = true
+
+				return out, nil
 			}
 		}
 
 		out.sum = uint32(sum)
-		out.size += size
+		out.size = r.size
 		out.note(kind, data)
 		visit(kind, data)
 	}
@@ -172,32 +185,6 @@ func (s *logScan) note(kind uint64, data []byte) {
 			s.end = at
 		}
 	}
-}
-
-// frameLength is the size of the length before a record, and to which records are padded.
-const frameLength = 8
-
-// cutFrame returns the first record of a log, and its size with its frame. A record has its length in the lower 56 bits of 8 bytes
-// before it. If the highest bit is set, the three lowest ones of the last byte are the length of the padding after it. A file
-// that is not full ends with zeros.
-func cutFrame(body []byte) (record []byte, size int, ok bool) {
-	if len(body) < frameLength {
-		return nil, 0, false
-	}
-
-	field := binary.LittleEndian.Uint64(body)
-	length := field & (1<<56 - 1)
-	padding := uint64(0)
-	if field>>63 == 1 {
-		padding = field >> 56 & 7
-	}
-
-	body = body[frameLength:]
-	if length == 0 || length+padding > uint64(len(body)) {
-		return nil, 0, false
-	}
-
-	return body[:length], frameLength + int(length+padding), true
 }
 
 // frameRecord returns a record that follows one with a checksum, with its frame.

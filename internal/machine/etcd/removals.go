@@ -3,8 +3,6 @@
 package etcd
 
 import (
-	"bytes"
-	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
@@ -40,13 +38,12 @@ func ReadRemovals(dir fs.FS) (Removals, error) {
 			seen = removalLog{pending: map[uint64]uint64{}}
 		}
 
-		body, err := fs.ReadFile(dir, name)
+		scan, err := scanLog(dir, name, seen.note)
 		if err != nil {
-			return Removals{}, fmt.Errorf("read etcd's log %s: %w", name, err)
+			return Removals{}, err
 		}
 
-		scan := visitLog(body, seen.note)
-		seen.damaged = len(bytes.TrimRight(body[scan.size:], "\x00")) > 0
+		seen.damaged = scan.damaged
 		if scan.end.Index > 0 {
 			end = scan.end
 		}

@@ -3,7 +3,6 @@
 package etcd
 
 import (
-	"bytes"
 	"encoding/binary"
 	"io/fs"
 	"slices"
@@ -27,14 +26,9 @@ func HasNoVote(dir fs.FS) bool {
 
 	var seen memberLog
 	for _, name := range names {
-		body, err := fs.ReadFile(dir, name)
-		if err != nil {
+		scan, err := scanLog(dir, name, seen.note)
+		if err != nil || scan.damaged {
 			return false
-		}
-
-		scan := visitLog(body, seen.note)
-		if len(bytes.TrimRight(body[scan.size:], "\x00")) > 0 {
-			return false // what follows cannot be read
 		}
 	}
 
