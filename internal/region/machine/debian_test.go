@@ -59,7 +59,7 @@ func TestNewUnitStartsWithoutReload(t *testing.T) {
 func TestCloudConfig(t *testing.T) {
 	b := newBench(t, "#cloud-config\nwrite_files:\n- {path: /root/a, content: written}\nruncmd:\n- [cp, /root/a, /root/b]\n")
 	m := b.launch(1)
-	b.await(m.ID, "grep -q written /root/b", 60*time.Second)
+	b.await(m.ID, "grep -q written /root/b", 3*time.Minute)
 	if got := b.mustRun(m.ID, "cloud-init status --wait"); !strings.HasSuffix(got, "status: done") {
 		t.Errorf("cloud-init reports %q", got)
 	}

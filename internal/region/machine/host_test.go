@@ -296,7 +296,7 @@ func (b *bench) space(m netspec.Machine) string {
 
 func (b *bench) awaitRunning(id string) {
 	b.t.Helper()
-	b.await(id, "test $(systemctl is-system-running) = running || { systemctl --failed --no-pager; systemctl list-jobs; false; }", 30*time.Second)
+	b.await(id, "test $(systemctl is-system-running) = running || { systemctl --failed --no-pager; systemctl list-jobs; false; }", 2*time.Minute)
 }
 
 // run runs a shell script inside a machine for at most two minutes. The error of a script that

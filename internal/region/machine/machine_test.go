@@ -30,7 +30,7 @@ func TestBoot(t *testing.T) {
 	begin := time.Now()
 	m := b.launch(1)
 	t.Logf("PID 1 after %s", time.Since(begin))
-	b.await(m.ID, "test -s /run/user-data-ran", 60*time.Second)
+	b.await(m.ID, "test -s /run/user-data-ran", 3*time.Minute)
 	t.Logf("user data ran after %s", time.Since(begin))
 	b.awaitRunning(m.ID)
 	t.Logf("running after %s", time.Since(begin))
@@ -138,7 +138,7 @@ func TestMachinesAreApart(t *testing.T) {
 	ids := map[string]bool{}
 	for n := range 5 {
 		id := b.machine(n).ID
-		b.await(id, "test -s /run/user-data-ran", 60*time.Second)
+		b.await(id, "test -s /run/user-data-ran", 3*time.Minute)
 		ids[b.mustRun(id, "cat /etc/machine-id; readlink /proc/self/ns/cgroup /proc/self/ns/pid /proc/self/ns/net /proc/self/ns/ipc")] = true
 	}
 	t.Logf("five machines' user data ran after %s", time.Since(begin))
@@ -418,7 +418,7 @@ func (b *bench) processes() []string {
 
 func (b *bench) eventually(what string, ok func() bool) {
 	b.t.Helper()
-	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(20 * time.Millisecond) {
+	for begin := time.Now(); time.Since(begin) < 3*time.Minute; time.Sleep(20 * time.Millisecond) {
 		if ok() {
 			return
 		}

@@ -36,7 +36,7 @@ func TestUbuntuBoots(t *testing.T) {
 	b := newUbuntuBench(t, userData)
 	begin := time.Now()
 	m := b.launch(1)
-	b.await(m.ID, "test -s /run/user-data-ran", 2*time.Minute)
+	b.await(m.ID, "test -s /run/user-data-ran", 3*time.Minute)
 	t.Logf("user data ran after %s", time.Since(begin).Round(time.Second))
 	b.awaitRunning(m.ID)
 	t.Logf("running after %s", time.Since(begin).Round(time.Second))
