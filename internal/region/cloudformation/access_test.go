@@ -211,3 +211,21 @@ func TestCLI(t *testing.T) {
 	cf("delete-stack", "--stack-name", "net")
 	l.want(l.settle(id), "DELETE_COMPLETE")
 }
+
+// TestCapabilitiesAreToldIfNeeded: CloudFormation tells the capabilities of a stack only if its template needs one.
+func TestCapabilitiesAreToldIfNeeded(t *testing.T) {
+	l := newLab(t)
+	for name, c := range map[string]struct {
+		template string
+		want     int
+	}{
+		"plain": {`{"Resources":{"W":{"Type":"AWS::CloudFormation::WaitConditionHandle"}}}`, 0},
+		"role":  {`{"Resources":{"P":{"Type":"AWS::IAM::InstanceProfile","Properties":{"Roles":[{"Ref":"R"}]}},"R":{"Type":"AWS::IAM::Role","Properties":{"AssumeRolePolicyDocument":{"Version":"2012-10-17","Statement":{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":"sts:AssumeRole"}}}}}}`, len(allCapabilities())},
+	} {
+		l.want(l.create(name, c.template), "CREATE_COMPLETE")
+		out, err := l.cfn.DescribeStacks(t.Context(), &cfn.DescribeStacksInput{StackName: &name})
+		if err != nil || len(out.Stacks[0].Capabilities) != c.want {
+			t.Errorf("%s: %+v, %v", name, out, err)
+		}
+	}
+}

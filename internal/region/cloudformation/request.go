@@ -195,11 +195,13 @@ func (s templateHandlers) prepareContent(
 	}
 
 	c := stackContent{
-		Body:       body,
-		Params:     params,
-		Tags:       tags,
-		Described:  t.Description,
-		Capability: sdkshape.Strings(r.capabilities),
+		Body:      body,
+		Params:    params,
+		Tags:      tags,
+		Described: t.Description,
+	}
+	if need, _ := requiredCapabilities(t); need != "" { // AWS tells them only then
+		c.Capability = sdkshape.Strings(r.capabilities)
 	}
 
 	return c, s.checkContent(sdkshape.String(r.stackName), c, t)

@@ -43,3 +43,38 @@ func TestFilterLimits(t *testing.T) {
 		}
 	}
 }
+
+// TestFiltersOfRules: groups are found by the fields of their rules, of each direction by itself.
+func TestFiltersOfRules(t *testing.T) {
+	r := newRegion(t)
+	vpc, _ := r.createVPCWithSubnet(t)
+	a, b := r.group(t, vpc, "a"), r.group(t, vpc, "b")
+	for _, p := range [][]types.IpPermission{port(443, fromCIDR("10.1.0.0/16")), port(6443, fromGroup(b))} {
+		must[*ec2.AuthorizeSecurityGroupIngressOutput](t)(r.AuthorizeSecurityGroupIngress(t.Context(), &ec2.AuthorizeSecurityGroupIngressInput{GroupId: &a, IpPermissions: p}))
+	}
+	for _, c := range []struct {
+		filter, value string
+		want          []string
+	}{
+		{"ip-permission.cidr", "10.1.0.0/16", []string{a}},
+		{"ip-permission.from-port", "443", []string{a}},
+		{"ip-permission.to-port", "6443", []string{a}},
+		{"ip-permission.protocol", "tcp", []string{a}},
+		{"ip-permission.group-id", b, []string{a}},
+		{"ip-permission.group-name", "b", []string{a}},
+		{"ip-permission.ipv6-cidr", "*", nil},
+		{"ip-permission.prefix-list-id", "*", nil},
+		{"egress.ip-permission.from-port", "443", nil},
+	} {
+		out := must[*ec2.DescribeSecurityGroupsOutput](t)(r.DescribeSecurityGroups(t.Context(), &ec2.DescribeSecurityGroupsInput{
+			Filters: []types.Filter{{Name: &c.filter, Values: []string{c.value}}, {Name: new("vpc-id"), Values: []string{vpc}}},
+		}))
+		var got []string
+		for _, g := range out.SecurityGroups {
+			got = append(got, *g.GroupId)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s=%s (-want +got):\n%s", c.filter, c.value, diff)
+		}
+	}
+}

@@ -157,6 +157,7 @@ func (s instanceHandlers) extendedInstanceFilterValues(i *sdk.Instance, name str
 	launched := ""
 	reservation := ""
 	options := &sdk.InstanceMetadataOptionsResponse{}
+	reason := &sdk.StateReason{}
 	if i.IamInstanceProfile != nil {
 		profile = i.IamInstanceProfile
 	}
@@ -171,6 +172,10 @@ func (s instanceHandlers) extendedInstanceFilterValues(i *sdk.Instance, name str
 
 	if i.MetadataOptions != nil {
 		options = i.MetadataOptions
+	}
+
+	if i.StateReason != nil {
+		reason = i.StateReason
 	}
 
 	v, known := map[string][]string{
@@ -196,6 +201,9 @@ func (s instanceHandlers) extendedInstanceFilterValues(i *sdk.Instance, name str
 		"tenancy":                      {str(i.Placement.Tenancy)},
 		"metadata-options.http-tokens": {str(options.HttpTokens)},
 		"instance-lifecycle":           {""},
+		"source-dest-check":            {boolText(i.SourceDestCheck)},
+		"state-reason-code":            {str(reason.Code)},
+		"state-reason-message":         {str(reason.Message)},
 	}[name]
 
 	return v, known

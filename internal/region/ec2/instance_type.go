@@ -198,6 +198,8 @@ func instanceTypeFilterValues(t *sdk.InstanceTypeInfo, name string) ([]string, b
 		"burstable-performance-supported":       {boolText(t.BurstablePerformanceSupported)},
 		"hypervisor":                            {str(t.Hypervisor)},
 		"processor-info.supported-architecture": strs(t.ProcessorInfo.SupportedArchitectures),
+		"vcpu-info.default-cores":               {numberText(t.VCpuInfo.DefaultCores)},
+		"vcpu-info.default-threads-per-core":    {numberText(t.VCpuInfo.DefaultThreadsPerCore)},
 		"vcpu-info.default-vcpus":               {strconv.FormatInt(*t.VCpuInfo.DefaultVCpus, 10)},
 		"memory-info.size-in-mib":               {strconv.FormatInt(*t.MemoryInfo.SizeInMiB, 10)},
 		"supported-usage-class":                 {"on-demand", "spot"},

@@ -339,33 +339,54 @@ func (st *serviceState) groupFilterValues(g *sdk.SecurityGroup, name string) ([]
 		return []string{str(g.OwnerId)}, true
 	case "description":
 		return []string{str(g.Description)}, true
-	case "ip-permission.cidr",
-		"egress.ip-permission.cidr",
-		"ip-permission.group-id",
-		"egress.ip-permission.group-id":
-		return st.groupRuleFilterValues(g, name), true
 	}
 
-	return nil, false
-}
-
-func (st *serviceState) groupRuleFilterValues(g *sdk.SecurityGroup, name string) []string {
 	direction := "ingress"
-	if strings.HasPrefix(name, "egress.") {
+	rest, isEgress := strings.CutPrefix(name, "egress.")
+	if isEgress {
 		direction = "egress"
 	}
 
-	var out []string
+	field, isRule := strings.CutPrefix(rest, "ip-permission.")
+	if _, known := st.ruleFilterValue(&sdk.SecurityGroupRule{}, field); !isRule || !known {
+		return nil, false
+	}
 
+	var out []string
 	for _, r := range st.groupRules(str(g.GroupId), direction) {
-		if strings.HasSuffix(name, ".cidr") {
-			out = append(out, str(r.CidrIpv4))
-		} else if r.ReferencedGroupInfo != nil {
-			out = append(out, str(r.ReferencedGroupInfo.GroupId))
+		if v, _ := st.ruleFilterValue(r, field); v != "" {
+			out = append(out, v)
 		}
 	}
 
-	return out
+	return out, true
+}
+
+// ruleFilterValue returns the value of a rule that a filter of groups looks at: ip-permission. and the name of a field.
+func (st *serviceState) ruleFilterValue(r *sdk.SecurityGroupRule, field string) (value string, known bool) {
+	source := &sdk.ReferencedSecurityGroup{}
+	if r.ReferencedGroupInfo != nil {
+		source = r.ReferencedGroupInfo
+	}
+
+	sourceName := ""
+	if g := st.Groups[str(source.GroupId)]; g != nil {
+		sourceName = str(g.GroupName)
+	}
+
+	value, known = map[string]string{
+		"cidr":           str(r.CidrIpv4),
+		"from-port":      numberText(r.FromPort),
+		"group-id":       str(source.GroupId),
+		"group-name":     sourceName,
+		"ipv6-cidr":      str(r.CidrIpv6),
+		"prefix-list-id": str(r.PrefixListId),
+		"protocol":       str(r.IpProtocol),
+		"to-port":        numberText(r.ToPort),
+		"user-id":        str(source.UserId),
+	}[field]
+
+	return value, known
 }
 
 func (s securityGroupHandlers) describeSecurityGroups(

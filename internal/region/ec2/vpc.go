@@ -171,6 +171,22 @@ func vpcFilterValues(v *sdk.Vpc, name string) ([]string, bool) {
 
 		return out, true
 
+	case "cidr-block-association.association-id":
+		var out []string
+		for _, c := range v.CidrBlockAssociationSet {
+			out = append(out, str(c.AssociationId))
+		}
+
+		return out, true
+
+	case "cidr-block-association.state":
+		var out []string
+		for _, c := range v.CidrBlockAssociationSet {
+			out = append(out, str(c.CidrBlockState.State))
+		}
+
+		return out, true
+
 	case "is-default", "isDefault":
 		return []string{boolText(v.IsDefault)}, true
 	case "owner-id":

@@ -74,8 +74,12 @@ func newSignatureError(p Protocol, why refusalReason) *Error {
 	}
 
 	f := codes[p][why]
+	message := why.message()
+	if why == presignedExpired && (p == S3Protocol || p == EC2QueryProtocol) {
+		message = "Request has expired"
+	}
 
-	return &Error{Code: f.code, Message: why.message(), Status: f.status}
+	return &Error{Code: f.code, Message: message, Status: f.status}
 }
 
 // message returns the message of AWS's services for a reason.
