@@ -112,6 +112,22 @@ func (m *etcdMember) recordRestored(ctx context.Context, number int) error {
 	return err
 }
 
+// checkRestoredHere returns a notReadyError if the slot's data of a generation was restored on another volume. A machine that was taken for
+// lost, and works, must not restore what its successor has restored: each would be a cluster by itself.
+func (m *etcdMember) checkRestoredHere(ctx context.Context, number int) error {
+	record, err := readJSONObject[joinedRecord](ctx, m.store, node.EtcdRestoredKey(m.agent.doc.Cluster, number, m.slot.Name))
+	if err != nil {
+		return err
+	}
+
+	if record.Volume != m.volume {
+		return newNotReadyError("generation %d of etcd was restored for slot %s on volume %s, and this machine has %s: another machine is in its place",
+			number, m.slot.Name, record.Volume, m.volume)
+	}
+
+	return nil
+}
+
 // setAside stops etcd and moves its data to asideDir, in place of older data there. If the volume has no room for the data
 // of the generation besides, etcd is stopped and the data stays where it is: it is of before the restoration in any case.
 func (m *etcdMember) setAside(ctx context.Context, g etcd.Generation) error {
@@ -229,6 +245,10 @@ func (m *etcdMember) restoreBackup(ctx context.Context, f etcd.Facts) error {
 	}
 
 	if err := m.recordRestored(ctx, f.Generation.Number); err != nil {
+		return err
+	}
+
+	if err := m.checkRestoredHere(ctx, f.Generation.Number); err != nil {
 		return err
 	}
 

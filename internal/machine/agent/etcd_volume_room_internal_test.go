@@ -4,7 +4,6 @@ package agent
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
-	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
 // putOldData puts a file of so many TiB, without content, into a directory of the volume. It was written so many hours ago.
@@ -115,10 +113,7 @@ func TestRestorationReplacesOldData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body := fmt.Sprintf(`{"number":2,"slot":"b","backup":"b1","token":"t","bytes":%d}`, free+(1<<40))
-	if _, err := s.Create(t.Context(), node.EtcdGenerationKey("demo", 2), []byte(body)); err != nil {
-		t.Fatal(err)
-	}
+	signGeneration(t, a, s, etcd.Generation{Number: 2, Slot: "b", Backup: "b1", Token: "t", Bytes: free + 1<<40})
 	err = m.decideAndAct(t.Context())
 	if err == nil || strings.Contains(err.Error(), "free space") || !a.Root.Exists(asideDir+"/member") {
 		t.Errorf("the member did not set its data aside: %v", err)

@@ -40,6 +40,8 @@ type volumeWatch struct {
 	yield func(context.Context) (bool, error)
 	// remount mounts a volume that was attached again. It returns a notReadyError if there is none.
 	remount func(context.Context) error
+	// start starts etcd, if it may run with what the volume holds. It returns a notReadyError if another decision must follow.
+	start func(context.Context) error
 
 	// broken counts the looks in a row at which the volume was broken.
 	broken int
@@ -62,6 +64,7 @@ func (m *etcdMember) newVolumeWatch() *volumeWatch {
 			return a.newEtcdManager().YieldLeadership(ctx, m.slot.Name, etcd.ClientURL)
 		},
 		remount: m.remountVolume,
+		start:   m.startOnVolume,
 	}
 }
 
@@ -186,14 +189,32 @@ func (w *volumeWatch) startAgain(ctx context.Context) error {
 		return nil
 	}
 
-	a.Log.Info("starting etcd: its volume works again")
-	if _, err := a.Run.Run(ctx, "systemctl", "start", "--no-block", "etcd"); err != nil {
-		return fmt.Errorf("start etcd: %w", err)
+	if err := w.start(ctx); err != nil {
+		return err
 	}
 
+	a.Log.Info("the etcd volume works again")
 	a.etcdStopped.Store(false)
 
 	return nil
+}
+
+// startOnVolume starts etcd on a volume that works again. The volume may not hold what the member had: somebody may have attached another
+// one in its place, such as a copy of a snapshot, and etcd may have been restored from a backup meanwhile. So the agent decides as at the
+// start of the machine. What takes longer than one decision is left to [etcdMember.keepGeneration].
+func (m *etcdMember) startOnVolume(ctx context.Context) error {
+	a := m.agent
+	a.etcdData.Lock()
+	defer a.etcdData.Unlock()
+	if !m.hasData() {
+		a.etcdFenced.Store(true)
+	}
+
+	if a.etcdFenced.Load() {
+		return nil
+	}
+
+	return m.decideAndAct(ctx)
 }
 
 // remountVolume mounts the slot's volume again after it was detached and attached to this machine. It does not

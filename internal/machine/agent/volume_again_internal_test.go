@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/machine/etcd"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
+)
+
+// stoppedMember is a member on vol-1 that was stopped because its volume did not work, with a watch that sees a volume that works.
+type stoppedMember struct {
+	*volumeWatch
+	agent *Agent
+	store store.Store
+	run   *killedRunner
+}
+
+func newStoppedMember(t *testing.T) stoppedMember {
+	t.Helper()
+	a := testAgent(t)
+	a.doc = testDocument(t, 3, a.bundle)
+	a.EC2 = &fakeEC2{}
+	run := &killedRunner{killer: &killer{left: 1000}}
+	a.Run = run
+	slot, _ := a.doc.Slot("a")
+	m := &etcdMember{agent: a, slot: slot, store: store.NewFileStore(t.TempDir()), volume: "vol-1"}
+	if err := a.Root.MakeDir(etcd.DataDir+"/member", 0o700, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.recordVolume(); err != nil {
+		t.Fatal(err)
+	}
+	a.etcdStopped.Store(true)
+	w := m.newVolumeWatch()
+	w.look = workingVolume
+	return stoppedMember{volumeWatch: w, agent: a, store: m.store, run: run}
+}
+
+// lookTwice takes two looks, and reports whether etcd was started.
+func (s stoppedMember) lookTwice(t *testing.T) bool {
+	t.Helper()
+	for range 2 {
+		if err := s.watchOnce(t.Context()); err != nil && !errors.As(err, new(notReadyError)) {
+			t.Fatal(err)
+		}
+	}
+	return slices.ContainsFunc(s.run.calls, func(call string) bool { return strings.HasPrefix(call, "systemctl start") })
+}
+
+// TestVolumeThatWorksAgain: etcd starts again with the data that it had.
+func TestVolumeThatWorksAgain(t *testing.T) {
+	s := newStoppedMember(t)
+	if !s.lookTwice(t) || s.agent.etcdStopped.Load() || s.agent.etcdFenced.Load() {
+		t.Errorf("etcd does not run again: %q", s.run.calls)
+	}
+}
+
+// TestCopyIsAttachedAgain: somebody attached a volume that was made from a snapshot, in place of the one that failed. A member that starts
+// with its data may have confirmed writes which are not in it.
+func TestCopyIsAttachedAgain(t *testing.T) {
+	s := newStoppedMember(t)
+	s.member.volume = "vol-copy"
+	if s.lookTwice(t) || !s.agent.etcdStopped.Load() {
+		t.Errorf("etcd runs with the data of a copy: %q", s.run.calls)
+	}
+}
+
+// TestVolumeOfAnEarlierGeneration: etcd was restored from a backup while the volume was detached. With the data of before it would be
+// another cluster.
+func TestVolumeOfAnEarlierGeneration(t *testing.T) {
+	s := newStoppedMember(t)
+	signGeneration(t, s.agent, s.store, etcd.Generation{Number: 2, Slot: "b", Backup: "b1", Token: "t"})
+	if s.lookTwice(t) || !s.agent.etcdFenced.Load() || s.member.hasData() || !s.agent.Root.Exists(asideDir+"/member") {
+		t.Errorf("etcd runs with data of before the restoration, or that was not set aside: %q", s.run.calls)
+	}
+	if s.agent.etcdStopped.Load() {
+		t.Error("the volume still counts as broken")
+	}
+}
+
+// TestEmptyVolumeIsAttached: the member must be added before it starts without data, which the task that looks for restorations does.
+func TestEmptyVolumeIsAttached(t *testing.T) {
+	s := newStoppedMember(t)
+	if err := s.agent.Root.RemoveAll(etcd.DataDir + "/member"); err != nil {
+		t.Fatal(err)
+	}
+	if s.lookTwice(t) || !s.agent.etcdFenced.Load() || s.agent.etcdStopped.Load() {
+		t.Errorf("etcd starts without data and without a decision: %q", s.run.calls)
+	}
+}
+
+// TestSlotIsRestoredOnce: a machine that was taken for lost restores the backup that its successor has restored already. Each would be a
+// cluster by itself.
+func TestSlotIsRestoredOnce(t *testing.T) {
+	s := newStoppedMember(t)
+	m := s.member
+	key := node.EtcdRestoredKey(s.agent.doc.Cluster, 2, "a")
+	if _, err := s.store.Create(t.Context(), key, []byte(`{"volume":"vol-2"}`)); err != nil {
+		t.Fatal(err)
+	}
+	f := etcd.Facts{Slot: "a", Prepared: true, Joined: []string{"b", "c"}, Generation: &etcd.Generation{Number: 2, Slot: "a", Recovery: &etcd.Recovery{}}}
+	for _, dir := range []string{restoredDir, etcd.DataDir} {
+		if err := s.agent.Root.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.agent.Root.MakeDir(dir, 0o700, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := m.restoreBackup(t.Context(), f)
+	if !errors.As(err, new(notReadyError)) || !strings.Contains(err.Error(), "vol-2") || !s.agent.Root.Exists(restoredDir) {
+		t.Errorf("another machine of the slot restored it: %v", err)
+	}
+	m.volume = "vol-2" // the machine that was killed after it had recorded
+	if err := m.restoreBackup(t.Context(), f); err != nil || s.agent.Root.Exists(restoredDir) {
+		t.Errorf("it does not continue: %v", err)
+	}
+}
