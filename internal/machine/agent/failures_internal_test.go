@@ -119,9 +119,7 @@ func TestMemberWithoutS3(t *testing.T) {
 		}
 
 		notes.away = false
-		if _, err := notes.Create(t.Context(), node.EtcdGenerationKey("demo", 2), []byte(`{"number":2,"slot":"b","backup":"b1","token":"t"}`)); err != nil {
-			t.Fatal(err)
-		}
+		signGeneration(t, a, notes, etcd.Generation{Number: 2, Slot: "b", Backup: "b1", Token: "t"})
 		_ = m.decideAndAct(t.Context()) // it waits for the restoration then
 		if m.hasData() || !a.Root.Exists(asideDir+"/member") || !slices.Contains(runner.calls, "systemctl stop etcd") {
 			t.Errorf("when S3 answers: ran %q", runner.calls)
