@@ -53,14 +53,15 @@ go vet ./...
 status=0
 say_phase "the preparation"
 
-# Packages whose full tests take minutes. With the race detector they run in their short form (go test -short).
-heavy='/internal/cli$|/test/(judge|killed|engine|bench)$'
+# Packages whose full tests take minutes, at least with the race detector. With it they run in their short form (go test -short).
+heavy='/internal/(cli|repocheck|cluster/rollingupdate|machine/addon/channelsource)$|/test/(judge|killed|engine|bench)$'
 packages=$(go list ./... | grep -v /test/e2e)
 light=$(grep -Ev "$heavy" <<<"$packages")
 # Packages that need nothing but a processor, for long. They run in the background while machines boot; with the race
 # detector the light ones run with the others.
-computing='/internal/(cluster/rollingupdate|region/cloudformation|infra/iampolicy)$'
-export computing_packages='./internal/cli ./test/engine ./test/bench'
+computing='/internal/(region/cloudformation|infra/iampolicy)$'
+export computing_packages='./internal/cli ./test/engine ./test/bench
+  ./internal/repocheck ./internal/cluster/rollingupdate ./internal/machine/addon/channelsource'
 if [[ ! ${SLIPWAY_RACE:-} ]]; then
   computing_packages+=" $(grep -E "$computing" <<<"$packages")"
   light=$(grep -Ev "$computing" <<<"$light")
@@ -84,8 +85,9 @@ export -f run_background
 background=$!
 
 if [[ ${SLIPWAY_RACE:-} ]]; then
+  # repocheck reads documents one after the other: the race detector would find nothing in it.
   CGO_ENABLED=1 go test -race -json -p 4 -timeout 30m $light >"$results/packages" || status=$?
-  CGO_ENABLED=1 go test -race -short -json -p 2 -timeout 30m $(grep -E "$heavy" <<<"$packages") >"$results/race" || status=$?
+  CGO_ENABLED=1 go test -race -short -json -p 2 -timeout 30m $(grep -E "$heavy" <<<"$packages" | grep -v /internal/repocheck) >"$results/race" || status=$?
 else
   # The tests of the agent wait for etcd and API servers, longer than all other packages take: machines boot meanwhile.
   go test -json -timeout 25m ./internal/machine/agent >"$results/agent" &
