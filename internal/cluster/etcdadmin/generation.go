@@ -33,6 +33,19 @@ func openAuthority(env *cluster.Env, name string) authority {
 	}
 }
 
+// authorityRecords signs and verifies the records of backups with the Kubernetes CA, as machines do.
+type authorityRecords struct{ ca pki.CA }
+
+// Sign implements [backup.Records].
+func (r authorityRecords) Sign(key string, record any) ([]byte, error) {
+	return node.SignRecord(key, record, r.ca.Key())
+}
+
+// Read implements [backup.Records].
+func (r authorityRecords) Read(body []byte, key string, record any) error {
+	return node.ReadRecord(body, key, string(r.ca.CertsPEM()), record)
+}
+
 // lastGeneration returns the newest generation, nil if there is none, and the slots that have its data. If its signature is not valid,
 // which an earlier version does not make, only its number is known: it is not continued.
 func (a *Admin) lastGeneration(ctx context.Context) (*etcd.Generation, []string, error) {

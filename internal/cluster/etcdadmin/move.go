@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"time"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
@@ -172,20 +170,60 @@ func (a *Admin) planMovedBackup(ctx context.Context, p *MovePlan, snapshot strin
 		return err
 	}
 
-	policy, err := backup.NewPolicy(a.set.Cluster.Spec.Etcd.Backup)
-	if err != nil {
+	if p.Backup, err = a.newestBackup(ctx); err != nil {
 		return err
 	}
 
-	p.Backup = newestUsable(backups, a.env.Now(), policy)
 	if p.Backup == nil && !p.Works {
+		return p.describeNoBackup(len(backups))
+	}
+
+	return nil
+}
+
+// newestBackup returns the newest backup of the present data, without its sealed key; nil if there is none. It is the one that
+// machines would restore: see [backup.NewestOfGeneration].
+func (a *Admin) newestBackup(ctx context.Context) (*backup.Backup, error) {
+	ca, err := a.authority(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	signed := a.archive
+	signed.Records = authorityRecords{ca}
+	listing, err := (&backup.Catalog{Archive: signed}).List(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	last, _, err := a.lastGeneration(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	backup.IgnoreUnsignedTests(listing.Backups)
+	newest := backup.NewestOfGeneration(listing.Backups, last)
+	if newest != nil {
+		newest.SealedKey = nil
+	}
+
+	return newest, nil
+}
+
+// describeNoBackup returns the error of a move without a backup. listed is how many backups the cluster has that are not used.
+func (p MovePlan) describeNoBackup(listed int) error {
+	if listed == 0 {
 		return diag.WithHint(
-			fmt.Errorf("cluster %s has no backup of etcd that can be restored, and etcd does not work", a.name),
+			fmt.Errorf("cluster %s has no backup of etcd that can be restored, and etcd does not work", p.Cluster),
 			p.describeData(),
 		)
 	}
 
-	return nil
+	return diag.WithHint(
+		fmt.Errorf("cluster %s has no backup of its present etcd data that can be restored, and etcd does not work: those that it has "+
+			"were taken before the last restoration, copied from another cluster, failed their test or are not signed", p.Cluster),
+		p.describeData()+"; or name one that 'slipway etcd snapshots' lists: --snapshot",
+	)
 }
 
 // describeData says where the data is that no backup has.
@@ -195,25 +233,4 @@ func (p MovePlan) describeData() string {
 	}
 
 	return "wait until zone " + p.VolumeZone + " is back: the data is on volume " + p.Volume
-}
-
-// newestUsable returns the newest backup whose test did not fail; nil if there is none. One from the future is used only if there
-// is no other: nobody knows how new its data is.
-func newestUsable(backups []backup.Backup, now time.Time, p backup.Policy) *backup.Backup {
-	var future *backup.Backup
-	for _, b := range slices.Backward(backups) {
-		if b.Broken() {
-			continue
-		}
-
-		if !b.FromFuture(now, p) {
-			return &b
-		}
-
-		if future == nil {
-			future = &b
-		}
-	}
-
-	return future
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -19,7 +18,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
-	"github.com/slipway-k8s/slipway/internal/machine/backup"
 )
 
 // twoZones is EC2 with a volume and a machine in each of two zones.
@@ -251,30 +249,6 @@ func TestSetAside(t *testing.T) {
 	byKey := cmpopts.SortSlices(func(a, b ec2types.Tag) bool { return *a.Key < *b.Key })
 	if diff := cmp.Diff(before, z.volumes[0].Tags, byKey, cmpopts.IgnoreUnexported(ec2types.Tag{})); diff != "" {
 		t.Error(diff)
-	}
-}
-
-func TestNewestUsable(t *testing.T) {
-	bad := &backup.Verification{Error: "damaged"}
-	all := []backup.Backup{{}, {}, {Verification: bad}}
-	all[1].ID = "second"
-	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
-	policy := backup.Policy{Interval: time.Hour}
-	if b := newestUsable(all, now, policy); b == nil || b.ID != "second" {
-		t.Errorf("%+v", b)
-	}
-
-	if b := newestUsable(all[2:], now, policy); b != nil {
-		t.Errorf("%+v", b)
-	}
-
-	future := backup.Backup{Metadata: backup.Metadata{ID: "future", TakenAt: now.Add(24 * time.Hour)}}
-	if b := newestUsable(append(all, future), now, policy); b == nil || b.ID != "second" {
-		t.Errorf("with one from the future: %+v", b)
-	}
-
-	if b := newestUsable([]backup.Backup{future}, now, policy); b == nil || b.ID != "future" {
-		t.Errorf("with no other: %+v", b)
 	}
 }
 

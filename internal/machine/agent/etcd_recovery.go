@@ -316,37 +316,19 @@ func (r *etcdRecovery) addBackups(ctx context.Context, f *etcd.RecoveryFacts, g 
 	return nil
 }
 
-// newestRecoverable returns the newest backup that was taken of the current generation and whose test did not fail. A machine of the
-// cluster must have signed it: whoever may write to the machine store could make an old backup the newest one. If there
-// is none, it is the one that the generation was restored from: later ones of before it are what an operator discarded.
+// newestRecoverable returns the newest backup that can be restored: see [backup.NewestOfGeneration].
 func newestRecoverable(backups []backup.Backup, g *etcd.Generation) *etcd.RecoveryBackup {
-	usable := slices.DeleteFunc(slices.Clone(backups), backup.Backup.Broken)
-	number := generationOf(etcd.Facts{Generation: g})
-	var candidates []etcd.RecoveryBackup
-	var positions []etcd.Position
-	for _, b := range usable {
-		if b.Origin != nil || !b.IsSigned || max(b.Generation, 1) != number {
-			continue
-		}
-
-		candidate := newRecoveryBackup(b)
-		candidates = append(candidates, candidate)
-		positions = append(positions, candidate.Position)
-	}
-
-	if newest := etcd.NewestPosition(positions); newest >= 0 {
-		return &candidates[newest]
-	}
-
-	if g == nil {
+	newest := backup.NewestOfGeneration(backups, g)
+	if newest == nil {
 		return nil
 	}
 
-	if found, ok := (backup.Listing{Backups: usable}).Find(g.Backup); ok {
-		return new(newRecoveryBackup(found))
+	return &etcd.RecoveryBackup{
+		ID:       newest.ID,
+		Position: newest.Position(),
+		Verified: newest.Verified(),
+		TakenAt:  newest.TakenAt,
 	}
-
-	return nil
 }
 
 // useOwnTests replaces verifications by the results of this process's own tests, and removes those that no machine of the cluster has
@@ -358,20 +340,9 @@ func (m *recoveryMemory) useOwnTests(backups []backup.Backup) {
 			b.Verification = &own
 			b.IsTestSigned = true
 		}
-
-		if !b.IsTestSigned {
-			b.Verification = nil
-		}
 	}
-}
 
-func newRecoveryBackup(b backup.Backup) etcd.RecoveryBackup {
-	return etcd.RecoveryBackup{
-		ID:       b.ID,
-		Position: etcd.Position{Generation: b.Generation, Term: b.RaftTerm, Revision: b.Revision},
-		Verified: b.Verified(),
-		TakenAt:  b.TakenAt,
-	}
+	backup.IgnoreUnsignedTests(backups)
 }
 
 // carryOut carries out one step.
