@@ -137,12 +137,18 @@ func (b *etcdBackup) look(ctx context.Context, policy backup.Policy) error {
 		}
 
 		b.agent.metrics.noteBackups(listing.Backups)
+		generation, err := b.member.dataGeneration(etcd.DataDir)
+		if err != nil {
+			return err
+		}
+
 		action, err := b.decide(ctx, backup.Facts{
 			Now:        b.now(),
 			Policy:     policy,
 			Backups:    listing.Backups,
 			Incomplete: listing.Incomplete,
 			Starting:   !b.agent.apiOpen.Load(),
+			Generation: generation,
 		})
 		if err != nil {
 			return err
@@ -172,29 +178,25 @@ func (b *etcdBackup) decide(ctx context.Context, f backup.Facts) (backup.Action,
 	}
 
 	var err error
-	if f.Restoring, err = b.member.restoringBackup(ctx); err != nil {
+	if f.Restored, f.Restoring, err = b.member.restoredBackup(ctx); err != nil {
 		return action, err
 	}
 
 	return backup.Decide(f), nil
 }
 
-// restoringBackup returns the id of the backup of the newest generation; empty if there is none, or if the members of all slots have
-// had its data. Until then a machine may need it, also one whose restoration was begun again.
-func (m *etcdMember) restoringBackup(ctx context.Context) (string, error) {
+// restoredBackup returns the id of the backup of the newest generation, empty if there is none, and whether a slot is left whose
+// member has not had its data. Until then a machine may need it, also one whose restoration was begun again.
+func (m *etcdMember) restoredBackup(ctx context.Context) (id string, isRestoring bool, err error) {
 	g, err := m.readGeneration(ctx)
 	if err != nil || g == nil {
-		return "", err
+		return "", false, err
 	}
 
 	restored, err := m.listRestored(ctx, g.Number)
-	for _, slot := range slotNames(m.agent) {
-		if !slices.Contains(restored, slot) {
-			return g.Backup, err
-		}
-	}
+	isMissing := func(slot string) bool { return !slices.Contains(restored, slot) }
 
-	return "", err
+	return g.Backup, slices.ContainsFunc(slotNames(m.agent), isMissing), err
 }
 
 // act carries out one action.

@@ -41,54 +41,103 @@ func TestSnapshotWithinOneTerm(t *testing.T) {
 	}
 }
 
-// TestRestoredBackupIsKept: retention deletes the backup of a restoration only when the members of all slots have its data.
-func TestRestoredBackupIsKept(t *testing.T) {
+// keptBackups is the task of an agent whose archive has an old backup and several young ones. None is taken.
+type keptBackups struct {
+	*testing.T
+	*etcdBackup
+	// old is the id of the old one.
+	old string
+}
+
+func newKeptBackups(t *testing.T) keptBackups {
+	t.Helper()
 	a := testAgent(t)
 	slot, _ := a.doc.Slot("a")
-	m := &etcdMember{agent: a, slot: slot, store: store.NewFileStore(t.TempDir())}
-	b := newEtcdBackup(m)
-	var old string
-	for _, ago := range []time.Duration{900 * 24 * time.Hour, 3 * time.Minute, 2 * time.Minute, time.Minute, 0} {
-		at := b.now().Add(-ago)
-		meta := backup.Metadata{
-			FormatVersion: backup.FormatVersion, ID: backup.NewID(at, "x"), Cluster: a.doc.Cluster, TakenAt: at, Reason: backup.ReasonSchedule,
-		}
-		if err := b.archive.Commit(t.Context(), meta); err != nil {
-			t.Fatal(err)
-		}
-		if err := b.archive.WriteVerification(t.Context(), backup.Verification{ID: meta.ID, OK: true}); err != nil {
-			t.Fatal(err)
-		}
-		if old == "" {
-			old = meta.ID
-		}
+	k := keptBackups{T: t, etcdBackup: newEtcdBackup(&etcdMember{agent: a, slot: slot, store: store.NewFileStore(t.TempDir())})}
+	k.old = k.add(900*24*time.Hour, 1)
+	for n := range 4 {
+		k.add(time.Duration(n+1)*time.Minute, 1)
 	}
-	exists := func() bool {
-		t.Helper()
-		policy, err := backup.NewPolicy(v1alpha1.EtcdBackup{Disabled: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := b.look(t.Context(), policy); err != nil {
-			t.Fatal(err)
-		}
-		listing, err := b.catalog.List(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, ok := listing.Find(old)
-		return ok
+
+	return k
+}
+
+// add stores a backup of a generation that was taken so long ago and was tested, and returns its id.
+func (k keptBackups) add(ago time.Duration, generation int) string {
+	k.Helper()
+	at := k.now().Add(-ago)
+	meta := backup.Metadata{
+		FormatVersion: backup.FormatVersion,
+		ID:            backup.NewID(at, "x"),
+		Cluster:       k.agent.doc.Cluster,
+		TakenAt:       at,
+		Reason:        backup.ReasonSchedule,
+		Generation:    generation,
 	}
-	signGeneration(t, a, m.store, etcd.Generation{Number: 2, Backup: old, Slot: "a"})
-	for _, name := range slotNames(a) {
-		if !exists() {
+	if err := k.archive.Commit(k.Context(), meta); err != nil {
+		k.Fatal(err)
+	}
+
+	if err := k.archive.WriteVerification(k.Context(), backup.Verification{ID: meta.ID, OK: true}); err != nil {
+		k.Fatal(err)
+	}
+
+	return meta.ID
+}
+
+// hasOld reports whether the old backup exists after a look.
+func (k keptBackups) hasOld() bool {
+	k.Helper()
+	policy, err := backup.NewPolicy(v1alpha1.EtcdBackup{Disabled: true})
+	if err != nil {
+		k.Fatal(err)
+	}
+
+	if err := k.look(k.Context(), policy); err != nil {
+		k.Fatal(err)
+	}
+
+	listing, err := k.catalog.List(k.Context())
+	if err != nil {
+		k.Fatal(err)
+	}
+
+	_, ok := listing.Find(k.old)
+
+	return ok
+}
+
+// TestRestoredBackupIsKept: retention deletes the backup of a restoration only when the members of all slots have its data, and when
+// there is another one of that data.
+func TestRestoredBackupIsKept(t *testing.T) {
+	k := newKeptBackups(t)
+	root := k.agent.Root
+	if err := root.MakeDir(etcd.DataDir+"/member", 0o700, 0); err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := root.Write(File{Path: etcd.DataDir + "/" + generationFile, Body: []byte("2"), Mode: 0o600}); err != nil {
+		t.Fatal(err)
+	}
+
+	signGeneration(t, k.agent, k.member.store, etcd.Generation{Number: 2, Backup: k.old, Slot: "a"})
+	for _, name := range slotNames(k.agent) {
+		if !k.hasOld() {
 			t.Fatalf("the backup was deleted before the member of slot %s had its data", name)
 		}
-		if _, err := m.store.Create(t.Context(), node.EtcdRestoredKey(a.doc.Cluster, 2, name), []byte("{}")); err != nil {
+
+		key := node.EtcdRestoredKey(k.agent.doc.Cluster, 2, name)
+		if _, err := k.member.store.Create(t.Context(), key, []byte("{}")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if exists() {
+
+	if !k.hasOld() {
+		t.Fatal("the backup was deleted before there was one of the restored data")
+	}
+
+	k.add(0, 2)
+	if k.hasOld() {
 		t.Error("the backup is kept for ever")
 	}
 }

@@ -44,9 +44,13 @@ type Facts struct {
 	Starting bool
 	// Backups are the complete ones.
 	Backups []Backup
-	// Restoring is the id of the backup that the current generation of etcd restores, until all members have its data; empty if
-	// there is none.
-	Restoring string
+	// Generation of etcd's data on the machine that decides; 0 counts as 1. Backups of other generations are of data that is not
+	// used any more.
+	Generation int
+	// Restored is the id of the backup that the newest generation was restored from; empty if etcd was never restored.
+	Restored string
+	// Restoring is set until all members have the data of Restored.
+	Restoring bool
 	// Incomplete are the ids of those without metadata: somebody writes or deletes them, or was killed while doing so.
 	Incomplete []string
 }
@@ -94,19 +98,36 @@ func sortByTime(backups []Backup) []Backup {
 	return out
 }
 
-// isDue reports whether a backup is due. After a failed test the next one is due in a quarter of the time.
+// isDue reports whether a backup is due. After a restoration, one is due at once: others are of data that is not used any more. After
+// a failed test the next one is due in a quarter of the time.
 func isDue(f Facts) bool {
-	if len(f.Backups) == 0 {
+	newest, hasAny := newestOwn(f)
+	if !hasAny {
 		return true
 	}
 
-	newest := f.Backups[len(f.Backups)-1]
 	age := f.Now.Sub(newest.TakenAt)
 	if newest.Broken() {
 		return age >= f.Policy.Interval/4
 	}
 
 	return age >= f.Policy.Interval
+}
+
+// newestOwn returns the last backup that was taken of the present generation, and whether there is one.
+func newestOwn(f Facts) (Backup, bool) {
+	for _, b := range slices.Backward(f.Backups) {
+		if b.isOf(f) {
+			return b, true
+		}
+	}
+
+	return Backup{}, false
+}
+
+// isOf reports whether a backup was taken of the present generation of this cluster.
+func (b Backup) isOf(f Facts) bool {
+	return b.Origin == nil && b.generation() == max(f.Generation, 1)
 }
 
 // nextToVerify returns the backup to test: the newest one, if none of the last VerifyEvery was tested, or none for as long as those
@@ -145,7 +166,8 @@ func nextToVerify(f Facts) string {
 
 // NeedsTest reports whether a backup that is taken now, for a reason, will be tested next.
 func NeedsTest(f Facts, reason string) bool {
-	next := Backup{Metadata: Metadata{ID: NewID(f.Now, "next"), TakenAt: f.Now, Reason: reason}}
+	const last = "zzzzzz" // as a suffix, behind those of the same time
+	next := Backup{Metadata: Metadata{ID: NewID(f.Now, last), TakenAt: f.Now, Reason: reason}}
 	f.Backups = append(slices.Clone(f.Backups), next)
 
 	return nextToVerify(f.counted()) == next.ID
@@ -181,10 +203,14 @@ func toDelete(f Facts) []string {
 }
 
 // keptIDs returns the backups that are kept: the young ones, the newest usable ones, the newest that was restored in a
-// test, the last one of each day, those that somebody asked for, and the one that is being restored. Backups whose test failed
-// are kept only while they are young. Those that another machine may be testing at this moment do not count as usable yet.
+// test, the last one of each day, those that somebody asked for, and the one that was restored, while it is needed. Backups whose
+// test failed are kept only while they are young. Those that another machine may be testing at this moment do not count as usable yet.
 func keptIDs(f Facts) map[string]bool {
 	keep := map[string]bool{}
+	if f.needsRestored() {
+		keep[f.Restored] = true
+	}
+
 	usable := 0
 	verified := false
 	days := map[string]bool{}
@@ -220,9 +246,25 @@ func keptIDs(f Facts) map[string]bool {
 	return keep
 }
 
-// isNeeded reports whether a backup is kept whatever others there are: it is young, or it is being restored.
+// needsRestored reports whether the backup that was restored is kept: a member may have to restore it yet, or after a loss of all
+// data it is the one to restore, as no other of the present data can be. See [NewestOfGeneration].
+func (f Facts) needsRestored() bool {
+	if f.Restoring {
+		return true
+	}
+
+	for i, b := range f.Backups {
+		if b.isOf(f) && b.IsSigned && !b.Broken() && !mayBeInTest(f, i) {
+			return false
+		}
+	}
+
+	return true
+}
+
+// isNeeded reports whether a backup is kept whatever others there are: it is young, or it was copied a short time ago.
 func (b Backup) isNeeded(f Facts) bool {
-	return f.Now.Sub(b.TakenAt) < f.Policy.KeepAll || b.isFreshCopy(f) || b.ID == f.Restoring
+	return f.Now.Sub(b.TakenAt) < f.Policy.KeepAll || b.isFreshCopy(f)
 }
 
 // mayBeInTest reports whether a machine may be testing backup i: no test of it is recorded, and it is the newest one, or was
