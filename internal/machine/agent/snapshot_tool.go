@@ -105,21 +105,31 @@ func (t snapshotTool) readJSON(ctx context.Context, into any, args ...string) er
 	return nil
 }
 
-// isHostFailure reports whether a failed run of etcdutl says nothing of the data: the program did not start, was killed, as by
-// a kernel without memory, or had no space or memory for what it wrote.
+// isHostFailure reports whether a failed run of etcdutl or etcd says nothing of the data: the program did not start, was killed, as by
+// a kernel without memory, or the machine refused it something. etcd has too many messages about damaged data to tell those instead.
 func isHostFailure(err error) bool {
 	exit, ended := errors.AsType[*exec.ExitError](err)
-	if !ended || !exit.Exited() {
+	if !ended || !exit.Exited() || exit.ExitCode() >= exitNotStarted {
 		return true
 	}
 
-	causes := []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.ENOMEM, errOutOfMemory}
+	causes := []error{
+		syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO, syscall.EACCES, syscall.EPERM, syscall.ETIMEDOUT,
+		syscall.ENOMEM, syscall.EAGAIN, syscall.EMFILE, syscall.ENFILE, syscall.EADDRINUSE, errOutOfMemory, errNoThread,
+	}
 
 	return slices.ContainsFunc(causes, func(cause error) bool { return strings.Contains(err.Error(), cause.Error()) })
 }
 
+// exitNotStarted is the least exit code of nice and env if they cannot start a program. etcd and etcdutl end with 1, and Go's runtime
+// with 2.
+const exitNotStarted = 125
+
 // errOutOfMemory is how a Go program ends that gets no memory.
 var errOutOfMemory = errors.New("runtime: out of memory")
+
+// errNoThread is how a Go program ends that may not start another thread.
+var errNoThread = errors.New("runtime: failed to create new OS thread")
 
 // etcdutl runs the program with a low priority: etcd runs on the same machine.
 func (t snapshotTool) etcdutl(ctx context.Context, args ...string) (string, error) {
