@@ -125,6 +125,7 @@ func (a etcdCommand) printStatus(name, format string, status etcdadmin.Status) e
 
 	a.printMessage("newest backup: %s", a.describeBackup(status.Newest))
 	a.printMessage("newest tested backup: %s", a.describeBackup(status.Tested))
+	a.warnOfUnreadable(status.Unreadable)
 	if status.Recovery != "" {
 		a.printMessage("recovery: %s", status.Recovery)
 	}
@@ -134,6 +135,13 @@ func (a etcdCommand) printStatus(name, format string, status etcdadmin.Status) e
 	}
 
 	return nil
+}
+
+// warnOfUnreadable names the backups that cannot be read.
+func (a etcdCommand) warnOfUnreadable(backups []backup.Unreadable) {
+	for _, b := range backups {
+		a.printMessage("warning: backup %s is not used: %s", b.ID, b.Reason)
+	}
 }
 
 // describeBackup describes a backup in one line.
@@ -233,11 +241,13 @@ func (a etcdCommand) listBackups(ctx context.Context, args []string, name, forma
 		return err
 	}
 
-	backups, err := admin.Backups(ctx)
+	listing, err := admin.Backups(ctx)
 	if err != nil {
 		return err
 	}
 
+	a.warnOfUnreadable(listing.Unreadable)
+	backups := listing.Backups
 	if format != formatTable {
 		if backups == nil {
 			backups = []backup.Backup{}

@@ -21,9 +21,9 @@ type source struct {
 	backup  backup.Backup
 }
 
-// planCopy plans the restoration of a backup of another cluster. backups are those of this cluster: a copy that was made before
-// is used again.
-func (a *Admin) planCopy(ctx context.Context, out *RestorePlan, r RestoreRequest, backups []backup.Backup) error {
+// planCopy plans the restoration of a backup of another cluster. own are the backups of this cluster: a copy that was made before is
+// used again.
+func (a *Admin) planCopy(ctx context.Context, out *RestorePlan, r RestoreRequest, own backup.Listing) error {
 	other, err := Open(ctx, a.env, r.From)
 	if err != nil {
 		return err
@@ -34,7 +34,7 @@ func (a *Admin) planCopy(ctx context.Context, out *RestorePlan, r RestoreRequest
 		return err
 	}
 
-	found, err := chooseBackup(listing.Backups, r.ID)
+	found, err := chooseBackup(listing, r.ID)
 	if err != nil {
 		return fmt.Errorf("cluster %s: %w", r.From, err)
 	}
@@ -45,7 +45,7 @@ func (a *Admin) planCopy(ctx context.Context, out *RestorePlan, r RestoreRequest
 
 	out.From = r.From
 	origin := backup.Origin{Cluster: r.From, ClusterID: found.ClusterID, ID: found.ID}
-	if copied, ok := (backup.Listing{Backups: backups}).FindCopy(origin); ok {
+	if copied, ok := own.FindCopy(origin); ok {
 		out.Backup = copied
 	} else {
 		out.Backup = found

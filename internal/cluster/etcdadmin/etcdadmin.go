@@ -73,14 +73,14 @@ func Open(ctx context.Context, env *cluster.Env, name string) (*Admin, error) {
 	}, nil
 }
 
-// Backups returns the complete backups, oldest first, without their sealed keys, which are of no use to people.
-func (a *Admin) Backups(ctx context.Context) ([]backup.Backup, error) {
+// Backups returns the backups of the cluster, without their sealed keys, which are of no use to people.
+func (a *Admin) Backups(ctx context.Context) (backup.Listing, error) {
 	listing, err := (&backup.Catalog{Archive: a.archive}).List(ctx)
 	for i := range listing.Backups {
 		listing.Backups[i].SealedKey = nil
 	}
 
-	return listing.Backups, err
+	return listing, err
 }
 
 // Request asks for something that the machine of etcd's leader does.
@@ -125,7 +125,7 @@ func (a *Admin) findTaken(ctx context.Context, answer backup.Answer) (backup.Bac
 		return backup.Backup{}, err
 	}
 
-	found, ok := backup.Listing{Backups: all}.Find(answer.Backup)
+	found, ok := all.Find(answer.Backup)
 	if !ok {
 		return found, fmt.Errorf("machine %s reported backup %s, which is not in %s", answer.Machine, answer.Backup,
 			a.archive.Store.URL())

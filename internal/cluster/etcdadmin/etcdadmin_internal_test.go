@@ -204,3 +204,27 @@ func TestRestorationIsContinued(t *testing.T) {
 		}
 	}
 }
+
+// TestChooseBackup: the error of a backup that cannot be restored says why.
+func TestChooseBackup(t *testing.T) {
+	broken := backup.Backup{Metadata: backup.Metadata{ID: "broken"}, Verification: &backup.Verification{Error: "damaged"}}
+	listing := backup.Listing{
+		Backups:    []backup.Backup{{Metadata: backup.Metadata{ID: "good"}}, broken},
+		Unreadable: []backup.Unreadable{{ID: "later", Reason: "format 9 is not known"}},
+	}
+	for id, want := range map[string]string{
+		"good":   "",
+		"broken": "backup broken cannot be restored: damaged",
+		"later":  "backup later cannot be used: format 9 is not known",
+		"none":   `there is no backup "none"`,
+	} {
+		found, err := chooseBackup(listing, id)
+		if want == "" && (err != nil || found.ID != id) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %+v, %v", id, found, err)
+		}
+	}
+
+	if _, err := chooseBackup(backup.Listing{}, "none"); err == nil || !strings.Contains(err.Error(), "the cluster has none") {
+		t.Error(err)
+	}
+}

@@ -158,13 +158,13 @@ func (a *Admin) planMovedBackup(ctx context.Context, p *MovePlan, snapshot strin
 
 	p.Works = status.Quorum
 	p.TakesBackup = p.Works && snapshot == ""
-	backups, err := a.Backups(ctx)
+	listing, err := a.Backups(ctx)
 	if err != nil {
 		return err
 	}
 
 	if snapshot != "" {
-		found, err := chooseBackup(backups, snapshot)
+		found, err := chooseBackup(listing, snapshot)
 		p.Backup = &found
 
 		return err
@@ -175,7 +175,7 @@ func (a *Admin) planMovedBackup(ctx context.Context, p *MovePlan, snapshot strin
 	}
 
 	if p.Backup == nil && !p.Works {
-		return p.describeNoBackup(len(backups))
+		return p.describeNoBackup(len(listing.Backups) + len(listing.Unreadable))
 	}
 
 	return nil
@@ -221,7 +221,7 @@ func (p MovePlan) describeNoBackup(listed int) error {
 
 	return diag.WithHint(
 		fmt.Errorf("cluster %s has no backup of its present etcd data that can be restored, and etcd does not work: those that it has "+
-			"were taken before the last restoration, copied from another cluster, failed their test or are not signed", p.Cluster),
+			"were taken before the last restoration, copied from another cluster, failed their test, cannot be read or are not signed", p.Cluster),
 		p.describeData()+"; or name one that 'slipway etcd snapshots' lists: --snapshot",
 	)
 }

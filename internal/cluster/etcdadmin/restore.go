@@ -72,15 +72,15 @@ func (r RestoreRequest) continues(last *etcd.Generation, id string, restored, me
 // for another machine or for another restoration.
 func (a *Admin) PlanRestore(ctx context.Context, r RestoreRequest) (RestorePlan, error) {
 	out := RestorePlan{Cluster: a.name, SkipVerification: r.SkipVerification}
-	backups, err := a.Backups(ctx)
+	listing, err := a.Backups(ctx)
 	if err != nil {
 		return out, err
 	}
 
 	if r.From != "" && r.From != a.name {
-		err = a.planCopy(ctx, &out, r, backups)
+		err = a.planCopy(ctx, &out, r, listing)
 	} else {
-		out.Backup, err = chooseBackup(backups, r.ID)
+		out.Backup, err = chooseBackup(listing, r.ID)
 	}
 
 	if err != nil {
@@ -117,21 +117,25 @@ func (a *Admin) PlanRestore(ctx context.Context, r RestoreRequest) (RestorePlan,
 }
 
 // chooseBackup returns the backup with an id that can be restored.
-func chooseBackup(backups []backup.Backup, id string) (backup.Backup, error) {
-	found, ok := backup.Listing{Backups: backups}.Find(id)
+func chooseBackup(listing backup.Listing, id string) (backup.Backup, error) {
+	found, ok := listing.Find(id)
+	isUnreadable := func(u backup.Unreadable) bool { return u.ID == id }
+	count := len(listing.Backups)
 
 	switch {
-	case !ok && len(backups) == 0:
-		return found, fmt.Errorf("there is no backup %q: the cluster has none", id)
-	case !ok:
-		var ids []string
-		for _, b := range backups {
-			ids = append(ids, b.ID)
-		}
+	case slices.ContainsFunc(listing.Unreadable, isUnreadable):
+		return found, diag.WithHint(
+			fmt.Errorf("backup %s cannot be used: %s", id, listing.DescribeMissing(id)),
+			"use a newer version of slipway if one has taken it, or another backup that 'slipway etcd snapshots' lists",
+		)
 
+	case !ok && count == 0:
+		return found, fmt.Errorf("there is no backup %q: the cluster has none", id)
+
+	case !ok:
 		return found, diag.WithHint(
 			fmt.Errorf("there is no backup %q", id),
-			"use one of those that 'slipway etcd snapshots' lists, such as the newest: "+ids[len(ids)-1],
+			"use one of those that 'slipway etcd snapshots' lists, such as the newest: "+listing.Backups[count-1].ID,
 		)
 
 	case found.Broken():
@@ -236,7 +240,7 @@ func (a *Admin) checkBackup(ctx context.Context, plan RestorePlan) error {
 		return err
 	}
 
-	found, err := chooseBackup(listing.Backups, plan.Backup.ID)
+	found, err := chooseBackup(listing, plan.Backup.ID)
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,8 @@ type Status struct {
 	// Newest is the newest backup, and Tested the newest one that was restored as a test; omitted if there is none.
 	Newest *backup.Backup `json:"newestBackup,omitempty"`
 	Tested *backup.Backup `json:"testedBackup,omitempty"`
+	// Unreadable are backups newer than Tested that cannot be read; omitted if there are none.
+	Unreadable []backup.Unreadable `json:"unreadableBackups,omitempty"`
 	// Recovery is what the machines do about a missing quorum, and what the newest recovery lost; omitted if neither applies.
 	Recovery string `json:"recovery,omitempty"`
 	// APIError says why the Kubernetes API did not answer. The members are then as the consoles say.
@@ -90,6 +92,7 @@ func (a *Admin) Status(ctx context.Context) (Status, error) {
 
 	newest, err := (&backup.Catalog{Archive: a.archive}).ReadNewest(ctx, a.env.Now(), policy)
 	out.Newest = newest.Taken
+	out.Unreadable = newest.Unreadable
 	out.Tested = newest.Tested
 
 	return out, err

@@ -29,12 +29,14 @@ type Backups struct {
 	Tested *backup.Backup
 	// Future is the newest one that was taken in the future, which counts as neither; nil if there is none.
 	Future *backup.Backup
+	// Unreadable are those newer than Tested that cannot be read. They are not used.
+	Unreadable []backup.Unreadable
 }
 
 // checkBackups checks the age of the newest backup, and the age and the result of the newest test. Its cause is set also if
 // nothing is wrong.
 func checkBackups(f Facts) []Check {
-	if f.Backups == nil || f.Backups.Policy.Disabled && f.Backups.Newest == nil && f.Backups.Future == nil {
+	if f.Backups == nil || f.Backups.Policy.Disabled && f.Backups.isEmpty() {
 		return nil
 	}
 
@@ -44,6 +46,13 @@ func checkBackups(f Facts) []Check {
 		if b.Future != nil {
 			c.Cause = "etcd has no backup but " + describeFuture(*b.Future)
 			c.Hint = futureHint(*b.Future)
+
+			return []Check{c}
+		}
+
+		if len(b.Unreadable) > 0 {
+			c.Cause = "etcd has no backup that can be read: " + describeUnreadable(b.Unreadable)
+			c.Hint = unreadableHint()
 
 			return []Check{c}
 		}
@@ -92,7 +101,35 @@ func judgeBackups(b Backups, now time.Time) Check {
 		c.Hint = futureHint(*b.Future)
 	}
 
+	if len(b.Unreadable) > 0 {
+		c.Cause += "; " + describeUnreadable(b.Unreadable)
+		if c.Severity == OK {
+			c.Severity = Warning
+			c.Hint = unreadableHint()
+		}
+	}
+
 	return c
+}
+
+// isEmpty reports whether there is no backup of any kind.
+func (b Backups) isEmpty() bool { return b.Newest == nil && b.Future == nil && len(b.Unreadable) == 0 }
+
+// describeUnreadable names the newest backup that cannot be read, and says how many others there are.
+func describeUnreadable(backups []backup.Unreadable) string {
+	newest := backups[0]
+	text := "backup " + newest.ID + " is not used: " + newest.Reason
+	if others := len(backups) - 1; others > 0 {
+		text += fmt.Sprintf(" (and %d others)", others)
+	}
+
+	return text
+}
+
+// unreadableHint says what to do about backups that cannot be read.
+func unreadableHint() string {
+	return "see all of them: slipway etcd snapshots; a later version of slipway may read them: no agent deletes them; restore a former " +
+		"version of the object, or delete the backup in the machine store"
 }
 
 // testHint says what to do after a test that did not succeed.

@@ -25,6 +25,7 @@ func TestBackups(t *testing.T) {
 	for name, c := range map[string]struct {
 		newest, tested *backup.Backup
 		future         *backup.Backup
+		unreadable     []backup.Unreadable
 		disabled       bool
 		uptime         int // seconds
 		want           health.Severity
@@ -51,6 +52,14 @@ func TestBackups(t *testing.T) {
 			newest: taken(4 * time.Hour), tested: tested(4*time.Hour, ""), future: taken(-5 * time.Hour), want: health.Warning,
 			text: "newest backup 4h old",
 		},
+		"none but unreadable ones": {
+			uptime: 60, unreadable: []backup.Unreadable{{ID: "b3", Reason: "format 9"}, {ID: "b2", Reason: "no JSON"}}, want: health.Warning,
+			text: "etcd has no backup that can be read: backup b3 is not used: format 9 (and 1 others)",
+		},
+		"an unreadable one besides": {
+			newest: taken(30 * time.Minute), tested: tested(2*time.Hour, ""), unreadable: []backup.Unreadable{{ID: "b3", Reason: "format 9"}},
+			want: health.Warning, text: "restored successfully in a test 2h ago; backup b3 is not used: format 9",
+		},
 		"old ones and disabled": {newest: taken(400 * time.Hour), tested: tested(400*time.Hour, ""), disabled: true, want: health.OK, text: "newest backup 16d old"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +71,7 @@ func TestBackups(t *testing.T) {
 				}}},
 				Backups: &health.Backups{
 					Policy: backup.Policy{Disabled: c.disabled, Interval: time.Hour, VerifyEvery: 6}, Newest: c.newest, Tested: c.tested,
-					Future: c.future,
+					Future: c.future, Unreadable: c.unreadable,
 				},
 			}
 			r := health.Evaluate(f)

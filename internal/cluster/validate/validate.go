@@ -197,6 +197,7 @@ func newStoreReader(env *cluster.Env, set manifest.Set) func(context.Context) (s
 		out.backups.Newest = newest.Taken
 		out.backups.Tested = newest.Tested
 		out.backups.Future = newest.Future
+		out.backups.Unreadable = newest.Unreadable
 
 		return out, err
 	}

@@ -58,6 +58,8 @@ type etcdBackup struct {
 	doneRequest string
 	// failedTests is how many attempts to test a backup have failed in a row without a result.
 	failedTests int
+	// unreadable are the ids of the backups that cannot be read, of which the log has told.
+	unreadable map[string]bool
 }
 
 // newEtcdBackup returns the task of a control-plane machine.
@@ -137,6 +139,7 @@ func (b *etcdBackup) look(ctx context.Context, policy backup.Policy) error {
 		}
 
 		b.agent.metrics.noteBackups(listing.Backups)
+		b.noteUnreadable(listing.Unreadable)
 		generation, err := b.member.dataGeneration(etcd.DataDir)
 		if err != nil {
 			return err
@@ -168,6 +171,20 @@ func (b *etcdBackup) look(ctx context.Context, policy backup.Policy) error {
 	}
 
 	return nil
+}
+
+// noteUnreadable logs each backup that cannot be read, once. It does not count, and is not deleted.
+func (b *etcdBackup) noteUnreadable(backups []backup.Unreadable) {
+	if b.unreadable == nil {
+		b.unreadable = map[string]bool{}
+	}
+
+	for _, u := range backups {
+		if !b.unreadable[u.ID] {
+			b.unreadable[u.ID] = true
+			b.agent.Log.Warn("cannot read backup of etcd", slog.String("backup", u.ID), slog.String("error", u.Reason))
+		}
+	}
 }
 
 // decide decides. Restorations are read only if a backup would be deleted.

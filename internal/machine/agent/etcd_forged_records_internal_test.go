@@ -309,8 +309,12 @@ func TestForgedTests(t *testing.T) {
 	}
 
 	listing, err := (&backup.Catalog{Archive: r.backup.archive}).List(t.Context())
-	if err == nil || !strings.Contains(err.Error(), newer) {
+	if err != nil || len(listing.Unreadable) != 1 || listing.Unreadable[0].ID != newer {
 		t.Errorf("the metadata of another backup: %+v, %v", listing, err)
+	}
+
+	if got := newest(); got != older {
+		t.Errorf("with the metadata of another backup: backup %s is used", got)
 	}
 
 	if err := s.Delete(t.Context(), backup.Key("demo", newer, "backup.json")); err != nil {

@@ -298,8 +298,9 @@ func (m *etcdMember) prepareRestored(ctx context.Context, g etcd.Generation) err
 	found, ok := listing.Find(g.Backup)
 	if !ok {
 		return fmt.Errorf(
-			"restore backup %s: it does not exist any more: restore another one",
+			"restore backup %s: %s: restore another one",
 			g.Backup,
+			listing.DescribeMissing(g.Backup),
 		)
 	}
 

@@ -398,7 +398,7 @@ func (r *etcdRecovery) findBackup(ctx context.Context, id string) (backup.Backup
 
 	found, ok := listing.Find(id)
 	if !ok {
-		return found, fmt.Errorf("recover etcd from backup %s: it does not exist any more", id)
+		return found, fmt.Errorf("recover etcd from backup %s: %s", id, listing.DescribeMissing(id))
 	}
 
 	return found, nil

@@ -105,8 +105,19 @@ type Catalog struct {
 type Listing struct {
 	// Backups are the complete ones, oldest first.
 	Backups []Backup
-	// Incomplete are the ids of the others.
+	// Incomplete are the ids of those without metadata.
 	Incomplete []string
+	// Unreadable are those whose metadata cannot be read. They are not used, and never deleted: a later version of slipway may have
+	// written them.
+	Unreadable []Unreadable
+}
+
+// Unreadable is a backup whose metadata cannot be read.
+type Unreadable struct {
+	// ID of the backup.
+	ID string `json:"id"`
+	// Reason says what is wrong with its object.
+	Reason string `json:"reason"`
 }
 
 // Find returns the backup with an id, and whether there is one.
@@ -117,6 +128,17 @@ func (l Listing) Find(id string) (Backup, bool) {
 	}
 
 	return l.Backups[i], true
+}
+
+// DescribeMissing says why Find finds no backup with an id: it cannot be read, or it does not exist.
+func (l Listing) DescribeMissing(id string) string {
+	for _, u := range l.Unreadable {
+		if u.ID == id {
+			return u.Reason
+		}
+	}
+
+	return "it does not exist any more"
 }
 
 // List reads all backups.
@@ -137,82 +159,10 @@ func (c *Catalog) List(ctx context.Context) (Listing, error) {
 		}
 	}
 
-	out.Backups, err = c.read(ctx, complete, objects)
+	out.Backups, out.Unreadable, err = c.read(ctx, complete, objects)
 	c.forget(keys)
 
 	return out, err
-}
-
-// Newest are the newest backups of a cluster; each is nil if there is none.
-type Newest struct {
-	// Taken is the newest one, and Tested the newest one that was tested.
-	Taken, Tested *Backup
-	// Future is the newest one from the future, which counts as neither; see [Backup.FromFuture].
-	Future *Backup
-}
-
-// ReadNewest reads the newest backups. It reads few objects.
-func (c *Catalog) ReadNewest(ctx context.Context, now time.Time, p Policy) (Newest, error) {
-	keys, err := c.Archive.Store.List(ctx, Prefix(c.Archive.Cluster))
-	if err != nil {
-		return Newest{}, err
-	}
-
-	objects := groupByID(keys, Prefix(c.Archive.Cluster))
-	found, err := c.read(ctx, newestIDs(objects, now, p), objects)
-	var out Newest
-	for i := range found {
-		b := &found[i]
-
-		switch {
-		case idFromFuture(b.ID, now, p):
-			out.Future = b
-			continue
-
-		case out.Taken == nil:
-			out.Taken = b
-		}
-
-		if b.Verification != nil {
-			out.Tested = b
-		}
-	}
-
-	return out, err
-}
-
-// newestIDs returns the ids of the complete backups that [Catalog.ReadNewest] reads, newest first.
-func newestIDs(objects map[string]map[string]bool, now time.Time, p Policy) []string {
-	var out []string
-	hasFuture := false
-	hasTaken := false
-	for _, id := range slices.Backward(slices.Sorted(maps.Keys(objects))) {
-		if !objects[id][metadataObject] {
-			continue
-		}
-
-		if idFromFuture(id, now, p) {
-			if !hasFuture {
-				out = append(out, id)
-			}
-
-			hasFuture = true
-
-			continue
-		}
-
-		isTested := objects[id][verificationObject]
-		if !hasTaken || isTested {
-			out = append(out, id)
-		}
-
-		hasTaken = true
-		if isTested {
-			break
-		}
-	}
-
-	return out
 }
 
 // idFromFuture is [Backup.FromFuture] of a backup of which only the id is known.
@@ -241,16 +191,23 @@ func groupByID(keys []string, prefix string) map[string]map[string]bool {
 	return out
 }
 
-// read returns the backups with these ids that still exist, in their order.
-func (c *Catalog) read(ctx context.Context, ids []string, objects map[string]map[string]bool) ([]Backup, error) {
+// read returns the backups with these ids that still exist, in their order, and those that cannot be read.
+func (c *Catalog) read(ctx context.Context, ids []string, objects map[string]map[string]bool) ([]Backup, []Unreadable, error) {
 	found := make([]*Backup, len(ids))
+	broken := make([]error, len(ids))
 	reads, ctx := errgroup.WithContext(ctx)
 	reads.SetLimit(parallelReads)
 	for i, id := range ids {
 		reads.Go(func() error {
 			b, err := c.readOne(ctx, id, objects[id][verificationObject])
-			if errors.Is(err, store.ErrNotFound) {
-				return nil // it was deleted after the list was read
+
+			switch {
+			case errors.Is(err, store.ErrNotFound): // it was deleted after the list was read
+				return nil
+
+			case errors.Is(err, errUnreadable):
+				broken[i] = err
+				return nil
 			}
 
 			found[i] = &b
@@ -260,18 +217,27 @@ func (c *Catalog) read(ctx context.Context, ids []string, objects map[string]map
 	}
 
 	if err := reads.Wait(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 
 	var out []Backup
-	for _, b := range found {
-		if b != nil {
-			out = append(out, *b)
+	var unreadable []Unreadable
+	for i, id := range ids {
+		if found[i] != nil {
+			out = append(out, *found[i])
+		}
+
+		if broken[i] != nil {
+			unreadable = append(unreadable, Unreadable{ID: id, Reason: broken[i].Error()})
 		}
 	}
 
-	return out, nil
+	return out, unreadable, nil
 }
+
+// errUnreadable is wrapped by errors that say that an object was read from the store, and is not what it should be. To read it again is of
+// no use.
+var errUnreadable = errors.New("the object is not valid")
 
 // readOne reads a backup, with its verification if it has one.
 func (c *Catalog) readOne(ctx context.Context, id string, verified bool) (Backup, error) {
@@ -282,8 +248,10 @@ func (c *Catalog) readOne(ctx context.Context, id string, verified bool) (Backup
 	}
 
 	if out.FormatVersion != FormatVersion || out.ID != id {
-		return out, fmt.Errorf("read backup %s in %s: format %d with id %q is not known to this version of slipway",
-			id, c.Archive.Store.URL(), out.FormatVersion, out.ID)
+		c.forgetBody(Key(c.Archive.Cluster, id, metadataObject))
+
+		return out, fmt.Errorf("read backup %s in %s: format %d with id %q is not known to this version of slipway: %w",
+			id, c.Archive.Store.URL(), out.FormatVersion, out.ID, errUnreadable)
 	}
 
 	if !verified {
@@ -292,12 +260,17 @@ func (c *Catalog) readOne(ctx context.Context, id string, verified bool) (Backup
 
 	out.Verification = &Verification{}
 	out.IsTestSigned, err = c.readRecord(ctx, Key(c.Archive.Cluster, id, verificationObject), out.Verification)
+	if errors.Is(err, errUnreadable) { // no other result can be stored: it is not tested again
+		out.Verification = &Verification{ID: id, VerifiedAt: out.TakenAt, Inconclusive: true, Error: err.Error()}
+		err = nil
+	}
 
 	return out, err
 }
 
-// readRecord reads a record of a backup, and reports whether it has a valid signature.
-func (c *Catalog) readRecord(ctx context.Context, key string, into any) (isSigned bool, err error) {
+// readRecord reads a record and returns whether a machine of the cluster signed it. The error wraps errUnreadable if the object exists
+// and is not a record.
+func (c *Catalog) readRecord(ctx context.Context, key string, into any) (signed bool, err error) {
 	body, err := c.readBody(ctx, key)
 	if err != nil {
 		return false, err
@@ -305,13 +278,19 @@ func (c *Catalog) readRecord(ctx context.Context, key string, into any) (isSigne
 
 	if c.Archive.Records != nil {
 		err := c.Archive.Records.Read(body, key, into)
+		if err == nil {
+			return true, nil
+		}
+
 		if !node.IsUntrusted(err) {
-			return err == nil, err
+			c.forgetBody(key)
+			return false, fmt.Errorf("%w: %w", err, errUnreadable)
 		}
 	}
 
 	if err := json.Unmarshal(body, into); err != nil {
-		return false, fmt.Errorf("read %s in %s: %w", key, c.Archive.Store.URL(), err)
+		c.forgetBody(key)
+		return false, fmt.Errorf("read %s in %s: %w: %w", key, c.Archive.Store.URL(), err, errUnreadable)
 	}
 
 	return false, nil
@@ -340,6 +319,13 @@ func (c *Catalog) readBody(ctx context.Context, key string) ([]byte, error) {
 	c.bodies[key] = o.Body
 
 	return o.Body, nil
+}
+
+// forgetBody removes the copy of an object that is not a record: somebody may replace it by a former version of it.
+func (c *Catalog) forgetBody(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.bodies, key)
 }
 
 // forget removes copies of objects that do not exist any more.

@@ -3,7 +3,11 @@
 package backup
 
 import (
+	"cmp"
+	"context"
+	"maps"
 	"slices"
+	"time"
 
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 )
@@ -61,4 +65,101 @@ func IgnoreUnsignedTests(backups []Backup) {
 			backups[i].Verification = nil
 		}
 	}
+}
+
+// Newest are the newest backups of a cluster; each is nil if there is none.
+type Newest struct {
+	// Taken is the newest one, and Tested the newest one that was tested.
+	Taken, Tested *Backup
+	// Future is the newest one from the future, which counts as neither; see [Backup.FromFuture].
+	Future *Backup
+	// Unreadable are those that were left out because they cannot be read, of those that are newer than Tested. The newest is first.
+	Unreadable []Unreadable
+}
+
+// ReadNewest reads the newest backups. It reads few objects.
+func (c *Catalog) ReadNewest(ctx context.Context, now time.Time, p Policy) (Newest, error) {
+	keys, err := c.Archive.Store.List(ctx, Prefix(c.Archive.Cluster))
+	if err != nil {
+		return Newest{}, err
+	}
+
+	objects := groupByID(keys, Prefix(c.Archive.Cluster))
+	var unreadable []Unreadable
+	for {
+		found, others, err := c.read(ctx, newestIDs(objects, now, p), objects)
+		if err != nil {
+			return Newest{}, err
+		}
+
+		if len(others) == 0 {
+			out := chooseNewest(found, now, p)
+			slices.SortFunc(unreadable, func(a, b Unreadable) int { return cmp.Compare(b.ID, a.ID) })
+			out.Unreadable = unreadable
+
+			return out, nil
+		}
+
+		unreadable = append(unreadable, others...)
+		for _, u := range others {
+			delete(objects, u.ID)
+		}
+	}
+}
+
+// chooseNewest returns which of the backups that were read are the newest ones. They are in the order of [newestIDs].
+func chooseNewest(found []Backup, now time.Time, p Policy) Newest {
+	var out Newest
+	for i := range found {
+		b := &found[i]
+
+		switch {
+		case idFromFuture(b.ID, now, p):
+			out.Future = b
+			continue
+
+		case out.Taken == nil:
+			out.Taken = b
+		}
+
+		if b.Verification != nil {
+			out.Tested = b
+		}
+	}
+
+	return out
+}
+
+// newestIDs returns the ids of the complete backups that [Catalog.ReadNewest] reads, newest first.
+func newestIDs(objects map[string]map[string]bool, now time.Time, p Policy) []string {
+	var out []string
+	hasFuture := false
+	hasTaken := false
+	for _, id := range slices.Backward(slices.Sorted(maps.Keys(objects))) {
+		if !objects[id][metadataObject] {
+			continue
+		}
+
+		if idFromFuture(id, now, p) {
+			if !hasFuture {
+				out = append(out, id)
+			}
+
+			hasFuture = true
+
+			continue
+		}
+
+		isTested := objects[id][verificationObject]
+		if !hasTaken || isTested {
+			out = append(out, id)
+		}
+
+		hasTaken = true
+		if isTested {
+			break
+		}
+	}
+
+	return out
 }
