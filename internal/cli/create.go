@@ -240,7 +240,7 @@ func (a *app) runCreate(
 
 	created := manifests.NewCluster{Store: s, Sealer: sealer, Set: set, Catalog: catalog}
 	if !a.quiet {
-		findings = append(findings, created.CheckMachineStore()...)
+		findings = append(findings, created.CheckMachineStore(ctx)...)
 	}
 
 	a.printFindings(findings)

@@ -196,16 +196,23 @@ func Complete(set manifest.Set, findings diag.Findings, catalog asset.Catalog) (
 }
 
 // CheckMachineStore warns if machines could not read the store that the manifests give them.
-func (w NewCluster) CheckMachineStore() diag.Findings {
+func (w NewCluster) CheckMachineStore(ctx context.Context) diag.Findings {
+	if w.Set.Cluster.Spec.ConfigStore.Base != "" {
+		return nil
+	}
+
 	var findings diag.Findings
-	if w.Set.Cluster.Spec.ConfigStore.Base == "" && !strings.HasPrefix(w.Store.URL(), "s3://") {
-		findings.Warnf(
-			"cluster/"+w.Name()+": spec.configStore.base",
-			"",
-			"set it with --config-base s3://BUCKET, or later with slipway edit cluster "+w.Name()+"; slipway plan needs it",
-			"is not set, and machines cannot read the state store %s",
-			w.Store.URL(),
-		)
+	path := "cluster/" + w.Name() + ": spec.configStore.base"
+	fix := "set it with --config-base s3://BUCKET, or later with slipway edit cluster " + w.Name() + "; slipway plan needs it"
+	if !strings.HasPrefix(w.Store.URL(), "s3://") {
+		findings.Warnf(path, "", fix, "is not set, and machines cannot read the state store %s", w.Store.URL())
+		return findings
+	}
+
+	region := w.Set.Cluster.Spec.CloudProvider.AWS.Region
+	if err := cluster.CheckStoreRegion(ctx, w.Store, region); err != nil {
+		fix += ", and a bucket in " + region
+		findings.Warnf(path, "", fix, "is not set, and %s", err)
 	}
 
 	return findings
