@@ -115,13 +115,30 @@ func (s addressHandlers) releaseAddress(in *sdk.ReleaseAddressInput) (*sdk.Relea
 	}
 
 	if a.AssociationId != nil {
-		return nil, wire.Errorf("InvalidIPAddress.InUse", "Address %s is in use.", str(a.PublicIp))
+		return nil, s.st.refuseRelease(a)
 	}
 
 	s.st.removeTags(str(a.AllocationId))
 	delete(s.st.Addresses, str(a.AllocationId))
 
 	return &sdk.ReleaseAddressOutput{}, nil
+}
+
+// refuseRelease returns the error about the release of an address that an interface has. An interface that belongs to an AWS
+// service, such as a NAT gateway, is not the caller's.
+func (st *serviceState) refuseRelease(a *sdk.Address) error {
+	if st.isHeldByService(a) {
+		return wire.Errorf("AuthFailure", "You do not have permission to access the specified resource.")
+	}
+
+	return wire.Errorf("InvalidIPAddress.InUse", "Address %s is in use.", str(a.PublicIp))
+}
+
+// isHeldByService reports whether an interface of an AWS service has the address.
+func (st *serviceState) isHeldByService(a *sdk.Address) bool {
+	n := st.Interfaces[str(a.NetworkInterfaceId)]
+
+	return n != nil && n.RequesterManaged != nil && *n.RequesterManaged
 }
 
 // setAddressAssociation associates an Elastic IP address with a network interface.
@@ -244,8 +261,7 @@ func (s addressHandlers) disassociateAddress(
 			continue
 		}
 
-		if n := s.st.Interfaces[str(a.NetworkInterfaceId)]; n != nil && n.RequesterManaged != nil &&
-			*n.RequesterManaged {
+		if s.st.isHeldByService(a) {
 			return nil, wire.Errorf(
 				"AuthFailure",
 				"You do not have permission to access the specified resource.",

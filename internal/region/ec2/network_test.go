@@ -56,7 +56,7 @@ func (r region) steps(n testNetwork) []step {
 		{"group of an instance", r.dropGroup(n), "DependencyViolation"},
 		{"attached gateway", r.dropInternet(n), "DependencyViolation"},
 		{"gateway under public addresses", r.detachInternet(n), "DependencyViolation"},
-		{"address of a NAT gateway", r.release(n), "InvalidIPAddress.InUse"},
+		{"address of a NAT gateway", r.release(n), "AuthFailure"},
 		{"address of a NAT gateway, taken away", func(ctx context.Context) error {
 			a, err := r.DescribeAddresses(ctx, &client.DescribeAddressesInput{AllocationIds: []string{n.eip}})
 			if err != nil {
@@ -78,7 +78,7 @@ func (r region) steps(n testNetwork) []step {
 			_, err := r.DeleteNatGateway(ctx, &client.DeleteNatGatewayInput{NatGatewayId: &n.nat})
 			return err
 		}, ""},
-		{"address of a NAT gateway that still goes", r.release(n), "InvalidIPAddress.InUse"},
+		{"address of a NAT gateway that still goes", r.release(n), "AuthFailure"},
 		{"wait", r.wait, ""},
 		{"address", r.release(n), ""},
 		{"gateway", r.detachInternet(n), ""},

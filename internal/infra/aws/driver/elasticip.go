@@ -60,11 +60,11 @@ func registerAddresses(c *Cloud, api addressAPI, scope Scope) {
 		},
 		remove: func(ctx context.Context, t task[awskind.EIP]) error {
 			_, err := api.ReleaseAddress(ctx, &ec2.ReleaseAddressInput{AllocationId: &t.id})
-			if err = transport.Wrap(err, "release"); plan.ErrorClassOf(err) == plan.InUse {
-				return transport.NotYet("%w", err)
+			if isHeldByService(err) {
+				return transport.NotYet("%w", transport.Wrap(err, "release"))
 			}
 
-			return err
+			return waitWhileInUse(transport.Wrap(err, "release"))
 		},
 	})
 }
