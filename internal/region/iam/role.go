@@ -195,6 +195,10 @@ func (s *IAM) deleteRole(in *iam.DeleteRoleInput) (*iam.DeleteRoleOutput, error)
 		}
 	}
 
+	if s.stale.removed.Hides(r.Name) {
+		return nil, newDeleteConflictError("delete policies")
+	}
+
 	delete(s.st.Roles, r.Name)
 
 	return &iam.DeleteRoleOutput{}, nil

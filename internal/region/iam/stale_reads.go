@@ -19,6 +19,7 @@ type staleReads struct {
 	now      func() time.Time
 	delay    visibility.Delay
 	unseen   visibility.Tracker        // new entities that calls do not see yet, by kind and name
+	removed  visibility.Tracker        // roles whose removed policies and profiles a deletion still sees, by name
 	policies map[string]formerPolicies // by the unique id of the role
 }
 
@@ -30,7 +31,8 @@ type formerPolicies struct {
 
 // SetVisibility delays the visibility of new roles, instance profiles and policies: calls of IAM and of other services that come too
 // early do not see a new one that they name or would list, and decisions about a role whose policies have changed are made
-// with the former ones. By default changes are visible at once.
+// with the former ones. A role whose last policy or profile was removed cannot be deleted for that time. By default changes
+// are visible at once.
 func SetVisibility(s *IAM, d visibility.Delay) {
 	s.store.Lock()
 	defer s.store.Unlock()
@@ -38,6 +40,7 @@ func SetVisibility(s *IAM, d visibility.Delay) {
 	s.stale.delay = d
 	s.stale.policies = map[string]formerPolicies{}
 	s.stale.unseen.SetDelay(s.cfg.Now, d)
+	s.stale.removed.SetDelay(s.cfg.Now, d)
 }
 
 // The kinds of entities whose visibility is delayed.
@@ -99,10 +102,22 @@ func (s staleHandlers) wrap(op wire.Operation) wire.Operation {
 			return nil, err
 		}
 
-		return handle(ctx, in)
+		answer, err := handle(ctx, in)
+		if err == nil && isRemovalFromRole(op.Name) {
+			s.stale.removed.Track(wire.StringMember(in, "RoleName"))
+		}
+
+		return answer, err
 	}
 
 	return op
+}
+
+// isRemovalFromRole reports whether an operation removes what prevents the deletion of a role.
+func isRemovalFromRole(op string) bool {
+	return slices.Contains([]string{
+		"DeleteRolePolicy", "DetachRolePolicy", "RemoveRoleFromInstanceProfile",
+	}, op)
 }
 
 func (s staleHandlers) beforeOperation(op string, in any) error {

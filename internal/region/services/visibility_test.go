@@ -223,7 +223,8 @@ func (v visibility) as(who aws.CredentialsProvider) aws.Config {
 	return cfg
 }
 
-// TestNewPoliciesDecideLater: a role cannot be assumed at once, and may not do at once what a new policy allows.
+// TestNewPoliciesDecideLater: a role cannot be assumed at once, may not do at once what a new policy allows, and cannot be
+// deleted at once after its last policy.
 func TestNewPoliciesDecideLater(t *testing.T) {
 	v := startVisibility(t)
 	operator := sts.NewFromConfig(v.asUser())
@@ -268,6 +269,11 @@ func TestNewPoliciesDecideLater(t *testing.T) {
 	if got := codeOf(describe(t.Context())); !strings.HasPrefix(got, "UnauthorizedOperation") {
 		t.Errorf("after the policy was deleted: %q", got)
 	}
+
+	v.late("DeleteRole", "DeleteConflict: ", func(ctx context.Context) error {
+		_, err := v.iam.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: aws.String("worker")})
+		return err
+	})
 }
 
 // TestNewTagsAreFoundLater: filters and DescribeTags do not see new tags at once; who asks for the id sees them.

@@ -61,7 +61,7 @@ func registerInstanceProfiles(c *Cloud, api profileAPI) {
 				&iam.DeleteInstanceProfileInput{InstanceProfileName: &t.id},
 			)
 
-			return transport.Wrap(err, "delete")
+			return waitWhileInUse(transport.Wrap(err, "delete")) // IAM may still show its role
 		},
 	})
 }

@@ -58,7 +58,7 @@ func registerInternetGateways(c *Cloud, api gatewayAPI, scope Scope) {
 				&ec2.DeleteInternetGatewayInput{InternetGatewayId: &t.id},
 			)
 
-			return transport.Wrap(err, "delete")
+			return waitWhileInUse(transport.Wrap(err, "delete")) // EC2 may still show its attachment
 		},
 	})
 }

@@ -68,7 +68,8 @@ func registerRoles(c *Cloud, api roleAPI, profiles profileAPI, scope Scope) {
 			}
 
 			_, err := api.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: &t.id})
-			return transport.Wrap(err, "delete")
+
+			return waitWhileInUse(transport.Wrap(err, "delete")) // IAM may still show its policies and profiles
 		},
 	})
 }

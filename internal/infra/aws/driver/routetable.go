@@ -75,7 +75,7 @@ func deleteRouteTable(ctx context.Context, api routeTableAPI, id string) error {
 
 	found, describeErr := api.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{RouteTableIds: []string{id}})
 	if describeErr != nil {
-		return err
+		return waitWhileInUse(err)
 	}
 
 	for _, rt := range found.RouteTables {
@@ -93,7 +93,7 @@ func deleteRouteTable(ctx context.Context, api routeTableAPI, id string) error {
 
 	_, err = api.DeleteRouteTable(ctx, in)
 
-	return transport.Wrap(err, "delete")
+	return waitWhileInUse(transport.Wrap(err, "delete"))
 }
 
 func readRouteTables(ctx context.Context, api routeTableAPI, scope Scope) ([]plan.ActualResource, error) {
