@@ -33,7 +33,7 @@ func (cfg *Config) findImage(id string) (Image, bool) {
 }
 
 func buildImage(i Image) *sdk.Image {
-	return &sdk.Image{
+	out := &sdk.Image{
 		ImageId:            new(i.ID),
 		Name:               new(i.Name),
 		Description:        new(i.Description),
@@ -64,6 +64,11 @@ func buildImage(i Image) *sdk.Image {
 			},
 		}},
 	}
+	if !i.Deprecated.IsZero() {
+		out.DeprecationTime = new(i.Deprecated.UTC().Format(time.RFC3339))
+	}
+
+	return out
 }
 
 func buildCopiedImage(c *copiedImage) *sdk.Image {
@@ -150,9 +155,26 @@ func (s imageHandlers) describeImages(in *sdk.DescribeImagesInput) (*sdk.Describ
 		return len(owners) > 0 && !mine && !slices.Contains(owners, str(i.OwnerId))
 	})
 
+	got = slices.DeleteFunc(got, func(i *sdk.Image) bool { return s.omitsDeprecated(in, i) })
 	for _, i := range got {
 		i.Tags = s.st.tagList(str(i.ImageId))
 	}
 
 	return &sdk.DescribeImagesOutput{Images: got, NextToken: next}, err
+}
+
+// omitsDeprecated reports whether the answer leaves out an image because it is deprecated. Its owner sees it, and so does
+// who names its id or asks for deprecated images. A filter of ids does not count.
+func (s imageHandlers) omitsDeprecated(in *sdk.DescribeImagesInput, i *sdk.Image) bool {
+	if i.DeprecationTime == nil || str(i.OwnerId) == s.cfg.Account || slices.Contains(strs(in.ImageIds), str(i.ImageId)) {
+		return false
+	}
+
+	if in.IncludeDeprecated != nil && *in.IncludeDeprecated {
+		return false
+	}
+
+	at, err := time.Parse(time.RFC3339, str(i.DeprecationTime))
+
+	return err == nil && !s.cfg.Now().Before(at)
 }

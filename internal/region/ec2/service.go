@@ -94,6 +94,7 @@ type Image struct {
 	RootDevice   string    // such as /dev/sda1
 	RootSizeGiB  int64     // minimum size of the root volume
 	Created      time.Time // shown as the creation date
+	Deprecated   time.Time // from when lists leave the image out; zero: never
 }
 
 // Config configures a [Service]. Region, Account, Now and Rand are required.

@@ -23,6 +23,10 @@ type fakeImages []ec2types.Image
 func (f fakeImages) DescribeImages(_ context.Context, in *ec2.DescribeImagesInput, _ ...func(*ec2.Options)) (*ec2.DescribeImagesOutput, error) {
 	out := &ec2.DescribeImagesOutput{}
 	for _, i := range f {
+		if i.DeprecationTime != nil && !sdk.ToBool(in.IncludeDeprecated) {
+			continue // EC2 leaves out deprecated images of other owners
+		}
+
 		byID := *in.Filters[0].Name == "image-id" && slices.Contains(in.Filters[0].Values, *i.ImageId)
 		fits, err := path.Match(in.Filters[0].Values[0], sdk.ToString(i.Name))
 		if err != nil {

@@ -165,7 +165,10 @@ func (s imageSource) describeImages(ctx context.Context, ids []string) (map[stri
 	// for all.
 	pages := ec2.NewDescribeImagesPaginator(
 		s.images,
-		&ec2.DescribeImagesInput{Filters: driver.NewFilters("image-id", ids...)},
+		&ec2.DescribeImagesInput{
+			Filters:           driver.NewFilters("image-id", ids...),
+			IncludeDeprecated: aws.Bool(true), // instances still boot them, and checkBootable warns
+		},
 	)
 	images, err := transport.CollectPages(ctx, pages, func(p *ec2.DescribeImagesOutput) []ec2types.Image { return p.Images })
 	if err != nil {
