@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/partition"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
@@ -397,4 +398,24 @@ func FuzzParse(f *testing.F) {
 // oneUser gives the API one user.
 func oneUser(arn string, groups ...string) func(*v1alpha1.ClusterSpec) {
 	return func(c *v1alpha1.ClusterSpec) { c.API.Users = []v1alpha1.APIUser{{ARN: arn, Groups: groups}} }
+}
+
+// TestUsersOfAllPartitions: each partition of AWS has users of the API.
+func TestUsersOfAllPartitions(t *testing.T) {
+	check := func(arn string) error {
+		set := demo(t)
+		oneUser(arn, "dev")(&set.Cluster.Spec)
+
+		return manifest.Validate(set).Err()
+	}
+
+	for _, p := range partition.All() {
+		if err := check("arn:" + p.Name + ":iam::123456789012:role/path/ops"); err != nil {
+			t.Errorf("%s: %v", p.Name, err)
+		}
+	}
+
+	if check("arn:aws-x:iam::123456789012:role/ops") == nil {
+		t.Error("an unknown partition is not refused")
+	}
 }

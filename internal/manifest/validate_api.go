@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/lib/partition"
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
 )
 
@@ -84,7 +85,7 @@ func (v userValidator) checkAPIUsers(users []v1alpha1.APIUser) {
 		v.errorf(path, strconv.Itoa(len(users)), "name roles that several people assume", "exceeds %d users", maxAPIUsers)
 	}
 
-	pattern := regexp.MustCompile(`^arn:(aws|aws-cn|aws-us-gov):iam::[0-9]{12}:(role|user)/([\w+=,.@/-]*/)?[\w+=,.@-]+$`)
+	pattern := userARNPattern()
 	first := map[string]int{}
 
 	for i, u := range users {
@@ -103,6 +104,18 @@ func (v userValidator) checkAPIUsers(users []v1alpha1.APIUser) {
 
 		v.checkUserGroups(at+".groups", u.Groups)
 	}
+}
+
+// userARNPattern returns the pattern of the ARNs of IAM roles and users in all partitions.
+func userARNPattern() *regexp.Regexp {
+	var names []string
+	for _, p := range partition.All() {
+		names = append(names, regexp.QuoteMeta(p.Name))
+	}
+
+	partitions := strings.Join(names, "|")
+
+	return regexp.MustCompile(`^arn:(` + partitions + `):iam::[0-9]{12}:(role|user)/([\w+=,.@/-]*/)?[\w+=,.@-]+$`)
 }
 
 // withoutPath returns an ARN without the path of the role or user: names are unique in an account.
