@@ -67,7 +67,7 @@ if [[ ! ${SLIPWAY_RACE:-} ]]; then
   light=$(grep -Ev "$computing" <<<"$light")
 fi
 # Packages whose tests mostly wait. They start first, so that others have the processors meanwhile.
-waiting='/internal/(region/(network|machine)|machine/agent|infra/aws|lib/(asset/build|store))$|/test/(packages|tutorials)$'
+waiting='/internal/(region/(network|machine)|machine/agent|infra/aws|lib/(asset/build|store))$|/test/(attack|packages|tutorials)$'
 light="$(grep -E "$waiting" <<<"$light") $(grep -Ev "$waiting" <<<"$light")"
 
 run_background() {
