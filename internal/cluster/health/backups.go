@@ -95,6 +95,11 @@ func judgeBackups(b Backups, now time.Time) Check {
 		c.Severity = OK
 	}
 
+	return b.addUnusable(c)
+}
+
+// addUnusable returns the check of the backups that count, with what is said of the others.
+func (b Backups) addUnusable(c Check) Check {
 	if b.Future != nil && c.Severity == OK {
 		c.Severity = Warning
 		c.Cause += "; " + describeFuture(*b.Future)
