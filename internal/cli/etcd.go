@@ -163,8 +163,10 @@ func describeVerification(v *backup.Verification) string {
 	switch {
 	case v == nil:
 		return "not tested"
-	case v.OK:
+	case v.OK && v.HashCompared:
 		return "restored in a test"
+	case v.OK:
+		return "restored in a test, contents not compared"
 	case v.Inconclusive:
 		return "could not be tested: " + v.Error
 	default:

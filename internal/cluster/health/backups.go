@@ -164,7 +164,13 @@ func describeTest(tested *backup.Backup, now time.Time, p backup.Policy) string 
 	case tested == nil:
 		return "none was tested yet"
 	case tested.Verified():
-		return "restored successfully in a test " + formatAge(max(0, now.Sub(tested.TestedAt(now, p)))) + " ago"
+		text := "restored successfully in a test " + formatAge(max(0, now.Sub(tested.TestedAt(now, p)))) + " ago"
+		if !tested.Verification.HashCompared {
+			text += " (revision and number of keys compared, not the contents)"
+		}
+
+		return text
+
 	case tested.Untestable():
 		return "backup " + tested.ID + " could not be tested: " + tested.Verification.Error
 	default:

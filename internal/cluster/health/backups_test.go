@@ -19,9 +19,11 @@ func TestBackups(t *testing.T) {
 	}
 	tested := func(ago time.Duration, problem string) *backup.Backup {
 		b := taken(ago)
-		b.Verification = &backup.Verification{OK: problem == "", Error: problem, VerifiedAt: now.Add(-ago)}
+		b.Verification = &backup.Verification{OK: problem == "", HashCompared: problem == "", Error: problem, VerifiedAt: now.Add(-ago)}
 		return b
 	}
+	unhashed := tested(2*time.Hour, "")
+	unhashed.Verification.HashCompared = false
 	for name, c := range map[string]struct {
 		newest, tested *backup.Backup
 		future         *backup.Backup
@@ -35,11 +37,15 @@ func TestBackups(t *testing.T) {
 		"none after an hour": {uptime: 3600, want: health.Warning, text: "etcd has no backup"},
 		"none, disabled":     {uptime: 3600, disabled: true},
 		"recent and tested":  {newest: taken(30 * time.Minute), tested: tested(2*time.Hour, ""), want: health.OK, text: "newest backup 30m old, restored successfully in a test 2h ago"},
-		"the first one":      {newest: taken(time.Minute), want: health.OK, text: "none was tested yet"},
-		"never tested":       {newest: taken(11 * time.Minute), want: health.Warning, text: "none was tested yet"},
-		"too old":            {newest: taken(4 * time.Hour), tested: tested(4*time.Hour, ""), want: health.Warning, text: "newest backup 4h old"},
-		"test is too old":    {newest: taken(time.Minute), tested: tested(19*time.Hour, ""), want: health.Warning, text: "in a test 19h ago"},
-		"test failed":        {newest: taken(time.Minute), tested: tested(time.Minute, "the backup is damaged"), want: health.Warning, text: "backup b1 cannot be restored: the backup is damaged"},
+		"tested without a hash": {
+			newest: taken(30 * time.Minute), tested: unhashed, want: health.OK,
+			text: "restored successfully in a test 2h ago (revision and number of keys compared, not the contents)",
+		},
+		"the first one":   {newest: taken(time.Minute), want: health.OK, text: "none was tested yet"},
+		"never tested":    {newest: taken(11 * time.Minute), want: health.Warning, text: "none was tested yet"},
+		"too old":         {newest: taken(4 * time.Hour), tested: tested(4*time.Hour, ""), want: health.Warning, text: "newest backup 4h old"},
+		"test is too old": {newest: taken(time.Minute), tested: tested(19*time.Hour, ""), want: health.Warning, text: "in a test 19h ago"},
+		"test failed":     {newest: taken(time.Minute), tested: tested(time.Minute, "the backup is damaged"), want: health.Warning, text: "backup b1 cannot be restored: the backup is damaged"},
 		"none but from the future": {
 			uptime: 60, future: taken(-5 * time.Hour), want: health.Warning,
 			text: "no backup but backup b1 was taken in the future (2026-11-22T17:00:00Z), by machine i-a",

@@ -28,8 +28,6 @@ const (
 	backupTimeout = time.Hour
 	// maxBackupActions limits the actions of one look.
 	maxBackupActions = 10
-	// askTimeout limits what a backup waits for the member's own hash: it is of use without that.
-	askTimeout = 30 * time.Second
 	// backupDir is where snapshots are while they are written, tested or restored.
 	backupDir = "/var/lib/slipway/backup"
 	// maxFailedTests is after how many attempts in a row without a result a backup counts as one that cannot be tested. An attempt
@@ -329,7 +327,7 @@ func (b *etcdBackup) store(
 	}
 
 	if b.needsTest(ctx, known.Reason) {
-		out.Said = b.askMember(ctx, out.Revision)
+		out.Said = b.askMember(ctx, out)
 	}
 
 	out.ClusterID = a.doc.ClusterID
@@ -372,17 +370,17 @@ func (b *etcdBackup) needsTest(ctx context.Context, reason string) bool {
 }
 
 // askMember returns what the member says of itself at the revision of a snapshot. The snapshot is of use without that, as when
-// somebody compacts the member at this moment.
-func (b *etcdBackup) askMember(ctx context.Context, revision int64) backup.Contents {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+// somebody compacts the member at this moment: then its test compares no hash, unless etcdutl has one, and the next one is tested too.
+func (b *etcdBackup) askMember(ctx context.Context, taken backup.Metadata) backup.Contents {
+	ctx, cancel := context.WithTimeout(ctx, hashTimeout(taken.DBSize))
 	defer cancel()
-	said, err := b.agent.newEtcdManager().KeyValuesAt(ctx, b.url, revision)
+	said, err := b.agent.newEtcdManager().KeyValuesAt(ctx, b.url, taken.Revision)
 	if err != nil {
 		b.agent.Log.Warn("cannot compare a backup with its member", slog.Any("error", err))
 		return backup.Contents{}
 	}
 
-	return contentsOf(said, revision)
+	return contentsOf(said, taken.Revision)
 }
 
 func contentsOf(said etcd.KeyValues, revision int64) backup.Contents {

@@ -140,7 +140,7 @@ func TestRealBackups(t *testing.T) {
 		first[0].Verification.Restored != said {
 		t.Errorf("the member said %+v, the restored etcd %+v", said, first[0].Verification.Restored)
 	}
-	if len(first) != 1 || !first[0].Verified() || first[0].Keys != 49 || first[0].Revision != deleted.Header.Revision ||
+	if len(first) != 1 || !first[0].Verified() || !first[0].Verification.HashCompared || first[0].Keys != 49 || first[0].Revision != deleted.Header.Revision ||
 		first[0].Member != "etcd-a" || first[0].Reason != backup.ReasonSchedule || first[0].EtcdVersion == "" {
 		t.Fatalf("the first backup: %+v", first)
 	}
@@ -359,9 +359,9 @@ func TestRealVerificationComparesContents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, problem, err := r.backup.testRestore(t.Context(), m, t.TempDir())
-	if err != nil || !strings.Contains(problem, "restore the snapshot") {
-		t.Errorf("a snapshot that was cut: %q, %v", problem, err)
+	result, err := r.backup.testRestore(t.Context(), m, t.TempDir())
+	if err != nil || !strings.Contains(result.problem, "restore the snapshot") {
+		t.Errorf("a snapshot that was cut: %q, %v", result.problem, err)
 	}
 }
 

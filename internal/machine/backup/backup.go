@@ -54,11 +54,17 @@ type Contents struct {
 	CompactRevision int64 `json:"compactRevision,omitempty"`
 }
 
-// Matches reports whether two databases have the same contents, as far as both are known.
+// Matches reports whether two databases have the same contents, as far as both are known: see ComparesHash.
 func (c Contents) Matches(other Contents) bool {
-	sameHash := c.HashKV == other.HashKV || c.HashKV == 0 || other.HashKV == 0 || c.CompactRevision != other.CompactRevision
+	sameHash := c.HashKV == other.HashKV || !c.ComparesHash(other)
 
 	return sameHash && c.Revision == other.Revision && c.Keys == other.Keys
+}
+
+// ComparesHash reports whether the hashes of two databases can be compared: both are known, and leave out the same former values. If
+// they cannot, Matches compares the revision and the number of keys only.
+func (c Contents) ComparesHash(other Contents) bool {
+	return c.HashKV != 0 && other.HashKV != 0 && c.CompactRevision == other.CompactRevision
 }
 
 // Metadata describes a complete backup.
@@ -118,6 +124,9 @@ type Verification struct {
 	Machine string `json:"machine"`
 	// OK means that the backup was restored, and that its contents were those of the metadata.
 	OK bool `json:"ok"`
+	// HashCompared means that the hash of all keys and values was compared too. Otherwise only the revision and the number of keys were,
+	// or an earlier version tested the backup.
+	HashCompared bool `json:"hashCompared,omitempty"`
 	// Error says why it is not OK.
 	Error string `json:"error,omitempty"`
 	// Inconclusive is set if several attempts to test the backup failed for a reason that says nothing of the backup, such as a

@@ -131,8 +131,8 @@ func (b Backup) isOf(f Facts) bool {
 }
 
 // nextToVerify returns the backup to test: the newest one, if none of the last VerifyEvery was tested, or none for as long as those
-// take: fewer may be kept. A backup after one whose test failed is tested in any case, and so is one before a move: nothing
-// else is left of the data.
+// take: fewer may be kept. A backup after one whose test failed, or compared no hash, is tested in any case, and so is one before a
+// move: nothing else is left of the data.
 func nextToVerify(f Facts) string {
 	if len(f.Backups) == 0 {
 		return ""
@@ -154,7 +154,7 @@ func nextToVerify(f Facts) string {
 
 		untested := len(f.Backups) - 1 - i
 		span := newest.TakenAt.Sub(b.TakenAt)
-		if b.Broken() || untested >= f.Policy.VerifyEvery || span >= time.Duration(f.Policy.VerifyEvery)*f.Policy.Interval {
+		if b.leavesDoubt() || untested >= f.Policy.VerifyEvery || span >= time.Duration(f.Policy.VerifyEvery)*f.Policy.Interval {
 			return newest.ID
 		}
 
@@ -162,6 +162,11 @@ func nextToVerify(f Facts) string {
 	}
 
 	return newest.ID // none was ever tested
+}
+
+// leavesDoubt reports whether the test of a backup failed, or succeeded without a hash: wrong values may have gone unnoticed.
+func (b Backup) leavesDoubt() bool {
+	return b.Broken() || b.Verified() && !b.Verification.HashCompared
 }
 
 // NeedsTest reports whether a backup that is taken now, for a reason, will be tested next.

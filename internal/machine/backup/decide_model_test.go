@@ -90,11 +90,12 @@ const (
 	passes testResult = iota
 	fails
 	hasNoResult
+	comparesNoHash
 )
 
 // drawResult returns how a test ends: mostly well.
 func (m *model) drawResult() testResult {
-	return rapid.SampledFrom([]testResult{passes, passes, passes, fails, hasNoResult}).Draw(m.T, "test")
+	return rapid.SampledFrom([]testResult{passes, passes, passes, fails, hasNoResult, comparesNoHash}).Draw(m.T, "test")
 }
 
 // act carries out what is decided on a view. killed is how many effects happen before the machine is killed.
@@ -123,7 +124,8 @@ func (m *model) act(f backup.Facts, killed int, result testResult) backup.Action
 	case backup.ActionVerify:
 		if i := slices.IndexFunc(m.complete, func(b backup.Backup) bool { return b.ID == action.IDs[0] }); i >= 0 && killed > 0 && m.complete[i].Verification == nil {
 			m.complete[i].Verification = &backup.Verification{
-				ID: action.IDs[0], OK: result == passes, Inconclusive: result == hasNoResult,
+				ID: action.IDs[0], OK: result == passes || result == comparesNoHash, HashCompared: result == passes,
+				Inconclusive: result == hasNoResult,
 			}
 		}
 	case backup.ActionDelete:

@@ -28,7 +28,9 @@ func taken(ago time.Duration, state string) backup.Backup {
 	at := noon.Add(-ago)
 	b := backup.Backup{Metadata: backup.Metadata{ID: backup.NewID(at, "x"), TakenAt: at, Reason: backup.ReasonSchedule}}
 	if state != "" {
-		b.Verification = &backup.Verification{ID: b.ID, OK: state == "verified", Inconclusive: state == "inconclusive"}
+		b.Verification = &backup.Verification{
+			ID: b.ID, OK: state == "verified" || state == "unhashed", HashCompared: state == "verified", Inconclusive: state == "inconclusive",
+		}
 	}
 	return b
 }
@@ -140,6 +142,14 @@ func TestDecide(t *testing.T) {
 		"one after a failed test": {
 			backups: hourly(2, "failed"),
 			want:    backup.Action{Type: backup.ActionVerify, IDs: []string{taken(time.Minute, "").ID}},
+		},
+		"one after a test without a hash": {
+			backups: hourly(2, "unhashed"),
+			want:    backup.Action{Type: backup.ActionVerify, IDs: []string{taken(time.Minute, "").ID}},
+		},
+		"the next one is not due sooner after a test without a hash": {
+			backups: []backup.Backup{taken(15*time.Minute, "unhashed"), taken(h, "verified")},
+			want:    backup.Action{Type: backup.ActionNone},
 		},
 		"a failed one is kept while it is young": {
 			backups: append([]backup.Backup{taken(23*h, "failed")}, old...),
