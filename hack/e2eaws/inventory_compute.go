@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
@@ -12,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	balancingtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 
 	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 )
@@ -229,19 +231,47 @@ const maxTagReads = 20
 func (v inventory) selectTagged(ctx context.Context, kind string, arns []string) ([]resource, error) {
 	var found []resource
 	for chunk := range slices.Chunk(arns, maxTagReads) {
-		in := &elasticloadbalancingv2.DescribeTagsInput{ResourceArns: chunk}
-		out, err := v.balancing.DescribeTags(ctx, in)
+		descriptions, err := v.describeTags(ctx, chunk)
 		if err != nil {
 			return nil, err
 		}
 
-		for _, description := range out.TagDescriptions {
+		for _, description := range descriptions {
 			for _, tag := range description.Tags {
 				if aws.ToString(tag.Key) == runTag && aws.ToString(tag.Value) == string(v.id) {
 					found = append(found, resource{kind: kind, id: aws.ToString(description.ResourceArn)})
 				}
 			}
 		}
+	}
+
+	return found, nil
+}
+
+// describeTags returns the tags of those of the resources that exist. AWS refuses the whole call if one of them was deleted
+// after it was listed, so each is asked for alone then.
+func (v inventory) describeTags(ctx context.Context, arns []string) ([]balancingtypes.TagDescription, error) {
+	out, err := v.balancing.DescribeTags(ctx, &elasticloadbalancingv2.DescribeTagsInput{ResourceArns: arns})
+	if err == nil {
+		return out.TagDescriptions, nil
+	}
+
+	if !strings.HasSuffix(transport.ErrorCode(err), "NotFound") {
+		return nil, err
+	}
+
+	if len(arns) == 1 {
+		return nil, nil
+	}
+
+	var found []balancingtypes.TagDescription
+	for _, arn := range arns {
+		list, err := v.describeTags(ctx, []string{arn})
+		if err != nil {
+			return nil, err
+		}
+
+		found = append(found, list...)
 	}
 
 	return found, nil

@@ -322,6 +322,11 @@ func (f Finder) setBalancerOwner(
 	arn := aws.ToString(lb.LoadBalancerArn)
 	tags, err := driver.DescribeELBTags(ctx, f.elb, []string{arn})
 	b.Owner = formatBalancer(lb)
+	if _, exists := tags[arn]; !exists && err == nil {
+		b.deleting = true
+		return b, nil
+	}
+
 	if creator := creatorFromTags(tags[arn]); creator != "" {
 		b.Owner += " created by " + creator
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
 type elbTagReadAPI interface {
@@ -42,7 +43,8 @@ func selectClusterTags(all map[string]awskind.Tags, scope Scope) map[string]awsk
 	return out
 }
 
-// DescribeELBTags returns the tags of load balancers and target groups by their ARN.
+// DescribeELBTags returns the tags of load balancers and target groups by their ARN. Those that do not exist have no
+// entry: an account has load balancers of others, which may be deleted after they were listed.
 func DescribeELBTags(
 	ctx context.Context,
 	api elbTagReadAPI,
@@ -50,22 +52,45 @@ func DescribeELBTags(
 ) (map[string]awskind.Tags, error) {
 	out := map[string]awskind.Tags{}
 	for list := range slices.Chunk(arns, maxDescribeTags) {
-		page, err := api.DescribeTags(ctx, &elb.DescribeTagsInput{ResourceArns: list})
-		if err != nil {
-			return nil, transport.Wrap(err, "list the tags of load balancers")
-		}
-
-		for _, d := range page.TagDescriptions {
-			tags := awskind.Tags{}
-			for _, t := range d.Tags {
-				tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
-			}
-
-			out[aws.ToString(d.ResourceArn)] = tags
+		if err := collectELBTags(ctx, api, list, out); err != nil {
+			return nil, err
 		}
 	}
 
 	return out, nil
+}
+
+// collectELBTags adds the tags of at most maxDescribeTags resources to out. AWS refuses the whole call if one of them does
+// not exist, so each half is asked for then.
+func collectELBTags(ctx context.Context, api elbTagReadAPI, arns []string, out map[string]awskind.Tags) error {
+	page, err := api.DescribeTags(ctx, &elb.DescribeTagsInput{ResourceArns: arns})
+	if err = transport.Wrap(err, "list the tags of load balancers"); plan.ErrorClassOf(err) == plan.NotFound {
+		if len(arns) == 1 {
+			return nil
+		}
+
+		half := len(arns) / 2
+		if err := collectELBTags(ctx, api, arns[:half], out); err != nil {
+			return err
+		}
+
+		return collectELBTags(ctx, api, arns[half:], out)
+	}
+
+	if err != nil {
+		return err
+	}
+
+	for _, d := range page.TagDescriptions {
+		tags := awskind.Tags{}
+		for _, t := range d.Tags {
+			tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
+		}
+
+		out[aws.ToString(d.ResourceArn)] = tags
+	}
+
+	return nil
 }
 
 // retagELB changes the tags of a load balancer or target group from have to want.

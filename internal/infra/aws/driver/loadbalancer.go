@@ -314,8 +314,24 @@ func ListAllBalancing(ctx context.Context, api BalancingAPI) (Balancing, error) 
 	}
 
 	out.Tags, err = DescribeELBTags(ctx, api, arns)
+	if err != nil {
+		return out, err
+	}
 
-	return out, err
+	out.removeGone()
+
+	return out, nil
+}
+
+// removeGone removes what was deleted between the list and the read of its tags.
+func (b *Balancing) removeGone() {
+	isGone := func(arn *string) bool {
+		_, exists := b.Tags[aws.ToString(arn)]
+		return !exists
+	}
+
+	b.Balancers = slices.DeleteFunc(b.Balancers, func(lb elbtypes.LoadBalancer) bool { return isGone(lb.LoadBalancerArn) })
+	b.TargetGroups = slices.DeleteFunc(b.TargetGroups, func(tg elbtypes.TargetGroup) bool { return isGone(tg.TargetGroupArn) })
 }
 
 // balancerList is what was last listed.
