@@ -5,6 +5,7 @@ package autoscaling
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -85,8 +86,12 @@ func (s *Service) resolveZones(g *sdk.Group) error {
 	}
 
 	places, err := s.cfg.EC2.SubnetPlacements(ids...)
+	if refusal, ok := errors.AsType[*wire.Error](err); ok {
+		return validationError("%s", refusal.Message)
+	}
+
 	if err != nil {
-		return validationError("%s", err.Error())
+		return err
 	}
 
 	var zones []string

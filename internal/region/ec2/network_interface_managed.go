@@ -52,9 +52,15 @@ func (s *Service) CreateManagedInterfaces(specs []ManagedInterface) ([]ManagedIn
 }
 
 func (s networkInterfaceHandlers) createManagedInterface(f *ManagedInterface) (*sdk.NetworkInterface, error) {
-	sub, err := s.st.findSubnet(&f.Subnet)
+	sub, err := s.findVisibleSubnet(f.Subnet)
 	if err != nil {
 		return nil, err
+	}
+
+	for _, id := range f.Groups {
+		if s.isUnseen(id) {
+			return nil, notFound(id)
+		}
 	}
 
 	want := ""

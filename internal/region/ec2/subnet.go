@@ -178,10 +178,25 @@ func (st *serviceState) findSubnet(id *string) (*sdk.Subnet, error) {
 
 	n := st.Subnets[str(id)]
 	if n == nil {
-		return nil, wire.Errorf("InvalidSubnetID.NotFound", "The subnet ID '%s' does not exist", str(id))
+		return nil, newMissingSubnetError(str(id))
 	}
 
 	return n, nil
+}
+
+// findVisibleSubnet returns a subnet that another service names, or the error about one that does not exist or is so new
+// that the service does not see it yet.
+func (s *Service) findVisibleSubnet(id string) (*sdk.Subnet, error) {
+	n, err := s.st.findSubnet(&id)
+	if err == nil && s.isUnseen(id) {
+		return nil, newMissingSubnetError(id)
+	}
+
+	return n, err
+}
+
+func newMissingSubnetError(id string) error {
+	return wire.Errorf("InvalidSubnetID.NotFound", "The subnet ID '%s' does not exist", id)
 }
 
 func (s subnetHandlers) deleteSubnet(in *sdk.DeleteSubnetInput) (*sdk.DeleteSubnetOutput, error) {
@@ -267,12 +282,12 @@ type SubnetPlacement struct {
 	HasInternetGateway bool   // an internet gateway is attached to the VPC
 }
 
-// SubnetPlacements returns the locations of subnets, in the given order.
+// SubnetPlacements returns the locations of subnets, in the given order. It does not see a new one for the visibility delay.
 func (s *Service) SubnetPlacements(subnets ...string) ([]SubnetPlacement, error) {
 	var out []SubnetPlacement
 	err := s.withLock(func() error {
 		for _, id := range subnets {
-			n, err := s.st.findSubnet(&id)
+			n, err := s.findVisibleSubnet(id)
 			if err != nil {
 				return err
 			}

@@ -16,6 +16,8 @@ import (
 	astypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	lambdatypes "github.com/aws/aws-sdk-go-v2/service/lambda/types"
@@ -170,6 +172,82 @@ func TestNewTemplatesAreSeenLater(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	t.Error("nothing was launched")
+}
+
+// TestOtherServicesSeeNetworksLater: Elastic Load Balancing and Auto Scaling do not see a new subnet or security group at once.
+func TestOtherServicesSeeNetworksLater(t *testing.T) {
+	v := startVisibility(t)
+	vpcs, err := v.ec2.DescribeVpcs(t.Context(), &ec2.DescribeVpcsInput{})
+	if err != nil || len(vpcs.Vpcs) != 1 {
+		t.Fatalf("the default VPC: %v, %v", vpcs, err)
+	}
+
+	vpc := vpcs.Vpcs[0].VpcId
+	newSubnet := func(block string) string {
+		t.Helper()
+		out, err := v.ec2.CreateSubnet(t.Context(), &ec2.CreateSubnetInput{VpcId: vpc, CidrBlock: &block})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		return *out.Subnet.SubnetId
+	}
+
+	balancers := elb.NewFromConfig(v.r.AWSConfig())
+	createBalancer := func(name, subnet string, groups ...string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := balancers.CreateLoadBalancer(ctx, &elb.CreateLoadBalancerInput{
+				Name:           &name,
+				Type:           elbtypes.LoadBalancerTypeEnumNetwork,
+				Scheme:         elbtypes.LoadBalancerSchemeEnumInternal,
+				Subnets:        []string{subnet},
+				SecurityGroups: groups,
+			})
+
+			return err
+		}
+	}
+
+	subnet := newSubnet("172.31.200.0/24")
+	v.late("CreateLoadBalancer", "SubnetNotFound: ", createBalancer("a", subnet))
+
+	group, err := v.ec2.CreateSecurityGroup(t.Context(), &ec2.CreateSecurityGroupInput{
+		GroupName:   aws.String("g"),
+		Description: aws.String("g"),
+		VpcId:       vpc,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	v.late("CreateLoadBalancer", "InvalidSecurityGroup: ", createBalancer("b", subnet, *group.GroupId))
+
+	v.r.DelayVisibility(0)
+	made, err := v.ec2.CreateLaunchTemplate(t.Context(), &ec2.CreateLaunchTemplateInput{
+		LaunchTemplateName: aws.String("machines"),
+		LaunchTemplateData: &ec2types.RequestLaunchTemplateData{ImageId: aws.String(regiontest.ImageID)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	template := made.LaunchTemplate.LaunchTemplateId
+	v.r.DelayVisibility(delayed)
+
+	young := newSubnet("172.31.201.0/24")
+	groups := autoscaling.NewFromConfig(v.r.AWSConfig())
+	want := "ValidationError: The subnet ID '" + young + "' does not exist"
+	v.late("CreateAutoScalingGroup", want, func(ctx context.Context) error {
+		_, err := groups.CreateAutoScalingGroup(ctx, &autoscaling.CreateAutoScalingGroupInput{
+			AutoScalingGroupName: aws.String("nodes"),
+			MinSize:              aws.Int32(0),
+			MaxSize:              aws.Int32(1),
+			LaunchTemplate:       &astypes.LaunchTemplateSpecification{LaunchTemplateId: template, Version: aws.String("1")},
+			VPCZoneIdentifier:    &young,
+		})
+
+		return err
+	})
 }
 
 // TestVisibilityIsDelayedByTime: what is new is seen after a while, however often it is asked for.

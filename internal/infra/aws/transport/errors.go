@@ -118,7 +118,12 @@ func errorClassRules() []errorClassRule {
 		{plan.NotReady, isFunctionNotReady},
 		{plan.AlreadyExists, codeContains("AlreadyExists", "Duplicate")},
 		{plan.NotFound, codeHasSuffix("NotFound", "NotFoundException")},
-		{plan.NotFound, codeIsOneOf("NoSuchEntity", "NoSuchHostedZone", "InvalidVPCId")},
+		{plan.NotFound, codeIsOneOf(
+			"NoSuchEntity",
+			"NoSuchHostedZone",
+			"InvalidVPCId",
+			"InvalidSecurityGroup", // of Elastic Load Balancing
+		)},
 		{plan.NotFound, isMissingForScaling},
 		{plan.InUse, codeContains("InUse")},
 		{plan.InUse, codeIsOneOf(
@@ -160,8 +165,8 @@ func isMissingProfile(code, message string) bool {
 }
 
 // isMissingForScaling matches the errors of Auto Scaling about a launch template or its version that EC2 does not show it, about
-// a target group that Elastic Load Balancing does not show it, and about an auto scaling group: it does not exist, or was
-// created a moment ago. They have no code of their own.
+// a target group that Elastic Load Balancing does not show it, about a subnet, and about an auto scaling group: it does not
+// exist, or was created a moment ago. They have no code of their own.
 func isMissingForScaling(code, message string) bool {
 	if code != "ValidationError" {
 		return false
@@ -171,6 +176,7 @@ func isMissingForScaling(code, message string) bool {
 
 	return isMissing && strings.Contains(message, "launch template") ||
 		strings.Contains(message, "Target Groups may not be valid") ||
+		isMissing && strings.HasPrefix(message, "The subnet ID '") ||
 		strings.HasPrefix(message, "AutoScalingGroup name not found")
 }
 

@@ -53,11 +53,16 @@ func TestErrorClasses(t *testing.T) {
 		"You must use a valid fully-formed launch template. The launch template version 2 is not found for the specified launch template.",
 		"Provided Target Groups may not be valid. Please ensure they exist and try again.",
 		"AutoScalingGroup name not found - AutoScalingGroup 'nodes' not found",
+		"The subnet ID 'subnet-1' does not exist",
 	} {
 		young := &smithy.GenericAPIError{Code: "ValidationError", Message: message}
 		if got := classifyRetry(ExpectPropagation(t.Context()), "UpdateAutoScalingGroup", nil, young); got != retryNotPropagated {
 			t.Errorf("what Auto Scaling does not see: %s: %q", message, got)
 		}
+	}
+	group := &smithy.GenericAPIError{Code: "InvalidSecurityGroup", Message: "The security group 'sg-1' does not exist"}
+	if got := classifyRetry(ExpectPropagation(t.Context()), "CreateLoadBalancer", nil, group); got != retryNotPropagated {
+		t.Errorf("a security group that Elastic Load Balancing does not see: %q", got)
 	}
 	if Wrap(nil, "x") != nil {
 		t.Error("Wrap(nil) is not nil")

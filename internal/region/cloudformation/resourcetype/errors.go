@@ -97,10 +97,15 @@ func IsNotSeen(err error) bool {
 		return false
 	}
 
-	return IsNotFound(err) || strings.Contains(refusal.Message, "Invalid IAM Instance Profile") ||
-		strings.Contains(refusal.Message, "The specified launch template, ") ||
-		strings.Contains(refusal.Message, "Target Groups may not be valid") || refusal.Code == "InvalidVPCId" ||
-		strings.Contains(refusal.Message, "cannot be assumed by Lambda")
+	hasCode := slices.Contains([]string{"InvalidVPCId", "InvalidSecurityGroup"}, refusal.Code)
+
+	return IsNotFound(err) || hasCode || slices.ContainsFunc([]string{
+		"Invalid IAM Instance Profile",
+		"The specified launch template, ",
+		"The subnet ID '",
+		"Target Groups may not be valid",
+		"cannot be assumed by Lambda",
+	}, func(part string) bool { return strings.Contains(refusal.Message, part) })
 }
 
 // IgnoreNotFound returns nil for an error for which [IsNotFound] is true, and any other error as it is.
