@@ -61,11 +61,12 @@ func (b *builder) addVPCEndpoints() {
 	}
 }
 
-// sessionService is the service that carries the sessions of Session Manager.
-const sessionService = "ssmmessages"
+// sessionServices returns the services of Session Manager: its agent registers with the first, and the second carries
+// sessions.
+func sessionServices() []string { return []string{"ssm", "ssmmessages"} }
 
 // endpointServices returns the services that get VPC endpoints: those that the manifest lists. Machines that reach AWS
-// through endpoints only also get that of Session Manager, and those of a registry in Amazon ECR, if they use them.
+// through endpoints only also get those of Session Manager, and those of a registry in Amazon ECR, if they use them.
 func endpointServices(spec v1alpha1.ClusterSpec) []string {
 	services := slices.Clone(spec.Networking.VPCEndpoints)
 	if len(services) == 0 || spec.Networking.NATGateways != manifest.NATNone {
@@ -74,7 +75,7 @@ func endpointServices(spec v1alpha1.ClusterSpec) []string {
 
 	var needed []string
 	if spec.MachineAccess.SessionManager {
-		needed = append(needed, sessionService)
+		needed = append(needed, sessionServices()...)
 	}
 
 	if _, ok := ecraddress.Parse(spec.Assets.ContainerRegistry); ok {

@@ -56,6 +56,37 @@ func TestEndpointsOfIsolatedClusters(t *testing.T) {
 	}
 }
 
+// TestSessionsOfOwnEndpoints: the agent of Session Manager registers with ssm, and its sessions use ssmmessages. A list of
+// endpoints that has neither gets both.
+func TestSessionsOfOwnEndpoints(t *testing.T) {
+	listed := []string{"ec2", "sts", "kms", "autoscaling"}
+	for name, c := range map[string]struct {
+		nat      string
+		sessions bool
+		want     []string
+	}{
+		"with sessions":         {"None", true, []string{"autoscaling", "ec2", "kms", "ssm", "ssmmessages", "sts"}},
+		"without sessions":      {"None", false, []string{"autoscaling", "ec2", "kms", "sts"}},
+		"through a NAT gateway": {"Single", true, []string{"autoscaling", "ec2", "kms", "sts"}},
+	} {
+		in := input(t, manifest.NewSetOptions{})
+		in.Cluster.Spec.MachineAccess.SessionManager = c.sessions
+		in.Cluster.Spec.Networking.NATGateways = c.nat
+		in.Cluster.Spec.Networking.VPCEndpoints = listed
+		var got []string
+		for _, n := range build(t, in).Nodes() {
+			if service, ok := strings.CutPrefix(string(n.Addr), "vpc-endpoint/"); ok {
+				got = append(got, service)
+			}
+		}
+
+		slices.Sort(got)
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 // TestEndpointsOfPrivateRegistries: machines without internet access reach a registry in Amazon ECR through three
 // endpoints, also if the manifest lists others only. Another registry needs none of them.
 func TestEndpointsOfPrivateRegistries(t *testing.T) {
