@@ -48,7 +48,9 @@ func (a *app) stateInit(ctx context.Context) error {
 		return err
 	}
 
-	steps, err := store.PlanInit(ctx, url, a.storeOptions(url, ""))
+	opts := a.storeOptions(url, "")
+	opts.ReportWaiting = func(message string) { a.printMessage("%s", message) }
+	steps, err := store.PlanInit(ctx, url, opts)
 	if err != nil {
 		return err
 	}

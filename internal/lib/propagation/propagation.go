@@ -36,3 +36,25 @@ func Wait(ctx context.Context, isNotSeen func(error) bool, call func() error) er
 		pause = min(2*pause, maxPause)
 	}
 }
+
+// AuthorizationLimit is how long [WaitForAuthorization] repeats a call. AWS documents that it might take up to five minutes
+// until changes of the tags and aliases of a KMS key affect authorization.
+const AuthorizationLimit = 6 * time.Minute
+
+// authorizationPause is the time between two attempts of [WaitForAuthorization].
+const authorizationPause = 10 * time.Second
+
+// WaitForAuthorization repeats call while isDenied reports that policies do not allow it yet. It returns the last error of
+// call when they do not within [AuthorizationLimit], or when ctx ends.
+func WaitForAuthorization(ctx context.Context, isDenied func(error) bool, call func() error) error {
+	for waited := time.Duration(0); ; waited += authorizationPause {
+		err := call()
+		if err == nil || !isDenied(err) || waited >= AuthorizationLimit {
+			return err
+		}
+
+		if sleep.For(ctx, authorizationPause) != nil {
+			return err
+		}
+	}
+}

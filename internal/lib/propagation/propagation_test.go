@@ -61,3 +61,38 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestWaitForAuthorization: a call is repeated for longer than AWS needs to apply the tags of a key. Other errors are final.
+func TestWaitForAuthorization(t *testing.T) {
+	for name, tc := range map[string]struct {
+		allowedAfter time.Duration
+		err          error
+		want         error
+		least        time.Duration
+		most         time.Duration
+	}{
+		"after five minutes": {allowedAfter: 5 * time.Minute, err: errDenied, least: 5 * time.Minute, most: 5*time.Minute + 10*time.Second},
+		"never":              {allowedAfter: time.Hour, err: errDenied, want: errDenied, least: 6 * time.Minute, most: 7 * time.Minute},
+		"another error":      {allowedAfter: time.Hour, err: errNotSeen, want: errNotSeen},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begin := time.Now()
+				err := propagation.WaitForAuthorization(
+					t.Context(),
+					func(err error) bool { return errors.Is(err, errDenied) },
+					func() error {
+						if time.Since(begin) >= tc.allowedAfter {
+							return nil
+						}
+
+						return tc.err
+					},
+				)
+				if took := time.Since(begin); !errors.Is(err, tc.want) || took < tc.least || took > tc.most {
+					t.Errorf("%v after %s, want %v after %s to %s", err, took, tc.want, tc.least, tc.most)
+				}
+			})
+		})
+	}
+}

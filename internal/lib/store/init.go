@@ -148,6 +148,7 @@ type s3Initializer struct {
 	region   string
 	endpoint string
 	settings *Settings
+	key      *keyAuthorization
 }
 
 // newBoundaryStep returns the step that creates the permissions boundary of machines and sets it in set.
@@ -185,6 +186,7 @@ func planS3Init(s *S3Store, cfg aws.Config, opts Options) []InitStep {
 		region:   cfg.Region,
 		endpoint: aws.ToString(client.Options().BaseEndpoint),
 		settings: &Settings{Version: settingsVersion},
+		key:      &keyAuthorization{report: opts.ReportWaiting},
 	}
 
 	steps := []InitStep{
@@ -199,7 +201,17 @@ func planS3Init(s *S3Store, cfg aws.Config, opts Options) []InitStep {
 		steps = append(steps, newBoundaryStep(s, cfg, opts, m.settings))
 	}
 
-	return append(steps, newSettingsStep(s, m.settings))
+	return append(steps, m.encryptedStep(newSettingsStep(s, m.settings)))
+}
+
+// encryptedStep returns a step that writes an object, which S3 encrypts with the key.
+func (m s3Initializer) encryptedStep(step InitStep) InitStep {
+	run := step.run
+	step.run = func(ctx context.Context) error {
+		return m.key.wait(ctx, "write "+step.Description, func() error { return run(ctx) })
+	}
+
+	return step
 }
 
 // keyAlias returns the alias of the KMS key of the stores in a bucket. A bucket name can contain dots, but an alias
@@ -386,8 +398,10 @@ func (m s3Initializer) ensureKMSKey(ctx context.Context) error {
 	}
 
 	return propagation.Wait(ctx, isNotSeen, func() error {
-		_, err := m.keys.EnableKeyRotation(ctx, &kms.EnableKeyRotationInput{KeyId: &m.settings.KMSKeyARN})
-		return err
+		return m.key.wait(ctx, "enable the rotation of the key", func() error {
+			_, err := m.keys.EnableKeyRotation(ctx, &kms.EnableKeyRotationInput{KeyId: &m.settings.KMSKeyARN})
+			return err
+		})
 	})
 }
 
@@ -403,11 +417,13 @@ func (m s3Initializer) createKMSKey(ctx context.Context, alias string) error {
 		}
 
 		m.settings.KMSKeyARN = aws.ToString(created.KeyMetadata.Arn)
+		m.key.isNew = true
 	}
 
-	_, err := m.keys.CreateAlias(ctx, &kms.CreateAliasInput{AliasName: &alias, TargetKeyId: &m.settings.KMSKeyARN})
-
-	return err
+	return m.key.wait(ctx, "create "+alias, func() error {
+		_, err := m.keys.CreateAlias(ctx, &kms.CreateAliasInput{AliasName: &alias, TargetKeyId: &m.settings.KMSKeyARN})
+		return err
+	})
 }
 
 func (m s3Initializer) setEncryption(ctx context.Context) error {

@@ -58,6 +58,8 @@ type Options struct {
 	// Boundary creates the permissions boundary of machines that read a store in S3, or finds it, and returns its
 	// ARN. Nil: none. Only [PlanInit] calls it.
 	Boundary func(ctx context.Context, cfg aws.Config, at Location) (arn string, err error)
+	// ReportWaiting shows the user what the initialization of a store waits for, in one line. Nil: nothing is shown.
+	ReportWaiting func(message string)
 }
 
 // Location is a parsed store URL.

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/kms"
+	kmstypes "github.com/aws/aws-sdk-go-v2/service/kms/types"
+	"github.com/aws/smithy-go"
+)
+
+// slowKeys is KMS, which lets nobody use a new key before its tag counts.
+type slowKeys struct {
+	keyAPI
+	exists   bool // before this run
+	usableAt time.Time
+	created  int
+}
+
+func (k *slowKeys) DescribeKey(
+	context.Context, *kms.DescribeKeyInput, ...func(*kms.Options),
+) (*kms.DescribeKeyOutput, error) {
+	if !k.exists {
+		return nil, &smithy.GenericAPIError{Code: "NotFoundException"}
+	}
+
+	return &kms.DescribeKeyOutput{KeyMetadata: &kmstypes.KeyMetadata{Arn: aws.String("arn")}}, nil
+}
+
+func (k *slowKeys) CreateKey(
+	context.Context, *kms.CreateKeyInput, ...func(*kms.Options),
+) (*kms.CreateKeyOutput, error) {
+	k.created++
+
+	return &kms.CreateKeyOutput{KeyMetadata: &kmstypes.KeyMetadata{Arn: aws.String("arn")}}, nil
+}
+
+func (k *slowKeys) use(code string) error {
+	if time.Now().Before(k.usableAt) {
+		return &smithy.GenericAPIError{Code: code, Message: "no identity-based policy allows it"}
+	}
+
+	return nil
+}
+
+func (k *slowKeys) CreateAlias(
+	context.Context, *kms.CreateAliasInput, ...func(*kms.Options),
+) (*kms.CreateAliasOutput, error) {
+	return &kms.CreateAliasOutput{}, k.use("AccessDeniedException")
+}
+
+func (k *slowKeys) EnableKeyRotation(
+	context.Context, *kms.EnableKeyRotationInput, ...func(*kms.Options),
+) (*kms.EnableKeyRotationOutput, error) {
+	return &kms.EnableKeyRotationOutput{}, k.use("AccessDeniedException")
+}
+
+// TestInitWaitsUntilTheKeyMayBeUsed: KMS may take five minutes until the tag and the alias of a new key count in policies.
+// What an older key refuses is an error at once, and so is what is refused for longer.
+func TestInitWaitsUntilTheKeyMayBeUsed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		exists  bool
+		delay   time.Duration
+		fails   bool
+		reports int
+		most    time.Duration
+	}{
+		"at once":        {},
+		"late":           {delay: 5 * time.Minute, reports: 1, most: 6 * time.Minute},
+		"never":          {delay: time.Hour, fails: true, reports: 1, most: 7 * time.Minute},
+		"an older key":   {exists: true},
+		"denied for one": {exists: true, delay: time.Hour, fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var reports []string
+				begin := time.Now()
+				keys := &slowKeys{exists: tc.exists, usableAt: begin.Add(tc.delay)}
+				m := s3Initializer{
+					keys:     keys,
+					bucket:   "b",
+					settings: &Settings{},
+					key:      &keyAuthorization{report: func(message string) { reports = append(reports, message) }},
+				}
+
+				settings := InitStep{SettingsKey, func(context.Context) error { return keys.use("AccessDenied") }}
+				steps := []InitStep{{"key", m.ensureKMSKey}, m.encryptedStep(settings)}
+				err := RunInitSteps(t.Context(), steps, func(InitStep) {})
+				if took := time.Since(begin); (err != nil) != tc.fails || took > tc.most {
+					t.Errorf("%v after %s", err, took)
+				}
+
+				if len(reports) != tc.reports || keys.created > 1 {
+					t.Errorf("%d keys, reports: %q", keys.created, reports)
+				}
+
+				if len(reports) > 0 && !strings.Contains(reports[0], "to create alias/slipway-b") {
+					t.Errorf("reported: %q", reports[0])
+				}
+			})
+		})
+	}
+}
+
+// TestSettingsWaitUntilTheAliasCounts: S3 writes the first encrypted object once KMS knows the alias of the new key.
+func TestSettingsWaitUntilTheAliasCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var reports []string
+		keys := &slowKeys{}
+		m := s3Initializer{
+			keys:     keys,
+			bucket:   "b",
+			settings: &Settings{},
+			key:      &keyAuthorization{report: func(message string) { reports = append(reports, message) }},
+		}
+		settings := InitStep{SettingsKey, func(context.Context) error { return keys.use("AccessDenied") }}
+		steps := []InitStep{{"key", m.ensureKMSKey}, m.encryptedStep(settings)}
+		err := RunInitSteps(t.Context(), steps, func(s InitStep) {
+			if s.Description == "key" {
+				keys.usableAt = time.Now().Add(5 * time.Minute)
+			}
+		})
+
+		if err != nil || len(reports) != 1 || !strings.Contains(reports[0], "to write "+SettingsKey) {
+			t.Errorf("%v, reports: %q", err, reports)
+		}
+	})
+}
