@@ -381,31 +381,31 @@ func (m s3Initializer) enableVersioning(ctx context.Context) error {
 }
 
 // ensureKMSKey finds the key by its alias, or creates the key and the alias. An interrupted run can
-// leave a key without alias, which is not used again and costs a dollar a month. It returns when KMS sees the key.
+// leave a key without alias, which is not used again and costs a dollar a month. After a creation it returns KMS's NotFoundException, so that
+// it is repeated until KMS sees the alias, by which the next command names the key.
 func (m s3Initializer) ensureKMSKey(ctx context.Context) error {
 	alias := keyAlias(m.bucket)
 	found, err := m.keys.DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: &alias})
-	switch {
-	case err == nil:
-		m.settings.KMSKeyARN = aws.ToString(found.KeyMetadata.Arn)
-	case errorCode(err) == "NotFoundException":
+	if errorCode(err) == "NotFoundException" {
 		if err := m.createKMSKey(ctx, alias); err != nil {
 			return err
 		}
+	}
 
-	default:
+	if err != nil {
 		return err
 	}
 
-	return propagation.Wait(ctx, isNotSeen, func() error {
-		return m.key.wait(ctx, "enable the rotation of the key", func() error {
-			_, err := m.keys.EnableKeyRotation(ctx, &kms.EnableKeyRotationInput{KeyId: &m.settings.KMSKeyARN})
-			return err
-		})
+	m.settings.KMSKeyARN = aws.ToString(found.KeyMetadata.Arn)
+
+	return m.key.wait(ctx, "enable the rotation of the key", func() error {
+		_, err := m.keys.EnableKeyRotation(ctx, &kms.EnableKeyRotationInput{KeyId: &m.settings.KMSKeyARN})
+		return err
 	})
 }
 
-// createKMSKey creates the key, once, and its alias. The step is repeated while KMS does not see the key.
+// createKMSKey creates the key, once, and its alias. An alias that exists is not an error: this run has created it, or another one at the
+// same time, whose key is used then.
 func (m s3Initializer) createKMSKey(ctx context.Context, alias string) error {
 	if m.settings.KMSKeyARN == "" {
 		created, err := m.keys.CreateKey(ctx, &kms.CreateKeyInput{
@@ -422,6 +422,10 @@ func (m s3Initializer) createKMSKey(ctx context.Context, alias string) error {
 
 	return m.key.wait(ctx, "create "+alias, func() error {
 		_, err := m.keys.CreateAlias(ctx, &kms.CreateAliasInput{AliasName: &alias, TargetKeyId: &m.settings.KMSKeyARN})
+		if errorCode(err) == "AlreadyExistsException" {
+			return nil
+		}
+
 		return err
 	})
 }

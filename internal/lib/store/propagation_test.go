@@ -28,6 +28,15 @@ func TestInitWaitsUntilAWSSeesItsResources(t *testing.T) {
 			opts := store.Options{AWS: func(context.Context) (aws.Config, error) { return r.AWSConfig(), nil }}
 			url := "s3://" + testBucket() + "/prod"
 			mustInit(t, url, store.PlanInit, opts)
+			_, sealer, err := store.Open(t.Context(), url, opts)
+			if err == nil {
+				_, err = sealer.Seal(t.Context(), []byte("key"), map[string]string{"name": "ca"})
+			}
+
+			if err != nil {
+				t.Errorf("%d stale calls: the next command fails: %v", calls, err)
+			}
+
 			mustInit(t, "s3://"+testBucket()+"/issuers", store.PlanDiscoveryInit, opts)
 
 			if steps, err := store.PlanInit(t.Context(), url, opts); err != nil || len(steps) > 0 {

@@ -114,7 +114,7 @@ func (m *etcdMember) recordRestored(ctx context.Context, number int) error {
 
 // checkRestoredHere returns a notReadyError if the slot's data of a generation was restored on another volume. A machine that was taken for
 // lost, and works, must not restore what its successor has restored: each would be a cluster by itself.
-func (m *etcdMember) checkRestoredHere(ctx context.Context, number int) error {
+func checkRestoredHere(ctx context.Context, m *etcdMember, number int) error {
 	record, err := readJSONObject[joinedRecord](ctx, m.store, node.EtcdRestoredKey(m.agent.doc.Cluster, number, m.slot.Name))
 	if err != nil {
 		return err
@@ -248,7 +248,7 @@ func (m *etcdMember) restoreBackup(ctx context.Context, f etcd.Facts) error {
 		return err
 	}
 
-	if err := m.checkRestoredHere(ctx, f.Generation.Number); err != nil {
+	if err := checkRestoredHere(ctx, m, f.Generation.Number); err != nil {
 		return err
 	}
 

@@ -64,7 +64,7 @@ func (m *etcdMember) newVolumeWatch() *volumeWatch {
 			return a.newEtcdManager().YieldLeadership(ctx, m.slot.Name, etcd.ClientURL)
 		},
 		remount: m.remountVolume,
-		start:   m.startOnVolume,
+		start:   func(ctx context.Context) error { return startOnVolume(ctx, m) },
 	}
 }
 
@@ -202,7 +202,7 @@ func (w *volumeWatch) startAgain(ctx context.Context) error {
 // startOnVolume starts etcd on a volume that works again. The volume may not hold what the member had: somebody may have attached another
 // one in its place, such as a copy of a snapshot, and etcd may have been restored from a backup meanwhile. So the agent decides as at the
 // start of the machine. What takes longer than one decision is left to [etcdMember.keepGeneration].
-func (m *etcdMember) startOnVolume(ctx context.Context) error {
+func startOnVolume(ctx context.Context, m *etcdMember) error {
 	a := m.agent
 	a.etcdData.Lock()
 	defer a.etcdData.Unlock()

@@ -115,7 +115,7 @@ func (s addressHandlers) releaseAddress(in *sdk.ReleaseAddressInput) (*sdk.Relea
 	}
 
 	if a.AssociationId != nil {
-		return nil, s.st.refuseRelease(a)
+		return nil, refuseRelease(s.st, a)
 	}
 
 	s.st.removeTags(str(a.AllocationId))
@@ -126,7 +126,7 @@ func (s addressHandlers) releaseAddress(in *sdk.ReleaseAddressInput) (*sdk.Relea
 
 // refuseRelease returns the error about the release of an address that an interface has. An interface that belongs to an AWS
 // service, such as a NAT gateway, is not the caller's.
-func (st *serviceState) refuseRelease(a *sdk.Address) error {
+func refuseRelease(st *serviceState, a *sdk.Address) error {
 	if st.isHeldByService(a) {
 		return wire.Errorf("AuthFailure", "You do not have permission to access the specified resource.")
 	}

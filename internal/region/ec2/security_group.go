@@ -348,13 +348,13 @@ func (st *serviceState) groupFilterValues(g *sdk.SecurityGroup, name string) ([]
 	}
 
 	field, isRule := strings.CutPrefix(rest, "ip-permission.")
-	if _, known := st.ruleFilterValue(&sdk.SecurityGroupRule{}, field); !isRule || !known {
+	if _, known := ruleFilterValue(st, &sdk.SecurityGroupRule{}, field); !isRule || !known {
 		return nil, false
 	}
 
 	var out []string
 	for _, r := range st.groupRules(str(g.GroupId), direction) {
-		if v, _ := st.ruleFilterValue(r, field); v != "" {
+		if v, _ := ruleFilterValue(st, r, field); v != "" {
 			out = append(out, v)
 		}
 	}
@@ -363,7 +363,7 @@ func (st *serviceState) groupFilterValues(g *sdk.SecurityGroup, name string) ([]
 }
 
 // ruleFilterValue returns the value of a rule that a filter of groups looks at: ip-permission. and the name of a field.
-func (st *serviceState) ruleFilterValue(r *sdk.SecurityGroupRule, field string) (value string, known bool) {
+func ruleFilterValue(st *serviceState, r *sdk.SecurityGroupRule, field string) (value string, known bool) {
 	source := &sdk.ReferencedSecurityGroup{}
 	if r.ReferencedGroupInfo != nil {
 		source = r.ReferencedGroupInfo
