@@ -58,9 +58,17 @@ func CheckStoreRegion(ctx context.Context, s store.Store, region string) error {
 		return err
 	}
 
-	key, err := arn.Parse(settings.KMSKeyARN)
-	if err != nil || region == "" || key.Region == region {
+	if settings.KMSKeyARN == "" || region == "" {
 		return nil // a store in a directory has no key in KMS
+	}
+
+	key, err := arn.Parse(settings.KMSKeyARN)
+	if err != nil {
+		return fmt.Errorf("read kmsKeyArn in %s of %s: %w", store.SettingsKey, s.URL(), err)
+	}
+
+	if key.Region == region {
+		return nil
 	}
 
 	return diag.WithHint(

@@ -17,7 +17,6 @@ import (
 
 // slowKeys is KMS, which lets nobody use a new key before its tag counts.
 type slowKeys struct {
-	keyAPI
 	exists   bool // the key has its alias
 	usableAt time.Time
 	created  int

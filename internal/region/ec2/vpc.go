@@ -163,30 +163,6 @@ func vpcFilterValues(v *sdk.Vpc, name string) ([]string, bool) {
 		return []string{str(v.State)}, true
 	case "cidr", "cidr-block", "cidrBlock":
 		return []string{str(v.CidrBlock)}, true
-	case "cidr-block-association.cidr-block":
-		var out []string
-		for _, c := range v.CidrBlockAssociationSet {
-			out = append(out, str(c.CidrBlock))
-		}
-
-		return out, true
-
-	case "cidr-block-association.association-id":
-		var out []string
-		for _, c := range v.CidrBlockAssociationSet {
-			out = append(out, str(c.AssociationId))
-		}
-
-		return out, true
-
-	case "cidr-block-association.state":
-		var out []string
-		for _, c := range v.CidrBlockAssociationSet {
-			out = append(out, str(c.CidrBlockState.State))
-		}
-
-		return out, true
-
 	case "is-default", "isDefault":
 		return []string{boolText(v.IsDefault)}, true
 	case "owner-id":
@@ -195,7 +171,24 @@ func vpcFilterValues(v *sdk.Vpc, name string) ([]string, bool) {
 		return []string{str(v.DhcpOptionsId)}, true
 	}
 
-	return nil, false
+	return rangeFilterValues(v, name)
+}
+
+// rangeFilterValues returns the values of the filters of a VPC's address ranges.
+func rangeFilterValues(v *sdk.Vpc, name string) ([]string, bool) {
+	field, known := map[string]func(*sdk.VpcCidrBlockAssociation) *string{
+		"cidr-block-association.association-id": func(c *sdk.VpcCidrBlockAssociation) *string { return c.AssociationId },
+		"cidr-block-association.cidr-block":     func(c *sdk.VpcCidrBlockAssociation) *string { return c.CidrBlock },
+		"cidr-block-association.state":          func(c *sdk.VpcCidrBlockAssociation) *string { return c.CidrBlockState.State },
+	}[name]
+	var out []string
+	for _, c := range v.CidrBlockAssociationSet {
+		if known {
+			out = append(out, str(field(c)))
+		}
+	}
+
+	return out, known
 }
 
 func (s vpcHandlers) describeVPCs(in *sdk.DescribeVpcsInput) (*sdk.DescribeVpcsOutput, error) {

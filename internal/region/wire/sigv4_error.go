@@ -74,16 +74,16 @@ func newSignatureError(p Protocol, why refusalReason) *Error {
 	}
 
 	f := codes[p][why]
-	message := why.message()
-	if why == presignedExpired && (p == S3Protocol || p == EC2QueryProtocol) {
-		message = "Request has expired"
-	}
 
-	return &Error{Code: f.code, Message: message, Status: f.status}
+	return &Error{Code: f.code, Message: why.message(p), Status: f.status}
 }
 
-// message returns the message of AWS's services for a reason.
-func (r refusalReason) message() string {
+// message returns the message of AWS's services of a protocol for a reason.
+func (r refusalReason) message(p Protocol) string {
+	if r == presignedExpired && (p == S3Protocol || p == EC2QueryProtocol) {
+		return "Request has expired"
+	}
+
 	return [...]string{
 		"Request is missing Authentication Token",
 		"The security token included in the request is invalid",
