@@ -122,3 +122,38 @@ func TestSlotIsRestoredOnce(t *testing.T) {
 		t.Errorf("it does not continue: %v", err)
 	}
 }
+
+// TestTwoMachinesOfASlot: a machine and its successor restore a generation, and the first one is killed at each of its effects. One of them
+// has the data in the end: that whose volume the record names.
+func TestTwoMachinesOfASlot(t *testing.T) {
+	f := etcd.Facts{Slot: "a", Prepared: true, Joined: []string{"b", "c"}, Generation: &etcd.Generation{Number: 2, Slot: "a", Recovery: &etcd.Recovery{}}}
+	for effects := range 4 {
+		shared := store.NewFileStore(t.TempDir())
+		first, second := newStoppedMember(t).member, newStoppedMember(t).member
+		second.volume = "vol-2"
+		for _, m := range []*etcdMember{first, second} {
+			m.store = shared
+			if err := m.agent.Root.RemoveAll(etcd.DataDir); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.agent.Root.MakeDir(restoredDir+"/member", 0o700, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		first.store = killedStore{shared, &killer{left: effects}}
+		_ = first.restoreBackup(t.Context(), f)
+		first.store = shared
+		_ = second.restoreBackup(t.Context(), f)
+		if !first.hasData() {
+			_ = first.restoreBackup(t.Context(), f)
+		}
+		record, err := readJSONObject[joinedRecord](t.Context(), shared, node.EtcdRestoredKey(first.agent.doc.Cluster, 2, "a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first.hasData() != (record.Volume == "vol-1") || second.hasData() != (record.Volume == "vol-2") {
+			t.Errorf("killed after %d effects: restored by the first machine: %v, by the second: %v; the record names %s",
+				effects, first.hasData(), second.hasData(), record.Volume)
+		}
+	}
+}
