@@ -105,14 +105,7 @@ func TestSlotIsRestoredOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := etcd.Facts{Slot: "a", Prepared: true, Joined: []string{"b", "c"}, Generation: &etcd.Generation{Number: 2, Slot: "a", Recovery: &etcd.Recovery{}}}
-	for _, dir := range []string{restoredDir, etcd.DataDir} {
-		if err := s.agent.Root.RemoveAll(dir); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.agent.Root.MakeDir(dir, 0o700, 0); err != nil {
-			t.Fatal(err)
-		}
-	}
+	putRestored(t, m)
 	err := m.restoreBackup(t.Context(), f)
 	if !errors.As(err, new(notReadyError)) || !strings.Contains(err.Error(), "vol-2") || !s.agent.Root.Exists(restoredDir) {
 		t.Errorf("another machine of the slot restored it: %v", err)
@@ -120,6 +113,17 @@ func TestSlotIsRestoredOnce(t *testing.T) {
 	m.volume = "vol-2" // the machine that was killed after it had recorded
 	if err := m.restoreBackup(t.Context(), f); err != nil || s.agent.Root.Exists(restoredDir) {
 		t.Errorf("it does not continue: %v", err)
+	}
+}
+
+// putRestored replaces a member's data by a restored database that is not in use yet.
+func putRestored(t *testing.T, m *etcdMember) {
+	t.Helper()
+	if err := m.agent.Root.RemoveAll(etcd.DataDir); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.agent.Root.MakeDir(restoredDir+"/member", 0o700, 0); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -133,12 +137,7 @@ func TestTwoMachinesOfASlot(t *testing.T) {
 		second.volume = "vol-2"
 		for _, m := range []*etcdMember{first, second} {
 			m.store = shared
-			if err := m.agent.Root.RemoveAll(etcd.DataDir); err != nil {
-				t.Fatal(err)
-			}
-			if err := m.agent.Root.MakeDir(restoredDir+"/member", 0o700, 0); err != nil {
-				t.Fatal(err)
-			}
+			putRestored(t, m)
 		}
 		first.store = killedStore{shared, &killer{left: effects}}
 		_ = first.restoreBackup(t.Context(), f)

@@ -193,7 +193,6 @@ func (w *volumeWatch) startAgain(ctx context.Context) error {
 		return err
 	}
 
-	a.Log.Info("the etcd volume works again")
 	a.etcdStopped.Store(false)
 
 	return nil
@@ -214,7 +213,13 @@ func startOnVolume(ctx context.Context, m *etcdMember) error {
 		return nil
 	}
 
-	return m.decideAndAct(ctx)
+	if err := m.decideAndAct(ctx); err != nil {
+		return err
+	}
+
+	a.Log.Info("started etcd: its volume works again")
+
+	return nil
 }
 
 // remountVolume mounts the slot's volume again after it was detached and attached to this machine. It does not

@@ -130,12 +130,20 @@ func (l Listing) Find(id string) (Backup, bool) {
 	return l.Backups[i], true
 }
 
+// FindUnreadable returns the backup with an id that cannot be read, and whether there is one.
+func (l Listing) FindUnreadable(id string) (Unreadable, bool) {
+	i := slices.IndexFunc(l.Unreadable, func(u Unreadable) bool { return u.ID == id })
+	if i < 0 {
+		return Unreadable{}, false
+	}
+
+	return l.Unreadable[i], true
+}
+
 // DescribeMissing says why Find finds no backup with an id: it cannot be read, or it does not exist.
 func (l Listing) DescribeMissing(id string) string {
-	for _, u := range l.Unreadable {
-		if u.ID == id {
-			return u.Reason
-		}
+	if u, ok := l.FindUnreadable(id); ok {
+		return u.Reason
 	}
 
 	return "it does not exist any more"
