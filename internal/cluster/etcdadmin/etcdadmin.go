@@ -75,7 +75,26 @@ func Open(ctx context.Context, env *cluster.Env, name string) (*Admin, error) {
 
 // Backups returns the backups of the cluster, without their sealed keys, which are of no use to people.
 func (a *Admin) Backups(ctx context.Context) (backup.Listing, error) {
-	listing, err := (&backup.Catalog{Archive: a.archive}).List(ctx)
+	return listBackups(ctx, a.archive)
+}
+
+// trustedBackups is Backups, and tells which of them the machines of the cluster have signed. Tests that they have not signed do not count.
+func (a *Admin) trustedBackups(ctx context.Context) (backup.Listing, error) {
+	ca, err := a.authority(ctx)
+	if err != nil {
+		return backup.Listing{}, err
+	}
+
+	signed := a.archive
+	signed.Records = authorityRecords{ca}
+	listing, err := listBackups(ctx, signed)
+	backup.IgnoreUnsignedTests(listing.Backups)
+
+	return listing, err
+}
+
+func listBackups(ctx context.Context, archive backup.Archive) (backup.Listing, error) {
+	listing, err := (&backup.Catalog{Archive: archive}).List(ctx)
 	for i := range listing.Backups {
 		listing.Backups[i].SealedKey = nil
 	}

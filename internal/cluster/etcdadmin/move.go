@@ -158,56 +158,41 @@ func (a *Admin) planMovedBackup(ctx context.Context, p *MovePlan, snapshot strin
 
 	p.Works = status.Quorum
 	p.TakesBackup = p.Works && snapshot == ""
-	listing, err := a.Backups(ctx)
-	if err != nil {
-		return err
-	}
-
 	if snapshot != "" {
+		listing, err := a.Backups(ctx)
+		if err != nil {
+			return err
+		}
+
 		found, err := chooseBackup(listing, snapshot)
 		p.Backup = &found
 
 		return err
 	}
 
-	if p.Backup, err = a.newestBackup(ctx); err != nil {
-		return err
+	newest, listed, err := a.newestBackup(ctx)
+	p.Backup = newest
+	if err == nil && newest == nil && !p.Works {
+		return p.describeNoBackup(listed)
 	}
 
-	if p.Backup == nil && !p.Works {
-		return p.describeNoBackup(len(listing.Backups) + len(listing.Unreadable))
-	}
-
-	return nil
+	return err
 }
 
-// newestBackup returns the newest backup of the present data, without its sealed key; nil if there is none. It is the one that
-// machines would restore: see [backup.NewestOfGeneration].
-func (a *Admin) newestBackup(ctx context.Context) (*backup.Backup, error) {
-	ca, err := a.authority(ctx)
+// newestBackup returns the newest backup of the present data, without its sealed key, nil if there is none, and how many backups the
+// cluster has. It is the one that machines would restore: see [backup.NewestOfGeneration].
+func (a *Admin) newestBackup(ctx context.Context) (newest *backup.Backup, listed int, err error) {
+	listing, err := a.trustedBackups(ctx)
 	if err != nil {
-		return nil, err
-	}
-
-	signed := a.archive
-	signed.Records = authorityRecords{ca}
-	listing, err := (&backup.Catalog{Archive: signed}).List(ctx)
-	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 
 	last, _, err := a.lastGeneration(ctx)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 
-	backup.IgnoreUnsignedTests(listing.Backups)
-	newest := backup.NewestOfGeneration(listing.Backups, last)
-	if newest != nil {
-		newest.SealedKey = nil
-	}
-
-	return newest, nil
+	return backup.NewestOfGeneration(listing.Backups, last), len(listing.Backups) + len(listing.Unreadable), nil
 }
 
 // describeNoBackup returns the error of a move without a backup. listed is how many backups the cluster has that are not used.

@@ -69,7 +69,7 @@ func (c movedCluster) restore(number int, id string) {
 // checkNewest checks which backup a move would restore.
 func (c movedCluster) checkNewest(when, want string) {
 	c.Helper()
-	got, err := c.admin.newestBackup(c.Context())
+	got, _, err := c.admin.newestBackup(c.Context())
 	if err != nil {
 		c.Fatalf("%s: %v", when, err)
 	}

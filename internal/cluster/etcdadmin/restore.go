@@ -119,13 +119,13 @@ func (a *Admin) PlanRestore(ctx context.Context, r RestoreRequest) (RestorePlan,
 // chooseBackup returns the backup with an id that can be restored.
 func chooseBackup(listing backup.Listing, id string) (backup.Backup, error) {
 	found, ok := listing.Find(id)
-	isUnreadable := func(u backup.Unreadable) bool { return u.ID == id }
+	unreadable, isUnreadable := listing.FindUnreadable(id)
 	count := len(listing.Backups)
 
 	switch {
-	case slices.ContainsFunc(listing.Unreadable, isUnreadable):
+	case isUnreadable:
 		return found, diag.WithHint(
-			fmt.Errorf("backup %s cannot be used: %s", id, listing.DescribeMissing(id)),
+			fmt.Errorf("backup %s cannot be used: %s", id, unreadable.Reason),
 			"use a newer version of slipway if one has taken it, or another backup that 'slipway etcd snapshots' lists",
 		)
 
