@@ -6,6 +6,7 @@ package propagation
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/lib/sleep"
@@ -21,20 +22,12 @@ const (
 // Wait repeats call, which is about a resource that the caller has just created, while isNotSeen reports that AWS does not see
 // the resource. It returns the last error of call when AWS does not see the resource within about a minute, or when ctx ends.
 func Wait(ctx context.Context, isNotSeen func(error) bool, call func() error) error {
-	pause := firstPause
-
-	for attempt := 1; ; attempt++ {
-		err := call()
-		if err == nil || !isNotSeen(err) || attempt == maxAttempts {
-			return err
-		}
-
-		if sleep.For(ctx, pause) != nil {
-			return err
-		}
-
-		pause = min(2*pause, maxPause)
+	var pauses []time.Duration
+	for pause := firstPause; len(pauses) < maxAttempts-1; pause = min(2*pause, maxPause) {
+		pauses = append(pauses, pause)
 	}
+
+	return repeat(ctx, pauses, isNotSeen, call)
 }
 
 // AuthorizationLimit is how long [WaitForAuthorization] repeats a call. AWS documents that it might take up to five minutes
@@ -47,14 +40,19 @@ const authorizationPause = 10 * time.Second
 // WaitForAuthorization repeats call while isDenied reports that policies do not allow it yet. It returns the last error of
 // call when they do not within [AuthorizationLimit], or when ctx ends.
 func WaitForAuthorization(ctx context.Context, isDenied func(error) bool, call func() error) error {
-	for waited := time.Duration(0); ; waited += authorizationPause {
-		err := call()
-		if err == nil || !isDenied(err) || waited >= AuthorizationLimit {
-			return err
-		}
+	pauses := slices.Repeat([]time.Duration{authorizationPause}, int(AuthorizationLimit/authorizationPause))
 
-		if sleep.For(ctx, authorizationPause) != nil {
+	return repeat(ctx, pauses, isDenied, call)
+}
+
+// repeat repeats call while isTemporary reports that its error will go away, with these pauses. It returns the last error of call.
+func repeat(ctx context.Context, pauses []time.Duration, isTemporary func(error) bool, call func() error) error {
+	for _, pause := range pauses {
+		err := call()
+		if err == nil || !isTemporary(err) || sleep.For(ctx, pause) != nil {
 			return err
 		}
 	}
+
+	return call()
 }

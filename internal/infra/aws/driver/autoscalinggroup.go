@@ -225,11 +225,7 @@ func (s *scalingDriver) deleteGroup(ctx context.Context, t task[awskind.AutoScal
 		&autoscaling.DeleteAutoScalingGroupInput{AutoScalingGroupName: &t.id, ForceDelete: aws.Bool(true)},
 	)
 	if err = transport.Wrap(err, "delete auto scaling group %s", t.id); err != nil && !isGroupNotFound(err) {
-		if plan.ErrorClassOf(err) == plan.InUse {
-			return transport.NotYet("%w", err)
-		}
-
-		return err
+		return waitWhileInUse(err)
 	}
 
 	return runBoth(

@@ -21,7 +21,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 
-	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
@@ -272,12 +271,8 @@ func (c *Cloud) WaitReady(ctx context.Context, t plan.Task, result plan.StepResu
 // explainInUse adds the resources that use id to err, if err means that id is in use. It returns
 // other errors unchanged.
 func (c *Cloud) explainInUse(ctx context.Context, err error, filter, id string) error {
-	if plan.ErrorClassOf(err) != plan.InUse {
-		return err
-	}
-
-	if c.inUse == nil {
-		return transport.NotYet("%w", err)
+	if plan.ErrorClassOf(err) != plan.InUse || c.inUse == nil {
+		return waitWhileInUse(err)
 	}
 
 	return c.inUse(ctx, err, filter, id)
