@@ -128,7 +128,7 @@ func (s addressHandlers) releaseAddress(in *sdk.ReleaseAddressInput) (*sdk.Relea
 // service, such as a NAT gateway, is not the caller's.
 func refuseRelease(st *serviceState, a *sdk.Address) error {
 	if st.isHeldByService(a) {
-		return wire.Errorf("AuthFailure", "You do not have permission to access the specified resource.")
+		return newNotOwnedError()
 	}
 
 	return wire.Errorf("InvalidIPAddress.InUse", "Address %s is in use.", str(a.PublicIp))
@@ -138,7 +138,12 @@ func refuseRelease(st *serviceState, a *sdk.Address) error {
 func (st *serviceState) isHeldByService(a *sdk.Address) bool {
 	n := st.Interfaces[str(a.NetworkInterfaceId)]
 
-	return n != nil && n.RequesterManaged != nil && *n.RequesterManaged
+	return n != nil && isTrue(n.RequesterManaged)
+}
+
+// newNotOwnedError returns the error about an address that an AWS service has.
+func newNotOwnedError() error {
+	return wire.Errorf("AuthFailure", "You do not have permission to access the specified resource.")
 }
 
 // setAddressAssociation associates an Elastic IP address with a network interface.
@@ -262,10 +267,7 @@ func (s addressHandlers) disassociateAddress(
 		}
 
 		if s.st.isHeldByService(a) {
-			return nil, wire.Errorf(
-				"AuthFailure",
-				"You do not have permission to access the specified resource.",
-			)
+			return nil, newNotOwnedError()
 		}
 
 		s.st.clearAddressAssociation(a)

@@ -166,11 +166,8 @@ func (s imageHandlers) describeImages(in *sdk.DescribeImagesInput) (*sdk.Describ
 // omitsDeprecated reports whether the answer leaves out an image because it is deprecated. Its owner sees it, and so does
 // who names its id or asks for deprecated images. A filter of ids does not count.
 func (s imageHandlers) omitsDeprecated(in *sdk.DescribeImagesInput, i *sdk.Image) bool {
-	if i.DeprecationTime == nil || str(i.OwnerId) == s.cfg.Account || slices.Contains(strs(in.ImageIds), str(i.ImageId)) {
-		return false
-	}
-
-	if in.IncludeDeprecated != nil && *in.IncludeDeprecated {
+	isNamed := slices.Contains(strs(in.ImageIds), str(i.ImageId))
+	if i.DeprecationTime == nil || str(i.OwnerId) == s.cfg.Account || isNamed || isTrue(in.IncludeDeprecated) {
 		return false
 	}
 
