@@ -60,8 +60,8 @@ light=$(grep -Ev "$heavy" <<<"$packages")
 # Packages that need nothing but a processor, for long. They run in the background while machines boot; with the race
 # detector the light ones run with the others.
 computing='/internal/(region/cloudformation|infra/iampolicy)$'
-export computing_packages='./internal/cli ./test/engine ./test/bench
-  ./internal/repocheck ./internal/cluster/rollingupdate ./internal/machine/addon/channelsource'
+export computing_packages
+computing_packages=$(grep -E "$heavy" <<<"$packages" | grep -Ev '/test/(judge|killed)$')
 if [[ ! ${SLIPWAY_RACE:-} ]]; then
   computing_packages+=" $(grep -E "$computing" <<<"$packages")"
   light=$(grep -Ev "$computing" <<<"$light")
