@@ -86,7 +86,8 @@ func (s stackJudge) uploadTemplate(t *testing.T, text string) string {
 // waitForStatus sends the signals of machines until the stack has reached a status.
 func (s stackJudge) waitForStatus(t *testing.T, want cfntypes.StackStatus) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	const limit = 10 * time.Minute // a stack that never ends; every topology has one at the same time, next to Terraform
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	told := map[string]bool{}
 	for ctx.Err() == nil {
@@ -104,7 +105,7 @@ func (s stackJudge) waitForStatus(t *testing.T, want cfntypes.StackStatus) {
 		s.signalMachines(t, told)
 		time.Sleep(50 * time.Millisecond)
 	}
-	t.Fatalf("the stack is not %s after a minute:\n%s", want, s.listFailures(t))
+	t.Fatalf("the stack is not %s after %s:\n%s", want, limit, s.listFailures(t))
 }
 
 // listFailures returns the stack events that report a failure.
