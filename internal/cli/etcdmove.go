@@ -78,7 +78,7 @@ func (a etcdCommand) move(ctx context.Context, args []string, o moveOptions) err
 	}
 
 	a.showMove(plan)
-	restored, err := admin.Move(ctx, etcdadmin.MoveRequest{
+	moved, err := admin.Move(ctx, etcdadmin.MoveRequest{
 		Plan:     plan,
 		LostZone: o.lostZone,
 		Timeout:  o.timeout,
@@ -93,8 +93,12 @@ func (a etcdCommand) move(ctx context.Context, args []string, o moveOptions) err
 		return err
 	}
 
-	a.printMessage("moved etcd of cluster %s to zone %s, from backup %s; what was written after %s is lost", name, plan.Zone, restored.ID,
-		cluster.FormatTime(restored.TakenAt))
+	lost := "nothing is lost, since the API server had stopped before it was taken"
+	if !moved.Everything {
+		lost = "what was written after " + cluster.FormatTime(moved.Backup.TakenAt) + " is lost"
+	}
+
+	a.printMessage("moved etcd of cluster %s to zone %s, from backup %s; %s", name, plan.Zone, moved.Backup.ID, lost)
 
 	return nil
 }
@@ -151,8 +155,12 @@ func (a etcdCommand) showMove(p etcdadmin.MovePlan) {
 // describeMovedBackup says which backup is restored, and what is lost.
 func (a etcdCommand) describeMovedBackup(p etcdadmin.MovePlan) string {
 	if p.TakesBackup {
-		return "The backup that is taken first is restored, or the last one, if the machine still works then. " +
-			"What is written after it is lost."
+		if len(p.Machines) == 0 {
+			return "The backup that is taken first is restored. What is written after it is lost."
+		}
+
+		return "The last backup is restored. It has everything, since the API server stops before it is taken: the API does not answer " +
+			"from then on."
 	}
 
 	text := "Backup " + a.describeBackup(p.Backup)
@@ -170,6 +178,10 @@ func listMoveSteps(p etcdadmin.MovePlan) []string {
 		steps = append(steps, "etcd-"+p.Slot+" takes a backup and tests it")
 	}
 
+	if p.TakesBackup && len(p.Machines) > 0 {
+		steps = append(steps, "the API server stops; etcd-"+p.Slot+" takes a last backup, with everything, and tests it")
+	}
+
 	switch {
 	case p.Aside:
 		steps = append(steps, fmt.Sprintf("volume %s in zone %s stays set aside, as an earlier run left it; to use it again, name a subnet of "+
@@ -179,10 +191,6 @@ func listMoveSteps(p etcdadmin.MovePlan) []string {
 	}
 
 	steps = append(steps, "the manifests are applied: zone "+p.Zone+" has an empty volume then, and AWS may end the machine of another zone")
-	if p.TakesBackup && len(p.Machines) > 0 {
-		steps = append(steps, "etcd-"+p.Slot+" takes a last backup, if it still works")
-	}
-
 	if len(p.Machines) > 0 {
 		steps = append(steps, "machine "+strings.Join(p.Machines, ", ")+" is terminated: the API does not answer from now on")
 	}

@@ -54,7 +54,7 @@ func (s leaderStandIn) take(ctx context.Context, id string) error {
 // answer answers the next request of a snapshot.
 func (s leaderStandIn) answer(ctx context.Context, id string) error {
 	for {
-		request, err := backup.ReadRequest(ctx, s.archive.Store, "demo")
+		request, err := s.archive.ReadRequest(ctx)
 		if err != nil {
 			return err
 		}

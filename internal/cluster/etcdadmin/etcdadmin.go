@@ -80,17 +80,28 @@ func (a *Admin) Backups(ctx context.Context) (backup.Listing, error) {
 
 // trustedBackups is Backups, and tells which of them the machines of the cluster have signed. Tests that they have not signed do not count.
 func (a *Admin) trustedBackups(ctx context.Context) (backup.Listing, error) {
-	ca, err := a.authority(ctx)
+	signed, err := a.signingArchive(ctx)
 	if err != nil {
 		return backup.Listing{}, err
 	}
 
-	signed := a.archive
-	signed.Records = authorityRecords{ca}
 	listing, err := listBackups(ctx, signed)
 	backup.IgnoreUnsignedTests(listing.Backups)
 
 	return listing, err
+}
+
+// signingArchive returns the archive of the cluster, with the key of its Kubernetes CA.
+func (a *Admin) signingArchive(ctx context.Context) (backup.Archive, error) {
+	ca, err := a.authority(ctx)
+	if err != nil {
+		return backup.Archive{}, err
+	}
+
+	out := a.archive
+	out.Records = authorityRecords{ca}
+
+	return out, nil
 }
 
 func listBackups(ctx context.Context, archive backup.Archive) (backup.Listing, error) {
@@ -108,6 +119,8 @@ type Request struct {
 	Type backup.RequestType
 	// Reason of a backup; empty: request.
 	Reason string
+	// StopsAPI stops the API server before the backup is taken. The request is signed.
+	StopsAPI bool
 	// StartTimeout is how long a machine may take to begin. Zero: DefaultStartTimeout.
 	StartTimeout time.Duration
 }
@@ -161,8 +174,17 @@ func (a *Admin) ask(ctx context.Context, r Request) (backup.Answer, error) {
 		Reason:    r.Reason,
 		CreatedAt: a.env.Now().UTC(),
 		By:        a.env.User,
+		StopsAPI:  r.StopsAPI,
 	}
-	if err := backup.WriteRequest(ctx, a.archive.Store, a.name, request); err != nil {
+	archive := a.archive
+	if r.StopsAPI {
+		var err error
+		if archive, err = a.signingArchive(ctx); err != nil {
+			return backup.Answer{}, err
+		}
+	}
+
+	if err := archive.WriteRequest(ctx, request); err != nil {
 		return backup.Answer{}, err
 	}
 

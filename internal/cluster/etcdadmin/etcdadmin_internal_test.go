@@ -30,7 +30,7 @@ func askMachine(t *testing.T, machine func(ctx context.Context, s store.Store, r
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			if r, err := backup.ReadRequest(ctx, s, "demo"); err == nil && r != nil {
+			if r, err := (backup.Archive{Store: s, Cluster: "demo"}).ReadRequest(ctx); err == nil && r != nil {
 				machine(ctx, s, *r)
 				return
 			}

@@ -52,6 +52,11 @@ type moveSteps interface {
 	lock(context.Context, func(context.Context) error) error
 	// backUp takes a backup, and waits until it was tested.
 	backUp(context.Context) (backup.Backup, error)
+	// backUpLast stops the API server, takes a backup and waits until it was tested. It reports whether the API server has stopped:
+	// agents of earlier versions leave it. It can be repeated.
+	backUpLast(context.Context) (backup.Backup, bool, error)
+	// startAPI starts the API server again.
+	startAPI(context.Context) error
 	// setAside takes the volume of the former zone out of the cluster.
 	setAside(context.Context, MovePlan) error
 	// giveBack undoes setAside, unless the slot has another volume.
@@ -66,16 +71,24 @@ type moveSteps interface {
 	notify(message string)
 }
 
-// Move carries out a planned move and returns the backup that was restored. What cannot be undone comes last: first all is shown
-// and confirmed, then a tested backup exists, then the volume is set aside, and the machine ends only when the new volume exists.
-// Killed at any step, a rerun completes it.
-func (a *Admin) Move(ctx context.Context, r MoveRequest) (backup.Backup, error) {
+// Moved is what was moved.
+type Moved struct {
+	// Backup that was restored.
+	Backup backup.Backup
+	// Everything is set if nothing was written after the backup.
+	Everything bool
+}
+
+// Move carries out a planned move. What cannot be undone comes last: first all is shown and confirmed, then a tested backup exists,
+// then the API server stops and everything is in a backup, then the volume is set aside, and the machine ends only when the new
+// volume exists. Killed at any step, a rerun completes it.
+func (a *Admin) Move(ctx context.Context, r MoveRequest) (Moved, error) {
 	m := move{steps: adminMove{admin: a, request: r}, request: r, plan: r.Plan}
 	if err := m.run(ctx); err != nil {
-		return backup.Backup{}, err
+		return Moved{}, err
 	}
 
-	return *m.plan.Backup, nil
+	return Moved{*m.plan.Backup, m.isAPIStopped}, nil
 }
 
 // move is a move that is being carried out.
@@ -84,10 +97,12 @@ type move struct {
 	request  MoveRequest
 	plan     MovePlan
 	approved bool
+	// isAPIStopped is set once the backup of the plan has everything, since the API server has stopped.
+	isAPIStopped bool
 }
 
 func (m *move) run(ctx context.Context) error {
-	within := MovedApply{Approve: m.approve, Prepare: m.setAside, Undo: m.giveBack}
+	within := MovedApply{Approve: m.approve, Prepare: m.prepare, Undo: m.undo}
 	if err := m.request.Apply(ctx, within); err != nil {
 		return err
 	}
@@ -139,8 +154,16 @@ func (m *move) secure(ctx context.Context) error {
 	return nil
 }
 
-// setAside sets the volume aside. It does nothing if an earlier run did.
-func (m *move) setAside(ctx context.Context) error {
+// prepare takes a backup of everything and sets the volume aside, unless an earlier run did. Once the manifests are applied, the group
+// has left the zone, and AWS may end the machine at any time.
+func (m *move) prepare(ctx context.Context) error {
+	if err := m.backUpLast(ctx); err != nil {
+		return diag.WithHint(
+			fmt.Errorf("take a backup of everything in etcd of cluster %s before anything is changed: %w", m.plan.Cluster, err),
+			"rerun the command to try again",
+		)
+	}
+
 	if m.plan.Volume == "" || m.plan.Aside {
 		return nil
 	}
@@ -148,12 +171,23 @@ func (m *move) setAside(ctx context.Context) error {
 	return m.steps.setAside(ctx, m.plan)
 }
 
-func (m *move) giveBack(ctx context.Context) error {
-	if m.plan.Volume == "" {
-		return nil
+// undo gives the volume back, and then starts the API server of the machine that stays.
+func (m *move) undo(ctx context.Context) error {
+	var err error
+	if m.plan.Volume != "" {
+		err = m.steps.giveBack(ctx, m.plan)
 	}
 
-	return m.steps.giveBack(ctx, m.plan)
+	if !m.isAPIStopped {
+		return err
+	}
+
+	m.isAPIStopped = false
+	if startErr := m.steps.startAPI(ctx); startErr != nil {
+		m.steps.notify(fmt.Sprintf("the API server was not asked to start again; it does so within %s: %s", backup.MaxAPIStop, startErr))
+	}
+
+	return err
 }
 
 // finish moves the data, after the manifests were applied.
@@ -162,7 +196,20 @@ func (m *move) finish(ctx context.Context) error {
 		return err
 	}
 
-	m.backUpLast(ctx)
+	// Again: the API server may have started since, after an earlier run or by itself.
+	hadEverything := m.isAPIStopped
+	err := m.backUpLast(ctx)
+
+	switch {
+	case err != nil && hadEverything: // AWS may have ended the machine
+		m.steps.notify(fmt.Sprintf("the last backup was not repeated, so backup %s is restored: %s", m.plan.Backup.ID, err))
+	case err != nil:
+		return diag.WithHint(
+			fmt.Errorf("take a backup of everything in etcd of cluster %s before its machine ends: %w", m.plan.Cluster, err),
+			"rerun the command to try again; without that backup: --snapshot "+m.plan.Backup.ID,
+		)
+	}
+
 	if err := m.steps.endMachines(ctx, m.plan); err != nil {
 		return err
 	}
@@ -170,20 +217,24 @@ func (m *move) finish(ctx context.Context) error {
 	return m.steps.restore(ctx, m.plan.Backup.ID)
 }
 
-// backUpLast takes another backup, with what was written since the first one. The group has left the zone by now, so AWS may end the
-// machine at any time: without this backup the first one is restored.
-func (m *move) backUpLast(ctx context.Context) {
+// backUpLast has the API server stopped, and everything in a backup, if the machine works.
+func (m *move) backUpLast(ctx context.Context) error {
 	if !m.plan.TakesBackup || len(m.plan.Machines) == 0 {
-		return
+		return nil
 	}
 
-	taken, err := m.steps.backUp(ctx)
+	taken, isAPIStopped, err := m.steps.backUpLast(ctx)
 	if err != nil {
-		m.steps.notify(fmt.Sprintf("no last backup was taken, so backup %s is restored: %s", m.plan.Backup.ID, err))
-		return
+		return err
 	}
 
 	m.plan.Backup = &taken
+	m.isAPIStopped = isAPIStopped
+	if !isAPIStopped {
+		m.steps.notify("the agent of the machine is of an earlier version and does not stop the API server: what is written from now on is lost")
+	}
+
+	return nil
 }
 
 // adminMove carries out the steps in AWS and in the stores.
@@ -211,6 +262,25 @@ func (s adminMove) backUp(ctx context.Context) (backup.Backup, error) {
 	s.admin.env.Notifyf("took backup %s: waiting until it was tested", answer.Backup)
 
 	return s.admin.waitTested(ctx, answer)
+}
+
+func (s adminMove) backUpLast(ctx context.Context) (backup.Backup, bool, error) {
+	s.admin.env.Notifyf("the API server stops, so that the last backup has everything")
+	answer, err := s.admin.ask(ctx, Request{Type: backup.RequestSnapshot, Reason: backup.ReasonMove, StopsAPI: true})
+	if err != nil {
+		return backup.Backup{}, false, err
+	}
+
+	s.admin.env.Notifyf("backup %s is the last one: waiting until it was tested", answer.Backup)
+	taken, err := s.admin.waitTested(ctx, answer)
+
+	return taken, answer.APIStopped, err
+}
+
+func (s adminMove) startAPI(ctx context.Context) error {
+	_, err := s.admin.ask(ctx, Request{Type: backup.RequestStartAPI})
+
+	return err
 }
 
 // waitTested waits until a backup was tested.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/slipway-k8s/slipway/internal/machine/backup"
@@ -23,6 +24,10 @@ type movedWorld struct {
 	oldMachine, restored      bool
 	backups                   int
 	works, noTests, lastFails bool
+	// apiStopped is set while nobody writes, unsaved while something was written since the last backup, and lost once that has gone.
+	apiStopped, unsaved, lost bool
+	// earlierAgent leaves the API server.
+	earlierAgent bool
 
 	effects  int
 	dieAt    int // the effect before which the command is killed; 0: none
@@ -33,7 +38,7 @@ type movedWorld struct {
 // step notes an effect. It returns an error if the command is killed before it, or if it is refused.
 func (w *movedWorld) step(name string) error {
 	w.effects++
-	if w.effects == w.dieAt {
+	if w.dieAt > 0 && w.effects >= w.dieAt {
 		return errEnded
 	}
 
@@ -42,6 +47,7 @@ func (w *movedWorld) step(name string) error {
 	}
 
 	w.log = append(w.log, name)
+	w.unsaved = w.unsaved || (w.oldMachine && !w.apiStopped)
 
 	return nil
 }
@@ -55,15 +61,37 @@ func (w *movedWorld) backUp(context.Context) (backup.Backup, error) {
 		return backup.Backup{}, err
 	}
 
+	return w.take()
+}
+
+func (w *movedWorld) take() (out backup.Backup, err error) {
 	if w.noTests || (w.lastFails && w.newVolume) || !w.oldMachine {
-		return backup.Backup{}, errors.New("not tested")
+		return out, errors.New("not tested")
 	}
 
 	w.backups++
-	var out backup.Backup
+	w.unsaved = false
 	out.ID = fmt.Sprint("backup-", w.backups)
 
 	return out, nil
+}
+
+func (w *movedWorld) backUpLast(context.Context) (backup.Backup, bool, error) {
+	if err := w.step("last backup"); err != nil {
+		return backup.Backup{}, false, err
+	}
+
+	w.apiStopped = !w.earlierAgent
+	out, err := w.take()
+
+	return out, w.apiStopped, err
+}
+
+func (w *movedWorld) startAPI(context.Context) error {
+	w.log = append(w.log, "start API")
+	w.apiStopped = false
+
+	return nil
 }
 
 func (w *movedWorld) setAside(context.Context, MovePlan) error {
@@ -99,6 +127,7 @@ func (w *movedWorld) endMachines(context.Context, MovePlan) error {
 	err := w.step("end machines")
 	if err == nil {
 		w.oldMachine = false
+		w.lost = w.lost || w.unsaved
 	}
 
 	return err
@@ -179,13 +208,13 @@ func TestMoveOrder(t *testing.T) {
 	}{
 		"etcd works": {
 			func(*movedWorld) {},
-			[]string{"plan", "confirm", "backup", "set aside", "apply", "backup", "end machines", "restore backup-2"},
+			[]string{"plan", "confirm", "backup", "last backup", "set aside", "apply", "last backup", "end machines", "restore backup-3"},
 		},
 		"the machine ends during the apply": {
 			func(w *movedWorld) { w.lastFails = true },
 			[]string{
-				"plan", "confirm", "backup", "set aside", "apply", "backup",
-				"no last backup was taken, so backup backup-1 is restored: not tested", "end machines", "restore backup-1",
+				"plan", "confirm", "backup", "last backup", "set aside", "apply", "last backup",
+				"the last backup was not repeated, so backup backup-2 is restored: not tested", "end machines", "restore backup-2",
 			},
 		},
 		"the zone is down": {
@@ -194,7 +223,7 @@ func TestMoveOrder(t *testing.T) {
 		},
 		"the manifests were applied": {
 			func(w *movedWorld) { w.tagged = false; w.aside = true; w.newVolume = true },
-			[]string{"confirm", "backup", "backup", "end machines", "restore backup-2"},
+			[]string{"confirm", "backup", "last backup", "end machines", "restore backup-2"},
 		},
 	} {
 		w := newMovedWorld()
@@ -207,10 +236,10 @@ func TestMoveOrder(t *testing.T) {
 
 // TestRefusedMove: a move that is refused at any step leaves the volume its tags, or a rerun completes it.
 func TestRefusedMove(t *testing.T) {
-	for _, step := range []string{"plan", "confirm", "backup", "set aside", "apply"} {
+	for _, step := range []string{"plan", "confirm", "backup", "last backup", "set aside", "apply"} {
 		w := newMovedWorld()
 		w.refuseAt = step
-		if err := w.run(t); !errors.Is(err, errRefused) || !w.tagged || !w.oldMachine {
+		if err := w.run(t); !errors.Is(err, errRefused) || !w.tagged || !w.oldMachine || w.apiStopped {
 			t.Errorf("%s: %+v, %v", step, w, err)
 		}
 	}
@@ -234,14 +263,16 @@ func TestRefusedMove(t *testing.T) {
 }
 
 // TestKilledMove kills the command before each of its effects, and its reruns before each of theirs: the volume is set aside only
-// while a backup exists, the machine ends only when the new volume exists, and the last rerun completes the move.
+// while a backup exists, the machine ends only when the new volume exists, the last rerun completes the move, and nothing that was
+// written is lost.
 func TestKilledMove(t *testing.T) {
-	for first := 1; first <= 9; first++ {
-		for second := 0; second <= 9; second++ {
+	for first := 1; first <= 10; first++ {
+		for second := 0; second <= 10; second++ {
 			w := newMovedWorld()
 			for _, dieAt := range []int{first, second, 0} {
 				w.effects = 0
 				w.dieAt = dieAt
+				w.apiStopped = false // it has started again until the rerun
 				if w.restored {
 					break
 				}
@@ -256,9 +287,18 @@ func TestKilledMove(t *testing.T) {
 				}
 			}
 
-			if !w.restored {
+			if !w.restored || w.lost {
 				t.Errorf("killed at %d and %d: %q", first, second, w.log)
 			}
 		}
+	}
+}
+
+// TestMoveWithAnEarlierAgent: the operator learns that writes are lost.
+func TestMoveWithAnEarlierAgent(t *testing.T) {
+	w := newMovedWorld()
+	w.earlierAgent = true
+	if err := w.run(t); err != nil || !w.lost || !strings.Contains(strings.Join(w.log, "\n"), "is lost") {
+		t.Errorf("%+v, %v: %q", w, err, w.log)
 	}
 }

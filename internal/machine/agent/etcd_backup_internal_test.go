@@ -378,7 +378,7 @@ func TestRealRequests(t *testing.T) {
 	ask := func(id string, kind backup.RequestType) *backup.Answer {
 		t.Helper()
 		request := backup.Request{ID: id, Type: kind, CreatedAt: r.now, By: "test"}
-		if err := backup.WriteRequest(t.Context(), r.store, "demo", request); err != nil {
+		if err := r.backup.archive.WriteRequest(t.Context(), request); err != nil {
 			t.Fatal(err)
 		}
 		r.run()
@@ -417,7 +417,7 @@ func TestRealRequests(t *testing.T) {
 	if answer = ask("three", "unknown"); !strings.Contains(answer.Error, "knows no request") {
 		t.Errorf("an unknown request: %+v", answer)
 	}
-	if err := backup.WriteRequest(t.Context(), r.store, "demo", backup.Request{ID: "four", Type: backup.RequestSnapshot, CreatedAt: r.now.Add(-time.Hour)}); err != nil {
+	if err := r.backup.archive.WriteRequest(t.Context(), backup.Request{ID: "four", Type: backup.RequestSnapshot, CreatedAt: r.now.Add(-time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
 	r.run()

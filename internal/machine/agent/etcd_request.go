@@ -27,7 +27,7 @@ const (
 // nextRequest returns the request of an operator that this machine has to carry out; nil if there is none.
 func (b *etcdBackup) nextRequest(ctx context.Context) (*backup.Request, error) {
 	cluster := b.agent.doc.Cluster
-	request, err := backup.ReadRequest(ctx, b.archive.Store, cluster)
+	request, err := b.archive.ReadRequest(ctx)
 	if err != nil || request == nil || request.ID == b.doneRequest {
 		return nil, err
 	}
@@ -65,12 +65,14 @@ func (b *etcdBackup) carryOut(ctx context.Context, r backup.Request) error {
 	switch r.Type {
 	case backup.RequestSnapshot:
 		err = b.whileAnswering(ctx, answer, func(ctx context.Context) error {
-			answer.Backup, err = b.takeOnce(ctx, r)
+			answer.Backup, answer.APIStopped, err = b.takeRequested(ctx, r)
 			return err
 		})
 
 	case backup.RequestDefrag:
 		err = b.defragmentAll(ctx, &answer)
+	case backup.RequestStartAPI:
+		err = b.startAPI()
 	default:
 		err = fmt.Errorf("this agent knows no request of type %q: replace the machine with: slipway rolling-update", r.Type)
 	}
@@ -85,6 +87,18 @@ func (b *etcdBackup) carryOut(ctx context.Context, r backup.Request) error {
 	b.lookedAt = time.Time{} // somebody may wait for the test of the backup
 
 	return b.answer(ctx, answer)
+}
+
+// takeRequested takes a backup for a request, and reports whether the API server is stopped since before it was taken.
+func (b *etcdBackup) takeRequested(ctx context.Context, r backup.Request) (id string, isAPIStopped bool, err error) {
+	if r.StopsAPI {
+		id, err = b.takeLast(ctx, r)
+		return id, err == nil, err
+	}
+
+	id, err = b.takeOnce(ctx, r)
+
+	return id, false, err
 }
 
 // takeOnce takes a backup for a request, unless an agent that was killed before it answered has taken it.
@@ -148,8 +162,9 @@ func (b *etcdBackup) defragmentAll(ctx context.Context, answer *backup.Answer) e
 
 		if peer.Slot == own {
 			peer.ClientURL = b.url
-			b.yieldForDefragmentation(ctx, manager)
 		}
+
+		b.yieldForDefragmentation(ctx, manager, peer) // another member may have become the leader meanwhile
 
 		answer.Step = "defragmenting etcd-" + peer.Slot
 		err := b.whileAnswering(ctx, *answer, func(ctx context.Context) error {
@@ -176,10 +191,10 @@ func isSlot(p etcd.Peer, slot string) int {
 	return 0
 }
 
-// yieldForDefragmentation moves the leadership away, since a leader that does not answer stops all writes. It is no error
-// if no other member can take it.
-func (b *etcdBackup) yieldForDefragmentation(ctx context.Context, manager etcd.Manager) {
-	_, err := manager.YieldLeadership(ctx, b.member.slot.Name, b.url)
+// yieldForDefragmentation moves the leadership away from a member, since a leader that does not answer stops all writes. It is no
+// error if no other member can take it.
+func (b *etcdBackup) yieldForDefragmentation(ctx context.Context, manager etcd.Manager, peer etcd.Peer) {
+	_, err := manager.YieldLeadership(ctx, peer.Slot, peer.ClientURL)
 	if err != nil && !errors.Is(err, etcd.ErrNoSuccessor) {
 		b.agent.Log.Warn("cannot move the leadership away before the defragmentation", slog.Any("error", err))
 	}

@@ -22,7 +22,13 @@ const (
 	RequestSnapshot RequestType = "snapshot"
 	// RequestDefrag defragments all members, one at a time.
 	RequestDefrag RequestType = "defrag"
+	// RequestStartAPI starts the API server that a request with StopsAPI has stopped.
+	RequestStartAPI RequestType = "start-api"
 )
+
+// MaxAPIStop is how long an API server stays stopped by a request: after that the machine starts it again, since whoever asked may
+// not come back. A move of etcd takes a few minutes.
+const MaxAPIStop = 15 * time.Minute
 
 // RequestTTL is how old a request may be when a machine begins to carry it out. The operator has stopped waiting by
 // then.
@@ -41,6 +47,11 @@ type Request struct {
 	CreatedAt time.Time `json:"createdAt"`
 	// By is who asks, for people.
 	By string `json:"by"`
+	// StopsAPI asks for a backup with all that was ever written: the API server of the machine stops first, and starts again after
+	// MaxAPIStop or RequestStartAPI. It counts only if the request is signed. Agents of earlier versions ignore it; see [Answer].
+	StopsAPI bool `json:"stopsAPI,omitempty"`
+	// IsSigned is set by ReadRequest if somebody with the key of the Kubernetes CA has signed the request.
+	IsSigned bool `json:"-"`
 }
 
 // Expired reports whether a machine must not begin to carry the request out.
@@ -62,6 +73,8 @@ type Answer struct {
 	Error string `json:"error,omitempty"`
 	// Backup is the id of the backup that was taken.
 	Backup string `json:"backup,omitempty"`
+	// APIStopped is set if the backup has everything: the API server was stopped before it was taken, and is.
+	APIStopped bool `json:"apiStopped,omitempty"`
 	// Members that were defragmented, in their order.
 	Members []DefragResult `json:"members,omitempty"`
 }
@@ -83,9 +96,32 @@ func RequestKey(cluster string) string { return node.EtcdPrefix(cluster) + "requ
 // AnswerKey returns the key of the answer.
 func AnswerKey(cluster string) string { return node.EtcdPrefix(cluster) + "answer.json" }
 
-// ReadRequest returns the newest request, or nil if there is none.
-func ReadRequest(ctx context.Context, s store.Store, cluster string) (*Request, error) {
-	return readIfExists[Request](ctx, s, RequestKey(cluster))
+// ReadRequest returns the newest request, or nil if there is none. Without Records, none counts as signed.
+func (a Archive) ReadRequest(ctx context.Context) (*Request, error) {
+	key := RequestKey(a.Cluster)
+	o, err := a.Store.Get(ctx, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+
+	if err != nil {
+		return nil, err
+	}
+
+	if a.Records != nil {
+		out := &Request{}
+		if err := a.Records.Read(o.Body, key, out); err == nil {
+			out.IsSigned = true
+			return out, nil
+		}
+	}
+
+	out := &Request{}
+	if err := json.Unmarshal(o.Body, out); err != nil {
+		return nil, fmt.Errorf("read %s in %s: %w", key, a.Store.URL(), err)
+	}
+
+	return out, nil
 }
 
 // ReadAnswer returns the newest answer, or nil if there is none.
@@ -93,9 +129,21 @@ func ReadAnswer(ctx context.Context, s store.Store, cluster string) (*Answer, er
 	return readIfExists[Answer](ctx, s, AnswerKey(cluster))
 }
 
-// WriteRequest writes a request. The caller holds the cluster's lock.
-func WriteRequest(ctx context.Context, s store.Store, cluster string, r Request) error {
-	return writeJSON(ctx, s, RequestKey(cluster), r)
+// WriteRequest writes a request, and signs it if there are Records. The caller holds the cluster's lock.
+func (a Archive) WriteRequest(ctx context.Context, r Request) error {
+	key := RequestKey(a.Cluster)
+	if a.Records == nil {
+		return writeJSON(ctx, a.Store, key, r)
+	}
+
+	body, err := a.Records.Sign(key, r)
+	if err != nil {
+		return err
+	}
+
+	_, err = a.Store.Put(ctx, key, body)
+
+	return err
 }
 
 // WriteAnswer writes an answer.

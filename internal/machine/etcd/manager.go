@@ -51,6 +51,8 @@ type Status struct {
 	RaftTerm uint64
 	// RaftIndex is the last index in the member's Raft log.
 	RaftIndex uint64
+	// Revision of the data that the member has.
+	Revision int64
 	// DBSize of the backend in bytes.
 	DBSize int64
 	// Quota of the backend in bytes; 0 if the member does not report it (before etcd 3.6).

@@ -62,6 +62,7 @@ func newStatus(s *clientv3.StatusResponse) Status {
 		LeaderID:  s.Leader,
 		RaftTerm:  s.RaftTerm,
 		RaftIndex: s.RaftIndex,
+		Revision:  s.Header.Revision,
 		DBSize:    s.DbSize,
 		Quota:     s.DbSizeQuota,
 		Version:   s.Version,
