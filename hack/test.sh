@@ -74,7 +74,7 @@ run_background() {
   echo 10 2>/dev/null >/proc/self/autogroup || true
   local failed=0
   go test -vet=off -json -p 2 -timeout 75m ./test/judge ./test/killed >"$1/judges" || failed=1
-  go test -vet=off -json -p 2 -timeout 30m $computing_packages >"$1/computing" || failed=1
+  go test -vet=off -json -p 2 -timeout 60m $computing_packages >"$1/computing" || failed=1
   if [[ ${SLIPWAY_RACE:-} ]]; then
     FUZZTIME=5s hack/fuzz.sh >"$1/fuzz.log" 2>&1 || { cat "$1/fuzz.log" >&2; failed=1; }
   fi
