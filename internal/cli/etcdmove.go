@@ -32,11 +32,13 @@ func newEtcdMoveCommand(a *app) *cobra.Command {
 a zone. A volume cannot leave its zone: so a backup is restored on a new one. Name the subnet first, with 'slipway edit group'.
 
 The command shows what it does, what will be lost and the plan of 'slipway apply', and changes nothing until that is confirmed. While
-etcd works, it takes a backup and waits until it was tested; otherwise it restores the newest one. Then it sets the volume of the
-former zone aside, applies the manifests, takes a last backup if the machine still works, ends that machine, and restores the newest of
-these backups. What is written after that backup is lost. The volume that is set aside keeps its data until you delete it.
+etcd works, it takes a backup and waits until it was tested; otherwise it restores the newest one. Then the API server of a machine that
+works stops, so that a last backup has everything. The volume of the former zone is set aside, the manifests are applied, that
+machine ends, and the backup is restored. What was written after the backup is lost, if there is no such last one. The volume that is set
+aside keeps its data until you delete it.
 
-If the apply is refused, the volume gets its tags back. If the command is killed, rerun it: it continues.` + exitStatusHelp(),
+If the apply is refused, the volume gets its tags back, and the API server starts again. If the command is killed, rerun it: it
+continues. The API server starts by itself after 15 minutes.` + exitStatusHelp(),
 		Example: "  slipway edit group control-plane --name demo    # spec.subnets: [public-b]\n" +
 			"  slipway etcd move demo --yes\n  slipway etcd move demo --zone-is-down --snapshot 20261122t121500z-ab12cd",
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -64,7 +64,7 @@ func (s leaderStandIn) answer(ctx context.Context, id string) error {
 				return err
 			}
 
-			return backup.WriteAnswer(ctx, s.archive.Store, "demo", backup.Answer{ID: request.ID, UpdatedAt: time.Now(), Done: true, Backup: id})
+			return s.archive.WriteAnswer(ctx, backup.Answer{ID: request.ID, UpdatedAt: time.Now(), Done: true, Backup: id})
 		}
 
 		if err := sleep.For(ctx, 100*time.Millisecond); err != nil {

@@ -67,7 +67,7 @@ func (e *environment) moveTo(zone string, flags ...string) string {
 	start := time.Now()
 	r = e.runProgram(e.slipway, append([]string{"etcd", "move", clusterName, "--yes"}, flags...)...)
 	e.t.Logf("\n%s%s", r.out, r.err)
-	if r.code != 0 {
+	if r.code != 0 || strings.Contains(r.err, "nothing is lost") != (len(flags) == 0) {
 		e.t.Fatalf("etcd move: exit status %d", r.code)
 	}
 	e.waitHealthy(5 * time.Minute)

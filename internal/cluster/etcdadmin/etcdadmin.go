@@ -119,7 +119,7 @@ type Request struct {
 	Type backup.RequestType
 	// Reason of a backup; empty: request.
 	Reason string
-	// StopsAPI stops the API server before the backup is taken. The request is signed.
+	// StopsAPI stops the API server before the backup is taken. Such requests are signed, and so are the answers to them.
 	StopsAPI bool
 	// StartTimeout is how long a machine may take to begin. Zero: DefaultStartTimeout.
 	StartTimeout time.Duration
@@ -177,7 +177,7 @@ func (a *Admin) ask(ctx context.Context, r Request) (backup.Answer, error) {
 		StopsAPI:  r.StopsAPI,
 	}
 	archive := a.archive
-	if r.StopsAPI {
+	if r.StopsAPI || r.Type == backup.RequestStartAPI {
 		var err error
 		if archive, err = a.signingArchive(ctx); err != nil {
 			return backup.Answer{}, err
@@ -192,7 +192,7 @@ func (a *Admin) ask(ctx context.Context, r Request) (backup.Answer, error) {
 		r.StartTimeout = DefaultStartTimeout
 	}
 
-	w := waiter{admin: a, request: request, start: r.StartTimeout}
+	w := waiter{admin: a, archive: archive, request: request, start: r.StartTimeout}
 
 	return w.wait(ctx)
 }
@@ -200,6 +200,7 @@ func (a *Admin) ask(ctx context.Context, r Request) (backup.Answer, error) {
 // waiter waits for the answer to a request.
 type waiter struct {
 	admin   *Admin
+	archive backup.Archive
 	request backup.Request
 	start   time.Duration
 	last    backup.Answer
@@ -211,7 +212,7 @@ func (w *waiter) wait(ctx context.Context) (backup.Answer, error) {
 	env := w.admin.env
 	w.heardAt = env.Now()
 	for {
-		answer, err := backup.ReadAnswer(ctx, w.admin.archive.Store, w.admin.name)
+		answer, err := w.archive.ReadAnswer(ctx)
 		if err != nil {
 			return w.last, err
 		}

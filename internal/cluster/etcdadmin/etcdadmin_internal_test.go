@@ -47,7 +47,7 @@ func TestAsk(t *testing.T) {
 	write := func(ctx context.Context, s store.Store, a backup.Answer) {
 		a.UpdatedAt = time.Now()
 		a.Machine = "i-1"
-		_ = backup.WriteAnswer(ctx, s, "demo", a)
+		_ = (backup.Archive{Store: s, Cluster: "demo"}).WriteAnswer(ctx, a)
 	}
 	for name, c := range map[string]struct {
 		machine func(context.Context, store.Store, backup.Request)

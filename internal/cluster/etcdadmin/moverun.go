@@ -4,6 +4,7 @@ package etcdadmin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -55,8 +56,12 @@ type moveSteps interface {
 	// backUpLast stops the API server, takes a backup and waits until it was tested. It reports whether the API server has stopped:
 	// agents of earlier versions leave it. It can be repeated.
 	backUpLast(context.Context) (backup.Backup, bool, error)
-	// startAPI starts the API server again.
+	// startAPI starts the API server again, also if backUpLast has failed.
 	startAPI(context.Context) error
+	// hasMachine reports whether a machine of another zone has not ended.
+	hasMachine(context.Context, MovePlan) (bool, error)
+	// now returns the time.
+	now() time.Time
 	// setAside takes the volume of the former zone out of the cluster.
 	setAside(context.Context, MovePlan) error
 	// giveBack undoes setAside, unless the slot has another volume.
@@ -88,7 +93,7 @@ func (a *Admin) Move(ctx context.Context, r MoveRequest) (Moved, error) {
 		return Moved{}, err
 	}
 
-	return Moved{*m.plan.Backup, m.isAPIStopped}, nil
+	return Moved{*m.plan.Backup, !m.complete.IsZero()}, nil
 }
 
 // move is a move that is being carried out.
@@ -97,8 +102,11 @@ type move struct {
 	request  MoveRequest
 	plan     MovePlan
 	approved bool
-	// isAPIStopped is set once the backup of the plan has everything, since the API server has stopped.
-	isAPIStopped bool
+	// asked is set once the machine was asked to stop its API server.
+	asked bool
+	// complete is when the machine was asked for the backup of the plan, if that has everything: its API server is stopped for
+	// backup.MaxAPIStop since. Zero: writes are lost.
+	complete time.Time
 }
 
 func (m *move) run(ctx context.Context) error {
@@ -178,36 +186,34 @@ func (m *move) undo(ctx context.Context) error {
 		err = m.steps.giveBack(ctx, m.plan)
 	}
 
-	if !m.isAPIStopped {
-		return err
-	}
-
-	m.isAPIStopped = false
-	if startErr := m.steps.startAPI(ctx); startErr != nil {
-		m.steps.notify(fmt.Sprintf("the API server was not asked to start again; it does so within %s: %s", backup.MaxAPIStop, startErr))
-	}
+	m.startAPI(ctx)
 
 	return err
 }
 
-// finish moves the data, after the manifests were applied.
-func (m *move) finish(ctx context.Context) error {
-	if err := m.steps.check(ctx, m.plan); err != nil {
-		return err
+// startAPI starts the API server, if the machine was asked to stop it.
+func (m *move) startAPI(ctx context.Context) {
+	if !m.asked {
+		return
 	}
 
-	// Again: the API server may have started since, after an earlier run or by itself.
-	hadEverything := m.isAPIStopped
-	err := m.backUpLast(ctx)
+	m.asked = false
+	m.complete = time.Time{}
+	if err := m.steps.startAPI(ctx); err != nil {
+		m.steps.notify(fmt.Sprintf("the API server was not asked to start again; if it is stopped, it starts within %s: %s", backup.MaxAPIStop, err))
+	}
+}
 
-	switch {
-	case err != nil && hadEverything: // AWS may have ended the machine
-		m.steps.notify(fmt.Sprintf("the last backup was not repeated, so backup %s is restored: %s", m.plan.Backup.ID, err))
-	case err != nil:
-		return diag.WithHint(
-			fmt.Errorf("take a backup of everything in etcd of cluster %s before its machine ends: %w", m.plan.Cluster, err),
-			"rerun the command to try again; without that backup: --snapshot "+m.plan.Backup.ID,
-		)
+// finish moves the data, after the manifests were applied. Before the machine ends, a failure starts its API server again.
+func (m *move) finish(ctx context.Context) error {
+	err := m.steps.check(ctx, m.plan)
+	if err == nil {
+		err = m.repeatLast(ctx)
+	}
+
+	if err != nil {
+		m.startAPI(ctx)
+		return err
 	}
 
 	if err := m.steps.endMachines(ctx, m.plan); err != nil {
@@ -217,20 +223,46 @@ func (m *move) finish(ctx context.Context) error {
 	return m.steps.restore(ctx, m.plan.Backup.ID)
 }
 
+// repeatLast takes the last backup again: the API server may have started since, by itself, or after an earlier run.
+func (m *move) repeatLast(ctx context.Context) error {
+	err := m.backUpLast(ctx)
+	if err == nil {
+		return nil
+	}
+
+	remains, endErr := m.steps.hasMachine(ctx, m.plan)
+	if remains || endErr != nil {
+		return diag.WithHint(
+			fmt.Errorf("take a backup of everything in etcd of cluster %s before its machine ends: %w", m.plan.Cluster, errors.Join(err, endErr)),
+			"rerun the command to try again; without that backup: --snapshot "+m.plan.Backup.ID,
+		)
+	}
+
+	m.steps.notify(fmt.Sprintf("the machine has ended, so backup %s is restored: %s", m.plan.Backup.ID, err))
+	if m.steps.now().Sub(m.complete) > backup.MaxAPIStop {
+		m.complete = time.Time{} // the API server may have started before the machine ended
+	}
+
+	return nil
+}
+
 // backUpLast has the API server stopped, and everything in a backup, if the machine works.
 func (m *move) backUpLast(ctx context.Context) error {
 	if !m.plan.TakesBackup || len(m.plan.Machines) == 0 {
 		return nil
 	}
 
+	m.asked = true
+	askedAt := m.steps.now()
 	taken, isAPIStopped, err := m.steps.backUpLast(ctx)
 	if err != nil {
 		return err
 	}
 
 	m.plan.Backup = &taken
-	m.isAPIStopped = isAPIStopped
+	m.complete = askedAt
 	if !isAPIStopped {
+		m.complete = time.Time{}
 		m.steps.notify("the agent of the machine is of an earlier version and does not stop the API server: what is written from now on is lost")
 	}
 
@@ -273,8 +305,26 @@ func (s adminMove) backUpLast(ctx context.Context) (backup.Backup, bool, error) 
 
 	s.admin.env.Notifyf("backup %s is the last one: waiting until it was tested", answer.Backup)
 	taken, err := s.admin.waitTested(ctx, answer)
+	if err != nil {
+		return taken, false, err
+	}
 
-	return taken, answer.APIStopped, err
+	return taken, answer.APIStopped && answer.IsSigned, s.admin.checkNewest(ctx, taken)
+}
+
+// checkNewest returns an error unless a machine of the cluster has signed a backup, and none of the present data is newer: whoever may
+// write to the bucket could have named another one.
+func (a *Admin) checkNewest(ctx context.Context, taken backup.Backup) error {
+	newest, _, err := a.newestBackup(ctx)
+
+	switch {
+	case err != nil:
+		return err
+	case newest == nil, newest.Revision > taken.Revision, newest.Generation != taken.Generation:
+		return fmt.Errorf("backup %s is not the newest one that a machine of the cluster has signed: see slipway etcd snapshots %s", taken.ID, a.name)
+	}
+
+	return nil
 }
 
 func (s adminMove) startAPI(ctx context.Context) error {
@@ -282,6 +332,20 @@ func (s adminMove) startAPI(ctx context.Context) error {
 
 	return err
 }
+
+func (s adminMove) hasMachine(ctx context.Context, p MovePlan) (bool, error) {
+	m, err := s.admin.newMover(ctx, p)
+	if err != nil {
+		return false, err
+	}
+
+	present := MovePlan{Cluster: p.Cluster, Slot: p.Slot, Zone: p.Zone}
+	_, err = m.read(ctx, &present)
+
+	return len(present.Machines) > 0, err
+}
+
+func (s adminMove) now() time.Time { return s.admin.env.Now() }
 
 // waitTested waits until a backup was tested.
 func (a *Admin) waitTested(ctx context.Context, answer backup.Answer) (backup.Backup, error) {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slipway-k8s/slipway/internal/machine/backup"
 )
@@ -28,6 +29,11 @@ type movedWorld struct {
 	apiStopped, unsaved, lost bool
 	// earlierAgent leaves the API server.
 	earlierAgent bool
+	// lateStop has the API server start by itself, and clients write, before the last backup is repeated.
+	lateStop bool
+	// noRepeat has the last backup fail the second time.
+	noRepeat bool
+	time     time.Time
 
 	effects  int
 	dieAt    int // the effect before which the command is killed; 0: none
@@ -77,15 +83,39 @@ func (w *movedWorld) take() (out backup.Backup, err error) {
 }
 
 func (w *movedWorld) backUpLast(context.Context) (backup.Backup, bool, error) {
-	if err := w.step("last backup"); err != nil {
+	if w.lateStop && w.newVolume {
+		w.time = w.time.Add(backup.MaxAPIStop + time.Minute)
+		w.apiStopped = false
+		w.unsaved = true
+	}
+
+	err := w.step("last backup")
+	if err == nil && w.noRepeat && w.newVolume {
+		err = errRefused
+	}
+
+	if err != nil {
+		w.apiStopped = !errors.Is(err, errEnded) // the machine stops it, and nobody waits for the backup
 		return backup.Backup{}, false, err
 	}
 
 	w.apiStopped = !w.earlierAgent
 	out, err := w.take()
+	if w.lastFails && w.newVolume {
+		w.endOldMachine() // by AWS
+	}
 
 	return out, w.apiStopped, err
 }
+
+func (w *movedWorld) endOldMachine() {
+	w.oldMachine = false
+	w.lost = w.lost || w.unsaved
+}
+
+func (w *movedWorld) hasMachine(context.Context, MovePlan) (bool, error) { return w.oldMachine, nil }
+
+func (w *movedWorld) now() time.Time { return w.time }
 
 func (w *movedWorld) startAPI(context.Context) error {
 	w.log = append(w.log, "start API")
@@ -126,8 +156,7 @@ func (w *movedWorld) check(context.Context, MovePlan) error {
 func (w *movedWorld) endMachines(context.Context, MovePlan) error {
 	err := w.step("end machines")
 	if err == nil {
-		w.oldMachine = false
-		w.lost = w.lost || w.unsaved
+		w.endOldMachine()
 	}
 
 	return err
@@ -192,13 +221,24 @@ func (w *movedWorld) plan() MovePlan {
 
 func (w *movedWorld) run(t *testing.T) error {
 	t.Helper()
-	request := MoveRequest{Apply: w.apply, Confirm: func() error { return w.step("confirm") }}
-	m := move{steps: w, request: request, plan: w.plan()}
+	_, err := w.runMove(t)
 
-	return m.run(t.Context())
+	return err
 }
 
-func newMovedWorld() *movedWorld { return &movedWorld{tagged: true, oldMachine: true, works: true} }
+// runMove carries out a move, and reports whether it says that everything was moved.
+func (w *movedWorld) runMove(t *testing.T) (bool, error) {
+	t.Helper()
+	request := MoveRequest{Apply: w.apply, Confirm: func() error { return w.step("confirm") }}
+	m := move{steps: w, request: request, plan: w.plan()}
+	err := m.run(t.Context())
+
+	return !m.complete.IsZero(), err
+}
+
+func newMovedWorld() *movedWorld {
+	return &movedWorld{tagged: true, oldMachine: true, works: true, time: time.Unix(1_000_000, 0)}
+}
 
 // TestMoveOrder: what is hard to undo comes last.
 func TestMoveOrder(t *testing.T) {
@@ -214,7 +254,7 @@ func TestMoveOrder(t *testing.T) {
 			func(w *movedWorld) { w.lastFails = true },
 			[]string{
 				"plan", "confirm", "backup", "last backup", "set aside", "apply", "last backup",
-				"the last backup was not repeated, so backup backup-2 is restored: not tested", "end machines", "restore backup-2",
+				"the machine has ended, so backup backup-2 is restored: not tested", "end machines", "restore backup-2",
 			},
 		},
 		"the zone is down": {
@@ -228,8 +268,9 @@ func TestMoveOrder(t *testing.T) {
 	} {
 		w := newMovedWorld()
 		c.change(w)
-		if err := w.run(t); err != nil || !slices.Equal(w.log, c.want) {
-			t.Errorf("%s: %q, %v", name, w.log, err)
+		everything, err := w.runMove(t)
+		if err != nil || !slices.Equal(w.log, c.want) || (everything && w.lost) {
+			t.Errorf("%s: %q, %v, %+v", name, w.log, err, w)
 		}
 	}
 }
@@ -246,7 +287,7 @@ func TestRefusedMove(t *testing.T) {
 
 	w := newMovedWorld()
 	w.noTests = true
-	if err := w.run(t); err == nil || !w.tagged {
+	if err := w.run(t); err == nil || !w.tagged || w.apiStopped {
 		t.Errorf("without a tested backup: %+v, %v", w, err)
 	}
 
@@ -298,7 +339,32 @@ func TestKilledMove(t *testing.T) {
 func TestMoveWithAnEarlierAgent(t *testing.T) {
 	w := newMovedWorld()
 	w.earlierAgent = true
-	if err := w.run(t); err != nil || !w.lost || !strings.Contains(strings.Join(w.log, "\n"), "is lost") {
+	everything, err := w.runMove(t)
+	if err != nil || everything || !w.lost || !strings.Contains(strings.Join(w.log, "\n"), "is lost") {
 		t.Errorf("%+v, %v: %q", w, err, w.log)
+	}
+}
+
+// TestLateMove: the API server has started by itself. If the last backup is not repeated then, the machine does not end, and the API
+// server runs; if AWS has ended it, the operator learns that writes are lost.
+func TestLateMove(t *testing.T) {
+	w := newMovedWorld()
+	w.lateStop = true
+	if everything, err := w.runMove(t); err != nil || !everything || w.lost {
+		t.Errorf("repeated: %+v, %v: %q", w, err, w.log)
+	}
+
+	w = newMovedWorld()
+	w.lateStop = true
+	w.noRepeat = true
+	if err := w.run(t); !errors.Is(err, errRefused) || !w.oldMachine || w.apiStopped || w.restored {
+		t.Errorf("not repeated: %+v, %v: %q", w, err, w.log)
+	}
+
+	w = newMovedWorld()
+	w.lateStop = true
+	w.lastFails = true
+	if everything, err := w.runMove(t); err != nil || everything {
+		t.Errorf("ended: %+v, %v: %q", w, err, w.log)
 	}
 }

@@ -216,8 +216,12 @@ func (a *Agent) pullImage(ctx context.Context, ref string) error {
 	return fmt.Errorf("pull image %s: %s", ref, lines[len(lines)-1])
 }
 
-// writeStaticPods writes the static pods of the control plane, which the kubelet starts.
+// writeStaticPods writes the static pods of the control plane, which the kubelet starts, unless the API server is stopped on purpose.
 func (a *Agent) writeStaticPods() error {
+	if stop, err := readAPIStop(a); err != nil || stop.lasts(a.Now()) {
+		return err
+	}
+
 	pods, err := a.staticPodFiles()
 	if err != nil {
 		return err

@@ -52,12 +52,10 @@ type etcdBackup struct {
 	now func() time.Time
 	// lookedAt is when the backups were listed last.
 	lookedAt time.Time
-	// doneRequest is the id of the last request that needs nothing more.
-	doneRequest string
+	// doneRequests has the ids of the requests that need nothing more.
+	doneRequests map[string]bool
 	// failedTests is how many attempts to test a backup have failed in a row without a result.
 	failedTests int
-	// startsAPIAt is when this machine starts its API server again, which a request has stopped; zero: it runs.
-	startsAPIAt time.Time
 	// unreadable are the ids of the backups that cannot be read, of which the log has told.
 	unreadable map[string]bool
 }
@@ -81,6 +79,8 @@ func newEtcdBackup(m *etcdMember) *etcdBackup {
 		program: a.doc.BinDir() + "/etcd",
 		url:     etcd.ClientURL,
 		now:     a.Now,
+
+		doneRequests: map[string]bool{},
 	}
 }
 
@@ -99,10 +99,6 @@ func (m *etcdMember) keepBackups(ctx context.Context) error {
 
 // run carries out the request of an operator, or else what [backup.Decide] says, if this machine has the leader.
 func (b *etcdBackup) run(ctx context.Context) error {
-	if err := b.endAPIStop(); err != nil {
-		return err
-	}
-
 	status, quorum, err := b.agent.newEtcdManager().Probe(ctx, b.url)
 	if err != nil || !quorum || !status.Leader {
 		return nil //nolint:nilerr // the machine's report says what is wrong with the member

@@ -382,7 +382,7 @@ func TestRealRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.run()
-		answer, err := backup.ReadAnswer(t.Context(), r.store, "demo")
+		answer, err := r.backup.archive.ReadAnswer(t.Context())
 		if err != nil || answer == nil || answer.ID != id || !answer.Done {
 			t.Fatalf("answer to %s: %+v, %v", id, answer, err)
 		}
@@ -394,8 +394,8 @@ func TestRealRequests(t *testing.T) {
 	if answer.Error != "" || len(l) != 2 || l[1].ID != answer.Backup || l[1].RequestID != "one" || l[1].Reason != backup.ReasonRequest {
 		t.Fatalf("%+v: %+v", answer, l)
 	}
-	r.backup.doneRequest = "" // the agent was killed before it answered
-	if err := backup.WriteAnswer(t.Context(), r.store, "demo", backup.Answer{ID: "one", Machine: r.agent.instance.ID, UpdatedAt: r.now}); err != nil {
+	clear(r.backup.doneRequests) // the agent was killed before it answered
+	if err := r.backup.archive.WriteAnswer(t.Context(), backup.Answer{ID: "one", Machine: r.agent.instance.ID, UpdatedAt: r.now}); err != nil {
 		t.Fatal(err)
 	}
 	r.run()

@@ -14,75 +14,147 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
-// TestRealLastBackup: a signed request stops the API server before the backup is taken, once for the same data, and the API server
-// starts again when the move has ended or when nobody comes back.
-func TestRealLastBackup(t *testing.T) {
-	r := newRealMember(t)
-	write := func(value string) {
-		t.Helper()
-		if _, err := r.client.Put(t.Context(), "key", value); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("first")
-	r.run()
-	if err := r.agent.writeStaticPods(); err != nil {
+// memberOfStoppedAPI is a real member next to the files of static pods.
+type memberOfStoppedAPI struct{ *realMember }
+
+func newMemberOfStoppedAPI(t *testing.T) memberOfStoppedAPI {
+	t.Helper()
+	m := memberOfStoppedAPI{newRealMember(t)}
+	m.agent.Now = func() time.Time { return m.now }
+	m.write("first")
+	m.run()
+	if err := m.agent.writeStaticPods(); err != nil {
 		t.Fatal(err)
 	}
-	hasPods := func() bool {
-		t.Helper()
-		pods, err := os.ReadDir(r.agent.Root.Path(kube.ConfigDir+"/manifests"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(pods) > 0
-	}
-	ask := func(change func(*backup.Request), archive backup.Archive) backup.Answer {
-		t.Helper()
-		r.now = r.now.Add(time.Second)
-		request := backup.Request{ID: rand.Text(), Type: backup.RequestSnapshot, Reason: backup.ReasonMove, CreatedAt: r.now, StopsAPI: true}
-		change(&request)
-		if err := archive.WriteRequest(t.Context(), request); err != nil {
-			t.Fatal(err)
-		}
-		r.run()
-		answer, err := backup.ReadAnswer(t.Context(), r.store, "demo")
-		if err != nil || answer == nil || answer.ID != request.ID || !answer.Done {
-			t.Fatalf("%+v, %v", answer, err)
-		}
-		return *answer
-	}
-	nothing := func(*backup.Request) {}
 
-	unsigned := r.backup.archive
-	unsigned.Records = nil
-	if answer := ask(nothing, unsigned); !strings.Contains(answer.Error, "nobody who has the key") || !hasPods() {
+	return m
+}
+
+func (m memberOfStoppedAPI) write(value string) {
+	m.Helper()
+	if _, err := m.client.Put(m.Context(), "key", value); err != nil {
+		m.Fatal(err)
+	}
+}
+
+// checkAPI checks whether the kubelet has the files of the static pods.
+func (m memberOfStoppedAPI) checkAPI(when string, want bool) {
+	m.Helper()
+	pods, err := os.ReadDir(m.agent.Root.Path(kube.ConfigDir + "/manifests"))
+	if err != nil || (len(pods) > 0) != want {
+		m.Fatalf("%s: %d static pods, %v", when, len(pods), err)
+	}
+}
+
+// ask writes a request, signed or not, and returns the answer.
+func (m memberOfStoppedAPI) ask(request backup.Request, isSigned bool) backup.Answer {
+	m.Helper()
+	archive := m.backup.archive
+	if !isSigned {
+		archive.Records = nil
+	}
+
+	if err := archive.WriteRequest(m.Context(), request); err != nil {
+		m.Fatal(err)
+	}
+
+	m.run()
+	answer, err := m.backup.archive.ReadAnswer(m.Context())
+	if err != nil || answer == nil || answer.ID != request.ID || !answer.Done || !answer.IsSigned {
+		m.Fatalf("%+v, %v", answer, err)
+	}
+
+	return *answer
+}
+
+// newStop returns a request that stops the API server.
+func (m memberOfStoppedAPI) newStop() backup.Request {
+	m.realMember.now = m.now.Add(time.Second)
+
+	return backup.Request{ID: rand.Text(), Type: backup.RequestSnapshot, Reason: backup.ReasonMove, CreatedAt: m.now, StopsAPI: true}
+}
+
+// TestRealLastBackup: a signed request stops the API server before the backup is taken, once for the same data.
+func TestRealLastBackup(t *testing.T) {
+	m := newMemberOfStoppedAPI(t)
+	if answer := m.ask(m.newStop(), false); !strings.Contains(answer.Error, "nobody who has the key") {
 		t.Fatalf("an unsigned request: %+v", answer)
 	}
 
-	first := ask(nothing, r.backup.archive)
-	if first.Error != "" || !first.APIStopped || hasPods() {
+	m.checkAPI("after an unsigned request", true)
+	first := m.ask(m.newStop(), true)
+	if first.Error != "" || !first.APIStopped {
 		t.Fatalf("%+v", first)
 	}
-	if again := ask(nothing, r.backup.archive); again.Backup != first.Backup || !again.APIStopped {
+
+	m.checkAPI("after the request", false)
+	if again := m.ask(m.newStop(), true); again.Backup != first.Backup || !again.APIStopped {
 		t.Errorf("the same data was backed up again: %+v, %+v", first, again)
 	}
-	write("later")
-	if later := ask(nothing, r.backup.archive); later.Backup == first.Backup || later.Error != "" {
+
+	m.write("later")
+	later := m.ask(m.newStop(), true)
+	if later.Backup == first.Backup || later.Error != "" {
 		t.Errorf("a later write is in no backup: %+v", later)
 	}
 
-	start := ask(func(r *backup.Request) { r.Type = backup.RequestStartAPI; r.StopsAPI = false }, unsigned)
-	if start.Error != "" || !hasPods() {
-		t.Errorf("the API server was not started: %+v", start)
+	failed := backup.Verification{ID: later.Backup, Error: "damaged"}
+	if err := m.backup.archive.WriteVerification(t.Context(), failed); err != nil {
+		t.Fatal(err)
 	}
-	if again := ask(nothing, r.backup.archive); again.Error != "" || hasPods() {
-		t.Fatalf("%+v", again)
+
+	if again := m.ask(m.newStop(), true); again.Backup == later.Backup || again.Error != "" {
+		t.Errorf("a backup that cannot be restored was offered again: %+v", again)
 	}
-	r.now = r.now.Add(backup.MaxAPIStop)
-	r.run()
-	if !hasPods() {
-		t.Error("nobody came back, and the API server stays stopped")
+}
+
+// TestRealAPIStopEnds: the API server starts again by a signed request, or when its time is over; not because the agent starts again or
+// takes another document. A request that was answered is not carried out again.
+func TestRealAPIStopEnds(t *testing.T) {
+	m := newMemberOfStoppedAPI(t)
+	stop := m.newStop()
+	if answer := m.ask(stop, true); answer.Error != "" {
+		t.Fatalf("%+v", answer)
+	}
+
+	if err := m.agent.writeStaticPods(); err != nil {
+		t.Fatal(err)
+	}
+
+	m.checkAPI("after the agent has started again", false)
+	start := backup.Request{ID: "start", Type: backup.RequestStartAPI, CreatedAt: m.now}
+	if answer := m.ask(start, false); !strings.Contains(answer.Error, "nobody who has the key") {
+		t.Errorf("an unsigned request: %+v", answer)
+	}
+
+	m.checkAPI("after an unsigned request to start", false)
+	start.ID = "start again"
+	if answer := m.ask(start, true); answer.Error != "" {
+		t.Errorf("%+v", answer)
+	}
+
+	m.checkAPI("after the request to start", true)
+	if err := m.backup.archive.WriteRequest(t.Context(), stop); err != nil {
+		t.Fatal(err)
+	}
+
+	m.run()
+	m.checkAPI("after a request that was written again", true)
+	if answer := m.ask(m.newStop(), true); answer.Error != "" {
+		t.Fatalf("%+v", answer)
+	}
+
+	for _, after := range []time.Duration{backup.MaxAPIStop - time.Second, backup.MaxAPIStop} {
+		m.agent.Now = func() time.Time { return m.now.Add(after) }
+		if err := endAPIStop(m.agent); err != nil {
+			t.Fatal(err)
+		}
+
+		m.checkAPI("after "+after.String(), after == backup.MaxAPIStop)
+	}
+
+	if m.agent.Root.Exists(apiStopFile) {
+		t.Error("the stop is still noted")
 	}
 }
 
@@ -92,7 +164,7 @@ func TestLastBackupOfManyMachines(t *testing.T) {
 	a.doc.Slots = append(a.doc.Slots, node.Slot{Name: "b"}, node.Slot{Name: "c"})
 	b := &etcdBackup{agent: a, now: a.Now}
 	_, err := b.takeLast(t.Context(), backup.Request{IsSigned: true, StopsAPI: true})
-	if err == nil || !strings.Contains(err.Error(), "2 other control-plane machines") || !b.startsAPIAt.IsZero() {
+	if err == nil || !strings.Contains(err.Error(), "2 other control-plane machines") || a.Root.Exists(apiStopFile) {
 		t.Error(err)
 	}
 }

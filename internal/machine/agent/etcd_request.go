@@ -26,13 +26,12 @@ const (
 
 // nextRequest returns the request of an operator that this machine has to carry out; nil if there is none.
 func (b *etcdBackup) nextRequest(ctx context.Context) (*backup.Request, error) {
-	cluster := b.agent.doc.Cluster
 	request, err := b.archive.ReadRequest(ctx)
-	if err != nil || request == nil || request.ID == b.doneRequest {
+	if err != nil || request == nil || b.doneRequests[request.ID] {
 		return nil, err
 	}
 
-	answer, err := backup.ReadAnswer(ctx, b.archive.Store, cluster)
+	answer, err := b.archive.ReadAnswer(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +40,7 @@ func (b *etcdBackup) nextRequest(ctx context.Context) (*backup.Request, error) {
 
 	switch {
 	case answer != nil && answer.ID == request.ID && answer.Done, request.Expired(now):
-		b.doneRequest = request.ID
+		b.doneRequests[request.ID] = true
 		return nil, nil
 
 	case answer != nil && answer.ID == request.ID && answer.Machine != b.agent.instance.ID &&
@@ -72,7 +71,7 @@ func (b *etcdBackup) carryOut(ctx context.Context, r backup.Request) error {
 	case backup.RequestDefrag:
 		err = b.defragmentAll(ctx, &answer)
 	case backup.RequestStartAPI:
-		err = b.startAPI()
+		err = b.startAPIFor(r)
 	default:
 		err = fmt.Errorf("this agent knows no request of type %q: replace the machine with: slipway rolling-update", r.Type)
 	}
@@ -83,8 +82,8 @@ func (b *etcdBackup) carryOut(ctx context.Context, r backup.Request) error {
 		answer.Error = err.Error()
 	}
 
-	b.doneRequest = r.ID
-	b.lookedAt = time.Time{} // somebody may wait for the test of the backup
+	b.doneRequests[r.ID] = true // whoever writes it again asks for nothing
+	b.lookedAt = time.Time{}    // somebody may wait for the test of the backup
 
 	return b.answer(ctx, answer)
 }
@@ -123,7 +122,7 @@ func (b *etcdBackup) takeOnce(ctx context.Context, r backup.Request) (id string,
 func (b *etcdBackup) answer(ctx context.Context, answer backup.Answer) error {
 	answer.UpdatedAt = b.now().UTC()
 
-	return backup.WriteAnswer(ctx, b.archive.Store, b.agent.doc.Cluster, answer)
+	return b.archive.WriteAnswer(ctx, answer)
 }
 
 // whileAnswering calls do, and repeats the answer so that no other machine takes the request over.

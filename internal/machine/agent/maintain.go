@@ -151,6 +151,7 @@ func (a *Agent) controlPlaneTasks(m *etcdMember) []periodicTask {
 		{"restore", restoreInterval, newRestorer(a).lookAndRestore},
 		{"metadata", guardInterval, a.guardMetadata},
 		{"registry", time.Minute, func(ctx context.Context) error { return keepRegistry(ctx, a) }},
+		{"API server", apiStopInterval, func(context.Context) error { return endAPIStop(a) }},
 		{"add-ons", addonInterval, newAddonTask(a, api).run},
 		{"add-on channels", addonInterval, newChannelTask(a, api).run},
 		{"repair", repairInterval, newRepairer(a, api).run},

@@ -63,6 +63,8 @@ const (
 	// testedWithin is how long after a newer backup was taken a machine may still test the one before it: machines test
 	// the newest one that they know, and a test takes minutes.
 	testedWithin = time.Hour
+	// maxMove is how long after its backup a move of etcd may still wait for the test.
+	maxMove = time.Hour
 )
 
 // Decide returns the next step. It is a pure function. Only the machine of etcd's leader may act. If two machines
@@ -72,6 +74,10 @@ const (
 // their data is, so no other backup may go because of them, and they may be the only ones.
 func Decide(f Facts) Action {
 	f = f.counted()
+
+	if id := movedUntested(f); id != "" {
+		return Action{Type: ActionVerify, IDs: []string{id}}
+	}
 
 	if !f.Policy.Disabled && isDue(f) && (!f.Starting || len(f.Backups) > 0) {
 		return Action{Type: ActionTake, Reason: ReasonSchedule}
@@ -130,9 +136,20 @@ func (b Backup) isOf(f Facts) bool {
 	return b.Origin == nil && b.generation() == max(f.Generation, 1)
 }
 
+// movedUntested returns the newest backup of a move that was not tested. Somebody waits for it, and nothing else is left of the data. So
+// its turn is first, also if a scheduled backup is due by now.
+func movedUntested(f Facts) string {
+	for _, b := range slices.Backward(f.Backups) {
+		if b.Reason == ReasonMove && b.Verification == nil && f.Now.Sub(b.TakenAt) < maxMove {
+			return b.ID
+		}
+	}
+
+	return ""
+}
+
 // nextToVerify returns the backup to test: the newest one, if none of the last VerifyEvery was tested, or none for as long as those
-// take: fewer may be kept. A backup after one whose test failed, or compared no hash, is tested in any case, and so is one before a
-// move: nothing else is left of the data.
+// take: fewer may be kept. A backup after one whose test failed, or compared no hash, is tested in any case.
 func nextToVerify(f Facts) string {
 	if len(f.Backups) == 0 {
 		return ""
@@ -141,10 +158,6 @@ func nextToVerify(f Facts) string {
 	newest := f.Backups[len(f.Backups)-1]
 	if newest.Verification != nil {
 		return ""
-	}
-
-	if newest.Reason == ReasonMove {
-		return newest.ID
 	}
 
 	for i, b := range slices.Backward(f.Backups) {

@@ -41,6 +41,10 @@ func TestDecide(t *testing.T) {
 	asked.Reason = backup.ReasonRequest
 	moved := taken(time.Minute, "")
 	moved.Reason = backup.ReasonMove
+	lateMoved := taken(59*time.Minute, "")
+	lateMoved.Reason = backup.ReasonMove
+	oldMoved := taken(3*h, "")
+	oldMoved.Reason = backup.ReasonMove
 	disabled := defaultPolicy(t)
 	disabled.Disabled = true
 	rarelyTested := disabled
@@ -138,6 +142,18 @@ func TestDecide(t *testing.T) {
 		"one before a move": {
 			backups: []backup.Backup{taken(2*time.Minute, "verified"), moved},
 			want:    backup.Action{Type: backup.ActionVerify, IDs: []string{moved.ID}},
+		},
+		"a scheduled backup was taken after that of a move": {
+			backups: []backup.Backup{taken(2*time.Minute, "verified"), moved, taken(time.Second, "")},
+			want:    backup.Action{Type: backup.ActionVerify, IDs: []string{moved.ID}},
+		},
+		"a backup is due, and that of a move is not tested": {
+			backups: []backup.Backup{taken(9*h, "verified"), lateMoved},
+			want:    backup.Action{Type: backup.ActionVerify, IDs: []string{lateMoved.ID}},
+		},
+		"nobody waits for the test of an old move": {
+			backups: []backup.Backup{oldMoved, taken(2*h, "verified"), taken(time.Minute, "")},
+			want:    backup.Action{Type: backup.ActionNone},
 		},
 		"one after a failed test": {
 			backups: hourly(2, "failed"),

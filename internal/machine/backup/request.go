@@ -48,9 +48,10 @@ type Request struct {
 	// By is who asks, for people.
 	By string `json:"by"`
 	// StopsAPI asks for a backup with all that was ever written: the API server of the machine stops first, and starts again after
-	// MaxAPIStop or RequestStartAPI. It counts only if the request is signed. Agents of earlier versions ignore it; see [Answer].
+	// MaxAPIStop or RequestStartAPI. Agents of earlier versions ignore it; see [Answer].
 	StopsAPI bool `json:"stopsAPI,omitempty"`
-	// IsSigned is set by ReadRequest if somebody with the key of the Kubernetes CA has signed the request.
+	// IsSigned is set by ReadRequest if somebody with the key of the Kubernetes CA has signed the request. Without it, the API server is
+	// neither stopped nor started.
 	IsSigned bool `json:"-"`
 }
 
@@ -75,6 +76,8 @@ type Answer struct {
 	Backup string `json:"backup,omitempty"`
 	// APIStopped is set if the backup has everything: the API server was stopped before it was taken, and is.
 	APIStopped bool `json:"apiStopped,omitempty"`
+	// IsSigned is set by ReadAnswer if a machine of the cluster has signed the answer. Agents of earlier versions do not.
+	IsSigned bool `json:"-"`
 	// Members that were defragmented, in their order.
 	Members []DefragResult `json:"members,omitempty"`
 }
@@ -98,45 +101,68 @@ func AnswerKey(cluster string) string { return node.EtcdPrefix(cluster) + "answe
 
 // ReadRequest returns the newest request, or nil if there is none. Without Records, none counts as signed.
 func (a Archive) ReadRequest(ctx context.Context) (*Request, error) {
-	key := RequestKey(a.Cluster)
-	o, err := a.Store.Get(ctx, key)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil
-	}
-
-	if err != nil {
+	out := &Request{}
+	found, isSigned, err := a.readMessage(ctx, RequestKey(a.Cluster), out)
+	if err != nil || !found {
 		return nil, err
 	}
 
-	if a.Records != nil {
-		out := &Request{}
-		if err := a.Records.Read(o.Body, key, out); err == nil {
-			out.IsSigned = true
-			return out, nil
-		}
-	}
-
-	out := &Request{}
-	if err := json.Unmarshal(o.Body, out); err != nil {
-		return nil, fmt.Errorf("read %s in %s: %w", key, a.Store.URL(), err)
-	}
+	out.IsSigned = isSigned
 
 	return out, nil
 }
 
-// ReadAnswer returns the newest answer, or nil if there is none.
-func ReadAnswer(ctx context.Context, s store.Store, cluster string) (*Answer, error) {
-	return readIfExists[Answer](ctx, s, AnswerKey(cluster))
+// ReadAnswer returns the newest answer, or nil if there is none. Without Records, none counts as signed.
+func (a Archive) ReadAnswer(ctx context.Context) (*Answer, error) {
+	out := &Answer{}
+	found, isSigned, err := a.readMessage(ctx, AnswerKey(a.Cluster), out)
+	if err != nil || !found {
+		return nil, err
+	}
+
+	out.IsSigned = isSigned
+
+	return out, nil
 }
 
 // WriteRequest writes a request, and signs it if there are Records. The caller holds the cluster's lock.
 func (a Archive) WriteRequest(ctx context.Context, r Request) error {
-	key := RequestKey(a.Cluster)
-	if a.Records == nil {
-		return writeJSON(ctx, a.Store, key, r)
+	return a.writeMessage(ctx, RequestKey(a.Cluster), r)
+}
+
+// WriteAnswer writes an answer, and signs it if there are Records.
+func (a Archive) WriteAnswer(ctx context.Context, answer Answer) error {
+	return a.writeMessage(ctx, AnswerKey(a.Cluster), answer)
+}
+
+// readMessage reads a message. It reports whether there is one, and whether it is signed.
+func (a Archive) readMessage(ctx context.Context, key string, message any) (found, isSigned bool, err error) {
+	o, err := a.Store.Get(ctx, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, false, nil
 	}
 
-	body, err := a.Records.Sign(key, r)
+	if err != nil {
+		return false, false, err
+	}
+
+	if a.Records != nil && a.Records.Read(o.Body, key, message) == nil {
+		return true, true, nil
+	}
+
+	if err := json.Unmarshal(o.Body, message); err != nil {
+		return true, false, fmt.Errorf("read %s in %s: %w", key, a.Store.URL(), err)
+	}
+
+	return true, false, nil
+}
+
+func (a Archive) writeMessage(ctx context.Context, key string, message any) error {
+	if a.Records == nil {
+		return writeJSON(ctx, a.Store, key, message)
+	}
+
+	body, err := a.Records.Sign(key, message)
 	if err != nil {
 		return err
 	}
@@ -144,29 +170,6 @@ func (a Archive) WriteRequest(ctx context.Context, r Request) error {
 	_, err = a.Store.Put(ctx, key, body)
 
 	return err
-}
-
-// WriteAnswer writes an answer.
-func WriteAnswer(ctx context.Context, s store.Store, cluster string, a Answer) error {
-	return writeJSON(ctx, s, AnswerKey(cluster), a)
-}
-
-func readIfExists[T any](ctx context.Context, s store.Store, key string) (*T, error) {
-	o, err := s.Get(ctx, key)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil
-	}
-
-	if err != nil {
-		return nil, err
-	}
-
-	out := new(T)
-	if err := json.Unmarshal(o.Body, out); err != nil {
-		return nil, fmt.Errorf("read %s in %s: %w", key, s.URL(), err)
-	}
-
-	return out, nil
 }
 
 func writeJSON(ctx context.Context, s store.Store, key string, value any) error {
