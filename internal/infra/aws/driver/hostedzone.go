@@ -96,13 +96,7 @@ func registerHostedZones(c *Cloud, api zoneAPI, scope Scope) {
 			return updateZone(ctx, api, t)
 		},
 		remove: func(ctx context.Context, t task[awskind.HostedZone]) error {
-			_, err := api.DeleteHostedZone(ctx, &route53.DeleteHostedZoneInput{Id: &t.id})
-			err = transport.Wrap(err, "delete zone %s", t.have.Name)
-			if transport.ErrorCode(err) == "HostedZoneNotEmpty" {
-				return explainNotEmpty(ctx, api, t.id, err)
-			}
-
-			return err
+			return deleteZone(ctx, api, t.id, t.have.Name)
 		},
 	})
 
