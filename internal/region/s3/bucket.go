@@ -5,32 +5,14 @@ package s3
 import (
 	"context"
 	"encoding/json"
-	"maps"
 	"net/http"
 	"os"
 	"regexp"
-	"slices"
 
 	"github.com/aws/aws-sdk-go/service/s3"
 
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
-
-func (s *Service) listBuckets(ctx context.Context, _ *s3.ListBucketsInput) (*s3.ListBucketsOutput, error) {
-	if err := wire.Authorize(ctx, wire.AccessCheck{Action: "s3:ListAllMyBuckets"}); err != nil {
-		return nil, err
-	}
-
-	out := &s3.ListBucketsOutput{Owner: newOwner()}
-	s.store.View(func() {
-		buckets := s.catalog.buckets
-		for _, name := range slices.Sorted(maps.Keys(buckets)) {
-			out.Buckets = append(out.Buckets, &s3.Bucket{Name: &name, CreationDate: new(buckets[name].Created)})
-		}
-	})
-
-	return out, nil
-}
 
 func (s *Service) createBucket(
 	ctx context.Context,
@@ -52,7 +34,24 @@ func (s *Service) createBucket(
 		return nil, err
 	}
 
-	return &s3.CreateBucketOutput{Location: new("/" + *in.Bucket)}, nil
+	wire.SetResponseHeader(ctx, bucketARNHeader, bucketARN(*in.Bucket))
+
+	return &s3.CreateBucketOutput{Location: new(s.newBucketLocation(*in.Bucket))}, nil
+}
+
+// bucketARNHeader is the header with the ARN of a bucket, which the shapes of aws-sdk-go v1 do not have.
+const bucketARNHeader = "X-Amz-Bucket-Arn"
+
+func bucketARN(name string) string { return "arn:aws:s3:::" + name }
+
+// newBucketLocation returns what S3 tells about the location of a new bucket: its path in us-east-1, its address in
+// regions that have a location constraint.
+func (s *Service) newBucketLocation(name string) string {
+	if locationConstraint(s.cfg.Region) == nil {
+		return "/" + name
+	}
+
+	return "http://" + name + ".s3.amazonaws.com/"
 }
 
 // checkNewBucket refuses the location and the options of a new bucket that S3 or the region refuse.
@@ -80,14 +79,12 @@ func (s *Service) checkNewBucket(in *s3.CreateBucketInput) error {
 
 // checkLocation refuses a location constraint that is not the region's. us-east-1 has none.
 func (s *Service) checkLocation(location string) error {
-	isRegion := regexp.MustCompile(`^[a-z]{2,3}(-[a-z]+)+-[0-9]+$`).MatchString(location)
-
 	switch {
 	case location == stringValue(locationConstraint(s.cfg.Region)):
 		return nil
 	case location == "":
 		location = "unspecified"
-	case location == "us-east-1" && locationConstraint(s.cfg.Region) == nil || location != "EU" && !isRegion:
+	case location == "us-east-1" && locationConstraint(s.cfg.Region) == nil || location != "EU" && !isRegionName(location):
 		return newError(invalidLocation, detail("LocationConstraint", location))
 	}
 
@@ -96,6 +93,11 @@ func (s *Service) checkLocation(location string) error {
 		"The %s location constraint is incompatible for the region specific endpoint this request was sent to.",
 		location,
 	).with()
+}
+
+// isRegionName reports whether a name has the form of a region's.
+func isRegionName(name string) bool {
+	return regexp.MustCompile(`^[a-z]{2,3}(-[a-z]+)+-[0-9]+$`).MatchString(name)
 }
 
 // isBucketName reports whether a name follows S3's rules for names of buckets.
@@ -180,7 +182,7 @@ func (s *Service) headBucket(ctx context.Context, in *s3.HeadBucketInput) (*s3.H
 	wire.SetResponseHeader(ctx, "Content-Type", "application/xml")
 	wire.SetResponseHeader(ctx, "X-Amz-Bucket-Region", s.cfg.Region)
 	wire.SetResponseHeader(ctx, "X-Amz-Access-Point-Alias", "false")
-	wire.SetResponseHeader(ctx, "X-Amz-Bucket-Arn", "arn:aws:s3:::"+*in.Bucket)
+	wire.SetResponseHeader(ctx, bucketARNHeader, bucketARN(*in.Bucket))
 
 	return &s3.HeadBucketOutput{}, nil
 }

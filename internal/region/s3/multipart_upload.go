@@ -101,7 +101,7 @@ func (s *Service) uploadPart(ctx context.Context, in *s3.UploadPartInput) (*s3.U
 	}
 
 	v.Modified = s.cfg.Now().UTC()
-	if err := s.addPart(in.Bucket, in.Key, in.UploadId, in.PartNumber, v); err != nil {
+	if err := s.addPart(in.Bucket, in.Key, in.UploadId, in.PartNumber, &v); err != nil {
 		return nil, err
 	}
 
@@ -113,13 +113,13 @@ func (s *Service) uploadPart(ctx context.Context, in *s3.UploadPartInput) (*s3.U
 	return &s3.UploadPartOutput{ETag: &v.ETag}, nil
 }
 
-// addPart adds a body that is already stored to an upload. It replaces an older part of the same number.
-func (s *Service) addPart(name, key, id *string, number *int64, v objectVersion) error {
+// addPart adds a body that is already stored to an upload, and sets its ETag. It replaces an older part of the same number.
+func (s *Service) addPart(name, key, id *string, number *int64, v *objectVersion) error {
 	var old objectVersion
 	err := s.updateBucket(name, func(b *bucket) error {
 		u, err := b.findPartUpload(id, key, *number)
 		if err == nil {
-			err = u.checkPartChecksum(v)
+			err = u.checkPartChecksum(*v)
 		}
 
 		if err != nil {
@@ -127,8 +127,9 @@ func (s *Service) addPart(name, key, id *string, number *int64, v objectVersion)
 			return err
 		}
 
+		v.hideDigest(u.Headers)
 		old = u.Parts[*number]
-		u.Parts[*number] = v
+		u.Parts[*number] = *v
 
 		return nil
 	})

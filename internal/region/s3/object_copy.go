@@ -53,6 +53,7 @@ func (s *Service) copyObject(ctx context.Context, in *s3.CopyObjectInput) (*s3.C
 	}
 
 	maps.Copy(v.Headers, encryption)
+	v.hideDigest(encryption)
 	if v, err = s.commitVersion(ctx, in.Bucket, *in.Key, v); err != nil {
 		return nil, err
 	}
@@ -220,7 +221,7 @@ func (s *Service) uploadPartCopy(
 	}
 
 	v.Modified = s.cfg.Now().UTC()
-	if err := s.addPart(in.Bucket, in.Key, in.UploadId, in.PartNumber, v); err != nil {
+	if err := s.addPart(in.Bucket, in.Key, in.UploadId, in.PartNumber, &v); err != nil {
 		return nil, err
 	}
 

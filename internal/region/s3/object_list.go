@@ -143,11 +143,7 @@ func newListPage(in *s3.ListObjectsV2Input) (listPage, error) {
 	if in.ContinuationToken != nil {
 		last, ok := decodeToken(*in.ContinuationToken)
 		if !ok {
-			return p, newArgumentError(
-				"continuation-token",
-				*in.ContinuationToken,
-				"The continuation token provided is incorrect",
-			)
+			return p, newTokenError(*in.ContinuationToken)
 		}
 
 		p.after = last

@@ -35,12 +35,18 @@ import (
 // serve serves the service through the wire layer and returns a client of AWS's SDK.
 func serve(t *testing.T, dir string) (*s3.Client, *regions3.Service, string) {
 	t.Helper()
-	svc, err := regions3.New(regions3.Config{Dir: dir, Region: "us-east-1", Now: time.Now})
+	return serveIn(t, dir, "us-east-1")
+}
+
+// serveIn is serve for a region of another name.
+func serveIn(t *testing.T, dir, region string) (*s3.Client, *regions3.Service, string) {
+	t.Helper()
+	svc, err := regions3.New(regions3.Config{Dir: dir, Region: region, Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
 	endpoint := wire.NewEndpoint(svc.Wire())
-	verifier := wire.Verifier{Keys: keys{}, Region: "us-east-1", Now: time.Now}
+	verifier := wire.Verifier{Keys: keys{}, Region: region, Now: time.Now}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h, ok := svc.PublicHandler(r); ok {
 			h.ServeHTTP(w, r)
@@ -57,7 +63,7 @@ func serve(t *testing.T, dir string) (*s3.Client, *regions3.Service, string) {
 		endpoint.Serve(w, r.WithContext(wire.WithCaller(r.Context(), wire.Caller{Root: true})), "id", nil)
 	}))
 	t.Cleanup(srv.Close)
-	client := s3.NewFromConfig(awstest.NewConfig(srv.URL, "us-east-1", credentials.NewStaticCredentialsProvider("AKIAEXAMPLE", "secret", "")), func(o *s3.Options) { o.UsePathStyle = true })
+	client := s3.NewFromConfig(awstest.NewConfig(srv.URL, region, credentials.NewStaticCredentialsProvider("AKIAEXAMPLE", "secret", "")), func(o *s3.Options) { o.UsePathStyle = true })
 	return client, svc, srv.URL
 }
 

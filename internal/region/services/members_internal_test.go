@@ -304,7 +304,7 @@ func addNamedRead(read map[string]bool, call *ast.CallExpr) {
 	}
 }
 
-// memberOf returns the name of a selected field, as [wire.MemberName] does.
+// memberOf returns the name of a selected field of a shape, of the SDK or of a service itself, as [wire.MemberName] does.
 func memberOf(s *types.Selection) string {
 	t := s.Recv()
 	if p, ok := t.Underlying().(*types.Pointer); ok {
@@ -312,7 +312,11 @@ func memberOf(s *types.Selection) string {
 	}
 
 	named, ok := t.(*types.Named)
-	if !ok || named.Obj().Pkg() == nil || !strings.HasPrefix(named.Obj().Pkg().Path(), sdkPath) {
+	if !ok || named.Obj().Pkg() == nil {
+		return ""
+	}
+
+	if from := named.Obj().Pkg().Path(); !strings.HasPrefix(from, sdkPath) && !strings.HasPrefix(from, modulePath) {
 		return ""
 	}
 
