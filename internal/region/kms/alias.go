@@ -82,6 +82,7 @@ func (s *Service) createAlias(ctx context.Context, in *kms.CreateAliasInput) (*k
 			)
 		}
 
+		s.keepMarks(k)
 		s.st.Aliases[*in.AliasName] = &alias{Key: k.ID, Created: s.cfg.Now().UTC()}
 		s.unseen.Track(*in.AliasName, s.aliasARN(*in.AliasName))
 
@@ -99,10 +100,13 @@ func (s *Service) updateAlias(ctx context.Context, in *kms.UpdateAliasInput) (*k
 	}
 
 	return &kms.UpdateAliasOutput{}, s.withKey(ctx, in.TargetKeyId, "UpdateAlias", func(k *key) error {
-		if _, err := s.findKey(in.AliasName); err != nil {
+		former, err := s.findKey(in.AliasName)
+		if err != nil {
 			return err
 		}
 
+		s.keepMarks(former)
+		s.keepMarks(k)
 		s.st.Aliases[*in.AliasName].Key = k.ID
 		return nil
 	})
@@ -117,7 +121,8 @@ func (s *Service) deleteAlias(ctx context.Context, in *kms.DeleteAliasInput) (*k
 		return nil, err
 	}
 
-	return &kms.DeleteAliasOutput{}, s.withKey(ctx, in.AliasName, "DeleteAlias", func(*key) error {
+	return &kms.DeleteAliasOutput{}, s.withKey(ctx, in.AliasName, "DeleteAlias", func(k *key) error {
+		s.keepMarks(k)
 		delete(s.st.Aliases, *in.AliasName)
 		return nil
 	})

@@ -87,7 +87,7 @@ func (s *Service) encrypt(ctx context.Context, in *kms.EncryptInput) (*kms.Encry
 	}, err
 }
 
-func (s *Service) decrypt(ctx context.Context, in *kms.DecryptInput) (*kms.DecryptOutput, error) {
+func (s *Service) decrypt(ctx context.Context, in *kms.DecryptInput) (*decryptOutput, error) {
 	if err := checkAlgorithm(in.EncryptionAlgorithm); err != nil {
 		return nil, err
 	}
@@ -107,17 +107,18 @@ func (s *Service) decrypt(ctx context.Context, in *kms.DecryptInput) (*kms.Decry
 		return nil, err
 	}
 
-	return &kms.DecryptOutput{
-		Plaintext:           plaintext,
-		KeyId:               new(s.keyARN(k.ID)),
-		EncryptionAlgorithm: new(kms.EncryptionAlgorithmSpecSymmetricDefault),
-	}, nil
+	out := &decryptOutput{KeyMaterialId: k.materialID()}
+	out.Plaintext = plaintext
+	out.KeyId = new(s.keyARN(k.ID))
+	out.EncryptionAlgorithm = new(kms.EncryptionAlgorithmSpecSymmetricDefault)
+
+	return out, nil
 }
 
 func (s *Service) generateDataKey(
 	ctx context.Context,
 	in *kms.GenerateDataKeyInput,
-) (*kms.GenerateDataKeyOutput, error) {
+) (*generateDataKeyOutput, error) {
 	return s.newDataKey(ctx, "GenerateDataKey", in)
 }
 
@@ -126,7 +127,7 @@ func (s *Service) newDataKey(
 	ctx context.Context,
 	action string,
 	in *kms.GenerateDataKeyInput,
-) (*kms.GenerateDataKeyOutput, error) {
+) (*generateDataKeyOutput, error) {
 	n := 32
 	switch {
 	case in.NumberOfBytes != nil && in.KeySpec != nil:
@@ -160,18 +161,19 @@ func (s *Service) newDataKey(
 
 	blob, err := encryptBlob(k, plaintext, encryption)
 
-	return &kms.GenerateDataKeyOutput{
-		Plaintext:      plaintext,
-		CiphertextBlob: blob,
-		KeyId:          new(s.keyARN(k.ID)),
-	}, err
+	out := &generateDataKeyOutput{KeyMaterialId: k.materialID()}
+	out.Plaintext = plaintext
+	out.CiphertextBlob = blob
+	out.KeyId = new(s.keyARN(k.ID))
+
+	return out, err
 }
 
 func (s *Service) generateDataKeyWithoutPlaintext(
 	ctx context.Context,
 	in *kms.GenerateDataKeyWithoutPlaintextInput,
-) (*kms.GenerateDataKeyWithoutPlaintextOutput, error) {
-	out, err := s.newDataKey(ctx, "GenerateDataKeyWithoutPlaintext", &kms.GenerateDataKeyInput{
+) (*generateDataKeyWithoutPlaintextOutput, error) {
+	made, err := s.newDataKey(ctx, "GenerateDataKeyWithoutPlaintext", &kms.GenerateDataKeyInput{
 		KeyId:             in.KeyId,
 		KeySpec:           in.KeySpec,
 		NumberOfBytes:     in.NumberOfBytes,
@@ -182,10 +184,11 @@ func (s *Service) generateDataKeyWithoutPlaintext(
 		return nil, err
 	}
 
-	return &kms.GenerateDataKeyWithoutPlaintextOutput{
-		CiphertextBlob: out.CiphertextBlob,
-		KeyId:          out.KeyId,
-	}, nil
+	out := &generateDataKeyWithoutPlaintextOutput{KeyMaterialId: made.KeyMaterialId}
+	out.CiphertextBlob = made.CiphertextBlob
+	out.KeyId = made.KeyId
+
+	return out, nil
 }
 
 // findCiphertextKey returns the key of a ciphertext. If want is not nil, it must name that key. A ciphertext
@@ -250,7 +253,7 @@ func checkDryRun(dryRun *bool) error {
 	return nil
 }
 
-func (s *Service) reEncrypt(ctx context.Context, in *kms.ReEncryptInput) (*kms.ReEncryptOutput, error) {
+func (s *Service) reEncrypt(ctx context.Context, in *kms.ReEncryptInput) (*reEncryptOutput, error) {
 	for _, algorithm := range []*string{in.SourceEncryptionAlgorithm, in.DestinationEncryptionAlgorithm} {
 		if err := checkAlgorithm(algorithm); err != nil {
 			return nil, err
@@ -281,13 +284,17 @@ func (s *Service) reEncrypt(ctx context.Context, in *kms.ReEncryptInput) (*kms.R
 	blob, err := encryptBlob(destination, plaintext, to)
 	algorithm := new(kms.EncryptionAlgorithmSpecSymmetricDefault)
 
-	return &kms.ReEncryptOutput{
-		CiphertextBlob:                 blob,
-		KeyId:                          new(s.keyARN(destination.ID)),
-		SourceKeyId:                    new(s.keyARN(source.ID)),
-		SourceEncryptionAlgorithm:      algorithm,
-		DestinationEncryptionAlgorithm: algorithm,
-	}, err
+	out := &reEncryptOutput{
+		DestinationKeyMaterialId: destination.materialID(),
+		SourceKeyMaterialId:      source.materialID(),
+	}
+	out.CiphertextBlob = blob
+	out.KeyId = new(s.keyARN(destination.ID))
+	out.SourceKeyId = new(s.keyARN(source.ID))
+	out.SourceEncryptionAlgorithm = algorithm
+	out.DestinationEncryptionAlgorithm = algorithm
+
+	return out, err
 }
 
 func (s *Service) generateRandom(

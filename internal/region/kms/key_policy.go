@@ -101,19 +101,18 @@ func (s *Service) checkLockout(ctx context.Context, k *key, policy string) error
 // store's lock.
 func (s *Service) conditionKeys(k *key, encryption map[string]string) map[string][]string {
 	keys := map[string][]string{"kms:CallerAccount": {s.cfg.Account}}
-	for name, value := range k.Tags {
+	marks := s.stale.effective(k.ID, s.marksOf(k))
+	if len(marks.aliases) > 0 {
+		keys["kms:ResourceAliases"] = marks.aliases
+	}
+
+	for name, value := range marks.tags {
 		keys["aws:ResourceTag/"+name] = []string{value}
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(encryption)) {
 		keys[contextKeyPrefix+name] = []string{encryption[name]}
 		keys["kms:EncryptionContextKeys"] = append(keys["kms:EncryptionContextKeys"], name)
-	}
-
-	for _, name := range slices.Sorted(maps.Keys(s.st.Aliases)) {
-		if s.st.Aliases[name].Key == k.ID {
-			keys["kms:ResourceAliases"] = append(keys["kms:ResourceAliases"], name)
-		}
 	}
 
 	return keys

@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-func (s *Service) createKey(ctx context.Context, in *kms.CreateKeyInput) (*kms.CreateKeyOutput, error) {
+func (s *Service) createKey(ctx context.Context, in *kms.CreateKeyInput) (*createKeyOutput, error) {
 	check := wire.AccessCheck{Action: "kms:CreateKey", Context: map[string][]string{}}
 	tags := map[string]string{}
 	for _, t := range in.Tags {
@@ -72,10 +72,11 @@ func (s *Service) createKey(ctx context.Context, in *kms.CreateKeyInput) (*kms.C
 		}
 	}
 
+	s.stale.keep(k.ID, keyMarks{}) // the tags of a new key count later, too
 	s.st.Keys[k.ID] = k
 	s.unseen.Track(k.ID, s.keyARN(k.ID))
 
-	return &kms.CreateKeyOutput{KeyMetadata: s.keyMetadata(k)}, nil
+	return &createKeyOutput{KeyMetadata: s.keyMetadata(k)}, nil
 }
 
 func newMaterial() ([]byte, error) {
@@ -133,8 +134,8 @@ func newUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-func (s *Service) keyMetadata(k *key) *kms.KeyMetadata {
-	m := &kms.KeyMetadata{
+func (s *Service) keyMetadata(k *key) *keyMetadata {
+	m := kms.KeyMetadata{
 		AWSAccountId: &s.cfg.Account,
 		Arn:          new(s.keyARN(k.ID)),
 		KeyId:        &k.ID,
@@ -155,15 +156,15 @@ func (s *Service) keyMetadata(k *key) *kms.KeyMetadata {
 		m.DeletionDate = &k.Deletion
 	}
 
-	return m
+	return &keyMetadata{KeyMetadata: m, CurrentKeyMaterialId: k.materialID()}
 }
 
 func (s *Service) describeKey(
 	ctx context.Context,
 	in *kms.DescribeKeyInput,
-) (out *kms.DescribeKeyOutput, err error) {
+) (out *describeKeyOutput, err error) {
 	err = s.withKey(ctx, in.KeyId, "DescribeKey", func(k *key) error {
-		out = &kms.DescribeKeyOutput{KeyMetadata: s.keyMetadata(k)}
+		out = &describeKeyOutput{KeyMetadata: s.keyMetadata(k)}
 		return nil
 	})
 
@@ -226,6 +227,7 @@ func (s *Service) tagResource(ctx context.Context, in *kms.TagResourceInput) (*k
 			return err
 		}
 
+		s.keepMarks(k)
 		if k.Tags == nil {
 			k.Tags = map[string]string{}
 		}
@@ -250,6 +252,7 @@ func (s *Service) untagResource(
 	check := keyCheck{action: "UntagResource", context: requested}
 
 	return &kms.UntagResourceOutput{}, s.withCheckedKey(ctx, in.KeyId, check, func(k *key) error {
+		s.keepMarks(k)
 		for _, name := range in.TagKeys {
 			delete(k.Tags, *name)
 		}

@@ -59,12 +59,17 @@ func (c client) mustCall(t *testing.T, op, members string) any {
 
 func (c client) createKey(t *testing.T) (keyID string) {
 	t.Helper()
-	out, ok := c.mustCall(t, "CreateKey", `{"Description":"before"}`).(*sdk.CreateKeyOutput)
-	if !ok {
-		t.Fatal("CreateKey returned another shape")
+	body, err := wire.EncodeJSON(c.mustCall(t, "CreateKey", `{"Description":"before"}`))
+	if err != nil {
+		t.Fatal(err)
 	}
 
-	return aws.StringValue(out.KeyMetadata.KeyId)
+	var out struct{ KeyMetadata struct{ KeyId string } }
+	if err := json.Unmarshal(body, &out); err != nil || out.KeyMetadata.KeyId == "" {
+		t.Fatalf("CreateKey returned %s: %v", body, err)
+	}
+
+	return out.KeyMetadata.KeyId
 }
 
 // The wire layer encodes an output after the handler has released the lock, so an output must not share memory with

@@ -45,6 +45,7 @@ type Service struct {
 	st     serviceState // guarded by the store's lock
 	store  *state.Store
 	unseen visibility.Tracker
+	stale  staleMarks // guarded by the store's lock
 }
 
 // serviceState is the saved state.

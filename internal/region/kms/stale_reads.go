@@ -12,8 +12,14 @@ import (
 )
 
 // SetVisibility delays the visibility of new keys, aliases and grants: calls that come too early do not see a new one that
-// they name or would list. By default changes are visible at once.
-func (s *Service) SetVisibility(d visibility.Delay) { s.unseen.SetDelay(s.cfg.Now, d) }
+// they name or would list. For as long, changed tags and aliases do not count for who may use a key. By default changes are
+// visible at once.
+func (s *Service) SetVisibility(d visibility.Delay) {
+	s.unseen.SetDelay(s.cfg.Now, d)
+	s.store.Lock()
+	defer s.store.Unlock()
+	s.stale.setDelay(s.cfg.Now, d)
+}
 
 // grantPrefix is in front of the ids of grants in [Service.unseen].
 const grantPrefix = "grant "

@@ -19,6 +19,7 @@ func (s *Service) addSystemTags(id string, tags map[string]string) {
 		return
 	}
 
+	s.keepMarks(k)
 	own := maps.Clone(k.Tags)
 	if own == nil {
 		own = map[string]string{}

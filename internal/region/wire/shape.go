@@ -43,11 +43,20 @@ func shapeKindOf(t reflect.Type) shapeKind {
 	return scalarShape
 }
 
-// eachMember calls do for each exported member of the struct v. It stops at the first error and returns it.
+// eachMember calls do for each exported member of the struct v, and for those of the shape that it embeds: a service adds
+// members that aws-sdk-go v1 does not have to one of its shapes. It stops at the first error and returns it.
 func eachMember(v reflect.Value, do func(f reflect.StructField, member reflect.Value) error) error {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		if !f.IsExported() || f.Tag.Get("ignore") != "" {
+			continue
+		}
+
+		if f.Anonymous {
+			if err := eachMember(v.Field(i), do); err != nil {
+				return err
+			}
+
 			continue
 		}
 
