@@ -12,6 +12,7 @@ type Principal struct {
 	Account string // 12 digits
 	ARN     string // of a user, or of an assumed role: arn:aws:sts::ACCOUNT:assumed-role/NAME/SESSION
 	RoleARN string // of the role that is assumed; empty for other callers
+	Bounded bool   // the user or role has a permissions boundary
 	Service string // such as ec2.amazonaws.com; the other fields are then empty
 	// Federated is the ARN of the identity provider whose token the caller has; the other fields are then empty.
 	Federated string
@@ -160,8 +161,8 @@ func (s Statement) matchesRequest(version string, r Request, c map[string][]stri
 // always does.
 //
 // Where an Allow names the account, it applies to the account's root only and leaves the other callers to the
-// account's own policies (see [DelegatesToAccount]). Where a Deny or NotPrincipal names the account, it
-// applies to every caller of the account.
+// account's own policies (see [DelegatesToAccount]). Where a Deny names the account, it applies to every caller of
+// the account.
 func (s Statement) matchesPrincipal(caller Principal) bool {
 	switch {
 	case s.Principal != nil && s.Allow && !s.Principal.containsCaller(caller):
@@ -170,7 +171,38 @@ func (s Statement) matchesPrincipal(caller Principal) bool {
 		return false
 	}
 
-	return s.NotPrincipal == nil || !s.NotPrincipal.containsCallerOrAccount(caller)
+	return s.NotPrincipal == nil || !s.NotPrincipal.exempts(caller)
+}
+
+// exempts reports whether the principals of a NotPrincipal leave a caller out. AWS asks for the account first and then for
+// the user or role, so both must be named; the session of a role is left out if its role is. A caller with a permissions
+// boundary is never left out.
+func (p Principals) exempts(caller Principal) bool {
+	names := p["AWS"]
+
+	switch {
+	case caller.Bounded:
+		return false
+	case slices.Contains(names, "*"):
+		return true
+	case caller.Federated != "":
+		return slices.Contains(p["Federated"], caller.Federated)
+	case caller.Service != "":
+		return slices.Contains(p["Service"], caller.Service)
+	case caller.Account == "":
+		return false // nobody can name an anonymous caller
+	}
+
+	root := rootARN(caller.Account)
+	if !slices.Contains(names, root) && !slices.Contains(names, caller.Account) {
+		return false
+	}
+
+	if caller.RoleARN != "" {
+		return slices.Contains(names, caller.RoleARN)
+	}
+
+	return caller.ARN == root || slices.Contains(names, caller.ARN)
 }
 
 // matchesActionAndResource reports whether a statement applies to the action and the resource of a request.

@@ -321,6 +321,10 @@ func (s Statement) validateElements(kind PolicyKind) error {
 		return errors.New("policy document should not specify a principal")
 	case kind != IdentityPolicy && principals != 1:
 		return errors.New("missing required field Principal")
+	case kind == TrustPolicy && s.NotPrincipal != nil:
+		return errors.New("has prohibited field NotPrincipal")
+	case s.NotPrincipal != nil && s.Allow:
+		return errors.New("NotPrincipal must be used with the effect Deny")
 	case kind == TrustPolicy && resources > 0:
 		return errors.New("has prohibited field Resource")
 	case kind != TrustPolicy && resources != 1:

@@ -42,12 +42,26 @@ func (s *IAM) EvaluateIdentity(ctx context.Context, c wire.AccessCheck) authz.De
 // CallerPrincipal returns the caller in ctx as a principal, for the policies of resources.
 func (s *IAM) CallerPrincipal(ctx context.Context) authz.Principal {
 	caller := wire.CallerFrom(ctx)
-	p := authz.Principal{Account: caller.Account, ARN: caller.ARN}
+	p := authz.Principal{Account: caller.Account, ARN: caller.ARN, Bounded: s.hasBoundary(caller)}
 	if caller.Role != "" {
 		p.RoleARN, _ = findRoleARN(s, caller.Role)
 	}
 
 	return p
+}
+
+// hasBoundary reports whether the user or role of a caller has a permissions boundary.
+func (s *IAM) hasBoundary(caller wire.Caller) bool {
+	s.store.Lock()
+	defer s.store.Unlock()
+	if caller.Role != "" {
+		r := s.st.Roles[caller.Role]
+		return r != nil && r.Boundary != ""
+	}
+
+	u := s.st.findUserByARN(caller.ARN)
+
+	return u != nil && u.Boundary != ""
 }
 
 // BuildRequest returns a check with the caller as principal and with all condition keys of the caller and the

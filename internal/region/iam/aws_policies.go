@@ -2,7 +2,11 @@
 
 package iam
 
-import "strings"
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"strings"
+)
 
 // awsManagedPolicies returns the policies managed by AWS that the region has, by ARN: those that are attached
 // most often to the roles of clusters.
@@ -40,7 +44,26 @@ func awsManagedPolicies() map[string]*managedPolicy {
 		}
 	}
 
+	for _, l := range linkedServices() {
+		arn := l.policyARN()
+		out[arn] = &managedPolicy{
+			Name:     l.policy,
+			ID:       linkedPolicyID(l.policy),
+			Path:     serviceLinkedPath,
+			ARN:      arn,
+			Default:  "v1",
+			Versions: []policyVersion{{ID: "v1"}}, // the region does not have its document
+		}
+	}
+
 	return out
+}
+
+// linkedPolicyID returns a unique ID for the policy of a service-linked role.
+func linkedPolicyID(name string) string {
+	sum := sha256.Sum256([]byte(name))
+
+	return "ANPA" + base32.StdEncoding.EncodeToString(sum[:])[:17]
 }
 
 // allowDocument returns a policy document that allows actions on all resources.

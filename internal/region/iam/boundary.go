@@ -32,8 +32,13 @@ func boundaryOps(i *IAM) []wire.Operation {
 // setBoundary sets the boundary of an identity. The policy must exist; an empty ARN removes the boundary.
 func (st *serviceState) setBoundary(i *identity, arn string) error {
 	if arn != "" {
-		if _, err := st.findPolicy(arn); err != nil {
+		p, err := st.findPolicy(arn)
+		if err != nil {
 			return err
+		}
+
+		if p.Path == serviceLinkedPath {
+			return wire.Errorf(iam.ErrCodePolicyNotAttachableException, "Policy %s is of service-linked roles only.", arn)
 		}
 	}
 

@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go/service/iam"
 
 	"github.com/slipway-k8s/slipway/internal/region/authz"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // putInlinePolicy stores an inline policy. maxBytes is the limit of all inline policies of the identity
@@ -52,8 +53,16 @@ func (i *identity) findInlinePolicy(name string) (string, error) {
 }
 
 func (st *serviceState) attachPolicy(i *identity, arn string) error {
-	if _, err := st.findPolicy(arn); err != nil {
+	p, err := st.findPolicy(arn)
+	if err != nil {
 		return err
+	}
+
+	if p.Path == serviceLinkedPath {
+		return wire.Errorf(
+			iam.ErrCodePolicyNotAttachableException,
+			"Cannot attach a Service Role Policy to a Customer Role.",
+		)
 	}
 
 	if slices.Contains(i.Attached, arn) {
