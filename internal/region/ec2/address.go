@@ -118,6 +118,10 @@ func (s addressHandlers) releaseAddress(in *sdk.ReleaseAddressInput) (*sdk.Relea
 		return nil, refuseRelease(s.st, a)
 	}
 
+	if s.freed.Hides(str(a.AllocationId)) {
+		return nil, newNotOwnedError()
+	}
+
 	s.st.removeTags(str(a.AllocationId))
 	delete(s.st.Addresses, str(a.AllocationId))
 

@@ -206,6 +206,7 @@ func (s natGatewayHandlers) applyNATGatewayTransition(t transition) {
 		for _, a := range g.NatGatewayAddresses {
 			if addr := s.st.Addresses[str(a.AllocationId)]; addr != nil {
 				s.st.clearAddressAssociation(addr)
+				s.freed.Track(str(a.AllocationId))
 			}
 
 			s.st.removeInterface(str(a.NetworkInterfaceId))

@@ -164,6 +164,7 @@ type Service struct {
 	delay           visibility.Delay        // see SetVisibility
 	unseen          visibility.Tracker      // new resources that calls do not see yet, by id
 	seesAll         bool                    // the current call sees new resources
+	freed           visibility.Tracker      // addresses whose release is still refused, by allocation id
 	unseenTags      map[string]*formerTags  // the tags that filters see for a while, by id
 	createdIDs      []string                // ids that the current call has created; nil if not needed
 	networkRevision uint64                  // number of changes that may affect the network

@@ -14,12 +14,14 @@ import (
 )
 
 // SetVisibility delays the visibility of new resources, as in AWS: calls that come too early do not see a new resource that they
-// name or would list, and filters see the former tags of a resource. By default changes are visible at once.
+// name or would list, and filters see the former tags of a resource. The address of a deleted NAT gateway cannot be released
+// for as long. By default changes are visible at once.
 func (s *Service) SetVisibility(d visibility.Delay) {
 	s.store.Lock()
 	defer s.store.Unlock()
 	s.delay = d
 	s.unseen.SetDelay(s.cfg.Now, d)
+	s.freed.SetDelay(s.cfg.Now, d)
 	s.unseenTags = map[string]*formerTags{}
 }
 

@@ -127,6 +127,7 @@ func (st *serviceState) refreshSubnet(n *sdk.Subnet) {
 	used := len(st.usedAddresses(str(n.SubnetId)))
 	n.AvailableIpAddressCount = new(int64(1)<<(32-bits) - 5 - int64(used))
 	n.Tags = st.tagList(str(n.SubnetId))
+	n.Ipv6CidrBlockAssociationSet = []*sdk.SubnetIpv6CidrBlockAssociation{} // the region has no IPv6
 }
 
 func subnetFilterValues(n *sdk.Subnet, name string) ([]string, bool) {

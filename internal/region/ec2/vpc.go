@@ -79,7 +79,11 @@ func (s vpcHandlers) createVPC(in *sdk.CreateVpcInput) (*sdk.CreateVpcOutput, er
 	s.scheduleTransition(transitionVPCAvailable, id)
 	v.Tags = s.st.tagList(id)
 
-	return &sdk.CreateVpcOutput{Vpc: v}, nil
+	// Descriptions of a VPC have the set only if it is not empty.
+	created := *v
+	created.Ipv6CidrBlockAssociationSet = []*sdk.VpcIpv6CidrBlockAssociation{}
+
+	return &sdk.CreateVpcOutput{Vpc: &created}, nil
 }
 
 // newVPC adds a pending VPC to the state, with what every new VPC has.

@@ -5,6 +5,7 @@ package ec2
 import (
 	"slices"
 
+	"github.com/aws/aws-sdk-go/aws/endpoints"
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
 	"github.com/slipway-k8s/slipway/internal/region/wire"
@@ -23,7 +24,7 @@ func (s zoneHandlers) ops() []wire.Operation {
 
 func (s zoneHandlers) describeAvailabilityZones(
 	in *sdk.DescribeAvailabilityZonesInput,
-) (*sdk.DescribeAvailabilityZonesOutput, error) {
+) (*describeZonesOutput, error) {
 	all := map[string]*sdk.AvailabilityZone{}
 	for _, name := range s.cfg.zoneNames() {
 		all[name] = &sdk.AvailabilityZone{
@@ -71,7 +72,40 @@ func (s zoneHandlers) describeAvailabilityZones(
 		resourceLister[sdk.AvailabilityZone]{"InvalidParameterValue", "zone", field},
 	)
 
-	return &sdk.DescribeAvailabilityZonesOutput{AvailabilityZones: got}, err
+	out := &describeZonesOutput{}
+	for _, z := range got {
+		out.AvailabilityZones = append(out.AvailabilityZones, &availabilityZone{
+			AvailabilityZone: *z,
+			GroupLongName:    new(s.cfg.longRegionName() + " 1"),
+		})
+	}
+
+	return out, err
+}
+
+// availabilityZone is a zone with the long name of its group, which the shape of aws-sdk-go v1 does not have.
+type availabilityZone struct {
+	sdk.AvailabilityZone
+
+	GroupLongName *string `locationName:"groupLongName" type:"string"`
+}
+
+type describeZonesOutput struct {
+	_ struct{} `type:"structure"`
+
+	AvailabilityZones []*availabilityZone `locationName:"availabilityZoneInfo" locationNameList:"item" type:"list"`
+}
+
+// longRegionName returns the name of the region for people, such as US East (N. Virginia); the short one if AWS's SDK does not
+// know it.
+func (c *Config) longRegionName() string {
+	for _, p := range endpoints.DefaultPartitions() {
+		if r, ok := p.Regions()[c.Region]; ok {
+			return r.Description()
+		}
+	}
+
+	return c.Region
 }
 
 func (s zoneHandlers) describeRegions(in *sdk.DescribeRegionsInput) (*sdk.DescribeRegionsOutput, error) {
