@@ -41,8 +41,9 @@ type changeSet struct {
 	Notify    []string
 	OnFailure string
 	Changes   []resourceChange
-	// WithValues are the changes for IncludePropertyValues.
+	// WithValues are the changes for IncludePropertyValues, and Warning is the reason with them if some are unknown.
 	WithValues []resourceChange
+	Warning    string `json:",omitempty"`
 	Caller     wire.Caller
 	// Token and Request are the client token of the request and the hash of its parameters; empty without a token.
 	Token, Request string
@@ -182,7 +183,7 @@ func (s changeSetHandlers) stackForChangeSet(in *sdk.CreateChangeSetInput, kind 
 	}
 
 	if st == nil {
-		return nil, template.ValidationError("Stack [%s] does not exist", sdkshape.String(in.StackName))
+		return nil, newMissingStackError(sdkshape.String(in.StackName))
 	}
 
 	for _, cs := range st.ChangeSets {
@@ -226,6 +227,7 @@ func (s changeSetHandlers) computeChanges(st *stack, cs *changeSet) {
 		cs.Execution = sdk.ExecutionStatusAvailable
 		cs.Changes = changes
 		cs.WithValues = withValues
+		cs.Warning = s.missingImports(cs.stackContent)
 	}
 }
 
@@ -249,6 +251,12 @@ func (s *serviceState) findChangeSet(name, stackName *string) (*stack, *changeSe
 		return nil, nil, template.ValidationError(
 			"StackName must be specified if ChangeSetName is not specified as an ARN.",
 		)
+	}
+
+	if sn := sdkshape.String(stackName); sn != "" {
+		if _, err := s.findStack(sn); err != nil {
+			return nil, nil, newMissingStackError(sn)
+		}
 	}
 
 	for _, id := range sdkshape.SortedKeys(s.Stacks) {
@@ -275,7 +283,7 @@ func (s *serviceState) findChangeSet(name, stackName *string) (*stack, *changeSe
 func (s changeSetHandlers) listChangeSets(in *sdk.ListChangeSetsInput) (*sdk.ListChangeSetsOutput, error) {
 	st, err := s.state.findStack(sdkshape.String(in.StackName))
 	if err != nil {
-		return nil, err
+		return nil, newMissingStackError(sdkshape.String(in.StackName))
 	}
 
 	byName := map[string]*changeSet{}
@@ -353,6 +361,7 @@ func (s changeSetHandlers) executeChangeSet(
 		st.DisableRollback = keep
 		st.OnFailure = cs.OnFailure
 		st.stackContent = cs.stackContent
+		st.Updated = s.cfg.Now().UTC() // an executed change set counts as an update, also the first one
 		op.Kind = opCreate
 		op.Phase = "forward"
 		s.setStackStatus(st, "CREATE"+suffixInProgress, "User Initiated")

@@ -3,6 +3,8 @@
 package cloudformation
 
 import (
+	"cmp"
+
 	sdk "github.com/aws/aws-sdk-go/service/cloudformation"
 
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
@@ -17,8 +19,10 @@ func (s changeSetHandlers) describeChangeSet(
 	}
 
 	changes := cs.Changes
+	reason := cs.Reason
 	if boolValue(in.IncludePropertyValues) {
 		changes = cs.WithValues
+		reason = cmp.Or(reason, cs.Warning)
 	}
 
 	byName := map[string]resourceChange{}
@@ -54,7 +58,7 @@ func (s changeSetHandlers) describeChangeSet(
 		RollbackConfiguration: &sdk.RollbackConfiguration{},
 	}
 
-	setIfNotEmpty(&out.StatusReason, cs.Reason)
+	setIfNotEmpty(&out.StatusReason, reason)
 	setIfNotEmpty(&out.Description, cs.Description)
 	setIfNotEmpty(&out.OnStackFailure, cs.OnFailure)
 	for _, k := range keys {

@@ -67,28 +67,28 @@ func showStack(st *stack) *sdk.Stack {
 		DisableRollback:             new(st.DisableRollback),
 		EnableTerminationProtection: new(st.Protected),
 		Tags:                        showTags(st.Tags),
-		Capabilities:                sdkshape.StringPointers(st.Capability),
 		NotificationARNs:            sdkshape.StringPointers(st.Notify),
 		DriftInformation: &sdk.StackDriftInformation{
 			StackDriftStatus: new(sdk.StackDriftStatusNotChecked),
 		},
 		RollbackConfiguration: &sdk.RollbackConfiguration{},
 	}
-	if st.Body != "" {
+	if len(st.Params) > 0 && st.Body != "" {
 		out.Parameters = showParameters(st.Params)
+	}
+
+	if len(st.Capability) > 0 {
+		out.Capabilities = sdkshape.StringPointers(st.Capability)
 	}
 
 	setIfNotEmpty(&out.StackStatusReason, st.Reason)
 	setIfNotEmpty(&out.Description, st.Described)
 	setIfNotEmpty(&out.RoleARN, st.Role)
-	setIfNotEmpty(&out.ChangeSetId, st.ChangeSetID)
 	if !st.Updated.IsZero() {
 		out.LastUpdatedTime = new(st.Updated)
 	}
 
-	if !st.Deleted.IsZero() {
-		out.DeletionTime = new(st.Deleted)
-	}
+	showDeletion(out, st)
 
 	if st.Timeout > 0 {
 		out.TimeoutInMinutes = new(st.Timeout)
@@ -102,6 +102,21 @@ func showStack(st *stack) *sdk.Stack {
 	}
 
 	return out
+}
+
+// showDeletion sets what CloudFormation tells about the change set and the deletion of a stack. Once the deletion or the
+// rollback of the creation has begun, a stack has the time of that and no change set. A deleted one has no protection.
+func showDeletion(out *sdk.Stack, st *stack) {
+	if st.Status == statusDeleted {
+		out.EnableTerminationProtection = nil
+	}
+
+	if st.Deleted.IsZero() {
+		setIfNotEmpty(&out.ChangeSetId, st.ChangeSetID)
+		return
+	}
+
+	out.DeletionTime = new(st.Deleted)
 }
 
 func (s descriptionHandlers) describeStacks(in *sdk.DescribeStacksInput) (*sdk.DescribeStacksOutput, error) {
@@ -167,9 +182,10 @@ func (s descriptionHandlers) listStacks(in *sdk.ListStacksInput) (*sdk.ListStack
 func (s descriptionHandlers) describeStackEvents(
 	in *sdk.DescribeStackEventsInput,
 ) (*sdk.DescribeStackEventsOutput, error) {
-	st, err := s.state.findStack(sdkshape.String(in.StackName))
+	name := sdkshape.String(in.StackName)
+	st, err := s.state.findStack(name)
 	if err != nil {
-		return nil, err
+		return nil, newMissingStackError(name)
 	}
 
 	end := len(st.Events)

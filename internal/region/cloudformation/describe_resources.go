@@ -89,7 +89,7 @@ func (s descriptionHandlers) describeStackResource(
 ) (*sdk.DescribeStackResourceOutput, error) {
 	st, err := s.state.findStack(sdkshape.String(in.StackName))
 	if err != nil {
-		return nil, err
+		return nil, template.ValidationError("Stack '%s' does not exist", sdkshape.String(in.StackName))
 	}
 
 	r := st.Resources[sdkshape.String(in.LogicalResourceId)]

@@ -187,6 +187,16 @@ func (s *Service) plannedScope(c contentDiff) template.Scope {
 	sc := s.newScope(c.stack, c.after, c.newTemplate)
 	ref := sc.ResolveResource
 	attribute := sc.ResolveAttribute
+	export := sc.ResolveExport
+	sc.ResolveExport = func(name string) (any, error) {
+		v, err := export(name)
+		if err != nil {
+			return template.UnknownValue{}, nil // the execution fails unless somebody exports it until then
+		}
+
+		return v, nil
+	}
+
 	sc.ResolveResource = func(logical string) (any, error) {
 		if c.mayBeReplaced(logical) {
 			return template.UnknownValue{}, nil

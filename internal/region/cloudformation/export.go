@@ -53,6 +53,36 @@ func (s *serviceState) exportValue(name string) (any, error) {
 	return nil, template.ValidationError("No export named %s found.", name)
 }
 
+// missingImports returns the warning of a change set about the first resource that imports what no stack exports yet; empty
+// if there is none. The caller holds the store's lock.
+func (s *Service) missingImports(c stackContent) string {
+	t, err := parseTemplate(c.Body)
+	if err != nil {
+		return ""
+	}
+
+	for _, name := range sdkshape.SortedKeys(t.Resources) {
+		sc := s.newScope(&stack{}, c, t)
+		sc.ResolveResource = func(string) (any, error) { return template.UnknownValue{}, nil }
+		sc.ResolveAttribute = func(string, string) (any, error) { return template.UnknownValue{}, nil }
+		missing := ""
+		sc.ResolveExport = func(export string) (any, error) {
+			if s.state.exportingStack(export) == nil {
+				missing = export
+			}
+
+			return template.UnknownValue{}, nil
+		}
+
+		if _, err := sc.Eval(t.Resources[name].Properties); err == nil && missing != "" {
+			return "[WARN] --include-property-values option can return incomplete ChangeSet data because: " +
+				"ChangeSet creation failed for resource [" + name + "] because: No export named " + missing
+		}
+	}
+
+	return ""
+}
+
 // importingStacks returns the names of the stacks that import an export. The caller holds the store's lock.
 func (s *serviceState) importingStacks(name string) []string {
 	var out []string

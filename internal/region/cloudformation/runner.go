@@ -310,6 +310,12 @@ func failureReason(verb string, failures map[string]error) string {
 	)
 }
 
+// deletionFailureReason is [failureReason] for resources that could not be deleted, with the space that CloudFormation has
+// at its end.
+func deletionFailureReason(failures map[string]error) string {
+	return strings.Replace(failureReason("delete", failures), "].", "]. ", 1)
+}
+
 // updateFailureReason returns the status reason of a failed update, which lists created and updated resources
 // apart. The caller holds the store's lock.
 func updateFailureReason(st *stack, failures map[string]error) string {
@@ -358,7 +364,7 @@ func (s *Service) rollBackCreate(ctx context.Context, st *stack, op *stackOperat
 	return s.store.WithLock(func() error {
 		st.Op = nil
 		if len(failures) > 0 {
-			s.setStackStatus(st, "ROLLBACK"+suffixFailed, failureReason("delete", failures))
+			s.setStackStatus(st, "ROLLBACK"+suffixFailed, deletionFailureReason(failures))
 			return nil
 		}
 
@@ -378,12 +384,7 @@ func (s *Service) deleteAll(ctx context.Context, st *stack, op *stackOperation) 
 	return s.store.WithLock(func() error {
 		st.Op = nil
 		if len(failures) > 0 {
-			s.setStackStatus(
-				st,
-				"DELETE"+suffixFailed,
-				strings.Replace(failureReason("delete", failures), "].", "]. ", 1),
-			)
-
+			s.setStackStatus(st, "DELETE"+suffixFailed, deletionFailureReason(failures))
 			return nil
 		}
 

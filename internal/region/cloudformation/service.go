@@ -139,6 +139,11 @@ func (s *Service) buildARN(rest string) string {
 	return fmt.Sprintf("arn:aws:cloudformation:%s:%s:%s", s.cfg.Region, s.cfg.Account, rest)
 }
 
+// newMissingStackError returns the error of most operations about a stack that does not exist; see also [serviceState.findStack].
+func newMissingStackError(name string) error {
+	return template.ValidationError("Stack [%s] does not exist", name)
+}
+
 // findStack returns the stack that a client names: by its name, unless it is deleted, or by its ID. The
 // caller holds the store's lock.
 func (s *serviceState) findStack(nameOrID string) (*stack, error) {

@@ -74,7 +74,7 @@ func (s *Service) currentContent(
 	err = s.store.WithLock(func() error {
 		st := s.state.findActiveStack(name)
 		if st == nil {
-			return template.ValidationError("Stack [%s] does not exist", name)
+			return newMissingStackError(name)
 		}
 
 		before = st.clone()

@@ -409,7 +409,7 @@ func (s stackHandlers) updateTerminationProtection(
 ) (*sdk.UpdateTerminationProtectionOutput, error) {
 	st := s.state.findActiveStack(sdkshape.String(in.StackName))
 	if st == nil {
-		return nil, template.ValidationError("Stack [%s] does not exist", sdkshape.String(in.StackName))
+		return nil, newMissingStackError(sdkshape.String(in.StackName))
 	}
 
 	st.Protected = boolValue(in.EnableTerminationProtection)

@@ -190,7 +190,8 @@ func (s *Service) setStackStatus(st *stack, status, reason string) {
 		Status:   status,
 		Reason:   reason,
 	})
-	if status == statusDeleted {
+	begins := status == "DELETE"+suffixInProgress || status == "ROLLBACK"+suffixInProgress
+	if begins || status == statusDeleted && st.Deleted.IsZero() {
 		st.Deleted = s.cfg.Now().UTC()
 	}
 }

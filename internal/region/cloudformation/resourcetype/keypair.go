@@ -5,9 +5,26 @@ package resourcetype
 import (
 	"context"
 	"encoding/base64"
+	"errors"
+	"fmt"
 
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 )
+
+// checkKeyPair refuses a key pair whose private key CloudFormation would create, and store in a parameter of Systems Manager.
+func checkKeyPair(req *Request) error {
+	if !req.hasProperty("PublicKeyMaterial") {
+		return errors.New("this region creates no private keys: a key pair without PublicKeyMaterial is not implemented")
+	}
+
+	for _, name := range []string{"KeyFormat", "KeyType"} {
+		if req.hasProperty(name) {
+			return fmt.Errorf("%s is not implemented: it is the property of private keys, and this region creates none", name)
+		}
+	}
+
+	return nil
+}
 
 // keyPairType is AWS::EC2::KeyPair. The region creates no private keys, so the template must contain the
 // public key.
@@ -16,6 +33,10 @@ func keyPairType() Type {
 		NameProperty:  "KeyName",
 		MaxNameLength: 255,
 		Create: func(ctx context.Context, req *Request) error {
+			if err := checkKeyPair(req); err != nil {
+				return err
+			}
+
 			err := req.runOperation(ctx, "ec2", "ImportKeyPair", template.Object{
 				"KeyName": req.stringProperty(
 					"KeyName",

@@ -104,6 +104,26 @@ func Parse(body string, types Catalog) (*Template, error) {
 	return t, t.validate(types)
 }
 
+// newJSONError returns the error of a template that is not JSON, with the place after the character at which it is not.
+func newJSONError(body string, d *json.Decoder, err error) error {
+	offset := d.InputOffset()
+	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
+		offset = e.Offset
+	}
+
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		offset = int64(len(body))
+	}
+
+	before := body[:min(max(offset, 0), int64(len(body)))]
+
+	return FormatError(
+		"JSON not well-formed. (line %d, column %d)",
+		1+strings.Count(before, "\n"),
+		len(before)-strings.LastIndex(before, "\n"),
+	)
+}
+
 // decodeTemplate decodes JSON if the text begins with a brace, and YAML otherwise.
 func decodeTemplate(body string) (Object, error) {
 	if !strings.HasPrefix(strings.TrimSpace(body), "{") {
@@ -114,11 +134,11 @@ func decodeTemplate(body string) (Object, error) {
 	d.UseNumber()
 	var doc any
 	if err := d.Decode(&doc); err != nil {
-		return nil, FormatError("JSON not well-formed. (%v)", err)
+		return nil, newJSONError(body, d, err)
 	}
 
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, FormatError("JSON not well-formed. (text after the document)")
+		return nil, newJSONError(body, d, err)
 	}
 
 	m, ok := doc.(Object)
