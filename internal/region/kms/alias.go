@@ -75,8 +75,8 @@ func (s *Service) createAlias(ctx context.Context, in *kms.CreateAliasInput) (*k
 		}
 
 		if _, ok := s.st.Aliases[*in.AliasName]; ok {
-			return wire.Errorf(
-				"AlreadyExistsException",
+			return newErrorf(
+				aliasExists,
 				"An alias with the name %s already exists",
 				s.aliasARN(*in.AliasName),
 			)

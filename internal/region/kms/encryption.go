@@ -44,8 +44,8 @@ func (s *Service) findUsableKey(
 // checkAlgorithm refuses the algorithms of asymmetric keys: the region's keys are symmetric.
 func checkAlgorithm(name *string) error {
 	if v := stringValue(name); v != "" && v != kms.EncryptionAlgorithmSpecSymmetricDefault {
-		return wire.Errorf(
-			kms.ErrCodeInvalidKeyUsageException,
+		return newErrorf(
+			invalidKeyUsage,
 			"Algorithm %s is not valid for a key of KeySpec SYMMETRIC_DEFAULT.",
 			v,
 		)
@@ -66,8 +66,8 @@ func (s *Service) encrypt(ctx context.Context, in *kms.EncryptInput) (*kms.Encry
 	}
 
 	if len(in.Plaintext) > maxPlaintextBytes {
-		return nil, wire.Errorf(
-			"ValidationException",
+		return nil, newErrorf(
+			validationFailed,
 			"1 validation error detected: Value at 'plaintext' failed to satisfy constraint: "+
 				"Member must have length less than or equal to %d",
 			maxPlaintextBytes,
@@ -131,17 +131,17 @@ func (s *Service) newDataKey(
 	n := 32
 	switch {
 	case in.NumberOfBytes != nil && in.KeySpec != nil:
-		return nil, wire.Errorf("ValidationException", "Please specify either number of bytes or key spec.")
+		return nil, newErrorf(validationFailed, "Please specify either number of bytes or key spec.")
 	case in.NumberOfBytes != nil:
 		n = int(*in.NumberOfBytes)
 	case stringValue(in.KeySpec) == kms.DataKeySpecAes128:
 		n = 16
 	case stringValue(in.KeySpec) != kms.DataKeySpecAes256:
-		return nil, wire.Errorf("ValidationException", "Please specify either number of bytes or key spec.")
+		return nil, newErrorf(validationFailed, "Please specify either number of bytes or key spec.")
 	}
 
 	if n < 1 || n > 1024 {
-		return nil, wire.Errorf("ValidationException", "NumberOfBytes must be between 1 and 1024")
+		return nil, newErrorf(validationFailed, "NumberOfBytes must be between 1 and 1024")
 	}
 
 	encryption := stringValues(in.EncryptionContext)
@@ -232,22 +232,16 @@ func (s *Service) checkCiphertextKey(id string, want *string) error {
 	}
 
 	if named.ID != id {
-		return wire.Errorf(
-			"IncorrectKeyException",
-			"The key ID in the request does not identify a CMK that can perform this operation.",
-		)
+		return newError(incorrectKey)
 	}
 
 	return nil
 }
 
 // checkDryRun returns the error of a dry run, which AWS returns after all other checks.
-func checkDryRun(dryRun *bool) error {
-	if dryRun != nil && *dryRun {
-		return wire.Errorf(
-			kms.ErrCodeDryRunOperationException,
-			"The request would have succeeded, but the DryRun option is set.",
-		)
+func checkDryRun(asked *bool) error {
+	if isTrue(asked) {
+		return newError(dryRun)
 	}
 
 	return nil
@@ -306,7 +300,7 @@ func (s *Service) generateRandom(
 	}
 
 	if in.NumberOfBytes == nil || *in.NumberOfBytes > 1024 {
-		return nil, wire.Errorf("ValidationException", "NumberOfBytes must be between 1 and 1024")
+		return nil, newErrorf(validationFailed, "NumberOfBytes must be between 1 and 1024")
 	}
 
 	b := make([]byte, *in.NumberOfBytes)

@@ -91,8 +91,8 @@ func (s *Service) checkLockout(ctx context.Context, k *key, policy string) error
 		return nil
 	}
 
-	return wire.Errorf(
-		kms.ErrCodeMalformedPolicyDocumentException,
+	return newErrorf(
+		malformedPolicy,
 		"The new key policy will not allow you to update the key policy in the future.",
 	)
 }
@@ -179,11 +179,11 @@ const maxPolicyBytes = 32 << 10
 // validateKeyPolicy checks that a document is a valid key policy.
 func validateKeyPolicy(document string) error {
 	if len(document) > maxPolicyBytes {
-		return wire.Errorf(kms.ErrCodeLimitExceededException, "a key policy can have at most 32 KiB")
+		return newErrorf(limitExceeded, "a key policy can have at most 32 KiB")
 	}
 
 	if _, err := authz.ParsePolicy(authz.ResourcePolicy, document); err != nil {
-		return wire.Errorf(kms.ErrCodeMalformedPolicyDocumentException, "%s", authz.ServiceMessage(err))
+		return newErrorf(malformedPolicy, "%s", authz.ServiceMessage(err))
 	}
 
 	return nil
@@ -197,21 +197,21 @@ func validateAliasName(name string) error {
 	})
 	switch {
 	case !ok:
-		return wire.Errorf(
-			"ValidationException",
+		return newErrorf(
+			validationFailed,
 			"Alias must start with the prefix \"alias/\". Please see "+
 				"http://docs.aws.amazon.com/kms/latest/developerguide/programming-aliases.html",
 		)
 
 	case rest == "" || bad || len(name) > 256:
-		return wire.Errorf(
-			kms.ErrCodeInvalidAliasNameException,
+		return newErrorf(
+			invalidAliasName,
 			"Alias contains invalid characters for an alias: %s",
 			name,
 		)
 
 	case strings.HasPrefix(rest, "aws/"):
-		return wire.Errorf("NotAuthorizedException", "aliases that begin with alias/aws/ are reserved for AWS")
+		return newErrorf(notAuthorized, "aliases that begin with alias/aws/ are reserved for AWS")
 	}
 
 	return nil

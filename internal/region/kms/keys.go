@@ -99,8 +99,8 @@ func checkKeyKind(in *kms.CreateKeyInput) error {
 		"Origin":                {stringValue(in.Origin), kms.OriginTypeAwsKms},
 	} {
 		if kind.asked != "" && kind.asked != kind.have {
-			return wire.Errorf(
-				kms.ErrCodeUnsupportedOperationException,
+			return newErrorf(
+				unsupportedOperation,
 				"%s %s is not supported by this region",
 				member,
 				kind.asked,
@@ -109,7 +109,7 @@ func checkKeyKind(in *kms.CreateKeyInput) error {
 	}
 
 	if isTrue(in.MultiRegion) {
-		return wire.Errorf(kms.ErrCodeUnsupportedOperationException, "MultiRegion is not supported by this region")
+		return newErrorf(unsupportedOperation, "MultiRegion is not supported by this region")
 	}
 
 	return nil
@@ -286,7 +286,7 @@ func (s *Service) listResourceTags(
 // checkPolicyName refuses names of key policies other than default, the only one that KMS has.
 func checkPolicyName(name *string) error {
 	if v := stringValue(name); v != "" && v != "default" {
-		return wire.Errorf(kms.ErrCodeNotFoundException, "No such policy exists")
+		return newErrorf(notFound, "No such policy exists")
 	}
 
 	return nil
@@ -338,7 +338,7 @@ func (s *Service) scheduleKeyDeletion(
 	}
 
 	if days < 7 || days > 30 {
-		return nil, wire.Errorf("ValidationException", "PendingWindowInDays must be between 7 and 30")
+		return nil, newErrorf(validationFailed, "PendingWindowInDays must be between 7 and 30")
 	}
 
 	err = s.withKey(ctx, in.KeyId, "ScheduleKeyDeletion", func(k *key) error {
@@ -367,7 +367,7 @@ func (s *Service) cancelKeyDeletion(
 ) (out *kms.CancelKeyDeletionOutput, err error) {
 	err = s.withKey(ctx, in.KeyId, "CancelKeyDeletion", func(k *key) error {
 		if k.State != kms.KeyStatePendingDeletion {
-			return wire.Errorf("KMSInvalidStateException", "%s is not pending deletion.", s.keyARN(k.ID))
+			return newErrorf(invalidKeyState, "%s is not pending deletion.", s.keyARN(k.ID))
 		}
 
 		k.State = kms.KeyStateDisabled

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go/service/kms"
-
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // The period of automatic rotation in days, from EnableKeyRotation in the KMS API reference.
@@ -34,8 +32,8 @@ func (s *Service) enableKeyRotation(
 			bound = "greater than or equal to " + strconv.Itoa(minRotationDays)
 		}
 
-		return nil, wire.Errorf(
-			"ValidationException",
+		return nil, newErrorf(
+			validationFailed,
 			"1 validation error detected: Value '%d' at 'rotationPeriodInDays' failed to satisfy constraint: "+
 				"Member must have value %s",
 			days,

@@ -176,7 +176,7 @@ func (s *Service) findKey(name *string) (*key, error) {
 		rest, ok := strings.CutPrefix(id, s.aliasARN(""))
 		if !ok {
 			parts := strings.SplitN(id+":::", ":", 5)
-			return nil, wire.Errorf(kms.ErrCodeNotFoundException, "Invalid arn %s", parts[3])
+			return nil, newErrorf(notFound, "Invalid arn %s", parts[3])
 		}
 
 		id = strings.TrimPrefix(rest, "key/")
@@ -192,7 +192,7 @@ func (s *Service) findKey(name *string) (*key, error) {
 	}
 
 	if !isKeyID(id) {
-		return nil, wire.Errorf(kms.ErrCodeNotFoundException, "Invalid keyId '%s'", id)
+		return nil, newErrorf(notFound, "Invalid keyId '%s'", id)
 	}
 
 	k, ok := s.st.Keys[id]
@@ -206,10 +206,10 @@ func (s *Service) findKey(name *string) (*key, error) {
 // newNotFoundError returns the error about a key or an alias that does not exist.
 func (s *Service) newNotFoundError(id string) error {
 	if strings.HasPrefix(id, aliasPrefix) {
-		return wire.Errorf(kms.ErrCodeNotFoundException, "Alias %s is not found.", s.aliasARN(id))
+		return newErrorf(notFound, "Alias %s is not found.", s.aliasARN(id))
 	}
 
-	return wire.Errorf(kms.ErrCodeNotFoundException, "Key '%s' does not exist", s.keyARN(id))
+	return newErrorf(notFound, "Key '%s' does not exist", s.keyARN(id))
 }
 
 // isKeyID reports whether a text has the form of a key's id: a UUID.
@@ -238,8 +238,8 @@ func (s *Service) withCheckedKey(
 ) error {
 	action := check.action
 	if strings.Contains(stringValue(name), aliasPrefix) && action != "DescribeKey" && action != "DeleteAlias" {
-		return wire.Errorf(
-			"NotFoundException",
+		return newErrorf(
+			notFound,
 			"Invalid keyId %s: the operation takes no alias",
 			stringValue(name),
 		)
@@ -263,9 +263,9 @@ func (s *Service) withCheckedKey(
 func (s *Service) checkUsable(k *key) error {
 	switch k.State {
 	case kms.KeyStateDisabled:
-		return wire.Errorf("DisabledException", "%s is disabled.", s.keyARN(k.ID))
+		return newErrorf(keyDisabled, "%s is disabled.", s.keyARN(k.ID))
 	case kms.KeyStatePendingDeletion:
-		return wire.Errorf("KMSInvalidStateException", "%s is pending deletion.", s.keyARN(k.ID))
+		return newErrorf(invalidKeyState, "%s is pending deletion.", s.keyARN(k.ID))
 	}
 
 	return nil
@@ -307,7 +307,7 @@ func decryptBlob(k *key, blob []byte, encryption map[string]string) ([]byte, err
 	return plaintext, nil
 }
 
-func newInvalidCiphertextError() error { return wire.Errorf("InvalidCiphertextException", "") }
+func newInvalidCiphertextError() error { return newError(invalidCiphertext) }
 
 // newAEAD returns the cipher of a key, and the encryption context as additional authenticated data.
 func newAEAD(k *key, encryption map[string]string) (cipher.AEAD, []byte, error) {

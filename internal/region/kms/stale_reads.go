@@ -5,8 +5,6 @@ package kms
 import (
 	"strings"
 
-	"github.com/aws/aws-sdk-go/service/kms"
-
 	"github.com/slipway-k8s/slipway/internal/region/visibility"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
@@ -57,7 +55,7 @@ func (s *Service) unseenRules() visibility.Rules {
 
 // newMissingGrantError returns the error about a grant that does not exist.
 func newMissingGrantError(id string) error {
-	return wire.Errorf(kms.ErrCodeNotFoundException, "Grant ID %s not found", id)
+	return newErrorf(notFound, "Grant ID %s not found", id)
 }
 
 // nameOf returns the id of a key, or the name of an alias, from its ARN. It returns other texts unchanged.

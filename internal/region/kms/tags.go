@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go/service/kms"
-
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // KMS's limits of tags, the lengths in characters (KMS API reference, Tag; KMS developer guide, Tagging keys).
@@ -32,7 +30,7 @@ func checkTags(have map[string]string, tags []*kms.Tag) error {
 		}
 
 		if name == "" || strings.HasPrefix(strings.ToLower(name), "aws:") {
-			return wire.Errorf(kms.ErrCodeTagException, "The tag key %q is empty or begins with aws:", name)
+			return newErrorf(invalidTag, "The tag key %q is empty or begins with aws:", name)
 		}
 
 		if _, replaced := have[name]; !replaced {
@@ -41,7 +39,7 @@ func checkTags(have map[string]string, tags []*kms.Tag) error {
 	}
 
 	if count > maxTags {
-		return wire.Errorf(kms.ErrCodeLimitExceededException, "a key can have at most %d tags", maxTags)
+		return newErrorf(limitExceeded, "a key can have at most %d tags", maxTags)
 	}
 
 	return nil
@@ -52,8 +50,8 @@ func checkLength(member, text string, limit int) error {
 		return nil
 	}
 
-	return wire.Errorf(
-		"ValidationException",
+	return newErrorf(
+		validationFailed,
 		"1 validation error detected: Value '%s' at '%s' failed to satisfy constraint: "+
 			"Member must have length less than or equal to %d",
 		text,

@@ -87,24 +87,20 @@ func isTrue(flag *bool) bool { return flag != nil && *flag }
 func (s *Service) validatePolicy(b *bucket, document string) error {
 	p, err := authz.ParsePolicy(authz.ResourcePolicy, document)
 	if err != nil {
-		return wire.Errorf("MalformedPolicy", "%v", err)
+		return newErrorf(malformedPolicy, "%v", err).with()
 	}
 
 	for _, st := range p.Statements {
 		for _, r := range slices.Concat(st.Resource, st.NotResource) {
 			rest, ok := strings.CutPrefix(r, "arn:aws:s3:::"+b.Name)
 			if !ok || rest != "" && rest != "*" && rest[0] != '/' {
-				return wire.Errorf("MalformedPolicy", "Policy has invalid resource: %s", r)
+				return newErrorf(malformedPolicy, "Policy has invalid resource: %s", r).with()
 			}
 		}
 	}
 
 	if isPublicPolicy(p) && isTrue(b.publicAccessBlock().BlockPublicPolicy) {
-		return &wire.Error{
-			Code:    "AccessDenied",
-			Message: "the bucket's public access block forbids a public policy",
-			Status:  http.StatusForbidden,
-		}
+		return newErrorf(accessDenied, "the bucket's public access block forbids a public policy").with()
 	}
 
 	return nil

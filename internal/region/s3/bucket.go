@@ -167,7 +167,7 @@ func (s *Service) addBucket(name string) error {
 
 // newHeadError returns the error of a HEAD request about something that does not exist: the answer has no body.
 func newHeadError() error {
-	return &wire.Error{Code: "NotFound", Message: "Not Found", Status: http.StatusNotFound}
+	return newError(notFound)
 }
 
 func (s *Service) headBucket(ctx context.Context, in *s3.HeadBucketInput) (*s3.HeadBucketOutput, error) {
@@ -362,7 +362,7 @@ func (s *Service) applySetting(b *bucket, key string, raw json.RawMessage) error
 	var document string
 	if key == policySettingName && raw != nil {
 		if err := json.Unmarshal(raw, &document); err != nil {
-			return wire.Errorf("MalformedPolicy", "Policies must be valid JSON and the first byte must be '{'")
+			return newErrorf(malformedPolicy, "Policies must be valid JSON and the first byte must be '{'").with()
 		}
 
 		if err := s.validatePolicy(b, document); err != nil {

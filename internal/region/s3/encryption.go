@@ -121,7 +121,7 @@ func (s *Service) authorizeKey(
 
 	id := h[sseKeyHeader]
 	if id == "" {
-		return "", wire.Errorf("KMS.NotFoundException", "this region has no key alias/aws/s3: set a key ID")
+		return "", newErrorf(kmsKeyNotFound, "this region has no key alias/aws/s3: set a key ID").with()
 	}
 
 	resource := "arn:aws:s3:::" + name
@@ -131,7 +131,7 @@ func (s *Service) authorizeKey(
 
 	arn, err := s.cfg.KMS.UseKey(ctx, action, id, "s3", map[string]string{"aws:s3:arn": resource})
 	if e, ok := errors.AsType[*wire.Error](err); ok && strings.HasSuffix(e.Code, "Exception") {
-		return "", &wire.Error{Code: "KMS." + e.Code, Message: e.Message, Status: http.StatusBadRequest}
+		return "", newErrorf(kmsPrefix+errorCode(e.Code), "%s", e.Message).with()
 	}
 
 	return arn, err

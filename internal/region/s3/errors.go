@@ -36,12 +36,15 @@ const (
 	keyTooLong             errorCode = "KeyTooLongError"
 	malformedXML           errorCode = "MalformedXML"
 	methodNotAllowed       errorCode = "MethodNotAllowed"
+	malformedPolicy        errorCode = "MalformedPolicy"
 	noSuchBucket           errorCode = "NoSuchBucket"
 	noSuchKey              errorCode = "NoSuchKey"
 	noSuchUpload           errorCode = "NoSuchUpload"
 	noSuchVersion          errorCode = "NoSuchVersion"
 	preconditionFailed     errorCode = "PreconditionFailed"
 	accessDenied           errorCode = "AccessDenied"
+	kmsKeyNotFound         errorCode = kmsPrefix + "NotFoundException"
+	notFound               errorCode = "NotFound" // of HEAD requests, whose answers have no body
 	notModified            errorCode = "NotModified"
 	invalidEncryption      errorCode = "InvalidEncryptionAlgorithmError"
 	noEncryption           errorCode = "ServerSideEncryptionConfigurationNotFoundError"
@@ -51,6 +54,9 @@ const (
 	noSuchTagSet           errorCode = "NoSuchTagSet"
 	ownershipControlsUnset errorCode = "OwnershipControlsNotFoundError"
 )
+
+// kmsPrefix is in front of the codes of KMS's errors that S3 passes on.
+const kmsPrefix errorCode = "KMS."
 
 // message returns AWS's fixed message of a code; empty if the message depends on the request.
 func (c errorCode) message() string {
@@ -74,6 +80,7 @@ func (c errorCode) message() string {
 		noSuchKey:           "The specified key does not exist.",
 		noSuchVersion:       "The specified version does not exist.",
 		accessDenied:        "Access Denied",
+		notFound:            "Not Found",
 		notModified:         "Not Modified",
 		invalidPart: "One or more of the specified parts could not be found.  The part may not have been " +
 			"uploaded, or the specified entity tag may not match the part's entity tag.",
@@ -94,7 +101,7 @@ func (c errorCode) message() string {
 // status returns the HTTP status of a code.
 func (c errorCode) status() int {
 	switch c {
-	case noSuchBucket, noSuchKey, noSuchUpload, noSuchVersion, noEncryption, noSuchBucketPolicy,
+	case notFound, noSuchBucket, noSuchKey, noSuchUpload, noSuchVersion, noEncryption, noSuchBucketPolicy,
 		noSuchLifecycle, noSuchPublicBlock, noSuchTagSet, ownershipControlsUnset:
 		return http.StatusNotFound
 	case accessDenied:
