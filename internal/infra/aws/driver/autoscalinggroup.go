@@ -87,10 +87,7 @@ func registerAutoScalingGroups(c *Cloud, api scalingAPI, instances instanceAPI, 
 	s := &scalingDriver{api: api, instances: instances}
 	s.groupPoller = &transport.StatePoller[astypes.AutoScalingGroup]{Describe: s.describeGroups}
 	s.instancePoller = &transport.StatePoller[[]string]{Describe: s.listInstances}
-	c.readers = append(
-		c.readers,
-		func(ctx context.Context) ([]plan.ActualResource, error) { return s.readGroups(ctx, scope) },
-	)
+	c.addReader(func(ctx context.Context) ([]plan.ActualResource, error) { return s.readGroups(ctx, scope) })
 
 	s.hooks = registerLifecycleHooks(c, api)
 	registerDriver(c, driver[awskind.AutoScalingGroup]{

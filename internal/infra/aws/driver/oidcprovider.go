@@ -88,7 +88,7 @@ func (c *Cloud) FindProviders(known bool) {
 // registerOIDCProviders registers the driver of OpenID Connect providers. IAM lists only their ARNs, which end with the
 // URL of the issuer. The last part of the URL of a cluster's issuer is the name of the cluster.
 func registerOIDCProviders(c *Cloud, api oidcProviderAPI, scope Scope) {
-	c.readers = append(c.readers, func(ctx context.Context) ([]plan.ActualResource, error) {
+	c.addReader(func(ctx context.Context) ([]plan.ActualResource, error) {
 		if c.providers == noProviders {
 			return nil, nil
 		}
