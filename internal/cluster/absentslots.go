@@ -4,19 +4,24 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
+	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
 // IsSlotAbsent reports whether the agent of etcd's leader has recorded that a slot is not in the control plane and has no
-// member. The record is read now.
+// member. The record is read now. It counts if it is signed and names the volume that the slot has in AWS, if it has one: what was
+// signed when the slot was absent before can be written again.
 func (session *Session) IsSlotAbsent(ctx context.Context, d *Desired, slot string) (bool, error) {
-	o, err := d.MachineStore.Get(ctx, node.EtcdAbsentKey(session.Name, slot))
+	key := node.EtcdAbsentKey(session.Name, slot)
+	o, err := d.MachineStore.Get(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}
@@ -25,14 +30,30 @@ func (session *Session) IsSlotAbsent(ctx context.Context, d *Desired, slot strin
 		return false, fmt.Errorf("read whether etcd has a member of slot %s: %w", slot, err)
 	}
 
-	var record struct {
-		Absent bool `json:"absent"`
-	}
-	if err := json.Unmarshal(o.Body, &record); err != nil {
-		return false, fmt.Errorf("read %s: %w", o.Key, err)
+	public, err := pki.LoadPublicBundle(ctx, d.View, session.Name)
+	if err != nil {
+		return false, err
 	}
 
-	return record.Absent, nil
+	var record struct {
+		Absent bool   `json:"absent"`
+		Volume string `json:"volume"`
+	}
+	err = node.ReadRecord(o.Body, key, public.CAs[pki.KubernetesCA], &record)
+	if node.IsUntrusted(err) {
+		return false, nil // the leader's agent writes it again
+	}
+
+	if err != nil {
+		return false, err
+	}
+
+	hasOther := slices.ContainsFunc(d.Plan.ExistingResources(), func(r plan.ActualResource) bool {
+		v, isVolume := r.Resource.(awskind.Volume)
+		return isVolume && v.Tags[awskind.TagSlot] == slot && r.ID != record.Volume
+	})
+
+	return record.Absent && !hasOther, nil
 }
 
 // withoutAbsent returns the lost volumes without those of absent slots: the control plane had become smaller.

@@ -42,6 +42,8 @@ type Admin struct {
 	archive backup.Archive
 	// authority signs restorations.
 	authority authority
+	// trusted are the certificates of the authority (PEM); empty until they are needed.
+	trusted string
 }
 
 // Open loads the manifests of a cluster and opens its machine store.

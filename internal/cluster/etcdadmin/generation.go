@@ -77,7 +77,7 @@ func (a *Admin) lastGeneration(ctx context.Context) (*etcd.Generation, []string,
 
 	restored, err := a.listRestored(ctx, out.Number)
 
-	return &out, restored, err
+	return &out, restored.Signed, err
 }
 
 // beginGeneration signs and writes the generation of a plan. From then on no member uses older data.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -166,15 +165,18 @@ func ChooseRestorer(members []Member, wanted string) (string, error) {
 	)
 }
 
-// listRestored returns the slots that have data of a generation.
-func (a *Admin) listRestored(ctx context.Context, number int) ([]string, error) {
-	keys, err := a.archive.Store.List(ctx, node.EtcdRestoredKey(a.name, number, ""))
-	var out []string
-	for _, key := range keys {
-		out = append(out, path.Base(key))
+// listRestored returns the slots that have data of a generation. The key of the cluster's authority is opened once.
+func (a *Admin) listRestored(ctx context.Context, number int) (node.RestoredSlots, error) {
+	if a.trusted == "" {
+		ca, err := a.authority(ctx)
+		if err != nil {
+			return node.RestoredSlots{}, err
+		}
+
+		a.trusted = string(ca.CertsPEM())
 	}
 
-	return out, err
+	return node.ReadRestoredSlots(ctx, a.archive.Store, a.name, number, a.trusted)
 }
 
 // Restore begins the restoration of a plan, unless it continues one, and waits until all members are healthy. The
@@ -310,7 +312,9 @@ func (a *Admin) missingMembers(ctx context.Context, plan RestorePlan) ([]string,
 	var out []string
 	for _, m := range plan.Members {
 		switch {
-		case slices.Contains(restored, m.Slot):
+		case slices.Contains(restored.Signed, m.Slot):
+		case slices.Contains(restored.Unsigned, m.Slot):
+			out = append(out, m.Name+": "+etcd.DescribeUnsigned(node.EtcdRestoredKey(a.name, plan.Generation, m.Slot)))
 		case m.Slot == plan.Slot:
 			out = append(out, m.Name+" restores the backup")
 		default:

@@ -210,7 +210,7 @@ func (m *etcdMember) restoredBackup(ctx context.Context) (id string, isRestoring
 		return "", false, err
 	}
 
-	restored, err := m.listRestored(ctx, g.Number)
+	restored, err := m.listJoined(ctx, g)
 	isMissing := func(slot string) bool { return !slices.Contains(restored, slot) }
 
 	return g.Backup, slices.ContainsFunc(slotNames(m.agent), isMissing), err

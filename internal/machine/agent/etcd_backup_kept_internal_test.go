@@ -127,7 +127,12 @@ func TestRestoredBackupIsKept(t *testing.T) {
 		}
 
 		key := node.EtcdRestoredKey(k.agent.doc.Cluster, 2, name)
-		if _, err := k.member.store.Create(t.Context(), key, []byte("{}")); err != nil {
+		body, err := k.agent.signRecord(key, joinedRecord{Volume: "vol-" + name, Generation: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if _, err := k.member.store.Create(t.Context(), key, body); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"strings"
@@ -172,8 +173,15 @@ func TestForgedAbsence(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	if got, err := m.decide(); err != nil || got.Type != etcd.ActionStartExisting {
+		t.Errorf("by the leader's record, and nobody answers: decided %+v, %v", got, err)
+	}
+
+	m.others = func(context.Context, etcd.Facts) []etcd.Member {
+		return []etcd.Member{{ID: 2, Slot: "b", Healthy: true}}
+	}
 	if got, err := m.decide(); err != nil || got.Type != etcd.ActionSetAsideLeft {
-		t.Errorf("by the leader's record: decided %+v, %v", got, err)
+		t.Errorf("by the leader's record, and the others' membership: decided %+v, %v", got, err)
 	}
 
 	o, err := m.records.Get(t.Context(), node.EtcdAbsentKey("demo", "a"))
@@ -182,7 +190,7 @@ func TestForgedAbsence(t *testing.T) {
 	}
 
 	m.write(node.EtcdAbsentKey("demo", "b"), string(o.Body))
-	if absent, err := m.readAbsent(t.Context(), "b"); err != nil || absent {
+	if absent, err := m.readAbsent(t.Context(), "b"); err != nil || absent.Absent {
 		t.Errorf("the record of slot a counts for slot b: %v", err)
 	}
 }

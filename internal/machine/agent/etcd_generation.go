@@ -9,8 +9,8 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -90,21 +90,40 @@ func (m *etcdMember) gatherGeneration(ctx context.Context, f *etcd.Facts) error 
 	return nil
 }
 
-// listRestored returns the slots whose member has had data of a generation.
-func (m *etcdMember) listRestored(ctx context.Context, number int) ([]string, error) {
-	keys, err := m.store.List(ctx, node.EtcdRestoredKey(m.agent.doc.Cluster, number, ""))
-	var out []string
-	for _, key := range keys {
-		out = append(out, path.Base(key))
-	}
-
-	return out, err
+// readRestored returns the slots whose member has had data of a generation.
+func (m *etcdMember) readRestored(ctx context.Context, number int) (node.RestoredSlots, error) {
+	return node.ReadRestoredSlots(ctx, m.store, m.agent.doc.Cluster, number, m.agent.doc.Trust.KubernetesCA)
 }
 
-// recordRestored records that this slot's member has data of a generation.
+// gatherJoined adds the slots whose member has had data.
+func (m *etcdMember) gatherJoined(ctx context.Context, f *etcd.Facts) error {
+	g := f.Generation
+	if g == nil {
+		var err error
+		f.Joined, err = m.listJoined(ctx, nil)
+
+		return err
+	}
+
+	restored, err := m.readRestored(ctx, g.Number)
+	f.Joined = restored.Signed
+	if slices.Contains(restored.Unsigned, g.Slot) {
+		f.Unsigned = node.EtcdRestoredKey(m.agent.doc.Cluster, g.Number, g.Slot)
+	}
+
+	return err
+}
+
+// recordRestored records that this slot's member has data of a generation. A record without a signature stays: machines may not replace
+// it, and the slot's own record says the same.
 func (m *etcdMember) recordRestored(ctx context.Context, number int) error {
 	key := node.EtcdRestoredKey(m.agent.doc.Cluster, number, m.slot.Name)
-	_, err := m.store.Create(ctx, key, []byte(`{"volume":"`+m.volume+`"}`))
+	body, err := m.agent.signRecord(key, joinedRecord{Volume: m.volume, Generation: number})
+	if err != nil {
+		return err
+	}
+
+	_, err = m.store.Create(ctx, key, body)
 	if errors.Is(err, store.ErrConflict) {
 		return nil
 	}
@@ -113,9 +132,16 @@ func (m *etcdMember) recordRestored(ctx context.Context, number int) error {
 }
 
 // checkRestoredHere returns a notReadyError if the slot's data of a generation was restored on another volume. A machine that was taken for
-// lost, and works, must not restore what its successor has restored: each would be a cluster by itself.
+// lost, and works, must not restore what its successor has restored: each would be a cluster by itself. So a record without a signature,
+// as agents of earlier versions write them, counts here too.
 func checkRestoredHere(ctx context.Context, m *etcdMember, number int) error {
-	record, err := readJSONObject[joinedRecord](ctx, m.store, node.EtcdRestoredKey(m.agent.doc.Cluster, number, m.slot.Name))
+	key := node.EtcdRestoredKey(m.agent.doc.Cluster, number, m.slot.Name)
+	var record joinedRecord
+	err := m.agent.readRecord(ctx, m.store, key, &record)
+	if node.IsUntrusted(err) {
+		return checkUnsignedRestored(ctx, m, key)
+	}
+
 	if err != nil {
 		return err
 	}
@@ -123,6 +149,21 @@ func checkRestoredHere(ctx context.Context, m *etcdMember, number int) error {
 	if record.Volume != m.volume {
 		return newNotReadyError("generation %d of etcd was restored for slot %s on volume %s, and this machine has %s: another machine is in its place",
 			number, m.slot.Name, record.Volume, m.volume)
+	}
+
+	return nil
+}
+
+// checkUnsignedRestored is checkRestoredHere for a record without a valid signature.
+func checkUnsignedRestored(ctx context.Context, m *etcdMember, key string) error {
+	record, err := readJSONObject[joinedRecord](ctx, m.store, key)
+	if err != nil {
+		return err
+	}
+
+	if record.Volume != m.volume {
+		return newNotReadyError("this machine has volume %s, and not %s, on which the backup was restored by another record; %s; if no other "+
+			"machine is in its place, begin again: slipway etcd restore --again", m.volume, record.Volume, etcd.DescribeUnsigned(key))
 	}
 
 	return nil

@@ -50,6 +50,8 @@ type etcdMember struct {
 	handOver *report.HandOver
 	// restorationWaits is what a restoration waits for; nil if it does not. It is safe for concurrent use.
 	restorationWaits atomic.Pointer[string]
+	// others returns what the other members say that answer with a quorum; nil: they are asked.
+	others func(ctx context.Context, f etcd.Facts) []etcd.Member
 }
 
 // etcdWait returns the time between two decisions: less after a hand-over, since the member is missing.
@@ -172,7 +174,7 @@ func (m *etcdMember) gatherFacts(ctx context.Context) (etcd.Facts, error) {
 	}
 
 	f.Marker = marker
-	if f.Joined, err = m.listJoined(ctx, f.Generation); err != nil {
+	if err := m.gatherJoined(ctx, &f); err != nil {
 		return f, err
 	}
 
@@ -232,7 +234,8 @@ func (m *etcdMember) compareOthers(ctx context.Context, f etcd.Facts) etcd.Compa
 // listJoined returns the slots whose member has had data, of a generation if there is one.
 func (m *etcdMember) listJoined(ctx context.Context, g *etcd.Generation) ([]string, error) {
 	if g != nil {
-		return m.listRestored(ctx, g.Number)
+		restored, err := m.readRestored(ctx, g.Number)
+		return restored.Signed, err
 	}
 
 	keys, err := m.store.List(ctx, node.EtcdJoinedKey(m.agent.doc.Cluster, ""))

@@ -301,7 +301,11 @@ func (r *realRecovery) loseQuorumAgain(number int) {
 	r.Helper()
 	for _, slot := range []string{"b", "c"} {
 		key := node.EtcdRestoredKey(r.member.agent.doc.Cluster, number, slot)
-		if _, err := r.member.store.Create(r.Context(), key, []byte(`{"volume":"vol-gone-`+slot+`"}`)); err != nil {
+		body, err := r.member.agent.signRecord(key, joinedRecord{Volume: "vol-gone-" + slot, Generation: number})
+		if err != nil {
+			r.Fatal(err)
+		}
+		if _, err := r.member.store.Create(r.Context(), key, body); err != nil {
 			r.Fatal(err)
 		}
 	}

@@ -232,7 +232,7 @@ func (r *etcdRecovery) gather(ctx context.Context, known etcd.Facts) (etcd.Recov
 	}
 
 	f.Policy = policy
-	if g := known.Generation; g != nil && !slices.Contains(known.Joined, g.Slot) {
+	if g := known.Generation; g != nil && len(known.Joined) == 0 { // other members join after it
 		f.Restoring = g.Slot
 	}
 

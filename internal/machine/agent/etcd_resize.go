@@ -12,7 +12,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
@@ -301,8 +300,8 @@ func (w *etcdResize) tell(ctx context.Context, reason string) error {
 // noteAbsent records slots that are not in the control plane and have no member. Their machines may end then.
 func (w *etcdResize) noteAbsent(ctx context.Context, slots []string) error {
 	for _, slot := range slots {
-		absent, err := w.member.readAbsent(ctx, slot)
-		if err == nil && !absent {
+		record, err := w.member.readAbsent(ctx, slot)
+		if err == nil && !record.Absent {
 			err = w.member.writeAbsent(ctx, slot, true)
 		}
 
@@ -314,45 +313,6 @@ func (w *etcdResize) noteAbsent(ctx context.Context, slots []string) error {
 	}
 
 	return nil
-}
-
-// absentRecord is the content of a slot's record. It is never deleted, because machines may not delete it.
-type absentRecord struct {
-	// Absent is set while the slot is not in the control plane and has no member.
-	Absent bool `json:"absent"`
-}
-
-// readAbsent reports whether a slot was recorded as absent. A record without a valid signature does not count: the leader's agent, which
-// reads it in this way too, writes it again.
-func (m *etcdMember) readAbsent(ctx context.Context, slot string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, absentTimeout)
-	defer cancel()
-	var record absentRecord
-	err := m.agent.readRecord(ctx, m.store, node.EtcdAbsentKey(m.agent.doc.Cluster, slot), &record)
-	if errors.Is(err, store.ErrNotFound) || node.IsUntrusted(err) {
-		return false, nil
-	}
-
-	if err != nil {
-		return false, err
-	}
-
-	return record.Absent, nil
-}
-
-// writeAbsent records whether a slot is absent.
-func (m *etcdMember) writeAbsent(ctx context.Context, slot string, absent bool) error {
-	ctx, cancel := context.WithTimeout(ctx, absentTimeout)
-	defer cancel()
-	key := node.EtcdAbsentKey(m.agent.doc.Cluster, slot)
-	body, err := m.agent.signRecord(key, absentRecord{Absent: absent})
-	if err != nil {
-		return err
-	}
-
-	_, err = m.store.Put(ctx, key, body)
-
-	return err
 }
 
 // servesAPI reports whether the API server of a slot accepts connections from this machine.

@@ -233,7 +233,7 @@ func (r *sizedCluster) shrink(slots ...string) {
 			if r.stops[slot] == nil {
 				continue
 			}
-			if absent, err := r.tasks[slot].member.readAbsent(r.Context(), slot); err != nil || absent {
+			if record, err := r.tasks[slot].member.readAbsent(r.Context(), slot); err != nil || record.Absent {
 				if err != nil {
 					return err
 				}

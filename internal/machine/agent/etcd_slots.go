@@ -83,7 +83,7 @@ func (r *etcdRecovery) decide(ctx context.Context, f etcd.RecoveryFacts) etcd.Re
 func (r *etcdRecovery) listSlots(ctx context.Context, known etcd.Facts) ([]etcd.SlotState, error) {
 	var out []etcd.SlotState
 	for _, slot := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(known.Slots, known.Joined)))) {
-		absent, err := r.member.readAbsent(ctx, slot)
+		absent, err := r.isAbsent(ctx, slot)
 		if err != nil {
 			return nil, err
 		}
@@ -119,7 +119,7 @@ func (r *etcdRecovery) gatherSlots(ctx context.Context, slots []etcd.SlotState) 
 	var out []etcd.SlotState
 	var recorded []string
 	for _, state := range slots {
-		record, err := r.readJoinedVolume(ctx, state.Slot)
+		record, err := r.member.readJoinedVolume(ctx, state.Slot)
 		if err != nil {
 			return nil, err
 		}
@@ -162,20 +162,6 @@ func volumesOfSlot(s etcd.SlotState, existing []Volume) []string {
 	}
 
 	return out
-}
-
-// readJoinedVolume returns the volume on which a slot's member had data last; empty if it never had any.
-func (r *etcdRecovery) readJoinedVolume(ctx context.Context, slot string) (string, error) {
-	record, err := r.member.readJoined(ctx, slot)
-	if errors.Is(err, store.ErrNotFound) {
-		return "", nil
-	}
-
-	if err != nil {
-		return "", err
-	}
-
-	return record.Volume, nil
 }
 
 // readReport returns the report of a slot's machine; nil if it does not report at this moment.

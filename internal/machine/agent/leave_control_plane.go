@@ -136,22 +136,6 @@ func (f *follower) drainToLeave(ctx context.Context) bool {
 	return err == nil && waiting == "" || a.Now().Sub(f.leave.since) >= leaveDrainLimit
 }
 
-// gatherAbsent adds whether the slot was recorded as absent. A member with data must be able to start while S3 is
-// unavailable.
-func (m *etcdMember) gatherAbsent(ctx context.Context, f *etcd.Facts) error {
-	absent, err := m.readAbsent(ctx, m.slot.Name)
-	if err != nil && f.HasData && ctx.Err() == nil {
-		m.agent.Log.Warn("cannot read whether the member was removed; starting with the data of the volume",
-			slog.Any("error", err))
-
-		return nil
-	}
-
-	f.Absent = absent
-
-	return err
-}
-
 // addLearner adds this machine's member as a learner, if its slot is in the control plane.
 func (m *etcdMember) addLearner(ctx context.Context, manager etcd.Manager) error {
 	if err := currentOf(m.agent).checkOwnSlot(ctx); err != nil {

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -213,6 +214,9 @@ func TestRemovedDataIsSetAside(t *testing.T) {
 	}
 	slot, _ := a.doc.Slot("a")
 	m := &etcdMember{agent: a, slot: slot, store: store.NewFileStore(t.TempDir()), volume: "vol-1"}
+	m.others = func(context.Context, etcd.Facts) []etcd.Member {
+		return []etcd.Member{{ID: 2, Slot: "b", Healthy: true}}
+	}
 	if err := m.writeAbsent(t.Context(), "a", true); err != nil {
 		t.Fatal(err)
 	}
@@ -229,8 +233,8 @@ func TestRemovedDataIsSetAside(t *testing.T) {
 	if err := m.startJoining(t.Context(), f); err != nil {
 		t.Fatal(err)
 	}
-	if absent, err := m.readAbsent(t.Context(), "a"); err != nil || absent {
-		t.Errorf("absent %t, %v", absent, err)
+	if record, err := m.readAbsent(t.Context(), "a"); err != nil || record.Absent {
+		t.Errorf("absent %+v, %v", record, err)
 	}
 }
 

@@ -177,7 +177,7 @@ func (v *volumeMaker) gatherLost(ctx context.Context, f *etcd.VolumeFacts) error
 	}
 
 	absent, err := m.readAbsent(ctx, f.Slot)
-	if err != nil || absent || record.Volume == "" { // apply creates the volume of a slot that has returned
+	if err != nil || absent.Absent || record.Volume == "" { // apply creates the volume of a slot that has returned
 		return err
 	}
 

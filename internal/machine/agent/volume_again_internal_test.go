@@ -101,12 +101,16 @@ func TestSlotIsRestoredOnce(t *testing.T) {
 	s := newStoppedMember(t)
 	m := s.member
 	key := node.EtcdRestoredKey(s.agent.doc.Cluster, 2, "a")
-	if _, err := s.store.Create(t.Context(), key, []byte(`{"volume":"vol-2"}`)); err != nil {
+	body, err := s.agent.signRecord(key, joinedRecord{Volume: "vol-2", Generation: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.store.Create(t.Context(), key, body); err != nil {
 		t.Fatal(err)
 	}
 	f := etcd.Facts{Slot: "a", Prepared: true, Joined: []string{"b", "c"}, Generation: &etcd.Generation{Number: 2, Slot: "a", Recovery: &etcd.Recovery{}}}
 	putRestored(t, m)
-	err := m.restoreBackup(t.Context(), f)
+	err = m.restoreBackup(t.Context(), f)
 	if !errors.As(err, new(notReadyError)) || !strings.Contains(err.Error(), "vol-2") || !s.agent.Root.Exists(restoredDir) {
 		t.Errorf("another machine of the slot restored it: %v", err)
 	}

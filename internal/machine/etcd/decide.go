@@ -97,6 +97,9 @@ type Facts struct {
 	Absent bool
 	// Joined are the slots whose member has had data, of the newest generation if there is one.
 	Joined []string
+	// Unsigned is the key of a record without a valid signature that the member of the generation's slot has had its data; empty if
+	// there is none.
+	Unsigned string
 	// Members is the membership list of a healthy peer; nil while no peer answers with a quorum.
 	Members []Member
 	// Former is the membership list of a peer with data of an earlier generation that answers with a quorum; nil if none does. It is

@@ -4,7 +4,6 @@ package etcd
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
@@ -69,23 +68,35 @@ func memberNames(slots []string) string {
 // this number.
 const BumpRevision = 1_000_000_000
 
-// decideRestored decides for a member without data of a cluster that was restored.
+// decideRestored decides for a member without data of a cluster that was restored. Its slot restores the backup only if no member has
+// had the data, and if no record says that its own has, also not one that nobody has signed: a second restoration would be a second
+// cluster. Members join only one whose data is known to be that of the generation.
 func decideRestored(f Facts) Action {
-	had := slices.Contains(f.Joined, f.Slot)
+	isRestorer := f.Slot == f.Generation.Slot
+	isRestored := len(f.Joined) > 0
 
 	switch {
-	case f.Slot == f.Generation.Slot && len(f.Former) > 0:
+	case isRestorer && len(f.Former) > 0:
 		return waitAction("%s", DescribeFormer(f.Former))
 
-	case f.Slot == f.Generation.Slot && (f.Prepared || !had):
+	case isRestorer && (f.Prepared || !isRestored && f.Unsigned == ""):
 		return Action{Type: ActionRestore, Reason: "restoring backup " + f.Generation.Backup}
+	case isRestorer && !isRestored:
+		return waitAction("%s; begin the restoration again with: slipway etcd restore --again", DescribeUnsigned(f.Unsigned))
 	case len(f.Slots) == 1 && len(f.Members) == 0:
 		return waitAction("the only member's data is lost again: restore a backup with: slipway etcd restore")
-	case !slices.Contains(f.Joined, f.Generation.Slot):
+	case !isRestored && f.Unsigned != "":
+		return waitAction("slot %s is restoring backup %s; %s", f.Generation.Slot, f.Generation.Backup, DescribeUnsigned(f.Unsigned))
+	case !isRestored:
 		return waitAction("slot %s is restoring backup %s", f.Generation.Slot, f.Generation.Backup)
 	}
 
 	return decideRejoin(f)
+}
+
+// DescribeUnsigned says why a record that a slot's member has had the data of a restoration does not count.
+func DescribeUnsigned(key string) string {
+	return key + " is not signed with the cluster's key: an agent of an earlier version has written it, or somebody without the key"
 }
 
 // DescribeFormer says why a restoration waits for members with older data, of whose cluster these are the members.
