@@ -17,6 +17,17 @@ import (
 // fail; that what it attacks never existed without the defence; or that it is no attack, but what a defence must not break.
 var attackHistory = regexp.MustCompile(`(?i)\bseen to \w+|\bnever open: \w+|\bno attack: \w+`)
 
+// unseenAttack is a comment that says the contrary, or what is to be seen one day.
+var unseenAttack = regexp.MustCompile(`(?i)(\b(not|never|nobody|nothing|none|nor|neither|cannot|without|hardly|must|should|shall|will|would|` +
+	`could|can|may|might|to)|n['’]t)( (yet|ever|been|be|being|is|was|were|has|have|had|so|far|once|it|actually|really))* seen to \w+`)
+
+// tellsHistory reports whether the comment of an attack test says what was seen, or why nothing could be seen.
+func tellsHistory(comment string) bool {
+	text := strings.Join(strings.Fields(comment), " ")
+
+	return attackHistory.MatchString(unseenAttack.ReplaceAllString(text, ""))
+}
+
 // TestAttacksTellTheirHistory: a test that never succeeded as the attacker proves nothing. The comment of each test of test/attack says on
 // which code it did, or why it could not.
 func TestAttacksTellTheirHistory(t *testing.T) {
@@ -47,6 +58,38 @@ func TestAttacksTellTheirHistory(t *testing.T) {
 	}
 }
 
+// TestAttackHistory: a comment that denies the history, or promises it, tells none.
+func TestAttackHistory(t *testing.T) {
+	t.Parallel()
+	for comment, want := range map[string]bool{
+		"TestA: it is refused. Seen to succeed before.":                  true,
+		"TestA: it is refused. Seen\nto fail without the check.":         true,
+		"TestA: without the policy this was seen to succeed.":            true,
+		"TestA: it does not wait. Seen to fail.":                         true,
+		"TestA: a token was seen to get the role, which it should not.":  true,
+		"TestA: not seen to succeed with links. Seen to fail with files": true,
+		"TestA: it is refused. Never open: both were made together.":     true,
+		"TestA: it is accepted. No attack: what limits must not break.":  true,
+		"TestA: it is refused.":                                          false,
+		"":                                                               false,
+		"TestA: read in the code, and not seen to succeed.":              false,
+		"TestA: read in the code, and not\nyet been seen to succeed.":    false,
+		"TestA: it was never seen to succeed.":                           false,
+		"TestA: nobody has seen to it. It has not been seen to fail.":    false,
+		"TestA: it wasn't seen to succeed.":                              false,
+		"TestA: it cannot be seen to succeed.":                           false,
+		"TestA: nothing was ever seen to fail.":                          false,
+		"TestA: it has to be seen to succeed one day.":                   false,
+		"TestA: it should be seen to fail.":                              false,
+		"TestA: never open:":                                             false,
+		"TestA: this is no attack.":                                      false,
+	} {
+		if got := tellsHistory(comment); got != want {
+			t.Errorf("%q tells the history: %t, want %t", comment, got, want)
+		}
+	}
+}
+
 // testsWithoutHistory returns the tests in a file whose comments say nothing of the past, and counts all.
 func testsWithoutHistory(t *testing.T, path string, source []byte, count *int) []string {
 	t.Helper()
@@ -63,7 +106,7 @@ func testsWithoutHistory(t *testing.T, path string, source []byte, count *int) [
 		}
 
 		*count++
-		if text := strings.Join(strings.Fields(function.Doc.Text()), " "); !attackHistory.MatchString(text) {
+		if !tellsHistory(function.Doc.Text()) {
 			out = append(out, function.Name.Name)
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/asset/assettest"
 )
 
-// TestRenderedFilesArePrivate: what a template contains of user data is for the operator's eyes only. Read in the code, and not seen
-// to succeed.
+// TestRenderedFilesArePrivate: what a template contains of user data is for the operator's eyes only. Seen to succeed with the code of
+// before, which wrote files of mode 0644, put in again.
 func TestRenderedFilesArePrivate(t *testing.T) {
 	l := newLab(t)
 	l.must(caller{}, 0, "create", "cluster", "demo", "--zones", "us-east-1a,us-east-1b,us-east-1c", "--yes")
@@ -42,8 +42,8 @@ func TestRenderedFilesArePrivate(t *testing.T) {
 	}
 }
 
-// TestEditorGetsNoSecrets: an editor, or one of its plugins, reads no credentials in its environment. Read in the code, and not seen
-// to succeed.
+// TestEditorGetsNoSecrets: an editor, or one of its plugins, reads no credentials in its environment. Seen to succeed with the check of
+// variables taken out.
 func TestEditorGetsNoSecrets(t *testing.T) {
 	l := newLab(t)
 	l.must(caller{}, 0, "create", "cluster", "demo", "--zones", "us-east-1a,us-east-1b,us-east-1c", "--yes")
