@@ -305,7 +305,7 @@ func (r *realRecovery) loseQuorumAgain(number int) {
 		if err != nil {
 			r.Fatal(err)
 		}
-		if _, err := r.member.store.Create(r.Context(), key, body); err != nil {
+		if _, err := r.store.Create(r.Context(), key, body); err != nil {
 			r.Fatal(err)
 		}
 	}

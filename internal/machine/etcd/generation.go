@@ -79,19 +79,31 @@ func decideRestored(f Facts) Action {
 	case isRestorer && len(f.Former) > 0:
 		return waitAction("%s", DescribeFormer(f.Former))
 
-	case isRestorer && (f.Prepared || !isRestored && f.Unsigned == ""):
+	case isRestorer && f.mayRestore():
 		return Action{Type: ActionRestore, Reason: "restoring backup " + f.Generation.Backup}
 	case isRestorer && !isRestored:
 		return waitAction("%s; begin the restoration again with: slipway etcd restore --again", DescribeUnsigned(f.Unsigned))
 	case len(f.Slots) == 1 && len(f.Members) == 0:
 		return waitAction("the only member's data is lost again: restore a backup with: slipway etcd restore")
-	case !isRestored && f.Unsigned != "":
-		return waitAction("slot %s is restoring backup %s; %s", f.Generation.Slot, f.Generation.Backup, DescribeUnsigned(f.Unsigned))
 	case !isRestored:
-		return waitAction("slot %s is restoring backup %s", f.Generation.Slot, f.Generation.Backup)
+		return waitAction("slot %s is restoring backup %s%s", f.Generation.Slot, f.Generation.Backup, f.unsignedRemark())
 	}
 
 	return decideRejoin(f)
+}
+
+// mayRestore reports whether the generation's slot restores its backup: it was killed while it did, or nobody has had the data.
+func (f Facts) mayRestore() bool {
+	return f.Prepared || len(f.Joined) == 0 && f.Unsigned == ""
+}
+
+// unsignedRemark says that the record of the slot that restores does not count, if there is one.
+func (f Facts) unsignedRemark() string {
+	if f.Unsigned == "" {
+		return ""
+	}
+
+	return "; " + DescribeUnsigned(f.Unsigned)
 }
 
 // DescribeUnsigned says why a record that a slot's member has had the data of a restoration does not count.
