@@ -252,11 +252,11 @@ func (a *app) runCreate(
 // certificate or a token.
 func (a *app) warnOfOpenAPI(before, after manifest.Set) {
 	former := openRanges(before)
-	for _, cidr := range openRanges(after) {
-		if !slices.Contains(former, cidr) {
+	for _, ranges := range openRanges(after) {
+		if !slices.Contains(former, ranges) {
 			a.printMessage(
 				"warning: the whole internet (%s) reaches the Kubernetes API: restrict it with --api-access, or spec.api.access",
-				cidr,
+				ranges,
 			)
 		}
 	}
@@ -269,9 +269,7 @@ func openRanges(set manifest.Set) []string {
 		return nil
 	}
 
-	return slices.DeleteFunc(slices.Clone(api.Access), func(cidr string) bool {
-		return cidr != "0.0.0.0/0" && cidr != "::/0"
-	})
+	return manifest.OpenRanges(api.Access)
 }
 
 // confirmAndCreate prints the objects of a new cluster, asks, and writes them.

@@ -54,6 +54,7 @@ func TestOpenAPIIsAnnounced(t *testing.T) {
 		warned("", "create", "-f", write(name, kind, "198.51.100.0/24"), "--yes")
 		warned("0.0.0.0/0", "replace", "-f", write(name, kind, "0.0.0.0/0"), "--yes")
 		warned("", "replace", "-f", write(name, kind, "198.51.100.0/24"), "--yes")
+		warned("0.0.0.0/1, 128.0.0.0/1", "replace", "-f", write(name, kind, "0.0.0.0/1, 128.0.0.0/1"), "--yes")
 		warned("0.0.0.0/0", "create", "-f", write(name+"-open", kind, ""), "--yes") // the default
 	}
 }
