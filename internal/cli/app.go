@@ -118,7 +118,7 @@ func (a *app) printError(err error) {
 		a.printFindings(findings)
 	}
 
-	fmt.Fprintf(a.Stderr, "%s %s\n", a.colorText(a.Stderr, red, "error:"), summarizeError(err, findings))
+	a.printLabelled(red, "error:", summarizeError(err, findings))
 	a.printHints(errorHints(err))
 }
 
@@ -131,7 +131,7 @@ func (a *app) printPreviewEnd(err error) {
 // printHints prints next steps to stderr.
 func (a *app) printHints(hints []string) {
 	for _, hint := range hints {
-		fmt.Fprintf(a.Stderr, "%s %s\n", a.colorText(a.Stderr, cyan, "hint:"), hint)
+		a.printLabelled(cyan, "hint:", hint)
 	}
 }
 
@@ -163,14 +163,27 @@ func (a *app) printFindings(findings diag.Findings) {
 			color = yellow
 		}
 
-		fmt.Fprintf(a.Stderr, "%s %s\n", a.colorText(a.Stderr, color, string(f.Severity)+":"), f)
+		a.printLabelled(color, string(f.Severity)+":", fmt.Sprint(f))
 	}
 }
 
-// printMessage prints a message for people, unless --quiet.
+// printLabelled prints a coloured label and a text to stderr. The text may quote what others have written.
+func (a *app) printLabelled(color, label, text string) {
+	fmt.Fprintf(a.Stderr, "%s %s\n", a.colorText(a.Stderr, color, label), plainerror.Printable(text))
+}
+
+// printMessage prints a message for people, unless --quiet, without colours and other control characters: it may quote what others have
+// written, such as the lock of a cluster.
 func (a *app) printMessage(format string, args ...any) {
 	if !a.quiet {
-		fmt.Fprintf(a.Stderr, format+"\n", args...)
+		fmt.Fprintln(a.Stderr, plainerror.Printable(fmt.Sprintf(format, args...)))
+	}
+}
+
+// printLabelledMessage is printMessage with a coloured label.
+func (a *app) printLabelledMessage(color, label, text string) {
+	if !a.quiet {
+		a.printLabelled(color, label, text)
 	}
 }
 

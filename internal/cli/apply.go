@@ -5,7 +5,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -135,6 +134,6 @@ func (a *app) printApplied(result apply.Result) {
 // printRefusals prints why a saved plan was refused, one reason a line.
 func (a *app) printRefusals(reasons []string) {
 	for _, reason := range reasons {
-		fmt.Fprintf(a.Stderr, "%s %s\n", a.colorText(a.Stderr, red, "refused:"), reason)
+		a.printLabelled(red, "refused:", reason)
 	}
 }

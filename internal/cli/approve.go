@@ -164,10 +164,8 @@ func (a *app) printDeletionNotes(d cluster.Deletion) {
 	}
 
 	for _, b := range d.Blockers {
-		a.printMessage(
-			"%s %s is in the cluster's network but does not belong to the cluster: AWS will refuse to delete the resources that it uses",
-			a.colorText(a.Stderr, yellow, "warning:"),
-			b,
-		)
+		a.printLabelledMessage(yellow, "warning:", fmt.Sprintf(
+			"%s is in the cluster's network but does not belong to the cluster: AWS will refuse to delete the resources that it uses", b,
+		))
 	}
 }

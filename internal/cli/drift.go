@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster/drift"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
+	"github.com/slipway-k8s/slipway/internal/lib/plainerror"
 )
 
 func newDriftCommand(a *app) *cobra.Command {
@@ -93,7 +94,7 @@ func (a *app) printDrift(format string, r drift.Report) error {
 		if r.Applied == "" {
 			fmt.Fprintln(a.Stdout, "No drift: AWS matches the manifests.")
 		} else {
-			fmt.Fprintf(a.Stdout, "No drift: what exists is what was applied at %s.\n", r.Applied)
+			fmt.Fprintf(a.Stdout, "No drift: what exists is what was applied at %s.\n", plainerror.Printable(r.Applied))
 		}
 
 		return nil

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/lib/plainerror"
 )
 
 // The formats of -o.
@@ -58,10 +60,19 @@ func (a *app) printValue(format string, v any) error {
 	return withHint(fmt.Errorf("output format %q is not known", format), "use -o table, json or yaml")
 }
 
-// printTable prints rows under a header, in aligned columns. Cells must have no colour, which would change
-// their width.
+// printTable prints rows under a header, in aligned columns. Control characters are left out: others than the operator have written
+// some of the cells, such as the journal of a cluster. So cells have no colour, which would also change their width.
 func (a *app) printTable(header []string, rows [][]string) {
-	all := append([][]string{header}, rows...)
+	all := [][]string{header}
+	for _, row := range rows {
+		var cells []string
+		for _, cell := range row {
+			cells = append(cells, plainerror.Printable(cell))
+		}
+
+		all = append(all, cells)
+	}
+
 	a.printRows(all, columnWidths(all))
 }
 

@@ -109,7 +109,9 @@ func (a healthPrinter) printHealth(name, format string, r health.Report) error {
 	}
 
 	last := lines[len(lines)-1]
-	a.printMessage("%s", a.colorText(a.Stderr, severityColor(last.Severity), last.Text))
+	if !a.quiet { // the report has left out control characters
+		fmt.Fprintln(a.Stderr, a.colorText(a.Stderr, severityColor(last.Severity), last.Text))
+	}
 
 	return nil
 }
