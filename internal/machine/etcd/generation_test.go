@@ -406,6 +406,14 @@ func TestDecideRestored(t *testing.T) {
 			f.Members = []etcd.Member{{ID: 1, Name: "etcd-a", Slot: "a", Healthy: true}}
 			f.Comparison.Equal = true
 		}), etcd.ActionAddLearner},
+		"nobody has signed that its slot has had the data": {base(func(f *etcd.Facts) { f.Unsigned = "key" }), etcd.ActionWait},
+		"nor that another one has had it":                  {base(func(f *etcd.Facts) { f.Slot, f.Unsigned = "b", "key" }), etcd.ActionWait},
+		"killed before the rename, with such a record":     {base(func(f *etcd.Facts) { f.Prepared, f.Unsigned = true, "key" }), etcd.ActionRestore},
+		"others have signed, and its data was lost": {base(func(f *etcd.Facts) {
+			f.Unsigned, f.Joined = "key", []string{"b"}
+			f.Members = []etcd.Member{{ID: 2, Name: "etcd-b", Slot: "b", Healthy: true}}
+			f.Comparison.Equal = true
+		}), etcd.ActionAddLearner},
 	} {
 		if got := etcd.Decide(c.f); got.Type != c.want {
 			t.Errorf("%s: %+v, want %s", name, got, c.want)
