@@ -6,17 +6,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/machine/backup"
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
+	"github.com/slipway-k8s/slipway/internal/machine/kube"
 )
 
 // The only control-plane machine of a cluster ends when etcd moves to another zone. So that the backup from which the next machine
 // starts has every write, its API server stops before the backup is taken: nothing else writes to etcd.
 
-// apiEndPatience is how long the process of the API server may take to end its last requests, after it listens no more. The kubelet
-// ends it after 30 seconds.
+// apiEndPatience is how long the process of the API server may take to end. The kubelet ends it after 30 seconds.
 const apiEndPatience = time.Minute
 
 // errUnsignedRequest is returned for a request that stops or starts the API server without a signature.
@@ -61,8 +62,8 @@ func (b *etcdBackup) takeStopped(ctx context.Context, r backup.Request) (string,
 	return taken.ID, err
 }
 
-// stopAPI stops the static pods, and returns once the process of the API server has ended: after it listens no more, it finishes
-// the requests that it has accepted.
+// stopAPI stops the static pods, and returns once the process of the API server has ended. After it listens no more, it would finish the
+// requests that it has accepted, for up to 30 seconds in which there is no API: it is killed, and clients learn that these failed.
 func (b *etcdBackup) stopAPI(ctx context.Context) error {
 	if err := (slotRelease{member: b.member}).stopControlPlane(ctx); err != nil {
 		return err
@@ -77,6 +78,8 @@ func (b *etcdBackup) stopAPI(ctx context.Context) error {
 			return nil
 		case b.agent.Now().After(deadline):
 			return fmt.Errorf("the API server, process %d, has not ended %s after it was stopped: it may write to etcd", p.pid, apiEndPatience)
+		case findListener(b.agent.Root, kube.APIPort) == "":
+			_, _ = b.agent.Run.Run(ctx, "kill", "-KILL", strconv.Itoa(p.pid)) // it may have ended by now
 		}
 
 		if err := b.agent.Wait(ctx, gateInterval); err != nil {

@@ -64,9 +64,8 @@ func TestReplayedAbsenceInRecovery(t *testing.T) {
 	r, s, _ := recoveryWithoutEtcd(t)
 	api := &fakeEC2{volumes: []types.Volume{slotVolume("vol-d2", "d", "us-east-1a", "", r.member.agent.Now())}}
 	r.member.agent.EC2 = api
-	slotD := *r.member
+	slotD := &etcdMember{agent: r.member.agent, store: r.member.store, slot: r.member.slot, volume: "vol-d1"}
 	slotD.slot.Name = "d"
-	slotD.volume = "vol-d1"
 	if err := slotD.writeJoinedRecord(t.Context(), joinedRecord{Volume: "vol-d1"}); err != nil {
 		t.Fatal(err)
 	}
