@@ -343,6 +343,14 @@ func TestMount(t *testing.T) {
 			volumes: []types.Volume{slotVolume("vol-2", "a", "z", "", now)},
 			known:   "vol-1", mounted: true, want: "EC2 lists only volume vol-2, which is not attached to this machine",
 		},
+		"mounted, and the one with data is at another machine of the slot": {
+			volumes: []types.Volume{slotVolume("vol-1", "a", "z", "i-other", now), slotVolume("vol-2", "a", "z", "i-me", now)},
+			known:   "vol-1", mounted: true, want: "vol-2",
+		},
+		"mounted, and attached to another machine since": {
+			volumes: []types.Volume{slotVolume("vol-1", "a", "z", "i-other", now)},
+			known:   "vol-1", mounted: true, want: "volume vol-1, which is not attached to this machine",
+		},
 		"another one than known is mounted": {
 			volumes: []types.Volume{slotVolume("vol-2", "a", "z", "i-me", now)},
 			known:   "vol-1", mounted: true, want: "vol-2",

@@ -30,6 +30,7 @@ func newAttackedMember(t *testing.T, slots int) attackedMember {
 	a.doc = testDocument(t, slots, a.bundle)
 	runner := &killedRunner{killer: &killer{left: 1000}}
 	a.Run = runner
+	writeMountinfo(t, a, false)
 	slot, _ := a.doc.Slot("a")
 	s := store.NewFileStore(t.TempDir())
 	m := &etcdMember{agent: a, slot: slot, store: s, volume: "vol-1"}

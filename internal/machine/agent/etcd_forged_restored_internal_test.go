@@ -97,7 +97,7 @@ func TestForgedRestoredOfOwnSlot(t *testing.T) {
 		}
 	}
 
-	if err := checkRestoredHere(t.Context(), m.etcdMember, 2); err == nil || !strings.Contains(err.Error(), "not signed") {
+	if err := checkRestoredHere(t.Context(), m.etcdMember, etcd.Generation{Number: 2}); err == nil || !strings.Contains(err.Error(), "not signed") {
 		t.Errorf("another volume: %v", err)
 	}
 

@@ -131,11 +131,10 @@ func (m *etcdMember) recordRestored(ctx context.Context, number int) error {
 	return err
 }
 
-// checkRestoredHere returns a notReadyError if the slot's data of a generation was restored on another volume. A machine that was taken for
-// lost, and works, must not restore what its successor has restored: each would be a cluster by itself. So a record without a signature,
-// as agents of earlier versions write them, counts here too.
-func checkRestoredHere(ctx context.Context, m *etcdMember, number int) error {
-	key := node.EtcdRestoredKey(m.agent.doc.Cluster, number, m.slot.Name)
+// checkRestoredHere returns a notReadyError if the slot's data of a generation was restored on another volume: see
+// [etcd.Generation.CheckVolume]. A record without a signature, as agents of earlier versions write them, counts here too.
+func checkRestoredHere(ctx context.Context, m *etcdMember, g etcd.Generation) error {
+	key := node.EtcdRestoredKey(m.agent.doc.Cluster, g.Number, m.slot.Name)
 	var record joinedRecord
 	err := m.agent.readRecord(ctx, m.store, key, &record)
 	if node.IsUntrusted(err) {
@@ -146,9 +145,8 @@ func checkRestoredHere(ctx context.Context, m *etcdMember, number int) error {
 		return err
 	}
 
-	if record.Volume != m.volume {
-		return newNotReadyError("generation %d of etcd was restored for slot %s on volume %s, and this machine has %s: another machine is in its place",
-			number, m.slot.Name, record.Volume, m.volume)
+	if err := g.CheckVolume(m.slot.Name, record.Volume, m.volume); err != nil {
+		return newNotReadyError("%s", err)
 	}
 
 	return nil
@@ -289,7 +287,7 @@ func (m *etcdMember) restoreBackup(ctx context.Context, f etcd.Facts) error {
 		return err
 	}
 
-	if err := checkRestoredHere(ctx, m, f.Generation.Number); err != nil {
+	if err := checkRestoredHere(ctx, m, *f.Generation); err != nil {
 		return err
 	}
 

@@ -108,6 +108,7 @@ func TestRealRestore(t *testing.T) {
 
 	a := r.agent
 	a.EC2 = &fakeEC2{volumes: []types.Volume{slotVolume("vol-1", "a", "z", "i-me", time.Now())}}
+	writeMountinfo(t, a, true)
 	attempts, number := 0, 1
 	stride := 7 // of the effects; the long form takes each
 	if os.Getenv("SLIPWAY_LONG") != "" {
@@ -133,6 +134,11 @@ func TestRealRestore(t *testing.T) {
 	t.Logf("COUNT %d restorations of a real database, killed at every %d. effect", attempts, stride)
 
 	r.start()
+	slot, _ := a.doc.Slot("a")
+	want := etcd.Generation{Token: "t" + taken.ID}.ClusterID(slot.PeerURL)
+	if list, err := r.client.MemberList(t.Context()); err != nil || list.Header.ClusterId != want {
+		t.Errorf("its members count as those of another cluster: %+v, %v, want cluster %x", list, err, want)
+	}
 	got, err := r.client.Get(t.Context(), "key")
 	if err != nil || len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "value" {
 		t.Errorf("the deleted key: %+v, %v", got, err)

@@ -7,12 +7,46 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"strconv"
+	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 )
 
 // learnerMark is the file that marks the data of a member that has not been promoted yet.
 const learnerMark = etcd.DataDir + "/" + etcd.LearnerFile
+
+// addedFile has the id of the learner that a machine has added last, so that only this one starts with it. It is on the volume, next to
+// the data.
+const addedFile = etcd.DataMount + "/added-learner"
+
+// recordAdded records which learner this machine has added, and waits until it is on the disk.
+func (m *etcdMember) recordAdded(id uint64) error {
+	_, err := m.agent.Root.Write(File{
+		Path:    addedFile,
+		Body:    []byte(strconv.FormatUint(id, 16) + "\n"),
+		Mode:    0o600,
+		Shared:  true, // it is not to be restored on another volume
+		Durable: true,
+	})
+
+	return err
+}
+
+// readAdded returns the id of the learner that was added for this volume; 0 if there is none, or if it is not known.
+func (m *etcdMember) readAdded() uint64 {
+	body, err := m.agent.Root.Read(addedFile)
+	if err != nil {
+		return 0
+	}
+
+	id, err := strconv.ParseUint(strings.TrimSpace(string(body)), 16, 64)
+	if err != nil {
+		return 0
+	}
+
+	return id
+}
 
 // startNew starts etcd without data as a founder, which has a vote from the beginning.
 func (m *etcdMember) startNew(ctx context.Context, marker etcd.BootstrapMarker) error {

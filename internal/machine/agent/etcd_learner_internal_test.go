@@ -104,7 +104,8 @@ func (r *realCluster) beginLearner(peer etcd.Peer) {
 				return errors.Join(errors.New("removed"), r.manager.RemoveMember(r.Context(), peer.Slot, e.ID))
 			}
 		}
-		return r.manager.AddLearner(r.Context(), peer.Slot, peer.PeerURL)
+		_, err := r.manager.AddLearner(r.Context(), peer.Slot, peer.PeerURL)
+		return err
 	})
 	r.start(peer, "existing")
 }

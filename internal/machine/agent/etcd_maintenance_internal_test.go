@@ -293,7 +293,9 @@ func (r *realCluster) rejoin(peer etcd.Peer) {
 		case etcd.ActionRemoveMember:
 			return errors.Join(errors.New(action.Reason), r.manager.RemoveMember(r.Context(), peer.Slot, action.MemberID))
 		case etcd.ActionAddLearner:
-			return errors.Join(errors.New(action.Reason), r.manager.AddLearner(r.Context(), peer.Slot, peer.PeerURL))
+			var err error
+			f.Added, err = r.manager.AddLearner(r.Context(), peer.Slot, peer.PeerURL)
+			return errors.Join(errors.New(action.Reason), err)
 		case etcd.ActionStartJoining:
 			r.start(peer, "existing")
 			return nil

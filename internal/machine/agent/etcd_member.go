@@ -85,13 +85,14 @@ func (a *Agent) newEtcdManager() etcd.Manager {
 }
 
 // managerOf returns a client for the members that have data of the newest generation: those with older data may
-// still run, and are another cluster.
+// still run, and are another cluster. One of them may also answer at the address of a slot whose new machine has the data.
 func (m *etcdMember) managerOf(f etcd.Facts) etcd.Manager {
 	manager := m.agent.newEtcdManager()
 	if f.Generation != nil {
 		manager.Peers = slices.DeleteFunc(manager.Peers, func(p etcd.Peer) bool {
 			return p.Slot != f.Slot && !slices.Contains(f.Joined, p.Slot)
 		})
+		manager.ClusterID = f.Generation.ClusterID(slotNamed(m.agent, f.Generation.Slot).PeerURL)
 	}
 
 	return manager
@@ -168,6 +169,10 @@ func (m *etcdMember) gatherFacts(ctx context.Context) (etcd.Facts, error) {
 		return f, err
 	}
 
+	if err := m.requireWrites(); err != nil {
+		return f, err
+	}
+
 	marker, err := m.readMarker(ctx)
 	if err != nil {
 		return f, err
@@ -184,6 +189,7 @@ func (m *etcdMember) gatherFacts(ctx context.Context) (etcd.Facts, error) {
 	}
 
 	f.Visible = visibleVolumes(volumes, m.slot.Name, m.volume)
+	f.Added = m.readAdded()
 	m.askMembers(ctx, &f)
 
 	return f, nil

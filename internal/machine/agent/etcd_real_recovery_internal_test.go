@@ -377,7 +377,9 @@ func (r *realCluster) joinAgain(peer etcd.Peer, generation, members int) {
 		f.Comparison = etcd.Comparison{Equal: true}
 		switch action := etcd.Decide(f); action.Type {
 		case etcd.ActionAddLearner:
-			return errors.Join(errors.New(action.Reason), r.manager.AddLearner(r.Context(), peer.Slot, peer.PeerURL))
+			var err error
+			f.Added, err = r.manager.AddLearner(r.Context(), peer.Slot, peer.PeerURL)
+			return errors.Join(errors.New(action.Reason), err)
 		case etcd.ActionStartJoining:
 			r.start(peer, "existing")
 			return nil

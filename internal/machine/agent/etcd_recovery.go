@@ -24,8 +24,6 @@ const (
 	recoveryInterval = 10 * time.Second
 	// urgentRecoveryInterval is that while it has none. A look takes some seconds then, and writes a report.
 	urgentRecoveryInterval = 5 * time.Second
-	// freshReport is how long after its last change the report of another machine counts.
-	freshReport = time.Minute
 	// defaultRecoveryDelay is the default of spec.etcd.quorumLoss.after.
 	defaultRecoveryDelay = 10 * time.Minute
 )
@@ -36,10 +34,15 @@ type recoveryMemory struct {
 	asked bool
 	// own is this machine's last report.
 	own etcd.QuorumReport
-	// lossSince is since when each look showed that the volumes of a majority are lost; zero if the last did not.
+	// published is the session of the last report that this process has written.
+	published string
+	// lossSince is since when each look showed that the volumes of a majority are lost; zero if the last did not, or if another member
+	// has had data since, on a volume that EC2 may not list yet.
 	lossSince time.Time
-	// seen are the reports of the other machines by slot.
-	seen map[string]seenReport
+	// joined is how many slots have had data of the current generation.
+	joined int
+	// seen are the reports of the other slots' machines.
+	seen etcd.ReportWatch
 	// tests are the results of this process's tests by the id of the backup.
 	tests map[string]backup.Verification
 	// reason of the last decision.
@@ -133,6 +136,10 @@ func (r *etcdRecovery) run(ctx context.Context) error {
 
 	facts, err := r.gather(ctx, known)
 	if err != nil {
+		return err
+	}
+
+	if err := checkOwnReport(facts); err != nil {
 		return err
 	}
 
@@ -240,6 +247,10 @@ func (r *etcdRecovery) gather(ctx context.Context, known etcd.Facts) (etcd.Recov
 		return f, err
 	}
 
+	if err := r.renewSession(ctx); err != nil {
+		return f, err
+	}
+
 	r.describeOwn(known)
 	slots, err := r.listSlots(ctx, known)
 	if err != nil {
@@ -250,6 +261,7 @@ func (r *etcdRecovery) gather(ctx context.Context, known etcd.Facts) (etcd.Recov
 		return f, err
 	}
 
+	r.noteJoined(known)
 	r.noteTimes(&f)
 
 	return f, r.addBackups(ctx, &f, known.Generation)
@@ -268,6 +280,15 @@ func newRecoveryPolicy(q v1alpha1.EtcdQuorumLoss) (etcd.RecoveryPolicy, error) {
 	}
 
 	return out, nil
+}
+
+// noteJoined lets the time begin anew for which the loss of a majority was seen, if another member has had data since the last look: EC2 may
+// list its volume later than the machine store has the record.
+func (r *etcdRecovery) noteJoined(known etcd.Facts) {
+	if len(known.Joined) != r.memory.joined {
+		r.memory.joined = len(known.Joined)
+		r.memory.lossSince = time.Time{}
+	}
 }
 
 // noteTimes adds for how long the quorum is missing and the volumes are lost.

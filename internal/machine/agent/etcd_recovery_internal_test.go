@@ -26,7 +26,7 @@ func recoveryWithoutEtcd(t *testing.T) (*etcdRecovery, store.Store, *time.Time) 
 	a := testAgent(t)
 	a.doc = testDocument(t, 3, a.bundle)
 	a.doc.Etcd.QuorumLoss = v1alpha1.EtcdQuorumLoss{Recovery: v1alpha1.RecoveryAutomatic, After: "1m"}
-	a.EC2 = &fakeEC2{volumes: []types.Volume{slotVolume("vol-a", "a", "z", "i-me", time.Now())}}
+	a.EC2 = &fakeEC2{volumes: []types.Volume{slotVolume("vol-a", "a", "z", a.instance.ID, time.Now())}}
 	id, err := age.GenerateX25519Identity()
 	if err != nil {
 		t.Fatal(err)

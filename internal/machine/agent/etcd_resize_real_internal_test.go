@@ -28,6 +28,8 @@ type sizedCluster struct {
 	founder string
 	// slots of the current document.
 	slots []string
+	// added are the learners that were added last, by slot.
+	added map[string]uint64
 	// serving are the slots whose API server serves.
 	serving []string
 }
@@ -39,7 +41,7 @@ func newSizedCluster(t *testing.T) *sizedCluster {
 			T: t, bin: assettest.Program(t, "etcd", "bin/etcd"), stops: map[string]func(){}, tasks: map[string]*etcdMaintenance{},
 			now: time.Now(), processes: map[string]*os.Process{}, corruptCheck: "0s",
 		},
-		store: store.NewFileStore(t.TempDir()), founder: "a", slots: []string{"a"},
+		store: store.NewFileStore(t.TempDir()), founder: "a", slots: []string{"a"}, added: map[string]uint64{},
 	}
 	r.manager.Timeout = 3 * time.Second
 	ports := freePorts(t, 10)
@@ -102,6 +104,7 @@ func (r *sizedCluster) join(slot string) error {
 	f := etcd.Facts{
 		Slot: slot, Slots: r.slots, Volume: "vol-" + slot, HasData: r.tasks[slot].agent.Root.Exists(etcd.DataDir + "/member"),
 		Marker: &etcd.BootstrapMarker{Volumes: map[string]string{r.founder: "vol-" + r.founder}},
+		Added:  r.added[slot],
 	}
 	if !f.HasData {
 		f.Members = r.manager.Members(ctx, slot)
@@ -111,7 +114,9 @@ func (r *sizedCluster) join(slot string) error {
 	}
 	switch action := etcd.Decide(f); action.Type {
 	case etcd.ActionAddLearner:
-		return errors.Join(errors.New(action.Reason), r.manager.AddLearner(ctx, slot, peer.PeerURL))
+		var err error
+		r.added[slot], err = r.manager.AddLearner(ctx, slot, peer.PeerURL)
+		return errors.Join(errors.New(action.Reason), err)
 	case etcd.ActionStartJoining:
 		var initial []string
 		for _, m := range f.Members {

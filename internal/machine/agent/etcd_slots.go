@@ -147,9 +147,36 @@ func (r *etcdRecovery) gatherSlots(ctx context.Context, slots []etcd.SlotState) 
 		if out[i].Slot == r.member.slot.Name && !slices.Contains(out[i].Volumes, own) {
 			out[i].Volumes = append(out[i].Volumes, own) // EC2 does not list it yet
 		}
+
+		out[i].Attached = attachmentsOf(existing)
+		out[i] = out[i].WithoutFormer()
 	}
 
 	return out, nil
+}
+
+// attachmentsOf returns the machines that have volumes attached, by volume.
+func attachmentsOf(volumes []Volume) map[string]string {
+	out := map[string]string{}
+	for _, v := range volumes {
+		if v.AttachedTo != "" {
+			out[v.ID] = v.AttachedTo
+		}
+	}
+
+	return out
+}
+
+// checkOwnReport returns a notReadyError if this machine's own report does not count. It must not replace that of the machine which has the
+// volume now.
+func checkOwnReport(f etcd.RecoveryFacts) error {
+	for _, s := range f.Slots {
+		if s.Slot == f.Slot && s.Report == nil {
+			return newNotReadyError("the etcd volume of slot %s was attached to another machine: this one decides nothing about a recovery", s.Slot)
+		}
+	}
+
+	return nil
 }
 
 // volumesOfSlot returns the volumes that exist and belong to a slot: by their tags, or because its member had data there.
@@ -182,7 +209,7 @@ func (r *etcdRecovery) readReport(ctx context.Context, slot string) (*etcd.Quoru
 		return nil, err
 	}
 
-	if !r.memory.hear(slot, out, r.member.agent.Now()) {
+	if !r.memory.seen.Hear(&r.memory.own, slot, out, r.member.agent.Now()) {
 		return nil, nil
 	}
 

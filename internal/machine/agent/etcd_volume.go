@@ -57,7 +57,7 @@ type VolumeMounter struct {
 // notReadyError while the volume does not exist or is attached to another instance. It creates a
 // file system only on an empty volume that has never had the slot's data.
 func (m VolumeMounter) Mount(ctx context.Context) (string, error) {
-	volume, err := m.findVolume(ctx)
+	all, err := m.listVolumes(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -67,8 +67,9 @@ func (m VolumeMounter) Mount(ctx context.Context) (string, error) {
 		return "", err
 	}
 
+	volume := m.chooseVolume(all)
 	if mount.mounted {
-		return volume.ID, m.checkMounted(volume)
+		return m.identifyMounted(all, volume)
 	}
 
 	if err := m.attachVolume(ctx, volume); err != nil {
@@ -97,39 +98,58 @@ func (m VolumeMounter) Mount(ctx context.Context) (string, error) {
 	return volume.ID, nil
 }
 
-// checkMounted returns a notReadyError if the volume that was found cannot be the one that is mounted: EC2 does not list that one at the
-// moment, and its data would be taken for a copy.
-func (m VolumeMounter) checkMounted(found Volume) error {
-	if m.KnownVolume == "" || found.ID == m.KnownVolume || found.AttachedTo == m.Instance.ID {
-		return nil
+// identifyMounted returns the id of the volume that is mounted: the one that is attached to this machine, or else the chosen one if it is
+// attached to none. Otherwise it returns a notReadyError: EC2 does not list the volume at the moment, and its data would be taken for a
+// copy, or it was detached by force, and another machine of the slot has it.
+func (m VolumeMounter) identifyMounted(all []Volume, chosen Volume) (string, error) {
+	if i := slices.IndexFunc(all, func(v Volume) bool { return v.AttachedTo == m.Instance.ID }); i >= 0 {
+		return all[i].ID, nil
 	}
 
-	return newNotReadyError("a volume of slot %s is mounted, and EC2 lists only volume %s, which is not attached to this machine",
-		m.Slot, found.ID)
+	if chosen.AttachedTo == "" && (m.KnownVolume == "" || chosen.ID == m.KnownVolume) {
+		return chosen.ID, nil
+	}
+
+	return "", newNotReadyError("a volume of slot %s is mounted, and EC2 lists only volume %s, which is not attached to this machine",
+		m.Slot, chosen.ID)
 }
 
-// findVolume returns the slot's volume in this zone: KnownVolume if it exists, otherwise the
-// oldest.
+// findVolume returns the slot's volume in this zone: see [VolumeMounter.chooseVolume].
 func (m VolumeMounter) findVolume(ctx context.Context) (Volume, error) {
-	all, err := m.Client.ListVolumes(ctx)
+	all, err := m.listVolumes(ctx)
 	if err != nil {
 		return Volume{}, err
+	}
+
+	return m.chooseVolume(all), nil
+}
+
+// listVolumes returns the slot's volumes in this zone, the oldest first, or a missingVolumeError.
+func (m VolumeMounter) listVolumes(ctx context.Context) ([]Volume, error) {
+	all, err := m.Client.ListVolumes(ctx)
+	if err != nil {
+		return nil, err
 	}
 
 	all = slices.DeleteFunc(all, func(v Volume) bool {
 		return v.Slot != m.Slot || v.Zone != m.Instance.Zone || slices.Contains(unusableStates(), v.State)
 	})
 	if len(all) == 0 {
-		return Volume{}, missingVolumeError{notReadyError{
+		return nil, missingVolumeError{notReadyError{
 			fmt.Sprintf("slot %s has no volume in zone %s yet", m.Slot, m.Instance.Zone),
 		}}
 	}
 
+	return all, nil
+}
+
+// chooseVolume returns KnownVolume if it exists, otherwise the oldest.
+func (m VolumeMounter) chooseVolume(all []Volume) Volume {
 	if i := slices.IndexFunc(all, func(v Volume) bool { return v.ID == m.KnownVolume }); i >= 0 {
-		return all[i], nil
+		return all[i]
 	}
 
-	return all[0], nil
+	return all[0]
 }
 
 func (m VolumeMounter) attachVolume(ctx context.Context, v Volume) error {

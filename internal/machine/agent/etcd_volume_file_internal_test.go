@@ -16,6 +16,7 @@ func TestCopyOfAVolume(t *testing.T) {
 	a := testAgent(t)
 	a.doc = testDocument(t, 3, a.bundle)
 	a.EC2 = &fakeEC2{}
+	writeMountinfo(t, a, true)
 	slot, _ := a.doc.Slot("a")
 	if err := a.Root.MakeDir(etcd.DataDir+"/member", 0o700, 0); err != nil {
 		t.Fatal(err)

@@ -136,13 +136,19 @@ func (f *follower) drainToLeave(ctx context.Context) bool {
 	return err == nil && waiting == "" || a.Now().Sub(f.leave.since) >= leaveDrainLimit
 }
 
-// addLearner adds this machine's member as a learner, if its slot is in the control plane.
+// addLearner adds this machine's member as a learner, if its slot is in the control plane, and records its id on the volume. Without the
+// record, as after a kill, the learner is removed and another one is added: see [etcd.Facts.Added].
 func (m *etcdMember) addLearner(ctx context.Context, manager etcd.Manager) error {
 	if err := currentOf(m.agent).checkOwnSlot(ctx); err != nil {
 		return err
 	}
 
-	return manager.AddLearner(ctx, m.slot.Name, m.slot.PeerURL)
+	id, err := manager.AddLearner(ctx, m.slot.Name, m.slot.PeerURL)
+	if err != nil {
+		return err
+	}
+
+	return m.recordAdded(id)
 }
 
 // promoteLearner makes this machine's learner a voter, or removes it if its slot is not in the control plane any more: it

@@ -286,6 +286,21 @@ func deviceNumber(root *HostFS, device string) (string, error) {
 	return fmt.Sprintf("%d:%d", unix.Major(s.Rdev), unix.Minor(s.Rdev)), nil
 }
 
+// requireWrites returns a notReadyError if the mounted volume does not take writes: it may have been detached by force, and its directory
+// looks empty. Another machine of the slot may run the member with it, which must not be removed because its data seems to be lost.
+func (m *etcdMember) requireWrites() error {
+	mount, err := readVolumeMount(m.agent.Root)
+	if err != nil || !mount.mounted {
+		return err
+	}
+
+	if err := writeProbeFile(m.agent.Root); err != nil && !isFullError(err) {
+		return newNotReadyError("volume %s is mounted but does not take writes: %s; %s", m.volume, err, replaceVolumeHint(m.volume))
+	}
+
+	return nil
+}
+
 // checkVolumeWritable returns a notReadyError if the mounted volume does not take writes. The member must not
 // be judged by what such a volume holds: its data cannot be read and is not lost.
 func (m *etcdMember) checkVolumeWritable(ctx context.Context) error {

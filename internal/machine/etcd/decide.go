@@ -102,6 +102,8 @@ type Facts struct {
 	Unsigned string
 	// Members is the membership list of a healthy peer; nil while no peer answers with a quorum.
 	Members []Member
+	// Added is the id of the learner that this machine has added last, for the mounted volume; 0: none.
+	Added uint64
 	// Former is the membership list of a peer with data of an earlier generation that answers with a quorum; nil if none does. It is
 	// set for the slot that restores the newest generation.
 	Former []Member
@@ -295,6 +297,15 @@ func (f Facts) isNewSlot() bool {
 
 func decideStaleEntry(f Facts, old Member) Action {
 	switch {
+	case old.Learner && old.Name == "" && old.ID != f.Added:
+		// Another machine of the slot may have started with this id and not have told its name yet. Two members of one id would each
+		// confirm what the other does not have.
+		return Action{
+			Type:     ActionRemoveMember,
+			MemberID: old.ID,
+			Reason:   "the learner was added by another machine of the slot, or for another volume",
+		}
+
 	case old.Learner && old.Name == "" && !f.Comparison.Equal:
 		return waitAction("%s", f.Comparison.Problem)
 	case old.Learner && old.Name == "":

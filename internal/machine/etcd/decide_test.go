@@ -29,7 +29,9 @@ func voters(healthy ...string) []etcd.Member {
 
 func TestDecide(t *testing.T) {
 	marker := &etcd.BootstrapMarker{Token: "t", Volumes: initialVolumes()}
-	lost := etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a1", Marker: marker, Joined: slots()}
+	lost := etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a1", Marker: marker, Joined: slots(), Added: 9}
+	elsewhere := lost
+	elsewhere.Added = 8
 	with := func(f etcd.Facts, members []etcd.Member) etcd.Facts {
 		f.Members, f.Comparison = members, etcd.Comparison{Equal: true}
 		return f
@@ -70,6 +72,7 @@ func TestDecide(t *testing.T) {
 		"lost, quorum at risk":       {with(lost, voters("b")), etcd.ActionWait, "would lose the quorum"},
 		"lost, removed":              {with(lost, voters("a", "b", "c")[1:]), etcd.ActionAddLearner, ""},
 		"lost, added":                {with(lost, learner), etcd.ActionStartJoining, ""},
+		"lost, added by another":     {with(elsewhere, learner), etcd.ActionRemoveMember, "another machine of the slot"},
 		"lost, removed, doubtful":    {doubtful(lost, voters("a", "b", "c")[1:]), etcd.ActionWait, "data differs"},
 		"lost, added, doubtful":      {doubtful(lost, learner), etcd.ActionWait, "data differs"},
 		"lost, added, lost again":    {with(lost, started), etcd.ActionRemoveMember, ""},
@@ -99,9 +102,10 @@ type world struct {
 	marker     *etcd.BootstrapMarker
 	joined     map[string]bool
 	members    []etcd.Member
-	made       int             // volumes made
-	bootstraps map[string]bool // tokens that were started as new
-	founded    map[string]int  // slot → how often it was started as new
+	made       int               // volumes made
+	bootstraps map[string]bool   // tokens that were started as new
+	founded    map[string]int    // slot → how often it was started as new
+	added      map[string]uint64 // volume id → learner that was added for it
 
 	// sees reports whether a machine has the address of another slot's machine; nil: every machine has all.
 	sees func(from, to string) bool
@@ -110,12 +114,13 @@ type world struct {
 func newWorld() *world {
 	return &world{
 		volume: initialVolumes(), data: map[string]bool{}, up: map[string]bool{}, joined: map[string]bool{},
-		bootstraps: map[string]bool{}, founded: map[string]int{},
+		bootstraps: map[string]bool{}, founded: map[string]int{}, added: map[string]uint64{},
 	}
 }
 
 func (w *world) facts(slot string) etcd.Facts {
 	f := etcd.Facts{Slot: slot, Slots: slots(), Volume: w.volume[slot], HasData: w.data[w.volume[slot]], Visible: w.volume, Marker: w.marker}
+	f.Added = w.added[f.Volume]
 	for _, s := range slots() {
 		if w.joined[s] {
 			f.Joined = append(f.Joined, s)
@@ -190,6 +195,7 @@ func (w *world) act(t *rapid.T, slot string) {
 	case etcd.ActionAddLearner:
 		w.made++
 		w.members = append(w.members, etcd.Member{ID: uint64(100 + w.made), Slot: slot, Learner: true})
+		w.added[f.Volume] = uint64(100 + w.made)
 	case etcd.ActionStartJoining:
 		if i := w.find(slot); !w.members[i].Learner {
 			t.Fatalf("slot %s starts empty as a voter", slot)

@@ -111,6 +111,18 @@ func DescribeUnsigned(key string) string {
 	return key + " is not signed with the cluster's key: an agent of an earlier version has written it, or somebody without the key"
 }
 
+// CheckVolume returns an error if the restored database of this generation must not be used on the volume own, because recorded, the volume
+// by the slot's first record that it has the data, is another one. A machine that was taken for lost, and works, must not restore what its
+// successor in the slot has restored: each would be a cluster by itself.
+func (g Generation) CheckVolume(slot, recorded, own string) error {
+	if recorded == own {
+		return nil
+	}
+
+	return fmt.Errorf("generation %d of etcd was restored for slot %s on volume %s, and this machine has %s: another machine is in its place",
+		g.Number, slot, recorded, own)
+}
+
 // DescribeFormer says why a restoration waits for members with older data, of whose cluster these are the members.
 func DescribeFormer(members []Member) string {
 	var names []string

@@ -33,6 +33,8 @@ type Manager struct {
 	TLS *tls.Config
 	// Peers are the members of all slots, including this machine's own.
 	Peers []Peer
+	// ClusterID is the id of the cluster whose members count; 0: any. See [Generation.ClusterID].
+	ClusterID uint64
 	// Timeout of one request. Default 5 seconds.
 	Timeout time.Duration
 }
@@ -137,6 +139,10 @@ func (m Manager) membersFrom(ctx context.Context, peer Peer) ([]Member, error) {
 		return nil, fmt.Errorf("list members through %s: %w", peer.ClientURL, err)
 	}
 
+	if err := m.checkCluster(peer.ClientURL, list.Header.GetClusterId()); err != nil {
+		return nil, err
+	}
+
 	var out []Member
 
 	for _, e := range list.Members {
@@ -221,15 +227,20 @@ func (m Manager) RemoveMember(ctx context.Context, self string, id uint64) error
 	})
 }
 
-// AddLearner adds a learner with the given peer URL through a member other than that of slot self.
-func (m Manager) AddLearner(ctx context.Context, self, peerURL string) error {
-	return m.changeMembership(ctx, self, func(ctx context.Context, c *clientv3.Client) error {
-		if _, err := c.MemberAddAsLearner(ctx, []string{peerURL}); err != nil {
+// AddLearner adds a learner with the given peer URL through a member other than that of slot self, and returns its id.
+func (m Manager) AddLearner(ctx context.Context, self, peerURL string) (id uint64, err error) {
+	err = m.changeMembership(ctx, self, func(ctx context.Context, c *clientv3.Client) error {
+		added, err := c.MemberAddAsLearner(ctx, []string{peerURL})
+		if err != nil {
 			return fmt.Errorf("add learner %s: %w", peerURL, err)
 		}
 
+		id = added.Member.ID
+
 		return nil
 	})
+
+	return id, err
 }
 
 // PromoteLearner makes a learner a voting member, through a member other than that of slot self.

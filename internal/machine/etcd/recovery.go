@@ -96,6 +96,22 @@ type SlotState struct {
 	Volumes []string
 	// Report of the slot's machine; nil if it does not report at this moment.
 	Report *QuorumReport
+	// Attached are the machines that have the volumes attached, by volume.
+	Attached map[string]string
+}
+
+// WithoutFormer returns the state without the report of a machine whose volume another one has attached: it was detached by force, and the
+// former machine reports what it still has in memory. The other one may have newer data there.
+func (s SlotState) WithoutFormer() SlotState {
+	if s.Report == nil {
+		return s
+	}
+
+	if machine := s.Attached[s.Report.Volume]; machine != "" && machine != s.Report.Machine {
+		s.Report = nil
+	}
+
+	return s
 }
 
 // isKnown reports whether the slot's machine has reported what each volume of the slot holds.

@@ -28,9 +28,30 @@ func (w *lostQuorum) seesQuorum(slot string) bool {
 // agent returns the memory of a slot's agent. A new process knows what the earlier one reported.
 func (w *lostQuorum) agent(slot string) *modelAgent {
 	if w.agents[slot] == nil {
-		w.agents[slot] = &modelAgent{report: w.reports[slot], seen: map[string]modelSeen{}}
+		w.agents[slot] = &modelAgent{report: w.reports[slot]}
+		w.newSession(w.agents[slot])
 	}
 	return w.agents[slot]
+}
+
+// newSession begins the reports on another loss of the quorum.
+func (w *lostQuorum) newSession(a *modelAgent) {
+	w.ids++
+	a.report.Session = fmt.Sprintf("session-%d", w.ids)
+	a.report.Heard = nil
+	a.seen = etcd.ReportWatch{}
+}
+
+// publish writes the report of a slot's machine.
+func (w *lostQuorum) publish(slot string, a *modelAgent) {
+	a.report.Count++
+	report := a.report
+	report.Heard = maps.Clone(report.Heard)
+	w.reports[slot] = report
+	a.published = report.Session
+	if !w.stale[slot] {
+		w.told[slot] = w.now
+	}
 }
 
 // look lets the agent of a slot decide once about a recovery. It sees EC2 as of some ticks ago, and is killed after effects.
@@ -40,23 +61,28 @@ func (w *lostQuorum) look(slot string, late, effects int) {
 	}
 	a := w.agent(slot)
 	if w.seesQuorum(slot) {
-		a.seen = map[string]modelSeen{}
 		a.lossSince = time.Time{}
 		if !a.report.LostAt.IsZero() {
+			w.newSession(a)
 			a.report.LostAt = time.Time{}
 			a.report.Quorum = true
-			a.report.Count++
-			w.reports[slot] = a.report
-			w.told[slot] = w.now
+			w.publish(slot, a)
 		}
 		return
 	}
+	if a.published == a.report.Session && w.reports[slot].Session != a.published {
+		w.newSession(a) // another machine of the slot has reported
+	}
+	if last := w.reports[slot].Machine; w.stale[slot] && !w.hangs[slot] && last != "" && last != w.names[slot] {
+		return
+	}
 	f := w.recoveryFacts(slot, a, late)
+	if slices.ContainsFunc(f.Slots, func(s etcd.SlotState) bool { return s.Slot == slot && s.Report == nil }) {
+		return
+	}
 	step := etcd.DecideRecovery(f)
 	w.reasons[step.Type]++
-	a.report.Count++
-	w.reports[slot] = a.report
-	w.told[slot] = w.now
+	w.publish(slot, a)
 	if effects == 0 {
 		return
 	}
@@ -93,6 +119,7 @@ func (w *lostQuorum) recoveryFacts(slot string, a *modelAgent, late int) etcd.Re
 	a.report.Slot, a.report.Volume, a.report.Quorum = slot, w.volumeID[slot], false
 	a.report.Generation, a.report.Log, a.report.Learner = v.generation, logEnd(w.logs[slot]), v.isLearner()
 	a.report.Member, a.report.Removed = v.member, nil
+	a.report.Machine, a.report.Broken = w.names[slot], w.stale[slot] && !w.hangs[slot]
 	if v.identity == "" {
 		a.report.Generation, a.report.Member = 0, 0
 	} else if late == 0 { // it may learn later that a removal is stored
@@ -111,13 +138,19 @@ func (w *lostQuorum) recoveryFacts(slot string, a *modelAgent, late int) etcd.Re
 	view := w.views[max(0, len(w.views)-1-late)]
 	for _, s := range w.counted(slot) {
 		state := etcd.SlotState{Slot: s, Absent: w.absent[s], NoVote: w.absent[s] || w.newest() != nil && len(w.joinedSlots()) > 0 && !slices.Contains(w.joinedSlots(), s), Volumes: slices.Clone(view[s]), Report: w.freshReport(a, slot, s)}
+		state.Attached = w.attached[max(0, len(w.attached)-1-late)]
 		if w.hidden[s] && w.now.Sub(w.told[s]) <= 2*tick {
 			state.Volumes = nil
+			state.Attached = nil
 		}
 		if s == slot && !slices.Contains(state.Volumes, w.volumeID[s]) {
 			state.Volumes = append(state.Volumes, w.volumeID[s])
 		}
-		f.Slots = append(f.Slots, state)
+		f.Slots = append(f.Slots, state.WithoutFormer())
+	}
+	if joined := len(w.joinedSlots()); joined != a.joined {
+		a.joined = joined
+		a.lossSince = time.Time{}
 	}
 	if isLost, _, _ := f.LostMajority(); !isLost {
 		a.lossSince = time.Time{}
@@ -145,13 +178,7 @@ func (w *lostQuorum) freshReport(a *modelAgent, own, slot string) *etcd.QuorumRe
 	if !ok {
 		return nil
 	}
-	seen, before := a.seen[slot]
-	if before && seen.count != report.Count {
-		seen.changedAt = w.now
-	}
-	seen.count = report.Count
-	a.seen[slot] = seen
-	if slot != own && (seen.changedAt.IsZero() || w.now.Sub(seen.changedAt) > time.Minute) {
+	if slot != own && !a.seen.Hear(&a.report, slot, report, w.now) {
 		return nil
 	}
 	return &report
@@ -180,6 +207,7 @@ func (w *lostQuorum) begin(slot string, f etcd.RecoveryFacts, step etcd.Recovery
 	if f.Generation != w.number() {
 		return // another machine was faster
 	}
+	defer w.showFirst()()
 	if with, of := w.votersWithData(); with > of/2 {
 		w.Fatalf("slot %s recovers although %d of %d volumes have data: %s", slot, with, of, step.Reason)
 	}

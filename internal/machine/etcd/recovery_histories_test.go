@@ -43,10 +43,10 @@ func (w *lostQuorum) isHopeless() bool {
 
 // TestRecoveryHistories plays random histories of lost machines, volumes and zones. There are never two clusters that accept
 // writes. Nothing is recovered while a majority of the members has data, or while a member works. No write is lost that a volume or
-// a good backup still has; what only a learner has copied does not count. Meanwhile the control plane becomes smaller, and elections
-// take time. When faults stop, all members become whole again.
+// a good backup still has; what only a learner has copied does not count. Meanwhile the control plane becomes smaller, slots have two
+// machines, and elections take time. When faults stop, all members become whole again.
 func TestRecoveryHistories(t *testing.T) {
-	histories, recovered, shrunk := 0, 0, 0
+	histories, recovered, shrunk, moves := 0, 0, 0, 0
 	reasons := map[etcd.RecoveryStepType]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		w := newLostQuorum(t)
@@ -63,6 +63,7 @@ func TestRecoveryHistories(t *testing.T) {
 		w.heal()
 		histories++
 		recovered += w.recovered
+		moves += w.moves
 		if len(w.published) < len(w.slots) {
 			shrunk++
 		}
@@ -70,5 +71,6 @@ func TestRecoveryHistories(t *testing.T) {
 			reasons[step] += n
 		}
 	})
-	t.Logf("COUNT %d histories of lost quorums, %d with slots that left, %d recoveries, steps %v", histories, shrunk, recovered, reasons)
+	t.Logf("COUNT %d histories of lost quorums, %d with slots that left, %d recoveries, %d volumes moved between two machines of a slot, steps %v",
+		histories, shrunk, recovered, moves, reasons)
 }

@@ -40,12 +40,9 @@ type modelBackup struct {
 type modelAgent struct {
 	report    etcd.QuorumReport
 	lossSince time.Time
-	seen      map[string]modelSeen
-}
-
-type modelSeen struct {
-	count     int
-	changedAt time.Time
+	seen      etcd.ReportWatch
+	published string // the session of its last report
+	joined    int    // how many slots have had data of the current generation
 }
 
 // lostQuorum is a model of a cluster whose machines stop, whose volumes and zones are lost, whose members are cut off from each
@@ -77,6 +74,7 @@ type lostQuorum struct {
 	acked   map[int]bool
 	ids     int
 	slotChanges
+	twoMachines
 	// electing is for how many more ticks a cluster elects a leader, by identity.
 	electing map[string]int
 	// recovered counts generations, and reasons the steps that machines decided on.
@@ -110,6 +108,8 @@ func newLostQuorum(t *rapid.T) *lostQuorum {
 		electing:     map[string]int{},
 	}
 	w.slotChanges = newSlotChanges(w.slots)
+	w.twoMachines = newTwoMachines()
+	w.isDetached = func(slot string) bool { return w.stale[slot] }
 	w.slow = true
 	w.leads = w.hasLeader
 	w.documented = func(slot string) []string { return w.documents[slot] }
@@ -118,13 +118,15 @@ func newLostQuorum(t *rapid.T) *lostQuorum {
 		return !w.isolated[from] && !w.isolated[to] && w.apart[from] == w.apart[to]
 	}
 	for _, slot := range w.slots {
-		w.up[slot] = true
+		w.launch(slot)
 		w.create(slot)
 		w.joined[slot] = w.volumeID[slot]
 		w.logs[slot] = []modelEntry{{term: 1}}
 		w.skew[slot] = time.Duration(rapid.IntRange(-30, 30).Draw(t, "skew")) * time.Second
 		at := slices.IndexFunc(w.members["first"], func(e etcd.Member) bool { return e.Slot == slot })
-		w.volumes[slot] = &modelVolume{identity: "first", generation: 1, member: w.members["first"][at].ID}
+		w.volumes[slot] = &modelVolume{
+			name: w.volumeID[slot], identity: "first", generation: 1, member: w.members["first"][at].ID,
+		}
 	}
 	return w
 }
@@ -134,7 +136,7 @@ func (w *lostQuorum) create(slot string) {
 	w.ids++
 	w.exists[slot] = true
 	w.volumeID[slot] = fmt.Sprintf("vol-%s-%d", slot, w.ids)
-	w.volumes[slot] = &modelVolume{}
+	w.volumes[slot] = &modelVolume{name: w.volumeID[slot]}
 }
 
 // stop stops a machine, and with it its agent and its member.
@@ -316,6 +318,7 @@ func (w *lostQuorum) memberStep(slot string, effects int) {
 	before := *v
 	w.step(slot, !w.storeCut[slot], effects)
 	w.stopRemoved(slot)
+	w.setRemovedAside(slot)
 	if v.identity != before.identity {
 		delete(w.ledIn, slot)
 	}
@@ -385,6 +388,7 @@ func (w *lostQuorum) advance() {
 		}
 	}
 	w.views = append(w.views, view)
+	w.noteAttachments()
 	w.elect()
 	if working := w.quorums(); len(working) > 1 {
 		w.Fatalf("two clusters accept writes: %v", working)
@@ -393,7 +397,7 @@ func (w *lostQuorum) advance() {
 
 // fault lets something happen to a slot.
 func (w *lostQuorum) fault(slot string) {
-	switch rapid.IntRange(0, 16).Draw(w.T, "fault") {
+	switch rapid.IntRange(0, 20).Draw(w.T, "fault") {
 	case 0, 1:
 		w.stop(slot)
 	case 2, 3, 4:
@@ -402,6 +406,7 @@ func (w *lostQuorum) fault(slot string) {
 		for _, s := range w.zone(slot) {
 			w.zoneDown[s] = !w.zoneDown[s]
 			w.stop(s)
+			w.endSecond(s)
 		}
 	case 6:
 		w.isolated[slot] = !w.isolated[slot]
@@ -421,6 +426,8 @@ func (w *lostQuorum) fault(slot string) {
 		w.shrink()
 	case 14:
 		w.endLeft(slot)
+	case 15, 16, 17, 18:
+		w.faultOfTwo(slot)
 	default:
 		if !w.exists[slot] && !w.zoneDown[slot] && !w.hasLeft(slot) {
 			w.create(slot) // apply --recreate-lost-volumes
@@ -441,11 +448,12 @@ func (w *lostQuorum) live() {
 	}
 	for _, slot := range rapid.Permutation(w.slots).Draw(w.T, "order") {
 		if !w.up[slot] && !w.zoneDown[slot] && !w.ended[slot] && rapid.Bool().Draw(w.T, "replaced") {
-			w.up[slot] = true
+			w.launch(slot)
 		}
 		w.memberStep(slot, rapid.IntRange(0, 4).Draw(w.T, "effects"))
 		w.memberPromotion(slot, rapid.IntRange(0, 3).Draw(w.T, "promotion"))
 		w.followSlots(slot, rapid.IntRange(0, 3).Draw(w.T, "resize"))
 		w.look(slot, rapid.IntRange(0, 2).Draw(w.T, "late"), rapid.IntRange(0, 3).Draw(w.T, "kill"))
+		w.actAsSecond(slot)
 	}
 }

@@ -19,10 +19,18 @@ type slotChanges struct {
 	documents map[string][]string
 	// absent are the slots that are recorded to have no member, and ended those whose machine and volume were deleted then.
 	absent, ended map[string]bool
+	// watched is what each machine has seen of a learner.
+	watched map[string]etcd.LearnerWatch
 }
 
 func newSlotChanges(slots []string) slotChanges {
-	c := slotChanges{published: slots, documents: map[string][]string{}, absent: map[string]bool{}, ended: map[string]bool{}}
+	c := slotChanges{
+		published: slots,
+		documents: map[string][]string{},
+		absent:    map[string]bool{},
+		ended:     map[string]bool{},
+		watched:   map[string]etcd.LearnerWatch{},
+	}
 	for _, slot := range slots {
 		c.documents[slot] = slots
 	}
@@ -75,9 +83,7 @@ func (w *lostQuorum) mayStep(slot string) bool {
 
 // stopRemoved ends a member that was removed.
 func (w *lostQuorum) stopRemoved(slot string) {
-	identity := w.volumes[slot].identity
-	isMember := slices.ContainsFunc(w.members[identity], func(e etcd.Member) bool { return e.Slot == slot })
-	w.running[slot] = w.running[slot] && isMember
+	w.running[slot] = w.running[slot] && w.isMember(slot)
 }
 
 // followSlots gives a machine the current document, moves the leadership away from a slot that leaves, and removes members as
@@ -89,6 +95,9 @@ func (w *lostQuorum) followSlots(slot string, effects int) {
 	identity := w.volumes[slot].identity
 	leads := w.running[slot] && identity != "" && w.volumes[slot].generation == w.number() && w.leaders[identity] == slot &&
 		w.list(identity, slot) != nil
+	if leads {
+		w.clearLearner(identity, slot)
+	}
 	if w.hasLeft(slot) {
 		if leads {
 			w.yield(identity, slot)
@@ -114,6 +123,23 @@ func (w *lostQuorum) yield(identity, from string) {
 		w.ledIn[slot] = w.terms[identity]
 		w.logs[slot] = append(w.logs[slot], modelEntry{term: w.terms[identity]})
 		return
+	}
+}
+
+// clearLearner removes a learner that is stuck and keeps another slot from joining, as the leader's agent does.
+func (w *lostQuorum) clearLearner(identity, slot string) {
+	f := etcd.ResizeFacts{Slot: slot, Slots: w.documents[slot]}
+	for _, e := range w.list(identity, slot) {
+		state := etcd.MemberState{Member: e, Leader: e.Slot == slot}
+		if e.Healthy {
+			w.ids++
+			state.Revision = int64(w.ids)
+		}
+		f.Members = append(f.Members, state)
+	}
+	w.watched[slot] = w.watched[slot].Observe(f.Members, w.now)
+	if step := etcd.DecideLearner(f, w.watched[slot]); step.Type == etcd.ResizeRemove {
+		w.members[identity] = slices.DeleteFunc(w.members[identity], func(e etcd.Member) bool { return e.ID == step.MemberID })
 	}
 }
 
@@ -155,6 +181,7 @@ func (w *lostQuorum) endLeft(slot string) {
 			w.Fatalf("the machine of slot %s ends while its member votes: %+v", slot, w.members[v.identity])
 		}
 		w.lose(slot)
+		w.endSecond(slot)
 		w.ended[slot] = true
 	}
 }
@@ -253,10 +280,15 @@ func (w *lostQuorum) heal() {
 	clear(w.zoneDown)
 	clear(w.hidden)
 	clear(w.apart)
+	for _, slot := range w.slots {
+		w.endSecond(slot)
+	}
 	for range 150 {
 		w.advance()
 		for _, slot := range w.slots {
-			w.up[slot] = !w.ended[slot]
+			if !w.up[slot] && !w.ended[slot] {
+				w.launch(slot)
+			}
 			if !w.exists[slot] && !w.hasLeft(slot) {
 				w.create(slot)
 			}

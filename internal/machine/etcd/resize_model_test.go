@@ -21,6 +21,7 @@ type sizeMachine struct {
 	slots    []string // of the node document that it has
 	volume   string
 	data     uint64 // id of the member whose data the volume has; 0: none
+	added    uint64 // id of the learner that was added for the volume
 	up       bool   // etcd runs
 	isolated bool   // nobody reaches it, and it reaches nobody
 	// adding and promoting are requests that were sent, after the current document was read.
@@ -121,7 +122,7 @@ func (w *sizeWorld) facts(slot string) etcd.Facts {
 	m := w.machines[slot]
 	f := etcd.Facts{
 		Slot: slot, Slots: m.slots, Volume: m.volume, HasData: m.data != 0, Marker: w.marker, Absent: w.absent[slot],
-		Visible: map[string]string{}, Joined: slices.Sorted(maps.Keys(w.joined)),
+		Visible: map[string]string{}, Joined: slices.Sorted(maps.Keys(w.joined)), Added: m.added,
 	}
 	for s, other := range w.machines {
 		f.Visible[s] = other.volume
@@ -235,7 +236,8 @@ func (w *sizeWorld) deliver(t *rapid.T, slot string) {
 	if m.adding && i < 0 && w.serves(m) {
 		if !slices.ContainsFunc(w.members, func(e etcd.Member) bool { return e.Learner }) {
 			w.members = append(w.members, etcd.Member{ID: uint64(w.next()), Slot: slot, Learner: true})
-			w.added[w.members[len(w.members)-1].ID] = w.now
+			m.added = w.members[len(w.members)-1].ID
+			w.added[m.added] = w.now
 		}
 	}
 	if m.promoting && i >= 0 && w.members[i].Learner && w.isHealthy(w.members[i]) && w.serves(m) {
