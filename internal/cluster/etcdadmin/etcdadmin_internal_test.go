@@ -196,6 +196,7 @@ func TestRestorationIsContinued(t *testing.T) {
 		"it runs on the asked machine":    {RestoreRequest{Slot: "a"}, last, 1, true},
 		"another machine is to do it":     {RestoreRequest{Slot: "b"}, last, 0, false},
 		"it is to be repeated":            {RestoreRequest{Again: true}, last, 1, false},
+		"another volume is to have it":    {RestoreRequest{Volume: "vol-b"}, last, 0, false},
 		"all members have it":             {RestoreRequest{}, last, 3, false},
 		"the last one was another backup": {RestoreRequest{}, &etcd.Generation{Number: 3, Backup: "b2", Slot: "a"}, 0, false},
 	} {

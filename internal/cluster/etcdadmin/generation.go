@@ -94,6 +94,7 @@ func (a *Admin) beginGeneration(ctx context.Context, plan RestorePlan) error {
 		Backup:    plan.Backup.ID,
 		Bytes:     plan.Backup.DBSize,
 		Slot:      plan.Slot,
+		Volume:    plan.volume,
 		CreatedAt: a.env.Now().UTC(),
 		By:        a.env.User,
 	}, ca.Key())

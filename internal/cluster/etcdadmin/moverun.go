@@ -474,8 +474,20 @@ func (s adminMove) endMachines(ctx context.Context, p MovePlan) error {
 	}
 }
 
+// restore restores a backup on the volume in the zone of the plan alone: if the other zone is taken for lost, its machine may work still.
 func (s adminMove) restore(ctx context.Context, id string) error {
-	plan, err := s.admin.PlanRestore(ctx, RestoreRequest{ID: id})
+	p := s.request.Plan
+	m, err := s.admin.newMover(ctx, p)
+	if err != nil {
+		return err
+	}
+
+	volume, err := m.read(ctx, &MovePlan{Cluster: p.Cluster, Slot: p.Slot, Zone: p.Zone})
+	if err != nil {
+		return err
+	}
+
+	plan, err := s.admin.PlanRestore(ctx, RestoreRequest{ID: id, Slot: p.Slot, Volume: volume})
 	if err != nil {
 		return err
 	}

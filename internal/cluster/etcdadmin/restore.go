@@ -44,6 +44,8 @@ type RestorePlan struct {
 
 	// source is where the backup of the other cluster is.
 	source *source
+	// volume on which the backup is restored; empty: that of the slot's machine.
+	volume string
 }
 
 // RestoreRequest says which backup is to be restored.
@@ -54,6 +56,8 @@ type RestoreRequest struct {
 	From string
 	// Slot whose machine restores it; empty: the first one with a running machine.
 	Slot string
+	// Volume on which the slot restores it; empty: the one that its machine has.
+	Volume string
 	// Again restores a backup once more although its restoration has not ended: its machine or its volume is lost.
 	Again bool
 	// SkipVerification restores a backup that was not read and checked before: whoever asks may not decrypt it, or it is large.
@@ -64,13 +68,13 @@ type RestoreRequest struct {
 // explicitly for another restoration, does not: the machine that had to restore the backup may never come back.
 func (r RestoreRequest) continues(last *etcd.Generation, id string, restored, members int) bool {
 	return last != nil && last.Backup == id && restored < members && !r.Again &&
-		(r.Slot == "" || r.Slot == last.Slot)
+		(r.Slot == "" || r.Slot == last.Slot) && (r.Volume == "" || r.Volume == last.Volume)
 }
 
 // PlanRestore plans the restoration of a backup. An unfinished restoration of the same backup is continued, unless r asks
 // for another machine or for another restoration.
 func (a *Admin) PlanRestore(ctx context.Context, r RestoreRequest) (RestorePlan, error) {
-	out := RestorePlan{Cluster: a.name, SkipVerification: r.SkipVerification}
+	out := RestorePlan{Cluster: a.name, SkipVerification: r.SkipVerification, volume: r.Volume}
 	listing, err := a.Backups(ctx)
 	if err != nil {
 		return out, err

@@ -22,6 +22,9 @@ type Generation struct {
 	Bytes int64 `json:"bytes,omitempty"`
 	// Slot restores the backup. The other members join it.
 	Slot string `json:"slot"`
+	// Volume on which the slot restores it; empty: the one that its machine has. After a move to another zone the former machine may work
+	// still, if its zone was taken for lost.
+	Volume string `json:"volume,omitempty"`
 	// CreatedAt is when it was requested, and By by whom, for people.
 	CreatedAt time.Time `json:"createdAt"`
 	By        string    `json:"by"`
@@ -79,6 +82,10 @@ func decideRestored(f Facts) Action {
 	case isRestorer && len(f.Former) > 0:
 		return waitAction("%s", DescribeFormer(f.Former))
 
+	case isRestorer && f.mayRestore() && !f.Generation.isFor(f.Volume):
+		return waitAction("backup %s is restored on volume %s, and this machine has %s: another machine is in its place",
+			f.Generation.Backup, f.Generation.Volume, f.Volume)
+
 	case isRestorer && f.mayRestore():
 		return Action{Type: ActionRestore, Reason: "restoring backup " + f.Generation.Backup}
 	case isRestorer && !isRestored:
@@ -110,6 +117,9 @@ func (f Facts) unsignedRemark() string {
 func DescribeUnsigned(key string) string {
 	return key + " is not signed with the cluster's key: an agent of an earlier version has written it, or somebody without the key"
 }
+
+// isFor reports whether the backup may be restored on a volume.
+func (g Generation) isFor(volume string) bool { return g.Volume == "" || g.Volume == volume }
 
 // CheckVolume returns an error if the restored database of this generation must not be used on the volume own, because recorded, the volume
 // by the slot's first record that it has the data, is another one. A machine that was taken for lost, and works, must not restore what its

@@ -392,6 +392,9 @@ func (m *restorations) settle() bool {
 
 func TestDecideRestored(t *testing.T) {
 	g := &etcd.Generation{Number: 2, Backup: "b1", Slot: "a"}
+	moved := func(volume string) *etcd.Generation {
+		return &etcd.Generation{Number: 2, Backup: "b1", Slot: "a", Volume: volume}
+	}
 	base := func(change func(*etcd.Facts)) etcd.Facts {
 		f := etcd.Facts{
 			Slot: "a", Slots: []string{"a", "b", "c"}, Volume: "v", Generation: g,
@@ -412,6 +415,10 @@ func TestDecideRestored(t *testing.T) {
 		"members of before the restoration work": {base(func(f *etcd.Facts) {
 			f.Former = []etcd.Member{{ID: 1, Slot: "a"}, {ID: 2, Slot: "b", Healthy: true}, {ID: 3, Slot: "c", Healthy: true}}
 		}), etcd.ActionWait},
+		"the volume that restores": {base(func(f *etcd.Facts) { f.Generation = moved("v") }), etcd.ActionRestore},
+		"the slot's machine in another zone, which was taken for lost": {
+			base(func(f *etcd.Facts) { f.Generation = moved("v-new") }), etcd.ActionWait,
+		},
 		"its volume was lost later":            {base(func(f *etcd.Facts) { f.Joined = []string{"a"} }), etcd.ActionWait},
 		"another slot waits":                   {base(func(f *etcd.Facts) { f.Slot = "b" }), etcd.ActionWait},
 		"a new volume of the marker waits too": {base(func(f *etcd.Facts) { f.Slot, f.Joined = "b", nil }), etcd.ActionWait},
