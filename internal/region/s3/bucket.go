@@ -249,8 +249,28 @@ type bucketSetting struct {
 	notFound errorCode
 	// putStatus is the status of a successful Put; 0 for 200.
 	putStatus int
+	// defaults are headers of Put and Get by name, with the value that S3 has by default and the region always has.
+	defaults map[string]string
 	// unsets reports whether Put with a value in JSON deletes the setting; nil if no value does.
 	unsets func(raw json.RawMessage) bool
+}
+
+// checkDefaults refuses a request for another value than the default of a header.
+func (c bucketSetting) checkDefaults(asked http.Header) error {
+	for name, value := range c.defaults {
+		if got := asked.Get(name); got != "" && got != value {
+			return wire.NotImplemented(name + ": " + got)
+		}
+	}
+
+	return nil
+}
+
+// setDefaults adds the defaults to a response.
+func (c bucketSetting) setDefaults(ctx context.Context) {
+	for name, value := range c.defaults {
+		wire.SetResponseHeader(ctx, name, value)
+	}
 }
 
 // newPutOperation returns the operation that sets a setting. read returns the bucket and the value from the
@@ -271,6 +291,10 @@ func newPutOperation[I, O, V any](
 			return nil, newError(malformedXML)
 		}
 
+		if err := c.checkDefaults(wire.HTTPRequest(ctx).Header); err != nil {
+			return nil, err
+		}
+
 		if err := check(v); err != nil {
 			return nil, err
 		}
@@ -287,6 +311,8 @@ func newPutOperation[I, O, V any](
 		if c.putStatus != 0 {
 			wire.SetResponseStatus(ctx, c.putStatus)
 		}
+
+		c.setDefaults(ctx)
 
 		return new(O), s.updateSetting(name, c.name, raw)
 	})
@@ -323,6 +349,7 @@ func newGetOperation[I, O, V any](
 			}
 
 			write(out, v)
+			c.setDefaults(ctx)
 		}
 
 		return out, nil

@@ -142,3 +142,43 @@ func TestETagsOfKMSAreNoDigests(t *testing.T) {
 		t.Errorf("copied with SSE-S3: %+v, %v, want the MD5 sum", back.CopyObjectResult, err)
 	}
 }
+
+// TestSmallestObjectsOfTransitions: S3 tells below which size lifecycle rules leave objects in their storage class
+// (LocalStack's recordings of test_lifecycle_*). The region transitions nothing, and takes the default only.
+func TestSmallestObjectsOfTransitions(t *testing.T) {
+	t.Parallel()
+	c, _, _ := serve(t, t.TempDir())
+	bucket(t, c)
+	name := aws.String(b1)
+	put := func(size types.TransitionDefaultMinimumObjectSize) (types.TransitionDefaultMinimumObjectSize, error) {
+		out, err := c.PutBucketLifecycleConfiguration(t.Context(), &s3.PutBucketLifecycleConfigurationInput{
+			Bucket: name, TransitionDefaultMinimumObjectSize: size,
+			LifecycleConfiguration: &types.BucketLifecycleConfiguration{Rules: []types.LifecycleRule{{
+				Status:     types.ExpirationStatusEnabled,
+				Filter:     &types.LifecycleRuleFilter{Prefix: aws.String("")},
+				Expiration: &types.LifecycleExpiration{Days: aws.Int32(1)},
+			}}},
+		})
+		if err != nil {
+			return "", err
+		}
+
+		return out.TransitionDefaultMinimumObjectSize, nil
+	}
+
+	const usual = types.TransitionDefaultMinimumObjectSizeAllStorageClasses128k
+	for _, asked := range []types.TransitionDefaultMinimumObjectSize{"", usual} {
+		if got, err := put(asked); err != nil || got != usual {
+			t.Errorf("%q: %s, %v, want %s", asked, got, err, usual)
+		}
+	}
+
+	if _, err := put(types.TransitionDefaultMinimumObjectSizeVariesByStorageClass); code(err) != "NotImplemented" {
+		t.Errorf("another size: %v, want NotImplemented", err)
+	}
+
+	out, err := c.GetBucketLifecycleConfiguration(t.Context(), &s3.GetBucketLifecycleConfigurationInput{Bucket: name})
+	if err != nil || out.TransitionDefaultMinimumObjectSize != usual {
+		t.Errorf("GetBucketLifecycleConfiguration: %+v, %v, want %s", out, err, usual)
+	}
+}

@@ -93,6 +93,10 @@ func parseRoute(r *http.Request) (wire.Route, error) {
 func routeNames(op string) []string {
 	for name, setting := range bucketSubresources() {
 		if strings.HasSuffix(op, setting) || name == "lifecycle" && op == "DeleteBucketLifecycle" {
+			if op == "PutBucketLifecycleConfiguration" {
+				return []string{name, transitionSizeHeader}
+			}
+
 			return []string{name}
 		}
 	}

@@ -229,11 +229,15 @@ func (s *Service) ownershipOps() []wire.Operation {
 	}
 }
 
+// transitionSizeHeader is the header with the size below which rules leave objects in their storage class.
+const transitionSizeHeader = "x-amz-transition-default-minimum-object-size"
+
 func (s *Service) lifecycleOps() []wire.Operation {
 	setting := bucketSetting{
 		name:     "BucketLifecycleConfiguration",
 		action:   "LifecycleConfiguration",
 		notFound: noSuchLifecycle,
+		defaults: map[string]string{transitionSizeHeader: "all_storage_classes_128K"},
 	}
 
 	return []wire.Operation{
