@@ -244,19 +244,30 @@ func validationMessage(err error) string {
 // lists do not show it. It can be described by its ARN.
 func (c *changeSet) isExecuted() bool { return c.Execution == sdk.ExecutionStatusExecuteComplete }
 
-// findChangeSet finds a change set by its ARN, or by its name and its stack.
-func (s *serviceState) findChangeSet(name, stackName *string) (*stack, *changeSet, error) {
-	want := sdkshape.String(name)
-	if !strings.HasPrefix(want, "arn:") && sdkshape.String(stackName) == "" {
-		return nil, nil, template.ValidationError(
+// checkChangeSetName refuses a name of a change set without a stack, and a stack that does not exist.
+func (s *serviceState) checkChangeSetName(name, stackName string) error {
+	if stackName == "" {
+		if strings.HasPrefix(name, "arn:") {
+			return nil
+		}
+
+		return template.ValidationError(
 			"StackName must be specified if ChangeSetName is not specified as an ARN.",
 		)
 	}
 
-	if sn := sdkshape.String(stackName); sn != "" {
-		if _, err := s.findStack(sn); err != nil {
-			return nil, nil, newMissingStackError(sn)
-		}
+	if _, err := s.findStack(stackName); err != nil {
+		return newMissingStackError(stackName)
+	}
+
+	return nil
+}
+
+// findChangeSet finds a change set by its ARN, or by its name and its stack.
+func (s *serviceState) findChangeSet(name, stackName *string) (*stack, *changeSet, error) {
+	want := sdkshape.String(name)
+	if err := s.checkChangeSetName(want, sdkshape.String(stackName)); err != nil {
+		return nil, nil, err
 	}
 
 	for _, id := range sdkshape.SortedKeys(s.Stacks) {
