@@ -94,11 +94,19 @@ func TestVolumeWatch(t *testing.T) {
 	a.Now = func() time.Time { return now }
 	facts := workingVolume()
 	var did []string
-	attached := false
+	attached, hasOldData := false, false
 	w := &volumeWatch{
 		member: &etcdMember{agent: a},
 		look:   func() volumeFacts { return facts },
 		yield:  func(context.Context) (bool, error) { did = append(did, "yield"); return true, nil },
+		makeRoom: func() error {
+			if !hasOldData {
+				return errors.New("full")
+			}
+			did = append(did, "make room")
+			facts = workingVolume()
+			return nil
+		},
 		remount: func(context.Context) error {
 			if !attached {
 				return newNotReadyError("not attached")
@@ -149,6 +157,31 @@ func TestVolumeWatch(t *testing.T) {
 	step(report.Failed)
 	now = now.Add(yieldPause)
 	step(report.Failed, "yield")
+
+	hasOldData = true
+	step(report.OK, "make room")
+}
+
+// TestFullVolumeKeepsOldData: a volume that gets full for a moment keeps what was set aside. See TestOldDataMakesRoom for what is deleted.
+func TestFullVolumeKeepsOldData(t *testing.T) {
+	a := testAgent(t)
+	for hours, dir := range []string{corruptDir, copyDir} {
+		putOldData(t, a.Root, dir, 1, hours)
+	}
+	if err := a.Root.MakeDir(etcd.DataDir, 0o700, 0); err != nil {
+		t.Fatal(err)
+	}
+	w := (&etcdMember{agent: a, volume: "vol-1"}).newVolumeWatch()
+	full := workingVolume()
+	full.availableBytes = leastVolumeBytes - 1
+	w.look = func() volumeFacts { return full }
+	w.yield = func(context.Context) (bool, error) { return false, nil }
+	if err := w.watchOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !a.Root.Exists(corruptDir) || !a.Root.Exists(copyDir) {
+		t.Error("data was deleted although the disk has room") // the one of the test
+	}
 }
 
 // TestHangingProbe: a write that never ends is started once, and the time is counted.

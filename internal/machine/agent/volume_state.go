@@ -21,6 +21,8 @@ const (
 	// leastVolumeBytes is how much space etcd needs to continue: it preallocates a file of 64 MB for its
 	// write-ahead log, and stops if it cannot.
 	leastVolumeBytes = 64 << 20
+	// roomOfFullVolume is how much space a full volume gets back, if data that was set aside can be deleted for it.
+	roomOfFullVolume = 4 * leastVolumeBytes
 	// hangingProbe is how long a write may take before the volume counts as hanging. NVMe drivers on EC2
 	// wait for a volume almost without limit instead of returning an error.
 	hangingProbe = 7 * time.Second

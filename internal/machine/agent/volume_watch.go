@@ -38,6 +38,8 @@ type volumeWatch struct {
 	look func() volumeFacts
 	// yield moves the leadership away.
 	yield func(context.Context) (bool, error)
+	// makeRoom deletes data that was set aside, if a full volume has enough of it. It returns an error otherwise.
+	makeRoom func() error
 	// remount mounts a volume that was attached again. It returns a notReadyError if there is none.
 	remount func(context.Context) error
 	// start starts etcd, if it may run with what the volume holds. It returns a notReadyError if another decision must follow.
@@ -62,6 +64,15 @@ func (m *etcdMember) newVolumeWatch() *volumeWatch {
 		look:   func() volumeFacts { return m.lookAtVolume(probe) },
 		yield: func(ctx context.Context) (bool, error) {
 			return a.newEtcdManager().YieldLeadership(ctx, m.slot.Name, etcd.ClientURL)
+		},
+		makeRoom: func() error {
+			return m.volumeRoom().make(func(free int64) error {
+				if free < roomOfFullVolume {
+					return errors.New("the volume is full")
+				}
+
+				return nil
+			})
 		},
 		remount: m.remountVolume,
 		start:   func(ctx context.Context) error { return startOnVolume(ctx, m) },
@@ -98,6 +109,10 @@ func (w *volumeWatch) watchOnce(ctx context.Context) error {
 		w.broken++
 	} else {
 		w.broken = 0
+	}
+
+	if f.isFull() && !f.isBroken() && w.makeRoom() == nil {
+		f = w.look()
 	}
 
 	v := judgeVolume(f, w.broken)
