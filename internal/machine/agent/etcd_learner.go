@@ -21,8 +21,8 @@ const learnerMark = etcd.DataDir + "/" + etcd.LearnerFile
 const addedFile = etcd.DataMount + "/added-learner"
 
 // recordAdded records which learner this machine has added, and waits until it is on the disk.
-func (m *etcdMember) recordAdded(id uint64) error {
-	_, err := m.agent.Root.Write(File{
+func recordAdded(root *HostFS, id uint64) error {
+	_, err := root.Write(File{
 		Path:    addedFile,
 		Body:    []byte(strconv.FormatUint(id, 16) + "\n"),
 		Mode:    0o600,
@@ -34,8 +34,8 @@ func (m *etcdMember) recordAdded(id uint64) error {
 }
 
 // readAdded returns the id of the learner that was added for this volume; 0 if there is none, or if it is not known.
-func (m *etcdMember) readAdded() uint64 {
-	body, err := m.agent.Root.Read(addedFile)
+func readAdded(root *HostFS) uint64 {
+	body, err := root.Read(addedFile)
 	if err != nil {
 		return 0
 	}

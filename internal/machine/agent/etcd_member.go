@@ -169,7 +169,7 @@ func (m *etcdMember) gatherFacts(ctx context.Context) (etcd.Facts, error) {
 		return f, err
 	}
 
-	if err := m.requireWrites(); err != nil {
+	if err := requireWrites(m); err != nil {
 		return f, err
 	}
 
@@ -189,7 +189,7 @@ func (m *etcdMember) gatherFacts(ctx context.Context) (etcd.Facts, error) {
 	}
 
 	f.Visible = visibleVolumes(volumes, m.slot.Name, m.volume)
-	f.Added = m.readAdded()
+	f.Added = readAdded(a.Root)
 	m.askMembers(ctx, &f)
 
 	return f, nil

@@ -142,14 +142,14 @@ func TestLossIsConfirmedAgain(t *testing.T) {
 
 // TestAddedLearner: a machine knows the learner that it has added for its volume, also after a restart.
 func TestAddedLearner(t *testing.T) {
-	m := &etcdMember{agent: testAgent(t)}
-	if id := m.readAdded(); id != 0 {
+	root := testAgent(t).Root
+	if id := readAdded(root); id != 0 {
 		t.Errorf("without a record: learner %x", id)
 	}
 
 	for _, id := range []uint64{1, 0xfedcba9876543210} {
-		if err := m.recordAdded(id); err != nil || m.readAdded() != id {
-			t.Errorf("learner %x: %x, %v", id, m.readAdded(), err)
+		if err := recordAdded(root, id); err != nil || readAdded(root) != id {
+			t.Errorf("learner %x: %x, %v", id, readAdded(root), err)
 		}
 	}
 }

@@ -148,7 +148,7 @@ func (m *etcdMember) addLearner(ctx context.Context, manager etcd.Manager) error
 		return err
 	}
 
-	return m.recordAdded(id)
+	return recordAdded(m.agent.Root, id)
 }
 
 // promoteLearner makes this machine's learner a voter, or removes it if its slot is not in the control plane any more: it

@@ -303,7 +303,7 @@ func deviceNumber(root *HostFS, device string) (string, error) {
 
 // requireWrites returns a notReadyError if the mounted volume does not take writes: it may have been detached by force, and its directory
 // looks empty. Another machine of the slot may run the member with it, which must not be removed because its data seems to be lost.
-func (m *etcdMember) requireWrites() error {
+func requireWrites(m *etcdMember) error {
 	mount, err := readVolumeMount(m.agent.Root)
 	if err != nil || !mount.mounted {
 		return err
