@@ -321,17 +321,31 @@ func (s Statement) validateElements(kind PolicyKind) error {
 		return errors.New("policy document should not specify a principal")
 	case kind != IdentityPolicy && principals != 1:
 		return errors.New("missing required field Principal")
-	case kind == TrustPolicy && s.NotPrincipal != nil:
-		return errors.New("has prohibited field NotPrincipal")
-	case s.NotPrincipal != nil && s.Allow:
-		return errors.New("NotPrincipal must be used with the effect Deny")
 	case kind == TrustPolicy && resources > 0:
 		return errors.New("has prohibited field Resource")
 	case kind != TrustPolicy && resources != 1:
 		return errors.New("policy statement must contain resources")
 	}
 
+	if err := s.validateNotPrincipal(kind); err != nil {
+		return err
+	}
+
 	return s.validateNames()
+}
+
+// validateNotPrincipal checks that a statement has NotPrincipal only where AWS supports it.
+func (s Statement) validateNotPrincipal(kind PolicyKind) error {
+	switch {
+	case s.NotPrincipal == nil:
+		return nil
+	case kind == TrustPolicy:
+		return errors.New("has prohibited field NotPrincipal")
+	case s.Allow:
+		return errors.New("NotPrincipal must be used with the effect Deny")
+	}
+
+	return nil
 }
 
 // validateNames checks the form of a statement's actions and resources.

@@ -189,12 +189,11 @@ func (s *Service) plannedScope(c contentDiff) template.Scope {
 	attribute := sc.ResolveAttribute
 	export := sc.ResolveExport
 	sc.ResolveExport = func(name string) (any, error) {
-		v, err := export(name)
-		if err != nil {
-			return template.UnknownValue{}, nil // the execution fails unless somebody exports it until then
+		if s.state.exportingStack(name) == nil {
+			return template.UnknownValue{}, nil // the execution fails unless a stack exports it until then
 		}
 
-		return v, nil
+		return export(name)
 	}
 
 	sc.ResolveResource = func(logical string) (any, error) {

@@ -98,14 +98,14 @@ type describeZonesOutput struct {
 
 // longRegionName returns the name of the region for people, such as US East (N. Virginia); the short one if AWS's SDK does not
 // know it.
-func (c *Config) longRegionName() string {
+func (cfg *Config) longRegionName() string {
 	for _, p := range endpoints.DefaultPartitions() {
-		if r, ok := p.Regions()[c.Region]; ok {
+		if r, ok := p.Regions()[cfg.Region]; ok {
 			return r.Description()
 		}
 	}
 
-	return c.Region
+	return cfg.Region
 }
 
 func (s zoneHandlers) describeRegions(in *sdk.DescribeRegionsInput) (*sdk.DescribeRegionsOutput, error) {

@@ -31,6 +31,7 @@ func TestTagsAndAliasesDecideLater(t *testing.T) {
 		"tagged": {
 			condition: byTag,
 			change: func(t *testing.T, w world, id *string) {
+				t.Helper()
 				_, err := w.root.TagResource(t.Context(), &kms.TagResourceInput{KeyId: id, Tags: tag})
 				must(t, err)
 			},
@@ -39,10 +40,12 @@ func TestTagsAndAliasesDecideLater(t *testing.T) {
 		"untagged": {
 			condition: byTag,
 			before: func(t *testing.T, w world, id *string) {
+				t.Helper()
 				_, err := w.root.TagResource(t.Context(), &kms.TagResourceInput{KeyId: id, Tags: tag})
 				must(t, err)
 			},
 			change: func(t *testing.T, w world, id *string) {
+				t.Helper()
 				_, err := w.root.UntagResource(t.Context(), &kms.UntagResourceInput{KeyId: id, TagKeys: []string{"cluster"}})
 				must(t, err)
 			},
@@ -56,6 +59,7 @@ func TestTagsAndAliasesDecideLater(t *testing.T) {
 			condition: byAlias,
 			before:    createAlias,
 			change: func(t *testing.T, w world, _ *string) {
+				t.Helper()
 				_, err := w.root.UpdateAlias(t.Context(), &kms.UpdateAliasInput{
 					AliasName:   aws.String("alias/demo"),
 					TargetKeyId: w.otherKey(t),
@@ -67,6 +71,7 @@ func TestTagsAndAliasesDecideLater(t *testing.T) {
 			condition: byAlias,
 			before:    createAlias,
 			change: func(t *testing.T, w world, _ *string) {
+				t.Helper()
 				_, err := w.root.DeleteAlias(t.Context(), &kms.DeleteAliasInput{AliasName: aws.String("alias/demo")})
 				must(t, err)
 			},

@@ -146,10 +146,12 @@ func setEncryptionHeaders(ctx context.Context, h map[string]string) {
 	}
 }
 
-// hideDigest replaces the ETag of contents that a key of KMS encrypts, according to the headers of their object. S3 makes
-// ETags from what it stores: with KMS that is not a digest of the contents, and another one for each write.
-func (v *objectVersion) hideDigest(headers map[string]string) {
+// newETag returns the ETag of contents with a digest, according to the headers of their object. S3 makes ETags from what it
+// stores: with a key of KMS that is not a digest of the contents, and another one for each write.
+func newETag(digest string, headers map[string]string) string {
 	if headers[sseHeader] == s3.ServerSideEncryptionAwsKms {
-		v.ETag = `"` + randomHex() + `"`
+		return `"` + randomHex() + `"`
 	}
+
+	return digest
 }

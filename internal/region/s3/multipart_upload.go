@@ -127,7 +127,7 @@ func (s *Service) addPart(name, key, id *string, number *int64, v *objectVersion
 			return err
 		}
 
-		v.hideDigest(u.Headers)
+		v.ETag = newETag(v.ETag, u.Headers)
 		old = u.Parts[*number]
 		u.Parts[*number] = *v
 

@@ -38,7 +38,7 @@ func (s *Service) putObject(ctx context.Context, in *s3.PutObjectInput) (*s3.Put
 	}
 
 	maps.Copy(v.Headers, headers)
-	v.hideDigest(headers)
+	v.ETag = newETag(v.ETag, headers)
 	v.Type = stringValue(in.ContentType)
 	v.Metadata = stringValues(in.Metadata)
 	v, err = s.commitVersion(ctx, in.Bucket, *in.Key, v)

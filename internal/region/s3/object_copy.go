@@ -53,7 +53,7 @@ func (s *Service) copyObject(ctx context.Context, in *s3.CopyObjectInput) (*s3.C
 	}
 
 	maps.Copy(v.Headers, encryption)
-	v.hideDigest(encryption)
+	v.ETag = newETag(v.ETag, encryption)
 	if v, err = s.commitVersion(ctx, in.Bucket, *in.Key, v); err != nil {
 		return nil, err
 	}
