@@ -181,7 +181,7 @@ func (a *app) printMessage(format string, args ...any) {
 }
 
 // printLabelledMessage is printMessage with a coloured label.
-func (a *app) printLabelledMessage(color, label, text string) {
+func printLabelledMessage(a *app, color, label, text string) {
 	if !a.quiet {
 		a.printLabelled(color, label, text)
 	}

@@ -164,7 +164,7 @@ func (a *app) printDeletionNotes(d cluster.Deletion) {
 	}
 
 	for _, b := range d.Blockers {
-		a.printLabelledMessage(yellow, "warning:", fmt.Sprintf(
+		printLabelledMessage(a, yellow, "warning:", fmt.Sprintf(
 			"%s is in the cluster's network but does not belong to the cluster: AWS will refuse to delete the resources that it uses", b,
 		))
 	}

@@ -53,7 +53,7 @@ func runStateSign(ctx context.Context, a *app, name string) error {
 	}
 
 	if review.Earlier != "" {
-		a.printLabelledMessage(yellow, "warning:", review.Earlier)
+		printLabelledMessage(a, yellow, "warning:", review.Earlier)
 	}
 
 	printLines(a, "documents that are not signed", review.Changes)

@@ -151,6 +151,6 @@ func (a bundler) printSources(sources []supportbundle.Source, notes []string) {
 // printSource prints a source that could not be read.
 func (a bundler) printSource(f supportbundle.File) {
 	if f.Error != "" {
-		a.printLabelledMessage(yellow, "not collected:", f.Path+": "+f.Error)
+		printLabelledMessage(a.app, yellow, "not collected:", f.Path+": "+f.Error)
 	}
 }

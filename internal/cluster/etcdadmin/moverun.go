@@ -53,15 +53,8 @@ type moveSteps interface {
 	lock(context.Context, func(context.Context) error) error
 	// backUp takes a backup, and waits until it was tested.
 	backUp(context.Context) (backup.Backup, error)
-	// backUpLast stops the API server, takes a backup and waits until it was tested. It reports whether the API server has stopped:
-	// agents of earlier versions leave it. It can be repeated.
-	backUpLast(context.Context) (backup.Backup, bool, error)
-	// startAPI starts the API server again, also if backUpLast has failed.
-	startAPI(context.Context) error
-	// hasMachine reports whether a machine of another zone has not ended.
-	hasMachine(context.Context, MovePlan) (bool, error)
-	// now returns the time.
-	now() time.Time
+	lastBackupSteps
+
 	// setAside takes the volume of the former zone out of the cluster.
 	setAside(context.Context, MovePlan) error
 	// giveBack undoes setAside, unless the slot has another volume.
@@ -74,6 +67,19 @@ type moveSteps interface {
 	restore(ctx context.Context, id string) error
 	// notify tells of what happens.
 	notify(message string)
+}
+
+// lastBackupSteps take the backup with everything.
+type lastBackupSteps interface {
+	// backUpLast stops the API server, takes a backup and waits until it was tested. It reports whether the API server has stopped:
+	// agents of earlier versions leave it. It can be repeated.
+	backUpLast(context.Context) (backup.Backup, bool, error)
+	// startAPI starts the API server again, also if backUpLast has failed.
+	startAPI(context.Context) error
+	// hasMachine reports whether a machine of another zone has not ended.
+	hasMachine(context.Context, MovePlan) (bool, error)
+	// now returns the time.
+	now() time.Time
 }
 
 // Moved is what was moved.

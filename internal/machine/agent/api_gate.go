@@ -59,7 +59,7 @@ func newAPIGate(a *Agent) *apiGate {
 
 	return &apiGate{
 		agent:    a,
-		listener: func() string { return findListener(a.Root, kube.APIPort) },
+		listener: func() string { return findAPIListener(a.Root) },
 		check:    server.readiness,
 		load:     func(ctx context.Context, ruleset string) error { return loadRuleset(ctx, a, ruleset) },
 		failures: failureLog{agent: a, task: gateTask},
@@ -194,9 +194,9 @@ func checkGate(ctx context.Context, a *Agent) error {
 	return err
 }
 
-// findListener returns the inode of the socket that listens at a TCP port, or "". Another process has another
+// findAPIListener returns the inode of the socket that listens at the port of the API server, or "". Another process has another
 // socket.
-func findListener(root *HostFS, port string) string {
+func findAPIListener(root *HostFS) string {
 	for _, name := range []string{"/proc/net/tcp6", "/proc/net/tcp"} {
 		f, err := os.Open(root.Path(name))
 		if err != nil {
@@ -210,7 +210,7 @@ func findListener(root *HostFS, port string) string {
 			continue
 		}
 
-		if inode := parseListener(string(head), port); inode != "" {
+		if inode := parseListener(string(head), kube.APIPort); inode != "" {
 			return inode
 		}
 	}

@@ -66,7 +66,7 @@ func TestGateInTheKernel(t *testing.T) {
 	if err := errors.Join(os.Mkdir(root.Path("/proc"), 0o755), os.Symlink("/proc/thread-self/net", root.Path("/proc/net"))); err != nil {
 		t.Fatal(err)
 	}
-	if inode := findListener(root, kube.APIPort); inode == "" {
+	if inode := findAPIListener(root); inode == "" {
 		t.Error("the listener was not found in /proc/net")
 	}
 	enter(outside)

@@ -38,7 +38,7 @@ func (m *etcdMember) readAbsent(ctx context.Context, slot string) (absentRecord,
 		return absentRecord{}, err
 	}
 
-	volume, err := m.readJoinedVolume(ctx, slot)
+	volume, err := readJoinedVolume(ctx, m, slot)
 	if err != nil || volume != record.Volume {
 		return absentRecord{}, err
 	}
@@ -50,7 +50,7 @@ func (m *etcdMember) readAbsent(ctx context.Context, slot string) (absentRecord,
 func (m *etcdMember) writeAbsent(ctx context.Context, slot string, absent bool) error {
 	ctx, cancel := context.WithTimeout(ctx, absentTimeout)
 	defer cancel()
-	volume, err := m.readJoinedVolume(ctx, slot)
+	volume, err := readJoinedVolume(ctx, m, slot)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (m *etcdMember) writeAbsent(ctx context.Context, slot string, absent bool) 
 }
 
 // readJoinedVolume returns the volume on which a slot's member had data last; empty if it never had any.
-func (m *etcdMember) readJoinedVolume(ctx context.Context, slot string) (string, error) {
+func readJoinedVolume(ctx context.Context, m *etcdMember, slot string) (string, error) {
 	record, err := m.readJoined(ctx, slot)
 	if errors.Is(err, store.ErrNotFound) {
 		return "", nil
@@ -88,7 +88,7 @@ func (m *etcdMember) gatherAbsent(ctx context.Context, f *etcd.Facts) error {
 	}
 
 	f.Absent = record.Absent
-	if f.Absent && f.HasData && !m.isRemoved(ctx, *f) {
+	if f.Absent && f.HasData && !isRemoved(ctx, m, *f) {
 		m.agent.Log.Warn("the slot is recorded as absent, and no quorum of the other members says so; starting with the data of the volume")
 		f.Absent = false
 	}
@@ -98,7 +98,7 @@ func (m *etcdMember) gatherAbsent(ctx context.Context, f *etcd.Facts) error {
 
 // isRemoved reports whether a quorum of the others says that this slot has no member. One that was removed and starts nevertheless, since
 // nobody answers at this moment, gets no quorum, and asks again: see [etcdMember.wasRemoved].
-func (m *etcdMember) isRemoved(ctx context.Context, f etcd.Facts) bool {
+func isRemoved(ctx context.Context, m *etcdMember, f etcd.Facts) bool {
 	var err error
 	if f.Joined, err = m.listJoined(ctx, f.Generation); err != nil {
 		return false

@@ -96,7 +96,7 @@ func (m *etcdMember) readRestored(ctx context.Context, number int) (node.Restore
 }
 
 // gatherJoined adds the slots whose member has had data.
-func (m *etcdMember) gatherJoined(ctx context.Context, f *etcd.Facts) error {
+func gatherJoined(ctx context.Context, m *etcdMember, f *etcd.Facts) error {
 	g := f.Generation
 	if g == nil {
 		var err error

@@ -11,7 +11,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/machine/backup"
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
-	"github.com/slipway-k8s/slipway/internal/machine/kube"
 )
 
 // The only control-plane machine of a cluster ends when etcd moves to another zone. So that the backup from which the next machine
@@ -78,7 +77,7 @@ func (b *etcdBackup) stopAPI(ctx context.Context) error {
 			return nil
 		case b.agent.Now().After(deadline):
 			return fmt.Errorf("the API server, process %d, has not ended %s after it was stopped: it may write to etcd", p.pid, apiEndPatience)
-		case findListener(b.agent.Root, kube.APIPort) == "":
+		case findAPIListener(b.agent.Root) == "":
 			_, _ = b.agent.Run.Run(ctx, "kill", "-KILL", strconv.Itoa(p.pid)) // it may have ended by now
 		}
 

@@ -69,7 +69,7 @@ func (m memberOfStoppedAPI) ask(request backup.Request, isSigned bool) backup.An
 
 // newStop returns a request that stops the API server.
 func (m memberOfStoppedAPI) newStop() backup.Request {
-	m.realMember.now = m.now.Add(time.Second)
+	m.now = m.now.Add(time.Second)
 
 	return backup.Request{ID: rand.Text(), Type: backup.RequestSnapshot, Reason: backup.ReasonMove, CreatedAt: m.now, StopsAPI: true}
 }

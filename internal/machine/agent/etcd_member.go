@@ -179,7 +179,7 @@ func (m *etcdMember) gatherFacts(ctx context.Context) (etcd.Facts, error) {
 	}
 
 	f.Marker = marker
-	if err := m.gatherJoined(ctx, &f); err != nil {
+	if err := gatherJoined(ctx, m, &f); err != nil {
 		return f, err
 	}
 

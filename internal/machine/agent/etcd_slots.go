@@ -119,7 +119,7 @@ func (r *etcdRecovery) gatherSlots(ctx context.Context, slots []etcd.SlotState) 
 	var out []etcd.SlotState
 	var recorded []string
 	for _, state := range slots {
-		record, err := r.member.readJoinedVolume(ctx, state.Slot)
+		record, err := readJoinedVolume(ctx, r.member, state.Slot)
 		if err != nil {
 			return nil, err
 		}

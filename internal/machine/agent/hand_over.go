@@ -257,7 +257,7 @@ func (r slotRelease) stopControlPlane(ctx context.Context) error {
 	}
 
 	deadline := a.Now().Add(apiStopPatience)
-	for findListener(a.Root, kube.APIPort) != "" && a.Now().Before(deadline) {
+	for findAPIListener(a.Root) != "" && a.Now().Before(deadline) {
 		if err := a.Wait(ctx, gateInterval); err != nil {
 			return err
 		}

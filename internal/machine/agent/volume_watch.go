@@ -101,18 +101,24 @@ func (m *etcdMember) lookAtVolume(probe *volumeProbe) volumeFacts {
 	return f
 }
 
+// lookWithRoom is look, after a full volume got some space back if it has data to spare.
+func (w *volumeWatch) lookWithRoom() volumeFacts {
+	f := w.look()
+	if f.isBroken() || !f.isFull() || w.makeRoom() != nil {
+		return f
+	}
+
+	return w.look()
+}
+
 // watchOnce takes one look and acts on it.
 func (w *volumeWatch) watchOnce(ctx context.Context) error {
 	a := w.member.agent
-	f := w.look()
+	f := w.lookWithRoom()
 	if f.isBroken() {
 		w.broken++
 	} else {
 		w.broken = 0
-	}
-
-	if f.isFull() && !f.isBroken() && w.makeRoom() == nil {
-		f = w.look()
 	}
 
 	v := judgeVolume(f, w.broken)

@@ -82,12 +82,8 @@ func decideRestored(f Facts) Action {
 	case isRestorer && len(f.Former) > 0:
 		return waitAction("%s", DescribeFormer(f.Former))
 
-	case isRestorer && f.mayRestore() && !f.Generation.isFor(f.Volume):
-		return waitAction("backup %s is restored on volume %s, and this machine has %s: another machine is in its place",
-			f.Generation.Backup, f.Generation.Volume, f.Volume)
-
 	case isRestorer && f.mayRestore():
-		return Action{Type: ActionRestore, Reason: "restoring backup " + f.Generation.Backup}
+		return f.Generation.restoreOn(f.Volume)
 	case isRestorer && !isRestored:
 		return waitAction("%s; begin the restoration again with: slipway etcd restore --again", DescribeUnsigned(f.Unsigned))
 	case len(f.Slots) == 1 && len(f.Members) == 0:
@@ -118,8 +114,14 @@ func DescribeUnsigned(key string) string {
 	return key + " is not signed with the cluster's key: an agent of an earlier version has written it, or somebody without the key"
 }
 
-// isFor reports whether the backup may be restored on a volume.
-func (g Generation) isFor(volume string) bool { return g.Volume == "" || g.Volume == volume }
+// restoreOn decides whether the machine of the slot that restores does so on its volume.
+func (g Generation) restoreOn(volume string) Action {
+	if g.Volume != "" && g.Volume != volume {
+		return waitAction("backup %s is restored on volume %s, and this machine has %s: another machine is in its place", g.Backup, g.Volume, volume)
+	}
+
+	return Action{Type: ActionRestore, Reason: "restoring backup " + g.Backup}
+}
 
 // CheckVolume returns an error if the restored database of this generation must not be used on the volume own, because recorded, the volume
 // by the slot's first record that it has the data, is another one. A machine that was taken for lost, and works, must not restore what its

@@ -42,7 +42,7 @@ func (s *IAM) EvaluateIdentity(ctx context.Context, c wire.AccessCheck) authz.De
 // CallerPrincipal returns the caller in ctx as a principal, for the policies of resources.
 func (s *IAM) CallerPrincipal(ctx context.Context) authz.Principal {
 	caller := wire.CallerFrom(ctx)
-	p := authz.Principal{Account: caller.Account, ARN: caller.ARN, Bounded: s.hasBoundary(caller)}
+	p := authz.Principal{Account: caller.Account, ARN: caller.ARN, Bounded: hasBoundary(s, caller)}
 	if caller.Role != "" {
 		p.RoleARN, _ = findRoleARN(s, caller.Role)
 	}
@@ -51,7 +51,7 @@ func (s *IAM) CallerPrincipal(ctx context.Context) authz.Principal {
 }
 
 // hasBoundary reports whether the user or role of a caller has a permissions boundary.
-func (s *IAM) hasBoundary(caller wire.Caller) bool {
+func hasBoundary(s *IAM, caller wire.Caller) bool {
 	s.store.Lock()
 	defer s.store.Unlock()
 	if caller.Role != "" {

@@ -36,7 +36,7 @@ func (s *Service) createBucket(
 
 	wire.SetResponseHeader(ctx, bucketARNHeader, bucketARN(*in.Bucket))
 
-	return &s3.CreateBucketOutput{Location: new(s.newBucketLocation(*in.Bucket))}, nil
+	return &s3.CreateBucketOutput{Location: new(newBucketLocation(s.cfg.Region, *in.Bucket))}, nil
 }
 
 // bucketARNHeader is the header with the ARN of a bucket, which the shapes of aws-sdk-go v1 do not have.
@@ -44,10 +44,10 @@ const bucketARNHeader = "X-Amz-Bucket-Arn"
 
 func bucketARN(name string) string { return "arn:aws:s3:::" + name }
 
-// newBucketLocation returns what S3 tells about the location of a new bucket: its path in us-east-1, its address in
+// newBucketLocation returns what S3 tells about the location of a new bucket in a region: its path in us-east-1, its address in
 // regions that have a location constraint.
-func (s *Service) newBucketLocation(name string) string {
-	if locationConstraint(s.cfg.Region) == nil {
+func newBucketLocation(region, name string) string {
+	if locationConstraint(region) == nil {
 		return "/" + name
 	}
 

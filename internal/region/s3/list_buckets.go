@@ -56,7 +56,7 @@ func (s *Service) listBuckets(ctx context.Context, in *listBucketsInput) (*listB
 		return nil, err
 	}
 
-	if err := s.checkListedRegion(in.BucketRegion); err != nil {
+	if err := checkListedRegion(in.BucketRegion, s.cfg.Region); err != nil {
 		return nil, err
 	}
 
@@ -95,9 +95,9 @@ func (s *Service) listBuckets(ctx context.Context, in *listBucketsInput) (*listB
 }
 
 // checkListedRegion refuses a list of the buckets in another region, for which S3 has the endpoint of that region.
-func (s *Service) checkListedRegion(asked *string) error {
+func checkListedRegion(asked *string, own string) error {
 	switch name := stringValue(asked); {
-	case asked == nil || name == s.cfg.Region:
+	case asked == nil || name == own:
 		return nil
 	case isRegionName(name):
 		return wire.NotImplemented("bucket-region: " + name)
