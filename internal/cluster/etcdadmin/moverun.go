@@ -65,8 +65,6 @@ type moveSteps interface {
 	endMachines(context.Context, MovePlan) error
 	// restore restores a backup.
 	restore(ctx context.Context, id string) error
-	// notify tells of what happens.
-	notify(message string)
 }
 
 // lastBackupSteps take the backup with everything.
@@ -78,6 +76,14 @@ type lastBackupSteps interface {
 	startAPI(context.Context) error
 	// hasMachine reports whether a machine of another zone has not ended.
 	hasMachine(context.Context, MovePlan) (bool, error)
+
+	moveEnv
+}
+
+// moveEnv is what a move has around it.
+type moveEnv interface {
+	// notify tells of what happens.
+	notify(message string)
 	// now returns the time.
 	now() time.Time
 }
