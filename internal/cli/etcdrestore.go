@@ -120,6 +120,18 @@ func describeLoss(p etcdadmin.RestorePlan) string {
 		cluster.FormatTime(p.Backup.TakenAt))
 }
 
+// firstRestoration is the number of the generation of a cluster's first restoration.
+const firstRestoration = 2
+
+// describeReplaced says which data is deleted for that which is set aside.
+func describeReplaced(p etcdadmin.RestorePlan) string {
+	if p.Generation == firstRestoration {
+		return ""
+	}
+
+	return "; in its place, what they had before the last restoration is deleted: copy /var/lib/slipway/etcd/before-restore first if it is needed"
+}
+
 // showRestore prints a plan.
 func (a etcdCommand) showRestore(p etcdadmin.RestorePlan) {
 	shown := p.Backup
@@ -148,7 +160,7 @@ func (a etcdCommand) showRestore(p etcdadmin.RestorePlan) {
 
 	steps = append(steps,
 		check,
-		strings.Join(names, ", ")+" stop and set their data aside",
+		strings.Join(names, ", ")+" stop and set their data aside"+describeReplaced(p),
 		"etcd-"+p.Slot+fmt.Sprintf(" restores the backup as generation %d of the cluster", p.Generation),
 	)
 	if len(names) > 1 {
