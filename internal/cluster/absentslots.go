@@ -17,8 +17,8 @@ import (
 )
 
 // IsSlotAbsent reports whether the agent of etcd's leader has recorded that a slot is not in the control plane and has no
-// member. The record is read now. It counts if it is signed and names the volume that the slot has in AWS, if it has one: what was
-// signed when the slot was absent before can be written again.
+// member. The record is read now. It counts if it is signed and names all volumes that the slot has in AWS: what was signed when the slot
+// was absent before can be written again. Agents of earlier versions do not name them.
 func (session *Session) IsSlotAbsent(ctx context.Context, d *Desired, slot string) (bool, error) {
 	key := node.EtcdAbsentKey(session.Name, slot)
 	o, err := d.MachineStore.Get(ctx, key)
@@ -36,8 +36,9 @@ func (session *Session) IsSlotAbsent(ctx context.Context, d *Desired, slot strin
 	}
 
 	var record struct {
-		Absent bool   `json:"absent"`
-		Volume string `json:"volume"`
+		Absent  bool     `json:"absent"`
+		Volume  string   `json:"volume"`
+		Volumes []string `json:"volumes"`
 	}
 	err = node.ReadRecord(o.Body, key, public.CAs[pki.KubernetesCA], &record)
 	if node.IsUntrusted(err) {
@@ -50,7 +51,7 @@ func (session *Session) IsSlotAbsent(ctx context.Context, d *Desired, slot strin
 
 	hasOther := slices.ContainsFunc(d.Plan.ExistingResources(), func(r plan.ActualResource) bool {
 		v, isVolume := r.Resource.(awskind.Volume)
-		return isVolume && v.Tags[awskind.TagSlot] == slot && r.ID != record.Volume
+		return isVolume && v.Tags[awskind.TagSlot] == slot && r.ID != record.Volume && !slices.Contains(record.Volumes, r.ID)
 	})
 
 	return record.Absent && !hasOther, nil

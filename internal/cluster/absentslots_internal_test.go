@@ -47,9 +47,9 @@ func TestForgedAbsence(t *testing.T) {
 	}
 
 	key := node.EtcdAbsentKey("demo", "c")
-	sign := func(volume string) string {
+	sign := func(volume string, all ...string) string {
 		t.Helper()
-		record := map[string]any{"absent": true, "volume": volume}
+		record := map[string]any{"absent": true, "volume": volume, "volumes": all}
 		body, err := node.SignRecord(key, record, keys.CAs[pki.KubernetesCA].Key())
 		if err != nil {
 			t.Fatal(err)
@@ -64,11 +64,13 @@ func TestForgedAbsence(t *testing.T) {
 		plan plan.Plan
 		want bool
 	}{
-		"forged":                     {`{"absent":true,"volume":"vol-2"}`, shrunk, false},
-		"by the leader's agent":      {sign("vol-2"), shrunk, true},
-		"of when it left before":     {sign("vol-1"), shrunk, false},
-		"of an earlier version":      {sign(""), shrunk, false},
-		"its volume is gone already": {sign("vol-2"), plan.Plan{}, true},
+		"forged":                                           {`{"absent":true,"volume":"vol-2"}`, shrunk, false},
+		"by the leader's agent":                            {sign("vol-2"), shrunk, true},
+		"of when it left before":                           {sign("vol-1"), shrunk, false},
+		"of an earlier version":                            {sign(""), shrunk, false},
+		"its volume is gone already":                       {sign("vol-2"), plan.Plan{}, true},
+		"its machine never joined":                         {sign("", "vol-2"), shrunk, true},
+		"its volume was lost, and the new one has no data": {sign("vol-1", "vol-2"), shrunk, true},
 	} {
 		if _, err := s.Put(t.Context(), key, []byte(c.body)); err != nil {
 			t.Fatal(err)

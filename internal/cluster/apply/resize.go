@@ -158,7 +158,8 @@ func leaveTimeout(cluster string, slots []string, reason string) error {
 
 	return diag.WithHint(
 		fmt.Errorf("etcd still has a member of slot %s after %s: %s", strings.Join(slots, ", "), leavePatience, reason),
-		"no machine was ended; see what does not work: slipway validate cluster "+cluster+"; then rerun to resume",
+		"no machine was ended; see what does not work: slipway validate cluster "+cluster+"; if the machines are of an earlier version, "+
+			"replace them first: slipway rolling-update cluster "+cluster+"; then rerun to resume",
 	)
 }
 

@@ -21,6 +21,28 @@ type absentRecord struct {
 	Absent bool `json:"absent"`
 	// Volume is the id of the volume on which the slot's member had data last; empty: it never had any.
 	Volume string `json:"volume,omitempty"`
+	// Volumes are all that the slot had in EC2 when it was absent, with data or without; nil in records of earlier versions.
+	Volumes []string `json:"volumes"`
+}
+
+// covers reports whether the slot is absent with all of these volumes.
+func (r absentRecord) covers(volumes []string) bool {
+	known := append([]string{r.Volume}, r.Volumes...)
+	isOther := func(id string) bool { return !slices.Contains(known, id) }
+
+	return r.Absent && r.Volumes != nil && !slices.ContainsFunc(volumes, isOther)
+}
+
+// volumesNamed returns the ids of a slot's volumes. It is never nil.
+func volumesNamed(slot string, volumes []Volume) []string {
+	out := []string{}
+	for _, v := range volumes {
+		if v.Slot == slot {
+			out = append(out, v.ID)
+		}
+	}
+
+	return out
 }
 
 // readAbsent returns the record of a slot that is absent; zero if the slot is not. A record does not count without a valid signature, or
@@ -46,8 +68,8 @@ func (m *etcdMember) readAbsent(ctx context.Context, slot string) (absentRecord,
 	return record, nil
 }
 
-// writeAbsent records whether a slot is absent.
-func (m *etcdMember) writeAbsent(ctx context.Context, slot string, absent bool) error {
+// writeAbsent records whether a slot is absent, which has these volumes in EC2.
+func (m *etcdMember) writeAbsent(ctx context.Context, slot string, absent bool, volumes ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, absentTimeout)
 	defer cancel()
 	volume, err := readJoinedVolume(ctx, m, slot)
@@ -56,7 +78,8 @@ func (m *etcdMember) writeAbsent(ctx context.Context, slot string, absent bool) 
 	}
 
 	key := node.EtcdAbsentKey(m.agent.doc.Cluster, slot)
-	body, err := m.agent.signRecord(key, absentRecord{Absent: absent, Volume: volume})
+	record := absentRecord{Absent: absent, Volume: volume, Volumes: append([]string{}, volumes...)}
+	body, err := m.agent.signRecord(key, record)
 	if err != nil {
 		return err
 	}
@@ -120,7 +143,6 @@ func (r *etcdRecovery) isAbsent(ctx context.Context, slot string) (bool, error) 
 	}
 
 	existing, err := r.member.agent.ec2Client().ListExistingVolumes(ctx, nil)
-	hasOther := slices.ContainsFunc(existing, func(v Volume) bool { return v.Slot == slot && v.ID != record.Volume })
 
-	return !hasOther, err
+	return record.covers(volumesNamed(slot, existing)), err
 }

@@ -92,3 +92,39 @@ func TestReplayedAbsenceInRecovery(t *testing.T) {
 
 	t.Errorf("slot d, which has a newer volume, does not count: %+v (%s)", slots, s.URL())
 }
+
+// TestAbsentWithOtherVolumes: a slot leaves whose volume has no data of a member: its machine never joined, or its volume was lost and
+// the new one is empty. The record says so, also if the slot was absent before it got that volume.
+func TestAbsentWithOtherVolumes(t *testing.T) {
+	r, _, _ := recoveryWithoutEtcd(t)
+	api := &fakeEC2{}
+	r.member.agent.EC2 = api
+	note := func() {
+		t.Helper()
+		if err := r.member.newResize().noteAbsent(t.Context(), []string{"d", "e"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	note()
+	for _, joined := range []string{"", "vol-d1"} {
+		if joined != "" {
+			slotD := &etcdMember{agent: r.member.agent, store: r.member.store, slot: r.member.slot, volume: joined}
+			slotD.slot.Name = "d"
+			if err := slotD.writeJoinedRecord(t.Context(), joinedRecord{Volume: joined}); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		api.volumes = []types.Volume{slotVolume("vol-d"+joined, "d", "us-east-1a", "", r.member.agent.Now())}
+		if absent, err := r.isAbsent(t.Context(), "d"); err != nil || absent {
+			t.Errorf("joined %q: absent before it was noted with its volume: %t, %v", joined, absent, err)
+		}
+
+		note()
+		for _, slot := range []string{"d", "e"} {
+			if absent, err := r.isAbsent(t.Context(), slot); err != nil || !absent {
+				t.Errorf("joined %q: slot %s absent %t, %v", joined, slot, absent, err)
+			}
+		}
+	}
+}

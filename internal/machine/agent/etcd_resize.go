@@ -299,10 +299,20 @@ func (w *etcdResize) tell(ctx context.Context, reason string) error {
 
 // noteAbsent records slots that are not in the control plane and have no member. Their machines may end then.
 func (w *etcdResize) noteAbsent(ctx context.Context, slots []string) error {
+	if len(slots) == 0 {
+		return nil
+	}
+
+	existing, err := w.agent.ec2Client().ListExistingVolumes(ctx, nil)
+	if err != nil {
+		return err
+	}
+
 	for _, slot := range slots {
+		volumes := volumesNamed(slot, existing)
 		record, err := w.member.readAbsent(ctx, slot)
-		if err == nil && !record.Absent {
-			err = w.member.writeAbsent(ctx, slot, true)
+		if err == nil && !record.covers(volumes) {
+			err = w.member.writeAbsent(ctx, slot, true, volumes...)
 		}
 
 		if err != nil {
