@@ -128,7 +128,16 @@ func (m *move) run(ctx context.Context) error {
 	}
 
 	if m.approved {
-		return m.steps.lock(ctx, m.finish)
+		reached := false
+		err := m.steps.lock(ctx, func(ctx context.Context) error {
+			reached = true
+			return m.finish(ctx)
+		})
+		if err != nil && !reached {
+			m.startAPI(ctx) // the lock is taken, and nobody goes on
+		}
+
+		return err
 	}
 
 	if err := m.request.Confirm(); err != nil { // there was nothing to apply, so nobody was asked
@@ -317,11 +326,11 @@ func (s adminMove) backUpLast(ctx context.Context) (backup.Backup, bool, error) 
 
 	s.admin.env.Notifyf("backup %s is the last one: waiting until it was tested", answer.Backup)
 	taken, err := s.admin.waitTested(ctx, answer)
-	if err != nil {
+	if err != nil || !answer.APIStopped || !answer.IsSigned {
 		return taken, false, err
 	}
 
-	return taken, answer.APIStopped && answer.IsSigned, s.admin.checkNewest(ctx, taken)
+	return taken, true, s.admin.checkNewest(ctx, taken)
 }
 
 // checkNewest returns an error unless a machine of the cluster has signed a backup, and none of the present data is newer: whoever may

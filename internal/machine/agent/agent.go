@@ -108,6 +108,8 @@ type Agent struct {
 	etcdFenced atomic.Bool
 	// restoredAt is when the newest restoration of etcd was requested; nil if there was none.
 	restoredAt atomic.Pointer[time.Time]
+	// apiStops is held while a stop of the API server begins or ends, and while the static pods are written.
+	apiStops sync.Mutex
 	// recovery is what the agent remembers of a quorum that is missing.
 	recovery recoveryMemory
 	// quorumLost is set while this machine reaches no quorum of etcd.

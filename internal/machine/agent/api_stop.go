@@ -30,22 +30,25 @@ type apiStop struct {
 // lasts reports whether the API server must not run.
 func (s apiStop) lasts(now time.Time) bool { return now.Before(s.Until) }
 
-// readAPIStop returns the stop of the API server that was begun last, also one whose time is over.
-func readAPIStop(a *Agent) (out apiStop, err error) {
+// readAPIStop returns the stop of the API server that was begun last, also one whose time is over. One that cannot be read is over: the
+// only API server of a cluster must not stay stopped because of it.
+func readAPIStop(a *Agent) apiStop {
 	if !a.Root.Exists(apiStopFile) {
-		return out, nil
+		return apiStop{}
 	}
 
+	var out apiStop
 	body, err := a.Root.Read(apiStopFile)
 	if err == nil {
 		err = json.Unmarshal(body, &out)
 	}
 
 	if err != nil {
-		return out, fmt.Errorf("read why the API server is stopped: %s: %w", apiStopFile, err)
+		a.Log.Warn("cannot read why the API server is stopped; starting it", slog.String("file", apiStopFile), slog.Any("error", err))
+		return apiStop{Until: a.Now()}
 	}
 
-	return out, nil
+	return out
 }
 
 // write stores the stop.
@@ -55,7 +58,7 @@ func (s apiStop) write(a *Agent) error {
 		return fmt.Errorf("encode %s: %w", apiStopFile, err)
 	}
 
-	_, err = a.Root.Write(File{Path: apiStopFile, Body: body, Mode: 0o600})
+	_, err = a.Root.Write(File{Path: apiStopFile, Body: body, Mode: 0o600, Durable: true})
 
 	return err
 }
@@ -64,17 +67,27 @@ func (s apiStop) write(a *Agent) error {
 func beginAPIStop(a *Agent, by string) error {
 	stop := apiStop{Until: a.Now().Add(backup.MaxAPIStop).UTC(), By: by}
 	a.Log.Warn("the API server is stopped, so that a backup of etcd has every write", slog.String("by", by), slog.Time("until", stop.Until))
+	a.apiStops.Lock()
+	defer a.apiStops.Unlock()
 
 	return stop.write(a)
 }
 
 // startAPI starts the API server, whether or not it was stopped. If that fails, endAPIStop repeats it.
 func startAPI(a *Agent) error {
+	a.apiStops.Lock()
+	defer a.apiStops.Unlock()
+
+	return startStoppedAPI(a)
+}
+
+// startStoppedAPI is startAPI while no stop can begin.
+func startStoppedAPI(a *Agent) error {
 	if err := (apiStop{Until: a.Now().UTC()}).write(a); err != nil {
 		return err
 	}
 
-	if err := a.writeStaticPods(); err != nil {
+	if err := writeStaticPodFiles(a); err != nil {
 		return fmt.Errorf("start the API server again: %w", err)
 	}
 
@@ -83,12 +96,14 @@ func startAPI(a *Agent) error {
 
 // endAPIStop starts the API server if it was stopped for too long: whoever has asked for it has gone away.
 func endAPIStop(a *Agent) error {
-	stop, err := readAPIStop(a)
-	if err != nil || stop.Until.IsZero() || stop.lasts(a.Now()) {
-		return err
+	a.apiStops.Lock()
+	defer a.apiStops.Unlock()
+	stop := readAPIStop(a)
+	if stop.Until.IsZero() || stop.lasts(a.Now()) {
+		return nil
 	}
 
 	a.Log.Warn("the API server starts again: the machine was not replaced in time", slog.String("by", stop.By))
 
-	return startAPI(a)
+	return startStoppedAPI(a)
 }

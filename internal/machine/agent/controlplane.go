@@ -218,10 +218,17 @@ func (a *Agent) pullImage(ctx context.Context, ref string) error {
 
 // writeStaticPods writes the static pods of the control plane, which the kubelet starts, unless the API server is stopped on purpose.
 func (a *Agent) writeStaticPods() error {
-	if stop, err := readAPIStop(a); err != nil || stop.lasts(a.Now()) {
-		return err
+	a.apiStops.Lock()
+	defer a.apiStops.Unlock()
+	if readAPIStop(a).lasts(a.Now()) {
+		return nil
 	}
 
+	return writeStaticPodFiles(a)
+}
+
+// writeStaticPodFiles is writeStaticPods while no stop of the API server can begin.
+func writeStaticPodFiles(a *Agent) error {
 	pods, err := a.staticPodFiles()
 	if err != nil {
 		return err

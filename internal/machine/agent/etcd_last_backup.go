@@ -37,6 +37,10 @@ func (b *etcdBackup) takeLast(ctx context.Context, r backup.Request) (id string,
 	}
 
 	id, err = b.takeStopped(ctx, r)
+	if _, runs := findAPIServer(b.agent); err == nil && (runs || !readAPIStop(b.agent).lasts(b.agent.Now())) {
+		err = fmt.Errorf("backup %s took more than %s, and the API server has started meanwhile", id, backup.MaxAPIStop)
+	}
+
 	if err != nil {
 		return "", errors.Join(err, startAPI(b.agent))
 	}

@@ -168,3 +168,15 @@ func TestLastBackupOfManyMachines(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestUnreadableAPIStop: a file that a crash has left behind does not keep the only API server stopped.
+func TestUnreadableAPIStop(t *testing.T) {
+	a := testAgent(t)
+	if _, err := a.Root.Write(File{Path: apiStopFile, Body: []byte("{"), Mode: 0o600}); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := endAPIStop(a); err != nil || a.Root.Exists(apiStopFile) {
+		t.Errorf("the file is still there: %v", err)
+	}
+}

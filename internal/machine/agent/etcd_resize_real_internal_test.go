@@ -51,6 +51,7 @@ func newSizedCluster(t *testing.T) *sizedCluster {
 			Slot: slot, ClientURL: "http://127.0.0.1:" + ports[i], PeerURL: "http://127.0.0.1:" + ports[5+i],
 		})
 		a := testAgent(t)
+		a.EC2 = &fakeEC2{}
 		a.doc = testDocument(t, 5, bundle)
 		a.bundle = bundle
 		a.Boot.Slot = slot

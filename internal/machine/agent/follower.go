@@ -315,6 +315,11 @@ func (f *follower) applyRevision(ctx context.Context, current node.Revision) (*d
 		return nil, f.finish(ctx, a.documentState.Commit(current, sum, pending), current)
 	}
 
+	if readAPIStop(a).lasts(a.Now()) { // a change would start it, or fail without it
+		f.reportWaiting(current, "the API server is stopped while etcd moves")
+		return nil, nil
+	}
+
 	change := documentChange{next: next, pending: pending, restarts: restartsOf(changes, a.doc.Role)}
 	first, err := firstChange(a.doc, change)
 	if err != nil {

@@ -143,6 +143,10 @@ func (m *etcdMember) addLearner(ctx context.Context, manager etcd.Manager) error
 		return err
 	}
 
+	if err := recordAdded(m.agent.Root, 0); err != nil { // on a full volume the membership must not change again and again
+		return err
+	}
+
 	id, err := manager.AddLearner(ctx, m.slot.Name, m.slot.PeerURL)
 	if err != nil {
 		return err

@@ -66,6 +66,12 @@ func (m *etcdMember) newVolumeWatch() *volumeWatch {
 			return a.newEtcdManager().YieldLeadership(ctx, m.slot.Name, etcd.ClientURL)
 		},
 		makeRoom: func() error {
+			if !a.etcdData.TryLock() { // a task may be setting data aside
+				return errors.New("the data directory is in use")
+			}
+
+			defer a.etcdData.Unlock()
+
 			return m.volumeRoom().make(func(free int64) error {
 				if free < roomOfFullVolume {
 					return errors.New("the volume is full")
