@@ -177,7 +177,7 @@ func isGeneratedKey(key string) bool {
 	return slices.Contains([]string{
 		"PublicIp", "PrivateIp", "PrivateIpAddress", "PrivateIpAddresses", "PublicIpAddress", "PrivateDnsName", "PublicDnsName", "MacAddress",
 		"ClientToken", "ReservationId", "Instances", "Association", "AmiLaunchIndex", "IpAddress", "CreationDate", "NextRotationDate", "LastUpdatedDate", "CallerReference",
-		"AvailableIpAddressCount", "ResourceRecordSetCount", "creationTime", "LastModified", "RevisionId",
+		"AvailableIpAddressCount", "ResourceRecordSetCount", "creationTime", "LastModified", "RevisionId", "CurrentKeyMaterialId",
 	}, key)
 }
 

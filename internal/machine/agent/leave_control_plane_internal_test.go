@@ -209,6 +209,7 @@ func TestRemovedDataIsSetAside(t *testing.T) {
 	a := testAgent(t)
 	a.Run = &killedRunner{killer: &killer{left: 1000}}
 	a.EC2 = &fakeEC2{volumes: []types.Volume{slotVolume("vol-1", "a", "z", "i-me", time.Now())}}
+	writeMountinfo(t, a, true)
 	if err := a.Root.MakeDir(etcd.DataDir+"/member", 0o700, 0); err != nil {
 		t.Fatal(err)
 	}

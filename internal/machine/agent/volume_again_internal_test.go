@@ -30,6 +30,7 @@ func newStoppedMember(t *testing.T) stoppedMember {
 	a.Run = run
 	slot, _ := a.doc.Slot("a")
 	m := &etcdMember{agent: a, slot: slot, store: store.NewFileStore(t.TempDir()), volume: "vol-1"}
+	writeMountinfo(t, a, true)
 	if err := a.Root.MakeDir(etcd.DataDir+"/member", 0o700, 0); err != nil {
 		t.Fatal(err)
 	}
