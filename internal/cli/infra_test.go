@@ -39,7 +39,7 @@ func TestInfra(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"unchanged": unchanged, "unmade": unmade, "hold": cmdHold, "held": cmdHeld, "sleep": cmdSleep, "until": cmdUntil, "leave": leave, "signals": signals,
-			"tamper": cmdTamper, "fits": cmdFits, "healthfits": cmdHealthFits, "objects": cmdObjects, "putobject": cmdPutObject, "elsewhere": cmdElsewhere, "copystate": cmdCopyState, "function": cmdFunction, "records": cmdRecords, "unfunctioned": cmdUnfunctioned, "unmark": cmdUnmark,
+			"tamper": cmdTamper, "fits": cmdFits, "healthfits": cmdHealthFits, "objects": cmdObjects, "putobject": cmdPutObject, "putabsent": cmdPutAbsent, "elsewhere": cmdElsewhere, "copystate": cmdCopyState, "function": cmdFunction, "records": cmdRecords, "unfunctioned": cmdUnfunctioned, "unmark": cmdUnmark,
 			"mirror": mirrorAssets, "registry": cmdRegistry, "ecr": cmdECR(t), "ecrhas": cmdECRHas(t),
 		},
 	}

@@ -8,9 +8,15 @@ import (
 	"strings"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/lib/pki"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
@@ -38,4 +44,29 @@ func cmdPutObject(ts *testscript.TestScript, _ bool, args []string) {
 	body := strings.NewReader(ts.ReadFile(args[1]))
 	_, err := api.PutObject(context.Background(), &s3.PutObjectInput{Bucket: sdk.String("slipway-test"), Key: &args[0], Body: body})
 	ts.Check(err)
+}
+
+// cmdPutAbsent is 'putabsent SLOT...': the agent of etcd's leader records that slots of cluster demo have no member any more.
+func cmdPutAbsent(ts *testscript.TestScript, _ bool, args []string) {
+	ctx, cfg := context.Background(), regionOf(ts).AWSConfig()
+	options := store.Options{AWS: func(context.Context) (sdk.Config, error) { return cfg, nil }}
+	state, sealer, err := store.Open(ctx, "s3://slipway-test", options)
+	ts.Check(err)
+	ca, err := pki.OpenCA(ctx, state, sealer, "demo", pki.KubernetesCA)
+	ts.Check(err)
+	for _, slot := range args {
+		out, err := ec2.NewFromConfig(cfg).DescribeVolumes(ctx, &ec2.DescribeVolumesInput{
+			Filters: []ec2types.Filter{{Name: sdk.String("tag:" + awskind.TagSlot), Values: []string{slot}}},
+		})
+		ts.Check(err)
+		volumes := []string{}
+		for _, v := range out.Volumes {
+			volumes = append(volumes, *v.VolumeId)
+		}
+		key := node.EtcdAbsentKey("demo", slot)
+		body, err := node.SignRecord(key, map[string]any{"absent": true, "volumes": volumes}, ca.Key())
+		ts.Check(err)
+		_, err = state.Put(ctx, key, body)
+		ts.Check(err)
+	}
 }
