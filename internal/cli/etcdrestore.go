@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/cluster/etcdadmin"
+	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 )
 
 // restoreOptions are the flags of 'slipway etcd restore'.
@@ -120,12 +121,9 @@ func describeLoss(p etcdadmin.RestorePlan) string {
 		cluster.FormatTime(p.Backup.TakenAt))
 }
 
-// firstRestoration is the number of the generation of a cluster's first restoration.
-const firstRestoration = 2
-
 // describeReplaced says which data is deleted for that which is set aside.
 func describeReplaced(p etcdadmin.RestorePlan) string {
-	if p.Generation == firstRestoration {
+	if p.Generation == etcd.FirstRestoration {
 		return ""
 	}
 

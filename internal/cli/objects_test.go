@@ -59,12 +59,12 @@ func cmdPutAbsent(ts *testscript.TestScript, _ bool, args []string) {
 			Filters: []ec2types.Filter{{Name: sdk.String("tag:" + awskind.TagSlot), Values: []string{slot}}},
 		})
 		ts.Check(err)
-		volumes := []string{}
+		record := node.AbsentSlot{Absent: true}
 		for _, v := range out.Volumes {
-			volumes = append(volumes, *v.VolumeId)
+			record.Volumes = append(record.Volumes, *v.VolumeId)
 		}
 		key := node.EtcdAbsentKey("demo", slot)
-		body, err := node.SignRecord(key, map[string]any{"absent": true, "volumes": volumes}, ca.Key())
+		body, err := node.SignRecord(key, record, ca.Key())
 		ts.Check(err)
 		_, err = state.Put(ctx, key, body)
 		ts.Check(err)

@@ -6,11 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
-	"github.com/slipway-k8s/slipway/internal/infra/plan"
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
@@ -35,11 +33,7 @@ func (session *Session) IsSlotAbsent(ctx context.Context, d *Desired, slot strin
 		return false, err
 	}
 
-	var record struct {
-		Absent  bool     `json:"absent"`
-		Volume  string   `json:"volume"`
-		Volumes []string `json:"volumes"`
-	}
+	var record node.AbsentSlot
 	err = node.ReadRecord(o.Body, key, public.CAs[pki.KubernetesCA], &record)
 	if node.IsUntrusted(err) {
 		return false, nil // the leader's agent writes it again
@@ -49,12 +43,14 @@ func (session *Session) IsSlotAbsent(ctx context.Context, d *Desired, slot strin
 		return false, err
 	}
 
-	hasOther := slices.ContainsFunc(d.Plan.ExistingResources(), func(r plan.ActualResource) bool {
-		v, isVolume := r.Resource.(awskind.Volume)
-		return isVolume && v.Tags[awskind.TagSlot] == slot && r.ID != record.Volume && !slices.Contains(record.Volumes, r.ID)
-	})
+	var volumes []string
+	for _, r := range d.Plan.ExistingResources() {
+		if v, isVolume := r.Resource.(awskind.Volume); isVolume && v.Tags[awskind.TagSlot] == slot {
+			volumes = append(volumes, r.ID)
+		}
+	}
 
-	return record.Absent && !hasOther, nil
+	return record.Covers(volumes), nil
 }
 
 // withoutAbsent returns the lost volumes without those of absent slots: the control plane had become smaller.

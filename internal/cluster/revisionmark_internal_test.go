@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/infra/ownership"
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
+	"github.com/slipway-k8s/slipway/internal/lib/pki/pkitest"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
@@ -72,16 +73,7 @@ func TestRevisionOfVolumes(t *testing.T) {
 func TestOlderDocuments(t *testing.T) {
 	ctx := t.Context()
 	s := store.NewFileStore(t.TempDir())
-	key, err := pki.NewKey(pki.KubernetesCA)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	ca, err := pki.NewCA(pki.KubernetesCA, "demo", key, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	ca := pkitest.NewKubernetesCA(t, time.Now())
 	certs, err := json.Marshal(pki.PublicBundle{CAs: map[string]string{pki.KubernetesCA: string(ca.CertsPEM())}})
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +84,7 @@ func TestOlderDocuments(t *testing.T) {
 	}
 
 	sign := func(revision int64) clusterstate.Signed {
-		o, err := clusterstate.NewSigner(s, "demo", key, revision, clusterstate.Signed{}).SignNew(nil)
+		o, err := clusterstate.NewSigner(s, "demo", ca.Key(), revision, clusterstate.Signed{}).SignNew(nil)
 		if err != nil {
 			t.Fatal(err)
 		}

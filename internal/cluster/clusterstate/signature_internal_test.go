@@ -9,25 +9,12 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
-	"github.com/slipway-k8s/slipway/internal/lib/pki"
+	"github.com/slipway-k8s/slipway/internal/lib/pki/pkitest"
 )
-
-func newIssuer(tb testing.TB) pki.CA {
-	tb.Helper()
-	key, err := pki.NewKey(pki.KubernetesCA)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	ca, err := pki.NewCA(pki.KubernetesCA, "demo", key, time.Now())
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return ca
-}
 
 // TestStatementOfALaterVersion: the error says what to do, and not that somebody has tampered.
 func TestStatementOfALaterVersion(t *testing.T) {
-	ca := newIssuer(t)
+	ca := pkitest.NewKubernetesCA(t, time.Now())
 	body, err := json.Marshal(statement{Version: statementVersion + 1, Cluster: "demo"})
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +34,7 @@ func TestStatementOfALaterVersion(t *testing.T) {
 }
 
 func FuzzParseStatement(f *testing.F) {
-	ca := newIssuer(f)
+	ca := pkitest.NewKubernetesCA(f, time.Now())
 	o, err := encodeSigned(statement{
 		Cluster: "demo", Revision: 1, Documents: map[string][]string{"demo/cluster.yaml": {"", hashOf(nil)}},
 	}, ca.Key())

@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
+	"github.com/slipway-k8s/slipway/internal/lib/pki/pkitest"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
@@ -94,21 +95,8 @@ func (s *signedState) certsWith(more pki.CA) []byte {
 	return body
 }
 
-func newStranger(t *testing.T) pki.CA {
-	t.Helper()
-	key, err := pki.NewKey(pki.KubernetesCA)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca, err := pki.NewCA(pki.KubernetesCA, "demo", key, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ca
-}
-
 func TestDocumentsThatNobodySigned(t *testing.T) {
-	stranger := newStranger(t)
+	stranger := pkitest.NewKubernetesCA(t, time.Now())
 	for name, change := range map[string]func(s *signedState) map[string][]byte{
 		"an edited cluster": func(*signedState) map[string][]byte { return map[string][]byte{"demo/cluster.yaml": []byte("x")} },
 		"an edited group": func(*signedState) map[string][]byte {
@@ -235,7 +223,7 @@ func TestTrust(t *testing.T) {
 	if public, err := clusterstate.LoadTrust(t.Context(), s.Store, "demo"); err != nil || len(public.CAs) != len(pki.CANames()) {
 		t.Fatal(public, err)
 	}
-	s.put("demo/pki/certs.json", s.certsWith(newStranger(t)))
+	s.put("demo/pki/certs.json", s.certsWith(pkitest.NewKubernetesCA(t, time.Now())))
 	if _, err := clusterstate.LoadTrust(t.Context(), s.Store, "demo"); !errors.Is(err, clusterstate.ErrTampered) {
 		t.Errorf("%v", err)
 	}

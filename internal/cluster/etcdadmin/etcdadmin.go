@@ -42,8 +42,6 @@ type Admin struct {
 	archive backup.Archive
 	// authority signs restorations.
 	authority authority
-	// trusted are the certificates of the authority (PEM); empty until they are needed.
-	trusted string
 }
 
 // Open loads the manifests of a cluster and opens its machine store.
@@ -179,7 +177,7 @@ func (a *Admin) ask(ctx context.Context, r Request) (backup.Answer, error) {
 		StopsAPI:  r.StopsAPI,
 	}
 	archive := a.archive
-	if r.StopsAPI || r.Type == backup.RequestStartAPI {
+	if request.NeedsSignature() {
 		var err error
 		if archive, err = a.signingArchive(ctx); err != nil {
 			return backup.Answer{}, err

@@ -21,15 +21,28 @@ import (
 // authority opens the Kubernetes CA of a cluster, whose key signs generations.
 type authority func(context.Context) (pki.CA, error)
 
-// openAuthority returns the authority of a cluster in the state store.
+// openAuthority returns the authority of a cluster in the state store. Its key is decrypted once.
 func openAuthority(env *cluster.Env, name string) authority {
+	var opened *pki.CA
+
 	return func(ctx context.Context) (pki.CA, error) {
+		if opened != nil {
+			return *opened, nil
+		}
+
 		state, sealer, err := env.Stores.State(ctx)
 		if err != nil {
 			return pki.CA{}, err
 		}
 
-		return pki.OpenCA(ctx, state, sealer, name, pki.KubernetesCA)
+		ca, err := pki.OpenCA(ctx, state, sealer, name, pki.KubernetesCA)
+		if err != nil {
+			return pki.CA{}, err
+		}
+
+		opened = &ca
+
+		return ca, nil
 	}
 }
 

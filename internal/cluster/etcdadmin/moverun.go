@@ -114,8 +114,8 @@ type move struct {
 	request  MoveRequest
 	plan     MovePlan
 	approved bool
-	// asked is set once the machine was asked to stop its API server.
-	asked bool
+	// asked is set once the machine was asked to stop its API server, and ending once it is to end.
+	asked, ending bool
 	// complete is when the machine was asked for the backup of the plan, if that has everything: its API server is stopped for
 	// backup.MaxAPIStop since. Zero: writes are lost.
 	complete time.Time
@@ -128,29 +128,38 @@ func (m *move) run(ctx context.Context) error {
 	}
 
 	if m.approved {
-		reached := false
-		err := m.steps.lock(ctx, func(ctx context.Context) error {
-			reached = true
-			return m.finish(ctx)
-		})
-		if err != nil && !reached {
-			m.startAPI(ctx) // the lock is taken, and nobody goes on
-		}
-
-		return err
+		return m.lock(ctx, m.finish)
 	}
 
 	if err := m.request.Confirm(); err != nil { // there was nothing to apply, so nobody was asked
 		return err
 	}
 
-	return m.steps.lock(ctx, func(ctx context.Context) error {
+	return m.lock(ctx, func(ctx context.Context) error {
 		if err := m.secure(ctx); err != nil {
 			return err
 		}
 
 		return m.finish(ctx)
 	})
+}
+
+// lock holds the lock of the cluster while it calls do. A failure before the machine ends starts its API server again, also if the lock
+// was not got.
+func (m *move) lock(ctx context.Context, do func(context.Context) error) error {
+	err := m.steps.lock(ctx, func(ctx context.Context) error {
+		err := do(ctx)
+		if err != nil {
+			m.startAPI(ctx)
+		}
+
+		return err
+	})
+	if err != nil {
+		m.startAPI(ctx)
+	}
+
+	return err
 }
 
 // approve has the move confirmed, and takes the backup that makes it safe.
@@ -212,9 +221,9 @@ func (m *move) undo(ctx context.Context) error {
 	return err
 }
 
-// startAPI starts the API server, if the machine was asked to stop it.
+// startAPI starts the API server, if the machine was asked to stop it and is not to end.
 func (m *move) startAPI(ctx context.Context) {
-	if !m.asked {
+	if !m.asked || m.ending {
 		return
 	}
 
@@ -225,18 +234,17 @@ func (m *move) startAPI(ctx context.Context) {
 	}
 }
 
-// finish moves the data, after the manifests were applied. Before the machine ends, a failure starts its API server again.
+// finish moves the data, after the manifests were applied.
 func (m *move) finish(ctx context.Context) error {
-	err := m.steps.check(ctx, m.plan)
-	if err == nil {
-		err = m.repeatLast(ctx)
-	}
-
-	if err != nil {
-		m.startAPI(ctx)
+	if err := m.steps.check(ctx, m.plan); err != nil {
 		return err
 	}
 
+	if err := m.repeatLast(ctx); err != nil {
+		return err
+	}
+
+	m.ending = true
 	if err := m.steps.endMachines(ctx, m.plan); err != nil {
 		return err
 	}
@@ -355,15 +363,22 @@ func (s adminMove) startAPI(ctx context.Context) error {
 }
 
 func (s adminMove) hasMachine(ctx context.Context, p MovePlan) (bool, error) {
+	now, _, err := s.read(ctx, p)
+
+	return len(now.Machines) > 0, err
+}
+
+// read returns what exists of the slot of a plan in other zones now, and the volume in the zone of the plan; empty if there is none.
+func (s adminMove) read(ctx context.Context, p MovePlan) (now MovePlan, volume string, err error) {
+	now = MovePlan{Cluster: p.Cluster, Slot: p.Slot, Zone: p.Zone}
 	m, err := s.admin.newMover(ctx, p)
 	if err != nil {
-		return false, err
+		return now, "", err
 	}
 
-	present := MovePlan{Cluster: p.Cluster, Slot: p.Slot, Zone: p.Zone}
-	_, err = m.read(ctx, &present)
+	volume, err = m.read(ctx, &now)
 
-	return len(present.Machines) > 0, err
+	return now, volume, err
 }
 
 func (s adminMove) now() time.Time { return s.admin.env.Now() }
@@ -441,13 +456,7 @@ func (a *Admin) ReturnVolume(ctx context.Context, p MovePlan) error {
 }
 
 func (s adminMove) check(ctx context.Context, p MovePlan) error {
-	m, err := s.admin.newMover(ctx, p)
-	if err != nil {
-		return err
-	}
-
-	now := MovePlan{Cluster: p.Cluster, Slot: p.Slot, Zone: p.Zone}
-	present, err := m.read(ctx, &now)
+	now, present, err := s.read(ctx, p)
 	if err != nil || (present != "" && now.Volume == "") {
 		return err
 	}
@@ -497,18 +506,12 @@ func (s adminMove) endMachines(ctx context.Context, p MovePlan) error {
 
 // restore restores a backup on the volume in the zone of the plan alone: if the other zone is taken for lost, its machine may work still.
 func (s adminMove) restore(ctx context.Context, id string) error {
-	p := s.request.Plan
-	m, err := s.admin.newMover(ctx, p)
+	_, volume, err := s.read(ctx, s.request.Plan)
 	if err != nil {
 		return err
 	}
 
-	volume, err := m.read(ctx, &MovePlan{Cluster: p.Cluster, Slot: p.Slot, Zone: p.Zone})
-	if err != nil {
-		return err
-	}
-
-	plan, err := s.admin.PlanRestore(ctx, RestoreRequest{ID: id, Slot: p.Slot, Volume: volume})
+	plan, err := s.admin.PlanRestore(ctx, RestoreRequest{ID: id, Slot: s.request.Plan.Slot, Volume: volume})
 	if err != nil {
 		return err
 	}

@@ -109,7 +109,7 @@ func (a *Admin) PlanRestore(ctx context.Context, r RestoreRequest) (RestorePlan,
 		return out, nil
 	}
 
-	out.Generation = 2
+	out.Generation = etcd.FirstRestoration
 	if last != nil {
 		out.Generation = last.Number + 1
 	}
@@ -169,18 +169,14 @@ func ChooseRestorer(members []Member, wanted string) (string, error) {
 	)
 }
 
-// listRestored returns the slots that have data of a generation. The key of the cluster's authority is opened once.
+// listRestored returns the slots that have data of a generation.
 func (a *Admin) listRestored(ctx context.Context, number int) (node.RestoredSlots, error) {
-	if a.trusted == "" {
-		ca, err := a.authority(ctx)
-		if err != nil {
-			return node.RestoredSlots{}, err
-		}
-
-		a.trusted = string(ca.CertsPEM())
+	ca, err := a.authority(ctx)
+	if err != nil {
+		return node.RestoredSlots{}, err
 	}
 
-	return node.ReadRestoredSlots(ctx, a.archive.Store, a.name, number, a.trusted)
+	return node.ReadRestoredSlots(ctx, a.archive.Store, a.name, number, string(ca.CertsPEM()))
 }
 
 // Restore begins the restoration of a plan, unless it continues one, and waits until all members are healthy. The

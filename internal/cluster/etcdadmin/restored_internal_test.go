@@ -10,6 +10,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
+	"github.com/slipway-k8s/slipway/internal/lib/pki/pkitest"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/backup"
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
@@ -20,16 +21,7 @@ import (
 // Seen to succeed as long as these records were not signed: 'slipway etcd restore' did not wait for the machines, and a rerun did not
 // continue the restoration but began another one.
 func TestForgedRestored(t *testing.T) {
-	key, err := pki.NewKey(pki.KubernetesCA)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	ca, err := pki.NewCA(pki.KubernetesCA, "demo", key, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	ca := pkitest.NewKubernetesCA(t, time.Now())
 	s := store.NewFileStore(t.TempDir())
 	admin := &Admin{
 		env:       &cluster.Env{},
@@ -41,6 +33,7 @@ func TestForgedRestored(t *testing.T) {
 		t.Helper()
 		body := []byte(`{"volume":"vol-1","generation":2}`)
 		if isSigned {
+			var err error
 			if body, err = node.SignRecord(key, record, ca.Key()); err != nil {
 				t.Fatal(err)
 			}

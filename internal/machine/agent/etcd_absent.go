@@ -6,63 +6,30 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
-// absentRecord is the content of a slot's record. It is never deleted, because machines may not delete it. Who may write to the machine
-// store can write one again that was signed when the slot was absent before. So it is not all that decides: a member gives its data up
-// only if a quorum of the others says that it was removed, and a slot that has another volume than the record counts.
-type absentRecord struct {
-	// Absent is set while the slot is not in the control plane and has no member.
-	Absent bool `json:"absent"`
-	// Volume is the id of the volume on which the slot's member had data last; empty: it never had any.
-	Volume string `json:"volume,omitempty"`
-	// Volumes are all that the slot had in EC2 when it was absent, with data or without; nil in records of earlier versions.
-	Volumes []string `json:"volumes"`
-}
-
-// covers reports whether the slot is absent with all of these volumes.
-func (r absentRecord) covers(volumes []string) bool {
-	known := append([]string{r.Volume}, r.Volumes...)
-	isOther := func(id string) bool { return !slices.Contains(known, id) }
-
-	return r.Absent && r.Volumes != nil && !slices.ContainsFunc(volumes, isOther)
-}
-
-// volumesNamed returns the ids of a slot's volumes. It is never nil.
-func volumesNamed(slot string, volumes []Volume) []string {
-	out := []string{}
-	for _, v := range volumes {
-		if v.Slot == slot {
-			out = append(out, v.ID)
-		}
-	}
-
-	return out
-}
-
 // readAbsent returns the record of a slot that is absent; zero if the slot is not. A record does not count without a valid signature, or
 // if the slot's member has had data on another volume since. The leader's agent, which reads it in this way too, writes it again.
-func (m *etcdMember) readAbsent(ctx context.Context, slot string) (absentRecord, error) {
+func (m *etcdMember) readAbsent(ctx context.Context, slot string) (node.AbsentSlot, error) {
 	ctx, cancel := context.WithTimeout(ctx, absentTimeout)
 	defer cancel()
-	var record absentRecord
+	var record node.AbsentSlot
 	err := m.agent.readRecord(ctx, m.store, node.EtcdAbsentKey(m.agent.doc.Cluster, slot), &record)
 	if errors.Is(err, store.ErrNotFound) || node.IsUntrusted(err) {
-		return absentRecord{}, nil
+		return node.AbsentSlot{}, nil
 	}
 
 	if err != nil || !record.Absent {
-		return absentRecord{}, err
+		return node.AbsentSlot{}, err
 	}
 
 	volume, err := readJoinedVolume(ctx, m, slot)
 	if err != nil || volume != record.Volume {
-		return absentRecord{}, err
+		return node.AbsentSlot{}, err
 	}
 
 	return record, nil
@@ -78,7 +45,7 @@ func (m *etcdMember) writeAbsent(ctx context.Context, slot string, absent bool, 
 	}
 
 	key := node.EtcdAbsentKey(m.agent.doc.Cluster, slot)
-	record := absentRecord{Absent: absent, Volume: volume, Volumes: append([]string{}, volumes...)}
+	record := node.AbsentSlot{Absent: absent, Volume: volume, Volumes: append([]string{}, volumes...)}
 	body, err := m.agent.signRecord(key, record)
 	if err != nil {
 		return err
@@ -135,14 +102,33 @@ func isRemoved(ctx context.Context, m *etcdMember, f etcd.Facts) bool {
 	return etcd.WasRemoved(ask(ctx, f), f.Slot)
 }
 
-// isAbsent reports whether a slot is recorded as absent, and has no other volume than the record says.
-func (r *etcdRecovery) isAbsent(ctx context.Context, slot string) (bool, error) {
-	record, err := r.member.readAbsent(ctx, slot)
-	if err != nil || !record.Absent {
-		return false, err
+// findAbsent returns which of the slots are recorded as absent, and have no other volume than the record says.
+func (r *etcdRecovery) findAbsent(ctx context.Context, slots []string) (map[string]bool, error) {
+	recorded := map[string]node.AbsentSlot{}
+	for _, slot := range slots {
+		record, err := r.member.readAbsent(ctx, slot)
+		if err != nil {
+			return nil, err
+		}
+
+		if record.Absent {
+			recorded[slot] = record
+		}
+	}
+
+	if len(recorded) == 0 {
+		return nil, nil
 	}
 
 	existing, err := r.member.agent.ec2Client().ListExistingVolumes(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
 
-	return record.covers(volumesNamed(slot, existing)), err
+	out := map[string]bool{}
+	for slot, record := range recorded {
+		out[slot] = record.Covers(volumesOfSlot(etcd.SlotState{Slot: slot}, existing))
+	}
+
+	return out, nil
 }

@@ -116,15 +116,13 @@ func TestAbsentWithOtherVolumes(t *testing.T) {
 		}
 
 		api.volumes = []types.Volume{slotVolume("vol-d"+joined, "d", "us-east-1a", "", r.member.agent.Now())}
-		if absent, err := r.isAbsent(t.Context(), "d"); err != nil || absent {
-			t.Errorf("joined %q: absent before it was noted with its volume: %t, %v", joined, absent, err)
+		if absent, err := r.findAbsent(t.Context(), []string{"d"}); err != nil || absent["d"] {
+			t.Errorf("joined %q: absent before it was noted with its volume: %v, %v", joined, absent, err)
 		}
 
 		note()
-		for _, slot := range []string{"d", "e"} {
-			if absent, err := r.isAbsent(t.Context(), slot); err != nil || !absent {
-				t.Errorf("joined %q: slot %s absent %t, %v", joined, slot, absent, err)
-			}
+		if absent, err := r.findAbsent(t.Context(), []string{"d", "e"}); err != nil || !absent["d"] || !absent["e"] {
+			t.Errorf("joined %q: absent %v, %v", joined, absent, err)
 		}
 	}
 }

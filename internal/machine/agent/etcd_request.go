@@ -61,17 +61,19 @@ func (b *etcdBackup) carryOut(ctx context.Context, r backup.Request) error {
 	b.agent.Log.Info("carrying out a request", slog.String("type", string(r.Type)), slog.String("by", r.By))
 	var err error
 
-	switch r.Type {
-	case backup.RequestSnapshot:
+	switch {
+	case r.NeedsSignature() && !r.IsSigned:
+		err = errors.New("nobody who has the key of the cluster has signed this request, so it is ignored")
+	case r.Type == backup.RequestSnapshot:
 		err = b.whileAnswering(ctx, answer, func(ctx context.Context) error {
 			answer.Backup, answer.APIStopped, err = b.takeRequested(ctx, r)
 			return err
 		})
 
-	case backup.RequestDefrag:
+	case r.Type == backup.RequestDefrag:
 		err = b.defragmentAll(ctx, &answer)
-	case backup.RequestStartAPI:
-		err = b.startAPIFor(r)
+	case r.Type == backup.RequestStartAPI:
+		err = startAPI(b.agent)
 	default:
 		err = fmt.Errorf("this agent knows no request of type %q: replace the machine with: slipway rolling-update", r.Type)
 	}

@@ -309,9 +309,9 @@ func (w *etcdResize) noteAbsent(ctx context.Context, slots []string) error {
 	}
 
 	for _, slot := range slots {
-		volumes := volumesNamed(slot, existing)
+		volumes := volumesOfSlot(etcd.SlotState{Slot: slot}, existing)
 		record, err := w.member.readAbsent(ctx, slot)
-		if err == nil && !record.covers(volumes) {
+		if err == nil && (record.Volumes == nil || !record.Covers(volumes)) {
 			err = w.member.writeAbsent(ctx, slot, true, volumes...)
 		}
 

@@ -81,15 +81,16 @@ func (r *etcdRecovery) decide(ctx context.Context, f etcd.RecoveryFacts) etcd.Re
 // listSlots returns the slots whose members count: those of the control plane, and those that have left it and may still have a
 // member, since the members of such slots are removed one after the other.
 func (r *etcdRecovery) listSlots(ctx context.Context, known etcd.Facts) ([]etcd.SlotState, error) {
-	var out []etcd.SlotState
-	for _, slot := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(known.Slots, known.Joined)))) {
-		absent, err := r.isAbsent(ctx, slot)
-		if err != nil {
-			return nil, err
-		}
+	slots := slices.Compact(slices.Sorted(slices.Values(slices.Concat(known.Slots, known.Joined))))
+	absent, err := r.findAbsent(ctx, slots)
+	if err != nil {
+		return nil, err
+	}
 
-		if !absent || slices.Contains(known.Slots, slot) {
-			out = append(out, etcd.SlotState{Slot: slot, Absent: absent, NoVote: absent || !mayVote(known, slot)})
+	var out []etcd.SlotState
+	for _, slot := range slots {
+		if !absent[slot] || slices.Contains(known.Slots, slot) {
+			out = append(out, etcd.SlotState{Slot: slot, Absent: absent[slot], NoVote: absent[slot] || !mayVote(known, slot)})
 		}
 	}
 

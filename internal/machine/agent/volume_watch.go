@@ -322,7 +322,8 @@ func requireWrites(m *etcdMember) error {
 	}
 
 	if err := writeProbeFile(m.agent.Root); err != nil && !isFullError(err) {
-		return newNotReadyError("volume %s is mounted but does not take writes: %s; %s", m.volume, err, replaceVolumeHint(m.volume))
+		return newNotReadyError("volume %s is mounted but does not take writes: %s; %s", m.volume,
+			strings.TrimSpace(err.Error()), replaceVolumeHint(m.volume))
 	}
 
 	return nil
@@ -331,14 +332,9 @@ func requireWrites(m *etcdMember) error {
 // checkVolumeWritable returns a notReadyError if the mounted volume does not take writes. The member must not
 // be judged by what such a volume holds: its data cannot be read and is not lost.
 func (m *etcdMember) checkVolumeWritable(ctx context.Context) error {
-	mount, err := readVolumeMount(m.agent.Root)
-	if err != nil || !mount.mounted {
-		return err
-	}
-
-	err = writeProbeFile(m.agent.Root)
-	if err == nil || isFullError(err) {
-		return nil
+	broken := requireWrites(m)
+	if !errors.As(broken, new(notReadyError)) {
+		return broken
 	}
 
 	if _, err := m.agent.Run.Run(ctx, "systemctl", "stop", "--no-block", "etcd"); err != nil {
@@ -349,6 +345,5 @@ func (m *etcdMember) checkVolumeWritable(ctx context.Context) error {
 		return nil
 	}
 
-	return newNotReadyError("volume %s is mounted but does not take writes: %s; %s", m.volume,
-		strings.TrimSpace(err.Error()), replaceVolumeHint(m.volume))
+	return broken
 }

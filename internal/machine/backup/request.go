@@ -55,6 +55,9 @@ type Request struct {
 	IsSigned bool `json:"-"`
 }
 
+// NeedsSignature reports whether a machine must not carry the request out, nor an operator believe the answer, without a signature.
+func (r Request) NeedsSignature() bool { return r.StopsAPI || r.Type == RequestStartAPI }
+
 // Expired reports whether a machine must not begin to carry the request out.
 func (r Request) Expired(now time.Time) bool { return now.Sub(r.CreatedAt).Abs() > RequestTTL }
 
@@ -101,28 +104,22 @@ func AnswerKey(cluster string) string { return node.EtcdPrefix(cluster) + "answe
 
 // ReadRequest returns the newest request, or nil if there is none. Without Records, none counts as signed.
 func (a Archive) ReadRequest(ctx context.Context) (*Request, error) {
-	out := &Request{}
-	found, isSigned, err := a.readMessage(ctx, RequestKey(a.Cluster), out)
-	if err != nil || !found {
-		return nil, err
+	out, isSigned, err := readMessage[Request](ctx, a, RequestKey(a.Cluster))
+	if out != nil {
+		out.IsSigned = isSigned
 	}
 
-	out.IsSigned = isSigned
-
-	return out, nil
+	return out, err
 }
 
 // ReadAnswer returns the newest answer, or nil if there is none. Without Records, none counts as signed.
 func (a Archive) ReadAnswer(ctx context.Context) (*Answer, error) {
-	out := &Answer{}
-	found, isSigned, err := a.readMessage(ctx, AnswerKey(a.Cluster), out)
-	if err != nil || !found {
-		return nil, err
+	out, isSigned, err := readMessage[Answer](ctx, a, AnswerKey(a.Cluster))
+	if out != nil {
+		out.IsSigned = isSigned
 	}
 
-	out.IsSigned = isSigned
-
-	return out, nil
+	return out, err
 }
 
 // WriteRequest writes a request, and signs it if there are Records. The caller holds the cluster's lock.
@@ -135,26 +132,27 @@ func (a Archive) WriteAnswer(ctx context.Context, answer Answer) error {
 	return a.writeMessage(ctx, AnswerKey(a.Cluster), answer)
 }
 
-// readMessage reads a message. It reports whether there is one, and whether it is signed.
-func (a Archive) readMessage(ctx context.Context, key string, message any) (found, isSigned bool, err error) {
+// readMessage reads a message, nil if there is none, and reports whether it is signed.
+func readMessage[T any](ctx context.Context, a Archive, key string) (message *T, isSigned bool, err error) {
 	o, err := a.Store.Get(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
-		return false, false, nil
+		return nil, false, nil
 	}
 
 	if err != nil {
-		return false, false, err
+		return nil, false, err
 	}
 
+	message = new(T)
 	if a.Records != nil && a.Records.Read(o.Body, key, message) == nil {
-		return true, true, nil
+		return message, true, nil
 	}
 
 	if err := json.Unmarshal(o.Body, message); err != nil {
-		return true, false, fmt.Errorf("read %s in %s: %w", key, a.Store.URL(), err)
+		return nil, false, fmt.Errorf("read %s in %s: %w", key, a.Store.URL(), err)
 	}
 
-	return true, false, nil
+	return message, false, nil
 }
 
 func (a Archive) writeMessage(ctx context.Context, key string, message any) error {

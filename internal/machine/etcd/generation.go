@@ -8,11 +8,14 @@ import (
 	"time"
 )
 
+// FirstRestoration is the number of the generation of a cluster's first restoration.
+const FirstRestoration = 2
+
 // Generation is one restoration of a cluster's etcd. The first generation is the cluster as it was bootstrapped, and has
 // a BootstrapMarker instead. A generation is written once and never changed. From then on data of earlier ones must not
 // be used: their members would be a second cluster.
 type Generation struct {
-	// Number counts from 2.
+	// Number counts from FirstRestoration.
 	Number int `json:"number"`
 	// Token is the initial-cluster-token of the restored cluster, random.
 	Token string `json:"token"`

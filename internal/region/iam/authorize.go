@@ -169,17 +169,22 @@ func (s *IAM) callerPolicies(caller wire.Caller) (out identityPolicies) {
 // parseIdentityPolicies returns all inline and attached policies of an identity.
 func (st *serviceState) parseIdentityPolicies(i *identity) []authz.Policy {
 	var out []authz.Policy
-	for _, document := range i.Inline {
-		out = appendPolicy(out, document)
+	st.walkDocuments(i, func(_, document string) { out = appendPolicy(out, document) })
+
+	return out
+}
+
+// walkDocuments calls visit with the names and documents of the policies of an identity: inline ones by name, then those that are attached.
+func (st *serviceState) walkDocuments(i *identity, visit func(name, document string)) {
+	for _, name := range sortedKeys(i.Inline) {
+		visit(name, i.Inline[name])
 	}
 
 	for _, arn := range i.Attached {
 		if p, err := st.findPolicy(arn); err == nil {
-			out = appendPolicy(out, p.defaultDocument())
+			visit(p.Name, p.defaultDocument())
 		}
 	}
-
-	return out
 }
 
 // appendPolicy adds the policy of a document. It skips an invalid document: documents are checked before they

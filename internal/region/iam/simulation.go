@@ -149,15 +149,7 @@ func (s *IAM) findIdentityByARN(arn string) (*identity, error) {
 // policySources returns the inline and attached policies of an identity.
 func (st *serviceState) policySources(i *identity) []policySource {
 	var out []policySource
-	for _, name := range sortedKeys(i.Inline) {
-		out = appendSource(out, name, i.Inline[name])
-	}
-
-	for _, arn := range i.Attached {
-		if p, err := st.findPolicy(arn); err == nil {
-			out = appendSource(out, p.Name, p.defaultDocument())
-		}
-	}
+	st.walkDocuments(i, func(name, document string) { out = appendSource(out, name, document) })
 
 	return out
 }

@@ -21,20 +21,20 @@ var memberRecord = regexp.MustCompile(`^(A etcd-[a-z]|SRV _etcd-(server|client)-
 // deleteZone deletes a zone of the cluster. A run of the function for etcd's members that was late may have written its records again
 // after the function has removed them: then they are removed once more. Other records keep the zone.
 func deleteZone(ctx context.Context, api zoneAPI, id, name string) error {
-	_, err := api.DeleteHostedZone(ctx, &route53.DeleteHostedZoneInput{Id: &id})
-	err = transport.Wrap(err, "delete zone %s", name)
-	if transport.ErrorCode(err) != "HostedZoneNotEmpty" {
-		return err
+	isNotEmpty := func(err error) bool { return transport.ErrorCode(err) == "HostedZoneNotEmpty" }
+	remove := func() error {
+		_, err := api.DeleteHostedZone(ctx, &route53.DeleteHostedZoneInput{Id: &id})
+		return transport.Wrap(err, "delete zone %s", name)
 	}
 
-	removed, removeErr := removeMemberRecords(ctx, api, id, name)
-	if removeErr != nil || !removed {
-		return explainNotEmpty(ctx, api, id, err)
+	err := remove()
+	if isNotEmpty(err) {
+		if removed, removeErr := removeMemberRecords(ctx, api, id, name); removeErr == nil && removed {
+			err = remove()
+		}
 	}
 
-	_, err = api.DeleteHostedZone(ctx, &route53.DeleteHostedZoneInput{Id: &id})
-	err = transport.Wrap(err, "delete zone %s", name)
-	if transport.ErrorCode(err) == "HostedZoneNotEmpty" {
+	if isNotEmpty(err) {
 		return explainNotEmpty(ctx, api, id, err)
 	}
 
