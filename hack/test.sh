@@ -3,7 +3,7 @@
 #
 #   hack/test.sh             what `make test` runs
 #   SLIPWAY_RACE=1 ...       also runs every package with the race detector, heavy packages in their short form, and
-#                            every fuzz target for 5 s; CI sets it
+#                            every fuzz target for 2 s; CI sets it
 #
 # Order: first what machines run is built, because tests of single packages use it too. Then the packages run, and at a
 # low priority next to them the tests that only need processors: judges (moto, cfn-lint, Terraform, the AWS CLI), the
@@ -76,7 +76,7 @@ run_background() {
   go test -vet=off -json -p 2 -timeout 75m ./test/judge ./test/killed >"$1/judges" || failed=1
   go test -vet=off -json -p 2 -timeout 60m $computing_packages >"$1/computing" || failed=1
   if [[ ${SLIPWAY_RACE:-} ]]; then
-    FUZZTIME=5s hack/fuzz.sh >"$1/fuzz.log" 2>&1 || { cat "$1/fuzz.log" >&2; failed=1; }
+    FUZZTIME=2s hack/fuzz.sh >"$1/fuzz.log" 2>&1 || { cat "$1/fuzz.log" >&2; failed=1; }
   fi
   return "$failed"
 }

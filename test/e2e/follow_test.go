@@ -159,7 +159,7 @@ func (e *environment) checkSettings(workers, controlPlane map[string]string) {
 		}
 	}
 	for id := range controlPlane {
-		args := e.mustRunInMachine(id, "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ | tr '\\0' '\\n' | grep -E '^(--event-ttl|--terminated-pod-gc-threshold|ETCD_HEARTBEAT_INTERVAL)=' | LC_ALL=C sort -u")
+		args := e.mustRunInMachine(id, "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep -E '^(--event-ttl|--terminated-pod-gc-threshold|ETCD_HEARTBEAT_INTERVAL)=' | LC_ALL=C sort -u")
 		if want := "--event-ttl=2h\n--terminated-pod-gc-threshold=77\nETCD_HEARTBEAT_INTERVAL=150"; args != want {
 			e.t.Errorf("machine %s runs with\n%swant\n%s", id, args, want)
 		}

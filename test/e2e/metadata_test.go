@@ -64,7 +64,7 @@ func checkIntruders(e *environment, machines int) {
 func (e *environment) checkRawSockets() {
 	e.t.Helper()
 	id := e.anyMachine("worker")
-	line := e.mustRunInMachine(id, `for p in /proc/[0-9]*; do grep -qxzF 127.0.0.1:18099 $p/cmdline && grep ^CapBnd $p/status && break; done`)
+	line := e.mustRunInMachine(id, `for p in /proc/[0-9]*; do grep -sqxzF 127.0.0.1:18099 $p/cmdline && grep ^CapBnd $p/status && break; done`)
 	_, text, _ := strings.Cut(strings.TrimSpace(line), "\t")
 	set, err := strconv.ParseUint(text, 16, 64)
 	if err != nil || set == 0 || set&(1<<13) != 0 {

@@ -210,7 +210,7 @@ func listStateKeys(t *testing.T, r regiontest.Region) []string {
 // TestKilledAtEveryWriteOfState kills the real program at the writes to the state store that apply and delete
 // make: the lock, the journal, the last-applied record, and the objects for machines. The next run must
 // converge, in AWS and in the store, and delete must leave nothing but the journal. The short form kills at the
-// first write of each kind; with SLIPWAY_LONG set (make long) it kills at every write.
+// first write of each kind, in turn before and after it; with SLIPWAY_LONG set (make long) it kills before and after every write.
 func TestKilledAtEveryWriteOfState(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short, since it creates a cluster about thirty times")
@@ -224,8 +224,13 @@ func TestKilledAtEveryWriteOfState(t *testing.T) {
 	k.full = k.observe(t)
 	deleted, _, _ := k.runAndKill(0, false, deleteArgs...)
 	applyKills, deleteKills := killPoints(applied), killPoints(deleted)
-	for _, after := range []bool{false, true} {
+	rounds := 1
+	if isLong() {
+		rounds = 2
+	}
+	for round := range rounds {
 		for i := range max(len(applyKills), len(deleteKills)) {
+			after := (i+round)%2 == 1
 			k.mustRun(createArgs...)
 			if i < len(applyKills) {
 				k.killApply(t, applyKills[i], after)
@@ -239,9 +244,12 @@ func TestKilledAtEveryWriteOfState(t *testing.T) {
 			}
 		}
 	}
-	fmt.Printf("COUNT crash of the program: %d cases (SIGKILL at %d of %d writes of apply and %d of %d of delete to the state store, before and after)\n",
-		2*(len(applyKills)+len(deleteKills)), len(applyKills), len(applied), len(deleteKills), len(deleted))
+	fmt.Printf("COUNT crash of the program: %d cases (SIGKILL at %d of %d writes of apply and %d of %d of delete to the state store)\n",
+		rounds*(len(applyKills)+len(deleteKills)), len(applyKills), len(applied), len(deleteKills), len(deleted))
 }
+
+// isLong reports whether the long form was asked for (make long).
+func isLong() bool { return os.Getenv("SLIPWAY_LONG") != "" }
 
 var (
 	createArgs = []string{"create", "cluster", "demo", "--zones", "us-east-1a,us-east-1b,us-east-1c", "--yes"}
@@ -257,7 +265,7 @@ func killPoints(writes []string) []int {
 	var out []int
 	for i, write := range writes {
 		kind := variable.ReplaceAllString(write, "*")
-		if os.Getenv("SLIPWAY_LONG") != "" || !seen[kind] {
+		if isLong() || !seen[kind] {
 			out = append(out, i+1)
 		}
 		seen[kind] = true

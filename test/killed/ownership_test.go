@@ -116,7 +116,7 @@ func TestKilledAtEveryWriteOfOwnership(t *testing.T) {
 	p.mustRun("state", "init", "--yes")
 	destroy := append(slices.Clone(deleteArgs), "--destroy-data")
 	moments := []bool{true}
-	if os.Getenv("SLIPWAY_LONG") != "" {
+	if isLong() {
 		moments = []bool{false, true}
 	}
 	cases := 0

@@ -35,7 +35,8 @@ func writesSigned(r *http.Request) bool {
 
 // TestKilledChangesOfSignedDocuments kills commands that change signed documents at each write: of a document, of the
 // signature, and of the revision in AWS. Whatever was written, all commands go on to work, and the next one of its kind leads to
-// a state in which AWS has the revision of the signature, so that nobody can restore earlier documents.
+// a state in which AWS has the revision of the signature, so that nobody can restore earlier documents. The short form kills in turn
+// before and after a write; with SLIPWAY_LONG set (make long) it kills before and after each.
 func TestKilledChangesOfSignedDocuments(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short, since it kills a command about thirty times")
@@ -86,8 +87,13 @@ func TestKilledChangesOfSignedDocuments(t *testing.T) {
 			t.Errorf("%s: the last write is not that of the revision: %q", c.name, writes)
 		}
 
-		for _, nth := range points {
-			for _, after := range []bool{false, true} {
+		for i, nth := range points {
+			moments := []bool{i%2 == 1}
+			if isLong() {
+				moments = []bool{false, true}
+			}
+
+			for _, after := range moments {
 				p.run(c.prepare)
 				_, at, _ := p.runAndKill(nth, after, c.args...)
 				p.unlockCluster()

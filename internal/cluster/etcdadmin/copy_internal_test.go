@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -254,5 +255,40 @@ func TestDamagedBackupStopsNothing(t *testing.T) {
 				t.Errorf("generations %v: %v", keys, err)
 			}
 		})
+	}
+}
+
+// expiringStore deletes a backup once its last part has been read.
+type expiringStore struct {
+	store.Store
+
+	archive backup.Archive
+	backup  backup.Backup
+}
+
+func (s expiringStore) Get(ctx context.Context, key string) (store.Object, error) {
+	o, err := s.Store.Get(ctx, key)
+	if key == backup.Key("old", s.backup.ID, fmt.Sprintf("part-%05d", s.backup.Parts-1)) {
+		err = errors.Join(err, s.archive.Delete(ctx, s.backup.ID))
+	}
+
+	return o, err
+}
+
+// TestBackupThatExpiresMeanwhile: a backup that machines delete while it is checked stops nothing.
+func TestBackupThatExpiresMeanwhile(t *testing.T) {
+	c := newTwoClusters(t)
+	plan := RestorePlan{Cluster: "old", Backup: c.source.backup, Generation: 2, Slot: "a", Members: []Member{{Slot: "a", Name: "etcd-a"}}}
+	archive := c.from
+	archive.Store = expiringStore{Store: c.from.Store, archive: c.from, backup: plan.Backup}
+	a := &Admin{name: "old", archive: archive, env: &cluster.Env{Now: time.Now}, authority: c.authority}
+	err := a.restoreLocked(t.Context(), plan, -time.Second)
+	if err == nil || !strings.Contains(err.Error(), "was deleted while it was checked (nothing was changed)") {
+		t.Errorf("restored a backup that is gone: %v", err)
+	}
+
+	keys, err := c.from.Store.List(t.Context(), node.EtcdGenerationPrefix("old"))
+	if err != nil || len(keys) > 0 {
+		t.Errorf("generations %v, %v", keys, err)
 	}
 }

@@ -204,6 +204,10 @@ func (a *Admin) restoreLocked(ctx context.Context, plan RestorePlan, timeout tim
 			return err
 		}
 
+		if err := a.checkPresent(ctx, plan); err != nil {
+			return err
+		}
+
 		if err := a.beginGeneration(ctx, plan); err != nil {
 			return err
 		}
@@ -265,6 +269,21 @@ func (a *Admin) checkBackup(ctx context.Context, plan RestorePlan) error {
 		"rerun the command; if you may not decrypt backups, --skip-verification leaves it to the machine, which finds out after all "+
 			"members have stopped",
 	)
+}
+
+// checkPresent returns an error if the backup of a plan is gone. To check a large one takes minutes, in which machines delete backups that
+// have expired; they keep one that a generation names.
+func (a *Admin) checkPresent(ctx context.Context, plan RestorePlan) error {
+	listing, err := (&backup.Catalog{Archive: a.archive}).List(ctx)
+	if err != nil {
+		return err
+	}
+
+	if _, err := chooseBackup(listing, plan.Backup.ID); err != nil {
+		return fmt.Errorf("backup %s was deleted while it was checked (nothing was changed): %w", plan.Backup.ID, err)
+	}
+
+	return nil
 }
 
 // waitRestored waits until all members have data of the generation and are healthy, and reports what changes.

@@ -98,12 +98,14 @@ func (m VolumeMounter) Mount(ctx context.Context) (string, error) {
 	return volume.ID, nil
 }
 
-// identifyMounted returns the id of the volume that is mounted: the one that is attached to this machine, or else the chosen one if it is
-// attached to none. Otherwise it returns a notReadyError: EC2 does not list the volume at the moment, and its data would be taken for a
+// identifyMounted returns the id of the volume that is mounted: the one that is attached to this machine (of several, see
+// [VolumeMounter.chooseVolume]), or else the chosen one if it is attached to none. Otherwise it returns a notReadyError: EC2 does not list the volume at the moment, and its data would be taken for a
 // copy, or it was detached by force, and another machine of the slot has it.
 func (m VolumeMounter) identifyMounted(all []Volume, chosen Volume) (string, error) {
-	if i := slices.IndexFunc(all, func(v Volume) bool { return v.AttachedTo == m.Instance.ID }); i >= 0 {
-		return all[i].ID, nil
+	attached := slices.Clone(all)
+	attached = slices.DeleteFunc(attached, func(v Volume) bool { return v.AttachedTo != m.Instance.ID })
+	if len(attached) > 0 {
+		return m.chooseVolume(attached).ID, nil
 	}
 
 	if chosen.AttachedTo == "" && (m.KnownVolume == "" || chosen.ID == m.KnownVolume) {
