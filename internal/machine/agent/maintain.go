@@ -147,6 +147,7 @@ func (a *Agent) controlPlaneTasks(m *etcdMember) []periodicTask {
 		{"address", 15 * time.Second, a.associateAPIAddress},
 		{"etcd data", 5 * time.Second, m.recordJoined},
 		{"etcd volume", volumeInterval, m.newVolumeWatch().watchOnce},
+		{"size of the etcd volume", growthInterval, (&volumeGrowth{agent: a}).run},
 		{"report", report.Interval, a.newReportPublisher(m).run},
 		{"restore", restoreInterval, newRestorer(a).lookAndRestore},
 		{"metadata", guardInterval, a.guardMetadata},

@@ -30,11 +30,11 @@ func TestParseVolumeMount(t *testing.T) {
 	}{
 		"none":            {"22 1 0:20 / /var/lib/slipway rw - ext4 /dev/vda rw\n", volumeMount{}},
 		"another's below": {"22 1 0:20 / " + etcd.DataMount + "/x ro - ext4 /dev/vda ro\n", volumeMount{}},
-		"writable":        {fmt.Sprintf(mount, "rw,noatime", "rw"), volumeMount{mounted: true, device: "7:4"}},
-		"read-only":       {fmt.Sprintf(mount, "ro,noatime", "rw"), volumeMount{mounted: true, readOnly: true, device: "7:4"}},
-		"after an error":  {fmt.Sprintf(mount, "rw,noatime", "rw,emergency_ro"), volumeMount{mounted: true, readOnly: true, device: "7:4"}},
-		"remounted by it": {fmt.Sprintf(mount, "rw,noatime", "ro"), volumeMount{mounted: true, readOnly: true, device: "7:4"}},
-		"the last counts": {fmt.Sprintf(mount, "ro", "ro") + strings.Replace(fmt.Sprintf(mount, "rw", "rw"), "7:4", "7:9", 1), volumeMount{mounted: true, device: "7:9"}},
+		"writable":        {fmt.Sprintf(mount, "rw,noatime", "rw"), volumeMount{mounted: true, device: "7:4", source: "/dev/nvme1n1"}},
+		"read-only":       {fmt.Sprintf(mount, "ro,noatime", "rw"), volumeMount{mounted: true, readOnly: true, device: "7:4", source: "/dev/nvme1n1"}},
+		"after an error":  {fmt.Sprintf(mount, "rw,noatime", "rw,emergency_ro"), volumeMount{mounted: true, readOnly: true, device: "7:4", source: "/dev/nvme1n1"}},
+		"remounted by it": {fmt.Sprintf(mount, "rw,noatime", "ro"), volumeMount{mounted: true, readOnly: true, device: "7:4", source: "/dev/nvme1n1"}},
+		"the last counts": {fmt.Sprintf(mount, "ro", "ro") + strings.Replace(fmt.Sprintf(mount, "rw", "rw"), "7:4", "7:9", 1), volumeMount{mounted: true, device: "7:9", source: "/dev/nvme1n1"}},
 	} {
 		if got := parseVolumeMount(c.text); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)

@@ -39,6 +39,8 @@ type volumeMount struct {
 	readOnly bool
 	// device is the number of its block device, major:minor.
 	device string
+	// source is the path of its block device, such as /dev/nvme1n1.
+	source string
 }
 
 // readVolumeMount reads the mount of the etcd volume.
@@ -76,12 +78,13 @@ func parseVolumeMount(mountinfo string) volumeMount {
 			continue
 		}
 
+		out = volumeMount{mounted: true, device: fields[2]}
 		options := strings.Split(fields[5], ",")
 		if s := strings.Fields(super); len(s) > 2 {
+			out.source = s[1]
 			options = append(options, strings.Split(s[2], ",")...)
 		}
 
-		out = volumeMount{mounted: true, device: fields[2]}
 		// ext4 sets emergency_ro after an error, and leaves the option rw.
 		out.readOnly = slices.Contains(options, "ro") || slices.Contains(options, "emergency_ro")
 	}

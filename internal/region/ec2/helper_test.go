@@ -5,6 +5,7 @@ package ec2_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand"
 	"net/http"
 	"net/http/httptest"
@@ -168,7 +169,11 @@ func (m *machines) Alive(id string) bool {
 }
 func (m *machines) Console(string) ([]byte, error) { return []byte("login:"), nil }
 func (m *machines) CreateVolume(_ context.Context, v netspec.Volume) error {
-	return m.do("create volume", func() { m.volumes[v.ID] = "" })
+	return m.do(fmt.Sprintf("create volume of %d GiB", v.Size), func() {
+		if _, exists := m.volumes[v.ID]; !exists {
+			m.volumes[v.ID] = ""
+		}
+	})
 }
 
 func (m *machines) DeleteVolume(_ context.Context, id string) error {

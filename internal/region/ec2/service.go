@@ -48,7 +48,7 @@ type Machines interface {
 
 // Disks stores volumes. Every method is idempotent.
 type Disks interface {
-	// CreateVolume creates a volume.
+	// CreateVolume creates a volume, or lets an existing one grow to v.Size, also while a machine uses it.
 	CreateVolume(ctx context.Context, v netspec.Volume) error
 	// DeleteVolume deletes a volume and its data.
 	DeleteVolume(ctx context.Context, id string) error

@@ -155,6 +155,11 @@ func (s volumeHandlers) resumeVolumeJobs(v *sdk.Volume) {
 		s.beginDeleteVolume(id)
 	}
 
+	m := s.st.Modifications[id]
+	if m != nil && str(m.ModificationState) == sdk.VolumeModificationStateOptimizing && s.cfg.Machines != nil {
+		s.beginGrow(id)
+	}
+
 	for _, a := range v.Attachments {
 		i := s.st.Instances[str(a.InstanceId)]
 		running := i != nil && str(i.State.Name) == sdk.InstanceStateNameRunning

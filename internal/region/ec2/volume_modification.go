@@ -3,6 +3,7 @@
 package ec2
 
 import (
+	"context"
 	"slices"
 	"strings"
 
@@ -11,8 +12,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// modifyVolume changes the type and the performance of a volume and lets it grow. The block device of an
-// attached volume keeps its size until it is attached again.
+// modifyVolume changes the type and the performance of a volume and lets it grow. A machine sees the new size once the modification is
+// in the state optimizing; the file system on it keeps its size.
 func (s volumeHandlers) modifyVolume(in *sdk.ModifyVolumeInput) (*sdk.ModifyVolumeOutput, error) {
 	v, err := s.st.findVolume(in.VolumeId)
 	if err != nil {
@@ -71,7 +72,11 @@ func (st *serviceState) checkModifiable(v *sdk.Volume) error {
 	}
 
 	m := st.Modifications[id]
-	if m == nil || str(m.ModificationState) == sdk.VolumeModificationStateCompleted {
+	if m == nil {
+		return nil
+	}
+
+	if state := str(m.ModificationState); state == sdk.VolumeModificationStateCompleted || state == sdk.VolumeModificationStateFailed {
 		return nil
 	}
 
@@ -111,7 +116,14 @@ func (s volumeHandlers) applyModificationTransition(t transition) {
 	if t.Kind == transitionVolumeOptimizing {
 		m.ModificationState = new(sdk.VolumeModificationStateOptimizing)
 		m.Progress = new(int64(50))
-		s.scheduleTransition(transitionVolumeModified, t.ID)
+		s.beginGrow(t.ID)
+
+		return
+	}
+
+	if t.Arg != "" {
+		m.ModificationState = new(sdk.VolumeModificationStateFailed)
+		m.StatusMessage = new(t.Arg)
 
 		return
 	}
@@ -119,6 +131,20 @@ func (s volumeHandlers) applyModificationTransition(t transition) {
 	m.ModificationState = new(sdk.VolumeModificationStateCompleted)
 	m.Progress = new(int64(100))
 	m.EndTime = new(s.cfg.Now().UTC())
+}
+
+// beginGrow lets the disk behind a modified volume grow to its new size.
+func (s volumeHandlers) beginGrow(id string) {
+	v := s.st.Volumes[id]
+	if s.cfg.Machines == nil || v == nil {
+		s.scheduleTransition(transitionVolumeModified, id)
+		return
+	}
+
+	d := toVolumeSpec(v)
+	s.enqueueJob(id, func(ctx context.Context) {
+		s.completeJob(ctx, transitionVolumeModified, id, s.cfg.Machines.CreateVolume(ctx, d))
+	})
 }
 
 // describeVolumesModifications shows the last modification of each requested volume, or of all volumes. A volume that was never

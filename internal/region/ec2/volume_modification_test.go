@@ -11,6 +11,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	client "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/slipway-k8s/slipway/internal/region/ec2"
 )
 
 // TestModificationsHaveStates: a modification is modifying, optimizing and then completed, and only then the next one is accepted. A
@@ -59,6 +61,30 @@ func TestModificationsHaveStates(t *testing.T) {
 	_, err := r.CreateVolume(ctx, &client.CreateVolumeInput{AvailabilityZone: aws.String("us-east-1a"), Size: aws.Int32(4), VolumeType: "gp3", Iops: aws.Int32(1 << 30)})
 	if code(err) != "InvalidParameterValue" || !strings.Contains(err.Error(), "is too high; maximum is 16000") {
 		t.Errorf("too many IOPS: %v", err)
+	}
+}
+
+// TestModifiedVolumesOfMachinesGrow: the disk behind a volume grows, which ends the modification.
+func TestModifiedVolumesOfMachinesGrow(t *testing.T) {
+	m := newMachines()
+	r := newRegion(t, func(c *ec2.Config) { c.Machines = m })
+	start(t, r.svc)
+	ctx := t.Context()
+	v := must[*client.CreateVolumeOutput](t)(r.CreateVolume(ctx, &client.CreateVolumeInput{
+		AvailabilityZone: aws.String("us-east-1a"), Size: aws.Int32(4), VolumeType: "gp3",
+	}))
+	grow := &client.ModifyVolumeInput{VolumeId: v.VolumeId, Size: aws.Int32(9)}
+	waitFor(t, "the volume can be modified", func() bool {
+		_, err := r.ModifyVolume(ctx, grow)
+		return err == nil
+	})
+	waitFor(t, "the modification is completed", func() bool {
+		r.clock.Add(time.Second)
+		out := must[*client.DescribeVolumesModificationsOutput](t)(r.DescribeVolumesModifications(ctx, &client.DescribeVolumesModificationsInput{}))
+		return out.VolumesModifications[0].ModificationState == types.VolumeModificationStateCompleted
+	})
+	if calls := m.lines(); !slices.Contains(calls, "create volume of 9 GiB") {
+		t.Errorf("the disk did not grow: %q", calls)
 	}
 }
 

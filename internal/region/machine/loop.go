@@ -153,6 +153,21 @@ func configureLoopDevice(n int, data *os.File) (string, error) {
 	return dev, nil
 }
 
+// updateLoopSize gives a loop device the size of its file, which has grown.
+func updateLoopSize(dev string) error {
+	f, err := os.OpenFile(dev, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", dev, err)
+	}
+
+	defer func() { _ = f.Close() }()
+	if err := unix.IoctlSetInt(int(f.Fd()), unix.LOOP_SET_CAPACITY, 0); err != nil {
+		return fmt.Errorf("grow %s: %w", dev, err)
+	}
+
+	return nil
+}
+
 // isLoopBusy reports whether the device is open exclusively, as by a mount in any mount namespace.
 func isLoopBusy(dev string) bool {
 	fd, err := unix.Open(dev, unix.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC, 0)

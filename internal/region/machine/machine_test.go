@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/slipway-k8s/slipway/internal/region/machine"
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
@@ -147,6 +149,22 @@ func TestMachinesAreApart(t *testing.T) {
 	}
 }
 
+// hasSysResource reports whether this process has CAP_SYS_RESOURCE, which containers often lack.
+func hasSysResource(t *testing.T) bool {
+	t.Helper()
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if mask, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			bits, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
+			return err == nil && bits>>unix.CAP_SYS_RESOURCE&1 == 1
+		}
+	}
+	return false
+}
+
 func TestVolumeMovesWithItsData(t *testing.T) {
 	b := newBench(t, "#!/bin/sh\n")
 	one, two := b.launch(1), b.launch(2)
@@ -171,6 +189,19 @@ func TestVolumeMovesWithItsData(t *testing.T) {
 		t.Errorf("the links of systemd's and of Amazon's rules of udev lead to %q", got)
 	}
 	b.mustRun(one.ID, "mkfs.ext4 -q "+byID+" && mkdir -p /mnt/v && mount "+byID+" /mnt/v && echo kept >/mnt/v/file && sync /mnt/v/file")
+	v.Size = 3
+	must(t, b.host.CreateVolume(ctx, v)) // it grows while it is mounted
+	if got := b.mustRun(one.ID, "blockdev --getsize64 "+byID+" && cat /sys/dev/block/$(mountpoint -d /mnt/v)/size"); got != "3221225472\n6291456" {
+		t.Errorf("size in the machine after it has grown: %s", got)
+	}
+	t.Run("its file system grows", func(t *testing.T) {
+		if !hasSysResource(t) {
+			t.Skip("SKIPPED: ext4 grows only for a process with CAP_SYS_RESOURCE, which this machine's root lacks")
+		}
+		if got := b.mustRun(one.ID, "resize2fs $(findmnt -no SOURCE /mnt/v) 2>&1 && cat /mnt/v/file"); !strings.HasSuffix(got, "kept") {
+			t.Errorf("its file system does not grow: %s", got)
+		}
+	})
 	if err := b.host.Detach(ctx, v.ID, one.ID); !errors.Is(err, machine.ErrBusy) {
 		t.Errorf("detach while mounted: %v, want ErrBusy", err)
 	}

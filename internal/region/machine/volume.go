@@ -87,12 +87,12 @@ func readVolumes(dir string) ([]volumeRecord, error) {
 }
 
 // CreateVolume makes an empty volume: a sparse file that takes only the space written. An existing
-// one is left alone.
+// one that is smaller grows, also while a machine uses it; its data stays.
 func (h *Host) CreateVolume(_ context.Context, v netspec.Volume) error {
 	defer h.lockID(v.ID)()
-	_, err := h.readVolume(v.ID)
+	existing, err := h.readVolume(v.ID)
 	if err == nil {
-		return nil
+		return h.growVolume(existing, v.Size)
 	}
 
 	if !errors.Is(err, ErrNotFound) {
@@ -114,6 +114,34 @@ func (h *Host) CreateVolume(_ context.Context, v netspec.Volume) error {
 
 	if err := writeJSON(h.volumeFile(v.ID), volumeRecord{Volume: v}); err != nil {
 		return fmt.Errorf("create volume %s: %w", v.ID, err)
+	}
+
+	return nil
+}
+
+// growVolume lets a volume grow to size in GiB, and the loop device of one that is attached.
+func (h *Host) growVolume(v volumeRecord, size int) error {
+	if size <= v.Size {
+		return nil
+	}
+
+	file := h.volumeData(v.ID)
+	if err := os.Truncate(file, int64(size)<<30); err != nil {
+		return fmt.Errorf("grow volume %s: %w", v.ID, err)
+	}
+
+	loop, err := findLoopDevice(file)
+	if err == nil && loop != "" {
+		err = updateLoopSize(loop)
+	}
+
+	if err != nil {
+		return fmt.Errorf("grow volume %s: %w", v.ID, err)
+	}
+
+	v.Size = size
+	if err := writeJSON(h.volumeFile(v.ID), v); err != nil {
+		return fmt.Errorf("grow volume %s: %w", v.ID, err)
 	}
 
 	return nil
