@@ -20,12 +20,12 @@ test: build ## every test; tests that this machine cannot run are skipped, liste
 	@hack/test.sh
 
 # What decides about machines is played with this many random histories.
-MODEL = ./internal/cluster/rollout ./internal/cluster/upgrade ./internal/machine/backup ./internal/machine/etcd ./internal/machine/follow ./internal/machine/repair ./internal/machine/netpolicy
+MODEL = ./internal/cluster/rollout ./internal/cluster/upgrade ./internal/machine/backup ./internal/machine/discovery ./internal/machine/etcd ./internal/machine/follow ./internal/machine/repair ./internal/machine/netpolicy
 
 SEED ?= $(shell date +%s)
 long: build ## the long forms of tests: killed at every write, every topology judged and operated with least rights, 10,000 histories of each model
 	@echo "COUNT models: seed $(SEED), 10000 histories each"
-	@go test -count=1 -v -timeout 60m -run 'Model|Histories|IsSafe|NeverHarm|KeepQuorum|TestLock$$|TestRestorations$$|TestMaintenance$$' $(MODEL) -rapid.checks=10000 -rapid.seed=$(SEED)
+	@go test -count=1 -v -timeout 60m -run 'Model|Histories|IsSafe|NeverHarm|KeepQuorum|TestLock$$|TestRestorations$$|TestMaintenance$$|TestRecordsConverge$$' $(MODEL) -rapid.checks=10000 -rapid.seed=$(SEED)
 	@SLIPWAY_LONG=1 go test -count=1 -v -timeout 60m ./test/killed ./test/judge
 	@SLIPWAY_LONG=1 go test -count=1 -v -timeout 60m -run TestTopologiesWithLeastRights ./test/attack
 

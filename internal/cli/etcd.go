@@ -289,7 +289,7 @@ func newEtcdSnapshotCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot [NAME]",
 		Short: "Take a backup of etcd now",
-		Long: `Ask the machine of etcd's leader for a backup and wait until it is stored. The backup is encrypted with the cluster's key
+		Long: `Ask the machine of etcd's leader for a backup and wait until it is stored. The backup is encrypted with the key of the state store
 and kept as long as the last backup of a day (spec.etcd.backup.keepDaily). It prints the id.
 
 The command takes the cluster's lock, so that the machines have one request at a time.` + exitStatusHelp(),

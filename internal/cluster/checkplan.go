@@ -96,7 +96,7 @@ func (session *Session) checkPlan(
 
 	findings = append(findings, session.CheckZones(ctx, d.Manifests, zones)...)
 
-	return append(findings, lost.Findings(session.Name, options.RecreateLostVolumes)...), nil
+	return append(findings, lost.Findings(d.Manifests.Cluster, options.RecreateLostVolumes)...), nil
 }
 
 // findLostVolumes returns the etcd volumes that d.Plan creates although they existed before: they are in the

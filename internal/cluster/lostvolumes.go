@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
@@ -99,33 +100,55 @@ func (l LostVolumes) String() string {
 	)
 }
 
-// Findings reports the loss of the cluster's volumes: as a warning if they may be recreated, else as an error.
-func (l LostVolumes) Findings(cluster string, recreate bool) diag.Findings {
+// Findings reports the loss of c's volumes: as a warning if they may be recreated, else as an error.
+func (l LostVolumes) Findings(c v1alpha1.Cluster, recreate bool) diag.Findings {
 	if len(l.Lost) == 0 {
 		return nil
 	}
 
 	var fs diag.Findings
-	at := "cluster/" + cluster + ": etcd volumes"
+	at := "cluster/" + c.Metadata.Name + ": etcd volumes"
 
 	switch {
 	case recreate && l.HasQuorum():
 		fs.Warnf(at, "", "", "%s; empty volumes are created, and the other members fill them", l)
 	case recreate:
-		fs.Warnf(at, "", "then restore a backup: slipway etcd restore",
-			"%s; empty volumes are created: what Kubernetes stored in etcd stays lost, and etcd does not "+
-				"start from them by itself", l)
-
+		fs.Warnf(at, "", l.hintCreated(c), "%s; empty volumes are created, which do not bring its data back", l)
 	case l.HasQuorum():
 		fs.Errorf(at, "", "find out who deleted them; add "+RecreateLostVolumesFlag+
 			" to create empty volumes, which the other members fill",
 			"%s; their data is not recreated silently", l)
 
 	default:
-		fs.Errorf(at, "", "stop, and keep the machines running while their etcd still answers; to go on, create empty "+
-			"volumes with "+RecreateLostVolumesFlag+", then restore a backup: slipway etcd restore",
-			"%s: the Kubernetes API cannot work, and empty volumes do not bring its data back", l)
+		fs.Errorf(at, "", l.hintLost(c), "%s: the Kubernetes API cannot work, and empty volumes do not bring its data back", l)
 	}
 
 	return fs
+}
+
+// recoversItself reports whether the machines of c recover etcd after the loss of its quorum.
+func recoversItself(c v1alpha1.Cluster) bool { return c.Spec.Etcd.QuorumLoss.Recovery == v1alpha1.RecoveryAutomatic }
+
+// hintCreated returns what to do after empty volumes were created without a quorum.
+func (l LostVolumes) hintCreated(c v1alpha1.Cluster) string {
+	if recoversItself(c) {
+		return "then wait: the machines recover etcd from the newest data that is left or a backup; see: slipway etcd status " + c.Metadata.Name
+	}
+
+	return "then restore a backup: slipway etcd restore"
+}
+
+// hintLost returns what to do without a quorum.
+func (l LostVolumes) hintLost(c v1alpha1.Cluster) string {
+	switch {
+	case !recoversItself(c):
+		return "stop, and keep the machines running while their etcd still answers; to go on, create empty " +
+			"volumes with " + RecreateLostVolumesFlag + ", then restore a backup: slipway etcd restore"
+
+	case l.Remaining() == 0:
+		return "add " + RecreateLostVolumesFlag + " to create empty volumes, on which the machines restore the newest backup"
+	}
+
+	return "wait: the machines recover etcd from the newest data that is left; see: slipway etcd status " + c.Metadata.Name +
+		"; add " + RecreateLostVolumesFlag + " to create empty volumes for the members that are lost"
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
@@ -35,7 +36,8 @@ func TestLostVolumes(t *testing.T) {
 			func(a graph.Addr) bool { return !strings.Contains(tt.gone, string(a[len(a)-1:])) },
 			func(_ graph.Addr, slot string) bool { return strings.Contains(tt.created, slot) },
 		)
-		refused, allowed := lost.Findings("demo", false), lost.Findings("demo", true)
+		demo := v1alpha1.Cluster{Metadata: v1alpha1.Metadata{Name: "demo"}}
+		refused, allowed := lost.Findings(demo, false), lost.Findings(demo, true)
 		if tt.want == "" {
 			if len(refused)+len(allowed) > 0 {
 				t.Errorf("%+v: %v %v", tt, refused, allowed)
@@ -50,6 +52,30 @@ func TestLostVolumes(t *testing.T) {
 		}
 		if allowed.Err() != nil || len(allowed) != 1 || allowed[0].Severity != diag.Warning {
 			t.Errorf("%+v is not allowed: %v", tt, allowed)
+		}
+	}
+}
+
+// TestLossIsRecovered: who does what depends on the manifest. Machines that recover etcd use the newest data that is left, which
+// 'slipway etcd restore' would give up.
+func TestLossIsRecovered(t *testing.T) {
+	demo := v1alpha1.Cluster{Metadata: v1alpha1.Metadata{Name: "demo"}}
+	for _, test := range []struct {
+		recovery       string
+		lost           []graph.Addr
+		refused, after string
+	}{
+		{v1alpha1.RecoveryAutomatic, []graph.Addr{"volume/etcd-a", "volume/etcd-b"}, "wait: the machines recover etcd from the newest data", "then wait: "},
+		{v1alpha1.RecoveryAutomatic, []graph.Addr{"volume/etcd-a", "volume/etcd-b", "volume/etcd-c"}, "add --recreate-lost-volumes", "then wait: "},
+		{v1alpha1.RecoveryManual, []graph.Addr{"volume/etcd-a", "volume/etcd-b"}, "then restore a backup", "then restore a backup"},
+	} {
+		demo.Spec.Etcd.QuorumLoss.Recovery = test.recovery
+		lost := cluster.LostVolumes{Lost: test.lost, Members: 3}
+		if hint := lost.Findings(demo, false)[0].Hint; !strings.Contains(hint, test.refused) {
+			t.Errorf("%s, %d lost: %s", test.recovery, len(test.lost), hint)
+		}
+		if hint := lost.Findings(demo, true)[0].Hint; !strings.Contains(hint, test.after) {
+			t.Errorf("%s, %d lost and created: %s", test.recovery, len(test.lost), hint)
 		}
 	}
 }

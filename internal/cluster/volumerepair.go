@@ -85,7 +85,7 @@ func ComputeVolumeRepair(
 	}
 
 	d.Plan = d.Plan.OnlyCreating(d.Graph, lost.Lost...)
-	findings := lost.Findings(session.Name, true)
+	findings := lost.Findings(d.Manifests.Cluster, true)
 	findings.Warnf(
 		manifest.AssetsKey(session.Name),
 		"",

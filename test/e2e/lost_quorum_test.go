@@ -22,7 +22,7 @@ const (
 	steadyWrites = 5
 )
 
-// TestLostQuorum terminates two of three machines and deletes their volumes, and then all. The machines recover etcd without an
+// TestLostQuorum terminates one of three machines and deletes its volume, then two, and then all. The machines recover etcd without an
 // operator, and create the volumes; only after the loss of all, the operator does.
 func TestLostQuorum(t *testing.T) {
 	skipUnlessLong(t)
@@ -30,6 +30,7 @@ func TestLostQuorum(t *testing.T) {
 	e.runSteps(t, []step{
 		{"up", createRecovering},
 		{"data is written", writeData},
+		{"one volume and the marker are lost", loseOneVolume},
 		{"two of three volumes are lost", loseMajority},
 		{"the machines create lost volumes", awaitVolumes},
 		{"all volumes are lost", loseEverything},

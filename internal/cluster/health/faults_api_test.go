@@ -62,7 +62,7 @@ func quorumFaults() []fault {
 		{
 			name:    "Two of three members are stopped",
 			happens: "All machines run, and etcd runs on one of them only. The agents report on the serial consoles.",
-			todo:    "The operator starts one of them: the quorum returns with it.",
+			todo:    "Agents start members that ended. One that hangs is restarted by the operator (`systemctl restart etcd`), or its machine terminated: the quorum returns with one of them.",
 			change: func(f *health.Facts) {
 				for n := range 3 {
 					measured(f, n, func(r *report.Report) {

@@ -126,7 +126,7 @@ func machineFaults() []fault {
 		{
 			name:    "A control-plane machine is cut off from the network",
 			happens: "Nothing reaches the machine, and it reaches nothing. Its serial console still works: the agent reports there.",
-			todo:    "The operator restores the network (`slipway drift`), or terminates the machine; its data returns from the others.",
+			todo:    "The operator restores the network (`slipway drift`), or terminates the machine: the next one attaches its volume and continues with its data.",
 			change: func(f *health.Facts) {
 				measured(f, 1, func(r *report.Report) {
 					r.Etcd.Quorum = false
@@ -155,7 +155,7 @@ func serviceFaults() []fault {
 		{
 			name:    "The kubelet is stopped",
 			happens: "Running containers continue, and nothing new starts. Kubernetes notices it after 40 s.",
-			todo:    "The operator starts it, or terminates the machine if it does not start.",
+			todo:    "Nobody at first: the agent starts it. If it stops again, the operator reads its journal, or terminates the machine.",
 			change: func(f *health.Facts) {
 				measured(f, 3, func(r *report.Report) {
 					r.Kubelet = report.Service{Unit: "inactive", Error: "get http://127.0.0.1:10248/healthz: " + refused}
@@ -181,7 +181,7 @@ func serviceFaults() []fault {
 		{
 			name:    "The container runtime is stopped",
 			happens: "Running containers continue. The kubelet cannot start or check any.",
-			todo:    "The operator starts it, or terminates the machine.",
+			todo:    "Nobody at first: the agent starts it. If it stops again, the operator reads its journal, or terminates the machine.",
 			change: func(f *health.Facts) {
 				measured(f, 4, func(r *report.Report) { r.Containerd.Unit = "failed" })
 				f.Nodes[4].Ready, f.Nodes[4].Reason = false, "[container runtime is down, PLEG is not healthy]"

@@ -38,7 +38,7 @@ func (c *Applier) checkLostVolumes(old cfnTemplate) error {
 		func(addr graph.Addr, _ string) bool { return created[addr] },
 	)
 
-	findings := c.lost.Findings(c.session.Name, c.options.Risks.RecreateLostVolumes)
+	findings := c.lost.Findings(c.desired.Manifests.Cluster, c.options.Risks.RecreateLostVolumes)
 	if err := findings.Err(); err != nil {
 		return err
 	}

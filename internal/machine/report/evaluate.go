@@ -97,7 +97,7 @@ func evaluateEtcd(e Etcd) Condition {
 	switch {
 	case e.Error != "":
 		c.Cause = "etcd does not answer: " + e.Error
-		c.Next = "read its journal (journalctl -u etcd) and start it: systemctl start etcd"
+		c.Next = "read its journal (journalctl -u etcd); if it does not answer again by itself: systemctl restart etcd"
 	case slices.Contains(e.Alarms, "NOSPACE"):
 		c.Cause = fmt.Sprintf("alarm NOSPACE: the database has %s of its quota of %s; etcd refuses all writes",
 			formatBytes(e.DBSize), formatBytes(e.Quota))
