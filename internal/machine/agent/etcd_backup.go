@@ -28,6 +28,8 @@ const (
 	backupTimeout = time.Hour
 	// maxBackupActions limits the actions of one look.
 	maxBackupActions = 10
+	// maxDeletions limits the backups that are deleted before the next decision: others may be due.
+	maxDeletions = 50
 	// backupDir is where snapshots are while they are written, tested or restored.
 	backupDir = "/var/lib/slipway/backup"
 	// maxFailedTests is after how many attempts in a row without a result a backup counts as one that cannot be tested. An attempt
@@ -56,6 +58,10 @@ type etcdBackup struct {
 	doneRequests map[string]bool
 	// failedTests is how many attempts to test a backup have failed in a row without a result.
 	failedTests int
+	// failedTakes are the attempts to take a backup that have failed.
+	failedTakes failedTakes
+	// lookError is why the last look failed; nil if it did not.
+	lookError error
 	// unreadable are the ids of the backups that cannot be read, of which the log has told.
 	unreadable map[string]bool
 }
@@ -117,60 +123,87 @@ func (b *etcdBackup) run(ctx context.Context) error {
 		return err
 	}
 
+	return b.lookIfDue(ctx, policy)
+}
+
+// lookIfDue looks, unless the last look was a short time ago: then it returns the error of that one, so that the task counts as failed
+// until a look has succeeded.
+func (b *etcdBackup) lookIfDue(ctx context.Context, policy backup.Policy) error {
 	if b.now().Sub(b.lookedAt) < backupLookInterval(policy) {
-		return nil
+		return b.lookError
 	}
 
 	b.lookedAt = b.now()
+	b.lookError = b.look(ctx, policy)
 
-	return b.look(ctx, policy)
+	return b.lookError
 }
 
 // backupLookInterval returns how often the backups are listed: often enough that a backup is at most a quarter of its
 // interval late.
 func backupLookInterval(p backup.Policy) time.Duration { return min(p.Interval/4, maxBackupLook) } //nolint:mnd // a quarter
 
-// look decides and acts until nothing is to be done.
+// look decides and acts until nothing is to be done. A step that fails keeps no other one from being carried out.
 func (b *etcdBackup) look(ctx context.Context, policy backup.Policy) error {
+	var failed []backup.ActionType
+	var errs []error
+	if err := b.failedTakes.pausedBy(b.now(), policy); err != nil {
+		failed = append(failed, backup.ActionTake)
+		errs = append(errs, err)
+	}
+
 	for range maxBackupActions {
-		listing, err := b.catalog.List(ctx)
+		listing, facts, err := b.gather(ctx, policy)
 		if err != nil {
-			return err
+			return errors.Join(append(errs, err)...)
 		}
 
-		b.agent.metrics.noteBackups(listing.Backups)
-		b.noteUnreadable(listing.Unreadable)
-		generation, err := b.member.dataGeneration(etcd.DataDir)
-		if err != nil {
-			return err
-		}
-
-		action, err := b.decide(ctx, backup.Facts{
-			Now:        b.now(),
-			Policy:     policy,
-			Backups:    listing.Backups,
-			Incomplete: listing.Incomplete,
-			Starting:   !b.agent.apiOpen.Load(),
-			Generation: generation,
-		})
-		if err != nil {
-			return err
-		}
-
-		if action.Type == backup.ActionNone {
-			if len(listing.Backups) == 0 {
+		facts.Failed = failed
+		action, err := b.decide(ctx, facts)
+		if err == nil && action.Type == backup.ActionNone {
+			if facts.Starting && len(listing.Backups) == 0 {
 				b.lookedAt = time.Time{} // the first one is taken as soon as the API server is ready
 			}
 
-			return nil
+			break
 		}
 
-		if err := b.act(ctx, action, listing); err != nil {
-			return err
+		if err == nil {
+			err = b.act(ctx, action, listing)
+		}
+
+		if err != nil {
+			failed = append(failed, action.Type)
+			errs = append(errs, err)
+		}
+
+		if ctx.Err() != nil {
+			break
 		}
 	}
 
-	return nil
+	return errors.Join(errs...)
+}
+
+// gather lists the backups, and returns them and the facts for a decision.
+func (b *etcdBackup) gather(ctx context.Context, policy backup.Policy) (backup.Listing, backup.Facts, error) {
+	listing, err := b.catalog.List(ctx)
+	if err != nil {
+		return listing, backup.Facts{}, err
+	}
+
+	b.agent.metrics.noteBackups(listing.Backups)
+	b.noteUnreadable(listing.Unreadable)
+	generation, err := b.member.dataGeneration(etcd.DataDir)
+
+	return listing, backup.Facts{
+		Now:        b.now(),
+		Policy:     policy,
+		Backups:    listing.Backups,
+		Incomplete: listing.Incomplete,
+		Starting:   !b.agent.apiOpen.Load(),
+		Generation: generation,
+	}, err
 }
 
 // noteUnreadable logs each backup that cannot be read, once. It does not count, and is not deleted.
@@ -187,7 +220,7 @@ func (b *etcdBackup) noteUnreadable(backups []backup.Unreadable) {
 	}
 }
 
-// decide decides. Restorations are read only if a backup would be deleted.
+// decide decides. Restorations are read only if a backup would be deleted; an error is then one of that step.
 func (b *etcdBackup) decide(ctx context.Context, f backup.Facts) (backup.Action, error) {
 	action := backup.Decide(f)
 	if action.Type != backup.ActionDelete {
@@ -221,6 +254,10 @@ func (b *etcdBackup) act(ctx context.Context, action backup.Action, listing back
 	switch action.Type {
 	case backup.ActionTake:
 		_, err := b.take(ctx, backup.Metadata{Reason: action.Reason})
+		if err != nil {
+			b.failedTakes.add(err, b.now())
+		}
+
 		return err
 
 	case backup.ActionVerify:
@@ -228,7 +265,7 @@ func (b *etcdBackup) act(ctx context.Context, action backup.Action, listing back
 		return b.verify(ctx, found.Metadata)
 
 	case backup.ActionDelete:
-		for _, id := range action.IDs {
+		for _, id := range action.IDs[:min(len(action.IDs), maxDeletions)] {
 			if err := b.archive.Delete(ctx, id); err != nil {
 				return err
 			}
@@ -311,23 +348,43 @@ func withinOneTerm(
 	)
 }
 
-// store stores a snapshot in a file as a backup. known has what the snapshot does not tell.
+// store stores a snapshot in a file as a backup. known has what the snapshot does not tell. If it fails, nothing that was uploaded is left.
 func (b *etcdBackup) store(
 	ctx context.Context,
 	snapshot string,
 	source etcd.SnapshotSource,
 	known backup.Metadata,
 ) (backup.Metadata, error) {
-	a := b.agent
-	out, err := b.upload(ctx, backup.NewID(known.TakenAt, rand.Text()[:6]), snapshot)
+	id := backup.NewID(known.TakenAt, rand.Text()[:6])
+	out, err := b.upload(ctx, id, snapshot)
+	if err == nil {
+		out.Contents, err = b.tool.inspect(ctx, snapshot) // after the upload: it changes the file
+	}
+
+	if err == nil {
+		out, err = b.complete(ctx, out, source, known)
+	}
+
 	if err != nil {
+		b.discard(ctx, id)
 		return out, err
 	}
 
-	if out.Contents, err = b.tool.inspect(ctx, snapshot); err != nil { // after the upload: it changes the file
-		return out, err
-	}
+	b.failedTakes = failedTakes{}
+	b.agent.Log.Info("took backup of etcd", slog.String("backup", out.ID), slog.Int64("revision", out.Revision),
+		slog.Int64("bytes", out.DBSize))
 
+	return out, nil
+}
+
+// complete adds to the metadata of an uploaded snapshot what it does not tell, and writes them.
+func (b *etcdBackup) complete(
+	ctx context.Context,
+	out backup.Metadata,
+	source etcd.SnapshotSource,
+	known backup.Metadata,
+) (backup.Metadata, error) {
+	a := b.agent
 	if b.needsTest(ctx, known.Reason) {
 		out.Said = b.askMember(ctx, out)
 	}
@@ -344,14 +401,8 @@ func (b *etcdBackup) store(
 	out.RequestID = known.RequestID
 	out.EtcdVersion = known.EtcdVersion
 	out.KubernetesVersion = a.doc.KubernetesVersion
-	if err := b.archive.Commit(ctx, out); err != nil {
-		return out, err
-	}
 
-	a.Log.Info("took backup of etcd", slog.String("backup", out.ID), slog.Int64("revision", out.Revision),
-		slog.Int64("bytes", out.DBSize))
-
-	return out, nil
+	return out, b.archive.Commit(ctx, out)
 }
 
 // needsTest reports whether a backup that is being taken will be tested. Only a test needs what the member says of itself, and

@@ -52,7 +52,13 @@ func (b *etcdBackup) verify(ctx context.Context, m backup.Metadata) error {
 	}
 	b.agent.Log.Warn("cannot test backup of etcd", slog.String("backup", m.ID), slog.String("error", v.Error))
 
-	return b.archive.WriteVerification(ctx, v)
+	if err := b.archive.WriteVerification(ctx, v); err != nil {
+		return err
+	}
+
+	b.failedTests = 0 // the next backup has as many attempts
+
+	return nil
 }
 
 // testFailedError is why the programs of a test have no result: it says nothing of the backup.

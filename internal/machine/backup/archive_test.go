@@ -305,3 +305,28 @@ func TestCopyIsKept(t *testing.T) {
 		t.Errorf("a copy of yesterday: %+v", got)
 	}
 }
+
+// TestDiscard: the parts of a backup that was not completed are deleted, and one that was completed stays, although the answer was lost.
+func TestDiscard(t *testing.T) {
+	a := backup.Archive{Store: store.NewFileStore(t.TempDir()), Cluster: "demo"}
+	for _, id := range []string{"20261128t120000z-parts", "20261128t120000z-complete"} {
+		if _, err := a.Store.Put(t.Context(), backup.Key("demo", id, "part-00000"), []byte("part")); err != nil {
+			t.Fatal(err)
+		}
+
+		if id == "20261128t120000z-complete" {
+			if err := a.Commit(t.Context(), backup.Metadata{ID: id}); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		if err := a.Discard(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	keys, err := a.Store.List(t.Context(), "")
+	if err != nil || len(keys) != 2 || !strings.Contains(keys[0], "complete") {
+		t.Errorf("left: %v, %v", keys, err)
+	}
+}

@@ -91,6 +91,17 @@ func (a Archive) Delete(ctx context.Context, id string) error {
 	return nil
 }
 
+// Discard deletes the parts of a backup that could not be completed. If its metadata exists all the same, because only the answer to
+// [Archive.Commit] was lost, it stays: another machine may use it already.
+func (a Archive) Discard(ctx context.Context, id string) error {
+	_, err := a.Store.Get(ctx, Key(a.Cluster, id, metadataObject))
+	if errors.Is(err, store.ErrNotFound) {
+		return a.Delete(ctx, id)
+	}
+
+	return err
+}
+
 // Catalog lists the backups of a cluster. It remembers metadata and verifications, which never change. Its methods may
 // be called concurrently.
 type Catalog struct {

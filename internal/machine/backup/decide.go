@@ -53,6 +53,9 @@ type Facts struct {
 	Restoring bool
 	// Incomplete are the ids of those without metadata: somebody writes or deletes them, or was killed while doing so.
 	Incomplete []string
+	// Failed are the types of steps that have failed a short time ago, as without space on a disk. What else there is to do does not wait
+	// for them.
+	Failed []ActionType
 }
 
 const (
@@ -72,27 +75,34 @@ const (
 //
 // Backups from the future, which a machine with a wrong clock took, neither count nor are they deleted: it is not known how new
 // their data is, so no other backup may go because of them, and they may be the only ones.
+//
+// Deletions come before tests, and before steps that have just failed: else a test that never ends, or a backup that cannot be taken,
+// would keep all that has expired.
 func Decide(f Facts) Action {
 	f = f.counted()
-
-	if id := movedUntested(f); id != "" {
+	mayTest := !f.hasFailed(ActionVerify)
+	if id := movedUntested(f); id != "" && mayTest {
 		return Action{Type: ActionVerify, IDs: []string{id}}
 	}
 
-	if !f.Policy.Disabled && isDue(f) && (!f.Starting || len(f.Backups) > 0) {
+	needsBackup := !f.Policy.Disabled && isDue(f) && (!f.Starting || len(f.Backups) > 0)
+	if needsBackup && !f.hasFailed(ActionTake) {
 		return Action{Type: ActionTake, Reason: ReasonSchedule}
 	}
 
-	if id := nextToVerify(f); id != "" {
-		return Action{Type: ActionVerify, IDs: []string{id}}
+	if ids := toDelete(f, needsBackup); len(ids) > 0 && !f.hasFailed(ActionDelete) {
+		return Action{Type: ActionDelete, IDs: ids}
 	}
 
-	if ids := toDelete(f); len(ids) > 0 {
-		return Action{Type: ActionDelete, IDs: ids}
+	if id := nextToVerify(f); id != "" && mayTest {
+		return Action{Type: ActionVerify, IDs: []string{id}}
 	}
 
 	return Action{Type: ActionNone}
 }
+
+// hasFailed reports whether a step of this type has failed a short time ago.
+func (f Facts) hasFailed(step ActionType) bool { return slices.Contains(f.Failed, step) }
 
 // sortByTime returns the backups, oldest first.
 func sortByTime(backups []Backup) []Backup {
@@ -198,16 +208,29 @@ func (f Facts) counted() Facts {
 	return f
 }
 
-// toDelete returns the ids of backups that need not be kept, and of those that were abandoned, oldest first.
-func toDelete(f Facts) []string {
+// toDelete returns the ids of backups that need not be kept, and of those that were abandoned, oldest first. While a backup is due
+// that cannot be taken, all complete ones are kept: no other is added to them.
+func toDelete(f Facts, needsBackup bool) []string {
+	out := abandonedIDs(f)
+	if needsBackup {
+		return out
+	}
+
 	keep := keptIDs(f)
-	var out []string
 	for _, b := range f.Backups {
 		if !keep[b.ID] {
 			out = append(out, b.ID)
 		}
 	}
 
+	slices.Sort(out)
+
+	return out
+}
+
+// abandonedIDs returns the ids of backups whose upload or deletion has not ended for a long time, oldest first.
+func abandonedIDs(f Facts) []string {
+	var out []string
 	for _, id := range f.Incomplete {
 		at, valid := timeOf(id)
 		if valid && f.Now.Sub(at) > abandonedAfter {

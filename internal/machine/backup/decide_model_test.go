@@ -23,9 +23,10 @@ type model struct {
 	incomplete []string
 	views      []backup.Facts // the older ones first
 	taken      int
-	ahead      time.Duration // of the clock of the leader's machine; negative: behind
-	generation int           // of the data; 0 before the first restoration
-	restored   string        // the backup that the generation was restored from
+	ahead      time.Duration     // of the clock of the leader's machine; negative: behind
+	generation int               // of the data; 0 before the first restoration
+	restored   string            // the backup that the generation was restored from
+	broken     backup.ActionType // a type of step that fails on all machines without an effect; empty: none
 }
 
 // Fatalf ends the test.
@@ -101,6 +102,9 @@ func (m *model) drawResult() testResult {
 // act carries out what is decided on a view. killed is how many effects happen before the machine is killed.
 func (m *model) act(f backup.Facts, killed int, result testResult) backup.ActionType {
 	action := backup.Decide(f)
+	if action.Type == m.broken {
+		return action.Type
+	}
 	usable, verified := m.usable(), m.newestVerified()
 	switch action.Type {
 	case backup.ActionTake:
@@ -117,6 +121,7 @@ func (m *model) act(f backup.Facts, killed int, result testResult) backup.Action
 		}
 		m.complete = append(m.complete, taken)
 		f.Backups = append(slices.Clone(f.Backups), taken)
+		f.Failed = []backup.ActionType{backup.ActionDelete}
 		next := backup.Decide(f)
 		if tested := next.Type == backup.ActionVerify && next.IDs[0] == id; next.Type != backup.ActionTake && needed != tested {
 			m.Fatalf("a backup needs a test: %t; it is tested: %t", needed, tested)
@@ -165,12 +170,34 @@ func (m *model) delete(f backup.Facts, id string, halfway bool) {
 	}
 }
 
-// settle lets one machine act until nothing is to be done, and checks what must then be so.
-func (m *model) settle() {
-	for n := 0; m.act(m.facts(0), 1000, passes) != backup.ActionNone; n++ {
-		if n > 20 {
-			m.Fatalf("no end: %+v", backup.Decide(m.facts(0)))
+// actUntilDone lets one machine act until nothing is to be done, as a look of an agent does.
+func (m *model) actUntilDone() {
+	var failed []backup.ActionType
+	for range 20 {
+		f := m.facts(0)
+		f.Failed = failed
+
+		switch step := m.act(f, 1000, passes); step {
+		case backup.ActionNone:
+			return
+		case m.broken:
+			failed = append(failed, step)
 		}
+	}
+	m.Fatalf("no end: %+v", backup.Decide(m.facts(0)))
+}
+
+// settle lets one machine act until nothing is to be done, and checks what must then be so: also if no test can run, or no backup can be
+// taken, no more is kept than the policy says.
+func (m *model) settle() {
+	m.actUntilDone()
+	for _, id := range m.incomplete {
+		if id < backup.NewID(m.now.Add(-7*time.Hour), "") {
+			m.Fatalf("the rest %s of a killed upload or deletion was kept", id)
+		}
+	}
+	if m.broken == backup.ActionTake {
+		return // those that have expired are kept, and no other one is added
 	}
 	fresh := func(b backup.Backup) bool {
 		return b.Generation == m.generation && m.now.Sub(b.TakenAt).Abs() < m.policy.Interval
@@ -187,11 +214,6 @@ func (m *model) settle() {
 	inTest := int(time.Hour / m.policy.Interval) // those of the last hour do not count as usable
 	if most := inAll + m.policy.KeepDaily + 5 + inTest; len(m.complete) > most {
 		m.Fatalf("%d backups are kept, want at most %d", len(m.complete), most)
-	}
-	for _, id := range m.incomplete {
-		if id < backup.NewID(m.now.Add(-7*time.Hour), "") {
-			m.Fatalf("the rest %s of a killed upload or deletion was kept", id)
-		}
 	}
 }
 
@@ -224,7 +246,7 @@ func (m *model) drawError() time.Duration {
 }
 
 // TestDecideModel plays random histories: machines with clocks that are up to a year wrong and old views, kills between any two effects, tests
-// that fail, and pauses of up to weeks.
+// that fail or cannot run, backups that cannot be taken, and pauses of up to weeks.
 func TestDecideModel(t *testing.T) {
 	histories := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -240,6 +262,19 @@ func TestDecideModel(t *testing.T) {
 		}
 	})
 	t.Logf("COUNT %d histories of backups", histories)
+}
+
+// playBroken lets machines act for up to 100 intervals while a type of step fails, and ends that.
+func (m *model) playBroken() {
+	m.broken = rapid.SampledFrom([]backup.ActionType{"", "", backup.ActionVerify, backup.ActionTake}).Draw(m.T, "broken")
+	if m.broken == "" {
+		return
+	}
+	for range rapid.IntRange(1, 100).Draw(m.T, "intervals") {
+		m.now = m.now.Add(m.policy.Interval)
+		m.settle()
+	}
+	m.broken = ""
 }
 
 func (m *model) play() {
@@ -259,6 +294,7 @@ func (m *model) play() {
 		killed := rapid.IntRange(0, 5).Draw(m.T, "killed")
 		m.act(m.views[rapid.IntRange(0, len(m.views)-1).Draw(m.T, "view")], killed, m.drawResult())
 	}
+	m.playBroken()
 	m.settle()
 	rounds := 2 // the newest one may have failed its test, and be of a clock that was an interval ahead
 	if slices.ContainsFunc(m.complete, backup.Backup.Untestable) {

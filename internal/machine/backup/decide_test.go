@@ -67,6 +67,7 @@ func TestDecide(t *testing.T) {
 		restoring  string
 		incomplete []string
 		starting   bool
+		failed     []backup.ActionType
 		want       backup.Action
 	}{
 		"no backup":         {want: backup.Action{Type: backup.ActionTake, Reason: backup.ReasonSchedule}},
@@ -216,6 +217,37 @@ func TestDecide(t *testing.T) {
 			incomplete: []string{backup.NewID(noon.Add(-7*h), "x"), backup.NewID(noon.Add(-5*h), "x"), "x"},
 			want:       backup.Action{Type: backup.ActionDelete, IDs: []string{backup.NewID(noon.Add(-7*h), "x")}},
 		},
+		"deletions do not wait for a test": {
+			backups: append([]backup.Backup{taken(25*h, "failed"), taken(time.Second, "")}, hourly(7, "verified")...),
+			want:    backup.Action{Type: backup.ActionDelete, IDs: []string{taken(25*h, "").ID}},
+		},
+		"a test does not wait for a deletion that fails": {
+			backups: append([]backup.Backup{taken(25*h, "failed"), taken(time.Second, "")}, hourly(7, "verified")...),
+			failed:  []backup.ActionType{backup.ActionDelete},
+			want:    backup.Action{Type: backup.ActionVerify, IDs: []string{taken(time.Second, "").ID}},
+		},
+		"a test that failed is not repeated at once": {
+			backups: []backup.Backup{taken(time.Minute, "")},
+			failed:  []backup.ActionType{backup.ActionVerify},
+			want:    backup.Action{Type: backup.ActionNone},
+		},
+		"a backup does not wait for the test of a move that fails": {
+			policy:  backup.Policy{Interval: h / 2, KeepAll: h, KeepDaily: 1, VerifyEvery: 6},
+			backups: []backup.Backup{taken(9*h, "verified"), lateMoved},
+			failed:  []backup.ActionType{backup.ActionVerify},
+			want:    backup.Action{Type: backup.ActionTake, Reason: backup.ReasonSchedule},
+		},
+		"while no backup can be taken, abandoned uploads are deleted alone": {
+			backups:    append([]backup.Backup{taken(25*h, "failed")}, old[1:]...),
+			incomplete: []string{backup.NewID(noon.Add(-7*h), "x")},
+			failed:     []backup.ActionType{backup.ActionTake},
+			want:       backup.Action{Type: backup.ActionDelete, IDs: []string{backup.NewID(noon.Add(-7*h), "x")}},
+		},
+		"while no backup can be taken, the newest one is tested": {
+			backups: []backup.Backup{taken(2*h, "")},
+			failed:  []backup.ActionType{backup.ActionTake},
+			want:    backup.Action{Type: backup.ActionVerify, IDs: []string{taken(2*h, "").ID}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.policy == (backup.Policy{}) {
@@ -223,7 +255,7 @@ func TestDecide(t *testing.T) {
 			}
 			got := backup.Decide(backup.Facts{
 				Now: noon, Policy: c.policy, Backups: c.backups, Incomplete: c.incomplete, Starting: c.starting,
-				Restored: c.restoring, Restoring: c.restoring != "",
+				Restored: c.restoring, Restoring: c.restoring != "", Failed: c.failed,
 			})
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
