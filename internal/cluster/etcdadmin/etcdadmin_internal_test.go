@@ -69,6 +69,11 @@ func TestAsk(t *testing.T) {
 			machine: func(context.Context, store.Store, backup.Request) {},
 			want:    "etcd has no leader", within: 2 * time.Minute,
 		},
+		"a clock may be wrong": {
+			machine: func(context.Context, store.Store, backup.Request) {},
+			want:    "differs by more than 10m0s from that of this computer, by which it is 2000-01-01 00:01:31Z",
+			within:  2 * time.Minute,
+		},
 		"silence": {machine: func(ctx context.Context, s store.Store, r backup.Request) {
 			write(ctx, s, backup.Answer{ID: r.ID, Step: "began"})
 		}, want: "has not answered for 5m0s", within: 6 * time.Minute},

@@ -31,7 +31,7 @@ func (b *etcdBackup) nextRequest(ctx context.Context) (*backup.Request, error) {
 		return nil, err
 	}
 
-	answer, err := b.archive.ReadAnswer(ctx)
+	answer, err := b.readAnswerTo(ctx, request.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -39,16 +39,54 @@ func (b *etcdBackup) nextRequest(ctx context.Context) (*backup.Request, error) {
 	now := b.now()
 
 	switch {
-	case answer != nil && answer.ID == request.ID && answer.Done, request.Expired(now):
+	case request.Expired(now) && answer == nil:
+		return nil, b.refuseExpired(ctx, *request)
+
+	case request.Expired(now), answer != nil && answer.Done:
 		b.doneRequests[request.ID] = true
 		return nil, nil
 
-	case answer != nil && answer.ID == request.ID && answer.Machine != b.agent.instance.ID &&
-		now.Sub(answer.UpdatedAt) < answerTTL:
+	case answer != nil && answer.Machine != b.agent.instance.ID && now.Sub(answer.UpdatedAt) < answerTTL:
 		return nil, nil // the machine of the former leader works on it
 	}
 
 	return request, nil
+}
+
+// readAnswerTo returns the answer to a request; nil if there is none.
+func (b *etcdBackup) readAnswerTo(ctx context.Context, id string) (*backup.Answer, error) {
+	answer, err := b.archive.ReadAnswer(ctx)
+	if err != nil || answer == nil || answer.ID != id {
+		return nil, err
+	}
+
+	return answer, nil
+}
+
+// refuseExpired answers a request that no machine has begun and none must begin any more, so that whoever waits learns that a clock is
+// wrong. The answer is final: no machine carries the request out later, whatever its clock says.
+func (b *etcdBackup) refuseExpired(ctx context.Context, r backup.Request) error {
+	now := b.now().UTC()
+	const form = time.DateOnly + " " + time.TimeOnly + "Z"
+	answer := backup.Answer{
+		ID:      r.ID,
+		Machine: b.agent.instance.ID,
+		Done:    true,
+		Error: fmt.Sprintf(
+			"the request was not carried out: it was written at %s by the clock of the computer that asks, and it is %s by the clock of "+
+				"this machine, which is %s apart; at most %s is allowed: set the clock that is wrong, and ask again",
+			r.CreatedAt.UTC().Format(form), now.Format(form), now.Sub(r.CreatedAt).Abs().Round(time.Second), backup.RequestTTL,
+		),
+	}
+
+	b.agent.Log.Warn("refused a request about etcd", slog.String("type", string(r.Type)), slog.String("error", answer.Error))
+	if err := b.answer(ctx, answer); err != nil {
+		return err
+	}
+
+	b.doneRequests[r.ID] = true
+
+	return nil
 }
 
 // carryOut carries out a request and answers it. Only the failure to answer is an error.
