@@ -23,22 +23,47 @@ const (
 	apiServerLeases = leasesPath + "?labelSelector=apiserver.kubernetes.io/identity%3Dkube-apiserver"
 )
 
-// restoredLeases deletes the leases of API servers that ended before etcd was restored. They come back with a backup, and API
+// restoredLeases deletes the leases of API servers that have ended when etcd is restored. They come back with a backup, and API
 // servers themselves delete them after one hour or two; until then other programs count API servers that do not exist. Everything else
 // that a backup brings back ends by itself: see docs/operations/etcd.md.
+//
+// It compares no clocks: the time of a restoration is that of the operator's computer, and each API server has its own. A lease that does
+// not change while this machine looks is of an API server that has ended.
 type restoredLeases struct {
 	agent *Agent
 	api   kube.Client
-	// seen are the leases of before the restoration as they were seen last, by name.
-	seen map[string]seenLease
+	// seen are the leases as they were seen last, by name, since the restoration seenFor.
+	seen    map[string]seenLease
+	seenFor time.Time
 	// doneFor is the restoration after which no such lease is left.
 	doneFor time.Time
 }
 
-// seenLease is a version of a lease and when it was seen first.
+// seenLease is a lease as it was seen last.
 type seenLease struct {
-	version string
-	at      time.Time
+	version   string
+	renewTime time.Time
+	// at is when this version was seen first, by the clock of this machine.
+	at time.Time
+	// lives is set once the lease was renewed while this machine looked.
+	lives bool
+}
+
+// update returns what is known of the lease now that it was listed as l. A renewal is later than the one before by the same clock;
+// an earlier one means that etcd was restored meanwhile, or that the clock was set.
+func (s seenLease) update(l apiServerLease, now time.Time) seenLease {
+	isNew := s.version == "" || l.Spec.RenewTime.Before(s.renewTime)
+	next := seenLease{
+		version:   l.Metadata.ResourceVersion,
+		renewTime: l.Spec.RenewTime,
+		at:        now,
+		lives:     !isNew && (s.lives || l.Spec.RenewTime.After(s.renewTime)),
+	}
+	if next.version == s.version {
+		next.at = s.at
+	}
+
+	return next
 }
 
 // apiServerLease holds the fields of an API server's lease that are read.
@@ -67,39 +92,37 @@ func (r *restoredLeases) run(ctx context.Context) error {
 		return err
 	}
 
+	if !restored.Equal(r.seenFor) {
+		r.seen = nil
+		r.seenFor = *restored
+	}
+
 	now := r.agent.Now()
 	seen := map[string]seenLease{}
+	isDone := true
 	for _, l := range list.Items {
-		if !l.Spec.RenewTime.Before(*restored) {
+		lease := r.seen[l.Metadata.Name].update(l, now)
+		if !lease.lives && now.Sub(lease.at) >= leaseUnchanged {
+			if err := r.deleteLease(ctx, l); err != nil {
+				return err
+			}
+
 			continue
 		}
 
-		before, known := r.seen[l.Metadata.Name]
-		if !known || before.version != l.Metadata.ResourceVersion {
-			before = seenLease{version: l.Metadata.ResourceVersion, at: now}
-		}
-
-		seen[l.Metadata.Name] = before
-		if now.Sub(before.at) < leaseUnchanged {
-			continue
-		}
-
-		if err := r.deleteLease(ctx, l); err != nil {
-			return err
-		}
-
-		delete(seen, l.Metadata.Name)
+		seen[l.Metadata.Name] = lease
+		isDone = isDone && lease.lives
 	}
 
 	r.seen = seen
-	if len(seen) == 0 {
+	if isDone {
 		r.doneFor = *restored
 	}
 
 	return nil
 }
 
-// deleteLease deletes a lease, unless it was renewed since it was read: then its API server lives, with a clock that is behind.
+// deleteLease deletes a lease, unless it was renewed since it was read: then its API server lives.
 func (r *restoredLeases) deleteLease(ctx context.Context, l apiServerLease) error {
 	body, err := json.Marshal(map[string]any{
 		"apiVersion":    "v1",
@@ -116,7 +139,7 @@ func (r *restoredLeases) deleteLease(ctx context.Context, l apiServerLease) erro
 	}
 
 	if err == nil {
-		r.agent.Log.Info("deleted the lease of an API server that ended before etcd was restored", slog.String("lease", l.Metadata.Name))
+		r.agent.Log.Info("deleted the lease of an API server that has ended, after etcd was restored", slog.String("lease", l.Metadata.Name))
 	}
 
 	return err
