@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/backup"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
+	"github.com/slipway-k8s/slipway/internal/machine/report"
 )
 
 var errKilled = errors.New("killed")
@@ -228,6 +229,15 @@ func TestDamagedBackupStopsNothing(t *testing.T) {
 			p.Members[0].volumeSize = 100 << 20
 			return nil
 		},
+		"the root disk of the machine that restores is too full": func(_ backup.Archive, p *RestorePlan) error {
+			p.Members[0].rootDisk = report.Disk{Path: "/", SizeBytes: 20 << 30, UsedBytes: 19<<30 + 1}
+			return nil
+		},
+		"the root disk of another machine is full": func(_ backup.Archive, p *RestorePlan) error {
+			full := report.Disk{Path: "/", SizeBytes: 20 << 30, UsedBytes: 20 << 30}
+			p.Members = append(p.Members, Member{Slot: "b", Name: "etcd-b", rootDisk: full})
+			return nil
+		},
 		"skipped": func(archive backup.Archive, p *RestorePlan) error {
 			p.SkipVerification = true
 			return archive.Store.Delete(t.Context(), backup.Key("old", p.Backup.ID, "part-00000"))
@@ -250,7 +260,7 @@ func TestDamagedBackupStopsNothing(t *testing.T) {
 			if listErr != nil {
 				t.Fatal(listErr)
 			}
-			begun := name == "" || name == "skipped"
+			begun := name == "" || name == "skipped" || strings.Contains(name, "another machine")
 			if (len(keys) == 1) != begun || err == nil || strings.Contains(err.Error(), "has not ended") != begun {
 				t.Errorf("generations %v: %v", keys, err)
 			}

@@ -124,9 +124,16 @@ func TestMembers(t *testing.T) {
 	silent := f.Reports["i-a"]
 	silent.Etcd = &report.Etcd{Error: "connection refused"}
 	silent.Conditions = []report.Condition{{Component: report.EtcdMember, State: report.Failed, Cause: "does not answer"}}
+	silent.Disks = []report.Disk{
+		{Path: "/", SizeBytes: 20 << 30, UsedBytes: 5 << 30},
+		{Path: "/var/lib/slipway/etcd", SizeBytes: 10 << 30},
+	}
 	f.Reports["i-a"] = silent
 	f.Instances[2].State = "terminated"
 	got := membersOf(f)
+	if got[0].rootDisk != silent.Disks[0] || got[0].volumeSize != 10<<30 {
+		t.Errorf("disks %+v, %d", got[0].rootDisk, got[0].volumeSize)
+	}
 	roles := []string{got[0].Role, got[1].Role, got[2].Role}
 	if diff := cmp.Diff([]string{"unknown", "leader", "unknown"}, roles); diff != "" {
 		t.Errorf("roles (-want +got):\n%s", diff)

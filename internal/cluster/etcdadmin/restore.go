@@ -216,10 +216,17 @@ func (a *Admin) restoreLocked(ctx context.Context, plan RestorePlan, timeout tim
 	return a.waitRestored(ctx, plan, timeout)
 }
 
-// checkRoom returns an error if the volume of a member is too small for the backup besides the data that is set aside, as far as the
-// machine reports it: once the generation is written, all members stop.
+// checkRoom returns an error if the volume of a member is too small for the backup besides the data that is set aside, or if the root disk
+// of the machine that restores has no space for the backup, as far as the machines report it: once the generation is written, all members
+// stop.
 func (p RestorePlan) checkRoom() error {
 	for _, m := range p.Members {
+		if m.Slot == p.Slot {
+			if err := m.checkRootDisk(p.Backup); err != nil {
+				return err
+			}
+		}
+
 		if m.volumeSize == 0 {
 			continue
 		}
@@ -228,6 +235,22 @@ func (p RestorePlan) checkRoom() error {
 		if err := g.CheckRoom(m.volumeSize - m.DBSize); err != nil {
 			return fmt.Errorf("%s (nothing was changed): %w", m.Name, err)
 		}
+	}
+
+	return nil
+}
+
+// checkRootDisk returns an error if the root disk of the member's machine has no space for a copy of a backup.
+func (m Member) checkRootDisk(b backup.Backup) error {
+	if m.rootDisk.SizeBytes == 0 {
+		return nil
+	}
+
+	if err := backup.CheckDisk(m.rootDisk.SizeBytes-m.rootDisk.UsedBytes, b.DBSize); err != nil {
+		return diag.WithHint(
+			fmt.Errorf("restore backup %s on machine %s of %s (nothing was changed): %w", b.ID, m.Machine, m.Name, err),
+			"delete files on its root disk, replace it by one with a larger spec.rootVolume.size, or name another machine's slot with --slot",
+		)
 	}
 
 	return nil

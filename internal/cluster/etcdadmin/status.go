@@ -15,6 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/machine/backup"
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
+	"github.com/slipway-k8s/slipway/internal/machine/report"
 )
 
 // Status is the state of a cluster's etcd.
@@ -65,6 +66,8 @@ type Member struct {
 
 	// volumeSize is the size of the etcd volume's file system in bytes; 0 if it is not known.
 	volumeSize int64
+	// rootDisk is the root disk of its machine; its size is 0 if it is not known.
+	rootDisk report.Disk
 }
 
 // Status reads the reports of the machines and the newest backups.
@@ -178,8 +181,12 @@ func (m *Member) fill(r health.MachineReport) {
 	m.ReportedAt = r.PublishedAt
 	m.Healthy = r.Etcd.Quorum
 	for _, d := range r.Disks {
-		if d.Path == etcd.DataMount && d.Error == "" {
+		switch {
+		case d.Error != "":
+		case d.Path == etcd.DataMount:
 			m.volumeSize = d.SizeBytes
+		case d.Path == "/":
+			m.rootDisk = d
 		}
 	}
 

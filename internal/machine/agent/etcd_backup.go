@@ -31,12 +31,10 @@ const (
 	// maxDeletions limits the backups that are deleted before the next decision: others may be due.
 	maxDeletions = 50
 	// backupDir is where snapshots are while they are written, tested or restored.
-	backupDir = "/var/lib/slipway/backup"
+	backupDir = backup.WorkDir
 	// maxFailedTests is after how many attempts in a row without a result a backup counts as one that cannot be tested. An attempt
 	// may take minutes, and no backup is taken meanwhile.
 	maxFailedTests = 3
-	// freeDiskReserve stays free on the disk of backupDir.
-	freeDiskReserve = 1 << 30
 )
 
 // etcdBackup takes, tests and deletes backups while this machine's member is etcd's leader.
@@ -506,13 +504,5 @@ func prepareWorkDir(root *HostFS, name string, bytes int64) (string, error) {
 		return "", fmt.Errorf("read the free space of %s: %w", backupDir, err)
 	}
 
-	free := int64(disk.Bavail) * disk.Bsize
-	if need := bytes + freeDiskReserve; free < need {
-		return "", fmt.Errorf(
-			"%s has %d MiB of free space and needs %d: set spec.rootVolume.size of the control-plane group to a larger size",
-			backupDir, free>>20, need>>20,
-		)
-	}
-
-	return dir, nil
+	return dir, backup.CheckDisk(int64(disk.Bavail)*disk.Bsize, bytes)
 }
