@@ -175,7 +175,7 @@ func (m *etcdMember) setAside(ctx context.Context, g etcd.Generation) error {
 		return err
 	}
 
-	if err := m.volumeRoom(asideDir, restoredDir).settingAside().make(g.CheckRoom); err != nil {
+	if err := m.volumeRoom(asideDir, restoredDir, etcd.LearnerAsideDir).settingAside().make(g.CheckRoom); err != nil {
 		return err
 	}
 
@@ -219,8 +219,10 @@ func (m *etcdMember) stopForGood(ctx context.Context, why string) error {
 // [etcdMember.keepGeneration] lets the member join again.
 func (m *etcdMember) moveAside(dir, why string) error {
 	a := m.agent
-	if err := os.RemoveAll(a.Root.Path(dir)); err != nil {
-		return fmt.Errorf("remove older data: %w", err)
+	for _, older := range []string{dir, etcd.LearnerAsideDir} {
+		if err := os.RemoveAll(a.Root.Path(older)); err != nil {
+			return fmt.Errorf("remove older data: %w", err)
+		}
 	}
 
 	if err := os.Rename(a.Root.Path(etcd.DataDir), a.Root.Path(dir)); err != nil {
@@ -232,23 +234,31 @@ func (m *etcdMember) moveAside(dir, why string) error {
 	return a.Root.MakeDir(etcd.DataDir, 0o700, etcdUID)
 }
 
-// stepAside sets the data aside because it is not that of the majority. The mark tells an agent that is killed before the
+// stepAside sets the data aside in a directory because it is not that of the majority. The mark tells an agent that is killed before the
 // end to continue: etcd must not start with this data again.
-func (m *etcdMember) stepAside(ctx context.Context, why string) error {
+func (m *etcdMember) stepAside(ctx context.Context, dir, why string) error {
 	m.agent.etcdData.Lock()
 	defer m.agent.etcdData.Unlock()
-	if _, err := m.agent.Root.Write(File{Path: stepAsideMark, Mode: 0o600}); err != nil {
+	if _, err := m.agent.Root.Write(File{Path: stepAsideMark, Body: []byte(dir), Mode: 0o600}); err != nil {
 		return fmt.Errorf("mark the data of etcd to be set aside: %w", err)
 	}
 
 	return m.finishStepAside(ctx, why)
 }
 
-// finishStepAside sets the data aside if it is marked, and removes the mark.
+// finishStepAside sets the data aside if it is marked, and removes the mark. The member must join with another id: the leader knows what
+// that of the data has confirmed.
 func (m *etcdMember) finishStepAside(ctx context.Context, why string) error {
 	root := m.agent.Root
 	if !root.Exists(stepAsideMark) {
 		return nil
+	}
+
+	dir := corruptDir
+	if body, err := root.Read(stepAsideMark); err != nil {
+		return err
+	} else if string(body) == etcd.LearnerAsideDir {
+		dir = etcd.LearnerAsideDir
 	}
 
 	if m.hasData() {
@@ -256,7 +266,11 @@ func (m *etcdMember) finishStepAside(ctx context.Context, why string) error {
 			return err
 		}
 
-		if err := m.moveAside(corruptDir, why); err != nil {
+		if err := root.Remove(addedFile); err != nil {
+			return err
+		}
+
+		if err := m.moveAside(dir, why); err != nil {
 			return err
 		}
 	}

@@ -271,7 +271,7 @@ func TestStepAsideContinues(t *testing.T) {
 	m := &etcdMember{agent: a, slot: slot, store: store.NewFileStore(t.TempDir()), volume: "vol-1"}
 
 	a.Run = &killedRunner{killer: &killer{}} // at once: when it stops etcd
-	if err := m.stepAside(t.Context(), "test"); err == nil || !m.hasData() || !a.Root.Exists(stepAsideMark) {
+	if err := m.stepAside(t.Context(), corruptDir, "test"); err == nil || !m.hasData() || !a.Root.Exists(stepAsideMark) {
 		t.Fatalf("killed while etcd is stopped: %v", err)
 	}
 
@@ -289,5 +289,49 @@ func TestStepAsideContinues(t *testing.T) {
 	}
 	if found, _ := filepath.Glob(a.Root.Path(corruptDir) + "/member"); len(found) != 1 {
 		t.Error("the data that was set aside is lost")
+	}
+}
+
+// TestLearnerStepsAside: the data of a learner whose etcd ends at each start is set aside, and the member is added anew, with another id:
+// the leader knows what the former one has confirmed. An agent that is killed meanwhile continues. Other data that was set aside is kept.
+func TestLearnerStepsAside(t *testing.T) {
+	a := testAgent(t)
+	slot, _ := a.doc.Slot("a")
+	for _, dir := range []string{etcd.DataDir + "/member", corruptDir + "/member"} {
+		if err := a.Root.MakeDir(dir, 0o700, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := recordAdded(a.Root, 7); err != nil {
+		t.Fatal(err)
+	}
+	m := &etcdMember{agent: a, slot: slot, store: store.NewFileStore(t.TempDir()), volume: "vol-1"}
+	w := m.newMaintenance()
+	if facts, err := w.gather(etcd.Survey{}); err != nil || facts.CopiedAgain {
+		t.Fatalf("%+v, %v", facts, err)
+	}
+
+	step := etcd.Maintenance{Type: etcd.MaintainStepAside, Learner: true}
+	a.Run = &killedRunner{killer: &killer{}} // at once: when it stops etcd
+	if err := w.carryOut(t.Context(), etcd.Manager{}, step); err == nil || !m.hasData() {
+		t.Fatalf("killed while etcd is stopped: %v", err)
+	}
+	a.Run = &killedRunner{killer: &killer{left: 1000}}
+	if err := m.finishStepAside(t.Context(), "test"); err != nil || m.hasData() || readAdded(a.Root) != 0 {
+		t.Errorf("etcd may start again with the former id: %v", err)
+	}
+	for _, dir := range []string{etcd.LearnerAsideDir, corruptDir} {
+		if !a.Root.Exists(dir + "/member") {
+			t.Errorf("%s has no data", dir)
+		}
+	}
+	if facts, err := w.gather(etcd.Survey{}); err != nil || !facts.CopiedAgain {
+		t.Errorf("it would be set aside again: %v", err)
+	}
+	if err := a.Root.MakeDir(etcd.DataDir+"/member", 0o700, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.moveAside(asideDir, "a restoration"); err != nil || a.Root.Exists(etcd.LearnerAsideDir) {
+		t.Errorf("data of another time counts: %v", err)
 	}
 }

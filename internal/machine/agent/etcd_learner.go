@@ -98,7 +98,8 @@ func (m *etcdMember) markLearner() error {
 	return err
 }
 
-// notePromotion removes the mark once the member at url says that it votes, which it does when it has the promotion.
+// notePromotion removes the mark once the member at url says that it votes, which it does when it has the promotion, and the data that was
+// set aside of its earlier attempt.
 func (m *etcdMember) notePromotion(ctx context.Context, manager etcd.Manager, url string) error {
 	if !m.agent.Root.Exists(learnerMark) {
 		return nil
@@ -106,6 +107,10 @@ func (m *etcdMember) notePromotion(ctx context.Context, manager etcd.Manager, ur
 
 	if s, err := manager.Status(ctx, url); err != nil || s.Learner {
 		return nil //nolint:nilerr // the machine's report says what is wrong with the member
+	}
+
+	if err := m.agent.Root.RemoveAll(etcd.LearnerAsideDir); err != nil {
+		return err
 	}
 
 	return m.agent.Root.Remove(learnerMark)

@@ -19,7 +19,7 @@ const (
 	historyKept = time.Minute
 	// corruptDir has the data of a member that differed from that of the majority.
 	corruptDir = etcd.DataMount + "/corrupt"
-	// stepAsideMark is there from before etcd is stopped until its data is in corruptDir.
+	// stepAsideMark is there from before etcd is stopped until its data is in corruptDir or etcd.LearnerAsideDir.
 	stepAsideMark = etcd.DataMount + "/step-aside"
 )
 
@@ -131,6 +131,7 @@ func (w *etcdMaintenance) gather(survey etcd.Survey) (etcd.MaintenanceFacts, err
 		Alarms:         survey.Alarms,
 		FreeBytes:      free,
 		AsideBytes:     spareBytes(w.agent.Root),
+		CopiedAgain:    w.agent.Root.Exists(etcd.LearnerAsideDir),
 		OldRevision:    w.noteRevision(now, survey.Revision),
 		CompactedAt:    w.compactedAt,
 		DefragmentedAt: w.defragmentedAt,
@@ -165,17 +166,27 @@ func (w *etcdMaintenance) carryOut(ctx context.Context, manager etcd.Manager, st
 	case etcd.MaintainDisarm:
 		return manager.Disarm(ctx, w.url, step.Alarms)
 	case etcd.MaintainStepAside:
-		if err := w.member.volumeRoom(corruptDir).settingAside().make(step.CheckRoom); err != nil {
-			return err
-		}
-
-		return w.member.stepAside(ctx, step.Reason)
+		return w.stepAside(ctx, step)
 	case etcd.MaintainBlocked:
 		return errors.New(step.Reason) // reported as the failure of this task
 	case etcd.MaintainNothing:
 	}
 
 	return nil
+}
+
+// stepAside sets the data of this machine's member aside. That of a learner does not replace that of a voter.
+func (w *etcdMaintenance) stepAside(ctx context.Context, step etcd.Maintenance) error {
+	dir := corruptDir
+	if step.Learner {
+		dir = etcd.LearnerAsideDir
+	}
+
+	if err := w.member.volumeRoom(dir).settingAside().make(step.CheckRoom); err != nil {
+		return err
+	}
+
+	return w.member.stepAside(ctx, dir, step.Reason)
 }
 
 // defragment defragments this machine's member, after it has moved the leadership away: a leader that does not answer stops

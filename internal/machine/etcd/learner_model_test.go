@@ -58,6 +58,7 @@ func (w *sizeWorld) work(t *rapid.T, rounds int, gone string) {
 			}
 			w.machines[slot].isolated = false
 			w.converge(t, slot)
+			w.reject(t, slot)
 			w.tasks(t, slot)
 			w.deliver(t, slot)
 			w.follow(slot)
@@ -73,7 +74,7 @@ func (w *sizeWorld) work(t *rapid.T, rounds int, gone string) {
 // settleWithoutLearner lets everything work except for the machine of the learner, which never returns. It keeps no other slot
 // from joining.
 func (w *sizeWorld) settleWithoutLearner(t *rapid.T) {
-	at := slices.IndexFunc(w.members, func(m etcd.Member) bool { return m.Learner })
+	at := w.learner()
 	if at < 0 {
 		return
 	}
@@ -106,4 +107,53 @@ func (w *sizeWorld) pass(t *rapid.T) {
 		w.tasks(t, slot)
 		w.follow(slot)
 	}
+}
+
+// damage ends the machine of a learner while it copies: its log is damaged, and etcd ends at each start. Another time
+// would need an operator. If there is no learner, the slot loses its volume and joins first.
+func (w *sizeWorld) damage(t *rapid.T, slot string) {
+	if w.learner() < 0 && w.serves(w.machines[slot]) && len(w.wished) > 1 {
+		w.lose(slot)
+	}
+	for range 3 {
+		w.converge(t, slot)
+		w.deliver(t, slot)
+	}
+	i := w.learner()
+	if i < 0 {
+		return
+	}
+	m := w.machines[w.members[i].Slot]
+	if m == nil || m.data != w.members[i].ID || m.again {
+		return
+	}
+	w.crash(w.members[i].Slot)
+	m.damaged = m.data
+}
+
+// learner returns the index of the learner; -1 if there is none.
+func (w *sizeWorld) learner() int {
+	return slices.IndexFunc(w.members, func(m etcd.Member) bool { return m.Learner })
+}
+
+// reject decides about a member whose etcd has ended at each start for long.
+func (w *sizeWorld) reject(t *rapid.T, slot string) {
+	m := w.machines[slot]
+	if m.data == 0 || m.damaged != m.data || !w.serves(m) {
+		return
+	}
+	f := etcd.MaintenanceFacts{Now: w.now, Slot: slot, Slots: m.slots, FreeBytes: 10 << 30, CopiedAgain: m.again}
+	for _, e := range w.visible(m) {
+		f.Members = append(f.Members, etcd.MemberState{Member: e})
+	}
+	exits := etcd.Exits{Count: etcd.UnstartableExits, Since: w.now.Add(-etcd.UnstartableTime)}
+	step := etcd.DecideUnstartable(f, exits, etcd.Comparison{Equal: true})
+	if step.Type != etcd.MaintainStepAside {
+		return
+	}
+	i := w.find(slot)
+	if !step.Learner || !w.members[i].Learner || m.again {
+		t.Fatalf("%s: the data of member %+v is set aside", step.Reason, w.members[i])
+	}
+	m.data, m.added, m.again = 0, 0, true
 }

@@ -43,6 +43,8 @@ const (
 	// pressedPercent is the part of the quota from which on less fragmentation is enough.
 	pressedPercent    = 75
 	pressedFragmented = 10
+	// almostFullPercent is the part of the quota from which on a member is defragmented even if the others have no quorum meanwhile.
+	almostFullPercent = 90
 	// compactPercent is the part of the quota in use from which on the leader's agent compacts. kube-apiserver does it
 	// every 5 minutes, and cannot when etcd refuses writes.
 	compactPercent = 80
@@ -118,6 +120,8 @@ type MaintenanceFacts struct {
 	// AsideBytes is the size of data that was set aside before because the cluster went on without it. It is deleted if its space is
 	// needed when data is set aside again.
 	AsideBytes int64
+	// CopiedAgain is set if the data of the own member, a learner, was set aside before because its etcd ended at each start.
+	CopiedAgain bool
 	// OldRevision is the revision of at least a minute ago; 0 if it is not known.
 	OldRevision int64
 	// CompactedAt is when this agent has compacted last; zero if it has not.
@@ -138,6 +142,8 @@ type Maintenance struct {
 	Alarms []Alarm
 	// Bytes is the space that the member needs to join again. Set for MaintainStepAside only.
 	Bytes int64
+	// Learner is set if the data is a learner's. Set for MaintainStepAside only.
+	Learner bool
 }
 
 // CheckRoom returns an error if a volume with so much free space has none for the data that the member copies when it joins again.
@@ -310,8 +316,9 @@ func (f MaintenanceFacts) rejoinObstacle() string {
 
 // roomHint says how to get so much free space on the volume.
 func roomHint(bytes int64) string {
-	return fmt.Sprintf("%d MiB of free space are needed: delete what was set aside in %s (before-restore, corrupt, copy, left) if it is not "+
-		"needed any more, or set a larger spec.etcd.volume.size and run slipway apply", bytes>>20, DataMount)
+	return fmt.Sprintf(
+		"%d MiB of free space are needed: delete what was set aside in %s (before-restore, corrupt, copy, left, learner) if it is not "+
+			"needed any more, or set a larger spec.etcd.volume.size and run slipway apply", bytes>>20, DataMount)
 }
 
 // goneAlarms returns the alarms CORRUPT of members that were removed, if there are no others.
@@ -408,8 +415,8 @@ func (f MaintenanceFacts) obstacle(own MemberState) string {
 		return ""
 	case len(f.Slots) == 1 && !own.isPressed():
 		return "the only member answers nothing during a defragmentation"
-	case !f.isWhole():
-		return "a member is not healthy"
+	case !f.isWhole() && f.incompleteObstacle(own) != "":
+		return f.incompleteObstacle(own)
 	case own.Leader && f.othersAreFragmented():
 		return "the leader is the last one"
 	default:
@@ -417,8 +424,44 @@ func (f MaintenanceFacts) obstacle(own MemberState) string {
 	}
 }
 
+// incompleteObstacle says why the own member must not stop answering now although it comes close to its quota; empty if it may. Not all
+// slots have a healthy voter, and may not before the quota is reached, at which etcd refuses all writes.
+func (f MaintenanceFacts) incompleteObstacle(own MemberState) string {
+	hasLearner := slices.ContainsFunc(f.Members, func(m MemberState) bool { return m.Learner })
+
+	switch {
+	case !own.isPressed():
+		return "a member is not healthy"
+	case f.othersAreBusy():
+		return "another member answers no requests, perhaps because it is defragmented"
+	case own.Leader && hasLearner: // the defragmentation would wait for the copy, and answer nothing until then
+		return "a learner copies the data of the leader"
+	case !f.hasQuorumWithout(own) && !own.isAlmostFull():
+		return "a member is not healthy, and without this one too the others would be no quorum"
+	default:
+		return ""
+	}
+}
+
+// hasQuorumWithout reports whether the members are a quorum while the own one does not answer.
+func (f MaintenanceFacts) hasQuorumWithout(own MemberState) bool {
+	members := membersOf(f.Members)
+	for i := range members {
+		if members[i].ID == own.ID {
+			members[i].Healthy = false
+		}
+	}
+
+	return hasQuorum(members, 0)
+}
+
 // isPressed reports whether the database comes close to its quota.
 func (m MemberState) isPressed() bool { return m.Quota > 0 && m.DBSize*100 >= m.Quota*pressedPercent }
+
+// isAlmostFull reports whether the quota is reached soon. Seconds without writes are better then than none at all.
+func (m MemberState) isAlmostFull() bool {
+	return m.Quota > 0 && m.DBSize*100 >= m.Quota*almostFullPercent
+}
 
 // isFragmented reports whether a defragmentation is worthwhile.
 func (m MemberState) isFragmented() bool {

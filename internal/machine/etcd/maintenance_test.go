@@ -39,6 +39,14 @@ func TestDecideMaintenance(t *testing.T) {
 			f.Members[i].DBSize, f.Members[i].InUse = 200*mebibyte, 50*mebibyte
 		}
 	}
+	five := func(f *etcd.MaintenanceFacts) {
+		f.Slots = []string{"a", "b", "c", "d", "e"}
+		for i, slot := range f.Slots[3:] {
+			m := f.Members[1]
+			m.ID, m.Slot, m.Name = uint64(i+4), slot, "etcd-"+slot
+			f.Members = append(f.Members, m)
+		}
+	}
 	ownLeader := func(f *etcd.MaintenanceFacts) { f.Members[0].Leader, f.Members[2].Leader = true, false }
 	for name, c := range map[string]struct {
 		change func(*etcd.MaintenanceFacts)
@@ -82,6 +90,40 @@ func TestDecideMaintenance(t *testing.T) {
 		"full, and another one is not healthy": {func(f *etcd.MaintenanceFacts) {
 			f.Alarms = full
 			f.Members[0].DBSize, f.Members[1].Healthy = 1000*mebibyte, false
+		}, etcd.MaintainNothing},
+
+		"almost full, and one of five is down": {func(f *etcd.MaintenanceFacts) {
+			five(f)
+			f.Members[0].DBSize, f.Members[1].Healthy, f.Members[1].Quota = 800*mebibyte, false, 0
+		}, etcd.MaintainDefragment},
+		"almost full, and two of five are down": {func(f *etcd.MaintenanceFacts) {
+			five(f)
+			f.Members[0].DBSize, f.Members[1].Healthy, f.Members[1].Quota = 800*mebibyte, false, 0
+			f.Members[2].Healthy, f.Members[2].Quota = false, 0
+		}, etcd.MaintainNothing},
+		"almost full, and one of five is defragmented": {func(f *etcd.MaintenanceFacts) {
+			five(f)
+			f.Members[0].DBSize, f.Members[1].Healthy = 800*mebibyte, false
+		}, etcd.MaintainNothing},
+		"almost full, and one of three is down": {func(f *etcd.MaintenanceFacts) {
+			f.Members[0].DBSize, f.Members[1].Healthy, f.Members[1].Quota = 800*mebibyte, false, 0
+		}, etcd.MaintainNothing},
+		"as good as full, and one of three is down": {func(f *etcd.MaintenanceFacts) {
+			f.Members[0].DBSize, f.Members[1].Healthy, f.Members[1].Quota = 901*mebibyte, false, 0
+		}, etcd.MaintainDefragment},
+		"as good as full, one of three is down, and the leader is last": {func(f *etcd.MaintenanceFacts) {
+			ownLeader(f)
+			f.Members[0].DBSize, f.Members[2].DBSize = 901*mebibyte, 901*mebibyte
+			f.Members[1].Healthy, f.Members[1].Quota = false, 0
+		}, etcd.MaintainNothing},
+		"almost full, and one of five joins": {func(f *etcd.MaintenanceFacts) {
+			five(f)
+			f.Members[0].DBSize, f.Members[1].Learner = 800*mebibyte, true
+		}, etcd.MaintainDefragment},
+		"almost full, and a member copies the data of this one": {func(f *etcd.MaintenanceFacts) {
+			five(f)
+			ownLeader(f)
+			f.Members[0].DBSize, f.Members[1].Learner = 800*mebibyte, true
 		}, etcd.MaintainNothing},
 
 		"full of history":      {func(f *etcd.MaintenanceFacts) { ownLeader(f); f.Members[1].InUse = 900 * mebibyte }, etcd.MaintainCompact},

@@ -23,6 +23,8 @@ type sizeMachine struct {
 	data     uint64 // id of the member whose data the volume has; 0: none
 	added    uint64 // id of the learner that was added for the volume
 	up       bool   // etcd runs
+	damaged  uint64 // id of the member with whose data etcd ends at each start; 0: none
+	again    bool   // a learner's data was set aside because etcd rejected it, since the member voted last
 	isolated bool   // nobody reaches it, and it reaches nobody
 	// adding and promoting are requests that were sent, after the current document was read.
 	adding, promoting bool
@@ -50,13 +52,14 @@ type sizeWorld struct {
 	broken            bool // faults have destroyed the data of a majority
 	now               time.Time
 	added             map[uint64]time.Time // when learners were added
+	started           map[uint64]bool      // members that have started without data
 	revision          int64
 }
 
 func newSizeWorld(size int) *sizeWorld {
 	w := &sizeWorld{
 		machines: map[string]*sizeMachine{}, joined: map[string]bool{}, absent: map[string]bool{},
-		added: map[uint64]time.Time{}, now: time.Date(2026, 11, 26, 8, 0, 0, 0, time.UTC),
+		added: map[uint64]time.Time{}, started: map[uint64]bool{}, now: time.Date(2026, 11, 26, 8, 0, 0, 0, time.UTC),
 	}
 	w.wished = possibleSlots()[:size]
 	w.published = w.wished
@@ -161,7 +164,7 @@ func (w *sizeWorld) converge(t *rapid.T, slot string) {
 	case etcd.ActionStartNew:
 		w.startNew(t, slot)
 	case etcd.ActionStartExisting:
-		m.up = slices.ContainsFunc(w.members, func(e etcd.Member) bool { return e.ID == m.data })
+		m.up = m.damaged != m.data && slices.ContainsFunc(w.members, func(e etcd.Member) bool { return e.ID == m.data })
 		if !m.up && etcd.WasRemoved(w.visible(m), slot) && slices.Contains(w.published, slot) {
 			m.data = 0
 		}
@@ -182,7 +185,10 @@ func (w *sizeWorld) converge(t *rapid.T, slot string) {
 		if !w.members[i].Learner {
 			t.Fatalf("slot %s starts empty as a voter", slot)
 		}
-		m.data, m.up, w.members[i].Name = w.members[i].ID, true, "etcd-"+slot
+		if w.started[w.members[i].ID] {
+			t.Fatalf("slot %s starts member %+v once more without data", slot, w.members[i])
+		}
+		m.data, m.up, w.started[w.members[i].ID] = w.members[i].ID, true, true
 	default:
 	}
 }
@@ -256,6 +262,9 @@ func (w *sizeWorld) tasks(t *rapid.T, slot string) {
 	if !m.up || i < 0 || w.members[i].ID != m.data {
 		return
 	}
+	if w.serves(m) {
+		w.members[i].Name = "etcd-" + slot
+	}
 	if w.members[i].Learner {
 		m.promoting = slices.Contains(w.published, slot)
 		if !m.promoting && w.serves(m) {
@@ -264,7 +273,7 @@ func (w *sizeWorld) tasks(t *rapid.T, slot string) {
 		}
 		return
 	}
-	w.joined[slot] = true
+	w.joined[slot], m.again = true, false
 	w.elect()
 	if !slices.Contains(w.published, slot) && w.leader == w.members[i].ID && w.isHealthy(w.members[i]) {
 		for _, e := range w.members {
@@ -456,6 +465,8 @@ func TestSizeHistories(t *testing.T) {
 			"crash":     anyMachine(w.crash),
 			"partition": anyMachine(func(slot string) { w.machines[slot].isolated = !w.machines[slot].isolated }),
 			"lose":      anyMachine(w.lose),
+			"damage":    func(t *rapid.T) { anyMachine(func(slot string) { w.damage(t, slot) })(t) },
+			"reject":    func(t *rapid.T) { anyMachine(func(slot string) { w.reject(t, slot) })(t) },
 			"":          w.check,
 		})
 		if !w.broken {
