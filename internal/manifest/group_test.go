@@ -75,6 +75,9 @@ func TestGroupsAreChecked(t *testing.T) {
 		"exceeds the 12288 bytes that": func(_ *manifest.Set, g *spec) {
 			g.AdditionalUserData = []v1alpha1.UserData{{Name: "a", Type: "text/cloud-config", Content: strings.Repeat("x", 13000)}}
 		},
+		"warning: cluster/demo: spec.etcd.volume.size \"5\": leaves room for a database of 2080 MiB": func(s *manifest.Set, _ *spec) {
+			s.Cluster.Spec.Etcd.Volume.Size = 5
+		},
 		"warning: instancegroup/workers: spec.autoscale":                    func(_ *manifest.Set, g *spec) { g.Autoscale = true },
 		"is for workers: the size of a control plane":                       func(s *manifest.Set, _ *spec) { s.Groups[0].Spec.Autoscale = true },
 		"cloudLabels[slipway.dev/x]: is reserved: Slipway":                  func(_ *manifest.Set, g *spec) { g.CloudLabels = map[string]string{"slipway.dev/x": "y"} },

@@ -136,6 +136,7 @@ func (v validator) checkCluster(c v1alpha1.Cluster) {
 	userValidator{v}.checkAPIUsers(c.Spec.API.Users)
 	v.checkDNS(c.Spec)
 	v.checkVolume("spec.etcd.volume", c.Spec.Etcd.Volume)
+	checkEtcdQuota(v, c.Spec.Etcd.Volume)
 	if id := c.Spec.MachineAccess.InstanceConnectSecurityGroup; id != "" {
 		v.checkSecurityGroup("spec.machineAccess.instanceConnectSecurityGroup", id)
 	}

@@ -3,6 +3,8 @@
 package manifest
 
 import (
+	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
@@ -100,6 +102,18 @@ func defaultNewVolumes(s *Set) {
 	if c.CloudProvider.AWS.InstanceProfiles.ControlPlane == "" && countConditionOfTags(c.Tags) <= maxConditionOfTags {
 		setDefaultText(&c.Etcd.RecreateVolumesAfter, "10m")
 	}
+}
+
+// checkEtcdQuota warns of a volume that has no room for the largest database.
+func checkEtcdQuota(v validator, volume v1alpha1.Volume) {
+	quota := v1alpha1.EtcdQuota(volume.Size)
+	if volume.Size <= 0 || quota == v1alpha1.MaxEtcdQuota {
+		return
+	}
+
+	v.warnf("spec.etcd.volume.size", strconv.Itoa(volume.Size),
+		fmt.Sprintf("set it to %d or more for the %d MiB that etcd recommends at most", v1alpha1.MinFullQuotaVolume, v1alpha1.MaxEtcdQuota>>20),
+		"leaves room for a database of %d MiB, its log and a copy of it: etcd refuses all writes when the database is larger", quota>>20)
 }
 
 // checkNewVolumes checks when machines create new volumes.

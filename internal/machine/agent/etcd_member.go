@@ -428,6 +428,7 @@ func (a *Agent) etcdFiles(slot node.Slot) []File {
 		PeerHosts:   peerHosts(a.doc),
 		HeartbeatMS: a.doc.Etcd.HeartbeatIntervalMS,
 		ElectionMS:  a.doc.Etcd.ElectionTimeoutMS,
+		QuotaBytes:  a.doc.Etcd.QuotaBytes,
 	}
 
 	return []File{

@@ -87,6 +87,7 @@ func TestRestartsAgreeWithTheTable(t *testing.T) {
 			d.KubeControllerManager.ServiceAccountTokenSecrets = v1alpha1.TokenSecretsDisabled
 		},
 		"etcd.heartbeatIntervalMS":       func(d *node.Document) { d.Etcd.HeartbeatIntervalMS = 7 },
+		"etcd.quotaBytes":                func(d *node.Document) { d.Etcd.QuotaBytes = 7 << 30 },
 		"etcd.electionTimeoutMS":         func(d *node.Document) { d.Etcd.ElectionTimeoutMS = 70 },
 		"images.pause":                   func(d *node.Document) { d.Images["pause"] = "x" },
 		"images.kube-apiserver":          func(d *node.Document) { d.Images["kube-apiserver"] = "x" },

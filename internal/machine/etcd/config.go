@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
 
 // DataMount is the mount point of a slot's volume. DataDir is a directory below it, so that an
@@ -42,6 +44,8 @@ type Config struct {
 	HeartbeatMS int
 	// ElectionMS is the election timeout in milliseconds; zero means etcd's default.
 	ElectionMS int
+	// QuotaBytes is the quota of the database; zero means v1alpha1.MaxEtcdQuota.
+	QuotaBytes int64
 	// BinDir is the directory of the etcd binary. Default /usr/local/bin.
 	BinDir string
 }
@@ -88,9 +92,8 @@ const SettingsFile = "/etc/etcd/etcd.conf"
 // flag.
 func RenderSettings(c Config) []byte {
 	set := map[string]string{
-		// 8 GiB is the maximum that etcd's documentation recommends. kube-apiserver compacts its
-		// keys every 5 minutes; auto-compaction covers all other keys.
-		"ETCD_QUOTA_BACKEND_BYTES":       "8589934592",
+		"ETCD_QUOTA_BACKEND_BYTES": strconv.FormatInt(cmp.Or(c.QuotaBytes, v1alpha1.MaxEtcdQuota), 10),
+		// kube-apiserver compacts its keys every 5 minutes; auto-compaction covers all other keys.
 		"ETCD_AUTO_COMPACTION_MODE":      "periodic",
 		"ETCD_AUTO_COMPACTION_RETENTION": "8h",
 		// A member whose data differs from that of the others must not serve requests.

@@ -56,6 +56,16 @@ func TestCISFlags(t *testing.T) {
 	}
 }
 
+// TestQuota: without a quota in the document, the member has that which all members have had.
+func TestQuota(t *testing.T) {
+	for quota, want := range map[int64]string{0: "8589934592", 1 << 30: "1073741824"} {
+		settings := string(etcd.RenderSettings(etcd.Config{QuotaBytes: quota}))
+		if !strings.Contains(settings, "ETCD_QUOTA_BACKEND_BYTES="+want+"\n") {
+			t.Errorf("%d:\n%s", quota, settings)
+		}
+	}
+}
+
 // TestEnvironment checks that only a decided first start is new or empty, and that the unit guards
 // both.
 func TestEnvironment(t *testing.T) {

@@ -223,6 +223,7 @@ func settingRules() []FieldRule {
 		restart("kubeControllerManager.horizontalPodAutoscalerSyncPeriod", ComponentControllerManager),
 		restart("kubeControllerManager.serviceAccountTokenSecrets", ComponentControllerManager),
 		restart("etcd.heartbeatIntervalMS", ComponentEtcd),
+		restart("etcd.quotaBytes", ComponentEtcd),
 		restart("etcd.electionTimeoutMS", ComponentEtcd),
 		live("etcd.backup.disabled"),
 		live("etcd.backup.interval"),

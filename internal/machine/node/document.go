@@ -172,13 +172,15 @@ type Slot struct {
 	PeerURL string `json:"peerURL"`
 }
 
-// EtcdSettings holds etcd's timing parameters from the manifest, in milliseconds. Zero means etcd's
-// default.
+// EtcdSettings holds etcd's settings from the manifest. Timing parameters are in milliseconds; zero means etcd's default.
 type EtcdSettings struct {
 	// HeartbeatIntervalMS is etcd's --heartbeat-interval.
 	HeartbeatIntervalMS int `json:"heartbeatIntervalMS,omitempty"`
 	// ElectionTimeoutMS is etcd's --election-timeout.
 	ElectionTimeoutMS int `json:"electionTimeoutMS,omitempty"`
+	// QuotaBytes is etcd's --quota-backend-bytes if the volumes are too small for the largest one: see [v1alpha1.EtcdQuota]. It is left
+	// out otherwise.
+	QuotaBytes int64 `json:"quotaBytes,omitempty"`
 	// Backup configures the scheduled backups.
 	Backup v1alpha1.EtcdBackup `json:"backup,omitzero"`
 	// QuorumLoss is set if the machines recover etcd themselves. It is left out otherwise, so that the documents of clusters
@@ -329,6 +331,10 @@ func buildEtcdSettings(in DocumentInput, slots int) EtcdSettings {
 		HeartbeatIntervalMS: spec.HeartbeatIntervalMS,
 		ElectionTimeoutMS:   spec.ElectionTimeoutMS,
 		Backup:              spec.Backup,
+	}
+
+	if quota := v1alpha1.EtcdQuota(spec.Volume.Size); quota < v1alpha1.MaxEtcdQuota {
+		out.QuotaBytes = quota
 	}
 
 	if spec.QuorumLoss.Recovery == v1alpha1.RecoveryAutomatic {

@@ -221,6 +221,22 @@ func TestNewVolumesInDocument(t *testing.T) {
 	}
 }
 
+// TestEtcdQuotaInDocument: the documents of clusters with volumes for the largest quota stay what they were.
+func TestEtcdQuotaInDocument(t *testing.T) {
+	for size, want := range map[int]int64{0: 0, 5: v1alpha1.EtcdQuota(5), 18: 0, 20: 0} {
+		in := input(0)
+		in.Cluster.Spec.Etcd.Volume.Size = size
+		d, err := node.BuildDocument(in)
+		if err != nil || d.Etcd.QuotaBytes != want {
+			t.Errorf("%d GiB: %d, %v", size, d.Etcd.QuotaBytes, err)
+		}
+		body, err := d.Marshal()
+		if err != nil || strings.Contains(string(body), "quotaBytes") != (want != 0) {
+			t.Errorf("%d GiB: %v\n%s", size, err, body)
+		}
+	}
+}
+
 // TestFlannelBackendInDocument: the documents of clusters without encryption stay what they were.
 func TestFlannelBackendInDocument(t *testing.T) {
 	for backend, want := range map[string]string{
