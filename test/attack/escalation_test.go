@@ -41,6 +41,8 @@ const (
 	lambdaOf     = "arn:aws:lambda:us-east-1:" + regiontest.AccountID + ":function:"
 	repositoryOf = "arn:aws:ecr:us-east-1:" + regiontest.AccountID + ":repository/"
 	eventsOf     = "arn:aws:events:us-east-1:" + regiontest.AccountID + ":rule/"
+	balancerOf   = "arn:aws:elasticloadbalancing:us-east-1:" + regiontest.AccountID + ":"
+	scalingOf    = "arn:aws:autoscaling:us-east-1:" + regiontest.AccountID + ":autoScalingGroup:0a1b:autoScalingGroupName/"
 )
 
 func passTo(role, service string) step {
@@ -62,6 +64,13 @@ func changeRecord(name string) step {
 	}}
 }
 
+// joinTargets creates or changes a group of the cluster, so that its machines get what a load balancer of others receives.
+func joinTargets(operation, key, value string) step {
+	return step{"autoscaling:" + operation, scalingOf + "workers.demo", map[string][]string{
+		"aws:ResourceTag/slipway.dev/cluster": {"demo"}, "aws:RequestTag/slipway.dev/cluster": {"demo"}, key: {value},
+	}}
+}
+
 // bounded is a step with the permissions boundary arn as the condition key.
 func bounded(action, resource, arn string) step {
 	return step{action, resource, map[string][]string{"iam:PermissionsBoundary": {arn}}}
@@ -74,6 +83,8 @@ func escalations() []escalation {
 		return map[string][]string{"aws:RequestTag/" + key: {value}, "aws:TagKeys": {key}}
 	}
 	other := map[string][]string{"aws:ResourceTag/slipway.dev/cluster": {"demo-2"}}
+	given := tagged("slipway.dev/cluster", "demo-2") // of a resource of the cluster
+	given["aws:ResourceTag/slipway.dev/cluster"] = []string{"demo"}
 
 	return []escalation{
 		{"replace an image that machines pull", []step{on("ecr:PutImage", repositoryOf+"mirror/registry.k8s.io/pause")}},
@@ -137,6 +148,19 @@ func escalations() []escalation {
 		{"launch template of another cluster", []step{{"ec2:CreateLaunchTemplateVersion", ec2Of + "launch-template/lt-1", other}}},
 		{"ports of another cluster", []step{{"ec2:AuthorizeSecurityGroupIngress", ec2Of + "security-group/sg-1", other}}},
 		{"load balancer of another cluster", []step{{"elasticloadbalancing:DeleteLoadBalancer", "*", other}}},
+		{"take a load balancer of others by its tags", []step{{"elasticloadbalancing:AddTags", balancerOf + "loadbalancer/net/payments/1", tagged("slipway.dev/cluster", "demo")}}},
+		{"take a target group of others by its tags", []step{{"elasticloadbalancing:AddTags", balancerOf + "targetgroup/payments/1", tagged("slipway.dev/cluster", "demo")}}},
+		{"give a load balancer to another cluster", []step{{"elasticloadbalancing:AddTags", balancerOf + "loadbalancer/net/demo-api/1", given}}},
+		{"give a volume to another cluster", []step{{"ec2:CreateTags", ec2Of + "volume/vol-1", given}}},
+		{"give a key to another cluster", []step{{"kms:TagResource", foreignKey, given}}},
+		{"give a group to another cluster", []step{{"autoscaling:CreateOrUpdateTags", scalingOf + "workers.demo", given}}},
+		{"group whose machines have the tag of another cluster", []step{{"autoscaling:CreateAutoScalingGroup", scalingOf + "x.demo", tagged("slipway.dev/cluster", "demo-2")}}},
+		{"group of another cluster whose name ends in this one's", []step{{"autoscaling:UpdateAutoScalingGroup", scalingOf + "workers.x.demo", map[string][]string{"aws:ResourceTag/slipway.dev/cluster": {"x.demo"}}}}},
+		{"group in a target group of others", []step{joinTargets("AttachLoadBalancerTargetGroups", "autoscaling:TargetGroupARNs", balancerOf+"targetgroup/payments/1")}},
+		{"new group in a target group of others", []step{joinTargets("CreateAutoScalingGroup", "autoscaling:TargetGroupARNs", balancerOf+"targetgroup/payments/1")}},
+		{"new group in a target group of others as a source of traffic", []step{joinTargets("CreateAutoScalingGroup", "autoscaling:TrafficSourceIdentifiers", balancerOf+"targetgroup/payments/1")}},
+		{"new group in a classic load balancer of others", []step{joinTargets("CreateAutoScalingGroup", "autoscaling:LoadBalancerNames", "payments")}},
+		{"console of a machine of others", []step{on("ec2:GetConsoleOutput", ec2Of+"instance/i-1")}},
 		{"tag what has no tag", []step{{"ec2:CreateTags", ec2Of + "instance/i-1", tagged("slipway.dev/cluster", "demo")}}},
 		{"role of another cluster by its tag", []step{{"iam:TagRole", ownRole, tagged("slipway.dev/cluster", "demo-2")}}},
 		{"tag a foreign role", []step{on("iam:TagRole", foreign)}},

@@ -55,6 +55,7 @@ func newInput(ctx context.Context, env *cluster.Env, cfg sdk.Config, req Request
 		RolePath:      model.RolePath(req.Cluster, cfg.Region),
 		KeyAlias:      model.KeyAliasName(req.Cluster),
 		LoadBalancers: model.LoadBalancerNames(req.Cluster),
+		TargetGroups:  model.TargetGroupNames(req.Cluster),
 	}
 	if in.Account == "" {
 		who, err := discovery.GetCallerIdentity(ctx, cfg)

@@ -48,6 +48,8 @@ type Input struct {
 	// LoadBalancers lists the names of the cluster's load balancers: listeners have no tags and are
 	// restricted by these.
 	LoadBalancers []string
+	// TargetGroups lists the names of the cluster's target groups: Auto Scaling does not check their tags.
+	TargetGroups []string
 	// Stores lists the state store and the machine store.
 	Stores []StoreLocation
 	// PeerVPCs lists the ids of the VPCs that are peered with the cluster's VPC.
@@ -237,6 +239,14 @@ func (s policyBuilder) requestHasClusterTag() condition {
 // resourceHasClusterTag requires that the changed resource has the cluster's tag.
 func (s policyBuilder) resourceHasClusterTag() condition {
 	return stringEquals("aws:ResourceTag/"+awskind.TagCluster, s.Cluster)
+}
+
+// staysInCluster requires that the changed resource has the cluster's tag, and does not get that of another cluster.
+func (s policyBuilder) staysInCluster() condition {
+	c := s.resourceHasClusterTag()
+	c["StringEqualsIfExists"] = map[string][]string{"aws:RequestTag/" + awskind.TagCluster: {s.Cluster}}
+
+	return c
 }
 
 func newStatement(sid string, actions, resources []string, c condition) Statement {

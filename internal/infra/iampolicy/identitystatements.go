@@ -46,8 +46,12 @@ func (s policyBuilder) identityStatements() []Statement {
 }
 
 // keyStatements allows creating the cluster's key and changing it, by its tag. A new key has no tag: its policy
-// allows the first one, so that no permission to tag the keys of others is needed.
+// allows the first one, so that no permission to tag the keys of others is needed. The tag of the cluster can be emptied, as a
+// deletion does, and not set to another cluster.
 func (s policyBuilder) keyStatements() []Statement {
+	change := s.staysInCluster()
+	change["StringEqualsIfExists"]["aws:RequestTag/"+awskind.TagCluster] = []string{s.Cluster, ""}
+
 	return []Statement{
 		newStatement("CreateKey", qualifyActions("kms", "CreateKey"), []string{"*"}, nil),
 		newStatement(
@@ -57,7 +61,7 @@ func (s policyBuilder) keyStatements() []Statement {
 				"UntagResource", "UpdateAlias", "UpdateKeyDescription",
 			),
 			[]string{s.regionalARN("kms", "key/*")},
-			s.resourceHasClusterTag(),
+			change,
 		),
 		newStatement(
 			"ChangeAlias",
@@ -76,6 +80,6 @@ func BuildDeletionPolicy(in Input) Policy {
 		// Before its deletion is scheduled, the tags of its cluster are emptied.
 		qualifyActions("kms", "ScheduleKeyDeletion", "TagResource"),
 		[]string{in.KeyARN},
-		nil,
+		condition{"StringEqualsIfExists": {"aws:RequestTag/" + awskind.TagCluster: {""}}},
 	)}}
 }

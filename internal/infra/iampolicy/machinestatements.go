@@ -2,19 +2,40 @@
 
 package iampolicy
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+)
 
 // machineStatements allows managing load balancers and Auto Scaling groups. A listener has no tags, but its
 // ARN contains the load balancer's name.
 func (s policyBuilder) machineStatements() []Statement {
-	groups := []string{s.regionalARN("autoscaling", "autoScalingGroup:*:autoScalingGroupName/*."+s.Cluster)}
-	out := []Statement{
+	out := append(s.balancerStatements(), s.groupStatements()...)
+	out = append(
+		out,
+		newStatement("ReadActivities", qualifyActions("autoscaling", "DescribeScalingActivities"), []string{"*"}, nil),
+		s.launchStatement(),
+	)
+
+	return append(out, s.listenerStatements()...)
+}
+
+// balancerStatements allows creating and changing load balancers and target groups. Tags decide whose they are, so only what
+// the request creates can be tagged without having the cluster's tag.
+func (s policyBuilder) balancerStatements() []Statement {
+	all := []string{s.regionalARN("elasticloadbalancing", "*")}
+	isNew := s.requestHasClusterTag()
+	isNew["StringEquals"]["elasticloadbalancing:CreateAction"] = []string{"CreateLoadBalancer", "CreateTargetGroup"}
+
+	return []Statement{
 		newStatement(
 			"CreateBalancers",
-			qualifyActions("elasticloadbalancing", "AddTags", "CreateLoadBalancer", "CreateTargetGroup"),
-			[]string{s.regionalARN("elasticloadbalancing", "*")},
+			qualifyActions("elasticloadbalancing", "CreateLoadBalancer", "CreateTargetGroup"),
+			all,
 			s.requestHasClusterTag(),
 		),
+		newStatement("TagNewBalancers", qualifyActions("elasticloadbalancing", "AddTags"), all, isNew),
 		newStatement(
 			"ChangeBalancers",
 			qualifyActions(
@@ -22,50 +43,92 @@ func (s policyBuilder) machineStatements() []Statement {
 				"ModifyTargetGroup", "ModifyTargetGroupAttributes", "RemoveTags",
 				"SetSecurityGroups", "SetSubnets",
 			),
-			[]string{s.regionalARN("elasticloadbalancing", "*")},
-			s.resourceHasClusterTag(),
+			all,
+			s.staysInCluster(),
 		),
-		newStatement(
-			"ChangeGroups",
-			qualifyActions(
-				"autoscaling", "AttachLoadBalancerTargetGroups", "CompleteLifecycleAction",
-				"CreateAutoScalingGroup", "CreateOrUpdateTags", "DeleteAutoScalingGroup",
-				"DeleteLifecycleHook", "DeleteTags", "DetachInstances",
-				"DetachLoadBalancerTargetGroups", "PutLifecycleHook",
-				"TerminateInstanceInAutoScalingGroup", "UpdateAutoScalingGroup",
-			),
-			groups,
-			nil,
-		),
-		newStatement("ReadActivities", qualifyActions("autoscaling", "DescribeScalingActivities"), []string{"*"}, nil),
-		s.launchStatement(),
+	}
+}
+
+// groupStatements allows creating and changing Auto Scaling groups. A group is the cluster's by its name and its tag: names
+// of clusters may have dots, so the name of another cluster's group may end in this one's.
+func (s policyBuilder) groupStatements() []Statement {
+	groups := []string{s.regionalARN("autoscaling", "autoScalingGroup:*:autoScalingGroupName/*."+s.Cluster)}
+	create := s.onlyOwnTargets()
+	create["StringEquals"] = s.requestHasClusterTag()["StringEquals"]
+	attach := s.onlyOwnTargets()
+	attach["StringEquals"] = s.resourceHasClusterTag()["StringEquals"]
+	changes := []string{
+		"CompleteLifecycleAction", "DeleteAutoScalingGroup", "DeleteLifecycleHook", "DeleteTags",
+		"DetachInstances", "DetachLoadBalancerTargetGroups", "PutLifecycleHook",
+		"TerminateInstanceInAutoScalingGroup", "UpdateAutoScalingGroup",
 	}
 	if s.WarmPools {
-		out = append(
-			out,
-			newStatement(
-				"WarmPools",
-				qualifyActions("autoscaling", "DeleteWarmPool", "PutWarmPool"),
-				groups,
-				nil,
-			),
-		)
+		changes = append(changes, "DeleteWarmPool", "PutWarmPool")
 	}
 
-	return append(out, s.listenerStatements()...)
+	return []Statement{
+		newStatement("CreateGroups", qualifyActions("autoscaling", "CreateAutoScalingGroup"), groups, create),
+		newStatement(
+			"AttachTargets",
+			qualifyActions("autoscaling", "AttachLoadBalancerTargetGroups"),
+			groups,
+			attach,
+		),
+		// A group that is being created has no tags yet.
+		newStatement(
+			"TagGroups",
+			qualifyActions("autoscaling", "CreateOrUpdateTags"),
+			groups,
+			condition{"StringEqualsIfExists": {
+				"aws:RequestTag/" + awskind.TagCluster:  {s.Cluster},
+				"aws:ResourceTag/" + awskind.TagCluster: {s.Cluster},
+			}},
+		),
+		newStatement("ChangeGroups", qualifyActions("autoscaling", changes...), groups, s.resourceHasClusterTag()),
+	}
+}
+
+// onlyOwnTargets requires that a group gets no target groups but the cluster's, and no classic load balancer: its machines
+// would get the requests of another workload. The conditions hold for a request without them.
+func (s policyBuilder) onlyOwnTargets() condition {
+	names := s.TargetGroups
+	if len(names) == 0 {
+		names = []string{"-"} // no name begins with it
+	}
+
+	var targets []string
+	for _, name := range names {
+		targets = append(targets, s.regionalARN("elasticloadbalancing", "targetgroup/"+name+"/*"))
+	}
+
+	return condition{
+		"ForAllValues:ArnLike": {"autoscaling:TargetGroupARNs": targets},
+		"ForAllValues:StringLike": {
+			"autoscaling:LoadBalancerNames":        {""},
+			"autoscaling:TrafficSourceIdentifiers": targets,
+		},
+	}
 }
 
 // progressStatements allows reading what machines do.
 func (s policyBuilder) progressStatements() []Statement {
-	return []Statement{newStatement(
-		"ReadProgress",
-		slices.Concat(
-			qualifyActions("ec2", "DescribeInstances", "GetConsoleOutput"),
-			qualifyActions("elasticloadbalancing", "DescribeTargetHealth"),
+	return []Statement{
+		newStatement(
+			"ReadProgress",
+			slices.Concat(
+				qualifyActions("ec2", "DescribeInstances"),
+				qualifyActions("elasticloadbalancing", "DescribeTargetHealth"),
+			),
+			[]string{"*"},
+			nil,
 		),
-		[]string{"*"},
-		nil,
-	)}
+		newStatement(
+			"ReadConsoles",
+			qualifyActions("ec2", "GetConsoleOutput"),
+			s.ec2ARNs("instance"),
+			s.resourceHasClusterTag(),
+		),
+	}
 }
 
 // listenerStatements allows changing the listeners of the cluster's load balancers; none without load balancers.

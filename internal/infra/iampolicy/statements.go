@@ -151,7 +151,7 @@ func (s policyBuilder) networkStatements() []Statement {
 				"ReplaceRoute", "RunInstances", "TerminateInstances",
 			),
 			[]string{s.regionalARN("ec2", "*/*")},
-			s.resourceHasClusterTag(),
+			s.staysInCluster(),
 		),
 		// A rule has no tags; IAM also evaluates the call for its security group, which has.
 		newStatement(

@@ -180,6 +180,7 @@ func TestNamesFit(t *testing.T) {
 				g := build(t, in)
 				checkTexts(t, g)
 				checkLogicalIDs(t, g)
+				checkTargetGroups(t, g, set.Cluster.Metadata.Name)
 				if t.Failed() {
 					t.Fatalf("example %s in %s with the name %s", x.Name, region, name)
 				}
@@ -189,6 +190,16 @@ func TestNamesFit(t *testing.T) {
 	long := longest("c", 40)
 	if a, b := model.RoleName(long, "us-east-1", v1alpha1.RoleWorker), model.RoleName(long, "us-west-1", v1alpha1.RoleWorker); a == b {
 		t.Errorf("two regions share the role %s", a)
+	}
+}
+
+// checkTargetGroups: the policy of operators names all target groups.
+func checkTargetGroups(t *testing.T, g *graph.Graph, cluster string) {
+	t.Helper()
+	for _, n := range g.Nodes() {
+		if r, ok := n.Resource.(awskind.TargetGroup); ok && !slices.Contains(model.TargetGroupNames(cluster), r.Name) {
+			t.Errorf("target group %s is not one of %q", r.Name, model.TargetGroupNames(cluster))
+		}
 	}
 }
 

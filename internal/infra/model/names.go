@@ -100,6 +100,16 @@ func LoadBalancerNames(cluster string) []string {
 	}
 }
 
+// TargetGroupNames returns the names of the target groups that a cluster can have.
+func TargetGroupNames(cluster string) []string {
+	return []string{
+		balancerName(cluster, "api"),
+		balancerName(cluster, "api-internal"),
+		balancerName(cluster, "bastion"),
+		balancerName(cluster, "join"),
+	}
+}
+
 // BastionBalancerName returns the name of the load balancer of a cluster's bastions.
 func BastionBalancerName(cluster string) string { return balancerName(cluster, "bastion") }
 

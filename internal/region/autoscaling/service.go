@@ -252,11 +252,29 @@ func (s *Service) launchChecks(tree map[string]any) []wire.AccessCheck {
 	)
 }
 
+// addTargets adds the condition keys of what a request puts in front of a group's instances.
+func addTargets(into map[string][]string, tree map[string]any) {
+	for _, key := range []string{"LoadBalancerNames", "TargetGroupARNs"} {
+		if values := sdkshape.CollectStrings(tree[key], func(string) bool { return true }); len(values) > 0 {
+			into["autoscaling:"+key] = values
+		}
+	}
+
+	sources, _ := tree["TrafficSources"].([]any)
+	for _, source := range sources {
+		m, _ := source.(map[string]any)
+		if id, ok := m["Identifier"].(string); ok {
+			into["autoscaling:TrafficSourceIdentifiers"] = append(into["autoscaling:TrafficSourceIdentifiers"], id)
+		}
+	}
+}
+
 // requestChecks returns what IAM is asked about the groups that a request names.
 func (s *Service) requestChecks(action string, tree map[string]any) []wire.AccessCheck {
 	request := map[string][]string{}
 	names := []string{}
 	sdkshape.AddRequestTags(request, tree["Tags"])
+	addTargets(request, tree)
 	if name, ok := tree["AutoScalingGroupName"].(string); ok {
 		names = append(names, name)
 	}
