@@ -322,7 +322,8 @@ func (m s3Initializer) policyStatements() []map[string]any {
 		deny(
 			"ReadersReadNoKeys",
 			read,
-			[]string{bucket + "/*/pki/private/*", bucket + "/*/machine/secrets/*"},
+			// A backup of etcd has all Secrets.
+			[]string{bucket + "/*/pki/private/*", bucket + "/*/machine/secrets/*", bucket + "/*/machine/etcd/*"},
 			map[string]any{"StringEquals": map[string]string{"aws:PrincipalTag/" + ReaderTag: ReaderTagValue}},
 		),
 		deny(
