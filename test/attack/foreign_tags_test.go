@@ -129,6 +129,10 @@ func TestOperatorGivesNothingToOthers(t *testing.T) {
 		KeyId: l.keyOf("demo"), Tags: []kmstypes.Tag{{TagKey: name, TagValue: other}},
 	})
 	l.denied("give the key to another cluster", err)
+	_, err = kms.NewFromConfig(operator).UntagResource(t.Context(), &kms.UntagResourceInput{
+		KeyId: l.keyOf("demo"), TagKeys: []string{*name},
+	})
+	l.denied("take the tag off the key, whose policy then lets everybody tag it", err)
 
 	_, err = autoscaling.NewFromConfig(operator).CreateOrUpdateTags(t.Context(), &autoscaling.CreateOrUpdateTagsInput{
 		Tags: []scalingtypes.Tag{groupTag("workers.demo", *name, *other)},

@@ -299,13 +299,19 @@ func (s Statement) ExampleResources() []string {
 }
 
 // ConditionKeys returns values of the condition keys for which the statement applies, for a policy
-// simulation.
+// simulation. A key has none if the statement applies without it.
 func (s Statement) ConditionKeys() map[string][]string {
 	out := map[string][]string{}
-	for _, keys := range s.Condition {
+	for operator, keys := range s.Condition {
+		if strings.Contains(operator, "Not") {
+			continue
+		}
+
 		for k, values := range keys {
 			for _, v := range values {
-				out[k] = append(out[k], strings.ReplaceAll(v, "*", "x"))
+				if v != "" {
+					out[k] = append(out[k], strings.ReplaceAll(v, "*", "x"))
+				}
 			}
 		}
 	}

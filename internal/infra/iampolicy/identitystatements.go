@@ -51,6 +51,8 @@ func (s policyBuilder) identityStatements() []Statement {
 func (s policyBuilder) keyStatements() []Statement {
 	change := s.staysInCluster()
 	change["StringEqualsIfExists"]["aws:RequestTag/"+awskind.TagCluster] = []string{s.Cluster, ""}
+	untag := s.resourceHasClusterTag() // a key without the tag is a new one, which its own policy lets everybody tag
+	untag["ForAllValues:StringNotEquals"] = map[string][]string{"aws:TagKeys": {awskind.TagCluster}}
 
 	return []Statement{
 		newStatement("CreateKey", qualifyActions("kms", "CreateKey"), []string{"*"}, nil),
@@ -58,11 +60,12 @@ func (s policyBuilder) keyStatements() []Statement {
 			"ChangeKey",
 			qualifyActions(
 				"kms", "CreateAlias", "DeleteAlias", "EnableKey", "EnableKeyRotation", "TagResource",
-				"UntagResource", "UpdateAlias", "UpdateKeyDescription",
+				"UpdateAlias", "UpdateKeyDescription",
 			),
 			[]string{s.regionalARN("kms", "key/*")},
 			change,
 		),
+		newStatement("UntagKey", qualifyActions("kms", "UntagResource"), []string{s.regionalARN("kms", "key/*")}, untag),
 		newStatement(
 			"ChangeAlias",
 			qualifyActions("kms", "CreateAlias", "DeleteAlias", "UpdateAlias"),

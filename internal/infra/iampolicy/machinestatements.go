@@ -26,7 +26,9 @@ func (s policyBuilder) machineStatements() []Statement {
 func (s policyBuilder) balancerStatements() []Statement {
 	all := []string{s.regionalARN("elasticloadbalancing", "*")}
 	isNew := s.requestHasClusterTag()
-	isNew["StringEquals"]["elasticloadbalancing:CreateAction"] = []string{"CreateLoadBalancer", "CreateTargetGroup"}
+	isNew["StringEquals"]["elasticloadbalancing:CreateAction"] = []string{
+		"CreateListener", "CreateLoadBalancer", "CreateTargetGroup",
+	}
 
 	return []Statement{
 		newStatement(
