@@ -12,6 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
+	"github.com/slipway-k8s/slipway/internal/lib/plainerror"
 )
 
 // progressPrinter prints the progress of a plan: a line for each finished step and, on a terminal, a live
@@ -70,6 +71,9 @@ func (a *app) showsLiveProgress() bool {
 
 // handleEvent prints an event. It is called by one goroutine at a time.
 func (p *progressPrinter) handleEvent(e plan.Event) {
+	// Much of it is written by others: reasons of CloudFormation have the texts with which machines signal their failures.
+	e.Detail = plainerror.Printable(e.Detail)
+	e.Step.Addr = graph.Addr(plainerror.Printable(string(e.Step.Addr)))
 	if p.quiet && e.State != plan.Failed {
 		return
 	}

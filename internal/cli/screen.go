@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/term"
+
+	"github.com/slipway-k8s/slipway/internal/lib/plainerror"
 )
 
 // screen is where messages are written: a terminal, or any other stream. On a terminal it can show a
@@ -74,7 +76,11 @@ func (s *screen) Write(p []byte) (int, error) {
 func (s *screen) setLive(lines []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.live = lines
+	s.live = make([]string, len(lines))
+	for i, line := range lines { // a line feed of others would push the area out of its place
+		s.live[i] = strings.ReplaceAll(plainerror.Printable(line), "\n", " ")
+	}
+
 	if s.openLine {
 		return
 	}

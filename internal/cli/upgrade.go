@@ -13,6 +13,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster/rollingupdate"
 	"github.com/slipway-k8s/slipway/internal/cluster/upgrade"
+	"github.com/slipway-k8s/slipway/internal/lib/plainerror"
 )
 
 func newUpgradeClusterCommand(a *app) *cobra.Command {
@@ -231,15 +232,15 @@ func (a upgradeCommand) showProposal(p upgrade.Proposal) error {
 	}
 
 	for _, gate := range p.Gates {
-		fmt.Fprintln(a.Stdout, gate)
+		fmt.Fprintln(a.Stdout, plainerror.Printable(gate))
 	}
 
 	for _, api := range p.Removed {
-		fmt.Fprintf(a.Stdout, "in use: %s\n", api)
+		fmt.Fprintf(a.Stdout, "in use: %s\n", plainerror.Printable(fmt.Sprint(api))) // as API servers say
 	}
 
 	for _, addon := range p.Unfit {
-		fmt.Fprintf(a.Stdout, "add-on for other versions: %s\n", addon)
+		fmt.Fprintf(a.Stdout, "add-on for other versions: %s\n", plainerror.Printable(fmt.Sprint(addon)))
 	}
 
 	if p.Servers > 0 && len(p.Removed) == 0 {

@@ -100,7 +100,7 @@ func Evaluate(f Facts) Report {
 
 	explain(f, checks)
 	for i := range checks {
-		checks[i].Hint = cmp.Or(checks[i].Hint, nextStep(checks[i]))
+		checks[i].Hint = plainerror.Printable(cmp.Or(checks[i].Hint, nextStep(checks[i]))) // machines report hints, too
 	}
 
 	slices.SortStableFunc(checks, compareChecks)

@@ -115,7 +115,7 @@ func TestCopy(t *testing.T) {
 		pods + "?labelSelector=component%3Dkube-apiserver": `{"items":[
 			{"metadata":{"namespace":"kube-system","name":"kube-apiserver-n1"},"spec":{"nodeName":"n1","containers":[{"name":"m"}]}},
 			{"metadata":{"namespace":"kube-system","name":"kube-apiserver-n9"},"spec":{"nodeName":"n9","containers":[{"name":"m"},{"name":"s"}]}}]}`,
-		pods + "/kube-apiserver-n1/log?container=m":                                                 "a\nb",
+		pods + "/kube-apiserver-n1/log?container=m":                                                 "\x1ba\x07\r\n\u009bb\u202e",
 		pods + "/kube-apiserver-n9/log?container=m":                                                 "c\n",
 		pods + "/kube-apiserver-n9/log?container=s":                                                 "",
 		pods + "/kube-apiserver-n1/log?container=m&previous=true&sinceSeconds=60&tailLines=5":       "old\n",

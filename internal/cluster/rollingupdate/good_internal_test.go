@@ -3,6 +3,7 @@
 package rollingupdate
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -50,6 +51,60 @@ func TestFollowedVersionIsGood(t *testing.T) {
 		if err := again.read(t.Context(), o); err != nil || again.versions["workers/"] != want {
 			t.Errorf("%v: stored %v, %v", followed, again.versions, err)
 		}
+	}
+}
+
+// forge writes the record of versions as who may write to the bucket and has no right to any key: nobody signs it.
+func (f *fakeCluster) forge(record string) {
+	f.t.Helper()
+	ctx := context.WithoutCancel(f.t.Context())
+	_ = f.state.Delete(ctx, "demo/rolling-update.json")
+	if _, err := f.state.Put(ctx, "demo/rolling-update.json", []byte(record)); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// TestForgedVersionsChooseAmongApplied: who writes rolling-update.json, which nobody signs, suppresses an update with a message that
+// names the version, until --retry; and chooses to which version of its own launch template an operator's rollback returns a group.
+// Nothing else gets into a machine: versions are those that applies have created. No attack: it shows what the accepted risk is.
+func TestForgedVersionsChooseAmongApplied(t *testing.T) {
+	f := newFakeCluster(t, 1, 2)
+	f.forge(`{"versions":{},"failed":{"control-plane/a":"2","workers/":"2"}}`)
+	u := f.updater(Request{Name: "demo"})
+	if err := u.avoidFailed(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	result, err := run(t.Context(), u)
+	said := strings.Join(f.messages, "\n")
+	if err != nil || !result.UpToDate || countVersion(f.machines, "1") != 3 ||
+		!strings.Contains(said, "workers stays at launch template version 1, since a rollback has returned from version 2") {
+		t.Errorf("suppressed: %+v, %v\n%s", result, err, said)
+	}
+
+	u = f.updater(Request{Name: "demo", Retry: true})
+	if err := u.avoidFailed(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := run(t.Context(), u); err != nil || countVersion(f.machines, "2") != 3 {
+		t.Errorf("with --retry: %+v, %v", f.machines, err)
+	}
+
+	f.forge(`{"versions":{"workers/":"1","others/":"9"}}`)
+	u = f.updater(Request{Name: "demo", Rollback: true})
+	o, err := u.observer.observe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if err := u.good.read(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+
+	u.findFormerVersions(o)
+	if len(u.versions) != 1 || u.versions["workers/"] != "1" {
+		t.Errorf("a rollback returns to %v", u.versions)
 	}
 }
 

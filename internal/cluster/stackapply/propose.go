@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
@@ -100,7 +102,8 @@ func (c *Applier) proposeChange(ctx context.Context) (proposal, error) {
 }
 
 // createChangeSet creates a change set. A template that is too large for the request is passed through the
-// machine store, and deleted there at once.
+// machine store, and deleted there at once. The change set must then have the same template: others may write
+// to the bucket.
 func (c *Applier) createChangeSet(
 	ctx context.Context,
 	t stack.Template,
@@ -112,7 +115,8 @@ func (c *Applier) createChangeSet(
 
 	// The name is random, since another run may propose the same template.
 	key := c.session.Name + "/cloudformation/" + t.Name + "-" + rand.Text() + ".json"
-	if _, err := c.desired.MachineStore.Put(ctx, key, c.templateBody); err != nil {
+	t.Body = escapeNonASCII(t.Body)
+	if _, err := c.desired.MachineStore.Put(ctx, key, []byte(t.Body)); err != nil {
 		return stack.ChangeSet{}, err
 	}
 
@@ -122,9 +126,27 @@ func (c *Applier) createChangeSet(
 		return stack.ChangeSet{}, err
 	}
 
-	t.Body, t.URL = "", c.templateURL(place.Bucket, strings.TrimPrefix(place.Prefix+"/"+key, "/"))
+	t.URL = c.templateURL(place.Bucket, strings.TrimPrefix(place.Prefix+"/"+key, "/"))
 
 	return c.client.CreateChangeSet(ctx, t, info)
+}
+
+// escapeNonASCII returns a JSON text with escapes in the place of all characters that are not ASCII: GetTemplate
+// returns a question mark for each of these, so that a template could not be compared.
+func escapeNonASCII(text string) string {
+	var out strings.Builder
+	for _, r := range text {
+		switch {
+		case r < utf8.RuneSelf:
+			out.WriteRune(r)
+		default:
+			for _, unit := range utf16.AppendRune(nil, r) {
+				fmt.Fprintf(&out, `\u%04x`, unit)
+			}
+		}
+	}
+
+	return out.String()
 }
 
 // deleteTemplate deletes a template from the machine store. It does no harm there, so a failure is only

@@ -23,9 +23,10 @@ const changeSetPrefix = "slipway-"
 
 // Template is the desired template of a stack, with its parameters and tags.
 type Template struct {
-	// Body is the template, at most 51,200 bytes; empty if URL is set.
+	// Body is the template. With an URL it is what the object must contain: CloudFormation reads the object by
+	// itself, and somebody else may have replaced it.
 	Body string
-	// URL of the template in S3.
+	// URL of the template in S3; empty if the template is sent with the request, which has at most 51,200 bytes.
 	URL string
 	// Name distinguishes templates, such as by a hash. It consists of letters, digits and dashes.
 	Name string
@@ -92,11 +93,43 @@ func (s Stack) CreateChangeSet(ctx context.Context, t Template, info Info) (Chan
 		changeSetID:  aws.ToString(created.Id),
 		createdStack: kind == types.ChangeSetTypeCreate,
 	}
-	if err := s.readChangeSet(ctx, &p); err != nil {
+
+	err = s.readChangeSet(ctx, &p)
+	if err == nil && t.URL != "" {
+		err = s.compareTemplate(ctx, p, t.Body)
+	}
+
+	if err != nil {
 		return ChangeSet{}, errors.Join(err, s.DiscardChangeSet(context.WithoutCancel(ctx), p))
 	}
 
 	return p, nil
+}
+
+// compareTemplate returns an error unless the change set was made of the template body. White space around the
+// template does not count.
+func (s Stack) compareTemplate(ctx context.Context, p ChangeSet, body string) error {
+	out, err := s.API.GetTemplate(ctx, &cloudformation.GetTemplateInput{
+		StackName:     &p.stackID,
+		ChangeSetName: &p.changeSetID,
+		TemplateStage: types.TemplateStageOriginal,
+	})
+	if err != nil {
+		return fmt.Errorf("read the template of the change set of stack %s: %w", s.Name, err)
+	}
+
+	if strings.TrimSpace(aws.ToString(out.TemplateBody)) == strings.TrimSpace(body) {
+		return nil
+	}
+
+	return diag.WithHint(
+		fmt.Errorf(
+			"the change set of stack %s has another template than Slipway uploaded: the object was replaced before "+
+				"CloudFormation read it",
+			s.Name,
+		),
+		"find out who writes to the bucket of the machine store (CloudTrail, versions of the bucket), then rerun",
+	)
 }
 
 // withQuotaHint adds to an error that there are too many stacks what to do about it.

@@ -160,6 +160,36 @@ func TestTemplateURLIsReadAsTheCaller(t *testing.T) {
 	}
 }
 
+// TestTemplateOfChangeSets: GetTemplate with a change set returns what CloudFormation has read, whatever the object in S3 is
+// now, and a question mark for each character that is not ASCII.
+func TestTemplateOfChangeSets(t *testing.T) {
+	t.Parallel()
+	const (
+		body    = `{"Description":"caf\u00e9 ☺","Resources":{"Vpc":{"Type":"AWS::EC2::VPC","Properties":{"CidrBlock":"10.0.0.0/16"}}}}`
+		another = `{"Resources":{"Vpc":{"Type":"AWS::EC2::VPC","Properties":{"CidrBlock":"10.9.0.0/16"}}}}`
+	)
+
+	l := newLab(t)
+	c := s3.NewFromConfig(l.region.AWSConfig(), func(o *s3.Options) { o.UsePathStyle = true })
+	must[*s3.CreateBucketOutput](l)(c.CreateBucket(l.ctx(), &s3.CreateBucketInput{Bucket: aws.String("templates")}))
+	put := func(body string) {
+		must[*s3.PutObjectOutput](l)(c.PutObject(l.ctx(), &s3.PutObjectInput{Bucket: aws.String("templates"), Key: aws.String("t.json"), Body: strings.NewReader(body)}))
+	}
+
+	put(body)
+	made := must[*cfn.CreateChangeSetOutput](l)(l.cfn.CreateChangeSet(l.ctx(), &cfn.CreateChangeSetInput{
+		StackName: aws.String("s"), ChangeSetName: aws.String("c"), ChangeSetType: types.ChangeSetTypeCreate,
+		TemplateURL: aws.String(l.region.URL + "/templates/t.json"),
+	}))
+	put(another)
+	got := must[*cfn.GetTemplateOutput](l)(l.cfn.GetTemplate(l.ctx(), &cfn.GetTemplateInput{
+		StackName: made.StackId, ChangeSetName: made.Id, TemplateStage: types.TemplateStageOriginal,
+	}))
+	if want := strings.ReplaceAll(body, "☺", "?"); aws.ToString(got.TemplateBody) != want {
+		t.Errorf("got %s, want %s", aws.ToString(got.TemplateBody), want)
+	}
+}
+
 // The AWS CLI deploys, shows and deletes a stack.
 func TestCLI(t *testing.T) {
 	t.Parallel()

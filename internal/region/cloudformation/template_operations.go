@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
+	"unicode/utf8"
 
 	sdk "github.com/aws/aws-sdk-go/service/cloudformation"
 
@@ -35,7 +37,7 @@ func (s templateHandlers) getTemplate(in *sdk.GetTemplateInput) (*sdk.GetTemplat
 			return nil, err
 		}
 
-		return &sdk.GetTemplateOutput{TemplateBody: new(cs.Body), StagesAvailable: stages}, nil
+		return &sdk.GetTemplateOutput{TemplateBody: new(replaceNonASCII(cs.Body)), StagesAvailable: stages}, nil
 	}
 
 	st, err := s.state.findStack(sdkshape.String(in.StackName))
@@ -43,7 +45,19 @@ func (s templateHandlers) getTemplate(in *sdk.GetTemplateInput) (*sdk.GetTemplat
 		return nil, err
 	}
 
-	return &sdk.GetTemplateOutput{TemplateBody: new(st.Body), StagesAvailable: stages}, nil
+	return &sdk.GetTemplateOutput{TemplateBody: new(replaceNonASCII(st.Body)), StagesAvailable: stages}, nil
+}
+
+// replaceNonASCII replaces each character that is not ASCII by a question mark, as CloudFormation does when it returns a
+// template.
+func replaceNonASCII(body string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= utf8.RuneSelf {
+			return '?'
+		}
+
+		return r
+	}, body)
 }
 
 func (s templateHandlers) validateTemplate(

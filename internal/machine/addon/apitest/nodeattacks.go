@@ -178,6 +178,11 @@ func kubeletAttacks(kubelet Caller, node string) []attack {
 		refused("a kubelet sets its group", kubelet, own, `{"metadata":{"labels":{"slipway.dev/group":"gpu"}}}`),
 		refused("a kubelet removes its group", kubelet, own, `{"metadata":{"labels":{"slipway.dev/group":null}}}`),
 		allowed("a kubelet sets a free label", kubelet, own, `{"metadata":{"labels":{"example.com/x":"y"}}}`),
+		refused("a kubelet claims a role", kubelet, own, `{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`),
+		// What root on a worker can do: the API server then looks for the kubelet of this Node there.
+		allowed("a kubelet changes its addresses", kubelet, own+"/status", `{"status":{"addresses":[{"type":"InternalIP","address":"10.0.0.9"}]}}`),
+		refused("a kubelet changes the addresses of another", kubelet, "/api/v1/nodes/control-plane-a/status",
+			`{"status":{"addresses":[{"type":"InternalIP","address":"10.0.0.9"}]}}`),
 		refused("a kubelet changes the rules of network policies", kubelet, policies+node, `{"data":{"rules.json":"{}"}}`),
 	}
 }
@@ -257,6 +262,40 @@ func (c Cluster) CheckMachineAttacks(t *testing.T) {
 	}
 
 	c.awaitRegistrationAs(t, name, "i-own", own, isKnown)
+	c.checkPodRanges(t)
+}
+
+// checkPodRanges registers a node that chooses its range of pods, which flannel on all machines then sends to it, with the
+// certificate of a worker, and tries to choose one later. Seen to succeed before the policy, with the whole network of pods.
+func (c Cluster) checkPodRanges(t *testing.T) {
+	t.Helper()
+
+	const (
+		name     = "greedy"
+		instance = "i-greedy"
+		path     = "/api/v1/nodes/" + name
+		ranges   = `"podCIDR":"10.244.0.0/16","podCIDRs":["10.244.0.0/16"]`
+		refusal  = http.StatusUnprocessableEntity
+	)
+
+	for _, spec := range []string{`"podCIDR":"10.244.0.0/16"`, `"podCIDRs":["10.244.0.0/16"]`, ranges} {
+		c.awaitRegistrationWith(t, name, instance, spec, refusal)
+	}
+
+	c.awaitRegistrationWith(t, name, instance, "", http.StatusCreated)
+
+	kubelet := c.Kubelet(name, "workers", instance)
+	administrator := Caller{Client: c.API.HTTP, Server: c.API.Server}
+	for _, a := range []attack{
+		refused("a kubelet chooses a range of pods later", kubelet, path, `{"spec":{`+ranges+`}}`),
+		allowed("the controller manager gives it one", administrator, path, `{"spec":{"podCIDR":"10.244.7.0/24","podCIDRs":["10.244.7.0/24"]}}`),
+		refused("a kubelet exchanges its range of pods", kubelet, path, `{"spec":{`+ranges+`}}`),
+		allowed("a kubelet with a range of pods annotates its node", kubelet, path, `{"metadata":{"annotations":{"x":"y"}}}`),
+	} {
+		if err := a.try(t); err != nil {
+			t.Errorf("%s: %v", a.name, err)
+		}
+	}
 }
 
 // awaitRegistration registers a node until the answer is as wanted.
@@ -268,9 +307,15 @@ func (c Cluster) awaitRegistration(t *testing.T, node, instance string, want int
 // awaitRegistrationAs registers a node with a provider id until the answer is as wanted.
 func (c Cluster) awaitRegistrationAs(t *testing.T, node, instance, provider string, want int) {
 	t.Helper()
+	c.awaitRegistrationWith(t, node, instance, `"providerID":"`+provider+`"`, want)
+}
 
-	await(t, "instance "+instance+" registers node "+node+" as "+provider, func() error {
-		status, text := c.registerAs(t, node, instance, provider)
+// awaitRegistrationWith registers a node with members of its spec until the answer is as wanted.
+func (c Cluster) awaitRegistrationWith(t *testing.T, node, instance, spec string, want int) {
+	t.Helper()
+
+	await(t, "instance "+instance+" registers node "+node+" with "+spec, func() error {
+		status, text := c.registerWith(t, node, instance, spec)
 		if status == want {
 			return nil
 		}
@@ -289,16 +334,16 @@ func (c Cluster) awaitRegistrationAs(t *testing.T, node, instance, provider stri
 func (c Cluster) Register(t *testing.T, name, instance string) (int, string) {
 	t.Helper()
 
-	return c.registerAs(t, name, instance, "")
+	return c.registerWith(t, name, instance, "")
 }
 
-// registerAs registers a node with a provider id as the kubelet of a worker, and returns the answer.
-func (c Cluster) registerAs(t *testing.T, name, instance, provider string) (int, string) {
+// registerWith registers a node with members of its spec as the kubelet of a worker, and returns the answer.
+func (c Cluster) registerWith(t *testing.T, name, instance, spec string) (int, string) {
 	t.Helper()
 
 	return c.Kubelet(name, "workers", instance).Send(t, http.MethodPost, "/api/v1/nodes",
 		`{"apiVersion":"v1","kind":"Node","metadata":{"name":"`+name+`","labels":{"slipway.dev/group":"workers"}},`+
-			`"spec":{"providerID":"`+provider+`"}}`)
+			`"spec":{`+spec+`}}`)
 }
 
 // await tries until it succeeds: a new admission policy takes effect after a moment.
