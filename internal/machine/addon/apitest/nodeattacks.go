@@ -180,7 +180,8 @@ func kubeletAttacks(kubelet Caller, node string) []attack {
 		allowed("a kubelet sets a free label", kubelet, own, `{"metadata":{"labels":{"example.com/x":"y"}}}`),
 		refused("a kubelet claims a role", kubelet, own, `{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`),
 		// What root on a worker can do: the API server then looks for the kubelet of this Node there.
-		allowed("a kubelet changes its addresses", kubelet, own+"/status", `{"status":{"addresses":[{"type":"InternalIP","address":"10.0.0.9"}]}}`),
+		allowed("a kubelet changes its addresses", kubelet, own+"/status",
+			`{"status":{"addresses":[{"type":"InternalIP","address":"10.0.0.9"}]}}`),
 		refused("a kubelet changes the addresses of another", kubelet, "/api/v1/nodes/control-plane-a/status",
 			`{"status":{"addresses":[{"type":"InternalIP","address":"10.0.0.9"}]}}`),
 		refused("a kubelet changes the rules of network policies", kubelet, policies+node, `{"data":{"rules.json":"{}"}}`),
