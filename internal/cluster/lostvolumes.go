@@ -113,26 +113,32 @@ func (l LostVolumes) Findings(c v1alpha1.Cluster, recreate bool) diag.Findings {
 	case recreate && l.HasQuorum():
 		fs.Warnf(at, "", "", "%s; empty volumes are created, and the other members fill them", l)
 	case recreate:
-		fs.Warnf(at, "", l.hintCreated(c), "%s; empty volumes are created, which do not bring its data back", l)
+		fs.Warnf(at, "", l.hintCreated(c),
+			"%s; empty volumes are created, which do not bring its data back", l)
+
 	case l.HasQuorum():
 		fs.Errorf(at, "", "find out who deleted them; add "+RecreateLostVolumesFlag+
 			" to create empty volumes, which the other members fill",
 			"%s; their data is not recreated silently", l)
 
 	default:
-		fs.Errorf(at, "", l.hintLost(c), "%s: the Kubernetes API cannot work, and empty volumes do not bring its data back", l)
+		fs.Errorf(at, "", l.hintLost(c),
+			"%s: the Kubernetes API cannot work, and empty volumes do not bring its data back", l)
 	}
 
 	return fs
 }
 
 // recoversItself reports whether the machines of c recover etcd after the loss of its quorum.
-func recoversItself(c v1alpha1.Cluster) bool { return c.Spec.Etcd.QuorumLoss.Recovery == v1alpha1.RecoveryAutomatic }
+func recoversItself(c v1alpha1.Cluster) bool {
+	return c.Spec.Etcd.QuorumLoss.Recovery == v1alpha1.RecoveryAutomatic
+}
 
 // hintCreated returns what to do after empty volumes were created without a quorum.
 func (l LostVolumes) hintCreated(c v1alpha1.Cluster) string {
 	if recoversItself(c) {
-		return "then wait: the machines recover etcd from the newest data that is left or a backup; see: slipway etcd status " + c.Metadata.Name
+		return "then wait: the machines recover etcd from the newest data that is left or a backup; " +
+			"see: slipway etcd status " + c.Metadata.Name
 	}
 
 	return "then restore a backup: slipway etcd restore"
@@ -142,13 +148,16 @@ func (l LostVolumes) hintCreated(c v1alpha1.Cluster) string {
 func (l LostVolumes) hintLost(c v1alpha1.Cluster) string {
 	switch {
 	case !recoversItself(c):
-		return "stop, and keep the machines running while their etcd still answers; to go on, create empty " +
-			"volumes with " + RecreateLostVolumesFlag + ", then restore a backup: slipway etcd restore"
+		return "stop, and keep the machines running while their etcd still answers; " +
+			"to go on, create empty volumes with " + RecreateLostVolumesFlag +
+			", then restore a backup: slipway etcd restore"
 
 	case l.Remaining() == 0:
-		return "add " + RecreateLostVolumesFlag + " to create empty volumes, on which the machines restore the newest backup"
+		return "add " + RecreateLostVolumesFlag +
+			" to create empty volumes, on which the machines restore the newest backup"
 	}
 
-	return "wait: the machines recover etcd from the newest data that is left; see: slipway etcd status " + c.Metadata.Name +
-		"; add " + RecreateLostVolumesFlag + " to create empty volumes for the members that are lost"
+	return "wait: the machines recover etcd from the newest data that is left; " +
+		"see: slipway etcd status " + c.Metadata.Name + "; add " + RecreateLostVolumesFlag +
+		" to create empty volumes for the members that are lost"
 }

@@ -4,8 +4,10 @@ package attack_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -39,13 +41,11 @@ func (l *lab) swapTemplates(swapped *atomic.Int32) string {
 		answer := httptest.NewRecorder()
 		proxy.ServeHTTP(answer, r)
 		if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/cloudformation/") {
-			l.swapTemplate(strings.TrimPrefix(r.URL.Path, "/"+bucket+"/"))
+			l.swapTemplate(r.Context(), strings.TrimPrefix(r.URL.Path, "/"+bucket+"/"))
 			swapped.Add(1)
 		}
 
-		for name, values := range answer.Header() {
-			w.Header()[name] = values
-		}
+		maps.Copy(w.Header(), answer.Header())
 
 		w.WriteHeader(answer.Code)
 		_, _ = w.Write(answer.Body.Bytes())
@@ -56,8 +56,8 @@ func (l *lab) swapTemplates(swapped *atomic.Int32) string {
 }
 
 // swapTemplate replaces the resources of a template in the bucket. The rest stays, since the request has parameters.
-func (l *lab) swapTemplate(key string) {
-	out, err := l.s3(caller{}).GetObject(l.Context(), &s3.GetObjectInput{Bucket: sdk.String(bucket), Key: &key})
+func (l *lab) swapTemplate(ctx context.Context, key string) {
+	out, err := l.s3(caller{}).GetObject(ctx, &s3.GetObjectInput{Bucket: sdk.String(bucket), Key: &key})
 	if err != nil {
 		l.Error(err)
 		return
@@ -88,7 +88,7 @@ func (l *lab) swapTemplate(key string) {
 		return
 	}
 
-	_, err = l.s3(caller{}).PutObject(l.Context(), &s3.PutObjectInput{
+	_, err = l.s3(caller{}).PutObject(ctx, &s3.PutObjectInput{
 		Bucket: sdk.String(bucket), Key: &key, Body: bytes.NewReader(body),
 	})
 	if err != nil {

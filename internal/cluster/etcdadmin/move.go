@@ -50,7 +50,11 @@ func (a *Admin) PlanMove(ctx context.Context, snapshot string) (MovePlan, error)
 	zones := manifest.ControlPlaneZones(a.set)
 	if len(zones) != 1 {
 		return out, diag.WithHint(
-			fmt.Errorf("cluster %s has %d control-plane machines: only that of a single one moves", a.name, len(zones)),
+			fmt.Errorf(
+				"cluster %s has %d control-plane machines: only that of a single one moves",
+				a.name,
+				len(zones),
+			),
 			"members of several machines are replaced in their zones: slipway apply --recreate-lost-volumes",
 		)
 	}
@@ -117,13 +121,19 @@ func (a *Admin) checkDirect(ctx context.Context) error {
 
 	case clusterstate.CloudFormation:
 		return diag.WithHint(
-			fmt.Errorf("cluster %s belongs to a CloudFormation stack, which would replace the volume", a.name),
+			fmt.Errorf(
+				"cluster %s belongs to a CloudFormation stack, which would replace the volume",
+				a.name,
+			),
 			"restore a backup into another cluster: slipway etcd restore --from "+a.name,
 		)
 	}
 
 	return diag.WithHint(
-		fmt.Errorf("cluster %s was not created by slipway apply: there is nothing of it to move, or Terraform has created it", a.name),
+		fmt.Errorf(
+			"cluster %s was not created by slipway apply: there is nothing of it to move, or Terraform has created it",
+			a.name,
+		),
 		"create it: slipway apply "+a.name+"; with Terraform, restore a backup into another cluster: slipway etcd restore --from "+a.name,
 	)
 }
@@ -199,7 +209,10 @@ func (a *Admin) newestBackup(ctx context.Context) (newest *backup.Backup, listed
 func (p MovePlan) describeNoBackup(listed int) error {
 	if listed == 0 {
 		return diag.WithHint(
-			fmt.Errorf("cluster %s has no backup of etcd that can be restored, and etcd does not work", p.Cluster),
+			fmt.Errorf(
+				"cluster %s has no backup of etcd that can be restored, and etcd does not work",
+				p.Cluster,
+			),
 			p.describeData(),
 		)
 	}

@@ -55,7 +55,11 @@ func (a *Admin) newMover(ctx context.Context, p MovePlan) (mover, error) {
 
 	if record.Key == "" {
 		return mover{}, diag.WithHint(
-			fmt.Errorf("cluster %s has no record of its id in %s: what belongs to it in AWS is not known for certain", a.name, a.state.URL()),
+			fmt.Errorf(
+				"cluster %s has no record of its id in %s: what belongs to it in AWS is not known for certain",
+				a.name,
+				a.state.URL(),
+			),
 			"slipway apply writes it; see first what that would change: slipway plan "+a.name,
 		)
 	}
@@ -130,7 +134,12 @@ func (m mover) checkSingle(volumes []ec2types.Volume, p *MovePlan) error {
 	slices.Sort(names)
 
 	return diag.WithHint(
-		fmt.Errorf("slot %s of cluster %s has several volumes: %s", m.slot, p.Cluster, strings.Join(names, ", ")),
+		fmt.Errorf(
+			"slot %s of cluster %s has several volumes: %s",
+			m.slot,
+			p.Cluster,
+			strings.Join(names, ", "),
+		),
 		"find out which has the data, and delete the tags "+awskind.TagSlot+" and "+awskind.TagAddress+" of the others",
 	)
 }

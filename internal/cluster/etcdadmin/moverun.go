@@ -182,7 +182,11 @@ func (m *move) secure(ctx context.Context) error {
 	taken, err := m.steps.backUp(ctx)
 	if err != nil {
 		return diag.WithHint(
-			fmt.Errorf("take a backup of etcd of cluster %s before anything is changed: %w", m.plan.Cluster, err),
+			fmt.Errorf(
+				"take a backup of etcd of cluster %s before anything is changed: %w",
+				m.plan.Cluster,
+				err,
+			),
 			"rerun the command with --snapshot and one that 'slipway etcd snapshots' lists",
 		)
 	}
@@ -197,7 +201,11 @@ func (m *move) secure(ctx context.Context) error {
 func (m *move) prepare(ctx context.Context) error {
 	if err := m.backUpLast(ctx); err != nil {
 		return diag.WithHint(
-			fmt.Errorf("take a backup of everything in etcd of cluster %s before anything is changed: %w", m.plan.Cluster, err),
+			fmt.Errorf(
+				"take a backup of everything in etcd of cluster %s before anything is changed: %w",
+				m.plan.Cluster,
+				err,
+			),
 			"rerun the command to try again",
 		)
 	}
@@ -262,7 +270,11 @@ func (m *move) repeatLast(ctx context.Context) error {
 	remains, endErr := m.steps.hasMachine(ctx, m.plan)
 	if remains || endErr != nil {
 		return diag.WithHint(
-			fmt.Errorf("take a backup of everything in etcd of cluster %s before its machine ends: %w", m.plan.Cluster, errors.Join(err, endErr)),
+			fmt.Errorf(
+				"take a backup of everything in etcd of cluster %s before its machine ends: %w",
+				m.plan.Cluster,
+				errors.Join(err, endErr),
+			),
 			"rerun the command to try again; without that backup: --snapshot "+m.plan.Backup.ID,
 		)
 	}
@@ -350,7 +362,11 @@ func (a *Admin) checkNewest(ctx context.Context, taken backup.Backup) error {
 	case err != nil:
 		return err
 	case newest == nil, newest.Revision > taken.Revision, newest.Generation != taken.Generation:
-		return fmt.Errorf("backup %s is not the newest one that a machine of the cluster has signed: see slipway etcd snapshots %s", taken.ID, a.name)
+		return fmt.Errorf(
+			"backup %s is not the newest one that a machine of the cluster has signed: see slipway etcd snapshots %s",
+			taken.ID,
+			a.name,
+		)
 	}
 
 	return nil
@@ -491,7 +507,12 @@ func (s adminMove) endMachines(ctx context.Context, p MovePlan) error {
 
 		if env.Now().After(deadline) {
 			return diag.WithHint(
-				fmt.Errorf("etcd cannot be restored in zone %s after %s: %s", p.Zone, endTimeout, waits),
+				fmt.Errorf(
+					"etcd cannot be restored in zone %s after %s: %s",
+					p.Zone,
+					endTimeout,
+					waits,
+				),
 				"rerun the command to wait again; if the zone of a machine that does not end is down, add --zone-is-down",
 			)
 		}

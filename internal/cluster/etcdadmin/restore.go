@@ -241,15 +241,19 @@ func (p RestorePlan) checkRoom() error {
 }
 
 // checkRootDisk returns an error if the root disk of the member's machine has no space for a copy of a backup.
-func (m Member) checkRootDisk(b backup.Backup) error {
+func (m *Member) checkRootDisk(b backup.Backup) error {
 	if m.rootDisk.SizeBytes == 0 {
 		return nil
 	}
 
 	if err := backup.CheckDisk(m.rootDisk.SizeBytes-m.rootDisk.UsedBytes, b.DBSize); err != nil {
 		return diag.WithHint(
-			fmt.Errorf("restore backup %s on machine %s of %s (nothing was changed): %w", b.ID, m.Machine, m.Name, err),
-			"delete files on its root disk, replace it by one with a larger spec.rootVolume.size, or name another machine's slot with --slot",
+			fmt.Errorf(
+				"restore backup %s on machine %s of %s (nothing was changed): %w",
+				b.ID, m.Machine, m.Name, err,
+			),
+			"delete files on its root disk, replace it by one with a larger spec.rootVolume.size, "+
+				"or name another machine's slot with --slot",
 		)
 	}
 
@@ -288,7 +292,11 @@ func (a *Admin) checkBackup(ctx context.Context, plan RestorePlan) error {
 	}
 
 	return diag.WithHint(
-		fmt.Errorf("check backup %s before it is restored (nothing was changed): %w", found.ID, err),
+		fmt.Errorf(
+			"check backup %s before it is restored (nothing was changed): %w",
+			found.ID,
+			err,
+		),
 		"rerun the command; if you may not decrypt backups, --skip-verification leaves it to the machine, which finds out after all "+
 			"members have stopped",
 	)
@@ -303,7 +311,11 @@ func (a *Admin) checkPresent(ctx context.Context, plan RestorePlan) error {
 	}
 
 	if _, err := chooseBackup(listing, plan.Backup.ID); err != nil {
-		return fmt.Errorf("backup %s was deleted while it was checked (nothing was changed): %w", plan.Backup.ID, err)
+		return fmt.Errorf(
+			"backup %s was deleted while it was checked (nothing was changed): %w",
+			plan.Backup.ID,
+			err,
+		)
 	}
 
 	return nil

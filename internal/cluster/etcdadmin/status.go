@@ -209,7 +209,11 @@ func DefragOrder(s Status) ([]Member, error) {
 	for _, m := range out {
 		if !m.Healthy {
 			return nil, diag.WithHint(
-				fmt.Errorf("member %s is not healthy: %s", m.Name, cmp.Or(m.Problem, "it has not reported")),
+				fmt.Errorf(
+					"member %s is not healthy: %s",
+					m.Name,
+					cmp.Or(m.Problem, "it has not reported"),
+				),
 				"see: slipway validate cluster "+s.Cluster,
 			)
 		}

@@ -94,7 +94,12 @@ func (s policyBuilder) managedPolicyStatements() []Statement {
 	}
 
 	return []Statement{
-		newStatement("AttachPolicies", qualifyActions("iam", "AttachRolePolicy"), []string{s.iamARN("role")}, c),
+		newStatement(
+			"AttachPolicies",
+			qualifyActions("iam", "AttachRolePolicy"),
+			[]string{s.iamARN("role")},
+			c,
+		),
 	}
 }
 

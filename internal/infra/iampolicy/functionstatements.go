@@ -28,7 +28,12 @@ func (s policyBuilder) logGroupARN() string {
 // of log groups to one of them.
 func (s policyBuilder) functionReadStatements() []Statement {
 	return []Statement{
-		newStatement("ReadFunction", qualifyActions("lambda", "GetFunction", "GetPolicy"), []string{s.functionARN()}, nil),
+		newStatement(
+			"ReadFunction",
+			qualifyActions("lambda", "GetFunction", "GetPolicy"),
+			[]string{s.functionARN()},
+			nil,
+		),
 		newStatement(
 			"ReadRule",
 			qualifyActions("events", "DescribeRule", "ListTagsForResource", "ListTargetsByRule"),

@@ -65,7 +65,12 @@ func (s policyBuilder) keyStatements() []Statement {
 			[]string{s.regionalARN("kms", "key/*")},
 			change,
 		),
-		newStatement("UntagKey", qualifyActions("kms", "UntagResource"), []string{s.regionalARN("kms", "key/*")}, untag),
+		newStatement(
+			"UntagKey",
+			qualifyActions("kms", "UntagResource"),
+			[]string{s.regionalARN("kms", "key/*")},
+			untag,
+		),
 		newStatement(
 			"ChangeAlias",
 			qualifyActions("kms", "CreateAlias", "DeleteAlias", "UpdateAlias"),

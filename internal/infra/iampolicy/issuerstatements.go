@@ -26,8 +26,18 @@ func (s policyBuilder) issuerReadStatements() []Statement {
 	prefix := strings.TrimPrefix(s.Discovery.Prefix+"/", "/") + s.Cluster + "/*"
 
 	return []Statement{
-		newStatement("ListProviders", qualifyActions("iam", "ListOpenIDConnectProviders"), []string{"*"}, nil),
-		newStatement("ReadProvider", qualifyActions("iam", "GetOpenIDConnectProvider"), []string{ProviderARN(s.Input)}, nil),
+		newStatement(
+			"ListProviders",
+			qualifyActions("iam", "ListOpenIDConnectProviders"),
+			[]string{"*"},
+			nil,
+		),
+		newStatement(
+			"ReadProvider",
+			qualifyActions("iam", "GetOpenIDConnectProvider"),
+			[]string{ProviderARN(s.Input)},
+			nil,
+		),
 		newStatement("ReadIssuer", qualifyActions("s3", "GetObject"), s.issuerObjectARNs(), nil),
 		newStatement(
 			"ListIssuer",
@@ -58,7 +68,12 @@ func (s policyBuilder) issuerStatements() []Statement {
 			[]string{ProviderARN(s.Input)},
 			nil,
 		),
-		newStatement("PublishIssuer", qualifyActions("s3", "DeleteObject", "PutObject"), s.issuerObjectARNs(), nil),
+		newStatement(
+			"PublishIssuer",
+			qualifyActions("s3", "DeleteObject", "PutObject"),
+			s.issuerObjectARNs(),
+			nil,
+		),
 	}
 }
 

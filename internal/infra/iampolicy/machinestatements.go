@@ -14,7 +14,12 @@ func (s policyBuilder) machineStatements() []Statement {
 	out := append(s.balancerStatements(), s.groupStatements()...)
 	out = append(
 		out,
-		newStatement("ReadActivities", qualifyActions("autoscaling", "DescribeScalingActivities"), []string{"*"}, nil),
+		newStatement(
+			"ReadActivities",
+			qualifyActions("autoscaling", "DescribeScalingActivities"),
+			[]string{"*"},
+			nil,
+		),
 		s.launchStatement(),
 	)
 
@@ -37,7 +42,12 @@ func (s policyBuilder) balancerStatements() []Statement {
 			all,
 			s.requestHasClusterTag(),
 		),
-		newStatement("TagNewBalancers", qualifyActions("elasticloadbalancing", "AddTags"), all, isNew),
+		newStatement(
+			"TagNewBalancers",
+			qualifyActions("elasticloadbalancing", "AddTags"),
+			all,
+			isNew,
+		),
 		newStatement(
 			"ChangeBalancers",
 			qualifyActions(
@@ -69,7 +79,12 @@ func (s policyBuilder) groupStatements() []Statement {
 	}
 
 	return []Statement{
-		newStatement("CreateGroups", qualifyActions("autoscaling", "CreateAutoScalingGroup"), groups, create),
+		newStatement(
+			"CreateGroups",
+			qualifyActions("autoscaling", "CreateAutoScalingGroup"),
+			groups,
+			create,
+		),
 		newStatement(
 			"AttachTargets",
 			qualifyActions("autoscaling", "AttachLoadBalancerTargetGroups"),
@@ -86,7 +101,12 @@ func (s policyBuilder) groupStatements() []Statement {
 				"aws:ResourceTag/" + awskind.TagCluster: {s.Cluster},
 			}},
 		),
-		newStatement("ChangeGroups", qualifyActions("autoscaling", changes...), groups, s.resourceHasClusterTag()),
+		newStatement(
+			"ChangeGroups",
+			qualifyActions("autoscaling", changes...),
+			groups,
+			s.resourceHasClusterTag(),
+		),
 	}
 }
 

@@ -73,7 +73,12 @@ func (s policyBuilder) conditionalReadStatements() []Statement {
 	if s.UnknownTypes {
 		out = append(
 			out,
-			newStatement("ReadTypes", qualifyActions("ec2", "DescribeInstanceTypes"), []string{"*"}, nil),
+			newStatement(
+				"ReadTypes",
+				qualifyActions("ec2", "DescribeInstanceTypes"),
+				[]string{"*"},
+				nil,
+			),
 		)
 	}
 
@@ -174,7 +179,12 @@ func (s policyBuilder) endpointStatements() []Statement {
 	}
 
 	return []Statement{
-		newStatement("EndpointNames", qualifyActions("route53", "AssociateVPCWithHostedZone"), []string{"*"}, nil),
+		newStatement(
+			"EndpointNames",
+			qualifyActions("route53", "AssociateVPCWithHostedZone"),
+			[]string{"*"},
+			nil,
+		),
 	}
 }
 
@@ -235,7 +245,12 @@ func (s policyBuilder) dnsStatements() []Statement {
 	if s.CreatesZones {
 		out = append(
 			out,
-			newStatement("CreateZone", qualifyActions("route53", "CreateHostedZone"), []string{"*"}, nil),
+			newStatement(
+				"CreateZone",
+				qualifyActions("route53", "CreateHostedZone"),
+				[]string{"*"},
+				nil,
+			),
 			newStatement(
 				"ChangeZones",
 				qualifyActions(

@@ -164,8 +164,18 @@ func (s policyBuilder) storeStatements() []Statement {
 			s.objectARNs(),
 			nil,
 		),
-		newStatement("EncryptState", qualifyActions("kms", "Decrypt", "GenerateDataKey"), keys, s.objectKeyCondition()),
-		newStatement("SealKeys", qualifyActions("kms", "Decrypt", "GenerateDataKey"), keys, s.sealedKeyCondition()),
+		newStatement(
+			"EncryptState",
+			qualifyActions("kms", "Decrypt", "GenerateDataKey"),
+			keys,
+			s.objectKeyCondition(),
+		),
+		newStatement(
+			"SealKeys",
+			qualifyActions("kms", "Decrypt", "GenerateDataKey"),
+			keys,
+			s.sealedKeyCondition(),
+		),
 	}
 }
 
@@ -187,7 +197,12 @@ func BuildStateInitPolicy(in Input, st StoreLocation) Policy {
 			[]string{bucket},
 			nil,
 		),
-		newStatement("WriteSettings", qualifyActions("s3", "GetObject", "PutObject"), s.settingsARNs(), nil),
+		newStatement(
+			"WriteSettings",
+			qualifyActions("s3", "GetObject", "PutObject"),
+			s.settingsARNs(),
+			nil,
+		),
 		newStatement(
 			"CreateStateKey",
 			qualifyActions("kms", "CreateKey", "TagResource"),

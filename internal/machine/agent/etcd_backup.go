@@ -213,7 +213,11 @@ func (b *etcdBackup) noteUnreadable(backups []backup.Unreadable) {
 	for _, u := range backups {
 		if !b.unreadable[u.ID] {
 			b.unreadable[u.ID] = true
-			b.agent.Log.Warn("cannot read backup of etcd", slog.String("backup", u.ID), slog.String("error", u.Reason))
+			b.agent.Log.Warn(
+				"cannot read backup of etcd",
+				slog.String("backup", u.ID),
+				slog.String("error", u.Reason),
+			)
 		}
 	}
 }

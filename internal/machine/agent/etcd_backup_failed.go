@@ -42,7 +42,12 @@ func (f *failedTakes) pausedBy(now time.Time, p backup.Policy) error {
 		return nil
 	}
 
-	return fmt.Errorf("the next backup is tried %s after %d failed attempts: %w", pause, f.count, f.last)
+	return fmt.Errorf(
+		"the next backup is tried %s after %d failed attempts: %w",
+		pause,
+		f.count,
+		f.last,
+	)
 }
 
 // pause returns how long after the last attempt the next one is: until the next look after the first one, then twice as long each time.
@@ -61,6 +66,10 @@ func (b *etcdBackup) discard(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTimeout)
 	defer cancel()
 	if err := b.archive.Discard(ctx, id); err != nil {
-		b.agent.Log.Warn("cannot delete what was uploaded of a backup of etcd", slog.String("backup", id), slog.Any("error", err))
+		b.agent.Log.Warn(
+			"cannot delete what was uploaded of a backup of etcd",
+			slog.String("backup", id),
+			slog.Any("error", err),
+		)
 	}
 }

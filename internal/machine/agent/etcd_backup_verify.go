@@ -50,7 +50,11 @@ func (b *etcdBackup) verify(ctx context.Context, m backup.Metadata) error {
 		Error:        fmt.Sprintf("%d attempts in a row failed, the last one: %s", b.failedTests, failure),
 		Inconclusive: true,
 	}
-	b.agent.Log.Warn("cannot test backup of etcd", slog.String("backup", m.ID), slog.String("error", v.Error))
+	b.agent.Log.Warn(
+		"cannot test backup of etcd",
+		slog.String("backup", m.ID),
+		slog.String("error", v.Error),
+	)
 
 	if err := b.archive.WriteVerification(ctx, v); err != nil {
 		return err

@@ -73,7 +73,11 @@ func (b *etcdBackup) stopAPI(ctx context.Context) error {
 		case !runs:
 			return nil
 		case b.agent.Now().After(deadline):
-			return fmt.Errorf("the API server, process %d, has not ended %s after it was stopped: it may write to etcd", p.pid, apiEndPatience)
+			return fmt.Errorf(
+				"the API server, process %d, has not ended %s after it was stopped: it may write to etcd",
+				p.pid,
+				apiEndPatience,
+			)
 		case findAPIListener(b.agent.Root) == "":
 			_, _ = b.agent.Run.Run(ctx, "kill", "-KILL", strconv.Itoa(p.pid)) // it may have ended by now
 		}

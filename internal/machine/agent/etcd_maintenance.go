@@ -94,7 +94,11 @@ func (w *etcdMaintenance) run(ctx context.Context) error {
 // act writes a decision to the journal, if it has another reason than the last one, and carries it out.
 func (w *etcdMaintenance) act(ctx context.Context, manager etcd.Manager, step etcd.Maintenance) error {
 	if step.Reason != w.reason {
-		w.agent.Log.Info("maintenance of etcd", slog.String("step", string(step.Type)), slog.String("reason", step.Reason))
+		w.agent.Log.Info(
+			"maintenance of etcd",
+			slog.String("step", string(step.Type)),
+			slog.String("reason", step.Reason),
+		)
 		w.reason = step.Reason
 	}
 

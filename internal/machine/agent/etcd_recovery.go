@@ -147,7 +147,11 @@ func (r *etcdRecovery) run(ctx context.Context) error {
 	r.memory.own.LostData, _, _ = facts.LostMajority()
 	if step.Reason != r.memory.reason {
 		r.memory.reason = step.Reason
-		r.member.agent.Log.Warn("etcd has no quorum", slog.String("step", string(step.Type)), slog.String("reason", step.Reason))
+		r.member.agent.Log.Warn(
+			"etcd has no quorum",
+			slog.String("step", string(step.Type)),
+			slog.String("reason", step.Reason),
+		)
 	}
 
 	if err := r.publish(ctx, step); err != nil {

@@ -79,7 +79,11 @@ func (b *etcdBackup) refuseExpired(ctx context.Context, r backup.Request) error 
 		),
 	}
 
-	b.agent.Log.Warn("refused a request about etcd", slog.String("type", string(r.Type)), slog.String("error", answer.Error))
+	b.agent.Log.Warn(
+		"refused a request about etcd",
+		slog.String("type", string(r.Type)),
+		slog.String("error", answer.Error),
+	)
 	if err := b.answer(ctx, answer); err != nil {
 		return err
 	}
@@ -96,7 +100,11 @@ func (b *etcdBackup) carryOut(ctx context.Context, r backup.Request) error {
 		return err
 	}
 
-	b.agent.Log.Info("carrying out a request", slog.String("type", string(r.Type)), slog.String("by", r.By))
+	b.agent.Log.Info(
+		"carrying out a request",
+		slog.String("type", string(r.Type)),
+		slog.String("by", r.By),
+	)
 	var err error
 
 	switch {
@@ -235,7 +243,10 @@ func isSlot(p etcd.Peer, slot string) int {
 func (b *etcdBackup) yieldForDefragmentation(ctx context.Context, manager etcd.Manager, peer etcd.Peer) {
 	_, err := manager.YieldLeadership(ctx, peer.Slot, peer.ClientURL)
 	if err != nil && !errors.Is(err, etcd.ErrNoSuccessor) {
-		b.agent.Log.Warn("cannot move the leadership away before the defragmentation", slog.Any("error", err))
+		b.agent.Log.Warn(
+			"cannot move the leadership away before the defragmentation",
+			slog.Any("error", err),
+		)
 	}
 }
 
@@ -260,7 +271,10 @@ func (b *etcdBackup) waitForMembers(ctx context.Context, manager etcd.Manager) e
 		}
 
 		if b.now().After(deadline) {
-			return fmt.Errorf("members %v do not answer: no member is defragmented while another one does not work", silent)
+			return fmt.Errorf(
+				"members %v do not answer: no member is defragmented while another one does not work",
+				silent,
+			)
 		}
 
 		if err := b.agent.Wait(ctx, time.Second); err != nil {

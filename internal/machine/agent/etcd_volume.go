@@ -206,7 +206,11 @@ func (m VolumeMounter) formatIfEmpty(ctx context.Context, device, volume string)
 		return fmt.Errorf("detect the file system on volume %s: %w", volume, err)
 	case m.KnownVolume == volume:
 		return diag.WithHint(
-			fmt.Errorf("volume %s has had the data of slot %s but has no file system now", volume, m.Slot),
+			fmt.Errorf(
+				"volume %s has had the data of slot %s but has no file system now",
+				volume,
+				m.Slot,
+			),
 			"restore the volume from a snapshot: it was not formatted",
 		)
 	}

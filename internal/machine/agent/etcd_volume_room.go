@@ -76,7 +76,10 @@ func (r volumeRoom) make(check func(free int64) error) error {
 	}
 
 	for _, dir := range doomed {
-		r.agent.Log.Warn("deleting etcd data that was set aside: the volume has no room for newer data", slog.String("directory", dir))
+		r.agent.Log.Warn(
+			"deleting etcd data that was set aside: the volume has no room for newer data",
+			slog.String("directory", dir),
+		)
 		if err := os.RemoveAll(r.agent.Root.Path(dir)); err != nil {
 			return fmt.Errorf("delete data that was set aside: %w", err)
 		}

@@ -177,10 +177,11 @@ func (m *model) actUntilDone() {
 		f := m.facts(0)
 		f.Failed = failed
 
-		switch step := m.act(f, 1000, passes); step {
-		case backup.ActionNone:
+		step := m.act(f, 1000, passes)
+		if step == backup.ActionNone {
 			return
-		case m.broken:
+		}
+		if step == m.broken {
 			failed = append(failed, step)
 		}
 	}
