@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -29,8 +30,9 @@ func loseOneVolume(e *environment) {
 		return nil
 	})
 	e.kubectl("create", "configmap", "without-marker", "--from-literal=x=y")
-	if out := e.runProgram(e.slipway, "etcd", "status", clusterName).out; strings.Count(out, " true ") != 2 {
-		e.t.Errorf("two members work without the marker:\n%s", out)
+	status := e.runProgram(e.slipway, "etcd", "status", clusterName).out
+	if !regexp.MustCompile(`(?m)^etcd-` + lost + ` .* does not answer etcd-`).MatchString(status) {
+		e.t.Errorf("the member without data has started without the marker:\n%s", status)
 	}
 
 	r := e.runProgram("aws", "s3api", "delete-object", "--bucket", bucket, "--key", markerKey, "--version-id", version)
