@@ -146,6 +146,25 @@ func TestMembers(t *testing.T) {
 	}
 }
 
+// TestMembersWithWarnings: a member that works is healthy, whatever there is to say about it: with slow disks or databases near their quota
+// the cluster has a quorum, and is defragmented.
+func TestMembersWithWarnings(t *testing.T) {
+	f := threeMembers()
+	for id, r := range f.Reports {
+		r.Conditions = []report.Condition{{Component: report.EtcdMember, State: report.Warning, Cause: "its disk is slow"}}
+		f.Reports[id] = r
+	}
+	got := membersOf(f)
+	for _, m := range got {
+		if !m.Healthy || m.Problem != "its disk is slow" {
+			t.Errorf("%+v", m)
+		}
+	}
+	if _, err := DefragOrder(Status{Members: got}); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestDefragOrder(t *testing.T) {
 	order, err := DefragOrder(Status{Members: membersOf(threeMembers())})
 	if err != nil {

@@ -101,12 +101,12 @@ func (a *Admin) Status(ctx context.Context) (Status, error) {
 	return out, err
 }
 
-// membersOf returns the member of each slot.
+// membersOf returns the member of each slot. One that works is healthy, also with a warning, such as of a slow disk.
 func membersOf(f health.Facts) []Member {
-	problems := map[string]string{}
+	problems := map[string]health.Check{}
 	for _, c := range health.Evaluate(f).Checks {
 		if c.Kind == health.KindEtcd && c.Severity != health.OK {
-			problems[c.Name] = c.Cause
+			problems[c.Name] = c
 		}
 	}
 
@@ -116,7 +116,9 @@ func membersOf(f health.Facts) []Member {
 			continue
 		}
 
-		m := Member{Slot: g.Slot, Name: "etcd-" + g.Slot, Role: "unknown", Problem: problems["etcd-"+g.Slot]}
+		m := Member{Slot: g.Slot, Name: "etcd-" + g.Slot, Role: "unknown"}
+		problem, hasProblem := problems[m.Name]
+		m.Problem = problem.Cause
 		for _, i := range f.Instances {
 			if i.Slot == g.Slot && i.State == "running" {
 				m.Machine = i.ID
@@ -124,7 +126,7 @@ func membersOf(f health.Facts) []Member {
 			}
 		}
 
-		m.Healthy = m.Healthy && m.Problem == ""
+		m.Healthy = m.Healthy && (!hasProblem || problem.OK)
 		out = append(out, m)
 	}
 
