@@ -9,14 +9,14 @@ const (
 
 	// MinFullQuotaVolume is the size in GiB of the smallest volume with a quota of MaxEtcdQuota.
 	MinFullQuotaVolume = 18
+
+	// EtcdDefragmentReserve is how many bytes stay free on the volume of a member besides the copy that its defragmentation writes.
+	EtcdDefragmentReserve = 256 << 20
 )
 
 const (
 	// etcdLogBytes is the space of etcd's log: five files of 64 MiB (--max-wals) and the one that is written next.
 	etcdLogBytes = 6 * 64 << 20
-
-	// etcdSpareBytes stays free: the agent defragments a member only with so much space besides the copy.
-	etcdSpareBytes = 256 << 20
 
 	// fileSystemPart is the part of a volume that its file system keeps for itself.
 	fileSystemPart = 16
@@ -34,7 +34,7 @@ func EtcdQuota(volumeGiB int) int64 {
 	}
 
 	size := int64(volumeGiB) << 30
-	quota := (size - size/fileSystemPart - etcdLogBytes - etcdSpareBytes) / etcdCopies
+	quota := (size - size/fileSystemPart - etcdLogBytes - EtcdDefragmentReserve) / etcdCopies
 
 	return quota >> 20 << 20
 }

@@ -62,13 +62,15 @@ func (e *environment) deleteMarker() string {
 	if r.code != 0 {
 		e.t.Fatal(r.err)
 	}
-	var deleted struct{ DeleteMarker, VersionID any }
+	var deleted struct {
+		DeleteMarker bool
+		VersionID    string
+	}
 	if err := json.Unmarshal([]byte(r.out), &deleted); err != nil {
 		e.t.Fatalf("%v: %s", err, r.out)
 	}
-	version, ok := deleted.VersionID.(string)
-	if !ok || deleted.DeleteMarker != true {
+	if deleted.VersionID == "" || !deleted.DeleteMarker {
 		e.t.Fatalf("the bucket keeps no versions: %s", r.out)
 	}
-	return version
+	return deleted.VersionID
 }

@@ -262,7 +262,7 @@ func (w *waiter) checkTime(now time.Time) error {
 		return diag.WithHint(
 			fmt.Errorf("no machine has begun with the request within %s: etcd has no leader, or its machine has an agent "+
 				"that knows no requests, or a clock that differs by more than %s from that of this computer, by which it is %s",
-				w.start, backup.RequestTTL, now.UTC().Format(time.DateOnly+" "+time.TimeOnly+"Z")),
+				w.start, backup.RequestTTL, cluster.FormatTime(now)),
 			"see: slipway validate cluster "+w.admin.name+"; machines of an earlier version: slipway rolling-update cluster "+
 				w.admin.name+"; the clock: compare with date -u",
 		)

@@ -305,7 +305,7 @@ func (a *Admin) checkBackup(ctx context.Context, plan RestorePlan) error {
 // checkPresent returns an error if the backup of a plan is gone. To check a large one takes minutes, in which machines delete backups that
 // have expired; they keep one that a generation names.
 func (a *Admin) checkPresent(ctx context.Context, plan RestorePlan) error {
-	listing, err := (&backup.Catalog{Archive: a.archive}).List(ctx)
+	listing, err := a.Backups(ctx)
 	if err != nil {
 		return err
 	}

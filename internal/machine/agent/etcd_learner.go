@@ -98,8 +98,8 @@ func (m *etcdMember) markLearner() error {
 	return err
 }
 
-// notePromotion removes the mark once the member at url says that it votes, which it does when it has the promotion, and the data that was
-// set aside of its earlier attempt.
+// notePromotion removes the mark, and the data of an earlier attempt that was set aside, once the member at url reports that it is a voter:
+// then it has the promotion in its own log.
 func (m *etcdMember) notePromotion(ctx context.Context, manager etcd.Manager, url string) error {
 	if !m.agent.Root.Exists(learnerMark) {
 		return nil

@@ -99,11 +99,11 @@ func (m VolumeMounter) Mount(ctx context.Context) (string, error) {
 }
 
 // identifyMounted returns the id of the volume that is mounted: the one that is attached to this machine (of several, see
-// [VolumeMounter.chooseVolume]), or else the chosen one if it is attached to none. Otherwise it returns a notReadyError: EC2 does not list the volume at the moment, and its data would be taken for a
-// copy, or it was detached by force, and another machine of the slot has it.
+// [VolumeMounter.chooseVolume]), or else the chosen one if it is attached to none. Otherwise it returns a notReadyError: EC2 does not list
+// the volume at the moment, and its data would be taken for a copy, or it was detached by force, and another machine of the slot has it.
 func (m VolumeMounter) identifyMounted(all []Volume, chosen Volume) (string, error) {
-	attached := slices.Clone(all)
-	attached = slices.DeleteFunc(attached, func(v Volume) bool { return v.AttachedTo != m.Instance.ID })
+	isElsewhere := func(v Volume) bool { return v.AttachedTo != m.Instance.ID }
+	attached := slices.DeleteFunc(slices.Clone(all), isElsewhere)
 	if len(attached) > 0 {
 		return m.chooseVolume(attached).ID, nil
 	}

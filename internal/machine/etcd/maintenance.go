@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
 
 // MaintenanceType is what an agent does for the member of its machine, or for the cluster if its member is the leader.
@@ -58,7 +60,7 @@ const (
 	pressedPause    = 5 * time.Minute
 	fullPause       = 30 * time.Second
 	// DefragmentReserve stays free on the volume besides the copy that a defragmentation writes.
-	DefragmentReserve = 256 << 20
+	DefragmentReserve = v1alpha1.EtcdDefragmentReserve
 	// turnTime is for how long it is the turn of one slot. A member is defragmented in the first turnStart of it, so that
 	// two are not at the same time while clocks differ by less than half a minute.
 	turnTime  = time.Minute

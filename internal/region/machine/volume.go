@@ -92,7 +92,11 @@ func (h *Host) CreateVolume(_ context.Context, v netspec.Volume) error {
 	defer h.lockID(v.ID)()
 	existing, err := h.readVolume(v.ID)
 	if err == nil {
-		return h.growVolume(existing, v.Size)
+		if err := h.growVolume(existing, v.Size); err != nil {
+			return fmt.Errorf("grow volume %s: %w", v.ID, err)
+		}
+
+		return nil
 	}
 
 	if !errors.Is(err, ErrNotFound) {
@@ -127,7 +131,7 @@ func (h *Host) growVolume(v volumeRecord, size int) error {
 
 	file := h.volumeData(v.ID)
 	if err := os.Truncate(file, int64(size)<<30); err != nil {
-		return fmt.Errorf("grow volume %s: %w", v.ID, err)
+		return err
 	}
 
 	loop, err := findLoopDevice(file)
@@ -136,15 +140,12 @@ func (h *Host) growVolume(v volumeRecord, size int) error {
 	}
 
 	if err != nil {
-		return fmt.Errorf("grow volume %s: %w", v.ID, err)
+		return err
 	}
 
 	v.Size = size
-	if err := writeJSON(h.volumeFile(v.ID), v); err != nil {
-		return fmt.Errorf("grow volume %s: %w", v.ID, err)
-	}
 
-	return nil
+	return writeJSON(h.volumeFile(v.ID), v)
 }
 
 // DeleteVolume deletes a volume and its data. It fails for an attached volume and succeeds for a
